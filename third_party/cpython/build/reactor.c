@@ -133,6 +133,51 @@ static PyMethodDef methods[] = {
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_host", NULL, -1, methods};
 static PyObject *init_host(void) { return PyModule_Create(&module); }
 
+// Everything that there is when the image is made lives for ever: then nobody counts references to it, and the pages
+// that it is in stay those of the image (PEP 683).
+
+static PyObject **todo; // what has been reached and not been looked into
+static size_t todo_len, todo_cap;
+
+static int reach(PyObject *op, void *arg) {
+  if (!op || op->ob_refcnt == _Py_IMMORTAL_REFCNT) return 0;
+  op->ob_refcnt = _Py_IMMORTAL_REFCNT;
+  if (!Py_TYPE(op)->tp_traverse && !PyCode_Check(op)) return 0;
+  if (todo_len == todo_cap) {
+    size_t cap = todo_cap ? 2 * todo_cap : 1 << 12;
+    PyObject **more = realloc(todo, cap * sizeof *more);
+    if (!more) return -1;
+    todo = more, todo_cap = cap;
+  }
+  todo[todo_len++] = op;
+  return 0;
+}
+
+static int reach_code(PyCodeObject *c) {
+  return reach(c->co_consts, NULL) | reach(c->co_names, NULL) | reach(c->co_exceptiontable, NULL) | reach(c->co_localsplusnames, NULL) |
+         reach(c->co_localspluskinds, NULL) | reach(c->co_filename, NULL) | reach(c->co_name, NULL) | reach(c->co_qualname, NULL) |
+         reach(c->co_linetable, NULL);
+}
+
+static int immortalize(void) {
+  PyObject *gc = PyImport_ImportModule("gc"), *all = gc ? PyObject_CallMethod(gc, "get_objects", NULL) : NULL;
+  int bad = !all;
+  for (Py_ssize_t i = 0; !bad && i < PyList_GET_SIZE(all); i++) bad = reach(PyList_GET_ITEM(all, i), NULL);
+  while (!bad && todo_len > 0) {
+    PyObject *op = todo[--todo_len];
+    if (PyCode_Check(op)) bad = reach_code((PyCodeObject *)op);
+    else bad = Py_TYPE(op)->tp_traverse(op, reach, NULL);
+    if (!bad) bad = reach((PyObject *)Py_TYPE(op), NULL);
+  }
+  free(todo);
+  todo = NULL, todo_len = todo_cap = 0;
+  Py_XDECREF(all);
+  PyObject *r = bad ? NULL : PyObject_CallMethod(gc, "freeze", NULL);
+  Py_XDECREF(r);
+  Py_XDECREF(gc);
+  return r ? 0 : -1;
+}
+
 static PyObject *deliver, *idle;
 static char error[4096]; // what the driver raised, which never should
 
@@ -195,7 +240,7 @@ EXPORT(bp_boot) int bp_boot(const char *driver, size_t len) {
     return 1;
   }
   PyGC_Collect();
-  return 0;
+  return immortalize() < 0 ? failed() : 0;
 }
 
 // bp_deliver takes a line of the host; bp_idle is called when nothing is left to deliver. Both give 0, or 1 with a text

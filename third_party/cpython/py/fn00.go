@@ -15,8 +15,8 @@ var _ unsafe.Pointer
 //go:norace
 //go:nocheckptr
 func fn40(m *Module) {
-	fn7260(m)
-	fn7910(m)
+	fn7261(m)
+	fn7911(m)
 	return
 }
 
@@ -46,14 +46,14 @@ L1:
 func fn42(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn7811(m, v0)
+	i0 = fn7812(m, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
 func fn43(m *Module, v0 uint32) {
-	fn7814(m, v0)
+	fn7815(m, v0)
 	return
 }
 
@@ -455,12 +455,36 @@ func fn47(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = v4
 	var v5 uint32
 	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	var i2 uint32
 	_ = i2
+	var i3 uint32
+	_ = i3
 	var l1 uint64
 	_ = l1
 	b := m.base
@@ -474,15 +498,15 @@ func fn47(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10013840)) = l1
 	m.fill(uint32(10013856), uint32(0), uint32(112))
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10013968)) = uint32(64)
-	i0 = fn3862(m, uint32(8394617), uint32(1))
+	i0 = fn3863(m, uint32(8394617), uint32(1))
 	i0 = v2 + uint32(360)
-	fn4124(m, i0)
+	fn4125(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+388)) = uint32(1)
 	i0 = v2 + uint32(344)
 	i1 = v2 + uint32(360)
-	fn4152(m, i0, i1)
+	fn4153(m, i0, i1)
 	i0 = v2 + uint32(60)
-	fn3938(m, i0)
+	fn3939(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+172)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+200)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+252)) = uint32(0)
@@ -491,15 +515,15 @@ func fn47(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+84)) = uint64(0)
 	i0 = v2 + uint32(44)
 	i1 = v2 + uint32(276)
-	fn3933(m, i0, i1, uint32(8584012))
+	fn3934(m, i0, i1, uint32(8584012))
 	i0 = v2 + uint32(44)
 	i1 = v2 + uint32(60)
 	i2 = v2 + uint32(264)
-	fn3940(m, i0, i1, i2, uint32(8546979))
+	fn3941(m, i0, i1, i2, uint32(8546979))
 	i0 = v2 + uint32(44)
 	i1 = v2 + uint32(60)
 	i2 = v2 + uint32(256)
-	fn3940(m, i0, i1, i2, uint32(8544690))
+	fn3941(m, i0, i1, i2, uint32(8544690))
 	i0 = v2 + uint32(24)
 	i0 = i0 + uint32(8)
 	i1 = v2 + uint32(344)
@@ -510,13 +534,13 @@ func fn47(m *Module, v0 uint32, v1 uint32) uint32 {
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+344))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = l1
 	i0 = v2 + uint32(24)
-	i0 = fn3928(m, i0)
+	i0 = fn3929(m, i0)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = v2 + uint32(44)
 	i1 = v2 + uint32(60)
-	fn4154(m, i0, i1)
+	fn4155(m, i0, i1)
 	i1 = v2 + uint32(44)
 	i1 = i1 + uint32(8)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
@@ -525,7 +549,7 @@ func fn47(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+344)) = l1
 L1:
 	i0 = v2 + uint32(60)
-	fn3936(m, i0)
+	fn3937(m, i0)
 	i0 = v2 + uint32(8)
 	i0 = i0 + uint32(8)
 	l1 = *(*uint64)(unsafe.Add(b, v3))
@@ -533,9 +557,9 @@ L1:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+344))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = l1
 	i0 = v2 + uint32(8)
-	i0 = fn3928(m, i0)
+	i0 = fn3929(m, i0)
 	if i0 == 0 {
-		goto L3
+		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+352))
 	v3 = i1
@@ -545,120 +569,118 @@ L1:
 		i1 = uint32(8541162)
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn8070(m, uint32(10374608), uint32(4096), uint32(8435123), v2)
-	v3 = uint32(1)
-	goto L2
-L3:
-	i0 = fn3844(m, uint32(8440326))
+	i0 = fn8071(m, uint32(10374608), uint32(4096), uint32(8435123), v2)
+	goto L3
+L4:
+	i0 = fn3845(m, uint32(8440326))
 	v3 = i0
 	if v3 == 0 {
-		goto L4
-	}
-	i0 = fn1980(m, v3)
-	v4 = i0
-	v5 = uint32(0)
-	i0 = fn2748(m, v0, v1, uint32(0))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = fn2739(m, v3)
-	v1 = i0
-	if v1 == 0 {
 		goto L5
 	}
-	i0 = fn4265(m, v1, uint32(8541552), uint32(257), uint32(0), k32(4294967295))
+	i0 = fn1981(m, v3)
+	v4 = i0
+	v5 = uint32(0)
+	i0 = fn2749(m, v0, v1, uint32(0))
+	v3 = i0
+	if v3 == 0 {
+		goto L5
+	}
+	i0 = fn2740(m, v3)
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	i0 = fn4266(m, v1, uint32(8541552), uint32(257), uint32(0), k32(4294967295))
 	v5 = i0
-L5:
+L6:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
 	if v1 == uint32(1073741823) {
-		goto L6
+		goto L7
 	}
 	i1 = v1 + k32(4294967295)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v3)) = v1
 	if v1 != 0 {
-		goto L6
+		goto L7
 	}
-	fn2072(m, v3)
-L6:
+	fn2073(m, v3)
+L7:
 	if v5 == 0 {
-		goto L4
+		goto L5
 	}
-	i2 = fn3389(m)
-	i0 = fn1760(m, v4, uint32(8521301), i2)
+	i2 = fn3390(m)
+	i0 = fn1761(m, v4, uint32(8521301), i2)
 	if int32(i0) <= int32(k32(4294967295)) {
-		goto L4
+		goto L5
 	}
-	i0 = fn3355(m, v5, v4, v4)
+	i0 = fn3356(m, v5, v4, v4)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
 	if v1 == uint32(1073741823) {
-		goto L7
+		goto L8
 	}
 	i1 = v1 + k32(4294967295)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v5)) = v1
 	if v1 != 0 {
-		goto L7
+		goto L8
 	}
-	fn2072(m, v5)
-L7:
+	fn2073(m, v5)
+L8:
 	if v3 == 0 {
-		goto L4
+		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
 	if v1 == uint32(1073741823) {
-		goto L8
+		goto L9
 	}
 	i1 = v1 + k32(4294967295)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v3)) = v1
 	if v1 != 0 {
-		goto L8
+		goto L9
 	}
-	fn2072(m, v3)
-L8:
-	i0 = fn1758(m, v4, uint32(8440334))
+	fn2073(m, v3)
+L9:
+	i0 = fn1759(m, v4, uint32(8440334))
 	v3 = i0
 	if v3 == 0 {
-		goto L9
+		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
 	if v1 == uint32(1073741823) {
-		goto L9
+		goto L10
 	}
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-L9:
+L10:
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378704)) = v3
-	i0 = fn1758(m, v4, uint32(8492895))
-	v1 = i0
-	if v1 != 0 {
-		goto L12
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378708)) = uint32(0)
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1759(m, v4, uint32(8492895))
 	v3 = i0
-	if v3 == uint32(1073741823) {
+	if v3 != 0 {
 		goto L13
 	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378708)) = uint32(0)
+	goto L12
 L13:
-	v3 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378708)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L14:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378708)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378704))
 	if i0 != 0 {
-		goto L10
+		goto L11
 	}
-L11:
+L12:
 	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(uint32(0))+8492898)))
 	*(*uint16)(unsafe.Add(b, uint64(uint32(0))+10374640)) = uint16(i1)
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8492890))
@@ -669,13 +691,781 @@ L11:
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10374616)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8492866))
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10374608)) = l1
-	v3 = uint32(1)
-	goto L2
-L10:
-	i0 = fn3692(m)
-	goto L2
-L4:
-	fn49(m)
+	goto L3
+L11:
+	i0 = fn3693(m)
+	i0 = fn3878(m, uint32(8517451))
+	v6 = i0
+	if v6 == 0 {
+		goto L16
+	}
+	i0 = fn860(m, v6, uint32(8411713), uint32(0), uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L16
+	}
+	v7 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if int32(i0) < int32(uint32(1)) {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720))
+	v8 = i0
+	v3 = uint32(0)
+	v9 = uint32(0)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + v3
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	if v1 == 0 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 == uint32(1073741823) {
+		goto L19
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(1073741823)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v10 = i0
+	if v10 == uint32(10020168) {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+92))
+	if i0 == 0 {
+		goto L19
+	}
+L20:
+	if v0 != v8 {
+		goto L21
+	}
+	i1 = v0 << (uint32(1) & 31)
+	if v0 == 0 {
+		i1 = uint32(4096)
+	}
+	v8 = i1
+	i1 = v8 << (uint32(2) & 31)
+	i0 = fn7818(m, v5, i1)
+	v10 = i0
+	if v10 != 0 {
+		goto L22
+	}
+	v9 = uint32(0)
+	v7 = uint32(0)
+	goto L15
+L22:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716)) = v10
+	v5 = v10
+L21:
+	i1 = v0 + uint32(1)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712)) = v10
+	i1 = v0 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	v0 = v10
+L19:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v9 + uint32(1)
+	v9 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if int32(v9) < int32(i1) {
+		goto L18
+	}
+L17:
+	if v0 != 0 {
+		goto L23
+	}
+	v9 = uint32(0)
+	goto L15
+L23:
+L25:
+	i1 = v0 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712)) = v1
+	i1 = v1 << (uint32(2) & 31)
+	v10 = i1
+	i0 = v5 + v10
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v9 = i0
+	if v9 != uint32(10020168) {
+		goto L27
+	}
+	v8 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v9 = i0
+	if v9 != 0 {
+		goto L29
+	}
+	v11 = uint32(0)
+	goto L28
+L29:
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	if i0 != uint32(1073741823) {
+		goto L30
+	}
+	v11 = uint32(0)
+	goto L28
+L30:
+	*(*uint32)(unsafe.Add(b, v9)) = uint32(1073741823)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
+	v7 = i0
+	if v7 == uint32(10020168) {
+		goto L31
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+92))
+	if i0 != 0 {
+		goto L31
+	}
+	v11 = uint32(0)
+	goto L28
+L31:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720))
+	if v1 != i1 {
+		goto L32
+	}
+	i1 = v1 << (uint32(1) & 31)
+	if v1 == 0 {
+		i1 = uint32(4096)
+	}
+	v7 = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn7818(m, v5, i1)
+	v1 = i0
+	if v1 != 0 {
+		goto L33
+	}
+	v11 = k32(4294967295)
+	goto L28
+L33:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716)) = v1
+	v5 = v1
+L32:
+	v11 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712)) = v0
+	i0 = v5 + v10
+	*(*uint32)(unsafe.Add(b, i0)) = v9
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v1 = i0
+	if v1 == 0 {
+		goto L34
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 == uint32(1073741823) {
+		goto L34
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(1073741823)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v0 = i0
+	if v0 == uint32(10020168) {
+		goto L35
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if i0 == 0 {
+		goto L34
+	}
+L35:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712))
+	v0 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720))
+	if v0 != i1 {
+		goto L36
+	}
+	i1 = v0 << (uint32(1) & 31)
+	if v0 == 0 {
+		i1 = uint32(4096)
+	}
+	v10 = i1
+	i1 = v10 << (uint32(2) & 31)
+	i0 = fn7818(m, v5, i1)
+	v9 = i0
+	if v9 != 0 {
+		goto L37
+	}
+	v8 = k32(4294967295)
+	goto L34
+L37:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716)) = v9
+	v5 = v9
+L36:
+	v8 = uint32(0)
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712)) = i1
+	i1 = v0 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+L34:
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v1 = i0
+	if v1 != 0 {
+		goto L39
+	}
+	v12 = uint32(0)
+	goto L38
+L39:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 != uint32(1073741823) {
+		goto L40
+	}
+	v12 = uint32(0)
+	goto L38
+L40:
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(1073741823)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v9 = i0
+	if v9 == uint32(10020168) {
+		goto L41
+	}
+	v12 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+92))
+	if i0 == 0 {
+		goto L38
+	}
+L41:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712))
+	v9 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720))
+	if v9 != i1 {
+		goto L42
+	}
+	i1 = v9 << (uint32(1) & 31)
+	if v9 == 0 {
+		i1 = uint32(4096)
+	}
+	v7 = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn7818(m, v5, i1)
+	v10 = i0
+	if v10 != 0 {
+		goto L43
+	}
+	v12 = k32(4294967295)
+	goto L38
+L43:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716)) = v10
+	v5 = v10
+L42:
+	v12 = uint32(0)
+	i1 = v9 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712)) = i1
+	i1 = v9 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+L38:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	v1 = i0
+	if v1 == 0 {
+		goto L44
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 == uint32(1073741823) {
+		goto L44
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(1073741823)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v9 = i0
+	if v9 == uint32(10020168) {
+		goto L45
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+92))
+	if i0 == 0 {
+		goto L44
+	}
+L45:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712))
+	v9 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720))
+	if v9 != i1 {
+		goto L46
+	}
+	i1 = v9 << (uint32(1) & 31)
+	if v9 == 0 {
+		i1 = uint32(4096)
+	}
+	v10 = i1
+	i1 = v10 << (uint32(2) & 31)
+	i0 = fn7818(m, v5, i1)
+	v0 = i0
+	if v0 != 0 {
+		goto L47
+	}
+	v0 = k32(4294967295)
+	goto L44
+L47:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716)) = v0
+	v5 = v0
+L46:
+	v0 = uint32(0)
+	i1 = v9 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712)) = i1
+	i1 = v9 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+L44:
+	v9 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
+	v1 = i0
+	if v1 != 0 {
+		goto L49
+	}
+	v13 = uint32(0)
+	goto L48
+L49:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 != uint32(1073741823) {
+		goto L50
+	}
+	v13 = uint32(0)
+	goto L48
+L50:
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(1073741823)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v10 = i0
+	if v10 == uint32(10020168) {
+		goto L51
+	}
+	v13 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+92))
+	if i0 == 0 {
+		goto L48
+	}
+L51:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712))
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720))
+	if v10 != i1 {
+		goto L52
+	}
+	i1 = v10 << (uint32(1) & 31)
+	if v10 == 0 {
+		i1 = uint32(4096)
+	}
+	v13 = i1
+	i1 = v13 << (uint32(2) & 31)
+	i0 = fn7818(m, v5, i1)
+	v7 = i0
+	if v7 != 0 {
+		goto L53
+	}
+	v13 = k32(4294967295)
+	goto L48
+L53:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720)) = v13
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716)) = v7
+	v5 = v7
+L52:
+	v13 = uint32(0)
+	i1 = v10 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712)) = i1
+	i1 = v10 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+L48:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+80))
+	v1 = i0
+	if v1 == 0 {
+		goto L54
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 == uint32(1073741823) {
+		goto L54
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(1073741823)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v10 = i0
+	if v10 == uint32(10020168) {
+		goto L55
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+92))
+	if i0 == 0 {
+		goto L54
+	}
+L55:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712))
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720))
+	if v10 != i1 {
+		goto L56
+	}
+	i1 = v10 << (uint32(1) & 31)
+	if v10 == 0 {
+		i1 = uint32(4096)
+	}
+	v7 = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn7818(m, v5, i1)
+	v9 = i0
+	if v9 != 0 {
+		goto L57
+	}
+	v9 = k32(4294967295)
+	goto L54
+L57:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716)) = v9
+	v5 = v9
+L56:
+	v9 = uint32(0)
+	i1 = v10 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712)) = i1
+	i1 = v10 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+L54:
+	v10 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+84))
+	v1 = i0
+	if v1 != 0 {
+		goto L59
+	}
+	v14 = uint32(0)
+	goto L58
+L59:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 != uint32(1073741823) {
+		goto L60
+	}
+	v14 = uint32(0)
+	goto L58
+L60:
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(1073741823)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v7 = i0
+	if v7 == uint32(10020168) {
+		goto L61
+	}
+	v14 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+92))
+	if i0 == 0 {
+		goto L58
+	}
+L61:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720))
+	if v7 != i1 {
+		goto L62
+	}
+	i1 = v7 << (uint32(1) & 31)
+	if v7 == 0 {
+		i1 = uint32(4096)
+	}
+	v15 = i1
+	i1 = v15 << (uint32(2) & 31)
+	i0 = fn7818(m, v5, i1)
+	v14 = i0
+	if v14 != 0 {
+		goto L63
+	}
+	v14 = k32(4294967295)
+	goto L58
+L63:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720)) = v15
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716)) = v14
+	v5 = v14
+L62:
+	v14 = uint32(0)
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+L58:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+88))
+	v1 = i0
+	if v1 == 0 {
+		goto L64
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 == uint32(1073741823) {
+		goto L64
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(1073741823)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v7 = i0
+	if v7 == uint32(10020168) {
+		goto L65
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+92))
+	if i0 == 0 {
+		goto L64
+	}
+L65:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720))
+	if v7 != i1 {
+		goto L66
+	}
+	i1 = v7 << (uint32(1) & 31)
+	if v7 == 0 {
+		i1 = uint32(4096)
+	}
+	v15 = i1
+	i1 = v15 << (uint32(2) & 31)
+	i0 = fn7818(m, v5, i1)
+	v10 = i0
+	if v10 != 0 {
+		goto L67
+	}
+	v10 = k32(4294967295)
+	goto L64
+L67:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720)) = v15
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716)) = v10
+	v5 = v10
+L66:
+	v10 = uint32(0)
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+L64:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+92))
+	v1 = i0
+	if v1 == 0 {
+		goto L68
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 == uint32(1073741823) {
+		goto L68
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(1073741823)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v15 = i0
+	if v15 == uint32(10020168) {
+		goto L69
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+92))
+	if i0 == 0 {
+		goto L68
+	}
+L69:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712))
+	v15 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720))
+	if v15 != i1 {
+		goto L70
+	}
+	i1 = v15 << (uint32(1) & 31)
+	if v15 == 0 {
+		i1 = uint32(4096)
+	}
+	v16 = i1
+	i1 = v16 << (uint32(2) & 31)
+	i0 = fn7818(m, v5, i1)
+	v7 = i0
+	if v7 != 0 {
+		goto L71
+	}
+	v7 = k32(4294967295)
+	goto L68
+L71:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720)) = v16
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716)) = v7
+	v5 = v7
+L70:
+	v7 = uint32(0)
+	i1 = v15 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712)) = i1
+	i1 = v15 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+L68:
+	i0 = v8 | v11
+	i0 = i0 | v12
+	i0 = i0 | v0
+	i0 = i0 | v13
+	i0 = i0 | v9
+	i0 = i0 | v14
+	i0 = i0 | v10
+	i0 = i0 | v7
+	v1 = i0
+	goto L26
+L27:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v9)+92))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v3, uint32(2), uint32(0))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716))
+	v5 = i0
+L26:
+	v9 = uint32(0)
+	if v1 == 0 {
+		goto L72
+	}
+	v7 = uint32(0)
+	goto L24
+L72:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L74
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	if i0 == uint32(1073741823) {
+		goto L74
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(1073741823)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v1 = i0
+	if v1 == uint32(10020168) {
+		goto L75
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+92))
+	if i0 == 0 {
+		goto L74
+	}
+L75:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720))
+	if v1 != i1 {
+		goto L76
+	}
+	i1 = v1 << (uint32(1) & 31)
+	if v1 == 0 {
+		i1 = uint32(4096)
+	}
+	v0 = i1
+	i1 = v0 << (uint32(2) & 31)
+	i0 = fn7818(m, v5, i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L77
+	}
+	v7 = uint32(0)
+	goto L24
+L77:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716)) = v5
+L76:
+	i1 = v1 + uint32(1)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712)) = v0
+	i1 = v1 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v3
+	goto L73
+L74:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712))
+	v0 = i0
+L73:
+	if v0 != 0 {
+		goto L25
+	}
+	v7 = uint32(1)
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716))
+	v5 = i0
+	goto L15
+L16:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716))
+	v5 = i0
+	v9 = uint32(1)
+	v7 = uint32(0)
+L15:
+	fn7815(m, v5)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712)) = uint32(0)
+	if v9 != 0 {
+		goto L78
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L78
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L78
+	}
+	fn2073(m, v4)
+L78:
+	v1 = uint32(1)
+	if v7 == 0 {
+		goto L79
+	}
+	i0 = fn860(m, v6, uint32(8477283), uint32(0), uint32(0))
+	v3 = i0
+	if v3 == 0 {
+		goto L79
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L80
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L80
+	}
+	fn2073(m, v3)
+L80:
+	v1 = uint32(0)
+L79:
+	if v6 == 0 {
+		goto L81
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L81
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v3
+	if v3 != 0 {
+		goto L81
+	}
+	fn2073(m, v6)
+L81:
+	v3 = uint32(0)
+	if v1 == 0 {
+		goto L2
+	}
+L5:
+	fn50(m)
+L3:
 	v3 = uint32(1)
 L2:
 	i0 = v2 + uint32(400)
@@ -691,14 +1481,83 @@ func fn48(m *Module) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1972(m, uint32(10013972), uint32(1013))
+	i0 = fn1973(m, uint32(10013972), uint32(1013))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn49(m *Module) {
+func fn49(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v2 = uint32(0)
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	if i0 == uint32(1073741823) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1073741823)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == uint32(10020168) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+92))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720))
+	if v3 != i1 {
+		goto L3
+	}
+	i1 = v3 << (uint32(1) & 31)
+	if v3 == 0 {
+		i1 = uint32(4096)
+	}
+	v5 = i1
+	i1 = v5 << (uint32(2) & 31)
+	i0 = fn7818(m, v4, i1)
+	v4 = i0
+	if v4 != 0 {
+		goto L4
+	}
+	return k32(4294967295)
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378720)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378716)) = v4
+L3:
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378712)) = i1
+	i1 = v3 << (uint32(2) & 31)
+	i0 = v4 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v0
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn50(m *Module) {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -720,17 +1579,17 @@ func fn49(m *Module) {
 	i0 = i0 - uint32(48)
 	v0 = i0
 	m.g0 = v0
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v1 = i0
 	if v1 == 0 {
 		goto L4
 	}
-	i0 = fn2019(m, v1)
+	i0 = fn2020(m, v1)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
 	}
-	i0 = fn2739(m, v2)
+	i0 = fn2740(m, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
@@ -743,7 +1602,7 @@ func fn49(m *Module) {
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v4
 	i3 = v0 + uint32(32)
-	i0 = fn8070(m, uint32(10374608), uint32(4096), uint32(8435116), i3)
+	i0 = fn8071(m, uint32(10374608), uint32(4096), uint32(8435116), i3)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -755,12 +1614,12 @@ func fn49(m *Module) {
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L2
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(8438386)
-	i0 = fn8070(m, uint32(10374608), uint32(4096), uint32(8435116), v0)
+	i0 = fn8071(m, uint32(10374608), uint32(4096), uint32(8435116), v0)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -769,7 +1628,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
 	i3 = v0 + uint32(16)
-	i0 = fn8070(m, uint32(10374608), uint32(4096), uint32(8435116), i3)
+	i0 = fn8071(m, uint32(10374608), uint32(4096), uint32(8435116), i3)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -782,9 +1641,9 @@ L2:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	fn3624(m)
+	fn3625(m)
 	i0 = v0 + uint32(48)
 	m.g0 = i0
 	return
@@ -792,7 +1651,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn50(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn51(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -800,13 +1659,13 @@ func fn50(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2748(m, v0, v1, uint32(8502322))
+	i0 = fn2749(m, v0, v1, uint32(8502322))
 	v1 = i0
 	if v1 == 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378704))
-	i0 = fn852(m, i0, v1)
+	i0 = fn853(m, i0, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -819,13 +1678,13 @@ func fn50(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	if v0 != 0 {
 		goto L1
 	}
 L2:
-	fn49(m)
+	fn50(m)
 	return uint32(1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -839,14 +1698,14 @@ L1:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn51(m *Module) uint32 {
+func fn52(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -857,12 +1716,12 @@ func fn51(m *Module) uint32 {
 	_ = i1
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378708))
-	i0 = fn839(m, i0)
+	i0 = fn840(m, i0)
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
-	fn49(m)
+	fn50(m)
 	return uint32(1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -876,14 +1735,14 @@ L1:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn52(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn53(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -896,7 +1755,7 @@ func fn52(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i1 = v2 + uint32(12)
-	i0 = fn2738(m, v1, i1)
+	i0 = fn2739(m, v1, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -915,7 +1774,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn53(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn54(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -930,7 +1789,7 @@ func fn53(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i1 = v2 + uint32(12)
-	i0 = fn2738(m, v1, i1)
+	i0 = fn2739(m, v1, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -948,19 +1807,19 @@ L2:
 	goto L1
 L3:
 	i0 = v1 + uint32(1)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v1 = i0
 	goto L1
 L4:
 	m.Imports.EnvHostAnswer(m, v3)
-	i0 = fn2748(m, v3, v1, uint32(8502322))
+	i0 = fn2749(m, v3, v1, uint32(8502322))
 	v1 = i0
-	fn2111(m, v3)
+	fn2112(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -969,7 +1828,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn54(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn55(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -988,39 +1847,39 @@ func fn54(m *Module, v0 uint32, v1 uint32) uint32 {
 	return uint32(10059656)
 L1:
 	i0 = v2 + uint32(1)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L2:
 	m.Imports.EnvHostAnswer(m, v3)
-	i0 = fn2748(m, v3, v2, uint32(8502322))
+	i0 = fn2749(m, v3, v2, uint32(8502322))
 	v2 = i0
-	fn2111(m, v3)
+	fn2112(m, v3)
 	m.depth--
 	return v2
 }
 
 //go:norace
 //go:nocheckptr
-func fn55(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn56(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 float64
 	_ = v2
 	var d0 float64
 	_ = d0
 	var i0 uint32
 	_ = i0
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v2 = d0
 	if v2 != math.Float64frombits(0xbff0000000000000) {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -1033,7 +1892,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn56(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn57(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -1056,7 +1915,7 @@ func fn56(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8419359))
+	fn3605(m, i0, uint32(8419359))
 	m.depth--
 	return uint32(0)
 L1:
@@ -1083,7 +1942,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn57(m *Module) uint32 {
+func fn58(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var i0 uint32
@@ -1093,28 +1952,22 @@ func fn57(m *Module) uint32 {
 	i0 = i0 - uint32(32)
 	v0 = i0
 	m.g0 = v0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10378712)))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10378724)))
 	if i0 != 0 {
 		goto L1
 	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10378712)) = uint8(k32(1))
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10378724)) = uint8(k32(1))
 	i0 = v0 + uint32(16)
 	*(*uint32)(unsafe.Add(b, i0)) = uint32(8546201)
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(8460549)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8584008)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8584008)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(8543914)
-	i0 = fn4099(m, uint32(10378720), uint32(52), uint32(8423796), v0)
+	i0 = fn4100(m, uint32(10378736), uint32(52), uint32(8423796), v0)
 L1:
 	i0 = v0 + uint32(32)
 	m.g0 = i0
-	return uint32(10378720)
-}
-
-//go:norace
-//go:nocheckptr
-func fn58(m *Module) uint32 {
-	return uint32(8584008)
+	return uint32(10378736)
 }
 
 //go:norace
@@ -1125,7 +1978,13 @@ func fn59(m *Module) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn60(m *Module, v0 uint32) uint32 {
+func fn60(m *Module) uint32 {
+	return uint32(8584008)
+}
+
+//go:norace
+//go:nocheckptr
+func fn61(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -1238,7 +2097,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn61(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn62(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -1387,7 +2246,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn62(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn63(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	i0 = v0 + k32(4294967254)
@@ -1451,7 +2310,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn63(m *Module, v0 uint32) uint32 {
+func fn64(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1467,7 +2326,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn64(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn65(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1478,7 +2337,7 @@ func fn64(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	_ = i0
 	b := m.base
 	v3 = uint32(0)
-	i0 = fn2739(m, v0)
+	i0 = fn2740(m, v0)
 	v4 = i0
 	if int32(v1) >= int32(v2) {
 		goto L2
@@ -1525,13 +2384,13 @@ L2:
 	return v3
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8501477))
+	fn3605(m, i0, uint32(8501477))
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn65(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn66(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -1539,7 +2398,7 @@ func fn65(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i1 = fn8105(m, v0)
+	i1 = fn8106(m, v0)
 	i1 = i1 + uint32(1)
 	v2 = i1
 	if int32(v2) < int32(v1) {
@@ -1547,7 +2406,7 @@ func fn65(m *Module, v0 uint32, v1 uint32) uint32 {
 	} else {
 		i1 = v1
 	}
-	i0 = fn2748(m, v0, i1, uint32(8502322))
+	i0 = fn2749(m, v0, i1, uint32(8502322))
 	v0 = i0
 	if v0 != 0 {
 		goto L1
@@ -1567,14 +2426,14 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn66(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn67(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1585,12 +2444,12 @@ func fn66(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i1
 	b := m.base
 	v2 = k32(4294967295)
-	i0 = fn2739(m, v0)
+	i0 = fn2740(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
-	i1 = fn8105(m, v0)
+	i1 = fn8106(m, v0)
 	i1 = i1 + uint32(1)
 	v3 = i1
 	if int32(v3) < int32(v1) {
@@ -1598,7 +2457,7 @@ func fn66(m *Module, v0 uint32, v1 uint32) uint32 {
 	} else {
 		i1 = v1
 	}
-	i0 = fn2748(m, v0, i1, uint32(8502322))
+	i0 = fn2749(m, v0, i1, uint32(8502322))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -1616,14 +2475,14 @@ func fn66(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	return v2
 }
 
 //go:norace
 //go:nocheckptr
-func fn67(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn68(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -1634,7 +2493,7 @@ func fn67(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	_ = i2
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4134(m, i0, uint32(16))
+	i0 = fn4135(m, i0, uint32(16))
 	v4 = i0
 	if v4 != 0 {
 		goto L1
@@ -1659,7 +2518,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn68(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn69(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -1690,7 +2549,7 @@ L3:
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4134(m, i0, uint32(16))
+	i0 = fn4135(m, i0, uint32(16))
 	v4 = i0
 	if v4 != 0 {
 		goto L4
@@ -1720,7 +2579,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn69(m *Module, v0 uint32) uint32 {
+func fn70(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1748,9 +2607,9 @@ func fn69(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(32)
 	v1 = i0
 	m.g0 = v1
-	fn474(m, v1)
+	fn475(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn462(m, i0, v1)
+	i0 = fn463(m, i0, v1)
 	v2 = i0
 	if v2 != uint32(56) {
 		goto L4
@@ -1761,13 +2620,13 @@ L5:
 	i0 = i0 - i1
 	v2 = i0
 	i0 = v2 + uint32(1)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i0 = fn8109(m, v3, i1, v2)
+	i0 = fn8110(m, v3, i1, v2)
 	v4 = i0
 	i0 = v4 + v2
 	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
@@ -1785,7 +2644,7 @@ L5:
 		goto L6
 	}
 	i1 = v7 << (uint32(4) & 31)
-	i0 = fn2110(m, v2, i1)
+	i0 = fn2111(m, v2, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -1806,7 +2665,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v2)) = v6
 	i0 = v2 + uint32(4)
 	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn462(m, v5, v1)
+	i0 = fn463(m, v5, v1)
 	v2 = i0
 	if v2 == uint32(56) {
 		goto L5
@@ -1856,7 +2715,7 @@ L7:
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = v3 << (uint32(3) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L3
@@ -1872,7 +2731,7 @@ L10:
 	i0 = v5 << (uint32(2) & 31)
 	v3 = i0
 L12:
-	i0 = fn2109(m, uint32(1), uint32(36))
+	i0 = fn2110(m, uint32(1), uint32(36))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = i0 + v3
@@ -1948,7 +2807,7 @@ L18:
 	goto L14
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn8107(m, i0, v6, v4)
+	i0 = fn8108(m, i0, v6, v4)
 	if i0 == 0 {
 		goto L14
 	}
@@ -1964,7 +2823,7 @@ L14:
 	v5 = i1
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i2 = i2 - v5
-	i1 = fn740(m, v5, i2)
+	i1 = fn741(m, v5, i2)
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v7
 	if v7 == 0 {
@@ -1972,7 +2831,7 @@ L14:
 	}
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4135(m, i0, v7)
+	i0 = fn4136(m, i0, v7)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L20
 	}
@@ -1990,7 +2849,7 @@ L14:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L20:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = uint32(0)
@@ -2001,7 +2860,7 @@ L20:
 	}
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4135(m, i0, v7)
+	i0 = fn4136(m, i0, v7)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	v7 = i0
@@ -2020,7 +2879,7 @@ L20:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L22:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v7
@@ -2067,16 +2926,16 @@ L25:
 	if i0 != uint32(22) {
 		goto L26
 	}
-	i0 = fn96(m, v0)
+	i0 = fn97(m, v0)
 	v5 = i0
 	goto L1
 L26:
-	i0 = fn92(m, v0)
+	i0 = fn93(m, v0)
 	v5 = i0
 	goto L1
 L3:
-	i0 = fn3633(m)
-	fn473(m, v1)
+	i0 = fn3634(m)
+	fn474(m, v1)
 L2:
 	v5 = k32(4294967295)
 L1:
@@ -2087,7 +2946,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn70(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn71(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -2101,7 +2960,7 @@ func fn70(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v3 != i1 {
 		goto L2
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -2142,24 +3001,6 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn71(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v3 = i0
-	i0 = m.table[v1].(func(*Module, uint32) uint32)(m, v2)
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v3
-	i0 = b2i(v1 != uint32(0))
-	i0 = b2i(i0 == v0)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
 func fn72(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
@@ -2178,7 +3019,25 @@ func fn72(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn73(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn73(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v3 = i0
+	i0 = m.table[v1].(func(*Module, uint32) uint32)(m, v2)
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v3
+	i0 = b2i(v1 != uint32(0))
+	i0 = b2i(i0 == v0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn74(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -2200,7 +3059,7 @@ func fn73(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn74(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn75(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -2218,7 +3077,7 @@ func fn74(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn75(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn76(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2236,7 +3095,7 @@ func fn75(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != i1 {
 		goto L2
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -2265,7 +3124,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn76(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn77(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2297,7 +3156,7 @@ func fn76(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L3
 	}
 	v4 = uint32(0)
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -2324,7 +3183,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v3)) = v2
 	v4 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	fn77(m, v0, i1, v7, v6, v5, v1, uint32(8576665), v3)
+	fn78(m, v0, i1, v7, v6, v5, v1, uint32(8576665), v3)
 	goto L1
 L4:
 	i1 = v5 + uint32(1)
@@ -2340,7 +3199,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn77(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) {
+func fn78(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) {
 	var v8 uint32
 	_ = v8
 	var i0 uint32
@@ -2371,7 +3230,7 @@ func fn77(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 u
 	} else {
 		i5 = i6
 	}
-	i0 = fn95(m, v0, v1, v2, i3, v4, i5, v6, v7)
+	i0 = fn96(m, v0, v1, v2, i3, v4, i5, v6, v7)
 	i0 = v8 + uint32(16)
 	m.g0 = i0
 	return
@@ -2379,7 +3238,7 @@ func fn77(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 u
 
 //go:norace
 //go:nocheckptr
-func fn78(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn79(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2398,7 +3257,7 @@ func fn78(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != i1 {
 		goto L2
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -2416,7 +3275,7 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn757(m, i0)
+	i0 = fn758(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L4
@@ -2425,11 +3284,11 @@ L2:
 	m.depth--
 	return uint32(0)
 L4:
-	i0 = fn8100(m, v2, v1)
+	i0 = fn8101(m, v2, v1)
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v3 = i0
 L3:
 	m.depth--
@@ -2442,7 +3301,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn79(m *Module, v0 uint32) uint32 {
+func fn80(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2473,7 +3332,7 @@ func fn79(m *Module, v0 uint32) uint32 {
 	if v1 != i1 {
 		goto L2
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -2493,7 +3352,7 @@ L2:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = fn757(m, i0)
+	i0 = fn758(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -2502,7 +3361,7 @@ L2:
 	m.depth--
 	return uint32(0)
 L4:
-	i0 = fn80(m, v0, v1)
+	i0 = fn81(m, v0, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L5
@@ -2516,7 +3375,7 @@ L5:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3144(m, v1, uint32(1), i2, i3, i4, i5, i6)
+	i0 = fn3145(m, v1, uint32(1), i2, i3, i4, i5, i6)
 	v2 = i0
 L3:
 	m.depth--
@@ -2529,7 +3388,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn80(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn81(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2552,8 +3411,8 @@ func fn80(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	v3 = uint32(0)
-	i2 = fn8105(m, v1)
-	i1 = fn2748(m, v1, i2, uint32(0))
+	i2 = fn8106(m, v1)
+	i1 = fn2749(m, v1, i2, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = v1
 	if v1 == 0 {
@@ -2571,7 +3430,7 @@ L4:
 	if i0 != 0 {
 		goto L5
 	}
-	i1 = fn3888(m, uint32(8519337), uint32(8477036))
+	i1 = fn3889(m, uint32(8519337), uint32(8477036))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v4
 	if v4 != 0 {
@@ -2588,10 +3447,10 @@ L4:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L2
 L5:
-	i0 = fn2838(m, uint32(8539384))
+	i0 = fn2839(m, uint32(8539384))
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -2607,14 +3466,14 @@ L5:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L2
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i1 = v2 + uint32(20)
-	i0 = fn849(m, i0, i1, uint32(2), uint32(0))
+	i0 = fn850(m, i0, i1, uint32(2), uint32(0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
@@ -2627,7 +3486,7 @@ L6:
 	if v6 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -2640,7 +3499,7 @@ L7:
 	if v1 != 0 {
 		goto L8
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L8:
 	if v4 == 0 {
 		goto L2
@@ -2654,9 +3513,9 @@ L8:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v1)
+	i1 = fn2340(m, v1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3603(m, v5, uint32(8426366), v2)
+	i0 = fn3604(m, v5, uint32(8426366), v2)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -2668,33 +3527,33 @@ L8:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L2
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = v4
 L3:
 	v1 = uint32(8487447)
-	i0 = fn2796(m, v4, uint32(8487447))
+	i0 = fn2797(m, v4, uint32(8487447))
 	if i0 != 0 {
 		goto L11
 	}
 	v1 = uint32(8478330)
-	i0 = fn2796(m, v4, uint32(8478330))
+	i0 = fn2797(m, v4, uint32(8478330))
 	if i0 != 0 {
 		goto L11
 	}
 	v1 = uint32(8483732)
-	i0 = fn2796(m, v4, uint32(8483732))
+	i0 = fn2797(m, v4, uint32(8483732))
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v2 + uint32(28)
-	fn2677(m, i0, i1)
+	fn2678(m, i0, i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	i0 = fn4135(m, i0, i1)
+	i0 = fn4136(m, i0, i1)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
 	v1 = i0
@@ -2707,7 +3566,7 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8400080), i2)
+	i0 = fn3604(m, i0, uint32(8400080), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -2719,7 +3578,7 @@ L11:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L2
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -2733,7 +3592,7 @@ L10:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L1:
@@ -2744,7 +3603,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn81(m *Module, v0 uint32) uint32 {
+func fn82(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2794,7 +3653,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn82(m *Module, v0 uint32) uint32 {
+func fn83(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2812,7 +3671,7 @@ func fn82(m *Module, v0 uint32) uint32 {
 	if v1 != i1 {
 		goto L2
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -2837,133 +3696,6 @@ L3:
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn83(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var i6 uint32
-	_ = i6
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v2 != i1 {
-		goto L3
-	}
-	v3 = uint32(0)
-	i0 = fn69(m, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-L3:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = v2 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	if i0 != uint32(1) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i1 = v1 + uint32(12)
-	i2 = v1 + uint32(8)
-	i0 = fn758(m, i0, i1, i2)
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v7 = i0
-L5:
-	i0 = fn8107(m, v2, v7, v6)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	i0 = v5 + uint32(4)
-	v5 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	goto L5
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = fn757(m, i0)
-	v2 = i0
-	if v2 != 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L1
-L6:
-	i0 = fn80(m, v0, v2)
-	v2 = i0
-	if v2 != 0 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L1
-L7:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3144(m, v2, uint32(1), i2, i3, i4, i5, i6)
-	v3 = i0
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v3
 }
 
 //go:norace
@@ -3006,10 +3738,137 @@ func fn84(m *Module, v0 uint32) uint32 {
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	if v2 != i1 {
+		goto L3
+	}
+	v3 = uint32(0)
+	i0 = fn70(m, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+L3:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = v2 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	if i0 != uint32(1) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i1 = v1 + uint32(12)
+	i2 = v1 + uint32(8)
+	i0 = fn759(m, i0, i1, i2)
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v7 = i0
+L5:
+	i0 = fn8108(m, v2, v7, v6)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	i0 = v5 + uint32(4)
+	v5 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	goto L5
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = fn758(m, i0)
+	v2 = i0
+	if v2 != 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	goto L1
+L6:
+	i0 = fn81(m, v0, v2)
+	v2 = i0
+	if v2 != 0 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	goto L1
+L7:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3145(m, v2, uint32(1), i2, i3, i4, i5, i6)
+	v3 = i0
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn85(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var i6 uint32
+	_ = i6
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v2 != i1 {
 		goto L5
 	}
 	v3 = uint32(0)
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -3029,7 +3888,7 @@ L5:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = fn757(m, i0)
+	i0 = fn758(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L6
@@ -3041,27 +3900,27 @@ L6:
 	if int32(i0) > int32(uint32(5)) {
 		goto L7
 	}
-	i0 = fn8098(m, v2, uint32(95))
+	i0 = fn8099(m, v2, uint32(95))
 	if i0 == 0 {
 		goto L7
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8442082), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8442082), uint32(0))
 	v3 = i0
 	goto L1
 L7:
-	i0 = fn8098(m, v2, uint32(95))
+	i0 = fn8099(m, v2, uint32(95))
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn85(m, v2)
+	i0 = fn86(m, v2)
 	v2 = i0
 	goto L2
 L8:
-	i0 = fn8105(m, v2)
+	i0 = fn8106(m, v2)
 	i0 = i0 + uint32(1)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L3
@@ -3085,15 +3944,15 @@ L11:
 	goto L10
 L9:
 	*(*uint8)(unsafe.Add(b, v6)) = uint8(k32(0))
-	i0 = fn85(m, v5)
+	i0 = fn86(m, v5)
 	v2 = i0
-	fn2111(m, v5)
+	fn2112(m, v5)
 	goto L2
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L1
 L3:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = i0
 L2:
 	if v2 != 0 {
@@ -3101,7 +3960,7 @@ L2:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+72))
 	v2 = i0
 	if v2 == 0 {
@@ -3113,7 +3972,7 @@ L2:
 	if i0 != i1 {
 		goto L1
 	}
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	v7 = i0
@@ -3122,7 +3981,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v1)) = v2
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	fn77(m, v0, i1, v6, k32(4294967295), v7, k32(4294967295), uint32(8547638), v1)
+	fn78(m, v0, i1, v6, k32(4294967295), v7, k32(4294967295), uint32(8547638), v1)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v7 = i0
 	if v7 == uint32(1073741823) {
@@ -3134,11 +3993,11 @@ L2:
 	if v7 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4135(m, i0, v2)
+	i0 = fn4136(m, i0, v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L13
 	}
@@ -3153,7 +4012,7 @@ L12:
 	if v7 != 0 {
 		goto L14
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L14:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L1
@@ -3163,7 +4022,7 @@ L13:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3140(m, v2, uint32(0), i2, i3, i4, i5, i6)
+	i0 = fn3141(m, v2, uint32(0), i2, i3, i4, i5, i6)
 	v3 = i0
 L1:
 	i0 = v1 + uint32(16)
@@ -3173,7 +4032,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn85(m *Module, v0 uint32) uint32 {
+func fn86(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3199,10 +4058,10 @@ func fn85(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(48)
 	v1 = i0
 	m.g0 = v1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	v2 = i0
-	i2 = fn8105(m, v0)
+	i2 = fn8106(m, v0)
 	i1 = v0 + i2
 	i1 = i1 + k32(4294967295)
 	v3 = i1
@@ -3213,21 +4072,21 @@ func fn85(m *Module, v0 uint32) uint32 {
 		goto L3
 	}
 	i1 = v1 + uint32(44)
-	i0 = fn4101(m, v0, i1, uint32(0))
+	i0 = fn4102(m, v0, i1, uint32(0))
 	v2 = i0
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn1606(m, v0, uint32(0), uint32(0))
+	i0 = fn1607(m, v0, uint32(0), uint32(0))
 	v2 = i0
 	goto L1
 L3:
 	i1 = v1 + uint32(44)
-	i0 = fn4102(m, v0, i1, uint32(0))
+	i0 = fn4103(m, v0, i1, uint32(0))
 	v2 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
@@ -3235,15 +4094,15 @@ L2:
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn1606(m, v0, uint32(0), uint32(0))
+	i0 = fn1607(m, v0, uint32(0), uint32(0))
 	v2 = i0
 	goto L1
 L5:
-	i0 = fn1574(m, v2)
+	i0 = fn1575(m, v2)
 	v2 = i0
 	goto L1
 L4:
@@ -3254,13 +4113,13 @@ L4:
 	*(*uint64)(unsafe.Add(b, uint64(v1)+24)) = uint64(0)
 	v2 = uint32(0)
 	i2 = v1 + uint32(44)
-	d1 = fn4551(m, v0, i2, uint32(0))
+	d1 = fn4552(m, v0, i2, uint32(0))
 	v4 = d1
 	*(*float64)(unsafe.Add(b, uint64(v1)+32)) = v4
 	if v4 != math.Float64frombits(0xbff0000000000000) {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -3274,22 +4133,22 @@ L7:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+24))
 	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = l1
 	i0 = v1 + uint32(8)
-	i0 = fn954(m, i0)
+	i0 = fn955(m, i0)
 	v2 = i0
 	goto L1
 L6:
 	v2 = uint32(0)
-	d0 = fn4551(m, v0, uint32(0), uint32(0))
+	d0 = fn4552(m, v0, uint32(0), uint32(0))
 	v4 = d0
 	if v4 != math.Float64frombits(0xbff0000000000000) {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L8:
-	i0 = fn1315(m, v4)
+	i0 = fn1316(m, v4)
 	v2 = i0
 L1:
 	i0 = v1 + uint32(48)
@@ -3299,7 +4158,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn86(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn87(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var i0 uint32
@@ -3307,12 +4166,12 @@ func fn86(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 u
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2108(m, uint32(100))
+	i0 = fn2109(m, uint32(100))
 	v6 = i0
 	if v6 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return i0
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = k32(4294967295)
@@ -3321,13 +4180,13 @@ L1:
 	i1 = v2 >> (uint32(6) & 31)
 	i1 = i1 & uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+2736)) = i1
-	i1 = fn2108(m, uint32(4))
+	i1 = fn2109(m, uint32(4))
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v0
 	if v0 == 0 {
 		goto L2
 	}
-	i0 = fn2109(m, uint32(1), uint32(36))
+	i0 = fn2110(m, uint32(1), uint32(36))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
 	*(*uint32)(unsafe.Add(b, i0)) = v0
@@ -3337,10 +4196,10 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	fn2111(m, v0)
+	fn2112(m, v0)
 	goto L2
 L3:
-	i0 = fn2108(m, uint32(80))
+	i0 = fn2109(m, uint32(80))
 	v0 = i0
 	*(*uint64)(unsafe.Add(b, uint64(v6)+76)) = uint64(10)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+72)) = v0
@@ -3349,9 +4208,9 @@ L3:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	goto L2
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+40)) = v4
@@ -3370,14 +4229,14 @@ L4:
 	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
 	return v6
 L2:
-	fn2111(m, v6)
-	i0 = fn3633(m)
+	fn2112(m, v6)
+	i0 = fn3634(m)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn87(m *Module, v0 uint32) {
+func fn88(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3403,7 +4262,7 @@ func fn87(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	if int32(i0) < int32(uint32(1)) {
@@ -3415,7 +4274,7 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = i0 + v1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = v1 + uint32(4)
 	v1 = i0
 	i0 = v2 + uint32(1)
@@ -3426,7 +4285,7 @@ L3:
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
 	if i0 == 0 {
 		goto L4
@@ -3437,7 +4296,7 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	i0 = i0 + v1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = v1 + uint32(8)
 	v1 = i0
 	i0 = v2 + uint32(1)
@@ -3448,14 +4307,14 @@ L5:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	fn2111(m, i0)
-	fn2111(m, v0)
+	fn2112(m, i0)
+	fn2112(m, v0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn88(m *Module, v0 uint32) uint32 {
+func fn89(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3473,7 +4332,7 @@ func fn88(m *Module, v0 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn157(m, v0)
+	i0 = fn158(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -3494,17 +4353,17 @@ func fn88(m *Module, v0 uint32) uint32 {
 	if i0 == 0 {
 		goto L3
 	}
-	fn3624(m)
-	i0 = fn94(m, v0, uint32(10033772), uint32(0), uint32(8394508), uint32(0))
+	fn3625(m)
+	i0 = fn95(m, v0, uint32(10033772), uint32(0), uint32(8394508), uint32(0))
 	return i0
 L3:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
@@ -3572,8 +4431,8 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	*(*uint32)(unsafe.Add(b, uint64(i0)+2740)) = uint32(1)
-	i0 = fn157(m, v0)
-	fn98(m, v0, v4)
+	i0 = fn158(m, v0)
+	fn99(m, v0, v4)
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
@@ -3624,7 +4483,7 @@ L14:
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = uint32(27)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8399593), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8399593), uint32(0))
 	v1 = i0
 L1:
 	return v1
@@ -3632,23 +4491,23 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn89(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
+func fn90(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn477(m, v0, v3, v4, v5)
+	i0 = fn478(m, v0, v3, v4, v5)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
 	}
 	v5 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L1
 	}
-	fn91(m, v2)
+	fn92(m, v2)
 	return uint32(0)
 L2:
 	if v5 != 0 {
@@ -3661,7 +4520,7 @@ L2:
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn2793(m, v2, uint32(8542292))
+	i0 = fn2794(m, v2, uint32(8542292))
 	if i0 != 0 {
 		goto L3
 	}
@@ -3696,14 +4555,14 @@ L5:
 	i0 = i0 | i1
 	v2 = i0
 L6:
-	i0 = fn86(m, v3, v1, v2, uint32(13), v7, v9)
+	i0 = fn87(m, v3, v1, v2, uint32(13), v7, v9)
 	v2 = i0
 	if v2 == 0 {
 		goto L8
 	}
-	i0 = fn88(m, v2)
+	i0 = fn89(m, v2)
 	v5 = i0
-	fn87(m, v2)
+	fn88(m, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	if i0 == 0 {
 		goto L7
@@ -3719,10 +4578,10 @@ L6:
 	if v5 == 0 {
 		goto L7
 	}
-	i1 = fn2675(m, v2)
+	i1 = fn2676(m, v2)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, v8)) = v2
-	i0 = fn4135(m, v9, v2)
+	i0 = fn4136(m, v9, v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L7
 	}
@@ -3737,18 +4596,18 @@ L6:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L8:
 	v5 = uint32(0)
 L7:
-	fn472(m, v3)
+	fn473(m, v3)
 L1:
 	return v5
 }
 
 //go:norace
 //go:nocheckptr
-func fn90(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn91(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -3770,22 +4629,22 @@ func fn90(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn493(m, v0, v5, uint32(0))
+	i0 = fn494(m, v0, v5, uint32(0))
 	v0 = i0
 	goto L1
 L2:
-	i0 = fn488(m, v0, v5, uint32(0))
+	i0 = fn489(m, v0, v5, uint32(0))
 	v0 = i0
 L1:
 	if v0 != 0 {
 		goto L4
 	}
 	v5 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
-	fn91(m, v2)
+	fn92(m, v2)
 	return uint32(0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -3826,23 +4685,23 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	v6 = i0
 L6:
-	i0 = fn86(m, v0, v1, v7, v6, uint32(0), v4)
+	i0 = fn87(m, v0, v1, v7, v6, uint32(0), v4)
 	v3 = i0
 	if v3 == 0 {
 		goto L8
 	}
-	i0 = fn88(m, v3)
+	i0 = fn89(m, v3)
 	v5 = i0
-	fn87(m, v3)
+	fn88(m, v3)
 L8:
-	fn472(m, v0)
+	fn473(m, v0)
 L3:
 	return v5
 }
 
 //go:norace
 //go:nocheckptr
-func fn91(m *Module, v0 uint32) {
+func fn92(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3864,22 +4723,22 @@ func fn91(m *Module, v0 uint32) {
 	m.g0 = v1
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034188))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035456))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
@@ -3887,9 +4746,9 @@ L2:
 	i0 = v1 + uint32(44)
 	i1 = v1 + uint32(40)
 	i2 = v1 + uint32(36)
-	fn3623(m, i0, i1, i2)
+	fn3624(m, i0, i1, i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
-	i0 = fn2019(m, i0)
+	i0 = fn2020(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
@@ -3898,14 +4757,14 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(v1)+20)) = k64(18446744069414584320)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v0
 	i1 = v1 + uint32(16)
-	i0 = fn4085(m, uint32(8568323), i1)
+	i0 = fn4086(m, uint32(8568323), i1)
 	v0 = i0
 	if v0 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
-	i0 = fn2294(m, uint32(2), v1)
+	i0 = fn2295(m, uint32(2), v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
@@ -3918,14 +4777,14 @@ L2:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	if i0 == 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	fn3611(m, i0, v2)
+	fn3612(m, i0, v2)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
 	v0 = i0
@@ -3943,7 +4802,7 @@ L3:
 	if v4 != 0 {
 		goto L5
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	v0 = i0
@@ -3961,7 +4820,7 @@ L5:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	v0 = i0
@@ -3979,7 +4838,7 @@ L6:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L7:
 	if v3 == 0 {
 		goto L8
@@ -3995,7 +4854,7 @@ L7:
 	if v0 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
 	if v2 == 0 {
 		goto L1
@@ -4011,7 +4870,7 @@ L8:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
@@ -4020,7 +4879,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn92(m *Module, v0 uint32) uint32 {
+func fn93(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4046,7 +4905,7 @@ func fn92(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -4102,25 +4961,25 @@ L12:
 	i1 = i1 + uint32(484)
 	i1 = uint32(*(*int8)(unsafe.Add(b, i1)))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	fn93(m, v0, v2, v4, v6, v4, k32(4294967295), uint32(8510156), v1)
+	fn94(m, v0, v2, v4, v6, v4, k32(4294967295), uint32(8510156), v1)
 	goto L1
 L13:
-	i0 = fn94(m, v0, v2, uint32(0), uint32(8471178), uint32(0))
+	i0 = fn95(m, v0, v2, uint32(0), uint32(8471178), uint32(0))
 	goto L1
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033556))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8464679), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8464679), uint32(0))
 	goto L1
 L10:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027628))
-	fn3614(m, i0)
+	fn3615(m, i0)
 	goto L1
 L9:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L1
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033768))
@@ -4142,7 +5001,7 @@ L6:
 	goto L2
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8475075))
+	fn3605(m, i0, uint32(8475075))
 	goto L1
 L4:
 	v3 = uint32(8438252)
@@ -4156,7 +5015,7 @@ L2:
 	} else {
 		i3 = uint32(0)
 	}
-	fn93(m, v0, v2, v5, i3, v5, k32(4294967295), v3, uint32(0))
+	fn94(m, v0, v2, v5, i3, v5, k32(4294967295), v3, uint32(0))
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -4165,7 +5024,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn93(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) {
+func fn94(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) {
 	var v8 uint32
 	_ = v8
 	var i0 uint32
@@ -4196,7 +5055,7 @@ func fn93(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 u
 	} else {
 		i5 = i6
 	}
-	i0 = fn95(m, v0, v1, v2, i3, v4, i5, v6, v7)
+	i0 = fn96(m, v0, v1, v2, i3, v4, i5, v6, v7)
 	i0 = v8 + uint32(16)
 	m.g0 = i0
 	return
@@ -4204,7 +5063,7 @@ func fn93(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 u
 
 //go:norace
 //go:nocheckptr
-func fn94(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn95(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -4232,7 +5091,7 @@ func fn94(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -4243,7 +5102,7 @@ L2:
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v4
-	i0 = fn95(m, v0, v1, uint32(0), uint32(0), uint32(0), k32(4294967295), v3, v4)
+	i0 = fn96(m, v0, v1, uint32(0), uint32(0), uint32(0), k32(4294967295), v3, v4)
 	goto L1
 L3:
 	if v2 == 0 {
@@ -4253,7 +5112,7 @@ L3:
 	if i0 != v6 {
 		goto L6
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
@@ -4327,7 +5186,7 @@ L8:
 	} else {
 		i5 = k32(4294967295)
 	}
-	i0 = fn95(m, v0, v1, i2, v6, i4, i5, v3, v4)
+	i0 = fn96(m, v0, v1, i2, v6, i4, i5, v3, v4)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -4336,7 +5195,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn95(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn96(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var v8 uint32
 	_ = v8
 	var v9 uint32
@@ -4356,7 +5215,7 @@ func fn95(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 u
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -4379,7 +5238,7 @@ L3:
 	i0 = i0 - i1
 	v5 = i0
 L4:
-	i0 = fn2687(m, v6, v7)
+	i0 = fn2688(m, v6, v7)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -4394,7 +5253,7 @@ L4:
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn97(m, v0, v2)
+	i0 = fn98(m, v0, v2)
 	v7 = i0
 	goto L9
 L10:
@@ -4404,7 +5263,7 @@ L10:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+2284))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+2696))
-	i0 = fn3655(m, i0, v2, i2)
+	i0 = fn3656(m, i0, v2, i2)
 	v7 = i0
 L9:
 	if v7 != 0 {
@@ -4426,7 +5285,7 @@ L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+2704))
 	v7 = i0
 	i1 = v9 - v7
-	i0 = fn2748(m, v7, i1, uint32(8502322))
+	i0 = fn2749(m, v7, i1, uint32(8502322))
 	v7 = i0
 	goto L11
 L12:
@@ -4440,11 +5299,11 @@ L12:
 		goto L13
 	}
 L14:
-	i0 = fn97(m, v0, v2)
+	i0 = fn98(m, v0, v2)
 	v7 = i0
 	goto L11
 L13:
-	i0 = fn2672(m, uint32(8584008), uint32(0))
+	i0 = fn2673(m, uint32(8584008), uint32(0))
 	v7 = i0
 L11:
 	if v7 != 0 {
@@ -4453,7 +5312,7 @@ L11:
 	v7 = uint32(0)
 	goto L6
 L7:
-	i0 = fn66(m, v7, v3)
+	i0 = fn67(m, v7, v3)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L6
@@ -4461,7 +5320,7 @@ L7:
 	if int32(v5) < int32(uint32(1)) {
 		goto L15
 	}
-	i0 = fn66(m, v7, v5)
+	i0 = fn67(m, v7, v5)
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L6
@@ -4479,14 +5338,14 @@ L15:
 	*(*uint32)(unsafe.Add(b, uint64(v8)+20)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v8)+16)) = v0
 	i1 = v8 + uint32(16)
-	i0 = fn4085(m, uint32(8561260), i1)
+	i0 = fn4086(m, uint32(8561260), i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	*(*uint32)(unsafe.Add(b, v8)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v8)+4)) = v5
-	i0 = fn2294(m, uint32(2), v8)
+	i0 = fn2295(m, uint32(2), v8)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
@@ -4499,12 +5358,12 @@ L15:
 	if v4 != 0 {
 		goto L16
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L16:
 	if v0 == 0 {
 		goto L6
 	}
-	fn3611(m, v1, v0)
+	fn3612(m, v1, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -4516,7 +5375,7 @@ L16:
 	if v5 != 0 {
 		goto L17
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
@@ -4542,7 +5401,7 @@ L6:
 	if v0 != 0 {
 		goto L18
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L18:
 	if v7 == 0 {
 		goto L1
@@ -4560,7 +5419,7 @@ L18:
 		goto L1
 	}
 L5:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v8 + uint32(48)
 	m.g0 = i0
@@ -4569,7 +5428,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn96(m *Module, v0 uint32) uint32 {
+func fn97(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4590,7 +5449,7 @@ func fn96(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035032))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L3
 	}
@@ -4598,7 +5457,7 @@ func fn96(m *Module, v0 uint32) uint32 {
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
@@ -4607,9 +5466,9 @@ L2:
 	i0 = v1 + uint32(44)
 	i1 = v1 + uint32(40)
 	i2 = v1 + uint32(36)
-	fn3623(m, i0, i1, i2)
+	fn3624(m, i0, i1, i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
-	i0 = fn2019(m, i0)
+	i0 = fn2020(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L5
@@ -4618,7 +5477,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i4 = v1 + uint32(16)
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8526817), i4)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8526817), i4)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -4630,13 +5489,13 @@ L2:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L4
 L5:
-	fn3624(m)
+	fn3625(m)
 	*(*uint32)(unsafe.Add(b, v1)) = v2
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8438100), v1)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8438100), v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
 	v3 = i0
@@ -4654,7 +5513,7 @@ L4:
 	if v0 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	v3 = i0
@@ -4672,7 +5531,7 @@ L6:
 	if v0 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	v3 = i0
@@ -4690,7 +5549,7 @@ L7:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
@@ -4699,7 +5558,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn97(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn98(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4728,7 +5587,7 @@ func fn97(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 != 0 {
 		goto L1
 	}
-	i0 = fn2672(m, uint32(8584008), uint32(0))
+	i0 = fn2673(m, uint32(8584008), uint32(0))
 	return i0
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
@@ -4750,7 +5609,7 @@ L1:
 	if v1 >= v4 {
 		goto L2
 	}
-	i1 = fn8105(m, v4)
+	i1 = fn8106(m, v4)
 	i0 = v4 + i1
 	v1 = i0
 L2:
@@ -4758,7 +5617,7 @@ L2:
 		goto L3
 	}
 L4:
-	i0 = fn8098(m, v4, uint32(10))
+	i0 = fn8099(m, v4, uint32(10))
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -4775,23 +5634,23 @@ L4:
 		goto L4
 	}
 L3:
-	i0 = fn8098(m, v4, uint32(10))
+	i0 = fn8099(m, v4, uint32(10))
 	v0 = i0
 	if v0 != 0 {
 		goto L5
 	}
-	i1 = fn8105(m, v4)
+	i1 = fn8106(m, v4)
 	i0 = v4 + i1
 	v0 = i0
 L5:
 	i1 = v0 - v4
-	i0 = fn2748(m, v4, i1, uint32(8502322))
+	i0 = fn2749(m, v4, i1, uint32(8502322))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn98(m *Module, v0 uint32, v1 uint32) {
+func fn99(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4817,7 +5676,7 @@ func fn98(m *Module, v0 uint32, v1 uint32) {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -4832,7 +5691,7 @@ func fn98(m *Module, v0 uint32, v1 uint32) {
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L2
 	}
@@ -4843,7 +5702,7 @@ L3:
 		goto L5
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8394451), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8394451), uint32(0))
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -4877,11 +5736,11 @@ L5:
 	i1 = uint32(*(*int8)(unsafe.Add(b, i1)))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	fn93(m, v0, i1, v1, v5, v1, k32(4294967295), uint32(8510156), v2)
+	fn94(m, v0, i1, v1, v5, v1, k32(4294967295), uint32(8510156), v2)
 	goto L1
 L8:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8471178), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8471178), uint32(0))
 	goto L1
 L7:
 	i0 = v3 + k32(4294967291)
@@ -4894,7 +5753,7 @@ L7:
 	} else {
 		i3 = uint32(8399890)
 	}
-	i0 = fn94(m, v0, i1, uint32(0), i3, uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), i3, uint32(0))
 	goto L1
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
@@ -4902,9 +5761,9 @@ L6:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	fn93(m, v0, i1, i2, i3, i4, i5, uint32(8392449), uint32(0))
+	fn94(m, v0, i1, i2, i3, i4, i5, uint32(8392449), uint32(0))
 L2:
-	fn99(m, v0)
+	fn100(m, v0)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -4913,7 +5772,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn99(m *Module, v0 uint32) {
+func fn100(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4945,7 +5804,7 @@ func fn99(m *Module, v0 uint32) {
 	i0 = v1 + uint32(44)
 	i1 = v1 + uint32(40)
 	i2 = v1 + uint32(36)
-	fn3623(m, i0, i1, i2)
+	fn3624(m, i0, i1, i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
 	v2 = i0
 	if v2 != 0 {
@@ -4962,11 +5821,11 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
 	i0 = v1 + uint32(4)
-	fn474(m, i0)
+	fn475(m, i0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = v1 + uint32(4)
-	i0 = fn462(m, i0, i1)
+	i0 = fn463(m, i0, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -4974,7 +5833,7 @@ L4:
 	if v2 != uint32(64) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
@@ -5004,11 +5863,11 @@ L4:
 	i1 = uint32(*(*int8)(unsafe.Add(b, i1)))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	fn93(m, v0, i1, v4, v3, v4, k32(4294967295), uint32(8510156), v1)
+	fn94(m, v0, i1, v4, v3, v4, k32(4294967295), uint32(8510156), v1)
 L3:
 	i0 = v1 + uint32(4)
-	fn473(m, i0)
-	i0 = fn3616(m)
+	fn474(m, i0)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -5033,7 +5892,7 @@ L3:
 	if v0 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
 	v2 = i0
@@ -5051,7 +5910,7 @@ L6:
 	if v0 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	v2 = i0
@@ -5069,13 +5928,13 @@ L7:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	fn3605(m, i0, i1, i2)
+	fn3606(m, i0, i1, i2)
 L1:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
@@ -5084,7 +5943,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn100(m *Module, v0 uint32) {
+func fn101(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -5093,14 +5952,14 @@ func fn100(m *Module, v0 uint32) {
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	fn3604(m, i0, uint32(8483579))
+	fn3605(m, i0, uint32(8483579))
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn101(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn102(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	i0 = k32(10089824) + uint32(2464)
@@ -5109,7 +5968,7 @@ func fn101(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn102(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn103(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -5119,7 +5978,7 @@ func fn102(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, uint32(1), i1)
+	i0 = fn3231(m, uint32(1), i1)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -5133,7 +5992,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn103(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn104(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5152,7 +6011,7 @@ func fn103(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, uint32(1), i1)
+	i0 = fn3231(m, uint32(1), i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -5168,7 +6027,7 @@ L1:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	i0 = i0 + uint32(1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, i0, i1)
+	i0 = fn3231(m, i0, i1)
 	v3 = i0
 	if v3 != 0 {
 		goto L3
@@ -5239,7 +6098,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn104(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn105(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5259,7 +6118,7 @@ func fn104(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L5
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, uint32(1), i1)
+	i0 = fn3231(m, uint32(1), i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L4
@@ -5269,7 +6128,7 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i0 = i0 + uint32(1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, i0, i1)
+	i0 = fn3231(m, i0, i1)
 	v3 = i0
 	if v3 != 0 {
 		goto L6
@@ -5375,7 +6234,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn105(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn106(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5479,7 +6338,7 @@ L12:
 	v5 = i0
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
+	i0 = fn3231(m, v5, i1)
 	v6 = i0
 	if v6 != 0 {
 		goto L3
@@ -5488,7 +6347,7 @@ L11:
 L4:
 	v2 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, uint32(0), i1)
+	i0 = fn3231(m, uint32(0), i1)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -5581,7 +6440,7 @@ L16:
 	return v6
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, uint32(0), i1)
+	i0 = fn3231(m, uint32(0), i1)
 	v2 = i0
 L1:
 	return v2
@@ -5589,7 +6448,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn106(m *Module, v0 uint32) uint32 {
+func fn107(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -5616,7 +6475,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn107(m *Module, v0 uint32) uint32 {
+func fn108(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -5627,7 +6486,7 @@ func fn107(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn108(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn109(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5660,20 +6519,20 @@ func fn108(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i1 = fn2696(m, uint32(8526072), v3)
+	i1 = fn2697(m, uint32(8526072), v3)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v5
 	v4 = uint32(0)
 	if v5 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v3 + uint32(12)
-	fn2677(m, i0, i1)
+	fn2678(m, i0, i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn4135(m, i0, i1)
+	i0 = fn4136(m, i0, i1)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v5 = i0
@@ -5691,7 +6550,7 @@ func fn108(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L2:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
@@ -5699,7 +6558,7 @@ L2:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3144(m, v5, uint32(1), i2, i3, i4, i5, i6)
+	i0 = fn3145(m, v5, uint32(1), i2, i3, i4, i5, i6)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -5709,7 +6568,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn109(m *Module, v0 uint32) uint32 {
+func fn110(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5832,7 +6691,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn110(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn111(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -5843,13 +6702,13 @@ func fn110(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 
 	_ = i1
 	b := m.base
 	v6 = uint32(0)
-	i0 = fn2838(m, uint32(8554885))
+	i0 = fn2839(m, uint32(8554885))
 	v7 = i0
 	if v7 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4135(m, i0, v7)
+	i0 = fn4136(m, i0, v7)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
@@ -5864,10 +6723,10 @@ func fn110(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	return uint32(0)
 L2:
-	i0 = fn3153(m, v7, uint32(0), v1, v2, v3, v4, v5)
+	i0 = fn3154(m, v7, uint32(0), v1, v2, v3, v4, v5)
 	v6 = i0
 L1:
 	return v6
@@ -5875,7 +6734,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn111(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn112(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5903,7 +6762,7 @@ L2:
 	v2 = i0
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3231(m, v2, i1)
+	i0 = fn3232(m, v2, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
@@ -5983,12 +6842,12 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn112(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn113(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4134(m, i0, uint32(8))
+	i0 = fn4135(m, i0, uint32(8))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -6001,7 +6860,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn113(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn114(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6029,7 +6888,7 @@ L2:
 	v2 = i0
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3232(m, v2, i1)
+	i0 = fn3233(m, v2, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
@@ -6110,7 +6969,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn114(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn115(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6136,7 +6995,7 @@ L2:
 	v2 = i0
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, v2, i1)
+	i0 = fn3079(m, v2, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
@@ -6219,7 +7078,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn115(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn116(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6273,7 +7132,7 @@ L7:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3144(m, i0, v2, i2, i3, i4, i5, i6)
+	i0 = fn3145(m, i0, v2, i2, i3, i4, i5, i6)
 	m.depth--
 	return i0
 L6:
@@ -6289,7 +7148,7 @@ L6:
 		goto L8
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, v5, i1)
+	i0 = fn3079(m, v5, i1)
 	v6 = i0
 	if v6 == 0 {
 		goto L8
@@ -6302,7 +7161,7 @@ L10:
 	i0 = v6 + v3
 	i2 = v4 + v3
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i1 = fn115(m, v0, i2, v2)
+	i1 = fn116(m, v0, i2, v2)
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	i0 = v3 + uint32(4)
 	v3 = i0
@@ -6319,7 +7178,7 @@ L8:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3146(m, v3, v2, i2, i3, i4, i5, i6)
+	i0 = fn3147(m, v3, v2, i2, i3, i4, i5, i6)
 	m.depth--
 	return i0
 L5:
@@ -6335,7 +7194,7 @@ L5:
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, v5, i1)
+	i0 = fn3079(m, v5, i1)
 	v6 = i0
 	if v6 == 0 {
 		goto L11
@@ -6348,7 +7207,7 @@ L13:
 	i0 = v6 + v3
 	i2 = v4 + v3
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i1 = fn115(m, v0, i2, v2)
+	i1 = fn116(m, v0, i2, v2)
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	i0 = v3 + uint32(4)
 	v3 = i0
@@ -6365,10 +7224,21 @@ L11:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3145(m, v3, v2, i2, i3, i4, i5, i6)
+	i0 = fn3146(m, v3, v2, i2, i3, i4, i5, i6)
 	m.depth--
 	return i0
 L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3143(m, i0, i1, v2, i3, i4, i5, i6, i7)
+	m.depth--
+	return i0
+L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
@@ -6377,42 +7247,31 @@ L4:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i0 = fn3142(m, i0, i1, v2, i3, i4, i5, i6, i7)
-	m.depth--
-	return i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3141(m, i0, i1, v2, i3, i4, i5, i6, i7)
 	v1 = i0
 L2:
 	m.depth--
 	return v1
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn115(m, v0, i1, v2)
+	i0 = fn116(m, v0, i1, v2)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3143(m, i0, v2, i2, i3, i4, i5, i6)
+	i0 = fn3144(m, i0, v2, i2, i3, i4, i5, i6)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn116(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn117(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4134(m, i0, uint32(8))
+	i0 = fn4135(m, i0, uint32(8))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -6421,115 +7280,6 @@ func fn116(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v0)) = v1
 L1:
 	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn117(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v1 != 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-L1:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, v2, i1)
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	if int32(v2) < int32(uint32(1)) {
-		goto L3
-	}
-	i0 = v2 & uint32(3)
-	v4 = i0
-	v5 = uint32(0)
-	if v2 < uint32(4) {
-		goto L4
-	}
-	i0 = v2 & uint32(2147483644)
-	v6 = i0
-	v2 = uint32(0)
-	v5 = uint32(0)
-L5:
-	i0 = v3 + v2
-	v0 = i0
-	i0 = v0 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = i1 + v2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v0 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = i1 + v2
-	i1 = i1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v0 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = i1 + v2
-	i1 = i1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v0 + uint32(20)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = i1 + v2
-	i1 = i1 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v2 + uint32(16)
-	v2 = i0
-	i1 = v5 + uint32(4)
-	v5 = i1
-	if v6 != v5 {
-		goto L5
-	}
-L4:
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = v3 + uint32(8)
-	v0 = i0
-	i0 = v5 << (uint32(2) & 31)
-	v2 = i0
-L6:
-	i0 = v0 + v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = i1 + v2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v4 + k32(4294967295)
-	v4 = i0
-	if v4 != 0 {
-		goto L6
-	}
-L3:
-	return v3
 }
 
 //go:norace
@@ -6560,7 +7310,7 @@ L2:
 	v2 = i0
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, v2, i1)
+	i0 = fn3079(m, v2, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
@@ -6585,28 +7335,28 @@ L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i1 = i1 + v2
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, i1))
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	i0 = v0 + uint32(12)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i1 = i1 + v2
 	i1 = i1 + uint32(4)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, i1))
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	i0 = v0 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i1 = i1 + v2
 	i1 = i1 + uint32(8)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, i1))
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	i0 = v0 + uint32(20)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i1 = i1 + v2
 	i1 = i1 + uint32(12)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, i1))
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	i0 = v2 + uint32(16)
 	v2 = i0
@@ -6628,7 +7378,7 @@ L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i1 = i1 + v2
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, i1))
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	i0 = v2 + uint32(4)
 	v2 = i0
@@ -6643,25 +7393,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn119(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4134(m, i0, uint32(8))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v2
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn120(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn119(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6687,7 +7419,7 @@ L2:
 	v2 = i0
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, v2, i1)
+	i0 = fn3079(m, v2, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
@@ -6712,28 +7444,28 @@ L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i1 = i1 + v2
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	i0 = v0 + uint32(12)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i1 = i1 + v2
 	i1 = i1 + uint32(4)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	i0 = v0 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i1 = i1 + v2
 	i1 = i1 + uint32(8)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	i0 = v0 + uint32(20)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i1 = i1 + v2
 	i1 = i1 + uint32(12)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	i0 = v2 + uint32(16)
 	v2 = i0
@@ -6755,7 +7487,7 @@ L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i1 = i1 + v2
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	i0 = v2 + uint32(4)
 	v2 = i0
@@ -6766,6 +7498,24 @@ L6:
 	}
 L3:
 	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn120(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn4135(m, i0, uint32(8))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v2
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+L1:
+	return v0
 }
 
 //go:norace
@@ -6796,7 +7546,116 @@ L2:
 	v2 = i0
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3086(m, v2, i1)
+	i0 = fn3079(m, v2, i1)
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	if int32(v2) < int32(uint32(1)) {
+		goto L3
+	}
+	i0 = v2 & uint32(3)
+	v4 = i0
+	v5 = uint32(0)
+	if v2 < uint32(4) {
+		goto L4
+	}
+	i0 = v2 & uint32(2147483644)
+	v6 = i0
+	v2 = uint32(0)
+	v5 = uint32(0)
+L5:
+	i0 = v3 + v2
+	v0 = i0
+	i0 = v0 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = i1 + v2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v0 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = i1 + v2
+	i1 = i1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v0 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = i1 + v2
+	i1 = i1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v0 + uint32(20)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = i1 + v2
+	i1 = i1 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v2 + uint32(16)
+	v2 = i0
+	i1 = v5 + uint32(4)
+	v5 = i1
+	if v6 != v5 {
+		goto L5
+	}
+L4:
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = v3 + uint32(8)
+	v0 = i0
+	i0 = v5 << (uint32(2) & 31)
+	v2 = i0
+L6:
+	i0 = v0 + v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = i1 + v2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v4 + k32(4294967295)
+	v4 = i0
+	if v4 != 0 {
+		goto L6
+	}
+L3:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn122(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v1 != 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+L1:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3087(m, v2, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
@@ -6879,19 +7738,19 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn122(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn123(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4134(m, i0, uint32(8))
+	i0 = fn4135(m, i0, uint32(8))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn123(m, v0, v1, v3)
+	i0 = fn124(m, v0, v1, v3)
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v4)) = v0
@@ -6901,7 +7760,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn123(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn124(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -6925,7 +7784,7 @@ func fn123(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	return v1
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn757(m, i0)
+	i0 = fn758(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -6933,14 +7792,14 @@ L1:
 	return uint32(0)
 L2:
 	v3 = uint32(0)
-	i1 = fn8105(m, v2)
-	i0 = fn2748(m, v2, i1, uint32(0))
+	i1 = fn8106(m, v2)
+	i0 = fn2749(m, v2, i1, uint32(0))
 	v2 = i0
 	if v2 == 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4135(m, i0, v2)
+	i0 = fn4136(m, i0, v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
@@ -6955,7 +7814,7 @@ L2:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	return uint32(0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -6965,7 +7824,7 @@ L4:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3151(m, i0, i1, v2, i3, i4, i5, i6, i7)
+	i0 = fn3152(m, i0, i1, v2, i3, i4, i5, i6, i7)
 	v3 = i0
 L3:
 	return v3
@@ -6973,12 +7832,12 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn124(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn125(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4134(m, i0, uint32(8))
+	i0 = fn4135(m, i0, uint32(8))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -6991,12 +7850,12 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn125(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn126(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4134(m, i0, uint32(12))
+	i0 = fn4135(m, i0, uint32(12))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -7010,7 +7869,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn126(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn127(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7046,7 +7905,7 @@ L1:
 L2:
 	i0 = v3 + v4
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, i0, i1)
+	i0 = fn3231(m, i0, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L3
@@ -7188,7 +8047,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn127(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn128(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -7232,7 +8091,7 @@ L6:
 	v7 = i0
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3081(m, v7, i1)
+	i0 = fn3082(m, v7, i1)
 	v8 = i0
 	if int32(v7) < int32(uint32(1)) {
 		goto L7
@@ -7318,7 +8177,7 @@ L7:
 L4:
 	v7 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3081(m, uint32(0), i1)
+	i0 = fn3082(m, uint32(0), i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -7339,7 +8198,7 @@ L11:
 	v13 = i0
 	i0 = v13 + v12
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, i0, i1)
+	i0 = fn3231(m, i0, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -7485,7 +8344,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3081(m, v7, i1)
+	i0 = fn3082(m, v7, i1)
 	v8 = i0
 	if int32(v7) < int32(uint32(1)) {
 		goto L25
@@ -7578,7 +8437,7 @@ L24:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3081(m, v7, i1)
+	i0 = fn3082(m, v7, i1)
 	v6 = i0
 	if int32(v7) < int32(uint32(1)) {
 		goto L29
@@ -7667,7 +8526,7 @@ L30:
 	goto L21
 L34:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3081(m, uint32(0), i1)
+	i0 = fn3082(m, uint32(0), i1)
 	v6 = i0
 L29:
 	if v6 != 0 {
@@ -7681,7 +8540,7 @@ L23:
 	v12 = i1
 	i0 = v13 + v12
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, i0, i1)
+	i0 = fn3231(m, i0, i1)
 	v6 = i0
 	if v6 != 0 {
 		goto L35
@@ -7838,7 +8697,7 @@ L47:
 	v7 = i0
 L46:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, v7, i1)
+	i0 = fn3079(m, v7, i1)
 	v8 = i0
 	if int32(v7) < int32(uint32(1)) {
 		goto L48
@@ -7939,7 +8798,7 @@ L53:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, v3, i1)
+	i0 = fn3079(m, v3, i1)
 	v7 = i0
 	if int32(v3) >= int32(uint32(1)) {
 		goto L54
@@ -8026,7 +8885,7 @@ L44:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, v7, i1)
+	i0 = fn3079(m, v7, i1)
 	v9 = i0
 	if int32(v7) < int32(uint32(1)) {
 		goto L60
@@ -8116,7 +8975,7 @@ L59:
 	v2 = i1
 	i0 = v12 + v2
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, i0, i1)
+	i0 = fn3231(m, i0, i1)
 	v7 = i0
 	if v7 != 0 {
 		goto L64
@@ -8276,7 +9135,7 @@ L74:
 	v4 = i0
 L73:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, v4, i1)
+	i0 = fn3079(m, v4, i1)
 	v7 = i0
 	if int32(v4) < int32(uint32(1)) {
 		goto L20
@@ -8355,7 +9214,7 @@ L77:
 	goto L19
 L72:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, uint32(0), i1)
+	i0 = fn3079(m, uint32(0), i1)
 	v7 = i0
 L20:
 	if v7 != 0 {
@@ -8377,7 +9236,7 @@ L19:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3081(m, v4, i1)
+	i0 = fn3082(m, v4, i1)
 	v9 = i0
 	if int32(v4) < int32(uint32(1)) {
 		goto L79
@@ -8456,7 +9315,7 @@ L83:
 	goto L78
 L80:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3081(m, uint32(0), i1)
+	i0 = fn3082(m, uint32(0), i1)
 	v9 = i0
 L79:
 	if v9 != 0 {
@@ -8475,7 +9334,7 @@ L78:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, v4, i1)
+	i0 = fn3079(m, v4, i1)
 	v10 = i0
 	if int32(v4) < int32(uint32(1)) {
 		goto L85
@@ -8554,7 +9413,7 @@ L89:
 	goto L84
 L86:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, uint32(0), i1)
+	i0 = fn3079(m, uint32(0), i1)
 	v10 = i0
 L85:
 	if v10 != 0 {
@@ -8572,7 +9431,7 @@ L91:
 	v4 = i0
 L90:
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3150(m, v1, v3, v13, v9, v10, v4, v7, i7)
+	i0 = fn3151(m, v1, v3, v13, v9, v10, v4, v7, i7)
 	v7 = i0
 L1:
 	return v7
@@ -8580,7 +9439,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn128(m *Module, v0 uint32) uint32 {
+func fn129(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8602,41 +9461,41 @@ func fn128(m *Module, v0 uint32) uint32 {
 	b := m.base
 	v1 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3081(m, uint32(0), i1)
+	i0 = fn3082(m, uint32(0), i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 	v1 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3081(m, uint32(0), i1)
+	i0 = fn3082(m, uint32(0), i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
 	v1 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, uint32(0), i1)
+	i0 = fn3079(m, uint32(0), i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 	v1 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3081(m, uint32(0), i1)
+	i0 = fn3082(m, uint32(0), i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
 	v1 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, uint32(0), i1)
+	i0 = fn3079(m, uint32(0), i1)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
 	}
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3150(m, v2, v3, uint32(0), v5, v6, uint32(0), v4, i7)
+	i0 = fn3151(m, v2, v3, uint32(0), v5, v6, uint32(0), v4, i7)
 	v1 = i0
 L1:
 	return v1
@@ -8644,12 +9503,12 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn129(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn130(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4134(m, i0, uint32(4))
+	i0 = fn4135(m, i0, uint32(4))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -8661,7 +9520,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn130(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn131(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8711,16 +9570,16 @@ func fn130(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 != uint32(2) {
 		goto L1
 	}
-	i0 = fn3094(m, v12, v11, v10, v1, v9, v8, v7, v6, v5, v4, v3, v0)
+	i0 = fn3095(m, v12, v11, v10, v1, v9, v8, v7, v6, v5, v4, v3, v0)
 	return i0
 L1:
-	i0 = fn3093(m, v12, v11, v10, v1, v9, v8, v7, v6, v5, v4, v3, v0)
+	i0 = fn3094(m, v12, v11, v10, v1, v9, v8, v7, v6, v5, v4, v3, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn131(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn132(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -8752,18 +9611,18 @@ func fn131(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
 	i9 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
 	i10 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3095(m, i0, i1, i2, i3, v1, i5, i6, i7, i8, i9, i10)
+	i0 = fn3096(m, i0, i1, i2, i3, v1, i5, i6, i7, i8, i9, i10)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn132(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn133(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4134(m, i0, uint32(8))
+	i0 = fn4135(m, i0, uint32(8))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -8776,7 +9635,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn133(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn134(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8875,7 +9734,7 @@ L5:
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, v3, i1)
+	i0 = fn3079(m, v3, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -8963,7 +9822,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn134(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn135(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9067,7 +9926,7 @@ L2:
 	}
 	i0 = v4 - v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3082(m, i0, i1)
+	i0 = fn3083(m, i0, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L7
@@ -9151,7 +10010,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn135(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn136(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9185,14 +10044,14 @@ L2:
 	v5 = i0
 	v1 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	fn136(m, v0, i1, v5, v4, v3, v2, uint32(8465318), uint32(0))
+	fn137(m, v0, i1, v5, v4, v3, v2, uint32(8465318), uint32(0))
 L1:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn136(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) {
+func fn137(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) {
 	var v8 uint32
 	_ = v8
 	var i0 uint32
@@ -9223,7 +10082,7 @@ func fn136(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 
 	} else {
 		i5 = i6
 	}
-	i0 = fn95(m, v0, v1, v2, i3, v4, i5, v6, v7)
+	i0 = fn96(m, v0, v1, v2, i3, v4, i5, v6, v7)
 	i0 = v8 + uint32(16)
 	m.g0 = i0
 	return
@@ -9231,7 +10090,7 @@ func fn136(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 
 
 //go:norace
 //go:nocheckptr
-func fn137(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn138(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9265,14 +10124,14 @@ L2:
 	v5 = i0
 	v1 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	fn136(m, v0, i1, v5, v4, v3, v2, uint32(8465363), uint32(0))
+	fn137(m, v0, i1, v5, v4, v3, v2, uint32(8465363), uint32(0))
 L1:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn138(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn139(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9301,7 +10160,7 @@ func fn138(m *Module, v0 uint32, v1 uint32) uint32 {
 	goto L2
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3087(m, v2, i1)
+	i0 = fn3088(m, v2, i1)
 	v3 = i0
 	if v3 != 0 {
 		goto L4
@@ -9318,14 +10177,14 @@ L5:
 	i0 = i0 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v7 = i0
-	i1 = fn8105(m, v7)
-	i0 = fn2748(m, v7, i1, uint32(0))
+	i1 = fn8106(m, v7)
+	i0 = fn2749(m, v7, i1, uint32(0))
 	v7 = i0
 	if v7 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4135(m, i0, v7)
+	i0 = fn4136(m, i0, v7)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
@@ -9340,14 +10199,14 @@ L5:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	return uint32(0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	i0 = i0 + v6
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3164(m, i0, v7, i2)
+	i0 = fn3165(m, i0, v7, i2)
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -9364,7 +10223,7 @@ L6:
 	}
 L2:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3089(m, v1, v3, i2)
+	i0 = fn3090(m, v1, v3, i2)
 	v5 = i0
 L1:
 	return v5
@@ -9372,20 +10231,20 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn139(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn140(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i1 = fn8105(m, v1)
-	i0 = fn2748(m, v1, i1, uint32(0))
+	i1 = fn8106(m, v1)
+	i0 = fn2749(m, v1, i1, uint32(0))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4135(m, i0, v1)
+	i0 = fn4136(m, i0, v1)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L2
 	}
@@ -9402,14 +10261,14 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn140(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn141(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -9441,16 +10300,16 @@ func fn140(m *Module, v0 uint32, v1 uint32) uint32 {
 	return uint32(0)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8579282), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8579282), uint32(0))
 	return k32(4294967295)
 L1:
-	i0 = fn8100(m, v1, uint32(8543269))
+	i0 = fn8101(m, v1, uint32(8543269))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn141(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn142(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -9461,21 +10320,21 @@ func fn141(m *Module, v0 uint32, v1 uint32) uint32 {
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2793(m, i0, uint32(8397305))
+	i0 = fn2794(m, i0, uint32(8397305))
 	if i0 != 0 {
 		goto L2
 	}
 	return uint32(1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2793(m, i0, uint32(8517459))
+	i0 = fn2794(m, i0, uint32(8517459))
 	i0 = b2i(i0 == 0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn142(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn143(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -9505,13 +10364,13 @@ L2:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	fn136(m, v0, i1, v3, i3, i4, i5, uint32(8466621), uint32(0))
+	fn137(m, v0, i1, v3, i3, i4, i5, uint32(8466621), uint32(0))
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4134(m, i0, uint32(8))
+	i0 = fn4135(m, i0, uint32(8))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -9525,7 +10384,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn143(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn144(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var v8 uint32
 	_ = v8
 	var v9 uint32
@@ -9598,7 +10457,7 @@ L2:
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, v9, i1)
+	i0 = fn3079(m, v9, i1)
 	v14 = i0
 	if v14 != 0 {
 		goto L7
@@ -9664,11 +10523,11 @@ L15:
 	}
 L14:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3139(m, v2, v3, v4, v5, v6, i5)
+	i0 = fn3140(m, v2, v3, v4, v5, v6, i5)
 	v10 = i0
 	goto L12
 L13:
-	i0 = fn144(m, v0, v2, v3, v4, v5, v6, v7)
+	i0 = fn145(m, v0, v2, v3, v4, v5, v6, v7)
 	v10 = i0
 L12:
 	v12 = uint32(0)
@@ -9678,7 +10537,7 @@ L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4134(m, i0, uint32(8))
+	i0 = fn4135(m, i0, uint32(8))
 	v9 = i0
 	if v9 == 0 {
 		goto L16
@@ -9692,7 +10551,7 @@ L16:
 
 //go:norace
 //go:nocheckptr
-func fn144(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn145(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var v7 uint32
 	_ = v7
 	var v8 uint32
@@ -9831,13 +10690,13 @@ L9:
 	}
 	v8 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8416241), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8416241), uint32(0))
 	goto L1
 L15:
 	if v16 == 0 {
 		goto L16
 	}
-	i1 = fn742(m, uint32(8584008))
+	i1 = fn743(m, uint32(8584008))
 	v12 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v12
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -9852,7 +10711,7 @@ L18:
 	i0 = v7 + uint32(12)
 	i1 = *(*uint32)(unsafe.Add(b, v12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
-	fn773(m, i0, i1)
+	fn774(m, i0, i1)
 	i0 = v12 + uint32(4)
 	v12 = i0
 	i0 = v9 + k32(4294967295)
@@ -9867,7 +10726,7 @@ L17:
 	if v12 == 0 {
 		goto L1
 	}
-	i0 = fn4135(m, v6, v12)
+	i0 = fn4136(m, v6, v12)
 	v14 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
 	v12 = i0
@@ -9888,11 +10747,11 @@ L17:
 	if v10 != 0 {
 		goto L1
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 	goto L1
 L19:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3140(m, v12, v10, v2, v3, v4, v5, i6)
+	i0 = fn3141(m, v12, v10, v2, v3, v4, v5, i6)
 	v8 = i0
 	goto L1
 L16:
@@ -9910,13 +10769,13 @@ L16:
 L6:
 	v8 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, uint32(0), i1)
+	i0 = fn3079(m, uint32(0), i1)
 	if i0 == 0 {
 		goto L1
 	}
 	v8 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, uint32(0), i1)
+	i0 = fn3079(m, uint32(0), i1)
 	v13 = i0
 	if v13 != 0 {
 		goto L4
@@ -9924,7 +10783,7 @@ L6:
 	goto L1
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, v10, i1)
+	i0 = fn3079(m, v10, i1)
 	v18 = i0
 	if v18 == 0 {
 		goto L1
@@ -10043,7 +10902,7 @@ L31:
 		goto L30
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, v15, i1)
+	i0 = fn3079(m, v15, i1)
 	v13 = i0
 	if v13 != 0 {
 		goto L28
@@ -10053,7 +10912,7 @@ L31:
 L29:
 	v8 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, uint32(0), i1)
+	i0 = fn3079(m, uint32(0), i1)
 	v13 = i0
 	if v13 == 0 {
 		goto L1
@@ -10102,7 +10961,7 @@ L34:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v17)+8))
 	v18 = i0
 	i0 = v7 + uint32(12)
-	fn2694(m, i0)
+	fn2695(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, v16))
 	v16 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v16))
@@ -10118,12 +10977,12 @@ L40:
 	i0 = v7 + uint32(12)
 	v8 = v16
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
-	i0 = fn2746(m, i0, i1)
+	i0 = fn2747(m, i0, i1)
 	if i0 == 0 {
 		goto L41
 	}
 	i0 = v7 + uint32(12)
-	fn2695(m, i0)
+	fn2696(m, i0)
 	v8 = uint32(0)
 	goto L1
 L41:
@@ -10145,18 +11004,18 @@ L42:
 	v12 = v10
 L38:
 	i0 = v7 + uint32(12)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v16 = i0
 	if v16 != 0 {
 		goto L43
 	}
 	i0 = v7 + uint32(12)
-	fn2695(m, i0)
+	fn2696(m, i0)
 	v8 = uint32(0)
 	goto L1
 L43:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4135(m, i0, v16)
+	i0 = fn4136(m, i0, v16)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L44
 	}
@@ -10172,7 +11031,7 @@ L43:
 	if v12 != 0 {
 		goto L1
 	}
-	fn2072(m, v16)
+	fn2073(m, v16)
 	goto L1
 L44:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v17)+16))
@@ -10180,7 +11039,7 @@ L44:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v8)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v8)+28))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3140(m, v16, v18, i2, i3, i4, i5, i6)
+	i0 = fn3141(m, v16, v18, i2, i3, i4, i5, i6)
 	v17 = i0
 	if v17 == 0 {
 		goto L3
@@ -10226,7 +11085,7 @@ L3:
 	goto L1
 L2:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3139(m, v13, v2, v3, v4, v5, i5)
+	i0 = fn3140(m, v13, v2, v3, v4, v5, i5)
 	v8 = i0
 L1:
 	i0 = v7 + uint32(48)
@@ -10236,7 +11095,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn145(m *Module, v0 uint32) uint32 {
+func fn146(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10397,7 +11256,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8566676), v1)
+	i0 = fn3604(m, i0, uint32(8566676), v1)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -10406,7 +11265,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn146(m *Module, v0 uint32) uint32 {
+func fn147(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10441,7 +11300,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn147(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn148(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var v8 uint32
 	_ = v8
 	var v9 uint32
@@ -10486,7 +11345,7 @@ L1:
 		goto L3
 	}
 	i0 = k32(10089824) + uint32(2464)
-	i0 = fn3137(m, i0, v1, uint32(0), v3, v4, v5, v6, v7)
+	i0 = fn3138(m, i0, v1, uint32(0), v3, v4, v5, v6, v7)
 	return i0
 L3:
 	v9 = uint32(1)
@@ -10571,7 +11430,7 @@ L9:
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, v14, i1)
+	i0 = fn3079(m, v14, i1)
 	v12 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v11 = i0
@@ -10732,7 +11591,7 @@ L4:
 	}
 	i1 = v11 - v13
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3082(m, i1, i2)
+	i1 = fn3083(m, i1, i2)
 	v10 = i1
 	i1 = b2i(v10 == 0)
 	i0 = v9 | i1
@@ -10818,7 +11677,7 @@ L21:
 	i0 = i0 + v8
 	v9 = i0
 L26:
-	i0 = fn3078(m, v9, v7)
+	i0 = fn3079(m, v9, v7)
 	v16 = i0
 	if v16 != 0 {
 		goto L27
@@ -10973,13 +11832,13 @@ L36:
 	}
 L33:
 	i0 = k32(10089824) + uint32(2464)
-	i0 = fn3137(m, i0, v16, v10, v3, v4, v5, v6, v7)
+	i0 = fn3138(m, i0, v16, v10, v3, v4, v5, v6, v7)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn148(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn149(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11033,7 +11892,7 @@ L8:
 	v4 = i0
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
-	i0 = fn148(m, i0, v1)
+	i0 = fn149(m, i0, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L1
@@ -11061,7 +11920,7 @@ L7:
 	v4 = i0
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
-	i0 = fn148(m, i0, v1)
+	i0 = fn149(m, i0, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L1
@@ -11111,7 +11970,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn149(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn150(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11222,13 +12081,13 @@ L5:
 	v2 = i0
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), v2, uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), v2, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn150(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn151(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11307,14 +12166,14 @@ L4:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+24))
 	i5 = *(*uint32)(unsafe.Add(b, v1))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(i5)+28))
-	fn136(m, v0, v6, v5, v3, i4, i5, uint32(8507167), uint32(0))
+	fn137(m, v0, v6, v5, v3, i4, i5, uint32(8507167), uint32(0))
 L1:
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn151(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn152(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -11473,15 +12332,15 @@ L13:
 	v8 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn757(m, i0)
+	i0 = fn758(m, i0)
 	v10 = i0
 	if v10 == 0 {
 		goto L15
 	}
-	i0 = fn8111(m, v10, uint32(8529273))
+	i0 = fn8112(m, v10, uint32(8529273))
 	v13 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, v8, i1)
+	i0 = fn3079(m, v8, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L15
@@ -11525,12 +12384,12 @@ L23:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8515395), v4)
+	i0 = fn3604(m, i0, uint32(8515395), v4)
 	goto L15
 L21:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2739(m, i0)
+	i0 = fn2740(m, i0)
 	v11 = i0
 	if v11 == 0 {
 		goto L15
@@ -11568,27 +12427,27 @@ L26:
 	v15 = uint32(1)
 	goto L24
 L25:
-	i0 = fn8105(m, v11)
+	i0 = fn8106(m, v11)
 	v15 = i0
 L24:
 	v2 = uint32(1)
 	if v13 != 0 {
 		goto L28
 	}
-	i0 = fn8098(m, v11, uint32(92))
+	i0 = fn8099(m, v11, uint32(92))
 	i0 = b2i(i0 == 0)
 	v2 = i0
 L28:
-	i0 = fn450(m, v0, v2, v11, v15, v3)
+	i0 = fn451(m, v0, v2, v11, v15, v3)
 	v11 = i0
 	if v11 != 0 {
 		goto L29
 	}
-	i0 = fn96(m, v0)
+	i0 = fn97(m, v0)
 	goto L15
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4135(m, i0, v11)
+	i0 = fn4136(m, i0, v11)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L30
 	}
@@ -11603,7 +12462,7 @@ L29:
 	if v6 != 0 {
 		goto L15
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 	goto L15
 L30:
 	v5 = uint32(0)
@@ -11612,7 +12471,7 @@ L30:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3140(m, v11, uint32(0), i2, i3, i4, i5, i6)
+	i0 = fn3141(m, v11, uint32(0), i2, i3, i4, i5, i6)
 	v6 = i0
 	if v6 == 0 {
 		goto L15
@@ -11663,7 +12522,7 @@ L16:
 		goto L32
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3078(m, v10, i1)
+	i0 = fn3079(m, v10, i1)
 	v7 = i0
 	if v7 != 0 {
 		goto L33
@@ -11739,7 +12598,7 @@ L32:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3139(m, v9, i1, i2, i3, i4, i5)
+	i0 = fn3140(m, v9, i1, i2, i3, i4, i5)
 	v5 = i0
 L15:
 	i0 = v4 + uint32(16)
@@ -11749,7 +12608,7 @@ L15:
 
 //go:norace
 //go:nocheckptr
-func fn152(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn153(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11779,19 +12638,19 @@ func fn152(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i1 = v2 + uint32(8)
 	i2 = v2 + uint32(12)
-	i0 = fn758(m, i0, i1, i2)
+	i0 = fn759(m, i0, i1, i2)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn450(m, v0, uint32(0), i2, i3, v1)
+	i0 = fn451(m, v0, uint32(0), i2, i3, v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4135(m, i0, v4)
+	i0 = fn4136(m, i0, v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
@@ -11806,7 +12665,7 @@ func fn152(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L2:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -11814,7 +12673,7 @@ L2:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3140(m, v4, uint32(0), i2, i3, i4, i5, i6)
+	i0 = fn3141(m, v4, uint32(0), i2, i3, i4, i5, i6)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -11824,7 +12683,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn153(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn154(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11846,18 +12705,18 @@ func fn153(m *Module, v0 uint32, v1 uint32) uint32 {
 	b := m.base
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn757(m, i0)
+	i0 = fn758(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn2675(m, v3)
+	i0 = fn2676(m, v3)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4135(m, i0, v3)
+	i0 = fn4136(m, i0, v3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
@@ -11872,7 +12731,7 @@ func fn153(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	return uint32(0)
 L2:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -11880,7 +12739,7 @@ L2:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3140(m, v3, uint32(0), i2, i3, i4, i5, i6)
+	i0 = fn3141(m, v3, uint32(0), i2, i3, i4, i5, i6)
 	v2 = i0
 L1:
 	return v2
@@ -11888,7 +12747,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn154(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn155(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11912,21 +12771,21 @@ func fn154(m *Module, v0 uint32, v1 uint32) uint32 {
 	b := m.base
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn757(m, i0)
+	i0 = fn758(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn452(m, v0, v1)
+	i0 = fn453(m, v0, v1)
 	v4 = i0
 	if v4 != 0 {
 		goto L2
 	}
-	i0 = fn96(m, v0)
+	i0 = fn97(m, v0)
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4135(m, i0, v4)
+	i0 = fn4136(m, i0, v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L3
 	}
@@ -11941,7 +12800,7 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	return uint32(0)
 L3:
 	v2 = uint32(0)
@@ -11949,7 +12808,7 @@ L3:
 	if i0 != uint32(117) {
 		goto L4
 	}
-	i0 = fn80(m, v0, uint32(8393837))
+	i0 = fn81(m, v0, uint32(8393837))
 	v2 = i0
 	if v2 != 0 {
 		goto L4
@@ -11961,7 +12820,7 @@ L4:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3140(m, v4, v2, i2, i3, i4, i5, i6)
+	i0 = fn3141(m, v4, v2, i2, i3, i4, i5, i6)
 	v2 = i0
 L1:
 	return v2
@@ -11969,7 +12828,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn155(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32, v10 uint32) uint32 {
+func fn156(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32, v10 uint32) uint32 {
 	var v11 uint32
 	_ = v11
 	var v12 uint32
@@ -12101,7 +12960,7 @@ L12:
 	*(*uint32)(unsafe.Add(b, v11)) = v13
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	fn136(m, v0, i1, v12, v8, v9, v4, uint32(8578021), v11)
+	fn137(m, v0, i1, v12, v8, v9, v4, uint32(8578021), v11)
 	goto L1
 L3:
 	if v4 != 0 {
@@ -12123,7 +12982,7 @@ L14:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v13 = i0
 L13:
-	i0 = fn3138(m, v1, v14, v13, v6, v7, v8, v9, v10)
+	i0 = fn3139(m, v1, v14, v13, v6, v7, v8, v9, v10)
 	v13 = i0
 	if v2 != 0 {
 		goto L15
@@ -12166,12 +13025,12 @@ L16:
 	i3 = v7 + uint32(1)
 	i5 = v9 + k32(4294967295)
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3140(m, i0, uint32(0), v6, i3, v8, i5, i6)
+	i0 = fn3141(m, i0, uint32(0), v6, i3, v8, i5, i6)
 	v12 = i0
 	if v12 == 0 {
 		goto L1
 	}
-	i0 = fn3078(m, uint32(2), v10)
+	i0 = fn3079(m, uint32(2), v10)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -12180,7 +13039,7 @@ L16:
 	i0 = v4 + uint32(12)
 	*(*uint32)(unsafe.Add(b, i0)) = v13
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3139(m, v4, v6, v7, v8, v9, i5)
+	i0 = fn3140(m, v4, v6, v7, v8, v9, i5)
 	v3 = i0
 L1:
 	i0 = v11 + uint32(16)
@@ -12190,7 +13049,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn156(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
+func fn157(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
 	var v9 uint32
 	_ = v9
 	var v10 uint32
@@ -12205,7 +13064,7 @@ func fn156(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 
 	if v3 != 0 {
 		goto L1
 	}
-	i0 = fn2793(m, v1, uint32(8522808))
+	i0 = fn2794(m, v1, uint32(8522808))
 	if i0 != 0 {
 		goto L1
 	}
@@ -12225,7 +13084,7 @@ L3:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2793(m, i0, uint32(8534516))
+	i0 = fn2794(m, i0, uint32(8534516))
 	if i0 != 0 {
 		goto L4
 	}
@@ -12239,13 +13098,13 @@ L4:
 	v10 = i0
 	goto L2
 L1:
-	i0 = fn3114(m, v1, v2, v3, v4, v5, v6, v7, v8)
+	i0 = fn3115(m, v1, v2, v3, v4, v5, v6, v7, v8)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn157(m *Module, v0 uint32) uint32 {
+func fn158(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12309,7 +13168,7 @@ L19:
 	if v1 != uint32(4000) {
 		goto L20
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L20:
 	i0 = v0 + uint32(88)
 	v1 = i0
@@ -12320,23 +13179,23 @@ L20:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn158(m, v0)
+	i0 = fn159(m, v0)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L21
 	}
-	i0 = fn75(m, v0, uint32(0))
+	i0 = fn76(m, v0, uint32(0))
 	if i0 == 0 {
 		goto L21
 	}
-	i0 = fn138(m, v0, v4)
+	i0 = fn139(m, v0, v4)
 	v2 = i0
 	if v2 != 0 {
 		goto L5
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -12353,7 +13212,7 @@ L18:
 	if v1 != uint32(4000) {
 		goto L22
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L22:
 	i0 = v0 + uint32(88)
 	v1 = i0
@@ -12376,7 +13235,7 @@ L23:
 	if v3 != uint32(4000) {
 		goto L24
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L3
@@ -12388,7 +13247,7 @@ L24:
 	if v2 != i1 {
 		goto L25
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -12406,21 +13265,21 @@ L25:
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v6 = i0
-	i0 = fn159(m, v0)
+	i0 = fn160(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L27
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L27
 	}
-	i0 = fn102(m, v0, v3)
+	i0 = fn103(m, v0, v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L26
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -12431,7 +13290,7 @@ L27:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn160(m, v0)
+	i0 = fn161(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L26
@@ -12441,11 +13300,11 @@ L27:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L28
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -12453,19 +13312,19 @@ L27:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3118(m, v6, v5, i2, i3, i4)
+	i0 = fn3119(m, v6, v5, i2, i3, i4)
 	v2 = i0
 	if v2 != 0 {
 		goto L29
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L29:
-	i0 = fn102(m, v0, v2)
+	i0 = fn103(m, v0, v2)
 	v3 = i0
 	if v3 != 0 {
 		goto L26
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
@@ -12476,16 +13335,16 @@ L28:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(0))
+	i0 = fn76(m, v0, uint32(0))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn63(m, v0)
+	i0 = fn64(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L26
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
@@ -12495,12 +13354,12 @@ L26:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3090(m, v3, i1)
+	i0 = fn3091(m, v3, i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -12518,7 +13377,7 @@ L17:
 	if v1 != uint32(4000) {
 		goto L30
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L30:
 	i0 = v0 + uint32(88)
 	v1 = i0
@@ -12529,7 +13388,7 @@ L30:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
-	i0 = fn161(m, v0)
+	i0 = fn162(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L6
@@ -12541,7 +13400,7 @@ L30:
 	if v3 != uint32(4000) {
 		goto L31
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L31:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -12549,7 +13408,7 @@ L31:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v8 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v3 = i0
 	if v3 == 0 {
 		goto L8
@@ -12558,7 +13417,7 @@ L31:
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	v9 = i0
 	if v9 != 0 {
 		goto L34
@@ -12580,7 +13439,7 @@ L35:
 	goto L36
 L37:
 	v12 = v10
-	i0 = fn2110(m, v13, v11)
+	i0 = fn2111(m, v13, v11)
 	v3 = i0
 	if v3 == 0 {
 		goto L32
@@ -12599,7 +13458,7 @@ L36:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v8 = i0
 	v13 = v3
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	v9 = i0
 	if v9 != 0 {
 		goto L35
@@ -12607,7 +13466,7 @@ L36:
 L33:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v8
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v4, i1)
+	i0 = fn3231(m, v4, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L15
@@ -12677,29 +13536,29 @@ L41:
 		goto L41
 	}
 L38:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(0))
+	i0 = fn76(m, v0, uint32(0))
 	if i0 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3091(m, v7, i1)
+	i0 = fn3092(m, v7, i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L5
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L5
 L32:
-	fn2111(m, v13)
+	fn2112(m, v13)
 	goto L8
 L16:
 	v2 = uint32(0)
@@ -12713,7 +13572,7 @@ L16:
 	if v1 != uint32(4000) {
 		goto L42
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L42:
 	i0 = v0 + uint32(88)
 	v1 = i0
@@ -12724,7 +13583,7 @@ L42:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L9
 	}
@@ -12735,7 +13594,7 @@ L42:
 	if v4 != uint32(4000) {
 		goto L43
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L43:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -12750,7 +13609,7 @@ L43:
 	if v4 != uint32(4000) {
 		goto L49
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L49
@@ -12759,7 +13618,7 @@ L43:
 	v4 = i0
 	goto L48
 L49:
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v4 = i0
@@ -12771,7 +13630,7 @@ L49:
 	if v4 != uint32(4000) {
 		goto L50
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L50:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -12779,7 +13638,7 @@ L50:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v11 = i0
 	if v11 == 0 {
 		goto L52
@@ -12789,11 +13648,11 @@ L50:
 		goto L51
 	}
 	v13 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L54
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L54
@@ -12808,7 +13667,7 @@ L55:
 		goto L56
 	}
 	i1 = v10 << (uint32(3) & 31)
-	i0 = fn2110(m, v11, i1)
+	i0 = fn2111(m, v11, i1)
 	v12 = i0
 	if v12 == 0 {
 		goto L53
@@ -12821,7 +13680,7 @@ L56:
 	*(*uint32)(unsafe.Add(b, i0)) = v9
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L54
 	}
@@ -12829,7 +13688,7 @@ L56:
 	v12 = i0
 	i0 = v4 + uint32(4)
 	v4 = i0
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v9 = i0
 	if v9 != 0 {
 		goto L55
@@ -12837,7 +13696,7 @@ L56:
 L54:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v7
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v13, i1)
+	i0 = fn3231(m, v13, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L53
@@ -12907,11 +13766,11 @@ L60:
 		goto L60
 	}
 L57:
-	fn2111(m, v11)
+	fn2112(m, v11)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v6, v10)
+	i0 = fn104(m, v0, v6, v10)
 	v6 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -12920,54 +13779,54 @@ L57:
 	if v6 == 0 {
 		goto L46
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L47
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L47
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L47
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L47
 	}
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	if i0 == 0 {
 		goto L47
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v10 = i0
 	if v10 == 0 {
 		goto L47
 	}
-	i0 = fn104(m, v0, v6, v4)
+	i0 = fn105(m, v0, v6, v4)
 	v4 = i0
 	if v4 != 0 {
 		goto L61
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L61:
-	i0 = fn104(m, v0, v4, v10)
+	i0 = fn105(m, v0, v4, v10)
 	v4 = i0
 	if v4 != 0 {
 		goto L44
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L45
 	}
 	goto L12
 L53:
-	fn2111(m, v11)
+	fn2112(m, v11)
 L52:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L51:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i0 = i0 + k32(4294967295)
@@ -12991,7 +13850,7 @@ L46:
 	if v4 != uint32(4000) {
 		goto L64
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L64
@@ -13000,7 +13859,7 @@ L46:
 	v4 = i0
 	goto L63
 L64:
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v4 = i0
@@ -13012,7 +13871,7 @@ L64:
 	if v4 != uint32(4000) {
 		goto L65
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L65:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -13020,7 +13879,7 @@ L65:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v11 = i0
 	if v11 == 0 {
 		goto L67
@@ -13030,11 +13889,11 @@ L65:
 		goto L66
 	}
 	v13 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L69
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L69
@@ -13049,7 +13908,7 @@ L70:
 		goto L71
 	}
 	i1 = v10 << (uint32(3) & 31)
-	i0 = fn2110(m, v11, i1)
+	i0 = fn2111(m, v11, i1)
 	v12 = i0
 	if v12 == 0 {
 		goto L68
@@ -13062,7 +13921,7 @@ L71:
 	*(*uint32)(unsafe.Add(b, i0)) = v9
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L69
 	}
@@ -13070,7 +13929,7 @@ L71:
 	v12 = i0
 	i0 = v4 + uint32(4)
 	v4 = i0
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v9 = i0
 	if v9 != 0 {
 		goto L70
@@ -13078,7 +13937,7 @@ L71:
 L69:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v7
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v13, i1)
+	i0 = fn3231(m, v13, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L68
@@ -13148,11 +14007,11 @@ L75:
 		goto L75
 	}
 L72:
-	fn2111(m, v11)
+	fn2112(m, v11)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v6, v10)
+	i0 = fn104(m, v0, v6, v10)
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -13160,34 +14019,34 @@ L72:
 	if v4 == 0 {
 		goto L62
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L62
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L62
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L62
 	}
-	i0 = fn104(m, v0, v4, v6)
+	i0 = fn105(m, v0, v4, v6)
 	v4 = i0
 	if v4 != 0 {
 		goto L44
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L12
 	}
 	goto L45
 L68:
-	fn2111(m, v11)
+	fn2112(m, v11)
 L67:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L66:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i0 = i0 + k32(4294967295)
@@ -13201,30 +14060,30 @@ L62:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn163(m, v0)
+	i0 = fn164(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L76
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L76
 	}
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	if i0 == 0 {
 		goto L76
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L76
 	}
-	i0 = fn104(m, v0, v4, v6)
+	i0 = fn105(m, v0, v4, v6)
 	v4 = i0
 	if v4 != 0 {
 		goto L44
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L12
 	}
@@ -13235,41 +14094,41 @@ L76:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L77
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L77
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L77
 	}
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	if i0 == 0 {
 		goto L77
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L77
 	}
-	i0 = fn102(m, v0, v4)
+	i0 = fn103(m, v0, v4)
 	v4 = i0
 	if v4 != 0 {
 		goto L78
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L78:
-	i0 = fn104(m, v0, v4, v6)
+	i0 = fn105(m, v0, v4, v6)
 	v4 = i0
 	if v4 != 0 {
 		goto L44
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L12
 	}
@@ -13280,21 +14139,21 @@ L77:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L79
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L79
 	}
-	i0 = fn102(m, v0, v4)
+	i0 = fn103(m, v0, v4)
 	v4 = i0
 	if v4 != 0 {
 		goto L44
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L12
 	}
@@ -13305,21 +14164,21 @@ L79:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	if i0 == 0 {
 		goto L80
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L80
 	}
-	i0 = fn102(m, v0, v4)
+	i0 = fn103(m, v0, v4)
 	v4 = i0
 	if v4 != 0 {
 		goto L44
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L12
 	}
@@ -13330,7 +14189,7 @@ L80:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn164(m, v0)
+	i0 = fn165(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L44
@@ -13346,15 +14205,15 @@ L44:
 	if i0 != 0 {
 		goto L9
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn75(m, v0, uint32(51))
+	i0 = fn76(m, v0, uint32(51))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L9
@@ -13366,7 +14225,7 @@ L44:
 	if v5 != uint32(4000) {
 		goto L81
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L81:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -13374,7 +14233,7 @@ L81:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v14 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v5 = i0
 	if v5 == 0 {
 		goto L13
@@ -13383,7 +14242,7 @@ L81:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	v12 = i0
 	if v12 != 0 {
 		goto L84
@@ -13405,7 +14264,7 @@ L85:
 	goto L86
 L87:
 	v7 = v13
-	i0 = fn2110(m, v9, v11)
+	i0 = fn2111(m, v9, v11)
 	v5 = i0
 	if v5 == 0 {
 		goto L82
@@ -13424,7 +14283,7 @@ L86:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v14 = i0
 	v9 = v5
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	v12 = i0
 	if v12 != 0 {
 		goto L85
@@ -13432,7 +14291,7 @@ L86:
 L83:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v14
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v6, i1)
+	i0 = fn3231(m, v6, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L14
@@ -13502,38 +14361,38 @@ L91:
 		goto L91
 	}
 L88:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(0))
+	i0 = fn76(m, v0, uint32(0))
 	if i0 == 0 {
 		goto L9
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3092(m, v4, v8, i2)
+	i0 = fn3093(m, v4, v8, i2)
 	v2 = i0
 	if v2 != 0 {
 		goto L5
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L5
 L82:
-	fn2111(m, v9)
+	fn2112(m, v9)
 	goto L13
 L15:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	goto L8
 L14:
-	fn2111(m, v5)
+	fn2112(m, v5)
 L13:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L11
 L12:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
@@ -13548,7 +14407,7 @@ L9:
 	goto L5
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L7:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 + k32(4294967295)
@@ -13576,7 +14435,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn158(m *Module, v0 uint32) uint32 {
+func fn159(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13607,7 +14466,7 @@ func fn158(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -13626,7 +14485,7 @@ L4:
 	if v1 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L5
@@ -13634,13 +14493,13 @@ L4:
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v5 = i0
 	if v5 != 0 {
 		goto L7
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L5
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -13659,7 +14518,7 @@ L9:
 	if v8 != uint32(4000) {
 		goto L10
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -13667,17 +14526,17 @@ L10:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v9 = i0
-	i0 = fn159(m, v0)
+	i0 = fn160(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L12
 	}
-	i0 = fn102(m, v0, v8)
+	i0 = fn103(m, v0, v8)
 	v8 = i0
 	if v8 != 0 {
 		goto L11
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -13689,7 +14548,7 @@ L12:
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn160(m, v0)
+	i0 = fn161(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L8
@@ -13702,7 +14561,7 @@ L11:
 		goto L14
 	}
 	i1 = v7 << (uint32(3) & 31)
-	i0 = fn2110(m, v5, i1)
+	i0 = fn2111(m, v5, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L13
@@ -13723,9 +14582,9 @@ L14:
 	v4 = i0
 	goto L9
 L13:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L5
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
@@ -13740,11 +14599,11 @@ L8:
 		goto L15
 	}
 L16:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	goto L5
 L15:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v1, i1)
+	i0 = fn3231(m, v1, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L17
@@ -13816,11 +14675,11 @@ L21:
 		goto L21
 	}
 L18:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn105(m, v0, v2)
+	i0 = fn106(m, v0, v2)
 	v1 = i0
 	if v1 == 0 {
 		goto L22
@@ -13829,7 +14688,7 @@ L18:
 	v2 = i0
 	goto L2
 L22:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v2 = i0
@@ -13840,9 +14699,9 @@ L22:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L2
 L17:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
@@ -13858,7 +14717,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn159(m *Module, v0 uint32) uint32 {
+func fn160(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13893,7 +14752,7 @@ func fn159(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -13901,7 +14760,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn71(m, uint32(1), uint32(7), v0)
+	i0 = fn72(m, uint32(1), uint32(8), v0)
 	if i0 == 0 {
 		goto L5
 	}
@@ -13912,7 +14771,7 @@ L1:
 	if v1 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -13920,22 +14779,22 @@ L6:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn166(m, v0)
+	i0 = fn167(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L9
 	}
-	i0 = fn167(m, v0)
+	i0 = fn168(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L9
 	}
-	i0 = fn130(m, v0, v3, v4)
+	i0 = fn131(m, v0, v3, v4)
 	v1 = i0
 	if v1 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -13952,7 +14811,7 @@ L9:
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn167(m, v0)
+	i0 = fn168(m, v0)
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -13976,7 +14835,7 @@ L5:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(660))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(660))
 	if i0 == 0 {
 		goto L10
 	}
@@ -13987,7 +14846,7 @@ L5:
 	if v1 != uint32(4000) {
 		goto L11
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -14000,7 +14859,7 @@ L11:
 	if v3 != i1 {
 		goto L15
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L14
 	}
@@ -14023,7 +14882,7 @@ L15:
 	if v1 != 0 {
 		goto L12
 	}
-	i0 = fn168(m, v0)
+	i0 = fn169(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L17
@@ -14040,30 +14899,30 @@ L16:
 	if v1 != 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(660))
-	if i0 == 0 {
-		goto L18
-	}
-	i0 = fn169(m, v0)
-	v1 = i0
-	if v1 == 0 {
-		goto L18
-	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(660))
 	if i0 == 0 {
 		goto L18
 	}
 	i0 = fn170(m, v0)
+	v1 = i0
+	if v1 == 0 {
+		goto L18
+	}
+	i0 = fn76(m, v0, uint32(11))
+	if i0 == 0 {
+		goto L18
+	}
+	i0 = fn171(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L18
 	}
-	i0 = fn171(m, v0)
+	i0 = fn172(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L18
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L12
@@ -14072,7 +14931,7 @@ L16:
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	v3 = i0
-	i0 = fn102(m, v0, v7)
+	i0 = fn103(m, v0, v7)
 	v7 = i0
 	if v7 != 0 {
 		goto L19
@@ -14080,12 +14939,12 @@ L16:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L19:
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3105(m, v1, v6, v7, v4, v5, v3, v8, i7)
+	i0 = fn3106(m, v1, v6, v7, v4, v5, v3, v8, i7)
 	v1 = i0
 	if v1 != 0 {
 		goto L13
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L14
 	}
@@ -14096,31 +14955,31 @@ L18:
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(660))
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = fn169(m, v0)
-	v1 = i0
-	if v1 == 0 {
-		goto L12
-	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(660))
 	if i0 == 0 {
 		goto L12
 	}
 	i0 = fn170(m, v0)
+	v1 = i0
+	if v1 == 0 {
+		goto L12
+	}
+	i0 = fn76(m, v0, uint32(11))
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = fn171(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L12
 	}
-	i0 = fn172(m, v0)
+	i0 = fn173(m, v0)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L12
@@ -14128,12 +14987,12 @@ L18:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3105(m, v1, v3, v6, v4, v5, i5, i6, i7)
+	i0 = fn3106(m, v1, v3, v6, v4, v5, i5, i6, i7)
 	v1 = i0
 	if v1 != 0 {
 		goto L13
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -14160,7 +15019,7 @@ L10:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn71(m, uint32(1), uint32(9), v0)
+	i0 = fn72(m, uint32(1), uint32(10), v0)
 	if i0 == 0 {
 		goto L21
 	}
@@ -14171,7 +15030,7 @@ L10:
 	if v1 != uint32(4000) {
 		goto L22
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -14179,22 +15038,22 @@ L22:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn166(m, v0)
+	i0 = fn167(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L24
 	}
-	i0 = fn174(m, v0)
+	i0 = fn175(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L24
 	}
-	i0 = fn131(m, v0, v3, v4)
+	i0 = fn132(m, v0, v3, v4)
 	v1 = i0
 	if v1 != 0 {
 		goto L20
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L23
 	}
@@ -14206,7 +15065,7 @@ L24:
 	if i0 != 0 {
 		goto L23
 	}
-	i0 = fn174(m, v0)
+	i0 = fn175(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L20
@@ -14221,11 +15080,11 @@ L21:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn71(m, uint32(1), uint32(10), v0)
+	i0 = fn72(m, uint32(1), uint32(11), v0)
 	if i0 == 0 {
 		goto L25
 	}
-	i0 = fn176(m, v0)
+	i0 = fn177(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -14236,11 +15095,11 @@ L25:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn71(m, uint32(1), uint32(11), v0)
+	i0 = fn72(m, uint32(1), uint32(12), v0)
 	if i0 == 0 {
 		goto L26
 	}
-	i0 = fn178(m, v0)
+	i0 = fn179(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -14251,11 +15110,11 @@ L26:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(642))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(642))
 	if i0 == 0 {
 		goto L27
 	}
-	i0 = fn179(m, v0)
+	i0 = fn180(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -14266,11 +15125,11 @@ L27:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(665))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(665))
 	if i0 == 0 {
 		goto L28
 	}
-	i0 = fn180(m, v0)
+	i0 = fn181(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -14281,7 +15140,7 @@ L28:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn181(m, v0)
+	i0 = fn182(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -14309,7 +15168,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn160(m *Module, v0 uint32) uint32 {
+func fn161(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14340,7 +15199,7 @@ func fn160(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -14349,26 +15208,26 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn182(m, v0)
+	i0 = fn183(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L4
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(13))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(13))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn102(m, v0, v1)
+	i0 = fn103(m, v0, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -14388,13 +15247,13 @@ L4:
 	if v3 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
 	}
 L7:
-	i0 = fn182(m, v0)
+	i0 = fn183(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L6
@@ -14406,7 +15265,7 @@ L7:
 	if v1 != uint32(4000) {
 		goto L8
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -14414,7 +15273,7 @@ L8:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v6 = i0
 	if v6 == 0 {
 		goto L10
@@ -14424,11 +15283,11 @@ L8:
 		goto L9
 	}
 	v7 = uint32(0)
-	i0 = fn75(m, v0, uint32(13))
+	i0 = fn76(m, v0, uint32(13))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn182(m, v0)
+	i0 = fn183(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L12
@@ -14443,7 +15302,7 @@ L13:
 		goto L14
 	}
 	i1 = v3 << (uint32(3) & 31)
-	i0 = fn2110(m, v6, i1)
+	i0 = fn2111(m, v6, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L11
@@ -14456,7 +15315,7 @@ L14:
 	*(*uint32)(unsafe.Add(b, i0)) = v8
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn75(m, v0, uint32(13))
+	i0 = fn76(m, v0, uint32(13))
 	if i0 == 0 {
 		goto L12
 	}
@@ -14464,7 +15323,7 @@ L14:
 	v9 = i0
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn182(m, v0)
+	i0 = fn183(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L13
@@ -14472,7 +15331,7 @@ L14:
 L12:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v7, i1)
+	i0 = fn3231(m, v7, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L11
@@ -14542,11 +15401,11 @@ L18:
 		goto L18
 	}
 L15:
-	fn2111(m, v6)
+	fn2112(m, v6)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v4, v3)
+	i0 = fn104(m, v0, v4, v3)
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -14554,21 +15413,21 @@ L15:
 	if v1 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(13))
+	i0 = fn76(m, v0, uint32(13))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L5
 	}
 	goto L3
 L11:
-	fn2111(m, v6)
+	fn2112(m, v6)
 L10:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -14591,7 +15450,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn161(m *Module, v0 uint32) uint32 {
+func fn162(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14630,7 +15489,7 @@ func fn161(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -14643,7 +15502,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -14664,7 +15523,7 @@ L4:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v5 = i0
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L7
@@ -14676,7 +15535,7 @@ L4:
 	if v3 != uint32(4000) {
 		goto L8
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -14684,13 +15543,13 @@ L8:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v8 = i0
 	if v8 != 0 {
 		goto L10
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -14709,17 +15568,17 @@ L13:
 	if v12 != uint32(4000) {
 		goto L14
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L15
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v12 = i0
 	if v12 == 0 {
 		goto L15
@@ -14731,7 +15590,7 @@ L14:
 		goto L16
 	}
 	i1 = v11 << (uint32(3) & 31)
-	i0 = fn2110(m, v8, i1)
+	i0 = fn2111(m, v8, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L12
@@ -14764,11 +15623,11 @@ L15:
 		goto L17
 	}
 L18:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	goto L9
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v3, i1)
+	i0 = fn3231(m, v3, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L11
@@ -14840,16 +15699,16 @@ L22:
 		goto L22
 	}
 L19:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -14858,7 +15717,7 @@ L19:
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v1 = i0
-	i0 = fn103(m, v0, v6, v9)
+	i0 = fn104(m, v0, v6, v9)
 	v3 = i0
 	if v3 != 0 {
 		goto L23
@@ -14866,26 +15725,26 @@ L19:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L23:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3146(m, v3, uint32(1), v5, v4, v1, v2, i6)
+	i0 = fn3147(m, v3, uint32(1), v5, v4, v1, v2, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L3
 L12:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L9
 L11:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -14896,16 +15755,16 @@ L7:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L24
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L24
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -14914,7 +15773,7 @@ L7:
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v1 = i0
-	i0 = fn102(m, v0, v3)
+	i0 = fn103(m, v0, v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L25
@@ -14922,12 +15781,12 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L25:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3146(m, v3, uint32(1), v5, v4, v1, v2, i6)
+	i0 = fn3147(m, v3, uint32(1), v5, v4, v1, v2, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -14939,7 +15798,7 @@ L24:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -14957,7 +15816,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn162(m *Module, v0 uint32) uint32 {
+func fn163(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15004,7 +15863,7 @@ func fn162(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -15018,7 +15877,7 @@ L1:
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1105), i2)
+	i0 = fn71(m, v0, uint32(1105), i2)
 	if i0 == 0 {
 		goto L5
 	}
@@ -15033,7 +15892,7 @@ L5:
 	if v2 != i1 {
 		goto L6
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
@@ -15074,7 +15933,7 @@ L8:
 	if v6 != uint32(4000) {
 		goto L10
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	v3 = i0
 	if v3 == 0 {
@@ -15088,21 +15947,21 @@ L8:
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
-	i0 = fn71(m, uint32(0), uint32(12), v0)
+	i0 = fn72(m, uint32(0), uint32(13), v0)
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn221(m, v0)
+	i0 = fn222(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L12
 	}
-	i0 = fn222(m, v0)
+	i0 = fn223(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L12
 	}
-	i0 = fn141(m, v0, v3)
+	i0 = fn142(m, v0, v3)
 	if i0 != 0 {
 		goto L13
 	}
@@ -15121,9 +15980,9 @@ L10:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8540066), uint32(0))
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8540066), uint32(0))
 L13:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L11
 	}
@@ -15147,21 +16006,21 @@ L12:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = v6
 	goto L9
 L14:
-	i0 = fn221(m, v0)
+	i0 = fn222(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L15
 	}
-	i0 = fn75(m, v0, uint32(660))
+	i0 = fn76(m, v0, uint32(660))
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn221(m, v0)
+	i0 = fn222(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L15
 	}
-	i0 = fn71(m, uint32(0), uint32(13), v0)
+	i0 = fn72(m, uint32(0), uint32(14), v0)
 	if i0 == 0 {
 		goto L15
 	}
@@ -15170,8 +16029,8 @@ L14:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8459222), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8459222), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L11
 	}
@@ -15195,22 +16054,22 @@ L15:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = v6
 	goto L9
 L16:
-	i0 = fn75(m, v0, uint32(612))
+	i0 = fn76(m, v0, uint32(612))
 	v3 = i0
 	if v3 == 0 {
 		goto L17
 	}
-	fn224(m, v0)
+	fn225(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	v7 = i0
 	if v7 == 0 {
 		goto L17
 	}
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(60))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(60))
 	if i0 == 0 {
 		goto L17
 	}
@@ -15219,8 +16078,8 @@ L16:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8419780), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8419780), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L11
 	}
@@ -15254,7 +16113,7 @@ L9:
 	v0 = uint32(0)
 	goto L2
 L18:
-	fn225(m, v0)
+	fn226(m, v0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	v3 = i0
@@ -15268,30 +16127,30 @@ L7:
 	v0 = uint32(0)
 	goto L2
 L19:
-	i0 = fn221(m, v0)
+	i0 = fn222(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L21
 	}
-	i0 = fn75(m, v0, uint32(660))
+	i0 = fn76(m, v0, uint32(660))
 	if i0 == 0 {
 		goto L21
 	}
-	i0 = fn221(m, v0)
+	i0 = fn222(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L21
 	}
-	i0 = fn75(m, v0, uint32(663))
+	i0 = fn76(m, v0, uint32(663))
 	if i0 == 0 {
 		goto L21
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L21
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L22
@@ -15305,13 +16164,13 @@ L22:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3126(m, v6, v3, v8, v5, v4, i6, i7, i8)
+	i1 = fn3127(m, v6, v3, v8, v5, v4, i6, i7, i8)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 	if v3 != 0 {
 		goto L20
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L23
 	}
@@ -15337,7 +16196,7 @@ L21:
 	v0 = uint32(0)
 	goto L2
 L24:
-	i0 = fn221(m, v0)
+	i0 = fn222(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L25
@@ -15353,7 +16212,7 @@ L24:
 	v0 = uint32(0)
 	goto L2
 L26:
-	i0 = fn226(m, v0)
+	i0 = fn227(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L25
@@ -15363,7 +16222,7 @@ L26:
 L25:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 L20:
-	i0 = fn67(m, v0, v2, uint32(1105), v3)
+	i0 = fn68(m, v0, v2, uint32(1105), v3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
@@ -15374,225 +16233,6 @@ L2:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
 	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn163(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v1 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	i0 = fn162(m, v0)
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v4 = i1
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v4 != uint32(4000) {
-		goto L4
-	}
-	fn100(m, v0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	i0 = fn2108(m, uint32(4))
-	v6 = i0
-	if v6 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L5
-	}
-	v7 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = fn162(m, v0)
-	v8 = i0
-	if v8 == 0 {
-		goto L8
-	}
-	v4 = uint32(0)
-	v9 = uint32(1)
-	v7 = uint32(0)
-L9:
-	v10 = v7
-	if v10 != v9 {
-		goto L10
-	}
-	i1 = v9 << (uint32(3) & 31)
-	i0 = fn2110(m, v6, i1)
-	v7 = i0
-	if v7 == 0 {
-		goto L7
-	}
-	i0 = v9 << (uint32(1) & 31)
-	v9 = i0
-	v6 = v7
-L10:
-	i0 = v6 + v4
-	*(*uint32)(unsafe.Add(b, i0)) = v8
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	i0 = fn75(m, v0, uint32(12))
-	if i0 == 0 {
-		goto L11
-	}
-	i0 = v10 + uint32(1)
-	v7 = i0
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = fn162(m, v0)
-	v8 = i0
-	if v8 != 0 {
-		goto L9
-	}
-L11:
-	i0 = v10 + uint32(1)
-	v7 = i0
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v7, i1)
-	v4 = i0
-	if v4 == 0 {
-		goto L7
-	}
-	if int32(v7) < int32(uint32(1)) {
-		goto L12
-	}
-	i0 = v7 & uint32(3)
-	v9 = i0
-	v8 = uint32(0)
-	if v7 < uint32(4) {
-		goto L13
-	}
-	i0 = v7 & uint32(2147483644)
-	v7 = i0
-	v1 = uint32(0)
-	v8 = uint32(0)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = i0 + v1
-	i1 = v6 + v1
-	v2 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = i0 + v1
-	i0 = i0 + uint32(4)
-	i1 = v2 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = i0 + v1
-	i0 = i0 + uint32(8)
-	i1 = v2 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = i0 + v1
-	i0 = i0 + uint32(12)
-	i1 = v2 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v1 + uint32(16)
-	v1 = i0
-	i1 = v8 + uint32(4)
-	v8 = i1
-	if v7 != v8 {
-		goto L14
-	}
-L13:
-	if v9 == 0 {
-		goto L12
-	}
-	i0 = v8 << (uint32(2) & 31)
-	v1 = i0
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = i0 + v1
-	i1 = v6 + v1
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v9 + k32(4294967295)
-	v9 = i0
-	if v9 != 0 {
-		goto L15
-	}
-L12:
-	fn2111(m, v6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v3, v4)
-	v1 = i0
-	goto L2
-L7:
-	fn2111(m, v6)
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	return v1
 }
 
 //go:norace
@@ -15630,7 +16270,7 @@ func fn164(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -15639,7 +16279,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
@@ -15651,7 +16291,7 @@ L1:
 	if v4 != uint32(4000) {
 		goto L4
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -15659,7 +16299,7 @@ L4:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v6 = i0
 	if v6 == 0 {
 		goto L6
@@ -15669,11 +16309,11 @@ L4:
 		goto L5
 	}
 	v7 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L8
@@ -15687,7 +16327,7 @@ L9:
 		goto L10
 	}
 	i1 = v9 << (uint32(3) & 31)
-	i0 = fn2110(m, v6, i1)
+	i0 = fn2111(m, v6, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L7
@@ -15700,7 +16340,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, i0)) = v8
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L11
 	}
@@ -15708,7 +16348,7 @@ L10:
 	v7 = i0
 	i0 = v4 + uint32(4)
 	v4 = i0
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L9
@@ -15719,7 +16359,7 @@ L11:
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v7, i1)
+	i0 = fn3231(m, v7, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L7
@@ -15789,18 +16429,18 @@ L15:
 		goto L15
 	}
 L12:
-	fn2111(m, v6)
+	fn2112(m, v6)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v3, v4)
+	i0 = fn104(m, v0, v3, v4)
 	v1 = i0
 	goto L2
 L7:
-	fn2111(m, v6)
+	fn2112(m, v6)
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -15821,6 +16461,225 @@ func fn165(m *Module, v0 uint32) uint32 {
 	_ = v1
 	var v2 uint32
 	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v1 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	i0 = fn163(m, v0)
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v4 = i1
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v4 != uint32(4000) {
+		goto L4
+	}
+	fn101(m, v0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	i0 = fn2109(m, uint32(4))
+	v6 = i0
+	if v6 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L5
+	}
+	v7 = uint32(0)
+	i0 = fn76(m, v0, uint32(12))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = fn163(m, v0)
+	v8 = i0
+	if v8 == 0 {
+		goto L8
+	}
+	v4 = uint32(0)
+	v9 = uint32(1)
+	v7 = uint32(0)
+L9:
+	v10 = v7
+	if v10 != v9 {
+		goto L10
+	}
+	i1 = v9 << (uint32(3) & 31)
+	i0 = fn2111(m, v6, i1)
+	v7 = i0
+	if v7 == 0 {
+		goto L7
+	}
+	i0 = v9 << (uint32(1) & 31)
+	v9 = i0
+	v6 = v7
+L10:
+	i0 = v6 + v4
+	*(*uint32)(unsafe.Add(b, i0)) = v8
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	i0 = fn76(m, v0, uint32(12))
+	if i0 == 0 {
+		goto L11
+	}
+	i0 = v10 + uint32(1)
+	v7 = i0
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = fn163(m, v0)
+	v8 = i0
+	if v8 != 0 {
+		goto L9
+	}
+L11:
+	i0 = v10 + uint32(1)
+	v7 = i0
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3231(m, v7, i1)
+	v4 = i0
+	if v4 == 0 {
+		goto L7
+	}
+	if int32(v7) < int32(uint32(1)) {
+		goto L12
+	}
+	i0 = v7 & uint32(3)
+	v9 = i0
+	v8 = uint32(0)
+	if v7 < uint32(4) {
+		goto L13
+	}
+	i0 = v7 & uint32(2147483644)
+	v7 = i0
+	v1 = uint32(0)
+	v8 = uint32(0)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = i0 + v1
+	i1 = v6 + v1
+	v2 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = i0 + v1
+	i0 = i0 + uint32(4)
+	i1 = v2 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = i0 + v1
+	i0 = i0 + uint32(8)
+	i1 = v2 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = i0 + v1
+	i0 = i0 + uint32(12)
+	i1 = v2 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v1 + uint32(16)
+	v1 = i0
+	i1 = v8 + uint32(4)
+	v8 = i1
+	if v7 != v8 {
+		goto L14
+	}
+L13:
+	if v9 == 0 {
+		goto L12
+	}
+	i0 = v8 << (uint32(2) & 31)
+	v1 = i0
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = i0 + v1
+	i1 = v6 + v1
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v9 + k32(4294967295)
+	v9 = i0
+	if v9 != 0 {
+		goto L15
+	}
+L12:
+	fn2112(m, v6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	i0 = fn104(m, v0, v3, v4)
+	v1 = i0
+	goto L2
+L7:
+	fn2112(m, v6)
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	i0 = fn3634(m)
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn166(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -15836,7 +16695,7 @@ func fn165(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -15844,7 +16703,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(675))
+	i0 = fn76(m, v0, uint32(675))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -15854,7 +16713,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(49))
+	i0 = fn76(m, v0, uint32(49))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -15864,7 +16723,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(674))
+	i0 = fn76(m, v0, uint32(674))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -15882,7 +16741,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn166(m *Module, v0 uint32) uint32 {
+func fn167(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15911,7 +16770,7 @@ func fn166(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -15930,7 +16789,7 @@ L4:
 	if v1 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L5
@@ -15938,13 +16797,13 @@ L4:
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v5 = i0
 	if v5 != 0 {
 		goto L7
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L5
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -15963,22 +16822,22 @@ L10:
 	if v8 != uint32(4000) {
 		goto L11
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(49))
+	i0 = fn76(m, v0, uint32(49))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn169(m, v0)
+	i0 = fn170(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L12
 	}
@@ -15989,7 +16848,7 @@ L11:
 		goto L13
 	}
 	i1 = v7 << (uint32(3) & 31)
-	i0 = fn2110(m, v5, i1)
+	i0 = fn2111(m, v5, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L9
@@ -16022,11 +16881,11 @@ L12:
 		goto L14
 	}
 L15:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	goto L5
 L14:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v2, i1)
+	i0 = fn3231(m, v2, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L8
@@ -16098,20 +16957,20 @@ L19:
 		goto L19
 	}
 L16:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
 	v2 = i0
 	goto L2
 L9:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L5
 L8:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
@@ -16127,7 +16986,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn167(m *Module, v0 uint32) uint32 {
+func fn168(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16186,7 +17045,7 @@ func fn167(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -16201,7 +17060,7 @@ L1:
 		goto L8
 	}
 	v2 = uint32(0)
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
@@ -16232,7 +17091,7 @@ L8:
 	if v7 != uint32(4000) {
 		goto L9
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
@@ -16240,26 +17099,17 @@ L8:
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(674))
+	i0 = fn76(m, v0, uint32(674))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(675))
+	i0 = fn76(m, v0, uint32(675))
 	v7 = i0
 	if v7 == 0 {
 		goto L10
 	}
-	i0 = fn79(m, v0)
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = fn208(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L6
-	}
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn80(m, v0)
 	if i0 == 0 {
 		goto L10
 	}
@@ -16268,24 +17118,33 @@ L9:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L10
 	}
-	fn210(m, v0)
+	i0 = fn210(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn75(m, v0, uint32(4))
+	fn211(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L6
+	}
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(5))
+	i0 = fn76(m, v0, uint32(4))
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(5))
 	if i0 == 0 {
 		goto L10
 	}
@@ -16293,7 +17152,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033556))
 	i4 = v1 + uint32(48)
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8516262), i4)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8516262), i4)
 	v2 = i0
 	if v2 == 0 {
 		goto L11
@@ -16303,7 +17162,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	goto L3
 L11:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -16315,62 +17174,62 @@ L10:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(674))
+	i0 = fn76(m, v0, uint32(674))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(675))
+	i0 = fn76(m, v0, uint32(675))
 	v7 = i0
 	if v7 == 0 {
 		goto L6
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L6
 	}
-	i0 = fn208(m, v0)
+	i0 = fn209(m, v0)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn76(m, v0, uint32(7), uint32(8571341))
+	i0 = fn77(m, v0, uint32(7), uint32(8571341))
 	v9 = i0
 	if v9 == 0 {
 		goto L6
 	}
-	i0 = fn209(m, v0)
+	i0 = fn210(m, v0)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	v11 = i0
 	if v11 == 0 {
 		goto L6
 	}
-	i0 = fn211(m, v0)
+	i0 = fn212(m, v0)
 	v12 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn76(m, v0, uint32(11), uint32(8543330))
+	i0 = fn77(m, v0, uint32(11), uint32(8543330))
 	v13 = i0
 	if v13 == 0 {
 		goto L6
 	}
-	i0 = fn212(m, v0)
+	i0 = fn213(m, v0)
 	v14 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn170(m, v0)
+	i0 = fn171(m, v0)
 	v15 = i0
 	if v15 == 0 {
 		goto L6
@@ -16393,7 +17252,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v7
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -16418,57 +17277,57 @@ L4:
 	if v3 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(675))
+	i0 = fn76(m, v0, uint32(675))
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L13
 	}
-	i0 = fn208(m, v0)
+	i0 = fn209(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn209(m, v0)
+	i0 = fn210(m, v0)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn213(m, v0)
+	i0 = fn214(m, v0)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn212(m, v0)
+	i0 = fn213(m, v0)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn170(m, v0)
+	i0 = fn171(m, v0)
 	v11 = i0
 	if v11 == 0 {
 		goto L13
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -16482,7 +17341,7 @@ L4:
 	if v8 != 0 {
 		goto L14
 	}
-	i0 = fn128(m, v0)
+	i0 = fn129(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L14
@@ -16490,14 +17349,14 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	v8 = uint32(0)
 L14:
-	i5 = fn186(m, v0, v10)
+	i5 = fn187(m, v0, v10)
 	i11 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3093(m, v2, v8, v11, uint32(0), v9, i5, v3, v6, v5, v4, v7, i11)
+	i0 = fn3094(m, v2, v8, v11, uint32(0), v9, i5, v3, v6, v5, v4, v7, i11)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L15
 	}
@@ -16513,61 +17372,61 @@ L13:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(674))
+	i0 = fn76(m, v0, uint32(674))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(675))
+	i0 = fn76(m, v0, uint32(675))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L12
 	}
-	i0 = fn208(m, v0)
+	i0 = fn209(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn209(m, v0)
+	i0 = fn210(m, v0)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn214(m, v0)
+	i0 = fn215(m, v0)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn212(m, v0)
+	i0 = fn213(m, v0)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn170(m, v0)
+	i0 = fn171(m, v0)
 	v11 = i0
 	if v11 == 0 {
 		goto L12
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -16581,7 +17440,7 @@ L13:
 	if v8 != 0 {
 		goto L16
 	}
-	i0 = fn128(m, v0)
+	i0 = fn129(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L16
@@ -16589,15 +17448,15 @@ L13:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	v8 = uint32(0)
 L16:
-	i8 = fn186(m, v0, v10)
+	i8 = fn187(m, v0, v10)
 	i14 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i3 = fn3094(m, v2, v8, v11, uint32(0), v9, i8, v3, v6, v5, v4, v7, i14)
-	i0 = fn189(m, v0, uint32(5), uint32(8484939), i3)
+	i3 = fn3095(m, v2, v8, v11, uint32(0), v9, i8, v3, v6, v5, v4, v7, i14)
+	i0 = fn190(m, v0, uint32(5), uint32(8484939), i3)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L17
 	}
@@ -16622,7 +17481,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn168(m *Module, v0 uint32) uint32 {
+func fn169(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16647,7 +17506,7 @@ func fn168(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -16656,25 +17515,25 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn75(m, v0, uint32(660))
+	i0 = fn76(m, v0, uint32(660))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn169(m, v0)
+	i0 = fn170(m, v0)
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L3
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8579423), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8579423), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
@@ -16690,37 +17549,37 @@ L3:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn75(m, v0, uint32(660))
+	i0 = fn76(m, v0, uint32(660))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
-	i0 = fn169(m, v0)
+	i0 = fn170(m, v0)
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(5))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(5))
 	if i0 == 0 {
 		goto L5
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033556))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8515894), v1)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8515894), v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -16739,7 +17598,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn169(m *Module, v0 uint32) uint32 {
+func fn170(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16784,7 +17643,7 @@ func fn169(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -16792,7 +17651,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn215(m, v0)
+	i0 = fn216(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
@@ -16815,7 +17674,7 @@ L1:
 	if v5 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	v4 = i0
 	if v4 == 0 {
@@ -16828,7 +17687,7 @@ L1:
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = uint32(0)
 	i2 = v1 + uint32(28)
-	i0 = fn70(m, v0, uint32(1200), i2)
+	i0 = fn71(m, v0, uint32(1200), i2)
 	if i0 != 0 {
 		goto L10
 	}
@@ -16839,16 +17698,16 @@ L7:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(53))
+	i0 = fn76(m, v0, uint32(53))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	if i0 == 0 {
 		goto L12
 	}
@@ -16862,12 +17721,12 @@ L7:
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	v9 = i0
-	i1 = fn145(m, v5)
+	i1 = fn146(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
 	i7 = v1 + uint32(16)
-	fn199(m, v0, v9, v8, v7, v6, v4, uint32(8434565), i7)
+	fn200(m, v0, v9, v8, v7, v6, v4, uint32(8434565), i7)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L11
 	}
@@ -16879,21 +17738,21 @@ L12:
 	if v4 != 0 {
 		goto L8
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L13
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn216(m, v0)
+	i0 = fn217(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L13
 	}
-	i0 = fn71(m, uint32(0), uint32(14), v0)
+	i0 = fn72(m, uint32(0), uint32(15), v0)
 	if i0 == 0 {
 		goto L13
 	}
@@ -16902,9 +17761,9 @@ L12:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8540674), uint32(0))
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8540674), uint32(0))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L9
 	}
@@ -16916,24 +17775,24 @@ L13:
 	if v4 != 0 {
 		goto L8
 	}
-	i0 = fn71(m, uint32(0), uint32(15), v0)
+	i0 = fn72(m, uint32(0), uint32(16), v0)
 	if i0 == 0 {
 		goto L14
 	}
-	i0 = fn216(m, v0)
+	i0 = fn217(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L14
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	if i0 == 0 {
 		goto L14
 	}
-	i0 = fn216(m, v0)
+	i0 = fn217(m, v0)
 	if i0 == 0 {
 		goto L14
 	}
-	i0 = fn71(m, uint32(0), uint32(16), v0)
+	i0 = fn72(m, uint32(0), uint32(17), v0)
 	if i0 == 0 {
 		goto L14
 	}
@@ -16947,11 +17806,11 @@ L13:
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	v9 = i0
-	i1 = fn145(m, v5)
+	i1 = fn146(m, v5)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	fn199(m, v0, v9, v8, v7, v6, v4, uint32(8540611), v1)
+	fn200(m, v0, v9, v8, v7, v6, v4, uint32(8540611), v1)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L9
 	}
@@ -16961,7 +17820,7 @@ L14:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = uint32(0)
 L11:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	i0 = fn67(m, v0, v2, uint32(1200), i3)
+	i0 = fn68(m, v0, v2, uint32(1200), i3)
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -16987,12 +17846,12 @@ L5:
 	if v4 != 0 {
 		goto L4
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L15
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(53))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(53))
 	if i0 != 0 {
 		goto L3
 	}
@@ -17013,7 +17872,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn170(m *Module, v0 uint32) uint32 {
+func fn171(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17038,7 +17897,7 @@ func fn170(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -17052,7 +17911,7 @@ L1:
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1029), i2)
+	i0 = fn71(m, v0, uint32(1029), i2)
 	if i0 == 0 {
 		goto L5
 	}
@@ -17073,20 +17932,20 @@ L5:
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(5))
+	i0 = fn76(m, v0, uint32(5))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn158(m, v0)
+	i0 = fn159(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(6))
+	i0 = fn76(m, v0, uint32(6))
 	if i0 != 0 {
 		goto L7
 	}
@@ -17102,7 +17961,7 @@ L8:
 	v0 = uint32(0)
 	goto L2
 L9:
-	i0 = fn160(m, v0)
+	i0 = fn161(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L7
@@ -17122,7 +17981,7 @@ L9:
 	v0 = uint32(0)
 	goto L2
 L11:
-	i0 = fn355(m, v0)
+	i0 = fn356(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L7
@@ -17132,7 +17991,7 @@ L10:
 	v3 = uint32(0)
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
-	i0 = fn67(m, v0, v2, uint32(1029), v3)
+	i0 = fn68(m, v0, v2, uint32(1029), v3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
@@ -17147,7 +18006,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn171(m *Module, v0 uint32) uint32 {
+func fn172(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17186,7 +18045,7 @@ func fn171(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -17201,7 +18060,7 @@ L1:
 		goto L6
 	}
 	v2 = uint32(0)
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -17232,7 +18091,7 @@ L6:
 	if v7 != uint32(4000) {
 		goto L9
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
@@ -17240,25 +18099,25 @@ L6:
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(662))
+	i0 = fn76(m, v0, uint32(662))
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn169(m, v0)
+	i0 = fn170(m, v0)
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8579423), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8579423), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L10
 	}
@@ -17269,36 +18128,36 @@ L11:
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(662))
+	i0 = fn76(m, v0, uint32(662))
 	v2 = i0
 	if v2 == 0 {
 		goto L8
 	}
-	i0 = fn169(m, v0)
+	i0 = fn170(m, v0)
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(5))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(5))
 	if i0 == 0 {
 		goto L8
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033556))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8515833), v1)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8515833), v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -17315,30 +18174,30 @@ L7:
 	if v3 != 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(662))
-	if i0 == 0 {
-		goto L13
-	}
-	i0 = fn169(m, v0)
-	v2 = i0
-	if v2 == 0 {
-		goto L13
-	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(662))
 	if i0 == 0 {
 		goto L13
 	}
 	i0 = fn170(m, v0)
+	v2 = i0
+	if v2 == 0 {
+		goto L13
+	}
+	i0 = fn76(m, v0, uint32(11))
+	if i0 == 0 {
+		goto L13
+	}
+	i0 = fn171(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L13
 	}
-	i0 = fn171(m, v0)
+	i0 = fn172(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L13
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L12
@@ -17347,7 +18206,7 @@ L7:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	v3 = i0
-	i0 = fn102(m, v0, v8)
+	i0 = fn103(m, v0, v8)
 	v8 = i0
 	if v8 != 0 {
 		goto L14
@@ -17355,12 +18214,12 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L14:
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3105(m, v2, v7, v8, v6, v5, v3, v4, i7)
+	i0 = fn3106(m, v2, v7, v8, v6, v5, v3, v4, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -17372,31 +18231,31 @@ L13:
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(662))
-	if i0 == 0 {
-		goto L15
-	}
-	i0 = fn169(m, v0)
-	v2 = i0
-	if v2 == 0 {
-		goto L15
-	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(662))
 	if i0 == 0 {
 		goto L15
 	}
 	i0 = fn170(m, v0)
+	v2 = i0
+	if v2 == 0 {
+		goto L15
+	}
+	i0 = fn76(m, v0, uint32(11))
+	if i0 == 0 {
+		goto L15
+	}
+	i0 = fn171(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L15
 	}
-	i0 = fn172(m, v0)
+	i0 = fn173(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L15
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L12
@@ -17404,12 +18263,12 @@ L13:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3105(m, v2, v7, v3, v6, v5, i5, i6, i7)
+	i0 = fn3106(m, v2, v7, v3, v6, v5, i5, i6, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -17440,7 +18299,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn172(m *Module, v0 uint32) uint32 {
+func fn173(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17465,7 +18324,7 @@ func fn172(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -17485,38 +18344,38 @@ L1:
 	if v4 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
 	}
 L7:
-	i0 = fn75(m, v0, uint32(663))
+	i0 = fn76(m, v0, uint32(663))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(5))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(5))
 	if i0 == 0 {
 		goto L5
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033556))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8515953), v1)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8515953), v1)
 	v4 = i0
 	if v4 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -17537,15 +18396,15 @@ L5:
 		goto L2
 	}
 L4:
-	i0 = fn75(m, v0, uint32(663))
+	i0 = fn76(m, v0, uint32(663))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn76(m, v0, uint32(11), uint32(8543330))
+	i0 = fn77(m, v0, uint32(11), uint32(8543330))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn170(m, v0)
+	i0 = fn171(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -17570,7 +18429,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn173(m *Module, v0 uint32) uint32 {
+func fn174(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17590,7 +18449,7 @@ func fn173(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -17598,7 +18457,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(677))
+	i0 = fn76(m, v0, uint32(677))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -17608,7 +18467,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(49))
+	i0 = fn76(m, v0, uint32(49))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -17626,7 +18485,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn174(m *Module, v0 uint32) uint32 {
+func fn175(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17667,7 +18526,7 @@ func fn174(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -17682,7 +18541,7 @@ L1:
 		goto L10
 	}
 	v2 = uint32(0)
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L9
 	}
@@ -17713,7 +18572,7 @@ L10:
 	if v7 != uint32(4000) {
 		goto L11
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
@@ -17721,15 +18580,15 @@ L10:
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(677))
+	i0 = fn76(m, v0, uint32(677))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn208(m, v0)
+	i0 = fn209(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
@@ -17741,7 +18600,7 @@ L11:
 	if v7 != uint32(4000) {
 		goto L12
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L12
@@ -17753,18 +18612,18 @@ L11:
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i0
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	v3 = i0
 	if v3 == 0 {
 		goto L14
 	}
-	i0 = fn242(m, v0)
+	i0 = fn243(m, v0)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L14
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	v9 = i0
 	if v9 == 0 {
 		goto L14
@@ -17773,7 +18632,7 @@ L12:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v8
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v3
 	i1 = v1 + uint32(16)
-	i0 = fn101(m, v0, i1)
+	i0 = fn102(m, v0, i1)
 	goto L13
 L14:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v7
@@ -17785,17 +18644,17 @@ L13:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L8
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8579423), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8579423), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -17809,46 +18668,46 @@ L8:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(677))
+	i0 = fn76(m, v0, uint32(677))
 	v2 = i0
 	if v2 == 0 {
 		goto L6
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn208(m, v0)
+	i0 = fn209(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
 	}
-	fn368(m, v0)
+	fn369(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(5))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(5))
 	if i0 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033556))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8516201), v1)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8516201), v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -17866,37 +18725,37 @@ L5:
 	if v3 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(677))
+	i0 = fn76(m, v0, uint32(677))
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L15
 	}
-	i0 = fn208(m, v0)
+	i0 = fn209(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L15
 	}
-	i0 = fn369(m, v0)
+	i0 = fn370(m, v0)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L15
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn170(m, v0)
+	i0 = fn171(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L15
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -17918,13 +18777,13 @@ L5:
 	v2 = i0
 L16:
 	i10 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3095(m, v10, v2, v7, v9, uint32(0), v3, v6, v5, v4, v11, i10)
+	i0 = fn3096(m, v10, v2, v7, v9, uint32(0), v3, v6, v5, v4, v11, i10)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -17950,7 +18809,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn175(m *Module, v0 uint32) uint32 {
+func fn176(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17970,7 +18829,7 @@ func fn175(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -17978,7 +18837,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(633))
+	i0 = fn76(m, v0, uint32(633))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -17988,7 +18847,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(674))
+	i0 = fn76(m, v0, uint32(674))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -18006,7 +18865,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn176(m *Module, v0 uint32) uint32 {
+func fn177(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18067,7 +18926,7 @@ func fn176(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -18082,7 +18941,7 @@ L1:
 		goto L6
 	}
 	v2 = uint32(0)
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -18113,7 +18972,7 @@ L6:
 	if v7 != uint32(4000) {
 		goto L9
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
@@ -18121,12 +18980,12 @@ L6:
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(674))
+	i0 = fn76(m, v0, uint32(674))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(633))
+	i0 = fn76(m, v0, uint32(633))
 	v3 = i0
 	if v3 == 0 {
 		goto L11
@@ -18138,7 +18997,7 @@ L9:
 	if v7 != uint32(4000) {
 		goto L12
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -18148,7 +19007,7 @@ L12:
 	v7 = i0
 	goto L13
 L14:
-	i0 = fn183(m, v0)
+	i0 = fn184(m, v0)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v7 = i0
@@ -18160,7 +19019,7 @@ L14:
 	if v7 != uint32(4000) {
 		goto L15
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -18168,7 +19027,7 @@ L15:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v9 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v10 = i0
 	if v10 == 0 {
 		goto L17
@@ -18178,11 +19037,11 @@ L15:
 		goto L16
 	}
 	v11 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L19
 	}
-	i0 = fn183(m, v0)
+	i0 = fn184(m, v0)
 	v12 = i0
 	if v12 == 0 {
 		goto L19
@@ -18197,7 +19056,7 @@ L20:
 		goto L21
 	}
 	i1 = v14 << (uint32(3) & 31)
-	i0 = fn2110(m, v10, i1)
+	i0 = fn2111(m, v10, i1)
 	v13 = i0
 	if v13 == 0 {
 		goto L18
@@ -18210,7 +19069,7 @@ L21:
 	*(*uint32)(unsafe.Add(b, i0)) = v12
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v9 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L19
 	}
@@ -18218,7 +19077,7 @@ L21:
 	v13 = i0
 	i0 = v7 + uint32(4)
 	v7 = i0
-	i0 = fn183(m, v0)
+	i0 = fn184(m, v0)
 	v12 = i0
 	if v12 != 0 {
 		goto L20
@@ -18226,7 +19085,7 @@ L21:
 L19:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v9
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v11, i1)
+	i0 = fn3231(m, v11, i1)
 	v14 = i0
 	if v14 == 0 {
 		goto L18
@@ -18296,11 +19155,11 @@ L25:
 		goto L25
 	}
 L22:
-	fn2111(m, v10)
+	fn2112(m, v10)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v8, v14)
+	i0 = fn104(m, v0, v8, v14)
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -18308,15 +19167,15 @@ L22:
 	if v7 == 0 {
 		goto L11
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(5))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(5))
 	if i0 == 0 {
 		goto L11
 	}
@@ -18324,21 +19183,21 @@ L22:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033556))
 	i4 = v1 + uint32(16)
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8515710), i4)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8515710), i4)
 	v2 = i0
 	if v2 != 0 {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L10
 	}
 	goto L8
 L18:
-	fn2111(m, v10)
+	fn2112(m, v10)
 L17:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
@@ -18352,54 +19211,54 @@ L11:
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(674))
+	i0 = fn76(m, v0, uint32(674))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(633))
+	i0 = fn76(m, v0, uint32(633))
 	v2 = i0
 	if v2 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn184(m, v0)
+	i0 = fn185(m, v0)
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(5))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(5))
 	if i0 == 0 {
 		goto L8
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033556))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8515710), v1)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8515710), v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -18417,11 +19276,11 @@ L7:
 	if v3 != 0 {
 		goto L26
 	}
-	i0 = fn75(m, v0, uint32(633))
+	i0 = fn76(m, v0, uint32(633))
 	if i0 == 0 {
 		goto L28
 	}
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L28
 	}
@@ -18432,13 +19291,13 @@ L7:
 	if v7 != uint32(4000) {
 		goto L29
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L30
 	}
-	i0 = fn185(m, v0)
+	i0 = fn186(m, v0)
 	v10 = i0
 	if v10 == 0 {
 		goto L30
@@ -18450,7 +19309,7 @@ L29:
 	if v7 != uint32(4000) {
 		goto L31
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L31:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -18458,7 +19317,7 @@ L31:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v13 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v8 = i0
 	if v8 == 0 {
 		goto L33
@@ -18468,11 +19327,11 @@ L31:
 		goto L32
 	}
 	v14 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L35
 	}
-	i0 = fn185(m, v0)
+	i0 = fn186(m, v0)
 	v11 = i0
 	if v11 == 0 {
 		goto L35
@@ -18487,7 +19346,7 @@ L36:
 		goto L37
 	}
 	i1 = v3 << (uint32(3) & 31)
-	i0 = fn2110(m, v8, i1)
+	i0 = fn2111(m, v8, i1)
 	v12 = i0
 	if v12 == 0 {
 		goto L34
@@ -18500,7 +19359,7 @@ L37:
 	*(*uint32)(unsafe.Add(b, i0)) = v11
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v13 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L35
 	}
@@ -18508,7 +19367,7 @@ L37:
 	v12 = i0
 	i0 = v7 + uint32(4)
 	v7 = i0
-	i0 = fn185(m, v0)
+	i0 = fn186(m, v0)
 	v11 = i0
 	if v11 != 0 {
 		goto L36
@@ -18516,7 +19375,7 @@ L37:
 L35:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v13
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v14, i1)
+	i0 = fn3231(m, v14, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L34
@@ -18586,11 +19445,11 @@ L41:
 		goto L41
 	}
 L38:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v10, v3)
+	i0 = fn104(m, v0, v10, v3)
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -18598,31 +19457,31 @@ L38:
 	if v7 == 0 {
 		goto L28
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L27
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L28
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L28
 	}
-	i0 = fn75(m, v0, uint32(57))
+	i0 = fn76(m, v0, uint32(57))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L27
 	}
-	i0 = fn170(m, v0)
+	i0 = fn171(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L28
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L26
@@ -18631,24 +19490,24 @@ L38:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	v2 = i0
-	i2 = fn186(m, v0, v3)
+	i2 = fn187(m, v0, v3)
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3106(m, v7, v8, i2, v6, v5, v2, v4, i7)
+	i0 = fn3107(m, v7, v8, i2, v6, v5, v2, v4, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L26
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L26
 L34:
-	fn2111(m, v8)
+	fn2112(m, v8)
 L33:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L32:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -18663,31 +19522,31 @@ L28:
 	if i0 != 0 {
 		goto L26
 	}
-	i0 = fn75(m, v0, uint32(633))
+	i0 = fn76(m, v0, uint32(633))
 	if i0 == 0 {
 		goto L42
 	}
-	i0 = fn187(m, v0)
+	i0 = fn188(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L42
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L42
 	}
-	i0 = fn75(m, v0, uint32(57))
+	i0 = fn76(m, v0, uint32(57))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L27
 	}
-	i0 = fn170(m, v0)
+	i0 = fn171(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L42
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L26
@@ -18696,14 +19555,14 @@ L28:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	v2 = i0
-	i2 = fn186(m, v0, v3)
+	i2 = fn187(m, v0, v3)
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3106(m, v7, v8, i2, v6, v5, v2, v4, i7)
+	i0 = fn3107(m, v7, v8, i2, v6, v5, v2, v4, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L26
 	}
@@ -18715,43 +19574,43 @@ L42:
 	if i0 != 0 {
 		goto L26
 	}
-	i0 = fn75(m, v0, uint32(674))
+	i0 = fn76(m, v0, uint32(674))
 	if i0 == 0 {
 		goto L43
 	}
-	i0 = fn75(m, v0, uint32(633))
+	i0 = fn76(m, v0, uint32(633))
 	if i0 == 0 {
 		goto L43
 	}
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L43
 	}
-	i0 = fn188(m, v0)
+	i0 = fn189(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L43
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L27
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L43
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L43
 	}
-	i0 = fn170(m, v0)
+	i0 = fn171(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L43
 	}
 	v2 = uint32(0)
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
@@ -18759,13 +19618,13 @@ L42:
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	i9 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
 	i10 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i3 = fn3107(m, v7, v8, uint32(0), v6, v5, i8, i9, i10)
-	i0 = fn189(m, v0, uint32(5), uint32(8484813), i3)
+	i3 = fn3108(m, v7, v8, uint32(0), v6, v5, i8, i9, i10)
+	i0 = fn190(m, v0, uint32(5), uint32(8484813), i3)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L26
 	}
@@ -18777,35 +19636,35 @@ L43:
 	if i0 != 0 {
 		goto L26
 	}
-	i0 = fn75(m, v0, uint32(674))
+	i0 = fn76(m, v0, uint32(674))
 	if i0 == 0 {
 		goto L44
 	}
-	i0 = fn75(m, v0, uint32(633))
+	i0 = fn76(m, v0, uint32(633))
 	if i0 == 0 {
 		goto L44
 	}
-	i0 = fn190(m, v0)
+	i0 = fn191(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L44
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L44
 	}
-	i0 = fn75(m, v0, uint32(57))
+	i0 = fn76(m, v0, uint32(57))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L44
 	}
-	i0 = fn170(m, v0)
+	i0 = fn171(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L44
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L26
@@ -18814,15 +19673,15 @@ L43:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	v2 = i0
-	i5 = fn186(m, v0, v3)
+	i5 = fn187(m, v0, v3)
 	i10 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i3 = fn3107(m, v7, v8, i5, v6, v5, v2, v4, i10)
-	i0 = fn189(m, v0, uint32(5), uint32(8484813), i3)
+	i3 = fn3108(m, v7, v8, i5, v6, v5, v2, v4, i10)
+	i0 = fn190(m, v0, uint32(5), uint32(8484813), i3)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L26
 	}
@@ -18838,7 +19697,7 @@ L44:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn191(m, v0)
+	i0 = fn192(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
@@ -18868,7 +19727,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn177(m *Module, v0 uint32) uint32 {
+func fn178(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18888,7 +19747,7 @@ func fn177(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -18896,7 +19755,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(670))
+	i0 = fn76(m, v0, uint32(670))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -18906,7 +19765,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(674))
+	i0 = fn76(m, v0, uint32(674))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -18924,7 +19783,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn178(m *Module, v0 uint32) uint32 {
+func fn179(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18971,7 +19830,7 @@ func fn178(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -18986,7 +19845,7 @@ L1:
 		goto L6
 	}
 	v2 = uint32(0)
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -19017,7 +19876,7 @@ L6:
 	if v7 != uint32(4000) {
 		goto L9
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
@@ -19025,20 +19884,12 @@ L6:
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(674))
+	i0 = fn76(m, v0, uint32(674))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(670))
-	if i0 == 0 {
-		goto L11
-	}
-	i0 = fn192(m, v0)
-	if i0 == 0 {
-		goto L11
-	}
-	i0 = fn75(m, v0, uint32(671))
+	i0 = fn76(m, v0, uint32(670))
 	if i0 == 0 {
 		goto L11
 	}
@@ -19046,17 +19897,25 @@ L9:
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(671))
+	if i0 == 0 {
+		goto L11
+	}
+	i0 = fn194(m, v0)
+	if i0 == 0 {
+		goto L11
+	}
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8579423), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8579423), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L10
 	}
@@ -19067,49 +19926,49 @@ L11:
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(674))
+	i0 = fn76(m, v0, uint32(674))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(670))
+	i0 = fn76(m, v0, uint32(670))
 	v2 = i0
 	if v2 == 0 {
-		goto L8
-	}
-	i0 = fn192(m, v0)
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = fn75(m, v0, uint32(671))
-	if i0 == 0 {
 		goto L8
 	}
 	i0 = fn193(m, v0)
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(671))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn194(m, v0)
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(5))
+	i0 = fn76(m, v0, uint32(11))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = fn76(m, v0, uint32(4))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(5))
 	if i0 == 0 {
 		goto L8
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033556))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8515650), v1)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8515650), v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -19127,46 +19986,46 @@ L7:
 	if v3 != 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(670))
-	if i0 == 0 {
-		goto L14
-	}
-	i0 = fn192(m, v0)
-	v7 = i0
-	if v7 == 0 {
-		goto L14
-	}
-	i0 = fn75(m, v0, uint32(671))
+	i0 = fn76(m, v0, uint32(670))
 	if i0 == 0 {
 		goto L14
 	}
 	i0 = fn193(m, v0)
+	v7 = i0
+	if v7 == 0 {
+		goto L14
+	}
+	i0 = fn76(m, v0, uint32(671))
+	if i0 == 0 {
+		goto L14
+	}
+	i0 = fn194(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L13
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn75(m, v0, uint32(57))
+	i0 = fn76(m, v0, uint32(57))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L13
 	}
-	i0 = fn170(m, v0)
+	i0 = fn171(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L13
 	}
-	i0 = fn172(m, v0)
+	i0 = fn173(m, v0)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L13
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L12
@@ -19175,14 +20034,14 @@ L7:
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	v4 = i0
-	i4 = fn186(m, v0, v3)
+	i4 = fn187(m, v0, v3)
 	i9 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3102(m, v7, v2, v8, v9, i4, v6, v5, v4, v10, i9)
+	i0 = fn3103(m, v7, v2, v8, v9, i4, v6, v5, v4, v10, i9)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -19194,50 +20053,50 @@ L14:
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(674))
+	i0 = fn76(m, v0, uint32(674))
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn75(m, v0, uint32(670))
-	if i0 == 0 {
-		goto L15
-	}
-	i0 = fn192(m, v0)
-	v7 = i0
-	if v7 == 0 {
-		goto L15
-	}
-	i0 = fn75(m, v0, uint32(671))
+	i0 = fn76(m, v0, uint32(670))
 	if i0 == 0 {
 		goto L15
 	}
 	i0 = fn193(m, v0)
+	v7 = i0
+	if v7 == 0 {
+		goto L15
+	}
+	i0 = fn76(m, v0, uint32(671))
+	if i0 == 0 {
+		goto L15
+	}
+	i0 = fn194(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L13
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn75(m, v0, uint32(57))
+	i0 = fn76(m, v0, uint32(57))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L13
 	}
-	i0 = fn170(m, v0)
+	i0 = fn171(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L13
 	}
-	i0 = fn172(m, v0)
+	i0 = fn173(m, v0)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L13
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L12
@@ -19246,15 +20105,15 @@ L14:
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	v4 = i0
-	i7 = fn186(m, v0, v3)
+	i7 = fn187(m, v0, v3)
 	i12 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i3 = fn3103(m, v7, v2, v8, v9, i7, v6, v5, v4, v10, i12)
-	i0 = fn189(m, v0, uint32(5), uint32(8484919), i3)
+	i3 = fn3104(m, v7, v2, v8, v9, i7, v6, v5, v4, v10, i12)
+	i0 = fn190(m, v0, uint32(5), uint32(8484919), i3)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -19270,7 +20129,7 @@ L15:
 	if i0 != 0 {
 		goto L3
 	}
-	fn194(m, v0)
+	fn195(m, v0)
 L13:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 L12:
@@ -19296,7 +20155,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn179(m *Module, v0 uint32) uint32 {
+func fn180(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19349,7 +20208,7 @@ func fn179(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -19364,7 +20223,7 @@ L1:
 		goto L5
 	}
 	v2 = uint32(0)
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -19395,7 +20254,7 @@ L5:
 	if v7 != uint32(4000) {
 		goto L8
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L7
@@ -19403,32 +20262,32 @@ L5:
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(642))
+	i0 = fn76(m, v0, uint32(642))
 	v7 = i0
 	if v7 == 0 {
 		goto L11
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(5))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(5))
 	if i0 == 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033556))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8515463), v1)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8515463), v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L10
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -19440,29 +20299,29 @@ L11:
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(642))
+	i0 = fn76(m, v0, uint32(642))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn170(m, v0)
+	i0 = fn171(m, v0)
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn71(m, uint32(0), uint32(17), v0)
+	i0 = fn72(m, uint32(0), uint32(18), v0)
 	if i0 == 0 {
 		goto L12
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8467230), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8467230), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L10
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -19474,15 +20333,11 @@ L12:
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(642))
+	i0 = fn76(m, v0, uint32(642))
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn75(m, v0, uint32(11))
-	if i0 == 0 {
-		goto L13
-	}
-	i0 = fn196(m, v0)
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L13
 	}
@@ -19490,26 +20345,30 @@ L12:
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn75(m, v0, uint32(655))
+	i0 = fn198(m, v0)
+	if i0 == 0 {
+		goto L13
+	}
+	i0 = fn76(m, v0, uint32(655))
 	v7 = i0
 	if v7 == 0 {
 		goto L13
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	v3 = i0
 	if v3 == 0 {
 		goto L13
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	if i0 == 0 {
 		goto L13
 	}
-	fn198(m, v0)
+	fn199(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L9
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L13
 	}
@@ -19518,8 +20377,8 @@ L12:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8571582), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8571582), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -19531,15 +20390,11 @@ L13:
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(642))
+	i0 = fn76(m, v0, uint32(642))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn75(m, v0, uint32(11))
-	if i0 == 0 {
-		goto L9
-	}
-	i0 = fn200(m, v0)
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L9
 	}
@@ -19547,17 +20402,21 @@ L13:
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn75(m, v0, uint32(655))
+	i0 = fn202(m, v0)
+	if i0 == 0 {
+		goto L9
+	}
+	i0 = fn76(m, v0, uint32(655))
 	v7 = i0
 	if v7 == 0 {
 		goto L9
 	}
-	fn202(m, v0)
+	fn203(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L9
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L9
 	}
@@ -19566,8 +20425,8 @@ L13:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8571582), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8571582), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -19591,26 +20450,26 @@ L6:
 	if v3 != 0 {
 		goto L14
 	}
-	i0 = fn75(m, v0, uint32(642))
+	i0 = fn76(m, v0, uint32(642))
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn76(m, v0, uint32(11), uint32(8543330))
+	i0 = fn77(m, v0, uint32(11), uint32(8543330))
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn170(m, v0)
+	i0 = fn171(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L15
 	}
-	i0 = fn203(m, v0)
+	i0 = fn204(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L15
 	}
 	v2 = uint32(0)
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
@@ -19618,12 +20477,12 @@ L6:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3110(m, v7, uint32(0), uint32(0), v8, v6, v5, i6, i7, i8)
+	i0 = fn3111(m, v7, uint32(0), uint32(0), v8, v6, v5, i6, i7, i8)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L14
 	}
@@ -19635,37 +20494,37 @@ L15:
 	if i0 != 0 {
 		goto L14
 	}
-	i0 = fn75(m, v0, uint32(642))
+	i0 = fn76(m, v0, uint32(642))
 	if i0 == 0 {
 		goto L17
 	}
-	i0 = fn76(m, v0, uint32(11), uint32(8543330))
+	i0 = fn77(m, v0, uint32(11), uint32(8543330))
 	if i0 == 0 {
 		goto L17
 	}
-	i0 = fn170(m, v0)
+	i0 = fn171(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L17
 	}
-	i0 = fn204(m, v0)
+	i0 = fn205(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L17
 	}
-	i0 = fn172(m, v0)
+	i0 = fn173(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L16
 	}
-	i0 = fn203(m, v0)
+	i0 = fn204(m, v0)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L16
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L14
@@ -19673,12 +20532,12 @@ L15:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3110(m, v2, v7, v3, v8, v6, v5, i6, i7, i8)
+	i0 = fn3111(m, v2, v7, v3, v8, v6, v5, i6, i7, i8)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L14
 	}
@@ -19690,37 +20549,37 @@ L17:
 	if i0 != 0 {
 		goto L14
 	}
-	i0 = fn75(m, v0, uint32(642))
+	i0 = fn76(m, v0, uint32(642))
 	if i0 == 0 {
 		goto L16
 	}
-	i0 = fn76(m, v0, uint32(11), uint32(8543330))
+	i0 = fn77(m, v0, uint32(11), uint32(8543330))
 	if i0 == 0 {
 		goto L16
 	}
-	i0 = fn170(m, v0)
+	i0 = fn171(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L16
 	}
-	i0 = fn205(m, v0)
+	i0 = fn206(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L16
 	}
-	i0 = fn172(m, v0)
+	i0 = fn173(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L16
 	}
-	i0 = fn203(m, v0)
+	i0 = fn204(m, v0)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L16
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L14
@@ -19728,13 +20587,13 @@ L17:
 	i9 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	i10 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
 	i11 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i3 = fn3111(m, v2, v7, v3, v8, v6, v5, i9, i10, i11)
-	i0 = fn189(m, v0, uint32(11), uint32(8484898), i3)
+	i3 = fn3112(m, v2, v7, v3, v8, v6, v5, i9, i10, i11)
+	i0 = fn190(m, v0, uint32(11), uint32(8484898), i3)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L14
 	}
@@ -19760,7 +20619,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn180(m *Module, v0 uint32) uint32 {
+func fn181(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19797,7 +20656,7 @@ func fn180(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -19812,7 +20671,7 @@ L1:
 		goto L6
 	}
 	v2 = uint32(0)
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -19843,7 +20702,7 @@ L6:
 	if v7 != uint32(4000) {
 		goto L9
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
@@ -19851,25 +20710,25 @@ L6:
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(665))
+	i0 = fn76(m, v0, uint32(665))
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn169(m, v0)
+	i0 = fn170(m, v0)
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8579423), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8579423), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L10
 	}
@@ -19880,36 +20739,36 @@ L11:
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(665))
+	i0 = fn76(m, v0, uint32(665))
 	v2 = i0
 	if v2 == 0 {
 		goto L8
 	}
-	i0 = fn169(m, v0)
+	i0 = fn170(m, v0)
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(5))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(5))
 	if i0 == 0 {
 		goto L8
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033556))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8516075), v1)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8516075), v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -19926,31 +20785,31 @@ L7:
 	if v3 != 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(665))
-	if i0 == 0 {
-		goto L13
-	}
-	i0 = fn169(m, v0)
-	v2 = i0
-	if v2 == 0 {
-		goto L13
-	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(665))
 	if i0 == 0 {
 		goto L13
 	}
 	i0 = fn170(m, v0)
+	v2 = i0
+	if v2 == 0 {
+		goto L13
+	}
+	i0 = fn76(m, v0, uint32(11))
+	if i0 == 0 {
+		goto L13
+	}
+	i0 = fn171(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L13
 	}
-	i0 = fn172(m, v0)
+	i0 = fn173(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L13
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L12
@@ -19958,12 +20817,12 @@ L7:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3104(m, v2, v7, v3, v6, v5, i5, i6, i7)
+	i0 = fn3105(m, v2, v7, v3, v6, v5, i5, i6, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -19994,7 +20853,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn181(m *Module, v0 uint32) uint32 {
+func fn182(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -20051,7 +20910,7 @@ func fn181(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -20064,7 +20923,7 @@ L1:
 	if v3 != i1 {
 		goto L3
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
@@ -20085,24 +20944,24 @@ L3:
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v4 = i0
-	i0 = fn78(m, v0, uint32(8469697))
+	i0 = fn79(m, v0, uint32(8469697))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn206(m, v0)
+	i0 = fn207(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(5))
+	i0 = fn76(m, v0, uint32(5))
 	if i0 == 0 {
 		goto L5
 	}
@@ -20113,7 +20972,7 @@ L3:
 	if v7 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -20121,13 +20980,13 @@ L6:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v8 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v7 = i0
 	if v7 != 0 {
 		goto L8
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L7
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -20146,7 +21005,7 @@ L9:
 	if v13 != uint32(4000) {
 		goto L10
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -20166,7 +21025,7 @@ L10:
 	if v14 != uint32(4000) {
 		goto L19
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L18
@@ -20174,11 +21033,11 @@ L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v15 = i0
 L19:
-	i0 = fn78(m, v0, uint32(8483954))
+	i0 = fn79(m, v0, uint32(8483954))
 	if i0 == 0 {
 		goto L22
 	}
-	i0 = fn207(m, v0)
+	i0 = fn208(m, v0)
 	if i0 == 0 {
 		goto L22
 	}
@@ -20189,7 +21048,7 @@ L19:
 	if v14 != uint32(4000) {
 		goto L23
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -20202,11 +21061,11 @@ L23:
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v14 = i0
-	i0 = fn75(m, v0, uint32(660))
+	i0 = fn76(m, v0, uint32(660))
 	if i0 == 0 {
 		goto L26
 	}
-	i0 = fn169(m, v0)
+	i0 = fn170(m, v0)
 	if i0 != 0 {
 		goto L25
 	}
@@ -20224,17 +21083,17 @@ L25:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v15
 	goto L17
 L27:
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L22
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8579423), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8579423), uint32(0))
 	v15 = i0
 	if v15 != 0 {
 		goto L21
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	v15 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v14 = i0
@@ -20249,12 +21108,12 @@ L22:
 	if i0 != 0 {
 		goto L18
 	}
-	i0 = fn78(m, v0, uint32(8483954))
+	i0 = fn79(m, v0, uint32(8483954))
 	v15 = i0
 	if v15 == 0 {
 		goto L16
 	}
-	i0 = fn207(m, v0)
+	i0 = fn208(m, v0)
 	if i0 == 0 {
 		goto L16
 	}
@@ -20265,7 +21124,7 @@ L22:
 	if v14 != uint32(4000) {
 		goto L28
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L28:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -20278,11 +21137,11 @@ L28:
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v14 = i0
-	i0 = fn75(m, v0, uint32(660))
+	i0 = fn76(m, v0, uint32(660))
 	if i0 == 0 {
 		goto L31
 	}
-	i0 = fn169(m, v0)
+	i0 = fn170(m, v0)
 	if i0 != 0 {
 		goto L30
 	}
@@ -20296,15 +21155,15 @@ L30:
 	if i0 != 0 {
 		goto L16
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L16
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L16
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(5))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(5))
 	if i0 == 0 {
 		goto L16
 	}
@@ -20312,7 +21171,7 @@ L30:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033556))
 	i4 = v1 + uint32(32)
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8516014), i4)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8516014), i4)
 	v15 = i0
 	if v15 == 0 {
 		goto L20
@@ -20321,7 +21180,7 @@ L21:
 	v8 = k32(4294967294)
 	goto L11
 L20:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	v15 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v14 = i0
@@ -20350,11 +21209,11 @@ L15:
 		goto L12
 	}
 L14:
-	i0 = fn78(m, v0, uint32(8483954))
+	i0 = fn79(m, v0, uint32(8483954))
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn207(m, v0)
+	i0 = fn208(m, v0)
 	v15 = i0
 	if v15 == 0 {
 		goto L13
@@ -20366,7 +21225,7 @@ L14:
 	if v13 != uint32(4000) {
 		goto L32
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L32:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -20379,11 +21238,11 @@ L32:
 L33:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v14 = i0
-	i0 = fn75(m, v0, uint32(660))
+	i0 = fn76(m, v0, uint32(660))
 	if i0 == 0 {
 		goto L35
 	}
-	i0 = fn169(m, v0)
+	i0 = fn170(m, v0)
 	v13 = i0
 	if v13 != 0 {
 		goto L34
@@ -20399,17 +21258,17 @@ L34:
 	if i0 != 0 {
 		goto L13
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn170(m, v0)
+	i0 = fn171(m, v0)
 	v14 = i0
 	if v14 == 0 {
 		goto L13
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3155(m, v15, v13, v14, i3)
+	i0 = fn3156(m, v15, v13, v14, i3)
 	v15 = i0
 	if v15 == 0 {
 		goto L36
@@ -20417,7 +21276,7 @@ L34:
 	v8 = k32(4294967295)
 	goto L11
 L36:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L13
 	}
@@ -20437,11 +21296,11 @@ L12:
 		goto L37
 	}
 L38:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	goto L7
 L37:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v12, i1)
+	i0 = fn3231(m, v12, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L39
@@ -20513,15 +21372,15 @@ L43:
 		goto L43
 	}
 L40:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(6))
+	i0 = fn76(m, v0, uint32(6))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L44
@@ -20532,13 +21391,13 @@ L44:
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i9 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i3 = fn3108(m, v6, v9, v4, v5, i7, i8, i9)
-	i0 = fn189(m, v0, uint32(10), uint32(8417127), i3)
+	i3 = fn3109(m, v6, v9, v4, v5, i7, i8, i9)
+	i0 = fn190(m, v0, uint32(10), uint32(8417127), i3)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L45
 	}
@@ -20549,9 +21408,9 @@ L45:
 	v2 = uint32(0)
 	goto L2
 L39:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L7
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
@@ -20561,7 +21420,7 @@ L11:
 		goto L47
 	}
 	i1 = v11 << (uint32(3) & 31)
-	i0 = fn2110(m, v7, i1)
+	i0 = fn2111(m, v7, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L46
@@ -20582,9 +21441,9 @@ L47:
 	v8 = i0
 	goto L9
 L46:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -20606,7 +21465,7 @@ L5:
 	if v4 != uint32(4000) {
 		goto L50
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L49
@@ -20614,15 +21473,15 @@ L5:
 L50:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn78(m, v0, uint32(8469697))
+	i0 = fn79(m, v0, uint32(8469697))
 	if i0 == 0 {
 		goto L53
 	}
-	i0 = fn206(m, v0)
+	i0 = fn207(m, v0)
 	if i0 == 0 {
 		goto L53
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 != 0 {
 		goto L52
 	}
@@ -20632,43 +21491,43 @@ L53:
 	if i0 != 0 {
 		goto L49
 	}
-	i0 = fn78(m, v0, uint32(8469697))
+	i0 = fn79(m, v0, uint32(8469697))
 	v4 = i0
 	if v4 == 0 {
 		goto L49
 	}
-	i0 = fn206(m, v0)
+	i0 = fn207(m, v0)
 	if i0 == 0 {
 		goto L49
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L49
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L49
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(5))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(5))
 	if i0 == 0 {
 		goto L49
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033556))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8515771), v1)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8515771), v1)
 	v4 = i0
 	if v4 != 0 {
 		goto L48
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L51
 	}
 	goto L49
 L52:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8579423), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8579423), uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L55
@@ -20685,13 +21544,13 @@ L55:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(10)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i4 = v1 + uint32(16)
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8442037), i4)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8442037), i4)
 	v4 = i0
 	if v4 != 0 {
 		goto L48
 	}
 L54:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L49
 	}
@@ -20719,7 +21578,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn182(m *Module, v0 uint32) uint32 {
+func fn183(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -20776,7 +21635,7 @@ func fn182(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -20790,7 +21649,7 @@ L1:
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1008), i2)
+	i0 = fn71(m, v0, uint32(1008), i2)
 	if i0 == 0 {
 		goto L5
 	}
@@ -20805,7 +21664,7 @@ L5:
 	if v3 != i1 {
 		goto L6
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
@@ -20841,7 +21700,7 @@ L7:
 	if v2 != uint32(4000) {
 		goto L15
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L14
@@ -20853,7 +21712,7 @@ L15:
 	if v2 != i1 {
 		goto L17
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L16
 	}
@@ -20871,16 +21730,16 @@ L17:
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
 	v6 = i0
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L22
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L22
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L22
@@ -20892,7 +21751,7 @@ L17:
 	if v10 != uint32(4000) {
 		goto L23
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -20907,27 +21766,27 @@ L22:
 	if i0 != 0 {
 		goto L14
 	}
-	i0 = fn415(m, v0)
+	i0 = fn416(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L20
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L20
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v10 = i0
 	if v10 == 0 {
 		goto L20
 	}
-	i0 = fn416(m, v0)
+	i0 = fn417(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L12
@@ -20935,13 +21794,13 @@ L22:
 	i9 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
 	i10 = *(*uint32)(unsafe.Add(b, uint64(v9)+24))
 	i11 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i3 = fn3101(m, v8, v10, v2, uint32(0), v6, v7, i9, i10, i11)
-	i0 = fn189(m, v0, uint32(6), uint32(8417028), i3)
+	i3 = fn3102(m, v8, v10, v2, uint32(0), v6, v7, i9, i10, i11)
+	i0 = fn190(m, v0, uint32(6), uint32(8417028), i3)
 	v2 = i0
 	if v2 != 0 {
 		goto L13
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L16
 	}
@@ -20949,7 +21808,7 @@ L22:
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v11 = i0
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v2 = i0
@@ -20961,7 +21820,7 @@ L21:
 	if v2 != uint32(4000) {
 		goto L25
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -20969,7 +21828,7 @@ L25:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn287(m, v0)
+	i0 = fn288(m, v0)
 	v10 = i0
 	if v10 != 0 {
 		goto L19
@@ -20979,7 +21838,7 @@ L25:
 	if i0 != 0 {
 		goto L26
 	}
-	i0 = fn193(m, v0)
+	i0 = fn194(m, v0)
 	v10 = i0
 	if v10 != 0 {
 		goto L19
@@ -20998,27 +21857,27 @@ L20:
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn417(m, v0)
+	i0 = fn418(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L27
 	}
-	i0 = fn418(m, v0)
+	i0 = fn419(m, v0)
 	v10 = i0
 	if v10 == 0 {
 		goto L27
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(22))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(22))
 	if i0 == 0 {
 		goto L27
 	}
-	i0 = fn75(m, v0, uint32(57))
+	i0 = fn76(m, v0, uint32(57))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L12
@@ -21027,14 +21886,14 @@ L20:
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
 	v9 = i0
-	i2 = fn186(m, v0, v2)
+	i2 = fn187(m, v0, v2)
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3098(m, v8, v10, i2, v6, v7, v9, v11, i7)
+	i0 = fn3099(m, v8, v10, i2, v6, v7, v9, v11, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L13
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -21045,22 +21904,22 @@ L27:
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn419(m, v0)
+	i0 = fn420(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L28
 	}
-	i0 = fn420(m, v0)
+	i0 = fn421(m, v0)
 	v10 = i0
 	if v10 == 0 {
 		goto L28
 	}
-	i0 = fn421(m, v0)
+	i0 = fn422(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L12
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L12
@@ -21069,12 +21928,12 @@ L27:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3100(m, v8, i1, v9, v6, v7, i5, i6, i7)
+	i0 = fn3101(m, v8, i1, v9, v6, v7, i5, i6, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L13
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -21089,7 +21948,7 @@ L28:
 	if i0 != 0 {
 		goto L14
 	}
-	fn422(m, v0)
+	fn423(m, v0)
 	goto L12
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
@@ -21103,7 +21962,7 @@ L18:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L12
@@ -21112,7 +21971,7 @@ L18:
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	v2 = i0
-	i0 = fn115(m, v0, v8, uint32(2))
+	i0 = fn116(m, v0, v8, uint32(2))
 	v8 = i0
 	if v8 != 0 {
 		goto L29
@@ -21120,13 +21979,13 @@ L18:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L29:
 	i11 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i3 = fn3101(m, v8, v9, v10, uint32(1), v6, v7, v2, v11, i11)
-	i0 = fn189(m, v0, uint32(6), uint32(8417059), i3)
+	i3 = fn3102(m, v8, v9, v10, uint32(1), v6, v7, v2, v11, i11)
+	i0 = fn190(m, v0, uint32(6), uint32(8417059), i3)
 	v2 = i0
 	if v2 != 0 {
 		goto L13
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -21160,11 +22019,11 @@ L10:
 	v0 = uint32(0)
 	goto L2
 L9:
-	i0 = fn74(m, uint32(1), uint32(18), v0, uint32(8485780))
+	i0 = fn75(m, uint32(1), uint32(19), v0, uint32(8485780))
 	if i0 == 0 {
 		goto L30
 	}
-	i0 = fn423(m, v0)
+	i0 = fn424(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L30
@@ -21183,12 +22042,12 @@ L30:
 	v0 = uint32(0)
 	goto L2
 L31:
-	i0 = fn193(m, v0)
+	i0 = fn194(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L32
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L33
@@ -21202,13 +22061,13 @@ L33:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3117(m, v6, v4, v5, i4, i5, i6)
+	i1 = fn3118(m, v6, v4, v5, i4, i5, i6)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	if v2 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -21230,11 +22089,11 @@ L32:
 	v0 = uint32(0)
 	goto L2
 L34:
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(522))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(522))
 	if i0 == 0 {
 		goto L35
 	}
-	i0 = fn424(m, v0)
+	i0 = fn425(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L35
@@ -21253,11 +22112,11 @@ L35:
 	v0 = uint32(0)
 	goto L2
 L36:
-	i0 = fn71(m, uint32(1), uint32(19), v0)
+	i0 = fn72(m, uint32(1), uint32(20), v0)
 	if i0 == 0 {
 		goto L37
 	}
-	i0 = fn426(m, v0)
+	i0 = fn427(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L37
@@ -21276,11 +22135,11 @@ L37:
 	v0 = uint32(0)
 	goto L2
 L38:
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(525))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(525))
 	if i0 == 0 {
 		goto L39
 	}
-	i0 = fn427(m, v0)
+	i0 = fn428(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L39
@@ -21299,11 +22158,11 @@ L39:
 	v0 = uint32(0)
 	goto L2
 L40:
-	i0 = fn75(m, v0, uint32(504))
+	i0 = fn76(m, v0, uint32(504))
 	if i0 == 0 {
 		goto L41
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L42
@@ -21317,13 +22176,13 @@ L42:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3118(m, v4, v5, i3, i4, i5)
+	i1 = fn3119(m, v4, v5, i3, i4, i5)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	if v2 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -21345,11 +22204,11 @@ L41:
 	v0 = uint32(0)
 	goto L2
 L43:
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(616))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(616))
 	if i0 == 0 {
 		goto L44
 	}
-	i0 = fn428(m, v0)
+	i0 = fn429(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L44
@@ -21368,11 +22227,11 @@ L44:
 	v0 = uint32(0)
 	goto L2
 L45:
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(580))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(580))
 	if i0 == 0 {
 		goto L46
 	}
-	i0 = fn429(m, v0)
+	i0 = fn430(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L46
@@ -21391,11 +22250,11 @@ L46:
 	v0 = uint32(0)
 	goto L2
 L47:
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(529))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(529))
 	if i0 == 0 {
 		goto L48
 	}
-	i0 = fn430(m, v0)
+	i0 = fn431(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L48
@@ -21414,11 +22273,11 @@ L48:
 	v0 = uint32(0)
 	goto L2
 L49:
-	i0 = fn75(m, v0, uint32(508))
+	i0 = fn76(m, v0, uint32(508))
 	if i0 == 0 {
 		goto L50
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L51
@@ -21432,13 +22291,13 @@ L51:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3119(m, v4, v5, i3, i4, i5)
+	i1 = fn3120(m, v4, v5, i3, i4, i5)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	if v2 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -21460,11 +22319,11 @@ L50:
 	v0 = uint32(0)
 	goto L2
 L52:
-	i0 = fn75(m, v0, uint32(509))
+	i0 = fn76(m, v0, uint32(509))
 	if i0 == 0 {
 		goto L53
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L54
@@ -21478,13 +22337,13 @@ L54:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3120(m, v4, v5, i3, i4, i5)
+	i1 = fn3121(m, v4, v5, i3, i4, i5)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	if v2 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -21506,11 +22365,11 @@ L53:
 	v0 = uint32(0)
 	goto L2
 L55:
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(526))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(526))
 	if i0 == 0 {
 		goto L56
 	}
-	i0 = fn431(m, v0)
+	i0 = fn432(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L56
@@ -21529,11 +22388,11 @@ L56:
 	v0 = uint32(0)
 	goto L2
 L57:
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(527))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(527))
 	if i0 == 0 {
 		goto L58
 	}
-	i0 = fn432(m, v0)
+	i0 = fn433(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L58
@@ -21545,7 +22404,7 @@ L58:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 L8:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn67(m, v0, v3, uint32(1008), i3)
+	i0 = fn68(m, v0, v3, uint32(1008), i3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
@@ -21560,7 +22419,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn183(m *Module, v0 uint32) uint32 {
+func fn184(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21591,7 +22450,7 @@ func fn183(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -21600,7 +22459,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -21612,7 +22471,7 @@ L1:
 	if v5 != uint32(4000) {
 		goto L4
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -21625,12 +22484,12 @@ L4:
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn75(m, v0, uint32(658))
+	i0 = fn76(m, v0, uint32(658))
 	v6 = i0
 	if v6 == 0 {
 		goto L7
 	}
-	i0 = fn260(m, v0)
+	i0 = fn261(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L7
@@ -21638,7 +22497,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v7
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v6
 	i1 = v1 + uint32(16)
-	i0 = fn101(m, v0, i1)
+	i0 = fn102(m, v0, i1)
 	v5 = i0
 	goto L6
 L7:
@@ -21654,7 +22513,7 @@ L6:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v5
 	*(*uint32)(unsafe.Add(b, v1)) = v4
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	v2 = i0
 	goto L2
 L3:
@@ -21670,7 +22529,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn184(m *Module, v0 uint32) uint32 {
+func fn185(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21703,7 +22562,7 @@ func fn184(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -21712,7 +22571,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn372(m, v0)
+	i0 = fn373(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
@@ -21724,7 +22583,7 @@ L1:
 	if v4 != uint32(4000) {
 		goto L4
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -21732,7 +22591,7 @@ L4:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v6 = i0
 	if v6 == 0 {
 		goto L6
@@ -21742,11 +22601,11 @@ L4:
 		goto L5
 	}
 	v7 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn372(m, v0)
+	i0 = fn373(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L8
@@ -21760,7 +22619,7 @@ L9:
 		goto L10
 	}
 	i1 = v9 << (uint32(3) & 31)
-	i0 = fn2110(m, v6, i1)
+	i0 = fn2111(m, v6, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L7
@@ -21773,7 +22632,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, i0)) = v8
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L11
 	}
@@ -21781,7 +22640,7 @@ L10:
 	v7 = i0
 	i0 = v4 + uint32(4)
 	v4 = i0
-	i0 = fn372(m, v0)
+	i0 = fn373(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L9
@@ -21792,7 +22651,7 @@ L11:
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v7, i1)
+	i0 = fn3231(m, v7, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L7
@@ -21862,18 +22721,18 @@ L15:
 		goto L15
 	}
 L12:
-	fn2111(m, v6)
+	fn2112(m, v6)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v3, v4)
+	i0 = fn104(m, v0, v3, v4)
 	v1 = i0
 	goto L2
 L7:
-	fn2111(m, v6)
+	fn2112(m, v6)
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -21889,7 +22748,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn185(m *Module, v0 uint32) uint32 {
+func fn186(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21926,7 +22785,7 @@ func fn185(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -21935,31 +22794,31 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(658))
+	i0 = fn76(m, v0, uint32(658))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn260(m, v0)
+	i0 = fn261(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L5
 	}
-	i0 = fn71(m, uint32(1), uint32(20), v0)
+	i0 = fn72(m, uint32(1), uint32(21), v0)
 	if i0 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3154(m, v4, v5, i2)
+	i0 = fn3155(m, v4, v5, i2)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -21986,35 +22845,35 @@ L7:
 	if v4 != uint32(4000) {
 		goto L9
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
 	}
 L9:
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(658))
+	i0 = fn76(m, v0, uint32(658))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L8
 	}
-	i0 = fn71(m, uint32(1), uint32(21), v0)
+	i0 = fn72(m, uint32(1), uint32(22), v0)
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn148(m, v4, uint32(0))
+	i0 = fn149(m, v4, uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L11
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -22031,11 +22890,11 @@ L11:
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	v9 = i0
-	i1 = fn145(m, v4)
+	i1 = fn146(m, v4)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	fn199(m, v0, v9, v8, v7, v6, v5, uint32(8434468), v1)
+	fn200(m, v0, v9, v8, v7, v6, v5, uint32(8434468), v1)
 L10:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -22051,18 +22910,18 @@ L6:
 	if v5 != 0 {
 		goto L3
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L12
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3154(m, v2, uint32(0), i2)
+	i0 = fn3155(m, v2, uint32(0), i2)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -22085,7 +22944,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn186(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn187(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -22096,12 +22955,12 @@ func fn186(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn757(m, i0)
+	i0 = fn758(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = fn139(m, v0, v2)
+	i0 = fn140(m, v0, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L1
@@ -22111,225 +22970,6 @@ L2:
 	v2 = uint32(0)
 L1:
 	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn187(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v1 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	i0 = fn185(m, v0)
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v4 = i1
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v4 != uint32(4000) {
-		goto L4
-	}
-	fn100(m, v0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	i0 = fn2108(m, uint32(4))
-	v6 = i0
-	if v6 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L5
-	}
-	v7 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = fn185(m, v0)
-	v8 = i0
-	if v8 == 0 {
-		goto L8
-	}
-	v4 = uint32(0)
-	v9 = uint32(1)
-	v7 = uint32(0)
-L9:
-	v10 = v7
-	if v10 != v9 {
-		goto L10
-	}
-	i1 = v9 << (uint32(3) & 31)
-	i0 = fn2110(m, v6, i1)
-	v7 = i0
-	if v7 == 0 {
-		goto L7
-	}
-	i0 = v9 << (uint32(1) & 31)
-	v9 = i0
-	v6 = v7
-L10:
-	i0 = v6 + v4
-	*(*uint32)(unsafe.Add(b, i0)) = v8
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	i0 = fn75(m, v0, uint32(12))
-	if i0 == 0 {
-		goto L11
-	}
-	i0 = v10 + uint32(1)
-	v7 = i0
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = fn185(m, v0)
-	v8 = i0
-	if v8 != 0 {
-		goto L9
-	}
-L11:
-	i0 = v10 + uint32(1)
-	v7 = i0
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v7, i1)
-	v4 = i0
-	if v4 == 0 {
-		goto L7
-	}
-	if int32(v7) < int32(uint32(1)) {
-		goto L12
-	}
-	i0 = v7 & uint32(3)
-	v9 = i0
-	v8 = uint32(0)
-	if v7 < uint32(4) {
-		goto L13
-	}
-	i0 = v7 & uint32(2147483644)
-	v7 = i0
-	v1 = uint32(0)
-	v8 = uint32(0)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = i0 + v1
-	i1 = v6 + v1
-	v2 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = i0 + v1
-	i0 = i0 + uint32(4)
-	i1 = v2 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = i0 + v1
-	i0 = i0 + uint32(8)
-	i1 = v2 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = i0 + v1
-	i0 = i0 + uint32(12)
-	i1 = v2 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v1 + uint32(16)
-	v1 = i0
-	i1 = v8 + uint32(4)
-	v8 = i1
-	if v7 != v8 {
-		goto L14
-	}
-L13:
-	if v9 == 0 {
-		goto L12
-	}
-	i0 = v8 << (uint32(2) & 31)
-	v1 = i0
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = i0 + v1
-	i1 = v6 + v1
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v9 + k32(4294967295)
-	v9 = i0
-	if v9 != 0 {
-		goto L15
-	}
-L12:
-	fn2111(m, v6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v3, v4)
-	v1 = i0
-	goto L2
-L7:
-	fn2111(m, v6)
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	return v1
 }
 
 //go:norace
@@ -22367,7 +23007,7 @@ func fn188(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -22376,7 +23016,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn185(m, v0)
+	i0 = fn186(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
@@ -22388,7 +23028,7 @@ L1:
 	if v4 != uint32(4000) {
 		goto L4
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -22396,7 +23036,7 @@ L4:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v6 = i0
 	if v6 == 0 {
 		goto L6
@@ -22406,11 +23046,11 @@ L4:
 		goto L5
 	}
 	v7 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn185(m, v0)
+	i0 = fn186(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L8
@@ -22424,7 +23064,7 @@ L9:
 		goto L10
 	}
 	i1 = v9 << (uint32(3) & 31)
-	i0 = fn2110(m, v6, i1)
+	i0 = fn2111(m, v6, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L7
@@ -22437,7 +23077,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, i0)) = v8
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L11
 	}
@@ -22445,7 +23085,7 @@ L10:
 	v7 = i0
 	i0 = v4 + uint32(4)
 	v4 = i0
-	i0 = fn185(m, v0)
+	i0 = fn186(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L9
@@ -22456,7 +23096,7 @@ L11:
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v7, i1)
+	i0 = fn3231(m, v7, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L7
@@ -22526,18 +23166,18 @@ L15:
 		goto L15
 	}
 L12:
-	fn2111(m, v6)
+	fn2112(m, v6)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v3, v4)
+	i0 = fn104(m, v0, v3, v4)
 	v1 = i0
 	goto L2
 L7:
-	fn2111(m, v6)
+	fn2112(m, v6)
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -22553,44 +23193,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn189(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v3 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	v3 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	if int32(i0) >= int32(v1) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8442037), v4)
-	v3 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn190(m *Module, v0 uint32) uint32 {
+func fn189(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22623,7 +23226,7 @@ func fn190(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -22632,7 +23235,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn185(m, v0)
+	i0 = fn186(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
@@ -22644,7 +23247,7 @@ L1:
 	if v4 != uint32(4000) {
 		goto L4
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -22652,7 +23255,7 @@ L4:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v6 = i0
 	if v6 == 0 {
 		goto L6
@@ -22662,11 +23265,11 @@ L4:
 		goto L5
 	}
 	v7 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn185(m, v0)
+	i0 = fn186(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L8
@@ -22680,7 +23283,7 @@ L9:
 		goto L10
 	}
 	i1 = v9 << (uint32(3) & 31)
-	i0 = fn2110(m, v6, i1)
+	i0 = fn2111(m, v6, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L7
@@ -22693,7 +23296,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, i0)) = v8
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L11
 	}
@@ -22701,7 +23304,7 @@ L10:
 	v7 = i0
 	i0 = v4 + uint32(4)
 	v4 = i0
-	i0 = fn185(m, v0)
+	i0 = fn186(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L9
@@ -22712,7 +23315,7 @@ L11:
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v7, i1)
+	i0 = fn3231(m, v7, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L7
@@ -22782,18 +23385,18 @@ L15:
 		goto L15
 	}
 L12:
-	fn2111(m, v6)
+	fn2112(m, v6)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v3, v4)
+	i0 = fn104(m, v0, v3, v4)
 	v1 = i0
 	goto L2
 L7:
-	fn2111(m, v6)
+	fn2112(m, v6)
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -22805,6 +23408,43 @@ L2:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn190(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v3 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	v3 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	if int32(i0) >= int32(v1) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8442037), v4)
+	v3 = i0
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v3
 }
 
 //go:norace
@@ -22842,7 +23482,7 @@ func fn191(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -22851,12 +23491,231 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(674))
+	i0 = fn186(m, v0)
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v4 = i1
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v4 != uint32(4000) {
+		goto L4
+	}
+	fn101(m, v0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	i0 = fn2109(m, uint32(4))
+	v6 = i0
+	if v6 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L5
+	}
+	v7 = uint32(0)
+	i0 = fn76(m, v0, uint32(12))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = fn186(m, v0)
+	v8 = i0
+	if v8 == 0 {
+		goto L8
+	}
+	v4 = uint32(0)
+	v9 = uint32(1)
+	v7 = uint32(0)
+L9:
+	v10 = v7
+	if v10 != v9 {
+		goto L10
+	}
+	i1 = v9 << (uint32(3) & 31)
+	i0 = fn2111(m, v6, i1)
+	v7 = i0
+	if v7 == 0 {
+		goto L7
+	}
+	i0 = v9 << (uint32(1) & 31)
+	v9 = i0
+	v6 = v7
+L10:
+	i0 = v6 + v4
+	*(*uint32)(unsafe.Add(b, i0)) = v8
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	i0 = fn76(m, v0, uint32(12))
+	if i0 == 0 {
+		goto L11
+	}
+	i0 = v10 + uint32(1)
+	v7 = i0
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = fn186(m, v0)
+	v8 = i0
+	if v8 != 0 {
+		goto L9
+	}
+L11:
+	i0 = v10 + uint32(1)
+	v7 = i0
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3231(m, v7, i1)
+	v4 = i0
+	if v4 == 0 {
+		goto L7
+	}
+	if int32(v7) < int32(uint32(1)) {
+		goto L12
+	}
+	i0 = v7 & uint32(3)
+	v9 = i0
+	v8 = uint32(0)
+	if v7 < uint32(4) {
+		goto L13
+	}
+	i0 = v7 & uint32(2147483644)
+	v7 = i0
+	v1 = uint32(0)
+	v8 = uint32(0)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = i0 + v1
+	i1 = v6 + v1
+	v2 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = i0 + v1
+	i0 = i0 + uint32(4)
+	i1 = v2 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = i0 + v1
+	i0 = i0 + uint32(8)
+	i1 = v2 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = i0 + v1
+	i0 = i0 + uint32(12)
+	i1 = v2 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v1 + uint32(16)
+	v1 = i0
+	i1 = v8 + uint32(4)
+	v8 = i1
+	if v7 != v8 {
+		goto L14
+	}
+L13:
+	if v9 == 0 {
+		goto L12
+	}
+	i0 = v8 << (uint32(2) & 31)
+	v1 = i0
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = i0 + v1
+	i1 = v6 + v1
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v9 + k32(4294967295)
+	v9 = i0
+	if v9 != 0 {
+		goto L15
+	}
+L12:
+	fn2112(m, v6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	i0 = fn104(m, v0, v3, v4)
+	v1 = i0
+	goto L2
+L7:
+	fn2112(m, v6)
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	i0 = fn3634(m)
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn192(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v1 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	i0 = fn76(m, v0, uint32(674))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(633))
+	i0 = fn76(m, v0, uint32(633))
 	if i0 == 0 {
 		goto L5
 	}
@@ -22867,13 +23726,13 @@ L1:
 	if v3 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn370(m, v0)
+	i0 = fn371(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L7
@@ -22885,7 +23744,7 @@ L6:
 	if v3 != uint32(4000) {
 		goto L8
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -22893,7 +23752,7 @@ L8:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v6 = i0
 	if v6 == 0 {
 		goto L10
@@ -22903,11 +23762,11 @@ L8:
 		goto L9
 	}
 	v7 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn370(m, v0)
+	i0 = fn371(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L12
@@ -22922,7 +23781,7 @@ L13:
 		goto L14
 	}
 	i1 = v10 << (uint32(3) & 31)
-	i0 = fn2110(m, v6, i1)
+	i0 = fn2111(m, v6, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L11
@@ -22935,7 +23794,7 @@ L14:
 	*(*uint32)(unsafe.Add(b, i0)) = v8
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L12
 	}
@@ -22943,7 +23802,7 @@ L14:
 	v9 = i0
 	i0 = v3 + uint32(4)
 	v3 = i0
-	i0 = fn370(m, v0)
+	i0 = fn371(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L13
@@ -22951,7 +23810,7 @@ L14:
 L12:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v7, i1)
+	i0 = fn3231(m, v7, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L11
@@ -23021,11 +23880,11 @@ L18:
 		goto L18
 	}
 L15:
-	fn2111(m, v6)
+	fn2112(m, v6)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v4, v10)
+	i0 = fn104(m, v0, v4, v10)
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -23033,27 +23892,27 @@ L15:
 	if v3 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L5
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8579423), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8579423), uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
 	v1 = uint32(0)
 	goto L2
 L11:
-	fn2111(m, v6)
+	fn2112(m, v6)
 L10:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -23068,43 +23927,43 @@ L5:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn75(m, v0, uint32(674))
+	i0 = fn76(m, v0, uint32(674))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(633))
+	i0 = fn76(m, v0, uint32(633))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn371(m, v0)
+	i0 = fn372(m, v0)
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8579423), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8579423), uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L19
 	}
@@ -23129,7 +23988,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn192(m *Module, v0 uint32) uint32 {
+func fn193(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23168,7 +24027,7 @@ func fn192(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -23180,7 +24039,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -23201,12 +24060,12 @@ L4:
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v4 = i0
-	i0 = fn260(m, v0)
+	i0 = fn261(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L6
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(12))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(12))
 	if i0 != 0 {
 		goto L2
 	}
@@ -23216,7 +24075,7 @@ L6:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn260(m, v0)
+	i0 = fn261(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L7
@@ -23228,7 +24087,7 @@ L6:
 	if v1 != uint32(4000) {
 		goto L8
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -23236,7 +24095,7 @@ L8:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v7 = i0
 	if v7 == 0 {
 		goto L10
@@ -23257,17 +24116,17 @@ L12:
 	if v11 != uint32(4000) {
 		goto L13
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L14
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L14
 	}
-	i0 = fn260(m, v0)
+	i0 = fn261(m, v0)
 	v11 = i0
 	if v11 == 0 {
 		goto L14
@@ -23279,7 +24138,7 @@ L13:
 		goto L15
 	}
 	i1 = v10 << (uint32(3) & 31)
-	i0 = fn2110(m, v7, i1)
+	i0 = fn2111(m, v7, i1)
 	v6 = i0
 	if v6 == 0 {
 		goto L11
@@ -23305,7 +24164,7 @@ L14:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v1, i1)
+	i0 = fn3231(m, v1, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L11
@@ -23377,16 +24236,16 @@ L19:
 		goto L19
 	}
 L16:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -23395,7 +24254,7 @@ L16:
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v1 = i0
-	i0 = fn103(m, v0, v5, v8)
+	i0 = fn104(m, v0, v5, v8)
 	v7 = i0
 	if v7 != 0 {
 		goto L20
@@ -23403,22 +24262,22 @@ L16:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L20:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3146(m, v7, uint32(2), v4, v3, v1, v2, i6)
+	i0 = fn3147(m, v7, uint32(2), v4, v3, v1, v2, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L3
 L11:
-	fn2111(m, v7)
+	fn2112(m, v7)
 L10:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -23436,7 +24295,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn193(m *Module, v0 uint32) uint32 {
+func fn194(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23478,7 +24337,7 @@ func fn193(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -23491,7 +24350,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -23512,7 +24371,7 @@ L4:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v5 = i0
-	i0 = fn274(m, v0)
+	i0 = fn275(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L7
@@ -23524,7 +24383,7 @@ L4:
 	if v3 != uint32(4000) {
 		goto L8
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -23532,13 +24391,13 @@ L8:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v8 = i0
 	if v8 != 0 {
 		goto L10
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -23557,17 +24416,17 @@ L13:
 	if v12 != uint32(4000) {
 		goto L14
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L15
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn274(m, v0)
+	i0 = fn275(m, v0)
 	v12 = i0
 	if v12 == 0 {
 		goto L15
@@ -23579,7 +24438,7 @@ L14:
 		goto L16
 	}
 	i1 = v11 << (uint32(3) & 31)
-	i0 = fn2110(m, v8, i1)
+	i0 = fn2111(m, v8, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L12
@@ -23612,11 +24471,11 @@ L15:
 		goto L17
 	}
 L18:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	goto L9
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v3, i1)
+	i0 = fn3231(m, v3, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L11
@@ -23688,16 +24547,16 @@ L22:
 		goto L22
 	}
 L19:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -23706,7 +24565,7 @@ L19:
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v1 = i0
-	i0 = fn103(m, v0, v6, v9)
+	i0 = fn104(m, v0, v6, v9)
 	v3 = i0
 	if v3 != 0 {
 		goto L23
@@ -23714,26 +24573,26 @@ L19:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L23:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3146(m, v3, uint32(1), v5, v4, v1, v2, i6)
+	i0 = fn3147(m, v3, uint32(1), v5, v4, v1, v2, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L3
 L12:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L9
 L11:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -23744,16 +24603,16 @@ L7:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn274(m, v0)
+	i0 = fn275(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L24
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L24
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -23762,7 +24621,7 @@ L7:
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v1 = i0
-	i0 = fn102(m, v0, v3)
+	i0 = fn103(m, v0, v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L25
@@ -23770,12 +24629,12 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L25:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3146(m, v3, uint32(1), v5, v4, v1, v2, i6)
+	i0 = fn3147(m, v3, uint32(1), v5, v4, v1, v2, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -23787,7 +24646,7 @@ L24:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn274(m, v0)
+	i0 = fn275(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -23806,7 +24665,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn194(m *Module, v0 uint32) {
+func fn195(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23837,7 +24696,7 @@ func fn194(m *Module, v0 uint32) {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -23845,26 +24704,26 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(674))
+	i0 = fn76(m, v0, uint32(674))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(670))
+	i0 = fn76(m, v0, uint32(670))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn193(m, v0)
+	i0 = fn194(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn148(m, v3, uint32(2))
+	i0 = fn149(m, v3, uint32(2))
 	v2 = i0
 	if v2 != 0 {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -23881,11 +24740,11 @@ L5:
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	v7 = i0
-	i1 = fn145(m, v2)
+	i1 = fn146(m, v2)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	fn199(m, v0, v7, v6, v5, v4, v3, uint32(8434468), v1)
+	fn200(m, v0, v7, v6, v5, v4, v3, uint32(8434468), v1)
 L4:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -23904,7 +24763,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn195(m *Module, v0 uint32) uint32 {
+func fn196(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23924,7 +24783,7 @@ func fn195(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -23932,7 +24791,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(655))
+	i0 = fn76(m, v0, uint32(655))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -23942,7 +24801,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(651))
+	i0 = fn76(m, v0, uint32(651))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -23960,7 +24819,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn196(m *Module, v0 uint32) uint32 {
+func fn197(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23991,7 +24850,7 @@ func fn196(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -24000,20 +24859,20 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn170(m, v0)
+	i0 = fn171(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -24035,7 +24894,7 @@ L8:
 	goto L9
 L10:
 	v8 = v6
-	i0 = fn2110(m, v9, v7)
+	i0 = fn2111(m, v9, v7)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
@@ -24054,7 +24913,7 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
 	v9 = v1
-	i0 = fn170(m, v0)
+	i0 = fn171(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L8
@@ -24062,7 +24921,7 @@ L9:
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
+	i0 = fn3231(m, v5, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -24132,18 +24991,18 @@ L14:
 		goto L14
 	}
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L5:
-	fn2111(m, v9)
+	fn2112(m, v9)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L4:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -24153,7 +25012,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn197(m *Module, v0 uint32) uint32 {
+func fn198(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -24190,7 +25049,7 @@ func fn197(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -24199,20 +25058,20 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v3 = i0
 	if v3 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn376(m, v0)
+	i0 = fn377(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -24232,7 +25091,7 @@ L7:
 	goto L8
 L9:
 	v10 = v6
-	i0 = fn2110(m, v3, v7)
+	i0 = fn2111(m, v3, v7)
 	v1 = i0
 	if v1 == 0 {
 		goto L6
@@ -24253,7 +25112,7 @@ L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i0
 	v3 = v1
-	i0 = fn376(m, v0)
+	i0 = fn377(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -24267,11 +25126,11 @@ L8:
 		goto L10
 	}
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v9, i1)
+	i0 = fn3231(m, v9, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -24345,22 +25204,22 @@ L15:
 		goto L15
 	}
 L12:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L6:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	fn2111(m, v3)
+	fn2112(m, v3)
 	goto L2
 L4:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -24370,7 +25229,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn198(m *Module, v0 uint32) {
+func fn199(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -24395,7 +25254,7 @@ func fn198(m *Module, v0 uint32) {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -24403,19 +25262,19 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(658))
+	i0 = fn76(m, v0, uint32(658))
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	goto L2
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
@@ -24430,7 +25289,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn199(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) {
+func fn200(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) {
 	var v8 uint32
 	_ = v8
 	var i0 uint32
@@ -24461,7 +25320,7 @@ func fn199(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 
 	} else {
 		i5 = i6
 	}
-	i0 = fn95(m, v0, v1, v2, i3, v4, i5, v6, v7)
+	i0 = fn96(m, v0, v1, v2, i3, v4, i5, v6, v7)
 	i0 = v8 + uint32(16)
 	m.g0 = i0
 	return
@@ -24469,7 +25328,7 @@ func fn199(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 
 
 //go:norace
 //go:nocheckptr
-func fn200(m *Module, v0 uint32) uint32 {
+func fn201(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -24500,7 +25359,7 @@ func fn200(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -24509,20 +25368,20 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn170(m, v0)
+	i0 = fn171(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -24544,7 +25403,7 @@ L8:
 	goto L9
 L10:
 	v8 = v6
-	i0 = fn2110(m, v9, v7)
+	i0 = fn2111(m, v9, v7)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
@@ -24563,7 +25422,7 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
 	v9 = v1
-	i0 = fn170(m, v0)
+	i0 = fn171(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L8
@@ -24571,7 +25430,7 @@ L9:
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
+	i0 = fn3231(m, v5, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -24641,18 +25500,18 @@ L14:
 		goto L14
 	}
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L5:
-	fn2111(m, v9)
+	fn2112(m, v9)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L4:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -24662,7 +25521,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn201(m *Module, v0 uint32) uint32 {
+func fn202(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -24699,7 +25558,7 @@ func fn201(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -24708,20 +25567,20 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v3 = i0
 	if v3 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn377(m, v0)
+	i0 = fn378(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -24741,7 +25600,7 @@ L7:
 	goto L8
 L9:
 	v10 = v6
-	i0 = fn2110(m, v3, v7)
+	i0 = fn2111(m, v3, v7)
 	v1 = i0
 	if v1 == 0 {
 		goto L6
@@ -24762,7 +25621,7 @@ L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i0
 	v3 = v1
-	i0 = fn377(m, v0)
+	i0 = fn378(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -24776,11 +25635,11 @@ L8:
 		goto L10
 	}
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v9, i1)
+	i0 = fn3231(m, v9, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -24854,22 +25713,22 @@ L15:
 		goto L15
 	}
 L12:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L6:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	fn2111(m, v3)
+	fn2112(m, v3)
 	goto L2
 L4:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -24879,7 +25738,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn202(m *Module, v0 uint32) {
+func fn203(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -24908,7 +25767,7 @@ func fn202(m *Module, v0 uint32) {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -24916,7 +25775,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
@@ -24928,7 +25787,7 @@ L1:
 	if v4 != uint32(4000) {
 		goto L4
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -24941,12 +25800,12 @@ L4:
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn75(m, v0, uint32(658))
+	i0 = fn76(m, v0, uint32(658))
 	v5 = i0
 	if v5 == 0 {
 		goto L7
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L7
@@ -24954,7 +25813,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v5
 	i1 = v1 + uint32(16)
-	i0 = fn101(m, v0, i1)
+	i0 = fn102(m, v0, i1)
 	v4 = i0
 	goto L6
 L7:
@@ -24970,7 +25829,7 @@ L6:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	goto L2
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
@@ -24985,7 +25844,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn203(m *Module, v0 uint32) uint32 {
+func fn204(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25010,7 +25869,7 @@ func fn203(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -25030,38 +25889,38 @@ L1:
 	if v4 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
 	}
 L7:
-	i0 = fn75(m, v0, uint32(651))
+	i0 = fn76(m, v0, uint32(651))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(5))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(5))
 	if i0 == 0 {
 		goto L5
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033556))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8515523), v1)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8515523), v1)
 	v4 = i0
 	if v4 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -25082,15 +25941,15 @@ L5:
 		goto L2
 	}
 L4:
-	i0 = fn75(m, v0, uint32(651))
+	i0 = fn76(m, v0, uint32(651))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn76(m, v0, uint32(11), uint32(8543330))
+	i0 = fn77(m, v0, uint32(11), uint32(8543330))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn170(m, v0)
+	i0 = fn171(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -25110,223 +25969,6 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	i0 = v1 + uint32(16)
 	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn204(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v1 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	i0 = fn2108(m, uint32(4))
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = fn376(m, v0)
-	v4 = i0
-	if v4 == 0 {
-		goto L5
-	}
-	v5 = uint32(0)
-	v6 = uint32(0)
-	v7 = uint32(0)
-	v8 = uint32(1)
-	v9 = uint32(0)
-	v10 = uint32(1)
-L7:
-	v11 = v8
-	if v9 == v10 {
-		goto L9
-	}
-	v1 = v3
-	goto L8
-L9:
-	v10 = v6
-	i0 = fn2110(m, v3, v7)
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-L8:
-	i0 = v1 + v5
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v6 + uint32(2)
-	v6 = i0
-	i0 = v7 + uint32(8)
-	v7 = i0
-	i0 = v11 + uint32(1)
-	v8 = i0
-	i0 = v9 + uint32(1)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v12 = i0
-	v3 = v1
-	i0 = fn376(m, v0)
-	v4 = i0
-	if v4 != 0 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v12
-	if v9 == 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 == 0 {
-		goto L10
-	}
-L11:
-	fn2111(m, v1)
-	goto L2
-L10:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v9, i1)
-	v2 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = v9 + k32(4294967295)
-	v5 = i0
-	if v5 > uint32(2147483646) {
-		goto L12
-	}
-	i0 = v9 & uint32(3)
-	v3 = i0
-	v6 = uint32(0)
-	if v5 < uint32(3) {
-		goto L13
-	}
-	i0 = v9 & k32(4294967292)
-	v7 = i0
-	v9 = uint32(0)
-	v6 = uint32(0)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v9
-	i1 = v1 + v9
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v9
-	i0 = i0 + uint32(4)
-	i1 = v5 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v9
-	i0 = i0 + uint32(8)
-	i1 = v5 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v9
-	i0 = i0 + uint32(12)
-	i1 = v5 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v9 + uint32(16)
-	v9 = i0
-	i1 = v6 + uint32(4)
-	v6 = i1
-	if v7 != v6 {
-		goto L14
-	}
-L13:
-	if v3 == 0 {
-		goto L12
-	}
-	i0 = v11 & uint32(3)
-	v5 = i0
-	i0 = v6 << (uint32(2) & 31)
-	v9 = i0
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v9
-	i1 = v1 + v9
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v9 + uint32(4)
-	v9 = i0
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 != 0 {
-		goto L15
-	}
-L12:
-	fn2111(m, v1)
-	goto L2
-L6:
-	fn2111(m, v3)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
-	v2 = uint32(0)
-	goto L2
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	fn2111(m, v3)
-	goto L2
-L4:
-	fn2111(m, v1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	return v2
 }
 
@@ -25369,7 +26011,7 @@ func fn205(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -25378,13 +26020,13 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v3 = i0
 	if v3 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -25411,7 +26053,7 @@ L7:
 	goto L8
 L9:
 	v10 = v6
-	i0 = fn2110(m, v3, v7)
+	i0 = fn2111(m, v3, v7)
 	v1 = i0
 	if v1 == 0 {
 		goto L6
@@ -25446,11 +26088,11 @@ L8:
 		goto L10
 	}
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v9, i1)
+	i0 = fn3231(m, v9, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -25524,22 +26166,22 @@ L15:
 		goto L15
 	}
 L12:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L6:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	fn2111(m, v3)
+	fn2112(m, v3)
 	goto L2
 L4:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -25550,6 +26192,223 @@ L2:
 //go:norace
 //go:nocheckptr
 func fn206(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v1 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	i0 = fn2109(m, uint32(4))
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	i0 = fn3634(m)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = fn378(m, v0)
+	v4 = i0
+	if v4 == 0 {
+		goto L5
+	}
+	v5 = uint32(0)
+	v6 = uint32(0)
+	v7 = uint32(0)
+	v8 = uint32(1)
+	v9 = uint32(0)
+	v10 = uint32(1)
+L7:
+	v11 = v8
+	if v9 == v10 {
+		goto L9
+	}
+	v1 = v3
+	goto L8
+L9:
+	v10 = v6
+	i0 = fn2111(m, v3, v7)
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+L8:
+	i0 = v1 + v5
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v6 + uint32(2)
+	v6 = i0
+	i0 = v7 + uint32(8)
+	v7 = i0
+	i0 = v11 + uint32(1)
+	v8 = i0
+	i0 = v9 + uint32(1)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v12 = i0
+	v3 = v1
+	i0 = fn378(m, v0)
+	v4 = i0
+	if v4 != 0 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v12
+	if v9 == 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 == 0 {
+		goto L10
+	}
+L11:
+	fn2112(m, v1)
+	goto L2
+L10:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3231(m, v9, i1)
+	v2 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = v9 + k32(4294967295)
+	v5 = i0
+	if v5 > uint32(2147483646) {
+		goto L12
+	}
+	i0 = v9 & uint32(3)
+	v3 = i0
+	v6 = uint32(0)
+	if v5 < uint32(3) {
+		goto L13
+	}
+	i0 = v9 & k32(4294967292)
+	v7 = i0
+	v9 = uint32(0)
+	v6 = uint32(0)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v9
+	i1 = v1 + v9
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v9
+	i0 = i0 + uint32(4)
+	i1 = v5 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v9
+	i0 = i0 + uint32(8)
+	i1 = v5 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v9
+	i0 = i0 + uint32(12)
+	i1 = v5 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v9 + uint32(16)
+	v9 = i0
+	i1 = v6 + uint32(4)
+	v6 = i1
+	if v7 != v6 {
+		goto L14
+	}
+L13:
+	if v3 == 0 {
+		goto L12
+	}
+	i0 = v11 & uint32(3)
+	v5 = i0
+	i0 = v6 << (uint32(2) & 31)
+	v9 = i0
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v9
+	i1 = v1 + v9
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v9 + uint32(4)
+	v9 = i0
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 != 0 {
+		goto L15
+	}
+L12:
+	fn2112(m, v1)
+	goto L2
+L6:
+	fn2112(m, v3)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	i0 = fn3634(m)
+	v2 = uint32(0)
+	goto L2
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+	fn2112(m, v3)
+	goto L2
+L4:
+	fn2112(m, v1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	i0 = fn3634(m)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn207(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25578,7 +26437,7 @@ func fn206(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -25591,7 +26450,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -25612,12 +26471,12 @@ L4:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v3 = i0
-	i0 = fn258(m, v0)
+	i0 = fn259(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L6
 	}
@@ -25628,7 +26487,7 @@ L4:
 	if v6 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -25641,12 +26500,12 @@ L7:
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
-	i0 = fn259(m, v0)
+	i0 = fn260(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L10
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
@@ -25665,7 +26524,7 @@ L10:
 		goto L6
 	}
 L9:
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -25674,7 +26533,7 @@ L9:
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v1 = i0
-	i0 = fn103(m, v0, v5, v7)
+	i0 = fn104(m, v0, v5, v7)
 	v5 = i0
 	if v5 != 0 {
 		goto L11
@@ -25682,12 +26541,12 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L11:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3146(m, v5, uint32(1), v3, v4, v1, v2, i6)
+	i0 = fn3147(m, v5, uint32(1), v3, v4, v1, v2, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -25699,7 +26558,7 @@ L6:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn169(m, v0)
+	i0 = fn170(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -25716,7 +26575,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn207(m *Module, v0 uint32) uint32 {
+func fn208(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25745,7 +26604,7 @@ func fn207(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -25758,7 +26617,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -25779,12 +26638,12 @@ L4:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v3 = i0
-	i0 = fn382(m, v0)
+	i0 = fn383(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -25792,12 +26651,12 @@ L4:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3158(m, v5, v3, v4, i3, i4, i5)
+	i0 = fn3159(m, v5, v3, v4, i3, i4, i5)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -25809,7 +26668,7 @@ L6:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn383(m, v0)
+	i0 = fn384(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -25826,7 +26685,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn208(m *Module, v0 uint32) uint32 {
+func fn209(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25869,7 +26728,7 @@ func fn208(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -25889,17 +26748,17 @@ L1:
 	if v4 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L5
 	}
 L6:
-	i0 = fn75(m, v0, uint32(9))
+	i0 = fn76(m, v0, uint32(9))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(10))
+	i0 = fn76(m, v0, uint32(10))
 	v4 = i0
 	if v4 == 0 {
 		goto L4
@@ -25907,8 +26766,8 @@ L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	fn199(m, v0, i1, i2, i3, k32(4294967291), k32(4294967291), uint32(8389544), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, k32(4294967291), k32(4294967291), uint32(8389544), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -25929,7 +26788,7 @@ L4:
 		goto L2
 	}
 L3:
-	i0 = fn75(m, v0, uint32(9))
+	i0 = fn76(m, v0, uint32(9))
 	if i0 == 0 {
 		goto L8
 	}
@@ -25941,7 +26800,7 @@ L3:
 	if v5 != uint32(4000) {
 		goto L9
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v4 = i0
 L9:
@@ -25954,7 +26813,7 @@ L9:
 	if v4 != uint32(4000) {
 		goto L12
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L12
@@ -25963,7 +26822,7 @@ L9:
 	v4 = i0
 	goto L11
 L12:
-	i0 = fn335(m, v0)
+	i0 = fn336(m, v0)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v4 = i0
@@ -25975,7 +26834,7 @@ L12:
 	if v4 != uint32(4000) {
 		goto L13
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -25983,7 +26842,7 @@ L13:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v7 = i0
 	if v7 == 0 {
 		goto L15
@@ -25993,11 +26852,11 @@ L13:
 		goto L14
 	}
 	v8 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L17
 	}
-	i0 = fn335(m, v0)
+	i0 = fn336(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L17
@@ -26012,7 +26871,7 @@ L18:
 		goto L19
 	}
 	i1 = v11 << (uint32(3) & 31)
-	i0 = fn2110(m, v7, i1)
+	i0 = fn2111(m, v7, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L16
@@ -26025,7 +26884,7 @@ L19:
 	*(*uint32)(unsafe.Add(b, i0)) = v9
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L17
 	}
@@ -26033,7 +26892,7 @@ L19:
 	v10 = i0
 	i0 = v4 + uint32(4)
 	v4 = i0
-	i0 = fn335(m, v0)
+	i0 = fn336(m, v0)
 	v9 = i0
 	if v9 != 0 {
 		goto L18
@@ -26041,7 +26900,7 @@ L19:
 L17:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v6
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v8, i1)
+	i0 = fn3231(m, v8, i1)
 	v11 = i0
 	if v11 == 0 {
 		goto L16
@@ -26111,11 +26970,11 @@ L23:
 		goto L23
 	}
 L20:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v5, v11)
+	i0 = fn104(m, v0, v5, v11)
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -26124,7 +26983,7 @@ L20:
 	if v5 == 0 {
 		goto L10
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -26133,7 +26992,7 @@ L20:
 	}
 	i1 = v4 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(10))
+	i0 = fn76(m, v0, uint32(10))
 	if i0 == 0 {
 		goto L8
 	}
@@ -26146,22 +27005,22 @@ L20:
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8484788)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(12)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8442037), v1)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8442037), v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L7
 	}
 	v2 = uint32(0)
 	goto L2
 L16:
-	fn2111(m, v7)
+	fn2112(m, v7)
 L15:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
@@ -26189,7 +27048,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn209(m *Module, v0 uint32) uint32 {
+func fn210(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -26242,7 +27101,7 @@ func fn209(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -26261,7 +27120,7 @@ L1:
 	if v2 != uint32(4000) {
 		goto L9
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
@@ -26269,12 +27128,12 @@ L1:
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn75(m, v0, uint32(17))
+	i0 = fn76(m, v0, uint32(17))
 	v2 = i0
 	if v2 == 0 {
 		goto L10
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L10
 	}
@@ -26283,8 +27142,8 @@ L9:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8546940), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8546940), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -26304,7 +27163,7 @@ L10:
 	if v2 != uint32(4000) {
 		goto L13
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L12
@@ -26312,7 +27171,7 @@ L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
 L13:
-	i0 = fn336(m, v0)
+	i0 = fn337(m, v0)
 	if i0 != 0 {
 		goto L14
 	}
@@ -26321,7 +27180,7 @@ L13:
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn337(m, v0)
+	i0 = fn338(m, v0)
 	if i0 == 0 {
 		goto L12
 	}
@@ -26330,7 +27189,7 @@ L14:
 	if i0 != uint32(4001) {
 		goto L15
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -26338,7 +27197,7 @@ L15:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v2 = i0
 	if v2 == 0 {
 		goto L16
@@ -26347,7 +27206,7 @@ L15:
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn338(m, v0)
+	i0 = fn339(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L20
@@ -26369,7 +27228,7 @@ L21:
 	goto L22
 L23:
 	v11 = v9
-	i0 = fn2110(m, v12, v10)
+	i0 = fn2111(m, v12, v10)
 	v2 = i0
 	if v2 == 0 {
 		goto L18
@@ -26388,7 +27247,7 @@ L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
 	v12 = v2
-	i0 = fn338(m, v0)
+	i0 = fn339(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L21
@@ -26396,7 +27255,7 @@ L22:
 L19:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v6
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
+	i0 = fn3231(m, v5, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L17
@@ -26466,11 +27325,11 @@ L27:
 		goto L27
 	}
 L24:
-	fn2111(m, v2)
+	fn2112(m, v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(17))
+	i0 = fn76(m, v0, uint32(17))
 	v2 = i0
 	if v2 == 0 {
 		goto L11
@@ -26480,21 +27339,21 @@ L24:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8500823), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8500823), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L8
 L18:
-	fn2111(m, v12)
+	fn2112(m, v12)
 	goto L16
 L17:
-	fn2111(m, v2)
+	fn2112(m, v2)
 L16:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L12:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -26505,7 +27364,7 @@ L11:
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn336(m, v0)
+	i0 = fn337(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L28
@@ -26513,15 +27372,15 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	goto L8
 L28:
-	i0 = fn339(m, v0)
-	if i0 == 0 {
-		goto L29
-	}
 	i0 = fn340(m, v0)
 	if i0 == 0 {
 		goto L29
 	}
 	i0 = fn341(m, v0)
+	if i0 == 0 {
+		goto L29
+	}
+	i0 = fn342(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L29
@@ -26531,8 +27390,8 @@ L28:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8400516), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8400516), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -26544,25 +27403,25 @@ L29:
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn342(m, v0)
-	if i0 == 0 {
-		goto L30
-	}
-	i0 = fn75(m, v0, uint32(7))
-	v2 = i0
-	if v2 == 0 {
-		goto L30
-	}
 	i0 = fn343(m, v0)
 	if i0 == 0 {
 		goto L30
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(7))
+	v2 = i0
+	if v2 == 0 {
+		goto L30
+	}
+	i0 = fn344(m, v0)
+	if i0 == 0 {
+		goto L30
+	}
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	v5 = i0
 	if v5 == 0 {
 		goto L30
@@ -26572,8 +27431,8 @@ L29:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8507210), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8507210), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -26585,20 +27444,16 @@ L30:
 	if i0 != 0 {
 		goto L8
 	}
-	fn344(m, v0)
+	fn345(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn345(m, v0)
-	if i0 == 0 {
-		goto L31
-	}
-	i0 = fn75(m, v0, uint32(16))
-	if i0 == 0 {
-		goto L31
-	}
 	i0 = fn346(m, v0)
+	if i0 == 0 {
+		goto L31
+	}
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L31
 	}
@@ -26606,7 +27461,11 @@ L30:
 	if i0 == 0 {
 		goto L31
 	}
-	i0 = fn75(m, v0, uint32(17))
+	i0 = fn348(m, v0)
+	if i0 == 0 {
+		goto L31
+	}
+	i0 = fn76(m, v0, uint32(17))
 	v2 = i0
 	if v2 == 0 {
 		goto L31
@@ -26616,8 +27475,8 @@ L30:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8554800), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8554800), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -26629,15 +27488,15 @@ L31:
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn348(m, v0)
+	i0 = fn349(m, v0)
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(17))
+	i0 = fn76(m, v0, uint32(17))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	v2 = i0
 	if v2 == 0 {
 		goto L6
@@ -26647,8 +27506,8 @@ L31:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8554856), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8554856), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -26679,7 +27538,7 @@ L5:
 	if v2 != uint32(4000) {
 		goto L34
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L33
@@ -26687,7 +27546,7 @@ L5:
 L34:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn336(m, v0)
+	i0 = fn337(m, v0)
 	v13 = i0
 	if v13 == 0 {
 		goto L35
@@ -26699,7 +27558,7 @@ L34:
 	if v2 != uint32(4000) {
 		goto L36
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L36:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -26707,7 +27566,7 @@ L36:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v2 = i0
 	if v2 == 0 {
 		goto L38
@@ -26716,7 +27575,7 @@ L36:
 	if i0 != 0 {
 		goto L37
 	}
-	i0 = fn341(m, v0)
+	i0 = fn342(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L44
@@ -26738,7 +27597,7 @@ L45:
 	goto L46
 L47:
 	v11 = v9
-	i0 = fn2110(m, v12, v10)
+	i0 = fn2111(m, v12, v10)
 	v2 = i0
 	if v2 == 0 {
 		goto L42
@@ -26757,7 +27616,7 @@ L46:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
 	v12 = v2
-	i0 = fn341(m, v0)
+	i0 = fn342(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L45
@@ -26765,7 +27624,7 @@ L46:
 L43:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v6
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
+	i0 = fn3231(m, v5, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L41
@@ -26835,12 +27694,12 @@ L51:
 		goto L51
 	}
 L48:
-	fn2111(m, v2)
+	fn2112(m, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	if i0 != uint32(4001) {
 		goto L52
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L52:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -26848,7 +27707,7 @@ L52:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v14 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v2 = i0
 	if v2 == 0 {
 		goto L38
@@ -26857,7 +27716,7 @@ L52:
 	if i0 != 0 {
 		goto L37
 	}
-	i0 = fn349(m, v0)
+	i0 = fn350(m, v0)
 	v11 = i0
 	if v11 != 0 {
 		goto L54
@@ -26879,7 +27738,7 @@ L55:
 	goto L56
 L57:
 	v6 = v10
-	i0 = fn2110(m, v7, v12)
+	i0 = fn2111(m, v7, v12)
 	v2 = i0
 	if v2 == 0 {
 		goto L40
@@ -26898,7 +27757,7 @@ L56:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v14 = i0
 	v7 = v2
-	i0 = fn349(m, v0)
+	i0 = fn350(m, v0)
 	v11 = i0
 	if v11 != 0 {
 		goto L55
@@ -26906,7 +27765,7 @@ L56:
 L53:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v14
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
+	i0 = fn3231(m, v5, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L39
@@ -26976,11 +27835,11 @@ L61:
 		goto L61
 	}
 L58:
-	fn2111(m, v2)
+	fn2112(m, v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn350(m, v0)
+	i0 = fn351(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -26989,7 +27848,7 @@ L58:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	goto L33
 L62:
-	i0 = fn127(m, v0, v13, uint32(0), v8, v9, v2)
+	i0 = fn128(m, v0, v13, uint32(0), v8, v9, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L64
@@ -27005,32 +27864,32 @@ L64:
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8484867)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(8)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8442037), v1)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8442037), v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L32
 	}
 L63:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L33
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L33
 L42:
-	fn2111(m, v12)
+	fn2112(m, v12)
 	goto L38
 L41:
-	fn2111(m, v2)
+	fn2112(m, v2)
 	goto L38
 L40:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	goto L38
 L39:
-	fn2111(m, v2)
+	fn2112(m, v2)
 L38:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L37:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -27041,7 +27900,7 @@ L35:
 	if i0 != 0 {
 		goto L33
 	}
-	i0 = fn337(m, v0)
+	i0 = fn338(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L65
@@ -27053,7 +27912,7 @@ L35:
 	if v2 != uint32(4000) {
 		goto L66
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L66:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -27061,7 +27920,7 @@ L66:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v13 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v2 = i0
 	if v2 == 0 {
 		goto L68
@@ -27070,7 +27929,7 @@ L66:
 	if i0 != 0 {
 		goto L67
 	}
-	i0 = fn349(m, v0)
+	i0 = fn350(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L73
@@ -27092,7 +27951,7 @@ L74:
 	goto L75
 L76:
 	v11 = v9
-	i0 = fn2110(m, v12, v10)
+	i0 = fn2111(m, v12, v10)
 	v2 = i0
 	if v2 == 0 {
 		goto L71
@@ -27111,7 +27970,7 @@ L75:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v13 = i0
 	v12 = v2
-	i0 = fn349(m, v0)
+	i0 = fn350(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L74
@@ -27119,7 +27978,7 @@ L75:
 L72:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v13
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
+	i0 = fn3231(m, v5, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L69
@@ -27189,11 +28048,11 @@ L80:
 		goto L80
 	}
 L77:
-	fn2111(m, v2)
+	fn2112(m, v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn350(m, v0)
+	i0 = fn351(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -27202,26 +28061,26 @@ L77:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	goto L33
 L71:
-	fn2111(m, v12)
+	fn2112(m, v12)
 	goto L68
 L70:
-	i3 = fn127(m, v0, uint32(0), v6, uint32(0), v8, v2)
-	i0 = fn189(m, v0, uint32(8), uint32(8484867), i3)
+	i3 = fn128(m, v0, uint32(0), v6, uint32(0), v8, v2)
+	i0 = fn190(m, v0, uint32(8), uint32(8484867), i3)
 	v2 = i0
 	if v2 != 0 {
 		goto L32
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L33
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L33
 L69:
-	fn2111(m, v2)
+	fn2112(m, v2)
 L68:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L67:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -27232,28 +28091,28 @@ L65:
 	if i0 != 0 {
 		goto L33
 	}
-	i0 = fn351(m, v0)
+	i0 = fn352(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L81
 	}
-	i0 = fn352(m, v0)
+	i0 = fn353(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L81
 	}
-	i0 = fn350(m, v0)
+	i0 = fn351(m, v0)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L33
 	}
-	i0 = fn127(m, v0, uint32(0), uint32(0), v2, v5, v4)
+	i0 = fn128(m, v0, uint32(0), uint32(0), v2, v5, v4)
 	v2 = i0
 	if v2 != 0 {
 		goto L32
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L33
 	}
@@ -27265,23 +28124,23 @@ L81:
 	if i0 != 0 {
 		goto L33
 	}
-	i0 = fn353(m, v0)
+	i0 = fn354(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L82
 	}
-	i0 = fn350(m, v0)
+	i0 = fn351(m, v0)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L33
 	}
-	i0 = fn127(m, v0, uint32(0), uint32(0), uint32(0), v2, v4)
+	i0 = fn128(m, v0, uint32(0), uint32(0), uint32(0), v2, v4)
 	v2 = i0
 	if v2 != 0 {
 		goto L32
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L33
 	}
@@ -27293,17 +28152,17 @@ L82:
 	if i0 != 0 {
 		goto L33
 	}
-	i0 = fn350(m, v0)
+	i0 = fn351(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L33
 	}
-	i0 = fn127(m, v0, uint32(0), uint32(0), uint32(0), uint32(0), v2)
+	i0 = fn128(m, v0, uint32(0), uint32(0), uint32(0), uint32(0), v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L32
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L33
 	}
@@ -27334,7 +28193,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn210(m *Module, v0 uint32) {
+func fn211(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27359,7 +28218,7 @@ func fn210(m *Module, v0 uint32) {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -27367,19 +28226,19 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(51))
+	i0 = fn76(m, v0, uint32(51))
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	goto L2
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
@@ -27394,7 +28253,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn211(m *Module, v0 uint32) uint32 {
+func fn212(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27421,7 +28280,7 @@ func fn211(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -27430,19 +28289,19 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn75(m, v0, uint32(51))
+	i0 = fn76(m, v0, uint32(51))
 	v4 = i0
 	if v4 == 0 {
 		goto L3
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v5
 	*(*uint32)(unsafe.Add(b, v1)) = v4
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	v2 = i0
 	goto L2
 L3:
@@ -27458,7 +28317,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn212(m *Module, v0 uint32) uint32 {
+func fn213(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27479,7 +28338,7 @@ func fn212(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -27487,16 +28346,16 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(57))
+	i0 = fn76(m, v0, uint32(57))
 	v1 = i0
 	if v1 == 0 {
 		goto L6
 	}
-	i0 = fn71(m, uint32(1), uint32(22), v0)
+	i0 = fn72(m, uint32(1), uint32(23), v0)
 	if i0 != 0 {
 		goto L3
 	}
@@ -27519,39 +28378,39 @@ L6:
 	if v4 != uint32(4000) {
 		goto L9
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
 	}
 L9:
-	i0 = fn75(m, v0, uint32(57))
+	i0 = fn76(m, v0, uint32(57))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(57))
+	i0 = fn76(m, v0, uint32(57))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(5))
+	i0 = fn76(m, v0, uint32(5))
 	if i0 == 0 {
 		goto L8
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8475641), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8475641), uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -27567,7 +28426,7 @@ L7:
 	if v3 != 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(57))
+	i0 = fn76(m, v0, uint32(57))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -27591,53 +28450,6 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn213(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v1 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	i0 = fn75(m, v0, uint32(51))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = fn162(m, v0)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	v1 = uint32(0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
 func fn214(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
@@ -27655,7 +28467,7 @@ func fn214(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -27664,11 +28476,11 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(51))
+	i0 = fn76(m, v0, uint32(51))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -27686,6 +28498,53 @@ L2:
 //go:norace
 //go:nocheckptr
 func fn215(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v1 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	i0 = fn76(m, v0, uint32(51))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = fn163(m, v0)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	v1 = uint32(0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn216(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27718,7 +28577,7 @@ func fn215(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -27730,7 +28589,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -27751,21 +28610,21 @@ L4:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v3 = i0
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(53))
+	i0 = fn76(m, v0, uint32(53))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L6
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -27774,7 +28633,7 @@ L4:
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	v2 = i0
-	i0 = fn115(m, v0, v5, uint32(2))
+	i0 = fn116(m, v0, v5, uint32(2))
 	v5 = i0
 	if v5 != 0 {
 		goto L7
@@ -27782,7 +28641,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L7:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3122(m, v5, v6, v3, v4, v2, v7, i6)
+	i0 = fn3123(m, v5, v6, v3, v4, v2, v7, i6)
 	v2 = i0
 	if v2 != 0 {
 		goto L9
@@ -27798,13 +28657,13 @@ L9:
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8484959)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(8)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8442037), v1)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8442037), v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
 L8:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -27825,7 +28684,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn216(m *Module, v0 uint32) uint32 {
+func fn217(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27870,11 +28729,11 @@ func fn216(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1128), i2)
+	i0 = fn71(m, v0, uint32(1128), i2)
 	if i0 == 0 {
 		goto L4
 	}
@@ -27886,7 +28745,7 @@ L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i1
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn68(m, v0, v3, uint32(1128), i3)
+	i0 = fn69(m, v0, v3, uint32(1128), i3)
 	if i0 != 0 {
 		goto L6
 	}
@@ -27900,7 +28759,7 @@ L7:
 	if v2 != uint32(4000) {
 		goto L8
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L8:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -27913,7 +28772,7 @@ L8:
 	if v5 != i1 {
 		goto L14
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L13
 	}
@@ -27931,21 +28790,21 @@ L14:
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
 	v6 = i0
-	i0 = fn216(m, v0)
+	i0 = fn217(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(18))
+	i0 = fn76(m, v0, uint32(18))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn227(m, v0)
+	i0 = fn228(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L12
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L11
@@ -27953,13 +28812,13 @@ L14:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3123(m, v8, uint32(10), v9, v6, v7, i5, i6, i7)
+	i0 = fn3124(m, v8, uint32(10), v9, v6, v7, i5, i6, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L11
 	}
@@ -27975,7 +28834,7 @@ L12:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn227(m, v0)
+	i0 = fn228(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
@@ -28008,7 +28867,7 @@ L9:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	v4 = v5
-	i0 = fn68(m, v0, v3, uint32(1128), v2)
+	i0 = fn69(m, v0, v3, uint32(1128), v2)
 	if i0 == 0 {
 		goto L7
 	}
@@ -28028,62 +28887,6 @@ L2:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
 	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn217(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v1 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	i0 = fn75(m, v0, uint32(22))
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn75(m, v0, uint32(53))
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-L3:
-	v1 = uint32(0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	m.depth--
-	return v1
 }
 
 //go:norace
@@ -28108,7 +28911,7 @@ func fn218(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -28116,7 +28919,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn228(m, v0)
+	i0 = fn76(m, v0, uint32(22))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -28126,47 +28929,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn229(m, v0)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn230(m, v0)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn75(m, v0, uint32(613))
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn75(m, v0, uint32(614))
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn75(m, v0, uint32(615))
+	i0 = fn76(m, v0, uint32(53))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -28204,7 +28967,7 @@ func fn219(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -28212,7 +28975,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn229(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -28222,7 +28985,47 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(53))
+	i0 = fn230(m, v0)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn231(m, v0)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn76(m, v0, uint32(613))
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn76(m, v0, uint32(614))
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn76(m, v0, uint32(615))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -28241,6 +29044,62 @@ L2:
 //go:norace
 //go:nocheckptr
 func fn220(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v1 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	i0 = fn76(m, v0, uint32(22))
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn76(m, v0, uint32(53))
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+L3:
+	v1 = uint32(0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn221(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28267,7 +29126,7 @@ func fn220(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -28276,19 +29135,19 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
 	}
-	i0 = fn82(m, v0)
+	i0 = fn83(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v5
 	*(*uint32)(unsafe.Add(b, v1)) = v4
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	v2 = i0
 	goto L2
 L3:
@@ -28297,7 +29156,7 @@ L3:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn83(m, v0)
+	i0 = fn84(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -28315,7 +29174,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn221(m *Module, v0 uint32) uint32 {
+func fn222(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28362,7 +29221,7 @@ func fn221(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -28376,7 +29235,7 @@ L1:
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1113), i2)
+	i0 = fn71(m, v0, uint32(1113), i2)
 	if i0 == 0 {
 		goto L5
 	}
@@ -28391,7 +29250,7 @@ L5:
 	if v2 != i1 {
 		goto L6
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
@@ -28421,7 +29280,7 @@ L7:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v5 = i0
-	i0 = fn261(m, v0)
+	i0 = fn262(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L9
@@ -28433,7 +29292,7 @@ L7:
 	if v3 != uint32(4000) {
 		goto L10
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -28441,13 +29300,13 @@ L10:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v8 = i0
 	if v8 != 0 {
 		goto L12
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L11
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -28466,17 +29325,17 @@ L15:
 	if v12 != uint32(4000) {
 		goto L16
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn75(m, v0, uint32(581))
+	i0 = fn76(m, v0, uint32(581))
 	if i0 == 0 {
 		goto L17
 	}
-	i0 = fn261(m, v0)
+	i0 = fn262(m, v0)
 	v12 = i0
 	if v12 == 0 {
 		goto L17
@@ -28488,7 +29347,7 @@ L16:
 		goto L18
 	}
 	i1 = v11 << (uint32(3) & 31)
-	i0 = fn2110(m, v8, i1)
+	i0 = fn2111(m, v8, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L14
@@ -28521,11 +29380,11 @@ L17:
 		goto L19
 	}
 L20:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	goto L11
 L19:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v3, i1)
+	i0 = fn3231(m, v3, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L13
@@ -28597,11 +29456,11 @@ L24:
 		goto L24
 	}
 L21:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L25
@@ -28616,7 +29475,7 @@ L25:
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	v3 = i0
-	i0 = fn103(m, v0, v6, v9)
+	i0 = fn104(m, v0, v6, v9)
 	v9 = i0
 	if v9 != 0 {
 		goto L26
@@ -28624,13 +29483,13 @@ L25:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L26:
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3121(m, uint32(2), v9, v5, v4, v3, v8, i7)
+	i1 = fn3122(m, uint32(2), v9, v5, v4, v3, v8, i7)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 	if v3 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L27
 	}
@@ -28645,14 +29504,14 @@ L27:
 	v0 = uint32(0)
 	goto L2
 L14:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L11
 L13:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -28669,7 +29528,7 @@ L9:
 	v0 = uint32(0)
 	goto L2
 L28:
-	i0 = fn261(m, v0)
+	i0 = fn262(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L29
@@ -28679,7 +29538,7 @@ L28:
 L29:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 L8:
-	i0 = fn67(m, v0, v2, uint32(1113), v3)
+	i0 = fn68(m, v0, v2, uint32(1113), v3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
@@ -28694,7 +29553,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn222(m *Module, v0 uint32) uint32 {
+func fn223(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28730,7 +29589,7 @@ func fn222(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -28742,7 +29601,7 @@ L1:
 	if v3 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -28763,30 +29622,30 @@ L4:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v2 = i0
-	i0 = fn221(m, v0)
+	i0 = fn222(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(660))
+	i0 = fn76(m, v0, uint32(660))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn221(m, v0)
+	i0 = fn222(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(663))
+	i0 = fn76(m, v0, uint32(663))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L6
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
@@ -28794,12 +29653,12 @@ L4:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3126(m, v6, v5, v7, v2, v4, i5, i6, i7)
+	i0 = fn3127(m, v6, v5, v7, v2, v4, i5, i6, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -28811,7 +29670,7 @@ L6:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn221(m, v0)
+	i0 = fn222(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -28821,7 +29680,7 @@ L6:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn226(m, v0)
+	i0 = fn227(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -28839,7 +29698,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn223(m *Module, v0 uint32) uint32 {
+func fn224(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28859,7 +29718,7 @@ func fn223(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -28867,7 +29726,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(663))
+	i0 = fn76(m, v0, uint32(663))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -28877,7 +29736,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -28895,7 +29754,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn224(m *Module, v0 uint32) {
+func fn225(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -28910,7 +29769,7 @@ func fn224(m *Module, v0 uint32) {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -28922,14 +29781,14 @@ L1:
 	if i0 == 0 {
 		goto L3
 	}
-	fn309(m, v0)
+	fn310(m, v0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L2
 	}
 L3:
-	i0 = fn310(m, v0)
+	i0 = fn311(m, v0)
 	if i0 != 0 {
 		goto L2
 	}
@@ -28943,7 +29802,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn225(m *Module, v0 uint32) {
+func fn226(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28972,7 +29831,7 @@ func fn225(m *Module, v0 uint32) {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -28980,21 +29839,21 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(7))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(7))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn193(m, v0)
+	i0 = fn194(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
 	}
-	i0 = fn141(m, v0, v3)
+	i0 = fn142(m, v0, v3)
 	if i0 == 0 {
 		goto L4
 	}
@@ -29011,9 +29870,9 @@ L1:
 	*(*uint32)(unsafe.Add(b, v1)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	fn199(m, v0, i1, v6, v5, v4, v2, uint32(8540418), v1)
+	fn200(m, v0, i1, v6, v5, v4, v2, uint32(8540418), v1)
 L4:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -29032,7 +29891,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn226(m *Module, v0 uint32) uint32 {
+func fn227(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -29059,7 +29918,7 @@ func fn226(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -29071,7 +29930,7 @@ L1:
 	if v1 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -29092,7 +29951,7 @@ L4:
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
-	i0 = fn75(m, v0, uint32(612))
+	i0 = fn76(m, v0, uint32(612))
 	if i0 == 0 {
 		goto L6
 	}
@@ -29103,7 +29962,7 @@ L4:
 	if v2 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -29115,14 +29974,14 @@ L7:
 	if i0 == 0 {
 		goto L9
 	}
-	fn309(m, v0)
+	fn310(m, v0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
 	}
 L9:
-	i0 = fn310(m, v0)
+	i0 = fn311(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L10
@@ -29136,16 +29995,16 @@ L10:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L6
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -29157,7 +30016,7 @@ L10:
 	if v5 != 0 {
 		goto L11
 	}
-	i0 = fn128(m, v0)
+	i0 = fn129(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L11
@@ -29166,12 +30025,12 @@ L10:
 	v5 = uint32(0)
 L11:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3125(m, v5, v2, v4, v3, v1, v6, i6)
+	i0 = fn3126(m, v5, v2, v4, v3, v1, v6, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -29194,7 +30053,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn227(m *Module, v0 uint32) uint32 {
+func fn228(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -29239,11 +30098,11 @@ func fn227(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1129), i2)
+	i0 = fn71(m, v0, uint32(1129), i2)
 	if i0 == 0 {
 		goto L4
 	}
@@ -29255,7 +30114,7 @@ L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i1
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn68(m, v0, v3, uint32(1129), i3)
+	i0 = fn69(m, v0, v3, uint32(1129), i3)
 	if i0 != 0 {
 		goto L6
 	}
@@ -29269,7 +30128,7 @@ L7:
 	if v2 != uint32(4000) {
 		goto L8
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L8:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -29282,7 +30141,7 @@ L8:
 	if v5 != i1 {
 		goto L14
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L13
 	}
@@ -29300,21 +30159,21 @@ L14:
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
 	v6 = i0
-	i0 = fn227(m, v0)
+	i0 = fn228(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(32))
+	i0 = fn76(m, v0, uint32(32))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn231(m, v0)
+	i0 = fn232(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L12
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L11
@@ -29322,13 +30181,13 @@ L14:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3123(m, v8, uint32(11), v9, v6, v7, i5, i6, i7)
+	i0 = fn3124(m, v8, uint32(11), v9, v6, v7, i5, i6, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L11
 	}
@@ -29344,7 +30203,7 @@ L12:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn231(m, v0)
+	i0 = fn232(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
@@ -29377,7 +30236,7 @@ L9:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	v4 = v5
-	i0 = fn68(m, v0, v3, uint32(1129), v2)
+	i0 = fn69(m, v0, v3, uint32(1129), v2)
 	if i0 == 0 {
 		goto L7
 	}
@@ -29401,7 +30260,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn228(m *Module, v0 uint32) uint32 {
+func fn229(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -29433,7 +30292,7 @@ func fn228(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -29445,7 +30304,7 @@ L1:
 	if v1 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -29466,7 +30325,7 @@ L4:
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
-	i0 = fn75(m, v0, uint32(9))
+	i0 = fn76(m, v0, uint32(9))
 	if i0 == 0 {
 		goto L6
 	}
@@ -29477,7 +30336,7 @@ L4:
 	if v2 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -29490,12 +30349,12 @@ L7:
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn259(m, v0)
+	i0 = fn260(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L10
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
@@ -29514,11 +30373,11 @@ L10:
 		goto L6
 	}
 L9:
-	i0 = fn75(m, v0, uint32(10))
+	i0 = fn76(m, v0, uint32(10))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -29526,12 +30385,12 @@ L9:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3145(m, v5, uint32(1), v4, v3, i4, i5, i6)
+	i0 = fn3146(m, v5, uint32(1), v4, v3, i4, i5, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -29547,1093 +30406,4 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	m.depth--
 	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn229(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var i6 uint32
-	_ = i6
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v1 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v1 != i1 {
-		goto L4
-	}
-	i0 = fn69(m, v0)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L3
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v4 = i0
-	i0 = fn75(m, v0, uint32(7))
-	if i0 == 0 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v2 != uint32(4000) {
-		goto L7
-	}
-	fn100(m, v0)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	i0 = fn258(m, v0)
-	v5 = i0
-	if v5 == 0 {
-		goto L10
-	}
-	i0 = fn75(m, v0, uint32(12))
-	if i0 == 0 {
-		goto L10
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v6 = i1
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v6 != uint32(4000) {
-		goto L12
-	}
-	fn100(m, v0)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 == 0 {
-		goto L13
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	goto L10
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v6 = i0
-	i0 = fn259(m, v0)
-	v7 = i0
-	if v7 == 0 {
-		goto L15
-	}
-	i0 = fn75(m, v0, uint32(12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L10
-	}
-	goto L14
-L15:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v6
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L10
-	}
-L14:
-	i0 = fn103(m, v0, v5, v7)
-	v2 = i0
-	if v2 != 0 {
-		goto L8
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L9
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-L11:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	goto L6
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-L9:
-	v2 = uint32(0)
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L6
-	}
-	i0 = fn75(m, v0, uint32(8))
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = fn81(m, v0)
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3146(m, v2, uint32(1), v4, v3, i4, i5, i6)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L3
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-L3:
-	v1 = uint32(0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn230(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var i6 uint32
-	_ = i6
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v1 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v2 != i1 {
-		goto L4
-	}
-	i0 = fn69(m, v0)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L3
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = v2 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v5 = i0
-	i0 = fn75(m, v0, uint32(7))
-	if i0 == 0 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v3 = i1
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v3 != uint32(4000) {
-		goto L7
-	}
-	fn100(m, v0)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	i0 = fn215(m, v0)
-	v6 = i0
-	if v6 != 0 {
-		goto L9
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L8
-	}
-	i0 = fn162(m, v0)
-	v6 = i0
-	if v6 == 0 {
-		goto L8
-	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(53))
-	if i0 == 0 {
-		goto L8
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	if i0 != uint32(4001) {
-		goto L10
-	}
-	fn100(m, v0)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L8
-	}
-	i0 = fn245(m, v0)
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v3 == 0 {
-		goto L6
-	}
-	i0 = fn75(m, v0, uint32(8))
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = fn81(m, v0)
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3132(m, v6, v3, v5, v4, i4, i5, i6)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L3
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	fn246(m, v0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-L3:
-	v1 = uint32(0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn231(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i5 uint32
-	_ = i5
-	var i6 uint32
-	_ = i6
-	var i7 uint32
-	_ = i7
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v2 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
-	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1130), i2)
-	if i0 == 0 {
-		goto L4
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	goto L3
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i1
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn68(m, v0, v3, uint32(1130), i3)
-	if i0 != 0 {
-		goto L6
-	}
-	v4 = v3
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v2 != uint32(4000) {
-		goto L8
-	}
-	fn100(m, v0)
-L8:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v5 != i1 {
-		goto L14
-	}
-	i0 = fn69(m, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L11
-	}
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = v5 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v6 = i0
-	i0 = fn231(m, v0)
-	v8 = i0
-	if v8 == 0 {
-		goto L12
-	}
-	i0 = fn75(m, v0, uint32(19))
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = fn232(m, v0)
-	v9 = i0
-	if v9 == 0 {
-		goto L12
-	}
-	i0 = fn81(m, v0)
-	v5 = i0
-	if v5 == 0 {
-		goto L11
-	}
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3123(m, v8, uint32(12), v9, v6, v7, i5, i6, i7)
-	v2 = i0
-	if v2 != 0 {
-		goto L11
-	}
-	v2 = uint32(0)
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L11
-	}
-L13:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i0 = i0 + k32(4294967295)
-	v5 = i0
-	goto L10
-L12:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L11
-	}
-	i0 = fn232(m, v0)
-	v2 = i0
-	if v2 != 0 {
-		goto L11
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
-	v2 = uint32(0)
-L11:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v6 = i1
-	i1 = v6 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 == 0 {
-		goto L9
-	}
-L10:
-	i1 = v5 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	v0 = uint32(0)
-	goto L2
-L9:
-	if v2 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	if int32(v5) <= int32(v4) {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-	v4 = v5
-	i0 = fn68(m, v0, v3, uint32(1130), v2)
-	if i0 == 0 {
-		goto L7
-	}
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	goto L3
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
-	i1 = v6 + k32(4294967294)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v0 = i0
-L2:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn232(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i5 uint32
-	_ = i5
-	var i6 uint32
-	_ = i6
-	var i7 uint32
-	_ = i7
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v2 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
-	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1131), i2)
-	if i0 == 0 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	goto L5
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i1
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn68(m, v0, v3, uint32(1131), i3)
-	if i0 != 0 {
-		goto L8
-	}
-	v4 = v3
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v2 != uint32(4000) {
-		goto L10
-	}
-	fn100(m, v0)
-L10:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v5 != i1 {
-		goto L12
-	}
-	i0 = fn69(m, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L11
-	}
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = v5 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v6 = i0
-	i0 = fn232(m, v0)
-	v8 = i0
-	if v8 == 0 {
-		goto L13
-	}
-	i0 = fn75(m, v0, uint32(33))
-	if i0 == 0 {
-		goto L13
-	}
-	i0 = fn233(m, v0)
-	v9 = i0
-	if v9 == 0 {
-		goto L13
-	}
-	i0 = fn81(m, v0)
-	v5 = i0
-	if v5 == 0 {
-		goto L11
-	}
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3123(m, v8, uint32(8), v9, v6, v7, i5, i6, i7)
-	v2 = i0
-	if v2 != 0 {
-		goto L11
-	}
-	v2 = uint32(0)
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L11
-	}
-	goto L4
-L13:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L11
-	}
-	i0 = fn232(m, v0)
-	v8 = i0
-	if v8 == 0 {
-		goto L14
-	}
-	i0 = fn75(m, v0, uint32(34))
-	if i0 == 0 {
-		goto L14
-	}
-	i0 = fn233(m, v0)
-	v9 = i0
-	if v9 == 0 {
-		goto L14
-	}
-	i0 = fn81(m, v0)
-	v5 = i0
-	if v5 == 0 {
-		goto L11
-	}
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3123(m, v8, uint32(9), v9, v6, v7, i5, i6, i7)
-	v2 = i0
-	if v2 != 0 {
-		goto L11
-	}
-	v2 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L4
-	}
-	goto L11
-L14:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if i0 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L11
-	}
-	fn234(m, v0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L11
-	}
-	i0 = fn233(m, v0)
-	v2 = i0
-	if v2 != 0 {
-		goto L11
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
-	v2 = uint32(0)
-L11:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v6 = i1
-	i1 = v6 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	if v2 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	if int32(v5) <= int32(v4) {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-	v4 = v5
-	i0 = fn68(m, v0, v3, uint32(1131), v2)
-	if i0 == 0 {
-		goto L9
-	}
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	goto L5
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
-	i1 = v6 + k32(4294967294)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v0 = i0
-	goto L2
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i0 = i0 + k32(4294967295)
-	v5 = i0
-L3:
-	i1 = v5 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	v0 = uint32(0)
-L2:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn233(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i5 uint32
-	_ = i5
-	var i6 uint32
-	_ = i6
-	var i7 uint32
-	_ = i7
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v2 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
-	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1132), i2)
-	if i0 == 0 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	goto L5
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i1
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn68(m, v0, v3, uint32(1132), i3)
-	if i0 != 0 {
-		goto L8
-	}
-	v4 = v3
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v2 != uint32(4000) {
-		goto L10
-	}
-	fn100(m, v0)
-L10:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v5 != i1 {
-		goto L12
-	}
-	i0 = fn69(m, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L11
-	}
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = v5 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v6 = i0
-	i0 = fn233(m, v0)
-	v8 = i0
-	if v8 == 0 {
-		goto L13
-	}
-	i0 = fn75(m, v0, uint32(14))
-	if i0 == 0 {
-		goto L13
-	}
-	i0 = fn235(m, v0)
-	v9 = i0
-	if v9 == 0 {
-		goto L13
-	}
-	i0 = fn81(m, v0)
-	v5 = i0
-	if v5 == 0 {
-		goto L11
-	}
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3123(m, v8, uint32(1), v9, v6, v7, i5, i6, i7)
-	v2 = i0
-	if v2 != 0 {
-		goto L11
-	}
-	v2 = uint32(0)
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L11
-	}
-	goto L4
-L13:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L11
-	}
-	i0 = fn233(m, v0)
-	v8 = i0
-	if v8 == 0 {
-		goto L14
-	}
-	i0 = fn75(m, v0, uint32(15))
-	if i0 == 0 {
-		goto L14
-	}
-	i0 = fn235(m, v0)
-	v9 = i0
-	if v9 == 0 {
-		goto L14
-	}
-	i0 = fn81(m, v0)
-	v5 = i0
-	if v5 == 0 {
-		goto L11
-	}
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3123(m, v8, uint32(2), v9, v6, v7, i5, i6, i7)
-	v2 = i0
-	if v2 != 0 {
-		goto L11
-	}
-	v2 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L4
-	}
-	goto L11
-L14:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L11
-	}
-	i0 = fn235(m, v0)
-	v2 = i0
-	if v2 != 0 {
-		goto L11
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
-	v2 = uint32(0)
-L11:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v6 = i1
-	i1 = v6 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	if v2 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	if int32(v5) <= int32(v4) {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-	v4 = v5
-	i0 = fn68(m, v0, v3, uint32(1132), v2)
-	if i0 == 0 {
-		goto L9
-	}
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	goto L5
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
-	i1 = v6 + k32(4294967294)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v0 = i0
-	goto L2
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i0 = i0 + k32(4294967295)
-	v5 = i0
-L3:
-	i1 = v5 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	v0 = uint32(0)
-L2:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
 }

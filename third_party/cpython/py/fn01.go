@@ -14,7 +14,1096 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn234(m *Module, v0 uint32) {
+func fn230(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var i6 uint32
+	_ = i6
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v1 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v1 != i1 {
+		goto L4
+	}
+	i0 = fn70(m, v0)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	goto L3
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = v1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v4 = i0
+	i0 = fn76(m, v0, uint32(7))
+	if i0 == 0 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v2 != uint32(4000) {
+		goto L7
+	}
+	fn101(m, v0)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	i0 = fn259(m, v0)
+	v5 = i0
+	if v5 == 0 {
+		goto L10
+	}
+	i0 = fn76(m, v0, uint32(12))
+	if i0 == 0 {
+		goto L10
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v6 = i1
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v6 != uint32(4000) {
+		goto L12
+	}
+	fn101(m, v0)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 == 0 {
+		goto L13
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	goto L10
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v6 = i0
+	i0 = fn260(m, v0)
+	v7 = i0
+	if v7 == 0 {
+		goto L15
+	}
+	i0 = fn76(m, v0, uint32(12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L10
+	}
+	goto L14
+L15:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v6
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L10
+	}
+L14:
+	i0 = fn104(m, v0, v5, v7)
+	v2 = i0
+	if v2 != 0 {
+		goto L8
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L9
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+L11:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	goto L6
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+L9:
+	v2 = uint32(0)
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L6
+	}
+	i0 = fn76(m, v0, uint32(8))
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = fn82(m, v0)
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3147(m, v2, uint32(1), v4, v3, i4, i5, i6)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	goto L3
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+L3:
+	v1 = uint32(0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn231(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var i6 uint32
+	_ = i6
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v1 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v2 != i1 {
+		goto L4
+	}
+	i0 = fn70(m, v0)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	goto L3
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = v2 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v5 = i0
+	i0 = fn76(m, v0, uint32(7))
+	if i0 == 0 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v3 = i1
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v3 != uint32(4000) {
+		goto L7
+	}
+	fn101(m, v0)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	i0 = fn216(m, v0)
+	v6 = i0
+	if v6 != 0 {
+		goto L9
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L8
+	}
+	i0 = fn163(m, v0)
+	v6 = i0
+	if v6 == 0 {
+		goto L8
+	}
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(53))
+	if i0 == 0 {
+		goto L8
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	if i0 != uint32(4001) {
+		goto L10
+	}
+	fn101(m, v0)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L8
+	}
+	i0 = fn246(m, v0)
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v3 == 0 {
+		goto L6
+	}
+	i0 = fn76(m, v0, uint32(8))
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = fn82(m, v0)
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3133(m, v6, v3, v5, v4, i4, i5, i6)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	goto L3
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	fn247(m, v0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+L3:
+	v1 = uint32(0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn232(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i5 uint32
+	_ = i5
+	var i6 uint32
+	_ = i6
+	var i7 uint32
+	_ = i7
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v2 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
+	i2 = v1 + uint32(12)
+	i0 = fn71(m, v0, uint32(1130), i2)
+	if i0 == 0 {
+		goto L4
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	goto L3
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i1
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = fn69(m, v0, v3, uint32(1130), i3)
+	if i0 != 0 {
+		goto L6
+	}
+	v4 = v3
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v2 != uint32(4000) {
+		goto L8
+	}
+	fn101(m, v0)
+L8:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v5 != i1 {
+		goto L14
+	}
+	i0 = fn70(m, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L11
+	}
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = v5 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v6 = i0
+	i0 = fn232(m, v0)
+	v8 = i0
+	if v8 == 0 {
+		goto L12
+	}
+	i0 = fn76(m, v0, uint32(19))
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = fn233(m, v0)
+	v9 = i0
+	if v9 == 0 {
+		goto L12
+	}
+	i0 = fn82(m, v0)
+	v5 = i0
+	if v5 == 0 {
+		goto L11
+	}
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
+	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3124(m, v8, uint32(12), v9, v6, v7, i5, i6, i7)
+	v2 = i0
+	if v2 != 0 {
+		goto L11
+	}
+	v2 = uint32(0)
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L11
+	}
+L13:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i0 = i0 + k32(4294967295)
+	v5 = i0
+	goto L10
+L12:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L11
+	}
+	i0 = fn233(m, v0)
+	v2 = i0
+	if v2 != 0 {
+		goto L11
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
+	v2 = uint32(0)
+L11:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v6 = i1
+	i1 = v6 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 == 0 {
+		goto L9
+	}
+L10:
+	i1 = v5 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	v0 = uint32(0)
+	goto L2
+L9:
+	if v2 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	if int32(v5) <= int32(v4) {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
+	v4 = v5
+	i0 = fn69(m, v0, v3, uint32(1130), v2)
+	if i0 == 0 {
+		goto L7
+	}
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	goto L3
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
+	i1 = v6 + k32(4294967294)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v0 = i0
+L2:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn233(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i5 uint32
+	_ = i5
+	var i6 uint32
+	_ = i6
+	var i7 uint32
+	_ = i7
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v2 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
+	i2 = v1 + uint32(12)
+	i0 = fn71(m, v0, uint32(1131), i2)
+	if i0 == 0 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	goto L5
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i1
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = fn69(m, v0, v3, uint32(1131), i3)
+	if i0 != 0 {
+		goto L8
+	}
+	v4 = v3
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v2 != uint32(4000) {
+		goto L10
+	}
+	fn101(m, v0)
+L10:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v5 != i1 {
+		goto L12
+	}
+	i0 = fn70(m, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L11
+	}
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = v5 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v6 = i0
+	i0 = fn233(m, v0)
+	v8 = i0
+	if v8 == 0 {
+		goto L13
+	}
+	i0 = fn76(m, v0, uint32(33))
+	if i0 == 0 {
+		goto L13
+	}
+	i0 = fn234(m, v0)
+	v9 = i0
+	if v9 == 0 {
+		goto L13
+	}
+	i0 = fn82(m, v0)
+	v5 = i0
+	if v5 == 0 {
+		goto L11
+	}
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
+	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3124(m, v8, uint32(8), v9, v6, v7, i5, i6, i7)
+	v2 = i0
+	if v2 != 0 {
+		goto L11
+	}
+	v2 = uint32(0)
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L11
+	}
+	goto L4
+L13:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L11
+	}
+	i0 = fn233(m, v0)
+	v8 = i0
+	if v8 == 0 {
+		goto L14
+	}
+	i0 = fn76(m, v0, uint32(34))
+	if i0 == 0 {
+		goto L14
+	}
+	i0 = fn234(m, v0)
+	v9 = i0
+	if v9 == 0 {
+		goto L14
+	}
+	i0 = fn82(m, v0)
+	v5 = i0
+	if v5 == 0 {
+		goto L11
+	}
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
+	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3124(m, v8, uint32(9), v9, v6, v7, i5, i6, i7)
+	v2 = i0
+	if v2 != 0 {
+		goto L11
+	}
+	v2 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L4
+	}
+	goto L11
+L14:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if i0 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L11
+	}
+	fn235(m, v0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L11
+	}
+	i0 = fn234(m, v0)
+	v2 = i0
+	if v2 != 0 {
+		goto L11
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
+	v2 = uint32(0)
+L11:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v6 = i1
+	i1 = v6 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	if v2 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	if int32(v5) <= int32(v4) {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
+	v4 = v5
+	i0 = fn69(m, v0, v3, uint32(1131), v2)
+	if i0 == 0 {
+		goto L9
+	}
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	goto L5
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
+	i1 = v6 + k32(4294967294)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v0 = i0
+	goto L2
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i0 = i0 + k32(4294967295)
+	v5 = i0
+L3:
+	i1 = v5 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	v0 = uint32(0)
+L2:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn234(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i5 uint32
+	_ = i5
+	var i6 uint32
+	_ = i6
+	var i7 uint32
+	_ = i7
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v2 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
+	i2 = v1 + uint32(12)
+	i0 = fn71(m, v0, uint32(1132), i2)
+	if i0 == 0 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	goto L5
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i1
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = fn69(m, v0, v3, uint32(1132), i3)
+	if i0 != 0 {
+		goto L8
+	}
+	v4 = v3
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v2 != uint32(4000) {
+		goto L10
+	}
+	fn101(m, v0)
+L10:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v5 != i1 {
+		goto L12
+	}
+	i0 = fn70(m, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L11
+	}
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = v5 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v6 = i0
+	i0 = fn234(m, v0)
+	v8 = i0
+	if v8 == 0 {
+		goto L13
+	}
+	i0 = fn76(m, v0, uint32(14))
+	if i0 == 0 {
+		goto L13
+	}
+	i0 = fn236(m, v0)
+	v9 = i0
+	if v9 == 0 {
+		goto L13
+	}
+	i0 = fn82(m, v0)
+	v5 = i0
+	if v5 == 0 {
+		goto L11
+	}
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
+	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3124(m, v8, uint32(1), v9, v6, v7, i5, i6, i7)
+	v2 = i0
+	if v2 != 0 {
+		goto L11
+	}
+	v2 = uint32(0)
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L11
+	}
+	goto L4
+L13:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L11
+	}
+	i0 = fn234(m, v0)
+	v8 = i0
+	if v8 == 0 {
+		goto L14
+	}
+	i0 = fn76(m, v0, uint32(15))
+	if i0 == 0 {
+		goto L14
+	}
+	i0 = fn236(m, v0)
+	v9 = i0
+	if v9 == 0 {
+		goto L14
+	}
+	i0 = fn82(m, v0)
+	v5 = i0
+	if v5 == 0 {
+		goto L11
+	}
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
+	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3124(m, v8, uint32(2), v9, v6, v7, i5, i6, i7)
+	v2 = i0
+	if v2 != 0 {
+		goto L11
+	}
+	v2 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L4
+	}
+	goto L11
+L14:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L11
+	}
+	i0 = fn236(m, v0)
+	v2 = i0
+	if v2 != 0 {
+		goto L11
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
+	v2 = uint32(0)
+L11:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v6 = i1
+	i1 = v6 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	if v2 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	if int32(v5) <= int32(v4) {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
+	v4 = v5
+	i0 = fn69(m, v0, v3, uint32(1132), v2)
+	if i0 == 0 {
+		goto L9
+	}
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	goto L5
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
+	i1 = v6 + k32(4294967294)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v0 = i0
+	goto L2
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i0 = i0 + k32(4294967295)
+	v5 = i0
+L3:
+	i1 = v5 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	v0 = uint32(0)
+L2:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn235(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -41,7 +1130,7 @@ func fn234(m *Module, v0 uint32) {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -53,7 +1142,7 @@ L1:
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn233(m, v0)
+	i0 = fn234(m, v0)
 	if i0 == 0 {
 		goto L4
 	}
@@ -64,7 +1153,7 @@ L3:
 	if v2 != uint32(4000) {
 		goto L5
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -72,7 +1161,7 @@ L5:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(14))
+	i0 = fn76(m, v0, uint32(14))
 	if i0 != 0 {
 		goto L6
 	}
@@ -81,7 +1170,7 @@ L5:
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(15))
+	i0 = fn76(m, v0, uint32(15))
 	if i0 != 0 {
 		goto L6
 	}
@@ -90,7 +1179,7 @@ L5:
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 != 0 {
 		goto L6
 	}
@@ -99,7 +1188,7 @@ L5:
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(17))
+	i0 = fn76(m, v0, uint32(17))
 	if i0 != 0 {
 		goto L6
 	}
@@ -108,7 +1197,7 @@ L5:
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(24))
+	i0 = fn76(m, v0, uint32(24))
 	if i0 != 0 {
 		goto L6
 	}
@@ -117,7 +1206,7 @@ L5:
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(47))
+	i0 = fn76(m, v0, uint32(47))
 	if i0 != 0 {
 		goto L6
 	}
@@ -126,7 +1215,7 @@ L5:
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(49))
+	i0 = fn76(m, v0, uint32(49))
 	if i0 != 0 {
 		goto L6
 	}
@@ -139,12 +1228,12 @@ L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(679))
+	i0 = fn76(m, v0, uint32(679))
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn236(m, v0)
+	i0 = fn237(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L4
@@ -154,8 +1243,8 @@ L6:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8507121), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8507121), uint32(0))
+	i0 = fn3617(m)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i0
@@ -176,7 +1265,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn235(m *Module, v0 uint32) uint32 {
+func fn236(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -227,11 +1316,11 @@ func fn235(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1133), i2)
+	i0 = fn71(m, v0, uint32(1133), i2)
 	if i0 == 0 {
 		goto L6
 	}
@@ -243,7 +1332,7 @@ L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i1
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn68(m, v0, v3, uint32(1133), i3)
+	i0 = fn69(m, v0, v3, uint32(1133), i3)
 	if i0 != 0 {
 		goto L8
 	}
@@ -257,7 +1346,7 @@ L9:
 	if v2 != uint32(4000) {
 		goto L10
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L10:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -270,7 +1359,7 @@ L10:
 	if v5 != i1 {
 		goto L12
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -288,21 +1377,21 @@ L12:
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
 	v6 = i0
-	i0 = fn235(m, v0)
+	i0 = fn236(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L13
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn237(m, v0)
+	i0 = fn238(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L13
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L11
@@ -310,13 +1399,13 @@ L12:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3123(m, v8, uint32(3), v9, v6, v7, i5, i6, i7)
+	i0 = fn3124(m, v8, uint32(3), v9, v6, v7, i5, i6, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L11
 	}
@@ -327,21 +1416,21 @@ L13:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn235(m, v0)
+	i0 = fn236(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L14
 	}
-	i0 = fn75(m, v0, uint32(17))
+	i0 = fn76(m, v0, uint32(17))
 	if i0 == 0 {
 		goto L14
 	}
-	i0 = fn237(m, v0)
+	i0 = fn238(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L14
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L11
@@ -349,13 +1438,13 @@ L13:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3123(m, v8, uint32(5), v9, v6, v7, i5, i6, i7)
+	i0 = fn3124(m, v8, uint32(5), v9, v6, v7, i5, i6, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
@@ -366,21 +1455,21 @@ L14:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn235(m, v0)
+	i0 = fn236(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L15
 	}
-	i0 = fn75(m, v0, uint32(47))
+	i0 = fn76(m, v0, uint32(47))
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn237(m, v0)
+	i0 = fn238(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L15
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L11
@@ -388,13 +1477,13 @@ L14:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3123(m, v8, uint32(13), v9, v6, v7, i5, i6, i7)
+	i0 = fn3124(m, v8, uint32(13), v9, v6, v7, i5, i6, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
@@ -405,21 +1494,21 @@ L15:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn235(m, v0)
+	i0 = fn236(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L16
 	}
-	i0 = fn75(m, v0, uint32(24))
+	i0 = fn76(m, v0, uint32(24))
 	if i0 == 0 {
 		goto L16
 	}
-	i0 = fn237(m, v0)
+	i0 = fn238(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L16
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L11
@@ -427,13 +1516,13 @@ L15:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3123(m, v8, uint32(6), v9, v6, v7, i5, i6, i7)
+	i0 = fn3124(m, v8, uint32(6), v9, v6, v7, i5, i6, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
@@ -444,21 +1533,21 @@ L16:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn235(m, v0)
+	i0 = fn236(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L17
 	}
-	i0 = fn75(m, v0, uint32(49))
+	i0 = fn76(m, v0, uint32(49))
 	if i0 == 0 {
 		goto L17
 	}
-	i0 = fn237(m, v0)
+	i0 = fn238(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L17
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L11
@@ -466,14 +1555,14 @@ L16:
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	i9 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
 	i10 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i3 = fn3123(m, v8, uint32(4), v9, v6, v7, i8, i9, i10)
-	i0 = fn189(m, v0, uint32(5), uint32(8417107), i3)
+	i3 = fn3124(m, v8, uint32(4), v9, v6, v7, i8, i9, i10)
+	i0 = fn190(m, v0, uint32(5), uint32(8417107), i3)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
@@ -488,14 +1577,14 @@ L17:
 	if i0 != 0 {
 		goto L11
 	}
-	fn238(m, v0)
+	fn239(m, v0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn237(m, v0)
+	i0 = fn238(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
@@ -522,7 +1611,7 @@ L11:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	v4 = v5
-	i0 = fn68(m, v0, v3, uint32(1133), v2)
+	i0 = fn69(m, v0, v3, uint32(1133), v2)
 	if i0 == 0 {
 		goto L9
 	}
@@ -556,7 +1645,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn236(m *Module, v0 uint32) uint32 {
+func fn237(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -593,7 +1682,7 @@ func fn236(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -607,7 +1696,7 @@ L1:
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1115), i2)
+	i0 = fn71(m, v0, uint32(1115), i2)
 	if i0 == 0 {
 		goto L5
 	}
@@ -622,7 +1711,7 @@ L5:
 	if v2 != i1 {
 		goto L6
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
@@ -652,16 +1741,16 @@ L7:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v3 = i0
-	i0 = fn75(m, v0, uint32(679))
+	i0 = fn76(m, v0, uint32(679))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn236(m, v0)
+	i0 = fn237(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L9
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v6 = i0
 	if v6 != 0 {
 		goto L10
@@ -675,13 +1764,13 @@ L10:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3124(m, uint32(2), v5, v3, v4, i5, i6, i7)
+	i1 = fn3125(m, uint32(2), v5, v3, v4, i5, i6, i7)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 	if v3 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L11
 	}
@@ -707,7 +1796,7 @@ L9:
 	v0 = uint32(0)
 	goto L2
 L12:
-	i0 = fn268(m, v0)
+	i0 = fn269(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L13
@@ -717,7 +1806,7 @@ L12:
 L13:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 L8:
-	i0 = fn67(m, v0, v2, uint32(1115), v3)
+	i0 = fn68(m, v0, v2, uint32(1115), v3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
@@ -732,7 +1821,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn237(m *Module, v0 uint32) uint32 {
+func fn238(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -771,7 +1860,7 @@ func fn237(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -785,7 +1874,7 @@ L1:
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1134), i2)
+	i0 = fn71(m, v0, uint32(1134), i2)
 	if i0 == 0 {
 		goto L5
 	}
@@ -800,7 +1889,7 @@ L5:
 	if v2 != i1 {
 		goto L6
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
@@ -830,16 +1919,16 @@ L7:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v3 = i0
-	i0 = fn75(m, v0, uint32(14))
+	i0 = fn76(m, v0, uint32(14))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn237(m, v0)
+	i0 = fn238(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L9
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v6 = i0
 	if v6 != 0 {
 		goto L10
@@ -853,13 +1942,13 @@ L10:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3124(m, uint32(3), v5, v3, v4, i5, i6, i7)
+	i1 = fn3125(m, uint32(3), v5, v3, v4, i5, i6, i7)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 	if v3 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -881,16 +1970,16 @@ L9:
 	v0 = uint32(0)
 	goto L2
 L11:
-	i0 = fn75(m, v0, uint32(15))
+	i0 = fn76(m, v0, uint32(15))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn237(m, v0)
+	i0 = fn238(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L12
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v6 = i0
 	if v6 != 0 {
 		goto L13
@@ -904,13 +1993,13 @@ L13:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3124(m, uint32(4), v5, v3, v4, i5, i6, i7)
+	i1 = fn3125(m, uint32(4), v5, v3, v4, i5, i6, i7)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 	if v3 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -932,16 +2021,16 @@ L12:
 	v0 = uint32(0)
 	goto L2
 L14:
-	i0 = fn75(m, v0, uint32(31))
+	i0 = fn76(m, v0, uint32(31))
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn237(m, v0)
+	i0 = fn238(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L15
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v6 = i0
 	if v6 != 0 {
 		goto L16
@@ -955,13 +2044,13 @@ L16:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3124(m, uint32(1), v5, v3, v4, i5, i6, i7)
+	i1 = fn3125(m, uint32(1), v5, v3, v4, i5, i6, i7)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 	if v3 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -983,7 +2072,7 @@ L15:
 	v0 = uint32(0)
 	goto L2
 L17:
-	i0 = fn239(m, v0)
+	i0 = fn240(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L18
@@ -995,7 +2084,7 @@ L18:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 L8:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn67(m, v0, v2, uint32(1134), i3)
+	i0 = fn68(m, v0, v2, uint32(1134), i3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
@@ -1010,7 +2099,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn238(m *Module, v0 uint32) {
+func fn239(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1037,7 +2126,7 @@ func fn238(m *Module, v0 uint32) {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -1056,7 +2145,7 @@ L3:
 	if v1 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
@@ -1064,7 +2153,7 @@ L3:
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn75(m, v0, uint32(14))
+	i0 = fn76(m, v0, uint32(14))
 	if i0 != 0 {
 		goto L5
 	}
@@ -1073,7 +2162,7 @@ L7:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(15))
+	i0 = fn76(m, v0, uint32(15))
 	if i0 != 0 {
 		goto L5
 	}
@@ -1082,7 +2171,7 @@ L7:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(31))
+	i0 = fn76(m, v0, uint32(31))
 	if i0 != 0 {
 		goto L5
 	}
@@ -1095,12 +2184,12 @@ L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(679))
+	i0 = fn76(m, v0, uint32(679))
 	v1 = i0
 	if v1 == 0 {
 		goto L4
 	}
-	i0 = fn237(m, v0)
+	i0 = fn238(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L4
@@ -1110,8 +2199,8 @@ L5:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8507121), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8507121), uint32(0))
+	i0 = fn3617(m)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i0
@@ -1132,7 +2221,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn239(m *Module, v0 uint32) uint32 {
+func fn240(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1163,7 +2252,7 @@ func fn239(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -1176,7 +2265,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -1197,21 +2286,21 @@ L4:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v3 = i0
-	i0 = fn240(m, v0)
+	i0 = fn241(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn237(m, v0)
+	i0 = fn238(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L6
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -1219,12 +2308,12 @@ L4:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3123(m, v5, uint32(7), v6, v3, v4, i5, i6, i7)
+	i0 = fn3124(m, v5, uint32(7), v6, v3, v4, i5, i6, i7)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -1236,7 +2325,7 @@ L6:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn240(m, v0)
+	i0 = fn241(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -1253,7 +2342,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn240(m *Module, v0 uint32) uint32 {
+func fn241(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1292,7 +2381,7 @@ func fn240(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -1306,7 +2395,7 @@ L1:
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1136), i2)
+	i0 = fn71(m, v0, uint32(1136), i2)
 	if i0 == 0 {
 		goto L5
 	}
@@ -1321,7 +2410,7 @@ L5:
 	if v2 != i1 {
 		goto L6
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
@@ -1351,16 +2440,16 @@ L7:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v3 = i0
-	i0 = fn75(m, v0, uint32(590))
+	i0 = fn76(m, v0, uint32(590))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn241(m, v0)
+	i0 = fn242(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L9
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v6 = i0
 	if v6 != 0 {
 		goto L10
@@ -1374,14 +2463,14 @@ L10:
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
 	i9 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = fn3133(m, v5, v3, v4, i7, i8, i9)
-	i1 = fn189(m, v0, uint32(5), uint32(8484986), i4)
+	i4 = fn3134(m, v5, v3, v4, i7, i8, i9)
+	i1 = fn190(m, v0, uint32(5), uint32(8484986), i4)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 	if v3 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L11
 	}
@@ -1407,7 +2496,7 @@ L9:
 	v0 = uint32(0)
 	goto L2
 L12:
-	i0 = fn241(m, v0)
+	i0 = fn242(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L13
@@ -1417,7 +2506,7 @@ L12:
 L13:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 L8:
-	i0 = fn67(m, v0, v2, uint32(1136), v3)
+	i0 = fn68(m, v0, v2, uint32(1136), v3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
@@ -1432,7 +2521,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn241(m *Module, v0 uint32) uint32 {
+func fn242(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1479,11 +2568,11 @@ func fn241(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1137), i2)
+	i0 = fn71(m, v0, uint32(1137), i2)
 	if i0 == 0 {
 		goto L6
 	}
@@ -1495,7 +2584,7 @@ L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i1
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn68(m, v0, v3, uint32(1137), i3)
+	i0 = fn69(m, v0, v3, uint32(1137), i3)
 	if i0 != 0 {
 		goto L8
 	}
@@ -1509,7 +2598,7 @@ L9:
 	if v2 != uint32(4000) {
 		goto L10
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L10:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -1522,7 +2611,7 @@ L10:
 	if v5 != i1 {
 		goto L12
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -1540,21 +2629,21 @@ L12:
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
 	v6 = i0
-	i0 = fn241(m, v0)
+	i0 = fn242(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L13
 	}
-	i0 = fn75(m, v0, uint32(23))
+	i0 = fn76(m, v0, uint32(23))
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L13
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L11
@@ -1563,13 +2652,13 @@ L12:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3141(m, v8, i1, uint32(1), v6, v7, i5, i6, i7)
+	i0 = fn3142(m, v8, i1, uint32(1), v6, v7, i5, i6, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L11
 	}
@@ -1580,17 +2669,17 @@ L13:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn241(m, v0)
+	i0 = fn242(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L14
 	}
-	i0 = fn230(m, v0)
+	i0 = fn231(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L14
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L11
@@ -1599,7 +2688,7 @@ L13:
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	v5 = i0
-	i0 = fn102(m, v0, v9)
+	i0 = fn103(m, v0, v9)
 	v9 = i0
 	if v9 != 0 {
 		goto L15
@@ -1607,13 +2696,13 @@ L13:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L15:
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3137(m, v8, v9, uint32(0), v6, v7, v5, v2, i7)
+	i0 = fn3138(m, v8, v9, uint32(0), v6, v7, v5, v2, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
@@ -1624,27 +2713,27 @@ L14:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn241(m, v0)
+	i0 = fn242(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L17
 	}
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L17
 	}
-	i0 = fn242(m, v0)
+	i0 = fn243(m, v0)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L16
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L17
 	}
 	v2 = uint32(0)
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L11
@@ -1666,13 +2755,13 @@ L19:
 	v9 = i0
 L18:
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3137(m, v8, v9, v10, v6, v7, v5, v2, i7)
+	i0 = fn3138(m, v8, v9, v10, v6, v7, v5, v2, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
@@ -1683,25 +2772,25 @@ L17:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn241(m, v0)
+	i0 = fn242(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L20
 	}
-	i0 = fn75(m, v0, uint32(9))
+	i0 = fn76(m, v0, uint32(9))
 	if i0 == 0 {
 		goto L20
 	}
-	i0 = fn243(m, v0)
+	i0 = fn244(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L20
 	}
-	i0 = fn75(m, v0, uint32(10))
+	i0 = fn76(m, v0, uint32(10))
 	if i0 == 0 {
 		goto L20
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L11
@@ -1709,13 +2798,13 @@ L17:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3142(m, v8, v9, uint32(1), v6, v7, i5, i6, i7)
+	i0 = fn3143(m, v8, v9, uint32(1), v6, v7, i5, i6, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
@@ -1726,7 +2815,7 @@ L20:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn244(m, v0)
+	i0 = fn245(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
@@ -1754,7 +2843,7 @@ L11:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	v4 = v5
-	i0 = fn68(m, v0, v3, uint32(1137), v2)
+	i0 = fn69(m, v0, v3, uint32(1137), v2)
 	if i0 == 0 {
 		goto L9
 	}
@@ -1788,7 +2877,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn242(m *Module, v0 uint32) uint32 {
+func fn243(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1813,7 +2902,7 @@ func fn242(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -1827,7 +2916,7 @@ L1:
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1174), i2)
+	i0 = fn71(m, v0, uint32(1174), i2)
 	if i0 == 0 {
 		goto L5
 	}
@@ -1848,17 +2937,17 @@ L5:
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn247(m, v0)
+	i0 = fn248(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(8))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(8))
 	if i0 != 0 {
 		goto L7
 	}
@@ -1878,7 +2967,7 @@ L8:
 	v0 = uint32(0)
 	goto L2
 L10:
-	i0 = fn248(m, v0)
+	i0 = fn249(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L7
@@ -1888,7 +2977,7 @@ L9:
 	v2 = uint32(0)
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-	i0 = fn67(m, v0, v3, uint32(1174), v2)
+	i0 = fn68(m, v0, v3, uint32(1174), v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
@@ -1903,7 +2992,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn243(m *Module, v0 uint32) uint32 {
+func fn244(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1944,7 +3033,7 @@ func fn243(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -1956,7 +3045,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -1977,12 +3066,12 @@ L4:
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v4 = i0
-	i0 = fn249(m, v0)
+	i0 = fn250(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L6
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(12))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(12))
 	if i0 != 0 {
 		goto L2
 	}
@@ -2000,7 +3089,7 @@ L6:
 	if v5 != uint32(4000) {
 		goto L9
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -2013,7 +3102,7 @@ L9:
 	if v1 != uint32(4000) {
 		goto L11
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L10
@@ -2021,7 +3110,7 @@ L9:
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn249(m, v0)
+	i0 = fn250(m, v0)
 	v6 = i0
 	if v6 != 0 {
 		goto L12
@@ -2031,7 +3120,7 @@ L11:
 	if i0 != 0 {
 		goto L10
 	}
-	i0 = fn250(m, v0)
+	i0 = fn251(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L10
@@ -2041,7 +3130,7 @@ L12:
 	if i0 != uint32(4001) {
 		goto L13
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -2049,7 +3138,7 @@ L13:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v8 = i0
 	if v8 == 0 {
 		goto L14
@@ -2059,11 +3148,11 @@ L13:
 		goto L10
 	}
 	v1 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L16
 	}
-	i0 = fn251(m, v0)
+	i0 = fn252(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L16
@@ -2077,7 +3166,7 @@ L17:
 		goto L18
 	}
 	i1 = v5 << (uint32(3) & 31)
-	i0 = fn2110(m, v8, i1)
+	i0 = fn2111(m, v8, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L15
@@ -2090,7 +3179,7 @@ L18:
 	*(*uint32)(unsafe.Add(b, i0)) = v9
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L19
 	}
@@ -2098,7 +3187,7 @@ L18:
 	v10 = i0
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn251(m, v0)
+	i0 = fn252(m, v0)
 	v9 = i0
 	if v9 != 0 {
 		goto L17
@@ -2109,7 +3198,7 @@ L19:
 L16:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v7
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v1, i1)
+	i0 = fn3231(m, v1, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L15
@@ -2179,11 +3268,11 @@ L23:
 		goto L23
 	}
 L20:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v6, v5)
+	i0 = fn104(m, v0, v6, v5)
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -2191,12 +3280,12 @@ L20:
 	if v1 == 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -2204,22 +3293,22 @@ L20:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3146(m, v1, uint32(1), v4, v3, i4, i5, i6)
+	i0 = fn3147(m, v1, uint32(1), v4, v3, i4, i5, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L3
 L15:
-	fn2111(m, v8)
+	fn2112(m, v8)
 L14:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
@@ -2240,7 +3329,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn244(m *Module, v0 uint32) uint32 {
+func fn245(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2267,7 +3356,7 @@ func fn244(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -2279,7 +3368,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -2300,7 +3389,7 @@ L4:
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v4 = i0
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -2310,12 +3399,12 @@ L4:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(613))
+	i0 = fn76(m, v0, uint32(613))
 	if i0 == 0 {
 		goto L6
 	}
 	v1 = uint32(0)
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -2323,12 +3412,12 @@ L4:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3140(m, uint32(10014548), uint32(0), v4, v3, i4, i5, i6)
+	i0 = fn3141(m, uint32(10014548), uint32(0), v4, v3, i4, i5, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -2340,12 +3429,12 @@ L6:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(615))
+	i0 = fn76(m, v0, uint32(615))
 	if i0 == 0 {
 		goto L7
 	}
 	v1 = uint32(0)
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -2353,12 +3442,12 @@ L6:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3140(m, uint32(10014564), uint32(0), v4, v3, i4, i5, i6)
+	i0 = fn3141(m, uint32(10014564), uint32(0), v4, v3, i4, i5, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -2370,12 +3459,12 @@ L7:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(614))
+	i0 = fn76(m, v0, uint32(614))
 	if i0 == 0 {
 		goto L8
 	}
 	v1 = uint32(0)
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -2383,12 +3472,12 @@ L7:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3140(m, uint32(10059656), uint32(0), v4, v3, i4, i5, i6)
+	i0 = fn3141(m, uint32(10059656), uint32(0), v4, v3, i4, i5, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -2400,11 +3489,11 @@ L8:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn71(m, uint32(1), uint32(23), v0)
+	i0 = fn72(m, uint32(1), uint32(24), v0)
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn253(m, v0)
+	i0 = fn254(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -2415,7 +3504,7 @@ L9:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn84(m, v0)
+	i0 = fn85(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -2425,11 +3514,11 @@ L9:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(7))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(7))
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn254(m, v0)
+	i0 = fn255(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -2440,11 +3529,11 @@ L10:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(9))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(9))
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn255(m, v0)
+	i0 = fn256(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -2455,11 +3544,11 @@ L11:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(25))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(25))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn256(m, v0)
+	i0 = fn257(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -2470,12 +3559,12 @@ L12:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(52))
+	i0 = fn76(m, v0, uint32(52))
 	if i0 == 0 {
 		goto L13
 	}
 	v1 = uint32(0)
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -2483,12 +3572,12 @@ L12:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3140(m, uint32(10063904), uint32(0), v4, v3, i4, i5, i6)
+	i0 = fn3141(m, uint32(10063904), uint32(0), v4, v3, i4, i5, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -2507,7 +3596,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn245(m *Module, v0 uint32) uint32 {
+func fn246(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2558,7 +3647,7 @@ func fn245(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -2567,13 +3656,13 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v4 = i0
 	if v4 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -2591,7 +3680,7 @@ L8:
 	if v2 != uint32(4000) {
 		goto L9
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -2603,24 +3692,24 @@ L9:
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v8 = i0
-	i0 = fn75(m, v0, uint32(674))
+	i0 = fn76(m, v0, uint32(674))
 	if i0 == 0 {
 		goto L14
 	}
-	i0 = fn75(m, v0, uint32(670))
+	i0 = fn76(m, v0, uint32(670))
 	if i0 == 0 {
 		goto L14
 	}
-	i0 = fn192(m, v0)
+	i0 = fn193(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L14
 	}
-	i0 = fn75(m, v0, uint32(671))
+	i0 = fn76(m, v0, uint32(671))
 	if i0 == 0 {
 		goto L14
 	}
-	i0 = fn221(m, v0)
+	i0 = fn222(m, v0)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v2 = i0
@@ -2632,7 +3721,7 @@ L10:
 	if v2 != uint32(4000) {
 		goto L15
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -2645,13 +3734,13 @@ L15:
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v10 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v11 = i0
 	if v11 != 0 {
 		goto L17
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
 	v2 = i0
@@ -2673,17 +3762,17 @@ L19:
 	if v15 != uint32(4000) {
 		goto L20
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L18
 	}
-	i0 = fn75(m, v0, uint32(660))
+	i0 = fn76(m, v0, uint32(660))
 	if i0 == 0 {
 		goto L18
 	}
-	i0 = fn221(m, v0)
+	i0 = fn222(m, v0)
 	v15 = i0
 	if v15 == 0 {
 		goto L18
@@ -2695,7 +3784,7 @@ L20:
 		goto L22
 	}
 	i1 = v12 << (uint32(3) & 31)
-	i0 = fn2110(m, v11, i1)
+	i0 = fn2111(m, v11, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L21
@@ -2716,9 +3805,9 @@ L22:
 	v10 = i0
 	goto L19
 L21:
-	fn2111(m, v11)
+	fn2112(m, v11)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
 	v2 = i0
@@ -2729,7 +3818,7 @@ L18:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v14, i1)
+	i0 = fn3231(m, v14, i1)
 	v12 = i0
 	if v12 == 0 {
 		goto L6
@@ -2800,12 +3889,12 @@ L26:
 		goto L26
 	}
 L23:
-	fn2111(m, v11)
+	fn2112(m, v11)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3148(m, v9, v8, v12, uint32(1), i4)
+	i0 = fn3149(m, v9, v8, v12, uint32(1), i4)
 	v2 = i0
 	if v2 != 0 {
 		goto L28
@@ -2822,13 +3911,13 @@ L28:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = uint32(6)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i4 = v1 + uint32(32)
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8442037), i4)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8442037), i4)
 	v2 = i0
 	if v2 != 0 {
 		goto L12
 	}
 L27:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L13
 	}
@@ -2846,20 +3935,20 @@ L14:
 	v2 = i0
 	goto L5
 L29:
-	i0 = fn75(m, v0, uint32(670))
+	i0 = fn76(m, v0, uint32(670))
 	if i0 == 0 {
 		goto L30
 	}
-	i0 = fn192(m, v0)
+	i0 = fn193(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L30
 	}
-	i0 = fn75(m, v0, uint32(671))
+	i0 = fn76(m, v0, uint32(671))
 	if i0 == 0 {
 		goto L30
 	}
-	i0 = fn221(m, v0)
+	i0 = fn222(m, v0)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v2 = i0
@@ -2871,7 +3960,7 @@ L29:
 	if v2 != uint32(4000) {
 		goto L31
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L31:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -2879,7 +3968,7 @@ L31:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v10 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v11 = i0
 	if v11 == 0 {
 		goto L33
@@ -2900,17 +3989,17 @@ L35:
 	if v15 != uint32(4000) {
 		goto L36
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L36:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L37
 	}
-	i0 = fn75(m, v0, uint32(660))
+	i0 = fn76(m, v0, uint32(660))
 	if i0 == 0 {
 		goto L37
 	}
-	i0 = fn221(m, v0)
+	i0 = fn222(m, v0)
 	v15 = i0
 	if v15 == 0 {
 		goto L37
@@ -2922,7 +4011,7 @@ L36:
 		goto L38
 	}
 	i1 = v12 << (uint32(3) & 31)
-	i0 = fn2110(m, v11, i1)
+	i0 = fn2111(m, v11, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L34
@@ -2948,7 +4037,7 @@ L37:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v14, i1)
+	i0 = fn3231(m, v14, i1)
 	v12 = i0
 	if v12 == 0 {
 		goto L34
@@ -3019,17 +4108,17 @@ L42:
 		goto L42
 	}
 L39:
-	fn2111(m, v11)
+	fn2112(m, v11)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3148(m, v9, v8, v12, uint32(0), i4)
+	i0 = fn3149(m, v9, v8, v12, uint32(0), i4)
 	v2 = i0
 	if v2 != 0 {
 		goto L12
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L13
 	}
@@ -3038,10 +4127,10 @@ L39:
 	v2 = i0
 	goto L5
 L34:
-	fn2111(m, v11)
+	fn2112(m, v11)
 L33:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L32:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
@@ -3057,12 +4146,12 @@ L30:
 	v2 = i0
 	goto L5
 L43:
-	i0 = fn75(m, v0, uint32(674))
+	i0 = fn76(m, v0, uint32(674))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L44
 	}
-	i0 = fn75(m, v0, uint32(670))
+	i0 = fn76(m, v0, uint32(670))
 	if i0 == 0 {
 		goto L44
 	}
@@ -3073,13 +4162,13 @@ L43:
 	if v2 != uint32(4000) {
 		goto L45
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L45:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L46
 	}
-	i0 = fn216(m, v0)
+	i0 = fn217(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L46
@@ -3091,7 +4180,7 @@ L45:
 	if v2 != uint32(4000) {
 		goto L47
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L47:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -3099,7 +4188,7 @@ L47:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v16 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v15 = i0
 	if v15 == 0 {
 		goto L49
@@ -3120,18 +4209,18 @@ L52:
 	if v12 != uint32(4000) {
 		goto L53
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L53:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L54
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	v12 = i0
 	if v12 == 0 {
 		goto L54
 	}
-	i0 = fn216(m, v0)
+	i0 = fn217(m, v0)
 	v13 = i0
 	if v13 == 0 {
 		goto L54
@@ -3139,7 +4228,7 @@ L53:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v13
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v12
 	i1 = v1 + uint32(16)
-	i0 = fn101(m, v0, i1)
+	i0 = fn102(m, v0, i1)
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -3151,7 +4240,7 @@ L53:
 		goto L55
 	}
 	i1 = v11 << (uint32(3) & 31)
-	i0 = fn2110(m, v15, i1)
+	i0 = fn2111(m, v15, i1)
 	v13 = i0
 	if v13 == 0 {
 		goto L50
@@ -3178,7 +4267,7 @@ L54:
 L51:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v16
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v14, i1)
+	i0 = fn3231(m, v14, i1)
 	v12 = i0
 	if v12 == 0 {
 		goto L50
@@ -3249,11 +4338,11 @@ L59:
 		goto L59
 	}
 L56:
-	fn2111(m, v15)
+	fn2112(m, v15)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -3262,7 +4351,7 @@ L56:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v12
 	*(*uint32)(unsafe.Add(b, v1)) = v9
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -3270,17 +4359,17 @@ L56:
 	if v2 == 0 {
 		goto L44
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(671))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(671))
 	if i0 == 0 {
 		goto L44
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8421893), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8421893), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L12
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L13
 	}
@@ -3289,10 +4378,10 @@ L56:
 	v2 = i0
 	goto L5
 L50:
-	fn2111(m, v15)
+	fn2112(m, v15)
 L49:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L48:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -3315,7 +4404,7 @@ L44:
 	v2 = i0
 	goto L5
 L60:
-	fn194(m, v0)
+	fn195(m, v0)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v2 = i0
@@ -3328,7 +4417,7 @@ L12:
 		goto L61
 	}
 	i1 = v6 << (uint32(3) & 31)
-	i0 = fn2110(m, v4, i1)
+	i0 = fn2111(m, v4, i1)
 	v12 = i0
 	if v12 == 0 {
 		goto L7
@@ -3353,14 +4442,14 @@ L11:
 	v2 = i0
 	goto L5
 L7:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L4
 L6:
-	fn2111(m, v11)
+	fn2112(m, v11)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
 	v2 = i0
@@ -3376,11 +4465,11 @@ L5:
 		goto L62
 	}
 L63:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	goto L4
 L62:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v7, i1)
+	i0 = fn3231(m, v7, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L64
@@ -3452,12 +4541,12 @@ L68:
 		goto L68
 	}
 L65:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	goto L2
 L64:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L4:
 	v2 = uint32(0)
 L2:
@@ -3471,7 +4560,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn246(m *Module, v0 uint32) {
+func fn247(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3501,7 +4590,7 @@ func fn246(m *Module, v0 uint32) {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -3517,7 +4606,7 @@ L1:
 	if v2 != uint32(4000) {
 		goto L5
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L4
@@ -3525,7 +4614,7 @@ L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
 L5:
-	i0 = fn75(m, v0, uint32(9))
+	i0 = fn76(m, v0, uint32(9))
 	if i0 != 0 {
 		goto L6
 	}
@@ -3534,7 +4623,7 @@ L5:
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 != 0 {
 		goto L6
 	}
@@ -3543,7 +4632,7 @@ L5:
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L4
 	}
@@ -3551,7 +4640,7 @@ L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn250(m, v0)
+	i0 = fn251(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -3563,13 +4652,13 @@ L6:
 	if v3 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn245(m, v0)
+	i0 = fn246(m, v0)
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -3582,8 +4671,8 @@ L7:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8459803), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8459803), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -3607,7 +4696,7 @@ L3:
 	if v2 != uint32(4000) {
 		goto L10
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L9
@@ -3615,7 +4704,7 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
 L10:
-	i0 = fn75(m, v0, uint32(9))
+	i0 = fn76(m, v0, uint32(9))
 	if i0 != 0 {
 		goto L11
 	}
@@ -3624,7 +4713,7 @@ L10:
 	if i0 != 0 {
 		goto L9
 	}
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L9
 	}
@@ -3632,12 +4721,12 @@ L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn258(m, v0)
+	i0 = fn259(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L8
 	}
@@ -3648,18 +4737,18 @@ L11:
 	if v3 != uint32(4000) {
 		goto L12
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L9
 	}
-	i0 = fn259(m, v0)
+	i0 = fn260(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L9
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L9
@@ -3667,19 +4756,19 @@ L12:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn257(m, v0)
+	i0 = fn258(m, v0)
 	if i0 == 0 {
 		goto L8
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i4 = fn106(m, v3)
+	i4 = fn107(m, v3)
 	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+24))
-	i5 = fn106(m, v3)
+	i5 = fn107(m, v3)
 	i5 = *(*uint32)(unsafe.Add(b, uint64(i5)+28))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8539815), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8539815), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -3702,7 +4791,7 @@ L8:
 	if v2 != uint32(4000) {
 		goto L16
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L15
@@ -3710,7 +4799,7 @@ L8:
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(9))
+	i0 = fn76(m, v0, uint32(9))
 	if i0 != 0 {
 		goto L14
 	}
@@ -3719,7 +4808,7 @@ L16:
 	if i0 != 0 {
 		goto L15
 	}
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 != 0 {
 		goto L14
 	}
@@ -3732,17 +4821,17 @@ L14:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn258(m, v0)
+	i0 = fn259(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L13
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	v3 = i0
 	if v3 == 0 {
 		goto L13
 	}
-	i0 = fn257(m, v0)
+	i0 = fn258(m, v0)
 	if i0 == 0 {
 		goto L13
 	}
@@ -3751,8 +4840,8 @@ L14:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8539815), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8539815), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -3770,7 +4859,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn247(m *Module, v0 uint32) uint32 {
+func fn248(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3817,7 +4906,7 @@ func fn247(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -3829,7 +4918,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -3857,7 +4946,7 @@ L4:
 	if v1 != uint32(4000) {
 		goto L10
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L10
@@ -3866,7 +4955,7 @@ L4:
 	v1 = i0
 	goto L9
 L10:
-	i0 = fn276(m, v0)
+	i0 = fn277(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i0
@@ -3878,7 +4967,7 @@ L10:
 	if v1 != uint32(4000) {
 		goto L11
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -3886,7 +4975,7 @@ L11:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v7 = i0
 	if v7 == 0 {
 		goto L13
@@ -3896,14 +4985,14 @@ L11:
 		goto L12
 	}
 	v8 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 != 0 {
 		goto L20
 	}
 	v9 = v7
 	goto L19
 L20:
-	i0 = fn276(m, v0)
+	i0 = fn277(m, v0)
 	v10 = i0
 	if v10 != 0 {
 		goto L21
@@ -3926,7 +5015,7 @@ L22:
 	goto L23
 L24:
 	v14 = v12
-	i0 = fn2110(m, v7, v11)
+	i0 = fn2111(m, v7, v11)
 	v9 = i0
 	if v9 == 0 {
 		goto L18
@@ -3936,7 +5025,7 @@ L23:
 	*(*uint32)(unsafe.Add(b, i0)) = v10
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L19
 	}
@@ -3949,7 +5038,7 @@ L23:
 	i0 = v1 + uint32(4)
 	v1 = i0
 	v7 = v9
-	i0 = fn276(m, v0)
+	i0 = fn277(m, v0)
 	v10 = i0
 	if v10 != 0 {
 		goto L22
@@ -3957,7 +5046,7 @@ L23:
 L19:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v6
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v8, i1)
+	i0 = fn3231(m, v8, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L14
@@ -4027,11 +5116,11 @@ L28:
 		goto L28
 	}
 L25:
-	fn2111(m, v9)
+	fn2112(m, v9)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v3, v7)
+	i0 = fn104(m, v0, v3, v7)
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v7 = i1
@@ -4045,7 +5134,7 @@ L25:
 	if v1 != uint32(4000) {
 		goto L29
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -4056,16 +5145,16 @@ L29:
 	v1 = i0
 	goto L16
 L18:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	goto L13
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L31
 	}
-	i0 = fn277(m, v0)
+	i0 = fn278(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L30
@@ -4087,7 +5176,7 @@ L16:
 	v3 = uint32(0)
 	goto L2
 L15:
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -4095,22 +5184,22 @@ L15:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn147(m, v0, v3, v7, v5, v4, i5, i6, i7)
+	i0 = fn148(m, v0, v3, v7, v5, v4, i5, i6, i7)
 	v3 = i0
 	if v3 != 0 {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L3
 L14:
-	fn2111(m, v9)
+	fn2112(m, v9)
 L13:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
@@ -4126,12 +5215,12 @@ L8:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn277(m, v0)
+	i0 = fn278(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L32
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L6
@@ -4140,37 +5229,37 @@ L8:
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	v2 = i0
-	i0 = fn101(m, v0, uint32(0))
+	i0 = fn102(m, v0, uint32(0))
 	v7 = i0
-	i0 = fn133(m, v0, v1)
+	i0 = fn134(m, v0, v1)
 	v9 = i0
 	if v9 != 0 {
 		goto L33
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L33
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L33:
-	i0 = fn134(m, v0, v1)
+	i0 = fn135(m, v0, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L34
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L34
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L34:
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3137(m, v7, v9, v1, v5, v4, v2, v3, i7)
+	i0 = fn3138(m, v7, v9, v1, v5, v4, v2, v3, i7)
 	v3 = i0
 	if v3 != 0 {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -4196,7 +5285,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn248(m *Module, v0 uint32) uint32 {
+func fn249(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4247,7 +5336,7 @@ func fn248(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -4264,7 +5353,7 @@ L1:
 	if v3 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -4280,7 +5369,7 @@ L7:
 	if v2 != uint32(4000) {
 		goto L11
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -4293,7 +5382,7 @@ L11:
 	if v3 != uint32(4000) {
 		goto L14
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L14
@@ -4302,7 +5391,7 @@ L11:
 	v2 = i0
 	goto L13
 L14:
-	i0 = fn278(m, v0)
+	i0 = fn279(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v2 = i0
@@ -4314,7 +5403,7 @@ L14:
 	if v2 != uint32(4000) {
 		goto L15
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -4322,7 +5411,7 @@ L15:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v7 = i0
 	if v7 == 0 {
 		goto L17
@@ -4332,11 +5421,11 @@ L15:
 		goto L16
 	}
 	v2 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L19
 	}
-	i0 = fn278(m, v0)
+	i0 = fn279(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L19
@@ -4350,7 +5439,7 @@ L20:
 		goto L21
 	}
 	i1 = v9 << (uint32(3) & 31)
-	i0 = fn2110(m, v7, i1)
+	i0 = fn2111(m, v7, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L18
@@ -4363,7 +5452,7 @@ L21:
 	*(*uint32)(unsafe.Add(b, i0)) = v8
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L22
 	}
@@ -4371,7 +5460,7 @@ L21:
 	v10 = i0
 	i0 = v2 + uint32(4)
 	v2 = i0
-	i0 = fn278(m, v0)
+	i0 = fn279(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L20
@@ -4382,7 +5471,7 @@ L22:
 L19:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v6
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v2, i1)
+	i0 = fn3231(m, v2, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L18
@@ -4452,11 +5541,11 @@ L26:
 		goto L26
 	}
 L23:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v3, v9)
+	i0 = fn104(m, v0, v3, v9)
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -4464,12 +5553,12 @@ L23:
 	if v2 == 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	v3 = i0
 	if v3 == 0 {
 		goto L12
 	}
-	i0 = fn277(m, v0)
+	i0 = fn278(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L12
@@ -4477,7 +5566,7 @@ L23:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -4488,10 +5577,10 @@ L23:
 	}
 	goto L8
 L18:
-	fn2111(m, v7)
+	fn2112(m, v7)
 L17:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
@@ -4517,7 +5606,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	goto L3
 L27:
-	i0 = fn277(m, v0)
+	i0 = fn278(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v2 = i0
@@ -4527,7 +5616,7 @@ L27:
 L8:
 	i1 = v2 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	v5 = i0
 	if v5 == 0 {
 		goto L4
@@ -4540,7 +5629,7 @@ L8:
 	if v3 != uint32(4000) {
 		goto L28
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v2 = i0
 L28:
@@ -4553,18 +5642,18 @@ L28:
 	if v2 != uint32(4000) {
 		goto L30
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L29
 	}
 L30:
-	i0 = fn250(m, v0)
+	i0 = fn251(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L29
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(22))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(22))
 	if i0 == 0 {
 		goto L29
 	}
@@ -4572,7 +5661,7 @@ L30:
 	if i0 != uint32(4001) {
 		goto L31
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L31:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -4580,7 +5669,7 @@ L31:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v9 = i0
 	if v9 == 0 {
 		goto L32
@@ -4589,7 +5678,7 @@ L31:
 	if i0 != 0 {
 		goto L29
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 != 0 {
 		goto L35
 	}
@@ -4610,18 +5699,18 @@ L36:
 	if v9 != uint32(4000) {
 		goto L37
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L37:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L38
 	}
-	i0 = fn250(m, v0)
+	i0 = fn251(m, v0)
 	v13 = i0
 	if v13 == 0 {
 		goto L38
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(22))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(22))
 	if i0 == 0 {
 		goto L38
 	}
@@ -4635,7 +5724,7 @@ L37:
 	goto L39
 L40:
 	v12 = v8
-	i0 = fn2110(m, v11, v10)
+	i0 = fn2111(m, v11, v10)
 	v9 = i0
 	if v9 == 0 {
 		goto L33
@@ -4654,7 +5743,7 @@ L39:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
 	v11 = v9
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 != 0 {
 		goto L36
 	}
@@ -4667,17 +5756,17 @@ L38:
 L34:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v6
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v2, i1)
+	i0 = fn3231(m, v2, i1)
 	v3 = i0
 	if v3 != 0 {
 		goto L5
 	}
 	v11 = v9
 L33:
-	fn2111(m, v11)
+	fn2112(m, v11)
 L32:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
@@ -4752,11 +5841,11 @@ L44:
 		goto L44
 	}
 L41:
-	fn2111(m, v9)
+	fn2112(m, v9)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v7, v3)
+	i0 = fn104(m, v0, v7, v3)
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -4768,8 +5857,8 @@ L41:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	fn199(m, v0, i1, i2, i3, k32(4294967291), k32(4294967291), uint32(8474215), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, k32(4294967291), k32(4294967291), uint32(8474215), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -4781,7 +5870,7 @@ L4:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L46
@@ -4793,7 +5882,7 @@ L4:
 	if v2 != uint32(4000) {
 		goto L47
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L47:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -4804,7 +5893,7 @@ L47:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	goto L46
 L48:
-	i0 = fn245(m, v0)
+	i0 = fn246(m, v0)
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -4812,11 +5901,11 @@ L48:
 	if v5 == 0 {
 		goto L46
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L46
 	}
-	fn279(m, v0)
+	fn280(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L45
@@ -4825,14 +5914,14 @@ L48:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	i4 = fn106(m, v5)
-	i4 = fn146(m, i4)
+	i4 = fn107(m, v5)
+	i4 = fn147(m, i4)
 	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+24))
-	i5 = fn106(m, v5)
-	i5 = fn146(m, i5)
+	i5 = fn107(m, v5)
+	i5 = fn147(m, i5)
 	i5 = *(*uint32)(unsafe.Add(b, uint64(i5)+28))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8507167), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8507167), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -4844,21 +5933,21 @@ L46:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L49
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	v5 = i0
 	if v5 == 0 {
 		goto L49
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	if i0 == 0 {
 		goto L49
 	}
-	i0 = fn257(m, v0)
+	i0 = fn258(m, v0)
 	if i0 == 0 {
 		goto L49
 	}
@@ -4868,8 +5957,8 @@ L46:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8540674), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8540674), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -4881,22 +5970,22 @@ L49:
 	if i0 != 0 {
 		goto L3
 	}
-	fn280(m, v0)
+	fn281(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L45
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L50
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	v5 = i0
 	if v5 == 0 {
 		goto L50
 	}
-	i0 = fn71(m, uint32(1), uint32(24), v0)
+	i0 = fn72(m, uint32(1), uint32(25), v0)
 	if i0 == 0 {
 		goto L50
 	}
@@ -4906,8 +5995,8 @@ L49:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8458971), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8458971), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -4919,22 +6008,22 @@ L50:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn247(m, v0)
+	i0 = fn248(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L51
 	}
-	i0 = fn257(m, v0)
+	i0 = fn258(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L51
 	}
-	i0 = fn150(m, v0, v2, v3)
+	i0 = fn151(m, v0, v2, v3)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -4946,20 +6035,20 @@ L51:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn247(m, v0)
+	i0 = fn248(m, v0)
 	if i0 == 0 {
 		goto L52
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L52
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L52
 	}
-	i0 = fn257(m, v0)
+	i0 = fn258(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L52
@@ -4968,14 +6057,14 @@ L51:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	i4 = fn106(m, v5)
-	i4 = fn146(m, i4)
+	i4 = fn107(m, v5)
+	i4 = fn147(m, i4)
 	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+24))
-	i5 = fn106(m, v5)
-	i5 = fn146(m, i5)
+	i5 = fn107(m, v5)
+	i5 = fn147(m, i5)
 	i5 = *(*uint32)(unsafe.Add(b, uint64(i5)+28))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8507167), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8507167), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -4987,25 +6076,25 @@ L52:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn247(m, v0)
+	i0 = fn248(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L45
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L45
 	}
-	i0 = fn247(m, v0)
+	i0 = fn248(m, v0)
 	if i0 == 0 {
 		goto L45
 	}
-	i0 = fn149(m, v0, v2)
+	i0 = fn150(m, v0, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -5026,7 +6115,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn249(m *Module, v0 uint32) uint32 {
+func fn250(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5059,7 +6148,7 @@ func fn249(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -5072,7 +6161,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -5093,17 +6182,17 @@ L4:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v3 = i0
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L7
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -5116,7 +6205,7 @@ L4:
 	if v6 != uint32(4000) {
 		goto L12
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L11
@@ -5124,11 +6213,11 @@ L4:
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -5142,7 +6231,7 @@ L12:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	goto L8
 L13:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
@@ -5164,7 +6253,7 @@ L9:
 	}
 	v7 = uint32(0)
 L8:
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -5172,12 +6261,12 @@ L8:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3147(m, v5, v1, v7, v3, v4, i5, i6, i7)
+	i0 = fn3148(m, v5, v1, v7, v3, v4, i5, i6, i7)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -5189,7 +6278,7 @@ L7:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn169(m, v0)
+	i0 = fn170(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -5207,7 +6296,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn250(m *Module, v0 uint32) uint32 {
+func fn251(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5245,7 +6334,7 @@ func fn250(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -5260,7 +6349,7 @@ L1:
 		goto L5
 	}
 	v1 = uint32(0)
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -5291,7 +6380,7 @@ L5:
 	if v6 != uint32(4000) {
 		goto L8
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	v2 = i0
 	if v2 == 0 {
@@ -5302,20 +6391,20 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	goto L7
 L8:
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	v1 = i0
 	if v1 == 0 {
 		goto L9
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L9
@@ -5325,8 +6414,8 @@ L8:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8474115), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8474115), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
@@ -5349,16 +6438,16 @@ L6:
 	if v2 != 0 {
 		goto L10
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L11
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L10
@@ -5366,12 +6455,12 @@ L6:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3143(m, v6, uint32(1), v5, v4, i4, i5, i6)
+	i0 = fn3144(m, v6, uint32(1), v5, v4, i4, i5, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -5383,17 +6472,17 @@ L11:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L12
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8458904), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8458904), uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -5418,7 +6507,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn251(m *Module, v0 uint32) uint32 {
+func fn252(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5435,7 +6524,7 @@ func fn251(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -5443,7 +6532,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn249(m, v0)
+	i0 = fn250(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -5453,7 +6542,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn250(m, v0)
+	i0 = fn251(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -5470,7 +6559,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn252(m *Module, v0 uint32) uint32 {
+func fn253(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5490,7 +6579,7 @@ func fn252(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -5498,7 +6587,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn82(m, v0)
+	i0 = fn83(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -5508,7 +6597,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(59))
+	i0 = fn76(m, v0, uint32(59))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -5526,7 +6615,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn253(m *Module, v0 uint32) uint32 {
+func fn254(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5589,7 +6678,7 @@ func fn253(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -5603,7 +6692,7 @@ L1:
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1160), i2)
+	i0 = fn71(m, v0, uint32(1160), i2)
 	if i0 == 0 {
 		goto L5
 	}
@@ -5618,7 +6707,7 @@ L5:
 	if v3 != i1 {
 		goto L6
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
@@ -5654,7 +6743,7 @@ L7:
 	if v2 != uint32(4000) {
 		goto L10
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L9
@@ -5662,13 +6751,13 @@ L7:
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v8 = i0
 	if v8 != 0 {
 		goto L11
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L9
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -5686,7 +6775,7 @@ L13:
 	if v2 != uint32(4000) {
 		goto L14
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -5706,7 +6795,7 @@ L15:
 	if v2 != uint32(4000) {
 		goto L18
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L18
@@ -5716,7 +6805,7 @@ L15:
 	v12 = i0
 	goto L17
 L18:
-	i0 = fn75(m, v0, uint32(59))
+	i0 = fn76(m, v0, uint32(59))
 	v13 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v2 = i0
@@ -5728,7 +6817,7 @@ L18:
 	if v2 != uint32(4000) {
 		goto L20
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -5736,7 +6825,7 @@ L20:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v14 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v2 = i0
 	if v2 == 0 {
 		goto L23
@@ -5757,7 +6846,7 @@ L24:
 	if v18 != uint32(4000) {
 		goto L25
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -5765,7 +6854,7 @@ L25:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v19 = i0
-	i0 = fn286(m, v0)
+	i0 = fn287(m, v0)
 	v18 = i0
 	if v18 != 0 {
 		goto L27
@@ -5775,17 +6864,17 @@ L25:
 	if i0 != 0 {
 		goto L28
 	}
-	i0 = fn75(m, v0, uint32(60))
+	i0 = fn76(m, v0, uint32(60))
 	v18 = i0
 	if v18 == 0 {
 		goto L28
 	}
-	i0 = fn153(m, v0, v18)
+	i0 = fn154(m, v0, v18)
 	v18 = i0
 	if v18 != 0 {
 		goto L27
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L28
 	}
@@ -5796,7 +6885,7 @@ L28:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v12, i1)
+	i0 = fn3231(m, v12, i1)
 	v15 = i0
 	if v15 == 0 {
 		goto L26
@@ -5867,11 +6956,11 @@ L32:
 		goto L32
 	}
 L29:
-	fn2111(m, v2)
+	fn2112(m, v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(61))
+	i0 = fn76(m, v0, uint32(61))
 	v2 = i0
 	if v2 != 0 {
 		goto L21
@@ -5887,7 +6976,7 @@ L27:
 		goto L33
 	}
 	i1 = v15 << (uint32(3) & 31)
-	i0 = fn2110(m, v2, i1)
+	i0 = fn2111(m, v2, i1)
 	v19 = i0
 	if v19 == 0 {
 		goto L26
@@ -5908,22 +6997,22 @@ L33:
 	v14 = i0
 	goto L24
 L26:
-	fn2111(m, v2)
+	fn2112(m, v2)
 L23:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
 	v2 = i0
 	goto L19
 L21:
-	i0 = fn151(m, v0, v13, v15, v2)
+	i0 = fn152(m, v0, v13, v15, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L16
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	v12 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v2 = i0
@@ -5947,23 +7036,23 @@ L19:
 	if v12 != uint32(4000) {
 		goto L35
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L34
 	}
 L35:
-	i0 = fn82(m, v0)
+	i0 = fn83(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L34
 	}
-	i0 = fn154(m, v0, v2)
+	i0 = fn155(m, v0, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L16
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L34
 	}
@@ -5985,7 +7074,7 @@ L16:
 		goto L37
 	}
 	i1 = v10 << (uint32(3) & 31)
-	i0 = fn2110(m, v8, i1)
+	i0 = fn2111(m, v8, i1)
 	v12 = i0
 	if v12 == 0 {
 		goto L36
@@ -6005,9 +7094,9 @@ L37:
 	v7 = i0
 	goto L13
 L36:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L9
 L12:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v7
@@ -6020,11 +7109,11 @@ L12:
 		goto L38
 	}
 L39:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	goto L9
 L38:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v4, i1)
+	i0 = fn3231(m, v4, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L40
@@ -6096,11 +7185,11 @@ L44:
 		goto L44
 	}
 L41:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L45
@@ -6114,13 +7203,13 @@ L45:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn144(m, v0, v10, v6, v5, i5, i6, i7)
+	i1 = fn145(m, v0, v10, v6, v5, i5, i6, i7)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	if v2 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L46
 	}
@@ -6135,9 +7224,9 @@ L46:
 	v0 = uint32(0)
 	goto L2
 L40:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
@@ -6146,7 +7235,7 @@ L9:
 	v2 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 L8:
-	i0 = fn67(m, v0, v3, uint32(1160), v2)
+	i0 = fn68(m, v0, v3, uint32(1160), v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
@@ -6161,7 +7250,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn254(m *Module, v0 uint32) uint32 {
+func fn255(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6184,7 +7273,7 @@ func fn254(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -6197,7 +7286,7 @@ L1:
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn229(m, v0)
+	i0 = fn230(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L5
@@ -6216,7 +7305,7 @@ L3:
 	if v1 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L4
@@ -6224,7 +7313,7 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
 L6:
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L8
 	}
@@ -6235,7 +7324,7 @@ L6:
 	if v1 != uint32(4000) {
 		goto L9
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -6243,7 +7332,7 @@ L9:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn287(m, v0)
+	i0 = fn288(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L10
@@ -6253,7 +7342,7 @@ L9:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn169(m, v0)
+	i0 = fn170(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L10
@@ -6267,7 +7356,7 @@ L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 != 0 {
 		goto L7
 	}
@@ -6282,7 +7371,7 @@ L8:
 	if v4 != 0 {
 		goto L4
 	}
-	fn288(m, v0)
+	fn289(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	v4 = i0
 L12:
@@ -6294,7 +7383,7 @@ L12:
 	if v4 != 0 {
 		goto L2
 	}
-	i0 = fn230(m, v0)
+	i0 = fn231(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L5
@@ -6326,7 +7415,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn255(m *Module, v0 uint32) uint32 {
+func fn256(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6359,7 +7448,7 @@ func fn255(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -6372,7 +7461,7 @@ L1:
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn228(m, v0)
+	i0 = fn229(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -6394,7 +7483,7 @@ L4:
 	if v1 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
@@ -6406,7 +7495,7 @@ L7:
 	if v1 != i1 {
 		goto L8
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L9
 	}
@@ -6427,25 +7516,25 @@ L8:
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v4 = i0
-	i0 = fn75(m, v0, uint32(9))
+	i0 = fn76(m, v0, uint32(9))
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn169(m, v0)
+	i0 = fn170(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L10
 	}
-	i0 = fn257(m, v0)
+	i0 = fn258(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L10
 	}
-	i0 = fn75(m, v0, uint32(10))
+	i0 = fn76(m, v0, uint32(10))
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L6
@@ -6453,12 +7542,12 @@ L8:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3129(m, v6, v7, v4, v5, i4, i5, i6)
+	i0 = fn3130(m, v6, v7, v4, v5, i4, i5, i6)
 	v4 = i0
 	if v4 != 0 {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -6474,7 +7563,7 @@ L10:
 	if i0 != 0 {
 		goto L6
 	}
-	fn246(m, v0)
+	fn247(m, v0)
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
@@ -6494,7 +7583,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn256(m *Module, v0 uint32) uint32 {
+func fn257(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6531,7 +7620,7 @@ func fn256(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -6552,7 +7641,7 @@ L3:
 	if v2 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
@@ -6564,7 +7653,7 @@ L7:
 	if v1 != i1 {
 		goto L9
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L8
 	}
@@ -6582,7 +7671,7 @@ L9:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v5 = i0
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L11
 	}
@@ -6594,7 +7683,7 @@ L9:
 	if v6 != uint32(4000) {
 		goto L12
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v2 = i0
 L12:
@@ -6609,23 +7698,23 @@ L12:
 	if v2 != uint32(4000) {
 		goto L17
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L16
 	}
 L17:
-	i0 = fn289(m, v0)
+	i0 = fn290(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L16
 	}
-	i0 = fn290(m, v0)
+	i0 = fn291(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L16
 	}
-	i0 = fn103(m, v0, v2, v7)
+	i0 = fn104(m, v0, v2, v7)
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -6634,7 +7723,7 @@ L17:
 	if v7 == 0 {
 		goto L15
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -6669,7 +7758,7 @@ L14:
 	v6 = i0
 	goto L5
 L13:
-	i0 = fn75(m, v0, uint32(26))
+	i0 = fn76(m, v0, uint32(26))
 	if i0 != 0 {
 		goto L10
 	}
@@ -6679,17 +7768,17 @@ L11:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L19
 	}
-	fn291(m, v0)
+	fn292(m, v0)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v6 = i0
 	goto L5
 L10:
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L20
@@ -6702,14 +7791,14 @@ L20:
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v1 = i0
-	i0 = fn117(m, v0, v7)
+	i0 = fn118(m, v0, v7)
 	v6 = i0
 	if v6 != 0 {
 		goto L21
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L21:
-	i0 = fn118(m, v0, v7)
+	i0 = fn119(m, v0, v7)
 	v7 = i0
 	if v7 != 0 {
 		goto L22
@@ -6717,12 +7806,12 @@ L21:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L22:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3127(m, v6, v7, v5, v4, v1, v2, i6)
+	i0 = fn3128(m, v6, v7, v5, v4, v1, v2, i6)
 	v2 = i0
 	if v2 != 0 {
 		goto L23
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L8
 	}
@@ -6764,7 +7853,7 @@ L5:
 	if v1 != uint32(4000) {
 		goto L27
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L26
@@ -6776,7 +7865,7 @@ L27:
 	if v6 != i1 {
 		goto L29
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L28
 	}
@@ -6794,7 +7883,7 @@ L29:
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v4 = i0
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L24
 	}
@@ -6805,18 +7894,18 @@ L29:
 	if v1 != uint32(4000) {
 		goto L30
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L30:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L32
 	}
-	i0 = fn259(m, v0)
+	i0 = fn260(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L32
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L31
@@ -6830,11 +7919,11 @@ L31:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(26))
+	i0 = fn76(m, v0, uint32(26))
 	if i0 == 0 {
 		goto L24
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L24
@@ -6842,12 +7931,12 @@ L31:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3128(m, v1, v4, v6, i3, i4, i5)
+	i0 = fn3129(m, v1, v4, v6, i3, i4, i5)
 	v1 = i0
 	if v1 != 0 {
 		goto L25
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L24
 	}
@@ -6886,7 +7975,7 @@ L24:
 	if v1 != uint32(4000) {
 		goto L34
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L33
@@ -6898,7 +7987,7 @@ L34:
 	if v1 != i1 {
 		goto L39
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L38
 	}
@@ -6916,11 +8005,11 @@ L39:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
 	v6 = i0
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L36
 	}
-	i0 = fn292(m, v0)
+	i0 = fn293(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L36
@@ -6932,7 +8021,7 @@ L39:
 	if v5 != uint32(4000) {
 		goto L40
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L40:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -6943,7 +8032,7 @@ L40:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	goto L36
 L41:
-	i0 = fn245(m, v0)
+	i0 = fn246(m, v0)
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -6951,11 +8040,11 @@ L41:
 	if v5 == 0 {
 		goto L36
 	}
-	i0 = fn75(m, v0, uint32(26))
+	i0 = fn76(m, v0, uint32(26))
 	if i0 == 0 {
 		goto L36
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L35
@@ -6965,12 +8054,12 @@ L41:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3131(m, i0, i1, v5, v6, v4, i5, i6, i7)
+	i0 = fn3132(m, i0, i1, v5, v6, v4, i5, i6, i7)
 	v1 = i0
 	if v1 != 0 {
 		goto L37
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L35
 	}
@@ -6995,7 +8084,7 @@ L36:
 	if i0 != 0 {
 		goto L33
 	}
-	fn293(m, v0)
+	fn294(m, v0)
 L35:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
@@ -7006,7 +8095,7 @@ L35:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn294(m, v0)
+	i0 = fn295(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L4
@@ -7033,7 +8122,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn257(m *Module, v0 uint32) uint32 {
+func fn258(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7053,7 +8142,7 @@ func fn257(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -7062,7 +8151,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn245(m, v0)
+	i0 = fn246(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -7079,7 +8168,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn258(m *Module, v0 uint32) uint32 {
+func fn259(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7111,7 +8200,7 @@ func fn258(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -7124,7 +8213,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -7145,16 +8234,16 @@ L4:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v3 = i0
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn216(m, v0)
+	i0 = fn217(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -7162,12 +8251,12 @@ L4:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3143(m, v5, uint32(1), v3, v4, i4, i5, i6)
+	i0 = fn3144(m, v5, uint32(1), v3, v4, i4, i5, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -7179,7 +8268,7 @@ L6:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn169(m, v0)
+	i0 = fn170(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -7197,7 +8286,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn259(m *Module, v0 uint32) uint32 {
+func fn260(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7239,7 +8328,7 @@ func fn259(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -7248,7 +8337,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn258(m, v0)
+	i0 = fn259(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
@@ -7260,7 +8349,7 @@ L1:
 	if v4 != uint32(4000) {
 		goto L4
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -7268,7 +8357,7 @@ L4:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v6 = i0
 	if v6 == 0 {
 		goto L6
@@ -7278,14 +8367,14 @@ L4:
 		goto L5
 	}
 	v7 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 != 0 {
 		goto L10
 	}
 	v8 = v6
 	goto L9
 L10:
-	i0 = fn258(m, v0)
+	i0 = fn259(m, v0)
 	v9 = i0
 	if v9 != 0 {
 		goto L11
@@ -7308,7 +8397,7 @@ L12:
 	goto L13
 L14:
 	v13 = v11
-	i0 = fn2110(m, v6, v10)
+	i0 = fn2111(m, v6, v10)
 	v8 = i0
 	if v8 == 0 {
 		goto L8
@@ -7318,7 +8407,7 @@ L13:
 	*(*uint32)(unsafe.Add(b, i0)) = v9
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L9
 	}
@@ -7331,7 +8420,7 @@ L13:
 	i0 = v4 + uint32(4)
 	v4 = i0
 	v6 = v8
-	i0 = fn258(m, v0)
+	i0 = fn259(m, v0)
 	v9 = i0
 	if v9 != 0 {
 		goto L12
@@ -7339,7 +8428,7 @@ L13:
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v7, i1)
+	i0 = fn3231(m, v7, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L7
@@ -7409,21 +8498,21 @@ L18:
 		goto L18
 	}
 L15:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v3, v4)
+	i0 = fn104(m, v0, v3, v4)
 	v1 = i0
 	goto L2
 L8:
-	fn2111(m, v6)
+	fn2112(m, v6)
 	goto L6
 L7:
-	fn2111(m, v8)
+	fn2112(m, v8)
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -7440,7 +8529,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn260(m *Module, v0 uint32) uint32 {
+func fn261(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7475,7 +8564,7 @@ func fn260(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -7489,7 +8578,7 @@ L1:
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1183), i2)
+	i0 = fn71(m, v0, uint32(1183), i2)
 	if i0 == 0 {
 		goto L5
 	}
@@ -7504,7 +8593,7 @@ L5:
 	if v2 != i1 {
 		goto L6
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
@@ -7534,7 +8623,7 @@ L7:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v5 = i0
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L9
 	}
@@ -7545,17 +8634,17 @@ L7:
 	if v3 != uint32(4000) {
 		goto L10
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(16))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(16))
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn260(m, v0)
+	i0 = fn261(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L11
@@ -7563,7 +8652,7 @@ L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L12
@@ -7578,7 +8667,7 @@ L12:
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	v3 = i0
-	i0 = fn115(m, v0, v6, uint32(2))
+	i0 = fn116(m, v0, v6, uint32(2))
 	v6 = i0
 	if v6 != 0 {
 		goto L13
@@ -7586,13 +8675,13 @@ L12:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L13:
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3143(m, v6, uint32(2), v5, v4, v3, v7, i7)
+	i1 = fn3144(m, v6, uint32(2), v5, v4, v3, v7, i7)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 	if v3 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L14
 	}
@@ -7622,7 +8711,7 @@ L9:
 	v0 = uint32(0)
 	goto L2
 L15:
-	i0 = fn262(m, v0)
+	i0 = fn263(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L16
@@ -7632,7 +8721,7 @@ L15:
 L16:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 L8:
-	i0 = fn67(m, v0, v2, uint32(1183), v3)
+	i0 = fn68(m, v0, v2, uint32(1183), v3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
@@ -7647,7 +8736,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn261(m *Module, v0 uint32) uint32 {
+func fn262(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7694,7 +8783,7 @@ func fn261(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -7708,7 +8797,7 @@ L1:
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1114), i2)
+	i0 = fn71(m, v0, uint32(1114), i2)
 	if i0 == 0 {
 		goto L5
 	}
@@ -7723,7 +8812,7 @@ L5:
 	if v2 != i1 {
 		goto L6
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
@@ -7753,7 +8842,7 @@ L7:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v5 = i0
-	i0 = fn236(m, v0)
+	i0 = fn237(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L9
@@ -7765,7 +8854,7 @@ L7:
 	if v3 != uint32(4000) {
 		goto L10
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -7773,13 +8862,13 @@ L10:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v8 = i0
 	if v8 != 0 {
 		goto L12
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L11
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -7798,17 +8887,17 @@ L15:
 	if v12 != uint32(4000) {
 		goto L16
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn75(m, v0, uint32(582))
+	i0 = fn76(m, v0, uint32(582))
 	if i0 == 0 {
 		goto L17
 	}
-	i0 = fn236(m, v0)
+	i0 = fn237(m, v0)
 	v12 = i0
 	if v12 == 0 {
 		goto L17
@@ -7820,7 +8909,7 @@ L16:
 		goto L18
 	}
 	i1 = v11 << (uint32(3) & 31)
-	i0 = fn2110(m, v8, i1)
+	i0 = fn2111(m, v8, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L14
@@ -7853,11 +8942,11 @@ L17:
 		goto L19
 	}
 L20:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	goto L11
 L19:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v3, i1)
+	i0 = fn3231(m, v3, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L13
@@ -7929,11 +9018,11 @@ L24:
 		goto L24
 	}
 L21:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L25
@@ -7948,7 +9037,7 @@ L25:
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	v3 = i0
-	i0 = fn103(m, v0, v6, v9)
+	i0 = fn104(m, v0, v6, v9)
 	v9 = i0
 	if v9 != 0 {
 		goto L26
@@ -7956,13 +9045,13 @@ L25:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L26:
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3121(m, uint32(1), v9, v5, v4, v3, v8, i7)
+	i1 = fn3122(m, uint32(1), v9, v5, v4, v3, v8, i7)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 	if v3 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L27
 	}
@@ -7977,14 +9066,14 @@ L27:
 	v0 = uint32(0)
 	goto L2
 L14:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L11
 L13:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -8001,7 +9090,7 @@ L9:
 	v0 = uint32(0)
 	goto L2
 L28:
-	i0 = fn236(m, v0)
+	i0 = fn237(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L29
@@ -8011,7 +9100,7 @@ L28:
 L29:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 L8:
-	i0 = fn67(m, v0, v2, uint32(1114), v3)
+	i0 = fn68(m, v0, v2, uint32(1114), v3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
@@ -8026,7 +9115,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn262(m *Module, v0 uint32) uint32 {
+func fn263(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8067,7 +9156,7 @@ func fn262(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -8081,7 +9170,7 @@ L1:
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1184), i2)
+	i0 = fn71(m, v0, uint32(1184), i2)
 	if i0 == 0 {
 		goto L5
 	}
@@ -8096,7 +9185,7 @@ L5:
 	if v2 != i1 {
 		goto L6
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
@@ -8126,25 +9215,25 @@ L7:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v3 = i0
-	i0 = fn263(m, v0)
+	i0 = fn264(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L9
 	}
-	i0 = fn75(m, v0, uint32(23))
+	i0 = fn76(m, v0, uint32(23))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L9
 	}
-	i0 = fn71(m, uint32(0), uint32(25), v0)
+	i0 = fn72(m, uint32(0), uint32(26), v0)
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L10
@@ -8159,13 +9248,13 @@ L10:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3141(m, v5, i2, uint32(2), v3, v4, i6, i7, i8)
+	i1 = fn3142(m, v5, i2, uint32(2), v3, v4, i6, i7, i8)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 	if v3 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -8187,29 +9276,29 @@ L9:
 	v0 = uint32(0)
 	goto L2
 L11:
-	i0 = fn263(m, v0)
+	i0 = fn264(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(9))
+	i0 = fn76(m, v0, uint32(9))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn243(m, v0)
+	i0 = fn244(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(10))
+	i0 = fn76(m, v0, uint32(10))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn71(m, uint32(0), uint32(25), v0)
+	i0 = fn72(m, uint32(0), uint32(26), v0)
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L13
@@ -8223,13 +9312,13 @@ L13:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3142(m, v5, v6, uint32(2), v3, v4, i6, i7, i8)
+	i1 = fn3143(m, v5, v6, uint32(2), v3, v4, i6, i7, i8)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 	if v3 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -8251,7 +9340,7 @@ L12:
 	v0 = uint32(0)
 	goto L2
 L14:
-	i0 = fn265(m, v0)
+	i0 = fn266(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L15
@@ -8263,7 +9352,7 @@ L15:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 L8:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn67(m, v0, v2, uint32(1184), i3)
+	i0 = fn68(m, v0, v2, uint32(1184), i3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
@@ -8278,7 +9367,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn263(m *Module, v0 uint32) uint32 {
+func fn264(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8325,11 +9414,11 @@ func fn263(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1188), i2)
+	i0 = fn71(m, v0, uint32(1188), i2)
 	if i0 == 0 {
 		goto L6
 	}
@@ -8341,7 +9430,7 @@ L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i1
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn68(m, v0, v3, uint32(1188), i3)
+	i0 = fn69(m, v0, v3, uint32(1188), i3)
 	if i0 != 0 {
 		goto L8
 	}
@@ -8355,7 +9444,7 @@ L9:
 	if v2 != uint32(4000) {
 		goto L10
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L10:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -8368,7 +9457,7 @@ L10:
 	if v5 != i1 {
 		goto L12
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -8386,25 +9475,25 @@ L12:
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
 	v6 = i0
-	i0 = fn263(m, v0)
+	i0 = fn264(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L13
 	}
-	i0 = fn75(m, v0, uint32(23))
+	i0 = fn76(m, v0, uint32(23))
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L13
 	}
-	i0 = fn71(m, uint32(1), uint32(25), v0)
+	i0 = fn72(m, uint32(1), uint32(26), v0)
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L11
@@ -8413,13 +9502,13 @@ L12:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3141(m, v8, i1, uint32(1), v6, v7, i5, i6, i7)
+	i0 = fn3142(m, v8, i1, uint32(1), v6, v7, i5, i6, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L11
 	}
@@ -8430,29 +9519,29 @@ L13:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn263(m, v0)
+	i0 = fn264(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L14
 	}
-	i0 = fn75(m, v0, uint32(9))
+	i0 = fn76(m, v0, uint32(9))
 	if i0 == 0 {
 		goto L14
 	}
-	i0 = fn243(m, v0)
+	i0 = fn244(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L14
 	}
-	i0 = fn75(m, v0, uint32(10))
+	i0 = fn76(m, v0, uint32(10))
 	if i0 == 0 {
 		goto L14
 	}
-	i0 = fn71(m, uint32(1), uint32(25), v0)
+	i0 = fn72(m, uint32(1), uint32(26), v0)
 	if i0 == 0 {
 		goto L14
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L11
@@ -8460,13 +9549,13 @@ L13:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3142(m, v8, v9, uint32(1), v6, v7, i5, i6, i7)
+	i0 = fn3143(m, v8, v9, uint32(1), v6, v7, i5, i6, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
@@ -8477,21 +9566,21 @@ L14:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn263(m, v0)
+	i0 = fn264(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L15
 	}
-	i0 = fn230(m, v0)
+	i0 = fn231(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L15
 	}
-	i0 = fn71(m, uint32(1), uint32(25), v0)
+	i0 = fn72(m, uint32(1), uint32(26), v0)
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L11
@@ -8500,7 +9589,7 @@ L14:
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	v5 = i0
-	i0 = fn102(m, v0, v9)
+	i0 = fn103(m, v0, v9)
 	v9 = i0
 	if v9 != 0 {
 		goto L16
@@ -8508,13 +9597,13 @@ L14:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L16:
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3137(m, v8, v9, uint32(0), v6, v7, v5, v2, i7)
+	i0 = fn3138(m, v8, v9, uint32(0), v6, v7, v5, v2, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
@@ -8525,30 +9614,30 @@ L15:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn263(m, v0)
+	i0 = fn264(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L18
 	}
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L18
 	}
-	i0 = fn242(m, v0)
+	i0 = fn243(m, v0)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L18
 	}
-	i0 = fn71(m, uint32(1), uint32(25), v0)
+	i0 = fn72(m, uint32(1), uint32(26), v0)
 	if i0 == 0 {
 		goto L18
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L11
@@ -8570,13 +9659,13 @@ L20:
 	v9 = i0
 L19:
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3137(m, v8, v9, v10, v6, v7, v5, v2, i7)
+	i0 = fn3138(m, v8, v9, v10, v6, v7, v5, v2, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
@@ -8587,12 +9676,12 @@ L18:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn244(m, v0)
+	i0 = fn245(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L17
 	}
-	i0 = fn71(m, uint32(1), uint32(25), v0)
+	i0 = fn72(m, uint32(1), uint32(26), v0)
 	if i0 != 0 {
 		goto L11
 	}
@@ -8619,7 +9708,7 @@ L11:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	v4 = v5
-	i0 = fn68(m, v0, v3, uint32(1188), v2)
+	i0 = fn69(m, v0, v3, uint32(1188), v2)
 	if i0 == 0 {
 		goto L9
 	}
@@ -8653,7 +9742,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn264(m *Module, v0 uint32) uint32 {
+func fn265(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8673,7 +9762,7 @@ func fn264(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -8681,7 +9770,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -8691,7 +9780,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(9))
+	i0 = fn76(m, v0, uint32(9))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -8701,7 +9790,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(23))
+	i0 = fn76(m, v0, uint32(23))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -8719,7 +9808,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn265(m *Module, v0 uint32) uint32 {
+func fn266(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8746,7 +9835,7 @@ func fn265(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -8758,7 +9847,7 @@ L1:
 	if v1 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -8779,17 +9868,17 @@ L4:
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L6
 	}
-	i0 = fn115(m, v0, v2, uint32(2))
+	i0 = fn116(m, v0, v2, uint32(2))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -8801,25 +9890,25 @@ L6:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L7
 	}
-	i0 = fn262(m, v0)
+	i0 = fn263(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L7
 	}
-	i0 = fn115(m, v0, v2, uint32(2))
+	i0 = fn116(m, v0, v2, uint32(2))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -8831,21 +9920,60 @@ L7:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn266(m, v0)
+	i0 = fn267(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3147(m, v2, uint32(2), v4, v3, i4, i5, i6)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	goto L3
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn76(m, v0, uint32(9))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = fn268(m, v0)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L8
+	}
+	i0 = fn76(m, v0, uint32(10))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -8858,46 +9986,7 @@ L7:
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L3
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn75(m, v0, uint32(9))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = fn267(m, v0)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L8
-	}
-	i0 = fn75(m, v0, uint32(10))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = fn81(m, v0)
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3145(m, v2, uint32(2), v4, v3, i4, i5, i6)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -8916,7 +10005,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn266(m *Module, v0 uint32) uint32 {
+func fn267(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8949,7 +10038,7 @@ func fn266(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -8957,7 +10046,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn260(m, v0)
+	i0 = fn261(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L5
@@ -8969,7 +10058,7 @@ L1:
 	if v3 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -8977,13 +10066,13 @@ L6:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v5 = i0
 	if v5 != 0 {
 		goto L8
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L7
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -9002,17 +10091,17 @@ L11:
 	if v9 != uint32(4000) {
 		goto L12
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L13
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn260(m, v0)
+	i0 = fn261(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L13
@@ -9024,7 +10113,7 @@ L12:
 		goto L14
 	}
 	i1 = v8 << (uint32(3) & 31)
-	i0 = fn2110(m, v5, i1)
+	i0 = fn2111(m, v5, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L10
@@ -9057,11 +10146,11 @@ L13:
 		goto L15
 	}
 L16:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	goto L7
 L15:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v3, i1)
+	i0 = fn3231(m, v3, i1)
 	v6 = i0
 	if v6 == 0 {
 		goto L9
@@ -9133,36 +10222,36 @@ L20:
 		goto L20
 	}
 L17:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn103(m, v0, v2, v6)
+	i0 = fn104(m, v0, v2, v6)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L2
 L10:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L7
 L9:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -9173,21 +10262,21 @@ L5:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn260(m, v0)
+	i0 = fn261(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn102(m, v0, v3)
+	i0 = fn103(m, v0, v3)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -9206,7 +10295,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn267(m *Module, v0 uint32) uint32 {
+func fn268(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9243,7 +10332,7 @@ func fn267(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -9259,7 +10348,7 @@ L1:
 	if v1 != uint32(4000) {
 		goto L5
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L5
@@ -9268,7 +10357,7 @@ L1:
 	v1 = i0
 	goto L4
 L5:
-	i0 = fn260(m, v0)
+	i0 = fn261(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i0
@@ -9280,7 +10369,7 @@ L5:
 	if v1 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -9288,7 +10377,7 @@ L6:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v5 = i0
 	if v5 == 0 {
 		goto L8
@@ -9298,14 +10387,14 @@ L6:
 		goto L7
 	}
 	v6 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 != 0 {
 		goto L12
 	}
 	v7 = v5
 	goto L11
 L12:
-	i0 = fn260(m, v0)
+	i0 = fn261(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L13
@@ -9328,7 +10417,7 @@ L14:
 	goto L15
 L16:
 	v12 = v10
-	i0 = fn2110(m, v5, v9)
+	i0 = fn2111(m, v5, v9)
 	v7 = i0
 	if v7 == 0 {
 		goto L10
@@ -9338,7 +10427,7 @@ L15:
 	*(*uint32)(unsafe.Add(b, i0)) = v8
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L11
 	}
@@ -9351,7 +10440,7 @@ L15:
 	i0 = v1 + uint32(4)
 	v1 = i0
 	v5 = v7
-	i0 = fn260(m, v0)
+	i0 = fn261(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L14
@@ -9359,7 +10448,7 @@ L15:
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v6, i1)
+	i0 = fn3231(m, v6, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L9
@@ -9429,11 +10518,11 @@ L20:
 		goto L20
 	}
 L17:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v3, v5)
+	i0 = fn104(m, v0, v3, v5)
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -9441,20 +10530,20 @@ L17:
 	if v1 == 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L3
 	}
 	goto L2
 L10:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	goto L8
 L9:
-	fn2111(m, v7)
+	fn2112(m, v7)
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
@@ -9474,7 +10563,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn268(m *Module, v0 uint32) uint32 {
+func fn269(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9517,7 +10606,7 @@ func fn268(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -9530,7 +10619,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -9551,7 +10640,7 @@ L4:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v5 = i0
-	i0 = fn216(m, v0)
+	i0 = fn217(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L6
@@ -9563,7 +10652,7 @@ L4:
 	if v3 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -9571,13 +10660,13 @@ L7:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v8 = i0
 	if v8 != 0 {
 		goto L9
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L8
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -9596,7 +10685,7 @@ L12:
 	if v3 != uint32(4000) {
 		goto L13
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -9611,7 +10700,7 @@ L13:
 	if v3 != uint32(4000) {
 		goto L14
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L14
@@ -9621,21 +10710,21 @@ L13:
 	v3 = i0
 	goto L10
 L14:
-	i0 = fn75(m, v0, uint32(27))
+	i0 = fn76(m, v0, uint32(27))
 	if i0 == 0 {
 		goto L17
 	}
-	i0 = fn216(m, v0)
+	i0 = fn217(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L17
 	}
-	i0 = fn112(m, v0, uint32(1), v3)
+	i0 = fn113(m, v0, uint32(1), v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L16
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L17
 	}
@@ -9659,7 +10748,7 @@ L17:
 	if v3 != uint32(4000) {
 		goto L18
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v14 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -9675,22 +10764,22 @@ L18:
 	if v14 != uint32(4000) {
 		goto L22
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L21
 	}
 L22:
-	i0 = fn75(m, v0, uint32(28))
+	i0 = fn76(m, v0, uint32(28))
 	v3 = i0
 	if v3 == 0 {
 		goto L21
 	}
-	i0 = fn140(m, v0, v3)
+	i0 = fn141(m, v0, v3)
 	if i0 == 0 {
 		goto L20
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L21
 	}
@@ -9704,7 +10793,7 @@ L20:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn216(m, v0)
+	i0 = fn217(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L23
@@ -9713,12 +10802,12 @@ L20:
 	v14 = i0
 	goto L19
 L23:
-	i0 = fn112(m, v0, uint32(2), v3)
+	i0 = fn113(m, v0, uint32(2), v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L16
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v14 = i0
@@ -9742,27 +10831,27 @@ L19:
 	if v3 != uint32(4000) {
 		goto L26
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L25
 	}
 L26:
-	i0 = fn75(m, v0, uint32(29))
+	i0 = fn76(m, v0, uint32(29))
 	if i0 == 0 {
 		goto L24
 	}
-	i0 = fn216(m, v0)
+	i0 = fn217(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L24
 	}
-	i0 = fn112(m, v0, uint32(4), v3)
+	i0 = fn113(m, v0, uint32(4), v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L16
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L24
 	}
@@ -9788,27 +10877,27 @@ L24:
 	if v3 != uint32(4000) {
 		goto L29
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L28
 	}
 L29:
-	i0 = fn75(m, v0, uint32(20))
+	i0 = fn76(m, v0, uint32(20))
 	if i0 == 0 {
 		goto L27
 	}
-	i0 = fn216(m, v0)
+	i0 = fn217(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L27
 	}
-	i0 = fn112(m, v0, uint32(3), v3)
+	i0 = fn113(m, v0, uint32(3), v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L16
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L27
 	}
@@ -9834,27 +10923,27 @@ L27:
 	if v3 != uint32(4000) {
 		goto L32
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L31
 	}
 L32:
-	i0 = fn75(m, v0, uint32(30))
+	i0 = fn76(m, v0, uint32(30))
 	if i0 == 0 {
 		goto L30
 	}
-	i0 = fn216(m, v0)
+	i0 = fn217(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L30
 	}
-	i0 = fn112(m, v0, uint32(6), v3)
+	i0 = fn113(m, v0, uint32(6), v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L16
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L30
 	}
@@ -9874,16 +10963,6 @@ L30:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L10
-	}
-	i0 = fn269(m, v0)
-	v3 = i0
-	if v3 != 0 {
-		goto L15
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v13
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L11
 	}
 	i0 = fn270(m, v0)
 	v3 = i0
@@ -9917,6 +10996,16 @@ L30:
 	}
 	i0 = fn273(m, v0)
 	v3 = i0
+	if v3 != 0 {
+		goto L15
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v13
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L11
+	}
+	i0 = fn274(m, v0)
+	v3 = i0
 	if v3 == 0 {
 		goto L11
 	}
@@ -9933,7 +11022,7 @@ L15:
 		goto L34
 	}
 	i1 = v11 << (uint32(3) & 31)
-	i0 = fn2110(m, v8, i1)
+	i0 = fn2111(m, v8, i1)
 	v13 = i0
 	if v13 == 0 {
 		goto L33
@@ -9954,9 +11043,9 @@ L34:
 	v7 = i0
 	goto L12
 L33:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L8
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
@@ -9973,11 +11062,11 @@ L10:
 		goto L35
 	}
 L36:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	goto L8
 L35:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v12, i1)
+	i0 = fn3231(m, v12, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L37
@@ -10049,11 +11138,11 @@ L41:
 		goto L41
 	}
 L38:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -10062,14 +11151,14 @@ L38:
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v1 = i0
-	i0 = fn113(m, v0, v3)
+	i0 = fn114(m, v0, v3)
 	v13 = i0
 	if v13 != 0 {
 		goto L42
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L42:
-	i0 = fn114(m, v0, v3)
+	i0 = fn115(m, v0, v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L43
@@ -10077,21 +11166,21 @@ L42:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L43:
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3136(m, v6, v13, v3, v5, v4, v1, v2, i7)
+	i0 = fn3137(m, v6, v13, v3, v5, v4, v1, v2, i7)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L3
 L37:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L8:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -10102,70 +11191,12 @@ L6:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn216(m, v0)
+	i0 = fn217(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-L3:
-	v1 = uint32(0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn269(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v1 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	i0 = fn75(m, v0, uint32(21))
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = fn216(m, v0)
-	v2 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = fn112(m, v0, uint32(5), v2)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L3
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
 L3:
 	v1 = uint32(0)
 L2:
@@ -10194,7 +11225,7 @@ func fn270(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -10202,25 +11233,21 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn75(m, v0, uint32(679))
+	i0 = fn76(m, v0, uint32(21))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(671))
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = fn216(m, v0)
+	i0 = fn217(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn112(m, v0, uint32(10), v2)
+	i0 = fn113(m, v0, uint32(5), v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -10256,7 +11283,7 @@ func fn271(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -10264,21 +11291,25 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn75(m, v0, uint32(671))
+	i0 = fn76(m, v0, uint32(679))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn216(m, v0)
+	i0 = fn76(m, v0, uint32(671))
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = fn217(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn112(m, v0, uint32(9), v2)
+	i0 = fn113(m, v0, uint32(10), v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -10314,7 +11345,7 @@ func fn272(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -10322,25 +11353,21 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn75(m, v0, uint32(589))
+	i0 = fn76(m, v0, uint32(671))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(679))
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = fn216(m, v0)
+	i0 = fn217(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn112(m, v0, uint32(8), v2)
+	i0 = fn113(m, v0, uint32(9), v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -10376,7 +11403,7 @@ func fn273(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -10384,21 +11411,25 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn75(m, v0, uint32(589))
+	i0 = fn76(m, v0, uint32(589))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn216(m, v0)
+	i0 = fn76(m, v0, uint32(679))
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = fn217(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn112(m, v0, uint32(7), v2)
+	i0 = fn113(m, v0, uint32(8), v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -10418,6 +11449,64 @@ L2:
 //go:norace
 //go:nocheckptr
 func fn274(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v1 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	i0 = fn76(m, v0, uint32(589))
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = fn217(m, v0)
+	v2 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = fn113(m, v0, uint32(7), v2)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	goto L3
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+L3:
+	v1 = uint32(0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn275(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10454,7 +11543,7 @@ func fn274(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -10468,7 +11557,7 @@ L1:
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1108), i2)
+	i0 = fn71(m, v0, uint32(1108), i2)
 	if i0 == 0 {
 		goto L5
 	}
@@ -10483,7 +11572,7 @@ L5:
 	if v2 != i1 {
 		goto L6
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
@@ -10513,16 +11602,16 @@ L7:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v3 = i0
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn216(m, v0)
+	i0 = fn217(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L9
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v6 = i0
 	if v6 != 0 {
 		goto L10
@@ -10536,13 +11625,13 @@ L10:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3143(m, v5, uint32(1), v3, v4, i5, i6, i7)
+	i1 = fn3144(m, v5, uint32(1), v3, v4, i5, i6, i7)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 	if v3 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L11
 	}
@@ -10568,7 +11657,7 @@ L9:
 	v0 = uint32(0)
 	goto L2
 L12:
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L13
@@ -10578,7 +11667,7 @@ L12:
 L13:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 L8:
-	i0 = fn67(m, v0, v2, uint32(1108), v3)
+	i0 = fn68(m, v0, v2, uint32(1108), v3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
@@ -10593,7 +11682,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn275(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn276(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10619,12 +11708,12 @@ func fn275(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
-	i0 = fn148(m, v2, v1)
+	i0 = fn149(m, v2, v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L1
 	}
@@ -10641,7 +11730,7 @@ L2:
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	v8 = i0
-	i1 = fn145(m, v2)
+	i1 = fn146(m, v2)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i8 = v1 & k32(4294967293)
 	if i8 != 0 {
@@ -10649,7 +11738,7 @@ L2:
 	} else {
 		i6 = uint32(8434468)
 	}
-	fn199(m, v0, v8, v7, v6, v5, v4, i6, v3)
+	fn200(m, v0, v8, v7, v6, v5, v4, i6, v3)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -10658,7 +11747,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn276(m *Module, v0 uint32) uint32 {
+func fn277(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10677,7 +11766,7 @@ func fn276(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -10686,7 +11775,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn250(m, v0)
+	i0 = fn251(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -10704,7 +11793,7 @@ L1:
 	if v3 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L5
@@ -10712,7 +11801,7 @@ L1:
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn215(m, v0)
+	i0 = fn216(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L7
@@ -10722,12 +11811,12 @@ L6:
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(53))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(53))
 	if i0 == 0 {
 		goto L5
 	}
@@ -10735,7 +11824,7 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(22))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(22))
 	if i0 == 0 {
 		goto L4
 	}
@@ -10758,7 +11847,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn277(m *Module, v0 uint32) uint32 {
+func fn278(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10791,7 +11880,7 @@ func fn277(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -10807,7 +11896,7 @@ L1:
 	if v1 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L6
@@ -10816,7 +11905,7 @@ L1:
 	v1 = i0
 	goto L5
 L6:
-	i0 = fn282(m, v0)
+	i0 = fn283(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i0
@@ -10828,7 +11917,7 @@ L6:
 	if v1 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -10836,7 +11925,7 @@ L7:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v5 = i0
 	if v5 == 0 {
 		goto L10
@@ -10846,11 +11935,11 @@ L7:
 		goto L9
 	}
 	v6 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn282(m, v0)
+	i0 = fn283(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L12
@@ -10865,7 +11954,7 @@ L13:
 		goto L14
 	}
 	i1 = v9 << (uint32(3) & 31)
-	i0 = fn2110(m, v5, i1)
+	i0 = fn2111(m, v5, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L11
@@ -10878,7 +11967,7 @@ L14:
 	*(*uint32)(unsafe.Add(b, i0)) = v7
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L12
 	}
@@ -10886,7 +11975,7 @@ L14:
 	v8 = i0
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn282(m, v0)
+	i0 = fn283(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L13
@@ -10894,7 +11983,7 @@ L14:
 L12:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v6, i1)
+	i0 = fn3231(m, v6, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L11
@@ -10964,11 +12053,11 @@ L18:
 		goto L18
 	}
 L15:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v2, v9)
+	i0 = fn104(m, v0, v2, v9)
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -10977,7 +12066,7 @@ L15:
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i0
@@ -10989,7 +12078,7 @@ L15:
 	if v1 != uint32(4000) {
 		goto L19
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -10999,17 +12088,17 @@ L19:
 	v1 = i0
 	goto L5
 L11:
-	fn2111(m, v5)
+	fn2112(m, v5)
 L10:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
 	v1 = i0
 	goto L5
 L8:
-	i0 = fn283(m, v0)
+	i0 = fn284(m, v0)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i0
@@ -11021,7 +12110,7 @@ L8:
 	if v1 != uint32(4000) {
 		goto L20
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -11029,7 +12118,7 @@ L20:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v10 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v6 = i0
 	if v6 == 0 {
 		goto L22
@@ -11039,11 +12128,11 @@ L20:
 		goto L21
 	}
 	v7 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L24
 	}
-	i0 = fn283(m, v0)
+	i0 = fn284(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L24
@@ -11058,7 +12147,7 @@ L25:
 		goto L26
 	}
 	i1 = v5 << (uint32(3) & 31)
-	i0 = fn2110(m, v6, i1)
+	i0 = fn2111(m, v6, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L23
@@ -11071,7 +12160,7 @@ L26:
 	*(*uint32)(unsafe.Add(b, i0)) = v8
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v10 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L24
 	}
@@ -11079,7 +12168,7 @@ L26:
 	v4 = i0
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn283(m, v0)
+	i0 = fn284(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L25
@@ -11087,7 +12176,7 @@ L26:
 L24:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v10
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v7, i1)
+	i0 = fn3231(m, v7, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L23
@@ -11157,11 +12246,11 @@ L30:
 		goto L30
 	}
 L27:
-	fn2111(m, v6)
+	fn2112(m, v6)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v9, v5)
+	i0 = fn104(m, v0, v9, v5)
 	v9 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -11170,23 +12259,23 @@ L27:
 	if v9 == 0 {
 		goto L4
 	}
-	i0 = fn126(m, v0, v2, v9)
+	i0 = fn127(m, v0, v2, v9)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L3
 L23:
-	fn2111(m, v6)
+	fn2112(m, v6)
 L22:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
@@ -11208,7 +12297,7 @@ L31:
 	if v1 != uint32(4000) {
 		goto L34
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L34
@@ -11217,7 +12306,7 @@ L31:
 	v1 = i0
 	goto L33
 L34:
-	i0 = fn282(m, v0)
+	i0 = fn283(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i0
@@ -11229,7 +12318,7 @@ L34:
 	if v1 != uint32(4000) {
 		goto L35
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L35:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -11237,7 +12326,7 @@ L35:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v5 = i0
 	if v5 == 0 {
 		goto L37
@@ -11247,11 +12336,11 @@ L35:
 		goto L36
 	}
 	v1 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L39
 	}
-	i0 = fn282(m, v0)
+	i0 = fn283(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L39
@@ -11265,7 +12354,7 @@ L40:
 		goto L41
 	}
 	i1 = v9 << (uint32(3) & 31)
-	i0 = fn2110(m, v5, i1)
+	i0 = fn2111(m, v5, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L38
@@ -11278,7 +12367,7 @@ L41:
 	*(*uint32)(unsafe.Add(b, i0)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L42
 	}
@@ -11286,7 +12375,7 @@ L41:
 	v7 = i0
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn282(m, v0)
+	i0 = fn283(m, v0)
 	v6 = i0
 	if v6 != 0 {
 		goto L40
@@ -11297,7 +12386,7 @@ L42:
 L39:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v1, i1)
+	i0 = fn3231(m, v1, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L38
@@ -11367,11 +12456,11 @@ L46:
 		goto L46
 	}
 L43:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v2, v9)
+	i0 = fn104(m, v0, v2, v9)
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -11382,10 +12471,10 @@ L43:
 	}
 	goto L3
 L38:
-	fn2111(m, v5)
+	fn2112(m, v5)
 L37:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L36:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
@@ -11407,13 +12496,13 @@ L47:
 	if v1 != uint32(4000) {
 		goto L50
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L49
 	}
 L50:
-	i0 = fn283(m, v0)
+	i0 = fn284(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L49
@@ -11425,7 +12514,7 @@ L50:
 	if v1 != uint32(4000) {
 		goto L51
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L51:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -11433,7 +12522,7 @@ L51:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v9 = i0
 	if v9 == 0 {
 		goto L53
@@ -11443,11 +12532,11 @@ L51:
 		goto L52
 	}
 	v1 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L55
 	}
-	i0 = fn283(m, v0)
+	i0 = fn284(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L55
@@ -11461,7 +12550,7 @@ L56:
 		goto L57
 	}
 	i1 = v2 << (uint32(3) & 31)
-	i0 = fn2110(m, v9, i1)
+	i0 = fn2111(m, v9, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L54
@@ -11474,7 +12563,7 @@ L57:
 	*(*uint32)(unsafe.Add(b, i0)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L58
 	}
@@ -11482,7 +12571,7 @@ L57:
 	v7 = i0
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn283(m, v0)
+	i0 = fn284(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L56
@@ -11493,7 +12582,7 @@ L58:
 L55:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v1, i1)
+	i0 = fn3231(m, v1, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L54
@@ -11563,11 +12652,11 @@ L62:
 		goto L62
 	}
 L59:
-	fn2111(m, v9)
+	fn2112(m, v9)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v6, v2)
+	i0 = fn104(m, v0, v6, v2)
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -11577,10 +12666,10 @@ L59:
 	}
 	goto L3
 L54:
-	fn2111(m, v9)
+	fn2112(m, v9)
 L53:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L52:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -11603,7 +12692,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn278(m *Module, v0 uint32) uint32 {
+func fn279(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11622,7 +12711,7 @@ func fn278(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -11631,7 +12720,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn250(m, v0)
+	i0 = fn251(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -11649,7 +12738,7 @@ L1:
 	if v3 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L5
@@ -11657,7 +12746,7 @@ L1:
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn215(m, v0)
+	i0 = fn216(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L7
@@ -11667,12 +12756,12 @@ L6:
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(53))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(53))
 	if i0 == 0 {
 		goto L5
 	}
@@ -11680,7 +12769,7 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(22))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(22))
 	if i0 == 0 {
 		goto L4
 	}
@@ -11699,96 +12788,6 @@ L2:
 	i1 = v3 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn279(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v2 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	i0 = fn247(m, v0)
-	if i0 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = fn162(m, v0)
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v4 = i1
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v4 != uint32(4000) {
-		goto L4
-	}
-	fn100(m, v0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 == 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	goto L3
-L5:
-	i0 = fn245(m, v0)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v4 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i0 = fn101(m, v0, v1)
-	goto L2
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return
 }
 
 //go:norace
@@ -11818,7 +12817,7 @@ func fn280(m *Module, v0 uint32) {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -11826,19 +12825,49 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn247(m, v0)
+	i0 = fn248(m, v0)
+	if i0 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = fn163(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v4 = i1
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v4 != uint32(4000) {
+		goto L4
+	}
+	fn101(m, v0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 == 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	goto L3
+L5:
+	i0 = fn246(m, v0)
 	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	if v4 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	goto L2
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
@@ -11853,7 +12882,67 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn281(m *Module, v0 uint32) uint32 {
+func fn281(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v2 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	i0 = fn248(m, v0)
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = fn76(m, v0, uint32(12))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	i0 = fn102(m, v0, v1)
+	goto L2
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn282(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11873,7 +12962,7 @@ func fn281(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -11881,7 +12970,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -11891,7 +12980,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -11904,162 +12993,6 @@ L2:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn282(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var i6 uint32
-	_ = i6
-	b := m.base
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v1 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L4
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v3 != i1 {
-		goto L5
-	}
-	v1 = uint32(0)
-	i0 = fn69(m, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	v2 = i0
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = v3 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if i0 == 0 {
-		goto L6
-	}
-	if v2 != 0 {
-		goto L4
-	}
-	fn284(m, v0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	v2 = i0
-L6:
-	v1 = uint32(0)
-	if v2 != 0 {
-		goto L4
-	}
-	i0 = fn79(m, v0)
-	v2 = i0
-	if v2 == 0 {
-		goto L7
-	}
-	i0 = fn75(m, v0, uint32(22))
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = fn162(m, v0)
-	v6 = i0
-	if v6 == 0 {
-		goto L7
-	}
-	i0 = fn81(m, v0)
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3152(m, i0, v6, v5, v4, i4, i5, i6)
-	v1 = i0
-	if v1 != 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-L8:
-	i0 = fn132(m, v0, v1, uint32(1))
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L4
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = fn250(m, v0)
-	v1 = i0
-	if v1 == 0 {
-		goto L9
-	}
-	i0 = fn132(m, v0, v1, uint32(0))
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L4
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-L4:
-	v1 = uint32(0)
-	goto L2
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	return v1
 }
 
@@ -12096,7 +13029,7 @@ func fn283(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -12110,7 +13043,7 @@ L1:
 		goto L5
 	}
 	v1 = uint32(0)
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -12133,7 +13066,7 @@ L5:
 	if v2 != 0 {
 		goto L4
 	}
-	fn284(m, v0)
+	fn285(m, v0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	v2 = i0
@@ -12142,21 +13075,21 @@ L6:
 	if v2 != 0 {
 		goto L4
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	if i0 == 0 {
 		goto L7
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L7
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L4
@@ -12165,19 +13098,19 @@ L6:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3152(m, i0, v6, v5, v4, i4, i5, i6)
+	i0 = fn3153(m, i0, v6, v5, v4, i4, i5, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L8
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L8:
-	i0 = fn132(m, v0, v1, uint32(1))
+	i0 = fn133(m, v0, v1, uint32(1))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -12189,17 +13122,173 @@ L7:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn251(m, v0)
+	v1 = i0
+	if v1 == 0 {
+		goto L9
+	}
+	i0 = fn133(m, v0, v1, uint32(0))
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	goto L4
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
+L4:
+	v1 = uint32(0)
+	goto L2
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn284(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var i6 uint32
+	_ = i6
+	b := m.base
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v1 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L4
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v3 != i1 {
+		goto L5
+	}
+	v1 = uint32(0)
+	i0 = fn70(m, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	v2 = i0
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = v3 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if i0 == 0 {
+		goto L6
+	}
+	if v2 != 0 {
+		goto L4
+	}
+	fn285(m, v0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	v2 = i0
+L6:
+	v1 = uint32(0)
+	if v2 != 0 {
+		goto L4
+	}
+	i0 = fn80(m, v0)
+	v2 = i0
+	if v2 == 0 {
+		goto L7
+	}
+	i0 = fn76(m, v0, uint32(22))
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = fn163(m, v0)
+	v6 = i0
+	if v6 == 0 {
+		goto L7
+	}
+	i0 = fn82(m, v0)
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3153(m, i0, v6, v5, v4, i4, i5, i6)
+	v1 = i0
+	if v1 != 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+L8:
+	i0 = fn133(m, v0, v1, uint32(1))
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	goto L4
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = fn76(m, v0, uint32(35))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L9
 	}
 	v1 = uint32(0)
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -12207,20 +13296,20 @@ L7:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3152(m, uint32(0), v6, v5, v4, i4, i5, i6)
+	i0 = fn3153(m, uint32(0), v6, v5, v4, i4, i5, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L10
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L10:
-	i0 = fn132(m, v0, v1, uint32(1))
+	i0 = fn133(m, v0, v1, uint32(1))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -12242,7 +13331,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn284(m *Module, v0 uint32) {
+func fn285(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12279,7 +13368,7 @@ func fn284(m *Module, v0 uint32) {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -12295,7 +13384,7 @@ L1:
 	if v3 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L5
@@ -12303,7 +13392,7 @@ L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
 L6:
-	i0 = fn75(m, v0, uint32(613))
+	i0 = fn76(m, v0, uint32(613))
 	v3 = i0
 	if v3 != 0 {
 		goto L4
@@ -12313,7 +13402,7 @@ L6:
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(615))
+	i0 = fn76(m, v0, uint32(615))
 	v3 = i0
 	if v3 != 0 {
 		goto L4
@@ -12323,7 +13412,7 @@ L6:
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(614))
+	i0 = fn76(m, v0, uint32(614))
 	v3 = i0
 	if v3 != 0 {
 		goto L4
@@ -12337,7 +13426,7 @@ L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -12354,8 +13443,8 @@ L4:
 	i1 = i1 + uint32(16)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	fn199(m, v0, i1, v6, v5, v4, v2, uint32(8434468), v1)
-	i0 = fn3616(m)
+	fn200(m, v0, i1, v6, v5, v4, v2, uint32(8434468), v1)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -12367,17 +13456,17 @@ L3:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L9
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	v4 = i0
 	if v4 == 0 {
 		goto L9
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	if i0 == 0 {
 		goto L9
 	}
@@ -12388,13 +13477,13 @@ L3:
 	if v5 != uint32(4000) {
 		goto L10
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn245(m, v0)
+	i0 = fn246(m, v0)
 	if i0 != 0 {
 		goto L8
 	}
@@ -12408,16 +13497,16 @@ L9:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn71(m, uint32(0), uint32(26), v0)
+	i0 = fn72(m, uint32(0), uint32(27), v0)
 	if i0 == 0 {
 		goto L7
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	v4 = i0
 	if v4 == 0 {
 		goto L7
@@ -12427,8 +13516,8 @@ L9:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8540886), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8540886), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -12443,8 +13532,8 @@ L8:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8540674), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8540674), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -12456,20 +13545,20 @@ L7:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	v3 = i0
 	if v3 == 0 {
 		goto L12
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L12
@@ -12479,8 +13568,8 @@ L7:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8474278), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8474278), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -12499,7 +13588,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn285(m *Module, v0 uint32) uint32 {
+func fn286(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12526,7 +13615,7 @@ func fn285(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -12535,19 +13624,19 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	v5 = i0
 	if v5 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v5
 	*(*uint32)(unsafe.Add(b, v1)) = v4
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	v2 = i0
 	goto L2
 L3:
@@ -12563,7 +13652,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn286(m *Module, v0 uint32) uint32 {
+func fn287(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12614,7 +13703,7 @@ func fn286(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -12627,7 +13716,7 @@ L1:
 	if v3 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -12648,7 +13737,7 @@ L4:
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v6 = i0
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L6
 	}
@@ -12659,7 +13748,7 @@ L4:
 	if v4 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -12667,7 +13756,7 @@ L7:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn287(m, v0)
+	i0 = fn288(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L12
@@ -12677,7 +13766,7 @@ L7:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn193(m, v0)
+	i0 = fn194(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L12
@@ -12688,7 +13777,7 @@ L12:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -12701,7 +13790,7 @@ L12:
 	if v8 != uint32(4000) {
 		goto L13
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L11
@@ -12709,22 +13798,22 @@ L12:
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v8 = i0
-	i0 = fn75(m, v0, uint32(54))
+	i0 = fn76(m, v0, uint32(54))
 	v9 = i0
 	if v9 == 0 {
 		goto L10
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v10 = i0
 	if v10 == 0 {
 		goto L10
 	}
-	i0 = fn142(m, v0, v9, v10)
+	i0 = fn143(m, v0, v9, v10)
 	v8 = i0
 	if v8 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
@@ -12746,18 +13835,18 @@ L8:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn295(m, v0)
+	i0 = fn296(m, v0)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(26))
+	i0 = fn76(m, v0, uint32(26))
 	v10 = i0
 	if v10 == 0 {
 		goto L6
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -12765,12 +13854,12 @@ L8:
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i9 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i10 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn155(m, v0, v7, v4, v8, v9, v10, v6, v5, i8, i9, i10)
+	i0 = fn156(m, v0, v7, v4, v8, v9, v10, v6, v5, i8, i9, i10)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -12793,7 +13882,7 @@ L6:
 	if v2 != uint32(4000) {
 		goto L18
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L17
@@ -12801,11 +13890,11 @@ L6:
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L19
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	v2 = i0
 	if v2 == 0 {
 		goto L19
@@ -12815,8 +13904,8 @@ L18:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8579235), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8579235), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L17
 	}
@@ -12828,11 +13917,11 @@ L19:
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L20
 	}
-	i0 = fn75(m, v0, uint32(54))
+	i0 = fn76(m, v0, uint32(54))
 	v2 = i0
 	if v2 == 0 {
 		goto L20
@@ -12842,8 +13931,8 @@ L19:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8579470), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8579470), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L17
 	}
@@ -12855,11 +13944,11 @@ L20:
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L21
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	v2 = i0
 	if v2 == 0 {
 		goto L21
@@ -12869,8 +13958,8 @@ L20:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8579327), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8579327), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L17
 	}
@@ -12882,11 +13971,11 @@ L21:
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L22
 	}
-	i0 = fn75(m, v0, uint32(26))
+	i0 = fn76(m, v0, uint32(26))
 	v2 = i0
 	if v2 == 0 {
 		goto L22
@@ -12896,8 +13985,8 @@ L21:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8571486), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8571486), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L17
 	}
@@ -12909,21 +13998,21 @@ L22:
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L23
 	}
-	i0 = fn72(m, uint32(0), uint32(27), v0)
+	i0 = fn73(m, uint32(0), uint32(28), v0)
 	if i0 == 0 {
 		goto L23
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(1), uint32(8571533), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(1), uint32(8571533), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L16
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L17
 	}
@@ -12935,30 +14024,30 @@ L23:
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L24
 	}
-	i0 = fn296(m, v0)
+	i0 = fn297(m, v0)
 	if i0 == 0 {
 		goto L24
 	}
-	i0 = fn71(m, uint32(0), uint32(28), v0)
+	i0 = fn72(m, uint32(0), uint32(29), v0)
 	if i0 == 0 {
 		goto L24
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L25
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(1), uint32(8571343), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(1), uint32(8571343), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L16
 	}
 L25:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L17
 	}
@@ -12970,34 +14059,34 @@ L24:
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L26
 	}
-	i0 = fn296(m, v0)
+	i0 = fn297(m, v0)
 	if i0 == 0 {
 		goto L26
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	if i0 == 0 {
 		goto L26
 	}
-	i0 = fn71(m, uint32(0), uint32(29), v0)
+	i0 = fn72(m, uint32(0), uint32(30), v0)
 	if i0 == 0 {
 		goto L26
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L27
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(1), uint32(8571391), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(1), uint32(8571391), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L16
 	}
 L27:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L17
 	}
@@ -13009,17 +14098,17 @@ L26:
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	v2 = i0
 	if v2 == 0 {
 		goto L28
 	}
-	i0 = fn296(m, v0)
+	i0 = fn297(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L28
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -13028,7 +14117,7 @@ L26:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	goto L17
 L29:
-	i0 = fn299(m, v0)
+	i0 = fn300(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L15
@@ -13039,40 +14128,40 @@ L28:
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L30
 	}
-	i0 = fn296(m, v0)
+	i0 = fn297(m, v0)
 	if i0 == 0 {
 		goto L30
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L31
 	}
-	fn300(m, v0)
+	fn301(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L31
 	}
-	i0 = fn71(m, uint32(0), uint32(30), v0)
+	i0 = fn72(m, uint32(0), uint32(31), v0)
 	if i0 == 0 {
 		goto L30
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L32
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(1), uint32(8571431), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(1), uint32(8571431), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L16
 	}
 L32:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L17
 	}
@@ -13087,48 +14176,48 @@ L30:
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L33
 	}
-	i0 = fn296(m, v0)
+	i0 = fn297(m, v0)
 	if i0 == 0 {
 		goto L33
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L34
 	}
-	fn302(m, v0)
+	fn303(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L34
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L33
 	}
-	i0 = fn303(m, v0)
+	i0 = fn304(m, v0)
 	if i0 == 0 {
 		goto L33
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(26))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(26))
 	if i0 == 0 {
 		goto L33
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L35
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(1), uint32(8423105), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(1), uint32(8423105), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L16
 	}
 L35:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L17
 	}
@@ -13143,40 +14232,40 @@ L33:
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L17
 	}
-	i0 = fn296(m, v0)
+	i0 = fn297(m, v0)
 	if i0 == 0 {
 		goto L17
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L17
 	}
-	fn304(m, v0)
+	fn305(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(26))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(26))
 	if i0 == 0 {
 		goto L17
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L36
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(1), uint32(8571462), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(1), uint32(8571462), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L16
 	}
 L36:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L17
 	}
@@ -13196,7 +14285,7 @@ L15:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v5
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -13219,7 +14308,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn287(m *Module, v0 uint32) uint32 {
+func fn288(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13249,7 +14338,7 @@ func fn287(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -13261,7 +14350,7 @@ L1:
 	if v1 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -13282,20 +14371,55 @@ L4:
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(580))
+	i0 = fn76(m, v0, uint32(580))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(621))
+	i0 = fn76(m, v0, uint32(621))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L6
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3136(m, v4, v2, v3, i3, i4, i5)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	goto L3
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn76(m, v0, uint32(580))
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = fn194(m, v0)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L7
+	}
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -13308,42 +14432,7 @@ L4:
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L3
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn75(m, v0, uint32(580))
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = fn193(m, v0)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L7
-	}
-	i0 = fn81(m, v0)
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3134(m, v4, v2, v3, i3, i4, i5)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -13363,7 +14452,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn288(m *Module, v0 uint32) {
+func fn289(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13388,7 +14477,7 @@ func fn288(m *Module, v0 uint32) {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -13396,16 +14485,16 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn250(m, v0)
+	i0 = fn251(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L3
 	}
@@ -13414,8 +14503,8 @@ L1:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8484555), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8484555), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -13427,20 +14516,20 @@ L3:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L4
 	}
@@ -13449,8 +14538,8 @@ L3:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8484624), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8484624), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -13467,7 +14556,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn289(m *Module, v0 uint32) uint32 {
+func fn290(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13486,7 +14575,7 @@ func fn289(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -13495,21 +14584,21 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn216(m, v0)
+	i0 = fn217(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L4
 	}
-	i0 = fn116(m, v0, uint32(0), v3)
+	i0 = fn117(m, v0, uint32(0), v3)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -13521,7 +14610,7 @@ L4:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn292(m, v0)
+	i0 = fn293(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -13538,7 +14627,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn290(m *Module, v0 uint32) uint32 {
+func fn291(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13571,7 +14660,7 @@ func fn290(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -13580,13 +14669,13 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v3 = i0
 	if v3 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -13594,14 +14683,14 @@ L3:
 		goto L2
 	}
 	v4 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 != 0 {
 		goto L7
 	}
 	v5 = v3
 	goto L6
 L7:
-	i0 = fn289(m, v0)
+	i0 = fn290(m, v0)
 	v6 = i0
 	if v6 != 0 {
 		goto L8
@@ -13624,7 +14713,7 @@ L9:
 	goto L10
 L11:
 	v10 = v8
-	i0 = fn2110(m, v3, v7)
+	i0 = fn2111(m, v3, v7)
 	v5 = i0
 	if v5 == 0 {
 		goto L5
@@ -13634,7 +14723,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, i0)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L6
 	}
@@ -13647,7 +14736,7 @@ L10:
 	i0 = v1 + uint32(4)
 	v1 = i0
 	v3 = v5
-	i0 = fn289(m, v0)
+	i0 = fn290(m, v0)
 	v6 = i0
 	if v6 != 0 {
 		goto L9
@@ -13655,7 +14744,7 @@ L10:
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v4, i1)
+	i0 = fn3231(m, v4, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L4
@@ -13725,18 +14814,18 @@ L15:
 		goto L15
 	}
 L12:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	goto L2
 L5:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v1 = uint32(0)
 	goto L2
 L4:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -13746,7 +14835,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn291(m *Module, v0 uint32) {
+func fn292(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13791,7 +14880,7 @@ func fn291(m *Module, v0 uint32) {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -13806,13 +14895,13 @@ L1:
 	if v1 != uint32(4000) {
 		goto L11
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L10
 	}
 L11:
-	i0 = fn289(m, v0)
+	i0 = fn290(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i0
@@ -13824,7 +14913,7 @@ L11:
 	if v1 != uint32(4000) {
 		goto L12
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -13832,7 +14921,7 @@ L12:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v5 = i0
 	if v5 == 0 {
 		goto L8
@@ -13842,14 +14931,14 @@ L12:
 		goto L7
 	}
 	v6 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 != 0 {
 		goto L16
 	}
 	v7 = v5
 	goto L15
 L16:
-	i0 = fn289(m, v0)
+	i0 = fn290(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L17
@@ -13872,7 +14961,7 @@ L18:
 	goto L19
 L20:
 	v12 = v10
-	i0 = fn2110(m, v5, v9)
+	i0 = fn2111(m, v5, v9)
 	v7 = i0
 	if v7 == 0 {
 		goto L14
@@ -13882,7 +14971,7 @@ L19:
 	*(*uint32)(unsafe.Add(b, i0)) = v8
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L15
 	}
@@ -13895,7 +14984,7 @@ L19:
 	i0 = v1 + uint32(4)
 	v1 = i0
 	v5 = v7
-	i0 = fn289(m, v0)
+	i0 = fn290(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L18
@@ -13903,7 +14992,7 @@ L19:
 L15:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v6, i1)
+	i0 = fn3231(m, v6, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L9
@@ -13973,11 +15062,11 @@ L24:
 		goto L24
 	}
 L21:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v3, v5)
+	i0 = fn104(m, v0, v3, v5)
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -13985,7 +15074,7 @@ L21:
 	if v1 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L5
 	}
@@ -13996,7 +15085,7 @@ L21:
 	if v1 != uint32(4000) {
 		goto L25
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -14004,12 +15093,12 @@ L25:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L13
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(11))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(11))
 	if i0 == 0 {
 		goto L13
 	}
@@ -14018,14 +15107,14 @@ L25:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	i3 = i3 + k32(4294967295)
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	fn199(m, v0, i1, i2, i3, i4, k32(4294967295), uint32(8391267), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, k32(4294967295), uint32(8391267), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
 	goto L3
 L14:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	goto L8
 L13:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
@@ -14033,28 +15122,28 @@ L13:
 	if i0 != 0 {
 		goto L10
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	if i0 == 0 {
 		goto L26
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L26
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	v1 = i0
 	if v1 == 0 {
 		goto L26
 	}
-	i0 = fn216(m, v0)
+	i0 = fn217(m, v0)
 	if i0 == 0 {
 		goto L26
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	fn199(m, v0, i1, i2, i3, k32(4294967291), k32(4294967291), uint32(8480244), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, k32(4294967291), k32(4294967291), uint32(8480244), uint32(0))
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
@@ -14065,16 +15154,16 @@ L26:
 	if i0 != 0 {
 		goto L10
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	v1 = i0
 	if v1 == 0 {
 		goto L10
 	}
-	i0 = fn71(m, uint32(1), uint32(31), v0)
+	i0 = fn72(m, uint32(1), uint32(32), v0)
 	if i0 == 0 {
 		goto L10
 	}
@@ -14083,8 +15172,8 @@ L26:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8579374), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8579374), uint32(0))
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
@@ -14093,10 +15182,10 @@ L10:
 	v1 = i0
 	goto L6
 L9:
-	fn2111(m, v7)
+	fn2112(m, v7)
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
@@ -14110,28 +15199,28 @@ L5:
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	if i0 == 0 {
 		goto L27
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L27
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	v1 = i0
 	if v1 == 0 {
 		goto L27
 	}
-	i0 = fn216(m, v0)
+	i0 = fn217(m, v0)
 	if i0 == 0 {
 		goto L27
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	fn199(m, v0, i1, i2, i3, k32(4294967291), k32(4294967291), uint32(8480244), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, k32(4294967291), k32(4294967291), uint32(8480244), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -14143,16 +15232,16 @@ L27:
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	if i0 == 0 {
 		goto L28
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	v1 = i0
 	if v1 == 0 {
 		goto L28
 	}
-	i0 = fn71(m, uint32(1), uint32(32), v0)
+	i0 = fn72(m, uint32(1), uint32(33), v0)
 	if i0 == 0 {
 		goto L28
 	}
@@ -14161,8 +15250,8 @@ L27:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8579374), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8579374), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -14188,7 +15277,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn292(m *Module, v0 uint32) uint32 {
+func fn293(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14207,7 +15296,7 @@ func fn292(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -14215,26 +15304,26 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L4
 	}
-	i0 = fn116(m, v0, v2, v3)
+	i0 = fn117(m, v0, v2, v3)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -14253,7 +15342,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn293(m *Module, v0 uint32) {
+func fn294(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14280,7 +15369,7 @@ func fn293(m *Module, v0 uint32) {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -14292,16 +15381,16 @@ L1:
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn216(m, v0)
+	i0 = fn217(m, v0)
 	if i0 == 0 {
 		goto L4
 	}
@@ -14312,7 +15401,7 @@ L3:
 	if v3 != uint32(4000) {
 		goto L5
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -14323,7 +15412,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	goto L4
 L6:
-	i0 = fn245(m, v0)
+	i0 = fn246(m, v0)
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -14331,7 +15420,7 @@ L6:
 	if v3 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(26))
+	i0 = fn76(m, v0, uint32(26))
 	if i0 == 0 {
 		goto L4
 	}
@@ -14340,8 +15429,8 @@ L6:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8459629), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8459629), uint32(0))
+	i0 = fn3617(m)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i0
@@ -14362,7 +15451,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn294(m *Module, v0 uint32) uint32 {
+func fn295(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14393,7 +15482,7 @@ func fn294(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -14406,7 +15495,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -14427,11 +15516,11 @@ L4:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v3 = i0
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn169(m, v0)
+	i0 = fn170(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
@@ -14443,7 +15532,7 @@ L4:
 	if v6 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -14454,7 +15543,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	goto L6
 L8:
-	i0 = fn245(m, v0)
+	i0 = fn246(m, v0)
 	v6 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -14462,11 +15551,11 @@ L8:
 	if v6 == 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(26))
+	i0 = fn76(m, v0, uint32(26))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -14474,12 +15563,12 @@ L8:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3130(m, v5, v6, v3, v4, i4, i5, i6)
+	i0 = fn3131(m, v5, v6, v3, v4, i4, i5, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -14495,7 +15584,7 @@ L6:
 	if i0 != 0 {
 		goto L2
 	}
-	fn246(m, v0)
+	fn247(m, v0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
 L3:
 	v1 = uint32(0)
@@ -14508,7 +15597,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn295(m *Module, v0 uint32) uint32 {
+func fn296(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14555,7 +15644,7 @@ func fn295(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -14568,7 +15657,7 @@ L1:
 	if v2 != i1 {
 		goto L3
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
@@ -14589,7 +15678,7 @@ L3:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v5 = i0
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	v6 = i0
 	if v6 == 0 {
 		goto L5
@@ -14601,7 +15690,7 @@ L3:
 	if v3 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -14609,7 +15698,7 @@ L6:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v3 = i0
 	if v3 == 0 {
 		goto L8
@@ -14618,7 +15707,7 @@ L6:
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn305(m, v0)
+	i0 = fn306(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L12
@@ -14640,7 +15729,7 @@ L13:
 	goto L14
 L15:
 	v13 = v11
-	i0 = fn2110(m, v14, v12)
+	i0 = fn2111(m, v14, v12)
 	v3 = i0
 	if v3 == 0 {
 		goto L10
@@ -14659,7 +15748,7 @@ L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i0
 	v14 = v3
-	i0 = fn305(m, v0)
+	i0 = fn306(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L13
@@ -14667,7 +15756,7 @@ L14:
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v7
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v9, i1)
+	i0 = fn3231(m, v9, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L9
@@ -14737,11 +15826,11 @@ L19:
 		goto L19
 	}
 L16:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L20
@@ -14752,12 +15841,12 @@ L20:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn143(m, v0, v6, v10, v5, v4, i5, i6, i7)
+	i0 = fn144(m, v0, v6, v10, v5, v4, i5, i6, i7)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L21
 	}
@@ -14768,13 +15857,13 @@ L21:
 	v1 = uint32(0)
 	goto L2
 L10:
-	fn2111(m, v14)
+	fn2112(m, v14)
 	goto L8
 L9:
-	fn2111(m, v3)
+	fn2112(m, v3)
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -14785,62 +15874,6 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn296(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v1 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	i0 = fn287(m, v0)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn193(m, v0)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-L3:
-	v1 = uint32(0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	m.depth--
 	return v1
 }
 
@@ -14866,7 +15899,7 @@ func fn297(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -14874,7 +15907,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn288(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -14884,27 +15917,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(54))
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn75(m, v0, uint32(11))
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn75(m, v0, uint32(26))
+	i0 = fn194(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -14942,7 +15955,7 @@ func fn298(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -14950,7 +15963,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(54))
+	i0 = fn76(m, v0, uint32(22))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -14960,7 +15973,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(54))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -14970,7 +15983,17 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(26))
+	i0 = fn76(m, v0, uint32(11))
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn76(m, v0, uint32(26))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -14998,6 +16021,9 @@ func fn299(m *Module, v0 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i1
 	i1 = v1 + uint32(1)
@@ -15005,7 +16031,70 @@ func fn299(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	i0 = fn76(m, v0, uint32(54))
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn76(m, v0, uint32(11))
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn76(m, v0, uint32(26))
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+L3:
+	v1 = uint32(0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn300(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v1 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -15014,21 +16103,21 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(54))
+	i0 = fn76(m, v0, uint32(54))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn71(m, uint32(1), uint32(33), v0)
+	i0 = fn72(m, uint32(1), uint32(34), v0)
 	if i0 == 0 {
 		goto L3
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(1), uint32(8441637), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(1), uint32(8441637), uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
@@ -15044,22 +16133,22 @@ L3:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn75(m, v0, uint32(54))
+	i0 = fn76(m, v0, uint32(54))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn72(m, uint32(0), uint32(34), v0)
+	i0 = fn73(m, uint32(0), uint32(35), v0)
 	if i0 == 0 {
 		goto L5
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(1), uint32(8441676), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(1), uint32(8441676), uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -15076,7 +16165,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn300(m *Module, v0 uint32) {
+func fn301(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15101,7 +16190,7 @@ func fn300(m *Module, v0 uint32) {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -15109,19 +16198,19 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(54))
+	i0 = fn76(m, v0, uint32(54))
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	goto L2
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
@@ -15136,7 +16225,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn301(m *Module, v0 uint32) uint32 {
+func fn302(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15156,7 +16245,7 @@ func fn301(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -15164,7 +16253,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -15174,7 +16263,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(26))
+	i0 = fn76(m, v0, uint32(26))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -15192,7 +16281,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn302(m *Module, v0 uint32) {
+func fn303(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15217,7 +16306,7 @@ func fn302(m *Module, v0 uint32) {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -15225,19 +16314,19 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(54))
+	i0 = fn76(m, v0, uint32(54))
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	goto L2
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
@@ -15252,7 +16341,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn303(m *Module, v0 uint32) uint32 {
+func fn304(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15283,7 +16372,7 @@ func fn303(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -15292,20 +16381,20 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn305(m, v0)
+	i0 = fn306(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -15327,7 +16416,7 @@ L8:
 	goto L9
 L10:
 	v8 = v6
-	i0 = fn2110(m, v9, v7)
+	i0 = fn2111(m, v9, v7)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
@@ -15346,7 +16435,7 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
 	v9 = v1
-	i0 = fn305(m, v0)
+	i0 = fn306(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L8
@@ -15354,7 +16443,7 @@ L9:
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
+	i0 = fn3231(m, v5, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -15424,18 +16513,18 @@ L14:
 		goto L14
 	}
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L5:
-	fn2111(m, v9)
+	fn2112(m, v9)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L4:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -15445,7 +16534,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn304(m *Module, v0 uint32) {
+func fn305(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15470,7 +16559,7 @@ func fn304(m *Module, v0 uint32) {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -15478,19 +16567,19 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(54))
+	i0 = fn76(m, v0, uint32(54))
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	goto L2
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
@@ -15505,7 +16594,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn305(m *Module, v0 uint32) uint32 {
+func fn306(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15524,7 +16613,7 @@ func fn305(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -15533,17 +16622,17 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(60))
+	i0 = fn76(m, v0, uint32(60))
 	v3 = i0
 	if v3 == 0 {
 		goto L4
 	}
-	i0 = fn152(m, v0, v3)
+	i0 = fn153(m, v0, v3)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -15555,7 +16644,7 @@ L4:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn286(m, v0)
+	i0 = fn287(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -15567,62 +16656,6 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn306(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v1 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	i0 = fn75(m, v0, uint32(11))
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn75(m, v0, uint32(26))
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-L3:
-	v1 = uint32(0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	m.depth--
 	return v1
 }
 
@@ -15648,7 +16681,7 @@ func fn307(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -15656,7 +16689,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(26))
+	i0 = fn76(m, v0, uint32(11))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -15666,7 +16699,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(26))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -15704,7 +16737,7 @@ func fn308(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -15712,7 +16745,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(26))
+	i0 = fn76(m, v0, uint32(26))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -15722,7 +16755,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -15740,7 +16773,63 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn309(m *Module, v0 uint32) {
+func fn309(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v1 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	i0 = fn76(m, v0, uint32(26))
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn76(m, v0, uint32(12))
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+L3:
+	v1 = uint32(0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn310(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15781,7 +16870,7 @@ func fn309(m *Module, v0 uint32) {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -15789,12 +16878,12 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(17))
+	i0 = fn76(m, v0, uint32(17))
 	v1 = i0
 	if v1 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L4
 	}
@@ -15803,8 +16892,8 @@ L1:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8546940), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8546940), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -15823,7 +16912,7 @@ L4:
 	if v1 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
@@ -15831,7 +16920,7 @@ L4:
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn311(m, v0)
+	i0 = fn312(m, v0)
 	if i0 != 0 {
 		goto L8
 	}
@@ -15840,7 +16929,7 @@ L7:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn312(m, v0)
+	i0 = fn313(m, v0)
 	if i0 == 0 {
 		goto L6
 	}
@@ -15849,7 +16938,7 @@ L8:
 	if i0 != uint32(4001) {
 		goto L9
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -15857,7 +16946,7 @@ L9:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v1 = i0
 	if v1 == 0 {
 		goto L10
@@ -15866,7 +16955,7 @@ L9:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn313(m, v0)
+	i0 = fn314(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L14
@@ -15888,7 +16977,7 @@ L15:
 	goto L16
 L17:
 	v9 = v7
-	i0 = fn2110(m, v10, v8)
+	i0 = fn2111(m, v10, v8)
 	v1 = i0
 	if v1 == 0 {
 		goto L12
@@ -15907,7 +16996,7 @@ L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
 	v10 = v1
-	i0 = fn313(m, v0)
+	i0 = fn314(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L15
@@ -15915,7 +17004,7 @@ L16:
 L13:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
+	i0 = fn3231(m, v5, i1)
 	v6 = i0
 	if v6 == 0 {
 		goto L11
@@ -15985,11 +17074,11 @@ L21:
 		goto L21
 	}
 L18:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(17))
+	i0 = fn76(m, v0, uint32(17))
 	v1 = i0
 	if v1 == 0 {
 		goto L5
@@ -15999,21 +17088,21 @@ L18:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8500823), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8500823), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L3
 L12:
-	fn2111(m, v10)
+	fn2112(m, v10)
 	goto L10
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 L10:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -16024,7 +17113,7 @@ L5:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn311(m, v0)
+	i0 = fn312(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L22
@@ -16032,15 +17121,15 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
 	goto L3
 L22:
-	i0 = fn314(m, v0)
-	if i0 == 0 {
-		goto L23
-	}
 	i0 = fn315(m, v0)
 	if i0 == 0 {
 		goto L23
 	}
 	i0 = fn316(m, v0)
+	if i0 == 0 {
+		goto L23
+	}
+	i0 = fn317(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L23
@@ -16050,8 +17139,8 @@ L22:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8400516), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8400516), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -16063,20 +17152,20 @@ L23:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn317(m, v0)
-	if i0 == 0 {
-		goto L24
-	}
-	i0 = fn75(m, v0, uint32(7))
-	v1 = i0
-	if v1 == 0 {
-		goto L24
-	}
 	i0 = fn318(m, v0)
 	if i0 == 0 {
 		goto L24
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(7))
+	v1 = i0
+	if v1 == 0 {
+		goto L24
+	}
+	i0 = fn319(m, v0)
+	if i0 == 0 {
+		goto L24
+	}
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L25
@@ -16084,7 +17173,7 @@ L23:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
 	goto L3
 L25:
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	v5 = i0
 	if v5 == 0 {
 		goto L24
@@ -16094,8 +17183,8 @@ L25:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8507254), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8507254), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -16107,7 +17196,7 @@ L24:
 	if i0 != 0 {
 		goto L3
 	}
-	fn319(m, v0)
+	fn320(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L26
@@ -16115,15 +17204,11 @@ L24:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
 	goto L3
 L26:
-	i0 = fn320(m, v0)
-	if i0 == 0 {
-		goto L27
-	}
-	i0 = fn75(m, v0, uint32(16))
-	if i0 == 0 {
-		goto L27
-	}
 	i0 = fn321(m, v0)
+	if i0 == 0 {
+		goto L27
+	}
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L27
 	}
@@ -16131,7 +17216,11 @@ L26:
 	if i0 == 0 {
 		goto L27
 	}
-	i0 = fn75(m, v0, uint32(17))
+	i0 = fn323(m, v0)
+	if i0 == 0 {
+		goto L27
+	}
+	i0 = fn76(m, v0, uint32(17))
 	v1 = i0
 	if v1 == 0 {
 		goto L27
@@ -16141,8 +17230,8 @@ L26:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8554800), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8554800), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -16154,15 +17243,15 @@ L27:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn323(m, v0)
+	i0 = fn324(m, v0)
 	if i0 == 0 {
 		goto L28
 	}
-	i0 = fn75(m, v0, uint32(17))
+	i0 = fn76(m, v0, uint32(17))
 	if i0 == 0 {
 		goto L28
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	v1 = i0
 	if v1 == 0 {
 		goto L28
@@ -16172,8 +17261,8 @@ L27:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8554856), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8554856), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -16192,7 +17281,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn310(m *Module, v0 uint32) uint32 {
+func fn311(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16239,7 +17328,7 @@ func fn310(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -16248,7 +17337,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn311(m, v0)
+	i0 = fn312(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L4
@@ -16260,7 +17349,7 @@ L1:
 	if v5 != uint32(4000) {
 		goto L5
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -16268,7 +17357,7 @@ L5:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v5 = i0
 	if v5 == 0 {
 		goto L7
@@ -16277,7 +17366,7 @@ L5:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn316(m, v0)
+	i0 = fn317(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L13
@@ -16299,7 +17388,7 @@ L14:
 	goto L15
 L16:
 	v12 = v10
-	i0 = fn2110(m, v13, v11)
+	i0 = fn2111(m, v13, v11)
 	v5 = i0
 	if v5 == 0 {
 		goto L11
@@ -16318,7 +17407,7 @@ L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
 	v13 = v5
-	i0 = fn316(m, v0)
+	i0 = fn317(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L14
@@ -16326,7 +17415,7 @@ L15:
 L12:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v6
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v8, i1)
+	i0 = fn3231(m, v8, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L10
@@ -16396,12 +17485,12 @@ L20:
 		goto L20
 	}
 L17:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	if i0 != uint32(4001) {
 		goto L21
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -16409,7 +17498,7 @@ L21:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v14 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v5 = i0
 	if v5 == 0 {
 		goto L7
@@ -16418,7 +17507,7 @@ L21:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn324(m, v0)
+	i0 = fn325(m, v0)
 	v12 = i0
 	if v12 != 0 {
 		goto L23
@@ -16440,7 +17529,7 @@ L24:
 	goto L25
 L26:
 	v6 = v13
-	i0 = fn2110(m, v7, v11)
+	i0 = fn2111(m, v7, v11)
 	v5 = i0
 	if v5 == 0 {
 		goto L9
@@ -16459,7 +17548,7 @@ L25:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v14 = i0
 	v7 = v5
-	i0 = fn324(m, v0)
+	i0 = fn325(m, v0)
 	v12 = i0
 	if v12 != 0 {
 		goto L24
@@ -16467,7 +17556,7 @@ L25:
 L22:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v14
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v8, i1)
+	i0 = fn3231(m, v8, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L8
@@ -16537,17 +17626,17 @@ L30:
 		goto L30
 	}
 L27:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn325(m, v0)
+	i0 = fn326(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn127(m, v0, v4, uint32(0), v9, v10, v2)
+	i0 = fn128(m, v0, v4, uint32(0), v9, v10, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L32
@@ -16563,33 +17652,33 @@ L32:
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8484867)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(8)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8442037), v1)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8442037), v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
 L31:
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L2
 L11:
-	fn2111(m, v13)
+	fn2112(m, v13)
 	goto L7
 L10:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	goto L7
 L9:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	goto L7
 L8:
-	fn2111(m, v5)
+	fn2112(m, v5)
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -16600,7 +17689,7 @@ L4:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn312(m, v0)
+	i0 = fn313(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L33
@@ -16612,7 +17701,7 @@ L4:
 	if v5 != uint32(4000) {
 		goto L34
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L34:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -16620,7 +17709,7 @@ L34:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v5 = i0
 	if v5 == 0 {
 		goto L36
@@ -16629,7 +17718,7 @@ L34:
 	if i0 != 0 {
 		goto L35
 	}
-	i0 = fn324(m, v0)
+	i0 = fn325(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L40
@@ -16651,7 +17740,7 @@ L41:
 	goto L42
 L43:
 	v12 = v11
-	i0 = fn2110(m, v13, v10)
+	i0 = fn2111(m, v13, v10)
 	v5 = i0
 	if v5 == 0 {
 		goto L38
@@ -16670,7 +17759,7 @@ L42:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
 	v13 = v5
-	i0 = fn324(m, v0)
+	i0 = fn325(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L41
@@ -16678,7 +17767,7 @@ L42:
 L39:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v8, i1)
+	i0 = fn3231(m, v8, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L37
@@ -16748,23 +17837,23 @@ L47:
 		goto L47
 	}
 L44:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn325(m, v0)
+	i0 = fn326(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L3
 	}
-	i3 = fn127(m, v0, uint32(0), v6, uint32(0), v9, v2)
-	i0 = fn189(m, v0, uint32(8), uint32(8484867), i3)
+	i3 = fn128(m, v0, uint32(0), v6, uint32(0), v9, v2)
+	i0 = fn190(m, v0, uint32(8), uint32(8484867), i3)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L48
 	}
@@ -16775,13 +17864,13 @@ L48:
 	v2 = uint32(0)
 	goto L2
 L38:
-	fn2111(m, v13)
+	fn2112(m, v13)
 	goto L36
 L37:
-	fn2111(m, v5)
+	fn2112(m, v5)
 L36:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L35:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -16799,7 +17888,7 @@ L33:
 	if v5 != uint32(4000) {
 		goto L56
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L55
@@ -16807,20 +17896,20 @@ L33:
 L56:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v13 = i0
 	if v13 != 0 {
 		goto L57
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L49
 L57:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L55
 	}
-	i0 = fn316(m, v0)
+	i0 = fn317(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L53
@@ -16840,7 +17929,7 @@ L58:
 	goto L59
 L60:
 	v4 = v10
-	i0 = fn2110(m, v13, v11)
+	i0 = fn2111(m, v13, v11)
 	v5 = i0
 	if v5 == 0 {
 		goto L54
@@ -16861,7 +17950,7 @@ L59:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v14 = i0
 	v13 = v5
-	i0 = fn316(m, v0)
+	i0 = fn317(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L58
@@ -16875,11 +17964,11 @@ L59:
 		goto L61
 	}
 L62:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	goto L49
 L61:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v8, i1)
+	i0 = fn3231(m, v8, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L52
@@ -16953,12 +18042,12 @@ L66:
 		goto L66
 	}
 L63:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	if i0 != uint32(4001) {
 		goto L67
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L67:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -16966,20 +18055,20 @@ L67:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v5 = i0
 	if v5 != 0 {
 		goto L68
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L49
 L68:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L55
 	}
-	i0 = fn324(m, v0)
+	i0 = fn325(m, v0)
 	v12 = i0
 	if v12 != 0 {
 		goto L70
@@ -17001,7 +18090,7 @@ L71:
 	goto L72
 L73:
 	v6 = v11
-	i0 = fn2110(m, v7, v13)
+	i0 = fn2111(m, v7, v13)
 	v5 = i0
 	if v5 == 0 {
 		goto L51
@@ -17020,7 +18109,7 @@ L72:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
 	v7 = v5
-	i0 = fn324(m, v0)
+	i0 = fn325(m, v0)
 	v12 = i0
 	if v12 != 0 {
 		goto L71
@@ -17028,7 +18117,7 @@ L72:
 L69:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v8, i1)
+	i0 = fn3231(m, v8, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L50
@@ -17098,22 +18187,22 @@ L77:
 		goto L77
 	}
 L74:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn325(m, v0)
+	i0 = fn326(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn127(m, v0, uint32(0), uint32(0), v9, v10, v2)
+	i0 = fn128(m, v0, uint32(0), uint32(0), v9, v10, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L78
 	}
@@ -17130,28 +18219,28 @@ L55:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	goto L2
 L54:
-	fn2111(m, v13)
+	fn2112(m, v13)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L49
 L53:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
-	fn2111(m, v13)
+	fn2112(m, v13)
 	goto L49
 L52:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L49
 L51:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L49
 L50:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L49:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
@@ -17161,23 +18250,23 @@ L49:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn326(m, v0)
+	i0 = fn327(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L80
 	}
-	i0 = fn325(m, v0)
+	i0 = fn326(m, v0)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L79
 	}
-	i0 = fn127(m, v0, uint32(0), uint32(0), uint32(0), v5, v8)
+	i0 = fn128(m, v0, uint32(0), uint32(0), uint32(0), v5, v8)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L81
 	}
@@ -17193,17 +18282,17 @@ L80:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn325(m, v0)
+	i0 = fn326(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L79
 	}
-	i0 = fn127(m, v0, uint32(0), uint32(0), uint32(0), uint32(0), v5)
+	i0 = fn128(m, v0, uint32(0), uint32(0), uint32(0), uint32(0), v5)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L82
 	}
@@ -17230,7 +18319,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn311(m *Module, v0 uint32) uint32 {
+func fn312(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17267,7 +18356,7 @@ func fn311(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -17283,7 +18372,7 @@ L1:
 	if v1 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L5
@@ -17291,20 +18380,20 @@ L1:
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v3 = i0
 	if v3 != 0 {
 		goto L7
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L5
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn316(m, v0)
+	i0 = fn317(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L9
@@ -17324,7 +18413,7 @@ L11:
 	goto L12
 L13:
 	v9 = v5
-	i0 = fn2110(m, v3, v6)
+	i0 = fn2111(m, v3, v6)
 	v11 = i0
 	if v11 == 0 {
 		goto L10
@@ -17345,7 +18434,7 @@ L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i0
 	v3 = v11
-	i0 = fn316(m, v0)
+	i0 = fn317(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L11
@@ -17359,11 +18448,11 @@ L12:
 		goto L14
 	}
 L15:
-	fn2111(m, v11)
+	fn2112(m, v11)
 	goto L5
 L14:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v8, i1)
+	i0 = fn3231(m, v8, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L8
@@ -17437,32 +18526,32 @@ L19:
 		goto L19
 	}
 L16:
-	fn2111(m, v11)
+	fn2112(m, v11)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(17))
+	i0 = fn76(m, v0, uint32(17))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L4
 	}
 	goto L3
 L10:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L5
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	fn2111(m, v3)
+	fn2112(m, v3)
 	goto L5
 L8:
-	fn2111(m, v11)
+	fn2112(m, v11)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -17481,7 +18570,7 @@ L4:
 	if v11 != uint32(4000) {
 		goto L22
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L21
@@ -17489,20 +18578,20 @@ L4:
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v3 = i0
 	if v3 != 0 {
 		goto L23
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L21
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L21
 	}
-	i0 = fn316(m, v0)
+	i0 = fn317(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L25
@@ -17522,7 +18611,7 @@ L27:
 	goto L28
 L29:
 	v9 = v5
-	i0 = fn2110(m, v3, v6)
+	i0 = fn2111(m, v3, v6)
 	v11 = i0
 	if v11 == 0 {
 		goto L26
@@ -17543,7 +18632,7 @@ L28:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i0
 	v3 = v11
-	i0 = fn316(m, v0)
+	i0 = fn317(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L27
@@ -17557,11 +18646,11 @@ L28:
 		goto L30
 	}
 L31:
-	fn2111(m, v11)
+	fn2112(m, v11)
 	goto L21
 L30:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v8, i1)
+	i0 = fn3231(m, v8, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L24
@@ -17635,32 +18724,32 @@ L35:
 		goto L35
 	}
 L32:
-	fn2111(m, v11)
+	fn2112(m, v11)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(17))
+	i0 = fn76(m, v0, uint32(17))
 	if i0 == 0 {
 		goto L20
 	}
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(11))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(11))
 	if i0 == 0 {
 		goto L20
 	}
 	goto L3
 L26:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L21
 L25:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	fn2111(m, v3)
+	fn2112(m, v3)
 	goto L21
 L24:
-	fn2111(m, v11)
+	fn2112(m, v11)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L21:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -17679,7 +18768,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn312(m *Module, v0 uint32) uint32 {
+func fn313(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17720,7 +18809,7 @@ func fn312(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -17736,7 +18825,7 @@ L1:
 	if v1 != uint32(4000) {
 		goto L5
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L4
@@ -17744,7 +18833,7 @@ L1:
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v1 = i0
 	if v1 == 0 {
 		goto L6
@@ -17753,7 +18842,7 @@ L5:
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn316(m, v0)
+	i0 = fn317(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L13
@@ -17775,7 +18864,7 @@ L14:
 	goto L15
 L16:
 	v10 = v8
-	i0 = fn2110(m, v11, v9)
+	i0 = fn2111(m, v11, v9)
 	v1 = i0
 	if v1 == 0 {
 		goto L11
@@ -17794,7 +18883,7 @@ L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
 	v11 = v1
-	i0 = fn316(m, v0)
+	i0 = fn317(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L14
@@ -17802,7 +18891,7 @@ L15:
 L12:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v6, i1)
+	i0 = fn3231(m, v6, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L9
@@ -17872,12 +18961,12 @@ L20:
 		goto L20
 	}
 L17:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	if i0 != uint32(4001) {
 		goto L21
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -17885,23 +18974,23 @@ L21:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v5 = i0
 	if v5 != 0 {
 		goto L10
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L4
 L11:
-	fn2111(m, v11)
+	fn2112(m, v11)
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn324(m, v0)
+	i0 = fn325(m, v0)
 	v10 = i0
 	if v10 == 0 {
 		goto L8
@@ -17921,7 +19010,7 @@ L23:
 	goto L24
 L25:
 	v12 = v9
-	i0 = fn2110(m, v5, v11)
+	i0 = fn2111(m, v5, v11)
 	v1 = i0
 	if v1 == 0 {
 		goto L22
@@ -17942,7 +19031,7 @@ L24:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v14 = i0
 	v5 = v1
-	i0 = fn324(m, v0)
+	i0 = fn325(m, v0)
 	v10 = i0
 	if v10 != 0 {
 		goto L23
@@ -17956,11 +19045,11 @@ L24:
 		goto L26
 	}
 L27:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L4
 L26:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v6, i1)
+	i0 = fn3231(m, v6, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L7
@@ -18034,50 +19123,50 @@ L31:
 		goto L31
 	}
 L28:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(17))
+	i0 = fn76(m, v0, uint32(17))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn124(m, v0, v7, v8)
+	i0 = fn125(m, v0, v7, v8)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L2
 L22:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L4
 L9:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L6
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	fn2111(m, v5)
+	fn2112(m, v5)
 	goto L4
 L7:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L4
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -18095,7 +19184,7 @@ L3:
 	if v1 != uint32(4000) {
 		goto L34
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L33
@@ -18103,7 +19192,7 @@ L3:
 L34:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v1 = i0
 	if v1 == 0 {
 		goto L35
@@ -18112,7 +19201,7 @@ L34:
 	if i0 != 0 {
 		goto L33
 	}
-	i0 = fn316(m, v0)
+	i0 = fn317(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L42
@@ -18134,7 +19223,7 @@ L43:
 	goto L44
 L45:
 	v10 = v8
-	i0 = fn2110(m, v11, v9)
+	i0 = fn2111(m, v11, v9)
 	v1 = i0
 	if v1 == 0 {
 		goto L40
@@ -18153,7 +19242,7 @@ L44:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
 	v11 = v1
-	i0 = fn316(m, v0)
+	i0 = fn317(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L43
@@ -18161,7 +19250,7 @@ L44:
 L41:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v6, i1)
+	i0 = fn3231(m, v6, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L38
@@ -18231,12 +19320,12 @@ L49:
 		goto L49
 	}
 L46:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	if i0 != uint32(4001) {
 		goto L50
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L50:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -18244,23 +19333,23 @@ L50:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v5 = i0
 	if v5 != 0 {
 		goto L39
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L33
 L40:
-	fn2111(m, v11)
+	fn2112(m, v11)
 	goto L35
 L39:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L33
 	}
-	i0 = fn324(m, v0)
+	i0 = fn325(m, v0)
 	v10 = i0
 	if v10 == 0 {
 		goto L37
@@ -18280,7 +19369,7 @@ L52:
 	goto L53
 L54:
 	v12 = v9
-	i0 = fn2110(m, v5, v11)
+	i0 = fn2111(m, v5, v11)
 	v1 = i0
 	if v1 == 0 {
 		goto L51
@@ -18301,7 +19390,7 @@ L53:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v14 = i0
 	v5 = v1
-	i0 = fn324(m, v0)
+	i0 = fn325(m, v0)
 	v10 = i0
 	if v10 != 0 {
 		goto L52
@@ -18315,11 +19404,11 @@ L53:
 		goto L55
 	}
 L56:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L33
 L55:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v6, i1)
+	i0 = fn3231(m, v6, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L36
@@ -18393,50 +19482,50 @@ L60:
 		goto L60
 	}
 L57:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(17))
+	i0 = fn76(m, v0, uint32(17))
 	if i0 == 0 {
 		goto L32
 	}
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(11))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(11))
 	if i0 == 0 {
 		goto L32
 	}
-	i0 = fn124(m, v0, v7, v8)
+	i0 = fn125(m, v0, v7, v8)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L2
 L51:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L33
 L38:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L35
 L37:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	fn2111(m, v5)
+	fn2112(m, v5)
 	goto L33
 L36:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L33
 L35:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L33:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -18452,7 +19541,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn313(m *Module, v0 uint32) uint32 {
+func fn314(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18473,7 +19562,7 @@ func fn313(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -18482,27 +19571,27 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn327(m, v0)
+	i0 = fn328(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L4
 	}
-	i0 = fn328(m, v0)
+	i0 = fn329(m, v0)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn122(m, v0, v3, v4, uint32(0))
+	i0 = fn123(m, v0, v3, v4, uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -18518,27 +19607,27 @@ L4:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn327(m, v0)
+	i0 = fn328(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn328(m, v0)
+	i0 = fn329(m, v0)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(11))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(11))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn122(m, v0, v3, v4, uint32(0))
+	i0 = fn123(m, v0, v3, v4, uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L6
 	}
@@ -18559,7 +19648,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn314(m *Module, v0 uint32) uint32 {
+func fn315(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18590,7 +19679,7 @@ func fn314(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -18599,20 +19688,20 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn316(m, v0)
+	i0 = fn317(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -18634,7 +19723,7 @@ L8:
 	goto L9
 L10:
 	v8 = v6
-	i0 = fn2110(m, v9, v7)
+	i0 = fn2111(m, v9, v7)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
@@ -18653,7 +19742,7 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
 	v9 = v1
-	i0 = fn316(m, v0)
+	i0 = fn317(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L8
@@ -18661,7 +19750,7 @@ L9:
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
+	i0 = fn3231(m, v5, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -18731,18 +19820,18 @@ L14:
 		goto L14
 	}
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L5:
-	fn2111(m, v9)
+	fn2112(m, v9)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L4:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -18752,7 +19841,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn315(m *Module, v0 uint32) uint32 {
+func fn316(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18791,7 +19880,7 @@ func fn315(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -18804,12 +19893,12 @@ L1:
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn312(m, v0)
+	i0 = fn313(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L4
 	}
-	i0 = fn102(m, v0, v1)
+	i0 = fn103(m, v0, v1)
 	v2 = i0
 	if v2 == 0 {
 		goto L5
@@ -18818,7 +19907,7 @@ L3:
 	v1 = i0
 	goto L2
 L5:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i0
@@ -18842,7 +19931,7 @@ L4:
 	if v1 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
@@ -18850,20 +19939,20 @@ L4:
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v4 = i0
 	if v4 != 0 {
 		goto L8
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L6
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn324(m, v0)
+	i0 = fn325(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L10
@@ -18883,7 +19972,7 @@ L12:
 	goto L13
 L14:
 	v11 = v7
-	i0 = fn2110(m, v4, v8)
+	i0 = fn2111(m, v4, v8)
 	v1 = i0
 	if v1 == 0 {
 		goto L11
@@ -18904,7 +19993,7 @@ L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v13 = i0
 	v4 = v1
-	i0 = fn324(m, v0)
+	i0 = fn325(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L12
@@ -18918,11 +20007,11 @@ L13:
 		goto L15
 	}
 L16:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L6
 L15:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v10, i1)
+	i0 = fn3231(m, v10, i1)
 	v6 = i0
 	if v6 == 0 {
 		goto L9
@@ -18996,25 +20085,25 @@ L20:
 		goto L20
 	}
 L17:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
 	v1 = i0
 	v2 = v6
 	goto L2
 L11:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L6
 L10:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	fn2111(m, v4)
+	fn2112(m, v4)
 	goto L6
 L9:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
@@ -19028,7 +20117,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn316(m *Module, v0 uint32) uint32 {
+func fn317(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19045,7 +20134,7 @@ func fn316(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -19053,12 +20142,12 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn327(m, v0)
+	i0 = fn328(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 != 0 {
 		goto L2
 	}
@@ -19068,12 +20157,12 @@ L4:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn327(m, v0)
+	i0 = fn328(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
 	}
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(11))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(11))
 	if i0 != 0 {
 		goto L2
 	}
@@ -19090,7 +20179,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn317(m *Module, v0 uint32) uint32 {
+func fn318(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19121,7 +20210,7 @@ func fn317(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -19130,20 +20219,20 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn316(m, v0)
+	i0 = fn317(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -19165,7 +20254,7 @@ L8:
 	goto L9
 L10:
 	v8 = v6
-	i0 = fn2110(m, v9, v7)
+	i0 = fn2111(m, v9, v7)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
@@ -19184,7 +20273,7 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
 	v9 = v1
-	i0 = fn316(m, v0)
+	i0 = fn317(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L8
@@ -19192,7 +20281,7 @@ L9:
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
+	i0 = fn3231(m, v5, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -19262,18 +20351,18 @@ L14:
 		goto L14
 	}
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L5:
-	fn2111(m, v9)
+	fn2112(m, v9)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L4:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -19283,7 +20372,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn318(m *Module, v0 uint32) uint32 {
+func fn319(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19316,7 +20405,7 @@ func fn318(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -19325,7 +20414,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn327(m, v0)
+	i0 = fn328(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
@@ -19337,7 +20426,7 @@ L1:
 	if v4 != uint32(4000) {
 		goto L4
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -19345,7 +20434,7 @@ L4:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v6 = i0
 	if v6 == 0 {
 		goto L6
@@ -19355,11 +20444,11 @@ L4:
 		goto L5
 	}
 	v7 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn327(m, v0)
+	i0 = fn328(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L8
@@ -19373,7 +20462,7 @@ L9:
 		goto L10
 	}
 	i1 = v9 << (uint32(3) & 31)
-	i0 = fn2110(m, v6, i1)
+	i0 = fn2111(m, v6, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L7
@@ -19386,7 +20475,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, i0)) = v8
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L11
 	}
@@ -19394,7 +20483,7 @@ L10:
 	v7 = i0
 	i0 = v4 + uint32(4)
 	v4 = i0
-	i0 = fn327(m, v0)
+	i0 = fn328(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L9
@@ -19405,7 +20494,7 @@ L11:
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v7, i1)
+	i0 = fn3231(m, v7, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L7
@@ -19475,18 +20564,18 @@ L15:
 		goto L15
 	}
 L12:
-	fn2111(m, v6)
+	fn2112(m, v6)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v3, v4)
+	i0 = fn104(m, v0, v3, v4)
 	v1 = i0
 	goto L2
 L7:
-	fn2111(m, v6)
+	fn2112(m, v6)
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -19502,7 +20591,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn319(m *Module, v0 uint32) {
+func fn320(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -19517,7 +20606,7 @@ func fn319(m *Module, v0 uint32) {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -19525,7 +20614,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn311(m, v0)
+	i0 = fn312(m, v0)
 	if i0 != 0 {
 		goto L2
 	}
@@ -19534,7 +20623,7 @@ L1:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn312(m, v0)
+	i0 = fn313(m, v0)
 	if i0 != 0 {
 		goto L2
 	}
@@ -19548,7 +20637,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn320(m *Module, v0 uint32) uint32 {
+func fn321(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19579,7 +20668,7 @@ func fn320(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -19588,20 +20677,20 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn313(m, v0)
+	i0 = fn314(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -19623,7 +20712,7 @@ L8:
 	goto L9
 L10:
 	v8 = v6
-	i0 = fn2110(m, v9, v7)
+	i0 = fn2111(m, v9, v7)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
@@ -19642,7 +20731,7 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
 	v9 = v1
-	i0 = fn313(m, v0)
+	i0 = fn314(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L8
@@ -19650,7 +20739,7 @@ L9:
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
+	i0 = fn3231(m, v5, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -19720,18 +20809,18 @@ L14:
 		goto L14
 	}
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L5:
-	fn2111(m, v9)
+	fn2112(m, v9)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L4:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -19741,7 +20830,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn321(m *Module, v0 uint32) uint32 {
+func fn322(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19758,7 +20847,7 @@ func fn321(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -19766,7 +20855,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -19776,7 +20865,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn316(m, v0)
+	i0 = fn317(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -19793,7 +20882,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn322(m *Module, v0 uint32) uint32 {
+func fn323(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19824,7 +20913,7 @@ func fn322(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -19833,20 +20922,20 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn313(m, v0)
+	i0 = fn314(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -19868,7 +20957,7 @@ L8:
 	goto L9
 L10:
 	v8 = v6
-	i0 = fn2110(m, v9, v7)
+	i0 = fn2111(m, v9, v7)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
@@ -19887,7 +20976,7 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
 	v9 = v1
-	i0 = fn313(m, v0)
+	i0 = fn314(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L8
@@ -19895,7 +20984,7 @@ L9:
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
+	i0 = fn3231(m, v5, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -19965,18 +21054,18 @@ L14:
 		goto L14
 	}
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L5:
-	fn2111(m, v9)
+	fn2112(m, v9)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L4:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -19986,7 +21075,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn323(m *Module, v0 uint32) uint32 {
+func fn324(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -20023,7 +21112,7 @@ func fn323(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -20032,20 +21121,20 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v3 = i0
 	if v3 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn313(m, v0)
+	i0 = fn314(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -20065,7 +21154,7 @@ L7:
 	goto L8
 L9:
 	v10 = v6
-	i0 = fn2110(m, v3, v7)
+	i0 = fn2111(m, v3, v7)
 	v1 = i0
 	if v1 == 0 {
 		goto L6
@@ -20086,7 +21175,7 @@ L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i0
 	v3 = v1
-	i0 = fn313(m, v0)
+	i0 = fn314(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -20100,11 +21189,11 @@ L8:
 		goto L10
 	}
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v9, i1)
+	i0 = fn3231(m, v9, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -20178,22 +21267,22 @@ L15:
 		goto L15
 	}
 L12:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L6:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	fn2111(m, v3)
+	fn2112(m, v3)
 	goto L2
 L4:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -20203,7 +21292,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn324(m *Module, v0 uint32) uint32 {
+func fn325(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -20224,7 +21313,7 @@ func fn324(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -20233,26 +21322,26 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn327(m, v0)
+	i0 = fn328(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn328(m, v0)
+	i0 = fn329(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn122(m, v0, v3, v4, uint32(0))
+	i0 = fn123(m, v0, v3, v4, uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
@@ -20268,26 +21357,26 @@ L3:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn327(m, v0)
+	i0 = fn328(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
-	i0 = fn328(m, v0)
+	i0 = fn329(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(11))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(11))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn122(m, v0, v3, v4, uint32(0))
+	i0 = fn123(m, v0, v3, v4, uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L6
 	}
@@ -20308,7 +21397,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn325(m *Module, v0 uint32) uint32 {
+func fn326(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -20361,7 +21450,7 @@ func fn325(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -20382,7 +21471,7 @@ L1:
 	if v4 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L5
@@ -20390,7 +21479,7 @@ L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
 L6:
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L8
 	}
@@ -20401,7 +21490,7 @@ L6:
 	if v4 != uint32(4000) {
 		goto L9
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -20409,7 +21498,7 @@ L9:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L13
 	}
@@ -20423,7 +21512,7 @@ L13:
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	v6 = i0
 	if v6 == 0 {
 		goto L12
@@ -20435,7 +21524,7 @@ L13:
 	if v4 != uint32(4000) {
 		goto L14
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -20443,7 +21532,7 @@ L14:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i0
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	v4 = i0
 	if v4 != 0 {
 		goto L11
@@ -20453,7 +21542,7 @@ L14:
 	if i0 != 0 {
 		goto L15
 	}
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	v4 = i0
 	if v4 != 0 {
 		goto L11
@@ -20473,7 +21562,7 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v1)) = v6
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -20483,12 +21572,12 @@ L11:
 	}
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8554821), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8554821), uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L16
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L7
 	}
@@ -20505,15 +21594,15 @@ L8:
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L17
 	}
-	i0 = fn327(m, v0)
+	i0 = fn328(m, v0)
 	if i0 == 0 {
 		goto L17
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	v4 = i0
 	if v4 == 0 {
 		goto L17
@@ -20523,8 +21612,8 @@ L8:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8480298), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8480298), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -20535,11 +21624,7 @@ L17:
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(16))
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = fn330(m, v0)
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L4
 	}
@@ -20547,12 +21632,16 @@ L17:
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn332(m, v0)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = fn76(m, v0, uint32(16))
 	v4 = i0
 	if v4 == 0 {
 		goto L4
 	}
-	i0 = fn332(m, v0)
+	i0 = fn333(m, v0)
 	if i0 == 0 {
 		goto L4
 	}
@@ -20561,8 +21650,8 @@ L17:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8500791), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8500791), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -20589,11 +21678,11 @@ L4:
 		goto L2
 	}
 L3:
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L19
 	}
-	i0 = fn316(m, v0)
+	i0 = fn317(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L19
@@ -20605,7 +21694,7 @@ L3:
 	if v4 != uint32(4000) {
 		goto L20
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -20613,7 +21702,7 @@ L20:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v9 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v4 = i0
 	if v4 == 0 {
 		goto L22
@@ -20622,7 +21711,7 @@ L20:
 	if i0 != 0 {
 		goto L21
 	}
-	i0 = fn313(m, v0)
+	i0 = fn314(m, v0)
 	v10 = i0
 	if v10 != 0 {
 		goto L26
@@ -20644,7 +21733,7 @@ L27:
 	goto L28
 L29:
 	v12 = v7
-	i0 = fn2110(m, v13, v11)
+	i0 = fn2111(m, v13, v11)
 	v4 = i0
 	if v4 == 0 {
 		goto L24
@@ -20663,7 +21752,7 @@ L28:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v9 = i0
 	v13 = v4
-	i0 = fn313(m, v0)
+	i0 = fn314(m, v0)
 	v10 = i0
 	if v10 != 0 {
 		goto L27
@@ -20671,7 +21760,7 @@ L28:
 L25:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v9
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
+	i0 = fn3231(m, v5, i1)
 	v6 = i0
 	if v6 == 0 {
 		goto L23
@@ -20741,36 +21830,36 @@ L33:
 		goto L33
 	}
 L30:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn333(m, v0)
+	i0 = fn334(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L18
 	}
-	i0 = fn125(m, v0, v8, v6, v2)
+	i0 = fn126(m, v0, v8, v6, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L2
 L24:
-	fn2111(m, v13)
+	fn2112(m, v13)
 	goto L22
 L23:
-	fn2111(m, v4)
+	fn2112(m, v4)
 L22:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L21:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -20781,11 +21870,11 @@ L19:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L34
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L34
 	}
@@ -20796,7 +21885,7 @@ L19:
 	if v4 != uint32(4000) {
 		goto L35
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L35:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -20804,20 +21893,20 @@ L35:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v13 = i0
 	if v13 != 0 {
 		goto L37
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L36
 L37:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L36
 	}
-	i0 = fn313(m, v0)
+	i0 = fn314(m, v0)
 	v10 = i0
 	if v10 == 0 {
 		goto L40
@@ -20837,7 +21926,7 @@ L42:
 	goto L43
 L44:
 	v9 = v7
-	i0 = fn2110(m, v13, v11)
+	i0 = fn2111(m, v13, v11)
 	v4 = i0
 	if v4 == 0 {
 		goto L41
@@ -20858,7 +21947,7 @@ L43:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v14 = i0
 	v13 = v4
-	i0 = fn313(m, v0)
+	i0 = fn314(m, v0)
 	v10 = i0
 	if v10 != 0 {
 		goto L42
@@ -20872,11 +21961,11 @@ L43:
 		goto L45
 	}
 L46:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	goto L36
 L45:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
+	i0 = fn3231(m, v5, i1)
 	v6 = i0
 	if v6 == 0 {
 		goto L39
@@ -20950,40 +22039,40 @@ L50:
 		goto L50
 	}
 L47:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn333(m, v0)
+	i0 = fn334(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L18
 	}
-	i0 = fn125(m, v0, uint32(0), v6, v2)
+	i0 = fn126(m, v0, uint32(0), v6, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L38
 	}
 	v2 = uint32(0)
 	goto L2
 L41:
-	fn2111(m, v13)
+	fn2112(m, v13)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L36
 L40:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
-	fn2111(m, v13)
+	fn2112(m, v13)
 	goto L36
 L39:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L36
 L38:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
@@ -20999,17 +22088,17 @@ L34:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn333(m, v0)
+	i0 = fn334(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L51
 	}
-	i0 = fn125(m, v0, uint32(0), uint32(0), v4)
+	i0 = fn126(m, v0, uint32(0), uint32(0), v4)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L52
 	}
@@ -21036,7 +22125,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn326(m *Module, v0 uint32) uint32 {
+func fn327(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21073,7 +22162,7 @@ func fn326(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -21082,20 +22171,20 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v3 = i0
 	if v3 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn324(m, v0)
+	i0 = fn325(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -21115,7 +22204,7 @@ L7:
 	goto L8
 L9:
 	v10 = v6
-	i0 = fn2110(m, v3, v7)
+	i0 = fn2111(m, v3, v7)
 	v1 = i0
 	if v1 == 0 {
 		goto L6
@@ -21136,7 +22225,7 @@ L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i0
 	v3 = v1
-	i0 = fn324(m, v0)
+	i0 = fn325(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -21150,11 +22239,11 @@ L8:
 		goto L10
 	}
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v9, i1)
+	i0 = fn3231(m, v9, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -21228,22 +22317,22 @@ L15:
 		goto L15
 	}
 L12:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L6:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	fn2111(m, v3)
+	fn2112(m, v3)
 	goto L2
 L4:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -21253,7 +22342,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn327(m *Module, v0 uint32) uint32 {
+func fn328(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21282,7 +22371,7 @@ func fn327(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -21295,7 +22384,7 @@ L1:
 	if v2 != i1 {
 		goto L3
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
@@ -21316,12 +22405,12 @@ L3:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v3 = i0
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L5
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -21330,12 +22419,12 @@ L3:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3151(m, i0, uint32(0), uint32(0), v3, v4, i5, i6, i7)
+	i0 = fn3152(m, i0, uint32(0), uint32(0), v3, v4, i5, i6, i7)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L6
 	}
@@ -21356,7 +22445,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn328(m *Module, v0 uint32) uint32 {
+func fn329(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21383,7 +22472,7 @@ func fn328(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -21392,11 +22481,11 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -21420,18 +22509,18 @@ L4:
 	if v3 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L5
 	}
 L6:
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	v1 = i0
 	if v1 == 0 {
 		goto L5
 	}
-	i0 = fn71(m, uint32(1), uint32(35), v0)
+	i0 = fn72(m, uint32(1), uint32(36), v0)
 	if i0 == 0 {
 		goto L5
 	}
@@ -21440,8 +22529,8 @@ L6:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8459006), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8459006), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -21463,7 +22552,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn329(m *Module, v0 uint32) uint32 {
+func fn330(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21483,7 +22572,7 @@ func fn329(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -21491,7 +22580,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -21501,7 +22590,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -21519,7 +22608,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn330(m *Module, v0 uint32) uint32 {
+func fn331(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21536,7 +22625,7 @@ func fn330(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -21544,7 +22633,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn316(m, v0)
+	i0 = fn317(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -21554,7 +22643,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -21571,7 +22660,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn331(m *Module, v0 uint32) uint32 {
+func fn332(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21602,7 +22691,7 @@ func fn331(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -21611,20 +22700,20 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn313(m, v0)
+	i0 = fn314(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -21646,7 +22735,7 @@ L8:
 	goto L9
 L10:
 	v8 = v6
-	i0 = fn2110(m, v9, v7)
+	i0 = fn2111(m, v9, v7)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
@@ -21665,7 +22754,7 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
 	v9 = v1
-	i0 = fn313(m, v0)
+	i0 = fn314(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L8
@@ -21673,7 +22762,7 @@ L9:
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
+	i0 = fn3231(m, v5, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -21743,18 +22832,18 @@ L14:
 		goto L14
 	}
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L5:
-	fn2111(m, v9)
+	fn2112(m, v9)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L4:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -21764,7 +22853,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn332(m *Module, v0 uint32) uint32 {
+func fn333(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21781,7 +22870,7 @@ func fn332(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -21789,7 +22878,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn316(m, v0)
+	i0 = fn317(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -21799,7 +22888,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -21816,7 +22905,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn333(m *Module, v0 uint32) uint32 {
+func fn334(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21845,7 +22934,7 @@ func fn333(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -21865,7 +22954,7 @@ L1:
 	if v3 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
@@ -21873,15 +22962,15 @@ L1:
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn327(m, v0)
+	i0 = fn328(m, v0)
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	v4 = i0
 	if v4 == 0 {
 		goto L9
@@ -21891,8 +22980,8 @@ L7:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8480348), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8480348), uint32(0))
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L8
 	}
@@ -21903,19 +22992,19 @@ L9:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn327(m, v0)
+	i0 = fn328(m, v0)
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn327(m, v0)
+	i0 = fn328(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L10
@@ -21925,8 +23014,8 @@ L9:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8398744), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8398744), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -21937,19 +23026,19 @@ L10:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn327(m, v0)
+	i0 = fn328(m, v0)
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn334(m, v0)
+	i0 = fn335(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L5
@@ -21959,8 +23048,8 @@ L10:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8398744), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8398744), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -21981,11 +23070,11 @@ L5:
 		goto L2
 	}
 L4:
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn316(m, v0)
+	i0 = fn317(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -22002,7 +23091,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn334(m *Module, v0 uint32) uint32 {
+func fn335(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22019,7 +23108,7 @@ func fn334(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -22027,7 +23116,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -22037,7 +23126,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -22047,7 +23136,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(17))
+	i0 = fn76(m, v0, uint32(17))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -22064,7 +23153,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn335(m *Module, v0 uint32) uint32 {
+func fn336(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22109,7 +23198,7 @@ func fn335(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -22123,7 +23212,7 @@ L1:
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1100), i2)
+	i0 = fn71(m, v0, uint32(1100), i2)
 	if i0 == 0 {
 		goto L7
 	}
@@ -22138,7 +23227,7 @@ L7:
 	if v3 != i1 {
 		goto L8
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L8
 	}
@@ -22168,7 +23257,7 @@ L9:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v5 = i0
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L11
@@ -22180,7 +23269,7 @@ L9:
 	if v2 != uint32(4000) {
 		goto L12
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -22193,11 +23282,11 @@ L12:
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L14
@@ -22213,13 +23302,13 @@ L14:
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn356(m, v0)
+	i0 = fn357(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L16
@@ -22234,13 +23323,13 @@ L16:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v8)+24))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3165(m, i1, v7, v2, v5, v4, i6, i7, i8)
+	i1 = fn3166(m, i1, v7, v2, v5, v4, i6, i7, i8)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	if v2 != 0 {
 		goto L10
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -22256,20 +23345,20 @@ L11:
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L17
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	if i0 == 0 {
 		goto L17
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	v6 = i0
 	if v6 == 0 {
 		goto L17
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L17
@@ -22284,9 +23373,9 @@ L11:
 	} else {
 		i6 = uint32(8491890)
 	}
-	fn199(m, v0, i1, i2, i3, k32(4294967291), k32(4294967291), i6, uint32(0))
+	fn200(m, v0, i1, i2, i3, k32(4294967291), k32(4294967291), i6, uint32(0))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -22307,16 +23396,16 @@ L17:
 	v2 = uint32(0)
 	goto L2
 L18:
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L21
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L21
 	}
-	i0 = fn357(m, v0)
+	i0 = fn358(m, v0)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -22325,7 +23414,7 @@ L18:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	goto L20
 L22:
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L23
@@ -22340,13 +23429,13 @@ L23:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3167(m, i1, v6, v5, v4, i5, i6, i7)
+	i1 = fn3168(m, i1, v6, v5, v4, i5, i6, i7)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	if v2 != 0 {
 		goto L10
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -22369,20 +23458,20 @@ L20:
 	v2 = uint32(0)
 	goto L2
 L19:
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	if i0 == 0 {
 		goto L24
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	if i0 == 0 {
 		goto L24
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	v6 = i0
 	if v6 == 0 {
 		goto L24
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L24
@@ -22397,9 +23486,9 @@ L19:
 	} else {
 		i6 = uint32(8517686)
 	}
-	fn199(m, v0, i1, i2, i3, k32(4294967291), k32(4294967291), i6, uint32(0))
+	fn200(m, v0, i1, i2, i3, k32(4294967291), k32(4294967291), i6, uint32(0))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -22420,22 +23509,22 @@ L24:
 	v2 = uint32(0)
 	goto L2
 L25:
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	if i0 == 0 {
 		goto L26
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L26
 	}
-	i0 = fn356(m, v0)
+	i0 = fn357(m, v0)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L26
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L27
@@ -22450,13 +23539,13 @@ L27:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3166(m, i1, v6, v5, v4, i5, i6, i7)
+	i1 = fn3167(m, i1, v6, v5, v4, i5, i6, i7)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	if v2 != 0 {
 		goto L10
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -22471,7 +23560,7 @@ L26:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 L10:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn67(m, v0, v3, uint32(1100), i3)
+	i0 = fn68(m, v0, v3, uint32(1100), i3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
@@ -22494,7 +23583,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn336(m *Module, v0 uint32) uint32 {
+func fn337(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22531,7 +23620,7 @@ func fn336(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -22547,7 +23636,7 @@ L1:
 	if v1 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L5
@@ -22555,20 +23644,20 @@ L1:
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v3 = i0
 	if v3 != 0 {
 		goto L7
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L5
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn341(m, v0)
+	i0 = fn342(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L9
@@ -22588,7 +23677,7 @@ L11:
 	goto L12
 L13:
 	v9 = v5
-	i0 = fn2110(m, v3, v6)
+	i0 = fn2111(m, v3, v6)
 	v11 = i0
 	if v11 == 0 {
 		goto L10
@@ -22609,7 +23698,7 @@ L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i0
 	v3 = v11
-	i0 = fn341(m, v0)
+	i0 = fn342(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L11
@@ -22623,11 +23712,11 @@ L12:
 		goto L14
 	}
 L15:
-	fn2111(m, v11)
+	fn2112(m, v11)
 	goto L5
 L14:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v8, i1)
+	i0 = fn3231(m, v8, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L8
@@ -22701,32 +23790,32 @@ L19:
 		goto L19
 	}
 L16:
-	fn2111(m, v11)
+	fn2112(m, v11)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(17))
+	i0 = fn76(m, v0, uint32(17))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L4
 	}
 	goto L3
 L10:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L5
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	fn2111(m, v3)
+	fn2112(m, v3)
 	goto L5
 L8:
-	fn2111(m, v11)
+	fn2112(m, v11)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -22745,7 +23834,7 @@ L4:
 	if v11 != uint32(4000) {
 		goto L22
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L21
@@ -22753,20 +23842,20 @@ L4:
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v3 = i0
 	if v3 != 0 {
 		goto L23
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L21
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L21
 	}
-	i0 = fn341(m, v0)
+	i0 = fn342(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L25
@@ -22786,7 +23875,7 @@ L27:
 	goto L28
 L29:
 	v9 = v5
-	i0 = fn2110(m, v3, v6)
+	i0 = fn2111(m, v3, v6)
 	v11 = i0
 	if v11 == 0 {
 		goto L26
@@ -22807,7 +23896,7 @@ L28:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i0
 	v3 = v11
-	i0 = fn341(m, v0)
+	i0 = fn342(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L27
@@ -22821,11 +23910,11 @@ L28:
 		goto L30
 	}
 L31:
-	fn2111(m, v11)
+	fn2112(m, v11)
 	goto L21
 L30:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v8, i1)
+	i0 = fn3231(m, v8, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L24
@@ -22899,32 +23988,32 @@ L35:
 		goto L35
 	}
 L32:
-	fn2111(m, v11)
+	fn2112(m, v11)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(17))
+	i0 = fn76(m, v0, uint32(17))
 	if i0 == 0 {
 		goto L20
 	}
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(8))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(8))
 	if i0 == 0 {
 		goto L20
 	}
 	goto L3
 L26:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L21
 L25:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	fn2111(m, v3)
+	fn2112(m, v3)
 	goto L21
 L24:
-	fn2111(m, v11)
+	fn2112(m, v11)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L21:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -22943,7 +24032,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn337(m *Module, v0 uint32) uint32 {
+func fn338(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22984,7 +24073,7 @@ func fn337(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -23000,7 +24089,7 @@ L1:
 	if v1 != uint32(4000) {
 		goto L5
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L4
@@ -23008,7 +24097,7 @@ L1:
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v1 = i0
 	if v1 == 0 {
 		goto L6
@@ -23017,7 +24106,7 @@ L5:
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn341(m, v0)
+	i0 = fn342(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L13
@@ -23039,7 +24128,7 @@ L14:
 	goto L15
 L16:
 	v10 = v8
-	i0 = fn2110(m, v11, v9)
+	i0 = fn2111(m, v11, v9)
 	v1 = i0
 	if v1 == 0 {
 		goto L11
@@ -23058,7 +24147,7 @@ L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
 	v11 = v1
-	i0 = fn341(m, v0)
+	i0 = fn342(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L14
@@ -23066,7 +24155,7 @@ L15:
 L12:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v6, i1)
+	i0 = fn3231(m, v6, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L9
@@ -23136,12 +24225,12 @@ L20:
 		goto L20
 	}
 L17:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	if i0 != uint32(4001) {
 		goto L21
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -23149,23 +24238,23 @@ L21:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v5 = i0
 	if v5 != 0 {
 		goto L10
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L4
 L11:
-	fn2111(m, v11)
+	fn2112(m, v11)
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn349(m, v0)
+	i0 = fn350(m, v0)
 	v10 = i0
 	if v10 == 0 {
 		goto L8
@@ -23185,7 +24274,7 @@ L23:
 	goto L24
 L25:
 	v12 = v9
-	i0 = fn2110(m, v5, v11)
+	i0 = fn2111(m, v5, v11)
 	v1 = i0
 	if v1 == 0 {
 		goto L22
@@ -23206,7 +24295,7 @@ L24:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v14 = i0
 	v5 = v1
-	i0 = fn349(m, v0)
+	i0 = fn350(m, v0)
 	v10 = i0
 	if v10 != 0 {
 		goto L23
@@ -23220,11 +24309,11 @@ L24:
 		goto L26
 	}
 L27:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L4
 L26:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v6, i1)
+	i0 = fn3231(m, v6, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L7
@@ -23298,50 +24387,50 @@ L31:
 		goto L31
 	}
 L28:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(17))
+	i0 = fn76(m, v0, uint32(17))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn124(m, v0, v7, v8)
+	i0 = fn125(m, v0, v7, v8)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L2
 L22:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L4
 L9:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L6
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	fn2111(m, v5)
+	fn2112(m, v5)
 	goto L4
 L7:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L4
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -23359,7 +24448,7 @@ L3:
 	if v1 != uint32(4000) {
 		goto L34
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L33
@@ -23367,7 +24456,7 @@ L3:
 L34:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v1 = i0
 	if v1 == 0 {
 		goto L35
@@ -23376,7 +24465,7 @@ L34:
 	if i0 != 0 {
 		goto L33
 	}
-	i0 = fn341(m, v0)
+	i0 = fn342(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L42
@@ -23398,7 +24487,7 @@ L43:
 	goto L44
 L45:
 	v10 = v8
-	i0 = fn2110(m, v11, v9)
+	i0 = fn2111(m, v11, v9)
 	v1 = i0
 	if v1 == 0 {
 		goto L40
@@ -23417,7 +24506,7 @@ L44:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
 	v11 = v1
-	i0 = fn341(m, v0)
+	i0 = fn342(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L43
@@ -23425,7 +24514,7 @@ L44:
 L41:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v6, i1)
+	i0 = fn3231(m, v6, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L38
@@ -23495,12 +24584,12 @@ L49:
 		goto L49
 	}
 L46:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	if i0 != uint32(4001) {
 		goto L50
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L50:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -23508,23 +24597,23 @@ L50:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v5 = i0
 	if v5 != 0 {
 		goto L39
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L33
 L40:
-	fn2111(m, v11)
+	fn2112(m, v11)
 	goto L35
 L39:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L33
 	}
-	i0 = fn349(m, v0)
+	i0 = fn350(m, v0)
 	v10 = i0
 	if v10 == 0 {
 		goto L37
@@ -23544,7 +24633,7 @@ L52:
 	goto L53
 L54:
 	v12 = v9
-	i0 = fn2110(m, v5, v11)
+	i0 = fn2111(m, v5, v11)
 	v1 = i0
 	if v1 == 0 {
 		goto L51
@@ -23565,7 +24654,7 @@ L53:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v14 = i0
 	v5 = v1
-	i0 = fn349(m, v0)
+	i0 = fn350(m, v0)
 	v10 = i0
 	if v10 != 0 {
 		goto L52
@@ -23579,11 +24668,11 @@ L53:
 		goto L55
 	}
 L56:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L33
 L55:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v6, i1)
+	i0 = fn3231(m, v6, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L36
@@ -23657,50 +24746,50 @@ L60:
 		goto L60
 	}
 L57:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(17))
+	i0 = fn76(m, v0, uint32(17))
 	if i0 == 0 {
 		goto L32
 	}
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(8))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(8))
 	if i0 == 0 {
 		goto L32
 	}
-	i0 = fn124(m, v0, v7, v8)
+	i0 = fn125(m, v0, v7, v8)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L2
 L51:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L33
 L38:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L35
 L37:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	fn2111(m, v5)
+	fn2112(m, v5)
 	goto L33
 L36:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L33
 L35:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L33:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -23716,7 +24805,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn338(m *Module, v0 uint32) uint32 {
+func fn339(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23737,7 +24826,7 @@ func fn338(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -23745,33 +24834,33 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn358(m, v0)
+	i0 = fn359(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L5
 	}
-	i0 = fn328(m, v0)
+	i0 = fn329(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(57))
+	i0 = fn76(m, v0, uint32(57))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn122(m, v0, v2, v3, v4)
+	i0 = fn123(m, v0, v2, v3, v4)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -23783,33 +24872,33 @@ L5:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn358(m, v0)
+	i0 = fn359(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn328(m, v0)
+	i0 = fn329(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(57))
+	i0 = fn76(m, v0, uint32(57))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(8))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(8))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn122(m, v0, v2, v3, v4)
+	i0 = fn123(m, v0, v2, v3, v4)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -23828,7 +24917,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn339(m *Module, v0 uint32) uint32 {
+func fn340(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23859,7 +24948,7 @@ func fn339(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -23868,20 +24957,20 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn341(m, v0)
+	i0 = fn342(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -23903,7 +24992,7 @@ L8:
 	goto L9
 L10:
 	v8 = v6
-	i0 = fn2110(m, v9, v7)
+	i0 = fn2111(m, v9, v7)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
@@ -23922,7 +25011,7 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
 	v9 = v1
-	i0 = fn341(m, v0)
+	i0 = fn342(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L8
@@ -23930,7 +25019,7 @@ L9:
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
+	i0 = fn3231(m, v5, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -24000,18 +25089,18 @@ L14:
 		goto L14
 	}
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L5:
-	fn2111(m, v9)
+	fn2112(m, v9)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L4:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -24021,7 +25110,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn340(m *Module, v0 uint32) uint32 {
+func fn341(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -24060,7 +25149,7 @@ func fn340(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -24073,12 +25162,12 @@ L1:
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn337(m, v0)
+	i0 = fn338(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L4
 	}
-	i0 = fn102(m, v0, v1)
+	i0 = fn103(m, v0, v1)
 	v2 = i0
 	if v2 == 0 {
 		goto L5
@@ -24087,7 +25176,7 @@ L3:
 	v1 = i0
 	goto L2
 L5:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i0
@@ -24111,7 +25200,7 @@ L4:
 	if v1 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
@@ -24119,20 +25208,20 @@ L4:
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v4 = i0
 	if v4 != 0 {
 		goto L8
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L6
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn349(m, v0)
+	i0 = fn350(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L10
@@ -24152,7 +25241,7 @@ L12:
 	goto L13
 L14:
 	v11 = v7
-	i0 = fn2110(m, v4, v8)
+	i0 = fn2111(m, v4, v8)
 	v1 = i0
 	if v1 == 0 {
 		goto L11
@@ -24173,7 +25262,7 @@ L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v13 = i0
 	v4 = v1
-	i0 = fn349(m, v0)
+	i0 = fn350(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L12
@@ -24187,11 +25276,11 @@ L13:
 		goto L15
 	}
 L16:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L6
 L15:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v10, i1)
+	i0 = fn3231(m, v10, i1)
 	v6 = i0
 	if v6 == 0 {
 		goto L9
@@ -24265,25 +25354,25 @@ L20:
 		goto L20
 	}
 L17:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
 	v1 = i0
 	v2 = v6
 	goto L2
 L11:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L6
 L10:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	fn2111(m, v4)
+	fn2112(m, v4)
 	goto L6
 L9:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
@@ -24297,7 +25386,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn341(m *Module, v0 uint32) uint32 {
+func fn342(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -24316,7 +25405,7 @@ func fn341(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -24324,27 +25413,27 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn358(m, v0)
+	i0 = fn359(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(57))
+	i0 = fn76(m, v0, uint32(57))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn123(m, v0, v2, v3)
+	i0 = fn124(m, v0, v2, v3)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -24356,27 +25445,27 @@ L5:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn358(m, v0)
+	i0 = fn359(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(57))
+	i0 = fn76(m, v0, uint32(57))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(8))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(8))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn123(m, v0, v2, v3)
+	i0 = fn124(m, v0, v2, v3)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -24391,199 +25480,6 @@ L2:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn342(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v1 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	i0 = fn2108(m, uint32(4))
-	v1 = i0
-	if v1 != 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = fn341(m, v0)
-	v4 = i0
-	if v4 != 0 {
-		goto L7
-	}
-	v5 = uint32(0)
-	goto L6
-L7:
-	v2 = uint32(0)
-	v6 = uint32(0)
-	v7 = uint32(0)
-	v5 = uint32(0)
-	v8 = uint32(1)
-	v9 = v1
-L8:
-	if v5 == v8 {
-		goto L10
-	}
-	v1 = v9
-	goto L9
-L10:
-	v8 = v6
-	i0 = fn2110(m, v9, v7)
-	v1 = i0
-	if v1 == 0 {
-		goto L5
-	}
-L9:
-	i0 = v1 + v2
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v6 + uint32(2)
-	v6 = i0
-	i0 = v7 + uint32(8)
-	v7 = i0
-	i0 = v5 + uint32(1)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	v9 = v1
-	i0 = fn341(m, v0)
-	v4 = i0
-	if v4 != 0 {
-		goto L8
-	}
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
-	v2 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	if int32(v5) < int32(uint32(1)) {
-		goto L11
-	}
-	i0 = v5 & uint32(3)
-	v7 = i0
-	v9 = uint32(0)
-	if v5 < uint32(4) {
-		goto L12
-	}
-	i0 = v5 & uint32(2147483644)
-	v4 = i0
-	v5 = uint32(0)
-	v9 = uint32(0)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v5
-	i1 = v1 + v5
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v5
-	i0 = i0 + uint32(4)
-	i1 = v6 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v5
-	i0 = i0 + uint32(8)
-	i1 = v6 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v5
-	i0 = i0 + uint32(12)
-	i1 = v6 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v5 + uint32(16)
-	v5 = i0
-	i1 = v9 + uint32(4)
-	v9 = i1
-	if v4 != v9 {
-		goto L13
-	}
-L12:
-	if v7 == 0 {
-		goto L11
-	}
-	i0 = v9 << (uint32(2) & 31)
-	v5 = i0
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v5
-	i1 = v1 + v5
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 != 0 {
-		goto L14
-	}
-L11:
-	fn2111(m, v1)
-	goto L2
-L5:
-	fn2111(m, v9)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
-	v2 = uint32(0)
-	goto L2
-L4:
-	fn2111(m, v1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	return v2
 }
 
 //go:norace
@@ -24607,6 +25503,199 @@ func fn343(m *Module, v0 uint32) uint32 {
 	_ = v8
 	var v9 uint32
 	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v1 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	i0 = fn2109(m, uint32(4))
+	v1 = i0
+	if v1 != 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	i0 = fn3634(m)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = fn342(m, v0)
+	v4 = i0
+	if v4 != 0 {
+		goto L7
+	}
+	v5 = uint32(0)
+	goto L6
+L7:
+	v2 = uint32(0)
+	v6 = uint32(0)
+	v7 = uint32(0)
+	v5 = uint32(0)
+	v8 = uint32(1)
+	v9 = v1
+L8:
+	if v5 == v8 {
+		goto L10
+	}
+	v1 = v9
+	goto L9
+L10:
+	v8 = v6
+	i0 = fn2111(m, v9, v7)
+	v1 = i0
+	if v1 == 0 {
+		goto L5
+	}
+L9:
+	i0 = v1 + v2
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v6 + uint32(2)
+	v6 = i0
+	i0 = v7 + uint32(8)
+	v7 = i0
+	i0 = v5 + uint32(1)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	v9 = v1
+	i0 = fn342(m, v0)
+	v4 = i0
+	if v4 != 0 {
+		goto L8
+	}
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3231(m, v5, i1)
+	v2 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	if int32(v5) < int32(uint32(1)) {
+		goto L11
+	}
+	i0 = v5 & uint32(3)
+	v7 = i0
+	v9 = uint32(0)
+	if v5 < uint32(4) {
+		goto L12
+	}
+	i0 = v5 & uint32(2147483644)
+	v4 = i0
+	v5 = uint32(0)
+	v9 = uint32(0)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v5
+	i1 = v1 + v5
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v5
+	i0 = i0 + uint32(4)
+	i1 = v6 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v5
+	i0 = i0 + uint32(8)
+	i1 = v6 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v5
+	i0 = i0 + uint32(12)
+	i1 = v6 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v5 + uint32(16)
+	v5 = i0
+	i1 = v9 + uint32(4)
+	v9 = i1
+	if v4 != v9 {
+		goto L13
+	}
+L12:
+	if v7 == 0 {
+		goto L11
+	}
+	i0 = v9 << (uint32(2) & 31)
+	v5 = i0
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v5
+	i1 = v1 + v5
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 != 0 {
+		goto L14
+	}
+L11:
+	fn2112(m, v1)
+	goto L2
+L5:
+	fn2112(m, v9)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	i0 = fn3634(m)
+	v2 = uint32(0)
+	goto L2
+L4:
+	fn2112(m, v1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	i0 = fn3634(m)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn344(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
 	var v10 uint32
 	_ = v10
 	var v11 uint32
@@ -24625,7 +25714,7 @@ func fn343(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -24634,20 +25723,20 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v3 = i0
 	if v3 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn341(m, v0)
+	i0 = fn342(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -24667,7 +25756,7 @@ L7:
 	goto L8
 L9:
 	v10 = v6
-	i0 = fn2110(m, v3, v7)
+	i0 = fn2111(m, v3, v7)
 	v1 = i0
 	if v1 == 0 {
 		goto L6
@@ -24688,7 +25777,7 @@ L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i0
 	v3 = v1
-	i0 = fn341(m, v0)
+	i0 = fn342(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -24702,11 +25791,11 @@ L8:
 		goto L10
 	}
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v9, i1)
+	i0 = fn3231(m, v9, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -24780,22 +25869,22 @@ L15:
 		goto L15
 	}
 L12:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L6:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	fn2111(m, v3)
+	fn2112(m, v3)
 	goto L2
 L4:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -24805,7 +25894,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn344(m *Module, v0 uint32) {
+func fn345(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -24820,7 +25909,7 @@ func fn344(m *Module, v0 uint32) {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -24828,7 +25917,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn336(m, v0)
+	i0 = fn337(m, v0)
 	if i0 != 0 {
 		goto L2
 	}
@@ -24837,7 +25926,7 @@ L1:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn337(m, v0)
+	i0 = fn338(m, v0)
 	if i0 != 0 {
 		goto L2
 	}
@@ -24851,7 +25940,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn345(m *Module, v0 uint32) uint32 {
+func fn346(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -24882,7 +25971,7 @@ func fn345(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -24891,20 +25980,20 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn338(m, v0)
+	i0 = fn339(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -24926,7 +26015,7 @@ L8:
 	goto L9
 L10:
 	v8 = v6
-	i0 = fn2110(m, v9, v7)
+	i0 = fn2111(m, v9, v7)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
@@ -24945,7 +26034,7 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
 	v9 = v1
-	i0 = fn338(m, v0)
+	i0 = fn339(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L8
@@ -24953,7 +26042,7 @@ L9:
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
+	i0 = fn3231(m, v5, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -25023,18 +26112,18 @@ L14:
 		goto L14
 	}
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L5:
-	fn2111(m, v9)
+	fn2112(m, v9)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L4:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -25044,7 +26133,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn346(m *Module, v0 uint32) uint32 {
+func fn347(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25061,7 +26150,7 @@ func fn346(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -25069,7 +26158,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -25079,7 +26168,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn341(m, v0)
+	i0 = fn342(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -25092,199 +26181,6 @@ L2:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn347(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v1 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	i0 = fn2108(m, uint32(4))
-	v1 = i0
-	if v1 != 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = fn338(m, v0)
-	v4 = i0
-	if v4 != 0 {
-		goto L7
-	}
-	v5 = uint32(0)
-	goto L6
-L7:
-	v2 = uint32(0)
-	v6 = uint32(0)
-	v7 = uint32(0)
-	v5 = uint32(0)
-	v8 = uint32(1)
-	v9 = v1
-L8:
-	if v5 == v8 {
-		goto L10
-	}
-	v1 = v9
-	goto L9
-L10:
-	v8 = v6
-	i0 = fn2110(m, v9, v7)
-	v1 = i0
-	if v1 == 0 {
-		goto L5
-	}
-L9:
-	i0 = v1 + v2
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v6 + uint32(2)
-	v6 = i0
-	i0 = v7 + uint32(8)
-	v7 = i0
-	i0 = v5 + uint32(1)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	v9 = v1
-	i0 = fn338(m, v0)
-	v4 = i0
-	if v4 != 0 {
-		goto L8
-	}
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
-	v2 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	if int32(v5) < int32(uint32(1)) {
-		goto L11
-	}
-	i0 = v5 & uint32(3)
-	v7 = i0
-	v9 = uint32(0)
-	if v5 < uint32(4) {
-		goto L12
-	}
-	i0 = v5 & uint32(2147483644)
-	v4 = i0
-	v5 = uint32(0)
-	v9 = uint32(0)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v5
-	i1 = v1 + v5
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v5
-	i0 = i0 + uint32(4)
-	i1 = v6 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v5
-	i0 = i0 + uint32(8)
-	i1 = v6 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v5
-	i0 = i0 + uint32(12)
-	i1 = v6 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v5 + uint32(16)
-	v5 = i0
-	i1 = v9 + uint32(4)
-	v9 = i1
-	if v4 != v9 {
-		goto L13
-	}
-L12:
-	if v7 == 0 {
-		goto L11
-	}
-	i0 = v9 << (uint32(2) & 31)
-	v5 = i0
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v5
-	i1 = v1 + v5
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 != 0 {
-		goto L14
-	}
-L11:
-	fn2111(m, v1)
-	goto L2
-L5:
-	fn2111(m, v9)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
-	v2 = uint32(0)
-	goto L2
-L4:
-	fn2111(m, v1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	return v2
 }
 
 //go:norace
@@ -25308,6 +26204,199 @@ func fn348(m *Module, v0 uint32) uint32 {
 	_ = v8
 	var v9 uint32
 	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v1 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	i0 = fn2109(m, uint32(4))
+	v1 = i0
+	if v1 != 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	i0 = fn3634(m)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = fn339(m, v0)
+	v4 = i0
+	if v4 != 0 {
+		goto L7
+	}
+	v5 = uint32(0)
+	goto L6
+L7:
+	v2 = uint32(0)
+	v6 = uint32(0)
+	v7 = uint32(0)
+	v5 = uint32(0)
+	v8 = uint32(1)
+	v9 = v1
+L8:
+	if v5 == v8 {
+		goto L10
+	}
+	v1 = v9
+	goto L9
+L10:
+	v8 = v6
+	i0 = fn2111(m, v9, v7)
+	v1 = i0
+	if v1 == 0 {
+		goto L5
+	}
+L9:
+	i0 = v1 + v2
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v6 + uint32(2)
+	v6 = i0
+	i0 = v7 + uint32(8)
+	v7 = i0
+	i0 = v5 + uint32(1)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	v9 = v1
+	i0 = fn339(m, v0)
+	v4 = i0
+	if v4 != 0 {
+		goto L8
+	}
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3231(m, v5, i1)
+	v2 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	if int32(v5) < int32(uint32(1)) {
+		goto L11
+	}
+	i0 = v5 & uint32(3)
+	v7 = i0
+	v9 = uint32(0)
+	if v5 < uint32(4) {
+		goto L12
+	}
+	i0 = v5 & uint32(2147483644)
+	v4 = i0
+	v5 = uint32(0)
+	v9 = uint32(0)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v5
+	i1 = v1 + v5
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v5
+	i0 = i0 + uint32(4)
+	i1 = v6 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v5
+	i0 = i0 + uint32(8)
+	i1 = v6 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v5
+	i0 = i0 + uint32(12)
+	i1 = v6 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v5 + uint32(16)
+	v5 = i0
+	i1 = v9 + uint32(4)
+	v9 = i1
+	if v4 != v9 {
+		goto L13
+	}
+L12:
+	if v7 == 0 {
+		goto L11
+	}
+	i0 = v9 << (uint32(2) & 31)
+	v5 = i0
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v5
+	i1 = v1 + v5
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 != 0 {
+		goto L14
+	}
+L11:
+	fn2112(m, v1)
+	goto L2
+L5:
+	fn2112(m, v9)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	i0 = fn3634(m)
+	v2 = uint32(0)
+	goto L2
+L4:
+	fn2112(m, v1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	i0 = fn3634(m)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn349(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
 	var v10 uint32
 	_ = v10
 	var v11 uint32
@@ -25326,7 +26415,7 @@ func fn348(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -25335,20 +26424,20 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v3 = i0
 	if v3 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn338(m, v0)
+	i0 = fn339(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -25368,7 +26457,7 @@ L7:
 	goto L8
 L9:
 	v10 = v6
-	i0 = fn2110(m, v3, v7)
+	i0 = fn2111(m, v3, v7)
 	v1 = i0
 	if v1 == 0 {
 		goto L6
@@ -25389,7 +26478,7 @@ L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i0
 	v3 = v1
-	i0 = fn338(m, v0)
+	i0 = fn339(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -25403,11 +26492,11 @@ L8:
 		goto L10
 	}
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v9, i1)
+	i0 = fn3231(m, v9, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -25481,22 +26570,22 @@ L15:
 		goto L15
 	}
 L12:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L6:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	fn2111(m, v3)
+	fn2112(m, v3)
 	goto L2
 L4:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -25506,7 +26595,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn349(m *Module, v0 uint32) uint32 {
+func fn350(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25527,7 +26616,7 @@ func fn349(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -25535,32 +26624,32 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn358(m, v0)
+	i0 = fn359(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L5
 	}
-	i0 = fn328(m, v0)
+	i0 = fn329(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(57))
+	i0 = fn76(m, v0, uint32(57))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn122(m, v0, v2, v3, v4)
+	i0 = fn123(m, v0, v2, v3, v4)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -25572,32 +26661,32 @@ L5:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn358(m, v0)
+	i0 = fn359(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn328(m, v0)
+	i0 = fn329(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(57))
+	i0 = fn76(m, v0, uint32(57))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(8))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(8))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn122(m, v0, v2, v3, v4)
+	i0 = fn123(m, v0, v2, v3, v4)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -25616,7 +26705,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn350(m *Module, v0 uint32) uint32 {
+func fn351(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25665,7 +26754,7 @@ func fn350(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -25684,7 +26773,7 @@ L1:
 	if v2 != uint32(4000) {
 		goto L8
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L7
@@ -25692,7 +26781,7 @@ L1:
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	v4 = i0
 	if v4 == 0 {
 		goto L10
@@ -25704,7 +26793,7 @@ L8:
 	if v5 != uint32(4000) {
 		goto L11
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -25712,7 +26801,7 @@ L11:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L15
 	}
@@ -25726,7 +26815,7 @@ L15:
 	if i0 != 0 {
 		goto L14
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	v6 = i0
 	if v6 == 0 {
 		goto L14
@@ -25738,7 +26827,7 @@ L15:
 	if v5 != uint32(4000) {
 		goto L16
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -25746,7 +26835,7 @@ L16:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i0
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	v5 = i0
 	if v5 != 0 {
 		goto L13
@@ -25756,7 +26845,7 @@ L16:
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	v5 = i0
 	if v5 != 0 {
 		goto L13
@@ -25776,7 +26865,7 @@ L13:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v5
 	*(*uint32)(unsafe.Add(b, v1)) = v6
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -25790,8 +26879,8 @@ L12:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8554821), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8554821), uint32(0))
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L9
 	}
@@ -25802,15 +26891,15 @@ L10:
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L20
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L20
 	}
-	i0 = fn75(m, v0, uint32(57))
+	i0 = fn76(m, v0, uint32(57))
 	if i0 != 0 {
 		goto L19
 	}
@@ -25820,15 +26909,15 @@ L20:
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L18
 	}
-	i0 = fn358(m, v0)
+	i0 = fn359(m, v0)
 	if i0 == 0 {
 		goto L18
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	v4 = i0
 	if v4 == 0 {
 		goto L18
@@ -25838,20 +26927,20 @@ L20:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8480298), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8480298), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
 	goto L9
 L19:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8399496), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8399496), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -25862,11 +26951,7 @@ L18:
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(16))
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = fn359(m, v0)
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L5
 	}
@@ -25874,12 +26959,16 @@ L18:
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn361(m, v0)
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = fn76(m, v0, uint32(16))
 	v2 = i0
 	if v2 == 0 {
 		goto L5
 	}
-	i0 = fn361(m, v0)
+	i0 = fn362(m, v0)
 	if i0 == 0 {
 		goto L5
 	}
@@ -25888,8 +26977,8 @@ L18:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8500791), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8500791), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -25916,11 +27005,11 @@ L5:
 		goto L3
 	}
 L4:
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L22
 	}
-	i0 = fn341(m, v0)
+	i0 = fn342(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L22
@@ -25932,7 +27021,7 @@ L4:
 	if v2 != uint32(4000) {
 		goto L23
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -25940,7 +27029,7 @@ L23:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v9 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v2 = i0
 	if v2 == 0 {
 		goto L25
@@ -25949,7 +27038,7 @@ L23:
 	if i0 != 0 {
 		goto L24
 	}
-	i0 = fn338(m, v0)
+	i0 = fn339(m, v0)
 	v10 = i0
 	if v10 != 0 {
 		goto L29
@@ -25971,7 +27060,7 @@ L30:
 	goto L31
 L32:
 	v11 = v6
-	i0 = fn2110(m, v12, v7)
+	i0 = fn2111(m, v12, v7)
 	v2 = i0
 	if v2 == 0 {
 		goto L27
@@ -25990,7 +27079,7 @@ L31:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v9 = i0
 	v12 = v2
-	i0 = fn338(m, v0)
+	i0 = fn339(m, v0)
 	v10 = i0
 	if v10 != 0 {
 		goto L30
@@ -25998,7 +27087,7 @@ L31:
 L28:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v9
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v4, i1)
+	i0 = fn3231(m, v4, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L26
@@ -26068,36 +27157,36 @@ L36:
 		goto L36
 	}
 L33:
-	fn2111(m, v2)
+	fn2112(m, v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn362(m, v0)
+	i0 = fn363(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L21
 	}
-	i0 = fn125(m, v0, v8, v5, v2)
+	i0 = fn126(m, v0, v8, v5, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L2
 L27:
-	fn2111(m, v12)
+	fn2112(m, v12)
 	goto L25
 L26:
-	fn2111(m, v2)
+	fn2112(m, v2)
 L25:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L24:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -26108,16 +27197,16 @@ L22:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L39
 	}
-	i0 = fn363(m, v0)
+	i0 = fn364(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L39
 	}
-	i0 = fn364(m, v0)
+	i0 = fn365(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L38
@@ -26128,15 +27217,15 @@ L39:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L40
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L40
 	}
-	i0 = fn365(m, v0)
+	i0 = fn366(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L37
@@ -26147,53 +27236,53 @@ L40:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn362(m, v0)
+	i0 = fn363(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L21
 	}
-	i0 = fn125(m, v0, uint32(0), uint32(0), v2)
+	i0 = fn126(m, v0, uint32(0), uint32(0), v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L3
 L38:
-	i0 = fn362(m, v0)
+	i0 = fn363(m, v0)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L21
 	}
-	i0 = fn125(m, v0, v2, v4, v5)
+	i0 = fn126(m, v0, v2, v4, v5)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L3
 L37:
-	i0 = fn362(m, v0)
+	i0 = fn363(m, v0)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L21
 	}
-	i0 = fn125(m, v0, uint32(0), v2, v4)
+	i0 = fn126(m, v0, uint32(0), v2, v4)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -26214,7 +27303,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn351(m *Module, v0 uint32) uint32 {
+func fn352(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -26251,7 +27340,7 @@ func fn351(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -26260,20 +27349,20 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v3 = i0
 	if v3 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn341(m, v0)
+	i0 = fn342(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -26293,7 +27382,7 @@ L7:
 	goto L8
 L9:
 	v10 = v6
-	i0 = fn2110(m, v3, v7)
+	i0 = fn2111(m, v3, v7)
 	v1 = i0
 	if v1 == 0 {
 		goto L6
@@ -26314,7 +27403,7 @@ L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i0
 	v3 = v1
-	i0 = fn341(m, v0)
+	i0 = fn342(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -26328,11 +27417,11 @@ L8:
 		goto L10
 	}
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v9, i1)
+	i0 = fn3231(m, v9, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -26406,215 +27495,22 @@ L15:
 		goto L15
 	}
 L12:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L6:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	fn2111(m, v3)
+	fn2112(m, v3)
 	goto L2
 L4:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn352(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v1 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	i0 = fn2108(m, uint32(4))
-	v1 = i0
-	if v1 != 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = fn349(m, v0)
-	v4 = i0
-	if v4 != 0 {
-		goto L7
-	}
-	v5 = uint32(0)
-	goto L6
-L7:
-	v2 = uint32(0)
-	v6 = uint32(0)
-	v7 = uint32(0)
-	v5 = uint32(0)
-	v8 = uint32(1)
-	v9 = v1
-L8:
-	if v5 == v8 {
-		goto L10
-	}
-	v1 = v9
-	goto L9
-L10:
-	v8 = v6
-	i0 = fn2110(m, v9, v7)
-	v1 = i0
-	if v1 == 0 {
-		goto L5
-	}
-L9:
-	i0 = v1 + v2
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v6 + uint32(2)
-	v6 = i0
-	i0 = v7 + uint32(8)
-	v7 = i0
-	i0 = v5 + uint32(1)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	v9 = v1
-	i0 = fn349(m, v0)
-	v4 = i0
-	if v4 != 0 {
-		goto L8
-	}
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
-	v2 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	if int32(v5) < int32(uint32(1)) {
-		goto L11
-	}
-	i0 = v5 & uint32(3)
-	v7 = i0
-	v9 = uint32(0)
-	if v5 < uint32(4) {
-		goto L12
-	}
-	i0 = v5 & uint32(2147483644)
-	v4 = i0
-	v5 = uint32(0)
-	v9 = uint32(0)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v5
-	i1 = v1 + v5
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v5
-	i0 = i0 + uint32(4)
-	i1 = v6 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v5
-	i0 = i0 + uint32(8)
-	i1 = v6 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v5
-	i0 = i0 + uint32(12)
-	i1 = v6 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v5 + uint32(16)
-	v5 = i0
-	i1 = v9 + uint32(4)
-	v9 = i1
-	if v4 != v9 {
-		goto L13
-	}
-L12:
-	if v7 == 0 {
-		goto L11
-	}
-	i0 = v9 << (uint32(2) & 31)
-	v5 = i0
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v5
-	i1 = v1 + v5
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 != 0 {
-		goto L14
-	}
-L11:
-	fn2111(m, v1)
-	goto L2
-L5:
-	fn2111(m, v9)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
-	v2 = uint32(0)
-	goto L2
-L4:
-	fn2111(m, v1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -26643,6 +27539,199 @@ func fn353(m *Module, v0 uint32) uint32 {
 	_ = v8
 	var v9 uint32
 	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v1 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	i0 = fn2109(m, uint32(4))
+	v1 = i0
+	if v1 != 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	i0 = fn3634(m)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = fn350(m, v0)
+	v4 = i0
+	if v4 != 0 {
+		goto L7
+	}
+	v5 = uint32(0)
+	goto L6
+L7:
+	v2 = uint32(0)
+	v6 = uint32(0)
+	v7 = uint32(0)
+	v5 = uint32(0)
+	v8 = uint32(1)
+	v9 = v1
+L8:
+	if v5 == v8 {
+		goto L10
+	}
+	v1 = v9
+	goto L9
+L10:
+	v8 = v6
+	i0 = fn2111(m, v9, v7)
+	v1 = i0
+	if v1 == 0 {
+		goto L5
+	}
+L9:
+	i0 = v1 + v2
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v6 + uint32(2)
+	v6 = i0
+	i0 = v7 + uint32(8)
+	v7 = i0
+	i0 = v5 + uint32(1)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	v9 = v1
+	i0 = fn350(m, v0)
+	v4 = i0
+	if v4 != 0 {
+		goto L8
+	}
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3231(m, v5, i1)
+	v2 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	if int32(v5) < int32(uint32(1)) {
+		goto L11
+	}
+	i0 = v5 & uint32(3)
+	v7 = i0
+	v9 = uint32(0)
+	if v5 < uint32(4) {
+		goto L12
+	}
+	i0 = v5 & uint32(2147483644)
+	v4 = i0
+	v5 = uint32(0)
+	v9 = uint32(0)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v5
+	i1 = v1 + v5
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v5
+	i0 = i0 + uint32(4)
+	i1 = v6 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v5
+	i0 = i0 + uint32(8)
+	i1 = v6 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v5
+	i0 = i0 + uint32(12)
+	i1 = v6 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v5 + uint32(16)
+	v5 = i0
+	i1 = v9 + uint32(4)
+	v9 = i1
+	if v4 != v9 {
+		goto L13
+	}
+L12:
+	if v7 == 0 {
+		goto L11
+	}
+	i0 = v9 << (uint32(2) & 31)
+	v5 = i0
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v5
+	i1 = v1 + v5
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 != 0 {
+		goto L14
+	}
+L11:
+	fn2112(m, v1)
+	goto L2
+L5:
+	fn2112(m, v9)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	i0 = fn3634(m)
+	v2 = uint32(0)
+	goto L2
+L4:
+	fn2112(m, v1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	i0 = fn3634(m)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn354(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
 	var v10 uint32
 	_ = v10
 	var v11 uint32
@@ -26661,7 +27750,7 @@ func fn353(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -26670,20 +27759,20 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v3 = i0
 	if v3 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn349(m, v0)
+	i0 = fn350(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -26703,7 +27792,7 @@ L7:
 	goto L8
 L9:
 	v10 = v6
-	i0 = fn2110(m, v3, v7)
+	i0 = fn2111(m, v3, v7)
 	v1 = i0
 	if v1 == 0 {
 		goto L6
@@ -26724,7 +27813,7 @@ L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i0
 	v3 = v1
-	i0 = fn349(m, v0)
+	i0 = fn350(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -26738,11 +27827,11 @@ L8:
 		goto L10
 	}
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v9, i1)
+	i0 = fn3231(m, v9, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -26816,22 +27905,22 @@ L15:
 		goto L15
 	}
 L12:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L6:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	fn2111(m, v3)
+	fn2112(m, v3)
 	goto L2
 L4:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -26841,7 +27930,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn354(m *Module, v0 uint32) uint32 {
+func fn355(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -26868,7 +27957,7 @@ func fn354(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -26877,19 +27966,19 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	v4 = i0
 	if v4 == 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(5))
+	i0 = fn76(m, v0, uint32(5))
 	v5 = i0
 	if v5 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v5
 	*(*uint32)(unsafe.Add(b, v1)) = v4
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	v2 = i0
 	goto L2
 L3:
@@ -26905,7 +27994,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn355(m *Module, v0 uint32) uint32 {
+func fn356(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -26922,7 +28011,7 @@ func fn355(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -26931,22 +28020,22 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(5))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(5))
 	if i0 == 0 {
 		goto L3
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033556))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8467136), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8467136), uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -26959,81 +28048,6 @@ L2:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn356(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v2 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	i0 = fn75(m, v0, uint32(22))
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = fn162(m, v0)
-	v2 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	if int32(i0) > int32(uint32(12)) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(8484839)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(13)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8442037), v1)
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L3
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-L3:
-	v2 = uint32(0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v2
 }
 
 //go:norace
@@ -27061,7 +28075,7 @@ func fn357(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -27070,11 +28084,11 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn274(m, v0)
+	i0 = fn163(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -27087,12 +28101,12 @@ L1:
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8484839)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(13)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8442037), v1)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8442037), v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -27114,6 +28128,81 @@ L2:
 //go:norace
 //go:nocheckptr
 func fn358(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v2 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	i0 = fn76(m, v0, uint32(22))
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = fn275(m, v0)
+	v2 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	if int32(i0) > int32(uint32(12)) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(8484839)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(13)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8442037), v1)
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	goto L3
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
+L3:
+	v2 = uint32(0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn359(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27146,7 +28235,7 @@ func fn358(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -27159,7 +28248,7 @@ L1:
 	if v2 != i1 {
 		goto L3
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
@@ -27180,7 +28269,7 @@ L3:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v5 = i0
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L5
@@ -27192,7 +28281,7 @@ L3:
 	if v3 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -27205,11 +28294,11 @@ L6:
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L8
@@ -27225,7 +28314,7 @@ L8:
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -27234,12 +28323,12 @@ L8:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3151(m, i0, v7, uint32(0), v5, v4, i5, i6, i7)
+	i0 = fn3152(m, i0, v7, uint32(0), v5, v4, i5, i6, i7)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -27258,7 +28347,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn359(m *Module, v0 uint32) uint32 {
+func fn360(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27275,7 +28364,7 @@ func fn359(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -27283,7 +28372,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn341(m, v0)
+	i0 = fn342(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -27293,7 +28382,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -27310,7 +28399,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn360(m *Module, v0 uint32) uint32 {
+func fn361(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27341,7 +28430,7 @@ func fn360(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -27350,20 +28439,20 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn338(m, v0)
+	i0 = fn339(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -27385,7 +28474,7 @@ L8:
 	goto L9
 L10:
 	v8 = v6
-	i0 = fn2110(m, v9, v7)
+	i0 = fn2111(m, v9, v7)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
@@ -27404,7 +28493,7 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
 	v9 = v1
-	i0 = fn338(m, v0)
+	i0 = fn339(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L8
@@ -27412,7 +28501,7 @@ L9:
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
+	i0 = fn3231(m, v5, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -27482,18 +28571,18 @@ L14:
 		goto L14
 	}
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L5:
-	fn2111(m, v9)
+	fn2112(m, v9)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L4:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -27503,7 +28592,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn361(m *Module, v0 uint32) uint32 {
+func fn362(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27520,7 +28609,7 @@ func fn361(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -27528,7 +28617,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn341(m, v0)
+	i0 = fn342(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -27538,7 +28627,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -27555,7 +28644,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn362(m *Module, v0 uint32) uint32 {
+func fn363(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27584,7 +28673,7 @@ func fn362(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -27604,7 +28693,7 @@ L1:
 	if v3 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
@@ -27612,15 +28701,15 @@ L1:
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn358(m, v0)
+	i0 = fn359(m, v0)
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	v4 = i0
 	if v4 == 0 {
 		goto L9
@@ -27630,8 +28719,8 @@ L7:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8480348), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8480348), uint32(0))
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L8
 	}
@@ -27642,19 +28731,19 @@ L9:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn358(m, v0)
+	i0 = fn359(m, v0)
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn358(m, v0)
+	i0 = fn359(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L10
@@ -27664,8 +28753,8 @@ L9:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8398744), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8398744), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -27676,19 +28765,19 @@ L10:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn358(m, v0)
+	i0 = fn359(m, v0)
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn366(m, v0)
+	i0 = fn367(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L5
@@ -27698,8 +28787,8 @@ L10:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8398744), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8398744), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -27720,11 +28809,11 @@ L5:
 		goto L2
 	}
 L4:
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn341(m, v0)
+	i0 = fn342(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -27741,7 +28830,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn363(m *Module, v0 uint32) uint32 {
+func fn364(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27760,7 +28849,7 @@ func fn363(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -27768,27 +28857,27 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn367(m, v0)
+	i0 = fn368(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(57))
+	i0 = fn76(m, v0, uint32(57))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn123(m, v0, v2, v3)
+	i0 = fn124(m, v0, v2, v3)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -27800,27 +28889,27 @@ L5:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn367(m, v0)
+	i0 = fn368(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(57))
+	i0 = fn76(m, v0, uint32(57))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn73(m, uint32(1), uint32(8), v0, uint32(8))
+	i0 = fn74(m, uint32(1), uint32(9), v0, uint32(8))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn123(m, v0, v2, v3)
+	i0 = fn124(m, v0, v2, v3)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -27839,7 +28928,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn364(m *Module, v0 uint32) uint32 {
+func fn365(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27870,7 +28959,7 @@ func fn364(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -27879,20 +28968,20 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn338(m, v0)
+	i0 = fn339(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -27914,7 +29003,7 @@ L8:
 	goto L9
 L10:
 	v8 = v6
-	i0 = fn2110(m, v9, v7)
+	i0 = fn2111(m, v9, v7)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
@@ -27933,7 +29022,7 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
 	v9 = v1
-	i0 = fn338(m, v0)
+	i0 = fn339(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L8
@@ -27941,7 +29030,7 @@ L9:
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v5, i1)
+	i0 = fn3231(m, v5, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -28011,18 +29100,18 @@ L14:
 		goto L14
 	}
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L5:
-	fn2111(m, v9)
+	fn2112(m, v9)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L4:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -28032,7 +29121,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn365(m *Module, v0 uint32) uint32 {
+func fn366(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28069,7 +29158,7 @@ func fn365(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -28078,20 +29167,20 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v3 = i0
 	if v3 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn338(m, v0)
+	i0 = fn339(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -28111,7 +29200,7 @@ L7:
 	goto L8
 L9:
 	v10 = v6
-	i0 = fn2110(m, v3, v7)
+	i0 = fn2111(m, v3, v7)
 	v1 = i0
 	if v1 == 0 {
 		goto L6
@@ -28132,7 +29221,7 @@ L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i0
 	v3 = v1
-	i0 = fn338(m, v0)
+	i0 = fn339(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -28146,11 +29235,11 @@ L8:
 		goto L10
 	}
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v9, i1)
+	i0 = fn3231(m, v9, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -28224,22 +29313,22 @@ L15:
 		goto L15
 	}
 L12:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L2
 L6:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	fn2111(m, v3)
+	fn2112(m, v3)
 	goto L2
 L4:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -28249,7 +29338,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn366(m *Module, v0 uint32) uint32 {
+func fn367(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28266,7 +29355,7 @@ func fn366(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -28274,7 +29363,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -28284,7 +29373,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -28294,7 +29383,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(17))
+	i0 = fn76(m, v0, uint32(17))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -28311,7 +29400,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn367(m *Module, v0 uint32) uint32 {
+func fn368(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28342,7 +29431,7 @@ func fn367(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -28355,7 +29444,7 @@ L1:
 	if v2 != i1 {
 		goto L3
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
@@ -28376,7 +29465,7 @@ L3:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v5 = i0
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L6
@@ -28388,17 +29477,17 @@ L3:
 	if v3 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn274(m, v0)
+	i0 = fn275(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L5
@@ -28414,7 +29503,7 @@ L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -28423,12 +29512,12 @@ L5:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3151(m, i0, v3, uint32(0), v5, v4, i5, i6, i7)
+	i0 = fn3152(m, i0, v3, uint32(0), v5, v4, i5, i6, i7)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
@@ -28444,7 +29533,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn368(m *Module, v0 uint32) {
+func fn369(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28471,7 +29560,7 @@ func fn368(m *Module, v0 uint32) {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -28479,18 +29568,18 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn242(m, v0)
+	i0 = fn243(m, v0)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	v5 = i0
 	if v5 == 0 {
 		goto L3
@@ -28498,7 +29587,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	goto L2
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
@@ -28513,7 +29602,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn369(m *Module, v0 uint32) uint32 {
+func fn370(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28530,7 +29619,7 @@ func fn369(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -28538,24 +29627,24 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn242(m, v0)
+	i0 = fn243(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L4
 	}
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -28574,7 +29663,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn370(m *Module, v0 uint32) uint32 {
+func fn371(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28605,7 +29694,7 @@ func fn370(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -28614,7 +29703,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -28626,7 +29715,7 @@ L1:
 	if v5 != uint32(4000) {
 		goto L4
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -28639,12 +29728,12 @@ L4:
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn75(m, v0, uint32(658))
+	i0 = fn76(m, v0, uint32(658))
 	v6 = i0
 	if v6 == 0 {
 		goto L7
 	}
-	i0 = fn260(m, v0)
+	i0 = fn261(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L7
@@ -28652,7 +29741,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v7
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v6
 	i1 = v1 + uint32(16)
-	i0 = fn101(m, v0, i1)
+	i0 = fn102(m, v0, i1)
 	v5 = i0
 	goto L6
 L7:
@@ -28668,7 +29757,7 @@ L6:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v5
 	*(*uint32)(unsafe.Add(b, v1)) = v4
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	v2 = i0
 	goto L2
 L3:
@@ -28684,7 +29773,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn371(m *Module, v0 uint32) uint32 {
+func fn372(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28717,7 +29806,7 @@ func fn371(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -28726,7 +29815,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn375(m, v0)
+	i0 = fn376(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
@@ -28738,7 +29827,7 @@ L1:
 	if v4 != uint32(4000) {
 		goto L4
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -28746,7 +29835,7 @@ L4:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v6 = i0
 	if v6 == 0 {
 		goto L6
@@ -28756,11 +29845,11 @@ L4:
 		goto L5
 	}
 	v7 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn375(m, v0)
+	i0 = fn376(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L8
@@ -28774,7 +29863,7 @@ L9:
 		goto L10
 	}
 	i1 = v9 << (uint32(3) & 31)
-	i0 = fn2110(m, v6, i1)
+	i0 = fn2111(m, v6, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L7
@@ -28787,7 +29876,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, i0)) = v8
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L11
 	}
@@ -28795,7 +29884,7 @@ L10:
 	v7 = i0
 	i0 = v4 + uint32(4)
 	v4 = i0
-	i0 = fn375(m, v0)
+	i0 = fn376(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L9
@@ -28806,7 +29895,7 @@ L11:
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v7, i1)
+	i0 = fn3231(m, v7, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L7
@@ -28876,18 +29965,18 @@ L15:
 		goto L15
 	}
 L12:
-	fn2111(m, v6)
+	fn2112(m, v6)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v3, v4)
+	i0 = fn104(m, v0, v3, v4)
 	v1 = i0
 	goto L2
 L7:
-	fn2111(m, v6)
+	fn2112(m, v6)
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -28903,7 +29992,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn372(m *Module, v0 uint32) uint32 {
+func fn373(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28934,7 +30023,7 @@ func fn372(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -28943,7 +30032,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn161(m, v0)
+	i0 = fn162(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -28955,7 +30044,7 @@ L1:
 	if v5 != uint32(4000) {
 		goto L4
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -28968,12 +30057,12 @@ L4:
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn75(m, v0, uint32(658))
+	i0 = fn76(m, v0, uint32(658))
 	v6 = i0
 	if v6 == 0 {
 		goto L7
 	}
-	i0 = fn260(m, v0)
+	i0 = fn261(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L7
@@ -28981,7 +30070,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v7
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v6
 	i1 = v1 + uint32(16)
-	i0 = fn101(m, v0, i1)
+	i0 = fn102(m, v0, i1)
 	v5 = i0
 	goto L6
 L7:
@@ -28997,7 +30086,7 @@ L6:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v5
 	*(*uint32)(unsafe.Add(b, v1)) = v4
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	v2 = i0
 	goto L2
 L3:
@@ -29009,72 +30098,6 @@ L2:
 	i0 = v1 + uint32(32)
 	m.g0 = i0
 	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn373(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v1 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	i0 = fn75(m, v0, uint32(12))
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn75(m, v0, uint32(8))
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn75(m, v0, uint32(11))
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-L3:
-	v1 = uint32(0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	m.depth--
-	return v1
 }
 
 //go:norace
@@ -29099,7 +30122,7 @@ func fn374(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -29107,7 +30130,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -29117,7 +30140,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -29127,7 +30150,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -29150,1101 +30173,61 @@ func fn375(m *Module, v0 uint32) uint32 {
 	_ = v1
 	var v2 uint32
 	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v1 = i0
-	m.g0 = v1
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v2 = i1
-	i1 = v2 + uint32(1)
+	v1 = i1
+	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v2 != uint32(4000) {
+	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
-L1:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	i0 = fn161(m, v0)
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v5 = i1
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v5 != uint32(4000) {
-		goto L4
-	}
-	fn100(m, v0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 == 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	goto L3
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	i0 = fn75(m, v0, uint32(658))
-	v6 = i0
-	if v6 == 0 {
-		goto L7
-	}
-	i0 = fn260(m, v0)
-	v7 = i0
-	if v7 == 0 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v6
-	i1 = v1 + uint32(16)
-	i0 = fn101(m, v0, i1)
-	v5 = i0
-	goto L6
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
-	v5 = uint32(0)
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v5
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	i0 = fn101(m, v0, v1)
-	v2 = i0
-	goto L2
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn376(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var i6 uint32
-	_ = i6
-	var i7 uint32
-	_ = i7
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v1 = i0
-	m.g0 = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v2 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L3
 	}
-	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v4 != i1 {
-		goto L15
-	}
-	v5 = uint32(0)
-	i0 = fn69(m, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	v3 = i0
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = v4 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v2 = i0
-	v5 = uint32(0)
-	if v3 != 0 {
+	i0 = fn76(m, v0, uint32(12))
+	v1 = i0
+	if v1 != 0 {
 		goto L2
 	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v2 != uint32(4000) {
-		goto L16
-	}
-	fn100(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	v3 = i0
-	if v3 != 0 {
-		goto L10
-	}
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	i0 = fn75(m, v0, uint32(655))
-	v8 = i0
-	if v8 == 0 {
-		goto L13
-	}
-	i0 = fn162(m, v0)
-	if i0 == 0 {
-		goto L13
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v2 != uint32(4000) {
-		goto L17
-	}
-	fn100(m, v0)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 == 0 {
-		goto L18
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	goto L13
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	i0 = fn75(m, v0, uint32(658))
-	v3 = i0
-	if v3 == 0 {
-		goto L20
-	}
-	i0 = fn79(m, v0)
-	v9 = i0
-	if v9 == 0 {
-		goto L20
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v3
-	i1 = v1 + uint32(32)
-	i0 = fn101(m, v0, i1)
-	goto L19
-L20:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-L19:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	v3 = i0
-	if v3 != 0 {
-		goto L9
-	}
-	i0 = fn75(m, v0, uint32(11))
-	if i0 == 0 {
-		goto L13
-	}
-	i0 = fn75(m, v0, uint32(4))
-	if i0 == 0 {
-		goto L13
-	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(5))
-	if i0 == 0 {
-		goto L13
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033556))
-	i4 = v1 + uint32(16)
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8515587), i4)
-	v5 = i0
-	if v5 != 0 {
-		goto L7
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L12
-	}
-	goto L11
-L14:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L4
-L13:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	v3 = i0
-	if v3 != 0 {
-		goto L10
-	}
-	i0 = fn75(m, v0, uint32(655))
-	v2 = i0
-	if v2 == 0 {
-		goto L12
-	}
-	i0 = fn75(m, v0, uint32(11))
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = fn75(m, v0, uint32(4))
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(5))
-	if i0 == 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033556))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8515587), v1)
-	v5 = i0
-	if v5 != 0 {
-		goto L7
-	}
-	i0 = fn3616(m)
 	if i0 != 0 {
-		goto L11
-	}
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	v3 = i0
-	goto L10
-L11:
-	v3 = uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v2 = i0
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
-	i1 = v2 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-L8:
-	if v3 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(655))
-	if i0 == 0 {
-		goto L6
+	i0 = fn76(m, v0, uint32(8))
+	v1 = i0
+	if v1 != 0 {
+		goto L2
 	}
-	i0 = fn162(m, v0)
-	v5 = i0
-	if v5 == 0 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v2 != uint32(4000) {
-		goto L21
-	}
-	fn100(m, v0)
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 == 0 {
-		goto L22
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	goto L6
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	i0 = fn75(m, v0, uint32(658))
-	if i0 == 0 {
-		goto L24
-	}
-	i0 = fn79(m, v0)
-	v3 = i0
-	if v3 != 0 {
-		goto L23
-	}
-L24:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	v3 = uint32(0)
-L23:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 == 0 {
-		goto L25
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
-	v5 = uint32(0)
-	goto L2
-L25:
-	i0 = fn75(m, v0, uint32(11))
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = fn170(m, v0)
-	v8 = i0
-	if v8 == 0 {
-		goto L6
-	}
-	i0 = fn81(m, v0)
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v2 = i0
-	if v3 != 0 {
-		goto L27
-	}
-	v3 = uint32(0)
-	goto L26
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v3 = i0
-L26:
-	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3149(m, v5, v3, v8, v7, v6, v2, v4, i7)
-	v5 = i0
-	if v5 != 0 {
-		goto L4
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L3
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	goto L4
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(655))
-	if i0 == 0 {
-		goto L28
-	}
-	i0 = fn75(m, v0, uint32(11))
-	if i0 == 0 {
-		goto L28
-	}
-	i0 = fn170(m, v0)
-	v5 = i0
-	if v5 == 0 {
-		goto L28
-	}
-	i0 = fn81(m, v0)
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3149(m, uint32(0), uint32(0), v5, v7, v6, i5, i6, i7)
-	v5 = i0
-	if v5 != 0 {
-		goto L4
-	}
-	v5 = uint32(0)
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L3
-L28:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn378(m, v0)
-	v5 = i0
-	if v5 != 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
-L5:
-	v5 = uint32(0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v2 = i0
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v2 = i0
-	v5 = uint32(0)
-L2:
-	i1 = v2 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = v1 + uint32(48)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn377(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i7 uint32
-	_ = i7
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
+	i0 = fn76(m, v0, uint32(11))
 	v1 = i0
-	m.g0 = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v2 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v4 != i1 {
-		goto L6
-	}
-	v2 = uint32(0)
-	i0 = fn69(m, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	v3 = i0
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = v4 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v7 = i0
-	v2 = uint32(0)
-	if v3 != 0 {
+	if v1 != 0 {
 		goto L2
 	}
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v7 != uint32(4000) {
-		goto L9
-	}
-	fn100(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L8
-	}
-L9:
-	i0 = fn75(m, v0, uint32(655))
-	v2 = i0
-	if v2 == 0 {
-		goto L8
-	}
-	i0 = fn75(m, v0, uint32(16))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = fn162(m, v0)
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v7 = i1
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v7 != uint32(4000) {
-		goto L10
-	}
-	fn100(m, v0)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 == 0 {
-		goto L11
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	goto L8
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v7 = i0
-	i0 = fn75(m, v0, uint32(658))
-	v3 = i0
-	if v3 == 0 {
-		goto L13
-	}
-	i0 = fn79(m, v0)
-	v8 = i0
-	if v8 == 0 {
-		goto L13
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v3
-	i1 = v1 + uint32(16)
-	i0 = fn101(m, v0, i1)
-	goto L12
-L13:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v7
-L12:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L8
-	}
-	i0 = fn75(m, v0, uint32(11))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = fn75(m, v0, uint32(4))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(5))
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033556))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8516137), v1)
-	v2 = i0
-	if v2 != 0 {
-		goto L4
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	v3 = i0
-L7:
-	v2 = uint32(0)
-	if v3 != 0 {
-		goto L3
-	}
-	i0 = fn75(m, v0, uint32(655))
-	if i0 == 0 {
-		goto L14
-	}
-	i0 = fn75(m, v0, uint32(16))
-	if i0 == 0 {
-		goto L14
-	}
-	i0 = fn162(m, v0)
-	v7 = i0
-	if v7 == 0 {
-		goto L14
-	}
-	i0 = fn381(m, v0)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn75(m, v0, uint32(11))
-	if i0 == 0 {
-		goto L14
-	}
-	i0 = fn170(m, v0)
-	v8 = i0
-	if v8 == 0 {
-		goto L14
-	}
-	v2 = uint32(0)
-	i0 = fn81(m, v0)
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	v4 = i0
-	if v3 != 0 {
-		goto L16
-	}
-	v3 = uint32(0)
-	goto L15
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v3 = i0
-L15:
-	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3149(m, v7, v3, v8, v6, v5, v4, v2, i7)
-	v2 = i0
-	if v2 != 0 {
-		goto L3
-	}
-	v2 = uint32(0)
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L3
-L14:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn378(m, v0)
-	v2 = i0
-	if v2 != 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
-	v2 = uint32(0)
-	goto L3
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L3
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v7 = i0
-L2:
-	i1 = v7 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn378(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v2 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	i0 = fn75(m, v0, uint32(655))
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = fn75(m, v0, uint32(16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn162(m, v0)
-	v4 = i0
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = fn75(m, v0, uint32(12))
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = fn161(m, v0)
-	if i0 == 0 {
-		goto L4
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v5 = i1
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v5 != uint32(4000) {
-		goto L5
-	}
-	fn100(m, v0)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 == 0 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	goto L4
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	i0 = fn75(m, v0, uint32(658))
-	v6 = i0
-	if v6 == 0 {
-		goto L8
-	}
-	i0 = fn79(m, v0)
-	v7 = i0
-	if v7 == 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v7
-	*(*uint32)(unsafe.Add(b, v1)) = v6
-	i0 = fn101(m, v0, v1)
-	goto L7
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn75(m, v0, uint32(11))
-	if i0 == 0 {
-		goto L4
-	}
-	v2 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	fn199(m, v0, i1, i2, i3, k32(4294967291), k32(4294967291), uint32(8507074), uint32(0))
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L2
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = fn75(m, v0, uint32(655))
-	if i0 == 0 {
-		goto L9
-	}
-	i0 = fn75(m, v0, uint32(16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn162(m, v0)
-	if i0 == 0 {
-		goto L9
-	}
-	fn379(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn75(m, v0, uint32(4))
-	if i0 == 0 {
-		goto L9
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8579423), uint32(0))
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L10
-	}
-	v2 = uint32(0)
-	goto L2
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	v2 = uint32(0)
-	goto L2
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = fn75(m, v0, uint32(655))
-	if i0 == 0 {
-		goto L11
-	}
-	i0 = fn75(m, v0, uint32(4))
-	if i0 == 0 {
-		goto L11
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8579423), uint32(0))
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L12
-	}
-	v2 = uint32(0)
-	goto L2
-L12:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	v2 = uint32(0)
-	goto L2
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = fn75(m, v0, uint32(655))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = fn75(m, v0, uint32(16))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = fn380(m, v0)
-	if i0 == 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8420671), uint32(0))
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L13
-	}
-	v2 = uint32(0)
-	goto L2
-L13:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	v2 = uint32(0)
-	goto L2
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn379(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v2 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	i0 = fn75(m, v0, uint32(658))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = fn79(m, v0)
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i0 = fn101(m, v0, v1)
-	goto L2
-L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+L3:
+	v1 = uint32(0)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return
+	m.depth--
+	return v1
 }

@@ -14,54 +14,1108 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn380(m *Module, v0 uint32) uint32 {
+func fn376(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
 	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v1 = i1
-	i1 = v1 + uint32(1)
+	v2 = i1
+	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v1 != uint32(4000) {
+	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
+L1:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	i0 = fn162(m, v0)
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v5 = i1
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v5 != uint32(4000) {
+		goto L4
+	}
+	fn101(m, v0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 == 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	goto L3
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	i0 = fn76(m, v0, uint32(658))
+	v6 = i0
+	if v6 == 0 {
+		goto L7
+	}
+	i0 = fn261(m, v0)
+	v7 = i0
+	if v7 == 0 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v6
+	i1 = v1 + uint32(16)
+	i0 = fn102(m, v0, i1)
+	v5 = i0
+	goto L6
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
+	v5 = uint32(0)
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v5
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	i0 = fn102(m, v0, v1)
+	v2 = i0
+	goto L2
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn377(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var i6 uint32
+	_ = i6
+	var i7 uint32
+	_ = i7
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v1 = i0
+	m.g0 = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v2 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L3
 	}
+	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v4 != i1 {
+		goto L15
+	}
+	v5 = uint32(0)
+	i0 = fn70(m, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	v3 = i0
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = v4 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(4))
-	v1 = i0
-	if v1 != 0 {
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v2 = i0
+	v5 = uint32(0)
+	if v3 != 0 {
 		goto L2
 	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v2 != uint32(4000) {
+		goto L16
+	}
+	fn101(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	v3 = i0
+	if v3 != 0 {
+		goto L10
+	}
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	i0 = fn76(m, v0, uint32(655))
+	v8 = i0
+	if v8 == 0 {
+		goto L13
+	}
+	i0 = fn163(m, v0)
+	if i0 == 0 {
+		goto L13
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v2 != uint32(4000) {
+		goto L17
+	}
+	fn101(m, v0)
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 == 0 {
+		goto L18
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	goto L13
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	i0 = fn76(m, v0, uint32(658))
+	v3 = i0
+	if v3 == 0 {
+		goto L20
+	}
+	i0 = fn80(m, v0)
+	v9 = i0
+	if v9 == 0 {
+		goto L20
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v3
+	i1 = v1 + uint32(32)
+	i0 = fn102(m, v0, i1)
+	goto L19
+L20:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+L19:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	v3 = i0
+	if v3 != 0 {
+		goto L9
+	}
+	i0 = fn76(m, v0, uint32(11))
+	if i0 == 0 {
+		goto L13
+	}
+	i0 = fn76(m, v0, uint32(4))
+	if i0 == 0 {
+		goto L13
+	}
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(5))
+	if i0 == 0 {
+		goto L13
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033556))
+	i4 = v1 + uint32(16)
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8515587), i4)
+	v5 = i0
+	if v5 != 0 {
+		goto L7
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L12
+	}
+	goto L11
+L14:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	goto L4
+L13:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	v3 = i0
+	if v3 != 0 {
+		goto L10
+	}
+	i0 = fn76(m, v0, uint32(655))
+	v2 = i0
+	if v2 == 0 {
+		goto L12
+	}
+	i0 = fn76(m, v0, uint32(11))
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = fn76(m, v0, uint32(4))
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(5))
+	if i0 == 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033556))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8515587), v1)
+	v5 = i0
+	if v5 != 0 {
+		goto L7
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L11
+	}
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	v3 = i0
+	goto L10
+L11:
+	v3 = uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v2 = i0
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
+	i1 = v2 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+L8:
+	if v3 != 0 {
+		goto L3
+	}
+	i0 = fn76(m, v0, uint32(655))
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = fn163(m, v0)
+	v5 = i0
+	if v5 == 0 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v2 != uint32(4000) {
+		goto L21
+	}
+	fn101(m, v0)
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 == 0 {
+		goto L22
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	goto L6
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	i0 = fn76(m, v0, uint32(658))
+	if i0 == 0 {
+		goto L24
+	}
+	i0 = fn80(m, v0)
+	v3 = i0
+	if v3 != 0 {
+		goto L23
+	}
+L24:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	v3 = uint32(0)
+L23:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 == 0 {
+		goto L25
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
+	v5 = uint32(0)
+	goto L2
+L25:
+	i0 = fn76(m, v0, uint32(11))
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = fn171(m, v0)
+	v8 = i0
+	if v8 == 0 {
+		goto L6
+	}
+	i0 = fn82(m, v0)
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v2 = i0
+	if v3 != 0 {
+		goto L27
+	}
+	v3 = uint32(0)
+	goto L26
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v3 = i0
+L26:
+	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3150(m, v5, v3, v8, v7, v6, v2, v4, i7)
+	v5 = i0
+	if v5 != 0 {
+		goto L4
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	goto L3
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	goto L4
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(655))
+	if i0 == 0 {
+		goto L28
+	}
+	i0 = fn76(m, v0, uint32(11))
+	if i0 == 0 {
+		goto L28
+	}
+	i0 = fn171(m, v0)
+	v5 = i0
+	if v5 == 0 {
+		goto L28
+	}
+	i0 = fn82(m, v0)
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3150(m, uint32(0), uint32(0), v5, v7, v6, i5, i6, i7)
+	v5 = i0
+	if v5 != 0 {
+		goto L4
+	}
+	v5 = uint32(0)
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	goto L3
+L28:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn379(m, v0)
+	v5 = i0
+	if v5 != 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
+L5:
+	v5 = uint32(0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v2 = i0
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v2 = i0
+	v5 = uint32(0)
+L2:
+	i1 = v2 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	i0 = v1 + uint32(48)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn378(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i7 uint32
+	_ = i7
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
 	v1 = i0
-	if v1 != 0 {
+	m.g0 = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v2 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v4 != i1 {
+		goto L6
+	}
+	v2 = uint32(0)
+	i0 = fn70(m, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	v3 = i0
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = v4 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v7 = i0
+	v2 = uint32(0)
+	if v3 != 0 {
 		goto L2
 	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v7 != uint32(4000) {
+		goto L9
+	}
+	fn101(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L8
+	}
+L9:
+	i0 = fn76(m, v0, uint32(655))
+	v2 = i0
+	if v2 == 0 {
+		goto L8
+	}
+	i0 = fn76(m, v0, uint32(16))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = fn163(m, v0)
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v7 = i1
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v7 != uint32(4000) {
+		goto L10
+	}
+	fn101(m, v0)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 == 0 {
+		goto L11
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	goto L8
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v7 = i0
+	i0 = fn76(m, v0, uint32(658))
+	v3 = i0
+	if v3 == 0 {
+		goto L13
+	}
+	i0 = fn80(m, v0)
+	v8 = i0
+	if v8 == 0 {
+		goto L13
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v3
+	i1 = v1 + uint32(16)
+	i0 = fn102(m, v0, i1)
+	goto L12
+L13:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v7
+L12:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L8
+	}
+	i0 = fn76(m, v0, uint32(11))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = fn76(m, v0, uint32(4))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(5))
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033556))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8516137), v1)
+	v2 = i0
+	if v2 != 0 {
+		goto L4
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	v3 = i0
+L7:
+	v2 = uint32(0)
+	if v3 != 0 {
+		goto L3
+	}
+	i0 = fn76(m, v0, uint32(655))
+	if i0 == 0 {
+		goto L14
+	}
+	i0 = fn76(m, v0, uint32(16))
+	if i0 == 0 {
+		goto L14
+	}
+	i0 = fn163(m, v0)
+	v7 = i0
+	if v7 == 0 {
+		goto L14
+	}
+	i0 = fn382(m, v0)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn76(m, v0, uint32(11))
+	if i0 == 0 {
+		goto L14
+	}
+	i0 = fn171(m, v0)
+	v8 = i0
+	if v8 == 0 {
+		goto L14
+	}
+	v2 = uint32(0)
+	i0 = fn82(m, v0)
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	v4 = i0
+	if v3 != 0 {
+		goto L16
+	}
+	v3 = uint32(0)
+	goto L15
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v3 = i0
+L15:
+	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3150(m, v7, v3, v8, v6, v5, v4, v2, i7)
+	v2 = i0
+	if v2 != 0 {
+		goto L3
+	}
+	v2 = uint32(0)
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	goto L3
+L14:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn379(m, v0)
+	v2 = i0
+	if v2 != 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
+	v2 = uint32(0)
+	goto L3
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	goto L3
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 L3:
-	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v7 = i0
+L2:
+	i1 = v7 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn379(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v2 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	i0 = fn76(m, v0, uint32(655))
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = fn76(m, v0, uint32(16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn163(m, v0)
+	v4 = i0
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = fn76(m, v0, uint32(12))
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = fn162(m, v0)
+	if i0 == 0 {
+		goto L4
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v5 = i1
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v5 != uint32(4000) {
+		goto L5
+	}
+	fn101(m, v0)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 == 0 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	goto L4
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	i0 = fn76(m, v0, uint32(658))
+	v6 = i0
+	if v6 == 0 {
+		goto L8
+	}
+	i0 = fn80(m, v0)
+	v7 = i0
+	if v7 == 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v7
+	*(*uint32)(unsafe.Add(b, v1)) = v6
+	i0 = fn102(m, v0, v1)
+	goto L7
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn76(m, v0, uint32(11))
+	if i0 == 0 {
+		goto L4
+	}
+	v2 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	fn200(m, v0, i1, i2, i3, k32(4294967291), k32(4294967291), uint32(8507074), uint32(0))
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	goto L2
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = fn76(m, v0, uint32(655))
+	if i0 == 0 {
+		goto L9
+	}
+	i0 = fn76(m, v0, uint32(16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn163(m, v0)
+	if i0 == 0 {
+		goto L9
+	}
+	fn380(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn76(m, v0, uint32(4))
+	if i0 == 0 {
+		goto L9
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8579423), uint32(0))
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L10
+	}
+	v2 = uint32(0)
+	goto L2
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	v2 = uint32(0)
+	goto L2
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = fn76(m, v0, uint32(655))
+	if i0 == 0 {
+		goto L11
+	}
+	i0 = fn76(m, v0, uint32(4))
+	if i0 == 0 {
+		goto L11
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8579423), uint32(0))
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L12
+	}
+	v2 = uint32(0)
+	goto L2
+L12:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	v2 = uint32(0)
+	goto L2
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = fn76(m, v0, uint32(655))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = fn76(m, v0, uint32(16))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = fn381(m, v0)
+	if i0 == 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8420671), uint32(0))
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L13
+	}
+	v2 = uint32(0)
+	goto L2
+L13:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	v2 = uint32(0)
+	goto L2
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	return v1
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn380(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v2 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	i0 = fn76(m, v0, uint32(658))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = fn80(m, v0)
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	i0 = fn102(m, v0, v1)
+	goto L2
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return
 }
 
 //go:norace
@@ -83,7 +1137,59 @@ func fn381(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	i0 = fn76(m, v0, uint32(4))
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn76(m, v0, uint32(11))
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+L3:
+	v1 = uint32(0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn382(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v1 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -92,11 +1198,11 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(658))
+	i0 = fn76(m, v0, uint32(658))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -113,7 +1219,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn382(m *Module, v0 uint32) uint32 {
+func fn383(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -134,7 +1240,7 @@ func fn382(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -142,12 +1248,12 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn384(m, v0)
+	i0 = fn385(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L4
 	}
@@ -158,7 +1264,7 @@ L1:
 	if v3 != uint32(4000) {
 		goto L5
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -171,12 +1277,12 @@ L5:
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn385(m, v0)
+	i0 = fn386(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
@@ -195,12 +1301,12 @@ L8:
 		goto L4
 	}
 L7:
-	i0 = fn103(m, v0, v2, v4)
+	i0 = fn104(m, v0, v2, v4)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -219,7 +1325,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn383(m *Module, v0 uint32) uint32 {
+func fn384(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -254,7 +1360,7 @@ func fn383(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -274,7 +1380,7 @@ L4:
 	if v2 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L5
@@ -286,7 +1392,7 @@ L6:
 	if v1 != i1 {
 		goto L12
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L11
 	}
@@ -304,21 +1410,21 @@ L12:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v2 = i0
-	i0 = fn386(m, v0)
+	i0 = fn387(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L10
 	}
-	i0 = fn75(m, v0, uint32(658))
+	i0 = fn76(m, v0, uint32(658))
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn387(m, v0)
+	i0 = fn388(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L10
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L9
@@ -327,12 +1433,12 @@ L12:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3162(m, v5, i1, v2, v4, i4, i5, i6)
+	i0 = fn3163(m, v5, i1, v2, v4, i4, i5, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
@@ -360,7 +1466,7 @@ L10:
 	if v1 != uint32(4000) {
 		goto L14
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L13
@@ -368,15 +1474,15 @@ L10:
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn386(m, v0)
+	i0 = fn387(m, v0)
 	if i0 == 0 {
 		goto L16
 	}
-	i0 = fn75(m, v0, uint32(658))
+	i0 = fn76(m, v0, uint32(658))
 	if i0 == 0 {
 		goto L16
 	}
-	i0 = fn78(m, v0, uint32(8523326))
+	i0 = fn79(m, v0, uint32(8523326))
 	v2 = i0
 	if v2 == 0 {
 		goto L16
@@ -386,8 +1492,8 @@ L14:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8402667), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8402667), uint32(0))
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L15
 	}
@@ -398,19 +1504,19 @@ L16:
 	if i0 != 0 {
 		goto L13
 	}
-	i0 = fn386(m, v0)
+	i0 = fn387(m, v0)
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn75(m, v0, uint32(658))
+	i0 = fn76(m, v0, uint32(658))
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn72(m, uint32(0), uint32(34), v0)
+	i0 = fn73(m, uint32(0), uint32(35), v0)
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L13
@@ -420,8 +1526,8 @@ L16:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8402606), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8402606), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L13
 	}
@@ -442,7 +1548,7 @@ L9:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn386(m, v0)
+	i0 = fn387(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L7
@@ -475,7 +1581,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn384(m *Module, v0 uint32) uint32 {
+func fn385(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -516,7 +1622,7 @@ func fn384(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -532,7 +1638,7 @@ L1:
 	if v2 != uint32(4000) {
 		goto L5
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L5
@@ -545,7 +1651,7 @@ L1:
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1088), i2)
+	i0 = fn71(m, v0, uint32(1088), i2)
 	if i0 != 0 {
 		goto L8
 	}
@@ -555,7 +1661,7 @@ L5:
 	if v2 != i1 {
 		goto L9
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
@@ -573,16 +1679,16 @@ L9:
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v4 = i0
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn387(m, v0)
+	i0 = fn388(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L11
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L6
@@ -591,13 +1697,13 @@ L9:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3161(m, i1, v4, v5, i4, i5, i6)
+	i1 = fn3162(m, i1, v4, v5, i4, i5, i6)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v4
 	if v4 != 0 {
 		goto L10
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -608,15 +1714,15 @@ L11:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn388(m, v0)
+	i0 = fn389(m, v0)
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L6
@@ -624,13 +1730,13 @@ L11:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3161(m, uint32(0), v4, v5, i4, i5, i6)
+	i1 = fn3162(m, uint32(0), v4, v5, i4, i5, i6)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v4
 	if v4 != 0 {
 		goto L10
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L7
 	}
@@ -640,7 +1746,7 @@ L12:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 L10:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn67(m, v0, v2, uint32(1088), i3)
+	i0 = fn68(m, v0, v2, uint32(1088), i3)
 L8:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -666,7 +1772,7 @@ L4:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn383(m, v0)
+	i0 = fn384(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
@@ -686,7 +1792,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn385(m *Module, v0 uint32) uint32 {
+func fn386(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -725,7 +1831,7 @@ func fn385(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -734,7 +1840,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn384(m, v0)
+	i0 = fn385(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
@@ -746,7 +1852,7 @@ L1:
 	if v4 != uint32(4000) {
 		goto L4
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -754,7 +1860,7 @@ L4:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v6 = i0
 	if v6 == 0 {
 		goto L6
@@ -764,14 +1870,14 @@ L4:
 		goto L5
 	}
 	v7 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 != 0 {
 		goto L10
 	}
 	v8 = v6
 	goto L9
 L10:
-	i0 = fn384(m, v0)
+	i0 = fn385(m, v0)
 	v9 = i0
 	if v9 != 0 {
 		goto L11
@@ -794,7 +1900,7 @@ L12:
 	goto L13
 L14:
 	v13 = v11
-	i0 = fn2110(m, v6, v10)
+	i0 = fn2111(m, v6, v10)
 	v8 = i0
 	if v8 == 0 {
 		goto L8
@@ -804,7 +1910,7 @@ L13:
 	*(*uint32)(unsafe.Add(b, i0)) = v9
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L9
 	}
@@ -817,7 +1923,7 @@ L13:
 	i0 = v4 + uint32(4)
 	v4 = i0
 	v6 = v8
-	i0 = fn384(m, v0)
+	i0 = fn385(m, v0)
 	v9 = i0
 	if v9 != 0 {
 		goto L12
@@ -825,7 +1931,7 @@ L13:
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v7, i1)
+	i0 = fn3231(m, v7, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L7
@@ -895,21 +2001,21 @@ L18:
 		goto L18
 	}
 L15:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v3, v4)
+	i0 = fn104(m, v0, v3, v4)
 	v1 = i0
 	goto L2
 L8:
-	fn2111(m, v6)
+	fn2112(m, v6)
 	goto L6
 L7:
-	fn2111(m, v8)
+	fn2112(m, v8)
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -925,7 +2031,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn386(m *Module, v0 uint32) uint32 {
+func fn387(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -972,7 +2078,7 @@ func fn386(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -984,7 +2090,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -1015,7 +2121,7 @@ L4:
 	if v1 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L7
@@ -1025,7 +2131,7 @@ L4:
 	v1 = i0
 	goto L6
 L7:
-	i0 = fn390(m, v0)
+	i0 = fn391(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i0
@@ -1037,7 +2143,7 @@ L7:
 	if v1 != uint32(4000) {
 		goto L9
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -1051,13 +2157,13 @@ L9:
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v7 = i0
 	if v7 != 0 {
 		goto L11
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
 	v1 = i0
@@ -1068,14 +2174,14 @@ L11:
 		goto L16
 	}
 	v8 = uint32(0)
-	i0 = fn75(m, v0, uint32(18))
+	i0 = fn76(m, v0, uint32(18))
 	if i0 != 0 {
 		goto L18
 	}
 	v9 = v7
 	goto L17
 L18:
-	i0 = fn390(m, v0)
+	i0 = fn391(m, v0)
 	v10 = i0
 	if v10 != 0 {
 		goto L19
@@ -1098,7 +2204,7 @@ L20:
 	goto L21
 L22:
 	v14 = v12
-	i0 = fn2110(m, v7, v11)
+	i0 = fn2111(m, v7, v11)
 	v9 = i0
 	if v9 == 0 {
 		goto L13
@@ -1108,7 +2214,7 @@ L21:
 	*(*uint32)(unsafe.Add(b, i0)) = v10
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
-	i0 = fn75(m, v0, uint32(18))
+	i0 = fn76(m, v0, uint32(18))
 	if i0 == 0 {
 		goto L17
 	}
@@ -1121,7 +2227,7 @@ L21:
 	i0 = v1 + uint32(4)
 	v1 = i0
 	v7 = v9
-	i0 = fn390(m, v0)
+	i0 = fn391(m, v0)
 	v10 = i0
 	if v10 != 0 {
 		goto L20
@@ -1129,7 +2235,7 @@ L21:
 L17:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v6
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v8, i1)
+	i0 = fn3231(m, v8, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L12
@@ -1199,11 +2305,11 @@ L26:
 		goto L26
 	}
 L23:
-	fn2111(m, v9)
+	fn2112(m, v9)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v3, v7)
+	i0 = fn104(m, v0, v3, v7)
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -1212,7 +2318,7 @@ L23:
 	if v3 == 0 {
 		goto L6
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -1233,7 +2339,7 @@ L15:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3163(m, v3, v5, v4, i3, i4, i5)
+	i0 = fn3164(m, v3, v5, v4, i3, i4, i5)
 	v2 = i0
 L14:
 	if v2 == 0 {
@@ -1243,7 +2349,7 @@ L14:
 	v1 = i0
 	goto L2
 L27:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i0
@@ -1254,17 +2360,17 @@ L27:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 	goto L2
 L13:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
 	v1 = i0
 	goto L8
 L12:
-	fn2111(m, v9)
+	fn2112(m, v9)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
 	v1 = i0
@@ -1287,7 +2393,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn387(m *Module, v0 uint32) uint32 {
+func fn388(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1306,7 +2412,7 @@ func fn387(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -1316,26 +2422,26 @@ L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	v1 = uint32(0)
-	i0 = fn74(m, uint32(0), uint32(18), v0, uint32(8523326))
+	i0 = fn75(m, uint32(0), uint32(19), v0, uint32(8523326))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn71(m, uint32(0), uint32(36), v0)
+	i0 = fn72(m, uint32(0), uint32(37), v0)
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn115(m, v0, v3, uint32(2))
+	i0 = fn116(m, v0, v3, uint32(2))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -1352,7 +2458,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn388(m *Module, v0 uint32) uint32 {
+func fn389(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1379,7 +2485,7 @@ func fn388(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -1392,7 +2498,7 @@ L1:
 	if v2 != i1 {
 		goto L3
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
@@ -1413,11 +2519,11 @@ L3:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v3 = i0
-	i0 = fn78(m, v0, uint32(8523326))
+	i0 = fn79(m, v0, uint32(8523326))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -1425,12 +2531,12 @@ L3:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3162(m, uint32(0), uint32(0), v3, v4, i4, i5, i6)
+	i0 = fn3163(m, uint32(0), uint32(0), v3, v4, i4, i5, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L6
 	}
@@ -1451,7 +2557,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn389(m *Module, v0 uint32) uint32 {
+func fn390(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1471,7 +2577,7 @@ func fn389(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -1479,7 +2585,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(23))
+	i0 = fn76(m, v0, uint32(23))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -1489,7 +2595,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -1499,7 +2605,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -1517,7 +2623,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn390(m *Module, v0 uint32) uint32 {
+func fn391(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1554,7 +2660,7 @@ func fn390(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -1568,7 +2674,7 @@ L1:
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1069), i2)
+	i0 = fn71(m, v0, uint32(1069), i2)
 	if i0 == 0 {
 		goto L5
 	}
@@ -1595,7 +2701,7 @@ L6:
 	if v2 != uint32(4000) {
 		goto L13
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L12
@@ -1607,7 +2713,7 @@ L13:
 	if v2 != i1 {
 		goto L15
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L14
 	}
@@ -1625,16 +2731,16 @@ L15:
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v4 = i0
-	i0 = fn391(m, v0)
+	i0 = fn392(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L16
 	}
-	i0 = fn71(m, uint32(0), uint32(37), v0)
+	i0 = fn72(m, uint32(0), uint32(38), v0)
 	if i0 == 0 {
 		goto L16
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L10
@@ -1642,12 +2748,12 @@ L15:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3156(m, v6, v4, v5, i3, i4, i5)
+	i0 = fn3157(m, v6, v4, v5, i3, i4, i5)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L14
 	}
@@ -1658,12 +2764,12 @@ L16:
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn393(m, v0)
+	i0 = fn394(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L17
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L10
@@ -1671,12 +2777,12 @@ L16:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3156(m, v6, v4, v5, i3, i4, i5)
+	i0 = fn3157(m, v6, v4, v5, i3, i4, i5)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -1687,12 +2793,12 @@ L17:
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn253(m, v0)
+	i0 = fn254(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L18
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L10
@@ -1700,12 +2806,12 @@ L17:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3156(m, v6, v4, v5, i3, i4, i5)
+	i0 = fn3157(m, v6, v4, v5, i3, i4, i5)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -1716,11 +2822,11 @@ L18:
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(614))
+	i0 = fn76(m, v0, uint32(614))
 	if i0 == 0 {
 		goto L19
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L10
@@ -1728,12 +2834,12 @@ L18:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3157(m, uint32(10059656), v4, v5, i3, i4, i5)
+	i0 = fn3158(m, uint32(10059656), v4, v5, i3, i4, i5)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -1744,11 +2850,11 @@ L19:
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(613))
+	i0 = fn76(m, v0, uint32(613))
 	if i0 == 0 {
 		goto L20
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L10
@@ -1756,12 +2862,12 @@ L19:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3157(m, uint32(10014548), v4, v5, i3, i4, i5)
+	i0 = fn3158(m, uint32(10014548), v4, v5, i3, i4, i5)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -1772,11 +2878,11 @@ L20:
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(615))
+	i0 = fn76(m, v0, uint32(615))
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L10
@@ -1784,12 +2890,12 @@ L20:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3157(m, uint32(10014564), v4, v5, i3, i4, i5)
+	i0 = fn3158(m, uint32(10014564), v4, v5, i3, i4, i5)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -1816,7 +2922,7 @@ L10:
 	if i0 != 0 {
 		goto L9
 	}
-	i0 = fn394(m, v0)
+	i0 = fn395(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L7
@@ -1837,7 +2943,7 @@ L9:
 	v0 = uint32(0)
 	goto L2
 L8:
-	i0 = fn388(m, v0)
+	i0 = fn389(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L7
@@ -1853,7 +2959,7 @@ L8:
 	v0 = uint32(0)
 	goto L2
 L21:
-	i0 = fn395(m, v0)
+	i0 = fn396(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L7
@@ -1869,7 +2975,7 @@ L21:
 	v0 = uint32(0)
 	goto L2
 L22:
-	i0 = fn396(m, v0)
+	i0 = fn397(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L7
@@ -1885,7 +2991,7 @@ L22:
 	v0 = uint32(0)
 	goto L2
 L23:
-	i0 = fn397(m, v0)
+	i0 = fn398(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L7
@@ -1901,7 +3007,7 @@ L23:
 	v0 = uint32(0)
 	goto L2
 L24:
-	i0 = fn398(m, v0)
+	i0 = fn399(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L7
@@ -1917,7 +3023,7 @@ L24:
 	v0 = uint32(0)
 	goto L2
 L25:
-	i0 = fn399(m, v0)
+	i0 = fn400(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L7
@@ -1926,7 +3032,7 @@ L25:
 	v2 = uint32(0)
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-	i0 = fn67(m, v0, v3, uint32(1069), v2)
+	i0 = fn68(m, v0, v3, uint32(1069), v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
@@ -1941,7 +3047,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn391(m *Module, v0 uint32) uint32 {
+func fn392(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1970,7 +3076,7 @@ func fn391(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -1982,7 +3088,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -2003,7 +3109,7 @@ L4:
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v4 = i0
-	i0 = fn84(m, v0)
+	i0 = fn85(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -2013,16 +3119,16 @@ L4:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(15))
+	i0 = fn76(m, v0, uint32(15))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn84(m, v0)
+	i0 = fn85(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -2030,12 +3136,12 @@ L4:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3124(m, uint32(4), v5, v4, v3, i4, i5, i6)
+	i0 = fn3125(m, uint32(4), v5, v4, v3, i4, i5, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -2054,7 +3160,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn392(m *Module, v0 uint32) uint32 {
+func fn393(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2074,7 +3180,7 @@ func fn392(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -2082,7 +3188,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(14))
+	i0 = fn76(m, v0, uint32(14))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -2092,7 +3198,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(15))
+	i0 = fn76(m, v0, uint32(15))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -2110,7 +3216,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn393(m *Module, v0 uint32) uint32 {
+func fn394(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2139,7 +3245,7 @@ func fn393(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -2151,7 +3257,7 @@ L1:
 	if v1 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -2172,12 +3278,12 @@ L4:
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v2 = i0
-	i0 = fn409(m, v0)
+	i0 = fn410(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(14))
+	i0 = fn76(m, v0, uint32(14))
 	if i0 == 0 {
 		goto L8
 	}
@@ -2188,23 +3294,23 @@ L4:
 	if v5 != uint32(4000) {
 		goto L9
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L10
 	}
-	i0 = fn84(m, v0)
+	i0 = fn85(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L10
 	}
-	i0 = fn135(m, v0, v5)
+	i0 = fn136(m, v0, v5)
 	v5 = i0
 	if v5 != 0 {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -2219,21 +3325,21 @@ L8:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn409(m, v0)
+	i0 = fn410(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(15))
+	i0 = fn76(m, v0, uint32(15))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn410(m, v0)
+	i0 = fn411(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -2241,12 +3347,12 @@ L8:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3123(m, v4, uint32(2), v5, v2, v3, i5, i6, i7)
+	i0 = fn3124(m, v4, uint32(2), v5, v2, v3, i5, i6, i7)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -2256,7 +3362,7 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -2264,12 +3370,12 @@ L7:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3123(m, v4, uint32(1), v5, v2, v3, i5, i6, i7)
+	i0 = fn3124(m, v4, uint32(1), v5, v2, v3, i5, i6, i7)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -2288,7 +3394,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn394(m *Module, v0 uint32) uint32 {
+func fn395(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2317,7 +3423,7 @@ func fn394(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -2330,7 +3436,7 @@ L1:
 	if v2 != i1 {
 		goto L3
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
@@ -2351,12 +3457,12 @@ L3:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v3 = i0
-	i0 = fn387(m, v0)
+	i0 = fn388(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L5
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -2365,12 +3471,12 @@ L3:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3162(m, uint32(0), i1, v3, v4, i4, i5, i6)
+	i0 = fn3163(m, uint32(0), i1, v3, v4, i4, i5, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L6
 	}
@@ -2391,7 +3497,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn395(m *Module, v0 uint32) uint32 {
+func fn396(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2420,7 +3526,7 @@ func fn395(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -2433,7 +3539,7 @@ L1:
 	if v2 != i1 {
 		goto L3
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
@@ -2454,16 +3560,16 @@ L3:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v3 = i0
-	i0 = fn400(m, v0)
+	i0 = fn401(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L5
 	}
-	i0 = fn71(m, uint32(0), uint32(38), v0)
+	i0 = fn72(m, uint32(0), uint32(39), v0)
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L6
@@ -2474,12 +3580,12 @@ L6:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3156(m, v5, v3, v4, i3, i4, i5)
+	i0 = fn3157(m, v5, v3, v4, i3, i4, i5)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L7
 	}
@@ -2500,7 +3606,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn396(m *Module, v0 uint32) uint32 {
+func fn397(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2517,7 +3623,7 @@ func fn396(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -2526,16 +3632,16 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn383(m, v0)
+	i0 = fn384(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 != 0 {
 		goto L2
 	}
@@ -2551,7 +3657,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn397(m *Module, v0 uint32) uint32 {
+func fn398(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2580,7 +3686,7 @@ func fn397(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -2592,7 +3698,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -2613,7 +3719,7 @@ L4:
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v4 = i0
-	i0 = fn75(m, v0, uint32(9))
+	i0 = fn76(m, v0, uint32(9))
 	if i0 == 0 {
 		goto L8
 	}
@@ -2624,7 +3730,7 @@ L4:
 	if v1 != uint32(4000) {
 		goto L9
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -2637,12 +3743,12 @@ L9:
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn385(m, v0)
+	i0 = fn386(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L13
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
 	v1 = i0
@@ -2667,11 +3773,11 @@ L11:
 	v2 = uint32(0)
 	goto L2
 L10:
-	i0 = fn75(m, v0, uint32(10))
+	i0 = fn76(m, v0, uint32(10))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -2679,12 +3785,12 @@ L10:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3158(m, v5, v4, v3, i3, i4, i5)
+	i0 = fn3159(m, v5, v4, v3, i3, i4, i5)
 	v2 = i0
 	if v2 != 0 {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -2696,21 +3802,21 @@ L8:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L14
 	}
-	i0 = fn382(m, v0)
+	i0 = fn383(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L14
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L14
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -2718,12 +3824,12 @@ L8:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3158(m, v1, v4, v3, i3, i4, i5)
+	i0 = fn3159(m, v1, v4, v3, i3, i4, i5)
 	v2 = i0
 	if v2 != 0 {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -2749,7 +3855,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn398(m *Module, v0 uint32) uint32 {
+func fn399(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2784,7 +3890,7 @@ func fn398(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -2797,7 +3903,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -2818,16 +3924,16 @@ L4:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v3 = i0
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(26))
+	i0 = fn76(m, v0, uint32(26))
 	if i0 == 0 {
 		goto L6
 	}
 	v1 = uint32(0)
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -2835,12 +3941,12 @@ L4:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3159(m, uint32(0), uint32(0), uint32(0), v3, v4, i5, i6, i7)
+	i0 = fn3160(m, uint32(0), uint32(0), uint32(0), v3, v4, i5, i6, i7)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -2852,7 +3958,7 @@ L6:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L8
 	}
@@ -2863,17 +3969,17 @@ L6:
 	if v5 != uint32(4000) {
 		goto L9
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn387(m, v0)
+	i0 = fn388(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L10
@@ -2887,17 +3993,17 @@ L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(26))
+	i0 = fn76(m, v0, uint32(26))
 	if i0 == 0 {
 		goto L8
 	}
 	v1 = uint32(0)
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -2906,12 +4012,12 @@ L10:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3159(m, uint32(0), uint32(0), i2, v3, v4, i5, i6, i7)
+	i0 = fn3160(m, uint32(0), uint32(0), i2, v3, v4, i5, i6, i7)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -2923,34 +4029,34 @@ L8:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(25))
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = fn402(m, v0)
-	v5 = i0
-	if v5 == 0 {
-		goto L12
-	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L12
 	}
 	i0 = fn403(m, v0)
+	v5 = i0
+	if v5 == 0 {
+		goto L12
+	}
+	i0 = fn76(m, v0, uint32(12))
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = fn404(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(26))
+	i0 = fn76(m, v0, uint32(26))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -2959,14 +4065,14 @@ L8:
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v1 = i0
-	i0 = fn120(m, v0, v5)
+	i0 = fn121(m, v0, v5)
 	v7 = i0
 	if v7 != 0 {
 		goto L13
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L13:
-	i0 = fn121(m, v0, v5)
+	i0 = fn122(m, v0, v5)
 	v5 = i0
 	if v5 != 0 {
 		goto L14
@@ -2975,12 +4081,12 @@ L13:
 L14:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3159(m, v7, v5, i2, v3, v4, v1, v2, i7)
+	i0 = fn3160(m, v7, v5, i2, v3, v4, v1, v2, i7)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -2992,26 +4098,26 @@ L12:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn75(m, v0, uint32(25))
+	i0 = fn76(m, v0, uint32(25))
 	if i0 == 0 {
 		goto L7
 	}
-	i0 = fn402(m, v0)
+	i0 = fn403(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(26))
+	i0 = fn76(m, v0, uint32(26))
 	if i0 == 0 {
 		goto L7
 	}
 	v1 = uint32(0)
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -3020,14 +4126,14 @@ L12:
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	v2 = i0
-	i0 = fn120(m, v0, v5)
+	i0 = fn121(m, v0, v5)
 	v6 = i0
 	if v6 != 0 {
 		goto L15
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L15:
-	i0 = fn121(m, v0, v5)
+	i0 = fn122(m, v0, v5)
 	v5 = i0
 	if v5 != 0 {
 		goto L16
@@ -3035,12 +4141,12 @@ L15:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L16:
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3159(m, v6, v5, uint32(0), v3, v4, v2, v1, i7)
+	i0 = fn3160(m, v6, v5, uint32(0), v3, v4, v2, v1, i7)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -3059,7 +4165,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn399(m *Module, v0 uint32) uint32 {
+func fn400(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3094,7 +4200,7 @@ func fn399(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -3107,7 +4213,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -3135,7 +4241,7 @@ L4:
 	if v3 != uint32(4000) {
 		goto L9
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
@@ -3143,7 +4249,7 @@ L4:
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn400(m, v0)
+	i0 = fn401(m, v0)
 	v6 = i0
 	if v6 != 0 {
 		goto L7
@@ -3153,7 +4259,7 @@ L9:
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v6 = i0
 	if v6 != 0 {
 		goto L7
@@ -3167,16 +4273,16 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L6
 	}
 	v1 = uint32(0)
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -3184,12 +4290,12 @@ L7:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3160(m, v6, uint32(0), uint32(0), uint32(0), v4, v5, i6, i7, i8)
+	i0 = fn3161(m, v6, uint32(0), uint32(0), uint32(0), v4, v5, i6, i7, i8)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -3208,7 +4314,7 @@ L6:
 	if v3 != uint32(4000) {
 		goto L14
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L13
@@ -3216,7 +4322,7 @@ L6:
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn400(m, v0)
+	i0 = fn401(m, v0)
 	v6 = i0
 	if v6 != 0 {
 		goto L15
@@ -3226,7 +4332,7 @@ L14:
 	if i0 != 0 {
 		goto L13
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L13
@@ -3235,7 +4341,7 @@ L15:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L11
 	}
@@ -3246,13 +4352,13 @@ L15:
 	if v3 != uint32(4000) {
 		goto L16
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L13
 	}
-	i0 = fn404(m, v0)
+	i0 = fn405(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L12
@@ -3266,17 +4372,17 @@ L12:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L10
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L11
 	}
 	v1 = uint32(0)
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -3284,12 +4390,12 @@ L12:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3160(m, v6, v3, uint32(0), uint32(0), v4, v5, i6, i7, i8)
+	i0 = fn3161(m, v6, v3, uint32(0), uint32(0), v4, v5, i6, i7, i8)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -3308,7 +4414,7 @@ L11:
 	if v3 != uint32(4000) {
 		goto L20
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L19
@@ -3316,7 +4422,7 @@ L11:
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn400(m, v0)
+	i0 = fn401(m, v0)
 	v6 = i0
 	if v6 != 0 {
 		goto L18
@@ -3326,7 +4432,7 @@ L20:
 	if i0 != 0 {
 		goto L19
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v6 = i0
 	if v6 != 0 {
 		goto L18
@@ -3340,26 +4446,26 @@ L18:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L17
 	}
-	i0 = fn405(m, v0)
+	i0 = fn406(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L17
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L10
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L17
 	}
 	v1 = uint32(0)
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -3368,21 +4474,21 @@ L18:
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	v2 = i0
-	i0 = fn120(m, v0, v3)
+	i0 = fn121(m, v0, v3)
 	v7 = i0
 	if v7 != 0 {
 		goto L21
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L21:
-	i0 = fn111(m, v0, v7)
+	i0 = fn112(m, v0, v7)
 	v7 = i0
 	if v7 != 0 {
 		goto L22
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L22:
-	i0 = fn121(m, v0, v3)
+	i0 = fn122(m, v0, v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L23
@@ -3390,12 +4496,12 @@ L22:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L23:
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3160(m, v6, uint32(0), v7, v3, v4, v5, v2, v1, i8)
+	i0 = fn3161(m, v6, uint32(0), v7, v3, v4, v5, v2, v1, i8)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -3407,39 +4513,39 @@ L17:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn406(m, v0)
+	i0 = fn407(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L24
 	}
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L24
 	}
-	i0 = fn407(m, v0)
+	i0 = fn408(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L24
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L24
 	}
-	i0 = fn405(m, v0)
+	i0 = fn406(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L24
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L24
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L24
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -3448,21 +4554,21 @@ L17:
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v1 = i0
-	i0 = fn120(m, v0, v7)
+	i0 = fn121(m, v0, v7)
 	v8 = i0
 	if v8 != 0 {
 		goto L25
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L25:
-	i0 = fn111(m, v0, v8)
+	i0 = fn112(m, v0, v8)
 	v8 = i0
 	if v8 != 0 {
 		goto L26
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L26:
-	i0 = fn121(m, v0, v7)
+	i0 = fn122(m, v0, v7)
 	v7 = i0
 	if v7 != 0 {
 		goto L27
@@ -3470,12 +4576,12 @@ L26:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L27:
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3160(m, v3, v6, v8, v7, v4, v5, v1, v2, i8)
+	i0 = fn3161(m, v3, v6, v8, v7, v4, v5, v1, v2, i8)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -3491,7 +4597,7 @@ L24:
 	if i0 != 0 {
 		goto L2
 	}
-	fn408(m, v0)
+	fn409(m, v0)
 L10:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
 L3:
@@ -3505,7 +4611,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn400(m *Module, v0 uint32) uint32 {
+func fn401(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3550,11 +4656,11 @@ func fn400(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1081), i2)
+	i0 = fn71(m, v0, uint32(1081), i2)
 	if i0 == 0 {
 		goto L4
 	}
@@ -3566,7 +4672,7 @@ L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i1
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn68(m, v0, v3, uint32(1081), i3)
+	i0 = fn69(m, v0, v3, uint32(1081), i3)
 	if i0 != 0 {
 		goto L7
 	}
@@ -3580,7 +4686,7 @@ L8:
 	if v2 != uint32(4000) {
 		goto L9
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -3592,7 +4698,7 @@ L9:
 	if v2 != i1 {
 		goto L14
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L13
 	}
@@ -3617,7 +4723,7 @@ L14:
 	if v5 != uint32(4000) {
 		goto L17
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L16
@@ -3625,7 +4731,7 @@ L14:
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn400(m, v0)
+	i0 = fn401(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L15
@@ -3635,7 +4741,7 @@ L17:
 	if i0 != 0 {
 		goto L16
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L15
@@ -3649,17 +4755,17 @@ L15:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(23))
+	i0 = fn76(m, v0, uint32(23))
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L11
 	}
 	v2 = uint32(0)
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L10
@@ -3668,13 +4774,13 @@ L15:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3141(m, v8, i1, uint32(1), v6, v7, i5, i6, i7)
+	i0 = fn3142(m, v8, i1, uint32(1), v6, v7, i5, i6, i7)
 	v2 = i0
 	if v2 != 0 {
 		goto L10
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -3708,7 +4814,7 @@ L10:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	v4 = v5
-	i0 = fn68(m, v0, v3, uint32(1081), v2)
+	i0 = fn69(m, v0, v3, uint32(1081), v2)
 	if i0 == 0 {
 		goto L8
 	}
@@ -3737,7 +4843,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn401(m *Module, v0 uint32) uint32 {
+func fn402(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3757,7 +4863,7 @@ func fn401(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -3765,7 +4871,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(23))
+	i0 = fn76(m, v0, uint32(23))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -3775,7 +4881,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -3785,7 +4891,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -3803,7 +4909,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn402(m *Module, v0 uint32) uint32 {
+func fn403(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3841,7 +4947,7 @@ func fn402(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v2 = i0
 L1:
@@ -3857,7 +4963,7 @@ L1:
 	if v2 != uint32(4000) {
 		goto L4
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L4
@@ -3867,7 +4973,7 @@ L1:
 	v2 = i0
 	goto L3
 L4:
-	i0 = fn412(m, v0)
+	i0 = fn413(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v2 = i0
@@ -3879,7 +4985,7 @@ L4:
 	if v2 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -3893,13 +4999,13 @@ L6:
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v5 = i0
 	if v5 != 0 {
 		goto L8
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
 	v2 = i0
@@ -3910,14 +5016,14 @@ L8:
 		goto L11
 	}
 	v6 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 != 0 {
 		goto L13
 	}
 	v7 = v5
 	goto L12
 L13:
-	i0 = fn412(m, v0)
+	i0 = fn413(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L14
@@ -3940,7 +5046,7 @@ L15:
 	goto L16
 L17:
 	v12 = v10
-	i0 = fn2110(m, v5, v9)
+	i0 = fn2111(m, v5, v9)
 	v7 = i0
 	if v7 == 0 {
 		goto L10
@@ -3950,7 +5056,7 @@ L16:
 	*(*uint32)(unsafe.Add(b, i0)) = v8
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L12
 	}
@@ -3963,7 +5069,7 @@ L16:
 	i0 = v2 + uint32(4)
 	v2 = i0
 	v5 = v7
-	i0 = fn412(m, v0)
+	i0 = fn413(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L15
@@ -3971,7 +5077,7 @@ L16:
 L12:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v6, i1)
+	i0 = fn3231(m, v6, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L9
@@ -4041,11 +5147,11 @@ L21:
 		goto L21
 	}
 L18:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v1, v5)
+	i0 = fn104(m, v0, v1, v5)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
@@ -4060,17 +5166,17 @@ L11:
 	v2 = i0
 	goto L5
 L10:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
 	v2 = i0
 	goto L5
 L9:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
 	v2 = i0
@@ -4088,7 +5194,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn403(m *Module, v0 uint32) uint32 {
+func fn404(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4105,7 +5211,7 @@ func fn403(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -4114,11 +5220,11 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(35))
+	i0 = fn76(m, v0, uint32(35))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn387(m, v0)
+	i0 = fn388(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -4135,7 +5241,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn404(m *Module, v0 uint32) uint32 {
+func fn405(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4174,7 +5280,7 @@ func fn404(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -4183,7 +5289,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn383(m, v0)
+	i0 = fn384(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
@@ -4195,7 +5301,7 @@ L1:
 	if v4 != uint32(4000) {
 		goto L4
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -4203,7 +5309,7 @@ L4:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v6 = i0
 	if v6 == 0 {
 		goto L6
@@ -4213,14 +5319,14 @@ L4:
 		goto L5
 	}
 	v7 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 != 0 {
 		goto L10
 	}
 	v8 = v6
 	goto L9
 L10:
-	i0 = fn383(m, v0)
+	i0 = fn384(m, v0)
 	v9 = i0
 	if v9 != 0 {
 		goto L11
@@ -4243,7 +5349,7 @@ L12:
 	goto L13
 L14:
 	v13 = v11
-	i0 = fn2110(m, v6, v10)
+	i0 = fn2111(m, v6, v10)
 	v8 = i0
 	if v8 == 0 {
 		goto L8
@@ -4253,7 +5359,7 @@ L13:
 	*(*uint32)(unsafe.Add(b, i0)) = v9
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L9
 	}
@@ -4266,7 +5372,7 @@ L13:
 	i0 = v4 + uint32(4)
 	v4 = i0
 	v6 = v8
-	i0 = fn383(m, v0)
+	i0 = fn384(m, v0)
 	v9 = i0
 	if v9 != 0 {
 		goto L12
@@ -4274,7 +5380,7 @@ L13:
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v7, i1)
+	i0 = fn3231(m, v7, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L7
@@ -4344,21 +5450,21 @@ L18:
 		goto L18
 	}
 L15:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v3, v4)
+	i0 = fn104(m, v0, v3, v4)
 	v1 = i0
 	goto L2
 L8:
-	fn2111(m, v6)
+	fn2112(m, v6)
 	goto L6
 L7:
-	fn2111(m, v8)
+	fn2112(m, v8)
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -4374,7 +5480,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn405(m *Module, v0 uint32) uint32 {
+func fn406(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4412,7 +5518,7 @@ func fn405(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v2 = i0
 L1:
@@ -4428,7 +5534,7 @@ L1:
 	if v2 != uint32(4000) {
 		goto L4
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L4
@@ -4438,7 +5544,7 @@ L1:
 	v2 = i0
 	goto L3
 L4:
-	i0 = fn414(m, v0)
+	i0 = fn415(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v2 = i0
@@ -4450,7 +5556,7 @@ L4:
 	if v2 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -4464,13 +5570,13 @@ L6:
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v5 = i0
 	if v5 != 0 {
 		goto L8
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
 	v2 = i0
@@ -4481,14 +5587,14 @@ L8:
 		goto L11
 	}
 	v6 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 != 0 {
 		goto L13
 	}
 	v7 = v5
 	goto L12
 L13:
-	i0 = fn414(m, v0)
+	i0 = fn415(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L14
@@ -4511,7 +5617,7 @@ L15:
 	goto L16
 L17:
 	v12 = v10
-	i0 = fn2110(m, v5, v9)
+	i0 = fn2111(m, v5, v9)
 	v7 = i0
 	if v7 == 0 {
 		goto L10
@@ -4521,7 +5627,7 @@ L16:
 	*(*uint32)(unsafe.Add(b, i0)) = v8
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L12
 	}
@@ -4534,7 +5640,7 @@ L16:
 	i0 = v2 + uint32(4)
 	v2 = i0
 	v5 = v7
-	i0 = fn414(m, v0)
+	i0 = fn415(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L15
@@ -4542,7 +5648,7 @@ L16:
 L12:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v6, i1)
+	i0 = fn3231(m, v6, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L9
@@ -4612,11 +5718,11 @@ L21:
 		goto L21
 	}
 L18:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v1, v5)
+	i0 = fn104(m, v0, v1, v5)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
@@ -4631,17 +5737,17 @@ L11:
 	v2 = i0
 	goto L5
 L10:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
 	v2 = i0
 	goto L5
 L9:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
 	v2 = i0
@@ -4653,58 +5759,6 @@ L3:
 	v1 = uint32(0)
 L2:
 	i1 = v2 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn406(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v1 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	i0 = fn400(m, v0)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn79(m, v0)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-L3:
-	v1 = uint32(0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	return v1
 }
@@ -4728,7 +5782,59 @@ func fn407(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	i0 = fn401(m, v0)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn80(m, v0)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+L3:
+	v1 = uint32(0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn408(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v1 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -4737,7 +5843,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn404(m, v0)
+	i0 = fn405(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -4753,7 +5859,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn408(m *Module, v0 uint32) {
+func fn409(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4788,7 +5894,7 @@ func fn408(m *Module, v0 uint32) {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -4807,7 +5913,7 @@ L3:
 	if v2 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L5
@@ -4815,7 +5921,7 @@ L3:
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn400(m, v0)
+	i0 = fn401(m, v0)
 	if i0 != 0 {
 		goto L4
 	}
@@ -4824,7 +5930,7 @@ L6:
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	if i0 != 0 {
 		goto L4
 	}
@@ -4838,7 +5944,7 @@ L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v2 = i0
@@ -4850,7 +5956,7 @@ L4:
 	if v2 != uint32(4000) {
 		goto L9
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v2 = i0
@@ -4870,7 +5976,7 @@ L7:
 	if v2 != uint32(4000) {
 		goto L12
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -4888,7 +5994,7 @@ L12:
 	if v4 != uint32(4000) {
 		goto L15
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L15
@@ -4898,7 +6004,7 @@ L12:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	goto L14
 L15:
-	i0 = fn404(m, v0)
+	i0 = fn405(m, v0)
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -4906,14 +6012,14 @@ L15:
 	if v4 == 0 {
 		goto L14
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	v5 = i0
 	if v5 == 0 {
 		goto L14
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v5
 	*(*uint32)(unsafe.Add(b, v1)) = v4
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	goto L13
 L14:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
@@ -4925,15 +6031,15 @@ L13:
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn405(m, v0)
+	i0 = fn406(m, v0)
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn407(m, v0)
+	i0 = fn408(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L10
@@ -4949,16 +6055,16 @@ L10:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i2 = fn107(m, v2)
+	i2 = fn108(m, v2)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+20))
-	i3 = fn107(m, v2)
+	i3 = fn108(m, v2)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+24))
-	i4 = fn106(m, v2)
+	i4 = fn107(m, v2)
 	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+28))
-	i5 = fn106(m, v2)
+	i5 = fn107(m, v2)
 	i5 = *(*uint32)(unsafe.Add(b, uint64(i5)+32))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8414880), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8414880), uint32(0))
+	i0 = fn3617(m)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v2 = i0
@@ -4976,7 +6082,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn409(m *Module, v0 uint32) uint32 {
+func fn410(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5007,7 +6113,7 @@ func fn409(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -5019,7 +6125,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -5047,23 +6153,23 @@ L4:
 	if v1 != uint32(4000) {
 		goto L10
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L9
 	}
 L10:
-	i0 = fn84(m, v0)
+	i0 = fn85(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L8
 	}
-	i0 = fn137(m, v0, v1)
+	i0 = fn138(m, v0, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -5086,16 +6192,16 @@ L8:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn75(m, v0, uint32(15))
+	i0 = fn76(m, v0, uint32(15))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn411(m, v0)
+	i0 = fn412(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L12
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L6
@@ -5103,12 +6209,12 @@ L8:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3124(m, uint32(4), v6, v5, v4, i4, i5, i6)
+	i0 = fn3125(m, uint32(4), v6, v5, v4, i4, i5, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L11
 	}
@@ -5139,60 +6245,6 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn410(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v1 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	i0 = fn84(m, v0)
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	i0 = fn135(m, v0, v1)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L3
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-L3:
-	v1 = uint32(0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
 func fn411(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
@@ -5210,7 +6262,7 @@ func fn411(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -5218,17 +6270,17 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn84(m, v0)
+	i0 = fn85(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L4
 	}
-	i0 = fn137(m, v0, v1)
+	i0 = fn136(m, v0, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -5248,6 +6300,60 @@ L2:
 //go:norace
 //go:nocheckptr
 func fn412(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v1 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	i0 = fn85(m, v0)
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	i0 = fn138(m, v0, v1)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	goto L3
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+L3:
+	v1 = uint32(0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn413(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5278,7 +6384,7 @@ func fn412(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -5294,7 +6400,7 @@ L1:
 	if v2 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -5310,7 +6416,7 @@ L7:
 	if v1 != uint32(4000) {
 		goto L11
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L10
@@ -5322,7 +6428,7 @@ L11:
 	if v2 != i1 {
 		goto L13
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L12
 	}
@@ -5340,12 +6446,12 @@ L13:
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v1 = i0
-	i0 = fn391(m, v0)
+	i0 = fn392(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L14
 	}
-	i0 = fn71(m, uint32(0), uint32(39), v0)
+	i0 = fn72(m, uint32(0), uint32(40), v0)
 	if i0 != 0 {
 		goto L9
 	}
@@ -5355,7 +6461,7 @@ L14:
 	if i0 != 0 {
 		goto L10
 	}
-	i0 = fn393(m, v0)
+	i0 = fn394(m, v0)
 	v6 = i0
 	if v6 != 0 {
 		goto L9
@@ -5365,7 +6471,7 @@ L14:
 	if i0 != 0 {
 		goto L10
 	}
-	i0 = fn253(m, v0)
+	i0 = fn254(m, v0)
 	v6 = i0
 	if v6 != 0 {
 		goto L9
@@ -5375,11 +6481,11 @@ L14:
 	if i0 != 0 {
 		goto L10
 	}
-	i0 = fn75(m, v0, uint32(614))
+	i0 = fn76(m, v0, uint32(614))
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L8
@@ -5387,12 +6493,12 @@ L14:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3140(m, uint32(10059656), uint32(0), v1, v5, i4, i5, i6)
+	i0 = fn3141(m, uint32(10059656), uint32(0), v1, v5, i4, i5, i6)
 	v6 = i0
 	if v6 != 0 {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L12
 	}
@@ -5403,11 +6509,11 @@ L15:
 	if i0 != 0 {
 		goto L10
 	}
-	i0 = fn75(m, v0, uint32(613))
+	i0 = fn76(m, v0, uint32(613))
 	if i0 == 0 {
 		goto L16
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L8
@@ -5415,12 +6521,12 @@ L15:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3140(m, uint32(10014548), uint32(0), v1, v5, i4, i5, i6)
+	i0 = fn3141(m, uint32(10014548), uint32(0), v1, v5, i4, i5, i6)
 	v6 = i0
 	if v6 != 0 {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -5431,11 +6537,11 @@ L16:
 	if i0 != 0 {
 		goto L10
 	}
-	i0 = fn75(m, v0, uint32(615))
+	i0 = fn76(m, v0, uint32(615))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L8
@@ -5443,12 +6549,12 @@ L16:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3140(m, uint32(10014564), uint32(0), v1, v5, i4, i5, i6)
+	i0 = fn3141(m, uint32(10014564), uint32(0), v1, v5, i4, i5, i6)
 	v6 = i0
 	if v6 != 0 {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -5474,7 +6580,7 @@ L8:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn400(m, v0)
+	i0 = fn401(m, v0)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i0
@@ -5488,21 +6594,21 @@ L6:
 L5:
 	i1 = v1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn383(m, v0)
+	i0 = fn384(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L4
 	}
-	i0 = fn119(m, v0, v6, v1)
+	i0 = fn120(m, v0, v6, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -5521,7 +6627,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn413(m *Module, v0 uint32) uint32 {
+func fn414(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5541,7 +6647,7 @@ func fn413(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -5549,7 +6655,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(14))
+	i0 = fn76(m, v0, uint32(14))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -5559,7 +6665,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(15))
+	i0 = fn76(m, v0, uint32(15))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -5577,7 +6683,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn414(m *Module, v0 uint32) uint32 {
+func fn415(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5596,7 +6702,7 @@ func fn414(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -5604,26 +6710,26 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn383(m, v0)
+	i0 = fn384(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L4
 	}
-	i0 = fn119(m, v0, v2, v3)
+	i0 = fn120(m, v0, v2, v3)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -5642,7 +6748,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn415(m *Module, v0 uint32) uint32 {
+func fn416(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5659,7 +6765,7 @@ func fn415(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -5667,16 +6773,16 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn419(m, v0)
+	i0 = fn420(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 != 0 {
 		goto L2
 	}
@@ -5686,7 +6792,7 @@ L4:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn440(m, v0)
+	i0 = fn441(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -5703,7 +6809,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn416(m *Module, v0 uint32) uint32 {
+func fn417(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5722,7 +6828,7 @@ func fn416(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -5731,7 +6837,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	if i0 == 0 {
 		goto L4
 	}
@@ -5742,7 +6848,7 @@ L1:
 	if v1 != uint32(4000) {
 		goto L5
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -5750,7 +6856,7 @@ L5:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn287(m, v0)
+	i0 = fn288(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -5760,7 +6866,7 @@ L5:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn193(m, v0)
+	i0 = fn194(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -5786,7 +6892,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn417(m *Module, v0 uint32) uint32 {
+func fn418(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5815,7 +6921,7 @@ func fn417(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -5824,13 +6930,13 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v3 = i0
 	if v3 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -5849,18 +6955,18 @@ L7:
 	if v7 != uint32(4000) {
 		goto L8
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L9
 	}
-	i0 = fn192(m, v0)
+	i0 = fn193(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L9
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	if i0 == 0 {
 		goto L9
 	}
@@ -5871,7 +6977,7 @@ L8:
 		goto L10
 	}
 	i1 = v5 << (uint32(3) & 31)
-	i0 = fn2110(m, v3, i1)
+	i0 = fn2111(m, v3, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L6
@@ -5904,11 +7010,11 @@ L9:
 		goto L11
 	}
 L12:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	goto L5
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v6, i1)
+	i0 = fn3231(m, v6, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L4
@@ -5980,71 +7086,19 @@ L16:
 		goto L16
 	}
 L13:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	goto L2
 L6:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L5:
 	v1 = uint32(0)
 	goto L2
 L4:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn418(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v1 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	i0 = fn287(m, v0)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn193(m, v0)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-L3:
-	v1 = uint32(0)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -6064,6 +7118,58 @@ func fn419(m *Module, v0 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v1 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	i0 = fn288(m, v0)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn194(m, v0)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+L3:
+	v1 = uint32(0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn420(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
@@ -6074,7 +7180,7 @@ func fn419(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -6082,7 +7188,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn440(m, v0)
+	i0 = fn441(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -6092,17 +7198,17 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L4
 	}
-	i0 = fn115(m, v0, v1, uint32(2))
+	i0 = fn116(m, v0, v1, uint32(2))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -6114,16 +7220,16 @@ L4:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn419(m, v0)
+	i0 = fn420(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 != 0 {
 		goto L2
 	}
@@ -6141,7 +7247,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn420(m *Module, v0 uint32) uint32 {
+func fn421(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -6158,7 +7264,7 @@ func fn420(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -6166,16 +7272,16 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn75(m, v0, uint32(36))
+	i0 = fn76(m, v0, uint32(36))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn129(m, v0, uint32(1))
+	i0 = fn130(m, v0, uint32(1))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -6187,16 +7293,16 @@ L4:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(37))
+	i0 = fn76(m, v0, uint32(37))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn129(m, v0, uint32(2))
+	i0 = fn130(m, v0, uint32(2))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -6208,16 +7314,16 @@ L5:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(38))
+	i0 = fn76(m, v0, uint32(38))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn129(m, v0, uint32(3))
+	i0 = fn130(m, v0, uint32(3))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -6229,17 +7335,17 @@ L6:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(50))
+	i0 = fn76(m, v0, uint32(50))
 	if i0 == 0 {
 		goto L7
 	}
-	i3 = fn129(m, v0, uint32(4))
-	i0 = fn189(m, v0, uint32(5), uint32(8417107), i3)
+	i3 = fn130(m, v0, uint32(4))
+	i0 = fn190(m, v0, uint32(5), uint32(8417107), i3)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -6251,16 +7357,16 @@ L7:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(39))
+	i0 = fn76(m, v0, uint32(39))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn129(m, v0, uint32(5))
+	i0 = fn130(m, v0, uint32(5))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -6272,16 +7378,16 @@ L8:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(40))
+	i0 = fn76(m, v0, uint32(40))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn129(m, v0, uint32(6))
+	i0 = fn130(m, v0, uint32(6))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -6293,16 +7399,16 @@ L9:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(41))
+	i0 = fn76(m, v0, uint32(41))
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn129(m, v0, uint32(12))
+	i0 = fn130(m, v0, uint32(12))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -6314,16 +7420,16 @@ L10:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(42))
+	i0 = fn76(m, v0, uint32(42))
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn129(m, v0, uint32(10))
+	i0 = fn130(m, v0, uint32(10))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -6335,16 +7441,16 @@ L11:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(43))
+	i0 = fn76(m, v0, uint32(43))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn129(m, v0, uint32(11))
+	i0 = fn130(m, v0, uint32(11))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -6356,16 +7462,16 @@ L12:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(44))
+	i0 = fn76(m, v0, uint32(44))
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn129(m, v0, uint32(8))
+	i0 = fn130(m, v0, uint32(8))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -6377,16 +7483,16 @@ L13:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(45))
+	i0 = fn76(m, v0, uint32(45))
 	if i0 == 0 {
 		goto L14
 	}
-	i0 = fn129(m, v0, uint32(9))
+	i0 = fn130(m, v0, uint32(9))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -6398,16 +7504,16 @@ L14:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(46))
+	i0 = fn76(m, v0, uint32(46))
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn129(m, v0, uint32(7))
+	i0 = fn130(m, v0, uint32(7))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -6419,16 +7525,16 @@ L15:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(48))
+	i0 = fn76(m, v0, uint32(48))
 	if i0 == 0 {
 		goto L16
 	}
-	i0 = fn129(m, v0, uint32(13))
+	i0 = fn130(m, v0, uint32(13))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -6447,7 +7553,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn421(m *Module, v0 uint32) uint32 {
+func fn422(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6464,7 +7570,7 @@ func fn421(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -6472,7 +7578,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn287(m, v0)
+	i0 = fn288(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -6482,7 +7588,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn193(m, v0)
+	i0 = fn194(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -6499,7 +7605,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn422(m *Module, v0 uint32) {
+func fn423(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6540,7 +7646,7 @@ func fn422(m *Module, v0 uint32) {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -6548,16 +7654,16 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn441(m, v0)
+	i0 = fn442(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	if i0 == 0 {
 		goto L3
 	}
@@ -6571,11 +7677,11 @@ L1:
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	v7 = i0
-	i1 = fn145(m, v2)
+	i1 = fn146(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
 	i7 = v1 + uint32(16)
-	fn199(m, v0, v7, v6, v5, v4, v3, uint32(8509593), i7)
-	i0 = fn3616(m)
+	fn200(m, v0, v7, v6, v5, v4, v3, uint32(8509593), i7)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -6587,24 +7693,24 @@ L3:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn258(m, v0)
+	i0 = fn259(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn442(m, v0)
+	i0 = fn443(m, v0)
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	if i0 == 0 {
 		goto L4
 	}
@@ -6613,8 +7719,8 @@ L3:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8509638), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8509638), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -6626,16 +7732,16 @@ L4:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(11))
+	i0 = fn76(m, v0, uint32(11))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	if i0 == 0 {
 		goto L5
 	}
@@ -6644,8 +7750,8 @@ L4:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8453600), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8453600), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -6657,21 +7763,21 @@ L5:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn443(m, v0)
+	i0 = fn444(m, v0)
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn193(m, v0)
+	i0 = fn194(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	if i0 == 0 {
 		goto L6
 	}
-	fn275(m, v0, uint32(0), v2)
-	i0 = fn3616(m)
+	fn276(m, v0, uint32(0), v2)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -6683,16 +7789,16 @@ L6:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn444(m, v0)
+	i0 = fn445(m, v0)
 	if i0 == 0 {
 		goto L7
 	}
-	i0 = fn287(m, v0)
+	i0 = fn288(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	if i0 == 0 {
 		goto L7
 	}
@@ -6701,8 +7807,8 @@ L6:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	fn199(m, v0, i1, i2, i3, i4, i5, uint32(8493067), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, i4, i5, uint32(8493067), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -6714,16 +7820,16 @@ L7:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn193(m, v0)
+	i0 = fn194(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L8
 	}
-	i0 = fn420(m, v0)
+	i0 = fn421(m, v0)
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn296(m, v0)
+	i0 = fn297(m, v0)
 	if i0 == 0 {
 		goto L8
 	}
@@ -6737,10 +7843,10 @@ L7:
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	v7 = i0
-	i1 = fn145(m, v2)
+	i1 = fn146(m, v2)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	fn199(m, v0, v7, v6, v5, v4, v3, uint32(8399300), v1)
-	i0 = fn3616(m)
+	fn200(m, v0, v7, v6, v5, v4, v3, uint32(8399300), v1)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -6759,7 +7865,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn423(m *Module, v0 uint32) uint32 {
+func fn424(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6790,7 +7896,7 @@ func fn423(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -6802,7 +7908,7 @@ L1:
 	if v1 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -6823,31 +7929,31 @@ L4:
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v2 = i0
-	i0 = fn78(m, v0, uint32(8485780))
+	i0 = fn79(m, v0, uint32(8485780))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L6
 	}
-	i0 = fn208(m, v0)
+	i0 = fn209(m, v0)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L6
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -6856,7 +7962,7 @@ L4:
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v1 = i0
-	i0 = fn115(m, v0, v4, uint32(2))
+	i0 = fn116(m, v0, v4, uint32(2))
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -6864,13 +7970,13 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L7:
 	i10 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i3 = fn3099(m, v4, v5, v6, v2, v3, v1, v7, i10)
-	i0 = fn189(m, v0, uint32(12), uint32(8417089), i3)
+	i3 = fn3100(m, v4, v5, v6, v2, v3, v1, v7, i10)
+	i0 = fn190(m, v0, uint32(12), uint32(8417089), i3)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -6889,7 +7995,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn424(m *Module, v0 uint32) uint32 {
+func fn425(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6916,7 +8022,7 @@ func fn424(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -6928,7 +8034,7 @@ L1:
 	if v1 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -6949,17 +8055,17 @@ L4:
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(522))
+	i0 = fn76(m, v0, uint32(522))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn193(m, v0)
+	i0 = fn194(m, v0)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -6967,12 +8073,12 @@ L4:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3096(m, v4, v2, v3, i3, i4, i5)
+	i0 = fn3097(m, v4, v2, v3, i3, i4, i5)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -6991,7 +8097,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn425(m *Module, v0 uint32) uint32 {
+func fn426(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7011,7 +8117,7 @@ func fn425(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -7019,7 +8125,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(622))
+	i0 = fn76(m, v0, uint32(622))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -7029,7 +8135,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(621))
+	i0 = fn76(m, v0, uint32(621))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -7047,7 +8153,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn426(m *Module, v0 uint32) uint32 {
+func fn427(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7098,7 +8204,7 @@ func fn426(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -7117,7 +8223,7 @@ L1:
 	if v1 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
@@ -7125,7 +8231,7 @@ L1:
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn75(m, v0, uint32(622))
+	i0 = fn76(m, v0, uint32(622))
 	v3 = i0
 	if v3 == 0 {
 		goto L9
@@ -7137,7 +8243,7 @@ L7:
 	if v4 != uint32(4000) {
 		goto L10
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -7147,7 +8253,7 @@ L10:
 	v4 = i0
 	goto L11
 L12:
-	i0 = fn433(m, v0)
+	i0 = fn434(m, v0)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v4 = i0
@@ -7159,7 +8265,7 @@ L12:
 	if v4 != uint32(4000) {
 		goto L13
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -7167,7 +8273,7 @@ L13:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v7 = i0
 	if v7 == 0 {
 		goto L15
@@ -7177,11 +8283,11 @@ L13:
 		goto L14
 	}
 	v8 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L17
 	}
-	i0 = fn433(m, v0)
+	i0 = fn434(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L17
@@ -7196,7 +8302,7 @@ L18:
 		goto L19
 	}
 	i1 = v11 << (uint32(3) & 31)
-	i0 = fn2110(m, v7, i1)
+	i0 = fn2111(m, v7, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L16
@@ -7209,7 +8315,7 @@ L19:
 	*(*uint32)(unsafe.Add(b, i0)) = v9
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L17
 	}
@@ -7217,7 +8323,7 @@ L19:
 	v10 = i0
 	i0 = v4 + uint32(4)
 	v4 = i0
-	i0 = fn433(m, v0)
+	i0 = fn434(m, v0)
 	v9 = i0
 	if v9 != 0 {
 		goto L18
@@ -7225,7 +8331,7 @@ L19:
 L17:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v6
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v8, i1)
+	i0 = fn3231(m, v8, i1)
 	v11 = i0
 	if v11 == 0 {
 		goto L16
@@ -7295,11 +8401,11 @@ L23:
 		goto L23
 	}
 L20:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v5, v11)
+	i0 = fn104(m, v0, v5, v11)
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -7307,28 +8413,28 @@ L20:
 	if v4 == 0 {
 		goto L9
 	}
-	i0 = fn75(m, v0, uint32(621))
+	i0 = fn76(m, v0, uint32(621))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn433(m, v0)
+	i0 = fn434(m, v0)
 	if i0 == 0 {
 		goto L9
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	fn199(m, v0, i1, i2, i3, k32(4294967291), k32(4294967291), uint32(8540015), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, k32(4294967291), k32(4294967291), uint32(8540015), uint32(0))
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L8
 	}
 	goto L5
 L16:
-	fn2111(m, v7)
+	fn2112(m, v7)
 L15:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
@@ -7342,11 +8448,11 @@ L9:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(622))
+	i0 = fn76(m, v0, uint32(622))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	v1 = i0
 	if v1 == 0 {
 		goto L5
@@ -7354,8 +8460,8 @@ L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	fn199(m, v0, i1, i2, i3, k32(4294967291), k32(4294967291), uint32(8571662), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, k32(4294967291), k32(4294967291), uint32(8571662), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -7383,7 +8489,7 @@ L4:
 	if v1 != uint32(4000) {
 		goto L27
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L26
@@ -7395,7 +8501,7 @@ L27:
 	if v1 != i1 {
 		goto L29
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L28
 	}
@@ -7413,7 +8519,7 @@ L29:
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v5 = i0
-	i0 = fn75(m, v0, uint32(622))
+	i0 = fn76(m, v0, uint32(622))
 	if i0 == 0 {
 		goto L24
 	}
@@ -7425,7 +8531,7 @@ L29:
 	if v4 != uint32(4000) {
 		goto L30
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i0
 L30:
@@ -7438,7 +8544,7 @@ L30:
 	if v1 != uint32(4000) {
 		goto L34
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L34
@@ -7447,7 +8553,7 @@ L30:
 	v1 = i0
 	goto L33
 L34:
-	i0 = fn434(m, v0)
+	i0 = fn435(m, v0)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i0
@@ -7459,7 +8565,7 @@ L34:
 	if v1 != uint32(4000) {
 		goto L35
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L35:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -7467,7 +8573,7 @@ L35:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v7 = i0
 	if v7 == 0 {
 		goto L37
@@ -7477,11 +8583,11 @@ L35:
 		goto L36
 	}
 	v8 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L39
 	}
-	i0 = fn434(m, v0)
+	i0 = fn435(m, v0)
 	v9 = i0
 	if v9 == 0 {
 		goto L39
@@ -7496,7 +8602,7 @@ L40:
 		goto L41
 	}
 	i1 = v11 << (uint32(3) & 31)
-	i0 = fn2110(m, v7, i1)
+	i0 = fn2111(m, v7, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L38
@@ -7509,7 +8615,7 @@ L41:
 	*(*uint32)(unsafe.Add(b, i0)) = v9
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L39
 	}
@@ -7517,7 +8623,7 @@ L41:
 	v10 = i0
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn434(m, v0)
+	i0 = fn435(m, v0)
 	v9 = i0
 	if v9 != 0 {
 		goto L40
@@ -7525,7 +8631,7 @@ L41:
 L39:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v6
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v8, i1)
+	i0 = fn3231(m, v8, i1)
 	v11 = i0
 	if v11 == 0 {
 		goto L38
@@ -7595,11 +8701,11 @@ L45:
 		goto L45
 	}
 L42:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v4, v11)
+	i0 = fn104(m, v0, v4, v11)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i0
@@ -7608,17 +8714,17 @@ L42:
 	}
 	i1 = v1 + k32(4294967294)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L31
 	}
 	goto L24
 L38:
-	fn2111(m, v7)
+	fn2112(m, v7)
 L37:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L36:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
@@ -7634,12 +8740,12 @@ L31:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3113(m, v4, v5, v3, i3, i4, i5)
+	i0 = fn3114(m, v4, v5, v3, i3, i4, i5)
 	v4 = i0
 	if v4 != 0 {
 		goto L25
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L24
 	}
@@ -7673,7 +8779,7 @@ L24:
 	if v1 != uint32(4000) {
 		goto L48
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L47
@@ -7685,7 +8791,7 @@ L48:
 	if v1 != i1 {
 		goto L50
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L49
 	}
@@ -7703,7 +8809,7 @@ L50:
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v12 = i0
-	i0 = fn75(m, v0, uint32(621))
+	i0 = fn76(m, v0, uint32(621))
 	if i0 == 0 {
 		goto L51
 	}
@@ -7714,7 +8820,7 @@ L50:
 	if v3 != uint32(4000) {
 		goto L52
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L52:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -7722,7 +8828,7 @@ L52:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v13 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v5 = i0
 	if v5 == 0 {
 		goto L54
@@ -7743,7 +8849,7 @@ L56:
 	if v8 != uint32(4000) {
 		goto L57
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L57:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -7751,7 +8857,7 @@ L57:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v10 = i0
-	i0 = fn75(m, v0, uint32(23))
+	i0 = fn76(m, v0, uint32(23))
 	v8 = i0
 	if v8 != 0 {
 		goto L59
@@ -7761,7 +8867,7 @@ L57:
 	if i0 != 0 {
 		goto L58
 	}
-	i0 = fn75(m, v0, uint32(52))
+	i0 = fn76(m, v0, uint32(52))
 	v8 = i0
 	if v8 == 0 {
 		goto L58
@@ -7774,7 +8880,7 @@ L59:
 		goto L60
 	}
 	i1 = v7 << (uint32(3) & 31)
-	i0 = fn2110(m, v5, i1)
+	i0 = fn2111(m, v5, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L55
@@ -7800,7 +8906,7 @@ L58:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v3, i1)
+	i0 = fn3231(m, v3, i1)
 	v11 = i0
 	if v11 == 0 {
 		goto L55
@@ -7872,25 +8978,25 @@ L64:
 		goto L64
 	}
 L61:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn433(m, v0)
+	i0 = fn434(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L51
 	}
-	i0 = fn75(m, v0, uint32(622))
+	i0 = fn76(m, v0, uint32(622))
 	if i0 == 0 {
 		goto L51
 	}
-	i0 = fn435(m, v0)
+	i0 = fn436(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L51
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L47
@@ -7900,23 +9006,23 @@ L61:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i3 = fn109(m, v11)
+	i3 = fn110(m, v11)
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn156(m, v0, i1, v5, i3, v12, v6, v1, v7, i8)
+	i0 = fn157(m, v0, i1, v5, i3, v12, v6, v1, v7, i8)
 	v3 = i0
 	if v3 != 0 {
 		goto L46
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L49
 	}
 	goto L47
 L55:
-	fn2111(m, v5)
+	fn2112(m, v5)
 L54:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L53:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -7927,25 +9033,25 @@ L51:
 	if i0 != 0 {
 		goto L47
 	}
-	i0 = fn75(m, v0, uint32(621))
+	i0 = fn76(m, v0, uint32(621))
 	if i0 == 0 {
 		goto L47
 	}
-	i0 = fn436(m, v0)
+	i0 = fn437(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L47
 	}
-	i0 = fn75(m, v0, uint32(622))
+	i0 = fn76(m, v0, uint32(622))
 	if i0 == 0 {
 		goto L47
 	}
-	i0 = fn435(m, v0)
+	i0 = fn436(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L47
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L47
@@ -7954,14 +9060,14 @@ L51:
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	v3 = i0
-	i2 = fn109(m, v1)
+	i2 = fn110(m, v1)
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3114(m, uint32(0), v5, i2, v12, v6, v3, v11, i7)
+	i0 = fn3115(m, uint32(0), v5, i2, v12, v6, v3, v11, i7)
 	v3 = i0
 	if v3 != 0 {
 		goto L46
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L47
 	}
@@ -7991,7 +9097,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn427(m *Module, v0 uint32) uint32 {
+func fn428(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8022,7 +9128,7 @@ func fn427(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -8034,7 +9140,7 @@ L1:
 	if v1 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -8055,11 +9161,11 @@ L4:
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
-	i0 = fn75(m, v0, uint32(525))
+	i0 = fn76(m, v0, uint32(525))
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L10
@@ -8071,7 +9177,7 @@ L4:
 	if v2 != uint32(4000) {
 		goto L11
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -8086,11 +9192,11 @@ L10:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(525))
+	i0 = fn76(m, v0, uint32(525))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -8098,13 +9204,13 @@ L10:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3109(m, uint32(0), uint32(0), v4, v3, i4, i5, i6)
+	i0 = fn3110(m, uint32(0), uint32(0), v4, v3, i4, i5, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L6
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -8113,11 +9219,11 @@ L10:
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(621))
+	i0 = fn76(m, v0, uint32(621))
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn162(m, v0)
+	i0 = fn163(m, v0)
 	v6 = i0
 	if v6 != 0 {
 		goto L12
@@ -8138,7 +9244,7 @@ L12:
 	v1 = uint32(0)
 	goto L2
 L14:
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -8146,12 +9252,12 @@ L14:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3109(m, v5, v6, v4, v3, i4, i5, i6)
+	i0 = fn3110(m, v5, v6, v4, v3, i4, i5, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -8177,7 +9283,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn428(m *Module, v0 uint32) uint32 {
+func fn429(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8206,7 +9312,7 @@ func fn428(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -8219,7 +9325,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -8240,20 +9346,20 @@ L4:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v3 = i0
-	i0 = fn75(m, v0, uint32(616))
+	i0 = fn76(m, v0, uint32(616))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn437(m, v0)
+	i0 = fn438(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
-	i0 = fn71(m, uint32(1), uint32(40), v0)
+	i0 = fn72(m, uint32(1), uint32(41), v0)
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -8261,12 +9367,12 @@ L4:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3097(m, v5, v3, v4, i3, i4, i5)
+	i0 = fn3098(m, v5, v3, v4, i3, i4, i5)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -8282,7 +9388,7 @@ L6:
 	if i0 != 0 {
 		goto L2
 	}
-	fn439(m, v0)
+	fn440(m, v0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
 L3:
 	v1 = uint32(0)
@@ -8295,7 +9401,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn429(m *Module, v0 uint32) uint32 {
+func fn430(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8322,7 +9428,7 @@ func fn429(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -8334,7 +9440,7 @@ L1:
 	if v1 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -8355,12 +9461,12 @@ L4:
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v2 = i0
-	i0 = fn287(m, v0)
+	i0 = fn288(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L6
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -8368,157 +9474,12 @@ L4:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3117(m, v4, v2, v3, i3, i4, i5)
+	i0 = fn3118(m, v4, v2, v3, i3, i4, i5)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L3
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-L3:
-	v1 = uint32(0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn430(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var i6 uint32
-	_ = i6
-	b := m.base
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v1 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v1 != i1 {
-		goto L4
-	}
-	i0 = fn69(m, v0)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L3
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v2 = i0
-	i0 = fn75(m, v0, uint32(529))
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = fn162(m, v0)
-	v4 = i0
-	if v4 == 0 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v5 = i1
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v5 != uint32(4000) {
-		goto L7
-	}
-	fn100(m, v0)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	goto L6
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	i0 = fn75(m, v0, uint32(12))
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = fn162(m, v0)
-	v6 = i0
-	if v6 != 0 {
-		goto L9
-	}
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
-	v6 = uint32(0)
-L9:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L6
-	}
-	i0 = fn81(m, v0)
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3112(m, v4, v6, v2, v3, i4, i5, i6)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -8550,24 +9511,16 @@ func fn431(m *Module, v0 uint32) uint32 {
 	_ = v5
 	var v6 uint32
 	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
+	var i4 uint32
+	_ = i4
 	var i5 uint32
 	_ = i5
+	var i6 uint32
+	_ = i6
 	b := m.base
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i1
@@ -8576,262 +9529,111 @@ func fn431(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
-	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v2 != i1 {
 		goto L3
 	}
-	i0 = fn69(m, v0)
-	if int32(i0) > int32(k32(4294967295)) {
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v1 != i1 {
 		goto L4
 	}
+	i0 = fn70(m, v0)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L5
+	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L2
-L4:
+	goto L3
+L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
-		goto L2
+		goto L3
 	}
-L3:
+L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = v2 << (uint32(2) & 31)
+	i1 = v1 << (uint32(2) & 31)
 	i0 = i0 + i1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v5 = i0
-	i0 = fn75(m, v0, uint32(526))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v2 = i0
+	i0 = fn76(m, v0, uint32(529))
 	if i0 == 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v3 = i1
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v3 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L7
-	}
-	i0 = fn79(m, v0)
-	v6 = i0
-	if v6 == 0 {
-		goto L7
+	i0 = fn163(m, v0)
+	v4 = i0
+	if v4 == 0 {
+		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v3 = i1
-	i1 = v3 + uint32(1)
+	v5 = i1
+	i1 = v5 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v3 != uint32(4000) {
+	if v5 != uint32(4000) {
+		goto L7
+	}
+	fn101(m, v0)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 == 0 {
 		goto L8
 	}
-	fn100(m, v0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	goto L6
 L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L9
-	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v7 = i0
-	i0 = fn2108(m, uint32(4))
-	v8 = i0
-	if v8 == 0 {
+	v5 = i0
+	i0 = fn76(m, v0, uint32(12))
+	if i0 == 0 {
 		goto L10
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
+	i0 = fn163(m, v0)
+	v6 = i0
+	if v6 != 0 {
 		goto L9
 	}
-	v9 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = fn79(m, v0)
-	v10 = i0
-	if v10 == 0 {
-		goto L12
-	}
-	v3 = uint32(0)
-	v11 = uint32(1)
-	v12 = uint32(1)
-L13:
-	v9 = v11
-	i0 = v9 + k32(4294967295)
-	if i0 != v12 {
-		goto L14
-	}
-	i1 = v12 << (uint32(3) & 31)
-	i0 = fn2110(m, v8, i1)
-	v11 = i0
-	if v11 == 0 {
-		goto L11
-	}
-	i0 = v12 << (uint32(1) & 31)
-	v12 = i0
-	v8 = v11
-L14:
-	i0 = v8 + v3
-	*(*uint32)(unsafe.Add(b, i0)) = v10
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v7 = i0
-	i0 = fn75(m, v0, uint32(12))
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = v9 + uint32(1)
-	v11 = i0
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = fn79(m, v0)
-	v10 = i0
-	if v10 != 0 {
-		goto L13
-	}
-L12:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v7
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v9, i1)
-	v12 = i0
-	if v12 == 0 {
-		goto L11
-	}
-	if int32(v9) < int32(uint32(1)) {
-		goto L15
-	}
-	i0 = v9 & uint32(3)
-	v10 = i0
-	v11 = uint32(0)
-	if v9 < uint32(4) {
-		goto L16
-	}
-	i0 = v9 & uint32(2147483644)
-	v7 = i0
-	v3 = uint32(0)
-	v11 = uint32(0)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
-	i0 = i0 + v3
-	i1 = v8 + v3
-	v9 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
-	i0 = i0 + v3
-	i0 = i0 + uint32(4)
-	i1 = v9 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
-	i0 = i0 + v3
-	i0 = i0 + uint32(8)
-	i1 = v9 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
-	i0 = i0 + v3
-	i0 = i0 + uint32(12)
-	i1 = v9 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v3 + uint32(16)
-	v3 = i0
-	i1 = v11 + uint32(4)
-	v11 = i1
-	if v7 != v11 {
-		goto L17
-	}
-L16:
-	if v10 == 0 {
-		goto L15
-	}
-	i0 = v11 << (uint32(2) & 31)
-	v3 = i0
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
-	i0 = i0 + v3
-	i1 = v8 + v3
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v10 + k32(4294967295)
-	v10 = i0
-	if v10 != 0 {
-		goto L18
-	}
-L15:
-	fn2111(m, v8)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v6, v12)
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v3 == 0 {
-		goto L5
-	}
-	i0 = fn81(m, v0)
-	v1 = i0
-	if v1 == 0 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v1 = i0
-	i0 = fn111(m, v0, v3)
-	v3 = i0
-	if v3 != 0 {
-		goto L20
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-L20:
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3115(m, v3, v5, v4, v1, v2, i5)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L19
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-L19:
-	v1 = uint32(0)
-	goto L2
-L11:
-	fn2111(m, v8)
 L10:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
+	v6 = uint32(0)
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L6
+	}
+	i0 = fn82(m, v0)
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3113(m, v4, v6, v2, v3, i4, i5, i6)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	goto L3
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+L3:
+	v1 = uint32(0)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -8880,7 +9682,7 @@ func fn432(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -8893,7 +9695,7 @@ L1:
 	if v2 != i1 {
 		goto L3
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
@@ -8914,7 +9716,7 @@ L3:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v5 = i0
-	i0 = fn75(m, v0, uint32(527))
+	i0 = fn76(m, v0, uint32(526))
 	if i0 == 0 {
 		goto L5
 	}
@@ -8925,13 +9727,13 @@ L3:
 	if v3 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L7
@@ -8943,7 +9745,7 @@ L6:
 	if v3 != uint32(4000) {
 		goto L8
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -8951,7 +9753,7 @@ L8:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v8 = i0
 	if v8 == 0 {
 		goto L10
@@ -8961,11 +9763,11 @@ L8:
 		goto L9
 	}
 	v9 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v10 = i0
 	if v10 == 0 {
 		goto L12
@@ -8980,7 +9782,7 @@ L13:
 		goto L14
 	}
 	i1 = v12 << (uint32(3) & 31)
-	i0 = fn2110(m, v8, i1)
+	i0 = fn2111(m, v8, i1)
 	v11 = i0
 	if v11 == 0 {
 		goto L11
@@ -8993,7 +9795,7 @@ L14:
 	*(*uint32)(unsafe.Add(b, i0)) = v10
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L12
 	}
@@ -9001,7 +9803,7 @@ L14:
 	v11 = i0
 	i0 = v3 + uint32(4)
 	v3 = i0
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v10 = i0
 	if v10 != 0 {
 		goto L13
@@ -9009,7 +9811,7 @@ L14:
 L12:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v7
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v9, i1)
+	i0 = fn3231(m, v9, i1)
 	v12 = i0
 	if v12 == 0 {
 		goto L11
@@ -9079,11 +9881,11 @@ L18:
 		goto L18
 	}
 L15:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v6, v12)
+	i0 = fn104(m, v0, v6, v12)
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -9091,7 +9893,7 @@ L15:
 	if v3 == 0 {
 		goto L5
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L19
@@ -9100,7 +9902,7 @@ L15:
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v1 = i0
-	i0 = fn111(m, v0, v3)
+	i0 = fn112(m, v0, v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L20
@@ -9113,7 +9915,7 @@ L20:
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L19
 	}
@@ -9122,10 +9924,10 @@ L19:
 	v1 = uint32(0)
 	goto L2
 L11:
-	fn2111(m, v8)
+	fn2112(m, v8)
 L10:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -9158,6 +9960,310 @@ func fn433(m *Module, v0 uint32) uint32 {
 	_ = v5
 	var v6 uint32
 	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i5 uint32
+	_ = i5
+	b := m.base
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v1 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v2 != i1 {
+		goto L3
+	}
+	i0 = fn70(m, v0)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	goto L2
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = v2 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v5 = i0
+	i0 = fn76(m, v0, uint32(527))
+	if i0 == 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v3 = i1
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v3 != uint32(4000) {
+		goto L6
+	}
+	fn101(m, v0)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L7
+	}
+	i0 = fn80(m, v0)
+	v6 = i0
+	if v6 == 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v3 = i1
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v3 != uint32(4000) {
+		goto L8
+	}
+	fn101(m, v0)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v7 = i0
+	i0 = fn2109(m, uint32(4))
+	v8 = i0
+	if v8 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L9
+	}
+	v9 = uint32(0)
+	i0 = fn76(m, v0, uint32(12))
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = fn80(m, v0)
+	v10 = i0
+	if v10 == 0 {
+		goto L12
+	}
+	v3 = uint32(0)
+	v11 = uint32(1)
+	v12 = uint32(1)
+L13:
+	v9 = v11
+	i0 = v9 + k32(4294967295)
+	if i0 != v12 {
+		goto L14
+	}
+	i1 = v12 << (uint32(3) & 31)
+	i0 = fn2111(m, v8, i1)
+	v11 = i0
+	if v11 == 0 {
+		goto L11
+	}
+	i0 = v12 << (uint32(1) & 31)
+	v12 = i0
+	v8 = v11
+L14:
+	i0 = v8 + v3
+	*(*uint32)(unsafe.Add(b, i0)) = v10
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v7 = i0
+	i0 = fn76(m, v0, uint32(12))
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = v9 + uint32(1)
+	v11 = i0
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = fn80(m, v0)
+	v10 = i0
+	if v10 != 0 {
+		goto L13
+	}
+L12:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v7
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3231(m, v9, i1)
+	v12 = i0
+	if v12 == 0 {
+		goto L11
+	}
+	if int32(v9) < int32(uint32(1)) {
+		goto L15
+	}
+	i0 = v9 & uint32(3)
+	v10 = i0
+	v11 = uint32(0)
+	if v9 < uint32(4) {
+		goto L16
+	}
+	i0 = v9 & uint32(2147483644)
+	v7 = i0
+	v3 = uint32(0)
+	v11 = uint32(0)
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
+	i0 = i0 + v3
+	i1 = v8 + v3
+	v9 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
+	i0 = i0 + v3
+	i0 = i0 + uint32(4)
+	i1 = v9 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
+	i0 = i0 + v3
+	i0 = i0 + uint32(8)
+	i1 = v9 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
+	i0 = i0 + v3
+	i0 = i0 + uint32(12)
+	i1 = v9 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v3 + uint32(16)
+	v3 = i0
+	i1 = v11 + uint32(4)
+	v11 = i1
+	if v7 != v11 {
+		goto L17
+	}
+L16:
+	if v10 == 0 {
+		goto L15
+	}
+	i0 = v11 << (uint32(2) & 31)
+	v3 = i0
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
+	i0 = i0 + v3
+	i1 = v8 + v3
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v10 + k32(4294967295)
+	v10 = i0
+	if v10 != 0 {
+		goto L18
+	}
+L15:
+	fn2112(m, v8)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	i0 = fn104(m, v0, v6, v12)
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v3 == 0 {
+		goto L5
+	}
+	i0 = fn82(m, v0)
+	v1 = i0
+	if v1 == 0 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v1 = i0
+	i0 = fn112(m, v0, v3)
+	v3 = i0
+	if v3 != 0 {
+		goto L20
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+L20:
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3117(m, v3, v5, v4, v1, v2, i5)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L19
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+L19:
+	v1 = uint32(0)
+	goto L2
+L11:
+	fn2112(m, v8)
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	i0 = fn3634(m)
+L9:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn434(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -9178,11 +10284,11 @@ func fn433(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1028), i2)
+	i0 = fn71(m, v0, uint32(1028), i2)
 	if i0 == 0 {
 		goto L6
 	}
@@ -9194,7 +10300,7 @@ L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i1
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn68(m, v0, v3, uint32(1028), i3)
+	i0 = fn69(m, v0, v3, uint32(1028), i3)
 	if i0 != 0 {
 		goto L8
 	}
@@ -9208,7 +10314,7 @@ L9:
 	if v2 != uint32(4000) {
 		goto L10
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -9216,27 +10322,27 @@ L10:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn433(m, v0)
+	i0 = fn434(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(23))
+	i0 = fn76(m, v0, uint32(23))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L12
 	}
-	i0 = fn108(m, v0, v2, v6)
+	i0 = fn109(m, v0, v2, v6)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L11
 	}
@@ -9248,7 +10354,7 @@ L12:
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
@@ -9275,7 +10381,7 @@ L11:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	v4 = v5
-	i0 = fn68(m, v0, v3, uint32(1028), v2)
+	i0 = fn69(m, v0, v3, uint32(1028), v2)
 	if i0 == 0 {
 		goto L9
 	}
@@ -9308,7 +10414,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn434(m *Module, v0 uint32) uint32 {
+func fn435(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9337,7 +10443,7 @@ func fn434(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -9350,7 +10456,7 @@ L1:
 	if v2 != i1 {
 		goto L3
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
@@ -9371,7 +10477,7 @@ L3:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v5 = i0
-	i0 = fn433(m, v0)
+	i0 = fn434(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L5
@@ -9383,7 +10489,7 @@ L3:
 	if v3 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -9396,11 +10502,11 @@ L6:
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i0
-	i0 = fn75(m, v0, uint32(658))
+	i0 = fn76(m, v0, uint32(658))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L8
@@ -9416,7 +10522,7 @@ L8:
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -9437,13 +10543,13 @@ L11:
 	v3 = i0
 L10:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3153(m, v1, v3, v5, v4, v2, v6, i6)
+	i0 = fn3154(m, v1, v3, v5, v4, v2, v6, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -9460,7 +10566,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn435(m *Module, v0 uint32) uint32 {
+func fn436(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9487,7 +10593,7 @@ func fn435(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -9499,7 +10605,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -9520,21 +10626,21 @@ L4:
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v4 = i0
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L7
 	}
-	i0 = fn445(m, v0)
+	i0 = fn446(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 != 0 {
 		goto L2
 	}
@@ -9544,12 +10650,12 @@ L7:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn445(m, v0)
+	i0 = fn446(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L8
 	}
-	i0 = fn73(m, uint32(0), uint32(8), v0, uint32(12))
+	i0 = fn74(m, uint32(0), uint32(9), v0, uint32(12))
 	if i0 != 0 {
 		goto L2
 	}
@@ -9559,11 +10665,11 @@ L8:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(16))
+	i0 = fn76(m, v0, uint32(16))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -9571,19 +10677,19 @@ L8:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn110(m, v0, v4, v3, i3, i4, i5)
+	i0 = fn111(m, v0, v4, v3, i3, i4, i5)
 	v1 = i0
 	if v1 != 0 {
 		goto L10
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
 L10:
-	i0 = fn102(m, v0, v1)
+	i0 = fn103(m, v0, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -9599,7 +10705,7 @@ L9:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn446(m, v0)
+	i0 = fn447(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -9617,7 +10723,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn436(m *Module, v0 uint32) uint32 {
+func fn437(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9646,7 +10752,7 @@ func fn436(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -9655,13 +10761,13 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v4 = i0
 	if v4 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -9680,7 +10786,7 @@ L7:
 	if v7 != uint32(4000) {
 		goto L8
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -9688,7 +10794,7 @@ L8:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v8 = i0
-	i0 = fn75(m, v0, uint32(23))
+	i0 = fn76(m, v0, uint32(23))
 	v7 = i0
 	if v7 != 0 {
 		goto L10
@@ -9698,7 +10804,7 @@ L8:
 	if i0 != 0 {
 		goto L9
 	}
-	i0 = fn75(m, v0, uint32(52))
+	i0 = fn76(m, v0, uint32(52))
 	v7 = i0
 	if v7 == 0 {
 		goto L9
@@ -9711,7 +10817,7 @@ L10:
 		goto L11
 	}
 	i1 = v6 << (uint32(3) & 31)
-	i0 = fn2110(m, v4, i1)
+	i0 = fn2111(m, v4, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L6
@@ -9744,11 +10850,11 @@ L9:
 		goto L12
 	}
 L13:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	goto L5
 L12:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v1, i1)
+	i0 = fn3231(m, v1, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -9820,19 +10926,19 @@ L17:
 		goto L17
 	}
 L14:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	goto L2
 L6:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L5:
 	v2 = uint32(0)
 	goto L2
 L4:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -9842,7 +10948,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn437(m *Module, v0 uint32) uint32 {
+func fn438(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9879,7 +10985,7 @@ func fn437(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -9895,7 +11001,7 @@ L1:
 	if v1 != uint32(4000) {
 		goto L5
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L5
@@ -9904,7 +11010,7 @@ L1:
 	v1 = i0
 	goto L4
 L5:
-	i0 = fn448(m, v0)
+	i0 = fn449(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i0
@@ -9916,7 +11022,7 @@ L5:
 	if v1 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -9924,7 +11030,7 @@ L6:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v5 = i0
 	if v5 == 0 {
 		goto L8
@@ -9934,14 +11040,14 @@ L6:
 		goto L7
 	}
 	v6 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 != 0 {
 		goto L12
 	}
 	v7 = v5
 	goto L11
 L12:
-	i0 = fn448(m, v0)
+	i0 = fn449(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L13
@@ -9964,7 +11070,7 @@ L14:
 	goto L15
 L16:
 	v12 = v10
-	i0 = fn2110(m, v5, v9)
+	i0 = fn2111(m, v5, v9)
 	v7 = i0
 	if v7 == 0 {
 		goto L10
@@ -9974,7 +11080,7 @@ L15:
 	*(*uint32)(unsafe.Add(b, i0)) = v8
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L11
 	}
@@ -9987,7 +11093,7 @@ L15:
 	i0 = v1 + uint32(4)
 	v1 = i0
 	v5 = v7
-	i0 = fn448(m, v0)
+	i0 = fn449(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L14
@@ -9995,7 +11101,7 @@ L15:
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v6, i1)
+	i0 = fn3231(m, v6, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L9
@@ -10065,11 +11171,11 @@ L20:
 		goto L20
 	}
 L17:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v3, v5)
+	i0 = fn104(m, v0, v3, v5)
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -10077,20 +11183,20 @@ L17:
 	if v1 == 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L3
 	}
 	goto L2
 L10:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	goto L8
 L9:
-	fn2111(m, v7)
+	fn2112(m, v7)
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
@@ -10110,7 +11216,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn438(m *Module, v0 uint32) uint32 {
+func fn439(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10130,7 +11236,7 @@ func fn438(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -10138,7 +11244,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(13))
+	i0 = fn76(m, v0, uint32(13))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -10148,7 +11254,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -10166,7 +11272,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn439(m *Module, v0 uint32) {
+func fn440(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10197,7 +11303,7 @@ func fn439(m *Module, v0 uint32) {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -10205,21 +11311,21 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn75(m, v0, uint32(616))
+	i0 = fn76(m, v0, uint32(616))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn193(m, v0)
+	i0 = fn194(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn148(m, v3, uint32(1))
+	i0 = fn149(m, v3, uint32(1))
 	v2 = i0
 	if v2 != 0 {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -10236,11 +11342,11 @@ L5:
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	v7 = i0
-	i1 = fn145(m, v2)
+	i1 = fn146(m, v2)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	fn199(m, v0, v7, v6, v5, v4, v3, uint32(8434775), v1)
+	fn200(m, v0, v7, v6, v5, v4, v3, uint32(8434775), v1)
 L4:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -10259,7 +11365,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn440(m *Module, v0 uint32) uint32 {
+func fn441(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10290,7 +11396,7 @@ func fn440(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -10303,7 +11409,7 @@ L1:
 	if v2 != i1 {
 		goto L3
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
@@ -10324,25 +11430,25 @@ L3:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v3 = i0
-	i0 = fn263(m, v0)
+	i0 = fn264(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L5
 	}
-	i0 = fn75(m, v0, uint32(23))
+	i0 = fn76(m, v0, uint32(23))
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L5
 	}
-	i0 = fn71(m, uint32(0), uint32(25), v0)
+	i0 = fn72(m, uint32(0), uint32(26), v0)
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L6
@@ -10354,12 +11460,12 @@ L6:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3141(m, v5, i1, uint32(2), v3, v4, i5, i6, i7)
+	i0 = fn3142(m, v5, i1, uint32(2), v3, v4, i5, i6, i7)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L7
 	}
@@ -10375,29 +11481,29 @@ L5:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn263(m, v0)
+	i0 = fn264(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(9))
+	i0 = fn76(m, v0, uint32(9))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn243(m, v0)
+	i0 = fn244(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(10))
+	i0 = fn76(m, v0, uint32(10))
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn71(m, uint32(0), uint32(25), v0)
+	i0 = fn72(m, uint32(0), uint32(26), v0)
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L9
@@ -10408,12 +11514,12 @@ L9:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3142(m, v5, v6, uint32(2), v3, v4, i5, i6, i7)
+	i0 = fn3143(m, v5, v6, uint32(2), v3, v4, i5, i6, i7)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L10
 	}
@@ -10434,7 +11540,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn441(m *Module, v0 uint32) uint32 {
+func fn442(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10454,7 +11560,7 @@ func fn441(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -10462,16 +11568,6 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn228(m, v0)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
 	i0 = fn229(m, v0)
 	v1 = i0
 	if v1 != 0 {
@@ -10482,16 +11578,26 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn230(m, v0)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn441(m, v0)
+	i0 = fn442(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L4
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 != 0 {
 		goto L2
 	}
@@ -10509,7 +11615,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn442(m *Module, v0 uint32) uint32 {
+func fn443(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10538,7 +11644,7 @@ func fn442(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -10547,13 +11653,13 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v3 = i0
 	if v3 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -10572,18 +11678,18 @@ L6:
 	if v7 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn259(m, v0)
+	i0 = fn260(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
@@ -10595,7 +11701,7 @@ L7:
 		goto L9
 	}
 	i1 = v5 << (uint32(3) & 31)
-	i0 = fn2110(m, v3, i1)
+	i0 = fn2111(m, v3, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L5
@@ -10621,7 +11727,7 @@ L8:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v6, i1)
+	i0 = fn3231(m, v6, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L4
@@ -10693,246 +11799,23 @@ L13:
 		goto L13
 	}
 L10:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	goto L2
 L5:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v1 = uint32(0)
 	goto L2
 L4:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
 	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn443(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v2 != uint32(4000) {
-		goto L1
-	}
-	fn100(m, v0)
-L1:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	i0 = fn2108(m, uint32(4))
-	v4 = i0
-	if v4 != 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	v5 = uint32(0)
-	v6 = uint32(1)
-	v7 = uint32(0)
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v8 = i1
-	i1 = v8 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v8 != uint32(4000) {
-		goto L6
-	}
-	fn100(m, v0)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L8
-	}
-	i0 = fn192(m, v0)
-	v8 = i0
-	if v8 == 0 {
-		goto L8
-	}
-	i0 = fn75(m, v0, uint32(22))
-	v9 = i0
-	if v9 != 0 {
-		goto L7
-	}
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	goto L4
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v9
-	*(*uint32)(unsafe.Add(b, v1)) = v8
-	i0 = fn101(m, v0, v1)
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	if v8 == 0 {
-		goto L4
-	}
-	if v7 != v6 {
-		goto L10
-	}
-	i1 = v6 << (uint32(3) & 31)
-	i0 = fn2110(m, v4, i1)
-	v9 = i0
-	if v9 == 0 {
-		goto L9
-	}
-	i0 = v6 << (uint32(1) & 31)
-	v6 = i0
-	v4 = v9
-L10:
-	i0 = v4 + v2
-	*(*uint32)(unsafe.Add(b, i0)) = v8
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v5 + uint32(1)
-	v5 = i0
-	i0 = v7 + uint32(1)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	goto L5
-L9:
-	fn2111(m, v4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
-	v2 = uint32(0)
-	goto L2
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v7, i1)
-	v2 = i0
-	if v2 == 0 {
-		goto L11
-	}
-	if int32(v7) < int32(uint32(1)) {
-		goto L12
-	}
-	i0 = v7 & uint32(3)
-	v3 = i0
-	v6 = uint32(0)
-	if v7 < uint32(4) {
-		goto L13
-	}
-	i0 = v7 & uint32(2147483644)
-	v9 = i0
-	v7 = uint32(0)
-	v6 = uint32(0)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v7
-	i1 = v4 + v7
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v7
-	i0 = i0 + uint32(4)
-	i1 = v8 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v7
-	i0 = i0 + uint32(8)
-	i1 = v8 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v7
-	i0 = i0 + uint32(12)
-	i1 = v8 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v7 + uint32(16)
-	v7 = i0
-	i1 = v6 + uint32(4)
-	v6 = i1
-	if v9 != v6 {
-		goto L14
-	}
-L13:
-	if v3 == 0 {
-		goto L12
-	}
-	i0 = v5 & uint32(3)
-	v8 = i0
-	i0 = v6 << (uint32(2) & 31)
-	v7 = i0
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v7
-	i1 = v4 + v7
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v7 + uint32(4)
-	v7 = i0
-	i0 = v8 + k32(4294967295)
-	v8 = i0
-	if v8 != 0 {
-		goto L15
-	}
-L12:
-	fn2111(m, v4)
-	goto L2
-L11:
-	fn2111(m, v4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v2
 }
 
 //go:norace
@@ -10972,7 +11855,7 @@ func fn444(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -10981,13 +11864,13 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v4 = i0
 	if v4 != 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -11006,18 +11889,18 @@ L5:
 	if v8 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn192(m, v0)
+	i0 = fn193(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(22))
+	i0 = fn76(m, v0, uint32(22))
 	v9 = i0
 	if v9 != 0 {
 		goto L7
@@ -11030,7 +11913,7 @@ L8:
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v9
 	*(*uint32)(unsafe.Add(b, v1)) = v8
-	i0 = fn101(m, v0, v1)
+	i0 = fn102(m, v0, v1)
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -11042,7 +11925,7 @@ L7:
 		goto L10
 	}
 	i1 = v6 << (uint32(3) & 31)
-	i0 = fn2110(m, v4, i1)
+	i0 = fn2111(m, v4, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L9
@@ -11063,15 +11946,15 @@ L10:
 	v3 = i0
 	goto L5
 L9:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L2
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v7, i1)
+	i0 = fn3231(m, v7, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L11
@@ -11143,12 +12026,12 @@ L15:
 		goto L15
 	}
 L12:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	goto L2
 L11:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -11184,6 +12067,229 @@ func fn445(m *Module, v0 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v2 != uint32(4000) {
+		goto L1
+	}
+	fn101(m, v0)
+L1:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	i0 = fn2109(m, uint32(4))
+	v4 = i0
+	if v4 != 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	i0 = fn3634(m)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	v5 = uint32(0)
+	v6 = uint32(1)
+	v7 = uint32(0)
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v8 = i1
+	i1 = v8 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v8 != uint32(4000) {
+		goto L6
+	}
+	fn101(m, v0)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L8
+	}
+	i0 = fn193(m, v0)
+	v8 = i0
+	if v8 == 0 {
+		goto L8
+	}
+	i0 = fn76(m, v0, uint32(22))
+	v9 = i0
+	if v9 != 0 {
+		goto L7
+	}
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	goto L4
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v9
+	*(*uint32)(unsafe.Add(b, v1)) = v8
+	i0 = fn102(m, v0, v1)
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	if v8 == 0 {
+		goto L4
+	}
+	if v7 != v6 {
+		goto L10
+	}
+	i1 = v6 << (uint32(3) & 31)
+	i0 = fn2111(m, v4, i1)
+	v9 = i0
+	if v9 == 0 {
+		goto L9
+	}
+	i0 = v6 << (uint32(1) & 31)
+	v6 = i0
+	v4 = v9
+L10:
+	i0 = v4 + v2
+	*(*uint32)(unsafe.Add(b, i0)) = v8
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v5 + uint32(1)
+	v5 = i0
+	i0 = v7 + uint32(1)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	goto L5
+L9:
+	fn2112(m, v4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	i0 = fn3634(m)
+	v2 = uint32(0)
+	goto L2
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3231(m, v7, i1)
+	v2 = i0
+	if v2 == 0 {
+		goto L11
+	}
+	if int32(v7) < int32(uint32(1)) {
+		goto L12
+	}
+	i0 = v7 & uint32(3)
+	v3 = i0
+	v6 = uint32(0)
+	if v7 < uint32(4) {
+		goto L13
+	}
+	i0 = v7 & uint32(2147483644)
+	v9 = i0
+	v7 = uint32(0)
+	v6 = uint32(0)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v7
+	i1 = v4 + v7
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v7
+	i0 = i0 + uint32(4)
+	i1 = v8 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v7
+	i0 = i0 + uint32(8)
+	i1 = v8 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v7
+	i0 = i0 + uint32(12)
+	i1 = v8 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v7 + uint32(16)
+	v7 = i0
+	i1 = v6 + uint32(4)
+	v6 = i1
+	if v9 != v6 {
+		goto L14
+	}
+L13:
+	if v3 == 0 {
+		goto L12
+	}
+	i0 = v5 & uint32(3)
+	v8 = i0
+	i0 = v6 << (uint32(2) & 31)
+	v7 = i0
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v7
+	i1 = v4 + v7
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v7 + uint32(4)
+	v7 = i0
+	i0 = v8 + k32(4294967295)
+	v8 = i0
+	if v8 != 0 {
+		goto L15
+	}
+L12:
+	fn2112(m, v4)
+	goto L2
+L11:
+	fn2112(m, v4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	i0 = fn3634(m)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn446(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i1
 	i1 = v1 + uint32(1)
@@ -11191,7 +12297,7 @@ func fn445(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -11210,13 +12316,13 @@ L4:
 	if v1 != uint32(4000) {
 		goto L7
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L6
 	}
 L7:
-	i0 = fn447(m, v0)
+	i0 = fn448(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L6
@@ -11228,7 +12334,7 @@ L7:
 	if v1 != uint32(4000) {
 		goto L8
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -11236,7 +12342,7 @@ L8:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn2108(m, uint32(4))
+	i0 = fn2109(m, uint32(4))
 	v6 = i0
 	if v6 == 0 {
 		goto L10
@@ -11246,11 +12352,11 @@ L8:
 		goto L9
 	}
 	v7 = uint32(0)
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn447(m, v0)
+	i0 = fn448(m, v0)
 	v8 = i0
 	if v8 == 0 {
 		goto L12
@@ -11265,7 +12371,7 @@ L13:
 		goto L14
 	}
 	i1 = v2 << (uint32(3) & 31)
-	i0 = fn2110(m, v6, i1)
+	i0 = fn2111(m, v6, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L11
@@ -11278,7 +12384,7 @@ L14:
 	*(*uint32)(unsafe.Add(b, i0)) = v8
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L12
 	}
@@ -11286,7 +12392,7 @@ L14:
 	v9 = i0
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn447(m, v0)
+	i0 = fn448(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L13
@@ -11294,7 +12400,7 @@ L14:
 L12:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3230(m, v7, i1)
+	i0 = fn3231(m, v7, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L11
@@ -11364,11 +12470,11 @@ L18:
 		goto L18
 	}
 L15:
-	fn2111(m, v6)
+	fn2112(m, v6)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i0 = fn103(m, v0, v4, v2)
+	i0 = fn104(m, v0, v4, v2)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i0 = i0 + k32(4294967295)
@@ -11378,10 +12484,10 @@ L15:
 	}
 	goto L2
 L11:
-	fn2111(m, v6)
+	fn2112(m, v6)
 L10:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
@@ -11402,7 +12508,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn446(m *Module, v0 uint32) uint32 {
+func fn447(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11425,7 +12531,7 @@ func fn446(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -11434,25 +12540,25 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn445(m, v0)
+	i0 = fn446(m, v0)
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(12))
+	i0 = fn76(m, v0, uint32(12))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	if i0 == 0 {
 		goto L3
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn94(m, v0, i1, uint32(0), uint32(8419845), uint32(0))
+	i0 = fn95(m, v0, i1, uint32(0), uint32(8419845), uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
@@ -11468,7 +12574,7 @@ L3:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn75(m, v0, uint32(4))
+	i0 = fn76(m, v0, uint32(4))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
@@ -11477,8 +12583,8 @@ L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	fn199(m, v0, i1, i2, i3, k32(4294967291), k32(4294967291), uint32(8571662), uint32(0))
-	i0 = fn3616(m)
+	fn200(m, v0, i1, i2, i3, k32(4294967291), k32(4294967291), uint32(8571662), uint32(0))
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -11495,7 +12601,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn447(m *Module, v0 uint32) uint32 {
+func fn448(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11524,7 +12630,7 @@ func fn447(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -11537,7 +12643,7 @@ L1:
 	if v2 != i1 {
 		goto L3
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
@@ -11558,7 +12664,7 @@ L3:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v5 = i0
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L5
@@ -11570,7 +12676,7 @@ L3:
 	if v3 != uint32(4000) {
 		goto L6
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -11583,11 +12689,11 @@ L6:
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i0
-	i0 = fn75(m, v0, uint32(658))
+	i0 = fn76(m, v0, uint32(658))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L8
@@ -11603,7 +12709,7 @@ L8:
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -11624,13 +12730,13 @@ L11:
 	v3 = i0
 L10:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3153(m, v1, v3, v5, v4, v2, v6, i6)
+	i0 = fn3154(m, v1, v3, v5, v4, v2, v6, i6)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -11647,7 +12753,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn448(m *Module, v0 uint32) uint32 {
+func fn449(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11688,7 +12794,7 @@ func fn448(m *Module, v0 uint32) uint32 {
 	if v2 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
@@ -11702,7 +12808,7 @@ L1:
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn70(m, v0, uint32(1191), i2)
+	i0 = fn71(m, v0, uint32(1191), i2)
 	if i0 == 0 {
 		goto L5
 	}
@@ -11717,7 +12823,7 @@ L5:
 	if v2 != i1 {
 		goto L6
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
@@ -11747,25 +12853,25 @@ L7:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v3 = i0
-	i0 = fn263(m, v0)
+	i0 = fn264(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L9
 	}
-	i0 = fn75(m, v0, uint32(23))
+	i0 = fn76(m, v0, uint32(23))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L9
 	}
-	i0 = fn71(m, uint32(0), uint32(25), v0)
+	i0 = fn72(m, uint32(0), uint32(26), v0)
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L10
@@ -11780,13 +12886,13 @@ L10:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3141(m, v5, i2, uint32(3), v3, v4, i6, i7, i8)
+	i1 = fn3142(m, v5, i2, uint32(3), v3, v4, i6, i7, i8)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 	if v3 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -11808,29 +12914,29 @@ L9:
 	v0 = uint32(0)
 	goto L2
 L11:
-	i0 = fn263(m, v0)
+	i0 = fn264(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(9))
+	i0 = fn76(m, v0, uint32(9))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn243(m, v0)
+	i0 = fn244(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L12
 	}
-	i0 = fn75(m, v0, uint32(10))
+	i0 = fn76(m, v0, uint32(10))
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn71(m, uint32(0), uint32(25), v0)
+	i0 = fn72(m, uint32(0), uint32(26), v0)
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L13
@@ -11844,13 +12950,13 @@ L13:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn3142(m, v5, v6, uint32(3), v3, v4, i6, i7, i8)
+	i1 = fn3143(m, v5, v6, uint32(3), v3, v4, i6, i7, i8)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 	if v3 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -11872,7 +12978,7 @@ L12:
 	v0 = uint32(0)
 	goto L2
 L14:
-	i0 = fn449(m, v0)
+	i0 = fn450(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L15
@@ -11884,7 +12990,7 @@ L15:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 L8:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn67(m, v0, v2, uint32(1191), i3)
+	i0 = fn68(m, v0, v2, uint32(1191), i3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
@@ -11899,7 +13005,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn449(m *Module, v0 uint32) uint32 {
+func fn450(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11926,7 +13032,7 @@ func fn449(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(4000) {
 		goto L1
 	}
-	fn100(m, v0)
+	fn101(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
@@ -11938,7 +13044,7 @@ L1:
 	if v1 != i1 {
 		goto L4
 	}
-	i0 = fn69(m, v0)
+	i0 = fn70(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -11959,17 +13065,17 @@ L4:
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
-	i0 = fn79(m, v0)
+	i0 = fn80(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L6
 	}
-	i0 = fn115(m, v0, v2, uint32(3))
+	i0 = fn116(m, v0, v2, uint32(3))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -11981,25 +13087,25 @@ L6:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L7
 	}
-	i0 = fn448(m, v0)
+	i0 = fn449(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L7
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L7
 	}
-	i0 = fn115(m, v0, v2, uint32(3))
+	i0 = fn116(m, v0, v2, uint32(3))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -12011,21 +13117,60 @@ L7:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn75(m, v0, uint32(7))
+	i0 = fn76(m, v0, uint32(7))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn437(m, v0)
+	i0 = fn438(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn75(m, v0, uint32(8))
+	i0 = fn76(m, v0, uint32(8))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn81(m, v0)
+	i0 = fn82(m, v0)
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn3147(m, v2, uint32(3), v4, v3, i4, i5, i6)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
+	goto L3
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn76(m, v0, uint32(9))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = fn438(m, v0)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	if i0 != 0 {
+		goto L8
+	}
+	i0 = fn76(m, v0, uint32(10))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = fn82(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -12038,46 +13183,7 @@ L7:
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(1)
-	goto L3
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn75(m, v0, uint32(9))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = fn437(m, v0)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	if i0 != 0 {
-		goto L8
-	}
-	i0 = fn75(m, v0, uint32(10))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = fn81(m, v0)
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn3145(m, v2, uint32(3), v4, v3, i4, i5, i6)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -12096,7 +13202,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn450(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn451(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -12135,7 +13241,7 @@ func fn450(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uin
 	if v1 == 0 {
 		goto L2
 	}
-	i0 = fn2674(m, v2, v3, uint32(0), uint32(0))
+	i0 = fn2675(m, v2, v3, uint32(0), uint32(0))
 	v1 = i0
 	goto L1
 L2:
@@ -12145,12 +13251,12 @@ L2:
 	}
 	v1 = uint32(0)
 	i1 = v3 * uint32(6)
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
 	}
-	i0 = fn757(m, v6)
+	i0 = fn758(m, v6)
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -12225,7 +13331,7 @@ L13:
 	v2 = v8
 L12:
 	i1 = v2 - v3
-	i0 = fn2748(m, v3, i1, uint32(0))
+	i0 = fn2749(m, v3, i1, uint32(0))
 	v11 = i0
 	if v11 != 0 {
 		goto L14
@@ -12296,7 +13402,7 @@ L20:
 	v14 = i0
 L19:
 	*(*uint32)(unsafe.Add(b, v5)) = v14
-	i0 = fn8071(m, v1, uint32(8392575), v5)
+	i0 = fn8072(m, v1, uint32(8392575), v5)
 	i0 = v3 + uint32(2)
 	v3 = i0
 	i0 = v9 + uint32(1)
@@ -12322,7 +13428,7 @@ L17:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L7:
 	if v2 < v8 {
 		goto L6
@@ -12340,7 +13446,7 @@ L4:
 	i1 = v1 - v7
 	i4 = v5 + uint32(12)
 	i5 = v5 + uint32(8)
-	i0 = fn2755(m, v7, i1, uint32(0), uint32(0), i4, i5)
+	i0 = fn2756(m, v7, i1, uint32(0), uint32(0), i4, i5)
 	v2 = i0
 	if v4 == 0 {
 		goto L23
@@ -12353,7 +13459,7 @@ L4:
 	if v1 == 0 {
 		goto L23
 	}
-	i0 = fn451(m, v0, v7, v1, v4)
+	i0 = fn452(m, v0, v7, v1, v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L23
 	}
@@ -12368,7 +13474,7 @@ L4:
 	if v1 != 0 {
 		goto L24
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L24:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -12402,7 +13508,7 @@ L25:
 		goto L1
 	}
 L3:
-	fn2072(m, v6)
+	fn2073(m, v6)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -12411,7 +13517,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn451(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn452(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -12482,13 +13588,13 @@ L2:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = v2
 	i1 = v4 + uint32(32)
-	i0 = fn2696(m, uint32(8572044), i1)
+	i0 = fn2697(m, uint32(8572044), i1)
 	v8 = i0
 	goto L3
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v6
 	i1 = v4 + uint32(48)
-	i0 = fn2696(m, uint32(8577690), i1)
+	i0 = fn2697(m, uint32(8577690), i1)
 	v8 = i0
 L3:
 	if v8 != 0 {
@@ -12606,10 +13712,10 @@ L12:
 	}
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = fn757(m, i0)
+	i0 = fn758(m, i0)
 	v15 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = fn756(m, i0)
+	i0 = fn757(m, i0)
 	if int32(i0) >= int32(uint32(1)) {
 		goto L15
 	}
@@ -12644,7 +13750,7 @@ L17:
 	i0 = v13 + uint32(1)
 	v13 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i1 = fn756(m, i1)
+	i1 = fn757(m, i1)
 	if int32(v13) < int32(i1) {
 		goto L16
 	}
@@ -12655,15 +13761,15 @@ L6:
 	v5 = uint32(0)
 	i2 = *(*uint32)(unsafe.Add(b, v0))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+2284))
-	i0 = fn3056(m, v9, v8, i2, v12, uint32(0), uint32(0))
+	i0 = fn3057(m, v9, v8, i2, v12, uint32(0), uint32(0))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L19
 	}
-	i0 = fn3619(m, v9)
+	i0 = fn3620(m, v9)
 	if i0 == 0 {
 		goto L20
 	}
-	fn3624(m)
+	fn3625(m)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = v3
 	i0 = v10 + uint32(1)
 	v5 = i0
@@ -12675,12 +13781,12 @@ L6:
 		goto L21
 	}
 	*(*uint32)(unsafe.Add(b, v4)) = v2
-	fn453(m, v0, v13, v12, v10, v12, v5, uint32(8572044), v4)
+	fn454(m, v0, v13, v12, v10, v12, v5, uint32(8572044), v4)
 	goto L20
 L21:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v6
 	i7 = v4 + uint32(16)
-	fn453(m, v0, v13, v12, v10, v12, v5, uint32(8577690), i7)
+	fn454(m, v0, v13, v12, v10, v12, v5, uint32(8577690), i7)
 L20:
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -12709,7 +13815,7 @@ L19:
 		goto L1
 	}
 L18:
-	fn2072(m, v8)
+	fn2073(m, v8)
 L1:
 	i0 = v4 + uint32(64)
 	m.g0 = i0
@@ -12718,7 +13824,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn452(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn453(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12748,7 +13854,7 @@ func fn452(m *Module, v0 uint32, v1 uint32) uint32 {
 	b := m.base
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn757(m, i0)
+	i0 = fn758(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -12816,18 +13922,18 @@ L2:
 		goto L11
 	}
 L11:
-	fn3641(m, uint32(8518629), uint32(274))
+	fn3642(m, uint32(8518629), uint32(274))
 	return uint32(0)
 L10:
 	i0 = v3 + uint32(1)
 	v7 = i0
-	i0 = fn8105(m, v7)
+	i0 = fn8106(m, v7)
 	v2 = i0
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L12
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470600))
+	fn3605(m, i0, uint32(8470600))
 	return uint32(0)
 L12:
 	i1 = v3 + v2
@@ -12835,7 +13941,7 @@ L12:
 	if v4 == i1 {
 		goto L13
 	}
-	fn3641(m, uint32(8518629), uint32(291))
+	fn3642(m, uint32(8518629), uint32(291))
 	return uint32(0)
 L13:
 	i0 = v2 + k32(4294967295)
@@ -12868,14 +13974,14 @@ L13:
 		goto L14
 	}
 L15:
-	fn3641(m, uint32(8518629), uint32(302))
+	fn3642(m, uint32(8518629), uint32(302))
 	return uint32(0)
 L14:
 	v4 = uint32(1)
 	if v6 == 0 {
 		goto L16
 	}
-	i0 = fn8098(m, v7, uint32(92))
+	i0 = fn8099(m, v7, uint32(92))
 	i0 = b2i(i0 == 0)
 	v4 = i0
 L16:
@@ -12908,19 +14014,19 @@ L19:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	fn453(m, v0, i1, i2, i3, i4, i5, uint32(8413445), uint32(0))
+	fn454(m, v0, i1, i2, i3, i4, i5, uint32(8413445), uint32(0))
 	return uint32(0)
 L18:
 	if v4 == 0 {
 		goto L21
 	}
-	i0 = fn740(m, v7, v8)
+	i0 = fn741(m, v7, v8)
 	return i0
 L21:
-	i0 = fn454(m, v0, v7, v8, v1)
+	i0 = fn455(m, v0, v7, v8, v1)
 	return i0
 L17:
-	i0 = fn450(m, v0, v4, v7, v8, v1)
+	i0 = fn451(m, v0, v4, v7, v8, v1)
 	v2 = i0
 L1:
 	return v2
@@ -12928,7 +14034,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn453(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) {
+func fn454(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) {
 	var v8 uint32
 	_ = v8
 	var i0 uint32
@@ -12959,7 +14065,7 @@ func fn453(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 
 	} else {
 		i5 = i6
 	}
-	i0 = fn95(m, v0, v1, v2, i3, v4, i5, v6, v7)
+	i0 = fn96(m, v0, v1, v2, i3, v4, i5, v6, v7)
 	i0 = v8 + uint32(16)
 	m.g0 = i0
 	return
@@ -12967,7 +14073,7 @@ func fn453(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 
 
 //go:norace
 //go:nocheckptr
-func fn454(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn455(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -12990,7 +14096,7 @@ func fn454(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v5 = uint32(0)
 	i3 = v4 + uint32(12)
 	i4 = v4 + uint32(8)
-	i0 = fn754(m, v1, v2, uint32(0), i3, i4)
+	i0 = fn755(m, v1, v2, uint32(0), i3, i4)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -13003,7 +14109,7 @@ func fn454(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v5 = v2
 	goto L1
 L2:
-	i0 = fn451(m, v0, v1, v6, v3)
+	i0 = fn452(m, v0, v1, v6, v3)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L3
 	}
@@ -13021,7 +14127,7 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -13030,7 +14136,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn455(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn456(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -13045,11 +14151,11 @@ func fn455(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uin
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v5)) = v0
 	v6 = uint32(0)
-	i0 = fn4381(m, uint32(8492116), uint32(8532694), v5)
+	i0 = fn4382(m, uint32(8492116), uint32(8532694), v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn90(m, v0, v2, v1, v3, v4)
+	i0 = fn91(m, v0, v2, v1, v3, v4)
 	v6 = i0
 L1:
 	i0 = v5 + uint32(16)
@@ -13059,7 +14165,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn456(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
+func fn457(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
 	var v9 uint32
 	_ = v9
 	var v10 uint32
@@ -13074,11 +14180,11 @@ func fn456(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 
 	*(*uint32)(unsafe.Add(b, uint64(v9)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v9)) = uint32(10059656)
 	v10 = uint32(0)
-	i0 = fn4381(m, uint32(8492116), uint32(8532821), v9)
+	i0 = fn4382(m, uint32(8492116), uint32(8532821), v9)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn89(m, v0, v3, v1, v2, v4, v5, v6, v7, uint32(0), v8)
+	i0 = fn90(m, v0, v3, v1, v2, v4, v5, v6, v7, uint32(0), v8)
 	v10 = i0
 L1:
 	i0 = v9 + uint32(16)
@@ -13088,7 +14194,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn457(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
+func fn458(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
 	var v10 uint32
 	_ = v10
 	var v11 uint32
@@ -13103,11 +14209,11 @@ func fn457(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 
 	*(*uint32)(unsafe.Add(b, uint64(v10)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v10)) = uint32(10059656)
 	v11 = uint32(0)
-	i0 = fn4381(m, uint32(8492116), uint32(8532821), v10)
+	i0 = fn4382(m, uint32(8492116), uint32(8532821), v10)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn89(m, v0, v3, v1, v2, v4, v5, v6, v7, v8, v9)
+	i0 = fn90(m, v0, v3, v1, v2, v4, v5, v6, v7, v8, v9)
 	v11 = i0
 L1:
 	i0 = v10 + uint32(16)
@@ -13117,7 +14223,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn458(m *Module, v0 uint32) {
+func fn459(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13198,7 +14304,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn459(m *Module, v0 uint32) {
+func fn460(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13281,7 +14387,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn460(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn461(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13408,7 +14514,7 @@ L5:
 		goto L5
 	}
 L3:
-	i0 = fn2110(m, v3, v6)
+	i0 = fn2111(m, v3, v6)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -13521,7 +14627,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn461(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn462(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13537,7 +14643,7 @@ func fn461(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn8105(m, i0)
+	i0 = fn8106(m, i0)
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12352))
 	i1 = i1 << (uint32(6) & 31)
@@ -13577,20 +14683,20 @@ L7:
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
 	i1 = i1 + v2
-	i0 = fn2110(m, v4, i1)
+	i0 = fn2111(m, v4, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	goto L2
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = v1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
 	i0 = v1 + i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn8109(m, i0, i1, v2)
+	i0 = fn8110(m, i0, i1, v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
 	i1 = i1 + v2
 	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = i1
@@ -13602,9 +14708,9 @@ L6:
 	if v1 == 0 {
 		goto L10
 	}
-	fn2111(m, v1)
+	fn2112(m, v1)
 L10:
-	i1 = fn2108(m, v2)
+	i1 = fn2109(m, v2)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = v1
 	if v1 == 0 {
@@ -13613,7 +14719,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = v2
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn8109(m, v1, i1, v2)
+	i0 = fn8110(m, v1, i1, v2)
 	m.depth--
 	return uint32(1)
 L5:
@@ -13623,7 +14729,7 @@ L5:
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i1 = fn8105(m, i1)
+	i1 = fn8106(m, i1)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
 L4:
 	m.depth--
@@ -13636,7 +14742,7 @@ L2:
 	return uint32(0)
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i1 = fn8105(m, i1)
+	i1 = fn8106(m, i1)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
 	m.depth--
 	return uint32(1)
@@ -13644,7 +14750,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn462(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn463(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13728,11 +14834,11 @@ L9:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i2
 	i2 = v6 - v5
-	i0 = fn8093(m, v5, uint32(0), i2)
+	i0 = fn8094(m, v5, uint32(0), i2)
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 	goto L3
 L7:
 	i1 = v5 + uint32(1)
@@ -13774,11 +14880,11 @@ L19:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i2
 	i2 = v6 - v8
-	i0 = fn8093(m, v8, uint32(0), i2)
+	i0 = fn8094(m, v8, uint32(0), i2)
 	if i0 == 0 {
 		goto L18
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 	goto L11
 L17:
 	i1 = v8 + uint32(1)
@@ -13811,16 +14917,16 @@ L16:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+476)) = v7
 	goto L2
 L15:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L14:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L13:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L12:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -13851,8 +14957,8 @@ L10:
 	if int32(v5) < int32(uint32(3)) {
 		goto L20
 	}
-	i2 = fn495(m, v0, uint32(8391068), uint32(0))
-	i0 = fn476(m, v0, v1, i2, uint32(0), uint32(0))
+	i2 = fn496(m, v0, uint32(8391068), uint32(0))
+	i0 = fn477(m, v0, v1, i2, uint32(0), uint32(0))
 	v7 = i0
 	goto L1
 L20:
@@ -13861,14 +14967,14 @@ L20:
 	i0 = v3 + i1
 	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
 L6:
-	i0 = fn463(m, v0, v4, v1)
+	i0 = fn464(m, v0, v4, v1)
 	v7 = i0
 	goto L1
 L5:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L4:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -13920,11 +15026,11 @@ L24:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i2
 	i2 = v6 - v5
-	i0 = fn8093(m, v5, uint32(0), i2)
+	i0 = fn8094(m, v5, uint32(0), i2)
 	if i0 == 0 {
 		goto L22
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 L26:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i1
@@ -14017,11 +15123,11 @@ L51:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i2
 	i2 = v6 - v5
-	i0 = fn8093(m, v5, uint32(0), i2)
+	i0 = fn8094(m, v5, uint32(0), i2)
 	if i0 == 0 {
 		goto L48
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 L47:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i1
@@ -14040,7 +15146,7 @@ L45:
 		goto L44
 	}
 L52:
-	i0 = fn476(m, v0, v1, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v1, uint32(64), uint32(0), uint32(0))
 	v7 = i0
 	goto L1
 L44:
@@ -14070,7 +15176,7 @@ L57:
 	if i0 == 0 {
 		goto L58
 	}
-	i0 = fn476(m, v0, v1, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v1, uint32(64), uint32(0), uint32(0))
 	v7 = i0
 	goto L1
 L58:
@@ -14084,8 +15190,8 @@ L58:
 	if i0 != uint32(1) {
 		goto L60
 	}
-	i2 = fn495(m, v0, uint32(8417637), uint32(0))
-	i0 = fn476(m, v0, v1, i2, uint32(0), uint32(0))
+	i2 = fn496(m, v0, uint32(8417637), uint32(0))
+	i0 = fn477(m, v0, v1, i2, uint32(0), uint32(0))
 	v7 = i0
 	goto L1
 L60:
@@ -14109,7 +15215,7 @@ L60:
 	i0 = v3 + i1
 	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = fn476(m, v0, v1, uint32(60), i3, v5)
+	i0 = fn477(m, v0, v1, uint32(60), i3, v5)
 	v7 = i0
 	goto L1
 L59:
@@ -14131,20 +15237,20 @@ L59:
 		goto L61
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = v5
-	i0 = fn495(m, v0, uint32(8566725), v2)
+	i0 = fn496(m, v0, uint32(8566725), v2)
 	if v9 != k32(4294967295) {
 		goto L62
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(23)
 L62:
-	i0 = fn476(m, v0, v1, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v1, uint32(64), uint32(0), uint32(0))
 	v7 = i0
 	goto L1
 L61:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v5
 	i4 = v2 + uint32(16)
-	i2 = fn495(m, v0, uint32(8566791), i4)
-	i0 = fn476(m, v0, v1, i2, uint32(0), uint32(0))
+	i2 = fn496(m, v0, uint32(8566791), i4)
+	i0 = fn477(m, v0, v1, i2, uint32(0), uint32(0))
 	v7 = i0
 	goto L1
 L56:
@@ -14170,7 +15276,7 @@ L64:
 		goto L63
 	}
 L67:
-	i0 = fn8105(m, v5)
+	i0 = fn8106(m, v5)
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12352))
 	i1 = i1 << (uint32(6) & 31)
@@ -14181,23 +15287,23 @@ L67:
 	if v7 == 0 {
 		goto L68
 	}
-	fn2111(m, v7)
+	fn2112(m, v7)
 L68:
-	i1 = fn2108(m, v5)
+	i1 = fn2109(m, v5)
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v6)+52)) = v7
 	if v7 != 0 {
 		goto L69
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(15)
-	i0 = fn476(m, v0, v1, uint32(0), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v1, uint32(0), uint32(0), uint32(0))
 	v7 = i0
 	goto L1
 L69:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+48)) = k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+44)) = v5
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn8109(m, v7, i1, v5)
+	i0 = fn8110(m, v7, i1, v5)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -14233,11 +15339,11 @@ L75:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i2
 	i2 = v6 - v5
-	i0 = fn8093(m, v5, uint32(0), i2)
+	i0 = fn8094(m, v5, uint32(0), i2)
 	if i0 == 0 {
 		goto L73
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
 	goto L71
@@ -14286,8 +15392,8 @@ L71:
 	if int32(v6) < int32(uint32(3)) {
 		goto L76
 	}
-	i2 = fn495(m, v0, uint32(8391068), uint32(0))
-	i0 = fn476(m, v0, v1, i2, uint32(0), uint32(0))
+	i2 = fn496(m, v0, uint32(8391068), uint32(0))
+	i0 = fn477(m, v0, v1, i2, uint32(0), uint32(0))
 	v7 = i0
 	goto L1
 L76:
@@ -14298,7 +15404,7 @@ L76:
 	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
 L70:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = fn476(m, v0, v1, uint32(60), i3, v5)
+	i0 = fn477(m, v0, v1, uint32(60), i3, v5)
 	v7 = i0
 	goto L1
 L66:
@@ -14338,11 +15444,11 @@ L82:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i2
 	i2 = v6 - v5
-	i0 = fn8093(m, v5, uint32(0), i2)
+	i0 = fn8094(m, v5, uint32(0), i2)
 	if i0 == 0 {
 		goto L80
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
 	goto L78
@@ -14364,8 +15470,8 @@ L79:
 		goto L77
 	}
 L78:
-	fn464(m, v0, v7)
-	fn464(m, v0, uint32(125))
+	fn465(m, v0, v7)
+	fn465(m, v0, uint32(125))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12352))
 	i1 = i1 << (uint32(6) & 31)
@@ -14375,7 +15481,7 @@ L78:
 	v5 = i0
 L77:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = fn476(m, v0, v1, uint32(60), i3, v5)
+	i0 = fn477(m, v0, v1, uint32(60), i3, v5)
 	v7 = i0
 	goto L1
 L65:
@@ -14410,12 +15516,12 @@ L86:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i2
 	i2 = v6 - v5
-	i0 = fn8093(m, v5, uint32(0), i2)
+	i0 = fn8094(m, v5, uint32(0), i2)
 	if i0 == 0 {
 		goto L84
 	}
 	v10 = uint32(0)
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
 	goto L63
@@ -14464,12 +15570,12 @@ L92:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i2
 	i2 = v6 - v8
-	i0 = fn8093(m, v8, uint32(0), i2)
+	i0 = fn8094(m, v8, uint32(0), i2)
 	if i0 == 0 {
 		goto L90
 	}
 	v10 = uint32(0)
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
 	goto L63
@@ -14497,7 +15603,7 @@ L97:
 	if i0 != 0 {
 		goto L98
 	}
-	i0 = fn500(m, v0, v5)
+	i0 = fn501(m, v0, v5)
 	if i0 != 0 {
 		goto L95
 	}
@@ -14530,7 +15636,7 @@ L96:
 		goto L94
 	}
 	v10 = uint32(0)
-	i0 = fn465(m, v0)
+	i0 = fn466(m, v0)
 	v5 = i0
 	if v5 != uint32(123) {
 		goto L93
@@ -14539,7 +15645,7 @@ L96:
 	goto L63
 L95:
 	v8 = uint32(1)
-	i0 = fn476(m, v0, v1, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v1, uint32(64), uint32(0), uint32(0))
 	v7 = i0
 L94:
 	switch v6 {
@@ -14556,7 +15662,7 @@ L99:
 		goto L1
 	}
 L93:
-	fn464(m, v0, v5)
+	fn465(m, v0, v5)
 L63:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
 	if v10 == i1 {
@@ -14564,39 +15670,39 @@ L63:
 	}
 	goto L43
 L55:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L42:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L41:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L40:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L39:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L38:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L37:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = fn476(m, v0, v1, uint32(60), i3, v5)
+	i0 = fn477(m, v0, v1, uint32(60), i3, v5)
 	v7 = i0
 	goto L1
 L36:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L35:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L33:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L32:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L31:
 	if int32(v10) < int32(uint32(1)) {
@@ -14634,14 +15740,14 @@ L101:
 L30:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn476(m, v0, v1, uint32(60), i3, i4)
+	i0 = fn477(m, v0, v1, uint32(60), i3, i4)
 	v7 = i0
 	goto L1
 L29:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L28:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
@@ -14649,7 +15755,7 @@ L21:
 	if v6 == 0 {
 		goto L102
 	}
-	fn2111(m, v6)
+	fn2112(m, v6)
 	*(*uint64)(unsafe.Add(b, uint64(v4)+44)) = k64(18446744069414584320)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -14659,7 +15765,7 @@ L102:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12352)) = i1
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = fn476(m, v0, v1, uint32(61), i3, v5)
+	i0 = fn477(m, v0, v1, uint32(61), i3, v5)
 	v7 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+2692))
@@ -14676,7 +15782,7 @@ L103:
 
 //go:norace
 //go:nocheckptr
-func fn463(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn464(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14796,11 +15902,11 @@ L28:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v10 = i2
 	i2 = v10 - v7
-	i0 = fn8093(m, v7, uint32(0), i2)
+	i0 = fn8094(m, v7, uint32(0), i2)
 	if i0 == 0 {
 		goto L27
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 L26:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i1
@@ -14934,8 +16040,8 @@ L34:
 	if v16 == i1 {
 		goto L23
 	}
-	i2 = fn498(m, v0)
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	i2 = fn499(m, v0)
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L35:
@@ -14949,7 +16055,7 @@ L35:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v10
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(20)
-	i0 = fn476(m, v0, v2, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(64), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L38:
@@ -14959,8 +16065,8 @@ L38:
 	if int32(v16) > int32(i1) {
 		goto L36
 	}
-	i2 = fn498(m, v0)
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	i2 = fn499(m, v0)
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L37:
@@ -15000,7 +16106,7 @@ L39:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v10
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(21)
-	i0 = fn476(m, v0, v2, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(64), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L41:
@@ -15011,8 +16117,8 @@ L41:
 	if v16 == i1 {
 		goto L23
 	}
-	i2 = fn498(m, v0)
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	i2 = fn499(m, v0)
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L36:
@@ -15032,10 +16138,10 @@ L23:
 	v10 = uint32(1)
 	goto L16
 L22:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L21:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L20:
 	if v11 != 0 {
@@ -15046,11 +16152,11 @@ L20:
 	v11 = i0
 	v12 = v14
 	v13 = v9
-	i0 = fn466(m, v0)
+	i0 = fn467(m, v0)
 	if i0 != k32(4294967295) {
 		goto L19
 	}
-	i0 = fn476(m, v0, v2, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(64), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L17:
@@ -15075,7 +16181,7 @@ L17:
 		i3 = uint32(0)
 	}
 	v10 = i3
-	i0 = fn476(m, v0, v2, uint32(6), v10, v10)
+	i0 = fn477(m, v0, v2, uint32(6), v10, v10)
 	v0 = i0
 	goto L4
 L43:
@@ -15091,7 +16197,7 @@ L45:
 L44:
 	i1 = v10 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
-	i0 = fn476(m, v0, v2, uint32(5), v12, v7)
+	i0 = fn477(m, v0, v2, uint32(5), v12, v7)
 	v0 = i0
 	goto L4
 L42:
@@ -15124,11 +16230,11 @@ L50:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i2
 	i2 = v12 - v7
-	i0 = fn8093(m, v7, uint32(0), i2)
+	i0 = fn8094(m, v7, uint32(0), i2)
 	if i0 == 0 {
 		goto L49
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 L48:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i1
@@ -15186,11 +16292,11 @@ L56:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i2
 	i2 = v12 - v7
-	i0 = fn8093(m, v7, uint32(0), i2)
+	i0 = fn8094(m, v7, uint32(0), i2)
 	if i0 == 0 {
 		goto L54
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 	goto L53
 L55:
 	i1 = v10 + uint32(1)
@@ -15283,11 +16389,11 @@ L64:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i2
 	i2 = v12 - v10
-	i0 = fn8093(m, v10, uint32(0), i2)
+	i0 = fn8094(m, v10, uint32(0), i2)
 	if i0 == 0 {
 		goto L63
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 	goto L60
 L61:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12356))
@@ -15434,7 +16540,7 @@ L78:
 	if v10 < v7 {
 		goto L79
 	}
-	i0 = fn8094(m, v13, uint32(8484339), uint32(6))
+	i0 = fn8095(m, v13, uint32(8484339), uint32(6))
 	if i0 != 0 {
 		goto L79
 	}
@@ -15496,31 +16602,31 @@ L86:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i2
 	i2 = v12 - v13
-	i0 = fn8093(m, v13, uint32(0), i2)
+	i0 = fn8094(m, v13, uint32(0), i2)
 	if i0 == 0 {
 		goto L83
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
 L82:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+448)) = uint32(1)
 L81:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+476))
-	i0 = fn475(m, v0, v2, uint32(56), v11, i4, v7, v10)
+	i0 = fn476(m, v0, v2, uint32(56), v11, i4, v7, v10)
 	v0 = i0
 	goto L4
 L79:
 	i3 = v11 + k32(4294967290)
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+476))
-	i0 = fn475(m, v0, v2, uint32(57), i3, i4, v13, v10)
+	i0 = fn476(m, v0, v2, uint32(57), i3, i4, v13, v10)
 	v0 = i0
 	goto L4
 L77:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L76:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L69:
 	v15 = v16
@@ -15548,14 +16654,14 @@ L68:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+476)) = i1
 L89:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12360)) = v8
-	i0 = fn476(m, v0, v2, uint32(62), v15, v10)
+	i0 = fn477(m, v0, v2, uint32(62), v15, v10)
 	v0 = i0
 	goto L4
 L88:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L87:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L60:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -15569,7 +16675,7 @@ L58:
 	if v11 != uint32(28) {
 		goto L90
 	}
-	i0 = fn476(m, v0, v2, uint32(0), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(0), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L90:
@@ -15580,13 +16686,13 @@ L90:
 	if i0 == 0 {
 		goto L92
 	}
-	i0 = fn476(m, v0, v2, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(64), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L92:
 	i2 = b2i(v11 != uint32(11))
 	i2 = i2 << (uint32(6) & 31)
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L91:
@@ -15707,11 +16813,11 @@ L117:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i2
 	i2 = v12 - v10
-	i0 = fn8093(m, v10, uint32(0), i2)
+	i0 = fn8094(m, v10, uint32(0), i2)
 	if i0 == 0 {
 		goto L116
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 L115:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i1
@@ -15789,11 +16895,11 @@ L124:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i2
 	i2 = v12 - v10
-	i0 = fn8093(m, v10, uint32(0), i2)
+	i0 = fn8094(m, v10, uint32(0), i2)
 	if i0 == 0 {
 		goto L123
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 	goto L120
 L121:
 	if v13 == k32(4294967295) {
@@ -15829,20 +16935,20 @@ L128:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v12 = i0
 	i1 = v10 - v12
-	i0 = fn2748(m, v12, i1, uint32(0))
+	i0 = fn2749(m, v12, i1, uint32(0))
 	v10 = i0
 	if v10 != 0 {
 		goto L132
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035456))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L130
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(22)
 	goto L129
 L132:
-	i0 = fn2803(m, v10)
+	i0 = fn2804(m, v10)
 	v12 = i0
 	if int32(v12) > int32(k32(4294967295)) {
 		goto L133
@@ -15858,7 +16964,7 @@ L132:
 	if v12 != 0 {
 		goto L134
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L134:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(17)
 	goto L129
@@ -15953,7 +17059,7 @@ L136:
 	if v12 >= v13 {
 		goto L146
 	}
-	i0 = fn2806(m, v10, uint32(0), v12)
+	i0 = fn2807(m, v10, uint32(0), v12)
 	v12 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v13 = i0
@@ -15966,12 +17072,12 @@ L136:
 	if v13 != 0 {
 		goto L147
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L147:
 	if v12 == 0 {
 		goto L149
 	}
-	i0 = fn2752(m, v12)
+	i0 = fn2753(m, v12)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v12))
 	v13 = i0
@@ -15984,7 +17090,7 @@ L147:
 	if v13 != 0 {
 		goto L150
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 L150:
 	if v10 != 0 {
 		goto L148
@@ -16009,21 +17115,21 @@ L146:
 	if v12 != 0 {
 		goto L151
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L151:
-	i0 = fn2960(m, v7)
+	i0 = fn2961(m, v7)
 	if i0 == 0 {
 		goto L152
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+164)) = v7
 	*(*uint32)(unsafe.Add(b, uint64(v3)+160)) = v7
 	i2 = v3 + uint32(160)
-	i0 = fn495(m, v0, uint32(8567622), i2)
+	i0 = fn496(m, v0, uint32(8567622), i2)
 	goto L129
 L152:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+144)) = v7
 	i2 = v3 + uint32(144)
-	i0 = fn495(m, v0, uint32(8525749), i2)
+	i0 = fn496(m, v0, uint32(8525749), i2)
 	goto L129
 L135:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
@@ -16037,24 +17143,24 @@ L135:
 	if v12 != 0 {
 		goto L131
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L131:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn476(m, v0, v2, uint32(1), i3, i4)
+	i0 = fn477(m, v0, v2, uint32(1), i3, i4)
 	v0 = i0
 	goto L4
 L130:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(17)
 L129:
-	i0 = fn476(m, v0, v2, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(64), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L127:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L126:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L120:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -16101,11 +17207,11 @@ L160:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i2
 	i2 = v12 - v10
-	i0 = fn8093(m, v10, uint32(0), i2)
+	i0 = fn8094(m, v10, uint32(0), i2)
 	if i0 == 0 {
 		goto L159
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 	goto L155
 L158:
 	i1 = v10 + uint32(1)
@@ -16163,11 +17269,11 @@ L167:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i2
 	i2 = v12 - v11
-	i0 = fn8093(m, v11, uint32(0), i2)
+	i0 = fn8094(m, v11, uint32(0), i2)
 	if i0 == 0 {
 		goto L164
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
 L163:
@@ -16182,24 +17288,24 @@ L163:
 	if v10 != uint32(46) {
 		goto L168
 	}
-	i0 = fn465(m, v0)
+	i0 = fn466(m, v0)
 	v10 = i0
 	if v10 != uint32(46) {
 		goto L169
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn476(m, v0, v2, uint32(52), i3, i4)
+	i0 = fn477(m, v0, v2, uint32(52), i3, i4)
 	v0 = i0
 	goto L4
 L169:
-	fn464(m, v0, v10)
+	fn465(m, v0, v10)
 	v10 = uint32(46)
 L168:
-	fn464(m, v0, v10)
+	fn465(m, v0, v10)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn476(m, v0, v2, uint32(23), i3, i4)
+	i0 = fn477(m, v0, v2, uint32(23), i3, i4)
 	v0 = i0
 	goto L4
 L162:
@@ -16217,7 +17323,7 @@ L170:
 	if v13 != uint32(48) {
 		goto L153
 	}
-	i0 = fn465(m, v0)
+	i0 = fn466(m, v0)
 	v10 = i0
 	i0 = v10 & k32(4294967263)
 	i0 = i0 + k32(4294967230)
@@ -16232,7 +17338,7 @@ L170:
 		goto L174
 	}
 L177:
-	i0 = fn465(m, v0)
+	i0 = fn466(m, v0)
 	v13 = i0
 L178:
 	if v13 != uint32(95) {
@@ -16283,11 +17389,11 @@ L183:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i2
 	i2 = v12 - v10
-	i0 = fn8093(m, v10, uint32(0), i2)
+	i0 = fn8094(m, v10, uint32(0), i2)
 	if i0 == 0 {
 		goto L180
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
 L179:
@@ -16342,11 +17448,11 @@ L186:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v13 = i2
 	i2 = v13 - v12
-	i0 = fn8093(m, v12, uint32(0), i2)
+	i0 = fn8094(m, v12, uint32(0), i2)
 	if i0 == 0 {
 		goto L184
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 L188:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v13 = i1
@@ -16365,15 +17471,15 @@ L185:
 	if v10 == uint32(95) {
 		goto L178
 	}
-	i0 = fn467(m, v0, v10, uint32(8465852))
+	i0 = fn468(m, v0, v10, uint32(8465852))
 	if i0 != 0 {
 		goto L95
 	}
-	i0 = fn476(m, v0, v2, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(64), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L176:
-	i0 = fn465(m, v0)
+	i0 = fn466(m, v0)
 	v13 = i0
 L189:
 	if v13 != uint32(95) {
@@ -16416,11 +17522,11 @@ L194:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i2
 	i2 = v12 - v10
-	i0 = fn8093(m, v10, uint32(0), i2)
+	i0 = fn8094(m, v10, uint32(0), i2)
 	if i0 == 0 {
 		goto L192
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
 	goto L171
@@ -16473,11 +17579,11 @@ L199:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i2
 	i2 = v7 - v12
-	i0 = fn8093(m, v12, uint32(0), i2)
+	i0 = fn8094(m, v12, uint32(0), i2)
 	if i0 == 0 {
 		goto L196
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
 	goto L195
@@ -16509,26 +17615,26 @@ L195:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+192)) = v10
 	i4 = v3 + uint32(192)
-	i2 = fn495(m, v0, uint32(8465435), i4)
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	i2 = fn496(m, v0, uint32(8465435), i4)
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L200:
-	i0 = fn467(m, v0, v10, uint32(8465240))
+	i0 = fn468(m, v0, v10, uint32(8465240))
 	if i0 != 0 {
 		goto L95
 	}
-	i0 = fn476(m, v0, v2, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(64), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L175:
-	i0 = fn465(m, v0)
+	i0 = fn466(m, v0)
 	v12 = i0
 L201:
 	if v12 != uint32(95) {
 		goto L202
 	}
-	i0 = fn465(m, v0)
+	i0 = fn466(m, v0)
 	v12 = i0
 L202:
 	i0 = v12 + k32(4294967246)
@@ -16572,11 +17678,11 @@ L207:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i2
 	i2 = v7 - v12
-	i0 = fn8093(m, v12, uint32(0), i2)
+	i0 = fn8094(m, v12, uint32(0), i2)
 	if i0 == 0 {
 		goto L204
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
 	goto L203
@@ -16608,16 +17714,16 @@ L203:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+224)) = v10
 	i4 = v3 + uint32(224)
-	i2 = fn495(m, v0, uint32(8465258), i4)
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	i2 = fn496(m, v0, uint32(8465258), i4)
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L208:
-	i0 = fn467(m, v0, v10, uint32(8390759))
+	i0 = fn468(m, v0, v10, uint32(8390759))
 	if i0 != 0 {
 		goto L95
 	}
-	i0 = fn476(m, v0, v2, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(64), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L174:
@@ -16625,7 +17731,7 @@ L209:
 	if v10 != uint32(95) {
 		goto L210
 	}
-	i1 = fn465(m, v0)
+	i1 = fn466(m, v0)
 	v10 = i1
 	i1 = v10 & uint32(255)
 	i1 = i1 << (uint32(2) & 31)
@@ -16635,9 +17741,9 @@ L209:
 	if i0 != 0 {
 		goto L210
 	}
-	fn464(m, v0, v10)
-	i2 = fn495(m, v0, uint32(8465521), uint32(0))
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	fn465(m, v0, v10)
+	i2 = fn496(m, v0, uint32(8465521), uint32(0))
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L210:
@@ -16689,11 +17795,11 @@ L215:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v13 = i2
 	i2 = v13 - v12
-	i0 = fn8093(m, v12, uint32(0), i2)
+	i0 = fn8094(m, v12, uint32(0), i2)
 	if i0 == 0 {
 		goto L212
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
 	goto L209
@@ -16707,12 +17813,12 @@ L211:
 	if v13 == 0 {
 		goto L216
 	}
-	i0 = fn468(m, v0)
+	i0 = fn469(m, v0)
 	v10 = i0
 	if v10 != 0 {
 		goto L216
 	}
-	i0 = fn476(m, v0, v2, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(64), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L216:
@@ -16737,29 +17843,29 @@ L217:
 	if i0 != 0 {
 		goto L218
 	}
-	fn464(m, v0, v10)
+	fn465(m, v0, v10)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+2704))
 	v10 = i4
 	i3 = i3 - v10
 	i3 = i3 + uint32(1)
 	i4 = v12 - v10
-	i2 = fn497(m, v0, i3, i4, uint32(8413870), uint32(0))
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	i2 = fn498(m, v0, i3, i4, uint32(8413870), uint32(0))
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L218:
-	i0 = fn467(m, v0, v10, uint32(8465955))
+	i0 = fn468(m, v0, v10, uint32(8465955))
 	if i0 != 0 {
 		goto L95
 	}
-	i0 = fn476(m, v0, v2, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(64), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L173:
-	fn464(m, v0, v13)
-	i2 = fn495(m, v0, uint32(8465493), uint32(0))
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	fn465(m, v0, v13)
+	i2 = fn496(m, v0, uint32(8465493), uint32(0))
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L172:
@@ -16773,14 +17879,14 @@ L172:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+208)) = v12
 	i4 = v3 + uint32(208)
-	i2 = fn495(m, v0, uint32(8465258), i4)
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	i2 = fn496(m, v0, uint32(8465258), i4)
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L219:
-	fn464(m, v0, v12)
-	i2 = fn495(m, v0, uint32(8465295), uint32(0))
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	fn465(m, v0, v12)
+	i2 = fn496(m, v0, uint32(8465295), uint32(0))
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L171:
@@ -16794,14 +17900,14 @@ L171:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+176)) = v13
 	i4 = v3 + uint32(176)
-	i2 = fn495(m, v0, uint32(8465435), i4)
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	i2 = fn496(m, v0, uint32(8465435), i4)
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L220:
-	fn464(m, v0, v13)
-	i2 = fn495(m, v0, uint32(8465471), uint32(0))
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	fn465(m, v0, v13)
+	i2 = fn496(m, v0, uint32(8465471), uint32(0))
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L161:
@@ -16831,7 +17937,7 @@ L223:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12360)) = uint32(0)
 L224:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = fn476(m, v0, v2, uint32(63), i3, v11)
+	i0 = fn477(m, v0, v2, uint32(63), i3, v11)
 	v0 = i0
 	goto L4
 L221:
@@ -16850,13 +17956,13 @@ L226:
 		goto L225
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12360)) = uint32(0)
-	i0 = fn476(m, v0, v2, uint32(63), v10, v11)
+	i0 = fn477(m, v0, v2, uint32(63), v10, v11)
 	v0 = i0
 	goto L4
 L225:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+2700)) = uint32(0)
 	i4 = v11 + k32(4294967295)
-	i0 = fn476(m, v0, v2, uint32(4), v10, i4)
+	i0 = fn477(m, v0, v2, uint32(4), v10, i4)
 	v0 = i0
 	goto L4
 L155:
@@ -16870,7 +17976,7 @@ L154:
 		goto L103
 	}
 L153:
-	i0 = fn468(m, v0)
+	i0 = fn469(m, v0)
 	v10 = i0
 	if v10 == uint32(46) {
 		goto L102
@@ -16878,7 +17984,7 @@ L153:
 	if v10 != 0 {
 		goto L100
 	}
-	i0 = fn476(m, v0, v2, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(64), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L103:
@@ -16894,7 +18000,7 @@ L103:
 		goto L93
 	}
 L102:
-	i0 = fn465(m, v0)
+	i0 = fn466(m, v0)
 	v10 = i0
 L101:
 	i1 = v10 & uint32(255)
@@ -16905,12 +18011,12 @@ L101:
 	if i0 == 0 {
 		goto L100
 	}
-	i0 = fn468(m, v0)
+	i0 = fn469(m, v0)
 	v10 = i0
 	if v10 != 0 {
 		goto L100
 	}
-	i0 = fn476(m, v0, v2, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(64), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L100:
@@ -16920,7 +18026,7 @@ L100:
 		goto L98
 	}
 L99:
-	i0 = fn465(m, v0)
+	i0 = fn466(m, v0)
 	v12 = i0
 	i0 = v12 + k32(4294967253)
 	switch i0 {
@@ -16930,7 +18036,7 @@ L99:
 		goto L228
 	}
 L229:
-	i1 = fn465(m, v0)
+	i1 = fn466(m, v0)
 	v10 = i1
 	i1 = v10 & uint32(255)
 	i1 = i1 << (uint32(2) & 31)
@@ -16940,9 +18046,9 @@ L229:
 	if i0 != 0 {
 		goto L227
 	}
-	fn464(m, v0, v10)
-	i2 = fn495(m, v0, uint32(8465521), uint32(0))
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	fn465(m, v0, v10)
+	i2 = fn496(m, v0, uint32(8465521), uint32(0))
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L228:
@@ -16954,23 +18060,23 @@ L228:
 	if i0 != 0 {
 		goto L227
 	}
-	fn464(m, v0, v12)
-	i0 = fn467(m, v0, v10, uint32(8465955))
+	fn465(m, v0, v12)
+	i0 = fn468(m, v0, v10, uint32(8465955))
 	if i0 != 0 {
 		goto L230
 	}
-	i0 = fn476(m, v0, v2, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(64), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L230:
-	fn464(m, v0, v10)
+	fn465(m, v0, v10)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn476(m, v0, v2, uint32(2), i3, i4)
+	i0 = fn477(m, v0, v2, uint32(2), i3, i4)
 	v0 = i0
 	goto L4
 L227:
-	i0 = fn468(m, v0)
+	i0 = fn469(m, v0)
 	v10 = i0
 	if v10 == 0 {
 		goto L15
@@ -16982,28 +18088,28 @@ L98:
 		goto L96
 	}
 L97:
-	i1 = fn465(m, v0)
+	i1 = fn466(m, v0)
 	v10 = i1
-	i0 = fn467(m, v0, v10, uint32(8390749))
+	i0 = fn468(m, v0, v10, uint32(8390749))
 	if i0 != 0 {
 		goto L95
 	}
-	i0 = fn476(m, v0, v2, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(64), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L96:
-	i0 = fn467(m, v0, v10, uint32(8465955))
+	i0 = fn468(m, v0, v10, uint32(8465955))
 	if i0 != 0 {
 		goto L95
 	}
-	i0 = fn476(m, v0, v2, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(64), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L95:
-	fn464(m, v0, v10)
+	fn465(m, v0, v10)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn476(m, v0, v2, uint32(2), i3, i4)
+	i0 = fn477(m, v0, v2, uint32(2), i3, i4)
 	v0 = i0
 	goto L4
 L94:
@@ -17058,11 +18164,11 @@ L235:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i2
 	i2 = v12 - v10
-	i0 = fn8093(m, v10, uint32(0), i2)
+	i0 = fn8094(m, v10, uint32(0), i2)
 	if i0 == 0 {
 		goto L234
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 L233:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i1
@@ -17111,11 +18217,11 @@ L244:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i2
 	i2 = v12 - v10
-	i0 = fn8093(m, v10, uint32(0), i2)
+	i0 = fn8094(m, v10, uint32(0), i2)
 	if i0 == 0 {
 		goto L243
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 L242:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v10 = i1
@@ -17161,7 +18267,7 @@ L247:
 	if i0 == i1 {
 		goto L239
 	}
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L240:
 	if v7 == k32(4294967295) {
@@ -17195,8 +18301,8 @@ L237:
 	if int32(v12) < int32(uint32(150)) {
 		goto L248
 	}
-	i2 = fn495(m, v0, uint32(8417611), uint32(0))
-	i0 = fn476(m, v0, v2, i2, v7, v10)
+	i2 = fn496(m, v0, uint32(8417611), uint32(0))
+	i0 = fn477(m, v0, v2, i2, v7, v10)
 	v0 = i0
 	goto L4
 L248:
@@ -17262,7 +18368,7 @@ L250:
 L249:
 	*(*uint64)(unsafe.Add(b, uint64(v13)+4)) = k64(18446744069414584320)
 	*(*uint32)(unsafe.Add(b, uint64(v13)+20)) = v11
-	i0 = fn476(m, v0, v2, uint32(59), v7, v10)
+	i0 = fn477(m, v0, v2, uint32(59), v7, v10)
 	v0 = i0
 	goto L4
 L93:
@@ -17320,11 +18426,11 @@ L259:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i2
 	i2 = v12 - v10
-	i0 = fn8093(m, v10, uint32(0), i2)
+	i0 = fn8094(m, v10, uint32(0), i2)
 	if i0 == 0 {
 		goto L258
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 L257:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i1
@@ -17379,11 +18485,11 @@ L266:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i2
 	i2 = v12 - v10
-	i0 = fn8093(m, v10, uint32(0), i2)
+	i0 = fn8094(m, v10, uint32(0), i2)
 	if i0 == 0 {
 		goto L265
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 L264:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i1
@@ -17471,11 +18577,11 @@ L277:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i2
 	i2 = v12 - v10
-	i0 = fn8093(m, v10, uint32(0), i2)
+	i0 = fn8094(m, v10, uint32(0), i2)
 	if i0 == 0 {
 		goto L270
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 L278:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i1
@@ -17497,7 +18603,7 @@ L273:
 		goto L279
 	}
 L280:
-	i0 = fn476(m, v0, v2, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(64), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L279:
@@ -17540,8 +18646,8 @@ L272:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+96)) = v10
 	i4 = v3 + uint32(96)
-	i2 = fn495(m, v0, uint32(8571462), i4)
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	i2 = fn496(m, v0, uint32(8571462), i4)
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L281:
@@ -17550,13 +18656,13 @@ L281:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+112)) = v10
 	i2 = v3 + uint32(112)
-	i0 = fn495(m, v0, uint32(8566843), i2)
+	i0 = fn496(m, v0, uint32(8566843), i2)
 	if v11 != 0 {
 		goto L283
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(23)
 L283:
-	i0 = fn476(m, v0, v2, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(64), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L282:
@@ -17567,13 +18673,13 @@ L282:
 		i1 = uint32(8566907)
 	}
 	i2 = v3 + uint32(128)
-	i0 = fn495(m, v0, i1, i2)
+	i0 = fn496(m, v0, i1, i2)
 	if v11 != 0 {
 		goto L284
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(24)
 L284:
-	i0 = fn476(m, v0, v2, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(64), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L271:
@@ -17615,11 +18721,11 @@ L291:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i2
 	i2 = v12 - v10
-	i0 = fn8093(m, v10, uint32(0), i2)
+	i0 = fn8094(m, v10, uint32(0), i2)
 	if i0 == 0 {
 		goto L290
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 L289:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i1
@@ -17693,12 +18799,12 @@ L297:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i2
 	i2 = v12 - v7
-	i0 = fn8093(m, v7, uint32(0), i2)
+	i0 = fn8094(m, v7, uint32(0), i2)
 	if i0 == 0 {
 		goto L294
 	}
 	v15 = uint32(0)
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 L293:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i1
@@ -17711,15 +18817,15 @@ L285:
 	}
 L269:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = fn476(m, v0, v2, uint32(3), i3, v10)
+	i0 = fn477(m, v0, v2, uint32(3), i3, v10)
 	v0 = i0
 	goto L4
 L254:
-	i0 = fn466(m, v0)
+	i0 = fn467(m, v0)
 	if i0 != k32(4294967295) {
 		goto L298
 	}
-	i0 = fn476(m, v0, v2, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(64), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L298:
@@ -17777,22 +18883,22 @@ L301:
 	}
 L305:
 	i1 = uint32(int8(v13))
-	i0 = fn461(m, v0, i1)
+	i0 = fn462(m, v0, i1)
 	if i0 != 0 {
 		goto L306
 	}
-	i0 = fn476(m, v0, v2, uint32(0), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(0), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L306:
 	if v13 == uint32(123) {
 		goto L303
 	}
-	i0 = fn469(m, v0, v2)
+	i0 = fn470(m, v0, v2)
 	if i0 == 0 {
 		goto L304
 	}
-	i0 = fn476(m, v0, v2, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(64), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L304:
@@ -17814,40 +18920,40 @@ L302:
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v12 = i0
-	i2 = fn60(m, uint32(58))
-	i0 = fn476(m, v0, v2, i2, v12, v10)
+	i2 = fn61(m, uint32(58))
+	i0 = fn477(m, v0, v2, i2, v12, v10)
 	v0 = i0
 	goto L4
 L15:
-	i0 = fn476(m, v0, v2, uint32(64), uint32(0), uint32(0))
+	i0 = fn477(m, v0, v2, uint32(64), uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L14:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L13:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L12:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L11:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L10:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L9:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L8:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L7:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L6:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -17893,15 +18999,15 @@ L311:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i2
 	i2 = v12 - v10
-	i0 = fn8093(m, v10, uint32(0), i2)
+	i0 = fn8094(m, v10, uint32(0), i2)
 	if i0 == 0 {
 		goto L308
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
 L307:
-	i0 = fn61(m, v13, v7)
+	i0 = fn62(m, v13, v7)
 	v14 = i0
 	if v14 == uint32(55) {
 		goto L320
@@ -17951,15 +19057,15 @@ L325:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v12 = i2
 	i2 = v12 - v10
-	i0 = fn8093(m, v10, uint32(0), i2)
+	i0 = fn8094(m, v10, uint32(0), i2)
 	if i0 == 0 {
 		goto L322
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
 L321:
-	i0 = fn62(m, v13, v7, v11)
+	i0 = fn63(m, v13, v7, v11)
 	v12 = i0
 	if v12 == uint32(55) {
 		goto L326
@@ -18041,8 +19147,8 @@ L330:
 	if int32(v10) < int32(uint32(200)) {
 		goto L332
 	}
-	i2 = fn495(m, v0, uint32(8419904), uint32(0))
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	i2 = fn496(m, v0, uint32(8419904), uint32(0))
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L332:
@@ -18087,8 +19193,8 @@ L329:
 	if i0 != 0 {
 		goto L333
 	}
-	i2 = fn495(m, v0, uint32(8507797), uint32(0))
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	i2 = fn496(m, v0, uint32(8507797), uint32(0))
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L333:
@@ -18103,8 +19209,8 @@ L333:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v13
 	i4 = v3 + uint32(16)
-	i2 = fn495(m, v0, uint32(8577948), i4)
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	i2 = fn496(m, v0, uint32(8577948), i4)
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L335:
@@ -18120,16 +19226,16 @@ L334:
 	}
 	goto L314
 L319:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L318:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L317:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L316:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L315:
 	i1 = v10 + k32(4294967295)
@@ -18174,8 +19280,8 @@ L338:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = v13
 	i4 = v3 + uint32(48)
-	i2 = fn495(m, v0, uint32(8577938), i4)
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	i2 = fn496(m, v0, uint32(8577938), i4)
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L339:
@@ -18192,16 +19298,16 @@ L339:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+84)) = v10
 	*(*uint32)(unsafe.Add(b, uint64(v3)+80)) = v13
 	i4 = v3 + uint32(80)
-	i2 = fn495(m, v0, uint32(8516326), i4)
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	i2 = fn496(m, v0, uint32(8516326), i4)
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L340:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v10
 	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = v13
 	i4 = v3 + uint32(64)
-	i2 = fn495(m, v0, uint32(8577720), i4)
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	i2 = fn496(m, v0, uint32(8577720), i4)
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L314:
@@ -18218,8 +19324,8 @@ L314:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v13
 	i4 = v3 + uint32(32)
-	i2 = fn495(m, v0, uint32(8577938), i4)
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	i2 = fn496(m, v0, uint32(8577938), i4)
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L341:
@@ -18235,13 +19341,13 @@ L341:
 	i1 = v12 + k32(4294967294)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
 L313:
-	i0 = fn2960(m, v13)
+	i0 = fn2961(m, v13)
 	if i0 != 0 {
 		goto L342
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = v13
-	i2 = fn495(m, v0, uint32(8525749), v3)
-	i0 = fn476(m, v0, v2, i2, uint32(0), uint32(0))
+	i2 = fn496(m, v0, uint32(8525749), v3)
+	i0 = fn477(m, v0, v2, i2, uint32(0), uint32(0))
 	v0 = i0
 	goto L4
 L342:
@@ -18258,13 +19364,13 @@ L343:
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v12 = i0
-	i2 = fn60(m, v13)
-	i0 = fn476(m, v0, v2, i2, v12, v10)
+	i2 = fn61(m, v13)
+	i0 = fn477(m, v0, v2, i2, v12, v10)
 	v0 = i0
 	goto L4
 L312:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = fn476(m, v0, v2, v12, i3, v10)
+	i0 = fn477(m, v0, v2, v12, i3, v10)
 	v0 = i0
 L4:
 	i0 = v3 + uint32(240)
@@ -18274,7 +19380,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn464(m *Module, v0 uint32, v1 uint32) {
+func fn465(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -18304,16 +19410,16 @@ func fn464(m *Module, v0 uint32, v1 uint32) {
 L3:
 	return
 L2:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L1:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn465(m *Module, v0 uint32) uint32 {
+func fn466(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18367,11 +19473,11 @@ L5:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i2
 	i2 = v1 - v2
-	i0 = fn8093(m, v2, uint32(0), i2)
+	i0 = fn8094(m, v2, uint32(0), i2)
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
 L1:
@@ -18380,7 +19486,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn466(m *Module, v0 uint32) uint32 {
+func fn467(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18437,7 +19543,7 @@ L7:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i2
 	i2 = v1 - v2
-	i0 = fn8093(m, v2, uint32(0), i2)
+	i0 = fn8094(m, v2, uint32(0), i2)
 	if i0 == 0 {
 		goto L6
 	}
@@ -18476,12 +19582,12 @@ L9:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i2
 	i2 = v1 - v4
-	i0 = fn8093(m, v4, uint32(0), i2)
+	i0 = fn8094(m, v4, uint32(0), i2)
 	if i0 == 0 {
 		goto L8
 	}
 L4:
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
@@ -18511,7 +19617,7 @@ L13:
 	if v2 >= i1 {
 		goto L10
 	}
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
@@ -18529,11 +19635,11 @@ L14:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i2
 	i2 = v1 - v2
-	i0 = fn8093(m, v2, uint32(0), i2)
+	i0 = fn8094(m, v2, uint32(0), i2)
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -18549,7 +19655,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+476)) = v4
 	return v1
 L15:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(25)
@@ -18558,7 +19664,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn467(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn468(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18609,15 +19715,15 @@ func fn467(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L4
 	}
 L16:
-	i0 = fn470(m, v0, uint32(8505884))
+	i0 = fn471(m, v0, uint32(8505884))
 	v5 = i0
 	goto L10
 L15:
-	i0 = fn470(m, v0, uint32(8483734))
+	i0 = fn471(m, v0, uint32(8483734))
 	v5 = i0
 	goto L10
 L14:
-	i0 = fn470(m, v0, uint32(8440030))
+	i0 = fn471(m, v0, uint32(8440030))
 	v5 = i0
 	goto L10
 L13:
@@ -18656,11 +19762,11 @@ L20:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i2
 	i2 = v5 - v6
-	i0 = fn8093(m, v6, uint32(0), i2)
+	i0 = fn8094(m, v6, uint32(0), i2)
 	if i0 == 0 {
 		goto L18
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
 	goto L4
@@ -18696,11 +19802,11 @@ L21:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+476)) = v7
 	goto L10
 L12:
-	i0 = fn470(m, v0, uint32(8447022))
+	i0 = fn471(m, v0, uint32(8447022))
 	v5 = i0
 	goto L10
 L11:
-	i0 = fn470(m, v0, uint32(8396894))
+	i0 = fn471(m, v0, uint32(8396894))
 	v5 = i0
 L10:
 	if v5 == 0 {
@@ -18730,7 +19836,7 @@ L22:
 	v4 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038632))
 	i3 = v3 + uint32(16)
-	i0 = fn501(m, v0, i1, uint32(8465416), i3)
+	i0 = fn502(m, v0, i1, uint32(8465416), i3)
 	if i0 != 0 {
 		goto L3
 	}
@@ -18776,27 +19882,27 @@ L26:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i2
 	i2 = v4 - v1
-	i0 = fn8093(m, v1, uint32(0), i2)
+	i0 = fn8094(m, v1, uint32(0), i2)
 	if i0 == 0 {
 		goto L23
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
 L9:
 	v4 = uint32(1)
 	goto L3
 L8:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L7:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L6:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L5:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L4:
 	if int32(v1) > int32(uint32(127)) {
@@ -18833,23 +19939,23 @@ L27:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+476)) = i1
 	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = fn495(m, v0, uint32(8465416), v3)
+	i0 = fn496(m, v0, uint32(8465416), v3)
 	v4 = uint32(0)
 L3:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
 	return v4
 L2:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L1:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn468(m *Module, v0 uint32) uint32 {
+func fn469(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18908,11 +20014,11 @@ L6:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i2
 	i2 = v1 - v2
-	i0 = fn8093(m, v2, uint32(0), i2)
+	i0 = fn8094(m, v2, uint32(0), i2)
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 L8:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i1
@@ -18969,11 +20075,11 @@ L12:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i2
 	i2 = v1 - v2
-	i0 = fn8093(m, v2, uint32(0), i2)
+	i0 = fn8094(m, v2, uint32(0), i2)
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i1
@@ -19008,20 +20114,20 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+476)) = i1
 L14:
 	v3 = uint32(0)
-	i0 = fn495(m, v0, uint32(8465521), uint32(0))
+	i0 = fn496(m, v0, uint32(8465521), uint32(0))
 L3:
 	return v3
 L2:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L1:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn469(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn470(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19080,7 +20186,7 @@ L5:
 	goto L5
 L4:
 	i0 = v4 + uint32(1)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v6 = i0
 	if v6 != 0 {
 		goto L6
@@ -19134,12 +20240,12 @@ L8:
 	}
 	i0 = v6 + v7
 	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-	i0 = fn2748(m, v6, v7, uint32(0))
+	i0 = fn2749(m, v6, v7, uint32(0))
 	v0 = i0
-	fn2111(m, v6)
+	fn2112(m, v6)
 	goto L2
 L3:
-	i0 = fn2748(m, v3, v4, uint32(0))
+	i0 = fn2749(m, v3, v4, uint32(0))
 	v0 = i0
 L2:
 	if v0 != 0 {
@@ -19154,7 +20260,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn470(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn471(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19219,11 +20325,11 @@ L3:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i2
 	i2 = v2 - v3
-	i0 = fn8093(m, v3, uint32(0), i2)
+	i0 = fn8094(m, v3, uint32(0), i2)
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn495(m, v0, uint32(8418749), uint32(0))
+	i0 = fn496(m, v0, uint32(8418749), uint32(0))
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i1
@@ -19309,16 +20415,16 @@ L17:
 L15:
 	return v7
 L13:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L12:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L11:
-	fn4166(m, uint32(8447602), uint32(8445639))
+	fn4167(m, uint32(8447602), uint32(8445639))
 	panic(ErrUnreachable)
 L10:
-	fn4166(m, uint32(8447602), uint32(8441845))
+	fn4167(m, uint32(8447602), uint32(8441845))
 	panic(ErrUnreachable)
 L6:
 	i0 = v4 + uint32(1)
@@ -19330,13 +20436,13 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn471(m *Module) uint32 {
+func fn472(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn2109(m, uint32(1), uint32(12368))
+	i0 = fn2110(m, uint32(1), uint32(12368))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -19394,7 +20500,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn472(m *Module, v0 uint32) {
+func fn473(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19416,7 +20522,7 @@ func fn472(m *Module, v0 uint32) {
 	if v1 == 0 {
 		goto L1
 	}
-	fn2111(m, v1)
+	fn2112(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+2712))
 	v1 = i0
@@ -19434,7 +20540,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+2716))
 	v1 = i0
@@ -19452,7 +20558,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+2720))
 	v1 = i0
@@ -19470,7 +20576,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+2284))
 	v1 = i0
@@ -19488,7 +20594,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+2720))
 	if i0 != 0 {
@@ -19504,21 +20610,21 @@ L7:
 	if v1 == 0 {
 		goto L6
 	}
-	fn2111(m, v1)
+	fn2112(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+2732))
 	v1 = i0
 	if v1 == 0 {
 		goto L8
 	}
-	fn2111(m, v1)
+	fn2112(m, v1)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
 	if v1 == 0 {
 		goto L9
 	}
-	fn2111(m, v1)
+	fn2112(m, v1)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12352))
 	v1 = i0
@@ -19539,7 +20645,7 @@ L11:
 	if v4 == 0 {
 		goto L12
 	}
-	fn2111(m, v4)
+	fn2112(m, v4)
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
 	i0 = v1 + k32(4294967280)
 	*(*uint64)(unsafe.Add(b, i0)) = k64(18446744069414584320)
@@ -19553,14 +20659,14 @@ L12:
 		goto L11
 	}
 L10:
-	fn2111(m, v0)
+	fn2112(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn473(m *Module, v0 uint32) {
+func fn474(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -19584,14 +20690,14 @@ func fn473(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn474(m *Module, v0 uint32) {
+func fn475(m *Module, v0 uint32) {
 	b := m.base
 	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
 	return
@@ -19599,7 +20705,7 @@ func fn474(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn475(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn476(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
@@ -19618,7 +20724,7 @@ func fn475(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 
 
 //go:norace
 //go:nocheckptr
-func fn476(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn477(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -19666,7 +20772,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn477(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn478(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -19681,18 +20787,18 @@ func fn477(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	_ = i3
 	b := m.base
 	v4 = uint32(0)
-	i0 = fn471(m)
+	i0 = fn472(m)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
-	i1 = fn2108(m, uint32(1024))
+	i1 = fn2109(m, uint32(1024))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, v5)) = v4
 	if v4 != 0 {
 		goto L2
 	}
-	fn472(m, v5)
+	fn473(m, v5)
 	return uint32(0)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+460)) = v3
@@ -19704,22 +20810,22 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = i1
 	i3 = v2 | v3
 	if i3 != 0 {
-		i1 = uint32(41)
-	} else {
 		i1 = uint32(42)
+	} else {
+		i1 = uint32(43)
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v5)+2744)) = i1
 	if v1 == 0 {
 		goto L3
 	}
-	i2 = fn8105(m, v1)
-	i1 = fn502(m, v1, i2, v5)
+	i2 = fn8106(m, v1)
+	i1 = fn503(m, v1, i2, v5)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+2696)) = v4
 	if v4 != 0 {
 		goto L4
 	}
-	fn472(m, v5)
+	fn473(m, v5)
 	return uint32(0)
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+2688)) = uint32(2)
@@ -19731,7 +20837,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn478(m *Module, v0 uint32) uint32 {
+func fn479(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19771,15 +20877,15 @@ L1:
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012916))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	i0 = fn509(m, i0, i1, i2)
+	i0 = fn510(m, i0, i1, i2)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
 	}
 	v3 = uint32(0)
-	i0 = fn504(m, v2, uint32(0), uint32(0), v0)
+	i0 = fn505(m, v2, uint32(0), uint32(0), v0)
 	v1 = i0
-	fn2111(m, v2)
+	fn2112(m, v2)
 	if v1 == 0 {
 		goto L2
 	}
@@ -19792,9 +20898,9 @@ L1:
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn503(m, v1, v2)
+	i0 = fn504(m, v1, v2)
 	v2 = i0
-	fn2111(m, v1)
+	fn2112(m, v1)
 	if v2 != 0 {
 		goto L4
 	}
@@ -19804,7 +20910,7 @@ L1:
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	i0 = i0 + uint32(1)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L5
@@ -19820,14 +20926,14 @@ L4:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(15)
 	m.depth--
 	return uint32(0)
 L5:
 	i1 = v2 + uint32(16)
-	i0 = fn8102(m, v1, i1)
+	i0 = fn8103(m, v1, i1)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -19840,17 +20946,17 @@ L5:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	if i0 == 0 {
 		goto L7
 	}
-	i0 = fn480(m, v0, v1)
+	i0 = fn481(m, v0, v1)
 	if i0 != k32(4294967295) {
 		goto L7
 	}
-	fn2111(m, v1)
+	fn2112(m, v1)
 	m.depth--
 	return uint32(0)
 L7:
@@ -19871,7 +20977,7 @@ L10:
 	if i0 != 0 {
 		goto L11
 	}
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(11)
 	goto L9
 L11:
@@ -19883,8 +20989,8 @@ L11:
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+2708))
 	v4 = i0
-	fn458(m, v0)
-	i0 = fn8105(m, v1)
+	fn459(m, v0)
+	i0 = fn8106(m, v1)
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+476)) = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+464))
@@ -19892,20 +20998,20 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+464)) = i1
 	i1 = v2 + uint32(1)
 	v5 = i1
-	i0 = fn460(m, v0, v5)
+	i0 = fn461(m, v0, v5)
 	if i0 != 0 {
 		goto L14
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
-	fn2111(m, v1)
+	fn2112(m, v1)
 	m.depth--
 	return uint32(0)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	m.copy(i0, v1, v5)
-	fn2111(m, v1)
+	fn2112(m, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = i1 + v2
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
@@ -19915,24 +21021,24 @@ L14:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+2708)) = i1
 	goto L12
 L13:
-	fn458(m, v0)
+	fn459(m, v0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+476)) = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+464))
 	i1 = i1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+464)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+2704)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v0)) = v1
-	i2 = fn8105(m, v1)
+	i2 = fn8106(m, v1)
 	i1 = v1 + i2
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = i1
 L12:
-	fn459(m, v0)
+	fn460(m, v0)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	if i0 == uint32(10) {
@@ -19945,7 +21051,7 @@ L9:
 	m.depth--
 	return uint32(0)
 L16:
-	fn4377(m, uint32(8584000), uint32(0))
+	fn4378(m, uint32(8584000), uint32(0))
 	m.depth--
 	return uint32(0)
 L15:
@@ -19954,7 +21060,7 @@ L15:
 		goto L17
 	}
 	v3 = uint32(0)
-	i0 = fn461(m, v0, uint32(0))
+	i0 = fn462(m, v0, uint32(0))
 	if i0 == 0 {
 		goto L2
 	}
@@ -19967,7 +21073,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn479(m *Module, v0 uint32) uint32 {
+func fn480(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -20006,11 +21112,11 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn505(m, uint32(43), uint32(44), uint32(45), v0)
+	i0 = fn506(m, uint32(44), uint32(45), uint32(46), v0)
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn499(m, v0)
+	i0 = fn500(m, v0)
 	v3 = uint32(0)
 	goto L2
 L3:
@@ -20024,29 +21130,29 @@ L3:
 	if v2 != 0 {
 		goto L8
 	}
-	i0 = fn839(m, v4)
+	i0 = fn840(m, v4)
 	v2 = i0
 	if v2 != 0 {
 		goto L7
 	}
-	i0 = fn499(m, v0)
+	i0 = fn500(m, v0)
 	v3 = uint32(0)
 	goto L2
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+2716)) = uint32(0)
 L7:
 	i1 = v1 + uint32(8)
-	i0 = fn2738(m, v2, i1)
+	i0 = fn2739(m, v2, i1)
 	v4 = i0
 	if v4 != 0 {
 		goto L9
 	}
-	i0 = fn499(m, v0)
+	i0 = fn500(m, v0)
 	goto L4
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i1 = i1 + uint32(2)
-	i0 = fn460(m, v0, i1)
+	i0 = fn461(m, v0, i1)
 	if i0 == 0 {
 		goto L4
 	}
@@ -20063,7 +21169,7 @@ L9:
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn480(m, v0, v4)
+	i0 = fn481(m, v0, v4)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -20079,12 +21185,12 @@ L10:
 	if v4 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L5
 L6:
 	v3 = uint32(0)
 L11:
-	i0 = fn460(m, v0, uint32(1024))
+	i0 = fn461(m, v0, uint32(1024))
 	if i0 == 0 {
 		goto L2
 	}
@@ -20096,7 +21202,7 @@ L11:
 	i1 = v4 - v2
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i4 = v1 + uint32(12)
-	i0 = fn1302(m, v2, i1, i2, uint32(0), i4)
+	i0 = fn1303(m, v2, i1, i2, uint32(0), i4)
 	v2 = i0
 	if v2 == 0 {
 		goto L5
@@ -20105,7 +21211,7 @@ L11:
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn480(m, v0, v2)
+	i0 = fn481(m, v0, v2)
 	if i0 == k32(4294967295) {
 		goto L2
 	}
@@ -20153,7 +21259,7 @@ L14:
 		goto L15
 	}
 	v3 = uint32(0)
-	i0 = fn461(m, v0, uint32(0))
+	i0 = fn462(m, v0, uint32(0))
 	if i0 == 0 {
 		goto L2
 	}
@@ -20175,8 +21281,8 @@ L15:
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v2 = i0
-	i1 = fn8105(m, v2)
-	i0 = fn506(m, v2, i1, v0, uint32(45))
+	i1 = fn8106(m, v2)
+	i0 = fn507(m, v2, i1, v0, uint32(46))
 	if i0 != 0 {
 		goto L16
 	}
@@ -20188,11 +21294,11 @@ L16:
 		goto L18
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn507(m, i0, v0)
+	i0 = fn508(m, i0, v0)
 	if i0 != 0 {
 		goto L18
 	}
-	i0 = fn499(m, v0)
+	i0 = fn500(m, v0)
 	v3 = uint32(0)
 	goto L2
 L18:
@@ -20212,7 +21318,7 @@ L4:
 	if v0 != 0 {
 		goto L19
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L19:
 	v3 = uint32(0)
 L2:
@@ -20223,7 +21329,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn480(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn481(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20251,7 +21357,7 @@ func fn480(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
-	i1 = fn8105(m, v1)
+	i1 = fn8106(m, v1)
 	v3 = i1
 	i2 = v1 + v3
 	i3 = b2i(int32(v3) > int32(uint32(0)))
@@ -20268,7 +21374,7 @@ func fn480(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v5 + v2
 	v6 = i1
 	i1 = v6 + uint32(1)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -20278,7 +21384,7 @@ func fn480(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v1 == 0 {
 		goto L3
 	}
-	fn2111(m, v1)
+	fn2112(m, v1)
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(15)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = uint64(0)
@@ -20286,7 +21392,7 @@ L3:
 	return k32(4294967295)
 L2:
 	i0 = v3 + v2
-	i0 = fn8102(m, i0, v1)
+	i0 = fn8103(m, i0, v1)
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12364)) = uint32(0)
 	if v4 == uint32(10) {
@@ -20307,18 +21413,18 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn481(m *Module, v0 uint32) uint32 {
+func fn482(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn8060(m, i0)
+	i0 = fn8061(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn482(m *Module, v0 uint32, v1 uint32) {
+func fn483(m *Module, v0 uint32, v1 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -20328,14 +21434,14 @@ func fn482(m *Module, v0 uint32, v1 uint32) {
 		panic(ErrDepth)
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	i0 = fn8073(m, v0, i1)
+	i0 = fn8074(m, v0, i1)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn483(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn484(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20362,10 +21468,10 @@ func fn483(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn8043(m, i0)
+	i0 = fn8044(m, i0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn8057(m, i0)
+	i0 = fn8058(m, i0)
 	v4 = i0
 	if v4 == k32(4294967295) {
 		goto L3
@@ -20374,17 +21480,17 @@ func fn483(m *Module, v0 uint32, v1 uint32) uint32 {
 	i2 = b2i(int32(v4) > int32(uint32(0)))
 	i1 = v4 - i2
 	l1 = uint64(int64(int32(i1)))
-	l0 = fn7837(m, v3, l1, uint32(0))
+	l0 = fn7838(m, v3, l1, uint32(0))
 	if l0 != k64(18446744073709551615) {
 		goto L2
 	}
 L3:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3636(m, i0, uint32(0))
+	i0 = fn3637(m, i0, uint32(0))
 	goto L1
 L2:
-	i0 = fn3888(m, uint32(8449913), uint32(8461585))
+	i0 = fn3889(m, uint32(8449913), uint32(8461585))
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -20399,7 +21505,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8447022)
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn857(m, v6, uint32(8532769), v2)
+	i0 = fn858(m, v6, uint32(8532769), v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
@@ -20412,13 +21518,13 @@ L2:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L4:
 	if v3 == 0 {
 		goto L1
 	}
 	i1 = k32(10089824) + uint32(39760)
-	i0 = fn2034(m, v3, i1)
+	i0 = fn2035(m, v3, i1)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -20431,7 +21537,7 @@ L4:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	if v1 == 0 {
 		goto L1
@@ -20453,13 +21559,13 @@ L5:
 	if v0 != 0 {
 		goto L6
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L6:
 	v5 = uint32(1)
 	if int32(v4) < int32(uint32(1)) {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -20476,12 +21582,12 @@ L6:
 		goto L8
 	}
 L9:
-	i0 = fn840(m, v0, v1, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v0, v1, uint32(0), uint32(0), uint32(0))
 	v0 = i0
 	goto L7
 L8:
 	i2 = m.table[v4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v0, v1, i2, uint32(0))
+	i0 = fn839(m, v0, v1, i2, uint32(0))
 	v0 = i0
 L7:
 	if v0 != 0 {
@@ -20501,7 +21607,7 @@ L10:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -20510,7 +21616,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn484(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn485(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20536,28 +21642,28 @@ func fn484(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8584108))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = fn8046(m, v0, uint32(8447022), v2)
+	i0 = fn8047(m, v0, uint32(8447022), v2)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn471(m)
+	i0 = fn472(m)
 	v0 = i0
 	if v0 == 0 {
 		goto L3
 	}
-	i1 = fn2108(m, uint32(1024))
+	i1 = fn2109(m, uint32(1024))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, v0)) = v5
 	if v5 != 0 {
 		goto L2
 	}
-	fn472(m, v0)
+	fn473(m, v0)
 L3:
-	i0 = fn8035(m, v4)
+	i0 = fn8036(m, v4)
 	goto L1
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+2744)) = uint32(42)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+2744)) = uint32(43)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+456)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v5
@@ -20578,13 +21684,13 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+2284)) = v1
 	goto L5
 L6:
-	i1 = fn2675(m, uint32(8542401))
+	i1 = fn2676(m, uint32(8542401))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+2284)) = v1
 	if v1 != 0 {
 		goto L5
 	}
-	i0 = fn8035(m, v4)
+	i0 = fn8036(m, v4)
 	goto L4
 L5:
 	v3 = uint32(0)
@@ -20599,34 +21705,34 @@ L9:
 		goto L8
 	}
 	i0 = v2 + uint32(16)
-	fn474(m, i0)
+	fn475(m, i0)
 	i1 = v2 + uint32(16)
-	i0 = fn462(m, v0, i1)
+	i0 = fn463(m, v0, i1)
 	i0 = v2 + uint32(16)
-	fn473(m, i0)
+	fn474(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+464))
 	if int32(i0) < int32(uint32(2)) {
 		goto L9
 	}
 L8:
-	i0 = fn8035(m, v4)
+	i0 = fn8036(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+2696))
 	v4 = i0
 	if v4 == 0 {
 		goto L4
 	}
-	i0 = fn8105(m, v4)
+	i0 = fn8106(m, v4)
 	i0 = i0 + uint32(1)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+2696))
-	i0 = fn8102(m, v4, i1)
+	i0 = fn8103(m, v4, i1)
 	v3 = i0
 L4:
-	fn472(m, v0)
+	fn473(m, v0)
 L1:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -20635,16 +21741,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn485(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn486(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn7840(m, v0, v1, v2)
+	i0 = fn7841(m, v0, v1, v2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn486(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn487(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -20656,14 +21762,14 @@ func fn486(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = fn471(m)
+	i0 = fn472(m)
 	v4 = i0
 	if v4 != 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
-	i1 = fn2108(m, uint32(1024))
+	i1 = fn2109(m, uint32(1024))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, v4)) = v5
 	if v5 == 0 {
@@ -20677,15 +21783,15 @@ L1:
 	if v1 == 0 {
 		goto L3
 	}
-	i2 = fn8105(m, v1)
-	i1 = fn502(m, v1, i2, v4)
+	i2 = fn8106(m, v1)
+	i1 = fn503(m, v1, i2, v4)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+2696)) = v5
 	if v5 == 0 {
 		goto L2
 	}
 L3:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+2744)) = uint32(47)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+2744)) = uint32(48)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+2688)) = uint32(2)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
@@ -20698,13 +21804,13 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+2720)) = v0
 	return v4
 L2:
-	fn472(m, v4)
+	fn473(m, v4)
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn487(m *Module, v0 uint32) uint32 {
+func fn488(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -20738,20 +21844,20 @@ func fn487(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v2
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+2720))
-	i0 = fn839(m, i0)
+	i0 = fn840(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L10
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L8
 L10:
-	i0 = fn499(m, v0)
+	i0 = fn500(m, v0)
 	v2 = uint32(0)
 	goto L2
 L9:
@@ -20772,7 +21878,7 @@ L9:
 L13:
 	i0 = v2 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn2702(m, i0, i1, v4, uint32(8502322))
+	i0 = fn2703(m, i0, i1, v4, uint32(8502322))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -20785,12 +21891,12 @@ L13:
 	if v4 != 0 {
 		goto L14
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L14:
 	if v3 != 0 {
 		goto L11
 	}
-	i0 = fn499(m, v0)
+	i0 = fn500(m, v0)
 	v2 = uint32(0)
 	goto L2
 L12:
@@ -20801,17 +21907,17 @@ L12:
 	v3 = v2
 L11:
 	i1 = v1 + uint32(12)
-	i0 = fn2738(m, v3, i1)
+	i0 = fn2739(m, v3, i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L15
 	}
-	i0 = fn499(m, v0)
+	i0 = fn500(m, v0)
 	goto L4
 L15:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i1 = i1 + uint32(2)
-	i0 = fn460(m, v0, i1)
+	i0 = fn461(m, v0, i1)
 	if i0 == 0 {
 		goto L4
 	}
@@ -20837,7 +21943,7 @@ L15:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
@@ -20852,8 +21958,8 @@ L7:
 	v3 = uint32(8404779)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, v3, uint32(0))
-	i0 = fn499(m, v0)
+	i0 = fn3604(m, i0, v3, uint32(0))
+	i0 = fn500(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -20865,7 +21971,7 @@ L6:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L3
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12364)) = uint32(0)
@@ -20886,7 +21992,7 @@ L16:
 		goto L17
 	}
 	v2 = uint32(0)
-	i0 = fn461(m, v0, uint32(0))
+	i0 = fn462(m, v0, uint32(0))
 	if i0 == 0 {
 		goto L2
 	}
@@ -20900,11 +22006,11 @@ L17:
 		goto L18
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn507(m, i0, v0)
+	i0 = fn508(m, i0, v0)
 	if i0 != 0 {
 		goto L18
 	}
-	i0 = fn499(m, v0)
+	i0 = fn500(m, v0)
 	v2 = uint32(0)
 	goto L2
 L18:
@@ -20924,7 +22030,7 @@ L4:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	v2 = uint32(0)
 	goto L2
 L3:
@@ -20937,7 +22043,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn488(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn489(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -20958,13 +22064,13 @@ func fn488(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	v4 = uint32(0)
-	i0 = fn471(m)
+	i0 = fn472(m)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
 	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = uint64(0)
-	i1 = fn504(m, v0, v1, v2, v5)
+	i1 = fn505(m, v0, v1, v2, v5)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+2732)) = v2
 	if v2 == 0 {
@@ -20973,11 +22079,11 @@ func fn488(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v5)+2728)) = v2
 	v6 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+2724)) = uint32(0)
-	i0 = fn505(m, uint32(48), uint32(49), uint32(50), v5)
+	i0 = fn506(m, uint32(49), uint32(50), uint32(51), v5)
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn499(m, v5)
+	i0 = fn500(m, v5)
 	v7 = i0
 	goto L4
 L5:
@@ -20988,16 +22094,16 @@ L5:
 	if v2 == 0 {
 		goto L6
 	}
-	i0 = fn503(m, v7, v2)
+	i0 = fn504(m, v7, v2)
 	v6 = i0
 	if v6 != 0 {
 		goto L7
 	}
-	i0 = fn499(m, v5)
+	i0 = fn500(m, v5)
 	v7 = i0
 	goto L4
 L7:
-	i0 = fn757(m, v6)
+	i0 = fn758(m, v6)
 	v7 = i0
 L6:
 	v1 = uint32(0)
@@ -21035,7 +22141,7 @@ L8:
 		goto L12
 	}
 	i1 = v2 - v7
-	i0 = fn506(m, v7, i1, v5, uint32(50))
+	i0 = fn507(m, v7, i1, v5, uint32(51))
 	if i0 == 0 {
 		goto L3
 	}
@@ -21055,7 +22161,7 @@ L8:
 	}
 	i0 = v2 + uint32(1)
 	i1 = v1 - v2
-	i0 = fn506(m, i0, i1, v5, uint32(50))
+	i0 = fn507(m, i0, i1, v5, uint32(51))
 	if i0 == 0 {
 		goto L3
 	}
@@ -21065,12 +22171,12 @@ L8:
 		goto L12
 	}
 L13:
-	i0 = fn503(m, v7, v1)
+	i0 = fn504(m, v7, v1)
 	v6 = i0
 	if v6 != 0 {
 		goto L14
 	}
-	i0 = fn499(m, v5)
+	i0 = fn500(m, v5)
 	v7 = i0
 	goto L4
 L14:
@@ -21083,12 +22189,12 @@ L4:
 		goto L2
 	}
 L3:
-	fn472(m, v5)
+	fn473(m, v5)
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v7
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v5)+2744)) = uint32(51)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+2744)) = uint32(52)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = v7
 	*(*uint32)(unsafe.Add(b, v5)) = v7
 	v4 = v5
@@ -21100,7 +22206,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn489(m *Module, v0 uint32) uint32 {
+func fn490(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -21118,7 +22224,7 @@ func fn489(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn490(m *Module, v0 uint32, v1 uint32) {
+func fn491(m *Module, v0 uint32, v1 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
@@ -21130,7 +22236,7 @@ func fn490(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn491(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn492(m *Module, v0 uint32, v1 uint32) uint32 {
 	b := m.base
 	*(*uint32)(unsafe.Add(b, uint64(v0)+2724)) = v1
 	return uint32(1)
@@ -21138,7 +22244,7 @@ func fn491(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn492(m *Module, v0 uint32) uint32 {
+func fn493(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21150,7 +22256,7 @@ func fn492(m *Module, v0 uint32) uint32 {
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn8098(m, v1, uint32(10))
+	i0 = fn8099(m, v1, uint32(10))
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -21159,7 +22265,7 @@ func fn492(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	goto L2
 L3:
-	i0 = fn8105(m, v1)
+	i0 = fn8106(m, v1)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -21189,7 +22295,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn493(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn494(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -21200,35 +22306,35 @@ func fn493(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	_ = i1
 	b := m.base
 	v3 = uint32(0)
-	i0 = fn471(m)
+	i0 = fn472(m)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
-	i1 = fn504(m, v0, v1, v2, v4)
+	i1 = fn505(m, v0, v1, v2, v4)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+2732)) = v3
 	if v3 != 0 {
 		goto L2
 	}
-	fn472(m, v4)
+	fn473(m, v4)
 	return uint32(0)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+2728)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v4)+2724)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+2688)) = uint32(2)
-	i1 = fn502(m, uint32(8543626), uint32(5), v4)
+	i1 = fn503(m, uint32(8543626), uint32(5), v4)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+2696)) = v2
 	if v2 != 0 {
 		goto L3
 	}
-	fn472(m, v4)
+	fn473(m, v4)
 	return uint32(0)
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v4)+2744)) = uint32(52)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+2744)) = uint32(53)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v3
 	*(*uint32)(unsafe.Add(b, v4)) = v3
 	v3 = v4
@@ -21238,7 +22344,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn494(m *Module, v0 uint32) uint32 {
+func fn495(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21250,7 +22356,7 @@ func fn494(m *Module, v0 uint32) uint32 {
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn8098(m, v1, uint32(10))
+	i0 = fn8099(m, v1, uint32(10))
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -21259,7 +22365,7 @@ func fn494(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	goto L2
 L3:
-	i0 = fn8105(m, v1)
+	i0 = fn8106(m, v1)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -21289,7 +22395,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn495(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn496(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -21300,7 +22406,7 @@ func fn495(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
-	fn496(m, v0, v1, k32(4294967295), k32(4294967295), v2)
+	fn497(m, v0, v1, k32(4294967295), k32(4294967295), v2)
 	i0 = v3 + uint32(16)
 	m.g0 = i0
 	return uint32(64)
@@ -21308,7 +22414,7 @@ func fn495(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn496(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn497(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -21328,7 +22434,7 @@ func fn496(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	if i0 == uint32(17) {
 		goto L1
 	}
-	i0 = fn2687(m, v1, v4)
+	i0 = fn2688(m, v1, v4)
 	v4 = i0
 	if v4 == 0 {
 		goto L2
@@ -21337,7 +22443,7 @@ func fn496(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = i1 - v1
-	i0 = fn2748(m, v1, i1, uint32(8502322))
+	i0 = fn2749(m, v1, i1, uint32(8502322))
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -21350,7 +22456,7 @@ func fn496(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+2704))
 	v6 = i0
-	i0 = fn8103(m, v6, uint32(8584000))
+	i0 = fn8104(m, v6, uint32(8584000))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = i1 - v6
@@ -21368,10 +22474,10 @@ L4:
 	if v6 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+2704))
-	i0 = fn2748(m, i0, v7, uint32(8502322))
+	i0 = fn2749(m, i0, v7, uint32(8502322))
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -21396,13 +22502,13 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v7
 	*(*uint32)(unsafe.Add(b, v5)) = v4
-	i0 = fn4085(m, uint32(8569624), v5)
+	i0 = fn4086(m, uint32(8569624), v5)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	fn3611(m, i0, v2)
+	fn3612(m, i0, v2)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -21414,7 +22520,7 @@ L5:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
@@ -21427,7 +22533,7 @@ L3:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(17)
 L1:
@@ -21438,7 +22544,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn497(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn498(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -21449,7 +22555,7 @@ func fn497(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uin
 	v5 = i0
 	m.g0 = v5
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v4
-	fn496(m, v0, v3, v1, v2, v4)
+	fn497(m, v0, v3, v1, v2, v4)
 	i0 = v5 + uint32(16)
 	m.g0 = i0
 	return uint32(64)
@@ -21457,7 +22563,7 @@ func fn497(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uin
 
 //go:norace
 //go:nocheckptr
-func fn498(m *Module, v0 uint32) uint32 {
+func fn499(m *Module, v0 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
@@ -21469,7 +22575,7 @@ func fn498(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn499(m *Module, v0 uint32) uint32 {
+func fn500(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -21490,7 +22596,7 @@ L2:
 	if v1 == 0 {
 		goto L1
 	}
-	fn2111(m, v1)
+	fn2112(m, v1)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
 	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
@@ -21501,7 +22607,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn500(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn501(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -21536,7 +22642,7 @@ L2:
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
 	i1 = v2 + uint32(16)
-	i0 = fn2696(m, uint32(8577690), i1)
+	i0 = fn2697(m, uint32(8577690), i1)
 	v4 = i0
 	if v4 != 0 {
 		goto L3
@@ -21548,7 +22654,7 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038632))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+2284))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+464))
-	i0 = fn3056(m, i0, v4, i2, i3, uint32(0), uint32(0))
+	i0 = fn3057(m, i0, v4, i2, i3, uint32(0), uint32(0))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -21564,19 +22670,19 @@ L3:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038632))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L6
 	}
 	v1 = k32(4294967295)
 	goto L1
 L6:
-	fn3624(m)
+	fn3625(m)
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn495(m, v0, uint32(8577690), v2)
+	i0 = fn496(m, v0, uint32(8577690), v2)
 	v1 = uint32(64)
 	goto L1
 L4:
@@ -21589,7 +22695,7 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -21598,7 +22704,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn501(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn502(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -21622,7 +22728,7 @@ func fn501(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
-	i0 = fn2687(m, v2, v3)
+	i0 = fn2688(m, v2, v3)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -21630,17 +22736,17 @@ L2:
 	v3 = uint32(0)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+2284))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+464))
-	i0 = fn3056(m, v1, v2, i2, i3, uint32(0), uint32(0))
+	i0 = fn3057(m, v1, v2, i2, i3, uint32(0), uint32(0))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L3
 	}
-	i0 = fn3619(m, v1)
+	i0 = fn3620(m, v1)
 	if i0 == 0 {
 		goto L5
 	}
-	fn3624(m)
+	fn3625(m)
 	*(*uint32)(unsafe.Add(b, v4)) = v2
-	i0 = fn495(m, v0, uint32(8526822), v4)
+	i0 = fn496(m, v0, uint32(8526822), v4)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -21653,7 +22759,7 @@ L5:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(17)
 	v3 = k32(4294967295)
@@ -21670,7 +22776,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -21679,14 +22785,14 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn502(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn503(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = v1 + uint32(1)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L1
@@ -21702,7 +22808,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn503(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn504(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -21714,13 +22820,13 @@ func fn503(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v2 = uint32(0)
-	i1 = fn8105(m, v0)
-	i0 = fn2702(m, v0, i1, v1, uint32(0))
+	i1 = fn8106(m, v0)
+	i0 = fn2703(m, v0, i1, v1, uint32(0))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
-	i0 = fn2752(m, v0)
+	i0 = fn2753(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -21733,7 +22839,7 @@ func fn503(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return v2
@@ -21741,7 +22847,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn504(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn505(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -21764,10 +22870,10 @@ func fn504(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn8105(m, v0)
+	i0 = fn8106(m, v0)
 	i0 = i0 + uint32(2)
 	v4 = i0
-	i0 = fn2108(m, v4)
+	i0 = fn2109(m, v4)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
@@ -21857,12 +22963,12 @@ L10:
 	m.depth--
 	return v5
 L11:
-	i0 = fn2110(m, v5, v3)
+	i0 = fn2111(m, v5, v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L1
 	}
-	fn2111(m, v5)
+	fn2112(m, v5)
 L2:
 	v3 = uint32(0)
 L1:
@@ -21872,7 +22978,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn505(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn506(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -21919,9 +23025,9 @@ L2:
 	if v5 == 0 {
 		goto L5
 	}
-	fn2111(m, v5)
+	fn2112(m, v5)
 L5:
-	i0 = fn2108(m, uint32(6))
+	i0 = fn2109(m, uint32(6))
 	v5 = i0
 	if v5 != 0 {
 		goto L7
@@ -21946,7 +23052,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn506(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn507(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -22026,7 +23132,7 @@ L5:
 L8:
 	i0 = v0 + v5
 	v7 = i0
-	i0 = fn8094(m, v7, uint32(8474845), uint32(6))
+	i0 = fn8095(m, v7, uint32(8474845), uint32(6))
 	if i0 != 0 {
 		goto L9
 	}
@@ -22083,7 +23189,7 @@ L13:
 		goto L9
 	}
 	i0 = v13 + uint32(1)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v12 = i0
 	if v12 != 0 {
 		goto L16
@@ -22330,12 +23436,12 @@ L17:
 	*(*uint8)(unsafe.Add(b, v7)) = uint8(k32(0))
 	v7 = uint32(8543626)
 	i0 = v4 + uint32(35)
-	i0 = fn8094(m, i0, uint32(8543626), uint32(6))
+	i0 = fn8095(m, i0, uint32(8543626), uint32(6))
 	if i0 == 0 {
 		goto L42
 	}
 	i0 = v4 + uint32(35)
-	i0 = fn8094(m, i0, uint32(8554743), uint32(6))
+	i0 = fn8095(m, i0, uint32(8554743), uint32(6))
 	if i0 == 0 {
 		goto L42
 	}
@@ -22345,12 +23451,12 @@ L17:
 		goto L42
 	}
 	i0 = v4 + uint32(35)
-	i0 = fn8094(m, i0, uint32(8545624), uint32(11))
+	i0 = fn8095(m, i0, uint32(8545624), uint32(11))
 	if i0 == 0 {
 		goto L42
 	}
 	i0 = v4 + uint32(35)
-	i0 = fn8094(m, i0, uint32(8545602), uint32(12))
+	i0 = fn8095(m, i0, uint32(8545602), uint32(12))
 	if i0 == 0 {
 		goto L42
 	}
@@ -22359,12 +23465,12 @@ L17:
 		goto L42
 	}
 	i0 = v4 + uint32(35)
-	i0 = fn8094(m, i0, uint32(8554763), uint32(11))
+	i0 = fn8095(m, i0, uint32(8554763), uint32(11))
 	if i0 == 0 {
 		goto L42
 	}
 	i2 = v4 + uint32(35)
-	i2 = fn8094(m, i2, uint32(8554750), uint32(12))
+	i2 = fn8095(m, i2, uint32(8554750), uint32(12))
 	if i2 != 0 {
 		i0 = v12
 	} else {
@@ -22375,11 +23481,11 @@ L42:
 	if v12 == v7 {
 		goto L43
 	}
-	fn2111(m, v12)
-	i0 = fn8105(m, v7)
+	fn2112(m, v12)
+	i0 = fn8106(m, v7)
 	v13 = i0
 	i0 = v13 + uint32(1)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v12 = i0
 	if v12 != 0 {
 		goto L44
@@ -22398,7 +23504,7 @@ L43:
 	if v7 != 0 {
 		goto L45
 	}
-	i0 = fn8100(m, v12, uint32(8543626))
+	i0 = fn8101(m, v12, uint32(8543626))
 	if i0 == 0 {
 		goto L46
 	}
@@ -22406,18 +23512,18 @@ L43:
 	if i0 != 0 {
 		goto L46
 	}
-	i0 = fn499(m, v2)
+	i0 = fn500(m, v2)
 	*(*uint32)(unsafe.Add(b, v4)) = v12
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn3603(m, i0, uint32(8435149), v4)
-	fn2111(m, v12)
+	i0 = fn3604(m, i0, uint32(8435149), v4)
+	fn2112(m, v12)
 	goto L1
 L46:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+2696)) = v12
 	goto L2
 L45:
-	i0 = fn8100(m, v7, v12)
+	i0 = fn8101(m, v7, v12)
 	if i0 == 0 {
 		goto L47
 	}
@@ -22436,7 +23542,7 @@ L49:
 	if v7 == 0 {
 		goto L48
 	}
-	fn2111(m, v7)
+	fn2112(m, v7)
 L48:
 	v7 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
@@ -22446,11 +23552,11 @@ L48:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v12
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8533925), i2)
-	fn2111(m, v12)
+	i0 = fn3604(m, i0, uint32(8533925), i2)
+	fn2112(m, v12)
 	goto L1
 L47:
-	fn2111(m, v12)
+	fn2112(m, v12)
 	goto L2
 L12:
 	i0 = v7 + uint32(1)
@@ -22515,7 +23621,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn507(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn508(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22655,7 +23761,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn3603(m, i0, uint32(8416058), v2)
+	i0 = fn3604(m, i0, uint32(8416058), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -22664,7 +23770,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn508(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn509(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -22681,17 +23787,17 @@ func fn508(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378772))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378788))
 	v3 = i0
-	i0 = fn8038(m, v1)
+	i0 = fn8039(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
 	v1 = i0
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn8055(m, v2, v1)
+	i0 = fn8056(m, v2, v1)
 L1:
-	i0 = fn8038(m, v1)
+	i0 = fn8039(m, v1)
 	v2 = uint32(0)
 	v4 = uint32(0)
 L5:
@@ -22703,30 +23809,30 @@ L5:
 	if int32(v1) > int32(k32(4294967295)) {
 		goto L6
 	}
-	fn2107(m, v2)
-	fn3762(m, v3)
+	fn2108(m, v2)
+	fn3763(m, v3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470683))
-	i0 = fn3761(m)
+	fn3605(m, i0, uint32(8470683))
+	i0 = fn3762(m)
 	m.depth--
 	return uint32(0)
 L6:
 	i1 = v1 + v4
-	i0 = fn2106(m, v2, i1)
+	i0 = fn2107(m, v2, i1)
 	v5 = i0
 	if v5 != 0 {
 		goto L7
 	}
-	fn2107(m, v2)
-	fn3762(m, v3)
-	i0 = fn3633(m)
-	i0 = fn3761(m)
+	fn2108(m, v2)
+	fn3763(m, v3)
+	i0 = fn3634(m)
+	i0 = fn3762(m)
 	goto L3
 L7:
 	i0 = v5 + v4
 	v6 = i0
 L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378776))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378792))
 	v2 = i0
 	if v2 == 0 {
 		goto L11
@@ -22738,43 +23844,43 @@ L10:
 	}
 	i0 = m.table[v2].(func(*Module) uint32)(m)
 L11:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	fn8033(m, v0)
-	i0 = fn8042(m, v6, v1, v0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	fn8034(m, v0)
+	i0 = fn8043(m, v6, v1, v0)
 	if i0 != 0 {
 		goto L9
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v2 = i0
-	i0 = fn8036(m, v0)
+	i0 = fn8037(m, v0)
 	if i0 == 0 {
 		goto L12
 	}
-	fn8033(m, v0)
+	fn8034(m, v0)
 	goto L8
 L12:
 	if v2 == uint32(27) {
 		goto L14
 	}
-	i0 = fn6312(m, v3)
+	i0 = fn6313(m, v3)
 	if i0 == 0 {
 		goto L8
 	}
 	goto L13
 L14:
-	fn3762(m, v3)
-	i0 = fn6307(m)
+	fn3763(m, v3)
+	i0 = fn6308(m)
 	v2 = i0
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L10
 	}
 L13:
-	fn2107(m, v5)
+	fn2108(m, v5)
 	goto L3
 L9:
 	v2 = v5
-	i1 = fn8105(m, v6)
+	i1 = fn8106(m, v6)
 	i1 = i1 + v4
 	v4 = i1
 	i0 = v5 + v4
@@ -22788,15 +23894,15 @@ L8:
 	*(*uint8)(unsafe.Add(b, v6)) = uint8(k32(0))
 L4:
 	i1 = v4 + uint32(1)
-	i0 = fn2106(m, v5, i1)
+	i0 = fn2107(m, v5, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L2
 	}
-	fn2107(m, v5)
-	fn3762(m, v3)
-	i0 = fn3633(m)
-	i0 = fn3761(m)
+	fn2108(m, v5)
+	fn3763(m, v3)
+	i0 = fn3634(m)
+	i0 = fn3762(m)
 L3:
 	v0 = uint32(0)
 L2:
@@ -22806,7 +23912,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn509(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn510(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -22825,46 +23931,46 @@ func fn509(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378772))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378788))
 	if v3 != i1 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8487818))
+	fn3605(m, i0, uint32(8487818))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v4 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10378784)))
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10378800)))
 	v5 = i1
 	if v5 != 0 {
 		i1 = v5
 	} else {
 		i1 = uint32(1)
 	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10378784)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10378800)) = uint8(i1)
 	if v5 == 0 {
 		goto L2
 	}
-	fn4051(m, uint32(10378784))
+	fn4052(m, uint32(10378800))
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378772)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378780))
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378788)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378796))
 	if i0 != 0 {
 		goto L3
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378780)) = uint32(53)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378796)) = uint32(54)
 L3:
-	i0 = fn8043(m, v0)
-	i0 = fn7912(m, i0)
+	i0 = fn8044(m, v0)
+	i0 = fn7913(m, i0)
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn8043(m, v1)
-	i0 = fn7912(m, i0)
+	i0 = fn8044(m, v1)
+	i0 = fn7913(m, i0)
 	if i0 == 0 {
 		goto L6
 	}
@@ -22874,16 +23980,16 @@ L3:
 		goto L5
 	}
 L6:
-	i0 = fn508(m, v0, v1, v2)
+	i0 = fn509(m, v0, v1, v2)
 	v0 = i0
 	goto L4
 L5:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378780))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378796))
 	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v1, v2)
 	v0 = i0
 L4:
 	v1 = uint32(0)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10378784)))
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10378800)))
 	v5 = i2
 	i3 = b2i(v5 == uint32(1))
 	i2 = v5
@@ -22893,21 +23999,21 @@ L4:
 	} else {
 		i1 = i2
 	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10378784)) = uint8(i1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378772)) = uint32(0)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10378800)) = uint8(i1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378788)) = uint32(0)
 	if v5 != 0 {
 		goto L7
 	}
-	fn4052(m, uint32(10378784))
+	fn4053(m, uint32(10378800))
 L7:
-	fn3762(m, v4)
+	fn3763(m, v4)
 	if v0 == 0 {
 		goto L8
 	}
-	i0 = fn8105(m, v0)
+	i0 = fn8106(m, v0)
 	i0 = i0 + uint32(1)
 	v5 = i0
-	i0 = fn2108(m, v5)
+	i0 = fn2109(m, v5)
 	v1 = i0
 	if v1 == 0 {
 		goto L10
@@ -22915,9 +24021,9 @@ L7:
 	m.copy(v1, v0, v5)
 	goto L9
 L10:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L9:
-	fn2107(m, v0)
+	fn2108(m, v0)
 L8:
 	m.depth--
 	return v1
@@ -22925,7 +24031,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn510(m *Module, v0 uint32) uint32 {
+func fn511(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22942,7 +24048,7 @@ func fn510(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
 	v2 = i0
@@ -22955,7 +24061,7 @@ func fn510(m *Module, v0 uint32) uint32 {
 	}
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v1, i1, uint32(8487706))
+	fn3616(m, v1, i1, uint32(8487706))
 	m.depth--
 	return uint32(0)
 L2:
@@ -22975,7 +24081,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn511(m *Module, v0 uint32) uint32 {
+func fn512(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22998,7 +24104,7 @@ func fn511(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L3
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
 	v3 = i0
@@ -23012,7 +24118,7 @@ func fn511(m *Module, v0 uint32) uint32 {
 	}
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v2, i1, uint32(8487706))
+	fn3616(m, v2, i1, uint32(8487706))
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -23056,13 +24162,13 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8473526), i2)
+	i0 = fn3604(m, i0, uint32(8473526), i2)
 	goto L2
 L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8570102), v1)
+	i0 = fn3604(m, i0, uint32(8570102), v1)
 L2:
 	v0 = k32(4294967295)
 L1:
@@ -23073,7 +24179,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn512(m *Module, v0 uint32) uint32 {
+func fn513(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -23106,7 +24212,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn513(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn514(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -23146,28 +24252,28 @@ L4:
 		goto L2
 	}
 L3:
-	i0 = fn511(m, v0)
+	i0 = fn512(m, v0)
 	v4 = i0
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L1
 	}
 	v4 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3618(m, v3, i1)
+	i0 = fn3619(m, v3, i1)
 	if i0 == 0 {
 		goto L1
 	}
-	fn3609(m, v3)
+	fn3610(m, v3)
 L2:
 	i1 = k32(10089824) + uint32(24132)
-	i0 = fn2349(m, v0, i1)
+	i0 = fn2350(m, v0, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L5
 	}
-	i2 = fn3616(m)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -23176,7 +24282,7 @@ L2:
 	v4 = i0
 	goto L1
 L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v3 = i0
@@ -23193,12 +24299,12 @@ L5:
 		goto L7
 	}
 L8:
-	i0 = fn840(m, v4, v0, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v4, v0, uint32(0), uint32(0), uint32(0))
 	v3 = i0
 	goto L6
 L7:
 	i2 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v4, v0, i2, uint32(0))
+	i0 = fn839(m, v4, v0, i2, uint32(0))
 	v3 = i0
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -23212,19 +24318,19 @@ L6:
 	if v4 != 0 {
 		goto L9
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L9:
 	if v3 != 0 {
 		goto L11
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3618(m, v0, i1)
+	i0 = fn3619(m, v0, i1)
 	if i0 == 0 {
 		goto L10
 	}
-	fn3609(m, v0)
+	fn3610(m, v0)
 	v4 = v1
 	goto L1
 L11:
@@ -23248,7 +24354,7 @@ L13:
 	v4 = v1
 	goto L1
 L14:
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 	v4 = v1
 	goto L1
 L12:
@@ -23262,7 +24368,7 @@ L12:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432196), v2)
+	i0 = fn3604(m, i0, uint32(8432196), v2)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -23275,10 +24381,10 @@ L12:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L15:
-	i0 = fn1582(m, v3)
+	i0 = fn1583(m, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -23291,17 +24397,17 @@ L15:
 	if v0 != 0 {
 		goto L16
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L16:
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8546654), uint32(0))
+	i0 = fn3604(m, i0, uint32(8546654), uint32(0))
 L10:
 	v4 = k32(4294967295)
 L1:
@@ -23312,7 +24418,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn514(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn515(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -23338,7 +24444,7 @@ func fn514(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L3:
 	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
 	v0 = i0
@@ -23352,7 +24458,7 @@ L3:
 L4:
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v1, i1, uint32(8487706))
+	fn3616(m, v1, i1, uint32(8487706))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -23393,17 +24499,17 @@ L5:
 	}
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn515(m, v1, i1)
+	i0 = fn516(m, v1, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L8:
-	i0 = fn516(m, v0, v1)
+	i0 = fn517(m, v0, v1)
 	v3 = i0
 	goto L1
 L7:
@@ -23412,7 +24518,7 @@ L7:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8573060), i2)
+	i0 = fn3604(m, i0, uint32(8573060), i2)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+84))
@@ -23422,14 +24528,14 @@ L6:
 	if v0 != uint32(10064992) {
 		goto L10
 	}
-	i0 = fn1206(m, uint32(10064992), v1)
+	i0 = fn1207(m, uint32(10064992), v1)
 	v3 = i0
 	goto L1
 L10:
 	v3 = uint32(0)
 	i1 = k32(10089824) + uint32(22104)
 	i2 = v2 + uint32(44)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -23441,7 +24547,7 @@ L10:
 	if v3 == uint32(10059656) {
 		goto L11
 	}
-	i0 = fn852(m, v3, v1)
+	i0 = fn853(m, v3, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
 	v0 = i0
@@ -23456,7 +24562,7 @@ L10:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L11:
 	if v3 == 0 {
@@ -23473,21 +24579,21 @@ L11:
 	if v1 != 0 {
 		goto L12
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L12:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8493350), i2)
+	i0 = fn3604(m, i0, uint32(8493350), i2)
 	goto L1
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8493313), v2)
+	i0 = fn3604(m, i0, uint32(8493313), v2)
 L1:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -23496,7 +24602,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn515(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn516(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -23516,7 +24622,7 @@ func fn515(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn517(m, v0)
+	i0 = fn518(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -23524,12 +24630,12 @@ func fn515(m *Module, v0 uint32, v1 uint32) uint32 {
 	v4 = k32(4294967295)
 	goto L1
 L2:
-	i0 = fn1582(m, v3)
+	i0 = fn1583(m, v3)
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L3
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
 	v4 = i0
@@ -23542,11 +24648,11 @@ L2:
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3617(m, v4, i1)
+	i0 = fn3618(m, v4, i1)
 	if i0 == 0 {
 		goto L4
 	}
-	fn3609(m, v5)
+	fn3610(m, v5)
 	if v1 != 0 {
 		goto L5
 	}
@@ -23563,7 +24669,7 @@ L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3608(m, v5, v1, uint32(8445349), v2)
+	i0 = fn3609(m, v5, v1, uint32(8445349), v2)
 L4:
 	v4 = k32(4294967295)
 L3:
@@ -23578,7 +24684,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -23587,7 +24693,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn516(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn517(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -23613,7 +24719,7 @@ func fn516(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
 	v0 = i0
@@ -23627,7 +24733,7 @@ func fn516(m *Module, v0 uint32, v1 uint32) uint32 {
 L3:
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v1, i1, uint32(8487706))
+	fn3616(m, v1, i1, uint32(8487706))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -23679,14 +24785,14 @@ L4:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8501243), i2)
+	i0 = fn3604(m, i0, uint32(8501243), i2)
 	goto L1
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8470840), v2)
+	i0 = fn3604(m, i0, uint32(8470840), v2)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -23695,7 +24801,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn517(m *Module, v0 uint32) uint32 {
+func fn518(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23719,7 +24825,7 @@ func fn517(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
 	v3 = i0
@@ -23733,7 +24839,7 @@ func fn517(m *Module, v0 uint32) uint32 {
 L3:
 	v0 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v2, i1, uint32(8487706))
+	fn3616(m, v2, i1, uint32(8487706))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -23767,7 +24873,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8444459), v1)
+	i0 = fn3604(m, i0, uint32(8444459), v1)
 	goto L1
 L5:
 	i0 = m.table[v2].(func(*Module, uint32) uint32)(m, v0)
@@ -23797,7 +24903,7 @@ L8:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8558563), i2)
+	i0 = fn3604(m, i0, uint32(8558563), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -23815,7 +24921,7 @@ L10:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
 	i3 = v1 + uint32(32)
-	i0 = fn3052(m, i0, uint32(1), uint32(8549388), i3)
+	i0 = fn3053(m, i0, uint32(1), uint32(8549388), i3)
 	if i0 != 0 {
 		goto L11
 	}
@@ -23834,7 +24940,7 @@ L11:
 		goto L1
 	}
 L9:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
@@ -23843,7 +24949,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn518(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn519(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -23853,10 +24959,10 @@ func fn518(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 != uint32(10051608) {
 		goto L1
 	}
-	i0 = fn1704(m, v0, v1, v2)
+	i0 = fn1705(m, v0, v1, v2)
 	return i0
 L1:
-	i1 = fn514(m, v0, v1)
+	i1 = fn515(m, v0, v1)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	if v0 == 0 {
@@ -23865,19 +24971,19 @@ L1:
 	return uint32(1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L3
 	}
 	return k32(4294967295)
 L3:
-	fn3624(m)
+	fn3625(m)
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn519(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn520(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -23909,7 +25015,7 @@ func fn519(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L3
 	}
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
 	v0 = i0
@@ -23923,7 +25029,7 @@ L4:
 	}
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v1, i1, uint32(8487706))
+	fn3616(m, v1, i1, uint32(8487706))
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -23960,17 +25066,17 @@ L6:
 	}
 	v4 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn515(m, v1, i1)
+	i0 = fn516(m, v1, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L9:
-	i0 = fn520(m, v0, v1, v2)
+	i0 = fn521(m, v0, v1, v2)
 	v4 = i0
 	goto L1
 L8:
@@ -23982,13 +25088,13 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8573060), i2)
+	i0 = fn3604(m, i0, uint32(8573060), i2)
 	goto L2
 L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8399201), v3)
+	i0 = fn3604(m, i0, uint32(8399201), v3)
 L2:
 	v4 = k32(4294967295)
 L1:
@@ -23999,7 +25105,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn520(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn521(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -24022,7 +25128,7 @@ func fn520(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v0 != 0 {
 		goto L3
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
 	v0 = i0
@@ -24035,7 +25141,7 @@ func fn520(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v1, i1, uint32(8487706))
+	fn3616(m, v1, i1, uint32(8487706))
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -24085,13 +25191,13 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8501243), i2)
+	i0 = fn3604(m, i0, uint32(8501243), i2)
 	goto L2
 L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8399201), v3)
+	i0 = fn3604(m, i0, uint32(8399201), v3)
 L2:
 	v0 = k32(4294967295)
 L1:
@@ -24102,7 +25208,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn521(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn522(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24131,7 +25237,7 @@ func fn521(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L3
 	}
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
 	v0 = i0
@@ -24145,7 +25251,7 @@ L4:
 	}
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v1, i1, uint32(8487706))
+	fn3616(m, v1, i1, uint32(8487706))
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -24182,17 +25288,17 @@ L6:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn515(m, v1, i1)
+	i0 = fn516(m, v1, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L9:
-	i0 = fn522(m, v0, v1)
+	i0 = fn523(m, v0, v1)
 	v3 = i0
 	goto L1
 L8:
@@ -24204,13 +25310,13 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8573060), i2)
+	i0 = fn3604(m, i0, uint32(8573060), i2)
 	goto L2
 L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8452456), v2)
+	i0 = fn3604(m, i0, uint32(8452456), v2)
 L2:
 	v3 = k32(4294967295)
 L1:
@@ -24221,7 +25327,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn522(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn523(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24244,7 +25350,7 @@ func fn522(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != 0 {
 		goto L3
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
 	v0 = i0
@@ -24257,7 +25363,7 @@ func fn522(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v1, i1, uint32(8487706))
+	fn3616(m, v1, i1, uint32(8487706))
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -24307,13 +25413,13 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8501243), i2)
+	i0 = fn3604(m, i0, uint32(8501243), i2)
 	goto L2
 L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8452503), v2)
+	i0 = fn3604(m, i0, uint32(8452503), v2)
 L2:
 	v0 = k32(4294967295)
 L1:
@@ -24324,7 +25430,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn523(m *Module, v0 uint32) uint32 {
+func fn524(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -24343,7 +25449,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn524(m *Module, v0 uint32) {
+func fn525(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -24386,7 +25492,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -24394,7 +25500,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn525(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn526(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -24417,7 +25523,7 @@ func fn525(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 L3:
-	fn3641(m, uint32(8518554), uint32(430))
+	fn3642(m, uint32(8518554), uint32(430))
 	v2 = k32(4294967295)
 	goto L1
 L2:
@@ -24437,7 +25543,7 @@ L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8574717), v3)
+	i0 = fn3604(m, i0, uint32(8574717), v3)
 	v2 = k32(4294967295)
 	goto L1
 L4:
@@ -24451,7 +25557,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn526(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn527(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24740,7 +25846,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn527(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn528(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var i0 uint32
@@ -24759,7 +25865,7 @@ func fn527(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8482536))
+	fn3605(m, i0, uint32(8482536))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -24773,7 +25879,7 @@ L1:
 		goto L3
 	}
 L4:
-	fn3641(m, uint32(8518554), uint32(772))
+	fn3642(m, uint32(8518554), uint32(772))
 	m.depth--
 	return k32(4294967295)
 L3:
@@ -24785,7 +25891,7 @@ L3:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8550727))
+	fn3605(m, i0, uint32(8550727))
 	m.depth--
 	return k32(4294967295)
 L2:
@@ -24828,7 +25934,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn528(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn529(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24863,7 +25969,7 @@ func fn528(m *Module, v0 uint32, v1 uint32) uint32 {
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v2 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8426423), i2)
+	i0 = fn3604(m, i0, uint32(8426423), i2)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -24890,7 +25996,7 @@ L5:
 	if v3 != uint32(10050376) {
 		goto L6
 	}
-	i0 = fn2019(m, v0)
+	i0 = fn2020(m, v0)
 	v0 = i0
 	goto L1
 L6:
@@ -24900,18 +26006,18 @@ L6:
 	v3 = uint32(0)
 	goto L2
 L7:
-	i0 = fn2662(m, uint32(0), uint32(0))
+	i0 = fn2663(m, uint32(0), uint32(0))
 	v3 = i0
 	v1 = v3
 L2:
 	i1 = k32(10089824) + uint32(22912)
-	i0 = fn2349(m, v0, i1)
+	i0 = fn2350(m, v0, i1)
 	v4 = i0
 	if v4 != 0 {
 		goto L9
 	}
 	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
 	v4 = i0
@@ -24928,10 +26034,10 @@ L10:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v1 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v5, i1, uint32(8520978), v2)
+	i0 = fn3609(m, v5, i1, uint32(8520978), v2)
 	goto L8
 L9:
-	i0 = fn852(m, v4, v1)
+	i0 = fn853(m, v4, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -24944,7 +26050,7 @@ L9:
 	if v1 != 0 {
 		goto L11
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L11:
 	if v0 != 0 {
 		goto L12
@@ -24967,7 +26073,7 @@ L13:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8426127), i2)
+	i0 = fn3604(m, i0, uint32(8426127), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -24979,7 +26085,7 @@ L13:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L8:
 	if v3 == 0 {
 		goto L14
@@ -24995,7 +26101,7 @@ L8:
 	if v0 != 0 {
 		goto L14
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L14:
 	v0 = v1
 L1:
@@ -25006,7 +26112,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn529(m *Module, v0 uint32) uint32 {
+func fn530(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25041,7 +26147,7 @@ func fn529(m *Module, v0 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn2348(m, v2, uint32(10021560))
+	i0 = fn2349(m, v2, uint32(10021560))
 	i0 = b2i(i0 != uint32(0))
 	v1 = i0
 L1:
@@ -25050,7 +26156,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn530(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn531(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -25066,7 +26172,7 @@ func fn530(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn531(m, v0, v1, uint32(60))
+	i0 = fn532(m, v0, v1, uint32(60))
 	v3 = i0
 	if v3 != uint32(10060432) {
 		goto L1
@@ -25083,7 +26189,7 @@ func fn530(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
@@ -25095,7 +26201,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575295), v2)
+	i0 = fn3604(m, i0, uint32(8575295), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -25104,7 +26210,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn531(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn532(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -25162,7 +26268,7 @@ L2:
 	v3 = uint32(0)
 	goto L5
 L6:
-	i0 = fn2348(m, v6, v5)
+	i0 = fn2349(m, v6, v5)
 	if i0 == 0 {
 		goto L5
 	}
@@ -25184,7 +26290,7 @@ L6:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L5:
 	i0 = m.table[v4].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
 	v5 = i0
@@ -25202,7 +26308,7 @@ L5:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L4:
 	if v3 != 0 {
 		goto L7
@@ -25229,14 +26335,14 @@ L8:
 		goto L3
 	}
 	v5 = uint32(10060432)
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L3:
 	return v5
 }
 
 //go:norace
 //go:nocheckptr
-func fn532(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn533(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -25252,7 +26358,7 @@ func fn532(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i0 = i0 - uint32(32)
 	v4 = i0
 	m.g0 = v4
-	i0 = fn531(m, v0, v1, v2)
+	i0 = fn532(m, v0, v1, v2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L1
@@ -25268,7 +26374,7 @@ func fn532(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v5 = i0
@@ -25281,7 +26387,7 @@ L2:
 	v5 = uint32(10058324)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn8100(m, i0, uint32(8397305))
+	i0 = fn8101(m, i0, uint32(8397305))
 	if i0 != 0 {
 		goto L3
 	}
@@ -25294,7 +26400,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v0
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8541046), v4)
+	i0 = fn3604(m, i0, uint32(8541046), v4)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -25308,65 +26414,11 @@ L3:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8575295), i2)
+	i0 = fn3604(m, i0, uint32(8575295), i2)
 L1:
 	i0 = v4 + uint32(32)
 	m.g0 = i0
 	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn533(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = fn531(m, v0, v1, uint32(56))
-	v3 = i0
-	if v3 != uint32(10060432) {
-		goto L1
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = v4
-	if v4 != 0 {
-		goto L2
-	}
-	fn2072(m, uint32(10060432))
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(8523328)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575295), v2)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
 }
 
 //go:norace
@@ -25387,7 +26439,7 @@ func fn534(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn531(m, v0, v1, uint32(52))
+	i0 = fn532(m, v0, v1, uint32(56))
 	v3 = i0
 	if v3 != uint32(10060432) {
 		goto L1
@@ -25404,7 +26456,7 @@ func fn534(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
@@ -25412,11 +26464,11 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v0 = i0
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(8579525)
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(8523328)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575295), v2)
+	i0 = fn3604(m, i0, uint32(8575295), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -25441,7 +26493,7 @@ func fn535(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn531(m, v0, v1, uint32(44))
+	i0 = fn532(m, v0, v1, uint32(52))
 	v3 = i0
 	if v3 != uint32(10060432) {
 		goto L1
@@ -25458,7 +26510,7 @@ func fn535(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
@@ -25466,11 +26518,11 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v0 = i0
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(8543272)
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(8579525)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575295), v2)
+	i0 = fn3604(m, i0, uint32(8575295), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -25480,15 +26532,6 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn536(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn532(m, v0, v1, uint32(48), uint32(8543090))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn537(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -25504,7 +26547,7 @@ func fn537(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn531(m, v0, v1, uint32(4))
+	i0 = fn532(m, v0, v1, uint32(44))
 	v3 = i0
 	if v3 != uint32(10060432) {
 		goto L1
@@ -25521,7 +26564,7 @@ func fn537(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
@@ -25529,15 +26572,24 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v0 = i0
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(8554778)
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(8543272)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575295), v2)
+	i0 = fn3604(m, i0, uint32(8575295), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn537(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn533(m, v0, v1, uint32(48), uint32(8543090))
+	return i0
 }
 
 //go:norace
@@ -25558,7 +26610,7 @@ func fn538(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn531(m, v0, v1, uint32(16))
+	i0 = fn532(m, v0, v1, uint32(4))
 	v3 = i0
 	if v3 != uint32(10060432) {
 		goto L1
@@ -25575,7 +26627,7 @@ func fn538(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
@@ -25583,11 +26635,11 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v0 = i0
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(8570532)
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(8554778)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575295), v2)
+	i0 = fn3604(m, i0, uint32(8575295), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -25612,7 +26664,61 @@ func fn539(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn531(m, v0, v1, uint32(0))
+	i0 = fn532(m, v0, v1, uint32(16))
+	v3 = i0
+	if v3 != uint32(10060432) {
+		goto L1
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = v4
+	if v4 != 0 {
+		goto L2
+	}
+	fn2073(m, uint32(10060432))
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(8570532)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8575295), v2)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn540(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = fn532(m, v0, v1, uint32(0))
 	v3 = i0
 	if v3 != uint32(10060432) {
 		goto L1
@@ -25628,7 +26734,7 @@ func fn539(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v4 = i0
@@ -25656,7 +26762,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575295), v2)
+	i0 = fn3604(m, i0, uint32(8575295), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -25665,7 +26771,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn540(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn541(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -25685,7 +26791,7 @@ func fn540(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(48)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn531(m, v0, v1, uint32(8))
+	i0 = fn532(m, v0, v1, uint32(8))
 	v3 = i0
 	if v3 != uint32(10060432) {
 		goto L1
@@ -25707,7 +26813,7 @@ func fn540(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L2:
 	if v3 == 0 {
 		goto L6
@@ -25730,12 +26836,12 @@ L2:
 	}
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn515(m, v1, i1)
+	i0 = fn516(m, v1, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -25769,12 +26875,12 @@ L8:
 	}
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn515(m, v0, i1)
+	i0 = fn516(m, v0, i1)
 	v0 = i0
 	if v0 != k32(4294967295) {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -25788,7 +26894,7 @@ L5:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8574076), i2)
+	i0 = fn3604(m, i0, uint32(8574076), i2)
 	goto L1
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -25796,7 +26902,7 @@ L4:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8574076), i2)
+	i0 = fn3604(m, i0, uint32(8574076), i2)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -25809,63 +26915,9 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575295), v2)
+	i0 = fn3604(m, i0, uint32(8575295), v2)
 L1:
 	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn541(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = fn531(m, v0, v1, uint32(136))
-	v3 = i0
-	if v3 != uint32(10060432) {
-		goto L1
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = v4
-	if v4 != 0 {
-		goto L2
-	}
-	fn2072(m, uint32(10060432))
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(8539813)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575295), v2)
-L1:
-	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return v3
 }
@@ -25888,7 +26940,7 @@ func fn542(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn531(m, v0, v1, uint32(116))
+	i0 = fn532(m, v0, v1, uint32(136))
 	v3 = i0
 	if v3 != uint32(10060432) {
 		goto L1
@@ -25905,7 +26957,7 @@ func fn542(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
@@ -25913,11 +26965,11 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v0 = i0
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(8546872)
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(8539813)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575295), v2)
+	i0 = fn3604(m, i0, uint32(8575295), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -25942,7 +26994,7 @@ func fn543(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn531(m, v0, v1, uint32(120))
+	i0 = fn532(m, v0, v1, uint32(116))
 	v3 = i0
 	if v3 != uint32(10060432) {
 		goto L1
@@ -25959,7 +27011,7 @@ func fn543(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
@@ -25967,11 +27019,11 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v0 = i0
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(8546979)
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(8546872)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575295), v2)
+	i0 = fn3604(m, i0, uint32(8575295), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -25996,7 +27048,7 @@ func fn544(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn531(m, v0, v1, uint32(12))
+	i0 = fn532(m, v0, v1, uint32(120))
 	v3 = i0
 	if v3 != uint32(10060432) {
 		goto L1
@@ -26013,7 +27065,61 @@ func fn544(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(8546979)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8575295), v2)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn545(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = fn532(m, v0, v1, uint32(12))
+	v3 = i0
+	if v3 != uint32(10060432) {
+		goto L1
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = v4
+	if v4 != 0 {
+		goto L2
+	}
+	fn2073(m, uint32(10060432))
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
@@ -26025,7 +27131,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575295), v2)
+	i0 = fn3604(m, i0, uint32(8575295), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -26034,16 +27140,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn545(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn546(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn546(m, v0, v1, v2, uint32(8569841))
+	i0 = fn547(m, v0, v1, v2, uint32(8569841))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn546(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn547(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -26134,7 +27240,7 @@ L5:
 	v10 = uint32(0)
 	goto L4
 L9:
-	i0 = fn2348(m, v5, v7)
+	i0 = fn2349(m, v5, v7)
 	if i0 == 0 {
 		goto L4
 	}
@@ -26156,7 +27262,7 @@ L9:
 	if v8 != 0 {
 		goto L4
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L4:
 	i0 = m.table[v9].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v1, v2)
 	v6 = i0
@@ -26174,7 +27280,7 @@ L4:
 	if v8 != 0 {
 		goto L10
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L10:
 	v8 = v10
 L3:
@@ -26200,7 +27306,7 @@ L12:
 	if v6 != 0 {
 		goto L11
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L11:
 	v10 = v9
 L2:
@@ -26238,7 +27344,7 @@ L2:
 	if v8 != 0 {
 		goto L13
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L13:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
@@ -26255,7 +27361,7 @@ L13:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v4)) = v3
-	i0 = fn3603(m, v8, uint32(8575295), v4)
+	i0 = fn3604(m, v8, uint32(8575295), v4)
 	goto L1
 L14:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
@@ -26265,7 +27371,7 @@ L14:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v3
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v8, uint32(8575493), i2)
+	i0 = fn3604(m, v8, uint32(8575493), i2)
 L1:
 	i0 = v4 + uint32(32)
 	m.g0 = i0
@@ -26274,25 +27380,25 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn547(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn546(m, v0, v1, uint32(10059656), uint32(8569841))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
 func fn548(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn549(m, v0, v1, uint32(112), uint32(60), uint32(8543195))
+	i0 = fn547(m, v0, v1, uint32(10059656), uint32(8569841))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn549(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn549(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn550(m, v0, v1, uint32(112), uint32(60), uint32(8543195))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn550(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -26334,9 +27440,9 @@ func fn549(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uin
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L2:
-	i0 = fn531(m, v0, v1, v3)
+	i0 = fn532(m, v0, v1, v3)
 	v2 = i0
 	if v2 != uint32(10060432) {
 		goto L1
@@ -26353,7 +27459,7 @@ L2:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
@@ -26365,7 +27471,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575295), v5)
+	i0 = fn3604(m, i0, uint32(8575295), v5)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -26374,19 +27480,10 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn550(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn549(m, v0, v1, uint32(108), uint32(56), uint32(8543232))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
 func fn551(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn549(m, v0, v1, uint32(104), uint32(52), uint32(8543263))
+	i0 = fn550(m, v0, v1, uint32(108), uint32(56), uint32(8543232))
 	return i0
 }
 
@@ -26395,7 +27492,7 @@ func fn551(m *Module, v0 uint32, v1 uint32) uint32 {
 func fn552(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn549(m, v0, v1, uint32(96), uint32(44), uint32(8543245))
+	i0 = fn550(m, v0, v1, uint32(104), uint32(52), uint32(8543263))
 	return i0
 }
 
@@ -26404,7 +27501,7 @@ func fn552(m *Module, v0 uint32, v1 uint32) uint32 {
 func fn553(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn549(m, v0, v1, uint32(100), uint32(48), uint32(8543238))
+	i0 = fn550(m, v0, v1, uint32(96), uint32(44), uint32(8543245))
 	return i0
 }
 
@@ -26413,7 +27510,7 @@ func fn553(m *Module, v0 uint32, v1 uint32) uint32 {
 func fn554(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn549(m, v0, v1, uint32(80), uint32(4), uint32(8543253))
+	i0 = fn550(m, v0, v1, uint32(100), uint32(48), uint32(8543238))
 	return i0
 }
 
@@ -26422,7 +27519,7 @@ func fn554(m *Module, v0 uint32, v1 uint32) uint32 {
 func fn555(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn549(m, v0, v1, uint32(140), uint32(136), uint32(8543235))
+	i0 = fn550(m, v0, v1, uint32(80), uint32(4), uint32(8543253))
 	return i0
 }
 
@@ -26431,7 +27528,7 @@ func fn555(m *Module, v0 uint32, v1 uint32) uint32 {
 func fn556(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn549(m, v0, v1, uint32(124), uint32(116), uint32(8543249))
+	i0 = fn550(m, v0, v1, uint32(140), uint32(136), uint32(8543235))
 	return i0
 }
 
@@ -26440,7 +27537,7 @@ func fn556(m *Module, v0 uint32, v1 uint32) uint32 {
 func fn557(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn549(m, v0, v1, uint32(128), uint32(120), uint32(8543250))
+	i0 = fn550(m, v0, v1, uint32(124), uint32(116), uint32(8543249))
 	return i0
 }
 
@@ -26449,13 +27546,22 @@ func fn557(m *Module, v0 uint32, v1 uint32) uint32 {
 func fn558(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn549(m, v0, v1, uint32(88), uint32(12), uint32(8543266))
+	i0 = fn550(m, v0, v1, uint32(128), uint32(120), uint32(8543250))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
 func fn559(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn550(m, v0, v1, uint32(88), uint32(12), uint32(8543266))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn560(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -26499,9 +27605,9 @@ func fn559(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L2:
-	i0 = fn531(m, v0, v1, uint32(0))
+	i0 = fn532(m, v0, v1, uint32(0))
 	v3 = i0
 	if v3 != uint32(10060432) {
 		goto L1
@@ -26520,7 +27626,7 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L3:
 	if v3 == 0 {
 		goto L4
@@ -26551,7 +27657,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575295), v2)
+	i0 = fn3604(m, i0, uint32(8575295), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -26560,7 +27666,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn560(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn561(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -26608,9 +27714,9 @@ func fn560(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L2:
-	i0 = fn531(m, v0, v1, uint32(8))
+	i0 = fn532(m, v0, v1, uint32(8))
 	v3 = i0
 	if v3 != uint32(10060432) {
 		goto L1
@@ -26632,7 +27738,7 @@ L2:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L3:
 	if v3 == 0 {
 		goto L7
@@ -26661,12 +27767,12 @@ L8:
 	}
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn515(m, v1, i1)
+	i0 = fn516(m, v1, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -26696,12 +27802,12 @@ L7:
 	}
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn515(m, v0, i1)
+	i0 = fn516(m, v0, i1)
 	v0 = i0
 	if v0 != k32(4294967295) {
 		goto L10
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -26721,7 +27827,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575295), v2)
+	i0 = fn3604(m, i0, uint32(8575295), v2)
 	goto L1
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -26729,7 +27835,7 @@ L5:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8574076), i2)
+	i0 = fn3604(m, i0, uint32(8574076), i2)
 	goto L1
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -26737,7 +27843,7 @@ L4:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8574076), i2)
+	i0 = fn3604(m, i0, uint32(8574076), i2)
 L1:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -26746,7 +27852,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn561(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn562(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -26785,9 +27891,9 @@ func fn561(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L2:
-	i0 = fn546(m, v0, v1, v2, uint32(8543259))
+	i0 = fn547(m, v0, v1, v2, uint32(8543259))
 	v3 = i0
 L1:
 	m.depth--
@@ -26796,7 +27902,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn562(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn563(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -26835,79 +27941,13 @@ func fn562(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L2:
-	i0 = fn546(m, v0, v1, uint32(10059656), uint32(8543259))
+	i0 = fn547(m, v0, v1, uint32(10059656), uint32(8543259))
 	v2 = i0
 L1:
 	m.depth--
 	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn563(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	if v0 != 0 {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	if i0 != 0 {
-		goto L1
-	}
-L3:
-	v0 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v2, i1, uint32(8487706))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+48))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = m.table[v3].(func(*Module, uint32) uint32)(m, v0)
-	v0 = i0
-	goto L1
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8574502), v1)
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
 }
 
 //go:norace
@@ -26932,7 +27972,7 @@ func fn564(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
 	v3 = i0
@@ -26946,7 +27986,7 @@ func fn564(m *Module, v0 uint32) uint32 {
 L3:
 	v0 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v2, i1, uint32(8487706))
+	fn3616(m, v2, i1, uint32(8487706))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -26956,7 +27996,7 @@ L2:
 	if v3 == 0 {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
 	v3 = i0
 	if v3 == 0 {
 		goto L4
@@ -26969,7 +28009,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8574541), v1)
+	i0 = fn3604(m, i0, uint32(8574502), v1)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -26998,7 +28038,7 @@ func fn565(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
 	v3 = i0
@@ -27012,7 +28052,7 @@ func fn565(m *Module, v0 uint32) uint32 {
 L3:
 	v0 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v2, i1, uint32(8487706))
+	fn3616(m, v2, i1, uint32(8487706))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -27022,7 +28062,7 @@ L2:
 	if v3 == 0 {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	v3 = i0
 	if v3 == 0 {
 		goto L4
@@ -27035,7 +28075,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8574347), v1)
+	i0 = fn3604(m, i0, uint32(8574541), v1)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -27064,7 +28104,7 @@ func fn566(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
 	v3 = i0
@@ -27078,7 +28118,73 @@ func fn566(m *Module, v0 uint32) uint32 {
 L3:
 	v0 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v2, i1, uint32(8487706))
+	fn3616(m, v2, i1, uint32(8487706))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+48))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = m.table[v3].(func(*Module, uint32) uint32)(m, v0)
+	v0 = i0
+	goto L1
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8574347), v1)
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn567(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	if v0 != 0 {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	if i0 != 0 {
+		goto L1
+	}
+L3:
+	v0 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3616(m, v2, i1, uint32(8487706))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -27101,7 +28207,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8574580), v1)
+	i0 = fn3604(m, i0, uint32(8574580), v1)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -27110,7 +28216,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn567(m *Module, v0 uint32) uint32 {
+func fn568(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -27129,7 +28235,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn568(m *Module, v0 uint32) uint32 {
+func fn569(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27142,7 +28248,7 @@ func fn568(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn517(m, v0)
+	i0 = fn518(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L1
@@ -27157,7 +28263,7 @@ L1:
 	m.depth--
 	return v0
 L2:
-	i0 = fn1573(m, v0)
+	i0 = fn1574(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -27170,7 +28276,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	m.depth--
 	return v1
@@ -27178,7 +28284,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn569(m *Module, v0 uint32) uint32 {
+func fn570(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27202,7 +28308,7 @@ func fn569(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
 	v3 = i0
@@ -27216,7 +28322,7 @@ func fn569(m *Module, v0 uint32) uint32 {
 L3:
 	v0 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v2, i1, uint32(8487706))
+	fn3616(m, v2, i1, uint32(8487706))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -27267,7 +28373,7 @@ L8:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8558604), i2)
+	i0 = fn3604(m, i0, uint32(8558604), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -27279,14 +28385,14 @@ L8:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = v2
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
 	i3 = v1 + uint32(48)
-	i0 = fn3052(m, i0, uint32(1), uint32(8549558), i3)
+	i0 = fn3053(m, i0, uint32(1), uint32(8549558), i3)
 	if i0 == 0 {
 		goto L10
 	}
@@ -27301,10 +28407,10 @@ L9:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L10:
-	i0 = fn1573(m, v3)
+	i0 = fn1574(m, v3)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
@@ -27317,14 +28423,14 @@ L10:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+132))
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn517(m, v0)
+	i0 = fn518(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L5
@@ -27336,7 +28442,7 @@ L7:
 	v0 = v3
 	goto L1
 L11:
-	i0 = fn1573(m, v3)
+	i0 = fn1574(m, v3)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
@@ -27349,18 +28455,18 @@ L11:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L6:
 	i1 = k32(10089824) + uint32(26316)
-	i0 = fn2349(m, v0, i1)
+	i0 = fn2350(m, v0, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L12
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8551602), uint32(1))
+	i0 = fn3056(m, i0, uint32(8551602), uint32(1))
 	if i0 == 0 {
 		goto L13
 	}
@@ -27375,10 +28481,10 @@ L6:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	v2 = i0
@@ -27395,12 +28501,12 @@ L13:
 		goto L15
 	}
 L16:
-	i0 = fn840(m, v0, v3, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v0, v3, uint32(0), uint32(0), uint32(0))
 	v2 = i0
 	goto L14
 L15:
 	i2 = m.table[v2].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v3, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v0, v3, i2, uint32(0))
+	i0 = fn839(m, v0, v3, i2, uint32(0))
 	v2 = i0
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -27414,7 +28520,7 @@ L14:
 	if v0 != 0 {
 		goto L17
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L17:
 	if v2 == 0 {
 		goto L5
@@ -27432,7 +28538,7 @@ L18:
 	if i0 == 0 {
 		goto L19
 	}
-	i0 = fn1573(m, v2)
+	i0 = fn1574(m, v2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -27445,7 +28551,7 @@ L18:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
@@ -27463,7 +28569,7 @@ L21:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8558686), i2)
+	i0 = fn3604(m, i0, uint32(8558686), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -27475,10 +28581,10 @@ L21:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L20:
-	i0 = fn568(m, v2)
+	i0 = fn569(m, v2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -27491,10 +28597,10 @@ L20:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L12:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -27506,7 +28612,7 @@ L12:
 	if i0 == 0 {
 		goto L22
 	}
-	i0 = fn1612(m, v0, uint32(10))
+	i0 = fn1613(m, v0, uint32(10))
 	v0 = i0
 	goto L1
 L22:
@@ -27516,14 +28622,14 @@ L22:
 	}
 	i0 = v0 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1611(m, i0, i1, uint32(10))
+	i0 = fn1612(m, i0, i1, uint32(10))
 	v0 = i0
 	goto L1
 L23:
 	if v2 == uint32(10014932) {
 		goto L25
 	}
-	i0 = fn2348(m, v2, uint32(10014932))
+	i0 = fn2349(m, v2, uint32(10014932))
 	if i0 == 0 {
 		goto L24
 	}
@@ -27533,35 +28639,35 @@ L25:
 	if v3 != 0 {
 		goto L27
 	}
-	v0 = uint32(10378785)
+	v0 = uint32(10378801)
 	goto L26
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v0 = i0
 L26:
-	i0 = fn1611(m, v0, v3, uint32(10))
+	i0 = fn1612(m, v0, v3, uint32(10))
 	v0 = i0
 	goto L1
 L24:
 	i1 = v1 + uint32(52)
-	i0 = fn525(m, v0, i1, uint32(0))
+	i0 = fn526(m, v0, i1, uint32(0))
 	if i0 != 0 {
 		goto L28
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+52))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+60))
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v3 = i0
 	if v3 != 0 {
 		goto L29
 	}
 	i0 = v1 + uint32(52)
-	fn524(m, i0)
+	fn525(m, i0)
 	goto L5
 L29:
 	i0 = v3 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn1611(m, i0, i1, uint32(10))
+	i0 = fn1612(m, i0, i1, uint32(10))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
@@ -27574,17 +28680,17 @@ L29:
 	if v2 != 0 {
 		goto L30
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L30:
 	i0 = v1 + uint32(52)
-	fn524(m, i0)
+	fn525(m, i0)
 	goto L1
 L28:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8573105), v1)
+	i0 = fn3604(m, i0, uint32(8573105), v1)
 L5:
 	v0 = uint32(0)
 L1:
@@ -27595,7 +28701,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn570(m *Module, v0 uint32) uint32 {
+func fn571(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27623,7 +28729,7 @@ func fn570(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
 	v0 = i0
@@ -27637,7 +28743,7 @@ func fn570(m *Module, v0 uint32) uint32 {
 L3:
 	v2 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v3, i1, uint32(8487706))
+	fn3616(m, v3, i1, uint32(8487706))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -27684,7 +28790,7 @@ L8:
 	v2 = v3
 	goto L1
 L9:
-	i0 = fn2348(m, v2, uint32(10045280))
+	i0 = fn2349(m, v2, uint32(10045280))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
@@ -27699,7 +28805,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8558417), v1)
+	i0 = fn3604(m, i0, uint32(8558417), v1)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -27711,7 +28817,7 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L10:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v0
@@ -27719,7 +28825,7 @@ L10:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
 	i3 = v1 + uint32(16)
-	i0 = fn3052(m, i0, uint32(1), uint32(8549726), i3)
+	i0 = fn3053(m, i0, uint32(1), uint32(8549726), i3)
 	if i0 == 0 {
 		goto L11
 	}
@@ -27734,7 +28840,7 @@ L10:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L11:
 	d0 = *(*float64)(unsafe.Add(b, uint64(v3)+8))
@@ -27750,9 +28856,9 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L12:
-	i0 = fn1315(m, v5)
+	i0 = fn1316(m, v5)
 	v2 = i0
 	goto L1
 L7:
@@ -27761,12 +28867,12 @@ L7:
 		goto L6
 	}
 	v2 = uint32(0)
-	i0 = fn517(m, v0)
+	i0 = fn518(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
-	d0 = fn1614(m, v0)
+	d0 = fn1615(m, v0)
 	v5 = d0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -27779,30 +28885,30 @@ L7:
 	if v3 != 0 {
 		goto L13
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L13:
 	if v5 != math.Float64frombits(0xbff0000000000000) {
 		goto L14
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L14:
-	i0 = fn1315(m, v5)
+	i0 = fn1316(m, v5)
 	v2 = i0
 	goto L1
 L6:
-	i0 = fn2348(m, v2, uint32(10045280))
+	i0 = fn2349(m, v2, uint32(10045280))
 	if i0 == 0 {
 		goto L15
 	}
 	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v2 = i0
 	goto L1
 L15:
-	i0 = fn1316(m, v0)
+	i0 = fn1317(m, v0)
 	v2 = i0
 L1:
 	i0 = v1 + uint32(32)
@@ -27812,7 +28918,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn571(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn572(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -27836,11 +28942,11 @@ func fn571(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8544024))
+	fn3605(m, i0, uint32(8544024))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn517(m, v0)
+	i0 = fn518(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
@@ -27848,7 +28954,7 @@ L1:
 	m.depth--
 	return uint32(0)
 L3:
-	i0 = fn1601(m, v2, v1)
+	i0 = fn1602(m, v2, v1)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -27861,7 +28967,7 @@ L3:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	m.depth--
 	return v1
@@ -27869,7 +28975,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn572(m *Module, v0 uint32) uint32 {
+func fn573(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -27897,7 +29003,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn573(m *Module, v0 uint32) uint32 {
+func fn574(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27918,7 +29024,7 @@ func fn573(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L3
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
 	v3 = i0
@@ -27932,7 +29038,7 @@ func fn573(m *Module, v0 uint32) uint32 {
 	}
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v2, i1, uint32(8487706))
+	fn3616(m, v2, i1, uint32(8487706))
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -27964,13 +29070,13 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8501243), i2)
+	i0 = fn3604(m, i0, uint32(8501243), i2)
 	goto L2
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8570102), v1)
+	i0 = fn3604(m, i0, uint32(8570102), v1)
 L2:
 	v0 = k32(4294967295)
 L1:
@@ -27981,7 +29087,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn574(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn575(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28007,7 +29113,7 @@ func fn574(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L3:
 	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
 	v0 = i0
@@ -28021,7 +29127,7 @@ L3:
 L4:
 	v1 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v3, i1, uint32(8487706))
+	fn3616(m, v3, i1, uint32(8487706))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -28065,7 +29171,7 @@ L6:
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn531(m, v0, v1, uint32(0))
+	i0 = fn532(m, v0, v1, uint32(0))
 	v1 = i0
 	if v1 != uint32(10060432) {
 		goto L1
@@ -28081,14 +29187,14 @@ L6:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8509686), v2)
+	i0 = fn3604(m, i0, uint32(8509686), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -28097,7 +29203,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn575(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn576(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28119,7 +29225,7 @@ func fn575(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
 	v0 = i0
@@ -28133,7 +29239,7 @@ func fn575(m *Module, v0 uint32, v1 uint32) uint32 {
 L3:
 	v1 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v3, i1, uint32(8487706))
+	fn3616(m, v3, i1, uint32(8487706))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -28161,7 +29267,7 @@ L5:
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn1594(m, v1)
+	i0 = fn1595(m, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L6
@@ -28169,7 +29275,7 @@ L5:
 	v1 = uint32(0)
 	goto L1
 L6:
-	i0 = fn531(m, v0, v3, uint32(8))
+	i0 = fn532(m, v0, v3, uint32(8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -28182,7 +29288,7 @@ L6:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	if v1 != uint32(10060432) {
 		goto L1
@@ -28198,14 +29304,14 @@ L7:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8509733), v2)
+	i0 = fn3604(m, i0, uint32(8509733), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -28214,7 +29320,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn576(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn577(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28240,7 +29346,7 @@ func fn576(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L3:
 	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
 	v0 = i0
@@ -28254,7 +29360,7 @@ L3:
 L4:
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v1, i1, uint32(8487706))
+	fn3616(m, v1, i1, uint32(8487706))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -28334,9 +29440,9 @@ L7:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L8:
-	i0 = fn531(m, v0, v1, uint32(0))
+	i0 = fn532(m, v0, v1, uint32(0))
 	v3 = i0
 	if v3 != uint32(10060432) {
 		goto L1
@@ -28352,14 +29458,14 @@ L8:
 	if v3 != 0 {
 		goto L5
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8509686), v2)
+	i0 = fn3604(m, i0, uint32(8509686), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -28368,7 +29474,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn577(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn578(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -28390,7 +29496,7 @@ func fn577(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
 	v2 = i0
@@ -28404,7 +29510,7 @@ func fn577(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L3:
 	v0 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v1, i1, uint32(8487706))
+	fn3616(m, v1, i1, uint32(8487706))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -28418,7 +29524,7 @@ L2:
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn2262(m, v1, v2)
+	i0 = fn2263(m, v1, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L5
@@ -28440,14 +29546,14 @@ L5:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8494894), v3)
+	i0 = fn3604(m, i0, uint32(8494894), v3)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -28456,7 +29562,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn578(m *Module, v0 uint32) uint32 {
+func fn579(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28480,7 +29586,7 @@ func fn578(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
 	v3 = i0
@@ -28495,7 +29601,7 @@ func fn578(m *Module, v0 uint32) uint32 {
 L3:
 	v0 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v2, i1, uint32(8487706))
+	fn3616(m, v2, i1, uint32(8487706))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -28515,21 +29621,21 @@ L4:
 	if v3 != uint32(10049232) {
 		goto L5
 	}
-	i0 = fn1525(m, v0)
+	i0 = fn1526(m, v0)
 	v0 = i0
 	goto L1
 L5:
-	i0 = fn579(m, v0)
+	i0 = fn580(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L6
 	}
-	i0 = fn513(m, v0, uint32(10))
+	i0 = fn514(m, v0, uint32(10))
 	v4 = i0
 	if v4 == k32(4294967295) {
 		goto L8
 	}
-	i1 = fn2289(m, v4)
+	i1 = fn2290(m, v4)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
 	if v0 == 0 {
@@ -28559,7 +29665,7 @@ L11:
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L14
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -28574,7 +29680,7 @@ L11:
 	goto L8
 L14:
 	i0 = v1 + uint32(12)
-	i0 = fn2307(m, i0, v4)
+	i0 = fn2308(m, i0, v4)
 	if i0 == 0 {
 		goto L12
 	}
@@ -28590,7 +29696,7 @@ L14:
 		goto L8
 	}
 L13:
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L8
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -28608,7 +29714,7 @@ L12:
 		goto L11
 	}
 L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
 	v5 = i0
@@ -28620,13 +29726,13 @@ L9:
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3618(m, v3, i1)
+	i0 = fn3619(m, v3, i1)
 	if i0 == 0 {
 		goto L15
 	}
-	fn3609(m, v3)
+	fn3610(m, v3)
 L15:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L8
 	}
@@ -28634,7 +29740,7 @@ L15:
 		goto L16
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2307(m, i0, v0)
+	i0 = fn2308(m, i0, v0)
 	if i0 != 0 {
 		goto L8
 	}
@@ -28650,7 +29756,7 @@ L16:
 	if v0 != 0 {
 		goto L17
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v0 = i0
@@ -28672,7 +29778,7 @@ L8:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -28685,1013 +29791,11 @@ L7:
 	if v0 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	v0 = uint32(0)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn579(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+108))
-	v3 = i0
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
-	i0 = i0 & uint32(32)
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = fn1469(m, v0)
-	v0 = i0
-	goto L1
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8493903), v1)
-	goto L1
-L2:
-	i0 = m.table[v3].(func(*Module, uint32) uint32)(m, v0)
-	v2 = i0
-	if v2 != 0 {
-		goto L4
-	}
-	v0 = uint32(0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+112))
-	v0 = i0
-	if v0 == 0 {
-		goto L5
-	}
-	if v0 == uint32(54) {
-		goto L5
-	}
-	v0 = v2
-	goto L1
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8574962), i2)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn580(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+112))
-	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v0)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3618(m, v1, i1)
-	if i0 == 0 {
-		goto L1
-	}
-	fn3609(m, v1)
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn581(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v0 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 != 0 {
-		goto L1
-	}
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v2, i1, uint32(8487706))
-	m.depth--
-	return uint32(0)
-L2:
-	v1 = uint32(0)
-	i0 = fn1492(m, uint32(0))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn1507(m, v2, v0)
-	v0 = i0
-	if v0 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-	m.depth--
-	return uint32(0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L5
-	}
-	fn2072(m, v0)
-L5:
-	v1 = v2
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn582(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v0 != 0 {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 != 0 {
-		goto L1
-	}
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v1, i1, uint32(8487706))
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	if v2 == uint32(10049232) {
-		goto L5
-	}
-	if v2 != uint32(10064376) {
-		goto L4
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	m.depth--
-	return v0
-L4:
-	i0 = fn579(m, v0)
-	v2 = i0
-	if v2 != 0 {
-		goto L6
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3618(m, v2, i1)
-	if i0 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3615(m, v2, i1, v1)
-	m.depth--
-	return uint32(0)
-L6:
-	v0 = uint32(0)
-	i0 = fn1492(m, uint32(0))
-	v1 = i0
-	if v1 == 0 {
-		goto L7
-	}
-	i0 = fn1507(m, v1, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v3 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	v0 = uint32(0)
-	v3 = v1
-	if v4 == 0 {
-		goto L8
-	}
-	goto L7
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 != uint32(1073741823) {
-		goto L10
-	}
-	v0 = v1
-	goto L7
-L10:
-	i1 = v0 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	v0 = v1
-	if v4 != 0 {
-		goto L7
-	}
-L8:
-	fn2072(m, v3)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn583(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if v0 == 0 {
-		goto L3
-	}
-	if v1 != 0 {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+72))
-	v0 = i0
-	if v0 == 0 {
-		goto L4
-	}
-	v5 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 != 0 {
-		goto L1
-	}
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v4, i1, uint32(8487706))
-	v5 = k32(4294967295)
-	goto L1
-L2:
-	i0 = fn579(m, v0)
-	v6 = i0
-	if v6 == 0 {
-		goto L5
-	}
-	v0 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+112))
-	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v6)
-	v5 = i0
-	if v5 == 0 {
-		goto L9
-	}
-	i0 = b2i(v2 == uint32(2))
-	v7 = i0
-	v0 = uint32(0)
-	v8 = uint32(0)
-L10:
-	i0 = fn2026(m, v5, v1, uint32(2))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v9
-	if v9 != 0 {
-		goto L11
-	}
-	fn2072(m, v5)
-L11:
-	if int32(v4) < int32(uint32(0)) {
-		goto L7
-	}
-	if v4 == 0 {
-		goto L13
-	}
-	v5 = uint32(1)
-	if v2 == uint32(1) {
-		goto L16
-	}
-	i0 = v2 + k32(4294967294)
-	switch i0 {
-	case 1:
-		goto L6
-	default:
-		goto L15
-	}
-L16:
-	if v0 != uint32(2147483647) {
-		goto L14
-	}
-	v0 = uint32(8476709)
-	goto L12
-L15:
-	v5 = v0
-	if v8 == 0 {
-		goto L6
-	}
-	v0 = uint32(8476680)
-	goto L12
-L14:
-	i0 = v0 + uint32(1)
-	v0 = i0
-L13:
-	if v0 == uint32(2147483647) {
-		i0 = uint32(1)
-	} else {
-		i0 = v8
-	}
-	if v7 == 0 {
-		i0 = v8
-	}
-	v8 = i0
-	i0 = v0 + v7
-	v0 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+112))
-	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v6)
-	v5 = i0
-	if v5 != 0 {
-		goto L10
-	}
-	goto L9
-L12:
-	v5 = uint32(10036512)
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v4 = i0
-	if v4 == 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if i0 == 0 {
-		goto L17
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3618(m, v5, i1)
-	if i0 == 0 {
-		goto L17
-	}
-	fn3609(m, v5)
-L17:
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L7
-	}
-	v5 = v0
-	if v2 != uint32(2) {
-		goto L6
-	}
-	v0 = uint32(8501186)
-	v5 = uint32(10027208)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	fn3604(m, i0, v0)
-L7:
-	v5 = k32(4294967295)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v6)
-	goto L1
-L5:
-	v5 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8493935), v3)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn584(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn583(m, v0, v1, uint32(1))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn585(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+52))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = m.table[v2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	m.depth--
-	return i0
-L1:
-	i0 = fn583(m, v0, v1, uint32(3))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn586(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn583(m, v0, v1, uint32(2))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn587(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+56))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = b2i(i0 != uint32(0))
-	v1 = i0
-L1:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn588(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v1 != 0 {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != 0 {
-		goto L1
-	}
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v2, i1, uint32(8487706))
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = fn2675(m, v1)
-	v1 = i0
-	if v1 != 0 {
-		goto L4
-	}
-	m.depth--
-	return uint32(0)
-L4:
-	i0 = fn514(m, v0, v1)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn589(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 == 0 {
-		goto L2
-	}
-	return k32(4294967295)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v2, i1, uint32(8487706))
-	return k32(4294967295)
-L1:
-	i0 = fn2675(m, v1)
-	v1 = i0
-	if v1 != 0 {
-		goto L3
-	}
-	return k32(4294967295)
-L3:
-	i0 = fn519(m, v0, v1, v2)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn590(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v0 != 0 {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 != 0 {
-		goto L1
-	}
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v1, i1, uint32(8487706))
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 != uint32(10051608) {
-		goto L4
-	}
-	i0 = fn1730(m, v0)
-	m.depth--
-	return i0
-L4:
-	i1 = k32(10089824) + uint32(35644)
-	i0 = fn591(m, v0, i1)
-	v0 = i0
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn591(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
-	v3 = uint32(0)
-	i1 = v2 + uint32(12)
-	i0 = fn862(m, v1, i1, k32(2147483649), uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if i0 != uint32(10049232) {
-		goto L2
-	}
-	v3 = v4
-	goto L1
-L2:
-	i0 = fn579(m, v4)
-	v5 = i0
-	if v5 != 0 {
-		goto L4
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3618(m, v5, i1)
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v6
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v5, i1, uint32(8558859), v2)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	v3 = uint32(0)
-	if v0 == 0 {
-		goto L3
-	}
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L6
-	}
-	fn2072(m, v4)
-L6:
-	v3 = uint32(0)
-	i0 = fn1492(m, uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L7
-	}
-	i0 = fn1507(m, v4, v5)
-	v0 = i0
-	if v0 != 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v0 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	v3 = uint32(0)
-	v0 = v4
-	if v1 == 0 {
-		goto L8
-	}
-	goto L7
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 != uint32(1073741823) {
-		goto L10
-	}
-	v3 = v4
-	goto L7
-L10:
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	v3 = v4
-	if v1 != 0 {
-		goto L7
-	}
-L8:
-	fn2072(m, v0)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	v4 = v5
-	if v0 != 0 {
-		goto L1
-	}
-L3:
-	fn2072(m, v4)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn592(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v0 != 0 {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 != 0 {
-		goto L1
-	}
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v1, i1, uint32(8487706))
-	return uint32(0)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 != uint32(10051608) {
-		goto L4
-	}
-	i0 = fn1731(m, v0)
-	return i0
-L4:
-	i1 = k32(10089824) + uint32(35384)
-	i0 = fn591(m, v0, i1)
-	v0 = i0
-L1:
 	return v0
 }

@@ -14,22 +14,1024 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn593(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn580(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+108))
+	v3 = i0
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
+	i0 = i0 & uint32(32)
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = fn1470(m, v0)
+	v0 = i0
+	goto L1
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8493903), v1)
+	goto L1
+L2:
+	i0 = m.table[v3].(func(*Module, uint32) uint32)(m, v0)
+	v2 = i0
+	if v2 != 0 {
+		goto L4
+	}
+	v0 = uint32(0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+112))
+	v0 = i0
+	if v0 == 0 {
+		goto L5
+	}
+	if v0 == uint32(55) {
+		goto L5
+	}
+	v0 = v2
+	goto L1
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v1 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8574962), i2)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn581(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+112))
+	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v0)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
+	i0 = fn3619(m, v1, i1)
+	if i0 == 0 {
+		goto L1
+	}
+	fn3610(m, v1)
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn582(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v0 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 != 0 {
+		goto L1
+	}
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3616(m, v2, i1, uint32(8487706))
+	m.depth--
+	return uint32(0)
+L2:
+	v1 = uint32(0)
+	i0 = fn1493(m, uint32(0))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn1508(m, v2, v0)
+	v0 = i0
+	if v0 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+	m.depth--
+	return uint32(0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L5
+	}
+	fn2073(m, v0)
+L5:
+	v1 = v2
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn583(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v0 != 0 {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 != 0 {
+		goto L1
+	}
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3616(m, v1, i1, uint32(8487706))
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	if v2 == uint32(10049232) {
+		goto L5
+	}
+	if v2 != uint32(10064376) {
+		goto L4
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	m.depth--
+	return v0
+L4:
+	i0 = fn580(m, v0)
+	v2 = i0
+	if v2 != 0 {
+		goto L6
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3619(m, v2, i1)
+	if i0 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3616(m, v2, i1, v1)
+	m.depth--
+	return uint32(0)
+L6:
+	v0 = uint32(0)
+	i0 = fn1493(m, uint32(0))
+	v1 = i0
+	if v1 == 0 {
+		goto L7
+	}
+	i0 = fn1508(m, v1, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v3 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	v0 = uint32(0)
+	v3 = v1
+	if v4 == 0 {
+		goto L8
+	}
+	goto L7
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 != uint32(1073741823) {
+		goto L10
+	}
+	v0 = v1
+	goto L7
+L10:
+	i1 = v0 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	v0 = v1
+	if v4 != 0 {
+		goto L7
+	}
+L8:
+	fn2073(m, v3)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn584(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if v0 == 0 {
+		goto L3
+	}
+	if v1 != 0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+72))
+	v0 = i0
+	if v0 == 0 {
+		goto L4
+	}
+	v5 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 != 0 {
+		goto L1
+	}
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3616(m, v4, i1, uint32(8487706))
+	v5 = k32(4294967295)
+	goto L1
+L2:
+	i0 = fn580(m, v0)
+	v6 = i0
+	if v6 == 0 {
+		goto L5
+	}
+	v0 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+112))
+	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v6)
+	v5 = i0
+	if v5 == 0 {
+		goto L9
+	}
+	i0 = b2i(v2 == uint32(2))
+	v7 = i0
+	v0 = uint32(0)
+	v8 = uint32(0)
+L10:
+	i0 = fn2027(m, v5, v1, uint32(2))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v9
+	if v9 != 0 {
+		goto L11
+	}
+	fn2073(m, v5)
+L11:
+	if int32(v4) < int32(uint32(0)) {
+		goto L7
+	}
+	if v4 == 0 {
+		goto L13
+	}
+	v5 = uint32(1)
+	if v2 == uint32(1) {
+		goto L16
+	}
+	i0 = v2 + k32(4294967294)
+	switch i0 {
+	case 1:
+		goto L6
+	default:
+		goto L15
+	}
+L16:
+	if v0 != uint32(2147483647) {
+		goto L14
+	}
+	v0 = uint32(8476709)
+	goto L12
+L15:
+	v5 = v0
+	if v8 == 0 {
+		goto L6
+	}
+	v0 = uint32(8476680)
+	goto L12
+L14:
+	i0 = v0 + uint32(1)
+	v0 = i0
+L13:
+	if v0 == uint32(2147483647) {
+		i0 = uint32(1)
+	} else {
+		i0 = v8
+	}
+	if v7 == 0 {
+		i0 = v8
+	}
+	v8 = i0
+	i0 = v0 + v7
+	v0 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+112))
+	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v6)
+	v5 = i0
+	if v5 != 0 {
+		goto L10
+	}
+	goto L9
+L12:
+	v5 = uint32(10036512)
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v4 = i0
+	if v4 == 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if i0 == 0 {
+		goto L17
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
+	i0 = fn3619(m, v5, i1)
+	if i0 == 0 {
+		goto L17
+	}
+	fn3610(m, v5)
+L17:
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L7
+	}
+	v5 = v0
+	if v2 != uint32(2) {
+		goto L6
+	}
+	v0 = uint32(8501186)
+	v5 = uint32(10027208)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	fn3605(m, i0, v0)
+L7:
+	v5 = k32(4294967295)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v6)
+	goto L1
+L5:
+	v5 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8493935), v3)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn585(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn584(m, v0, v1, uint32(1))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn586(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
 	var i0 uint32
 	_ = i0
 	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = fn594(m, i0, v0, v1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+52))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = m.table[v2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	m.depth--
+	return i0
+L1:
+	i0 = fn584(m, v0, v1, uint32(3))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn594(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn587(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn584(m, v0, v1, uint32(2))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn588(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+56))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = b2i(i0 != uint32(0))
+	v1 = i0
+L1:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn589(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v1 != 0 {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != 0 {
+		goto L1
+	}
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3616(m, v2, i1, uint32(8487706))
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = fn2676(m, v1)
+	v1 = i0
+	if v1 != 0 {
+		goto L4
+	}
+	m.depth--
+	return uint32(0)
+L4:
+	i0 = fn515(m, v0, v1)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn590(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 == 0 {
+		goto L2
+	}
+	return k32(4294967295)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3616(m, v2, i1, uint32(8487706))
+	return k32(4294967295)
+L1:
+	i0 = fn2676(m, v1)
+	v1 = i0
+	if v1 != 0 {
+		goto L3
+	}
+	return k32(4294967295)
+L3:
+	i0 = fn520(m, v0, v1, v2)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn591(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v0 != 0 {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 != 0 {
+		goto L1
+	}
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3616(m, v1, i1, uint32(8487706))
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 != uint32(10051608) {
+		goto L4
+	}
+	i0 = fn1731(m, v0)
+	m.depth--
+	return i0
+L4:
+	i1 = k32(10089824) + uint32(35644)
+	i0 = fn592(m, v0, i1)
+	v0 = i0
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn592(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
+	v3 = uint32(0)
+	i1 = v2 + uint32(12)
+	i0 = fn863(m, v1, i1, k32(2147483649), uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if i0 != uint32(10049232) {
+		goto L2
+	}
+	v3 = v4
+	goto L1
+L2:
+	i0 = fn580(m, v4)
+	v5 = i0
+	if v5 != 0 {
+		goto L4
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3619(m, v5, i1)
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v6
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3609(m, v5, i1, uint32(8558859), v2)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	v3 = uint32(0)
+	if v0 == 0 {
+		goto L3
+	}
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L6
+	}
+	fn2073(m, v4)
+L6:
+	v3 = uint32(0)
+	i0 = fn1493(m, uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L7
+	}
+	i0 = fn1508(m, v4, v5)
+	v0 = i0
+	if v0 != 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v0 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	v3 = uint32(0)
+	v0 = v4
+	if v1 == 0 {
+		goto L8
+	}
+	goto L7
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 != uint32(1073741823) {
+		goto L10
+	}
+	v3 = v4
+	goto L7
+L10:
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	v3 = v4
+	if v1 != 0 {
+		goto L7
+	}
+L8:
+	fn2073(m, v0)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	v4 = v5
+	if v0 != 0 {
+		goto L1
+	}
+L3:
+	fn2073(m, v4)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn593(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v0 != 0 {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 != 0 {
+		goto L1
+	}
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3616(m, v1, i1, uint32(8487706))
+	return uint32(0)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 != uint32(10051608) {
+		goto L4
+	}
+	i0 = fn1732(m, v0)
+	return i0
+L4:
+	i1 = k32(10089824) + uint32(35384)
+	i0 = fn592(m, v0, i1)
+	v0 = i0
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn594(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = fn595(m, i0, v0, v1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn595(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -59,7 +1061,7 @@ L1:
 	if v3 != uint32(10075832) {
 		goto L4
 	}
-	i0 = fn2973(m, v2)
+	i0 = fn2974(m, v2)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v3 = i0
@@ -77,7 +1079,7 @@ L4:
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L6
 	}
-	i0 = fn3352(m, v0, uint32(8522390))
+	i0 = fn3353(m, v0, uint32(8522390))
 	if i0 != 0 {
 		goto L2
 	}
@@ -94,7 +1096,7 @@ L8:
 	v2 = i0
 L9:
 	i2 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn594(m, v0, v1, i2)
+	i0 = fn595(m, v0, v1, i2)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -115,7 +1117,7 @@ L7:
 	return v4
 L5:
 	i1 = k32(10089824) + uint32(23708)
-	i0 = fn2349(m, v2, i1)
+	i0 = fn2350(m, v2, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L10
@@ -127,7 +1129,7 @@ L5:
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L11
 	}
-	i0 = fn3352(m, v0, uint32(8522390))
+	i0 = fn3353(m, v0, uint32(8522390))
 	if i0 == 0 {
 		goto L11
 	}
@@ -143,11 +1145,11 @@ L5:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return k32(4294967295)
 L11:
-	i0 = fn852(m, v4, v1)
+	i0 = fn853(m, v4, v1)
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i1 = i1 + uint32(1)
@@ -163,7 +1165,7 @@ L11:
 	if v1 != 0 {
 		goto L12
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L12:
 	if v2 != 0 {
 		goto L13
@@ -171,7 +1173,7 @@ L12:
 	m.depth--
 	return k32(4294967295)
 L13:
-	i0 = fn2030(m, v2)
+	i0 = fn2031(m, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -184,7 +1186,7 @@ L13:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return v3
 L10:
@@ -200,7 +1202,7 @@ L10:
 	m.depth--
 	return k32(4294967295)
 L3:
-	i0 = fn595(m, v1, v2)
+	i0 = fn596(m, v1, v2)
 	v3 = i0
 L2:
 	m.depth--
@@ -209,7 +1211,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn595(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn596(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -239,13 +1241,13 @@ func fn595(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v1 {
 		goto L1
 	}
-	i0 = fn2348(m, v4, v1)
+	i0 = fn2349(m, v4, v1)
 	if i0 != 0 {
 		goto L1
 	}
 	i1 = k32(10089824) + uint32(22072)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
@@ -262,7 +1264,7 @@ func fn595(m *Module, v0 uint32, v1 uint32) uint32 {
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v1)
+	i0 = fn2349(m, v4, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
@@ -280,20 +1282,20 @@ L4:
 	}
 	goto L1
 L3:
-	i0 = fn598(m, v1, uint32(8460155))
+	i0 = fn599(m, v1, uint32(8460155))
 	if i0 == 0 {
 		goto L1
 	}
 	i1 = k32(10089824) + uint32(22072)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
-	i0 = fn599(m, v0, v1)
+	i0 = fn600(m, v0, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
@@ -309,7 +1311,7 @@ L3:
 		goto L1
 	}
 L2:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -318,22 +1320,22 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn596(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn597(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = fn597(m, i0, v0, v1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = fn598(m, i0, v0, v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn597(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn598(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -369,11 +1371,11 @@ L3:
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
-	i0 = fn2348(m, v1, v2)
+	i0 = fn2349(m, v1, v2)
 	m.depth--
 	return i0
 L4:
-	i0 = fn598(m, v1, uint32(8412605))
+	i0 = fn599(m, v1, uint32(8412605))
 	if i0 == 0 {
 		goto L1
 	}
@@ -381,19 +1383,19 @@ L4:
 	if i0 == uint32(10075832) {
 		goto L5
 	}
-	i0 = fn598(m, v2, uint32(8460088))
+	i0 = fn599(m, v2, uint32(8460088))
 	if i0 == 0 {
 		goto L1
 	}
 L5:
-	i0 = fn599(m, v1, v2)
+	i0 = fn600(m, v1, v2)
 	m.depth--
 	return i0
 L2:
 	if v3 != uint32(10075832) {
 		goto L6
 	}
-	i0 = fn2973(m, v2)
+	i0 = fn2974(m, v2)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v3 = i0
@@ -411,7 +1413,7 @@ L6:
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L8
 	}
-	i0 = fn3352(m, v0, uint32(8522368))
+	i0 = fn3353(m, v0, uint32(8522368))
 	if i0 != 0 {
 		goto L1
 	}
@@ -428,7 +1430,7 @@ L10:
 	v2 = i0
 L11:
 	i2 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn597(m, v0, v1, i2)
+	i0 = fn598(m, v0, v1, i2)
 	v4 = i0
 	if v4 != 0 {
 		goto L9
@@ -449,7 +1451,7 @@ L9:
 	return v4
 L7:
 	i1 = k32(10089824) + uint32(26204)
-	i0 = fn2349(m, v2, i1)
+	i0 = fn2350(m, v2, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L12
@@ -461,7 +1463,7 @@ L7:
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L13
 	}
-	i0 = fn3352(m, v0, uint32(8522368))
+	i0 = fn3353(m, v0, uint32(8522368))
 	if i0 == 0 {
 		goto L13
 	}
@@ -477,11 +1479,11 @@ L7:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return k32(4294967295)
 L13:
-	i0 = fn852(m, v4, v1)
+	i0 = fn853(m, v4, v1)
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i1 = i1 + uint32(1)
@@ -497,7 +1499,7 @@ L13:
 	if v0 != 0 {
 		goto L14
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L14:
 	if v2 != 0 {
 		goto L15
@@ -505,7 +1507,7 @@ L14:
 	m.depth--
 	return k32(4294967295)
 L15:
-	i0 = fn2030(m, v2)
+	i0 = fn2031(m, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -518,7 +1520,7 @@ L15:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return v3
 L12:
@@ -534,7 +1536,7 @@ L12:
 	m.depth--
 	return k32(4294967295)
 L16:
-	i0 = fn600(m, v1, v2)
+	i0 = fn601(m, v1, v2)
 	v3 = i0
 L1:
 	m.depth--
@@ -543,7 +1545,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn598(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn599(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -563,7 +1565,7 @@ func fn598(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	i1 = k32(10089824) + uint32(21804)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v0 = i0
 	if v0 == 0 {
@@ -586,10 +1588,10 @@ func fn598(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+72))
 	v0 = i0
@@ -603,7 +1605,7 @@ L3:
 L4:
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3615(m, v4, i1, v1)
+	fn3616(m, v4, i1, v1)
 	goto L1
 L2:
 	v3 = k32(4294967295)
@@ -619,7 +1621,7 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -628,7 +1630,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn599(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn600(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -661,7 +1663,7 @@ L2:
 	v3 = i0
 L5:
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v0, v3, i2)
+	i0 = fn2026(m, v0, v3, i2)
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v0 = i0
@@ -690,7 +1692,7 @@ L7:
 	if v6 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	v5 = uint32(0)
 L6:
 	if v4 == 0 {
@@ -707,12 +1709,12 @@ L6:
 	if v0 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
 	if v5 != 0 {
 		goto L9
 	}
-	i2 = fn3616(m)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -763,7 +1765,7 @@ L4:
 	}
 	goto L1
 L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	v3 = i1
@@ -772,7 +1774,7 @@ L10:
 	if int32(v3) >= int32(uint32(0)) {
 		goto L11
 	}
-	i0 = fn3352(m, v0, uint32(8521087))
+	i0 = fn3353(m, v0, uint32(8521087))
 	if i0 == 0 {
 		goto L11
 	}
@@ -800,7 +1802,7 @@ L13:
 	v0 = i0
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn599(m, i0, v1)
+	i0 = fn600(m, i0, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L12
@@ -814,7 +1816,7 @@ L14:
 	}
 	v3 = uint32(0)
 L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
 	i1 = i1 + uint32(1)
@@ -831,7 +1833,7 @@ L12:
 		goto L1
 	}
 L3:
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -840,7 +1842,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn600(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn601(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -857,10 +1859,10 @@ func fn600(m *Module, v0 uint32, v1 uint32) uint32 {
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn2348(m, v0, v1)
+	i0 = fn2349(m, v0, v1)
 	return i0
 L1:
-	i0 = fn598(m, v0, uint32(8412605))
+	i0 = fn599(m, v0, uint32(8412605))
 	if i0 == 0 {
 		goto L2
 	}
@@ -868,29 +1870,29 @@ L1:
 	if i0 == uint32(10075832) {
 		goto L3
 	}
-	i0 = fn598(m, v1, uint32(8460088))
+	i0 = fn599(m, v1, uint32(8460088))
 	if i0 == 0 {
 		goto L2
 	}
 L3:
-	i0 = fn599(m, v0, v1)
+	i0 = fn600(m, v0, v1)
 	v2 = i0
 L2:
 	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn601(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn595(m, v0, v1)
-	return i0
 }
 
 //go:norace
 //go:nocheckptr
 func fn602(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn596(m, v0, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn603(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -907,10 +1909,10 @@ func fn602(m *Module, v0 uint32, v1 uint32) uint32 {
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn2348(m, v0, v1)
+	i0 = fn2349(m, v0, v1)
 	return i0
 L1:
-	i0 = fn598(m, v0, uint32(8412605))
+	i0 = fn599(m, v0, uint32(8412605))
 	if i0 == 0 {
 		goto L2
 	}
@@ -918,12 +1920,12 @@ L1:
 	if i0 == uint32(10075832) {
 		goto L3
 	}
-	i0 = fn598(m, v1, uint32(8460088))
+	i0 = fn599(m, v1, uint32(8460088))
 	if i0 == 0 {
 		goto L2
 	}
 L3:
-	i0 = fn599(m, v0, v1)
+	i0 = fn600(m, v0, v1)
 	v2 = i0
 L2:
 	return v2
@@ -931,7 +1933,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn603(m *Module, v0 uint32) uint32 {
+func fn604(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -941,14 +1943,14 @@ func fn603(m *Module, v0 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+112))
 	v0 = i0
 	i0 = b2i(v0 != uint32(0))
-	i1 = b2i(v0 != uint32(54))
+	i1 = b2i(v0 != uint32(55))
 	i0 = i0 & i1
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn604(m *Module, v0 uint32) uint32 {
+func fn605(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -983,7 +1985,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8494119), v1)
+	i0 = fn3604(m, i0, uint32(8494119), v1)
 	goto L1
 L2:
 	i0 = m.table[v3].(func(*Module, uint32) uint32)(m, v0)
@@ -1006,7 +2008,7 @@ L4:
 	if v2 == 0 {
 		goto L5
 	}
-	if v2 == uint32(54) {
+	if v2 == uint32(55) {
 		goto L5
 	}
 	v0 = v3
@@ -1017,7 +2019,7 @@ L5:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8575059), i2)
+	i0 = fn3604(m, i0, uint32(8575059), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -1029,7 +2031,7 @@ L5:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v1 + uint32(32)
 	m.g0 = i0
@@ -1038,7 +2040,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn605(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn606(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1080,7 +2082,7 @@ L2:
 	if v5 == 0 {
 		goto L4
 	}
-	if v5 == uint32(54) {
+	if v5 == uint32(55) {
 		goto L4
 	}
 	i0 = m.table[v5].(func(*Module, uint32) uint32)(m, v0)
@@ -1091,7 +2093,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v0
 	i0 = k32(10089824) + uint32(40528)
 	i1 = v3 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v1 = i0
 L3:
 	*(*uint32)(unsafe.Add(b, v2)) = v1
@@ -1099,7 +2101,7 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	i2 = fn1231(m, v2)
+	i2 = fn1232(m, v2)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -1114,7 +2116,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn606(m *Module, v0 uint32) uint32 {
+func fn607(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if v0 != 0 {
@@ -1127,18 +2129,18 @@ func fn606(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn607(m *Module, v0 uint32) {
+func fn608(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn2065(m, v0)
+	fn2066(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn608(m *Module, v0 uint32) uint32 {
+func fn609(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -1154,7 +2156,7 @@ func fn608(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn609(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn610(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -1170,7 +2172,7 @@ func fn609(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = fn3737(m, uint32(8463743), v2)
+	i0 = fn3738(m, uint32(8463743), v2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -1180,13 +2182,13 @@ L2:
 	i1 = v3 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v2 = uint32(0)
-	i0 = fn3735(m, v1, uint32(8463743), uint32(0), uint32(1), v3)
+	i0 = fn3736(m, v1, uint32(8463743), uint32(0), uint32(1), v3)
 	if i0 == 0 {
 		goto L1
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L1
@@ -1205,7 +2207,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn610(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn611(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1215,7 +2217,7 @@ func fn610(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn3739(m, uint32(8463743), v3)
+	i0 = fn3740(m, uint32(8463743), v3)
 	if i0 != 0 {
 		goto L1
 	}
@@ -1228,7 +2230,7 @@ L1:
 		goto L5
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8463743), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8463743), v2, uint32(0), uint32(1))
 	if i0 != 0 {
 		goto L4
 	}
@@ -1240,7 +2242,7 @@ L5:
 L4:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v2 = i0
 	if int32(v2) < int32(uint32(0)) {
 		goto L2
@@ -1259,7 +2261,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn611(m *Module, v0 uint32) uint32 {
+func fn612(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -1272,7 +2274,7 @@ func fn611(m *Module, v0 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8547108), uint32(1))
+	i0 = fn3056(m, i0, uint32(8547108), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -1287,7 +2289,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn612(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn613(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -1329,7 +2331,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn613(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn614(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -1369,7 +2371,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn614(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn615(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -1407,64 +2409,6 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn615(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v2 = uint32(10014564)
-	switch v1 {
-	case 0:
-		goto L1
-	case 1:
-		goto L3
-	default:
-		goto L2
-	}
-L3:
-	v2 = uint32(10014548)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(8)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	v2 = uint32(10014548)
-	i0 = v0 + v1
-	if i0 <= v0 {
-		goto L1
-	}
-L5:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = v0 + uint32(1)
-	v0 = i0
-	i0 = v1 + k32(4294967295)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	goto L5
-L4:
-	v2 = uint32(10014564)
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
 func fn616(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
@@ -1488,7 +2432,7 @@ L3:
 	i1 = i1 << (uint32(2) & 31)
 	i0 = uint32(8708064) + i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(3)
+	i0 = i0 & uint32(8)
 	if i0 != 0 {
 		goto L1
 	}
@@ -1503,7 +2447,7 @@ L5:
 	i1 = i1 << (uint32(2) & 31)
 	i0 = uint32(8708064) + i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(3)
+	i0 = i0 & uint32(8)
 	if i0 == 0 {
 		goto L4
 	}
@@ -1546,6 +2490,64 @@ L3:
 	i1 = i1 << (uint32(2) & 31)
 	i0 = uint32(8708064) + i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(3)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	v2 = uint32(10014548)
+	i0 = v0 + v1
+	if i0 <= v0 {
+		goto L1
+	}
+L5:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(3)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = v0 + uint32(1)
+	v0 = i0
+	i0 = v1 + k32(4294967295)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	goto L5
+L4:
+	v2 = uint32(10014564)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn618(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v2 = uint32(10014564)
+	switch v1 {
+	case 0:
+		goto L1
+	case 1:
+		goto L3
+	default:
+		goto L2
+	}
+L3:
+	v2 = uint32(10014548)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
 	i0 = i0 & uint32(7)
 	if i0 != 0 {
 		goto L1
@@ -1581,7 +2583,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn618(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn619(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1639,7 +2641,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn619(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn620(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -1697,7 +2699,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn620(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn621(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1758,7 +2760,7 @@ L5:
 		goto L5
 	}
 L2:
-	i0 = fn606(m, v3)
+	i0 = fn607(m, v3)
 	v2 = i0
 L1:
 	return v2
@@ -1766,7 +2768,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn621(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn622(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1828,7 +2830,7 @@ L5:
 		goto L5
 	}
 L2:
-	i0 = fn606(m, v3)
+	i0 = fn607(m, v3)
 	v2 = i0
 L1:
 	return v2
@@ -1836,7 +2838,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn622(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn623(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1920,98 +2922,10 @@ L6:
 		goto L5
 	}
 L4:
-	i0 = fn606(m, v3)
+	i0 = fn607(m, v3)
 	v2 = i0
 L1:
 	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn623(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if int32(v2) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = v2 & uint32(3)
-	v3 = i0
-	v4 = uint32(0)
-	if v2 < uint32(4) {
-		goto L2
-	}
-	i0 = v2 & uint32(2147483644)
-	v5 = i0
-	v4 = uint32(0)
-L3:
-	i0 = v0 + v4
-	v2 = i0
-	i2 = v1 + v4
-	v6 = i2
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	i1 = uint32(8709088) + i2
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	*(*uint8)(unsafe.Add(b, v2)) = uint8(i1)
-	i0 = v2 + uint32(1)
-	i2 = v6 + uint32(1)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	i1 = uint32(8709088) + i2
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v2 + uint32(2)
-	i2 = v6 + uint32(2)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	i1 = uint32(8709088) + i2
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v2 + uint32(3)
-	i2 = v6 + uint32(3)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	i1 = uint32(8709088) + i2
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = v4 + uint32(4)
-	v4 = i1
-	if v5 != v4 {
-		goto L3
-	}
-L2:
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = v1 + v4
-	v2 = i0
-	i0 = v0 + v4
-	v4 = i0
-L4:
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i1 = uint32(8709088) + i2
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(i1)
-	i0 = v2 + uint32(1)
-	v2 = i0
-	i0 = v4 + uint32(1)
-	v4 = i0
-	i0 = v3 + k32(4294967295)
-	v3 = i0
-	if v3 != 0 {
-		goto L4
-	}
-L1:
-	return
 }
 
 //go:norace
@@ -2050,6 +2964,94 @@ L3:
 	i2 = v1 + v4
 	v6 = i2
 	i2 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	i1 = uint32(8709088) + i2
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	*(*uint8)(unsafe.Add(b, v2)) = uint8(i1)
+	i0 = v2 + uint32(1)
+	i2 = v6 + uint32(1)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	i1 = uint32(8709088) + i2
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v2 + uint32(2)
+	i2 = v6 + uint32(2)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	i1 = uint32(8709088) + i2
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v2 + uint32(3)
+	i2 = v6 + uint32(3)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	i1 = uint32(8709088) + i2
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = v4 + uint32(4)
+	v4 = i1
+	if v5 != v4 {
+		goto L3
+	}
+L2:
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = v1 + v4
+	v2 = i0
+	i0 = v0 + v4
+	v4 = i0
+L4:
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i1 = uint32(8709088) + i2
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(i1)
+	i0 = v2 + uint32(1)
+	v2 = i0
+	i0 = v4 + uint32(1)
+	v4 = i0
+	i0 = v3 + k32(4294967295)
+	v3 = i0
+	if v3 != 0 {
+		goto L4
+	}
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn625(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if int32(v2) < int32(uint32(1)) {
+		goto L1
+	}
+	i0 = v2 & uint32(3)
+	v3 = i0
+	v4 = uint32(0)
+	if v2 < uint32(4) {
+		goto L2
+	}
+	i0 = v2 & uint32(2147483644)
+	v5 = i0
+	v4 = uint32(0)
+L3:
+	i0 = v0 + v4
+	v2 = i0
+	i2 = v1 + v4
+	v6 = i2
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v6)))
 	i1 = uint32(8709344) + i2
 	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
 	*(*uint8)(unsafe.Add(b, v2)) = uint8(i1)
@@ -2104,7 +3106,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn625(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn626(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2171,7 +3173,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn626(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn627(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2273,7 +3275,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn627(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn628(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2392,7 +3394,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn628(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn629(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2412,11 +3414,11 @@ func fn628(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8469090), uint32(0))
+	i0 = fn3604(m, i0, uint32(8469090), uint32(0))
 	return uint32(0)
 L1:
 	v2 = uint32(0)
-	i0 = fn740(m, uint32(0), uint32(256))
+	i0 = fn741(m, uint32(0), uint32(256))
 	v3 = i0
 	if v3 == 0 {
 		goto L2
@@ -2483,18 +3485,18 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn629(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn630(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
 	_ = i0
 	v5 = uint32(0)
-	i0 = fn630(m, v0, v1, v2, v3, v4, uint32(1))
+	i0 = fn631(m, v0, v1, v2, v3, v4, uint32(1))
 	v4 = i0
 	if v4 == k32(4294967294) {
 		goto L1
 	}
-	i0 = fn1594(m, v4)
+	i0 = fn1595(m, v4)
 	v5 = i0
 L1:
 	return v5
@@ -2502,7 +3504,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn630(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn631(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -2524,7 +3526,7 @@ func fn630(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 
 	i0 = i0 - uint32(64)
 	v6 = i0
 	m.g0 = v6
-	i0 = fn523(m, v2)
+	i0 = fn524(m, v2)
 	if i0 != 0 {
 		goto L3
 	}
@@ -2543,16 +3545,16 @@ L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
 	*(*uint32)(unsafe.Add(b, v6)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8572835), v6)
+	i0 = fn3604(m, i0, uint32(8572835), v6)
 	v2 = k32(4294967294)
 	goto L1
 L4:
-	i0 = fn515(m, v2, uint32(0))
+	i0 = fn516(m, v2, uint32(0))
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -2564,7 +3566,7 @@ L8:
 	}
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8569110))
+	fn3605(m, i0, uint32(8569110))
 	v2 = k32(4294967294)
 	goto L1
 L6:
@@ -2586,7 +3588,7 @@ L3:
 L9:
 	v9 = uint32(0)
 	i1 = v6 + uint32(16)
-	i0 = fn525(m, v2, i1, uint32(0))
+	i0 = fn526(m, v2, i1, uint32(0))
 	if i0 == 0 {
 		goto L10
 	}
@@ -2672,7 +3674,7 @@ L17:
 	if int32(v3) < int32(uint32(16)) {
 		goto L19
 	}
-	i0 = fn8096(m, v8, v10, v3)
+	i0 = fn8097(m, v8, v10, v3)
 	v1 = i0
 	if v1 != 0 {
 		goto L14
@@ -2706,7 +3708,7 @@ L16:
 	goto L13
 L22:
 	i2 = v0 + v4
-	i2 = fn631(m, i2, v3, v10, v8, k32(4294967295), uint32(1))
+	i2 = fn632(m, i2, v3, v10, v8, k32(4294967295), uint32(1))
 	v2 = i2
 	if int32(v2) < int32(uint32(0)) {
 		i0 = uint32(0)
@@ -2722,7 +3724,7 @@ L21:
 		goto L13
 	}
 	i2 = v0 + v4
-	i2 = fn631(m, i2, v3, v10, v8, k32(4294967295), uint32(2))
+	i2 = fn632(m, i2, v3, v10, v8, k32(4294967295), uint32(2))
 	v2 = i2
 	if int32(v2) < int32(uint32(0)) {
 		i0 = uint32(0)
@@ -2733,7 +3735,7 @@ L21:
 	v2 = i0
 	goto L13
 L15:
-	i0 = fn8093(m, v8, v10, v3)
+	i0 = fn8094(m, v8, v10, v3)
 	v1 = i0
 	if v1 == 0 {
 		goto L13
@@ -2753,7 +3755,7 @@ L13:
 		goto L1
 	}
 	i0 = v6 + uint32(16)
-	fn524(m, i0)
+	fn525(m, i0)
 L1:
 	i0 = v6 + uint32(64)
 	m.g0 = i0
@@ -2762,7 +3764,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn631(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn632(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -2847,7 +3849,7 @@ L5:
 	if int32(v1) < int32(uint32(16)) {
 		goto L9
 	}
-	i0 = fn8096(m, v0, v7, v1)
+	i0 = fn8097(m, v0, v7, v1)
 	v8 = i0
 	if v8 != 0 {
 		goto L10
@@ -2985,13 +3987,13 @@ L17:
 	if v5 != uint32(1) {
 		goto L22
 	}
-	i0 = fn641(m, v0, v1, v2, v3)
+	i0 = fn642(m, v0, v1, v2, v3)
 	return i0
 L22:
-	i0 = fn642(m, v0, v1, v2, v3, v4)
+	i0 = fn643(m, v0, v1, v2, v3, v4)
 	return i0
 L21:
-	i0 = fn643(m, v0, v1, v2, v3, v4, v5)
+	i0 = fn644(m, v0, v1, v2, v3, v4, v5)
 	return i0
 L16:
 	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
@@ -3238,7 +4240,7 @@ L35:
 L2:
 	return v6
 L1:
-	i0 = fn8093(m, v0, v7, v1)
+	i0 = fn8094(m, v0, v7, v1)
 	v8 = i0
 	if v8 != 0 {
 		goto L42
@@ -3251,14 +4253,14 @@ L42:
 
 //go:norace
 //go:nocheckptr
-func fn632(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn633(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
 	_ = i0
 	b := m.base
 	v5 = uint32(0)
-	i0 = fn630(m, v0, v1, v2, v3, v4, uint32(1))
+	i0 = fn631(m, v0, v1, v2, v3, v4, uint32(1))
 	v4 = i0
 	i0 = v4 + uint32(2)
 	switch i0 {
@@ -3271,29 +4273,10 @@ func fn632(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uin
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8504749))
+	fn3605(m, i0, uint32(8504749))
 	return uint32(0)
 L2:
-	i0 = fn1594(m, v4)
-	v5 = i0
-L1:
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn633(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	v5 = uint32(0)
-	i0 = fn630(m, v0, v1, v2, v3, v4, k32(4294967295))
-	v4 = i0
-	if v4 == k32(4294967294) {
-		goto L1
-	}
-	i0 = fn1594(m, v4)
+	i0 = fn1595(m, v4)
 	v5 = i0
 L1:
 	return v5
@@ -3306,9 +4289,28 @@ func fn634(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uin
 	_ = v5
 	var i0 uint32
 	_ = i0
+	v5 = uint32(0)
+	i0 = fn631(m, v0, v1, v2, v3, v4, k32(4294967295))
+	v4 = i0
+	if v4 == k32(4294967294) {
+		goto L1
+	}
+	i0 = fn1595(m, v4)
+	v5 = i0
+L1:
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn635(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
 	b := m.base
 	v5 = uint32(0)
-	i0 = fn630(m, v0, v1, v2, v3, v4, k32(4294967295))
+	i0 = fn631(m, v0, v1, v2, v3, v4, k32(4294967295))
 	v4 = i0
 	i0 = v4 + uint32(2)
 	switch i0 {
@@ -3321,10 +4323,10 @@ func fn634(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uin
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8504749))
+	fn3605(m, i0, uint32(8504749))
 	return uint32(0)
 L2:
-	i0 = fn1594(m, v4)
+	i0 = fn1595(m, v4)
 	v5 = i0
 L1:
 	return v5
@@ -3332,7 +4334,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn635(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn636(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -3352,7 +4354,7 @@ func fn635(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uin
 	i0 = i0 - uint32(64)
 	v5 = i0
 	m.g0 = v5
-	i0 = fn523(m, v2)
+	i0 = fn524(m, v2)
 	if i0 != 0 {
 		goto L3
 	}
@@ -3372,16 +4374,16 @@ L5:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8572835), v5)
+	i0 = fn3604(m, i0, uint32(8572835), v5)
 	goto L1
 L4:
 	v7 = uint32(0)
-	i0 = fn515(m, v2, uint32(0))
+	i0 = fn516(m, v2, uint32(0))
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -3393,7 +4395,7 @@ L8:
 L7:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8569110))
+	fn3605(m, i0, uint32(8569110))
 	goto L1
 L6:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+63)) = uint8(v2)
@@ -3414,7 +4416,7 @@ L3:
 L9:
 	v7 = uint32(0)
 	i1 = v5 + uint32(16)
-	i0 = fn525(m, v2, i1, uint32(0))
+	i0 = fn526(m, v2, i1, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -3473,7 +4475,7 @@ L10:
 	goto L12
 L13:
 	i0 = v0 + v3
-	i0 = fn631(m, i0, v1, v9, v6, uint32(2147483647), uint32(0))
+	i0 = fn632(m, i0, v1, v9, v6, uint32(2147483647), uint32(0))
 	v2 = i0
 	if int32(v2) > int32(uint32(0)) {
 		i0 = v2
@@ -3482,13 +4484,13 @@ L13:
 	}
 	v2 = i0
 L12:
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v7 = i0
 	if v8 != 0 {
 		goto L1
 	}
 	i0 = v5 + uint32(16)
-	fn524(m, i0)
+	fn525(m, i0)
 L1:
 	i0 = v5 + uint32(64)
 	m.g0 = i0
@@ -3497,7 +4499,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn636(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn637(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3513,19 +4515,19 @@ func fn636(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(48)
 	v3 = i0
 	m.g0 = v3
-	i0 = fn515(m, v2, uint32(0))
+	i0 = fn516(m, v2, uint32(0))
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
-	fn3624(m)
+	fn3625(m)
 	v4 = k32(4294967295)
 	i1 = v3 + uint32(4)
-	i0 = fn525(m, v2, i1, uint32(0))
+	i0 = fn526(m, v2, i1, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -3538,13 +4540,13 @@ func fn636(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	goto L5
 L6:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = fn631(m, v0, v1, i2, v2, k32(4294967295), uint32(1))
+	i0 = fn632(m, v0, v1, i2, v2, k32(4294967295), uint32(1))
 	i0 = i0 ^ k32(4294967295)
 	i0 = i0 >> (uint32(31) & 31)
 	v4 = i0
 L5:
 	i0 = v3 + uint32(4)
-	fn524(m, i0)
+	fn525(m, i0)
 	goto L1
 L4:
 	if v4 < uint32(256) {
@@ -3552,11 +4554,11 @@ L4:
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8569110))
+	fn3605(m, i0, uint32(8569110))
 	v4 = k32(4294967295)
 	goto L1
 L2:
-	i0 = fn8093(m, v0, v4, v1)
+	i0 = fn8094(m, v0, v4, v1)
 	i0 = b2i(i0 != uint32(0))
 	v4 = i0
 L1:
@@ -3567,16 +4569,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn637(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn638(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn638(m, v0, v1, uint32(8468954), v2, v3, v4, k32(4294967295))
+	i0 = fn639(m, v0, v1, uint32(8468954), v2, v3, v4, k32(4294967295))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn638(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn639(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var v7 uint32
 	_ = v7
 	var v8 uint32
@@ -3612,7 +4614,7 @@ func fn638(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 
 	v9 = uint32(0)
 L3:
 	i2 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn639(m, v0, v1, i2, v4, v5, v6)
+	i0 = fn640(m, v0, v1, i2, v4, v5, v6)
 	v10 = i0
 	if int32(v10) >= int32(uint32(0)) {
 		goto L4
@@ -3636,14 +4638,14 @@ L5:
 	v8 = uint32(10014548)
 	goto L1
 L2:
-	i0 = fn639(m, v0, v1, v3, v4, v5, v6)
+	i0 = fn640(m, v0, v1, v3, v4, v5, v6)
 	v10 = i0
 	if v10 != k32(4294967295) {
 		goto L6
 	}
 	v8 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
@@ -3654,10 +4656,10 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = v10
 	v8 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8433578), v7)
+	i0 = fn3604(m, i0, uint32(8433578), v7)
 	goto L1
 L6:
-	i0 = fn606(m, v10)
+	i0 = fn607(m, v10)
 	v8 = i0
 L1:
 	i0 = v7 + uint32(16)
@@ -3667,7 +4669,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn639(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn640(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -3705,7 +4707,7 @@ func fn639(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 
 	goto L2
 L3:
 	v8 = k32(4294967295)
-	i0 = fn525(m, v2, v6, uint32(0))
+	i0 = fn526(m, v2, v6, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -3775,7 +4777,7 @@ L8:
 		goto L7
 	}
 	i0 = v0 + v2
-	i0 = fn8094(m, i0, v7, v4)
+	i0 = fn8095(m, i0, v7, v4)
 	if i0 != 0 {
 		goto L7
 	}
@@ -3784,7 +4786,7 @@ L8:
 L7:
 	v8 = uint32(0)
 L6:
-	fn524(m, v6)
+	fn525(m, v6)
 L1:
 	i0 = v6 + uint32(48)
 	m.g0 = i0
@@ -3793,16 +4795,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn640(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn641(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn638(m, v0, v1, uint32(8468965), v2, v3, v4, uint32(1))
+	i0 = fn639(m, v0, v1, uint32(8468965), v2, v3, v4, uint32(1))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn641(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn642(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -3814,9 +4816,9 @@ func fn641(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	i2 = v4 + uint32(8)
-	fn644(m, v2, v3, i2)
+	fn645(m, v2, v3, i2)
 	i2 = v4 + uint32(8)
-	i0 = fn645(m, v0, v1, i2)
+	i0 = fn646(m, v0, v1, i2)
 	v3 = i0
 	i0 = v4 + uint32(96)
 	m.g0 = i0
@@ -3825,7 +4827,7 @@ func fn641(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn642(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn643(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -3845,9 +4847,9 @@ func fn642(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uin
 	v5 = i0
 	m.g0 = v5
 	i2 = v5 + uint32(8)
-	fn644(m, v2, v3, i2)
+	fn645(m, v2, v3, i2)
 	i2 = v5 + uint32(8)
-	i0 = fn645(m, v0, v1, i2)
+	i0 = fn646(m, v0, v1, i2)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L2
@@ -3874,7 +4876,7 @@ L4:
 	i0 = v0 + v8
 	i1 = v1 - v8
 	i2 = v5 + uint32(8)
-	i0 = fn645(m, i0, i1, i2)
+	i0 = fn646(m, i0, i1, i2)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L3
@@ -3887,7 +4889,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn643(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn644(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -4093,9 +5095,9 @@ L15:
 		goto L16
 	}
 	i2 = v6 + uint32(8)
-	fn644(m, v2, v3, i2)
+	fn645(m, v2, v3, i2)
 	i3 = v6 + uint32(8)
-	i1 = fn645(m, v15, v11, i3)
+	i1 = fn646(m, v15, v11, i3)
 	v14 = i1
 	i1 = v14 + v12
 	if v14 == k32(4294967295) {
@@ -4107,9 +5109,9 @@ L15:
 	goto L5
 L16:
 	i2 = v6 + uint32(8)
-	fn644(m, v2, v3, i2)
+	fn645(m, v2, v3, i2)
 	i2 = v6 + uint32(8)
-	i0 = fn645(m, v15, v11, i2)
+	i0 = fn646(m, v15, v11, i2)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L18
@@ -4139,7 +5141,7 @@ L20:
 	i0 = v15 + v8
 	i1 = v11 - v8
 	i2 = v6 + uint32(8)
-	i0 = fn645(m, i0, i1, i2)
+	i0 = fn646(m, i0, i1, i2)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L19
@@ -4181,7 +5183,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn644(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn645(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4356,7 +5358,7 @@ L1:
 	v8 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v8
 	i2 = v0 + v8
-	i1 = fn8094(m, v0, i2, v9)
+	i1 = fn8095(m, v0, i2, v9)
 	v8 = i1
 	i1 = b2i(v8 == 0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
@@ -4460,7 +5462,7 @@ L15:
 
 //go:norace
 //go:nocheckptr
-func fn645(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn646(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4835,7 +5837,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn646(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn647(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4854,18 +5856,18 @@ func fn646(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8477046))
+	fn3605(m, i0, uint32(8477046))
 	m.depth--
 	return uint32(0)
 L1:
 	if v1 != uint32(2147483647) {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L2:
-	i0 = fn2014(m, uint32(10014932))
+	i0 = fn2015(m, uint32(10014932))
 	v2 = i0
 	if v2 != 0 {
 		goto L3
@@ -4883,7 +5885,7 @@ L3:
 L5:
 	i1 = v1 + uint32(1)
 	v3 = i1
-	i1 = fn2108(m, v3)
+	i1 = fn2109(m, v3)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
 	if v4 != 0 {
@@ -4900,9 +5902,9 @@ L5:
 	if v1 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L6:
@@ -4928,7 +5930,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn647(m *Module, v0 uint32) uint32 {
+func fn648(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -4938,7 +5940,7 @@ func fn647(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn648(m *Module, v0 uint32) uint32 {
+func fn649(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -4946,7 +5948,7 @@ func fn648(m *Module, v0 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	return uint32(10378785)
+	return uint32(10378801)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	return i0
@@ -4954,7 +5956,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn649(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn650(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4987,7 +5989,7 @@ func fn649(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8507307))
+	fn3605(m, i0, uint32(8507307))
 	goto L3
 L4:
 	i0 = v1 + uint32(1)
@@ -5011,7 +6013,7 @@ L4:
 	if v1 != 0 {
 		i0 = v3
 	} else {
-		i0 = uint32(10378785)
+		i0 = uint32(10378801)
 	}
 	i0 = i0 + v1
 	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
@@ -5037,19 +6039,19 @@ L7:
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return k32(4294967295)
 L5:
 	if v3 == v4 {
 		goto L8
 	}
-	i0 = fn2108(m, v2)
+	i0 = fn2109(m, v2)
 	v5 = i0
 	if v5 != 0 {
 		goto L9
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L3
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -5057,7 +6059,7 @@ L9:
 	if v3 != 0 {
 		goto L11
 	}
-	v4 = uint32(10378785)
+	v4 = uint32(10378801)
 	goto L10
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -5070,15 +6072,15 @@ L10:
 	}
 	m.copy(v5, v4, i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	goto L1
 L8:
-	i0 = fn2110(m, v4, v2)
+	i0 = fn2111(m, v4, v2)
 	v5 = i0
 	if v5 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L3:
 	v2 = k32(4294967295)
 L2:
@@ -5097,7 +6099,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn650(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn651(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5117,12 +6119,12 @@ func fn650(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = k32(4294967295)
 	v3 = uint32(0)
 	i1 = v2 + uint32(52)
-	i0 = fn525(m, v0, i1, uint32(0))
+	i0 = fn526(m, v0, i1, uint32(0))
 	if i0 != 0 {
 		goto L3
 	}
 	i1 = v2 + uint32(8)
-	i0 = fn525(m, v1, i1, uint32(0))
+	i0 = fn526(m, v1, i1, uint32(0))
 	if i0 == 0 {
 		goto L2
 	}
@@ -5135,7 +6137,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432695), v2)
+	i0 = fn3604(m, i0, uint32(8432695), v2)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
@@ -5146,13 +6148,13 @@ L2:
 	if int32(v0) <= int32(i1) {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = uint32(0)
 	goto L1
 L4:
 	v3 = uint32(0)
 	i1 = v1 + v0
-	i0 = fn646(m, uint32(0), i1)
+	i0 = fn647(m, uint32(0), i1)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -5179,14 +6181,14 @@ L1:
 		goto L6
 	}
 	i0 = v2 + uint32(52)
-	fn524(m, i0)
+	fn525(m, i0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	if i0 == k32(4294967295) {
 		goto L7
 	}
 	i0 = v2 + uint32(8)
-	fn524(m, i0)
+	fn525(m, i0)
 L7:
 	i0 = v2 + uint32(96)
 	m.g0 = i0
@@ -5195,7 +6197,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn651(m *Module, v0 uint32) {
+func fn652(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -5211,15 +6213,15 @@ func fn651(m *Module, v0 uint32) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8414256))
-	fn4247(m)
+	fn3605(m, i0, uint32(8414256))
+	fn4248(m)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
 	if v1 == 0 {
 		goto L2
 	}
-	fn2111(m, v1)
+	fn2112(m, v1)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
@@ -5230,7 +6232,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn652(m *Module, v0 uint32) uint32 {
+func fn653(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5256,11 +6258,11 @@ func fn652(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2339(m, i0)
+	i0 = fn2340(m, i0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i2 = fn8105(m, v1)
+	i2 = fn8106(m, v1)
 	v3 = i2
 	i1 = uint32(2147483641) - v3
 	i1 = div32s(i1, uint32(4))
@@ -5268,19 +6270,19 @@ func fn652(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8436314))
+	fn3605(m, i0, uint32(8436314))
 	m.depth--
 	return uint32(0)
 L1:
 	i0 = v2 << (uint32(2) & 31)
 	i0 = i0 + v3
 	i0 = i0 + uint32(6)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v4 = i0
 	if v4 != 0 {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L2:
@@ -5288,7 +6290,7 @@ L2:
 	if i0 != 0 {
 		goto L4
 	}
-	v3 = uint32(10378785)
+	v3 = uint32(10378801)
 	goto L3
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -5353,7 +6355,7 @@ L9:
 	if i0 != 0 {
 		goto L12
 	}
-	v7 = uint32(10378785)
+	v7 = uint32(10378801)
 	goto L11
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -5454,16 +6456,16 @@ L13:
 	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(41))
 	i1 = v3 - v4
 	i1 = i1 + uint32(2)
-	i0 = fn2672(m, v4, i1)
+	i0 = fn2673(m, v4, i1)
 	v3 = i0
-	fn2111(m, v4)
+	fn2112(m, v4)
 	m.depth--
 	return v3
 }
 
 //go:norace
 //go:nocheckptr
-func fn653(m *Module, v0 uint32) uint32 {
+func fn654(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -5472,19 +6474,19 @@ func fn653(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn4238(m)
+	i0 = fn4239(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+116))
 	if i0 == 0 {
 		goto L2
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10039688))
-	i0 = fn3055(m, i0, uint32(8501690), uint32(1))
+	i0 = fn3056(m, i0, uint32(8501690), uint32(1))
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = fn652(m, v0)
+	i0 = fn653(m, v0)
 	v1 = i0
 L1:
 	m.depth--
@@ -5493,7 +6495,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn654(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn655(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5513,11 +6515,11 @@ func fn654(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(96)
 	v3 = i0
 	m.g0 = v3
-	i0 = fn523(m, v0)
+	i0 = fn524(m, v0)
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn523(m, v1)
+	i0 = fn524(m, v1)
 	if i0 != 0 {
 		goto L2
 	}
@@ -5535,7 +6537,7 @@ L3:
 		goto L4
 	}
 L5:
-	i0 = fn4238(m)
+	i0 = fn4239(m)
 	v0 = i0
 	i0 = v2 & k32(4294967294)
 	if i0 != uint32(2) {
@@ -5547,7 +6549,7 @@ L5:
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10039688))
-	i0 = fn3055(m, i0, uint32(8472351), uint32(1))
+	i0 = fn3056(m, i0, uint32(8472351), uint32(1))
 	if i0 != 0 {
 		goto L1
 	}
@@ -5556,24 +6558,24 @@ L4:
 	goto L1
 L2:
 	i1 = v3 + uint32(52)
-	i0 = fn525(m, v0, i1, uint32(0))
+	i0 = fn526(m, v0, i1, uint32(0))
 	if i0 == 0 {
 		goto L6
 	}
-	fn3624(m)
+	fn3625(m)
 	v0 = uint32(10060432)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
 	v0 = i0
 	i1 = v3 + uint32(8)
-	i0 = fn525(m, v1, i1, uint32(0))
+	i0 = fn526(m, v1, i1, uint32(0))
 	if i0 == 0 {
 		goto L7
 	}
-	fn3624(m)
+	fn3625(m)
 	i0 = v3 + uint32(52)
-	fn524(m, i0)
+	fn525(m, i0)
 	v0 = uint32(10060432)
 	goto L1
 L7:
@@ -5587,11 +6589,11 @@ L7:
 		goto L8
 	}
 	i0 = v3 + uint32(52)
-	fn524(m, i0)
+	fn525(m, i0)
 	i0 = v3 + uint32(8)
-	fn524(m, i0)
+	fn525(m, i0)
 	i0 = b2i(v2 == uint32(3))
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	v0 = i0
 	goto L1
 L8:
@@ -5604,12 +6606,12 @@ L8:
 	} else {
 		i2 = v1
 	}
-	i0 = fn8094(m, i0, i1, i2)
+	i0 = fn8095(m, i0, i1, i2)
 	v5 = i0
 	i0 = v3 + uint32(52)
-	fn524(m, i0)
+	fn525(m, i0)
 	i0 = v3 + uint32(8)
-	fn524(m, i0)
+	fn525(m, i0)
 	if v5 == 0 {
 		goto L9
 	}
@@ -5733,7 +6735,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn655(m *Module, v0 uint32) uint32 {
+func fn656(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5759,15 +6761,15 @@ func fn655(m *Module, v0 uint32) uint32 {
 	if v1 == uint32(10014932) {
 		goto L1
 	}
-	i0 = fn2348(m, v1, uint32(10014932))
+	i0 = fn2349(m, v1, uint32(10014932))
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8517980), uint32(2575))
+	fn3642(m, uint32(8517980), uint32(2575))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn3706(m, uint32(10016288))
+	i0 = fn3707(m, uint32(10016288))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -5784,7 +6786,7 @@ L2:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -5808,7 +6810,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn656(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn657(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5852,7 +6854,7 @@ L4:
 	goto L2
 L3:
 	i8 = v3 + uint32(8)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10017020), uint32(0), uint32(3), uint32(0), i8)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10017020), uint32(0), uint32(3), uint32(0), i8)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -5893,23 +6895,23 @@ L10:
 	if i0 != 0 {
 		goto L11
 	}
-	fn3722(m, uint32(8391779), uint32(8576952), uint32(8435764), v2)
+	fn3723(m, uint32(8391779), uint32(8576952), uint32(8435764), v2)
 	v1 = k32(4294967295)
 	goto L1
 L11:
 	i1 = v3 + uint32(20)
-	i0 = fn2738(m, v2, i1)
+	i0 = fn2739(m, v2, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L13
 	}
-	i0 = fn8105(m, v2)
+	i0 = fn8106(m, v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	if i0 == i1 {
 		goto L12
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 L13:
 	v1 = k32(4294967295)
 	goto L1
@@ -5928,24 +6930,24 @@ L9:
 	if i0 != 0 {
 		goto L14
 	}
-	fn3722(m, uint32(8391779), uint32(8571888), uint32(8435764), v5)
+	fn3723(m, uint32(8391779), uint32(8571888), uint32(8435764), v5)
 	v1 = k32(4294967295)
 	goto L1
 L14:
 	v1 = k32(4294967295)
 	i1 = v3 + uint32(4)
-	i0 = fn2738(m, v5, i1)
+	i0 = fn2739(m, v5, i1)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
 	}
-	i0 = fn8105(m, v6)
+	i0 = fn8106(m, v6)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	if i0 == i1 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 	goto L1
 L6:
 	v6 = uint32(0)
@@ -5954,7 +6956,7 @@ L5:
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn649(m, v0, uint32(0))
+	i0 = fn650(m, v0, uint32(0))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L15
 	}
@@ -5977,7 +6979,7 @@ L17:
 	} else {
 		i1 = uint32(8398293)
 	}
-	fn3604(m, i0, i1)
+	fn3605(m, i0, i1)
 	v1 = k32(4294967295)
 	goto L1
 L16:
@@ -5992,17 +6994,17 @@ L16:
 		goto L19
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8474674))
+	fn3605(m, i0, uint32(8474674))
 	v1 = k32(4294967295)
 	goto L1
 L19:
 	v1 = k32(4294967295)
-	i0 = fn2716(m, v4, v2, v6)
+	i0 = fn2717(m, v4, v2, v6)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn657(m, v0, v2)
+	i0 = fn658(m, v0, v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -6015,7 +7017,7 @@ L19:
 	if v5 != 0 {
 		goto L20
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L20:
 	if v4 == 0 {
 		goto L1
@@ -6032,7 +7034,7 @@ L20:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L18:
 	i0 = v2 | v6
@@ -6045,7 +7047,7 @@ L18:
 	} else {
 		i1 = uint32(8398293)
 	}
-	fn3604(m, i0, i1)
+	fn3605(m, i0, i1)
 	v1 = k32(4294967295)
 	goto L1
 L21:
@@ -6059,17 +7061,17 @@ L21:
 		goto L22
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn515(m, v4, i1)
+	i0 = fn516(m, v4, i1)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L26
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L25
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L23
 	}
@@ -6081,7 +7083,7 @@ L26:
 	}
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8397212))
+	fn3605(m, i0, uint32(8397212))
 	v1 = k32(4294967295)
 	goto L1
 L24:
@@ -6091,7 +7093,7 @@ L24:
 	v1 = uint32(0)
 	goto L1
 L27:
-	i0 = fn649(m, v0, v2)
+	i0 = fn650(m, v0, v2)
 	if i0 == 0 {
 		goto L28
 	}
@@ -6102,7 +7104,7 @@ L28:
 	if i0 != 0 {
 		goto L30
 	}
-	v4 = uint32(10378785)
+	v4 = uint32(10378801)
 	goto L29
 L30:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -6112,14 +7114,14 @@ L29:
 	m.fill(v4, uint32(0), v2)
 	goto L1
 L23:
-	fn3624(m)
+	fn3625(m)
 L22:
-	i0 = fn523(m, v4)
+	i0 = fn524(m, v4)
 	if i0 == 0 {
 		goto L31
 	}
 	i1 = v3 + uint32(20)
-	i0 = fn525(m, v4, i1, uint32(284))
+	i0 = fn526(m, v4, i1, uint32(284))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L32
 	}
@@ -6128,7 +7130,7 @@ L22:
 L32:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	v2 = i1
-	i0 = fn649(m, v0, v2)
+	i0 = fn650(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L34
 	}
@@ -6136,7 +7138,7 @@ L32:
 	if i0 != 0 {
 		goto L36
 	}
-	v4 = uint32(10378785)
+	v4 = uint32(10378801)
 	goto L35
 L36:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -6144,7 +7146,7 @@ L36:
 L35:
 	v1 = uint32(0)
 	i1 = v3 + uint32(20)
-	i0 = fn1887(m, v4, i1, v2, uint32(67))
+	i0 = fn1888(m, v4, i1, v2, uint32(67))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L33
 	}
@@ -6152,7 +7154,7 @@ L34:
 	v1 = k32(4294967295)
 L33:
 	i0 = v3 + uint32(20)
-	fn524(m, i0)
+	fn525(m, i0)
 	goto L1
 L31:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
@@ -6166,7 +7168,7 @@ L31:
 L38:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	v7 = i1
-	i0 = fn649(m, v0, v7)
+	i0 = fn650(m, v0, v7)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L39
 	}
@@ -6188,7 +7190,7 @@ L40:
 	if i0 != 0 {
 		goto L42
 	}
-	v5 = uint32(10378785)
+	v5 = uint32(10378801)
 	goto L41
 L42:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -6209,7 +7211,7 @@ L43:
 	if i0 == 0 {
 		goto L37
 	}
-	i0 = fn649(m, v0, uint32(0))
+	i0 = fn650(m, v0, uint32(0))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L37
 	}
@@ -6217,12 +7219,12 @@ L43:
 	goto L1
 L44:
 	i1 = v3 + uint32(20)
-	i0 = fn1579(m, v6, i1)
+	i0 = fn1580(m, v6, i1)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L48
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L47
 	}
@@ -6233,7 +7235,7 @@ L48:
 	}
 L47:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8569110))
+	fn3605(m, i0, uint32(8569110))
 L46:
 	v1 = k32(4294967295)
 	goto L1
@@ -6250,14 +7252,14 @@ L45:
 	}
 	goto L1
 L37:
-	i0 = fn579(m, v4)
+	i0 = fn580(m, v4)
 	v5 = i0
 	if v5 != 0 {
 		goto L49
 	}
 	v1 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
@@ -6265,7 +7267,7 @@ L37:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8391679), v3)
+	i0 = fn3604(m, i0, uint32(8391679), v3)
 	goto L1
 L49:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
@@ -6278,12 +7280,12 @@ L49:
 	}
 L53:
 	i1 = v3 + uint32(20)
-	i0 = fn1579(m, v1, i1)
+	i0 = fn1580(m, v1, i1)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L57
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L55
 	}
@@ -6296,7 +7298,7 @@ L57:
 	goto L54
 L56:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8569110))
+	fn3605(m, i0, uint32(8569110))
 L55:
 	v4 = uint32(1)
 	v2 = k32(4294967295)
@@ -6312,7 +7314,7 @@ L54:
 	if v6 != 0 {
 		goto L58
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L58:
 	if v4 != 0 {
 		goto L51
@@ -6328,7 +7330,7 @@ L58:
 	if v1 != 0 {
 		goto L62
 	}
-	v4 = uint32(10378785)
+	v4 = uint32(10378801)
 	goto L61
 L62:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -6338,7 +7340,7 @@ L61:
 	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
 	goto L59
 L60:
-	i0 = fn649(m, v0, v1)
+	i0 = fn650(m, v0, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L51
 	}
@@ -6348,7 +7350,7 @@ L59:
 	if v1 != 0 {
 		goto L64
 	}
-	v4 = uint32(10378785)
+	v4 = uint32(10378801)
 	goto L63
 L64:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -6363,16 +7365,16 @@ L63:
 		goto L53
 	}
 L52:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L65
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L51
 	}
-	fn3624(m)
+	fn3625(m)
 L65:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -6401,7 +7403,7 @@ L51:
 		goto L1
 	}
 L50:
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v3 + uint32(64)
 	m.g0 = i0
@@ -6410,7 +7412,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn657(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn658(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6430,7 +7432,7 @@ func fn657(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i1 = v2 + uint32(20)
-	i0 = fn525(m, v1, i1, uint32(0))
+	i0 = fn526(m, v1, i1, uint32(0))
 	if i0 == 0 {
 		goto L2
 	}
@@ -6442,7 +7444,7 @@ func fn657(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432695), v2)
+	i0 = fn3604(m, i0, uint32(8432695), v2)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -6454,25 +7456,25 @@ L2:
 		goto L3
 	}
 	i0 = v2 + uint32(20)
-	fn524(m, i0)
-	i0 = fn3633(m)
+	fn525(m, i0)
+	i0 = fn3634(m)
 	v3 = i0
 	goto L1
 L3:
 	i1 = v4 + v1
-	i0 = fn649(m, v0, i1)
+	i0 = fn650(m, v0, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
 	i0 = v2 + uint32(20)
-	fn524(m, i0)
+	fn525(m, i0)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	if i0 != 0 {
 		goto L6
 	}
-	v3 = uint32(10378785)
+	v3 = uint32(10378801)
 	goto L5
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -6483,7 +7485,7 @@ L5:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
 	m.copy(i0, i1, i2)
 	i0 = v2 + uint32(20)
-	fn524(m, i0)
+	fn525(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -6501,7 +7503,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn658(m *Module, v0 uint32) {
+func fn659(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6552,16 +7554,16 @@ func fn658(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn659(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn660(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -6587,7 +7589,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn660(m *Module, v0 uint32) uint32 {
+func fn661(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6620,7 +7622,7 @@ L1:
 	if v3 != 0 {
 		goto L4
 	}
-	v1 = uint32(10378785)
+	v1 = uint32(10378801)
 	goto L3
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
@@ -6648,7 +7650,7 @@ L2:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	m.depth--
 	return uint32(0)
@@ -6656,7 +7658,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn661(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn662(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -6667,7 +7669,7 @@ func fn661(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10014932) {
 		goto L1
 	}
-	i0 = fn2348(m, v2, uint32(10014932))
+	i0 = fn2349(m, v2, uint32(10014932))
 	if i0 != 0 {
 		goto L1
 	}
@@ -6678,19 +7680,19 @@ L1:
 	if v2 != 0 {
 		goto L3
 	}
-	v0 = uint32(10378785)
+	v0 = uint32(10378801)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v0 = i0
 L2:
-	i0 = fn750(m, v0, v2, v1, uint32(1))
+	i0 = fn751(m, v0, v2, v1, uint32(1))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn662(m *Module, v0 uint32) uint32 {
+func fn663(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -6700,7 +7702,7 @@ func fn662(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn663(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn664(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6728,19 +7730,19 @@ func fn663(m *Module, v0 uint32, v1 uint32) uint32 {
 	if int32(v3) <= int32(i1) {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L1:
 	i1 = v3 * v2
 	v2 = i1
-	i0 = fn646(m, uint32(0), v2)
+	i0 = fn647(m, uint32(0), v2)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	if i0 != 0 {
 		goto L3
 	}
-	v0 = uint32(10378785)
+	v0 = uint32(10378801)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -6753,7 +7755,7 @@ L2:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	fn778(m, i0, v2, v0, v3)
+	fn779(m, i0, v2, v0, v3)
 L4:
 	m.depth--
 	return v1
@@ -6761,7 +7763,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn664(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn665(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -6777,7 +7779,7 @@ func fn664(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495593))
+	fn3605(m, i0, uint32(8495593))
 	m.depth--
 	return uint32(0)
 L1:
@@ -6793,7 +7795,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn665(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn666(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6818,12 +7820,12 @@ func fn665(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	goto L2
 L3:
 	i1 = v3 + uint32(12)
-	i0 = fn1579(m, v2, i1)
+	i0 = fn1580(m, v2, i1)
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -6834,7 +7836,7 @@ L6:
 	}
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8569110))
+	fn3605(m, i0, uint32(8569110))
 L4:
 	v2 = k32(4294967295)
 	goto L1
@@ -6855,7 +7857,7 @@ L9:
 	}
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495593))
+	fn3605(m, i0, uint32(8495593))
 	v2 = k32(4294967295)
 	goto L1
 L7:
@@ -6863,7 +7865,7 @@ L7:
 		goto L10
 	}
 	i2 = v1 + uint32(1)
-	i0 = fn666(m, v0, v1, i2, uint32(0))
+	i0 = fn667(m, v0, v1, i2, uint32(0))
 	v2 = i0
 	goto L1
 L10:
@@ -6879,7 +7881,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn666(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn667(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -6908,13 +7910,13 @@ func fn666(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v5 != 0 {
 		goto L4
 	}
-	v3 = uint32(10378785)
+	v3 = uint32(10378801)
 	goto L3
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	v3 = i0
 L3:
-	i0 = fn646(m, v3, v5)
+	i0 = fn647(m, v3, v5)
 	v5 = i0
 	if v5 != 0 {
 		goto L5
@@ -6922,7 +7924,7 @@ L3:
 	v3 = k32(4294967295)
 	goto L1
 L5:
-	i0 = fn666(m, v0, v1, v2, v5)
+	i0 = fn667(m, v0, v1, v2, v5)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
@@ -6935,7 +7937,7 @@ L5:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L2:
 	if v3 != 0 {
@@ -6946,7 +7948,7 @@ L2:
 	goto L6
 L7:
 	i1 = v4 + uint32(4)
-	i0 = fn525(m, v3, i1, uint32(0))
+	i0 = fn526(m, v3, i1, uint32(0))
 	if i0 == 0 {
 		goto L8
 	}
@@ -6954,7 +7956,7 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432725), v4)
+	i0 = fn3604(m, i0, uint32(8432725), v4)
 	v3 = k32(4294967295)
 	goto L1
 L8:
@@ -6983,14 +7985,14 @@ L6:
 	} else {
 		i2 = v2
 	}
-	i0 = fn669(m, v0, i1, i2, v6, v5)
+	i0 = fn670(m, v0, i1, i2, v6, v5)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i0 = v4 + uint32(4)
-	fn524(m, i0)
+	fn525(m, i0)
 L1:
 	i0 = v4 + uint32(48)
 	m.g0 = i0
@@ -6999,7 +8001,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn667(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn668(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -7010,17 +8012,17 @@ func fn667(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn636(m, uint32(10378785), v2, v1)
+	i0 = fn637(m, uint32(10378801), v2, v1)
 	return i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn636(m, i0, v2, v1)
+	i0 = fn637(m, i0, v2, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn668(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn669(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7069,7 +8071,7 @@ L6:
 	if int32(v3) <= int32(i1) {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L4:
@@ -7078,7 +8080,7 @@ L3:
 	v4 = uint32(0)
 	i1 = v1 * v3
 	v5 = i1
-	i0 = fn649(m, v0, v5)
+	i0 = fn650(m, v0, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -7086,13 +8088,13 @@ L3:
 	if i0 != 0 {
 		goto L8
 	}
-	v1 = uint32(10378785)
+	v1 = uint32(10378801)
 	goto L7
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
 L7:
-	fn778(m, v1, v5, v1, v3)
+	fn779(m, v1, v5, v1, v3)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -7109,7 +8111,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn669(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn670(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -7132,7 +8134,7 @@ func fn669(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uin
 	if v6 != 0 {
 		goto L2
 	}
-	v7 = uint32(10378785)
+	v7 = uint32(10378801)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -7148,7 +8150,7 @@ L1:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8507307))
+	fn3605(m, i0, uint32(8507307))
 	return k32(4294967295)
 L7:
 	if v1 != 0 {
@@ -7158,7 +8160,7 @@ L7:
 	i1 = i1 - v5
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i1 = v6 + v5
-	i0 = fn649(m, v0, i1)
+	i0 = fn650(m, v0, i1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L8
 	}
@@ -7174,7 +8176,7 @@ L9:
 	m.copy(i0, i1, i2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = i1 + v5
-	i0 = fn649(m, v0, i1)
+	i0 = fn650(m, v0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -7191,11 +8193,11 @@ L6:
 	if int32(v6) <= int32(i1) {
 		goto L11
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return k32(4294967295)
 L11:
 	i1 = v6 + v5
-	i0 = fn649(m, v0, i1)
+	i0 = fn650(m, v0, i1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L12
 	}
@@ -7206,7 +8208,7 @@ L12:
 	if v5 != 0 {
 		goto L14
 	}
-	v7 = uint32(10378785)
+	v7 = uint32(10378801)
 	goto L13
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -7231,7 +8233,7 @@ L4:
 	if v2 != 0 {
 		goto L15
 	}
-	v7 = uint32(10378785)
+	v7 = uint32(10378801)
 	goto L3
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -7248,7 +8250,7 @@ L16:
 
 //go:norace
 //go:nocheckptr
-func fn670(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn671(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7289,12 +8291,12 @@ func fn670(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn515(m, v1, i1)
+	i0 = fn516(m, v1, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -7314,7 +8316,7 @@ L6:
 	i1 = v2 + uint32(12)
 	i2 = v2 + uint32(8)
 	i3 = v2 + uint32(4)
-	i0 = fn2263(m, v1, i1, i2, i3)
+	i0 = fn2264(m, v1, i1, i2, i3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -7323,12 +8325,12 @@ L6:
 	i1 = v2 + uint32(12)
 	i2 = v2 + uint32(8)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn2264(m, i0, i1, i2, i3)
+	i0 = fn2265(m, i0, i1, i2, i3)
 	v5 = i0
 	if int32(v5) > int32(uint32(0)) {
 		goto L9
 	}
-	i0 = fn2014(m, uint32(10014932))
+	i0 = fn2015(m, uint32(10014932))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -7350,7 +8352,7 @@ L9:
 	if v1 != 0 {
 		goto L12
 	}
-	v1 = uint32(10378785)
+	v1 = uint32(10378801)
 	goto L11
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -7358,21 +8360,21 @@ L12:
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	i0 = v1 + i1
-	i0 = fn646(m, i0, v5)
+	i0 = fn647(m, i0, v5)
 	v3 = i0
 	goto L1
 L10:
 	if v1 != 0 {
 		goto L14
 	}
-	v0 = uint32(10378785)
+	v0 = uint32(10378801)
 	goto L13
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v0 = i0
 L13:
 	v3 = uint32(0)
-	i0 = fn646(m, uint32(0), v5)
+	i0 = fn647(m, uint32(0), v5)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -7381,7 +8383,7 @@ L13:
 	if i0 != 0 {
 		goto L16
 	}
-	v7 = uint32(10378785)
+	v7 = uint32(10378801)
 	goto L15
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
@@ -7461,7 +8463,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8425828), v2)
+	i0 = fn3604(m, i0, uint32(8425828), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -7478,7 +8480,7 @@ L4:
 L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495593))
+	fn3605(m, i0, uint32(8495593))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -7496,7 +8498,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn671(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn672(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7530,7 +8532,7 @@ func fn671(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	v4 = uint32(10378785)
+	v4 = uint32(10378801)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -7549,12 +8551,12 @@ L1:
 	}
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn515(m, v1, i1)
+	i0 = fn516(m, v1, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
@@ -7566,12 +8568,12 @@ L6:
 	goto L4
 L7:
 	i1 = v3 + uint32(28)
-	i0 = fn1579(m, v2, i1)
+	i0 = fn1580(m, v2, i1)
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L10
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
@@ -7582,7 +8584,7 @@ L10:
 	}
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8569110))
+	fn3605(m, i0, uint32(8569110))
 L8:
 	v5 = k32(4294967295)
 	goto L3
@@ -7595,7 +8597,7 @@ L5:
 	i1 = v3 + uint32(28)
 	i2 = v3 + uint32(24)
 	i3 = v3 + uint32(20)
-	i0 = fn2263(m, v1, i1, i2, i3)
+	i0 = fn2264(m, v1, i1, i2, i3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -7603,7 +8605,7 @@ L5:
 	i1 = v3 + uint32(28)
 	i2 = v3 + uint32(24)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	i0 = fn2264(m, i0, i1, i2, i3)
+	i0 = fn2265(m, i0, i1, i2, i3)
 	v7 = i0
 	if v2 != 0 {
 		goto L14
@@ -7619,12 +8621,12 @@ L14:
 	if v6 == uint32(10014932) {
 		goto L15
 	}
-	i0 = fn2348(m, v6, uint32(10014932))
+	i0 = fn2349(m, v6, uint32(10014932))
 	if i0 != 0 {
 		goto L15
 	}
 L16:
-	i0 = fn529(m, v2)
+	i0 = fn530(m, v2)
 	if i0 != 0 {
 		goto L18
 	}
@@ -7636,15 +8638,15 @@ L16:
 	}
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8569009))
+	fn3605(m, i0, uint32(8569009))
 	goto L3
 L17:
-	i0 = fn852(m, uint32(10014932), v2)
+	i0 = fn853(m, uint32(10014932), v2)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
 	}
-	i0 = fn671(m, v0, v1, v4)
+	i0 = fn672(m, v0, v1, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -7657,7 +8659,7 @@ L17:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L3
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
@@ -7665,7 +8667,7 @@ L15:
 	if v6 != 0 {
 		goto L19
 	}
-	v8 = uint32(10378785)
+	v8 = uint32(10378801)
 	v6 = uint32(0)
 	goto L13
 L19:
@@ -7702,7 +8704,7 @@ L20:
 	if v5 != uint32(1) {
 		goto L11
 	}
-	i0 = fn669(m, v0, v1, v2, v8, v6)
+	i0 = fn670(m, v0, v1, v2, v8, v6)
 	v5 = i0
 	goto L3
 L12:
@@ -7710,7 +8712,7 @@ L12:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8425828), i2)
+	i0 = fn3604(m, i0, uint32(8425828), i2)
 	v5 = k32(4294967295)
 	goto L3
 L11:
@@ -7722,7 +8724,7 @@ L11:
 		goto L24
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8507307))
+	fn3605(m, i0, uint32(8507307))
 	v5 = k32(4294967295)
 	goto L3
 L24:
@@ -7852,7 +8854,7 @@ L28:
 	v5 = i0
 L33:
 	i1 = v5 - v7
-	i0 = fn649(m, v0, i1)
+	i0 = fn650(m, v0, i1)
 	v5 = i0
 	goto L3
 L23:
@@ -7862,7 +8864,7 @@ L23:
 	*(*uint32)(unsafe.Add(b, v3)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v7
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8503512), v3)
+	i0 = fn3604(m, i0, uint32(8503512), v3)
 	v5 = k32(4294967295)
 	goto L3
 L34:
@@ -7959,7 +8961,7 @@ L42:
 	}
 L41:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495593))
+	fn3605(m, i0, uint32(8495593))
 	v5 = k32(4294967295)
 	goto L3
 L40:
@@ -7976,7 +8978,7 @@ L43:
 	i1 = v1 + uint32(1)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v4
-	i0 = fn669(m, v0, v1, v4, uint32(0), uint32(0))
+	i0 = fn670(m, v0, v1, v4, uint32(0), uint32(0))
 	v5 = i0
 L3:
 	i0 = v3 + uint32(32)
@@ -7986,7 +8988,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn672(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn673(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8003,7 +9005,7 @@ func fn672(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8482429))
+	fn3605(m, i0, uint32(8482429))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -8012,13 +9014,13 @@ L1:
 	if v3 != 0 {
 		goto L3
 	}
-	v4 = uint32(10378785)
+	v4 = uint32(10378801)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v4 = i0
 L2:
-	i0 = fn527(m, v1, v0, v4, v3, uint32(0), v2)
+	i0 = fn528(m, v1, v0, v4, v3, uint32(0), v2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L4
 	}
@@ -8034,7 +9036,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn673(m *Module, v0 uint32, v1 uint32) {
+func fn674(m *Module, v0 uint32, v1 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
@@ -8046,7 +9048,7 @@ func fn673(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn674(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn675(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -8054,14 +9056,14 @@ func fn674(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn675(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn676(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8077,7 +9079,7 @@ func fn675(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(32)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn2401(m, v0)
+	i0 = fn2402(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -8094,12 +9096,12 @@ L2:
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn4085(m, uint32(8568555), v2)
+	i0 = fn4086(m, uint32(8568555), v2)
 	v0 = i0
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn2710(m, i0, v4, uint32(0))
+	i0 = fn2711(m, i0, v4, uint32(0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v0 = i0
@@ -8108,7 +9110,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v0
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8568546), i1)
+	i0 = fn4086(m, uint32(8568546), i1)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -8118,7 +9120,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn676(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn677(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -8128,7 +9130,7 @@ func fn676(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8520069), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8520069), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -8140,19 +9142,19 @@ L2:
 	goto L3
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L3
 	}
 	v3 = uint32(0)
 	v2 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L3:
-	i0 = fn677(m, v0, v2)
+	i0 = fn678(m, v0, v2)
 	v3 = i0
 L1:
 	return v3
@@ -8160,7 +9162,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn677(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn678(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8178,7 +9180,7 @@ func fn677(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(48)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn2401(m, v0)
+	i0 = fn2402(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -8195,7 +9197,7 @@ L2:
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn4085(m, uint32(8568555), v2)
+	i0 = fn4086(m, uint32(8568555), v2)
 	v0 = i0
 	goto L1
 L3:
@@ -8204,7 +9206,7 @@ L3:
 	if int32(v1) > int32(uint32(2)) {
 		goto L4
 	}
-	i0 = fn2710(m, v5, v4, uint32(0))
+	i0 = fn2711(m, v5, v4, uint32(0))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v0 = i0
@@ -8213,7 +9215,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v0
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8568546), i1)
+	i0 = fn4086(m, uint32(8568546), i1)
 	v0 = i0
 	goto L1
 L4:
@@ -8224,7 +9226,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v0
 	i1 = v2 + uint32(32)
-	i0 = fn4085(m, uint32(8568562), i1)
+	i0 = fn4086(m, uint32(8568562), i1)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(48)
@@ -8234,7 +9236,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn678(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn679(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -8247,14 +9249,14 @@ func fn678(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	i0 = i0 + i1
-	i0 = fn1577(m, i0)
+	i0 = fn1578(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn679(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn680(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8271,12 +9273,12 @@ func fn679(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i1 = v2 + uint32(12)
-	i0 = fn1579(m, v1, i1)
+	i0 = fn1580(m, v1, i1)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -8287,7 +9289,7 @@ L5:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8569110))
+	fn3605(m, i0, uint32(8569110))
 L3:
 	v1 = uint32(0)
 	goto L1
@@ -8299,12 +9301,12 @@ L2:
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8391723))
+	fn3605(m, i0, uint32(8391723))
 	goto L1
 L6:
 	v1 = uint32(0)
 	i1 = v4 + uint32(1)
-	i0 = fn649(m, v0, i1)
+	i0 = fn650(m, v0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -8312,7 +9314,7 @@ L6:
 	if i0 != 0 {
 		goto L8
 	}
-	v1 = uint32(10378785)
+	v1 = uint32(10378801)
 	goto L7
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -8329,7 +9331,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn680(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn681(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8347,13 +9349,13 @@ func fn680(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn646(m, uint32(0), i1)
+	i0 = fn647(m, uint32(0), i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
-	v3 = uint32(10378785)
-	v4 = uint32(10378785)
+	v3 = uint32(10378801)
+	v4 = uint32(10378801)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	if i0 == 0 {
 		goto L2
@@ -8369,7 +9371,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v3 = i0
 L3:
-	fn626(m, v4, v3, v5)
+	fn627(m, v4, v3, v5)
 L1:
 	m.depth--
 	return v2
@@ -8377,7 +9379,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn681(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn682(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8404,7 +9406,7 @@ func fn681(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8440767), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8440767), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -8412,12 +9414,12 @@ func fn681(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn1582(m, v3)
+	i0 = fn1583(m, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -8430,13 +9432,13 @@ L1:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	if v4 != k32(4294967295) {
 		goto L2
 	}
 L3:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -8470,7 +9472,7 @@ L9:
 	if v3 == uint32(10014932) {
 		goto L10
 	}
-	i0 = fn2348(m, v3, uint32(10014932))
+	i0 = fn2349(m, v3, uint32(10014932))
 	v3 = i0
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
@@ -8497,12 +9499,12 @@ L7:
 	if v2 != 0 {
 		goto L12
 	}
-	i0 = fn646(m, uint32(10378785), v2)
+	i0 = fn647(m, uint32(10378801), v2)
 	m.depth--
 	return i0
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn646(m, i0, v2)
+	i0 = fn647(m, i0, v2)
 	m.depth--
 	return i0
 L11:
@@ -8527,12 +9529,12 @@ L11:
 	if v2 != 0 {
 		goto L14
 	}
-	i0 = fn646(m, uint32(10378785), v2)
+	i0 = fn647(m, uint32(10378801), v2)
 	m.depth--
 	return i0
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn646(m, i0, v2)
+	i0 = fn647(m, i0, v2)
 	m.depth--
 	return i0
 L13:
@@ -8550,7 +9552,7 @@ L13:
 	}
 	v7 = i2
 	i1 = i1 + v7
-	i0 = fn646(m, uint32(0), i1)
+	i0 = fn647(m, uint32(0), i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L15
@@ -8562,7 +9564,7 @@ L13:
 	if i0 != 0 {
 		goto L18
 	}
-	v4 = uint32(10378785)
+	v4 = uint32(10378801)
 	goto L17
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
@@ -8570,8 +9572,8 @@ L18:
 L17:
 	m.fill(v4, v3, v6)
 L16:
-	v4 = uint32(10378785)
-	v5 = uint32(10378785)
+	v4 = uint32(10378801)
+	v5 = uint32(10378801)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	if i0 == 0 {
 		goto L19
@@ -8597,7 +9599,7 @@ L20:
 	if i0 != 0 {
 		goto L23
 	}
-	v1 = uint32(10378785)
+	v1 = uint32(10378801)
 	goto L22
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
@@ -8613,14 +9615,14 @@ L15:
 	m.depth--
 	return v5
 L6:
-	fn3722(m, uint32(8440767), uint32(8545234), uint32(8545936), v2)
+	fn3723(m, uint32(8440767), uint32(8545234), uint32(8545936), v2)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn682(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn683(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -8628,7 +9630,7 @@ func fn682(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i2 = fn649(m, v0, uint32(0))
+	i2 = fn650(m, v0, uint32(0))
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -8640,7 +9642,7 @@ func fn682(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn683(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn684(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -8654,19 +9656,19 @@ func fn683(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn646(m, uint32(10378785), v2)
+	i0 = fn647(m, uint32(10378801), v2)
 	m.depth--
 	return i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn646(m, i0, v2)
+	i0 = fn647(m, i0, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn684(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn685(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8692,7 +9694,7 @@ func fn684(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8397298), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8397298), v2, uint32(1), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -8705,7 +9707,7 @@ L2:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -8715,7 +9717,7 @@ L2:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(8)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -8729,13 +9731,13 @@ L3:
 	if v4 != 0 {
 		goto L5
 	}
-	v1 = uint32(10378785)
+	v1 = uint32(10378801)
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
 L4:
-	i0 = fn635(m, v1, v4, v6, v2, v5)
+	i0 = fn636(m, v1, v4, v6, v2, v5)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -8745,7 +9747,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn685(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn686(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -8784,7 +9786,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10016524), uint32(0), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10016524), uint32(0), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -8810,23 +9812,23 @@ L9:
 	if i0 != 0 {
 		goto L10
 	}
-	fn3722(m, uint32(8500482), uint32(8576952), uint32(8435764), v2)
+	fn3723(m, uint32(8500482), uint32(8576952), uint32(8435764), v2)
 	v6 = uint32(0)
 	goto L1
 L10:
 	i1 = v4 + uint32(4)
-	i0 = fn2738(m, v2, i1)
+	i0 = fn2739(m, v2, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L12
 	}
-	i0 = fn8105(m, v2)
+	i0 = fn8106(m, v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	if i0 == i1 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 L12:
 	v6 = uint32(0)
 	goto L1
@@ -8845,11 +9847,11 @@ L8:
 	if i0 != 0 {
 		goto L13
 	}
-	fn3722(m, uint32(8500482), uint32(8571888), uint32(8435764), v1)
+	fn3723(m, uint32(8500482), uint32(8571888), uint32(8435764), v1)
 	v6 = uint32(0)
 	goto L1
 L13:
-	i0 = fn2738(m, v1, v4)
+	i0 = fn2739(m, v1, v4)
 	v3 = i0
 	if v3 != 0 {
 		goto L14
@@ -8857,24 +9859,24 @@ L13:
 	v6 = uint32(0)
 	goto L1
 L14:
-	i0 = fn8105(m, v3)
+	i0 = fn8106(m, v3)
 	i1 = *(*uint32)(unsafe.Add(b, v4))
 	if i0 == i1 {
 		goto L15
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 	goto L1
 L15:
 	if v2 != 0 {
 		goto L5
 	}
 L6:
-	i0 = fn2712(m)
+	i0 = fn2713(m)
 	v2 = i0
 L5:
-	i0 = fn2700(m, v0, v2, v3)
+	i0 = fn2701(m, v0, v2, v3)
 	v6 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -8884,7 +9886,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn686(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn687(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8910,7 +9912,7 @@ func fn686(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8468965), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8468965), v2, uint32(1), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -8923,7 +9925,7 @@ L2:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -8933,7 +9935,7 @@ L2:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(8)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -8947,13 +9949,13 @@ L3:
 	if v4 != 0 {
 		goto L5
 	}
-	v1 = uint32(10378785)
+	v1 = uint32(10378801)
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
 L4:
-	i0 = fn640(m, v1, v4, v6, v2, v5)
+	i0 = fn641(m, v1, v4, v6, v2, v5)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -8963,7 +9965,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn687(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn688(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -9012,7 +10014,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10016592), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10016592), uint32(0), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -9024,14 +10026,14 @@ L2:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v7 = i0
 	if v7 != k32(4294967295) {
 		goto L5
 	}
 	v6 = uint32(0)
 	v7 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -9041,7 +10043,7 @@ L5:
 	if v6 != 0 {
 		goto L7
 	}
-	v1 = uint32(10378785)
+	v1 = uint32(10378801)
 	goto L6
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -9117,13 +10119,13 @@ L9:
 	}
 	v6 = uint32(0)
 	i1 = v2 + v5
-	i0 = fn646(m, uint32(0), i1)
+	i0 = fn647(m, uint32(0), i1)
 	v11 = i0
 	if v11 == 0 {
 		goto L1
 	}
-	v3 = uint32(10378785)
-	v1 = uint32(10378785)
+	v3 = uint32(10378801)
+	v1 = uint32(10378801)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+8))
 	if i0 == 0 {
 		goto L15
@@ -9198,7 +10200,7 @@ L19:
 L8:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470404))
+	fn3605(m, i0, uint32(8470404))
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -9207,7 +10209,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn688(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn689(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9243,13 +10245,13 @@ func fn688(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn523(m, v1)
+	i0 = fn524(m, v1)
 	if i0 == 0 {
 		goto L2
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i3
-	i2 = fn666(m, v0, v3, v3, v1)
+	i2 = fn667(m, v0, v3, v3, v1)
 	if i2 == k32(4294967295) {
 		i0 = uint32(0)
 	} else {
@@ -9258,14 +10260,14 @@ func fn688(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = i0
 	goto L1
 L2:
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v4 = i0
 	if v4 != 0 {
 		goto L3
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
@@ -9274,10 +10276,10 @@ L2:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432763), v2)
+	i0 = fn3604(m, i0, uint32(8432763), v2)
 	goto L1
 L3:
-	i0 = fn513(m, v1, uint32(32))
+	i0 = fn514(m, v1, uint32(32))
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L4
@@ -9294,11 +10296,11 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L4:
 	v3 = uint32(0)
-	i0 = fn646(m, uint32(0), v5)
+	i0 = fn647(m, uint32(0), v5)
 	v6 = i0
 	if v6 != 0 {
 		goto L5
@@ -9314,20 +10316,20 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
 	if i0 != 0 {
 		goto L7
 	}
-	v7 = uint32(10378785)
+	v7 = uint32(10378801)
 	goto L6
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
 	v7 = i0
 L6:
-	i0 = fn580(m, v4)
+	i0 = fn581(m, v4)
 	v3 = i0
 	if v3 != 0 {
 		goto L10
@@ -9342,12 +10344,12 @@ L10:
 L11:
 	v12 = v8
 	i1 = v2 + uint32(12)
-	i0 = fn1579(m, v3, i1)
+	i0 = fn1580(m, v3, i1)
 	v8 = i0
 	if v8 != k32(4294967295) {
 		goto L15
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L14
 	}
@@ -9358,10 +10360,10 @@ L15:
 	}
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8569110))
+	fn3605(m, i0, uint32(8569110))
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L16
 	}
@@ -9372,7 +10374,7 @@ L13:
 		goto L16
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8576726), uint32(0))
+	i0 = fn3604(m, i0, uint32(8576726), uint32(0))
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
@@ -9385,7 +10387,7 @@ L16:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -9398,7 +10400,7 @@ L17:
 	if v1 != 0 {
 		goto L18
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L18:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -9427,7 +10429,7 @@ L12:
 	if v8 != 0 {
 		goto L19
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L19:
 	i0 = v12 + uint32(1)
 	v8 = i0
@@ -9448,7 +10450,7 @@ L19:
 	if v1 != 0 {
 		goto L22
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
@@ -9461,9 +10463,9 @@ L22:
 	if v1 != 0 {
 		goto L23
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L23:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = i0
 	goto L1
 L21:
@@ -9476,7 +10478,7 @@ L21:
 	}
 	i1 = i1 + v10
 	v5 = i1
-	i0 = fn649(m, v6, v5)
+	i0 = fn650(m, v6, v5)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L24
 	}
@@ -9491,7 +10493,7 @@ L21:
 	if v1 != 0 {
 		goto L25
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L25:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -9511,7 +10513,7 @@ L24:
 	if i0 != 0 {
 		goto L26
 	}
-	v7 = uint32(10378785)
+	v7 = uint32(10378801)
 	goto L20
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
@@ -9523,7 +10525,7 @@ L20:
 	v11 = i0
 	i0 = v9 + k32(4294967295)
 	v9 = i0
-	i0 = fn580(m, v4)
+	i0 = fn581(m, v4)
 	v3 = i0
 	if v3 != 0 {
 		goto L11
@@ -9540,9 +10542,9 @@ L9:
 	if v1 != 0 {
 		goto L27
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L27:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L28
 	}
@@ -9560,7 +10562,7 @@ L27:
 	}
 	goto L1
 L28:
-	i0 = fn649(m, v6, v8)
+	i0 = fn650(m, v6, v8)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L29
 	}
@@ -9580,7 +10582,7 @@ L28:
 L29:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i1
-	i0 = fn666(m, v0, v1, v1, v6)
+	i0 = fn667(m, v0, v1, v1, v6)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
@@ -9610,7 +10612,7 @@ L30:
 		goto L1
 	}
 L8:
-	fn2072(m, v6)
+	fn2073(m, v6)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -9619,7 +10621,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn689(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn690(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9645,7 +10647,7 @@ func fn689(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8505751), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8505751), v2, uint32(1), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -9658,7 +10660,7 @@ L2:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -9668,7 +10670,7 @@ L2:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(8)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -9682,13 +10684,13 @@ L3:
 	if v4 != 0 {
 		goto L5
 	}
-	v1 = uint32(10378785)
+	v1 = uint32(10378801)
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
 L4:
-	i0 = fn629(m, v1, v4, v6, v2, v5)
+	i0 = fn630(m, v1, v4, v6, v2, v5)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -9698,7 +10700,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn690(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn691(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -9715,13 +10717,13 @@ func fn690(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3722(m, uint32(8392331), uint32(8399114), uint32(8435764), v1)
+	fn3723(m, uint32(8392331), uint32(8399114), uint32(8435764), v1)
 	m.depth--
 	return uint32(0)
 L1:
 	i1 = b2i(v0 == uint32(10014932))
 	v2 = i1
-	i0 = fn763(m, v1, v2)
+	i0 = fn764(m, v1, v2)
 	v1 = i0
 	if v2 == 0 {
 		goto L2
@@ -9735,7 +10737,7 @@ L2:
 	m.depth--
 	return v1
 L3:
-	i0 = fn852(m, v0, v1)
+	i0 = fn853(m, v0, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -9748,7 +10750,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	m.depth--
 	return v0
@@ -9756,7 +10758,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn691(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn692(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -9793,7 +10795,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10016664), uint32(0), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10016664), uint32(0), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -9818,7 +10820,7 @@ L7:
 	v2 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v1 = i0
 	if v1 == k32(4294967295) {
 		goto L8
@@ -9827,7 +10829,7 @@ L7:
 	goto L5
 L8:
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -9837,13 +10839,13 @@ L5:
 	if v1 != 0 {
 		goto L10
 	}
-	v5 = uint32(10378785)
+	v5 = uint32(10378801)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v5 = i0
 L9:
-	i0 = fn4556(m, v5, v1, v3, v2)
+	i0 = fn4557(m, v5, v1, v3, v2)
 	v6 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -9853,7 +10855,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn692(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn693(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9879,7 +10881,7 @@ func fn692(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8392377), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8392377), v2, uint32(1), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -9892,7 +10894,7 @@ L2:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -9902,7 +10904,7 @@ L2:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(8)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -9916,13 +10918,13 @@ L3:
 	if v4 != 0 {
 		goto L5
 	}
-	v1 = uint32(10378785)
+	v1 = uint32(10378801)
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
 L4:
-	i0 = fn632(m, v1, v4, v6, v2, v5)
+	i0 = fn633(m, v1, v4, v6, v2, v5)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -9932,7 +10934,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn693(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn694(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9953,7 +10955,7 @@ func fn693(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8396331), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8396331), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -9961,12 +10963,12 @@ func fn693(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -9979,13 +10981,13 @@ L2:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	if v4 != k32(4294967295) {
 		goto L3
 	}
 L4:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -9997,12 +10999,12 @@ L3:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn1579(m, i0, i1)
+	i0 = fn1580(m, i0, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L10
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
@@ -10013,7 +11015,7 @@ L10:
 	}
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8569110))
+	fn3605(m, i0, uint32(8569110))
 L8:
 	v2 = uint32(0)
 	goto L1
@@ -10025,12 +11027,12 @@ L7:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8391723))
+	fn3605(m, i0, uint32(8391723))
 	goto L1
 L11:
 	v2 = uint32(0)
 	i1 = v5 + uint32(1)
-	i0 = fn649(m, v0, i1)
+	i0 = fn650(m, v0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -10038,7 +11040,7 @@ L11:
 	if i0 != 0 {
 		goto L13
 	}
-	v2 = uint32(10378785)
+	v2 = uint32(10378801)
 	goto L12
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -10076,27 +11078,6 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn694(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	i0 = fn617(m, uint32(10378785), v2)
-	return i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn617(m, i0, v2)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
 func fn695(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
@@ -10108,11 +11089,11 @@ func fn695(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn616(m, uint32(10378785), v2)
+	i0 = fn618(m, uint32(10378801), v2)
 	return i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn616(m, i0, v2)
+	i0 = fn618(m, i0, v2)
 	return i0
 }
 
@@ -10129,11 +11110,11 @@ func fn696(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn618(m, uint32(10378785), v2)
+	i0 = fn617(m, uint32(10378801), v2)
 	return i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn618(m, i0, v2)
+	i0 = fn617(m, i0, v2)
 	return i0
 }
 
@@ -10150,7 +11131,7 @@ func fn697(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn619(m, uint32(10378785), v2)
+	i0 = fn619(m, uint32(10378801), v2)
 	return i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -10171,7 +11152,7 @@ func fn698(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn620(m, uint32(10378785), v2)
+	i0 = fn620(m, uint32(10378801), v2)
 	return i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -10192,11 +11173,11 @@ func fn699(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn615(m, uint32(10378785), v2)
+	i0 = fn621(m, uint32(10378801), v2)
 	return i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn615(m, i0, v2)
+	i0 = fn621(m, i0, v2)
 	return i0
 }
 
@@ -10213,11 +11194,11 @@ func fn700(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn622(m, uint32(10378785), v2)
+	i0 = fn616(m, uint32(10378801), v2)
 	return i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn622(m, i0, v2)
+	i0 = fn616(m, i0, v2)
 	return i0
 }
 
@@ -10234,17 +11215,38 @@ func fn701(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn621(m, uint32(10378785), v2)
+	i0 = fn623(m, uint32(10378801), v2)
 	return i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn621(m, i0, v2)
+	i0 = fn623(m, i0, v2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
 func fn702(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	i0 = fn622(m, uint32(10378801), v2)
+	return i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn622(m, i0, v2)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn703(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10292,14 +11294,14 @@ func fn702(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 != 0 {
 		goto L2
 	}
-	v4 = uint32(10378785)
+	v4 = uint32(10378801)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v4 = i0
 L1:
 	v5 = uint32(0)
-	i0 = fn582(m, v1, uint32(8494008))
+	i0 = fn583(m, v1, uint32(8494008))
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -10320,9 +11322,9 @@ L1:
 	if v7 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
-	i0 = fn2014(m, uint32(10014932))
+	i0 = fn2015(m, uint32(10014932))
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -10342,7 +11344,7 @@ L4:
 		goto L12
 	}
 	i0 = v6 * uint32(44)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v8 = i0
 	if v8 != 0 {
 		goto L10
@@ -10359,9 +11361,9 @@ L12:
 	if v7 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L13:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L3
 L11:
 	v9 = uint32(1)
@@ -10393,7 +11395,7 @@ L14:
 		goto L16
 	}
 	v7 = uint32(0)
-	i0 = fn525(m, v5, v8, uint32(0))
+	i0 = fn526(m, v5, v8, uint32(0))
 	if i0 != 0 {
 		goto L8
 	}
@@ -10475,7 +11477,7 @@ L21:
 	i1 = v8 + v13
 	v9 = i1
 	i1 = v9 + uint32(44)
-	i0 = fn525(m, v5, i1, uint32(0))
+	i0 = fn526(m, v5, i1, uint32(0))
 	if i0 != 0 {
 		goto L8
 	}
@@ -10490,7 +11492,7 @@ L20:
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470420))
+	fn3605(m, i0, uint32(8470420))
 	i0 = v7 + uint32(1)
 	v7 = i0
 	goto L6
@@ -10503,7 +11505,7 @@ L23:
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470420))
+	fn3605(m, i0, uint32(8470420))
 	i0 = v7 + uint32(1)
 	v7 = i0
 	goto L6
@@ -10529,7 +11531,7 @@ L25:
 	}
 	v7 = v6
 L9:
-	i0 = fn646(m, uint32(0), v10)
+	i0 = fn647(m, uint32(0), v10)
 	v5 = i0
 	if v5 != 0 {
 		goto L26
@@ -10541,7 +11543,7 @@ L26:
 	if i0 != 0 {
 		goto L28
 	}
-	v6 = uint32(10378785)
+	v6 = uint32(10378801)
 	goto L27
 L28:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
@@ -10555,7 +11557,7 @@ L27:
 	if v14 != 0 {
 		goto L29
 	}
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v11 = i0
 L29:
 	if v3 == 0 {
@@ -10681,7 +11683,7 @@ L30:
 	if v14 != 0 {
 		goto L6
 	}
-	fn3762(m, v11)
+	fn3763(m, v11)
 	goto L6
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
@@ -10691,12 +11693,12 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v5
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8504971), v2)
+	i0 = fn3604(m, i0, uint32(8504971), v2)
 	goto L6
 L7:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454218))
+	fn3605(m, i0, uint32(8454218))
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -10709,14 +11711,14 @@ L6:
 	if v3 != 0 {
 		goto L36
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L36:
 	if int32(v7) < int32(uint32(1)) {
 		goto L37
 	}
 	v1 = v8
 L38:
-	fn524(m, v1)
+	fn525(m, v1)
 	i0 = v1 + uint32(44)
 	v1 = i0
 	i0 = v7 + k32(4294967295)
@@ -10729,7 +11731,7 @@ L37:
 	if v8 == i1 {
 		goto L3
 	}
-	fn2111(m, v8)
+	fn2112(m, v8)
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	i1 = i1 + k32(4294967295)
@@ -10741,7 +11743,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn703(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn704(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10762,7 +11764,7 @@ func fn703(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8394603), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8394603), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -10770,12 +11772,12 @@ func fn703(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn1582(m, v3)
+	i0 = fn1583(m, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -10788,13 +11790,13 @@ L1:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	if v4 != k32(4294967295) {
 		goto L2
 	}
 L3:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -10828,7 +11830,7 @@ L9:
 	if v3 == uint32(10014932) {
 		goto L10
 	}
-	i0 = fn2348(m, v3, uint32(10014932))
+	i0 = fn2349(m, v3, uint32(10014932))
 	v3 = i0
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
@@ -10855,12 +11857,12 @@ L7:
 	if v2 != 0 {
 		goto L12
 	}
-	i0 = fn646(m, uint32(10378785), v2)
+	i0 = fn647(m, uint32(10378801), v2)
 	m.depth--
 	return i0
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn646(m, i0, v2)
+	i0 = fn647(m, i0, v2)
 	m.depth--
 	return i0
 L11:
@@ -10875,12 +11877,12 @@ L11:
 	if v2 != 0 {
 		goto L14
 	}
-	i0 = fn646(m, uint32(10378785), v2)
+	i0 = fn647(m, uint32(10378801), v2)
 	m.depth--
 	return i0
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn646(m, i0, v2)
+	i0 = fn647(m, i0, v2)
 	m.depth--
 	return i0
 L13:
@@ -10891,13 +11893,13 @@ L13:
 	}
 	v5 = i1
 	i1 = v5 + v2
-	i0 = fn646(m, uint32(0), i1)
+	i0 = fn647(m, uint32(0), i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L15
 	}
-	v1 = uint32(10378785)
-	v4 = uint32(10378785)
+	v1 = uint32(10378801)
+	v4 = uint32(10378801)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	if i0 == 0 {
 		goto L16
@@ -10918,7 +11920,7 @@ L17:
 	if i0 != 0 {
 		goto L19
 	}
-	v1 = uint32(10378785)
+	v1 = uint32(10378801)
 	goto L18
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
@@ -10932,14 +11934,14 @@ L15:
 	m.depth--
 	return v1
 L6:
-	fn3722(m, uint32(8394603), uint32(8545234), uint32(8545936), v2)
+	fn3723(m, uint32(8394603), uint32(8545234), uint32(8545936), v2)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn704(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn705(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10957,13 +11959,13 @@ func fn704(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn646(m, uint32(0), i1)
+	i0 = fn647(m, uint32(0), i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
-	v3 = uint32(10378785)
-	v4 = uint32(10378785)
+	v3 = uint32(10378801)
+	v4 = uint32(10378801)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	if i0 == 0 {
 		goto L2
@@ -10979,7 +11981,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v3 = i0
 L3:
-	fn623(m, v4, v3, v5)
+	fn624(m, v4, v3, v5)
 L1:
 	m.depth--
 	return v2
@@ -10987,7 +11989,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn705(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn706(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -10997,7 +11999,7 @@ func fn705(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8448411), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8448411), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -11011,7 +12013,7 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
 L3:
-	i0 = fn706(m, v0, v2, uint32(0))
+	i0 = fn707(m, v0, v2, uint32(0))
 	v3 = i0
 L1:
 	return v3
@@ -11019,7 +12021,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn706(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn707(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11050,7 +12052,7 @@ func fn706(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L3:
 	v6 = uint32(0)
 	i1 = v3 + uint32(4)
-	i0 = fn525(m, v1, i1, uint32(0))
+	i0 = fn526(m, v1, i1, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -11065,7 +12067,7 @@ L2:
 	if v7 != 0 {
 		goto L5
 	}
-	v8 = uint32(10378785)
+	v8 = uint32(10378801)
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -11080,7 +12082,7 @@ L5:
 L6:
 	i1 = v8 + v6
 	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = fn8093(m, v4, i1, v5)
+	i0 = fn8094(m, v4, i1, v5)
 	if i0 == 0 {
 		goto L4
 	}
@@ -11108,7 +12110,7 @@ L9:
 	}
 	i1 = v0 + v2
 	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = fn8093(m, v4, i1, v5)
+	i0 = fn8094(m, v4, i1, v5)
 	if i0 != 0 {
 		goto L9
 	}
@@ -11117,11 +12119,11 @@ L7:
 		goto L10
 	}
 	i0 = v3 + uint32(4)
-	fn524(m, i0)
+	fn525(m, i0)
 L10:
 	i0 = v8 + v6
 	i1 = v2 - v6
-	i0 = fn646(m, i0, i1)
+	i0 = fn647(m, i0, i1)
 	v6 = i0
 L1:
 	i0 = v3 + uint32(48)
@@ -11131,7 +12133,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn707(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn708(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11176,7 +12178,7 @@ func fn707(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8415512), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8415512), v2, uint32(2), uint32(2))
 	if i0 == 0 {
 		goto L1
 	}
@@ -11184,19 +12186,19 @@ L2:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v3 + uint32(48)
-	i0 = fn525(m, i0, i1, uint32(0))
+	i0 = fn526(m, i0, i1, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
 	v4 = uint32(0)
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn525(m, i0, v3, uint32(0))
+	i0 = fn526(m, i0, v3, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = v3 + uint32(48)
-	i0 = fn628(m, i0, v3)
+	i0 = fn629(m, i0, v3)
 	v4 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
@@ -11204,13 +12206,13 @@ L1:
 		goto L3
 	}
 	i0 = v3 + uint32(48)
-	fn524(m, i0)
+	fn525(m, i0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	if i0 == 0 {
 		goto L4
 	}
-	fn524(m, v3)
+	fn525(m, v3)
 L4:
 	i0 = v3 + uint32(96)
 	m.g0 = i0
@@ -11219,7 +12221,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn708(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn709(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11242,7 +12244,7 @@ func fn708(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn709(m, v1)
+	i0 = fn710(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -11255,7 +12257,7 @@ L1:
 	if v2 != 0 {
 		goto L3
 	}
-	v3 = uint32(10378785)
+	v3 = uint32(10378801)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -11268,25 +12270,25 @@ L2:
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
+	fn3605(m, i0, uint32(8437758))
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v6 = i0
 	v5 = uint32(0)
-	i0 = fn2289(m, uint32(3))
+	i0 = fn2290(m, uint32(3))
 	v0 = i0
 	if v0 == 0 {
 		goto L4
 	}
-	i0 = fn710(m, v3, v2, v6, v4, k32(4294967295), uint32(1))
+	i0 = fn711(m, v3, v2, v6, v4, k32(4294967295), uint32(1))
 	v6 = i0
 	if int32(v6) > int32(k32(4294967295)) {
 		goto L7
 	}
-	i1 = fn646(m, v3, v2)
+	i1 = fn647(m, v3, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i0 = fn2014(m, uint32(10014932))
+	i0 = fn2015(m, uint32(10014932))
 	v3 = i0
 	if v3 == 0 {
 		goto L8
@@ -11299,7 +12301,7 @@ L5:
 L8:
 	i0 = v0 + uint32(16)
 	*(*uint32)(unsafe.Add(b, i0)) = v3
-	i0 = fn2014(m, uint32(10014932))
+	i0 = fn2015(m, uint32(10014932))
 	v3 = i0
 	if v3 == 0 {
 		goto L9
@@ -11312,7 +12314,7 @@ L8:
 L9:
 	i0 = v0 + uint32(20)
 	*(*uint32)(unsafe.Add(b, i0)) = v3
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L10
 	}
@@ -11332,7 +12334,7 @@ L10:
 	}
 	goto L4
 L7:
-	i1 = fn646(m, v3, v6)
+	i1 = fn647(m, v3, v6)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v7 = i0
@@ -11349,9 +12351,9 @@ L11:
 	v4 = i2
 	i1 = v3 + v4
 	i2 = v2 - v4
-	i1 = fn646(m, i1, i2)
+	i1 = fn647(m, i1, i2)
 	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L12
 	}
@@ -11370,7 +12372,7 @@ L12:
 		goto L4
 	}
 L6:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -11383,7 +12385,7 @@ L4:
 	if v0 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L13:
 	m.depth--
 	return v5
@@ -11391,7 +12393,7 @@ L13:
 
 //go:norace
 //go:nocheckptr
-func fn709(m *Module, v0 uint32) uint32 {
+func fn710(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11411,13 +12413,13 @@ func fn709(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	v2 = uint32(0)
 	i1 = v1 + uint32(4)
-	i0 = fn525(m, v0, i1, uint32(284))
+	i0 = fn526(m, v0, i1, uint32(284))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	v2 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn646(m, uint32(0), i1)
+	i0 = fn647(m, uint32(0), i1)
 	v0 = i0
 	if v0 == 0 {
 		goto L2
@@ -11426,7 +12428,7 @@ func fn709(m *Module, v0 uint32) uint32 {
 	if i0 != 0 {
 		goto L4
 	}
-	v3 = uint32(10378785)
+	v3 = uint32(10378801)
 	goto L3
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -11434,7 +12436,7 @@ L4:
 L3:
 	i1 = v1 + uint32(4)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn1887(m, v3, i1, i2, uint32(67))
+	i0 = fn1888(m, v3, i1, i2, uint32(67))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L5
 	}
@@ -11452,10 +12454,10 @@ L5:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	i0 = v1 + uint32(4)
-	fn524(m, i0)
+	fn525(m, i0)
 L1:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
@@ -11464,7 +12466,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn710(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn711(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -11553,7 +12555,7 @@ L5:
 	if int32(v1) < int32(uint32(16)) {
 		goto L9
 	}
-	i0 = fn8096(m, v0, v7, v1)
+	i0 = fn8097(m, v0, v7, v1)
 	v8 = i0
 	if v8 != 0 {
 		goto L10
@@ -11691,13 +12693,13 @@ L17:
 	if v5 != uint32(1) {
 		goto L22
 	}
-	i0 = fn732(m, v0, v1, v2, v3)
+	i0 = fn733(m, v0, v1, v2, v3)
 	return i0
 L22:
-	i0 = fn733(m, v0, v1, v2, v3, v4)
+	i0 = fn734(m, v0, v1, v2, v3, v4)
 	return i0
 L21:
-	i0 = fn734(m, v0, v1, v2, v3, v4, v5)
+	i0 = fn735(m, v0, v1, v2, v3, v4, v5)
 	return i0
 L16:
 	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
@@ -11944,7 +12946,7 @@ L35:
 L2:
 	return v6
 L1:
-	i0 = fn8093(m, v0, v7, v1)
+	i0 = fn8094(m, v0, v7, v1)
 	v8 = i0
 	if v8 != 0 {
 		goto L42
@@ -11957,7 +12959,7 @@ L42:
 
 //go:norace
 //go:nocheckptr
-func fn711(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn712(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11976,7 +12978,7 @@ func fn711(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8447724), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8447724), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -11985,12 +12987,12 @@ L2:
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L11
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -12003,14 +13005,14 @@ L2:
 	if v3 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	if v2 != k32(4294967295) {
 		goto L9
 	}
 L11:
 	v3 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -12037,7 +13039,7 @@ L9:
 	}
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8391630))
+	fn3605(m, i0, uint32(8391630))
 	m.depth--
 	return uint32(0)
 L7:
@@ -12056,7 +13058,7 @@ L5:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495797))
+	fn3605(m, i0, uint32(8495797))
 	m.depth--
 	return uint32(0)
 L3:
@@ -12065,7 +13067,7 @@ L3:
 		goto L13
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8507307))
+	fn3605(m, i0, uint32(8507307))
 	m.depth--
 	return uint32(0)
 L13:
@@ -12079,7 +13081,7 @@ L13:
 	m.copy(v3, i1, i2)
 	v3 = uint32(0)
 	i1 = v1 + k32(4294967295)
-	i0 = fn649(m, v0, i1)
+	i0 = fn650(m, v0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -12094,7 +13096,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn712(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn713(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12119,12 +13121,12 @@ func fn712(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i1 = v2 + uint32(12)
-	i0 = fn1579(m, v1, i1)
+	i0 = fn1580(m, v1, i1)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -12135,7 +13137,7 @@ L5:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8569110))
+	fn3605(m, i0, uint32(8569110))
 L3:
 	v1 = uint32(0)
 	goto L1
@@ -12145,7 +13147,7 @@ L2:
 	if v4 != 0 {
 		goto L10
 	}
-	v5 = uint32(10378785)
+	v5 = uint32(10378801)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -12176,7 +13178,7 @@ L11:
 	goto L6
 L8:
 	i1 = uint32(int8(v3))
-	i0 = fn8093(m, v5, i1, v4)
+	i0 = fn8094(m, v5, i1, v4)
 	v3 = i0
 	if v3 == 0 {
 		goto L6
@@ -12193,7 +13195,7 @@ L7:
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8507307))
+	fn3605(m, i0, uint32(8507307))
 	goto L1
 L12:
 	i0 = v5 + v1
@@ -12202,7 +13204,7 @@ L12:
 	i2 = v4 - v1
 	m.copy(v5, i1, i2)
 	i3 = v4 + k32(4294967295)
-	i2 = fn649(m, v0, i3)
+	i2 = fn650(m, v0, i3)
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -12213,7 +13215,7 @@ L12:
 L6:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8391760))
+	fn3605(m, i0, uint32(8391760))
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -12222,7 +13224,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn713(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn714(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12284,7 +13286,7 @@ func fn713(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8502322), v2, uint32(2), uint32(3))
+	i0 = fn3735(m, uint32(8502322), v2, uint32(2), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -12292,14 +13294,14 @@ L2:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v3 + uint32(48)
-	i0 = fn525(m, i0, i1, uint32(0))
+	i0 = fn526(m, i0, i1, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
 	v4 = uint32(0)
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn525(m, i0, v3, uint32(0))
+	i0 = fn526(m, i0, v3, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -12309,12 +13311,12 @@ L2:
 	}
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -12327,14 +13329,14 @@ L2:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	if v5 != k32(4294967295) {
 		goto L3
 	}
 L4:
 	v5 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -12349,12 +13351,12 @@ L3:
 	if v2 != 0 {
 		goto L7
 	}
-	i0 = fn646(m, uint32(10378785), v2)
+	i0 = fn647(m, uint32(10378801), v2)
 	v4 = i0
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn646(m, i0, v2)
+	i0 = fn647(m, i0, v2)
 	v4 = i0
 	goto L1
 L6:
@@ -12376,12 +13378,12 @@ L9:
 	if v2 != 0 {
 		goto L10
 	}
-	i0 = fn646(m, uint32(10378785), v2)
+	i0 = fn647(m, uint32(10378801), v2)
 	v4 = i0
 	goto L1
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn646(m, i0, v2)
+	i0 = fn647(m, i0, v2)
 	v4 = i0
 	goto L1
 L8:
@@ -12394,12 +13396,12 @@ L8:
 	if v2 != 0 {
 		goto L13
 	}
-	i0 = fn646(m, uint32(10378785), v2)
+	i0 = fn647(m, uint32(10378801), v2)
 	v4 = i0
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn646(m, i0, v2)
+	i0 = fn647(m, i0, v2)
 	v4 = i0
 	goto L1
 L12:
@@ -12415,19 +13417,19 @@ L12:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470446))
+	fn3605(m, i0, uint32(8470446))
 	goto L1
 L14:
 	v4 = uint32(0)
 	i1 = v8 * v6
 	i1 = i1 + v2
-	i0 = fn646(m, uint32(0), i1)
+	i0 = fn647(m, uint32(0), i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L1
 	}
-	v1 = uint32(10378785)
-	v4 = uint32(10378785)
+	v1 = uint32(10378801)
+	v4 = uint32(10378801)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	if i0 == 0 {
 		goto L15
@@ -12609,14 +13611,14 @@ L11:
 	if v2 != 0 {
 		goto L29
 	}
-	v1 = uint32(10378785)
+	v1 = uint32(10378801)
 	goto L26
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
 	i1 = uint32(*(*int8)(unsafe.Add(b, v8)))
 	v6 = i1
-	i0 = fn8093(m, v1, v6, v2)
+	i0 = fn8094(m, v1, v6, v2)
 	v4 = i0
 	if v4 == 0 {
 		goto L26
@@ -12635,7 +13637,7 @@ L32:
 	i0 = v4 + uint32(1)
 	v4 = i0
 	i2 = v7 - v4
-	i0 = fn8093(m, v4, v6, i2)
+	i0 = fn8094(m, v4, v6, i2)
 	v4 = i0
 	if v4 == 0 {
 		goto L30
@@ -12646,7 +13648,7 @@ L31:
 L30:
 	v4 = uint32(0)
 	i1 = v2 - v0
-	i0 = fn646(m, uint32(0), i1)
+	i0 = fn647(m, uint32(0), i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L1
@@ -12655,7 +13657,7 @@ L30:
 	if i0 != 0 {
 		goto L34
 	}
-	v4 = uint32(10378785)
+	v4 = uint32(10378801)
 	goto L33
 L34:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
@@ -12666,7 +13668,7 @@ L33:
 L36:
 	i2 = v7 - v1
 	v5 = i2
-	i0 = fn8093(m, v1, v6, v5)
+	i0 = fn8094(m, v1, v6, v5)
 	v2 = i0
 	if v2 == 0 {
 		goto L35
@@ -12693,7 +13695,7 @@ L28:
 	if v2 != 0 {
 		goto L40
 	}
-	v6 = uint32(10378785)
+	v6 = uint32(10378801)
 	goto L39
 L40:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -12703,7 +13705,7 @@ L40:
 	}
 L39:
 	v4 = uint32(0)
-	i0 = fn710(m, v6, v2, v8, v1, v5, uint32(0))
+	i0 = fn711(m, v6, v2, v8, v1, v5, uint32(0))
 	v5 = i0
 	i0 = b2i(int32(v5) > int32(uint32(0)))
 	v7 = i0
@@ -12715,14 +13717,14 @@ L39:
 	if v2 != 0 {
 		goto L41
 	}
-	i0 = fn646(m, uint32(10378785), uint32(0))
+	i0 = fn647(m, uint32(10378801), uint32(0))
 	v4 = i0
 	goto L1
 L41:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v6 = i0
 L38:
-	i0 = fn646(m, v6, v2)
+	i0 = fn647(m, v6, v2)
 	v4 = i0
 	goto L1
 L37:
@@ -12734,7 +13736,7 @@ L37:
 	v5 = i2
 	i2 = v5 * v1
 	i1 = v2 - i2
-	i0 = fn646(m, uint32(0), i1)
+	i0 = fn647(m, uint32(0), i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L1
@@ -12743,7 +13745,7 @@ L37:
 	if i0 != 0 {
 		goto L43
 	}
-	v0 = uint32(10378785)
+	v0 = uint32(10378801)
 	goto L42
 L43:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
@@ -12756,7 +13758,7 @@ L42:
 L45:
 	i1 = v2 - v6
 	v7 = i1
-	i0 = fn710(m, v6, v7, v8, v1, k32(4294967295), uint32(1))
+	i0 = fn711(m, v6, v7, v8, v1, k32(4294967295), uint32(1))
 	v4 = i0
 	if v4 == k32(4294967295) {
 		goto L44
@@ -12788,7 +13790,7 @@ L27:
 	if v2 != 0 {
 		goto L48
 	}
-	i0 = fn646(m, uint32(10378785), v2)
+	i0 = fn647(m, uint32(10378801), v2)
 	v4 = i0
 	goto L1
 L48:
@@ -12798,17 +13800,17 @@ L48:
 	v1 = i0
 	i1 = uint32(*(*int8)(unsafe.Add(b, v8)))
 	v0 = i1
-	i0 = fn8093(m, v1, v0, v2)
+	i0 = fn8094(m, v1, v0, v2)
 	v8 = i0
 	if v8 != 0 {
 		goto L49
 	}
-	i0 = fn646(m, v1, v2)
+	i0 = fn647(m, v1, v2)
 	v4 = i0
 	goto L1
 L49:
 	v4 = uint32(0)
-	i0 = fn646(m, uint32(0), v2)
+	i0 = fn647(m, uint32(0), v2)
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -12817,7 +13819,7 @@ L49:
 	if i0 != 0 {
 		goto L51
 	}
-	v9 = uint32(10378785)
+	v9 = uint32(10378801)
 	goto L50
 L51:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
@@ -12842,7 +13844,7 @@ L53:
 	i0 = v4 + uint32(1)
 	v4 = i0
 	i2 = v2 - v4
-	i0 = fn8093(m, v4, v0, i2)
+	i0 = fn8094(m, v4, v0, i2)
 	v4 = i0
 	if v4 != 0 {
 		goto L54
@@ -12862,13 +13864,13 @@ L47:
 	if v2 != 0 {
 		goto L56
 	}
-	v6 = uint32(10378785)
+	v6 = uint32(10378801)
 	goto L55
 L56:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v6 = i0
 L55:
-	i0 = fn710(m, v6, v2, v8, v1, k32(4294967295), uint32(1))
+	i0 = fn711(m, v6, v2, v8, v1, k32(4294967295), uint32(1))
 	v11 = i0
 	if v11 != k32(4294967295) {
 		goto L57
@@ -12878,17 +13880,17 @@ L55:
 	if v4 != 0 {
 		goto L58
 	}
-	i0 = fn646(m, uint32(10378785), v4)
+	i0 = fn647(m, uint32(10378801), v4)
 	v4 = i0
 	goto L1
 L58:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn646(m, i0, v4)
+	i0 = fn647(m, i0, v4)
 	v4 = i0
 	goto L1
 L57:
 	v4 = uint32(0)
-	i0 = fn646(m, uint32(0), v2)
+	i0 = fn647(m, uint32(0), v2)
 	v9 = i0
 	if v9 == 0 {
 		goto L1
@@ -12897,7 +13899,7 @@ L57:
 	if i0 != 0 {
 		goto L60
 	}
-	v4 = uint32(10378785)
+	v4 = uint32(10378801)
 	goto L59
 L60:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
@@ -12921,7 +13923,7 @@ L61:
 	v4 = i0
 L62:
 	i1 = v6 - v4
-	i0 = fn710(m, v4, i1, v8, v1, k32(4294967295), uint32(1))
+	i0 = fn711(m, v4, i1, v8, v1, k32(4294967295), uint32(1))
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L63
@@ -12948,14 +13950,14 @@ L46:
 	if v2 != 0 {
 		goto L66
 	}
-	v0 = uint32(10378785)
+	v0 = uint32(10378801)
 	goto L64
 L66:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v0 = i0
 	i1 = uint32(*(*int8)(unsafe.Add(b, v8)))
 	v8 = i1
-	i0 = fn8093(m, v0, v8, v2)
+	i0 = fn8094(m, v0, v8, v2)
 	v4 = i0
 	if v4 == 0 {
 		goto L64
@@ -12974,7 +13976,7 @@ L69:
 	i0 = v4 + uint32(1)
 	v4 = i0
 	i2 = v9 - v4
-	i0 = fn8093(m, v4, v8, i2)
+	i0 = fn8094(m, v4, v8, i2)
 	v4 = i0
 	if v4 == 0 {
 		goto L67
@@ -12992,13 +13994,13 @@ L67:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470446))
+	fn3605(m, i0, uint32(8470446))
 	goto L1
 L70:
 	v4 = uint32(0)
 	i1 = v1 * v5
 	i1 = i1 + v2
-	i0 = fn646(m, uint32(0), i1)
+	i0 = fn647(m, uint32(0), i1)
 	v11 = i0
 	if v11 == 0 {
 		goto L1
@@ -13007,7 +14009,7 @@ L70:
 	if i0 != 0 {
 		goto L72
 	}
-	v4 = uint32(10378785)
+	v4 = uint32(10378801)
 	goto L71
 L72:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+20))
@@ -13018,7 +14020,7 @@ L71:
 L74:
 	i2 = v9 - v0
 	v5 = i2
-	i0 = fn8093(m, v0, v8, v5)
+	i0 = fn8094(m, v0, v8, v5)
 	v2 = i0
 	if v2 == 0 {
 		goto L73
@@ -13055,7 +14057,7 @@ L65:
 	if v2 != 0 {
 		goto L78
 	}
-	v9 = uint32(10378785)
+	v9 = uint32(10378801)
 	goto L77
 L78:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -13063,11 +14065,11 @@ L78:
 	if int32(v2) >= int32(uint32(0)) {
 		goto L77
 	}
-	i0 = fn646(m, v9, v2)
+	i0 = fn647(m, v9, v2)
 	v4 = i0
 	goto L1
 L77:
-	i0 = fn710(m, v9, v2, v8, v1, v5, uint32(0))
+	i0 = fn711(m, v9, v2, v8, v1, v5, uint32(0))
 	v4 = i0
 	i0 = b2i(int32(v4) > int32(uint32(0)))
 	v5 = i0
@@ -13079,12 +14081,12 @@ L77:
 	if v4 != 0 {
 		goto L80
 	}
-	i0 = fn646(m, uint32(10378785), uint32(0))
+	i0 = fn647(m, uint32(10378801), uint32(0))
 	v4 = i0
 	goto L1
 L80:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn646(m, i0, v4)
+	i0 = fn647(m, i0, v4)
 	v4 = i0
 	goto L1
 L79:
@@ -13103,13 +14105,13 @@ L79:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470446))
+	fn3605(m, i0, uint32(8470446))
 	goto L1
 L81:
 	v4 = uint32(0)
 	i1 = v0 * v11
 	i1 = i1 + v2
-	i0 = fn646(m, uint32(0), i1)
+	i0 = fn647(m, uint32(0), i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L1
@@ -13118,7 +14120,7 @@ L81:
 	if i0 != 0 {
 		goto L83
 	}
-	v4 = uint32(10378785)
+	v4 = uint32(10378801)
 	goto L82
 L83:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+20))
@@ -13131,7 +14133,7 @@ L82:
 L85:
 	i1 = v5 - v9
 	v11 = i1
-	i0 = fn710(m, v9, v11, v8, v1, k32(4294967295), uint32(1))
+	i0 = fn711(m, v9, v11, v8, v1, k32(4294967295), uint32(1))
 	v2 = i0
 	i0 = v2 + uint32(1)
 	switch i0 {
@@ -13166,11 +14168,11 @@ L84:
 	v4 = v10
 	goto L1
 L64:
-	i0 = fn646(m, v0, v2)
+	i0 = fn647(m, v0, v2)
 	v4 = i0
 	goto L1
 L26:
-	i0 = fn646(m, v1, v2)
+	i0 = fn647(m, v1, v2)
 	v4 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
@@ -13178,13 +14180,13 @@ L1:
 		goto L88
 	}
 	i0 = v3 + uint32(48)
-	fn524(m, i0)
+	fn525(m, i0)
 L88:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	if i0 == 0 {
 		goto L89
 	}
-	fn524(m, v3)
+	fn525(m, v3)
 L89:
 	i0 = v3 + uint32(96)
 	m.g0 = i0
@@ -13193,7 +14195,7 @@ L89:
 
 //go:norace
 //go:nocheckptr
-func fn714(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn715(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13219,7 +14221,7 @@ func fn714(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = v2 + uint32(8)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
-	i0 = fn525(m, v1, v2, uint32(0))
+	i0 = fn526(m, v1, v2, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -13228,7 +14230,7 @@ func fn714(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 != 0 {
 		goto L3
 	}
-	v1 = uint32(10378785)
+	v1 = uint32(10378801)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -13240,24 +14242,24 @@ L2:
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn8094(m, v1, i1, v0)
+	i0 = fn8095(m, v1, i1, v0)
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = v1 + v0
 	i1 = v3 - v0
-	i0 = fn646(m, i0, i1)
+	i0 = fn647(m, i0, i1)
 	v3 = i0
 	goto L1
 L4:
-	i0 = fn646(m, v1, v3)
+	i0 = fn647(m, v1, v3)
 	v3 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	if i0 == 0 {
 		goto L5
 	}
-	fn524(m, v2)
+	fn525(m, v2)
 L5:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -13266,7 +14268,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn715(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn716(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13296,7 +14298,7 @@ func fn715(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = v2 + uint32(8)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
-	i0 = fn525(m, v1, v2, uint32(0))
+	i0 = fn526(m, v1, v2, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -13305,7 +14307,7 @@ func fn715(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 != 0 {
 		goto L3
 	}
-	v1 = uint32(10378785)
+	v1 = uint32(10378801)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -13319,7 +14321,7 @@ L2:
 	i3 = v1 + v3
 	i3 = i3 - v0
 	i4 = *(*uint32)(unsafe.Add(b, v2))
-	i3 = fn8094(m, i3, i4, v0)
+	i3 = fn8095(m, i3, i4, v0)
 	if i3 != 0 {
 		i1 = uint32(0)
 	} else {
@@ -13328,14 +14330,14 @@ L2:
 	i0 = v3 - i1
 	v3 = i0
 L4:
-	i0 = fn646(m, v1, v3)
+	i0 = fn647(m, v1, v3)
 	v3 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	if i0 == 0 {
 		goto L5
 	}
-	fn524(m, v2)
+	fn525(m, v2)
 L5:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -13344,7 +14346,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn716(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn717(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13450,85 +14452,6 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn717(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
-	v5 = uint32(2147483647)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(2147483647)
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(3) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8505750), v2, uint32(1), uint32(3))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v6 = i0
-	if int32(v2) < int32(uint32(2)) {
-		goto L3
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = v3 + uint32(12)
-	i0 = fn3394(m, i0, i1)
-	if i0 == 0 {
-		goto L1
-	}
-	if v2 == uint32(2) {
-		goto L3
-	}
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = v3 + uint32(8)
-	i0 = fn3394(m, i0, i1)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v5 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	if v4 != 0 {
-		goto L5
-	}
-	v1 = uint32(10378785)
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i0
-L4:
-	i0 = fn633(m, v1, v4, v6, v2, v5)
-	v4 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
 func fn718(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
@@ -13555,7 +14478,7 @@ func fn718(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8392365), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8505750), v2, uint32(1), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -13568,7 +14491,7 @@ L2:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -13578,7 +14501,7 @@ L2:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(8)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -13592,7 +14515,7 @@ L3:
 	if v4 != 0 {
 		goto L5
 	}
-	v1 = uint32(10378785)
+	v1 = uint32(10378801)
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -13615,6 +14538,85 @@ func fn719(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	_ = v4
 	var v5 uint32
 	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
+	v5 = uint32(2147483647)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(2147483647)
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(3) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8392365), v2, uint32(1), uint32(3))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	if int32(v2) < int32(uint32(2)) {
+		goto L3
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = v3 + uint32(12)
+	i0 = fn3395(m, i0, i1)
+	if i0 == 0 {
+		goto L1
+	}
+	if v2 == uint32(2) {
+		goto L3
+	}
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = v3 + uint32(8)
+	i0 = fn3395(m, i0, i1)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v5 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	if v4 != 0 {
+		goto L5
+	}
+	v1 = uint32(10378801)
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i0
+L4:
+	i0 = fn635(m, v1, v4, v6, v2, v5)
+	v4 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn720(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -13627,7 +14629,7 @@ func fn719(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8394597), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8394597), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -13635,12 +14637,12 @@ func fn719(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn1582(m, v3)
+	i0 = fn1583(m, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -13653,13 +14655,13 @@ L1:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	if v4 != k32(4294967295) {
 		goto L2
 	}
 L3:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -13693,7 +14695,7 @@ L9:
 	if v3 == uint32(10014932) {
 		goto L10
 	}
-	i0 = fn2348(m, v3, uint32(10014932))
+	i0 = fn2349(m, v3, uint32(10014932))
 	v3 = i0
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
@@ -13720,12 +14722,12 @@ L7:
 	if v2 != 0 {
 		goto L12
 	}
-	i0 = fn646(m, uint32(10378785), v2)
+	i0 = fn647(m, uint32(10378801), v2)
 	m.depth--
 	return i0
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn646(m, i0, v2)
+	i0 = fn647(m, i0, v2)
 	m.depth--
 	return i0
 L11:
@@ -13740,12 +14742,12 @@ L11:
 	if v2 != 0 {
 		goto L14
 	}
-	i0 = fn646(m, uint32(10378785), v2)
+	i0 = fn647(m, uint32(10378801), v2)
 	m.depth--
 	return i0
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn646(m, i0, v2)
+	i0 = fn647(m, i0, v2)
 	m.depth--
 	return i0
 L13:
@@ -13756,13 +14758,13 @@ L13:
 	}
 	v4 = i1
 	i1 = v4 + v2
-	i0 = fn646(m, uint32(0), i1)
+	i0 = fn647(m, uint32(0), i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L15
 	}
-	v1 = uint32(10378785)
-	v5 = uint32(10378785)
+	v1 = uint32(10378801)
+	v5 = uint32(10378801)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	if i0 == 0 {
 		goto L16
@@ -13785,7 +14787,7 @@ L17:
 	if v3 != 0 {
 		goto L19
 	}
-	v4 = uint32(10378785)
+	v4 = uint32(10378801)
 	goto L18
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -13797,14 +14799,14 @@ L15:
 	m.depth--
 	return v1
 L6:
-	fn3722(m, uint32(8394597), uint32(8545234), uint32(8545936), v2)
+	fn3723(m, uint32(8394597), uint32(8545234), uint32(8545936), v2)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn720(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn721(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13827,7 +14829,7 @@ func fn720(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn709(m, v1)
+	i0 = fn710(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -13840,7 +14842,7 @@ L1:
 	if v2 != 0 {
 		goto L3
 	}
-	v3 = uint32(10378785)
+	v3 = uint32(10378801)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -13853,23 +14855,23 @@ L2:
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
+	fn3605(m, i0, uint32(8437758))
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v6 = i0
 	v5 = uint32(0)
-	i0 = fn2289(m, uint32(3))
+	i0 = fn2290(m, uint32(3))
 	v0 = i0
 	if v0 == 0 {
 		goto L4
 	}
-	i0 = fn710(m, v3, v2, v6, v4, k32(4294967295), uint32(2))
+	i0 = fn711(m, v3, v2, v6, v4, k32(4294967295), uint32(2))
 	v6 = i0
 	if int32(v6) > int32(k32(4294967295)) {
 		goto L7
 	}
-	i0 = fn2014(m, uint32(10014932))
+	i0 = fn2015(m, uint32(10014932))
 	v4 = i0
 	if v4 == 0 {
 		goto L8
@@ -13881,7 +14883,7 @@ L5:
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v4
-	i0 = fn2014(m, uint32(10014932))
+	i0 = fn2015(m, uint32(10014932))
 	v4 = i0
 	if v4 == 0 {
 		goto L9
@@ -13895,9 +14897,9 @@ L9:
 	i0 = v0 + uint32(16)
 	*(*uint32)(unsafe.Add(b, i0)) = v4
 	i0 = v0 + uint32(20)
-	i1 = fn646(m, v3, v2)
+	i1 = fn647(m, v3, v2)
 	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L10
 	}
@@ -13917,7 +14919,7 @@ L10:
 	}
 	goto L4
 L7:
-	i1 = fn646(m, v3, v6)
+	i1 = fn647(m, v3, v6)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v7 = i0
@@ -13934,9 +14936,9 @@ L11:
 	v4 = i2
 	i1 = v3 + v4
 	i2 = v2 - v4
-	i1 = fn646(m, i1, i2)
+	i1 = fn647(m, i1, i2)
 	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L12
 	}
@@ -13955,7 +14957,7 @@ L12:
 		goto L4
 	}
 L6:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -13968,7 +14970,7 @@ L4:
 	if v0 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L13:
 	m.depth--
 	return v5
@@ -13976,7 +14978,7 @@ L13:
 
 //go:norace
 //go:nocheckptr
-func fn721(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn722(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -14027,7 +15029,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10016736), uint32(0), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10016736), uint32(0), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -14054,12 +15056,12 @@ L8:
 L7:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L9
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
@@ -14072,7 +15074,7 @@ L7:
 	if v6 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	if v3 == k32(4294967295) {
 		goto L9
@@ -14081,7 +15083,7 @@ L10:
 	goto L5
 L9:
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -14091,7 +15093,7 @@ L5:
 	if v1 != 0 {
 		goto L12
 	}
-	v3 = uint32(10378785)
+	v3 = uint32(10378801)
 	goto L11
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -14114,7 +15116,7 @@ L11:
 	} else {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v10 = i0
 	if v10 == 0 {
 		goto L1
@@ -14169,7 +15171,7 @@ L24:
 L22:
 	i0 = v2 + v5
 	i1 = uint32(1) - v5
-	i0 = fn646(m, i0, i1)
+	i0 = fn647(m, i0, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L13
@@ -14183,7 +15185,7 @@ L22:
 	*(*uint32)(unsafe.Add(b, i0)) = v2
 	goto L25
 L26:
-	i0 = fn1501(m, v10, v2)
+	i0 = fn1502(m, v10, v2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -14210,7 +15212,7 @@ L27:
 	if v5 != 0 {
 		goto L25
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L25:
 	i0 = v11 + uint32(1)
 	v11 = i0
@@ -14231,7 +15233,7 @@ L21:
 L17:
 	v6 = uint32(0)
 	i1 = v4 + uint32(20)
-	i0 = fn525(m, v2, i1, uint32(0))
+	i0 = fn526(m, v2, i1, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -14250,7 +15252,7 @@ L17:
 L33:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
+	fn3605(m, i0, uint32(8437758))
 	goto L28
 L32:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
@@ -14259,7 +15261,7 @@ L32:
 	if !(v7 < uint32(12)) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v10 = i0
 	if v10 != 0 {
 		goto L34
@@ -14295,7 +15297,7 @@ L40:
 	}
 	i0 = v0 + uint32(1)
 	i1 = uint32(0) - v6
-	i0 = fn646(m, i0, i1)
+	i0 = fn647(m, i0, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L29
@@ -14309,7 +15311,7 @@ L40:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L42
 L43:
-	i0 = fn1501(m, v10, v1)
+	i0 = fn1502(m, v10, v1)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -14336,7 +15338,7 @@ L44:
 	if v0 != 0 {
 		goto L42
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L42:
 	i0 = v7 + uint32(1)
 	v7 = i0
@@ -14366,7 +15368,7 @@ L37:
 	}
 L36:
 	i1 = v1 + uint32(1)
-	i0 = fn646(m, v3, i1)
+	i0 = fn647(m, v3, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L29
@@ -14380,7 +15382,7 @@ L36:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L45
 L46:
-	i0 = fn1501(m, v10, v1)
+	i0 = fn1502(m, v10, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -14407,13 +15409,13 @@ L47:
 	if v2 != 0 {
 		goto L45
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L45:
 	i0 = v7 + uint32(1)
 	v7 = i0
 L35:
 	*(*uint32)(unsafe.Add(b, uint64(v10)+8)) = v7
-	i0 = fn1524(m, v10)
+	i0 = fn1525(m, v10)
 	if int32(i0) < int32(uint32(0)) {
 		goto L29
 	}
@@ -14425,7 +15427,7 @@ L31:
 	if !(v7 < uint32(12)) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v11 = i0
 	if v11 == 0 {
 		goto L28
@@ -14437,7 +15439,7 @@ L31:
 	v2 = uint32(0)
 L54:
 	v0 = v1
-	i0 = fn710(m, v3, v0, v10, v5, k32(4294967295), uint32(2))
+	i0 = fn711(m, v3, v0, v10, v5, k32(4294967295), uint32(2))
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L53
@@ -14446,7 +15448,7 @@ L54:
 	v9 = i1
 	i0 = v3 + v9
 	i1 = v0 - v9
-	i0 = fn646(m, i0, i1)
+	i0 = fn647(m, i0, i1)
 	v0 = i0
 	if v0 == 0 {
 		goto L48
@@ -14459,7 +15461,7 @@ L54:
 	*(*uint32)(unsafe.Add(b, i0)) = v0
 	goto L55
 L56:
-	i0 = fn1501(m, v11, v0)
+	i0 = fn1502(m, v11, v0)
 	v12 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v9 = i0
@@ -14486,7 +15488,7 @@ L57:
 	if v9 != 0 {
 		goto L55
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L55:
 	i0 = v7 + uint32(4)
 	v7 = i0
@@ -14498,7 +15500,7 @@ L55:
 	v0 = v1
 	v2 = v8
 L53:
-	i0 = fn646(m, v3, v0)
+	i0 = fn647(m, v3, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L48
@@ -14506,7 +15508,7 @@ L53:
 	if v2 <= uint32(11) {
 		goto L51
 	}
-	i0 = fn1501(m, v11, v0)
+	i0 = fn1502(m, v11, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -14533,11 +15535,11 @@ L58:
 	if v1 != 0 {
 		goto L50
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L50
 L52:
 	v2 = uint32(0)
-	i0 = fn646(m, v3, v1)
+	i0 = fn647(m, v3, v1)
 	v0 = i0
 	if v0 == 0 {
 		goto L48
@@ -14550,14 +15552,14 @@ L51:
 L50:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v11)+8)) = i1
-	i0 = fn1524(m, v11)
+	i0 = fn1525(m, v11)
 	if int32(i0) < int32(uint32(0)) {
 		goto L48
 	}
 	v6 = v11
 	goto L28
 L49:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L48:
 	i0 = *(*uint32)(unsafe.Add(b, v11))
 	v1 = i0
@@ -14570,10 +15572,10 @@ L48:
 	if v1 != 0 {
 		goto L28
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 	goto L28
 L30:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L29:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v10))
@@ -14587,10 +15589,10 @@ L29:
 	if v1 != 0 {
 		goto L28
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L28:
 	i0 = v4 + uint32(20)
-	fn524(m, i0)
+	fn525(m, i0)
 	goto L1
 L16:
 	if int32(v1) >= int32(uint32(0)) {
@@ -14620,7 +15622,7 @@ L61:
 	goto L15
 L60:
 	i1 = v1 + uint32(1)
-	i0 = fn646(m, v3, i1)
+	i0 = fn647(m, v3, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L13
@@ -14634,7 +15636,7 @@ L60:
 	*(*uint32)(unsafe.Add(b, i0)) = v2
 	goto L15
 L62:
-	i0 = fn1501(m, v10, v2)
+	i0 = fn1502(m, v10, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -14661,17 +15663,17 @@ L63:
 	if v1 != 0 {
 		goto L15
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L15:
 	*(*uint32)(unsafe.Add(b, uint64(v10)+8)) = v9
-	i0 = fn1524(m, v10)
+	i0 = fn1525(m, v10)
 	if int32(i0) < int32(uint32(0)) {
 		goto L13
 	}
 	v6 = v10
 	goto L1
 L14:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v1 = i0
@@ -14684,7 +15686,7 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L1:
 	i0 = v4 + uint32(64)
 	m.g0 = i0
@@ -14693,7 +15695,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn722(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn723(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -14703,7 +15705,7 @@ func fn722(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8448404), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8448404), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -14717,7 +15719,7 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
 L3:
-	i0 = fn706(m, v0, v2, uint32(1))
+	i0 = fn707(m, v0, v2, uint32(1))
 	v3 = i0
 L1:
 	return v3
@@ -14725,7 +15727,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn723(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn724(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -14780,7 +15782,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10016808), uint32(0), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10016808), uint32(0), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -14807,12 +15809,12 @@ L8:
 L7:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L9
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -14825,7 +15827,7 @@ L7:
 	if v5 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	if v3 == k32(4294967295) {
 		goto L9
@@ -14834,7 +15836,7 @@ L10:
 	goto L5
 L9:
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -14844,7 +15846,7 @@ L5:
 	if v5 != 0 {
 		goto L12
 	}
-	v0 = uint32(10378785)
+	v0 = uint32(10378801)
 	goto L11
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -14866,7 +15868,7 @@ L11:
 	} else {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v6 = i0
 	if v6 != 0 {
 		goto L16
@@ -14947,7 +15949,7 @@ L25:
 L23:
 	i0 = v0 + v12
 	i1 = v2 - v12
-	i0 = fn646(m, i0, i1)
+	i0 = fn647(m, i0, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L13
@@ -14961,7 +15963,7 @@ L23:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L26
 L27:
-	i0 = fn1501(m, v6, v1)
+	i0 = fn1502(m, v6, v1)
 	v14 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -14988,7 +15990,7 @@ L28:
 	if v3 != 0 {
 		goto L26
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L26:
 	i0 = v11 + uint32(1)
 	v11 = i0
@@ -15031,7 +16033,7 @@ L30:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v8
 	goto L1
 L32:
-	i0 = fn646(m, v1, v2)
+	i0 = fn647(m, v1, v2)
 	v1 = i0
 	if v1 == 0 {
 		goto L13
@@ -15046,7 +16048,7 @@ L32:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v9
 	goto L1
 L33:
-	i0 = fn1501(m, v6, v1)
+	i0 = fn1502(m, v6, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -15073,14 +16075,14 @@ L34:
 	if v2 != 0 {
 		goto L35
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L35:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v9
 	goto L1
 L15:
 	v6 = uint32(0)
 	i1 = v4 + uint32(20)
-	i0 = fn525(m, v2, i1, uint32(0))
+	i0 = fn526(m, v2, i1, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -15099,7 +16101,7 @@ L15:
 L43:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
+	fn3605(m, i0, uint32(8437758))
 	goto L36
 L42:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v12)))
@@ -15108,7 +16110,7 @@ L42:
 	if !(v7 < uint32(12)) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v6 = i0
 	if v6 == 0 {
 		goto L37
@@ -15140,7 +16142,7 @@ L48:
 	}
 	i0 = v0 + v3
 	i1 = v1 - v3
-	i0 = fn646(m, i0, i1)
+	i0 = fn647(m, i0, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L39
@@ -15154,7 +16156,7 @@ L48:
 	*(*uint32)(unsafe.Add(b, i0)) = v3
 	goto L50
 L51:
-	i0 = fn1501(m, v6, v3)
+	i0 = fn1502(m, v6, v3)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v10 = i0
@@ -15181,7 +16183,7 @@ L52:
 	if v10 != 0 {
 		goto L50
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L50:
 	i0 = v14 + uint32(1)
 	v14 = i0
@@ -15208,7 +16210,7 @@ L44:
 	}
 	i0 = v0 + v3
 	i1 = v5 - v3
-	i0 = fn646(m, i0, i1)
+	i0 = fn647(m, i0, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L39
@@ -15222,7 +16224,7 @@ L44:
 	*(*uint32)(unsafe.Add(b, i0)) = v3
 	goto L54
 L55:
-	i0 = fn1501(m, v6, v3)
+	i0 = fn1502(m, v6, v3)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
@@ -15249,7 +16251,7 @@ L56:
 	if v1 != 0 {
 		goto L54
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L54:
 	i0 = v14 + uint32(1)
 	v14 = i0
@@ -15261,7 +16263,7 @@ L41:
 	if !(v7 < uint32(12)) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v6 = i0
 	if v6 == 0 {
 		goto L37
@@ -15280,12 +16282,12 @@ L61:
 	i0 = v0 + v1
 	v14 = i0
 	i1 = v5 - v1
-	i0 = fn710(m, v14, i1, v12, v3, k32(4294967295), uint32(1))
+	i0 = fn711(m, v14, i1, v12, v3, k32(4294967295), uint32(1))
 	v10 = i0
 	if int32(v10) < int32(uint32(0)) {
 		goto L59
 	}
-	i0 = fn646(m, v14, v10)
+	i0 = fn647(m, v14, v10)
 	v14 = i0
 	if v14 == 0 {
 		goto L57
@@ -15298,7 +16300,7 @@ L61:
 	*(*uint32)(unsafe.Add(b, i0)) = v14
 	goto L62
 L63:
-	i0 = fn1501(m, v6, v14)
+	i0 = fn1502(m, v6, v14)
 	v13 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v14))
 	v11 = i0
@@ -15325,7 +16327,7 @@ L64:
 	if v11 != 0 {
 		goto L62
 	}
-	fn2072(m, v14)
+	fn2073(m, v14)
 L62:
 	i0 = v7 + uint32(4)
 	v7 = i0
@@ -15341,7 +16343,7 @@ L62:
 L59:
 	i0 = v0 + v1
 	i1 = v5 - v1
-	i0 = fn646(m, i0, i1)
+	i0 = fn647(m, i0, i1)
 	v14 = i0
 	if v14 == 0 {
 		goto L57
@@ -15355,7 +16357,7 @@ L59:
 	*(*uint32)(unsafe.Add(b, i0)) = v14
 	goto L65
 L66:
-	i0 = fn1501(m, v6, v14)
+	i0 = fn1502(m, v6, v14)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v14))
 	v1 = i0
@@ -15382,13 +16384,13 @@ L67:
 	if v1 != 0 {
 		goto L65
 	}
-	fn2072(m, v14)
+	fn2073(m, v14)
 L65:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = i1
 	goto L36
 L58:
-	fn2072(m, v14)
+	fn2073(m, v14)
 L57:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
@@ -15403,7 +16405,7 @@ L57:
 	}
 	goto L38
 L40:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L39:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
@@ -15417,15 +16419,15 @@ L39:
 		goto L37
 	}
 L38:
-	fn2072(m, v6)
+	fn2073(m, v6)
 L37:
 	v6 = uint32(0)
 L36:
 	i0 = v4 + uint32(20)
-	fn524(m, i0)
+	fn525(m, i0)
 	goto L1
 L14:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
@@ -15444,7 +16446,7 @@ L68:
 	v6 = uint32(0)
 	goto L1
 L69:
-	fn2072(m, v6)
+	fn2073(m, v6)
 	v6 = uint32(0)
 L1:
 	i0 = v4 + uint32(64)
@@ -15454,7 +16456,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn724(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn725(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15495,7 +16497,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10016876), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10016876), uint32(0), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -15508,7 +16510,7 @@ L2:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v7 = i0
 	if int32(v7) < int32(uint32(0)) {
 		goto L1
@@ -15522,7 +16524,7 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v2 = i0
 	v6 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v8 = i0
 	if v8 == 0 {
 		goto L1
@@ -15590,12 +16592,12 @@ L10:
 L9:
 	i0 = v2 + v5
 	i1 = v3 - v5
-	i0 = fn646(m, i0, i1)
+	i0 = fn647(m, i0, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L16
 	}
-	i0 = fn1501(m, v8, v3)
+	i0 = fn1502(m, v8, v3)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -15611,7 +16613,7 @@ L9:
 	if v1 != 0 {
 		goto L16
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L16:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -15625,7 +16627,7 @@ L16:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L1
 L15:
 	if v6 == uint32(1073741823) {
@@ -15637,7 +16639,7 @@ L15:
 	if v6 != 0 {
 		goto L17
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L17:
 	if int32(v0) < int32(v1) {
 		goto L8
@@ -15646,7 +16648,7 @@ L7:
 	v6 = v8
 	goto L1
 L6:
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v6 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -15656,7 +16658,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn725(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn726(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15682,7 +16684,7 @@ func fn725(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8468954), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8468954), v2, uint32(1), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -15695,7 +16697,7 @@ L2:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -15705,7 +16707,7 @@ L2:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(8)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -15719,13 +16721,13 @@ L3:
 	if v4 != 0 {
 		goto L5
 	}
-	v1 = uint32(10378785)
+	v1 = uint32(10378801)
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
 L4:
-	i0 = fn637(m, v1, v4, v6, v2, v5)
+	i0 = fn638(m, v1, v4, v6, v2, v5)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -15735,7 +16737,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn726(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn727(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -15745,7 +16747,7 @@ func fn726(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8448412), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8448412), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -15759,58 +16761,10 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
 L3:
-	i0 = fn706(m, v0, v2, uint32(2))
+	i0 = fn707(m, v0, v2, uint32(2))
 	v3 = i0
 L1:
 	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn727(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn646(m, uint32(0), i1)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	v3 = uint32(10378785)
-	v4 = uint32(10378785)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v4 = i0
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	if v5 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i0
-L3:
-	fn627(m, v4, v3, v5)
-L1:
-	m.depth--
-	return v2
 }
 
 //go:norace
@@ -15833,13 +16787,13 @@ func fn728(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn646(m, uint32(0), i1)
+	i0 = fn647(m, uint32(0), i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
-	v3 = uint32(10378785)
-	v4 = uint32(10378785)
+	v3 = uint32(10378801)
+	v4 = uint32(10378801)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	if i0 == 0 {
 		goto L2
@@ -15855,7 +16809,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v3 = i0
 L3:
-	fn625(m, v4, v3, v5)
+	fn628(m, v4, v3, v5)
 L1:
 	m.depth--
 	return v2
@@ -15863,7 +16817,55 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn729(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn729(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn647(m, uint32(0), i1)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	v3 = uint32(10378801)
+	v4 = uint32(10378801)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v4 = i0
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	if v5 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i0
+L3:
+	fn626(m, v4, v3, v5)
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn730(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15912,7 +16914,7 @@ L4:
 	goto L2
 L3:
 	v6 = uint32(0)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10016944), uint32(1), uint32(2), uint32(0), v4)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10016944), uint32(1), uint32(2), uint32(0), v4)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -15935,7 +16937,7 @@ L5:
 	}
 	v6 = uint32(0)
 	i1 = v4 + uint32(52)
-	i0 = fn525(m, v2, i1, uint32(0))
+	i0 = fn526(m, v2, i1, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -15945,7 +16947,7 @@ L5:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8470282))
+	fn3605(m, i0, uint32(8470282))
 	i0 = v4 + uint32(52)
 	v1 = i0
 	goto L6
@@ -15960,7 +16962,7 @@ L7:
 	}
 	v6 = uint32(0)
 	i1 = v4 + uint32(8)
-	i0 = fn525(m, v8, i1, uint32(0))
+	i0 = fn526(m, v8, i1, uint32(0))
 	if i0 == 0 {
 		goto L9
 	}
@@ -15977,13 +16979,13 @@ L9:
 	v6 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v9 = i1
-	i0 = fn646(m, uint32(0), v9)
+	i0 = fn647(m, uint32(0), v9)
 	v10 = i0
 	if v10 == 0 {
 		goto L11
 	}
-	v1 = uint32(10378785)
-	v6 = uint32(10378785)
+	v1 = uint32(10378801)
+	v6 = uint32(10378801)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+8))
 	if i0 == 0 {
 		goto L12
@@ -16298,7 +17300,7 @@ L33:
 	goto L11
 L37:
 	i1 = v2 - v6
-	i0 = fn649(m, v10, i1)
+	i0 = fn650(m, v10, i1)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L38
 	}
@@ -16317,13 +17319,13 @@ L38:
 	if v1 != 0 {
 		goto L11
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L11:
 	if v7 != 0 {
 		goto L39
 	}
 	i0 = v4 + uint32(52)
-	fn524(m, i0)
+	fn525(m, i0)
 L39:
 	if v8 == 0 {
 		goto L1
@@ -16331,59 +17333,11 @@ L39:
 	i0 = v4 + uint32(8)
 	v1 = i0
 L6:
-	fn524(m, v1)
+	fn525(m, v1)
 L1:
 	i0 = v4 + uint32(1120)
 	m.g0 = i0
 	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn730(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn646(m, uint32(0), i1)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	v3 = uint32(10378785)
-	v4 = uint32(10378785)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v4 = i0
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	if v5 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i0
-L3:
-	fn624(m, v4, v3, v5)
-L1:
-	m.depth--
-	return v2
 }
 
 //go:norace
@@ -16405,12 +17359,60 @@ func fn731(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn517(m, v1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn647(m, uint32(0), i1)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	v3 = uint32(10378801)
+	v4 = uint32(10378801)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v4 = i0
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	if v5 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i0
+L3:
+	fn625(m, v4, v3, v5)
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn732(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn518(m, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -16423,14 +17425,14 @@ func fn731(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	if v2 != k32(4294967295) {
 		goto L2
 	}
 L3:
 	v3 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -16444,12 +17446,12 @@ L2:
 	if v1 != 0 {
 		goto L6
 	}
-	i0 = fn646(m, uint32(10378785), v1)
+	i0 = fn647(m, uint32(10378801), v1)
 	m.depth--
 	return i0
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn646(m, i0, v1)
+	i0 = fn647(m, i0, v1)
 	m.depth--
 	return i0
 L5:
@@ -16464,7 +17466,7 @@ L5:
 	if v1 != 0 {
 		goto L9
 	}
-	v0 = uint32(10378785)
+	v0 = uint32(10378801)
 	goto L8
 L10:
 	if v4 != 0 {
@@ -16474,13 +17476,13 @@ L10:
 	}
 	v4 = i1
 	i1 = v4 + v1
-	i0 = fn646(m, uint32(0), i1)
+	i0 = fn647(m, uint32(0), i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	v3 = uint32(10378785)
-	v5 = uint32(10378785)
+	v3 = uint32(10378801)
+	v5 = uint32(10378801)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	if i0 == 0 {
 		goto L11
@@ -16503,7 +17505,7 @@ L12:
 	if v4 != 0 {
 		goto L13
 	}
-	m.copy(v3, uint32(10378785), v4)
+	m.copy(v3, uint32(10378801), v4)
 	goto L7
 L13:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -16513,7 +17515,7 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v0 = i0
 L8:
-	i0 = fn646(m, v0, v1)
+	i0 = fn647(m, v0, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -16523,7 +17525,7 @@ L7:
 	if i0 != 0 {
 		goto L15
 	}
-	v0 = uint32(10378785)
+	v0 = uint32(10378801)
 	goto L14
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
@@ -16552,7 +17554,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn732(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn733(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -16564,9 +17566,9 @@ func fn732(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	i2 = v4 + uint32(8)
-	fn735(m, v2, v3, i2)
+	fn736(m, v2, v3, i2)
 	i2 = v4 + uint32(8)
-	i0 = fn736(m, v0, v1, i2)
+	i0 = fn737(m, v0, v1, i2)
 	v3 = i0
 	i0 = v4 + uint32(96)
 	m.g0 = i0
@@ -16575,7 +17577,7 @@ func fn732(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn733(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn734(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -16595,9 +17597,9 @@ func fn733(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uin
 	v5 = i0
 	m.g0 = v5
 	i2 = v5 + uint32(8)
-	fn735(m, v2, v3, i2)
+	fn736(m, v2, v3, i2)
 	i2 = v5 + uint32(8)
-	i0 = fn736(m, v0, v1, i2)
+	i0 = fn737(m, v0, v1, i2)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L2
@@ -16624,7 +17626,7 @@ L4:
 	i0 = v0 + v8
 	i1 = v1 - v8
 	i2 = v5 + uint32(8)
-	i0 = fn736(m, i0, i1, i2)
+	i0 = fn737(m, i0, i1, i2)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L3
@@ -16637,7 +17639,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn734(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn735(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -16843,9 +17845,9 @@ L15:
 		goto L16
 	}
 	i2 = v6 + uint32(8)
-	fn735(m, v2, v3, i2)
+	fn736(m, v2, v3, i2)
 	i3 = v6 + uint32(8)
-	i1 = fn736(m, v15, v11, i3)
+	i1 = fn737(m, v15, v11, i3)
 	v14 = i1
 	i1 = v14 + v12
 	if v14 == k32(4294967295) {
@@ -16857,9 +17859,9 @@ L15:
 	goto L5
 L16:
 	i2 = v6 + uint32(8)
-	fn735(m, v2, v3, i2)
+	fn736(m, v2, v3, i2)
 	i2 = v6 + uint32(8)
-	i0 = fn736(m, v15, v11, i2)
+	i0 = fn737(m, v15, v11, i2)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L18
@@ -16889,7 +17891,7 @@ L20:
 	i0 = v15 + v8
 	i1 = v11 - v8
 	i2 = v6 + uint32(8)
-	i0 = fn736(m, i0, i1, i2)
+	i0 = fn737(m, i0, i1, i2)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L19
@@ -16931,7 +17933,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn735(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn736(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17106,7 +18108,7 @@ L1:
 	v8 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v8
 	i2 = v0 + v8
-	i1 = fn8094(m, v0, i2, v9)
+	i1 = fn8095(m, v0, i2, v9)
 	v8 = i1
 	i1 = b2i(v8 == 0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
@@ -17210,7 +18212,7 @@ L15:
 
 //go:norace
 //go:nocheckptr
-func fn736(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn737(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17585,7 +18587,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn737(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn738(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -17601,7 +18603,7 @@ func fn737(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn1594(m, uint32(0))
+	i0 = fn1595(m, uint32(0))
 	m.depth--
 	return i0
 L1:
@@ -17614,14 +18616,14 @@ L1:
 	} else {
 		i0 = uint32(0)
 	}
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn738(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn739(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17638,7 +18640,7 @@ func fn738(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = k32(10089824) + uint32(35412)
-	i0 = fn3390(m, i0)
+	i0 = fn3391(m, i0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v4 = i0
@@ -17650,12 +18652,12 @@ func fn738(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8462010), i1)
+	i0 = fn4086(m, uint32(8462010), i1)
 	v0 = i0
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8569696), v2)
+	i0 = fn4086(m, uint32(8569696), v2)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -17665,7 +18667,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn739(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn740(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17678,12 +18680,12 @@ func fn739(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -17723,7 +18725,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn740(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn741(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17740,7 +18742,7 @@ func fn740(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8477100))
+	fn3605(m, i0, uint32(8477100))
 	m.depth--
 	return uint32(0)
 L1:
@@ -17768,12 +18770,12 @@ L3:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8495365))
+	fn3605(m, i0, uint32(8495365))
 	m.depth--
 	return uint32(0)
 L4:
 	i0 = v1 + uint32(17)
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L7
@@ -17787,7 +18789,7 @@ L4:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10017064)) = i1
 L8:
-	fn2062(m, v2)
+	fn2063(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
 	i0 = v2 + v1
@@ -17795,7 +18797,7 @@ L8:
 	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
 	goto L6
 L7:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = i0
 	if v2 != 0 {
 		goto L6
@@ -17817,7 +18819,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn741(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn742(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17837,7 +18839,7 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8495365))
+	fn3605(m, i0, uint32(8495365))
 	return uint32(0)
 L2:
 	i0 = v0 + uint32(17)
@@ -17845,17 +18847,17 @@ L2:
 	if v1 == 0 {
 		goto L4
 	}
-	i0 = fn2119(m, uint32(1), v2)
+	i0 = fn2120(m, uint32(1), v2)
 	v2 = i0
 	goto L3
 L4:
-	i0 = fn2118(m, v2)
+	i0 = fn2119(m, v2)
 	v2 = i0
 L3:
 	if v2 != 0 {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return i0
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(10017064)
@@ -17867,7 +18869,7 @@ L5:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10017064)) = i1
 L6:
-	fn2062(m, v2)
+	fn2063(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	if v1 != 0 {
@@ -17882,7 +18884,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn742(m *Module, v0 uint32) uint32 {
+func fn743(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17899,13 +18901,13 @@ func fn742(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn8105(m, v0)
+	i0 = fn8106(m, v0)
 	v1 = i0
 	if v1 < uint32(2147483631) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470495))
+	fn3605(m, i0, uint32(8470495))
 	m.depth--
 	return uint32(0)
 L1:
@@ -17928,12 +18930,12 @@ L4:
 	return i0
 L3:
 	i0 = v1 + uint32(17)
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L5:
@@ -17946,7 +18948,7 @@ L5:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10017064)) = i1
 L6:
-	fn2062(m, v2)
+	fn2063(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
 	i0 = v2 + uint32(16)
@@ -17959,7 +18961,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn743(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn744(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18000,13 +19002,13 @@ L1:
 	if i0 != 0 {
 		goto L8
 	}
-	v4 = uint32(10378785)
+	v4 = uint32(10378801)
 	goto L7
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	v4 = i0
 L7:
-	i0 = fn649(m, v3, v2)
+	i0 = fn650(m, v3, v2)
 	if i0 != 0 {
 		goto L4
 	}
@@ -18014,7 +19016,7 @@ L7:
 	v1 = i0
 	goto L3
 L6:
-	i0 = fn748(m, v0, v2)
+	i0 = fn749(m, v0, v2)
 	if i0 != 0 {
 		goto L4
 	}
@@ -18027,11 +19029,11 @@ L5:
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn646(m, uint32(0), v2)
+	i0 = fn647(m, uint32(0), v2)
 	v3 = i0
 	goto L9
 L10:
-	i0 = fn740(m, uint32(0), v2)
+	i0 = fn741(m, uint32(0), v2)
 	v3 = i0
 L9:
 	*(*uint32)(unsafe.Add(b, v0)) = v3
@@ -18055,7 +19057,7 @@ L11:
 	if i0 != 0 {
 		goto L15
 	}
-	v3 = uint32(10378785)
+	v3 = uint32(10378801)
 	goto L13
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
@@ -18090,7 +19092,7 @@ L16:
 	if v0 != 0 {
 		goto L17
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L17:
 	return uint32(0)
 L3:
@@ -18113,7 +19115,7 @@ L2:
 	if i0 != 0 {
 		goto L19
 	}
-	i0 = uint32(10378785) + v1
+	i0 = uint32(10378801) + v1
 	return i0
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
@@ -18127,7 +19129,7 @@ L18:
 
 //go:norace
 //go:nocheckptr
-func fn744(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn745(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18162,7 +19164,7 @@ L2:
 	if i0 != 0 {
 		goto L4
 	}
-	v4 = uint32(10378785)
+	v4 = uint32(10378801)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
@@ -18200,7 +19202,7 @@ L1:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L5
 L6:
 	i0 = v1 - v4
@@ -18214,11 +19216,11 @@ L6:
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn646(m, v4, v1)
+	i0 = fn647(m, v4, v1)
 	v1 = i0
 	goto L5
 L8:
-	i0 = fn740(m, v4, v1)
+	i0 = fn741(m, v4, v1)
 	v1 = i0
 	goto L5
 L7:
@@ -18237,7 +19239,7 @@ L9:
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn649(m, v4, v1)
+	i0 = fn650(m, v4, v1)
 	if i0 != 0 {
 		goto L11
 	}
@@ -18256,11 +19258,11 @@ L11:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L5
 L10:
 	i0 = v2 + uint32(12)
-	i0 = fn748(m, i0, v1)
+	i0 = fn749(m, i0, v1)
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	if v0 != 0 {
@@ -18277,7 +19279,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn745(m *Module, v0 uint32) {
+func fn746(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -18291,7 +19293,7 @@ func fn745(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn746(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn747(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18314,7 +19316,7 @@ func fn746(m *Module, v0 uint32, v1 uint32) uint32 {
 	if int32(v3) <= int32(i1) {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
 	if v1 != 0 {
@@ -18335,7 +19337,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	return uint32(0)
 L2:
 	i0 = v3 + v1
@@ -18343,7 +19345,7 @@ L2:
 	if int32(v1) < int32(uint32(513)) {
 		goto L4
 	}
-	i0 = fn743(m, v0, v2, v1)
+	i0 = fn744(m, v0, v2, v1)
 	v2 = i0
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
@@ -18353,7 +19355,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn747(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn748(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -18370,7 +19372,7 @@ func fn747(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if int32(v4) <= int32(i1) {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
 	if v1 != 0 {
@@ -18391,7 +19393,7 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	return uint32(0)
 L3:
 	i0 = v4 + v3
@@ -18400,7 +19402,7 @@ L3:
 	if int32(v4) <= int32(i1) {
 		goto L5
 	}
-	i0 = fn743(m, v0, v1, v4)
+	i0 = fn744(m, v0, v1, v4)
 	v1 = i0
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
@@ -18419,7 +19421,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn748(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn749(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18462,9 +19464,9 @@ L2:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
-	fn3641(m, uint32(8518125), uint32(3168))
+	fn3642(m, uint32(8518125), uint32(3168))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -18489,16 +19491,16 @@ L7:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8495365))
+	fn3605(m, i0, uint32(8495365))
 	goto L6
 L8:
 	i0 = v1 + uint32(17)
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L9
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = i0
 	goto L6
 L9:
@@ -18511,7 +19513,7 @@ L9:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10017064)) = i1
 L10:
-	fn2062(m, v3)
+	fn2063(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v1
 	i0 = v3 + v1
@@ -18530,7 +19532,7 @@ L6:
 	if v1 != 0 {
 		goto L11
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L11:
 	i2 = *(*uint32)(unsafe.Add(b, v0))
 	if i2 != 0 {
@@ -18557,7 +19559,7 @@ L5:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return uint32(0)
 L12:
@@ -18572,12 +19574,12 @@ L12:
 		goto L16
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8495365))
+	fn3605(m, i0, uint32(8495365))
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
 	goto L14
 L16:
 	i0 = v1 + uint32(17)
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L18
@@ -18591,7 +19593,7 @@ L16:
 	i1 = v5 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10017064)) = i1
 L19:
-	fn2062(m, v3)
+	fn2063(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v1
 	i0 = v3 + v1
@@ -18600,7 +19602,7 @@ L19:
 	*(*uint32)(unsafe.Add(b, v0)) = v3
 	goto L17
 L18:
-	i1 = fn3633(m)
+	i1 = fn3634(m)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, v0)) = v3
 	if v3 == 0 {
@@ -18613,7 +19615,7 @@ L17:
 	goto L14
 L15:
 	i1 = v2 + uint32(16)
-	i1 = fn740(m, i1, v1)
+	i1 = fn741(m, i1, v1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -18627,7 +19629,7 @@ L14:
 	if v1 != 0 {
 		goto L20
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L20:
 	i2 = *(*uint32)(unsafe.Add(b, v0))
 	if i2 != 0 {
@@ -18647,18 +19649,18 @@ L13:
 	i0 = m.table[v3].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
 L21:
 	i2 = v1 + uint32(17)
-	i1 = fn2120(m, v2, i2)
+	i1 = fn2121(m, v2, i2)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, v0)) = v3
 	if v3 != 0 {
 		goto L22
 	}
-	fn2121(m, v2)
-	i0 = fn3633(m)
+	fn2122(m, v2)
+	i0 = fn3634(m)
 	m.depth--
 	return k32(4294967295)
 L22:
-	fn2063(m, v3)
+	fn2064(m, v3)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
@@ -18674,7 +19676,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn749(m *Module, v0 uint32) {
+func fn750(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -18699,14 +19701,14 @@ func fn749(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn750(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn751(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -18763,7 +19765,7 @@ func fn750(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v2 != 0 {
 		goto L2
 	}
-	fn3641(m, uint32(8518125), uint32(600))
+	fn3642(m, uint32(8518125), uint32(600))
 	v3 = uint32(0)
 	goto L1
 L2:
@@ -18782,7 +19784,7 @@ L2:
 	if int32(v1) > int32(k32(4294967295)) {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = uint32(0)
 	goto L1
 L4:
@@ -18793,7 +19795,7 @@ L4:
 	goto L3
 L5:
 	i0 = v4 + uint32(80)
-	i0 = fn743(m, i0, v5, v1)
+	i0 = fn744(m, i0, v5, v1)
 	v5 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+88)) = v1
 	if v5 != 0 {
@@ -18844,7 +19846,7 @@ L7:
 	if i0 != 0 {
 		goto L9
 	}
-	i2 = fn2348(m, v3, uint32(10014932))
+	i2 = fn2349(m, v3, uint32(10014932))
 	if i2 != 0 {
 		i0 = uint32(0)
 	} else {
@@ -18867,7 +19869,7 @@ L14:
 		goto L16
 	}
 	i2 = v13 + uint32(1)
-	i2 = fn8093(m, i2, uint32(37), v11)
+	i2 = fn8094(m, i2, uint32(37), v11)
 	v3 = i2
 	i2 = v3 - v13
 	if v3 == 0 {
@@ -18901,7 +19903,7 @@ L39:
 		goto L40
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8473550))
+	fn3605(m, i0, uint32(8473550))
 	goto L11
 L40:
 	v6 = uint32(1)
@@ -18941,7 +19943,7 @@ L42:
 		goto L41
 	}
 	i1 = uint32(0) - v6
-	i0 = fn740(m, v15, i1)
+	i0 = fn741(m, v15, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L11
@@ -18960,9 +19962,9 @@ L42:
 	if v15 != 0 {
 		goto L45
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L45:
-	i0 = fn514(m, v9, v10)
+	i0 = fn515(m, v9, v10)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v15 = i0
@@ -18975,7 +19977,7 @@ L45:
 	if v15 != 0 {
 		goto L46
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L46:
 	if v2 == 0 {
 		goto L37
@@ -19047,7 +20049,7 @@ L52:
 	if int32(v7) < int32(uint32(0)) {
 		goto L57
 	}
-	i0 = fn2291(m, v2, v8)
+	i0 = fn2292(m, v2, v8)
 	v3 = i0
 L57:
 	if v3 == 0 {
@@ -19060,15 +20062,15 @@ L57:
 		goto L58
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8397414))
+	fn3605(m, i0, uint32(8397414))
 	goto L11
 L58:
-	i0 = fn1582(m, v3)
+	i0 = fn1583(m, v3)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L59
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L11
 	}
@@ -19113,7 +20115,7 @@ L51:
 	goto L32
 L50:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8471576))
+	fn3605(m, i0, uint32(8471576))
 	goto L11
 L49:
 	i0 = v15 | v10
@@ -19139,7 +20141,7 @@ L36:
 	goto L22
 L35:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8391301))
+	fn3605(m, i0, uint32(8391301))
 	goto L11
 L34:
 	i1 = v6 << (uint32(2) & 31)
@@ -19172,7 +20174,7 @@ L62:
 		goto L63
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8475148))
+	fn3605(m, i0, uint32(8475148))
 	goto L11
 L63:
 	i0 = v3 + uint32(1)
@@ -19222,7 +20224,7 @@ L68:
 	if int32(v7) < int32(uint32(0)) {
 		goto L71
 	}
-	i0 = fn2291(m, v2, v8)
+	i0 = fn2292(m, v2, v8)
 	v6 = i0
 L71:
 	if v6 == 0 {
@@ -19235,15 +20237,15 @@ L71:
 		goto L72
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8397414))
+	fn3605(m, i0, uint32(8397414))
 	goto L11
 L72:
-	i0 = fn1581(m, v6)
+	i0 = fn1582(m, v6)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L73
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L11
 	}
@@ -19279,7 +20281,7 @@ L70:
 	goto L32
 L69:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8471576))
+	fn3605(m, i0, uint32(8471576))
 	goto L11
 L67:
 	i1 = v6 << (uint32(2) & 31)
@@ -19321,7 +20323,7 @@ L74:
 		goto L75
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8475162))
+	fn3605(m, i0, uint32(8475162))
 	goto L11
 L76:
 	i0 = v3 + uint32(1)
@@ -19374,7 +20376,7 @@ L77:
 	if int32(v7) < int32(uint32(0)) {
 		goto L80
 	}
-	i0 = fn2291(m, v2, v8)
+	i0 = fn2292(m, v2, v8)
 	v3 = i0
 L80:
 	if v3 == 0 {
@@ -19404,10 +20406,10 @@ L81:
 	}
 L31:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8407680))
+	fn3605(m, i0, uint32(8407680))
 	goto L11
 L30:
-	i1 = fn2021(m, v3)
+	i1 = fn2022(m, v3)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+76)) = v3
 	if v3 == 0 {
@@ -19471,7 +20473,7 @@ L84:
 	if v11 == uint32(10014932) {
 		goto L86
 	}
-	i0 = fn2348(m, v11, uint32(10014932))
+	i0 = fn2349(m, v11, uint32(10014932))
 	if i0 == 0 {
 		goto L85
 	}
@@ -19481,7 +20483,7 @@ L86:
 	if v18 != 0 {
 		goto L88
 	}
-	v11 = uint32(10378785)
+	v11 = uint32(10378801)
 	goto L87
 L88:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
@@ -19496,12 +20498,12 @@ L87:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	goto L19
 L85:
-	i0 = fn2349(m, v3, v12)
+	i0 = fn2350(m, v3, v12)
 	v11 = i0
 	if v11 == 0 {
 		goto L92
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
 	v17 = i0
@@ -19518,12 +20520,12 @@ L85:
 		goto L94
 	}
 L95:
-	i0 = fn840(m, v3, v11, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v3, v11, uint32(0), uint32(0), uint32(0))
 	v3 = i0
 	goto L93
 L94:
 	i2 = m.table[v17].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v11, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v3, v11, i2, uint32(0))
+	i0 = fn839(m, v3, v11, i2, uint32(0))
 	v3 = i0
 L93:
 	i0 = *(*uint32)(unsafe.Add(b, v11))
@@ -19537,7 +20539,7 @@ L93:
 	if v17 != 0 {
 		goto L96
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L96:
 	if v3 == 0 {
 		goto L89
@@ -19553,7 +20555,7 @@ L96:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8558643), i2)
+	i0 = fn3604(m, i0, uint32(8558643), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -19565,14 +20567,14 @@ L96:
 	if v1 != 0 {
 		goto L89
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L89
 L92:
-	i0 = fn523(m, v3)
+	i0 = fn524(m, v3)
 	if i0 == 0 {
 		goto L90
 	}
-	i0 = fn751(m, v3)
+	i0 = fn752(m, v3)
 	v3 = i0
 	if v3 == 0 {
 		goto L89
@@ -19589,7 +20591,7 @@ L90:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8574763), i2)
+	i0 = fn3604(m, i0, uint32(8574763), i2)
 L89:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+76)) = uint32(0)
 	goto L11
@@ -19637,7 +20639,7 @@ L98:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+88)) = i1
 	i0 = v4 + uint32(80)
 	i4 = v15 & uint32(8)
-	i0 = fn1605(m, i0, v5, v3, v10, i4)
+	i0 = fn1606(m, i0, v5, v3, v10, i4)
 	v5 = i0
 	if v5 != 0 {
 		goto L15
@@ -19656,11 +20658,11 @@ L97:
 		goto L102
 	}
 	i1 = v15 & uint32(8)
-	i0 = fn2819(m, v3, i1, v10, v17)
+	i0 = fn2820(m, v3, i1, v10, v17)
 	v3 = i0
 	goto L21
 L102:
-	i0 = fn529(m, v3)
+	i0 = fn530(m, v3)
 	if i0 == 0 {
 		goto L104
 	}
@@ -19678,18 +20680,18 @@ L108:
 		goto L106
 	}
 L107:
-	i0 = fn517(m, v3)
+	i0 = fn518(m, v3)
 	v11 = i0
 	goto L105
 L106:
-	i0 = fn569(m, v3)
+	i0 = fn570(m, v3)
 	v11 = i0
 L105:
 	if v11 == 0 {
 		goto L109
 	}
 	i1 = v15 & uint32(8)
-	i0 = fn2819(m, v11, i1, v10, v17)
+	i0 = fn2820(m, v11, i1, v10, v17)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v11))
 	v10 = i0
@@ -19702,11 +20704,11 @@ L105:
 	if v10 != 0 {
 		goto L21
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 	goto L21
 L109:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L103
 	}
@@ -19735,7 +20737,7 @@ L110:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v17
 	i2 = v4 + uint32(48)
-	i0 = fn3603(m, v10, uint32(8427543), i2)
+	i0 = fn3604(m, v10, uint32(8427543), i2)
 L103:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+76)) = uint32(0)
 	goto L11
@@ -19754,7 +20756,7 @@ L27:
 	i1 = i1 + k32(4294967294)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+88)) = i1
 	i5 = v4 + uint32(80)
-	i0 = fn752(m, v3, v15, k32(4294967295), v6, uint32(0), i5, v5)
+	i0 = fn753(m, v3, v15, k32(4294967295), v6, uint32(0), i5, v5)
 	v5 = i0
 	if v5 != 0 {
 		goto L15
@@ -19762,7 +20764,7 @@ L27:
 	goto L11
 L112:
 	i4 = v4 + uint32(76)
-	i0 = fn752(m, v3, v15, v10, v6, i4, uint32(0), v5)
+	i0 = fn753(m, v3, v15, v10, v6, i4, uint32(0), v5)
 	if i0 == 0 {
 		goto L11
 	}
@@ -19790,7 +20792,7 @@ L113:
 	if v10 == uint32(10014932) {
 		goto L115
 	}
-	i0 = fn2348(m, v10, uint32(10014932))
+	i0 = fn2349(m, v10, uint32(10014932))
 	if i0 == 0 {
 		goto L114
 	}
@@ -19805,22 +20807,22 @@ L115:
 	goto L23
 L114:
 	i1 = v4 + uint32(620)
-	i0 = fn1579(m, v3, i1)
+	i0 = fn1580(m, v3, i1)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L117
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L116
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8481425))
+	fn3605(m, i0, uint32(8481425))
 	goto L11
 L117:
 	if v3 < uint32(256) {
@@ -19828,7 +20830,7 @@ L117:
 	}
 L116:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8568944))
+	fn3605(m, i0, uint32(8568944))
 	goto L11
 L25:
 	*(*uint32)(unsafe.Add(b, v4)) = v6
@@ -19837,11 +20839,11 @@ L25:
 	i1 = i1 + v13
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8502359), v4)
+	i0 = fn3604(m, i0, uint32(8502359), v4)
 	goto L11
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8471576))
+	fn3605(m, i0, uint32(8471576))
 	goto L11
 L23:
 	*(*uint8)(unsafe.Add(b, uint64(v4)+75)) = uint8(v3)
@@ -19964,7 +20966,7 @@ L17:
 	if int32(v21) <= int32(i1) {
 		goto L124
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+80))
 	v3 = i0
 	if v3 == 0 {
@@ -19982,7 +20984,7 @@ L17:
 	if v1 != 0 {
 		goto L11
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L11
 L124:
 	i0 = v16 + v21
@@ -19993,7 +20995,7 @@ L124:
 		goto L125
 	}
 	i0 = v4 + uint32(80)
-	i0 = fn743(m, i0, v5, v16)
+	i0 = fn744(m, i0, v5, v16)
 	v5 = i0
 L125:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+88)) = v16
@@ -20131,7 +21133,7 @@ L137:
 		goto L139
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8471016))
+	fn3605(m, i0, uint32(8471016))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+76))
 	v3 = i0
 	if v3 == 0 {
@@ -20148,7 +21150,7 @@ L137:
 	if v1 != 0 {
 		goto L11
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L11
 L139:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+76))
@@ -20167,7 +21169,7 @@ L139:
 	if v6 != 0 {
 		goto L15
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L15:
 	i0 = v1 + k32(4294967295)
 	v11 = i0
@@ -20195,7 +21197,7 @@ L140:
 	if v3 != 0 {
 		goto L10
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L10
 L13:
 	if v9 != 0 {
@@ -20207,7 +21209,7 @@ L13:
 	}
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8471016))
+	fn3605(m, i0, uint32(8471016))
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+80))
 	v3 = i0
@@ -20226,7 +21228,7 @@ L11:
 	if v1 != 0 {
 		goto L141
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L141:
 	v3 = uint32(0)
 	if v14 == 0 {
@@ -20243,11 +21245,11 @@ L141:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L10:
 	i0 = v4 + uint32(80)
-	i0 = fn744(m, i0, v5)
+	i0 = fn745(m, i0, v5)
 	v3 = i0
 L1:
 	i0 = v4 + uint32(624)
@@ -20257,7 +21259,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn751(m *Module, v0 uint32) uint32 {
+func fn752(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -20277,13 +21279,13 @@ func fn751(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	v2 = uint32(0)
 	i1 = v1 + uint32(4)
-	i0 = fn525(m, v0, i1, uint32(284))
+	i0 = fn526(m, v0, i1, uint32(284))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	v2 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v0 = i0
 	if v0 == 0 {
 		goto L2
@@ -20291,7 +21293,7 @@ func fn751(m *Module, v0 uint32) uint32 {
 	i0 = v0 + uint32(16)
 	i1 = v1 + uint32(4)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn1887(m, i0, i1, i2, uint32(67))
+	i0 = fn1888(m, i0, i1, i2, uint32(67))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L3
 	}
@@ -20309,10 +21311,10 @@ L3:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	i0 = v1 + uint32(4)
-	fn524(m, i0)
+	fn525(m, i0)
 L1:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
@@ -20321,7 +21323,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn752(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn753(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var v7 uint32
 	_ = v7
 	var v8 float64
@@ -20341,12 +21343,12 @@ func fn752(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 
 	i0 = i0 - uint32(16)
 	v7 = i0
 	m.g0 = v7
-	d0 = fn1320(m, v0)
+	d0 = fn1321(m, v0)
 	v8 = d0
 	if v8 != math.Float64frombits(0xbff0000000000000) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -20355,7 +21357,7 @@ func fn752(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8427507), v7)
+	i0 = fn3604(m, i0, uint32(8427507), v7)
 	goto L1
 L2:
 	v0 = uint32(0)
@@ -20367,12 +21369,12 @@ L2:
 	}
 	i3 = v1 >> (uint32(1) & 31)
 	i3 = i3 & uint32(4)
-	i0 = fn4553(m, v8, i1, i2, i3, uint32(0))
+	i0 = fn4554(m, v8, i1, i2, i3, uint32(0))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn8105(m, v2)
+	i0 = fn8106(m, v2)
 	v3 = i0
 	if v5 == 0 {
 		goto L3
@@ -20386,7 +21388,7 @@ L2:
 	if int32(v1) <= int32(i1) {
 		goto L7
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v3 = i0
 	if v3 == 0 {
@@ -20404,8 +21406,8 @@ L2:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
-	fn2111(m, v2)
+	fn2073(m, v3)
+	fn2112(m, v2)
 	goto L1
 L7:
 	i0 = v1 + v3
@@ -20414,7 +21416,7 @@ L7:
 	if int32(v1) <= int32(i1) {
 		goto L8
 	}
-	i0 = fn743(m, v5, v6, v1)
+	i0 = fn744(m, v5, v6, v1)
 	v6 = i0
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v1
@@ -20423,18 +21425,18 @@ L6:
 		goto L4
 	}
 L5:
-	fn2111(m, v2)
+	fn2112(m, v2)
 	goto L1
 L4:
 	m.copy(v6, v2, v3)
-	fn2111(m, v2)
+	fn2112(m, v2)
 	i0 = v6 + v3
 	v0 = i0
 	goto L1
 L3:
-	i0 = fn740(m, v2, v3)
+	i0 = fn741(m, v2, v3)
 	v0 = i0
-	fn2111(m, v2)
+	fn2112(m, v2)
 	*(*uint32)(unsafe.Add(b, v4)) = v0
 	if v0 != 0 {
 		i0 = v6
@@ -20450,7 +21452,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn753(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn754(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -20467,7 +21469,7 @@ func fn753(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if int32(v3) <= int32(i1) {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
 	if v2 != 0 {
@@ -20488,7 +21490,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	return uint32(0)
 L2:
 	i0 = v3 + v2
@@ -20497,7 +21499,7 @@ L2:
 	if int32(v2) <= int32(i1) {
 		goto L4
 	}
-	i0 = fn743(m, v0, v1, v2)
+	i0 = fn744(m, v0, v1, v2)
 	v1 = i0
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
@@ -20507,7 +21509,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn754(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn755(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -20549,7 +21551,7 @@ func fn754(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uin
 	if int32(v1) > int32(k32(4294967295)) {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v1 = uint32(0)
 	goto L1
 L3:
@@ -20560,7 +21562,7 @@ L3:
 	goto L2
 L4:
 	i0 = v5 + uint32(24)
-	i0 = fn743(m, i0, v6, v1)
+	i0 = fn744(m, i0, v6, v1)
 	v6 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v5)+32)) = v1
 	if v6 != 0 {
@@ -20594,7 +21596,7 @@ L9:
 		goto L14
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8472135))
+	fn3605(m, i0, uint32(8472135))
 	goto L13
 L14:
 	i0 = v8 + uint32(2)
@@ -20763,7 +21765,7 @@ L28:
 	if v2 == 0 {
 		goto L30
 	}
-	i0 = fn8100(m, v2, uint32(8402826))
+	i0 = fn8101(m, v2, uint32(8402826))
 	if i0 != 0 {
 		goto L29
 	}
@@ -20771,10 +21773,10 @@ L30:
 	i1 = v8 - v0
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8503211), v5)
+	i0 = fn3604(m, i0, uint32(8503211), v5)
 	goto L13
 L29:
-	i0 = fn8100(m, v2, uint32(8502322))
+	i0 = fn8101(m, v2, uint32(8502322))
 	if i0 != 0 {
 		goto L31
 	}
@@ -20783,14 +21785,14 @@ L29:
 	v6 = i0
 	goto L10
 L31:
-	i0 = fn8100(m, v2, uint32(8484339))
+	i0 = fn8101(m, v2, uint32(8484339))
 	if i0 == 0 {
 		goto L10
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v5 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8424381), i2)
+	i0 = fn3604(m, i0, uint32(8424381), i2)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
 	v6 = i0
@@ -20823,7 +21825,7 @@ L11:
 	if v8 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L10:
 	if v1 >= v7 {
@@ -20851,7 +21853,7 @@ L7:
 	}
 L5:
 	i0 = v5 + uint32(24)
-	i0 = fn744(m, i0, v6)
+	i0 = fn745(m, i0, v6)
 	v1 = i0
 L1:
 	i0 = v5 + uint32(560)
@@ -20861,7 +21863,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn755(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn756(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -20879,7 +21881,7 @@ func fn755(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uin
 	m.g0 = v5
 	i3 = v5 + uint32(28)
 	i4 = v5 + uint32(24)
-	i0 = fn754(m, v0, v1, v2, i3, i4)
+	i0 = fn755(m, v0, v1, v2, i3, i4)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -20898,7 +21900,7 @@ L3:
 		goto L5
 	}
 	*(*uint32)(unsafe.Add(b, v5)) = v2
-	i0 = fn3052(m, v0, uint32(1), uint32(8576859), v5)
+	i0 = fn3053(m, v0, uint32(1), uint32(8576859), v5)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L6
 	}
@@ -20921,7 +21923,7 @@ L6:
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v2
 	i3 = v5 + uint32(16)
-	i0 = fn3052(m, v0, uint32(1), uint32(8577690), i3)
+	i0 = fn3053(m, v0, uint32(1), uint32(8577690), i3)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L7
 	}
@@ -20941,51 +21943,13 @@ L7:
 		goto L1
 	}
 L4:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	v2 = uint32(0)
 L1:
 	i0 = v5 + uint32(32)
 	m.g0 = i0
 	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn756(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
-	i0 = i0 & uint32(8)
-	if i0 != 0 {
-		goto L2
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8505239), v1)
-	v0 = k32(4294967295)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
 }
 
 //go:norace
@@ -21013,9 +21977,47 @@ func fn757(m *Module, v0 uint32) uint32 {
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8505239), v1)
+	v0 = k32(4294967295)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn758(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
+	i0 = i0 & uint32(8)
+	if i0 != 0 {
+		goto L2
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8505239), v1)
+	i0 = fn3604(m, i0, uint32(8505239), v1)
 	goto L1
 L2:
 	i0 = v0 + uint32(16)
@@ -21028,7 +22030,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn758(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn759(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -21045,7 +22047,7 @@ func fn758(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 != 0 {
 		goto L3
 	}
-	fn3641(m, uint32(8518125), uint32(1266))
+	fn3642(m, uint32(8518125), uint32(1266))
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -21058,7 +22060,7 @@ L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8505239), v3)
+	i0 = fn3604(m, i0, uint32(8505239), v3)
 	goto L2
 L4:
 	i1 = v0 + uint32(16)
@@ -21073,13 +22075,13 @@ L4:
 	goto L1
 L5:
 	v1 = uint32(0)
-	i0 = fn8105(m, v4)
+	i0 = fn8106(m, v4)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	if i0 == i1 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8481406))
+	fn3605(m, i0, uint32(8481406))
 L2:
 	v1 = k32(4294967295)
 L1:
@@ -21090,7 +22092,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn759(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn760(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -21179,7 +22181,7 @@ L5:
 	if int32(v1) < int32(uint32(16)) {
 		goto L9
 	}
-	i0 = fn8096(m, v0, v7, v1)
+	i0 = fn8097(m, v0, v7, v1)
 	v8 = i0
 	if v8 != 0 {
 		goto L10
@@ -21317,13 +22319,13 @@ L17:
 	if v5 != uint32(1) {
 		goto L22
 	}
-	i0 = fn779(m, v0, v1, v2, v3)
+	i0 = fn780(m, v0, v1, v2, v3)
 	return i0
 L22:
-	i0 = fn780(m, v0, v1, v2, v3, v4)
+	i0 = fn781(m, v0, v1, v2, v3, v4)
 	return i0
 L21:
-	i0 = fn781(m, v0, v1, v2, v3, v4, v5)
+	i0 = fn782(m, v0, v1, v2, v3, v4, v5)
 	return i0
 L16:
 	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
@@ -21570,7 +22572,7 @@ L35:
 L2:
 	return v6
 L1:
-	i0 = fn8093(m, v0, v7, v1)
+	i0 = fn8094(m, v0, v7, v1)
 	v8 = i0
 	if v8 != 0 {
 		goto L42
@@ -21583,7 +22585,7 @@ L42:
 
 //go:norace
 //go:nocheckptr
-func fn760(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn761(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -21705,7 +22707,7 @@ L5:
 	i0 = v4 + v8
 	v4 = i0
 L2:
-	i0 = fn2662(m, v4, uint32(127))
+	i0 = fn2663(m, v4, uint32(127))
 	v7 = i0
 	if v7 != 0 {
 		goto L10
@@ -21823,23 +22825,23 @@ L13:
 	return v7
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8436357))
+	fn3605(m, i0, uint32(8436357))
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn761(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn762(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn762(m, v0, v1)
+	i0 = fn763(m, v0, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn762(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn763(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -21880,7 +22882,7 @@ func fn762(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
 	v4 = uint32(0)
-	i0 = fn582(m, v1, uint32(8494008))
+	i0 = fn583(m, v1, uint32(8494008))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -21909,7 +22911,7 @@ L9:
 	if v6 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	i0 = k32(10089824) + uint32(14180)
 	v4 = i0
 	goto L1
@@ -21952,7 +22954,7 @@ L11:
 	if v6 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L7:
 	if int32(v5) < int32(uint32(11)) {
@@ -21962,7 +22964,7 @@ L7:
 		goto L13
 	}
 	i0 = v5 * uint32(44)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v7 = i0
 	if v7 != 0 {
 		goto L6
@@ -21979,9 +22981,9 @@ L13:
 	if v6 != 0 {
 		goto L14
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L14:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L1
 L12:
 	i0 = v2 + uint32(16)
@@ -22013,7 +23015,7 @@ L15:
 		goto L17
 	}
 	v6 = uint32(0)
-	i0 = fn525(m, v4, v7, uint32(0))
+	i0 = fn526(m, v4, v7, uint32(0))
 	if i0 != 0 {
 		goto L4
 	}
@@ -22094,7 +23096,7 @@ L23:
 	i1 = v7 + v12
 	v10 = i1
 	i1 = v10 + uint32(44)
-	i0 = fn525(m, v4, i1, uint32(0))
+	i0 = fn526(m, v4, i1, uint32(0))
 	if i0 != 0 {
 		goto L4
 	}
@@ -22109,7 +23111,7 @@ L22:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470420))
+	fn3605(m, i0, uint32(8470420))
 	i0 = v6 + uint32(1)
 	v6 = i0
 	goto L2
@@ -22122,7 +23124,7 @@ L25:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470420))
+	fn3605(m, i0, uint32(8470420))
 	i0 = v6 + uint32(1)
 	v6 = i0
 	goto L2
@@ -22150,7 +23152,7 @@ L19:
 	i0 = b2i(v10 == 0)
 	v6 = i0
 L5:
-	i0 = fn740(m, uint32(0), v8)
+	i0 = fn741(m, uint32(0), v8)
 	v4 = i0
 	if v4 != 0 {
 		goto L28
@@ -22167,7 +23169,7 @@ L28:
 	if i0 != 0 {
 		goto L29
 	}
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v10 = i0
 L29:
 	i0 = v4 + uint32(16)
@@ -22298,7 +23300,7 @@ L30:
 	if i0 != 0 {
 		goto L36
 	}
-	fn3762(m, v10)
+	fn3763(m, v10)
 L36:
 	v6 = v5
 	goto L2
@@ -22310,12 +23312,12 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8504971), v2)
+	i0 = fn3604(m, i0, uint32(8504971), v2)
 	goto L2
 L3:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454218))
+	fn3605(m, i0, uint32(8454218))
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -22328,14 +23330,14 @@ L2:
 	if v3 != 0 {
 		goto L37
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L37:
 	if int32(v6) < int32(uint32(1)) {
 		goto L38
 	}
 	v1 = v7
 L39:
-	fn524(m, v1)
+	fn525(m, v1)
 	i0 = v1 + uint32(44)
 	v1 = i0
 	i0 = v6 + k32(4294967295)
@@ -22348,7 +23350,7 @@ L38:
 	if v7 == i1 {
 		goto L1
 	}
-	fn2111(m, v7)
+	fn2112(m, v7)
 L1:
 	i0 = v2 + uint32(464)
 	m.g0 = i0
@@ -22357,7 +23359,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn763(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn764(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22481,7 +23483,7 @@ L11:
 	if int32(v4) > int32(k32(4294967294)) {
 		goto L14
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v1 = uint32(0)
 	goto L1
 L14:
@@ -22492,7 +23494,7 @@ L14:
 	goto L13
 L15:
 	i0 = v2 + uint32(8)
-	i0 = fn743(m, i0, v6, v3)
+	i0 = fn744(m, i0, v6, v3)
 	v6 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
 	if v6 != 0 {
@@ -22599,7 +23601,7 @@ L22:
 	}
 L17:
 	i0 = v2 + uint32(8)
-	i0 = fn744(m, i0, v6)
+	i0 = fn745(m, i0, v6)
 	v1 = i0
 	goto L1
 L16:
@@ -22610,7 +23612,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8503149), v2)
+	i0 = fn3604(m, i0, uint32(8503149), v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v3 = i0
 	if v3 == 0 {
@@ -22629,7 +23631,7 @@ L2:
 	if v6 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(544)
 	m.g0 = i0
@@ -22638,7 +23640,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn764(m *Module, v0 uint32) uint32 {
+func fn765(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22669,7 +23671,7 @@ func fn764(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L2
 	}
-	fn3641(m, uint32(8518125), uint32(2960))
+	fn3642(m, uint32(8518125), uint32(2960))
 	v2 = uint32(0)
 	goto L1
 L2:
@@ -22690,11 +23692,11 @@ L4:
 	v2 = v0
 	goto L1
 L3:
-	i0 = fn523(m, v0)
+	i0 = fn524(m, v0)
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn751(m, v0)
+	i0 = fn752(m, v0)
 	v2 = i0
 	goto L1
 L5:
@@ -22722,7 +23724,7 @@ L9:
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L10
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L1
 L10:
@@ -22735,7 +23737,7 @@ L10:
 	goto L11
 L12:
 	i0 = v1 + uint32(8)
-	i0 = fn743(m, i0, v2, v3)
+	i0 = fn744(m, i0, v2, v3)
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v3
 	if v2 != 0 {
@@ -22767,7 +23769,7 @@ L14:
 	i1 = v7 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L15:
-	i0 = fn515(m, v3, uint32(0))
+	i0 = fn516(m, v3, uint32(0))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v8 = i0
@@ -22780,12 +23782,12 @@ L15:
 	if v8 != 0 {
 		goto L16
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L16:
 	if v7 != k32(4294967295) {
 		goto L19
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L18
 	}
@@ -22796,7 +23798,7 @@ L19:
 	}
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8569079))
+	fn3605(m, i0, uint32(8569079))
 	goto L6
 L17:
 	if int32(v6) < int32(v4) {
@@ -22804,7 +23806,7 @@ L17:
 	}
 	i0 = v1 + uint32(8)
 	i2 = v4 + uint32(1)
-	i0 = fn743(m, i0, v2, i2)
+	i0 = fn744(m, i0, v2, i2)
 	v2 = i0
 	if v2 != 0 {
 		goto L21
@@ -22828,7 +23830,7 @@ L20:
 	}
 L8:
 	i0 = v1 + uint32(8)
-	i0 = fn744(m, i0, v2)
+	i0 = fn745(m, i0, v2)
 	v2 = i0
 	goto L1
 L7:
@@ -22838,7 +23840,7 @@ L7:
 	v2 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i1
-	i0 = fn740(m, uint32(0), v5)
+	i0 = fn741(m, uint32(0), v5)
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -22854,12 +23856,12 @@ L24:
 	v3 = uint32(0)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn515(m, i0, uint32(0))
+	i0 = fn516(m, i0, uint32(0))
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L28
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L27
 	}
@@ -22870,7 +23872,7 @@ L28:
 	}
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8569079))
+	fn3605(m, i0, uint32(8569079))
 	goto L22
 L26:
 	i0 = v7 + v3
@@ -22891,12 +23893,12 @@ L23:
 	if i0 != 0 {
 		goto L29
 	}
-	i0 = fn579(m, v0)
+	i0 = fn580(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L30
 	}
-	i0 = fn765(m, v3, v0)
+	i0 = fn766(m, v3, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -22909,12 +23911,12 @@ L23:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L30:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
@@ -22925,7 +23927,7 @@ L29:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8418492), v1)
+	i0 = fn3604(m, i0, uint32(8418492), v1)
 	goto L1
 L22:
 	v2 = uint32(0)
@@ -22940,7 +23942,7 @@ L22:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -22964,7 +23966,7 @@ L31:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v1 + uint32(544)
 	m.g0 = i0
@@ -22973,7 +23975,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn765(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn766(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22997,12 +23999,12 @@ func fn765(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(544)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn513(m, v1, uint32(64))
+	i0 = fn514(m, v1, uint32(64))
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -23025,7 +24027,7 @@ L5:
 		goto L3
 	}
 L4:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v1 = uint32(0)
 	goto L1
 L3:
@@ -23037,7 +24039,7 @@ L3:
 	goto L2
 L6:
 	i0 = v2 + uint32(8)
-	i0 = fn743(m, i0, v1, v3)
+	i0 = fn744(m, i0, v1, v3)
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
 	if v1 != 0 {
@@ -23050,14 +24052,14 @@ L7:
 	v4 = i0
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = uint32(1)
-	i0 = fn580(m, v0)
+	i0 = fn581(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L9
 	}
 	v6 = uint32(0)
 L10:
-	i0 = fn515(m, v5, uint32(0))
+	i0 = fn516(m, v5, uint32(0))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v7 = i0
@@ -23070,12 +24072,12 @@ L10:
 	if v7 != 0 {
 		goto L11
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L11:
 	if v3 != k32(4294967295) {
 		goto L14
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L13
 	}
@@ -23086,7 +24088,7 @@ L14:
 	}
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8569079))
+	fn3605(m, i0, uint32(8569079))
 	goto L8
 L12:
 	if int32(v6) < int32(v4) {
@@ -23094,7 +24096,7 @@ L12:
 	}
 	i0 = v2 + uint32(8)
 	i2 = v4 + uint32(1)
-	i0 = fn743(m, i0, v1, i2)
+	i0 = fn744(m, i0, v1, i2)
 	v1 = i0
 	if v1 != 0 {
 		goto L16
@@ -23110,18 +24112,18 @@ L15:
 	v6 = i0
 	i0 = v1 + uint32(1)
 	v1 = i0
-	i0 = fn580(m, v0)
+	i0 = fn581(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L10
 	}
 L9:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L8
 	}
 	i0 = v2 + uint32(8)
-	i0 = fn744(m, i0, v1)
+	i0 = fn745(m, i0, v1)
 	v1 = i0
 	goto L1
 L8:
@@ -23146,7 +24148,7 @@ L17:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(544)
 	m.g0 = i0
@@ -23155,20 +24157,20 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn766(m *Module, v0 uint32) uint32 {
+func fn767(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn760(m, v0, uint32(1))
+	i0 = fn761(m, v0, uint32(1))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn767(m *Module, v0 uint32) uint32 {
+func fn768(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -23188,7 +24190,7 @@ func fn767(m *Module, v0 uint32) uint32 {
 	}
 	i1 = v0 + uint32(16)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn4139(m, i1, i2)
+	i1 = fn4140(m, i1, i2)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
 L1:
@@ -23198,7 +24200,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn768(m *Module, v0 uint32) uint32 {
+func fn769(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -23207,19 +24209,19 @@ func fn768(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn4238(m)
+	i0 = fn4239(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+116))
 	if i0 == 0 {
 		goto L2
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10039688))
-	i0 = fn3055(m, i0, uint32(8501720), uint32(1))
+	i0 = fn3056(m, i0, uint32(8501720), uint32(1))
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = fn760(m, v0, uint32(1))
+	i0 = fn761(m, v0, uint32(1))
 	v1 = i0
 L1:
 	m.depth--
@@ -23228,7 +24230,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn769(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn770(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -23262,7 +24264,7 @@ func fn769(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 L3:
-	i0 = fn4238(m)
+	i0 = fn4239(m)
 	v3 = i0
 	i0 = v2 & k32(4294967294)
 	if i0 != uint32(2) {
@@ -23288,7 +24290,7 @@ L3:
 L6:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10039688))
-	i0 = fn3055(m, i0, uint32(8472391), uint32(1))
+	i0 = fn3056(m, i0, uint32(8472391), uint32(1))
 	if i0 != 0 {
 		goto L1
 	}
@@ -23309,7 +24311,7 @@ L5:
 L7:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10039688))
-	i0 = fn3055(m, i0, uint32(8397524), uint32(1))
+	i0 = fn3056(m, i0, uint32(8397524), uint32(1))
 	if i0 != 0 {
 		goto L1
 	}
@@ -23323,7 +24325,7 @@ L2:
 	if v2 < uint32(6) {
 		goto L8
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	m.depth--
 	return uint32(0)
 L9:
@@ -23345,13 +24347,13 @@ L9:
 	}
 	i0 = v0 + uint32(16)
 	i1 = v1 + uint32(16)
-	i0 = fn8094(m, i0, i1, v4)
+	i0 = fn8095(m, i0, i1, v4)
 	i0 = b2i(i0 == 0)
 	v3 = i0
 L11:
 	i1 = b2i(v2 == uint32(3))
 	i0 = v3 ^ i1
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	m.depth--
 	return i0
 L10:
@@ -23379,7 +24381,7 @@ L10:
 	}
 	i0 = v0 + uint32(16)
 	i1 = v1 + uint32(16)
-	i0 = fn8094(m, i0, i1, v6)
+	i0 = fn8095(m, i0, i1, v6)
 	v7 = i0
 L14:
 	if v7 == 0 {
@@ -23488,7 +24490,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn770(m *Module, v0 uint32) uint32 {
+func fn771(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23515,11 +24517,11 @@ func fn770(m *Module, v0 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518125), uint32(3364))
+	fn3642(m, uint32(8518125), uint32(3364))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn3706(m, uint32(10018272))
+	i0 = fn3707(m, uint32(10018272))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -23536,7 +24538,7 @@ L2:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -23560,14 +24562,14 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn771(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn772(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2346(m, v0, v1)
+	i0 = fn2347(m, v0, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -23580,7 +24582,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn772(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn773(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -23629,7 +24631,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v3 + uint32(20)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10019004), uint32(0), uint32(3), uint32(0), i8)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10019004), uint32(0), uint32(3), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -23668,23 +24670,23 @@ L14:
 	if i0 != 0 {
 		goto L15
 	}
-	fn3722(m, uint32(8419373), uint32(8576952), uint32(8435764), v2)
+	fn3723(m, uint32(8419373), uint32(8576952), uint32(8435764), v2)
 	v6 = uint32(0)
 	goto L1
 L15:
 	i1 = v3 + uint32(16)
-	i0 = fn2738(m, v2, i1)
+	i0 = fn2739(m, v2, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L17
 	}
-	i0 = fn8105(m, v2)
+	i0 = fn8106(m, v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
 	if i0 == i1 {
 		goto L16
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 L17:
 	v6 = uint32(0)
 	goto L1
@@ -23703,12 +24705,12 @@ L13:
 	if i0 != 0 {
 		goto L18
 	}
-	fn3722(m, uint32(8419373), uint32(8571888), uint32(8435764), v1)
+	fn3723(m, uint32(8419373), uint32(8571888), uint32(8435764), v1)
 	v6 = uint32(0)
 	goto L1
 L18:
 	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v1, i1)
+	i0 = fn2739(m, v1, i1)
 	v4 = i0
 	if v4 != 0 {
 		goto L19
@@ -23716,14 +24718,14 @@ L18:
 	v6 = uint32(0)
 	goto L1
 L19:
-	i0 = fn8105(m, v4)
+	i0 = fn8106(m, v4)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	if i0 == i1 {
 		goto L12
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 	goto L1
 L12:
 	if v7 != 0 {
@@ -23745,7 +24747,7 @@ L20:
 	} else {
 		i1 = uint32(8398293)
 	}
-	fn3604(m, i0, i1)
+	fn3605(m, i0, i1)
 	goto L1
 L8:
 	if v2 == 0 {
@@ -23759,10 +24761,10 @@ L8:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8398326))
+	fn3605(m, i0, uint32(8398326))
 	goto L1
 L22:
-	i0 = fn2716(m, v7, v2, v4)
+	i0 = fn2717(m, v7, v2, v4)
 	v1 = i0
 	goto L6
 L21:
@@ -23779,16 +24781,16 @@ L21:
 	} else {
 		i1 = uint32(8398293)
 	}
-	fn3604(m, i0, i1)
+	fn3605(m, i0, i1)
 	goto L1
 L7:
 	i1 = k32(10089824) + uint32(21972)
-	i0 = fn2349(m, v7, i1)
+	i0 = fn2350(m, v7, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L23
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v4 = i0
@@ -23805,12 +24807,12 @@ L7:
 		goto L25
 	}
 L26:
-	i0 = fn840(m, v1, v2, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v1, v2, uint32(0), uint32(0), uint32(0))
 	v1 = i0
 	goto L24
 L25:
 	i2 = m.table[v4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v1, v2, i2, uint32(0))
+	i0 = fn839(m, v1, v2, i2, uint32(0))
 	v1 = i0
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -23824,7 +24826,7 @@ L24:
 	if v4 != 0 {
 		goto L27
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L27:
 	if v1 != 0 {
 		goto L28
@@ -23843,7 +24845,7 @@ L28:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8558643), v3)
+	i0 = fn3604(m, i0, uint32(8558643), v3)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -23857,7 +24859,7 @@ L28:
 	}
 	goto L1
 L23:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L29
 	}
@@ -23873,7 +24875,7 @@ L29:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8474674))
+	fn3605(m, i0, uint32(8474674))
 	goto L1
 L30:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+48))
@@ -23886,24 +24888,24 @@ L30:
 		goto L34
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn515(m, v7, i1)
+	i0 = fn516(m, v7, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L33
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L32
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 L34:
-	i0 = fn764(m, v7)
+	i0 = fn765(m, v7)
 	v1 = i0
 	goto L6
 L33:
@@ -23913,10 +24915,10 @@ L33:
 L32:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8397212))
+	fn3605(m, i0, uint32(8397212))
 	goto L1
 L31:
-	i0 = fn741(m, v1, uint32(1))
+	i0 = fn742(m, v1, uint32(1))
 	v1 = i0
 L6:
 	if v0 != uint32(10017064) {
@@ -23958,7 +24960,7 @@ L37:
 		goto L1
 	}
 L5:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -23967,7 +24969,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn773(m *Module, v0 uint32, v1 uint32) {
+func fn774(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24003,7 +25005,7 @@ func fn773(m *Module, v0 uint32, v1 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -24015,7 +25017,7 @@ L2:
 		goto L4
 	}
 	i1 = v2 + uint32(20)
-	i0 = fn525(m, v1, i1, uint32(0))
+	i0 = fn526(m, v1, i1, uint32(0))
 	if i0 == 0 {
 		goto L5
 	}
@@ -24028,7 +25030,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432695), v2)
+	i0 = fn3604(m, i0, uint32(8432695), v2)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
 	if v3 == 0 {
@@ -24046,7 +25048,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -24058,11 +25060,11 @@ L5:
 	if int32(v3) <= int32(i1) {
 		goto L6
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L3
 L6:
 	i1 = v1 + v3
-	i0 = fn748(m, v0, i1)
+	i0 = fn749(m, v0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -24073,10 +25075,10 @@ L6:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
 	m.copy(i0, i1, i2)
 	i0 = v2 + uint32(20)
-	fn524(m, i0)
+	fn525(m, i0)
 	goto L1
 L4:
-	i0 = fn774(m, v3, v1)
+	i0 = fn775(m, v3, v1)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -24092,11 +25094,11 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L3:
 	i0 = v2 + uint32(20)
-	fn524(m, i0)
+	fn525(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
 	if v3 == 0 {
@@ -24114,7 +25116,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -24123,7 +25125,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn774(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn775(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24145,12 +25147,12 @@ func fn774(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = k32(4294967295)
 	v3 = uint32(0)
 	i1 = v2 + uint32(52)
-	i0 = fn525(m, v0, i1, uint32(0))
+	i0 = fn526(m, v0, i1, uint32(0))
 	if i0 != 0 {
 		goto L3
 	}
 	i1 = v2 + uint32(8)
-	i0 = fn525(m, v1, i1, uint32(0))
+	i0 = fn526(m, v1, i1, uint32(0))
 	if i0 == 0 {
 		goto L2
 	}
@@ -24163,7 +25165,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432695), v2)
+	i0 = fn3604(m, i0, uint32(8432695), v2)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
@@ -24214,13 +25216,13 @@ L6:
 	if int32(v4) <= int32(i1) {
 		goto L8
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = uint32(0)
 	goto L1
 L8:
 	v3 = uint32(0)
 	i1 = v1 + v4
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -24242,14 +25244,14 @@ L1:
 		goto L9
 	}
 	i0 = v2 + uint32(52)
-	fn524(m, i0)
+	fn525(m, i0)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	if i0 == k32(4294967295) {
 		goto L10
 	}
 	i0 = v2 + uint32(8)
-	fn524(m, i0)
+	fn525(m, i0)
 L10:
 	i0 = v2 + uint32(96)
 	m.g0 = i0
@@ -24258,7 +25260,7 @@ L10:
 
 //go:norace
 //go:nocheckptr
-func fn775(m *Module, v0 uint32) {
+func fn776(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -24309,16 +25311,16 @@ func fn775(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn776(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn777(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -24344,7 +25346,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn777(m *Module, v0 uint32) uint32 {
+func fn778(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -24394,7 +25396,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return uint32(0)
@@ -24402,7 +25404,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn778(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn779(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -24452,7 +25454,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn779(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn780(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -24464,9 +25466,9 @@ func fn779(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	i2 = v4 + uint32(8)
-	fn782(m, v2, v3, i2)
+	fn783(m, v2, v3, i2)
 	i2 = v4 + uint32(8)
-	i0 = fn783(m, v0, v1, i2)
+	i0 = fn784(m, v0, v1, i2)
 	v3 = i0
 	i0 = v4 + uint32(96)
 	m.g0 = i0
@@ -24475,7 +25477,7 @@ func fn779(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn780(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn781(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -24495,9 +25497,9 @@ func fn780(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uin
 	v5 = i0
 	m.g0 = v5
 	i2 = v5 + uint32(8)
-	fn782(m, v2, v3, i2)
+	fn783(m, v2, v3, i2)
 	i2 = v5 + uint32(8)
-	i0 = fn783(m, v0, v1, i2)
+	i0 = fn784(m, v0, v1, i2)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L2
@@ -24524,7 +25526,7 @@ L4:
 	i0 = v0 + v8
 	i1 = v1 - v8
 	i2 = v5 + uint32(8)
-	i0 = fn783(m, i0, i1, i2)
+	i0 = fn784(m, i0, i1, i2)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L3
@@ -24537,7 +25539,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn781(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn782(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -24743,9 +25745,9 @@ L15:
 		goto L16
 	}
 	i2 = v6 + uint32(8)
-	fn782(m, v2, v3, i2)
+	fn783(m, v2, v3, i2)
 	i3 = v6 + uint32(8)
-	i1 = fn783(m, v15, v11, i3)
+	i1 = fn784(m, v15, v11, i3)
 	v14 = i1
 	i1 = v14 + v12
 	if v14 == k32(4294967295) {
@@ -24757,9 +25759,9 @@ L15:
 	goto L5
 L16:
 	i2 = v6 + uint32(8)
-	fn782(m, v2, v3, i2)
+	fn783(m, v2, v3, i2)
 	i2 = v6 + uint32(8)
-	i0 = fn783(m, v15, v11, i2)
+	i0 = fn784(m, v15, v11, i2)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L18
@@ -24789,7 +25791,7 @@ L20:
 	i0 = v15 + v8
 	i1 = v11 - v8
 	i2 = v6 + uint32(8)
-	i0 = fn783(m, i0, i1, i2)
+	i0 = fn784(m, i0, i1, i2)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L19
@@ -24831,7 +25833,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn782(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn783(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -25006,7 +26008,7 @@ L1:
 	v8 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v8
 	i2 = v0 + v8
-	i1 = fn8094(m, v0, i2, v9)
+	i1 = fn8095(m, v0, i2, v9)
 	v8 = i1
 	i1 = b2i(v8 == 0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
@@ -25110,7 +26112,7 @@ L15:
 
 //go:norace
 //go:nocheckptr
-func fn783(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn784(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -25485,7 +26487,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn784(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn785(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -25502,7 +26504,7 @@ func fn784(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i0 = v0 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn750(m, i0, i1, v1, uint32(0))
+	i0 = fn751(m, i0, i1, v1, uint32(0))
 	v2 = i0
 L1:
 	return v2
@@ -25510,7 +26512,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn785(m *Module, v0 uint32) uint32 {
+func fn786(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -25520,7 +26522,7 @@ func fn785(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn786(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn787(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -25557,7 +26559,7 @@ func fn786(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470655))
+	fn3605(m, i0, uint32(8470655))
 	m.depth--
 	return uint32(0)
 L1:
@@ -25584,17 +26586,17 @@ L3:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470655))
+	fn3605(m, i0, uint32(8470655))
 	m.depth--
 	return uint32(0)
 L4:
 	i0 = v2 + uint32(17)
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v4 = i0
 	if v4 != 0 {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L5:
@@ -25607,7 +26609,7 @@ L5:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10017064)) = i1
 L6:
-	fn2062(m, v4)
+	fn2063(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v2
 	i0 = v4 + uint32(16)
@@ -25661,7 +26663,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn787(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn788(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -25677,7 +26679,7 @@ func fn787(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495902))
+	fn3605(m, i0, uint32(8495902))
 	m.depth--
 	return uint32(0)
 L1:
@@ -25693,7 +26695,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn788(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn789(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -25701,13 +26703,13 @@ func fn788(m *Module, v0 uint32, v1 uint32) uint32 {
 	b := m.base
 	i0 = v0 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn636(m, i0, i1, v1)
+	i0 = fn637(m, i0, i1, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn789(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn790(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -25746,12 +26748,12 @@ func fn789(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn515(m, v1, i1)
+	i0 = fn516(m, v1, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -25771,7 +26773,7 @@ L6:
 	i1 = v2 + uint32(12)
 	i2 = v2 + uint32(8)
 	i3 = v2 + uint32(4)
-	i0 = fn2263(m, v1, i1, i2, i3)
+	i0 = fn2264(m, v1, i1, i2, i3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -25779,7 +26781,7 @@ L6:
 	i1 = v2 + uint32(12)
 	i2 = v2 + uint32(8)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn2264(m, i0, i1, i2, i3)
+	i0 = fn2265(m, i0, i1, i2, i3)
 	v5 = i0
 	if int32(v5) >= int32(uint32(1)) {
 		goto L9
@@ -25825,12 +26827,12 @@ L12:
 L11:
 	i0 = v0 + v3
 	i0 = i0 + uint32(16)
-	i0 = fn740(m, i0, v5)
+	i0 = fn741(m, i0, v5)
 	v3 = i0
 	goto L1
 L10:
 	v3 = uint32(0)
-	i0 = fn740(m, uint32(0), v5)
+	i0 = fn741(m, uint32(0), v5)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -25913,7 +26915,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8425937), v2)
+	i0 = fn3604(m, i0, uint32(8425937), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -25930,7 +26932,7 @@ L4:
 L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495902))
+	fn3605(m, i0, uint32(8495902))
 	goto L1
 L2:
 	i0 = v0 + v1
@@ -25948,7 +26950,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn790(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn791(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -25961,14 +26963,14 @@ func fn790(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i2 = v0 + uint32(16)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn527(m, v1, v0, i2, i3, uint32(1), v2)
+	i0 = fn528(m, v1, v0, i2, i3, uint32(1), v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn791(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn792(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -25984,7 +26986,7 @@ func fn791(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
 	i1 = v0 + uint32(16)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn4085(m, uint32(8571155), v2)
+	i0 = fn4086(m, uint32(8571155), v2)
 	v0 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -25993,7 +26995,7 @@ func fn791(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn792(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn793(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -26020,7 +27022,7 @@ func fn792(m *Module, v0 uint32, v1 uint32) uint32 {
 L2:
 	i0 = v0 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v0 = i0
 L1:
 	m.depth--
@@ -26029,7 +27031,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn793(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn794(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -26043,7 +27045,7 @@ func fn793(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -26051,7 +27053,7 @@ func fn793(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = v2 + uint32(16)
 	i1 = v0 + uint32(16)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn626(m, i0, i1, i2)
+	fn627(m, i0, i1, i2)
 L1:
 	m.depth--
 	return v2
@@ -26059,7 +27061,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn794(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn795(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -26084,7 +27086,7 @@ func fn794(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8440767), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8440767), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -26092,12 +27094,12 @@ func fn794(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn1582(m, v3)
+	i0 = fn1583(m, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -26110,13 +27112,13 @@ L1:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	if v4 != k32(4294967295) {
 		goto L2
 	}
 L3:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -26150,7 +27152,7 @@ L9:
 	if v3 == uint32(10014932) {
 		goto L10
 	}
-	i0 = fn2348(m, v3, uint32(10014932))
+	i0 = fn2349(m, v3, uint32(10014932))
 	v3 = i0
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
@@ -26192,7 +27194,7 @@ L13:
 	return v0
 L12:
 	i0 = v0 + uint32(16)
-	i0 = fn740(m, i0, v2)
+	i0 = fn741(m, i0, v2)
 	m.depth--
 	return i0
 L11:
@@ -26232,7 +27234,7 @@ L16:
 	return v0
 L15:
 	i0 = v0 + uint32(16)
-	i0 = fn740(m, i0, v2)
+	i0 = fn741(m, i0, v2)
 	m.depth--
 	return i0
 L14:
@@ -26250,7 +27252,7 @@ L14:
 	}
 	v7 = i2
 	i1 = i1 + v7
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L17
@@ -26279,14 +27281,14 @@ L17:
 	m.depth--
 	return v5
 L6:
-	fn3722(m, uint32(8440767), uint32(8545234), uint32(8545936), v2)
+	fn3723(m, uint32(8440767), uint32(8545234), uint32(8545936), v2)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn795(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn796(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -26314,7 +27316,7 @@ func fn795(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8397298), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8397298), v2, uint32(1), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -26327,7 +27329,7 @@ L2:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -26337,7 +27339,7 @@ L2:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(8)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -26347,7 +27349,7 @@ L3:
 	i0 = v0 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn635(m, i0, i1, v6, i3, v5)
+	i0 = fn636(m, i0, i1, v6, i3, v5)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -26357,7 +27359,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn796(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn797(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -26396,7 +27398,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10018508), uint32(0), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10018508), uint32(0), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -26422,23 +27424,23 @@ L9:
 	if i0 != 0 {
 		goto L10
 	}
-	fn3722(m, uint32(8500482), uint32(8576952), uint32(8435764), v2)
+	fn3723(m, uint32(8500482), uint32(8576952), uint32(8435764), v2)
 	v6 = uint32(0)
 	goto L1
 L10:
 	i1 = v4 + uint32(4)
-	i0 = fn2738(m, v2, i1)
+	i0 = fn2739(m, v2, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L12
 	}
-	i0 = fn8105(m, v2)
+	i0 = fn8106(m, v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	if i0 == i1 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 L12:
 	v6 = uint32(0)
 	goto L1
@@ -26456,11 +27458,11 @@ L8:
 	if i0 != 0 {
 		goto L13
 	}
-	fn3722(m, uint32(8500482), uint32(8571888), uint32(8435764), v1)
+	fn3723(m, uint32(8500482), uint32(8571888), uint32(8435764), v1)
 	v6 = uint32(0)
 	goto L1
 L13:
-	i0 = fn2738(m, v1, v4)
+	i0 = fn2739(m, v1, v4)
 	v1 = i0
 	if v1 != 0 {
 		goto L14
@@ -26468,19 +27470,19 @@ L13:
 	v6 = uint32(0)
 	goto L1
 L14:
-	i0 = fn8105(m, v1)
+	i0 = fn8106(m, v1)
 	i1 = *(*uint32)(unsafe.Add(b, v4))
 	if i0 == i1 {
 		goto L5
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 	goto L1
 L6:
 	v1 = uint32(0)
 L5:
-	i0 = fn2700(m, v0, v2, v1)
+	i0 = fn2701(m, v0, v2, v1)
 	v6 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -26490,7 +27492,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn797(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn798(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -26518,7 +27520,7 @@ func fn797(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8468965), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8468965), v2, uint32(1), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -26531,7 +27533,7 @@ L2:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -26541,7 +27543,7 @@ L2:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(8)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -26551,7 +27553,7 @@ L3:
 	i0 = v0 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn640(m, i0, i1, v6, i3, v5)
+	i0 = fn641(m, i0, i1, v6, i3, v5)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -26561,7 +27563,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn798(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn799(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -26610,7 +27612,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10018576), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10018576), uint32(0), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -26623,14 +27625,14 @@ L2:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v8 = i0
 	if v8 != k32(4294967295) {
 		goto L5
 	}
 	v6 = uint32(0)
 	v8 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -26710,7 +27712,7 @@ L7:
 		goto L6
 	}
 	i1 = v1 + v7
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v6 = i0
 	if v9 != 0 {
 		goto L1
@@ -26771,7 +27773,7 @@ L14:
 L6:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470404))
+	fn3605(m, i0, uint32(8470404))
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -26780,7 +27782,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn799(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn800(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -26808,7 +27810,7 @@ func fn799(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8505751), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8505751), v2, uint32(1), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -26821,7 +27823,7 @@ L2:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -26831,7 +27833,7 @@ L2:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(8)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -26841,7 +27843,7 @@ L3:
 	i0 = v0 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn629(m, i0, i1, v6, i3, v5)
+	i0 = fn630(m, i0, i1, v6, i3, v5)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -26851,7 +27853,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn800(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn801(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -26868,11 +27870,11 @@ func fn800(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3722(m, uint32(8392331), uint32(8399114), uint32(8435764), v1)
+	fn3723(m, uint32(8392331), uint32(8399114), uint32(8435764), v1)
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn763(m, v1, uint32(0))
+	i0 = fn764(m, v1, uint32(0))
 	v1 = i0
 	if v0 != uint32(10017064) {
 		goto L2
@@ -26886,7 +27888,7 @@ L2:
 	m.depth--
 	return v1
 L3:
-	i0 = fn852(m, v0, v1)
+	i0 = fn853(m, v0, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -26899,7 +27901,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	m.depth--
 	return v0
@@ -26907,7 +27909,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn801(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn802(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -26946,7 +27948,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10018648), uint32(0), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10018648), uint32(0), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -26971,7 +27973,7 @@ L7:
 	v2 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v1 = i0
 	if v1 == k32(4294967295) {
 		goto L8
@@ -26980,14 +27982,14 @@ L7:
 	goto L5
 L8:
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L5:
 	i0 = v0 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn4556(m, i0, i1, v3, v2)
+	i0 = fn4557(m, i0, i1, v3, v2)
 	v6 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -26997,7 +27999,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn802(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn803(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -27025,7 +28027,7 @@ func fn802(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8392377), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8392377), v2, uint32(1), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -27038,7 +28040,7 @@ L2:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -27048,7 +28050,7 @@ L2:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(8)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -27058,26 +28060,12 @@ L3:
 	i0 = v0 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn632(m, i0, i1, v6, i3, v5)
+	i0 = fn633(m, i0, i1, v6, i3, v5)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
 	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn803(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = v0 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn617(m, i0, i1)
-	return i0
 }
 
 //go:norace
@@ -27090,7 +28078,7 @@ func fn804(m *Module, v0 uint32, v1 uint32) uint32 {
 	b := m.base
 	i0 = v0 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn616(m, i0, i1)
+	i0 = fn618(m, i0, i1)
 	return i0
 }
 
@@ -27104,7 +28092,7 @@ func fn805(m *Module, v0 uint32, v1 uint32) uint32 {
 	b := m.base
 	i0 = v0 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn618(m, i0, i1)
+	i0 = fn617(m, i0, i1)
 	return i0
 }
 
@@ -27146,7 +28134,7 @@ func fn808(m *Module, v0 uint32, v1 uint32) uint32 {
 	b := m.base
 	i0 = v0 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn615(m, i0, i1)
+	i0 = fn621(m, i0, i1)
 	return i0
 }
 
@@ -27160,7 +28148,7 @@ func fn809(m *Module, v0 uint32, v1 uint32) uint32 {
 	b := m.base
 	i0 = v0 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn622(m, i0, i1)
+	i0 = fn616(m, i0, i1)
 	return i0
 }
 
@@ -27174,13 +28162,27 @@ func fn810(m *Module, v0 uint32, v1 uint32) uint32 {
 	b := m.base
 	i0 = v0 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn621(m, i0, i1)
+	i0 = fn623(m, i0, i1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn811(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn811(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = v0 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn622(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn812(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -27201,7 +28203,7 @@ func fn811(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8394603), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8394603), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -27209,12 +28211,12 @@ func fn811(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn1582(m, v3)
+	i0 = fn1583(m, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -27227,13 +28229,13 @@ L1:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	if v4 != k32(4294967295) {
 		goto L2
 	}
 L3:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -27267,7 +28269,7 @@ L9:
 	if v3 == uint32(10014932) {
 		goto L10
 	}
-	i0 = fn2348(m, v3, uint32(10014932))
+	i0 = fn2349(m, v3, uint32(10014932))
 	v3 = i0
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
@@ -27309,7 +28311,7 @@ L13:
 	return v0
 L12:
 	i0 = v0 + uint32(16)
-	i0 = fn740(m, i0, v2)
+	i0 = fn741(m, i0, v2)
 	m.depth--
 	return i0
 L11:
@@ -27339,7 +28341,7 @@ L16:
 	return v0
 L15:
 	i0 = v0 + uint32(16)
-	i0 = fn740(m, i0, v2)
+	i0 = fn741(m, i0, v2)
 	m.depth--
 	return i0
 L14:
@@ -27350,7 +28352,7 @@ L14:
 	}
 	v4 = i1
 	i1 = v4 + v2
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L17
@@ -27368,14 +28370,14 @@ L17:
 	m.depth--
 	return v1
 L6:
-	fn3722(m, uint32(8394603), uint32(8545234), uint32(8545936), v2)
+	fn3723(m, uint32(8394603), uint32(8545234), uint32(8545936), v2)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn812(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn813(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -27389,7 +28391,7 @@ func fn812(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -27397,7 +28399,7 @@ func fn812(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = v2 + uint32(16)
 	i1 = v0 + uint32(16)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn623(m, i0, i1, i2)
+	fn624(m, i0, i1, i2)
 L1:
 	m.depth--
 	return v2
@@ -27405,7 +28407,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn813(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn814(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -27415,7 +28417,7 @@ func fn813(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8448411), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8448411), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -27429,7 +28431,7 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
 L3:
-	i0 = fn814(m, v0, uint32(0), v2)
+	i0 = fn815(m, v0, uint32(0), v2)
 	v3 = i0
 L1:
 	return v3
@@ -27437,7 +28439,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn814(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn815(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -27468,7 +28470,7 @@ func fn814(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v4 = i0
 	v5 = uint32(0)
 	i1 = v3 + uint32(4)
-	i0 = fn525(m, v2, i1, uint32(0))
+	i0 = fn526(m, v2, i1, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -27489,7 +28491,7 @@ func fn814(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L4:
 	i1 = v6 + v2
 	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = fn8093(m, v8, i1, v7)
+	i0 = fn8094(m, v8, i1, v7)
 	if i0 == 0 {
 		goto L3
 	}
@@ -27516,13 +28518,13 @@ L6:
 	}
 	i1 = v9 + v5
 	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = fn8093(m, v8, i1, v7)
+	i0 = fn8094(m, v8, i1, v7)
 	if i0 != 0 {
 		goto L6
 	}
 L5:
 	i0 = v3 + uint32(4)
-	fn524(m, i0)
+	fn525(m, i0)
 	if v2 != 0 {
 		goto L7
 	}
@@ -27548,7 +28550,7 @@ L8:
 L7:
 	i0 = v6 + v2
 	i1 = v5 - v2
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v5 = i0
 	goto L1
 L2:
@@ -27630,7 +28632,7 @@ L14:
 L13:
 	i0 = v4 + v2
 	i1 = v5 - v2
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v5 = i0
 L1:
 	i0 = v3 + uint32(48)
@@ -27640,7 +28642,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn815(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn816(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -27685,7 +28687,7 @@ func fn815(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8415512), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8415512), v2, uint32(2), uint32(2))
 	if i0 == 0 {
 		goto L1
 	}
@@ -27693,19 +28695,19 @@ L2:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v3 + uint32(48)
-	i0 = fn525(m, i0, i1, uint32(0))
+	i0 = fn526(m, i0, i1, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
 	v4 = uint32(0)
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn525(m, i0, v3, uint32(0))
+	i0 = fn526(m, i0, v3, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = v3 + uint32(48)
-	i0 = fn628(m, i0, v3)
+	i0 = fn629(m, i0, v3)
 	v4 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
@@ -27713,13 +28715,13 @@ L1:
 		goto L3
 	}
 	i0 = v3 + uint32(48)
-	fn524(m, i0)
+	fn525(m, i0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	if i0 == 0 {
 		goto L4
 	}
-	fn524(m, v3)
+	fn525(m, v3)
 L4:
 	i0 = v3 + uint32(96)
 	m.g0 = i0
@@ -27728,7 +28730,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn816(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn817(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -27763,7 +28765,7 @@ func fn816(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = v2 + uint32(8)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
-	i0 = fn525(m, v1, v2, uint32(0))
+	i0 = fn526(m, v1, v2, uint32(0))
 	if i0 != 0 {
 		goto L2
 	}
@@ -27774,7 +28776,7 @@ func fn816(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
+	fn3605(m, i0, uint32(8437758))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -27783,14 +28785,14 @@ L3:
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v6 = i0
-	i0 = fn2289(m, uint32(3))
+	i0 = fn2290(m, uint32(3))
 	v1 = i0
 	if v1 == 0 {
 		goto L2
 	}
 	i0 = v0 + uint32(16)
 	v7 = i0
-	i0 = fn759(m, v7, v4, v5, v3, k32(4294967295), uint32(1))
+	i0 = fn760(m, v7, v4, v5, v3, k32(4294967295), uint32(1))
 	v5 = i0
 	if int32(v5) > int32(k32(4294967295)) {
 		goto L4
@@ -27828,7 +28830,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	goto L1
 L4:
-	i1 = fn740(m, v7, v5)
+	i1 = fn741(m, v7, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
@@ -27845,9 +28847,9 @@ L8:
 	v0 = i2
 	i1 = v7 + v0
 	i2 = v4 - v0
-	i1 = fn740(m, i1, i2)
+	i1 = fn741(m, i1, i2)
 	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L1
 	}
@@ -27862,7 +28864,7 @@ L8:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	v1 = uint32(0)
 L1:
@@ -27870,7 +28872,7 @@ L1:
 	if i0 == 0 {
 		goto L9
 	}
-	fn524(m, v2)
+	fn525(m, v2)
 L9:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -27879,7 +28881,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn817(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn818(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -27941,7 +28943,7 @@ func fn817(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8502322), v2, uint32(2), uint32(3))
+	i0 = fn3735(m, uint32(8502322), v2, uint32(2), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -27949,14 +28951,14 @@ L2:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v3 + uint32(48)
-	i0 = fn525(m, i0, i1, uint32(0))
+	i0 = fn526(m, i0, i1, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
 	v4 = uint32(0)
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn525(m, i0, v3, uint32(0))
+	i0 = fn526(m, i0, v3, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -27966,12 +28968,12 @@ L2:
 	}
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -27984,14 +28986,14 @@ L2:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	if v5 != k32(4294967295) {
 		goto L3
 	}
 L4:
 	v5 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -28021,7 +29023,7 @@ L8:
 	goto L1
 L7:
 	i0 = v0 + uint32(16)
-	i0 = fn740(m, i0, v1)
+	i0 = fn741(m, i0, v1)
 	v4 = i0
 	goto L1
 L6:
@@ -28058,7 +29060,7 @@ L12:
 	goto L1
 L11:
 	i0 = v0 + uint32(16)
-	i0 = fn740(m, i0, v1)
+	i0 = fn741(m, i0, v1)
 	v4 = i0
 	goto L1
 L9:
@@ -28086,7 +29088,7 @@ L16:
 	goto L1
 L15:
 	i0 = v0 + uint32(16)
-	i0 = fn740(m, i0, v1)
+	i0 = fn741(m, i0, v1)
 	v4 = i0
 	goto L1
 L14:
@@ -28102,13 +29104,13 @@ L14:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470446))
+	fn3605(m, i0, uint32(8470446))
 	goto L1
 L17:
 	v4 = uint32(0)
 	i1 = v8 * v6
 	i1 = i1 + v1
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L1
@@ -28285,7 +29287,7 @@ L13:
 	v2 = i0
 	i1 = uint32(*(*int8)(unsafe.Add(b, v8)))
 	v6 = i1
-	i0 = fn8093(m, v2, v6, v1)
+	i0 = fn8094(m, v2, v6, v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L29
@@ -28304,7 +29306,7 @@ L32:
 	i0 = v4 + uint32(1)
 	v4 = i0
 	i2 = v7 - v4
-	i0 = fn8093(m, v4, v6, i2)
+	i0 = fn8094(m, v4, v6, i2)
 	v4 = i0
 	if v4 == 0 {
 		goto L30
@@ -28315,7 +29317,7 @@ L31:
 L30:
 	v4 = uint32(0)
 	i1 = v1 - v0
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L1
@@ -28327,7 +29329,7 @@ L30:
 L34:
 	i2 = v7 - v2
 	v5 = i2
-	i0 = fn8093(m, v2, v6, v5)
+	i0 = fn8094(m, v2, v6, v5)
 	v1 = i0
 	if v1 == 0 {
 		goto L33
@@ -28368,7 +29370,7 @@ L36:
 	v4 = v0
 	goto L1
 L35:
-	i0 = fn740(m, v2, v1)
+	i0 = fn741(m, v2, v1)
 	v4 = i0
 	goto L1
 L28:
@@ -28377,7 +29379,7 @@ L28:
 	if int32(v1) < int32(uint32(0)) {
 		goto L38
 	}
-	i0 = fn759(m, v6, v1, v8, v2, v5, uint32(0))
+	i0 = fn760(m, v6, v1, v8, v2, v5, uint32(0))
 	v5 = i0
 	i0 = b2i(int32(v5) > int32(uint32(0)))
 	v7 = i0
@@ -28403,7 +29405,7 @@ L40:
 	goto L1
 L39:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn740(m, v6, i1)
+	i0 = fn741(m, v6, i1)
 	v4 = i0
 	goto L1
 L37:
@@ -28416,7 +29418,7 @@ L37:
 	v0 = i2
 	i2 = v0 * v2
 	i1 = v1 - i2
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v11 = i0
 	if v11 == 0 {
 		goto L1
@@ -28430,7 +29432,7 @@ L37:
 L42:
 	i1 = v1 - v6
 	v7 = i1
-	i0 = fn759(m, v6, v7, v8, v2, k32(4294967295), uint32(1))
+	i0 = fn760(m, v6, v7, v8, v2, k32(4294967295), uint32(1))
 	v4 = i0
 	if v4 == k32(4294967295) {
 		goto L41
@@ -28465,7 +29467,7 @@ L27:
 	v2 = i0
 	i1 = uint32(*(*int8)(unsafe.Add(b, v8)))
 	v7 = i1
-	i0 = fn8093(m, v2, v7, v1)
+	i0 = fn8094(m, v2, v7, v1)
 	v8 = i0
 	if v8 != 0 {
 		goto L45
@@ -28487,12 +29489,12 @@ L47:
 	v4 = v0
 	goto L1
 L46:
-	i0 = fn740(m, v2, v1)
+	i0 = fn741(m, v2, v1)
 	v4 = i0
 	goto L1
 L45:
 	v4 = uint32(0)
-	i0 = fn740(m, uint32(0), v1)
+	i0 = fn741(m, uint32(0), v1)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -28518,7 +29520,7 @@ L49:
 	i0 = v4 + uint32(1)
 	v4 = i0
 	i2 = v1 - v4
-	i0 = fn8093(m, v4, v7, i2)
+	i0 = fn8094(m, v4, v7, i2)
 	v4 = i0
 	if v4 != 0 {
 		goto L50
@@ -28537,7 +29539,7 @@ L50:
 L44:
 	i0 = v0 + uint32(16)
 	v6 = i0
-	i0 = fn759(m, v6, v1, v8, v2, k32(4294967295), uint32(1))
+	i0 = fn760(m, v6, v1, v8, v2, k32(4294967295), uint32(1))
 	v9 = i0
 	if v9 != k32(4294967295) {
 		goto L51
@@ -28560,12 +29562,12 @@ L53:
 	goto L1
 L52:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn740(m, v6, i1)
+	i0 = fn741(m, v6, i1)
 	v4 = i0
 	goto L1
 L51:
 	v4 = uint32(0)
-	i0 = fn740(m, uint32(0), v1)
+	i0 = fn741(m, uint32(0), v1)
 	v11 = i0
 	if v11 == 0 {
 		goto L1
@@ -28590,7 +29592,7 @@ L54:
 	v4 = i0
 L55:
 	i1 = v6 - v4
-	i0 = fn759(m, v4, i1, v8, v2, k32(4294967295), uint32(1))
+	i0 = fn760(m, v4, i1, v8, v2, k32(4294967295), uint32(1))
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L56
@@ -28618,7 +29620,7 @@ L43:
 	v11 = i0
 	i1 = uint32(*(*int8)(unsafe.Add(b, v8)))
 	v8 = i1
-	i0 = fn8093(m, v11, v8, v1)
+	i0 = fn8094(m, v11, v8, v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L59
@@ -28637,7 +29639,7 @@ L62:
 	i0 = v4 + uint32(1)
 	v4 = i0
 	i2 = v0 - v4
-	i0 = fn8093(m, v4, v8, i2)
+	i0 = fn8094(m, v4, v8, i2)
 	v4 = i0
 	if v4 == 0 {
 		goto L60
@@ -28655,7 +29657,7 @@ L60:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470446))
+	fn3605(m, i0, uint32(8470446))
 	goto L1
 L59:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -28675,14 +29677,14 @@ L64:
 	v4 = v0
 	goto L1
 L63:
-	i0 = fn740(m, v11, v1)
+	i0 = fn741(m, v11, v1)
 	v4 = i0
 	goto L1
 L58:
 	v4 = uint32(0)
 	i1 = v2 * v5
 	i1 = i1 + v1
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L1
@@ -28694,7 +29696,7 @@ L58:
 L66:
 	i2 = v0 - v11
 	v5 = i2
-	i0 = fn8093(m, v11, v8, v5)
+	i0 = fn8094(m, v11, v8, v5)
 	v2 = i0
 	if v2 == 0 {
 		goto L65
@@ -28733,7 +29735,7 @@ L57:
 	if int32(v1) < int32(uint32(0)) {
 		goto L70
 	}
-	i0 = fn759(m, v11, v1, v8, v2, v5, uint32(0))
+	i0 = fn760(m, v11, v1, v8, v2, v5, uint32(0))
 	v4 = i0
 	i0 = b2i(int32(v4) > int32(uint32(0)))
 	v5 = i0
@@ -28759,7 +29761,7 @@ L72:
 	goto L1
 L71:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn740(m, v11, i1)
+	i0 = fn741(m, v11, i1)
 	v4 = i0
 	goto L1
 L69:
@@ -28778,13 +29780,13 @@ L69:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470446))
+	fn3605(m, i0, uint32(8470446))
 	goto L1
 L73:
 	v4 = uint32(0)
 	i1 = v0 * v9
 	i1 = i1 + v1
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L1
@@ -28798,7 +29800,7 @@ L73:
 L75:
 	i1 = v5 - v11
 	v9 = i1
-	i0 = fn759(m, v11, v9, v8, v2, k32(4294967295), uint32(1))
+	i0 = fn760(m, v11, v9, v8, v2, k32(4294967295), uint32(1))
 	v1 = i0
 	i0 = v1 + uint32(1)
 	switch i0 {
@@ -28837,105 +29839,17 @@ L1:
 		goto L78
 	}
 	i0 = v3 + uint32(48)
-	fn524(m, i0)
+	fn525(m, i0)
 L78:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	if i0 == 0 {
 		goto L79
 	}
-	fn524(m, v3)
+	fn525(m, v3)
 L79:
 	i0 = v3 + uint32(96)
 	m.g0 = i0
 	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn818(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = v2 + uint32(40)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v2 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
-	i0 = fn525(m, v1, v2, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(16)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v3 = i1
-	if int32(v4) < int32(v3) {
-		goto L2
-	}
-	if int32(v3) < int32(uint32(1)) {
-		goto L2
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn8094(m, v1, i1, v3)
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = v1 + v3
-	i1 = v4 - v3
-	i0 = fn740(m, i0, i1)
-	v3 = i0
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 != uint32(10017064) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 != uint32(1073741823) {
-		goto L4
-	}
-	v3 = v0
-	goto L1
-L4:
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	v3 = v0
-	goto L1
-L3:
-	i0 = fn740(m, v1, v4)
-	v3 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 == 0 {
-		goto L5
-	}
-	fn524(m, v2)
-L5:
-	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return v3
 }
 
 //go:norace
@@ -28968,7 +29882,7 @@ func fn819(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = v2 + uint32(8)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
-	i0 = fn525(m, v1, v2, uint32(0))
+	i0 = fn526(m, v1, v2, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -28984,15 +29898,14 @@ func fn819(m *Module, v0 uint32, v1 uint32) uint32 {
 	if int32(v3) < int32(uint32(1)) {
 		goto L2
 	}
-	i0 = v1 + v4
-	i0 = i0 - v3
 	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn8094(m, i0, i1, v3)
+	i0 = fn8095(m, v1, i1, v3)
 	if i0 != 0 {
 		goto L2
 	}
+	i0 = v1 + v3
 	i1 = v4 - v3
-	i0 = fn740(m, v1, i1)
+	i0 = fn741(m, i0, i1)
 	v3 = i0
 	goto L1
 L2:
@@ -29013,14 +29926,14 @@ L4:
 	v3 = v0
 	goto L1
 L3:
-	i0 = fn740(m, v1, v4)
+	i0 = fn741(m, v1, v4)
 	v3 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	if i0 == 0 {
 		goto L5
 	}
-	fn524(m, v2)
+	fn525(m, v2)
 L5:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -29029,73 +29942,91 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn820(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn820(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
 	var v3 uint32
 	_ = v3
 	var v4 uint32
 	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
-	var i3 uint32
-	_ = i3
 	b := m.base
 	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
-	v5 = uint32(2147483647)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(2147483647)
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(3) {
+	i0 = i0 - uint32(48)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = v2 + uint32(40)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v2 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
+	i0 = fn526(m, v1, v2, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(16)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v3 = i1
+	if int32(v4) < int32(v3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8505750), v2, uint32(1), uint32(3))
-	if i0 == 0 {
-		goto L1
+	if int32(v3) < int32(uint32(1)) {
+		goto L2
 	}
+	i0 = v1 + v4
+	i0 = i0 - v3
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn8095(m, i0, i1, v3)
+	if i0 != 0 {
+		goto L2
+	}
+	i1 = v4 - v3
+	i0 = fn741(m, v1, i1)
+	v3 = i0
+	goto L1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v6 = i0
-	if int32(v2) < int32(uint32(2)) {
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 != uint32(10017064) {
 		goto L3
 	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = v3 + uint32(12)
-	i0 = fn3394(m, i0, i1)
-	if i0 == 0 {
-		goto L1
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 != uint32(1073741823) {
+		goto L4
 	}
-	if v2 == uint32(2) {
-		goto L3
-	}
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = v3 + uint32(8)
-	i0 = fn3394(m, i0, i1)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v5 = i0
+	v3 = v0
+	goto L1
+L4:
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	v3 = v0
+	goto L1
 L3:
-	i0 = v0 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn633(m, i0, i1, v6, i3, v5)
-	v4 = i0
+	i0 = fn741(m, v1, v4)
+	v3 = i0
 L1:
-	i0 = v3 + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 == 0 {
+		goto L5
+	}
+	fn525(m, v2)
+L5:
+	i0 = v2 + uint32(48)
 	m.g0 = i0
-	return v4
+	return v3
 }
 
 //go:norace
@@ -29128,7 +30059,7 @@ func fn821(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8392365), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8505750), v2, uint32(1), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -29141,7 +30072,7 @@ L2:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -29151,7 +30082,7 @@ L2:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(8)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -29178,6 +30109,77 @@ func fn822(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	_ = v4
 	var v5 uint32
 	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
+	v5 = uint32(2147483647)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(2147483647)
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(3) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8392365), v2, uint32(1), uint32(3))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	if int32(v2) < int32(uint32(2)) {
+		goto L3
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = v3 + uint32(12)
+	i0 = fn3395(m, i0, i1)
+	if i0 == 0 {
+		goto L1
+	}
+	if v2 == uint32(2) {
+		goto L3
+	}
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = v3 + uint32(8)
+	i0 = fn3395(m, i0, i1)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v5 = i0
+L3:
+	i0 = v0 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = fn635(m, i0, i1, v6, i3, v5)
+	v4 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn823(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -29192,7 +30194,7 @@ func fn822(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8394597), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8394597), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -29200,12 +30202,12 @@ func fn822(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn1582(m, v3)
+	i0 = fn1583(m, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -29218,13 +30220,13 @@ L1:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	if v4 != k32(4294967295) {
 		goto L2
 	}
 L3:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -29258,7 +30260,7 @@ L9:
 	if v3 == uint32(10014932) {
 		goto L10
 	}
-	i0 = fn2348(m, v3, uint32(10014932))
+	i0 = fn2349(m, v3, uint32(10014932))
 	v3 = i0
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
@@ -29300,7 +30302,7 @@ L13:
 	return v0
 L12:
 	i0 = v0 + uint32(16)
-	i0 = fn740(m, i0, v2)
+	i0 = fn741(m, i0, v2)
 	m.depth--
 	return i0
 L11:
@@ -29330,7 +30332,7 @@ L16:
 	return v0
 L15:
 	i0 = v0 + uint32(16)
-	i0 = fn740(m, i0, v2)
+	i0 = fn741(m, i0, v2)
 	m.depth--
 	return i0
 L14:
@@ -29341,7 +30343,7 @@ L14:
 	}
 	v4 = i1
 	i1 = v4 + v2
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L17
@@ -29358,14 +30360,14 @@ L17:
 	m.depth--
 	return v1
 L6:
-	fn3722(m, uint32(8394597), uint32(8545234), uint32(8545936), v2)
+	fn3723(m, uint32(8394597), uint32(8545234), uint32(8545936), v2)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn823(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn824(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -29400,7 +30402,7 @@ func fn823(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = v2 + uint32(8)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
-	i0 = fn525(m, v1, v2, uint32(0))
+	i0 = fn526(m, v1, v2, uint32(0))
 	if i0 != 0 {
 		goto L2
 	}
@@ -29411,7 +30413,7 @@ func fn823(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
+	fn3605(m, i0, uint32(8437758))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -29420,14 +30422,14 @@ L3:
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v6 = i0
-	i0 = fn2289(m, uint32(3))
+	i0 = fn2290(m, uint32(3))
 	v1 = i0
 	if v1 == 0 {
 		goto L2
 	}
 	i0 = v0 + uint32(16)
 	v7 = i0
-	i0 = fn759(m, v7, v4, v5, v3, k32(4294967295), uint32(2))
+	i0 = fn760(m, v7, v4, v5, v3, k32(4294967295), uint32(2))
 	v5 = i0
 	if int32(v5) > int32(k32(4294967295)) {
 		goto L4
@@ -29465,7 +30467,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, i0)) = v0
 	goto L1
 L4:
-	i1 = fn740(m, v7, v5)
+	i1 = fn741(m, v7, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
@@ -29482,9 +30484,9 @@ L8:
 	v0 = i2
 	i1 = v7 + v0
 	i2 = v4 - v0
-	i1 = fn740(m, i1, i2)
+	i1 = fn741(m, i1, i2)
 	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L1
 	}
@@ -29499,7 +30501,7 @@ L8:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	v1 = uint32(0)
 L1:
@@ -29507,7 +30509,7 @@ L1:
 	if i0 == 0 {
 		goto L9
 	}
-	fn524(m, v2)
+	fn525(m, v2)
 L9:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -29516,7 +30518,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn824(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn825(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -29569,7 +30571,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10018720), uint32(0), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10018720), uint32(0), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -29600,12 +30602,12 @@ L13:
 L12:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L14
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -29618,14 +30620,14 @@ L12:
 	if v3 != 0 {
 		goto L15
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L15:
 	if v8 != k32(4294967295) {
 		goto L10
 	}
 L14:
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -29654,7 +30656,7 @@ L8:
 	} else {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v11 = i0
 	if v11 == 0 {
 		goto L1
@@ -29748,7 +30750,7 @@ L21:
 	i0 = v3 + v2
 	i0 = i0 + uint32(16)
 	i1 = uint32(1) - v2
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L5
@@ -29762,7 +30764,7 @@ L21:
 	*(*uint32)(unsafe.Add(b, i0)) = v2
 	goto L27
 L28:
-	i0 = fn1501(m, v11, v2)
+	i0 = fn1502(m, v11, v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -29789,7 +30791,7 @@ L29:
 	if v3 != 0 {
 		goto L27
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L27:
 	i0 = v13 + uint32(1)
 	v13 = i0
@@ -29826,7 +30828,7 @@ L32:
 	goto L16
 L31:
 	i1 = v1 + uint32(1)
-	i0 = fn740(m, v7, i1)
+	i0 = fn741(m, v7, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L5
@@ -29840,7 +30842,7 @@ L31:
 	*(*uint32)(unsafe.Add(b, i0)) = v2
 	goto L16
 L33:
-	i0 = fn1501(m, v11, v2)
+	i0 = fn1502(m, v11, v2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -29867,10 +30869,10 @@ L34:
 	if v1 != 0 {
 		goto L16
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L16:
 	*(*uint32)(unsafe.Add(b, uint64(v11)+8)) = v10
-	i0 = fn1524(m, v11)
+	i0 = fn1525(m, v11)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -29879,7 +30881,7 @@ L16:
 L7:
 	v6 = uint32(0)
 	i1 = v4 + uint32(20)
-	i0 = fn525(m, v2, i1, uint32(0))
+	i0 = fn526(m, v2, i1, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -29898,7 +30900,7 @@ L7:
 L40:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
+	fn3605(m, i0, uint32(8437758))
 	goto L35
 L39:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v11)))
@@ -29907,7 +30909,7 @@ L39:
 	if !(v8 < uint32(12)) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v8 = i0
 	if v8 != 0 {
 		goto L41
@@ -29945,7 +30947,7 @@ L49:
 	i0 = v3 + v0
 	i0 = i0 + uint32(17)
 	i1 = uint32(0) - v1
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L36
@@ -29959,7 +30961,7 @@ L49:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L51
 L52:
-	i0 = fn1501(m, v8, v1)
+	i0 = fn1502(m, v8, v1)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -29986,7 +30988,7 @@ L53:
 	if v2 != 0 {
 		goto L51
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L51:
 	i0 = v6 + uint32(1)
 	v6 = i0
@@ -30034,7 +31036,7 @@ L44:
 	}
 L43:
 	i1 = v1 + uint32(1)
-	i0 = fn740(m, v7, i1)
+	i0 = fn741(m, v7, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L36
@@ -30048,7 +31050,7 @@ L43:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L55
 L56:
-	i0 = fn1501(m, v8, v1)
+	i0 = fn1502(m, v8, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -30075,13 +31077,13 @@ L57:
 	if v2 != 0 {
 		goto L55
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L55:
 	i0 = v6 + uint32(1)
 	v6 = i0
 L42:
 	*(*uint32)(unsafe.Add(b, uint64(v8)+8)) = v6
-	i0 = fn1524(m, v8)
+	i0 = fn1525(m, v8)
 	if int32(i0) < int32(uint32(0)) {
 		goto L36
 	}
@@ -30093,7 +31095,7 @@ L38:
 	if !(v8 < uint32(12)) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v13 = i0
 	if v13 == 0 {
 		goto L35
@@ -30108,7 +31110,7 @@ L66:
 	v2 = uint32(0)
 L68:
 	v5 = v1
-	i0 = fn759(m, v7, v5, v11, v3, k32(4294967295), uint32(2))
+	i0 = fn760(m, v7, v5, v11, v3, k32(4294967295), uint32(2))
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L67
@@ -30117,7 +31119,7 @@ L68:
 	v10 = i1
 	i0 = v7 + v10
 	i1 = v5 - v10
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L58
@@ -30130,7 +31132,7 @@ L68:
 	*(*uint32)(unsafe.Add(b, i0)) = v5
 	goto L69
 L70:
-	i0 = fn1501(m, v13, v5)
+	i0 = fn1502(m, v13, v5)
 	v12 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v10 = i0
@@ -30157,7 +31159,7 @@ L71:
 	if v10 != 0 {
 		goto L69
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L69:
 	i0 = v8 + uint32(4)
 	v8 = i0
@@ -30192,14 +31194,14 @@ L73:
 	goto L60
 L72:
 	v2 = uint32(0)
-	i0 = fn740(m, v7, v5)
+	i0 = fn741(m, v7, v5)
 	v5 = i0
 	if v5 == 0 {
 		goto L58
 	}
 	goto L63
 L64:
-	i0 = fn740(m, v7, v5)
+	i0 = fn741(m, v7, v5)
 	v5 = i0
 	if v5 == 0 {
 		goto L58
@@ -30207,7 +31209,7 @@ L64:
 	if v2 <= uint32(11) {
 		goto L63
 	}
-	i0 = fn1501(m, v13, v5)
+	i0 = fn1502(m, v13, v5)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -30240,20 +31242,20 @@ L62:
 	if v1 != 0 {
 		goto L61
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L61:
 	i0 = v2 + uint32(1)
 	v1 = i0
 L60:
 	*(*uint32)(unsafe.Add(b, uint64(v13)+8)) = v1
-	i0 = fn1524(m, v13)
+	i0 = fn1525(m, v13)
 	if int32(i0) < int32(uint32(0)) {
 		goto L58
 	}
 	v6 = v13
 	goto L35
 L59:
-	fn2072(m, v5)
+	fn2073(m, v5)
 L58:
 	i0 = *(*uint32)(unsafe.Add(b, v13))
 	v1 = i0
@@ -30266,10 +31268,10 @@ L58:
 	if v1 != 0 {
 		goto L35
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 	goto L35
 L37:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L36:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -30283,13 +31285,13 @@ L36:
 	if v1 != 0 {
 		goto L35
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L35:
 	i0 = v4 + uint32(20)
-	fn524(m, i0)
+	fn525(m, i0)
 	goto L1
 L6:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v11))
 	v1 = i0
@@ -30302,7 +31304,7 @@ L5:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L1:
 	i0 = v4 + uint32(64)
 	m.g0 = i0
@@ -30311,7 +31313,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn825(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn826(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -30321,7 +31323,7 @@ func fn825(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8448404), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8448404), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -30335,7 +31337,7 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
 L3:
-	i0 = fn814(m, v0, uint32(1), v2)
+	i0 = fn815(m, v0, uint32(1), v2)
 	v3 = i0
 L1:
 	return v3
@@ -30343,7 +31345,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn826(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn827(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -30398,7 +31400,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10018792), uint32(0), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10018792), uint32(0), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -30427,12 +31429,12 @@ L13:
 L12:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L14
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -30445,14 +31447,14 @@ L12:
 	if v3 != 0 {
 		goto L15
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L15:
 	if v7 != k32(4294967295) {
 		goto L10
 	}
 L14:
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -30478,7 +31480,7 @@ L8:
 	} else {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v6 = i0
 	if v6 != 0 {
 		goto L16
@@ -30584,7 +31586,7 @@ L27:
 L26:
 	i0 = v10 + v12
 	i1 = v2 - v12
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
@@ -30598,7 +31600,7 @@ L26:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L28
 L29:
-	i0 = fn1501(m, v6, v1)
+	i0 = fn1502(m, v6, v1)
 	v14 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -30625,7 +31627,7 @@ L30:
 	if v3 != 0 {
 		goto L28
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L28:
 	i0 = v11 + uint32(1)
 	v11 = i0
@@ -30669,7 +31671,7 @@ L32:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v8
 	goto L1
 L34:
-	i0 = fn740(m, v1, v3)
+	i0 = fn741(m, v1, v3)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
@@ -30684,7 +31686,7 @@ L34:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v9
 	goto L1
 L35:
-	i0 = fn1501(m, v6, v1)
+	i0 = fn1502(m, v6, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -30711,14 +31713,14 @@ L36:
 	if v2 != 0 {
 		goto L37
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L37:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v9
 	goto L1
 L7:
 	v6 = uint32(0)
 	i1 = v4 + uint32(20)
-	i0 = fn525(m, v2, i1, uint32(0))
+	i0 = fn526(m, v2, i1, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -30739,7 +31741,7 @@ L7:
 L45:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
+	fn3605(m, i0, uint32(8437758))
 	goto L38
 L44:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v12)))
@@ -30748,7 +31750,7 @@ L44:
 	if !(v7 < uint32(12)) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v6 = i0
 	if v6 == 0 {
 		goto L39
@@ -30777,7 +31779,7 @@ L51:
 	}
 	i0 = v2 + v10
 	i1 = v1 - v10
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L41
@@ -30791,7 +31793,7 @@ L51:
 	*(*uint32)(unsafe.Add(b, i0)) = v10
 	goto L53
 L54:
-	i0 = fn1501(m, v6, v10)
+	i0 = fn1502(m, v6, v10)
 	v12 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v7 = i0
@@ -30818,7 +31820,7 @@ L55:
 	if v7 != 0 {
 		goto L53
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L53:
 	i0 = v14 + uint32(1)
 	v14 = i0
@@ -30867,7 +31869,7 @@ L46:
 	}
 	i0 = v2 + v10
 	i1 = v5 - v10
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L41
@@ -30881,7 +31883,7 @@ L46:
 	*(*uint32)(unsafe.Add(b, i0)) = v10
 	goto L58
 L59:
-	i0 = fn1501(m, v6, v10)
+	i0 = fn1502(m, v6, v10)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v1 = i0
@@ -30908,7 +31910,7 @@ L60:
 	if v1 != 0 {
 		goto L58
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L58:
 	i0 = v14 + uint32(1)
 	v14 = i0
@@ -30920,7 +31922,7 @@ L43:
 	if !(v7 < uint32(12)) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v6 = i0
 	if v6 == 0 {
 		goto L39
@@ -30936,12 +31938,12 @@ L66:
 	i0 = v2 + v1
 	v10 = i0
 	i1 = v5 - v1
-	i0 = fn759(m, v10, i1, v12, v14, k32(4294967295), uint32(1))
+	i0 = fn760(m, v10, i1, v12, v14, k32(4294967295), uint32(1))
 	v7 = i0
 	if int32(v7) < int32(uint32(0)) {
 		goto L65
 	}
-	i0 = fn740(m, v10, v7)
+	i0 = fn741(m, v10, v7)
 	v10 = i0
 	if v10 == 0 {
 		goto L61
@@ -30954,7 +31956,7 @@ L66:
 	*(*uint32)(unsafe.Add(b, i0)) = v10
 	goto L67
 L68:
-	i0 = fn1501(m, v6, v10)
+	i0 = fn1502(m, v6, v10)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v13 = i0
@@ -30981,7 +31983,7 @@ L69:
 	if v13 != 0 {
 		goto L67
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L67:
 	i0 = v11 + uint32(4)
 	v11 = i0
@@ -31020,7 +32022,7 @@ L70:
 L63:
 	i0 = v2 + v1
 	i1 = v5 - v1
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L61
@@ -31034,7 +32036,7 @@ L63:
 	*(*uint32)(unsafe.Add(b, i0)) = v10
 	goto L71
 L72:
-	i0 = fn1501(m, v6, v10)
+	i0 = fn1502(m, v6, v10)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v1 = i0
@@ -31061,13 +32063,13 @@ L73:
 	if v1 != 0 {
 		goto L71
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L71:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = i1
 	goto L38
 L62:
-	fn2072(m, v10)
+	fn2073(m, v10)
 L61:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
@@ -31082,7 +32084,7 @@ L61:
 	}
 	goto L40
 L42:
-	fn2072(m, v10)
+	fn2073(m, v10)
 L41:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
@@ -31096,15 +32098,15 @@ L41:
 		goto L39
 	}
 L40:
-	fn2072(m, v6)
+	fn2073(m, v6)
 L39:
 	v6 = uint32(0)
 L38:
 	i0 = v4 + uint32(20)
-	fn524(m, i0)
+	fn525(m, i0)
 	goto L1
 L6:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
@@ -31123,7 +32125,7 @@ L74:
 	v6 = uint32(0)
 	goto L1
 L75:
-	fn2072(m, v6)
+	fn2073(m, v6)
 	v6 = uint32(0)
 L1:
 	i0 = v4 + uint32(64)
@@ -31133,7 +32135,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn827(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn828(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -31178,7 +32180,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10018860), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10018860), uint32(0), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -31191,7 +32193,7 @@ L2:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v7 = i0
 	if int32(v7) < int32(uint32(0)) {
 		goto L1
@@ -31200,7 +32202,7 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	v6 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v8 = i0
 	if v8 == 0 {
 		goto L1
@@ -31287,7 +32289,7 @@ L8:
 	if i0 != uint32(10017064) {
 		goto L16
 	}
-	i0 = fn1501(m, v8, v0)
+	i0 = fn1502(m, v8, v0)
 	if i0 != 0 {
 		goto L15
 	}
@@ -31295,12 +32297,12 @@ L8:
 L16:
 	i0 = v9 + v1
 	i1 = v3 - v1
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L15
 	}
-	i0 = fn1501(m, v8, v3)
+	i0 = fn1502(m, v8, v3)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
@@ -31316,7 +32318,7 @@ L16:
 	if v1 != 0 {
 		goto L15
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L15:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -31330,7 +32332,7 @@ L15:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L1
 L14:
 	if v1 == uint32(1073741823) {
@@ -31342,7 +32344,7 @@ L14:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L17:
 	if int32(v10) < int32(v2) {
 		goto L7
@@ -31357,7 +32359,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn828(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn829(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -31385,7 +32387,7 @@ func fn828(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8468954), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8468954), v2, uint32(1), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -31398,7 +32400,7 @@ L2:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -31408,7 +32410,7 @@ L2:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(8)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -31418,7 +32420,7 @@ L3:
 	i0 = v0 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn637(m, i0, i1, v6, i3, v5)
+	i0 = fn638(m, i0, i1, v6, i3, v5)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -31428,7 +32430,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn829(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn830(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -31438,7 +32440,7 @@ func fn829(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8448412), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8448412), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -31452,40 +32454,10 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
 L3:
-	i0 = fn814(m, v0, uint32(2), v2)
+	i0 = fn815(m, v0, uint32(2), v2)
 	v3 = i0
 L1:
 	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn830(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn740(m, uint32(0), i1)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = v2 + uint32(16)
-	i1 = v0 + uint32(16)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn627(m, i0, i1, i2)
-L1:
-	m.depth--
-	return v2
 }
 
 //go:norace
@@ -31504,7 +32476,7 @@ func fn831(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -31512,7 +32484,7 @@ func fn831(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = v2 + uint32(16)
 	i1 = v0 + uint32(16)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn625(m, i0, i1, i2)
+	fn628(m, i0, i1, i2)
 L1:
 	m.depth--
 	return v2
@@ -31520,7 +32492,37 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn832(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn832(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn741(m, uint32(0), i1)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = v2 + uint32(16)
+	i1 = v0 + uint32(16)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn626(m, i0, i1, i2)
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn833(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -31582,7 +32584,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10018928), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10018928), uint32(1), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -31648,7 +32650,7 @@ L8:
 L9:
 	v6 = uint32(0)
 	i1 = v4 + uint32(1104)
-	i0 = fn525(m, v2, i1, uint32(0))
+	i0 = fn526(m, v2, i1, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -31663,9 +32665,9 @@ L7:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8470282))
+	fn3605(m, i0, uint32(8470282))
 	i0 = v4 + uint32(1104)
-	fn524(m, i0)
+	fn525(m, i0)
 	goto L1
 L6:
 	if v3 != 0 {
@@ -31687,12 +32689,12 @@ L11:
 L13:
 	v6 = uint32(0)
 	i1 = v4 + uint32(1056)
-	i0 = fn525(m, v3, i1, uint32(0))
+	i0 = fn526(m, v3, i1, uint32(0))
 	if i0 == 0 {
 		goto L14
 	}
 	i0 = v4 + uint32(1104)
-	fn524(m, i0)
+	fn525(m, i0)
 	goto L1
 L14:
 	i0 = v4 + uint32(1056)
@@ -31705,16 +32707,16 @@ L12:
 L10:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v9 = i2
-	i1 = fn740(m, uint32(0), v9)
+	i1 = fn741(m, uint32(0), v9)
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+1052)) = v6
 	if v6 != 0 {
 		goto L15
 	}
 	i0 = v4 + uint32(1056)
-	fn524(m, i0)
+	fn525(m, i0)
 	i0 = v4 + uint32(1104)
-	fn524(m, i0)
+	fn525(m, i0)
 	v6 = uint32(0)
 	goto L1
 L15:
@@ -31857,14 +32859,14 @@ L23:
 	if v1 != 0 {
 		goto L24
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L24:
 	v6 = v0
 L17:
 	i0 = v4 + uint32(1056)
-	fn524(m, i0)
+	fn525(m, i0)
 	i0 = v4 + uint32(1104)
-	fn524(m, i0)
+	fn525(m, i0)
 	goto L1
 L16:
 	if v5 == 0 {
@@ -31935,7 +32937,7 @@ L28:
 	}
 L25:
 	i0 = v4 + uint32(1104)
-	fn524(m, i0)
+	fn525(m, i0)
 	if int32(v8) < int32(uint32(1)) {
 		goto L29
 	}
@@ -32002,7 +33004,7 @@ L29:
 	i0 = k32(4294967280) - v6
 	v8 = i0
 	i0 = v4 + uint32(1056)
-	fn524(m, i0)
+	fn525(m, i0)
 	v12 = uint32(1)
 	v11 = v9
 L33:
@@ -32066,7 +33068,7 @@ L34:
 	if v2 != 0 {
 		goto L38
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L38:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -32085,7 +33087,7 @@ L37:
 		goto L40
 	}
 	i0 = v4 + uint32(1052)
-	i0 = fn748(m, i0, v6)
+	i0 = fn749(m, i0, v6)
 L40:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+1052))
 	v6 = i0
@@ -32097,7 +33099,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn833(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn834(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -32111,7 +33113,7 @@ func fn833(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -32119,7 +33121,7 @@ func fn833(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = v2 + uint32(16)
 	i1 = v0 + uint32(16)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn624(m, i0, i1, i2)
+	fn625(m, i0, i1, i2)
 L1:
 	m.depth--
 	return v2
@@ -32127,7 +33129,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn834(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn835(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -32144,12 +33146,12 @@ func fn834(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn517(m, v1)
+	i0 = fn518(m, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -32162,14 +33164,14 @@ func fn834(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	if v2 != k32(4294967295) {
 		goto L2
 	}
 L3:
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -32194,7 +33196,7 @@ L2:
 	goto L5
 L7:
 	i0 = v0 + uint32(16)
-	i0 = fn740(m, i0, v3)
+	i0 = fn741(m, i0, v3)
 	m.depth--
 	return i0
 L6:
@@ -32226,7 +33228,7 @@ L10:
 	}
 	v4 = i1
 	i1 = v4 + v3
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -32242,7 +33244,7 @@ L10:
 	goto L8
 L9:
 	i0 = v0 + uint32(16)
-	i0 = fn740(m, i0, v3)
+	i0 = fn741(m, i0, v3)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -32274,7 +33276,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn835(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn836(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -32290,21 +33292,21 @@ func fn835(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn1594(m, uint32(0))
+	i0 = fn1595(m, uint32(0))
 	m.depth--
 	return i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = i0 - i1
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn836(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn837(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -32321,7 +33323,7 @@ func fn836(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = k32(10089824) + uint32(35412)
-	i0 = fn3390(m, i0)
+	i0 = fn3391(m, i0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v4 = i0
@@ -32333,12 +33335,12 @@ func fn836(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8462010), i1)
+	i0 = fn4086(m, uint32(8462010), i1)
 	v0 = i0
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8569696), v2)
+	i0 = fn4086(m, uint32(8569696), v2)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -32348,7 +33350,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn837(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn838(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -32361,12 +33363,12 @@ func fn837(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -32406,7 +33408,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn838(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn839(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -32444,11 +33446,11 @@ L3:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v1
 	i3 = v4 + uint32(16)
-	i0 = fn3608(m, v0, v5, uint32(8451727), i3)
+	i0 = fn3609(m, v0, v5, uint32(8451727), i3)
 	goto L1
 L4:
 	*(*uint32)(unsafe.Add(b, v4)) = v3
-	i0 = fn3608(m, v0, v5, uint32(8451681), v4)
+	i0 = fn3609(m, v0, v5, uint32(8451681), v4)
 	goto L1
 L2:
 	if v5 == 0 {
@@ -32469,7 +33471,7 @@ L2:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
@@ -32479,12 +33481,12 @@ L5:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v1
 	i3 = v4 + uint32(48)
-	i0 = fn3629(m, v0, v5, uint32(8402522), i3)
+	i0 = fn3630(m, v0, v5, uint32(8402522), i3)
 	goto L1
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = v3
 	i3 = v4 + uint32(32)
-	i0 = fn3629(m, v0, v5, uint32(8402479), i3)
+	i0 = fn3630(m, v0, v5, uint32(8402479), i3)
 L1:
 	i0 = v4 + uint32(64)
 	m.g0 = i0
@@ -32493,7 +33495,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn839(m *Module, v0 uint32) uint32 {
+func fn840(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -32513,7 +33515,7 @@ func fn839(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(32)
 	v1 = i0
 	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v3 = i0
@@ -32530,7 +33532,7 @@ func fn839(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 L3:
-	i0 = fn840(m, v2, v0, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v2, v0, uint32(0), uint32(0), uint32(0))
 	v3 = i0
 	goto L1
 L2:
@@ -32553,7 +33555,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, v1)) = v0
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3608(m, v2, i1, uint32(8451727), v1)
+	i0 = fn3609(m, v2, i1, uint32(8451727), v1)
 	goto L1
 L4:
 	if v4 == 0 {
@@ -32574,13 +33576,13 @@ L4:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v0
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i3 = v1 + uint32(16)
-	i0 = fn3629(m, v2, i1, uint32(8402522), i3)
+	i0 = fn3630(m, v2, i1, uint32(8402522), i3)
 L1:
 	i0 = v1 + uint32(32)
 	m.g0 = i0
@@ -32589,7 +33591,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn840(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn841(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -32618,11 +33620,11 @@ func fn840(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uin
 	if v5 != 0 {
 		goto L1
 	}
-	fn844(m, v0, v1)
+	fn845(m, v0, v1)
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn2295(m, v2, v3)
+	i0 = fn2296(m, v2, v3)
 	v6 = i0
 	if v6 != 0 {
 		goto L2
@@ -32657,7 +33659,7 @@ L5:
 	i0 = v4 + uint32(12)
 	i3 = v3 << (uint32(2) & 31)
 	i2 = v2 + i3
-	i0 = fn1696(m, i0, uint32(1), i2, uint32(1), v9)
+	i0 = fn1697(m, i0, uint32(1), i2, uint32(1), v9)
 	v8 = i0
 	if v8 != 0 {
 		goto L3
@@ -32673,7 +33675,7 @@ L5:
 	if v0 != 0 {
 		goto L6
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L6:
 	m.depth--
 	return uint32(0)
@@ -32686,7 +33688,7 @@ L3:
 		goto L8
 	}
 	v4 = uint32(0)
-	i0 = fn3352(m, v0, uint32(8404573))
+	i0 = fn3353(m, v0, uint32(8404573))
 	if i0 != 0 {
 		goto L7
 	}
@@ -32708,7 +33710,7 @@ L7:
 	if v3 != 0 {
 		goto L9
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L9:
 	if v8 == v7 {
 		goto L10
@@ -32724,16 +33726,16 @@ L9:
 	if v3 != 0 {
 		goto L10
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L10:
-	i0 = fn838(m, v0, v1, v4, uint32(0))
+	i0 = fn839(m, v0, v1, v4, uint32(0))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn841(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn842(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -32776,7 +33778,7 @@ func fn841(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uin
 		goto L2
 	}
 L3:
-	i0 = fn840(m, v0, v1, v2, v6, v4)
+	i0 = fn841(m, v0, v1, v2, v6, v4)
 	v4 = i0
 	goto L1
 L2:
@@ -32793,7 +33795,7 @@ L7:
 	goto L5
 L6:
 	i4 = v5 + uint32(12)
-	i0 = fn842(m, v0, v2, v6, v4, i4)
+	i0 = fn843(m, v0, v2, v6, v4, i4)
 	v8 = i0
 	if v8 == 0 {
 		goto L4
@@ -32824,7 +33826,7 @@ L9:
 	if v6 != 0 {
 		goto L10
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L10:
 	i0 = v4 + uint32(4)
 	v4 = i0
@@ -32835,7 +33837,7 @@ L10:
 	}
 L8:
 	i0 = v8 + k32(4294967292)
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -32847,9 +33849,9 @@ L8:
 	if v4 != 0 {
 		goto L5
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L5:
-	i0 = fn838(m, v0, v1, v7, uint32(0))
+	i0 = fn839(m, v0, v1, v7, uint32(0))
 	v4 = i0
 	goto L1
 L4:
@@ -32862,7 +33864,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn842(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn843(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -32904,28 +33906,28 @@ func fn842(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uin
 	if int32(i0) >= int32(v2) {
 		goto L2
 	}
-	i0 = fn1117(m, v0)
+	i0 = fn1118(m, v0)
 	v7 = uint32(0)
 	goto L1
 L2:
 	i0 = v2 + v6
 	i0 = i0 << (uint32(2) & 31)
 	i0 = i0 + uint32(4)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v8 = i0
 	if v8 != 0 {
 		goto L3
 	}
-	i0 = fn1117(m, v0)
+	i0 = fn1118(m, v0)
 	v7 = uint32(0)
 	goto L1
 L3:
-	i0 = fn2289(m, v6)
+	i0 = fn2290(m, v6)
 	v9 = i0
 	if v9 != 0 {
 		goto L4
 	}
-	fn2111(m, v8)
+	fn2112(m, v8)
 	v7 = uint32(0)
 	goto L1
 L4:
@@ -33004,7 +34006,7 @@ L5:
 	i1 = v5 + uint32(12)
 	i2 = v5 + uint32(8)
 	i3 = v5 + uint32(4)
-	i0 = fn1691(m, v3, i1, i2, i3)
+	i0 = fn1692(m, v3, i1, i2, i3)
 	if i0 == 0 {
 		goto L11
 	}
@@ -33049,7 +34051,7 @@ L14:
 	i1 = v5 + uint32(12)
 	i2 = v5 + uint32(8)
 	i3 = v5 + uint32(4)
-	i0 = fn1691(m, v3, i1, i2, i3)
+	i0 = fn1692(m, v3, i1, i2, i3)
 	if i0 != 0 {
 		goto L12
 	}
@@ -33057,7 +34059,7 @@ L14:
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3615(m, v0, i1, uint32(8417777))
+	fn3616(m, v0, i1, uint32(8417777))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
 	i0 = i0 + v2
 	v6 = i0
@@ -33078,7 +34080,7 @@ L16:
 	if v14 != 0 {
 		goto L17
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 L17:
 	i0 = v7 + uint32(4)
 	v7 = i0
@@ -33088,7 +34090,7 @@ L17:
 		goto L16
 	}
 L15:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v6 = i0
 	if v6 != uint32(1073741823) {
@@ -33106,7 +34108,7 @@ L18:
 	v7 = uint32(0)
 	goto L1
 L19:
-	fn2072(m, v9)
+	fn2073(m, v9)
 	v7 = uint32(0)
 	goto L1
 L11:
@@ -33119,7 +34121,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn843(m *Module, v0 uint32) uint32 {
+func fn844(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -33147,7 +34149,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn844(m *Module, v0 uint32, v1 uint32) {
+func fn845(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -33173,28 +34175,28 @@ func fn844(m *Module, v0 uint32, v1 uint32) {
 	if i0 != uint32(10058952) {
 		goto L2
 	}
-	i0 = fn1974(m, v1)
+	i0 = fn1975(m, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L3
 	}
-	fn3609(m, v0)
+	fn3610(m, v0)
 	goto L2
 L3:
 	i2 = v2 + uint32(28)
-	i0 = fn2025(m, v1, v3, i2)
+	i0 = fn2026(m, v1, v3, i2)
 	v4 = i0
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L5
 	}
-	fn3609(m, v0)
+	fn3610(m, v0)
 	goto L4
 L5:
 	if v4 == 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	i0 = fn2049(m, i0)
+	i0 = fn2050(m, i0)
 	if i0 == 0 {
 		goto L4
 	}
@@ -33205,7 +34207,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i3 = v2 + uint32(16)
-	i0 = fn3608(m, v0, i1, uint32(8540735), i3)
+	i0 = fn3609(m, v0, i1, uint32(8540735), i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -33219,7 +34221,7 @@ L5:
 	if v0 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
@@ -33232,7 +34234,7 @@ L6:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
@@ -33251,7 +34253,7 @@ L4:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -33264,951 +34266,15 @@ L7:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v0, i1, uint32(8494171), v2)
+	i0 = fn3609(m, v0, i1, uint32(8494171), v2)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
 	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn845(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = fn841(m, i0, v0, v1, v2, v3)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn846(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i4 uint32
-	_ = i4
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v1 + uint32(12)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn1696(m, i0, uint32(1), v0, uint32(1), i4)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn847(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
-	v7 = i0
-	if int32(v7) > int32(uint32(0)) {
-		goto L2
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v5, i1, uint32(8464175), v3)
-	goto L1
-L2:
-	i0 = v0 + v7
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 != 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	v4 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i3 = v3 + uint32(16)
-	i0 = fn3608(m, v5, i1, uint32(8464175), i3)
-	goto L1
-L3:
-	i0 = fn848(m, v5, v4, v0, v1, v2)
-	v4 = i0
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn848(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v6 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i0 != 0 {
-		goto L2
-	}
-L3:
-	i1 = v3 + uint32(12)
-	i0 = m.table[v1].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v6, uint32(0))
-	v4 = i0
-	goto L1
-L2:
-	i1 = v3 + uint32(12)
-	i4 = v5 + uint32(12)
-	i0 = fn842(m, v0, i1, v6, v4, i4)
-	v7 = i0
-	if v7 != 0 {
-		goto L4
-	}
-	v4 = uint32(0)
-	goto L1
-L4:
-	i2 = v6 | k32(2147483648)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v8 = i3
-	i0 = m.table[v1].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, v7, i2, v8)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
-	i0 = i0 + v6
-	v3 = i0
-	if int32(v3) < int32(uint32(1)) {
-		goto L5
-	}
-	v4 = v7
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v1
-	if v1 != 0 {
-		goto L7
-	}
-	fn2072(m, v6)
-L7:
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = v3 + k32(4294967295)
-	v3 = i0
-	if v3 != 0 {
-		goto L6
-	}
-L5:
-	i0 = v7 + k32(4294967292)
-	fn2111(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v4
-	if v4 != 0 {
-		goto L8
-	}
-	fn2072(m, v8)
-L8:
-	i0 = fn838(m, v0, v2, v9, uint32(0))
-	v4 = i0
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn849(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v4 = i0
-	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v6 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+85)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
-	i0 = v0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	if v6 != 0 {
-		goto L2
-	}
-L3:
-	i3 = v2 & uint32(2147483647)
-	i0 = fn840(m, v5, v0, v1, i3, v3)
-	v3 = i0
-	goto L1
-L2:
-	i0 = m.table[v6].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, v1, v2, v3)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v2 = i0
-	if v3 != 0 {
-		goto L4
-	}
-	if v2 == 0 {
-		goto L5
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 != 0 {
-		goto L1
-	}
-L5:
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	v3 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3608(m, v5, i1, uint32(8451727), v4)
-	goto L1
-L4:
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L6
-	}
-	fn2072(m, v3)
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v0
-	v3 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i3 = v4 + uint32(16)
-	i0 = fn3629(m, v5, i1, uint32(8402522), i3)
-L1:
-	i0 = v4 + uint32(32)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn850(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+85)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i0 = v1 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = fn848(m, v0, v5, v1, v2, v3)
-	m.depth--
-	return i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
-	v4 = i0
-	if v4 != 0 {
-		goto L2
-	}
-	fn844(m, v0, v1)
-	m.depth--
-	return uint32(0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v5 = i1
-	i1 = v5 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
-	if int32(v5) > int32(k32(4294967295)) {
-		goto L4
-	}
-	v5 = uint32(0)
-	i0 = fn3352(m, v0, uint32(8404573))
-	if i0 != 0 {
-		goto L3
-	}
-L4:
-	i0 = m.table[v4].(func(*Module, uint32, uint32, uint32) uint32)(m, v1, v2, v3)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
-	i0 = fn838(m, v0, v1, v4, uint32(0))
-	v5 = i0
-L3:
-	m.depth--
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn851(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = fn850(m, i0, v0, v1, v2)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn852(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v3 = i0
-	i0 = v2 + uint32(28)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+85)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i0 = v0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 != 0 {
-		goto L2
-	}
-L3:
-	i0 = fn840(m, v3, v0, v1, uint32(1), uint32(0))
-	v1 = i0
-	goto L1
-L2:
-	i0 = m.table[v4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, v1, k32(2147483649), uint32(0))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	v4 = i0
-	if v1 != 0 {
-		goto L4
-	}
-	if v4 == 0 {
-		goto L5
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if i0 != 0 {
-		goto L1
-	}
-L5:
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3608(m, v3, i1, uint32(8451727), v2)
-	goto L1
-L4:
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L6
-	}
-	fn2072(m, v1)
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v0
-	v1 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i3 = v2 + uint32(16)
-	i0 = fn3629(m, v3, i1, uint32(8402522), i3)
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn853(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i4 uint32
-	_ = i4
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+24)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-L1:
-	i4 = v2 & uint32(2147483647)
-	i0 = fn3358(m, v5, v0, v4, v1, i4, v3)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn854(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v2 = i0
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = fn855(m, v2, v0)
-	m.depth--
-	return i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(4)
-	if i0 != 0 {
-		goto L2
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3615(m, v2, i1, uint32(8491359))
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = fn850(m, v2, v0, v1, uint32(0))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn855(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+85)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i0 = v1 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v3 != 0 {
-		goto L2
-	}
-L3:
-	i0 = fn840(m, v0, v1, uint32(0), uint32(0), uint32(0))
-	v3 = i0
-	goto L1
-L2:
-	i0 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, uint32(0), uint32(0), uint32(0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v4 = i0
-	if v3 != 0 {
-		goto L4
-	}
-	if v4 == 0 {
-		goto L5
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if i0 != 0 {
-		goto L1
-	}
-L5:
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	v3 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3608(m, v0, i1, uint32(8451727), v2)
-	goto L1
-L4:
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L6
-	}
-	fn2072(m, v3)
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
-	v3 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i3 = v2 + uint32(16)
-	i0 = fn3629(m, v0, i1, uint32(8402522), i3)
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn856(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v5 = i0
-	m.g0 = v5
-	v6 = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v7 = i0
-	i0 = v7 + uint32(1)
-	v8 = i0
-	if int32(v8) < int32(uint32(6)) {
-		goto L2
-	}
-	i0 = v8 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
-	v6 = i0
-	if v6 != 0 {
-		goto L2
-	}
-	i0 = fn3633(m)
-	v3 = uint32(0)
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, v6)) = v2
-	i0 = v6 + uint32(4)
-	i1 = v3 + uint32(12)
-	i2 = v7 << (uint32(2) & 31)
-	m.copy(i0, i1, i2)
-	i0 = fn841(m, v0, v1, v6, v8, v4)
-	v3 = i0
-	if v6 == v5 {
-		goto L1
-	}
-	fn2111(m, v6)
-L1:
-	i0 = v5 + uint32(32)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn857(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = fn858(m, i0, v0, v1, v2)
-	v2 = i0
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn858(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v4 = i0
-	m.g0 = v4
-	if v1 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 == 0 {
-		goto L3
-	}
-	v5 = uint32(0)
-	goto L1
-L3:
-	v5 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v0, i1, uint32(8487706))
-	goto L1
-L2:
-	if v2 == 0 {
-		goto L5
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	if i0 != 0 {
-		goto L4
-	}
-L5:
-	i0 = fn855(m, v0, v1)
-	v5 = i0
-	goto L1
-L4:
-	i0 = v4 + uint32(32)
-	i4 = v4 + uint32(28)
-	i0 = fn4090(m, i0, uint32(5), v2, v3, i4)
-	v6 = i0
-	if v6 != 0 {
-		goto L6
-	}
-	v5 = uint32(0)
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v2 = i0
-	if v2 != uint32(1) {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = v3 + uint32(12)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+85)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L10
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	i0 = v1 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v5 != 0 {
-		goto L9
-	}
-L10:
-	i3 = v3 & uint32(2147483647)
-	i0 = fn840(m, v0, v1, v2, i3, uint32(0))
-	v5 = i0
-	goto L7
-L9:
-	i2 = m.table[v5].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v2, v3, uint32(0))
-	i0 = fn838(m, v0, v1, i2, uint32(0))
-	v5 = i0
-	goto L7
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+85)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i0 = v1 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v3 != 0 {
-		goto L11
-	}
-L12:
-	i3 = v2 & uint32(2147483647)
-	i0 = fn840(m, v0, v1, v6, i3, uint32(0))
-	v5 = i0
-	goto L7
-L11:
-	i0 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v6, v2, uint32(0))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v2 = i0
-	if v5 != 0 {
-		goto L13
-	}
-	if v2 == 0 {
-		goto L14
-	}
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 != 0 {
-		goto L7
-	}
-L14:
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	v5 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3608(m, v0, i1, uint32(8451727), v4)
-	goto L7
-L13:
-	if v2 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 != 0 {
-		goto L15
-	}
-	fn2072(m, v5)
-L15:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v1
-	v5 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i3 = v4 + uint32(16)
-	i0 = fn3629(m, v0, i1, uint32(8402522), i3)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	if int32(i0) < int32(uint32(1)) {
-		goto L16
-	}
-	v2 = uint32(0)
-	v1 = v6
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L18
-	}
-	fn2072(m, v0)
-L18:
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v2 + uint32(1)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	if int32(v2) < int32(i1) {
-		goto L17
-	}
-L16:
-	i1 = v4 + uint32(32)
-	if v6 == i1 {
-		goto L1
-	}
-	fn2111(m, v6)
-L1:
-	i0 = v4 + uint32(64)
-	m.g0 = i0
-	return v5
 }

@@ -14,7 +14,305 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn859(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn846(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = fn842(m, i0, v0, v1, v2, v3)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn847(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v1 + uint32(12)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn1697(m, i0, uint32(1), v0, uint32(1), i4)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn848(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
+	v7 = i0
+	if int32(v7) > int32(uint32(0)) {
+		goto L2
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3609(m, v5, i1, uint32(8464175), v3)
+	goto L1
+L2:
+	i0 = v0 + v7
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 != 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	v4 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i3 = v3 + uint32(16)
+	i0 = fn3609(m, v5, i1, uint32(8464175), i3)
+	goto L1
+L3:
+	i0 = fn849(m, v5, v4, v0, v1, v2)
+	v4 = i0
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn849(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v6 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i0 != 0 {
+		goto L2
+	}
+L3:
+	i1 = v3 + uint32(12)
+	i0 = m.table[v1].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v6, uint32(0))
+	v4 = i0
+	goto L1
+L2:
+	i1 = v3 + uint32(12)
+	i4 = v5 + uint32(12)
+	i0 = fn843(m, v0, i1, v6, v4, i4)
+	v7 = i0
+	if v7 != 0 {
+		goto L4
+	}
+	v4 = uint32(0)
+	goto L1
+L4:
+	i2 = v6 | k32(2147483648)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v8 = i3
+	i0 = m.table[v1].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, v7, i2, v8)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
+	i0 = i0 + v6
+	v3 = i0
+	if int32(v3) < int32(uint32(1)) {
+		goto L5
+	}
+	v4 = v7
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v1
+	if v1 != 0 {
+		goto L7
+	}
+	fn2073(m, v6)
+L7:
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = v3 + k32(4294967295)
+	v3 = i0
+	if v3 != 0 {
+		goto L6
+	}
+L5:
+	i0 = v7 + k32(4294967292)
+	fn2112(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v4
+	if v4 != 0 {
+		goto L8
+	}
+	fn2073(m, v8)
+L8:
+	i0 = fn839(m, v0, v2, v9, uint32(0))
+	v4 = i0
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn850(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v4 = i0
+	m.g0 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v6 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+85)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
+	i0 = v0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	if v6 != 0 {
+		goto L2
+	}
+L3:
+	i3 = v2 & uint32(2147483647)
+	i0 = fn841(m, v5, v0, v1, i3, v3)
+	v3 = i0
+	goto L1
+L2:
+	i0 = m.table[v6].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, v1, v2, v3)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v2 = i0
+	if v3 != 0 {
+		goto L4
+	}
+	if v2 == 0 {
+		goto L5
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 != 0 {
+		goto L1
+	}
+L5:
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	v3 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	i0 = fn3609(m, v5, i1, uint32(8451727), v4)
+	goto L1
+L4:
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L6
+	}
+	fn2073(m, v3)
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v0
+	v3 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	i3 = v4 + uint32(16)
+	i0 = fn3630(m, v5, i1, uint32(8402522), i3)
+L1:
+	i0 = v4 + uint32(32)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn851(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -24,76 +322,630 @@ func fn859(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
-	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+85)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	i0 = v1 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v5 = i0
-	if v0 == 0 {
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = fn849(m, v0, v5, v1, v2, v3)
+	m.depth--
+	return i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
+	v4 = i0
+	if v4 != 0 {
+		goto L2
+	}
+	fn845(m, v0, v1)
+	m.depth--
+	return uint32(0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v5 = i1
+	i1 = v5 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
+	if int32(v5) > int32(k32(4294967295)) {
+		goto L4
+	}
+	v5 = uint32(0)
+	i0 = fn3353(m, v0, uint32(8404573))
+	if i0 != 0 {
 		goto L3
 	}
-	if v1 != 0 {
+L4:
+	i0 = m.table[v4].(func(*Module, uint32, uint32, uint32) uint32)(m, v1, v2, v3)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
+	i0 = fn839(m, v0, v1, v4, uint32(0))
+	v5 = i0
+L3:
+	m.depth--
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn852(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = fn851(m, i0, v0, v1, v2)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn853(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v3 = i0
+	i0 = v2 + uint32(28)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+85)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	i0 = v0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 != 0 {
 		goto L2
 	}
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v0 = i0
-	if v0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 == 0 {
-		goto L4
-	}
-	v0 = uint32(0)
-	goto L1
-L4:
-	v0 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v5, i1, uint32(8487706))
+	i0 = fn841(m, v3, v0, v1, uint32(1), uint32(0))
+	v1 = i0
 	goto L1
 L2:
-	i0 = fn2033(m, v0, v1)
+	i0 = m.table[v4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, v1, k32(2147483649), uint32(0))
 	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	v4 = i0
 	if v1 != 0 {
+		goto L4
+	}
+	if v4 == 0 {
 		goto L5
 	}
-	v0 = uint32(0)
-	goto L1
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if i0 != 0 {
+		goto L1
+	}
 L5:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
-	i0 = fn2049(m, v1)
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	i0 = fn3609(m, v3, i1, uint32(8451727), v2)
+	goto L1
+L4:
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L6
+	}
+	fn2073(m, v1)
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v0
+	v1 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	i3 = v2 + uint32(16)
+	i0 = fn3630(m, v3, i1, uint32(8402522), i3)
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn854(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+24)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+L1:
+	i4 = v2 & uint32(2147483647)
+	i0 = fn3359(m, v5, v0, v4, v1, i4, v3)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn855(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v2 = i0
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = fn856(m, v2, v0)
+	m.depth--
+	return i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(4)
+	if i0 != 0 {
+		goto L2
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3616(m, v2, i1, uint32(8491359))
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = fn851(m, v2, v0, v1, uint32(0))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn856(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+85)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i0 = v1 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v3 != 0 {
+		goto L2
+	}
+L3:
+	i0 = fn841(m, v0, v1, uint32(0), uint32(0), uint32(0))
+	v3 = i0
+	goto L1
+L2:
+	i0 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, uint32(0), uint32(0), uint32(0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v4 = i0
+	if v3 != 0 {
+		goto L4
+	}
+	if v4 == 0 {
+		goto L5
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if i0 != 0 {
+		goto L1
+	}
+L5:
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	v3 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	i0 = fn3609(m, v0, i1, uint32(8451727), v2)
+	goto L1
+L4:
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L6
+	}
+	fn2073(m, v3)
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
+	v3 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	i3 = v2 + uint32(16)
+	i0 = fn3630(m, v0, i1, uint32(8402522), i3)
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn857(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v5 = i0
+	m.g0 = v5
+	v6 = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v7 = i0
+	i0 = v7 + uint32(1)
+	v8 = i0
+	if int32(v8) < int32(uint32(6)) {
+		goto L2
+	}
+	i0 = v8 << (uint32(2) & 31)
+	i0 = fn2109(m, i0)
+	v6 = i0
+	if v6 != 0 {
+		goto L2
+	}
+	i0 = fn3634(m)
+	v3 = uint32(0)
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, v6)) = v2
+	i0 = v6 + uint32(4)
+	i1 = v3 + uint32(12)
+	i2 = v7 << (uint32(2) & 31)
+	m.copy(i0, i1, i2)
+	i0 = fn842(m, v0, v1, v6, v8, v4)
+	v3 = i0
+	if v6 == v5 {
+		goto L1
+	}
+	fn2112(m, v6)
+L1:
+	i0 = v5 + uint32(32)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn858(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = fn859(m, i0, v0, v1, v2)
+	v2 = i0
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn859(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v4 = i0
+	m.g0 = v4
+	if v1 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 == 0 {
+		goto L3
+	}
+	v5 = uint32(0)
+	goto L1
+L3:
+	v5 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3616(m, v0, i1, uint32(8487706))
+	goto L1
+L2:
+	if v2 == 0 {
+		goto L5
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	if i0 != 0 {
+		goto L4
+	}
+L5:
+	i0 = fn856(m, v0, v1)
+	v5 = i0
+	goto L1
+L4:
+	i0 = v4 + uint32(32)
+	i4 = v4 + uint32(28)
+	i0 = fn4091(m, i0, uint32(5), v2, v3, i4)
+	v6 = i0
+	if v6 != 0 {
+		goto L6
+	}
+	v5 = uint32(0)
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v2 = i0
+	if v2 != uint32(1) {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = v3 + uint32(12)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+85)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L10
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
+	i0 = v1 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	if v5 != 0 {
+		goto L9
+	}
+L10:
+	i3 = v3 & uint32(2147483647)
+	i0 = fn841(m, v0, v1, v2, i3, uint32(0))
+	v5 = i0
+	goto L7
+L9:
+	i2 = m.table[v5].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v2, v3, uint32(0))
+	i0 = fn839(m, v0, v1, i2, uint32(0))
+	v5 = i0
+	goto L7
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+85)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i0 = v1 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v3 != 0 {
+		goto L11
+	}
+L12:
+	i3 = v2 & uint32(2147483647)
+	i0 = fn841(m, v0, v1, v6, i3, uint32(0))
+	v5 = i0
+	goto L7
+L11:
+	i0 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v6, v2, uint32(0))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v2 = i0
+	if v5 != 0 {
+		goto L13
+	}
+	if v2 == 0 {
+		goto L14
+	}
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	if i0 != 0 {
 		goto L7
 	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	v0 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v5, i1, uint32(8494244), v4)
-	goto L6
+L14:
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	v5 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	i0 = fn3609(m, v0, i1, uint32(8451727), v4)
+	goto L7
+L13:
+	if v2 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 != 0 {
+		goto L15
+	}
+	fn2073(m, v5)
+L15:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v1
+	v5 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	i3 = v4 + uint32(16)
+	i0 = fn3630(m, v0, i1, uint32(8402522), i3)
 L7:
-	i0 = fn858(m, v5, v1, v2, v3)
-	v0 = i0
-L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	if int32(i0) < int32(uint32(1)) {
+		goto L16
+	}
+	v2 = uint32(0)
+	v1 = v6
+L17:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L18
+	}
+	fn2073(m, v0)
+L18:
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v2 + uint32(1)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	if int32(v2) < int32(i1) {
+		goto L17
+	}
+L16:
+	i1 = v4 + uint32(32)
+	if v6 == i1 {
 		goto L1
 	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
+	fn2112(m, v6)
 L1:
-	i0 = v4 + uint32(16)
+	i0 = v4 + uint32(64)
 	m.g0 = i0
-	return v0
+	return v5
 }
 
 //go:norace
@@ -112,7 +964,7 @@ func fn860(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v4 = i0
 	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	if v0 == 0 {
 		goto L3
@@ -135,7 +987,7 @@ L3:
 L4:
 	v0 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v5, i1, uint32(8487706))
+	fn3616(m, v5, i1, uint32(8487706))
 	goto L1
 L2:
 	i0 = fn2034(m, v0, v1)
@@ -147,7 +999,7 @@ L2:
 	goto L1
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
-	i0 = fn2049(m, v1)
+	i0 = fn2050(m, v1)
 	if i0 != 0 {
 		goto L7
 	}
@@ -156,10 +1008,10 @@ L5:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	v0 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v5, i1, uint32(8494244), v4)
+	i0 = fn3609(m, v5, i1, uint32(8494244), v4)
 	goto L6
 L7:
-	i0 = fn858(m, v5, v1, v2, v3)
+	i0 = fn859(m, v5, v1, v2, v3)
 	v0 = i0
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -173,7 +1025,7 @@ L6:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -183,6 +1035,90 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn861(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v5 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	if v1 != 0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v0 = i0
+	if v0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 == 0 {
+		goto L4
+	}
+	v0 = uint32(0)
+	goto L1
+L4:
+	v0 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3616(m, v5, i1, uint32(8487706))
+	goto L1
+L2:
+	i0 = fn2035(m, v0, v1)
+	v1 = i0
+	if v1 != 0 {
+		goto L5
+	}
+	v0 = uint32(0)
+	goto L1
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
+	i0 = fn2050(m, v1)
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	v0 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3609(m, v5, i1, uint32(8494244), v4)
+	goto L6
+L7:
+	i0 = fn859(m, v5, v1, v2, v3)
+	v0 = i0
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn862(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -195,7 +1131,7 @@ func fn861(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
-	i0 = fn2049(m, v1)
+	i0 = fn2050(m, v1)
 	if i0 != 0 {
 		goto L2
 	}
@@ -204,10 +1140,10 @@ func fn861(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	v1 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v0, i1, uint32(8494244), v4)
+	i0 = fn3609(m, v0, i1, uint32(8494244), v4)
 	goto L1
 L2:
-	i0 = fn858(m, v0, v1, v2, v3)
+	i0 = fn859(m, v0, v1, v2, v3)
 	v1 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -217,7 +1153,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn862(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn863(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -240,12 +1176,12 @@ func fn862(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v6 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i2 = v4 + uint32(28)
-	i0 = fn2044(m, i0, v0, i2)
+	i0 = fn2045(m, i0, v0, i2)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	v0 = i0
@@ -278,7 +1214,7 @@ func fn862(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 L4:
 	i3 = v5 & uint32(2147483647)
-	i0 = fn840(m, v6, v0, v1, i3, v3)
+	i0 = fn841(m, v6, v0, v1, i3, v3)
 	v5 = i0
 	goto L2
 L3:
@@ -301,7 +1237,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v4)) = v0
 	v5 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3608(m, v6, i1, uint32(8451727), v4)
+	i0 = fn3609(m, v6, i1, uint32(8451727), v4)
 	goto L2
 L5:
 	if v1 == 0 {
@@ -322,13 +1258,13 @@ L5:
 	if v1 != 0 {
 		goto L7
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v0
 	v5 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i3 = v4 + uint32(16)
-	i0 = fn3629(m, v6, i1, uint32(8402522), i3)
+	i0 = fn3630(m, v6, i1, uint32(8402522), i3)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	v0 = i0
@@ -343,7 +1279,7 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v4 + uint32(32)
 	m.g0 = i0
@@ -352,7 +1288,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn863(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn864(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -370,7 +1306,7 @@ func fn863(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	if v0 == 0 {
 		goto L3
@@ -392,13 +1328,13 @@ L3:
 L4:
 	v5 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v4, i1, uint32(8487706))
+	fn3616(m, v4, i1, uint32(8487706))
 	goto L1
 L2:
 	v5 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
 	i2 = v3 + uint32(12)
-	i0 = fn2044(m, v0, v1, i2)
+	i0 = fn2045(m, v0, v1, i2)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	if i0 == 0 {
@@ -411,7 +1347,7 @@ L2:
 		i1 = uint32(0)
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn864(m, v4, i1, i2, v2)
+	i0 = fn865(m, v4, i1, i2, v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v0 = i0
@@ -426,7 +1362,7 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -435,7 +1371,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn864(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn865(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -480,7 +1416,7 @@ func fn864(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v0, i1, uint32(8487706))
+	fn3616(m, v0, i1, uint32(8487706))
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
@@ -522,12 +1458,12 @@ L4:
 	if int32(v9) < int32(uint32(6)) {
 		goto L5
 	}
-	i0 = fn2108(m, v7)
+	i0 = fn2109(m, v7)
 	v11 = i0
 	if v11 != 0 {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = uint32(0)
 	goto L1
 L5:
@@ -630,7 +1566,7 @@ L7:
 	}
 L13:
 	i3 = v9 & uint32(2147483647)
-	i0 = fn840(m, v0, v2, v11, i3, uint32(0))
+	i0 = fn841(m, v0, v2, v11, i3, uint32(0))
 	v3 = i0
 	goto L11
 L12:
@@ -653,7 +1589,7 @@ L15:
 	*(*uint32)(unsafe.Add(b, v4)) = v2
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3608(m, v0, i1, uint32(8451727), v4)
+	i0 = fn3609(m, v0, i1, uint32(8451727), v4)
 	goto L11
 L14:
 	if v5 == 0 {
@@ -674,19 +1610,19 @@ L14:
 	if v5 != 0 {
 		goto L16
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L16:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v2
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i3 = v4 + uint32(16)
-	i0 = fn3629(m, v0, i1, uint32(8402522), i3)
+	i0 = fn3630(m, v0, i1, uint32(8402522), i3)
 L11:
 	i1 = v4 + uint32(32)
 	if v11 == i1 {
 		goto L1
 	}
-	fn2111(m, v11)
+	fn2112(m, v11)
 L1:
 	i0 = v4 + uint32(64)
 	m.g0 = i0
@@ -695,7 +1631,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn865(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn866(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -707,10 +1643,10 @@ func fn865(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	i0 = fn864(m, v3, uint32(0), v0, v1)
+	i0 = fn865(m, v3, uint32(0), v0, v1)
 	v1 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -719,14 +1655,14 @@ func fn865(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn866(m *Module, v0 uint32, v1 uint32) {
+func fn867(m *Module, v0 uint32, v1 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
 	i0 = v0 + k32(4294967292)
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -738,14 +1674,14 @@ func fn866(m *Module, v0 uint32, v1 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn867(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn868(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -758,11 +1694,11 @@ func fn867(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8440719))
+	fn3605(m, i0, uint32(8440719))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn3706(m, uint32(10019048))
+	i0 = fn3707(m, uint32(10019048))
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -781,7 +1717,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn868(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn869(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -813,7 +1749,7 @@ func fn868(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 == 0 {
 		goto L4
 	}
-	i0 = fn8100(m, v1, v0)
+	i0 = fn8101(m, v1, v0)
 	if i0 != 0 {
 		goto L3
 	}
@@ -827,7 +1763,7 @@ L3:
 L2:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, v2)
+	fn3605(m, i0, v2)
 L1:
 	m.depth--
 	return v3
@@ -835,7 +1771,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn869(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn870(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -859,15 +1795,15 @@ func fn869(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(48)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn8105(m, v0)
+	i0 = fn8106(m, v0)
 	i0 = i0 + uint32(1)
 	v3 = i0
-	i0 = fn2108(m, v3)
+	i0 = fn2109(m, v3)
 	v4 = i0
 	if v4 != 0 {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v5 = i0
 	goto L1
 L2:
@@ -879,7 +1815,7 @@ L5:
 	if v5 == 0 {
 		goto L4
 	}
-	i0 = fn8098(m, v5, uint32(46))
+	i0 = fn8099(m, v5, uint32(46))
 	v6 = i0
 	if v6 != 0 {
 		goto L7
@@ -894,7 +1830,7 @@ L6:
 	if v3 != 0 {
 		goto L9
 	}
-	i0 = fn3877(m, v5)
+	i0 = fn3878(m, v5)
 	v3 = i0
 	if v3 != 0 {
 		goto L8
@@ -903,10 +1839,10 @@ L6:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
 	i2 = v2 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8579636), i2)
+	i0 = fn3604(m, i0, uint32(8579636), i2)
 	goto L3
 L9:
-	i0 = fn2033(m, v3, v5)
+	i0 = fn2034(m, v3, v5)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v7 = i0
@@ -919,7 +1855,7 @@ L9:
 	if v7 != 0 {
 		goto L10
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L10:
 	v3 = v5
 L8:
@@ -949,7 +1885,7 @@ L4:
 	if v6 == 0 {
 		goto L13
 	}
-	i0 = fn8100(m, v6, v0)
+	i0 = fn8101(m, v6, v0)
 	if i0 != 0 {
 		goto L12
 	}
@@ -958,7 +1894,7 @@ L14:
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3603(m, i0, uint32(8506803), v2)
+	i0 = fn3604(m, i0, uint32(8506803), v2)
 	goto L3
 L13:
 	if v6 == v0 {
@@ -969,7 +1905,7 @@ L12:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8506803), i2)
+	i0 = fn3604(m, i0, uint32(8506803), i2)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -982,9 +1918,9 @@ L11:
 	if v6 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
-	fn2111(m, v4)
+	fn2112(m, v4)
 L1:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -993,7 +1929,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn870(m *Module, v0 uint32) {
+func fn871(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -1002,7 +1938,7 @@ func fn870(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
 	if v1 == 0 {
@@ -1010,14 +1946,14 @@ func fn870(m *Module, v0 uint32) {
 	}
 	m.table[v1].(func(*Module, uint32))(m, v0)
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn871(m *Module, v0 uint32) uint32 {
+func fn872(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1048,7 +1984,7 @@ func fn871(m *Module, v0 uint32) uint32 {
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v0
-	i0 = fn2696(m, uint32(8542003), v1)
+	i0 = fn2697(m, uint32(8542003), v1)
 	v2 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -1057,7 +1993,7 @@ func fn871(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn872(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn873(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -1081,7 +2017,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn873(m *Module, v0 uint32) uint32 {
+func fn874(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -1098,7 +2034,7 @@ func fn873(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn874(m *Module, v0 uint32) uint32 {
+func fn875(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1116,7 +2052,7 @@ func fn874(m *Module, v0 uint32) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = fn3706(m, uint32(10019256))
+	i0 = fn3707(m, uint32(10019256))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -1132,7 +2068,7 @@ func fn874(m *Module, v0 uint32) uint32 {
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -1156,7 +2092,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn875(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn876(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -1168,7 +2104,7 @@ func fn875(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == uint32(10019256) {
 		goto L1
 	}
-	fn3641(m, uint32(8518182), uint32(67))
+	fn3642(m, uint32(8518182), uint32(67))
 	return k32(4294967295)
 L1:
 	if v1 == 0 {
@@ -1199,14 +2135,14 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn876(m *Module, v0 uint32) {
+func fn877(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1257,16 +2193,16 @@ func fn876(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn877(m *Module, v0 uint32) uint32 {
+func fn878(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1288,7 +2224,7 @@ func fn877(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = v0
-	i0 = fn2696(m, uint32(8541164), v1)
+	i0 = fn2697(m, uint32(8541164), v1)
 	v0 = i0
 	goto L1
 L2:
@@ -1299,7 +2235,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v0
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8541782), i1)
+	i0 = fn2697(m, uint32(8541782), i1)
 	v0 = i0
 L1:
 	i0 = v1 + uint32(32)
@@ -1309,7 +2245,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn878(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn879(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1335,7 +2271,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn879(m *Module, v0 uint32) uint32 {
+func fn880(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -1363,7 +2299,7 @@ func fn879(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -1371,7 +2307,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn880(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn881(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -1402,7 +2338,7 @@ func fn880(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v3 == 0 {
 		goto L2
 	}
-	i0 = fn2029(m, v0, v3, v2)
+	i0 = fn2030(m, v0, v3, v2)
 	return i0
 L2:
 	switch v2 {
@@ -1489,7 +2425,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn881(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn882(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1516,7 +2452,7 @@ func fn881(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = fn3737(m, uint32(8464057), v2)
+	i0 = fn3738(m, uint32(8464057), v2)
 	if i0 == 0 {
 		goto L1
 	}
@@ -1524,13 +2460,13 @@ L2:
 	i1 = v3 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v4 = uint32(0)
-	i0 = fn3735(m, v1, uint32(8464057), uint32(0), uint32(1), v3)
+	i0 = fn3736(m, v1, uint32(8464057), uint32(0), uint32(1), v3)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v1 = i0
-	i0 = fn3706(m, uint32(10019256))
+	i0 = fn3707(m, uint32(10019256))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -1546,7 +2482,7 @@ L2:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v4 = i0
@@ -1573,7 +2509,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn882(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn883(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -1590,7 +2526,7 @@ func fn882(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8389530))
+	fn3605(m, i0, uint32(8389530))
 	m.depth--
 	return v0
 L1:
@@ -1608,7 +2544,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn883(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn884(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1649,7 +2585,7 @@ L1:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	m.depth--
 	return uint32(0)
@@ -1657,7 +2593,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn884(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn885(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1679,11 +2615,11 @@ func fn884(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518096), uint32(111))
+	fn3642(m, uint32(8518096), uint32(111))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn3706(m, uint32(10019512))
+	i0 = fn3707(m, uint32(10019512))
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -1709,7 +2645,7 @@ L3:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v0 = i0
@@ -1724,7 +2660,7 @@ L4:
 	i2 = i2 & uint32(3)
 	i1 = v4 | i2
 	*(*uint32)(unsafe.Add(b, v5)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(224)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(225)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	*(*uint32)(unsafe.Add(b, v3)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v3
@@ -1734,7 +2670,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn885(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn886(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -1761,7 +2697,7 @@ func fn885(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v6 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v7 = i1
@@ -1796,13 +2732,13 @@ func fn885(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 L4:
 	i3 = v8 & uint32(2147483647)
-	i0 = fn840(m, v6, v0, v2, i3, v3)
+	i0 = fn841(m, v6, v0, v2, i3, v3)
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, v2)) = v5
 	goto L1
 L3:
 	i2 = m.table[v1].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, v2, v8, v3)
-	i0 = fn838(m, v6, v0, i2, uint32(0))
+	i0 = fn839(m, v6, v0, i2, uint32(0))
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, v2)) = v5
 	goto L1
@@ -1834,13 +2770,13 @@ L5:
 	}
 L8:
 	i2 = v4 + uint32(28)
-	i0 = fn840(m, v6, v0, i2, uint32(1), uint32(0))
+	i0 = fn841(m, v6, v0, i2, uint32(1), uint32(0))
 	v0 = i0
 	goto L1
 L7:
 	i3 = v4 + uint32(28)
 	i2 = m.table[v2].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, i3, uint32(1), uint32(0))
-	i0 = fn838(m, v6, v0, i2, uint32(0))
+	i0 = fn839(m, v6, v0, i2, uint32(0))
 	v0 = i0
 	goto L1
 L6:
@@ -1851,7 +2787,7 @@ L6:
 		goto L10
 	}
 	i0 = v9 + uint32(4)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L9
@@ -1878,21 +2814,21 @@ L10:
 	}
 L13:
 	i3 = v8 & uint32(2147483647)
-	i0 = fn840(m, v6, v0, v2, i3, v3)
+	i0 = fn841(m, v6, v0, v2, i3, v3)
 	v0 = i0
 	goto L11
 L12:
 	i2 = m.table[v5].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, v2, v8, v3)
-	i0 = fn838(m, v6, v0, i2, uint32(0))
+	i0 = fn839(m, v6, v0, i2, uint32(0))
 	v0 = i0
 L11:
 	if v2 == v4 {
 		goto L1
 	}
-	fn2111(m, v2)
+	fn2112(m, v2)
 	goto L1
 L9:
-	i0 = fn1117(m, v6)
+	i0 = fn1118(m, v6)
 	v0 = uint32(0)
 L1:
 	i0 = v4 + uint32(32)
@@ -1902,7 +2838,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn886(m *Module, v0 uint32) {
+func fn887(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1941,7 +2877,7 @@ func fn886(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -1956,7 +2892,7 @@ L1:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -1974,16 +2910,16 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn887(m *Module, v0 uint32) uint32 {
+func fn888(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2010,7 +2946,7 @@ func fn887(m *Module, v0 uint32) uint32 {
 	v4 = i0
 	i1 = k32(10089824) + uint32(25080)
 	i2 = v1 + uint32(12)
-	i0 = fn2025(m, v4, i1, i2)
+	i0 = fn2026(m, v4, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -2022,7 +2958,7 @@ func fn887(m *Module, v0 uint32) uint32 {
 	v3 = uint32(0)
 	i1 = k32(10089824) + uint32(24548)
 	i2 = v1 + uint32(12)
-	i0 = fn2025(m, v4, i1, i2)
+	i0 = fn2026(m, v4, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -2050,13 +2986,13 @@ L3:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
-	i0 = fn2696(m, uint32(8542983), v1)
+	i0 = fn2697(m, uint32(8542983), v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v0 = i0
@@ -2074,7 +3010,7 @@ L2:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -2083,7 +3019,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn888(m *Module, v0 uint32) uint32 {
+func fn889(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -2094,9 +3030,9 @@ func fn888(m *Module, v0 uint32) uint32 {
 	_ = i2
 	b := m.base
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = fn4137(m, i1)
+	i1 = fn4138(m, i1)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i2 = fn2032(m, i2)
+	i2 = fn2033(m, i2)
 	v0 = i2
 	i1 = i1 ^ v0
 	v1 = i1
@@ -2115,7 +3051,7 @@ func fn888(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn889(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn890(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2132,17 +3068,17 @@ func fn889(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v2 = i0
-	i0 = fn2326(m, v2)
+	i0 = fn2327(m, v2)
 	if i0 != 0 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn2358(m, v2)
+	i0 = fn2359(m, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
-	i0 = fn2350(m, v2, v1)
+	i0 = fn2351(m, v2, v1)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -2170,12 +3106,12 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return v3
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2034(m, i0, v1)
+	i0 = fn2035(m, i0, v1)
 	v3 = i0
 L1:
 	m.depth--
@@ -2184,7 +3120,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn890(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn891(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -2223,7 +3159,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn891(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn892(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2255,7 +3191,7 @@ func fn891(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn2026(m, i0, i1, uint32(2))
+	i0 = fn2027(m, i0, i1, uint32(2))
 	v4 = i0
 	if v4 != uint32(1) {
 		goto L3
@@ -2294,7 +3230,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn892(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn893(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -2315,7 +3251,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn893(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn894(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2349,7 +3285,7 @@ L3:
 		goto L1
 	}
 L2:
-	i0 = fn3737(m, uint32(8504668), v2)
+	i0 = fn3738(m, uint32(8504668), v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -2361,7 +3297,7 @@ L1:
 	if v2 == uint32(2) {
 		goto L4
 	}
-	i0 = fn3734(m, uint32(8504668), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8504668), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L4
 	}
@@ -2373,12 +3309,12 @@ L4:
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v0 = i0
-	i0 = fn2049(m, v0)
+	i0 = fn2050(m, v0)
 	if i0 != 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8494322))
+	fn3605(m, i0, uint32(8494322))
 	m.depth--
 	return uint32(0)
 L5:
@@ -2390,11 +3326,11 @@ L5:
 	}
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8487373))
+	fn3605(m, i0, uint32(8487373))
 	m.depth--
 	return uint32(0)
 L6:
-	i0 = fn3706(m, uint32(10019512))
+	i0 = fn3707(m, uint32(10019512))
 	v1 = i0
 	if v1 != 0 {
 		goto L8
@@ -2420,7 +3356,7 @@ L9:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v0 = i0
@@ -2435,7 +3371,7 @@ L10:
 	i2 = i2 & uint32(3)
 	i1 = v4 | i2
 	*(*uint32)(unsafe.Add(b, v5)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(224)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(225)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	*(*uint32)(unsafe.Add(b, v3)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v3
@@ -2445,7 +3381,7 @@ L10:
 
 //go:norace
 //go:nocheckptr
-func fn894(m *Module, v0 uint32) {
+func fn895(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2493,16 +3429,16 @@ func fn894(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn895(m *Module, v0 uint32) uint32 {
+func fn896(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2524,7 +3460,7 @@ func fn895(m *Module, v0 uint32) uint32 {
 	if i0 == uint32(10019864) {
 		goto L4
 	}
-	fn3641(m, uint32(8518096), uint32(380))
+	fn3642(m, uint32(8518096), uint32(380))
 	goto L3
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -2533,14 +3469,14 @@ L4:
 		goto L2
 	}
 L3:
-	fn3641(m, uint32(8518096), uint32(495))
+	fn3642(m, uint32(8518096), uint32(495))
 	v3 = uint32(0)
 	goto L1
 L2:
 	v3 = uint32(0)
 	i1 = k32(10089824) + uint32(24548)
 	i2 = v1 + uint32(12)
-	i0 = fn2025(m, v2, i1, i2)
+	i0 = fn2026(m, v2, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -2567,13 +3503,13 @@ L2:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v0
-	i0 = fn2696(m, uint32(8542052), v1)
+	i0 = fn2697(m, uint32(8542052), v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v0 = i0
@@ -2591,7 +3527,7 @@ L5:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -2600,7 +3536,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn896(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn897(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2608,14 +3544,14 @@ func fn896(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn851(m, i0, v1, v2)
+	i0 = fn852(m, i0, v1, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn897(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn898(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2632,17 +3568,17 @@ func fn897(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v2 = i0
-	i0 = fn2326(m, v2)
+	i0 = fn2327(m, v2)
 	if i0 != 0 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn2358(m, v2)
+	i0 = fn2359(m, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
-	i0 = fn2350(m, v2, v1)
+	i0 = fn2351(m, v2, v1)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -2670,12 +3606,12 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return v3
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2034(m, i0, v1)
+	i0 = fn2035(m, i0, v1)
 	v3 = i0
 L1:
 	m.depth--
@@ -2684,7 +3620,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn898(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn899(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2710,7 +3646,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn899(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn900(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -2741,7 +3677,7 @@ func fn899(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn2026(m, i0, i1, uint32(2))
+	i0 = fn2027(m, i0, i1, uint32(2))
 	v0 = i0
 	if int32(v0) < int32(uint32(0)) {
 		goto L1
@@ -2769,7 +3705,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn900(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn901(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2806,7 +3742,7 @@ L2:
 	m.depth--
 	return v3
 L1:
-	i0 = fn3706(m, uint32(10019512))
+	i0 = fn3707(m, uint32(10019512))
 	v0 = i0
 	if v0 != 0 {
 		goto L3
@@ -2832,7 +3768,7 @@ L4:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v3 = i0
@@ -2847,7 +3783,7 @@ L5:
 	i2 = i2 & uint32(3)
 	i1 = v5 | i2
 	*(*uint32)(unsafe.Add(b, v6)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(224)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(225)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
 	*(*uint32)(unsafe.Add(b, v4)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v4
@@ -2857,7 +3793,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn901(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn902(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2891,7 +3827,7 @@ L3:
 		goto L1
 	}
 L2:
-	i0 = fn3737(m, uint32(8504139), v2)
+	i0 = fn3738(m, uint32(8504139), v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -2903,7 +3839,7 @@ L1:
 	if v2 == uint32(1) {
 		goto L4
 	}
-	i0 = fn3734(m, uint32(8504139), v2, uint32(1), uint32(1))
+	i0 = fn3735(m, uint32(8504139), v2, uint32(1), uint32(1))
 	if i0 != 0 {
 		goto L4
 	}
@@ -2912,16 +3848,16 @@ L1:
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v0 = i0
-	i0 = fn2049(m, v0)
+	i0 = fn2050(m, v0)
 	if i0 != 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8494322))
+	fn3605(m, i0, uint32(8494322))
 	m.depth--
 	return uint32(0)
 L5:
-	i0 = fn3706(m, uint32(10019864))
+	i0 = fn3707(m, uint32(10019864))
 	v2 = i0
 	if v2 != 0 {
 		goto L6
@@ -2937,7 +3873,7 @@ L6:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -2961,7 +3897,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn902(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn903(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2981,7 +3917,7 @@ func fn902(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = k32(10089824) + uint32(24548)
-	i0 = fn2034(m, i0, i1)
+	i0 = fn2035(m, i0, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -2990,31 +3926,17 @@ func fn902(m *Module, v0 uint32, v1 uint32) uint32 {
 	goto L1
 L2:
 	i0 = k32(10089824) + uint32(33900)
-	i0 = fn3390(m, i0)
+	i0 = fn3391(m, i0)
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn4085(m, uint32(8568495), v2)
+	i0 = fn4086(m, uint32(8568495), v2)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn903(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = k32(10089824) + uint32(22656)
-	i0 = fn2034(m, i0, i1)
-	return i0
 }
 
 //go:norace
@@ -3027,13 +3949,27 @@ func fn904(m *Module, v0 uint32, v1 uint32) uint32 {
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = k32(10089824) + uint32(22656)
-	i0 = fn2034(m, i0, i1)
+	i0 = fn2035(m, i0, i1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn905(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn905(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = k32(10089824) + uint32(22656)
+	i0 = fn2035(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn906(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -3061,7 +3997,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn906(m *Module, v0 uint32) uint32 {
+func fn907(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3229,7 +4165,7 @@ func fn906(m *Module, v0 uint32) uint32 {
 		goto L3
 	}
 L4:
-	fn3641(m, uint32(8518444), uint32(455))
+	fn3642(m, uint32(8518444), uint32(455))
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
@@ -3240,12 +4176,12 @@ L3:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8511479))
+	fn3605(m, i0, uint32(8511479))
 	goto L2
 L5:
 	v0 = uint32(0)
 	i2 = v1 + uint32(12)
-	fn907(m, v6, v7, i2, uint32(0), uint32(0))
+	fn908(m, v6, v7, i2, uint32(0), uint32(0))
 	i0 = v4 << (uint32(29) & 31)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	i1 = v3 + v2
@@ -3259,7 +4195,7 @@ L5:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8464117))
+	fn3605(m, i0, uint32(8464117))
 L2:
 	v0 = k32(4294967295)
 L1:
@@ -3270,7 +4206,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn907(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn908(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -3354,7 +4290,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn908(m *Module, v0 uint32) uint32 {
+func fn909(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3405,7 +4341,7 @@ func fn908(m *Module, v0 uint32) uint32 {
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v5 = i0
 	i0 = v4 << (uint32(2) & 31)
@@ -3422,7 +4358,7 @@ L4:
 	if i0 != uint32(10072576) {
 		goto L2
 	}
-	fn2677(m, v5, v3)
+	fn2678(m, v5, v3)
 	i0 = v3 + k32(4294967292)
 	v3 = i0
 	i0 = v4 + k32(4294967295)
@@ -3432,7 +4368,7 @@ L4:
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = fn909(m, i0, uint32(0))
+	i0 = fn910(m, i0, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -3445,7 +4381,7 @@ L3:
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v5 = i0
 	i0 = v4 << (uint32(2) & 31)
@@ -3462,7 +4398,7 @@ L6:
 	if i0 != uint32(10072576) {
 		goto L2
 	}
-	fn2677(m, v5, v3)
+	fn2678(m, v5, v3)
 	i0 = v3 + k32(4294967292)
 	v3 = i0
 	i0 = v4 + k32(4294967295)
@@ -3471,20 +4407,20 @@ L6:
 		goto L6
 	}
 L5:
-	i0 = fn4238(m)
+	i0 = fn4239(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+44))
 	if i0 != 0 {
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v8 = i0
-	i1 = fn740(m, uint32(0), uint32(32))
+	i1 = fn741(m, uint32(0), uint32(32))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 	if v3 != 0 {
 		goto L8
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L1
 L8:
@@ -3513,7 +4449,7 @@ L12:
 	}
 	i0 = v1 + uint32(12)
 	i1 = v4 << (uint32(1) & 31)
-	i0 = fn748(m, i0, i1)
+	i0 = fn749(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L10
 	}
@@ -3674,7 +4610,7 @@ L11:
 	i0 = v1 + uint32(12)
 	i1 = v9 - v3
 	i1 = i1 + k32(4294967280)
-	i0 = fn748(m, i0, i1)
+	i0 = fn749(m, i0, i1)
 	if i0 == 0 {
 		goto L9
 	}
@@ -3695,7 +4631,7 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i1 = i1 >> (uint32(1) & 31)
-	i0 = fn2015(m, uint32(10020168), i1)
+	i0 = fn2016(m, uint32(10020168), i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L29
@@ -3714,9 +4650,9 @@ L7:
 	if v3 != 0 {
 		goto L30
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L30:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L1
 L29:
@@ -3779,7 +4715,7 @@ L31:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = uint32(1)
 L37:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -3819,10 +4755,10 @@ L39:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L40:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+88)) = v4
-	fn2837(m, v3, v6)
-	fn2837(m, v3, v13)
+	fn2838(m, v3, v6)
+	fn2838(m, v3, v13)
 	i1 = v2 + uint32(88)
-	fn2837(m, v3, i1)
+	fn2838(m, v3, i1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -3953,8 +4889,8 @@ L49:
 	v4 = v6
 L48:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+116)) = v4
-	fn4310(m, v2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	fn4311(m, v2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v4 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+5680)))
@@ -3976,7 +4912,7 @@ L51:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8536994)
-	fn3649(m, uint32(8530978), v1)
+	fn3650(m, uint32(8530978), v1)
 L52:
 	i0 = v4 + uint32(4)
 	v4 = i0
@@ -4002,12 +4938,12 @@ L50:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L2:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8396822))
+	fn3605(m, i0, uint32(8396822))
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -4016,7 +4952,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn909(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn910(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4051,7 +4987,7 @@ func fn909(m *Module, v0 uint32, v1 uint32) uint32 {
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v5 = i0
 	i0 = v0 + uint32(12)
@@ -4117,7 +5053,7 @@ L5:
 	if v4 != uint32(10064376) {
 		goto L11
 	}
-	i0 = fn909(m, v0, uint32(0))
+	i0 = fn910(m, v0, uint32(0))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L3
 	}
@@ -4126,14 +5062,14 @@ L11:
 	if v4 != uint32(10063232) {
 		goto L3
 	}
-	i0 = fn578(m, v0)
+	i0 = fn579(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L10
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
 	i1 = v2 + uint32(8)
-	i0 = fn909(m, v4, i1)
+	i0 = fn910(m, v4, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L15
 	}
@@ -4154,7 +5090,7 @@ L15:
 	if i0 == 0 {
 		goto L12
 	}
-	i1 = fn2199(m, v4)
+	i1 = fn2200(m, v4)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v3
 	if v3 != 0 {
@@ -4172,7 +5108,7 @@ L15:
 		goto L10
 	}
 L14:
-	fn2072(m, v4)
+	fn2073(m, v4)
 	v3 = k32(4294967295)
 	goto L1
 L13:
@@ -4188,7 +5124,7 @@ L13:
 	if v3 != 0 {
 		goto L16
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L16:
 	if v1 == 0 {
 		goto L12
@@ -4206,14 +5142,14 @@ L12:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L3
 L10:
 	v3 = k32(4294967295)
 	goto L1
 L4:
 	i1 = v2 + uint32(12)
-	fn2837(m, v5, i1)
+	fn2838(m, v5, i1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i1
 	if v0 == v4 {
@@ -4239,7 +5175,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn910(m *Module, v0 uint32) {
+func fn911(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -4261,14 +5197,14 @@ func fn910(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn911(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32, v10 uint32, v11 uint32, v12 uint32, v13 uint32, v14 uint32, v15 uint32, v16 uint32, v17 uint32) uint32 {
+func fn912(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32, v10 uint32, v11 uint32, v12 uint32, v13 uint32, v14 uint32, v15 uint32, v16 uint32, v17 uint32) uint32 {
 	var v18 uint32
 	_ = v18
 	var v19 uint32
@@ -4344,7 +5280,7 @@ func fn911(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 
 		goto L2
 	}
 L3:
-	fn3641(m, uint32(8518444), uint32(753))
+	fn3642(m, uint32(8518444), uint32(753))
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+8))
@@ -4356,14 +5292,14 @@ L2:
 	v22 = i2
 	i1 = i1 + v22
 	v23 = i1
-	i1 = fn2289(m, v23)
+	i1 = fn2290(m, v23)
 	v24 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v18)+76)) = v24
 	v19 = uint32(0)
 	if v24 == 0 {
 		goto L4
 	}
-	i1 = fn740(m, uint32(0), v23)
+	i1 = fn741(m, uint32(0), v23)
 	v25 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v18)+72)) = v25
 	if v25 == 0 {
@@ -4484,7 +5420,7 @@ L14:
 	v11 = v32
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v19))
-	i0 = fn2791(m, i0, v28)
+	i0 = fn2792(m, i0, v28)
 	if i0 == 0 {
 		goto L16
 	}
@@ -4692,13 +5628,13 @@ L27:
 	}
 	v19 = uint32(0)
 	i0 = v18 + uint32(76)
-	i0 = fn2307(m, i0, v23)
+	i0 = fn2308(m, i0, v23)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
 	v19 = uint32(0)
 	i0 = v18 + uint32(72)
-	i0 = fn748(m, i0, v23)
+	i0 = fn749(m, i0, v23)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -4725,7 +5661,7 @@ L32:
 	*(*uint32)(unsafe.Add(b, uint64(v18)+8)) = v12
 	v19 = uint32(0)
 	i0 = v18 + uint32(8)
-	i0 = fn906(m, i0)
+	i0 = fn907(m, i0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -4735,18 +5671,18 @@ L32:
 	}
 	v19 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8558252))
+	fn3605(m, i0, uint32(8558252))
 	goto L5
 L33:
 	i0 = v18 + uint32(8)
-	i0 = fn908(m, i0)
+	i0 = fn909(m, i0)
 	v19 = i0
 	goto L5
 L26:
 	*(*uint32)(unsafe.Add(b, v18)) = v11
 	v19 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8496393), v18)
+	i0 = fn3604(m, i0, uint32(8496393), v18)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v18)+76))
 	v11 = i0
@@ -4764,7 +5700,7 @@ L5:
 	if v29 != 0 {
 		goto L4
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v18)+72))
 	v11 = i0
@@ -4782,7 +5718,7 @@ L4:
 	if v29 != 0 {
 		goto L1
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L1:
 	i0 = v18 + uint32(80)
 	m.g0 = i0
@@ -4791,7 +5727,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn912(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn913(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4812,28 +5748,28 @@ func fn912(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	v4 = uint32(0)
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
 	v4 = uint32(0)
-	i0 = fn2675(m, v1)
+	i0 = fn2676(m, v1)
 	v6 = i0
 	if v6 == 0 {
 		goto L4
 	}
-	i0 = fn2731(m, v0)
+	i0 = fn2732(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L4
 	}
-	i0 = fn740(m, uint32(8584433), uint32(6))
+	i0 = fn741(m, uint32(8584433), uint32(6))
 	v0 = i0
 	if v0 == 0 {
 		goto L3
 	}
-	i0 = fn740(m, uint32(8584439), uint32(2))
+	i0 = fn741(m, uint32(8584439), uint32(2))
 	v7 = i0
 	if v7 != 0 {
 		goto L5
@@ -4857,7 +5793,7 @@ L5:
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = v4
-	i0 = fn908(m, v3)
+	i0 = fn909(m, v3)
 	v4 = i0
 	goto L2
 L4:
@@ -4877,7 +5813,7 @@ L2:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L6:
 	if v6 == 0 {
 		goto L7
@@ -4893,7 +5829,7 @@ L6:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L7:
 	if v1 == 0 {
 		goto L8
@@ -4909,7 +5845,7 @@ L7:
 	if v5 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	if v0 == 0 {
 		goto L9
@@ -4925,7 +5861,7 @@ L8:
 	if v5 != 0 {
 		goto L9
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L9:
 	if v7 == 0 {
 		goto L1
@@ -4941,7 +5877,7 @@ L9:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L1:
 	i0 = v3 + uint32(64)
 	m.g0 = i0
@@ -4950,7 +5886,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn913(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn914(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4992,7 +5928,7 @@ L1:
 		goto L2
 	}
 	i1 = v1 >> (uint32(1) & 31)
-	i0 = fn3965(m, v0, i1)
+	i0 = fn3966(m, v0, i1)
 	return i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
@@ -5220,7 +6156,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn914(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn915(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i1 uint32
@@ -5245,7 +6181,7 @@ func fn914(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn915(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn916(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -5267,7 +6203,7 @@ L4:
 	}
 	return k32(4294967295)
 L5:
-	fn916(m, v1)
+	fn917(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
 	if int32(v2) > int32(v0) {
@@ -5277,7 +6213,7 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	return i0
 L2:
-	i0 = fn917(m, v1)
+	i0 = fn918(m, v1)
 	if i0 != 0 {
 		goto L1
 	}
@@ -5286,7 +6222,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn916(m *Module, v0 uint32) {
+func fn917(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5420,7 +6356,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn917(m *Module, v0 uint32) uint32 {
+func fn918(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5551,7 +6487,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn918(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn919(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -5847,7 +6783,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn919(m *Module, v0 uint32) {
+func fn920(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5873,7 +6809,7 @@ func fn919(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
@@ -5884,7 +6820,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn920(m *Module, v0 uint32) uint32 {
+func fn921(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5904,7 +6840,7 @@ func fn920(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	i0 = v0 + uint32(12)
 	v2 = i0
-	i0 = fn917(m, v2)
+	i0 = fn918(m, v2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -5917,7 +6853,7 @@ L2:
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v4
 L4:
-	i0 = fn917(m, v2)
+	i0 = fn918(m, v2)
 	if i0 == 0 {
 		goto L3
 	}
@@ -5929,16 +6865,16 @@ L4:
 	if int32(i0) < int32(uint32(1)) {
 		goto L3
 	}
-	fn916(m, v2)
+	fn917(m, v2)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v0 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(246)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(247)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v1)) = v3
 	i1 = v1 + uint32(28)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
-	i0 = fn4085(m, uint32(8579522), v1)
+	i0 = fn4086(m, uint32(8579522), v1)
 	v0 = i0
 L1:
 	i0 = v1 + uint32(32)
@@ -5948,7 +6884,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn921(m *Module, v0 uint32) uint32 {
+func fn922(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -5963,14 +6899,14 @@ func fn921(m *Module, v0 uint32) uint32 {
 	m.depth--
 	return uint32(10059656)
 L1:
-	i0 = fn1574(m, v0)
+	i0 = fn1575(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn922(m *Module, v0 uint32) {
+func fn923(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5996,7 +6932,7 @@ func fn922(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
@@ -6007,7 +6943,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn923(m *Module, v0 uint32) uint32 {
+func fn924(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6041,7 +6977,7 @@ func fn923(m *Module, v0 uint32) uint32 {
 	i1 = v0 + uint32(40)
 	i2 = v0 + uint32(44)
 	i3 = v0 + uint32(48)
-	fn918(m, i0, i1, i2, i3)
+	fn919(m, i0, i1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	v2 = i0
 L2:
@@ -6051,19 +6987,19 @@ L2:
 	i1 = v0 + uint32(48)
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	i0 = v1 + uint32(24)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(246)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(247)
 	i0 = v1 + uint32(20)
 	i1 = v0 + uint32(44)
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	i0 = v1 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(246)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(247)
 	i1 = v0 + uint32(40)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(246)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(247)
 	i1 = v0 + uint32(20)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(246)
-	i0 = fn4085(m, uint32(8571144), v1)
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(247)
+	i0 = fn4086(m, uint32(8571144), v1)
 	v2 = i0
 L1:
 	i0 = v1 + uint32(32)
@@ -6073,7 +7009,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn924(m *Module, v0 uint32) uint32 {
+func fn925(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6105,7 +7041,7 @@ func fn924(m *Module, v0 uint32) uint32 {
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn2108(m, uint32(16))
+	i0 = fn2109(m, uint32(16))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -6128,7 +7064,7 @@ L2:
 	goto L3
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = fn2289(m, i0)
+	i0 = fn2290(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L6
@@ -6196,14 +7132,14 @@ L3:
 	m.depth--
 	return v2
 L1:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn925(m *Module, v0 uint32) uint32 {
+func fn926(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6235,7 +7171,7 @@ func fn925(m *Module, v0 uint32) uint32 {
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn2108(m, uint32(16))
+	i0 = fn2109(m, uint32(16))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -6258,7 +7194,7 @@ L2:
 	goto L3
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i0 = fn2289(m, i0)
+	i0 = fn2290(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L6
@@ -6326,14 +7262,14 @@ L3:
 	m.depth--
 	return v2
 L1:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn926(m *Module, v0 uint32) uint32 {
+func fn927(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6365,7 +7301,7 @@ func fn926(m *Module, v0 uint32) uint32 {
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn2108(m, uint32(16))
+	i0 = fn2109(m, uint32(16))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -6388,7 +7324,7 @@ L2:
 	goto L3
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	i0 = fn2289(m, i0)
+	i0 = fn2290(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L6
@@ -6455,14 +7391,14 @@ L3:
 	m.depth--
 	return v2
 L1:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn927(m *Module, v0 uint32) uint32 {
+func fn928(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6498,7 +7434,7 @@ func fn927(m *Module, v0 uint32) uint32 {
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn2108(m, uint32(16))
+	i0 = fn2109(m, uint32(16))
 	v1 = i0
 	if v1 == 0 {
 		goto L4
@@ -6509,7 +7445,7 @@ func fn927(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v1
 	goto L2
 L4:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L3:
@@ -6531,7 +7467,7 @@ L2:
 	i0 = v0 + uint32(124)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = i1 << (uint32(1) & 31)
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L5
@@ -6552,7 +7488,7 @@ L5:
 	v7 = i0
 	v3 = uint32(0)
 L7:
-	i0 = fn3956(m, v0, v3)
+	i0 = fn3957(m, v0, v3)
 	v8 = i0
 	if v8 != uint32(70) {
 		goto L8
@@ -6611,7 +7547,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn928(m *Module, v0 uint32) {
+func fn929(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6645,7 +7581,7 @@ func fn928(m *Module, v0 uint32) {
 	v2 = uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+5680)))
@@ -6667,7 +7603,7 @@ L3:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8524703)
-	fn3649(m, uint32(8530978), v1)
+	fn3650(m, uint32(8530978), v1)
 L4:
 	i0 = v2 + uint32(4)
 	v2 = i0
@@ -6691,7 +7627,7 @@ L2:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	fn1425(m, i0)
+	fn1426(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+120))
 	v5 = i0
 	if v5 == 0 {
@@ -6703,7 +7639,7 @@ L2:
 		goto L7
 	}
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v6 = i0
 	v4 = uint32(4480)
@@ -6729,7 +7665,7 @@ L9:
 		goto L8
 	}
 L7:
-	fn2111(m, v5)
+	fn2112(m, v5)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v4 = i0
@@ -6747,7 +7683,7 @@ L6:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v4 = i0
@@ -6765,7 +7701,7 @@ L10:
 	if v2 != 0 {
 		goto L11
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	v4 = i0
@@ -6783,7 +7719,7 @@ L11:
 	if v2 != 0 {
 		goto L12
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
 	v4 = i0
@@ -6801,7 +7737,7 @@ L12:
 	if v2 != 0 {
 		goto L13
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
 	v4 = i0
@@ -6819,7 +7755,7 @@ L13:
 	if v2 != 0 {
 		goto L14
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
 	v4 = i0
@@ -6837,7 +7773,7 @@ L14:
 	if v2 != 0 {
 		goto L15
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v4 = i0
@@ -6855,7 +7791,7 @@ L15:
 	if v2 != 0 {
 		goto L16
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
 	v4 = i0
@@ -6873,7 +7809,7 @@ L16:
 	if v2 != 0 {
 		goto L17
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v4 = i0
@@ -6891,7 +7827,7 @@ L17:
 	if v2 != 0 {
 		goto L18
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
 	v4 = i0
@@ -6914,7 +7850,7 @@ L18:
 	if v2 != 0 {
 		goto L20
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
@@ -6933,7 +7869,7 @@ L20:
 	if v2 != 0 {
 		goto L21
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
@@ -6952,7 +7888,7 @@ L21:
 	if v2 != 0 {
 		goto L22
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
@@ -6971,16 +7907,16 @@ L22:
 	if v2 != 0 {
 		goto L23
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	fn2111(m, i0)
+	fn2112(m, i0)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
 	if i0 == 0 {
 		goto L24
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
 	v4 = i0
@@ -6992,39 +7928,39 @@ L24:
 	if v2 == 0 {
 		goto L26
 	}
-	fn2111(m, v2)
+	fn2112(m, v2)
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
 	v2 = i0
 	if v2 == 0 {
 		goto L27
 	}
-	fn2111(m, v2)
+	fn2112(m, v2)
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	v2 = i0
 	if v2 == 0 {
 		goto L28
 	}
-	fn2111(m, v2)
+	fn2112(m, v2)
 L28:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
 	v2 = i0
 	if v2 == 0 {
 		goto L29
 	}
-	fn2111(m, v2)
+	fn2112(m, v2)
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
 	v2 = i0
 	if v2 == 0 {
 		goto L30
 	}
-	fn2111(m, v2)
+	fn2112(m, v2)
 L30:
-	fn2111(m, v4)
+	fn2112(m, v4)
 L25:
-	fn2121(m, v0)
+	fn2122(m, v0)
 L5:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -7033,7 +7969,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn929(m *Module, v0 uint32) uint32 {
+func fn930(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7077,7 +8013,7 @@ func fn929(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v4
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8542763), i1)
+	i0 = fn2697(m, uint32(8542763), i1)
 	v0 = i0
 	goto L1
 L2:
@@ -7086,7 +8022,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i0 = fn2696(m, uint32(8542688), v1)
+	i0 = fn2697(m, uint32(8542688), v1)
 	v0 = i0
 L1:
 	i0 = v1 + uint32(32)
@@ -7096,7 +8032,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn930(m *Module, v0 uint32) uint32 {
+func fn931(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7128,42 +8064,42 @@ func fn930(m *Module, v0 uint32) uint32 {
 	b := m.base
 	v1 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	i0 = fn2032(m, i0)
+	i0 = fn2033(m, i0)
 	v2 = i0
 	if v2 == k32(4294967295) {
 		goto L1
 	}
 	v1 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2032(m, i0)
+	i0 = fn2033(m, i0)
 	v3 = i0
 	if v3 == k32(4294967295) {
 		goto L1
 	}
 	v1 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn2032(m, i0)
+	i0 = fn2033(m, i0)
 	v4 = i0
 	if v4 == k32(4294967295) {
 		goto L1
 	}
 	v1 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	i0 = fn2032(m, i0)
+	i0 = fn2033(m, i0)
 	v5 = i0
 	if v5 == k32(4294967295) {
 		goto L1
 	}
 	v1 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	i0 = fn2032(m, i0)
+	i0 = fn2033(m, i0)
 	v6 = i0
 	if v6 == k32(4294967295) {
 		goto L1
 	}
 	v1 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn2032(m, i0)
+	i0 = fn2033(m, i0)
 	v7 = i0
 	if v7 == k32(4294967295) {
 		goto L1
@@ -7230,7 +8166,7 @@ L3:
 	v4 = i0
 	goto L4
 L5:
-	i0 = fn3956(m, v0, v1)
+	i0 = fn3957(m, v0, v1)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
@@ -7264,7 +8200,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn931(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn932(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7305,7 +8241,7 @@ func fn931(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v4 = uint32(3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
-	i0 = fn2026(m, i0, i1, uint32(2))
+	i0 = fn2027(m, i0, i1, uint32(2))
 	if i0 == 0 {
 		goto L2
 	}
@@ -7357,9 +8293,9 @@ L4:
 	i0 = v6 + v7
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
 	v9 = i0
-	i0 = fn3956(m, v0, v3)
+	i0 = fn3957(m, v0, v3)
 	v7 = i0
-	i0 = fn3956(m, v1, v3)
+	i0 = fn3957(m, v1, v3)
 	v10 = i0
 	i0 = v7 & uint32(255)
 	if i0 != uint32(70) {
@@ -7418,13 +8354,13 @@ L6:
 L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn932(m, i0)
+	i0 = fn933(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn932(m, i0)
+	i0 = fn933(m, i0)
 	v10 = i0
 	if v10 != 0 {
 		goto L7
@@ -7440,11 +8376,11 @@ L3:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return uint32(0)
 L7:
-	i0 = fn2026(m, v4, v10, uint32(2))
+	i0 = fn2027(m, v4, v10, uint32(2))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v3 = i0
@@ -7457,7 +8393,7 @@ L7:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v3 = i0
@@ -7470,21 +8406,21 @@ L8:
 	if v3 != 0 {
 		goto L9
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L9:
 	if int32(v7) < int32(uint32(1)) {
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i0 = fn2026(m, i0, i1, uint32(2))
+	i0 = fn2027(m, i0, i1, uint32(2))
 	v7 = i0
 	if int32(v7) < int32(uint32(1)) {
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	i0 = fn2026(m, i0, i1, uint32(2))
+	i0 = fn2027(m, i0, i1, uint32(2))
 	v7 = i0
 	if int32(v7) < int32(uint32(1)) {
 		goto L10
@@ -7492,14 +8428,14 @@ L9:
 	v4 = uint32(2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+92))
-	i0 = fn2026(m, i0, i1, uint32(2))
+	i0 = fn2027(m, i0, i1, uint32(2))
 	v7 = i0
 	if int32(v7) < int32(uint32(1)) {
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i0 = fn2026(m, i0, i1, uint32(2))
+	i0 = fn2027(m, i0, i1, uint32(2))
 	v7 = i0
 	if int32(v7) > int32(uint32(0)) {
 		goto L2
@@ -7531,7 +8467,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn932(m *Module, v0 uint32) uint32 {
+func fn933(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7605,7 +8541,7 @@ L2:
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2294(m, uint32(2), v1)
+	i0 = fn2295(m, uint32(2), v1)
 	v2 = i0
 	goto L1
 L5:
@@ -7625,14 +8561,14 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = uint32(10045280)
 	i1 = v1 + uint32(16)
-	i0 = fn2294(m, uint32(3), i1)
+	i0 = fn2295(m, uint32(3), i1)
 	v2 = i0
 	goto L1
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = uint32(10045280)
 	i1 = v1 + uint32(32)
-	i0 = fn2294(m, uint32(2), i1)
+	i0 = fn2295(m, uint32(2), i1)
 	v2 = i0
 	goto L1
 L7:
@@ -7640,7 +8576,7 @@ L7:
 		goto L9
 	}
 	i0 = v1 + uint32(160)
-	fn959(m, i0, v0)
+	fn960(m, i0, v0)
 	d0 = *(*float64)(unsafe.Add(b, uint64(v1)+168))
 	v3 = d0
 	i0 = b2i(v3 == math.Float64frombits(0x0))
@@ -7667,7 +8603,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+52)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = v4
 	i1 = v1 + uint32(48)
-	i0 = fn2294(m, uint32(3), i1)
+	i0 = fn2295(m, uint32(3), i1)
 	v2 = i0
 	goto L1
 L10:
@@ -7678,7 +8614,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+68)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = v4
 	i1 = v1 + uint32(64)
-	i0 = fn2294(m, uint32(3), i1)
+	i0 = fn2295(m, uint32(3), i1)
 	v2 = i0
 	goto L1
 L11:
@@ -7689,14 +8625,14 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+84)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+80)) = v4
 	i1 = v1 + uint32(80)
-	i0 = fn2294(m, uint32(3), i1)
+	i0 = fn2295(m, uint32(3), i1)
 	v2 = i0
 	goto L1
 L12:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+100)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = v4
 	i1 = v1 + uint32(96)
-	i0 = fn2294(m, uint32(2), i1)
+	i0 = fn2295(m, uint32(2), i1)
 	v2 = i0
 	goto L1
 L9:
@@ -7706,7 +8642,7 @@ L9:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
-	i0 = fn2289(m, v5)
+	i0 = fn2290(m, v5)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -7718,7 +8654,7 @@ L9:
 L15:
 	i0 = v0 + v4
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn932(m, i0)
+	i0 = fn933(m, i0)
 	v7 = i0
 	if v7 != 0 {
 		goto L16
@@ -7734,7 +8670,7 @@ L15:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L16:
 	i0 = v6 + v4
@@ -7750,7 +8686,7 @@ L14:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+116)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+112)) = v6
 	i1 = v1 + uint32(112)
-	i0 = fn2294(m, uint32(2), i1)
+	i0 = fn2295(m, uint32(2), i1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
@@ -7763,7 +8699,7 @@ L14:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L13:
 	if v2 != uint32(10063232) {
@@ -7772,7 +8708,7 @@ L13:
 	v2 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+160)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2289(m, i0)
+	i0 = fn2290(m, i0)
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -7780,7 +8716,7 @@ L13:
 	i1 = v1 + uint32(160)
 	i2 = v1 + uint32(156)
 	i3 = v1 + uint32(152)
-	i0 = fn2208(m, v0, i1, i2, i3)
+	i0 = fn2209(m, v0, i1, i2, i3)
 	if i0 == 0 {
 		goto L19
 	}
@@ -7788,7 +8724,7 @@ L13:
 	v4 = i0
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+156))
-	i0 = fn932(m, i0)
+	i0 = fn933(m, i0)
 	v5 = i0
 	if v5 != 0 {
 		goto L21
@@ -7813,12 +8749,12 @@ L21:
 	i1 = v1 + uint32(160)
 	i2 = v1 + uint32(156)
 	i3 = v1 + uint32(152)
-	i0 = fn2208(m, v0, i1, i2, i3)
+	i0 = fn2209(m, v0, i1, i2, i3)
 	if i0 != 0 {
 		goto L20
 	}
 L19:
-	i0 = fn2199(m, v7)
+	i0 = fn2200(m, v7)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v5 = i0
@@ -7831,7 +8767,7 @@ L19:
 	if v5 != 0 {
 		goto L22
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L22:
 	if v4 == 0 {
 		goto L1
@@ -7839,7 +8775,7 @@ L22:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+132)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v4
 	i1 = v1 + uint32(128)
-	i0 = fn2294(m, uint32(2), i1)
+	i0 = fn2295(m, uint32(2), i1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -7854,10 +8790,10 @@ L22:
 		goto L1
 	}
 L18:
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L17:
-	i0 = fn1591(m, v0)
+	i0 = fn1592(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L23
@@ -7868,7 +8804,7 @@ L23:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+148)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+144)) = v4
 	i1 = v1 + uint32(144)
-	i0 = fn2294(m, uint32(2), i1)
+	i0 = fn2295(m, uint32(2), i1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -7881,7 +8817,7 @@ L23:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v1 + uint32(176)
 	m.g0 = i0
@@ -7890,7 +8826,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn933(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn934(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7947,7 +8883,7 @@ L5:
 		goto L3
 	}
 L4:
-	i0 = fn3737(m, uint32(8500723), v2)
+	i0 = fn3738(m, uint32(8500723), v2)
 	if i0 == 0 {
 		goto L2
 	}
@@ -7958,78 +8894,78 @@ L3:
 	if i0 < uint32(3) {
 		goto L6
 	}
-	i0 = fn3734(m, uint32(8500723), v2, uint32(16), uint32(18))
+	i0 = fn3735(m, uint32(8500723), v2, uint32(16), uint32(18))
 	if i0 == 0 {
 		goto L2
 	}
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
 L7:
 	i0 = v1 + uint32(16)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v0 = i0
 	if v0 != k32(4294967295) {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
 L8:
 	i0 = v1 + uint32(20)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
 L9:
 	i0 = v1 + uint32(24)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L10
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
 L10:
 	i0 = v1 + uint32(28)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L11
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
 L11:
 	i0 = v1 + uint32(32)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L12
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
@@ -8043,7 +8979,7 @@ L12:
 	if i0 != 0 {
 		goto L13
 	}
-	fn3722(m, uint32(8500723), uint32(8543746), uint32(8419373), v7)
+	fn3723(m, uint32(8500723), uint32(8543746), uint32(8419373), v7)
 	return uint32(0)
 L13:
 	i0 = v1 + uint32(40)
@@ -8055,7 +8991,7 @@ L13:
 	if i0 != 0 {
 		goto L14
 	}
-	fn3722(m, uint32(8500723), uint32(8543640), uint32(8491733), v8)
+	fn3723(m, uint32(8500723), uint32(8543640), uint32(8491733), v8)
 	return uint32(0)
 L14:
 	i0 = v1 + uint32(44)
@@ -8067,7 +9003,7 @@ L14:
 	if i0 != 0 {
 		goto L15
 	}
-	fn3722(m, uint32(8500723), uint32(8543466), uint32(8491733), v9)
+	fn3723(m, uint32(8500723), uint32(8543466), uint32(8491733), v9)
 	return uint32(0)
 L15:
 	i0 = v1 + uint32(48)
@@ -8079,7 +9015,7 @@ L15:
 	if i0 != 0 {
 		goto L16
 	}
-	fn3722(m, uint32(8500723), uint32(8546189), uint32(8491733), v10)
+	fn3723(m, uint32(8500723), uint32(8546189), uint32(8491733), v10)
 	return uint32(0)
 L16:
 	i0 = v1 + uint32(52)
@@ -8091,7 +9027,7 @@ L16:
 	if i0 != 0 {
 		goto L17
 	}
-	fn3722(m, uint32(8500723), uint32(8545543), uint32(8435764), v11)
+	fn3723(m, uint32(8500723), uint32(8545543), uint32(8435764), v11)
 	return uint32(0)
 L17:
 	i0 = v1 + uint32(56)
@@ -8103,7 +9039,7 @@ L17:
 	if i0 != 0 {
 		goto L18
 	}
-	fn3722(m, uint32(8500723), uint32(8545180), uint32(8435764), v12)
+	fn3723(m, uint32(8500723), uint32(8545180), uint32(8435764), v12)
 	return uint32(0)
 L18:
 	i0 = v1 + uint32(60)
@@ -8115,17 +9051,17 @@ L18:
 	if i0 != 0 {
 		goto L19
 	}
-	fn3722(m, uint32(8500723), uint32(8544851), uint32(8435764), v13)
+	fn3723(m, uint32(8500723), uint32(8544851), uint32(8435764), v13)
 	return uint32(0)
 L19:
 	i0 = v1 + uint32(64)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v14 = i0
 	if v14 != k32(4294967295) {
 		goto L20
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
@@ -8139,7 +9075,7 @@ L20:
 	if i0 != 0 {
 		goto L21
 	}
-	fn3722(m, uint32(8500723), uint32(8544250), uint32(8419373), v15)
+	fn3723(m, uint32(8500723), uint32(8544250), uint32(8419373), v15)
 	return uint32(0)
 L21:
 	i0 = v1 + uint32(72)
@@ -8151,7 +9087,7 @@ L21:
 	if i0 != 0 {
 		goto L22
 	}
-	fn3722(m, uint32(8500723), uint32(8544012), uint32(8419373), v16)
+	fn3723(m, uint32(8500723), uint32(8544012), uint32(8419373), v16)
 	return uint32(0)
 L22:
 	v17 = uint32(0)
@@ -8172,7 +9108,7 @@ L23:
 	if i0 != 0 {
 		goto L24
 	}
-	fn3722(m, uint32(8500723), uint32(8543734), uint32(8491733), v19)
+	fn3723(m, uint32(8500723), uint32(8543734), uint32(8491733), v19)
 	return uint32(0)
 L24:
 	if v18 == uint32(17) {
@@ -8187,17 +9123,17 @@ L24:
 	if i0 != 0 {
 		goto L1
 	}
-	fn3722(m, uint32(8500723), uint32(8543614), uint32(8491733), v17)
+	fn3723(m, uint32(8500723), uint32(8543614), uint32(8491733), v17)
 L2:
 	return uint32(0)
 L1:
-	i0 = fn934(m, v2, v0, v3, v4, v5, v6, v7, v8, v9, v10, v11, v12, v13, v14, v15, v16, v19, v17)
+	i0 = fn935(m, v2, v0, v3, v4, v5, v6, v7, v8, v9, v10, v11, v12, v13, v14, v15, v16, v19, v17)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn934(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32, v10 uint32, v11 uint32, v12 uint32, v13 uint32, v14 uint32, v15 uint32, v16 uint32, v17 uint32) uint32 {
+func fn935(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32, v10 uint32, v11 uint32, v12 uint32, v13 uint32, v14 uint32, v15 uint32, v16 uint32, v17 uint32) uint32 {
 	var v18 uint32
 	_ = v18
 	var v19 uint32
@@ -8228,7 +9164,7 @@ func fn934(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 
 	*(*uint32)(unsafe.Add(b, uint64(v18)+4)) = v10
 	*(*uint32)(unsafe.Add(b, v18)) = v6
 	v19 = uint32(0)
-	i0 = fn4381(m, uint32(8520206), uint32(8468359), v18)
+	i0 = fn4382(m, uint32(8520206), uint32(8468359), v18)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -8237,7 +9173,7 @@ func fn934(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 
 	}
 	v19 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8478058))
+	fn3605(m, i0, uint32(8478058))
 	goto L1
 L2:
 	if int32(v1) > int32(k32(4294967295)) {
@@ -8245,7 +9181,7 @@ L2:
 	}
 	v19 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8478015))
+	fn3605(m, i0, uint32(8478015))
 	goto L1
 L3:
 	if int32(v2) > int32(k32(4294967295)) {
@@ -8253,7 +9189,7 @@ L3:
 	}
 	v19 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477973))
+	fn3605(m, i0, uint32(8477973))
 	goto L1
 L4:
 	if int32(v3) > int32(k32(4294967295)) {
@@ -8261,16 +9197,16 @@ L4:
 	}
 	v19 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8478094))
+	fn3605(m, i0, uint32(8478094))
 	goto L1
 L5:
-	i0 = fn949(m, v8)
+	i0 = fn950(m, v8)
 	v20 = i0
 	if v20 == 0 {
 		goto L1
 	}
 	v19 = uint32(0)
-	i0 = fn949(m, v9)
+	i0 = fn950(m, v9)
 	v9 = i0
 	if v9 == 0 {
 		goto L7
@@ -8278,11 +9214,11 @@ L5:
 	if v16 == 0 {
 		goto L9
 	}
-	i0 = fn949(m, v16)
+	i0 = fn950(m, v16)
 	v8 = i0
 	goto L8
 L9:
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	v8 = i0
 L8:
 	if v8 == 0 {
@@ -8291,11 +9227,11 @@ L8:
 	if v17 == 0 {
 		goto L11
 	}
-	i0 = fn949(m, v17)
+	i0 = fn950(m, v17)
 	v16 = i0
 	goto L10
 L11:
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	v16 = i0
 L10:
 	if v16 != 0 {
@@ -8304,7 +9240,7 @@ L10:
 	v16 = uint32(0)
 	goto L6
 L12:
-	i0 = fn911(m, v0, v1, v2, v3, v4, v5, v6, v7, v20, v9, v8, v16, v10, v11, v12, v13, v14, v15)
+	i0 = fn912(m, v0, v1, v2, v3, v4, v5, v6, v7, v20, v9, v8, v16, v10, v11, v12, v13, v14, v15)
 	v19 = i0
 	goto L6
 L7:
@@ -8322,7 +9258,7 @@ L6:
 	if v0 != 0 {
 		goto L13
 	}
-	fn2072(m, v20)
+	fn2073(m, v20)
 L13:
 	if v9 == 0 {
 		goto L14
@@ -8338,7 +9274,7 @@ L13:
 	if v0 != 0 {
 		goto L14
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L14:
 	if v8 == 0 {
 		goto L15
@@ -8354,7 +9290,7 @@ L14:
 	if v0 != 0 {
 		goto L15
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L15:
 	if v16 == 0 {
 		goto L1
@@ -8370,7 +9306,7 @@ L15:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v16)
+	fn2073(m, v16)
 L1:
 	i0 = v18 + uint32(48)
 	m.g0 = i0
@@ -8379,7 +9315,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn935(m *Module, v0 uint32, v1 uint32) {
+func fn936(m *Module, v0 uint32, v1 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -8391,13 +9327,13 @@ func fn935(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn936(m *Module, v0 uint32) {
+func fn937(m *Module, v0 uint32) {
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn937(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn938(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8417,7 +9353,7 @@ func fn937(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2289(m, v2)
+	i0 = fn2290(m, v2)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -8474,7 +9410,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn938(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn939(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -8508,14 +9444,14 @@ func fn938(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 + uint32(4)
 	v2 = i0
 L1:
-	i0 = fn1577(m, v2)
+	i0 = fn1578(m, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn939(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn940(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8530,7 +9466,7 @@ func fn939(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2346(m, uint32(10020376), uint32(0))
+	i0 = fn2347(m, uint32(10020376), uint32(0))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -8563,7 +9499,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn940(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn941(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8578,7 +9514,7 @@ func fn940(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2346(m, uint32(10020584), uint32(0))
+	i0 = fn2347(m, uint32(10020584), uint32(0))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -8612,7 +9548,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn941(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn942(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -8723,7 +9659,7 @@ L1:
 L5:
 	v20 = uint32(0)
 	i8 = v4 + uint32(48)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10021448), uint32(0), uint32(0), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10021448), uint32(0), uint32(0), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -8740,12 +9676,12 @@ L4:
 	if v2 == 0 {
 		goto L9
 	}
-	i0 = fn1581(m, v2)
+	i0 = fn1582(m, v2)
 	v19 = i0
 	if v19 != k32(4294967295) {
 		goto L10
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -8764,12 +9700,12 @@ L9:
 	if v2 == 0 {
 		goto L11
 	}
-	i0 = fn1581(m, v2)
+	i0 = fn1582(m, v2)
 	v18 = i0
 	if v18 != k32(4294967295) {
 		goto L12
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -8788,12 +9724,12 @@ L11:
 	if v2 == 0 {
 		goto L13
 	}
-	i0 = fn1581(m, v2)
+	i0 = fn1582(m, v2)
 	v17 = i0
 	if v17 != k32(4294967295) {
 		goto L14
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L14
 	}
@@ -8812,12 +9748,12 @@ L13:
 	if v2 == 0 {
 		goto L15
 	}
-	i0 = fn1581(m, v2)
+	i0 = fn1582(m, v2)
 	v16 = i0
 	if v16 != k32(4294967295) {
 		goto L16
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L16
 	}
@@ -8836,12 +9772,12 @@ L15:
 	if v2 == 0 {
 		goto L17
 	}
-	i0 = fn1581(m, v2)
+	i0 = fn1582(m, v2)
 	v15 = i0
 	if v15 != k32(4294967295) {
 		goto L18
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L18
 	}
@@ -8860,12 +9796,12 @@ L17:
 	if v2 == 0 {
 		goto L19
 	}
-	i0 = fn1581(m, v2)
+	i0 = fn1582(m, v2)
 	v14 = i0
 	if v14 != k32(4294967295) {
 		goto L20
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L20
 	}
@@ -8884,12 +9820,12 @@ L19:
 	if v2 == 0 {
 		goto L21
 	}
-	i0 = fn1581(m, v2)
+	i0 = fn1582(m, v2)
 	v13 = i0
 	if v13 != k32(4294967295) {
 		goto L22
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L22
 	}
@@ -8914,7 +9850,7 @@ L21:
 	if i0 != 0 {
 		goto L24
 	}
-	fn3722(m, uint32(8502322), uint32(8577478), uint32(8419373), v2)
+	fn3723(m, uint32(8502322), uint32(8577478), uint32(8419373), v2)
 	v20 = uint32(0)
 	goto L3
 L24:
@@ -8939,7 +9875,7 @@ L26:
 	if i0 != 0 {
 		goto L27
 	}
-	fn3722(m, uint32(8502322), uint32(8571867), uint32(8491733), v21)
+	fn3723(m, uint32(8502322), uint32(8571867), uint32(8491733), v21)
 	v20 = uint32(0)
 	goto L3
 L27:
@@ -8966,7 +9902,7 @@ L29:
 	if i0 != 0 {
 		goto L30
 	}
-	fn3722(m, uint32(8502322), uint32(8572024), uint32(8491733), v22)
+	fn3723(m, uint32(8502322), uint32(8572024), uint32(8491733), v22)
 	v20 = uint32(0)
 	goto L3
 L30:
@@ -8991,7 +9927,7 @@ L28:
 	if i0 != 0 {
 		goto L32
 	}
-	fn3722(m, uint32(8502322), uint32(8572001), uint32(8491733), v5)
+	fn3723(m, uint32(8502322), uint32(8572001), uint32(8491733), v5)
 	v20 = uint32(0)
 	goto L3
 L32:
@@ -9017,7 +9953,7 @@ L31:
 	if i0 != 0 {
 		goto L35
 	}
-	fn3722(m, uint32(8502322), uint32(8571929), uint32(8491733), v23)
+	fn3723(m, uint32(8502322), uint32(8571929), uint32(8491733), v23)
 	v20 = uint32(0)
 	goto L3
 L35:
@@ -9039,7 +9975,7 @@ L34:
 	if i0 != 0 {
 		goto L37
 	}
-	fn3722(m, uint32(8502322), uint32(8571906), uint32(8491733), v20)
+	fn3723(m, uint32(8502322), uint32(8571906), uint32(8491733), v20)
 	v20 = uint32(0)
 	goto L3
 L37:
@@ -9064,7 +10000,7 @@ L39:
 	if i0 != 0 {
 		goto L40
 	}
-	fn3722(m, uint32(8502322), uint32(8577178), uint32(8435764), v24)
+	fn3723(m, uint32(8502322), uint32(8577178), uint32(8435764), v24)
 	v20 = uint32(0)
 	goto L3
 L40:
@@ -9093,7 +10029,7 @@ L42:
 	if i0 != 0 {
 		goto L43
 	}
-	fn3722(m, uint32(8502322), uint32(8577221), uint32(8435764), v25)
+	fn3723(m, uint32(8502322), uint32(8577221), uint32(8435764), v25)
 	v20 = uint32(0)
 	goto L3
 L43:
@@ -9123,7 +10059,7 @@ L46:
 	if i0 != 0 {
 		goto L47
 	}
-	fn3722(m, uint32(8502322), uint32(8577155), uint32(8435764), v26)
+	fn3723(m, uint32(8502322), uint32(8577155), uint32(8435764), v26)
 	v20 = uint32(0)
 	goto L3
 L47:
@@ -9145,7 +10081,7 @@ L45:
 	if i0 != 0 {
 		goto L49
 	}
-	fn3722(m, uint32(8502322), uint32(8577389), uint32(8419373), v27)
+	fn3723(m, uint32(8502322), uint32(8577389), uint32(8419373), v27)
 	v20 = uint32(0)
 	goto L3
 L49:
@@ -9170,7 +10106,7 @@ L48:
 	if i0 != 0 {
 		goto L44
 	}
-	fn3722(m, uint32(8502322), uint32(8577360), uint32(8419373), v6)
+	fn3723(m, uint32(8502322), uint32(8577360), uint32(8419373), v6)
 	v20 = uint32(0)
 	goto L3
 L44:
@@ -9195,7 +10131,7 @@ L6:
 	}
 	v20 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8444906))
+	fn3605(m, i0, uint32(8444906))
 	goto L3
 L50:
 	if int32(v18) > int32(k32(4294967295)) {
@@ -9203,7 +10139,7 @@ L50:
 	}
 	v20 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8444860))
+	fn3605(m, i0, uint32(8444860))
 	goto L3
 L51:
 	if int32(v17) > int32(k32(4294967295)) {
@@ -9211,7 +10147,7 @@ L51:
 	}
 	v20 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8444815))
+	fn3605(m, i0, uint32(8444815))
 	goto L3
 L52:
 	if int32(v16) > int32(k32(4294967295)) {
@@ -9219,7 +10155,7 @@ L52:
 	}
 	v20 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8444945))
+	fn3605(m, i0, uint32(8444945))
 	goto L3
 L53:
 	if int32(v15) > int32(k32(4294967295)) {
@@ -9227,7 +10163,7 @@ L53:
 	}
 	v20 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8445061))
+	fn3605(m, i0, uint32(8445061))
 	goto L3
 L54:
 	if int32(v14) > int32(k32(4294967295)) {
@@ -9235,7 +10171,7 @@ L54:
 	}
 	v20 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8444983))
+	fn3605(m, i0, uint32(8444983))
 	goto L3
 L55:
 	if int32(v13) > int32(k32(4294967295)) {
@@ -9243,14 +10179,14 @@ L55:
 	}
 	v20 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8445019))
+	fn3605(m, i0, uint32(8445019))
 	goto L3
 L56:
 	v1 = uint32(0)
 	if v2 != 0 {
 		goto L57
 	}
-	i0 = fn927(m, v0)
+	i0 = fn928(m, v0)
 	v2 = i0
 	v1 = v2
 	if v2 != 0 {
@@ -9273,11 +10209,11 @@ L57:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v10
 	*(*uint32)(unsafe.Add(b, v4)) = v2
-	i0 = fn4381(m, uint32(8520206), uint32(8468359), v4)
+	i0 = fn4382(m, uint32(8520206), uint32(8468359), v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L58
 	}
-	fn910(m, v1)
+	fn911(m, v1)
 	v20 = uint32(0)
 	goto L3
 L58:
@@ -9287,7 +10223,7 @@ L58:
 		goto L62
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = fn937(m, v0, uint32(32), i2)
+	i0 = fn938(m, v0, uint32(32), i2)
 	v5 = i0
 	v21 = v5
 	if v5 != 0 {
@@ -9301,7 +10237,7 @@ L62:
 		goto L60
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i0 = fn937(m, v0, uint32(64), i2)
+	i0 = fn938(m, v0, uint32(64), i2)
 	v20 = i0
 	v3 = v20
 	if v20 != 0 {
@@ -9318,7 +10254,7 @@ L60:
 		goto L63
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	i0 = fn937(m, v0, uint32(128), i2)
+	i0 = fn938(m, v0, uint32(128), i2)
 	v23 = i0
 	v22 = v23
 	if v23 != 0 {
@@ -9328,7 +10264,7 @@ L60:
 	v22 = uint32(0)
 	goto L59
 L63:
-	i0 = fn911(m, v19, v18, v17, v16, v15, v14, v2, v12, v11, v5, v23, v20, v10, v9, v8, v13, v7, v6)
+	i0 = fn912(m, v19, v18, v17, v16, v15, v14, v2, v12, v11, v5, v23, v20, v10, v9, v8, v13, v7, v6)
 	v20 = i0
 L59:
 	if v1 == 0 {
@@ -9345,7 +10281,7 @@ L59:
 	if v0 != 0 {
 		goto L64
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L64:
 	if v21 == 0 {
 		goto L65
@@ -9361,7 +10297,7 @@ L64:
 	if v0 != 0 {
 		goto L65
 	}
-	fn2072(m, v21)
+	fn2073(m, v21)
 L65:
 	if v3 == 0 {
 		goto L66
@@ -9377,7 +10313,7 @@ L65:
 	if v0 != 0 {
 		goto L66
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L66:
 	if v22 == 0 {
 		goto L3
@@ -9393,7 +10329,7 @@ L66:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v22)
+	fn2073(m, v22)
 L3:
 	i0 = v4 + uint32(128)
 	m.g0 = i0
@@ -9402,7 +10338,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn942(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn943(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -9430,19 +10366,19 @@ func fn942(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	v5 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10021516), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10021516), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -9450,7 +10386,7 @@ L2:
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	i0 = fn2291(m, i0, v1)
+	i0 = fn2292(m, i0, v1)
 	v5 = i0
 	if v5 != 0 {
 		goto L5
@@ -9473,7 +10409,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn943(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn944(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9511,14 +10447,14 @@ func fn943(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8552386), uint32(1))
+	i0 = fn3056(m, i0, uint32(8552386), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
 	v4 = i0
 	v3 = uint32(0)
-	i1 = fn740(m, uint32(0), uint32(64))
+	i1 = fn741(m, uint32(0), uint32(64))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v5
 	if v5 == 0 {
@@ -9642,7 +10578,7 @@ L15:
 	}
 	i0 = v2 + uint32(12)
 	i1 = v13 << (uint32(1) & 31)
-	i0 = fn748(m, i0, i1)
+	i0 = fn749(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -9677,7 +10613,7 @@ L14:
 	}
 	i0 = v2 + uint32(12)
 	i1 = v4 << (uint32(1) & 31)
-	i0 = fn748(m, i0, i1)
+	i0 = fn749(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -9715,7 +10651,7 @@ L23:
 	}
 	i0 = v2 + uint32(12)
 	i1 = v4 << (uint32(1) & 31)
-	i0 = fn748(m, i0, i1)
+	i0 = fn749(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -9747,7 +10683,7 @@ L25:
 	}
 	i0 = v2 + uint32(12)
 	i1 = v13 << (uint32(1) & 31)
-	i0 = fn748(m, i0, i1)
+	i0 = fn749(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -9779,7 +10715,7 @@ L27:
 	}
 	i0 = v2 + uint32(12)
 	i1 = v13 << (uint32(1) & 31)
-	i0 = fn748(m, i0, i1)
+	i0 = fn749(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -9813,7 +10749,7 @@ L17:
 	}
 	i0 = v2 + uint32(12)
 	i1 = v4 << (uint32(1) & 31)
-	i0 = fn748(m, i0, i1)
+	i0 = fn749(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -9835,7 +10771,7 @@ L13:
 	}
 L3:
 	i0 = v2 + uint32(12)
-	i0 = fn748(m, i0, v5)
+	i0 = fn749(m, i0, v5)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
 	goto L1
@@ -9854,7 +10790,7 @@ L2:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -9863,7 +10799,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn944(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn945(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -9875,20 +10811,7 @@ func fn944(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = v0 + uint32(124)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = i1 << (uint32(1) & 31)
-	i0 = fn740(m, i0, i1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn945(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn924(m, v0)
+	i0 = fn741(m, i0, i1)
 	m.depth--
 	return i0
 }
@@ -9934,7 +10857,20 @@ func fn948(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn949(m *Module, v0 uint32) uint32 {
+func fn949(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn928(m, v0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn950(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9961,7 +10897,7 @@ func fn949(m *Module, v0 uint32) uint32 {
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn2289(m, v3)
+	i0 = fn2290(m, v3)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -10000,7 +10936,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8572082), v1)
+	i0 = fn3604(m, i0, uint32(8572082), v1)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -10014,7 +10950,7 @@ L5:
 	}
 	goto L1
 L7:
-	i0 = fn2683(m, v6)
+	i0 = fn2684(m, v6)
 	v6 = i0
 	if v6 != 0 {
 		goto L4
@@ -10031,7 +10967,7 @@ L7:
 		goto L1
 	}
 L6:
-	fn2072(m, v4)
+	fn2073(m, v4)
 	v2 = uint32(0)
 	goto L1
 L4:
@@ -10053,7 +10989,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn950(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn951(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var d1 float64
 	_ = d1
 	var d2 float64
@@ -10072,7 +11008,7 @@ func fn950(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn951(m *Module, v0 uint32, v1 uint32) {
+func fn952(m *Module, v0 uint32, v1 uint32) {
 	var d1 float64
 	_ = d1
 	b := m.base
@@ -10087,7 +11023,7 @@ func fn951(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn952(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn953(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 float64
 	_ = v3
 	var v4 float64
@@ -10130,7 +11066,7 @@ func fn952(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 		goto L2
 	}
 	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	i0 = v0 + uint32(8)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	return
@@ -10183,7 +11119,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn953(m *Module, v0 uint32) float64 {
+func fn954(m *Module, v0 uint32) float64 {
 	var v1 float64
 	_ = v1
 	var v2 float64
@@ -10212,7 +11148,7 @@ L3:
 	if d0 != math.Float64frombits(0x7ff0000000000000) {
 		goto L4
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	return math.Float64frombits(0x7ff0000000000000)
 L4:
 	v1 = math.Float64frombits(0x7ff8000000000000)
@@ -10221,27 +11157,27 @@ L4:
 	if d0 != math.Float64frombits(0x7ff0000000000000) {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	return math.Float64frombits(0x7ff0000000000000)
 L2:
-	d0 = fn7999(m, v1, v2)
+	d0 = fn8000(m, v1, v2)
 	v1 = d0
 	l0 = math.Float64bits(v1)
 	l0 = l0 & uint64(9223372036854775807)
 	if int64(l0) < int64(uint64(9218868437227405312)) {
 		goto L5
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(68)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(68)
 	return v1
 L5:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 L1:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn954(m *Module, v0 uint32) uint32 {
+func fn955(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10253,12 +11189,12 @@ func fn954(m *Module, v0 uint32) uint32 {
 	var l1 uint64
 	_ = l1
 	b := m.base
-	i0 = fn2118(m, uint32(24))
+	i0 = fn2119(m, uint32(24))
 	v1 = i0
 	if v1 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return i0
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(10021560)
@@ -10270,7 +11206,7 @@ L1:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10021560)) = i1
 L2:
-	fn2062(m, v1)
+	fn2063(m, v1)
 	i0 = v1 + uint32(16)
 	i1 = v0 + uint32(8)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
@@ -10282,7 +11218,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn955(m *Module, v0 float64, v1 float64) uint32 {
+func fn956(m *Module, v0 float64, v1 float64) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10295,12 +11231,12 @@ func fn955(m *Module, v0 float64, v1 float64) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2118(m, uint32(24))
+	i0 = fn2119(m, uint32(24))
 	v2 = i0
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L1:
@@ -10313,7 +11249,7 @@ L1:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10021560)) = i1
 L2:
-	fn2062(m, v2)
+	fn2063(m, v2)
 	*(*float64)(unsafe.Add(b, uint64(v2)+16)) = v1
 	*(*float64)(unsafe.Add(b, uint64(v2)+8)) = v0
 	m.depth--
@@ -10322,7 +11258,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn956(m *Module, v0 uint32) float64 {
+func fn957(m *Module, v0 uint32) float64 {
 	var v1 uint32
 	_ = v1
 	var v2 float64
@@ -10339,7 +11275,7 @@ func fn956(m *Module, v0 uint32) float64 {
 	if v1 == uint32(10021560) {
 		goto L2
 	}
-	i0 = fn2348(m, v1, uint32(10021560))
+	i0 = fn2349(m, v1, uint32(10021560))
 	if i0 == 0 {
 		goto L1
 	}
@@ -10347,7 +11283,7 @@ L2:
 	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
 	return d0
 L1:
-	i0 = fn957(m, v0)
+	i0 = fn958(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L4
@@ -10365,15 +11301,15 @@ L1:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	return v2
 L4:
 	v2 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
-	d0 = fn1320(m, v0)
+	d0 = fn1321(m, v0)
 	v2 = d0
 L3:
 	return v2
@@ -10381,7 +11317,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn957(m *Module, v0 uint32) uint32 {
+func fn958(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10402,12 +11338,12 @@ func fn957(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	i1 = k32(10089824) + uint32(22256)
-	i0 = fn2349(m, v0, i1)
+	i0 = fn2350(m, v0, i1)
 	v0 = i0
 	if v0 == 0 {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v3 = i0
@@ -10424,12 +11360,12 @@ func fn957(m *Module, v0 uint32) uint32 {
 		goto L4
 	}
 L5:
-	i0 = fn840(m, v2, v0, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v2, v0, uint32(0), uint32(0), uint32(0))
 	v2 = i0
 	goto L3
 L4:
 	i2 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v2, v0, i2, uint32(0))
+	i0 = fn839(m, v2, v0, i2, uint32(0))
 	v2 = i0
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -10443,7 +11379,7 @@ L3:
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	v0 = uint32(0)
 	if v2 == 0 {
@@ -10457,7 +11393,7 @@ L6:
 	v0 = v2
 	goto L1
 L7:
-	i0 = fn2348(m, v0, uint32(10021560))
+	i0 = fn2349(m, v0, uint32(10021560))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
@@ -10468,7 +11404,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, v1)) = v3
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8558516), v1)
+	i0 = fn3604(m, i0, uint32(8558516), v1)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -10486,7 +11422,7 @@ L9:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
 	i3 = v1 + uint32(16)
-	i0 = fn3052(m, i0, uint32(1), uint32(8549208), i3)
+	i0 = fn3053(m, i0, uint32(1), uint32(8549208), i3)
 	if i0 != 0 {
 		goto L10
 	}
@@ -10505,7 +11441,7 @@ L10:
 		goto L1
 	}
 L8:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	v0 = uint32(0)
 L1:
@@ -10516,7 +11452,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn958(m *Module, v0 uint32) float64 {
+func fn959(m *Module, v0 uint32) float64 {
 	var v1 uint32
 	_ = v1
 	var v2 float64
@@ -10535,7 +11471,7 @@ func fn958(m *Module, v0 uint32) float64 {
 	if v1 == uint32(10021560) {
 		goto L2
 	}
-	i0 = fn2348(m, v1, uint32(10021560))
+	i0 = fn2349(m, v1, uint32(10021560))
 	if i0 == 0 {
 		goto L1
 	}
@@ -10543,7 +11479,7 @@ L2:
 	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+16))
 	return d0
 L1:
-	i0 = fn957(m, v0)
+	i0 = fn958(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L4
@@ -10561,16 +11497,16 @@ L1:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	return v2
 L4:
 	v2 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
-	d0 = fn1320(m, v0)
-	i2 = fn3616(m)
+	d0 = fn1321(m, v0)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		d0 = math.Float64frombits(0xbff0000000000000)
 	} else {
@@ -10583,7 +11519,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn959(m *Module, v0 uint32, v1 uint32) {
+func fn960(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -10604,7 +11540,7 @@ func fn959(m *Module, v0 uint32, v1 uint32) {
 	if v2 == uint32(10021560) {
 		goto L2
 	}
-	i0 = fn2348(m, v2, uint32(10021560))
+	i0 = fn2349(m, v2, uint32(10021560))
 	if i0 == 0 {
 		goto L1
 	}
@@ -10617,7 +11553,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	return
 L1:
-	i0 = fn957(m, v1)
+	i0 = fn958(m, v1)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -10637,13 +11573,13 @@ L1:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v3
 	*(*float64)(unsafe.Add(b, v0)) = v4
 	return
 L3:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -10651,7 +11587,7 @@ L3:
 	*(*uint64)(unsafe.Add(b, v0)) = k64(13830554455654793216)
 	return
 L5:
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v3 = d0
 	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = uint64(0)
 	*(*float64)(unsafe.Add(b, v0)) = v3
@@ -10660,7 +11596,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn960(m *Module, v0 uint32) uint32 {
+func fn961(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 float64
@@ -10693,7 +11629,7 @@ func fn960(m *Module, v0 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn4553(m, d0, uint32(114), uint32(0), uint32(0), uint32(0))
+	i0 = fn4554(m, d0, uint32(114), uint32(0), uint32(0), uint32(0))
 	v0 = i0
 	if v0 == 0 {
 		goto L7
@@ -10703,24 +11639,24 @@ func fn960(m *Module, v0 uint32) uint32 {
 	v6 = uint32(8584532)
 	goto L3
 L7:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = uint32(0)
 	goto L5
 L6:
 	v4 = uint32(0)
-	i0 = fn4553(m, v2, uint32(114), uint32(0), uint32(0), uint32(0))
+	i0 = fn4554(m, v2, uint32(114), uint32(0), uint32(0), uint32(0))
 	v3 = i0
 	if v3 != 0 {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L5:
 	v3 = uint32(0)
 	v0 = uint32(0)
 	goto L1
 L4:
 	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn4553(m, d0, uint32(114), uint32(0), uint32(1), uint32(0))
+	i0 = fn4554(m, d0, uint32(114), uint32(0), uint32(1), uint32(0))
 	v0 = i0
 	if v0 == 0 {
 		goto L2
@@ -10733,16 +11669,16 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v1)) = v5
-	i0 = fn2696(m, uint32(8433333), v1)
+	i0 = fn2697(m, uint32(8433333), v1)
 	v4 = i0
 	goto L1
 L2:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = uint32(0)
 	v0 = uint32(0)
 L1:
-	fn2111(m, v0)
-	fn2111(m, v3)
+	fn2112(m, v0)
+	fn2112(m, v3)
 	i0 = v1 + uint32(16)
 	m.g0 = i0
 	return v4
@@ -10750,7 +11686,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn961(m *Module, v0 uint32) uint32 {
+func fn962(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10762,14 +11698,14 @@ func fn961(m *Module, v0 uint32) uint32 {
 	b := m.base
 	v1 = k32(4294967295)
 	d1 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn4136(m, v0, d1)
+	i0 = fn4137(m, v0, d1)
 	v2 = i0
 	if v2 == k32(4294967295) {
 		goto L1
 	}
 	v1 = k32(4294967295)
 	d1 = *(*float64)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn4136(m, v0, d1)
+	i0 = fn4137(m, v0, d1)
 	v0 = i0
 	if v0 == k32(4294967295) {
 		goto L1
@@ -10789,7 +11725,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn962(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn963(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10832,7 +11768,7 @@ func fn962(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v5 == uint32(10021560) {
 		goto L9
 	}
-	i0 = fn2348(m, v5, uint32(10021560))
+	i0 = fn2349(m, v5, uint32(10021560))
 	if i0 == 0 {
 		goto L8
 	}
@@ -10852,7 +11788,7 @@ L8:
 	}
 	v7 = math.Float64frombits(0xbff0000000000000)
 	v6 = math.Float64frombits(0x0)
-	d0 = fn1614(m, v0)
+	d0 = fn1615(m, v0)
 	v8 = d0
 	if v8 == math.Float64frombits(0xbff0000000000000) {
 		goto L11
@@ -10860,7 +11796,7 @@ L8:
 	v7 = v8
 	goto L7
 L11:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -10870,13 +11806,13 @@ L10:
 	if v5 == uint32(10045280) {
 		goto L12
 	}
-	i0 = fn2348(m, v5, uint32(10045280))
+	i0 = fn2349(m, v5, uint32(10045280))
 	if i0 == 0 {
 		goto L6
 	}
 L12:
 	v6 = math.Float64frombits(0x0)
-	d0 = fn1320(m, v0)
+	d0 = fn1321(m, v0)
 	v7 = d0
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -10901,7 +11837,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
 	goto L1
 L5:
-	i0 = fn1315(m, v7)
+	i0 = fn1316(m, v7)
 	v0 = i0
 	if v0 != 0 {
 		goto L13
@@ -10909,7 +11845,7 @@ L5:
 	v4 = uint32(0)
 	goto L1
 L13:
-	i0 = fn2029(m, v0, v1, v2)
+	i0 = fn2030(m, v0, v1, v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -10922,18 +11858,18 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L4:
 	if v0 == uint32(10045280) {
 		goto L15
 	}
-	i0 = fn2348(m, v0, uint32(10045280))
+	i0 = fn2349(m, v0, uint32(10045280))
 	if i0 == 0 {
 		goto L14
 	}
 L15:
-	d1 = fn1320(m, v1)
+	d1 = fn1321(m, v1)
 	i0 = b2i(v7 == d1)
 	i1 = b2i(v6 == math.Float64frombits(0x0))
 	i0 = i0 & i1
@@ -10945,7 +11881,7 @@ L14:
 	if v0 == uint32(10021560) {
 		goto L18
 	}
-	i0 = fn2348(m, v0, uint32(10021560))
+	i0 = fn2349(m, v0, uint32(10021560))
 	if i0 == 0 {
 		goto L1
 	}
@@ -10954,7 +11890,7 @@ L14:
 	if v4 == uint32(10021560) {
 		goto L18
 	}
-	i0 = fn2348(m, v4, uint32(10021560))
+	i0 = fn2349(m, v4, uint32(10021560))
 	if i0 == 0 {
 		goto L17
 	}
@@ -10969,7 +11905,7 @@ L18:
 L17:
 	i0 = v3 + uint32(28)
 	i1 = v3 + uint32(8)
-	i0 = fn963(m, i0, i1)
+	i0 = fn964(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -11008,7 +11944,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn963(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn964(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11034,14 +11970,14 @@ func fn963(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L3
 	}
-	d1 = fn1614(m, v2)
+	d1 = fn1615(m, v2)
 	v4 = d1
 	*(*float64)(unsafe.Add(b, v1)) = v4
 	v1 = uint32(0)
 	if v4 != math.Float64frombits(0xbff0000000000000) {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L1
 	}
@@ -11051,12 +11987,12 @@ L3:
 	if v3 == uint32(10045280) {
 		goto L5
 	}
-	i0 = fn2348(m, v3, uint32(10045280))
+	i0 = fn2349(m, v3, uint32(10045280))
 	if i0 == 0 {
 		goto L4
 	}
 L5:
-	d1 = fn1320(m, v2)
+	d1 = fn1321(m, v2)
 	*(*float64)(unsafe.Add(b, v1)) = d1
 	return uint32(0)
 L4:
@@ -11077,7 +12013,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn964(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn965(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11132,7 +12068,7 @@ L4:
 L3:
 	v1 = uint32(0)
 	i8 = v3 + uint32(20)
-	i0 = fn3732(m, v5, v4, v2, uint32(0), uint32(10022088), uint32(0), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v5, v4, v2, uint32(0), uint32(10022088), uint32(0), uint32(2), uint32(0), i8)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -11195,10 +12131,10 @@ L8:
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8472532))
+	fn3605(m, i0, uint32(8472532))
 	goto L1
 L10:
-	i0 = fn2772(m, v1)
+	i0 = fn2773(m, v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
@@ -11207,9 +12143,9 @@ L10:
 	goto L1
 L11:
 	i1 = v3 + uint32(28)
-	i0 = fn2738(m, v2, i1)
+	i0 = fn2739(m, v2, i1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i0 = fn4552(m, i0, i1, uint32(8392317), v1, v0, uint32(267))
+	i0 = fn4553(m, i0, i1, uint32(8392317), v1, v0, uint32(268))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -11222,7 +12158,7 @@ L11:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L9:
 	if v2 == 0 {
@@ -11236,17 +12172,17 @@ L9:
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8472885))
+	fn3605(m, i0, uint32(8472885))
 	goto L1
 L12:
-	i0 = fn957(m, v1)
+	i0 = fn958(m, v1)
 	v5 = i0
 	v4 = v5
 	if v5 != 0 {
 		goto L13
 	}
 	v4 = v1
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L13
 	}
@@ -11271,7 +12207,7 @@ L13:
 	if i0 != 0 {
 		goto L14
 	}
-	i0 = fn2348(m, v1, uint32(10021560))
+	i0 = fn2349(m, v1, uint32(10021560))
 	if i0 != 0 {
 		goto L14
 	}
@@ -11282,7 +12218,7 @@ L15:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8573254), v3)
+	i0 = fn3604(m, i0, uint32(8573254), v3)
 	if v5 == 0 {
 		goto L1
 	}
@@ -11297,7 +12233,7 @@ L15:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L14:
 	if v2 == 0 {
@@ -11321,7 +12257,7 @@ L14:
 	if i0 != 0 {
 		goto L16
 	}
-	i0 = fn2348(m, v1, uint32(10021560))
+	i0 = fn2349(m, v1, uint32(10021560))
 	if i0 != 0 {
 		goto L16
 	}
@@ -11333,7 +12269,7 @@ L17:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8573322), i2)
+	i0 = fn3604(m, i0, uint32(8573322), i2)
 	if v5 == 0 {
 		goto L1
 	}
@@ -11348,7 +12284,7 @@ L17:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
@@ -11356,7 +12292,7 @@ L16:
 	if v1 == uint32(10021560) {
 		goto L21
 	}
-	i0 = fn2348(m, v1, uint32(10021560))
+	i0 = fn2349(m, v1, uint32(10021560))
 	if i0 == 0 {
 		goto L20
 	}
@@ -11383,7 +12319,7 @@ L21:
 	}
 	goto L18
 L20:
-	i0 = fn570(m, v4)
+	i0 = fn571(m, v4)
 	v1 = i0
 	if v5 == 0 {
 		goto L22
@@ -11399,7 +12335,7 @@ L20:
 	if v5 != 0 {
 		goto L22
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L22:
 	if v1 != 0 {
 		goto L23
@@ -11407,7 +12343,7 @@ L22:
 	v1 = uint32(0)
 	goto L1
 L23:
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v8 = d0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -11428,7 +12364,7 @@ L24:
 		goto L18
 	}
 L19:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L18:
 	if v2 != 0 {
 		goto L26
@@ -11441,11 +12377,11 @@ L26:
 	if v1 == uint32(10021560) {
 		goto L27
 	}
-	i0 = fn2348(m, v1, uint32(10021560))
+	i0 = fn2349(m, v1, uint32(10021560))
 	if i0 != 0 {
 		goto L27
 	}
-	i0 = fn570(m, v2)
+	i0 = fn571(m, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L28
@@ -11453,7 +12389,7 @@ L26:
 	v1 = uint32(0)
 	goto L1
 L28:
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v9 = d0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -11466,7 +12402,7 @@ L28:
 	if v4 != 0 {
 		goto L25
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L25
 L27:
 	d1 = *(*float64)(unsafe.Add(b, uint64(v2)+16))
@@ -11500,7 +12436,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn965(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn966(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11560,22 +12496,22 @@ L3:
 	}
 L2:
 	i1 = v3 + uint32(12)
-	d0 = fn4551(m, v4, i1, uint32(0))
+	d0 = fn4552(m, v4, i1, uint32(0))
 	v6 = d0
 	if v6 != math.Float64frombits(0xbff0000000000000) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L4
 	}
-	fn3624(m)
+	fn3625(m)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v8 = i0
@@ -11606,22 +12542,22 @@ L11:
 	goto L7
 L10:
 	i1 = v3 + uint32(12)
-	d0 = fn4551(m, v8, i1, uint32(0))
+	d0 = fn4552(m, v8, i1, uint32(0))
 	v9 = d0
 	if v9 != math.Float64frombits(0xbff0000000000000) {
 		goto L12
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L4
 	}
-	fn3624(m)
+	fn3625(m)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v4 = i0
@@ -11735,192 +12671,11 @@ L17:
 L6:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8472427))
+	fn3605(m, i0, uint32(8472427))
 L4:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
 	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn966(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 float64
-	_ = v3
-	var v4 float64
-	_ = v4
-	var v5 float64
-	_ = v5
-	var v6 float64
-	_ = v6
-	var v7 float64
-	_ = v7
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	if v2 == uint32(10021560) {
-		goto L9
-	}
-	i0 = fn2348(m, v2, uint32(10021560))
-	if i0 == 0 {
-		goto L8
-	}
-L9:
-	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+16))
-	v3 = d0
-	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
-	v4 = d0
-	goto L7
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L10
-	}
-	v4 = math.Float64frombits(0xbff0000000000000)
-	v3 = math.Float64frombits(0x0)
-	d0 = fn1614(m, v0)
-	v5 = d0
-	if v5 == math.Float64frombits(0xbff0000000000000) {
-		goto L11
-	}
-	v4 = v5
-	goto L7
-L11:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L7
-	}
-	m.depth--
-	return uint32(0)
-L10:
-	if v2 == uint32(10045280) {
-		goto L12
-	}
-	i0 = fn2348(m, v2, uint32(10045280))
-	if i0 == 0 {
-		goto L6
-	}
-L12:
-	v3 = math.Float64frombits(0x0)
-	d0 = fn1320(m, v0)
-	v4 = d0
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v0 = i0
-	if v0 == uint32(10021560) {
-		goto L13
-	}
-	i0 = fn2348(m, v0, uint32(10021560))
-	if i0 == 0 {
-		goto L5
-	}
-L13:
-	d0 = *(*float64)(unsafe.Add(b, uint64(v1)+16))
-	v6 = d0
-	d0 = *(*float64)(unsafe.Add(b, uint64(v1)+8))
-	v5 = d0
-	goto L4
-L6:
-	v0 = uint32(10060432)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
-	m.depth--
-	return uint32(10060432)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v0 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L14
-	}
-	v5 = math.Float64frombits(0xbff0000000000000)
-	v6 = math.Float64frombits(0x0)
-	d0 = fn1614(m, v1)
-	v7 = d0
-	if v7 == math.Float64frombits(0xbff0000000000000) {
-		goto L15
-	}
-	v5 = v7
-	goto L4
-L15:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L4
-	}
-	m.depth--
-	return uint32(0)
-L14:
-	if v0 == uint32(10045280) {
-		goto L16
-	}
-	i0 = fn2348(m, v0, uint32(10045280))
-	if i0 == 0 {
-		goto L3
-	}
-L16:
-	v6 = math.Float64frombits(0x0)
-	d0 = fn1320(m, v1)
-	v5 = d0
-L4:
-	i0 = fn2118(m, uint32(24))
-	v0 = i0
-	if v0 != 0 {
-		goto L2
-	}
-	i0 = fn3633(m)
-	m.depth--
-	return i0
-L3:
-	v0 = uint32(10060432)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
-	m.depth--
-	return uint32(10060432)
-L2:
-	d0 = v3 + v6
-	v3 = d0
-	d0 = v4 + v5
-	v4 = d0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(10021560)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10021560))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10021560)) = i1
-L17:
-	fn2062(m, v0)
-	*(*float64)(unsafe.Add(b, uint64(v0)+16)) = v3
-	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v4
-L1:
-	m.depth--
-	return v0
 }
 
 //go:norace
@@ -11953,7 +12708,7 @@ func fn967(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10021560) {
 		goto L9
 	}
-	i0 = fn2348(m, v2, uint32(10021560))
+	i0 = fn2349(m, v2, uint32(10021560))
 	if i0 == 0 {
 		goto L8
 	}
@@ -11973,7 +12728,7 @@ L8:
 	}
 	v4 = math.Float64frombits(0xbff0000000000000)
 	v3 = math.Float64frombits(0x0)
-	d0 = fn1614(m, v0)
+	d0 = fn1615(m, v0)
 	v5 = d0
 	if v5 == math.Float64frombits(0xbff0000000000000) {
 		goto L11
@@ -11981,7 +12736,7 @@ L8:
 	v4 = v5
 	goto L7
 L11:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -11991,13 +12746,13 @@ L10:
 	if v2 == uint32(10045280) {
 		goto L12
 	}
-	i0 = fn2348(m, v2, uint32(10045280))
+	i0 = fn2349(m, v2, uint32(10045280))
 	if i0 == 0 {
 		goto L6
 	}
 L12:
 	v3 = math.Float64frombits(0x0)
-	d0 = fn1320(m, v0)
+	d0 = fn1321(m, v0)
 	v4 = d0
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -12005,7 +12760,7 @@ L7:
 	if v0 == uint32(10021560) {
 		goto L13
 	}
-	i0 = fn2348(m, v0, uint32(10021560))
+	i0 = fn2349(m, v0, uint32(10021560))
 	if i0 == 0 {
 		goto L5
 	}
@@ -12036,7 +12791,7 @@ L5:
 	}
 	v5 = math.Float64frombits(0xbff0000000000000)
 	v6 = math.Float64frombits(0x0)
-	d0 = fn1614(m, v1)
+	d0 = fn1615(m, v1)
 	v7 = d0
 	if v7 == math.Float64frombits(0xbff0000000000000) {
 		goto L15
@@ -12044,7 +12799,7 @@ L5:
 	v5 = v7
 	goto L4
 L15:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -12054,21 +12809,202 @@ L14:
 	if v0 == uint32(10045280) {
 		goto L16
 	}
-	i0 = fn2348(m, v0, uint32(10045280))
+	i0 = fn2349(m, v0, uint32(10045280))
 	if i0 == 0 {
 		goto L3
 	}
 L16:
 	v6 = math.Float64frombits(0x0)
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v5 = d0
 L4:
-	i0 = fn2118(m, uint32(24))
+	i0 = fn2119(m, uint32(24))
 	v0 = i0
 	if v0 != 0 {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
+	m.depth--
+	return i0
+L3:
+	v0 = uint32(10060432)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
+	m.depth--
+	return uint32(10060432)
+L2:
+	d0 = v3 + v6
+	v3 = d0
+	d0 = v4 + v5
+	v4 = d0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(10021560)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10021560))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10021560)) = i1
+L17:
+	fn2063(m, v0)
+	*(*float64)(unsafe.Add(b, uint64(v0)+16)) = v3
+	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v4
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn968(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 float64
+	_ = v3
+	var v4 float64
+	_ = v4
+	var v5 float64
+	_ = v5
+	var v6 float64
+	_ = v6
+	var v7 float64
+	_ = v7
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	if v2 == uint32(10021560) {
+		goto L9
+	}
+	i0 = fn2349(m, v2, uint32(10021560))
+	if i0 == 0 {
+		goto L8
+	}
+L9:
+	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+16))
+	v3 = d0
+	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
+	v4 = d0
+	goto L7
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L10
+	}
+	v4 = math.Float64frombits(0xbff0000000000000)
+	v3 = math.Float64frombits(0x0)
+	d0 = fn1615(m, v0)
+	v5 = d0
+	if v5 == math.Float64frombits(0xbff0000000000000) {
+		goto L11
+	}
+	v4 = v5
+	goto L7
+L11:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L7
+	}
+	m.depth--
+	return uint32(0)
+L10:
+	if v2 == uint32(10045280) {
+		goto L12
+	}
+	i0 = fn2349(m, v2, uint32(10045280))
+	if i0 == 0 {
+		goto L6
+	}
+L12:
+	v3 = math.Float64frombits(0x0)
+	d0 = fn1321(m, v0)
+	v4 = d0
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v0 = i0
+	if v0 == uint32(10021560) {
+		goto L13
+	}
+	i0 = fn2349(m, v0, uint32(10021560))
+	if i0 == 0 {
+		goto L5
+	}
+L13:
+	d0 = *(*float64)(unsafe.Add(b, uint64(v1)+16))
+	v6 = d0
+	d0 = *(*float64)(unsafe.Add(b, uint64(v1)+8))
+	v5 = d0
+	goto L4
+L6:
+	v0 = uint32(10060432)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
+	m.depth--
+	return uint32(10060432)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v0 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L14
+	}
+	v5 = math.Float64frombits(0xbff0000000000000)
+	v6 = math.Float64frombits(0x0)
+	d0 = fn1615(m, v1)
+	v7 = d0
+	if v7 == math.Float64frombits(0xbff0000000000000) {
+		goto L15
+	}
+	v5 = v7
+	goto L4
+L15:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L4
+	}
+	m.depth--
+	return uint32(0)
+L14:
+	if v0 == uint32(10045280) {
+		goto L16
+	}
+	i0 = fn2349(m, v0, uint32(10045280))
+	if i0 == 0 {
+		goto L3
+	}
+L16:
+	v6 = math.Float64frombits(0x0)
+	d0 = fn1321(m, v1)
+	v5 = d0
+L4:
+	i0 = fn2119(m, uint32(24))
+	v0 = i0
+	if v0 != 0 {
+		goto L2
+	}
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L3:
@@ -12096,7 +13032,7 @@ L2:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10021560)) = i1
 L17:
-	fn2062(m, v0)
+	fn2063(m, v0)
 	*(*float64)(unsafe.Add(b, uint64(v0)+16)) = v3
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v4
 L1:
@@ -12106,7 +13042,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn968(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn969(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -12136,7 +13072,7 @@ func fn968(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10021560) {
 		goto L9
 	}
-	i0 = fn2348(m, v2, uint32(10021560))
+	i0 = fn2349(m, v2, uint32(10021560))
 	if i0 == 0 {
 		goto L8
 	}
@@ -12156,7 +13092,7 @@ L8:
 	}
 	v4 = math.Float64frombits(0xbff0000000000000)
 	v3 = math.Float64frombits(0x0)
-	d0 = fn1614(m, v0)
+	d0 = fn1615(m, v0)
 	v5 = d0
 	if v5 == math.Float64frombits(0xbff0000000000000) {
 		goto L11
@@ -12164,7 +13100,7 @@ L8:
 	v4 = v5
 	goto L7
 L11:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -12174,13 +13110,13 @@ L10:
 	if v2 == uint32(10045280) {
 		goto L12
 	}
-	i0 = fn2348(m, v2, uint32(10045280))
+	i0 = fn2349(m, v2, uint32(10045280))
 	if i0 == 0 {
 		goto L6
 	}
 L12:
 	v3 = math.Float64frombits(0x0)
-	d0 = fn1320(m, v0)
+	d0 = fn1321(m, v0)
 	v4 = d0
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -12188,7 +13124,7 @@ L7:
 	if v0 == uint32(10021560) {
 		goto L13
 	}
-	i0 = fn2348(m, v0, uint32(10021560))
+	i0 = fn2349(m, v0, uint32(10021560))
 	if i0 == 0 {
 		goto L5
 	}
@@ -12219,7 +13155,7 @@ L5:
 	}
 	v5 = math.Float64frombits(0xbff0000000000000)
 	v6 = math.Float64frombits(0x0)
-	d0 = fn1614(m, v1)
+	d0 = fn1615(m, v1)
 	v7 = d0
 	if v7 == math.Float64frombits(0xbff0000000000000) {
 		goto L15
@@ -12227,7 +13163,7 @@ L5:
 	v5 = v7
 	goto L4
 L15:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -12237,21 +13173,21 @@ L14:
 	if v0 == uint32(10045280) {
 		goto L16
 	}
-	i0 = fn2348(m, v0, uint32(10045280))
+	i0 = fn2349(m, v0, uint32(10045280))
 	if i0 == 0 {
 		goto L3
 	}
 L16:
 	v6 = math.Float64frombits(0x0)
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v5 = d0
 L4:
-	i0 = fn2118(m, uint32(24))
+	i0 = fn2119(m, uint32(24))
 	v0 = i0
 	if v0 != 0 {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L3:
@@ -12283,7 +13219,7 @@ L2:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10021560)) = i1
 L17:
-	fn2062(m, v0)
+	fn2063(m, v0)
 	*(*float64)(unsafe.Add(b, uint64(v0)+16)) = v7
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v4
 L1:
@@ -12293,7 +13229,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn969(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn970(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 float64
@@ -12329,7 +13265,7 @@ func fn969(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v3 == uint32(10021560) {
 		goto L9
 	}
-	i0 = fn2348(m, v3, uint32(10021560))
+	i0 = fn2349(m, v3, uint32(10021560))
 	if i0 == 0 {
 		goto L8
 	}
@@ -12349,7 +13285,7 @@ L8:
 	}
 	v5 = math.Float64frombits(0xbff0000000000000)
 	v4 = math.Float64frombits(0x0)
-	d0 = fn1614(m, v0)
+	d0 = fn1615(m, v0)
 	v6 = d0
 	if v6 == math.Float64frombits(0xbff0000000000000) {
 		goto L11
@@ -12357,7 +13293,7 @@ L8:
 	v5 = v6
 	goto L7
 L11:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -12367,13 +13303,13 @@ L10:
 	if v3 == uint32(10045280) {
 		goto L12
 	}
-	i0 = fn2348(m, v3, uint32(10045280))
+	i0 = fn2349(m, v3, uint32(10045280))
 	if i0 == 0 {
 		goto L6
 	}
 L12:
 	v4 = math.Float64frombits(0x0)
-	d0 = fn1320(m, v0)
+	d0 = fn1321(m, v0)
 	v5 = d0
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -12381,7 +13317,7 @@ L7:
 	if v0 == uint32(10021560) {
 		goto L13
 	}
-	i0 = fn2348(m, v0, uint32(10021560))
+	i0 = fn2349(m, v0, uint32(10021560))
 	if i0 == 0 {
 		goto L5
 	}
@@ -12412,7 +13348,7 @@ L5:
 	}
 	v8 = math.Float64frombits(0xbff0000000000000)
 	v7 = math.Float64frombits(0x0)
-	d0 = fn1614(m, v1)
+	d0 = fn1615(m, v1)
 	v6 = d0
 	if v6 == math.Float64frombits(0xbff0000000000000) {
 		goto L15
@@ -12420,7 +13356,7 @@ L5:
 	v8 = v6
 	goto L4
 L15:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -12430,20 +13366,20 @@ L14:
 	if v0 == uint32(10045280) {
 		goto L16
 	}
-	i0 = fn2348(m, v0, uint32(10045280))
+	i0 = fn2349(m, v0, uint32(10045280))
 	if i0 == 0 {
 		goto L3
 	}
 L16:
 	v7 = math.Float64frombits(0x0)
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v8 = d0
 L4:
 	if v2 == uint32(10059656) {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8449742))
+	fn3605(m, i0, uint32(8449742))
 	m.depth--
 	return uint32(0)
 L3:
@@ -12458,7 +13394,7 @@ L3:
 	m.depth--
 	return uint32(10060432)
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	if v7 != math.Float64frombits(0x0) {
 		goto L20
 	}
@@ -12574,7 +13510,7 @@ L25:
 	if v8 != math.Float64frombits(0x0) {
 		goto L30
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	goto L18
 L30:
 	d0 = v7 / v8
@@ -12638,34 +13574,34 @@ L20:
 	v8 = math.Float64frombits(0x0)
 	goto L17
 L33:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	goto L18
 L32:
-	d0 = fn7999(m, v5, v4)
+	d0 = fn8000(m, v5, v4)
 	v6 = d0
-	d1 = fn7975(m, v4, v5)
+	d1 = fn7976(m, v4, v5)
 	v9 = d1
 	d0 = float64(v8 * v9)
 	v5 = d0
-	d0 = fn8009(m, v6, v8)
+	d0 = fn8010(m, v6, v8)
 	v4 = d0
 	if v7 == math.Float64frombits(0x0) {
 		goto L34
 	}
-	d1 = fn8003(m, v6)
+	d1 = fn8004(m, v6)
 	d0 = float64(v7 * d1)
 	d0 = d0 + v5
 	v5 = d0
 	d2 = math.Float64frombits(math.Float64bits(v9) ^ (1 << 63))
 	d1 = float64(v7 * d2)
-	d1 = fn7991(m, d1)
+	d1 = fn7992(m, d1)
 	d0 = float64(v4 * d1)
 	v4 = d0
 L34:
-	d1 = fn8014(m, v5)
+	d1 = fn8015(m, v5)
 	d0 = float64(v4 * d1)
 	v6 = d0
-	d1 = fn7982(m, v5)
+	d1 = fn7983(m, v5)
 	d0 = float64(v4 * d1)
 	v8 = d0
 L19:
@@ -12687,9 +13623,9 @@ L17:
 	if v2 != 0 {
 		goto L35
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(68)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(68)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8458619))
+	fn3605(m, i0, uint32(8458619))
 	m.depth--
 	return uint32(0)
 L35:
@@ -12697,16 +13633,16 @@ L35:
 		goto L36
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036724))
-	fn3604(m, i0, uint32(8440199))
+	fn3605(m, i0, uint32(8440199))
 	m.depth--
 	return uint32(0)
 L36:
-	i0 = fn2118(m, uint32(24))
+	i0 = fn2119(m, uint32(24))
 	v0 = i0
 	if v0 != 0 {
 		goto L37
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L37:
@@ -12719,7 +13655,7 @@ L37:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10021560)) = i1
 L38:
-	fn2062(m, v0)
+	fn2063(m, v0)
 	*(*float64)(unsafe.Add(b, uint64(v0)+16)) = v6
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v8
 L1:
@@ -12729,7 +13665,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn970(m *Module, v0 uint32) uint32 {
+func fn971(m *Module, v0 uint32) uint32 {
 	var v1 float64
 	_ = v1
 	var v2 float64
@@ -12750,12 +13686,12 @@ func fn970(m *Module, v0 uint32) uint32 {
 	v1 = d0
 	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
 	v2 = d0
-	i0 = fn2118(m, uint32(24))
+	i0 = fn2119(m, uint32(24))
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L1:
@@ -12772,7 +13708,7 @@ L1:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10021560)) = i1
 L2:
-	fn2062(m, v0)
+	fn2063(m, v0)
 	*(*float64)(unsafe.Add(b, uint64(v0)+16)) = v1
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v2
 	m.depth--
@@ -12781,7 +13717,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn971(m *Module, v0 uint32) uint32 {
+func fn972(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12816,12 +13752,12 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint64)(unsafe.Add(b, v1)) = l1
-	i0 = fn2118(m, uint32(24))
+	i0 = fn2119(m, uint32(24))
 	v0 = i0
 	if v0 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = i0
 	goto L1
 L3:
@@ -12834,7 +13770,7 @@ L3:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10021560)) = i1
 L4:
-	fn2062(m, v0)
+	fn2063(m, v0)
 	i0 = v0 + uint32(16)
 	i1 = v1 + uint32(8)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
@@ -12849,7 +13785,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn972(m *Module, v0 uint32) uint32 {
+func fn973(m *Module, v0 uint32) uint32 {
 	var v1 float64
 	_ = v1
 	var v2 float64
@@ -12891,36 +13827,36 @@ L5:
 		goto L2
 	}
 	v3 = math.Float64frombits(0x7ff8000000000000)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 != uint32(68) {
 		goto L1
 	}
 	goto L3
 L4:
-	d0 = fn7999(m, v2, v1)
+	d0 = fn8000(m, v2, v1)
 	v3 = d0
 	l0 = math.Float64bits(v3)
 	l0 = l0 & uint64(9223372036854775807)
 	if int64(l0) < int64(uint64(9218868437227405312)) {
 		goto L2
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(68)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(68)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8495514))
+	fn3605(m, i0, uint32(8495514))
 	m.depth--
 	return uint32(0)
 L2:
-	*(*uint32)(unsafe.Add(b, uint32(10523336))) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint32(10523352))) = uint32(0)
 L1:
-	i0 = fn1315(m, v3)
+	i0 = fn1316(m, v3)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn973(m *Module, v0 uint32) uint32 {
+func fn974(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var d0 float64
@@ -12942,7 +13878,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn974(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn975(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -12980,7 +13916,7 @@ func fn974(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10021560) {
 		goto L11
 	}
-	i0 = fn2348(m, v2, uint32(10021560))
+	i0 = fn2349(m, v2, uint32(10021560))
 	if i0 == 0 {
 		goto L10
 	}
@@ -13000,7 +13936,7 @@ L10:
 	}
 	v4 = math.Float64frombits(0xbff0000000000000)
 	v3 = math.Float64frombits(0x0)
-	d0 = fn1614(m, v0)
+	d0 = fn1615(m, v0)
 	v5 = d0
 	if v5 == math.Float64frombits(0xbff0000000000000) {
 		goto L13
@@ -13008,7 +13944,7 @@ L10:
 	v4 = v5
 	goto L9
 L13:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
@@ -13018,13 +13954,13 @@ L12:
 	if v2 == uint32(10045280) {
 		goto L14
 	}
-	i0 = fn2348(m, v2, uint32(10045280))
+	i0 = fn2349(m, v2, uint32(10045280))
 	if i0 == 0 {
 		goto L8
 	}
 L14:
 	v3 = math.Float64frombits(0x0)
-	d0 = fn1320(m, v0)
+	d0 = fn1321(m, v0)
 	v4 = d0
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -13032,7 +13968,7 @@ L9:
 	if v0 == uint32(10021560) {
 		goto L15
 	}
-	i0 = fn2348(m, v0, uint32(10021560))
+	i0 = fn2349(m, v0, uint32(10021560))
 	if i0 == 0 {
 		goto L7
 	}
@@ -13063,7 +13999,7 @@ L7:
 	}
 	v5 = math.Float64frombits(0xbff0000000000000)
 	v6 = math.Float64frombits(0x0)
-	d0 = fn1614(m, v1)
+	d0 = fn1615(m, v1)
 	v7 = d0
 	if v7 == math.Float64frombits(0xbff0000000000000) {
 		goto L17
@@ -13071,7 +14007,7 @@ L7:
 	v5 = v7
 	goto L6
 L17:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -13081,16 +14017,16 @@ L16:
 	if v0 == uint32(10045280) {
 		goto L18
 	}
-	i0 = fn2348(m, v0, uint32(10045280))
+	i0 = fn2349(m, v0, uint32(10045280))
 	if i0 == 0 {
 		goto L5
 	}
 L18:
 	v6 = math.Float64frombits(0x0)
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v5 = d0
 L6:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	d0 = math.Float64frombits(math.Float64bits(v5) ^ (1 << 63))
 	if !(v5 < math.Float64frombits(0x0)) {
 		d0 = v5
@@ -13152,12 +14088,12 @@ L4:
 	d0 = d0 / v5
 	v10 = d0
 L3:
-	i0 = fn2118(m, uint32(24))
+	i0 = fn2119(m, uint32(24))
 	v0 = i0
 	if v0 != 0 {
 		goto L19
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L19:
@@ -13170,23 +14106,23 @@ L19:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10021560)) = i1
 L20:
-	fn2062(m, v0)
+	fn2063(m, v0)
 	*(*float64)(unsafe.Add(b, uint64(v0)+16)) = v9
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v10
 L2:
 	m.depth--
 	return v0
 L1:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036724))
-	fn3604(m, i0, uint32(8449409))
+	fn3605(m, i0, uint32(8449409))
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn975(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn976(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 float64
 	_ = v2
 	var v3 float64
@@ -13207,12 +14143,12 @@ func fn975(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = d0
 	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+16))
 	v3 = d0
-	i0 = fn2118(m, uint32(24))
+	i0 = fn2119(m, uint32(24))
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L1:
@@ -13227,7 +14163,7 @@ L1:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10021560)) = i1
 L2:
-	fn2062(m, v0)
+	fn2063(m, v0)
 	*(*float64)(unsafe.Add(b, uint64(v0)+16)) = v3
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v2
 	m.depth--
@@ -13236,7 +14172,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn976(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn977(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13271,12 +14207,12 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = fn2118(m, uint32(24))
+	i0 = fn2119(m, uint32(24))
 	v0 = i0
 	if v0 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = i0
 	goto L1
 L3:
@@ -13289,7 +14225,7 @@ L3:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10021560)) = i1
 L4:
-	fn2062(m, v0)
+	fn2063(m, v0)
 	i0 = v0 + uint32(16)
 	i1 = v2 + uint32(8)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
@@ -13304,7 +14240,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn977(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn978(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -13325,7 +14261,7 @@ func fn977(m *Module, v0 uint32, v1 uint32) uint32 {
 	d1 = *(*float64)(unsafe.Add(b, uint64(v0)+16))
 	*(*float64)(unsafe.Add(b, uint64(v2)+8)) = d1
 	*(*float64)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8565797), v2)
+	i0 = fn4086(m, uint32(8565797), v2)
 	v0 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -13334,7 +14270,7 @@ func fn977(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn978(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn979(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13354,25 +14290,25 @@ func fn978(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	fn3722(m, uint32(8521005), uint32(8399114), uint32(8435764), v1)
+	fn3723(m, uint32(8521005), uint32(8399114), uint32(8435764), v1)
 	v3 = uint32(0)
 	goto L1
 L2:
 	i0 = v2 + uint32(12)
-	fn2694(m, i0)
+	fn2695(m, i0)
 	v3 = uint32(0)
 	i0 = v2 + uint32(12)
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4585(m, i0, v0, v1, uint32(0), i4)
+	i0 = fn4586(m, i0, v0, v1, uint32(0), i4)
 	if i0 != k32(4294967295) {
 		goto L3
 	}
 	i0 = v2 + uint32(12)
-	fn2695(m, i0)
+	fn2696(m, i0)
 	goto L1
 L3:
 	i0 = v2 + uint32(12)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(48)
@@ -13382,7 +14318,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn979(m *Module, v0 uint32) {
+func fn980(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13433,7 +14369,7 @@ func fn979(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -13451,7 +14387,7 @@ L1:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -13469,16 +14405,16 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn980(m *Module, v0 uint32) uint32 {
+func fn981(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13512,7 +14448,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8541390), v1)
+	i0 = fn2697(m, uint32(8541390), v1)
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -13521,7 +14457,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn981(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn982(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -13547,7 +14483,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn982(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn983(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13592,7 +14528,7 @@ L2:
 	if v4 == v5 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v5)
+	i0 = fn2349(m, v4, v5)
 	if i0 != 0 {
 		goto L4
 	}
@@ -13622,7 +14558,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, v6, uint32(8406108), i2)
+	i0 = fn3604(m, v6, uint32(8406108), i2)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -13643,7 +14579,7 @@ L4:
 	}
 L8:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1947(m, v4, v1, uint32(0), i3)
+	i0 = fn1948(m, v4, v1, uint32(0), i3)
 	v2 = i0
 	goto L1
 L7:
@@ -13666,10 +14602,10 @@ L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = fn3603(m, v4, uint32(8545245), v3)
+	i0 = fn3604(m, v4, uint32(8545245), v3)
 	goto L1
 L6:
-	i0 = fn1947(m, v4, v1, uint32(0), uint32(0))
+	i0 = fn1948(m, v4, v1, uint32(0), uint32(0))
 	v2 = i0
 L1:
 	i0 = v3 + uint32(32)
@@ -13679,7 +14615,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn983(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn984(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13724,18 +14660,18 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = fn3603(m, v5, uint32(8398129), v3)
+	i0 = fn3604(m, v5, uint32(8398129), v3)
 	goto L1
 L2:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn984(m, v0, uint32(0), i2)
+	i0 = fn985(m, v0, uint32(0), i2)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
 	i1 = v1 + uint32(16)
 	i2 = v5 + k32(4294967295)
-	i0 = fn845(m, v0, i1, i2, v2)
+	i0 = fn846(m, v0, i1, i2, v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -13748,7 +14684,7 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -13757,7 +14693,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn984(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn985(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13816,7 +14752,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v1
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, v5, uint32(8545294), i2)
+	i0 = fn3604(m, v5, uint32(8545294), i2)
 	v1 = uint32(0)
 	goto L1
 L3:
@@ -13841,11 +14777,11 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = fn3603(m, v5, uint32(8485646), v3)
+	i0 = fn3604(m, v5, uint32(8485646), v3)
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2348(m, v2, i1)
+	i0 = fn2349(m, v2, i1)
 	if i0 != 0 {
 		goto L7
 	}
@@ -13874,7 +14810,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v4
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, v6, uint32(8575357), i2)
+	i0 = fn3604(m, v6, uint32(8575357), i2)
 	goto L1
 L7:
 	v1 = uint32(0)
@@ -13888,7 +14824,7 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
 L9:
-	i0 = fn1947(m, v4, v2, uint32(0), v1)
+	i0 = fn1948(m, v4, v2, uint32(0), v1)
 	v1 = i0
 L1:
 	i0 = v3 + uint32(48)
@@ -13898,7 +14834,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn985(m *Module, v0 uint32) uint32 {
+func fn986(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13932,7 +14868,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8541327), v1)
+	i0 = fn2697(m, uint32(8541327), v1)
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -13941,7 +14877,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn986(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn987(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13986,7 +14922,7 @@ L2:
 	if v4 == v5 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v5)
+	i0 = fn2349(m, v4, v5)
 	if i0 != 0 {
 		goto L4
 	}
@@ -14016,7 +14952,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v5
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, v6, uint32(8406108), i2)
+	i0 = fn3604(m, v6, uint32(8406108), i2)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -14030,14 +14966,14 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	*(*uint32)(unsafe.Add(b, v3)) = v1
 	v4 = uint32(0)
-	i0 = fn4381(m, uint32(8521597), uint32(8423779), v3)
+	i0 = fn4382(m, uint32(8521597), uint32(8423779), v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v4 = i0
 L6:
-	i0 = fn4329(m, v1, v4)
+	i0 = fn4330(m, v1, v4)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(32)
@@ -14047,7 +14983,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn987(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn988(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14070,7 +15006,7 @@ func fn987(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v4 == v5 {
 		goto L2
 	}
-	i0 = fn2348(m, v4, v5)
+	i0 = fn2349(m, v4, v5)
 	if i0 != 0 {
 		goto L2
 	}
@@ -14098,12 +15034,12 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = fn3603(m, v5, uint32(8406108), v3)
+	i0 = fn3604(m, v5, uint32(8406108), v3)
 	v0 = k32(4294967295)
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4330(m, v1, i1, v2)
+	i0 = fn4331(m, v1, i1, v2)
 	v0 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -14113,7 +15049,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn988(m *Module, v0 uint32) uint32 {
+func fn989(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14147,7 +15083,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8541357), v1)
+	i0 = fn2697(m, uint32(8541357), v1)
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -14156,7 +15092,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn989(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn990(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14201,7 +15137,7 @@ L2:
 	if v4 == v5 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v5)
+	i0 = fn2349(m, v4, v5)
 	if i0 != 0 {
 		goto L4
 	}
@@ -14231,7 +15167,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v5
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, v6, uint32(8406108), i2)
+	i0 = fn3604(m, v6, uint32(8406108), i2)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -14267,7 +15203,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = fn3603(m, v7, uint32(8494925), v3)
+	i0 = fn3604(m, v7, uint32(8494925), v3)
 L1:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -14276,7 +15212,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn990(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn991(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14301,7 +15237,7 @@ func fn990(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v4 == v5 {
 		goto L3
 	}
-	i0 = fn2348(m, v4, v5)
+	i0 = fn2349(m, v4, v5)
 	if i0 != 0 {
 		goto L3
 	}
@@ -14330,7 +15266,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, v2, uint32(8406108), i2)
+	i0 = fn3604(m, v2, uint32(8406108), i2)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -14365,7 +15301,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = fn3603(m, v5, uint32(8493615), v3)
+	i0 = fn3604(m, v5, uint32(8493615), v3)
 L2:
 	v0 = k32(4294967295)
 L1:
@@ -14376,7 +15312,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn991(m *Module, v0 uint32) uint32 {
+func fn992(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14410,7 +15346,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8541291), v1)
+	i0 = fn2697(m, uint32(8541291), v1)
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -14419,7 +15355,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn992(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn993(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14464,7 +15400,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i0 = fn3603(m, v5, uint32(8398129), v3)
+	i0 = fn3604(m, v5, uint32(8398129), v3)
 	v1 = uint32(0)
 	goto L1
 L2:
@@ -14472,7 +15408,7 @@ L2:
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn602(m, i0, i1)
+	i0 = fn603(m, i0, i1)
 	if i0 != 0 {
 		goto L4
 	}
@@ -14502,10 +15438,10 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v5
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, v6, uint32(8575426), i2)
+	i0 = fn3604(m, v6, uint32(8575426), i2)
 	goto L1
 L4:
-	i0 = fn2297(m, v1, uint32(1), v5)
+	i0 = fn2298(m, v1, uint32(1), v5)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -14546,7 +15482,7 @@ L10:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8410623), i2)
+	i0 = fn3604(m, i0, uint32(8410623), i2)
 	goto L7
 L9:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
@@ -14564,7 +15500,7 @@ L7:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -14573,7 +15509,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn993(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn994(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14618,7 +15554,7 @@ L2:
 	if v4 == v5 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v5)
+	i0 = fn2349(m, v4, v5)
 	if i0 != 0 {
 		goto L4
 	}
@@ -14647,10 +15583,10 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, v3)) = v5
-	i0 = fn3603(m, v6, uint32(8406108), v3)
+	i0 = fn3604(m, v6, uint32(8406108), v3)
 	goto L1
 L4:
-	i0 = fn3706(m, uint32(10023976))
+	i0 = fn3707(m, uint32(10023976))
 	v4 = i0
 	if v4 != 0 {
 		goto L6
@@ -14675,7 +15611,7 @@ L7:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v0 = i0
@@ -14701,7 +15637,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn994(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn995(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14723,7 +15659,7 @@ func fn994(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	v3 = uint32(285)
+	v3 = uint32(286)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i0 = i0 & uint32(655)
 	v4 = i0
@@ -14755,16 +15691,16 @@ L9:
 		goto L6
 	}
 L11:
-	v3 = uint32(286)
-	goto L2
-L10:
 	v3 = uint32(287)
 	goto L2
-L8:
+L10:
 	v3 = uint32(288)
 	goto L2
-L7:
+L8:
 	v3 = uint32(289)
+	goto L2
+L7:
+	v3 = uint32(290)
 	goto L2
 L6:
 	if v4 == uint32(642) {
@@ -14775,23 +15711,23 @@ L5:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8418061), v2)
+	i0 = fn3604(m, i0, uint32(8418061), v2)
 	goto L1
 L4:
-	v3 = uint32(290)
+	v3 = uint32(291)
 	goto L2
 L3:
-	v3 = uint32(291)
+	v3 = uint32(292)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
 	v5 = uint32(0)
-	i0 = fn2346(m, uint32(10022320), uint32(0))
+	i0 = fn2347(m, uint32(10022320), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
-	fn2066(m, v4)
+	fn2067(m, v4)
 	if v0 == 0 {
 		goto L12
 	}
@@ -14804,7 +15740,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L12:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v0
-	i1 = fn2838(m, v6)
+	i1 = fn2839(m, v6)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v0
 	if v0 != 0 {
@@ -14821,7 +15757,7 @@ L12:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L13:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v3
@@ -14836,7 +15772,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn995(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn996(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -14852,17 +15788,17 @@ func fn995(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i2 = v2 & uint32(2147483647)
 	v2 = i2
-	i0 = fn1002(m, v0, v1, v2, v3)
+	i0 = fn1003(m, v0, v1, v2, v3)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = v1 + uint32(4)
 	i1 = v2 + k32(4294967295)
-	i0 = fn2295(m, i0, i1)
+	i0 = fn2296(m, i0, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -14874,7 +15810,7 @@ func fn995(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L4
 	}
-	i0 = fn3352(m, v5, uint32(8404573))
+	i0 = fn3353(m, v5, uint32(8404573))
 	if i0 != 0 {
 		goto L3
 	}
@@ -14897,7 +15833,7 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return uint32(0)
 L2:
@@ -14915,7 +15851,7 @@ L2:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	i1 = i1 + uint32(1)
@@ -14927,7 +15863,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn996(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn997(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -14943,11 +15879,11 @@ func fn996(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i2 = v2 & uint32(2147483647)
 	v2 = i2
-	i0 = fn1002(m, v0, v1, v2, v3)
+	i0 = fn1003(m, v0, v1, v2, v3)
 	if i0 != 0 {
 		goto L1
 	}
@@ -14958,7 +15894,7 @@ func fn996(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L2
 	}
-	i0 = fn3352(m, v5, uint32(8404573))
+	i0 = fn3353(m, v5, uint32(8404573))
 	if i0 != 0 {
 		goto L1
 	}
@@ -14984,7 +15920,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn997(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn998(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15002,11 +15938,11 @@ func fn997(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i2 = v2 & uint32(2147483647)
 	v2 = i2
-	i0 = fn1002(m, v0, v1, v2, uint32(0))
+	i0 = fn1003(m, v0, v1, v2, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -15017,7 +15953,7 @@ func fn997(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if int32(v6) > int32(k32(4294967295)) {
 		goto L2
 	}
-	i0 = fn3352(m, v5, uint32(8404573))
+	i0 = fn3353(m, v5, uint32(8404573))
 	if i0 != 0 {
 		goto L1
 	}
@@ -15043,7 +15979,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn998(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn999(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15062,18 +15998,18 @@ func fn998(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v6 = i0
 	i2 = v2 & uint32(2147483647)
 	v2 = i2
-	i0 = fn1002(m, v0, v1, v2, v3)
+	i0 = fn1003(m, v0, v1, v2, v3)
 	if i0 != 0 {
 		goto L1
 	}
 	if v2 == uint32(1) {
 		goto L2
 	}
-	i0 = fn2024(m, v0)
+	i0 = fn2025(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -15083,7 +16019,7 @@ func fn998(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v4)) = v0
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8561545), v4)
+	i0 = fn3604(m, i0, uint32(8561545), v4)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -15095,7 +16031,7 @@ func fn998(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+36))
@@ -15105,7 +16041,7 @@ L2:
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L3
 	}
-	i0 = fn3352(m, v6, uint32(8404573))
+	i0 = fn3353(m, v6, uint32(8404573))
 	if i0 != 0 {
 		goto L1
 	}
@@ -15130,7 +16066,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn999(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1000(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15149,18 +16085,18 @@ func fn999(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v6 = i0
 	i2 = v2 & uint32(2147483647)
 	v2 = i2
-	i0 = fn1002(m, v0, v1, v2, v3)
+	i0 = fn1003(m, v0, v1, v2, v3)
 	if i0 != 0 {
 		goto L1
 	}
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn2024(m, v0)
+	i0 = fn2025(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -15170,7 +16106,7 @@ func fn999(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v4)) = v0
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8561503), v4)
+	i0 = fn3604(m, i0, uint32(8561503), v4)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -15182,7 +16118,7 @@ func fn999(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+36))
@@ -15192,7 +16128,7 @@ L2:
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L3
 	}
-	i0 = fn3352(m, v6, uint32(8404573))
+	i0 = fn3353(m, v6, uint32(8404573))
 	if i0 != 0 {
 		goto L1
 	}
@@ -15219,7 +16155,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1000(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1001(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15239,17 +16175,17 @@ func fn1000(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i2 = v2 & uint32(2147483647)
 	v2 = i2
-	i0 = fn1002(m, v0, v1, v2, uint32(0))
+	i0 = fn1003(m, v0, v1, v2, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = v1 + uint32(4)
 	i1 = v2 + k32(4294967295)
-	i0 = fn2295(m, i0, i1)
+	i0 = fn2296(m, i0, i1)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -15264,7 +16200,7 @@ func fn1000(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 	i1 = v2 << (uint32(2) & 31)
 	i0 = v1 + i1
-	i0 = fn846(m, i0, v3)
+	i0 = fn847(m, i0, v3)
 	v7 = i0
 	if v7 != 0 {
 		goto L3
@@ -15280,7 +16216,7 @@ L3:
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L4
 	}
-	i0 = fn3352(m, v5, uint32(8404573))
+	i0 = fn3353(m, v5, uint32(8404573))
 	if i0 == 0 {
 		goto L4
 	}
@@ -15314,7 +16250,7 @@ L2:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L6:
 	if v7 == 0 {
 		goto L1
@@ -15330,7 +16266,7 @@ L6:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L1:
 	m.depth--
 	return v4
@@ -15338,7 +16274,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1001(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1002(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15358,11 +16294,11 @@ func fn1001(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i2 = v2 & uint32(2147483647)
 	v2 = i2
-	i0 = fn1002(m, v0, v1, v2, uint32(0))
+	i0 = fn1003(m, v0, v1, v2, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -15373,7 +16309,7 @@ func fn1001(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if int32(v6) > int32(k32(4294967295)) {
 		goto L2
 	}
-	i0 = fn3352(m, v5, uint32(8404573))
+	i0 = fn3353(m, v5, uint32(8404573))
 	if i0 != 0 {
 		goto L1
 	}
@@ -15390,7 +16326,7 @@ L2:
 	i3 = v2 + k32(4294967295)
 	i0 = m.table[v5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, i0, i1, i2, i3, v3)
 	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i1 = i1 + uint32(1)
@@ -15402,7 +16338,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1002(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1003(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15422,14 +16358,14 @@ func fn1002(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L2
 	}
 	v2 = k32(4294967295)
-	i0 = fn2024(m, v0)
+	i0 = fn2025(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, v4)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8398182), v4)
+	i0 = fn3604(m, i0, uint32(8398182), v4)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -15442,7 +16378,7 @@ func fn1002(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -15454,7 +16390,7 @@ L2:
 	if v2 == v1 {
 		goto L3
 	}
-	i0 = fn2348(m, v2, v1)
+	i0 = fn2349(m, v2, v1)
 	if i0 != 0 {
 		goto L3
 	}
@@ -15483,7 +16419,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = uint32(8541162)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = v2
 	i2 = v4 + uint32(32)
-	i0 = fn3603(m, v1, uint32(8406108), i2)
+	i0 = fn3604(m, v1, uint32(8406108), i2)
 	v2 = k32(4294967295)
 	goto L1
 L3:
@@ -15496,7 +16432,7 @@ L3:
 		goto L1
 	}
 	v2 = k32(4294967295)
-	i0 = fn2024(m, v0)
+	i0 = fn2025(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -15504,7 +16440,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8410557), i2)
+	i0 = fn3604(m, i0, uint32(8410557), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -15517,75 +16453,11 @@ L3:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v4 + uint32(48)
 	m.g0 = i0
 	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn1003(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	v3 = uint32(0)
-	i0 = fn2346(m, uint32(10022528), uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	fn2066(m, v4)
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v0
-	i1 = fn2838(m, v2)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v0
-	if v0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	return uint32(0)
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(0)
-	v3 = v4
-L1:
-	return v3
 }
 
 //go:norace
@@ -15604,60 +16476,51 @@ func fn1004(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+12)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8527599))
-	return uint32(0)
-L1:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
 	v3 = uint32(0)
-	i0 = fn2346(m, uint32(10022796), uint32(0))
+	i0 = fn2347(m, uint32(10022528), uint32(0))
 	v4 = i0
 	if v4 == 0 {
-		goto L2
+		goto L1
 	}
-	fn2066(m, v4)
+	fn2067(m, v4)
 	if v0 == 0 {
-		goto L3
+		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
 	if v5 == uint32(1073741823) {
-		goto L3
+		goto L2
 	}
 	i1 = v5 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
-L3:
+L2:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v0
-	i1 = fn2838(m, v2)
+	i1 = fn2839(m, v2)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v0
 	if v0 != 0 {
-		goto L4
+		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L2
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
 	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L2
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	return uint32(0)
-L4:
+L3:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(0)
 	v3 = v4
-L2:
+L1:
 	return v3
 }
 
@@ -15677,15 +16540,88 @@ func fn1005(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+12)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8527599))
+	return uint32(0)
+L1:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
 	v3 = uint32(0)
-	i0 = fn2346(m, uint32(10023068), uint32(0))
+	i0 = fn2347(m, uint32(10022796), uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	fn2067(m, v4)
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v0
+	i1 = fn2839(m, v2)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v0
+	if v0 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L2
+	}
+	fn2073(m, v4)
+	return uint32(0)
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(0)
+	v3 = v4
+L2:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn1006(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	v3 = uint32(0)
+	i0 = fn2347(m, uint32(10023068), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
-	fn2066(m, v4)
+	fn2067(m, v4)
 	if v0 == 0 {
 		goto L2
 	}
@@ -15698,7 +16634,7 @@ func fn1005(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v0
-	i1 = fn2838(m, v2)
+	i1 = fn2839(m, v2)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v0
 	if v0 != 0 {
@@ -15715,7 +16651,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	return uint32(0)
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v1
@@ -15727,7 +16663,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1006(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1007(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15744,12 +16680,12 @@ func fn1006(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
 	v4 = uint32(0)
-	i0 = fn2346(m, uint32(10023360), uint32(0))
+	i0 = fn2347(m, uint32(10023360), uint32(0))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
-	fn2066(m, v5)
+	fn2067(m, v5)
 	if v0 == 0 {
 		goto L2
 	}
@@ -15762,7 +16698,7 @@ func fn1006(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v0
-	i1 = fn2838(m, v3)
+	i1 = fn2839(m, v3)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v0
 	if v0 != 0 {
@@ -15779,7 +16715,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	return uint32(0)
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = v2
@@ -15792,7 +16728,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1007(m *Module, v0 uint32) uint32 {
+func fn1008(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -15804,7 +16740,7 @@ func fn1007(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1008(m *Module, v0 uint32) uint32 {
+func fn1009(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15828,7 +16764,7 @@ func fn1008(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn587(m, v0)
+	i0 = fn588(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v3 = i0
@@ -15845,10 +16781,10 @@ L3:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8434085), v1)
+	i0 = fn3604(m, i0, uint32(8434085), v1)
 	goto L1
 L2:
-	i0 = fn3706(m, uint32(10023568))
+	i0 = fn3707(m, uint32(10023568))
 	v3 = i0
 	if v3 != 0 {
 		goto L4
@@ -15864,7 +16800,7 @@ L4:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -15890,7 +16826,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1009(m *Module, v0 uint32) {
+func fn1010(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15905,8 +16841,8 @@ func fn1009(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
-	i0 = fn4221(m)
+	fn3703(m, v0)
+	i0 = fn4222(m)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	v2 = i0
@@ -15915,10 +16851,10 @@ func fn1009(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	if i0 != uint32(292) {
+	if i0 != uint32(293) {
 		goto L1
 	}
-	fn2070(m, v1, v0)
+	fn2071(m, v1, v0)
 	m.depth--
 	return
 L1:
@@ -15940,7 +16876,7 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
@@ -15958,9 +16894,9 @@ L2:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
 	v0 = i1
@@ -15972,7 +16908,7 @@ L3:
 	if int32(v0) < int32(uint32(101)) {
 		goto L4
 	}
-	fn2071(m, v1)
+	fn2072(m, v1)
 L4:
 	m.depth--
 	return
@@ -15980,7 +16916,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1010(m *Module, v0 uint32) uint32 {
+func fn1011(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16006,7 +16942,7 @@ func fn1010(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8541894), v1)
+	i0 = fn2697(m, uint32(8541894), v1)
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -16015,16 +16951,16 @@ func fn1010(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1011(m *Module, v0 uint32) uint32 {
+func fn1012(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn4137(m, i0)
+	i0 = fn4138(m, i0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn4138(m, i1)
+	i1 = fn4139(m, i1)
 	i0 = i0 ^ i1
 	v0 = i0
 	if v0 < k32(4294967294) {
@@ -16037,7 +16973,7 @@ func fn1011(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1012(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1013(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16093,7 +17029,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8410623), v3)
+	i0 = fn3604(m, i0, uint32(8410623), v3)
 	goto L1
 L3:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
@@ -16107,7 +17043,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1013(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1014(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -16146,7 +17082,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1014(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1015(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -16193,7 +17129,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1015(m *Module, v0 uint32) {
+func fn1016(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16241,16 +17177,16 @@ func fn1015(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1016(m *Module, v0 uint32) uint32 {
+func fn1017(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -16264,22 +17200,11 @@ func fn1016(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn2696(m, uint32(8568133), v1)
+	i0 = fn2697(m, uint32(8568133), v1)
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
 	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1017(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2032(m, i0)
-	return i0
 }
 
 //go:norace
@@ -16289,13 +17214,24 @@ func fn1018(m *Module, v0 uint32) uint32 {
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2019(m, i0)
+	i0 = fn2033(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1019(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1019(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn2020(m, i0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1020(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -16321,29 +17257,29 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1020(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1021(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2029(m, i0, v1, v2)
+	i0 = fn2030(m, i0, v1, v2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1021(m *Module, v0 uint32) uint32 {
+func fn1022(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn579(m, i0)
+	i0 = fn580(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1022(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1023(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16380,7 +17316,7 @@ func fn1022(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L3:
 	v1 = uint32(0)
 	i8 = v3 + uint32(12)
-	i0 = fn3732(m, v4, v5, v2, uint32(0), uint32(10024996), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v4, v5, v2, uint32(0), uint32(10024996), uint32(1), uint32(1), uint32(0), i8)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -16388,7 +17324,7 @@ L3:
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v4 = i0
-	i0 = fn587(m, v4)
+	i0 = fn588(m, v4)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	v1 = i0
@@ -16405,10 +17341,10 @@ L5:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8434085), v3)
+	i0 = fn3604(m, i0, uint32(8434085), v3)
 	goto L1
 L4:
-	i0 = fn3706(m, uint32(10023568))
+	i0 = fn3707(m, uint32(10023568))
 	v1 = i0
 	if v1 != 0 {
 		goto L6
@@ -16424,7 +17360,7 @@ L6:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -16450,7 +17386,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1023(m *Module, v0 uint32) {
+func fn1024(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16501,7 +17437,7 @@ func fn1023(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -16519,7 +17455,7 @@ L1:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -16537,7 +17473,7 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -16555,7 +17491,7 @@ L3:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v1 = i0
@@ -16573,7 +17509,7 @@ L4:
 	if v4 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
@@ -16584,7 +17520,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn1024(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1025(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -16656,7 +17592,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1025(m *Module, v0 uint32) uint32 {
+func fn1026(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -16684,7 +17620,7 @@ func fn1025(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -16692,7 +17628,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1026(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1027(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16743,7 +17679,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2364(m, i0)
+	i0 = fn2365(m, i0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
 	v4 = i0
@@ -16755,7 +17691,7 @@ L5:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v3)) = v0
-	i0 = fn3603(m, v4, uint32(8440564), v3)
+	i0 = fn3604(m, v4, uint32(8440564), v3)
 	goto L7
 L8:
 	if v1 == 0 {
@@ -16763,10 +17699,10 @@ L8:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v1
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, v4, uint32(8440528), i2)
+	i0 = fn3604(m, v4, uint32(8440528), i2)
 	goto L9
 L10:
-	fn3604(m, v4, uint32(8440505))
+	fn3605(m, v4, uint32(8440505))
 L9:
 	if v0 == 0 {
 		goto L6
@@ -16783,7 +17719,7 @@ L7:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	v0 = uint32(0)
 	if v1 == 0 {
@@ -16800,10 +17736,10 @@ L6:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L4:
-	i0 = fn852(m, v4, v1)
+	i0 = fn853(m, v4, v1)
 	v0 = i0
 L1:
 	i0 = v3 + uint32(32)
@@ -16813,7 +17749,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1027(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1028(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16866,7 +17802,7 @@ L5:
 L7:
 	i1 = k32(10089824) + uint32(24548)
 	i2 = v3 + uint32(24)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -16875,7 +17811,7 @@ L4:
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2364(m, i0)
+	i0 = fn2365(m, i0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
 	v1 = i0
@@ -16893,7 +17829,7 @@ L4:
 	} else {
 		i1 = uint32(8441542)
 	}
-	i0 = fn3603(m, i0, i1, v3)
+	i0 = fn3604(m, i0, i1, v3)
 	goto L8
 L10:
 	if v0 == 0 {
@@ -16907,7 +17843,7 @@ L10:
 		i1 = uint32(8441505)
 	}
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, i1, i2)
+	i0 = fn3604(m, i0, i1, i2)
 	goto L8
 L9:
 	v0 = uint32(0)
@@ -16917,7 +17853,7 @@ L9:
 	} else {
 		i1 = uint32(8441481)
 	}
-	fn3604(m, i0, i1)
+	fn3605(m, i0, i1)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
 	v2 = i0
@@ -16935,7 +17871,7 @@ L8:
 	if v1 != 0 {
 		goto L11
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L11:
 	if v0 == 0 {
 		goto L3
@@ -16951,7 +17887,7 @@ L11:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	v2 = k32(4294967295)
 	goto L1
@@ -16959,14 +17895,14 @@ L2:
 	if v2 != 0 {
 		goto L13
 	}
-	i0 = fn852(m, v4, v1)
+	i0 = fn853(m, v4, v1)
 	v0 = i0
 	goto L12
 L13:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v1
 	i1 = v3 + uint32(24)
-	i0 = fn849(m, v4, i1, uint32(2), uint32(0))
+	i0 = fn850(m, v4, i1, uint32(2), uint32(0))
 	v0 = i0
 L12:
 	if v0 != 0 {
@@ -16987,7 +17923,7 @@ L14:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -16996,7 +17932,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1028(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1029(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17041,7 +17977,7 @@ L4:
 	v5 = v4
 	goto L2
 L3:
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10025076), uint32(0), uint32(4), uint32(0), v3)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10025076), uint32(0), uint32(4), uint32(0), v3)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -17143,7 +18079,7 @@ L10:
 	if v6 != 0 {
 		goto L11
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L11:
 	i0 = b2i(v4 == uint32(10059656))
 	v7 = i0
@@ -17181,7 +18117,7 @@ L12:
 	if v1 != 0 {
 		goto L13
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -17211,7 +18147,7 @@ L14:
 	if v4 != 0 {
 		goto L15
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -17230,7 +18166,7 @@ L15:
 	if v4 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v1 = i0
@@ -17249,7 +18185,7 @@ L16:
 	if v4 != 0 {
 		goto L17
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L17:
 	v1 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
@@ -17277,7 +18213,7 @@ L19:
 	}
 	i1 = k32(10089824) + uint32(22656)
 	i2 = v3 + uint32(28)
-	i0 = fn2025(m, v5, i1, i2)
+	i0 = fn2026(m, v5, i1, i2)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L1
@@ -17301,7 +18237,7 @@ L19:
 	if v2 != 0 {
 		goto L18
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	v1 = i0
 L21:
@@ -17335,7 +18271,7 @@ L18:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L23:
 	if v1 != 0 {
@@ -17353,7 +18289,7 @@ L25:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = uint32(10059656)
 L24:
 	i1 = k32(10089824) + uint32(22656)
-	i0 = fn2037(m, v0, i1, v1)
+	i0 = fn2038(m, v0, i1, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	v1 = i0
@@ -17368,7 +18304,7 @@ L24:
 	if v4 != 0 {
 		goto L26
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L26:
 	v1 = uint32(0)
 	if int32(v2) > int32(k32(4294967295)) {
@@ -17383,11 +18319,11 @@ L26:
 L27:
 	v1 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 	v1 = uint32(0)
 L1:
 	i0 = v3 + uint32(32)
@@ -17397,7 +18333,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1029(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1030(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17412,12 +18348,12 @@ func fn1029(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = k32(10089824) + uint32(33900)
-	i0 = fn3390(m, i0)
+	i0 = fn3391(m, i0)
 	v3 = i0
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+4)) = l1
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8568412), v2)
+	i0 = fn4086(m, uint32(8568412), v2)
 	v0 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -17426,7 +18362,7 @@ func fn1029(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1030(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1031(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -17439,14 +18375,14 @@ func fn1030(m *Module, v0 uint32, v1 uint32) uint32 {
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2330(m, i0, i1)
+	i0 = fn2331(m, i0, i1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1031(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1032(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17482,12 +18418,12 @@ func fn1031(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8405523))
+	fn3605(m, i0, uint32(8405523))
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = k32(10089824) + uint32(25080)
-	i0 = fn2034(m, i0, i1)
+	i0 = fn2035(m, i0, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L4
@@ -17499,7 +18435,7 @@ L5:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8405404))
+	fn3605(m, i0, uint32(8405404))
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -17511,7 +18447,7 @@ L5:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
 	v3 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
@@ -17520,7 +18456,7 @@ L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn2696(m, uint32(8529245), v2)
+	i0 = fn2697(m, uint32(8529245), v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -17533,7 +18469,7 @@ L3:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v3
 	if v3 != 0 {
@@ -17557,7 +18493,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1032(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1033(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -17573,14 +18509,14 @@ func fn1032(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2332(m, i0, i1, i2)
+	i0 = fn2333(m, i0, i1, i2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1033(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1034(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -17596,14 +18532,14 @@ func fn1033(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return uint32(10059656)
 L1:
-	i0 = fn2675(m, v0)
+	i0 = fn2676(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1034(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1035(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -17619,27 +18555,7 @@ func fn1034(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return uint32(10059656)
 L1:
-	i0 = fn2675(m, v0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1035(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn2330(m, i0, i1)
+	i0 = fn2676(m, v0)
 	m.depth--
 	return i0
 }
@@ -17659,7 +18575,7 @@ func fn1036(m *Module, v0 uint32, v1 uint32) uint32 {
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn2332(m, i0, i1, uint32(0))
+	i0 = fn2331(m, i0, i1)
 	m.depth--
 	return i0
 }
@@ -17667,6 +18583,26 @@ func fn1036(m *Module, v0 uint32, v1 uint32) uint32 {
 //go:norace
 //go:nocheckptr
 func fn1037(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = fn2333(m, i0, i1, uint32(0))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1038(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17683,7 +18619,7 @@ func fn1037(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = k32(10089824) + uint32(33900)
-	i0 = fn3390(m, i0)
+	i0 = fn3391(m, i0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v4 = i0
@@ -17692,7 +18628,7 @@ func fn1037(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8568412), v2)
+	i0 = fn4086(m, uint32(8568412), v2)
 	v0 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -17701,7 +18637,7 @@ func fn1037(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1038(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1039(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -17725,7 +18661,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1039(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1040(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -17735,19 +18671,8 @@ func fn1039(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+20))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2675(m, i0)
+	i0 = fn2676(m, i0)
 	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1040(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1031(m, i0, v0)
 	return i0
 }
 
@@ -17756,19 +18681,9 @@ func fn1040(m *Module, v0 uint32, v1 uint32) uint32 {
 func fn1041(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	var i1 uint32
-	_ = i1
 	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+20))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn2330(m, i0, i1)
-	m.depth--
+	i0 = fn1032(m, i0, v0)
 	return i0
 }
 
@@ -17788,7 +18703,7 @@ func fn1042(m *Module, v0 uint32, v1 uint32) uint32 {
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn2332(m, i0, i1, uint32(0))
+	i0 = fn2331(m, i0, i1)
 	m.depth--
 	return i0
 }
@@ -17796,6 +18711,27 @@ func fn1042(m *Module, v0 uint32, v1 uint32) uint32 {
 //go:norace
 //go:nocheckptr
 func fn1043(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+20))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = fn2333(m, i0, i1, uint32(0))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1044(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -17806,7 +18742,7 @@ func fn1043(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10023568) {
 		goto L2
 	}
-	i0 = fn2348(m, v2, uint32(10023568))
+	i0 = fn2349(m, v2, uint32(10023568))
 	if i0 == 0 {
 		goto L1
 	}
@@ -17819,7 +18755,7 @@ L1:
 	if v2 == uint32(10023568) {
 		goto L4
 	}
-	i0 = fn2348(m, v2, uint32(10023568))
+	i0 = fn2349(m, v2, uint32(10023568))
 	if i0 == 0 {
 		goto L3
 	}
@@ -17827,13 +18763,13 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v1 = i0
 L3:
-	i0 = fn530(m, v0, v1)
+	i0 = fn531(m, v0, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1044(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1045(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -17849,7 +18785,7 @@ func fn1044(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8513845), v2)
+	i0 = fn3604(m, i0, uint32(8513845), v2)
 	v0 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -17858,7 +18794,7 @@ func fn1044(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1045(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1046(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -17871,40 +18807,40 @@ func fn1045(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != uint32(10051608) {
 		goto L1
 	}
-	i0 = fn1746(m, v0, v1)
+	i0 = fn1747(m, v0, v1)
 	m.depth--
 	return i0
 L1:
-	i0 = fn585(m, v0, v1)
+	i0 = fn586(m, v0, v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1046(m *Module, v0 uint32) uint32 {
+func fn1047(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn511(m, i0)
+	i0 = fn512(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1047(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1048(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn514(m, i0, v1)
+	i0 = fn515(m, i0, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1048(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1049(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -17923,7 +18859,7 @@ func fn1048(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i1 = v3 + uint32(28)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn3736(m, v1, v2, uint32(8402717), uint32(1), uint32(2), v3)
+	i0 = fn3737(m, v1, v2, uint32(8402717), uint32(1), uint32(2), v3)
 	if i0 != 0 {
 		goto L2
 	}
@@ -17932,35 +18868,10 @@ func fn1048(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L2:
 	i0 = k32(10089824) + uint32(33744)
 	i1 = v3 + uint32(20)
-	i0 = fn862(m, i0, i1, k32(2147483651), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483651), uint32(0))
 	v0 = i0
 L1:
 	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1049(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i0 = k32(10089824) + uint32(35644)
-	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v0 = i0
-	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return v0
 }
@@ -17981,9 +18892,9 @@ func fn1050(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i0 = k32(10089824) + uint32(42956)
+	i0 = k32(10089824) + uint32(35644)
 	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v0 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -18006,9 +18917,9 @@ func fn1051(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i0 = k32(10089824) + uint32(35384)
+	i0 = k32(10089824) + uint32(42956)
 	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v0 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -18031,9 +18942,9 @@ func fn1052(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i0 = k32(10089824) + uint32(31000)
+	i0 = k32(10089824) + uint32(35384)
 	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v0 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -18056,9 +18967,9 @@ func fn1053(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i0 = k32(10089824) + uint32(25352)
+	i0 = k32(10089824) + uint32(31000)
 	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v0 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -18068,15 +18979,40 @@ func fn1053(m *Module, v0 uint32, v1 uint32) uint32 {
 //go:norace
 //go:nocheckptr
 func fn1054(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
 	var i0 uint32
 	_ = i0
-	i0 = fn1055(m, v0, v1, uint32(0), uint32(0))
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
+	i0 = k32(10089824) + uint32(25352)
+	i1 = v2 + uint32(12)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v0 = i0
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1055(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1056(m, v0, v1, uint32(0), uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1055(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1056(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -18094,7 +19030,7 @@ func fn1055(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i0 = i0 - uint32(32)
 	v4 = i0
 	m.g0 = v4
-	i0 = fn510(m, v0)
+	i0 = fn511(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L2
@@ -18175,7 +19111,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v4)) = v1
-	i0 = fn865(m, v5, v4)
+	i0 = fn866(m, v5, v4)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v3 = i0
@@ -18188,7 +19124,7 @@ L9:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L11:
 	if v1 == 0 {
 		goto L1
@@ -18198,7 +19134,7 @@ L11:
 	if v3 == uint32(10024764) {
 		goto L13
 	}
-	i0 = fn2348(m, v3, uint32(10024764))
+	i0 = fn2349(m, v3, uint32(10024764))
 	if i0 == 0 {
 		goto L12
 	}
@@ -18233,7 +19169,7 @@ L14:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L12:
 	v6 = v1
 L1:
@@ -18244,25 +19180,25 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1056(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1055(m, v0, uint32(0), v1, uint32(0))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
 func fn1057(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1055(m, v0, uint32(0), uint32(0), v1)
+	i0 = fn1056(m, v0, uint32(0), v1, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
 func fn1058(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1056(m, v0, uint32(0), uint32(0), v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1059(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18286,7 +19222,7 @@ func fn1058(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = v3
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8461405), v2)
+	i0 = fn3604(m, i0, uint32(8461405), v2)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
@@ -18321,7 +19257,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -18330,7 +19266,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1059(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1060(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18371,7 +19307,7 @@ L4:
 	v3 = uint32(0)
 	i1 = k32(10089824) + uint32(24548)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -18382,7 +19318,7 @@ L4:
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3604(m, i0, uint32(8578142))
+	fn3605(m, i0, uint32(8578142))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
 L1:
@@ -18393,7 +19329,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1060(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1061(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18434,7 +19370,7 @@ L1:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	m.depth--
 	return uint32(0)
@@ -18442,7 +19378,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1061(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1062(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -18454,7 +19390,7 @@ func fn1061(m *Module, v0 uint32, v1 uint32) uint32 {
 	b := m.base
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2038(m, i0)
+	i0 = fn2039(m, i0)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -18468,7 +19404,7 @@ L3:
 	return uint32(10014548)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2038(m, i0)
+	i0 = fn2039(m, i0)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -18482,7 +19418,7 @@ L5:
 	return uint32(10014548)
 L4:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i3 = fn2038(m, i3)
+	i3 = fn2039(m, i3)
 	v0 = i3
 	if v0 != 0 {
 		i1 = uint32(10014548)
@@ -18501,7 +19437,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1062(m *Module, v0 uint32) {
+func fn1063(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18514,7 +19450,7 @@ func fn1062(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
 	if v1 == 0 {
@@ -18531,7 +19467,7 @@ func fn1062(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -18549,7 +19485,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -18567,7 +19503,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
@@ -18578,7 +19514,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1063(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1064(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -18628,7 +19564,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1064(m *Module, v0 uint32) uint32 {
+func fn1065(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18673,7 +19609,7 @@ func fn1064(m *Module, v0 uint32) uint32 {
 	if v4 != 0 {
 		goto L3
 	}
-	i1 = fn1594(m, uint32(2147483647))
+	i1 = fn1595(m, uint32(2147483647))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v4
 	if v4 != 0 {
@@ -18690,12 +19626,12 @@ func fn1064(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = fn539(m, v4, i1)
+	i0 = fn540(m, v4, i1)
 	v5 = i0
 	if v5 != 0 {
 		goto L4
@@ -18711,7 +19647,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L4:
@@ -18740,7 +19676,7 @@ L4:
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -18753,7 +19689,7 @@ L6:
 	if v0 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	i0 = v1 + k32(4294967288)
 	v0 = i0
@@ -18764,7 +19700,7 @@ L7:
 	m.depth--
 	return v1
 L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v3 = i0
@@ -18782,7 +19718,7 @@ L8:
 	m.depth--
 	return v1
 L5:
-	i0 = fn2289(m, uint32(2))
+	i0 = fn2290(m, uint32(2))
 	v0 = i0
 	if v0 != 0 {
 		goto L9
@@ -18798,7 +19734,7 @@ L5:
 	if v0 != 0 {
 		goto L10
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -18811,7 +19747,7 @@ L10:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L9:
@@ -18821,7 +19757,7 @@ L9:
 	m.depth--
 	return v0
 L2:
-	i0 = fn1594(m, v4)
+	i0 = fn1595(m, v4)
 	v4 = i0
 	if v4 != 0 {
 		goto L11
@@ -18837,7 +19773,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L11:
@@ -18868,7 +19804,7 @@ L11:
 	if v3 != 0 {
 		goto L13
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -18881,7 +19817,7 @@ L13:
 	if v0 != 0 {
 		goto L14
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L14:
 	i0 = v1 + k32(4294967288)
 	v0 = i0
@@ -18892,7 +19828,7 @@ L14:
 	m.depth--
 	return v1
 L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v3 = i0
@@ -18910,7 +19846,7 @@ L15:
 	m.depth--
 	return v1
 L12:
-	i0 = fn2289(m, uint32(2))
+	i0 = fn2290(m, uint32(2))
 	v0 = i0
 	if v0 != 0 {
 		goto L16
@@ -18926,7 +19862,7 @@ L12:
 	if v0 != 0 {
 		goto L17
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -18939,7 +19875,7 @@ L17:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L16:
@@ -18954,7 +19890,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1065(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1066(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18996,7 +19932,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v3 + uint32(8)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10025676), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10025676), uint32(1), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -19012,7 +19948,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
 L5:
-	i0 = fn1066(m, v0, v4, v2)
+	i0 = fn1067(m, v0, v4, v2)
 	v6 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -19022,7 +19958,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1066(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1067(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19050,7 +19986,7 @@ func fn1066(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == 0 {
 		goto L3
 	}
-	i0 = fn568(m, v2)
+	i0 = fn569(m, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L4
@@ -19066,20 +20002,20 @@ func fn1066(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L4:
-	i1 = fn1582(m, v2)
+	i1 = fn1583(m, v2)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
 	if v5 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
-	fn3624(m)
+	fn3625(m)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(2147483647)
 	goto L2
@@ -19096,13 +20032,13 @@ L5:
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L2
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
 L2:
-	i1 = fn579(m, v1)
+	i1 = fn580(m, v1)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
 	if v2 != 0 {
@@ -19119,12 +20055,12 @@ L2:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(10059656)
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(10059656)
-	i1 = fn2294(m, uint32(2), v3)
+	i1 = fn2295(m, uint32(2), v3)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
 	if v2 != 0 {
@@ -19141,7 +20077,7 @@ L6:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L7:
 	i1 = k32(10089824) + uint32(10084)
@@ -19155,7 +20091,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1067(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1068(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -19208,7 +20144,7 @@ L6:
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v3 = i0
-	i0 = fn2796(m, v3, uint32(8396389))
+	i0 = fn2797(m, v3, uint32(8396389))
 	if i0 != 0 {
 		goto L7
 	}
@@ -19216,18 +20152,18 @@ L9:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8570363), i2)
+	i0 = fn3604(m, i0, uint32(8570363), i2)
 	goto L3
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn2796(m, i0, uint32(8396389))
+	i0 = fn2797(m, i0, uint32(8396389))
 	if i0 == 0 {
 		goto L10
 	}
 	i0 = v3 + uint32(16)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v3 = i0
-	i0 = fn2796(m, v3, uint32(8494151))
+	i0 = fn2797(m, v3, uint32(8494151))
 	if i0 != 0 {
 		goto L11
 	}
@@ -19235,19 +20171,19 @@ L8:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(64)
-	i0 = fn3603(m, i0, uint32(8570363), i2)
+	i0 = fn3604(m, i0, uint32(8570363), i2)
 	goto L3
 L11:
 	i1 = v1 + uint32(4)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	i2 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1066(m, v0, i1, i2)
+	i0 = fn1067(m, v0, i1, i2)
 	v3 = i0
 	goto L3
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v2 = i0
-	i0 = fn2796(m, v2, uint32(8494151))
+	i0 = fn2797(m, v2, uint32(8494151))
 	if i0 != 0 {
 		goto L12
 	}
@@ -19255,13 +20191,13 @@ L10:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8570363), i2)
+	i0 = fn3604(m, i0, uint32(8570363), i2)
 	goto L3
 L12:
 	i0 = v3 + uint32(16)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v3 = i0
-	i0 = fn2796(m, v3, uint32(8396389))
+	i0 = fn2797(m, v3, uint32(8396389))
 	if i0 != 0 {
 		goto L7
 	}
@@ -19269,13 +20205,13 @@ L12:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8570363), i2)
+	i0 = fn3604(m, i0, uint32(8570363), i2)
 	goto L3
 L7:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i2 = v1 + uint32(4)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn1066(m, v0, i1, i2)
+	i0 = fn1067(m, v0, i1, i2)
 	v3 = i0
 	goto L3
 L5:
@@ -19284,7 +20220,7 @@ L5:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v3 = i0
-	i0 = fn2796(m, v3, uint32(8494151))
+	i0 = fn2797(m, v3, uint32(8494151))
 	if i0 != 0 {
 		goto L13
 	}
@@ -19292,11 +20228,11 @@ L5:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(80)
-	i0 = fn3603(m, i0, uint32(8570363), i2)
+	i0 = fn3604(m, i0, uint32(8570363), i2)
 	goto L3
 L13:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1066(m, v0, i1, uint32(0))
+	i0 = fn1067(m, v0, i1, uint32(0))
 	v3 = i0
 	goto L3
 L4:
@@ -19306,11 +20242,11 @@ L4:
 	if v5 != 0 {
 		goto L14
 	}
-	fn3604(m, v2, uint32(8577413))
+	fn3605(m, v2, uint32(8577413))
 	goto L3
 L14:
 	*(*uint32)(unsafe.Add(b, v4)) = v6
-	i0 = fn3603(m, v2, uint32(8561729), v4)
+	i0 = fn3604(m, v2, uint32(8561729), v4)
 L3:
 	i0 = v4 + uint32(96)
 	m.g0 = i0
@@ -19319,7 +20255,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1068(m *Module, v0 uint32) {
+func fn1069(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19332,7 +20268,7 @@ func fn1068(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
 	if v1 == 0 {
@@ -19349,7 +20285,7 @@ func fn1068(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
@@ -19360,7 +20296,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1069(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1070(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -19386,7 +20322,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1070(m *Module, v0 uint32) uint32 {
+func fn1071(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19406,7 +20342,7 @@ func fn1070(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn516(m, i0, v2)
+	i0 = fn517(m, i0, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -19418,17 +20354,17 @@ func fn1070(m *Module, v0 uint32) uint32 {
 	return v2
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
 L3:
-	fn3624(m)
+	fn3625(m)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -19449,7 +20385,7 @@ L1:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	m.depth--
 	return v1
@@ -19457,7 +20393,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1071(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1072(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -19480,7 +20416,7 @@ L3:
 		goto L1
 	}
 L2:
-	i0 = fn3737(m, uint32(8510112), v2)
+	i0 = fn3738(m, uint32(8510112), v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -19491,20 +20427,20 @@ L1:
 	if v2 == uint32(1) {
 		goto L4
 	}
-	i0 = fn3734(m, uint32(8510112), v2, uint32(1), uint32(1))
+	i0 = fn3735(m, uint32(8510112), v2, uint32(1), uint32(1))
 	if i0 != 0 {
 		goto L4
 	}
 	return uint32(0)
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn1072(m, v0, i1)
+	i0 = fn1073(m, v0, i1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1072(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1073(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19525,7 +20461,7 @@ func fn1072(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i1 = k32(10089824) + uint32(25352)
-	i0 = fn2349(m, v1, i1)
+	i0 = fn2350(m, v1, i1)
 	v3 = i0
 	if v3 != uint32(10059656) {
 		goto L2
@@ -19542,19 +20478,19 @@ func fn1072(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8493216), v2)
+	i0 = fn3604(m, i0, uint32(8493216), v2)
 	goto L1
 L2:
 	if v3 == 0 {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	v4 = i0
@@ -19571,12 +20507,12 @@ L2:
 		goto L6
 	}
 L7:
-	i0 = fn840(m, v1, v3, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v1, v3, uint32(0), uint32(0), uint32(0))
 	v4 = i0
 	goto L5
 L6:
 	i2 = m.table[v4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v3, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v1, v3, i2, uint32(0))
+	i0 = fn839(m, v1, v3, i2, uint32(0))
 	v4 = i0
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -19590,15 +20526,15 @@ L5:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L4:
 	v4 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn572(m, v1)
+	i0 = fn573(m, v1)
 	if i0 != 0 {
 		goto L8
 	}
@@ -19608,10 +20544,10 @@ L4:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8493216), i2)
+	i0 = fn3604(m, i0, uint32(8493216), i2)
 	goto L1
 L8:
-	i0 = fn573(m, v1)
+	i0 = fn574(m, v1)
 	v5 = i0
 	if v5 == k32(4294967295) {
 		goto L1
@@ -19643,7 +20579,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1073(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1074(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -19652,7 +20588,7 @@ func fn1073(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn3739(m, uint32(8510112), v3)
+	i0 = fn3740(m, uint32(8510112), v3)
 	if i0 != 0 {
 		goto L1
 	}
@@ -19663,20 +20599,20 @@ L1:
 	if v3 == uint32(1) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8510112), v3, uint32(1), uint32(1))
+	i0 = fn3735(m, uint32(8510112), v3, uint32(1), uint32(1))
 	if i0 != 0 {
 		goto L2
 	}
 	return uint32(0)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1072(m, v0, i1)
+	i0 = fn1073(m, v0, i1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1074(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1075(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19707,7 +20643,7 @@ func fn1074(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8568406), i1)
+	i0 = fn4086(m, uint32(8568406), i1)
 	v0 = i0
 	goto L1
 L2:
@@ -19715,7 +20651,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn4085(m, uint32(8561909), v2)
+	i0 = fn4086(m, uint32(8561909), v2)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -19725,7 +20661,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1075(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1076(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -19741,11 +20677,11 @@ func fn1075(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn1574(m, uint32(0))
+	i0 = fn1575(m, uint32(0))
 	m.depth--
 	return i0
 L1:
-	i0 = fn573(m, v2)
+	i0 = fn574(m, v2)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L2
@@ -19761,14 +20697,14 @@ L2:
 	} else {
 		i0 = v0
 	}
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1076(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1077(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19796,12 +20732,12 @@ func fn1076(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8462004), i1)
+	i0 = fn4086(m, uint32(8462004), i1)
 	v0 = i0
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8569690), v2)
+	i0 = fn4086(m, uint32(8569690), v2)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -19811,7 +20747,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1077(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1078(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19828,13 +20764,13 @@ func fn1077(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -19846,7 +20782,7 @@ L2:
 		goto L1
 	}
 	v1 = uint32(0)
-	i0 = fn573(m, v3)
+	i0 = fn574(m, v3)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L1
@@ -19871,7 +20807,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1078(m *Module, v0 uint32) uint32 {
+func fn1079(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -19897,20 +20833,20 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1079(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1080(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1080(m, v0, v1, v1)
+	i0 = fn1081(m, v0, v1, v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1080(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1081(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19927,7 +20863,7 @@ func fn1080(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8509169))
+	fn3605(m, i0, uint32(8509169))
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -19960,7 +20896,7 @@ L5:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L4:
@@ -19988,12 +20924,12 @@ L7:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8486884))
+	fn3605(m, i0, uint32(8486884))
 L2:
 	v1 = k32(4294967295)
 L1:
@@ -20003,7 +20939,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1081(m *Module, v0 uint32) uint32 {
+func fn1082(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -20029,7 +20965,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1082(m *Module, v0 uint32, v1 uint32) {
+func fn1083(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -20058,7 +20994,7 @@ func fn1082(m *Module, v0 uint32, v1 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return
@@ -20066,7 +21002,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1083(m *Module, v0 uint32) {
+func fn1084(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -20088,14 +21024,14 @@ func fn1083(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1084(m *Module, v0 uint32) uint32 {
+func fn1085(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -20121,7 +21057,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1085(m *Module, v0 uint32, v1 uint32) {
+func fn1086(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -20149,7 +21085,7 @@ func fn1085(m *Module, v0 uint32, v1 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return
@@ -20157,7 +21093,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1086(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1087(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20174,14 +21110,14 @@ func fn1086(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	v3 = uint32(0)
-	i0 = fn2675(m, v0)
+	i0 = fn2676(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn2294(m, uint32(2), v2)
+	i0 = fn2295(m, uint32(2), v2)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
@@ -20194,13 +21130,13 @@ func fn1086(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	if v1 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027204))
-	i0 = fn854(m, i0, v1)
+	i0 = fn855(m, i0, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -20213,7 +21149,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -20222,7 +21158,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1087(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1088(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20277,7 +21213,7 @@ L2:
 	if v5 == v6 {
 		goto L3
 	}
-	i0 = fn2348(m, v5, v6)
+	i0 = fn2349(m, v5, v6)
 	if i0 != 0 {
 		goto L3
 	}
@@ -20293,13 +21229,13 @@ L2:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	goto L1
 L3:
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v7 = i0
 	if v7 == 0 {
 		goto L1
 	}
 	v4 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v8 = i0
 	if v8 == 0 {
 		goto L7
@@ -20344,7 +21280,7 @@ L9:
 	v9 = i0
 L11:
 	v4 = uint32(0)
-	i0 = fn1501(m, v9, v6)
+	i0 = fn1502(m, v9, v6)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -20358,7 +21294,7 @@ L10:
 	}
 L8:
 	v4 = uint32(0)
-	i0 = fn2198(m, uint32(0))
+	i0 = fn2199(m, uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L4
@@ -20382,14 +21318,14 @@ L7:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L6:
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
 	i0 = i0 + v5
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1088(m, i0, v3)
+	i0 = fn1089(m, i0, v3)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L12
 	}
@@ -20414,11 +21350,11 @@ L12:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L4
 L5:
 	i4 = v2 + uint32(8)
-	i0 = fn1089(m, v0, uint32(2), v3, uint32(0), i4)
+	i0 = fn1090(m, v0, uint32(2), v3, uint32(0), i4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -20431,7 +21367,7 @@ L5:
 	if v6 != 0 {
 		goto L14
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L14:
 	if int32(v5) < int32(uint32(0)) {
 		goto L15
@@ -20464,7 +21400,7 @@ L17:
 	if v4 == uint32(10059656) {
 		goto L19
 	}
-	i0 = fn1501(m, v7, v4)
+	i0 = fn1502(m, v7, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -20477,7 +21413,7 @@ L17:
 	if v6 != 0 {
 		goto L20
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L20:
 	v4 = uint32(0)
 	if int32(v5) >= int32(uint32(0)) {
@@ -20496,13 +21432,13 @@ L19:
 	if v5 != 0 {
 		goto L18
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	if int32(i0) > int32(uint32(1)) {
 		goto L21
 	}
-	i0 = fn1494(m, v7, uint32(0))
+	i0 = fn1495(m, v7, uint32(0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -20513,7 +21449,7 @@ L18:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	goto L4
 L21:
-	i0 = fn1086(m, uint32(8584614), v7)
+	i0 = fn1087(m, uint32(8584614), v7)
 	v4 = i0
 	goto L4
 L15:
@@ -20530,7 +21466,7 @@ L4:
 	if v5 != 0 {
 		goto L22
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v5 = i0
@@ -20543,7 +21479,7 @@ L22:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -20552,7 +21488,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1088(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1089(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20586,11 +21522,11 @@ func fn1088(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 == v4 {
 		goto L2
 	}
-	i0 = fn2348(m, v3, v4)
+	i0 = fn2349(m, v3, v4)
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn1591(m, v0)
+	i0 = fn1592(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L3
@@ -20598,7 +21534,7 @@ func fn1088(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return k32(4294967295)
 L3:
-	i0 = fn2206(m, v1, v3)
+	i0 = fn2207(m, v1, v3)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -20611,7 +21547,7 @@ L3:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return v2
 L2:
@@ -20621,7 +21557,7 @@ L2:
 	if int32(v5) < int32(uint32(1)) {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
 	v3 = i0
@@ -20638,14 +21574,14 @@ L5:
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L6
 	}
-	i0 = fn3352(m, v2, uint32(8422684))
+	i0 = fn3353(m, v2, uint32(8422684))
 	if i0 != 0 {
 		goto L4
 	}
 L6:
-	i0 = fn1088(m, v8, v1)
+	i0 = fn1089(m, v8, v1)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
 	i1 = i1 + uint32(1)
@@ -20674,7 +21610,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1089(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn1090(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -20716,11 +21652,11 @@ func fn1089(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 		goto L2
 	}
 L6:
-	i0 = fn3617(m, v0, v2)
+	i0 = fn3618(m, v0, v2)
 	v6 = i0
 	goto L3
 L5:
-	i0 = fn852(m, v2, v0)
+	i0 = fn853(m, v2, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L7
@@ -20728,7 +21664,7 @@ L5:
 	v6 = k32(4294967295)
 	goto L1
 L7:
-	i0 = fn2030(m, v7)
+	i0 = fn2031(m, v7)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v8 = i0
@@ -20741,7 +21677,7 @@ L7:
 	if v8 != 0 {
 		goto L3
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L3
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -20751,11 +21687,11 @@ L4:
 	if v6 == v7 {
 		goto L2
 	}
-	i0 = fn2348(m, v6, v7)
+	i0 = fn2349(m, v6, v7)
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn1591(m, v0)
+	i0 = fn1592(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L8
@@ -20763,7 +21699,7 @@ L4:
 	v6 = k32(4294967295)
 	goto L1
 L8:
-	i0 = fn2204(m, v2, v7)
+	i0 = fn2205(m, v2, v7)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v8 = i0
@@ -20776,7 +21712,7 @@ L8:
 	if v8 != 0 {
 		goto L3
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L3:
 	if int32(v6) >= int32(uint32(0)) {
 		goto L9
@@ -20808,7 +21744,7 @@ L2:
 	if v6 == v7 {
 		goto L11
 	}
-	i0 = fn2348(m, v6, v7)
+	i0 = fn2349(m, v6, v7)
 	if i0 != 0 {
 		goto L11
 	}
@@ -20829,13 +21765,13 @@ L12:
 L11:
 	v6 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i0 = fn2290(m, i0)
+	i0 = fn2291(m, i0)
 	v8 = i0
 	if int32(v8) < int32(uint32(0)) {
 		goto L1
 	}
 	v10 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v11 = i0
 	if v11 == 0 {
 		goto L1
@@ -20843,7 +21779,7 @@ L11:
 	if v3 == 0 {
 		goto L14
 	}
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v10 = i0
 	if v10 != 0 {
 		goto L14
@@ -20862,7 +21798,7 @@ L18:
 	i0 = i0 + v6
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	v13 = i1
@@ -20871,15 +21807,15 @@ L18:
 	if int32(v13) > int32(k32(4294967295)) {
 		goto L19
 	}
-	i0 = fn3352(m, v7, uint32(8478159))
+	i0 = fn3353(m, v7, uint32(8478159))
 	if i0 != 0 {
 		goto L15
 	}
 L19:
 	i4 = v5 + uint32(8)
-	i0 = fn1089(m, v12, v1, v2, v3, i4)
+	i0 = fn1090(m, v12, v1, v2, v3, i4)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v13 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+36))
 	i1 = i1 + uint32(1)
@@ -20892,7 +21828,7 @@ L19:
 	if v7 == 0 {
 		goto L20
 	}
-	i0 = fn1501(m, v11, v7)
+	i0 = fn1502(m, v11, v7)
 	v12 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v13 = i0
@@ -20908,7 +21844,7 @@ L19:
 	if v0 != 0 {
 		goto L22
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	v7 = i0
@@ -20937,14 +21873,14 @@ L21:
 	if v13 != 0 {
 		goto L20
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	v7 = i0
 	if v7 == 0 {
 		goto L23
 	}
-	i0 = fn1501(m, v10, v7)
+	i0 = fn1502(m, v10, v7)
 	v12 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v13 = i0
@@ -20971,7 +21907,7 @@ L24:
 	if v13 != 0 {
 		goto L23
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L23:
 	i0 = v6 + uint32(4)
 	v6 = i0
@@ -20981,7 +21917,7 @@ L23:
 		goto L18
 	}
 L17:
-	i0 = fn1153(m, v0, v11, v4)
+	i0 = fn1154(m, v0, v11, v4)
 	v2 = i0
 	i0 = uint32(int32(v2) >> (uint32(31) & 31))
 	v6 = i0
@@ -20995,7 +21931,7 @@ L17:
 	}
 	v6 = k32(4294967295)
 	v1 = uint32(0)
-	i0 = fn1153(m, v0, v10, v9)
+	i0 = fn1154(m, v0, v10, v9)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L25
 	}
@@ -21021,10 +21957,10 @@ L25:
 	if v2 != 0 {
 		goto L13
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L13
 L16:
-	fn2072(m, v7)
+	fn2073(m, v7)
 L15:
 	v6 = k32(4294967295)
 	v1 = uint32(1)
@@ -21040,7 +21976,7 @@ L13:
 	if v0 != 0 {
 		goto L26
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L26:
 	if v10 == 0 {
 		goto L27
@@ -21056,7 +21992,7 @@ L26:
 	if v0 != 0 {
 		goto L27
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L27:
 	if v1 == 0 {
 		goto L1
@@ -21078,7 +22014,7 @@ L27:
 	if v4 != 0 {
 		goto L28
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L28:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v0 = i0
@@ -21097,7 +22033,7 @@ L28:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -21106,7 +22042,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1090(m *Module, v0 uint32) {
+func fn1091(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21141,7 +22077,7 @@ func fn1090(m *Module, v0 uint32) {
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 & uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn1091(m, v0)
+	i0 = fn1092(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -21151,7 +22087,7 @@ func fn1090(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn1091(m *Module, v0 uint32) uint32 {
+func fn1092(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21181,7 +22117,7 @@ func fn1091(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
 	v1 = i0
@@ -21200,7 +22136,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
 	v1 = i0
@@ -21219,7 +22155,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	v1 = i0
@@ -21238,7 +22174,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	v1 = i0
@@ -21257,7 +22193,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
 	v1 = i0
@@ -21276,7 +22212,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	v1 = i0
@@ -21295,7 +22231,7 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
 	v1 = i0
@@ -21314,16 +22250,16 @@ L7:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
-	i0 = fn1093(m, v0)
+	i0 = fn1094(m, v0)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1092(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1093(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -21494,7 +22430,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1093(m *Module, v0 uint32) uint32 {
+func fn1094(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21524,7 +22460,7 @@ func fn1093(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -21543,7 +22479,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -21562,7 +22498,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -21581,7 +22517,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v1 = i0
@@ -21600,7 +22536,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v1 = i0
@@ -21619,7 +22555,7 @@ L5:
 	if v0 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	m.depth--
 	return uint32(0)
@@ -21627,7 +22563,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn1094(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1095(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -21658,7 +22594,7 @@ func fn1094(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = fn3737(m, i0, v2)
+	i0 = fn3738(m, i0, v2)
 	if i0 == 0 {
 		goto L2
 	}
@@ -21688,7 +22624,7 @@ L4:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	v2 = uint32(0)
 	if int32(v4) < int32(uint32(1)) {
@@ -21721,14 +22657,14 @@ L6:
 	if v6 != 0 {
 		goto L7
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L7:
 	if v4 != uint32(2) {
 		goto L1
 	}
 	i0 = v1 + uint32(16)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn578(m, i0)
+	i0 = fn579(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -21754,7 +22690,7 @@ L7:
 	i1 = v0 + uint32(40)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, v3)) = v0
-	i0 = fn3718(m, v1, uint32(8532754), v3)
+	i0 = fn3719(m, v1, uint32(8532754), v3)
 	if i0 != 0 {
 		goto L8
 	}
@@ -21771,7 +22707,7 @@ L7:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -21851,7 +22787,7 @@ L14:
 	if v0 != 0 {
 		goto L15
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	if i0 == 0 {
@@ -21862,68 +22798,13 @@ L15:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8513513))
+	fn3605(m, i0, uint32(8513513))
 L2:
 	v2 = k32(4294967295)
 L1:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
 	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn1095(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v0 = i0
-	if v0 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(8474834)
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8402098), v1)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = uint32(8474834)
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8500202), i2)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return v0
 }
 
 //go:norace
@@ -21952,7 +22833,7 @@ func fn1096(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8474834)
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8402098), v1)
+	i0 = fn3604(m, i0, uint32(8402098), v1)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -21965,7 +22846,7 @@ L2:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8500202), i2)
+	i0 = fn3604(m, i0, uint32(8500202), i2)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -21999,15 +22880,15 @@ func fn1097(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(32)
 	v1 = i0
 	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	v0 = i0
 	if v0 != 0 {
 		goto L2
 	}
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(8406344)
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(8474834)
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8402098), v1)
+	i0 = fn3604(m, i0, uint32(8402098), v1)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -22016,11 +22897,11 @@ L2:
 	if i0 != 0 {
 		goto L3
 	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = uint32(8406344)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = uint32(8474834)
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8500202), i2)
+	i0 = fn3604(m, i0, uint32(8500202), i2)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -22062,12 +22943,12 @@ func fn1098(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8406344)
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8402098), v1)
+	i0 = fn3604(m, i0, uint32(8402098), v1)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(8)
+	i0 = i0 & uint32(16)
 	if i0 != 0 {
 		goto L3
 	}
@@ -22075,7 +22956,7 @@ L2:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8418821), i2)
+	i0 = fn3604(m, i0, uint32(8500202), i2)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -22117,12 +22998,12 @@ func fn1099(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8406344)
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8402098), v1)
+	i0 = fn3604(m, i0, uint32(8402098), v1)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
+	i0 = i0 & uint32(8)
 	if i0 != 0 {
 		goto L3
 	}
@@ -22130,7 +23011,7 @@ L2:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8500202), i2)
+	i0 = fn3604(m, i0, uint32(8418821), i2)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -22148,7 +23029,62 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1100(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1100(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v0 = i0
+	if v0 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(8406344)
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8402098), v1)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = uint32(8406344)
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v1 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8500202), i2)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1101(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22175,7 +23111,7 @@ func fn1100(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(8406344)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8402098), v2)
+	i0 = fn3604(m, i0, uint32(8402098), v2)
 	v0 = k32(4294967295)
 	goto L1
 L2:
@@ -22188,7 +23124,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(8406344)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8500202), i2)
+	i0 = fn3604(m, i0, uint32(8500202), i2)
 	v0 = k32(4294967295)
 	goto L1
 L3:
@@ -22230,7 +23166,7 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -22239,7 +23175,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1101(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1102(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22266,7 +23202,7 @@ func fn1101(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(8406344)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8402098), v2)
+	i0 = fn3604(m, i0, uint32(8402098), v2)
 	v4 = k32(4294967295)
 	goto L1
 L2:
@@ -22279,7 +23215,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(8406344)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8418821), i2)
+	i0 = fn3604(m, i0, uint32(8418821), i2)
 	v4 = k32(4294967295)
 	goto L1
 L3:
@@ -22320,7 +23256,7 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -22329,19 +23265,11 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1102(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1103(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1100(m, v0, v1)
+	i0 = fn1101(m, v0, v1)
 	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1103(m *Module, v0 uint32, v1 uint32) uint32 {
-	b := m.base
-	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = v1
-	return uint32(0)
 }
 
 //go:norace
@@ -22363,89 +23291,9 @@ func fn1105(m *Module, v0 uint32, v1 uint32) uint32 {
 //go:norace
 //go:nocheckptr
 func fn1106(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
 	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v3 = i0
-	if v3 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(8406344)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8402098), v2)
-	v0 = k32(4294967295)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(8406344)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8500202), i2)
-	v0 = k32(4294967295)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if int32(v0) > int32(uint32(1)) {
-		i1 = v0
-	} else {
-		i1 = uint32(1)
-	}
-	v0 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v4 = i2
-	if int32(v0) < int32(v4) {
-		i1 = v0
-	} else {
-		i1 = v4
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = v1
+	return uint32(0)
 }
 
 //go:norace
@@ -22475,7 +23323,95 @@ func fn1107(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(8406344)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8402098), v2)
+	i0 = fn3604(m, i0, uint32(8402098), v2)
+	v0 = k32(4294967295)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(8406344)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v2 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8500202), i2)
+	v0 = k32(4294967295)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if int32(v0) > int32(uint32(1)) {
+		i1 = v0
+	} else {
+		i1 = uint32(1)
+	}
+	v0 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v4 = i2
+	if int32(v0) < int32(v4) {
+		i1 = v0
+	} else {
+		i1 = v4
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1108(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v3 = i0
+	if v3 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(8406344)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8402098), v2)
 	v0 = k32(4294967295)
 	goto L1
 L2:
@@ -22488,7 +23424,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(8406344)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8418821), i2)
+	i0 = fn3604(m, i0, uint32(8418821), i2)
 	v0 = k32(4294967295)
 	goto L1
 L3:
@@ -22528,7 +23464,7 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -22537,19 +23473,11 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1108(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1109(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1106(m, v0, v1)
+	i0 = fn1107(m, v0, v1)
 	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1109(m *Module, v0 uint32, v1 uint32) uint32 {
-	b := m.base
-	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v1
-	return uint32(0)
 }
 
 //go:norace
@@ -22571,39 +23499,8 @@ func fn1111(m *Module, v0 uint32, v1 uint32) uint32 {
 //go:norace
 //go:nocheckptr
 func fn1112(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
 	b := m.base
-	i0 = fn2675(m, v1)
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	return k32(4294967295)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = v2
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v1
 	return uint32(0)
 }
 
@@ -22617,7 +23514,7 @@ func fn1113(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2675(m, v1)
+	i0 = fn2676(m, v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L1
@@ -22641,7 +23538,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	return uint32(0)
 }
@@ -22656,7 +23553,7 @@ func fn1114(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2675(m, v1)
+	i0 = fn2676(m, v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L1
@@ -22680,14 +23577,53 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1115(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn1115(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = fn2676(m, v1)
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	return k32(4294967295)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = v2
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn1116(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var i0 uint32
@@ -22706,7 +23642,7 @@ func fn1115(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035456))
-	i0 = fn857(m, i0, uint32(8415352), v6)
+	i0 = fn858(m, i0, uint32(8415352), v6)
 	v4 = i0
 	i0 = v6 + uint32(32)
 	m.g0 = i0
@@ -22715,7 +23651,7 @@ func fn1115(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 
 //go:norace
 //go:nocheckptr
-func fn1116(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1117(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -22730,7 +23666,7 @@ func fn1116(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035668))
-	i0 = fn857(m, i0, uint32(8415347), v4)
+	i0 = fn858(m, i0, uint32(8415347), v4)
 	v0 = i0
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -22739,7 +23675,7 @@ func fn1116(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1117(m *Module, v0 uint32) uint32 {
+func fn1118(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22765,7 +23701,7 @@ func fn1117(m *Module, v0 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+42740))
@@ -22781,8 +23717,8 @@ func fn1117(m *Module, v0 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+42744))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+42744)) = i1
-	fn2062(m, v2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	fn2063(m, v2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -22811,17 +23747,17 @@ L3:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L2:
-	fn3599(m, v0, v2)
+	fn3600(m, v0, v2)
 	m.depth--
 	return uint32(0)
 L1:
-	fn4166(m, uint32(8390409), uint32(8401841))
+	fn4167(m, uint32(8390409), uint32(8401841))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1118(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1119(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22838,7 +23774,7 @@ func fn1118(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+42740))
@@ -22854,8 +23790,8 @@ func fn1118(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+42744))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+42744)) = i1
-	fn2062(m, v3)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	fn2063(m, v3)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -22920,7 +23856,7 @@ L5:
 	m.depth--
 	return v3
 L4:
-	i1 = fn2289(m, uint32(0))
+	i1 = fn2290(m, uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
 	if v2 == 0 {
@@ -22941,7 +23877,7 @@ L6:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	m.depth--
 	return v0
@@ -22949,7 +23885,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1119(m *Module, v0 uint32) {
+func fn1120(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22984,7 +23920,7 @@ func fn1119(m *Module, v0 uint32) {
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 & uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn1093(m, v0)
+	i0 = fn1094(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
@@ -22996,7 +23932,7 @@ func fn1119(m *Module, v0 uint32) {
 	m.depth--
 	return
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+42744))
@@ -23020,7 +23956,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1120(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1121(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -23103,7 +24039,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1121(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1122(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -23119,7 +24055,7 @@ func fn1121(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = fn3737(m, i0, v2)
+	i0 = fn3738(m, i0, v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -23151,7 +24087,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	m.depth--
 	return uint32(0)
@@ -23159,7 +24095,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1122(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1123(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -23204,7 +24140,7 @@ L4:
 	m.depth--
 	return v0
 L3:
-	i1 = fn2289(m, uint32(0))
+	i1 = fn2290(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
 	if v1 == 0 {
@@ -23225,11 +24161,11 @@ L5:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	m.depth--
 	return uint32(0)
 L2:
-	i0 = fn1118(m, uint32(1), v1)
+	i0 = fn1119(m, uint32(1), v1)
 	v3 = i0
 L1:
 	m.depth--
@@ -23238,7 +24174,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1123(m *Module, v0 uint32) uint32 {
+func fn1124(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23251,7 +24187,7 @@ func fn1123(m *Module, v0 uint32) uint32 {
 	_ = i0
 	b := m.base
 	v1 = uint32(0)
-	i0 = fn2418(m, v0, uint32(10025720))
+	i0 = fn2419(m, v0, uint32(10025720))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L1
 	}
@@ -23269,7 +24205,7 @@ L3:
 	v4 = i0
 	i0 = v2 + uint32(8)
 	v2 = i0
-	i0 = fn2418(m, v0, v4)
+	i0 = fn2419(m, v0, v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L3
 	}
@@ -23284,7 +24220,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1124(m *Module, v0 uint32, v1 uint32) {
+func fn1125(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -23302,97 +24238,97 @@ func fn1124(m *Module, v0 uint32, v1 uint32) {
 	i0 = i0 - uint32(64)
 	v2 = i0
 	m.g0 = v2
-	i1 = fn1118(m, uint32(1), uint32(0))
+	i1 = fn1119(m, uint32(1), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v3
 	if v3 == 0 {
 		goto L2
 	}
-	i1 = fn1118(m, uint32(1), uint32(0))
+	i1 = fn1119(m, uint32(1), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	if v3 == 0 {
 		goto L2
 	}
-	i1 = fn1118(m, uint32(1), uint32(0))
+	i1 = fn1119(m, uint32(1), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v3
 	if v3 == 0 {
 		goto L2
 	}
-	i1 = fn1118(m, uint32(1), uint32(0))
+	i1 = fn1119(m, uint32(1), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v3
 	if v3 == 0 {
 		goto L2
 	}
-	i1 = fn1118(m, uint32(1), uint32(0))
+	i1 = fn1119(m, uint32(1), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
 	if v3 == 0 {
 		goto L2
 	}
-	i1 = fn1118(m, uint32(1), uint32(0))
+	i1 = fn1119(m, uint32(1), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v3
 	if v3 == 0 {
 		goto L2
 	}
-	i1 = fn1118(m, uint32(1), uint32(0))
+	i1 = fn1119(m, uint32(1), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v3
 	if v3 == 0 {
 		goto L2
 	}
-	i1 = fn1118(m, uint32(1), uint32(0))
+	i1 = fn1119(m, uint32(1), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = v3
 	if v3 == 0 {
 		goto L2
 	}
-	i1 = fn1118(m, uint32(1), uint32(0))
+	i1 = fn1119(m, uint32(1), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v3
 	if v3 == 0 {
 		goto L2
 	}
-	i1 = fn1118(m, uint32(1), uint32(0))
+	i1 = fn1119(m, uint32(1), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v3
 	if v3 == 0 {
 		goto L2
 	}
-	i1 = fn1118(m, uint32(1), uint32(0))
+	i1 = fn1119(m, uint32(1), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = v3
 	if v3 == 0 {
 		goto L2
 	}
-	i1 = fn1118(m, uint32(1), uint32(0))
+	i1 = fn1119(m, uint32(1), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+44)) = v3
 	if v3 == 0 {
 		goto L2
 	}
-	i1 = fn1118(m, uint32(1), uint32(0))
+	i1 = fn1119(m, uint32(1), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = v3
 	if v3 == 0 {
 		goto L2
 	}
-	i1 = fn1118(m, uint32(1), uint32(0))
+	i1 = fn1119(m, uint32(1), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = v3
 	if v3 == 0 {
 		goto L2
 	}
-	i1 = fn1118(m, uint32(1), uint32(0))
+	i1 = fn1119(m, uint32(1), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+56)) = v3
 	if v3 == 0 {
 		goto L2
 	}
-	i1 = fn1118(m, uint32(1), uint32(0))
+	i1 = fn1119(m, uint32(1), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+60)) = v3
 	if v3 == 0 {
@@ -23414,7 +24350,7 @@ L3:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
 	i0 = v3 + uint32(4)
 	v3 = i0
@@ -23438,7 +24374,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1125(m *Module, v0 uint32, v1 uint32) {
+func fn1126(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -23452,7 +24388,7 @@ func fn1125(m *Module, v0 uint32, v1 uint32) {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+42736)) = v2
 	if v2 != 0 {
@@ -23464,14 +24400,14 @@ func fn1125(m *Module, v0 uint32, v1 uint32) {
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
 	return
 L1:
-	i0 = fn1574(m, uint32(6))
+	i0 = fn1575(m, uint32(6))
 	v2 = i0
 	if v2 == 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+42736))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028472))
-	i0 = fn1711(m, i0, v2, i2)
+	i0 = fn1712(m, i0, v2, i2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -23487,7 +24423,7 @@ L1:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8549905)
@@ -23504,16 +24440,16 @@ L2:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
-	i0 = fn1574(m, uint32(7))
+	i0 = fn1575(m, uint32(7))
 	v2 = i0
 	if v2 == 0 {
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+42736))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028472))
-	i0 = fn1711(m, i0, v2, i2)
+	i0 = fn1712(m, i0, v2, i2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -23529,7 +24465,7 @@ L4:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8549905)
@@ -23546,16 +24482,16 @@ L5:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
-	i0 = fn1574(m, uint32(26))
+	i0 = fn1575(m, uint32(26))
 	v2 = i0
 	if v2 == 0 {
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+42736))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028472))
-	i0 = fn1711(m, i0, v2, i2)
+	i0 = fn1712(m, i0, v2, i2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -23571,7 +24507,7 @@ L7:
 	if v1 != 0 {
 		goto L9
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8549905)
@@ -23588,21 +24524,21 @@ L8:
 	if v4 != 0 {
 		goto L10
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L10:
-	i0 = fn1574(m, uint32(6))
+	i0 = fn1575(m, uint32(6))
 	v2 = i0
 	if v2 == 0 {
 		goto L12
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+42736))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028472))
-	i0 = fn1711(m, i0, v2, i2)
+	i0 = fn1712(m, i0, v2, i2)
 	if i0 == 0 {
 		goto L11
 	}
 L12:
-	fn1083(m, v2)
+	fn1084(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8549905)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8483131)
@@ -23620,21 +24556,21 @@ L11:
 	if v4 != 0 {
 		goto L13
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L13:
-	i0 = fn1574(m, uint32(64))
+	i0 = fn1575(m, uint32(64))
 	v2 = i0
 	if v2 == 0 {
 		goto L15
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+42736))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10029104))
-	i0 = fn1711(m, i0, v2, i2)
+	i0 = fn1712(m, i0, v2, i2)
 	if i0 == 0 {
 		goto L14
 	}
 L15:
-	fn1083(m, v2)
+	fn1084(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8549905)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8483131)
@@ -23652,21 +24588,21 @@ L14:
 	if v4 != 0 {
 		goto L16
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L16:
-	i0 = fn1574(m, uint32(12))
+	i0 = fn1575(m, uint32(12))
 	v2 = i0
 	if v2 == 0 {
 		goto L18
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+42736))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028892))
-	i0 = fn1711(m, i0, v2, i2)
+	i0 = fn1712(m, i0, v2, i2)
 	if i0 == 0 {
 		goto L17
 	}
 L18:
-	fn1083(m, v2)
+	fn1084(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8549905)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8483131)
@@ -23684,21 +24620,21 @@ L17:
 	if v4 != 0 {
 		goto L19
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L19:
-	i0 = fn1574(m, uint32(13))
+	i0 = fn1575(m, uint32(13))
 	v2 = i0
 	if v2 == 0 {
 		goto L21
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+42736))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10029316))
-	i0 = fn1711(m, i0, v2, i2)
+	i0 = fn1712(m, i0, v2, i2)
 	if i0 == 0 {
 		goto L20
 	}
 L21:
-	fn1083(m, v2)
+	fn1084(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8549905)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8483131)
@@ -23716,21 +24652,21 @@ L20:
 	if v4 != 0 {
 		goto L22
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L22:
-	i0 = fn1574(m, uint32(14))
+	i0 = fn1575(m, uint32(14))
 	v2 = i0
 	if v2 == 0 {
 		goto L24
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+42736))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10029528))
-	i0 = fn1711(m, i0, v2, i2)
+	i0 = fn1712(m, i0, v2, i2)
 	if i0 == 0 {
 		goto L23
 	}
 L24:
-	fn1083(m, v2)
+	fn1084(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8549905)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8483131)
@@ -23748,21 +24684,21 @@ L23:
 	if v4 != 0 {
 		goto L25
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L25:
-	i0 = fn1574(m, uint32(15))
+	i0 = fn1575(m, uint32(15))
 	v2 = i0
 	if v2 == 0 {
 		goto L27
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+42736))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10029740))
-	i0 = fn1711(m, i0, v2, i2)
+	i0 = fn1712(m, i0, v2, i2)
 	if i0 == 0 {
 		goto L26
 	}
 L27:
-	fn1083(m, v2)
+	fn1084(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8549905)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8483131)
@@ -23780,21 +24716,21 @@ L26:
 	if v4 != 0 {
 		goto L28
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L28:
-	i0 = fn1574(m, uint32(20))
+	i0 = fn1575(m, uint32(20))
 	v2 = i0
 	if v2 == 0 {
 		goto L30
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+42736))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10029952))
-	i0 = fn1711(m, i0, v2, i2)
+	i0 = fn1712(m, i0, v2, i2)
 	if i0 == 0 {
 		goto L29
 	}
 L30:
-	fn1083(m, v2)
+	fn1084(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8549905)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8483131)
@@ -23812,21 +24748,21 @@ L29:
 	if v4 != 0 {
 		goto L31
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L31:
-	i0 = fn1574(m, uint32(44))
+	i0 = fn1575(m, uint32(44))
 	v2 = i0
 	if v2 == 0 {
 		goto L33
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+42736))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10030164))
-	i0 = fn1711(m, i0, v2, i2)
+	i0 = fn1712(m, i0, v2, i2)
 	if i0 == 0 {
 		goto L32
 	}
 L33:
-	fn1083(m, v2)
+	fn1084(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8549905)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8483131)
@@ -23844,21 +24780,21 @@ L32:
 	if v4 != 0 {
 		goto L34
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L34:
-	i0 = fn1574(m, uint32(31))
+	i0 = fn1575(m, uint32(31))
 	v2 = i0
 	if v2 == 0 {
 		goto L36
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+42736))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10030376))
-	i0 = fn1711(m, i0, v2, i2)
+	i0 = fn1712(m, i0, v2, i2)
 	if i0 == 0 {
 		goto L35
 	}
 L36:
-	fn1083(m, v2)
+	fn1084(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8549905)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8483131)
@@ -23876,21 +24812,21 @@ L35:
 	if v4 != 0 {
 		goto L37
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L37:
-	i0 = fn1574(m, uint32(54))
+	i0 = fn1575(m, uint32(54))
 	v2 = i0
 	if v2 == 0 {
 		goto L39
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+42736))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10030588))
-	i0 = fn1711(m, i0, v2, i2)
+	i0 = fn1712(m, i0, v2, i2)
 	if i0 == 0 {
 		goto L38
 	}
 L39:
-	fn1083(m, v2)
+	fn1084(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8549905)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8483131)
@@ -23908,21 +24844,21 @@ L38:
 	if v4 != 0 {
 		goto L40
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L40:
-	i0 = fn1574(m, uint32(27))
+	i0 = fn1575(m, uint32(27))
 	v2 = i0
 	if v2 == 0 {
 		goto L42
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+42736))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10030800))
-	i0 = fn1711(m, i0, v2, i2)
+	i0 = fn1712(m, i0, v2, i2)
 	if i0 == 0 {
 		goto L41
 	}
 L42:
-	fn1083(m, v2)
+	fn1084(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8549905)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8483131)
@@ -23940,21 +24876,21 @@ L41:
 	if v4 != 0 {
 		goto L43
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L43:
-	i0 = fn1574(m, uint32(2))
+	i0 = fn1575(m, uint32(2))
 	v2 = i0
 	if v2 == 0 {
 		goto L45
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+42736))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031012))
-	i0 = fn1711(m, i0, v2, i2)
+	i0 = fn1712(m, i0, v2, i2)
 	if i0 == 0 {
 		goto L44
 	}
 L45:
-	fn1083(m, v2)
+	fn1084(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8549905)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8483131)
@@ -23972,21 +24908,21 @@ L44:
 	if v4 != 0 {
 		goto L46
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L46:
-	i0 = fn1574(m, uint32(63))
+	i0 = fn1575(m, uint32(63))
 	v2 = i0
 	if v2 == 0 {
 		goto L48
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+42736))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031012))
-	i0 = fn1711(m, i0, v2, i2)
+	i0 = fn1712(m, i0, v2, i2)
 	if i0 == 0 {
 		goto L47
 	}
 L48:
-	fn1083(m, v2)
+	fn1084(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8549905)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8483131)
@@ -24004,21 +24940,21 @@ L47:
 	if v4 != 0 {
 		goto L49
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L49:
-	i0 = fn1574(m, uint32(76))
+	i0 = fn1575(m, uint32(76))
 	v2 = i0
 	if v2 == 0 {
 		goto L51
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+42736))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031012))
-	i0 = fn1711(m, i0, v2, i2)
+	i0 = fn1712(m, i0, v2, i2)
 	if i0 == 0 {
 		goto L50
 	}
 L51:
-	fn1083(m, v2)
+	fn1084(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8549905)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8483131)
@@ -24036,21 +24972,21 @@ L50:
 	if v4 != 0 {
 		goto L52
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L52:
-	i0 = fn1574(m, uint32(71))
+	i0 = fn1575(m, uint32(71))
 	v2 = i0
 	if v2 == 0 {
 		goto L54
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+42736))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031224))
-	i0 = fn1711(m, i0, v2, i2)
+	i0 = fn1712(m, i0, v2, i2)
 	if i0 == 0 {
 		goto L53
 	}
 L54:
-	fn1083(m, v2)
+	fn1084(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8549905)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8483131)
@@ -24068,21 +25004,21 @@ L53:
 	if v4 != 0 {
 		goto L55
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L55:
-	i0 = fn1574(m, uint32(73))
+	i0 = fn1575(m, uint32(73))
 	v2 = i0
 	if v2 == 0 {
 		goto L57
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+42736))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031436))
-	i0 = fn1711(m, i0, v2, i2)
+	i0 = fn1712(m, i0, v2, i2)
 	if i0 == 0 {
 		goto L56
 	}
 L57:
-	fn1083(m, v2)
+	fn1084(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8549905)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8483131)
@@ -24100,7 +25036,7 @@ L56:
 	if v1 != 0 {
 		goto L58
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L58:
 	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
 	i0 = v0 + uint32(8)
@@ -24110,7 +25046,7 @@ L58:
 
 //go:norace
 //go:nocheckptr
-func fn1126(m *Module, v0 uint32) uint32 {
+func fn1127(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -24135,7 +25071,7 @@ func fn1126(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	v2 = k32(4294967295)
-	i0 = fn1980(m, v0)
+	i0 = fn1981(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -24146,7 +25082,7 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	i2 = v0 + uint32(8585168)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn1760(m, v3, i1, i2)
+	i0 = fn1761(m, v3, i1, i2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -24155,19 +25091,19 @@ L2:
 	if v0 != 0 {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027204))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026140))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	i0 = fn2294(m, uint32(2), v1)
+	i0 = fn2295(m, uint32(2), v1)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
-	i1 = fn3643(m, uint32(8447520), v0, uint32(0))
+	i1 = fn3644(m, uint32(8447520), v0, uint32(0))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+42748)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -24181,7 +25117,7 @@ L2:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+42748))
 	v5 = i0
@@ -24189,21 +25125,21 @@ L3:
 	if v5 == 0 {
 		goto L1
 	}
-	i0 = fn1760(m, v3, uint32(8447577), v5)
+	i0 = fn1761(m, v3, uint32(8447577), v5)
 	if i0 != 0 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
 	v0 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378788)) = v0
-	i0 = fn1760(m, v3, uint32(8438594), v0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378804)) = v0
+	i0 = fn1761(m, v3, uint32(8438594), v0)
 	if i0 != 0 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
 	v0 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378792)) = v0
-	i2 = fn1760(m, v3, uint32(8439481), v0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378808)) = v0
+	i2 = fn1761(m, v3, uint32(8439481), v0)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -24218,7 +25154,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1127(m *Module, v0 uint32) {
+func fn1128(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -24243,14 +25179,14 @@ func fn1127(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1128(m *Module, v0 uint32) {
+func fn1129(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -24290,13 +25226,13 @@ L1:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	v1 = uint32(536)
 L4:
 	i1 = v1 + uint32(8584624)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	fn2382(m, v0, i1)
+	fn2383(m, v0, i1)
 	i0 = v1 + k32(4294967288)
 	v1 = i0
 	if v1 != k32(4294967288) {
@@ -24307,7 +25243,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1129(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1130(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24331,11 +25267,11 @@ func fn1129(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575725), v2)
+	i0 = fn3604(m, i0, uint32(8575725), v2)
 	v0 = k32(4294967295)
 	goto L1
 L2:
-	i0 = fn1130(m, v0, v1)
+	i0 = fn1131(m, v0, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -24355,7 +25291,7 @@ L3:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -24364,7 +25300,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1130(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1131(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24393,12 +25329,12 @@ func fn1130(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575696), v2)
+	i0 = fn3604(m, i0, uint32(8575696), v2)
 	goto L1
 L2:
 	i1 = k32(10089824) + uint32(24764)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L3
 	}
@@ -24411,14 +25347,14 @@ L3:
 		goto L5
 	}
 	v3 = uint32(0)
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v4
 	if v4 == 0 {
 		goto L1
 	}
 	i1 = k32(10089824) + uint32(24764)
-	i0 = fn2037(m, v0, i1, v4)
+	i0 = fn2038(m, v0, i1, v4)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
@@ -24436,7 +25372,7 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
@@ -24456,14 +25392,14 @@ L5:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8395106))
+	fn3605(m, i0, uint32(8395106))
 	goto L1
 L4:
-	i0 = fn1501(m, v4, v1)
+	i0 = fn1502(m, v4, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v0 = i0
@@ -24487,7 +25423,7 @@ L8:
 	v3 = uint32(0)
 	goto L1
 L9:
-	fn2072(m, v0)
+	fn2073(m, v0)
 	v3 = uint32(0)
 	goto L1
 L7:
@@ -24501,7 +25437,7 @@ L7:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -24510,7 +25446,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1131(m *Module, v0 uint32) {
+func fn1132(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -24523,8 +25459,8 @@ func fn1131(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
-	i0 = fn4221(m)
+	fn3703(m, v0)
+	i0 = fn4222(m)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	v2 = i0
@@ -24533,16 +25469,16 @@ func fn1131(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	if i0 != uint32(375) {
+	if i0 != uint32(376) {
 		goto L1
 	}
-	fn2070(m, v1, v0)
+	fn2071(m, v1, v0)
 	m.depth--
 	return
 L1:
 	i1 = v2 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
-	i0 = fn1093(m, v0)
+	i0 = fn1094(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -24557,7 +25493,7 @@ L1:
 	if int32(v0) < int32(uint32(101)) {
 		goto L2
 	}
-	fn2071(m, v1)
+	fn2072(m, v1)
 L2:
 	m.depth--
 	return
@@ -24565,7 +25501,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1132(m *Module, v0 uint32) uint32 {
+func fn1133(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -24580,7 +25516,7 @@ func fn1132(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2339(m, i0)
+	i0 = fn2340(m, i0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v0 = i0
@@ -24591,14 +25527,14 @@ func fn1132(m *Module, v0 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8568150), v1)
+	i0 = fn2697(m, uint32(8568150), v1)
 	v0 = i0
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8530124), i1)
+	i0 = fn2697(m, uint32(8530124), i1)
 	v0 = i0
 L1:
 	i0 = v1 + uint32(32)
@@ -24608,7 +25544,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1133(m *Module, v0 uint32) uint32 {
+func fn1134(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -24627,23 +25563,23 @@ func fn1133(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 L3:
-	i0 = fn2675(m, uint32(8584614))
+	i0 = fn2676(m, uint32(8584614))
 	m.depth--
 	return i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2019(m, i0)
+	i0 = fn2020(m, i0)
 	m.depth--
 	return i0
 L1:
-	i0 = fn2019(m, v0)
+	i0 = fn2020(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1134(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1135(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -24684,7 +25620,7 @@ L3:
 	m.depth--
 	return v0
 L2:
-	i1 = fn2289(m, uint32(0))
+	i1 = fn2290(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
 	if v1 == 0 {
@@ -24705,7 +25641,7 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return v3
@@ -24713,7 +25649,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1135(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1136(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24745,7 +25681,7 @@ func fn1135(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v0
 	i1 = v2 + uint32(16)
-	i0 = fn2294(m, uint32(3), i1)
+	i0 = fn2295(m, uint32(3), i1)
 	v0 = i0
 	goto L1
 L2:
@@ -24753,7 +25689,7 @@ L2:
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn2294(m, uint32(2), v2)
+	i0 = fn2295(m, uint32(2), v2)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -24763,7 +25699,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1136(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1137(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24802,7 +25738,7 @@ L3:
 	i1 = v2 + uint32(4)
 	i2 = v2 + uint32(12)
 	i3 = v2 + uint32(8)
-	i0 = fn1691(m, v1, i1, i2, i3)
+	i0 = fn1692(m, v1, i1, i2, i3)
 	if i0 == 0 {
 		goto L1
 	}
@@ -24829,7 +25765,7 @@ L4:
 	v4 = i0
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn2037(m, v0, i1, v4)
+	i0 = fn2038(m, v0, i1, v4)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v5 = i0
@@ -24844,7 +25780,7 @@ L5:
 	if v6 != 0 {
 		goto L6
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v5 = i0
@@ -24859,7 +25795,7 @@ L6:
 	if v6 != 0 {
 		goto L7
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L7:
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L3
@@ -24869,7 +25805,7 @@ L7:
 L2:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8390599))
+	fn3605(m, i0, uint32(8390599))
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -24878,7 +25814,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1137(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1138(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -24890,7 +25826,7 @@ func fn1137(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v2 = uint32(0)
-	i0 = fn1080(m, v0, v1, v0)
+	i0 = fn1081(m, v0, v1, v0)
 	if i0 != 0 {
 		goto L1
 	}
@@ -24910,7 +25846,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1138(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1139(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -24938,7 +25874,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1139(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1140(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -24953,11 +25889,11 @@ func fn1139(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8509114))
+	fn3605(m, i0, uint32(8509114))
 	m.depth--
 	return k32(4294967295)
 L1:
-	i0 = fn578(m, v1)
+	i0 = fn579(m, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -24982,7 +25918,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return uint32(0)
@@ -24990,7 +25926,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1140(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1141(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -25018,7 +25954,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1141(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1142(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -25046,7 +25982,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1142(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1143(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -25061,7 +25997,7 @@ func fn1142(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8509138))
+	fn3605(m, i0, uint32(8509138))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -25076,7 +26012,7 @@ L1:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8452150))
+	fn3605(m, i0, uint32(8452150))
 	m.depth--
 	return k32(4294967295)
 L3:
@@ -25107,7 +26043,7 @@ L2:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	m.depth--
 	return uint32(0)
@@ -25115,7 +26051,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn1143(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1144(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -25143,7 +26079,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1144(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1145(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -25158,7 +26094,7 @@ func fn1144(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8509202))
+	fn3605(m, i0, uint32(8509202))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -25173,7 +26109,7 @@ L1:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8452210))
+	fn3605(m, i0, uint32(8452210))
 	m.depth--
 	return k32(4294967295)
 L3:
@@ -25205,7 +26141,7 @@ L2:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	m.depth--
 	return uint32(0)
@@ -25213,7 +26149,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn1145(m *Module, v0 uint32) {
+func fn1146(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25226,7 +26162,7 @@ func fn1145(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	v1 = i0
 	if v1 == 0 {
@@ -25244,9 +26180,9 @@ func fn1145(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	i0 = fn1093(m, v0)
+	i0 = fn1094(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -25256,7 +26192,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1146(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1147(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -25350,7 +26286,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1147(m *Module, v0 uint32) uint32 {
+func fn1148(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25380,16 +26316,16 @@ func fn1147(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	i0 = fn1093(m, v0)
+	i0 = fn1094(m, v0)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1148(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1149(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -25409,7 +26345,7 @@ func fn1148(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = fn3737(m, i0, v2)
+	i0 = fn3738(m, i0, v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -25441,7 +26377,7 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	v2 = i0
@@ -25460,7 +26396,7 @@ L3:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	if int32(v3) >= int32(uint32(1)) {
 		goto L6
@@ -25486,7 +26422,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn1149(m *Module, v0 uint32) {
+func fn1150(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25538,9 +26474,9 @@ func fn1149(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	i0 = fn1093(m, v0)
+	i0 = fn1094(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -25550,7 +26486,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1150(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1151(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -25644,7 +26580,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1151(m *Module, v0 uint32) uint32 {
+func fn1152(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25674,16 +26610,16 @@ func fn1151(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	i0 = fn1093(m, v0)
+	i0 = fn1094(m, v0)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1152(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1153(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -25703,7 +26639,7 @@ func fn1152(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = fn3737(m, i0, v2)
+	i0 = fn3738(m, i0, v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -25735,7 +26671,7 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	switch v3 {
 	case 0:
@@ -25803,7 +26739,7 @@ L9:
 		goto L4
 	}
 L5:
-	fn2072(m, v2)
+	fn2073(m, v2)
 	v3 = uint32(0)
 L4:
 	m.depth--
@@ -25812,7 +26748,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1153(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1154(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -25834,7 +26770,7 @@ func fn1153(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	v4 = uint32(0)
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	i0 = fn573(m, v1)
+	i0 = fn574(m, v1)
 	v5 = i0
 	if int32(v5) >= int32(uint32(0)) {
 		goto L2
@@ -25846,7 +26782,7 @@ L2:
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = fn859(m, v0, uint32(8478224), uint32(8568478), v3)
+	i0 = fn860(m, v0, uint32(8478224), uint32(8568478), v3)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -25861,12 +26797,12 @@ L3:
 	if v4 == v5 {
 		goto L5
 	}
-	i0 = fn2348(m, v4, v5)
+	i0 = fn2349(m, v4, v5)
 	if i0 != 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8447467))
+	fn3605(m, i0, uint32(8447467))
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -25882,7 +26818,7 @@ L5:
 	i1 = v5 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L7:
-	i0 = fn1080(m, v1, v4, v3)
+	i0 = fn1081(m, v1, v4, v3)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -25895,7 +26831,7 @@ L7:
 	if v6 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
 	if int32(v5) < int32(uint32(0)) {
 		goto L4
@@ -25931,7 +26867,7 @@ L9:
 	if v5 != 0 {
 		goto L10
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v5 = i0
@@ -25964,11 +26900,11 @@ L11:
 	if v5 != 0 {
 		goto L12
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L12:
 	i1 = k32(10089824) + uint32(24764)
 	i2 = v3 + uint32(12)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -25977,14 +26913,14 @@ L12:
 	if v4 == 0 {
 		goto L13
 	}
-	i0 = fn572(m, v4)
+	i0 = fn573(m, v4)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v4 = i0
 	if v0 == 0 {
 		goto L14
 	}
-	i0 = fn581(m, v4)
+	i0 = fn582(m, v4)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v0 = i0
@@ -25999,13 +26935,13 @@ L12:
 	if v5 != 0 {
 		goto L15
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L15:
 	if v4 == 0 {
 		goto L4
 	}
 	i1 = k32(10089824) + uint32(24764)
-	i0 = fn2037(m, v1, i1, v4)
+	i0 = fn2038(m, v1, i1, v4)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -26018,7 +26954,7 @@ L15:
 	if v5 != 0 {
 		goto L16
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L16:
 	if int32(v0) < int32(uint32(0)) {
 		goto L4
@@ -26036,7 +26972,7 @@ L14:
 	if v0 != 0 {
 		goto L13
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L13:
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v4 = uint32(0)
@@ -26055,7 +26991,7 @@ L4:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -26064,7 +27000,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1154(m *Module, v0 uint32) {
+func fn1155(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -26116,7 +27052,7 @@ func fn1154(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
 	v1 = i0
@@ -26135,9 +27071,9 @@ L1:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
-	i0 = fn1093(m, v0)
+	i0 = fn1094(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -26147,7 +27083,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1155(m *Module, v0 uint32) uint32 {
+func fn1156(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -26162,7 +27098,7 @@ func fn1155(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i0 = fn2290(m, i0)
+	i0 = fn2291(m, i0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	v0 = i0
@@ -26174,7 +27110,7 @@ func fn1155(m *Module, v0 uint32) uint32 {
 		i1 = uint32(8584614)
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
-	i0 = fn2696(m, uint32(8559259), v1)
+	i0 = fn2697(m, uint32(8559259), v1)
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -26183,7 +27119,7 @@ func fn1155(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1156(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1157(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -26288,7 +27224,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1157(m *Module, v0 uint32) uint32 {
+func fn1158(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -26318,7 +27254,7 @@ func fn1157(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
 	v1 = i0
@@ -26337,16 +27273,16 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
-	i0 = fn1093(m, v0)
+	i0 = fn1094(m, v0)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1158(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1159(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -26363,13 +27299,13 @@ func fn1158(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = fn3737(m, i0, v2)
+	i0 = fn3738(m, i0, v2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = fn3737(m, i0, v2)
+	i0 = fn3738(m, i0, v2)
 	if i0 == 0 {
 		goto L1
 	}
@@ -26400,7 +27336,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return v3
@@ -26408,7 +27344,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1159(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1160(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -26434,7 +27370,7 @@ func fn1159(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(48)
 	v3 = i0
 	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+42748))
 	v4 = i0
@@ -26445,22 +27381,22 @@ func fn1159(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v3 + uint32(40)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
 	i2 = v3 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8520140), i2)
+	i0 = fn3719(m, v1, uint32(8520140), i2)
 	if i0 == 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	i0 = fn572(m, i0)
+	i0 = fn573(m, i0)
 	if i0 != 0 {
 		goto L4
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8501429))
+	fn3605(m, i0, uint32(8501429))
 	goto L1
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	i1 = fn578(m, i1)
+	i1 = fn579(m, i1)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = v5
 	if v5 == 0 {
@@ -26493,11 +27429,11 @@ L9:
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = v8
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8451440), v3)
+	i0 = fn3604(m, i0, uint32(8451440), v3)
 	goto L5
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026140))
-	i0 = fn593(m, v9, i1)
+	i0 = fn594(m, v9, i1)
 	v9 = i0
 	if int32(v9) < int32(uint32(0)) {
 		goto L5
@@ -26520,7 +27456,7 @@ L10:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8447544))
+	fn3605(m, i0, uint32(8447544))
 	goto L5
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027204))
@@ -26541,7 +27477,7 @@ L12:
 		goto L7
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026140))
-	i0 = fn596(m, v0, i1)
+	i0 = fn597(m, v0, i1)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -26556,7 +27492,7 @@ L13:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8574037), i2)
+	i0 = fn3604(m, i0, uint32(8574037), i2)
 	goto L5
 L8:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027204))
@@ -26603,7 +27539,7 @@ L15:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v1
 	goto L2
 L14:
-	i1 = fn2289(m, uint32(0))
+	i1 = fn2290(m, uint32(0))
 	v9 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v9
 	if v9 != 0 {
@@ -26620,11 +27556,11 @@ L14:
 	if v9 != 0 {
 		goto L5
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L5
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8500941))
+	fn3605(m, i0, uint32(8500941))
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
 	v5 = i0
@@ -26639,7 +27575,7 @@ L5:
 	if v9 != 0 {
 		goto L3
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L3:
 	v5 = uint32(0)
 	goto L1
@@ -26665,7 +27601,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1160(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1161(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -26683,7 +27619,7 @@ func fn1160(m *Module, v0 uint32, v1 uint32) uint32 {
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn2294(m, uint32(2), v2)
+	i0 = fn2295(m, uint32(2), v2)
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -26692,7 +27628,7 @@ func fn1160(m *Module, v0 uint32, v1 uint32) uint32 {
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027204))
-	i0 = fn854(m, i0, v0)
+	i0 = fn855(m, i0, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -26705,161 +27641,11 @@ L2:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn1161(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = fn2049(m, v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+84))
-	v5 = i0
-	if v3 == 0 {
-		goto L5
-	}
-	if int32(v5) <= int32(k32(4294967295)) {
-		goto L4
-	}
-	v6 = uint32(1)
-	goto L2
-L5:
-	if int32(v5) > int32(k32(4294967295)) {
-		goto L3
-	}
-L4:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
-	i0 = i0 & uint32(64)
-	if i0 == 0 {
-		goto L3
-	}
-	v6 = uint32(0)
-	goto L2
-L3:
-	if v4 != uint32(10064376) {
-		goto L6
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(1)) {
-		goto L2
-	}
-	i0 = v1 + uint32(12)
-	v3 = i0
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L6
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
-	i0 = i0 & uint32(64)
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 == 0 {
-		goto L2
-	}
-	goto L7
-L6:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8556731))
-	goto L1
-L2:
-	v3 = uint32(0)
-	i4 = v2 + uint32(8)
-	i0 = fn1089(m, v0, v6, v1, uint32(1), i4)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v1 = i1
-	if v1 != 0 {
-		i1 = v1
-	} else {
-		i1 = uint32(10059656)
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v5 = i1
-	if v5 != 0 {
-		i1 = v5
-	} else {
-		i1 = uint32(10059656)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i0 = fn2294(m, uint32(2), v2)
-	v3 = i0
-	if v1 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L8
-	}
-	fn2072(m, v1)
-L8:
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
 }
 
 //go:norace
@@ -26886,7 +27672,7 @@ func fn1162(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn2049(m, v1)
+	i0 = fn2050(m, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -26948,12 +27734,162 @@ L7:
 L6:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8556731))
+	fn3605(m, i0, uint32(8556731))
 	goto L1
 L2:
 	v3 = uint32(0)
 	i4 = v2 + uint32(8)
-	i0 = fn1089(m, v0, v6, v1, uint32(0), i4)
+	i0 = fn1090(m, v0, v6, v1, uint32(1), i4)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v1 = i1
+	if v1 != 0 {
+		i1 = v1
+	} else {
+		i1 = uint32(10059656)
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v5 = i1
+	if v5 != 0 {
+		i1 = v5
+	} else {
+		i1 = uint32(10059656)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
+	i0 = fn2295(m, uint32(2), v2)
+	v3 = i0
+	if v1 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L8
+	}
+	fn2073(m, v1)
+L8:
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn1163(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = fn2050(m, v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+84))
+	v5 = i0
+	if v3 == 0 {
+		goto L5
+	}
+	if int32(v5) <= int32(k32(4294967295)) {
+		goto L4
+	}
+	v6 = uint32(1)
+	goto L2
+L5:
+	if int32(v5) > int32(k32(4294967295)) {
+		goto L3
+	}
+L4:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
+	i0 = i0 & uint32(64)
+	if i0 == 0 {
+		goto L3
+	}
+	v6 = uint32(0)
+	goto L2
+L3:
+	if v4 != uint32(10064376) {
+		goto L6
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(1)) {
+		goto L2
+	}
+	i0 = v1 + uint32(12)
+	v3 = i0
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L6
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
+	i0 = i0 & uint32(64)
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 == 0 {
+		goto L2
+	}
+	goto L7
+L6:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8556731))
+	goto L1
+L2:
+	v3 = uint32(0)
+	i4 = v2 + uint32(8)
+	i0 = fn1090(m, v0, v6, v1, uint32(0), i4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -26988,7 +27924,7 @@ L8:
 	if v3 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	v3 = v1
 L1:
@@ -26999,7 +27935,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1163(m *Module, v0 uint32) {
+func fn1164(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27034,7 +27970,7 @@ func fn1163(m *Module, v0 uint32) {
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 & uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn1164(m, v0)
+	i0 = fn1165(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -27044,7 +27980,7 @@ func fn1163(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn1164(m *Module, v0 uint32) uint32 {
+func fn1165(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27074,7 +28010,7 @@ func fn1164(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
 	v1 = i0
@@ -27093,7 +28029,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
 	v1 = i0
@@ -27112,7 +28048,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	v1 = i0
@@ -27131,16 +28067,16 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
-	i0 = fn1093(m, v0)
+	i0 = fn1094(m, v0)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1165(m *Module, v0 uint32) uint32 {
+func fn1166(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -27182,16 +28118,16 @@ L2:
 		goto L3
 	}
 L5:
-	i0 = fn2675(m, uint32(8584614))
+	i0 = fn2676(m, uint32(8584614))
 	m.depth--
 	return i0
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2019(m, i0)
+	i0 = fn2020(m, i0)
 	m.depth--
 	return i0
 L3:
-	i0 = fn2019(m, v0)
+	i0 = fn2020(m, v0)
 	v1 = i0
 L1:
 	m.depth--
@@ -27200,7 +28136,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1166(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1167(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -27327,7 +28263,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1167(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1168(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -27373,10 +28309,10 @@ L1:
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	v5 = k32(4294967295)
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -27387,7 +28323,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	i1 = v3 + uint32(28)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3723(m, v4, v2, uint32(8438522), uint32(10040768), v3)
+	i0 = fn3724(m, v4, v2, uint32(8438522), uint32(10040768), v3)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
@@ -27415,7 +28351,7 @@ L5:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
 	v4 = i0
@@ -27447,7 +28383,7 @@ L7:
 	if v5 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
 	v4 = i0
@@ -27479,7 +28415,7 @@ L9:
 	if v5 != 0 {
 		goto L10
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	v4 = i0
@@ -27511,7 +28447,7 @@ L11:
 	if v5 != 0 {
 		goto L12
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L12:
 	v5 = uint32(0)
 	v2 = uint32(0)
@@ -27548,7 +28484,7 @@ L13:
 		goto L3
 	}
 L4:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -27557,7 +28493,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1168(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1169(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -27593,11 +28529,11 @@ L8:
 	if v3 == 0 {
 		goto L10
 	}
-	i0 = fn1740(m, v3)
+	i0 = fn1741(m, v3)
 	v3 = i0
 	goto L9
 L10:
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v3 = i0
 L9:
 	v4 = uint32(0)
@@ -27610,7 +28546,7 @@ L9:
 		goto L11
 	}
 	i1 = k32(10089824) + uint32(37516)
-	i0 = fn1711(m, v3, i1, v5)
+	i0 = fn1712(m, v3, i1, v5)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L11
 	}
@@ -27634,7 +28570,7 @@ L11:
 		goto L12
 	}
 	i1 = k32(10089824) + uint32(38828)
-	i0 = fn1711(m, v3, i1, v5)
+	i0 = fn1712(m, v3, i1, v5)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L12
 	}
@@ -27658,7 +28594,7 @@ L12:
 		goto L6
 	}
 	i1 = k32(10089824) + uint32(37544)
-	i0 = fn1711(m, v3, i1, v5)
+	i0 = fn1712(m, v3, i1, v5)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
@@ -27702,7 +28638,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v2)) = v3
 	v3 = uint32(10059656)
-	i0 = fn2294(m, uint32(2), v2)
+	i0 = fn2295(m, uint32(2), v2)
 	v4 = i0
 	goto L3
 L4:
@@ -27712,7 +28648,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v0
 	i1 = v2 + uint32(16)
-	i0 = fn2294(m, uint32(3), i1)
+	i0 = fn2295(m, uint32(3), i1)
 	v4 = i0
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -27727,7 +28663,7 @@ L3:
 		goto L1
 	}
 L2:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -27736,7 +28672,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1169(m *Module, v0 uint32) {
+func fn1170(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27771,7 +28707,7 @@ func fn1169(m *Module, v0 uint32) {
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 & uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn1170(m, v0)
+	i0 = fn1171(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -27781,7 +28717,7 @@ func fn1169(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn1170(m *Module, v0 uint32) uint32 {
+func fn1171(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27811,7 +28747,7 @@ func fn1170(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
 	v1 = i0
@@ -27830,7 +28766,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
 	v1 = i0
@@ -27849,7 +28785,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	v1 = i0
@@ -27868,16 +28804,16 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
-	i0 = fn1093(m, v0)
+	i0 = fn1094(m, v0)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1171(m *Module, v0 uint32) uint32 {
+func fn1172(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27926,7 +28862,7 @@ func fn1171(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v4
 	i1 = v1 + uint32(32)
-	i0 = fn2696(m, uint32(8531677), i1)
+	i0 = fn2697(m, uint32(8531677), i1)
 	v0 = i0
 	goto L1
 L3:
@@ -27934,7 +28870,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v4
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8532327), i1)
+	i0 = fn2697(m, uint32(8532327), i1)
 	v0 = i0
 	goto L1
 L2:
@@ -27950,7 +28886,7 @@ L2:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8529259), v1)
+	i0 = fn2697(m, uint32(8529259), v1)
 	v0 = i0
 	goto L1
 L4:
@@ -27966,16 +28902,16 @@ L4:
 		goto L5
 	}
 L7:
-	i0 = fn2675(m, uint32(8584614))
+	i0 = fn2676(m, uint32(8584614))
 	v0 = i0
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2019(m, i0)
+	i0 = fn2020(m, i0)
 	v0 = i0
 	goto L1
 L5:
-	i0 = fn2019(m, v0)
+	i0 = fn2020(m, v0)
 	v0 = i0
 L1:
 	i0 = v1 + uint32(48)
@@ -27985,7 +28921,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1172(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1173(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -28112,7 +29048,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1173(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1174(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -28141,18 +29077,18 @@ func fn1173(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+148))
-	if i0 == uint32(376) {
+	if i0 == uint32(377) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+156))
-	if i0 != uint32(377) {
+	if i0 != uint32(378) {
 		goto L1
 	}
 	if v2 == 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn3737(m, i0, v2)
+	i0 = fn3738(m, i0, v2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -28189,7 +29125,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	i1 = v3 + uint32(36)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3735(m, v1, uint32(8439465), uint32(2), uint32(5), v3)
+	i0 = fn3736(m, v1, uint32(8439465), uint32(2), uint32(5), v3)
 	if i0 == 0 {
 		goto L4
 	}
@@ -28203,7 +29139,7 @@ L3:
 	v7 = i0
 L5:
 	i1 = v3 + uint32(40)
-	i0 = fn1175(m, v0, i1, v7, v6, v2, v5)
+	i0 = fn1176(m, v0, i1, v7, v6, v2, v5)
 	if i0 == 0 {
 		goto L1
 	}
@@ -28222,7 +29158,7 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -28231,7 +29167,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1174(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1175(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -28267,11 +29203,11 @@ func fn1174(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+148))
-	if i0 == uint32(376) {
+	if i0 == uint32(377) {
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 == uint32(377) {
+	if i0 == uint32(378) {
 		goto L7
 	}
 L8:
@@ -28279,7 +29215,7 @@ L8:
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn3737(m, i0, v2)
+	i0 = fn3738(m, i0, v2)
 	if i0 != 0 {
 		goto L9
 	}
@@ -28303,7 +29239,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	i1 = v3 + uint32(36)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3735(m, v1, uint32(8439465), uint32(2), uint32(5), v3)
+	i0 = fn3736(m, v1, uint32(8439465), uint32(2), uint32(5), v3)
 	if i0 != 0 {
 		goto L10
 	}
@@ -28321,7 +29257,7 @@ L10:
 	if i0 == 0 {
 		goto L7
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+42736))
 	v4 = i0
@@ -28332,13 +29268,13 @@ L10:
 	if i0 != v0 {
 		goto L7
 	}
-	i0 = fn1706(m, v4, v2)
+	i0 = fn1707(m, v4, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L6
 	}
 	v2 = v0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -28361,11 +29297,11 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = k32(4294967295)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+148))
-	if i0 == uint32(376) {
+	if i0 == uint32(377) {
 		goto L15
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+156))
-	if i0 == uint32(377) {
+	if i0 == uint32(378) {
 		goto L14
 	}
 L15:
@@ -28374,7 +29310,7 @@ L15:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i0 = fn1175(m, v0, i1, i2, i3, i4, i5)
+	i0 = fn1176(m, v0, i1, i2, i3, i4, i5)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
 	v1 = i0
@@ -28386,7 +29322,7 @@ L15:
 	}
 	goto L2
 L14:
-	i1 = fn2289(m, uint32(0))
+	i1 = fn2290(m, uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
 	if v2 == 0 {
@@ -28421,7 +29357,7 @@ L5:
 	if v2 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	if v0 != 0 {
 		goto L4
@@ -28446,7 +29382,7 @@ L17:
 		goto L2
 	}
 L3:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -28455,7 +29391,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1175(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn1176(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -28490,12 +29426,12 @@ L4:
 	if i0 != i1 {
 		goto L5
 	}
-	i0 = fn529(m, v4)
+	i0 = fn530(m, v4)
 	if i0 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i1 = fn515(m, v4, i2)
+	i1 = fn516(m, v4, i2)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = v5
 	v4 = k32(4294967295)
@@ -28506,7 +29442,7 @@ L4:
 	goto L2
 L6:
 	v5 = v6
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -28544,7 +29480,7 @@ L8:
 	v5 = v6
 	goto L2
 L10:
-	i0 = fn2297(m, v6, uint32(0), uint32(2))
+	i0 = fn2298(m, v6, uint32(0), uint32(2))
 	v5 = i0
 	if v5 != 0 {
 		goto L11
@@ -28562,7 +29498,7 @@ L11:
 	if v4 != 0 {
 		goto L12
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L12:
 	*(*uint32)(unsafe.Add(b, v1)) = v5
 L2:
@@ -28607,7 +29543,7 @@ L14:
 	if v0 != 0 {
 		goto L15
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L15:
 	v4 = uint32(0)
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
@@ -28617,7 +29553,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1176(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1177(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28653,7 +29589,7 @@ func fn1176(m *Module, v0 uint32, v1 uint32) uint32 {
 	} else {
 		i0 = uint32(3)
 	}
-	i0 = fn2289(m, i0)
+	i0 = fn2290(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L4
@@ -28746,13 +29682,13 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
 	i1 = v2 + uint32(16)
-	i0 = fn2294(m, uint32(3), i1)
+	i0 = fn2295(m, uint32(3), i1)
 	v0 = i0
 	goto L10
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn2294(m, uint32(2), v2)
+	i0 = fn2295(m, uint32(2), v2)
 	v0 = i0
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -28766,7 +29702,7 @@ L10:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -28775,7 +29711,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1177(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1178(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -28788,18 +29724,18 @@ func fn1177(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3604(m, i0, uint32(8461467))
+	fn3605(m, i0, uint32(8461467))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn1594(m, v0)
+	i0 = fn1595(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1178(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1179(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -28818,7 +29754,7 @@ func fn1178(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3604(m, i0, uint32(8461467))
+	fn3605(m, i0, uint32(8461467))
 	m.depth--
 	return k32(4294967295)
 L4:
@@ -28827,12 +29763,12 @@ L4:
 L3:
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn515(m, v1, i1)
+	i0 = fn516(m, v1, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -28847,7 +29783,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1179(m *Module, v0 uint32) {
+func fn1180(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28899,9 +29835,9 @@ func fn1179(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	i0 = fn1093(m, v0)
+	i0 = fn1094(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -28911,7 +29847,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1180(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1181(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -29005,7 +29941,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1181(m *Module, v0 uint32) uint32 {
+func fn1182(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -29035,16 +29971,16 @@ func fn1181(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	i0 = fn1093(m, v0)
+	i0 = fn1094(m, v0)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1182(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1183(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -29086,17 +30022,17 @@ L1:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	v4 = k32(4294967295)
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	v1 = i0
 	if v1 == 0 {
 		goto L3
 	}
 	i1 = v3 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8439096), uint32(10041016), v3)
+	i0 = fn3724(m, v1, v2, uint32(8439096), uint32(10041016), v3)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -29124,7 +30060,7 @@ L5:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	v1 = i0
@@ -29159,7 +30095,7 @@ L7:
 		goto L3
 	}
 L4:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -29168,7 +30104,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1183(m *Module, v0 uint32) {
+func fn1184(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -29220,7 +30156,7 @@ func fn1183(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
 	v1 = i0
@@ -29239,9 +30175,9 @@ L1:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
-	i0 = fn1093(m, v0)
+	i0 = fn1094(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -29251,7 +30187,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1184(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1185(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -29356,7 +30292,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1185(m *Module, v0 uint32) uint32 {
+func fn1186(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -29386,7 +30322,7 @@ func fn1185(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
 	v1 = i0
@@ -29405,16 +30341,16 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
-	i0 = fn1093(m, v0)
+	i0 = fn1094(m, v0)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1186(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1187(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -29457,10 +30393,10 @@ L1:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	v4 = k32(4294967295)
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -29469,7 +30405,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	i1 = v3 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8438964), uint32(10041132), v3)
+	i0 = fn3724(m, v1, v2, uint32(8438964), uint32(10041132), v3)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -29497,7 +30433,7 @@ L5:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
 	v1 = i0
@@ -29529,7 +30465,7 @@ L7:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	v1 = i0
@@ -29564,7 +30500,7 @@ L9:
 		goto L3
 	}
 L4:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -29573,7 +30509,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1187(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1188(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -29602,11 +30538,11 @@ L3:
 	if v2 == 0 {
 		goto L5
 	}
-	i0 = fn1740(m, v2)
+	i0 = fn1741(m, v2)
 	v3 = i0
 	goto L4
 L5:
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v3 = i0
 L4:
 	v2 = uint32(0)
@@ -29618,7 +30554,7 @@ L4:
 	if v4 == 0 {
 		goto L6
 	}
-	i0 = fn1760(m, v3, uint32(8489437), v4)
+	i0 = fn1761(m, v3, uint32(8489437), v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
@@ -29633,7 +30569,7 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L6:
@@ -29645,7 +30581,7 @@ L6:
 	m.depth--
 	return v3
 L7:
-	i0 = fn1760(m, v3, uint32(8417371), v0)
+	i0 = fn1761(m, v3, uint32(8417371), v0)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L8
 	}
@@ -29663,7 +30599,7 @@ L8:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L2:
@@ -29687,7 +30623,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1188(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1189(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -29703,7 +30639,7 @@ func fn1188(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn1187(m, v0, v2)
+	i0 = fn1188(m, v0, v2)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -29717,7 +30653,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v3
-	i0 = fn2294(m, uint32(3), v2)
+	i0 = fn2295(m, uint32(3), v2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -29730,7 +30666,7 @@ L2:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -29739,7 +30675,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1189(m *Module, v0 uint32) uint32 {
+func fn1190(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -29962,7 +30898,7 @@ L23:
 	v3 = v4
 	goto L2
 L5:
-	i0 = fn2806(m, v4, v9, v6)
+	i0 = fn2807(m, v4, v9, v6)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -29992,7 +30928,7 @@ L24:
 	} else {
 		i0 = uint32(10059656)
 	}
-	i0 = fn2019(m, i0)
+	i0 = fn2020(m, i0)
 	v13 = i0
 	goto L1
 L25:
@@ -30010,11 +30946,11 @@ L25:
 		goto L28
 	}
 	i2 = v1 + uint32(44)
-	i1 = fn1579(m, v13, i2)
+	i1 = fn1580(m, v13, i2)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v1)) = v10
-	i0 = fn2696(m, uint32(8565695), v1)
+	i0 = fn2697(m, uint32(8565695), v1)
 	v13 = i0
 	goto L27
 L28:
@@ -30024,7 +30960,7 @@ L28:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v10
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8567781), i1)
+	i0 = fn2697(m, uint32(8567781), i1)
 	v13 = i0
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -30038,1020 +30974,18 @@ L27:
 	if v10 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L26:
 	i2 = v1 + uint32(44)
-	i1 = fn1579(m, v13, i2)
+	i1 = fn1580(m, v13, i2)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v10
 	i1 = v1 + uint32(32)
-	i0 = fn2696(m, uint32(8565681), i1)
+	i0 = fn2697(m, uint32(8565681), i1)
 	v13 = i0
 L1:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
 	return v13
-}
-
-//go:norace
-//go:nocheckptr
-func fn1190(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	switch i0 {
-	case 0:
-		goto L2
-	case 1:
-		goto L3
-	default:
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2020(m, i0)
-	m.depth--
-	return i0
-L2:
-	i0 = fn2675(m, uint32(8584614))
-	m.depth--
-	return i0
-L1:
-	i0 = fn2019(m, v0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1191(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v0 + k32(4294967292)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = i0 & k32(4294967292)
-	v2 = i0
-	i1 = v0 + k32(4294967288)
-	v3 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i1 = i1 & uint32(3)
-	i1 = i1 | v2
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = i1 & uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn1192(m, v0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn1192(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	i0 = fn1093(m, v0)
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn1193(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = fn2675(m, uint32(8584614))
-	v0 = i0
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = fn2019(m, i0)
-	v2 = i0
-	if v2 != 0 {
-		goto L3
-	}
-	v0 = uint32(0)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn2019(m, i0)
-	v3 = i0
-	if v3 != 0 {
-		goto L5
-	}
-	v0 = uint32(0)
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v0 = i1
-	if int32(v5) >= int32(v0) {
-		goto L6
-	}
-	if int32(v4) < int32(uint32(0)) {
-		goto L6
-	}
-	if int32(v4) > int32(v0) {
-		goto L6
-	}
-	i1 = v5 + uint32(1)
-	if v4 != i1 {
-		goto L6
-	}
-	i0 = fn2742(m, v6, v5)
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v0 < uint32(65536) {
-		i1 = uint32(8526606)
-	} else {
-		i1 = uint32(8526488)
-	}
-	if v0 < uint32(256) {
-		i0 = uint32(8526724)
-	} else {
-		i0 = i1
-	}
-	i0 = fn2696(m, i0, v1)
-	v0 = i0
-	goto L4
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v3
-	i1 = v4 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = i1
-	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8526264), i1)
-	v0 = i0
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	if v5 != 0 {
-		goto L7
-	}
-	fn2072(m, v2)
-L7:
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-L1:
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1194(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	if v3 == 0 {
-		goto L5
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	if v3 == 0 {
-		goto L6
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	if v3 == 0 {
-		goto L7
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i0
-	if v3 == 0 {
-		goto L8
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v3 = i0
-	if v3 == 0 {
-		goto L9
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v0 = i0
-	if v0 == 0 {
-		goto L10
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L10:
-	v3 = uint32(0)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn1195(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = fn3737(m, i0, v2)
-	if i0 != 0 {
-		goto L2
-	}
-	v0 = k32(4294967295)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L4
-	}
-	fn2072(m, v2)
-L4:
-	i0 = v0 + uint32(36)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v4 = i0
-	if v4 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L5
-	}
-	fn2072(m, v4)
-L5:
-	i0 = v0 + uint32(40)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v5 = i0
-	if v5 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	if v6 != 0 {
-		goto L6
-	}
-	fn2072(m, v5)
-L6:
-	i0 = v0 + uint32(52)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	v6 = i0
-	if v6 == 0 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v7
-	if v7 != 0 {
-		goto L7
-	}
-	fn2072(m, v6)
-L7:
-	i0 = v3 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v4
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i1 = v0 + uint32(48)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
-	i1 = v0 + uint32(44)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
-	i0 = fn3718(m, v1, uint32(8526005), v3)
-	if i0 != 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	v0 = k32(4294967295)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L10:
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1196(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = fn2675(m, uint32(8584614))
-	v0 = i0
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = fn2019(m, i0)
-	v2 = i0
-	if v2 != 0 {
-		goto L3
-	}
-	v0 = uint32(0)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn2019(m, i0)
-	v3 = i0
-	if v3 != 0 {
-		goto L5
-	}
-	v0 = uint32(0)
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v0 = i1
-	if int32(v5) >= int32(v0) {
-		goto L6
-	}
-	if int32(v4) < int32(uint32(0)) {
-		goto L6
-	}
-	if int32(v4) > int32(v0) {
-		goto L6
-	}
-	i1 = v5 + uint32(1)
-	if v4 != i1 {
-		goto L6
-	}
-	i0 = v6 + v5
-	i0 = i0 + uint32(16)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i0 = fn2696(m, uint32(8526377), v1)
-	v0 = i0
-	goto L4
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v3
-	i1 = v4 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = i1
-	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8526323), i1)
-	v0 = i0
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	if v5 != 0 {
-		goto L7
-	}
-	fn2072(m, v2)
-L7:
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-L1:
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1197(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = fn3737(m, i0, v2)
-	if i0 != 0 {
-		goto L2
-	}
-	v0 = k32(4294967295)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L4
-	}
-	fn2072(m, v2)
-L4:
-	i0 = v0 + uint32(36)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v2 = i0
-	if v2 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	if v5 != 0 {
-		goto L5
-	}
-	fn2072(m, v2)
-L5:
-	i0 = v0 + uint32(40)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v5 = i0
-	if v5 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	if v6 != 0 {
-		goto L6
-	}
-	fn2072(m, v5)
-L6:
-	i0 = v0 + uint32(52)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	v6 = i0
-	if v6 == 0 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v7
-	if v7 != 0 {
-		goto L7
-	}
-	fn2072(m, v6)
-L7:
-	i0 = v3 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i1 = v0 + uint32(48)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
-	i1 = v0 + uint32(44)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
-	i0 = fn3718(m, v1, uint32(8526011), v3)
-	if i0 != 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
-	v0 = k32(4294967295)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L12
-	}
-	v0 = uint32(0)
-	goto L1
-L12:
-	i1 = v3 + uint32(20)
-	i0 = fn525(m, v0, i1, uint32(0))
-	if i0 != 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i1 = fn740(m, i1, i2)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	if v0 == 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L14
-	}
-	fn2072(m, v0)
-L14:
-	i0 = v3 + uint32(20)
-	fn524(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	if i0 == 0 {
-		goto L13
-	}
-	v0 = uint32(0)
-	goto L1
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == 0 {
-		goto L15
-	}
-	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L15
-	}
-	fn2072(m, v0)
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == 0 {
-		goto L16
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L16
-	}
-	fn2072(m, v0)
-L16:
-	v0 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	v0 = k32(4294967295)
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v0
 }

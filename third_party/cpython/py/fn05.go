@@ -14,7 +14,42 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn1198(m *Module, v0 uint32) uint32 {
+func fn1191(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	switch i0 {
+	case 0:
+		goto L2
+	case 1:
+		goto L3
+	default:
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn2021(m, i0)
+	m.depth--
+	return i0
+L2:
+	i0 = fn2676(m, uint32(8584614))
+	m.depth--
+	return i0
+L1:
+	i0 = fn2020(m, v0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1192(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23,106 +58,124 @@ func fn1198(m *Module, v0 uint32) uint32 {
 	_ = v3
 	var v4 uint32
 	_ = v4
-	var v5 uint32
-	_ = v5
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v0 + k32(4294967292)
 	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = fn2675(m, uint32(8584614))
-	v0 = i0
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = fn2019(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = i0 & k32(4294967292)
 	v2 = i0
-	if v2 != 0 {
-		goto L3
-	}
-	v0 = uint32(0)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v0 = i1
-	if int32(v4) >= int32(v0) {
-		goto L5
-	}
-	if int32(v3) < int32(uint32(0)) {
-		goto L5
-	}
-	if int32(v3) > int32(v0) {
-		goto L5
-	}
-	i1 = v4 + uint32(1)
-	if v3 != i1 {
-		goto L5
-	}
-	i0 = fn2742(m, v5, v4)
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 < uint32(65536) {
-		i1 = uint32(8526551)
-	} else {
-		i1 = uint32(8526433)
-	}
-	if v0 < uint32(256) {
-		i0 = uint32(8526669)
-	} else {
-		i0 = i1
-	}
-	i0 = fn2696(m, i0, v1)
-	v0 = i0
-	goto L4
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v4
-	i1 = v3 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
-	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8526213), i1)
-	v0 = i0
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
+	i1 = v0 + k32(4294967288)
+	v3 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return v0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i1 = i1 & uint32(3)
+	i1 = i1 | v2
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = i1 & uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = fn1193(m, v0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	m.depth--
+	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1199(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1193(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	i0 = fn1094(m, v0)
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn1194(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -137,7 +190,258 @@ func fn1199(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	_ = i1
 	b := m.base
 	i0 = m.g0
-	i0 = i0 - uint32(16)
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = fn2676(m, uint32(8584614))
+	v0 = i0
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = fn2020(m, i0)
+	v2 = i0
+	if v2 != 0 {
+		goto L3
+	}
+	v0 = uint32(0)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i0 = fn2020(m, i0)
+	v3 = i0
+	if v3 != 0 {
+		goto L5
+	}
+	v0 = uint32(0)
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v0 = i1
+	if int32(v5) >= int32(v0) {
+		goto L6
+	}
+	if int32(v4) < int32(uint32(0)) {
+		goto L6
+	}
+	if int32(v4) > int32(v0) {
+		goto L6
+	}
+	i1 = v5 + uint32(1)
+	if v4 != i1 {
+		goto L6
+	}
+	i0 = fn2743(m, v6, v5)
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v0 < uint32(65536) {
+		i1 = uint32(8526606)
+	} else {
+		i1 = uint32(8526488)
+	}
+	if v0 < uint32(256) {
+		i0 = uint32(8526724)
+	} else {
+		i0 = i1
+	}
+	i0 = fn2697(m, i0, v1)
+	v0 = i0
+	goto L4
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v3
+	i1 = v4 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = i1
+	i1 = v1 + uint32(16)
+	i0 = fn2697(m, uint32(8526264), i1)
+	v0 = i0
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	if v5 != 0 {
+		goto L7
+	}
+	fn2073(m, v2)
+L7:
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+L1:
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1195(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	if v3 == 0 {
+		goto L5
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	if v3 == 0 {
+		goto L6
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	if v3 == 0 {
+		goto L7
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i0
+	if v3 == 0 {
+		goto L8
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v3 = i0
+	if v3 == 0 {
+		goto L9
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v0 = i0
+	if v0 == 0 {
+		goto L10
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L10:
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn1196(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
 	v3 = i0
 	m.g0 = v3
 	if v2 == 0 {
@@ -145,7 +449,7 @@ func fn1199(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = fn3737(m, i0, v2)
+	i0 = fn3738(m, i0, v2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -177,7 +481,705 @@ L3:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
+L4:
+	i0 = v0 + uint32(36)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v4 = i0
+	if v4 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L5
+	}
+	fn2073(m, v4)
+L5:
+	i0 = v0 + uint32(40)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v5 = i0
+	if v5 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	if v6 != 0 {
+		goto L6
+	}
+	fn2073(m, v5)
+L6:
+	i0 = v0 + uint32(52)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	v6 = i0
+	if v6 == 0 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v7
+	if v7 != 0 {
+		goto L7
+	}
+	fn2073(m, v6)
+L7:
+	i0 = v3 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v4
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i1 = v0 + uint32(48)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
+	i1 = v0 + uint32(44)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
+	i0 = fn3719(m, v1, uint32(8526005), v3)
+	if i0 != 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+	v0 = k32(4294967295)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L10:
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1197(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = fn2676(m, uint32(8584614))
+	v0 = i0
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = fn2020(m, i0)
+	v2 = i0
+	if v2 != 0 {
+		goto L3
+	}
+	v0 = uint32(0)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i0 = fn2020(m, i0)
+	v3 = i0
+	if v3 != 0 {
+		goto L5
+	}
+	v0 = uint32(0)
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v0 = i1
+	if int32(v5) >= int32(v0) {
+		goto L6
+	}
+	if int32(v4) < int32(uint32(0)) {
+		goto L6
+	}
+	if int32(v4) > int32(v0) {
+		goto L6
+	}
+	i1 = v5 + uint32(1)
+	if v4 != i1 {
+		goto L6
+	}
+	i0 = v6 + v5
+	i0 = i0 + uint32(16)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	i0 = fn2697(m, uint32(8526377), v1)
+	v0 = i0
+	goto L4
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v3
+	i1 = v4 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = i1
+	i1 = v1 + uint32(16)
+	i0 = fn2697(m, uint32(8526323), i1)
+	v0 = i0
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	if v5 != 0 {
+		goto L7
+	}
+	fn2073(m, v2)
+L7:
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+L1:
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1198(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	i0 = fn3738(m, i0, v2)
+	if i0 != 0 {
+		goto L2
+	}
+	v0 = k32(4294967295)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L4
+	}
+	fn2073(m, v2)
+L4:
+	i0 = v0 + uint32(36)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v2 = i0
+	if v2 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	if v5 != 0 {
+		goto L5
+	}
+	fn2073(m, v2)
+L5:
+	i0 = v0 + uint32(40)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v5 = i0
+	if v5 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	if v6 != 0 {
+		goto L6
+	}
+	fn2073(m, v5)
+L6:
+	i0 = v0 + uint32(52)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	v6 = i0
+	if v6 == 0 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v7
+	if v7 != 0 {
+		goto L7
+	}
+	fn2073(m, v6)
+L7:
+	i0 = v3 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	i1 = v0 + uint32(48)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
+	i1 = v0 + uint32(44)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
+	i0 = fn3719(m, v1, uint32(8526011), v3)
+	if i0 != 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
+	v0 = k32(4294967295)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L12
+	}
+	v0 = uint32(0)
+	goto L1
+L12:
+	i1 = v3 + uint32(20)
+	i0 = fn526(m, v0, i1, uint32(0))
+	if i0 != 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i1 = fn741(m, i1, i2)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	if v0 == 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L14
+	}
+	fn2073(m, v0)
+L14:
+	i0 = v3 + uint32(20)
+	fn525(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	if i0 == 0 {
+		goto L13
+	}
+	v0 = uint32(0)
+	goto L1
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == 0 {
+		goto L15
+	}
+	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L15
+	}
+	fn2073(m, v0)
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == 0 {
+		goto L16
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L16
+	}
+	fn2073(m, v0)
+L16:
+	v0 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	v0 = k32(4294967295)
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1199(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = fn2676(m, uint32(8584614))
+	v0 = i0
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = fn2020(m, i0)
+	v2 = i0
+	if v2 != 0 {
+		goto L3
+	}
+	v0 = uint32(0)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v0 = i1
+	if int32(v4) >= int32(v0) {
+		goto L5
+	}
+	if int32(v3) < int32(uint32(0)) {
+		goto L5
+	}
+	if int32(v3) > int32(v0) {
+		goto L5
+	}
+	i1 = v4 + uint32(1)
+	if v3 != i1 {
+		goto L5
+	}
+	i0 = fn2743(m, v5, v4)
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 < uint32(65536) {
+		i1 = uint32(8526551)
+	} else {
+		i1 = uint32(8526433)
+	}
+	if v0 < uint32(256) {
+		i0 = uint32(8526669)
+	} else {
+		i0 = i1
+	}
+	i0 = fn2697(m, i0, v1)
+	v0 = i0
+	goto L4
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v4
+	i1 = v3 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
+	i1 = v1 + uint32(16)
+	i0 = fn2697(m, uint32(8526213), i1)
+	v0 = i0
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1200(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	i0 = fn3738(m, i0, v2)
+	if i0 != 0 {
+		goto L2
+	}
+	v0 = k32(4294967295)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L4
+	}
+	fn2073(m, v2)
 L4:
 	i0 = v0 + uint32(40)
 	v2 = i0
@@ -198,7 +1200,7 @@ L4:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	i0 = v0 + uint32(52)
 	v4 = i0
@@ -219,7 +1221,7 @@ L5:
 	if v6 != 0 {
 		goto L6
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v4
 	*(*uint32)(unsafe.Add(b, v3)) = v2
@@ -227,7 +1229,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
 	i1 = v0 + uint32(44)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn3718(m, v1, uint32(8526006), v3)
+	i0 = fn3719(m, v1, uint32(8526006), v3)
 	if i0 != 0 {
 		goto L7
 	}
@@ -264,7 +1266,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1200(m *Module, v0 uint32) uint32 {
+func fn1201(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -304,7 +1306,7 @@ func fn1200(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i1
-	i1 = fn2289(m, v2)
+	i1 = fn2290(m, v2)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 	if v3 != 0 {
@@ -339,7 +1341,7 @@ L6:
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
-	i0 = fn2039(m, v10, v7)
+	i0 = fn2040(m, v10, v7)
 	v0 = i0
 	if int32(v0) > int32(k32(4294967295)) {
 		goto L8
@@ -358,7 +1360,7 @@ L6:
 	if v10 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L8:
 	if v0 == 0 {
@@ -405,7 +1407,7 @@ L13:
 	goto L7
 L9:
 	i2 = v1 + uint32(8)
-	i0 = fn2025(m, v10, v8, i2)
+	i0 = fn2026(m, v10, v8, i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L17
 	}
@@ -447,7 +1449,7 @@ L17:
 	i0 = v1 + uint32(12)
 	i1 = v0 + v5
 	v5 = i1
-	i0 = fn2307(m, i0, v5)
+	i0 = fn2308(m, i0, v5)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L15
 	}
@@ -464,7 +1466,7 @@ L17:
 	if v3 != 0 {
 		goto L18
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v0 = i0
@@ -480,7 +1482,7 @@ L18:
 		goto L3
 	}
 L16:
-	fn2072(m, v0)
+	fn2073(m, v0)
 	v0 = uint32(0)
 	goto L1
 L15:
@@ -556,7 +1558,7 @@ L14:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L7:
 	i0 = v9 + uint32(1)
 	v9 = i0
@@ -572,7 +1574,7 @@ L4:
 	goto L1
 L25:
 	i0 = v1 + uint32(12)
-	i0 = fn2307(m, i0, v4)
+	i0 = fn2308(m, i0, v4)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v3 = i0
@@ -597,7 +1599,7 @@ L26:
 	if v10 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L3:
 	v0 = uint32(0)
@@ -609,7 +1611,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1201(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1202(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -678,13 +1680,13 @@ func fn1201(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 	*(*uint32)(unsafe.Add(b, v4)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8412463), v4)
+	i0 = fn3604(m, i0, uint32(8412463), v4)
 	v3 = i0
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = v3
 	v6 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v7 = i0
 	if v7 == 0 {
 		goto L3
@@ -721,7 +1723,7 @@ L7:
 	if v10 == uint32(10042108) {
 		goto L13
 	}
-	i0 = fn2348(m, v10, uint32(10042108))
+	i0 = fn2349(m, v10, uint32(10042108))
 	if i0 == 0 {
 		goto L12
 	}
@@ -746,7 +1748,7 @@ L13:
 	goto L11
 L12:
 	i2 = v4 + uint32(60)
-	i0 = fn2025(m, v3, v9, i2)
+	i0 = fn2026(m, v3, v9, i2)
 	if int32(i0) < int32(uint32(1)) {
 		goto L10
 	}
@@ -766,7 +1768,7 @@ L12:
 	if v10 != 0 {
 		goto L10
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 	goto L10
 L14:
 	if v10 == 0 {
@@ -792,7 +1794,7 @@ L11:
 		goto L15
 	}
 L16:
-	i0 = fn1505(m, v7, uint32(2147483647), uint32(2147483647), v10)
+	i0 = fn1506(m, v7, uint32(2147483647), uint32(2147483647), v10)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v3 = i0
@@ -808,7 +1810,7 @@ L16:
 	if v3 != 0 {
 		goto L18
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v3 = i0
@@ -836,7 +1838,7 @@ L17:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 	goto L8
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
@@ -850,9 +1852,9 @@ L15:
 	if v11 != 0 {
 		goto L10
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L10:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
@@ -873,7 +1875,7 @@ L20:
 	}
 	goto L3
 L9:
-	i0 = fn1501(m, v7, v3)
+	i0 = fn1502(m, v7, v3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L8
 	}
@@ -902,7 +1904,7 @@ L8:
 		goto L7
 	}
 L5:
-	i0 = fn578(m, v7)
+	i0 = fn579(m, v7)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v3 = i0
@@ -916,7 +1918,7 @@ L5:
 		goto L3
 	}
 L4:
-	fn2072(m, v7)
+	fn2073(m, v7)
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = v6
 	v12 = uint32(1)
@@ -932,7 +1934,7 @@ L24:
 	v3 = v6
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	i2 = v4 + uint32(60)
-	i0 = fn2025(m, i0, v7, i2)
+	i0 = fn2026(m, i0, v7, i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L25
 	}
@@ -948,7 +1950,7 @@ L24:
 	if v6 != 0 {
 		goto L22
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L22
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
@@ -977,7 +1979,7 @@ L28:
 		i1 = uint32(8568465)
 	}
 	i2 = v4 + uint32(32)
-	i0 = fn857(m, v6, i1, i2)
+	i0 = fn858(m, v6, i1, i2)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
 	v9 = i0
@@ -992,7 +1994,7 @@ L28:
 	if v11 != 0 {
 		goto L29
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v9 = i0
@@ -1005,7 +2007,7 @@ L29:
 	if v9 != 0 {
 		goto L30
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L30:
 	if v6 == 0 {
 		goto L22
@@ -1044,7 +2046,7 @@ L31:
 	if v3 != 0 {
 		goto L33
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L33:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v5
@@ -1057,13 +2059,13 @@ L33:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8503719), i2)
+	i0 = fn3604(m, i0, uint32(8503719), i2)
 	v3 = i0
 	goto L1
 L32:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v13 = i1
-	i1 = fn2289(m, v13)
+	i1 = fn2290(m, v13)
 	v8 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v8
 	if v8 == 0 {
@@ -1119,13 +2121,13 @@ L39:
 	goto L37
 L38:
 	i2 = v4 + uint32(60)
-	i0 = fn2025(m, v8, v17, i2)
+	i0 = fn2026(m, v8, v17, i2)
 	v12 = i0
 	if int32(v12) < int32(uint32(1)) {
 		goto L40
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v12 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
 	v3 = i0
@@ -1140,7 +2142,7 @@ L38:
 	if v6 != 0 {
 		goto L40
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L40:
 	if int32(v12) > int32(k32(4294967295)) {
 		goto L41
@@ -1158,7 +2160,7 @@ L40:
 	if v6 != 0 {
 		goto L42
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L42:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
@@ -1174,11 +2176,11 @@ L42:
 	if v8 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L41:
 	i2 = v4 + uint32(44)
-	i0 = fn2025(m, v8, v18, i2)
+	i0 = fn2026(m, v8, v18, i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L47
 	}
@@ -1195,7 +2197,7 @@ L41:
 	if v6 != 0 {
 		goto L48
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L48:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
 	v3 = i0
@@ -1242,7 +2244,7 @@ L51:
 	i2 = v7 << (uint32(2) & 31)
 	i1 = v14 + i2
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn852(m, v10, i1)
+	i0 = fn853(m, v10, i1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
 	v3 = i0
@@ -1257,12 +2259,12 @@ L51:
 	if v6 != 0 {
 		goto L49
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L49
 L50:
 	v0 = uint32(0)
 	i2 = v4 + uint32(60)
-	i0 = fn2025(m, v8, v19, i2)
+	i0 = fn2026(m, v8, v19, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L49
 	}
@@ -1284,7 +2286,7 @@ L50:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v21 = i0
-	i1 = fn2289(m, v20)
+	i1 = fn2290(m, v20)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = v3
 	if v3 == 0 {
@@ -1345,7 +2347,7 @@ L61:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
 	i1 = v23 + i2
 	i1 = i1 + k32(4294967295)
-	i0 = fn2307(m, i0, i1)
+	i0 = fn2308(m, i0, i1)
 	if i0 != 0 {
 		goto L63
 	}
@@ -1466,7 +2468,7 @@ L59:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
 	v3 = i0
 L57:
-	i0 = fn514(m, v8, v3)
+	i0 = fn515(m, v8, v3)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
 	v3 = i0
@@ -1481,7 +2483,7 @@ L57:
 	if v6 != 0 {
 		goto L71
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L71:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
 	v3 = i0
@@ -1509,7 +2511,7 @@ L55:
 	if v6 != 0 {
 		goto L72
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L72:
 	v0 = v8
 	goto L49
@@ -1527,7 +2529,7 @@ L54:
 	if v6 != 0 {
 		goto L49
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L49:
 	if v0 != 0 {
 		goto L73
@@ -1545,7 +2547,7 @@ L49:
 	if v6 != 0 {
 		goto L74
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L74:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
 	v3 = i0
@@ -1573,7 +2575,7 @@ L73:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
 	i1 = v22 + i2
 	i1 = i1 + k32(4294967295)
-	i0 = fn2307(m, i0, i1)
+	i0 = fn2308(m, i0, i1)
 	if i0 != 0 {
 		goto L75
 	}
@@ -1674,7 +2676,7 @@ L75:
 	if v6 != 0 {
 		goto L82
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L82:
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L43
@@ -1693,7 +2695,7 @@ L82:
 		goto L45
 	}
 L46:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L45:
 	v3 = uint32(0)
 	goto L1
@@ -1727,7 +2729,7 @@ L35:
 	if v3 != 0 {
 		goto L83
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L83:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
 	v3 = i0
@@ -1745,7 +2747,7 @@ L34:
 	if v8 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L22:
 	v3 = uint32(0)
@@ -1757,7 +2759,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1202(m *Module, v0 uint32) {
+func fn1203(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1770,7 +2772,7 @@ func fn1202(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
 	if v1 == 0 {
@@ -1787,16 +2789,16 @@ func fn1202(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1203(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1204(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1822,7 +2824,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1204(m *Module, v0 uint32) uint32 {
+func fn1205(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -1850,7 +2852,7 @@ func fn1204(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -1858,7 +2860,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1205(m *Module, v0 uint32) uint32 {
+func fn1206(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1877,13 +2879,13 @@ func fn1205(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	fn3614(m, i0)
+	fn3615(m, i0)
 	m.depth--
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn1206(m, i0, i1)
+	i0 = fn1207(m, i0, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -1906,7 +2908,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	m.depth--
 	return v1
@@ -1914,7 +2916,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1206(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1207(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1932,7 +2934,7 @@ func fn1206(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn2346(m, uint32(10042108), uint32(0))
+	i0 = fn2347(m, uint32(10042108), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L4
@@ -1944,7 +2946,7 @@ func fn1206(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = v1
-	i0 = fn2294(m, uint32(1), v2)
+	i0 = fn2295(m, uint32(1), v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -1960,7 +2962,7 @@ func fn1206(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	v3 = uint32(0)
 	goto L1
@@ -1984,9 +2986,9 @@ L5:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v0
-	i3 = fn843(m, v0)
+	i3 = fn844(m, v0)
 	if i3 != 0 {
-		i1 = uint32(455)
+		i1 = uint32(456)
 	} else {
 		i1 = uint32(0)
 	}
@@ -1999,7 +3001,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1207(m *Module, v0 uint32) {
+func fn1208(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2038,7 +3040,7 @@ func fn1207(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -2056,7 +3058,7 @@ L1:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -2074,7 +3076,7 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -2092,7 +3094,7 @@ L3:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
@@ -2103,7 +3105,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1208(m *Module, v0 uint32) uint32 {
+func fn1209(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2129,25 +3131,25 @@ func fn1208(m *Module, v0 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = v1 + uint32(12)
-	fn2694(m, i0)
+	fn2695(m, i0)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+24)))
 	if i0 != uint32(1) {
 		goto L3
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2688(m, i0, uint32(8554885), uint32(1))
+	i0 = fn2689(m, i0, uint32(8554885), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
 L3:
 	i0 = v1 + uint32(12)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1209(m, i0, i1)
+	i0 = fn1210(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2688(m, i0, uint32(8524508), uint32(1))
+	i0 = fn2689(m, i0, uint32(8524508), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -2160,7 +3162,7 @@ L6:
 		goto L7
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2688(m, i0, uint32(8580527), uint32(2))
+	i0 = fn2689(m, i0, uint32(8580527), uint32(2))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -2178,7 +3180,7 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	v5 = i0
 	i0 = v1 + uint32(12)
-	i0 = fn2688(m, i0, uint32(8524508), uint32(1))
+	i0 = fn2689(m, i0, uint32(8524508), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -2188,7 +3190,7 @@ L7:
 	i0 = v1 + uint32(12)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn1209(m, i0, i1)
+	i0 = fn1210(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -2200,7 +3202,7 @@ L7:
 	v5 = uint32(4)
 L11:
 	i0 = v1 + uint32(12)
-	i0 = fn2688(m, i0, uint32(8580527), uint32(2))
+	i0 = fn2689(m, i0, uint32(8580527), uint32(2))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -2208,7 +3210,7 @@ L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	i1 = i1 + v5
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn1209(m, i0, i1)
+	i0 = fn1210(m, i0, i1)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L2
 	}
@@ -2222,14 +3224,14 @@ L11:
 	goto L11
 L10:
 	i0 = v1 + uint32(12)
-	i0 = fn1209(m, i0, v4)
+	i0 = fn1210(m, i0, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
 	goto L8
 L9:
 	i0 = v1 + uint32(12)
-	i0 = fn2688(m, i0, uint32(8524503), uint32(1))
+	i0 = fn2689(m, i0, uint32(8524503), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -2245,23 +3247,23 @@ L5:
 		goto L4
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2688(m, i0, uint32(8570804), uint32(2))
+	i0 = fn2689(m, i0, uint32(8570804), uint32(2))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
 L4:
 	i0 = v1 + uint32(12)
-	i0 = fn2688(m, i0, uint32(8524503), uint32(1))
+	i0 = fn2689(m, i0, uint32(8524503), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v0 = i0
 	goto L1
 L2:
 	i0 = v1 + uint32(12)
-	fn2695(m, i0)
+	fn2696(m, i0)
 	v0 = uint32(0)
 L1:
 	i0 = v1 + uint32(48)
@@ -2271,7 +3273,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1209(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1210(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2294,18 +3296,18 @@ func fn1209(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v1 != uint32(10063904) {
 		goto L2
 	}
-	i0 = fn2675(m, uint32(8553748))
+	i0 = fn2676(m, uint32(8553748))
 	v3 = i0
 	goto L1
 L2:
 	i1 = k32(10089824) + uint32(24860)
-	i0 = fn2039(m, v1, i1)
+	i0 = fn2040(m, v1, i1)
 	v4 = i0
 	if int32(v4) < int32(uint32(1)) {
 		goto L5
 	}
 	i1 = k32(10089824) + uint32(21740)
-	i0 = fn2039(m, v1, i1)
+	i0 = fn2040(m, v1, i1)
 	v4 = i0
 	if int32(v4) > int32(uint32(0)) {
 		goto L4
@@ -2318,7 +3320,7 @@ L5:
 	v3 = uint32(0)
 	i1 = k32(10089824) + uint32(25080)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -2329,7 +3331,7 @@ L5:
 	v3 = uint32(0)
 	i1 = k32(10089824) + uint32(24452)
 	i2 = v2 + uint32(8)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -2347,7 +3349,7 @@ L5:
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn2796(m, v3, uint32(8415481))
+	i0 = fn2797(m, v3, uint32(8415481))
 	if i0 != 0 {
 		goto L3
 	}
@@ -2357,16 +3359,16 @@ L6:
 	*(*uint32)(unsafe.Add(b, v2)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i0 = fn2696(m, uint32(8529245), v2)
+	i0 = fn2697(m, uint32(8529245), v2)
 	v3 = i0
 	goto L1
 L4:
-	i0 = fn2020(m, v1)
+	i0 = fn2021(m, v1)
 	v3 = i0
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn2019(m, i0)
+	i0 = fn2020(m, i0)
 	v3 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
@@ -2385,7 +3387,7 @@ L1:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v1 = i0
@@ -2403,7 +3405,7 @@ L7:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	if v3 != 0 {
 		goto L10
@@ -2411,7 +3413,7 @@ L8:
 	v1 = k32(4294967295)
 	goto L9
 L10:
-	i0 = fn2746(m, v0, v3)
+	i0 = fn2747(m, v0, v3)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -2424,7 +3426,7 @@ L10:
 	if v0 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -2433,7 +3435,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn1210(m *Module, v0 uint32) uint32 {
+func fn1211(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2445,13 +3447,13 @@ func fn1210(m *Module, v0 uint32) uint32 {
 	b := m.base
 	v1 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2032(m, i0)
+	i0 = fn2033(m, i0)
 	v2 = i0
 	if v2 == k32(4294967295) {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = fn2032(m, i1)
+	i1 = fn2033(m, i1)
 	v0 = i1
 	i1 = v0 ^ v2
 	if v0 == k32(4294967295) {
@@ -2466,7 +3468,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1211(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1212(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -2476,7 +3478,7 @@ func fn1211(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn851(m, i0, v1, v2)
+	i0 = fn852(m, i0, v1, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L1
@@ -2485,17 +3487,17 @@ func fn1211(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	return uint32(0)
 L1:
 	i1 = k32(10089824) + uint32(24824)
-	i0 = fn2037(m, v2, i1, v0)
+	i0 = fn2038(m, v2, i1, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L3
 	}
@@ -2516,11 +3518,11 @@ L4:
 	m.depth--
 	return uint32(0)
 L5:
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return uint32(0)
 L3:
-	fn3624(m)
+	fn3625(m)
 L2:
 	m.depth--
 	return v2
@@ -2528,7 +3530,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1212(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1213(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2538,65 +3540,65 @@ func fn1212(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn2796(m, v1, uint32(8521155))
+	i0 = fn2797(m, v1, uint32(8521155))
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn2796(m, v1, uint32(8521491))
+	i0 = fn2797(m, v1, uint32(8521491))
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn2796(m, v1, uint32(8522022))
+	i0 = fn2797(m, v1, uint32(8522022))
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn2796(m, v1, uint32(8521432))
+	i0 = fn2797(m, v1, uint32(8521432))
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn2796(m, v1, uint32(8523143))
+	i0 = fn2797(m, v1, uint32(8523143))
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn2796(m, v1, uint32(8521165))
+	i0 = fn2797(m, v1, uint32(8521165))
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn2796(m, v1, uint32(8521401))
+	i0 = fn2797(m, v1, uint32(8521401))
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn2796(m, v1, uint32(8521501))
+	i0 = fn2797(m, v1, uint32(8521501))
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn2796(m, v1, uint32(8520069))
+	i0 = fn2797(m, v1, uint32(8520069))
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn2796(m, v1, uint32(8522960))
+	i0 = fn2797(m, v1, uint32(8522960))
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn2796(m, v1, uint32(8520021))
+	i0 = fn2797(m, v1, uint32(8520021))
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn2796(m, v1, uint32(8520008))
+	i0 = fn2797(m, v1, uint32(8520008))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2034(m, i0, v1)
+	i0 = fn2035(m, i0, v1)
 	return i0
 L1:
-	i0 = fn2027(m, v0, v1)
+	i0 = fn2028(m, v0, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1213(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1214(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -2646,7 +3648,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1214(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1215(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2667,7 +3669,7 @@ func fn1214(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v4 = uint32(0)
 	goto L1
 L2:
-	i0 = fn2348(m, v3, uint32(10042108))
+	i0 = fn2349(m, v3, uint32(10042108))
 	i0 = b2i(i0 == 0)
 	v4 = i0
 L1:
@@ -2687,7 +3689,7 @@ L1:
 	if v2 == uint32(10042108) {
 		goto L6
 	}
-	i0 = fn2348(m, v2, uint32(10042108))
+	i0 = fn2349(m, v2, uint32(10042108))
 	if i0 != 0 {
 		goto L6
 	}
@@ -2703,7 +3705,7 @@ L6:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn2026(m, i0, i1, uint32(2))
+	i0 = fn2027(m, i0, i1, uint32(2))
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L3
@@ -2713,7 +3715,7 @@ L6:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn2029(m, i0, i1, uint32(2))
+	i0 = fn2030(m, i0, i1, uint32(2))
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -2730,7 +3732,7 @@ L5:
 	if v1 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	if v2 == uint32(10014548) {
 		i0 = uint32(10014564)
@@ -2749,7 +3751,7 @@ L4:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn2026(m, i0, i1, uint32(2))
+	i0 = fn2027(m, i0, i1, uint32(2))
 	v2 = i0
 	if int32(v2) < int32(uint32(0)) {
 		goto L3
@@ -2760,7 +3762,7 @@ L4:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn2029(m, i0, i1, uint32(2))
+	i0 = fn2030(m, i0, i1, uint32(2))
 	v3 = i0
 L3:
 	m.depth--
@@ -2769,7 +3771,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1215(m *Module, v0 uint32) uint32 {
+func fn1216(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2782,7 +3784,7 @@ func fn1215(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3706(m, uint32(10041504))
+	i0 = fn3707(m, uint32(10041504))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -2796,7 +3798,7 @@ func fn1215(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v0
-	fn3701(m, v1)
+	fn3702(m, v1)
 L1:
 	m.depth--
 	return v1
@@ -2804,7 +3806,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1216(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1217(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2825,7 +3827,7 @@ func fn1216(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == 0 {
 		goto L5
 	}
-	i0 = fn3737(m, uint32(8423760), v2)
+	i0 = fn3738(m, uint32(8423760), v2)
 	if i0 == 0 {
 		goto L4
 	}
@@ -2835,7 +3837,7 @@ L5:
 	if v2 == uint32(2) {
 		goto L6
 	}
-	i0 = fn3734(m, uint32(8423760), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8423760), v2, uint32(2), uint32(2))
 	if i0 == 0 {
 		goto L4
 	}
@@ -2858,7 +3860,7 @@ L6:
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = fn2294(m, uint32(1), v3)
+	i0 = fn2295(m, uint32(1), v3)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -2874,7 +3876,7 @@ L6:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	v1 = uint32(0)
 	goto L1
@@ -2898,9 +3900,9 @@ L7:
 	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v4
-	i3 = fn843(m, v4)
+	i3 = fn844(m, v4)
 	if i3 != 0 {
-		i1 = uint32(455)
+		i1 = uint32(456)
 	} else {
 		i1 = uint32(0)
 	}
@@ -2913,7 +3915,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1217(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1218(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -2925,7 +3927,7 @@ func fn1217(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn843(m, i0)
+	i0 = fn844(m, i0)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = m.table[v4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, i0, v1, v2, v3)
@@ -2937,17 +3939,17 @@ func fn1217(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	return uint32(0)
 L1:
 	i1 = k32(10089824) + uint32(24824)
-	i0 = fn2037(m, v3, i1, v0)
+	i0 = fn2038(m, v3, i1, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L3
 	}
@@ -2968,11 +3970,11 @@ L4:
 	m.depth--
 	return uint32(0)
 L5:
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L3:
-	fn3624(m)
+	fn3625(m)
 L2:
 	m.depth--
 	return v3
@@ -2980,7 +3982,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1218(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1219(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2995,7 +3997,7 @@ func fn1218(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = k32(10089824) + uint32(35412)
-	i0 = fn3390(m, i0)
+	i0 = fn3391(m, i0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v0 = i0
@@ -3005,12 +4007,12 @@ func fn1218(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8568470), i1)
+	i0 = fn4086(m, uint32(8568470), i1)
 	v0 = i0
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8569696), v2)
+	i0 = fn4086(m, uint32(8569696), v2)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -3020,7 +4022,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1219(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1220(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3039,7 +4041,7 @@ func fn1219(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = fn1200(m, i1)
+	i1 = fn1201(m, i1)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
 	if v2 != 0 {
@@ -3050,13 +4052,13 @@ func fn1219(m *Module, v0 uint32, v1 uint32) uint32 {
 L1:
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn1201(m, v0, i1, v2, v1)
+	i0 = fn1202(m, v0, i1, v2, v1)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1206(m, i0, v2)
+	i0 = fn1207(m, i0, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -3093,7 +4095,7 @@ L5:
 		goto L2
 	}
 L3:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	m.depth--
 	return v3
@@ -3101,7 +4103,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1220(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1221(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -3115,26 +4117,11 @@ func fn1220(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn2294(m, uint32(1), v2)
+	i0 = fn2295(m, uint32(1), v2)
 	v0 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1221(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8517182))
-	m.depth--
-	return uint32(0)
 }
 
 //go:norace
@@ -3147,7 +4134,7 @@ func fn1222(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8517124))
+	fn3605(m, i0, uint32(8517182))
 	m.depth--
 	return uint32(0)
 }
@@ -3155,6 +4142,21 @@ func fn1222(m *Module, v0 uint32, v1 uint32) uint32 {
 //go:norace
 //go:nocheckptr
 func fn1223(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8517124))
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn1224(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3183,12 +4185,12 @@ func fn1223(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn1206(m, i0, i1)
+	i0 = fn1207(m, i0, i1)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
-	i0 = fn579(m, v0)
+	i0 = fn580(m, v0)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
@@ -3201,17 +4203,17 @@ func fn1223(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	if v4 == 0 {
 		goto L1
 	}
 	i0 = k32(10089824) + uint32(37860)
-	i0 = fn3390(m, i0)
+	i0 = fn3391(m, i0)
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn4085(m, uint32(8568571), v2)
+	i0 = fn4086(m, uint32(8568571), v2)
 	v3 = i0
 	goto L1
 L2:
@@ -3221,7 +4223,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = i1
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = v6
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8568406), i1)
+	i0 = fn4086(m, uint32(8568406), i1)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -3231,7 +4233,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1224(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1225(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3247,7 +4249,7 @@ func fn1224(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2050(m, i0)
+	i0 = fn2051(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L1
@@ -3259,12 +4261,12 @@ L1:
 	v3 = uint32(8585188)
 L4:
 	v4 = v3
-	i0 = fn2675(m, v0)
+	i0 = fn2676(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L3
 	}
-	i0 = fn585(m, v2, v0)
+	i0 = fn586(m, v2, v0)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L3
@@ -3272,7 +4274,7 @@ L4:
 	if v3 != 0 {
 		goto L5
 	}
-	i0 = fn1501(m, v2, v0)
+	i0 = fn1502(m, v2, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -3288,7 +4290,7 @@ L5:
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	i0 = v4 + uint32(4)
 	v3 = i0
@@ -3310,7 +4312,7 @@ L3:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	v2 = uint32(0)
 	if v0 == 0 {
@@ -3327,7 +4329,7 @@ L7:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	m.depth--
 	return v2
@@ -3335,7 +4337,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1225(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1226(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -3349,7 +4351,7 @@ func fn1225(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = fn1200(m, i1)
+	i1 = fn1201(m, i1)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
 	if v2 != 0 {
@@ -3370,7 +4372,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1226(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1227(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -3402,7 +4404,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1227(m *Module, v0 uint32) {
+func fn1228(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3432,14 +4434,14 @@ func fn1227(m *Module, v0 uint32) {
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v2 = i0
-	i0 = fn852(m, v1, v0)
+	i0 = fn853(m, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
 	}
-	fn3651(m, v0)
+	fn3652(m, v0)
 	goto L2
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -3453,10 +4455,10 @@ L4:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L2
 L3:
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+24)))
@@ -3468,19 +4470,19 @@ L3:
 	if i0 != uint32(253) {
 		goto L5
 	}
-	fn3068(m, v0)
+	fn3069(m, v0)
 	goto L2
 L5:
-	i0 = fn1228(m, v0, v0)
+	i0 = fn1229(m, v0, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
-	fn3651(m, v0)
+	fn3652(m, v0)
 	goto L2
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -3494,9 +4496,9 @@ L6:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
-	fn3606(m, v2)
+	fn3607(m, v2)
 L1:
 	m.depth--
 	return
@@ -3504,7 +4506,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1228(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1229(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3561,7 +4563,7 @@ L2:
 	v5 = i0
 L4:
 	*(*uint8)(unsafe.Add(b, uint64(v0)+35)) = uint8(k32(0))
-	i0 = fn1229(m, v3)
+	i0 = fn1230(m, v3)
 	v6 = i0
 	*(*uint8)(unsafe.Add(b, uint64(v0)+35)) = uint8(v5)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -3575,7 +4577,7 @@ L4:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	i0 = b2i(v6 == 0)
 	v5 = i0
@@ -3601,16 +4603,16 @@ L7:
 	}
 	*(*uint8)(unsafe.Add(b, uint64(v0)+35)) = uint8(k32(1))
 	i0 = v0 + uint32(36)
-	fn3677(m, i0)
+	fn3678(m, i0)
 	goto L1
 L6:
 	if v5 == 0 {
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026988))
-	fn3614(m, i0)
+	fn3615(m, i0)
 L8:
-	i1 = fn1230(m, v0, uint32(10059656), uint32(1), uint32(1))
+	i1 = fn1231(m, v0, uint32(10059656), uint32(1), uint32(1))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v4
 	if v4 == 0 {
@@ -3640,24 +4642,24 @@ L8:
 	if v3 != 0 {
 		goto L10
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L10:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, v0)
+	fn3605(m, i0, v0)
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026988))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L11
 	}
-	fn3624(m)
+	fn3625(m)
 	v4 = uint32(10059656)
 	goto L1
 L11:
 	i0 = v2 + uint32(12)
-	i0 = fn1231(m, i0)
+	i0 = fn1232(m, i0)
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	if v0 != 0 {
@@ -3674,7 +4676,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1229(m *Module, v0 uint32) uint32 {
+func fn1230(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3701,7 +4703,7 @@ func fn1229(m *Module, v0 uint32) uint32 {
 		goto L3
 	}
 L4:
-	i0 = fn1228(m, v0, v1)
+	i0 = fn1229(m, v0, v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -3711,11 +4713,11 @@ L4:
 L3:
 	i1 = k32(10089824) + uint32(30004)
 	i2 = v1 + uint32(12)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
-	fn3651(m, v0)
+	fn3652(m, v0)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v0 = i0
@@ -3725,7 +4727,7 @@ L5:
 	v0 = uint32(0)
 	goto L1
 L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v3 = i0
@@ -3742,12 +4744,12 @@ L6:
 		goto L8
 	}
 L9:
-	i0 = fn840(m, v2, v0, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v2, v0, uint32(0), uint32(0), uint32(0))
 	v2 = i0
 	goto L7
 L8:
 	i2 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v2, v0, i2, uint32(0))
+	i0 = fn839(m, v2, v0, i2, uint32(0))
 	v2 = i0
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -3763,7 +4765,7 @@ L7:
 	if v3 != 0 {
 		goto L10
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L10:
 	if v2 != 0 {
 		goto L2
@@ -3783,7 +4785,7 @@ L2:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -3792,7 +4794,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1230(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1231(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -3807,7 +4809,7 @@ func fn1230(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	i2 = v4 + uint32(12)
-	i0 = fn1238(m, v0, v1, i2, v2, v3)
+	i0 = fn1239(m, v0, v1, i2, v2, v3)
 	if i0 != 0 {
 		goto L1
 	}
@@ -3816,7 +4818,7 @@ func fn1230(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026564))
-	fn3614(m, i0)
+	fn3615(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v0 = i0
 	goto L3
@@ -3828,7 +4830,7 @@ L4:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	fn3614(m, i0)
+	fn3615(m, i0)
 	goto L2
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
@@ -3836,17 +4838,17 @@ L5:
 	if v3 != 0 {
 		goto L7
 	}
-	i0 = fn839(m, v0)
+	i0 = fn840(m, v0)
 	v0 = i0
 	goto L6
 L7:
-	i0 = fn852(m, v0, v3)
+	i0 = fn853(m, v0, v3)
 	v0 = i0
 L6:
 	if v0 == 0 {
 		goto L8
 	}
-	fn3606(m, v0)
+	fn3607(m, v0)
 L8:
 	v0 = v3
 L3:
@@ -3866,7 +4868,7 @@ L2:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v0 = i0
@@ -3877,7 +4879,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1231(m *Module, v0 uint32) uint32 {
+func fn1232(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3890,11 +4892,11 @@ func fn1231(m *Module, v0 uint32) uint32 {
 	_ = i1
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	v2 = i0
@@ -3917,11 +4919,11 @@ L4:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L2
 L3:
 	v2 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -3942,7 +4944,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1232(m *Module, v0 uint32) uint32 {
+func fn1233(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -3974,7 +4976,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1233(m *Module, v0 uint32) uint32 {
+func fn1234(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -3988,11 +4990,11 @@ func fn1233(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L2
 	}
-	i0 = fn839(m, v1)
+	i0 = fn840(m, v1)
 	v0 = i0
 	goto L1
 L2:
-	i0 = fn852(m, v1, v0)
+	i0 = fn853(m, v1, v0)
 	v0 = i0
 L1:
 	if v0 != 0 {
@@ -4001,14 +5003,14 @@ L1:
 	m.depth--
 	return k32(4294967295)
 L3:
-	fn3606(m, v0)
+	fn3607(m, v0)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1234(m *Module, v0 uint32) {
+func fn1235(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4050,12 +5052,12 @@ func fn1234(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i0 = i0 & uint32(3)
 	v2 = i0
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v4 = i0
@@ -4066,7 +5068,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	*(*uint32)(unsafe.Add(b, v3)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v3
-	i0 = fn2017(m, v0)
+	i0 = fn2018(m, v0)
 	if i0 != 0 {
 		goto L2
 	}
@@ -4105,7 +5107,7 @@ L1:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+35)))
 	if i0 == uint32(4) {
@@ -4114,7 +5116,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(0)
 	*(*uint8)(unsafe.Add(b, uint64(v0)+35)) = uint8(k32(4))
 	i0 = v0 + uint32(36)
-	fn3678(m, i0)
+	fn3679(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
 	if v1 == 0 {
@@ -4132,7 +5134,7 @@ L3:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+24)))
@@ -4157,7 +5159,7 @@ L4:
 	if v3 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	v1 = i0
@@ -4172,7 +5174,7 @@ L5:
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -4191,7 +5193,7 @@ L6:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -4210,9 +5212,9 @@ L7:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
-	fn3710(m, v0)
+	fn3711(m, v0)
 L2:
 	m.depth--
 	return
@@ -4220,7 +5222,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1235(m *Module, v0 uint32) uint32 {
+func fn1236(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4236,7 +5238,7 @@ func fn1235(m *Module, v0 uint32) uint32 {
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8542132), v1)
+	i0 = fn2697(m, uint32(8542132), v1)
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -4245,7 +5247,7 @@ func fn1235(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1236(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1237(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -4281,7 +5283,7 @@ L3:
 		goto L4
 	}
 	i0 = v0 + uint32(36)
-	i0 = fn3675(m, i0, v1, v2)
+	i0 = fn3676(m, i0, v1, v2)
 	v3 = i0
 	if v3 != 0 {
 		goto L1
@@ -4306,7 +5308,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1237(m *Module, v0 uint32) uint32 {
+func fn1238(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4325,7 +5327,7 @@ func fn1237(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	i2 = v1 + uint32(12)
-	i0 = fn1238(m, v0, uint32(0), i2, uint32(0), uint32(0))
+	i0 = fn1239(m, v0, uint32(0), i2, uint32(0), uint32(0))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v0 = i0
@@ -4343,17 +5345,17 @@ L2:
 	if v0 != 0 {
 		goto L5
 	}
-	i0 = fn839(m, v2)
+	i0 = fn840(m, v2)
 	v2 = i0
 	goto L4
 L5:
-	i0 = fn852(m, v2, v0)
+	i0 = fn853(m, v2, v0)
 	v2 = i0
 L4:
 	if v2 == 0 {
 		goto L6
 	}
-	fn3606(m, v2)
+	fn3607(m, v2)
 L6:
 	if v0 != 0 {
 		goto L3
@@ -4373,7 +5375,7 @@ L3:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -4382,7 +5384,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1238(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn1239(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -4399,7 +5401,7 @@ func fn1238(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
 	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v0)+35)))
@@ -4426,7 +5428,7 @@ func fn1238(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	} else {
 		i1 = i2
 	}
-	fn3604(m, i0, i1)
+	fn3605(m, i0, i1)
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -4446,7 +5448,7 @@ L1:
 	} else {
 		i1 = i2
 	}
-	fn3604(m, i0, i1)
+	fn3605(m, i0, i1)
 	m.depth--
 	return k32(4294967295)
 L2:
@@ -4461,7 +5463,7 @@ L2:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8487634))
+	fn3605(m, i0, uint32(8487634))
 	m.depth--
 	return k32(4294967295)
 L5:
@@ -4513,7 +5515,7 @@ L7:
 	if v3 == 0 {
 		goto L8
 	}
-	fn3628(m)
+	fn3629(m)
 L8:
 	i0 = v0 + uint32(36)
 	v6 = i0
@@ -4524,7 +5526,7 @@ L8:
 	if v4 != 0 {
 		goto L10
 	}
-	i0 = fn3357(m, v5, v6, v3)
+	i0 = fn3358(m, v5, v6, v3)
 	v6 = i0
 	goto L9
 L10:
@@ -4571,7 +5573,7 @@ L13:
 	if v0 != 0 {
 		goto L11
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L11:
 	*(*uint32)(unsafe.Add(b, v2)) = v5
 	if v5 != 0 {
@@ -4587,7 +5589,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1239(m *Module, v0 uint32) uint32 {
+func fn1240(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4621,7 +5623,7 @@ func fn1239(m *Module, v0 uint32) uint32 {
 	if v1 != uint32(32) {
 		goto L3
 	}
-	i0 = fn3708(m, uint32(10042800), v2)
+	i0 = fn3709(m, uint32(10042800), v2)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -4650,7 +5652,7 @@ L5:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v0 = i0
@@ -4670,7 +5672,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v2
 	return v1
 L4:
-	i0 = fn3708(m, uint32(10042316), v2)
+	i0 = fn3709(m, uint32(10042316), v2)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -4703,7 +5705,7 @@ L8:
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = i1 & uint32(3)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+3796))
 	i0 = v0
@@ -4723,7 +5725,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
 	return v1
 L3:
-	i0 = fn3708(m, uint32(10043008), v2)
+	i0 = fn3709(m, uint32(10043008), v2)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -4752,7 +5754,7 @@ L9:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
@@ -4816,7 +5818,7 @@ L15:
 L13:
 	v0 = uint32(0)
 L12:
-	i1 = fn1240(m, v4, v0)
+	i1 = fn1241(m, v4, v0)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v0
 	if v0 != 0 {
@@ -4833,7 +5835,7 @@ L12:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	v1 = uint32(0)
 L1:
@@ -4842,7 +5844,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1240(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1241(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4911,14 +5913,14 @@ L6:
 	}
 	goto L2
 L4:
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	v1 = i0
 	goto L1
 L3:
 	i0 = v3 + uint32(1)
 	v3 = i0
 L2:
-	i0 = fn2289(m, v3)
+	i0 = fn2290(m, v3)
 	v6 = i0
 	if v6 != 0 {
 		goto L8
@@ -4932,7 +5934,7 @@ L8:
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
-	i0 = fn3679(m, v1)
+	i0 = fn3680(m, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+80))
 	v8 = i0
@@ -4940,7 +5942,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v2)) = v8
-	i0 = fn4085(m, uint32(8532719), v2)
+	i0 = fn4086(m, uint32(8532719), v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L10
@@ -4957,7 +5959,7 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L10:
 	i1 = v5 << (uint32(2) & 31)
@@ -5008,7 +6010,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1241(m *Module, v0 uint32) uint32 {
+func fn1242(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5085,7 +6087,7 @@ L5:
 L7:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8487673))
+	fn3605(m, i0, uint32(8487673))
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -5097,10 +6099,10 @@ L7:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L6:
-	i0 = fn603(m, v2)
+	i0 = fn604(m, v2)
 	if i0 == 0 {
 		goto L8
 	}
@@ -5113,7 +6115,7 @@ L8:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8575008), i2)
+	i0 = fn3604(m, i0, uint32(8575008), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -5125,14 +6127,14 @@ L8:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8459172), v1)
+	i0 = fn3604(m, i0, uint32(8459172), v1)
 L1:
 	i0 = v1 + uint32(32)
 	m.g0 = i0
@@ -5141,7 +6143,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1242(m *Module, v0 uint32) uint32 {
+func fn1243(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5157,7 +6159,7 @@ func fn1242(m *Module, v0 uint32) uint32 {
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8542160), v1)
+	i0 = fn2697(m, uint32(8542160), v1)
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -5166,7 +6168,7 @@ func fn1242(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1243(m *Module, v0 uint32) {
+func fn1244(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5218,16 +6220,16 @@ func fn1243(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1244(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1245(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -5253,18 +6255,18 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1245(m *Module, v0 uint32) uint32 {
+func fn1246(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1237(m, i0)
+	i0 = fn1238(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1246(m *Module, v0 uint32) uint32 {
+func fn1247(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5280,7 +6282,7 @@ func fn1246(m *Module, v0 uint32) uint32 {
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8542098), v1)
+	i0 = fn2697(m, uint32(8542098), v1)
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -5289,7 +6291,7 @@ func fn1246(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1247(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1248(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -5336,7 +6338,7 @@ L4:
 		goto L5
 	}
 	i0 = v0 + uint32(36)
-	i0 = fn3675(m, i0, v1, v2)
+	i0 = fn3676(m, i0, v1, v2)
 	v3 = i0
 	if v3 != 0 {
 		goto L1
@@ -5361,7 +6363,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1248(m *Module, v0 uint32, v1 uint32) {
+func fn1249(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5385,7 +6387,7 @@ L2:
 	i1 = v2 << (uint32(2) & 31)
 	i0 = v3 + i1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn3710(m, i0)
+	fn3711(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+1472))
 	v2 = i0
 	if int32(v2) > int32(uint32(0)) {
@@ -5406,7 +6408,7 @@ L4:
 	i1 = v2 << (uint32(2) & 31)
 	i0 = v3 + i1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn3710(m, i0)
+	fn3711(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+1796))
 	v2 = i0
 	if int32(v2) > int32(uint32(0)) {
@@ -5424,7 +6426,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn1249(m *Module, v0 uint32) {
+func fn1250(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5441,7 +6443,7 @@ func fn1249(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2017(m, v0)
+	i0 = fn2018(m, v0)
 	if i0 != 0 {
 		goto L1
 	}
@@ -5480,7 +6482,7 @@ func fn1249(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v4 = i0
@@ -5499,9 +6501,9 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+7480))
@@ -5521,7 +6523,7 @@ L3:
 	m.depth--
 	return
 L4:
-	fn3710(m, v0)
+	fn3711(m, v0)
 L1:
 	m.depth--
 	return
@@ -5529,7 +6531,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1250(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1251(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -5568,20 +6570,20 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1251(m *Module, v0 uint32) uint32 {
+func fn1252(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1252(m, v0, uint32(0))
+	i0 = fn1253(m, v0, uint32(0))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1252(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1253(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -5605,7 +6607,7 @@ L4:
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8570541))
+	fn3605(m, i0, uint32(8570541))
 	m.depth--
 	return uint32(0)
 L2:
@@ -5617,7 +6619,7 @@ L2:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8473883))
+	fn3605(m, i0, uint32(8473883))
 	m.depth--
 	return uint32(0)
 L5:
@@ -5634,10 +6636,10 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(1)
 L1:
 	*(*uint8)(unsafe.Add(b, uint64(v2)+34)) = uint8(k32(1))
-	i0 = fn1230(m, v2, v1, uint32(0), uint32(0))
+	i0 = fn1231(m, v2, v1, uint32(0), uint32(0))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1293(m, i0, v1)
+	i0 = fn1294(m, i0, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L8
@@ -5651,7 +6653,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn1253(m *Module, v0 uint32) {
+func fn1254(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -5663,14 +6665,14 @@ func fn1253(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = k32(10089824) + uint32(28724)
-	fn3066(m, i0, i1)
+	fn3067(m, i0, i1)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1254(m *Module, v0 uint32) {
+func fn1255(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5722,9 +6724,9 @@ func fn1254(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+7156))
@@ -5741,14 +6743,14 @@ L1:
 	m.depth--
 	return
 L2:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1255(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1256(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -5774,7 +6776,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1256(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1257(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5796,7 +6798,7 @@ func fn1256(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+7156))
@@ -5812,10 +6814,10 @@ func fn1256(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 + uint32(6836)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v3 = i0
-	fn2062(m, v3)
+	fn2063(m, v3)
 	goto L2
 L3:
-	i0 = fn3706(m, uint32(10044400))
+	i0 = fn3707(m, uint32(10044400))
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -5829,7 +6831,7 @@ L2:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -5855,7 +6857,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1257(m *Module, v0 uint32) {
+func fn1258(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5872,7 +6874,7 @@ func fn1257(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2017(m, v0)
+	i0 = fn2018(m, v0)
 	if i0 != 0 {
 		goto L1
 	}
@@ -5911,7 +6913,7 @@ func fn1257(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -5930,9 +6932,9 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
-	fn3710(m, v0)
+	fn3711(m, v0)
 L1:
 	m.depth--
 	return
@@ -5940,7 +6942,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1258(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1259(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -5979,16 +6981,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1259(m *Module, v0 uint32) uint32 {
+func fn1260(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1260(m, v0, uint32(10059656))
+	i0 = fn1261(m, v0, uint32(10059656))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1260(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1261(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6017,7 +7019,7 @@ func fn1260(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8569794))
+	fn3605(m, i0, uint32(8569794))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -6029,7 +7031,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(2)
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	fn3614(m, i0)
+	fn3615(m, i0)
 	goto L1
 L3:
 	if v3 != 0 {
@@ -6047,10 +7049,10 @@ L3:
 	if i0 != 0 {
 		goto L9
 	}
-	fn3604(m, v1, uint32(8473934))
+	fn3605(m, v1, uint32(8473934))
 	goto L1
 L9:
-	fn3604(m, v1, uint32(8473831))
+	fn3605(m, v1, uint32(8473831))
 	goto L1
 L8:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+33)))
@@ -6060,7 +7062,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(2)
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026564))
-	fn3614(m, i0)
+	fn3615(m, i0)
 	goto L1
 L10:
 	if v1 == uint32(10059656) {
@@ -6068,7 +7070,7 @@ L10:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8487580))
+	fn3605(m, i0, uint32(8487580))
 	goto L1
 L11:
 	*(*uint8)(unsafe.Add(b, uint64(v4)+34)) = uint8(k32(1))
@@ -6080,7 +7082,7 @@ L11:
 	}
 	*(*uint8)(unsafe.Add(b, uint64(v4)+33)) = uint8(k32(1))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026988))
-	i0 = fn1265(m, v4, uint32(0), i2, uint32(0), uint32(0))
+	i0 = fn1266(m, v4, uint32(0), i2, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L4
@@ -6111,31 +7113,31 @@ L12:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
 	i1 = v2 + uint32(24)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
-	i0 = fn3735(m, v1, uint32(8392938), uint32(1), uint32(3), v2)
+	i0 = fn3736(m, v1, uint32(8392938), uint32(1), uint32(3), v2)
 	if i0 == 0 {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i0 = fn1265(m, v4, uint32(0), i2, i3, i4)
+	i0 = fn1266(m, v4, uint32(0), i2, i3, i4)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1293(m, i0, v3)
+	i0 = fn1294(m, i0, v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L1
 	}
 	goto L4
 L7:
-	i0 = fn1230(m, v4, v1, uint32(0), uint32(0))
+	i0 = fn1231(m, v4, v1, uint32(0), uint32(0))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	if i0 == 0 {
 		goto L13
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1293(m, i0, v3)
+	i0 = fn1294(m, i0, v3)
 	v3 = i0
 	goto L1
 L13:
@@ -6158,27 +7160,27 @@ L13:
 		goto L5
 	}
 L6:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(2)
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint8)(unsafe.Add(b, uint64(i0)+34)) = uint8(k32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8400668))
+	fn3605(m, i0, uint32(8400668))
 	goto L1
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint8)(unsafe.Add(b, uint64(i0)+34)) = uint8(k32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026564))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L14
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026988))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
@@ -6188,10 +7190,10 @@ L14:
 	if i0 != 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	fn3614(m, i0)
+	fn3615(m, i0)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -6200,7 +7202,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1261(m *Module, v0 uint32) {
+func fn1262(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -6222,36 +7224,36 @@ func fn1261(m *Module, v0 uint32) {
 		i2 = uint32(28256)
 	}
 	i1 = uint32(10089824) + i2
-	fn3066(m, i0, i1)
+	fn3067(m, i0, i1)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1262(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1263(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1238(m, v0, v1, v2, uint32(0), uint32(0))
+	i0 = fn1239(m, v0, v1, v2, uint32(0), uint32(0))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1263(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1264(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1230(m, v0, v1, uint32(0), uint32(0))
+	i0 = fn1231(m, v0, v1, uint32(0), uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1264(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1265(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6268,7 +7270,7 @@ func fn1264(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8392939), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8392939), v2, uint32(1), uint32(3))
 	if i0 != 0 {
 		goto L1
 	}
@@ -6280,7 +7282,7 @@ L1:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8552528), uint32(1))
+	i0 = fn3056(m, i0, uint32(8552528), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -6311,7 +7313,7 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v3 = i0
 L4:
-	i0 = fn1265(m, v0, uint32(1), v4, v3, v5)
+	i0 = fn1266(m, v0, uint32(1), v4, v3, v5)
 	v3 = i0
 L2:
 	m.depth--
@@ -6320,7 +7322,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1265(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn1266(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -6364,7 +7366,7 @@ func fn1265(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	*(*uint32)(unsafe.Add(b, v6)) = i1
 L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026988))
-	i0 = fn3617(m, v2, i1)
+	i0 = fn3618(m, v2, i1)
 	v7 = i0
 	if v1 == 0 {
 		goto L8
@@ -6375,7 +7377,7 @@ L7:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+35)))
 	v1 = i0
 	*(*uint8)(unsafe.Add(b, uint64(v0)+35)) = uint8(k32(0))
-	i0 = fn1229(m, v6)
+	i0 = fn1230(m, v6)
 	v7 = i0
 	*(*uint8)(unsafe.Add(b, uint64(v0)+35)) = uint8(v1)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -6389,12 +7391,12 @@ L7:
 	if v1 != 0 {
 		goto L9
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L9:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L6
 	}
-	i0 = fn1230(m, v0, uint32(10059656), uint32(1), uint32(0))
+	i0 = fn1231(m, v0, uint32(10059656), uint32(1), uint32(0))
 	v2 = i0
 	goto L1
 L8:
@@ -6410,14 +7412,14 @@ L11:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+35)))
 	v8 = i0
 	*(*uint8)(unsafe.Add(b, uint64(v0)+35)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+52))
 	v9 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = v9
 	i1 = v0 + uint32(36)
 	*(*uint32)(unsafe.Add(b, uint64(v7)+52)) = i1
-	i0 = fn1265(m, v6, v1, v2, v3, v4)
+	i0 = fn1266(m, v6, v1, v2, v3, v4)
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v7)+52)) = v9
 	*(*uint8)(unsafe.Add(b, uint64(v0)+35)) = uint8(v8)
@@ -6426,7 +7428,7 @@ L11:
 L10:
 	i1 = k32(10089824) + uint32(42256)
 	i2 = v5 + uint32(32)
-	i0 = fn2025(m, v6, i1, i2)
+	i0 = fn2026(m, v6, i1, i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L12
 	}
@@ -6441,7 +7443,7 @@ L10:
 	if v4 != 0 {
 		goto L13
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L13:
 	v2 = uint32(0)
 	goto L1
@@ -6462,7 +7464,7 @@ L12:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L6:
 	if v4 != uint32(10059656) {
 		goto L3
@@ -6479,7 +7481,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v2
 	i1 = v5 + uint32(16)
-	i0 = fn865(m, v1, i1)
+	i0 = fn866(m, v1, i1)
 	v2 = i0
 	*(*uint8)(unsafe.Add(b, uint64(v0)+35)) = uint8(v7)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+32))
@@ -6495,7 +7497,7 @@ L5:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i0
@@ -6508,12 +7510,12 @@ L4:
 	if v4 != 0 {
 		goto L14
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L14:
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn1230(m, v0, uint32(10059656), uint32(1), uint32(0))
+	i0 = fn1231(m, v0, uint32(10059656), uint32(1), uint32(0))
 	v2 = i0
 	goto L1
 L3:
@@ -6529,7 +7531,7 @@ L15:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8404729))
+	fn3605(m, i0, uint32(8404729))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -6577,7 +7579,7 @@ L18:
 	i0 = v5 + uint32(44)
 	i1 = v5 + uint32(40)
 	i2 = v5 + uint32(36)
-	fn3621(m, i0, i1, i2)
+	fn3622(m, i0, i1, i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+40))
@@ -6597,7 +7599,7 @@ L22:
 		goto L23
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8480637))
+	fn3605(m, i0, uint32(8480637))
 	goto L19
 L23:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+40)) = v2
@@ -6615,7 +7617,7 @@ L23:
 	if v6 != 0 {
 		goto L24
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v3 = i0
@@ -6631,19 +7633,19 @@ L25:
 	if v4 != 0 {
 		goto L21
 	}
-	i1 = fn1078(m, v2)
+	i1 = fn1079(m, v2)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+36)) = v4
 L21:
-	fn3605(m, v3, v2, v4)
-	i0 = fn1230(m, v0, uint32(10059656), uint32(1), uint32(0))
+	fn3606(m, v3, v2, v4)
+	i0 = fn1231(m, v0, uint32(10059656), uint32(1), uint32(0))
 	v2 = i0
 	goto L1
 L20:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8433863), v5)
+	i0 = fn3604(m, i0, uint32(8433863), v5)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -6656,7 +7658,7 @@ L19:
 	if v0 != 0 {
 		goto L26
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L26:
 	if v3 == 0 {
 		goto L27
@@ -6672,7 +7674,7 @@ L26:
 	if v2 != 0 {
 		goto L27
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L27:
 	v2 = uint32(0)
 	if v4 == 0 {
@@ -6689,7 +7691,7 @@ L27:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v5 + uint32(48)
 	m.g0 = i0
@@ -6698,7 +7700,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1266(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1267(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -6709,14 +7711,14 @@ func fn1266(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+52))
 	i0 = i0 << (uint32(2) & 31)
 	i0 = i0 + uint32(36)
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1267(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1268(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -6739,7 +7741,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1268(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1269(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6763,7 +7765,7 @@ func fn1268(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8404863))
+	fn3605(m, i0, uint32(8404863))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -6792,7 +7794,7 @@ L3:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	m.depth--
 	return uint32(0)
@@ -6800,7 +7802,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1269(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1270(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -6823,7 +7825,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1270(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1271(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6847,7 +7849,7 @@ func fn1270(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8404819))
+	fn3605(m, i0, uint32(8404819))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -6876,7 +7878,7 @@ L3:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	m.depth--
 	return uint32(0)
@@ -6884,7 +7886,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1271(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1272(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -6921,7 +7923,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1272(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1273(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -6938,7 +7940,7 @@ func fn1272(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1273(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1274(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6955,7 +7957,7 @@ func fn1273(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8488460)
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	v3 = uint32(0)
-	i0 = fn4381(m, uint32(8521597), uint32(8423779), v2)
+	i0 = fn4382(m, uint32(8521597), uint32(8423779), v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -6972,7 +7974,7 @@ L2:
 		goto L3
 	}
 	i0 = v0 + uint32(36)
-	i0 = fn3676(m, i0)
+	i0 = fn3677(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L3
@@ -6995,19 +7997,19 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1274(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1275(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+35)))
 	i0 = b2i(i0 > uint32(253))
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1275(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1276(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7024,7 +8026,7 @@ func fn1275(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8500541)
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	v3 = uint32(0)
-	i0 = fn4381(m, uint32(8521597), uint32(8423779), v2)
+	i0 = fn4382(m, uint32(8521597), uint32(8423779), v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -7045,7 +8047,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1276(m *Module, v0 uint32) uint32 {
+func fn1277(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7066,7 +8068,7 @@ func fn1276(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3706(m, uint32(10043600))
+	i0 = fn3707(m, uint32(10043600))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -7079,7 +8081,7 @@ func fn1276(m *Module, v0 uint32) uint32 {
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -7104,7 +8106,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1277(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1278(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -7141,7 +8143,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1278(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1279(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -7158,7 +8160,7 @@ func fn1278(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1279(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1280(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7175,7 +8177,7 @@ func fn1279(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8488451)
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	v3 = uint32(0)
-	i0 = fn4381(m, uint32(8521597), uint32(8423779), v2)
+	i0 = fn4382(m, uint32(8521597), uint32(8423779), v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -7192,7 +8194,7 @@ L2:
 		goto L3
 	}
 	i0 = v0 + uint32(36)
-	i0 = fn3676(m, i0)
+	i0 = fn3677(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L3
@@ -7215,7 +8217,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1280(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1281(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7232,7 +8234,7 @@ func fn1280(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8500515)
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	v3 = uint32(0)
-	i0 = fn4381(m, uint32(8521597), uint32(8423779), v2)
+	i0 = fn4382(m, uint32(8521597), uint32(8423779), v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -7253,7 +8255,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1281(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1282(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -7270,18 +8272,18 @@ func fn1281(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1282(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1283(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1230(m, i0, v1, uint32(0), uint32(0))
+	i0 = fn1231(m, i0, v1, uint32(0), uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1283(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1284(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7300,7 +8302,7 @@ func fn1283(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8392939), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8392939), v2, uint32(1), uint32(3))
 	if i0 != 0 {
 		goto L1
 	}
@@ -7312,7 +8314,7 @@ L1:
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8552528), uint32(1))
+	i0 = fn3056(m, i0, uint32(8552528), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -7343,7 +8345,7 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v0 = i0
 L4:
-	i0 = fn1265(m, v3, uint32(1), v4, v0, v5)
+	i0 = fn1266(m, v3, uint32(1), v4, v0, v5)
 	v0 = i0
 L2:
 	m.depth--
@@ -7352,18 +8354,18 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1284(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1285(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1228(m, i0, v0)
+	i0 = fn1229(m, i0, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1285(m *Module, v0 uint32) uint32 {
+func fn1286(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7385,12 +8387,12 @@ func fn1285(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v1 = uint32(0)
-	i0 = fn1286(m, v0)
+	i0 = fn1287(m, v0)
 	if i0 != 0 {
 		goto L1
 	}
 	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+7480))
@@ -7406,10 +8408,10 @@ func fn1285(m *Module, v0 uint32) uint32 {
 	i0 = i0 + uint32(7160)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
-	fn2062(m, v2)
+	fn2063(m, v2)
 	goto L2
 L3:
-	i0 = fn3706(m, uint32(10044192))
+	i0 = fn3707(m, uint32(10044192))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -7423,7 +8425,7 @@ L2:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -7450,7 +8452,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1286(m *Module, v0 uint32) uint32 {
+func fn1287(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7473,7 +8475,7 @@ func fn1286(m *Module, v0 uint32) uint32 {
 	return uint32(0)
 L1:
 	*(*uint8)(unsafe.Add(b, uint64(v0)+32)) = uint8(k32(1))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+116))
 	v2 = i0
@@ -7503,7 +8505,7 @@ L2:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L5:
-	i0 = fn852(m, v2, v0)
+	i0 = fn853(m, v2, v0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -7516,7 +8518,7 @@ L5:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	if v0 != 0 {
 		goto L7
@@ -7535,7 +8537,7 @@ L7:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	m.depth--
 	return uint32(0)
@@ -7543,7 +8545,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1287(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1288(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7563,12 +8565,12 @@ func fn1287(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v2 = uint32(0)
-	i0 = fn1286(m, v0)
+	i0 = fn1287(m, v0)
 	if i0 != 0 {
 		goto L1
 	}
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+7480))
@@ -7584,10 +8586,10 @@ func fn1287(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 + uint32(7160)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v3 = i0
-	fn2062(m, v3)
+	fn2063(m, v3)
 	goto L2
 L3:
-	i0 = fn3706(m, uint32(10044192))
+	i0 = fn3707(m, uint32(10044192))
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -7613,7 +8615,7 @@ L4:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v0 = i0
@@ -7640,7 +8642,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1288(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1289(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7665,17 +8667,17 @@ func fn1288(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8552433), uint32(1))
+	i0 = fn3056(m, i0, uint32(8552433), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
 	v2 = uint32(0)
-	i0 = fn1286(m, v0)
+	i0 = fn1287(m, v0)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn3706(m, uint32(10044688))
+	i0 = fn3707(m, uint32(10044688))
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -7697,7 +8699,7 @@ L3:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -7724,7 +8726,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1289(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1290(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7746,11 +8748,11 @@ func fn1289(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v2 = uint32(0)
-	i0 = fn1286(m, v0)
+	i0 = fn1287(m, v0)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn3706(m, uint32(10044688))
+	i0 = fn3707(m, uint32(10044688))
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -7763,7 +8765,7 @@ func fn1289(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -7790,7 +8792,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1290(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1291(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7807,7 +8809,7 @@ func fn1290(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8488469)
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	v3 = uint32(0)
-	i0 = fn4381(m, uint32(8521597), uint32(8423779), v2)
+	i0 = fn4382(m, uint32(8521597), uint32(8423779), v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -7824,7 +8826,7 @@ L2:
 		goto L3
 	}
 	i0 = v0 + uint32(36)
-	i0 = fn3676(m, i0)
+	i0 = fn3677(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L3
@@ -7847,7 +8849,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1291(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1292(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7864,7 +8866,7 @@ func fn1291(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8500549)
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	v3 = uint32(0)
-	i0 = fn4381(m, uint32(8521597), uint32(8423779), v2)
+	i0 = fn4382(m, uint32(8521597), uint32(8423779), v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -7885,7 +8887,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1292(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1293(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -7902,7 +8904,7 @@ func fn1292(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1293(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1294(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7918,20 +8920,20 @@ func fn1293(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026564))
-	fn3614(m, i0)
+	fn3615(m, i0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026564))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026988))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L2
 	}
@@ -7950,17 +8952,17 @@ L3:
 	if v3 != 0 {
 		goto L7
 	}
-	i0 = fn839(m, v2)
+	i0 = fn840(m, v2)
 	v2 = i0
 	goto L6
 L7:
-	i0 = fn852(m, v2, v3)
+	i0 = fn853(m, v2, v3)
 	v2 = i0
 L6:
 	if v2 == 0 {
 		goto L8
 	}
-	fn3606(m, v2)
+	fn3607(m, v2)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -7973,7 +8975,7 @@ L8:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	v1 = uint32(0)
 	*(*uint8)(unsafe.Add(b, uint64(v0)+34)) = uint8(k32(0))
@@ -7984,7 +8986,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1294(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1295(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8014,7 +9016,7 @@ L4:
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8570541))
+	fn3605(m, i0, uint32(8570541))
 	m.depth--
 	return uint32(0)
 L2:
@@ -8026,7 +9028,7 @@ L2:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8473883))
+	fn3605(m, i0, uint32(8473883))
 	m.depth--
 	return uint32(0)
 L5:
@@ -8037,7 +9039,7 @@ L1:
 	if i0 < uint32(3) {
 		goto L7
 	}
-	i0 = fn3734(m, uint32(8392939), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8392939), v2, uint32(1), uint32(3))
 	if i0 != 0 {
 		goto L7
 	}
@@ -8049,7 +9051,7 @@ L7:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8552528), uint32(1))
+	i0 = fn3056(m, i0, uint32(8552528), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -8080,11 +9082,11 @@ L10:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v4 = i0
 L9:
-	i0 = fn1265(m, v3, uint32(1), v5, v4, v6)
+	i0 = fn1266(m, v3, uint32(1), v5, v4, v6)
 	v4 = i0
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1293(m, i0, v4)
+	i0 = fn1294(m, i0, v4)
 	v2 = i0
 	if v2 != 0 {
 		goto L12
@@ -8100,7 +9102,7 @@ L12:
 
 //go:norace
 //go:nocheckptr
-func fn1295(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1296(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -8116,29 +9118,29 @@ func fn1295(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == uint32(2) {
 		goto L1
 	}
-	i0 = fn1294(m, v0, uint32(10026988), uint32(1))
+	i0 = fn1295(m, v0, uint32(10026988), uint32(1))
 	v0 = i0
 	if v0 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026564))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L3
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026988))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
 L3:
-	fn3624(m)
+	fn3625(m)
 	m.depth--
 	return uint32(10059656)
 L2:
@@ -8153,11 +9155,11 @@ L2:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8400706))
+	fn3605(m, i0, uint32(8400706))
 L1:
 	m.depth--
 	return v2
@@ -8165,7 +9167,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1296(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1297(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8197,7 +9199,7 @@ L4:
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8569794))
+	fn3605(m, i0, uint32(8569794))
 	m.depth--
 	return uint32(0)
 L2:
@@ -8214,11 +9216,11 @@ L2:
 	if i0 != 0 {
 		goto L6
 	}
-	fn3604(m, v2, uint32(8473934))
+	fn3605(m, v2, uint32(8473934))
 	m.depth--
 	return uint32(0)
 L6:
-	fn3604(m, v2, uint32(8473831))
+	fn3605(m, v2, uint32(8473831))
 	m.depth--
 	return uint32(0)
 L5:
@@ -8229,7 +9231,7 @@ L1:
 	if i0 < uint32(3) {
 		goto L8
 	}
-	i0 = fn3734(m, uint32(8392939), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8392939), v2, uint32(1), uint32(3))
 	if i0 != 0 {
 		goto L8
 	}
@@ -8241,7 +9243,7 @@ L8:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8552528), uint32(1))
+	i0 = fn3056(m, i0, uint32(8552528), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
@@ -8272,7 +9274,7 @@ L11:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v4 = i0
 L10:
-	i0 = fn1265(m, v3, uint32(1), v5, v4, v6)
+	i0 = fn1266(m, v3, uint32(1), v5, v4, v6)
 	v4 = i0
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -8280,7 +9282,7 @@ L7:
 		goto L14
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1293(m, i0, v4)
+	i0 = fn1294(m, i0, v4)
 	v2 = i0
 	if v2 != 0 {
 		goto L13
@@ -8312,10 +9314,10 @@ L14:
 	if v0 != 0 {
 		goto L17
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8400668))
+	fn3605(m, i0, uint32(8400668))
 	m.depth--
 	return uint32(0)
 L16:
@@ -8324,19 +9326,19 @@ L16:
 	*(*uint8)(unsafe.Add(b, uint64(i0)+34)) = uint8(k32(0))
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026564))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L19
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026988))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L18
 	}
 L19:
-	fn3624(m)
+	fn3625(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	fn3614(m, i0)
+	fn3615(m, i0)
 L18:
 	v2 = v4
 L13:
@@ -8346,7 +9348,7 @@ L13:
 
 //go:norace
 //go:nocheckptr
-func fn1297(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1298(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -8362,29 +9364,29 @@ func fn1297(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == uint32(2) {
 		goto L1
 	}
-	i0 = fn1296(m, v0, uint32(10026988), uint32(1))
+	i0 = fn1297(m, v0, uint32(10026988), uint32(1))
 	v0 = i0
 	if v0 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026564))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L3
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026988))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
 L3:
-	fn3624(m)
+	fn3625(m)
 	m.depth--
 	return uint32(10059656)
 L2:
@@ -8399,11 +9401,11 @@ L2:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8400706))
+	fn3605(m, i0, uint32(8400706))
 L1:
 	m.depth--
 	return v2
@@ -8411,7 +9413,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1298(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1299(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8432,7 +9434,7 @@ func fn1298(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != 0 {
 		goto L2
 	}
-	fn3641(m, uint32(8518385), uint32(57))
+	fn3642(m, uint32(8518385), uint32(57))
 	v1 = uint32(0)
 	goto L1
 L2:
@@ -8442,13 +9444,13 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	i0 = k32(10089824) + uint32(39760)
 	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v0 = i0
 	goto L3
 L4:
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	i1 = k32(10089824) + uint32(39760)
-	i0 = fn860(m, v0, i1, uint32(8468737), v2)
+	i0 = fn861(m, v0, i1, uint32(8468737), v2)
 	v0 = i0
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
@@ -8473,10 +9475,10 @@ L3:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8471400))
+	fn3605(m, i0, uint32(8471400))
 L7:
 	i0 = v1 >> (uint32(31) & 31)
 	v3 = i0
@@ -8510,10 +9512,10 @@ L6:
 	if v1 != 0 {
 		goto L10
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031648))
-	fn3604(m, i0, uint32(8487925))
+	fn3605(m, i0, uint32(8487925))
 	goto L5
 L9:
 	i1 = v1 + k32(4294967295)
@@ -8525,7 +9527,7 @@ L9:
 		goto L5
 	}
 	i0 = v2 + uint32(8)
-	i0 = fn748(m, i0, v1)
+	i0 = fn749(m, i0, v1)
 L5:
 	if v3 == 0 {
 		goto L11
@@ -8558,10 +9560,10 @@ L5:
 	if v0 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031648))
-	fn3604(m, i0, uint32(8487925))
+	fn3605(m, i0, uint32(8487925))
 	goto L11
 L12:
 	i0 = v0 + k32(4294967295)
@@ -8649,7 +9651,7 @@ L14:
 	if v3 != uint32(10) {
 		goto L11
 	}
-	i0 = fn2806(m, v1, uint32(0), v0)
+	i0 = fn2807(m, v1, uint32(0), v0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v1 = i0
@@ -8665,7 +9667,7 @@ L14:
 	if v0 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v1 = i0
@@ -8677,7 +9679,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1299(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1300(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8691,12 +9693,12 @@ func fn1299(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8492723))
+	fn3605(m, i0, uint32(8492723))
 	return k32(4294967295)
 L1:
 	v3 = k32(4294967295)
 	i1 = k32(10089824) + uint32(43376)
-	i0 = fn2034(m, v1, i1)
+	i0 = fn2035(m, v1, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -8705,11 +9707,11 @@ L1:
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn2019(m, v0)
+	i0 = fn2020(m, v0)
 	v2 = i0
 	goto L3
 L4:
-	i0 = fn2020(m, v0)
+	i0 = fn2021(m, v0)
 	v2 = i0
 L3:
 	if v2 != 0 {
@@ -8727,10 +9729,10 @@ L3:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	return k32(4294967295)
 L5:
-	i0 = fn852(m, v1, v2)
+	i0 = fn853(m, v1, v2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -8743,7 +9745,7 @@ L5:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -8756,7 +9758,7 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	if v0 == 0 {
 		goto L2
@@ -8773,14 +9775,14 @@ L7:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	return v3
 }
 
 //go:norace
 //go:nocheckptr
-func fn1300(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1301(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8790,7 +9792,7 @@ func fn1300(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	v2 = i0
 	if v1 != 0 {
 		goto L2
@@ -8800,19 +9802,19 @@ func fn1300(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8472955))
+	fn3605(m, i0, uint32(8472955))
 	return k32(4294967295)
 L2:
 	v3 = k32(4294967295)
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn2675(m, v0)
+	i0 = fn2676(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn1299(m, v2, v1, uint32(1))
+	i0 = fn1300(m, v2, v1, uint32(1))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -8825,14 +9827,14 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	return v3
 }
 
 //go:norace
 //go:nocheckptr
-func fn1301(m *Module, v0 uint32) uint32 {
+func fn1302(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8864,19 +9866,19 @@ func fn1301(m *Module, v0 uint32) uint32 {
 	}
 	v2 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
-	i0 = fn3055(m, i0, uint32(8436614), uint32(1))
+	i0 = fn3056(m, i0, uint32(8436614), uint32(1))
 	if i0 != 0 {
 		goto L1
 	}
 L4:
-	i0 = fn1581(m, v0)
+	i0 = fn1582(m, v0)
 	v0 = i0
 	goto L2
 L3:
 	v2 = k32(4294967295)
 	i1 = k32(10089824) + uint32(33084)
 	i2 = v1 + uint32(12)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -8885,7 +9887,7 @@ L3:
 	if v0 == 0 {
 		goto L5
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v4 = i0
@@ -8902,12 +9904,12 @@ L3:
 		goto L7
 	}
 L8:
-	i0 = fn840(m, v3, v0, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v3, v0, uint32(0), uint32(0), uint32(0))
 	v3 = i0
 	goto L6
 L7:
 	i2 = m.table[v4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v3, v0, i2, uint32(0))
+	i0 = fn839(m, v3, v0, i2, uint32(0))
 	v3 = i0
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -8923,7 +9925,7 @@ L6:
 	if v4 != 0 {
 		goto L9
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L9:
 	if v3 == 0 {
 		goto L1
@@ -8934,7 +9936,7 @@ L9:
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn1581(m, v3)
+	i0 = fn1582(m, v3)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
@@ -8947,11 +9949,11 @@ L9:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L2
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8444184))
+	fn3605(m, i0, uint32(8444184))
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -8964,18 +9966,18 @@ L10:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8550968))
+	fn3605(m, i0, uint32(8550968))
 	goto L1
 L2:
 	v2 = k32(4294967295)
 	if v0 != k32(4294967295) {
 		goto L12
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -8989,7 +9991,7 @@ L12:
 L11:
 	*(*uint32)(unsafe.Add(b, v1)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8562173), v1)
+	i0 = fn3604(m, i0, uint32(8562173), v1)
 	v2 = k32(4294967295)
 L1:
 	i0 = v1 + uint32(16)
@@ -8999,7 +10001,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1302(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn1303(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -9017,7 +10019,7 @@ L3:
 	if int32(v1) < int32(uint32(1)) {
 		goto L2
 	}
-	i0 = fn8060(m, v2)
+	i0 = fn8061(m, v2)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -9029,12 +10031,12 @@ L3:
 		goto L4
 	}
 L5:
-	i0 = fn8060(m, v2)
+	i0 = fn8061(m, v2)
 	v1 = i0
 	if v1 == uint32(10) {
 		goto L6
 	}
-	i0 = fn8073(m, v1, v2)
+	i0 = fn8074(m, v1, v2)
 L6:
 	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(10))
 	i0 = v3 + uint32(1)
@@ -9061,13 +10063,13 @@ L2:
 L7:
 	return v1
 L1:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(60)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(60)
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1303(m *Module, v0 uint32) uint32 {
+func fn1304(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9077,17 +10079,17 @@ func fn1303(m *Module, v0 uint32) uint32 {
 	b := m.base
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012916))
-	i0 = fn8043(m, i0)
+	i0 = fn8044(m, i0)
 	if i0 == v0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8043(m, i0)
+	i0 = fn8044(m, i0)
 	if i0 != v0 {
 		goto L1
 	}
 L2:
-	i0 = fn2014(m, uint32(10044896))
+	i0 = fn2015(m, uint32(10044896))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -9100,7 +10102,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1304(m *Module, v0 uint32) uint32 {
+func fn1305(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9116,7 +10118,7 @@ func fn1304(m *Module, v0 uint32) uint32 {
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8541956), v1)
+	i0 = fn2697(m, uint32(8541956), v1)
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -9125,7 +10127,7 @@ func fn1304(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1305(m *Module, v0 uint32) uint32 {
+func fn1306(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9154,7 +10156,7 @@ func fn1305(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8573874), v1)
+	i0 = fn3604(m, i0, uint32(8573874), v1)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6580))
@@ -9167,7 +10169,7 @@ L2:
 	v0 = i0
 	goto L1
 L3:
-	i0 = fn3888(m, uint32(8449912), uint32(8461585))
+	i0 = fn3889(m, uint32(8449912), uint32(8461585))
 	v2 = i0
 	if v2 != 0 {
 		goto L4
@@ -9178,7 +10180,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(8518975)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v0
 	i2 = v1 + uint32(16)
-	i0 = fn857(m, v2, uint32(8423779), i2)
+	i0 = fn858(m, v2, uint32(8423779), i2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -9191,7 +10193,7 @@ L4:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v1 + uint32(32)
 	m.g0 = i0
@@ -9200,7 +10202,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1306(m *Module, v0 uint32) uint32 {
+func fn1307(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9220,7 +10222,7 @@ func fn1306(m *Module, v0 uint32) uint32 {
 	v0 = uint32(0)
 	i0 = k32(10089824) + uint32(33352)
 	i1 = v1 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -9239,7 +10241,7 @@ L2:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -9248,13 +10250,13 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1307(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1308(m *Module, v0 uint32, v1 uint32) uint32 {
 	return uint32(10059656)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1308(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1309(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -9262,14 +10264,14 @@ func fn1308(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1309(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1310(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -9281,19 +10283,19 @@ func fn1309(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	return uint32(10014564)
 L1:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7912(m, i0)
+	i0 = fn7913(m, i0)
 	v0 = i0
-	fn3762(m, v2)
-	i0 = fn606(m, v0)
+	fn3763(m, v2)
+	i0 = fn607(m, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1310(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1311(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9319,13 +10321,13 @@ func fn1310(m *Module, v0 uint32, v1 uint32) uint32 {
 L2:
 	i1 = v2 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3718(m, v1, uint32(8526823), v2)
+	i0 = fn3719(m, v1, uint32(8526823), v2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	i1 = v2 + uint32(8)
-	i0 = fn2738(m, i0, i1)
+	i0 = fn2739(m, i0, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L4
@@ -9335,9 +10337,9 @@ L2:
 	v3 = i0
 	goto L3
 L4:
-	fn3624(m)
+	fn3625(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn2723(m, i0, uint32(8502283))
+	i0 = fn2724(m, i0, uint32(8502283))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -9349,10 +10351,10 @@ L4:
 	v4 = i0
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn4612(m, i1, v4, v3)
+	i1 = fn4613(m, i1, v4, v3)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v0 = i0
 	if v1 == 0 {
 		goto L5
@@ -9368,7 +10370,7 @@ L3:
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v3 = i0
@@ -9380,11 +10382,11 @@ L5:
 	if v0 != uint32(6) {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 	v3 = uint32(10059656)
 	goto L1
 L7:
-	i0 = fn1594(m, v3)
+	i0 = fn1595(m, v3)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -9394,32 +10396,32 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1311(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1312(m *Module, v0 uint32, v1 uint32) uint32 {
 	return uint32(10014564)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1312(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1313(m *Module, v0 uint32, v1 uint32) uint32 {
 	return uint32(10059656)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1313(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1314(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2675(m, uint32(8393388))
+	i0 = fn2676(m, uint32(8393388))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1314(m *Module) uint32 {
+func fn1315(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -9431,14 +10433,14 @@ func fn1314(m *Module) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2275(m, uint32(10378836))
+	i0 = fn2276(m, uint32(10378852))
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+5688))
@@ -9453,7 +10455,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+5684)) = i1
 	goto L5
 L6:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -9468,11 +10470,11 @@ L5:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 L7:
-	fn2062(m, v2)
+	fn2063(m, v2)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(9218868437227405311)
 	goto L3
 L4:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
@@ -9489,12 +10491,12 @@ L4:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L3:
 	v1 = uint32(0)
-	fn2276(m, v0, uint32(0), v2)
-	i0 = fn1574(m, uint32(1024))
+	fn2277(m, v0, uint32(0), v2)
+	i0 = fn1575(m, uint32(1024))
 	v2 = i0
 	if v2 != 0 {
 		goto L8
@@ -9510,11 +10512,11 @@ L3:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L8:
-	fn2276(m, v0, uint32(1), v2)
-	i0 = fn1574(m, uint32(308))
+	fn2277(m, v0, uint32(1), v2)
+	i0 = fn1575(m, uint32(308))
 	v2 = i0
 	if v2 != 0 {
 		goto L9
@@ -9531,11 +10533,11 @@ L8:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L9:
-	fn2276(m, v0, uint32(2), v2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	fn2277(m, v0, uint32(2), v2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+5688))
@@ -9550,7 +10552,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+5684)) = i1
 	goto L12
 L13:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v2 = i0
 	if v2 == 0 {
 		goto L11
@@ -9565,11 +10567,11 @@ L12:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 L14:
-	fn2062(m, v2)
+	fn2063(m, v2)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(4503599627370496)
 	goto L10
 L11:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = i0
 	if v2 != 0 {
 		goto L10
@@ -9586,11 +10588,11 @@ L11:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L10:
-	fn2276(m, v0, uint32(3), v2)
-	i0 = fn1574(m, k32(4294966275))
+	fn2277(m, v0, uint32(3), v2)
+	i0 = fn1575(m, k32(4294966275))
 	v2 = i0
 	if v2 != 0 {
 		goto L15
@@ -9607,11 +10609,11 @@ L10:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L15:
-	fn2276(m, v0, uint32(4), v2)
-	i0 = fn1574(m, k32(4294966989))
+	fn2277(m, v0, uint32(4), v2)
+	i0 = fn1575(m, k32(4294966989))
 	v2 = i0
 	if v2 != 0 {
 		goto L16
@@ -9628,11 +10630,11 @@ L15:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L16:
-	fn2276(m, v0, uint32(5), v2)
-	i0 = fn1574(m, uint32(15))
+	fn2277(m, v0, uint32(5), v2)
+	i0 = fn1575(m, uint32(15))
 	v2 = i0
 	if v2 != 0 {
 		goto L17
@@ -9649,11 +10651,11 @@ L16:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L17:
-	fn2276(m, v0, uint32(6), v2)
-	i0 = fn1574(m, uint32(53))
+	fn2277(m, v0, uint32(6), v2)
+	i0 = fn1575(m, uint32(53))
 	v2 = i0
 	if v2 != 0 {
 		goto L18
@@ -9670,11 +10672,11 @@ L17:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L18:
-	fn2276(m, v0, uint32(7), v2)
-	i0 = fn1315(m, math.Float64frombits(0x3cb0000000000000))
+	fn2277(m, v0, uint32(7), v2)
+	i0 = fn1316(m, math.Float64frombits(0x3cb0000000000000))
 	v2 = i0
 	if v2 != 0 {
 		goto L19
@@ -9691,11 +10693,11 @@ L18:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L19:
-	fn2276(m, v0, uint32(8), v2)
-	i0 = fn1574(m, uint32(2))
+	fn2277(m, v0, uint32(8), v2)
+	i0 = fn1575(m, uint32(2))
 	v2 = i0
 	if v2 != 0 {
 		goto L20
@@ -9712,11 +10714,11 @@ L19:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L20:
-	fn2276(m, v0, uint32(9), v2)
-	i0 = fn1574(m, uint32(1))
+	fn2277(m, v0, uint32(9), v2)
+	i0 = fn1575(m, uint32(1))
 	v2 = i0
 	if v2 != 0 {
 		goto L21
@@ -9733,10 +10735,10 @@ L20:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L21:
-	fn2276(m, v0, uint32(10), v2)
+	fn2277(m, v0, uint32(10), v2)
 	v1 = v0
 L2:
 	return v1
@@ -9744,7 +10746,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1315(m *Module, v0 float64) uint32 {
+func fn1316(m *Module, v0 float64) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9757,7 +10759,7 @@ func fn1315(m *Module, v0 float64) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+5688))
@@ -9772,12 +10774,12 @@ func fn1315(m *Module, v0 float64) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+5684)) = i1
 	goto L1
 L2:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v2 = i0
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L1:
@@ -9790,7 +10792,7 @@ L1:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 L3:
-	fn2062(m, v2)
+	fn2063(m, v2)
 	*(*float64)(unsafe.Add(b, uint64(v2)+8)) = v0
 	m.depth--
 	return v2
@@ -9798,7 +10800,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1316(m *Module, v0 uint32) uint32 {
+func fn1317(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9836,13 +10838,13 @@ func fn1316(m *Module, v0 uint32) uint32 {
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn2772(m, v0)
+	i0 = fn2773(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 	i1 = v1 + uint32(60)
-	i0 = fn2738(m, v4, i1)
+	i0 = fn2739(m, v4, i1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+60))
 	v3 = i0
@@ -9863,7 +10865,7 @@ L4:
 	if v3 == uint32(10014932) {
 		goto L6
 	}
-	i0 = fn2348(m, v3, uint32(10014932))
+	i0 = fn2349(m, v3, uint32(10014932))
 	if i0 == 0 {
 		goto L5
 	}
@@ -9873,7 +10875,7 @@ L6:
 	if v3 != 0 {
 		goto L8
 	}
-	v2 = uint32(10378785)
+	v2 = uint32(10378801)
 	goto L7
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -9885,7 +10887,7 @@ L7:
 L5:
 	v2 = uint32(0)
 	i1 = v1 + uint32(16)
-	i0 = fn525(m, v0, i1, uint32(0))
+	i0 = fn526(m, v0, i1, uint32(0))
 	if i0 != 0 {
 		goto L10
 	}
@@ -9893,29 +10895,29 @@ L5:
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+60)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i0 = fn740(m, i0, v3)
+	i0 = fn741(m, i0, v3)
 	v4 = i0
 	if v4 != 0 {
 		goto L9
 	}
 	i0 = v1 + uint32(16)
-	fn524(m, i0)
+	fn525(m, i0)
 	goto L1
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8573189), v1)
+	i0 = fn3604(m, i0, uint32(8573189), v1)
 	goto L1
 L9:
 	i0 = v4 + uint32(16)
 	v2 = i0
 L2:
-	i0 = fn4552(m, v2, v3, uint32(8407381), v0, v0, uint32(544))
+	i0 = fn4553(m, v2, v3, uint32(8407381), v0, v0, uint32(545))
 	v2 = i0
 	i0 = v1 + uint32(16)
-	fn524(m, i0)
+	fn525(m, i0)
 	if v4 == 0 {
 		goto L1
 	}
@@ -9930,7 +10932,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v1 + uint32(64)
 	m.g0 = i0
@@ -9939,7 +10941,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1317(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1318(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10005,7 +11007,7 @@ L6:
 L5:
 	v4 = uint32(0)
 	i1 = v3 + uint32(28)
-	d0 = fn4551(m, v0, i1, uint32(0))
+	d0 = fn4552(m, v0, i1, uint32(0))
 	v5 = d0
 	i0 = v1 + uint32(1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
@@ -10015,18 +11017,18 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8531787), i2)
+	i0 = fn3604(m, i0, uint32(8531787), i2)
 	goto L1
 L7:
 	if v5 != math.Float64frombits(0xbff0000000000000) {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5688))
@@ -10041,12 +11043,12 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+5684)) = i1
 	goto L9
 L10:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v4 = i0
 	if v4 != 0 {
 		goto L9
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = i0
 	goto L1
 L9:
@@ -10059,14 +11061,14 @@ L9:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 L11:
-	fn2062(m, v4)
+	fn2063(m, v4)
 	*(*float64)(unsafe.Add(b, uint64(v4)+8)) = v5
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, v3)) = v2
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8531787), v3)
+	i0 = fn3604(m, i0, uint32(8531787), v3)
 L1:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -10075,7 +11077,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1318(m *Module, v0 uint32) {
+func fn1319(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -10097,14 +11099,14 @@ func fn1318(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1319(m *Module, v0 uint32) {
+func fn1320(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10114,7 +11116,7 @@ func fn1319(m *Module, v0 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+5684))
@@ -10122,7 +11124,7 @@ func fn1319(m *Module, v0 uint32) {
 	if v2 < uint32(100) {
 		goto L1
 	}
-	fn2121(m, v0)
+	fn2122(m, v0)
 	return
 L1:
 	i1 = v2 + uint32(1)
@@ -10136,7 +11138,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1320(m *Module, v0 uint32) float64 {
+func fn1321(m *Module, v0 uint32) float64 {
 	var v1 uint32
 	_ = v1
 	var v2 float64
@@ -10165,7 +11167,7 @@ func fn1320(m *Module, v0 uint32) float64 {
 	if v0 != 0 {
 		goto L2
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	v2 = math.Float64frombits(0xbff0000000000000)
 	goto L1
 L2:
@@ -10174,7 +11176,7 @@ L2:
 	if v3 == uint32(10045280) {
 		goto L4
 	}
-	i0 = fn2348(m, v3, uint32(10045280))
+	i0 = fn2349(m, v3, uint32(10045280))
 	if i0 == 0 {
 		goto L3
 	}
@@ -10199,7 +11201,7 @@ L3:
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn517(m, v0)
+	i0 = fn518(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L7
@@ -10207,7 +11209,7 @@ L3:
 	v2 = math.Float64frombits(0xbff0000000000000)
 	goto L1
 L7:
-	d0 = fn1614(m, v0)
+	d0 = fn1615(m, v0)
 	v2 = d0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -10220,13 +11222,13 @@ L7:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8423996), v1)
+	i0 = fn3604(m, i0, uint32(8423996), v1)
 	v2 = math.Float64frombits(0xbff0000000000000)
 	goto L1
 L5:
@@ -10241,7 +11243,7 @@ L5:
 	if v4 == uint32(10045280) {
 		goto L9
 	}
-	i0 = fn2348(m, v4, uint32(10045280))
+	i0 = fn2349(m, v4, uint32(10045280))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
@@ -10256,7 +11258,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8558417), i2)
+	i0 = fn3604(m, i0, uint32(8558417), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -10274,7 +11276,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
 	i3 = v1 + uint32(32)
-	i0 = fn3052(m, i0, uint32(1), uint32(8549726), i3)
+	i0 = fn3053(m, i0, uint32(1), uint32(8549726), i3)
 	if i0 == 0 {
 		goto L9
 	}
@@ -10305,7 +11307,7 @@ L9:
 		goto L1
 	}
 L8:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
@@ -10314,7 +11316,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1321(m *Module, v0 uint32) {
+func fn1322(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10332,7 +11334,7 @@ func fn1321(m *Module, v0 uint32) {
 	if v1 != uint32(10045280) {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+5684))
@@ -10340,7 +11342,7 @@ func fn1321(m *Module, v0 uint32) {
 	if v2 < uint32(100) {
 		goto L2
 	}
-	fn2121(m, v0)
+	fn2122(m, v0)
 	m.depth--
 	return
 L2:
@@ -10361,7 +11363,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1322(m *Module, v0 uint32) uint32 {
+func fn1323(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var d0 float64
@@ -10375,39 +11377,39 @@ func fn1322(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn4553(m, d0, uint32(114), uint32(0), uint32(2), uint32(0))
+	i0 = fn4554(m, d0, uint32(114), uint32(0), uint32(2), uint32(0))
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L1:
-	i1 = fn8105(m, v0)
-	i0 = fn2678(m, v0, i1)
+	i1 = fn8106(m, v0)
+	i0 = fn2679(m, v0, i1)
 	v1 = i0
-	fn2111(m, v0)
+	fn2112(m, v0)
 	m.depth--
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn1323(m *Module, v0 uint32) uint32 {
+func fn1324(m *Module, v0 uint32) uint32 {
 	var d1 float64
 	_ = d1
 	var i0 uint32
 	_ = i0
 	b := m.base
 	d1 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn4136(m, v0, d1)
+	i0 = fn4137(m, v0, d1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1324(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1325(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 float64
@@ -10442,7 +11444,7 @@ func fn1324(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v0 == uint32(10045280) {
 		goto L4
 	}
-	i0 = fn2348(m, v0, uint32(10045280))
+	i0 = fn2349(m, v0, uint32(10045280))
 	if i0 == 0 {
 		goto L3
 	}
@@ -10482,7 +11484,7 @@ L6:
 		i0 = uint32(0)
 	}
 	v0 = i0
-	i1 = fn1586(m, v1)
+	i1 = fn1587(m, v1)
 	v6 = i1
 	if v0 == v6 {
 		goto L7
@@ -10493,16 +11495,16 @@ L6:
 	v4 = d0
 	goto L2
 L7:
-	i0 = fn1587(m, v1)
+	i0 = fn1588(m, v1)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
-	fn3624(m)
+	fn3625(m)
 	d0 = float64(int32(v0))
 	v4 = d0
 	d0 = v4 + v4
@@ -10512,7 +11514,7 @@ L9:
 	if v6 > uint32(48) {
 		goto L8
 	}
-	d0 = fn1614(m, v1)
+	d0 = fn1615(m, v1)
 	v5 = d0
 	goto L2
 L8:
@@ -10530,7 +11532,7 @@ L11:
 	v7 = d0
 L10:
 	i1 = v3 + uint32(12)
-	d0 = fn7998(m, v7, i1)
+	d0 = fn7999(m, v7, i1)
 	v5 = math.Float64frombits(0x4000000000000000)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v0 = i0
@@ -10556,7 +11558,7 @@ L14:
 	if !(v4 < math.Float64frombits(0x0)) {
 		goto L17
 	}
-	i0 = fn563(m, v1)
+	i0 = fn564(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L16
@@ -10575,10 +11577,10 @@ L17:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L16:
 	v0 = uint32(0)
-	d0 = fn8007(m, v7, v3)
+	d0 = fn8008(m, v7, v3)
 	v4 = d0
 	d0 = *(*float64)(unsafe.Add(b, v3))
-	i0 = fn1578(m, d0)
+	i0 = fn1579(m, d0)
 	v6 = i0
 	if v6 != 0 {
 		goto L18
@@ -10593,7 +11595,7 @@ L18:
 	v8 = v1
 	goto L19
 L20:
-	i0 = fn1628(m, v1, uint32(1))
+	i0 = fn1629(m, v1, uint32(1))
 	v8 = i0
 	if v8 != 0 {
 		goto L21
@@ -10612,9 +11614,9 @@ L21:
 	if v9 != 0 {
 		goto L22
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L22:
-	i0 = fn1628(m, v6, uint32(1))
+	i0 = fn1629(m, v6, uint32(1))
 	v1 = i0
 	if v1 == 0 {
 		goto L15
@@ -10630,10 +11632,10 @@ L22:
 	if v9 != 0 {
 		goto L23
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L23:
 	i1 = k32(10089824) + uint32(10084)
-	i0 = fn530(m, v1, i1)
+	i0 = fn531(m, v1, i1)
 	v6 = i0
 	if v6 != 0 {
 		goto L24
@@ -10652,19 +11654,19 @@ L24:
 	if v0 != 0 {
 		goto L19
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L19:
 	v0 = uint32(0)
-	i0 = fn2026(m, v6, v8, v2)
+	i0 = fn2027(m, v6, v8, v2)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L15
 	}
-	i0 = fn606(m, v1)
+	i0 = fn607(m, v1)
 	v0 = i0
 L15:
-	fn1318(m, v6)
-	fn1318(m, v8)
+	fn1319(m, v6)
+	fn1319(m, v8)
 	goto L1
 L2:
 	v1 = uint32(0)
@@ -10708,7 +11710,7 @@ L26:
 	i0 = b2i(v4 > v5)
 	v1 = i0
 L25:
-	i0 = fn606(m, v1)
+	i0 = fn607(m, v1)
 	v0 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -10718,7 +11720,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1325(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1326(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -10746,7 +11748,7 @@ L3:
 		goto L1
 	}
 L2:
-	i0 = fn3737(m, uint32(8407381), v2)
+	i0 = fn3738(m, uint32(8407381), v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -10759,7 +11761,7 @@ L1:
 		goto L5
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8407381), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8407381), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L4
 	}
@@ -10775,7 +11777,7 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v2 = i0
 L6:
-	i0 = fn1326(m, v0, v2)
+	i0 = fn1327(m, v0, v2)
 	v3 = i0
 L4:
 	m.depth--
@@ -10784,7 +11786,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1326(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1327(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var d1 float64
@@ -10813,11 +11815,11 @@ func fn1326(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != uint32(10072576) {
 		goto L5
 	}
-	i0 = fn1316(m, v1)
+	i0 = fn1317(m, v1)
 	v1 = i0
 	goto L4
 L5:
-	i0 = fn570(m, v1)
+	i0 = fn571(m, v1)
 	v1 = i0
 L4:
 	if v1 != 0 {
@@ -10844,7 +11846,7 @@ L6:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	m.depth--
 	return uint32(0)
 L7:
@@ -10867,14 +11869,14 @@ L8:
 	m.depth--
 	return v0
 L9:
-	fn2072(m, v1)
+	fn2073(m, v1)
 	m.depth--
 	return v0
 L3:
 	if v1 != 0 {
 		goto L10
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5688))
@@ -10889,12 +11891,12 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+5684)) = i1
 	goto L1
 L11:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v1 = i0
 	if v1 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L10:
@@ -10902,11 +11904,11 @@ L10:
 	if i0 != uint32(10072576) {
 		goto L12
 	}
-	i0 = fn1316(m, v1)
+	i0 = fn1317(m, v1)
 	m.depth--
 	return i0
 L12:
-	i0 = fn570(m, v1)
+	i0 = fn571(m, v1)
 	v2 = i0
 L2:
 	m.depth--
@@ -10921,7 +11923,7 @@ L1:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 L13:
-	fn2062(m, v1)
+	fn2063(m, v1)
 	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = uint64(0)
 	m.depth--
 	return v1
@@ -10929,7 +11931,7 @@ L13:
 
 //go:norace
 //go:nocheckptr
-func fn1327(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1328(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -10939,7 +11941,7 @@ func fn1327(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn3739(m, uint32(8407381), v3)
+	i0 = fn3740(m, uint32(8407381), v3)
 	if i0 != 0 {
 		goto L1
 	}
@@ -10952,7 +11954,7 @@ L1:
 		goto L5
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8407381), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8407381), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L2
 	}
@@ -10967,7 +11969,7 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
 L3:
-	i0 = fn1326(m, v0, v3)
+	i0 = fn1327(m, v0, v3)
 	v3 = i0
 L2:
 	m.depth--
@@ -10976,7 +11978,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1328(m *Module, v0 uint32) {
+func fn1329(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -10991,13 +11993,13 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1329(m *Module, v0 uint32, v1 uint32) {
+func fn1330(m *Module, v0 uint32, v1 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2278(m, v1, uint32(10378836), uint32(10045900), uint32(0))
+	i0 = fn2279(m, v1, uint32(10378852), uint32(10045900), uint32(0))
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	i1 = v1 >> (uint32(31) & 31)
@@ -11013,7 +12015,7 @@ func fn1329(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn1330(m *Module, v0 uint32, v1 uint32) {
+func fn1331(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11031,7 +12033,7 @@ func fn1330(m *Module, v0 uint32, v1 uint32) {
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v3 = i0
-	fn2121(m, v2)
+	fn2122(m, v2)
 	v2 = v3
 	if v3 != 0 {
 		goto L2
@@ -11049,27 +12051,27 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1331(m *Module, v0 uint32) {
-	fn2284(m, v0, uint32(10378836))
+func fn1332(m *Module, v0 uint32) {
+	fn2285(m, v0, uint32(10378852))
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1332(m *Module, v0 uint32) {
+func fn1333(m *Module, v0 uint32) {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+5684))
-	fn2131(m, v0, uint32(8406387), i2, uint32(16))
+	fn2132(m, v0, uint32(8406387), i2, uint32(16))
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1333(m *Module, v0 float64, v1 uint32, v2 uint32) uint32 {
+func fn1334(m *Module, v0 float64, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11138,7 +12140,7 @@ L6:
 		d0 = v0
 	}
 	i1 = v3 + uint32(12)
-	d0 = fn7998(m, d0, i1)
+	d0 = fn7999(m, d0, i1)
 	v0 = d0
 	if v0 < math.Float64frombits(0x3fe0000000000000) {
 		goto L8
@@ -11148,7 +12150,7 @@ L6:
 	}
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8496038))
+	fn3605(m, i0, uint32(8496038))
 	v7 = k32(4294967295)
 	goto L1
 L7:
@@ -11171,7 +12173,7 @@ L7:
 		goto L10
 	}
 	i1 = v8 + uint32(13)
-	d0 = fn8000(m, v0, i1)
+	d0 = fn8001(m, v0, i1)
 	v9 = d0
 	goto L9
 L10:
@@ -11235,7 +12237,7 @@ L3:
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8407698))
+	fn3605(m, i0, uint32(8407698))
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -11244,7 +12246,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1334(m *Module, v0 float64, v1 uint32, v2 uint32) uint32 {
+func fn1335(m *Module, v0 float64, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11288,7 +12290,7 @@ func fn1334(m *Module, v0 float64, v1 uint32, v2 uint32) uint32 {
 		d0 = v0
 	}
 	i1 = v3 + uint32(12)
-	d0 = fn7998(m, d0, i1)
+	d0 = fn7999(m, d0, i1)
 	v0 = d0
 	if !(v0 >= math.Float64frombits(0x3fe0000000000000)) {
 		goto L8
@@ -11302,7 +12304,7 @@ L8:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8496038))
+	fn3605(m, i0, uint32(8496038))
 	goto L2
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -11319,7 +12321,7 @@ L7:
 	}
 	v7 = uint32(0)
 	i1 = v6 + uint32(125)
-	d0 = fn8000(m, v0, i1)
+	d0 = fn8001(m, v0, i1)
 	v0 = d0
 	goto L5
 L6:
@@ -11431,7 +12433,7 @@ L11:
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8407642))
+	fn3605(m, i0, uint32(8407642))
 L2:
 	v7 = k32(4294967295)
 L1:
@@ -11442,7 +12444,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1335(m *Module, v0 float64, v1 uint32, v2 uint32) uint32 {
+func fn1336(m *Module, v0 float64, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11490,7 +12492,7 @@ func fn1335(m *Module, v0 float64, v1 uint32, v2 uint32) uint32 {
 		d0 = v0
 	}
 	i1 = v3 + uint32(12)
-	d0 = fn7998(m, d0, i1)
+	d0 = fn7999(m, d0, i1)
 	v0 = d0
 	if !(v0 >= math.Float64frombits(0x3fe0000000000000)) {
 		goto L7
@@ -11504,7 +12506,7 @@ L7:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8496038))
+	fn3605(m, i0, uint32(8496038))
 	v6 = k32(4294967295)
 	goto L1
 L6:
@@ -11522,7 +12524,7 @@ L6:
 	}
 	v7 = uint32(0)
 	i1 = v4 + uint32(1021)
-	d0 = fn8000(m, v0, i1)
+	d0 = fn8001(m, v0, i1)
 	v0 = d0
 	goto L4
 L5:
@@ -11614,7 +12616,7 @@ L9:
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8407736))
+	fn3605(m, i0, uint32(8407736))
 	v6 = k32(4294967295)
 	goto L1
 L2:
@@ -11677,7 +12679,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1336(m *Module, v0 uint32, v1 uint32) float64 {
+func fn1337(m *Module, v0 uint32, v1 uint32) float64 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11745,7 +12747,7 @@ L1:
 	if v1 == 0 {
 		i1 = k32(4294967282)
 	}
-	d0 = fn8000(m, d0, i1)
+	d0 = fn8001(m, d0, i1)
 	v4 = d0
 	d0 = math.Float64frombits(math.Float64bits(v4) ^ (1 << 63))
 	if !(int32(v3) < int32(uint32(0))) {
@@ -11756,7 +12758,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1337(m *Module, v0 uint32, v1 uint32) float64 {
+func fn1338(m *Module, v0 uint32, v1 uint32) float64 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11812,7 +12814,7 @@ func fn1337(m *Module, v0 uint32, v1 uint32) float64 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8462517))
+	fn3605(m, i0, uint32(8462517))
 	m.depth--
 	return math.Float64frombits(0xbff0000000000000)
 L2:
@@ -11837,7 +12839,7 @@ L2:
 	if v1 == 0 {
 		i1 = k32(4294967170)
 	}
-	d0 = fn8000(m, d0, i1)
+	d0 = fn8001(m, d0, i1)
 	v5 = d0
 	d0 = math.Float64frombits(math.Float64bits(v5) ^ (1 << 63))
 	if !(int32(v0) < int32(uint32(0))) {
@@ -11878,7 +12880,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1338(m *Module, v0 uint32, v1 uint32) float64 {
+func fn1339(m *Module, v0 uint32, v1 uint32) float64 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11952,7 +12954,7 @@ func fn1338(m *Module, v0 uint32, v1 uint32) float64 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8462517))
+	fn3605(m, i0, uint32(8462517))
 	m.depth--
 	return math.Float64frombits(0xbff0000000000000)
 L2:
@@ -11998,7 +13000,7 @@ L2:
 	if v0 == 0 {
 		i1 = k32(4294966274)
 	}
-	d0 = fn8000(m, d0, i1)
+	d0 = fn8001(m, d0, i1)
 	v9 = d0
 	d0 = math.Float64frombits(math.Float64bits(v9) ^ (1 << 63))
 	i2 = uint32(int8(v2))
@@ -12050,156 +13052,6 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1339(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 float64
-	_ = v3
-	var v4 float64
-	_ = v4
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	if v2 == uint32(10045280) {
-		goto L5
-	}
-	i0 = fn2348(m, v2, uint32(10045280))
-	if i0 == 0 {
-		goto L4
-	}
-L5:
-	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
-	v3 = d0
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L6
-	}
-	d0 = fn1614(m, v0)
-	v3 = d0
-	if v3 != math.Float64frombits(0xbff0000000000000) {
-		goto L3
-	}
-	v3 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(0)
-L6:
-	v0 = uint32(10060432)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
-	m.depth--
-	return uint32(10060432)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v0 = i0
-	if v0 == uint32(10045280) {
-		goto L9
-	}
-	i0 = fn2348(m, v0, uint32(10045280))
-	if i0 == 0 {
-		goto L8
-	}
-L9:
-	d0 = *(*float64)(unsafe.Add(b, uint64(v1)+8))
-	v4 = d0
-	goto L7
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L10
-	}
-	d0 = fn1614(m, v1)
-	v4 = d0
-	if v4 != math.Float64frombits(0xbff0000000000000) {
-		goto L7
-	}
-	v4 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L7
-	}
-	m.depth--
-	return uint32(0)
-L10:
-	v0 = uint32(10060432)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
-	m.depth--
-	return uint32(10060432)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+5688))
-	v0 = i0
-	if v0 == 0 {
-		goto L11
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+5688)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+5684))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+5684)) = i1
-	goto L1
-L11:
-	i0 = fn2118(m, uint32(16))
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = fn3633(m)
-	v0 = i0
-L2:
-	m.depth--
-	return v0
-L1:
-	d0 = v3 + v4
-	v3 = d0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(10045280)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
-L12:
-	fn2062(m, v0)
-	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v3
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
 func fn1340(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
@@ -12222,7 +13074,7 @@ func fn1340(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10045280) {
 		goto L5
 	}
-	i0 = fn2348(m, v2, uint32(10045280))
+	i0 = fn2349(m, v2, uint32(10045280))
 	if i0 == 0 {
 		goto L4
 	}
@@ -12237,13 +13089,13 @@ L4:
 	if i0 == 0 {
 		goto L6
 	}
-	d0 = fn1614(m, v0)
+	d0 = fn1615(m, v0)
 	v3 = d0
 	if v3 != math.Float64frombits(0xbff0000000000000) {
 		goto L3
 	}
 	v3 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -12266,7 +13118,7 @@ L3:
 	if v0 == uint32(10045280) {
 		goto L9
 	}
-	i0 = fn2348(m, v0, uint32(10045280))
+	i0 = fn2349(m, v0, uint32(10045280))
 	if i0 == 0 {
 		goto L8
 	}
@@ -12281,13 +13133,13 @@ L8:
 	if i0 == 0 {
 		goto L10
 	}
-	d0 = fn1614(m, v1)
+	d0 = fn1615(m, v1)
 	v4 = d0
 	if v4 != math.Float64frombits(0xbff0000000000000) {
 		goto L7
 	}
 	v4 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -12305,7 +13157,7 @@ L10:
 	m.depth--
 	return uint32(10060432)
 L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+5688))
@@ -12320,18 +13172,18 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+5684)) = i1
 	goto L1
 L11:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = i0
 L2:
 	m.depth--
 	return v0
 L1:
-	d0 = v3 - v4
+	d0 = v3 + v4
 	v3 = d0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(10045280)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280))
@@ -12342,7 +13194,7 @@ L1:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 L12:
-	fn2062(m, v0)
+	fn2063(m, v0)
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v3
 	m.depth--
 	return v0
@@ -12372,7 +13224,7 @@ func fn1341(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10045280) {
 		goto L5
 	}
-	i0 = fn2348(m, v2, uint32(10045280))
+	i0 = fn2349(m, v2, uint32(10045280))
 	if i0 == 0 {
 		goto L4
 	}
@@ -12387,13 +13239,13 @@ L4:
 	if i0 == 0 {
 		goto L6
 	}
-	d0 = fn1614(m, v0)
+	d0 = fn1615(m, v0)
 	v3 = d0
 	if v3 != math.Float64frombits(0xbff0000000000000) {
 		goto L3
 	}
 	v3 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -12416,7 +13268,7 @@ L3:
 	if v0 == uint32(10045280) {
 		goto L9
 	}
-	i0 = fn2348(m, v0, uint32(10045280))
+	i0 = fn2349(m, v0, uint32(10045280))
 	if i0 == 0 {
 		goto L8
 	}
@@ -12431,13 +13283,13 @@ L8:
 	if i0 == 0 {
 		goto L10
 	}
-	d0 = fn1614(m, v1)
+	d0 = fn1615(m, v1)
 	v4 = d0
 	if v4 != math.Float64frombits(0xbff0000000000000) {
 		goto L7
 	}
 	v4 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -12455,7 +13307,7 @@ L10:
 	m.depth--
 	return uint32(10060432)
 L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+5688))
@@ -12470,12 +13322,162 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+5684)) = i1
 	goto L1
 L11:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
+	v0 = i0
+L2:
+	m.depth--
+	return v0
+L1:
+	d0 = v3 - v4
+	v3 = d0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(10045280)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
+L12:
+	fn2063(m, v0)
+	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v3
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1342(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 float64
+	_ = v3
+	var v4 float64
+	_ = v4
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	if v2 == uint32(10045280) {
+		goto L5
+	}
+	i0 = fn2349(m, v2, uint32(10045280))
+	if i0 == 0 {
+		goto L4
+	}
+L5:
+	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
+	v3 = d0
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L6
+	}
+	d0 = fn1615(m, v0)
+	v3 = d0
+	if v3 != math.Float64frombits(0xbff0000000000000) {
+		goto L3
+	}
+	v3 = math.Float64frombits(0xbff0000000000000)
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(0)
+L6:
+	v0 = uint32(10060432)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
+	m.depth--
+	return uint32(10060432)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v0 = i0
+	if v0 == uint32(10045280) {
+		goto L9
+	}
+	i0 = fn2349(m, v0, uint32(10045280))
+	if i0 == 0 {
+		goto L8
+	}
+L9:
+	d0 = *(*float64)(unsafe.Add(b, uint64(v1)+8))
+	v4 = d0
+	goto L7
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L10
+	}
+	d0 = fn1615(m, v1)
+	v4 = d0
+	if v4 != math.Float64frombits(0xbff0000000000000) {
+		goto L7
+	}
+	v4 = math.Float64frombits(0xbff0000000000000)
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L7
+	}
+	m.depth--
+	return uint32(0)
+L10:
+	v0 = uint32(10060432)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
+	m.depth--
+	return uint32(10060432)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+5688))
+	v0 = i0
+	if v0 == 0 {
+		goto L11
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+5688)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+5684))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+5684)) = i1
+	goto L1
+L11:
+	i0 = fn2119(m, uint32(16))
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = fn3634(m)
 	v0 = i0
 L2:
 	m.depth--
@@ -12492,7 +13494,7 @@ L1:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 L12:
-	fn2062(m, v0)
+	fn2063(m, v0)
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v3
 	m.depth--
 	return v0
@@ -12500,7 +13502,7 @@ L12:
 
 //go:norace
 //go:nocheckptr
-func fn1342(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1343(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -12526,7 +13528,7 @@ func fn1342(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10045280) {
 		goto L5
 	}
-	i0 = fn2348(m, v2, uint32(10045280))
+	i0 = fn2349(m, v2, uint32(10045280))
 	if i0 == 0 {
 		goto L4
 	}
@@ -12541,13 +13543,13 @@ L4:
 	if i0 == 0 {
 		goto L6
 	}
-	d0 = fn1614(m, v0)
+	d0 = fn1615(m, v0)
 	v3 = d0
 	if v3 != math.Float64frombits(0xbff0000000000000) {
 		goto L3
 	}
 	v3 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -12570,7 +13572,7 @@ L3:
 	if v0 == uint32(10045280) {
 		goto L10
 	}
-	i0 = fn2348(m, v0, uint32(10045280))
+	i0 = fn2349(m, v0, uint32(10045280))
 	if i0 == 0 {
 		goto L9
 	}
@@ -12585,13 +13587,13 @@ L9:
 	if i0 == 0 {
 		goto L11
 	}
-	d0 = fn1614(m, v1)
+	d0 = fn1615(m, v1)
 	v4 = d0
 	if v4 != math.Float64frombits(0xbff0000000000000) {
 		goto L8
 	}
 	v4 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -12613,11 +13615,11 @@ L8:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036724))
-	fn3604(m, i0, uint32(8449330))
+	fn3605(m, i0, uint32(8449330))
 	m.depth--
 	return uint32(0)
 L7:
-	d0 = fn7997(m, v3, v4)
+	d0 = fn7998(m, v3, v4)
 	v3 = d0
 	if v3 == math.Float64frombits(0x0) {
 		goto L13
@@ -12635,7 +13637,7 @@ L13:
 	d0 = math.Copysign(math.Float64frombits(0x0), v4)
 	v4 = d0
 L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+5688))
@@ -12650,12 +13652,12 @@ L12:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+5684)) = i1
 	goto L1
 L14:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = i0
 L2:
 	m.depth--
@@ -12670,7 +13672,7 @@ L1:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 L15:
-	fn2062(m, v0)
+	fn2063(m, v0)
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v4
 	m.depth--
 	return v0
@@ -12678,7 +13680,7 @@ L15:
 
 //go:norace
 //go:nocheckptr
-func fn1343(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1344(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12709,7 +13711,7 @@ func fn1343(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 == uint32(10045280) {
 		goto L4
 	}
-	i0 = fn2348(m, v3, uint32(10045280))
+	i0 = fn2349(m, v3, uint32(10045280))
 	if i0 == 0 {
 		goto L3
 	}
@@ -12724,13 +13726,13 @@ L3:
 	if i0 == 0 {
 		goto L5
 	}
-	d0 = fn1614(m, v0)
+	d0 = fn1615(m, v0)
 	v4 = d0
 	if v4 != math.Float64frombits(0xbff0000000000000) {
 		goto L2
 	}
 	v4 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -12752,7 +13754,7 @@ L2:
 	if v0 == uint32(10045280) {
 		goto L9
 	}
-	i0 = fn2348(m, v0, uint32(10045280))
+	i0 = fn2349(m, v0, uint32(10045280))
 	if i0 == 0 {
 		goto L8
 	}
@@ -12767,13 +13769,13 @@ L8:
 	if i0 == 0 {
 		goto L10
 	}
-	d0 = fn1614(m, v1)
+	d0 = fn1615(m, v1)
 	v5 = d0
 	if v5 != math.Float64frombits(0xbff0000000000000) {
 		goto L7
 	}
 	v5 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -12795,10 +13797,10 @@ L7:
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036724))
-	fn3604(m, i0, uint32(8570526))
+	fn3605(m, i0, uint32(8570526))
 	goto L1
 L6:
-	d1 = fn7997(m, v4, v5)
+	d1 = fn7998(m, v4, v5)
 	v6 = d1
 	d0 = v4 - v6
 	d0 = d0 / v5
@@ -12839,7 +13841,7 @@ L14:
 L13:
 	*(*float64)(unsafe.Add(b, uint64(v2)+8)) = v6
 	*(*float64)(unsafe.Add(b, v2)) = v5
-	i0 = fn4085(m, uint32(8565797), v2)
+	i0 = fn4086(m, uint32(8565797), v2)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -12849,7 +13851,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1344(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1345(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 float64
 	_ = v3
 	var v4 float64
@@ -12880,7 +13882,7 @@ func fn1344(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8413967))
+	fn3605(m, i0, uint32(8413967))
 	m.depth--
 	return uint32(0)
 L1:
@@ -12889,7 +13891,7 @@ L1:
 	if v2 == uint32(10045280) {
 		goto L8
 	}
-	i0 = fn2348(m, v2, uint32(10045280))
+	i0 = fn2349(m, v2, uint32(10045280))
 	if i0 == 0 {
 		goto L7
 	}
@@ -12904,13 +13906,13 @@ L7:
 	if i0 == 0 {
 		goto L9
 	}
-	d0 = fn1614(m, v0)
+	d0 = fn1615(m, v0)
 	v3 = d0
 	if v3 != math.Float64frombits(0xbff0000000000000) {
 		goto L6
 	}
 	v3 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -12933,7 +13935,7 @@ L6:
 	if v2 == uint32(10045280) {
 		goto L13
 	}
-	i0 = fn2348(m, v2, uint32(10045280))
+	i0 = fn2349(m, v2, uint32(10045280))
 	if i0 == 0 {
 		goto L12
 	}
@@ -12948,12 +13950,12 @@ L12:
 	if i0 == 0 {
 		goto L15
 	}
-	d0 = fn1614(m, v1)
+	d0 = fn1615(m, v1)
 	v4 = d0
 	if v4 != math.Float64frombits(0xbff0000000000000) {
 		goto L11
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L14
 	}
@@ -12980,7 +13982,7 @@ L11:
 	if v4 != math.Float64frombits(0x0) {
 		goto L16
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5688))
@@ -12995,12 +13997,12 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+5684)) = i1
 	goto L2
 L17:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L16:
@@ -13015,7 +14017,7 @@ L16:
 	} else {
 		d0 = v4
 	}
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	m.depth--
 	return i0
 L10:
@@ -13029,7 +14031,7 @@ L10:
 	if v5 != math.Float64frombits(0x3ff0000000000000) {
 		goto L19
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5688))
@@ -13044,12 +14046,12 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+5684)) = i1
 	goto L4
 L20:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v2 = i0
 	if v2 != 0 {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L19:
@@ -13059,11 +14061,11 @@ L19:
 	if i0 == i1 {
 		goto L21
 	}
-	i0 = fn1315(m, math.Float64frombits(0x7ff0000000000000))
+	i0 = fn1316(m, math.Float64frombits(0x7ff0000000000000))
 	m.depth--
 	return i0
 L21:
-	i0 = fn1315(m, math.Float64frombits(0x0))
+	i0 = fn1316(m, math.Float64frombits(0x0))
 	m.depth--
 	return i0
 L18:
@@ -13085,7 +14087,7 @@ L18:
 	} else {
 		d0 = math.Float64frombits(0x7ff0000000000000)
 	}
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	m.depth--
 	return i0
 L23:
@@ -13093,7 +14095,7 @@ L23:
 	if !(v5 == math.Float64frombits(0x3ff0000000000000)) {
 		d0 = math.Float64frombits(0x0)
 	}
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	m.depth--
 	return i0
 L22:
@@ -13104,7 +14106,7 @@ L22:
 		goto L25
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036724))
-	fn3604(m, i0, uint32(8440234))
+	fn3605(m, i0, uint32(8440234))
 	m.depth--
 	return uint32(0)
 L25:
@@ -13119,7 +14121,7 @@ L25:
 	} else {
 		d0 = math.Float64frombits(0x0)
 	}
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	m.depth--
 	return i0
 L24:
@@ -13156,20 +14158,20 @@ L26:
 	} else {
 		d0 = math.Float64frombits(0xbff0000000000000)
 	}
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	m.depth--
 	return i0
 L28:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	d0 = fn8009(m, v3, v4)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	d0 = fn8010(m, v3, v4)
 	v4 = d0
 	d0 = math.Float64frombits(math.Float64bits(v4) &^ (1 << 63))
 	if d0 != math.Float64frombits(0x7ff0000000000000) {
 		goto L29
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(68)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(68)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	m.depth--
 	return uint32(0)
 L29:
@@ -13179,7 +14181,7 @@ L29:
 	} else {
 		d0 = d1
 	}
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v2 = i0
 L5:
 	m.depth--
@@ -13194,12 +14196,12 @@ L4:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 L30:
-	fn2062(m, v2)
+	fn2063(m, v2)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(4607182418800017408)
 	m.depth--
 	return v2
 L3:
-	i0 = fn1315(m, v3)
+	i0 = fn1316(m, v3)
 	m.depth--
 	return i0
 L2:
@@ -13212,7 +14214,7 @@ L2:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 L31:
-	fn2062(m, v2)
+	fn2063(m, v2)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(4607182418800017408)
 	m.depth--
 	return v2
@@ -13220,7 +14222,7 @@ L31:
 
 //go:norace
 //go:nocheckptr
-func fn1345(m *Module, v0 uint32) uint32 {
+func fn1346(m *Module, v0 uint32) uint32 {
 	var v1 float64
 	_ = v1
 	var v2 uint32
@@ -13237,7 +14239,7 @@ func fn1345(m *Module, v0 uint32) uint32 {
 	}
 	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
 	v1 = d0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+5688))
@@ -13252,12 +14254,12 @@ func fn1345(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+5684)) = i1
 	goto L1
 L2:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L1:
@@ -13272,7 +14274,7 @@ L1:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 L3:
-	fn2062(m, v0)
+	fn2063(m, v0)
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v1
 	m.depth--
 	return v0
@@ -13280,7 +14282,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1346(m *Module, v0 uint32) uint32 {
+func fn1347(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 float64
@@ -13311,7 +14313,7 @@ func fn1346(m *Module, v0 uint32) uint32 {
 L3:
 	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
 	v2 = d0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+5688))
@@ -13326,12 +14328,12 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+5684)) = i1
 	goto L1
 L4:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = i0
 L2:
 	m.depth--
@@ -13346,7 +14348,7 @@ L1:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 L5:
-	fn2062(m, v0)
+	fn2063(m, v0)
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v2
 	m.depth--
 	return v0
@@ -13354,7 +14356,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn1347(m *Module, v0 uint32) uint32 {
+func fn1348(m *Module, v0 uint32) uint32 {
 	var v1 float64
 	_ = v1
 	var v2 uint32
@@ -13371,7 +14373,7 @@ func fn1347(m *Module, v0 uint32) uint32 {
 	}
 	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
 	v1 = d0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+5688))
@@ -13386,12 +14388,12 @@ func fn1347(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+5684)) = i1
 	goto L1
 L2:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L1:
@@ -13406,7 +14408,7 @@ L1:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 L3:
-	fn2062(m, v0)
+	fn2063(m, v0)
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v1
 	m.depth--
 	return v0
@@ -13414,7 +14416,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1348(m *Module, v0 uint32) uint32 {
+func fn1349(m *Module, v0 uint32) uint32 {
 	var d0 float64
 	_ = d0
 	var i0 uint32
@@ -13427,20 +14429,20 @@ func fn1348(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1349(m *Module, v0 uint32) uint32 {
+func fn1350(m *Module, v0 uint32) uint32 {
 	var d0 float64
 	_ = d0
 	var i0 uint32
 	_ = i0
 	b := m.base
 	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1578(m, d0)
+	i0 = fn1579(m, d0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1350(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1351(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -13472,7 +14474,7 @@ func fn1350(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10045280) {
 		goto L5
 	}
-	i0 = fn2348(m, v2, uint32(10045280))
+	i0 = fn2349(m, v2, uint32(10045280))
 	if i0 == 0 {
 		goto L4
 	}
@@ -13487,13 +14489,13 @@ L4:
 	if i0 == 0 {
 		goto L6
 	}
-	d0 = fn1614(m, v0)
+	d0 = fn1615(m, v0)
 	v3 = d0
 	if v3 != math.Float64frombits(0xbff0000000000000) {
 		goto L3
 	}
 	v3 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -13516,7 +14518,7 @@ L3:
 	if v0 == uint32(10045280) {
 		goto L10
 	}
-	i0 = fn2348(m, v0, uint32(10045280))
+	i0 = fn2349(m, v0, uint32(10045280))
 	if i0 == 0 {
 		goto L9
 	}
@@ -13531,13 +14533,13 @@ L9:
 	if i0 == 0 {
 		goto L11
 	}
-	d0 = fn1614(m, v1)
+	d0 = fn1615(m, v1)
 	v4 = d0
 	if v4 != math.Float64frombits(0xbff0000000000000) {
 		goto L8
 	}
 	v4 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -13559,11 +14561,11 @@ L8:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036724))
-	fn3604(m, i0, uint32(8449457))
+	fn3605(m, i0, uint32(8449457))
 	m.depth--
 	return uint32(0)
 L7:
-	d1 = fn7997(m, v3, v4)
+	d1 = fn7998(m, v3, v4)
 	v5 = d1
 	d0 = v3 - v5
 	d0 = d0 / v4
@@ -13597,7 +14599,7 @@ L14:
 	d0 = math.Copysign(math.Float64frombits(0x0), d1)
 	v4 = d0
 L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+5688))
@@ -13612,12 +14614,12 @@ L13:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+5684)) = i1
 	goto L1
 L15:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = i0
 L2:
 	m.depth--
@@ -13632,7 +14634,7 @@ L1:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 L16:
-	fn2062(m, v0)
+	fn2063(m, v0)
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v4
 	m.depth--
 	return v0
@@ -13640,7 +14642,7 @@ L16:
 
 //go:norace
 //go:nocheckptr
-func fn1351(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1352(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -13662,7 +14664,7 @@ func fn1351(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10045280) {
 		goto L5
 	}
-	i0 = fn2348(m, v2, uint32(10045280))
+	i0 = fn2349(m, v2, uint32(10045280))
 	if i0 == 0 {
 		goto L4
 	}
@@ -13677,13 +14679,13 @@ L4:
 	if i0 == 0 {
 		goto L6
 	}
-	d0 = fn1614(m, v0)
+	d0 = fn1615(m, v0)
 	v3 = d0
 	if v3 != math.Float64frombits(0xbff0000000000000) {
 		goto L3
 	}
 	v3 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -13706,7 +14708,7 @@ L3:
 	if v0 == uint32(10045280) {
 		goto L10
 	}
-	i0 = fn2348(m, v0, uint32(10045280))
+	i0 = fn2349(m, v0, uint32(10045280))
 	if i0 == 0 {
 		goto L9
 	}
@@ -13721,13 +14723,13 @@ L9:
 	if i0 == 0 {
 		goto L11
 	}
-	d0 = fn1614(m, v1)
+	d0 = fn1615(m, v1)
 	v4 = d0
 	if v4 != math.Float64frombits(0xbff0000000000000) {
 		goto L8
 	}
 	v4 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -13749,11 +14751,11 @@ L8:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036724))
-	fn3604(m, i0, uint32(8449434))
+	fn3605(m, i0, uint32(8449434))
 	m.depth--
 	return uint32(0)
 L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+5688))
@@ -13768,12 +14770,12 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+5684)) = i1
 	goto L1
 L12:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = i0
 L2:
 	m.depth--
@@ -13790,7 +14792,7 @@ L1:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 L13:
-	fn2062(m, v0)
+	fn2063(m, v0)
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v4
 	m.depth--
 	return v0
@@ -13798,7 +14800,7 @@ L13:
 
 //go:norace
 //go:nocheckptr
-func fn1352(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1353(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -13829,7 +14831,7 @@ func fn1352(m *Module, v0 uint32, v1 uint32) uint32 {
 L3:
 	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
 	v3 = d0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+5688))
@@ -13844,12 +14846,12 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+5684)) = i1
 	goto L1
 L4:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = i0
 L2:
 	m.depth--
@@ -13864,23 +14866,10 @@ L1:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 L5:
-	fn2062(m, v0)
+	fn2063(m, v0)
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v3
 	m.depth--
 	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1353(m *Module, v0 uint32, v1 uint32) uint32 {
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	b := m.base
-	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1578(m, d0)
-	return i0
 }
 
 //go:norace
@@ -13892,8 +14881,7 @@ func fn1354(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i0
 	b := m.base
 	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
-	d0 = math.Floor(d0)
-	i0 = fn1578(m, d0)
+	i0 = fn1579(m, d0)
 	return i0
 }
 
@@ -13906,14 +14894,28 @@ func fn1355(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i0
 	b := m.base
 	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
-	d0 = math.Ceil(d0)
-	i0 = fn1578(m, d0)
+	d0 = math.Floor(d0)
+	i0 = fn1579(m, d0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1356(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1356(m *Module, v0 uint32, v1 uint32) uint32 {
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	b := m.base
+	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
+	d0 = math.Ceil(d0)
+	i0 = fn1579(m, d0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1357(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13947,7 +14949,7 @@ func fn1356(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v4 = uint32(0)
-	i0 = fn3734(m, uint32(8523072), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8523072), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -13955,19 +14957,19 @@ L2:
 	if int32(v2) > int32(uint32(0)) {
 		goto L5
 	}
-	d0 = fn1320(m, v0)
+	d0 = fn1321(m, v0)
 	v5 = d0
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
-	d0 = fn1320(m, v0)
+	d0 = fn1321(m, v0)
 	v5 = d0
 	if v2 != uint32(10059656) {
 		goto L3
 	}
 L4:
-	d1 = fn8012(m, v5)
+	d1 = fn8013(m, v5)
 	v6 = d1
 	d0 = v5 - v6
 	d0 = math.Float64frombits(math.Float64bits(d0) &^ (1 << 63))
@@ -13975,22 +14977,22 @@ L4:
 		goto L6
 	}
 	d0 = float64(v5 * math.Float64frombits(0x3fe0000000000000))
-	d0 = fn8012(m, d0)
+	d0 = fn8013(m, d0)
 	v5 = d0
 	d0 = v5 + v5
 	v6 = d0
 L6:
-	i0 = fn1578(m, v6)
+	i0 = fn1579(m, v6)
 	v4 = i0
 	goto L1
 L3:
 	v4 = uint32(0)
-	i0 = fn515(m, v2, uint32(0))
+	i0 = fn516(m, v2, uint32(0))
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L12
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -14009,7 +15011,7 @@ L12:
 	if int32(v2) < int32(uint32(324)) {
 		goto L13
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+5688))
@@ -14024,19 +15026,19 @@ L12:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+5684)) = i1
 	goto L9
 L14:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v4 = i0
 	if v4 != 0 {
 		goto L9
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = i0
 	goto L1
 L13:
 	if int32(v2) > int32(k32(4294966987)) {
 		goto L11
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+5688))
@@ -14051,24 +15053,24 @@ L13:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+5684)) = i1
 	goto L10
 L15:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v4 = i0
 	if v4 != 0 {
 		goto L10
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = i0
 	goto L1
 L11:
 	i3 = v3 + uint32(28)
 	i4 = v3 + uint32(24)
 	i5 = v3 + uint32(140)
-	i0 = fn4571(m, v5, uint32(3), v2, i3, i4, i5)
+	i0 = fn4572(m, v5, uint32(3), v2, i3, i4, i5)
 	v2 = i0
 	if v2 != 0 {
 		goto L16
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = uint32(0)
 	goto L1
 L16:
@@ -14085,12 +15087,12 @@ L16:
 	v4 = uint32(100)
 	goto L18
 L19:
-	i0 = fn2108(m, v4)
+	i0 = fn2109(m, v4)
 	v0 = i0
 	if v0 != 0 {
 		goto L18
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = uint32(0)
 	goto L17
 L18:
@@ -14105,11 +15107,11 @@ L18:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	i1 = i1 - v1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
-	i0 = fn4099(m, v0, v4, uint32(8515067), v3)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	d0 = fn4558(m, v0, uint32(0))
+	i0 = fn4100(m, v0, v4, uint32(8515067), v3)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	d0 = fn4559(m, v0, uint32(0))
 	v5 = d0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 != uint32(68) {
 		goto L21
 	}
@@ -14119,10 +15121,10 @@ L18:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8397683))
+	fn3605(m, i0, uint32(8397683))
 	goto L20
 L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+5688))
@@ -14137,12 +15139,12 @@ L21:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+5684)) = i1
 	goto L22
 L23:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v4 = i0
 	if v4 != 0 {
 		goto L22
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = i0
 	goto L20
 L22:
@@ -14155,16 +15157,16 @@ L22:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 L24:
-	fn2062(m, v4)
+	fn2063(m, v4)
 	*(*float64)(unsafe.Add(b, uint64(v4)+8)) = v5
 L20:
 	i1 = v3 + uint32(32)
 	if v0 == i1 {
 		goto L17
 	}
-	fn2111(m, v0)
+	fn2112(m, v0)
 L17:
-	fn4570(m, v2)
+	fn4571(m, v2)
 	goto L1
 L10:
 	d0 = math.Copysign(math.Float64frombits(0x0), v5)
@@ -14178,7 +15180,7 @@ L10:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 L25:
-	fn2062(m, v4)
+	fn2063(m, v4)
 	*(*float64)(unsafe.Add(b, uint64(v4)+8)) = v5
 	goto L1
 L9:
@@ -14192,7 +15194,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 	goto L7
 L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+5688))
@@ -14207,12 +15209,12 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+5684)) = i1
 	goto L26
 L27:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v4 = i0
 	if v4 != 0 {
 		goto L26
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = i0
 	goto L1
 L26:
@@ -14225,7 +15227,7 @@ L26:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 L7:
-	fn2062(m, v4)
+	fn2063(m, v4)
 	*(*float64)(unsafe.Add(b, uint64(v4)+8)) = v5
 L1:
 	i0 = v3 + uint32(144)
@@ -14235,7 +15237,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1357(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1358(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14272,7 +15274,7 @@ func fn1357(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == uint32(10045280) {
 		goto L5
 	}
-	i0 = fn2348(m, v4, uint32(10045280))
+	i0 = fn2349(m, v4, uint32(10045280))
 	if i0 == 0 {
 		goto L4
 	}
@@ -14288,12 +15290,12 @@ L4:
 		goto L6
 	}
 	v6 = math.Float64frombits(0xbff0000000000000)
-	d0 = fn1614(m, v0)
+	d0 = fn1615(m, v0)
 	v5 = d0
 	if v5 != math.Float64frombits(0xbff0000000000000) {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -14316,7 +15318,7 @@ L3:
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8449793))
+	fn3605(m, i0, uint32(8449793))
 	goto L1
 L7:
 	v6 = v5
@@ -14325,11 +15327,11 @@ L7:
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8449834))
+	fn3605(m, i0, uint32(8449834))
 	goto L1
 L2:
 	i1 = v2 + uint32(12)
-	d0 = fn7998(m, v6, i1)
+	d0 = fn7999(m, v6, i1)
 	v5 = d0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v7 = i0
@@ -14356,7 +15358,7 @@ L9:
 	v7 = i0
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v7
-	i0 = fn1578(m, v5)
+	i0 = fn1579(m, v5)
 	v4 = i0
 	if v4 != 0 {
 		goto L11
@@ -14364,7 +15366,7 @@ L8:
 	v0 = uint32(0)
 	goto L1
 L11:
-	i0 = fn1574(m, uint32(1))
+	i0 = fn1575(m, uint32(1))
 	v8 = i0
 	if v8 != 0 {
 		goto L13
@@ -14376,7 +15378,7 @@ L13:
 	v0 = i1
 	i0 = v7 ^ v0
 	i0 = i0 - v0
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v9 = i0
 	if v9 != 0 {
 		goto L16
@@ -14402,7 +15404,7 @@ L16:
 	if v7 != 0 {
 		goto L21
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L21:
 	if v0 == 0 {
 		goto L22
@@ -14427,7 +15429,7 @@ L20:
 	if v7 != 0 {
 		goto L23
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L23:
 	if v0 == 0 {
 		goto L18
@@ -14436,7 +15438,7 @@ L23:
 L19:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v8
 	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn2294(m, uint32(2), v2)
+	i0 = fn2295(m, uint32(2), v2)
 	v0 = i0
 	goto L17
 L18:
@@ -14454,7 +15456,7 @@ L17:
 	if v7 != 0 {
 		goto L24
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L24:
 	if v8 == 0 {
 		goto L14
@@ -14471,7 +15473,7 @@ L15:
 	if v7 != 0 {
 		goto L14
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L14:
 	if v4 == 0 {
 		goto L1
@@ -14488,7 +15490,7 @@ L12:
 	if v7 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -14497,7 +15499,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1358(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1359(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14550,7 +15552,7 @@ func fn1358(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i1 = v2 + uint32(8)
-	i0 = fn2738(m, v1, i1)
+	i0 = fn2739(m, v1, i1)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -14574,7 +15576,7 @@ L3:
 		goto L3
 	}
 	i1 = v2 + uint32(12)
-	d0 = fn4550(m, v1, i1)
+	d0 = fn4551(m, v1, i1)
 	v5 = d0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v6 = i1
@@ -14630,7 +15632,7 @@ L16:
 	v6 = i0
 	i0 = uint32(*(*int8)(unsafe.Add(b, v6)))
 	v9 = i0
-	i0 = fn1359(m, v9)
+	i0 = fn1360(m, v9)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L16
 	}
@@ -14644,7 +15646,7 @@ L19:
 	i0 = v6 + uint32(1)
 	v6 = i0
 	i0 = uint32(*(*int8)(unsafe.Add(b, v6)))
-	i0 = fn1359(m, i0)
+	i0 = fn1360(m, i0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L19
 	}
@@ -14700,7 +15702,7 @@ L24:
 	if i0 < uint32(10) {
 		goto L24
 	}
-	i0 = fn8087(m, v11, uint32(0), uint32(10))
+	i0 = fn8088(m, v11, uint32(0), uint32(10))
 	v11 = i0
 	v6 = v12
 L20:
@@ -14718,7 +15720,7 @@ L26:
 	i1 = b2i(int32(v9) > int32(v12))
 	i0 = v1 - i1
 	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
-	i0 = fn1359(m, i0)
+	i0 = fn1360(m, i0)
 	if i0 != 0 {
 		goto L25
 	}
@@ -14759,7 +15761,7 @@ L25:
 	i0 = i0 - v9
 	i0 = i0 + uint32(1)
 	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
-	i0 = fn1359(m, i0)
+	i0 = fn1360(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L27
@@ -14794,7 +15796,7 @@ L27:
 	if int32(v13) >= int32(uint32(0)) {
 		goto L30
 	}
-	d0 = fn8000(m, math.Float64frombits(0x0), v11)
+	d0 = fn8001(m, math.Float64frombits(0x0), v11)
 	v5 = d0
 	goto L9
 L30:
@@ -14807,7 +15809,7 @@ L31:
 	i2 = b2i(int32(v13) >= int32(v12))
 	i1 = v1 - i2
 	i1 = uint32(*(*int8)(unsafe.Add(b, i1)))
-	i1 = fn1359(m, i1)
+	i1 = fn1360(m, i1)
 	d1 = float64(int32(i1))
 	d0 = d0 + d1
 	v5 = d0
@@ -14818,7 +15820,7 @@ L31:
 	if v13 != k32(4294967295) {
 		goto L31
 	}
-	d0 = fn8000(m, v5, v11)
+	d0 = fn8001(m, v5, v11)
 	v5 = d0
 	goto L9
 L29:
@@ -14844,7 +15846,7 @@ L33:
 	i2 = b2i(int32(v13) >= int32(v12))
 	i1 = v1 - i2
 	i1 = uint32(*(*int8)(unsafe.Add(b, i1)))
-	i1 = fn1359(m, i1)
+	i1 = fn1360(m, i1)
 	d1 = float64(int32(i1))
 	d0 = d0 + d1
 	v5 = d0
@@ -14861,7 +15863,7 @@ L32:
 	i1 = v14 - i2
 	i1 = i1 - v10
 	i1 = uint32(*(*int8)(unsafe.Add(b, i1)))
-	i1 = fn1359(m, i1)
+	i1 = fn1360(m, i1)
 	v1 = i1
 	i3 = uint32(2) << (v15 & 31)
 	v17 = i3
@@ -14893,7 +15895,7 @@ L32:
 	i1 = v10 ^ k32(4294967295)
 	i0 = i0 + i1
 	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
-	i0 = fn1359(m, i0)
+	i0 = fn1360(m, i0)
 	i0 = i0 & uint32(1)
 	if i0 != 0 {
 		goto L35
@@ -14915,7 +15917,7 @@ L37:
 	i0 = v1 + k32(4294967295)
 	v1 = i0
 	i0 = uint32(*(*int8)(unsafe.Add(b, v13)))
-	i0 = fn1359(m, i0)
+	i0 = fn1360(m, i0)
 	if i0 == 0 {
 		goto L37
 	}
@@ -14927,14 +15929,14 @@ L35:
 	if v8 != uint32(1024) {
 		goto L34
 	}
-	d1 = fn8000(m, v18, uint32(53))
+	d1 = fn8001(m, v18, uint32(53))
 	if v5 == d1 {
 		goto L8
 	}
 L34:
 	i1 = v10 << (uint32(2) & 31)
 	i1 = i1 + v11
-	d0 = fn8000(m, v5, i1)
+	d0 = fn8001(m, v5, i1)
 	v5 = d0
 L9:
 	i0 = v3 + v4
@@ -14955,7 +15957,7 @@ L38:
 	if v1 != v8 {
 		goto L7
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+5688))
@@ -14970,28 +15972,28 @@ L38:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+5684)) = i1
 	goto L5
 L39:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v6 = i0
 	if v6 != 0 {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v6 = i0
 	goto L4
 L8:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8407199))
+	fn3605(m, i0, uint32(8407199))
 	goto L1
 L7:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8471478))
+	fn3605(m, i0, uint32(8471478))
 	goto L1
 L6:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8396105))
+	fn3605(m, i0, uint32(8396105))
 	goto L1
 L5:
 	d0 = math.Float64frombits(math.Float64bits(v5) ^ (1 << 63))
@@ -15008,7 +16010,7 @@ L5:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 L40:
-	fn2062(m, v6)
+	fn2063(m, v6)
 	*(*float64)(unsafe.Add(b, uint64(v6)+8)) = v5
 L4:
 	if v0 != uint32(10045280) {
@@ -15023,7 +16025,7 @@ L41:
 	v1 = v6
 	goto L1
 L42:
-	i0 = fn852(m, v0, v6)
+	i0 = fn853(m, v0, v6)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v8 = i0
@@ -15036,7 +16038,7 @@ L42:
 	if v8 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -15045,7 +16047,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1359(m *Module, v0 uint32) uint32 {
+func fn1360(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -15068,7 +16070,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1360(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1361(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15109,7 +16111,7 @@ func fn1360(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 == uint32(10045280) {
 		goto L5
 	}
-	i0 = fn2348(m, v3, uint32(10045280))
+	i0 = fn2349(m, v3, uint32(10045280))
 	if i0 == 0 {
 		goto L4
 	}
@@ -15125,13 +16127,13 @@ L4:
 		goto L6
 	}
 	v5 = math.Float64frombits(0xbff0000000000000)
-	d0 = fn1614(m, v0)
+	d0 = fn1615(m, v0)
 	v4 = d0
 	if v4 != math.Float64frombits(0xbff0000000000000) {
 		goto L3
 	}
 	v0 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -15154,19 +16156,19 @@ L3:
 		goto L7
 	}
 	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn4553(m, d0, uint32(114), uint32(0), uint32(2), uint32(0))
+	i0 = fn4554(m, d0, uint32(114), uint32(0), uint32(2), uint32(0))
 	v3 = i0
 	if v3 != 0 {
 		goto L8
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = i0
 	goto L1
 L8:
-	i1 = fn8105(m, v3)
-	i0 = fn2678(m, v3, i1)
+	i1 = fn8106(m, v3)
+	i0 = fn2679(m, v3, i1)
 	v0 = i0
-	fn2111(m, v3)
+	fn2112(m, v3)
 	goto L1
 L7:
 	if v4 == math.Float64frombits(0x0) {
@@ -15181,16 +16183,16 @@ L9:
 	if d0 != math.Float64frombits(0xbff0000000000000) {
 		goto L10
 	}
-	i0 = fn2675(m, uint32(8546229))
+	i0 = fn2676(m, uint32(8546229))
 	v0 = i0
 	goto L1
 L10:
-	i0 = fn2675(m, uint32(8546230))
+	i0 = fn2676(m, uint32(8546230))
 	v0 = i0
 	goto L1
 L2:
 	i1 = v2 + uint32(60)
-	d0 = fn7998(m, v6, i1)
+	d0 = fn7999(m, v6, i1)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v3 = i3
 	i2 = k32(4294966275) - v3
@@ -15202,7 +16204,7 @@ L2:
 	}
 	i1 = uint32(1) - i2
 	v7 = i1
-	d0 = fn8000(m, d0, v7)
+	d0 = fn8001(m, d0, v7)
 	v4 = d0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10080164))
 	v0 = i1
@@ -15352,7 +16354,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	i1 = v2 + uint32(32)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn2696(m, uint32(8515076), v2)
+	i0 = fn2697(m, uint32(8515076), v2)
 	v0 = i0
 	goto L1
 L11:
@@ -15361,7 +16363,7 @@ L11:
 	i1 = v2 + uint32(32)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
 	i1 = v2 + uint32(16)
-	i0 = fn2696(m, uint32(8515077), i1)
+	i0 = fn2697(m, uint32(8515077), i1)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(64)
@@ -15371,7 +16373,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1361(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1362(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 float64
 	_ = v2
 	var v3 uint32
@@ -15387,12 +16389,12 @@ func fn1361(m *Module, v0 uint32, v1 uint32) uint32 {
 	var l0 uint64
 	_ = l0
 	b := m.base
-	d0 = fn1320(m, v0)
+	d0 = fn1321(m, v0)
 	v2 = d0
 	if v2 != math.Float64frombits(0xbff0000000000000) {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L1
 	}
@@ -15405,7 +16407,7 @@ L1:
 	}
 	return uint32(10014564)
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	d2 = math.Floor(v2)
 	if d2 == v2 {
 		i0 = uint32(10014548)
@@ -15426,7 +16428,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1362(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1363(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var d1 float64
@@ -15440,7 +16442,7 @@ func fn1362(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	d1 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
 	*(*float64)(unsafe.Add(b, v2)) = d1
-	i0 = fn4085(m, uint32(8565869), v2)
+	i0 = fn4086(m, uint32(8565869), v2)
 	v0 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -15449,7 +16451,7 @@ func fn1362(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1363(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1364(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -15467,12 +16469,12 @@ func fn1363(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	fn3722(m, uint32(8520897), uint32(8399114), uint32(8435764), v1)
+	fn3723(m, uint32(8520897), uint32(8399114), uint32(8435764), v1)
 	v1 = uint32(0)
 	goto L1
 L2:
 	i1 = v2 + uint32(12)
-	i0 = fn2738(m, v1, i1)
+	i0 = fn2739(m, v1, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -15480,17 +16482,17 @@ L2:
 	v1 = uint32(0)
 	goto L1
 L3:
-	i0 = fn8105(m, v1)
+	i0 = fn8106(m, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	if i0 == i1 {
 		goto L4
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 	goto L1
 L4:
-	i0 = fn8100(m, v1, uint32(8493001))
+	i0 = fn8101(m, v1, uint32(8493001))
 	if i0 != 0 {
 		goto L7
 	}
@@ -15498,7 +16500,7 @@ L4:
 	v1 = i0
 	goto L6
 L7:
-	i0 = fn8100(m, v1, uint32(8407381))
+	i0 = fn8101(m, v1, uint32(8407381))
 	if i0 != 0 {
 		goto L5
 	}
@@ -15517,26 +16519,26 @@ L6:
 		goto L8
 	}
 L11:
-	i0 = fn2675(m, uint32(8450170))
+	i0 = fn2676(m, uint32(8450170))
 	v1 = i0
 	goto L1
 L10:
-	i0 = fn2675(m, uint32(8461873))
+	i0 = fn2676(m, uint32(8461873))
 	v1 = i0
 	goto L1
 L9:
-	i0 = fn2675(m, uint32(8461856))
+	i0 = fn2676(m, uint32(8461856))
 	v1 = i0
 	goto L1
 L8:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8407428))
+	fn3605(m, i0, uint32(8407428))
 	goto L1
 L5:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8571794))
+	fn3605(m, i0, uint32(8571794))
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -15545,7 +16547,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1364(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1365(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15565,25 +16567,25 @@ func fn1364(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	fn3722(m, uint32(8521005), uint32(8399114), uint32(8435764), v1)
+	fn3723(m, uint32(8521005), uint32(8399114), uint32(8435764), v1)
 	v3 = uint32(0)
 	goto L1
 L2:
 	i0 = v2 + uint32(12)
-	fn2694(m, i0)
+	fn2695(m, i0)
 	v3 = uint32(0)
 	i0 = v2 + uint32(12)
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4584(m, i0, v0, v1, uint32(0), i4)
+	i0 = fn4585(m, i0, v0, v1, uint32(0), i4)
 	if i0 != k32(4294967295) {
 		goto L3
 	}
 	i0 = v2 + uint32(12)
-	fn2695(m, i0)
+	fn2696(m, i0)
 	goto L1
 L3:
 	i0 = v2 + uint32(12)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(48)
@@ -15593,7 +16595,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1365(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1366(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -15624,7 +16626,7 @@ func fn1365(m *Module, v0 uint32, v1 uint32) uint32 {
 L3:
 	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
 	v3 = d0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+5688))
@@ -15639,12 +16641,12 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+5684)) = i1
 	goto L1
 L4:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = i0
 L2:
 	m.depth--
@@ -15659,7 +16661,7 @@ L1:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 L5:
-	fn2062(m, v0)
+	fn2063(m, v0)
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v3
 	m.depth--
 	return v0
@@ -15667,7 +16669,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn1366(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1367(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15680,7 +16682,7 @@ func fn1366(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+5688))
@@ -15695,12 +16697,12 @@ func fn1366(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+5684)) = i1
 	goto L1
 L2:
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v3 = i0
 	if v3 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L1:
@@ -15713,7 +16715,7 @@ L1:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10045280)) = i1
 L3:
-	fn2062(m, v3)
+	fn2063(m, v3)
 	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = uint64(0)
 	m.depth--
 	return v3
@@ -15721,7 +16723,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1367(m *Module, v0 uint32) {
+func fn1368(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15734,7 +16736,7 @@ func fn1367(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
 	if v1 == 0 {
@@ -15752,7 +16754,7 @@ func fn1367(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
@@ -15763,7 +16765,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1368(m *Module, v0 uint32) uint32 {
+func fn1369(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15778,7 +16780,7 @@ func fn1368(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2068(m, v0)
+	i0 = fn2069(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -15789,16 +16791,16 @@ func fn1368(m *Module, v0 uint32) uint32 {
 	m.depth--
 	return uint32(0)
 L2:
-	i0 = fn2675(m, uint32(8389221))
+	i0 = fn2676(m, uint32(8389221))
 	m.depth--
 	return i0
 L1:
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
 	}
-	i0 = fn1734(m, v1, v0)
+	i0 = fn1735(m, v1, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
@@ -15813,10 +16815,10 @@ L1:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L3
 L4:
-	i0 = fn2020(m, v1)
+	i0 = fn2021(m, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -15829,20 +16831,20 @@ L4:
 	if v3 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
-	fn2069(m, v0)
+	fn2070(m, v0)
 	m.depth--
 	return v2
 L3:
-	fn2069(m, v0)
+	fn2070(m, v0)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1369(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1370(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -15868,7 +16870,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1370(m *Module, v0 uint32) uint32 {
+func fn1371(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -15896,7 +16898,7 @@ func fn1370(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -15904,7 +16906,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1371(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1372(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15938,12 +16940,12 @@ func fn1371(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 L4:
 	i0 = b2i(v0 == v1)
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	m.depth--
 	return i0
 L3:
 	i0 = b2i(v0 != v1)
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	m.depth--
 	return i0
 L2:
@@ -15956,12 +16958,12 @@ L2:
 	return uint32(10060432)
 L5:
 	v3 = uint32(0)
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn1734(m, v4, v0)
+	i0 = fn1735(m, v4, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L7
 	}
@@ -15978,7 +16980,7 @@ L5:
 	}
 	goto L1
 L7:
-	i0 = fn2029(m, v4, v1, v2)
+	i0 = fn2030(m, v4, v1, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -15992,7 +16994,7 @@ L7:
 		goto L1
 	}
 L6:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	m.depth--
 	return v3
@@ -16000,7 +17002,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1372(m *Module, v0 uint32) uint32 {
+func fn1373(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16013,7 +17015,7 @@ func fn1372(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1373(m, v0, v0)
+	i0 = fn1374(m, v0, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L1
@@ -16021,7 +17023,7 @@ func fn1372(m *Module, v0 uint32) uint32 {
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn579(m, v0)
+	i0 = fn580(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -16034,7 +17036,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	m.depth--
 	return v1
@@ -16042,7 +17044,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1373(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1374(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16078,7 +17080,7 @@ func fn1373(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v4 = i0
 	v0 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -16124,7 +17126,7 @@ L7:
 	i1 = i1 + v0
 	i1 = i1 + k32(4294967268)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn1501(m, v5, i1)
+	i0 = fn1502(m, v5, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -16151,12 +17153,12 @@ L9:
 	i1 = v2 + uint32(12)
 	i2 = v2 + uint32(8)
 	i3 = v2 + uint32(4)
-	i0 = fn1691(m, i0, i1, i2, i3)
+	i0 = fn1692(m, i0, i1, i2, i3)
 	if i0 == 0 {
 		goto L2
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn1501(m, v5, i1)
+	i0 = fn1502(m, v5, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L9
 	}
@@ -16171,7 +17173,7 @@ L9:
 	if v0 != 0 {
 		goto L10
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L10:
 	v0 = uint32(0)
 	goto L1
@@ -16188,7 +17190,7 @@ L3:
 	if v7 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L2:
 	v0 = v5
@@ -16200,7 +17202,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1374(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1375(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16225,7 +17227,7 @@ func fn1374(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8502678), i2)
+	i0 = fn3604(m, i0, uint32(8502678), i2)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -16237,19 +17239,19 @@ L2:
 	*(*uint32)(unsafe.Add(b, v3)) = v4
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8528099), v3)
+	i0 = fn3604(m, i0, uint32(8528099), v3)
 	goto L1
 L3:
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn1742(m, v2)
+	i0 = fn1743(m, v2)
 	if i0 == 0 {
 		goto L4
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8410477))
+	fn3605(m, i0, uint32(8410477))
 	goto L1
 L4:
 	v1 = uint32(0)
@@ -16277,7 +17279,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1375(m *Module, v0 uint32) uint32 {
+func fn1376(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16299,7 +17301,7 @@ func fn1375(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v0
 	i1 = v1 + uint32(32)
-	i0 = fn2294(m, uint32(1), i1)
+	i0 = fn2295(m, uint32(1), i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -16316,7 +17318,7 @@ L2:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8502678), i2)
+	i0 = fn3604(m, i0, uint32(8502678), i2)
 	goto L3
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -16328,7 +17330,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, v1)) = v3
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8528099), v1)
+	i0 = fn3604(m, i0, uint32(8528099), v1)
 	goto L3
 L5:
 	v2 = uint32(0)
@@ -16360,7 +17362,7 @@ L3:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
@@ -16369,7 +17371,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1376(m *Module, v0 uint32) uint32 {
+func fn1377(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -16383,7 +17385,7 @@ func fn1376(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = fn3679(m, i1)
+	i1 = fn3680(m, i1)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v1
 	if int32(v1) > int32(k32(4294967295)) {
@@ -16396,7 +17398,7 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn3679(m, i0)
+	i0 = fn3680(m, i0)
 	v1 = i0
 L2:
 	return v1
@@ -16404,7 +17406,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1377(m *Module, v0 uint32) {
+func fn1378(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16447,7 +17449,7 @@ func fn1377(m *Module, v0 uint32) {
 	i1 = i1 & uint32(1)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L1:
-	i0 = fn4221(m)
+	i0 = fn4222(m)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
 	v2 = i0
@@ -16456,10 +17458,10 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	if i0 != uint32(578) {
+	if i0 != uint32(579) {
 		goto L2
 	}
-	fn2070(m, v4, v0)
+	fn2071(m, v4, v0)
 	m.depth--
 	return
 L2:
@@ -16495,7 +17497,7 @@ L2:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
 	v2 = i0
@@ -16514,7 +17516,7 @@ L4:
 	if v3 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
 	if int32(i0) < int32(uint32(1)) {
@@ -16541,7 +17543,7 @@ L6:
 	if v6 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	i0 = v2 + uint32(4)
 	v2 = i0
@@ -16569,7 +17571,7 @@ L3:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
@@ -16588,7 +17590,7 @@ L8:
 	if v3 != 0 {
 		goto L9
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v2 = i0
@@ -16607,7 +17609,7 @@ L9:
 	if v3 != 0 {
 		goto L10
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v2 = i0
@@ -16626,9 +17628,9 @@ L10:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L11:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	if v5 == 0 {
 		goto L12
 	}
@@ -16643,7 +17645,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L12:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
 	i1 = i1 + uint32(1)
@@ -16656,7 +17658,7 @@ L12:
 	if int32(v0) < int32(uint32(101)) {
 		goto L13
 	}
-	fn2071(m, v4)
+	fn2072(m, v4)
 L13:
 	m.depth--
 	return
@@ -16664,7 +17666,7 @@ L13:
 
 //go:norace
 //go:nocheckptr
-func fn1378(m *Module, v0 uint32) uint32 {
+func fn1379(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16688,7 +17690,7 @@ func fn1378(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = fn3679(m, i1)
+	i1 = fn3680(m, i1)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v2
 	if int32(v2) > int32(k32(4294967295)) {
@@ -16702,7 +17704,7 @@ L2:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn3679(m, i0)
+	i0 = fn3680(m, i0)
 	v2 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -16715,7 +17717,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v1)) = v0
-	i0 = fn2696(m, uint32(8542857), v1)
+	i0 = fn2697(m, uint32(8542857), v1)
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -16724,7 +17726,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1379(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1380(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -16784,7 +17786,7 @@ L5:
 	if i0 != uint32(2) {
 		goto L1
 	}
-	i0 = fn3675(m, v0, v1, v2)
+	i0 = fn3676(m, v0, v1, v2)
 	v3 = i0
 L1:
 	m.depth--
@@ -16793,7 +17795,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1380(m *Module, v0 uint32) uint32 {
+func fn1381(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16827,7 +17829,7 @@ func fn1380(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v1 = i0
@@ -16846,7 +17848,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v1 = i0
@@ -16865,7 +17867,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
@@ -16894,7 +17896,7 @@ L5:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	i0 = v1 + uint32(4)
 	v1 = i0
@@ -16925,7 +17927,7 @@ L4:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	m.depth--
 	return uint32(0)
@@ -16933,7 +17935,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn1381(m *Module, v0 uint32) uint32 {
+func fn1382(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -16947,7 +17949,7 @@ func fn1381(m *Module, v0 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i1 = i1 + i2
-	i0 = fn3708(m, uint32(10046920), i1)
+	i0 = fn3709(m, uint32(10046920), i1)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -16963,7 +17965,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1382(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1383(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -16984,7 +17986,7 @@ func fn1382(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	i1 = k32(10089824) + uint32(21936)
-	i0 = fn1706(m, v2, i1)
+	i0 = fn1707(m, v2, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L4
@@ -16994,7 +17996,7 @@ func fn1382(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v0 == uint32(10058952) {
 		goto L5
 	}
-	i0 = fn2348(m, v0, uint32(10058952))
+	i0 = fn2349(m, v0, uint32(10058952))
 	if i0 == 0 {
 		goto L2
 	}
@@ -17003,14 +18005,14 @@ L5:
 	v5 = i0
 	goto L3
 L4:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
 	v5 = uint32(0)
 	goto L1
 L6:
-	i0 = fn3388(m, v0)
+	i0 = fn3389(m, v0)
 	v5 = i0
 L3:
 	if v5 != 0 {
@@ -17028,7 +18030,7 @@ L2:
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v5
-	i0 = fn1422(m, v4)
+	i0 = fn1423(m, v4)
 	v2 = i0
 	if v2 != 0 {
 		goto L7
@@ -17039,7 +18041,7 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+48))
 	i1 = i1 + i2
-	i0 = fn3708(m, uint32(10046920), i1)
+	i0 = fn3709(m, uint32(10046920), i1)
 	v5 = i0
 	if v5 != 0 {
 		goto L8
@@ -17061,7 +18063,7 @@ L9:
 	v5 = uint32(0)
 	goto L1
 L10:
-	fn2072(m, v2)
+	fn2073(m, v2)
 	v5 = uint32(0)
 	goto L1
 L8:
@@ -17136,9 +18138,9 @@ L14:
 	if v1 != 0 {
 		goto L15
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -17163,14 +18165,14 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1383(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1384(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
 	i1 = k32(10089824) + uint32(21936)
-	i0 = fn1706(m, v1, i1)
+	i0 = fn1707(m, v1, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -17180,7 +18182,7 @@ func fn1383(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 == uint32(10058952) {
 		goto L3
 	}
-	i0 = fn2348(m, v0, uint32(10058952))
+	i0 = fn2349(m, v0, uint32(10058952))
 	if i0 == 0 {
 		goto L1
 	}
@@ -17189,11 +18191,11 @@ L3:
 	return i0
 L2:
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn3388(m, v0)
+	i0 = fn3389(m, v0)
 	v1 = i0
 L1:
 	return v1
@@ -17201,7 +18203,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1384(m *Module, v0 uint32) uint32 {
+func fn1385(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17293,7 +18295,7 @@ L3:
 	if v1 != 0 {
 		goto L8
 	}
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v1
 	if v1 != 0 {
@@ -17317,10 +18319,10 @@ L2:
 	if v1 != 0 {
 		goto L9
 	}
-	i0 = fn3676(m, v0)
+	i0 = fn3677(m, v0)
 	v1 = i0
 L9:
-	i0 = fn1375(m, v1)
+	i0 = fn1376(m, v1)
 	v1 = i0
 L1:
 	m.depth--
@@ -17329,7 +18331,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1385(m *Module, v0 uint32) uint32 {
+func fn1386(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -17353,7 +18355,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1386(m *Module, v0 uint32) uint32 {
+func fn1387(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17412,7 +18414,7 @@ L3:
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3676(m, v0)
+	i0 = fn3677(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -17433,7 +18435,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1387(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1388(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17461,7 +18463,7 @@ func fn1387(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518297), uint32(868))
+	fn3642(m, uint32(8518297), uint32(868))
 	m.depth--
 	return uint32(0)
 L1:
@@ -17536,7 +18538,7 @@ L4:
 	if v3 != 0 {
 		goto L9
 	}
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint32)(unsafe.Add(b, uint64(i0)+20)) = v3
@@ -17556,7 +18558,7 @@ L9:
 	m.depth--
 	return v3
 L3:
-	i0 = fn1375(m, v0)
+	i0 = fn1376(m, v0)
 	v3 = i0
 L2:
 	m.depth--
@@ -17565,7 +18567,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1388(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1389(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -17595,7 +18597,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1389(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1390(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -17625,7 +18627,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1390(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1391(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17651,12 +18653,12 @@ func fn1390(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L2:
 	v3 = uint32(0)
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn1734(m, v2, v0)
+	i0 = fn1735(m, v2, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
@@ -17673,7 +18675,7 @@ L2:
 	}
 	goto L1
 L4:
-	i0 = fn1734(m, v2, v1)
+	i0 = fn1735(m, v2, v1)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L5
 	}
@@ -17692,7 +18694,7 @@ L5:
 		goto L1
 	}
 L3:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return v3
@@ -17700,7 +18702,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1391(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1392(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17725,7 +18727,7 @@ func fn1391(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 L2:
-	i0 = fn1392(m, v0, v1)
+	i0 = fn1393(m, v0, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -17745,7 +18747,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1392(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1393(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17778,12 +18780,12 @@ func fn1392(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 L2:
-	i0 = fn590(m, v1)
+	i0 = fn591(m, v1)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn579(m, v3)
+	i0 = fn580(m, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -17796,18 +18798,18 @@ L2:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn580(m, v4)
+	i0 = fn581(m, v4)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
 L5:
-	i0 = fn514(m, v1, v2)
+	i0 = fn515(m, v1, v2)
 	v3 = i0
 	if v3 != 0 {
 		goto L6
@@ -17823,7 +18825,7 @@ L5:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	v2 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -17837,11 +18839,11 @@ L7:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return k32(4294967295)
 L6:
-	i0 = fn1393(m, v0, v2, v3)
+	i0 = fn1394(m, v0, v2, v3)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -17857,7 +18859,7 @@ L6:
 	if v1 != 0 {
 		goto L9
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
@@ -17870,7 +18872,7 @@ L9:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L10:
 	v2 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -17884,7 +18886,7 @@ L10:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return k32(4294967295)
 L8:
@@ -17897,7 +18899,7 @@ L8:
 	if v5 != 0 {
 		goto L11
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
@@ -17910,9 +18912,9 @@ L11:
 	if v2 != 0 {
 		goto L12
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L12:
-	i0 = fn580(m, v4)
+	i0 = fn581(m, v4)
 	v2 = i0
 	if v2 != 0 {
 		goto L5
@@ -17929,9 +18931,9 @@ L4:
 	if v2 != 0 {
 		goto L13
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L13:
-	i2 = fn3616(m)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -17945,7 +18947,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1393(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1394(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17969,7 +18971,7 @@ func fn1393(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
 	v5 = k32(4294967295)
-	i0 = fn1394(m, v0, v1, uint32(0))
+	i0 = fn1395(m, v0, v1, uint32(0))
 	v6 = i0
 	if v6 == k32(4294967294) {
 		goto L1
@@ -17981,7 +18983,7 @@ func fn1393(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8389319))
+	fn3605(m, i0, uint32(8389319))
 	m.depth--
 	return k32(4294967295)
 L4:
@@ -18045,7 +19047,7 @@ L7:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	m.depth--
 	return uint32(0)
 L3:
@@ -18057,11 +19059,11 @@ L3:
 	if v2 != 0 {
 		goto L10
 	}
-	fn3612(m, v1)
+	fn3613(m, v1)
 	m.depth--
 	return k32(4294967295)
 L10:
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -18072,11 +19074,11 @@ L9:
 	if v2 != 0 {
 		goto L8
 	}
-	i0 = fn1718(m, v6, v1)
+	i0 = fn1719(m, v6, v1)
 	v5 = i0
 	goto L1
 L8:
-	i0 = fn1711(m, v6, v1, v2)
+	i0 = fn1712(m, v6, v1, v2)
 	m.depth--
 	return i0
 L2:
@@ -18107,7 +19109,7 @@ L11:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	m.depth--
 	return uint32(0)
 L1:
@@ -18117,7 +19119,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1394(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1395(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18150,7 +19152,7 @@ func fn1394(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v3 = i0
 	v4 = k32(4294967294)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v5 = i0
 	if v5 == k32(4294967295) {
 		goto L1
@@ -18257,11 +19259,11 @@ L11:
 	i0 = i0 + k32(4294967268)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v6 = i0
-	i0 = fn2032(m, v6)
+	i0 = fn2033(m, v6)
 	if i0 != v5 {
 		goto L12
 	}
-	i0 = fn2026(m, v6, v1, uint32(2))
+	i0 = fn2027(m, v6, v1, uint32(2))
 	v6 = i0
 	if int32(v6) < int32(uint32(0)) {
 		goto L1
@@ -18338,7 +19340,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1395(m *Module, v0 uint32) {
+func fn1396(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -18360,14 +19362,14 @@ func fn1395(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1396(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1397(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18381,7 +19383,7 @@ func fn1396(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn1394(m, v3, v1, uint32(1))
+	i0 = fn1395(m, v3, v1, uint32(1))
 	v0 = i0
 	if v0 != k32(4294967294) {
 		goto L1
@@ -18400,7 +19402,7 @@ L1:
 	m.depth--
 	return uint32(0)
 L3:
-	i0 = fn1746(m, v0, v1)
+	i0 = fn1747(m, v0, v1)
 	v2 = i0
 L2:
 	m.depth--
@@ -18409,7 +19411,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1397(m *Module, v0 uint32) uint32 {
+func fn1398(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18440,7 +19442,7 @@ func fn1397(m *Module, v0 uint32) uint32 {
 	v3 = uint32(0)
 	goto L1
 L2:
-	i0 = fn1742(m, v2)
+	i0 = fn1743(m, v2)
 	v3 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+48))
@@ -18500,7 +19502,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1398(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1399(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18524,7 +19526,7 @@ func fn1398(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v4 = i0
 	v0 = uint32(0)
-	i0 = fn1394(m, v3, v1, uint32(1))
+	i0 = fn1395(m, v3, v1, uint32(1))
 	v5 = i0
 	if v5 == k32(4294967294) {
 		goto L1
@@ -18581,7 +19583,7 @@ L2:
 	if v0 == 0 {
 		goto L6
 	}
-	i0 = fn1698(m, v0, v1)
+	i0 = fn1699(m, v0, v1)
 	v0 = i0
 	if v0 == 0 {
 		goto L6
@@ -18598,7 +19600,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	i0 = fn3603(m, i0, uint32(8511377), v2)
+	i0 = fn3604(m, i0, uint32(8511377), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -18607,7 +19609,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1399(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1400(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18624,7 +19626,7 @@ func fn1399(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn1394(m, v4, v1, uint32(1))
+	i0 = fn1395(m, v4, v1, uint32(1))
 	v0 = i0
 	if v0 == k32(4294967294) {
 		goto L1
@@ -18641,13 +19643,13 @@ func fn1399(m *Module, v0 uint32, v1 uint32) uint32 {
 	goto L2
 L3:
 	v3 = uint32(0)
-	i0 = fn1746(m, v0, v1)
+	i0 = fn1747(m, v0, v1)
 	v2 = i0
 	if int32(v2) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
-	i0 = fn606(m, v2)
+	i0 = fn607(m, v2)
 	v3 = i0
 L1:
 	m.depth--
@@ -18656,7 +19658,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1400(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1401(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -18666,13 +19668,13 @@ func fn1400(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v2 = uint32(10059656)
-	i0 = fn1392(m, v0, v1)
+	i0 = fn1393(m, v0, v1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8389260))
+	fn3605(m, i0, uint32(8389260))
 L1:
 	m.depth--
 	return v2
@@ -18680,7 +19682,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1401(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1402(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -18691,12 +19693,12 @@ func fn1401(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1373(m, v0, v0)
+	i0 = fn1374(m, v0, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
-	i0 = fn1524(m, v0)
+	i0 = fn1525(m, v0)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L2
 	}
@@ -18714,7 +19716,7 @@ L2:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return uint32(0)
@@ -18722,7 +19724,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1402(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1403(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -18733,12 +19735,12 @@ func fn1402(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn1734(m, v2, v0)
+	i0 = fn1735(m, v2, v0)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L2
 	}
@@ -18756,7 +19758,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return uint32(0)
@@ -18764,7 +19766,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1403(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1404(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18800,7 +19802,7 @@ func fn1403(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v4 = i0
 	v0 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -18843,7 +19845,7 @@ L8:
 		goto L6
 	}
 L7:
-	i0 = fn1501(m, v5, v8)
+	i0 = fn1502(m, v5, v8)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -18870,12 +19872,12 @@ L9:
 	i1 = v2 + uint32(12)
 	i2 = v2 + uint32(8)
 	i3 = v2 + uint32(4)
-	i0 = fn1691(m, i0, i1, i2, i3)
+	i0 = fn1692(m, i0, i1, i2, i3)
 	if i0 == 0 {
 		goto L2
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn1501(m, v5, i1)
+	i0 = fn1502(m, v5, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L9
 	}
@@ -18890,7 +19892,7 @@ L9:
 	if v0 != 0 {
 		goto L10
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L10:
 	v0 = uint32(0)
 	goto L1
@@ -18907,7 +19909,7 @@ L3:
 	if v7 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L2:
 	v0 = v5
@@ -18919,7 +19921,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1404(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1405(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18955,7 +19957,7 @@ func fn1404(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v4 = i0
 	v0 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -19005,7 +20007,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v7
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v8
 	i1 = v2 + uint32(16)
-	i0 = fn2294(m, uint32(2), i1)
+	i0 = fn2295(m, uint32(2), i1)
 	v7 = i0
 	if v7 != 0 {
 		goto L7
@@ -19022,10 +20024,10 @@ L5:
 	if v6 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L7:
-	i0 = fn1501(m, v5, v7)
+	i0 = fn1502(m, v5, v7)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L8
 	}
@@ -19040,7 +20042,7 @@ L7:
 	if v0 != 0 {
 		goto L9
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L9:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v7))
@@ -19054,7 +20056,7 @@ L9:
 	if v6 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
@@ -19068,7 +20070,7 @@ L8:
 	if v8 != 0 {
 		goto L4
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L4:
 	i0 = v0 + uint32(4)
 	v0 = i0
@@ -19090,7 +20092,7 @@ L2:
 	i1 = v2 + uint32(44)
 	i2 = v2 + uint32(40)
 	i3 = v2 + uint32(36)
-	i0 = fn1691(m, v0, i1, i2, i3)
+	i0 = fn1692(m, v0, i1, i2, i3)
 	if i0 == 0 {
 		goto L11
 	}
@@ -19099,7 +20101,7 @@ L12:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i0 = fn2294(m, uint32(2), v2)
+	i0 = fn2295(m, uint32(2), v2)
 	v0 = i0
 	if v0 != 0 {
 		goto L15
@@ -19117,7 +20119,7 @@ L12:
 	}
 	goto L10
 L15:
-	i0 = fn1501(m, v5, v0)
+	i0 = fn1502(m, v5, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L13
 	}
@@ -19132,7 +20134,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v6 = i0
@@ -19147,7 +20149,7 @@ L16:
 		goto L10
 	}
 L14:
-	fn2072(m, v5)
+	fn2073(m, v5)
 	v0 = uint32(0)
 	goto L1
 L13:
@@ -19162,13 +20164,13 @@ L13:
 	if v6 != 0 {
 		goto L17
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	i1 = v2 + uint32(44)
 	i2 = v2 + uint32(40)
 	i3 = v2 + uint32(36)
-	i0 = fn1691(m, i0, i1, i2, i3)
+	i0 = fn1692(m, i0, i1, i2, i3)
 	if i0 != 0 {
 		goto L12
 	}
@@ -19185,7 +20187,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1405(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1406(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19203,7 +20205,7 @@ func fn1405(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8410891))
+	fn3605(m, i0, uint32(8410891))
 	m.depth--
 	return uint32(0)
 L1:
@@ -19217,18 +20219,18 @@ L1:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v4 = i0
 L2:
-	i0 = fn1398(m, v0, v3)
+	i0 = fn1399(m, v0, v3)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L3
 	}
-	fn3624(m)
+	fn3625(m)
 	if v4 == 0 {
 		goto L3
 	}
@@ -19248,7 +20250,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1406(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1407(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19270,7 +20272,7 @@ func fn1406(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L4
 	}
-	i0 = fn3734(m, uint32(8447724), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8447724), v2, uint32(1), uint32(2))
 	if i0 == 0 {
 		goto L2
 	}
@@ -19292,7 +20294,7 @@ L3:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v0 = i0
-	i0 = fn1394(m, v0, v4, uint32(0))
+	i0 = fn1395(m, v0, v4, uint32(0))
 	v1 = i0
 	if v1 == k32(4294967294) {
 		goto L1
@@ -19302,7 +20304,7 @@ L3:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8389319))
+	fn3605(m, i0, uint32(8389319))
 	goto L1
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
@@ -19329,7 +20331,7 @@ L8:
 L7:
 	v2 = uint32(0)
 	i2 = v3 + uint32(12)
-	i0 = fn1726(m, v1, v4, i2)
+	i0 = fn1727(m, v1, v4, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -19354,7 +20356,7 @@ L9:
 	v2 = v5
 	goto L1
 L6:
-	fn3612(m, v4)
+	fn3613(m, v4)
 L2:
 	v2 = uint32(0)
 L1:
@@ -19365,7 +20367,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1407(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1408(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19383,7 +20385,7 @@ func fn1407(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8410854))
+	fn3605(m, i0, uint32(8410854))
 	m.depth--
 	return uint32(0)
 L1:
@@ -19397,20 +20399,20 @@ L1:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v4 = i0
 L2:
-	i0 = fn1398(m, v0, v3)
+	i0 = fn1399(m, v0, v3)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L3
 	}
-	fn3624(m)
+	fn3625(m)
 	v2 = uint32(0)
-	i0 = fn1393(m, v0, v3, v4)
+	i0 = fn1394(m, v0, v3, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -19433,7 +20435,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1408(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1409(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -19465,28 +20467,28 @@ L4:
 		goto L2
 	}
 	i0 = v2 + k32(4294967260)
-	fn1227(m, i0)
+	fn1228(m, i0)
 	m.depth--
 	return uint32(10059656)
 L3:
-	i0 = fn1380(m, v0)
+	i0 = fn1381(m, v0)
 	m.depth--
 	return uint32(10059656)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8488567))
+	fn3605(m, i0, uint32(8488567))
 	m.depth--
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8488599))
+	fn3605(m, i0, uint32(8488599))
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1409(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1410(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -19498,14 +20500,14 @@ func fn1409(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+52))
 	i0 = i0 << (uint32(2) & 31)
 	i0 = i0 + uint32(36)
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1410(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1411(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19567,7 +20569,7 @@ L3:
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn3676(m, v0)
+	i0 = fn3677(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -19594,7 +20596,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1411(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1412(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -19611,7 +20613,7 @@ func fn1411(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = fn3679(m, i1)
+	i1 = fn3680(m, i1)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v2
 	if int32(v2) > int32(k32(4294967295)) {
@@ -19625,7 +20627,7 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn3679(m, i0)
+	i0 = fn3680(m, i0)
 	v2 = i0
 	if int32(v2) >= int32(uint32(0)) {
 		goto L2
@@ -19633,14 +20635,14 @@ L1:
 	m.depth--
 	return uint32(10059656)
 L2:
-	i0 = fn1574(m, v2)
+	i0 = fn1575(m, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1412(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1413(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19696,7 +20698,7 @@ func fn1412(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3604(m, i0, uint32(8481737))
+	fn3605(m, i0, uint32(8481737))
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -19704,7 +20706,7 @@ L3:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8444658))
+	fn3605(m, i0, uint32(8444658))
 	goto L2
 L4:
 	v4 = uint32(0)
@@ -19722,14 +20724,14 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
 	v5 = k32(4294967295)
-	i0 = fn4221(m)
+	i0 = fn4222(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+48))
 	v7 = i0
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8453021), uint32(0))
+	i0 = fn3604(m, i0, uint32(8453021), uint32(0))
 	goto L1
 L6:
 	switch v7 {
@@ -19746,30 +20748,30 @@ L6:
 	}
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8488487), uint32(0))
+	i0 = fn3604(m, i0, uint32(8488487), uint32(0))
 	goto L2
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8464281))
+	fn3605(m, i0, uint32(8464281))
 	goto L2
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8397643), uint32(0))
+	i0 = fn3604(m, i0, uint32(8397643), uint32(0))
 	goto L2
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8485129))
+	fn3605(m, i0, uint32(8485129))
 	goto L2
 L7:
 	i1 = v3 + uint32(44)
-	i0 = fn1579(m, v1, i1)
+	i0 = fn1580(m, v1, i1)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
 	if i0 == 0 {
 		goto L12
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8496239))
+	fn3605(m, i0, uint32(8496239))
 	goto L2
 L12:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+44))
@@ -19778,13 +20780,13 @@ L12:
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = v7
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8467092), v3)
+	i0 = fn3604(m, i0, uint32(8467092), v3)
 	goto L2
 L13:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
 	v8 = i1
-	i0 = fn1413(m, v6, v8)
+	i0 = fn1414(m, v6, v8)
 	v9 = i0
 	if v9 == 0 {
 		goto L1
@@ -19905,16 +20907,16 @@ L15:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v7
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8467049), i2)
-	fn2111(m, v9)
+	i0 = fn3604(m, i0, uint32(8467049), i2)
+	fn2112(m, v9)
 	goto L1
 L14:
-	i0 = fn1414(m, v6, v8)
+	i0 = fn1415(m, v6, v8)
 	v10 = i0
 	if v10 != 0 {
 		goto L21
 	}
-	fn2111(m, v9)
+	fn2112(m, v9)
 	goto L1
 L21:
 	v13 = uint32(0)
@@ -20039,7 +21041,7 @@ L32:
 	goto L23
 L31:
 	v14 = uint32(1)
-	i0 = fn1415(m, v18)
+	i0 = fn1416(m, v18)
 	v11 = i0
 L23:
 	i0 = v13 + uint32(1)
@@ -20047,8 +21049,8 @@ L23:
 	if v13 != v8 {
 		goto L22
 	}
-	fn2111(m, v10)
-	fn2111(m, v9)
+	fn2112(m, v10)
+	fn2112(m, v9)
 	if v14 != 0 {
 		goto L36
 	}
@@ -20069,7 +21071,7 @@ L23:
 	goto L34
 L36:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, v11)
+	fn3605(m, i0, v11)
 	goto L2
 L35:
 	i0 = v10 + uint32(52)
@@ -20136,7 +21138,7 @@ L38:
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
 	i3 = v3 + uint32(32)
-	i0 = fn3052(m, i0, uint32(0), uint32(8433296), i3)
+	i0 = fn3053(m, i0, uint32(0), uint32(8433296), i3)
 	if i0 != 0 {
 		goto L1
 	}
@@ -20251,14 +21253,14 @@ L48:
 		i0 = v1
 	}
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+76))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, v7)) = v5
 L49:
-	fn1395(m, v1)
+	fn1396(m, v1)
 	l0 = uint64(int64(v20) >> (uint64(3) & 63))
 	v20 = l0
 	if int64(v20) > int64(v15) {
@@ -20283,7 +21285,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1413(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1414(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20300,14 +21302,14 @@ func fn1413(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i1 = v2 + uint32(8)
-	i0 = fn914(m, v0, i1)
+	i0 = fn915(m, v0, i1)
 	v0 = uint32(0)
 	if v1 > uint32(536870911) {
 		goto L1
 	}
 	i0 = v1 << (uint32(2) & 31)
 	v3 = i0
-	i0 = fn2108(m, v3)
+	i0 = fn2109(m, v3)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -20318,7 +21320,7 @@ func fn1413(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.fill(v4, uint32(255), v3)
 L2:
 	i0 = v2 + uint32(8)
-	i0 = fn917(m, i0)
+	i0 = fn918(m, i0)
 	if i0 == 0 {
 		goto L3
 	}
@@ -20341,7 +21343,7 @@ L4:
 	v0 = i0
 L5:
 	i0 = v2 + uint32(8)
-	i0 = fn917(m, i0)
+	i0 = fn918(m, i0)
 	if i0 != 0 {
 		goto L4
 	}
@@ -20355,7 +21357,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1414(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1415(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20408,7 +21410,7 @@ func fn1414(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = l4
 	b := m.base
 	v2 = uint32(0)
-	i0 = fn927(m, v0)
+	i0 = fn928(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -20419,7 +21421,7 @@ func fn1414(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L4
 	}
 	i0 = v4 << (uint32(3) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L4
@@ -20491,7 +21493,7 @@ L5:
 	v12 = i0
 	goto L3
 L4:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -20519,7 +21521,7 @@ L11:
 	i0 = v5 + v4
 	l0 = *(*uint64)(unsafe.Add(b, i0))
 	v15 = l0
-	i0 = fn3956(m, v0, v14)
+	i0 = fn3957(m, v0, v14)
 	v8 = i0
 	if v8 == uint32(71) {
 		goto L13
@@ -20540,7 +21542,7 @@ L14:
 	v14 = i0
 	i1 = v7 + uint32(1)
 	v7 = i1
-	i0 = fn3956(m, v0, v7)
+	i0 = fn3957(m, v0, v7)
 	v8 = i0
 	*(*uint64)(unsafe.Add(b, v4)) = v15
 	i0 = v2 + uint32(2)
@@ -20806,7 +21808,7 @@ L17:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	goto L15
 L16:
-	i0 = fn3442(m, v8, v2)
+	i0 = fn3443(m, v8, v2)
 	v7 = i0
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L33
@@ -21113,14 +22115,14 @@ L57:
 		goto L1
 	}
 L2:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	return v2
 }
 
 //go:norace
 //go:nocheckptr
-func fn1415(m *Module, v0 uint64) uint32 {
+func fn1416(m *Module, v0 uint64) uint32 {
 	var v1 uint64
 	_ = v1
 	var v2 uint32
@@ -21158,7 +22160,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1416(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1417(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -21187,7 +22189,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1417(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1418(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -21240,7 +22242,7 @@ L2:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	if v1 == 0 {
 		goto L1
@@ -21249,7 +22251,7 @@ L3:
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn4019(m, v0, uint32(1))
+	i0 = fn4020(m, v0, uint32(1))
 	v3 = i0
 L1:
 	m.depth--
@@ -21258,7 +22260,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1418(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1419(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -21279,14 +22281,14 @@ func fn1418(m *Module, v0 uint32, v1 uint32) uint32 {
 	} else {
 		i0 = k32(4294967295)
 	}
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1419(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1420(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -21303,7 +22305,7 @@ func fn1419(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8500557)
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	v3 = uint32(0)
-	i0 = fn4381(m, uint32(8521597), uint32(8423779), v2)
+	i0 = fn4382(m, uint32(8521597), uint32(8423779), v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -21325,7 +22327,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1420(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1421(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -21355,7 +22357,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1421(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1422(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -21367,7 +22369,7 @@ func fn1421(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8463714))
+	fn3605(m, i0, uint32(8463714))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -21382,19 +22384,19 @@ L1:
 	m.depth--
 	return uint32(0)
 L3:
-	i0 = fn4019(m, v0, uint32(1))
+	i0 = fn4020(m, v0, uint32(1))
 	m.depth--
 	return i0
 L2:
 	*(*uint8)(unsafe.Add(b, uint64(v0)+25)) = uint8(k32(0))
-	i0 = fn4019(m, v0, uint32(0))
+	i0 = fn4020(m, v0, uint32(0))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1422(m *Module, v0 uint32) uint32 {
+func fn1423(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21424,11 +22426,11 @@ func fn1422(m *Module, v0 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = k32(10089824) + uint32(24548)
 	i2 = v1 + uint32(12)
-	i0 = fn1704(m, i0, i1, i2)
+	i0 = fn1705(m, i0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn3706(m, uint32(10047128))
+	i0 = fn3707(m, uint32(10047128))
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -21449,7 +22451,7 @@ func fn1422(m *Module, v0 uint32) uint32 {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -21557,7 +22559,7 @@ L10:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
 L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+3796))
@@ -21577,7 +22579,7 @@ L11:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+44)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = uint32(10059656)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = uint32(619)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = uint32(620)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v0
@@ -21604,7 +22606,7 @@ L13:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8536970)
-	fn3649(m, uint32(8449129), v1)
+	fn3650(m, uint32(8449129), v1)
 L14:
 	i0 = v2 + uint32(4)
 	v2 = i0
@@ -21625,7 +22627,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1423(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1424(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -21659,7 +22661,7 @@ func fn1423(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
@@ -21695,14 +22697,14 @@ L4:
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v5 = i0
-	i0 = fn2290(m, v5)
+	i0 = fn2291(m, v5)
 	if int32(i0) >= int32(uint32(1)) {
 		goto L7
 	}
 	v5 = uint32(10059656)
 	goto L6
 L7:
-	i0 = fn2291(m, v5, uint32(0))
+	i0 = fn2292(m, v5, uint32(0))
 	v5 = i0
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(i2)+87)))
@@ -21725,11 +22727,11 @@ L8:
 	v7 = uint32(0)
 	i1 = k32(10089824) + uint32(24548)
 	i2 = v3 + uint32(12)
-	i0 = fn1704(m, v1, i1, i2)
+	i0 = fn1705(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L11
 	}
-	i0 = fn1383(m, v4, v1)
+	i0 = fn1384(m, v4, v1)
 	v8 = i0
 	if v8 == 0 {
 		goto L11
@@ -21742,7 +22744,7 @@ L8:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v8)) = i1
 L12:
-	i0 = fn3706(m, uint32(10047128))
+	i0 = fn3707(m, uint32(10047128))
 	v4 = i0
 	if v4 != 0 {
 		goto L10
@@ -21760,7 +22762,7 @@ L11:
 	if v4 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -21773,7 +22775,7 @@ L13:
 	if v1 != 0 {
 		goto L14
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
@@ -21786,7 +22788,7 @@ L14:
 	if v0 != 0 {
 		goto L15
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -21799,7 +22801,7 @@ L15:
 	if v0 != 0 {
 		goto L16
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
@@ -21812,7 +22814,7 @@ L16:
 	if v0 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v0 = i0
@@ -21830,7 +22832,7 @@ L17:
 	if v1 != 0 {
 		goto L18
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L18:
 	v4 = uint32(0)
 	if v7 == 0 {
@@ -21847,11 +22849,11 @@ L18:
 	if v0 != 0 {
 		goto L9
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L9
 L10:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = uint32(619)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = uint32(620)
 	*(*uint64)(unsafe.Add(b, uint64(v4)+56)) = uint64(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = i1
@@ -21869,9 +22871,9 @@ L10:
 	if i0 != 0 {
 		goto L19
 	}
-	fn2066(m, v4)
+	fn2067(m, v4)
 L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+3796))
@@ -21911,7 +22913,7 @@ L20:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(8536970)
-	fn3649(m, uint32(8449129), v3)
+	fn3650(m, uint32(8449129), v3)
 L21:
 	i0 = v1 + uint32(4)
 	v1 = i0
@@ -21930,7 +22932,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn1424(m *Module, v0 uint32, v1 uint32) {
+func fn1425(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -21940,7 +22942,7 @@ func fn1424(m *Module, v0 uint32, v1 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
@@ -21978,7 +22980,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1425(m *Module, v0 uint32) {
+func fn1426(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21988,7 +22990,7 @@ func fn1425(m *Module, v0 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v0 & uint32(4095)
 	i1 = i1 << (uint32(3) & 31)
@@ -22012,7 +23014,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1426(m *Module, v0 uint32) uint32 {
+func fn1427(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -22022,16 +23024,16 @@ func fn1426(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1427(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1428(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1423(m, v0, v1, uint32(0))
+	i0 = fn1424(m, v0, v1, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1428(m *Module, v0 uint32) uint32 {
+func fn1429(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -22039,7 +23041,7 @@ func fn1428(m *Module, v0 uint32) uint32 {
 	if i0 == uint32(10047128) {
 		goto L1
 	}
-	fn3641(m, uint32(8518502), uint32(399))
+	fn3642(m, uint32(8518502), uint32(399))
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
@@ -22048,7 +23050,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1429(m *Module, v0 uint32) uint32 {
+func fn1430(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22079,7 +23081,7 @@ func fn1429(m *Module, v0 uint32) uint32 {
 	if i0 != uint32(10064376) {
 		goto L2
 	}
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -22096,7 +23098,7 @@ L4:
 	i1 = *(*uint32)(unsafe.Add(b, v4))
 	i2 = v4 + uint32(4)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn1711(m, v3, i1, i2)
+	i0 = fn1712(m, v3, i1, i2)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
@@ -22123,7 +23125,7 @@ L3:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
 	v1 = i0
@@ -22134,7 +23136,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1430(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1431(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -22172,7 +23174,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -22188,7 +23190,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1431(m *Module, v0 uint32) {
+func fn1432(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22218,7 +23220,7 @@ func fn1431(m *Module, v0 uint32) {
 	v2 = uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+4472)))
@@ -22243,7 +23245,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8524678)
-	fn3649(m, uint32(8449129), v1)
+	fn3650(m, uint32(8449129), v1)
 L4:
 	i0 = v2 + uint32(4)
 	v2 = i0
@@ -22288,14 +23290,14 @@ L2:
 	if i0 == 0 {
 		goto L6
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
 	v4 = i0
 	if v4 == 0 {
 		goto L7
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v4 & uint32(4095)
 	i1 = i1 << (uint32(3) & 31)
@@ -22309,7 +23311,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = uint32(0)
-	i0 = fn1432(m, v0)
+	i0 = fn1433(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -22323,7 +23325,7 @@ L7:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v4 = i0
@@ -22338,7 +23340,7 @@ L8:
 	if v2 != 0 {
 		goto L9
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v4 = i0
@@ -22353,9 +23355,9 @@ L9:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L10:
-	fn3710(m, v0)
+	fn3711(m, v0)
 L5:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -22364,7 +23366,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn1432(m *Module, v0 uint32) uint32 {
+func fn1433(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22384,7 +23386,7 @@ func fn1432(m *Module, v0 uint32) uint32 {
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v1 & uint32(4095)
 	i1 = i1 << (uint32(3) & 31)
@@ -22415,7 +23417,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -22434,7 +23436,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	v1 = i0
@@ -22453,7 +23455,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v1 = i0
@@ -22472,7 +23474,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v1 = i0
@@ -22491,7 +23493,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
 	v1 = i0
@@ -22510,7 +23512,7 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
 	v1 = i0
@@ -22529,7 +23531,7 @@ L7:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	v1 = i0
@@ -22548,7 +23550,7 @@ L8:
 	if v2 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
 	v1 = i0
@@ -22567,7 +23569,7 @@ L9:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	v1 = i0
@@ -22586,7 +23588,7 @@ L10:
 	if v2 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -22604,7 +23606,7 @@ L11:
 	if v3 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -22620,7 +23622,7 @@ L12:
 	if v0 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L13:
 	m.depth--
 	return uint32(0)
@@ -22628,7 +23630,7 @@ L13:
 
 //go:norace
 //go:nocheckptr
-func fn1433(m *Module, v0 uint32) uint32 {
+func fn1434(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22644,7 +23646,7 @@ func fn1433(m *Module, v0 uint32) uint32 {
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8542078), v1)
+	i0 = fn2697(m, uint32(8542078), v1)
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -22653,7 +23655,7 @@ func fn1433(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1434(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1435(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -22813,7 +23815,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1435(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1436(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -22839,7 +23841,7 @@ L3:
 	m.depth--
 	return v0
 L2:
-	i0 = fn884(m, v0, v1)
+	i0 = fn885(m, v0, v1)
 	v0 = i0
 L1:
 	m.depth--
@@ -22848,7 +23850,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1436(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1437(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -22909,7 +23911,7 @@ L4:
 L3:
 	v7 = uint32(0)
 	i8 = v3 + uint32(48)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10048376), uint32(2), uint32(6), uint32(0), i8)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10048376), uint32(2), uint32(6), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -22922,7 +23924,7 @@ L2:
 	if v4 == uint32(10020168) {
 		goto L5
 	}
-	i0 = fn2348(m, v4, uint32(10020168))
+	i0 = fn2349(m, v4, uint32(10020168))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -22930,7 +23932,7 @@ L2:
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10020168))+12))
-	fn3722(m, uint32(8453262), uint32(8577497), i2, v2)
+	fn3723(m, uint32(8453262), uint32(8577497), i2, v2)
 	v7 = uint32(0)
 	goto L1
 L5:
@@ -22943,7 +23945,7 @@ L5:
 	if i0 != 0 {
 		goto L6
 	}
-	fn3722(m, uint32(8453262), uint32(8571952), uint32(8403395), v4)
+	fn3723(m, uint32(8453262), uint32(8571952), uint32(8403395), v4)
 	v7 = uint32(0)
 	goto L1
 L6:
@@ -23027,7 +24029,7 @@ L10:
 	}
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8471897))
+	fn3605(m, i0, uint32(8471897))
 	goto L1
 L19:
 	if v10 != uint32(10059656) {
@@ -23059,7 +24061,7 @@ L8:
 	}
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8491049))
+	fn3605(m, i0, uint32(8491049))
 	goto L1
 L22:
 	if v5 == uint32(10059656) {
@@ -23067,7 +24069,7 @@ L22:
 	}
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8490929))
+	fn3605(m, i0, uint32(8490929))
 	goto L1
 L21:
 	if v6 == uint32(10059656) {
@@ -23081,7 +24083,7 @@ L21:
 	}
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8403031))
+	fn3605(m, i0, uint32(8403031))
 	goto L1
 L23:
 	if v5 == uint32(10059656) {
@@ -23114,7 +24116,7 @@ L26:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v7
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8502469), i2)
+	i0 = fn3604(m, i0, uint32(8502469), i2)
 	v7 = i0
 	goto L1
 L25:
@@ -23138,18 +24140,18 @@ L28:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8434916), i2)
+	i0 = fn3604(m, i0, uint32(8434916), i2)
 	v7 = i0
 	goto L1
 L24:
 	*(*uint32)(unsafe.Add(b, v3)) = v2
 	v7 = uint32(0)
-	i0 = fn4381(m, uint32(8520170), uint32(8533108), v3)
+	i0 = fn4382(m, uint32(8520170), uint32(8533108), v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	v7 = uint32(0)
-	i0 = fn1423(m, v2, v4, uint32(0))
+	i0 = fn1424(m, v2, v4, uint32(0))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -23179,7 +24181,7 @@ L31:
 	if v4 != 0 {
 		goto L30
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L30:
 	if v8 != 0 {
 		goto L32
@@ -23225,7 +24227,7 @@ L36:
 L7:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8490890))
+	fn3605(m, i0, uint32(8490890))
 L1:
 	i0 = v3 + uint32(80)
 	m.g0 = i0
@@ -23234,7 +24236,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1437(m *Module, v0 uint32) {
+func fn1438(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23285,7 +24287,7 @@ func fn1437(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -23303,7 +24305,7 @@ L1:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
@@ -23314,7 +24316,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1438(m *Module, v0 uint32) uint32 {
+func fn1439(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -23328,7 +24330,7 @@ func fn1438(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn2696(m, uint32(8543129), v1)
+	i0 = fn2697(m, uint32(8543129), v1)
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -23337,7 +24339,7 @@ func fn1438(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1439(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1440(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -23376,7 +24378,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1440(m *Module, v0 uint32) uint32 {
+func fn1441(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23406,7 +24408,7 @@ func fn1440(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -23425,7 +24427,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return uint32(0)
@@ -23433,7 +24435,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1441(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1442(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -23446,7 +24448,7 @@ func fn1441(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8405813))
+	fn3605(m, i0, uint32(8405813))
 	m.depth--
 	return uint32(0)
 L1:
@@ -23456,14 +24458,14 @@ L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v2 = i0
 L2:
-	i0 = fn884(m, v0, v2)
+	i0 = fn885(m, v0, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1442(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1443(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -23480,7 +24482,7 @@ func fn1442(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = fn3737(m, uint32(8504127), v2)
+	i0 = fn3738(m, uint32(8504127), v2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -23489,7 +24491,7 @@ func fn1442(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L2:
 	i1 = v3 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3735(m, v1, uint32(8504127), uint32(1), uint32(1), v3)
+	i0 = fn3736(m, v1, uint32(8504127), uint32(1), uint32(1), v3)
 	if i0 != 0 {
 		goto L3
 	}
@@ -23523,10 +24525,10 @@ L4:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1443(m, v0, i1)
+	i0 = fn1444(m, v0, i1)
 	v0 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -23536,7 +24538,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1443(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1444(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -23561,14 +24563,14 @@ func fn1443(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = k32(10089824) + uint32(24452)
 	v3 = i1
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v1, v3, i2)
+	i0 = fn2026(m, v1, v3, i2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
-	i0 = fn2037(m, v0, v3, v5)
+	i0 = fn2038(m, v0, v3, v5)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
@@ -23583,7 +24585,7 @@ func fn1443(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	v3 = k32(4294967295)
 	if int32(v4) < int32(uint32(0)) {
@@ -23592,14 +24594,14 @@ L1:
 	i1 = k32(10089824) + uint32(24548)
 	v5 = i1
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v1, v5, i2)
+	i0 = fn2026(m, v1, v5, i2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v6 = i0
 	if v6 == 0 {
 		goto L3
 	}
-	i0 = fn2037(m, v0, v5, v6)
+	i0 = fn2038(m, v0, v5, v6)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v5 = i0
@@ -23614,7 +24616,7 @@ L1:
 	if v6 != 0 {
 		goto L3
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L3:
 	if int32(v4) < int32(uint32(0)) {
 		goto L2
@@ -23622,14 +24624,14 @@ L3:
 	i1 = k32(10089824) + uint32(25080)
 	v5 = i1
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v1, v5, i2)
+	i0 = fn2026(m, v1, v5, i2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v6 = i0
 	if v6 == 0 {
 		goto L4
 	}
-	i0 = fn2037(m, v0, v5, v6)
+	i0 = fn2038(m, v0, v5, v6)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v5 = i0
@@ -23644,7 +24646,7 @@ L3:
 	if v6 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L4:
 	if int32(v4) < int32(uint32(0)) {
 		goto L2
@@ -23652,14 +24654,14 @@ L4:
 	i1 = k32(10089824) + uint32(22656)
 	v5 = i1
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v1, v5, i2)
+	i0 = fn2026(m, v1, v5, i2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v6 = i0
 	if v6 == 0 {
 		goto L5
 	}
-	i0 = fn2037(m, v0, v5, v6)
+	i0 = fn2038(m, v0, v5, v6)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v5 = i0
@@ -23674,7 +24676,7 @@ L4:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L5:
 	if int32(v4) < int32(uint32(0)) {
 		goto L2
@@ -23682,14 +24684,14 @@ L5:
 	i1 = k32(10089824) + uint32(21704)
 	v4 = i1
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v1, v4, i2)
+	i0 = fn2026(m, v1, v4, i2)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
 	if v3 == 0 {
 		goto L6
 	}
-	i0 = fn2037(m, v0, v4, v3)
+	i0 = fn2038(m, v0, v4, v3)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
@@ -23704,7 +24706,7 @@ L5:
 	if v0 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	i0 = uint32(int32(v1) >> (uint32(31) & 31))
 	v3 = i0
@@ -23716,7 +24718,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1444(m *Module, v0 uint32) uint32 {
+func fn1445(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23726,7 +24728,7 @@ func fn1444(m *Module, v0 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2346(m, uint32(10047788), uint32(0))
+	i0 = fn2347(m, uint32(10047788), uint32(0))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -23746,7 +24748,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1445(m *Module, v0 uint32) {
+func fn1446(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23797,7 +24799,7 @@ func fn1445(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -23815,7 +24817,7 @@ L1:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
@@ -23826,7 +24828,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1446(m *Module, v0 uint32) uint32 {
+func fn1447(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -23840,7 +24842,7 @@ func fn1446(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn2696(m, uint32(8543147), v1)
+	i0 = fn2697(m, uint32(8543147), v1)
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -23849,7 +24851,7 @@ func fn1446(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1447(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1448(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -23857,14 +24859,14 @@ func fn1447(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn851(m, i0, v1, v2)
+	i0 = fn852(m, i0, v1, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1448(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1449(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -23903,7 +24905,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1449(m *Module, v0 uint32) uint32 {
+func fn1450(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23933,7 +24935,7 @@ func fn1449(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -23952,7 +24954,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return uint32(0)
@@ -23960,7 +24962,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1450(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1451(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -23977,7 +24979,7 @@ func fn1450(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8405846))
+	fn3605(m, i0, uint32(8405846))
 	m.depth--
 	return v0
 L1:
@@ -23995,7 +24997,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1451(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1452(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -24012,7 +25014,7 @@ func fn1451(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = fn3737(m, uint32(8504154), v2)
+	i0 = fn3738(m, uint32(8504154), v2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -24021,7 +25023,7 @@ func fn1451(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L2:
 	i1 = v3 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3735(m, v1, uint32(8504154), uint32(1), uint32(1), v3)
+	i0 = fn3736(m, v1, uint32(8504154), uint32(1), uint32(1), v3)
 	if i0 != 0 {
 		goto L3
 	}
@@ -24055,10 +25057,10 @@ L4:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1443(m, v0, i1)
+	i0 = fn1444(m, v0, i1)
 	v0 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -24068,7 +25070,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1452(m *Module, v0 uint32) uint32 {
+func fn1453(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -24078,7 +25080,7 @@ func fn1452(m *Module, v0 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2346(m, uint32(10048124), uint32(0))
+	i0 = fn2347(m, uint32(10048124), uint32(0))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -24098,7 +25100,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1453(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1454(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24115,7 +25117,7 @@ func fn1453(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8522951)
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	v3 = uint32(0)
-	i0 = fn4381(m, uint32(8521597), uint32(8423779), v2)
+	i0 = fn4382(m, uint32(8521597), uint32(8423779), v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -24136,7 +25138,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1454(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1455(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -24169,7 +25171,7 @@ func fn1454(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8405748))
+	fn3605(m, i0, uint32(8405748))
 	v4 = k32(4294967295)
 	goto L1
 L2:
@@ -24179,7 +25181,7 @@ L2:
 	v5 = uint32(0)
 	v4 = k32(4294967295)
 	i2 = v3 + uint32(32)
-	i0 = fn4381(m, uint32(8521578), uint32(8532703), i2)
+	i0 = fn4382(m, uint32(8521578), uint32(8532703), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -24202,7 +25204,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8502413), i2)
+	i0 = fn3604(m, i0, uint32(8502413), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
@@ -24214,12 +25216,12 @@ L5:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8561071), uint32(1))
+	i0 = fn3056(m, i0, uint32(8561071), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v7 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+4472)))
@@ -24244,7 +25246,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v6
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(8537969)
-	fn3649(m, uint32(8449129), v3)
+	fn3650(m, uint32(8449129), v3)
 L9:
 	i0 = v5 + uint32(4)
 	v5 = i0
@@ -24269,7 +25271,7 @@ L10:
 	if v4 == 0 {
 		goto L11
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v4 & uint32(4095)
 	i1 = i1 << (uint32(3) & 31)
@@ -24309,7 +25311,7 @@ L12:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -24318,7 +25320,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1455(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1456(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24335,7 +25337,7 @@ func fn1455(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8521047)
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	v3 = uint32(0)
-	i0 = fn4381(m, uint32(8521597), uint32(8423779), v2)
+	i0 = fn4382(m, uint32(8521597), uint32(8423779), v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -24362,7 +25364,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1456(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1457(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -24402,7 +25404,7 @@ func fn1456(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8405104))
+	fn3605(m, i0, uint32(8405104))
 	v1 = k32(4294967295)
 	goto L1
 L4:
@@ -24410,7 +25412,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(8521047)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v0
 	i2 = v3 + uint32(32)
-	i0 = fn4381(m, uint32(8521578), uint32(8532703), i2)
+	i0 = fn4382(m, uint32(8521578), uint32(8532703), i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L2
 	}
@@ -24420,14 +25422,14 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(8521047)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v0
 	i2 = v3 + uint32(16)
-	i0 = fn4381(m, uint32(8521616), uint32(8423779), i2)
+	i0 = fn4382(m, uint32(8521616), uint32(8423779), i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L2
 	}
 	v1 = k32(4294967295)
 	goto L1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v5 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+4472)))
@@ -24452,7 +25454,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v7
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(8528319)
-	fn3649(m, uint32(8449129), v3)
+	fn3650(m, uint32(8449129), v3)
 L7:
 	i0 = v6 + uint32(4)
 	v6 = i0
@@ -24477,7 +25479,7 @@ L8:
 	if v1 == 0 {
 		goto L9
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v1 & uint32(4095)
 	i1 = i1 << (uint32(3) & 31)
@@ -24520,7 +25522,7 @@ L10:
 	if v7 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -24529,7 +25531,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1457(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1458(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24546,7 +25548,7 @@ func fn1457(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8521032)
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	v3 = uint32(0)
-	i0 = fn4381(m, uint32(8521597), uint32(8423779), v2)
+	i0 = fn4382(m, uint32(8521597), uint32(8423779), v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -24573,7 +25575,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1458(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1459(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -24613,7 +25615,7 @@ func fn1458(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8403875))
+	fn3605(m, i0, uint32(8403875))
 	v1 = k32(4294967295)
 	goto L1
 L4:
@@ -24621,7 +25623,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(8521032)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v0
 	i2 = v3 + uint32(32)
-	i0 = fn4381(m, uint32(8521578), uint32(8532703), i2)
+	i0 = fn4382(m, uint32(8521578), uint32(8532703), i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L2
 	}
@@ -24631,14 +25633,14 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(8521032)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v0
 	i2 = v3 + uint32(16)
-	i0 = fn4381(m, uint32(8521616), uint32(8423779), i2)
+	i0 = fn4382(m, uint32(8521616), uint32(8423779), i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L2
 	}
 	v1 = k32(4294967295)
 	goto L1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v5 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+4472)))
@@ -24663,7 +25665,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v7
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(8528352)
-	fn3649(m, uint32(8449129), v3)
+	fn3650(m, uint32(8449129), v3)
 L7:
 	i0 = v6 + uint32(4)
 	v6 = i0
@@ -24688,7 +25690,7 @@ L8:
 	if v1 == 0 {
 		goto L9
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v1 & uint32(4095)
 	i1 = i1 << (uint32(3) & 31)
@@ -24731,7 +25733,7 @@ L10:
 	if v7 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -24740,7 +25742,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1459(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1460(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -24755,7 +25757,7 @@ func fn1459(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = v2
 	if v2 != 0 {
@@ -24764,7 +25766,7 @@ func fn1459(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn1429(m, v0)
+	i0 = fn1430(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -24786,7 +25788,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1460(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1461(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -24821,7 +25823,7 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8403919))
+	fn3605(m, i0, uint32(8403919))
 	m.depth--
 	return k32(4294967295)
 L3:
@@ -24852,7 +25854,7 @@ L1:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	m.depth--
 	return uint32(0)
@@ -24860,7 +25862,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1461(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1462(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -24883,7 +25885,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1462(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1463(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -24907,7 +25909,7 @@ func fn1462(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8404863))
+	fn3605(m, i0, uint32(8404863))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -24936,7 +25938,7 @@ L3:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	m.depth--
 	return uint32(0)
@@ -24944,7 +25946,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1463(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1464(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -24967,7 +25969,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1464(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1465(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -24991,7 +25993,7 @@ func fn1464(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8404819))
+	fn3605(m, i0, uint32(8404819))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -25020,7 +26022,7 @@ L3:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	m.depth--
 	return uint32(0)
@@ -25028,7 +26030,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1465(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1466(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -25044,7 +26046,7 @@ func fn1465(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	m.depth--
 	return i0
 L1:
@@ -25062,7 +26064,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1466(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1467(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -25086,7 +26088,7 @@ func fn1466(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8491261))
+	fn3605(m, i0, uint32(8491261))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -25115,36 +26117,10 @@ L3:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	m.depth--
 	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn1467(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = fn2038(m, i3)
-	v0 = i3
-	if v0 != 0 {
-		i1 = uint32(10014548)
-	} else {
-		i1 = uint32(10014564)
-	}
-	if v0 == k32(4294967295) {
-		i0 = uint32(0)
-	} else {
-		i0 = i1
-	}
-	return i0
 }
 
 //go:norace
@@ -25158,7 +26134,7 @@ func fn1468(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i3
 	b := m.base
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = fn2038(m, i3)
+	i3 = fn2039(m, i3)
 	v0 = i3
 	if v0 != 0 {
 		i1 = uint32(10014548)
@@ -25175,7 +26151,33 @@ func fn1468(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1469(m *Module, v0 uint32) uint32 {
+func fn1469(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = fn2039(m, i3)
+	v0 = i3
+	if v0 != 0 {
+		i1 = uint32(10014548)
+	} else {
+		i1 = uint32(10014564)
+	}
+	if v0 == k32(4294967295) {
+		i0 = uint32(0)
+	} else {
+		i0 = i1
+	}
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1470(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25193,14 +26195,14 @@ func fn1469(m *Module, v0 uint32) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = fn572(m, v0)
+	i0 = fn573(m, v0)
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518154), uint32(21))
+	fn3642(m, uint32(8518154), uint32(21))
 	return uint32(0)
 L1:
-	i0 = fn3706(m, uint32(10048420))
+	i0 = fn3707(m, uint32(10048420))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -25216,7 +26218,7 @@ L2:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -25239,7 +26241,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1470(m *Module, v0 uint32) {
+func fn1471(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25290,16 +26292,16 @@ func fn1470(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1471(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1472(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -25325,7 +26327,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1472(m *Module, v0 uint32) uint32 {
+func fn1473(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25349,11 +26351,11 @@ func fn1472(m *Module, v0 uint32) uint32 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8495273))
+	fn3605(m, i0, uint32(8495273))
 	m.depth--
 	return uint32(0)
 L3:
-	i0 = fn516(m, v1, v2)
+	i0 = fn517(m, v1, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -25365,18 +26367,18 @@ L3:
 	return v2
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L5
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
 L5:
-	fn3624(m)
+	fn3625(m)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -25389,7 +26391,7 @@ L5:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	v2 = uint32(0)
 L1:
@@ -25399,7 +26401,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1473(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1474(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -25418,7 +26420,7 @@ func fn1473(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3706(m, uint32(10048704))
+	i0 = fn3707(m, uint32(10048704))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -25440,7 +26442,7 @@ L2:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v0 = i0
@@ -25465,7 +26467,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1474(m *Module, v0 uint32) {
+func fn1475(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25516,7 +26518,7 @@ func fn1474(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -25534,16 +26536,16 @@ L1:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1475(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1476(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -25582,7 +26584,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1476(m *Module, v0 uint32) uint32 {
+func fn1477(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25609,7 +26611,7 @@ func fn1476(m *Module, v0 uint32) uint32 {
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v3 = i0
@@ -25626,12 +26628,12 @@ L1:
 		goto L3
 	}
 L4:
-	i0 = fn840(m, v2, v1, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v2, v1, uint32(0), uint32(0), uint32(0))
 	v1 = i0
 	goto L2
 L3:
 	i2 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v2, v1, i2, uint32(0))
+	i0 = fn839(m, v2, v1, i2, uint32(0))
 	v1 = i0
 L2:
 	if v1 == 0 {
@@ -25642,7 +26644,7 @@ L2:
 	if v2 == 0 {
 		goto L7
 	}
-	i0 = fn2026(m, v2, v1, uint32(2))
+	i0 = fn2027(m, v2, v1, uint32(2))
 	v2 = i0
 	if v2 != 0 {
 		goto L8
@@ -25670,7 +26672,7 @@ L8:
 	if v3 != 0 {
 		goto L9
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
@@ -25689,16 +26691,16 @@ L9:
 	if v0 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L6
 L7:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L10
 	}
-	fn3624(m)
+	fn3625(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
 	if v3 == 0 {
@@ -25716,7 +26718,7 @@ L7:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v3 = i0
@@ -25735,7 +26737,7 @@ L11:
 	if v0 != 0 {
 		goto L10
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L10:
 	if v1 == 0 {
 		goto L5
@@ -25753,7 +26755,7 @@ L6:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	m.depth--
 	return v2
@@ -25761,7 +26763,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn1477(m *Module, v0 uint32) {
+func fn1478(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25812,7 +26814,7 @@ func fn1477(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -25830,16 +26832,16 @@ L1:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1478(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1479(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -25878,7 +26880,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1479(m *Module, v0 uint32) uint32 {
+func fn1480(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25893,7 +26895,7 @@ func fn1479(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1480(m, v0)
+	i0 = fn1481(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -25916,20 +26918,20 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	if v2 != 0 {
 		goto L3
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026564))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L3
 	}
-	fn3624(m)
+	fn3625(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn1233(m, i0)
+	i0 = fn1234(m, i0)
 L3:
 	m.depth--
 	return v2
@@ -25937,7 +26939,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1480(m *Module, v0 uint32) uint32 {
+func fn1481(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25954,7 +26956,7 @@ func fn1480(m *Module, v0 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1241(m, i0)
+	i0 = fn1242(m, i0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -25997,9 +26999,9 @@ L4:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L5:
-	i0 = fn603(m, v2)
+	i0 = fn604(m, v2)
 	if i0 == 0 {
 		goto L6
 	}
@@ -26008,7 +27010,7 @@ L5:
 L6:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8493869))
+	fn3605(m, i0, uint32(8493869))
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -26022,7 +27024,7 @@ L6:
 		goto L1
 	}
 L3:
-	fn2072(m, v0)
+	fn2073(m, v0)
 	v1 = uint32(0)
 L1:
 	m.depth--
@@ -26031,7 +27033,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1481(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1482(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -26047,7 +27049,7 @@ func fn1481(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = fn3706(m, uint32(10049024))
+	i0 = fn3707(m, uint32(10049024))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -26069,7 +27071,7 @@ L2:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v0 = i0
@@ -26093,7 +27095,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1482(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1483(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -26109,7 +27111,7 @@ func fn1482(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn512(m, v2)
+	i0 = fn513(m, v2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -26117,7 +27119,7 @@ func fn1482(m *Module, v0 uint32, v1 uint32) uint32 {
 	return uint32(10060432)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn573(m, i0)
+	i0 = fn574(m, i0)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L3
@@ -26131,18 +27133,18 @@ L3:
 	if int32(v0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn1594(m, v0)
+	i0 = fn1595(m, v0)
 	m.depth--
 	return i0
 L1:
-	i0 = fn1574(m, uint32(0))
+	i0 = fn1575(m, uint32(0))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1483(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1484(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -26159,7 +27161,7 @@ func fn1483(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = k32(10089824) + uint32(35412)
-	i0 = fn3390(m, i0)
+	i0 = fn3391(m, i0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v4 = i0
@@ -26171,12 +27173,12 @@ func fn1483(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8462010), i1)
+	i0 = fn4086(m, uint32(8462010), i1)
 	v0 = i0
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8569696), v2)
+	i0 = fn4086(m, uint32(8569696), v2)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -26186,7 +27188,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1484(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1485(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -26197,13 +27199,13 @@ func fn1484(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -26226,7 +27228,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1485(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1486(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -26243,7 +27245,7 @@ func fn1485(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = k32(10089824) + uint32(35412)
-	i0 = fn3390(m, i0)
+	i0 = fn3391(m, i0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
@@ -26259,12 +27261,12 @@ func fn1485(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8568412), i1)
+	i0 = fn4086(m, uint32(8568412), i1)
 	v0 = i0
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8569696), v2)
+	i0 = fn4086(m, uint32(8569696), v2)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -26274,16 +27276,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1486(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1487(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1487(m, v0, uint32(8505780), v1)
+	i0 = fn1488(m, v0, uint32(8505780), v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1487(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1488(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -26297,7 +27299,7 @@ func fn1487(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
-	i0 = fn1480(m, v0)
+	i0 = fn1481(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L2
@@ -26306,7 +27308,7 @@ func fn1487(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = fn859(m, v4, v1, uint32(8533108), v3)
+	i0 = fn860(m, v4, v1, uint32(8533108), v3)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -26319,20 +27321,20 @@ L2:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	if v2 != 0 {
 		goto L1
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026564))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn1233(m, i0)
+	i0 = fn1234(m, i0)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -26341,25 +27343,25 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1488(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1487(m, v0, uint32(8392939), v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
 func fn1489(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1487(m, v0, uint32(8483655), v1)
+	i0 = fn1488(m, v0, uint32(8392939), v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1490(m *Module, v0 uint32, v1 uint32) {
+func fn1490(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1488(m, v0, uint32(8483655), v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1491(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -26383,7 +27385,7 @@ L2:
 	i1 = v2 << (uint32(2) & 31)
 	i0 = v3 + i1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn3710(m, i0)
+	fn3711(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+488))
 	v2 = i0
 	if int32(v2) > int32(uint32(0)) {
@@ -26400,20 +27402,20 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1491(m *Module, v0 uint32) {
+func fn1492(m *Module, v0 uint32) {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+6172))
-	fn2131(m, v0, uint32(8406351), i2, uint32(20))
+	fn2132(m, v0, uint32(8406351), i2, uint32(20))
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1492(m *Module, v0 uint32) uint32 {
+func fn1493(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -26437,12 +27439,12 @@ func fn1492(m *Module, v0 uint32) uint32 {
 	if int32(v0) > int32(k32(4294967295)) {
 		goto L1
 	}
-	fn3641(m, uint32(8518013), uint32(264))
+	fn3642(m, uint32(8518013), uint32(264))
 	m.depth--
 	return uint32(0)
 L1:
 	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+6172))
@@ -26458,10 +27460,10 @@ L1:
 	i0 = i0 + uint32(5852)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
-	fn2062(m, v2)
+	fn2063(m, v2)
 	goto L4
 L5:
-	i0 = fn3706(m, uint32(10049232))
+	i0 = fn3707(m, uint32(10049232))
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -26473,7 +27475,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	goto L2
 L6:
-	i1 = fn2109(m, v0, uint32(4))
+	i1 = fn2110(m, v0, uint32(4))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v3
 	if v3 != 0 {
@@ -26490,15 +27492,15 @@ L6:
 	if v0 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v1 = i0
 L3:
 	m.depth--
 	return v1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v3 = i0
@@ -26523,7 +27525,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1493(m *Module, v0 uint32) uint32 {
+func fn1494(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -26533,7 +27535,7 @@ func fn1493(m *Module, v0 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518013), uint32(341))
+	fn3642(m, uint32(8518013), uint32(341))
 	return k32(4294967295)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -26542,7 +27544,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1494(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1495(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -26554,7 +27556,7 @@ func fn1494(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518013), uint32(423))
+	fn3642(m, uint32(8518013), uint32(423))
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -26563,7 +27565,7 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
 	i1 = k32(10089824) + uint32(20892)
-	fn3611(m, i0, i1)
+	fn3612(m, i0, i1)
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -26575,7 +27577,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1495(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1496(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -26591,7 +27593,7 @@ func fn1495(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8395268))
+	fn3605(m, i0, uint32(8395268))
 	m.depth--
 	return uint32(0)
 L1:
@@ -26617,7 +27619,7 @@ L3:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
 	i1 = k32(10089824) + uint32(20892)
-	fn3611(m, i0, i1)
+	fn3612(m, i0, i1)
 L2:
 	m.depth--
 	return v0
@@ -26625,7 +27627,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1496(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1497(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -26651,9 +27653,9 @@ func fn1496(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
-	fn3641(m, uint32(8518013), uint32(456))
+	fn3642(m, uint32(8518013), uint32(456))
 	return k32(4294967295)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -26674,10 +27676,10 @@ L1:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495658))
+	fn3605(m, i0, uint32(8495658))
 	return k32(4294967295)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -26701,14 +27703,14 @@ L3:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L5:
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1497(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1498(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -26718,16 +27720,16 @@ func fn1497(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518013), uint32(510))
+	fn3642(m, uint32(8518013), uint32(510))
 	return k32(4294967295)
 L1:
-	i0 = fn1498(m, v0, v1, v2)
+	i0 = fn1499(m, v0, v1, v2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1498(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1499(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -26749,7 +27751,7 @@ func fn1498(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518013), uint32(484))
+	fn3642(m, uint32(8518013), uint32(484))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -26791,7 +27793,7 @@ L4:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = v6 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
@@ -26852,14 +27854,14 @@ L7:
 	m.depth--
 	return uint32(0)
 L2:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1499(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1500(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -26916,7 +27918,7 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = v5 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -26926,7 +27928,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
 	goto L1
 L3:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -26940,7 +27942,7 @@ L3:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	m.depth--
 	return v0
@@ -26954,7 +27956,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1500(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1501(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -27002,13 +28004,13 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = v2 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
 	}
 L3:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return k32(4294967295)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
@@ -27019,7 +28021,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1501(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1502(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -27062,18 +28064,18 @@ L2:
 	m.depth--
 	return uint32(0)
 L3:
-	i0 = fn1499(m, v0, v1)
+	i0 = fn1500(m, v0, v1)
 	m.depth--
 	return i0
 L1:
-	fn3641(m, uint32(8518013), uint32(545))
+	fn3642(m, uint32(8518013), uint32(545))
 	m.depth--
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1502(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1503(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -27085,7 +28087,7 @@ func fn1502(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518013), uint32(727))
+	fn3642(m, uint32(8518013), uint32(727))
 	return uint32(0)
 L1:
 	v3 = uint32(0)
@@ -27114,13 +28116,13 @@ L2:
 	}
 	v1 = i0
 L3:
-	i0 = fn1503(m, v0, v3, v1)
+	i0 = fn1504(m, v0, v3, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1503(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1504(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -27154,7 +28156,7 @@ func fn1503(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+6172))
@@ -27170,16 +28172,16 @@ func fn1503(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 + uint32(5852)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v1 = i0
-	fn2062(m, v1)
+	fn2063(m, v1)
 	goto L3
 L4:
-	i0 = fn3706(m, uint32(10049232))
+	i0 = fn3707(m, uint32(10049232))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v3 = i0
@@ -27201,7 +28203,7 @@ L3:
 	m.depth--
 	return v1
 L2:
-	i0 = fn1504(m, v4)
+	i0 = fn1505(m, v4)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -27287,7 +28289,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1504(m *Module, v0 uint32) uint32 {
+func fn1505(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27309,7 +28311,7 @@ func fn1504(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+6172))
@@ -27325,16 +28327,16 @@ func fn1504(m *Module, v0 uint32) uint32 {
 	i0 = i0 + uint32(5852)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
-	fn2062(m, v2)
+	fn2063(m, v2)
 	goto L2
 L3:
-	i0 = fn3706(m, uint32(10049232))
+	i0 = fn3707(m, uint32(10049232))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -27357,7 +28359,7 @@ L2:
 		goto L5
 	}
 	i1 = v0 << (uint32(2) & 31)
-	i1 = fn2108(m, i1)
+	i1 = fn2109(m, i1)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	if v1 != 0 {
@@ -27375,9 +28377,9 @@ L5:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L4:
@@ -27390,7 +28392,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1505(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1506(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -27407,7 +28409,7 @@ func fn1505(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518013), uint32(1031))
+	fn3642(m, uint32(8518013), uint32(1031))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -27415,7 +28417,7 @@ L1:
 		goto L3
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1503(m, v0, uint32(0), i2)
+	i0 = fn1504(m, v0, uint32(0), i2)
 	v3 = i0
 	if v3 != 0 {
 		goto L4
@@ -27423,7 +28425,7 @@ L1:
 	m.depth--
 	return k32(4294967295)
 L4:
-	i0 = fn1506(m, v0, v1, v2, v3)
+	i0 = fn1507(m, v0, v1, v2, v3)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
@@ -27436,7 +28438,7 @@ L4:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return v0
 L3:
@@ -27446,7 +28448,7 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	i0 = b2i(i0 != uint32(10049232))
 L5:
-	i0 = fn1506(m, v0, v1, v2, v3)
+	i0 = fn1507(m, v0, v1, v2, v3)
 	v0 = i0
 L2:
 	m.depth--
@@ -27455,7 +28457,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1506(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1507(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -27506,7 +28508,7 @@ func fn1506(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v3 = uint32(0)
 	goto L2
 L3:
-	i0 = fn582(m, v3, uint32(8494034))
+	i0 = fn583(m, v3, uint32(8494034))
 	v7 = i0
 	if v7 != 0 {
 		goto L4
@@ -27575,7 +28577,7 @@ L5:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v5 = i0
@@ -27615,7 +28617,7 @@ L10:
 	if v8 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i0 = v0 + k32(4294967292)
 	v0 = i0
@@ -27625,7 +28627,7 @@ L11:
 		goto L10
 	}
 L9:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -27642,12 +28644,12 @@ L15:
 	if v8 < uint32(33) {
 		goto L16
 	}
-	i0 = fn2108(m, v8)
+	i0 = fn2109(m, v8)
 	v11 = i0
 	if v11 != 0 {
 		goto L16
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v11 = uint32(0)
 	v3 = k32(4294967295)
 	goto L13
@@ -27707,7 +28709,7 @@ L21:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = v1 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v15 = i0
 	if v15 == 0 {
 		goto L22
@@ -27718,7 +28720,7 @@ L21:
 	v10 = v15
 	goto L19
 L22:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.copy(v12, v13, v14)
 	i1 = v5 << (uint32(2) & 31)
 	i0 = v10 + i1
@@ -27767,7 +28769,7 @@ L24:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = v16 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L18
@@ -27898,7 +28900,7 @@ L31:
 	if v3 != 0 {
 		goto L32
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L32:
 	i0 = v0 + k32(4294967292)
 	v0 = i0
@@ -27910,14 +28912,14 @@ L32:
 	}
 	goto L17
 L18:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = k32(4294967295)
 L17:
 	if v11 == v4 {
 		goto L12
 	}
 L13:
-	fn2111(m, v11)
+	fn2112(m, v11)
 L12:
 	if v7 == 0 {
 		goto L1
@@ -27933,7 +28935,7 @@ L12:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L1:
 	i0 = v4 + uint32(32)
 	m.g0 = i0
@@ -27942,12 +28944,12 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1507(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1508(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
 	_ = i2
-	i2 = fn1508(m, v0, v1)
+	i2 = fn1509(m, v0, v1)
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -27958,7 +28960,7 @@ func fn1507(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1508(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1509(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -27985,7 +28987,7 @@ func fn1508(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != v1 {
 		goto L2
 	}
-	i0 = fn1510(m, v0, uint32(2))
+	i0 = fn1511(m, v0, uint32(2))
 	v3 = i0
 	goto L1
 L2:
@@ -27994,14 +28996,14 @@ L2:
 	if v4 != uint32(10049232) {
 		goto L3
 	}
-	i0 = fn1511(m, v0, v1)
+	i0 = fn1512(m, v0, v1)
 	v3 = i0
 	goto L1
 L3:
 	if v4 != uint32(10064376) {
 		goto L4
 	}
-	i0 = fn1511(m, v0, v1)
+	i0 = fn1512(m, v0, v1)
 	v3 = i0
 	goto L1
 L4:
@@ -28052,7 +29054,7 @@ L9:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = v3 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -28066,7 +29068,7 @@ L8:
 	i1 = v2 + uint32(12)
 	i2 = v2 + uint32(4)
 	i3 = v2 + uint32(8)
-	i0 = fn2209(m, v1, i1, i2, i3)
+	i0 = fn2210(m, v1, i1, i2, i3)
 	if i0 == 0 {
 		goto L10
 	}
@@ -28081,7 +29083,7 @@ L11:
 	i1 = v2 + uint32(12)
 	i2 = v2 + uint32(4)
 	i3 = v2 + uint32(8)
-	i0 = fn2209(m, v1, i1, i2, i3)
+	i0 = fn2210(m, v1, i1, i2, i3)
 	if i0 != 0 {
 		goto L11
 	}
@@ -28092,7 +29094,7 @@ L6:
 	if v4 != uint32(10051608) {
 		goto L12
 	}
-	i0 = fn1512(m, v0, v1, uint32(0))
+	i0 = fn1513(m, v0, v1, uint32(0))
 	v3 = i0
 	goto L1
 L12:
@@ -28100,7 +29102,7 @@ L12:
 		goto L13
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn1512(m, v0, i1, uint32(0))
+	i0 = fn1513(m, v0, i1, uint32(0))
 	v3 = i0
 	goto L1
 L13:
@@ -28108,7 +29110,7 @@ L13:
 		goto L14
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn1512(m, v0, i1, uint32(1))
+	i0 = fn1513(m, v0, i1, uint32(1))
 	v3 = i0
 	goto L1
 L14:
@@ -28116,15 +29118,15 @@ L14:
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn1513(m, v0, i1)
+	i0 = fn1514(m, v0, i1)
 	v3 = i0
 	goto L1
 L15:
-	i0 = fn1514(m, v0, v1)
+	i0 = fn1515(m, v0, v1)
 	v3 = i0
 	goto L1
 L5:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = k32(4294967295)
 L1:
 	i0 = v2 + uint32(16)
@@ -28134,12 +29136,12 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1509(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1510(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
 	_ = i2
-	i2 = fn1508(m, v0, v1)
+	i2 = fn1509(m, v0, v1)
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -28150,7 +29152,7 @@ func fn1509(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1510(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1511(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28224,7 +29226,7 @@ L4:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L5:
 	i0 = v1 + k32(4294967292)
 	v1 = i0
@@ -28234,7 +29236,7 @@ L5:
 		goto L4
 	}
 L3:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	m.depth--
 	return uint32(0)
 L2:
@@ -28242,7 +29244,7 @@ L2:
 	if int32(v3) <= int32(i1) {
 		goto L7
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L6
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -28282,7 +29284,7 @@ L10:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = v2 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L8
@@ -28377,7 +29379,7 @@ L16:
 	}
 	goto L1
 L8:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L6:
 	v2 = k32(4294967295)
 L1:
@@ -28387,7 +29389,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1511(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1512(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28415,7 +29417,7 @@ func fn1511(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i3 uint32
 	_ = i3
 	b := m.base
-	i0 = fn582(m, v1, uint32(8494093))
+	i0 = fn583(m, v1, uint32(8494093))
 	v2 = i0
 	if v2 != 0 {
 		goto L1
@@ -28443,7 +29445,7 @@ L1:
 	i0 = v6 & k32(4294967294)
 	v6 = i0
 	i0 = v6 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L3
@@ -28486,7 +29488,7 @@ L6:
 		goto L3
 	}
 	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
+	i0 = fn2111(m, v5, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L3
@@ -28579,7 +29581,7 @@ L12:
 	*(*uint32)(unsafe.Add(b, i0)) = v0
 	goto L2
 L3:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = k32(4294967295)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -28593,14 +29595,14 @@ L2:
 	if v0 != 0 {
 		goto L13
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L13:
 	return v3
 }
 
 //go:norace
 //go:nocheckptr
-func fn1512(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1513(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -28668,7 +29670,7 @@ L4:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = v5 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L2
@@ -28684,7 +29686,7 @@ L3:
 	i3 = v3 + uint32(4)
 	i3 = i3 + uint32(4)
 	v9 = i3
-	i0 = fn1692(m, v1, i1, i2, v9, uint32(0))
+	i0 = fn1693(m, v1, i1, i2, v9, uint32(0))
 	if i0 == 0 {
 		goto L5
 	}
@@ -28711,7 +29713,7 @@ L7:
 	v4 = i0
 	i1 = v3 + uint32(12)
 	i2 = v3 + uint32(4)
-	i0 = fn1692(m, v1, i1, i2, v9, uint32(0))
+	i0 = fn1693(m, v1, i1, i2, v9, uint32(0))
 	if i0 != 0 {
 		goto L6
 	}
@@ -28719,7 +29721,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v7
 	goto L1
 L2:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v8 = k32(4294967295)
 L1:
 	i0 = v3 + uint32(16)
@@ -28729,7 +29731,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1513(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1514(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28793,7 +29795,7 @@ L4:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = v4 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
@@ -28807,7 +29809,7 @@ L3:
 	i1 = v2 + uint32(28)
 	i2 = v2 + uint32(24)
 	i3 = v2 + uint32(20)
-	i0 = fn1692(m, v1, i1, i2, i3, uint32(0))
+	i0 = fn1693(m, v1, i1, i2, i3, uint32(0))
 	if i0 == 0 {
 		goto L6
 	}
@@ -28819,7 +29821,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i0 = fn2294(m, uint32(2), v2)
+	i0 = fn2295(m, uint32(2), v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L8
@@ -28836,7 +29838,7 @@ L8:
 	i1 = v2 + uint32(28)
 	i2 = v2 + uint32(24)
 	i3 = v2 + uint32(20)
-	i0 = fn1692(m, v1, i1, i2, i3, uint32(0))
+	i0 = fn1693(m, v1, i1, i2, i3, uint32(0))
 	if i0 != 0 {
 		goto L7
 	}
@@ -28846,7 +29848,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
 	goto L1
 L2:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = k32(4294967295)
 L1:
 	i0 = v2 + uint32(32)
@@ -28856,7 +29858,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1514(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1515(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28878,7 +29880,7 @@ func fn1514(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i3 uint32
 	_ = i3
 	b := m.base
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L1
@@ -28889,7 +29891,7 @@ L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+112))
 	v3 = i0
 	v4 = k32(4294967295)
-	i0 = fn513(m, v1, uint32(8))
+	i0 = fn514(m, v1, uint32(8))
 	v1 = i0
 	if int32(v1) > int32(k32(4294967295)) {
 		goto L4
@@ -28929,7 +29931,7 @@ L4:
 	i0 = i0 & k32(4294967294)
 	v1 = i0
 	i0 = v1 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L6
@@ -28969,7 +29971,7 @@ L10:
 		goto L6
 	}
 	i1 = v1 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
+	i0 = fn2111(m, v5, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L6
@@ -28999,7 +30001,7 @@ L12:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L13
 L14:
-	i0 = fn1499(m, v0, v1)
+	i0 = fn1500(m, v0, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -29010,16 +30012,16 @@ L13:
 		goto L12
 	}
 L11:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L15
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L5
 	}
-	fn3624(m)
+	fn3625(m)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -29052,7 +30054,7 @@ L15:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = v4 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L6
@@ -29077,7 +30079,7 @@ L17:
 	}
 	goto L2
 L6:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L5:
 	v4 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -29092,14 +30094,14 @@ L5:
 		goto L2
 	}
 L3:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	return v4
 }
 
 //go:norace
 //go:nocheckptr
-func fn1515(m *Module, v0 uint32) uint32 {
+func fn1516(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -29117,10 +30119,10 @@ func fn1515(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 L2:
-	fn3641(m, uint32(8518013), uint32(3157))
+	fn3642(m, uint32(8518013), uint32(3157))
 	return k32(4294967295)
 L1:
-	i0 = fn1516(m, v0, uint32(0), uint32(0))
+	i0 = fn1517(m, v0, uint32(0), uint32(0))
 	v0 = i0
 	if v0 != 0 {
 		goto L3
@@ -29138,14 +30140,14 @@ L3:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1516(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1517(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -29246,12 +30248,12 @@ func fn1516(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L5
 	}
 	i0 = v6 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v10 = i0
 	if v10 != 0 {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v11 = uint32(0)
 	goto L1
 L5:
@@ -29275,7 +30277,7 @@ L6:
 	v9 = i0
 	i2 = v5 + v12
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i1 = fn852(m, v1, i2)
+	i1 = fn853(m, v1, i2)
 	v14 = i1
 	*(*uint32)(unsafe.Add(b, v9)) = v14
 	if v14 != 0 {
@@ -29302,7 +30304,7 @@ L9:
 	if v1 != 0 {
 		goto L10
 	}
-	fn2072(m, v14)
+	fn2073(m, v14)
 L10:
 	i0 = v12 + k32(4294967292)
 	v12 = i0
@@ -29316,7 +30318,7 @@ L8:
 	if int32(v6) < int32(uint32(128)) {
 		goto L1
 	}
-	fn2111(m, v10)
+	fn2112(m, v10)
 	goto L1
 L7:
 	i0 = v12 + uint32(4)
@@ -29374,7 +30376,7 @@ L17:
 	if v15 == 0 {
 		goto L19
 	}
-	v22 = uint32(671)
+	v22 = uint32(672)
 	if v14 != uint32(10064376) {
 		goto L12
 	}
@@ -29393,7 +30395,7 @@ L17:
 	if v13 != v6 {
 		goto L20
 	}
-	v12 = uint32(671)
+	v12 = uint32(672)
 	goto L16
 L20:
 	i0 = v17 + v21
@@ -29409,7 +30411,7 @@ L21:
 	v1 = uint32(0)
 	goto L19
 L22:
-	v22 = uint32(671)
+	v22 = uint32(672)
 	if v14 != uint32(10064376) {
 		goto L12
 	}
@@ -29433,7 +30435,7 @@ L23:
 	if v6 != v13 {
 		goto L21
 	}
-	v12 = uint32(671)
+	v12 = uint32(672)
 	goto L16
 L19:
 	i1 = b2i(v14 == v16)
@@ -29492,7 +30494,7 @@ L24:
 	if v20 == 0 {
 		goto L28
 	}
-	v12 = uint32(672)
+	v12 = uint32(673)
 	goto L14
 L28:
 	if v16 != uint32(10050376) {
@@ -29501,13 +30503,13 @@ L28:
 	if v19 == 0 {
 		goto L29
 	}
-	v12 = uint32(673)
+	v12 = uint32(674)
 	goto L14
 L29:
 	if v16 != uint32(10045280) {
 		goto L30
 	}
-	v12 = uint32(674)
+	v12 = uint32(675)
 	goto L14
 L30:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v16)+100))
@@ -29516,10 +30518,10 @@ L30:
 	if v12 == 0 {
 		goto L27
 	}
-	v12 = uint32(675)
+	v12 = uint32(676)
 	goto L26
 L27:
-	v12 = uint32(671)
+	v12 = uint32(672)
 L26:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+1572)) = v12
 	if v15 == 0 {
@@ -29527,14 +30529,14 @@ L26:
 	}
 L16:
 	if v16 == uint32(10064376) {
-		i0 = uint32(671)
+		i0 = uint32(672)
 	} else {
 		i0 = v12
 	}
 	v12 = i0
 	goto L13
 L15:
-	v22 = uint32(671)
+	v22 = uint32(672)
 	goto L12
 L14:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+1572)) = v12
@@ -29543,7 +30545,7 @@ L14:
 	}
 L13:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+1580)) = v12
-	v22 = uint32(676)
+	v22 = uint32(677)
 L12:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+1572)) = v22
 L2:
@@ -30372,7 +31374,7 @@ L102:
 	}
 	v16 = uint32(0)
 	i0 = v3 + uint32(8)
-	i0 = fn1523(m, i0, v13)
+	i0 = fn1524(m, i0, v13)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L102
 	}
@@ -30438,7 +31440,7 @@ L104:
 	v13 = i0
 L105:
 	i0 = v3 + uint32(8)
-	i0 = fn1523(m, i0, v13)
+	i0 = fn1524(m, i0, v13)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L103
 	}
@@ -30465,7 +31467,7 @@ L107:
 	if v1 != 0 {
 		goto L108
 	}
-	fn2072(m, v14)
+	fn2073(m, v14)
 L108:
 	i0 = v12 + uint32(4)
 	v12 = i0
@@ -30477,7 +31479,7 @@ L108:
 	if int32(v6) < int32(uint32(128)) {
 		goto L106
 	}
-	fn2111(m, v10)
+	fn2112(m, v10)
 L106:
 	i0 = v16 ^ uint32(1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -30488,7 +31490,7 @@ L106:
 	}
 	v11 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8395655))
+	fn3605(m, i0, uint32(8395655))
 L109:
 	i0 = b2i(v2 == 0)
 	i1 = v7 ^ uint32(1)
@@ -30523,7 +31525,7 @@ L110:
 	if v12 == v18 {
 		goto L1
 	}
-	fn2111(m, v12)
+	fn2112(m, v12)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(0)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v4
@@ -30561,7 +31563,7 @@ L114:
 	if v1 != 0 {
 		goto L115
 	}
-	fn2072(m, v14)
+	fn2073(m, v14)
 L115:
 	i0 = v12 + k32(4294967292)
 	v12 = i0
@@ -30571,7 +31573,7 @@ L115:
 		goto L114
 	}
 L113:
-	fn2111(m, v9)
+	fn2112(m, v9)
 L112:
 	if v11 == 0 {
 		goto L116
@@ -30587,1791 +31589,4 @@ L116:
 	i0 = v3 + uint32(1584)
 	m.g0 = i0
 	return v11
-}
-
-//go:norace
-//go:nocheckptr
-func fn1517(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2026(m, v0, v1, uint32(0))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1518(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	i0 = v3 & uint32(32)
-	if i0 == 0 {
-		goto L2
-	}
-	i3 = v3 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v4 = i0
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v4 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v5 = i0
-	i0 = v5 & uint32(32)
-	if i0 == 0 {
-		goto L4
-	}
-	i3 = v5 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v1 + i1
-	v1 = i0
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v1 = i0
-L3:
-	i4 = b2i(int32(v0) < int32(v3))
-	v5 = i4
-	if v5 != 0 {
-		i2 = v0
-	} else {
-		i2 = v3
-	}
-	i0 = fn8094(m, v4, v1, i2)
-	v0 = i0
-	i0 = v0 >> (uint32(31) & 31)
-	if v0 == 0 {
-		i0 = v5
-	}
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1519(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = i1 & uint32(3)
-	i0 = uint32(1) - i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = i0 * i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i2 = i2 & uint32(3)
-	i1 = uint32(1) - i2
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = i1 * i2
-	i0 = b2i(int32(i0) < int32(i1))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1520(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var i0 uint32
-	_ = i0
-	b := m.base
-	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
-	d1 = *(*float64)(unsafe.Add(b, uint64(v1)+8))
-	i0 = b2i(d0 < d1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1521(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+100))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+1568))
-	v2 = i1
-	if i0 == v2 {
-		goto L1
-	}
-	i0 = fn2026(m, v0, v1, uint32(0))
-	m.depth--
-	return i0
-L1:
-	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v1, uint32(0))
-	v2 = i0
-	if v2 != uint32(10060432) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, uint32(10060432))
-L3:
-	i0 = fn2026(m, v0, v1, uint32(0))
-	m.depth--
-	return i0
-L2:
-	if v2 != 0 {
-		goto L4
-	}
-	m.depth--
-	return k32(4294967295)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 != uint32(10014724) {
-		goto L6
-	}
-	i0 = b2i(v2 == uint32(10014548))
-	v0 = i0
-	goto L5
-L6:
-	i0 = fn2030(m, v2)
-	v0 = i0
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L7
-	}
-	fn2072(m, v2)
-L7:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1522(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i1
-	i2 = b2i(int32(v3) < int32(v4))
-	v5 = i2
-	if v5 != 0 {
-		i0 = v3
-	} else {
-		i0 = v4
-	}
-	v6 = i0
-	if int32(v6) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = v0 + uint32(12)
-	v7 = i0
-	v0 = v7
-	i0 = v1 + uint32(12)
-	v8 = i0
-	v1 = v8
-	v3 = uint32(0)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn2026(m, i0, i1, uint32(2))
-	v4 = i0
-	if int32(v4) >= int32(uint32(0)) {
-		goto L3
-	}
-	m.depth--
-	return k32(4294967295)
-L3:
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = v0 + uint32(4)
-	v0 = i0
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i1 = v3 + uint32(1)
-	v3 = i1
-	if v6 != v3 {
-		goto L2
-	}
-	goto L1
-L4:
-	if v3 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+1572))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, i1, v2)
-	m.depth--
-	return i0
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn2026(m, i0, i1, uint32(0))
-	v5 = i0
-L1:
-	m.depth--
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn1523(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var i6 uint32
-	_ = i6
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = v0 + uint32(28)
-	i1 = v1 << (uint32(4) & 31)
-	i0 = i0 + i1
-	v2 = i0
-	i1 = v2 + uint32(24)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v3 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v4 = i2
-	i1 = v3 + v4
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	i0 = v2 + uint32(20)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	i0 = v2 + uint32(16)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v9 = i0
-	i0 = v9 + k32(4294967293)
-	if i0 != v1 {
-		goto L1
-	}
-	i0 = v7 + uint32(8)
-	i1 = v2 + uint32(40)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i1 = v2 + uint32(32)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, v7)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v9 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v10 = i0
-	v7 = k32(4294967295)
-	i1 = v9 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = i1
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v11 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v11, i1, v0)
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L2
-	}
-	v7 = k32(4294967295)
-	if v2 != 0 {
-		goto L3
-	}
-	if int32(v4) >= int32(uint32(2)) {
-		goto L5
-	}
-	v2 = uint32(1)
-	v7 = uint32(0)
-	goto L4
-L5:
-	v2 = uint32(1)
-	v7 = uint32(0)
-L6:
-	i2 = v2 << (uint32(2) & 31)
-	i1 = v5 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v11, i1, v0)
-	v1 = i0
-	if int32(v1) >= int32(uint32(0)) {
-		goto L7
-	}
-	return k32(4294967295)
-L7:
-	if v1 == 0 {
-		goto L8
-	}
-	goto L4
-L8:
-	v7 = v2
-	i0 = v2 << (uint32(1) & 31)
-	i0 = i0 | uint32(1)
-	v2 = i0
-	if int32(v2) < int32(v4) {
-		goto L6
-	}
-L4:
-	if int32(v2) < int32(v4) {
-		i0 = v2
-	} else {
-		i0 = v4
-	}
-	v1 = i0
-L3:
-	i0 = v7 + uint32(1)
-	v2 = i0
-L10:
-	if int32(v1) <= int32(v2) {
-		goto L9
-	}
-	i0 = v1 - v2
-	i0 = uint32(int32(i0) >> (uint32(1) & 31))
-	i0 = i0 + v2
-	v7 = i0
-	i4 = v7 << (uint32(2) & 31)
-	i3 = v5 + i4
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
-	i2 = m.table[i5].(func(*Module, uint32, uint32, uint32) uint32)(m, v11, i3, v0)
-	v9 = i2
-	if int32(v9) < int32(uint32(1)) {
-		i0 = v1
-	} else {
-		i0 = v7
-	}
-	v1 = i0
-	i2 = v7 + uint32(1)
-	if v9 != 0 {
-		i1 = v2
-	} else {
-		i1 = i2
-	}
-	if int32(v9) < int32(uint32(0)) {
-		i0 = v2
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-	v7 = k32(4294967295)
-	if int32(v9) > int32(k32(4294967295)) {
-		goto L10
-	}
-	goto L2
-L9:
-	v7 = uint32(0)
-	if int32(v1) >= int32(uint32(0)) {
-		goto L11
-	}
-	return k32(4294967295)
-L11:
-	if v4 == v1 {
-		goto L2
-	}
-	i2 = v4 << (uint32(2) & 31)
-	i1 = v5 + i2
-	i1 = i1 + k32(4294967292)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i4 = v3 + k32(4294967295)
-	i0 = fn1541(m, v0, i1, v8, v3, i4)
-	v9 = i0
-	if int32(v9) >= int32(uint32(1)) {
-		goto L12
-	}
-	return v9
-L12:
-	i1 = v1 << (uint32(2) & 31)
-	v2 = i1
-	i0 = v10 + v2
-	if v10 == 0 {
-		i0 = uint32(0)
-	}
-	v7 = i0
-	i0 = v5 + v2
-	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	i0 = v4 - v1
-	v5 = i0
-	if int32(v5) > int32(v9) {
-		goto L14
-	}
-	if int32(v2) < int32(v5) {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	goto L16
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	i1 = v0 + uint32(540)
-	if v1 == i1 {
-		goto L18
-	}
-	fn2111(m, v1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-L18:
-	if v2 != 0 {
-		i0 = uint32(268435455)
-	} else {
-		i0 = uint32(536870911)
-	}
-	if i0 >= v5 {
-		goto L19
-	}
-	i0 = fn3633(m)
-	return k32(4294967295)
-L19:
-	i2 = b2i(v2 != uint32(0))
-	i1 = v5 << (i2 & 31)
-	i1 = i1 << (uint32(2) & 31)
-	i1 = fn2108(m, i1)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
-	if v2 == 0 {
-		goto L15
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L16
-	}
-	i2 = v5 << (uint32(2) & 31)
-	i1 = v2 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L16:
-	i2 = v5 << (uint32(2) & 31)
-	v1 = i2
-	m.copy(v2, v12, v1)
-	v2 = uint32(0)
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v11 = i0
-	if v11 == 0 {
-		goto L20
-	}
-	m.copy(v11, v7, v1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v4 = i0
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v11 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	*(*uint32)(unsafe.Add(b, v12)) = i1
-	if v7 == 0 {
-		goto L21
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-	i0 = v7 + uint32(4)
-	v2 = i0
-	i0 = v6 + uint32(4)
-	v6 = i0
-L21:
-	i0 = v12 + uint32(4)
-	v3 = i0
-	i0 = v9 + k32(4294967295)
-	v13 = i0
-	if v13 != 0 {
-		goto L22
-	}
-	v7 = uint32(0)
-	goto L13
-L22:
-	i0 = v8 + uint32(4)
-	v10 = i0
-	if v5 == uint32(1) {
-		goto L24
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v14 = i0
-L25:
-	i0 = b2i(int32(v14) < int32(uint32(2)))
-	v15 = i0
-	v1 = uint32(0)
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, i1, v0)
-	v12 = i0
-	if v12 != 0 {
-		goto L28
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	if v2 != 0 {
-		goto L30
-	}
-	v2 = uint32(0)
-	goto L29
-L30:
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v4 + uint32(4)
-	v4 = i0
-L29:
-	i0 = v3 + uint32(4)
-	v1 = i0
-	i0 = v11 + uint32(4)
-	v7 = i0
-	i0 = v5 + k32(4294967295)
-	v9 = i0
-	if v9 != uint32(1) {
-		goto L31
-	}
-	v11 = v7
-	v3 = v1
-	goto L24
-L31:
-	if v15 == 0 {
-		goto L32
-	}
-	v11 = v7
-	v3 = v1
-	v5 = v9
-	goto L26
-L32:
-	i0 = v5 + k32(4294967293)
-	v16 = i0
-	v7 = uint32(0)
-	v1 = uint32(0)
-L34:
-	i0 = v3 + v1
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	i1 = v11 + v1
-	v8 = i1
-	i1 = v8 + uint32(4)
-	v17 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v17))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, i1, v0)
-	v12 = i0
-	if v12 == 0 {
-		goto L35
-	}
-	i0 = v7 ^ k32(4294967295)
-	i0 = i0 + v5
-	v5 = i0
-	i0 = v9 + uint32(4)
-	v3 = i0
-	v1 = uint32(0)
-	v11 = v17
-	goto L28
-L35:
-	i0 = v9 + uint32(4)
-	i1 = v8 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	if v2 != 0 {
-		goto L37
-	}
-	v2 = uint32(0)
-	goto L36
-L37:
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v4 + uint32(4)
-	v4 = i0
-L36:
-	if v16 == v7 {
-		goto L33
-	}
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v7 + uint32(2)
-	v9 = i0
-	i0 = v7 + uint32(1)
-	v8 = i0
-	v7 = v8
-	if int32(v9) < int32(v14) {
-		goto L34
-	}
-	i0 = v8 ^ k32(4294967295)
-	i0 = i0 + v5
-	v5 = i0
-	i0 = v3 + v1
-	i0 = i0 + uint32(4)
-	v3 = i0
-	i0 = v11 + v1
-	i0 = i0 + uint32(4)
-	v11 = i0
-	goto L26
-L33:
-	i0 = v9 + uint32(8)
-	v3 = i0
-	i0 = v8 + uint32(8)
-	v11 = i0
-	goto L24
-L28:
-	if int32(v12) >= int32(uint32(0)) {
-		goto L38
-	}
-	v7 = k32(4294967295)
-	goto L13
-L38:
-	i1 = *(*uint32)(unsafe.Add(b, v10))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v7 = uint32(0)
-	if v2 != 0 {
-		goto L40
-	}
-	v2 = uint32(0)
-	goto L39
-L40:
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v6 + uint32(4)
-	v6 = i0
-L39:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v13 + k32(4294967295)
-	v13 = i0
-	if v13 == 0 {
-		goto L13
-	}
-	i0 = v10 + uint32(4)
-	v10 = i0
-	i0 = v1 + uint32(1)
-	v1 = i0
-	if int32(v1) < int32(v14) {
-		goto L27
-	}
-L26:
-	i0 = v14 + uint32(1)
-	v16 = i0
-L41:
-	i2 = b2i(int32(v16) > int32(uint32(1)))
-	i1 = v16 - i2
-	v16 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v16
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v12 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v12, i1, v0)
-	v1 = i0
-	if int32(v1) >= int32(uint32(0)) {
-		goto L42
-	}
-	v7 = k32(4294967295)
-	goto L13
-L42:
-	if v1 == 0 {
-		goto L44
-	}
-	v9 = uint32(0)
-	v8 = k32(4294967295)
-	goto L43
-L44:
-	if int32(v5) >= int32(uint32(2)) {
-		goto L46
-	}
-	v1 = uint32(1)
-	v8 = uint32(0)
-	goto L45
-L46:
-	v8 = uint32(0)
-	v1 = uint32(1)
-L47:
-	i2 = v1 << (uint32(2) & 31)
-	i1 = v11 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v12, i1, v0)
-	v7 = i0
-	if int32(v7) >= int32(uint32(0)) {
-		goto L48
-	}
-	v7 = k32(4294967295)
-	goto L13
-L48:
-	if v7 == 0 {
-		goto L49
-	}
-	goto L45
-L49:
-	v8 = v1
-	i0 = v1 << (uint32(1) & 31)
-	i0 = i0 | uint32(1)
-	v1 = i0
-	if int32(v1) < int32(v5) {
-		goto L47
-	}
-L45:
-	if int32(v1) < int32(v5) {
-		i0 = v1
-	} else {
-		i0 = v5
-	}
-	v9 = i0
-L43:
-	i0 = v8 + uint32(1)
-	v1 = i0
-L51:
-	if int32(v9) <= int32(v1) {
-		goto L50
-	}
-	i0 = v9 - v1
-	i0 = uint32(int32(i0) >> (uint32(1) & 31))
-	i0 = i0 + v1
-	v7 = i0
-	i4 = v7 << (uint32(2) & 31)
-	i3 = v11 + i4
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
-	i2 = m.table[i5].(func(*Module, uint32, uint32, uint32) uint32)(m, v12, i3, v0)
-	v8 = i2
-	if int32(v8) < int32(uint32(1)) {
-		i0 = v9
-	} else {
-		i0 = v7
-	}
-	v9 = i0
-	i2 = v7 + uint32(1)
-	if v8 != 0 {
-		i1 = v1
-	} else {
-		i1 = i2
-	}
-	if int32(v8) < int32(uint32(0)) {
-		i0 = v1
-	} else {
-		i0 = i1
-	}
-	v1 = i0
-	v7 = k32(4294967295)
-	if int32(v8) <= int32(k32(4294967295)) {
-		goto L13
-	}
-	goto L51
-L50:
-	if v9 == 0 {
-		goto L52
-	}
-	if int32(v9) >= int32(uint32(0)) {
-		goto L53
-	}
-	v7 = k32(4294967295)
-	goto L13
-L53:
-	i2 = v9 << (uint32(2) & 31)
-	v1 = i2
-	m.copy(v3, v11, v1)
-	if v2 != 0 {
-		goto L55
-	}
-	v2 = uint32(0)
-	goto L54
-L55:
-	m.copy(v2, v4, v1)
-	i0 = v2 + v1
-	v2 = i0
-L54:
-	i0 = v4 + v1
-	if v4 == 0 {
-		i0 = uint32(0)
-	}
-	v4 = i0
-	i0 = v11 + v1
-	v11 = i0
-	i0 = v3 + v1
-	v3 = i0
-	i0 = v5 - v9
-	v5 = i0
-	switch v5 {
-	case 0:
-		goto L23
-	case 1:
-		goto L24
-	default:
-		goto L52
-	}
-L52:
-	i1 = *(*uint32)(unsafe.Add(b, v10))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v7 = uint32(0)
-	if v2 != 0 {
-		goto L57
-	}
-	v2 = uint32(0)
-	goto L56
-L57:
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v6 + uint32(4)
-	v6 = i0
-L56:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v13 + k32(4294967295)
-	v13 = i0
-	if v13 == 0 {
-		goto L13
-	}
-	i0 = v10 + uint32(4)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	v14 = i1
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, v14, v0)
-	v1 = i0
-	if int32(v1) >= int32(uint32(0)) {
-		goto L58
-	}
-	v7 = k32(4294967295)
-	goto L13
-L58:
-	if v1 != 0 {
-		goto L60
-	}
-	v1 = uint32(0)
-	v8 = k32(4294967295)
-	goto L59
-L60:
-	if int32(v13) >= int32(uint32(2)) {
-		goto L62
-	}
-	v1 = uint32(1)
-	v8 = uint32(0)
-	goto L61
-L62:
-	v8 = uint32(0)
-	v1 = uint32(1)
-L63:
-	i1 = v1 << (uint32(2) & 31)
-	i0 = v10 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, v14, v0)
-	v7 = i0
-	if int32(v7) >= int32(uint32(0)) {
-		goto L64
-	}
-	v7 = k32(4294967295)
-	goto L13
-L64:
-	if v7 != 0 {
-		goto L65
-	}
-	goto L61
-L65:
-	v8 = v1
-	i0 = v1 << (uint32(1) & 31)
-	i0 = i0 | uint32(1)
-	v1 = i0
-	if int32(v1) < int32(v13) {
-		goto L63
-	}
-L61:
-	if int32(v1) < int32(v13) {
-		i0 = v1
-	} else {
-		i0 = v13
-	}
-	v1 = i0
-L59:
-	i0 = v8 + uint32(1)
-	v8 = i0
-L67:
-	if int32(v1) <= int32(v8) {
-		goto L66
-	}
-	i0 = v1 - v8
-	i0 = uint32(int32(i0) >> (uint32(1) & 31))
-	i0 = i0 + v8
-	v7 = i0
-	i4 = v7 << (uint32(2) & 31)
-	i3 = v10 + i4
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
-	i3 = m.table[i6].(func(*Module, uint32, uint32, uint32) uint32)(m, i3, v14, v0)
-	v12 = i3
-	if v12 != 0 {
-		i1 = v1
-	} else {
-		i1 = v7
-	}
-	if int32(v12) < int32(uint32(0)) {
-		i0 = v1
-	} else {
-		i0 = i1
-	}
-	v1 = i0
-	i1 = v7 + uint32(1)
-	if int32(v12) < int32(uint32(1)) {
-		i0 = v8
-	} else {
-		i0 = i1
-	}
-	v8 = i0
-	v7 = k32(4294967295)
-	if int32(v12) <= int32(k32(4294967295)) {
-		goto L13
-	}
-	goto L67
-L66:
-	if v1 != 0 {
-		goto L69
-	}
-	v8 = v2
-	goto L68
-L69:
-	if int32(v1) >= int32(uint32(0)) {
-		goto L70
-	}
-	v7 = k32(4294967295)
-	goto L13
-L70:
-	i2 = v1 << (uint32(2) & 31)
-	v12 = i2
-	m.copy(v3, v10, v12)
-	v7 = uint32(0)
-	v8 = uint32(0)
-	if v2 == 0 {
-		goto L71
-	}
-	m.copy(v2, v6, v12)
-	i0 = v2 + v12
-	v8 = i0
-L71:
-	i0 = v3 + v12
-	v3 = i0
-	i0 = v13 - v1
-	v13 = i0
-	if v13 != 0 {
-		goto L72
-	}
-	v2 = v8
-	goto L13
-L72:
-	i0 = v6 + v12
-	if v6 == 0 {
-		i0 = uint32(0)
-	}
-	v6 = i0
-	i0 = v10 + v12
-	v10 = i0
-L68:
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	if v8 != 0 {
-		goto L74
-	}
-	v2 = uint32(0)
-	goto L73
-L74:
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	i0 = v8 + uint32(4)
-	v2 = i0
-	i0 = v4 + uint32(4)
-	v4 = i0
-L73:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v11 + uint32(4)
-	v11 = i0
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 == uint32(1) {
-		goto L24
-	}
-	if int32(v9) > int32(uint32(6)) {
-		goto L41
-	}
-	if v1 > uint32(6) {
-		goto L41
-	}
-	i1 = v16 + uint32(1)
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v14
-	goto L25
-L24:
-	i2 = v13 << (uint32(2) & 31)
-	v1 = i2
-	m.copy(v3, v10, v1)
-	if v2 != 0 {
-		goto L75
-	}
-	i0 = v3 + v1
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	return uint32(0)
-L75:
-	m.copy(v2, v6, v1)
-	i0 = v3 + v1
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v2 + v1
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	return uint32(0)
-L23:
-	v7 = v5
-	goto L2
-L15:
-	i0 = fn3633(m)
-	return k32(4294967295)
-L14:
-	if int32(v2) < int32(v9) {
-		goto L79
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	goto L78
-L79:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	i1 = v0 + uint32(540)
-	if v1 == i1 {
-		goto L80
-	}
-	fn2111(m, v1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-L80:
-	if v2 != 0 {
-		i0 = uint32(268435455)
-	} else {
-		i0 = uint32(536870911)
-	}
-	if i0 >= v9 {
-		goto L81
-	}
-	i0 = fn3633(m)
-	return k32(4294967295)
-L81:
-	i2 = b2i(v2 != uint32(0))
-	i1 = v9 << (i2 & 31)
-	i1 = i1 << (uint32(2) & 31)
-	i1 = fn2108(m, i1)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
-	if v1 == 0 {
-		goto L77
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v9
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L78
-	}
-	i2 = v9 << (uint32(2) & 31)
-	i1 = v1 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L78:
-	i2 = v9 << (uint32(2) & 31)
-	v2 = i2
-	m.copy(v1, v8, v2)
-	i1 = v2 + k32(4294967292)
-	v11 = i1
-	i0 = v6 + v11
-	if v6 == 0 {
-		i0 = uint32(0)
-	}
-	v1 = i0
-	i0 = v8 + v11
-	v11 = i0
-	v18 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v4 = i0
-	if v4 == 0 {
-		goto L82
-	}
-	m.copy(v4, v6, v2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v18 = i0
-L82:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v19 = i0
-	i2 = v5 + k32(4294967295)
-	v16 = i2
-	i2 = v16 << (uint32(2) & 31)
-	v5 = i2
-	i1 = v12 + v5
-	v4 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	*(*uint32)(unsafe.Add(b, v11)) = i1
-	i0 = v7 + v5
-	if v7 == 0 {
-		i0 = uint32(0)
-	}
-	v20 = i0
-	i0 = v18 + v2
-	i0 = i0 + k32(4294967292)
-	v7 = i0
-	i0 = v19 + v2
-	v5 = i0
-	if v1 != 0 {
-		goto L84
-	}
-	v2 = uint32(0)
-	goto L83
-L84:
-	i1 = *(*uint32)(unsafe.Add(b, v20))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = v1 + k32(4294967292)
-	v2 = i0
-	i0 = v20 + k32(4294967292)
-	v20 = i0
-L83:
-	if v6 != 0 {
-		i0 = v7
-	} else {
-		i0 = uint32(0)
-	}
-	v8 = i0
-	i0 = v11 + k32(4294967292)
-	v10 = i0
-	i0 = v5 + k32(4294967292)
-	v6 = i0
-	i0 = v4 + k32(4294967292)
-	v3 = i0
-	if v9 != uint32(1) {
-		goto L85
-	}
-	v5 = v10
-	goto L76
-L85:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v14 = i0
-L87:
-	i0 = b2i(int32(v14) < int32(uint32(2)))
-	v21 = i0
-	v1 = uint32(0)
-L90:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, i1, v0)
-	v4 = i0
-	if v4 == 0 {
-		goto L92
-	}
-	v5 = v10
-	goto L91
-L92:
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	*(*uint32)(unsafe.Add(b, v10)) = i1
-	if v2 != 0 {
-		goto L94
-	}
-	v2 = uint32(0)
-	goto L93
-L94:
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = v2 + k32(4294967292)
-	v2 = i0
-	i0 = v8 + k32(4294967292)
-	v8 = i0
-L93:
-	i0 = v10 + k32(4294967292)
-	v5 = i0
-	i0 = v6 + k32(4294967292)
-	v1 = i0
-	i0 = v9 + k32(4294967295)
-	v7 = i0
-	if v7 != uint32(1) {
-		goto L95
-	}
-	v6 = v1
-	goto L76
-L95:
-	if v21 == 0 {
-		goto L96
-	}
-	v6 = v1
-	v10 = v5
-	v9 = v7
-	goto L89
-L96:
-	i0 = v9 + k32(4294967293)
-	v17 = i0
-	v7 = uint32(0)
-	v1 = uint32(0)
-L98:
-	i0 = v10 + v1
-	v13 = i0
-	i0 = v13 + k32(4294967292)
-	v5 = i0
-	i0 = v6 + v1
-	v15 = i0
-	i0 = v15 + k32(4294967292)
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, i1, v0)
-	v4 = i0
-	if v4 == 0 {
-		goto L99
-	}
-	i0 = v7 ^ k32(4294967295)
-	i0 = i0 + v9
-	v9 = i0
-	v1 = uint32(0)
-	v6 = v11
-	goto L91
-L99:
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	if v2 != 0 {
-		goto L101
-	}
-	v2 = uint32(0)
-	goto L100
-L101:
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = v2 + k32(4294967292)
-	v2 = i0
-	i0 = v8 + k32(4294967292)
-	v8 = i0
-L100:
-	if v17 == v7 {
-		goto L97
-	}
-	i0 = v1 + k32(4294967292)
-	v1 = i0
-	i0 = v7 + uint32(2)
-	v5 = i0
-	i0 = v7 + uint32(1)
-	v11 = i0
-	v7 = v11
-	if int32(v5) < int32(v14) {
-		goto L98
-	}
-	i0 = v11 ^ k32(4294967295)
-	i0 = i0 + v9
-	v9 = i0
-	i0 = v10 + v1
-	i0 = i0 + k32(4294967292)
-	v10 = i0
-	i0 = v6 + v1
-	i0 = i0 + k32(4294967292)
-	v6 = i0
-	goto L89
-L97:
-	i0 = v13 + k32(4294967288)
-	v5 = i0
-	i0 = v15 + k32(4294967288)
-	v6 = i0
-	goto L76
-L91:
-	if int32(v4) >= int32(uint32(0)) {
-		goto L102
-	}
-	v7 = k32(4294967295)
-	goto L86
-L102:
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	v7 = uint32(0)
-	if v2 != 0 {
-		goto L104
-	}
-	v2 = uint32(0)
-	goto L103
-L104:
-	i1 = *(*uint32)(unsafe.Add(b, v20))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = v2 + k32(4294967292)
-	v2 = i0
-	i0 = v20 + k32(4294967292)
-	v20 = i0
-L103:
-	i0 = v5 + k32(4294967292)
-	v10 = i0
-	i0 = v16 + k32(4294967295)
-	v16 = i0
-	if v16 == 0 {
-		goto L88
-	}
-	i0 = v3 + k32(4294967292)
-	v3 = i0
-	i0 = v1 + uint32(1)
-	v1 = i0
-	if int32(v1) < int32(v14) {
-		goto L90
-	}
-L89:
-	i0 = v14 + uint32(1)
-	v17 = i0
-L105:
-	i2 = b2i(int32(v17) > int32(uint32(1)))
-	i1 = v17 - i2
-	v17 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v17
-	v7 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v14 = i0
-	i2 = v16 + k32(4294967295)
-	v13 = i2
-	i2 = v13 << (uint32(2) & 31)
-	i1 = v12 + i2
-	v11 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v14, i1, v0)
-	v1 = i0
-	if int32(v1) < int32(uint32(0)) {
-		goto L88
-	}
-	if v1 != 0 {
-		goto L107
-	}
-	v5 = v16
-	goto L106
-L107:
-	if int32(v16) >= int32(uint32(2)) {
-		goto L109
-	}
-	v1 = uint32(1)
-	v4 = uint32(0)
-	goto L108
-L109:
-	v4 = uint32(0)
-	v1 = uint32(1)
-L110:
-	i2 = v1 << (uint32(2) & 31)
-	i1 = v11 - i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v14, i1, v0)
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L88
-	}
-	if v5 != 0 {
-		goto L111
-	}
-	goto L108
-L111:
-	v4 = v1
-	i0 = v1 << (uint32(1) & 31)
-	i0 = i0 | uint32(1)
-	v1 = i0
-	if int32(v1) < int32(v16) {
-		goto L110
-	}
-L108:
-	i0 = v13 - v4
-	v5 = i0
-	if int32(v1) < int32(v16) {
-		i1 = v1
-	} else {
-		i1 = v16
-	}
-	i0 = v13 - i1
-	v13 = i0
-L106:
-	i0 = v13 + uint32(1)
-	v1 = i0
-L113:
-	if int32(v5) <= int32(v1) {
-		goto L112
-	}
-	i0 = v5 - v1
-	i0 = uint32(int32(i0) >> (uint32(1) & 31))
-	i0 = i0 + v1
-	v11 = i0
-	i4 = v11 << (uint32(2) & 31)
-	i3 = v12 + i4
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
-	i2 = m.table[i5].(func(*Module, uint32, uint32, uint32) uint32)(m, v14, i3, v0)
-	v4 = i2
-	if int32(v4) < int32(uint32(1)) {
-		i0 = v5
-	} else {
-		i0 = v11
-	}
-	v5 = i0
-	i2 = v11 + uint32(1)
-	if v4 != 0 {
-		i1 = v1
-	} else {
-		i1 = i2
-	}
-	if int32(v4) < int32(uint32(0)) {
-		i0 = v1
-	} else {
-		i0 = i1
-	}
-	v1 = i0
-	if int32(v4) > int32(k32(4294967295)) {
-		goto L113
-	}
-	v5 = v10
-	v7 = k32(4294967295)
-	goto L86
-L112:
-	if int32(v5) < int32(uint32(0)) {
-		goto L88
-	}
-	i0 = v16 - v5
-	v11 = i0
-	if v16 == v5 {
-		goto L117
-	}
-	i1 = v11 << (uint32(2) & 31)
-	v1 = i1
-	i0 = v10 - v1
-	v10 = i0
-	i0 = v10 + uint32(4)
-	i1 = v3 - v1
-	v3 = i1
-	i1 = v3 + uint32(4)
-	m.copy(i0, i1, v1)
-	i0 = v20 - v1
-	if v20 == 0 {
-		i0 = uint32(0)
-	}
-	v20 = i0
-	i0 = v2 - v1
-	if v2 == 0 {
-		i0 = uint32(0)
-	}
-	v2 = i0
-	if v2 == 0 {
-		goto L118
-	}
-	i0 = v2 + uint32(4)
-	i1 = v20 + uint32(4)
-	m.copy(i0, i1, v1)
-L118:
-	if v5 == 0 {
-		goto L116
-	}
-	v16 = v5
-L117:
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	*(*uint32)(unsafe.Add(b, v10)) = i1
-	if v2 != 0 {
-		goto L120
-	}
-	v2 = uint32(0)
-	goto L119
-L120:
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = v2 + k32(4294967292)
-	v2 = i0
-	i0 = v8 + k32(4294967292)
-	v8 = i0
-L119:
-	i0 = v10 + k32(4294967292)
-	v5 = i0
-	i0 = v6 + k32(4294967292)
-	v6 = i0
-	i0 = v9 + k32(4294967295)
-	v1 = i0
-	if v1 == uint32(1) {
-		goto L76
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i4 = v9 + k32(4294967294)
-	i0 = fn1541(m, v0, i1, v19, v1, i4)
-	v9 = i0
-	if int32(v9) >= int32(uint32(0)) {
-		goto L121
-	}
-	v9 = v1
-	goto L86
-L121:
-	i0 = v1 - v9
-	v4 = i0
-	if v1 != v9 {
-		goto L122
-	}
-	v9 = v1
-	goto L114
-L122:
-	i1 = v4 << (uint32(2) & 31)
-	v1 = i1
-	i0 = v5 - v1
-	v5 = i0
-	i0 = v5 + uint32(4)
-	i1 = v6 - v1
-	v6 = i1
-	i1 = v6 + uint32(4)
-	m.copy(i0, i1, v1)
-	i0 = v8 - v1
-	if v8 == 0 {
-		i0 = uint32(0)
-	}
-	v8 = i0
-	i0 = v2 - v1
-	if v2 == 0 {
-		i0 = uint32(0)
-	}
-	v2 = i0
-	if v2 == 0 {
-		goto L123
-	}
-	i0 = v2 + uint32(4)
-	i1 = v8 + uint32(4)
-	m.copy(i0, i1, v1)
-L123:
-	switch v9 {
-	case 0:
-		goto L115
-	case 1:
-		goto L76
-	default:
-		goto L114
-	}
-L116:
-	v7 = uint32(0)
-	goto L88
-L115:
-	return v9
-L114:
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	v7 = uint32(0)
-	if v2 != 0 {
-		goto L125
-	}
-	v2 = uint32(0)
-	goto L124
-L125:
-	i1 = *(*uint32)(unsafe.Add(b, v20))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = v2 + k32(4294967292)
-	v2 = i0
-	i0 = v20 + k32(4294967292)
-	v20 = i0
-L124:
-	i0 = v5 + k32(4294967292)
-	v10 = i0
-	i0 = v16 + k32(4294967295)
-	v16 = i0
-	if v16 == 0 {
-		goto L88
-	}
-	i0 = v3 + k32(4294967292)
-	v3 = i0
-	if int32(v11) > int32(uint32(6)) {
-		goto L105
-	}
-	if int32(v4) > int32(uint32(6)) {
-		goto L105
-	}
-	i1 = v17 + uint32(1)
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v14
-	goto L87
-L88:
-	v5 = v10
-L86:
-	if v9 == 0 {
-		goto L2
-	}
-	i1 = uint32(1) - v9
-	i1 = i1 << (uint32(2) & 31)
-	v1 = i1
-	i0 = v5 + v1
-	i2 = v9 << (uint32(2) & 31)
-	v9 = i2
-	m.copy(i0, v19, v9)
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = v2 + v1
-	m.copy(i0, v18, v9)
-	return v7
-L77:
-	i0 = fn3633(m)
-	return k32(4294967295)
-L76:
-	i1 = uint32(1) - v16
-	i1 = i1 << (uint32(2) & 31)
-	v1 = i1
-	i0 = v5 + v1
-	i1 = v3 + v1
-	i2 = v16 << (uint32(2) & 31)
-	v9 = i2
-	m.copy(i0, i1, v9)
-	if v2 != 0 {
-		goto L126
-	}
-	i0 = v5 - v9
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	return uint32(0)
-L126:
-	i0 = v2 + v1
-	i1 = v20 + v1
-	m.copy(i0, i1, v9)
-	i0 = v5 - v9
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	v7 = uint32(0)
-	i0 = v2 - v9
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	return uint32(0)
-L13:
-	if v5 == 0 {
-		goto L2
-	}
-	i2 = v5 << (uint32(2) & 31)
-	v1 = i2
-	m.copy(v3, v11, v1)
-	if v2 == 0 {
-		goto L2
-	}
-	m.copy(v2, v4, v1)
-	return v7
-L2:
-	return v7
 }

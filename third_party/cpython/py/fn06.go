@@ -14,7 +14,1794 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn1524(m *Module, v0 uint32) uint32 {
+func fn1518(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn2027(m, v0, v1, uint32(0))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1519(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	i0 = v3 & uint32(32)
+	if i0 == 0 {
+		goto L2
+	}
+	i3 = v3 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v4 = i0
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v4 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v5 = i0
+	i0 = v5 & uint32(32)
+	if i0 == 0 {
+		goto L4
+	}
+	i3 = v5 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v1 + i1
+	v1 = i0
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v1 = i0
+L3:
+	i4 = b2i(int32(v0) < int32(v3))
+	v5 = i4
+	if v5 != 0 {
+		i2 = v0
+	} else {
+		i2 = v3
+	}
+	i0 = fn8095(m, v4, v1, i2)
+	v0 = i0
+	i0 = v0 >> (uint32(31) & 31)
+	if v0 == 0 {
+		i0 = v5
+	}
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1520(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = i1 & uint32(3)
+	i0 = uint32(1) - i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = i0 * i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i2 = i2 & uint32(3)
+	i1 = uint32(1) - i2
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = i1 * i2
+	i0 = b2i(int32(i0) < int32(i1))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1521(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var i0 uint32
+	_ = i0
+	b := m.base
+	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
+	d1 = *(*float64)(unsafe.Add(b, uint64(v1)+8))
+	i0 = b2i(d0 < d1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1522(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+100))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+1568))
+	v2 = i1
+	if i0 == v2 {
+		goto L1
+	}
+	i0 = fn2027(m, v0, v1, uint32(0))
+	m.depth--
+	return i0
+L1:
+	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v1, uint32(0))
+	v2 = i0
+	if v2 != uint32(10060432) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, uint32(10060432))
+L3:
+	i0 = fn2027(m, v0, v1, uint32(0))
+	m.depth--
+	return i0
+L2:
+	if v2 != 0 {
+		goto L4
+	}
+	m.depth--
+	return k32(4294967295)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 != uint32(10014724) {
+		goto L6
+	}
+	i0 = b2i(v2 == uint32(10014548))
+	v0 = i0
+	goto L5
+L6:
+	i0 = fn2031(m, v2)
+	v0 = i0
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L7
+	}
+	fn2073(m, v2)
+L7:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1523(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i1
+	i2 = b2i(int32(v3) < int32(v4))
+	v5 = i2
+	if v5 != 0 {
+		i0 = v3
+	} else {
+		i0 = v4
+	}
+	v6 = i0
+	if int32(v6) < int32(uint32(1)) {
+		goto L1
+	}
+	i0 = v0 + uint32(12)
+	v7 = i0
+	v0 = v7
+	i0 = v1 + uint32(12)
+	v8 = i0
+	v1 = v8
+	v3 = uint32(0)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn2027(m, i0, i1, uint32(2))
+	v4 = i0
+	if int32(v4) >= int32(uint32(0)) {
+		goto L3
+	}
+	m.depth--
+	return k32(4294967295)
+L3:
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = v0 + uint32(4)
+	v0 = i0
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i1 = v3 + uint32(1)
+	v3 = i1
+	if v6 != v3 {
+		goto L2
+	}
+	goto L1
+L4:
+	if v3 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+1572))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, i1, v2)
+	m.depth--
+	return i0
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn2027(m, i0, i1, uint32(0))
+	v5 = i0
+L1:
+	m.depth--
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn1524(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var i6 uint32
+	_ = i6
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = v0 + uint32(28)
+	i1 = v1 << (uint32(4) & 31)
+	i0 = i0 + i1
+	v2 = i0
+	i1 = v2 + uint32(24)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v3 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v4 = i2
+	i1 = v3 + v4
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	i0 = v2 + uint32(20)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	i0 = v2 + uint32(16)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v9 = i0
+	i0 = v9 + k32(4294967293)
+	if i0 != v1 {
+		goto L1
+	}
+	i0 = v7 + uint32(8)
+	i1 = v2 + uint32(40)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i1 = v2 + uint32(32)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, v7)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v9 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v10 = i0
+	v7 = k32(4294967295)
+	i1 = v9 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = i1
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v11 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v11, i1, v0)
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L2
+	}
+	v7 = k32(4294967295)
+	if v2 != 0 {
+		goto L3
+	}
+	if int32(v4) >= int32(uint32(2)) {
+		goto L5
+	}
+	v2 = uint32(1)
+	v7 = uint32(0)
+	goto L4
+L5:
+	v2 = uint32(1)
+	v7 = uint32(0)
+L6:
+	i2 = v2 << (uint32(2) & 31)
+	i1 = v5 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v11, i1, v0)
+	v1 = i0
+	if int32(v1) >= int32(uint32(0)) {
+		goto L7
+	}
+	return k32(4294967295)
+L7:
+	if v1 == 0 {
+		goto L8
+	}
+	goto L4
+L8:
+	v7 = v2
+	i0 = v2 << (uint32(1) & 31)
+	i0 = i0 | uint32(1)
+	v2 = i0
+	if int32(v2) < int32(v4) {
+		goto L6
+	}
+L4:
+	if int32(v2) < int32(v4) {
+		i0 = v2
+	} else {
+		i0 = v4
+	}
+	v1 = i0
+L3:
+	i0 = v7 + uint32(1)
+	v2 = i0
+L10:
+	if int32(v1) <= int32(v2) {
+		goto L9
+	}
+	i0 = v1 - v2
+	i0 = uint32(int32(i0) >> (uint32(1) & 31))
+	i0 = i0 + v2
+	v7 = i0
+	i4 = v7 << (uint32(2) & 31)
+	i3 = v5 + i4
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
+	i2 = m.table[i5].(func(*Module, uint32, uint32, uint32) uint32)(m, v11, i3, v0)
+	v9 = i2
+	if int32(v9) < int32(uint32(1)) {
+		i0 = v1
+	} else {
+		i0 = v7
+	}
+	v1 = i0
+	i2 = v7 + uint32(1)
+	if v9 != 0 {
+		i1 = v2
+	} else {
+		i1 = i2
+	}
+	if int32(v9) < int32(uint32(0)) {
+		i0 = v2
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+	v7 = k32(4294967295)
+	if int32(v9) > int32(k32(4294967295)) {
+		goto L10
+	}
+	goto L2
+L9:
+	v7 = uint32(0)
+	if int32(v1) >= int32(uint32(0)) {
+		goto L11
+	}
+	return k32(4294967295)
+L11:
+	if v4 == v1 {
+		goto L2
+	}
+	i2 = v4 << (uint32(2) & 31)
+	i1 = v5 + i2
+	i1 = i1 + k32(4294967292)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i4 = v3 + k32(4294967295)
+	i0 = fn1542(m, v0, i1, v8, v3, i4)
+	v9 = i0
+	if int32(v9) >= int32(uint32(1)) {
+		goto L12
+	}
+	return v9
+L12:
+	i1 = v1 << (uint32(2) & 31)
+	v2 = i1
+	i0 = v10 + v2
+	if v10 == 0 {
+		i0 = uint32(0)
+	}
+	v7 = i0
+	i0 = v5 + v2
+	v12 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	i0 = v4 - v1
+	v5 = i0
+	if int32(v5) > int32(v9) {
+		goto L14
+	}
+	if int32(v2) < int32(v5) {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	goto L16
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	i1 = v0 + uint32(540)
+	if v1 == i1 {
+		goto L18
+	}
+	fn2112(m, v1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+L18:
+	if v2 != 0 {
+		i0 = uint32(268435455)
+	} else {
+		i0 = uint32(536870911)
+	}
+	if i0 >= v5 {
+		goto L19
+	}
+	i0 = fn3634(m)
+	return k32(4294967295)
+L19:
+	i2 = b2i(v2 != uint32(0))
+	i1 = v5 << (i2 & 31)
+	i1 = i1 << (uint32(2) & 31)
+	i1 = fn2109(m, i1)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
+	if v2 == 0 {
+		goto L15
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L16
+	}
+	i2 = v5 << (uint32(2) & 31)
+	i1 = v2 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L16:
+	i2 = v5 << (uint32(2) & 31)
+	v1 = i2
+	m.copy(v2, v12, v1)
+	v2 = uint32(0)
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v11 = i0
+	if v11 == 0 {
+		goto L20
+	}
+	m.copy(v11, v7, v1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v4 = i0
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v11 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	*(*uint32)(unsafe.Add(b, v12)) = i1
+	if v7 == 0 {
+		goto L21
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+	i0 = v7 + uint32(4)
+	v2 = i0
+	i0 = v6 + uint32(4)
+	v6 = i0
+L21:
+	i0 = v12 + uint32(4)
+	v3 = i0
+	i0 = v9 + k32(4294967295)
+	v13 = i0
+	if v13 != 0 {
+		goto L22
+	}
+	v7 = uint32(0)
+	goto L13
+L22:
+	i0 = v8 + uint32(4)
+	v10 = i0
+	if v5 == uint32(1) {
+		goto L24
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v14 = i0
+L25:
+	i0 = b2i(int32(v14) < int32(uint32(2)))
+	v15 = i0
+	v1 = uint32(0)
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, i1, v0)
+	v12 = i0
+	if v12 != 0 {
+		goto L28
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	if v2 != 0 {
+		goto L30
+	}
+	v2 = uint32(0)
+	goto L29
+L30:
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v4 + uint32(4)
+	v4 = i0
+L29:
+	i0 = v3 + uint32(4)
+	v1 = i0
+	i0 = v11 + uint32(4)
+	v7 = i0
+	i0 = v5 + k32(4294967295)
+	v9 = i0
+	if v9 != uint32(1) {
+		goto L31
+	}
+	v11 = v7
+	v3 = v1
+	goto L24
+L31:
+	if v15 == 0 {
+		goto L32
+	}
+	v11 = v7
+	v3 = v1
+	v5 = v9
+	goto L26
+L32:
+	i0 = v5 + k32(4294967293)
+	v16 = i0
+	v7 = uint32(0)
+	v1 = uint32(0)
+L34:
+	i0 = v3 + v1
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	i1 = v11 + v1
+	v8 = i1
+	i1 = v8 + uint32(4)
+	v17 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v17))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, i1, v0)
+	v12 = i0
+	if v12 == 0 {
+		goto L35
+	}
+	i0 = v7 ^ k32(4294967295)
+	i0 = i0 + v5
+	v5 = i0
+	i0 = v9 + uint32(4)
+	v3 = i0
+	v1 = uint32(0)
+	v11 = v17
+	goto L28
+L35:
+	i0 = v9 + uint32(4)
+	i1 = v8 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	if v2 != 0 {
+		goto L37
+	}
+	v2 = uint32(0)
+	goto L36
+L37:
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v4 + uint32(4)
+	v4 = i0
+L36:
+	if v16 == v7 {
+		goto L33
+	}
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v7 + uint32(2)
+	v9 = i0
+	i0 = v7 + uint32(1)
+	v8 = i0
+	v7 = v8
+	if int32(v9) < int32(v14) {
+		goto L34
+	}
+	i0 = v8 ^ k32(4294967295)
+	i0 = i0 + v5
+	v5 = i0
+	i0 = v3 + v1
+	i0 = i0 + uint32(4)
+	v3 = i0
+	i0 = v11 + v1
+	i0 = i0 + uint32(4)
+	v11 = i0
+	goto L26
+L33:
+	i0 = v9 + uint32(8)
+	v3 = i0
+	i0 = v8 + uint32(8)
+	v11 = i0
+	goto L24
+L28:
+	if int32(v12) >= int32(uint32(0)) {
+		goto L38
+	}
+	v7 = k32(4294967295)
+	goto L13
+L38:
+	i1 = *(*uint32)(unsafe.Add(b, v10))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v7 = uint32(0)
+	if v2 != 0 {
+		goto L40
+	}
+	v2 = uint32(0)
+	goto L39
+L40:
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v6 + uint32(4)
+	v6 = i0
+L39:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v13 + k32(4294967295)
+	v13 = i0
+	if v13 == 0 {
+		goto L13
+	}
+	i0 = v10 + uint32(4)
+	v10 = i0
+	i0 = v1 + uint32(1)
+	v1 = i0
+	if int32(v1) < int32(v14) {
+		goto L27
+	}
+L26:
+	i0 = v14 + uint32(1)
+	v16 = i0
+L41:
+	i2 = b2i(int32(v16) > int32(uint32(1)))
+	i1 = v16 - i2
+	v16 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v16
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v12 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v12, i1, v0)
+	v1 = i0
+	if int32(v1) >= int32(uint32(0)) {
+		goto L42
+	}
+	v7 = k32(4294967295)
+	goto L13
+L42:
+	if v1 == 0 {
+		goto L44
+	}
+	v9 = uint32(0)
+	v8 = k32(4294967295)
+	goto L43
+L44:
+	if int32(v5) >= int32(uint32(2)) {
+		goto L46
+	}
+	v1 = uint32(1)
+	v8 = uint32(0)
+	goto L45
+L46:
+	v8 = uint32(0)
+	v1 = uint32(1)
+L47:
+	i2 = v1 << (uint32(2) & 31)
+	i1 = v11 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v12, i1, v0)
+	v7 = i0
+	if int32(v7) >= int32(uint32(0)) {
+		goto L48
+	}
+	v7 = k32(4294967295)
+	goto L13
+L48:
+	if v7 == 0 {
+		goto L49
+	}
+	goto L45
+L49:
+	v8 = v1
+	i0 = v1 << (uint32(1) & 31)
+	i0 = i0 | uint32(1)
+	v1 = i0
+	if int32(v1) < int32(v5) {
+		goto L47
+	}
+L45:
+	if int32(v1) < int32(v5) {
+		i0 = v1
+	} else {
+		i0 = v5
+	}
+	v9 = i0
+L43:
+	i0 = v8 + uint32(1)
+	v1 = i0
+L51:
+	if int32(v9) <= int32(v1) {
+		goto L50
+	}
+	i0 = v9 - v1
+	i0 = uint32(int32(i0) >> (uint32(1) & 31))
+	i0 = i0 + v1
+	v7 = i0
+	i4 = v7 << (uint32(2) & 31)
+	i3 = v11 + i4
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
+	i2 = m.table[i5].(func(*Module, uint32, uint32, uint32) uint32)(m, v12, i3, v0)
+	v8 = i2
+	if int32(v8) < int32(uint32(1)) {
+		i0 = v9
+	} else {
+		i0 = v7
+	}
+	v9 = i0
+	i2 = v7 + uint32(1)
+	if v8 != 0 {
+		i1 = v1
+	} else {
+		i1 = i2
+	}
+	if int32(v8) < int32(uint32(0)) {
+		i0 = v1
+	} else {
+		i0 = i1
+	}
+	v1 = i0
+	v7 = k32(4294967295)
+	if int32(v8) <= int32(k32(4294967295)) {
+		goto L13
+	}
+	goto L51
+L50:
+	if v9 == 0 {
+		goto L52
+	}
+	if int32(v9) >= int32(uint32(0)) {
+		goto L53
+	}
+	v7 = k32(4294967295)
+	goto L13
+L53:
+	i2 = v9 << (uint32(2) & 31)
+	v1 = i2
+	m.copy(v3, v11, v1)
+	if v2 != 0 {
+		goto L55
+	}
+	v2 = uint32(0)
+	goto L54
+L55:
+	m.copy(v2, v4, v1)
+	i0 = v2 + v1
+	v2 = i0
+L54:
+	i0 = v4 + v1
+	if v4 == 0 {
+		i0 = uint32(0)
+	}
+	v4 = i0
+	i0 = v11 + v1
+	v11 = i0
+	i0 = v3 + v1
+	v3 = i0
+	i0 = v5 - v9
+	v5 = i0
+	switch v5 {
+	case 0:
+		goto L23
+	case 1:
+		goto L24
+	default:
+		goto L52
+	}
+L52:
+	i1 = *(*uint32)(unsafe.Add(b, v10))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v7 = uint32(0)
+	if v2 != 0 {
+		goto L57
+	}
+	v2 = uint32(0)
+	goto L56
+L57:
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v6 + uint32(4)
+	v6 = i0
+L56:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v13 + k32(4294967295)
+	v13 = i0
+	if v13 == 0 {
+		goto L13
+	}
+	i0 = v10 + uint32(4)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	v14 = i1
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, v14, v0)
+	v1 = i0
+	if int32(v1) >= int32(uint32(0)) {
+		goto L58
+	}
+	v7 = k32(4294967295)
+	goto L13
+L58:
+	if v1 != 0 {
+		goto L60
+	}
+	v1 = uint32(0)
+	v8 = k32(4294967295)
+	goto L59
+L60:
+	if int32(v13) >= int32(uint32(2)) {
+		goto L62
+	}
+	v1 = uint32(1)
+	v8 = uint32(0)
+	goto L61
+L62:
+	v8 = uint32(0)
+	v1 = uint32(1)
+L63:
+	i1 = v1 << (uint32(2) & 31)
+	i0 = v10 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, v14, v0)
+	v7 = i0
+	if int32(v7) >= int32(uint32(0)) {
+		goto L64
+	}
+	v7 = k32(4294967295)
+	goto L13
+L64:
+	if v7 != 0 {
+		goto L65
+	}
+	goto L61
+L65:
+	v8 = v1
+	i0 = v1 << (uint32(1) & 31)
+	i0 = i0 | uint32(1)
+	v1 = i0
+	if int32(v1) < int32(v13) {
+		goto L63
+	}
+L61:
+	if int32(v1) < int32(v13) {
+		i0 = v1
+	} else {
+		i0 = v13
+	}
+	v1 = i0
+L59:
+	i0 = v8 + uint32(1)
+	v8 = i0
+L67:
+	if int32(v1) <= int32(v8) {
+		goto L66
+	}
+	i0 = v1 - v8
+	i0 = uint32(int32(i0) >> (uint32(1) & 31))
+	i0 = i0 + v8
+	v7 = i0
+	i4 = v7 << (uint32(2) & 31)
+	i3 = v10 + i4
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
+	i3 = m.table[i6].(func(*Module, uint32, uint32, uint32) uint32)(m, i3, v14, v0)
+	v12 = i3
+	if v12 != 0 {
+		i1 = v1
+	} else {
+		i1 = v7
+	}
+	if int32(v12) < int32(uint32(0)) {
+		i0 = v1
+	} else {
+		i0 = i1
+	}
+	v1 = i0
+	i1 = v7 + uint32(1)
+	if int32(v12) < int32(uint32(1)) {
+		i0 = v8
+	} else {
+		i0 = i1
+	}
+	v8 = i0
+	v7 = k32(4294967295)
+	if int32(v12) <= int32(k32(4294967295)) {
+		goto L13
+	}
+	goto L67
+L66:
+	if v1 != 0 {
+		goto L69
+	}
+	v8 = v2
+	goto L68
+L69:
+	if int32(v1) >= int32(uint32(0)) {
+		goto L70
+	}
+	v7 = k32(4294967295)
+	goto L13
+L70:
+	i2 = v1 << (uint32(2) & 31)
+	v12 = i2
+	m.copy(v3, v10, v12)
+	v7 = uint32(0)
+	v8 = uint32(0)
+	if v2 == 0 {
+		goto L71
+	}
+	m.copy(v2, v6, v12)
+	i0 = v2 + v12
+	v8 = i0
+L71:
+	i0 = v3 + v12
+	v3 = i0
+	i0 = v13 - v1
+	v13 = i0
+	if v13 != 0 {
+		goto L72
+	}
+	v2 = v8
+	goto L13
+L72:
+	i0 = v6 + v12
+	if v6 == 0 {
+		i0 = uint32(0)
+	}
+	v6 = i0
+	i0 = v10 + v12
+	v10 = i0
+L68:
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	if v8 != 0 {
+		goto L74
+	}
+	v2 = uint32(0)
+	goto L73
+L74:
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	i0 = v8 + uint32(4)
+	v2 = i0
+	i0 = v4 + uint32(4)
+	v4 = i0
+L73:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v11 + uint32(4)
+	v11 = i0
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 == uint32(1) {
+		goto L24
+	}
+	if int32(v9) > int32(uint32(6)) {
+		goto L41
+	}
+	if v1 > uint32(6) {
+		goto L41
+	}
+	i1 = v16 + uint32(1)
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v14
+	goto L25
+L24:
+	i2 = v13 << (uint32(2) & 31)
+	v1 = i2
+	m.copy(v3, v10, v1)
+	if v2 != 0 {
+		goto L75
+	}
+	i0 = v3 + v1
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	return uint32(0)
+L75:
+	m.copy(v2, v6, v1)
+	i0 = v3 + v1
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v2 + v1
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	return uint32(0)
+L23:
+	v7 = v5
+	goto L2
+L15:
+	i0 = fn3634(m)
+	return k32(4294967295)
+L14:
+	if int32(v2) < int32(v9) {
+		goto L79
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	goto L78
+L79:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	i1 = v0 + uint32(540)
+	if v1 == i1 {
+		goto L80
+	}
+	fn2112(m, v1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+L80:
+	if v2 != 0 {
+		i0 = uint32(268435455)
+	} else {
+		i0 = uint32(536870911)
+	}
+	if i0 >= v9 {
+		goto L81
+	}
+	i0 = fn3634(m)
+	return k32(4294967295)
+L81:
+	i2 = b2i(v2 != uint32(0))
+	i1 = v9 << (i2 & 31)
+	i1 = i1 << (uint32(2) & 31)
+	i1 = fn2109(m, i1)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
+	if v1 == 0 {
+		goto L77
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v9
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L78
+	}
+	i2 = v9 << (uint32(2) & 31)
+	i1 = v1 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L78:
+	i2 = v9 << (uint32(2) & 31)
+	v2 = i2
+	m.copy(v1, v8, v2)
+	i1 = v2 + k32(4294967292)
+	v11 = i1
+	i0 = v6 + v11
+	if v6 == 0 {
+		i0 = uint32(0)
+	}
+	v1 = i0
+	i0 = v8 + v11
+	v11 = i0
+	v18 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v4 = i0
+	if v4 == 0 {
+		goto L82
+	}
+	m.copy(v4, v6, v2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v18 = i0
+L82:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v19 = i0
+	i2 = v5 + k32(4294967295)
+	v16 = i2
+	i2 = v16 << (uint32(2) & 31)
+	v5 = i2
+	i1 = v12 + v5
+	v4 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	*(*uint32)(unsafe.Add(b, v11)) = i1
+	i0 = v7 + v5
+	if v7 == 0 {
+		i0 = uint32(0)
+	}
+	v20 = i0
+	i0 = v18 + v2
+	i0 = i0 + k32(4294967292)
+	v7 = i0
+	i0 = v19 + v2
+	v5 = i0
+	if v1 != 0 {
+		goto L84
+	}
+	v2 = uint32(0)
+	goto L83
+L84:
+	i1 = *(*uint32)(unsafe.Add(b, v20))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = v1 + k32(4294967292)
+	v2 = i0
+	i0 = v20 + k32(4294967292)
+	v20 = i0
+L83:
+	if v6 != 0 {
+		i0 = v7
+	} else {
+		i0 = uint32(0)
+	}
+	v8 = i0
+	i0 = v11 + k32(4294967292)
+	v10 = i0
+	i0 = v5 + k32(4294967292)
+	v6 = i0
+	i0 = v4 + k32(4294967292)
+	v3 = i0
+	if v9 != uint32(1) {
+		goto L85
+	}
+	v5 = v10
+	goto L76
+L85:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v14 = i0
+L87:
+	i0 = b2i(int32(v14) < int32(uint32(2)))
+	v21 = i0
+	v1 = uint32(0)
+L90:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, i1, v0)
+	v4 = i0
+	if v4 == 0 {
+		goto L92
+	}
+	v5 = v10
+	goto L91
+L92:
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	*(*uint32)(unsafe.Add(b, v10)) = i1
+	if v2 != 0 {
+		goto L94
+	}
+	v2 = uint32(0)
+	goto L93
+L94:
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = v2 + k32(4294967292)
+	v2 = i0
+	i0 = v8 + k32(4294967292)
+	v8 = i0
+L93:
+	i0 = v10 + k32(4294967292)
+	v5 = i0
+	i0 = v6 + k32(4294967292)
+	v1 = i0
+	i0 = v9 + k32(4294967295)
+	v7 = i0
+	if v7 != uint32(1) {
+		goto L95
+	}
+	v6 = v1
+	goto L76
+L95:
+	if v21 == 0 {
+		goto L96
+	}
+	v6 = v1
+	v10 = v5
+	v9 = v7
+	goto L89
+L96:
+	i0 = v9 + k32(4294967293)
+	v17 = i0
+	v7 = uint32(0)
+	v1 = uint32(0)
+L98:
+	i0 = v10 + v1
+	v13 = i0
+	i0 = v13 + k32(4294967292)
+	v5 = i0
+	i0 = v6 + v1
+	v15 = i0
+	i0 = v15 + k32(4294967292)
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, i1, v0)
+	v4 = i0
+	if v4 == 0 {
+		goto L99
+	}
+	i0 = v7 ^ k32(4294967295)
+	i0 = i0 + v9
+	v9 = i0
+	v1 = uint32(0)
+	v6 = v11
+	goto L91
+L99:
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	if v2 != 0 {
+		goto L101
+	}
+	v2 = uint32(0)
+	goto L100
+L101:
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = v2 + k32(4294967292)
+	v2 = i0
+	i0 = v8 + k32(4294967292)
+	v8 = i0
+L100:
+	if v17 == v7 {
+		goto L97
+	}
+	i0 = v1 + k32(4294967292)
+	v1 = i0
+	i0 = v7 + uint32(2)
+	v5 = i0
+	i0 = v7 + uint32(1)
+	v11 = i0
+	v7 = v11
+	if int32(v5) < int32(v14) {
+		goto L98
+	}
+	i0 = v11 ^ k32(4294967295)
+	i0 = i0 + v9
+	v9 = i0
+	i0 = v10 + v1
+	i0 = i0 + k32(4294967292)
+	v10 = i0
+	i0 = v6 + v1
+	i0 = i0 + k32(4294967292)
+	v6 = i0
+	goto L89
+L97:
+	i0 = v13 + k32(4294967288)
+	v5 = i0
+	i0 = v15 + k32(4294967288)
+	v6 = i0
+	goto L76
+L91:
+	if int32(v4) >= int32(uint32(0)) {
+		goto L102
+	}
+	v7 = k32(4294967295)
+	goto L86
+L102:
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	v7 = uint32(0)
+	if v2 != 0 {
+		goto L104
+	}
+	v2 = uint32(0)
+	goto L103
+L104:
+	i1 = *(*uint32)(unsafe.Add(b, v20))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = v2 + k32(4294967292)
+	v2 = i0
+	i0 = v20 + k32(4294967292)
+	v20 = i0
+L103:
+	i0 = v5 + k32(4294967292)
+	v10 = i0
+	i0 = v16 + k32(4294967295)
+	v16 = i0
+	if v16 == 0 {
+		goto L88
+	}
+	i0 = v3 + k32(4294967292)
+	v3 = i0
+	i0 = v1 + uint32(1)
+	v1 = i0
+	if int32(v1) < int32(v14) {
+		goto L90
+	}
+L89:
+	i0 = v14 + uint32(1)
+	v17 = i0
+L105:
+	i2 = b2i(int32(v17) > int32(uint32(1)))
+	i1 = v17 - i2
+	v17 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v17
+	v7 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v14 = i0
+	i2 = v16 + k32(4294967295)
+	v13 = i2
+	i2 = v13 << (uint32(2) & 31)
+	i1 = v12 + i2
+	v11 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v14, i1, v0)
+	v1 = i0
+	if int32(v1) < int32(uint32(0)) {
+		goto L88
+	}
+	if v1 != 0 {
+		goto L107
+	}
+	v5 = v16
+	goto L106
+L107:
+	if int32(v16) >= int32(uint32(2)) {
+		goto L109
+	}
+	v1 = uint32(1)
+	v4 = uint32(0)
+	goto L108
+L109:
+	v4 = uint32(0)
+	v1 = uint32(1)
+L110:
+	i2 = v1 << (uint32(2) & 31)
+	i1 = v11 - i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v14, i1, v0)
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L88
+	}
+	if v5 != 0 {
+		goto L111
+	}
+	goto L108
+L111:
+	v4 = v1
+	i0 = v1 << (uint32(1) & 31)
+	i0 = i0 | uint32(1)
+	v1 = i0
+	if int32(v1) < int32(v16) {
+		goto L110
+	}
+L108:
+	i0 = v13 - v4
+	v5 = i0
+	if int32(v1) < int32(v16) {
+		i1 = v1
+	} else {
+		i1 = v16
+	}
+	i0 = v13 - i1
+	v13 = i0
+L106:
+	i0 = v13 + uint32(1)
+	v1 = i0
+L113:
+	if int32(v5) <= int32(v1) {
+		goto L112
+	}
+	i0 = v5 - v1
+	i0 = uint32(int32(i0) >> (uint32(1) & 31))
+	i0 = i0 + v1
+	v11 = i0
+	i4 = v11 << (uint32(2) & 31)
+	i3 = v12 + i4
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+1564))
+	i2 = m.table[i5].(func(*Module, uint32, uint32, uint32) uint32)(m, v14, i3, v0)
+	v4 = i2
+	if int32(v4) < int32(uint32(1)) {
+		i0 = v5
+	} else {
+		i0 = v11
+	}
+	v5 = i0
+	i2 = v11 + uint32(1)
+	if v4 != 0 {
+		i1 = v1
+	} else {
+		i1 = i2
+	}
+	if int32(v4) < int32(uint32(0)) {
+		i0 = v1
+	} else {
+		i0 = i1
+	}
+	v1 = i0
+	if int32(v4) > int32(k32(4294967295)) {
+		goto L113
+	}
+	v5 = v10
+	v7 = k32(4294967295)
+	goto L86
+L112:
+	if int32(v5) < int32(uint32(0)) {
+		goto L88
+	}
+	i0 = v16 - v5
+	v11 = i0
+	if v16 == v5 {
+		goto L117
+	}
+	i1 = v11 << (uint32(2) & 31)
+	v1 = i1
+	i0 = v10 - v1
+	v10 = i0
+	i0 = v10 + uint32(4)
+	i1 = v3 - v1
+	v3 = i1
+	i1 = v3 + uint32(4)
+	m.copy(i0, i1, v1)
+	i0 = v20 - v1
+	if v20 == 0 {
+		i0 = uint32(0)
+	}
+	v20 = i0
+	i0 = v2 - v1
+	if v2 == 0 {
+		i0 = uint32(0)
+	}
+	v2 = i0
+	if v2 == 0 {
+		goto L118
+	}
+	i0 = v2 + uint32(4)
+	i1 = v20 + uint32(4)
+	m.copy(i0, i1, v1)
+L118:
+	if v5 == 0 {
+		goto L116
+	}
+	v16 = v5
+L117:
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	*(*uint32)(unsafe.Add(b, v10)) = i1
+	if v2 != 0 {
+		goto L120
+	}
+	v2 = uint32(0)
+	goto L119
+L120:
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = v2 + k32(4294967292)
+	v2 = i0
+	i0 = v8 + k32(4294967292)
+	v8 = i0
+L119:
+	i0 = v10 + k32(4294967292)
+	v5 = i0
+	i0 = v6 + k32(4294967292)
+	v6 = i0
+	i0 = v9 + k32(4294967295)
+	v1 = i0
+	if v1 == uint32(1) {
+		goto L76
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i4 = v9 + k32(4294967294)
+	i0 = fn1542(m, v0, i1, v19, v1, i4)
+	v9 = i0
+	if int32(v9) >= int32(uint32(0)) {
+		goto L121
+	}
+	v9 = v1
+	goto L86
+L121:
+	i0 = v1 - v9
+	v4 = i0
+	if v1 != v9 {
+		goto L122
+	}
+	v9 = v1
+	goto L114
+L122:
+	i1 = v4 << (uint32(2) & 31)
+	v1 = i1
+	i0 = v5 - v1
+	v5 = i0
+	i0 = v5 + uint32(4)
+	i1 = v6 - v1
+	v6 = i1
+	i1 = v6 + uint32(4)
+	m.copy(i0, i1, v1)
+	i0 = v8 - v1
+	if v8 == 0 {
+		i0 = uint32(0)
+	}
+	v8 = i0
+	i0 = v2 - v1
+	if v2 == 0 {
+		i0 = uint32(0)
+	}
+	v2 = i0
+	if v2 == 0 {
+		goto L123
+	}
+	i0 = v2 + uint32(4)
+	i1 = v8 + uint32(4)
+	m.copy(i0, i1, v1)
+L123:
+	switch v9 {
+	case 0:
+		goto L115
+	case 1:
+		goto L76
+	default:
+		goto L114
+	}
+L116:
+	v7 = uint32(0)
+	goto L88
+L115:
+	return v9
+L114:
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	v7 = uint32(0)
+	if v2 != 0 {
+		goto L125
+	}
+	v2 = uint32(0)
+	goto L124
+L125:
+	i1 = *(*uint32)(unsafe.Add(b, v20))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = v2 + k32(4294967292)
+	v2 = i0
+	i0 = v20 + k32(4294967292)
+	v20 = i0
+L124:
+	i0 = v5 + k32(4294967292)
+	v10 = i0
+	i0 = v16 + k32(4294967295)
+	v16 = i0
+	if v16 == 0 {
+		goto L88
+	}
+	i0 = v3 + k32(4294967292)
+	v3 = i0
+	if int32(v11) > int32(uint32(6)) {
+		goto L105
+	}
+	if int32(v4) > int32(uint32(6)) {
+		goto L105
+	}
+	i1 = v17 + uint32(1)
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v14
+	goto L87
+L88:
+	v5 = v10
+L86:
+	if v9 == 0 {
+		goto L2
+	}
+	i1 = uint32(1) - v9
+	i1 = i1 << (uint32(2) & 31)
+	v1 = i1
+	i0 = v5 + v1
+	i2 = v9 << (uint32(2) & 31)
+	v9 = i2
+	m.copy(i0, v19, v9)
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = v2 + v1
+	m.copy(i0, v18, v9)
+	return v7
+L77:
+	i0 = fn3634(m)
+	return k32(4294967295)
+L76:
+	i1 = uint32(1) - v16
+	i1 = i1 << (uint32(2) & 31)
+	v1 = i1
+	i0 = v5 + v1
+	i1 = v3 + v1
+	i2 = v16 << (uint32(2) & 31)
+	v9 = i2
+	m.copy(i0, i1, v9)
+	if v2 != 0 {
+		goto L126
+	}
+	i0 = v5 - v9
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	return uint32(0)
+L126:
+	i0 = v2 + v1
+	i1 = v20 + v1
+	m.copy(i0, i1, v9)
+	i0 = v5 - v9
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	v7 = uint32(0)
+	i0 = v2 - v9
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	return uint32(0)
+L13:
+	if v5 == 0 {
+		goto L2
+	}
+	i2 = v5 << (uint32(2) & 31)
+	v1 = i2
+	m.copy(v3, v11, v1)
+	if v2 == 0 {
+		goto L2
+	}
+	m.copy(v2, v4, v1)
+	return v7
+L2:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn1525(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -34,7 +1821,7 @@ func fn1524(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 L2:
-	fn3641(m, uint32(8518013), uint32(3191))
+	fn3642(m, uint32(8518013), uint32(3191))
 	return k32(4294967295)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -70,7 +1857,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1525(m *Module, v0 uint32) uint32 {
+func fn1526(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -86,18 +1873,18 @@ func fn1525(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 L2:
-	fn3641(m, uint32(8518013), uint32(3206))
+	fn3642(m, uint32(8518013), uint32(3206))
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2295(m, i0, i1)
+	i0 = fn2296(m, i0, i1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1526(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1527(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -115,7 +1902,7 @@ func fn1526(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+6172))
@@ -131,16 +1918,16 @@ func fn1526(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 + uint32(5852)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v0 = i0
-	fn2062(m, v0)
+	fn2063(m, v0)
 	goto L3
 L4:
-	i0 = fn3706(m, uint32(10049232))
+	i0 = fn3707(m, uint32(10049232))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -161,7 +1948,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
 	return v0
 L2:
-	i0 = fn1492(m, v1)
+	i0 = fn1493(m, v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L5
@@ -184,7 +1971,7 @@ L6:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L7:
 	i0 = v0 + uint32(4)
 	v0 = i0
@@ -204,7 +1991,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1527(m *Module, v0 uint32) {
+func fn1528(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -223,8 +2010,8 @@ func fn1527(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
-	i0 = fn4221(m)
+	fn3703(m, v0)
+	i0 = fn4222(m)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	v2 = i0
@@ -233,10 +2020,10 @@ func fn1527(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	if i0 != uint32(677) {
+	if i0 != uint32(678) {
 		goto L1
 	}
-	fn2070(m, v1, v0)
+	fn2071(m, v1, v0)
 	m.depth--
 	return
 L1:
@@ -275,7 +2062,7 @@ L4:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	i0 = v2 + k32(4294967292)
 	v2 = i0
@@ -287,11 +2074,11 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
 L3:
-	fn2111(m, v2)
+	fn2112(m, v2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+6172))
@@ -324,7 +2111,7 @@ L6:
 	if int32(v2) < int32(uint32(101)) {
 		goto L8
 	}
-	fn2071(m, v1)
+	fn2072(m, v1)
 L8:
 	m.depth--
 	return
@@ -332,7 +2119,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn1528(m *Module, v0 uint32) uint32 {
+func fn1529(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -360,11 +2147,11 @@ func fn1528(m *Module, v0 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn2675(m, uint32(8523733))
+	i0 = fn2676(m, uint32(8523733))
 	v2 = i0
 	goto L1
 L2:
-	i0 = fn2068(m, v0)
+	i0 = fn2069(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -375,19 +2162,19 @@ L2:
 	v2 = uint32(0)
 	goto L1
 L4:
-	i0 = fn2675(m, uint32(8524472))
+	i0 = fn2676(m, uint32(8524472))
 	v2 = i0
 	goto L1
 L3:
 	i0 = v1 + uint32(12)
-	fn2694(m, i0)
+	fn2695(m, i0)
 	*(*uint8)(unsafe.Add(b, uint64(v1)+44)) = uint8(k32(1))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = i1 * uint32(3)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
 	v2 = uint32(0)
 	i0 = v1 + uint32(12)
-	i0 = fn2817(m, i0, uint32(91))
+	i0 = fn2818(m, i0, uint32(91))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -406,13 +2193,13 @@ L3:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L9:
-	i0 = fn2020(m, v3)
+	i0 = fn2021(m, v3)
 	v4 = i0
 	if v4 == 0 {
 		goto L6
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2746(m, i0, v4)
+	i0 = fn2747(m, i0, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
@@ -427,7 +2214,7 @@ L9:
 	if v5 != 0 {
 		goto L10
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -440,7 +2227,7 @@ L10:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	if int32(i0) < int32(uint32(2)) {
@@ -462,17 +2249,17 @@ L12:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L13:
 	i0 = v1 + uint32(12)
-	i0 = fn2688(m, i0, uint32(8580527), uint32(2))
+	i0 = fn2689(m, i0, uint32(8580527), uint32(2))
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
-	i0 = fn2020(m, v3)
+	i0 = fn2021(m, v3)
 	v4 = i0
 	if v4 == 0 {
 		goto L6
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2746(m, i0, v4)
+	i0 = fn2747(m, i0, v4)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L7
 	}
@@ -487,7 +2274,7 @@ L13:
 	if v7 != 0 {
 		goto L14
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -500,7 +2287,7 @@ L14:
 	if v4 != 0 {
 		goto L15
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L15:
 	i0 = v5 + uint32(4)
 	v5 = i0
@@ -513,13 +2300,13 @@ L15:
 L8:
 	*(*uint8)(unsafe.Add(b, uint64(v1)+44)) = uint8(k32(0))
 	i0 = v1 + uint32(12)
-	i0 = fn2817(m, i0, uint32(93))
+	i0 = fn2818(m, i0, uint32(93))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
-	fn2069(m, v0)
+	fn2070(m, v0)
 	i0 = v1 + uint32(12)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v2 = i0
 	goto L1
 L7:
@@ -534,7 +2321,7 @@ L7:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -547,11 +2334,11 @@ L6:
 	if v4 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	i0 = v1 + uint32(12)
-	fn2695(m, i0)
-	fn2069(m, v0)
+	fn2696(m, i0)
+	fn2070(m, v0)
 L1:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
@@ -560,7 +2347,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1529(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1530(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -612,7 +2399,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1530(m *Module, v0 uint32) uint32 {
+func fn1531(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -663,7 +2450,7 @@ L3:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	i0 = v0 + k32(4294967292)
 	v0 = i0
@@ -673,7 +2460,7 @@ L4:
 		goto L3
 	}
 L2:
-	fn2111(m, v1)
+	fn2112(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -681,7 +2468,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1531(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1532(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -775,7 +2562,7 @@ L9:
 	i1 = v5 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L10:
-	i0 = fn2026(m, v3, v7, uint32(2))
+	i0 = fn2027(m, v3, v7, uint32(2))
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -788,7 +2575,7 @@ L10:
 	if v5 != 0 {
 		goto L11
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v3 = i0
@@ -801,7 +2588,7 @@ L11:
 	if v3 != 0 {
 		goto L12
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L12:
 	v3 = uint32(0)
 	if int32(v8) < int32(uint32(0)) {
@@ -942,7 +2729,7 @@ L24:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i1 = i1 + v0
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2029(m, i0, i1, v2)
+	i0 = fn2030(m, i0, i1, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v0 = i0
@@ -955,7 +2742,7 @@ L24:
 	if v0 != 0 {
 		goto L25
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -968,7 +2755,7 @@ L25:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	m.depth--
 	return v3
@@ -976,7 +2763,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1532(m *Module, v0 uint32) uint32 {
+func fn1533(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1003,11 +2790,11 @@ func fn1532(m *Module, v0 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518013), uint32(3934))
+	fn3642(m, uint32(8518013), uint32(3934))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn3706(m, uint32(10049824))
+	i0 = fn3707(m, uint32(10049824))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -1024,7 +2811,7 @@ L2:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -1048,7 +2835,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1533(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1534(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1084,7 +2871,7 @@ L3:
 		goto L1
 	}
 L2:
-	i0 = fn3737(m, uint32(8395279), v2)
+	i0 = fn3738(m, uint32(8395279), v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -1096,7 +2883,7 @@ L1:
 	if v2 < uint32(2) {
 		goto L4
 	}
-	i0 = fn3734(m, uint32(8395279), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8395279), v2, uint32(0), uint32(1))
 	if i0 != 0 {
 		goto L5
 	}
@@ -1149,7 +2936,7 @@ L10:
 	if v6 != 0 {
 		goto L11
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L11:
 	i0 = v2 + k32(4294967292)
 	v2 = i0
@@ -1159,12 +2946,12 @@ L11:
 		goto L10
 	}
 L9:
-	fn2111(m, v5)
+	fn2112(m, v5)
 L8:
 	if v4 == 0 {
 		goto L12
 	}
-	i0 = fn1508(m, v0, v4)
+	i0 = fn1509(m, v0, v4)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L12
 	}
@@ -1177,7 +2964,7 @@ L12:
 
 //go:norace
 //go:nocheckptr
-func fn1534(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1535(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -1197,7 +2984,7 @@ func fn1534(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn3739(m, uint32(8395279), v3)
+	i0 = fn3740(m, uint32(8395279), v3)
 	if i0 != 0 {
 		goto L1
 	}
@@ -1210,13 +2997,13 @@ L1:
 		goto L3
 	}
 	v4 = uint32(0)
-	i0 = fn3734(m, uint32(8395279), v3, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8395279), v3, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L2
 	}
 L3:
 	v4 = uint32(0)
-	i0 = fn2346(m, v0, uint32(0))
+	i0 = fn2347(m, v0, uint32(0))
 	v5 = i0
 	if v5 == 0 {
 		goto L2
@@ -1263,7 +3050,7 @@ L7:
 	if v1 != 0 {
 		goto L8
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L8:
 	i0 = v3 + k32(4294967292)
 	v3 = i0
@@ -1273,7 +3060,7 @@ L8:
 		goto L7
 	}
 L6:
-	fn2111(m, v7)
+	fn2112(m, v7)
 L5:
 	if v6 != 0 {
 		goto L9
@@ -1281,7 +3068,7 @@ L5:
 	m.depth--
 	return v5
 L9:
-	i0 = fn1508(m, v5, v6)
+	i0 = fn1509(m, v5, v6)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L10
 	}
@@ -1299,7 +3086,7 @@ L10:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L2:
 	m.depth--
 	return v4
@@ -1307,7 +3094,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1535(m *Module, v0 uint32) {
+func fn1536(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1358,16 +3145,16 @@ func fn1535(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1536(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1537(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1393,7 +3180,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1537(m *Module, v0 uint32) uint32 {
+func fn1538(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1449,7 +3236,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return uint32(0)
@@ -1457,7 +3244,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1538(m *Module, v0 uint32) {
+func fn1539(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1470,7 +3257,7 @@ func fn1538(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
 	if v1 == 0 {
@@ -1487,16 +3274,16 @@ func fn1538(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1539(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1540(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1522,7 +3309,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1540(m *Module, v0 uint32) uint32 {
+func fn1541(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1578,7 +3365,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return uint32(0)
@@ -1586,7 +3373,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1541(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn1542(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -1757,7 +3544,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1542(m *Module, v0 uint32) uint32 {
+func fn1543(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1767,7 +3554,7 @@ func fn1542(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1543(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1544(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1808,7 +3595,7 @@ func fn1543(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8394902), v2)
+	i0 = fn3604(m, i0, uint32(8394902), v2)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -1819,7 +3606,7 @@ L2:
 		goto L3
 	}
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+6172))
@@ -1835,16 +3622,16 @@ L2:
 	i0 = i0 + uint32(5852)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v3 = i0
-	fn2062(m, v3)
+	fn2063(m, v3)
 	goto L4
 L5:
-	i0 = fn3706(m, uint32(10049232))
+	i0 = fn3707(m, uint32(10049232))
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v6 = i0
@@ -1866,7 +3653,7 @@ L4:
 	v4 = v3
 	goto L1
 L3:
-	i0 = fn1504(m, v5)
+	i0 = fn1505(m, v5)
 	v4 = i0
 	if v4 != 0 {
 		goto L6
@@ -1954,7 +3741,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1544(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1545(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1991,7 +3778,7 @@ func fn1544(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L3:
 	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+6172))
@@ -2007,16 +3794,16 @@ L3:
 	i0 = i0 + uint32(5852)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v0 = i0
-	fn2062(m, v0)
+	fn2063(m, v0)
 	goto L4
 L5:
-	i0 = fn3706(m, uint32(10049232))
+	i0 = fn3707(m, uint32(10049232))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -2042,13 +3829,13 @@ L2:
 	if int32(v2) <= int32(i1) {
 		goto L6
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L6:
 	i0 = v2 * v1
 	v6 = i0
-	i0 = fn1504(m, v6)
+	i0 = fn1505(m, v6)
 	v3 = i0
 	if v3 != 0 {
 		goto L7
@@ -2149,7 +3936,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1545(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1546(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -2161,7 +3948,7 @@ func fn1545(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
 	i1 = k32(10089824) + uint32(20892)
-	fn3611(m, i0, i1)
+	fn3612(m, i0, i1)
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -2182,7 +3969,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1546(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1547(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2209,7 +3996,7 @@ func fn1546(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495658))
+	fn3605(m, i0, uint32(8495658))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -2329,7 +4116,7 @@ L2:
 	if v0 != 0 {
 		goto L9
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L9:
 	m.depth--
 	return uint32(0)
@@ -2337,7 +4124,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn1547(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1548(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2378,7 +4165,7 @@ L3:
 	i1 = v5 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L4:
-	i0 = fn2026(m, v4, v1, uint32(2))
+	i0 = fn2027(m, v4, v1, uint32(2))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -2391,7 +4178,7 @@ L4:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	if v5 != 0 {
 		goto L2
@@ -2413,7 +4200,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1548(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1549(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -2422,7 +4209,7 @@ func fn1548(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i1
 	b := m.base
 	v2 = uint32(0)
-	i0 = fn1508(m, v0, v1)
+	i0 = fn1509(m, v0, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -2441,7 +4228,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1549(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1550(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -2453,7 +4240,7 @@ func fn1549(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v2 = uint32(0)
-	i0 = fn1510(m, v0, v1)
+	i0 = fn1511(m, v0, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -2473,7 +4260,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1550(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1551(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2530,12 +4317,12 @@ func fn1550(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn515(m, v1, i1)
+	i0 = fn516(m, v1, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -2555,7 +4342,7 @@ L4:
 	i1 = v2 + uint32(20)
 	i2 = v2 + uint32(16)
 	i3 = v2 + uint32(12)
-	i0 = fn2263(m, v1, i1, i2, i3)
+	i0 = fn2264(m, v1, i1, i2, i3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -2569,12 +4356,12 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = v2 + uint32(28)
 	i2 = v2 + uint32(24)
-	i0 = fn2264(m, i0, i1, i2, v4)
+	i0 = fn2265(m, i0, i1, i2, v4)
 	v5 = i0
 	if int32(v5) > int32(uint32(0)) {
 		goto L8
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+6172))
@@ -2590,10 +4377,10 @@ L4:
 	i0 = i0 + uint32(5852)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v3 = i0
-	fn2062(m, v3)
+	fn2063(m, v3)
 	goto L6
 L9:
-	i0 = fn3706(m, uint32(10049232))
+	i0 = fn3707(m, uint32(10049232))
 	v3 = i0
 	if v3 != 0 {
 		goto L6
@@ -2607,11 +4394,11 @@ L8:
 		goto L10
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i0 = fn1503(m, v0, v6, i2)
+	i0 = fn1504(m, v0, v6, i2)
 	v3 = i0
 	goto L1
 L10:
-	i0 = fn1504(m, v5)
+	i0 = fn1505(m, v5)
 	v3 = i0
 	if v3 != 0 {
 		goto L11
@@ -2706,10 +4493,10 @@ L7:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8425885), v2)
+	i0 = fn3604(m, i0, uint32(8425885), v2)
 	goto L1
 L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -2741,7 +4528,7 @@ L2:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
 	i1 = k32(10089824) + uint32(20892)
-	fn3611(m, i0, i1)
+	fn3612(m, i0, i1)
 	goto L1
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -2764,7 +4551,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1551(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1552(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2811,12 +4598,12 @@ func fn1551(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v4 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn515(m, v1, i1)
+	i0 = fn516(m, v1, i1)
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -2836,7 +4623,7 @@ L5:
 	i1 = v3 + uint32(28)
 	i2 = v3 + uint32(24)
 	i3 = v3 + uint32(20)
-	i0 = fn2263(m, v1, i1, i2, i3)
+	i0 = fn2264(m, v1, i1, i2, i3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -2848,7 +4635,7 @@ L5:
 	i2 = v3 + uint32(24)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	v1 = i3
-	i0 = fn2264(m, i0, i1, i2, v1)
+	i0 = fn2265(m, i0, i1, i2, v1)
 	v2 = i0
 	if int32(v1) > int32(k32(4294967295)) {
 		goto L11
@@ -2880,7 +4667,7 @@ L9:
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i0 = fn1506(m, v0, i1, i2, uint32(0))
+	i0 = fn1507(m, v0, i1, i2, uint32(0))
 	v4 = i0
 	goto L1
 L12:
@@ -2905,12 +4692,12 @@ L13:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = i1
 L14:
 	i0 = v2 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v7 = i0
 	if v7 != 0 {
 		goto L15
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
@@ -2984,7 +4771,7 @@ L18:
 	i1 = v5 - v2
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	i0 = fn1500(m, v0, v1)
+	i0 = fn1501(m, v0, v1)
 	v4 = i0
 	v0 = v7
 L19:
@@ -3001,7 +4788,7 @@ L19:
 	if v5 != 0 {
 		goto L20
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L20:
 	i0 = v0 + uint32(4)
 	v0 = i0
@@ -3010,18 +4797,18 @@ L20:
 	if v2 != 0 {
 		goto L19
 	}
-	fn2111(m, v7)
+	fn2112(m, v7)
 	goto L1
 L8:
 	if v0 != v2 {
 		goto L22
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn1503(m, v2, uint32(0), i2)
+	i0 = fn1504(m, v2, uint32(0), i2)
 	v2 = i0
 	goto L21
 L22:
-	i0 = fn582(m, v2, uint32(8502038))
+	i0 = fn583(m, v2, uint32(8502038))
 	v2 = i0
 L21:
 	if v2 == 0 {
@@ -3032,7 +4819,7 @@ L21:
 	i2 = v3 + uint32(24)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	v4 = i3
-	i0 = fn2264(m, i0, i1, i2, v4)
+	i0 = fn2265(m, i0, i1, i2, v4)
 	v1 = i0
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L25
@@ -3063,7 +4850,7 @@ L23:
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i0 = fn1506(m, v0, i1, i2, v2)
+	i0 = fn1507(m, v0, i1, i2, v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -3086,7 +4873,7 @@ L27:
 	*(*uint32)(unsafe.Add(b, v3)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8503578), v3)
+	i0 = fn3604(m, i0, uint32(8503578), v3)
 	v4 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -3119,7 +4906,7 @@ L28:
 	goto L1
 L29:
 	i0 = v1 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v9 = i0
 	if v9 != 0 {
 		goto L30
@@ -3135,9 +4922,9 @@ L29:
 	if v0 != 0 {
 		goto L31
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L31:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L30:
 	i0 = v2 + uint32(12)
@@ -3204,7 +4991,7 @@ L36:
 	if v5 != 0 {
 		goto L37
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L37:
 	i0 = v0 + uint32(4)
 	v0 = i0
@@ -3214,7 +5001,7 @@ L37:
 		goto L36
 	}
 L33:
-	fn2111(m, v9)
+	fn2112(m, v9)
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -3228,14 +5015,14 @@ L33:
 		goto L1
 	}
 L26:
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8425885), i2)
+	i0 = fn3604(m, i0, uint32(8425885), i2)
 	goto L2
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -3247,7 +5034,7 @@ L3:
 		goto L38
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495658))
+	fn3605(m, i0, uint32(8495658))
 	goto L2
 L38:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -3367,7 +5154,7 @@ L39:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L1
 L2:
 	v4 = k32(4294967295)
@@ -3379,7 +5166,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1552(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1553(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3392,7 +5179,7 @@ func fn1552(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3706(m, uint32(10050096))
+	i0 = fn3707(m, uint32(10050096))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -3409,7 +5196,7 @@ func fn1552(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
-	fn3701(m, v2)
+	fn3702(m, v2)
 L1:
 	m.depth--
 	return v2
@@ -3417,7 +5204,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1553(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1554(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -3431,14 +5218,14 @@ func fn1553(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	i0 = i0 + i1
-	i0 = fn1577(m, i0)
+	i0 = fn1578(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1554(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1555(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3489,7 +5276,7 @@ L3:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
 	i0 = v0 + k32(4294967292)
 	v0 = i0
@@ -3499,7 +5286,7 @@ L4:
 		goto L3
 	}
 L2:
-	fn2111(m, v2)
+	fn2112(m, v2)
 L1:
 	m.depth--
 	return uint32(10059656)
@@ -3507,7 +5294,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1555(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1556(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -3517,14 +5304,14 @@ func fn1555(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1503(m, v0, uint32(0), i2)
+	i0 = fn1504(m, v0, uint32(0), i2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1556(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1557(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -3560,7 +5347,7 @@ L1:
 	m.depth--
 	return uint32(10059656)
 L2:
-	i2 = fn1499(m, v0, v1)
+	i2 = fn1500(m, v0, v1)
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -3572,7 +5359,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1557(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1558(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3592,7 +5379,7 @@ func fn1557(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8396331), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8396331), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -3600,12 +5387,12 @@ func fn1557(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
 	}
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -3618,13 +5405,13 @@ L1:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	if v3 != k32(4294967295) {
 		goto L2
 	}
 L3:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -3635,7 +5422,7 @@ L5:
 L2:
 	i4 = v1 + uint32(4)
 	i4 = *(*uint32)(unsafe.Add(b, i4))
-	i2 = fn1498(m, v0, v3, i4)
+	i2 = fn1499(m, v0, v3, i4)
 	if i2 != 0 {
 		i0 = uint32(0)
 	} else {
@@ -3647,7 +5434,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1558(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1559(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3672,7 +5459,7 @@ func fn1558(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8447724), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8447724), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -3682,12 +5469,12 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -3700,7 +5487,7 @@ L2:
 	if v3 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	if v4 != k32(4294967295) {
 		goto L3
@@ -3708,7 +5495,7 @@ L5:
 L4:
 	v3 = uint32(0)
 	v4 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -3719,7 +5506,7 @@ L3:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8394778))
+	fn3605(m, i0, uint32(8394778))
 	m.depth--
 	return uint32(0)
 L6:
@@ -3731,7 +5518,7 @@ L6:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495797))
+	fn3605(m, i0, uint32(8495797))
 	m.depth--
 	return uint32(0)
 L7:
@@ -3796,7 +5583,7 @@ L12:
 	if v1 != 0 {
 		goto L13
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L13:
 	i0 = v2 + k32(4294967292)
 	v2 = i0
@@ -3806,7 +5593,7 @@ L13:
 		goto L12
 	}
 L9:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	m.depth--
 	return v3
 L8:
@@ -3851,7 +5638,7 @@ L15:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = v2 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L16
@@ -3862,7 +5649,7 @@ L15:
 	m.depth--
 	return v3
 L16:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = v6 + uint32(4)
 	i2 = v1 << (uint32(2) & 31)
 	m.copy(i0, v6, i2)
@@ -3875,7 +5662,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1559(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1560(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3917,7 +5704,7 @@ L2:
 	i1 = v5 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L3:
-	i0 = fn2026(m, v4, v1, uint32(2))
+	i0 = fn2027(m, v4, v1, uint32(2))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -3930,13 +5717,13 @@ L3:
 	if v6 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
 	if int32(v5) < int32(uint32(1)) {
 		goto L5
 	}
 	i4 = v3 + uint32(1)
-	i2 = fn1506(m, v0, v3, i4, uint32(0))
+	i2 = fn1507(m, v0, v3, i4, uint32(0))
 	if i2 != 0 {
 		i0 = uint32(0)
 	} else {
@@ -3961,14 +5748,14 @@ L6:
 	}
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8394986))
+	fn3605(m, i0, uint32(8394986))
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1560(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1561(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3998,7 +5785,7 @@ func fn1560(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8392377), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8392377), v2, uint32(1), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -4011,7 +5798,7 @@ L2:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn3395(m, i0, i1)
+	i0 = fn3396(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -4021,7 +5808,7 @@ L2:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(8)
-	i0 = fn3395(m, i0, i1)
+	i0 = fn3396(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -4078,7 +5865,7 @@ L7:
 	i1 = v7 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L8:
-	i0 = fn2026(m, v4, v6, uint32(2))
+	i0 = fn2027(m, v4, v6, uint32(2))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v8 = i0
@@ -4091,12 +5878,12 @@ L8:
 	if v8 != 0 {
 		goto L9
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L9:
 	if int32(v7) < int32(uint32(1)) {
 		goto L10
 	}
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v4 = i0
 	goto L1
 L10:
@@ -4115,7 +5902,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v3)) = v6
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8395016), v3)
+	i0 = fn3604(m, i0, uint32(8395016), v3)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -4124,7 +5911,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1561(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1562(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4180,7 +5967,7 @@ L4:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L5
 L7:
 	if v5 != v1 {
@@ -4190,7 +5977,7 @@ L7:
 	v2 = i0
 	goto L5
 L6:
-	i0 = fn2026(m, v5, v1, uint32(2))
+	i0 = fn2027(m, v5, v1, uint32(2))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v7 = i0
@@ -4203,7 +5990,7 @@ L6:
 	if v7 != 0 {
 		goto L8
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L8:
 	if int32(v6) < int32(uint32(1)) {
 		goto L9
@@ -4226,7 +6013,7 @@ L5:
 		goto L4
 	}
 L2:
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v5 = i0
 L1:
 	m.depth--
@@ -4235,7 +6022,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1562(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1563(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4278,7 +6065,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1563(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1564(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -4316,7 +6103,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10050332), uint32(0), uint32(0), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10050332), uint32(0), uint32(0), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -4343,13 +6130,13 @@ L6:
 	v6 = uint32(0)
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
-	i0 = fn1516(m, v0, v2, v3)
+	i0 = fn1517(m, v0, v2, v3)
 	v6 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -4359,7 +6146,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1564(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1565(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -4380,27 +6167,27 @@ func fn1564(m *Module, v0 uint32, v1 uint32) uint32 {
 	if int32(v0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn1594(m, v0)
+	i0 = fn1595(m, v0)
 	m.depth--
 	return i0
 L1:
-	i0 = fn1574(m, uint32(0))
+	i0 = fn1575(m, uint32(0))
 	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1565(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1566(m, v0, uint32(1))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
 func fn1566(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1567(m, v0, uint32(1))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1567(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4426,7 +6213,7 @@ func fn1566(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L3
 	}
 	i0 = k32(10089824) + uint32(35412)
-	i0 = fn3390(m, i0)
+	i0 = fn3391(m, i0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -4439,12 +6226,12 @@ func fn1566(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v3
 	i1 = v2 + uint32(32)
-	i0 = fn4085(m, uint32(8462010), i1)
+	i0 = fn4086(m, uint32(8462010), i1)
 	v0 = i0
 	goto L1
 L3:
 	i0 = k32(10089824) + uint32(40212)
-	i0 = fn3390(m, i0)
+	i0 = fn3391(m, i0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -4457,12 +6244,12 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8462010), i1)
+	i0 = fn4086(m, uint32(8462010), i1)
 	v0 = i0
 	goto L1
 L2:
 	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+6172))
@@ -4478,16 +6265,16 @@ L2:
 	i0 = i0 + uint32(5852)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v1 = i0
-	fn2062(m, v1)
+	fn2063(m, v1)
 	goto L4
 L5:
-	i0 = fn3706(m, uint32(10049232))
+	i0 = fn3707(m, uint32(10049232))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v0 = i0
@@ -4508,7 +6295,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8568571), v2)
+	i0 = fn4086(m, uint32(8568571), v2)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(48)
@@ -4518,7 +6305,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1567(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1568(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4531,12 +6318,12 @@ func fn1567(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -4577,7 +6364,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1568(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1569(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -4603,23 +6390,23 @@ func fn1568(m *Module, v0 uint32, v1 uint32) uint32 {
 L2:
 	v0 = uint32(0)
 L1:
-	i0 = fn1594(m, v0)
+	i0 = fn1595(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1569(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1570(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1566(m, v0, uint32(0))
+	i0 = fn1567(m, v0, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1570(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1571(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4632,12 +6419,12 @@ func fn1570(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -4679,7 +6466,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1571(m *Module, v0 uint32) uint32 {
+func fn1572(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -4693,7 +6480,7 @@ func fn1571(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	return uint32(0)
 L1:
 	i0 = v0 << (uint32(2) & 31)
@@ -4701,12 +6488,12 @@ L1:
 	if v0 == 0 {
 		i0 = uint32(16)
 	}
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(10050376)
@@ -4722,14 +6509,14 @@ L2:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L3:
-	fn2062(m, v1)
+	fn2063(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn1572(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1573(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4757,20 +6544,20 @@ L1:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	goto L3
 L4:
 	i0 = v1 << (uint32(2) & 31)
 	v3 = i0
 	i0 = v3 + uint32(12)
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v4 = i0
 	if v4 != 0 {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L3:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L2:
@@ -4786,7 +6573,7 @@ L2:
 	i1 = v5 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L5:
-	fn2062(m, v4)
+	fn2063(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(0)
 	i2 = b2i(v0 != uint32(0))
 	i2 = i2 << (uint32(1) & 31)
@@ -4800,7 +6587,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn1573(m *Module, v0 uint32) uint32 {
+func fn1574(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4841,14 +6628,14 @@ L1:
 	i0 = b2i(v2 == uint32(2))
 	i1 = v1 >> (uint32(3) & 31)
 	i2 = v0 + uint32(12)
-	i0 = fn1572(m, i0, i1, i2)
+	i0 = fn1573(m, i0, i1, i2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1574(m *Module, v0 uint32) uint32 {
+func fn1575(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4880,12 +6667,12 @@ L1:
 	if i0 > uint32(2147483646) {
 		goto L2
 	}
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L3:
@@ -4907,17 +6694,17 @@ L3:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L4:
-	fn2062(m, v1)
+	fn2063(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
 	m.depth--
 	return v1
 L2:
-	i0 = fn2118(m, uint32(20))
+	i0 = fn2119(m, uint32(20))
 	v3 = i0
 	if v3 != 0 {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L5:
@@ -4937,7 +6724,7 @@ L5:
 L6:
 	i0 = v2 - v1
 	v1 = i0
-	fn2062(m, v3)
+	fn2063(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
 	i1 = v0 >> (uint32(30) & 31)
 	i1 = i1 & uint32(2)
@@ -4963,7 +6750,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn1575(m *Module, v0 uint32) uint32 {
+func fn1576(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5007,16 +6794,16 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	m.depth--
 	return uint32(0)
 L3:
-	i0 = fn2118(m, v2)
+	i0 = fn2119(m, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L4:
@@ -5030,7 +6817,7 @@ L4:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L5:
-	fn2062(m, v2)
+	fn2063(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = v2 + uint32(12)
 	v4 = i0
@@ -5058,7 +6845,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1576(m *Module, v0 uint64) uint32 {
+func fn1577(m *Module, v0 uint64) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5104,16 +6891,16 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	m.depth--
 	return uint32(0)
 L3:
-	i0 = fn2118(m, v2)
+	i0 = fn2119(m, v2)
 	v5 = i0
 	if v5 != 0 {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L4:
@@ -5127,7 +6914,7 @@ L4:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L5:
-	fn2062(m, v5)
+	fn2063(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = uint32(0)
 	i0 = v5 + uint32(12)
 	v1 = i0
@@ -5157,7 +6944,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1577(m *Module, v0 uint32) uint32 {
+func fn1578(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5201,16 +6988,16 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	m.depth--
 	return uint32(0)
 L3:
-	i0 = fn2118(m, v2)
+	i0 = fn2119(m, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L4:
@@ -5224,7 +7011,7 @@ L4:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L5:
-	fn2062(m, v2)
+	fn2063(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = v2 + uint32(12)
 	v4 = i0
@@ -5252,7 +7039,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1578(m *Module, v0 float64) uint32 {
+func fn1579(m *Module, v0 float64) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 float64
@@ -5288,7 +7075,7 @@ func fn1578(m *Module, v0 float64) uint32 {
 		goto L2
 	}
 	i0 = sat32s(v0)
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	goto L1
 L2:
@@ -5297,7 +7084,7 @@ L2:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444254))
+	fn3605(m, i0, uint32(8444254))
 	goto L1
 L3:
 	if v0 == v0 {
@@ -5305,7 +7092,7 @@ L3:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8444360))
+	fn3605(m, i0, uint32(8444360))
 	goto L1
 L4:
 	d0 = math.Float64frombits(math.Float64bits(v0) ^ (1 << 63))
@@ -5313,7 +7100,7 @@ L4:
 		d0 = v0
 	}
 	i1 = v1 + uint32(12)
-	d0 = fn7998(m, d0, i1)
+	d0 = fn7999(m, d0, i1)
 	v2 = d0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i0 = i0 + k32(4294967295)
@@ -5327,12 +7114,12 @@ L4:
 	if v6 == 0 {
 		i0 = uint32(16)
 	}
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = uint32(0)
 	goto L1
 L5:
@@ -5349,7 +7136,7 @@ L5:
 	i1 = v6 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L6:
-	fn2062(m, v3)
+	fn2063(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
 	if int32(v4) < int32(k32(4294967267)) {
 		goto L7
@@ -5363,7 +7150,7 @@ L6:
 	i2 = v5 * uint32(30)
 	i1 = v4 - i2
 	i1 = i1 + uint32(1)
-	d0 = fn8000(m, v2, i1)
+	d0 = fn8001(m, v2, i1)
 	v2 = d0
 L8:
 	i1 = sat32u(v2)
@@ -5373,7 +7160,7 @@ L8:
 	v6 = i0
 	d1 = float64(v5)
 	d0 = v2 - d1
-	d0 = fn8000(m, d0, uint32(30))
+	d0 = fn8001(m, d0, uint32(30))
 	v2 = d0
 	i0 = v7 + k32(4294967295)
 	v7 = i0
@@ -5399,7 +7186,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1579(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1580(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5427,7 +7214,7 @@ func fn1579(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518210), uint32(472))
+	fn3642(m, uint32(8518210), uint32(472))
 	return k32(4294967295)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -5437,7 +7224,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn517(m, v0)
+	i0 = fn518(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -5522,38 +7309,9 @@ L3:
 	if v3 != 0 {
 		goto L9
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L9:
 	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn1580(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i1 = v1 + uint32(12)
-	i0 = fn1579(m, v0, i1)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470768))
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
 }
 
 //go:norace
@@ -5571,15 +7329,14 @@ func fn1581(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	i1 = v1 + uint32(12)
-	i0 = fn1579(m, v0, i1)
+	i0 = fn1580(m, v0, i1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8397602))
-	v0 = k32(4294967295)
+	fn3605(m, i0, uint32(8470768))
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -5589,6 +7346,36 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn1582(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i1 = v1 + uint32(12)
+	i0 = fn1580(m, v0, i1)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	fn3605(m, i0, uint32(8397602))
+	v0 = k32(4294967295)
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1583(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5614,7 +7401,7 @@ func fn1582(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L3
 	}
-	fn3641(m, uint32(8518210), uint32(583))
+	fn3642(m, uint32(8518210), uint32(583))
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -5624,7 +7411,7 @@ L3:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510693))
+	fn3605(m, i0, uint32(8510693))
 	goto L2
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -5689,7 +7476,7 @@ L9:
 	}
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8407985))
+	fn3605(m, i0, uint32(8407985))
 L2:
 	v1 = k32(4294967295)
 L1:
@@ -5699,7 +7486,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1583(m *Module, v0 uint32) uint32 {
+func fn1584(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5719,7 +7506,7 @@ func fn1583(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L3
 	}
-	fn3641(m, uint32(8518210), uint32(632))
+	fn3642(m, uint32(8518210), uint32(632))
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -5729,7 +7516,7 @@ L3:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510693))
+	fn3605(m, i0, uint32(8510693))
 	goto L2
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -5749,7 +7536,7 @@ L5:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8397557))
+	fn3605(m, i0, uint32(8397557))
 	goto L2
 L6:
 	i0 = v1 >> (uint32(3) & 31)
@@ -5781,98 +7568,11 @@ L7:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470717))
+	fn3605(m, i0, uint32(8470717))
 L2:
 	v0 = k32(4294967295)
 L1:
 	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1584(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v0 != 0 {
-		goto L3
-	}
-	fn3641(m, uint32(8518210), uint32(686))
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510693))
-	goto L2
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	i0 = v1 & uint32(3)
-	v2 = i0
-	if v1 > uint32(8) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = uint32(1) - v2
-	i0 = i0 * i1
-	return i0
-L5:
-	if v2 != uint32(2) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8408030))
-	goto L2
-L6:
-	i0 = v1 >> (uint32(3) & 31)
-	v1 = i0
-	i0 = v1 + uint32(1)
-	v2 = i0
-	i0 = v1 << (uint32(2) & 31)
-	i0 = i0 + v0
-	i0 = i0 + uint32(8)
-	v1 = i0
-	v0 = uint32(0)
-L7:
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v0 << (uint32(30) & 31)
-	i0 = i0 | i1
-	v3 = i0
-	i0 = v3 >> (uint32(30) & 31)
-	i0 = b2i(i0 == v0)
-	v4 = i0
-	i0 = v1 + k32(4294967292)
-	v1 = i0
-	v0 = v3
-	if v4 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8408123))
-L2:
-	v0 = k32(4294967295)
-L1:
 	return v0
 }
 
@@ -5893,9 +7593,96 @@ func fn1585(m *Module, v0 uint32) uint32 {
 	_ = i1
 	b := m.base
 	if v0 != 0 {
+		goto L3
+	}
+	fn3642(m, uint32(8518210), uint32(686))
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8510693))
+	goto L2
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	i0 = v1 & uint32(3)
+	v2 = i0
+	if v1 > uint32(8) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = uint32(1) - v2
+	i0 = i0 * i1
+	return i0
+L5:
+	if v2 != uint32(2) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	fn3605(m, i0, uint32(8408030))
+	goto L2
+L6:
+	i0 = v1 >> (uint32(3) & 31)
+	v1 = i0
+	i0 = v1 + uint32(1)
+	v2 = i0
+	i0 = v1 << (uint32(2) & 31)
+	i0 = i0 + v0
+	i0 = i0 + uint32(8)
+	v1 = i0
+	v0 = uint32(0)
+L7:
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
 		goto L1
 	}
-	fn3641(m, uint32(8518210), uint32(755))
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v0 << (uint32(30) & 31)
+	i0 = i0 | i1
+	v3 = i0
+	i0 = v3 >> (uint32(30) & 31)
+	i0 = b2i(i0 == v0)
+	v4 = i0
+	i0 = v1 + k32(4294967292)
+	v1 = i0
+	v0 = v3
+	if v4 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	fn3605(m, i0, uint32(8408123))
+L2:
+	v0 = k32(4294967295)
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1586(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v0 != 0 {
+		goto L1
+	}
+	fn3642(m, uint32(8518210), uint32(755))
 	return k32(4294967295)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -5940,7 +7727,7 @@ L4:
 	i0 = v1 * v2
 	return i0
 L2:
-	i0 = fn517(m, v0)
+	i0 = fn518(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L5
@@ -5953,7 +7740,7 @@ L5:
 	if i0 != 0 {
 		goto L7
 	}
-	fn3641(m, uint32(8518210), uint32(728))
+	fn3642(m, uint32(8518210), uint32(728))
 	v0 = k32(4294967295)
 	goto L6
 L7:
@@ -6005,14 +7792,14 @@ L6:
 	if v1 != 0 {
 		goto L10
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L10:
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1586(m *Module, v0 uint32) uint32 {
+func fn1587(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -6026,7 +7813,7 @@ func fn1586(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1587(m *Module, v0 uint32) uint32 {
+func fn1588(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6080,7 +7867,7 @@ func fn1587(m *Module, v0 uint32) uint32 {
 	return i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8408069))
+	fn3605(m, i0, uint32(8408069))
 L1:
 	m.depth--
 	return v1
@@ -6088,7 +7875,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1588(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1589(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -6212,7 +7999,7 @@ L3:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	m.depth--
 	return uint32(0)
 L5:
@@ -6221,12 +8008,12 @@ L5:
 	if v5 == 0 {
 		i0 = uint32(16)
 	}
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v4 = i0
 	if v4 != 0 {
 		goto L6
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L6:
@@ -6244,7 +8031,7 @@ L6:
 	i1 = v5 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L7:
-	fn2062(m, v4)
+	fn2063(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(0)
 	i0 = v4 + uint32(12)
 	v0 = i0
@@ -6402,7 +8189,7 @@ L14:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v6].(func(*Module, uint32, uint32, uint32) uint32)(m, v4, uint32(1), i2)
 L20:
-	fn2121(m, v4)
+	fn2122(m, v4)
 L19:
 	i1 = v5 << (uint32(4) & 31)
 	i0 = uint32(10089824) + i1
@@ -6415,7 +8202,7 @@ L18:
 
 //go:norace
 //go:nocheckptr
-func fn1589(m *Module, v0 uint32) uint32 {
+func fn1590(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6480,7 +8267,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1590(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn1591(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -6713,7 +8500,7 @@ L6:
 	v1 = uint32(8396144)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, v1)
+	fn3605(m, i0, v1)
 L3:
 	v18 = k32(4294967295)
 	goto L1
@@ -6791,20 +8578,20 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1591(m *Module, v0 uint32) uint32 {
+func fn1592(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1575(m, v0)
+	i0 = fn1576(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1592(m *Module, v0 uint32) uint32 {
+func fn1593(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6830,24 +8617,24 @@ func fn1592(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	i1 = v1 + uint32(12)
-	i0 = fn1579(m, v0, i1)
+	i0 = fn1580(m, v0, i1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470768))
+	fn3605(m, i0, uint32(8470768))
 	goto L1
 L2:
-	i0 = fn1583(m, v0)
+	i0 = fn1584(m, v0)
 	v0 = i0
 L1:
 	if v0 != k32(4294967295) {
 		goto L4
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
@@ -6861,7 +8648,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1593(m *Module, v0 uint64) uint32 {
+func fn1594(m *Module, v0 uint64) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6901,12 +8688,12 @@ L1:
 	if l0 > uint64(2147483646) {
 		goto L2
 	}
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L3:
@@ -6930,7 +8717,7 @@ L3:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L4:
-	fn2062(m, v1)
+	fn2063(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	m.depth--
 	return v1
@@ -6948,12 +8735,12 @@ L2:
 	v1 = i0
 	i0 = v1 << (uint32(2) & 31)
 	i0 = i0 + uint32(12)
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L5:
@@ -6969,7 +8756,7 @@ L5:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L6:
-	fn2062(m, v3)
+	fn2063(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
 	l2 = v0 >> (uint64(62) & 63)
 	i2 = uint32(l2)
@@ -6997,7 +8784,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn1594(m *Module, v0 uint32) uint32 {
+func fn1595(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7056,16 +8843,16 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	m.depth--
 	return uint32(0)
 L3:
-	i0 = fn2118(m, v4)
+	i0 = fn2119(m, v4)
 	v4 = i0
 	if v4 != 0 {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L4:
@@ -7079,7 +8866,7 @@ L4:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L5:
-	fn2062(m, v4)
+	fn2063(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(0)
 	i1 = v0 >> (uint32(30) & 31)
 	i1 = i1 & uint32(2)
@@ -7105,7 +8892,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn1595(m *Module, v0 uint32) uint64 {
+func fn1596(m *Module, v0 uint32) uint64 {
 	var v1 uint32
 	_ = v1
 	var v2 uint64
@@ -7134,7 +8921,7 @@ func fn1595(m *Module, v0 uint32) uint64 {
 	if v0 != 0 {
 		goto L2
 	}
-	fn3641(m, uint32(8518210), uint32(1481))
+	fn3642(m, uint32(8518210), uint32(1481))
 	v2 = k64(18446744073709551615)
 	goto L1
 L2:
@@ -7145,7 +8932,7 @@ L2:
 	if v3 != 0 {
 		goto L3
 	}
-	i0 = fn517(m, v0)
+	i0 = fn518(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L3
@@ -7168,7 +8955,7 @@ L3:
 	goto L4
 L5:
 	i1 = v1 + uint32(8)
-	i0 = fn1590(m, v0, i1, uint32(8), uint32(1), uint32(1), uint32(1))
+	i0 = fn1591(m, v0, i1, uint32(8), uint32(1), uint32(1), uint32(1))
 	i0 = i0 >> (uint32(31) & 31)
 	v4 = i0
 L4:
@@ -7186,7 +8973,7 @@ L4:
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+8))
 	if v4 != 0 {
@@ -7203,7 +8990,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1596(m *Module, v0 uint32) uint64 {
+func fn1597(m *Module, v0 uint32) uint64 {
 	var v1 uint32
 	_ = v1
 	var v2 uint64
@@ -7228,7 +9015,7 @@ func fn1596(m *Module, v0 uint32) uint64 {
 	if v0 != 0 {
 		goto L2
 	}
-	fn3641(m, uint32(8518210), uint32(1525))
+	fn3642(m, uint32(8518210), uint32(1525))
 	v2 = k64(18446744073709551615)
 	goto L1
 L2:
@@ -7239,7 +9026,7 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510693))
+	fn3605(m, i0, uint32(8510693))
 	v2 = k64(18446744073709551615)
 	goto L1
 L3:
@@ -7257,7 +9044,7 @@ L3:
 	goto L1
 L4:
 	i1 = v1 + uint32(8)
-	i0 = fn1590(m, v0, i1, uint32(8), uint32(1), uint32(0), uint32(1))
+	i0 = fn1591(m, v0, i1, uint32(8), uint32(1), uint32(0), uint32(1))
 	v0 = i0
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+8))
 	if int32(v0) < int32(uint32(0)) {
@@ -7274,7 +9061,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1597(m *Module, v0 uint32) uint64 {
+func fn1598(m *Module, v0 uint32) uint64 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7295,7 +9082,7 @@ func fn1597(m *Module, v0 uint32) uint64 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518210), uint32(1600))
+	fn3642(m, uint32(8518210), uint32(1600))
 	return k64(18446744073709551615)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -7342,7 +9129,7 @@ L4:
 	l0 = v4 * l1
 	return l0
 L2:
-	i0 = fn517(m, v0)
+	i0 = fn518(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L5
@@ -7355,7 +9142,7 @@ L5:
 	if i0 != 0 {
 		goto L7
 	}
-	fn3641(m, uint32(8518210), uint32(1573))
+	fn3642(m, uint32(8518210), uint32(1573))
 	v4 = k64(18446744073709551615)
 	goto L6
 L7:
@@ -7409,14 +9196,14 @@ L6:
 	if v0 != 0 {
 		goto L10
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L10:
 	return v4
 }
 
 //go:norace
 //go:nocheckptr
-func fn1598(m *Module, v0 uint32, v1 uint32) uint64 {
+func fn1599(m *Module, v0 uint32, v1 uint32) uint64 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7448,7 +9235,7 @@ func fn1598(m *Module, v0 uint32, v1 uint32) uint64 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518210), uint32(1640))
+	fn3642(m, uint32(8518210), uint32(1640))
 	return k64(18446744073709551615)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -7458,7 +9245,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn517(m, v0)
+	i0 = fn518(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -7545,14 +9332,14 @@ L3:
 	if v3 != 0 {
 		goto L9
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L9:
 	return v4
 }
 
 //go:norace
 //go:nocheckptr
-func fn1599(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1600(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -7570,16 +9357,16 @@ func fn1599(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477427))
+	fn3605(m, i0, uint32(8477427))
 	return uint32(0)
 L1:
-	i0 = fn1583(m, v0)
+	i0 = fn1584(m, v0)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L3
 	}
 	v0 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
@@ -7592,7 +9379,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1600(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1601(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7625,11 +9412,11 @@ func fn1600(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477427))
+	fn3605(m, i0, uint32(8477427))
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510693))
+	fn3605(m, i0, uint32(8510693))
 	goto L3
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -7646,7 +9433,7 @@ L4:
 	goto L2
 L6:
 	i1 = v2 + uint32(8)
-	i0 = fn1590(m, v0, i1, uint32(8), uint32(1), uint32(0), uint32(1))
+	i0 = fn1591(m, v0, i1, uint32(8), uint32(1), uint32(0), uint32(1))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L3
 	}
@@ -7657,7 +9444,7 @@ L6:
 	}
 L3:
 	v0 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -7673,7 +9460,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1601(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1602(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -7691,12 +9478,12 @@ func fn1601(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	i1 = v2 + uint32(12)
-	i0 = fn1602(m, v0, i1, uint32(0), uint32(0), uint32(0))
+	i0 = fn1603(m, v0, i1, uint32(0), uint32(0), uint32(0))
 	v1 = i0
 	goto L1
 L2:
 	i3 = v2 + uint32(12)
-	i0 = fn1603(m, v0, v1, uint32(1), i3, uint32(0), uint32(0), uint32(0))
+	i0 = fn1604(m, v0, v1, uint32(1), i3, uint32(0), uint32(0), uint32(0))
 	v1 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
@@ -7713,7 +9500,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1602(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn1603(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -7771,7 +9558,7 @@ func fn1602(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 		goto L2
 	}
 L3:
-	fn3641(m, uint32(8518210), uint32(2071))
+	fn3642(m, uint32(8518210), uint32(2071))
 	v6 = k32(4294967295)
 	goto L1
 L2:
@@ -7782,7 +9569,7 @@ L2:
 	if v6 < uint32(584) {
 		goto L7
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+7524))
 	v8 = i0
@@ -7798,7 +9585,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+32)) = v8
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v5 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8401246), i2)
+	i0 = fn3604(m, i0, uint32(8401246), i2)
 	v6 = k32(4294967295)
 	goto L1
 L8:
@@ -7806,13 +9593,13 @@ L8:
 		goto L7
 	}
 	v6 = k32(4294967295)
-	i0 = fn3877(m, uint32(8470274))
+	i0 = fn3878(m, uint32(8470274))
 	v8 = i0
 	if v8 == 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, v5)) = v0
-	i0 = fn859(m, v8, uint32(8471350), uint32(8533108), v5)
+	i0 = fn860(m, v8, uint32(8471350), uint32(8533108), v5)
 	v0 = i0
 	if v0 == 0 {
 		goto L5
@@ -7824,7 +9611,7 @@ L8:
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8435657))
+	fn3605(m, i0, uint32(8435657))
 	goto L5
 L9:
 	if v2 == 0 {
@@ -7851,12 +9638,12 @@ L14:
 		goto L12
 	}
 L13:
-	i0 = fn2690(m, v2, v9, uint32(57))
+	i0 = fn2691(m, v2, v9, uint32(57))
 	if i0 == k32(4294967295) {
 		goto L5
 	}
 L12:
-	i0 = fn2746(m, v2, v0)
+	i0 = fn2747(m, v2, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L10
 	}
@@ -7887,7 +9674,7 @@ L17:
 	v2 = i0
 L16:
 	i2 = *(*uint32)(unsafe.Add(b, v4))
-	i1 = fn753(m, v3, i2, v9)
+	i1 = fn754(m, v3, i2, v9)
 	v11 = i1
 	*(*uint32)(unsafe.Add(b, v4)) = v11
 	if v11 == 0 {
@@ -8036,7 +9823,7 @@ L10:
 	if v6 != 0 {
 		goto L35
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L35:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v6 = i0
@@ -8059,12 +9846,12 @@ L7:
 	v8 = i0
 	i0 = v8 << (uint32(2) & 31)
 	i0 = i0 + uint32(12)
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v12 = i0
 	if v12 != 0 {
 		goto L36
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v6 = k32(4294967295)
 	goto L1
 L36:
@@ -8090,7 +9877,7 @@ L37:
 		i0 = uint32(0)
 	}
 	v16 = i0
-	fn2062(m, v12)
+	fn2063(m, v12)
 	i0 = v12 + uint32(12)
 	v14 = i0
 	*(*uint32)(unsafe.Add(b, v14)) = uint32(0)
@@ -8195,7 +9982,7 @@ L44:
 		goto L44
 	}
 L43:
-	i0 = fn6307(m)
+	i0 = fn6308(m)
 	if i0 == 0 {
 		goto L39
 	}
@@ -8211,7 +9998,7 @@ L43:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 	goto L1
 L38:
 	if v8 != 0 {
@@ -8250,7 +10037,7 @@ L46:
 	if int32(v8) < int32(uint32(641)) {
 		goto L48
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+7524))
 	v0 = i0
@@ -8272,12 +10059,12 @@ L46:
 	if v6 != 0 {
 		goto L49
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 L49:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v5 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8401246), i2)
+	i0 = fn3604(m, i0, uint32(8401246), i2)
 	v6 = k32(4294967295)
 	goto L1
 L48:
@@ -8304,7 +10091,7 @@ L57:
 	}
 L56:
 	v6 = k32(4294967295)
-	i0 = fn2690(m, v2, v8, uint32(57))
+	i0 = fn2691(m, v2, v8, uint32(57))
 	if i0 != k32(4294967295) {
 		goto L54
 	}
@@ -8320,14 +10107,14 @@ L56:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 	goto L1
 L55:
 	if v3 == 0 {
 		goto L58
 	}
 	i2 = *(*uint32)(unsafe.Add(b, v4))
-	i1 = fn753(m, v3, i2, v8)
+	i1 = fn754(m, v3, i2, v8)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, v4)) = v0
 	if v0 != 0 {
@@ -8345,10 +10132,10 @@ L55:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 	goto L1
 L58:
-	i0 = fn2662(m, v8, uint32(57))
+	i0 = fn2663(m, v8, uint32(57))
 	v3 = i0
 	if v3 != 0 {
 		goto L59
@@ -8365,7 +10152,7 @@ L58:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 	goto L1
 L59:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
@@ -8955,7 +10742,7 @@ L50:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v6].(func(*Module, uint32, uint32, uint32) uint32)(m, v12, uint32(1), i2)
 L95:
-	fn2121(m, v12)
+	fn2122(m, v12)
 L94:
 	if v2 == 0 {
 		goto L96
@@ -8989,7 +10776,7 @@ L5:
 	if v9 != 0 {
 		goto L98
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L98:
 	if v0 == 0 {
 		goto L1
@@ -9007,7 +10794,7 @@ L98:
 		goto L1
 	}
 L4:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v5 + uint32(48)
 	m.g0 = i0
@@ -9016,7 +10803,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1603(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn1604(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var v7 uint32
 	_ = v7
 	var v8 uint32
@@ -9070,7 +10857,7 @@ func fn1603(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 L2:
-	fn3641(m, uint32(8518210), uint32(2305))
+	fn3642(m, uint32(8518210), uint32(2305))
 	return k32(4294967295)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -9153,7 +10940,7 @@ L25:
 	}
 L24:
 	v11 = k32(4294967295)
-	i0 = fn2690(m, v4, v12, uint32(120))
+	i0 = fn2691(m, v4, v12, uint32(120))
 	if i0 != k32(4294967295) {
 		goto L20
 	}
@@ -9163,7 +10950,7 @@ L23:
 		goto L26
 	}
 	i2 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = fn753(m, v5, i2, v12)
+	i1 = fn754(m, v5, i2, v12)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, v6)) = v5
 	if v5 != 0 {
@@ -9171,7 +10958,7 @@ L23:
 	}
 	return k32(4294967295)
 L26:
-	i0 = fn2662(m, v12, uint32(120))
+	i0 = fn2663(m, v12, uint32(120))
 	v13 = i0
 	if v13 != 0 {
 		goto L27
@@ -9185,7 +10972,7 @@ L27:
 	goto L17
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8407566))
+	fn3605(m, i0, uint32(8407566))
 	return k32(4294967295)
 L20:
 	if v5 == 0 {
@@ -9788,22 +11575,22 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn1604(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1605(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if v2 != uint32(10) {
 		goto L1
 	}
-	i0 = fn1602(m, v1, uint32(0), v0, uint32(0), uint32(0))
+	i0 = fn1603(m, v1, uint32(0), v0, uint32(0), uint32(0))
 	return i0
 L1:
-	i0 = fn1603(m, v1, v2, v3, uint32(0), v0, uint32(0), uint32(0))
+	i0 = fn1604(m, v1, v2, v3, uint32(0), v0, uint32(0), uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1605(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn1606(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -9822,12 +11609,12 @@ func fn1605(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 		goto L2
 	}
 	i4 = v5 + uint32(12)
-	i0 = fn1602(m, v2, uint32(0), uint32(0), v0, i4)
+	i0 = fn1603(m, v2, uint32(0), uint32(0), v0, i4)
 	v3 = i0
 	goto L1
 L2:
 	i6 = v5 + uint32(12)
-	i0 = fn1603(m, v2, v3, v4, uint32(0), uint32(0), v0, i6)
+	i0 = fn1604(m, v2, v3, v4, uint32(0), uint32(0), v0, i6)
 	v3 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -9844,7 +11631,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1606(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1607(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9903,7 +11690,7 @@ func fn1606(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	goto L2
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8543879))
+	fn3605(m, i0, uint32(8543879))
 	goto L1
 L3:
 	i0 = v0 + uint32(1)
@@ -10165,13 +11952,13 @@ L32:
 		goto L36
 	}
 	i4 = v3 + uint32(28)
-	fn1607(m, v6, v10, v12, v2, i4)
+	fn1608(m, v6, v10, v12, v2, i4)
 	goto L35
 L36:
 	if int32(v12) < int32(uint32(641)) {
 		goto L37
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+7524))
 	v4 = i0
@@ -10186,7 +11973,7 @@ L36:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8401108), i2)
+	i0 = fn3604(m, i0, uint32(8401108), i2)
 	goto L1
 L38:
 	if v2 != uint32(10) {
@@ -10196,11 +11983,11 @@ L38:
 		goto L37
 	}
 	i2 = v3 + uint32(28)
-	fn1608(m, v6, v10, i2)
+	fn1609(m, v6, v10, i2)
 	goto L35
 L37:
 	i4 = v3 + uint32(28)
-	fn1609(m, v6, v10, v12, v2, i4)
+	fn1610(m, v6, v10, v12, v2, i4)
 L35:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	v4 = i0
@@ -10305,7 +12092,7 @@ L43:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v7].(func(*Module, uint32, uint32, uint32) uint32)(m, v4, uint32(1), i2)
 L49:
-	fn2121(m, v4)
+	fn2122(m, v4)
 L48:
 	i1 = v6 << (uint32(4) & 31)
 	i0 = uint32(10089824) + i1
@@ -10339,16 +12126,16 @@ L50:
 	if v6 != 0 {
 		goto L51
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L51:
-	i1 = fn8105(m, v0)
+	i1 = fn8106(m, v0)
 	v6 = i1
 	if v6 < uint32(200) {
 		i1 = v6
 	} else {
 		i1 = uint32(200)
 	}
-	i0 = fn2672(m, v0, i1)
+	i0 = fn2673(m, v0, i1)
 	v6 = i0
 	if v6 != 0 {
 		goto L52
@@ -10360,7 +12147,7 @@ L52:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v6
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8530074), v3)
+	i0 = fn3604(m, i0, uint32(8530074), v3)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
 	if v7 == uint32(1073741823) {
@@ -10372,7 +12159,7 @@ L52:
 	if v7 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L1:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -10381,7 +12168,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1607(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn1608(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -10425,7 +12212,7 @@ L1:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8396192))
+	fn3605(m, i0, uint32(8396192))
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
 	return
 L3:
@@ -10444,7 +12231,7 @@ L3:
 	} else {
 		i0 = i1
 	}
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v8 = i0
 	if v8 == 0 {
 		goto L4
@@ -10461,7 +12248,7 @@ L3:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L5:
-	fn2062(m, v8)
+	fn2063(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v8)+12)) = uint32(0)
 	i0 = v8 + uint32(12)
 	v9 = i0
@@ -10536,14 +12323,14 @@ L9:
 	*(*uint32)(unsafe.Add(b, v4)) = v8
 	return
 L4:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1608(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn1609(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10562,13 +12349,13 @@ func fn1608(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	v3 = i0
 	m.g0 = v3
 	v4 = uint32(0)
-	i0 = fn3877(m, uint32(8470274))
+	i0 = fn3878(m, uint32(8470274))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
 	i1 = v1 - v0
-	i0 = fn2672(m, v0, i1)
+	i0 = fn2673(m, v0, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -10584,11 +12371,11 @@ func fn1608(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, v3)) = v0
-	i0 = fn859(m, v5, uint32(8471334), uint32(8533108), v3)
+	i0 = fn860(m, v5, uint32(8471334), uint32(8533108), v3)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v6 = i0
@@ -10601,7 +12388,7 @@ L2:
 	if v6 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
@@ -10614,7 +12401,7 @@ L3:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L4:
 	if v1 == 0 {
 		goto L1
@@ -10639,11 +12426,11 @@ L5:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8397478))
+	fn3605(m, i0, uint32(8397478))
 L1:
 	*(*uint32)(unsafe.Add(b, v2)) = v4
 	i0 = v3 + uint32(16)
@@ -10653,7 +12440,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1609(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn1610(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 float64
@@ -10700,7 +12487,7 @@ func fn1609(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	_ = l2
 	b := m.base
 	i0 = v3 << (uint32(3) & 31)
-	i0 = i0 + uint32(10379264)
+	i0 = i0 + uint32(10379280)
 	v5 = i0
 	d0 = *(*float64)(unsafe.Add(b, v5))
 	v6 = d0
@@ -10708,7 +12495,7 @@ func fn1609(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 		goto L1
 	}
 	d1 = float64(int32(v3))
-	d1 = fn8003(m, d1)
+	d1 = fn8004(m, d1)
 	d1 = d1 / math.Float64frombits(0x4034cb5ecf0a9650)
 	v6 = d1
 	*(*float64)(unsafe.Add(b, v5)) = v6
@@ -10726,10 +12513,10 @@ L2:
 		goto L2
 	}
 	i0 = v3 << (uint32(2) & 31)
-	i0 = i0 + uint32(10379568)
+	i0 = i0 + uint32(10379584)
 	*(*uint32)(unsafe.Add(b, i0)) = v5
 	i0 = v3 << (uint32(3) & 31)
-	i0 = i0 + uint32(10379728)
+	i0 = i0 + uint32(10379744)
 	*(*uint64)(unsafe.Add(b, i0)) = v9
 L1:
 	d0 = float64(int32(v2))
@@ -10740,7 +12527,7 @@ L1:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
 	return
 L3:
@@ -10750,7 +12537,7 @@ L3:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
 	return
 L4:
@@ -10759,12 +12546,12 @@ L4:
 	if v5 == 0 {
 		i0 = uint32(16)
 	}
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v10 = i0
 	if v10 != 0 {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
 	return
 L5:
@@ -10781,19 +12568,19 @@ L5:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L6:
-	fn2062(m, v10)
+	fn2063(m, v10)
 	*(*uint64)(unsafe.Add(b, uint64(v10)+8)) = uint64(1)
 	if v0 >= v1 {
 		goto L7
 	}
 	i0 = v3 << (uint32(3) & 31)
-	i0 = i0 + uint32(10379728)
+	i0 = i0 + uint32(10379744)
 	l0 = *(*uint64)(unsafe.Add(b, i0))
 	v11 = l0
 	l1 = uint64(int64(int32(v3)))
 	v9 = l1
 	i2 = v3 << (uint32(2) & 31)
-	i2 = i2 + uint32(10379568)
+	i2 = i2 + uint32(10379584)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
 	v2 = i2
 	if v2 == uint32(1) {
@@ -10964,7 +12751,7 @@ L27:
 		goto L30
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	goto L29
 L30:
 	i0 = v16 + uint32(1)
@@ -10974,12 +12761,12 @@ L30:
 	if v5 == 0 {
 		i0 = uint32(16)
 	}
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v10 = i0
 	if v10 != 0 {
 		goto L28
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L29:
 	v10 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v15))
@@ -10993,7 +12780,7 @@ L29:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v15)
+	fn2073(m, v15)
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
 	return
 L28:
@@ -11010,7 +12797,7 @@ L28:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L31:
-	fn2062(m, v10)
+	fn2063(m, v10)
 	*(*uint32)(unsafe.Add(b, uint64(v10)+12)) = uint32(0)
 	i0 = v10 + uint32(12)
 	v3 = i0
@@ -11028,7 +12815,7 @@ L31:
 	if v17 != 0 {
 		goto L32
 	}
-	fn2072(m, v15)
+	fn2073(m, v15)
 L32:
 	i0 = v3 + v16
 	*(*uint32)(unsafe.Add(b, i0)) = uint32(v8)
@@ -11047,7 +12834,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn1610(m *Module, v0 uint32) {
+func fn1611(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -11069,14 +12856,14 @@ func fn1610(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1611(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1612(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11094,7 +12881,7 @@ func fn1611(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
 	i1 = v3 + uint32(12)
-	i0 = fn1606(m, v0, i1, v2)
+	i0 = fn1607(m, v0, i1, v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v5 = i0
@@ -11123,14 +12910,14 @@ L2:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	if int32(v1) < int32(uint32(200)) {
 		i1 = v1
 	} else {
 		i1 = uint32(200)
 	}
-	i0 = fn740(m, v0, i1)
+	i0 = fn741(m, v0, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L4
@@ -11142,7 +12929,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8530074), v3)
+	i0 = fn3604(m, i0, uint32(8530074), v3)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -11154,7 +12941,7 @@ L4:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -11163,7 +12950,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1612(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1613(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11187,16 +12974,16 @@ func fn1612(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
-	i0 = fn2772(m, v0)
+	i0 = fn2773(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 	i1 = v2 + uint32(8)
-	i0 = fn2738(m, v4, i1)
+	i0 = fn2739(m, v4, i1)
 	v5 = i0
 	i1 = v2 + uint32(12)
-	i0 = fn1606(m, v5, i1, v1)
+	i0 = fn1607(m, v5, i1, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v6 = i0
@@ -11223,7 +13010,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -11237,7 +13024,7 @@ L2:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
 	if v3 == 0 {
 		goto L5
@@ -11253,13 +13040,13 @@ L4:
 	if v4 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8530074), v2)
+	i0 = fn3604(m, i0, uint32(8530074), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -11268,7 +13055,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1613(m *Module, v0 uint32, v1 uint32) float64 {
+func fn1614(m *Module, v0 uint32, v1 uint32) float64 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11639,7 +13426,7 @@ L19:
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8407933))
+	fn3605(m, i0, uint32(8407933))
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
 	v4 = math.Float64frombits(0xbff0000000000000)
 L1:
@@ -11650,7 +13437,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1614(m *Module, v0 uint32) float64 {
+func fn1615(m *Module, v0 uint32) float64 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11673,7 +13460,7 @@ func fn1614(m *Module, v0 uint32) float64 {
 	if v0 != 0 {
 		goto L4
 	}
-	fn3641(m, uint32(8518210), uint32(3515))
+	fn3642(m, uint32(8518210), uint32(3515))
 	goto L3
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -11683,7 +13470,7 @@ L4:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510693))
+	fn3605(m, i0, uint32(8510693))
 	goto L3
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -11700,12 +13487,12 @@ L5:
 	goto L1
 L6:
 	i1 = v1 + uint32(12)
-	d0 = fn1613(m, v0, i1)
+	d0 = fn1614(m, v0, i1)
 	v3 = d0
 	if v3 != math.Float64frombits(0xbff0000000000000) {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L7
 	}
@@ -11723,12 +13510,12 @@ L8:
 	}
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8406702))
+	fn3605(m, i0, uint32(8406702))
 L3:
 	v3 = math.Float64frombits(0xbff0000000000000)
 	goto L1
 L2:
-	d0 = fn8000(m, v3, v0)
+	d0 = fn8001(m, v3, v0)
 	v3 = d0
 L1:
 	i0 = v1 + uint32(16)
@@ -11738,7 +13525,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1615(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1616(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11779,7 +13566,7 @@ func fn1615(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = i1 * i2
 	l1 = uint64(int64(int32(i1)))
 	l0 = l0 + l1
-	i0 = fn1616(m, l0)
+	i0 = fn1617(m, l0)
 	m.depth--
 	return i0
 L1:
@@ -11791,7 +13578,7 @@ L1:
 	if v2 != uint32(2) {
 		goto L3
 	}
-	i0 = fn1617(m, v0, v1)
+	i0 = fn1618(m, v0, v1)
 	v0 = i0
 	if v0 != 0 {
 		goto L4
@@ -11809,25 +13596,25 @@ L4:
 	m.depth--
 	return v0
 L3:
-	i0 = fn1618(m, v1, v0)
+	i0 = fn1619(m, v1, v0)
 	m.depth--
 	return i0
 L2:
 	if v2 != uint32(2) {
 		goto L5
 	}
-	i0 = fn1618(m, v0, v1)
+	i0 = fn1619(m, v0, v1)
 	m.depth--
 	return i0
 L5:
-	i0 = fn1617(m, v0, v1)
+	i0 = fn1618(m, v0, v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1616(m *Module, v0 uint64) uint32 {
+func fn1617(m *Module, v0 uint64) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11867,12 +13654,12 @@ L1:
 	if l0 < k64(18446744071562067969) {
 		goto L2
 	}
-	i0 = fn2118(m, uint32(16))
+	i0 = fn2119(m, uint32(16))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L3:
@@ -11896,7 +13683,7 @@ L3:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L4:
-	fn2062(m, v1)
+	fn2063(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	m.depth--
 	return v1
@@ -11914,12 +13701,12 @@ L2:
 	v1 = i0
 	i0 = v1 << (uint32(2) & 31)
 	i0 = i0 + uint32(12)
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L5:
@@ -11935,7 +13722,7 @@ L5:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L6:
-	fn2062(m, v3)
+	fn2063(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
 	l2 = v0 >> (uint64(62) & 63)
 	i2 = uint32(l2)
@@ -11963,7 +13750,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn1617(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1618(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12020,7 +13807,7 @@ L1:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	m.depth--
 	return uint32(0)
 L3:
@@ -12028,12 +13815,12 @@ L3:
 	v0 = i0
 	i0 = v0 << (uint32(2) & 31)
 	i0 = i0 + uint32(12)
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v6 = i0
 	if v6 != 0 {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L4:
@@ -12049,7 +13836,7 @@ L4:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L5:
-	fn2062(m, v6)
+	fn2063(m, v6)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = uint32(0)
 	i0 = v6 + uint32(12)
 	v7 = i0
@@ -12241,7 +14028,7 @@ L14:
 
 //go:norace
 //go:nocheckptr
-func fn1618(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1619(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12350,7 +14137,7 @@ L2:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	m.depth--
 	return uint32(0)
 L6:
@@ -12359,12 +14146,12 @@ L6:
 	if v3 == 0 {
 		i0 = uint32(16)
 	}
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v8 = i0
 	if v8 != 0 {
 		goto L7
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L7:
@@ -12382,7 +14169,7 @@ L7:
 	i1 = v7 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L8:
-	fn2062(m, v8)
+	fn2063(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v8)+12)) = uint32(0)
 	i0 = v8 + uint32(12)
 	v11 = i0
@@ -12612,7 +14399,7 @@ L17:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v8, uint32(1), i2)
 L23:
-	fn2121(m, v8)
+	fn2122(m, v8)
 L22:
 	i1 = v7 << (uint32(4) & 31)
 	i0 = uint32(10089824) + i1
@@ -12625,7 +14412,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1619(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1620(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12668,7 +14455,7 @@ func fn1619(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = i1 * i2
 	l1 = uint64(int64(int32(i1)))
 	l0 = l0 - l1
-	i0 = fn1616(m, l0)
+	i0 = fn1617(m, l0)
 	m.depth--
 	return i0
 L1:
@@ -12680,11 +14467,11 @@ L1:
 	if v2 != uint32(2) {
 		goto L3
 	}
-	i0 = fn1618(m, v1, v0)
+	i0 = fn1619(m, v1, v0)
 	m.depth--
 	return i0
 L3:
-	i0 = fn1617(m, v0, v1)
+	i0 = fn1618(m, v0, v1)
 	v0 = i0
 	if v0 != 0 {
 		goto L4
@@ -12705,18 +14492,18 @@ L2:
 	if v2 != uint32(2) {
 		goto L5
 	}
-	i0 = fn1617(m, v0, v1)
+	i0 = fn1618(m, v0, v1)
 	m.depth--
 	return i0
 L5:
-	i0 = fn1618(m, v0, v1)
+	i0 = fn1619(m, v0, v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1620(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1621(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12756,11 +14543,11 @@ func fn1620(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = i1 * i2
 	l1 = uint64(int64(int32(i1)))
 	l0 = l0 * l1
-	i0 = fn1616(m, l0)
+	i0 = fn1617(m, l0)
 	m.depth--
 	return i0
 L1:
-	i0 = fn1621(m, v0, v1)
+	i0 = fn1622(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -12792,7 +14579,7 @@ L3:
 	i1 = i1 * i2
 	l1 = uint64(int64(int32(i1)))
 	l0 = uint64(0) - l1
-	i0 = fn1616(m, l0)
+	i0 = fn1617(m, l0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -12805,7 +14592,7 @@ L3:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	v2 = v0
 L2:
@@ -12815,7 +14602,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1621(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1622(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12944,7 +14731,7 @@ L5:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	goto L2
 L6:
 	i0 = v0 << (uint32(2) & 31)
@@ -12952,12 +14739,12 @@ L6:
 	if v0 == 0 {
 		i0 = uint32(16)
 	}
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v6 = i0
 	if v6 != 0 {
 		goto L7
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v6 = uint32(0)
 	goto L2
 L7:
@@ -12974,7 +14761,7 @@ L7:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L8:
-	fn2062(m, v6)
+	fn2063(m, v6)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = uint32(0)
 	i0 = v6 + uint32(12)
 	v10 = i0
@@ -13002,7 +14789,7 @@ L12:
 	i0 = v8 + v0
 	l0 = uint64(*(*uint32)(unsafe.Add(b, i0)))
 	v11 = l0
-	i0 = fn6307(m)
+	i0 = fn6308(m)
 	if i0 != 0 {
 		goto L10
 	}
@@ -13065,7 +14852,7 @@ L15:
 	i0 = v5 + v1
 	l0 = uint64(*(*uint32)(unsafe.Add(b, i0)))
 	v11 = l0
-	i0 = fn6307(m)
+	i0 = fn6308(m)
 	if i0 == 0 {
 		goto L16
 	}
@@ -13169,7 +14956,7 @@ L21:
 	v6 = uint32(0)
 	goto L2
 L9:
-	fn2072(m, v6)
+	fn2073(m, v6)
 	v6 = uint32(0)
 	goto L2
 L4:
@@ -13192,7 +14979,7 @@ L4:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	goto L2
 L24:
 	i0 = v0 << (uint32(2) & 31)
@@ -13200,12 +14987,12 @@ L24:
 	if v0 == 0 {
 		i0 = uint32(16)
 	}
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v6 = i0
 	if v6 != 0 {
 		goto L25
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v6 = uint32(0)
 	goto L2
 L25:
@@ -13222,7 +15009,7 @@ L25:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L26:
-	fn2062(m, v6)
+	fn2063(m, v6)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = uint32(0)
 	v15 = uint32(1)
 	i0 = v6 + uint32(12)
@@ -13236,7 +15023,7 @@ L26:
 	}
 	v17 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	goto L22
 L27:
 	i1 = v14 << (uint32(2) & 31)
@@ -13248,12 +15035,12 @@ L27:
 	} else {
 		i0 = i1
 	}
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v17 = i0
 	if v17 != 0 {
 		goto L28
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v17 = uint32(0)
 	v15 = uint32(1)
 	goto L22
@@ -13270,7 +15057,7 @@ L28:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L29:
-	fn2062(m, v17)
+	fn2063(m, v17)
 	*(*uint32)(unsafe.Add(b, uint64(v17)+12)) = uint32(0)
 	if v3 < uint32(8) {
 		goto L30
@@ -13299,7 +15086,7 @@ L31:
 	m.copy(v18, i1, i2)
 	i1 = v24 << (uint32(3) & 31)
 	*(*uint32)(unsafe.Add(b, uint64(v17)+8)) = i1
-	i0 = fn1621(m, v8, v17)
+	i0 = fn1622(m, v8, v17)
 	v10 = i0
 	if v10 == 0 {
 		goto L22
@@ -13433,7 +15220,7 @@ L32:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v10, uint32(1), i2)
 L38:
-	fn2121(m, v10)
+	fn2122(m, v10)
 L37:
 	i0 = v24 + v22
 	v22 = i0
@@ -13462,7 +15249,7 @@ L30:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v17, uint32(1), i2)
 L40:
-	fn2121(m, v17)
+	fn2122(m, v17)
 L39:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
 	v5 = i0
@@ -13509,7 +15296,7 @@ L23:
 	v3 = i1
 	i2 = v2 + uint32(12)
 	i3 = v2 + uint32(8)
-	i0 = fn1622(m, v8, v3, i2, i3)
+	i0 = fn1623(m, v8, v3, i2, i3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L44
 	}
@@ -13543,7 +15330,7 @@ L48:
 	goto L45
 L46:
 	i2 = v2 + uint32(4)
-	i0 = fn1622(m, v5, v3, i2, v2)
+	i0 = fn1623(m, v5, v3, i2, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L44
 	}
@@ -13554,7 +15341,7 @@ L45:
 		goto L49
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	goto L44
 L49:
 	i0 = v0 << (uint32(2) & 31)
@@ -13562,12 +15349,12 @@ L49:
 	if v0 == 0 {
 		i0 = uint32(16)
 	}
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v6 = i0
 	if v6 != 0 {
 		goto L50
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L44
 L50:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = uint32(10050376)
@@ -13583,13 +15370,13 @@ L50:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L51:
-	fn2062(m, v6)
+	fn2063(m, v6)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v17 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v25 = i1
-	i0 = fn1621(m, v17, v25)
+	i0 = fn1622(m, v17, v25)
 	v9 = i0
 	if v9 == 0 {
 		goto L52
@@ -13628,7 +15415,7 @@ L53:
 	v23 = i0
 	i1 = *(*uint32)(unsafe.Add(b, v2))
 	v27 = i1
-	i0 = fn1621(m, v23, v27)
+	i0 = fn1622(m, v23, v27)
 	v22 = i0
 	if v22 != 0 {
 		goto L56
@@ -13803,7 +15590,7 @@ L58:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v22, uint32(1), i2)
 L65:
-	fn2121(m, v22)
+	fn2122(m, v22)
 L64:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
 	v22 = i0
@@ -13935,15 +15722,15 @@ L66:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v9, uint32(1), i2)
 L73:
-	fn2121(m, v9)
+	fn2122(m, v9)
 L72:
-	i0 = fn1617(m, v17, v23)
+	i0 = fn1618(m, v17, v23)
 	v9 = i0
 	if v9 == 0 {
 		goto L52
 	}
-	fn1623(m, v17)
-	fn1623(m, v23)
+	fn1624(m, v17)
+	fn1624(m, v23)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
 	if v10 != 0 {
@@ -13960,7 +15747,7 @@ L72:
 	v1 = v9
 	goto L54
 L74:
-	i0 = fn1617(m, v25, v27)
+	i0 = fn1618(m, v25, v27)
 	v1 = i0
 	if v1 != 0 {
 		goto L54
@@ -13977,26 +15764,26 @@ L74:
 		goto L52
 	}
 L55:
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L52
 L54:
-	fn1623(m, v25)
-	fn1623(m, v27)
+	fn1624(m, v25)
+	fn1624(m, v27)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	i0 = fn1621(m, v9, v1)
+	i0 = fn1622(m, v9, v1)
 	v0 = i0
-	fn1623(m, v9)
-	fn1623(m, v1)
+	fn1624(m, v9)
+	fn1624(m, v1)
 	if v0 == 0 {
 		goto L52
 	}
 	i2 = v0 + uint32(12)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i3 = i3 >> (uint32(3) & 31)
-	fn1624(m, v21, v4, i2, i3)
-	fn1623(m, v0)
-	i0 = fn1589(m, v6)
+	fn1625(m, v21, v4, i2, i3)
+	fn1624(m, v0)
+	i0 = fn1590(m, v6)
 	v6 = i0
 	goto L2
 L52:
@@ -14011,7 +15798,7 @@ L52:
 	if v0 != 0 {
 		goto L44
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L44:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v0 = i0
@@ -14029,7 +15816,7 @@ L44:
 	if v1 != 0 {
 		goto L75
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L75:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v0 = i0
@@ -14047,7 +15834,7 @@ L75:
 	if v1 != 0 {
 		goto L76
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L76:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v0 = i0
@@ -14065,7 +15852,7 @@ L76:
 	if v1 != 0 {
 		goto L77
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L77:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -14084,7 +15871,7 @@ L77:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L2
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -14098,7 +15885,7 @@ L22:
 	if v0 != 0 {
 		goto L78
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L78:
 	v6 = uint32(0)
 	if v15 != 0 {
@@ -14115,7 +15902,7 @@ L78:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v17)
+	fn2073(m, v17)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
@@ -14165,7 +15952,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1622(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1623(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -14202,7 +15989,7 @@ func fn1622(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	return k32(4294967295)
 L1:
 	i1 = v6 << (uint32(2) & 31)
@@ -14215,12 +16002,12 @@ L1:
 	} else {
 		i0 = i1
 	}
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v8 = i0
 	if v8 != 0 {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return k32(4294967295)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v8)+4)) = uint32(10050376)
@@ -14235,13 +16022,13 @@ L2:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L3:
-	fn2062(m, v8)
+	fn2063(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v8)+12)) = uint32(0)
 	if int32(v5) < int32(uint32(536870909)) {
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	goto L6
 L7:
 	i0 = v5 << (uint32(2) & 31)
@@ -14250,12 +16037,12 @@ L7:
 	if v5 == 0 {
 		i0 = uint32(16)
 	}
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v9 = i0
 	if v9 != 0 {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L6:
 	v1 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -14270,7 +16057,7 @@ L6:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	return k32(4294967295)
 L5:
 	i0 = v8 + uint32(12)
@@ -14289,7 +16076,7 @@ L5:
 	i1 = v10 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L8:
-	fn2062(m, v9)
+	fn2063(m, v9)
 	*(*uint32)(unsafe.Add(b, uint64(v9)+12)) = uint32(0)
 	i0 = v9 + uint32(12)
 	i1 = v0 + uint32(12)
@@ -14386,7 +16173,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1623(m *Module, v0 uint32) {
+func fn1624(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -14415,14 +16202,14 @@ func fn1623(m *Module, v0 uint32) {
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v1].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, uint32(1), i2)
 L2:
-	fn2121(m, v0)
+	fn2122(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1624(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn1625(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -14549,7 +16336,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1625(m *Module, v0 uint32) {
+func fn1626(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14590,7 +16377,7 @@ L1:
 	i2 = i2 * i3
 	l2 = uint64(int64(int32(i2)))
 	l1 = uint64(0) - l2
-	i1 = fn1616(m, l1)
+	i1 = fn1617(m, l1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -14603,14 +16390,14 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1626(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1627(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -14638,14 +16425,14 @@ L1:
 	v2 = i1
 	i3 = v2 * uint32(30)
 	i2 = v1 - i3
-	i0 = fn1627(m, v0, v2, i2)
+	i0 = fn1628(m, v0, v2, i2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1627(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1628(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14713,7 +16500,7 @@ func fn1627(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if !(int32(v0) < int32(uint32(0))) {
 		l0 = l1
 	}
-	i0 = fn1616(m, l0)
+	i0 = fn1617(m, l0)
 	m.depth--
 	return i0
 L1:
@@ -14756,7 +16543,7 @@ L7:
 	} else {
 		i0 = uint32(0)
 	}
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 L9:
@@ -14764,18 +16551,18 @@ L9:
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	m.depth--
 	return uint32(0)
 L10:
 	i0 = v8 << (uint32(2) & 31)
 	i0 = i0 + uint32(12)
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v9 = i0
 	if v9 != 0 {
 		goto L11
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L11:
@@ -14791,7 +16578,7 @@ L11:
 	i1 = v10 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L12:
-	fn2062(m, v9)
+	fn2063(m, v9)
 	*(*uint32)(unsafe.Add(b, uint64(v9)+12)) = uint32(0)
 	i0 = v0 + uint32(12)
 	v11 = i0
@@ -14850,7 +16637,7 @@ L15:
 	goto L4
 L6:
 	i2 = v0 + uint32(12)
-	i0 = fn1572(m, uint32(1), v7, i2)
+	i0 = fn1573(m, uint32(1), v7, i2)
 	v0 = i0
 L5:
 	m.depth--
@@ -15053,7 +16840,7 @@ L27:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v1].(func(*Module, uint32, uint32, uint32) uint32)(m, v9, uint32(1), i2)
 L29:
-	fn2121(m, v9)
+	fn2122(m, v9)
 L28:
 	i1 = v0 << (uint32(4) & 31)
 	i0 = uint32(10089824) + i1
@@ -15064,7 +16851,7 @@ L28:
 
 //go:norace
 //go:nocheckptr
-func fn1628(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1629(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -15092,14 +16879,14 @@ L1:
 	v2 = i1
 	i3 = v2 * uint32(30)
 	i2 = v1 - i3
-	i0 = fn1629(m, v0, v2, i2)
+	i0 = fn1630(m, v0, v2, i2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1629(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1630(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15151,7 +16938,7 @@ func fn1629(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	l0 = uint64(int64(int32(i0)))
 	l1 = uint64(v2)
 	l0 = l0 << (l1 & 63)
-	i0 = fn1616(m, l0)
+	i0 = fn1617(m, l0)
 	m.depth--
 	return i0
 L1:
@@ -15166,7 +16953,7 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	m.depth--
 	return uint32(0)
 L2:
@@ -15175,12 +16962,12 @@ L2:
 	if v6 == 0 {
 		i0 = uint32(16)
 	}
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v7 = i0
 	if v7 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L3:
@@ -15197,7 +16984,7 @@ L3:
 	i1 = v6 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L4:
-	fn2062(m, v7)
+	fn2063(m, v7)
 	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = i0 & uint32(3)
@@ -15383,7 +17170,7 @@ L14:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v6].(func(*Module, uint32, uint32, uint32) uint32)(m, v7, uint32(1), i2)
 L20:
-	fn2121(m, v7)
+	fn2122(m, v7)
 L19:
 	i1 = v1 << (uint32(4) & 31)
 	i0 = uint32(10089824) + i1
@@ -15396,7 +17183,7 @@ L13:
 
 //go:norace
 //go:nocheckptr
-func fn1630(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1631(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15500,12 +17287,12 @@ L5:
 	goto L3
 L4:
 	v3 = uint32(0)
-	i0 = fn1631(m, v0)
+	i0 = fn1632(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn1631(m, v1)
+	i0 = fn1632(m, v1)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -15521,7 +17308,7 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
@@ -15643,7 +17430,7 @@ L18:
 	}
 	i1 = v8 & uint32(3)
 	i1 = b2i(i1 == uint32(2))
-	i1 = fn1572(m, i1, v3, v10)
+	i1 = fn1573(m, i1, v3, v10)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v1 = i0
@@ -15656,7 +17443,7 @@ L18:
 	if v1 != 0 {
 		goto L20
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L20
 L21:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v9
@@ -15672,7 +17459,7 @@ L20:
 	if v1 != 0 {
 		goto L22
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L22:
 	if v12 == 0 {
 		goto L23
@@ -15688,7 +17475,7 @@ L22:
 	if v1 != 0 {
 		goto L23
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 L23:
 	if v13 == 0 {
 		goto L24
@@ -15704,7 +17491,7 @@ L23:
 	if v1 != 0 {
 		goto L24
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
@@ -15835,7 +17622,7 @@ L29:
 	}
 L28:
 	i2 = v2 + uint32(12)
-	i0 = fn1632(m, v9, v0, i2)
+	i0 = fn1633(m, v9, v0, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -15850,7 +17637,7 @@ L28:
 	if v1 != 0 {
 		goto L32
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L32:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v1 = i0
@@ -15903,17 +17690,17 @@ L37:
 	}
 	v12 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	goto L2
 L38:
 	i0 = v3 << (uint32(2) & 31)
 	i0 = i0 + uint32(12)
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v12 = i0
 	if v12 != 0 {
 		goto L39
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v12 = uint32(0)
 	goto L2
 L39:
@@ -15928,7 +17715,7 @@ L39:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L40:
-	fn2062(m, v12)
+	fn2063(m, v12)
 	*(*uint32)(unsafe.Add(b, uint64(v12)+12)) = uint32(0)
 	v11 = v3
 L35:
@@ -15960,17 +17747,17 @@ L43:
 	}
 	v13 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	goto L2
 L44:
 	i0 = v3 << (uint32(2) & 31)
 	i0 = i0 + uint32(12)
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v4 = i0
 	if v4 != 0 {
 		goto L45
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v13 = uint32(0)
 	goto L2
 L45:
@@ -15985,7 +17772,7 @@ L45:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L46:
-	fn2062(m, v4)
+	fn2063(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(0)
 	v6 = v3
 L41:
@@ -16115,7 +17902,7 @@ L53:
 	if v1 != 0 {
 		goto L54
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L54:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -16128,7 +17915,7 @@ L54:
 	if v1 != 0 {
 		goto L55
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L55:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+8))
 	v8 = i0
@@ -16235,7 +18022,7 @@ L16:
 	if v3 != 0 {
 		goto L64
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 L64:
 	if v4 == 0 {
 		goto L3
@@ -16251,13 +18038,13 @@ L64:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
-	l0 = fn1595(m, v0)
+	l0 = fn1596(m, v0)
 	v20 = l0
 	l0 = uint64(int64(v20) >> (uint64(63) & 63))
 	v23 = l0
-	l0 = fn1595(m, v1)
+	l0 = fn1596(m, v1)
 	v22 = l0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -16270,7 +18057,7 @@ L3:
 	if v3 != 0 {
 		goto L65
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L65:
 	l0 = v20 ^ v23
 	v20 = l0
@@ -16285,7 +18072,7 @@ L65:
 	if v0 != 0 {
 		goto L66
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L66:
 	l0 = v20 - v23
 	v23 = l0
@@ -16309,7 +18096,7 @@ L69:
 		goto L69
 	}
 L67:
-	i0 = fn1593(m, v20)
+	i0 = fn1594(m, v20)
 	v3 = i0
 	goto L1
 L2:
@@ -16324,7 +18111,7 @@ L2:
 	if v1 != 0 {
 		goto L70
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L70:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -16337,7 +18124,7 @@ L70:
 	if v1 != 0 {
 		goto L71
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L71:
 	if v12 == 0 {
 		goto L72
@@ -16353,7 +18140,7 @@ L71:
 	if v1 != 0 {
 		goto L72
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 L72:
 	v3 = uint32(0)
 	if v13 == 0 {
@@ -16370,7 +18157,7 @@ L72:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -16379,7 +18166,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1631(m *Module, v0 uint32) uint32 {
+func fn1632(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16412,13 +18199,13 @@ func fn1631(m *Module, v0 uint32) uint32 {
 	i1 = uint32(0) - i2
 	l1 = uint64(int64(int32(i1)))
 	l0 = uint64(0) - l1
-	i0 = fn1616(m, l0)
+	i0 = fn1617(m, l0)
 	m.depth--
 	return i0
 L2:
 	i1 = v1 >> (uint32(3) & 31)
 	i2 = v0 + uint32(12)
-	i0 = fn1572(m, uint32(1), i1, i2)
+	i0 = fn1573(m, uint32(1), i1, i2)
 	v0 = i0
 	if v0 != 0 {
 		goto L3
@@ -16469,7 +18256,7 @@ L5:
 L6:
 	i1 = v1 >> (uint32(3) & 31)
 	i2 = v0 + uint32(12)
-	i0 = fn1572(m, uint32(0), i1, i2)
+	i0 = fn1573(m, uint32(0), i1, i2)
 	v0 = i0
 L4:
 	m.depth--
@@ -16478,7 +18265,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1632(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1633(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16547,7 +18334,7 @@ L3:
 	i3 = v4 & uint32(3)
 	i2 = uint32(1) - i3
 	i1 = v0 * i2
-	i1 = fn1574(m, i1)
+	i1 = fn1575(m, i1)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	if v0 != 0 {
@@ -16562,7 +18349,7 @@ L2:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036724))
-	fn3604(m, i0, uint32(8449386))
+	fn3605(m, i0, uint32(8449386))
 	v0 = k32(4294967295)
 	goto L1
 L5:
@@ -16651,7 +18438,7 @@ L15:
 	i0 = uint32(v9)
 	v4 = i0
 L14:
-	i0 = fn1574(m, v4)
+	i0 = fn1575(m, v4)
 	v4 = i0
 	if v4 != 0 {
 		goto L12
@@ -16660,7 +18447,7 @@ L14:
 	goto L1
 L13:
 	i2 = v3 + uint32(12)
-	i0 = fn1633(m, v0, v1, i2)
+	i0 = fn1634(m, v0, v1, i2)
 	v4 = i0
 	if v4 == 0 {
 		goto L16
@@ -16676,7 +18463,7 @@ L13:
 	if v5 != 0 {
 		goto L16
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v4 = i0
@@ -16719,7 +18506,7 @@ L17:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v6].(func(*Module, uint32, uint32, uint32) uint32)(m, v4, uint32(1), i2)
 L19:
-	fn2121(m, v4)
+	fn2122(m, v4)
 L18:
 	i1 = v5 << (uint32(4) & 31)
 	i0 = uint32(10089824) + i1
@@ -16755,7 +18542,7 @@ L20:
 	i2 = i2 * i3
 	l2 = uint64(int64(int32(i2)))
 	l1 = uint64(0) - l2
-	i1 = fn1616(m, l1)
+	i1 = fn1617(m, l1)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -16769,7 +18556,7 @@ L20:
 	if v5 != 0 {
 		goto L22
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L22:
 	if v0 != 0 {
 		goto L6
@@ -16779,7 +18566,7 @@ L22:
 L8:
 	i0 = b2i(v4 == uint32(2))
 	i2 = v0 + uint32(12)
-	i0 = fn1572(m, i0, v6, i2)
+	i0 = fn1573(m, i0, v6, i2)
 	v0 = i0
 L7:
 	if v0 != 0 {
@@ -16825,7 +18612,7 @@ L24:
 	if i0 == 0 {
 		goto L27
 	}
-	i0 = fn1615(m, v0, v1)
+	i0 = fn1616(m, v0, v1)
 	v4 = i0
 L27:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v4
@@ -16840,7 +18627,7 @@ L27:
 	if v1 != 0 {
 		goto L28
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L28:
 	if v4 != 0 {
 		goto L29
@@ -16861,7 +18648,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1633(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1634(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16937,7 +18724,7 @@ func fn1633(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -16948,12 +18735,12 @@ L2:
 	v6 = i0
 	i0 = v6 << (uint32(2) & 31)
 	i0 = i0 + uint32(12)
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v7 = i0
 	if v7 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = uint32(10050376)
@@ -16967,13 +18754,13 @@ L3:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L4:
-	fn2062(m, v7)
+	fn2063(m, v7)
 	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = uint32(0)
 	if v4 < k32(4294967272) {
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	goto L6
 L7:
 	i1 = v4 >> (uint32(3) & 31)
@@ -16987,12 +18774,12 @@ L7:
 	} else {
 		i0 = i1
 	}
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v10 = i0
 	if v10 != 0 {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v8 = i0
@@ -17005,7 +18792,7 @@ L6:
 	if v8 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v10)+4)) = uint32(10050376)
@@ -17020,7 +18807,7 @@ L5:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L8:
-	fn2062(m, v10)
+	fn2063(m, v10)
 	*(*uint32)(unsafe.Add(b, uint64(v10)+12)) = uint32(0)
 	i0 = v1 + uint32(12)
 	v11 = i0
@@ -17209,7 +18996,7 @@ L13:
 		goto L22
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	goto L21
 L22:
 	i1 = v8 << (uint32(2) & 31)
@@ -17221,12 +19008,12 @@ L22:
 	} else {
 		i0 = i1
 	}
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v20 = i0
 	if v20 != 0 {
 		goto L20
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v8 = i0
@@ -17239,7 +19026,7 @@ L21:
 	if v8 != 0 {
 		goto L23
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v8 = i0
@@ -17252,7 +19039,7 @@ L23:
 	if v8 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L20:
 	*(*uint32)(unsafe.Add(b, uint64(v20)+4)) = uint32(10050376)
@@ -17267,7 +19054,7 @@ L20:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L24:
-	fn2062(m, v20)
+	fn2063(m, v20)
 	*(*uint32)(unsafe.Add(b, uint64(v20)+12)) = uint32(0)
 	i1 = v8 << (uint32(2) & 31)
 	v8 = i1
@@ -17303,7 +19090,7 @@ L24:
 	l0 = uint64(v18)
 	v28 = l0
 L26:
-	i0 = fn6307(m)
+	i0 = fn6308(m)
 	if i0 == 0 {
 		goto L27
 	}
@@ -17318,7 +19105,7 @@ L26:
 	if v8 != 0 {
 		goto L28
 	}
-	fn2072(m, v20)
+	fn2073(m, v20)
 L28:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v8 = i0
@@ -17331,7 +19118,7 @@ L28:
 	if v8 != 0 {
 		goto L29
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v8 = i0
@@ -17344,7 +19131,7 @@ L29:
 	if v8 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L27:
 	i0 = v21 + k32(4294967292)
@@ -17606,7 +19393,7 @@ L42:
 	if v8 != 0 {
 		goto L44
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L44:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+8))
 	v18 = i0
@@ -17697,7 +19484,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1634(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1635(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17746,7 +19533,7 @@ func fn1634(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8460007))
+	fn3605(m, i0, uint32(8460007))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -17754,7 +19541,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
 	i2 = v2 + uint32(4)
-	i0 = fn1635(m, v0, v1, i2, v2)
+	i0 = fn1636(m, v0, v1, i2, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -17779,7 +19566,7 @@ L2:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8397191))
+	fn3605(m, i0, uint32(8397191))
 	goto L4
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
@@ -17794,13 +19581,13 @@ L7:
 	i0 = k32(10089824) + uint32(10084)
 	i1 = v2 + uint32(12)
 	i2 = v2 + uint32(8)
-	i0 = fn1636(m, i0, i1, i2)
+	i0 = fn1637(m, i0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn1629(m, v5, i1, i2)
+	i0 = fn1630(m, v5, i1, i2)
 	v0 = i0
 	if v0 == 0 {
 		goto L4
@@ -17830,14 +19617,14 @@ L9:
 	i1 = i1 * i2
 	l1 = uint64(int64(int32(i1)))
 	l0 = uint64(0) - l1
-	i0 = fn1616(m, l0)
+	i0 = fn1617(m, l0)
 	v7 = i0
 	goto L10
 L11:
 	i0 = b2i(v4 == uint32(2))
 	i1 = v3 >> (uint32(3) & 31)
 	i2 = v0 + uint32(12)
-	i0 = fn1572(m, i0, i1, i2)
+	i0 = fn1573(m, i0, i1, i2)
 	v7 = i0
 	if v7 != 0 {
 		goto L12
@@ -17864,7 +19651,7 @@ L10:
 	if v3 != 0 {
 		goto L13
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L13:
 	if v7 == 0 {
 		goto L4
@@ -17953,7 +19740,7 @@ L14:
 	if v0 != 0 {
 		goto L19
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v0 = i0
@@ -18004,7 +19791,7 @@ L21:
 		goto L25
 	}
 	i1 = k32(10089824) + uint32(10084)
-	i0 = fn1619(m, v0, i1)
+	i0 = fn1620(m, v0, i1)
 	v4 = i0
 	goto L25
 L26:
@@ -18019,7 +19806,7 @@ L26:
 		goto L25
 	}
 	i1 = k32(10089824) + uint32(10084)
-	i0 = fn1615(m, v0, i1)
+	i0 = fn1616(m, v0, i1)
 	v4 = i0
 L25:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
@@ -18034,7 +19821,7 @@ L25:
 	if v3 != 0 {
 		goto L27
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L27:
 	if v4 == 0 {
 		goto L4
@@ -18058,7 +19845,7 @@ L27:
 	if i0 == 0 {
 		goto L28
 	}
-	i0 = fn1615(m, v3, v1)
+	i0 = fn1616(m, v3, v1)
 	v0 = i0
 	goto L28
 L29:
@@ -18072,7 +19859,7 @@ L29:
 	if i0 == 0 {
 		goto L28
 	}
-	i0 = fn1619(m, v3, v1)
+	i0 = fn1620(m, v3, v1)
 	v0 = i0
 L28:
 	*(*uint32)(unsafe.Add(b, v2)) = v0
@@ -18087,13 +19874,13 @@ L28:
 	if v1 != 0 {
 		goto L30
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L30:
 	if v0 == 0 {
 		goto L4
 	}
 L20:
-	i0 = fn2289(m, uint32(2))
+	i0 = fn2290(m, uint32(2))
 	v3 = i0
 	if v3 == 0 {
 		goto L4
@@ -18120,7 +19907,7 @@ L4:
 	if v3 != 0 {
 		goto L31
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L31:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -18139,7 +19926,7 @@ L31:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -18148,7 +19935,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1635(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1636(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -18184,7 +19971,7 @@ func fn1635(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036724))
-	fn3604(m, i0, uint32(8449351))
+	fn3605(m, i0, uint32(8449351))
 	v0 = k32(4294967295)
 	goto L1
 L2:
@@ -18249,7 +20036,7 @@ L7:
 L10:
 	i0 = b2i(v1 == uint32(2))
 	i2 = v0 + uint32(12)
-	i0 = fn1572(m, i0, v7, i2)
+	i0 = fn1573(m, i0, v7, i2)
 	v0 = i0
 L9:
 	*(*uint32)(unsafe.Add(b, v3)) = v0
@@ -18268,13 +20055,13 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i2 = v4 + uint32(12)
-	i0 = fn1637(m, v0, i1, i2)
+	i0 = fn1638(m, v0, i1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L3
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i1 = fn1574(m, i1)
+	i1 = fn1575(m, i1)
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, v3)) = v7
 	if v7 != 0 {
@@ -18291,10 +20078,10 @@ L4:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L3
 L12:
-	i0 = fn1633(m, v0, v1, v3)
+	i0 = fn1634(m, v0, v1, v3)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v7 = i0
@@ -18337,7 +20124,7 @@ L14:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v8].(func(*Module, uint32, uint32, uint32) uint32)(m, v7, uint32(1), i2)
 L16:
-	fn2121(m, v7)
+	fn2122(m, v7)
 L15:
 	i1 = v6 << (uint32(4) & 31)
 	i0 = uint32(10089824) + i1
@@ -18379,7 +20166,7 @@ L18:
 	i1 = i1 * i2
 	l1 = uint64(int64(int32(i1)))
 	l0 = uint64(0) - l1
-	i0 = fn1616(m, l0)
+	i0 = fn1617(m, l0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v7 = i0
@@ -18392,7 +20179,7 @@ L18:
 	if v7 != 0 {
 		goto L20
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L20:
 	if v1 != 0 {
 		goto L17
@@ -18416,7 +20203,7 @@ L20:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -18448,7 +20235,7 @@ L24:
 	i2 = i2 * i3
 	l2 = uint64(int64(int32(i2)))
 	l1 = uint64(0) - l2
-	i1 = fn1616(m, l1)
+	i1 = fn1617(m, l1)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, v3)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -18462,7 +20249,7 @@ L24:
 	if v5 != 0 {
 		goto L23
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -18481,7 +20268,7 @@ L22:
 	if v0 != 0 {
 		goto L25
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L25:
 	v0 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -18502,7 +20289,7 @@ L25:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -18538,7 +20325,7 @@ L21:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v3].(func(*Module, uint32, uint32, uint32) uint32)(m, v1, uint32(1), i2)
 L28:
-	fn2121(m, v1)
+	fn2122(m, v1)
 L27:
 	i1 = v0 << (uint32(4) & 31)
 	i0 = uint32(10089824) + i1
@@ -18558,7 +20345,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1636(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1637(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18580,7 +20367,7 @@ func fn1636(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = fn1582(m, v0)
+	i0 = fn1583(m, v0)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L3
@@ -18593,8 +20380,8 @@ func fn1636(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v0 = i0
 	goto L2
 L3:
-	fn3624(m)
-	i0 = fn1637(m, v0, uint32(30), v2)
+	fn3625(m)
+	i0 = fn1638(m, v0, uint32(30), v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L4
@@ -18608,7 +20395,7 @@ L4:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510693))
+	fn3605(m, i0, uint32(8510693))
 	goto L6
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
@@ -18673,7 +20460,7 @@ L12:
 	}
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8407985))
+	fn3605(m, i0, uint32(8407985))
 L6:
 	v3 = k32(4294967295)
 L5:
@@ -18689,7 +20476,7 @@ L5:
 	if v0 != 0 {
 		goto L14
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -18697,7 +20484,7 @@ L13:
 	if v3 < uint32(536870911) {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(536870911)
 	v0 = uint32(0)
 L2:
@@ -18708,7 +20495,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1637(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1638(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18744,7 +20531,7 @@ func fn1637(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	return uint32(0)
 L1:
 	i1 = v3 >> (uint32(3) & 31)
@@ -18758,12 +20545,12 @@ L1:
 	} else {
 		i0 = i1
 	}
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v6 = i0
 	if v6 != 0 {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = uint32(10050376)
@@ -18779,7 +20566,7 @@ L2:
 	i1 = v7 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L3:
-	fn2062(m, v6)
+	fn2063(m, v6)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = uint32(0)
 	if v3 < uint32(8) {
 		goto L4
@@ -18866,7 +20653,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn1638(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1639(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18902,7 +20689,7 @@ func fn1638(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8397191))
+	fn3605(m, i0, uint32(8397191))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -18917,13 +20704,13 @@ L3:
 	v3 = uint32(0)
 	i1 = v2 + uint32(12)
 	i2 = v2 + uint32(8)
-	i0 = fn1636(m, v1, i1, i2)
+	i0 = fn1637(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn1629(m, v0, i1, i2)
+	i0 = fn1630(m, v0, i1, i2)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -18933,7 +20720,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1639(m *Module, v0 uint32) uint32 {
+func fn1640(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18964,14 +20751,14 @@ func fn1639(m *Module, v0 uint32) uint32 {
 	i1 = i1 * i2
 	l1 = uint64(int64(int32(i1)))
 	l0 = uint64(0) - l1
-	i0 = fn1616(m, l0)
+	i0 = fn1617(m, l0)
 	m.depth--
 	return i0
 L1:
 	i0 = b2i(v2 == uint32(2))
 	i1 = v1 >> (uint32(3) & 31)
 	i2 = v0 + uint32(12)
-	i0 = fn1572(m, i0, i1, i2)
+	i0 = fn1573(m, i0, i1, i2)
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -18988,37 +20775,6 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
 	m.depth--
 	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1640(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(10060432)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = fn1619(m, v0, v1)
-	v2 = i0
-L1:
-	m.depth--
-	return v2
 }
 
 //go:norace
@@ -19045,7 +20801,7 @@ func fn1641(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn1615(m, v0, v1)
+	i0 = fn1620(m, v0, v1)
 	v2 = i0
 L1:
 	m.depth--
@@ -19054,7 +20810,38 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1642(m *Module, v0 uint32) {
+func fn1642(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(10060432)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = fn1616(m, v0, v1)
+	v2 = i0
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn1643(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -19090,7 +20877,7 @@ func fn1642(m *Module, v0 uint32) {
 	if i0 != v0 {
 		goto L1
 	}
-	fn2065(m, v0)
+	fn2066(m, v0)
 	m.depth--
 	return
 L1:
@@ -19103,7 +20890,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1643(m *Module, v0 uint32) uint32 {
+func fn1644(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19118,7 +20905,7 @@ func fn1643(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	i1 = v1 + uint32(12)
-	i0 = fn1602(m, v0, i1, uint32(0), uint32(0), uint32(0))
+	i0 = fn1603(m, v0, i1, uint32(0), uint32(0), uint32(0))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v2 = i0
@@ -19134,7 +20921,7 @@ func fn1643(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1644(m *Module, v0 uint32) uint32 {
+func fn1645(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19201,7 +20988,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1645(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1646(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19370,7 +21157,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1646(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1647(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19409,7 +21196,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v3 + uint32(8)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10051524), uint32(0), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10051524), uint32(0), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -19434,7 +21221,7 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
 L7:
-	i0 = fn1647(m, v0, v4, v2)
+	i0 = fn1648(m, v0, v4, v2)
 	v6 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -19444,7 +21231,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1647(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1648(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19469,7 +21256,7 @@ func fn1647(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn1647(m, uint32(10050376), v1, v2)
+	i0 = fn1648(m, uint32(10050376), v1, v2)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -19501,7 +21288,7 @@ func fn1647(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return uint32(0)
 L3:
@@ -19587,7 +21374,7 @@ L8:
 	m.depth--
 	return v5
 L9:
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return v5
 L2:
@@ -19602,24 +21389,24 @@ L2:
 	return i0
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8398263))
+	fn3605(m, i0, uint32(8398263))
 	m.depth--
 	return uint32(0)
 L10:
 	if v2 != 0 {
 		goto L12
 	}
-	i0 = fn569(m, v1)
+	i0 = fn570(m, v1)
 	m.depth--
 	return i0
 L12:
 	v3 = uint32(0)
-	i0 = fn515(m, v2, uint32(0))
+	i0 = fn516(m, v2, uint32(0))
 	v0 = i0
 	if v0 != k32(4294967295) {
 		goto L13
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -19635,7 +21422,7 @@ L13:
 	}
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8546359))
+	fn3605(m, i0, uint32(8546359))
 	m.depth--
 	return uint32(0)
 L14:
@@ -19646,14 +21433,14 @@ L14:
 	if i0 == 0 {
 		goto L16
 	}
-	i0 = fn1612(m, v1, v0)
+	i0 = fn1613(m, v1, v0)
 	m.depth--
 	return i0
 L16:
 	if v2 == uint32(10014932) {
 		goto L19
 	}
-	i0 = fn2348(m, v2, uint32(10014932))
+	i0 = fn2349(m, v2, uint32(10014932))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v2 = i0
@@ -19669,7 +21456,7 @@ L20:
 	if v2 == uint32(10014932) {
 		goto L19
 	}
-	i0 = fn2348(m, v2, uint32(10014932))
+	i0 = fn2349(m, v2, uint32(10014932))
 	if i0 == 0 {
 		goto L18
 	}
@@ -19679,24 +21466,24 @@ L19:
 	if v2 != 0 {
 		goto L21
 	}
-	i0 = fn1611(m, uint32(10378785), uint32(0), v0)
+	i0 = fn1612(m, uint32(10378801), uint32(0), v0)
 	m.depth--
 	return i0
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i0 = fn1611(m, i0, v2, v0)
+	i0 = fn1612(m, i0, v2, v0)
 	m.depth--
 	return i0
 L18:
 	i0 = v1 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn1611(m, i0, i1, v0)
+	i0 = fn1612(m, i0, i1, v0)
 	m.depth--
 	return i0
 L17:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8483971))
+	fn3605(m, i0, uint32(8483971))
 L1:
 	m.depth--
 	return v3
@@ -19704,7 +21491,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1648(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1649(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -19723,8 +21510,8 @@ func fn1648(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v3 == 0 {
 		goto L2
 	}
-	i0 = fn4221(m)
-	i0 = fn840(m, i0, v0, v1, v2, v3)
+	i0 = fn4222(m)
+	i0 = fn841(m, i0, v0, v1, v2, v3)
 	v3 = i0
 	goto L1
 L2:
@@ -19742,20 +21529,20 @@ L2:
 	}
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn569(m, i0)
+	i0 = fn570(m, i0)
 	v3 = i0
 	goto L1
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i2 = v1 + uint32(4)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn1647(m, v0, i1, i2)
+	i0 = fn1648(m, v0, i1, i2)
 	v3 = i0
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, v4)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502819), v4)
+	i0 = fn3604(m, i0, uint32(8502819), v4)
 	v3 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -19765,7 +21552,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1649(m *Module) uint32 {
+func fn1650(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -19779,7 +21566,7 @@ func fn1649(m *Module) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = fn2275(m, uint32(10379044))
+	i0 = fn2276(m, uint32(10379060))
 	v0 = i0
 	if v0 != 0 {
 		goto L1
@@ -19787,15 +21574,15 @@ func fn1649(m *Module) uint32 {
 	return uint32(0)
 L1:
 	i2 = k32(10089824) + uint32(10548)
-	fn2276(m, v0, uint32(0), i2)
+	fn2277(m, v0, uint32(0), i2)
 	i2 = k32(10089824) + uint32(10132)
-	fn2276(m, v0, uint32(1), i2)
-	i0 = fn2118(m, uint32(16))
+	fn2277(m, v0, uint32(1), i2)
+	i0 = fn2119(m, uint32(16))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(10050376)
@@ -19808,16 +21595,16 @@ L3:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L4:
-	fn2062(m, v1)
+	fn2063(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(4300)
 L2:
-	fn2276(m, v0, uint32(2), v1)
-	i0 = fn2118(m, uint32(16))
+	fn2277(m, v0, uint32(2), v1)
+	i0 = fn2119(m, uint32(16))
 	v1 = i0
 	if v1 != 0 {
 		goto L6
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L5
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(10050376)
@@ -19830,11 +21617,11 @@ L6:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L7:
-	fn2062(m, v1)
+	fn2063(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(640)
 L5:
-	fn2276(m, v0, uint32(3), v1)
-	i0 = fn3616(m)
+	fn2277(m, v0, uint32(3), v1)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L8
 	}
@@ -19851,20 +21638,20 @@ L8:
 	if v1 != 0 {
 		goto L9
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L9:
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1650(m *Module, v0 uint32, v1 uint32) {
+func fn1651(m *Module, v0 uint32, v1 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2278(m, v1, uint32(10379044), uint32(10051332), uint32(0))
+	i0 = fn2279(m, v1, uint32(10379060), uint32(10051332), uint32(0))
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	i1 = v1 >> (uint32(31) & 31)
@@ -19880,14 +21667,14 @@ func fn1650(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn1651(m *Module, v0 uint32) {
-	fn2284(m, v0, uint32(10379044))
+func fn1652(m *Module, v0 uint32) {
+	fn2285(m, v0, uint32(10379060))
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1652(m *Module, v0 uint32) uint32 {
+func fn1653(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19942,7 +21729,7 @@ L3:
 	i0 = b2i(v2 == uint32(2))
 	i1 = v1 >> (uint32(3) & 31)
 	i2 = v0 + uint32(12)
-	i0 = fn1572(m, i0, i1, i2)
+	i0 = fn1573(m, i0, i1, i2)
 	v0 = i0
 L1:
 	m.depth--
@@ -19951,7 +21738,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1653(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1654(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -19973,7 +21760,7 @@ func fn1653(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn1620(m, v0, v1)
+	i0 = fn1621(m, v0, v1)
 	v2 = i0
 L1:
 	m.depth--
@@ -19982,7 +21769,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1654(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1655(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20012,7 +21799,7 @@ func fn1654(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i2 = v2 + uint32(12)
-	i0 = fn1632(m, v0, v1, i2)
+	i0 = fn1633(m, v0, v1, i2)
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	if int32(v0) < int32(uint32(0)) {
@@ -20029,7 +21816,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1655(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1656(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20062,11 +21849,11 @@ func fn1655(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i2 = v2 + uint32(12)
 	i3 = v2 + uint32(8)
-	i0 = fn1656(m, v0, v1, i2, i3)
+	i0 = fn1657(m, v0, v1, i2, i3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn2289(m, uint32(2))
+	i0 = fn2290(m, uint32(2))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v0 = i0
@@ -20090,7 +21877,7 @@ L3:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v3 = i0
@@ -20105,7 +21892,7 @@ L4:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	v3 = uint32(0)
 L1:
@@ -20116,7 +21903,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1656(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1657(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -20177,7 +21964,7 @@ L6:
 	i0 = i0 ^ k32(4294967295)
 	v5 = i0
 L5:
-	i0 = fn1574(m, v5)
+	i0 = fn1575(m, v5)
 	v7 = i0
 	if v7 != 0 {
 		goto L2
@@ -20194,14 +21981,14 @@ L3:
 		goto L7
 	}
 	v5 = k32(4294967295)
-	i0 = fn3877(m, uint32(8470274))
+	i0 = fn3878(m, uint32(8470274))
 	v7 = i0
 	if v7 == 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v4)) = v0
-	i0 = fn859(m, v7, uint32(8504097), uint32(8532821), v4)
+	i0 = fn860(m, v7, uint32(8504097), uint32(8532821), v4)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v0 = i0
@@ -20214,7 +22001,7 @@ L3:
 	if v0 != 0 {
 		goto L8
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L8:
 	if v1 == 0 {
 		goto L1
@@ -20236,10 +22023,10 @@ L8:
 	if v0 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8570490))
+	fn3605(m, i0, uint32(8570490))
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -20271,10 +22058,10 @@ L12:
 	if v0 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8570447))
+	fn3605(m, i0, uint32(8570447))
 	goto L1
 L11:
 	if v2 == 0 {
@@ -20315,13 +22102,13 @@ L16:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L7:
 	v5 = k32(4294967295)
 	i2 = v4 + uint32(12)
 	i3 = v4 + uint32(8)
-	i0 = fn1635(m, v0, v1, i2, i3)
+	i0 = fn1636(m, v0, v1, i2, i3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -20364,7 +22151,7 @@ L19:
 	if i0 == 0 {
 		goto L22
 	}
-	i0 = fn1615(m, v0, v1)
+	i0 = fn1616(m, v0, v1)
 	v7 = i0
 L22:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v7
@@ -20379,7 +22166,7 @@ L22:
 	if v1 != 0 {
 		goto L23
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v1 = i0
@@ -20398,7 +22185,7 @@ L23:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L24:
 	v0 = uint32(10060432)
@@ -20415,7 +22202,7 @@ L24:
 		goto L25
 	}
 	i1 = k32(10089824) + uint32(10084)
-	i0 = fn1619(m, v1, i1)
+	i0 = fn1620(m, v1, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L25
@@ -20431,7 +22218,7 @@ L24:
 	if v0 != 0 {
 		goto L26
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -20445,7 +22232,7 @@ L26:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L25:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v0
@@ -20460,7 +22247,7 @@ L25:
 	if v0 != 0 {
 		goto L27
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L27:
 	v0 = v7
 L18:
@@ -20483,7 +22270,7 @@ L29:
 	if v5 != 0 {
 		goto L28
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L28:
 	if v3 == 0 {
 		goto L30
@@ -20504,7 +22291,7 @@ L30:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L2:
 	if v3 == 0 {
@@ -20535,7 +22322,7 @@ L32:
 	i2 = v1 & uint32(3)
 	i1 = uint32(1) - i2
 	i0 = v0 * i1
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L34
@@ -20556,7 +22343,7 @@ L32:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L34:
 	*(*uint32)(unsafe.Add(b, v3)) = v1
@@ -20574,7 +22361,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1657(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1658(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -20684,7 +22471,7 @@ L10:
 	if v2 != 0 {
 		goto L13
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -20697,7 +22484,7 @@ L13:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L12:
 	v2 = uint32(0)
@@ -20721,7 +22508,7 @@ L14:
 	if v4 != 0 {
 		goto L15
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -20734,7 +22521,7 @@ L15:
 	if v4 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(10045280))+48))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+20))
@@ -20744,7 +22531,7 @@ L16:
 L9:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8546565))
+	fn3605(m, i0, uint32(8546565))
 	v4 = uint32(0)
 	goto L4
 L8:
@@ -20765,7 +22552,7 @@ L8:
 L18:
 	i1 = v4 >> (uint32(3) & 31)
 	i2 = v2 + uint32(12)
-	i0 = fn1572(m, uint32(1), i1, i2)
+	i0 = fn1573(m, uint32(1), i1, i2)
 	v4 = i0
 L17:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v4
@@ -20784,12 +22571,12 @@ L17:
 	if v4 != 0 {
 		goto L19
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L19:
 	v7 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(0)
 	i0 = v3 + uint32(72)
-	fn1625(m, i0)
+	fn1626(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
 	v2 = i0
 	if v2 != 0 {
@@ -20822,7 +22609,7 @@ L21:
 	v4 = v0
 	goto L22
 L23:
-	i1 = fn1573(m, v1)
+	i1 = fn1574(m, v1)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v4
 	if v4 == 0 {
@@ -20840,12 +22627,12 @@ L23:
 	if v4 != 0 {
 		goto L24
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L24:
 	v7 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(0)
 	i0 = v3 + uint32(76)
-	fn1625(m, i0)
+	fn1626(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
 	v1 = i0
 	if v1 != 0 {
@@ -20854,7 +22641,7 @@ L24:
 	v4 = uint32(0)
 	goto L4
 L25:
-	i1 = fn1658(m, v0, v2)
+	i1 = fn1659(m, v0, v2)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v4
 	if v4 != 0 {
@@ -20874,7 +22661,7 @@ L26:
 	if v5 != 0 {
 		goto L27
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L27:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(0)
 L22:
@@ -20895,7 +22682,7 @@ L22:
 L28:
 	v7 = uint32(0)
 	i2 = v3 + uint32(68)
-	i0 = fn1632(m, v4, v2, i2)
+	i0 = fn1633(m, v4, v2, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L29
 	}
@@ -20916,7 +22703,7 @@ L29:
 	if v5 != 0 {
 		goto L30
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L30:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(0)
 L6:
@@ -20949,7 +22736,7 @@ L35:
 	if v8 < uint32(2) {
 		goto L39
 	}
-	i1 = fn1653(m, v0, v0)
+	i1 = fn1654(m, v0, v0)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v1
 	if v1 != 0 {
@@ -20971,7 +22758,7 @@ L40:
 		goto L41
 	}
 	i0 = k32(10089824) + uint32(10084)
-	fn2072(m, i0)
+	fn2073(m, i0)
 L41:
 	v5 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(0)
@@ -20979,14 +22766,14 @@ L41:
 		goto L42
 	}
 	i2 = v3 + uint32(68)
-	i0 = fn1632(m, v1, v2, i2)
+	i0 = fn1633(m, v1, v2, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L43
 	}
 	v7 = uint32(0)
 	goto L32
 L43:
-	fn1610(m, v1)
+	fn1611(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(0)
@@ -20997,7 +22784,7 @@ L42:
 	v5 = uint32(0)
 	goto L34
 L44:
-	i1 = fn1653(m, v1, v0)
+	i1 = fn1654(m, v1, v0)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v4
 	if v4 != 0 {
@@ -21006,7 +22793,7 @@ L44:
 	v5 = uint32(0)
 	goto L33
 L45:
-	fn1610(m, v1)
+	fn1611(m, v1)
 	v5 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(0)
 	if v2 != 0 {
@@ -21017,7 +22804,7 @@ L45:
 L46:
 	v5 = uint32(0)
 	i2 = v3 + uint32(68)
-	i0 = fn1632(m, v4, v2, i2)
+	i0 = fn1633(m, v4, v2, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L47
 	}
@@ -21025,7 +22812,7 @@ L46:
 	v1 = v4
 	goto L32
 L47:
-	fn1610(m, v4)
+	fn1611(m, v4)
 	goto L36
 L39:
 	i0 = k32(10089824) + uint32(10084)
@@ -21036,7 +22823,7 @@ L39:
 	v5 = uint32(0)
 	goto L34
 L48:
-	i1 = fn1653(m, v0, v1)
+	i1 = fn1654(m, v0, v1)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v4
 	if v4 == 0 {
@@ -21054,7 +22841,7 @@ L48:
 		goto L49
 	}
 	i0 = k32(10089824) + uint32(10084)
-	fn2072(m, i0)
+	fn2073(m, i0)
 L49:
 	v5 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(0)
@@ -21066,7 +22853,7 @@ L49:
 L50:
 	v5 = uint32(0)
 	i2 = v3 + uint32(68)
-	i0 = fn1632(m, v4, v2, i2)
+	i0 = fn1633(m, v4, v2, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L51
 	}
@@ -21074,7 +22861,7 @@ L50:
 	v1 = v4
 	goto L32
 L51:
-	fn1610(m, v4)
+	fn1611(m, v4)
 	goto L36
 L38:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -21100,7 +22887,7 @@ L53:
 		goto L54
 	}
 	i0 = k32(10089824) + uint32(10084)
-	fn2072(m, i0)
+	fn2073(m, i0)
 L54:
 	v1 = uint32(2)
 L55:
@@ -21130,7 +22917,7 @@ L58:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(10060432)
 	goto L59
 L60:
-	i1 = fn1620(m, v1, v1)
+	i1 = fn1621(m, v1, v1)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v2
 	if v2 == 0 {
@@ -21148,7 +22935,7 @@ L59:
 	if v2 != 0 {
 		goto L61
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L61:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
 	v1 = i0
@@ -21160,7 +22947,7 @@ L61:
 	}
 	v5 = uint32(0)
 	i2 = v3 + uint32(68)
-	i0 = fn1632(m, v1, v2, i2)
+	i0 = fn1633(m, v1, v2, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L33
 	}
@@ -21178,7 +22965,7 @@ L61:
 	if v5 != 0 {
 		goto L63
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L63:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
 	v1 = i0
@@ -21201,7 +22988,7 @@ L62:
 	if i0 == 0 {
 		goto L65
 	}
-	i1 = fn1620(m, v1, v0)
+	i1 = fn1621(m, v1, v0)
 	v9 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v9
 	if v9 == 0 {
@@ -21219,7 +23006,7 @@ L65:
 	if v5 != 0 {
 		goto L66
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L66:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(0)
 	if v2 != 0 {
@@ -21230,7 +23017,7 @@ L66:
 L67:
 	v5 = uint32(0)
 	i2 = v3 + uint32(68)
-	i0 = fn1632(m, v9, v2, i2)
+	i0 = fn1633(m, v9, v2, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L68
 	}
@@ -21249,7 +23036,7 @@ L68:
 	if v1 != 0 {
 		goto L69
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L69:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
 	v1 = i0
@@ -21282,7 +23069,7 @@ L52:
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L71:
 	*(*uint32)(unsafe.Add(b, v3)) = v0
-	i1 = fn1653(m, v0, v0)
+	i1 = fn1654(m, v0, v0)
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v7
 	v5 = uint32(1)
@@ -21301,7 +23088,7 @@ L72:
 		goto L73
 	}
 	i2 = v3 + uint32(68)
-	i0 = fn1632(m, v7, v8, i2)
+	i0 = fn1633(m, v7, v8, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L74
 	}
@@ -21309,7 +23096,7 @@ L72:
 	v1 = i0
 	goto L32
 L74:
-	fn1610(m, v7)
+	fn1611(m, v7)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
 	v7 = i0
 L73:
@@ -21334,7 +23121,7 @@ L75:
 	if i0 == 0 {
 		goto L76
 	}
-	i1 = fn1620(m, v9, v7)
+	i1 = fn1621(m, v9, v7)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v2
 	if v2 == 0 {
@@ -21350,7 +23137,7 @@ L76:
 	goto L77
 L78:
 	i2 = v3 + uint32(68)
-	i0 = fn1632(m, v2, v8, i2)
+	i0 = fn1633(m, v2, v8, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L32
 	}
@@ -21365,7 +23152,7 @@ L78:
 	if v9 != 0 {
 		goto L79
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L79:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
 	v9 = i1
@@ -21393,7 +23180,7 @@ L77:
 	if v1 != 0 {
 		goto L80
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L80:
 	v5 = uint32(16)
 	i0 = k32(10089824) + uint32(10084)
@@ -21469,7 +23256,7 @@ L92:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(10060432)
 	goto L93
 L94:
-	i1 = fn1620(m, v1, v1)
+	i1 = fn1621(m, v1, v1)
 	v8 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v8
 	if v8 == 0 {
@@ -21487,7 +23274,7 @@ L93:
 	if v8 != 0 {
 		goto L95
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L95:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
 	v1 = i0
@@ -21498,7 +23285,7 @@ L95:
 		goto L96
 	}
 	i2 = v3 + uint32(68)
-	i0 = fn1632(m, v1, v8, i2)
+	i0 = fn1633(m, v1, v8, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L97
 	}
@@ -21519,7 +23306,7 @@ L97:
 	if v9 != 0 {
 		goto L98
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L98:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
 	v1 = i0
@@ -21548,7 +23335,7 @@ L96:
 	if i0 == 0 {
 		goto L99
 	}
-	i1 = fn1620(m, v1, v4)
+	i1 = fn1621(m, v1, v4)
 	v9 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v9
 	if v9 == 0 {
@@ -21566,7 +23353,7 @@ L99:
 	if v4 != 0 {
 		goto L100
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L100:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(0)
 	if v8 == 0 {
@@ -21574,11 +23361,11 @@ L100:
 	}
 	v7 = uint32(0)
 	i2 = v3 + uint32(68)
-	i0 = fn1632(m, v9, v8, i2)
+	i0 = fn1633(m, v9, v8, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L84
 	}
-	fn1610(m, v9)
+	fn1611(m, v9)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
 	v9 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(0)
@@ -21599,7 +23386,7 @@ L102:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(10060432)
 	goto L103
 L104:
-	i1 = fn1620(m, v9, v9)
+	i1 = fn1621(m, v9, v9)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v2
 	if v2 != 0 {
@@ -21619,7 +23406,7 @@ L103:
 	if v2 != 0 {
 		goto L105
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L105:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
 	v9 = i0
@@ -21630,7 +23417,7 @@ L105:
 		goto L106
 	}
 	i2 = v3 + uint32(68)
-	i0 = fn1632(m, v9, v8, i2)
+	i0 = fn1633(m, v9, v8, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L107
 	}
@@ -21652,7 +23439,7 @@ L107:
 	if v2 != 0 {
 		goto L108
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L108:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
 	v9 = i0
@@ -21674,7 +23461,7 @@ L88:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(10060432)
 	goto L109
 L110:
-	i1 = fn1620(m, v1, v1)
+	i1 = fn1621(m, v1, v1)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v4
 	if v4 == 0 {
@@ -21692,7 +23479,7 @@ L109:
 	if v4 != 0 {
 		goto L111
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L111:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
 	v1 = i0
@@ -21707,7 +23494,7 @@ L111:
 	goto L86
 L112:
 	i2 = v3 + uint32(68)
-	i0 = fn1632(m, v1, v8, i2)
+	i0 = fn1633(m, v1, v8, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L113
 	}
@@ -21728,7 +23515,7 @@ L113:
 	if v4 != 0 {
 		goto L114
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L114:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
 	v1 = i0
@@ -21782,14 +23569,14 @@ L117:
 	}
 L115:
 L118:
-	i1 = fn1653(m, v1, v1)
+	i1 = fn1654(m, v1, v1)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v4
 	v5 = uint32(16)
 	if v4 == 0 {
 		goto L33
 	}
-	fn1610(m, v1)
+	fn1611(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(0)
 	if v8 != 0 {
 		goto L120
@@ -21799,7 +23586,7 @@ L118:
 L120:
 	v7 = uint32(0)
 	i2 = v3 + uint32(68)
-	i0 = fn1632(m, v4, v8, i2)
+	i0 = fn1633(m, v4, v8, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L121
 	}
@@ -21807,7 +23594,7 @@ L120:
 	v1 = v4
 	goto L32
 L121:
-	fn1610(m, v4)
+	fn1611(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(0)
@@ -21821,13 +23608,13 @@ L119:
 	i3 = i3 & k32(4294967292)
 	i2 = v3 + i3
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i1 = fn1653(m, v1, i2)
+	i1 = fn1654(m, v1, i2)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v4
 	if v4 == 0 {
 		goto L33
 	}
-	fn1610(m, v1)
+	fn1611(m, v1)
 	v7 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(0)
 	if v8 != 0 {
@@ -21837,7 +23624,7 @@ L119:
 	goto L122
 L123:
 	i2 = v3 + uint32(68)
-	i0 = fn1632(m, v4, v8, i2)
+	i0 = fn1633(m, v4, v8, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L124
 	}
@@ -21845,7 +23632,7 @@ L123:
 	v1 = v4
 	goto L32
 L124:
-	fn1610(m, v4)
+	fn1611(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(0)
@@ -21859,7 +23646,7 @@ L125:
 	i0 = v2 + uint32(1)
 	v2 = i0
 L126:
-	i1 = fn1653(m, v1, v1)
+	i1 = fn1654(m, v1, v1)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v4
 	if v4 != 0 {
@@ -21868,7 +23655,7 @@ L126:
 	v5 = uint32(16)
 	goto L33
 L127:
-	fn1610(m, v1)
+	fn1611(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(0)
 	if v8 != 0 {
 		goto L129
@@ -21878,7 +23665,7 @@ L127:
 L129:
 	v7 = uint32(0)
 	i2 = v3 + uint32(68)
-	i0 = fn1632(m, v4, v8, i2)
+	i0 = fn1633(m, v4, v8, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L130
 	}
@@ -21886,7 +23673,7 @@ L129:
 	v1 = v4
 	goto L32
 L130:
-	fn1610(m, v4)
+	fn1611(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(0)
@@ -21917,7 +23704,7 @@ L34:
 		goto L131
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	i1 = fn1640(m, v1, i2)
+	i1 = fn1641(m, v1, i2)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v4
 	if v4 != 0 {
@@ -21937,7 +23724,7 @@ L132:
 	if v2 != 0 {
 		goto L133
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L133:
 	v7 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(0)
@@ -21965,7 +23752,7 @@ L32:
 	if v2 != 0 {
 		goto L31
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L31:
 	if int32(v5) < int32(uint32(1)) {
 		goto L4
@@ -21985,7 +23772,7 @@ L134:
 	if v8 != 0 {
 		goto L135
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L135:
 	i0 = v1 + uint32(4)
 	v1 = i0
@@ -22010,7 +23797,7 @@ L4:
 	if v1 != 0 {
 		goto L136
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L136:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
 	v0 = i0
@@ -22025,7 +23812,7 @@ L136:
 	if v1 != 0 {
 		goto L137
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L137:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
 	v0 = i0
@@ -22043,7 +23830,7 @@ L137:
 	if v1 != 0 {
 		goto L138
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L138:
 	if v7 == 0 {
 		goto L139
@@ -22059,7 +23846,7 @@ L138:
 	if v0 != 0 {
 		goto L139
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L139:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
 	v0 = i0
@@ -22077,7 +23864,7 @@ L139:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v3 + uint32(80)
 	m.g0 = i0
@@ -22086,7 +23873,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1658(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1659(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22152,7 +23939,7 @@ L9:
 	v0 = v1
 	i2 = v2 + uint32(12)
 	i3 = v2 + uint32(8)
-	i0 = fn1656(m, v3, v0, i2, i3)
+	i0 = fn1657(m, v3, v0, i2, i3)
 	if i0 == k32(4294967295) {
 		goto L5
 	}
@@ -22167,7 +23954,7 @@ L9:
 	if v1 != 0 {
 		goto L10
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L10:
 	v3 = uint32(10060432)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
@@ -22186,7 +23973,7 @@ L10:
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn1620(m, v4, v5)
+	i0 = fn1621(m, v4, v5)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
@@ -22202,7 +23989,7 @@ L11:
 	if v7 != 0 {
 		goto L12
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L12:
 	if v3 == 0 {
 		goto L6
@@ -22220,7 +24007,7 @@ L12:
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn1619(m, v6, v3)
+	i0 = fn1620(m, v6, v3)
 	v4 = i0
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -22234,7 +24021,7 @@ L13:
 	if v7 != 0 {
 		goto L14
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L14:
 	if v4 == 0 {
 		goto L6
@@ -22250,7 +24037,7 @@ L14:
 	if v3 != 0 {
 		goto L15
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i0 = i0 & uint32(3)
@@ -22269,7 +24056,7 @@ L7:
 	if v3 != 0 {
 		goto L16
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -22282,7 +24069,7 @@ L16:
 	if v3 != 0 {
 		goto L17
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i1
@@ -22368,7 +24155,7 @@ L18:
 	if v3 != 0 {
 		goto L24
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v3 = i0
@@ -22381,11 +24168,11 @@ L24:
 	if v3 != 0 {
 		goto L25
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L25:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8408661))
+	fn3605(m, i0, uint32(8408661))
 	goto L3
 L23:
 	if v3 == uint32(1073741823) {
@@ -22413,7 +24200,7 @@ L5:
 	if v1 != 0 {
 		goto L26
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v3 = i0
@@ -22426,7 +24213,7 @@ L26:
 	if v3 != 0 {
 		goto L27
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v3 = i0
@@ -22439,7 +24226,7 @@ L27:
 	if v3 != 0 {
 		goto L28
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L28:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -22454,7 +24241,7 @@ L28:
 		goto L3
 	}
 L4:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -22463,7 +24250,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1659(m *Module, v0 uint32) uint32 {
+func fn1660(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -22475,7 +24262,7 @@ func fn1659(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1660(m *Module, v0 uint32) uint32 {
+func fn1661(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22505,7 +24292,7 @@ func fn1660(m *Module, v0 uint32) uint32 {
 	i0 = i0 * i1
 	i0 = i0 ^ k32(4294967295)
 	l0 = uint64(int64(int32(i0)))
-	i0 = fn1616(m, l0)
+	i0 = fn1617(m, l0)
 	m.depth--
 	return i0
 L1:
@@ -22523,7 +24310,7 @@ L1:
 		goto L2
 	}
 	i1 = k32(10089824) + uint32(10084)
-	i0 = fn1615(m, v0, i1)
+	i0 = fn1616(m, v0, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -22551,7 +24338,7 @@ L3:
 	i1 = i1 * i2
 	l1 = uint64(int64(int32(i1)))
 	l0 = uint64(0) - l1
-	i0 = fn1616(m, l0)
+	i0 = fn1617(m, l0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -22564,7 +24351,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	m.depth--
 	return v0
@@ -22572,7 +24359,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1661(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1662(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22608,7 +24395,7 @@ func fn1661(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8397191))
+	fn3605(m, i0, uint32(8397191))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -22623,13 +24410,13 @@ L3:
 	v3 = uint32(0)
 	i1 = v2 + uint32(12)
 	i2 = v2 + uint32(8)
-	i0 = fn1636(m, v1, i1, i2)
+	i0 = fn1637(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn1627(m, v0, i1, i2)
+	i0 = fn1628(m, v0, i1, i2)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -22639,7 +24426,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1662(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1663(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22691,11 +24478,11 @@ func fn1662(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = i1 * i2
 	i0 = i0 & i1
 	l0 = uint64(int64(int32(i0)))
-	i0 = fn1616(m, l0)
+	i0 = fn1617(m, l0)
 	m.depth--
 	return i0
 L2:
-	i0 = fn1663(m, v0, uint32(38), v1)
+	i0 = fn1664(m, v0, uint32(38), v1)
 	v2 = i0
 L1:
 	m.depth--
@@ -22704,7 +24491,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1663(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1664(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -22754,7 +24541,7 @@ func fn1663(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	m.depth--
 	return uint32(0)
 L3:
@@ -22767,12 +24554,12 @@ L3:
 	} else {
 		i0 = i1
 	}
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v7 = i0
 	if v7 != 0 {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L4:
@@ -22788,7 +24575,7 @@ L4:
 	i1 = v6 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L5:
-	fn2062(m, v7)
+	fn2063(m, v7)
 	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = uint32(0)
 	if v3 < uint32(8) {
 		goto L6
@@ -22874,7 +24661,7 @@ L1:
 		goto L14
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	goto L13
 L14:
 	i1 = v11 << (uint32(2) & 31)
@@ -22886,12 +24673,12 @@ L14:
 	} else {
 		i0 = i1
 	}
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v12 = i0
 	if v12 != 0 {
 		goto L12
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L13:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -22905,7 +24692,7 @@ L13:
 	if v6 != 0 {
 		goto L9
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	m.depth--
 	return uint32(0)
 L12:
@@ -22921,7 +24708,7 @@ L12:
 	i1 = v6 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L15:
-	fn2062(m, v12)
+	fn2063(m, v12)
 	*(*uint32)(unsafe.Add(b, uint64(v12)+12)) = uint32(0)
 	if v3 < uint32(8) {
 		goto L16
@@ -23047,7 +24834,7 @@ L21:
 		goto L26
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444396))
+	fn3605(m, i0, uint32(8444396))
 	goto L25
 L26:
 	i0 = v6 << (uint32(2) & 31)
@@ -23055,12 +24842,12 @@ L26:
 	if v6 == 0 {
 		i0 = uint32(16)
 	}
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L24
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v6 = i0
@@ -23073,7 +24860,7 @@ L25:
 	if v6 != 0 {
 		goto L27
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L27:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -23087,7 +24874,7 @@ L27:
 	if v6 != 0 {
 		goto L9
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	m.depth--
 	return uint32(0)
 L24:
@@ -23104,7 +24891,7 @@ L24:
 	i1 = v6 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
 L28:
-	fn2062(m, v3)
+	fn2063(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
 	i0 = v3 + uint32(12)
 	v14 = i0
@@ -23465,7 +25252,7 @@ L44:
 	if v6 != 0 {
 		goto L48
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L48:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v6 = i0
@@ -23478,7 +25265,7 @@ L48:
 	if v6 != 0 {
 		goto L49
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L49:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	v9 = i0
@@ -23553,7 +25340,7 @@ L50:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v3, uint32(1), i2)
 L56:
-	fn2121(m, v3)
+	fn2122(m, v3)
 L55:
 	i1 = v6 << (uint32(4) & 31)
 	i0 = uint32(10089824) + i1
@@ -23562,71 +25349,6 @@ L55:
 L9:
 	m.depth--
 	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn1664(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l0 uint64
-	_ = l0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(10060432)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	if v2 > uint32(15) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v3 = i0
-	if v3 > uint32(15) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i2 = v3 & uint32(3)
-	i1 = uint32(1) - i2
-	i0 = i0 * i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i3 = v2 & uint32(3)
-	i2 = uint32(1) - i3
-	i1 = i1 * i2
-	i0 = i0 ^ i1
-	l0 = uint64(int64(int32(i0)))
-	i0 = fn1616(m, l0)
-	m.depth--
-	return i0
-L2:
-	i0 = fn1663(m, v0, uint32(94), v1)
-	v2 = i0
-L1:
-	m.depth--
-	return v2
 }
 
 //go:norace
@@ -23681,13 +25403,13 @@ func fn1665(m *Module, v0 uint32, v1 uint32) uint32 {
 	i3 = v2 & uint32(3)
 	i2 = uint32(1) - i3
 	i1 = i1 * i2
-	i0 = i0 | i1
+	i0 = i0 ^ i1
 	l0 = uint64(int64(int32(i0)))
-	i0 = fn1616(m, l0)
+	i0 = fn1617(m, l0)
 	m.depth--
 	return i0
 L2:
-	i0 = fn1663(m, v0, uint32(124), v1)
+	i0 = fn1664(m, v0, uint32(94), v1)
 	v2 = i0
 L1:
 	m.depth--
@@ -23696,7 +25418,72 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1666(m *Module, v0 uint32) uint32 {
+func fn1666(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l0 uint64
+	_ = l0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(10060432)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	if v2 > uint32(15) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v3 = i0
+	if v3 > uint32(15) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i2 = v3 & uint32(3)
+	i1 = uint32(1) - i2
+	i0 = i0 * i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i3 = v2 & uint32(3)
+	i2 = uint32(1) - i3
+	i1 = i1 * i2
+	i0 = i0 | i1
+	l0 = uint64(int64(int32(i0)))
+	i0 = fn1617(m, l0)
+	m.depth--
+	return i0
+L2:
+	i0 = fn1664(m, v0, uint32(124), v1)
+	v2 = i0
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn1667(m *Module, v0 uint32) uint32 {
 	var v1 float64
 	_ = v1
 	var d0 float64
@@ -23706,18 +25493,18 @@ func fn1666(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	d0 = fn1614(m, v0)
+	d0 = fn1615(m, v0)
 	v1 = d0
 	if v1 != math.Float64frombits(0xbff0000000000000) {
 		goto L2
 	}
 	v0 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = fn1315(m, v1)
+	i0 = fn1316(m, v1)
 	v0 = i0
 L1:
 	m.depth--
@@ -23726,7 +25513,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1667(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1668(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -23779,19 +25566,19 @@ func fn1667(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L3
 	}
 	i0 = div32s(v0, v1)
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	goto L1
 L3:
 	i0 = v0 + k32(4294967295)
 	i0 = div32s(i0, v1)
 	i0 = i0 ^ k32(4294967295)
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	goto L1
 L2:
 	i2 = v2 + uint32(12)
-	i0 = fn1656(m, v0, v1, i2, uint32(0))
+	i0 = fn1657(m, v0, v1, i2, uint32(0))
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	if int32(v0) < int32(uint32(0)) {
@@ -23808,7 +25595,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1668(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1669(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -23896,7 +25683,7 @@ func fn1668(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036724))
-	fn3604(m, i0, uint32(8449469))
+	fn3605(m, i0, uint32(8449469))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -24176,7 +25963,7 @@ L10:
 	i0 = v16 + v8
 	v17 = i0
 	i0 = v17 + uint32(1)
-	i0 = fn1571(m, i0)
+	i0 = fn1572(m, i0)
 	v18 = i0
 	if v18 != 0 {
 		goto L23
@@ -24289,7 +26076,7 @@ L22:
 	v11 = i1
 	i0 = v8 - v11
 	v7 = i0
-	i0 = fn1571(m, v7)
+	i0 = fn1572(m, v7)
 	v18 = i0
 	if v18 != 0 {
 		goto L30
@@ -24373,7 +26160,7 @@ L34:
 	i0 = b2i(v0 != uint32(0))
 	v20 = i0
 L21:
-	i0 = fn1589(m, v18)
+	i0 = fn1590(m, v18)
 	v6 = i0
 	if v9 != uint32(1) {
 		goto L37
@@ -24388,7 +26175,7 @@ L21:
 	if int32(v3) > int32(uint32(0)) {
 		goto L39
 	}
-	i0 = fn1589(m, v6)
+	i0 = fn1590(m, v6)
 	goto L38
 L39:
 	i0 = v3 + uint32(1)
@@ -24420,7 +26207,7 @@ L40:
 		goto L40
 	}
 	v3 = uint32(1)
-	i0 = fn1589(m, v6)
+	i0 = fn1590(m, v6)
 	v7 = i0
 	if v22 != uint64(0) {
 		goto L36
@@ -24431,7 +26218,7 @@ L38:
 	goto L36
 L37:
 	i2 = v2 + uint32(12)
-	i0 = fn1633(m, v6, v1, i2)
+	i0 = fn1634(m, v6, v1, i2)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v3 = i0
@@ -24444,7 +26231,7 @@ L37:
 	if v3 != 0 {
 		goto L41
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L41:
 	if v7 == 0 {
 		goto L3
@@ -24466,7 +26253,7 @@ L41:
 	if v1 != 0 {
 		goto L42
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L42:
 	if v0 != 0 {
 		i0 = v20
@@ -24616,7 +26403,7 @@ L44:
 	if v3 != 0 {
 		goto L48
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L48:
 	i0 = v6 + v15
 	v3 = i0
@@ -24626,19 +26413,19 @@ L48:
 	if v3 != uint32(1024) {
 		goto L4
 	}
-	d1 = fn8000(m, math.Float64frombits(0x3ff0000000000000), v6)
+	d1 = fn8001(m, math.Float64frombits(0x3ff0000000000000), v6)
 	if v10 == d1 {
 		goto L4
 	}
 L49:
-	d0 = fn8000(m, v10, v15)
+	d0 = fn8001(m, v10, v15)
 	v10 = d0
 L9:
 	d0 = math.Float64frombits(math.Float64bits(v10) ^ (1 << 63))
 	if v5 == 0 {
 		d0 = v10
 	}
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v3 = i0
 	goto L1
 L5:
@@ -24647,13 +26434,13 @@ L5:
 	} else {
 		d0 = math.Float64frombits(0x0)
 	}
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v3 = i0
 	goto L1
 L4:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8407251))
+	fn3605(m, i0, uint32(8407251))
 	goto L1
 L3:
 	v3 = uint32(0)
@@ -24665,7 +26452,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1669(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1670(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24720,7 +26507,7 @@ L3:
 	i0 = b2i(v3 == uint32(2))
 	i1 = v2 >> (uint32(3) & 31)
 	i2 = v0 + uint32(12)
-	i0 = fn1572(m, i0, i1, i2)
+	i0 = fn1573(m, i0, i1, i2)
 	v0 = i0
 L1:
 	m.depth--
@@ -24729,7 +26516,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1670(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1671(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24774,11 +26561,11 @@ L1:
 	}
 	i1 = v3 * uint32(30)
 	i0 = v4 + i1
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 L2:
-	i0 = fn1594(m, v3)
+	i0 = fn1595(m, v3)
 	v0 = i0
 	if v0 == 0 {
 		goto L3
@@ -24797,7 +26584,7 @@ L2:
 		goto L4
 	}
 	i1 = k32(10089824) + uint32(10548)
-	i0 = fn1620(m, v0, i1)
+	i0 = fn1621(m, v0, i1)
 	v2 = i0
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+10548))
@@ -24812,7 +26599,7 @@ L4:
 		goto L5
 	}
 	i0 = k32(10089824) + uint32(10548)
-	fn2072(m, i0)
+	fn2073(m, i0)
 L5:
 	if v2 == 0 {
 		goto L6
@@ -24828,9 +26615,9 @@ L5:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L7:
-	i0 = fn1574(m, v4)
+	i0 = fn1575(m, v4)
 	v0 = i0
 	if v0 == 0 {
 		goto L8
@@ -24848,7 +26635,7 @@ L7:
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn1615(m, v2, v0)
+	i0 = fn1616(m, v2, v0)
 	v3 = i0
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -24862,7 +26649,7 @@ L9:
 	if v4 != 0 {
 		goto L10
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L10:
 	if v3 == 0 {
 		goto L8
@@ -24878,7 +26665,7 @@ L10:
 	if v0 != 0 {
 		goto L11
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L11:
 	m.depth--
 	return v3
@@ -24896,7 +26683,7 @@ L6:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	m.depth--
 	return uint32(0)
@@ -24904,7 +26691,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1671(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1672(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -25008,7 +26795,7 @@ L5:
 		goto L5
 	}
 L1:
-	i0 = fn1594(m, v5)
+	i0 = fn1595(m, v5)
 	v8 = i0
 	if v8 == 0 {
 		goto L7
@@ -25026,7 +26813,7 @@ L9:
 	v5 = v8
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	i0 = uint32(bits.OnesCount32(i0))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v6 = i0
 	if v6 == 0 {
 		goto L8
@@ -25044,7 +26831,7 @@ L9:
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn1615(m, v5, v6)
+	i0 = fn1616(m, v5, v6)
 	v8 = i0
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -25058,7 +26845,7 @@ L10:
 	if v0 != 0 {
 		goto L11
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L11:
 	if v8 == 0 {
 		goto L8
@@ -25074,7 +26861,7 @@ L11:
 	if v6 != 0 {
 		goto L12
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L12:
 	i0 = v7 + uint32(4)
 	v7 = i0
@@ -25096,7 +26883,7 @@ L8:
 	if v8 != 0 {
 		goto L7
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L7:
 	v8 = uint32(0)
 L6:
@@ -25106,7 +26893,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn1672(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1673(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -25157,7 +26944,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(4)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10051380), uint32(0), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10051380), uint32(0), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -25179,7 +26966,7 @@ L6:
 	v3 = uint32(1)
 	goto L10
 L11:
-	i0 = fn517(m, v2)
+	i0 = fn518(m, v2)
 	v8 = i0
 	if v8 == 0 {
 		goto L13
@@ -25191,7 +26978,7 @@ L11:
 		goto L16
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510693))
+	fn3605(m, i0, uint32(8510693))
 	goto L15
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
@@ -25256,7 +27043,7 @@ L21:
 	}
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8407985))
+	fn3605(m, i0, uint32(8407985))
 L15:
 	v3 = k32(4294967295)
 L14:
@@ -25271,14 +27058,14 @@ L14:
 	if v2 != 0 {
 		goto L22
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L22:
 	if v3 != k32(4294967295) {
 		goto L12
 	}
 L13:
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -25304,14 +27091,14 @@ L10:
 	if i0 != 0 {
 		goto L23
 	}
-	fn3722(m, uint32(8418421), uint32(8576799), uint32(8435764), v11)
+	fn3723(m, uint32(8418421), uint32(8576799), uint32(8435764), v11)
 	v6 = uint32(0)
 	goto L1
 L24:
 	v6 = uint32(0)
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v2 = i0
 	if int32(v2) >= int32(uint32(0)) {
 		goto L9
@@ -25326,19 +27113,19 @@ L23:
 	v6 = uint32(0)
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v2 = i0
 	if int32(v2) < int32(uint32(0)) {
 		goto L1
 	}
 L25:
 	i1 = k32(10089824) + uint32(36344)
-	i0 = fn2790(m, v11, i1)
+	i0 = fn2791(m, v11, i1)
 	if i0 != 0 {
 		goto L8
 	}
 	i1 = k32(10089824) + uint32(28996)
-	i0 = fn2790(m, v11, i1)
+	i0 = fn2791(m, v11, i1)
 	if i0 == 0 {
 		goto L7
 	}
@@ -25350,21 +27137,21 @@ L8:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477538))
+	fn3605(m, i0, uint32(8477538))
 	goto L1
 L7:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8576972))
+	fn3605(m, i0, uint32(8576972))
 	goto L1
 L5:
-	i0 = fn740(m, uint32(0), v3)
+	i0 = fn741(m, uint32(0), v3)
 	v6 = i0
 	if v6 == 0 {
 		goto L26
 	}
 	i1 = v6 + uint32(16)
-	i0 = fn1590(m, v0, i1, v3, v7, v2, uint32(1))
+	i0 = fn1591(m, v0, i1, v3, v7, v2, uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
@@ -25379,7 +27166,7 @@ L5:
 	if v1 != 0 {
 		goto L26
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L26:
 	v6 = uint32(0)
 L1:
@@ -25390,7 +27177,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1673(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1674(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -25432,7 +27219,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(4)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10051456), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10051456), uint32(1), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -25457,14 +27244,14 @@ L2:
 	if i0 != 0 {
 		goto L8
 	}
-	fn3722(m, uint32(8418430), uint32(8576799), uint32(8435764), v7)
+	fn3723(m, uint32(8418430), uint32(8576799), uint32(8435764), v7)
 	v6 = uint32(0)
 	goto L1
 L9:
 	v6 = uint32(0)
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v2 = i0
 	if int32(v2) >= int32(uint32(0)) {
 		goto L7
@@ -25478,14 +27265,14 @@ L8:
 	v6 = uint32(0)
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v2 = i0
 	if int32(v2) < int32(uint32(0)) {
 		goto L1
 	}
 L10:
 	i1 = k32(10089824) + uint32(36344)
-	i0 = fn2790(m, v7, i1)
+	i0 = fn2791(m, v7, i1)
 	if i0 == 0 {
 		goto L11
 	}
@@ -25493,7 +27280,7 @@ L10:
 	goto L6
 L11:
 	i1 = k32(10089824) + uint32(28996)
-	i0 = fn2790(m, v7, i1)
+	i0 = fn2791(m, v7, i1)
 	if i0 == 0 {
 		goto L5
 	}
@@ -25501,14 +27288,14 @@ L7:
 	v7 = uint32(0)
 L6:
 	v6 = uint32(0)
-	i0 = fn2022(m, v3)
+	i0 = fn2023(m, v3)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 	i0 = v1 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn1588(m, i0, i1, v7, v2)
+	i0 = fn1589(m, i0, i1, v7, v2)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -25521,7 +27308,7 @@ L6:
 	if v3 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	if v0 != uint32(10050376) {
 		goto L13
@@ -25535,7 +27322,7 @@ L13:
 	v6 = v2
 	goto L1
 L14:
-	i0 = fn852(m, v0, v2)
+	i0 = fn853(m, v0, v2)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -25548,12 +27335,12 @@ L14:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L5:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8576972))
+	fn3605(m, i0, uint32(8576972))
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -25562,7 +27349,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1674(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1675(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -25619,7 +27406,7 @@ L5:
 	i0 = b2i(v4 == uint32(2))
 	i1 = v3 >> (uint32(3) & 31)
 	i2 = v0 + uint32(12)
-	i0 = fn1572(m, i0, i1, i2)
+	i0 = fn1573(m, i0, i1, i2)
 	v0 = i0
 L4:
 	if v0 != 0 {
@@ -25631,7 +27418,7 @@ L2:
 	i1 = k32(10089824) + uint32(10084)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn2294(m, uint32(2), v2)
+	i0 = fn2295(m, uint32(2), v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
@@ -25644,7 +27431,7 @@ L2:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -25653,7 +27440,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1675(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1676(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -25676,7 +27463,7 @@ func fn1675(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8523072), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8523072), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -25731,12 +27518,12 @@ L7:
 	i0 = b2i(v1 == uint32(2))
 	i1 = v2 >> (uint32(3) & 31)
 	i2 = v0 + uint32(12)
-	i0 = fn1572(m, i0, i1, i2)
+	i0 = fn1573(m, i0, i1, i2)
 	m.depth--
 	return i0
 L3:
 	v3 = uint32(0)
-	i0 = fn517(m, v2)
+	i0 = fn518(m, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -25758,7 +27545,7 @@ L3:
 	if v1 != 0 {
 		goto L9
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	if i0 != uint32(10050376) {
@@ -25801,7 +27588,7 @@ L12:
 	i0 = b2i(v1 == uint32(2))
 	i1 = v2 >> (uint32(3) & 31)
 	i2 = v0 + uint32(12)
-	i0 = fn1572(m, i0, i1, i2)
+	i0 = fn1573(m, i0, i1, i2)
 	m.depth--
 	return i0
 L8:
@@ -25812,13 +27599,13 @@ L8:
 	i1 = uint32(0) - i2
 	l1 = uint64(int64(int32(i1)))
 	l0 = uint64(0) - l1
-	i0 = fn1616(m, l0)
+	i0 = fn1617(m, l0)
 	v1 = i0
 	goto L13
 L14:
 	i1 = v1 >> (uint32(3) & 31)
 	i2 = v2 + uint32(12)
-	i0 = fn1572(m, uint32(1), i1, i2)
+	i0 = fn1573(m, uint32(1), i1, i2)
 	v1 = i0
 	if v1 != 0 {
 		goto L15
@@ -25845,13 +27632,13 @@ L13:
 	if v4 != 0 {
 		goto L16
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L16:
 	if v1 == 0 {
 		goto L1
 	}
 	i0 = k32(10089824) + uint32(10228)
-	i0 = fn1657(m, i0, v1, uint32(10059656))
+	i0 = fn1658(m, i0, v1, uint32(10059656))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -25864,7 +27651,7 @@ L16:
 	if v4 != 0 {
 		goto L17
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+10228))
 	v1 = i0
@@ -25878,12 +27665,12 @@ L17:
 		goto L18
 	}
 	i0 = k32(10089824) + uint32(10228)
-	fn2072(m, i0)
+	fn2073(m, i0)
 L18:
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn1634(m, v0, v2)
+	i0 = fn1635(m, v0, v2)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -25896,7 +27683,7 @@ L18:
 	if v4 != 0 {
 		goto L19
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L19:
 	if v1 == 0 {
 		goto L1
@@ -25917,7 +27704,7 @@ L19:
 	if i0 == 0 {
 		goto L20
 	}
-	i0 = fn1619(m, v0, v2)
+	i0 = fn1620(m, v0, v2)
 	v3 = i0
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -25931,7 +27718,7 @@ L20:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return v3
@@ -25939,7 +27726,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1676(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1677(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -25983,11 +27770,11 @@ L2:
 	i0 = b2i(v4 == uint32(2))
 	i1 = v3 >> (uint32(3) & 31)
 	i2 = v0 + uint32(12)
-	i0 = fn1572(m, i0, i1, i2)
+	i0 = fn1573(m, i0, i1, i2)
 	v0 = i0
 L1:
 	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn4085(m, uint32(8568572), v2)
+	i0 = fn4086(m, uint32(8568572), v2)
 	v0 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -25996,7 +27783,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1677(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1678(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -26016,25 +27803,25 @@ func fn1677(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	fn3722(m, uint32(8521005), uint32(8399114), uint32(8435764), v1)
+	fn3723(m, uint32(8521005), uint32(8399114), uint32(8435764), v1)
 	v3 = uint32(0)
 	goto L1
 L2:
 	i0 = v2 + uint32(12)
-	fn2694(m, i0)
+	fn2695(m, i0)
 	v3 = uint32(0)
 	i0 = v2 + uint32(12)
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4579(m, i0, v0, v1, uint32(0), i4)
+	i0 = fn4580(m, i0, v0, v1, uint32(0), i4)
 	if i0 != k32(4294967295) {
 		goto L3
 	}
 	i0 = v2 + uint32(12)
-	fn2695(m, i0)
+	fn2696(m, i0)
 	goto L1
 L3:
 	i0 = v2 + uint32(12)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(48)
@@ -26044,7 +27831,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1678(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1679(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -26074,12 +27861,12 @@ func fn1678(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	v0 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v0 = i0
 L1:
 	m.depth--
@@ -26088,13 +27875,13 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1679(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1680(m *Module, v0 uint32, v1 uint32) uint32 {
 	return uint32(10014548)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1680(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1681(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	i0 = k32(10089824) + uint32(10068)
@@ -26103,7 +27890,7 @@ func fn1680(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1681(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1682(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	i0 = k32(10089824) + uint32(10084)
@@ -26112,7 +27899,7 @@ func fn1681(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1682(m *Module, v0 uint32, v1 uint32) {
+func fn1683(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -26136,7 +27923,7 @@ L2:
 	i1 = v2 << (uint32(2) & 31)
 	i0 = v3 + i1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn3710(m, i0)
+	fn3711(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+812))
 	v2 = i0
 	if int32(v2) > int32(uint32(0)) {
@@ -26157,7 +27944,7 @@ L4:
 	i1 = v2 << (uint32(2) & 31)
 	i0 = v3 + i1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+1136))
 	v2 = i0
 	if int32(v2) > int32(uint32(0)) {
@@ -26175,24 +27962,24 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn1683(m *Module, v0 uint32) {
+func fn1684(m *Module, v0 uint32) {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+6496))
-	fn2131(m, v0, uint32(8406369), i2, uint32(32))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	fn2132(m, v0, uint32(8406369), i2, uint32(32))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+6820))
-	fn2131(m, v0, uint32(8406406), i2, uint32(20))
+	fn2132(m, v0, uint32(8406406), i2, uint32(20))
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1684(m *Module) uint32 {
+func fn1685(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -26209,7 +27996,7 @@ func fn1684(m *Module) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+6496))
@@ -26225,15 +28012,15 @@ func fn1684(m *Module) uint32 {
 	i0 = i0 + uint32(6176)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v1 = i0
-	fn2062(m, v1)
+	fn2063(m, v1)
 	goto L1
 L2:
-	i0 = fn3706(m, uint32(10051608))
+	i0 = fn3707(m, uint32(10051608))
 	v1 = i0
 	if v1 != 0 {
 		goto L1
 	}
-	fn1685(m, uint32(10054656))
+	fn1686(m, uint32(10054656))
 	m.depth--
 	return uint32(0)
 L1:
@@ -26251,7 +28038,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1685(m *Module, v0 uint32) {
+func fn1686(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -26311,7 +28098,7 @@ L4:
 	if v4 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -26329,7 +28116,7 @@ L5:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	i0 = v1 + uint32(8)
 	v1 = i0
@@ -26364,7 +28151,7 @@ L7:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -26382,7 +28169,7 @@ L8:
 	if v4 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	i0 = v1 + uint32(12)
 	v1 = i0
@@ -26396,7 +28183,7 @@ L2:
 	if i0 != uint32(3) {
 		goto L10
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+6820))
@@ -26417,7 +28204,7 @@ L2:
 	m.depth--
 	return
 L10:
-	fn2111(m, v0)
+	fn2112(m, v0)
 L1:
 	m.depth--
 	return
@@ -26425,7 +28212,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1686(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn1687(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -26442,7 +28229,7 @@ func fn1686(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+6496))
@@ -26458,19 +28245,19 @@ func fn1686(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	i0 = i0 + uint32(6176)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v5 = i0
-	fn2062(m, v5)
+	fn2063(m, v5)
 	goto L1
 L2:
-	i0 = fn3706(m, uint32(10051608))
+	i0 = fn3707(m, uint32(10051608))
 	v5 = i0
 	if v5 != 0 {
 		goto L1
 	}
-	fn1685(m, v1)
+	fn1686(m, v1)
 	if v4 == 0 {
 		goto L3
 	}
-	fn2111(m, v2)
+	fn2112(m, v2)
 L3:
 	m.depth--
 	return uint32(0)
@@ -26489,7 +28276,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1687(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1688(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -26518,10 +28305,10 @@ func fn1687(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != k32(4294967295) {
 		goto L2
 	}
-	fn3624(m)
+	fn3625(m)
 	return k32(4294967293)
 L2:
-	i0 = fn1688(m, v0, v1, v2)
+	i0 = fn1689(m, v0, v1, v2)
 	v2 = i0
 L1:
 	return v2
@@ -26529,7 +28316,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1688(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1689(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -26672,7 +28459,7 @@ L10:
 	i2 = v13 >> (uint32(2) & 31)
 	i2 = i2 & uint32(7)
 	i2 = i2 * v11
-	i0 = fn8094(m, v10, v12, i2)
+	i0 = fn8095(m, v10, v12, i2)
 	if i0 != 0 {
 		goto L6
 	}
@@ -26782,7 +28569,7 @@ L19:
 	i2 = v13 >> (uint32(2) & 31)
 	i2 = i2 & uint32(7)
 	i2 = i2 * v11
-	i0 = fn8094(m, v10, v12, i2)
+	i0 = fn8095(m, v10, v12, i2)
 	if i0 == 0 {
 		goto L5
 	}
@@ -26808,7 +28595,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn1689(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1690(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -26913,7 +28700,7 @@ L9:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v14)) = i1
 L14:
-	i0 = fn2026(m, v14, v1, uint32(2))
+	i0 = fn2027(m, v14, v1, uint32(2))
 	v15 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v14))
 	v4 = i0
@@ -26926,7 +28713,7 @@ L14:
 	if v4 != 0 {
 		goto L15
 	}
-	fn2072(m, v14)
+	fn2073(m, v14)
 L15:
 	if int32(v15) >= int32(uint32(0)) {
 		goto L16
@@ -27004,7 +28791,7 @@ L17:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v14)) = i1
 L22:
-	i0 = fn2026(m, v14, v1, uint32(2))
+	i0 = fn2027(m, v14, v1, uint32(2))
 	v15 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v14))
 	v4 = i0
@@ -27017,7 +28804,7 @@ L22:
 	if v4 != 0 {
 		goto L23
 	}
-	fn2072(m, v14)
+	fn2073(m, v14)
 L23:
 	if int32(v15) >= int32(uint32(0)) {
 		goto L24
@@ -27116,7 +28903,7 @@ L26:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v14)) = i1
 L32:
-	i0 = fn2026(m, v14, v1, uint32(2))
+	i0 = fn2027(m, v14, v1, uint32(2))
 	v15 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v14))
 	v4 = i0
@@ -27129,7 +28916,7 @@ L32:
 	if v4 != 0 {
 		goto L33
 	}
-	fn2072(m, v14)
+	fn2073(m, v14)
 L33:
 	if int32(v15) >= int32(uint32(0)) {
 		goto L34
@@ -27210,7 +28997,7 @@ L35:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v14)) = i1
 L40:
-	i0 = fn2026(m, v14, v1, uint32(2))
+	i0 = fn2027(m, v14, v1, uint32(2))
 	v15 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v14))
 	v4 = i0
@@ -27223,7 +29010,7 @@ L40:
 	if v4 != 0 {
 		goto L41
 	}
-	fn2072(m, v14)
+	fn2073(m, v14)
 L41:
 	if int32(v15) >= int32(uint32(0)) {
 		goto L42
@@ -27269,7 +29056,7 @@ L29:
 	goto L3
 L5:
 	v12 = uint32(0)
-	i0 = fn1688(m, v5, v1, v2)
+	i0 = fn1689(m, v5, v1, v2)
 	v10 = i0
 	if int32(v10) < int32(uint32(0)) {
 		goto L2
@@ -27305,7 +29092,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1690(m *Module, v0 uint32) uint32 {
+func fn1691(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27425,16 +29212,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1691(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1692(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1692(m, v0, v1, v2, v3, uint32(0))
+	i0 = fn1693(m, v0, v1, v2, v3, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1692(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn1693(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -27589,7 +29376,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1693(m *Module, v0 uint32) {
+func fn1694(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27633,7 +29420,7 @@ L4:
 	if v4 == 0 {
 		goto L5
 	}
-	i0 = fn3703(m, v4)
+	i0 = fn3704(m, v4)
 	if i0 == 0 {
 		goto L5
 	}
@@ -27675,7 +29462,7 @@ L7:
 	if v4 == 0 {
 		goto L8
 	}
-	i0 = fn3703(m, v4)
+	i0 = fn3704(m, v4)
 	if i0 == 0 {
 		goto L8
 	}
@@ -27711,7 +29498,7 @@ L9:
 	if v4 == 0 {
 		goto L10
 	}
-	i0 = fn3703(m, v4)
+	i0 = fn3704(m, v4)
 	if i0 == 0 {
 		goto L11
 	}
@@ -27727,7 +29514,7 @@ L9:
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
-	i0 = fn3703(m, v4)
+	i0 = fn3704(m, v4)
 	if i0 == 0 {
 		goto L10
 	}
@@ -27771,7 +29558,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1694(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1695(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint64
@@ -27789,7 +29576,7 @@ func fn1694(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if int32(v1) > int32(uint32(5)) {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+6496))
@@ -27805,15 +29592,15 @@ func fn1694(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 + uint32(6176)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v1 = i0
-	fn2062(m, v1)
+	fn2063(m, v1)
 	goto L1
 L3:
-	i0 = fn3706(m, uint32(10051608))
+	i0 = fn3707(m, uint32(10051608))
 	v1 = i0
 	if v1 != 0 {
 		goto L1
 	}
-	fn1685(m, uint32(10054656))
+	fn1686(m, uint32(10054656))
 	m.depth--
 	return uint32(0)
 L2:
@@ -27830,12 +29617,12 @@ L2:
 	v3 = i0
 L4:
 	i0 = v3 & uint32(255)
-	i0 = fn1695(m, i0, v2)
+	i0 = fn1696(m, i0, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L6
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+6496))
@@ -27851,15 +29638,15 @@ L4:
 	i0 = i0 + uint32(6176)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v1 = i0
-	fn2062(m, v1)
+	fn2063(m, v1)
 	goto L5
 L7:
-	i0 = fn3706(m, uint32(10051608))
+	i0 = fn3707(m, uint32(10051608))
 	v1 = i0
 	if v1 != 0 {
 		goto L5
 	}
-	fn1685(m, v2)
+	fn1686(m, v2)
 L6:
 	m.depth--
 	return uint32(0)
@@ -27889,7 +29676,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1695(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1696(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -27939,7 +29726,7 @@ L6:
 	if v1 == 0 {
 		goto L3
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+6820))
@@ -27958,12 +29745,12 @@ L3:
 	i1 = uint32(1) << (v4 & 31)
 	i0 = v5 + i1
 	i0 = i0 + uint32(20)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L2:
@@ -27999,7 +29786,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1696(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn1697(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -28024,7 +29811,7 @@ func fn1696(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	}
 	v5 = uint32(1)
 	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v7 = i0
 	if int32(v4) < int32(uint32(1)) {
@@ -28060,7 +29847,7 @@ L2:
 	i0 = b2i(int32(v10) >= int32(v4))
 	v5 = i0
 L1:
-	i0 = fn1694(m, v7, v4, v5)
+	i0 = fn1695(m, v7, v4, v5)
 	v11 = i0
 	if v11 == 0 {
 		goto L4
@@ -28093,7 +29880,7 @@ L7:
 	i1 = v10 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L8:
-	i0 = fn1697(m, v11, v9, v5)
+	i0 = fn1698(m, v11, v9, v5)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L9
 	}
@@ -28108,7 +29895,7 @@ L8:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 	m.depth--
 	return uint32(0)
 L9:
@@ -28130,7 +29917,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1697(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1698(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -28153,7 +29940,7 @@ func fn1697(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 L3:
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L2
@@ -28169,7 +29956,7 @@ L3:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	v1 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -28184,22 +29971,22 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return k32(4294967295)
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	if i0 != uint32(10054656) {
 		goto L5
 	}
-	i0 = fn1709(m, v4, v0, v1, v3, v2)
+	i0 = fn1710(m, v4, v0, v1, v3, v2)
 	m.depth--
 	return i0
 L5:
-	i0 = fn1710(m, v4, v0, v1, v3, v2)
+	i0 = fn1711(m, v4, v0, v1, v3, v2)
 	v1 = i0
 L1:
 	m.depth--
@@ -28208,16 +29995,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1698(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1699(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1699(m, v0, v1, uint32(8569958))
+	i0 = fn1700(m, v0, v1, uint32(8569958))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1699(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1700(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -28254,21 +30041,21 @@ func fn1699(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 L3:
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L2
 	}
 	v4 = uint32(0)
-	fn3649(m, v2, uint32(0))
+	fn3650(m, v2, uint32(0))
 	goto L1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
-	i0 = fn3610(m, v4)
+	i0 = fn3611(m, v4)
 	v6 = i0
 	i3 = v3 + uint32(12)
-	i0 = fn1689(m, v0, v1, v5, i3)
+	i0 = fn1690(m, v0, v1, v5, i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+72))
 	v1 = i0
 	if v1 == 0 {
@@ -28280,13 +30067,13 @@ L2:
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	i0 = fn3617(m, v1, i1)
+	i0 = fn3618(m, v1, i1)
 	if i0 != 0 {
 		goto L4
 	}
-	fn3649(m, v2, uint32(0))
+	fn3650(m, v2, uint32(0))
 L4:
-	fn3599(m, v4, v6)
+	fn3600(m, v4, v6)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v4 = i0
 L1:
@@ -28297,7 +30084,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1700(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1701(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28324,14 +30111,14 @@ func fn1700(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L3:
 	v4 = k32(4294967295)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v3 = i0
 	if v3 == k32(4294967295) {
 		goto L1
 	}
 L2:
 	i3 = v2 + uint32(12)
-	i0 = fn1689(m, v0, v1, v3, i3)
+	i0 = fn1690(m, v0, v1, v3, i3)
 	v4 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -28341,7 +30128,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1701(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1702(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -28359,67 +30146,18 @@ func fn1701(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	fn3641(m, uint32(8518068), uint32(2311))
+	fn3642(m, uint32(8518068), uint32(2311))
 	v0 = uint32(0)
 	goto L1
 L2:
 	i3 = v3 + uint32(12)
-	i0 = fn1689(m, v0, v1, v2, i3)
+	i0 = fn1690(m, v0, v1, v2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v0 = i0
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
 	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1702(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	i3 = v4 + uint32(12)
-	i0 = fn1689(m, v0, v1, v2, i3)
-	if i0 != k32(4294967293) {
-		goto L2
-	}
-	v1 = k32(4294967295)
-	v2 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v2 = i0
-	if v2 != 0 {
-		goto L3
-	}
-	v2 = uint32(0)
-	v1 = uint32(0)
-	goto L1
-L3:
-	v1 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L1:
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v1
 }
 
 //go:norace
@@ -28439,7 +30177,7 @@ func fn1703(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	i3 = v4 + uint32(12)
-	i0 = fn1689(m, v0, v1, v2, i3)
+	i0 = fn1690(m, v0, v1, v2, i3)
 	if i0 != k32(4294967293) {
 		goto L2
 	}
@@ -28473,7 +30211,56 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1704(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1704(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	i3 = v4 + uint32(12)
+	i0 = fn1690(m, v0, v1, v2, i3)
+	if i0 != k32(4294967293) {
+		goto L2
+	}
+	v1 = k32(4294967295)
+	v2 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v2 = i0
+	if v2 != 0 {
+		goto L3
+	}
+	v2 = uint32(0)
+	v1 = uint32(0)
+	goto L1
+L3:
+	v1 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L1:
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn1705(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -28497,7 +30284,7 @@ func fn1704(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	fn3641(m, uint32(8518068), uint32(2382))
+	fn3642(m, uint32(8518068), uint32(2382))
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
 	v4 = k32(4294967295)
 	goto L1
@@ -28513,7 +30300,7 @@ L2:
 	}
 L4:
 	v4 = k32(4294967295)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L3
@@ -28522,7 +30309,7 @@ L4:
 	goto L1
 L3:
 	i3 = v3 + uint32(12)
-	i0 = fn1689(m, v0, v1, v5, i3)
+	i0 = fn1690(m, v0, v1, v5, i3)
 	if i0 != k32(4294967293) {
 		goto L6
 	}
@@ -28557,7 +30344,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1705(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1706(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -28586,7 +30373,7 @@ func fn1705(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 L3:
 	v5 = k32(4294967295)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L2
@@ -28595,7 +30382,7 @@ L3:
 	goto L1
 L2:
 	i3 = v3 + uint32(12)
-	i0 = fn1689(m, v0, v1, v4, i3)
+	i0 = fn1690(m, v0, v1, v4, i3)
 	if i0 != k32(4294967293) {
 		goto L5
 	}
@@ -28630,7 +30417,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1706(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1707(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28650,7 +30437,7 @@ func fn1706(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	fn3641(m, uint32(8518068), uint32(2436))
+	fn3642(m, uint32(8518068), uint32(2436))
 	v1 = uint32(0)
 	goto L1
 L2:
@@ -28664,7 +30451,7 @@ L2:
 		goto L3
 	}
 L4:
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L3
@@ -28673,7 +30460,7 @@ L4:
 	goto L1
 L3:
 	i3 = v2 + uint32(12)
-	i0 = fn1689(m, v0, v1, v3, i3)
+	i0 = fn1690(m, v0, v1, v3, i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v1 = i0
 L1:
@@ -28684,7 +30471,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1707(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1708(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -28714,7 +30501,7 @@ func fn1707(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 L3:
-	i0 = fn2032(m, v2)
+	i0 = fn2033(m, v2)
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L2
@@ -28723,7 +30510,7 @@ L3:
 	goto L1
 L2:
 	i3 = v3 + uint32(12)
-	i0 = fn1689(m, v0, v2, v4, i3)
+	i0 = fn1690(m, v0, v2, v4, i3)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v0 = i0
@@ -28752,7 +30539,7 @@ L5:
 	}
 L6:
 	i3 = v3 + uint32(12)
-	i0 = fn1689(m, v1, v2, v4, i3)
+	i0 = fn1690(m, v1, v2, v4, i3)
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v2 = i0
@@ -28776,16 +30563,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1708(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1709(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1697(m, v0, v1, v2)
+	i0 = fn1698(m, v0, v1, v2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1709(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn1710(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -28827,7 +30614,7 @@ func fn1709(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	v7 = uint32(60)
 	goto L4
 L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+6820))
@@ -28838,12 +30625,12 @@ L5:
 	v7 = uint32(40)
 L4:
 	i0 = v7 + uint32(28)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v9 = i0
 	if v9 != 0 {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v7 = i0
 	if v7 == uint32(1073741823) {
@@ -28855,7 +30642,7 @@ L4:
 	if v7 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -28870,7 +30657,7 @@ L6:
 	if v8 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L3:
 	i1 = v8 + k32(4294967295)
@@ -28900,7 +30687,7 @@ L2:
 	if v7 == 0 {
 		goto L7
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = i0 + uint32(42700)
 	v11 = i0
@@ -28922,7 +30709,7 @@ L8:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v5)) = uint32(8539071)
-	fn3649(m, uint32(8541724), v5)
+	fn3650(m, uint32(8541724), v5)
 L9:
 	i0 = v7 >> (uint32(1) & 31)
 	v7 = i0
@@ -28944,7 +30731,7 @@ L7:
 	if i0 != 0 {
 		goto L10
 	}
-	i0 = fn3703(m, v2)
+	i0 = fn3704(m, v2)
 	if i0 == 0 {
 		goto L12
 	}
@@ -28958,7 +30745,7 @@ L7:
 		goto L11
 	}
 L12:
-	i0 = fn3703(m, v4)
+	i0 = fn3704(m, v4)
 	if i0 == 0 {
 		goto L10
 	}
@@ -28972,7 +30759,7 @@ L12:
 		goto L10
 	}
 L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v8 = i0
@@ -29054,7 +30841,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1710(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn1711(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -29111,7 +30898,7 @@ func fn1710(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	i2 = uint32(bits.LeadingZeros32(i2))
 	i1 = uint32(32) - i2
 	i1 = i1 & uint32(255)
-	i0 = fn1713(m, v1, i1, uint32(0))
+	i0 = fn1714(m, v1, i1, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -29121,12 +30908,12 @@ L4:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i0 = fn1714(m, i0, v2, v3)
+	i0 = fn1715(m, i0, v2, v3)
 	v6 = i0
 	if v6 == k32(4294967295) {
 		goto L6
 	}
-	fn1715(m, v0, v1, v2, v4, v6)
+	fn1716(m, v0, v1, v2, v4, v6)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -29138,7 +30925,7 @@ L4:
 	if v1 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -29152,7 +30939,7 @@ L7:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L6:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -29167,13 +30954,13 @@ L6:
 	i2 = uint32(bits.LeadingZeros32(i2))
 	i1 = uint32(32) - i2
 	i1 = i1 & uint32(255)
-	i0 = fn1713(m, v1, i1, uint32(1))
+	i0 = fn1714(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
 L5:
 	i3 = v5 + uint32(12)
-	i0 = fn1689(m, v1, v2, v3, i3)
+	i0 = fn1690(m, v1, v2, v3, i3)
 	v7 = i0
 	if v7 == k32(4294967293) {
 		goto L3
@@ -29184,7 +30971,7 @@ L5:
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn3703(m, v2)
+	i0 = fn3704(m, v2)
 	if i0 == 0 {
 		goto L10
 	}
@@ -29198,7 +30985,7 @@ L5:
 		goto L9
 	}
 L10:
-	i0 = fn3703(m, v4)
+	i0 = fn3704(m, v4)
 	if i0 == 0 {
 		goto L8
 	}
@@ -29212,7 +30999,7 @@ L10:
 		goto L8
 	}
 L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v8 = i0
@@ -29232,7 +31019,7 @@ L8:
 		goto L11
 	}
 	v6 = uint32(0)
-	i0 = fn1716(m, v0, v1, v3, v2, v4)
+	i0 = fn1717(m, v0, v1, v3, v2, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -29255,7 +31042,7 @@ L11:
 		goto L13
 	}
 	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = i0 + uint32(42700)
 	v9 = i0
@@ -29276,7 +31063,7 @@ L14:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v5)) = uint32(8538918)
-	fn3649(m, uint32(8541724), v5)
+	fn3650(m, uint32(8541724), v5)
 L15:
 	i0 = v6 >> (uint32(1) & 31)
 	v6 = i0
@@ -29330,7 +31117,7 @@ L12:
 	if v1 != 0 {
 		goto L16
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L16:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -29357,7 +31144,7 @@ L3:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L17:
 	v6 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -29373,7 +31160,7 @@ L17:
 		goto L1
 	}
 L2:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -29382,7 +31169,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1711(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1712(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -29399,7 +31186,7 @@ func fn1711(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518068), uint32(2572))
+	fn3642(m, uint32(8518068), uint32(2572))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -29419,14 +31206,14 @@ L2:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L3:
-	i0 = fn1697(m, v0, v1, v2)
+	i0 = fn1698(m, v0, v1, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1712(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1713(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -29438,7 +31225,7 @@ func fn1712(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
@@ -29459,7 +31246,7 @@ L2:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L3:
-	i0 = fn1709(m, v5, v0, v1, v3, v2)
+	i0 = fn1710(m, v5, v0, v1, v3, v2)
 	return i0
 L1:
 	if v4 == uint32(1073741823) {
@@ -29476,13 +31263,13 @@ L4:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L5:
-	i0 = fn1710(m, v5, v0, v1, v3, v2)
+	i0 = fn1711(m, v5, v0, v1, v3, v2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1713(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1714(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -29521,7 +31308,7 @@ func fn1713(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 < uint32(32) {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return k32(4294967295)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
@@ -29533,7 +31320,7 @@ L1:
 	i2 = b2i(i2 != uint32(0))
 	i1 = i1 & i2
 	v5 = i1
-	i0 = fn1695(m, v1, v5)
+	i0 = fn1696(m, v1, v5)
 	v6 = i0
 	if v6 != 0 {
 		goto L2
@@ -30192,7 +31979,7 @@ L18:
 	if i0 != uint32(3) {
 		goto L62
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+6820))
@@ -30212,7 +31999,7 @@ L18:
 	*(*uint32)(unsafe.Add(b, i0)) = v4
 	goto L3
 L62:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	goto L3
 L5:
 	if int32(v7) < int32(uint32(1)) {
@@ -30335,7 +32122,7 @@ L68:
 	}
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v6
-	fn1685(m, v4)
+	fn1686(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+2)))
 	if i0 == 0 {
@@ -30344,7 +32131,7 @@ L4:
 	*(*uint8)(unsafe.Add(b, uint64(v3)+3)) = uint8(k32(0))
 	goto L3
 L74:
-	fn2111(m, v3)
+	fn2112(m, v3)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v1 = i0
@@ -30357,7 +32144,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1714(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1715(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -30379,7 +32166,7 @@ func fn1714(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = fn1688(m, v0, v1, v2)
+	i0 = fn1689(m, v0, v1, v2)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L1
@@ -30517,7 +32304,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1715(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn1716(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -30555,7 +32342,7 @@ func fn1715(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn3703(m, v2)
+	i0 = fn3704(m, v2)
 	if i0 == 0 {
 		goto L3
 	}
@@ -30569,7 +32356,7 @@ func fn1715(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 		goto L2
 	}
 L3:
-	i0 = fn3703(m, v3)
+	i0 = fn3704(m, v3)
 	if i0 == 0 {
 		goto L1
 	}
@@ -30583,7 +32370,7 @@ L3:
 		goto L1
 	}
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v7 = i0
@@ -30616,7 +32403,7 @@ L1:
 	if v6 == 0 {
 		goto L6
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = i0 + uint32(42700)
 	v9 = i0
@@ -30638,7 +32425,7 @@ L7:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v5)) = uint32(8539071)
-	fn3649(m, uint32(8541724), v5)
+	fn3650(m, uint32(8541724), v5)
 L8:
 	i0 = v6 >> (uint32(1) & 31)
 	v6 = i0
@@ -30692,7 +32479,7 @@ L5:
 		goto L10
 	}
 	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = i0 + uint32(42700)
 	v9 = i0
@@ -30714,7 +32501,7 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = uint32(8538918)
 	i1 = v5 + uint32(16)
-	fn3649(m, uint32(8541724), i1)
+	fn3650(m, uint32(8541724), i1)
 L12:
 	i0 = v6 >> (uint32(1) & 31)
 	v6 = i0
@@ -30758,1552 +32545,9 @@ L13:
 	if v6 != 0 {
 		goto L4
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L4:
 	i0 = v5 + uint32(32)
 	m.g0 = i0
 	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn1716(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint64
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint64
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	if int32(i0) > int32(uint32(0)) {
-		goto L2
-	}
-	v6 = k32(4294967295)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i2 = i2 * uint32(3)
-	v7 = i2
-	if int32(v7) > int32(uint32(8)) {
-		i2 = v7
-	} else {
-		i2 = uint32(8)
-	}
-	i2 = i2 + k32(4294967295)
-	i2 = uint32(bits.LeadingZeros32(i2))
-	i1 = uint32(32) - i2
-	i1 = i1 & uint32(255)
-	i0 = fn1713(m, v1, i1, uint32(1))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-L2:
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+16))
-	v8 = l0
-	i0 = uint32(v8)
-	i0 = i0 & uint32(255)
-	v6 = i0
-	if v6 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = i0 + uint32(42700)
-	v9 = i0
-	v7 = uint32(0)
-L4:
-	i0 = v6 & uint32(1)
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = v9 + v7
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v10 = i0
-	if v10 == 0 {
-		goto L5
-	}
-	i0 = m.table[v10].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, uint32(0), v1, v3, v4)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v1
-	*(*uint32)(unsafe.Add(b, v5)) = uint32(8539071)
-	fn3649(m, uint32(8541724), v5)
-L5:
-	i0 = v6 >> (uint32(1) & 31)
-	v6 = i0
-	i0 = v7 + uint32(4)
-	v7 = i0
-	if v7 != uint32(32) {
-		goto L4
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+16))
-	v8 = l0
-L3:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+42688))
-	l1 = l1 + uint64(4096)
-	v11 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v0)+42688)) = v11
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v12 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v12)+8)) = uint32(0)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v12)+4)))
-	v13 = i1
-	i0 = k32(4294967295) << (v13 & 31)
-	i0 = i0 ^ k32(4294967295)
-	v9 = i0
-	i0 = v9 & v2
-	v6 = i0
-	if v13 > uint32(7) {
-		goto L7
-	}
-	i0 = v12 + v6
-	i0 = i0 + uint32(20)
-	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
-	v7 = i0
-	goto L6
-L7:
-	i0 = v12 + uint32(20)
-	v7 = i0
-	if v13 > uint32(15) {
-		goto L8
-	}
-	i1 = v6 << (uint32(1) & 31)
-	i0 = v7 + i1
-	i0 = uint32(*(*int16)(unsafe.Add(b, i0)))
-	v7 = i0
-	goto L6
-L8:
-	i1 = v6 << (uint32(2) & 31)
-	i0 = v7 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-L6:
-	if int32(v7) < int32(uint32(0)) {
-		goto L9
-	}
-	i0 = v12 + uint32(20)
-	v0 = i0
-	i0 = b2i(v13 > uint32(7))
-	v14 = i0
-	i0 = b2i(v13 > uint32(15))
-	v15 = i0
-	v7 = v2
-L10:
-	i0 = v7 >> (uint32(5) & 31)
-	v7 = i0
-	i1 = v6 * uint32(5)
-	i0 = v7 + i1
-	i0 = i0 + uint32(1)
-	i0 = i0 & v9
-	v6 = i0
-	if v14 != 0 {
-		goto L12
-	}
-	i0 = v0 + v6
-	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
-	v10 = i0
-	goto L11
-L12:
-	if v15 != 0 {
-		goto L13
-	}
-	i1 = v6 << (uint32(1) & 31)
-	i0 = v0 + i1
-	i0 = uint32(*(*int16)(unsafe.Add(b, i0)))
-	v10 = i0
-	goto L11
-L13:
-	i1 = v6 << (uint32(2) & 31)
-	i0 = v0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v10 = i0
-L11:
-	if int32(v10) > int32(k32(4294967295)) {
-		goto L10
-	}
-L9:
-	l0 = v8 & uint64(4095)
-	v8 = l0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+16))
-	v7 = i0
-	if v13 > uint32(7) {
-		goto L15
-	}
-	i0 = v12 + v6
-	i0 = i0 + uint32(20)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v7)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v12 = i0
-	goto L14
-L15:
-	if v13 > uint32(15) {
-		goto L16
-	}
-	i1 = v6 << (uint32(1) & 31)
-	i0 = v12 + i1
-	i0 = i0 + uint32(20)
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(v7)
-	goto L14
-L16:
-	i1 = v6 << (uint32(2) & 31)
-	i0 = v12 + i1
-	i0 = i0 + uint32(20)
-	*(*uint32)(unsafe.Add(b, i0)) = v7
-L14:
-	l0 = v11 | v8
-	v8 = l0
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v12)+5)))
-	i1 = uint32(1) << (i2 & 31)
-	i0 = v12 + i1
-	i0 = i0 + uint32(20)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+16))
-	v6 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v12)+6)))
-	if i0 == 0 {
-		goto L18
-	}
-	i1 = v6 << (uint32(3) & 31)
-	i0 = v7 + i1
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = v4
-	*(*uint32)(unsafe.Add(b, v7)) = v3
-	goto L17
-L18:
-	i1 = v6 * uint32(12)
-	i0 = v7 + i1
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, v6)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+16))
-	v6 = i0
-L17:
-	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = v8
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v12)+16)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v12)+12)) = i1
-	v6 = uint32(0)
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn1717(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(32)
-	if i0 != 0 {
-		goto L1
-	}
-	fn3641(m, uint32(8518068), uint32(2608))
-	return k32(4294967295)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	if i0 != uint32(10054656) {
-		goto L2
-	}
-	if v4 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L4:
-	i0 = fn1709(m, v5, v0, v1, v3, v2)
-	return i0
-L2:
-	if v4 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L6:
-	i0 = fn1710(m, v5, v0, v1, v3, v2)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1718(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != uint32(10072576) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L2
-	}
-L3:
-	v3 = k32(4294967295)
-	i0 = fn2032(m, v1)
-	v2 = i0
-	if v2 == k32(4294967295) {
-		goto L1
-	}
-L2:
-	i0 = fn1719(m, v0, v1, v2)
-	v3 = i0
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn1719(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint64
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint64
-	_ = v12
-	var i0 uint32
-	_ = i0
-	var i3 uint32
-	_ = i3
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l4 uint64
-	_ = l4
-	var l5 uint64
-	_ = l5
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(32)
-	if i0 != 0 {
-		goto L2
-	}
-	fn3641(m, uint32(8518068), uint32(2704))
-	v4 = k32(4294967295)
-	goto L1
-L2:
-	v4 = k32(4294967295)
-	i3 = v3 + uint32(12)
-	i0 = fn1689(m, v0, v1, v2, i3)
-	v5 = i0
-	if v5 == k32(4294967293) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	if v5 == k32(4294967295) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v6 = i0
-	if v6 != 0 {
-		goto L3
-	}
-L4:
-	fn3612(m, v1)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v7 = i0
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
-	v8 = l0
-	i0 = uint32(v8)
-	i0 = i0 & uint32(255)
-	v4 = i0
-	if v4 == 0 {
-		goto L5
-	}
-	i0 = v7 + uint32(42700)
-	v9 = i0
-	v10 = uint32(0)
-L6:
-	i0 = v4 & uint32(1)
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = v9 + v10
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v11 = i0
-	if v11 == 0 {
-		goto L7
-	}
-	i0 = m.table[v11].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, uint32(2), v0, v1, uint32(0))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(8538667)
-	fn3649(m, uint32(8541724), v3)
-L7:
-	i0 = v4 >> (uint32(1) & 31)
-	v4 = i0
-	i0 = v10 + uint32(4)
-	v10 = i0
-	if v10 != uint32(32) {
-		goto L6
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
-	v8 = l0
-L5:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v7)+42688))
-	l1 = l1 + uint64(4096)
-	v12 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v7)+42688)) = v12
-	l5 = v8 & uint64(4095)
-	l4 = v12 | l5
-	fn1721(m, v0, v2, v5, v6, l4)
-	v4 = uint32(0)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn1720(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1719(m, v0, v1, v2)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1721(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint64) {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v5 = i0
-	i0 = v5 + uint32(20)
-	v6 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+4)))
-	v7 = i1
-	i0 = k32(4294967295) << (v7 & 31)
-	i0 = i0 ^ k32(4294967295)
-	v8 = i0
-	i0 = v8 & v1
-	v9 = i0
-	i0 = b2i(v7 > uint32(7))
-	v10 = i0
-	i0 = b2i(v7 > uint32(15))
-	v11 = i0
-L1:
-	if v10 != 0 {
-		goto L3
-	}
-	i0 = v6 + v9
-	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
-	v7 = i0
-	goto L2
-L3:
-	if v11 != 0 {
-		goto L4
-	}
-	i1 = v9 << (uint32(1) & 31)
-	i0 = v6 + i1
-	i0 = uint32(*(*int16)(unsafe.Add(b, i0)))
-	v7 = i0
-	goto L2
-L4:
-	i1 = v9 << (uint32(2) & 31)
-	i0 = v6 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-L2:
-	if v7 != v2 {
-		goto L6
-	}
-	v12 = v9
-	goto L5
-L6:
-	v12 = k32(4294967295)
-	if v7 == k32(4294967295) {
-		goto L5
-	}
-	i0 = v1 >> (uint32(5) & 31)
-	v1 = i0
-	i1 = v9 * uint32(5)
-	i0 = v1 + i1
-	i0 = i0 + uint32(1)
-	i0 = i0 & v8
-	v9 = i0
-	goto L1
-L5:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v7 = i0
-	if v7 == 0 {
-		goto L8
-	}
-	v9 = uint32(0)
-	i1 = v2 << (uint32(2) & 31)
-	i0 = v7 + i1
-	i0 = i0 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v10 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	v11 = i1
-	i1 = v11 << (uint32(2) & 31)
-	i0 = v10 + i1
-	v6 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v10)+1)))
-	v12 = i0
-L9:
-	i0 = v6 + v9
-	v7 = i0
-	i0 = v9 + uint32(1)
-	v1 = i0
-	v9 = v1
-	i0 = v7 + uint32(4)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != v2 {
-		goto L9
-	}
-	i0 = v1 + k32(4294967295)
-	v7 = i0
-	i1 = v12 + k32(4294967295)
-	v8 = i1
-	if int32(v7) >= int32(v8) {
-		goto L10
-	}
-	i0 = v12 - v1
-	v9 = i0
-	i0 = v9 + k32(4294967295)
-	v0 = i0
-	i0 = v9 & uint32(3)
-	if i0 == 0 {
-		goto L11
-	}
-	i1 = v11 << (uint32(2) & 31)
-	i0 = v10 + i1
-	i0 = i0 + v1
-	v2 = i0
-	i0 = v7 ^ k32(4294967295)
-	i0 = i0 + v12
-	i0 = i0 & uint32(3)
-	v6 = i0
-	v9 = uint32(0)
-L12:
-	i0 = v2 + v9
-	v7 = i0
-	i0 = v7 + uint32(3)
-	i1 = v7 + uint32(4)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = v9 + uint32(1)
-	v9 = i1
-	if v6 != v9 {
-		goto L12
-	}
-	i0 = v1 + v9
-	i0 = i0 + k32(4294967295)
-	v7 = i0
-L11:
-	if v0 < uint32(3) {
-		goto L10
-	}
-	i1 = v11 << (uint32(2) & 31)
-	i0 = v10 + i1
-	v9 = i0
-	v2 = v8
-L13:
-	i0 = v9 + v7
-	v1 = i0
-	i0 = v1 + uint32(4)
-	i1 = v1 + uint32(5)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v9 + uint32(4)
-	v9 = i0
-	i1 = v2 + k32(4294967292)
-	v2 = i1
-	if v7 != v2 {
-		goto L13
-	}
-L10:
-	*(*uint8)(unsafe.Add(b, uint64(v10)+1)) = uint8(v8)
-	goto L7
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = uint32(0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+4)))
-	v9 = i0
-	if v9 > uint32(7) {
-		goto L15
-	}
-	i0 = v6 + v12
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(254))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v5 = i0
-	goto L14
-L15:
-	if v9 > uint32(15) {
-		goto L16
-	}
-	i1 = v12 << (uint32(1) & 31)
-	i0 = v6 + i1
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(65534))
-	goto L14
-L16:
-	i1 = v12 << (uint32(2) & 31)
-	i0 = v6 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = k32(4294967294)
-L14:
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+5)))
-	i1 = uint32(1) << (i2 & 31)
-	i0 = v5 + i1
-	i0 = i0 + uint32(20)
-	v9 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+6)))
-	if i0 == 0 {
-		goto L18
-	}
-	i1 = v2 << (uint32(3) & 31)
-	i0 = v9 + i1
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v9 = i0
-	*(*uint64)(unsafe.Add(b, v7)) = uint64(0)
-	goto L17
-L18:
-	i1 = v2 * uint32(12)
-	i0 = v9 + i1
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	v9 = i0
-	*(*uint64)(unsafe.Add(b, v7)) = uint64(0)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v7
-	if v7 != 0 {
-		goto L7
-	}
-	fn2072(m, v9)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v9
-	if v9 != 0 {
-		goto L19
-	}
-	fn2072(m, v3)
-L19:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn1722(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint64
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint64
-	_ = v12
-	var i0 uint32
-	_ = i0
-	var i3 uint32
-	_ = i3
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l4 uint64
-	_ = l4
-	var l5 uint64
-	_ = l5
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	v5 = k32(4294967295)
-	i0 = fn2032(m, v1)
-	v6 = i0
-	if v6 == k32(4294967295) {
-		goto L1
-	}
-	i3 = v4 + uint32(12)
-	i0 = fn1689(m, v0, v1, v6, i3)
-	v7 = i0
-	if v7 == k32(4294967293) {
-		goto L1
-	}
-	v5 = uint32(0)
-	if v7 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v8 = i0
-	if v8 == 0 {
-		goto L1
-	}
-	v5 = k32(4294967295)
-	i0 = m.table[v2].(func(*Module, uint32, uint32) uint32)(m, v8, v3)
-	v3 = i0
-	if v3 == k32(4294967295) {
-		goto L1
-	}
-	v5 = uint32(0)
-	if int32(v3) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v9 = i0
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
-	v10 = l0
-	i0 = uint32(v10)
-	i0 = i0 & uint32(255)
-	v5 = i0
-	if v5 == 0 {
-		goto L2
-	}
-	i0 = v9 + uint32(42700)
-	v11 = i0
-	v3 = uint32(0)
-L3:
-	i0 = v5 & uint32(1)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = v11 + v3
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, uint32(2), v0, v1, uint32(0))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v0
-	*(*uint32)(unsafe.Add(b, v4)) = uint32(8538667)
-	fn3649(m, uint32(8541724), v4)
-L4:
-	i0 = v5 >> (uint32(1) & 31)
-	v5 = i0
-	i0 = v3 + uint32(4)
-	v3 = i0
-	if v3 != uint32(32) {
-		goto L3
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
-	v10 = l0
-L2:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v9)+42688))
-	l1 = l1 + uint64(4096)
-	v12 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v9)+42688)) = v12
-	l5 = v10 & uint64(4095)
-	l4 = v12 | l5
-	fn1721(m, v0, v6, v7, v8, l4)
-	v5 = uint32(1)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn1723(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint64
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(144)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(32)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v2 = i0
-	if v2 == uint32(10054656) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v4 = i0
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
-	v5 = l0
-	i0 = uint32(v5)
-	i0 = i0 & uint32(255)
-	v6 = i0
-	if v6 == 0 {
-		goto L2
-	}
-	i0 = v4 + uint32(42700)
-	v7 = i0
-	v8 = uint32(0)
-L3:
-	i0 = v6 & uint32(1)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = v7 + v8
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v9 = i0
-	if v9 == 0 {
-		goto L4
-	}
-	i0 = m.table[v9].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, uint32(4), v0, uint32(0), uint32(0))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(8538822)
-	fn3649(m, uint32(8541724), v1)
-L4:
-	i0 = v6 >> (uint32(1) & 31)
-	v6 = i0
-	i0 = v8 + uint32(4)
-	v8 = i0
-	if v8 != uint32(32) {
-		goto L3
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
-	v5 = l0
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+42688))
-	l1 = l1 + uint64(4096)
-	v10 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v4)+42688)) = v10
-	l2 = v5 & uint64(4095)
-	l1 = v10 | l2
-	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = l1
-	if v3 != 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(10054656)
-	goto L5
-L6:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+2)))
-	if i0 == 0 {
-		goto L7
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v8 = i0
-	if int32(v8) > int32(uint32(0)) {
-		goto L8
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v3)+1)) = uint8(k32(0))
-	goto L1
-L8:
-	i0 = v8 & uint32(3)
-	v9 = i0
-	if v8 < uint32(4) {
-		goto L9
-	}
-	i0 = v8 & uint32(2147483644)
-	v2 = i0
-	v6 = uint32(0)
-	v0 = uint32(0)
-L10:
-	i0 = v3 + v6
-	v7 = i0
-	i0 = v7 + uint32(4)
-	v4 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v4))
-	v5 = l0
-	*(*uint64)(unsafe.Add(b, v4)) = uint64(0)
-	i0 = v1 + uint32(16)
-	i0 = i0 + v6
-	v4 = i0
-	*(*uint64)(unsafe.Add(b, v4)) = v5
-	i0 = v7 + uint32(12)
-	v7 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v7))
-	v5 = l0
-	*(*uint64)(unsafe.Add(b, v7)) = uint64(0)
-	i0 = v4 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = v5
-	i0 = v6 + uint32(16)
-	v6 = i0
-	i1 = v0 + uint32(4)
-	v0 = i1
-	if v2 != v0 {
-		goto L10
-	}
-L9:
-	if v9 == 0 {
-		goto L11
-	}
-	i0 = v0 << (uint32(2) & 31)
-	v0 = i0
-	i0 = v0 + v3
-	i0 = i0 + uint32(4)
-	v6 = i0
-	i0 = v1 + uint32(16)
-	i0 = i0 + v0
-	v0 = i0
-L12:
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
-	i0 = v6 + uint32(4)
-	v6 = i0
-	i0 = v0 + uint32(4)
-	v0 = i0
-	i0 = v9 + k32(4294967295)
-	v9 = i0
-	if v9 != 0 {
-		goto L12
-	}
-L11:
-	*(*uint8)(unsafe.Add(b, uint64(v3)+1)) = uint8(k32(0))
-	i0 = v1 + uint32(16)
-	v6 = i0
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v0 = i0
-	if v0 == 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v9
-	if v9 != 0 {
-		goto L14
-	}
-	fn2072(m, v0)
-L14:
-	i0 = v6 + uint32(4)
-	v6 = i0
-	i0 = v8 + k32(4294967295)
-	v8 = i0
-	if v8 != 0 {
-		goto L13
-	}
-	goto L1
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(10054656)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v0 = i0
-	if int32(v0) < int32(uint32(1)) {
-		goto L15
-	}
-	i0 = v3 + uint32(4)
-	v6 = i0
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v8 = i0
-	if v8 == 0 {
-		goto L17
-	}
-	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v9
-	if v9 != 0 {
-		goto L17
-	}
-	fn2072(m, v8)
-L17:
-	i0 = v6 + uint32(4)
-	v6 = i0
-	i0 = v0 + k32(4294967295)
-	v0 = i0
-	if v0 != 0 {
-		goto L16
-	}
-L15:
-	fn2111(m, v3)
-L5:
-	fn1685(m, v2)
-L1:
-	i0 = v1 + uint32(144)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn1724(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint64
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint64
-	_ = v13
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 != 0 {
-		goto L2
-	}
-	v5 = uint32(0)
-	if v3 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
-	goto L1
-L2:
-	i3 = v4 + uint32(12)
-	i0 = fn1689(m, v0, v1, v2, i3)
-	v6 = i0
-	if v6 != k32(4294967293) {
-		goto L3
-	}
-	v5 = k32(4294967295)
-	if v3 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
-	goto L1
-L3:
-	if v6 == k32(4294967295) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v7 = i0
-	if v7 != 0 {
-		goto L4
-	}
-L5:
-	v5 = uint32(0)
-	if v3 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v8 = i0
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
-	v9 = l0
-	i0 = uint32(v9)
-	i0 = i0 & uint32(255)
-	v5 = i0
-	if v5 == 0 {
-		goto L6
-	}
-	i0 = v8 + uint32(42700)
-	v10 = i0
-	v11 = uint32(0)
-L7:
-	i0 = v5 & uint32(1)
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = v10 + v11
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v12 = i0
-	if v12 == 0 {
-		goto L8
-	}
-	i0 = m.table[v12].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, uint32(2), v0, v1, uint32(0))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v0
-	*(*uint32)(unsafe.Add(b, v4)) = uint32(8538667)
-	fn3649(m, uint32(8541724), v4)
-L8:
-	i0 = v5 >> (uint32(1) & 31)
-	v5 = i0
-	i0 = v11 + uint32(4)
-	v11 = i0
-	if v11 != uint32(32) {
-		goto L7
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
-	v9 = l0
-L6:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v8)+42688))
-	l1 = l1 + uint64(4096)
-	v13 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v8)+42688)) = v13
-	l1 = v9 & uint64(4095)
-	l0 = v13 | l1
-	v9 = l0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-L9:
-	fn1721(m, v0, v2, v6, v7, v9)
-	if v3 == 0 {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = v7
-	v5 = uint32(1)
-	goto L1
-L10:
-	v5 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v11
-	if v11 != 0 {
-		goto L1
-	}
-	fn2072(m, v7)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn1725(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint64 {
-	var v5 uint32
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint64
-	_ = v12
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
-	v6 = l0
-	i0 = uint32(v6)
-	i0 = i0 & uint32(255)
-	v7 = i0
-	if v7 == 0 {
-		goto L1
-	}
-	i0 = v1 << (uint32(2) & 31)
-	i0 = i0 + uint32(8585712)
-	v8 = i0
-	v9 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = i0 + uint32(42700)
-	v10 = i0
-L2:
-	i0 = v7 & uint32(1)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = v10 + v9
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v11 = i0
-	if v11 == 0 {
-		goto L3
-	}
-	i0 = m.table[v11].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v2, v3, v4)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v2
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	fn3649(m, uint32(8541724), v5)
-L3:
-	i0 = v7 >> (uint32(1) & 31)
-	v7 = i0
-	i0 = v9 + uint32(4)
-	v9 = i0
-	if v9 != uint32(32) {
-		goto L2
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
-	v6 = l0
-L1:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+42688))
-	l1 = l1 + uint64(4096)
-	v12 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v0)+42688)) = v12
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	l0 = v6 & uint64(4095)
-	l0 = l0 | v12
-	return l0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1726(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(32)
-	if i0 != 0 {
-		goto L1
-	}
-	if v2 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-L2:
-	fn3641(m, uint32(8518068), uint32(3016))
-	return k32(4294967295)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 != 0 {
-		goto L4
-	}
-	v3 = uint32(0)
-	if v2 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	return uint32(0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != uint32(10072576) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v4 = i0
-	if v4 != k32(4294967295) {
-		goto L5
-	}
-L6:
-	v3 = k32(4294967295)
-	i0 = fn2032(m, v1)
-	v4 = i0
-	if v4 != k32(4294967295) {
-		goto L5
-	}
-	if v2 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	return k32(4294967295)
-L5:
-	i0 = fn1724(m, v0, v1, v4, v2)
-	v3 = i0
-L3:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn1727(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = fn2675(m, v1)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	v3 = k32(4294967295)
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	return k32(4294967295)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(32)
-	if i0 != 0 {
-		goto L4
-	}
-	if v2 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-L5:
-	fn3641(m, uint32(8518068), uint32(3016))
-	v3 = k32(4294967295)
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 != 0 {
-		goto L6
-	}
-	v3 = uint32(0)
-	if v2 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	goto L3
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != uint32(10072576) {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v4 = i0
-	if v4 != k32(4294967295) {
-		goto L7
-	}
-L8:
-	v3 = k32(4294967295)
-	i0 = fn2032(m, v1)
-	v4 = i0
-	if v4 != k32(4294967295) {
-		goto L7
-	}
-	if v2 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	goto L3
-L7:
-	i0 = fn1724(m, v0, v1, v4, v2)
-	v3 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	return v3
 }

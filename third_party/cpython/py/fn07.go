@@ -14,7 +14,1550 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
+func fn1717(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint64
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint64
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	if int32(i0) > int32(uint32(0)) {
+		goto L2
+	}
+	v6 = k32(4294967295)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i2 = i2 * uint32(3)
+	v7 = i2
+	if int32(v7) > int32(uint32(8)) {
+		i2 = v7
+	} else {
+		i2 = uint32(8)
+	}
+	i2 = i2 + k32(4294967295)
+	i2 = uint32(bits.LeadingZeros32(i2))
+	i1 = uint32(32) - i2
+	i1 = i1 & uint32(255)
+	i0 = fn1714(m, v1, i1, uint32(1))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+L2:
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+16))
+	v8 = l0
+	i0 = uint32(v8)
+	i0 = i0 & uint32(255)
+	v6 = i0
+	if v6 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = i0 + uint32(42700)
+	v9 = i0
+	v7 = uint32(0)
+L4:
+	i0 = v6 & uint32(1)
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = v9 + v7
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v10 = i0
+	if v10 == 0 {
+		goto L5
+	}
+	i0 = m.table[v10].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, uint32(0), v1, v3, v4)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v1
+	*(*uint32)(unsafe.Add(b, v5)) = uint32(8539071)
+	fn3650(m, uint32(8541724), v5)
+L5:
+	i0 = v6 >> (uint32(1) & 31)
+	v6 = i0
+	i0 = v7 + uint32(4)
+	v7 = i0
+	if v7 != uint32(32) {
+		goto L4
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+16))
+	v8 = l0
+L3:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+42688))
+	l1 = l1 + uint64(4096)
+	v11 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v0)+42688)) = v11
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v12 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v12)+8)) = uint32(0)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v12)+4)))
+	v13 = i1
+	i0 = k32(4294967295) << (v13 & 31)
+	i0 = i0 ^ k32(4294967295)
+	v9 = i0
+	i0 = v9 & v2
+	v6 = i0
+	if v13 > uint32(7) {
+		goto L7
+	}
+	i0 = v12 + v6
+	i0 = i0 + uint32(20)
+	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
+	v7 = i0
+	goto L6
+L7:
+	i0 = v12 + uint32(20)
+	v7 = i0
+	if v13 > uint32(15) {
+		goto L8
+	}
+	i1 = v6 << (uint32(1) & 31)
+	i0 = v7 + i1
+	i0 = uint32(*(*int16)(unsafe.Add(b, i0)))
+	v7 = i0
+	goto L6
+L8:
+	i1 = v6 << (uint32(2) & 31)
+	i0 = v7 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+L6:
+	if int32(v7) < int32(uint32(0)) {
+		goto L9
+	}
+	i0 = v12 + uint32(20)
+	v0 = i0
+	i0 = b2i(v13 > uint32(7))
+	v14 = i0
+	i0 = b2i(v13 > uint32(15))
+	v15 = i0
+	v7 = v2
+L10:
+	i0 = v7 >> (uint32(5) & 31)
+	v7 = i0
+	i1 = v6 * uint32(5)
+	i0 = v7 + i1
+	i0 = i0 + uint32(1)
+	i0 = i0 & v9
+	v6 = i0
+	if v14 != 0 {
+		goto L12
+	}
+	i0 = v0 + v6
+	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
+	v10 = i0
+	goto L11
+L12:
+	if v15 != 0 {
+		goto L13
+	}
+	i1 = v6 << (uint32(1) & 31)
+	i0 = v0 + i1
+	i0 = uint32(*(*int16)(unsafe.Add(b, i0)))
+	v10 = i0
+	goto L11
+L13:
+	i1 = v6 << (uint32(2) & 31)
+	i0 = v0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v10 = i0
+L11:
+	if int32(v10) > int32(k32(4294967295)) {
+		goto L10
+	}
+L9:
+	l0 = v8 & uint64(4095)
+	v8 = l0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+16))
+	v7 = i0
+	if v13 > uint32(7) {
+		goto L15
+	}
+	i0 = v12 + v6
+	i0 = i0 + uint32(20)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v7)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v12 = i0
+	goto L14
+L15:
+	if v13 > uint32(15) {
+		goto L16
+	}
+	i1 = v6 << (uint32(1) & 31)
+	i0 = v12 + i1
+	i0 = i0 + uint32(20)
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(v7)
+	goto L14
+L16:
+	i1 = v6 << (uint32(2) & 31)
+	i0 = v12 + i1
+	i0 = i0 + uint32(20)
+	*(*uint32)(unsafe.Add(b, i0)) = v7
+L14:
+	l0 = v11 | v8
+	v8 = l0
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v12)+5)))
+	i1 = uint32(1) << (i2 & 31)
+	i0 = v12 + i1
+	i0 = i0 + uint32(20)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+16))
+	v6 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v12)+6)))
+	if i0 == 0 {
+		goto L18
+	}
+	i1 = v6 << (uint32(3) & 31)
+	i0 = v7 + i1
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = v4
+	*(*uint32)(unsafe.Add(b, v7)) = v3
+	goto L17
+L18:
+	i1 = v6 * uint32(12)
+	i0 = v7 + i1
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, v6)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+16))
+	v6 = i0
+L17:
+	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = v8
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v12)+16)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v12)+12)) = i1
+	v6 = uint32(0)
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn1718(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(32)
+	if i0 != 0 {
+		goto L1
+	}
+	fn3642(m, uint32(8518068), uint32(2608))
+	return k32(4294967295)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	if i0 != uint32(10054656) {
+		goto L2
+	}
+	if v4 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L4:
+	i0 = fn1710(m, v5, v0, v1, v3, v2)
+	return i0
+L2:
+	if v4 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L6:
+	i0 = fn1711(m, v5, v0, v1, v3, v2)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1719(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != uint32(10072576) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L2
+	}
+L3:
+	v3 = k32(4294967295)
+	i0 = fn2033(m, v1)
+	v2 = i0
+	if v2 == k32(4294967295) {
+		goto L1
+	}
+L2:
+	i0 = fn1720(m, v0, v1, v2)
+	v3 = i0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn1720(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint64
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint64
+	_ = v12
+	var i0 uint32
+	_ = i0
+	var i3 uint32
+	_ = i3
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l4 uint64
+	_ = l4
+	var l5 uint64
+	_ = l5
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(32)
+	if i0 != 0 {
+		goto L2
+	}
+	fn3642(m, uint32(8518068), uint32(2704))
+	v4 = k32(4294967295)
+	goto L1
+L2:
+	v4 = k32(4294967295)
+	i3 = v3 + uint32(12)
+	i0 = fn1690(m, v0, v1, v2, i3)
+	v5 = i0
+	if v5 == k32(4294967293) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	if v5 == k32(4294967295) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v6 = i0
+	if v6 != 0 {
+		goto L3
+	}
+L4:
+	fn3613(m, v1)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v7 = i0
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
+	v8 = l0
+	i0 = uint32(v8)
+	i0 = i0 & uint32(255)
+	v4 = i0
+	if v4 == 0 {
+		goto L5
+	}
+	i0 = v7 + uint32(42700)
+	v9 = i0
+	v10 = uint32(0)
+L6:
+	i0 = v4 & uint32(1)
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = v9 + v10
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v11 = i0
+	if v11 == 0 {
+		goto L7
+	}
+	i0 = m.table[v11].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, uint32(2), v0, v1, uint32(0))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(8538667)
+	fn3650(m, uint32(8541724), v3)
+L7:
+	i0 = v4 >> (uint32(1) & 31)
+	v4 = i0
+	i0 = v10 + uint32(4)
+	v10 = i0
+	if v10 != uint32(32) {
+		goto L6
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
+	v8 = l0
+L5:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v7)+42688))
+	l1 = l1 + uint64(4096)
+	v12 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v7)+42688)) = v12
+	l5 = v8 & uint64(4095)
+	l4 = v12 | l5
+	fn1722(m, v0, v2, v5, v6, l4)
+	v4 = uint32(0)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn1721(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1720(m, v0, v1, v2)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1722(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint64) {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v5 = i0
+	i0 = v5 + uint32(20)
+	v6 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+4)))
+	v7 = i1
+	i0 = k32(4294967295) << (v7 & 31)
+	i0 = i0 ^ k32(4294967295)
+	v8 = i0
+	i0 = v8 & v1
+	v9 = i0
+	i0 = b2i(v7 > uint32(7))
+	v10 = i0
+	i0 = b2i(v7 > uint32(15))
+	v11 = i0
+L1:
+	if v10 != 0 {
+		goto L3
+	}
+	i0 = v6 + v9
+	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
+	v7 = i0
+	goto L2
+L3:
+	if v11 != 0 {
+		goto L4
+	}
+	i1 = v9 << (uint32(1) & 31)
+	i0 = v6 + i1
+	i0 = uint32(*(*int16)(unsafe.Add(b, i0)))
+	v7 = i0
+	goto L2
+L4:
+	i1 = v9 << (uint32(2) & 31)
+	i0 = v6 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+L2:
+	if v7 != v2 {
+		goto L6
+	}
+	v12 = v9
+	goto L5
+L6:
+	v12 = k32(4294967295)
+	if v7 == k32(4294967295) {
+		goto L5
+	}
+	i0 = v1 >> (uint32(5) & 31)
+	v1 = i0
+	i1 = v9 * uint32(5)
+	i0 = v1 + i1
+	i0 = i0 + uint32(1)
+	i0 = i0 & v8
+	v9 = i0
+	goto L1
+L5:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v7 = i0
+	if v7 == 0 {
+		goto L8
+	}
+	v9 = uint32(0)
+	i1 = v2 << (uint32(2) & 31)
+	i0 = v7 + i1
+	i0 = i0 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v10 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	v11 = i1
+	i1 = v11 << (uint32(2) & 31)
+	i0 = v10 + i1
+	v6 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v10)+1)))
+	v12 = i0
+L9:
+	i0 = v6 + v9
+	v7 = i0
+	i0 = v9 + uint32(1)
+	v1 = i0
+	v9 = v1
+	i0 = v7 + uint32(4)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != v2 {
+		goto L9
+	}
+	i0 = v1 + k32(4294967295)
+	v7 = i0
+	i1 = v12 + k32(4294967295)
+	v8 = i1
+	if int32(v7) >= int32(v8) {
+		goto L10
+	}
+	i0 = v12 - v1
+	v9 = i0
+	i0 = v9 + k32(4294967295)
+	v0 = i0
+	i0 = v9 & uint32(3)
+	if i0 == 0 {
+		goto L11
+	}
+	i1 = v11 << (uint32(2) & 31)
+	i0 = v10 + i1
+	i0 = i0 + v1
+	v2 = i0
+	i0 = v7 ^ k32(4294967295)
+	i0 = i0 + v12
+	i0 = i0 & uint32(3)
+	v6 = i0
+	v9 = uint32(0)
+L12:
+	i0 = v2 + v9
+	v7 = i0
+	i0 = v7 + uint32(3)
+	i1 = v7 + uint32(4)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = v9 + uint32(1)
+	v9 = i1
+	if v6 != v9 {
+		goto L12
+	}
+	i0 = v1 + v9
+	i0 = i0 + k32(4294967295)
+	v7 = i0
+L11:
+	if v0 < uint32(3) {
+		goto L10
+	}
+	i1 = v11 << (uint32(2) & 31)
+	i0 = v10 + i1
+	v9 = i0
+	v2 = v8
+L13:
+	i0 = v9 + v7
+	v1 = i0
+	i0 = v1 + uint32(4)
+	i1 = v1 + uint32(5)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v9 + uint32(4)
+	v9 = i0
+	i1 = v2 + k32(4294967292)
+	v2 = i1
+	if v7 != v2 {
+		goto L13
+	}
+L10:
+	*(*uint8)(unsafe.Add(b, uint64(v10)+1)) = uint8(v8)
+	goto L7
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = uint32(0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+4)))
+	v9 = i0
+	if v9 > uint32(7) {
+		goto L15
+	}
+	i0 = v6 + v12
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(254))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v5 = i0
+	goto L14
+L15:
+	if v9 > uint32(15) {
+		goto L16
+	}
+	i1 = v12 << (uint32(1) & 31)
+	i0 = v6 + i1
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(65534))
+	goto L14
+L16:
+	i1 = v12 << (uint32(2) & 31)
+	i0 = v6 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = k32(4294967294)
+L14:
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+5)))
+	i1 = uint32(1) << (i2 & 31)
+	i0 = v5 + i1
+	i0 = i0 + uint32(20)
+	v9 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+6)))
+	if i0 == 0 {
+		goto L18
+	}
+	i1 = v2 << (uint32(3) & 31)
+	i0 = v9 + i1
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v9 = i0
+	*(*uint64)(unsafe.Add(b, v7)) = uint64(0)
+	goto L17
+L18:
+	i1 = v2 * uint32(12)
+	i0 = v9 + i1
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	v9 = i0
+	*(*uint64)(unsafe.Add(b, v7)) = uint64(0)
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v7
+	if v7 != 0 {
+		goto L7
+	}
+	fn2073(m, v9)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v9
+	if v9 != 0 {
+		goto L19
+	}
+	fn2073(m, v3)
+L19:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn1723(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint64
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint64
+	_ = v12
+	var i0 uint32
+	_ = i0
+	var i3 uint32
+	_ = i3
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l4 uint64
+	_ = l4
+	var l5 uint64
+	_ = l5
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	v5 = k32(4294967295)
+	i0 = fn2033(m, v1)
+	v6 = i0
+	if v6 == k32(4294967295) {
+		goto L1
+	}
+	i3 = v4 + uint32(12)
+	i0 = fn1690(m, v0, v1, v6, i3)
+	v7 = i0
+	if v7 == k32(4294967293) {
+		goto L1
+	}
+	v5 = uint32(0)
+	if v7 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v8 = i0
+	if v8 == 0 {
+		goto L1
+	}
+	v5 = k32(4294967295)
+	i0 = m.table[v2].(func(*Module, uint32, uint32) uint32)(m, v8, v3)
+	v3 = i0
+	if v3 == k32(4294967295) {
+		goto L1
+	}
+	v5 = uint32(0)
+	if int32(v3) < int32(uint32(1)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v9 = i0
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
+	v10 = l0
+	i0 = uint32(v10)
+	i0 = i0 & uint32(255)
+	v5 = i0
+	if v5 == 0 {
+		goto L2
+	}
+	i0 = v9 + uint32(42700)
+	v11 = i0
+	v3 = uint32(0)
+L3:
+	i0 = v5 & uint32(1)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = v11 + v3
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, uint32(2), v0, v1, uint32(0))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v0
+	*(*uint32)(unsafe.Add(b, v4)) = uint32(8538667)
+	fn3650(m, uint32(8541724), v4)
+L4:
+	i0 = v5 >> (uint32(1) & 31)
+	v5 = i0
+	i0 = v3 + uint32(4)
+	v3 = i0
+	if v3 != uint32(32) {
+		goto L3
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
+	v10 = l0
+L2:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v9)+42688))
+	l1 = l1 + uint64(4096)
+	v12 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v9)+42688)) = v12
+	l5 = v10 & uint64(4095)
+	l4 = v12 | l5
+	fn1722(m, v0, v6, v7, v8, l4)
+	v5 = uint32(1)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn1724(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint64
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint64
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(144)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(32)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v2 = i0
+	if v2 == uint32(10054656) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v4 = i0
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
+	v5 = l0
+	i0 = uint32(v5)
+	i0 = i0 & uint32(255)
+	v6 = i0
+	if v6 == 0 {
+		goto L2
+	}
+	i0 = v4 + uint32(42700)
+	v7 = i0
+	v8 = uint32(0)
+L3:
+	i0 = v6 & uint32(1)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = v7 + v8
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v9 = i0
+	if v9 == 0 {
+		goto L4
+	}
+	i0 = m.table[v9].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, uint32(4), v0, uint32(0), uint32(0))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(8538822)
+	fn3650(m, uint32(8541724), v1)
+L4:
+	i0 = v6 >> (uint32(1) & 31)
+	v6 = i0
+	i0 = v8 + uint32(4)
+	v8 = i0
+	if v8 != uint32(32) {
+		goto L3
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
+	v5 = l0
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+42688))
+	l1 = l1 + uint64(4096)
+	v10 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v4)+42688)) = v10
+	l2 = v5 & uint64(4095)
+	l1 = v10 | l2
+	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = l1
+	if v3 != 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(10054656)
+	goto L5
+L6:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+2)))
+	if i0 == 0 {
+		goto L7
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v8 = i0
+	if int32(v8) > int32(uint32(0)) {
+		goto L8
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v3)+1)) = uint8(k32(0))
+	goto L1
+L8:
+	i0 = v8 & uint32(3)
+	v9 = i0
+	if v8 < uint32(4) {
+		goto L9
+	}
+	i0 = v8 & uint32(2147483644)
+	v2 = i0
+	v6 = uint32(0)
+	v0 = uint32(0)
+L10:
+	i0 = v3 + v6
+	v7 = i0
+	i0 = v7 + uint32(4)
+	v4 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v4))
+	v5 = l0
+	*(*uint64)(unsafe.Add(b, v4)) = uint64(0)
+	i0 = v1 + uint32(16)
+	i0 = i0 + v6
+	v4 = i0
+	*(*uint64)(unsafe.Add(b, v4)) = v5
+	i0 = v7 + uint32(12)
+	v7 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v7))
+	v5 = l0
+	*(*uint64)(unsafe.Add(b, v7)) = uint64(0)
+	i0 = v4 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = v5
+	i0 = v6 + uint32(16)
+	v6 = i0
+	i1 = v0 + uint32(4)
+	v0 = i1
+	if v2 != v0 {
+		goto L10
+	}
+L9:
+	if v9 == 0 {
+		goto L11
+	}
+	i0 = v0 << (uint32(2) & 31)
+	v0 = i0
+	i0 = v0 + v3
+	i0 = i0 + uint32(4)
+	v6 = i0
+	i0 = v1 + uint32(16)
+	i0 = i0 + v0
+	v0 = i0
+L12:
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
+	i0 = v6 + uint32(4)
+	v6 = i0
+	i0 = v0 + uint32(4)
+	v0 = i0
+	i0 = v9 + k32(4294967295)
+	v9 = i0
+	if v9 != 0 {
+		goto L12
+	}
+L11:
+	*(*uint8)(unsafe.Add(b, uint64(v3)+1)) = uint8(k32(0))
+	i0 = v1 + uint32(16)
+	v6 = i0
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v0 = i0
+	if v0 == 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v9
+	if v9 != 0 {
+		goto L14
+	}
+	fn2073(m, v0)
+L14:
+	i0 = v6 + uint32(4)
+	v6 = i0
+	i0 = v8 + k32(4294967295)
+	v8 = i0
+	if v8 != 0 {
+		goto L13
+	}
+	goto L1
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(10054656)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v0 = i0
+	if int32(v0) < int32(uint32(1)) {
+		goto L15
+	}
+	i0 = v3 + uint32(4)
+	v6 = i0
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v8 = i0
+	if v8 == 0 {
+		goto L17
+	}
+	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v9
+	if v9 != 0 {
+		goto L17
+	}
+	fn2073(m, v8)
+L17:
+	i0 = v6 + uint32(4)
+	v6 = i0
+	i0 = v0 + k32(4294967295)
+	v0 = i0
+	if v0 != 0 {
+		goto L16
+	}
+L15:
+	fn2112(m, v3)
+L5:
+	fn1686(m, v2)
+L1:
+	i0 = v1 + uint32(144)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn1725(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint64
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint64
+	_ = v13
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 != 0 {
+		goto L2
+	}
+	v5 = uint32(0)
+	if v3 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
+	goto L1
+L2:
+	i3 = v4 + uint32(12)
+	i0 = fn1690(m, v0, v1, v2, i3)
+	v6 = i0
+	if v6 != k32(4294967293) {
+		goto L3
+	}
+	v5 = k32(4294967295)
+	if v3 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
+	goto L1
+L3:
+	if v6 == k32(4294967295) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v7 = i0
+	if v7 != 0 {
+		goto L4
+	}
+L5:
+	v5 = uint32(0)
+	if v3 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v8 = i0
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
+	v9 = l0
+	i0 = uint32(v9)
+	i0 = i0 & uint32(255)
+	v5 = i0
+	if v5 == 0 {
+		goto L6
+	}
+	i0 = v8 + uint32(42700)
+	v10 = i0
+	v11 = uint32(0)
+L7:
+	i0 = v5 & uint32(1)
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = v10 + v11
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v12 = i0
+	if v12 == 0 {
+		goto L8
+	}
+	i0 = m.table[v12].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, uint32(2), v0, v1, uint32(0))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v0
+	*(*uint32)(unsafe.Add(b, v4)) = uint32(8538667)
+	fn3650(m, uint32(8541724), v4)
+L8:
+	i0 = v5 >> (uint32(1) & 31)
+	v5 = i0
+	i0 = v11 + uint32(4)
+	v11 = i0
+	if v11 != uint32(32) {
+		goto L7
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
+	v9 = l0
+L6:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v8)+42688))
+	l1 = l1 + uint64(4096)
+	v13 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v8)+42688)) = v13
+	l1 = v9 & uint64(4095)
+	l0 = v13 | l1
+	v9 = l0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+L9:
+	fn1722(m, v0, v2, v6, v7, v9)
+	if v3 == 0 {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = v7
+	v5 = uint32(1)
+	goto L1
+L10:
+	v5 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v11
+	if v11 != 0 {
+		goto L1
+	}
+	fn2073(m, v7)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn1726(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint64 {
+	var v5 uint32
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint64
+	_ = v12
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
+	v6 = l0
+	i0 = uint32(v6)
+	i0 = i0 & uint32(255)
+	v7 = i0
+	if v7 == 0 {
+		goto L1
+	}
+	i0 = v1 << (uint32(2) & 31)
+	i0 = i0 + uint32(8585712)
+	v8 = i0
+	v9 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = i0 + uint32(42700)
+	v10 = i0
+L2:
+	i0 = v7 & uint32(1)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = v10 + v9
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v11 = i0
+	if v11 == 0 {
+		goto L3
+	}
+	i0 = m.table[v11].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v2, v3, v4)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v2
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	fn3650(m, uint32(8541724), v5)
+L3:
+	i0 = v7 >> (uint32(1) & 31)
+	v7 = i0
+	i0 = v9 + uint32(4)
+	v9 = i0
+	if v9 != uint32(32) {
+		goto L2
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
+	v6 = l0
+L1:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+42688))
+	l1 = l1 + uint64(4096)
+	v12 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v0)+42688)) = v12
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	l0 = v6 & uint64(4095)
+	l0 = l0 | v12
+	return l0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1727(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(32)
+	if i0 != 0 {
+		goto L1
+	}
+	if v2 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+L2:
+	fn3642(m, uint32(8518068), uint32(3016))
+	return k32(4294967295)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 != 0 {
+		goto L4
+	}
+	v3 = uint32(0)
+	if v2 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+	return uint32(0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != uint32(10072576) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v4 = i0
+	if v4 != k32(4294967295) {
+		goto L5
+	}
+L6:
+	v3 = k32(4294967295)
+	i0 = fn2033(m, v1)
+	v4 = i0
+	if v4 != k32(4294967295) {
+		goto L5
+	}
+	if v2 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+	return k32(4294967295)
+L5:
+	i0 = fn1725(m, v0, v1, v4, v2)
+	v3 = i0
+L3:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
 func fn1728(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = fn2676(m, v1)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	v3 = k32(4294967295)
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+	return k32(4294967295)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(32)
+	if i0 != 0 {
+		goto L4
+	}
+	if v2 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+L5:
+	fn3642(m, uint32(8518068), uint32(3016))
+	v3 = k32(4294967295)
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 != 0 {
+		goto L6
+	}
+	v3 = uint32(0)
+	if v2 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+	goto L3
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != uint32(10072576) {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v4 = i0
+	if v4 != k32(4294967295) {
+		goto L7
+	}
+L8:
+	v3 = k32(4294967295)
+	i0 = fn2033(m, v1)
+	v4 = i0
+	if v4 != k32(4294967295) {
+		goto L7
+	}
+	if v2 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+	goto L3
+L7:
+	i0 = fn1725(m, v0, v1, v4, v2)
+	v3 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn1729(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -36,7 +1579,7 @@ func fn1728(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 != 0 {
 		goto L3
 	}
-	fn3641(m, uint32(8518068), uint32(3016))
+	fn3642(m, uint32(8518068), uint32(3016))
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -56,14 +1599,14 @@ L5:
 		goto L6
 	}
 L7:
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v4 = i0
 	if v4 == k32(4294967295) {
 		goto L2
 	}
 L6:
 	i3 = v3 + uint32(12)
-	i0 = fn1724(m, v0, v1, v4, i3)
+	i0 = fn1725(m, v0, v1, v4, i3)
 	if i0 == 0 {
 		goto L4
 	}
@@ -83,7 +1626,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	goto L1
 L8:
-	fn3612(m, v1)
+	fn3613(m, v1)
 L2:
 	v2 = uint32(0)
 L1:
@@ -94,7 +1637,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1729(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1730(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -120,7 +1663,7 @@ func fn1729(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	v5 = i0
@@ -139,12 +1682,12 @@ func fn1729(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 L3:
-	i0 = fn840(m, v4, v0, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v4, v0, uint32(0), uint32(0), uint32(0))
 	v4 = i0
 	goto L1
 L2:
 	i2 = m.table[v6].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v4, v0, i2, uint32(0))
+	i0 = fn839(m, v4, v0, i2, uint32(0))
 	v4 = i0
 L1:
 	v7 = uint32(0)
@@ -187,7 +1730,7 @@ L1:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(i2)+6)))
 	i2 = b2i(i2 != uint32(0))
-	i0 = fn1713(m, v4, i1, i2)
+	i0 = fn1714(m, v4, i1, i2)
 	if i0 != 0 {
 		goto L6
 	}
@@ -314,7 +1857,7 @@ L20:
 L21:
 	i0 = v0 + uint32(1)
 	v0 = i0
-	i0 = fn1710(m, v5, v4, v7, v6, v2)
+	i0 = fn1711(m, v5, v4, v7, v6, v2)
 	if i0 == 0 {
 		goto L12
 	}
@@ -364,7 +1907,7 @@ L22:
 	} else {
 		i1 = v6
 	}
-	i0 = fn1713(m, v4, i1, uint32(0))
+	i0 = fn1714(m, v4, i1, uint32(0))
 	if i0 != 0 {
 		goto L24
 	}
@@ -372,7 +1915,7 @@ L25:
 	i1 = v3 + uint32(12)
 	i2 = v3 + uint32(8)
 	i3 = v3 + uint32(4)
-	i0 = fn2209(m, v1, i1, i2, i3)
+	i0 = fn2210(m, v1, i1, i2, i3)
 	if i0 == 0 {
 		goto L9
 	}
@@ -386,7 +1929,7 @@ L25:
 L26:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = fn1710(m, v5, v4, i2, i3, v2)
+	i0 = fn1711(m, v5, v4, i2, i3, v2)
 	if i0 == 0 {
 		goto L25
 	}
@@ -415,10 +1958,10 @@ L24:
 		goto L4
 	}
 L23:
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L4
 L10:
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v5 = i0
 	if v5 != 0 {
 		goto L27
@@ -441,12 +1984,12 @@ L27:
 		goto L29
 	}
 L30:
-	i0 = fn580(m, v5)
+	i0 = fn581(m, v5)
 	v0 = i0
 	if v0 == 0 {
 		goto L28
 	}
-	i0 = fn519(m, v4, v0, v2)
+	i0 = fn520(m, v4, v0, v2)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v6 = i0
@@ -459,7 +2002,7 @@ L30:
 	if v6 != 0 {
 		goto L31
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L31:
 	if int32(v1) >= int32(uint32(0)) {
 		goto L30
@@ -467,7 +2010,7 @@ L31:
 	goto L8
 L29:
 L32:
-	i0 = fn580(m, v5)
+	i0 = fn581(m, v5)
 	v0 = i0
 	if v0 == 0 {
 		goto L28
@@ -488,7 +2031,7 @@ L33:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L34:
-	i0 = fn1697(m, v4, v0, v2)
+	i0 = fn1698(m, v4, v0, v2)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v6 = i0
@@ -501,13 +2044,13 @@ L34:
 	if v6 != 0 {
 		goto L35
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L35:
 	if int32(v1) >= int32(uint32(0)) {
 		goto L32
 	}
 L28:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L8
 	}
@@ -522,7 +2065,7 @@ L28:
 	if v0 != 0 {
 		goto L9
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L9:
 	v7 = v4
 	goto L4
@@ -538,7 +2081,7 @@ L8:
 	if v0 != 0 {
 		goto L36
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L36:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -552,7 +2095,7 @@ L36:
 		goto L4
 	}
 L7:
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L4
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -567,7 +2110,7 @@ L6:
 		goto L4
 	}
 L5:
-	fn2072(m, v4)
+	fn2073(m, v4)
 	v7 = uint32(0)
 L4:
 	i0 = v3 + uint32(16)
@@ -577,7 +2120,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1730(m *Module, v0 uint32) uint32 {
+func fn1731(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -612,7 +2155,7 @@ func fn1730(m *Module, v0 uint32) uint32 {
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn1492(m, v2)
+	i0 = fn1493(m, v2)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
@@ -755,11 +2298,11 @@ L4:
 	if v2 != 0 {
 		goto L13
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn1492(m, v2)
+	i0 = fn1493(m, v2)
 	v3 = i0
 	if v3 != 0 {
 		goto L3
@@ -768,14 +2311,14 @@ L2:
 	m.depth--
 	return v1
 L1:
-	fn3641(m, uint32(8518068), uint32(3411))
+	fn3642(m, uint32(8518068), uint32(3411))
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1731(m *Module, v0 uint32) uint32 {
+func fn1732(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -812,7 +2355,7 @@ func fn1731(m *Module, v0 uint32) uint32 {
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn1492(m, v2)
+	i0 = fn1493(m, v2)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
@@ -824,7 +2367,7 @@ L3:
 	v4 = uint32(0)
 	v5 = v2
 L5:
-	i0 = fn2289(m, uint32(2))
+	i0 = fn2290(m, uint32(2))
 	v6 = i0
 	if v6 != 0 {
 		goto L6
@@ -841,7 +2384,7 @@ L5:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L6:
@@ -1013,11 +2556,11 @@ L7:
 	if v4 != 0 {
 		goto L17
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn1492(m, v2)
+	i0 = fn1493(m, v2)
 	v3 = i0
 	if v3 != 0 {
 		goto L3
@@ -1026,14 +2569,14 @@ L2:
 	m.depth--
 	return v1
 L1:
-	fn3641(m, uint32(8518068), uint32(3508))
+	fn3642(m, uint32(8518068), uint32(3508))
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1732(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1733(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1061,7 +2604,7 @@ func fn1732(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(32)
 	v3 = i0
 	m.g0 = v3
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v4 = i0
 	if v4 != 0 {
 		goto L2
@@ -1069,26 +2612,26 @@ func fn1732(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v5 = k32(4294967295)
 	goto L1
 L2:
-	i0 = fn580(m, v4)
+	i0 = fn581(m, v4)
 	v6 = i0
 	if v6 == 0 {
 		goto L5
 	}
 	v7 = uint32(0)
 L6:
-	i0 = fn582(m, v6, uint32(8585678))
+	i0 = fn583(m, v6, uint32(8585678))
 	v1 = i0
 	if v1 != 0 {
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L4
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = v7
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8501334), v3)
+	i0 = fn3604(m, i0, uint32(8501334), v3)
 	goto L4
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -1116,7 +2659,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8510839), i2)
+	i0 = fn3604(m, i0, uint32(8510839), i2)
 	goto L4
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -1165,7 +2708,7 @@ L16:
 	i1 = v9 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L17:
-	i0 = fn1697(m, v0, v8, v5)
+	i0 = fn1698(m, v0, v8, v5)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L14
 	}
@@ -1180,7 +2723,7 @@ L17:
 	if v9 != 0 {
 		goto L18
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v8 = i0
@@ -1193,10 +2736,10 @@ L18:
 	if v8 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L4
 L15:
-	i0 = fn1733(m, v0, v8, v5, uint32(0), uint32(0))
+	i0 = fn1734(m, v0, v8, v5, uint32(0), uint32(0))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L14
 	}
@@ -1211,7 +2754,7 @@ L15:
 	if v9 != 0 {
 		goto L19
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v8 = i0
@@ -1224,7 +2767,7 @@ L19:
 	if v8 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L4
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -1238,7 +2781,7 @@ L14:
 	if v9 != 0 {
 		goto L20
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v8 = i0
@@ -1251,7 +2794,7 @@ L20:
 	if v8 != 0 {
 		goto L21
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -1264,7 +2807,7 @@ L21:
 	if v5 != 0 {
 		goto L22
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
@@ -1277,17 +2820,17 @@ L22:
 	if v1 != 0 {
 		goto L23
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L23:
 	i0 = v7 + uint32(1)
 	v7 = i0
-	i0 = fn580(m, v4)
+	i0 = fn581(m, v4)
 	v6 = i0
 	if v6 != 0 {
 		goto L6
 	}
 L5:
-	i2 = fn3616(m)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -1307,7 +2850,7 @@ L4:
 	if v5 != 0 {
 		goto L24
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L24:
 	v5 = k32(4294967295)
 	if v1 == 0 {
@@ -1325,7 +2868,7 @@ L24:
 	if v8 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -1338,7 +2881,7 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -1347,7 +2890,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1733(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn1734(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -1380,10 +2923,10 @@ func fn1733(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	if i0 != 0 {
 		goto L4
 	}
-	fn3641(m, uint32(8518068), uint32(4277))
+	fn3642(m, uint32(8518068), uint32(4277))
 	goto L3
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -1397,7 +2940,7 @@ L4:
 	}
 L6:
 	v9 = k32(4294967295)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v8 = i0
 	if v8 != k32(4294967295) {
 		goto L5
@@ -1430,7 +2973,7 @@ L11:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L12:
 	v9 = k32(4294967295)
-	i0 = fn1709(m, v7, v0, v1, v8, v2)
+	i0 = fn1710(m, v7, v0, v1, v8, v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L13
 	}
@@ -1473,7 +3016,7 @@ L10:
 	i2 = uint32(bits.LeadingZeros32(i2))
 	i1 = uint32(32) - i2
 	i1 = i1 & uint32(255)
-	i0 = fn1713(m, v0, i1, uint32(0))
+	i0 = fn1714(m, v0, i1, uint32(0))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L15
 	}
@@ -1487,7 +3030,7 @@ L15:
 		goto L16
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = fn1714(m, i0, v1, v8)
+	i0 = fn1715(m, i0, v1, v8)
 	v10 = i0
 	if v10 == k32(4294967295) {
 		goto L17
@@ -1502,7 +3045,7 @@ L15:
 	if v9 != 0 {
 		goto L18
 	}
-	fn1715(m, v7, v0, v1, v2, v10)
+	fn1716(m, v7, v0, v1, v2, v10)
 	v6 = v2
 L18:
 	i0 = b2i(v9 != uint32(0))
@@ -1533,13 +3076,13 @@ L17:
 	i2 = uint32(bits.LeadingZeros32(i2))
 	i1 = uint32(32) - i2
 	i1 = i1 & uint32(255)
-	i0 = fn1713(m, v0, i1, uint32(1))
+	i0 = fn1714(m, v0, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
 L16:
 	i3 = v5 + uint32(12)
-	i0 = fn1689(m, v0, v1, v8, i3)
+	i0 = fn1690(m, v0, v1, v8, i3)
 	i0 = i0 + uint32(3)
 	switch i0 {
 	case 0:
@@ -1573,7 +3116,7 @@ L22:
 	i1 = v9 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L23:
-	i0 = fn1716(m, v7, v0, v8, v1, v2)
+	i0 = fn1717(m, v7, v0, v8, v1, v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L24
 	}
@@ -1588,7 +3131,7 @@ L23:
 	if v9 != 0 {
 		goto L25
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v9 = i0
@@ -1601,7 +3144,7 @@ L25:
 	if v9 != 0 {
 		goto L26
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L26:
 	if v3 == 0 {
 		goto L24
@@ -1614,7 +3157,7 @@ L24:
 	if i0 != 0 {
 		goto L27
 	}
-	i0 = fn3703(m, v1)
+	i0 = fn3704(m, v1)
 	if i0 == 0 {
 		goto L29
 	}
@@ -1628,7 +3171,7 @@ L24:
 		goto L28
 	}
 L29:
-	i0 = fn3703(m, v2)
+	i0 = fn3704(m, v2)
 	if i0 == 0 {
 		goto L27
 	}
@@ -1642,7 +3185,7 @@ L29:
 		goto L27
 	}
 L28:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -1731,19 +3274,19 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1734(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1735(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn1735(m, i0, v0, v1, uint32(1))
+	i0 = fn1736(m, i0, v0, v1, uint32(1))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1735(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1736(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -1790,7 +3333,7 @@ func fn1735(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L2
 	}
 L3:
-	fn3641(m, uint32(8518068), uint32(3854))
+	fn3642(m, uint32(8518068), uint32(3854))
 	v5 = k32(4294967295)
 	goto L1
 L2:
@@ -1802,7 +3345,7 @@ L2:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+108))
-	if i0 != uint32(759) {
+	if i0 != uint32(760) {
 		goto L4
 	}
 	v5 = uint32(0)
@@ -1849,9 +3392,9 @@ L2:
 	}
 L6:
 	v5 = uint32(0)
-	l0 = fn1725(m, v0, uint32(3), v1, v2, uint32(0))
+	l0 = fn1726(m, v0, uint32(3), v1, v2, uint32(0))
 	v8 = l0
-	i0 = fn1737(m, v2)
+	i0 = fn1738(m, v2)
 	v0 = i0
 	if v0 != 0 {
 		goto L7
@@ -1860,7 +3403,7 @@ L6:
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	fn1685(m, i0)
+	fn1686(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v0
 	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = v8
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
@@ -1877,7 +3420,7 @@ L7:
 		goto L1
 	}
 	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -1919,7 +3462,7 @@ L5:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(i2)+6)))
 	i2 = b2i(i2 != uint32(0))
-	i0 = fn1713(m, v1, i1, i2)
+	i0 = fn1714(m, v1, i1, i2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -2079,7 +3622,7 @@ L24:
 	goto L22
 L23:
 	i3 = v4 + uint32(8)
-	i0 = fn1689(m, v1, v11, v7, i3)
+	i0 = fn1690(m, v1, v11, v7, i3)
 	v5 = i0
 	if v5 != k32(4294967293) {
 		goto L25
@@ -2111,7 +3654,7 @@ L27:
 	i1 = v5 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v10)) = i1
 L22:
-	i0 = fn1710(m, v0, v1, v11, v7, v10)
+	i0 = fn1711(m, v0, v1, v11, v7, v10)
 	v7 = i0
 	goto L20
 L21:
@@ -2119,7 +3662,7 @@ L21:
 	if v3 == 0 {
 		goto L20
 	}
-	fn3612(m, v11)
+	fn3613(m, v11)
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -2131,7 +3674,7 @@ L21:
 	if v0 != 0 {
 		goto L28
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L28:
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v11))
@@ -2145,7 +3688,7 @@ L28:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 	goto L1
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
@@ -2159,7 +3702,7 @@ L20:
 	if v5 != 0 {
 		goto L29
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, v11))
 	v5 = i0
@@ -2172,7 +3715,7 @@ L29:
 	if v5 != 0 {
 		goto L30
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L30:
 	v5 = k32(4294967295)
 	if v7 != 0 {
@@ -2187,16 +3730,16 @@ L30:
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8483378))
+	fn3605(m, i0, uint32(8483378))
 	goto L1
 L4:
 	v5 = k32(4294967295)
-	i0 = fn590(m, v2)
+	i0 = fn591(m, v2)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
-	i0 = fn579(m, v0)
+	i0 = fn580(m, v0)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v7 = i0
@@ -2209,12 +3752,12 @@ L4:
 	if v7 != 0 {
 		goto L31
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L31:
 	if v6 == 0 {
 		goto L1
 	}
-	i0 = fn580(m, v6)
+	i0 = fn581(m, v6)
 	v0 = i0
 	if v0 == 0 {
 		goto L32
@@ -2235,14 +3778,14 @@ L33:
 		goto L38
 	}
 L39:
-	i0 = fn2032(m, v0)
+	i0 = fn2033(m, v0)
 	v5 = i0
 	if v5 == k32(4294967295) {
 		goto L37
 	}
 L38:
 	i3 = v4 + uint32(12)
-	i0 = fn1689(m, v1, v0, v5, i3)
+	i0 = fn1690(m, v1, v0, v5, i3)
 	v5 = i0
 	if v5 == k32(4294967293) {
 		goto L37
@@ -2268,10 +3811,10 @@ L38:
 	if v5 != 0 {
 		goto L34
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L34
 L40:
-	fn3612(m, v0)
+	fn3613(m, v0)
 L37:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -2284,7 +3827,7 @@ L37:
 	if v1 != 0 {
 		goto L41
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L41:
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -2300,7 +3843,7 @@ L41:
 	}
 	goto L1
 L36:
-	i0 = fn514(m, v2, v0)
+	i0 = fn515(m, v2, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L42
@@ -2316,7 +3859,7 @@ L36:
 	if v1 != 0 {
 		goto L43
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L43:
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -2330,7 +3873,7 @@ L43:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L42:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -2349,7 +3892,7 @@ L44:
 	i1 = v7 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L45:
-	i0 = fn1697(m, v1, v0, v5)
+	i0 = fn1698(m, v1, v0, v5)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v9 = i0
@@ -2362,7 +3905,7 @@ L45:
 	if v9 != 0 {
 		goto L46
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L46:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
@@ -2375,7 +3918,7 @@ L46:
 	if v0 != 0 {
 		goto L47
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L47:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L34
@@ -2393,10 +3936,10 @@ L47:
 		goto L1
 	}
 L35:
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L34:
-	i0 = fn580(m, v6)
+	i0 = fn581(m, v6)
 	v0 = i0
 	if v0 != 0 {
 		goto L33
@@ -2413,9 +3956,9 @@ L32:
 	if v0 != 0 {
 		goto L48
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L48:
-	i2 = fn3616(m)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -2430,7 +3973,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1736(m *Module, v0 uint32) uint32 {
+func fn1737(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2451,7 +3994,7 @@ func fn1736(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3706(m, uint32(10052336))
+	i0 = fn3707(m, uint32(10052336))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -2464,7 +4007,7 @@ func fn1736(m *Module, v0 uint32) uint32 {
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -2494,7 +4037,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1737(m *Module, v0 uint32) uint32 {
+func fn1738(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2538,12 +4081,12 @@ func fn1737(m *Module, v0 uint32) uint32 {
 	i0 = i0 + i1
 	i0 = i0 + uint32(20)
 	v1 = i0
-	i0 = fn2108(m, v1)
+	i0 = fn2109(m, v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return v2
 L1:
@@ -2623,34 +4166,34 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1738(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1739(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i3 uint32
 	_ = i3
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i3 = b2i(v2 != uint32(0))
-	i0 = fn1735(m, i0, v0, v1, i3)
+	i0 = fn1736(m, i0, v0, v1, i3)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1739(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1740(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn1735(m, i0, v0, v1, v2)
+	i0 = fn1736(m, i0, v0, v1, v2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1740(m *Module, v0 uint32) uint32 {
+func fn1741(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2667,18 +4210,18 @@ func fn1740(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 L2:
-	fn3641(m, uint32(8518068), uint32(4088))
+	fn3642(m, uint32(8518068), uint32(4088))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn1741(m, v0)
+	i0 = fn1742(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1741(m *Module, v0 uint32) uint32 {
+func fn1742(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2713,7 +4256,7 @@ func fn1741(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -2734,15 +4277,15 @@ func fn1741(m *Module, v0 uint32) uint32 {
 	i0 = i0 + uint32(6176)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
-	fn2062(m, v2)
+	fn2063(m, v2)
 	goto L1
 L3:
-	i0 = fn3706(m, uint32(10051608))
+	i0 = fn3707(m, uint32(10051608))
 	v2 = i0
 	if v2 != 0 {
 		goto L1
 	}
-	fn1685(m, uint32(10054656))
+	fn1686(m, uint32(10054656))
 	m.depth--
 	return uint32(0)
 L2:
@@ -2759,7 +4302,7 @@ L2:
 	i1 = i1 & uint32(508)
 	i0 = v4 + i1
 	i0 = i0 + uint32(4)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L7
@@ -2845,7 +4388,7 @@ L12:
 		goto L12
 	}
 L9:
-	i0 = fn3706(m, uint32(10051608))
+	i0 = fn3707(m, uint32(10051608))
 	v6 = i0
 	if v6 == 0 {
 		goto L6
@@ -2905,7 +4448,7 @@ L16:
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -2927,7 +4470,7 @@ L16:
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+108))
-	if i0 != uint32(759) {
+	if i0 != uint32(760) {
 		goto L17
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
@@ -2937,7 +4480,7 @@ L8:
 	if int32(v2) < int32(i1) {
 		goto L17
 	}
-	i0 = fn1737(m, v0)
+	i0 = fn1738(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L18
@@ -2946,7 +4489,7 @@ L8:
 	return uint32(0)
 L18:
 	v6 = uint32(0)
-	i0 = fn1686(m, v1, v2, uint32(0), uint32(0), uint32(0))
+	i0 = fn1687(m, v1, v2, uint32(0), uint32(0), uint32(0))
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -2961,7 +4504,7 @@ L18:
 	m.depth--
 	return v2
 L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v4 = i0
@@ -2994,23 +4537,23 @@ L17:
 	i0 = i0 + uint32(6176)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
-	fn2062(m, v2)
+	fn2063(m, v2)
 	goto L5
 L20:
-	i0 = fn3706(m, uint32(10051608))
+	i0 = fn3707(m, uint32(10051608))
 	v2 = i0
 	if v2 != 0 {
 		goto L5
 	}
-	fn1685(m, uint32(10054656))
+	fn1686(m, uint32(10054656))
 	m.depth--
 	return uint32(0)
 L7:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L6:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	m.depth--
 	return uint32(0)
 L5:
@@ -3023,7 +4566,7 @@ L5:
 	v11 = l1
 	*(*uint64)(unsafe.Add(b, uint64(v1)+42688)) = v11
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = v11
-	i0 = fn1735(m, v1, v2, v0, uint32(1))
+	i0 = fn1736(m, v1, v2, v0, uint32(1))
 	if i0 != 0 {
 		goto L21
 	}
@@ -3041,7 +4584,7 @@ L21:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	m.depth--
 	return v6
@@ -3060,7 +4603,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1742(m *Module, v0 uint32) uint32 {
+func fn1743(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -3074,7 +4617,7 @@ func fn1742(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 L2:
-	fn3641(m, uint32(8518068), uint32(4105))
+	fn3642(m, uint32(8518068), uint32(4105))
 	return k32(4294967295)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -3083,16 +4626,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1743(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1744(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1733(m, v0, v1, v2, v3, uint32(1))
+	i0 = fn1734(m, v0, v1, v2, v3, uint32(1))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1744(m *Module, v0 uint32) uint32 {
+func fn1745(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3148,7 +4691,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1745(m *Module, v0 uint32) uint32 {
+func fn1746(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -3177,7 +4720,7 @@ func fn1745(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1746(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1747(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3206,7 +4749,7 @@ func fn1746(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L3:
 	v4 = k32(4294967295)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v3 = i0
 	if v3 == k32(4294967295) {
 		goto L1
@@ -3214,7 +4757,7 @@ L3:
 L2:
 	v4 = k32(4294967295)
 	i3 = v2 + uint32(12)
-	i0 = fn1689(m, v0, v1, v3, i3)
+	i0 = fn1690(m, v0, v1, v3, i3)
 	v1 = i0
 	if v1 == k32(4294967293) {
 		goto L1
@@ -3232,7 +4775,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1747(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1748(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3250,7 +4793,7 @@ func fn1747(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	v4 = k32(4294967295)
 	i3 = v3 + uint32(12)
-	i0 = fn1689(m, v0, v1, v2, i3)
+	i0 = fn1690(m, v0, v1, v2, i3)
 	v2 = i0
 	if v2 == k32(4294967293) {
 		goto L1
@@ -3268,7 +4811,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1748(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1749(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3286,7 +4829,7 @@ func fn1748(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn2675(m, v1)
+	i0 = fn2676(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -3305,7 +4848,7 @@ L2:
 	}
 L5:
 	v3 = k32(4294967295)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v4 = i0
 	if v4 == k32(4294967295) {
 		goto L3
@@ -3313,7 +4856,7 @@ L5:
 L4:
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(12)
-	i0 = fn1689(m, v0, v1, v4, i3)
+	i0 = fn1690(m, v0, v1, v4, i3)
 	v0 = i0
 	if v0 == k32(4294967293) {
 		goto L3
@@ -3335,7 +4878,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -3344,7 +4887,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1749(m *Module, v0 uint32) {
+func fn1750(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3372,7 +4915,7 @@ func fn1749(m *Module, v0 uint32) {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -3386,7 +4929,7 @@ L1:
 	if v3 == 0 {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = i0 + uint32(42700)
 	v4 = i0
@@ -3408,7 +4951,7 @@ L3:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8538717)
-	fn3649(m, uint32(8541724), v1)
+	fn3650(m, uint32(8541724), v1)
 L4:
 	i0 = v3 >> (uint32(1) & 31)
 	v3 = i0
@@ -3436,8 +4979,8 @@ L2:
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v8 = i0
-	fn3702(m, v0)
-	i0 = fn4221(m)
+	fn3703(m, v0)
+	i0 = fn4222(m)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
 	v3 = i0
@@ -3446,10 +4989,10 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	if i0 != uint32(760) {
+	if i0 != uint32(761) {
 		goto L6
 	}
-	fn2070(m, v4, v0)
+	fn2071(m, v4, v0)
 	goto L5
 L6:
 	i1 = v3 + k32(4294967295)
@@ -3485,7 +5028,7 @@ L11:
 	if v2 != 0 {
 		goto L12
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L12:
 	i0 = v3 + uint32(4)
 	v3 = i0
@@ -3495,18 +5038,18 @@ L12:
 		goto L11
 	}
 L10:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	goto L8
 L9:
 	if v7 == 0 {
 		goto L7
 	}
 L8:
-	fn1685(m, v7)
+	fn1686(m, v7)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+6496))
@@ -3539,7 +5082,7 @@ L13:
 	if int32(v3) < int32(uint32(101)) {
 		goto L5
 	}
-	fn2071(m, v4)
+	fn2072(m, v4)
 L5:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -3548,7 +5091,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn1750(m *Module, v0 uint32) uint32 {
+func fn1751(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3574,7 +5117,7 @@ func fn1750(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(48)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn2068(m, v0)
+	i0 = fn2069(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -3585,7 +5128,7 @@ func fn1750(m *Module, v0 uint32) uint32 {
 	v0 = uint32(0)
 	goto L1
 L3:
-	i0 = fn2675(m, uint32(8389221))
+	i0 = fn2676(m, uint32(8389221))
 	v0 = i0
 	goto L1
 L2:
@@ -3593,13 +5136,13 @@ L2:
 	if i0 != 0 {
 		goto L4
 	}
-	fn2069(m, v0)
-	i0 = fn2675(m, uint32(8389003))
+	fn2070(m, v0)
+	i0 = fn2676(m, uint32(8389003))
 	v0 = i0
 	goto L1
 L4:
 	i0 = v1 + uint32(12)
-	fn2694(m, i0)
+	fn2695(m, i0)
 	*(*uint8)(unsafe.Add(b, uint64(v1)+44)) = uint8(k32(1))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = i1 * uint32(6)
@@ -3607,7 +5150,7 @@ L4:
 	v2 = uint32(0)
 	v3 = uint32(0)
 	i0 = v1 + uint32(12)
-	i0 = fn2817(m, i0, uint32(123))
+	i0 = fn2818(m, i0, uint32(123))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -3736,18 +5279,18 @@ L14:
 		goto L15
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2688(m, i0, uint32(8580527), uint32(2))
+	i0 = fn2689(m, i0, uint32(8580527), uint32(2))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
 L15:
-	i0 = fn2020(m, v2)
+	i0 = fn2021(m, v2)
 	v6 = i0
 	if v6 == 0 {
 		goto L5
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2746(m, i0, v6)
+	i0 = fn2747(m, i0, v6)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -3760,23 +5303,23 @@ L15:
 	if v7 != 0 {
 		goto L16
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L16:
 	if int32(v4) < int32(uint32(0)) {
 		goto L5
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2688(m, i0, uint32(8580443), uint32(2))
+	i0 = fn2689(m, i0, uint32(8580443), uint32(2))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
-	i0 = fn2020(m, v3)
+	i0 = fn2021(m, v3)
 	v6 = i0
 	if v6 == 0 {
 		goto L5
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2746(m, i0, v6)
+	i0 = fn2747(m, i0, v6)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -3789,7 +5332,7 @@ L16:
 	if v7 != 0 {
 		goto L17
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L17:
 	if int32(v4) < int32(uint32(0)) {
 		goto L5
@@ -3805,7 +5348,7 @@ L17:
 	if v6 != 0 {
 		goto L18
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
@@ -3818,7 +5361,7 @@ L18:
 	if v2 != 0 {
 		goto L19
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L19:
 	i0 = v5 + uint32(1)
 	v5 = i0
@@ -3834,19 +5377,19 @@ L6:
 	*(*uint8)(unsafe.Add(b, uint64(v1)+44)) = uint8(k32(0))
 	v3 = uint32(0)
 	i0 = v1 + uint32(12)
-	i0 = fn2817(m, i0, uint32(125))
+	i0 = fn2818(m, i0, uint32(125))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
-	fn2069(m, v0)
+	fn2070(m, v0)
 	i0 = v1 + uint32(12)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v0 = i0
 	goto L1
 L5:
-	fn2069(m, v0)
+	fn2070(m, v0)
 	i0 = v1 + uint32(12)
-	fn2695(m, i0)
+	fn2696(m, i0)
 	if v2 == 0 {
 		goto L20
 	}
@@ -3861,7 +5404,7 @@ L5:
 	if v0 != 0 {
 		goto L20
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L20:
 	v0 = uint32(0)
 	if v3 == 0 {
@@ -3878,7 +5421,7 @@ L20:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
@@ -3887,7 +5430,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1751(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1752(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4017,14 +5560,14 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1752(m *Module, v0 uint32) uint32 {
-	fn1723(m, v0)
+func fn1753(m *Module, v0 uint32) uint32 {
+	fn1724(m, v0)
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1753(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1754(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4151,7 +5694,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L10:
 	i3 = v3 + uint32(12)
-	i0 = fn1689(m, v1, v4, v5, i3)
+	i0 = fn1690(m, v1, v4, v5, i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v5 = i0
 	if v5 != 0 {
@@ -4168,7 +5711,7 @@ L10:
 	if v5 != 0 {
 		goto L12
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v4 = i0
@@ -4181,10 +5724,10 @@ L12:
 	if v4 != 0 {
 		goto L13
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L13:
 	v4 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -4198,7 +5741,7 @@ L11:
 	i1 = v11 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L14:
-	i0 = fn2026(m, v10, v5, uint32(2))
+	i0 = fn2027(m, v10, v5, uint32(2))
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v12 = i0
@@ -4211,7 +5754,7 @@ L14:
 	if v12 != 0 {
 		goto L15
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v4 = i0
@@ -4224,7 +5767,7 @@ L15:
 	if v4 != 0 {
 		goto L16
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
@@ -4237,7 +5780,7 @@ L16:
 	if v4 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	if int32(v11) < int32(uint32(1)) {
 		goto L4
@@ -4288,16 +5831,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1754(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1755(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1755(m, v0, v1, v2, uint32(8403395))
+	i0 = fn1756(m, v0, v1, v2, uint32(8403395))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1755(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1756(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -4315,7 +5858,7 @@ func fn1755(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(0)
 	i1 = v4 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = fn3735(m, v1, v3, uint32(0), uint32(1), v4)
+	i0 = fn3736(m, v1, v3, uint32(0), uint32(1), v4)
 	if i0 != 0 {
 		goto L2
 	}
@@ -4331,14 +5874,14 @@ L2:
 	if i0 != uint32(10051608) {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn1735(m, i0, v0, v3, uint32(1))
+	i0 = fn1736(m, i0, v0, v3, uint32(1))
 	v5 = i0
 	goto L3
 L4:
 	i1 = k32(10089824) + uint32(35644)
-	i0 = fn2039(m, v3, i1)
+	i0 = fn2040(m, v3, i1)
 	v5 = i0
 	if int32(v5) >= int32(uint32(0)) {
 		goto L5
@@ -4349,13 +5892,13 @@ L5:
 	if v5 == 0 {
 		goto L6
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn1735(m, i0, v0, v3, uint32(1))
+	i0 = fn1736(m, i0, v0, v3, uint32(1))
 	v5 = i0
 	goto L3
 L6:
-	i0 = fn1732(m, v0, v3, uint32(1))
+	i0 = fn1733(m, v0, v3, uint32(1))
 	v5 = i0
 L3:
 	if v2 == 0 {
@@ -4365,13 +5908,13 @@ L3:
 		goto L1
 	}
 	v5 = k32(4294967295)
-	i0 = fn3731(m, v2)
+	i0 = fn3732(m, v2)
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn1735(m, i0, v0, v2, uint32(1))
+	i0 = fn1736(m, i0, v0, v2, uint32(1))
 	v5 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -4381,7 +5924,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1756(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1757(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4411,7 +5954,7 @@ func fn1756(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v4 = i0
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+42688))
@@ -4458,7 +6001,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1757(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1758(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -4489,7 +6032,7 @@ func fn1757(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L2
 	}
 	v5 = uint32(0)
-	i0 = fn3734(m, uint32(8403395), v4, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8403395), v4, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -4502,7 +6045,7 @@ L2:
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v5 = i0
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v5)+42688))
@@ -4552,12 +6095,12 @@ L4:
 	if i0 != uint32(10051608) {
 		goto L10
 	}
-	i0 = fn1735(m, v5, v2, v0, uint32(1))
+	i0 = fn1736(m, v5, v2, v0, uint32(1))
 	v0 = i0
 	goto L9
 L10:
 	i1 = k32(10089824) + uint32(35644)
-	i0 = fn2039(m, v0, i1)
+	i0 = fn2040(m, v0, i1)
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L8
@@ -4565,13 +6108,13 @@ L10:
 	if v5 == 0 {
 		goto L11
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn1735(m, i0, v2, v0, uint32(1))
+	i0 = fn1736(m, i0, v2, v0, uint32(1))
 	v0 = i0
 	goto L9
 L11:
-	i0 = fn1732(m, v2, v0, uint32(1))
+	i0 = fn1733(m, v2, v0, uint32(1))
 	v0 = i0
 L9:
 	if int32(v0) > int32(k32(4294967295)) {
@@ -4618,7 +6161,7 @@ L15:
 	if i0 != 0 {
 		goto L16
 	}
-	fn3641(m, uint32(8518068), uint32(2572))
+	fn3642(m, uint32(8518068), uint32(2572))
 	goto L14
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -4641,7 +6184,7 @@ L17:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L18:
-	i0 = fn1697(m, v2, v4, v0)
+	i0 = fn1698(m, v2, v4, v0)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L14
 	}
@@ -4671,7 +6214,7 @@ L14:
 		goto L1
 	}
 L5:
-	fn2072(m, v2)
+	fn2073(m, v2)
 	v5 = uint32(0)
 L1:
 	m.depth--
@@ -4680,7 +6223,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1758(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1759(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -4688,15 +6231,15 @@ func fn1758(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2675(m, v1)
+	i0 = fn2676(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
 	}
-	fn3649(m, uint32(8570147), uint32(0))
+	fn3650(m, uint32(8570147), uint32(0))
 	return uint32(0)
 L1:
-	i0 = fn1699(m, v0, v1, uint32(8570147))
+	i0 = fn1700(m, v0, v1, uint32(8570147))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -4709,14 +6252,14 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1759(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1760(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4734,7 +6277,7 @@ func fn1759(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
-	i0 = fn2675(m, v1)
+	i0 = fn2676(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -4749,7 +6292,7 @@ L2:
 	if i0 != 0 {
 		goto L4
 	}
-	fn3641(m, uint32(8518068), uint32(2382))
+	fn3642(m, uint32(8518068), uint32(2382))
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
 	v4 = k32(4294967295)
 	goto L3
@@ -4765,7 +6308,7 @@ L4:
 	}
 L6:
 	v4 = k32(4294967295)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L5
@@ -4774,7 +6317,7 @@ L6:
 	goto L3
 L5:
 	i3 = v3 + uint32(12)
-	i0 = fn1689(m, v0, v1, v5, i3)
+	i0 = fn1690(m, v0, v1, v5, i3)
 	if i0 != k32(4294967293) {
 		goto L8
 	}
@@ -4813,7 +6356,7 @@ L3:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -4822,7 +6365,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1760(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1761(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4836,7 +6379,7 @@ func fn1760(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
-	i1 = fn2675(m, v1)
+	i1 = fn2676(m, v1)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
 	if v1 != 0 {
@@ -4845,17 +6388,17 @@ func fn1760(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v1 = k32(4294967295)
 	goto L1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v3 + uint32(12)
-	fn2677(m, i0, i1)
+	fn2678(m, i0, i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
 	i0 = i0 & uint32(32)
 	if i0 != 0 {
 		goto L4
 	}
-	fn3641(m, uint32(8518068), uint32(2572))
+	fn3642(m, uint32(8518068), uint32(2572))
 	v1 = k32(4294967295)
 	goto L3
 L4:
@@ -4877,7 +6420,7 @@ L5:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L6:
-	i0 = fn1697(m, v0, v1, v2)
+	i0 = fn1698(m, v0, v1, v2)
 	v1 = i0
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -4893,7 +6436,7 @@ L3:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -4902,7 +6445,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1761(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1762(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4912,7 +6455,7 @@ func fn1761(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2675(m, v1)
+	i0 = fn2676(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -4930,13 +6473,13 @@ L1:
 	}
 L4:
 	v3 = k32(4294967295)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v2 = i0
 	if v2 == k32(4294967295) {
 		goto L2
 	}
 L3:
-	i0 = fn1719(m, v0, v1, v2)
+	i0 = fn1720(m, v0, v1, v2)
 	v3 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -4950,14 +6493,14 @@ L2:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	return v3
 }
 
 //go:norace
 //go:nocheckptr
-func fn1762(m *Module, v0 uint32) {
+func fn1763(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5008,7 +6551,7 @@ func fn1762(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -5026,16 +6569,16 @@ L1:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1763(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1764(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -5074,7 +6617,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1764(m *Module, v0 uint32) uint32 {
+func fn1765(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5110,7 +6653,7 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8453988))
+	fn3605(m, i0, uint32(8453988))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = k32(4294967295)
 	m.depth--
 	return uint32(0)
@@ -5203,7 +6746,7 @@ L6:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457977))
+	fn3605(m, i0, uint32(8457977))
 L5:
 	v3 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
@@ -5218,7 +6761,7 @@ L5:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	m.depth--
 	return uint32(0)
 L4:
@@ -5242,7 +6785,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1765(m *Module, v0 uint32) uint32 {
+func fn1766(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5278,7 +6821,7 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8453988))
+	fn3605(m, i0, uint32(8453988))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = k32(4294967295)
 	m.depth--
 	return uint32(0)
@@ -5370,7 +6913,7 @@ L6:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457977))
+	fn3605(m, i0, uint32(8457977))
 L5:
 	v4 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
@@ -5385,7 +6928,7 @@ L5:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	m.depth--
 	return uint32(0)
 L4:
@@ -5407,7 +6950,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1766(m *Module, v0 uint32) uint32 {
+func fn1767(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5443,7 +6986,7 @@ func fn1766(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8453988))
+	fn3605(m, i0, uint32(8453988))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = k32(4294967295)
 	m.depth--
 	return uint32(0)
@@ -5546,7 +7089,7 @@ L5:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457977))
+	fn3605(m, i0, uint32(8457977))
 L4:
 	v1 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
@@ -5561,7 +7104,7 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return uint32(0)
 L3:
@@ -5613,7 +7156,7 @@ L11:
 	if v2 != 0 {
 		goto L13
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -5626,7 +7169,7 @@ L13:
 	if v4 != 0 {
 		goto L14
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L14:
 	i0 = v0 + k32(4294967288)
 	v3 = i0
@@ -5637,7 +7180,7 @@ L14:
 	m.depth--
 	return v0
 L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v4 = i0
@@ -5655,7 +7198,7 @@ L15:
 	m.depth--
 	return v0
 L12:
-	i0 = fn2289(m, uint32(2))
+	i0 = fn2290(m, uint32(2))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -5671,7 +7214,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1767(m *Module, v0 uint32) uint32 {
+func fn1768(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5712,7 +7255,7 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8453988))
+	fn3605(m, i0, uint32(8453988))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = k32(4294967295)
 	m.depth--
 	return uint32(0)
@@ -5915,7 +7458,7 @@ L18:
 	if v1 != 0 {
 		goto L19
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -5928,7 +7471,7 @@ L19:
 	if v1 != 0 {
 		goto L20
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L20:
 	i0 = v2 + k32(4294967288)
 	v0 = i0
@@ -5936,7 +7479,7 @@ L20:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -5954,7 +7497,7 @@ L20:
 	m.depth--
 	return v2
 L15:
-	i0 = fn2289(m, uint32(2))
+	i0 = fn2290(m, uint32(2))
 	v0 = i0
 	if v0 != 0 {
 		goto L21
@@ -5996,7 +7539,7 @@ L4:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return v2
@@ -6004,7 +7547,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1768(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1769(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6029,7 +7572,7 @@ func fn1768(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != 0 {
 		goto L2
 	}
-	fn3641(m, uint32(8518068), uint32(5889))
+	fn3642(m, uint32(8518068), uint32(5889))
 	v1 = uint32(0)
 	goto L1
 L2:
@@ -6047,10 +7590,10 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575562), v2)
+	i0 = fn3604(m, i0, uint32(8575562), v2)
 	goto L1
 L3:
-	i0 = fn3706(m, v1)
+	i0 = fn3707(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -6066,7 +7609,7 @@ L4:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v3 = i0
@@ -6092,7 +7635,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1769(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1770(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6124,7 +7667,7 @@ func fn1769(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = v0
 	goto L1
 L2:
-	i0 = fn2348(m, v3, uint32(10053584))
+	i0 = fn2349(m, v3, uint32(10053584))
 	if i0 == 0 {
 		goto L3
 	}
@@ -6139,7 +7682,7 @@ L3:
 	v4 = uint32(1)
 	goto L4
 L5:
-	i0 = fn2348(m, v3, uint32(10053792))
+	i0 = fn2349(m, v3, uint32(10053792))
 	i0 = b2i(i0 != uint32(0))
 	v4 = i0
 L4:
@@ -6172,14 +7715,14 @@ L6:
 	if v0 != uint32(10062672) {
 		goto L9
 	}
-	i1 = fn511(m, v1)
+	i1 = fn512(m, v1)
 	if int32(v4) > int32(i1) {
 		goto L10
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, v2)) = v3
 	i1 = k32(10089824) + uint32(35100)
-	i0 = fn863(m, v1, i1, v2)
+	i0 = fn864(m, v1, i1, v2)
 	v5 = i0
 	goto L8
 L10:
@@ -6189,7 +7732,7 @@ L9:
 	if v0 == uint32(10053584) {
 		goto L12
 	}
-	i0 = fn2348(m, v0, uint32(10053584))
+	i0 = fn2349(m, v0, uint32(10053584))
 	if i0 != 0 {
 		goto L12
 	}
@@ -6198,7 +7741,7 @@ L9:
 	if v0 == uint32(10053792) {
 		goto L12
 	}
-	i0 = fn2348(m, v0, uint32(10053792))
+	i0 = fn2349(m, v0, uint32(10053792))
 	if i0 != 0 {
 		goto L12
 	}
@@ -6232,12 +7775,12 @@ L13:
 	v1 = i0
 L11:
 	v5 = uint32(0)
-	i0 = fn2198(m, uint32(0))
+	i0 = fn2199(m, uint32(0))
 	v6 = i0
 	if v6 == 0 {
 		goto L8
 	}
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v0 = i0
 	if v0 != 0 {
 		goto L15
@@ -6253,7 +7796,7 @@ L11:
 	if v1 != 0 {
 		goto L8
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L8
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
@@ -6261,18 +7804,18 @@ L15:
 	if v1 != uint32(10053584) {
 		goto L17
 	}
-	v7 = uint32(761)
+	v7 = uint32(762)
 	goto L16
 L17:
-	i2 = fn2348(m, v1, uint32(10053584))
+	i2 = fn2349(m, v1, uint32(10053584))
 	if i2 != 0 {
-		i0 = uint32(761)
-	} else {
 		i0 = uint32(762)
+	} else {
+		i0 = uint32(763)
 	}
 	v7 = i0
 L16:
-	i0 = fn580(m, v0)
+	i0 = fn581(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L19
@@ -6286,7 +7829,7 @@ L20:
 	if v3 == 0 {
 		goto L21
 	}
-	i0 = fn2206(m, v6, v1)
+	i0 = fn2207(m, v6, v1)
 	if i0 != 0 {
 		goto L18
 	}
@@ -6302,9 +7845,9 @@ L21:
 	if v3 != 0 {
 		goto L22
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L22:
-	i0 = fn580(m, v0)
+	i0 = fn581(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L20
@@ -6321,9 +7864,9 @@ L19:
 	if v1 != 0 {
 		goto L23
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L23:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L24
 	}
@@ -6341,7 +7884,7 @@ L24:
 	if v1 != 0 {
 		goto L8
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L8
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -6355,7 +7898,7 @@ L18:
 	if v3 != 0 {
 		goto L25
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v3 = i0
@@ -6368,7 +7911,7 @@ L25:
 	if v3 != 0 {
 		goto L26
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L26:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -6382,7 +7925,7 @@ L26:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -6391,7 +7934,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn1770(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1771(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6428,7 +7971,7 @@ L2:
 	}
 L4:
 	v0 = k32(4294967295)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v4 = i0
 	if v4 == k32(4294967295) {
 		goto L1
@@ -6436,7 +7979,7 @@ L4:
 L3:
 	v0 = k32(4294967295)
 	i3 = v2 + uint32(12)
-	i0 = fn1689(m, v3, v1, v4, i3)
+	i0 = fn1690(m, v3, v1, v4, i3)
 	v1 = i0
 	if v1 == k32(4294967293) {
 		goto L1
@@ -6454,7 +7997,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1771(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1772(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6496,7 +8039,7 @@ func fn1771(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	fn3641(m, uint32(8518068), uint32(2382))
+	fn3642(m, uint32(8518068), uint32(2382))
 	v3 = k32(4294967295)
 	goto L1
 L2:
@@ -6516,14 +8059,14 @@ L2:
 	}
 L4:
 	v3 = k32(4294967295)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v5 = i0
 	if v5 == k32(4294967295) {
 		goto L1
 	}
 L3:
 	i3 = v2 + uint32(12)
-	i0 = fn1689(m, v0, v1, v5, i3)
+	i0 = fn1690(m, v0, v1, v5, i3)
 	if i0 != k32(4294967293) {
 		goto L5
 	}
@@ -6546,7 +8089,7 @@ L6:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L7:
-	i0 = fn2026(m, v1, v4, uint32(2))
+	i0 = fn2027(m, v1, v4, uint32(2))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -6559,7 +8102,7 @@ L7:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -6568,7 +8111,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1772(m *Module, v0 uint32) uint32 {
+func fn1773(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -6585,7 +8128,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1773(m *Module, v0 uint32) {
+func fn1774(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6636,16 +8179,16 @@ func fn1773(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1774(m *Module, v0 uint32) uint32 {
+func fn1775(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6663,7 +8206,7 @@ func fn1774(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn2068(m, v0)
+	i0 = fn2069(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -6674,11 +8217,11 @@ func fn1774(m *Module, v0 uint32) uint32 {
 	v2 = uint32(0)
 	goto L1
 L3:
-	i0 = fn2675(m, uint32(8553748))
+	i0 = fn2676(m, uint32(8553748))
 	v2 = i0
 	goto L1
 L2:
-	i0 = fn581(m, v0)
+	i0 = fn582(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L5
@@ -6690,7 +8233,7 @@ L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
-	i0 = fn2696(m, uint32(8568150), v1)
+	i0 = fn2697(m, uint32(8568150), v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -6703,9 +8246,9 @@ L5:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
-	fn2069(m, v0)
+	fn2070(m, v0)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -6714,7 +8257,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1775(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1776(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -6740,7 +8283,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1776(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1777(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6765,12 +8308,12 @@ func fn1776(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v3 == uint32(10063232) {
 		goto L1
 	}
-	i0 = fn2348(m, v3, uint32(10062672))
+	i0 = fn2349(m, v3, uint32(10062672))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 != 0 {
 		goto L1
 	}
@@ -6779,7 +8322,7 @@ func fn1776(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v3 == uint32(10053584) {
 		goto L1
 	}
-	i0 = fn2348(m, v3, uint32(10053584))
+	i0 = fn2349(m, v3, uint32(10053584))
 	if i0 != 0 {
 		goto L1
 	}
@@ -6788,7 +8331,7 @@ func fn1776(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v3 == uint32(10053792) {
 		goto L1
 	}
-	i0 = fn2348(m, v3, uint32(10053792))
+	i0 = fn2349(m, v3, uint32(10053792))
 	if i0 != 0 {
 		goto L1
 	}
@@ -6796,13 +8339,13 @@ func fn1776(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	return uint32(10060432)
 L1:
 	v3 = uint32(0)
-	i0 = fn511(m, v0)
+	i0 = fn512(m, v0)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn511(m, v1)
+	i0 = fn512(m, v1)
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L2
@@ -6826,7 +8369,7 @@ L12:
 	if v4 != v5 {
 		goto L13
 	}
-	i0 = fn1777(m, v0, v1)
+	i0 = fn1778(m, v0, v1)
 	v6 = i0
 L13:
 	if v2 != uint32(3) {
@@ -6842,14 +8385,14 @@ L11:
 	if v4 >= v5 {
 		goto L4
 	}
-	i0 = fn1777(m, v0, v1)
+	i0 = fn1778(m, v0, v1)
 	v6 = i0
 	goto L6
 L10:
 	if v4 > v5 {
 		goto L4
 	}
-	i0 = fn1777(m, v0, v1)
+	i0 = fn1778(m, v0, v1)
 	v6 = i0
 	goto L6
 L9:
@@ -6862,7 +8405,7 @@ L8:
 		goto L4
 	}
 L7:
-	i0 = fn1777(m, v1, v0)
+	i0 = fn1778(m, v1, v0)
 	v6 = i0
 L6:
 	v3 = uint32(0)
@@ -6891,7 +8434,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1777(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1778(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6908,7 +8451,7 @@ func fn1777(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn579(m, v0)
+	i0 = fn580(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L1
@@ -6916,7 +8459,7 @@ func fn1777(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return k32(4294967295)
 L1:
-	i0 = fn580(m, v2)
+	i0 = fn581(m, v2)
 	v0 = i0
 	if v0 != 0 {
 		goto L4
@@ -6925,7 +8468,7 @@ L1:
 	goto L3
 L4:
 L5:
-	i0 = fn585(m, v1, v0)
+	i0 = fn586(m, v1, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
@@ -6938,18 +8481,18 @@ L5:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	if int32(v3) <= int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn580(m, v2)
+	i0 = fn581(m, v2)
 	v0 = i0
 	if v0 != 0 {
 		goto L5
 	}
 L3:
-	i2 = fn3616(m)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -6968,7 +8511,7 @@ L2:
 	if v0 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	m.depth--
 	return v3
@@ -6976,7 +8519,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn1778(m *Module, v0 uint32) uint32 {
+func fn1779(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7005,7 +8548,7 @@ func fn1778(m *Module, v0 uint32) uint32 {
 	m.depth--
 	return uint32(10059656)
 L1:
-	i0 = fn3706(m, uint32(10052336))
+	i0 = fn3707(m, uint32(10052336))
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -7021,7 +8564,7 @@ L2:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -7050,7 +8593,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1779(m *Module, v0 uint32) uint32 {
+func fn1780(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -7061,13 +8604,13 @@ func fn1779(m *Module, v0 uint32) uint32 {
 	}
 	return uint32(10059656)
 L1:
-	i0 = fn1780(m, v0, uint32(10052752))
+	i0 = fn1781(m, v0, uint32(10052752))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1780(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1781(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7087,7 +8630,7 @@ func fn1780(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn3706(m, v1)
+	i0 = fn3707(m, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -7142,7 +8685,7 @@ L4:
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(10059656)
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(10059656)
-	i1 = fn2294(m, uint32(2), v2)
+	i1 = fn2295(m, uint32(2), v2)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v1
 	if v1 != 0 {
@@ -7165,13 +8708,13 @@ L10:
 	v3 = uint32(0)
 	goto L1
 L11:
-	fn2072(m, v3)
+	fn2073(m, v3)
 	v3 = uint32(0)
 	goto L1
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(0)
 L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -7196,7 +8739,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1781(m *Module, v0 uint32) uint32 {
+func fn1782(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7225,7 +8768,7 @@ func fn1781(m *Module, v0 uint32) uint32 {
 	m.depth--
 	return uint32(10059656)
 L1:
-	i0 = fn3706(m, uint32(10052544))
+	i0 = fn3707(m, uint32(10052544))
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -7241,7 +8784,7 @@ L2:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -7270,19 +8813,19 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1782(m *Module) uint32 {
+func fn1783(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn2108(m, uint32(420))
+	i0 = fn2109(m, uint32(420))
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
-	fn3624(m)
+	i0 = fn3634(m)
+	fn3625(m)
 	return v0
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
@@ -7313,7 +8856,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1783(m *Module, v0 uint32, v1 uint32) {
+func fn1784(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -7357,7 +8900,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1784(m *Module, v0 uint32) uint32 {
+func fn1785(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7381,16 +8924,16 @@ func fn1784(m *Module, v0 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+440))
 	i2 = v0 + uint32(8)
-	i0 = fn1785(m, i0, i1, i2)
+	i0 = fn1786(m, i0, i1, i2)
 	v1 = i0
 	goto L1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+6496))
@@ -7406,15 +8949,15 @@ L2:
 	i0 = i0 + uint32(6176)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v1 = i0
-	fn2062(m, v1)
+	fn2063(m, v1)
 	goto L3
 L4:
-	i0 = fn3706(m, uint32(10051608))
+	i0 = fn3707(m, uint32(10051608))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
-	fn1685(m, uint32(10054656))
+	fn1686(m, uint32(10054656))
 	v1 = uint32(0)
 	goto L1
 L3:
@@ -7435,7 +8978,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1785(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1786(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7489,7 +9032,7 @@ L4:
 	if v5 == 0 {
 		goto L5
 	}
-	i0 = fn3703(m, v5)
+	i0 = fn3704(m, v5)
 	if i0 != 0 {
 		goto L7
 	}
@@ -7523,7 +9066,7 @@ L5:
 	i0 = b2i(v7 != uint32(0))
 	v5 = i0
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+6496))
@@ -7539,15 +9082,15 @@ L2:
 	i0 = i0 + uint32(6176)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v3 = i0
-	fn2062(m, v3)
+	fn2063(m, v3)
 	goto L10
 L11:
-	i0 = fn3706(m, uint32(10051608))
+	i0 = fn3707(m, uint32(10051608))
 	v3 = i0
 	if v3 != 0 {
 		goto L10
 	}
-	fn1685(m, v1)
+	fn1686(m, v1)
 	v3 = uint32(0)
 	goto L9
 L10:
@@ -7564,7 +9107,7 @@ L10:
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v5 = i0
@@ -7590,7 +9133,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn1786(m *Module, v0 uint32) uint32 {
+func fn1787(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -7602,7 +9145,7 @@ func fn1786(m *Module, v0 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	i0 = fn1784(m, v0)
+	i0 = fn1785(m, v0)
 	v1 = i0
 L1:
 	return v1
@@ -7610,7 +9153,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1787(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1788(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -7632,13 +9175,13 @@ func fn1787(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 L4:
 	v2 = k32(4294967295)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v3 = i0
 	if v3 == k32(4294967295) {
 		goto L1
 	}
 L3:
-	i0 = fn1719(m, v0, v1, v3)
+	i0 = fn1720(m, v0, v1, v3)
 	return i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -7657,7 +9200,7 @@ L5:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L6:
-	i0 = fn1697(m, v0, v1, v2)
+	i0 = fn1698(m, v0, v1, v2)
 	v2 = i0
 L1:
 	return v2
@@ -7665,7 +9208,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1788(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1789(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7688,7 +9231,7 @@ func fn1788(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v4 != 0 {
 		goto L3
 	}
-	i0 = fn1789(m, v0, v0)
+	i0 = fn1790(m, v0, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L4
@@ -7699,7 +9242,7 @@ L4:
 	if i0 != v3 {
 		goto L6
 	}
-	i0 = fn1790(m, v0, v3, v1, v2)
+	i0 = fn1791(m, v0, v3, v1, v2)
 	v0 = i0
 	goto L5
 L6:
@@ -7717,13 +9260,13 @@ L6:
 	}
 L9:
 	v0 = k32(4294967295)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v2 = i0
 	if v2 == k32(4294967295) {
 		goto L5
 	}
 L8:
-	i0 = fn1719(m, v4, v1, v2)
+	i0 = fn1720(m, v4, v1, v2)
 	v0 = i0
 	goto L5
 L7:
@@ -7743,7 +9286,7 @@ L10:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L11:
-	i0 = fn1697(m, v4, v1, v2)
+	i0 = fn1698(m, v4, v1, v2)
 	v0 = i0
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -7757,7 +9300,7 @@ L5:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	return v0
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
@@ -7778,13 +9321,13 @@ L3:
 	}
 L14:
 	v0 = k32(4294967295)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v2 = i0
 	if v2 == k32(4294967295) {
 		goto L1
 	}
 L13:
-	i0 = fn1719(m, v4, v1, v2)
+	i0 = fn1720(m, v4, v1, v2)
 	return i0
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -7803,10 +9346,10 @@ L15:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L16:
-	i0 = fn1697(m, v4, v1, v2)
+	i0 = fn1698(m, v4, v1, v2)
 	return i0
 L2:
-	i0 = fn1790(m, v0, v3, v1, v2)
+	i0 = fn1791(m, v0, v3, v1, v2)
 	v0 = i0
 L1:
 	return v0
@@ -7814,7 +9357,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1789(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1790(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7861,14 +9404,14 @@ func fn1789(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn1784(m, v0)
+	i0 = fn1785(m, v0)
 	v5 = i0
 	goto L4
 L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+440))
-	i1 = fn1791(m, i1, i2)
+	i1 = fn1792(m, i1, i2)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, v4)) = v5
 L4:
@@ -7888,13 +9431,13 @@ L3:
 	m.depth--
 	return v5
 L2:
-	i0 = fn2041(m, v0)
+	i0 = fn2042(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3604(m, i0, uint32(8520808))
+	fn3605(m, i0, uint32(8520808))
 	m.depth--
 	return uint32(0)
 L6:
@@ -7916,7 +9459,7 @@ L6:
 		goto L9
 	}
 L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+6496))
@@ -7932,23 +9475,23 @@ L10:
 	i0 = i0 + uint32(6176)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v3 = i0
-	fn2062(m, v3)
+	fn2063(m, v3)
 	goto L8
 L11:
-	i0 = fn3706(m, uint32(10051608))
+	i0 = fn3707(m, uint32(10051608))
 	v3 = i0
 	if v3 != 0 {
 		goto L8
 	}
-	fn1685(m, uint32(10054656))
+	fn1686(m, uint32(10054656))
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
 	m.depth--
 	return uint32(0)
 L9:
 	v5 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	i1 = fn1791(m, i1, v0)
+	i1 = fn1792(m, i1, v0)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v3
 	if v3 == 0 {
@@ -7982,7 +9525,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1790(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1791(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -8040,7 +9583,7 @@ func fn1790(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v2)
 	v8 = i0
 L4:
-	i0 = fn1714(m, v7, v2, v8)
+	i0 = fn1715(m, v7, v2, v8)
 	v8 = i0
 	if v8 != k32(4294967295) {
 		goto L2
@@ -8050,8 +9593,8 @@ L3:
 		goto L5
 	}
 	v0 = k32(4294967295)
-	i0 = fn4203(m)
-	i0 = fn1785(m, i0, v7, v1)
+	i0 = fn4204(m)
+	i0 = fn1786(m, i0, v7, v1)
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -8069,13 +9612,13 @@ L3:
 		goto L10
 	}
 L11:
-	i0 = fn2032(m, v2)
+	i0 = fn2033(m, v2)
 	v3 = i0
 	if v3 == k32(4294967295) {
 		goto L7
 	}
 L10:
-	i0 = fn1719(m, v7, v2, v3)
+	i0 = fn1720(m, v7, v2, v3)
 	v2 = i0
 	goto L8
 L9:
@@ -8095,7 +9638,7 @@ L12:
 	i1 = v6 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L13:
-	i0 = fn1697(m, v7, v2, v3)
+	i0 = fn1698(m, v7, v2, v3)
 	v2 = i0
 L8:
 	if int32(v2) > int32(k32(4294967295)) {
@@ -8114,7 +9657,7 @@ L7:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L6:
 	*(*uint32)(unsafe.Add(b, v5)) = v7
@@ -8135,13 +9678,13 @@ L5:
 	}
 L16:
 	v0 = k32(4294967295)
-	i0 = fn2032(m, v2)
+	i0 = fn2033(m, v2)
 	v3 = i0
 	if v3 == k32(4294967295) {
 		goto L1
 	}
 L15:
-	i0 = fn1719(m, v6, v2, v3)
+	i0 = fn1720(m, v6, v2, v3)
 	v0 = i0
 	goto L1
 L14:
@@ -8161,7 +9704,7 @@ L17:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L18:
-	i0 = fn1697(m, v6, v2, v3)
+	i0 = fn1698(m, v6, v2, v3)
 	v0 = i0
 	goto L1
 L2:
@@ -8181,7 +9724,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3603(m, i0, uint32(8578521), v4)
+	i0 = fn3604(m, i0, uint32(8578521), v4)
 	v0 = k32(4294967295)
 	goto L1
 L19:
@@ -8189,7 +9732,7 @@ L19:
 		goto L22
 	}
 	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v12 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+16)))
@@ -8230,7 +9773,7 @@ L24:
 	i1 = *(*uint32)(unsafe.Add(b, v15))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
 	i1 = v4 + uint32(16)
-	fn3649(m, uint32(8541724), i1)
+	fn3650(m, uint32(8541724), i1)
 L25:
 	i0 = v0 >> (uint32(1) & 31)
 	v0 = i0
@@ -8252,7 +9795,7 @@ L23:
 	if i0 != 0 {
 		goto L21
 	}
-	i0 = fn3703(m, v2)
+	i0 = fn3704(m, v2)
 	if i0 == 0 {
 		goto L27
 	}
@@ -8266,7 +9809,7 @@ L23:
 		goto L26
 	}
 L27:
-	i0 = fn3703(m, v3)
+	i0 = fn3704(m, v3)
 	if i0 == 0 {
 		goto L21
 	}
@@ -8280,7 +9823,7 @@ L27:
 		goto L21
 	}
 L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -8435,7 +9978,7 @@ L29:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L1:
 	i0 = v4 + uint32(32)
 	m.g0 = i0
@@ -8444,7 +9987,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1791(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1792(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8475,12 +10018,12 @@ func fn1791(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = i1 & k32(4294967292)
 	i0 = v3 + i1
 	i0 = i0 + uint32(4)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v4 = i0
 	if v4 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L1:
@@ -8500,7 +10043,7 @@ L2:
 	i0 = v4 + uint32(4)
 	m.fill(i0, uint32(0), v3)
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+6496))
@@ -8516,16 +10059,16 @@ L3:
 	i0 = i0 + uint32(6176)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
-	fn2062(m, v2)
+	fn2063(m, v2)
 	goto L4
 L5:
-	i0 = fn3706(m, uint32(10051608))
+	i0 = fn3707(m, uint32(10051608))
 	v2 = i0
 	if v2 != 0 {
 		goto L4
 	}
-	fn1685(m, v1)
-	fn2111(m, v4)
+	fn1686(m, v1)
+	fn2112(m, v4)
 	m.depth--
 	return uint32(0)
 L4:
@@ -8543,7 +10086,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1792(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1793(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8575,11 +10118,11 @@ func fn1792(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v5 != k32(4294967295) {
 		goto L4
 	}
-	fn3624(m)
+	fn3625(m)
 	v1 = k32(4294967293)
 	goto L3
 L4:
-	i0 = fn1688(m, v4, v1, v5)
+	i0 = fn1689(m, v4, v1, v5)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L3
@@ -8614,7 +10157,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1793(m *Module, v0 uint32) uint32 {
+func fn1794(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8690,7 +10233,7 @@ L3:
 	v0 = i0
 	goto L2
 L7:
-	i0 = fn2041(m, v0)
+	i0 = fn2042(m, v0)
 	v0 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -8707,7 +10250,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1794(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1795(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8795,7 +10338,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1795(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1796(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8870,7 +10413,7 @@ L7:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	i0 = v0 + uint32(4)
 	v0 = i0
@@ -8882,7 +10425,7 @@ L8:
 	}
 	goto L2
 L5:
-	i0 = fn1796(m, v3, v0)
+	i0 = fn1797(m, v3, v0)
 	if i0 == 0 {
 		goto L9
 	}
@@ -8943,7 +10486,7 @@ L11:
 		goto L1
 	}
 L3:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	v1 = uint32(0)
 L1:
@@ -8953,7 +10496,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1796(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1797(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8995,7 +10538,7 @@ func fn1796(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = i1 & uint32(508)
 	i0 = v4 + i1
 	i0 = i0 + uint32(4)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -9091,26 +10634,26 @@ L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(10054656)
-	fn1685(m, v2)
+	fn1686(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1797(m *Module, v0 uint32) {
+func fn1798(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1795(m, v0, uint32(0))
+	i0 = fn1796(m, v0, uint32(0))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
-	fn3651(m, uint32(0))
+	fn3652(m, uint32(0))
 L1:
 	m.depth--
 	return
@@ -9118,7 +10661,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1798(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn1799(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint64
@@ -9148,7 +10691,7 @@ func fn1798(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 		goto L3
 	}
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+6496))
@@ -9164,21 +10707,21 @@ L4:
 	i0 = i0 + uint32(6176)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v5 = i0
-	fn2062(m, v5)
+	fn2063(m, v5)
 	goto L2
 L5:
-	i0 = fn3706(m, uint32(10051608))
+	i0 = fn3707(m, uint32(10051608))
 	v5 = i0
 	if v5 != 0 {
 		goto L2
 	}
-	fn1685(m, uint32(10054656))
+	fn1686(m, uint32(10054656))
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
 	return k32(4294967295)
 L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	i1 = fn1791(m, i1, v5)
+	i1 = fn1792(m, i1, v5)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v5
 	if v5 != 0 {
@@ -9210,13 +10753,13 @@ L1:
 	}
 L9:
 	v4 = k32(4294967295)
-	i0 = fn2032(m, v3)
+	i0 = fn2033(m, v3)
 	v2 = i0
 	if v2 == k32(4294967295) {
 		goto L6
 	}
 L8:
-	i0 = fn1719(m, v5, v3, v2)
+	i0 = fn1720(m, v5, v3, v2)
 	return i0
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -9235,7 +10778,7 @@ L10:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L11:
-	i0 = fn1697(m, v5, v3, v4)
+	i0 = fn1698(m, v5, v3, v4)
 	v4 = i0
 L6:
 	return v4
@@ -9243,18 +10786,18 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn1799(m *Module, v0 uint32) {
+func fn1800(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn1685(m, v0)
+	fn1686(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1800(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1801(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -9279,74 +10822,6 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
 L1:
 	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn1801(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	var l3 uint64
-	_ = l3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(32)
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8390493))
-	v3 = k32(4294967295)
-	goto L1
-L2:
-	if v0 <= uint32(7) {
-		goto L5
-	}
-	v1 = uint32(8516539)
-	goto L4
-L5:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i1 = v0 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + uint32(42700)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L3
-	}
-	v1 = uint32(8516509)
-L4:
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, v1, v2)
-	v3 = k32(4294967295)
-	goto L1
-L3:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+16))
-	l3 = uint64(v0)
-	l2 = uint64(1) << (l3 & 63)
-	l1 = l1 | l2
-	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = l1
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
 }
 
 //go:norace
@@ -9378,7 +10853,7 @@ func fn1802(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8390493))
+	fn3605(m, i0, uint32(8390493))
 	v3 = k32(4294967295)
 	goto L1
 L2:
@@ -9389,7 +10864,7 @@ L2:
 	goto L4
 L5:
 	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v0 << (uint32(2) & 31)
 	i0 = i0 + i1
@@ -9402,7 +10877,75 @@ L5:
 L4:
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, v1, v2)
+	i0 = fn3604(m, i0, v1, v2)
+	v3 = k32(4294967295)
+	goto L1
+L3:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+16))
+	l3 = uint64(v0)
+	l2 = uint64(1) << (l3 & 63)
+	l1 = l1 | l2
+	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = l1
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn1803(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	var l3 uint64
+	_ = l3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(32)
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8390493))
+	v3 = k32(4294967295)
+	goto L1
+L2:
+	if v0 <= uint32(7) {
+		goto L5
+	}
+	v1 = uint32(8516539)
+	goto L4
+L5:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i1 = v0 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + uint32(42700)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L3
+	}
+	v1 = uint32(8516509)
+L4:
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, v1, v2)
 	v3 = k32(4294967295)
 	goto L1
 L3:
@@ -9419,7 +10962,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1803(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn1804(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -9443,7 +10986,7 @@ func fn1803(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	i0 = i0 + uint32(8585712)
 	v6 = i0
 	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = i0 + uint32(42700)
 	v8 = i0
@@ -9465,7 +11008,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v2
 	i1 = *(*uint32)(unsafe.Add(b, v6))
 	*(*uint32)(unsafe.Add(b, v5)) = i1
-	fn3649(m, uint32(8541724), v5)
+	fn3650(m, uint32(8541724), v5)
 L2:
 	i0 = uint32(int32(v0) >> (uint32(1) & 31))
 	v0 = i0
@@ -9481,7 +11024,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1804(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1805(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9508,7 +11051,7 @@ func fn1804(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	v2 = uint32(0)
-	i0 = fn1741(m, v0)
+	i0 = fn1742(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -9517,14 +11060,14 @@ func fn1804(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != uint32(10051608) {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn1735(m, i0, v0, v1, uint32(1))
+	i0 = fn1736(m, i0, v0, v1, uint32(1))
 	v1 = i0
 	goto L3
 L4:
 	i1 = k32(10089824) + uint32(35644)
-	i0 = fn2039(m, v1, i1)
+	i0 = fn2040(m, v1, i1)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L2
@@ -9532,13 +11075,13 @@ L4:
 	if v3 == 0 {
 		goto L5
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn1735(m, i0, v0, v1, uint32(1))
+	i0 = fn1736(m, i0, v0, v1, uint32(1))
 	v1 = i0
 	goto L3
 L5:
-	i0 = fn1732(m, v0, v1, uint32(1))
+	i0 = fn1733(m, v0, v1, uint32(1))
 	v1 = i0
 L3:
 	if v1 != 0 {
@@ -9558,7 +11101,7 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return v2
@@ -9566,7 +11109,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1805(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1806(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9580,15 +11123,15 @@ func fn1805(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != uint32(10051608) {
 		goto L3
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn1735(m, i0, v0, v1, uint32(1))
+	i0 = fn1736(m, i0, v0, v1, uint32(1))
 	v1 = i0
 	goto L2
 L3:
 	v2 = uint32(0)
 	i1 = k32(10089824) + uint32(35644)
-	i0 = fn2039(m, v1, i1)
+	i0 = fn2040(m, v1, i1)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L1
@@ -9596,13 +11139,13 @@ L3:
 	if v3 == 0 {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn1735(m, i0, v0, v1, uint32(1))
+	i0 = fn1736(m, i0, v0, v1, uint32(1))
 	v1 = i0
 	goto L2
 L4:
-	i0 = fn1732(m, v0, v1, uint32(1))
+	i0 = fn1733(m, v0, v1, uint32(1))
 	v1 = i0
 L2:
 	v2 = uint32(0)
@@ -9624,7 +11167,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1806(m *Module, v0 uint32) uint32 {
+func fn1807(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -9634,7 +11177,7 @@ func fn1806(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1807(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1808(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9664,14 +11207,14 @@ func fn1807(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L3
 	}
 L4:
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v3 = i0
 	if v3 == k32(4294967295) {
 		goto L2
 	}
 L3:
 	i3 = v2 + uint32(12)
-	i0 = fn1689(m, v0, v1, v3, i3)
+	i0 = fn1690(m, v0, v1, v3, i3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
@@ -9701,12 +11244,12 @@ L6:
 		goto L7
 	}
 	i1 = k32(10089824) + uint32(24392)
-	i0 = fn2349(m, v0, i1)
+	i0 = fn2350(m, v0, i1)
 	v0 = i0
 	if v0 == 0 {
 		goto L8
 	}
-	i0 = fn852(m, v0, v1)
+	i0 = fn853(m, v0, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -9719,15 +11262,15 @@ L6:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L8:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
 L7:
-	fn3612(m, v1)
+	fn3613(m, v1)
 L2:
 	v3 = uint32(0)
 L1:
@@ -9738,7 +11281,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1808(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1809(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -9763,13 +11306,13 @@ func fn1808(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 L4:
 	v2 = k32(4294967295)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v3 = i0
 	if v3 == k32(4294967295) {
 		goto L1
 	}
 L3:
-	i0 = fn1719(m, v0, v1, v3)
+	i0 = fn1720(m, v0, v1, v3)
 	m.depth--
 	return i0
 L2:
@@ -9779,7 +11322,7 @@ L2:
 	if i0 != 0 {
 		goto L5
 	}
-	fn3641(m, uint32(8518068), uint32(2572))
+	fn3642(m, uint32(8518068), uint32(2572))
 	m.depth--
 	return k32(4294967295)
 L5:
@@ -9799,7 +11342,7 @@ L6:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L7:
-	i0 = fn1697(m, v0, v1, v2)
+	i0 = fn1698(m, v0, v1, v2)
 	v2 = i0
 L1:
 	m.depth--
@@ -9808,7 +11351,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1809(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1810(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9834,7 +11377,7 @@ func fn1809(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 L3:
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L2
@@ -9843,7 +11386,7 @@ L3:
 	goto L1
 L2:
 	i3 = v2 + uint32(12)
-	i0 = fn1689(m, v0, v1, v3, i3)
+	i0 = fn1690(m, v0, v1, v3, i3)
 	v1 = i0
 	if v1 != k32(4294967293) {
 		goto L4
@@ -9871,7 +11414,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1810(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1811(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9925,14 +11468,14 @@ L1:
 	i0 = i0 + uint32(20)
 	v3 = i0
 L2:
-	i0 = fn1594(m, v3)
+	i0 = fn1595(m, v3)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1811(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1812(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9954,7 +11497,7 @@ func fn1811(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8402717), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8402717), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -9983,14 +11526,14 @@ L3:
 		goto L4
 	}
 L5:
-	i0 = fn2032(m, v4)
+	i0 = fn2033(m, v4)
 	v1 = i0
 	if v1 == k32(4294967295) {
 		goto L1
 	}
 L4:
 	i3 = v3 + uint32(12)
-	i0 = fn1689(m, v0, v4, v1, i3)
+	i0 = fn1690(m, v0, v4, v1, i3)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v4 = i0
@@ -10034,7 +11577,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1812(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1813(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10054,7 +11597,7 @@ func fn1812(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8400432), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8400432), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -10072,7 +11615,7 @@ L2:
 	v5 = i0
 L3:
 	i3 = v3 + uint32(12)
-	i0 = fn1733(m, v0, v4, v5, i3, uint32(1))
+	i0 = fn1734(m, v0, v4, v5, i3, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v2 = i0
 L1:
@@ -10083,7 +11626,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1813(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1814(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10095,7 +11638,7 @@ func fn1813(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8447724), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8447724), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -10111,13 +11654,13 @@ L1:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v4 = i0
 L2:
-	i0 = fn1728(m, v0, v3, v4)
+	i0 = fn1729(m, v0, v3, v4)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1814(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1815(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10165,10 +11708,10 @@ func fn1814(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(32)
 	v2 = i0
 	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
-	i0 = fn2289(m, uint32(2))
+	i0 = fn2290(m, uint32(2))
 	v4 = i0
 	if v4 != 0 {
 		goto L2
@@ -10191,11 +11734,11 @@ L2:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3604(m, i0, uint32(8389439))
+	fn3605(m, i0, uint32(8389439))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
@@ -10204,7 +11747,7 @@ L3:
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(i1)+4)))
-	i0 = fn1713(m, v0, i1, uint32(1))
+	i0 = fn1714(m, v0, i1, uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -10225,7 +11768,7 @@ L6:
 	v4 = uint32(0)
 	goto L1
 L7:
-	fn2072(m, v4)
+	fn2073(m, v4)
 	v4 = uint32(0)
 	goto L1
 L5:
@@ -10287,7 +11830,7 @@ L10:
 	if v6 == 0 {
 		goto L13
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = i0 + uint32(42700)
 	v8 = i0
@@ -10310,7 +11853,7 @@ L14:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(8538667)
 	i1 = v2 + uint32(16)
-	fn3649(m, uint32(8541724), i1)
+	fn3650(m, uint32(8541724), i1)
 L15:
 	i0 = v6 >> (uint32(1) & 31)
 	v6 = i0
@@ -10373,7 +11916,7 @@ L16:
 	if v6 == 0 {
 		goto L19
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = i0 + uint32(42700)
 	v8 = i0
@@ -10395,7 +11938,7 @@ L20:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(8538667)
-	fn3649(m, uint32(8541724), v2)
+	fn3650(m, uint32(8541724), v2)
 L21:
 	i0 = v6 >> (uint32(1) & 31)
 	v6 = i0
@@ -10516,19 +12059,10 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1815(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1768(m, v0, uint32(10053584))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
 func fn1816(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1768(m, v0, uint32(10053792))
+	i0 = fn1769(m, v0, uint32(10053584))
 	return i0
 }
 
@@ -10537,18 +12071,27 @@ func fn1816(m *Module, v0 uint32, v1 uint32) uint32 {
 func fn1817(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1768(m, v0, uint32(10054448))
+	i0 = fn1769(m, v0, uint32(10053792))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1818(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1818(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1769(m, v0, uint32(10054448))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1819(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
 	_ = i2
-	i2 = fn1755(m, v0, v1, v2, uint32(8483398))
+	i2 = fn1756(m, v0, v1, v2, uint32(8483398))
 	if i2 == k32(4294967295) {
 		i0 = uint32(0)
 	} else {
@@ -10559,7 +12102,7 @@ func fn1818(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1819(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1820(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10571,7 +12114,7 @@ func fn1819(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8408282), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8408282), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -10587,20 +12130,20 @@ L1:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v4 = i0
 L2:
-	i0 = fn1729(m, v0, v3, v4)
+	i0 = fn1730(m, v0, v3, v4)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1820(m *Module, v0 uint32, v1 uint32) uint32 {
-	fn1723(m, v0)
+func fn1821(m *Module, v0 uint32, v1 uint32) uint32 {
+	fn1724(m, v0)
 	return uint32(10059656)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1821(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1822(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -10617,18 +12160,18 @@ func fn1821(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 L2:
-	fn3641(m, uint32(8518068), uint32(4088))
+	fn3642(m, uint32(8518068), uint32(4088))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn1741(m, v0)
+	i0 = fn1742(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1822(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1823(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10649,7 +12192,7 @@ func fn1822(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3706(m, uint32(10052960))
+	i0 = fn3707(m, uint32(10052960))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -10675,7 +12218,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v3 = i0
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v0 = i0
@@ -10702,7 +12245,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1823(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1824(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10729,14 +12272,14 @@ func fn1823(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v2 = i0
 L1:
-	i0 = fn1577(m, v2)
+	i0 = fn1578(m, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1824(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1825(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint64
@@ -10788,7 +12331,7 @@ func fn1824(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L1:
 	i0 = v2 + uint32(16)
-	i0 = fn581(m, i0)
+	i0 = fn582(m, i0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	v4 = i0
@@ -10806,7 +12349,7 @@ L1:
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	if v0 != 0 {
 		goto L4
@@ -10815,11 +12358,11 @@ L2:
 	goto L3
 L4:
 	i0 = k32(10089824) + uint32(35412)
-	i0 = fn3390(m, i0)
+	i0 = fn3391(m, i0)
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn4085(m, uint32(8568571), v2)
+	i0 = fn4086(m, uint32(8568571), v2)
 	v0 = i0
 L3:
 	i0 = v2 + uint32(48)
@@ -10829,7 +12372,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1825(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1826(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10852,7 +12395,7 @@ func fn1825(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 == uint32(10053584) {
 		goto L2
 	}
-	i0 = fn2348(m, v3, uint32(10053584))
+	i0 = fn2349(m, v3, uint32(10053584))
 	if i0 == 0 {
 		goto L1
 	}
@@ -10867,7 +12410,7 @@ L2:
 	}
 	v0 = i0
 L1:
-	i0 = fn2198(m, v0)
+	i0 = fn2199(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L4
@@ -10880,7 +12423,7 @@ L4:
 	v0 = uint32(0)
 	i0 = k32(10089824) + uint32(31624)
 	i1 = v2 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L6
@@ -10916,7 +12459,7 @@ L7:
 		goto L3
 	}
 L5:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -10925,7 +12468,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1826(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1827(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10964,7 +12507,7 @@ func fn1826(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 == uint32(10053792) {
 		goto L6
 	}
-	i0 = fn2348(m, v3, uint32(10053792))
+	i0 = fn2349(m, v3, uint32(10053792))
 	if i0 == 0 {
 		goto L5
 	}
@@ -10974,7 +12517,7 @@ L6:
 	if v3 == uint32(10053792) {
 		goto L7
 	}
-	i0 = fn2348(m, v3, uint32(10053792))
+	i0 = fn2349(m, v3, uint32(10053792))
 	if i0 == 0 {
 		goto L5
 	}
@@ -10982,7 +12525,7 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1741(m, i0)
+	i0 = fn1742(m, i0)
 	v5 = i0
 	if v5 != 0 {
 		goto L8
@@ -10991,7 +12534,7 @@ L7:
 	goto L1
 L8:
 	v0 = uint32(0)
-	i0 = fn2198(m, uint32(0))
+	i0 = fn2199(m, uint32(0))
 	v6 = i0
 	if v6 == 0 {
 		goto L2
@@ -11131,11 +12674,11 @@ L19:
 	if i0 != 0 {
 		goto L25
 	}
-	fn3641(m, uint32(8518068), uint32(2311))
+	fn3642(m, uint32(8518068), uint32(2311))
 	goto L24
 L25:
 	i3 = v2 + uint32(8)
-	i0 = fn1689(m, v5, v8, v7, i3)
+	i0 = fn1690(m, v5, v8, v7, i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v1 = i0
 	if v1 != 0 {
@@ -11143,7 +12686,7 @@ L25:
 	}
 L24:
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
@@ -11158,7 +12701,7 @@ L23:
 	i1 = v10 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L26:
-	i0 = fn2026(m, v1, v3, uint32(2))
+	i0 = fn2027(m, v1, v3, uint32(2))
 	v10 = i0
 	if int32(v10) < int32(uint32(0)) {
 		goto L3
@@ -11170,12 +12713,12 @@ L26:
 L22:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v2)) = v8
-	i0 = fn2294(m, uint32(2), v2)
+	i0 = fn2295(m, uint32(2), v2)
 	v7 = i0
 	if v7 == 0 {
 		goto L3
 	}
-	i0 = fn2206(m, v6, v7)
+	i0 = fn2207(m, v6, v7)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v10 = i0
@@ -11191,7 +12734,7 @@ L22:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L3
 L27:
 	if v10 == uint32(1073741823) {
@@ -11203,10 +12746,10 @@ L27:
 	if v10 != 0 {
 		goto L20
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L20
 L21:
-	i0 = fn1719(m, v5, v8, v7)
+	i0 = fn1720(m, v5, v8, v7)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -11222,7 +12765,7 @@ L20:
 	if v7 != 0 {
 		goto L28
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L28:
 	if v9 != 0 {
 		goto L29
@@ -11238,7 +12781,7 @@ L28:
 	if v8 != 0 {
 		goto L29
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
@@ -11251,7 +12794,7 @@ L29:
 	if v1 != 0 {
 		goto L30
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L30:
 	i0 = v0 + uint32(1)
 	v0 = i0
@@ -11266,12 +12809,12 @@ L9:
 	v8 = uint32(0)
 	i0 = k32(10089824) + uint32(35384)
 	i1 = v2 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v0 = i0
 	if v0 == 0 {
 		goto L4
 	}
-	i0 = fn2212(m, v6, v0)
+	i0 = fn2213(m, v6, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L31
 	}
@@ -11286,7 +12829,7 @@ L9:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L4
 L31:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -11300,7 +12843,7 @@ L31:
 	if v1 != 0 {
 		goto L32
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L32:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -11319,7 +12862,7 @@ L33:
 	v0 = v6
 	goto L1
 L34:
-	fn2072(m, v0)
+	fn2073(m, v0)
 	v0 = v6
 	goto L1
 L5:
@@ -11328,7 +12871,7 @@ L5:
 	if v3 == uint32(10053584) {
 		goto L36
 	}
-	i0 = fn2348(m, v3, uint32(10053584))
+	i0 = fn2349(m, v3, uint32(10053584))
 	if i0 == 0 {
 		goto L35
 	}
@@ -11343,7 +12886,7 @@ L36:
 	}
 	v0 = i0
 L35:
-	i0 = fn2198(m, v0)
+	i0 = fn2199(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L37
@@ -11356,7 +12899,7 @@ L37:
 	v0 = uint32(0)
 	i0 = k32(10089824) + uint32(41788)
 	i1 = v2 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L38
@@ -11372,7 +12915,7 @@ L37:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L38:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -11386,7 +12929,7 @@ L38:
 	if v0 != 0 {
 		goto L39
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L39:
 	v0 = v3
 	goto L1
@@ -11405,7 +12948,7 @@ L3:
 	if v0 != 0 {
 		goto L40
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L40:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
@@ -11418,7 +12961,7 @@ L40:
 	if v0 != 0 {
 		goto L41
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L41:
 	if v8 == 0 {
 		goto L42
@@ -11434,7 +12977,7 @@ L41:
 	if v0 != 0 {
 		goto L42
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L42:
 	if v1 == 0 {
 		goto L43
@@ -11450,7 +12993,7 @@ L42:
 	if v0 != 0 {
 		goto L43
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L43:
 	v0 = uint32(0)
 	if v3 == 0 {
@@ -11467,7 +13010,7 @@ L43:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -11481,7 +13024,7 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -11490,7 +13033,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1827(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1828(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -11508,7 +13051,7 @@ func fn1827(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10053584) {
 		goto L2
 	}
-	i0 = fn2348(m, v2, uint32(10053584))
+	i0 = fn2349(m, v2, uint32(10053584))
 	if i0 == 0 {
 		goto L1
 	}
@@ -11523,12 +13066,12 @@ L2:
 	}
 	v0 = i0
 L1:
-	i0 = fn2198(m, v0)
+	i0 = fn2199(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L3
 	}
-	i0 = fn2212(m, v0, v1)
+	i0 = fn2213(m, v0, v1)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L4
 	}
@@ -11546,7 +13089,7 @@ L4:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	m.depth--
 	return uint32(0)
@@ -11554,7 +13097,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1828(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1829(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11598,12 +13141,12 @@ L2:
 	if v3 == uint32(10063232) {
 		goto L5
 	}
-	i0 = fn2348(m, v3, uint32(10062672))
+	i0 = fn2349(m, v3, uint32(10062672))
 	if i0 != 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 != 0 {
 		goto L5
 	}
@@ -11612,7 +13155,7 @@ L2:
 	if v3 == uint32(10053584) {
 		goto L5
 	}
-	i0 = fn2348(m, v3, uint32(10053584))
+	i0 = fn2349(m, v3, uint32(10053584))
 	if i0 != 0 {
 		goto L5
 	}
@@ -11621,7 +13164,7 @@ L2:
 	if v3 == uint32(10053792) {
 		goto L5
 	}
-	i0 = fn2348(m, v3, uint32(10053792))
+	i0 = fn2349(m, v3, uint32(10053792))
 	if i0 != 0 {
 		goto L5
 	}
@@ -11638,7 +13181,7 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
 	v3 = i0
 L6:
-	i0 = fn511(m, v1)
+	i0 = fn512(m, v1)
 	v5 = i0
 	if v5 == k32(4294967295) {
 		goto L1
@@ -11659,18 +13202,18 @@ L6:
 	v1 = i0
 L4:
 	v2 = uint32(0)
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
 L8:
-	i0 = fn580(m, v5)
+	i0 = fn581(m, v5)
 	v1 = i0
 	if v1 == 0 {
 		goto L7
 	}
-	i0 = fn585(m, v4, v1)
+	i0 = fn586(m, v4, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -11683,7 +13226,7 @@ L8:
 	if v3 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	if v0 == 0 {
 		goto L8
@@ -11702,7 +13245,7 @@ L9:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	m.depth--
 	return uint32(0)
 L10:
@@ -11718,7 +13261,7 @@ L10:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	m.depth--
 	return uint32(10014564)
 L7:
@@ -11733,9 +13276,9 @@ L7:
 	if v1 != 0 {
 		goto L11
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L11:
-	i2 = fn3616(m)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		i0 = uint32(0)
 	} else {
@@ -11749,7 +13292,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1829(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1830(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11778,7 +13321,7 @@ func fn1829(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return uint32(10059656)
 L1:
-	i0 = fn3706(m, uint32(10052960))
+	i0 = fn3707(m, uint32(10052960))
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -11807,7 +13350,7 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v3 = i0
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -11829,17 +13372,6 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v5
 	m.depth--
 	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1830(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1008(m, i0)
-	return i0
 }
 
 //go:norace
@@ -11849,19 +13381,30 @@ func fn1831(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	return uint32(10059656)
-L1:
-	i0 = fn1780(m, v0, uint32(10053168))
+	i0 = fn1009(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
 func fn1832(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	return uint32(10059656)
+L1:
+	i0 = fn1781(m, v0, uint32(10053168))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1833(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11890,7 +13433,7 @@ func fn1832(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return uint32(10059656)
 L1:
-	i0 = fn3706(m, uint32(10053376))
+	i0 = fn3707(m, uint32(10053376))
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -11919,7 +13462,7 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v3 = i0
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -11945,7 +13488,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1833(m *Module, v0 uint32) {
+func fn1834(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11964,8 +13507,8 @@ func fn1833(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
-	i0 = fn4221(m)
+	fn3703(m, v0)
+	i0 = fn4222(m)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	v2 = i0
@@ -11974,10 +13517,10 @@ func fn1833(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	if i0 != uint32(816) {
+	if i0 != uint32(817) {
 		goto L1
 	}
-	fn2070(m, v1, v0)
+	fn2071(m, v1, v0)
 	m.depth--
 	return
 L1:
@@ -11999,16 +13542,16 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	if i0 == 0 {
 		goto L3
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+44)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+36)) = uint64(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
@@ -12034,9 +13577,9 @@ L5:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	if v2 != 0 {
 		goto L5
 	}
@@ -12057,7 +13600,7 @@ L4:
 	if int32(v2) < int32(uint32(101)) {
 		goto L7
 	}
-	fn2071(m, v1)
+	fn2072(m, v1)
 L7:
 	m.depth--
 	return
@@ -12065,7 +13608,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn1834(m *Module, v0 uint32) uint32 {
+func fn1835(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12088,13 +13631,13 @@ func fn1834(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn2696(m, uint32(8569953), v1)
+	i0 = fn2697(m, uint32(8569953), v1)
 	v2 = i0
 	goto L1
 L2:
-	i0 = fn2068(m, v0)
+	i0 = fn2069(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -12105,11 +13648,11 @@ L2:
 	v2 = uint32(0)
 	goto L1
 L4:
-	i0 = fn2675(m, uint32(8553748))
+	i0 = fn2676(m, uint32(8553748))
 	v2 = i0
 	goto L1
 L3:
-	i0 = fn1740(m, v0)
+	i0 = fn1741(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L6
@@ -12118,11 +13661,11 @@ L3:
 	goto L5
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v3
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8568150), i1)
+	i0 = fn2697(m, uint32(8568150), i1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -12135,9 +13678,9 @@ L6:
 	if v4 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
-	fn2069(m, v0)
+	fn2070(m, v0)
 L1:
 	i0 = v1 + uint32(32)
 	m.g0 = i0
@@ -12146,7 +13689,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1835(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1836(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12203,7 +13746,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1836(m *Module, v0 uint32) uint32 {
+func fn1837(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12237,11 +13780,11 @@ func fn1836(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	fn1723(m, v0)
+	fn1724(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+44)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+36)) = uint64(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
@@ -12267,9 +13810,9 @@ L3:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
-	fn2111(m, v2)
+	fn2112(m, v2)
 	if v1 != 0 {
 		goto L3
 	}
@@ -12283,7 +13826,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1837(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1838(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12303,7 +13846,7 @@ func fn1837(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v3 == uint32(10055128) {
 		goto L1
 	}
-	i0 = fn2348(m, v3, uint32(10055128))
+	i0 = fn2349(m, v3, uint32(10055128))
 	if i0 != 0 {
 		goto L1
 	}
@@ -12335,7 +13878,7 @@ L3:
 	if v4 == uint32(10055128) {
 		goto L4
 	}
-	i0 = fn2348(m, v4, uint32(10055128))
+	i0 = fn2349(m, v4, uint32(10055128))
 	if i0 == 0 {
 		goto L2
 	}
@@ -12369,10 +13912,10 @@ L6:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	v3 = uint32(0)
-	i0 = fn1838(m, v0, v1)
+	i0 = fn1839(m, v0, v1)
 	v0 = i0
 	if int32(v0) < int32(uint32(0)) {
 		goto L2
@@ -12398,7 +13941,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1838(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1839(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12475,7 +14018,7 @@ L5:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v6)) = i1
 L6:
-	i0 = fn2026(m, v4, v6, uint32(2))
+	i0 = fn2027(m, v4, v6, uint32(2))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v9 = i0
@@ -12488,7 +14031,7 @@ L6:
 	if v9 != 0 {
 		goto L7
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i0
@@ -12501,7 +14044,7 @@ L7:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L8:
 	if int32(v2) < int32(uint32(0)) {
 		goto L1
@@ -12516,7 +14059,7 @@ L8:
 	}
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457909))
+	fn3605(m, i0, uint32(8457909))
 	m.depth--
 	return k32(4294967295)
 L9:
@@ -12546,7 +14089,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1839(m *Module, v0 uint32) uint32 {
+func fn1840(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12567,7 +14110,7 @@ func fn1839(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3706(m, uint32(10055376))
+	i0 = fn3707(m, uint32(10055376))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -12603,7 +14146,7 @@ L2:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -12628,7 +14171,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1840(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1841(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12645,7 +14188,7 @@ func fn1840(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	v4 = k32(4294967295)
-	i0 = fn511(m, v1)
+	i0 = fn512(m, v1)
 	v5 = i0
 	if v5 == k32(4294967295) {
 		goto L1
@@ -12655,10 +14198,10 @@ func fn1840(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502861), v3)
+	i0 = fn3604(m, i0, uint32(8502861), v3)
 	goto L1
 L2:
-	i0 = fn1841(m, v0, v1, v2)
+	i0 = fn1842(m, v0, v1, v2)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -12675,7 +14218,7 @@ L2:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -12684,7 +14227,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1841(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1842(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12711,7 +14254,7 @@ func fn1841(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = v4
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8561446), v3)
+	i0 = fn3604(m, i0, uint32(8561446), v3)
 	goto L1
 L3:
 	if v4 == 0 {
@@ -12727,7 +14270,7 @@ L3:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L4:
-	i0 = fn1853(m, v0, v1)
+	i0 = fn1854(m, v0, v1)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -12740,7 +14283,7 @@ L4:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	v1 = uint32(0)
 	if int32(v4) < int32(uint32(0)) {
@@ -12755,12 +14298,12 @@ L2:
 		goto L6
 	}
 	v1 = uint32(0)
-	i0 = fn1731(m, v2)
+	i0 = fn1732(m, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn1855(m, v0, v2)
+	i0 = fn1856(m, v0, v2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -12773,7 +14316,7 @@ L2:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	if v0 == k32(4294967295) {
 		goto L1
@@ -12788,7 +14331,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1842(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1843(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -12799,7 +14342,7 @@ func fn1842(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1717(m, v0, v1, v2, v3)
+	i0 = fn1718(m, v0, v1, v2, v3)
 	v2 = i0
 	if v2 != 0 {
 		goto L1
@@ -12812,17 +14355,17 @@ func fn1842(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L2:
-	i0 = fn1843(m, v0, v1, v3)
+	i0 = fn1844(m, v0, v1, v3)
 	v2 = i0
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3611(m, i0, v1)
+	fn3612(m, i0, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -12835,7 +14378,7 @@ L6:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
@@ -12857,11 +14400,11 @@ L5:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	m.depth--
 	return uint32(0)
 L7:
-	i0 = fn2108(m, uint32(16))
+	i0 = fn2109(m, uint32(16))
 	v4 = i0
 	if v4 != 0 {
 		goto L3
@@ -12877,14 +14420,14 @@ L7:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L4:
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v2 = i0
-	i0 = fn1720(m, v0, v1, v3)
-	fn3627(m, v2)
+	i0 = fn1721(m, v0, v1, v3)
+	fn3628(m, v2)
 	m.depth--
 	return k32(4294967295)
 L3:
@@ -12918,7 +14461,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1843(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1844(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12971,13 +14514,13 @@ L3:
 		goto L6
 	}
 	i0 = uint32(4) << (v5 & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v7 = i0
 	if v7 != 0 {
 		goto L5
 	}
 L6:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = k32(4294967295)
 	goto L1
 L5:
@@ -13002,7 +14545,7 @@ L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v9 = i0
 	i3 = v3 + uint32(8)
-	i0 = fn1689(m, v0, v8, v5, i3)
+	i0 = fn1690(m, v0, v8, v5, i3)
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L10
@@ -13021,7 +14564,7 @@ L9:
 	if int32(v5) > int32(k32(4294967295)) {
 		goto L11
 	}
-	fn2111(m, v7)
+	fn2112(m, v7)
 	v4 = k32(4294967295)
 	goto L1
 L11:
@@ -13035,7 +14578,7 @@ L11:
 	}
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = v7
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
@@ -13044,7 +14587,7 @@ L7:
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
 	i3 = v3 + uint32(12)
-	i0 = fn1689(m, v0, v1, v2, i3)
+	i0 = fn1690(m, v0, v1, v2, i3)
 	v0 = i0
 	if v0 != k32(4294967295) {
 		goto L12
@@ -13067,7 +14610,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1844(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1845(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -13085,12 +14628,12 @@ func fn1844(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn1843(m, v0, v2, v3)
+	i0 = fn1844(m, v0, v2, v3)
 	v3 = i0
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L2
 	}
-	i2 = fn3616(m)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -13164,9 +14707,9 @@ L6:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L8:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	v4 = uint32(0)
 L1:
 	m.depth--
@@ -13175,7 +14718,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1845(m *Module, v0 uint32) {
+func fn1846(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13226,7 +14769,7 @@ func fn1845(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v1 = i0
@@ -13244,7 +14787,7 @@ L1:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = i0 & uint32(6)
@@ -13264,16 +14807,16 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1846(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1847(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -13323,7 +14866,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1847(m *Module, v0 uint32) uint32 {
+func fn1848(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13370,7 +14913,7 @@ func fn1847(m *Module, v0 uint32) uint32 {
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454176))
+	fn3605(m, i0, uint32(8454176))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = k32(4294967295)
 	m.depth--
 	return uint32(0)
@@ -13381,12 +14924,12 @@ L6:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	i0 = fn2032(m, v3)
+	i0 = fn2033(m, v3)
 	v5 = i0
 	if v5 == k32(4294967295) {
 		goto L8
 	}
-	i0 = fn1843(m, v2, v3, v5)
+	i0 = fn1844(m, v2, v3, v5)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L8
@@ -13400,13 +14943,13 @@ L6:
 		goto L7
 	}
 L8:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	fn3611(m, i0, i1)
+	fn3612(m, i0, i1)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v2 = i0
@@ -13426,7 +14969,7 @@ L9:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return uint32(0)
 L7:
@@ -13470,7 +15013,7 @@ L10:
 L5:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457909))
+	fn3605(m, i0, uint32(8457909))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
 	if v2 == 0 {
@@ -13490,22 +15033,22 @@ L4:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return uint32(0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn1698(m, i0, v2)
+	i0 = fn1699(m, i0, v2)
 	v3 = i0
 	if v3 != 0 {
 		goto L13
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L14
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3611(m, i0, v2)
+	fn3612(m, i0, v2)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -13550,7 +15093,7 @@ L17:
 	m.depth--
 	return v3
 L18:
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return v3
 L16:
@@ -13574,7 +15117,7 @@ L16:
 	if v1 != 0 {
 		goto L20
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L20:
 	i0 = v5 + uint32(16)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
@@ -13590,7 +15133,7 @@ L20:
 	if v1 != 0 {
 		goto L21
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L21:
 	i0 = v5 + k32(4294967288)
 	v0 = i0
@@ -13598,7 +15141,7 @@ L21:
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -13615,7 +15158,7 @@ L21:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
 	goto L1
 L19:
-	i0 = fn2289(m, uint32(2))
+	i0 = fn2290(m, uint32(2))
 	v5 = i0
 	if v5 != 0 {
 		goto L1
@@ -13631,7 +15174,7 @@ L19:
 	if v5 != 0 {
 		goto L22
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
@@ -13646,7 +15189,7 @@ L22:
 		goto L11
 	}
 L12:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v2 = i0
@@ -13665,7 +15208,7 @@ L11:
 	if v3 != 0 {
 		goto L23
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
@@ -13685,7 +15228,7 @@ L23:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	m.depth--
 	return v1
@@ -13699,7 +15242,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1848(m *Module, v0 uint32) uint32 {
+func fn1849(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13728,7 +15271,7 @@ func fn1848(m *Module, v0 uint32) uint32 {
 	m.depth--
 	return uint32(10059656)
 L1:
-	i0 = fn3706(m, uint32(10055376))
+	i0 = fn3707(m, uint32(10055376))
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -13767,7 +15310,7 @@ L3:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -13791,7 +15334,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1849(m *Module, v0 uint32) uint32 {
+func fn1850(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -13802,13 +15345,13 @@ func fn1849(m *Module, v0 uint32) uint32 {
 	}
 	return uint32(10059656)
 L1:
-	i0 = fn1850(m, v0, uint32(6))
+	i0 = fn1851(m, v0, uint32(6))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1850(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1851(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13832,7 +15375,7 @@ func fn1850(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn3706(m, uint32(10055376))
+	i0 = fn3707(m, uint32(10055376))
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -13846,7 +15389,7 @@ L2:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(10059656)
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(10059656)
-	i1 = fn2294(m, uint32(2), v2)
+	i1 = fn2295(m, uint32(2), v2)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v4
 	if v4 != 0 {
@@ -13869,7 +15412,7 @@ L5:
 	v3 = uint32(0)
 	goto L1
 L6:
-	fn2072(m, v3)
+	fn2073(m, v3)
 	v3 = uint32(0)
 	goto L1
 L4:
@@ -13914,7 +15457,7 @@ L7:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -13940,7 +15483,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1851(m *Module, v0 uint32) uint32 {
+func fn1852(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13969,7 +15512,7 @@ func fn1851(m *Module, v0 uint32) uint32 {
 	m.depth--
 	return uint32(10059656)
 L1:
-	i0 = fn3706(m, uint32(10055376))
+	i0 = fn3707(m, uint32(10055376))
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -14008,7 +15551,7 @@ L3:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -14032,7 +15575,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1852(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1853(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14060,7 +15603,7 @@ func fn1852(m *Module, v0 uint32, v1 uint32) uint32 {
 	goto L1
 L2:
 	i1 = v1 + uint32(4)
-	i2 = fn2348(m, v3, uint32(10055128))
+	i2 = fn2349(m, v3, uint32(10055128))
 	v3 = i2
 	if v3 != 0 {
 		i0 = v2
@@ -14084,12 +15627,12 @@ L1:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn852(m, i0, v0)
+	i0 = fn853(m, i0, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L3
 	}
-	i0 = fn1853(m, v0, v1)
+	i0 = fn1854(m, v0, v1)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L4
 	}
@@ -14107,7 +15650,7 @@ L4:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	m.depth--
 	return v3
@@ -14115,7 +15658,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1853(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1854(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14143,7 +15686,7 @@ func fn1853(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != uint32(10051608) {
 		goto L2
 	}
-	i0 = fn1731(m, v1)
+	i0 = fn1732(m, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L3
@@ -14151,7 +15694,7 @@ func fn1853(m *Module, v0 uint32, v1 uint32) uint32 {
 	v4 = k32(4294967295)
 	goto L1
 L3:
-	i0 = fn1855(m, v0, v3)
+	i0 = fn1856(m, v0, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
@@ -14164,13 +15707,13 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L2:
 	v4 = k32(4294967295)
 	i1 = k32(10089824) + uint32(35644)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -14179,7 +15722,7 @@ L2:
 	if v3 == 0 {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	v6 = i0
@@ -14196,12 +15739,12 @@ L2:
 		goto L6
 	}
 L7:
-	i0 = fn840(m, v5, v3, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v5, v3, uint32(0), uint32(0), uint32(0))
 	v3 = i0
 	goto L5
 L6:
 	i2 = m.table[v6].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v3, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v5, v3, i2, uint32(0))
+	i0 = fn839(m, v5, v3, i2, uint32(0))
 	v3 = i0
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
@@ -14217,12 +15760,12 @@ L5:
 	if v6 != 0 {
 		goto L8
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L8:
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn579(m, v3)
+	i0 = fn580(m, v3)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -14235,18 +15778,18 @@ L8:
 	if v5 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	if v6 == 0 {
 		goto L1
 	}
 L11:
-	i0 = fn580(m, v6)
+	i0 = fn581(m, v6)
 	v3 = i0
 	if v3 == 0 {
 		goto L10
 	}
-	i0 = fn514(m, v1, v3)
+	i0 = fn515(m, v1, v3)
 	v4 = i0
 	if v4 != 0 {
 		goto L13
@@ -14254,7 +15797,7 @@ L11:
 	v5 = k32(4294967295)
 	goto L12
 L13:
-	i0 = fn519(m, v0, v3, v4)
+	i0 = fn520(m, v0, v3, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v7 = i0
@@ -14267,7 +15810,7 @@ L13:
 	if v7 != 0 {
 		goto L12
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -14280,7 +15823,7 @@ L12:
 	if v4 != 0 {
 		goto L14
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L14:
 	if v5 == 0 {
 		goto L11
@@ -14297,13 +15840,13 @@ L10:
 	if v1 != 0 {
 		goto L15
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L15:
 	v4 = k32(4294967295)
 	if v3 != 0 {
 		goto L1
 	}
-	i2 = fn3616(m)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -14314,7 +15857,7 @@ L15:
 L4:
 	i1 = k32(10089824) + uint32(35384)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -14323,7 +15866,7 @@ L4:
 	if v3 == 0 {
 		goto L16
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	v5 = i0
@@ -14340,12 +15883,12 @@ L4:
 		goto L18
 	}
 L19:
-	i0 = fn840(m, v1, v3, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v1, v3, uint32(0), uint32(0), uint32(0))
 	v3 = i0
 	goto L17
 L18:
 	i2 = m.table[v5].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v3, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v1, v3, i2, uint32(0))
+	i0 = fn839(m, v1, v3, i2, uint32(0))
 	v3 = i0
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
@@ -14361,12 +15904,12 @@ L17:
 	if v5 != 0 {
 		goto L20
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L20:
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn1855(m, v0, v3)
+	i0 = fn1856(m, v0, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
@@ -14379,10 +15922,10 @@ L20:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L16:
-	i0 = fn1855(m, v0, v1)
+	i0 = fn1856(m, v0, v1)
 	v4 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -14392,7 +15935,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1854(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1855(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -14401,7 +15944,7 @@ func fn1854(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i1
 	b := m.base
 	v2 = uint32(0)
-	i0 = fn1853(m, v0, v1)
+	i0 = fn1854(m, v0, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -14420,7 +15963,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1855(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1856(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14442,23 +15985,23 @@ func fn1855(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L1
 	}
 	return k32(4294967295)
 L1:
-	fn3624(m)
+	fn3625(m)
 	v3 = uint32(0)
 L3:
-	i0 = fn580(m, v2)
+	i0 = fn581(m, v2)
 	v4 = i0
 	if v4 == 0 {
 		goto L2
 	}
 	v5 = uint32(0)
-	i0 = fn579(m, v4)
+	i0 = fn580(m, v4)
 	v1 = i0
 	if v1 != 0 {
 		goto L5
@@ -14467,12 +16010,12 @@ L3:
 	v5 = uint32(0)
 	goto L4
 L5:
-	i0 = fn580(m, v1)
+	i0 = fn581(m, v1)
 	v6 = i0
 	if v6 != 0 {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -14481,16 +16024,16 @@ L5:
 L7:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8467804))
+	fn3605(m, i0, uint32(8467804))
 	v5 = uint32(0)
 	goto L4
 L6:
-	i0 = fn580(m, v1)
+	i0 = fn581(m, v1)
 	v5 = i0
 	if v5 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
@@ -14499,10 +16042,10 @@ L6:
 L9:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8467838))
+	fn3605(m, i0, uint32(8467838))
 	goto L4
 L8:
-	i0 = fn580(m, v1)
+	i0 = fn581(m, v1)
 	v7 = i0
 	if v7 == 0 {
 		goto L10
@@ -14518,17 +16061,17 @@ L8:
 	if v8 != 0 {
 		goto L11
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8569276))
+	fn3605(m, i0, uint32(8569276))
 	goto L4
 L10:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn519(m, v0, v6, v5)
+	i0 = fn520(m, v0, v6, v5)
 	v3 = i0
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -14542,7 +16085,7 @@ L4:
 	if v7 != 0 {
 		goto L12
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L12:
 	if v1 == 0 {
 		goto L13
@@ -14558,7 +16101,7 @@ L12:
 	if v4 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L13:
 	if v6 == 0 {
 		goto L14
@@ -14574,7 +16117,7 @@ L13:
 	if v1 != 0 {
 		goto L14
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L14:
 	if v5 == 0 {
 		goto L15
@@ -14590,9 +16133,9 @@ L14:
 	if v1 != 0 {
 		goto L15
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L15:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -14608,14 +16151,14 @@ L2:
 	if v1 != 0 {
 		goto L16
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L16:
 	if int32(v3) >= int32(uint32(0)) {
 		goto L17
 	}
 	return k32(4294967295)
 L17:
-	i2 = fn3616(m)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -14626,7 +16169,7 @@ L17:
 
 //go:norace
 //go:nocheckptr
-func fn1856(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1857(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14636,7 +16179,7 @@ func fn1856(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v3 = i0
 	if v2 != 0 {
 		goto L2
@@ -14645,11 +16188,11 @@ func fn1856(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v3 == k32(4294967295) {
 		goto L1
 	}
-	i0 = fn1844(m, v0, uint32(0), v1, v3)
+	i0 = fn1845(m, v0, uint32(0), v1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn1720(m, v0, v1, v3)
+	i0 = fn1721(m, v0, v1, v3)
 	m.depth--
 	return i0
 L2:
@@ -14657,7 +16200,7 @@ L2:
 	if v3 == k32(4294967295) {
 		goto L1
 	}
-	i0 = fn1842(m, v0, v1, v2, v3)
+	i0 = fn1843(m, v0, v1, v2, v3)
 	v4 = i0
 L1:
 	m.depth--
@@ -14666,7 +16209,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1857(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1858(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -14704,7 +16247,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10056332), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10056332), uint32(1), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -14720,7 +16263,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
 L5:
-	i0 = fn1729(m, v0, v3, v2)
+	i0 = fn1730(m, v0, v3, v2)
 	v6 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -14730,7 +16273,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1858(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1859(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -14741,7 +16284,7 @@ func fn1858(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1744(m, v0)
+	i0 = fn1745(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
 	i1 = i1 << (uint32(2) & 31)
 	i0 = i0 + i1
@@ -14755,14 +16298,14 @@ func fn1858(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 + v2
 	v2 = i0
 L1:
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1859(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1860(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14786,7 +16329,7 @@ func fn1859(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(32)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn2401(m, v0)
+	i0 = fn2402(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -14795,7 +16338,7 @@ func fn1859(m *Module, v0 uint32, v1 uint32) uint32 {
 	goto L1
 L2:
 	v4 = uint32(0)
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	v5 = i0
 	if v5 == 0 {
 		goto L3
@@ -14804,12 +16347,12 @@ L2:
 	v4 = uint32(0)
 	i0 = k32(10089824) + uint32(35384)
 	i1 = v2 + uint32(28)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v6 = i0
 	if v6 == 0 {
 		goto L3
 	}
-	i0 = fn579(m, v6)
+	i0 = fn580(m, v6)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v8 = i0
@@ -14822,7 +16365,7 @@ L2:
 	if v8 != 0 {
 		goto L4
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L4:
 	if v7 == 0 {
 		goto L3
@@ -14835,7 +16378,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v5
 	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn2294(m, uint32(5), v2)
+	i0 = fn2295(m, uint32(5), v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v0 = i0
@@ -14848,7 +16391,7 @@ L4:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -14861,7 +16404,7 @@ L3:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	if v5 == 0 {
 		goto L1
@@ -14877,7 +16420,7 @@ L5:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -14886,7 +16429,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1860(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1861(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -14926,7 +16469,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10056404), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10056404), uint32(1), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -14946,23 +16489,23 @@ L5:
 	if i0 != uint32(10055128) {
 		goto L7
 	}
-	i0 = fn1706(m, v0, v1)
+	i0 = fn1707(m, v0, v1)
 	v6 = i0
 	if v6 != 0 {
 		goto L8
 	}
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v3 = i0
 	if v3 == k32(4294967295) {
 		goto L1
 	}
 	v6 = uint32(0)
-	i0 = fn1842(m, v0, v1, v2, v3)
+	i0 = fn1843(m, v0, v1, v2, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -14985,7 +16528,7 @@ L8:
 	goto L1
 L7:
 	v6 = uint32(0)
-	i0 = fn585(m, v0, v1)
+	i0 = fn586(m, v0, v1)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L1
@@ -14993,12 +16536,12 @@ L7:
 	if v3 == 0 {
 		goto L9
 	}
-	i0 = fn514(m, v0, v1)
+	i0 = fn515(m, v0, v1)
 	v6 = i0
 	goto L1
 L9:
 	v6 = uint32(0)
-	i0 = fn519(m, v0, v1, v2)
+	i0 = fn520(m, v0, v1, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -15019,7 +16562,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1861(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1862(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15057,7 +16600,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10056476), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10056476), uint32(1), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -15074,12 +16617,12 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v3 = i0
 L5:
-	i0 = fn2032(m, v2)
+	i0 = fn2033(m, v2)
 	v1 = i0
 	if v1 == k32(4294967295) {
 		goto L1
 	}
-	i0 = fn1862(m, v0, v2, v3, v1)
+	i0 = fn1863(m, v0, v2, v3, v1)
 	v6 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -15089,7 +16632,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1862(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1863(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15113,7 +16656,7 @@ func fn1862(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn1843(m, v0, v1, v3)
+	i0 = fn1844(m, v0, v1, v3)
 	v6 = i0
 	if int32(v6) < int32(uint32(0)) {
 		goto L2
@@ -15127,12 +16670,12 @@ func fn1862(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L2
 	}
 	v5 = uint32(0)
-	i0 = fn1844(m, v0, v6, v1, v3)
+	i0 = fn1845(m, v0, v6, v1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i3 = v4 + uint32(12)
-	i0 = fn1724(m, v0, v1, v3, i3)
+	i0 = fn1725(m, v0, v1, v3, i3)
 	if i0 == 0 {
 		goto L3
 	}
@@ -15153,7 +16696,7 @@ L4:
 	v5 = v2
 	goto L1
 L2:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -15175,7 +16718,7 @@ L6:
 L5:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3611(m, i0, v1)
+	fn3612(m, i0, v1)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -15184,7 +16727,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1863(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1864(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15221,7 +16764,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10056544), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10056544), uint32(0), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -15233,7 +16776,7 @@ L2:
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L1
@@ -15255,7 +16798,7 @@ L8:
 L7:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3604(m, i0, uint32(8389450))
+	fn3605(m, i0, uint32(8389450))
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
@@ -15273,14 +16816,14 @@ L5:
 L9:
 	v6 = uint32(0)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn1862(m, v0, v3, uint32(0), i3)
+	i0 = fn1863(m, v0, v3, uint32(0), i3)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v4)) = v3
-	i0 = fn2294(m, uint32(2), v4)
+	i0 = fn2295(m, uint32(2), v4)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
@@ -15293,7 +16836,7 @@ L9:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -15306,7 +16849,7 @@ L10:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -15315,19 +16858,10 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1864(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1768(m, v0, uint32(10055616))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
 func fn1865(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1768(m, v0, uint32(10056096))
+	i0 = fn1769(m, v0, uint32(10055616))
 	return i0
 }
 
@@ -15336,13 +16870,22 @@ func fn1865(m *Module, v0 uint32, v1 uint32) uint32 {
 func fn1866(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1768(m, v0, uint32(10055856))
+	i0 = fn1769(m, v0, uint32(10056096))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
 func fn1867(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1769(m, v0, uint32(10055856))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1868(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15359,9 +16902,9 @@ func fn1867(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn1723(m, v0)
+	fn1724(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+44)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+36)) = uint64(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
@@ -15387,9 +16930,9 @@ L2:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	if v2 != 0 {
 		goto L2
 	}
@@ -15403,7 +16946,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1868(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1869(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15436,7 +16979,7 @@ func fn1868(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = i0
 	goto L1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v3 = i0
@@ -15453,12 +16996,12 @@ L2:
 		goto L3
 	}
 L4:
-	i0 = fn840(m, v4, v2, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v4, v2, uint32(0), uint32(0), uint32(0))
 	v3 = i0
 	goto L1
 L3:
 	i2 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v4, v2, i2, uint32(0))
+	i0 = fn839(m, v4, v2, i2, uint32(0))
 	v3 = i0
 L1:
 	if v3 == 0 {
@@ -15479,13 +17022,13 @@ L8:
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i1
-	i0 = fn1706(m, v0, v4)
+	i0 = fn1707(m, v0, v4)
 	v5 = i0
 	if v5 == 0 {
 		goto L9
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn1842(m, v3, v4, v5, i3)
+	i0 = fn1843(m, v3, v4, v5, i3)
 	if i0 != 0 {
 		goto L6
 	}
@@ -15497,12 +17040,12 @@ L10:
 	m.depth--
 	return v3
 L9:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3611(m, i0, v4)
+	fn3612(m, i0, v4)
 	goto L6
 L7:
 	if v2 != 0 {
@@ -15513,13 +17056,13 @@ L7:
 L11:
 L12:
 	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn514(m, v0, i1)
+	i0 = fn515(m, v0, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn519(m, v3, i1, v4)
+	i0 = fn520(m, v3, i1, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -15532,7 +17075,7 @@ L12:
 	if v6 != 0 {
 		goto L13
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L13:
 	if v5 != 0 {
 		goto L6
@@ -15556,7 +17099,7 @@ L6:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	m.depth--
 	return uint32(0)
@@ -15564,7 +17107,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn1869(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1870(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15585,7 +17128,7 @@ func fn1869(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3706(m, uint32(10055376))
+	i0 = fn3707(m, uint32(10055376))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -15621,7 +17164,7 @@ L2:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v3 = i0
@@ -15646,7 +17189,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1870(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1871(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15688,7 +17231,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10056616), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10056616), uint32(1), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -15702,7 +17245,7 @@ L2:
 	v6 = uint32(0)
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L1
@@ -15739,12 +17282,12 @@ L6:
 	if i0 == v2 {
 		goto L1
 	}
-	i0 = fn2032(m, v2)
+	i0 = fn2033(m, v2)
 	v1 = i0
 	if v1 == k32(4294967295) {
 		goto L11
 	}
-	i0 = fn1843(m, v0, v2, v1)
+	i0 = fn1844(m, v0, v2, v1)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L11
@@ -15759,13 +17302,13 @@ L6:
 	}
 L11:
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3611(m, i0, v2)
+	fn3612(m, i0, v2)
 	goto L1
 L10:
 	if v3 != 0 {
@@ -15862,7 +17405,7 @@ L19:
 L5:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3611(m, i0, v2)
+	fn3612(m, i0, v2)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -15871,7 +17414,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1871(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1872(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15933,7 +17476,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L2:
 	i0 = v2 + uint32(16)
-	i0 = fn581(m, i0)
+	i0 = fn582(m, i0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
 	v3 = i0
@@ -15951,7 +17494,7 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
 	v3 = i0
@@ -15969,7 +17512,7 @@ L3:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	if v0 != 0 {
 		goto L6
@@ -15978,11 +17521,11 @@ L4:
 	goto L5
 L6:
 	i0 = k32(10089824) + uint32(35412)
-	i0 = fn3390(m, i0)
+	i0 = fn3391(m, i0)
 	v3 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8568571), v2)
+	i0 = fn4086(m, uint32(8568571), v2)
 	v0 = i0
 L5:
 	i0 = v2 + uint32(48)
@@ -15992,7 +17535,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn1872(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1873(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16021,7 +17564,7 @@ func fn1872(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return uint32(10059656)
 L1:
-	i0 = fn3706(m, uint32(10055376))
+	i0 = fn3707(m, uint32(10055376))
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -16060,7 +17603,7 @@ L3:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v3 = i0
@@ -16084,7 +17627,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1873(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1874(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -16095,13 +17638,13 @@ func fn1873(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	return uint32(10059656)
 L1:
-	i0 = fn1850(m, v0, uint32(7))
+	i0 = fn1851(m, v0, uint32(7))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1874(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1875(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16130,7 +17673,7 @@ func fn1874(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return uint32(10059656)
 L1:
-	i0 = fn3706(m, uint32(10055376))
+	i0 = fn3707(m, uint32(10055376))
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -16169,7 +17712,7 @@ L3:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v3 = i0
@@ -16193,7 +17736,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1875(m *Module, v0 uint32) {
+func fn1876(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16239,7 +17782,7 @@ func fn1875(m *Module, v0 uint32) {
 	i1 = i1 & uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = v0 + uint32(16)
-	fn524(m, i0)
+	fn525(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
 L1:
@@ -16248,16 +17791,16 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	fn2111(m, i0)
+	fn2112(m, i0)
 L2:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1876(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1877(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -16283,7 +17826,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1877(m *Module, v0 uint32) uint32 {
+func fn1878(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16329,7 +17872,7 @@ func fn1877(m *Module, v0 uint32) uint32 {
 	i1 = i1 & uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = v0 + uint32(16)
-	fn524(m, i0)
+	fn525(m, i0)
 L1:
 	m.depth--
 	return uint32(0)
@@ -16337,7 +17880,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1878(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1879(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16357,14 +17900,14 @@ func fn1878(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i4 uint32
 	_ = i4
 	b := m.base
-	i0 = fn3706(m, uint32(10056660))
+	i0 = fn3707(m, uint32(10056660))
 	v3 = i0
 	if v3 != 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v4 = i0
@@ -16385,8 +17928,8 @@ L1:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v6
 	i0 = v3 + uint32(16)
 	i4 = b2i(v2 != uint32(512))
-	i0 = fn527(m, i0, uint32(0), v0, v1, i4, uint32(284))
-	i0 = fn1879(m, v3, uint32(0))
+	i0 = fn528(m, i0, uint32(0), v0, v1, i4, uint32(284))
+	i0 = fn1880(m, v3, uint32(0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -16399,14 +17942,14 @@ L1:
 	if v6 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	return v4
 }
 
 //go:norace
 //go:nocheckptr
-func fn1879(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1880(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16450,12 +17993,12 @@ func fn1879(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8544506))
+	fn3605(m, i0, uint32(8544506))
 	m.depth--
 	return uint32(0)
 L1:
 	i1 = v3 * uint32(3)
-	i0 = fn3708(m, uint32(10057556), i1)
+	i0 = fn3709(m, uint32(10057556), i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -16465,7 +18008,7 @@ L1:
 L2:
 	*(*uint64)(unsafe.Add(b, uint64(v1)+20)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(v1)+12)) = k64(18446744069414584320)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v4 = i0
@@ -16515,7 +18058,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+68)) = i1
 	i0 = v1 + uint32(28)
 	v8 = i0
-	fn1880(m, v8, v2)
+	fn1881(m, v8, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
 	v7 = i0
 	if v7 == 0 {
@@ -16618,12 +18161,12 @@ L11:
 	v2 = uint32(6)
 	goto L8
 L9:
-	i0 = fn526(m, v8, uint32(67))
+	i0 = fn527(m, v8, uint32(67))
 	i0 = b2i(i0 != uint32(0))
 	i0 = i0 << (uint32(1) & 31)
 	v2 = i0
 	i0 = v2 | uint32(4)
-	i2 = fn526(m, v8, uint32(70))
+	i2 = fn527(m, v8, uint32(70))
 	if i2 == 0 {
 		i0 = v2
 	}
@@ -16654,7 +18197,7 @@ L12:
 
 //go:norace
 //go:nocheckptr
-func fn1880(m *Module, v0 uint32, v1 uint32) {
+func fn1881(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16937,7 +18480,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1881(m *Module, v0 uint32) uint32 {
+func fn1882(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16962,17 +18505,17 @@ func fn1881(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8534248))
+	fn3605(m, i0, uint32(8534248))
 	return uint32(0)
 L1:
-	i0 = fn3706(m, uint32(10056660))
+	i0 = fn3707(m, uint32(10056660))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
 	return uint32(0)
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -17014,7 +18557,7 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(0)
-	i0 = fn1879(m, v1, uint32(0))
+	i0 = fn1880(m, v1, uint32(0))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -17027,14 +18570,14 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1882(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1883(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17054,7 +18597,7 @@ func fn1882(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = fn3706(m, uint32(10056660))
+	i0 = fn3707(m, uint32(10056660))
 	v3 = i0
 	if v3 != 0 {
 		goto L1
@@ -17062,7 +18605,7 @@ func fn1882(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	return uint32(0)
 L1:
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v5 = i0
@@ -17101,7 +18644,7 @@ L1:
 	}
 	goto L2
 L4:
-	i0 = fn1879(m, v3, uint32(0))
+	i0 = fn1880(m, v3, uint32(0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -17115,23 +18658,23 @@ L4:
 		goto L2
 	}
 L3:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	return v4
 }
 
 //go:norace
 //go:nocheckptr
-func fn1883(m *Module, v0 uint32) uint32 {
+func fn1884(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1884(m, v0, uint32(284))
+	i0 = fn1885(m, v0, uint32(284))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1884(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1885(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17177,7 +18720,7 @@ func fn1884(m *Module, v0 uint32, v1 uint32) uint32 {
 L4:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	goto L1
 L3:
 	i0 = v3 & uint32(32)
@@ -17186,19 +18729,19 @@ L3:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8393191))
+	fn3605(m, i0, uint32(8393191))
 	goto L1
 L5:
 	i1 = v0 + uint32(28)
-	i0 = fn1879(m, v4, i1)
+	i0 = fn1880(m, v4, i1)
 	v4 = i0
 	goto L1
 L2:
-	i0 = fn523(m, v0)
+	i0 = fn524(m, v0)
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn3706(m, uint32(10056660))
+	i0 = fn3707(m, uint32(10056660))
 	v3 = i0
 	if v3 != 0 {
 		goto L7
@@ -17207,7 +18750,7 @@ L2:
 	goto L1
 L7:
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v5 = i0
@@ -17227,7 +18770,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, v7)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v7
 	i1 = v3 + uint32(16)
-	i0 = fn525(m, v0, i1, v1)
+	i0 = fn526(m, v0, i1, v1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L8
 	}
@@ -17243,10 +18786,10 @@ L7:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L8:
-	i0 = fn1879(m, v3, uint32(0))
+	i0 = fn1880(m, v3, uint32(0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -17259,7 +18802,7 @@ L8:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -17267,7 +18810,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8573760), v2)
+	i0 = fn3604(m, i0, uint32(8573760), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -17276,7 +18819,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1885(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1886(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17295,14 +18838,14 @@ func fn1885(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	_ = i2
 	b := m.base
 	i1 = v2 * uint32(3)
-	i0 = fn3708(m, uint32(10057556), i1)
+	i0 = fn3709(m, uint32(10057556), i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
 	*(*uint64)(unsafe.Add(b, uint64(v3)+20)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(v3)+12)) = k64(18446744069414584320)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v4 = i0
@@ -17375,7 +18918,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1886(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1887(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17413,7 +18956,7 @@ func fn1886(m *Module, v0 uint32, v1 uint32) uint32 {
 	i2 = uint32(*(*uint8)(unsafe.Add(b, v2)))
 	i2 = b2i(i2 == uint32(64))
 	i1 = v2 + i2
-	i0 = fn8100(m, i0, i1)
+	i0 = fn8101(m, i0, i1)
 	if i0 != 0 {
 		goto L2
 	}
@@ -17511,7 +19054,7 @@ L6:
 	i1 = i1 + k32(4294967292)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	i0 = v3 * i1
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -17532,25 +19075,25 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	i3 = *(*uint32)(unsafe.Add(b, v0))
 	i6 = *(*uint32)(unsafe.Add(b, v1))
-	fn1907(m, i0, v4, v3, i3, v5, v2, i6, v9, v7, v6)
+	fn1908(m, i0, v4, v3, i3, v5, v2, i6, v9, v7, v6)
 	if v6 == 0 {
 		goto L9
 	}
-	fn2111(m, v6)
+	fn2112(m, v6)
 L9:
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8420147))
+	fn3605(m, i0, uint32(8420147))
 	return k32(4294967295)
 L1:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1887(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1888(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -17579,10 +19122,10 @@ func fn1887(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8461597))
+	fn3605(m, i0, uint32(8461597))
 	return k32(4294967295)
 L1:
-	i0 = fn526(m, v1, v3)
+	i0 = fn527(m, v1, v3)
 	if i0 == 0 {
 		goto L2
 	}
@@ -17593,12 +19136,12 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i0 = i0 * uint32(12)
 	i0 = i0 + uint32(48)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v4 = i0
 	if v4 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return k32(4294967295)
 L3:
 	i1 = v4 + uint32(44)
@@ -17629,7 +19172,7 @@ L3:
 	i2 = v5 << (uint32(2) & 31)
 	i1 = v2 + i2
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
-	fn1880(m, v4, v1)
+	fn1881(m, v4, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	v7 = i0
 	if v7 == 0 {
@@ -17704,15 +19247,15 @@ L8:
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = uint32(0)
 L4:
-	i0 = fn1888(m, v0, v4, v3)
+	i0 = fn1889(m, v0, v4, v3)
 	v1 = i0
-	fn2111(m, v4)
+	fn2112(m, v4)
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn1888(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1889(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17744,12 +19287,12 @@ func fn1888(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i0 = i0 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v4 = i0
 	if v4 != 0 {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = k32(4294967295)
 	goto L1
 L2:
@@ -17935,9 +19478,9 @@ L9:
 	}
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(0)
-	i0 = fn1886(m, v3, v1)
+	i0 = fn1887(m, v3, v1)
 	v0 = i0
-	fn2111(m, v4)
+	fn2112(m, v4)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -17946,7 +19489,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1889(m *Module, v0 uint32) {
+func fn1890(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17997,16 +19540,16 @@ func fn1889(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1890(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1891(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -18032,7 +19575,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1891(m *Module, v0 uint32) uint32 {
+func fn1892(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18076,7 +19619,7 @@ func fn1891(m *Module, v0 uint32) uint32 {
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	m.depth--
 	return uint32(0)
 L3:
@@ -18107,7 +19650,7 @@ L5:
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn1892(m, v2, v3, i2)
+	i0 = fn1893(m, v2, v3, i2)
 	m.depth--
 	return i0
 L2:
@@ -18124,7 +19667,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return v1
@@ -18132,7 +19675,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1892(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1893(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var d0 float64
@@ -18162,7 +19705,7 @@ func fn1892(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L3:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	goto L1
 L2:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
@@ -18205,90 +19748,90 @@ L2:
 	}
 L20:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v0 = i0
 	goto L1
 L19:
 	i0 = uint32(*(*int16)(unsafe.Add(b, v1)))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v0 = i0
 	goto L1
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v0 = i0
 	goto L1
 L17:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
 	i0 = i0 & uint32(1)
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	v0 = i0
 	goto L1
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1575(m, i0)
+	i0 = fn1576(m, i0)
 	v0 = i0
 	goto L1
 L15:
 	l0 = *(*uint64)(unsafe.Add(b, v1))
-	i0 = fn1593(m, l0)
+	i0 = fn1594(m, l0)
 	v0 = i0
 	goto L1
 L14:
 	l0 = *(*uint64)(unsafe.Add(b, v1))
-	i0 = fn1576(m, l0)
+	i0 = fn1577(m, l0)
 	v0 = i0
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	v0 = i0
 	goto L1
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1577(m, i0)
+	i0 = fn1578(m, i0)
 	v0 = i0
 	goto L1
 L11:
 	d0 = *(*float64)(unsafe.Add(b, v1))
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v0 = i0
 	goto L1
 L10:
-	d0 = fn1336(m, v1, uint32(1))
-	i0 = fn1315(m, d0)
+	d0 = fn1337(m, v1, uint32(1))
+	i0 = fn1316(m, d0)
 	v0 = i0
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1591(m, i0)
+	i0 = fn1592(m, i0)
 	v0 = i0
 	goto L1
 L8:
 	i0 = uint32(*(*int8)(unsafe.Add(b, v1)))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v0 = i0
 	goto L1
 L7:
 	i0 = uint32(*(*uint16)(unsafe.Add(b, v1)))
-	i0 = fn1575(m, i0)
+	i0 = fn1576(m, i0)
 	v0 = i0
 	goto L1
 L6:
 	f0 = *(*float32)(unsafe.Add(b, v1))
 	d0 = float64(f0)
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v0 = i0
 	goto L1
 L5:
-	i0 = fn740(m, v1, uint32(1))
+	i0 = fn741(m, v1, uint32(1))
 	v0 = i0
 	goto L1
 L4:
 	*(*uint32)(unsafe.Add(b, v3)) = v2
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	i0 = fn3603(m, i0, uint32(8508354), v3)
+	i0 = fn3604(m, i0, uint32(8508354), v3)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -18297,7 +19840,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1893(m *Module, v0 uint32) {
+func fn1894(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18380,7 +19923,7 @@ func fn1893(m *Module, v0 uint32) {
 	i1 = i1 & uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = v1 + uint32(16)
-	fn524(m, i0)
+	fn525(m, i0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -18399,22 +19942,22 @@ L1:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	if i0 == 0 {
 		goto L3
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L3:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1894(m *Module, v0 uint32) uint32 {
+func fn1895(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18437,7 +19980,7 @@ func fn1894(m *Module, v0 uint32) uint32 {
 	} else {
 		i0 = uint32(8541627)
 	}
-	i0 = fn2696(m, i0, v1)
+	i0 = fn2697(m, i0, v1)
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -18446,7 +19989,7 @@ func fn1894(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1895(m *Module, v0 uint32) uint32 {
+func fn1896(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18482,7 +20025,7 @@ func fn1895(m *Module, v0 uint32) uint32 {
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	m.depth--
 	return k32(4294967295)
 L2:
@@ -18491,7 +20034,7 @@ L2:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403685))
+	fn3605(m, i0, uint32(8403685))
 	m.depth--
 	return k32(4294967295)
 L4:
@@ -18527,7 +20070,7 @@ L7:
 	}
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8577513))
+	fn3605(m, i0, uint32(8577513))
 	m.depth--
 	return k32(4294967295)
 L5:
@@ -18537,7 +20080,7 @@ L5:
 		goto L8
 	}
 	v1 = k32(4294967295)
-	i0 = fn2032(m, v3)
+	i0 = fn2033(m, v3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -18549,33 +20092,33 @@ L8:
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L10
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return k32(4294967295)
 L10:
 	i1 = v0 + uint32(28)
-	i0 = fn1888(m, v2, i1, uint32(67))
+	i0 = fn1889(m, v2, i1, uint32(67))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L9
 	}
-	fn2111(m, v2)
+	fn2112(m, v2)
 	m.depth--
 	return k32(4294967295)
 L9:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i1 = fn4139(m, v2, i2)
+	i1 = fn4140(m, v2, i2)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	if v2 == i1 {
 		goto L1
 	}
-	fn2111(m, v2)
+	fn2112(m, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
 L1:
@@ -18585,7 +20128,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1896(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1897(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -18611,7 +20154,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1897(m *Module, v0 uint32) uint32 {
+func fn1898(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18680,7 +20223,7 @@ func fn1897(m *Module, v0 uint32) uint32 {
 	i1 = i1 & uint32(1)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = v1 + uint32(16)
-	fn524(m, i0)
+	fn525(m, i0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -18699,7 +20242,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -18707,7 +20250,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1898(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1899(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18783,11 +20326,11 @@ L8:
 	i0 = v3 + uint32(4)
 	v5 = i0
 	i1 = v3 + uint32(4)
-	i0 = fn525(m, v1, i1, uint32(284))
+	i0 = fn526(m, v1, i1, uint32(284))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L7
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L2
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
@@ -18842,7 +20385,7 @@ L13:
 		goto L10
 	}
 L12:
-	fn3624(m)
+	fn3625(m)
 	v1 = uint32(0)
 	v8 = uint32(0)
 	v0 = uint32(0)
@@ -18890,20 +20433,20 @@ L19:
 	}
 L18:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i0 = fn1899(m, v7, i1)
+	i0 = fn1900(m, v7, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L20
 	}
 	v1 = uint32(0)
-	i0 = fn1900(m)
+	i0 = fn1901(m)
 	v0 = i0
 	v8 = uint32(0)
 	goto L15
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn1899(m, i0, i1)
+	i0 = fn1900(m, i0, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L16
@@ -18926,7 +20469,7 @@ L17:
 	}
 L23:
 	i2 = uint32(int8(v4))
-	i0 = fn1901(m, v9, v7, i2, v1, v8)
+	i0 = fn1902(m, v9, v7, i2, v1, v8)
 	v0 = i0
 	goto L15
 L22:
@@ -18936,7 +20479,7 @@ L22:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+32))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	i7 = uint32(int8(v4))
-	i0 = fn1902(m, v9, v7, i2, i3, i4, i5, i6, i7, v1, v8)
+	i0 = fn1903(m, v9, v7, i2, i3, i4, i5, i6, i7, v1, v8)
 	v0 = i0
 	goto L15
 L21:
@@ -18946,12 +20489,12 @@ L21:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+32))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	i8 = uint32(int8(v4))
-	i0 = fn1903(m, v9, v7, v6, i3, i4, i5, i6, i7, i8, v1, v8)
+	i0 = fn1904(m, v9, v7, v6, i3, i4, i5, i6, i7, i8, v1, v8)
 	v0 = i0
 	goto L15
 L16:
 	v8 = uint32(0)
-	i0 = fn1900(m)
+	i0 = fn1901(m)
 	v0 = i0
 L15:
 	if int32(v0) > int32(k32(4294967295)) {
@@ -18993,7 +20536,7 @@ L3:
 	if v5 != i1 {
 		goto L24
 	}
-	fn524(m, v5)
+	fn525(m, v5)
 L24:
 	if v1 == 0 {
 		goto L25
@@ -19014,7 +20557,7 @@ L24:
 	if v0 != 0 {
 		goto L26
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v2 = i0
@@ -19032,11 +20575,11 @@ L26:
 	if v0 != 0 {
 		goto L27
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	fn2111(m, i0)
-	fn2111(m, v1)
+	fn2112(m, i0)
+	fn2112(m, v1)
 L25:
 	if v8 == 0 {
 		goto L28
@@ -19057,7 +20600,7 @@ L25:
 	if v0 != 0 {
 		goto L29
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
 	v2 = i0
@@ -19075,11 +20618,11 @@ L29:
 	if v0 != 0 {
 		goto L30
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L30:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
-	fn2111(m, i0)
-	fn2111(m, v8)
+	fn2112(m, i0)
+	fn2112(m, v8)
 L28:
 	if v4 != 0 {
 		goto L2
@@ -19102,7 +20645,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1899(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1900(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19116,14 +20659,14 @@ func fn1899(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn3888(m, uint32(8402771), uint32(8402786))
+	i0 = fn3889(m, uint32(8402771), uint32(8402786))
 	v2 = i0
 	if v2 != 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
-	i0 = fn2108(m, uint32(16))
+	i0 = fn2109(m, uint32(16))
 	v3 = i0
 	if v3 == 0 {
 		goto L6
@@ -19132,17 +20675,17 @@ L1:
 	i0 = v3 + uint32(8)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	v4 = uint32(0)
-	i0 = fn742(m, v0)
+	i0 = fn743(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L4
 	}
-	i0 = fn852(m, v2, v0)
+	i0 = fn853(m, v2, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L4
 	}
-	i1 = fn2033(m, v5, uint32(8462627))
+	i1 = fn2034(m, v5, uint32(8462627))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, v3)) = v4
 	if v4 != 0 {
@@ -19151,17 +20694,17 @@ L1:
 	v4 = v5
 	goto L3
 L7:
-	i1 = fn2108(m, v1)
+	i1 = fn2109(m, v1)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
 	if v4 != 0 {
 		goto L8
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L5
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
-	i1 = fn1878(m, v4, v1, uint32(512))
+	i1 = fn1879(m, v4, v1, uint32(512))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v4
 	if v4 == 0 {
@@ -19170,7 +20713,7 @@ L8:
 	v4 = v5
 	goto L2
 L6:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = uint32(0)
 	v0 = uint32(0)
 	v3 = uint32(0)
@@ -19194,7 +20737,7 @@ L4:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	v1 = i0
@@ -19212,11 +20755,11 @@ L3:
 	if v5 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	fn2111(m, i0)
-	fn2111(m, v3)
+	fn2112(m, i0)
+	fn2112(m, v3)
 	v3 = uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -19230,7 +20773,7 @@ L2:
 	if v1 != 0 {
 		goto L10
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L10:
 	if v0 == 0 {
 		goto L11
@@ -19246,7 +20789,7 @@ L10:
 	if v2 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	if v4 == 0 {
 		goto L12
@@ -19262,14 +20805,14 @@ L11:
 	if v2 != 0 {
 		goto L12
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L12:
 	return v3
 }
 
 //go:norace
 //go:nocheckptr
-func fn1900(m *Module) uint32 {
+func fn1901(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var i0 uint32
@@ -19277,16 +20820,16 @@ func fn1900(m *Module) uint32 {
 	b := m.base
 	v0 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 	v0 = uint32(0)
 L1:
 	return v0
@@ -19294,7 +20837,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1901(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn1902(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var d0 float64
@@ -19437,8 +20980,8 @@ L7:
 	i0 = b2i(d0 == d1)
 	return i0
 L6:
-	d0 = fn1336(m, v0, uint32(1))
-	d1 = fn1336(m, v1, uint32(1))
+	d0 = fn1337(m, v0, uint32(1))
+	d1 = fn1337(m, v1, uint32(1))
 	i0 = b2i(d0 == d1)
 	return i0
 L5:
@@ -19458,7 +21001,7 @@ L3:
 	v2 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = fn852(m, i0, i1)
+	i0 = fn853(m, i0, i1)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -19491,14 +21034,14 @@ L24:
 	if v5 != 0 {
 		goto L22
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	m.copy(i0, v1, i2)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = fn852(m, i0, i1)
+	i0 = fn853(m, i0, i1)
 	v0 = i0
 	if v0 == 0 {
 		goto L26
@@ -19531,9 +21074,9 @@ L29:
 	if v2 != 0 {
 		goto L27
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L27:
-	i0 = fn2026(m, v3, v1, uint32(2))
+	i0 = fn2027(m, v3, v1, uint32(2))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -19546,7 +21089,7 @@ L27:
 	if v0 != 0 {
 		goto L30
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L30:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -19575,11 +21118,11 @@ L26:
 		goto L1
 	}
 L25:
-	fn2072(m, v3)
+	fn2073(m, v3)
 	return v2
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8484666))
+	fn3605(m, i0, uint32(8484666))
 	v2 = k32(4294967295)
 L1:
 	return v2
@@ -19587,7 +21130,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1902(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
+func fn1903(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
 	var v10 uint32
 	_ = v10
 	var v11 uint32
@@ -19636,7 +21179,7 @@ L3:
 	i0 = i0 + v13
 	v12 = i0
 L4:
-	i0 = fn1901(m, v10, v12, v7, v8, v9)
+	i0 = fn1902(m, v10, v12, v7, v8, v9)
 	v10 = i0
 	if int32(v10) < int32(uint32(1)) {
 		goto L1
@@ -19660,7 +21203,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1903(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32, v10 uint32) uint32 {
+func fn1904(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32, v10 uint32) uint32 {
 	var v11 uint32
 	_ = v11
 	var v12 uint32
@@ -19744,7 +21287,7 @@ L4:
 	i0 = i0 + v19
 	v2 = i0
 L5:
-	i0 = fn1903(m, v11, v2, v18, v17, v16, v14, v15, v13, v8, v9, v10)
+	i0 = fn1904(m, v11, v2, v18, v17, v16, v14, v15, v13, v8, v9, v10)
 	v11 = i0
 	if int32(v11) < int32(uint32(1)) {
 		goto L1
@@ -19798,7 +21341,7 @@ L7:
 	i0 = i0 + v13
 	v2 = i0
 L8:
-	i0 = fn1901(m, v11, v2, v8, v9, v10)
+	i0 = fn1902(m, v11, v2, v8, v9, v10)
 	v11 = i0
 	if int32(v11) < int32(uint32(1)) {
 		goto L1
@@ -19823,7 +21366,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1904(m *Module, v0 uint32) uint32 {
+func fn1905(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19851,7 +21394,7 @@ func fn1904(m *Module, v0 uint32) uint32 {
 	if i0 == uint32(10057556) {
 		goto L2
 	}
-	fn3641(m, uint32(8517950), uint32(3355))
+	fn3642(m, uint32(8517950), uint32(3355))
 	v2 = uint32(0)
 	goto L1
 L2:
@@ -19869,7 +21412,7 @@ L2:
 L4:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
@@ -19884,12 +21427,12 @@ L3:
 L7:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8390341))
+	fn3605(m, i0, uint32(8390341))
 	goto L1
 L6:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	fn3604(m, i0, uint32(8508855))
+	fn3605(m, i0, uint32(8508855))
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
@@ -19911,10 +21454,10 @@ L9:
 	*(*uint32)(unsafe.Add(b, v1)) = v2
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	i0 = fn3603(m, i0, uint32(8434385), v1)
+	i0 = fn3604(m, i0, uint32(8434385), v1)
 	goto L1
 L8:
-	i0 = fn3706(m, uint32(10056868))
+	i0 = fn3707(m, uint32(10056868))
 	v2 = i0
 	if v2 != 0 {
 		goto L10
@@ -19936,7 +21479,7 @@ L10:
 	}
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	v3 = k32(4294967295)
 	goto L11
 L12:
@@ -19945,7 +21488,7 @@ L12:
 		goto L14
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8469006))
+	fn3605(m, i0, uint32(8469006))
 	v3 = k32(4294967295)
 	goto L11
 L14:
@@ -19963,7 +21506,7 @@ L11:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v3 = i0
@@ -19989,7 +21532,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1905(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1906(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -20018,14 +21561,14 @@ func fn1905(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L3:
 	v1 = uint32(0)
 	i8 = v3 + uint32(12)
-	i0 = fn3732(m, v4, v5, v2, uint32(0), uint32(10058072), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v4, v5, v2, uint32(0), uint32(10058072), uint32(1), uint32(1), uint32(0), i8)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
-	i0 = fn1884(m, i0, uint32(284))
+	i0 = fn1885(m, i0, uint32(284))
 	v1 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -20035,7 +21578,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1906(m *Module, v0 uint32) {
+func fn1907(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -20079,12 +21622,12 @@ L4:
 L2:
 	i0 = v0 + uint32(28)
 	v1 = i0
-	i0 = fn526(m, v1, uint32(67))
+	i0 = fn527(m, v1, uint32(67))
 	i0 = b2i(i0 != uint32(0))
 	i0 = i0 << (uint32(1) & 31)
 	v2 = i0
 	i0 = v2 | uint32(4)
-	i2 = fn526(m, v1, uint32(70))
+	i2 = fn527(m, v1, uint32(70))
 	if i2 == 0 {
 		i0 = v2
 	}
@@ -20102,7 +21645,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1907(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) {
+func fn1908(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) {
 	var v10 uint32
 	_ = v10
 	var v11 uint32
@@ -20184,7 +21727,7 @@ L4:
 	i0 = i0 + v18
 	v17 = i0
 L5:
-	fn1907(m, v15, v14, v2, v1, v13, v11, v17, v12, v10, v9)
+	fn1908(m, v15, v14, v2, v1, v13, v11, v17, v12, v10, v9)
 	i1 = *(*uint32)(unsafe.Add(b, v7))
 	i0 = v6 + i1
 	v6 = i0
@@ -20287,7 +21830,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1908(m *Module, v0 uint32) uint32 {
+func fn1909(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -20307,7 +21850,7 @@ func fn1908(m *Module, v0 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -20316,7 +21859,7 @@ L1:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8469006))
+	fn3605(m, i0, uint32(8469006))
 	m.depth--
 	return k32(4294967295)
 L3:
@@ -20328,7 +21871,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1909(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1910(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20362,7 +21905,7 @@ func fn1909(m *Module, v0 uint32, v1 uint32) uint32 {
 L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
@@ -20384,7 +21927,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, v2)) = v3
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	i0 = fn3603(m, i0, uint32(8434385), v2)
+	i0 = fn3604(m, i0, uint32(8434385), v2)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
@@ -20399,7 +21942,7 @@ L4:
 L8:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8390341))
+	fn3605(m, i0, uint32(8390341))
 	goto L1
 L7:
 	v3 = uint32(0)
@@ -20420,7 +21963,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8515311), i2)
+	i0 = fn3604(m, i0, uint32(8515311), i2)
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
@@ -20446,13 +21989,13 @@ L11:
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn1892(m, v0, v1, v4)
+	i0 = fn1893(m, v0, v1, v4)
 	v3 = i0
 	goto L1
 L6:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	fn3604(m, i0, uint32(8508855))
+	fn3605(m, i0, uint32(8508855))
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -20461,7 +22004,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1910(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1911(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20494,7 +22037,7 @@ func fn1910(m *Module, v0 uint32, v1 uint32) uint32 {
 L3:
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn3603(m, i0, uint32(8515311), v2)
+	i0 = fn3604(m, i0, uint32(8515311), v2)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -20524,7 +22067,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1911(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1912(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20566,7 +22109,7 @@ func fn1911(m *Module, v0 uint32, v1 uint32) uint32 {
 L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -20603,11 +22146,11 @@ L7:
 	*(*uint32)(unsafe.Add(b, v2)) = v3
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	i0 = fn3603(m, i0, uint32(8434385), v2)
+	i0 = fn3604(m, i0, uint32(8434385), v2)
 	goto L1
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = fn1892(m, v0, i1, v1)
+	i0 = fn1893(m, v0, i1, v1)
 	v3 = i0
 	goto L1
 L5:
@@ -20629,7 +22172,7 @@ L9:
 L8:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8390341))
+	fn3605(m, i0, uint32(8390341))
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+48))
@@ -20643,17 +22186,17 @@ L4:
 	}
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn515(m, v1, i1)
+	i0 = fn516(m, v1, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L11
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L11:
-	i0 = fn1909(m, v0, v1)
+	i0 = fn1910(m, v0, v1)
 	v3 = i0
 	goto L1
 L10:
@@ -20666,11 +22209,11 @@ L10:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8393191))
+	fn3605(m, i0, uint32(8393191))
 	goto L1
 L13:
 	i1 = v0 + uint32(28)
-	i0 = fn1879(m, v4, i1)
+	i0 = fn1880(m, v4, i1)
 	v3 = i0
 	if v3 != 0 {
 		goto L14
@@ -20679,7 +22222,7 @@ L13:
 	goto L1
 L14:
 	i0 = v3 + uint32(28)
-	i0 = fn1912(m, i0, v1)
+	i0 = fn1913(m, i0, v1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L15
 	}
@@ -20700,7 +22243,7 @@ L16:
 	v3 = uint32(0)
 	goto L1
 L17:
-	fn2072(m, v3)
+	fn2073(m, v3)
 	v3 = uint32(0)
 	goto L1
 L15:
@@ -20768,7 +22311,7 @@ L18:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
 	i1 = i1 * v1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	fn1906(m, v3)
+	fn1907(m, v3)
 	goto L1
 L12:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
@@ -20804,21 +22347,21 @@ L25:
 	}
 	goto L25
 L24:
-	i0 = fn1913(m, v1)
+	i0 = fn1914(m, v1)
 	if i0 == 0 {
 		goto L26
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	fn3604(m, i0, uint32(8508765))
+	fn3605(m, i0, uint32(8508765))
 	goto L1
 L26:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8391323))
+	fn3605(m, i0, uint32(8391323))
 	goto L1
 L23:
-	i0 = fn1914(m, v0, v1)
+	i0 = fn1915(m, v0, v1)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -20828,7 +22371,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1912(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1913(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20856,7 +22399,7 @@ func fn1912(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(12)
 	i2 = v2 + uint32(8)
 	i3 = v2 + uint32(4)
-	i0 = fn2263(m, v1, i1, i2, i3)
+	i0 = fn2264(m, v1, i1, i2, i3)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L2
 	}
@@ -20868,7 +22411,7 @@ L2:
 	i1 = v2 + uint32(12)
 	i2 = v2 + uint32(8)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn2264(m, i0, i1, i2, i3)
+	i0 = fn2265(m, i0, i1, i2, i3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v1 = i0
@@ -20894,7 +22437,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1913(m *Module, v0 uint32) uint32 {
+func fn1914(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -20938,7 +22481,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1914(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1915(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20968,7 +22511,7 @@ func fn1914(m *Module, v0 uint32, v1 uint32) uint32 {
 L3:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
@@ -20990,7 +22533,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, v2)) = v3
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	i0 = fn3603(m, i0, uint32(8434385), v2)
+	i0 = fn3604(m, i0, uint32(8434385), v2)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -21000,11 +22543,11 @@ L4:
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	fn3604(m, i0, uint32(8508873))
+	fn3605(m, i0, uint32(8508873))
 	goto L1
 L6:
 	i0 = v0 + uint32(28)
-	i0 = fn1919(m, i0, v1)
+	i0 = fn1920(m, i0, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L7
@@ -21012,7 +22555,7 @@ L6:
 	v0 = uint32(0)
 	goto L1
 L7:
-	i0 = fn1892(m, v0, v1, v4)
+	i0 = fn1893(m, v0, v1, v4)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -21022,7 +22565,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1915(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1916(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -21061,7 +22604,7 @@ func fn1915(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
@@ -21082,7 +22625,7 @@ L3:
 L6:
 	*(*uint32)(unsafe.Add(b, v3)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	i0 = fn3603(m, i0, uint32(8434385), v3)
+	i0 = fn3604(m, i0, uint32(8434385), v3)
 	goto L2
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
@@ -21090,14 +22633,14 @@ L5:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8390290))
+	fn3605(m, i0, uint32(8390290))
 	goto L2
 L7:
 	if v2 != 0 {
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8390388))
+	fn3605(m, i0, uint32(8390388))
 	goto L2
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
@@ -21120,12 +22663,12 @@ L8:
 	}
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = fn1916(m, v0, i1, v2, v5)
+	i0 = fn1917(m, v0, i1, v2, v5)
 	v4 = i0
 	goto L1
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8390341))
+	fn3605(m, i0, uint32(8390341))
 	goto L2
 L9:
 	i0 = v0 + uint32(28)
@@ -21145,27 +22688,27 @@ L9:
 		goto L13
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	fn3604(m, i0, uint32(8508873))
+	fn3605(m, i0, uint32(8508873))
 	goto L2
 L13:
 	v4 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn515(m, v1, i1)
+	i0 = fn516(m, v1, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L14
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L14:
-	i0 = fn1910(m, v6, v1)
+	i0 = fn1911(m, v6, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn1916(m, v0, v1, v2, v5)
+	i0 = fn1917(m, v0, v1, v2, v5)
 	v4 = i0
 	goto L1
 L12:
@@ -21176,7 +22719,7 @@ L12:
 		goto L19
 	}
 	i1 = v3 + uint32(68)
-	i0 = fn525(m, v2, i1, uint32(284))
+	i0 = fn526(m, v2, i1, uint32(284))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -21230,7 +22773,7 @@ L12:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
 L20:
 	i0 = v3 + uint32(24)
-	i0 = fn1912(m, i0, v1)
+	i0 = fn1913(m, i0, v1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L22
 	}
@@ -21244,34 +22787,34 @@ L22:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
 	i1 = v3 + uint32(24)
 	i2 = v3 + uint32(68)
-	i0 = fn1917(m, v0, i1, i2)
+	i0 = fn1918(m, v0, i1, i2)
 	v4 = i0
 L21:
 	i0 = v3 + uint32(68)
-	fn524(m, i0)
+	fn525(m, i0)
 	goto L1
 L19:
-	i0 = fn1918(m, v1)
+	i0 = fn1919(m, v1)
 	if i0 == 0 {
 		goto L17
 	}
 	goto L15
 L18:
-	i0 = fn1918(m, v1)
+	i0 = fn1919(m, v1)
 	if i0 != 0 {
 		goto L15
 	}
-	i0 = fn1913(m, v1)
+	i0 = fn1914(m, v1)
 	if i0 == 0 {
 		goto L16
 	}
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	fn3604(m, i0, uint32(8546034))
+	fn3605(m, i0, uint32(8546034))
 	goto L2
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8391323))
+	fn3605(m, i0, uint32(8391323))
 	goto L2
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -21279,15 +22822,15 @@ L15:
 		goto L23
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	fn3604(m, i0, uint32(8508873))
+	fn3605(m, i0, uint32(8508873))
 	goto L2
 L23:
-	i0 = fn1919(m, v6, v1)
+	i0 = fn1920(m, v6, v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L2
 	}
-	i0 = fn1916(m, v0, v4, v2, v5)
+	i0 = fn1917(m, v0, v4, v2, v5)
 	v4 = i0
 	goto L1
 L2:
@@ -21300,7 +22843,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1916(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1917(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -21355,12 +22898,12 @@ func fn1916(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L3
 	}
 L16:
-	i0 = fn517(m, v2)
+	i0 = fn518(m, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L18
 	}
-	i0 = fn1580(m, v2)
+	i0 = fn1581(m, v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -21373,13 +22916,13 @@ L16:
 	if v6 != 0 {
 		goto L19
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L19:
 	if v5 != k32(4294967295) {
 		goto L17
 	}
 L18:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -21398,7 +22941,7 @@ L17:
 	}
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	goto L2
 L20:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
@@ -21432,12 +22975,12 @@ L22:
 	v5 = uint32(0)
 	goto L1
 L15:
-	i0 = fn517(m, v2)
+	i0 = fn518(m, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L26
 	}
-	i0 = fn1583(m, v2)
+	i0 = fn1584(m, v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -21450,13 +22993,13 @@ L15:
 	if v6 != 0 {
 		goto L27
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L27:
 	if v5 != k32(4294967295) {
 		goto L25
 	}
 L26:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -21475,7 +23018,7 @@ L25:
 	}
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	goto L2
 L28:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
@@ -21507,12 +23050,12 @@ L30:
 	v5 = uint32(0)
 	goto L1
 L14:
-	i0 = fn517(m, v2)
+	i0 = fn518(m, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L34
 	}
-	l0 = fn1595(m, v2)
+	l0 = fn1596(m, v2)
 	v7 = l0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -21525,13 +23068,13 @@ L14:
 	if v5 != 0 {
 		goto L35
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L35:
 	if v7 != k64(18446744073709551615) {
 		goto L33
 	}
 L34:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -21550,19 +23093,19 @@ L33:
 	}
 L37:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	goto L2
 L36:
 	*(*uint64)(unsafe.Add(b, v1)) = v7
 	v5 = uint32(0)
 	goto L1
 L13:
-	i0 = fn517(m, v2)
+	i0 = fn518(m, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L39
 	}
-	l0 = fn1596(m, v2)
+	l0 = fn1597(m, v2)
 	v7 = l0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -21575,13 +23118,13 @@ L13:
 	if v5 != 0 {
 		goto L40
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L40:
 	if v7 != k64(18446744073709551615) {
 		goto L38
 	}
 L39:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -21600,19 +23143,19 @@ L38:
 	}
 L42:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	goto L2
 L41:
 	*(*uint64)(unsafe.Add(b, v1)) = v7
 	v5 = uint32(0)
 	goto L1
 L12:
-	i0 = fn517(m, v2)
+	i0 = fn518(m, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L44
 	}
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -21625,13 +23168,13 @@ L12:
 	if v6 != 0 {
 		goto L45
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L45:
 	if v5 != k32(4294967295) {
 		goto L43
 	}
 L44:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -21650,19 +23193,19 @@ L43:
 	}
 L47:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	goto L2
 L46:
 	*(*uint32)(unsafe.Add(b, v1)) = v5
 	v5 = uint32(0)
 	goto L1
 L11:
-	i0 = fn517(m, v2)
+	i0 = fn518(m, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L49
 	}
-	i0 = fn1584(m, v2)
+	i0 = fn1585(m, v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -21675,13 +23218,13 @@ L11:
 	if v6 != 0 {
 		goto L50
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L50:
 	if v5 != k32(4294967295) {
 		goto L48
 	}
 L49:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -21700,19 +23243,19 @@ L48:
 	}
 L52:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	goto L2
 L51:
 	*(*uint32)(unsafe.Add(b, v1)) = v5
 	v5 = uint32(0)
 	goto L1
 L10:
-	d0 = fn1320(m, v2)
+	d0 = fn1321(m, v2)
 	v8 = d0
 	if v8 != math.Float64frombits(0xbff0000000000000) {
 		goto L53
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -21730,7 +23273,7 @@ L53:
 	}
 L55:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	goto L2
 L54:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
@@ -21754,7 +23297,7 @@ L56:
 	goto L1
 L9:
 	v5 = k32(4294967295)
-	i0 = fn2030(m, v2)
+	i0 = fn2031(m, v2)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L1
@@ -21772,7 +23315,7 @@ L9:
 	}
 L59:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	goto L1
 L58:
 	v5 = uint32(0)
@@ -21789,7 +23332,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8576127), i2)
+	i0 = fn3604(m, i0, uint32(8576127), i2)
 	goto L2
 L60:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
@@ -21799,7 +23342,7 @@ L60:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v4 + uint32(64)
-	i0 = fn3603(m, i0, uint32(8576085), i2)
+	i0 = fn3604(m, i0, uint32(8576085), i2)
 	goto L2
 L61:
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+16)))
@@ -21807,12 +23350,12 @@ L61:
 	v5 = uint32(0)
 	goto L1
 L7:
-	i0 = fn1592(m, v2)
+	i0 = fn1593(m, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L62
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -21830,7 +23373,7 @@ L62:
 	}
 L64:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	goto L2
 L63:
 	*(*uint32)(unsafe.Add(b, v1)) = v2
@@ -21838,13 +23381,13 @@ L63:
 	goto L1
 L6:
 	v5 = uint32(0)
-	i0 = fn1333(m, v8, v1, uint32(1))
+	i0 = fn1334(m, v8, v1, uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L1
 	}
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L66
 	}
@@ -21855,33 +23398,33 @@ L66:
 	v2 = uint32(8576085)
 	v5 = uint32(10027208)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L65
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L2
 	}
 L65:
-	fn3624(m)
+	fn3625(m)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v5 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = v3
 	i2 = v4 + uint32(32)
-	i0 = fn3603(m, v5, v2, i2)
+	i0 = fn3604(m, v5, v2, i2)
 	goto L2
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8576085), i2)
+	i0 = fn3604(m, i0, uint32(8576085), i2)
 	goto L2
 L3:
 	*(*uint32)(unsafe.Add(b, v4)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	i0 = fn3603(m, i0, uint32(8508354), v4)
+	i0 = fn3604(m, i0, uint32(8508354), v4)
 L2:
 	v5 = k32(4294967295)
 L1:
@@ -21892,7 +23435,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1917(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1918(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -21933,7 +23476,7 @@ func fn1917(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	return k32(4294967295)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
@@ -21946,7 +23489,7 @@ L1:
 	i2 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	i2 = b2i(i2 == uint32(64))
 	i1 = v0 + i2
-	i0 = fn8100(m, i0, i1)
+	i0 = fn8101(m, i0, i1)
 	if i0 != 0 {
 		goto L3
 	}
@@ -22038,12 +23581,12 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	i0 = v3 * i1
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v8 = i0
 	if v8 != 0 {
 		goto L10
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return k32(4294967295)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
@@ -22129,7 +23672,7 @@ L15:
 		goto L14
 	}
 L11:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	return uint32(0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -22151,13 +23694,13 @@ L16:
 	return uint32(0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8420147))
+	fn3605(m, i0, uint32(8420147))
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn1918(m *Module, v0 uint32) uint32 {
+func fn1919(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22206,7 +23749,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1919(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1920(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22252,12 +23795,12 @@ L3:
 	i0 = v5 + v1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn515(m, i0, i1)
+	i0 = fn516(m, i0, i1)
 	v7 = i0
 	if v7 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -22284,7 +23827,7 @@ L6:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8515311), i2)
+	i0 = fn3604(m, i0, uint32(8515311), i2)
 	goto L1
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
@@ -22327,7 +23870,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8490642), v2)
+	i0 = fn3604(m, i0, uint32(8490642), v2)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -22336,7 +23879,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1920(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1921(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -22365,7 +23908,7 @@ func fn1920(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -22374,7 +23917,7 @@ L1:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8393191))
+	fn3605(m, i0, uint32(8393191))
 	m.depth--
 	return k32(4294967295)
 L3:
@@ -22412,7 +23955,7 @@ L3:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8493666))
+	fn3605(m, i0, uint32(8493666))
 	m.depth--
 	return k32(4294967295)
 L4:
@@ -22432,7 +23975,7 @@ L5:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8408496))
+	fn3605(m, i0, uint32(8408496))
 	m.depth--
 	return k32(4294967295)
 L6:
@@ -22445,7 +23988,7 @@ L6:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8408594))
+	fn3605(m, i0, uint32(8408594))
 	m.depth--
 	return k32(4294967295)
 L7:
@@ -22458,7 +24001,7 @@ L7:
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8408546))
+	fn3605(m, i0, uint32(8408546))
 	m.depth--
 	return k32(4294967295)
 L8:
@@ -22471,7 +24014,7 @@ L8:
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8411572))
+	fn3605(m, i0, uint32(8411572))
 	m.depth--
 	return k32(4294967295)
 L9:
@@ -22483,7 +24026,7 @@ L9:
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8408496))
+	fn3605(m, i0, uint32(8408496))
 	m.depth--
 	return k32(4294967295)
 L11:
@@ -22498,7 +24041,7 @@ L10:
 		goto L13
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	i0 = fn3603(m, i0, uint32(8397720), uint32(0))
+	i0 = fn3604(m, i0, uint32(8397720), uint32(0))
 	m.depth--
 	return k32(4294967295)
 L13:
@@ -22523,7 +24066,7 @@ L14:
 
 //go:norace
 //go:nocheckptr
-func fn1921(m *Module, v0 uint32, v1 uint32) {
+func fn1922(m *Module, v0 uint32, v1 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
@@ -22535,16 +24078,16 @@ func fn1921(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn1922(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1923(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1923(m, v0)
+	i0 = fn1924(m, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1923(m *Module, v0 uint32) uint32 {
+func fn1924(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22618,7 +24161,7 @@ func fn1923(m *Module, v0 uint32) uint32 {
 	i1 = i1 & uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	i0 = v0 + uint32(16)
-	fn524(m, i0)
+	fn525(m, i0)
 	goto L1
 L2:
 	if int32(v2) < int32(uint32(1)) {
@@ -22633,12 +24176,12 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	i0 = fn3603(m, i0, uint32(8433259), v1)
+	i0 = fn3604(m, i0, uint32(8433259), v1)
 	goto L1
 L3:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8397157))
+	fn3605(m, i0, uint32(8397157))
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -22647,7 +24190,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1924(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1925(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -22684,7 +24227,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10057788), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10057788), uint32(0), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -22707,23 +24250,23 @@ L2:
 		goto L6
 	}
 	i1 = v4 + uint32(8)
-	i0 = fn2738(m, v1, i1)
+	i0 = fn2739(m, v1, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L7
 	}
-	i0 = fn8105(m, v3)
+	i0 = fn8106(m, v3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	if i0 == i1 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 L7:
 	v6 = uint32(0)
 	goto L1
 L6:
-	fn3722(m, uint32(8418396), uint32(8576820), uint32(8486794), v1)
+	fn3723(m, uint32(8418396), uint32(8576820), uint32(8486794), v1)
 	v6 = uint32(0)
 	goto L1
 L5:
@@ -22741,7 +24284,7 @@ L5:
 L9:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	goto L1
 L8:
 	v1 = uint32(67)
@@ -22782,12 +24325,12 @@ L12:
 L11:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8579103))
+	fn3605(m, i0, uint32(8579103))
 	goto L1
 L10:
 	v6 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -22795,7 +24338,7 @@ L10:
 	i0 = v3 + uint32(16)
 	i1 = v0 + uint32(28)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn1887(m, i0, i1, i2, v1)
+	i0 = fn1888(m, i0, i1, i2, v1)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L15
 	}
@@ -22813,7 +24356,7 @@ L15:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -22822,7 +24365,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1925(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1926(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -22863,7 +24406,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10057860), uint32(0), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10057860), uint32(0), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -22889,7 +24432,7 @@ L7:
 	v2 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v1 = i0
 	if v1 == k32(4294967295) {
 		goto L8
@@ -22898,7 +24441,7 @@ L7:
 	goto L5
 L8:
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -22918,7 +24461,7 @@ L5:
 L10:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	goto L1
 L9:
 	i0 = v1 & uint32(10)
@@ -22927,13 +24470,13 @@ L9:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn4556(m, i0, i1, v3, v2)
+	i0 = fn4557(m, i0, i1, v3, v2)
 	v6 = i0
 	goto L1
 L11:
 	v6 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -22942,7 +24485,7 @@ L11:
 	v5 = i0
 	i1 = v0 + uint32(28)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn1887(m, v5, i1, i2, uint32(67))
+	i0 = fn1888(m, v5, i1, i2, uint32(67))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L13
 	}
@@ -22960,7 +24503,7 @@ L11:
 	goto L1
 L13:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4556(m, v5, i1, v3, v2)
+	i0 = fn4557(m, v5, i1, v3, v2)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -22974,7 +24517,7 @@ L13:
 		goto L1
 	}
 L12:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -22983,7 +24526,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1926(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1927(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -23035,7 +24578,7 @@ func fn1926(m *Module, v0 uint32, v1 uint32) uint32 {
 L3:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
@@ -23057,7 +24600,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, v2)) = v3
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	i0 = fn3603(m, i0, uint32(8434385), v2)
+	i0 = fn3604(m, i0, uint32(8434385), v2)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
@@ -23073,7 +24616,7 @@ L4:
 		goto L6
 	}
 L8:
-	i0 = fn1892(m, v0, v3, v4)
+	i0 = fn1893(m, v0, v3, v4)
 	v0 = i0
 	goto L1
 L7:
@@ -23084,7 +24627,7 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v9 = i0
 	if v9 != 0 {
 		goto L9
@@ -23116,7 +24659,7 @@ L11:
 	i0 = i0 + v12
 	v5 = i0
 L12:
-	i0 = fn1892(m, v0, v5, v4)
+	i0 = fn1893(m, v0, v5, v4)
 	v5 = i0
 	if v5 != 0 {
 		goto L13
@@ -23133,7 +24676,7 @@ L12:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
@@ -23156,7 +24699,7 @@ L6:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	i0 = fn1927(m, v0, v3, v5, i3, i4, i5, v4)
+	i0 = fn1928(m, v0, v3, v5, i3, i4, i5, v4)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -23166,7 +24709,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1927(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn1928(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var v7 uint32
 	_ = v7
 	var v8 uint32
@@ -23192,7 +24735,7 @@ func fn1927(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v7 = i0
 	if v2 != uint32(1) {
 		goto L5
@@ -23221,7 +24764,7 @@ L6:
 	i0 = i0 + v10
 	v2 = i0
 L7:
-	i0 = fn1892(m, v0, v2, v6)
+	i0 = fn1893(m, v0, v2, v6)
 	v2 = i0
 	if v2 != 0 {
 		goto L8
@@ -23291,7 +24834,7 @@ L9:
 	i0 = i0 + v14
 	v2 = i0
 L10:
-	i0 = fn1927(m, v0, v2, v13, v12, v11, v10, v6)
+	i0 = fn1928(m, v0, v2, v13, v12, v11, v10, v6)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
@@ -23330,7 +24873,7 @@ L3:
 	m.depth--
 	return v1
 L2:
-	fn2072(m, v7)
+	fn2073(m, v7)
 L1:
 	m.depth--
 	return uint32(0)
@@ -23338,7 +24881,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1928(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1929(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -23384,7 +24927,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10057932), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10057932), uint32(1), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -23398,7 +24941,7 @@ L2:
 	if i0 != 0 {
 		goto L5
 	}
-	fn3722(m, uint32(8395639), uint32(8571849), uint32(8435764), v2)
+	fn3723(m, uint32(8395639), uint32(8571849), uint32(8435764), v2)
 	v6 = uint32(0)
 	goto L1
 L5:
@@ -23426,7 +24969,7 @@ L6:
 L8:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	goto L1
 L7:
 	i0 = v1 & uint32(32)
@@ -23435,7 +24978,7 @@ L7:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8393191))
+	fn3605(m, i0, uint32(8393191))
 	goto L1
 L9:
 	i0 = v1 & uint32(10)
@@ -23444,7 +24987,7 @@ L9:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8408408))
+	fn3605(m, i0, uint32(8408408))
 	goto L1
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
@@ -23480,7 +25023,7 @@ L15:
 L14:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8422105))
+	fn3605(m, i0, uint32(8422105))
 	goto L1
 L13:
 	if v3 == 0 {
@@ -23494,7 +25037,7 @@ L13:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8491229))
+	fn3605(m, i0, uint32(8491229))
 	goto L1
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
@@ -23504,7 +25047,7 @@ L16:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8544506))
+	fn3605(m, i0, uint32(8544506))
 	goto L1
 L17:
 	if v7 == uint32(1) {
@@ -23515,7 +25058,7 @@ L17:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8539205))
+	fn3605(m, i0, uint32(8539205))
 	goto L1
 L11:
 	i1 = v0 + uint32(28)
@@ -23524,7 +25067,7 @@ L11:
 	} else {
 		i2 = uint32(1)
 	}
-	i0 = fn1885(m, v5, i1, i2)
+	i0 = fn1886(m, v5, i1, i2)
 	v1 = i0
 	if v1 != 0 {
 		goto L18
@@ -23533,7 +25076,7 @@ L11:
 	goto L1
 L18:
 	v6 = uint32(0)
-	i0 = fn1929(m, v1, v2)
+	i0 = fn1930(m, v1, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L19
 	}
@@ -23543,7 +25086,7 @@ L18:
 	v6 = v1
 	goto L1
 L20:
-	i0 = fn1930(m, v1, v3, v8)
+	i0 = fn1931(m, v1, v3, v8)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L19
 	}
@@ -23561,7 +25104,7 @@ L19:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -23570,7 +25113,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1929(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1930(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -23586,7 +25129,7 @@ func fn1929(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2764(m, v1)
+	i0 = fn2765(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -23636,7 +25179,7 @@ L5:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8579133))
+	fn3605(m, i0, uint32(8579133))
 	v4 = k32(4294967295)
 	goto L2
 L3:
@@ -23688,7 +25231,7 @@ L12:
 	}
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8411957))
+	fn3605(m, i0, uint32(8411957))
 	v4 = k32(4294967295)
 	goto L2
 L10:
@@ -23701,7 +25244,7 @@ L10:
 		goto L14
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8476432))
+	fn3605(m, i0, uint32(8476432))
 	goto L2
 L14:
 	i0 = v5 + k32(4294967233)
@@ -23884,7 +25427,7 @@ L18:
 L17:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8438225))
+	fn3605(m, i0, uint32(8438225))
 	goto L2
 L16:
 	if v3 == uint32(64) {
@@ -23918,14 +25461,14 @@ L2:
 	if v0 != 0 {
 		goto L35
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L35:
 	return v4
 }
 
 //go:norace
 //go:nocheckptr
-func fn1930(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1931(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -23993,15 +25536,15 @@ L5:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8414122))
+	fn3605(m, i0, uint32(8414122))
 	return k32(4294967295)
 L6:
-	i0 = fn1582(m, v9)
+	i0 = fn1583(m, v9)
 	v9 = i0
 	if v9 != k32(4294967295) {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -24012,7 +25555,7 @@ L9:
 	}
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8546596), uint32(0))
+	i0 = fn3604(m, i0, uint32(8546596), uint32(0))
 	return k32(4294967295)
 L7:
 	i1 = div32s(uint32(2147483647), v3)
@@ -24020,7 +25563,7 @@ L7:
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8525523), uint32(0))
+	i0 = fn3604(m, i0, uint32(8525523), uint32(0))
 	return k32(4294967295)
 L10:
 	*(*uint32)(unsafe.Add(b, v5)) = v9
@@ -24114,7 +25657,7 @@ L1:
 		goto L14
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8476738))
+	fn3605(m, i0, uint32(8476738))
 	return k32(4294967295)
 L14:
 	v9 = uint32(14)
@@ -24145,12 +25688,12 @@ L18:
 L16:
 	i0 = v0 + uint32(28)
 	v9 = i0
-	i0 = fn526(m, v9, uint32(67))
+	i0 = fn527(m, v9, uint32(67))
 	i0 = b2i(i0 != uint32(0))
 	i0 = i0 << (uint32(1) & 31)
 	v3 = i0
 	i0 = v3 | uint32(4)
-	i2 = fn526(m, v9, uint32(70))
+	i2 = fn527(m, v9, uint32(70))
 	if i2 == 0 {
 		i0 = v3
 	}
@@ -24168,7 +25711,7 @@ L15:
 
 //go:norace
 //go:nocheckptr
-func fn1931(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1932(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24196,7 +25739,7 @@ func fn1931(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	m.depth--
 	return uint32(0)
 L1:
@@ -24205,12 +25748,12 @@ L1:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8393191))
+	fn3605(m, i0, uint32(8393191))
 	m.depth--
 	return uint32(0)
 L3:
 	i1 = v0 + uint32(28)
-	i0 = fn1879(m, v3, i1)
+	i0 = fn1880(m, v3, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L4
@@ -24225,7 +25768,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1932(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1933(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -24251,7 +25794,7 @@ func fn1932(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	v5 = uint32(0)
 	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10058004), uint32(2), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10058004), uint32(2), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -24261,18 +25804,18 @@ L2:
 	v2 = i0
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L4
 	}
 	v5 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L4:
-	i0 = fn1884(m, v2, v1)
+	i0 = fn1885(m, v2, v1)
 	v5 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -24282,7 +25825,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1933(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1934(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -24306,7 +25849,7 @@ func fn1933(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	m.depth--
 	return uint32(0)
 L1:
@@ -24324,16 +25867,16 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1934(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1935(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1923(m, v0)
+	i0 = fn1924(m, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1935(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1936(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -24357,7 +25900,7 @@ func fn1935(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	m.depth--
 	return uint32(0)
 L1:
@@ -24383,38 +25926,6 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn1936(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+20)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+8)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn1594(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
 func fn1937(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
@@ -24435,12 +25946,12 @@ func fn1937(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	i0 = fn606(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 }
@@ -24467,12 +25978,12 @@ func fn1938(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i0 = fn1594(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	i0 = fn607(m, i0)
 	m.depth--
 	return i0
 }
@@ -24499,12 +26010,12 @@ func fn1939(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = fn2675(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 }
@@ -24531,12 +26042,12 @@ func fn1940(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = fn1574(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = fn2676(m, i0)
 	m.depth--
 	return i0
 }
@@ -24544,18 +26055,8 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn1941(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
 	var i0 uint32
 	_ = i0
-	var i1 uint32
-	_ = i1
 	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
@@ -24573,72 +26074,14 @@ func fn1941(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v2 = i0
-	if v2 != 0 {
-		goto L3
-	}
-	i0 = fn2289(m, uint32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v3 = i0
-	i0 = fn2289(m, v3)
-	v4 = i0
-	if v4 != 0 {
-		goto L4
-	}
-	m.depth--
-	return uint32(0)
-L4:
-	if int32(v3) < int32(uint32(1)) {
-		goto L6
-	}
-	v0 = uint32(0)
-L7:
-	i0 = v2 + v0
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1594(m, i0)
-	v5 = i0
-	if v5 != 0 {
-		goto L8
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L5
-	}
-	fn2072(m, v4)
-	m.depth--
-	return uint32(0)
-L8:
-	i0 = v4 + v0
-	i0 = i0 + uint32(12)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	i0 = v0 + uint32(4)
-	v0 = i0
-	i0 = v3 + k32(4294967295)
-	v3 = i0
-	if v3 != 0 {
-		goto L7
-	}
-L6:
-	v0 = v4
-L5:
-	m.depth--
-	return v0
 }
 
 //go:norace
@@ -24673,22 +26116,22 @@ func fn1942(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	m.depth--
 	return i0
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	v3 = i0
-	i0 = fn2289(m, v3)
+	i0 = fn2290(m, v3)
 	v4 = i0
 	if v4 != 0 {
 		goto L4
@@ -24703,7 +26146,7 @@ L4:
 L7:
 	i0 = v2 + v0
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	v5 = i0
 	if v5 != 0 {
 		goto L8
@@ -24720,7 +26163,7 @@ L7:
 	if v3 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return uint32(0)
 L8:
@@ -24773,22 +26216,22 @@ func fn1943(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	m.depth--
 	return i0
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	v3 = i0
-	i0 = fn2289(m, v3)
+	i0 = fn2290(m, v3)
 	v4 = i0
 	if v4 != 0 {
 		goto L4
@@ -24803,7 +26246,7 @@ L4:
 L7:
 	i0 = v2 + v0
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	v5 = i0
 	if v5 != 0 {
 		goto L8
@@ -24820,7 +26263,7 @@ L7:
 	if v3 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return uint32(0)
 L8:
@@ -24846,15 +26289,22 @@ L5:
 func fn1944(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
 	var i0 uint32
 	_ = i0
+	var i1 uint32
+	_ = i1
 	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	i0 = v2 & uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+20)))
+	i0 = i0 & uint32(1)
 	if i0 != 0 {
 		goto L2
 	}
@@ -24866,14 +26316,72 @@ func fn1944(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = v2 & uint32(10)
-	i0 = fn606(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	v2 = i0
+	if v2 != 0 {
+		goto L3
+	}
+	i0 = fn2290(m, uint32(0))
 	m.depth--
 	return i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v3 = i0
+	i0 = fn2290(m, v3)
+	v4 = i0
+	if v4 != 0 {
+		goto L4
+	}
+	m.depth--
+	return uint32(0)
+L4:
+	if int32(v3) < int32(uint32(1)) {
+		goto L6
+	}
+	v0 = uint32(0)
+L7:
+	i0 = v2 + v0
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1595(m, i0)
+	v5 = i0
+	if v5 != 0 {
+		goto L8
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L5
+	}
+	fn2073(m, v4)
+	m.depth--
+	return uint32(0)
+L8:
+	i0 = v4 + v0
+	i0 = i0 + uint32(12)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	i0 = v0 + uint32(4)
+	v0 = i0
+	i0 = v3 + k32(4294967295)
+	v3 = i0
+	if v3 != 0 {
+		goto L7
+	}
+L6:
+	v0 = v4
+L5:
+	m.depth--
+	return v0
 }
 
 //go:norace
@@ -24901,12 +26409,12 @@ func fn1945(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = v2 & uint32(12)
-	i0 = fn606(m, i0)
+	i0 = v2 & uint32(10)
+	i0 = fn607(m, i0)
 	m.depth--
 	return i0
 }
@@ -24936,19 +26444,54 @@ func fn1946(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403724))
+	fn3605(m, i0, uint32(8403724))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = v2 & uint32(14)
-	i0 = fn606(m, i0)
+	i0 = v2 & uint32(12)
+	i0 = fn607(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1947(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1947(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	i0 = v2 & uint32(1)
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+8)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8403724))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = v2 & uint32(14)
+	i0 = fn607(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1948(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -24999,13 +26542,13 @@ L9:
 		goto L6
 	}
 L10:
-	v5 = uint32(891)
-	goto L2
-L8:
 	v5 = uint32(892)
 	goto L2
-L7:
+L8:
 	v5 = uint32(893)
+	goto L2
+L7:
+	v5 = uint32(894)
 	goto L2
 L6:
 	if v7 == uint32(642) {
@@ -25016,13 +26559,13 @@ L5:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8418061), v4)
+	i0 = fn3604(m, i0, uint32(8418061), v4)
 	goto L1
 L4:
-	v5 = uint32(894)
+	v5 = uint32(895)
 	goto L2
 L3:
-	v5 = uint32(895)
+	v5 = uint32(896)
 L2:
 	i0 = v6 & uint32(512)
 	if i0 == 0 {
@@ -25033,10 +26576,10 @@ L2:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8412325))
+	fn3605(m, i0, uint32(8412325))
 	goto L1
 L14:
-	i0 = fn3706(m, uint32(10058116))
+	i0 = fn3707(m, uint32(10058116))
 	v6 = i0
 	if v6 == 0 {
 		goto L12
@@ -25057,10 +26600,10 @@ L13:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8475343))
+	fn3605(m, i0, uint32(8475343))
 	goto L1
 L16:
-	i0 = fn3706(m, uint32(10058324))
+	i0 = fn3707(m, uint32(10058324))
 	v6 = i0
 	if v6 != 0 {
 		goto L11
@@ -25094,7 +26637,7 @@ L17:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v0 = i0
@@ -25121,7 +26664,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1948(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1949(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -25139,7 +26682,7 @@ func fn1948(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v6 = i1
@@ -25148,7 +26691,7 @@ func fn1948(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if int32(v6) > int32(k32(4294967295)) {
 		goto L2
 	}
-	i0 = fn3352(m, v5, uint32(8404573))
+	i0 = fn3353(m, v5, uint32(8404573))
 	if i0 != 0 {
 		goto L1
 	}
@@ -25183,7 +26726,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1949(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1950(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -25201,7 +26744,7 @@ func fn1949(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i0 = i0 - uint32(32)
 	v4 = i0
 	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	if v3 == 0 {
 		goto L2
@@ -25210,7 +26753,7 @@ func fn1949(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn2024(m, v0)
+	i0 = fn2025(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L3
@@ -25222,7 +26765,7 @@ L3:
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i3 = v4 + uint32(16)
-	i0 = fn3608(m, v5, i1, uint32(8410557), i3)
+	i0 = fn3609(m, v5, i1, uint32(8410557), i3)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -25234,7 +26777,7 @@ L3:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L2:
 	i0 = v2 & uint32(2147483647)
@@ -25242,7 +26785,7 @@ L2:
 	if v3 == 0 {
 		goto L4
 	}
-	i0 = fn2024(m, v0)
+	i0 = fn2025(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L5
@@ -25254,7 +26797,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, v4)) = v0
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v5, i1, uint32(8561545), v4)
+	i0 = fn3609(m, v5, i1, uint32(8561545), v4)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -25266,7 +26809,7 @@ L5:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
@@ -25276,7 +26819,7 @@ L4:
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L6
 	}
-	i0 = fn3352(m, v5, uint32(8404573))
+	i0 = fn3353(m, v5, uint32(8404573))
 	if i0 == 0 {
 		goto L6
 	}
@@ -25315,7 +26858,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1950(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1951(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -25333,7 +26876,7 @@ func fn1950(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i0 = i0 - uint32(32)
 	v4 = i0
 	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	if v3 == 0 {
 		goto L2
@@ -25342,7 +26885,7 @@ func fn1950(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn2024(m, v0)
+	i0 = fn2025(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L3
@@ -25354,7 +26897,7 @@ L3:
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i3 = v4 + uint32(16)
-	i0 = fn3608(m, v5, i1, uint32(8410557), i3)
+	i0 = fn3609(m, v5, i1, uint32(8410557), i3)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -25366,7 +26909,7 @@ L3:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L2:
 	i0 = v2 & uint32(2147483647)
@@ -25374,7 +26917,7 @@ L2:
 	if v3 == uint32(1) {
 		goto L4
 	}
-	i0 = fn2024(m, v0)
+	i0 = fn2025(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L5
@@ -25386,7 +26929,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, v4)) = v0
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v5, i1, uint32(8561503), v4)
+	i0 = fn3609(m, v5, i1, uint32(8561503), v4)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -25398,7 +26941,7 @@ L5:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
@@ -25408,7 +26951,7 @@ L4:
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L6
 	}
-	i0 = fn3352(m, v5, uint32(8404573))
+	i0 = fn3353(m, v5, uint32(8404573))
 	if i0 == 0 {
 		goto L6
 	}
@@ -25448,7 +26991,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1951(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1952(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -25466,7 +27009,7 @@ func fn1951(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v4 = i0
 	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	if v3 == 0 {
 		goto L2
@@ -25475,7 +27018,7 @@ func fn1951(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn2024(m, v0)
+	i0 = fn2025(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L3
@@ -25486,7 +27029,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v4)) = v0
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v5, i1, uint32(8410557), v4)
+	i0 = fn3609(m, v5, i1, uint32(8410557), v4)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -25498,7 +27041,7 @@ L3:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
@@ -25508,7 +27051,7 @@ L2:
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L4
 	}
-	i0 = fn3352(m, v5, uint32(8404573))
+	i0 = fn3353(m, v5, uint32(8404573))
 	if i0 == 0 {
 		goto L4
 	}
@@ -25549,7 +27092,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1952(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1953(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -25569,7 +27112,7 @@ func fn1952(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
@@ -25588,7 +27131,7 @@ L1:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L2
 	}
-	i0 = fn3352(m, v5, uint32(8404573))
+	i0 = fn3353(m, v5, uint32(8404573))
 	if i0 == 0 {
 		goto L3
 	}
@@ -25628,7 +27171,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn1953(m *Module, v0 uint32) uint32 {
+func fn1954(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -25639,11 +27182,11 @@ func fn1953(m *Module, v0 uint32) uint32 {
 	if v1 == uint32(10058324) {
 		goto L1
 	}
-	i0 = fn2348(m, v1, uint32(10058324))
+	i0 = fn2349(m, v1, uint32(10058324))
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518472), uint32(120))
+	fn3642(m, uint32(8518472), uint32(120))
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -25653,7 +27196,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1954(m *Module, v0 uint32) {
+func fn1955(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25668,8 +27211,8 @@ func fn1954(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
-	i0 = fn4221(m)
+	fn3703(m, v0)
+	i0 = fn4222(m)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	v2 = i0
@@ -25678,10 +27221,10 @@ func fn1954(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	if i0 != uint32(896) {
+	if i0 != uint32(897) {
 		goto L1
 	}
-	fn2070(m, v1, v0)
+	fn2071(m, v1, v0)
 	m.depth--
 	return
 L1:
@@ -25691,7 +27234,7 @@ L1:
 	if i0 == 0 {
 		goto L2
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+9)))
@@ -25715,7 +27258,7 @@ L2:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
@@ -25733,7 +27276,7 @@ L3:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
@@ -25751,9 +27294,9 @@ L4:
 	if v3 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
 	v0 = i1
@@ -25765,7 +27308,7 @@ L5:
 	if int32(v0) < int32(uint32(101)) {
 		goto L6
 	}
-	fn2071(m, v1)
+	fn2072(m, v1)
 L6:
 	m.depth--
 	return
@@ -25773,7 +27316,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn1955(m *Module, v0 uint32) uint32 {
+func fn1956(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25799,7 +27342,7 @@ func fn1955(m *Module, v0 uint32) uint32 {
 	if v2 == uint32(10058952) {
 		goto L3
 	}
-	i0 = fn2348(m, v2, uint32(10058952))
+	i0 = fn2349(m, v2, uint32(10058952))
 	if i0 == 0 {
 		goto L2
 	}
@@ -25807,7 +27350,7 @@ L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn2696(m, uint32(8541520), v1)
+	i0 = fn2697(m, uint32(8541520), v1)
 	v0 = i0
 	goto L1
 L2:
@@ -25823,7 +27366,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8541854), i1)
+	i0 = fn2697(m, uint32(8541854), i1)
 	v0 = i0
 L1:
 	i0 = v1 + uint32(32)
@@ -25833,17 +27376,17 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1956(m *Module, v0 uint32) uint32 {
+func fn1957(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn4137(m, i0)
+	i0 = fn4138(m, i0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
-	i1 = fn4138(m, i1)
+	i1 = fn4139(m, i1)
 	i0 = i0 ^ i1
 	v0 = i0
 	if v0 < k32(4294967294) {
@@ -25856,7 +27399,7 @@ func fn1956(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn1957(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1958(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -25886,7 +27429,7 @@ func fn1957(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn847(m, v0, v1, v2)
+	i0 = fn848(m, v0, v1, v2)
 	v0 = i0
 	goto L1
 L2:
@@ -25898,7 +27441,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v6 = i0
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	v8 = i0
@@ -25921,13 +27464,13 @@ L5:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v0 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v7, i1, uint32(8410587), v3)
+	i0 = fn3609(m, v7, i1, uint32(8410587), v3)
 	goto L1
 L6:
 	i0 = m.table[v8].(func(*Module, uint32, uint32) uint32)(m, v6, v1)
 	v2 = i0
 L4:
-	i0 = fn838(m, v7, v0, v2, uint32(0))
+	i0 = fn839(m, v7, v0, v2, uint32(0))
 	v0 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -25937,7 +27480,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1958(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1959(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -25993,7 +27536,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1959(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1960(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -26015,7 +27558,7 @@ func fn1959(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v4 == uint32(10058324) {
 		goto L2
 	}
-	i0 = fn2348(m, v4, uint32(10058324))
+	i0 = fn2349(m, v4, uint32(10058324))
 	if i0 == 0 {
 		goto L1
 	}
@@ -26025,7 +27568,7 @@ L2:
 	if v4 == uint32(10058324) {
 		goto L3
 	}
-	i0 = fn2348(m, v4, uint32(10058324))
+	i0 = fn2349(m, v4, uint32(10058324))
 	if i0 == 0 {
 		goto L1
 	}
@@ -26064,7 +27607,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1960(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1961(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -26090,19 +27633,19 @@ func fn1960(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 == uint32(10058952) {
 		goto L3
 	}
-	i0 = fn2348(m, v3, uint32(10058952))
+	i0 = fn2349(m, v3, uint32(10058952))
 	if i0 == 0 {
 		goto L2
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2675(m, i0)
+	i0 = fn2676(m, i0)
 	v0 = i0
 	goto L1
 L2:
 	i0 = k32(10089824) + uint32(33900)
-	i0 = fn3390(m, i0)
+	i0 = fn3391(m, i0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v4 = i0
@@ -26111,7 +27654,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8558411), v2)
+	i0 = fn4086(m, uint32(8558411), v2)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -26121,7 +27664,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1961(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1962(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -26134,14 +27677,14 @@ func fn1961(m *Module, v0 uint32, v1 uint32) uint32 {
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2330(m, i0, i1)
+	i0 = fn2331(m, i0, i1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1962(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1963(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -26150,14 +27693,14 @@ func fn1962(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2675(m, i0)
+	i0 = fn2676(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1963(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1964(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -26185,14 +27728,14 @@ func fn1963(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 == uint32(10058952) {
 		goto L3
 	}
-	i0 = fn2348(m, v3, uint32(10058952))
+	i0 = fn2349(m, v3, uint32(10058952))
 	if i0 == 0 {
 		goto L2
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2675(m, i0)
+	i0 = fn2676(m, i0)
 	v3 = i0
 	goto L1
 L2:
@@ -26207,7 +27750,7 @@ L2:
 		i0 = v4
 	}
 	i1 = k32(10089824) + uint32(25080)
-	i0 = fn2034(m, i0, i1)
+	i0 = fn2035(m, i0, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -26220,7 +27763,7 @@ L2:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8405467))
+	fn3605(m, i0, uint32(8405467))
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -26238,7 +27781,7 @@ L5:
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn2696(m, uint32(8433572), v2)
+	i0 = fn2697(m, uint32(8433572), v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -26252,7 +27795,7 @@ L5:
 		goto L1
 	}
 L4:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -26261,7 +27804,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1964(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1965(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -26298,7 +27841,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1965(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1966(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -26314,14 +27857,14 @@ func fn1965(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2332(m, i0, i1, i2)
+	i0 = fn2333(m, i0, i1, i2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1966(m *Module, v0 uint32) uint32 {
+func fn1967(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -26332,7 +27875,7 @@ func fn1966(m *Module, v0 uint32) uint32 {
 	if v1 == uint32(10058952) {
 		goto L1
 	}
-	i0 = fn2348(m, v1, uint32(10058952))
+	i0 = fn2349(m, v1, uint32(10058952))
 	if i0 != 0 {
 		goto L1
 	}
@@ -26352,7 +27895,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn1967(m *Module, v0 uint32) uint32 {
+func fn1968(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -26369,7 +27912,7 @@ func fn1967(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(10058744)
-	i1 = fn3845(m)
+	i1 = fn3846(m)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
 L1:
 	return v0
@@ -26377,7 +27920,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1968(m *Module, v0 uint32) uint32 {
+func fn1969(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -26390,7 +27933,7 @@ func fn1968(m *Module, v0 uint32) uint32 {
 	_ = i1
 	b := m.base
 	v1 = uint32(0)
-	i0 = fn2345(m, uint32(10058952), uint32(0))
+	i0 = fn2346(m, uint32(10058952), uint32(0))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -26398,7 +27941,7 @@ func fn1968(m *Module, v0 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+12)) = uint64(0)
 	i0 = v2 + uint32(20)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v3
 	if v3 != 0 {
@@ -26418,16 +27961,16 @@ func fn1968(m *Module, v0 uint32) uint32 {
 	goto L1
 L3:
 	v1 = uint32(0)
-	i0 = fn1969(m, v2, v3, v0, uint32(0))
+	i0 = fn1970(m, v2, v3, v0, uint32(0))
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	fn2066(m, i0)
+	fn2067(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	fn3701(m, i0)
-	fn2066(m, v2)
-	fn3701(m, v2)
+	fn3702(m, i0)
+	fn2067(m, v2)
+	fn3702(m, v2)
 	return v2
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -26442,14 +27985,14 @@ L4:
 		goto L1
 	}
 L2:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn1969(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn1970(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -26461,7 +28004,7 @@ func fn1969(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	b := m.base
 	v4 = k32(4294967295)
 	i1 = k32(10089824) + uint32(24548)
-	i0 = fn1711(m, v1, i1, v2)
+	i0 = fn1712(m, v1, i1, v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -26471,22 +28014,22 @@ func fn1969(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	} else {
 		i2 = uint32(10059656)
 	}
-	i0 = fn1711(m, v1, i1, i2)
+	i0 = fn1712(m, v1, i1, i2)
 	if i0 != 0 {
 		goto L1
 	}
 	i1 = k32(10089824) + uint32(24892)
-	i0 = fn1711(m, v1, i1, uint32(10059656))
+	i0 = fn1712(m, v1, i1, uint32(10059656))
 	if i0 != 0 {
 		goto L1
 	}
 	i1 = k32(10089824) + uint32(24200)
-	i0 = fn1711(m, v1, i1, uint32(10059656))
+	i0 = fn1712(m, v1, i1, uint32(10059656))
 	if i0 != 0 {
 		goto L1
 	}
 	i1 = k32(10089824) + uint32(26072)
-	i0 = fn1711(m, v1, i1, uint32(10059656))
+	i0 = fn1712(m, v1, i1, uint32(10059656))
 	if i0 != 0 {
 		goto L1
 	}
@@ -26506,14 +28049,14 @@ func fn1969(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v2
-	fn1970(m, v1)
+	fn1971(m, v1)
 L1:
 	return v4
 }
 
 //go:norace
 //go:nocheckptr
-func fn1970(m *Module, v0 uint32) {
+func fn1971(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -26535,14 +28078,14 @@ func fn1970(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1971(m *Module, v0 uint32) uint32 {
+func fn1972(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -26552,14 +28095,14 @@ func fn1971(m *Module, v0 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2675(m, v0)
+	i0 = fn2676(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
-	i0 = fn1968(m, v0)
+	i0 = fn1969(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -26572,39 +28115,39 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn1972(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1973(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn3884(m, i0)
+	i0 = fn3885(m, i0)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8507511))
+	fn3605(m, i0, uint32(8507511))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn1973(m, v0, v1)
+	i0 = fn1974(m, v0, v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1973(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1974(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -26637,7 +28180,7 @@ func fn1973(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(10058744)
-	i1 = fn3845(m)
+	i1 = fn3846(m)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -26655,7 +28198,7 @@ L1:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
 	i3 = v2 + uint32(16)
-	i0 = fn3052(m, i0, uint32(1), uint32(8552622), i3)
+	i0 = fn3053(m, i0, uint32(1), uint32(8552622), i3)
 	if i0 != 0 {
 		goto L3
 	}
@@ -26667,16 +28210,16 @@ L4:
 	*(*uint32)(unsafe.Add(b, v2)) = v3
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8408901), v2)
+	i0 = fn3604(m, i0, uint32(8408901), v2)
 	goto L3
 L5:
-	i0 = fn3847(m, v3)
-	i0 = fn2675(m, i0)
+	i0 = fn3848(m, v3)
+	i0 = fn2676(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L6
 	}
-	i0 = fn1968(m, v3)
+	i0 = fn1969(m, v3)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -26689,7 +28232,7 @@ L5:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	if v1 == 0 {
 		goto L6
@@ -26699,13 +28242,13 @@ L7:
 	if int32(v3) < int32(uint32(1)) {
 		goto L9
 	}
-	i1 = fn2108(m, v3)
+	i1 = fn2109(m, v3)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v3
 	if v3 != 0 {
 		goto L10
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -26727,12 +28270,12 @@ L9:
 	if v4 == 0 {
 		goto L11
 	}
-	i0 = fn1974(m, v1)
+	i0 = fn1975(m, v1)
 	v3 = i0
 	if v3 == 0 {
 		goto L12
 	}
-	i0 = fn1975(m, v1, v3, v4)
+	i0 = fn1976(m, v1, v3, v4)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -26745,7 +28288,7 @@ L9:
 	if v5 != 0 {
 		goto L13
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L13:
 	if v4 == 0 {
 		goto L11
@@ -26769,13 +28312,13 @@ L11:
 	if v3 == 0 {
 		goto L14
 	}
-	i0 = fn2675(m, v3)
+	i0 = fn2676(m, v3)
 	v3 = i0
 	if v3 == 0 {
 		goto L16
 	}
 	i1 = k32(10089824) + uint32(22656)
-	i0 = fn2037(m, v1, i1, v3)
+	i0 = fn2038(m, v1, i1, v3)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -26791,7 +28334,7 @@ L11:
 	if v0 != 0 {
 		goto L16
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -26815,12 +28358,12 @@ L15:
 	if v4 != 0 {
 		goto L14
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L14:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
 	goto L3
 L8:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	v1 = uint32(0)
 L3:
@@ -26831,7 +28374,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1974(m *Module, v0 uint32) uint32 {
+func fn1975(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -26852,11 +28395,11 @@ func fn1974(m *Module, v0 uint32) uint32 {
 	if v2 == uint32(10058952) {
 		goto L2
 	}
-	i0 = fn2348(m, v2, uint32(10058952))
+	i0 = fn2349(m, v2, uint32(10058952))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	v0 = uint32(0)
 	goto L1
 L2:
@@ -26873,7 +28416,7 @@ L2:
 	}
 	i1 = k32(10089824) + uint32(24548)
 	i2 = v1 + uint32(12)
-	i0 = fn1704(m, v0, i1, i2)
+	i0 = fn1705(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(1)) {
 		goto L3
 	}
@@ -26896,16 +28439,16 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	v0 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8489712))
+	fn3605(m, i0, uint32(8489712))
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -26914,7 +28457,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1975(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1976(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -26939,18 +28482,18 @@ L3:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8539389))
+	fn3605(m, i0, uint32(8539389))
 	return k32(4294967295)
 L4:
 	v3 = k32(4294967295)
-	i0 = fn1947(m, v2, v0, v1, uint32(0))
+	i0 = fn1948(m, v2, v0, v1, uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
-	fn2066(m, v4)
+	fn2067(m, v4)
 	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn2036(m, v0, i1, v4)
+	i0 = fn2037(m, v0, i1, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -26967,7 +28510,7 @@ L4:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	return k32(4294967295)
 L5:
 	if v6 == uint32(1073741823) {
@@ -26979,7 +28522,7 @@ L5:
 	if v6 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	i0 = v2 + uint32(16)
 	v2 = i0
@@ -26995,7 +28538,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1976(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1977(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -27006,13 +28549,13 @@ func fn1976(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i1
 	b := m.base
 	v2 = k32(4294967295)
-	i0 = fn2675(m, v1)
+	i0 = fn2676(m, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 	i1 = k32(10089824) + uint32(22656)
-	i0 = fn2037(m, v0, i1, v1)
+	i0 = fn2038(m, v0, i1, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -27043,14 +28586,14 @@ L3:
 		goto L1
 	}
 L2:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	return v2
 }
 
 //go:norace
 //go:nocheckptr
-func fn1977(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1978(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -27087,7 +28630,7 @@ func fn1977(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -27101,15 +28644,15 @@ func fn1977(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(10058744)
-	i1 = fn3845(m)
+	i1 = fn3846(m)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
 L1:
-	i0 = fn2033(m, v1, uint32(8489437))
+	i0 = fn2034(m, v1, uint32(8489437))
 	v6 = i0
 	if v6 == 0 {
 		goto L3
 	}
-	i0 = fn2739(m, v6)
+	i0 = fn2740(m, v6)
 	v7 = i0
 	if v7 != 0 {
 		goto L7
@@ -27130,7 +28673,7 @@ L7:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
 	i3 = v3 + uint32(144)
-	i0 = fn3052(m, i0, uint32(1), uint32(8552622), i3)
+	i0 = fn3053(m, i0, uint32(1), uint32(8552622), i3)
 	if i0 != 0 {
 		goto L6
 	}
@@ -27142,7 +28685,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, v3)) = v7
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8453531), v3)
+	i0 = fn3604(m, i0, uint32(8453531), v3)
 	goto L6
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
@@ -27185,7 +28728,7 @@ L22:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v3 + uint32(96)
-	i0 = fn3603(m, i0, uint32(8408957), i2)
+	i0 = fn3604(m, i0, uint32(8408957), i2)
 	goto L6
 L21:
 	if v12 == 0 {
@@ -27195,7 +28738,7 @@ L21:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v3 + uint32(112)
-	i0 = fn3603(m, i0, uint32(8408993), i2)
+	i0 = fn3604(m, i0, uint32(8408993), i2)
 	goto L6
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
@@ -27214,7 +28757,7 @@ L19:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v3 + uint32(80)
-	i0 = fn3603(m, i0, uint32(8468689), i2)
+	i0 = fn3604(m, i0, uint32(8468689), i2)
 	goto L6
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
@@ -27246,7 +28789,7 @@ L24:
 		goto L10
 	}
 	v2 = uint32(0)
-	i0 = fn3853(m, v7)
+	i0 = fn3854(m, v7)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -27256,7 +28799,7 @@ L13:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v3 + uint32(128)
-	i0 = fn3603(m, i0, uint32(8396852), i2)
+	i0 = fn3604(m, i0, uint32(8396852), i2)
 	goto L6
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -27268,7 +28811,7 @@ L11:
 		goto L10
 	}
 	v2 = uint32(0)
-	i0 = fn3853(m, v7)
+	i0 = fn3854(m, v7)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -27278,7 +28821,7 @@ L10:
 	}
 	i0 = m.table[v8].(func(*Module, uint32, uint32) uint32)(m, v1, v0)
 	v2 = i0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	v4 = i0
 	if v2 != 0 {
 		goto L27
@@ -27293,7 +28836,7 @@ L28:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v3 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8451623), i2)
+	i0 = fn3604(m, i0, uint32(8451623), i2)
 	goto L6
 L27:
 	if v4 == 0 {
@@ -27302,10 +28845,10 @@ L27:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = v7
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v3 + uint32(64)
-	i0 = fn3631(m, i0, uint32(8451959), i2)
+	i0 = fn3632(m, i0, uint32(8451959), i2)
 	goto L6
 L26:
-	i0 = fn1968(m, v6)
+	i0 = fn1969(m, v6)
 	v2 = i0
 	if v2 != 0 {
 		goto L25
@@ -27318,7 +28861,7 @@ L25:
 	if v4 == uint32(10058952) {
 		goto L31
 	}
-	i0 = fn2348(m, v4, uint32(10058952))
+	i0 = fn2349(m, v4, uint32(10058952))
 	if i0 == 0 {
 		goto L30
 	}
@@ -27347,7 +28890,7 @@ L33:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v7
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8482921), i2)
+	i0 = fn3604(m, i0, uint32(8482921), i2)
 	goto L6
 L32:
 	if v9 == 0 {
@@ -27356,7 +28899,7 @@ L32:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v7
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8501781), i2)
+	i0 = fn3604(m, i0, uint32(8501781), i2)
 	goto L6
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
@@ -27364,7 +28907,7 @@ L29:
 	if v4 == 0 {
 		goto L34
 	}
-	i0 = fn1975(m, v2, v6, v4)
+	i0 = fn1976(m, v2, v6, v4)
 	if i0 != 0 {
 		goto L6
 	}
@@ -27374,7 +28917,7 @@ L34:
 	if v4 == 0 {
 		goto L35
 	}
-	i0 = fn1976(m, v2, v4)
+	i0 = fn1977(m, v2, v4)
 	if i0 != 0 {
 		goto L6
 	}
@@ -27404,7 +28947,7 @@ L6:
 	if v4 != 0 {
 		goto L36
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L36:
 	v4 = uint32(0)
 	if v2 == 0 {
@@ -27425,7 +28968,7 @@ L36:
 		goto L3
 	}
 L5:
-	fn2072(m, v6)
+	fn2073(m, v6)
 L4:
 	v4 = v2
 L3:
@@ -27436,7 +28979,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn1978(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1979(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -27456,7 +28999,7 @@ func fn1978(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(48)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn1974(m, v0)
+	i0 = fn1975(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -27475,9 +29018,9 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
-	i0 = fn2739(m, v3)
+	i0 = fn2740(m, v3)
 	v5 = i0
 	if v5 != 0 {
 		goto L4
@@ -27494,13 +29037,13 @@ L4:
 	if i0 != 0 {
 		goto L5
 	}
-	i1 = fn2108(m, v3)
+	i1 = fn2109(m, v3)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v3
 	if v3 != 0 {
 		goto L6
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v1 = k32(4294967295)
 	goto L1
 L6:
@@ -27529,7 +29072,7 @@ L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v0)
 	v1 = i0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	v4 = i0
 	if v1 == 0 {
 		goto L12
@@ -27543,7 +29086,7 @@ L13:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v2 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8451564), i2)
+	i0 = fn3604(m, i0, uint32(8451564), i2)
 	v1 = k32(4294967295)
 	goto L1
 L12:
@@ -27553,14 +29096,14 @@ L12:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v2 + uint32(16)
-	i0 = fn3631(m, i0, uint32(8451908), i2)
+	i0 = fn3632(m, i0, uint32(8451908), i2)
 	v1 = k32(4294967295)
 	goto L1
 L10:
 	*(*uint32)(unsafe.Add(b, v2)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8468501), v2)
+	i0 = fn3604(m, i0, uint32(8468501), v2)
 	v1 = k32(4294967295)
 	goto L1
 L9:
@@ -27579,7 +29122,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1979(m *Module, v0 uint32) uint32 {
+func fn1980(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -27587,7 +29130,7 @@ func fn1979(m *Module, v0 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn1974(m, v0)
+	i0 = fn1975(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L1
@@ -27605,15 +29148,15 @@ L1:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
-	i0 = fn2739(m, v0)
+	i0 = fn2740(m, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1980(m *Module, v0 uint32) uint32 {
+func fn1981(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -27624,11 +29167,11 @@ func fn1980(m *Module, v0 uint32) uint32 {
 	if v1 == uint32(10058952) {
 		goto L1
 	}
-	i0 = fn2348(m, v1, uint32(10058952))
+	i0 = fn2349(m, v1, uint32(10058952))
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518326), uint32(555))
+	fn3642(m, uint32(8518326), uint32(555))
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -27637,7 +29180,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1981(m *Module, v0 uint32) uint32 {
+func fn1982(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27658,11 +29201,11 @@ func fn1981(m *Module, v0 uint32) uint32 {
 	if v2 == uint32(10058952) {
 		goto L2
 	}
-	i0 = fn2348(m, v2, uint32(10058952))
+	i0 = fn2349(m, v2, uint32(10058952))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	v0 = uint32(0)
 	goto L1
 L2:
@@ -27673,7 +29216,7 @@ L2:
 	}
 	i1 = k32(10089824) + uint32(22776)
 	i2 = v1 + uint32(12)
-	i0 = fn1704(m, v0, i1, i2)
+	i0 = fn1705(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(1)) {
 		goto L3
 	}
@@ -27696,49 +29239,20 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	v0 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8471137))
+	fn3605(m, i0, uint32(8471137))
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
 	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn1982(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	if v1 == uint32(10058952) {
-		goto L1
-	}
-	i0 = fn2348(m, v1, uint32(10058952))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = fn3632(m)
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	m.depth--
-	return i0
 }
 
 //go:norace
@@ -27757,11 +29271,40 @@ func fn1983(m *Module, v0 uint32) uint32 {
 	if v1 == uint32(10058952) {
 		goto L1
 	}
-	i0 = fn2348(m, v1, uint32(10058952))
+	i0 = fn2349(m, v1, uint32(10058952))
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn1984(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	if v1 == uint32(10058952) {
+		goto L1
+	}
+	i0 = fn2349(m, v1, uint32(10058952))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = fn3633(m)
 	m.depth--
 	return uint32(0)
 L1:
@@ -27772,7 +29315,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1984(m *Module, v0 uint32) {
+func fn1985(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -27781,14 +29324,14 @@ func fn1984(m *Module, v0 uint32) {
 	if v0 == 0 {
 		goto L1
 	}
-	fn1985(m, v0)
+	fn1986(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn1985(m *Module, v0 uint32) {
+func fn1986(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27816,7 +29359,7 @@ func fn1985(m *Module, v0 uint32) {
 	i0 = i0 - uint32(32)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn4238(m)
+	i0 = fn4239(m)
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+144))
@@ -27824,7 +29367,7 @@ func fn1985(m *Module, v0 uint32) {
 	i1 = v1 + uint32(28)
 	i2 = v1 + uint32(24)
 	i3 = v1 + uint32(20)
-	i0 = fn1691(m, v0, i1, i2, i3)
+	i0 = fn1692(m, v0, i1, i2, i3)
 	if i0 == 0 {
 		goto L1
 	}
@@ -27995,29 +29538,29 @@ L12:
 	if int32(v3) < int32(uint32(2)) {
 		goto L22
 	}
-	i0 = fn2739(m, v2)
+	i0 = fn2740(m, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L23
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
 	i1 = v1 + uint32(16)
-	fn4377(m, uint32(8580905), i1)
+	fn4378(m, uint32(8580905), i1)
 	goto L22
 L23:
-	fn3624(m)
+	fn3625(m)
 L22:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i0 = fn1711(m, v0, i1, uint32(10059656))
+	i0 = fn1712(m, v0, i1, uint32(10059656))
 	if i0 == 0 {
 		goto L3
 	}
-	fn3649(m, uint32(8403150), uint32(0))
+	fn3650(m, uint32(8403150), uint32(0))
 L3:
 	i1 = v1 + uint32(28)
 	i2 = v1 + uint32(24)
 	i3 = v1 + uint32(20)
-	i0 = fn1691(m, v0, i1, i2, i3)
+	i0 = fn1692(m, v0, i1, i2, i3)
 	if i0 != 0 {
 		goto L2
 	}
@@ -28026,7 +29569,7 @@ L1:
 	i1 = v1 + uint32(28)
 	i2 = v1 + uint32(24)
 	i3 = v1 + uint32(20)
-	i0 = fn1691(m, v0, i1, i2, i3)
+	i0 = fn1692(m, v0, i1, i2, i3)
 	if i0 == 0 {
 		goto L24
 	}
@@ -28119,7 +29662,7 @@ L27:
 	if v4 != uint32(95) {
 		goto L35
 	}
-	i0 = fn2796(m, v2, uint32(8521301))
+	i0 = fn2797(m, v2, uint32(8521301))
 	if i0 != 0 {
 		goto L26
 	}
@@ -28128,28 +29671,28 @@ L35:
 		goto L36
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i0 = fn2739(m, i0)
+	i0 = fn2740(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L37
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	fn4377(m, uint32(8580888), v1)
+	fn4378(m, uint32(8580888), v1)
 	goto L36
 L37:
-	fn3624(m)
+	fn3625(m)
 L36:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i0 = fn1711(m, v0, i1, uint32(10059656))
+	i0 = fn1712(m, v0, i1, uint32(10059656))
 	if i0 == 0 {
 		goto L26
 	}
-	fn3649(m, uint32(8403150), uint32(0))
+	fn3650(m, uint32(8403150), uint32(0))
 L26:
 	i1 = v1 + uint32(28)
 	i2 = v1 + uint32(24)
 	i3 = v1 + uint32(20)
-	i0 = fn1691(m, v0, i1, i2, i3)
+	i0 = fn1692(m, v0, i1, i2, i3)
 	if i0 != 0 {
 		goto L25
 	}
@@ -28161,7 +29704,7 @@ L24:
 
 //go:norace
 //go:nocheckptr
-func fn1986(m *Module, v0 uint32) uint32 {
+func fn1987(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28187,13 +29730,13 @@ func fn1986(m *Module, v0 uint32) uint32 {
 L2:
 	i1 = k32(10089824) + uint32(27472)
 	i2 = v1 + uint32(12)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	v0 = i0
 	if int32(v0) < int32(uint32(1)) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v2 = i0
@@ -28208,7 +29751,7 @@ L2:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -28217,7 +29760,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1987(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1988(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28241,13 +29784,13 @@ func fn1987(m *Module, v0 uint32, v1 uint32) uint32 {
 L2:
 	i1 = k32(10089824) + uint32(28072)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	v0 = i0
 	if int32(v0) < int32(uint32(1)) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn585(m, i0, v1)
+	i0 = fn586(m, i0, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v1 = i0
@@ -28262,7 +29805,7 @@ L2:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -28271,7 +29814,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1988(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1989(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28294,13 +29837,13 @@ func fn1988(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i1 = k32(10089824) + uint32(34132)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	v3 = i0
 	if int32(v3) < int32(uint32(1)) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
@@ -28315,7 +29858,7 @@ func fn1988(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	if int32(v3) < int32(uint32(1)) {
 		goto L1
@@ -28323,7 +29866,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
 	i1 = k32(10089824) + uint32(38592)
 	i2 = v2 + uint32(8)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	v3 = i0
 	if int32(v3) < int32(uint32(1)) {
 		goto L1
@@ -28348,7 +29891,7 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, v1)) = v0
@@ -28361,7 +29904,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1989(m *Module, v0 uint32) uint32 {
+func fn1990(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28381,7 +29924,7 @@ func fn1989(m *Module, v0 uint32) uint32 {
 	if v0 == 0 {
 		goto L1
 	}
-	i0 = fn4238(m)
+	i0 = fn4239(m)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+180))
 	if i0 != 0 {
@@ -28389,7 +29932,7 @@ func fn1989(m *Module, v0 uint32) uint32 {
 	}
 	v2 = uint32(0)
 	i1 = v1 + uint32(16384)
-	i0 = fn2697(m, v0, i1, uint32(4096))
+	i0 = fn2698(m, v0, i1, uint32(4096))
 	v0 = i0
 	if int32(v0) >= int32(uint32(0)) {
 		goto L2
@@ -28402,20 +29945,20 @@ L2:
 	i0 = i0 + i1
 	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
 	i0 = v1 + uint32(16384)
-	i0 = fn8122(m, i0, uint32(47))
+	i0 = fn8123(m, i0, uint32(47))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
 	i0 = v0 + uint32(4)
-	i0 = fn8117(m, i0, uint32(8585884))
+	i0 = fn8118(m, i0, uint32(8585884))
 	if i0 != 0 {
 		goto L3
 	}
 	v2 = uint32(0)
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
 	i0 = v1 + uint32(16384)
-	i0 = fn8122(m, i0, uint32(47))
+	i0 = fn8123(m, i0, uint32(47))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -28433,7 +29976,7 @@ L3:
 		goto L4
 	}
 	v0 = v1
-	i0 = fn4617(m, v1, uint32(4096))
+	i0 = fn4618(m, v1, uint32(4096))
 	if i0 != 0 {
 		goto L4
 	}
@@ -28441,7 +29984,7 @@ L3:
 	goto L1
 L4:
 	i1 = v1 + uint32(16384)
-	i0 = fn8117(m, v0, i1)
+	i0 = fn8118(m, v0, i1)
 	i0 = b2i(i0 == 0)
 	v2 = i0
 L1:
@@ -28452,7 +29995,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1990(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1991(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -28474,7 +30017,7 @@ func fn1990(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(160)
 	v3 = i0
 	m.g0 = v3
-	i0 = fn2028(m, v0, v1, uint32(0), v2)
+	i0 = fn2029(m, v0, v1, uint32(0), v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L1
@@ -28483,7 +30026,7 @@ func fn1990(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L3
 	}
 	v4 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -28491,17 +30034,17 @@ func fn1990(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L3:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 L2:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = k32(10089824) + uint32(23032)
 	i2 = v3 + uint32(152)
-	i0 = fn1704(m, i0, i1, i2)
+	i0 = fn1705(m, i0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -28510,7 +30053,7 @@ L2:
 	if v5 == 0 {
 		goto L4
 	}
-	i0 = fn852(m, v5, v1)
+	i0 = fn853(m, v5, v1)
 	v4 = i0
 	if v2 != uint32(1) {
 		goto L5
@@ -28519,11 +30062,11 @@ L2:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L5
 	}
-	fn3624(m)
+	fn3625(m)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+152))
 	v2 = i0
@@ -28538,7 +30081,7 @@ L5:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L4:
 	if v2 == uint32(1) {
@@ -28548,7 +30091,7 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = k32(10089824) + uint32(24548)
 	i2 = v3 + uint32(156)
-	i0 = fn1704(m, i0, i1, i2)
+	i0 = fn1705(m, i0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -28564,17 +30107,17 @@ L4:
 		goto L6
 	}
 L7:
-	fn1970(m, v2)
+	fn1971(m, v2)
 	*(*uint32)(unsafe.Add(b, v3)) = v1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3603(m, i0, uint32(8578559), v3)
+	i0 = fn3604(m, i0, uint32(8578559), v3)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = k32(10089824) + uint32(26072)
 	i2 = v3 + uint32(148)
-	i0 = fn1704(m, i0, i1, i2)
+	i0 = fn1705(m, i0, i1, i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L8
 	}
@@ -28591,7 +30134,7 @@ L6:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+148))
@@ -28604,7 +30147,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8578673), i2)
+	i0 = fn3604(m, i0, uint32(8578673), i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+156))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -28618,19 +30161,19 @@ L8:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+144)) = uint32(0)
 	i1 = v3 + uint32(144)
-	i0 = fn1988(m, v2, i1)
+	i0 = fn1989(m, v2, i1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+144))
 	v2 = i0
 	if int32(v0) < int32(uint32(0)) {
 		goto L10
 	}
-	i0 = fn1989(m, v2)
+	i0 = fn1990(m, v2)
 	v0 = i0
 	if int32(v0) < int32(uint32(0)) {
 		goto L10
@@ -28640,7 +30183,7 @@ L9:
 	}
 	v6 = uint32(0)
 	i1 = v3 + uint32(140)
-	i0 = fn4371(m, uint32(8421444), i1)
+	i0 = fn4372(m, uint32(8421444), i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L10
 	}
@@ -28657,7 +30200,7 @@ L9:
 	if v6 == uint32(10063232) {
 		goto L13
 	}
-	i0 = fn2348(m, v6, uint32(10062672))
+	i0 = fn2349(m, v6, uint32(10062672))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+140))
 	v5 = i0
@@ -28665,7 +30208,7 @@ L9:
 		goto L13
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+140))
 	v5 = i0
@@ -28675,7 +30218,7 @@ L9:
 	}
 L13:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+156))
-	i0 = fn2204(m, v5, i1)
+	i0 = fn2205(m, v5, i1)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+140))
 	v6 = i0
@@ -28693,10 +30236,10 @@ L13:
 	if v0 != 0 {
 		goto L10
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L10
 L14:
-	fn1970(m, v6)
+	fn1971(m, v6)
 	if v5 == 0 {
 		goto L11
 	}
@@ -28708,13 +30251,13 @@ L14:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+124)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
 	i2 = v3 + uint32(112)
-	i0 = fn3603(m, i0, uint32(8563826), i2)
+	i0 = fn3604(m, i0, uint32(8563826), i2)
 	goto L10
 L12:
-	fn1970(m, v6)
+	fn1971(m, v6)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+148))
-	i0 = fn1986(m, i0)
+	i0 = fn1987(m, i0)
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L10
@@ -28731,7 +30274,7 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+104)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
 	i2 = v3 + uint32(96)
-	i0 = fn3603(m, i0, uint32(8556148), i2)
+	i0 = fn3604(m, i0, uint32(8556148), i2)
 	goto L10
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
@@ -28745,17 +30288,17 @@ L16:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+84)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v3)+80)) = v5
 	i2 = v3 + uint32(80)
-	i0 = fn3603(m, v0, uint32(8555752), i2)
+	i0 = fn3604(m, v0, uint32(8555752), i2)
 	goto L10
 L17:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = v5
 	i2 = v3 + uint32(64)
-	i0 = fn3603(m, v0, uint32(8555857), i2)
+	i0 = fn3604(m, v0, uint32(8555857), i2)
 	goto L10
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+148))
-	i0 = fn1987(m, i0, v1)
+	i0 = fn1988(m, i0, v1)
 	v0 = i0
 	if int32(v0) < int32(uint32(1)) {
 		goto L18
@@ -28765,7 +30308,7 @@ L15:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8555952), i2)
+	i0 = fn3604(m, i0, uint32(8555952), i2)
 	goto L10
 L18:
 	if v0 != 0 {
@@ -28776,9 +30319,9 @@ L18:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
 	i2 = v3 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8578673), i2)
+	i0 = fn3604(m, i0, uint32(8578673), i2)
 L10:
-	fn1970(m, v2)
+	fn1971(m, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+148))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -28792,7 +30335,7 @@ L10:
 	if v0 != 0 {
 		goto L19
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+156))
 	v2 = i0
@@ -28807,7 +30350,7 @@ L19:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v3 + uint32(160)
 	m.g0 = i0
@@ -28816,16 +30359,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1991(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn1992(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1990(m, v0, v1, uint32(0))
+	i0 = fn1991(m, v0, v1, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1992(m *Module, v0 uint32) {
+func fn1993(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28841,10 +30384,10 @@ func fn1992(m *Module, v0 uint32) {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn4238(m)
+	i0 = fn4239(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+144))
 	v2 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	if v2 == 0 {
 		goto L1
 	}
@@ -28854,13 +30397,13 @@ func fn1992(m *Module, v0 uint32) {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	fn4399(m, uint32(8582356), v1)
+	fn4400(m, uint32(8582356), v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	if i0 == 0 {
 		goto L2
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
@@ -28899,7 +30442,7 @@ L3:
 	if v3 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v2 = i0
@@ -28917,14 +30460,14 @@ L5:
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
 	if v2 == 0 {
 		goto L7
 	}
-	fn2111(m, v2)
+	fn2112(m, v2)
 L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
@@ -28936,19 +30479,19 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn1993(m *Module, v0 uint32) uint32 {
+func fn1994(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn3874(m, i0, v0)
+	i0 = fn3875(m, i0, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn1994(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1995(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -29003,7 +30546,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1995(m *Module, v0 uint32) uint32 {
+func fn1996(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -29040,7 +30583,7 @@ func fn1995(m *Module, v0 uint32) uint32 {
 L3:
 	i0 = m.table[v3].(func(*Module, uint32) uint32)(m, v0)
 	v2 = i0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -29054,7 +30597,7 @@ L3:
 		i1 = uint32(8585932)
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	fn3649(m, uint32(8525954), v1)
+	fn3650(m, uint32(8525954), v1)
 L4:
 	if v2 != 0 {
 		goto L1
@@ -29081,7 +30624,7 @@ L5:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -29090,7 +30633,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1996(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1997(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -29131,7 +30674,7 @@ L4:
 	goto L2
 L3:
 	i8 = v3 + uint32(8)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10059316), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10059316), uint32(1), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -29147,7 +30690,7 @@ L2:
 	if i0 != 0 {
 		goto L5
 	}
-	fn3722(m, uint32(8490453), uint32(8577240), uint32(8435764), v2)
+	fn3723(m, uint32(8490453), uint32(8577240), uint32(8435764), v2)
 	v1 = k32(4294967295)
 	goto L1
 L5:
@@ -29160,7 +30703,7 @@ L5:
 	v4 = i0
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1969(m, v0, i1, v2, v4)
+	i0 = fn1970(m, v0, i1, v2, v4)
 	v1 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -29170,7 +30713,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn1997(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn1998(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -29184,7 +30727,7 @@ func fn1997(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v3 = uint32(0)
-	i0 = fn2345(m, v0, uint32(0))
+	i0 = fn2346(m, v0, uint32(0))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -29192,7 +30735,7 @@ func fn1997(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(0)
 	i0 = v0 + uint32(20)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	if v4 != 0 {
@@ -29209,115 +30752,19 @@ func fn1997(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	m.depth--
 	return uint32(0)
 L2:
-	fn2066(m, v4)
+	fn2067(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3701(m, i0)
-	fn2066(m, v0)
-	fn3701(m, v0)
+	fn3702(m, i0)
+	fn2067(m, v0)
+	fn3702(m, v0)
 	v3 = v0
 L1:
 	m.depth--
 	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn1998(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i1 = k32(10089824) + uint32(22528)
-	i0 = fn2034(m, v0, i1)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(32)
-	if i0 == 0 {
-		goto L3
-	}
-	i1 = k32(10089824) + uint32(22596)
-	i0 = fn1706(m, v0, i1)
-	v2 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+85)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i0 = v2 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 != 0 {
-		goto L5
-	}
-L6:
-	i0 = fn840(m, v3, v2, uint32(0), uint32(0), uint32(0))
-	v2 = i0
-	goto L2
-L5:
-	i2 = m.table[v4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v3, v2, i2, uint32(0))
-	v2 = i0
-	goto L2
-L4:
-	v2 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = fn1730(m, v0)
-	v2 = i0
-	goto L2
-L3:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8390625), uint32(0))
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L7
-	}
-	fn2072(m, v0)
-L7:
-	m.depth--
-	return v2
 }
 
 //go:norace
@@ -29336,12 +30783,108 @@ func fn1999(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i1 = k32(10089824) + uint32(22528)
+	i0 = fn2035(m, v0, i1)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(32)
+	if i0 == 0 {
+		goto L3
+	}
+	i1 = k32(10089824) + uint32(22596)
+	i0 = fn1707(m, v0, i1)
+	v2 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+85)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	i0 = v2 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 != 0 {
+		goto L5
+	}
+L6:
+	i0 = fn841(m, v3, v2, uint32(0), uint32(0), uint32(0))
+	v2 = i0
+	goto L2
+L5:
+	i2 = m.table[v4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, uint32(0), uint32(0), uint32(0))
+	i0 = fn839(m, v3, v2, i2, uint32(0))
+	v2 = i0
+	goto L2
+L4:
+	v2 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = fn1731(m, v0)
+	v2 = i0
+	goto L2
+L3:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8390625), uint32(0))
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L7
+	}
+	fn2073(m, v0)
+L7:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn2000(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
 	i0 = m.g0
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
 	i1 = k32(10089824) + uint32(22528)
-	i0 = fn2034(m, v0, i1)
+	i0 = fn2035(m, v0, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -29357,7 +30900,7 @@ L2:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8390625), uint32(0))
+	i0 = fn3604(m, i0, uint32(8390625), uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -29369,23 +30912,23 @@ L2:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L3:
 	i1 = k32(10089824) + uint32(21704)
 	i2 = v2 + uint32(12)
-	i0 = fn1704(m, v0, i1, i2)
+	i0 = fn1705(m, v0, i1, i2)
 	if i0 != 0 {
 		goto L4
 	}
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v3
 	if v3 == 0 {
 		goto L4
 	}
 	i1 = k32(10089824) + uint32(21704)
-	i0 = fn1711(m, v0, i1, v3)
+	i0 = fn1712(m, v0, i1, v3)
 	if i0 == 0 {
 		goto L4
 	}
@@ -29406,7 +30949,7 @@ L3:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -29419,7 +30962,7 @@ L4:
 	if v3 != 0 {
 		goto L5
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
@@ -29431,7 +30974,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2000(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2001(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -29443,7 +30986,7 @@ func fn2000(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i1 = k32(10089824) + uint32(22528)
-	i0 = fn2034(m, v0, i1)
+	i0 = fn2035(m, v0, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L1
@@ -29458,7 +31001,7 @@ L1:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8390625), uint32(0))
+	i0 = fn3604(m, i0, uint32(8390625), uint32(0))
 	v1 = k32(4294967295)
 	goto L2
 L3:
@@ -29466,19 +31009,19 @@ L3:
 		goto L4
 	}
 	i1 = k32(10089824) + uint32(21704)
-	i0 = fn1711(m, v0, i1, v1)
+	i0 = fn1712(m, v0, i1, v1)
 	v1 = i0
 	goto L2
 L4:
 	i1 = k32(10089824) + uint32(21704)
 	v3 = i1
-	i0 = fn1726(m, v0, v3, uint32(0))
+	i0 = fn1727(m, v0, v3, uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3611(m, i0, v3)
+	fn3612(m, i0, v3)
 	v1 = k32(4294967295)
 	goto L2
 L5:
@@ -29497,7 +31040,7 @@ L2:
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	m.depth--
 	return v1
@@ -29505,7 +31048,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn2001(m *Module, v0 uint32) {
+func fn2002(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -29518,7 +31061,7 @@ func fn2001(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
 	if v1 == 0 {
@@ -29536,7 +31079,7 @@ func fn2001(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
@@ -29547,7 +31090,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2002(m *Module, v0 uint32) uint32 {
+func fn2003(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -29588,7 +31131,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
 L1:
-	i0 = fn2068(m, v0)
+	i0 = fn2069(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -29601,12 +31144,12 @@ L1:
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v3
 	i1 = v1 + uint32(32)
-	i0 = fn2696(m, uint32(8569592), i1)
+	i0 = fn2697(m, uint32(8569592), i1)
 	v2 = i0
 	goto L3
 L4:
 	v2 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L6
@@ -29622,7 +31165,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L7:
 	v2 = uint32(0)
-	i0 = fn1730(m, v5)
+	i0 = fn1731(m, v5)
 	v6 = i0
 	if v6 != 0 {
 		goto L9
@@ -29631,13 +31174,13 @@ L7:
 	goto L8
 L9:
 	v7 = uint32(0)
-	i0 = fn579(m, v6)
+	i0 = fn580(m, v6)
 	v8 = i0
 	if v8 == 0 {
 		goto L8
 	}
 L12:
-	i0 = fn580(m, v8)
+	i0 = fn581(m, v8)
 	v2 = i0
 	if v2 == 0 {
 		goto L11
@@ -29653,7 +31196,7 @@ L12:
 	if int32(i0) < int32(uint32(1)) {
 		goto L13
 	}
-	i0 = fn1706(m, v5, v2)
+	i0 = fn1707(m, v5, v2)
 	v7 = i0
 	if v7 == 0 {
 		goto L14
@@ -29661,7 +31204,7 @@ L12:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v7
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8530147), i1)
+	i0 = fn2697(m, uint32(8530147), i1)
 	v9 = i0
 	if v9 != 0 {
 		goto L15
@@ -29669,7 +31212,7 @@ L12:
 	v7 = uint32(1)
 	goto L13
 L15:
-	i0 = fn1501(m, v4, v9)
+	i0 = fn1502(m, v4, v9)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v10 = i0
@@ -29682,10 +31225,10 @@ L15:
 	if v10 != 0 {
 		goto L13
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L13
 L14:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	i0 = b2i(i0 != uint32(0))
 	v7 = i0
 L13:
@@ -29700,7 +31243,7 @@ L13:
 	if v9 != 0 {
 		goto L16
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L16:
 	if v7 == 0 {
 		goto L12
@@ -29709,16 +31252,16 @@ L16:
 	goto L10
 L11:
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L10
 	}
-	i0 = fn2675(m, uint32(8580527))
+	i0 = fn2676(m, uint32(8580527))
 	v7 = i0
 	if v7 == 0 {
 		goto L10
 	}
-	i0 = fn2786(m, v7, v4)
+	i0 = fn2787(m, v7, v4)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v10 = i0
@@ -29731,14 +31274,14 @@ L11:
 	if v10 != 0 {
 		goto L17
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L17:
 	if v9 == 0 {
 		goto L10
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v9
-	i0 = fn2696(m, uint32(8567920), v1)
+	i0 = fn2697(m, uint32(8567920), v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v7 = i0
@@ -29751,7 +31294,7 @@ L17:
 	if v7 != 0 {
 		goto L10
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L10:
 	v7 = v8
 L8:
@@ -29766,7 +31309,7 @@ L8:
 	if v9 != 0 {
 		goto L18
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v9 = i0
@@ -29779,7 +31322,7 @@ L18:
 	if v9 != 0 {
 		goto L19
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L19:
 	if v6 == 0 {
 		goto L20
@@ -29795,7 +31338,7 @@ L19:
 	if v9 != 0 {
 		goto L20
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L20:
 	if v7 == 0 {
 		goto L6
@@ -29811,9 +31354,9 @@ L20:
 	if v9 != 0 {
 		goto L6
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L6:
-	fn2069(m, v0)
+	fn2070(m, v0)
 L3:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
@@ -29822,7 +31365,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2003(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2004(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -29848,7 +31391,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2004(m *Module, v0 uint32) uint32 {
+func fn2005(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -29876,48 +31419,10 @@ func fn2004(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn2005(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == uint32(10059448) {
-		goto L1
-	}
-	i0 = fn2348(m, v3, uint32(10059448))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(10060432)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	if v3 == uint32(10059448) {
-		goto L2
-	}
-	i0 = fn2348(m, v3, uint32(10059448))
-	if i0 != 0 {
-		goto L2
-	}
-	return uint32(10060432)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn2029(m, i0, i1, v2)
-	return i0
 }
 
 //go:norace
@@ -29925,1619 +31430,35 @@ L2:
 func fn2006(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2339(m, i0)
-	v4 = i0
-	i1 = v3 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v5 = k32(4294967295)
-	i0 = fn3735(m, v1, v4, uint32(0), uint32(1), v3)
-	if i0 == 0 {
+	v3 = i0
+	if v3 == uint32(10059448) {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
+	i0 = fn2349(m, v3, uint32(10059448))
+	if i0 != 0 {
+		goto L1
 	}
+	return uint32(10060432)
+L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != uint32(10051608) {
-		goto L4
+	v3 = i0
+	if v3 == uint32(10059448) {
+		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L3
-L4:
-	i0 = fn852(m, uint32(10051608), v1)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L3:
-	i0 = fn3731(m, v1)
+	i0 = fn2349(m, v3, uint32(10059448))
 	if i0 != 0 {
-		goto L6
+		goto L2
 	}
-	v4 = uint32(0)
-	goto L5
-L6:
+	return uint32(10060432)
+L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1734(m, i0, v1)
-	i0 = b2i(int32(i0) > int32(k32(4294967295)))
-	v4 = i0
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v6
-	if v6 != 0 {
-		goto L7
-	}
-	fn2072(m, v1)
-L7:
-	if v4 == 0 {
-		goto L1
-	}
-L2:
-	if v2 != 0 {
-		goto L8
-	}
-	v5 = uint32(0)
-	goto L1
-L8:
-	i0 = fn3731(m, v2)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1734(m, i0, v2)
-	v5 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn2007(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i1 = fn1684(m)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-	if v3 == 0 {
-		goto L2
-	}
-	m.depth--
-	return v0
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn2008(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059600))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10059448), uint32(0))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i1 = fn1684(m)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	if v0 != 0 {
-		goto L4
-	}
-	return v1
-L4:
-	i0 = fn1734(m, v2, v0)
-	if i0 != 0 {
-		goto L5
-	}
-	return v1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v1)
-L1:
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn2009(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = fn2289(m, uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
-	i0 = fn2294(m, uint32(3), v2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn2010(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = fn3738(m, uint32(8522990), v1)
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn839(m, i0)
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1734(m, i0, i1)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 == 0 {
-		goto L3
-	}
-	goto L2
-L4:
-	if v2 != 0 {
-		goto L5
-	}
-	m.depth--
-	return v1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn1734(m, i0, v2)
-	if int32(i0) <= int32(k32(4294967295)) {
-		goto L6
-	}
-	m.depth--
-	return v1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L2
-	}
-L3:
-	fn2072(m, v1)
-L2:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn2011(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(80)
-	v6 = i0
-	m.g0 = v6
-	*(*uint32)(unsafe.Add(b, uint64(v6)+68)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v6)+64)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	v4 = i0
-	i2 = v6 + uint32(64)
-	i0 = fn8051(m, v4, uint32(8580419), i2)
-	if v5 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v6)+48)) = v5
-	i2 = v6 + uint32(48)
-	i0 = fn8051(m, v4, uint32(8580261), i2)
-L1:
-	i0 = fn8038(m, v4)
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v1
-	i2 = v6 + uint32(32)
-	i0 = fn8051(m, v4, uint32(8512721), i2)
-	goto L2
-L3:
-	i0 = fn8059(m, uint32(8511921), uint32(16), uint32(1), v4)
-L2:
-	i0 = fn8038(m, v4)
-	if v2 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v2
-	i2 = v6 + uint32(16)
-	i0 = fn8051(m, v4, uint32(8435287), i2)
-L4:
-	i0 = fn8054(m, uint32(10), v4)
-	i0 = fn8038(m, v4)
-	if int32(v0) > int32(k32(4261281276)) {
-		goto L9
-	}
-	if v0 == k32(3452816845) {
-		goto L7
-	}
-	if v0 != k32(3722304989) {
-		goto L8
-	}
-	goto L7
-L9:
-	if v0 == k32(4261281277) {
-		goto L7
-	}
-	if v0 == 0 {
-		goto L7
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v5 = i0
-	if int32(v5) > int32(k32(4261281276)) {
-		goto L10
-	}
-	if v5 == k32(3452816845) {
-		goto L7
-	}
-	if v5 == k32(3722304989) {
-		goto L7
-	}
-	goto L6
-L10:
-	if v5 == 0 {
-		goto L7
-	}
-	if v5 != k32(4261281277) {
-		goto L6
-	}
-L7:
-	*(*uint32)(unsafe.Add(b, v6)) = v0
-	i0 = fn8051(m, v4, uint32(8582500), v6)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+84))
-	v6 = i0
-	i0 = fn8043(m, v4)
-	i2 = v6 << (uint32(17) & 31)
-	i2 = uint32(int32(i2) >> (uint32(31) & 31))
-	i3 = v6 & uint32(24)
-	i3 = b2i(i3 != uint32(0))
-	i2 = i2 - i3
-	i2 = i2 << (uint32(3) & 31)
-	i1 = v0 + i2
-	fn4530(m, i0, i1)
-	fn2012(m, v0)
-	i0 = fn8054(m, uint32(10), v4)
-L5:
-	i0 = fn8038(m, v4)
-	fn4166(m, uint32(8512743), uint32(8512743))
-	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn2012(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(80)
-	v1 = i0
-	m.g0 = v1
-	if int32(v0) > int32(k32(4261281276)) {
-		goto L5
-	}
-	if v0 == k32(3452816845) {
-		goto L3
-	}
-	if v0 != k32(3722304989) {
-		goto L4
-	}
-	goto L3
-L5:
-	if v0 == k32(4261281277) {
-		goto L3
-	}
-	if v0 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	if int32(v2) > int32(k32(4261281276)) {
-		goto L6
-	}
-	if v2 == k32(3452816845) {
-		goto L3
-	}
-	if v2 == k32(3722304989) {
-		goto L3
-	}
-	goto L2
-L6:
-	if v2 == 0 {
-		goto L3
-	}
-	if v2 != k32(4261281277) {
-		goto L2
-	}
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	v2 = i0
-	i2 = v1 + uint32(64)
-	i0 = fn8051(m, v2, uint32(8582500), i2)
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	v2 = i0
-	i2 = v1 + uint32(48)
-	i0 = fn8051(m, v2, uint32(8581179), i2)
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
-	i2 = v1 + uint32(32)
-	i0 = fn8051(m, v2, uint32(8581956), i2)
-	i0 = fn8038(m, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v3
-	i2 = v1 + uint32(16)
-	i0 = fn8051(m, v2, uint32(8581201), i2)
-	v4 = uint32(8534297)
-	if v3 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v4 = i0
-L7:
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	i0 = fn8051(m, v2, uint32(8581032), v1)
-	i0 = fn8059(m, uint32(8580427), uint32(18), uint32(1), v2)
-	i0 = fn8038(m, v2)
-	i0 = fn4236(m)
-	v3 = i0
-	i0 = fn3622(m)
-	v4 = i0
-	i0 = fn2018(m, v0, v2, uint32(0))
-	i0 = fn8038(m, v2)
-	fn3606(m, v4)
-	fn4237(m, v3)
-	i0 = fn8054(m, uint32(10), v2)
-L1:
-	i0 = fn8038(m, v2)
-	i0 = v1 + uint32(80)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn2013(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, uint32(1), i2)
-L2:
-	m.table[v1].(func(*Module, uint32))(m, v0)
-L1:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn2014(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn2118(m, i0)
-	v1 = i0
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = fn3633(m)
-	m.depth--
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn2030(m, i0, i1, v2)
 	return i0
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L2:
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v1, uint32(0), i2)
-L3:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2015(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = i1 * v1
-	i0 = i0 + i1
-	i0 = i0 + uint32(3)
-	i0 = i0 & k32(4294967292)
-	i0 = fn2118(m, i0)
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	i0 = fn3633(m)
-	return i0
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L2:
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(0), i2)
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn2016(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+196))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+85)))
-	i0 = i0 & uint32(64)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = v0 + k32(4294967292)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	m.table[v2].(func(*Module, uint32))(m, v0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+85)))
-	i0 = i0 & uint32(64)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = v0 + k32(4294967292)
-	v0 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = i1 | uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn2017(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	if i0 != 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+196))
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+85)))
-	i0 = i0 & uint32(64)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = v0 + k32(4294967292)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L2
-	}
-L3:
-	m.table[v2].(func(*Module, uint32))(m, v0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+85)))
-	i0 = i0 & uint32(64)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = v0 + k32(4294967292)
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = i1 | uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L4
-	}
-	m.depth--
-	return uint32(0)
-L4:
-	m.depth--
-	return k32(4294967295)
-L1:
-	fn2011(m, v0, uint32(0), uint32(8396974), uint32(8518530), uint32(578), uint32(8516930))
-	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn2018(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	v4 = k32(4294967295)
-	i0 = fn6307(m)
-	if i0 != 0 {
-		goto L1
-	}
-	fn8033(m, v1)
-	if v0 != 0 {
-		goto L4
-	}
-	i0 = fn3761(m)
-	v0 = i0
-	i0 = fn8059(m, uint32(8542308), uint32(5), uint32(1), v1)
-	fn3762(m, v0)
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	if int32(i0) > int32(uint32(0)) {
-		goto L5
-	}
-	i0 = fn3761(m)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	i0 = fn8051(m, v1, uint32(8542033), v3)
-	fn3762(m, v2)
-	goto L3
-L5:
-	i0 = v2 & uint32(1)
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = fn2019(m, v0)
-	v0 = i0
-	goto L6
-L7:
-	i0 = fn2020(m, v0)
-	v0 = i0
-L6:
-	if v0 == 0 {
-		goto L1
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v0, i1)
-	v2 = i0
-	if v2 != 0 {
-		goto L9
-	}
-	v5 = uint32(1)
-	goto L8
-L9:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn8059(m, v2, uint32(1), i2, v1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = b2i(i0 == i1)
-	v5 = i0
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	if v6 != 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v7 = i0
-	if v7 == 0 {
-		goto L11
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v7].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, uint32(1), i2)
-L11:
-	m.table[v6].(func(*Module, uint32))(m, v0)
-L10:
-	if v2 == 0 {
-		goto L1
-	}
-	if v5 == 0 {
-		goto L2
-	}
-L3:
-	i0 = fn8037(m, v1)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
-	fn8033(m, v1)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn2019(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	v2 = uint32(0)
-	i0 = fn6307(m)
-	if i0 != 0 {
-		goto L1
-	}
-	if v0 != 0 {
-		goto L2
-	}
-	i0 = fn2675(m, uint32(8543007))
-	v2 = i0
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	if v2 != uint32(10072576) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 != uint32(1073741823) {
-		goto L4
-	}
-	v2 = v0
-	goto L1
-L4:
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	v2 = v0
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+68))
-	v3 = i0
-	if v3 != 0 {
-		goto L5
-	}
-	i0 = fn2020(m, v0)
-	v2 = i0
-	goto L1
-L5:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
-	v5 = i1
-	i1 = v5 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = i1
-	if int32(v5) > int32(k32(4294967295)) {
-		goto L6
-	}
-	i0 = fn3352(m, v4, uint32(8404630))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+68))
-	v3 = i0
-L6:
-	i0 = m.table[v3].(func(*Module, uint32) uint32)(m, v0)
-	v0 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = i1
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L7
-	}
-	v2 = v0
-	goto L1
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	v2 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v4, i1, uint32(8558732), v1)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v3 = i0
-	if v3 == 0 {
-		goto L8
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, uint32(1), i2)
-L8:
-	m.table[v4].(func(*Module, uint32))(m, v0)
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn2020(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v1 = i0
-	m.g0 = v1
-	v2 = uint32(0)
-	i0 = fn6307(m)
-	if i0 != 0 {
-		goto L1
-	}
-	if v0 != 0 {
-		goto L2
-	}
-	i0 = fn2675(m, uint32(8543007))
-	v2 = i0
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8541815), v1)
-	v2 = i0
-	goto L1
-L3:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
-	v5 = i1
-	i1 = v5 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = i1
-	if int32(v5) > int32(k32(4294967295)) {
-		goto L4
-	}
-	i0 = fn3352(m, v4, uint32(8404666))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+44))
-	v3 = i0
-L4:
-	i0 = m.table[v3].(func(*Module, uint32) uint32)(m, v0)
-	v0 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = i1
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L5
-	}
-	v2 = v0
-	goto L1
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-	v2 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i3 = v1 + uint32(16)
-	i0 = fn3608(m, v4, i1, uint32(8558774), i3)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v3 = i0
-	if v3 == 0 {
-		goto L6
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, uint32(1), i2)
-L6:
-	m.table[v4].(func(*Module, uint32))(m, v0)
-L1:
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn2021(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v1 = uint32(0)
-	i0 = fn2020(m, v0)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
-	i0 = i0 & uint32(64)
-	if i0 == 0 {
-		goto L2
-	}
-	m.depth--
-	return v0
-L2:
-	i0 = fn2727(m, v0, uint32(8502283))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v4 = i0
-	if v4 == 0 {
-		goto L4
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v4].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, uint32(1), i2)
-L4:
-	m.table[v3].(func(*Module, uint32))(m, v0)
-L3:
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = v2 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn2705(m, i0, i1, uint32(0))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v3 = i0
-	if v3 == 0 {
-		goto L5
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v3].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
-L5:
-	m.table[v0].(func(*Module, uint32))(m, v2)
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2022(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	if v0 != 0 {
-		goto L2
-	}
-	i0 = fn742(m, uint32(8543007))
-	v0 = i0
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 != uint32(10017064) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L1
-L3:
-	i1 = k32(10089824) + uint32(21972)
-	i0 = fn2349(m, v0, i1)
-	v2 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+85)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i0 = v2 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v3 != 0 {
-		goto L6
-	}
-L7:
-	i0 = fn840(m, v0, v2, uint32(0), uint32(0), uint32(0))
-	v3 = i0
-	goto L5
-L6:
-	i2 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v0, v2, i2, uint32(0))
-	v3 = i0
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v4 = i0
-	if v4 == 0 {
-		goto L9
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v4].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
-L9:
-	m.table[v0].(func(*Module, uint32))(m, v2)
-L8:
-	if v3 != 0 {
-		goto L10
-	}
-	v0 = uint32(0)
-	goto L1
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v0 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+87)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L11
-	}
-	v0 = v3
-	goto L1
-L11:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8558643), v1)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v4 = i0
-	if v4 == 0 {
-		goto L12
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v4].(func(*Module, uint32, uint32, uint32) uint32)(m, v3, uint32(1), i2)
-L12:
-	m.table[v2].(func(*Module, uint32))(m, v3)
-	goto L1
-L4:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L13
-	}
-	v0 = uint32(0)
-	goto L1
-L13:
-	i0 = fn764(m, v0)
-	v0 = i0
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2023(m *Module, v0 uint32, v1 uint32) {
-	fn1330(m, v0, v1)
-	fn2308(m, v0, v1)
-	fn1490(m, v0, v1)
-	fn1682(m, v0, v1)
-	fn3557(m, v0, v1)
-	fn1248(m, v0, v1)
-	fn4103(m, v0, v1)
-	fn2258(m, v0, v1)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn2024(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v1 = i0
-	m.g0 = v1
-	i1 = k32(10089824) + uint32(25080)
-	i2 = v1 + uint32(28)
-	i0 = fn2025(m, v0, i1, i2)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v3 = i0
-	if v3 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn2019(m, v0)
-	v4 = i0
-	goto L1
-L2:
-	i1 = k32(10089824) + uint32(24452)
-	i2 = v1 + uint32(24)
-	i0 = fn2025(m, v0, i1, i2)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v0 = i0
-	if v0 == 0 {
-		goto L5
-	}
-	if v0 == uint32(10059656) {
-		goto L5
-	}
-	v4 = uint32(0)
-	i1 = k32(10089824) + uint32(29292)
-	i0 = fn2026(m, v0, i1, uint32(3))
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L3
-	}
-	if v2 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v0
-	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8570739), i1)
-	v4 = i0
-	goto L3
-L5:
-	v4 = uint32(0)
-	if int32(v2) < int32(uint32(0)) {
-		goto L3
-	}
-L4:
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i0 = fn2696(m, uint32(8570742), v1)
-	v4 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v5 = i0
-	if v5 == 0 {
-		goto L7
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v5].(func(*Module, uint32, uint32, uint32) uint32)(m, v3, uint32(1), i2)
-L7:
-	m.table[v2].(func(*Module, uint32))(m, v3)
-L6:
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v2 = i0
-	if v2 == 0 {
-		goto L8
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, uint32(1), i2)
-L8:
-	m.table[v3].(func(*Module, uint32))(m, v0)
-L1:
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return v4
 }

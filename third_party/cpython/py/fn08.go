@@ -14,7 +14,1629 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn2025(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2007(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2340(m, i0)
+	v4 = i0
+	i1 = v3 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v5 = k32(4294967295)
+	i0 = fn3736(m, v1, v4, uint32(0), uint32(1), v3)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != uint32(10051608) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L3
+L4:
+	i0 = fn853(m, uint32(10051608), v1)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L3:
+	i0 = fn3732(m, v1)
+	if i0 != 0 {
+		goto L6
+	}
+	v4 = uint32(0)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn1735(m, i0, v1)
+	i0 = b2i(int32(i0) > int32(k32(4294967295)))
+	v4 = i0
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v6
+	if v6 != 0 {
+		goto L7
+	}
+	fn2073(m, v1)
+L7:
+	if v4 == 0 {
+		goto L1
+	}
+L2:
+	if v2 != 0 {
+		goto L8
+	}
+	v5 = uint32(0)
+	goto L1
+L8:
+	i0 = fn3732(m, v2)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn1735(m, i0, v2)
+	v5 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn2008(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i1 = fn1685(m)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
+	if v3 == 0 {
+		goto L2
+	}
+	m.depth--
+	return v0
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn2009(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059600))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10059448), uint32(0))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i1 = fn1685(m)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	if v0 != 0 {
+		goto L4
+	}
+	return v1
+L4:
+	i0 = fn1735(m, v2, v0)
+	if i0 != 0 {
+		goto L5
+	}
+	return v1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v1)
+L1:
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn2010(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = fn2290(m, uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
+	i0 = fn2295(m, uint32(3), v2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn2011(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = fn3739(m, uint32(8522990), v1)
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn840(m, i0)
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn1735(m, i0, i1)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 == 0 {
+		goto L3
+	}
+	goto L2
+L4:
+	if v2 != 0 {
+		goto L5
+	}
+	m.depth--
+	return v1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn1735(m, i0, v2)
+	if int32(i0) <= int32(k32(4294967295)) {
+		goto L6
+	}
+	m.depth--
+	return v1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L2
+	}
+L3:
+	fn2073(m, v1)
+L2:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn2012(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(80)
+	v6 = i0
+	m.g0 = v6
+	*(*uint32)(unsafe.Add(b, uint64(v6)+68)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v6)+64)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	v4 = i0
+	i2 = v6 + uint32(64)
+	i0 = fn8052(m, v4, uint32(8580419), i2)
+	if v5 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v6)+48)) = v5
+	i2 = v6 + uint32(48)
+	i0 = fn8052(m, v4, uint32(8580261), i2)
+L1:
+	i0 = fn8039(m, v4)
+	if v1 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v1
+	i2 = v6 + uint32(32)
+	i0 = fn8052(m, v4, uint32(8512721), i2)
+	goto L2
+L3:
+	i0 = fn8060(m, uint32(8511921), uint32(16), uint32(1), v4)
+L2:
+	i0 = fn8039(m, v4)
+	if v2 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v2
+	i2 = v6 + uint32(16)
+	i0 = fn8052(m, v4, uint32(8435287), i2)
+L4:
+	i0 = fn8055(m, uint32(10), v4)
+	i0 = fn8039(m, v4)
+	if int32(v0) > int32(k32(4261281276)) {
+		goto L9
+	}
+	if v0 == k32(3452816845) {
+		goto L7
+	}
+	if v0 != k32(3722304989) {
+		goto L8
+	}
+	goto L7
+L9:
+	if v0 == k32(4261281277) {
+		goto L7
+	}
+	if v0 == 0 {
+		goto L7
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v5 = i0
+	if int32(v5) > int32(k32(4261281276)) {
+		goto L10
+	}
+	if v5 == k32(3452816845) {
+		goto L7
+	}
+	if v5 == k32(3722304989) {
+		goto L7
+	}
+	goto L6
+L10:
+	if v5 == 0 {
+		goto L7
+	}
+	if v5 != k32(4261281277) {
+		goto L6
+	}
+L7:
+	*(*uint32)(unsafe.Add(b, v6)) = v0
+	i0 = fn8052(m, v4, uint32(8582500), v6)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+84))
+	v6 = i0
+	i0 = fn8044(m, v4)
+	i2 = v6 << (uint32(17) & 31)
+	i2 = uint32(int32(i2) >> (uint32(31) & 31))
+	i3 = v6 & uint32(24)
+	i3 = b2i(i3 != uint32(0))
+	i2 = i2 - i3
+	i2 = i2 << (uint32(3) & 31)
+	i1 = v0 + i2
+	fn4531(m, i0, i1)
+	fn2013(m, v0)
+	i0 = fn8055(m, uint32(10), v4)
+L5:
+	i0 = fn8039(m, v4)
+	fn4167(m, uint32(8512743), uint32(8512743))
+	panic(ErrUnreachable)
+}
+
+//go:norace
+//go:nocheckptr
+func fn2013(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(80)
+	v1 = i0
+	m.g0 = v1
+	if int32(v0) > int32(k32(4261281276)) {
+		goto L5
+	}
+	if v0 == k32(3452816845) {
+		goto L3
+	}
+	if v0 != k32(3722304989) {
+		goto L4
+	}
+	goto L3
+L5:
+	if v0 == k32(4261281277) {
+		goto L3
+	}
+	if v0 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	if int32(v2) > int32(k32(4261281276)) {
+		goto L6
+	}
+	if v2 == k32(3452816845) {
+		goto L3
+	}
+	if v2 == k32(3722304989) {
+		goto L3
+	}
+	goto L2
+L6:
+	if v2 == 0 {
+		goto L3
+	}
+	if v2 != k32(4261281277) {
+		goto L2
+	}
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	v2 = i0
+	i2 = v1 + uint32(64)
+	i0 = fn8052(m, v2, uint32(8582500), i2)
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	v2 = i0
+	i2 = v1 + uint32(48)
+	i0 = fn8052(m, v2, uint32(8581179), i2)
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
+	i2 = v1 + uint32(32)
+	i0 = fn8052(m, v2, uint32(8581956), i2)
+	i0 = fn8039(m, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v3
+	i2 = v1 + uint32(16)
+	i0 = fn8052(m, v2, uint32(8581201), i2)
+	v4 = uint32(8534297)
+	if v3 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v4 = i0
+L7:
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	i0 = fn8052(m, v2, uint32(8581032), v1)
+	i0 = fn8060(m, uint32(8580427), uint32(18), uint32(1), v2)
+	i0 = fn8039(m, v2)
+	i0 = fn4237(m)
+	v3 = i0
+	i0 = fn3623(m)
+	v4 = i0
+	i0 = fn2019(m, v0, v2, uint32(0))
+	i0 = fn8039(m, v2)
+	fn3607(m, v4)
+	fn4238(m, v3)
+	i0 = fn8055(m, uint32(10), v2)
+L1:
+	i0 = fn8039(m, v2)
+	i0 = v1 + uint32(80)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn2014(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, uint32(1), i2)
+L2:
+	m.table[v1].(func(*Module, uint32))(m, v0)
+L1:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn2015(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = fn2119(m, i0)
+	v1 = i0
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = fn3634(m)
+	m.depth--
+	return i0
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L2:
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v1, uint32(0), i2)
+L3:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2016(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = i1 * v1
+	i0 = i0 + i1
+	i0 = i0 + uint32(3)
+	i0 = i0 & k32(4294967292)
+	i0 = fn2119(m, i0)
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	i0 = fn3634(m)
+	return i0
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L2:
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(0), i2)
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn2017(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+196))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+85)))
+	i0 = i0 & uint32(64)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = v0 + k32(4294967292)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	m.table[v2].(func(*Module, uint32))(m, v0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+85)))
+	i0 = i0 & uint32(64)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = v0 + k32(4294967292)
+	v0 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = i1 | uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn2018(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	if i0 != 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+196))
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+85)))
+	i0 = i0 & uint32(64)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = v0 + k32(4294967292)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L2
+	}
+L3:
+	m.table[v2].(func(*Module, uint32))(m, v0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+85)))
+	i0 = i0 & uint32(64)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = v0 + k32(4294967292)
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = i1 | uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L4
+	}
+	m.depth--
+	return uint32(0)
+L4:
+	m.depth--
+	return k32(4294967295)
+L1:
+	fn2012(m, v0, uint32(0), uint32(8396974), uint32(8518530), uint32(578), uint32(8516930))
+	panic(ErrUnreachable)
+}
+
+//go:norace
+//go:nocheckptr
+func fn2019(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	v4 = k32(4294967295)
+	i0 = fn6308(m)
+	if i0 != 0 {
+		goto L1
+	}
+	fn8034(m, v1)
+	if v0 != 0 {
+		goto L4
+	}
+	i0 = fn3762(m)
+	v0 = i0
+	i0 = fn8060(m, uint32(8542308), uint32(5), uint32(1), v1)
+	fn3763(m, v0)
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	if int32(i0) > int32(uint32(0)) {
+		goto L5
+	}
+	i0 = fn3762(m)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	i0 = fn8052(m, v1, uint32(8542033), v3)
+	fn3763(m, v2)
+	goto L3
+L5:
+	i0 = v2 & uint32(1)
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = fn2020(m, v0)
+	v0 = i0
+	goto L6
+L7:
+	i0 = fn2021(m, v0)
+	v0 = i0
+L6:
+	if v0 == 0 {
+		goto L1
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v0, i1)
+	v2 = i0
+	if v2 != 0 {
+		goto L9
+	}
+	v5 = uint32(1)
+	goto L8
+L9:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = fn8060(m, v2, uint32(1), i2, v1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = b2i(i0 == i1)
+	v5 = i0
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	if v6 != 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v7 = i0
+	if v7 == 0 {
+		goto L11
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v7].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, uint32(1), i2)
+L11:
+	m.table[v6].(func(*Module, uint32))(m, v0)
+L10:
+	if v2 == 0 {
+		goto L1
+	}
+	if v5 == 0 {
+		goto L2
+	}
+L3:
+	i0 = fn8038(m, v1)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
+	i0 = fn3638(m, i0)
+	fn8034(m, v1)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn2020(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	v2 = uint32(0)
+	i0 = fn6308(m)
+	if i0 != 0 {
+		goto L1
+	}
+	if v0 != 0 {
+		goto L2
+	}
+	i0 = fn2676(m, uint32(8543007))
+	v2 = i0
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	if v2 != uint32(10072576) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 != uint32(1073741823) {
+		goto L4
+	}
+	v2 = v0
+	goto L1
+L4:
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	v2 = v0
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+68))
+	v3 = i0
+	if v3 != 0 {
+		goto L5
+	}
+	i0 = fn2021(m, v0)
+	v2 = i0
+	goto L1
+L5:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
+	v5 = i1
+	i1 = v5 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = i1
+	if int32(v5) > int32(k32(4294967295)) {
+		goto L6
+	}
+	i0 = fn3353(m, v4, uint32(8404630))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+68))
+	v3 = i0
+L6:
+	i0 = m.table[v3].(func(*Module, uint32) uint32)(m, v0)
+	v0 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = i1
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L7
+	}
+	v2 = v0
+	goto L1
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	v2 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3609(m, v4, i1, uint32(8558732), v1)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v3 = i0
+	if v3 == 0 {
+		goto L8
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, uint32(1), i2)
+L8:
+	m.table[v4].(func(*Module, uint32))(m, v0)
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn2021(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
+	v2 = uint32(0)
+	i0 = fn6308(m)
+	if i0 != 0 {
+		goto L1
+	}
+	if v0 != 0 {
+		goto L2
+	}
+	i0 = fn2676(m, uint32(8543007))
+	v2 = i0
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	i0 = fn2697(m, uint32(8541815), v1)
+	v2 = i0
+	goto L1
+L3:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
+	v5 = i1
+	i1 = v5 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = i1
+	if int32(v5) > int32(k32(4294967295)) {
+		goto L4
+	}
+	i0 = fn3353(m, v4, uint32(8404666))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+44))
+	v3 = i0
+L4:
+	i0 = m.table[v3].(func(*Module, uint32) uint32)(m, v0)
+	v0 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = i1
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L5
+	}
+	v2 = v0
+	goto L1
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
+	v2 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i3 = v1 + uint32(16)
+	i0 = fn3609(m, v4, i1, uint32(8558774), i3)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v3 = i0
+	if v3 == 0 {
+		goto L6
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, uint32(1), i2)
+L6:
+	m.table[v4].(func(*Module, uint32))(m, v0)
+L1:
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn2022(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v1 = uint32(0)
+	i0 = fn2021(m, v0)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
+	i0 = i0 & uint32(64)
+	if i0 == 0 {
+		goto L2
+	}
+	m.depth--
+	return v0
+L2:
+	i0 = fn2728(m, v0, uint32(8502283))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v4 = i0
+	if v4 == 0 {
+		goto L4
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v4].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, uint32(1), i2)
+L4:
+	m.table[v3].(func(*Module, uint32))(m, v0)
+L3:
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = v2 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = fn2706(m, i0, i1, uint32(0))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v3 = i0
+	if v3 == 0 {
+		goto L5
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v3].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
+L5:
+	m.table[v0].(func(*Module, uint32))(m, v2)
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2023(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	if v0 != 0 {
+		goto L2
+	}
+	i0 = fn743(m, uint32(8543007))
+	v0 = i0
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 != uint32(10017064) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L1
+L3:
+	i1 = k32(10089824) + uint32(21972)
+	i0 = fn2350(m, v0, i1)
+	v2 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+85)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i0 = v2 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v3 != 0 {
+		goto L6
+	}
+L7:
+	i0 = fn841(m, v0, v2, uint32(0), uint32(0), uint32(0))
+	v3 = i0
+	goto L5
+L6:
+	i2 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, uint32(0), uint32(0), uint32(0))
+	i0 = fn839(m, v0, v2, i2, uint32(0))
+	v3 = i0
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v4 = i0
+	if v4 == 0 {
+		goto L9
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v4].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
+L9:
+	m.table[v0].(func(*Module, uint32))(m, v2)
+L8:
+	if v3 != 0 {
+		goto L10
+	}
+	v0 = uint32(0)
+	goto L1
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v0 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+87)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L11
+	}
+	v0 = v3
+	goto L1
+L11:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8558643), v1)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v4 = i0
+	if v4 == 0 {
+		goto L12
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v4].(func(*Module, uint32, uint32, uint32) uint32)(m, v3, uint32(1), i2)
+L12:
+	m.table[v2].(func(*Module, uint32))(m, v3)
+	goto L1
+L4:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L13
+	}
+	v0 = uint32(0)
+	goto L1
+L13:
+	i0 = fn765(m, v0)
+	v0 = i0
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2024(m *Module, v0 uint32, v1 uint32) {
+	fn1331(m, v0, v1)
+	fn2309(m, v0, v1)
+	fn1491(m, v0, v1)
+	fn1683(m, v0, v1)
+	fn3558(m, v0, v1)
+	fn1249(m, v0, v1)
+	fn4104(m, v0, v1)
+	fn2259(m, v0, v1)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn2025(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
+	i1 = k32(10089824) + uint32(25080)
+	i2 = v1 + uint32(28)
+	i0 = fn2026(m, v0, i1, i2)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v3 = i0
+	if v3 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn2020(m, v0)
+	v4 = i0
+	goto L1
+L2:
+	i1 = k32(10089824) + uint32(24452)
+	i2 = v1 + uint32(24)
+	i0 = fn2026(m, v0, i1, i2)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v0 = i0
+	if v0 == 0 {
+		goto L5
+	}
+	if v0 == uint32(10059656) {
+		goto L5
+	}
+	v4 = uint32(0)
+	i1 = k32(10089824) + uint32(29292)
+	i0 = fn2027(m, v0, i1, uint32(3))
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L3
+	}
+	if v2 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v0
+	i1 = v1 + uint32(16)
+	i0 = fn2697(m, uint32(8570739), i1)
+	v4 = i0
+	goto L3
+L5:
+	v4 = uint32(0)
+	if int32(v2) < int32(uint32(0)) {
+		goto L3
+	}
+L4:
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	i0 = fn2697(m, uint32(8570742), v1)
+	v4 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v5 = i0
+	if v5 == 0 {
+		goto L7
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v5].(func(*Module, uint32, uint32, uint32) uint32)(m, v3, uint32(1), i2)
+L7:
+	m.table[v2].(func(*Module, uint32))(m, v3)
+L6:
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v2 = i0
+	if v2 == 0 {
+		goto L8
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, uint32(1), i2)
+L8:
+	m.table[v3].(func(*Module, uint32))(m, v0)
+L1:
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn2026(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -44,7 +1666,7 @@ func fn2025(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8573379), v3)
+	i0 = fn3604(m, i0, uint32(8573379), v3)
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
 	goto L3
 L4:
@@ -52,17 +1674,17 @@ L4:
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
 	v4 = i0
-	if v4 != uint32(66) {
+	if v4 != uint32(67) {
 		goto L5
 	}
 	v4 = uint32(1)
-	i1 = fn2028(m, v0, v1, uint32(0), uint32(1))
+	i1 = fn2029(m, v0, v1, uint32(0), uint32(1))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	if v1 != 0 {
 		goto L1
 	}
-	i2 = fn3616(m)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -71,13 +1693,13 @@ L4:
 	v4 = i0
 	goto L1
 L5:
-	if v4 != uint32(927) {
+	if v4 != uint32(928) {
 		goto L8
 	}
 	v4 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
 	i3 = v3 + uint32(12)
-	i1 = fn2377(m, v0, v1, i3)
+	i1 = fn2378(m, v0, v1, i3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -86,17 +1708,17 @@ L5:
 	}
 	goto L1
 L8:
-	if v4 != uint32(910) {
+	if v4 != uint32(911) {
 		goto L9
 	}
 	v4 = uint32(1)
-	i1 = fn1990(m, v0, v1, uint32(1))
+	i1 = fn1991(m, v0, v1, uint32(1))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	if v1 != 0 {
 		goto L1
 	}
-	i2 = fn3616(m)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -116,7 +1738,7 @@ L11:
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn2739(m, v1)
+	i0 = fn2740(m, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L6
@@ -135,11 +1757,11 @@ L7:
 L12:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L3
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L1
 L6:
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
@@ -157,7 +1779,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2026(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2027(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -187,7 +1809,7 @@ L3:
 	m.depth--
 	return uint32(0)
 L2:
-	i0 = fn2029(m, v0, v1, v2)
+	i0 = fn2030(m, v0, v1, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -293,16 +1915,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2027(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2028(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2028(m, v0, v1, uint32(0), uint32(0))
+	i0 = fn2029(m, v0, v1, uint32(0), uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2028(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2029(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -344,7 +1966,7 @@ func fn2028(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8573379), v4)
+	i0 = fn3604(m, i0, uint32(8573379), v4)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -355,17 +1977,17 @@ L2:
 	i1 = v6 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L3:
-	i0 = fn2326(m, v5)
+	i0 = fn2327(m, v5)
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn2358(m, v5)
+	i0 = fn2359(m, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
 L5:
 	v7 = uint32(0)
-	i0 = fn2350(m, v5, v1)
+	i0 = fn2351(m, v5, v1)
 	v6 = i0
 	if v6 == 0 {
 		goto L13
@@ -376,7 +1998,7 @@ L5:
 	if v8 == 0 {
 		goto L13
 	}
-	i0 = fn1007(m, v6)
+	i0 = fn1008(m, v6)
 	if i0 != 0 {
 		goto L12
 	}
@@ -396,7 +2018,7 @@ L13:
 		goto L11
 	}
 	i2 = v4 + uint32(28)
-	i0 = fn1792(m, v0, v1, i2)
+	i0 = fn1793(m, v0, v1, i2)
 	if i0 == 0 {
 		goto L11
 	}
@@ -417,14 +2039,14 @@ L12:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L6
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L6
 L11:
-	i0 = fn1786(m, v0)
+	i0 = fn1787(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L9
@@ -487,7 +2109,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L17:
 	i2 = v4 + uint32(28)
-	i0 = fn1704(m, v2, v1, i2)
+	i0 = fn1705(m, v2, v1, i2)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v8 = i0
@@ -524,11 +2146,11 @@ L18:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L7
 	}
-	fn3624(m)
+	fn3625(m)
 L8:
 	if v7 == 0 {
 		goto L20
@@ -544,11 +2166,11 @@ L8:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L7
 	}
-	fn3624(m)
+	fn3625(m)
 	if v6 != 0 {
 		goto L6
 	}
@@ -568,8 +2190,8 @@ L21:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8578521), i2)
-	i0 = fn2035(m, v0, v1)
+	i0 = fn3604(m, i0, uint32(8578521), i2)
+	i0 = fn2036(m, v0, v1)
 	goto L4
 L7:
 	if v6 == 0 {
@@ -634,7 +2256,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2029(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2030(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -658,7 +2280,7 @@ func fn2029(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	if v0 == 0 {
 		goto L3
@@ -679,7 +2301,7 @@ L3:
 	v5 = uint32(0)
 	goto L1
 L4:
-	fn3641(m, uint32(8518530), uint32(1052))
+	fn3642(m, uint32(8518530), uint32(1052))
 	v5 = uint32(0)
 	goto L1
 L2:
@@ -690,7 +2312,7 @@ L2:
 	if int32(v5) > int32(k32(4294967295)) {
 		goto L5
 	}
-	i0 = fn3352(m, v4, uint32(8451141))
+	i0 = fn3353(m, v4, uint32(8451141))
 	if i0 == 0 {
 		goto L5
 	}
@@ -705,7 +2327,7 @@ L5:
 	if v5 == v7 {
 		goto L7
 	}
-	i0 = fn2348(m, v7, v5)
+	i0 = fn2349(m, v7, v5)
 	if i0 == 0 {
 		goto L7
 	}
@@ -856,7 +2478,7 @@ L15:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v5 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v4, i1, uint32(8575157), v3)
+	i0 = fn3609(m, v4, i1, uint32(8575157), v3)
 	goto L6
 L14:
 	if v0 == v1 {
@@ -885,7 +2507,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2030(m *Module, v0 uint32) uint32 {
+func fn2031(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -963,7 +2585,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2031(m *Module, v0 uint32) uint32 {
+func fn2032(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -979,7 +2601,7 @@ func fn2031(m *Module, v0 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8574476), v1)
+	i0 = fn3604(m, i0, uint32(8574476), v1)
 	i0 = v1 + uint32(16)
 	m.g0 = i0
 	return k32(4294967295)
@@ -987,7 +2609,7 @@ func fn2031(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2032(m *Module, v0 uint32) uint32 {
+func fn2033(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1014,11 +2636,11 @@ func fn2032(m *Module, v0 uint32) uint32 {
 	v0 = i0
 	goto L1
 L2:
-	i0 = fn2326(m, v2)
+	i0 = fn2327(m, v2)
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn2358(m, v2)
+	i0 = fn2359(m, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -1035,7 +2657,7 @@ L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8574476), v1)
+	i0 = fn3604(m, i0, uint32(8574476), v1)
 L3:
 	v0 = k32(4294967295)
 L1:
@@ -1046,7 +2668,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2033(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2034(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1071,7 +2693,7 @@ func fn2033(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return i0
 L1:
-	i0 = fn2675(m, v1)
+	i0 = fn2676(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -1079,7 +2701,7 @@ L1:
 	m.depth--
 	return uint32(0)
 L2:
-	i0 = fn2034(m, v0, v1)
+	i0 = fn2035(m, v0, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -1111,7 +2733,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2034(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2035(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1140,7 +2762,7 @@ func fn2034(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8573379), v2)
+	i0 = fn3604(m, i0, uint32(8573379), v2)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -1158,7 +2780,7 @@ L7:
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn2739(m, v1)
+	i0 = fn2740(m, v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -1177,9 +2799,9 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8578521), i2)
+	i0 = fn3604(m, i0, uint32(8578521), i2)
 L4:
-	i0 = fn2035(m, v0, v1)
+	i0 = fn2036(m, v0, v1)
 L3:
 	v3 = uint32(0)
 L1:
@@ -1190,7 +2812,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2035(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2036(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1202,14 +2824,14 @@ func fn2035(m *Module, v0 uint32, v1 uint32) uint32 {
 	b := m.base
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3617(m, v3, i1)
+	i0 = fn3618(m, v3, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -1223,17 +2845,17 @@ func fn2035(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v2 = uint32(1)
 	i1 = k32(10089824) + uint32(37516)
-	i0 = fn2037(m, v3, i1, v1)
+	i0 = fn2038(m, v3, i1, v1)
 	if i0 != 0 {
 		goto L1
 	}
 	i1 = k32(10089824) + uint32(38112)
-	i0 = fn2037(m, v3, i1, v0)
+	i0 = fn2038(m, v3, i1, v0)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	fn3606(m, v3)
+	fn3607(m, v3)
 	v2 = uint32(0)
 L1:
 	return v2
@@ -1241,7 +2863,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2036(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2037(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -1264,7 +2886,7 @@ func fn2036(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.depth--
 	return i0
 L1:
-	i0 = fn2838(m, v1)
+	i0 = fn2839(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -1272,7 +2894,7 @@ L1:
 	m.depth--
 	return k32(4294967295)
 L2:
-	i0 = fn2037(m, v0, v1, v2)
+	i0 = fn2038(m, v0, v1, v2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -1304,7 +2926,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2037(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2038(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1335,7 +2957,7 @@ func fn2037(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8573379), v3)
+	i0 = fn3604(m, i0, uint32(8573379), v3)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -1348,10 +2970,10 @@ L3:
 	i1 = v5 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v3 + uint32(44)
-	fn2837(m, i0, i1)
+	fn2838(m, i0, i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+76))
 	v1 = i0
 	if v1 == 0 {
@@ -1393,7 +3015,7 @@ L5:
 	if i0 == 0 {
 		goto L7
 	}
-	i0 = fn2739(m, v1)
+	i0 = fn2740(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L8
@@ -1506,7 +3128,7 @@ L14:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8567721), i2)
+	i0 = fn3604(m, i0, uint32(8567721), i2)
 	goto L2
 L13:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
@@ -1520,7 +3142,7 @@ L13:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8567666), i2)
+	i0 = fn3604(m, i0, uint32(8567666), i2)
 L2:
 	v1 = k32(4294967295)
 L1:
@@ -1531,7 +3153,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2038(m *Module, v0 uint32) uint32 {
+func fn2039(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1559,7 +3181,7 @@ func fn2038(m *Module, v0 uint32) uint32 {
 L2:
 	i1 = k32(10089824) + uint32(23900)
 	i2 = v1 + uint32(12)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	v0 = i0
 	if int32(v0) < int32(uint32(1)) {
 		goto L1
@@ -1658,7 +3280,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2039(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2040(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1677,7 +3299,7 @@ func fn2039(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v0, v1, i2)
+	i0 = fn2026(m, v0, v1, i2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v1 = i0
@@ -1715,16 +3337,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2040(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2041(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2037(m, v0, v1, uint32(0))
+	i0 = fn2038(m, v0, v1, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2041(m *Module, v0 uint32) uint32 {
+func fn2042(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1772,7 +3394,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2042(m *Module, v0 uint32) uint32 {
+func fn2043(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -1793,7 +3415,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2043(m *Module, v0 uint32) uint32 {
+func fn2044(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -1809,7 +3431,7 @@ func fn2043(m *Module, v0 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8493903), v1)
+	i0 = fn3604(m, i0, uint32(8493903), v1)
 	i0 = v1 + uint32(16)
 	m.g0 = i0
 	return uint32(0)
@@ -1817,7 +3439,7 @@ func fn2043(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2044(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2045(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1849,18 +3471,18 @@ func fn2044(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v4 = i0
-	i0 = fn2326(m, v4)
+	i0 = fn2327(m, v4)
 	if i0 != 0 {
 		goto L2
 	}
 	v5 = uint32(0)
-	i0 = fn2358(m, v4)
+	i0 = fn2359(m, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+72))
-	if i0 != uint32(66) {
+	if i0 != uint32(67) {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -1868,13 +3490,13 @@ L2:
 		goto L3
 	}
 L4:
-	i1 = fn2034(m, v0, v1)
+	i1 = fn2035(m, v0, v1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v5 = uint32(0)
 	goto L1
 L3:
 	v5 = uint32(1)
-	i0 = fn2350(m, v4, v1)
+	i0 = fn2351(m, v4, v1)
 	v6 = i0
 	if v6 != 0 {
 		goto L6
@@ -1898,7 +3520,7 @@ L7:
 	if v8 == 0 {
 		goto L5
 	}
-	i0 = fn1007(m, v6)
+	i0 = fn1008(m, v6)
 	if i0 != 0 {
 		goto L8
 	}
@@ -1941,7 +3563,7 @@ L5:
 		goto L14
 	}
 	i2 = v3 + uint32(12)
-	i0 = fn1792(m, v0, v1, i2)
+	i0 = fn1793(m, v0, v1, i2)
 	if i0 != 0 {
 		goto L13
 	}
@@ -2036,7 +3658,7 @@ L11:
 	i1 = v9 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v8)) = i1
 L17:
-	i0 = fn1704(m, v8, v1, v2)
+	i0 = fn1705(m, v8, v1, v2)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v9 = i0
@@ -2167,8 +3789,8 @@ L26:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v1
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3603(m, i0, uint32(8578521), v3)
-	i0 = fn2035(m, v0, v1)
+	i0 = fn3604(m, i0, uint32(8578521), v3)
+	i0 = fn2036(m, v0, v1)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -2177,7 +3799,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2045(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2046(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -2211,17 +3833,17 @@ func fn2045(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8573379), v4)
+	i0 = fn3604(m, i0, uint32(8573379), v4)
 	v2 = k32(4294967295)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v5 = i0
-	i0 = fn2326(m, v5)
+	i0 = fn2327(m, v5)
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn2358(m, v5)
+	i0 = fn2359(m, v5)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L3
 	}
@@ -2244,7 +3866,7 @@ L4:
 	i1 = v6 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L5:
-	i0 = fn2350(m, v5, v1)
+	i0 = fn2351(m, v5, v1)
 	v6 = i0
 	if v6 == 0 {
 		goto L8
@@ -2268,7 +3890,7 @@ L8:
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn1788(m, v0, v1, v2)
+	i0 = fn1789(m, v0, v1, v2)
 	v2 = i0
 	goto L9
 L11:
@@ -2318,14 +3940,14 @@ L13:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	if v2 == uint32(230) {
+	if v2 == uint32(231) {
 		i1 = uint32(8419427)
 	} else {
 		i1 = uint32(8578521)
 	}
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, i1, i2)
-	i0 = fn2035(m, v0, v1)
+	i0 = fn3604(m, i0, i1, i2)
+	i0 = fn2036(m, v0, v1)
 	v2 = k32(4294967295)
 	goto L6
 L15:
@@ -2334,11 +3956,11 @@ L15:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
 	i2 = v4 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8391174), i2)
+	i0 = fn3604(m, i0, uint32(8391174), i2)
 	v2 = k32(4294967295)
 	goto L7
 L12:
-	i0 = fn1798(m, v5, v0, v3, v1, v2)
+	i0 = fn1799(m, v5, v0, v3, v1, v2)
 	v2 = i0
 	goto L9
 L10:
@@ -2353,11 +3975,11 @@ L16:
 	if v2 != 0 {
 		goto L18
 	}
-	i0 = fn1718(m, v3, v1)
+	i0 = fn1719(m, v3, v1)
 	v2 = i0
 	goto L17
 L18:
-	i0 = fn1711(m, v3, v1, v2)
+	i0 = fn1712(m, v3, v1, v2)
 	v2 = i0
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -2388,7 +4010,7 @@ L9:
 		goto L20
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L20
 	}
@@ -2397,8 +4019,8 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
 	i2 = v4 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8578521), i2)
-	i0 = fn2035(m, v0, v1)
+	i0 = fn3604(m, i0, uint32(8578521), i2)
+	i0 = fn2036(m, v0, v1)
 L20:
 	if v6 == 0 {
 		goto L6
@@ -2483,16 +4105,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2046(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2047(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2045(m, v0, v1, v2, uint32(0))
+	i0 = fn2046(m, v0, v1, v2, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2047(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2048(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2558,11 +4180,11 @@ L5:
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn1786(m, v0)
+	i0 = fn1787(m, v0)
 	if i0 != 0 {
 		goto L4
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L3
 L4:
 	if v4 == 0 {
@@ -2572,7 +4194,7 @@ L4:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8520864))
+	fn3605(m, i0, uint32(8520864))
 	v0 = k32(4294967295)
 	goto L1
 L3:
@@ -2587,12 +4209,12 @@ L3:
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = k32(4294967295)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3604(m, i0, uint32(8520808))
+	fn3605(m, i0, uint32(8520808))
 	v0 = k32(4294967295)
 	goto L1
 L2:
@@ -2606,7 +4228,7 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8574294), v3)
+	i0 = fn3604(m, i0, uint32(8574294), v3)
 	v0 = k32(4294967295)
 	goto L1
 L8:
@@ -2656,7 +4278,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2048(m *Module, v0 uint32) uint32 {
+func fn2049(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2737,7 +4359,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2049(m *Module, v0 uint32) uint32 {
+func fn2050(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2754,7 +4376,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2050(m *Module, v0 uint32) uint32 {
+func fn2051(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2780,12 +4402,12 @@ func fn2050(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	v0 = uint32(0)
-	i0 = fn3391(m)
+	i0 = fn3392(m)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn590(m, v2)
+	i0 = fn591(m, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -2825,7 +4447,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8572170), v1)
+	i0 = fn3604(m, i0, uint32(8572170), v1)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -2847,7 +4469,7 @@ L3:
 	}
 	goto L5
 L7:
-	i0 = fn1515(m, v3)
+	i0 = fn1516(m, v3)
 	if i0 != 0 {
 		goto L8
 	}
@@ -2882,22 +4504,22 @@ L5:
 	goto L1
 L2:
 	i1 = k32(10089824) + uint32(22596)
-	i0 = fn2349(m, v0, i1)
+	i0 = fn2350(m, v0, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L9
 	}
 	v0 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8521785))
+	fn3605(m, i0, uint32(8521785))
 	goto L1
 L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v3 = i0
@@ -2914,12 +4536,12 @@ L9:
 		goto L11
 	}
 L12:
-	i0 = fn840(m, v2, v0, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v2, v0, uint32(0), uint32(0), uint32(0))
 	v2 = i0
 	goto L10
 L11:
 	i2 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v2, v0, i2, uint32(0))
+	i0 = fn839(m, v2, v0, i2, uint32(0))
 	v2 = i0
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -2950,7 +4572,7 @@ L13:
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn581(m, v2)
+	i0 = fn582(m, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -2979,7 +4601,7 @@ L15:
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn1515(m, v3)
+	i0 = fn1516(m, v3)
 	if i0 != 0 {
 		goto L17
 	}
@@ -3017,7 +4639,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2051(m *Module, v0 uint32) {
+func fn2052(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3034,7 +4656,7 @@ func fn2051(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3703(m, v0)
+	i0 = fn3704(m, v0)
 	if i0 == 0 {
 		goto L1
 	}
@@ -3067,26 +4689,26 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2052(m *Module, v0 uint32) uint32 {
+func fn2053(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2675(m, uint32(8487447))
+	i0 = fn2676(m, uint32(8487447))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2053(m *Module, v0 uint32) uint32 {
+func fn2054(m *Module, v0 uint32) uint32 {
 	return k32(4238894112)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2054(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2055(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -3108,7 +4730,7 @@ func fn2054(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L2:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409427))
+	fn3605(m, i0, uint32(8409427))
 L1:
 	m.depth--
 	return v1
@@ -3116,7 +4738,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2055(m *Module, v0 uint32) {
+func fn2056(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3133,7 +4755,7 @@ func fn2055(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3703(m, v0)
+	i0 = fn3704(m, v0)
 	if i0 == 0 {
 		goto L1
 	}
@@ -3166,20 +4788,20 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2056(m *Module, v0 uint32) uint32 {
+func fn2057(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2675(m, uint32(8508955))
+	i0 = fn2676(m, uint32(8508955))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2057(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2058(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -3201,7 +4823,7 @@ func fn2057(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L2:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409455))
+	fn3605(m, i0, uint32(8409455))
 L1:
 	m.depth--
 	return v1
@@ -3209,7 +4831,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2058(m *Module, v0 uint32, v1 uint32) {
+func fn2059(m *Module, v0 uint32, v1 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -3221,13 +4843,13 @@ func fn2058(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn2059(m *Module, v0 uint32) {
+func fn2060(m *Module, v0 uint32) {
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2060(m *Module, v0 uint32, v1 uint32) {
+func fn2061(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -3239,7 +4861,7 @@ func fn2060(m *Module, v0 uint32, v1 uint32) {
 L3:
 	i1 = v2 + uint32(8586404)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2418(m, v1, i1)
+	i0 = fn2419(m, v1, i1)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L2
 	}
@@ -3256,14 +4878,14 @@ L2:
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
 	return
 L1:
-	i0 = fn2326(m, uint32(10066040))
+	i0 = fn2327(m, uint32(10066040))
 	i1 = k32(10089824) + uint32(25212)
-	i0 = fn1706(m, i0, i1)
+	i0 = fn1707(m, i0, i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -3274,7 +4896,7 @@ L1:
 	return
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+99448)) = v2
-	i0 = fn2601(m, v1)
+	i0 = fn2602(m, v1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -3292,7 +4914,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn2061(m *Module, v0 uint32) {
+func fn2062(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -3304,38 +4926,12 @@ func fn2061(m *Module, v0 uint32) {
 L1:
 	i1 = v1 + uint32(8585952)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	fn2382(m, v0, i1)
+	fn2383(m, v0, i1)
 	i0 = v1 + k32(4294967292)
 	v1 = i0
 	if v1 != k32(4294967292) {
 		goto L1
 	}
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn2062(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v1].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, uint32(0), i2)
-L1:
-	m.depth--
 	return
 }
 
@@ -3368,6 +4964,32 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn2064(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v1].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, uint32(0), i2)
+L1:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn2065(m *Module, v0 uint32) {
 	b := m.base
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(1073741823)
 	return
@@ -3375,7 +4997,7 @@ func fn2064(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn2065(m *Module, v0 uint32) {
+func fn2066(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3392,7 +5014,7 @@ func fn2065(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3703(m, v0)
+	i0 = fn3704(m, v0)
 	if i0 == 0 {
 		goto L1
 	}
@@ -3425,23 +5047,23 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2066(m *Module, v0 uint32) {
-	return
-}
-
-//go:norace
-//go:nocheckptr
 func fn2067(m *Module, v0 uint32) {
-	fn1683(m, v0)
-	fn1332(m, v0)
-	fn1491(m, v0)
-	fn2312(m, v0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2068(m *Module, v0 uint32) uint32 {
+func fn2068(m *Module, v0 uint32) {
+	fn1684(m, v0)
+	fn1333(m, v0)
+	fn1492(m, v0)
+	fn2313(m, v0)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn2069(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3460,7 +5082,7 @@ func fn2068(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn4213(m)
+	i0 = fn4214(m)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -3469,23 +5091,23 @@ func fn2068(m *Module, v0 uint32) uint32 {
 	return uint32(0)
 L1:
 	i1 = k32(10089824) + uint32(21184)
-	i0 = fn1706(m, v1, i1)
+	i0 = fn1707(m, v1, i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
 	v3 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v2 = i0
 	if v2 == 0 {
 		goto L2
 	}
 	i1 = k32(10089824) + uint32(21184)
-	i0 = fn1711(m, v1, i1, v2)
+	i0 = fn1712(m, v1, i1, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -3536,7 +5158,7 @@ L6:
 	m.depth--
 	return uint32(1)
 L5:
-	i0 = fn1501(m, v2, v0)
+	i0 = fn1502(m, v2, v0)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v3 = i0
 L2:
@@ -3546,7 +5168,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2069(m *Module, v0 uint32) {
+func fn2070(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3567,15 +5189,15 @@ func fn2069(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v1 = i0
-	i0 = fn4213(m)
+	i0 = fn4214(m)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 	i1 = k32(10089824) + uint32(21184)
-	i0 = fn1706(m, v2, i1)
+	i0 = fn1707(m, v2, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -3607,16 +5229,16 @@ L2:
 		goto L2
 	}
 	i2 = v4 + uint32(1)
-	i0 = fn1505(m, v3, v4, i2, uint32(0))
+	i0 = fn1506(m, v3, v4, i2, uint32(0))
 L1:
-	fn3606(m, v1)
+	fn3607(m, v1)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2070(m *Module, v0 uint32, v1 uint32) {
+func fn2071(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -3640,7 +5262,7 @@ func fn2070(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn2071(m *Module, v0 uint32) {
+func fn2072(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3686,7 +5308,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2072(m *Module, v0 uint32) {
+func fn2073(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3717,7 +5339,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2073(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2074(m *Module, v0 uint32, v1 uint32) uint32 {
 	b := m.base
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512)) = v0
@@ -3726,7 +5348,7 @@ func fn2073(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2074(m *Module) {
+func fn2075(m *Module) {
 	var i1 uint32
 	_ = i1
 	b := m.base
@@ -3734,18 +5356,18 @@ func fn2074(m *Module) {
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060472)) = i1
 	i1 = k32(10089824) + uint32(10068)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060468)) = i1
-	i1 = fn2662(m, uint32(0), uint32(0))
+	i1 = fn2663(m, uint32(0), uint32(0))
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060476)) = i1
-	i1 = fn740(m, uint32(0), uint32(0))
+	i1 = fn741(m, uint32(0), uint32(0))
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060480)) = i1
-	i1 = fn2289(m, uint32(0))
+	i1 = fn2290(m, uint32(0))
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060484)) = i1
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2075(m *Module, v0 uint32) uint32 {
+func fn2076(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -3757,19 +5379,19 @@ func fn2075(m *Module, v0 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	return i0
 L1:
-	fn3641(m, uint32(8518530), uint32(3077))
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn2076(m *Module, v0 uint32) uint32 {
+	fn3642(m, uint32(8518530), uint32(3077))
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
 func fn2077(m *Module, v0 uint32) uint32 {
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn2078(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -3779,7 +5401,7 @@ func fn2077(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i2 = fn3055(m, i2, uint32(8394004), uint32(1))
+	i2 = fn3056(m, i2, uint32(8394004), uint32(1))
 	if int32(i2) > int32(k32(4294967295)) {
 		i0 = uint32(1)
 	} else {
@@ -3791,20 +5413,20 @@ func fn2077(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2078(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2079(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2675(m, uint32(8508955))
+	i0 = fn2676(m, uint32(8508955))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2079(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2080(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if v1 > uint32(1) {
@@ -3812,13 +5434,13 @@ func fn2079(m *Module, v0 uint32, v1 uint32) uint32 {
 	} else {
 		i0 = uint32(1)
 	}
-	i0 = fn7811(m, i0)
+	i0 = fn7812(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2080(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2081(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -3843,13 +5465,13 @@ func fn2080(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	} else {
 		i1 = v2
 	}
-	i0 = fn7816(m, i0, i1)
+	i0 = fn7817(m, i0, i1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2081(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2082(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -3859,36 +5481,36 @@ func fn2081(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	} else {
 		i1 = uint32(1)
 	}
-	i0 = fn7817(m, v1, i1)
+	i0 = fn7818(m, v1, i1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2082(m *Module, v0 uint32, v1 uint32) {
-	fn7814(m, v1)
+func fn2083(m *Module, v0 uint32, v1 uint32) {
+	fn7815(m, v1)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2083(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2084(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn7811(m, v1)
+	i0 = fn7812(m, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2084(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	fn7814(m, v1)
+func fn2085(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	fn7815(m, v1)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2085(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2086(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -3914,7 +5536,7 @@ func fn2085(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = k32(10089824) + uint32(664)
-	fn4051(m, i0)
+	fn4052(m, i0)
 L1:
 	if v1 == 0 {
 		goto L9
@@ -3959,10 +5581,10 @@ L8:
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 L7:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+684)) = uint32(939)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+680)) = uint32(940)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+676)) = uint32(941)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+672)) = uint32(942)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+684)) = uint32(940)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+680)) = uint32(941)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+676)) = uint32(942)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+672)) = uint32(943)
 	v1 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+668)) = uint32(0)
 	goto L2
@@ -3978,10 +5600,10 @@ L6:
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 L5:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+704)) = uint32(943)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+700)) = uint32(944)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+696)) = uint32(945)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+692)) = uint32(946)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+704)) = uint32(944)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+700)) = uint32(945)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+696)) = uint32(946)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+692)) = uint32(947)
 	v1 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+688)) = uint32(0)
 	goto L2
@@ -3997,10 +5619,10 @@ L4:
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 L3:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+724)) = uint32(943)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+720)) = uint32(944)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+716)) = uint32(945)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+712)) = uint32(946)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+724)) = uint32(944)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+720)) = uint32(945)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+716)) = uint32(946)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+712)) = uint32(947)
 	v1 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+708)) = uint32(0)
 L2:
@@ -4019,14 +5641,14 @@ L2:
 		goto L11
 	}
 	i0 = k32(10089824) + uint32(664)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L11:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn2086(m *Module, v0 uint32, v1 uint32) {
+func fn2087(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4048,7 +5670,7 @@ func fn2086(m *Module, v0 uint32, v1 uint32) {
 	}
 	i0 = v1 & uint32(262143)
 	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+5608))
 	v3 = i1
@@ -4101,7 +5723,7 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2128(m, v3, v2)
+	fn2129(m, v3, v2)
 	m.depth--
 	return
 L2:
@@ -4118,7 +5740,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2087(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2088(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4144,13 +5766,13 @@ func fn2087(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	i0 = fn2089(m, v1, v2)
+	i0 = fn2090(m, v1, v2)
 	m.depth--
 	return i0
 L1:
 	i0 = v1 & uint32(262143)
 	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+5608))
 	i2 = v1 >> (uint32(18) & 31)
@@ -4192,7 +5814,7 @@ L4:
 	m.depth--
 	return v1
 L5:
-	i0 = fn2089(m, v1, v2)
+	i0 = fn2090(m, v1, v2)
 	v7 = i0
 	if v7 != 0 {
 		goto L6
@@ -4201,7 +5823,7 @@ L5:
 	return uint32(0)
 L6:
 	m.copy(v7, v1, v6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+5608))
 	v6 = i1
@@ -4251,7 +5873,7 @@ L9:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2128(m, v6, v5)
+	fn2129(m, v6, v5)
 	m.depth--
 	return v7
 L7:
@@ -4279,7 +5901,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2088(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2089(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4302,7 +5924,7 @@ func fn2088(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+5608))
 	v3 = i0
@@ -4357,7 +5979,7 @@ L4:
 	goto L2
 L3:
 	i1 = v5 >> (uint32(3) & 31)
-	i0 = fn2127(m, v3, i1)
+	i0 = fn2128(m, v3, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L1
@@ -4396,7 +6018,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn2089(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2090(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4418,7 +6040,7 @@ func fn2089(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+5608))
 	v3 = i0
@@ -4473,7 +6095,7 @@ L5:
 	return v2
 L4:
 	i1 = v4 >> (uint32(3) & 31)
-	i0 = fn2127(m, v3, i1)
+	i0 = fn2128(m, v3, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -4504,7 +6126,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2090(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2091(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -4518,32 +6140,32 @@ func fn2090(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn8100(m, v0, uint32(8400569))
+	i0 = fn8101(m, v0, uint32(8400569))
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn8100(m, v0, uint32(8469983))
+	i0 = fn8101(m, v0, uint32(8469983))
 	if i0 != 0 {
 		goto L3
 	}
 	v2 = uint32(2)
 	goto L2
 L3:
-	i0 = fn8100(m, v0, uint32(8516796))
+	i0 = fn8101(m, v0, uint32(8516796))
 	if i0 != 0 {
 		goto L4
 	}
 	v2 = uint32(5)
 	goto L2
 L4:
-	i0 = fn8100(m, v0, uint32(8469974))
+	i0 = fn8101(m, v0, uint32(8469974))
 	if i0 != 0 {
 		goto L5
 	}
 	v2 = uint32(6)
 	goto L2
 L5:
-	i0 = fn8100(m, v0, uint32(8516846))
+	i0 = fn8101(m, v0, uint32(8516846))
 	if i0 != 0 {
 		goto L6
 	}
@@ -4551,7 +6173,7 @@ L5:
 	goto L2
 L6:
 	v2 = k32(4294967295)
-	i0 = fn8100(m, v0, uint32(8469976))
+	i0 = fn8101(m, v0, uint32(8469976))
 	if i0 != 0 {
 		goto L1
 	}
@@ -4565,7 +6187,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2091(m *Module, v0 uint32) uint32 {
+func fn2092(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4609,7 +6231,7 @@ func fn2091(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 	i0 = k32(10089824) + uint32(664)
-	fn4051(m, i0)
+	fn4052(m, i0)
 L1:
 	v1 = k32(4294967295)
 	switch v0 {
@@ -4627,78 +6249,78 @@ L1:
 		goto L2
 	}
 L9:
-	v0 = uint32(943)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+704)) = uint32(943)
-	v2 = uint32(944)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+700)) = uint32(944)
-	v3 = uint32(945)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+696)) = uint32(945)
-	v4 = uint32(946)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+692)) = uint32(946)
+	v0 = uint32(944)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+704)) = uint32(944)
+	v2 = uint32(945)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+700)) = uint32(945)
+	v3 = uint32(946)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+696)) = uint32(946)
+	v4 = uint32(947)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+692)) = uint32(947)
 	v1 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+688)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+684)) = uint32(939)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+680)) = uint32(940)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+676)) = uint32(941)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+672)) = uint32(942)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+684)) = uint32(940)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+680)) = uint32(941)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+676)) = uint32(942)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+672)) = uint32(943)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+668)) = uint32(0)
 	v5 = uint32(0)
 	goto L4
 L8:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+672)) = uint32(942)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+672)) = uint32(943)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+668)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+680)) = uint32(940)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+680)) = uint32(941)
 	i0 = k32(10089824) + uint32(676)
 	v0 = i0
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(941)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+684)) = uint32(947)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+692)) = uint32(946)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(942)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+684)) = uint32(948)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+692)) = uint32(947)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+688)) = uint32(0)
 	i0 = k32(10089824) + uint32(748)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(939)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(940)
 	l0 = *(*uint64)(unsafe.Add(b, uint64(uint32(10089824))+668))
 	v6 = l0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+672)) = uint32(948)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+672)) = uint32(949)
 	i1 = k32(10089824) + uint32(728)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+668)) = i1
 	*(*uint64)(unsafe.Add(b, uint64(uint32(10089824))+732)) = v6
 	l0 = *(*uint64)(unsafe.Add(b, v0))
 	v6 = l0
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(949)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+680)) = uint32(950)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(950)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+680)) = uint32(951)
 	i0 = k32(10089824) + uint32(740)
 	*(*uint64)(unsafe.Add(b, i0)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+700)) = uint32(944)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+700)) = uint32(945)
 	i0 = k32(10089824) + uint32(696)
 	v0 = i0
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(945)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+704)) = uint32(943)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(946)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+704)) = uint32(944)
 	i0 = k32(10089824) + uint32(772)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(943)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(944)
 	i0 = k32(10089824) + uint32(764)
 	l1 = *(*uint64)(unsafe.Add(b, v0))
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(10089824))+688))
 	*(*uint64)(unsafe.Add(b, uint64(uint32(10089824))+756)) = l1
-	v4 = uint32(951)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+692)) = uint32(951)
+	v4 = uint32(952)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+692)) = uint32(952)
 	i1 = k32(10089824) + uint32(752)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+688)) = i1
-	v2 = uint32(952)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+700)) = uint32(952)
-	v3 = uint32(953)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(953)
-	v0 = uint32(954)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+704)) = uint32(954)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+712)) = uint32(946)
+	v2 = uint32(953)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+700)) = uint32(953)
+	v3 = uint32(954)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(954)
+	v0 = uint32(955)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+704)) = uint32(955)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+712)) = uint32(947)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+708)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+720)) = uint32(944)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+720)) = uint32(945)
 	i0 = k32(10089824) + uint32(716)
 	v1 = i0
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(945)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+724)) = uint32(943)
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(946)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+724)) = uint32(944)
 	i0 = k32(10089824) + uint32(796)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(943)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(944)
 	i0 = k32(10089824) + uint32(788)
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, i0)) = l1
@@ -4740,10 +6362,10 @@ L7:
 	if v0 != uint32(6) {
 		goto L3
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+684)) = uint32(947)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+680)) = uint32(950)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+676)) = uint32(949)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+672)) = uint32(948)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+684)) = uint32(948)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+680)) = uint32(951)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+676)) = uint32(950)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+672)) = uint32(949)
 	i0 = k32(10089824) + uint32(748)
 	*(*uint32)(unsafe.Add(b, i0)) = v2
 	i0 = k32(10089824) + uint32(740)
@@ -4756,14 +6378,14 @@ L7:
 	*(*uint64)(unsafe.Add(b, i0)) = v9
 	i0 = k32(10089824) + uint32(772)
 	*(*uint32)(unsafe.Add(b, i0)) = v1
-	v0 = uint32(954)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+704)) = uint32(954)
-	v2 = uint32(952)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+700)) = uint32(952)
-	v3 = uint32(953)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+696)) = uint32(953)
-	v4 = uint32(951)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+692)) = uint32(951)
+	v0 = uint32(955)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+704)) = uint32(955)
+	v2 = uint32(953)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+700)) = uint32(953)
+	v3 = uint32(954)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+696)) = uint32(954)
+	v4 = uint32(952)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+692)) = uint32(952)
 	i1 = k32(10089824) + uint32(752)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+688)) = i1
 	*(*uint64)(unsafe.Add(b, uint64(uint32(10089824))+780)) = v6
@@ -4801,18 +6423,18 @@ L6:
 	if v0 != uint32(4) {
 		goto L3
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+684)) = uint32(947)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+680)) = uint32(950)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+676)) = uint32(949)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+672)) = uint32(948)
-	v0 = uint32(954)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+704)) = uint32(954)
-	v2 = uint32(952)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+700)) = uint32(952)
-	v3 = uint32(953)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+696)) = uint32(953)
-	v4 = uint32(951)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+692)) = uint32(951)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+684)) = uint32(948)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+680)) = uint32(951)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+676)) = uint32(950)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+672)) = uint32(949)
+	v0 = uint32(955)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+704)) = uint32(955)
+	v2 = uint32(953)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+700)) = uint32(953)
+	v3 = uint32(954)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+696)) = uint32(954)
+	v4 = uint32(952)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+692)) = uint32(952)
 	i0 = k32(10089824) + uint32(748)
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	i0 = k32(10089824) + uint32(740)
@@ -4861,14 +6483,14 @@ L2:
 		goto L10
 	}
 	i0 = k32(10089824) + uint32(664)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L10:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn2092(m *Module, v0 uint32, v1 uint32) {
+func fn2093(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4891,7 +6513,7 @@ func fn2092(m *Module, v0 uint32, v1 uint32) {
 		goto L1
 	}
 	i1 = uint32(*(*int8)(unsafe.Add(b, v0)))
-	fn2129(m, uint32(8496827), i1, v1)
+	fn2130(m, uint32(8496827), i1, v1)
 	i0 = v1 + k32(4294967288)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -4918,7 +6540,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2093(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2094(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4981,7 +6603,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2094(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2095(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -5039,7 +6661,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2095(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2096(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5108,7 +6730,7 @@ L3:
 	goto L1
 L2:
 	i1 = uint32(*(*int8)(unsafe.Add(b, v0)))
-	fn2129(m, uint32(8516887), i1, v1)
+	fn2130(m, uint32(8516887), i1, v1)
 	v4 = uint32(0)
 	if v2 > uint32(2147483635) {
 		goto L1
@@ -5293,7 +6915,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2096(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2097(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5310,7 +6932,7 @@ func fn2096(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn4235(m)
+	i0 = fn4236(m)
 	if i0 == 0 {
 		goto L1
 	}
@@ -5357,29 +6979,29 @@ L2:
 	m.depth--
 	return v2
 L1:
-	fn4166(m, uint32(8516964), uint32(8534435))
+	fn4167(m, uint32(8516964), uint32(8534435))
 	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn2097(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn4235(m)
-	if i0 != 0 {
-		goto L1
-	}
-	fn4166(m, uint32(8516910), uint32(8534435))
-	panic(ErrUnreachable)
-L1:
-	i0 = fn2095(m, v0, v1, v2)
-	return i0
 }
 
 //go:norace
 //go:nocheckptr
 func fn2098(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn4236(m)
+	if i0 != 0 {
+		goto L1
+	}
+	fn4167(m, uint32(8516910), uint32(8534435))
+	panic(ErrUnreachable)
+L1:
+	i0 = fn2096(m, v0, v1, v2)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2099(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -5394,7 +7016,7 @@ func fn2098(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn4235(m)
+	i0 = fn4236(m)
 	if i0 == 0 {
 		goto L1
 	}
@@ -5438,13 +7060,13 @@ L2:
 	m.depth--
 	return v3
 L1:
-	fn4166(m, uint32(8516983), uint32(8534435))
+	fn4167(m, uint32(8516983), uint32(8534435))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2099(m *Module, v0 uint32, v1 uint32) {
+func fn2100(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5463,7 +7085,7 @@ func fn2099(m *Module, v0 uint32, v1 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn4235(m)
+	i0 = fn4236(m)
 	if i0 == 0 {
 		goto L1
 	}
@@ -5471,7 +7093,7 @@ func fn2099(m *Module, v0 uint32, v1 uint32) {
 		goto L2
 	}
 	i1 = uint32(*(*int8)(unsafe.Add(b, v0)))
-	fn2129(m, uint32(8496827), i1, v1)
+	fn2130(m, uint32(8496827), i1, v1)
 	i0 = v1 + k32(4294967288)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -5495,13 +7117,13 @@ L2:
 	m.depth--
 	return
 L1:
-	fn4166(m, uint32(8496847), uint32(8534435))
+	fn4167(m, uint32(8496847), uint32(8534435))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2100(m *Module, v0 uint32, v1 uint32) {
+func fn2101(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -5527,7 +7149,7 @@ func fn2100(m *Module, v0 uint32, v1 uint32) {
 		goto L1
 	}
 	i0 = k32(10089824) + uint32(664)
-	fn4051(m, i0)
+	fn4052(m, i0)
 L1:
 	switch v0 {
 	case 0:
@@ -5597,14 +7219,14 @@ L2:
 		goto L7
 	}
 	i0 = k32(10089824) + uint32(664)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L7:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2101(m *Module, v0 uint32, v1 uint32) {
+func fn2102(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -5633,7 +7255,7 @@ func fn2101(m *Module, v0 uint32, v1 uint32) {
 		goto L1
 	}
 	i0 = k32(10089824) + uint32(664)
-	fn4051(m, i0)
+	fn4052(m, i0)
 L1:
 	switch v0 {
 	case 0:
@@ -5696,7 +7318,7 @@ L2:
 		goto L6
 	}
 	i0 = k32(10089824) + uint32(664)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L6:
 	m.depth--
 	return
@@ -5704,7 +7326,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn2102(m *Module, v0 uint32) uint32 {
+func fn2103(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -5718,7 +7340,7 @@ func fn2102(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2103(m *Module, v0 uint32, v1 uint32) {
+func fn2104(m *Module, v0 uint32, v1 uint32) {
 	var i0 uint32
 	_ = i0
 	var i3 uint32
@@ -5732,7 +7354,7 @@ func fn2103(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn2104(m *Module, v0 uint32) uint32 {
+func fn2105(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -5758,7 +7380,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2105(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2106(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -5789,7 +7411,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2106(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2107(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -5815,7 +7437,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2107(m *Module, v0 uint32) {
+func fn2108(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -5833,7 +7455,7 @@ func fn2107(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn2108(m *Module, v0 uint32) uint32 {
+func fn2109(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -5859,7 +7481,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2109(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2110(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -5890,7 +7512,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2110(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2111(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -5916,7 +7538,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2111(m *Module, v0 uint32) {
+func fn2112(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -5934,7 +7556,7 @@ func fn2111(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn2112(m *Module, v0 uint32) uint32 {
+func fn2113(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5949,7 +7571,7 @@ func fn2112(m *Module, v0 uint32) uint32 {
 	_ = i2
 	b := m.base
 	v1 = uint32(0)
-	i0 = fn8119(m, v0)
+	i0 = fn8120(m, v0)
 	v2 = i0
 	if v2 > uint32(536870910) {
 		goto L1
@@ -5972,7 +7594,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2113(m *Module, v0 uint32) uint32 {
+func fn2114(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5985,7 +7607,7 @@ func fn2113(m *Module, v0 uint32) uint32 {
 	_ = i2
 	b := m.base
 	v1 = uint32(0)
-	i0 = fn8105(m, v0)
+	i0 = fn8106(m, v0)
 	i0 = i0 + uint32(1)
 	v2 = i0
 	if int32(v2) < int32(uint32(0)) {
@@ -6006,7 +7628,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2114(m *Module, v0 uint32) uint32 {
+func fn2115(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6019,7 +7641,7 @@ func fn2114(m *Module, v0 uint32) uint32 {
 	_ = i2
 	b := m.base
 	v1 = uint32(0)
-	i0 = fn8105(m, v0)
+	i0 = fn8106(m, v0)
 	i0 = i0 + uint32(1)
 	v2 = i0
 	if int32(v2) < int32(uint32(0)) {
@@ -6040,7 +7662,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2115(m *Module, v0 uint32, v1 uint32) {
+func fn2116(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6098,7 +7720,7 @@ L5:
 	i1 = v9 + i2
 	v3 = i1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn4303(m, v1, l1)
+	i0 = fn4304(m, v1, l1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -6158,7 +7780,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2116(m *Module, v0 uint32) {
+func fn2117(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6220,7 +7842,7 @@ L2:
 	if v3 == 0 {
 		goto L3
 	}
-	fn4051(m, v4)
+	fn4052(m, v4)
 L3:
 	i0 = v1 + uint32(42752)
 	v3 = i0
@@ -6243,9 +7865,9 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+192)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+196)) = v2
 L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+188))
-	fn2115(m, v3, i1)
+	fn2116(m, v3, i1)
 	i2 = uint32(*(*uint8)(unsafe.Add(b, v4)))
 	v0 = i2
 	i3 = b2i(v0 == uint32(1))
@@ -6260,14 +7882,14 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn4052(m, v4)
+	fn4053(m, v4)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2117(m *Module, v0 uint32) {
+func fn2118(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6369,7 +7991,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2118(m *Module, v0 uint32) uint32 {
+func fn2119(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -6395,7 +8017,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2119(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2120(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -6422,7 +8044,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2120(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2121(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -6448,7 +8070,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2121(m *Module, v0 uint32) {
+func fn2122(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -6466,7 +8088,7 @@ func fn2121(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn2122(m *Module, v0 uint32) {
+func fn2123(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6516,7 +8138,7 @@ func fn2122(m *Module, v0 uint32) {
 	if i0 != 0 {
 		goto L2
 	}
-	fn4166(m, uint32(8416865), uint32(8437858))
+	fn4167(m, uint32(8416865), uint32(8437858))
 	panic(ErrUnreachable)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5608))
@@ -6574,7 +8196,7 @@ L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+820))
 	i1 = i1 + v2
 	*(*uint32)(unsafe.Add(b, uint64(v7)+820)) = i1
-	if v1 == uint32(10380028) {
+	if v1 == uint32(10380044) {
 		goto L1
 	}
 	if v2 != 0 {
@@ -6611,7 +8233,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2123(m *Module, v0 uint32) uint32 {
+func fn2124(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -6620,29 +8242,29 @@ func fn2123(m *Module, v0 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5608))
 	v0 = i0
 	i0 = b2i(v0 != uint32(0))
-	i1 = b2i(v0 != uint32(10380028))
+	i1 = b2i(v0 != uint32(10380044))
 	i0 = i0 & i1
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2124(m *Module, v0 uint32) {
+func fn2125(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn2125(m, v0)
+	i0 = fn2126(m, v0)
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+820)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10380024)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10380040)) = v1
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2125(m *Module, v0 uint32) uint32 {
+func fn2126(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6735,7 +8357,7 @@ L5:
 	}
 	goto L2
 L3:
-	fn4217(m, uint32(10089824))
+	fn4218(m, uint32(10089824))
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+616)))
 	v2 = i1
 	if v2 != 0 {
@@ -6749,10 +8371,10 @@ L3:
 	if v2 == 0 {
 		goto L7
 	}
-	i0 = fn4038(m, v7, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, v7, k64(18446744073709551615), uint32(0))
 L7:
 	v1 = uint32(0)
-	i0 = fn4224(m)
+	i0 = fn4225(m)
 	v8 = i0
 	if v8 == 0 {
 		goto L8
@@ -6837,7 +8459,7 @@ L12:
 	i0 = v6 + v1
 	v1 = i0
 L10:
-	i0 = fn4225(m, v8)
+	i0 = fn4226(m, v8)
 	v8 = i0
 	if v8 != 0 {
 		goto L9
@@ -6857,37 +8479,37 @@ L8:
 	if v2 != 0 {
 		goto L17
 	}
-	fn4052(m, v7)
+	fn4053(m, v7)
 L17:
-	fn4218(m, uint32(10089824))
+	fn4219(m, uint32(10089824))
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+820))
 	i0 = i0 + v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10380024))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10380040))
 	i0 = i0 + i1
 	m.depth--
 	return i0
 L1:
-	fn4166(m, uint32(8416865), uint32(8437858))
+	fn4167(m, uint32(8416865), uint32(8437858))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2126(m *Module) uint32 {
+func fn2127(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2125(m, uint32(10089824))
+	i0 = fn2126(m, uint32(10089824))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2127(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2128(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6911,7 +8533,7 @@ func fn2127(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	i1 = fn2136(m, v0)
+	i1 = fn2137(m, v0)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+524)) = v3
 	if v3 != 0 {
@@ -7038,7 +8660,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn2128(m *Module, v0 uint32, v1 uint32) {
+func fn2129(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7230,7 +8852,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn2129(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn2130(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7304,19 +8926,19 @@ func fn2129(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 		goto L1
 	}
 L4:
-	fn2130(m, v2)
-	fn4166(m, v0, uint32(8481479))
+	fn2131(m, v2)
+	fn4167(m, v0, uint32(8481479))
 	panic(ErrUnreachable)
 L3:
-	fn2130(m, v2)
+	fn2131(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v1
 	i1 = uint32(int8(v4))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	fn4170(m, v0, uint32(8577963), v3)
+	fn4171(m, v0, uint32(8577963), v3)
 	panic(ErrUnreachable)
 L2:
-	fn2130(m, v2)
-	fn4166(m, v0, uint32(8481501))
+	fn2131(m, v2)
+	fn4167(m, v0, uint32(8481501))
 	panic(ErrUnreachable)
 L1:
 	i0 = v3 + uint32(16)
@@ -7326,7 +8948,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2130(m *Module, v0 uint32) {
+func fn2131(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7364,12 +8986,12 @@ func fn2130(m *Module, v0 uint32) {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
 	v2 = i0
 	i2 = v1 + uint32(240)
-	i0 = fn8051(m, v2, uint32(8543281), i2)
+	i0 = fn8052(m, v2, uint32(8543281), i2)
 	i1 = v0 + k32(4294967292)
 	i1 = uint32(*(*int8)(unsafe.Add(b, i1)))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+224)) = i1
 	i2 = v1 + uint32(224)
-	i0 = fn8051(m, v2, uint32(8583851), i2)
+	i0 = fn8052(m, v2, uint32(8583851), i2)
 	i1 = v0 + k32(4294967289)
 	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
 	v3 = i1
@@ -7391,10 +9013,10 @@ func fn2130(m *Module, v0 uint32) {
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+208)) = v7
 	i2 = v1 + uint32(208)
-	i0 = fn8051(m, v2, uint32(8581994), i2)
+	i0 = fn8052(m, v2, uint32(8581994), i2)
 	*(*uint64)(unsafe.Add(b, uint64(v1)+192)) = uint64(12884901891)
 	i2 = v1 + uint32(192)
-	i0 = fn8051(m, v2, uint32(8579963), i2)
+	i0 = fn8052(m, v2, uint32(8579963), i2)
 	i0 = v0 + k32(4294967295)
 	v8 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v8)))
@@ -7411,58 +9033,58 @@ func fn2130(m *Module, v0 uint32) {
 	if i0 != uint32(253) {
 		goto L2
 	}
-	i0 = fn8059(m, uint32(8583195), uint32(28), uint32(1), v2)
+	i0 = fn8060(m, uint32(8583195), uint32(28), uint32(1), v2)
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+176)) = uint32(253)
 	i2 = v1 + uint32(176)
-	i0 = fn8051(m, v2, uint32(8582664), i2)
+	i0 = fn8052(m, v2, uint32(8582664), i2)
 	i1 = v0 + k32(4294967293)
 	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
 	v9 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+164)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v1)+160)) = uint32(3)
 	i2 = v1 + uint32(160)
-	i0 = fn8051(m, v2, uint32(8392689), i2)
+	i0 = fn8052(m, v2, uint32(8392689), i2)
 	if v9 == uint32(253) {
 		goto L3
 	}
-	i0 = fn8059(m, uint32(8535372), uint32(9), uint32(1), v2)
+	i0 = fn8060(m, uint32(8535372), uint32(9), uint32(1), v2)
 L3:
-	i0 = fn8054(m, uint32(10), v2)
+	i0 = fn8055(m, uint32(10), v2)
 	i1 = v0 + k32(4294967294)
 	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
 	v9 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+148)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v1)+144)) = uint32(2)
 	i2 = v1 + uint32(144)
-	i0 = fn8051(m, v2, uint32(8392689), i2)
+	i0 = fn8052(m, v2, uint32(8392689), i2)
 	if v9 == uint32(253) {
 		goto L4
 	}
-	i0 = fn8059(m, uint32(8535372), uint32(9), uint32(1), v2)
+	i0 = fn8060(m, uint32(8535372), uint32(9), uint32(1), v2)
 L4:
-	i0 = fn8054(m, uint32(10), v2)
+	i0 = fn8055(m, uint32(10), v2)
 	i1 = uint32(*(*uint8)(unsafe.Add(b, v8)))
 	v8 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+132)) = v8
 	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = uint32(1)
 	i2 = v1 + uint32(128)
-	i0 = fn8051(m, v2, uint32(8392689), i2)
+	i0 = fn8052(m, v2, uint32(8392689), i2)
 	if v8 == uint32(253) {
 		goto L5
 	}
-	i0 = fn8059(m, uint32(8535372), uint32(9), uint32(1), v2)
+	i0 = fn8060(m, uint32(8535372), uint32(9), uint32(1), v2)
 L5:
-	i0 = fn8054(m, uint32(10), v2)
-	i0 = fn8059(m, uint32(8582829), uint32(146), uint32(1), v2)
+	i0 = fn8055(m, uint32(10), v2)
+	i0 = fn8060(m, uint32(8582829), uint32(146), uint32(1), v2)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+112)) = uint32(4)
 	i1 = v0 + v7
 	v8 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+116)) = v8
 	i2 = v1 + uint32(112)
-	i0 = fn8051(m, v2, uint32(8579926), i2)
+	i0 = fn8052(m, v2, uint32(8579926), i2)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v8)))
 	if i0 != uint32(253) {
 		goto L7
@@ -7482,68 +9104,68 @@ L1:
 	if i0 != uint32(253) {
 		goto L7
 	}
-	i0 = fn8059(m, uint32(8583195), uint32(28), uint32(1), v2)
+	i0 = fn8060(m, uint32(8583195), uint32(28), uint32(1), v2)
 	goto L6
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = uint32(253)
 	i2 = v1 + uint32(96)
-	i0 = fn8051(m, v2, uint32(8582664), i2)
+	i0 = fn8052(m, v2, uint32(8582664), i2)
 	i1 = uint32(*(*uint8)(unsafe.Add(b, v8)))
 	v9 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+84)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v1)+80)) = uint32(0)
 	i2 = v1 + uint32(80)
-	i0 = fn8051(m, v2, uint32(8392713), i2)
+	i0 = fn8052(m, v2, uint32(8392713), i2)
 	if v9 == uint32(253) {
 		goto L8
 	}
-	i0 = fn8059(m, uint32(8535372), uint32(9), uint32(1), v2)
+	i0 = fn8060(m, uint32(8535372), uint32(9), uint32(1), v2)
 L8:
-	i0 = fn8054(m, uint32(10), v2)
+	i0 = fn8055(m, uint32(10), v2)
 	i1 = v8 + uint32(1)
 	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
 	v9 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+68)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = uint32(1)
 	i2 = v1 + uint32(64)
-	i0 = fn8051(m, v2, uint32(8392713), i2)
+	i0 = fn8052(m, v2, uint32(8392713), i2)
 	if v9 == uint32(253) {
 		goto L9
 	}
-	i0 = fn8059(m, uint32(8535372), uint32(9), uint32(1), v2)
+	i0 = fn8060(m, uint32(8535372), uint32(9), uint32(1), v2)
 L9:
-	i0 = fn8054(m, uint32(10), v2)
+	i0 = fn8055(m, uint32(10), v2)
 	i1 = v8 + uint32(2)
 	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
 	v9 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+52)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = uint32(2)
 	i2 = v1 + uint32(48)
-	i0 = fn8051(m, v2, uint32(8392713), i2)
+	i0 = fn8052(m, v2, uint32(8392713), i2)
 	if v9 == uint32(253) {
 		goto L10
 	}
-	i0 = fn8059(m, uint32(8535372), uint32(9), uint32(1), v2)
+	i0 = fn8060(m, uint32(8535372), uint32(9), uint32(1), v2)
 L10:
-	i0 = fn8054(m, uint32(10), v2)
+	i0 = fn8055(m, uint32(10), v2)
 	i1 = v8 + uint32(3)
 	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
 	v9 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = uint32(3)
 	i2 = v1 + uint32(32)
-	i0 = fn8051(m, v2, uint32(8392713), i2)
+	i0 = fn8052(m, v2, uint32(8392713), i2)
 	if v9 == uint32(253) {
 		goto L11
 	}
-	i0 = fn8059(m, uint32(8535372), uint32(9), uint32(1), v2)
+	i0 = fn8060(m, uint32(8535372), uint32(9), uint32(1), v2)
 L11:
-	i0 = fn8054(m, uint32(10), v2)
+	i0 = fn8055(m, uint32(10), v2)
 L6:
 	if v7 == 0 {
 		goto L12
 	}
-	i0 = fn8059(m, uint32(8543317), uint32(14), uint32(1), v2)
+	i0 = fn8060(m, uint32(8543317), uint32(14), uint32(1), v2)
 	if v8 <= v0 {
 		goto L13
 	}
@@ -7554,7 +9176,7 @@ L15:
 	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
 	i2 = v1 + uint32(16)
-	i0 = fn8051(m, v2, uint32(8392740), i2)
+	i0 = fn8052(m, v2, uint32(8392740), i2)
 	i0 = v7 + uint32(1)
 	v9 = i0
 	i0 = v10 + uint32(1)
@@ -7587,7 +9209,7 @@ L14:
 	v7 = i0
 	goto L16
 L17:
-	i0 = fn8059(m, uint32(8553747), uint32(4), uint32(1), v2)
+	i0 = fn8060(m, uint32(8553747), uint32(4), uint32(1), v2)
 	i0 = v8 + k32(4294967288)
 	v7 = i0
 L16:
@@ -7597,19 +9219,19 @@ L16:
 L18:
 	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn8051(m, v2, uint32(8392740), v1)
+	i0 = fn8052(m, v2, uint32(8392740), v1)
 	i0 = v7 + uint32(1)
 	v7 = i0
 	if v7 < v8 {
 		goto L18
 	}
 L13:
-	i0 = fn8054(m, uint32(10), v2)
+	i0 = fn8055(m, uint32(10), v2)
 L12:
-	i0 = fn8054(m, uint32(10), v2)
-	i0 = fn8038(m, v2)
-	i0 = fn8043(m, v2)
-	fn4530(m, i0, v0)
+	i0 = fn8055(m, uint32(10), v2)
+	i0 = fn8039(m, v2)
+	i0 = fn8044(m, v2)
+	fn4531(m, i0, v0)
 	i0 = v1 + uint32(256)
 	m.g0 = i0
 	return
@@ -7617,7 +9239,7 @@ L12:
 
 //go:norace
 //go:nocheckptr
-func fn2131(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn2132(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -7638,14 +9260,14 @@ func fn2131(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v3
 	i0 = v4 + uint32(160)
 	i3 = v4 + uint32(16)
-	i0 = fn4099(m, i0, uint32(128), uint32(8469869), i3)
+	i0 = fn4100(m, i0, uint32(128), uint32(8469869), i3)
 	i1 = v4 + uint32(160)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	i0 = v4 + uint32(32)
-	i0 = fn4099(m, i0, uint32(128), uint32(8579869), v4)
+	i0 = fn4100(m, i0, uint32(128), uint32(8579869), v4)
 	i1 = v4 + uint32(32)
 	i2 = v3 * v2
-	i0 = fn2132(m, v0, i1, i2)
+	i0 = fn2133(m, v0, i1, i2)
 	i0 = v4 + uint32(288)
 	m.g0 = i0
 	return
@@ -7653,7 +9275,7 @@ func fn2131(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn2132(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2133(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7675,8 +9297,8 @@ func fn2132(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(112)
 	v3 = i0
 	m.g0 = v3
-	i0 = fn8055(m, v1, v0)
-	i0 = fn8105(m, v1)
+	i0 = fn8056(m, v1, v0)
+	i0 = fn8106(m, v1)
 	v1 = i0
 	if int32(v1) > int32(uint32(34)) {
 		goto L1
@@ -7684,14 +9306,14 @@ func fn2132(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = v1 + k32(4294967261)
 	v1 = i0
 L2:
-	i0 = fn8054(m, uint32(32), v0)
+	i0 = fn8055(m, uint32(32), v0)
 	i0 = v1 + uint32(1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
 L1:
-	i0 = fn8054(m, uint32(61), v0)
+	i0 = fn8055(m, uint32(61), v0)
 	*(*uint16)(unsafe.Add(b, uint64(v3)+21)) = uint16(k32(10))
 	v1 = uint32(20)
 	v4 = uint32(3)
@@ -7746,7 +9368,7 @@ L8:
 	i2 = v1 + uint32(1)
 	m.fill(v3, uint32(32), i2)
 L9:
-	i0 = fn8055(m, v3, v0)
+	i0 = fn8056(m, v3, v0)
 	i0 = v3 + uint32(112)
 	m.g0 = i0
 	return v2
@@ -7754,7 +9376,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn2133(m *Module, v0 uint32) uint32 {
+func fn2134(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -7768,19 +9390,19 @@ func fn2133(m *Module, v0 uint32) uint32 {
 	if i0 == v0 {
 		goto L3
 	}
-	i0 = fn4239(m, v0, uint32(32))
+	i0 = fn4240(m, v0, uint32(32))
 	if i0 == 0 {
 		goto L2
 	}
 L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5608)) = uint32(10380028)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5608)) = uint32(10380044)
 	v1 = uint32(0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10511904)))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10511920)))
 	if i0 != 0 {
 		goto L1
 	}
-	fn2134(m, v0)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10511904)) = uint8(k32(1))
+	fn2135(m, v0)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10511920)) = uint8(k32(1))
 	return uint32(0)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+668))
@@ -7793,7 +9415,7 @@ L2:
 	}
 	return k32(4294967295)
 L4:
-	fn2134(m, v0)
+	fn2135(m, v0)
 	v1 = uint32(0)
 L1:
 	return v1
@@ -7801,7 +9423,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2134(m *Module, v0 uint32) {
+func fn2135(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8073,7 +9695,7 @@ func fn2134(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn2135(m *Module, v0 uint32) uint32 {
+func fn2136(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8136,17 +9758,17 @@ func fn2135(m *Module, v0 uint32) uint32 {
 	}
 	i0 = uint32(10089824) + i1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != uint32(946) {
+	if i0 != uint32(947) {
 		goto L1
 	}
 	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+5608))
 	v4 = i0
 	*(*uint64)(unsafe.Add(b, uint64(v1)+64)) = uint64(274877907456)
 	i2 = v1 + uint32(64)
-	i0 = fn8051(m, v0, uint32(8582976), i2)
+	i0 = fn8052(m, v0, uint32(8582976), i2)
 	i0 = v1 + uint32(208)
 	m.fill(i0, uint32(0), uint32(256))
 	i0 = v1 + uint32(464)
@@ -8241,8 +9863,8 @@ L4:
 		goto L3
 	}
 L2:
-	i0 = fn8054(m, uint32(10), v0)
-	i0 = fn8059(m, uint32(8583494), uint32(110), uint32(1), v0)
+	i0 = fn8055(m, uint32(10), v0)
+	i0 = fn8060(m, uint32(8583494), uint32(110), uint32(1), v0)
 	i0 = v1 + uint32(48)
 	v16 = i0
 	v2 = uint32(8)
@@ -8273,7 +9895,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = v11
 	i2 = v1 + uint32(32)
-	i0 = fn8051(m, v0, uint32(8580581), i2)
+	i0 = fn8052(m, v0, uint32(8580581), i2)
 	i0 = v11 << (uint32(5) & 31)
 	i0 = i0 + v12
 	v12 = i0
@@ -8298,49 +9920,49 @@ L8:
 	if v14 != uint32(64) {
 		goto L7
 	}
-	i0 = fn8054(m, uint32(10), v0)
+	i0 = fn8055(m, uint32(10), v0)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+792))
-	i0 = fn2132(m, v0, uint32(8465209), i2)
+	i0 = fn2133(m, v0, uint32(8465209), i2)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+792))
 	i2 = i2 - v5
-	i0 = fn2132(m, v0, uint32(8511571), i2)
+	i0 = fn2133(m, v0, uint32(8511571), i2)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+796))
-	i0 = fn2132(m, v0, uint32(8466597), i2)
-	i0 = fn2132(m, v0, uint32(8397852), v5)
+	i0 = fn2133(m, v0, uint32(8466597), i2)
+	i0 = fn2133(m, v0, uint32(8397852), v5)
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(262144)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
 	i0 = v1 + uint32(80)
 	i3 = v1 + uint32(16)
-	i0 = fn4099(m, i0, uint32(128), uint32(8519729), i3)
+	i0 = fn4100(m, i0, uint32(128), uint32(8519729), i3)
 	i1 = v1 + uint32(80)
 	i2 = v2 << (uint32(18) & 31)
-	i0 = fn2132(m, v0, i1, i2)
-	i0 = fn8054(m, uint32(10), v0)
-	i0 = fn2132(m, v0, uint32(8416837), v13)
+	i0 = fn2133(m, v0, i1, i2)
+	i0 = fn8055(m, uint32(10), v0)
+	i0 = fn2133(m, v0, uint32(8416837), v13)
 	v2 = i0
-	i0 = fn2132(m, v0, uint32(8416775), v15)
+	i0 = fn2133(m, v0, uint32(8416775), v15)
 	v11 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(4096)
 	*(*uint32)(unsafe.Add(b, v1)) = v7
 	i0 = v1 + uint32(80)
-	i0 = fn4099(m, i0, uint32(128), uint32(8419332), v1)
+	i0 = fn4100(m, i0, uint32(128), uint32(8419332), v1)
 	i1 = v1 + uint32(80)
 	i2 = v7 << (uint32(12) & 31)
-	i0 = fn2132(m, v0, i1, i2)
+	i0 = fn2133(m, v0, i1, i2)
 	v14 = i0
-	i4 = fn2132(m, v0, uint32(8414354), v12)
-	i5 = fn2132(m, v0, uint32(8453396), v10)
-	i7 = fn2132(m, v0, uint32(8399451), v6)
+	i4 = fn2133(m, v0, uint32(8414354), v12)
+	i5 = fn2133(m, v0, uint32(8453396), v10)
+	i7 = fn2133(m, v0, uint32(8399451), v6)
 	i6 = v14 + i7
 	i5 = i5 + i6
 	i4 = i4 + i5
 	i3 = v11 + i4
 	i2 = v2 + i3
-	i0 = fn2132(m, v0, uint32(8465234), i2)
+	i0 = fn2133(m, v0, uint32(8465234), i2)
 	v2 = uint32(1)
-	i0 = fn8059(m, uint32(8580675), uint32(18), uint32(1), v0)
-	i0 = fn2132(m, v0, uint32(8396697), uint32(131072))
+	i0 = fn8060(m, uint32(8580675), uint32(18), uint32(1), v0)
+	i0 = fn2133(m, v0, uint32(8396697), uint32(131072))
 L1:
 	i0 = v1 + uint32(976)
 	m.g0 = i0
@@ -8349,7 +9971,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2136(m *Module, v0 uint32) uint32 {
+func fn2137(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8385,7 +10007,7 @@ func fn2136(m *Module, v0 uint32) uint32 {
 	if v1 != k32(4294967295) {
 		goto L1
 	}
-	i0 = fn3924(m, uint32(8528483))
+	i0 = fn3925(m, uint32(8528483))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -8403,7 +10025,7 @@ L1:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn2135(m, i0)
+	i0 = fn2136(m, i0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+520))
 	v1 = i0
@@ -8612,7 +10234,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn2137(m *Module, v0 uint32) uint32 {
+func fn2138(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8635,7 +10257,7 @@ func fn2137(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8505268), v1)
+	i0 = fn3604(m, i0, uint32(8505268), v1)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -8644,7 +10266,7 @@ L2:
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8404266))
+	fn3605(m, i0, uint32(8404266))
 	goto L1
 L3:
 	i0 = v0 + uint32(8)
@@ -8657,7 +10279,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2138(m *Module, v0 uint32) {
+func fn2139(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -8666,15 +10288,15 @@ func fn2138(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	if i0 == 0 {
 		goto L1
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L1:
 	i0 = v0 + uint32(8)
-	fn524(m, i0)
+	fn525(m, i0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -8684,7 +10306,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2139(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2140(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -8710,21 +10332,21 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2140(m *Module, v0 uint32) uint32 {
+func fn2141(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
 	i0 = v0 + uint32(8)
-	fn524(m, i0)
+	fn525(m, i0)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2141(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2142(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8750,7 +10372,7 @@ func fn2141(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v3 + uint32(28)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i3 = v3 + uint32(16)
-	i0 = fn3723(m, v1, v2, uint32(8445746), i3, v3)
+	i0 = fn3724(m, v1, v2, uint32(8445746), i3, v3)
 	if i0 == 0 {
 		goto L1
 	}
@@ -8766,7 +10388,7 @@ func fn2141(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	i1 = v0 + uint32(8)
-	i0 = fn525(m, i0, i1, uint32(284))
+	i0 = fn526(m, i0, i1, uint32(284))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L2
 	}
@@ -8784,7 +10406,7 @@ L2:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -8793,7 +10415,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2142(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2143(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -8806,24 +10428,24 @@ func fn2142(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8404266))
+	fn3605(m, i0, uint32(8404266))
 	m.depth--
 	return k32(4294967295)
 L1:
-	i0 = fn525(m, v0, v1, v2)
+	i0 = fn526(m, v0, v1, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2143(m *Module, v0 uint32, v1 uint32) {
+func fn2144(m *Module, v0 uint32, v1 uint32) {
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2144(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2145(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -8837,7 +10459,7 @@ func fn2144(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8404266))
+	fn3605(m, i0, uint32(8404266))
 	m.depth--
 	return uint32(0)
 L1:
@@ -8846,17 +10468,17 @@ L1:
 		goto L3
 	}
 	i0 = v0 + uint32(8)
-	i0 = fn526(m, i0, uint32(65))
+	i0 = fn527(m, i0, uint32(65))
 	if i0 != 0 {
 		goto L2
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8445513))
+	fn3605(m, i0, uint32(8445513))
 	m.depth--
 	return uint32(0)
 L2:
-	i0 = fn1883(m, v0)
+	i0 = fn1884(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L4
@@ -8878,21 +10500,21 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn2145(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2146(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
 	i0 = v0 + uint32(8)
-	fn524(m, i0)
+	fn525(m, i0)
 	m.depth--
 	return uint32(10059656)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2146(m *Module, v0 uint32) {
+func fn2147(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8918,7 +10540,7 @@ func fn2146(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -8933,7 +10555,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -8948,7 +10570,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -8963,16 +10585,16 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
-	fn2121(m, v0)
+	fn2122(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2147(m *Module, v0 uint32) uint32 {
+func fn2148(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8994,7 +10616,7 @@ func fn2147(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn515(m, i0, uint32(0))
+	i0 = fn516(m, i0, uint32(0))
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -9008,11 +10630,11 @@ L4:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = l1
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8568260), i1)
+	i0 = fn2697(m, uint32(8568260), i1)
 	v2 = i0
 	goto L1
 L3:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -9022,7 +10644,7 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
 	*(*uint64)(unsafe.Add(b, v1)) = v3
-	i0 = fn2696(m, uint32(8568274), v1)
+	i0 = fn2697(m, uint32(8568274), v1)
 	v2 = i0
 L1:
 	i0 = v1 + uint32(32)
@@ -9032,7 +10654,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2148(m *Module, v0 uint32) uint32 {
+func fn2149(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9047,7 +10669,7 @@ func fn2148(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2289(m, uint32(3))
+	i0 = fn2290(m, uint32(3))
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -9067,7 +10689,7 @@ L1:
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn2048(m, i0)
+	i0 = fn2049(m, i0)
 	v2 = i0
 	i0 = v2 + uint32(1)
 	switch i0 {
@@ -9111,7 +10733,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, i0)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i1 = k32(10089824) + uint32(10084)
-	i0 = fn2026(m, i0, i1, uint32(2))
+	i0 = fn2027(m, i0, i1, uint32(2))
 	v2 = i0
 	i0 = v2 + uint32(1)
 	switch i0 {
@@ -9144,7 +10766,7 @@ L5:
 L4:
 	i0 = v1 + uint32(20)
 	*(*uint32)(unsafe.Add(b, i0)) = v0
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v2 = i0
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -9158,7 +10780,7 @@ L3:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -9166,7 +10788,7 @@ L12:
 
 //go:norace
 //go:nocheckptr
-func fn2149(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2150(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9200,34 +10822,34 @@ func fn2149(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i0 = fn2026(m, i0, i1, uint32(2))
+	i0 = fn2027(m, i0, i1, uint32(2))
 	v4 = i0
 	if v4 != uint32(1) {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn2048(m, i0)
+	i0 = fn2049(m, i0)
 	v4 = i0
 	if v4 != 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn2026(m, i0, i1, uint32(2))
+	i0 = fn2027(m, i0, i1, uint32(2))
 	v4 = i0
 	if v4 != uint32(1) {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i1 = k32(10089824) + uint32(10084)
-	i0 = fn2026(m, i0, i1, uint32(2))
+	i0 = fn2027(m, i0, i1, uint32(2))
 	v4 = i0
 	if v4 != 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i0 = fn2026(m, i0, i1, uint32(2))
+	i0 = fn2027(m, i0, i1, uint32(2))
 	v4 = i0
 L5:
 	if v4 == k32(4294967295) {
@@ -9246,7 +10868,7 @@ L4:
 	m.depth--
 	return i0
 L3:
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 L2:
 	v3 = uint32(0)
 L1:
@@ -9256,7 +10878,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2150(m *Module, v0 uint32) uint32 {
+func fn2151(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9280,34 +10902,34 @@ func fn2150(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1580(m, i0)
+	i0 = fn1581(m, i0)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn1580(m, i0)
+	i0 = fn1581(m, i0)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn1580(m, i0)
+	i0 = fn1581(m, i0)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -9329,7 +10951,7 @@ L8:
 	v6 = i0
 	goto L3
 L5:
-	fn3624(m)
+	fn3625(m)
 	goto L1
 L4:
 	v7 = uint32(0)
@@ -9371,7 +10993,7 @@ L9:
 		goto L1
 	}
 L2:
-	i0 = fn2014(m, uint32(10061392))
+	i0 = fn2015(m, uint32(10061392))
 	v0 = i0
 	if v0 != 0 {
 		goto L10
@@ -9385,7 +11007,7 @@ L10:
 	m.depth--
 	return v0
 L1:
-	i0 = fn2014(m, uint32(10061664))
+	i0 = fn2015(m, uint32(10061664))
 	v1 = i0
 	if v1 != 0 {
 		goto L11
@@ -9432,7 +11054,7 @@ L14:
 
 //go:norace
 //go:nocheckptr
-func fn2151(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2152(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -9443,7 +11065,7 @@ func fn2151(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn3737(m, uint32(8496478), v2)
+	i0 = fn3738(m, uint32(8496478), v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -9451,13 +11073,13 @@ func fn2151(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L1:
 	i1 = v1 + uint32(12)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn2152(m, v0, i1, i2)
+	i0 = fn2153(m, v0, i1, i2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2152(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2153(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9493,14 +11115,14 @@ L8:
 	v5 = i0
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn568(m, i0)
+	i0 = fn569(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn568(m, i0)
+	i0 = fn569(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L9
@@ -9516,14 +11138,14 @@ L7:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	v4 = uint32(0)
 	goto L1
 L9:
 	if v5 == 0 {
 		goto L11
 	}
-	i0 = fn568(m, v5)
+	i0 = fn569(m, v5)
 	v5 = i0
 	if v5 == 0 {
 		goto L10
@@ -9534,7 +11156,7 @@ L9:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8449583))
+	fn3605(m, i0, uint32(8449583))
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -9546,10 +11168,10 @@ L9:
 	if v0 != 0 {
 		goto L10
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L10
 L11:
-	i0 = fn1574(m, uint32(1))
+	i0 = fn1575(m, uint32(1))
 	v5 = i0
 	if v5 != 0 {
 		goto L5
@@ -9566,7 +11188,7 @@ L10:
 	if v5 != 0 {
 		goto L12
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -9579,12 +11201,12 @@ L12:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	v4 = uint32(0)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn568(m, i0)
+	i0 = fn569(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L4
@@ -9594,7 +11216,7 @@ L6:
 	i0 = k32(10089824) + uint32(10068)
 	v2 = i0
 L5:
-	i0 = fn2164(m, v0, v2, v1, v5)
+	i0 = fn2165(m, v0, v2, v1, v5)
 	v4 = i0
 	if v4 != 0 {
 		goto L1
@@ -9610,7 +11232,7 @@ L5:
 	if v4 != 0 {
 		goto L13
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -9623,7 +11245,7 @@ L13:
 	if v4 != 0 {
 		goto L14
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
@@ -9636,20 +11258,20 @@ L14:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L4:
 	v4 = uint32(0)
 	goto L1
 L3:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8546278))
+	fn3605(m, i0, uint32(8546278))
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, v3)) = v2
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502724), v3)
+	i0 = fn3604(m, i0, uint32(8502724), v3)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -9658,7 +11280,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2153(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2154(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -9666,20 +11288,20 @@ func fn2153(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn3739(m, uint32(8496478), v3)
+	i0 = fn3740(m, uint32(8496478), v3)
 	if i0 != 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
 	i2 = v2 & uint32(2147483647)
-	i0 = fn2152(m, v0, v1, i2)
+	i0 = fn2153(m, v0, v1, i2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2154(m *Module, v0 uint32) uint32 {
+func fn2155(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -9707,14 +11329,14 @@ L1:
 	v1 = i2
 	i1 = i1 + v1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
-	i0 = fn1574(m, v1)
+	i0 = fn1575(m, v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2155(m *Module, v0 uint32) {
+func fn2156(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9743,7 +11365,7 @@ func fn2155(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -9761,7 +11383,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -9779,16 +11401,16 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
-	fn2121(m, v0)
+	fn2122(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2156(m *Module, v0 uint32) uint32 {
+func fn2157(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9806,20 +11428,20 @@ func fn2156(m *Module, v0 uint32) uint32 {
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = k32(10089824) + uint32(10068)
-	i0 = fn2026(m, i0, i1, uint32(4))
+	i0 = fn2027(m, i0, i1, uint32(4))
 	if i0 != uint32(1) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn539(m, i0, i1)
+	i0 = fn540(m, i0, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = k32(10089824) + uint32(10084)
-	i0 = fn537(m, i0, i1)
+	i0 = fn538(m, i0, i1)
 	v3 = i0
 	if v3 != 0 {
 		goto L3
@@ -9856,25 +11478,10 @@ L3:
 		goto L1
 	}
 L2:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2157(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn2030(m, i0)
-	m.depth--
-	return i0
 }
 
 //go:norace
@@ -9887,14 +11494,29 @@ func fn2158(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn1582(m, i0)
+	i0 = fn2031(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2159(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2159(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn1583(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2160(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -9905,7 +11527,7 @@ func fn2159(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1594(m, v1)
+	i0 = fn1595(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -9913,7 +11535,7 @@ func fn2159(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn2160(m, v0, v1)
+	i0 = fn2161(m, v0, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -9926,7 +11548,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return v0
@@ -9934,7 +11556,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2160(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2161(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9949,7 +11571,7 @@ func fn2160(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v2 = uint32(0)
 	i1 = k32(10089824) + uint32(10068)
-	i0 = fn2026(m, v1, i1, uint32(0))
+	i0 = fn2027(m, v1, i1, uint32(0))
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -9961,7 +11583,7 @@ func fn2160(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn539(m, i0, v1)
+	i0 = fn540(m, i0, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -9977,13 +11599,13 @@ L3:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L2:
 	i1 = k32(10089824) + uint32(10068)
-	i0 = fn2026(m, v1, i1, uint32(0))
+	i0 = fn2027(m, v1, i1, uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L5
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn2026(m, v1, i1, uint32(5))
+	i0 = fn2027(m, v1, i1, uint32(5))
 	v2 = i0
 L5:
 	i0 = v2 + uint32(1)
@@ -10021,10 +11643,10 @@ L8:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495765))
+	fn3605(m, i0, uint32(8495765))
 	m.depth--
 	return uint32(0)
 L7:
@@ -10035,11 +11657,11 @@ L7:
 		goto L12
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn539(m, i0, v1)
+	i0 = fn540(m, i0, v1)
 	v2 = i0
 	goto L11
 L12:
-	i0 = fn540(m, v1, v2)
+	i0 = fn541(m, v1, v2)
 	v3 = i0
 	if v3 != 0 {
 		goto L13
@@ -10048,7 +11670,7 @@ L12:
 	goto L11
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn539(m, i0, v3)
+	i0 = fn540(m, i0, v3)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -10061,7 +11683,7 @@ L13:
 	if v0 != 0 {
 		goto L11
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -10075,7 +11697,7 @@ L11:
 		goto L1
 	}
 L6:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return v2
@@ -10083,7 +11705,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2161(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2162(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -10101,18 +11723,18 @@ func fn2161(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 L2:
-	i0 = fn2162(m, v0, v1)
+	i0 = fn2163(m, v0, v1)
 	m.depth--
 	return i0
 L1:
-	i0 = fn583(m, v0, v1, uint32(3))
+	i0 = fn584(m, v0, v1, uint32(3))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2162(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2163(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10129,7 +11751,7 @@ func fn2162(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = k32(10089824) + uint32(10068)
-	i0 = fn2026(m, i0, i1, uint32(4))
+	i0 = fn2027(m, i0, i1, uint32(4))
 	v2 = i0
 	i0 = v2 + uint32(1)
 	switch i0 {
@@ -10142,18 +11764,18 @@ func fn2162(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2026(m, i0, v1, uint32(1))
+	i0 = fn2027(m, i0, v1, uint32(1))
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2026(m, v1, i1, uint32(0))
+	i0 = fn2027(m, v1, i1, uint32(0))
 	v4 = i0
 	goto L2
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2026(m, v1, i1, uint32(1))
+	i0 = fn2027(m, v1, i1, uint32(1))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2026(m, i0, v1, uint32(0))
+	i0 = fn2027(m, i0, v1, uint32(0))
 	v4 = i0
 L2:
 	v2 = k32(4294967295)
@@ -10171,7 +11793,7 @@ L2:
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn537(m, v1, i1)
+	i0 = fn538(m, v1, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L5
@@ -10180,7 +11802,7 @@ L2:
 	return k32(4294967295)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn544(m, v1, i1)
+	i0 = fn545(m, v1, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L7
@@ -10189,7 +11811,7 @@ L5:
 	goto L6
 L7:
 	i1 = k32(10089824) + uint32(10068)
-	i0 = fn2026(m, v0, i1, uint32(2))
+	i0 = fn2027(m, v0, i1, uint32(2))
 	v2 = i0
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -10203,7 +11825,7 @@ L6:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	if v0 == 0 {
 		goto L1
@@ -10219,7 +11841,7 @@ L8:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return v2
@@ -10227,7 +11849,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2163(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2164(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10264,7 +11886,7 @@ func fn2163(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn568(m, v1)
+	i0 = fn569(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -10272,7 +11894,7 @@ func fn2163(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = uint32(0)
 	goto L1
 L3:
-	i0 = fn2160(m, v0, v1)
+	i0 = fn2161(m, v0, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -10285,7 +11907,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L2:
 	if v3 != uint32(10064048) {
@@ -10299,13 +11921,13 @@ L2:
 	i2 = v2 + uint32(12)
 	i3 = v2 + uint32(8)
 	i4 = v2 + uint32(4)
-	i0 = fn2265(m, v1, i1, i2, i3, i4)
+	i0 = fn2266(m, v1, i1, i2, i3, i4)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn540(m, i0, i1)
+	i0 = fn541(m, i0, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L5
@@ -10327,7 +11949,7 @@ L2:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v1 = i0
@@ -10338,17 +11960,17 @@ L7:
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn539(m, i0, v1)
+	i0 = fn540(m, i0, v1)
 	v1 = i0
 	goto L8
 L9:
-	i0 = fn540(m, v1, v3)
+	i0 = fn541(m, v1, v3)
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn539(m, i0, v3)
+	i0 = fn540(m, i0, v3)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -10361,7 +11983,7 @@ L9:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
 	if v1 == 0 {
 		goto L5
@@ -10383,7 +12005,7 @@ L8:
 	if v4 != 0 {
 		goto L10
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v3 = i0
@@ -10394,11 +12016,11 @@ L10:
 		goto L12
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn539(m, i0, v3)
+	i0 = fn540(m, i0, v3)
 	v4 = i0
 	goto L11
 L12:
-	i0 = fn540(m, v3, v4)
+	i0 = fn541(m, v3, v4)
 	v3 = i0
 	if v3 != 0 {
 		goto L13
@@ -10407,7 +12029,7 @@ L12:
 	goto L4
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn539(m, i0, v3)
+	i0 = fn540(m, i0, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -10420,7 +12042,7 @@ L13:
 	if v6 != 0 {
 		goto L11
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L11:
 	if v4 != 0 {
 		goto L14
@@ -10445,10 +12067,10 @@ L14:
 	if v6 != 0 {
 		goto L15
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2164(m, i0, v1, v4, v5)
+	i0 = fn2165(m, i0, v1, v4, v5)
 	v3 = i0
 	if v3 != 0 {
 		goto L1
@@ -10459,7 +12081,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8426042), v2)
+	i0 = fn3604(m, i0, uint32(8426042), v2)
 	goto L1
 L5:
 	v4 = uint32(0)
@@ -10481,7 +12103,7 @@ L4:
 	if v0 != 0 {
 		goto L16
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v3 = i0
@@ -10499,7 +12121,7 @@ L16:
 	if v0 != 0 {
 		goto L17
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v3 = i0
@@ -10517,7 +12139,7 @@ L17:
 	if v0 != 0 {
 		goto L18
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L18:
 	if v1 == 0 {
 		goto L19
@@ -10533,7 +12155,7 @@ L18:
 	if v3 != 0 {
 		goto L19
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L19:
 	if v4 == 0 {
 		goto L20
@@ -10549,7 +12171,7 @@ L19:
 	if v1 != 0 {
 		goto L20
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L20:
 	v3 = uint32(0)
 	if v5 == 0 {
@@ -10566,7 +12188,7 @@ L20:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -10575,7 +12197,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2164(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2165(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -10602,7 +12224,7 @@ func fn2164(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v5 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(0)
 	i1 = v4 + uint32(12)
-	i0 = fn1579(m, v1, i1)
+	i0 = fn1580(m, v1, i1)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	if i0 != 0 {
@@ -10611,13 +12233,13 @@ func fn2164(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v6 != k32(4294967295) {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L7:
 	i1 = v4 + uint32(12)
-	i0 = fn1579(m, v2, i1)
+	i0 = fn1580(m, v2, i1)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	if i0 != 0 {
@@ -10626,13 +12248,13 @@ L7:
 	if v7 != k32(4294967295) {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L8:
 	i1 = v4 + uint32(12)
-	i0 = fn1579(m, v3, i1)
+	i0 = fn1580(m, v3, i1)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	if i0 != 0 {
@@ -10641,7 +12263,7 @@ L8:
 	if v8 != k32(4294967295) {
 		goto L11
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -10679,7 +12301,7 @@ L9:
 	}
 L6:
 	i1 = k32(10089824) + uint32(10068)
-	i0 = fn2026(m, v3, i1, uint32(4))
+	i0 = fn2027(m, v3, i1, uint32(4))
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -10707,13 +12329,13 @@ L14:
 L13:
 	v7 = v2
 	v8 = v1
-	i0 = fn563(m, v3)
+	i0 = fn564(m, v3)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
 	}
 L12:
-	i0 = fn2026(m, v7, v8, uint32(5))
+	i0 = fn2027(m, v7, v8, uint32(5))
 	v9 = i0
 	if v9 == 0 {
 		goto L15
@@ -10729,7 +12351,7 @@ L12:
 	if v5 != 0 {
 		goto L16
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L16:
 	v5 = uint32(0)
 	if int32(v9) < int32(uint32(0)) {
@@ -10747,24 +12369,24 @@ L16:
 	goto L4
 L15:
 	v9 = uint32(0)
-	i0 = fn537(m, v8, v7)
+	i0 = fn538(m, v8, v7)
 	v7 = i0
 	if v7 == 0 {
 		goto L3
 	}
 	i1 = k32(10089824) + uint32(10084)
-	i0 = fn537(m, v7, i1)
+	i0 = fn538(m, v7, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L3
 	}
-	i0 = fn542(m, v5, v6)
+	i0 = fn543(m, v5, v6)
 	v10 = i0
 	if v10 == 0 {
 		goto L2
 	}
 	i1 = k32(10089824) + uint32(10084)
-	i0 = fn539(m, v10, i1)
+	i0 = fn540(m, v10, i1)
 	v8 = i0
 	if v8 != 0 {
 		goto L17
@@ -10783,7 +12405,7 @@ L17:
 	if v9 != 0 {
 		goto L18
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v9 = i0
@@ -10796,7 +12418,7 @@ L18:
 	if v9 != 0 {
 		goto L19
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
@@ -10809,7 +12431,7 @@ L19:
 	if v5 != 0 {
 		goto L20
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v5 = i0
@@ -10822,16 +12444,16 @@ L20:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L4
 L5:
-	i0 = fn1574(m, v9)
+	i0 = fn1575(m, v9)
 	v8 = i0
 	if v8 == 0 {
 		goto L1
 	}
 L4:
-	i0 = fn2014(m, v0)
+	i0 = fn2015(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L21
@@ -10848,7 +12470,7 @@ L4:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L1
 L21:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = v8
@@ -10870,7 +12492,7 @@ L2:
 	if v3 != 0 {
 		goto L22
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L22:
 	if v9 == 0 {
 		goto L23
@@ -10886,7 +12508,7 @@ L22:
 	if v3 != 0 {
 		goto L23
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L23:
 	if v5 == 0 {
 		goto L24
@@ -10902,7 +12524,7 @@ L23:
 	if v3 != 0 {
 		goto L24
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L24:
 	v5 = uint32(0)
 	if v7 == 0 {
@@ -10919,7 +12541,7 @@ L24:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -10928,7 +12550,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2165(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2166(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10954,29 +12576,29 @@ func fn2165(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1580(m, i0)
+	i0 = fn1581(m, i0)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn1580(m, i0)
+	i0 = fn1581(m, i0)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn1580(m, i0)
+	i0 = fn1581(m, i0)
 	v4 = i0
 	if v4 == k32(2147483648) {
 		goto L1
@@ -10986,7 +12608,7 @@ L7:
 	if v4 != k32(4294967295) {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -11007,7 +12629,7 @@ L8:
 	}
 	goto L3
 L5:
-	fn3624(m)
+	fn3625(m)
 	goto L1
 L4:
 	i0 = v2 ^ uint32(2147483647)
@@ -11034,7 +12656,7 @@ L3:
 		goto L1
 	}
 L2:
-	i0 = fn2014(m, uint32(10061392))
+	i0 = fn2015(m, uint32(10061392))
 	v0 = i0
 	if v0 != 0 {
 		goto L9
@@ -11051,7 +12673,7 @@ L9:
 	m.depth--
 	return v0
 L1:
-	i0 = fn2014(m, uint32(10061664))
+	i0 = fn2015(m, uint32(10061664))
 	v4 = i0
 	if v4 == 0 {
 		goto L10
@@ -11069,13 +12691,13 @@ L1:
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v2
 	i1 = k32(10089824) + uint32(10084)
-	i0 = fn537(m, v2, i1)
+	i0 = fn538(m, v2, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L12
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn540(m, v2, i1)
+	i0 = fn541(m, v2, i1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -11088,13 +12710,13 @@ L11:
 	if v5 != 0 {
 		goto L13
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L13:
 	if v3 == 0 {
 		goto L12
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn539(m, i0, v3)
+	i0 = fn540(m, i0, v3)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -11107,14 +12729,14 @@ L13:
 	if v5 != 0 {
 		goto L14
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L14:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v2
 	if v2 == 0 {
 		goto L12
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = fn563(m, i1)
+	i1 = fn564(m, i1)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v0
 	if v0 == 0 {
@@ -11134,7 +12756,7 @@ L12:
 	if v0 != 0 {
 		goto L10
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L10:
 	m.depth--
 	return uint32(0)
@@ -11142,7 +12764,7 @@ L10:
 
 //go:norace
 //go:nocheckptr
-func fn2166(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2167(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint64
@@ -11163,7 +12785,7 @@ func fn2166(m *Module, v0 uint32, v1 uint32) uint32 {
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = l1
 	*(*uint64)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8569644), v2)
+	i0 = fn4086(m, uint32(8569644), v2)
 	v0 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -11172,7 +12794,7 @@ func fn2166(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2167(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2168(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -11190,7 +12812,7 @@ func fn2167(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 L2:
-	i0 = fn2162(m, v0, v1)
+	i0 = fn2163(m, v0, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L3
@@ -11198,11 +12820,11 @@ L2:
 	m.depth--
 	return uint32(0)
 L3:
-	i0 = fn1574(m, v1)
+	i0 = fn1575(m, v1)
 	m.depth--
 	return i0
 L1:
-	i0 = fn583(m, v0, v1, uint32(1))
+	i0 = fn584(m, v0, v1, uint32(1))
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L4
@@ -11210,14 +12832,14 @@ L1:
 	m.depth--
 	return uint32(0)
 L4:
-	i0 = fn1594(m, v1)
+	i0 = fn1595(m, v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2168(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2169(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11239,7 +12861,7 @@ func fn2168(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 == uint32(10014724) {
 		goto L2
 	}
-	i0 = fn583(m, v0, v1, uint32(2))
+	i0 = fn584(m, v0, v1, uint32(2))
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L3
@@ -11247,12 +12869,12 @@ func fn2168(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = uint32(0)
 	goto L1
 L3:
-	i0 = fn1594(m, v1)
+	i0 = fn1595(m, v1)
 	v3 = i0
 	goto L1
 L2:
 	v3 = uint32(0)
-	i0 = fn2162(m, v0, v1)
+	i0 = fn2163(m, v0, v1)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -11264,7 +12886,7 @@ L2:
 	}
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn537(m, v1, i1)
+	i0 = fn538(m, v1, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -11278,7 +12900,7 @@ L5:
 	v3 = v1
 	goto L1
 L6:
-	i0 = fn542(m, v1, v3)
+	i0 = fn543(m, v1, v3)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -11291,13 +12913,13 @@ L6:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L4:
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8495550), v2)
+	i0 = fn3604(m, i0, uint32(8495550), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -11306,7 +12928,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2169(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2170(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -11314,14 +12936,14 @@ func fn2169(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2170(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2171(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11340,7 +12962,7 @@ func fn2170(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -11354,30 +12976,30 @@ L2:
 	i0 = i0 * i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = i0 + i1
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v0 = i0
 	if v0 == 0 {
 		goto L3
 	}
 	v4 = v0
-	i0 = fn2164(m, uint32(10061120), v3, v5, v0)
+	i0 = fn2165(m, uint32(10061120), v3, v5, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L3
 	}
 	i0 = k32(10089824) + uint32(35412)
-	i0 = fn3390(m, i0)
+	i0 = fn3391(m, i0)
 	v3 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(10059656)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8533104), v2)
+	i0 = fn4086(m, uint32(8533104), v2)
 	v0 = i0
 	goto L1
 L3:
@@ -11392,7 +13014,7 @@ L3:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	if v5 == 0 {
 		goto L5
@@ -11408,7 +13030,7 @@ L4:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L5:
 	v0 = uint32(0)
 	if v4 == 0 {
@@ -11425,7 +13047,7 @@ L5:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -11434,7 +13056,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2171(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2172(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -11444,13 +13066,13 @@ func fn2171(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = fn1580(m, v1)
+	i0 = fn1581(m, v1)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L3
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -11484,7 +13106,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2172(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2173(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11511,7 +13133,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2173(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2174(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11536,13 +13158,13 @@ func fn2173(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn540(m, i0, i1)
+	i0 = fn541(m, i0, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn539(m, i0, v4)
+	i0 = fn540(m, i0, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -11555,7 +13177,7 @@ func fn2173(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v6 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	if v5 == 0 {
 		goto L1
@@ -11580,7 +13202,7 @@ L3:
 	i1 = v7 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v6)) = i1
 L4:
-	i0 = fn2164(m, uint32(10061120), v4, v5, v6)
+	i0 = fn2165(m, uint32(10061120), v4, v5, v6)
 	v4 = i0
 	if v4 != 0 {
 		goto L5
@@ -11598,7 +13220,7 @@ L4:
 	if v6 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
@@ -11611,7 +13233,7 @@ L6:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v0 = i0
@@ -11626,16 +13248,16 @@ L7:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L5:
 	i0 = k32(10089824) + uint32(35412)
-	i0 = fn3390(m, i0)
+	i0 = fn3391(m, i0)
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(10059656)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn4085(m, uint32(8533104), v2)
+	i0 = fn4086(m, uint32(8533104), v2)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -11645,7 +13267,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2174(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2175(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11662,7 +13284,7 @@ func fn2174(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i1 = k32(10089824) + uint32(10068)
 	v2 = i1
-	i0 = fn2026(m, v1, v2, uint32(0))
+	i0 = fn2027(m, v1, v2, uint32(0))
 	v3 = i0
 	if int32(v3) >= int32(uint32(0)) {
 		goto L1
@@ -11675,7 +13297,7 @@ L1:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn2026(m, i0, v1, uint32(0))
+	i0 = fn2027(m, i0, v1, uint32(0))
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L2
@@ -11688,7 +13310,7 @@ L1:
 	v2 = i0
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn540(m, v2, i1)
+	i0 = fn541(m, v2, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -11697,7 +13319,7 @@ L3:
 	return uint32(0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn539(m, i0, v1)
+	i0 = fn540(m, i0, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -11710,7 +13332,7 @@ L4:
 	if v4 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	if v3 != 0 {
 		goto L6
@@ -11719,7 +13341,7 @@ L5:
 	return uint32(0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn537(m, i0, v2)
+	i0 = fn538(m, i0, v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L8
@@ -11756,7 +13378,7 @@ L8:
 	if v0 != 0 {
 		goto L9
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L9:
 	v2 = uint32(10059656)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -11773,7 +13395,7 @@ L9:
 		goto L2
 	}
 L7:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	m.depth--
 	return v2
@@ -11781,7 +13403,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2175(m *Module, v0 uint32) {
+func fn2176(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11832,16 +13454,16 @@ func fn2175(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2176(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2177(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -11867,7 +13489,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2177(m *Module, v0 uint32) uint32 {
+func fn2178(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11900,7 +13522,7 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454098))
+	fn3605(m, i0, uint32(8454098))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = k32(4294967295)
 	m.depth--
 	return uint32(0)
@@ -11949,7 +13571,7 @@ L5:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	m.depth--
 	return uint32(0)
 L4:
@@ -11973,20 +13595,20 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2178(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2179(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2179(m, v0, v1)
+	i0 = fn2180(m, v0, v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2179(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2180(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12011,13 +13633,13 @@ func fn2179(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 L3:
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v2 = i0
 	if v2 == k32(4294967295) {
 		goto L1
 	}
 L2:
-	i0 = fn2180(m, v0, v1, v2)
+	i0 = fn2181(m, v0, v1, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -12032,7 +13654,7 @@ L1:
 	if v2 == uint32(10062672) {
 		goto L4
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L4
 	}
@@ -12041,11 +13663,11 @@ L1:
 L4:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L5
 	}
-	fn3624(m)
+	fn3625(m)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10063232))+152))
 	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10063232), uint32(0))
 	v2 = i0
@@ -12058,7 +13680,7 @@ L4:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(0)
 	i1 = v2 + uint32(32)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
-	i0 = fn2181(m, v2, v1)
+	i0 = fn2182(m, v2, v1)
 	if i0 == 0 {
 		goto L7
 	}
@@ -12087,13 +13709,13 @@ L7:
 	}
 L10:
 	v3 = k32(4294967295)
-	i0 = fn2032(m, v2)
+	i0 = fn2033(m, v2)
 	v1 = i0
 	if v1 == k32(4294967295) {
 		goto L8
 	}
 L9:
-	i0 = fn2180(m, v0, v2, v1)
+	i0 = fn2181(m, v0, v2, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L11
@@ -12117,7 +13739,7 @@ L8:
 		goto L5
 	}
 L6:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	m.depth--
 	return v3
@@ -12125,7 +13747,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn2180(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2181(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12198,7 +13820,7 @@ L6:
 	if i0 != uint32(10072576) {
 		goto L8
 	}
-	i0 = fn2798(m, v9, v1)
+	i0 = fn2799(m, v9, v1)
 	if i0 != 0 {
 		goto L4
 	}
@@ -12213,7 +13835,7 @@ L8:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v9)) = i1
 L9:
-	i0 = fn2026(m, v9, v1, uint32(2))
+	i0 = fn2027(m, v9, v1, uint32(2))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v10 = i0
@@ -12226,7 +13848,7 @@ L9:
 	if v10 != 0 {
 		goto L10
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L10:
 	v10 = uint32(0)
 	if int32(v4) < int32(uint32(0)) {
@@ -12278,7 +13900,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2181(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2182(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -12295,17 +13917,17 @@ func fn2181(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10063232) {
 		goto L2
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 == 0 {
 		goto L1
 	}
 L2:
-	i0 = fn2213(m, v0, v1)
+	i0 = fn2214(m, v0, v1)
 	m.depth--
 	return i0
 L1:
@@ -12313,18 +13935,18 @@ L1:
 	if i0 != uint32(10051608) {
 		goto L3
 	}
-	i0 = fn2214(m, v0, v1)
+	i0 = fn2215(m, v0, v1)
 	m.depth--
 	return i0
 L3:
-	i0 = fn2215(m, v0, v1)
+	i0 = fn2216(m, v0, v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2182(m *Module, v0 uint32) {
+func fn2183(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12345,8 +13967,8 @@ func fn2182(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
-	fn3702(m, v0)
-	i0 = fn4221(m)
+	fn3703(m, v0)
+	i0 = fn4222(m)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
 	v3 = i0
@@ -12355,10 +13977,10 @@ func fn2182(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	if i0 != uint32(988) {
+	if i0 != uint32(989) {
 		goto L1
 	}
-	fn2070(m, v2, v0)
+	fn2071(m, v2, v0)
 	m.depth--
 	return
 L1:
@@ -12368,7 +13990,7 @@ L1:
 	if i0 == 0 {
 		goto L2
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v3 = i0
@@ -12397,7 +14019,7 @@ L4:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	i0 = v3 + uint32(8)
 	v3 = i0
@@ -12411,7 +14033,7 @@ L3:
 	if v3 == i1 {
 		goto L6
 	}
-	fn2111(m, v3)
+	fn2112(m, v3)
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
@@ -12427,7 +14049,7 @@ L6:
 	if int32(v3) < int32(uint32(101)) {
 		goto L7
 	}
-	fn2071(m, v2)
+	fn2072(m, v2)
 L7:
 	m.depth--
 	return
@@ -12435,7 +14057,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn2183(m *Module, v0 uint32) uint32 {
+func fn2184(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12461,7 +14083,7 @@ func fn2183(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(64)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn2068(m, v0)
+	i0 = fn2069(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -12474,7 +14096,7 @@ func fn2183(m *Module, v0 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = i1
 	i1 = v1 + uint32(48)
-	i0 = fn2696(m, uint32(8569592), i1)
+	i0 = fn2697(m, uint32(8569592), i1)
 	v3 = i0
 	goto L1
 L2:
@@ -12483,15 +14105,15 @@ L2:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2069(m, v0)
+	fn2070(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn2696(m, uint32(8569953), v1)
+	i0 = fn2697(m, uint32(8569953), v1)
 	v3 = i0
 	goto L1
 L3:
-	i0 = fn1492(m, v3)
+	i0 = fn1493(m, v3)
 	v4 = i0
 	if v4 != 0 {
 		goto L5
@@ -12553,7 +14175,7 @@ L11:
 		goto L7
 	}
 L6:
-	i0 = fn2020(m, v4)
+	i0 = fn2021(m, v4)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v3 = i0
@@ -12566,7 +14188,7 @@ L6:
 	if v3 != 0 {
 		goto L12
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L12:
 	v3 = uint32(0)
 	if v2 == 0 {
@@ -12574,7 +14196,7 @@ L12:
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	i2 = i2 + k32(4294967295)
-	i0 = fn2806(m, v2, uint32(1), i2)
+	i0 = fn2807(m, v2, uint32(1), i2)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -12587,7 +14209,7 @@ L12:
 	if v5 != 0 {
 		goto L13
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L13:
 	if v7 == 0 {
 		goto L4
@@ -12602,13 +14224,13 @@ L13:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v7
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v3
 	i1 = v1 + uint32(32)
-	i0 = fn2696(m, uint32(8554887), i1)
+	i0 = fn2697(m, uint32(8554887), i1)
 	v3 = i0
 	goto L14
 L15:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v7
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8389193), i1)
+	i0 = fn2697(m, uint32(8389193), i1)
 	v3 = i0
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
@@ -12622,9 +14244,9 @@ L14:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L4:
-	fn2069(m, v0)
+	fn2070(m, v0)
 L1:
 	i0 = v1 + uint32(64)
 	m.g0 = i0
@@ -12633,7 +14255,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2184(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2185(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12702,7 +14324,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2185(m *Module, v0 uint32) uint32 {
+func fn2186(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12820,7 +14442,7 @@ L4:
 	if v7 != 0 {
 		goto L5
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L5:
 	i0 = v0 + uint32(8)
 	v0 = i0
@@ -12831,7 +14453,7 @@ L3:
 	if v3 == v5 {
 		goto L6
 	}
-	fn2111(m, v4)
+	fn2112(m, v4)
 L6:
 	i0 = v1 + uint32(64)
 	m.g0 = i0
@@ -12840,7 +14462,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn2186(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2187(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12861,12 +14483,12 @@ func fn2186(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v3 == uint32(10063232) {
 		goto L1
 	}
-	i0 = fn2348(m, v3, uint32(10062672))
+	i0 = fn2349(m, v3, uint32(10062672))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 != 0 {
 		goto L1
 	}
@@ -12911,7 +14533,7 @@ L9:
 		goto L2
 	}
 L10:
-	i0 = fn2187(m, v0, v1)
+	i0 = fn2188(m, v0, v1)
 	m.depth--
 	return i0
 L8:
@@ -12923,12 +14545,12 @@ L8:
 	if v3 == uint32(10063232) {
 		goto L11
 	}
-	i0 = fn2348(m, v3, uint32(10062672))
+	i0 = fn2349(m, v3, uint32(10062672))
 	if i0 != 0 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 != 0 {
 		goto L11
 	}
@@ -12955,7 +14577,7 @@ L11:
 		goto L3
 	}
 L12:
-	i0 = fn2187(m, v0, v1)
+	i0 = fn2188(m, v0, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L3
@@ -12963,7 +14585,7 @@ L12:
 	m.depth--
 	return uint32(0)
 L7:
-	i0 = fn2187(m, v0, v1)
+	i0 = fn2188(m, v0, v1)
 	m.depth--
 	return i0
 L6:
@@ -12975,7 +14597,7 @@ L6:
 	m.depth--
 	return uint32(10014564)
 L13:
-	i0 = fn2187(m, v0, v1)
+	i0 = fn2188(m, v0, v1)
 	m.depth--
 	return i0
 L5:
@@ -12987,11 +14609,11 @@ L5:
 	m.depth--
 	return uint32(10014564)
 L4:
-	i0 = fn2188(m, v0, v1)
+	i0 = fn2189(m, v0, v1)
 	v3 = i0
 	goto L2
 L3:
-	i0 = fn2030(m, v3)
+	i0 = fn2031(m, v3)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -13004,14 +14626,14 @@ L3:
 	if v0 != 0 {
 		goto L14
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L14:
 	v3 = uint32(0)
 	if int32(v1) < int32(uint32(0)) {
 		goto L2
 	}
 	i0 = b2i(v1 == 0)
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	m.depth--
 	return i0
 L2:
@@ -13021,7 +14643,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2187(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2188(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13050,16 +14672,16 @@ func fn2187(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10063232) {
 		goto L1
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn2221(m, v0, v1)
+	i0 = fn2222(m, v0, v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -13082,9 +14704,9 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
-	i0 = fn606(m, v3)
+	i0 = fn607(m, v3)
 	m.depth--
 	return i0
 L1:
@@ -13133,7 +14755,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L10:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn2180(m, v1, v4, i2)
+	i0 = fn2181(m, v1, v4, i2)
 	v2 = i0
 	if v2 != 0 {
 		goto L12
@@ -13156,7 +14778,7 @@ L11:
 	if v6 != 0 {
 		goto L13
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L13:
 	v5 = uint32(0)
 	if int32(v2) < int32(uint32(0)) {
@@ -13176,7 +14798,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn2188(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2189(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13201,21 +14823,21 @@ func fn2188(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10063232) {
 		goto L2
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 == 0 {
 		goto L1
 	}
 L2:
-	i0 = fn2187(m, v1, v0)
+	i0 = fn2188(m, v1, v0)
 	m.depth--
 	return i0
 L1:
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L3
@@ -13224,7 +14846,7 @@ L1:
 	return uint32(0)
 L3:
 L6:
-	i0 = fn580(m, v3)
+	i0 = fn581(m, v3)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
@@ -13240,13 +14862,13 @@ L6:
 	}
 L9:
 	v2 = k32(4294967295)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v4 = i0
 	if v4 == k32(4294967295) {
 		goto L7
 	}
 L8:
-	i0 = fn2180(m, v0, v1, v4)
+	i0 = fn2181(m, v0, v1, v4)
 	v2 = i0
 	if v2 != 0 {
 		goto L10
@@ -13269,7 +14891,7 @@ L7:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L12
@@ -13286,7 +14908,7 @@ L11:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L12:
@@ -13305,7 +14927,7 @@ L12:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(10014564)
 L5:
@@ -13320,9 +14942,9 @@ L5:
 	if v1 != 0 {
 		goto L13
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L13:
-	i2 = fn3616(m)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		i0 = uint32(0)
 	} else {
@@ -13336,7 +14958,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn2189(m *Module, v0 uint32) uint32 {
+func fn2190(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13361,7 +14983,7 @@ func fn2189(m *Module, v0 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
-	i0 = fn3706(m, uint32(10061920))
+	i0 = fn3707(m, uint32(10061920))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -13374,7 +14996,7 @@ func fn2189(m *Module, v0 uint32) uint32 {
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v3 = i0
@@ -13402,7 +15024,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2190(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2191(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13430,7 +15052,7 @@ func fn2190(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = fn3737(m, uint32(8402588), v2)
+	i0 = fn3738(m, uint32(8402588), v2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -13442,7 +15064,7 @@ L2:
 	v2 = i0
 	i1 = v3 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3735(m, v1, v2, uint32(0), uint32(1), v3)
+	i0 = fn3736(m, v1, v2, uint32(0), uint32(1), v3)
 	if i0 != 0 {
 		goto L3
 	}
@@ -13467,7 +15089,7 @@ L3:
 	v2 = uint32(0)
 	goto L1
 L7:
-	i0 = fn2181(m, v0, v2)
+	i0 = fn2182(m, v0, v2)
 	v2 = i0
 	goto L1
 L6:
@@ -13573,7 +15195,7 @@ L11:
 	if v8 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	i0 = v2 + uint32(8)
 	v2 = i0
@@ -13584,7 +15206,7 @@ L10:
 	if v5 == v7 {
 		goto L4
 	}
-	fn2111(m, v6)
+	fn2112(m, v6)
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -13595,7 +15217,7 @@ L4:
 	v2 = uint32(0)
 	goto L1
 L13:
-	i0 = fn2191(m, v0, v2)
+	i0 = fn2192(m, v0, v2)
 	v2 = i0
 L1:
 	i0 = v3 + uint32(80)
@@ -13605,7 +15227,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2191(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2192(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -13622,12 +15244,12 @@ func fn2191(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10063232) {
 		goto L2
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 == 0 {
 		goto L1
 	}
@@ -13638,7 +15260,7 @@ L2:
 	m.depth--
 	return uint32(0)
 L3:
-	i0 = fn2213(m, v0, v1)
+	i0 = fn2214(m, v0, v1)
 	m.depth--
 	return i0
 L1:
@@ -13646,18 +15268,18 @@ L1:
 	if i0 != uint32(10051608) {
 		goto L4
 	}
-	i0 = fn2214(m, v0, v1)
+	i0 = fn2215(m, v0, v1)
 	m.depth--
 	return i0
 L4:
-	i0 = fn2215(m, v0, v1)
+	i0 = fn2216(m, v0, v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2192(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2193(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -13687,7 +15309,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2193(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2194(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -13701,7 +15323,7 @@ func fn2193(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn3739(m, uint32(8402588), v3)
+	i0 = fn3740(m, uint32(8402588), v3)
 	if i0 != 0 {
 		goto L1
 	}
@@ -13714,7 +15336,7 @@ L1:
 		goto L5
 	}
 	v2 = uint32(0)
-	i0 = fn3734(m, uint32(8402588), v3, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8402588), v3, uint32(0), uint32(1))
 	if i0 != 0 {
 		goto L4
 	}
@@ -13745,7 +15367,7 @@ L4:
 	m.depth--
 	return v3
 L6:
-	i0 = fn2181(m, v3, v1)
+	i0 = fn2182(m, v3, v1)
 	if i0 != 0 {
 		goto L7
 	}
@@ -13764,7 +15386,7 @@ L7:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L3:
@@ -13789,7 +15411,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2194(m *Module, v0 uint32) uint32 {
+func fn2195(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13888,7 +15510,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2195(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2196(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13920,7 +15542,7 @@ L4:
 		goto L2
 	}
 L3:
-	i0 = fn3737(m, uint32(8401911), v2)
+	i0 = fn3738(m, uint32(8401911), v2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -13932,12 +15554,12 @@ L2:
 	i1 = v3 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v2 = uint32(0)
-	i0 = fn3735(m, v1, v4, uint32(0), uint32(1), v3)
+	i0 = fn3736(m, v1, v4, uint32(0), uint32(1), v3)
 	if i0 == 0 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn2196(m, v0, i1)
+	i0 = fn2197(m, v0, i1)
 	v2 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -13947,7 +15569,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2196(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2197(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -13982,7 +15604,7 @@ func fn2196(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return v0
 L3:
-	i0 = fn2181(m, v0, v1)
+	i0 = fn2182(m, v0, v1)
 	if i0 != 0 {
 		goto L4
 	}
@@ -14001,7 +15623,7 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	m.depth--
 	return uint32(0)
 L2:
@@ -14044,7 +15666,7 @@ L5:
 	m.depth--
 	return v0
 L7:
-	i0 = fn2181(m, v0, v1)
+	i0 = fn2182(m, v0, v1)
 	if i0 != 0 {
 		goto L8
 	}
@@ -14063,7 +15685,7 @@ L8:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return v2
@@ -14071,7 +15693,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2197(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2198(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -14081,7 +15703,7 @@ func fn2197(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn3739(m, uint32(8401911), v3)
+	i0 = fn3740(m, uint32(8401911), v3)
 	if i0 != 0 {
 		goto L1
 	}
@@ -14094,7 +15716,7 @@ L1:
 		goto L5
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8401911), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8401911), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L2
 	}
@@ -14109,7 +15731,7 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
 L3:
-	i0 = fn2196(m, v0, v3)
+	i0 = fn2197(m, v0, v3)
 	v3 = i0
 L2:
 	m.depth--
@@ -14118,7 +15740,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2198(m *Module, v0 uint32) uint32 {
+func fn2199(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14152,7 +15774,7 @@ func fn2198(m *Module, v0 uint32) uint32 {
 	m.depth--
 	return v2
 L2:
-	i0 = fn2181(m, v2, v0)
+	i0 = fn2182(m, v2, v0)
 	if i0 != 0 {
 		goto L3
 	}
@@ -14171,7 +15793,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return v1
@@ -14179,7 +15801,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2199(m *Module, v0 uint32) uint32 {
+func fn2200(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14213,7 +15835,7 @@ func fn2199(m *Module, v0 uint32) uint32 {
 	m.depth--
 	return v2
 L2:
-	i0 = fn2181(m, v2, v0)
+	i0 = fn2182(m, v2, v0)
 	if i0 != 0 {
 		goto L3
 	}
@@ -14232,7 +15854,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return v1
@@ -14240,7 +15862,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2200(m *Module, v0 uint32) uint32 {
+func fn2201(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -14254,16 +15876,16 @@ func fn2200(m *Module, v0 uint32) uint32 {
 	if v1 == uint32(10063232) {
 		goto L1
 	}
-	i0 = fn2348(m, v1, uint32(10062672))
+	i0 = fn2349(m, v1, uint32(10062672))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518041), uint32(2613))
+	fn3642(m, uint32(8518041), uint32(2613))
 	return k32(4294967295)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -14272,7 +15894,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2201(m *Module, v0 uint32) uint32 {
+func fn2202(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -14282,7 +15904,7 @@ func fn2201(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2202(m *Module, v0 uint32) uint32 {
+func fn2203(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14313,11 +15935,11 @@ func fn2202(m *Module, v0 uint32) uint32 {
 	if v2 == uint32(10062672) {
 		goto L2
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L2
 	}
-	fn3641(m, uint32(8518041), uint32(2623))
+	fn3642(m, uint32(8518041), uint32(2623))
 	v0 = k32(4294967295)
 	goto L1
 L2:
@@ -14413,7 +16035,7 @@ L6:
 	if v7 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	i0 = v0 + uint32(8)
 	v0 = i0
@@ -14424,7 +16046,7 @@ L5:
 	if v4 == v6 {
 		goto L8
 	}
-	fn2111(m, v5)
+	fn2112(m, v5)
 L8:
 	v0 = uint32(0)
 L1:
@@ -14435,7 +16057,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2203(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2204(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14553,7 +16175,7 @@ L4:
 	if v8 != 0 {
 		goto L5
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L5:
 	i0 = v0 + uint32(8)
 	v0 = i0
@@ -14564,7 +16186,7 @@ L3:
 	if v4 == v6 {
 		goto L6
 	}
-	fn2111(m, v5)
+	fn2112(m, v5)
 L6:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -14573,7 +16195,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn2204(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2205(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14589,16 +16211,16 @@ func fn2204(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10063232) {
 		goto L1
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518041), uint32(2640))
+	fn3642(m, uint32(8518041), uint32(2640))
 	return k32(4294967295)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -14612,13 +16234,13 @@ L1:
 	}
 L4:
 	v2 = k32(4294967295)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v3 = i0
 	if v3 == k32(4294967295) {
 		goto L2
 	}
 L3:
-	i0 = fn2180(m, v0, v1, v3)
+	i0 = fn2181(m, v0, v1, v3)
 	v1 = i0
 	if v1 != 0 {
 		goto L5
@@ -14634,7 +16256,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2205(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2206(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14652,11 +16274,11 @@ func fn2205(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10062672) {
 		goto L1
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518041), uint32(2655))
+	fn3642(m, uint32(8518041), uint32(2655))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -14671,13 +16293,13 @@ L1:
 	}
 L4:
 	v3 = k32(4294967295)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v2 = i0
 	if v2 == k32(4294967295) {
 		goto L2
 	}
 L3:
-	i0 = fn2180(m, v0, v1, v2)
+	i0 = fn2181(m, v0, v1, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L5
@@ -14710,7 +16332,7 @@ L6:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	m.depth--
 	return v3
@@ -14718,7 +16340,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2206(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2207(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14734,7 +16356,7 @@ func fn2206(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10062672) {
 		goto L1
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L1
 	}
@@ -14743,7 +16365,7 @@ func fn2206(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10063232) {
 		goto L3
 	}
-	i0 = fn2348(m, v2, uint32(10063232))
+	i0 = fn2349(m, v2, uint32(10063232))
 	if i0 == 0 {
 		goto L2
 	}
@@ -14753,7 +16375,7 @@ L3:
 		goto L1
 	}
 L2:
-	fn3641(m, uint32(8518041), uint32(2671))
+	fn3642(m, uint32(8518041), uint32(2671))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -14768,13 +16390,13 @@ L1:
 	}
 L6:
 	v2 = k32(4294967295)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v3 = i0
 	if v3 == k32(4294967295) {
 		goto L4
 	}
 L5:
-	i0 = fn2207(m, v0, v1, v3)
+	i0 = fn2208(m, v0, v1, v3)
 	v2 = i0
 L4:
 	m.depth--
@@ -14783,7 +16405,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn2207(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2208(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14867,7 +16489,7 @@ L10:
 	if i0 != uint32(10072576) {
 		goto L13
 	}
-	i0 = fn2798(m, v10, v1)
+	i0 = fn2799(m, v10, v1)
 	if i0 != 0 {
 		goto L5
 	}
@@ -14882,7 +16504,7 @@ L13:
 	i1 = v11 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v10)) = i1
 L14:
-	i0 = fn2026(m, v10, v1, uint32(2))
+	i0 = fn2027(m, v10, v1, uint32(2))
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v5 = i0
@@ -14895,7 +16517,7 @@ L14:
 	if v5 != 0 {
 		goto L15
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L15:
 	if int32(v11) > int32(uint32(0)) {
 		goto L5
@@ -14981,7 +16603,7 @@ L19:
 		i2 = uint32(2)
 	}
 	i1 = v10 << (i2 & 31)
-	i0 = fn2235(m, v0, i1)
+	i0 = fn2236(m, v0, i1)
 	m.depth--
 	return i0
 L5:
@@ -15012,7 +16634,7 @@ L4:
 		goto L2
 	}
 L3:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return v3
@@ -15020,7 +16642,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2208(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2209(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15040,16 +16662,16 @@ func fn2208(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v4 == uint32(10063232) {
 		goto L1
 	}
-	i0 = fn2348(m, v4, uint32(10062672))
+	i0 = fn2349(m, v4, uint32(10062672))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518041), uint32(2688))
+	fn3642(m, uint32(8518041), uint32(2688))
 	return k32(4294967295)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -15094,7 +16716,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2209(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2210(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15114,16 +16736,16 @@ func fn2209(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v4 == uint32(10063232) {
 		goto L1
 	}
-	i0 = fn2348(m, v4, uint32(10062672))
+	i0 = fn2349(m, v4, uint32(10062672))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518041), uint32(2704))
+	fn3642(m, uint32(8518041), uint32(2704))
 	return k32(4294967295)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -15176,7 +16798,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn2210(m *Module, v0 uint32) uint32 {
+func fn2211(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15197,11 +16819,11 @@ func fn2210(m *Module, v0 uint32) uint32 {
 	if v1 == uint32(10062672) {
 		goto L1
 	}
-	i0 = fn2348(m, v1, uint32(10062672))
+	i0 = fn2349(m, v1, uint32(10062672))
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518041), uint32(2719))
+	fn3642(m, uint32(8518041), uint32(2719))
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -15259,13 +16881,13 @@ L3:
 	return v5
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3604(m, i0, uint32(8402076))
+	fn3605(m, i0, uint32(8402076))
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2211(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2212(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15340,14 +16962,14 @@ L2:
 	return v6
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3604(m, i0, uint32(8402076))
+	fn3605(m, i0, uint32(8402076))
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2212(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2213(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -15361,22 +16983,22 @@ func fn2212(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10062672) {
 		goto L1
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518041), uint32(2729))
+	fn3642(m, uint32(8518041), uint32(2729))
 	m.depth--
 	return k32(4294967295)
 L1:
-	i0 = fn2191(m, v0, v1)
+	i0 = fn2192(m, v0, v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2213(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2214(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15426,7 +17048,7 @@ func fn2213(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = i1 + v3
 	i1 = i1 << (uint32(1) & 31)
-	i0 = fn2235(m, v0, i1)
+	i0 = fn2236(m, v0, i1)
 	if i0 == 0 {
 		goto L3
 	}
@@ -15461,7 +17083,7 @@ L6:
 		goto L7
 	}
 	i2 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = fn2207(m, v0, v4, i2)
+	i0 = fn2208(m, v0, v4, i2)
 	if i0 == 0 {
 		goto L8
 	}
@@ -15675,7 +17297,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2214(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2215(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15709,7 +17331,7 @@ func fn2214(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = i1 + v3
 	i1 = i1 << (uint32(1) & 31)
-	i0 = fn2235(m, v0, i1)
+	i0 = fn2236(m, v0, i1)
 	if i0 != 0 {
 		goto L1
 	}
@@ -15720,13 +17342,13 @@ L3:
 	i1 = v2 + uint32(12)
 	i2 = v2 + uint32(8)
 	i3 = v2 + uint32(4)
-	i0 = fn1692(m, v1, i1, i2, i3, v2)
+	i0 = fn1693(m, v1, i1, i2, i3, v2)
 	if i0 == 0 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	i2 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn2207(m, v0, i1, i2)
+	i0 = fn2208(m, v0, i1, i2)
 	if i0 == 0 {
 		goto L3
 	}
@@ -15739,7 +17361,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2215(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2216(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15754,7 +17376,7 @@ func fn2215(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L1
@@ -15762,7 +17384,7 @@ func fn2215(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return k32(4294967295)
 L1:
-	i0 = fn580(m, v2)
+	i0 = fn581(m, v2)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -15778,13 +17400,13 @@ L4:
 		goto L7
 	}
 L8:
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v3 = i0
 	if v3 == k32(4294967295) {
 		goto L6
 	}
 L7:
-	i0 = fn2207(m, v0, v1, v3)
+	i0 = fn2208(m, v0, v1, v3)
 	if i0 == 0 {
 		goto L5
 	}
@@ -15800,7 +17422,7 @@ L6:
 	if v3 != 0 {
 		goto L9
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L9:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -15814,7 +17436,7 @@ L9:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	m.depth--
 	return k32(4294967295)
 L5:
@@ -15829,9 +17451,9 @@ L5:
 	if v3 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
-	i0 = fn580(m, v2)
+	i0 = fn581(m, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -15848,9 +17470,9 @@ L3:
 	if v1 != 0 {
 		goto L11
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L11:
-	i2 = fn3616(m)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -15864,7 +17486,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2216(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2217(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15891,14 +17513,14 @@ func fn2216(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v2 = i0
 L1:
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2217(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2218(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint64
@@ -15945,7 +17567,7 @@ func fn2217(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L1:
 	i0 = v2 + uint32(8)
-	i0 = fn581(m, i0)
+	i0 = fn582(m, i0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	v4 = i0
@@ -15963,7 +17585,7 @@ L1:
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	if v0 != 0 {
 		goto L4
@@ -15972,11 +17594,11 @@ L2:
 	goto L3
 L4:
 	i0 = k32(10089824) + uint32(35412)
-	i0 = fn3390(m, i0)
+	i0 = fn3391(m, i0)
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn4085(m, uint32(8568571), v2)
+	i0 = fn4086(m, uint32(8568571), v2)
 	v0 = i0
 L3:
 	i0 = v2 + uint32(32)
@@ -15986,7 +17608,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2218(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2219(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -16003,12 +17625,12 @@ func fn2218(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10063232) {
 		goto L1
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 != 0 {
 		goto L1
 	}
@@ -16023,26 +17645,26 @@ L1:
 	if v2 == uint32(10063232) {
 		goto L2
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 != 0 {
 		goto L2
 	}
 	m.depth--
 	return uint32(10060432)
 L2:
-	i0 = fn2219(m, v0, v1)
+	i0 = fn2220(m, v0, v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2219(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2220(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16072,12 +17694,12 @@ func fn2219(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 == uint32(10063232) {
 		goto L5
 	}
-	i0 = fn2348(m, v3, uint32(10062672))
+	i0 = fn2349(m, v3, uint32(10062672))
 	if i0 != 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 != 0 {
 		goto L5
 	}
@@ -16095,12 +17717,12 @@ L5:
 		goto L6
 	}
 	v2 = uint32(0)
-	i0 = fn2225(m, v0)
+	i0 = fn2226(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn2227(m, v3, v1)
+	i0 = fn2228(m, v3, v1)
 	if i0 != 0 {
 		goto L7
 	}
@@ -16118,7 +17740,7 @@ L7:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L6:
@@ -16130,7 +17752,7 @@ L6:
 	if v3 == uint32(10063232) {
 		goto L8
 	}
-	i2 = fn2348(m, v3, uint32(10062672))
+	i2 = fn2349(m, v3, uint32(10062672))
 	if i2 != 0 {
 		i0 = uint32(10062672)
 	} else {
@@ -16195,7 +17817,7 @@ L10:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v6)) = i1
 L13:
-	i0 = fn2180(m, v1, v6, v3)
+	i0 = fn2181(m, v1, v6, v3)
 	v4 = i0
 	if v4 == 0 {
 		goto L15
@@ -16204,7 +17826,7 @@ L13:
 	if i0 != 0 {
 		goto L14
 	}
-	i0 = fn2207(m, v5, v6, v3)
+	i0 = fn2208(m, v5, v6, v3)
 	if i0 == 0 {
 		goto L14
 	}
@@ -16219,7 +17841,7 @@ L13:
 	if v3 != 0 {
 		goto L16
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L16:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -16233,7 +17855,7 @@ L16:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	m.depth--
 	return uint32(0)
 L15:
@@ -16248,7 +17870,7 @@ L15:
 	if v3 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -16262,7 +17884,7 @@ L17:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	m.depth--
 	return uint32(0)
 L14:
@@ -16277,7 +17899,7 @@ L14:
 	if v3 != 0 {
 		goto L18
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L18:
 	i0 = v2 + uint32(1)
 	v2 = i0
@@ -16288,7 +17910,7 @@ L18:
 	}
 	goto L2
 L4:
-	i0 = fn2233(m, v0, v1)
+	i0 = fn2234(m, v0, v1)
 	m.depth--
 	return i0
 L3:
@@ -16330,7 +17952,7 @@ L20:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v6)) = i1
 L23:
-	i0 = fn1747(m, v1, v6, v3)
+	i0 = fn1748(m, v1, v6, v3)
 	v4 = i0
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L24
@@ -16346,7 +17968,7 @@ L23:
 	if v3 != 0 {
 		goto L25
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L25:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -16360,14 +17982,14 @@ L25:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	m.depth--
 	return uint32(0)
 L24:
 	if v4 != 0 {
 		goto L26
 	}
-	i0 = fn2207(m, v5, v6, v3)
+	i0 = fn2208(m, v5, v6, v3)
 	if i0 == 0 {
 		goto L26
 	}
@@ -16382,7 +18004,7 @@ L24:
 	if v3 != 0 {
 		goto L27
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L27:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -16396,7 +18018,7 @@ L27:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	m.depth--
 	return uint32(0)
 L26:
@@ -16411,7 +18033,7 @@ L26:
 	if v3 != 0 {
 		goto L28
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L28:
 	i0 = v2 + uint32(1)
 	v2 = i0
@@ -16429,7 +18051,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2220(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2221(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -16446,12 +18068,12 @@ func fn2220(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10063232) {
 		goto L1
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 != 0 {
 		goto L1
 	}
@@ -16466,26 +18088,26 @@ L1:
 	if v2 == uint32(10063232) {
 		goto L2
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 != 0 {
 		goto L2
 	}
 	m.depth--
 	return uint32(10060432)
 L2:
-	i0 = fn2221(m, v0, v1)
+	i0 = fn2222(m, v0, v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2221(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2222(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16511,7 +18133,7 @@ func fn2221(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != v1 {
 		goto L1
 	}
-	i0 = fn2225(m, v0)
+	i0 = fn2226(m, v0)
 	m.depth--
 	return i0
 L1:
@@ -16523,7 +18145,7 @@ L1:
 	if v2 == uint32(10063232) {
 		goto L2
 	}
-	i2 = fn2348(m, v2, uint32(10062672))
+	i2 = fn2349(m, v2, uint32(10062672))
 	if i2 != 0 {
 		i0 = uint32(10062672)
 	} else {
@@ -16552,12 +18174,12 @@ L2:
 	if v2 == uint32(10063232) {
 		goto L5
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 == 0 {
 		goto L4
 	}
@@ -16622,7 +18244,7 @@ L8:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L11:
-	i0 = fn2180(m, v6, v2, v0)
+	i0 = fn2181(m, v6, v2, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L13
@@ -16631,7 +18253,7 @@ L11:
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn2207(m, v4, v2, v0)
+	i0 = fn2208(m, v4, v2, v0)
 	if i0 == 0 {
 		goto L12
 	}
@@ -16646,7 +18268,7 @@ L11:
 	if v0 != 0 {
 		goto L14
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L14:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -16660,7 +18282,7 @@ L14:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return uint32(0)
 L13:
@@ -16675,7 +18297,7 @@ L13:
 	if v0 != 0 {
 		goto L15
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L15:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -16689,7 +18311,7 @@ L15:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return uint32(0)
 L12:
@@ -16704,7 +18326,7 @@ L12:
 	if v0 != 0 {
 		goto L16
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L16:
 	i0 = v1 + uint32(1)
 	v1 = i0
@@ -16716,23 +18338,23 @@ L16:
 	m.depth--
 	return v4
 L4:
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v5 = i0
 	if v5 == 0 {
 		goto L17
 	}
-	i0 = fn580(m, v5)
+	i0 = fn581(m, v5)
 	v1 = i0
 	if v1 == 0 {
 		goto L19
 	}
 L20:
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v2 = i0
 	if v2 == k32(4294967295) {
 		goto L18
 	}
-	i0 = fn2180(m, v0, v1, v2)
+	i0 = fn2181(m, v0, v1, v2)
 	v3 = i0
 	if v3 == 0 {
 		goto L18
@@ -16741,7 +18363,7 @@ L20:
 	if i0 == 0 {
 		goto L21
 	}
-	i0 = fn2207(m, v4, v1, v2)
+	i0 = fn2208(m, v4, v1, v2)
 	if i0 != 0 {
 		goto L18
 	}
@@ -16761,7 +18383,7 @@ L20:
 	if v0 != 0 {
 		goto L19
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L19
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -16775,9 +18397,9 @@ L21:
 	if v2 != 0 {
 		goto L22
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L22:
-	i0 = fn580(m, v5)
+	i0 = fn581(m, v5)
 	v1 = i0
 	if v1 != 0 {
 		goto L20
@@ -16794,9 +18416,9 @@ L19:
 	if v0 != 0 {
 		goto L23
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L23:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L24
 	}
@@ -16815,7 +18437,7 @@ L24:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return uint32(0)
 L18:
@@ -16830,7 +18452,7 @@ L18:
 	if v0 != 0 {
 		goto L25
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -16843,7 +18465,7 @@ L25:
 	if v0 != 0 {
 		goto L26
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L26:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -16857,7 +18479,7 @@ L26:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L3
 L17:
 	v3 = uint32(0)
@@ -16872,7 +18494,7 @@ L17:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return uint32(0)
 L3:
@@ -16882,7 +18504,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2222(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2223(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -16899,12 +18521,12 @@ func fn2222(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10063232) {
 		goto L1
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 != 0 {
 		goto L1
 	}
@@ -16919,26 +18541,26 @@ L1:
 	if v2 == uint32(10063232) {
 		goto L2
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 != 0 {
 		goto L2
 	}
 	m.depth--
 	return uint32(10060432)
 L2:
-	i0 = fn2223(m, v0, v1)
+	i0 = fn2224(m, v0, v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2223(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2224(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16961,7 +18583,7 @@ func fn2223(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10063232) {
 		goto L1
 	}
-	i2 = fn2348(m, v2, uint32(10062672))
+	i2 = fn2349(m, v2, uint32(10062672))
 	if i2 != 0 {
 		i0 = uint32(10062672)
 	} else {
@@ -16990,17 +18612,17 @@ L1:
 	if v3 == uint32(10063232) {
 		goto L5
 	}
-	i0 = fn2348(m, v3, uint32(10062672))
+	i0 = fn2349(m, v3, uint32(10062672))
 	if i0 != 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 == 0 {
 		goto L4
 	}
 L5:
-	i0 = fn2213(m, v2, v1)
+	i0 = fn2214(m, v2, v1)
 	v1 = i0
 	goto L3
 L4:
@@ -17008,11 +18630,11 @@ L4:
 	if i0 != uint32(10051608) {
 		goto L6
 	}
-	i0 = fn2214(m, v2, v1)
+	i0 = fn2215(m, v2, v1)
 	v1 = i0
 	goto L3
 L6:
-	i0 = fn2215(m, v2, v1)
+	i0 = fn2216(m, v2, v1)
 	v1 = i0
 L3:
 	if int32(v1) > int32(k32(4294967295)) {
@@ -17032,7 +18654,7 @@ L3:
 	}
 	goto L2
 L8:
-	i0 = fn2236(m, v2, v0)
+	i0 = fn2237(m, v2, v0)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L9
 	}
@@ -17052,7 +18674,7 @@ L9:
 		goto L2
 	}
 L7:
-	fn2072(m, v2)
+	fn2073(m, v2)
 	v3 = uint32(0)
 L2:
 	m.depth--
@@ -17061,7 +18683,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2224(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2225(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -17080,12 +18702,12 @@ func fn2224(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10063232) {
 		goto L1
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 != 0 {
 		goto L1
 	}
@@ -17100,19 +18722,19 @@ L1:
 	if v2 == uint32(10063232) {
 		goto L2
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 != 0 {
 		goto L2
 	}
 	m.depth--
 	return uint32(10060432)
 L2:
-	i0 = fn2225(m, v0)
+	i0 = fn2226(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -17123,7 +18745,7 @@ L2:
 	m.depth--
 	return v2
 L4:
-	i0 = fn2181(m, v2, v1)
+	i0 = fn2182(m, v2, v1)
 	if i0 != 0 {
 		goto L5
 	}
@@ -17141,7 +18763,7 @@ L5:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	m.depth--
 	return uint32(0)
@@ -17149,7 +18771,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2225(m *Module, v0 uint32) uint32 {
+func fn2226(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17172,7 +18794,7 @@ func fn2225(m *Module, v0 uint32) uint32 {
 	if v1 == uint32(10063232) {
 		goto L1
 	}
-	i2 = fn2348(m, v1, uint32(10062672))
+	i2 = fn2349(m, v1, uint32(10062672))
 	if i2 != 0 {
 		i0 = uint32(10062672)
 	} else {
@@ -17194,7 +18816,7 @@ L1:
 	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = uint64(0)
 	i1 = v1 + uint32(32)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
-	i0 = fn2213(m, v1, v0)
+	i0 = fn2214(m, v1, v0)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L3
 	}
@@ -17212,7 +18834,7 @@ L3:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return v2
@@ -17220,7 +18842,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2226(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2227(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -17236,19 +18858,19 @@ func fn2226(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10063232) {
 		goto L1
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 != 0 {
 		goto L1
 	}
 	return uint32(10060432)
 L1:
 	v2 = uint32(0)
-	i0 = fn2227(m, v0, v1)
+	i0 = fn2228(m, v0, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -17267,7 +18889,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2227(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2228(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17390,7 +19012,7 @@ L6:
 	if v8 != 0 {
 		goto L7
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L7:
 	i0 = v6 + uint32(8)
 	v6 = i0
@@ -17401,7 +19023,7 @@ L5:
 	if v4 == v1 {
 		goto L8
 	}
-	fn2111(m, v5)
+	fn2112(m, v5)
 L8:
 	v6 = uint32(0)
 	goto L1
@@ -17414,12 +19036,12 @@ L2:
 	if v6 == uint32(10063232) {
 		goto L13
 	}
-	i0 = fn2348(m, v6, uint32(10062672))
+	i0 = fn2349(m, v6, uint32(10062672))
 	if i0 != 0 {
 		goto L13
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 == 0 {
 		goto L12
 	}
@@ -17430,7 +19052,7 @@ L13:
 	if int32(i0) <= int32(i1) {
 		goto L15
 	}
-	i0 = fn2221(m, v0, v1)
+	i0 = fn2222(m, v0, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L14
@@ -17485,7 +19107,7 @@ L19:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L22:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2180(m, v0, v3, i2)
+	i0 = fn2181(m, v0, v3, i2)
 	v6 = i0
 	if v6 == 0 {
 		goto L16
@@ -17511,7 +19133,7 @@ L22:
 	if v6 != 0 {
 		goto L23
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -17524,7 +19146,7 @@ L23:
 	if v6 != 0 {
 		goto L24
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L24:
 	i0 = v7 + uint32(1)
 	v7 = i0
@@ -17545,7 +19167,7 @@ L17:
 	if v6 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L11
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -17559,7 +19181,7 @@ L16:
 	if v6 != 0 {
 		goto L25
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L25:
 	v6 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -17573,16 +19195,16 @@ L25:
 	if v7 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L12:
 	v6 = k32(4294967295)
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn580(m, v1)
+	i0 = fn581(m, v1)
 	v7 = i0
 	if v7 == 0 {
 		goto L26
@@ -17598,13 +19220,13 @@ L27:
 		goto L28
 	}
 L29:
-	i0 = fn2032(m, v7)
+	i0 = fn2033(m, v7)
 	v3 = i0
 	if v3 == k32(4294967295) {
 		goto L10
 	}
 L28:
-	i0 = fn2180(m, v0, v7, v3)
+	i0 = fn2181(m, v0, v7, v3)
 	v3 = i0
 	if v3 == 0 {
 		goto L10
@@ -17630,7 +19252,7 @@ L28:
 	if v3 != 0 {
 		goto L30
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L30:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v3 = i0
@@ -17643,9 +19265,9 @@ L30:
 	if v3 != 0 {
 		goto L31
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L31:
-	i0 = fn580(m, v1)
+	i0 = fn581(m, v1)
 	v7 = i0
 	if v7 != 0 {
 		goto L27
@@ -17662,9 +19284,9 @@ L26:
 	if v7 != 0 {
 		goto L32
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L32:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -17692,7 +19314,7 @@ L10:
 	if v6 != 0 {
 		goto L33
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L33:
 	v6 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v7))
@@ -17706,7 +19328,7 @@ L33:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L9:
 	if int32(v6) > int32(uint32(50000)) {
@@ -17715,7 +19337,7 @@ L9:
 		i2 = uint32(2)
 	}
 	i1 = v6 << (i2 & 31)
-	i0 = fn2235(m, v0, i1)
+	i0 = fn2236(m, v0, i1)
 	v6 = i0
 L1:
 	i0 = v2 + uint32(64)
@@ -17725,7 +19347,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2228(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2229(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -17744,19 +19366,19 @@ func fn2228(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10063232) {
 		goto L1
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 != 0 {
 		goto L1
 	}
 	m.depth--
 	return uint32(10060432)
 L1:
-	i0 = fn2221(m, v0, v1)
+	i0 = fn2222(m, v0, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -17764,7 +19386,7 @@ L1:
 	m.depth--
 	return uint32(0)
 L2:
-	fn2229(m, v0, v1)
+	fn2230(m, v0, v1)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -17776,7 +19398,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v1 = i0
@@ -17789,7 +19411,7 @@ L3:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -17805,7 +19427,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn2229(m *Module, v0 uint32, v1 uint32) {
+func fn2230(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17997,12 +19619,12 @@ L2:
 	*(*uint64)(unsafe.Add(b, v17)) = l1
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 == 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 == 0 {
 		goto L4
 	}
@@ -18023,7 +19645,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2230(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2231(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -18042,19 +19664,19 @@ func fn2230(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10063232) {
 		goto L1
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 != 0 {
 		goto L1
 	}
 	m.depth--
 	return uint32(10060432)
 L1:
-	i0 = fn2231(m, v0, v1)
+	i0 = fn2232(m, v0, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -18073,7 +19695,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -18089,7 +19711,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn2231(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2232(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18214,7 +19836,7 @@ L6:
 	if v7 != 0 {
 		goto L7
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L7:
 	i0 = v0 + uint32(8)
 	v0 = i0
@@ -18225,7 +19847,7 @@ L5:
 	if v3 == v5 {
 		goto L8
 	}
-	fn2111(m, v4)
+	fn2112(m, v4)
 L8:
 	v0 = uint32(10059656)
 	goto L1
@@ -18240,7 +19862,7 @@ L2:
 	i2 = v2 + uint32(76)
 	i3 = v2 + uint32(72)
 	i4 = v2 + uint32(68)
-	i0 = fn1692(m, v1, v2, i2, i3, i4)
+	i0 = fn1693(m, v1, v2, i2, i3, i4)
 	if i0 == 0 {
 		goto L9
 	}
@@ -18258,7 +19880,7 @@ L11:
 	v6 = i0
 L12:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+68))
-	i0 = fn2180(m, v0, v6, i2)
+	i0 = fn2181(m, v0, v6, i2)
 	v6 = i0
 	if v6 == 0 {
 		goto L17
@@ -18284,7 +19906,7 @@ L12:
 	if v6 != 0 {
 		goto L13
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L13
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+76))
@@ -18305,7 +19927,7 @@ L17:
 L16:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+76))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+68))
-	i0 = fn2207(m, v0, i1, i2)
+	i0 = fn2208(m, v0, i1, i2)
 	if i0 == 0 {
 		goto L13
 	}
@@ -18324,7 +19946,7 @@ L16:
 		goto L9
 	}
 L15:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L14:
 	v5 = k32(4294967295)
 	goto L9
@@ -18342,12 +19964,12 @@ L13:
 	if v7 != 0 {
 		goto L18
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L18:
 	i2 = v2 + uint32(76)
 	i3 = v2 + uint32(72)
 	i4 = v2 + uint32(68)
-	i0 = fn1692(m, v1, v2, i2, i3, i4)
+	i0 = fn1693(m, v1, v2, i2, i3, i4)
 	if i0 != 0 {
 		goto L11
 	}
@@ -18359,22 +19981,22 @@ L10:
 	if v6 == uint32(10063232) {
 		goto L20
 	}
-	i0 = fn2348(m, v6, uint32(10062672))
+	i0 = fn2349(m, v6, uint32(10062672))
 	if i0 != 0 {
 		goto L20
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 == 0 {
 		goto L19
 	}
 L20:
-	i0 = fn2236(m, v0, v1)
+	i0 = fn2237(m, v0, v1)
 	v5 = i0
 	goto L9
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2234(m, i0, v1)
+	i0 = fn2235(m, i0, v1)
 	v6 = i0
 	if v6 != 0 {
 		goto L21
@@ -18382,7 +20004,7 @@ L19:
 	v0 = uint32(0)
 	goto L1
 L21:
-	i0 = fn2236(m, v0, v6)
+	i0 = fn2237(m, v0, v6)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
@@ -18395,7 +20017,7 @@ L21:
 	if v0 != 0 {
 		goto L9
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L9:
 	if int32(v5) < int32(uint32(0)) {
 		i0 = uint32(0)
@@ -18411,7 +20033,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2232(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2233(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -18430,19 +20052,19 @@ func fn2232(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10063232) {
 		goto L1
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 != 0 {
 		goto L1
 	}
 	m.depth--
 	return uint32(10060432)
 L1:
-	i0 = fn2191(m, v0, v1)
+	i0 = fn2192(m, v0, v1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -18463,7 +20085,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2233(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2234(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -18472,12 +20094,12 @@ func fn2233(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2225(m, v0)
+	i0 = fn2226(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
-	i0 = fn2227(m, v0, v1)
+	i0 = fn2228(m, v0, v1)
 	if i0 != 0 {
 		goto L2
 	}
@@ -18495,7 +20117,7 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return uint32(0)
@@ -18503,7 +20125,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2234(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2235(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -18519,7 +20141,7 @@ func fn2234(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 == uint32(10063232) {
 		goto L1
 	}
-	i2 = fn2348(m, v0, uint32(10062672))
+	i2 = fn2349(m, v0, uint32(10062672))
 	if i2 != 0 {
 		i0 = uint32(10062672)
 	} else {
@@ -18545,7 +20167,7 @@ L1:
 	}
 	return v0
 L3:
-	i0 = fn2181(m, v0, v1)
+	i0 = fn2182(m, v0, v1)
 	if i0 != 0 {
 		goto L4
 	}
@@ -18563,14 +20185,14 @@ L4:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	return v2
 }
 
 //go:norace
 //go:nocheckptr
-func fn2235(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2236(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18674,13 +20296,13 @@ L4:
 	}
 	v9 = v7
 	i0 = v5 << (uint32(3) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v8 = i0
 	if v8 != 0 {
 		goto L3
 	}
 L5:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = k32(4294967295)
 	goto L2
 L3:
@@ -18929,7 +20551,7 @@ L6:
 	if v7 == v6 {
 		goto L2
 	}
-	fn2111(m, v9)
+	fn2112(m, v9)
 L2:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -18938,7 +20560,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2236(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2237(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19001,7 +20623,7 @@ L3:
 L6:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v6 = i2
-	i0 = fn2180(m, v0, v5, v6)
+	i0 = fn2181(m, v0, v5, v6)
 	v2 = i0
 	if v2 == 0 {
 		goto L11
@@ -19027,7 +20649,7 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L7
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -19044,7 +20666,7 @@ L11:
 	}
 	goto L1
 L10:
-	i0 = fn2207(m, v0, v5, v6)
+	i0 = fn2208(m, v0, v5, v6)
 	if i0 == 0 {
 		goto L7
 	}
@@ -19061,7 +20683,7 @@ L10:
 		goto L1
 	}
 L9:
-	fn2072(m, v5)
+	fn2073(m, v5)
 L8:
 	v2 = k32(4294967295)
 	goto L1
@@ -19077,7 +20699,7 @@ L7:
 	if v2 != 0 {
 		goto L12
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L12:
 	i0 = v4 + uint32(1)
 	v4 = i0
@@ -19095,20 +20717,20 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2237(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2238(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2225(m, v0)
+	i0 = fn2226(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2238(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2239(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -19129,7 +20751,7 @@ func fn2238(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 L2:
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L1
@@ -19137,7 +20759,7 @@ L2:
 	m.depth--
 	return uint32(0)
 L1:
-	i2 = fn2207(m, v0, v1, v2)
+	i2 = fn2208(m, v0, v1, v2)
 	if i2 != 0 {
 		i0 = uint32(0)
 	} else {
@@ -19149,7 +20771,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2239(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2240(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -19158,12 +20780,12 @@ func fn2239(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v2 = uint32(0)
-	i0 = fn2179(m, v0, v1)
+	i0 = fn2180(m, v0, v1)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn606(m, v1)
+	i0 = fn607(m, v1)
 	v2 = i0
 L1:
 	m.depth--
@@ -19172,7 +20794,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2240(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2241(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19201,13 +20823,13 @@ func fn2240(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L4
 	}
 L5:
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v2 = i0
 	if v2 == k32(4294967295) {
 		goto L3
 	}
 L4:
-	i0 = fn2180(m, v0, v1, v2)
+	i0 = fn2181(m, v0, v1, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -19233,7 +20855,7 @@ L4:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -19241,7 +20863,7 @@ L3:
 	if v2 == uint32(10062672) {
 		goto L6
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 != 0 {
 		goto L6
 	}
@@ -19250,11 +20872,11 @@ L3:
 L6:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 	v2 = uint32(0)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10063232))+152))
 	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10063232), uint32(0))
@@ -19269,7 +20891,7 @@ L6:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = uint64(0)
 	i1 = v3 + uint32(32)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
-	i0 = fn2181(m, v3, v1)
+	i0 = fn2182(m, v3, v1)
 	if i0 == 0 {
 		goto L7
 	}
@@ -19284,7 +20906,7 @@ L6:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L7:
@@ -19298,7 +20920,7 @@ L7:
 		goto L9
 	}
 L10:
-	i0 = fn2032(m, v3)
+	i0 = fn2033(m, v3)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L9
@@ -19306,7 +20928,7 @@ L10:
 	v1 = uint32(1)
 	goto L8
 L9:
-	i0 = fn2180(m, v0, v3, v1)
+	i0 = fn2181(m, v0, v3, v1)
 	v4 = i0
 	if v4 != 0 {
 		goto L11
@@ -19336,7 +20958,7 @@ L11:
 	if v0 != 0 {
 		goto L8
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -19349,7 +20971,7 @@ L8:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L12:
 	if v1 != 0 {
 		goto L1
@@ -19363,7 +20985,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2241(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2242(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19387,11 +21009,11 @@ func fn2241(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8501560), v2, uint32(0), uint32(2147483647))
+	i0 = fn3735(m, uint32(8501560), v2, uint32(0), uint32(2147483647))
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn2289(m, v2)
+	i0 = fn2290(m, v2)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -19471,13 +21093,13 @@ L2:
 	if i0 != 0 {
 		goto L9
 	}
-	i0 = fn2225(m, v0)
+	i0 = fn2226(m, v0)
 	v3 = i0
 	goto L8
 L9:
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = fn2219(m, v0, i1)
+	i0 = fn2220(m, v0, i1)
 	v6 = i0
 	if v6 == 0 {
 		goto L8
@@ -19494,7 +21116,7 @@ L10:
 	v2 = uint32(1)
 L12:
 	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = fn2227(m, v6, i1)
+	i0 = fn2228(m, v6, i1)
 	if i0 != 0 {
 		goto L11
 	}
@@ -19520,7 +21142,7 @@ L11:
 	if v7 != 0 {
 		goto L8
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v7 = i0
@@ -19533,7 +21155,7 @@ L8:
 	if v7 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	m.depth--
 	return v3
@@ -19541,7 +21163,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2242(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2243(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19565,11 +21187,11 @@ func fn2242(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8483360), v2, uint32(0), uint32(2147483647))
+	i0 = fn3735(m, uint32(8483360), v2, uint32(0), uint32(2147483647))
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn2289(m, v2)
+	i0 = fn2290(m, v2)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -19655,7 +21277,7 @@ L2:
 	v2 = uint32(0)
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = fn2227(m, v0, i1)
+	i0 = fn2228(m, v0, i1)
 	if i0 != 0 {
 		goto L9
 	}
@@ -19682,7 +21304,7 @@ L8:
 	if v7 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	m.depth--
 	return v3
@@ -19690,7 +21312,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2243(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2244(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19714,11 +21336,11 @@ func fn2243(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8453271), v2, uint32(0), uint32(2147483647))
+	i0 = fn3735(m, uint32(8453271), v2, uint32(0), uint32(2147483647))
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn2289(m, v2)
+	i0 = fn2290(m, v2)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -19794,7 +21416,7 @@ L7:
 	i0 = v2 + v8
 	*(*uint32)(unsafe.Add(b, i0)) = v3
 L2:
-	i0 = fn2244(m, v0, v4)
+	i0 = fn2245(m, v0, v4)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
@@ -19807,7 +21429,7 @@ L2:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	m.depth--
 	return v3
@@ -19815,7 +21437,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2244(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2245(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19837,7 +21459,7 @@ func fn2244(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn2225(m, v0)
+	i0 = fn2226(m, v0)
 	m.depth--
 	return i0
 L1:
@@ -19860,7 +21482,7 @@ L2:
 L4:
 	v3 = v0
 	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn2221(m, v3, i1)
+	i0 = fn2222(m, v3, i1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -19877,7 +21499,7 @@ L4:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L5:
@@ -19890,7 +21512,7 @@ L5:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	i0 = v2 + uint32(4)
 	v2 = i0
@@ -19907,7 +21529,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2245(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2246(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19931,11 +21553,11 @@ func fn2245(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8483330), v2, uint32(0), uint32(2147483647))
+	i0 = fn3735(m, uint32(8483330), v2, uint32(0), uint32(2147483647))
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn2289(m, v2)
+	i0 = fn2290(m, v2)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -20011,7 +21633,7 @@ L7:
 	i0 = v2 + v8
 	*(*uint32)(unsafe.Add(b, i0)) = v3
 L2:
-	i0 = fn2244(m, v0, v4)
+	i0 = fn2245(m, v0, v4)
 	v2 = i0
 	if v2 != 0 {
 		goto L9
@@ -20019,7 +21641,7 @@ L2:
 	v3 = uint32(0)
 	goto L8
 L9:
-	fn2229(m, v0, v2)
+	fn2230(m, v0, v2)
 	v3 = uint32(10059656)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v8 = i0
@@ -20032,7 +21654,7 @@ L9:
 	if v8 != 0 {
 		goto L8
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
@@ -20045,7 +21667,7 @@ L8:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	m.depth--
 	return v3
@@ -20053,7 +21675,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2246(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2247(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20153,7 +21775,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L9:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2180(m, v3, v0, i2)
+	i0 = fn2181(m, v3, v0, i2)
 	v1 = i0
 	if v1 != 0 {
 		goto L11
@@ -20176,7 +21798,7 @@ L10:
 	if v6 != 0 {
 		goto L12
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L12:
 	v5 = uint32(0)
 	if int32(v1) < int32(uint32(0)) {
@@ -20190,7 +21812,7 @@ L12:
 	}
 	goto L2
 L3:
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v4 = i0
 	if v4 != 0 {
 		goto L13
@@ -20199,7 +21821,7 @@ L3:
 	return uint32(0)
 L13:
 L15:
-	i0 = fn580(m, v4)
+	i0 = fn581(m, v4)
 	v1 = i0
 	if v1 == 0 {
 		goto L14
@@ -20215,13 +21837,13 @@ L15:
 	}
 L18:
 	v2 = k32(4294967295)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v6 = i0
 	if v6 == k32(4294967295) {
 		goto L16
 	}
 L17:
-	i0 = fn2180(m, v0, v1, v6)
+	i0 = fn2181(m, v0, v1, v6)
 	v2 = i0
 	if v2 != 0 {
 		goto L19
@@ -20244,7 +21866,7 @@ L16:
 	if v6 != 0 {
 		goto L20
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L20:
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L21
@@ -20261,7 +21883,7 @@ L20:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return uint32(0)
 L21:
@@ -20280,7 +21902,7 @@ L21:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return uint32(10014564)
 L14:
@@ -20295,9 +21917,9 @@ L14:
 	if v1 != 0 {
 		goto L22
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L22:
-	i2 = fn3616(m)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		i0 = uint32(0)
 	} else {
@@ -20311,7 +21933,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2247(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2248(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20331,7 +21953,7 @@ func fn2247(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(32)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn581(m, v0)
+	i0 = fn582(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -20341,7 +21963,7 @@ func fn2247(m *Module, v0 uint32, v1 uint32) uint32 {
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
 	i1 = v2 + uint32(16)
-	i0 = fn2294(m, uint32(1), i1)
+	i0 = fn2295(m, uint32(1), i1)
 	v4 = i0
 	if v4 != 0 {
 		goto L4
@@ -20350,7 +21972,7 @@ L2:
 	v5 = uint32(0)
 	goto L3
 L4:
-	i0 = fn2401(m, v0)
+	i0 = fn2402(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -20363,7 +21985,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn2294(m, uint32(3), v2)
+	i0 = fn2295(m, uint32(3), v2)
 	v0 = i0
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -20377,7 +21999,7 @@ L5:
 	if v6 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -20390,7 +22012,7 @@ L3:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	if v5 == 0 {
 		goto L1
@@ -20406,7 +22028,7 @@ L7:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -20415,7 +22037,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2248(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2249(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20446,13 +22068,13 @@ func fn2248(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L5
 	}
 L6:
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v2 = i0
 	if v2 == k32(4294967295) {
 		goto L4
 	}
 L5:
-	i0 = fn2180(m, v0, v1, v2)
+	i0 = fn2181(m, v0, v1, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -20479,7 +22101,7 @@ L5:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(10059656)
 L4:
@@ -20488,18 +22110,18 @@ L4:
 	if v2 == uint32(10062672) {
 		goto L7
 	}
-	i0 = fn2348(m, v2, uint32(10062672))
+	i0 = fn2349(m, v2, uint32(10062672))
 	if i0 == 0 {
 		goto L2
 	}
 L7:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 	v2 = uint32(0)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10063232))+152))
 	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10063232), uint32(0))
@@ -20514,7 +22136,7 @@ L7:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = uint64(0)
 	i1 = v3 + uint32(32)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
-	i0 = fn2181(m, v3, v1)
+	i0 = fn2182(m, v3, v1)
 	if i0 == 0 {
 		goto L8
 	}
@@ -20529,7 +22151,7 @@ L7:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L8:
@@ -20543,7 +22165,7 @@ L8:
 		goto L10
 	}
 L11:
-	i0 = fn2032(m, v3)
+	i0 = fn2033(m, v3)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L10
@@ -20553,7 +22175,7 @@ L11:
 	goto L9
 L10:
 	v4 = uint32(1)
-	i0 = fn2180(m, v0, v3, v2)
+	i0 = fn2181(m, v0, v3, v2)
 	v5 = i0
 	if v5 != 0 {
 		goto L12
@@ -20586,7 +22208,7 @@ L13:
 	if v0 != 0 {
 		goto L9
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -20599,7 +22221,7 @@ L9:
 	if v0 != 0 {
 		goto L14
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L14:
 	i0 = v2 | v4
 	if i0 == 0 {
@@ -20613,7 +22235,7 @@ L14:
 	m.depth--
 	return i0
 L3:
-	fn3612(m, v1)
+	fn3613(m, v1)
 L2:
 	v2 = uint32(0)
 L1:
@@ -20623,7 +22245,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2249(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2250(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -20648,14 +22270,14 @@ func fn2249(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 + uint32(8)
 	v2 = i0
 L1:
-	i0 = fn1577(m, v2)
+	i0 = fn1578(m, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2250(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2251(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -20679,11 +22301,11 @@ func fn2250(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8460213), v2, uint32(0), uint32(2147483647))
+	i0 = fn3735(m, uint32(8460213), v2, uint32(0), uint32(2147483647))
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn2289(m, v2)
+	i0 = fn2290(m, v2)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -20759,7 +22381,7 @@ L7:
 	i0 = v2 + v8
 	*(*uint32)(unsafe.Add(b, i0)) = v3
 L2:
-	i0 = fn2225(m, v0)
+	i0 = fn2226(m, v0)
 	v9 = i0
 	if v9 != 0 {
 		goto L9
@@ -20784,7 +22406,7 @@ L12:
 	if v6 == v0 {
 		goto L13
 	}
-	i0 = fn2181(m, v9, v6)
+	i0 = fn2182(m, v9, v6)
 	if i0 != 0 {
 		goto L11
 	}
@@ -20813,7 +22435,7 @@ L11:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
@@ -20826,7 +22448,7 @@ L8:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	m.depth--
 	return v3
@@ -20834,7 +22456,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2251(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2252(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -20858,11 +22480,11 @@ func fn2251(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8483398), v2, uint32(0), uint32(2147483647))
+	i0 = fn3735(m, uint32(8483398), v2, uint32(0), uint32(2147483647))
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn2289(m, v2)
+	i0 = fn2290(m, v2)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -20948,7 +22570,7 @@ L2:
 	v2 = uint32(0)
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = fn2191(m, v0, i1)
+	i0 = fn2192(m, v0, i1)
 	if i0 != 0 {
 		goto L9
 	}
@@ -20975,7 +22597,7 @@ L8:
 	if v7 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	m.depth--
 	return v3
@@ -20983,7 +22605,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2252(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2253(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -21008,7 +22630,7 @@ func fn2252(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return v0
 L2:
-	i0 = fn2225(m, v0)
+	i0 = fn2226(m, v0)
 	v0 = i0
 L1:
 	m.depth--
@@ -21017,51 +22639,51 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2253(m *Module, v0 uint32) {
-	fn4166(m, uint32(8516873), uint32(8541184))
+func fn2254(m *Module, v0 uint32) {
+	fn4167(m, uint32(8516873), uint32(8541184))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2254(m *Module, v0 uint32) uint32 {
+func fn2255(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2675(m, uint32(8541197))
+	i0 = fn2676(m, uint32(8541197))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2255(m *Module, v0 uint32) {
+func fn2256(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn2065(m, v0)
+	fn2066(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2256(m *Module, v0 uint32) uint32 {
+func fn2257(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2675(m, uint32(8416999))
+	i0 = fn2676(m, uint32(8416999))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2257(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2258(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -21083,7 +22705,7 @@ func fn2257(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L2:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409395))
+	fn3605(m, i0, uint32(8409395))
 L1:
 	m.depth--
 	return v1
@@ -21091,7 +22713,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2258(m *Module, v0 uint32, v1 uint32) {
+func fn2259(m *Module, v0 uint32, v1 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -21104,14 +22726,14 @@ func fn2258(m *Module, v0 uint32, v1 uint32) {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+1140)) = uint32(0)
-	fn3710(m, v1)
+	fn3711(m, v1)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2259(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2260(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -21154,13 +22776,13 @@ L2:
 	} else {
 		i2 = uint32(10059656)
 	}
-	i0 = fn2260(m, v0, v1, i2)
+	i0 = fn2261(m, v0, v1, i2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2260(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2261(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -21174,7 +22796,7 @@ func fn2260(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+6824))
@@ -21183,10 +22805,10 @@ func fn2260(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+6824)) = uint32(0)
-	fn2062(m, v4)
+	fn2063(m, v4)
 	goto L2
 L3:
-	i0 = fn3706(m, uint32(10064048))
+	i0 = fn3707(m, uint32(10064048))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -21202,7 +22824,7 @@ L2:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -21233,7 +22855,7 @@ L1:
 	if v4 != 0 {
 		goto L5
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -21246,23 +22868,23 @@ L5:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2261(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2262(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2260(m, v0, v1, uint32(10059656))
+	i0 = fn2261(m, v0, v1, uint32(10059656))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2262(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2263(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -21273,12 +22895,12 @@ func fn2262(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i1
 	b := m.base
 	v2 = uint32(0)
-	i0 = fn1594(m, v0)
+	i0 = fn1595(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
-	i0 = fn1594(m, v1)
+	i0 = fn1595(m, v1)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -21311,7 +22933,7 @@ L4:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L5:
-	i0 = fn2260(m, v0, v1, uint32(10059656))
+	i0 = fn2261(m, v0, v1, uint32(10059656))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -21324,7 +22946,7 @@ L5:
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -21339,14 +22961,14 @@ L6:
 		goto L1
 	}
 L2:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	return v2
 }
 
 //go:norace
 //go:nocheckptr
-func fn2263(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2264(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -21365,7 +22987,7 @@ func fn2263(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	goto L4
 L5:
 	v5 = k32(4294967295)
-	i0 = fn3394(m, v4, v3)
+	i0 = fn3395(m, v4, v3)
 	if i0 == 0 {
 		goto L2
 	}
@@ -21381,7 +23003,7 @@ L6:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8449557))
+	fn3605(m, i0, uint32(8449557))
 	return k32(4294967295)
 L4:
 	*(*uint32)(unsafe.Add(b, v3)) = v4
@@ -21396,7 +23018,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	goto L8
 L9:
-	i0 = fn3394(m, v5, v1)
+	i0 = fn3395(m, v5, v1)
 	if i0 == 0 {
 		goto L7
 	}
@@ -21412,7 +23034,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	goto L1
 L10:
-	i0 = fn3394(m, v0, v2)
+	i0 = fn3395(m, v0, v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -21426,7 +23048,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2264(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2265(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -21513,7 +23135,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn2265(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2266(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -21563,7 +23185,7 @@ L9:
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn568(m, v5)
+	i0 = fn569(m, v5)
 	v6 = i0
 	if v6 != 0 {
 		goto L10
@@ -21573,7 +23195,7 @@ L9:
 	v6 = uint32(0)
 	goto L4
 L10:
-	i0 = fn1586(m, v6)
+	i0 = fn1587(m, v6)
 	v7 = i0
 	if v7 != 0 {
 		goto L11
@@ -21588,7 +23210,7 @@ L11:
 		goto L7
 	}
 	v11 = uint32(0)
-	i0 = fn1574(m, k32(4294967295))
+	i0 = fn1575(m, k32(4294967295))
 	v7 = i0
 	if v7 != 0 {
 		goto L12
@@ -21597,7 +23219,7 @@ L11:
 	goto L4
 L12:
 	v10 = v7
-	i0 = fn539(m, v1, v7)
+	i0 = fn540(m, v1, v7)
 	v5 = i0
 	v12 = v5
 	if v5 != 0 {
@@ -21649,7 +23271,7 @@ L19:
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn568(m, v11)
+	i0 = fn569(m, v11)
 	v8 = i0
 	if v8 == 0 {
 		goto L16
@@ -21659,7 +23281,7 @@ L19:
 	if i0 != uint32(2) {
 		goto L20
 	}
-	i0 = fn539(m, v8, v1)
+	i0 = fn540(m, v8, v1)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v11 = i0
@@ -21672,13 +23294,13 @@ L19:
 	if v11 != 0 {
 		goto L21
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L21:
 	if v9 == 0 {
 		goto L16
 	}
 	v11 = uint32(0)
-	i0 = fn2026(m, v9, v10, uint32(0))
+	i0 = fn2027(m, v9, v10, uint32(0))
 	v5 = i0
 	if int32(v5) >= int32(uint32(0)) {
 		goto L22
@@ -21713,12 +23335,12 @@ L24:
 	if v11 != 0 {
 		goto L18
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 	v5 = v10
 	goto L18
 L20:
 	v11 = uint32(0)
-	i0 = fn2026(m, v8, v12, uint32(4))
+	i0 = fn2027(m, v8, v12, uint32(4))
 	v5 = i0
 	if int32(v5) >= int32(uint32(0)) {
 		goto L25
@@ -21753,7 +23375,7 @@ L27:
 	if v11 != 0 {
 		goto L18
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	v5 = v12
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -21783,11 +23405,11 @@ L29:
 L31:
 	v11 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8504350))
+	fn3605(m, i0, uint32(8504350))
 	goto L17
 L30:
 	v11 = uint32(0)
-	i0 = fn568(m, v0)
+	i0 = fn569(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L17
@@ -21797,7 +23419,7 @@ L30:
 	if i0 != uint32(2) {
 		goto L32
 	}
-	i0 = fn539(m, v0, v1)
+	i0 = fn540(m, v0, v1)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v7 = i0
@@ -21810,12 +23432,12 @@ L30:
 	if v7 != 0 {
 		goto L33
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L33:
 	if v1 == 0 {
 		goto L17
 	}
-	i0 = fn2026(m, v1, v10, uint32(0))
+	i0 = fn2027(m, v1, v10, uint32(0))
 	v7 = i0
 	if int32(v7) >= int32(uint32(0)) {
 		goto L34
@@ -21850,11 +23472,11 @@ L36:
 	if v11 != 0 {
 		goto L28
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	v7 = v10
 	goto L28
 L32:
-	i0 = fn2026(m, v0, v12, uint32(4))
+	i0 = fn2027(m, v0, v12, uint32(4))
 	v7 = i0
 	if int32(v7) >= int32(uint32(0)) {
 		goto L37
@@ -21889,7 +23511,7 @@ L39:
 	if v11 != 0 {
 		goto L28
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	v7 = v12
 L28:
 	*(*uint32)(unsafe.Add(b, v2)) = v5
@@ -21906,7 +23528,7 @@ L28:
 	if v7 != 0 {
 		goto L40
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 L40:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v10))
@@ -21937,7 +23559,7 @@ L17:
 	if v7 != 0 {
 		goto L41
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L41:
 	if v11 == 0 {
 		goto L42
@@ -21953,7 +23575,7 @@ L41:
 	if v7 != 0 {
 		goto L42
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L42:
 	v7 = v10
 	v11 = v12
@@ -21967,7 +23589,7 @@ L15:
 	v11 = v12
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
-	fn3604(m, i0, v8)
+	fn3605(m, i0, v8)
 L4:
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
@@ -21987,7 +23609,7 @@ L3:
 	if v0 != 0 {
 		goto L43
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L43:
 	if v11 == 0 {
 		goto L44
@@ -22003,7 +23625,7 @@ L43:
 	if v6 != 0 {
 		goto L44
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L44:
 	v6 = k32(4294967295)
 	if v7 == 0 {
@@ -22023,14 +23645,14 @@ L44:
 		goto L1
 	}
 L2:
-	fn2072(m, v10)
+	fn2073(m, v10)
 L1:
 	return v6
 }
 
 //go:norace
 //go:nocheckptr
-func fn2266(m *Module, v0 uint32) {
+func fn2267(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22078,7 +23700,7 @@ func fn2266(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -22093,7 +23715,7 @@ L1:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -22108,9 +23730,9 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+6824))
@@ -22121,14 +23743,14 @@ L3:
 	m.depth--
 	return
 L4:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2267(m *Module, v0 uint32) uint32 {
+func fn2268(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint64
@@ -22149,7 +23771,7 @@ func fn2267(m *Module, v0 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
 	*(*uint64)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8568292), v1)
+	i0 = fn2697(m, uint32(8568292), v1)
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -22158,7 +23780,7 @@ func fn2267(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2268(m *Module, v0 uint32) uint32 {
+func fn2269(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22176,21 +23798,21 @@ func fn2268(m *Module, v0 uint32) uint32 {
 	b := m.base
 	v1 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2032(m, i0)
+	i0 = fn2033(m, i0)
 	v2 = i0
 	if v2 == k32(4294967295) {
 		goto L1
 	}
 	v1 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2032(m, i0)
+	i0 = fn2033(m, i0)
 	v3 = i0
 	if v3 == k32(4294967295) {
 		goto L1
 	}
 	v1 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn2032(m, i0)
+	i0 = fn2033(m, i0)
 	v0 = i0
 	if v0 == k32(4294967295) {
 		goto L1
@@ -22220,7 +23842,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2269(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2270(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -22270,7 +23892,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2270(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2271(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -22327,7 +23949,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = v5
 	v4 = uint32(0)
 	i1 = v3 + uint32(16)
-	i0 = fn2294(m, uint32(3), i1)
+	i0 = fn2295(m, uint32(3), i1)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -22337,7 +23959,7 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
 	*(*uint64)(unsafe.Add(b, v3)) = v5
-	i0 = fn2294(m, uint32(3), v3)
+	i0 = fn2295(m, uint32(3), v3)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -22353,10 +23975,10 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L4:
-	i0 = fn2029(m, v0, v1, v2)
+	i0 = fn2030(m, v0, v1, v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -22369,7 +23991,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -22382,7 +24004,7 @@ L5:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -22391,7 +24013,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2271(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2272(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -22416,7 +24038,7 @@ func fn2271(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = fn3737(m, uint32(8502071), v2)
+	i0 = fn3738(m, uint32(8502071), v2)
 	if i0 == 0 {
 		goto L1
 	}
@@ -22427,7 +24049,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	i1 = v3 + uint32(28)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3735(m, v1, uint32(8502071), uint32(1), uint32(3), v3)
+	i0 = fn3736(m, v1, uint32(8502071), uint32(1), uint32(3), v3)
 	if i0 == 0 {
 		goto L1
 	}
@@ -22481,7 +24103,7 @@ L6:
 	} else {
 		i2 = uint32(10059656)
 	}
-	i0 = fn2260(m, v4, v2, i2)
+	i0 = fn2261(m, v4, v2, i2)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(32)
@@ -22491,20 +24113,20 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2272(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2273(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2675(m, uint32(8416999))
+	i0 = fn2676(m, uint32(8416999))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2273(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2274(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22527,7 +24149,7 @@ func fn2273(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	v3 = uint32(0)
-	i0 = fn568(m, v1)
+	i0 = fn569(m, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -22539,7 +24161,7 @@ func fn2273(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8478129))
+	fn3605(m, i0, uint32(8478129))
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -22551,13 +24173,13 @@ func fn2273(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L2:
 	i2 = v2 + uint32(28)
 	i3 = v2 + uint32(24)
 	i4 = v2 + uint32(20)
-	i0 = fn2265(m, v0, v1, i2, i3, i4)
+	i0 = fn2266(m, v0, v1, i2, i3, i4)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -22570,7 +24192,7 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	if v0 == k32(4294967295) {
 		goto L1
@@ -22581,7 +24203,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
-	i0 = fn4085(m, uint32(8568522), v2)
+	i0 = fn4086(m, uint32(8568522), v2)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -22591,7 +24213,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2274(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2275(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint64
@@ -22612,7 +24234,7 @@ func fn2274(m *Module, v0 uint32, v1 uint32) uint32 {
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = l1
 	*(*uint64)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8568388), v2)
+	i0 = fn4086(m, uint32(8568388), v2)
 	v0 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -22621,7 +24243,7 @@ func fn2274(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2275(m *Module, v0 uint32) uint32 {
+func fn2276(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22641,14 +24263,14 @@ func fn2275(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(32)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn2326(m, v0)
+	i0 = fn2327(m, v0)
 	i1 = k32(10089824) + uint32(37404)
-	i0 = fn1706(m, i0, i1)
+	i0 = fn1707(m, i0, i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
@@ -22659,23 +24281,23 @@ func fn2275(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8434825), v1)
+	i0 = fn3604(m, i0, uint32(8434825), v1)
 	goto L1
 L2:
 	v3 = uint32(0)
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v2 = i0
 	if int32(v2) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn2326(m, v0)
+	i0 = fn2327(m, v0)
 	i1 = k32(10089824) + uint32(37436)
-	i0 = fn1706(m, i0, i1)
+	i0 = fn1707(m, i0, i1)
 	v4 = i0
 	if v4 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
@@ -22687,16 +24309,16 @@ L2:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8434825), i2)
+	i0 = fn3604(m, i0, uint32(8434825), i2)
 	goto L1
 L3:
 	v3 = uint32(0)
-	i0 = fn1582(m, v4)
+	i0 = fn1583(m, v4)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn3708(m, v0, v2)
+	i0 = fn3709(m, v0, v2)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -22718,7 +24340,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2276(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn2277(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -22733,7 +24355,7 @@ func fn2276(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn2277(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2278(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -22748,7 +24370,7 @@ func fn2277(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2278(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2279(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -22840,7 +24462,7 @@ L2:
 		goto L5
 	}
 	i0 = v9 * uint32(20)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L5
@@ -22887,14 +24509,14 @@ L9:
 	v9 = i0
 L7:
 	*(*uint32)(unsafe.Add(b, v9)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+44)) = uint32(1050)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(1051)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+44)) = uint32(1051)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(1052)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(4)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = uint32(10064376)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+156)) = uint32(1052)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+156)) = uint32(1053)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+116)) = uint32(10064256)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+120)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v1)+92)) = uint32(1053)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+92)) = uint32(1054)
 	i1 = *(*uint32)(unsafe.Add(b, v2))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
@@ -22907,21 +24529,21 @@ L7:
 	i1 = i1 << (uint32(2) & 31)
 	i1 = i1 + uint32(16)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-	fn2065(m, v1)
+	fn2066(m, v1)
 L6:
-	i0 = fn2418(m, v0, v1)
+	i0 = fn2419(m, v0, v1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, v2))
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3603(m, i0, uint32(8434792), v4)
+	i0 = fn3604(m, i0, uint32(8434792), v4)
 	goto L10
 L11:
 	v9 = uint32(0)
-	i1 = fn2326(m, v1)
-	i0 = fn2283(m, v2, i1, v7, v6)
+	i1 = fn2327(m, v1)
+	i0 = fn2284(m, v2, i1, v7, v6)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
@@ -22930,10 +24552,10 @@ L10:
 	if v5 == 0 {
 		goto L4
 	}
-	fn2111(m, v5)
+	fn2112(m, v5)
 	goto L4
 L5:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v9 = k32(4294967295)
 L4:
 	i0 = v4 + uint32(16)
@@ -22943,7 +24565,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn2279(m *Module, v0 uint32) uint32 {
+func fn2280(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22976,14 +24598,14 @@ func fn2279(m *Module, v0 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
 	v4 = uint32(0)
-	i1 = fn8105(m, v3)
-	i0 = fn2748(m, v3, i1, uint32(0))
+	i1 = fn8106(m, v3)
+	i0 = fn2749(m, v3, i1, uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
 	i0 = v1 + uint32(12)
-	fn2694(m, i0)
+	fn2695(m, i0)
 	*(*uint8)(unsafe.Add(b, uint64(v1)+44)) = uint8(k32(1))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -22992,7 +24614,7 @@ func fn2279(m *Module, v0 uint32) uint32 {
 	i1 = i1 + uint32(2)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
 	i0 = v1 + uint32(12)
-	i0 = fn2746(m, i0, v3)
+	i0 = fn2747(m, i0, v3)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -23008,7 +24630,7 @@ func fn2279(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L2
 L3:
 	if v6 == uint32(1073741823) {
@@ -23020,10 +24642,10 @@ L3:
 	if v6 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	i0 = v1 + uint32(12)
-	i0 = fn2817(m, i0, uint32(40))
+	i0 = fn2818(m, i0, uint32(40))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -23038,14 +24660,14 @@ L4:
 	if v3 == 0 {
 		goto L5
 	}
-	i1 = fn8105(m, v3)
-	i0 = fn2748(m, v3, i1, uint32(0))
+	i1 = fn8106(m, v3)
+	i0 = fn2749(m, v3, i1, uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2746(m, i0, v3)
+	i0 = fn2747(m, i0, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -23060,21 +24682,21 @@ L4:
 	if v6 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	i0 = v1 + uint32(12)
-	i0 = fn2817(m, i0, uint32(61))
+	i0 = fn2818(m, i0, uint32(61))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2020(m, i0)
+	i0 = fn2021(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2746(m, i0, v3)
+	i0 = fn2747(m, i0, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
@@ -23089,7 +24711,7 @@ L9:
 	if v6 != 0 {
 		goto L10
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	if int32(i0) < int32(uint32(2)) {
@@ -23101,7 +24723,7 @@ L10:
 	v6 = uint32(1)
 L11:
 	i0 = v1 + uint32(12)
-	i0 = fn2688(m, i0, uint32(8580527), uint32(2))
+	i0 = fn2689(m, i0, uint32(8580527), uint32(2))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -23112,14 +24734,14 @@ L11:
 	if v3 == 0 {
 		goto L5
 	}
-	i1 = fn8105(m, v3)
-	i0 = fn2748(m, v3, i1, uint32(0))
+	i1 = fn8106(m, v3)
+	i0 = fn2749(m, v3, i1, uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2746(m, i0, v3)
+	i0 = fn2747(m, i0, v3)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L6
 	}
@@ -23134,21 +24756,21 @@ L11:
 	if v8 != 0 {
 		goto L12
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L12:
 	i0 = v1 + uint32(12)
-	i0 = fn2817(m, i0, uint32(61))
+	i0 = fn2818(m, i0, uint32(61))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = fn2020(m, i0)
+	i0 = fn2021(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2746(m, i0, v3)
+	i0 = fn2747(m, i0, v3)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L7
 	}
@@ -23163,7 +24785,7 @@ L12:
 	if v8 != 0 {
 		goto L13
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L13:
 	i0 = v7 + uint32(4)
 	v7 = i0
@@ -23177,12 +24799,12 @@ L13:
 	}
 L8:
 	i0 = v1 + uint32(12)
-	i0 = fn2817(m, i0, uint32(41))
+	i0 = fn2818(m, i0, uint32(41))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v4 = i0
 	goto L1
 L7:
@@ -23197,7 +24819,7 @@ L7:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L2
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -23211,7 +24833,7 @@ L6:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L2
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
@@ -23219,10 +24841,10 @@ L5:
 	*(*uint32)(unsafe.Add(b, v1)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8424206), v1)
+	i0 = fn3604(m, i0, uint32(8424206), v1)
 L2:
 	i0 = v1 + uint32(12)
-	fn2695(m, i0)
+	fn2696(m, i0)
 L1:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
@@ -23231,7 +24853,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2280(m *Module, v0 uint32) {
+func fn2281(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23250,7 +24872,7 @@ func fn2280(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
@@ -23281,7 +24903,7 @@ L2:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	i0 = v3 + uint32(4)
 	v3 = i0
@@ -23291,7 +24913,7 @@ L3:
 		goto L2
 	}
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+85)))
 	i0 = i0 & uint32(2)
 	if i0 == 0 {
@@ -23308,7 +24930,7 @@ L1:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	m.depth--
 	return
@@ -23316,7 +24938,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn2281(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2282(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -23378,7 +25000,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v3 + uint32(116)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10064332), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10064332), uint32(1), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -23394,14 +25016,14 @@ L2:
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
-	i0 = fn2326(m, v0)
+	i0 = fn2327(m, v0)
 	i1 = k32(10089824) + uint32(37436)
-	i0 = fn1706(m, i0, i1)
+	i0 = fn1707(m, i0, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L6
 	}
@@ -23412,23 +25034,23 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v1
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8434825), v3)
+	i0 = fn3604(m, i0, uint32(8434825), v3)
 	goto L1
 L6:
 	v6 = uint32(0)
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn2326(m, v0)
+	i0 = fn2327(m, v0)
 	i1 = k32(10089824) + uint32(37404)
-	i0 = fn1706(m, i0, i1)
+	i0 = fn1707(m, i0, i1)
 	v5 = i0
 	if v5 != 0 {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L7
 	}
@@ -23440,23 +25062,23 @@ L6:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8434825), i2)
+	i0 = fn3604(m, i0, uint32(8434825), i2)
 	goto L1
 L7:
 	v6 = uint32(0)
-	i0 = fn1582(m, v5)
+	i0 = fn1583(m, v5)
 	v7 = i0
 	if int32(v7) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn2326(m, v0)
+	i0 = fn2327(m, v0)
 	i1 = k32(10089824) + uint32(37476)
-	i0 = fn1706(m, i0, i1)
+	i0 = fn1707(m, i0, i1)
 	v6 = i0
 	if v6 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L8
 	}
@@ -23468,10 +25090,10 @@ L7:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8434825), i2)
+	i0 = fn3604(m, i0, uint32(8434825), i2)
 	goto L1
 L8:
-	i0 = fn1582(m, v6)
+	i0 = fn1583(m, v6)
 	v8 = i0
 	if int32(v8) >= int32(uint32(0)) {
 		goto L9
@@ -23479,7 +25101,7 @@ L8:
 	v6 = uint32(0)
 	goto L1
 L9:
-	i0 = fn582(m, v4, uint32(8501268))
+	i0 = fn583(m, v4, uint32(8501268))
 	v9 = i0
 	if v9 != 0 {
 		goto L10
@@ -23501,7 +25123,7 @@ L10:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(112)
-	i0 = fn3603(m, i0, uint32(8390861), i2)
+	i0 = fn3604(m, i0, uint32(8390861), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -23513,7 +25135,7 @@ L10:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L1
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
@@ -23531,7 +25153,7 @@ L11:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(80)
-	i0 = fn3603(m, i0, uint32(8561334), i2)
+	i0 = fn3604(m, i0, uint32(8561334), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -23543,7 +25165,7 @@ L11:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L1
 L14:
 	if v7 >= v10 {
@@ -23556,7 +25178,7 @@ L14:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(96)
-	i0 = fn3603(m, i0, uint32(8561274), i2)
+	i0 = fn3604(m, i0, uint32(8561274), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -23568,7 +25190,7 @@ L14:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L1
 L13:
 	if v10 == v1 {
@@ -23581,7 +25203,7 @@ L13:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(64)
-	i0 = fn3603(m, i0, uint32(8561395), i2)
+	i0 = fn3604(m, i0, uint32(8561395), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -23593,10 +25215,10 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L1
 L12:
-	i0 = fn2275(m, v0)
+	i0 = fn2276(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L15
@@ -23658,7 +25280,7 @@ L16:
 	if v1 != 0 {
 		goto L20
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L20:
 	if v2 == 0 {
 		goto L22
@@ -23687,7 +25309,7 @@ L24:
 	i1 = i1 + v1
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	i2 = v3 + uint32(124)
-	i0 = fn1759(m, v2, i1, i2)
+	i0 = fn1760(m, v2, i1, i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L25
 	}
@@ -23702,7 +25324,7 @@ L24:
 	if v1 != 0 {
 		goto L26
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L26:
 	v6 = uint32(0)
 	goto L1
@@ -23744,7 +25366,7 @@ L23:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8559077), i2)
+	i0 = fn3604(m, i0, uint32(8559077), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
 	if v1 != uint32(1073741823) {
@@ -23762,7 +25384,7 @@ L29:
 	v6 = uint32(0)
 	goto L1
 L30:
-	fn2072(m, v6)
+	fn2073(m, v6)
 	v6 = uint32(0)
 	goto L1
 L22:
@@ -23829,7 +25451,7 @@ L35:
 		goto L33
 	}
 L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -23865,7 +25487,7 @@ L36:
 	v6 = uint32(0)
 	goto L1
 L37:
-	fn2072(m, v9)
+	fn2073(m, v9)
 	v6 = uint32(0)
 L1:
 	i0 = v3 + uint32(128)
@@ -23875,7 +25497,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2282(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2283(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -23942,7 +25564,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2283(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2284(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -23967,7 +25589,7 @@ func fn2283(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	v5 = i0
 	if v5 != 0 {
 		goto L2
@@ -23976,7 +25598,7 @@ func fn2283(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	goto L1
 L2:
 	v6 = k32(4294967295)
-	i0 = fn1760(m, v1, uint32(8586560), v5)
+	i0 = fn1761(m, v1, uint32(8586560), v5)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v8 = i0
@@ -23993,7 +25615,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L3:
 	if v8 == uint32(1073741823) {
@@ -24005,9 +25627,9 @@ L3:
 	if v6 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L4:
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v5 = i0
 	if v5 != 0 {
 		goto L5
@@ -24016,7 +25638,7 @@ L4:
 	goto L1
 L5:
 	v6 = k32(4294967295)
-	i0 = fn1760(m, v1, uint32(8586578), v5)
+	i0 = fn1761(m, v1, uint32(8586578), v5)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v8 = i0
@@ -24033,7 +25655,7 @@ L5:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L6:
 	if v8 == uint32(1073741823) {
@@ -24045,9 +25667,9 @@ L6:
 	if v6 != 0 {
 		goto L7
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L7:
-	i0 = fn1594(m, v3)
+	i0 = fn1595(m, v3)
 	v5 = i0
 	if v5 != 0 {
 		goto L8
@@ -24056,7 +25678,7 @@ L7:
 	goto L1
 L8:
 	v6 = k32(4294967295)
-	i0 = fn1760(m, v1, uint32(8586592), v5)
+	i0 = fn1761(m, v1, uint32(8586592), v5)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v8 = i0
@@ -24073,7 +25695,7 @@ L8:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L9:
 	if v8 == uint32(1073741823) {
@@ -24085,10 +25707,10 @@ L9:
 	if v6 != 0 {
 		goto L10
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = fn2289(m, i1)
+	i1 = fn2290(m, i1)
 	v9 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v9
 	v6 = k32(4294967295)
@@ -24116,7 +25738,7 @@ L15:
 	if v3 == uint32(8506449) {
 		goto L16
 	}
-	i0 = fn2675(m, v3)
+	i0 = fn2676(m, v3)
 	v7 = i0
 	if v7 == 0 {
 		goto L12
@@ -24138,14 +25760,14 @@ L16:
 	}
 L13:
 	i0 = v4 + uint32(12)
-	i0 = fn2307(m, i0, v2)
+	i0 = fn2308(m, i0, v2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v9 = i0
 	if v0 == k32(4294967295) {
 		goto L12
 	}
-	i0 = fn1760(m, v1, uint32(8586609), v9)
+	i0 = fn1761(m, v1, uint32(8586609), v9)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v9 = i0
@@ -24180,7 +25802,7 @@ L12:
 		goto L1
 	}
 L11:
-	fn2072(m, v9)
+	fn2073(m, v9)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -24189,22 +25811,22 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2284(m *Module, v0 uint32, v1 uint32) {
+func fn2285(m *Module, v0 uint32, v1 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn2328(m, v1)
+	i0 = fn2329(m, v1)
 	if i0 != 0 {
 		goto L1
 	}
-	fn2382(m, v0, v1)
+	fn2383(m, v0, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
 	if i0 != v0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+120))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+120)) = uint32(0)
 L1:
@@ -24213,7 +25835,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2285(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2286(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24295,7 +25917,7 @@ L1:
 		goto L5
 	}
 	i0 = v4 * uint32(20)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v9 = i0
 	if v9 == 0 {
 		goto L5
@@ -24351,12 +25973,12 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = uint32(65)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+56)) = uint32(64)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = uint32(56)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+44)) = uint32(1050)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = uint32(1051)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+44)) = uint32(1051)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = uint32(1052)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+92)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+84)) = uint32(1053)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+84)) = uint32(1054)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+76)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v2)+68)) = uint32(1052)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+68)) = uint32(1053)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+60)) = uint32(10064256)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = i1
@@ -24374,14 +25996,14 @@ L6:
 	i1 = v2 + uint32(32)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = i1
 	i0 = v2 + uint32(12)
-	i0 = fn2361(m, i0, uint32(10064376))
+	i0 = fn2362(m, i0, uint32(10064376))
 	v3 = i0
-	fn2111(m, v9)
+	fn2112(m, v9)
 	if v3 == 0 {
 		goto L4
 	}
-	i1 = fn2326(m, v3)
-	i0 = fn2283(m, v0, i1, v6, v5)
+	i1 = fn2327(m, v3)
+	i0 = fn2284(m, v0, i1, v6, v5)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L9
 	}
@@ -24399,10 +26021,10 @@ L9:
 	if v7 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L4
 L5:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = uint32(0)
 L4:
 	i0 = v2 + uint32(96)
@@ -24412,16 +26034,16 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn2286(m *Module, v0 uint32) uint32 {
+func fn2287(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2285(m, v0, uint32(0))
+	i0 = fn2286(m, v0, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2287(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2288(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24463,14 +26085,14 @@ func fn2287(m *Module, v0 uint32, v1 uint32) uint32 {
 	if int32(v7) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn2326(m, v4)
+	i0 = fn2327(m, v4)
 	i1 = k32(10089824) + uint32(37476)
-	i0 = fn1706(m, i0, i1)
+	i0 = fn1707(m, i0, i1)
 	v8 = i0
 	if v8 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
@@ -24481,22 +26103,22 @@ func fn2287(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8434825), v2)
+	i0 = fn3604(m, i0, uint32(8434825), v2)
 	goto L1
 L2:
 	v3 = uint32(0)
-	i0 = fn1582(m, v8)
+	i0 = fn1583(m, v8)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
 	}
 	i0 = v0 + uint32(12)
-	i0 = fn2295(m, i0, v6)
+	i0 = fn2296(m, i0, v6)
 	v9 = i0
 	if v9 == 0 {
 		goto L1
 	}
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v8 = i0
 	if v8 == 0 {
 		goto L5
@@ -24518,7 +26140,7 @@ L6:
 	i1 = i1 + v4
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	i2 = *(*uint32)(unsafe.Add(b, v6))
-	i0 = fn1760(m, v8, i1, i2)
+	i0 = fn1761(m, v8, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -24544,7 +26166,7 @@ L5:
 	if v0 != 0 {
 		goto L7
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L7:
 	if v8 == 0 {
 		goto L1
@@ -24568,7 +26190,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v9
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8569662), i1)
+	i0 = fn4086(m, uint32(8569662), i1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v0 = i0
@@ -24581,7 +26203,7 @@ L4:
 	if v0 != 0 {
 		goto L8
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v0 = i0
@@ -24595,7 +26217,7 @@ L8:
 		goto L1
 	}
 L3:
-	fn2072(m, v8)
+	fn2073(m, v8)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -24604,7 +26226,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2288(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2289(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -24633,7 +26255,7 @@ func fn2288(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 == 0 {
 		goto L4
 	}
-	i0 = fn3738(m, uint32(8522990), v1)
+	i0 = fn3739(m, uint32(8522990), v1)
 	if i0 == 0 {
 		goto L3
 	}
@@ -24650,14 +26272,14 @@ L4:
 	if int32(v5) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn2326(m, v4)
+	i0 = fn2327(m, v4)
 	i1 = k32(10089824) + uint32(37476)
-	i0 = fn1706(m, i0, i1)
+	i0 = fn1707(m, i0, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -24668,10 +26290,10 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8434825), v3)
+	i0 = fn3604(m, i0, uint32(8434825), v3)
 	goto L1
 L5:
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L3
@@ -24685,11 +26307,11 @@ L5:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8559128), i2)
+	i0 = fn3604(m, i0, uint32(8559128), i2)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2275(m, i0)
+	i0 = fn2276(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -24711,7 +26333,7 @@ L9:
 	i1 = i1 + v4
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	i2 = v3 + uint32(44)
-	i0 = fn1727(m, v2, i1, i2)
+	i0 = fn1728(m, v2, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
@@ -24747,7 +26369,7 @@ L8:
 	if int32(i0) < int32(uint32(1)) {
 		goto L1
 	}
-	i0 = fn1730(m, v2)
+	i0 = fn1731(m, v2)
 	v0 = i0
 	if v0 == 0 {
 		goto L7
@@ -24755,7 +26377,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8532345), i2)
+	i0 = fn3604(m, i0, uint32(8532345), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -24767,7 +26389,7 @@ L8:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -24780,7 +26402,7 @@ L7:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	v1 = uint32(0)
 	goto L1
@@ -24865,7 +26487,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2289(m *Module, v0 uint32) uint32 {
+func fn2290(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -24894,14 +26516,14 @@ L1:
 	if int32(v0) > int32(k32(4294967295)) {
 		goto L2
 	}
-	fn3641(m, uint32(8518356), uint32(38))
+	fn3642(m, uint32(8518356), uint32(38))
 	m.depth--
 	return uint32(0)
 L2:
 	if v0 > uint32(20) {
 		goto L6
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v0 + k32(4294967295)
 	i1 = i1 << (uint32(2) & 31)
@@ -24921,17 +26543,17 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	fn2062(m, v3)
+	fn2063(m, v3)
 	goto L3
 L6:
 	if v0 < uint32(536870909) {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = i0
 	goto L4
 L5:
-	i0 = fn3708(m, uint32(10064376), v0)
+	i0 = fn3709(m, uint32(10064376), v0)
 	v3 = i0
 L4:
 	if v3 != 0 {
@@ -24943,7 +26565,7 @@ L3:
 	i0 = v3 + uint32(12)
 	i2 = v0 << (uint32(2) & 31)
 	m.fill(i0, uint32(0), i2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v0 = i0
@@ -24966,7 +26588,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2290(m *Module, v0 uint32) uint32 {
+func fn2291(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -24976,7 +26598,7 @@ func fn2290(m *Module, v0 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518356), uint32(91))
+	fn3642(m, uint32(8518356), uint32(91))
 	return k32(4294967295)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -24985,7 +26607,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2291(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2292(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -25000,7 +26622,7 @@ func fn2291(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518356), uint32(102))
+	fn3642(m, uint32(8518356), uint32(102))
 	m.depth--
 	return uint32(0)
 L1:
@@ -25013,7 +26635,7 @@ L1:
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495871))
+	fn3605(m, i0, uint32(8495871))
 	m.depth--
 	return uint32(0)
 L2:
@@ -25027,7 +26649,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2292(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2293(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -25058,9 +26680,9 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
-	fn3641(m, uint32(8518356), uint32(118))
+	fn3642(m, uint32(8518356), uint32(118))
 	return k32(4294967295)
 L1:
 	if int32(v1) < int32(uint32(0)) {
@@ -25085,10 +26707,10 @@ L5:
 	if v0 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495693))
+	fn3605(m, i0, uint32(8495693))
 	return k32(4294967295)
 L4:
 	i1 = v1 << (uint32(2) & 31)
@@ -25112,14 +26734,14 @@ L4:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L7:
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2293(m *Module, v0 uint32) {
+func fn2294(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25157,7 +26779,7 @@ L3:
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn3703(m, v2)
+	i0 = fn3704(m, v2)
 	if i0 == 0 {
 		goto L4
 	}
@@ -25201,7 +26823,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2294(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2295(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -25236,13 +26858,13 @@ L2:
 	if int32(v0) > int32(k32(4294967295)) {
 		goto L5
 	}
-	fn3641(m, uint32(8518356), uint32(38))
+	fn3642(m, uint32(8518356), uint32(38))
 	goto L4
 L5:
 	if v0 > uint32(20) {
 		goto L8
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v0 + k32(4294967295)
 	i1 = i1 << (uint32(2) & 31)
@@ -25262,17 +26884,17 @@ L5:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	fn2062(m, v3)
+	fn2063(m, v3)
 	goto L3
 L8:
 	if v0 < uint32(536870909) {
 		goto L7
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = i0
 	goto L6
 L7:
-	i0 = fn3708(m, uint32(10064376), v0)
+	i0 = fn3709(m, uint32(10064376), v0)
 	v3 = i0
 L6:
 	if v3 != 0 {
@@ -25356,7 +26978,7 @@ L14:
 	i0 = v0 + i1
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -25381,7 +27003,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2295(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2296(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -25416,14 +27038,14 @@ L1:
 	if int32(v1) > int32(k32(4294967295)) {
 		goto L2
 	}
-	fn3641(m, uint32(8518356), uint32(38))
+	fn3642(m, uint32(8518356), uint32(38))
 	m.depth--
 	return uint32(0)
 L2:
 	if v1 > uint32(20) {
 		goto L6
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v1 + k32(4294967295)
 	i1 = i1 << (uint32(2) & 31)
@@ -25443,17 +27065,17 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, v2))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	fn2062(m, v4)
+	fn2063(m, v4)
 	goto L3
 L6:
 	if v1 < uint32(536870909) {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = i0
 	goto L4
 L5:
-	i0 = fn3708(m, uint32(10064376), v1)
+	i0 = fn3709(m, uint32(10064376), v1)
 	v4 = i0
 L4:
 	if v4 != 0 {
@@ -25530,7 +27152,7 @@ L12:
 	i0 = v1 + v3
 	*(*uint32)(unsafe.Add(b, i0)) = v2
 L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -25553,7 +27175,7 @@ L11:
 
 //go:norace
 //go:nocheckptr
-func fn2296(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2297(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -25585,7 +27207,7 @@ L1:
 	if v1 > uint32(20) {
 		goto L6
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v1 + k32(4294967295)
 	i1 = i1 << (uint32(2) & 31)
@@ -25605,20 +27227,20 @@ L1:
 	i1 = *(*uint32)(unsafe.Add(b, v2))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	fn2062(m, v4)
+	fn2063(m, v4)
 	goto L2
 L6:
 	if v1 < uint32(536870909) {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = i0
 	if v4 != 0 {
 		goto L2
 	}
 	goto L4
 L5:
-	i0 = fn3708(m, uint32(10064376), v1)
+	i0 = fn3709(m, uint32(10064376), v1)
 	v4 = i0
 	if v4 != 0 {
 		goto L2
@@ -25638,7 +27260,7 @@ L7:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L8:
 	i0 = v0 + uint32(4)
 	v0 = i0
@@ -25649,7 +27271,7 @@ L8:
 	}
 	return uint32(0)
 L3:
-	fn3641(m, uint32(8518356), uint32(38))
+	fn3642(m, uint32(8518356), uint32(38))
 	return uint32(0)
 L2:
 	i0 = v1 & uint32(3)
@@ -25713,7 +27335,7 @@ L12:
 		goto L12
 	}
 L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -25735,7 +27357,7 @@ L11:
 
 //go:norace
 //go:nocheckptr
-func fn2297(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2298(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -25765,7 +27387,7 @@ func fn2297(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 L2:
-	fn3641(m, uint32(8518356), uint32(435))
+	fn3642(m, uint32(8518356), uint32(435))
 	m.depth--
 	return uint32(0)
 L1:
@@ -25814,7 +27436,7 @@ L4:
 	i0 = v0 + i1
 	i0 = i0 + uint32(12)
 	i1 = v1 - v2
-	i0 = fn2295(m, i0, i1)
+	i0 = fn2296(m, i0, i1)
 	v0 = i0
 L3:
 	m.depth--
@@ -25823,7 +27445,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2298(m *Module, v0 uint32) {
+func fn2299(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25853,8 +27475,8 @@ func fn2298(m *Module, v0 uint32) {
 		goto L1
 	}
 L2:
-	fn3702(m, v0)
-	i0 = fn4221(m)
+	fn3703(m, v0)
+	i0 = fn4222(m)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	v2 = i0
@@ -25863,10 +27485,10 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	if i0 != uint32(1056) {
+	if i0 != uint32(1057) {
 		goto L3
 	}
-	fn2070(m, v1, v0)
+	fn2071(m, v1, v0)
 	m.depth--
 	return
 L3:
@@ -25899,7 +27521,7 @@ L5:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	i0 = v2 + k32(4294967292)
 	v2 = i0
@@ -25919,7 +27541,7 @@ L4:
 	if int32(v2) > int32(uint32(19)) {
 		goto L8
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
 	i1 = v2 << (uint32(2) & 31)
@@ -25961,7 +27583,7 @@ L7:
 	if int32(v2) < int32(uint32(101)) {
 		goto L1
 	}
-	fn2071(m, v1)
+	fn2072(m, v1)
 L1:
 	m.depth--
 	return
@@ -25969,7 +27591,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2299(m *Module, v0 uint32) uint32 {
+func fn2300(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25996,11 +27618,11 @@ func fn2299(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn2675(m, uint32(8570804))
+	i0 = fn2676(m, uint32(8570804))
 	v3 = i0
 	goto L1
 L2:
-	i0 = fn2068(m, v0)
+	i0 = fn2069(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
@@ -26011,12 +27633,12 @@ L2:
 	v3 = uint32(0)
 	goto L1
 L4:
-	i0 = fn2675(m, uint32(8569594))
+	i0 = fn2676(m, uint32(8569594))
 	v3 = i0
 	goto L1
 L3:
 	i0 = v1 + uint32(12)
-	fn2694(m, i0)
+	fn2695(m, i0)
 	*(*uint8)(unsafe.Add(b, uint64(v1)+44)) = uint8(k32(1))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i1
@@ -26027,7 +27649,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
 	v3 = uint32(0)
 	i0 = v1 + uint32(12)
-	i0 = fn2817(m, i0, uint32(40))
+	i0 = fn2818(m, i0, uint32(40))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -26035,13 +27657,13 @@ L3:
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2020(m, i0)
+	i0 = fn2021(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2746(m, i0, v4)
+	i0 = fn2747(m, i0, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -26056,7 +27678,7 @@ L3:
 	if v5 != 0 {
 		goto L9
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L9:
 	if v2 == uint32(1) {
 		goto L8
@@ -26067,18 +27689,18 @@ L9:
 	v2 = i0
 L10:
 	i0 = v1 + uint32(12)
-	i0 = fn2688(m, i0, uint32(8580527), uint32(2))
+	i0 = fn2689(m, i0, uint32(8580527), uint32(2))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn2020(m, i0)
+	i0 = fn2021(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2746(m, i0, v4)
+	i0 = fn2747(m, i0, v4)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L6
 	}
@@ -26093,7 +27715,7 @@ L10:
 	if v6 != 0 {
 		goto L11
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L11:
 	i0 = v2 + uint32(4)
 	v2 = i0
@@ -26104,7 +27726,7 @@ L11:
 	}
 	*(*uint8)(unsafe.Add(b, uint64(v1)+44)) = uint8(k32(0))
 	i0 = v1 + uint32(12)
-	i0 = fn2817(m, i0, uint32(41))
+	i0 = fn2818(m, i0, uint32(41))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -26112,14 +27734,14 @@ L11:
 L8:
 	*(*uint8)(unsafe.Add(b, uint64(v1)+44)) = uint8(k32(0))
 	i0 = v1 + uint32(12)
-	i0 = fn2688(m, i0, uint32(8569600), uint32(2))
+	i0 = fn2689(m, i0, uint32(8569600), uint32(2))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
 L7:
-	fn2069(m, v0)
+	fn2070(m, v0)
 	i0 = v1 + uint32(12)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v3 = i0
 	goto L1
 L6:
@@ -26134,11 +27756,11 @@ L6:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	i0 = v1 + uint32(12)
-	fn2695(m, i0)
-	fn2069(m, v0)
+	fn2696(m, i0)
+	fn2070(m, v0)
 L1:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
@@ -26147,7 +27769,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2300(m *Module, v0 uint32) uint32 {
+func fn2301(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -26180,7 +27802,7 @@ L3:
 	v4 = v1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn2032(m, i0)
+	i0 = fn2033(m, i0)
 	v5 = i0
 	if v5 == k32(4294967295) {
 		goto L1
@@ -26213,7 +27835,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2301(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2302(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -26262,7 +27884,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2302(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2303(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -26318,7 +27940,7 @@ func fn2302(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, v0))
 	i2 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = fn2026(m, i1, i2, uint32(2))
+	i1 = fn2027(m, i1, i2, uint32(2))
 	v7 = i1
 	i1 = b2i(v7 == 0)
 	i1 = i1 << (uint32(1) & 31)
@@ -26423,7 +28045,7 @@ L4:
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn2029(m, i0, i1, v2)
+	i0 = fn2030(m, i0, i1, v2)
 	m.depth--
 	return i0
 L2:
@@ -26435,7 +28057,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2303(m *Module, v0 uint32) uint32 {
+func fn2304(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -26462,11 +28084,11 @@ func fn2303(m *Module, v0 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518356), uint32(1107))
+	fn3642(m, uint32(8518356), uint32(1107))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn3706(m, uint32(10064784))
+	i0 = fn3707(m, uint32(10064784))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -26483,7 +28105,7 @@ L2:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -26507,7 +28129,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2304(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2305(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -26535,7 +28157,7 @@ L3:
 		goto L1
 	}
 L2:
-	i0 = fn3737(m, uint32(8491733), v2)
+	i0 = fn3738(m, uint32(8491733), v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -26548,7 +28170,7 @@ L1:
 		goto L5
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8491733), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8491733), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L4
 	}
@@ -26564,7 +28186,7 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v2 = i0
 L6:
-	i0 = fn2305(m, v0, v2)
+	i0 = fn2306(m, v0, v2)
 	v3 = i0
 L4:
 	m.depth--
@@ -26573,7 +28195,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn2305(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2306(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -26608,7 +28230,7 @@ func fn2305(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	goto L2
 L4:
-	i0 = fn578(m, v1)
+	i0 = fn579(m, v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -26623,7 +28245,7 @@ L3:
 	m.depth--
 	return i0
 L5:
-	i0 = fn578(m, v1)
+	i0 = fn579(m, v1)
 	v3 = i0
 	goto L1
 L2:
@@ -26719,7 +28341,7 @@ L7:
 	if v0 != 0 {
 		goto L13
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L13:
 	i0 = v3 + k32(4294967288)
 	v0 = i0
@@ -26727,7 +28349,7 @@ L13:
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -26757,7 +28379,7 @@ L6:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return uint32(0)
 L1:
@@ -26767,7 +28389,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2306(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2307(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -26779,7 +28401,7 @@ func fn2306(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn3739(m, uint32(8491733), v3)
+	i0 = fn3740(m, uint32(8491733), v3)
 	if i0 != 0 {
 		goto L1
 	}
@@ -26792,7 +28414,7 @@ L1:
 		goto L4
 	}
 	v2 = uint32(0)
-	i0 = fn3734(m, uint32(8491733), v3, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8491733), v3, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L3
 	}
@@ -26808,14 +28430,14 @@ L3:
 	return v2
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn2305(m, v0, i1)
+	i0 = fn2306(m, v0, i1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2307(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2308(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -26866,9 +28488,9 @@ L3:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
-	fn3641(m, uint32(8518356), uint32(911))
+	fn3642(m, uint32(8518356), uint32(911))
 	return k32(4294967295)
 L1:
 	v4 = uint32(0)
@@ -26889,7 +28511,7 @@ L1:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	i1 = k32(10089824) + uint32(50672)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
@@ -26909,9 +28531,9 @@ L5:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L8:
-	i1 = fn2289(m, v1)
+	i1 = fn2290(m, v1)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, v0)) = v2
 	if v2 != 0 {
@@ -26970,7 +28592,7 @@ L11:
 	if v7 != 0 {
 		goto L12
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L12:
 	i0 = v4 + uint32(4)
 	v4 = i0
@@ -26988,16 +28610,16 @@ L10:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v4].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
 L13:
-	i0 = fn3709(m, v2, v1)
+	i0 = fn3710(m, v2, v1)
 	v6 = i0
 	if v6 != 0 {
 		goto L14
 	}
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
-	fn3710(m, v2)
+	fn3711(m, v2)
 	return k32(4294967295)
 L14:
-	fn2063(m, v6)
+	fn2064(m, v6)
 	if int32(v3) >= int32(v1) {
 		goto L15
 	}
@@ -27010,7 +28632,7 @@ L14:
 L15:
 	*(*uint32)(unsafe.Add(b, v0)) = v6
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -27033,7 +28655,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn2308(m *Module, v0 uint32, v1 uint32) {
+func fn2309(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -27074,7 +28696,7 @@ L1:
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
-	fn3710(m, v0)
+	fn3711(m, v0)
 	v0 = v1
 	if v1 != 0 {
 		goto L3
@@ -27090,7 +28712,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2309(m *Module, v0 uint32) {
+func fn2310(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27141,16 +28763,16 @@ func fn2309(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2310(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2311(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -27176,7 +28798,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2311(m *Module, v0 uint32) uint32 {
+func fn2312(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27233,7 +28855,7 @@ L3:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return v2
@@ -27241,7 +28863,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2312(m *Module, v0 uint32) {
+func fn2313(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27263,7 +28885,7 @@ func fn2312(m *Module, v0 uint32) {
 	i0 = i0 - uint32(144)
 	v1 = i0
 	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = i0 + uint32(5772)
 	v2 = i0
@@ -27271,7 +28893,7 @@ func fn2312(m *Module, v0 uint32) {
 L1:
 	*(*uint32)(unsafe.Add(b, v1)) = v3
 	i0 = v1 + uint32(16)
-	i0 = fn4099(m, i0, uint32(128), uint32(8406428), v1)
+	i0 = fn4100(m, i0, uint32(128), uint32(8406428), v1)
 	i1 = v1 + uint32(16)
 	i2 = *(*uint32)(unsafe.Add(b, v2))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(10064376))+16))
@@ -27280,7 +28902,7 @@ L1:
 	i3 = i3 + i4
 	i3 = i3 + uint32(3)
 	i3 = i3 & k32(4294967292)
-	fn2131(m, v0, i1, i2, i3)
+	fn2132(m, v0, i1, i2, i3)
 	i0 = v2 + uint32(4)
 	v2 = i0
 	i0 = v3 + uint32(1)
@@ -27295,7 +28917,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2313(m *Module, v0 uint32) uint32 {
+func fn2314(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -27305,7 +28927,7 @@ func fn2313(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2314(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2315(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -27367,7 +28989,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8490967), v2)
+	i0 = fn3604(m, i0, uint32(8490967), v2)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -27404,13 +29026,13 @@ L7:
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L10
 	}
-	fn3641(m, uint32(8518356), uint32(38))
+	fn3642(m, uint32(8518356), uint32(38))
 	goto L9
 L10:
 	if v3 > uint32(20) {
 		goto L13
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v3 + k32(4294967295)
 	i1 = i1 << (uint32(2) & 31)
@@ -27430,17 +29052,17 @@ L10:
 	i1 = *(*uint32)(unsafe.Add(b, v3))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	fn2062(m, v5)
+	fn2063(m, v5)
 	goto L8
 L13:
 	if v3 < uint32(536870909) {
 		goto L12
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v5 = i0
 	goto L11
 L12:
-	i0 = fn3708(m, uint32(10064376), v3)
+	i0 = fn3709(m, uint32(10064376), v3)
 	v5 = i0
 L11:
 	if v5 != 0 {
@@ -27520,7 +29142,7 @@ L19:
 		goto L18
 	}
 L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -27545,7 +29167,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2315(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2316(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -27612,7 +29234,7 @@ L1:
 	if int32(v2) <= int32(i1) {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L5:
@@ -27621,7 +29243,7 @@ L5:
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L6
 	}
-	fn3641(m, uint32(8518356), uint32(38))
+	fn3642(m, uint32(8518356), uint32(38))
 	m.depth--
 	return uint32(0)
 L6:
@@ -27630,7 +29252,7 @@ L6:
 	if v5 > uint32(19) {
 		goto L10
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v5 << (uint32(2) & 31)
 	i0 = i0 + i1
@@ -27649,17 +29271,17 @@ L6:
 	i1 = *(*uint32)(unsafe.Add(b, v5))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
-	fn2062(m, v3)
+	fn2063(m, v3)
 	goto L7
 L10:
 	if v4 < uint32(536870909) {
 		goto L9
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = i0
 	goto L8
 L9:
-	i0 = fn3708(m, uint32(10064376), v4)
+	i0 = fn3709(m, uint32(10064376), v4)
 	v3 = i0
 L8:
 	if v3 != 0 {
@@ -27752,7 +29374,7 @@ L18:
 		goto L18
 	}
 L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -27776,7 +29398,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn2316(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2317(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -27794,7 +29416,7 @@ func fn2316(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495871))
+	fn3605(m, i0, uint32(8495871))
 	m.depth--
 	return uint32(0)
 L1:
@@ -27817,7 +29439,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2317(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2318(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -27849,7 +29471,7 @@ L2:
 	v4 = i0
 	i0 = v2 + uint32(4)
 	v2 = i0
-	i0 = fn2026(m, v4, v1, uint32(2))
+	i0 = fn2027(m, v4, v1, uint32(2))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -27860,7 +29482,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2318(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2319(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -27903,12 +29525,12 @@ func fn2318(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v4 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn515(m, v1, i1)
+	i0 = fn516(m, v1, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -27928,7 +29550,7 @@ L6:
 	i1 = v2 + uint32(12)
 	i2 = v2 + uint32(8)
 	i3 = v2 + uint32(4)
-	i0 = fn2263(m, v1, i1, i2, i3)
+	i0 = fn2264(m, v1, i1, i2, i3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -27936,7 +29558,7 @@ L6:
 	i1 = v2 + uint32(12)
 	i2 = v2 + uint32(8)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn2264(m, i0, i1, i2, i3)
+	i0 = fn2265(m, i0, i1, i2, i3)
 	v5 = i0
 	if int32(v5) >= int32(uint32(1)) {
 		goto L10
@@ -27977,7 +29599,7 @@ L11:
 	if v5 > uint32(20) {
 		goto L15
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v5 + k32(4294967295)
 	i1 = i1 << (uint32(2) & 31)
@@ -27997,17 +29619,17 @@ L11:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	fn2062(m, v4)
+	fn2063(m, v4)
 	goto L8
 L15:
 	if v5 < uint32(536870909) {
 		goto L14
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = i0
 	goto L13
 L14:
-	i0 = fn3708(m, uint32(10064376), v5)
+	i0 = fn3709(m, uint32(10064376), v5)
 	v4 = i0
 L13:
 	if v4 != 0 {
@@ -28020,7 +29642,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8425989), v2)
+	i0 = fn3604(m, i0, uint32(8425989), v2)
 	goto L1
 L8:
 	i0 = v5 & uint32(1)
@@ -28101,7 +29723,7 @@ L21:
 	i0 = v0 + i1
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -28134,7 +29756,7 @@ L4:
 L3:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495871))
+	fn3605(m, i0, uint32(8495871))
 	goto L1
 L2:
 	i1 = v1 << (uint32(2) & 31)
@@ -28157,7 +29779,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2319(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2320(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28195,11 +29817,11 @@ L2:
 	} else {
 		i1 = uint32(0)
 	}
-	i0 = fn2295(m, i0, i1)
+	i0 = fn2296(m, i0, i1)
 	v0 = i0
 L1:
 	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn4085(m, uint32(8568572), v2)
+	i0 = fn4086(m, uint32(8568572), v2)
 	v0 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -28208,7 +29830,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2320(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2321(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -28238,7 +29860,7 @@ func fn2320(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8392377), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8392377), v2, uint32(1), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -28251,7 +29873,7 @@ L2:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn3395(m, i0, i1)
+	i0 = fn3396(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -28261,7 +29883,7 @@ L2:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(8)
-	i0 = fn3395(m, i0, i1)
+	i0 = fn3396(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -28303,12 +29925,12 @@ L3:
 	v2 = i0
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn2026(m, i0, v6, uint32(2))
+	i0 = fn2027(m, i0, v6, uint32(2))
 	v5 = i0
 	if int32(v5) < int32(uint32(1)) {
 		goto L6
 	}
-	i0 = fn1594(m, v1)
+	i0 = fn1595(m, v1)
 	v4 = i0
 	goto L1
 L6:
@@ -28324,7 +29946,7 @@ L6:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8491018))
+	fn3605(m, i0, uint32(8491018))
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -28333,7 +29955,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2321(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2322(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28366,7 +29988,7 @@ L3:
 	v2 = uint32(0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn2026(m, i0, v1, uint32(2))
+	i0 = fn2027(m, i0, v1, uint32(2))
 	v6 = i0
 	if int32(v6) < int32(uint32(0)) {
 		goto L1
@@ -28383,7 +30005,7 @@ L4:
 		goto L4
 	}
 L2:
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v4 = i0
 L1:
 	m.depth--
@@ -28392,7 +30014,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2322(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2323(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -28408,21 +30030,21 @@ func fn2322(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn1594(m, uint32(0))
+	i0 = fn1595(m, uint32(0))
 	m.depth--
 	return i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = i0 - i1
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2323(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2324(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28439,7 +30061,7 @@ func fn2323(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = k32(10089824) + uint32(35412)
-	i0 = fn3390(m, i0)
+	i0 = fn3391(m, i0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v4 = i0
@@ -28451,12 +30073,12 @@ func fn2323(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8462010), i1)
+	i0 = fn4086(m, uint32(8462010), i1)
 	v0 = i0
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8569696), v2)
+	i0 = fn4086(m, uint32(8569696), v2)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -28466,7 +30088,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2324(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2325(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28479,12 +30101,12 @@ func fn2324(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -28524,7 +30146,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2325(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2326(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28561,58 +30183,6 @@ func fn2325(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2326(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+84)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
-	i1 = i1 + k32(4294967295)
-	v1 = i1
-	i1 = v1 * uint32(28)
-	i0 = i0 + i1
-	v2 = i0
-	i0 = v2 + uint32(92908)
-	v3 = i0
-	i2 = v2 + uint32(98516)
-	if v1 > uint32(10) {
-		i1 = v3
-	} else {
-		i1 = i2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, v3))
-	if i2 == v0 {
-		i0 = v3
-	} else {
-		i0 = i1
-	}
-	i0 = i0 + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	return i0
-L1:
-	i0 = v0 + uint32(132)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
 func fn2327(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
@@ -28632,7 +30202,7 @@ func fn2327(m *Module, v0 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -28672,6 +30242,58 @@ func fn2328(m *Module, v0 uint32) uint32 {
 	_ = v2
 	var v3 uint32
 	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+84)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
+	i1 = i1 + k32(4294967295)
+	v1 = i1
+	i1 = v1 * uint32(28)
+	i0 = i0 + i1
+	v2 = i0
+	i0 = v2 + uint32(92908)
+	v3 = i0
+	i2 = v2 + uint32(98516)
+	if v1 > uint32(10) {
+		i1 = v3
+	} else {
+		i1 = i2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, v3))
+	if i2 == v0 {
+		i0 = v3
+	} else {
+		i0 = i1
+	}
+	i0 = i0 + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	return i0
+L1:
+	i0 = v0 + uint32(132)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2329(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -28687,7 +30309,7 @@ func fn2328(m *Module, v0 uint32) uint32 {
 		goto L3
 	}
 	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -28729,7 +30351,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2329(m *Module, v0 uint32) uint32 {
+func fn2330(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28754,7 +30376,7 @@ func fn2329(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	v2 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -28764,7 +30386,7 @@ func fn2329(m *Module, v0 uint32) uint32 {
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -28801,7 +30423,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i1 = v1 + uint32(12)
 	i3 = v1 + uint32(8)
-	i0 = fn1691(m, v4, i1, uint32(0), i3)
+	i0 = fn1692(m, v4, i1, uint32(0), i3)
 	if i0 == 0 {
 		goto L4
 	}
@@ -28823,7 +30445,7 @@ L5:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L7:
-	i0 = fn1501(m, v3, v0)
+	i0 = fn1502(m, v3, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L8
 	}
@@ -28838,7 +30460,7 @@ L7:
 	if v2 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -28852,7 +30474,7 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -28866,11 +30488,11 @@ L8:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	i1 = v1 + uint32(12)
 	i3 = v1 + uint32(8)
-	i0 = fn1691(m, v4, i1, uint32(0), i3)
+	i0 = fn1692(m, v4, i1, uint32(0), i3)
 	if i0 != 0 {
 		goto L5
 	}
@@ -28884,7 +30506,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2330(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2331(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -28894,7 +30516,7 @@ func fn2330(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v2 = uint32(10059656)
-	i0 = fn2331(m, v0, v1)
+	i0 = fn2332(m, v0, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -28903,7 +30525,7 @@ func fn2330(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn2675(m, v1)
+	i0 = fn2676(m, v1)
 	v2 = i0
 L1:
 	m.depth--
@@ -28912,7 +30534,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2331(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2332(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28925,16 +30547,16 @@ func fn2331(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v1 == 0 {
 		goto L2
 	}
-	i0 = fn8112(m, v0, uint32(46))
+	i0 = fn8113(m, v0, uint32(46))
 	v2 = i0
 	i0 = v2 + uint32(1)
 	if v2 == 0 {
 		i0 = v0
 	}
 	v0 = i0
-	i2 = fn8105(m, v0)
+	i2 = fn8106(m, v0)
 	v3 = i2
-	i0 = fn8107(m, v1, v0, v3)
+	i0 = fn8108(m, v1, v0, v3)
 	if i0 != 0 {
 		goto L2
 	}
@@ -28962,7 +30584,7 @@ L6:
 	if v2 != uint32(41) {
 		goto L4
 	}
-	i0 = fn8107(m, v0, uint32(8583995), uint32(6))
+	i0 = fn8108(m, v0, uint32(8583995), uint32(6))
 	if i0 != 0 {
 		goto L4
 	}
@@ -28988,2653 +30610,4 @@ L2:
 	v0 = v1
 L1:
 	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2332(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = fn8112(m, v0, uint32(46))
-	v3 = i0
-	i0 = v3 + uint32(1)
-	if v3 == 0 {
-		i0 = v0
-	}
-	v0 = i0
-	i2 = fn8105(m, v0)
-	v4 = i2
-	i0 = fn8107(m, v1, v0, v4)
-	if i0 != 0 {
-		goto L2
-	}
-	v3 = uint32(40)
-	i0 = v1 + v4
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	if i0 != uint32(40) {
-		goto L2
-	}
-	v1 = uint32(0)
-L4:
-	i0 = v4 + v1
-	v0 = i0
-	i0 = v3 & uint32(255)
-	v3 = i0
-	switch v3 {
-	case 0:
-		goto L2
-	case 1, 2, 3, 4, 5, 6, 7, 8, 9:
-		goto L5
-	case 10:
-		goto L6
-	default:
-		goto L7
-	}
-L7:
-	if v3 != uint32(41) {
-		goto L5
-	}
-	i0 = fn8107(m, v0, uint32(8583995), uint32(6))
-	if i0 != 0 {
-		goto L5
-	}
-	if v0 != k32(4294967290) {
-		goto L3
-	}
-	goto L2
-L6:
-	i0 = v0 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 == uint32(10) {
-		goto L2
-	}
-L5:
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i0 = v0 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v3 = i0
-	goto L4
-L3:
-	i1 = v1 + uint32(1)
-	i0 = fn2672(m, v4, i1)
-	v1 = i0
-	goto L1
-L2:
-	v1 = uint32(10059656)
-	i0 = v2 & k32(4294967231)
-	i0 = i0 + k32(4294967292)
-	i0 = bits.RotateLeft32(i0, int(uint32(30)&31))
-	v0 = i0
-	if v0 > uint32(9) {
-		goto L1
-	}
-	i1 = v0 & uint32(65535)
-	i0 = uint32(819) >> (i1 & 31)
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = v0 << (uint32(2) & 31)
-	i0 = i0 + uint32(8587032)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2675(m, i0)
-	m.depth--
-	return i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2333(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v1 = k32(4294918144)
-L1:
-	i0 = v0 + v1
-	v2 = i0
-	i0 = v2 + uint32(92948)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v2 + uint32(92944)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(10059656)
-	i0 = v2 + uint32(92936)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(92932)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(10059656)
-	i0 = v2 + uint32(92924)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(92920)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(10059656)
-	i0 = v2 + uint32(92912)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(92908)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(10059656)
-	i0 = v2 + uint32(92904)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v1 + uint32(48)
-	v1 = i0
-	if v1 != 0 {
-		goto L1
-	}
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn2334(m *Module) uint32 {
-	var v0 uint32
-	_ = v0
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v0 = i0
-	v1 = uint32(0)
-L1:
-	i0 = v0 + v1
-	v2 = i0
-	i0 = v2 + uint32(43752)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v2 + uint32(43756)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
-L2:
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(10059656)
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L3
-	}
-	fn2072(m, v4)
-L3:
-	i0 = v2 + uint32(43760)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v1 + uint32(12)
-	v1 = i0
-	if v1 != uint32(49152) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43748))
-	i0 = i0 + k32(4294967295)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2335(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v1 = uint32(0)
-L1:
-	i0 = v0 + v1
-	v2 = i0
-	i0 = v2 + uint32(43756)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	i0 = v2 + uint32(43752)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L2
-	}
-	fn2072(m, v3)
-L2:
-	i0 = v2 + uint32(43760)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v1 + uint32(12)
-	v1 = i0
-	if v1 != uint32(49152) {
-		goto L1
-	}
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn2336(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+192))
-	if i0 != 0 {
-		goto L1
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
-	v3 = i0
-	i0 = v3 & uint32(4096)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v1)+206)))
-	if i0 > uint32(999) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+168))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(1)) {
-		goto L2
-	}
-	i0 = v4 + uint32(12)
-	v3 = i0
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn2336(m, v0, i1)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
-	v3 = i0
-L2:
-	i0 = v3 & uint32(256)
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6616))
-	v3 = i0
-	if v3 > uint32(131071) {
-		goto L1
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6616)) = i1
-	if v3 != 0 {
-		goto L5
-	}
-	goto L4
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43748))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43748)) = i1
-L5:
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v1)+206)))
-	i1 = i1 + uint32(1)
-	*(*uint16)(unsafe.Add(b, uint64(v1)+206)) = uint16(i1)
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+192)) = v3
-	v2 = uint32(1)
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn2337(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+192))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+84)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
-	i1 = i1 + k32(4294967295)
-	v2 = i1
-	i1 = v2 * uint32(28)
-	i0 = i0 + i1
-	v3 = i0
-	i0 = v3 + uint32(92908)
-	v4 = i0
-	i2 = v3 + uint32(98516)
-	if v2 > uint32(10) {
-		i1 = v4
-	} else {
-		i1 = i2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, v4))
-	if i2 == v0 {
-		i0 = v4
-	} else {
-		i0 = i1
-	}
-	i0 = i0 + uint32(20)
-	v4 = i0
-	goto L2
-L3:
-	i0 = v0 + uint32(180)
-	v4 = i0
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
-	i1 = v1 + uint32(12)
-	i3 = v1 + uint32(8)
-	i0 = fn1691(m, v3, i1, uint32(0), i3)
-	if i0 == 0 {
-		goto L4
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v4 = i0
-	if v4 == uint32(10059656) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L6
-	}
-	if v2 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L7:
-	fn2337(m, v4)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L6
-	}
-	fn2072(m, v4)
-L6:
-	i1 = v1 + uint32(12)
-	i3 = v1 + uint32(8)
-	i0 = fn1691(m, v3, i1, uint32(0), i3)
-	if i0 != 0 {
-		goto L5
-	}
-L4:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+204)))
-	v5 = i0
-	if v5 == 0 {
-		goto L8
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = i0 + uint32(5616)
-	v2 = i0
-L9:
-	v4 = v5
-	i0 = v4 & uint32(1)
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == 0 {
-		goto L10
-	}
-	i0 = m.table[v5].(func(*Module, uint32) uint32)(m, v0)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	fn3649(m, uint32(8531026), v1)
-L10:
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v4 >> (uint32(1) & 31)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	if v4 > uint32(1) {
-		goto L9
-	}
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+192)) = uint32(0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+85)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = uint32(0)
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn2338(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn2336(m, i0, v0)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2339(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	i0 = fn8112(m, v0, uint32(46))
-	v1 = i0
-	i0 = v1 + uint32(1)
-	if v1 == 0 {
-		i0 = v0
-	}
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2340(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+85)))
-	i0 = i0 & uint32(2)
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2675(m, i0)
-	v0 = i0
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+436))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L3:
-	i0 = fn2341(m, v0)
-	v4 = i0
-	if v4 != 0 {
-		goto L5
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 == 0 {
-		goto L4
-	}
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L7
-	}
-	i1 = k32(10089824) + uint32(29292)
-	i0 = fn2790(m, v4, i1)
-	if i0 != 0 {
-		goto L7
-	}
-	i1 = k32(10089824) + uint32(24292)
-	i0 = fn2790(m, v4, i1)
-	if i0 != 0 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn2696(m, uint32(8526053), v2)
-	v0 = i0
-	goto L6
-L7:
-	v0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v0 = v3
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L8
-	}
-	fn2072(m, v4)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-L4:
-	fn2072(m, v3)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2341(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v2 = i0
-	i0 = v2 & uint32(512)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = v2 & uint32(2)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
-	i1 = i1 + k32(4294967295)
-	v3 = i1
-	i1 = v3 * uint32(28)
-	i0 = i0 + i1
-	v4 = i0
-	i0 = v4 + uint32(92908)
-	v2 = i0
-	i2 = v4 + uint32(98516)
-	if v3 > uint32(10) {
-		i1 = v2
-	} else {
-		i1 = i2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, v2))
-	if i2 == v0 {
-		i0 = v2
-	} else {
-		i0 = i1
-	}
-	i0 = i0 + uint32(16)
-	v0 = i0
-	goto L3
-L4:
-	i0 = v0 + uint32(132)
-	v0 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = k32(10089824) + uint32(24452)
-	i2 = v1 + uint32(12)
-	i0 = fn1704(m, i0, i1, i2)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3603(m, i0, uint32(8522917), uint32(0))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	i0 = fn8112(m, v0, uint32(46))
-	v2 = i0
-	if v2 == 0 {
-		goto L5
-	}
-	i2 = v2 - v0
-	i1 = fn2672(m, v0, i2)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i1 = v1 + uint32(12)
-	fn2837(m, i0, i1)
-	goto L1
-L5:
-	i1 = k32(10089824) + uint32(29292)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v0 = i0
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2342(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+85)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+436))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	m.depth--
-	return v0
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	i0 = fn8112(m, v0, uint32(46))
-	v2 = i0
-	i0 = v2 + uint32(1)
-	if v2 == 0 {
-		i0 = v0
-	}
-	i0 = fn2675(m, i0)
-	v0 = i0
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2343(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn2340(m, v0, uint32(46))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2344(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = fn2345(m, v0, uint32(0))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+85)))
-	i0 = i0 & uint32(64)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	i1 = v1 + k32(4294967288)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = v1 + k32(4294967292)
-	v4 = i0
-	i2 = *(*uint32)(unsafe.Add(b, v4))
-	i2 = i2 & uint32(3)
-	i1 = v2 | i2
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v3
-	return v1
-L2:
-	i0 = fn3633(m)
-	v1 = i0
-L1:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2345(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v2 = i0
-	i0 = v2 >> (uint32(14) & 31)
-	i0 = i0 & uint32(1)
-	i1 = v2 & uint32(24)
-	i1 = b2i(i1 != uint32(0))
-	i0 = i0 + i1
-	v3 = i0
-	i0 = v3 << (uint32(3) & 31)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i2 = v1 + uint32(1)
-	i1 = i1 * i2
-	i0 = i0 + i1
-	i0 = i0 + uint32(3)
-	i0 = i0 & k32(4294967292)
-	v5 = i0
-	i0 = v2 & uint32(4)
-	if i0 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+440))
-	v2 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i1 = i1 + i2
-	v2 = i1
-	i1 = v2 << (uint32(2) & 31)
-	i0 = v5 + i1
-	i1 = v2 + uint32(3)
-	i1 = i1 & k32(4294967292)
-	i0 = i0 + i1
-	i0 = i0 + uint32(4)
-	v5 = i0
-L1:
-	i0 = v5 + v4
-	i0 = fn2118(m, i0)
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-	i0 = fn3633(m)
-	m.depth--
-	return i0
-L2:
-	if v3 == 0 {
-		goto L3
-	}
-	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
-L3:
-	i0 = v2 + v4
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+85)))
-	i0 = i0 & uint32(64)
-	if i0 == 0 {
-		goto L4
-	}
-	fn3704(m, v2)
-L4:
-	m.fill(v2, uint32(0), v5)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if i0 != 0 {
-		goto L6
-	}
-	if v5 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L7:
-	fn2062(m, v2)
-	goto L5
-L6:
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L8:
-	fn2062(m, v2)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-L5:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+84)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L9
-	}
-	fn1783(m, v2, v0)
-L9:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn2346(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2345(m, v0, v1)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+85)))
-	i0 = i0 & uint32(64)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	i1 = v1 + k32(4294967288)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = v1 + k32(4294967292)
-	v4 = i0
-	i2 = *(*uint32)(unsafe.Add(b, v4))
-	i2 = i2 & uint32(3)
-	i1 = v2 | i2
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v3
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2347(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2348(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+172))
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v4 = i0
-	if int32(v4) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = v2 + uint32(12)
-	v0 = i0
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	if i0 == v1 {
-		goto L3
-	}
-	i0 = v0 + uint32(4)
-	v0 = i0
-	i0 = v4 + k32(4294967295)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	goto L4
-L3:
-	return uint32(1)
-L2:
-L5:
-	if v0 != v1 {
-		goto L6
-	}
-	return uint32(1)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
-	v0 = i0
-	if v0 != 0 {
-		goto L5
-	}
-	i0 = b2i(v1 == uint32(10066040))
-	v3 = i0
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn2349(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2350(m, i0, v1)
-	v1 = i0
-	if v1 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+136))
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-	m.depth--
-	return v1
-L2:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v1, v0, i2)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2350(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+192))
-	v5 = i1
-	i2 = v1 >> (uint32(3) & 31)
-	i1 = v5 ^ i2
-	i1 = i1 & uint32(4095)
-	i1 = i1 * uint32(12)
-	i0 = v4 + i1
-	i0 = i0 + uint32(43752)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	if i0 != v5 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	if i0 != v1 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v0 = i0
-	if v0 != 0 {
-		goto L3
-	}
-	v0 = uint32(0)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v0 = i0
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 == uint32(10072576) {
-		goto L5
-	}
-	v5 = uint32(1)
-	goto L4
-L5:
-	v5 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	if int32(i0) > int32(uint32(100)) {
-		goto L4
-	}
-	i0 = fn2336(m, v4, v0)
-	i0 = b2i(i0 == 0)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+192))
-	v3 = i0
-L4:
-	i2 = v2 + uint32(12)
-	i0 = fn2351(m, v0, v1, i2)
-	v4 = i0
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = i0 + uint32(1)
-	switch i0 {
-	case 0:
-		goto L7
-	case 1:
-		goto L6
-	default:
-		goto L1
-	}
-L7:
-	fn3624(m)
-	goto L1
-L6:
-	if v5 != 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L9:
-	*(*uint32)(unsafe.Add(b, v6)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L8
-	}
-	fn2072(m, v0)
-L8:
-	v0 = v4
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2351(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != uint32(10072576) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v4 = i0
-	if v4 != k32(4294967295) {
-		goto L2
-	}
-L3:
-	i0 = fn2032(m, v1)
-	v4 = i0
-	if v4 != k32(4294967295) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = k32(4294967295)
-	v0 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+172))
-	v5 = i0
-	if v5 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v6 = i0
-	i0 = v6 & uint32(2)
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
-	i1 = i1 + k32(4294967295)
-	v7 = i1
-	i1 = v7 * uint32(28)
-	i0 = i0 + i1
-	v8 = i0
-	i0 = v8 + uint32(92908)
-	v9 = i0
-	i2 = v8 + uint32(98516)
-	if v7 > uint32(10) {
-		i1 = v9
-	} else {
-		i1 = i2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, v9))
-	if i2 == v0 {
-		i0 = v9
-	} else {
-		i0 = i1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v9 = i0
-	goto L5
-L6:
-	i0 = v6 >> (uint32(13) & 31)
-	i0 = i0 & uint32(1)
-	v9 = i0
-L5:
-	if v9 != 0 {
-		goto L7
-	}
-	i0 = v6 & uint32(4096)
-	if i0 != 0 {
-		goto L8
-	}
-	i0 = v6 & uint32(512)
-	if i0 != 0 {
-		goto L9
-	}
-	i1 = v6 | uint32(256)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = i1
-	fn2064(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v6 = i0
-L9:
-	i0 = v6 & uint32(4096)
-	if i0 != 0 {
-		goto L8
-	}
-	i0 = fn2372(m, v0, uint32(1))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = k32(4294967295)
-	v0 = uint32(0)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+172))
-	v5 = i0
-	if v5 != 0 {
-		goto L4
-	}
-L7:
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(1)
-	v0 = uint32(0)
-	goto L1
-L4:
-	v7 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v0 = i0
-	if int32(v0) < int32(uint32(1)) {
-		goto L11
-	}
-	i0 = v0 + k32(4294967295)
-	v9 = i0
-	i0 = v5 + uint32(12)
-	v0 = i0
-L12:
-	v6 = v9
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v9 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v9)+84)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+180))
-	i1 = i1 + k32(4294967295)
-	v8 = i1
-	i1 = v8 * uint32(28)
-	i0 = i0 + i1
-	v10 = i0
-	i0 = v10 + uint32(92908)
-	v7 = i0
-	i2 = v10 + uint32(98516)
-	if v8 > uint32(10) {
-		i1 = v7
-	} else {
-		i1 = i2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, v7))
-	if i2 == v9 {
-		i0 = v7
-	} else {
-		i0 = i1
-	}
-	i0 = i0 + uint32(16)
-	v9 = i0
-	goto L13
-L14:
-	i0 = v9 + uint32(132)
-	v9 = i0
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	i3 = v3 + uint32(12)
-	i0 = fn1703(m, i0, v1, v4, i3)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L15
-	}
-	v7 = k32(4294967295)
-	goto L11
-L15:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 != 0 {
-		goto L11
-	}
-	i0 = v0 + uint32(4)
-	v0 = i0
-	i0 = v6 + k32(4294967295)
-	v9 = i0
-	if v6 != 0 {
-		goto L12
-	}
-L11:
-	*(*uint32)(unsafe.Add(b, v2)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L16
-	}
-	fn2072(m, v5)
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v0 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2352(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2353(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = v1 + uint32(12)
-	v3 = i0
-	v4 = uint32(0)
-L2:
-	i1 = v4 << (uint32(2) & 31)
-	i0 = v3 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	v5 = i0
-	v1 = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+172))
-	v6 = i0
-	if v6 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v7 = i0
-	if int32(v7) < int32(uint32(1)) {
-		goto L4
-	}
-	i0 = v6 + uint32(12)
-	v1 = i0
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if i0 == v5 {
-		goto L3
-	}
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 == 0 {
-		goto L4
-	}
-	goto L6
-L5:
-L7:
-	if v1 == v5 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
-	v1 = i0
-	if v1 != 0 {
-		goto L7
-	}
-	if v5 == uint32(10066040) {
-		goto L3
-	}
-L4:
-	v1 = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+172))
-	v6 = i0
-	if v6 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v7 = i0
-	if int32(v7) < int32(uint32(1)) {
-		goto L9
-	}
-	i0 = v6 + uint32(12)
-	v1 = i0
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if i0 == v0 {
-		goto L8
-	}
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 == 0 {
-		goto L9
-	}
-	goto L11
-L10:
-L12:
-	if v1 == v0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
-	v1 = i0
-	if v1 != 0 {
-		goto L12
-	}
-	i0 = b2i(v0 == uint32(10066040))
-	v1 = i0
-	v0 = v5
-	if v1 != 0 {
-		goto L3
-	}
-L9:
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8419938))
-	goto L1
-L8:
-	v0 = v5
-L3:
-	i0 = v4 + uint32(1)
-	v4 = i0
-	if v4 != v2 {
-		goto L2
-	}
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2354(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn2355(m, v0, v1, v2, v3, uint32(0))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2355(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(144)
-	v5 = i0
-	m.g0 = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 != 0 {
-		goto L15
-	}
-	v8 = uint32(0)
-	v9 = uint32(0)
-	v10 = uint32(0)
-	v11 = uint32(0)
-	v12 = uint32(0)
-	goto L14
-L15:
-	v12 = uint32(0)
-	v11 = uint32(0)
-	v10 = uint32(0)
-	v9 = uint32(0)
-	v8 = uint32(0)
-L16:
-	if v7 < uint32(82) {
-		goto L17
-	}
-	v13 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8401969))
-	goto L13
-L17:
-	i0 = v7 + k32(4294967240)
-	switch i0 {
-	case 0:
-		goto L19
-	case 16:
-		goto L20
-	default:
-		goto L18
-	}
-L20:
-	if v11 == 0 {
-		goto L21
-	}
-	v13 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8551329))
-	goto L13
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v14 = i0
-	if v14 != 0 {
-		goto L22
-	}
-	v11 = uint32(0)
-	goto L18
-L22:
-	i0 = v7 + uint32(20)
-	v7 = i0
-	v11 = uint32(0)
-L23:
-	i0 = fn8100(m, v14, uint32(8520705))
-	if i0 != 0 {
-		goto L24
-	}
-	i0 = v7 + k32(4294967284)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v10 = i0
-L24:
-	i0 = fn8100(m, v14, uint32(8520724))
-	if i0 != 0 {
-		goto L25
-	}
-	i0 = v7 + k32(4294967284)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v9 = i0
-L25:
-	i0 = fn8100(m, v14, uint32(8520739))
-	if i0 != 0 {
-		goto L26
-	}
-	i0 = v7 + k32(4294967284)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v8 = i0
-L26:
-	i0 = v7 + k32(4294967288)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L27
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v14 = i0
-	if int32(v14) < int32(uint32(1)) {
-		goto L28
-	}
-	v13 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8550354))
-	goto L13
-L28:
-	i0 = v7 + k32(4294967284)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L29
-	}
-	i1 = uint32(0) - v14
-	if int32(v13) < int32(i1) {
-		goto L27
-	}
-L29:
-	v13 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8562404))
-	goto L13
-L27:
-	i0 = v11 + uint32(1)
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v14 = i0
-	i0 = v7 + uint32(20)
-	v7 = i0
-	if v14 != 0 {
-		goto L23
-	}
-	goto L18
-L19:
-	if v12 == 0 {
-		goto L30
-	}
-	v13 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8551377))
-	goto L13
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v7 = i0
-	if v7 != 0 {
-		goto L31
-	}
-	v12 = uint32(0)
-	fn2111(m, uint32(0))
-	goto L18
-L31:
-	i0 = fn8105(m, v7)
-	i0 = i0 + uint32(1)
-	v7 = i0
-	i0 = fn2108(m, v7)
-	v12 = i0
-	if v12 == 0 {
-		goto L11
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	m.copy(v12, i1, v7)
-L18:
-	i0 = v6 + uint32(8)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 != 0 {
-		goto L16
-	}
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v7 = i0
-	if v7 != 0 {
-		goto L32
-	}
-	v13 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8551092))
-	goto L13
-L32:
-	v13 = uint32(0)
-	i0 = fn8112(m, v7, uint32(46))
-	v14 = i0
-	i0 = v14 + uint32(1)
-	if v14 == 0 {
-		i0 = v7
-	}
-	i0 = fn2675(m, i0)
-	v6 = i0
-	if v6 != 0 {
-		goto L12
-	}
-L13:
-	v15 = uint32(0)
-	v6 = uint32(0)
-	goto L2
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn8105(m, i0)
-	i0 = i0 + uint32(1)
-	v7 = i0
-	i0 = fn2108(m, v7)
-	v15 = i0
-	if v15 != 0 {
-		goto L33
-	}
-	v15 = uint32(0)
-	goto L2
-L33:
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	m.copy(v15, i1, v7)
-	if v3 != 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v7 = i0
-	v3 = uint32(0)
-	v16 = uint32(10066040)
-L34:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v14 = i0
-	i0 = v14 + k32(4294967248)
-	switch i0 {
-	case 0:
-		goto L38
-	case 1:
-		goto L37
-	default:
-		goto L36
-	}
-L38:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	v16 = i0
-	i0 = v7 + uint32(8)
-	v7 = i0
-	goto L34
-L37:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	v3 = i0
-	goto L35
-L36:
-	if v14 != 0 {
-		goto L35
-	}
-	if v3 != 0 {
-		goto L39
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v5)+112)) = v16
-	i1 = v5 + uint32(112)
-	i0 = fn2294(m, uint32(1), i1)
-	v3 = i0
-	goto L7
-L39:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L40
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v7 = i0
-	if v7 != uint32(1073741823) {
-		goto L9
-	}
-	goto L6
-L40:
-	v13 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491181))
-	goto L2
-L35:
-	i0 = v7 + uint32(8)
-	v7 = i0
-	goto L34
-L11:
-	i0 = fn3633(m)
-	v13 = uint32(0)
-	v15 = uint32(0)
-	goto L5
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L6
-	}
-L9:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	goto L6
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v5)+128)) = v3
-	i1 = v5 + uint32(128)
-	i0 = fn2294(m, uint32(1), i1)
-	v3 = i0
-L7:
-	if v3 == 0 {
-		goto L2
-	}
-L6:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+13)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L41
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v17 = i0
-	if int32(v17) < int32(uint32(1)) {
-		goto L41
-	}
-	i0 = v3 + uint32(12)
-	v7 = i0
-	v16 = uint32(0)
-L42:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v14 = i0
-	if v14 != 0 {
-		goto L43
-	}
-	v13 = uint32(0)
-	goto L1
-L43:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v14)+85)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L44
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+12))
-	v14 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+96)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+100)) = v14
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i3 = v5 + uint32(96)
-	i0 = fn3052(m, i0, uint32(0), uint32(8553441), i3)
-	if i0 == 0 {
-		goto L45
-	}
-	v13 = uint32(0)
-	goto L1
-L45:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v17 = i0
-L44:
-	i0 = v7 + uint32(4)
-	v7 = i0
-	i0 = v16 + uint32(1)
-	v16 = i0
-	if int32(v16) < int32(v17) {
-		goto L42
-	}
-L41:
-	if v0 != 0 {
-		i0 = v0
-	} else {
-		i0 = uint32(10064992)
-	}
-	i0 = fn2353(m, i0, v3)
-	v7 = i0
-	if v7 == 0 {
-		goto L1
-	}
-	v13 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
-	if int32(i0) < int32(uint32(0)) {
-		goto L46
-	}
-	*(*uint32)(unsafe.Add(b, v5)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8554585), v5)
-	goto L1
-L46:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+156))
-	v14 = i0
-	if v14 == 0 {
-		goto L49
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10064992))+156))
-	if v14 == i1 {
-		goto L49
-	}
-	if v4 == 0 {
-		goto L48
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+80)) = i1
-	v13 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i3 = v5 + uint32(80)
-	i0 = fn3052(m, i0, uint32(1), uint32(8553548), i3)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-L49:
-	i0 = fn2356(m, v3)
-	v14 = i0
-	if v14 != 0 {
-		goto L50
-	}
-	v13 = uint32(0)
-	goto L1
-L50:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v0 = i0
-	if v0 != 0 {
-		goto L51
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+16))
-	v0 = i0
-	v16 = uint32(0)
-	goto L47
-L51:
-	if int32(v0) <= int32(k32(4294967295)) {
-		goto L52
-	}
-	v16 = v0
-	goto L47
-L52:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+16))
-	i0 = i0 + uint32(15)
-	i0 = i0 & k32(4294967280)
-	v16 = i0
-	i1 = uint32(15) - v0
-	i1 = i1 & k32(4294967280)
-	i0 = v16 + i1
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+20))
-	if i0 == 0 {
-		goto L47
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+84))
-	i0 = i0 | i1
-	i0 = i0 & uint32(8388608)
-	if i0 != 0 {
-		goto L47
-	}
-	v13 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8552940))
-	goto L1
-L48:
-	v13 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8551279))
-	goto L1
-L47:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v4 = i0
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v7, v11)
-	v13 = i0
-	if v13 != 0 {
-		goto L53
-	}
-	v13 = uint32(0)
-	goto L1
-L53:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i1 = i1 | uint32(512)
-	*(*uint32)(unsafe.Add(b, uint64(v13)+84)) = i1
-	if v1 == 0 {
-		goto L54
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L54
-	}
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L54:
-	*(*uint32)(unsafe.Add(b, uint64(v13)+444)) = v1
-	i1 = v13 + uint32(420)
-	*(*uint32)(unsafe.Add(b, uint64(v13)+80)) = i1
-	i1 = v13 + uint32(368)
-	*(*uint32)(unsafe.Add(b, uint64(v13)+56)) = i1
-	i1 = v13 + uint32(380)
-	*(*uint32)(unsafe.Add(b, uint64(v13)+52)) = i1
-	i1 = v13 + uint32(224)
-	*(*uint32)(unsafe.Add(b, uint64(v13)+48)) = i1
-	i1 = v13 + uint32(208)
-	*(*uint32)(unsafe.Add(b, uint64(v13)+40)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v14))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L55
-	}
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v14)) = i1
-L55:
-	*(*uint32)(unsafe.Add(b, uint64(v13)+128)) = v14
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v13)+84)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L56
-	}
-	fn2065(m, v3)
-L56:
-	*(*uint32)(unsafe.Add(b, uint64(v13)+88)) = v12
-	*(*uint32)(unsafe.Add(b, uint64(v13)+168)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L57
-	}
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-L57:
-	*(*uint32)(unsafe.Add(b, uint64(v13)+428)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v13)+436)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v13)+448)) = v15
-	*(*uint32)(unsafe.Add(b, uint64(v13)+12)) = v15
-	*(*uint32)(unsafe.Add(b, uint64(v13)+20)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v13)+16)) = v0
-	i0 = v11 + k32(4294967295)
-	v0 = i0
-	i0 = v11 & uint32(1)
-	v15 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v6 = i0
-L59:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	i0 = v7 + k32(4294967248)
-	switch i0 {
-	case 0, 1, 8:
-		goto L60
-	case 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23:
-		goto L61
-	case 24:
-		goto L63
-	default:
-		goto L62
-	}
-L63:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+4))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
-	i0 = i0 * v11
-	v14 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+86)))
-	i0 = i0 & uint32(128)
-	if i0 != 0 {
-		goto L65
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+64)) = i1
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v5 + uint32(64)
-	i0 = fn3603(m, i0, uint32(8538288), i2)
-	goto L64
-L65:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
-	i0 = v13 + i1
-	v7 = i0
-L64:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	m.copy(v7, i1, v14)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+4))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+84))
-	v14 = i0
-	i0 = v14 & uint32(8388608)
-	if i0 != 0 {
-		goto L67
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+48)) = i1
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v5 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8538288), i2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+4))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+84))
-	v14 = i0
-	goto L66
-L67:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
-	i0 = v13 + i1
-	v3 = i0
-L66:
-	*(*uint32)(unsafe.Add(b, uint64(v13)+120)) = v3
-	i0 = v14 & uint32(8388608)
-	if i0 != 0 {
-		goto L69
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+32)) = i1
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v5 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8538288), i2)
-	goto L68
-L69:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
-	i0 = v13 + i1
-	v7 = i0
-L68:
-	if int32(v11) < int32(uint32(1)) {
-		goto L60
-	}
-	if v15 != 0 {
-		goto L71
-	}
-	v14 = v11
-	goto L70
-L71:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v14 = i0
-	i0 = v14 & uint32(8)
-	if i0 == 0 {
-		goto L72
-	}
-	i1 = v14 & k32(4294967287)
-	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	i1 = i1 + v16
-	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = i1
-L72:
-	i0 = v7 + uint32(20)
-	v7 = i0
-	v14 = v0
-L70:
-	if v11 == uint32(1) {
-		goto L60
-	}
-	i0 = v7 + uint32(28)
-	v7 = i0
-	i0 = v14 + uint32(2)
-	v14 = i0
-L73:
-	i0 = v7 + k32(4294967280)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v12 = i0
-	i0 = v12 & uint32(8)
-	if i0 == 0 {
-		goto L74
-	}
-	i1 = v12 & k32(4294967287)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = v7 + k32(4294967276)
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 + v16
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L74:
-	i0 = v7 + uint32(4)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v12 = i0
-	i0 = v12 & uint32(8)
-	if i0 == 0 {
-		goto L75
-	}
-	i1 = v12 & k32(4294967287)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 + v16
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-L75:
-	i0 = v7 + uint32(40)
-	v7 = i0
-	i0 = v14 + k32(4294967294)
-	v14 = i0
-	if int32(v14) > int32(uint32(2)) {
-		goto L73
-	}
-	goto L60
-L62:
-	if v7 == 0 {
-		goto L58
-	}
-L61:
-	i0 = v7 << (uint32(2) & 31)
-	v14 = i0
-	i0 = v14 + uint32(8586658)
-	i0 = uint32(*(*int16)(unsafe.Add(b, i0)))
-	v7 = i0
-	i0 = v14 + uint32(8586656)
-	i0 = uint32(*(*int16)(unsafe.Add(b, i0)))
-	v14 = i0
-	if v14 != k32(4294967295) {
-		goto L76
-	}
-	i0 = v13 + v7
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v6 + uint32(8)
-	v6 = i0
-	goto L59
-L76:
-	i0 = v13 + v7
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = i0 + v14
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-L60:
-	i0 = v6 + uint32(8)
-	v6 = i0
-	goto L59
-L58:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+24))
-	if i0 != 0 {
-		goto L77
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v13)+24)) = uint32(1079)
-L77:
-	*(*uint32)(unsafe.Add(b, uint64(v13)+144)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v13)+104)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v13)+28)) = v8
-	v15 = uint32(0)
-	i0 = fn2358(m, v13)
-	if int32(i0) < int32(uint32(0)) {
-		goto L5
-	}
-	i0 = fn2359(m, v13)
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = fn2327(m, v13)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+88))
-	v14 = i0
-	if v14 == 0 {
-		goto L78
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+12))
-	i0 = fn2331(m, i0, v14)
-	i0 = fn2675(m, i0)
-	v14 = i0
-	if v14 == 0 {
-		goto L5
-	}
-	i1 = k32(10089824) + uint32(22656)
-	i0 = fn1711(m, v7, i1, v14)
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v14))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L79
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v14)) = v6
-	if v6 != 0 {
-		goto L79
-	}
-	fn2072(m, v14)
-L79:
-	v6 = uint32(0)
-	if int32(v11) < int32(uint32(0)) {
-		goto L4
-	}
-L78:
-	if v10 == 0 {
-		goto L80
-	}
-	v6 = uint32(0)
-	i1 = k32(10089824) + uint32(26620)
-	i0 = fn1718(m, v7, i1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L4
-	}
-L80:
-	if v9 == 0 {
-		goto L81
-	}
-	v6 = uint32(0)
-	i1 = k32(10089824) + uint32(22560)
-	i0 = fn1718(m, v7, i1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L4
-	}
-L81:
-	i1 = k32(10089824) + uint32(24452)
-	i0 = fn1746(m, v7, i1)
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v14 = i0
-	i0 = fn8112(m, v14, uint32(46))
-	v11 = i0
-	if v11 == 0 {
-		goto L82
-	}
-	i1 = v11 - v14
-	i0 = fn2672(m, v14, i1)
-	v14 = i0
-	if v14 == 0 {
-		goto L5
-	}
-	i1 = k32(10089824) + uint32(24452)
-	i0 = fn1711(m, v7, i1, v14)
-	i0 = *(*uint32)(unsafe.Add(b, v14))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v14)) = v7
-	if v7 != 0 {
-		goto L5
-	}
-	fn2072(m, v14)
-	goto L5
-L82:
-	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v14
-	v15 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i3 = v5 + uint32(16)
-	i0 = fn3052(m, i0, uint32(1), uint32(8481906), i3)
-L5:
-	v6 = uint32(0)
-	goto L3
-L4:
-	v15 = uint32(0)
-L3:
-	v12 = uint32(0)
-L2:
-	v3 = uint32(0)
-L1:
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L84
-	}
-	v7 = v13
-	goto L83
-L84:
-	v7 = uint32(0)
-	if v13 == 0 {
-		goto L83
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	v14 = i0
-	if v14 == uint32(1073741823) {
-		goto L83
-	}
-	i1 = v14 + k32(4294967295)
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v13)) = v14
-	if v14 != 0 {
-		goto L83
-	}
-	fn2072(m, v13)
-L83:
-	if v3 == 0 {
-		goto L85
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v14 = i0
-	if v14 == uint32(1073741823) {
-		goto L85
-	}
-	i1 = v14 + k32(4294967295)
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v14
-	if v14 != 0 {
-		goto L85
-	}
-	fn2072(m, v3)
-L85:
-	fn2111(m, v12)
-	if v6 == 0 {
-		goto L86
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v14 = i0
-	if v14 == uint32(1073741823) {
-		goto L86
-	}
-	i1 = v14 + k32(4294967295)
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v14
-	if v14 != 0 {
-		goto L86
-	}
-	fn2072(m, v6)
-L86:
-	fn2111(m, v15)
-	i0 = v5 + uint32(144)
-	m.g0 = i0
-	return v7
 }

@@ -14,7 +14,2656 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn2356(m *Module, v0 uint32) uint32 {
+func fn2333(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = fn8113(m, v0, uint32(46))
+	v3 = i0
+	i0 = v3 + uint32(1)
+	if v3 == 0 {
+		i0 = v0
+	}
+	v0 = i0
+	i2 = fn8106(m, v0)
+	v4 = i2
+	i0 = fn8108(m, v1, v0, v4)
+	if i0 != 0 {
+		goto L2
+	}
+	v3 = uint32(40)
+	i0 = v1 + v4
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	if i0 != uint32(40) {
+		goto L2
+	}
+	v1 = uint32(0)
+L4:
+	i0 = v4 + v1
+	v0 = i0
+	i0 = v3 & uint32(255)
+	v3 = i0
+	switch v3 {
+	case 0:
+		goto L2
+	case 1, 2, 3, 4, 5, 6, 7, 8, 9:
+		goto L5
+	case 10:
+		goto L6
+	default:
+		goto L7
+	}
+L7:
+	if v3 != uint32(41) {
+		goto L5
+	}
+	i0 = fn8108(m, v0, uint32(8583995), uint32(6))
+	if i0 != 0 {
+		goto L5
+	}
+	if v0 != k32(4294967290) {
+		goto L3
+	}
+	goto L2
+L6:
+	i0 = v0 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 == uint32(10) {
+		goto L2
+	}
+L5:
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i0 = v0 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v3 = i0
+	goto L4
+L3:
+	i1 = v1 + uint32(1)
+	i0 = fn2673(m, v4, i1)
+	v1 = i0
+	goto L1
+L2:
+	v1 = uint32(10059656)
+	i0 = v2 & k32(4294967231)
+	i0 = i0 + k32(4294967292)
+	i0 = bits.RotateLeft32(i0, int(uint32(30)&31))
+	v0 = i0
+	if v0 > uint32(9) {
+		goto L1
+	}
+	i1 = v0 & uint32(65535)
+	i0 = uint32(819) >> (i1 & 31)
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = v0 << (uint32(2) & 31)
+	i0 = i0 + uint32(8587032)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2676(m, i0)
+	m.depth--
+	return i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2334(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v1 = k32(4294918144)
+L1:
+	i0 = v0 + v1
+	v2 = i0
+	i0 = v2 + uint32(92948)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v2 + uint32(92944)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(10059656)
+	i0 = v2 + uint32(92936)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(92932)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(10059656)
+	i0 = v2 + uint32(92924)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(92920)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(10059656)
+	i0 = v2 + uint32(92912)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(92908)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(10059656)
+	i0 = v2 + uint32(92904)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v1 + uint32(48)
+	v1 = i0
+	if v1 != 0 {
+		goto L1
+	}
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn2335(m *Module) uint32 {
+	var v0 uint32
+	_ = v0
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v0 = i0
+	v1 = uint32(0)
+L1:
+	i0 = v0 + v1
+	v2 = i0
+	i0 = v2 + uint32(43752)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v2 + uint32(43756)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
+L2:
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(10059656)
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L3
+	}
+	fn2073(m, v4)
+L3:
+	i0 = v2 + uint32(43760)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v1 + uint32(12)
+	v1 = i0
+	if v1 != uint32(49152) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43748))
+	i0 = i0 + k32(4294967295)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2336(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v1 = uint32(0)
+L1:
+	i0 = v0 + v1
+	v2 = i0
+	i0 = v2 + uint32(43756)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	i0 = v2 + uint32(43752)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L2
+	}
+	fn2073(m, v3)
+L2:
+	i0 = v2 + uint32(43760)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v1 + uint32(12)
+	v1 = i0
+	if v1 != uint32(49152) {
+		goto L1
+	}
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn2337(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+192))
+	if i0 != 0 {
+		goto L1
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
+	v3 = i0
+	i0 = v3 & uint32(4096)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v1)+206)))
+	if i0 > uint32(999) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+168))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(1)) {
+		goto L2
+	}
+	i0 = v4 + uint32(12)
+	v3 = i0
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i0 = fn2337(m, v0, i1)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
+	v3 = i0
+L2:
+	i0 = v3 & uint32(256)
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6616))
+	v3 = i0
+	if v3 > uint32(131071) {
+		goto L1
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6616)) = i1
+	if v3 != 0 {
+		goto L5
+	}
+	goto L4
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43748))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43748)) = i1
+L5:
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v1)+206)))
+	i1 = i1 + uint32(1)
+	*(*uint16)(unsafe.Add(b, uint64(v1)+206)) = uint16(i1)
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+192)) = v3
+	v2 = uint32(1)
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn2338(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+192))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+84)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
+	i1 = i1 + k32(4294967295)
+	v2 = i1
+	i1 = v2 * uint32(28)
+	i0 = i0 + i1
+	v3 = i0
+	i0 = v3 + uint32(92908)
+	v4 = i0
+	i2 = v3 + uint32(98516)
+	if v2 > uint32(10) {
+		i1 = v4
+	} else {
+		i1 = i2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, v4))
+	if i2 == v0 {
+		i0 = v4
+	} else {
+		i0 = i1
+	}
+	i0 = i0 + uint32(20)
+	v4 = i0
+	goto L2
+L3:
+	i0 = v0 + uint32(180)
+	v4 = i0
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
+	i1 = v1 + uint32(12)
+	i3 = v1 + uint32(8)
+	i0 = fn1692(m, v3, i1, uint32(0), i3)
+	if i0 == 0 {
+		goto L4
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v4 = i0
+	if v4 == uint32(10059656) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L6
+	}
+	if v2 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L7:
+	fn2338(m, v4)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L6
+	}
+	fn2073(m, v4)
+L6:
+	i1 = v1 + uint32(12)
+	i3 = v1 + uint32(8)
+	i0 = fn1692(m, v3, i1, uint32(0), i3)
+	if i0 != 0 {
+		goto L5
+	}
+L4:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+204)))
+	v5 = i0
+	if v5 == 0 {
+		goto L8
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = i0 + uint32(5616)
+	v2 = i0
+L9:
+	v4 = v5
+	i0 = v4 & uint32(1)
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == 0 {
+		goto L10
+	}
+	i0 = m.table[v5].(func(*Module, uint32) uint32)(m, v0)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	fn3650(m, uint32(8531026), v1)
+L10:
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v4 >> (uint32(1) & 31)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	if v4 > uint32(1) {
+		goto L9
+	}
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+192)) = uint32(0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+85)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = uint32(0)
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn2339(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = fn2337(m, i0, v0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2340(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	i0 = fn8113(m, v0, uint32(46))
+	v1 = i0
+	i0 = v1 + uint32(1)
+	if v1 == 0 {
+		i0 = v0
+	}
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2341(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+85)))
+	i0 = i0 & uint32(2)
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn2676(m, i0)
+	v0 = i0
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+436))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L3:
+	i0 = fn2342(m, v0)
+	v4 = i0
+	if v4 != 0 {
+		goto L5
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 == 0 {
+		goto L4
+	}
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L7
+	}
+	i1 = k32(10089824) + uint32(29292)
+	i0 = fn2791(m, v4, i1)
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = k32(10089824) + uint32(24292)
+	i0 = fn2791(m, v4, i1)
+	if i0 != 0 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	i0 = fn2697(m, uint32(8526053), v2)
+	v0 = i0
+	goto L6
+L7:
+	v0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v0 = v3
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L8
+	}
+	fn2073(m, v4)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+L4:
+	fn2073(m, v3)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2342(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v2 = i0
+	i0 = v2 & uint32(512)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = v2 & uint32(2)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
+	i1 = i1 + k32(4294967295)
+	v3 = i1
+	i1 = v3 * uint32(28)
+	i0 = i0 + i1
+	v4 = i0
+	i0 = v4 + uint32(92908)
+	v2 = i0
+	i2 = v4 + uint32(98516)
+	if v3 > uint32(10) {
+		i1 = v2
+	} else {
+		i1 = i2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, v2))
+	if i2 == v0 {
+		i0 = v2
+	} else {
+		i0 = i1
+	}
+	i0 = i0 + uint32(16)
+	v0 = i0
+	goto L3
+L4:
+	i0 = v0 + uint32(132)
+	v0 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = k32(10089824) + uint32(24452)
+	i2 = v1 + uint32(12)
+	i0 = fn1705(m, i0, i1, i2)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	i0 = fn3604(m, i0, uint32(8522917), uint32(0))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	i0 = fn8113(m, v0, uint32(46))
+	v2 = i0
+	if v2 == 0 {
+		goto L5
+	}
+	i2 = v2 - v0
+	i1 = fn2673(m, v0, i2)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i1 = v1 + uint32(12)
+	fn2838(m, i0, i1)
+	goto L1
+L5:
+	i1 = k32(10089824) + uint32(29292)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v0 = i0
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2343(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+85)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+436))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	m.depth--
+	return v0
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	i0 = fn8113(m, v0, uint32(46))
+	v2 = i0
+	i0 = v2 + uint32(1)
+	if v2 == 0 {
+		i0 = v0
+	}
+	i0 = fn2676(m, i0)
+	v0 = i0
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2344(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn2341(m, v0, uint32(46))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2345(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = fn2346(m, v0, uint32(0))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+85)))
+	i0 = i0 & uint32(64)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	i1 = v1 + k32(4294967288)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	i0 = v1 + k32(4294967292)
+	v4 = i0
+	i2 = *(*uint32)(unsafe.Add(b, v4))
+	i2 = i2 & uint32(3)
+	i1 = v2 | i2
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v3
+	return v1
+L2:
+	i0 = fn3634(m)
+	v1 = i0
+L1:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2346(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v2 = i0
+	i0 = v2 >> (uint32(14) & 31)
+	i0 = i0 & uint32(1)
+	i1 = v2 & uint32(24)
+	i1 = b2i(i1 != uint32(0))
+	i0 = i0 + i1
+	v3 = i0
+	i0 = v3 << (uint32(3) & 31)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i2 = v1 + uint32(1)
+	i1 = i1 * i2
+	i0 = i0 + i1
+	i0 = i0 + uint32(3)
+	i0 = i0 & k32(4294967292)
+	v5 = i0
+	i0 = v2 & uint32(4)
+	if i0 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+440))
+	v2 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i1 = i1 + i2
+	v2 = i1
+	i1 = v2 << (uint32(2) & 31)
+	i0 = v5 + i1
+	i1 = v2 + uint32(3)
+	i1 = i1 & k32(4294967292)
+	i0 = i0 + i1
+	i0 = i0 + uint32(4)
+	v5 = i0
+L1:
+	i0 = v5 + v4
+	i0 = fn2119(m, i0)
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+	i0 = fn3634(m)
+	m.depth--
+	return i0
+L2:
+	if v3 == 0 {
+		goto L3
+	}
+	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
+L3:
+	i0 = v2 + v4
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+85)))
+	i0 = i0 & uint32(64)
+	if i0 == 0 {
+		goto L4
+	}
+	fn3705(m, v2)
+L4:
+	m.fill(v2, uint32(0), v5)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if i0 != 0 {
+		goto L6
+	}
+	if v5 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L7:
+	fn2063(m, v2)
+	goto L5
+L6:
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L8:
+	fn2063(m, v2)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
+L5:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+84)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L9
+	}
+	fn1784(m, v2, v0)
+L9:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn2347(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn2346(m, v0, v1)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+85)))
+	i0 = i0 & uint32(64)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	i1 = v1 + k32(4294967288)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	i0 = v1 + k32(4294967292)
+	v4 = i0
+	i2 = *(*uint32)(unsafe.Add(b, v4))
+	i2 = i2 & uint32(3)
+	i1 = v2 | i2
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v3
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2348(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2349(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+172))
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v4 = i0
+	if int32(v4) < int32(uint32(1)) {
+		goto L1
+	}
+	i0 = v2 + uint32(12)
+	v0 = i0
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	if i0 == v1 {
+		goto L3
+	}
+	i0 = v0 + uint32(4)
+	v0 = i0
+	i0 = v4 + k32(4294967295)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	goto L4
+L3:
+	return uint32(1)
+L2:
+L5:
+	if v0 != v1 {
+		goto L6
+	}
+	return uint32(1)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
+	v0 = i0
+	if v0 != 0 {
+		goto L5
+	}
+	i0 = b2i(v1 == uint32(10066040))
+	v3 = i0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn2350(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2351(m, i0, v1)
+	v1 = i0
+	if v1 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+136))
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+	m.depth--
+	return v1
+L2:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v1, v0, i2)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2351(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+192))
+	v5 = i1
+	i2 = v1 >> (uint32(3) & 31)
+	i1 = v5 ^ i2
+	i1 = i1 & uint32(4095)
+	i1 = i1 * uint32(12)
+	i0 = v4 + i1
+	i0 = i0 + uint32(43752)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	if i0 != v5 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	if i0 != v1 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v0 = i0
+	if v0 != 0 {
+		goto L3
+	}
+	v0 = uint32(0)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v0 = i0
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 == uint32(10072576) {
+		goto L5
+	}
+	v5 = uint32(1)
+	goto L4
+L5:
+	v5 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	if int32(i0) > int32(uint32(100)) {
+		goto L4
+	}
+	i0 = fn2337(m, v4, v0)
+	i0 = b2i(i0 == 0)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+192))
+	v3 = i0
+L4:
+	i2 = v2 + uint32(12)
+	i0 = fn2352(m, v0, v1, i2)
+	v4 = i0
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = i0 + uint32(1)
+	switch i0 {
+	case 0:
+		goto L7
+	case 1:
+		goto L6
+	default:
+		goto L1
+	}
+L7:
+	fn3625(m)
+	goto L1
+L6:
+	if v5 != 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L9:
+	*(*uint32)(unsafe.Add(b, v6)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L8
+	}
+	fn2073(m, v0)
+L8:
+	v0 = v4
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2352(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != uint32(10072576) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v4 = i0
+	if v4 != k32(4294967295) {
+		goto L2
+	}
+L3:
+	i0 = fn2033(m, v1)
+	v4 = i0
+	if v4 != k32(4294967295) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = k32(4294967295)
+	v0 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+172))
+	v5 = i0
+	if v5 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v6 = i0
+	i0 = v6 & uint32(2)
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
+	i1 = i1 + k32(4294967295)
+	v7 = i1
+	i1 = v7 * uint32(28)
+	i0 = i0 + i1
+	v8 = i0
+	i0 = v8 + uint32(92908)
+	v9 = i0
+	i2 = v8 + uint32(98516)
+	if v7 > uint32(10) {
+		i1 = v9
+	} else {
+		i1 = i2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, v9))
+	if i2 == v0 {
+		i0 = v9
+	} else {
+		i0 = i1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v9 = i0
+	goto L5
+L6:
+	i0 = v6 >> (uint32(13) & 31)
+	i0 = i0 & uint32(1)
+	v9 = i0
+L5:
+	if v9 != 0 {
+		goto L7
+	}
+	i0 = v6 & uint32(4096)
+	if i0 != 0 {
+		goto L8
+	}
+	i0 = v6 & uint32(512)
+	if i0 != 0 {
+		goto L9
+	}
+	i1 = v6 | uint32(256)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = i1
+	fn2065(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v6 = i0
+L9:
+	i0 = v6 & uint32(4096)
+	if i0 != 0 {
+		goto L8
+	}
+	i0 = fn2373(m, v0, uint32(1))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = k32(4294967295)
+	v0 = uint32(0)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+172))
+	v5 = i0
+	if v5 != 0 {
+		goto L4
+	}
+L7:
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(1)
+	v0 = uint32(0)
+	goto L1
+L4:
+	v7 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v0 = i0
+	if int32(v0) < int32(uint32(1)) {
+		goto L11
+	}
+	i0 = v0 + k32(4294967295)
+	v9 = i0
+	i0 = v5 + uint32(12)
+	v0 = i0
+L12:
+	v6 = v9
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v9 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v9)+84)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+180))
+	i1 = i1 + k32(4294967295)
+	v8 = i1
+	i1 = v8 * uint32(28)
+	i0 = i0 + i1
+	v10 = i0
+	i0 = v10 + uint32(92908)
+	v7 = i0
+	i2 = v10 + uint32(98516)
+	if v8 > uint32(10) {
+		i1 = v7
+	} else {
+		i1 = i2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, v7))
+	if i2 == v9 {
+		i0 = v7
+	} else {
+		i0 = i1
+	}
+	i0 = i0 + uint32(16)
+	v9 = i0
+	goto L13
+L14:
+	i0 = v9 + uint32(132)
+	v9 = i0
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	i3 = v3 + uint32(12)
+	i0 = fn1704(m, i0, v1, v4, i3)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L15
+	}
+	v7 = k32(4294967295)
+	goto L11
+L15:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 != 0 {
+		goto L11
+	}
+	i0 = v0 + uint32(4)
+	v0 = i0
+	i0 = v6 + k32(4294967295)
+	v9 = i0
+	if v6 != 0 {
+		goto L12
+	}
+L11:
+	*(*uint32)(unsafe.Add(b, v2)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L16
+	}
+	fn2073(m, v5)
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v0 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2353(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2354(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L1
+	}
+	i0 = v1 + uint32(12)
+	v3 = i0
+	v4 = uint32(0)
+L2:
+	i1 = v4 << (uint32(2) & 31)
+	i0 = v3 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	v5 = i0
+	v1 = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+172))
+	v6 = i0
+	if v6 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v7 = i0
+	if int32(v7) < int32(uint32(1)) {
+		goto L4
+	}
+	i0 = v6 + uint32(12)
+	v1 = i0
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 == v5 {
+		goto L3
+	}
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 == 0 {
+		goto L4
+	}
+	goto L6
+L5:
+L7:
+	if v1 == v5 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
+	v1 = i0
+	if v1 != 0 {
+		goto L7
+	}
+	if v5 == uint32(10066040) {
+		goto L3
+	}
+L4:
+	v1 = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+172))
+	v6 = i0
+	if v6 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v7 = i0
+	if int32(v7) < int32(uint32(1)) {
+		goto L9
+	}
+	i0 = v6 + uint32(12)
+	v1 = i0
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 == v0 {
+		goto L8
+	}
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 == 0 {
+		goto L9
+	}
+	goto L11
+L10:
+L12:
+	if v1 == v0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
+	v1 = i0
+	if v1 != 0 {
+		goto L12
+	}
+	i0 = b2i(v0 == uint32(10066040))
+	v1 = i0
+	v0 = v5
+	if v1 != 0 {
+		goto L3
+	}
+L9:
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8419938))
+	goto L1
+L8:
+	v0 = v5
+L3:
+	i0 = v4 + uint32(1)
+	v4 = i0
+	if v4 != v2 {
+		goto L2
+	}
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2355(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn2356(m, v0, v1, v2, v3, uint32(0))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2356(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(144)
+	v5 = i0
+	m.g0 = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 != 0 {
+		goto L15
+	}
+	v8 = uint32(0)
+	v9 = uint32(0)
+	v10 = uint32(0)
+	v11 = uint32(0)
+	v12 = uint32(0)
+	goto L14
+L15:
+	v12 = uint32(0)
+	v11 = uint32(0)
+	v10 = uint32(0)
+	v9 = uint32(0)
+	v8 = uint32(0)
+L16:
+	if v7 < uint32(82) {
+		goto L17
+	}
+	v13 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8401969))
+	goto L13
+L17:
+	i0 = v7 + k32(4294967240)
+	switch i0 {
+	case 0:
+		goto L19
+	case 16:
+		goto L20
+	default:
+		goto L18
+	}
+L20:
+	if v11 == 0 {
+		goto L21
+	}
+	v13 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8551329))
+	goto L13
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v14 = i0
+	if v14 != 0 {
+		goto L22
+	}
+	v11 = uint32(0)
+	goto L18
+L22:
+	i0 = v7 + uint32(20)
+	v7 = i0
+	v11 = uint32(0)
+L23:
+	i0 = fn8101(m, v14, uint32(8520705))
+	if i0 != 0 {
+		goto L24
+	}
+	i0 = v7 + k32(4294967284)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v10 = i0
+L24:
+	i0 = fn8101(m, v14, uint32(8520724))
+	if i0 != 0 {
+		goto L25
+	}
+	i0 = v7 + k32(4294967284)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v9 = i0
+L25:
+	i0 = fn8101(m, v14, uint32(8520739))
+	if i0 != 0 {
+		goto L26
+	}
+	i0 = v7 + k32(4294967284)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v8 = i0
+L26:
+	i0 = v7 + k32(4294967288)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L27
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v14 = i0
+	if int32(v14) < int32(uint32(1)) {
+		goto L28
+	}
+	v13 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8550354))
+	goto L13
+L28:
+	i0 = v7 + k32(4294967284)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L29
+	}
+	i1 = uint32(0) - v14
+	if int32(v13) < int32(i1) {
+		goto L27
+	}
+L29:
+	v13 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8562404))
+	goto L13
+L27:
+	i0 = v11 + uint32(1)
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v14 = i0
+	i0 = v7 + uint32(20)
+	v7 = i0
+	if v14 != 0 {
+		goto L23
+	}
+	goto L18
+L19:
+	if v12 == 0 {
+		goto L30
+	}
+	v13 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8551377))
+	goto L13
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v7 = i0
+	if v7 != 0 {
+		goto L31
+	}
+	v12 = uint32(0)
+	fn2112(m, uint32(0))
+	goto L18
+L31:
+	i0 = fn8106(m, v7)
+	i0 = i0 + uint32(1)
+	v7 = i0
+	i0 = fn2109(m, v7)
+	v12 = i0
+	if v12 == 0 {
+		goto L11
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	m.copy(v12, i1, v7)
+L18:
+	i0 = v6 + uint32(8)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 != 0 {
+		goto L16
+	}
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v7 = i0
+	if v7 != 0 {
+		goto L32
+	}
+	v13 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8551092))
+	goto L13
+L32:
+	v13 = uint32(0)
+	i0 = fn8113(m, v7, uint32(46))
+	v14 = i0
+	i0 = v14 + uint32(1)
+	if v14 == 0 {
+		i0 = v7
+	}
+	i0 = fn2676(m, i0)
+	v6 = i0
+	if v6 != 0 {
+		goto L12
+	}
+L13:
+	v15 = uint32(0)
+	v6 = uint32(0)
+	goto L2
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn8106(m, i0)
+	i0 = i0 + uint32(1)
+	v7 = i0
+	i0 = fn2109(m, v7)
+	v15 = i0
+	if v15 != 0 {
+		goto L33
+	}
+	v15 = uint32(0)
+	goto L2
+L33:
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	m.copy(v15, i1, v7)
+	if v3 != 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v7 = i0
+	v3 = uint32(0)
+	v16 = uint32(10066040)
+L34:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v14 = i0
+	i0 = v14 + k32(4294967248)
+	switch i0 {
+	case 0:
+		goto L38
+	case 1:
+		goto L37
+	default:
+		goto L36
+	}
+L38:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	v16 = i0
+	i0 = v7 + uint32(8)
+	v7 = i0
+	goto L34
+L37:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	v3 = i0
+	goto L35
+L36:
+	if v14 != 0 {
+		goto L35
+	}
+	if v3 != 0 {
+		goto L39
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v5)+112)) = v16
+	i1 = v5 + uint32(112)
+	i0 = fn2295(m, uint32(1), i1)
+	v3 = i0
+	goto L7
+L39:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L40
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v7 = i0
+	if v7 != uint32(1073741823) {
+		goto L9
+	}
+	goto L6
+L40:
+	v13 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8491181))
+	goto L2
+L35:
+	i0 = v7 + uint32(8)
+	v7 = i0
+	goto L34
+L11:
+	i0 = fn3634(m)
+	v13 = uint32(0)
+	v15 = uint32(0)
+	goto L5
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L6
+	}
+L9:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	goto L6
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v5)+128)) = v3
+	i1 = v5 + uint32(128)
+	i0 = fn2295(m, uint32(1), i1)
+	v3 = i0
+L7:
+	if v3 == 0 {
+		goto L2
+	}
+L6:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+13)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L41
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v17 = i0
+	if int32(v17) < int32(uint32(1)) {
+		goto L41
+	}
+	i0 = v3 + uint32(12)
+	v7 = i0
+	v16 = uint32(0)
+L42:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v14 = i0
+	if v14 != 0 {
+		goto L43
+	}
+	v13 = uint32(0)
+	goto L1
+L43:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v14)+85)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L44
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+12))
+	v14 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+96)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+100)) = v14
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
+	i3 = v5 + uint32(96)
+	i0 = fn3053(m, i0, uint32(0), uint32(8553441), i3)
+	if i0 == 0 {
+		goto L45
+	}
+	v13 = uint32(0)
+	goto L1
+L45:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v17 = i0
+L44:
+	i0 = v7 + uint32(4)
+	v7 = i0
+	i0 = v16 + uint32(1)
+	v16 = i0
+	if int32(v16) < int32(v17) {
+		goto L42
+	}
+L41:
+	if v0 != 0 {
+		i0 = v0
+	} else {
+		i0 = uint32(10064992)
+	}
+	i0 = fn2354(m, i0, v3)
+	v7 = i0
+	if v7 == 0 {
+		goto L1
+	}
+	v13 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
+	if int32(i0) < int32(uint32(0)) {
+		goto L46
+	}
+	*(*uint32)(unsafe.Add(b, v5)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8554585), v5)
+	goto L1
+L46:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+156))
+	v14 = i0
+	if v14 == 0 {
+		goto L49
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10064992))+156))
+	if v14 == i1 {
+		goto L49
+	}
+	if v4 == 0 {
+		goto L48
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+80)) = i1
+	v13 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
+	i3 = v5 + uint32(80)
+	i0 = fn3053(m, i0, uint32(1), uint32(8553548), i3)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+L49:
+	i0 = fn2357(m, v3)
+	v14 = i0
+	if v14 != 0 {
+		goto L50
+	}
+	v13 = uint32(0)
+	goto L1
+L50:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v0 = i0
+	if v0 != 0 {
+		goto L51
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+16))
+	v0 = i0
+	v16 = uint32(0)
+	goto L47
+L51:
+	if int32(v0) <= int32(k32(4294967295)) {
+		goto L52
+	}
+	v16 = v0
+	goto L47
+L52:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+16))
+	i0 = i0 + uint32(15)
+	i0 = i0 & k32(4294967280)
+	v16 = i0
+	i1 = uint32(15) - v0
+	i1 = i1 & k32(4294967280)
+	i0 = v16 + i1
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+20))
+	if i0 == 0 {
+		goto L47
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+84))
+	i0 = i0 | i1
+	i0 = i0 & uint32(8388608)
+	if i0 != 0 {
+		goto L47
+	}
+	v13 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8552940))
+	goto L1
+L48:
+	v13 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8551279))
+	goto L1
+L47:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v4 = i0
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v7, v11)
+	v13 = i0
+	if v13 != 0 {
+		goto L53
+	}
+	v13 = uint32(0)
+	goto L1
+L53:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i1 = i1 | uint32(512)
+	*(*uint32)(unsafe.Add(b, uint64(v13)+84)) = i1
+	if v1 == 0 {
+		goto L54
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L54
+	}
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L54:
+	*(*uint32)(unsafe.Add(b, uint64(v13)+444)) = v1
+	i1 = v13 + uint32(420)
+	*(*uint32)(unsafe.Add(b, uint64(v13)+80)) = i1
+	i1 = v13 + uint32(368)
+	*(*uint32)(unsafe.Add(b, uint64(v13)+56)) = i1
+	i1 = v13 + uint32(380)
+	*(*uint32)(unsafe.Add(b, uint64(v13)+52)) = i1
+	i1 = v13 + uint32(224)
+	*(*uint32)(unsafe.Add(b, uint64(v13)+48)) = i1
+	i1 = v13 + uint32(208)
+	*(*uint32)(unsafe.Add(b, uint64(v13)+40)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v14))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L55
+	}
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v14)) = i1
+L55:
+	*(*uint32)(unsafe.Add(b, uint64(v13)+128)) = v14
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v13)+84)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L56
+	}
+	fn2066(m, v3)
+L56:
+	*(*uint32)(unsafe.Add(b, uint64(v13)+88)) = v12
+	*(*uint32)(unsafe.Add(b, uint64(v13)+168)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L57
+	}
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+L57:
+	*(*uint32)(unsafe.Add(b, uint64(v13)+428)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v13)+436)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v13)+448)) = v15
+	*(*uint32)(unsafe.Add(b, uint64(v13)+12)) = v15
+	*(*uint32)(unsafe.Add(b, uint64(v13)+20)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v13)+16)) = v0
+	i0 = v11 + k32(4294967295)
+	v0 = i0
+	i0 = v11 & uint32(1)
+	v15 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v6 = i0
+L59:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	i0 = v7 + k32(4294967248)
+	switch i0 {
+	case 0, 1, 8:
+		goto L60
+	case 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23:
+		goto L61
+	case 24:
+		goto L63
+	default:
+		goto L62
+	}
+L63:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+4))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
+	i0 = i0 * v11
+	v14 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+86)))
+	i0 = i0 & uint32(128)
+	if i0 != 0 {
+		goto L65
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+64)) = i1
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v5 + uint32(64)
+	i0 = fn3604(m, i0, uint32(8538288), i2)
+	goto L64
+L65:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
+	i0 = v13 + i1
+	v7 = i0
+L64:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	m.copy(v7, i1, v14)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+4))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+84))
+	v14 = i0
+	i0 = v14 & uint32(8388608)
+	if i0 != 0 {
+		goto L67
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+48)) = i1
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v5 + uint32(48)
+	i0 = fn3604(m, i0, uint32(8538288), i2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+4))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+84))
+	v14 = i0
+	goto L66
+L67:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
+	i0 = v13 + i1
+	v3 = i0
+L66:
+	*(*uint32)(unsafe.Add(b, uint64(v13)+120)) = v3
+	i0 = v14 & uint32(8388608)
+	if i0 != 0 {
+		goto L69
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+32)) = i1
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v5 + uint32(32)
+	i0 = fn3604(m, i0, uint32(8538288), i2)
+	goto L68
+L69:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
+	i0 = v13 + i1
+	v7 = i0
+L68:
+	if int32(v11) < int32(uint32(1)) {
+		goto L60
+	}
+	if v15 != 0 {
+		goto L71
+	}
+	v14 = v11
+	goto L70
+L71:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v14 = i0
+	i0 = v14 & uint32(8)
+	if i0 == 0 {
+		goto L72
+	}
+	i1 = v14 & k32(4294967287)
+	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	i1 = i1 + v16
+	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = i1
+L72:
+	i0 = v7 + uint32(20)
+	v7 = i0
+	v14 = v0
+L70:
+	if v11 == uint32(1) {
+		goto L60
+	}
+	i0 = v7 + uint32(28)
+	v7 = i0
+	i0 = v14 + uint32(2)
+	v14 = i0
+L73:
+	i0 = v7 + k32(4294967280)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v12 = i0
+	i0 = v12 & uint32(8)
+	if i0 == 0 {
+		goto L74
+	}
+	i1 = v12 & k32(4294967287)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = v7 + k32(4294967276)
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 + v16
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L74:
+	i0 = v7 + uint32(4)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v12 = i0
+	i0 = v12 & uint32(8)
+	if i0 == 0 {
+		goto L75
+	}
+	i1 = v12 & k32(4294967287)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 + v16
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+L75:
+	i0 = v7 + uint32(40)
+	v7 = i0
+	i0 = v14 + k32(4294967294)
+	v14 = i0
+	if int32(v14) > int32(uint32(2)) {
+		goto L73
+	}
+	goto L60
+L62:
+	if v7 == 0 {
+		goto L58
+	}
+L61:
+	i0 = v7 << (uint32(2) & 31)
+	v14 = i0
+	i0 = v14 + uint32(8586658)
+	i0 = uint32(*(*int16)(unsafe.Add(b, i0)))
+	v7 = i0
+	i0 = v14 + uint32(8586656)
+	i0 = uint32(*(*int16)(unsafe.Add(b, i0)))
+	v14 = i0
+	if v14 != k32(4294967295) {
+		goto L76
+	}
+	i0 = v13 + v7
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v6 + uint32(8)
+	v6 = i0
+	goto L59
+L76:
+	i0 = v13 + v7
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = i0 + v14
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+L60:
+	i0 = v6 + uint32(8)
+	v6 = i0
+	goto L59
+L58:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+24))
+	if i0 != 0 {
+		goto L77
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v13)+24)) = uint32(1080)
+L77:
+	*(*uint32)(unsafe.Add(b, uint64(v13)+144)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v13)+104)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v13)+28)) = v8
+	v15 = uint32(0)
+	i0 = fn2359(m, v13)
+	if int32(i0) < int32(uint32(0)) {
+		goto L5
+	}
+	i0 = fn2360(m, v13)
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = fn2328(m, v13)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+88))
+	v14 = i0
+	if v14 == 0 {
+		goto L78
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+12))
+	i0 = fn2332(m, i0, v14)
+	i0 = fn2676(m, i0)
+	v14 = i0
+	if v14 == 0 {
+		goto L5
+	}
+	i1 = k32(10089824) + uint32(22656)
+	i0 = fn1712(m, v7, i1, v14)
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v14))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L79
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v14)) = v6
+	if v6 != 0 {
+		goto L79
+	}
+	fn2073(m, v14)
+L79:
+	v6 = uint32(0)
+	if int32(v11) < int32(uint32(0)) {
+		goto L4
+	}
+L78:
+	if v10 == 0 {
+		goto L80
+	}
+	v6 = uint32(0)
+	i1 = k32(10089824) + uint32(26620)
+	i0 = fn1719(m, v7, i1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L4
+	}
+L80:
+	if v9 == 0 {
+		goto L81
+	}
+	v6 = uint32(0)
+	i1 = k32(10089824) + uint32(22560)
+	i0 = fn1719(m, v7, i1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L4
+	}
+L81:
+	i1 = k32(10089824) + uint32(24452)
+	i0 = fn1747(m, v7, i1)
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v14 = i0
+	i0 = fn8113(m, v14, uint32(46))
+	v11 = i0
+	if v11 == 0 {
+		goto L82
+	}
+	i1 = v11 - v14
+	i0 = fn2673(m, v14, i1)
+	v14 = i0
+	if v14 == 0 {
+		goto L5
+	}
+	i1 = k32(10089824) + uint32(24452)
+	i0 = fn1712(m, v7, i1, v14)
+	i0 = *(*uint32)(unsafe.Add(b, v14))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v14)) = v7
+	if v7 != 0 {
+		goto L5
+	}
+	fn2073(m, v14)
+	goto L5
+L82:
+	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v14
+	v15 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
+	i3 = v5 + uint32(16)
+	i0 = fn3053(m, i0, uint32(1), uint32(8481906), i3)
+L5:
+	v6 = uint32(0)
+	goto L3
+L4:
+	v15 = uint32(0)
+L3:
+	v12 = uint32(0)
+L2:
+	v3 = uint32(0)
+L1:
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L84
+	}
+	v7 = v13
+	goto L83
+L84:
+	v7 = uint32(0)
+	if v13 == 0 {
+		goto L83
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	v14 = i0
+	if v14 == uint32(1073741823) {
+		goto L83
+	}
+	i1 = v14 + k32(4294967295)
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v13)) = v14
+	if v14 != 0 {
+		goto L83
+	}
+	fn2073(m, v13)
+L83:
+	if v3 == 0 {
+		goto L85
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v14 = i0
+	if v14 == uint32(1073741823) {
+		goto L85
+	}
+	i1 = v14 + k32(4294967295)
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v14
+	if v14 != 0 {
+		goto L85
+	}
+	fn2073(m, v3)
+L85:
+	fn2112(m, v12)
+	if v6 == 0 {
+		goto L86
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v14 = i0
+	if v14 == uint32(1073741823) {
+		goto L86
+	}
+	i1 = v14 + k32(4294967295)
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v14
+	if v14 != 0 {
+		goto L86
+	}
+	fn2073(m, v6)
+L86:
+	fn2112(m, v15)
+	i0 = v5 + uint32(144)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn2357(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -72,7 +2721,7 @@ L3:
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8420739))
+	fn3605(m, i0, uint32(8420739))
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+84))
@@ -81,7 +2730,7 @@ L4:
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+180))
 	i1 = i1 + k32(4294967295)
@@ -124,7 +2773,7 @@ L5:
 	}
 	i1 = v0 | uint32(256)
 	*(*uint32)(unsafe.Add(b, uint64(v7)+84)) = i1
-	fn2064(m, v7)
+	fn2065(m, v7)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+84))
 	v0 = i0
 L8:
@@ -133,7 +2782,7 @@ L8:
 		goto L7
 	}
 	v0 = uint32(0)
-	i0 = fn2372(m, v7, uint32(1))
+	i0 = fn2373(m, v7, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -148,10 +2797,10 @@ L7:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8485452), v1)
+	i0 = fn3604(m, i0, uint32(8485452), v1)
 	goto L1
 L9:
-	i0 = fn2436(m, v7)
+	i0 = fn2437(m, v7)
 	v10 = i0
 	if v5 == 0 {
 		goto L11
@@ -250,7 +2899,7 @@ L21:
 L18:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8402833))
+	fn3605(m, i0, uint32(8402833))
 	goto L1
 L11:
 	v5 = v10
@@ -269,7 +2918,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2357(m *Module, v0 uint32) {
+func fn2358(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -312,7 +2961,7 @@ func fn2357(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn2017(m, v0)
+	i0 = fn2018(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -330,7 +2979,7 @@ L3:
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	v3 = i0
-	if v3 != uint32(1079) {
+	if v3 != uint32(1080) {
 		goto L5
 	}
 L6:
@@ -338,7 +2987,7 @@ L6:
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	v3 = i0
-	if v3 == uint32(1079) {
+	if v3 == uint32(1080) {
 		goto L6
 	}
 L5:
@@ -367,14 +3016,14 @@ L5:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L7:
 	m.table[v3].(func(*Module, uint32))(m, v0)
 	goto L1
 L2:
-	fn3702(m, v0)
-	i0 = fn4221(m)
+	fn3703(m, v0)
+	i0 = fn4222(m)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+36))
 	v3 = i0
@@ -383,17 +3032,17 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	if i0 != uint32(1079) {
+	if i0 != uint32(1080) {
 		goto L8
 	}
-	fn2070(m, v6, v0)
+	fn2071(m, v6, v0)
 	goto L1
 L8:
 	i1 = v3 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+36)) = i1
 	v3 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	if i0 != uint32(1079) {
+	if i0 != uint32(1080) {
 		goto L9
 	}
 	v3 = v2
@@ -401,7 +3050,7 @@ L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+128))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	if i0 == uint32(1079) {
+	if i0 == uint32(1080) {
 		goto L10
 	}
 L9:
@@ -414,7 +3063,7 @@ L9:
 	v7 = i0
 	goto L12
 L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v8 = i0
@@ -431,7 +3080,7 @@ L13:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 	*(*uint32)(unsafe.Add(b, v4)) = v8
 	*(*uint32)(unsafe.Add(b, uint64(v8)+4)) = v4
-	i0 = fn2017(m, v0)
+	i0 = fn2018(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L11
 	}
@@ -459,14 +3108,14 @@ L12:
 	if i0 != 0 {
 		goto L14
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
 	v9 = i0
 	if v9 == 0 {
 		goto L15
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v8 = i0
@@ -514,12 +3163,12 @@ L15:
 	if i0 != 0 {
 		goto L16
 	}
-	fn3008(m, v0)
+	fn3009(m, v0)
 L16:
 	v9 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	v3 = i0
-	if v3 != uint32(1079) {
+	if v3 != uint32(1080) {
 		goto L17
 	}
 	v9 = v2
@@ -540,7 +3189,7 @@ L18:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8538288), v1)
+	i0 = fn3604(m, i0, uint32(8538288), v1)
 	goto L20
 L21:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
@@ -584,7 +3233,7 @@ L22:
 	if v8 != 0 {
 		goto L23
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L23:
 	i0 = v3 + uint32(20)
 	v3 = i0
@@ -598,7 +3247,7 @@ L19:
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+24))
 	v3 = i0
-	if v3 == uint32(1079) {
+	if v3 == uint32(1080) {
 		goto L18
 	}
 L17:
@@ -607,7 +3256,7 @@ L17:
 	if i0 == 0 {
 		goto L25
 	}
-	fn1797(m, v0)
+	fn1798(m, v0)
 	goto L24
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+144))
@@ -618,7 +3267,7 @@ L25:
 	if i0 != 0 {
 		goto L24
 	}
-	i0 = fn2041(m, v0)
+	i0 = fn2042(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L24
@@ -639,7 +3288,7 @@ L25:
 	if v8 != 0 {
 		goto L26
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L26:
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
 L24:
@@ -651,7 +3300,7 @@ L24:
 	if i0 == 0 {
 		goto L27
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v8 = i0
@@ -690,7 +3339,7 @@ L27:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L11
 L28:
 	m.table[v3].(func(*Module, uint32))(m, v0)
@@ -706,7 +3355,7 @@ L11:
 	if int32(v3) < int32(uint32(101)) {
 		goto L1
 	}
-	fn2071(m, v6)
+	fn2072(m, v6)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -715,7 +3364,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2358(m *Module, v0 uint32) uint32 {
+func fn2359(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -738,7 +3387,7 @@ func fn2358(m *Module, v0 uint32) uint32 {
 	}
 	i1 = v2 | uint32(256)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = i1
-	fn2064(m, v0)
+	fn2065(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
 	v2 = i0
 L2:
@@ -746,7 +3395,7 @@ L2:
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn2372(m, v0, uint32(1))
+	i0 = fn2373(m, v0, uint32(1))
 	v1 = i0
 L1:
 	return v1
@@ -754,7 +3403,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2359(m *Module, v0 uint32) uint32 {
+func fn2360(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -778,7 +3427,7 @@ func fn2359(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	v2 = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	if i0 != uint32(70) {
+	if i0 != uint32(71) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -803,7 +3452,7 @@ func fn2359(m *Module, v0 uint32) uint32 {
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8566361), i2)
+	i0 = fn3604(m, i0, uint32(8566361), i2)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
@@ -819,7 +3468,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v3
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8566997), v1)
+	i0 = fn3604(m, i0, uint32(8566997), v1)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+144))
@@ -836,7 +3485,7 @@ L3:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8567067), i2)
+	i0 = fn3604(m, i0, uint32(8567067), i2)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
@@ -853,7 +3502,7 @@ L4:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8567133), i2)
+	i0 = fn3604(m, i0, uint32(8567133), i2)
 L1:
 	i0 = v1 + uint32(64)
 	m.g0 = i0
@@ -862,34 +3511,34 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2360(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2361(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2355(m, uint32(0), v0, v1, v2, uint32(1))
+	i0 = fn2356(m, uint32(0), v0, v1, v2, uint32(1))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2361(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2362(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2355(m, uint32(0), uint32(0), v0, v1, uint32(1))
+	i0 = fn2356(m, uint32(0), uint32(0), v0, v1, uint32(1))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2362(m *Module, v0 uint32) uint32 {
+func fn2363(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2355(m, uint32(0), uint32(0), v0, uint32(0), uint32(1))
+	i0 = fn2356(m, uint32(0), uint32(0), v0, uint32(0), uint32(1))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2363(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2364(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -919,13 +3568,13 @@ func fn2363(m *Module, v0 uint32, v1 uint32) uint32 {
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v0 = i0
-	i0 = fn8112(m, v0, uint32(46))
+	i0 = fn8113(m, v0, uint32(46))
 	v2 = i0
 	i0 = v2 + uint32(1)
 	if v2 == 0 {
 		i0 = v0
 	}
-	i0 = fn2675(m, i0)
+	i0 = fn2676(m, i0)
 	v0 = i0
 L1:
 	m.depth--
@@ -934,7 +3583,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2364(m *Module, v0 uint32) uint32 {
+func fn2365(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -960,13 +3609,13 @@ func fn2364(m *Module, v0 uint32) uint32 {
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v0 = i0
-	i0 = fn8112(m, v0, uint32(46))
+	i0 = fn8113(m, v0, uint32(46))
 	v1 = i0
 	i0 = v1 + uint32(1)
 	if v1 == 0 {
 		i0 = v0
 	}
-	i0 = fn2675(m, i0)
+	i0 = fn2676(m, i0)
 	v0 = i0
 L1:
 	return v0
@@ -974,16 +3623,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2365(m *Module, v0 uint32) uint32 {
+func fn2366(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2341(m, v0)
+	i0 = fn2342(m, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2366(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2367(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -995,7 +3644,7 @@ func fn2366(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 > k32(4294967214) {
 		goto L1
 	}
-	fn3641(m, uint32(8518269), uint32(4911))
+	fn3642(m, uint32(8518269), uint32(4911))
 	return uint32(0)
 L1:
 	i1 = v1 << (uint32(2) & 31)
@@ -1025,7 +3674,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2367(m *Module, v0 uint32) uint32 {
+func fn2368(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1060,7 +3709,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, v2, v1)
+	i0 = fn3604(m, i0, v2, v1)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -1069,7 +3718,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2368(m *Module, v0 uint32) uint32 {
+func fn2369(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1102,7 +3751,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, v2, v1)
+	i0 = fn3604(m, i0, v2, v1)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
@@ -1115,7 +3764,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2369(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2370(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1189,7 +3838,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8490164), v2)
+	i0 = fn3604(m, i0, uint32(8490164), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -1198,7 +3847,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2370(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2371(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1327,7 +3976,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8490008), v3)
+	i0 = fn3604(m, i0, uint32(8490008), v3)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -1336,7 +3985,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2371(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2372(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -1520,7 +4169,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v6
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8490083), v4)
+	i0 = fn3604(m, i0, uint32(8490083), v4)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -1529,7 +4178,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2372(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2373(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1619,7 +4268,7 @@ func fn2372(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -1653,14 +4302,14 @@ L1:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8551052), uint32(0))
+	i0 = fn3604(m, i0, uint32(8551052), uint32(0))
 	goto L4
 L5:
 	i0 = v3 & uint32(2)
 	if i0 == 0 {
 		goto L7
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -1693,7 +4342,7 @@ L6:
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v6 = i0
 	if v6 == 0 {
 		goto L4
@@ -1704,7 +4353,7 @@ L6:
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -1771,7 +4420,7 @@ L12:
 	if i0 == 0 {
 		goto L16
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+180))
 	i1 = i1 + k32(4294967295)
@@ -1814,7 +4463,7 @@ L15:
 	}
 	i1 = v3 | uint32(256)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+84)) = i1
-	fn2064(m, v6)
+	fn2065(m, v6)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+84))
 	v3 = i0
 L18:
@@ -1822,7 +4471,7 @@ L18:
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn2372(m, v6, uint32(1))
+	i0 = fn2373(m, v6, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -1857,13 +4506,13 @@ L20:
 	if v4 != 0 {
 		goto L22
 	}
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	v4 = i0
 	goto L21
 L22:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = v4
 	i1 = v2 + uint32(64)
-	i0 = fn2294(m, uint32(1), i1)
+	i0 = fn2295(m, uint32(1), i1)
 	v4 = i0
 L21:
 	if v4 == 0 {
@@ -1876,7 +4525,7 @@ L21:
 	if i0 == 0 {
 		goto L23
 	}
-	fn2065(m, v4)
+	fn2066(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
 	v6 = i0
 	i0 = v6 & uint32(2)
@@ -1891,7 +4540,7 @@ L19:
 		goto L24
 	}
 L25:
-	i0 = fn2411(m, v0, uint32(0))
+	i0 = fn2412(m, v0, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -1934,7 +4583,7 @@ L26:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8509767), i2)
+	i0 = fn3604(m, i0, uint32(8509767), i2)
 	goto L4
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
@@ -1978,7 +4627,7 @@ L32:
 	if i0 == 0 {
 		goto L34
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -2010,7 +4659,7 @@ L33:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
 	i1 = k32(10089824) + uint32(24636)
-	i0 = fn1746(m, v6, i1)
+	i0 = fn1747(m, v6, i1)
 	v3 = i0
 	if int32(v3) > int32(uint32(0)) {
 		goto L29
@@ -2018,13 +4667,13 @@ L33:
 	if int32(v3) < int32(uint32(0)) {
 		goto L4
 	}
-	i0 = fn1947(m, uint32(10069584), v0, uint32(0), uint32(0))
+	i0 = fn1948(m, uint32(10069584), v0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L4
 	}
 	i1 = k32(10089824) + uint32(24636)
-	i0 = fn1711(m, v6, i1, v3)
+	i0 = fn1712(m, v6, i1, v3)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -2037,7 +4686,7 @@ L33:
 	if v4 != 0 {
 		goto L35
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L35:
 	if int32(v6) >= int32(uint32(0)) {
 		goto L29
@@ -2054,7 +4703,7 @@ L29:
 	if i0 == 0 {
 		goto L37
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -2437,7 +5086,7 @@ L56:
 	}
 L47:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i0 = fn1746(m, v8, i1)
+	i0 = fn1747(m, v8, i1)
 	v6 = i0
 	if int32(v6) > int32(uint32(0)) {
 		goto L40
@@ -2447,23 +5096,23 @@ L47:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
-	if v6 != uint32(679) {
+	if v6 != uint32(680) {
 		goto L57
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i0 = fn1711(m, v8, i1, uint32(10059656))
+	i0 = fn1712(m, v8, i1, uint32(10059656))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L40
 	}
 	goto L4
 L57:
-	i0 = fn1006(m, v0, v3, v6)
+	i0 = fn1007(m, v0, v3, v6)
 	v6 = i0
 	if v6 == 0 {
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i0 = fn1711(m, v8, i1, v6)
+	i0 = fn1712(m, v8, i1, v6)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i0
@@ -2479,7 +5128,7 @@ L57:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L4
 L58:
 	if v4 == uint32(1073741823) {
@@ -2491,7 +5140,7 @@ L58:
 	if v4 != 0 {
 		goto L40
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L40:
 	i0 = v3 + uint32(28)
 	v3 = i0
@@ -2510,7 +5159,7 @@ L38:
 		goto L59
 	}
 L60:
-	i0 = fn2410(m, v0, v3)
+	i0 = fn2411(m, v0, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -2532,7 +5181,7 @@ L59:
 	if i0 == 0 {
 		goto L63
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -2568,13 +5217,13 @@ L62:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v7 = i0
 L64:
-	i0 = fn1004(m, v0, v6)
+	i0 = fn1005(m, v0, v6)
 	v3 = i0
 	if v3 == 0 {
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn1743(m, v7, i1, v3, uint32(0))
+	i0 = fn1744(m, v7, i1, v3, uint32(0))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -2590,7 +5239,7 @@ L64:
 	if v6 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L4
 L65:
 	if v4 == uint32(1073741823) {
@@ -2602,7 +5251,7 @@ L65:
 	if v4 != 0 {
 		goto L66
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L66:
 	i0 = v6 + uint32(20)
 	v6 = i0
@@ -2622,7 +5271,7 @@ L61:
 	if i0 == 0 {
 		goto L69
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -2658,13 +5307,13 @@ L68:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v7 = i0
 L70:
-	i0 = fn1005(m, v0, v6)
+	i0 = fn1006(m, v0, v6)
 	v3 = i0
 	if v3 == 0 {
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn1743(m, v7, i1, v3, uint32(0))
+	i0 = fn1744(m, v7, i1, v3, uint32(0))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -2680,7 +5329,7 @@ L70:
 	if v6 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L4
 L71:
 	if v4 == uint32(1073741823) {
@@ -2692,7 +5341,7 @@ L71:
 	if v4 != 0 {
 		goto L72
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L72:
 	i0 = v6 + uint32(20)
 	v6 = i0
@@ -2707,7 +5356,7 @@ L67:
 	if i0 == 0 {
 		goto L74
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -2739,7 +5388,7 @@ L73:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
 	i1 = k32(10089824) + uint32(22656)
-	i0 = fn1746(m, v6, i1)
+	i0 = fn1747(m, v6, i1)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L4
@@ -2753,14 +5402,14 @@ L73:
 		goto L76
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2331(m, i0, v3)
-	i0 = fn2675(m, i0)
+	i0 = fn2332(m, i0, v3)
+	i0 = fn2676(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L4
 	}
 	i1 = k32(10089824) + uint32(22656)
-	i0 = fn1711(m, v6, i1, v3)
+	i0 = fn1712(m, v6, i1, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -2776,7 +5425,7 @@ L73:
 	if v6 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L4
 L77:
 	if v6 == uint32(1073741823) {
@@ -2788,11 +5437,11 @@ L77:
 	if v6 != 0 {
 		goto L75
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L75
 L76:
 	i1 = k32(10089824) + uint32(22656)
-	i0 = fn1711(m, v6, i1, uint32(10059656))
+	i0 = fn1712(m, v6, i1, uint32(10059656))
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -4428,7 +7077,7 @@ L237:
 	if i0 == 0 {
 		goto L240
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -4455,12 +7104,12 @@ L237:
 L240:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v7 = i0
-	i0 = fn1746(m, v7, v11)
+	i0 = fn1747(m, v7, v11)
 	v5 = i0
 	if v5 != 0 {
 		goto L241
 	}
-	i0 = fn1746(m, v7, v10)
+	i0 = fn1747(m, v7, v10)
 	v5 = i0
 L241:
 	if int32(v5) < int32(uint32(0)) {
@@ -4706,10 +7355,10 @@ L263:
 		goto L261
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+160))
-	if i0 != uint32(72) {
+	if i0 != uint32(73) {
 		goto L261
 	}
-	v3 = uint32(360)
+	v3 = uint32(361)
 L262:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+160)) = v3
 L261:
@@ -4778,14 +7427,14 @@ L264:
 	if v6 == 0 {
 		goto L270
 	}
-	if v6 != uint32(72) {
+	if v6 != uint32(73) {
 		goto L269
 	}
 L270:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8396735), v2)
+	i0 = fn3604(m, i0, uint32(8396735), v2)
 	goto L4
 L269:
 	i0 = v3 & uint32(16)
@@ -4801,7 +7450,7 @@ L269:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8402200), i2)
+	i0 = fn3604(m, i0, uint32(8402200), i2)
 	goto L4
 L272:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+144)) = k32(4294967295)
@@ -4830,7 +7479,7 @@ L79:
 	if i0 == 0 {
 		goto L276
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -4862,7 +7511,7 @@ L275:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
 	i1 = k32(10089824) + uint32(23312)
-	i0 = fn1746(m, v6, i1)
+	i0 = fn1747(m, v6, i1)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L4
@@ -4871,11 +7520,11 @@ L275:
 		goto L274
 	}
 	i1 = k32(10089824) + uint32(23312)
-	i0 = fn1711(m, v6, i1, uint32(10059656))
+	i0 = fn1712(m, v6, i1, uint32(10059656))
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(679)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(680)
 L274:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+168))
 	v3 = i0
@@ -4896,7 +7545,7 @@ L279:
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L280
 	}
-	i0 = fn2412(m, v5, v0)
+	i0 = fn2413(m, v5, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L278
 	}
@@ -4919,11 +7568,11 @@ L277:
 	if v1 == 0 {
 		goto L281
 	}
-	i0 = fn2413(m, v0)
+	i0 = fn2414(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
-	i0 = fn2414(m, v0)
+	i0 = fn2415(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -4931,7 +7580,7 @@ L281:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
 	i1 = i1 | uint32(4096)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = i1
-	fn2415(m, v0)
+	fn2416(m, v0)
 	v3 = uint32(0)
 	goto L3
 L78:
@@ -4939,7 +7588,7 @@ L78:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8402123), i2)
+	i0 = fn3604(m, i0, uint32(8402123), i2)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
 	v3 = i0
@@ -4948,7 +7597,7 @@ L4:
 		goto L282
 	}
 	v3 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -4984,13 +7633,13 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2373(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2374(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2350(m, v0, v1)
+	i0 = fn2351(m, v0, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -5006,14 +7655,14 @@ func fn2373(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn2374(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn2375(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var i1 uint32
 	_ = i1
 	var i2 uint32
@@ -5029,18 +7678,18 @@ func fn2374(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn2375(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn2376(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn2376(m, v0, v1, v2)
+	fn2377(m, v0, v1, v2)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2376(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn2377(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5069,7 +7718,7 @@ func fn2376(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	i1 = v3 & i2
 	i1 = i1 | v2
 	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = i1
-	i0 = fn2329(m, v0)
+	i0 = fn2330(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -5084,7 +7733,7 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i0 = i0 + v0
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn2376(m, i0, v1, v2)
+	fn2377(m, i0, v1, v2)
 	i0 = v0 + uint32(4)
 	v0 = i0
 	i0 = v4 + uint32(1)
@@ -5105,7 +7754,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	m.depth--
 	return
@@ -5113,7 +7762,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2377(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2378(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5146,7 +7795,7 @@ func fn2377(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8573379), v3)
+	i0 = fn3604(m, i0, uint32(8573379), v3)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
@@ -5155,7 +7804,7 @@ L2:
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -5200,7 +7849,7 @@ L3:
 	}
 	i1 = v4 | uint32(256)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = i1
-	fn2064(m, v0)
+	fn2065(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
 	v4 = i0
 L6:
@@ -5209,13 +7858,13 @@ L6:
 		goto L5
 	}
 	v4 = uint32(0)
-	i0 = fn2372(m, v0, uint32(1))
+	i0 = fn2373(m, v0, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 L5:
 	v6 = uint32(0)
-	i0 = fn2350(m, v7, v1)
+	i0 = fn2351(m, v7, v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L10
@@ -5226,13 +7875,13 @@ L5:
 	if v5 == 0 {
 		goto L10
 	}
-	i0 = fn1007(m, v4)
+	i0 = fn1008(m, v4)
 	if i0 != 0 {
 		goto L9
 	}
 	v6 = v5
 L10:
-	i0 = fn2350(m, v0, v1)
+	i0 = fn2351(m, v0, v1)
 	v5 = i0
 	if v5 == 0 {
 		goto L7
@@ -5254,7 +7903,7 @@ L10:
 	if v7 != 0 {
 		goto L11
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L11:
 	if v1 != 0 {
 		goto L8
@@ -5281,7 +7930,7 @@ L12:
 	v4 = v0
 	goto L1
 L13:
-	fn2072(m, v4)
+	fn2073(m, v4)
 	v4 = v0
 	goto L1
 L8:
@@ -5298,7 +7947,7 @@ L8:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L7:
 	if v6 == 0 {
@@ -5323,7 +7972,7 @@ L15:
 	v4 = v0
 	goto L1
 L16:
-	fn2072(m, v4)
+	fn2073(m, v4)
 	v4 = v0
 	goto L1
 L14:
@@ -5339,7 +7988,7 @@ L14:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8578630), i2)
+	i0 = fn3604(m, i0, uint32(8578630), i2)
 	goto L1
 L17:
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(1)
@@ -5352,16 +8001,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2378(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2379(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2377(m, v0, v1, uint32(0))
+	i0 = fn2378(m, v0, v1, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2379(m *Module, v0 uint32) {
+func fn2380(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5391,7 +8040,7 @@ L2:
 	i3 = uint32(10089824) + v2
 	l3 = *(*uint64)(unsafe.Add(b, i3))
 	i3 = b2i(l3 == uint64(1))
-	fn2380(m, v0, v3, uint32(0), i3)
+	fn2381(m, v0, v3, uint32(0), i3)
 L3:
 	i0 = v1 + k32(4294967268)
 	v1 = i0
@@ -5406,7 +8055,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2380(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn2381(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -5429,10 +8078,10 @@ func fn2380(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v5 = i0
-	fn2381(m, v1, v4)
-	fn3606(m, v5)
+	fn2382(m, v1, v4)
+	fn3607(m, v5)
 L1:
 	if v3 == 0 {
 		goto L2
@@ -5454,14 +8103,14 @@ L1:
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+84)))
 	i0 = i0 & uint32(2)
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+180))
 	i1 = i1 + k32(4294967295)
@@ -5521,7 +8170,7 @@ L5:
 		goto L3
 	}
 L4:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+84)))
 	i0 = i0 & uint32(2)
@@ -5552,11 +8201,11 @@ L3:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L7
 L9:
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
-	fn2072(m, v4)
+	fn2073(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+168)) = uint32(0)
 	goto L7
 L8:
@@ -5577,7 +8226,7 @@ L8:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L7:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+84)))
 	i0 = i0 & uint32(2)
@@ -5608,11 +8257,11 @@ L7:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L6
 L11:
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
-	fn2072(m, v4)
+	fn2073(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+172)) = uint32(0)
 	goto L6
 L10:
@@ -5633,7 +8282,7 @@ L10:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+84)))
 	i0 = i0 & uint32(2)
@@ -5659,7 +8308,7 @@ L6:
 	}
 	goto L12
 L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+180))
 	i1 = i1 + k32(4294967295)
@@ -5700,7 +8349,7 @@ L14:
 		goto L12
 	}
 L13:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L12:
 	if v3 == 0 {
 		goto L15
@@ -5710,7 +8359,7 @@ L12:
 	i1 = i1 & k32(4294963199)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+84)) = i1
 L15:
-	fn3009(m, v0, v1)
+	fn3010(m, v0, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+180))
 	v4 = i1
 	i1 = v4 + k32(4294967295)
@@ -5766,7 +8415,7 @@ L17:
 	if v3 == 0 {
 		goto L18
 	}
-	fn4051(m, v1)
+	fn4052(m, v1)
 L18:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+98508))
 	i1 = i1 + k32(4294967295)
@@ -5791,14 +8440,14 @@ L19:
 	if v0 != 0 {
 		goto L20
 	}
-	fn4052(m, v1)
+	fn4053(m, v1)
 L20:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2381(m *Module, v0 uint32, v1 uint32) {
+func fn2382(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5852,7 +8501,7 @@ L2:
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+180))
 	i1 = i1 + k32(4294967295)
@@ -5886,20 +8535,20 @@ L4:
 	if v9 == 0 {
 		goto L3
 	}
-	i1 = fn1591(m, v0)
+	i1 = fn1592(m, v0)
 	v8 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v8
 	if v8 != 0 {
 		goto L7
 	}
-	fn3624(m)
+	fn3625(m)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+84)))
 	i0 = i0 & uint32(2)
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+180))
 	i1 = i1 + k32(4294967295)
@@ -5936,7 +8585,7 @@ L8:
 	i1 = v2 + uint32(8)
 	i2 = v2 + uint32(12)
 	i3 = v2 + uint32(4)
-	i0 = fn1691(m, v7, i1, i2, i3)
+	i0 = fn1692(m, v7, i1, i2, i3)
 	if i0 == 0 {
 		goto L6
 	}
@@ -5980,7 +8629,7 @@ L12:
 	i1 = v2 + uint32(8)
 	i2 = v2 + uint32(12)
 	i3 = v2 + uint32(4)
-	i0 = fn1691(m, v7, i1, i2, i3)
+	i0 = fn1692(m, v7, i1, i2, i3)
 	if i0 != 0 {
 		goto L11
 	}
@@ -5996,11 +8645,11 @@ L10:
 	i1 = v6 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v8)) = i1
 L7:
-	i0 = fn1718(m, v9, v8)
+	i0 = fn1719(m, v9, v8)
 	if i0 == 0 {
 		goto L15
 	}
-	fn3624(m)
+	fn3625(m)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v6 = i0
@@ -6013,9 +8662,9 @@ L15:
 	if v6 != 0 {
 		goto L6
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L6:
-	i0 = fn1742(m, v9)
+	i0 = fn1743(m, v9)
 	if i0 != 0 {
 		goto L3
 	}
@@ -6024,7 +8673,7 @@ L6:
 	if i0 == 0 {
 		goto L17
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+180))
 	i1 = i1 + k32(4294967295)
@@ -6084,7 +8733,7 @@ L17:
 		goto L3
 	}
 L16:
-	fn2072(m, v8)
+	fn2073(m, v8)
 L3:
 	i0 = v4 + uint32(1)
 	v4 = i0
@@ -6100,19 +8749,19 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2382(m *Module, v0 uint32, v1 uint32) {
+func fn2383(m *Module, v0 uint32, v1 uint32) {
 	var i3 uint32
 	_ = i3
 	b := m.base
 	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
 	i3 = b2i(i3 == v0)
-	fn2380(m, v0, v1, uint32(1), i3)
+	fn2381(m, v0, v1, uint32(1), i3)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2383(m *Module, v0 uint32) {
+func fn2384(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6154,12 +8803,12 @@ func fn2383(m *Module, v0 uint32) {
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v4 = i0
-	fn2381(m, v0, v1)
-	fn3606(m, v4)
+	fn2382(m, v0, v1)
+	fn3607(m, v4)
 L1:
-	fn3007(m, v0)
+	fn3008(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
 	v1 = i0
 	if v1 == 0 {
@@ -6176,7 +8825,7 @@ L1:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+132))
 	v1 = i0
@@ -6194,7 +8843,7 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+168))
 	v1 = i0
@@ -6212,7 +8861,7 @@ L3:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+172))
 	v1 = i0
@@ -6230,7 +8879,7 @@ L4:
 	if v4 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+176))
 	v1 = i0
@@ -6248,14 +8897,14 @@ L5:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+84)))
 	i0 = i0 & uint32(2)
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -6315,10 +8964,10 @@ L9:
 		goto L7
 	}
 L8:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+428))
 	v1 = i0
 	if v1 == 0 {
@@ -6335,7 +8984,7 @@ L7:
 	if v4 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+436))
 	v1 = i0
@@ -6353,7 +9002,7 @@ L10:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+432))
 	v1 = i0
@@ -6371,14 +9020,14 @@ L11:
 	if v4 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+440))
 	v1 = i0
 	if v1 == 0 {
 		goto L13
 	}
-	fn1799(m, v1)
+	fn1800(m, v1)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
 	v1 = i0
@@ -6396,10 +9045,10 @@ L13:
 	if v4 != 0 {
 		goto L14
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -6409,7 +9058,7 @@ L14:
 
 //go:norace
 //go:nocheckptr
-func fn2384(m *Module, v0 uint32) uint32 {
+func fn2385(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6432,16 +9081,16 @@ func fn2384(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = v0
-	i0 = fn2696(m, uint32(8541989), v1)
+	i0 = fn2697(m, uint32(8541989), v1)
 	v0 = i0
 	goto L1
 L2:
-	i0 = fn2341(m, v0)
+	i0 = fn2342(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L4
 	}
-	fn3624(m)
+	fn3625(m)
 	v3 = uint32(0)
 	goto L3
 L4:
@@ -6466,7 +9115,7 @@ L5:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+85)))
 	i0 = i0 & uint32(2)
@@ -6486,13 +9135,13 @@ L3:
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
-	i0 = fn8112(m, v2, uint32(46))
+	i0 = fn8113(m, v2, uint32(46))
 	v4 = i0
 	i0 = v4 + uint32(1)
 	if v4 == 0 {
 		i0 = v2
 	}
-	i0 = fn2675(m, i0)
+	i0 = fn2676(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L6
@@ -6512,7 +9161,7 @@ L7:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L6:
 	if v3 != 0 {
@@ -6521,26 +9170,26 @@ L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8543166), i1)
+	i0 = fn2697(m, uint32(8543166), i1)
 	v0 = i0
 	goto L8
 L9:
 	i1 = k32(10089824) + uint32(29292)
-	i0 = fn2790(m, v3, i1)
+	i0 = fn2791(m, v3, i1)
 	if i0 != 0 {
 		goto L11
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v3
 	i1 = v1 + uint32(32)
-	i0 = fn2696(m, uint32(8543179), i1)
+	i0 = fn2697(m, uint32(8543179), i1)
 	v0 = i0
 	goto L10
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = i1
 	i1 = v1 + uint32(48)
-	i0 = fn2696(m, uint32(8543166), i1)
+	i0 = fn2697(m, uint32(8543166), i1)
 	v0 = i0
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -6554,7 +9203,7 @@ L10:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -6567,7 +9216,7 @@ L8:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v1 + uint32(64)
 	m.g0 = i0
@@ -6576,7 +9225,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2385(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2386(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6600,7 +9249,7 @@ func fn2385(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	if v0 != uint32(10064992) {
 		goto L2
@@ -6638,7 +9287,7 @@ L5:
 L3:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8410742))
+	fn3605(m, i0, uint32(8410742))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
@@ -6650,12 +9299,12 @@ L2:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v5 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v4, i1, uint32(8422226), v3)
+	i0 = fn3609(m, v4, i1, uint32(8422226), v3)
 	goto L1
 L6:
 	v5 = uint32(0)
 	i2 = m.table[v6].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v1, v2)
-	i0 = fn838(m, v4, v0, i2, uint32(0))
+	i0 = fn839(m, v4, v0, i2, uint32(0))
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -6737,7 +9386,7 @@ L13:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -6746,7 +9395,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2386(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2387(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6782,7 +9431,7 @@ func fn2386(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8576425), i2)
+	i0 = fn3604(m, i0, uint32(8576425), i2)
 	v1 = k32(4294967295)
 	goto L1
 L2:
@@ -6796,7 +9445,7 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8573379), v3)
+	i0 = fn3604(m, i0, uint32(8573379), v3)
 	v1 = k32(4294967295)
 	goto L1
 L3:
@@ -6812,7 +9461,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	goto L4
 L5:
-	i1 = fn2683(m, v1)
+	i1 = fn2684(m, v1)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = v1
 	if v1 != 0 {
@@ -6826,10 +9475,10 @@ L4:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v3 + uint32(44)
-	fn2837(m, i0, i1)
+	fn2838(m, i0, i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
 	v1 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+16)))
@@ -6838,7 +9487,7 @@ L4:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	fn3604(m, i0, uint32(8489082))
+	fn3605(m, i0, uint32(8489082))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -6856,13 +9505,13 @@ L7:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = uint32(0)
-	i0 = fn2350(m, v4, v1)
+	i0 = fn2351(m, v4, v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L9
@@ -6882,7 +9531,7 @@ L9:
 	if v5 != 0 {
 		goto L10
 	}
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+132)) = v5
 	if v5 != 0 {
@@ -6894,16 +9543,16 @@ L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
 	v6 = i1
 	i2 = v3 + uint32(40)
-	i0 = fn1705(m, v5, v6, i2)
+	i0 = fn1706(m, v5, v6, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L11
 	}
 	v1 = k32(4294967295)
 	goto L8
 L11:
-	fn2337(m, v0)
+	fn2338(m, v0)
 	v1 = k32(4294967295)
-	i0 = fn1787(m, v5, v6, v2)
+	i0 = fn1788(m, v5, v6, v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L12
 	}
@@ -6912,8 +9561,8 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8578588), i2)
-	i0 = fn2035(m, v0, v6)
+	i0 = fn3604(m, i0, uint32(8578588), i2)
+	i0 = fn2036(m, v0, v6)
 	goto L8
 L12:
 	v1 = uint32(0)
@@ -7033,7 +9682,7 @@ L20:
 		goto L8
 	}
 	i2 = v3 + uint32(48)
-	i0 = fn2387(m, v0, v6, i2)
+	i0 = fn2388(m, v0, v6, i2)
 	v1 = i0
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
@@ -7049,7 +9698,7 @@ L8:
 	if v2 != 0 {
 		goto L22
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L22:
 	if v4 == 0 {
 		goto L23
@@ -7065,7 +9714,7 @@ L22:
 	if v0 != 0 {
 		goto L23
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
 	v0 = i0
@@ -7083,7 +9732,7 @@ L23:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v3 + uint32(96)
 	m.g0 = i0
@@ -7092,7 +9741,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2387(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2388(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7124,7 +9773,7 @@ func fn2387(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = v2 + uint32(4)
 	v5 = i0
 L2:
-	i0 = fn2396(m, v0, v4)
+	i0 = fn2397(m, v0, v4)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
 	i0 = v5 + uint32(4)
@@ -7138,7 +9787,7 @@ L1:
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -7179,7 +9828,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
 	i1 = v3 + uint32(12)
 	i3 = v3 + uint32(8)
-	i0 = fn1691(m, v0, i1, uint32(0), i3)
+	i0 = fn1692(m, v0, i1, uint32(0), i3)
 	if i0 == 0 {
 		goto L5
 	}
@@ -7206,7 +9855,7 @@ L11:
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+180))
 	i1 = i1 + k32(4294967295)
@@ -7246,7 +9895,7 @@ L12:
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn1746(m, v5, v1)
+	i0 = fn1747(m, v5, v1)
 	v5 = i0
 	if int32(v5) > int32(k32(4294967295)) {
 		goto L16
@@ -7281,7 +9930,7 @@ L16:
 	}
 	goto L10
 L15:
-	i0 = fn2387(m, v4, v1, v2)
+	i0 = fn2388(m, v4, v1, v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -7310,18 +9959,18 @@ L17:
 		goto L10
 	}
 L14:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L10:
 	v5 = uint32(0)
 	i1 = v3 + uint32(12)
 	i3 = v3 + uint32(8)
-	i0 = fn1691(m, v0, i1, uint32(0), i3)
+	i0 = fn1692(m, v0, i1, uint32(0), i3)
 	if i0 != 0 {
 		goto L9
 	}
 	goto L5
 L8:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L7:
 	v5 = k32(4294967295)
 L5:
@@ -7332,7 +9981,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn2388(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2389(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7428,15 +10077,15 @@ L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = v3 + uint32(16)
-	i0 = fn8071(m, i0, uint32(8574913), v3)
+	i0 = fn8072(m, i0, uint32(8574913), v3)
 	i2 = v3 + uint32(16)
-	fn2011(m, v0, uint32(0), i2, uint32(8518269), uint32(5936), uint32(8483537))
+	fn2012(m, v0, uint32(0), i2, uint32(8518269), uint32(5936), uint32(8483537))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2389(m *Module, v0 uint32) uint32 {
+func fn2390(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7457,14 +10106,14 @@ func fn2389(m *Module, v0 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	fn2337(m, v0)
+	fn2338(m, v0)
 L1:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+84)))
 	i0 = i0 & uint32(2)
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -7498,7 +10147,7 @@ L2:
 	if v3 == 0 {
 		goto L4
 	}
-	fn1723(m, v3)
+	fn1724(m, v3)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
 	v3 = i0
@@ -7517,7 +10166,7 @@ L4:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+172))
 	v3 = i0
@@ -7536,7 +10185,7 @@ L5:
 	if v0 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	m.depth--
 	return uint32(0)
@@ -7544,7 +10193,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn2390(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2391(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -7582,7 +10231,7 @@ L3:
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, v3)
+	fn3605(m, i0, v3)
 	v2 = k32(4294967295)
 L1:
 	m.depth--
@@ -7591,7 +10240,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2391(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2392(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7656,7 +10305,7 @@ func fn2391(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+200)) = i1
 	v4 = uint32(0)
 	i2 = v3 + uint32(192)
-	i0 = fn3718(m, v1, uint32(8520187), i2)
+	i0 = fn3719(m, v1, uint32(8520187), i2)
 	if i0 == 0 {
 		goto L1
 	}
@@ -7686,7 +10335,7 @@ L6:
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
-	i0 = fn2039(m, v10, v9)
+	i0 = fn2040(m, v10, v9)
 	v10 = i0
 	if int32(v10) < int32(uint32(0)) {
 		goto L2
@@ -7695,7 +10344,7 @@ L6:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8569853))
+	fn3605(m, i0, uint32(8569853))
 	v4 = uint32(0)
 	goto L1
 L7:
@@ -7707,7 +10356,7 @@ L7:
 		goto L6
 	}
 L5:
-	i0 = fn2353(m, v0, v7)
+	i0 = fn2354(m, v0, v7)
 	v4 = i0
 	if v4 == 0 {
 		goto L2
@@ -7717,12 +10366,12 @@ L5:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+156))
 	v8 = i0
-	if v8 != uint32(1080) {
+	if v8 != uint32(1081) {
 		goto L8
 	}
 	v0 = v4
 L9:
-	i0 = fn2356(m, v7)
+	i0 = fn2357(m, v7)
 	v8 = i0
 	if v8 == 0 {
 		goto L2
@@ -7746,24 +10395,24 @@ L4:
 	v8 = uint32(10066040)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+176)) = uint32(10066040)
 	i1 = v3 + uint32(176)
-	i0 = fn2294(m, uint32(1), i1)
+	i0 = fn2295(m, uint32(1), i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L2
 	}
 L3:
-	i0 = fn1740(m, v6)
+	i0 = fn1741(m, v6)
 	v10 = i0
 	if v10 == 0 {
 		goto L11
 	}
 	i1 = k32(10089824) + uint32(26040)
-	i0 = fn1706(m, v10, i1)
+	i0 = fn1707(m, v10, i1)
 	v4 = i0
 	if v4 != 0 {
 		goto L14
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L12
 	}
@@ -7779,11 +10428,11 @@ L14:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+160)) = v4
 	i1 = v3 + uint32(160)
-	i0 = fn2294(m, uint32(1), i1)
+	i0 = fn2295(m, uint32(1), i1)
 	v4 = i0
 	goto L15
 L16:
-	i0 = fn578(m, v4)
+	i0 = fn579(m, v4)
 	v4 = i0
 L15:
 	if v4 == 0 {
@@ -7822,7 +10471,7 @@ L22:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+144)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(144)
-	i0 = fn3603(m, i0, uint32(8576270), i2)
+	i0 = fn3604(m, i0, uint32(8576270), i2)
 	goto L18
 L28:
 	v14 = uint32(0)
@@ -7850,7 +10499,7 @@ L30:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+128)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(128)
-	i0 = fn3603(m, i0, uint32(8573014), i2)
+	i0 = fn3604(m, i0, uint32(8573014), i2)
 	v1 = v14
 	v6 = v18
 	i0 = v19 & uint32(1)
@@ -7859,12 +10508,12 @@ L30:
 	}
 	goto L29
 L31:
-	i0 = fn2804(m, v6)
+	i0 = fn2805(m, v6)
 	if i0 != 0 {
 		goto L32
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8413740))
+	fn3605(m, i0, uint32(8413740))
 	v1 = v14
 	v6 = v18
 	i0 = v19 & uint32(1)
@@ -7873,7 +10522,7 @@ L31:
 	}
 	goto L20
 L32:
-	i0 = fn2790(m, v6, v15)
+	i0 = fn2791(m, v6, v15)
 	if i0 != 0 {
 		goto L34
 	}
@@ -7886,7 +10535,7 @@ L34:
 		goto L33
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8487475))
+	fn3605(m, i0, uint32(8487475))
 	v1 = v14
 	v6 = v18
 	i0 = v19 & uint32(1)
@@ -7895,7 +10544,7 @@ L34:
 	}
 	goto L20
 L33:
-	i0 = fn2790(m, v6, v16)
+	i0 = fn2791(m, v6, v16)
 	if i0 != 0 {
 		goto L36
 	}
@@ -7909,7 +10558,7 @@ L36:
 		goto L35
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8487520))
+	fn3605(m, i0, uint32(8487520))
 	v6 = v18
 	i0 = v19 & uint32(1)
 	if i0 != 0 {
@@ -7931,7 +10580,7 @@ L35:
 L29:
 	i1 = v1 + v6
 	i0 = v9 - i1
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v20 = i0
 	if v20 == 0 {
 		goto L20
@@ -7953,7 +10602,7 @@ L37:
 	if v1 == 0 {
 		goto L39
 	}
-	i0 = fn2790(m, v13, v19)
+	i0 = fn2791(m, v13, v19)
 	if i0 != 0 {
 		goto L38
 	}
@@ -7961,12 +10610,12 @@ L39:
 	if v6 == 0 {
 		goto L40
 	}
-	i0 = fn2790(m, v13, v15)
+	i0 = fn2791(m, v13, v15)
 	if i0 != 0 {
 		goto L38
 	}
 L40:
-	i0 = fn4362(m, v5, v13)
+	i0 = fn4363(m, v5, v13)
 	v13 = i0
 	if v13 == 0 {
 		goto L25
@@ -7975,7 +10624,7 @@ L40:
 	i1 = v14 << (uint32(2) & 31)
 	i0 = i0 + i1
 	*(*uint32)(unsafe.Add(b, i0)) = v13
-	i0 = fn1746(m, v10, v13)
+	i0 = fn1747(m, v10, v13)
 	v18 = i0
 	if int32(v18) < int32(uint32(0)) {
 		goto L25
@@ -7983,22 +10632,22 @@ L40:
 	if v18 == 0 {
 		goto L41
 	}
-	i0 = fn2790(m, v13, v16)
+	i0 = fn2791(m, v13, v16)
 	if i0 != 0 {
 		goto L41
 	}
-	i0 = fn2790(m, v13, v21)
+	i0 = fn2791(m, v13, v21)
 	if i0 != 0 {
 		goto L41
 	}
-	i0 = fn2790(m, v13, v22)
+	i0 = fn2791(m, v13, v22)
 	if i0 != 0 {
 		goto L41
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+112)) = v13
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(112)
-	i0 = fn3603(m, i0, uint32(8494684), i2)
+	i0 = fn3604(m, i0, uint32(8494684), i2)
 	goto L25
 L41:
 	i0 = v14 + uint32(1)
@@ -8015,17 +10664,17 @@ L38:
 L27:
 	v1 = uint32(0)
 	v6 = uint32(0)
-	i0 = fn1492(m, v9)
+	i0 = fn1493(m, v9)
 	v20 = i0
 	if v20 == 0 {
 		goto L18
 	}
 L26:
-	i0 = fn1515(m, v20)
+	i0 = fn1516(m, v20)
 	if i0 == k32(4294967295) {
 		goto L25
 	}
-	i0 = fn1525(m, v20)
+	i0 = fn1526(m, v20)
 	v13 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v20))
 	v9 = i0
@@ -8053,7 +10702,7 @@ L25:
 	}
 	v13 = uint32(0)
 L24:
-	fn2072(m, v20)
+	fn2073(m, v20)
 L23:
 	if v13 == 0 {
 		goto L20
@@ -8069,7 +10718,7 @@ L23:
 	if v9 != 0 {
 		goto L42
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L42:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+8))
 	v9 = i0
@@ -8185,7 +10834,7 @@ L19:
 	if i0 == 0 {
 		goto L51
 	}
-	fn2065(m, v7)
+	fn2066(m, v7)
 L51:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+168)) = v7
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -8196,12 +10845,12 @@ L51:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v8)) = i1
 L52:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+160)) = uint32(360)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+152)) = uint32(70)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = uint32(1079)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+160)) = uint32(361)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+152)) = uint32(71)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = uint32(1080)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+128)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v4)+96)) = uint32(1081)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+92)) = uint32(1082)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+96)) = uint32(1082)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+92)) = uint32(1083)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -8212,13 +10861,13 @@ L52:
 L53:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+444)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+428)) = v5
-	fn2066(m, v4)
+	fn2067(m, v4)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+84)))
 	i0 = i0 & uint32(2)
 	if i0 == 0 {
 		goto L55
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+180))
 	i1 = i1 + k32(4294967295)
@@ -8250,19 +10899,19 @@ L54:
 	*(*uint32)(unsafe.Add(b, v0)) = v10
 	*(*uint32)(unsafe.Add(b, uint64(v4)+432)) = v13
 	i2 = v3 + uint32(232)
-	i1 = fn2738(m, v5, i2)
+	i1 = fn2739(m, v5, i2)
 	v10 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v10
 	if v10 == 0 {
 		goto L56
 	}
-	i0 = fn8105(m, v10)
+	i0 = fn8106(m, v10)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+232))
 	if i0 == i1 {
 		goto L57
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8413402))
+	fn3605(m, i0, uint32(8413402))
 	goto L56
 L57:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+84)))
@@ -8270,7 +10919,7 @@ L57:
 	if i0 == 0 {
 		goto L59
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+180))
 	i1 = i1 + k32(4294967295)
@@ -8302,7 +10951,7 @@ L58:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v0 = i0
 	i1 = k32(10089824) + uint32(24452)
-	i0 = fn1746(m, v0, i1)
+	i0 = fn1747(m, v0, i1)
 	v10 = i0
 	if int32(v10) < int32(uint32(0)) {
 		goto L56
@@ -8310,14 +10959,14 @@ L58:
 	if v10 != 0 {
 		goto L60
 	}
-	i0 = fn3392(m)
+	i0 = fn3393(m)
 	v10 = i0
 	if v10 == 0 {
 		goto L60
 	}
 	i1 = k32(10089824) + uint32(24548)
 	i2 = v3 + uint32(232)
-	i0 = fn1704(m, v10, i1, i2)
+	i0 = fn1705(m, v10, i1, i2)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+232))
 	v6 = i0
@@ -8325,7 +10974,7 @@ L58:
 		goto L61
 	}
 	i1 = k32(10089824) + uint32(24452)
-	i0 = fn1711(m, v0, i1, v6)
+	i0 = fn1712(m, v0, i1, v6)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+232))
 	v0 = i0
@@ -8340,7 +10989,7 @@ L58:
 	if v6 != 0 {
 		goto L61
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L61:
 	if int32(v10) < int32(uint32(0)) {
 		goto L56
@@ -8351,7 +11000,7 @@ L60:
 	if i0 == 0 {
 		goto L63
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+180))
 	i1 = i1 + k32(4294967295)
@@ -8384,7 +11033,7 @@ L62:
 	v0 = i0
 	i1 = k32(10089824) + uint32(25080)
 	i2 = v3 + uint32(232)
-	i0 = fn1704(m, v0, i1, i2)
+	i0 = fn1705(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L56
 	}
@@ -8404,7 +11053,7 @@ L62:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+96)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(96)
-	i0 = fn3603(m, i0, uint32(8433633), i2)
+	i0 = fn3604(m, i0, uint32(8433633), i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+232))
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -8418,7 +11067,7 @@ L62:
 	if v10 != 0 {
 		goto L56
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L56
 L66:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+428))
@@ -8436,7 +11085,7 @@ L67:
 L65:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+436)) = v10
 	i1 = k32(10089824) + uint32(25080)
-	i0 = fn1718(m, v0, i1)
+	i0 = fn1719(m, v0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L56
 	}
@@ -8446,7 +11095,7 @@ L64:
 	if i0 == 0 {
 		goto L69
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+180))
 	i1 = i1 + k32(4294967295)
@@ -8477,7 +11126,7 @@ L69:
 L68:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	i1 = k32(10089824) + uint32(22656)
-	i0 = fn1706(m, i0, i1)
+	i0 = fn1707(m, i0, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L71
@@ -8488,27 +11137,27 @@ L68:
 	if i0 == 0 {
 		goto L70
 	}
-	i0 = fn2739(m, v10)
+	i0 = fn2740(m, v10)
 	v10 = i0
 	if v10 == 0 {
 		goto L56
 	}
-	i0 = fn8105(m, v10)
+	i0 = fn8106(m, v10)
 	i0 = i0 + uint32(1)
 	v6 = i0
-	i0 = fn2108(m, v6)
+	i0 = fn2109(m, v6)
 	v0 = i0
 	if v0 != 0 {
 		goto L72
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L56
 L72:
 	m.copy(v0, v10, v6)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+88)) = v0
 	goto L70
 L71:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L56
 	}
@@ -8518,7 +11167,7 @@ L70:
 	if i0 == 0 {
 		goto L74
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+180))
 	i1 = i1 + k32(4294967295)
@@ -8550,7 +11199,7 @@ L73:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v0 = i0
 	i1 = k32(10089824) + uint32(24636)
-	i0 = fn1706(m, v0, i1)
+	i0 = fn1707(m, v0, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L76
@@ -8559,13 +11208,13 @@ L73:
 	if i0 != uint32(10047128) {
 		goto L75
 	}
-	i0 = fn1452(m, v10)
+	i0 = fn1453(m, v10)
 	v10 = i0
 	if v10 == 0 {
 		goto L56
 	}
 	i1 = k32(10089824) + uint32(24636)
-	i0 = fn1711(m, v0, i1, v10)
+	i0 = fn1712(m, v0, i1, v10)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v0 = i0
@@ -8581,7 +11230,7 @@ L73:
 	if v8 != 0 {
 		goto L56
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 	goto L56
 L77:
 	if v0 == uint32(1073741823) {
@@ -8593,21 +11242,21 @@ L77:
 	if v0 != 0 {
 		goto L75
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 	goto L75
 L76:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L56
 	}
 L75:
 	i1 = k32(10089824) + uint32(23668)
-	i0 = fn2394(m, v4, i1)
+	i0 = fn2395(m, v4, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L56
 	}
 	i1 = k32(10089824) + uint32(22104)
-	i0 = fn2394(m, v4, i1)
+	i0 = fn2395(m, v4, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L56
 	}
@@ -8630,7 +11279,7 @@ L75:
 	v10 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(80)
-	i0 = fn3603(m, i0, uint32(8538288), i2)
+	i0 = fn3604(m, i0, uint32(8538288), i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+432))
 	v0 = i0
 	goto L79
@@ -8649,7 +11298,7 @@ L81:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+432))
 	i1 = i1 + v0
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = fn2739(m, i1)
+	i1 = fn2740(m, i1)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, v10)) = v5
 	if v5 == 0 {
@@ -8703,7 +11352,7 @@ L83:
 	v10 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(64)
-	i0 = fn3603(m, i0, uint32(8538288), i2)
+	i0 = fn3604(m, i0, uint32(8538288), i2)
 	goto L84
 L85:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+16))
@@ -8743,7 +11392,7 @@ L87:
 	if i0 != 0 {
 		goto L89
 	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+72)) = uint32(66)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+72)) = uint32(67)
 L89:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	if i0 != 0 {
@@ -8753,14 +11402,14 @@ L89:
 	if i0 != 0 {
 		goto L86
 	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+76)) = uint32(230)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+76)) = uint32(231)
 L86:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+84)))
 	i0 = i0 & uint32(2)
 	if i0 == 0 {
 		goto L91
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+180))
 	i1 = i1 + k32(4294967295)
@@ -8792,12 +11441,12 @@ L90:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v10 = i0
 	i1 = k32(10089824) + uint32(22144)
-	i0 = fn1706(m, v10, i1)
+	i0 = fn1707(m, v10, i1)
 	v8 = i0
 	if v8 != 0 {
 		goto L93
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L56
 	}
@@ -8811,17 +11460,17 @@ L93:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = v9
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8529974), i2)
+	i0 = fn3604(m, i0, uint32(8529974), i2)
 	goto L56
 L94:
-	i0 = fn875(m, v8, v4)
+	i0 = fn876(m, v8, v4)
 	i1 = k32(10089824) + uint32(22144)
-	i0 = fn1718(m, v10, i1)
+	i0 = fn1719(m, v10, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L56
 	}
 L92:
-	i0 = fn2395(m, v4)
+	i0 = fn2396(m, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L56
 	}
@@ -8837,7 +11486,7 @@ L92:
 	}
 	i1 = v8 | uint32(256)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+84)) = i1
-	fn2064(m, v4)
+	fn2065(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+84))
 	v8 = i0
 L96:
@@ -8845,7 +11494,7 @@ L96:
 	if i0 != 0 {
 		goto L95
 	}
-	i0 = fn2372(m, v4, uint32(1))
+	i0 = fn2373(m, v4, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L56
 	}
@@ -8856,7 +11505,7 @@ L95:
 	}
 	v8 = uint32(10066752)
 L98:
-	i0 = fn2396(m, v4, v8)
+	i0 = fn2397(m, v4, v8)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	if i0 != 0 {
@@ -8864,7 +11513,7 @@ L98:
 	}
 L97:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+132))
-	i0 = fn1690(m, i0)
+	i0 = fn1691(m, i0)
 	if i0 != 0 {
 		goto L99
 	}
@@ -8872,7 +11521,7 @@ L97:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
 	i3 = v3 + uint32(32)
-	i0 = fn3052(m, i0, uint32(1), uint32(8427897), i3)
+	i0 = fn3053(m, i0, uint32(1), uint32(8427897), i3)
 	if i0 == k32(4294967295) {
 		goto L56
 	}
@@ -8886,7 +11535,7 @@ L99:
 	v8 = i0
 	goto L100
 L101:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+180))
 	i1 = i1 + k32(4294967295)
@@ -8912,7 +11561,7 @@ L101:
 	v8 = i0
 L100:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
-	i0 = fn1740(m, i0)
+	i0 = fn1741(m, i0)
 	v9 = i0
 	if v9 == 0 {
 		goto L56
@@ -8921,7 +11570,7 @@ L100:
 	i1 = v3 + uint32(232)
 	i2 = v3 + uint32(228)
 	i3 = v3 + uint32(224)
-	i0 = fn1691(m, v9, i1, i2, i3)
+	i0 = fn1692(m, v9, i1, i2, i3)
 	if i0 == 0 {
 		goto L102
 	}
@@ -8931,7 +11580,7 @@ L103:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+224))
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
-	i0 = fn2350(m, i0, v1)
+	i0 = fn2351(m, i0, v1)
 	v8 = i0
 	if v8 == 0 {
 		goto L108
@@ -8959,13 +11608,13 @@ L109:
 	if v0 != 0 {
 		goto L110
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L110:
 	if v10 != 0 {
 		goto L107
 	}
 L108:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L104
 	}
@@ -8976,7 +11625,7 @@ L107:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(0)
 	i1 = v3 + uint32(16)
-	i0 = fn865(m, v10, i1)
+	i0 = fn866(m, v10, i1)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v0 = i0
@@ -8989,7 +11638,7 @@ L107:
 	if v0 != 0 {
 		goto L111
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L111:
 	if v8 != 0 {
 		goto L105
@@ -9003,7 +11652,7 @@ L111:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+228))
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v8
-	fn3642(m, uint32(8574850), v3)
+	fn3643(m, uint32(8574850), v3)
 L106:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v8 = i0
@@ -9016,7 +11665,7 @@ L106:
 	if v8 != 0 {
 		goto L56
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L56
 L105:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -9030,12 +11679,12 @@ L105:
 	if v10 != 0 {
 		goto L104
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L104:
 	i1 = v3 + uint32(232)
 	i2 = v3 + uint32(228)
 	i3 = v3 + uint32(224)
-	i0 = fn1691(m, v9, i1, i2, i3)
+	i0 = fn1692(m, v9, i1, i2, i3)
 	if i0 != 0 {
 		goto L103
 	}
@@ -9051,18 +11700,18 @@ L102:
 	if v8 != 0 {
 		goto L112
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L112:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+236)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v3)+232)) = v4
 	i1 = v3 + uint32(232)
-	i0 = fn849(m, uint32(10066544), i1, uint32(2), uint32(0))
+	i0 = fn850(m, uint32(10066544), i1, uint32(2), uint32(0))
 	v8 = i0
 	if v8 == 0 {
 		goto L56
 	}
 	i1 = k32(10089824) + uint32(23668)
-	i0 = fn2034(m, v8, i1)
+	i0 = fn2035(m, v8, i1)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v9 = i0
@@ -9075,12 +11724,12 @@ L112:
 	if v9 != 0 {
 		goto L113
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L113:
 	if v10 == 0 {
 		goto L56
 	}
-	i0 = fn845(m, v10, uint32(0), uint32(0), v2)
+	i0 = fn846(m, v10, uint32(0), uint32(0), v2)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v9 = i0
@@ -9093,7 +11742,7 @@ L113:
 	if v9 != 0 {
 		goto L114
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L114:
 	if v8 == 0 {
 		goto L56
@@ -9109,7 +11758,7 @@ L114:
 	if v10 != 0 {
 		goto L10
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L10
 L56:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -9123,7 +11772,7 @@ L56:
 	if v8 != 0 {
 		goto L11
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L11
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -9137,7 +11786,7 @@ L18:
 	if v8 != 0 {
 		goto L12
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v4 = i0
@@ -9150,7 +11799,7 @@ L12:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 	v4 = uint32(0)
 	goto L10
 L11:
@@ -9167,7 +11816,7 @@ L10:
 	if v8 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L2:
 	v4 = uint32(0)
@@ -9179,7 +11828,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2392(m *Module, v0 uint32) uint32 {
+func fn2393(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9208,7 +11857,7 @@ func fn2392(m *Module, v0 uint32) uint32 {
 	v3 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+96))
 	v4 = i0
-	if v4 != uint32(1081) {
+	if v4 != uint32(1082) {
 		goto L1
 	}
 	v3 = v2
@@ -9229,7 +11878,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8538288), v1)
+	i0 = fn3604(m, i0, uint32(8538288), v1)
 	goto L4
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
@@ -9273,7 +11922,7 @@ L6:
 	if v6 != 0 {
 		goto L7
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L7:
 	i0 = v4 + uint32(20)
 	v4 = i0
@@ -9287,7 +11936,7 @@ L3:
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+96))
 	v4 = i0
-	if v4 == uint32(1081) {
+	if v4 == uint32(1082) {
 		goto L2
 	}
 L1:
@@ -9301,7 +11950,7 @@ L1:
 	if i0 != 0 {
 		goto L8
 	}
-	fn1797(m, v0)
+	fn1798(m, v0)
 	goto L8
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+144))
@@ -9309,7 +11958,7 @@ L9:
 	if i0 == i1 {
 		goto L8
 	}
-	i0 = fn2041(m, v0)
+	i0 = fn2042(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L8
@@ -9331,7 +11980,7 @@ L9:
 	if v5 != 0 {
 		goto L8
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L8:
 	if v4 != 0 {
 		goto L11
@@ -9349,7 +11998,7 @@ L10:
 
 //go:norace
 //go:nocheckptr
-func fn2393(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2394(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9376,7 +12025,7 @@ func fn2393(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v5 = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+92))
 	v6 = i0
-	if v6 != uint32(1082) {
+	if v6 != uint32(1083) {
 		goto L2
 	}
 	v5 = v4
@@ -9397,7 +12046,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8538288), v3)
+	i0 = fn3604(m, i0, uint32(8538288), v3)
 	goto L5
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
@@ -9440,7 +12089,7 @@ L4:
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+92))
 	v6 = i0
-	if v6 == uint32(1082) {
+	if v6 == uint32(1083) {
 		goto L3
 	}
 L2:
@@ -9454,14 +12103,14 @@ L2:
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn1794(m, v0, v1, v2)
+	i0 = fn1795(m, v0, v1, v2)
 	v8 = i0
 	if v8 == 0 {
 		goto L9
 	}
 	goto L1
 L10:
-	i0 = fn2041(m, v0)
+	i0 = fn2042(m, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L9
@@ -9513,7 +12162,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2394(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2395(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9532,7 +12181,7 @@ func fn2394(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -9563,12 +12212,12 @@ L2:
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
-	i0 = fn1706(m, v4, v1)
+	i0 = fn1707(m, v4, v1)
 	v0 = i0
 	if v0 != 0 {
 		goto L3
 	}
-	i2 = fn3616(m)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -9580,7 +12229,7 @@ L3:
 	if i0 != uint32(10047128) {
 		goto L5
 	}
-	i0 = fn1444(m, v0)
+	i0 = fn1445(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L6
@@ -9588,7 +12237,7 @@ L3:
 	return k32(4294967295)
 L6:
 	v0 = k32(4294967295)
-	i0 = fn1711(m, v4, v1, v2)
+	i0 = fn1712(m, v4, v1, v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -9605,7 +12254,7 @@ L6:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	return k32(4294967295)
 L7:
 	if v1 == uint32(1073741823) {
@@ -9617,7 +12266,7 @@ L7:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	v0 = uint32(0)
 L4:
@@ -9626,7 +12275,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn2395(m *Module, v0 uint32) uint32 {
+func fn2396(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9651,7 +12300,7 @@ func fn2395(m *Module, v0 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -9683,12 +12332,12 @@ L1:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
 	i1 = k32(10089824) + uint32(22216)
-	i0 = fn1706(m, v4, i1)
+	i0 = fn1707(m, v4, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L4
 	}
-	i2 = fn3616(m)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -9704,13 +12353,13 @@ L4:
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8529920), v1)
+	i0 = fn3604(m, i0, uint32(8529920), v1)
 	v0 = k32(4294967295)
 	goto L3
 L5:
-	i0 = fn875(m, v0, v4)
+	i0 = fn876(m, v0, v4)
 	i1 = k32(10089824) + uint32(22216)
-	i0 = fn1718(m, v4, i1)
+	i0 = fn1719(m, v4, i1)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v0 = i0
 L3:
@@ -9721,7 +12370,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2396(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2397(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9844,7 +12493,7 @@ L11:
 	v14 = v1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+24))
 	i2 = v2 + uint32(12)
-	i0 = fn2351(m, v0, i1, i2)
+	i0 = fn2352(m, v0, i1, i2)
 	v6 = i0
 	if v6 != 0 {
 		goto L13
@@ -9853,10 +12502,10 @@ L11:
 	if i0 != k32(4294967295) {
 		goto L14
 	}
-	fn3624(m)
+	fn3625(m)
 L14:
 	if v9 != 0 {
-		i0 = uint32(54)
+		i0 = uint32(55)
 	} else {
 		i0 = v13
 	}
@@ -9876,7 +12525,7 @@ L13:
 	if v5 != v1 {
 		goto L17
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v15 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+99452))
@@ -10082,7 +12731,7 @@ L18:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	if i0 != uint32(1083) {
+	if i0 != uint32(1084) {
 		goto L17
 	}
 	if v7 != v8 {
@@ -10098,19 +12747,19 @@ L17:
 	if v10 == 0 {
 		goto L43
 	}
-	v13 = uint32(679)
+	v13 = uint32(680)
 	goto L15
 L43:
 	v12 = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+8))
 	v11 = i0
-	if v11 != uint32(1084) {
+	if v11 != uint32(1085) {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
 	i1 = i1 & k32(4294965247)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = i1
-	v11 = uint32(1084)
+	v11 = uint32(1085)
 	goto L15
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
@@ -10127,7 +12776,7 @@ L15:
 	if v1 != 0 {
 		goto L12
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L12:
 	i0 = v14 + uint32(28)
 	v1 = i0
@@ -10153,7 +12802,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn2397(m *Module, v0 uint32) uint32 {
+func fn2398(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -10164,7 +12813,7 @@ func fn2397(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2398(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2399(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -10184,7 +12833,7 @@ func fn2398(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn3739(m, uint32(8485780), v3)
+	i0 = fn3740(m, uint32(8485780), v3)
 	if i0 != 0 {
 		goto L3
 	}
@@ -10204,8 +12853,8 @@ L3:
 	m.depth--
 	return v0
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = fn840(m, i0, v0, v1, v2, v3)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = fn841(m, i0, v0, v1, v2, v3)
 	v0 = i0
 L1:
 	m.depth--
@@ -10214,20 +12863,20 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2399(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2400(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2400(m, v0, v1, v2)
+	i0 = fn2401(m, v0, v1, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2400(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2401(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -10281,7 +12930,7 @@ L6:
 	if v2 == uint32(10060432) {
 		goto L1
 	}
-	i0 = fn2030(m, v2)
+	i0 = fn2031(m, v2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -10294,7 +12943,7 @@ L6:
 	if v1 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	v2 = uint32(0)
 	if int32(v0) < int32(uint32(0)) {
@@ -10335,16 +12984,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2401(m *Module, v0 uint32) uint32 {
+func fn2402(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2402(m, v0, uint32(0))
+	i0 = fn2403(m, v0, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2402(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2403(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10361,7 +13010,7 @@ func fn2402(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i2
 	b := m.base
 	i1 = k32(10089824) + uint32(23248)
-	i0 = fn2034(m, v0, i1)
+	i0 = fn2035(m, v0, i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L1
@@ -10426,14 +13075,14 @@ L8:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	if i0 != uint32(1085) {
+	if i0 != uint32(1086) {
 		goto L3
 	}
-	i0 = fn2404(m, v0, v1)
+	i0 = fn2405(m, v0, v1)
 	v4 = i0
 	goto L2
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+85)))
 	i0 = i0 & uint32(8)
@@ -10448,12 +13097,12 @@ L3:
 		goto L9
 	}
 L10:
-	i0 = fn840(m, v4, v2, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v4, v2, uint32(0), uint32(0), uint32(0))
 	v4 = i0
 	goto L2
 L9:
 	i2 = m.table[v5].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v4, v2, i2, uint32(0))
+	i0 = fn839(m, v4, v2, i2, uint32(0))
 	v4 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -10467,23 +13116,23 @@ L2:
 	if v5 != 0 {
 		goto L11
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L11:
 	return v4
 }
 
 //go:norace
 //go:nocheckptr
-func fn2403(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2404(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2404(m, v0, uint32(0))
+	i0 = fn2405(m, v0, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2404(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2405(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10527,10 +13176,10 @@ func fn2404(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8411742), i2)
+	i0 = fn3604(m, i0, uint32(8411742), i2)
 	goto L1
 L2:
-	i0 = fn1793(m, v0)
+	i0 = fn1794(m, v0)
 	if i0 == 0 {
 		goto L4
 	}
@@ -10545,7 +13194,7 @@ L2:
 	goto L3
 L4:
 	v3 = uint32(0)
-	i0 = fn1789(m, v0, uint32(0))
+	i0 = fn1790(m, v0, uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -10558,7 +13207,7 @@ L3:
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+180))
 	i1 = i1 + k32(4294967295)
@@ -10591,7 +13240,7 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	i1 = k32(10089824) + uint32(26004)
 	i2 = v2 + uint32(52)
-	i0 = fn1704(m, i0, i1, i2)
+	i0 = fn1705(m, i0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L9
 	}
@@ -10617,7 +13266,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8426707), i2)
+	i0 = fn3604(m, i0, uint32(8426707), i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -10634,17 +13283,17 @@ L5:
 	goto L9
 L11:
 	i0 = k32(10089824) + uint32(31028)
-	i0 = fn3836(m, i0)
+	i0 = fn3837(m, i0)
 	v7 = i0
 	if v7 != 0 {
 		goto L12
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L9
 	}
 	i0 = k32(10089824) + uint32(31028)
-	i0 = fn3878(m, i0)
+	i0 = fn3879(m, i0)
 	v7 = i0
 	if v7 == 0 {
 		goto L9
@@ -10654,7 +13303,7 @@ L12:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+56)) = v7
 	i1 = k32(10089824) + uint32(27904)
 	i2 = v2 + uint32(56)
-	i1 = fn862(m, i1, i2, k32(2147483650), uint32(0))
+	i1 = fn863(m, i1, i2, k32(2147483650), uint32(0))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, v7))
@@ -10668,7 +13317,7 @@ L12:
 	if v6 != 0 {
 		goto L14
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
 	v6 = i0
@@ -10686,7 +13335,7 @@ L13:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8486618))
+	fn3605(m, i0, uint32(8486618))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -10701,7 +13350,7 @@ L13:
 		goto L9
 	}
 L10:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -10714,7 +13363,7 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L8:
 	v6 = uint32(10059656)
@@ -10766,7 +13415,7 @@ L17:
 	if v3 != 0 {
 		goto L18
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v3 = i0
@@ -10779,7 +13428,7 @@ L18:
 	if v3 != 0 {
 		goto L19
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L19:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
@@ -10787,7 +13436,7 @@ L19:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8406078), i2)
+	i0 = fn3604(m, i0, uint32(8406078), i2)
 	goto L1
 L15:
 	if v6 != uint32(10059656) {
@@ -10803,7 +13452,7 @@ L21:
 	v3 = v4
 	goto L20
 L22:
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v8 = i0
 	if v8 != 0 {
 		goto L23
@@ -10819,7 +13468,7 @@ L22:
 	if v0 != 0 {
 		goto L24
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L24:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -10833,7 +13482,7 @@ L24:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
@@ -10857,7 +13506,7 @@ L26:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L27:
 	i2 = v2 + uint32(56)
-	i0 = fn2025(m, v0, v3, i2)
+	i0 = fn2026(m, v0, v3, i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L30
 	}
@@ -10872,7 +13521,7 @@ L27:
 	if v0 != 0 {
 		goto L29
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L29
 L30:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
@@ -10891,10 +13540,10 @@ L30:
 	if v7 != 0 {
 		goto L31
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L31
 L32:
-	i0 = fn1711(m, v8, v3, v7)
+	i0 = fn1712(m, v8, v3, v7)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v10 = i0
@@ -10907,7 +13556,7 @@ L32:
 	if v10 != 0 {
 		goto L33
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L33:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v3 = i0
@@ -10922,7 +13571,7 @@ L33:
 	if v10 != 0 {
 		goto L34
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L34:
 	if v7 != 0 {
 		goto L29
@@ -10933,7 +13582,7 @@ L31:
 		goto L28
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3603(m, i0, uint32(8454257), uint32(0))
+	i0 = fn3604(m, i0, uint32(8454257), uint32(0))
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
@@ -10946,7 +13595,7 @@ L29:
 	if v0 != 0 {
 		goto L35
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L35:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v0 = i0
@@ -10959,7 +13608,7 @@ L35:
 	if v0 != 0 {
 		goto L36
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L36:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -10972,7 +13621,7 @@ L36:
 	if v0 != 0 {
 		goto L37
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L37:
 	v3 = uint32(0)
 	goto L1
@@ -10994,7 +13643,7 @@ L25:
 L39:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v8
 	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn2294(m, uint32(2), v2)
+	i0 = fn2295(m, uint32(2), v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -11007,7 +13656,7 @@ L39:
 	if v0 != 0 {
 		goto L40
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L40:
 	if v3 != 0 {
 		goto L38
@@ -11023,7 +13672,7 @@ L40:
 	if v0 != 0 {
 		goto L41
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L41:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -11037,7 +13686,7 @@ L41:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L1
 L38:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -11051,7 +13700,7 @@ L38:
 	if v0 != 0 {
 		goto L20
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
@@ -11064,7 +13713,7 @@ L20:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -11073,7 +13722,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2405(m *Module, v0 uint32) {
+func fn2406(m *Module, v0 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
@@ -11089,7 +13738,7 @@ func fn2405(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn2406(m *Module, v0 uint32) uint32 {
+func fn2407(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11111,12 +13760,12 @@ func fn2406(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v2 = i0
-	i0 = fn2341(m, v2)
+	i0 = fn2342(m, v2)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
 	}
-	fn3624(m)
+	fn3625(m)
 	v4 = uint32(0)
 	goto L1
 L2:
@@ -11141,7 +13790,7 @@ L3:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+85)))
 	i0 = i0 & uint32(2)
@@ -11161,13 +13810,13 @@ L1:
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
-	i0 = fn8112(m, v3, uint32(46))
+	i0 = fn8113(m, v3, uint32(46))
 	v5 = i0
 	i0 = v5 + uint32(1)
 	if v5 == 0 {
 		i0 = v3
 	}
-	i0 = fn2675(m, i0)
+	i0 = fn2676(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L6
@@ -11197,12 +13846,12 @@ L6:
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v1)) = v4
-	i0 = fn2696(m, uint32(8541815), v1)
+	i0 = fn2697(m, uint32(8541815), v1)
 	v2 = i0
 	goto L8
 L9:
 	i1 = k32(10089824) + uint32(29292)
-	i0 = fn2790(m, v4, i1)
+	i0 = fn2791(m, v4, i1)
 	if i0 != 0 {
 		goto L11
 	}
@@ -11210,7 +13859,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v4
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8541935), i1)
+	i0 = fn2697(m, uint32(8541935), i1)
 	v2 = i0
 	goto L10
 L11:
@@ -11219,7 +13868,7 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v2
 	i1 = v1 + uint32(32)
-	i0 = fn2696(m, uint32(8541815), i1)
+	i0 = fn2697(m, uint32(8541815), i1)
 	v2 = i0
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -11233,7 +13882,7 @@ L10:
 	if v0 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -11248,7 +13897,7 @@ L8:
 		goto L4
 	}
 L5:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
@@ -11257,7 +13906,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn2407(m *Module, v0 uint32) uint32 {
+func fn2408(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -11274,7 +13923,7 @@ func fn2407(m *Module, v0 uint32) uint32 {
 	if v1 != 0 {
 		i1 = v1
 	} else {
-		i1 = uint32(1086)
+		i1 = uint32(1087)
 	}
 	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v0)
 	m.depth--
@@ -11283,7 +13932,7 @@ func fn2407(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2408(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2409(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11319,22 +13968,22 @@ func fn2408(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+148))
-	if i0 == uint32(1087) {
+	if i0 == uint32(1088) {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8562447))
+	fn3605(m, i0, uint32(8562447))
 	goto L3
 L4:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+156))
-	if i0 != uint32(1088) {
+	if i0 != uint32(1089) {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8562521), v3)
+	i0 = fn3604(m, i0, uint32(8562521), v3)
 L3:
 	v0 = k32(4294967295)
 L1:
@@ -11345,7 +13994,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2409(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2410(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11384,16 +14033,16 @@ func fn2409(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 == uint32(1088) {
+	if i0 == uint32(1089) {
 		goto L4
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8563227))
+	fn3605(m, i0, uint32(8563227))
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+148))
-	if i0 != uint32(1087) {
+	if i0 != uint32(1088) {
 		goto L2
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -11401,7 +14050,7 @@ L4:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8409581), i2)
+	i0 = fn3604(m, i0, uint32(8409581), i2)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
@@ -11417,14 +14066,14 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
 	i1 = k32(10089824) + uint32(21452)
-	fn3611(m, i0, i1)
+	fn3612(m, i0, i1)
 	goto L1
 L6:
 	i0 = v2 & uint32(2)
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -11457,12 +14106,12 @@ L7:
 	i1 = k32(10089824) + uint32(21452)
 	v1 = i1
 	i2 = v3 + uint32(28)
-	i0 = fn1704(m, i0, v1, i2)
+	i0 = fn1705(m, i0, v1, i2)
 	if i0 != 0 {
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3611(m, i0, v1)
+	fn3612(m, i0, v1)
 L9:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
@@ -11470,7 +14119,7 @@ L9:
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn581(m, v2)
+	i0 = fn582(m, v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -11483,12 +14132,12 @@ L9:
 	if v5 != 0 {
 		goto L10
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L10:
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn1515(m, v4)
+	i0 = fn1516(m, v4)
 	if i0 == 0 {
 		goto L11
 	}
@@ -11503,10 +14152,10 @@ L10:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L11:
-	i0 = fn2675(m, uint32(8579517))
+	i0 = fn2676(m, uint32(8579517))
 	v2 = i0
 	if v2 != 0 {
 		goto L12
@@ -11522,10 +14171,10 @@ L11:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L12:
-	i0 = fn2786(m, v2, v4)
+	i0 = fn2787(m, v2, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -11538,7 +14187,7 @@ L12:
 	if v6 != 0 {
 		goto L13
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L13:
 	if v5 != 0 {
 		goto L14
@@ -11554,10 +14203,10 @@ L13:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L14:
-	i0 = fn511(m, v4)
+	i0 = fn512(m, v4)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -11570,7 +14219,7 @@ L14:
 	if v6 != 0 {
 		goto L15
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L15:
 	if v2 != k32(4294967295) {
 		goto L16
@@ -11586,7 +14235,7 @@ L15:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L16:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -11600,7 +14249,7 @@ L16:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v5
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8578349), v3)
+	i0 = fn3604(m, i0, uint32(8578349), v3)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -11612,7 +14261,7 @@ L16:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L5:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
@@ -11626,7 +14275,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2410(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2411(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11658,10 +14307,10 @@ func fn2410(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8517085))
+	fn3605(m, i0, uint32(8517085))
 	return k32(4294967295)
 L5:
-	i0 = fn1003(m, v0, v1)
+	i0 = fn1004(m, v0, v1)
 	v2 = i0
 	goto L3
 L4:
@@ -11669,12 +14318,12 @@ L4:
 		goto L6
 	}
 	v3 = k32(4294967295)
-	i0 = fn1947(m, v1, v0, uint32(0), uint32(0))
+	i0 = fn1948(m, v1, v0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn1452(m, v4)
+	i0 = fn1453(m, v4)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -11687,14 +14336,14 @@ L4:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L7:
 	if v2 == 0 {
 		goto L1
 	}
 	v5 = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn2675(m, i0)
+	i0 = fn2676(m, i0)
 	v4 = i0
 	if v4 != 0 {
 		goto L2
@@ -11711,10 +14360,10 @@ L7:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	return k32(4294967295)
 L6:
-	i0 = fn994(m, v0, v1)
+	i0 = fn995(m, v0, v1)
 	v2 = i0
 L3:
 	if v2 != 0 {
@@ -11731,7 +14380,7 @@ L2:
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -11767,11 +14416,11 @@ L9:
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn1743(m, v0, v4, v2, uint32(0))
+	i0 = fn1744(m, v0, v4, v2, uint32(0))
 	v1 = i0
 	goto L11
 L12:
-	i0 = fn1711(m, v0, v4, v2)
+	i0 = fn1712(m, v0, v4, v2)
 	v1 = i0
 L11:
 	if v5 == 0 {
@@ -11788,7 +14437,7 @@ L11:
 	if v0 != 0 {
 		goto L13
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -11801,7 +14450,7 @@ L13:
 	if v0 != 0 {
 		goto L14
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L14:
 	i0 = uint32(int32(v1) >> (uint32(31) & 31))
 	v3 = i0
@@ -11811,7 +14460,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2411(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2412(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11868,7 +14517,7 @@ L1:
 		goto L4
 	}
 	i1 = k32(10089824) + uint32(37272)
-	i0 = fn2350(m, v5, i1)
+	i0 = fn2351(m, v5, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L8
@@ -11903,7 +14552,7 @@ L10:
 	if v6 != 0 {
 		goto L11
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L11:
 	if v8 == 0 {
 		goto L8
@@ -11913,7 +14562,7 @@ L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+84))
 	v7 = i0
 L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i0 = v7 & uint32(2048)
 	if i0 == 0 {
@@ -11927,28 +14576,28 @@ L9:
 		goto L6
 	}
 L12:
-	i0 = fn840(m, v4, v8, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v4, v8, uint32(0), uint32(0), uint32(0))
 	v6 = i0
 	goto L5
 L8:
 	v4 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
 	i1 = k32(10089824) + uint32(37272)
-	fn3611(m, i0, i1)
+	fn3612(m, i0, i1)
 	goto L2
 L7:
-	i0 = fn852(m, v4, v0)
+	i0 = fn853(m, v4, v0)
 	v6 = i0
 	v8 = v4
 	goto L5
 L6:
 	i2 = m.table[v6].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v8, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v4, v8, i2, uint32(0))
+	i0 = fn839(m, v4, v8, i2, uint32(0))
 	v6 = i0
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -11962,17 +14611,17 @@ L5:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L3
 L4:
-	i0 = fn2534(m, v0)
+	i0 = fn2535(m, v0)
 	v6 = i0
 L3:
 	v4 = uint32(0)
 	if v6 == 0 {
 		goto L2
 	}
-	i0 = fn578(m, v6)
+	i0 = fn579(m, v6)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -11985,7 +14634,7 @@ L3:
 	if v7 != 0 {
 		goto L13
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L13:
 	if v8 == 0 {
 		goto L2
@@ -12006,11 +14655,11 @@ L13:
 	if v4 != 0 {
 		goto L15
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L15:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8389580), uint32(0))
+	i0 = fn3604(m, i0, uint32(8389580), uint32(0))
 	goto L2
 L14:
 	if v5 != uint32(10064992) {
@@ -12019,7 +14668,7 @@ L14:
 	v4 = v8
 	goto L2
 L16:
-	i0 = fn2436(m, v0)
+	i0 = fn2437(m, v0)
 	v9 = i0
 	if int32(v7) >= int32(uint32(1)) {
 		goto L17
@@ -12044,7 +14693,7 @@ L18:
 	v13 = uint32(8570997)
 	goto L20
 L21:
-	i0 = fn2436(m, v12)
+	i0 = fn2437(m, v12)
 	v5 = i0
 	v4 = v9
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+172))
@@ -12094,7 +14743,7 @@ L20:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, v13, v2)
+	i0 = fn3604(m, i0, v13, v2)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -12106,7 +14755,7 @@ L20:
 	if v6 != 0 {
 		goto L2
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L2
 L19:
 	i0 = v11 + uint32(1)
@@ -12132,7 +14781,7 @@ L2:
 	if v5 != 0 {
 		goto L26
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L26:
 	if v4 != 0 {
 		goto L28
@@ -12155,7 +14804,7 @@ L28:
 	if v3 != 0 {
 		goto L27
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L27
 L29:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+84)))
@@ -12163,12 +14812,12 @@ L29:
 	if i0 == 0 {
 		goto L30
 	}
-	fn2065(m, v4)
+	fn2066(m, v4)
 L30:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+172)) = v4
-	fn2563(m, v0, v4)
+	fn2564(m, v0, v4)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+168))
-	fn2563(m, v0, i1)
+	fn2564(m, v0, i1)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+84)))
 	i0 = i0 & uint32(2)
 	if i0 != 0 {
@@ -12178,7 +14827,7 @@ L30:
 	if i0 == 0 {
 		goto L31
 	}
-	fn2337(m, v0)
+	fn2338(m, v0)
 L31:
 	if v1 == 0 {
 		goto L32
@@ -12202,7 +14851,7 @@ L32:
 	if v4 != 0 {
 		goto L27
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L27:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -12211,7 +14860,7 @@ L27:
 
 //go:norace
 //go:nocheckptr
-func fn2412(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2413(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12230,12 +14879,12 @@ func fn2412(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i2
 	b := m.base
 	v2 = k32(4294967295)
-	i0 = fn1591(m, v1)
+	i0 = fn1592(m, v1)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn3003(m, v1, uint32(0))
+	i0 = fn3004(m, v1, uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -12259,7 +14908,7 @@ L3:
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -12293,7 +14942,7 @@ L4:
 	if v6 != 0 {
 		goto L6
 	}
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v6 = i0
 	if v6 == 0 {
 		goto L8
@@ -12303,7 +14952,7 @@ L4:
 	if i0 == 0 {
 		goto L7
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -12340,7 +14989,7 @@ L8:
 	if v0 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -12360,7 +15009,7 @@ L7:
 	i0 = v0 + uint32(180)
 	*(*uint32)(unsafe.Add(b, i0)) = v6
 L6:
-	i0 = fn1711(m, v6, v3, v1)
+	i0 = fn1712(m, v6, v3, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -12373,7 +15022,7 @@ L6:
 	if v0 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
@@ -12387,14 +15036,14 @@ L10:
 		goto L1
 	}
 L2:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	return v2
 }
 
 //go:norace
 //go:nocheckptr
-func fn2413(m *Module, v0 uint32) uint32 {
+func fn2414(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12424,7 +15073,7 @@ func fn2413(m *Module, v0 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8475265), v1)
+	i0 = fn3604(m, i0, uint32(8475265), v1)
 	v2 = k32(4294967295)
 	goto L1
 L2:
@@ -12432,13 +15081,13 @@ L2:
 	if i0 != 0 {
 		goto L3
 	}
-	i1 = fn1782(m)
+	i1 = fn1783(m)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+440)) = v3
 	if v3 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = k32(4294967295)
 	goto L1
 L3:
@@ -12461,7 +15110,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2414(m *Module, v0 uint32) uint32 {
+func fn2415(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12524,7 +15173,7 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, v3, v1)
+	i0 = fn3604(m, i0, v3, v1)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -12533,7 +15182,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2415(m *Module, v0 uint32) {
+func fn2416(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12553,7 +15202,7 @@ func fn2415(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -12585,7 +15234,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2416(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2417(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i3 uint32
@@ -12595,13 +15244,13 @@ func fn2416(m *Module, v0 uint32, v1 uint32) uint32 {
 	i3 = i3 ^ k32(4294967295)
 	i3 = i3 >> (uint32(12) & 31)
 	i3 = i3 & uint32(1)
-	i0 = fn2417(m, v0, v1, uint32(0), i3)
+	i0 = fn2418(m, v0, v1, uint32(0), i3)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2417(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2418(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -12660,7 +15309,7 @@ L6:
 	if v4 == 0 {
 		goto L7
 	}
-	fn4051(m, v6)
+	fn4052(m, v6)
 L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+98512))
 	v4 = i1
@@ -12681,7 +15330,7 @@ L7:
 	if v7 != 0 {
 		goto L4
 	}
-	fn4052(m, v6)
+	fn4053(m, v6)
 	goto L4
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+180))
@@ -12759,12 +15408,12 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, v4))
 	i1 = i1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = fn2372(m, v1, v3)
+	i0 = fn2373(m, v1, v3)
 	v4 = i0
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L8
 	}
-	fn3009(m, v0, v1)
+	fn3010(m, v0, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+180))
 	v5 = i1
 	i1 = v5 + k32(4294967295)
@@ -12820,7 +15469,7 @@ L10:
 	if v2 == 0 {
 		goto L11
 	}
-	fn4051(m, v1)
+	fn4052(m, v1)
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+98508))
 	i1 = i1 + k32(4294967295)
@@ -12845,14 +15494,14 @@ L12:
 	if v0 != 0 {
 		goto L8
 	}
-	fn4052(m, v1)
+	fn4053(m, v1)
 L8:
 	return v4
 }
 
 //go:norace
 //go:nocheckptr
-func fn2418(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2419(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i3 uint32
@@ -12860,13 +15509,13 @@ func fn2418(m *Module, v0 uint32, v1 uint32) uint32 {
 	b := m.base
 	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
 	i3 = b2i(i3 == v0)
-	i0 = fn2417(m, v0, v1, uint32(1), i3)
+	i0 = fn2418(m, v0, v1, uint32(1), i3)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2419(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2420(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -12882,7 +15531,7 @@ func fn2419(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	i0 = k32(10089824) + uint32(23064)
 	i1 = v2 + uint32(8)
-	i0 = fn2420(m, i0, i1, uint32(2))
+	i0 = fn2421(m, i0, i1, uint32(2))
 	v1 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -12891,7 +15540,7 @@ func fn2419(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2420(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2421(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12912,11 +15561,11 @@ func fn2420(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i2 = v3 + uint32(12)
-	i0 = fn2421(m, i0, v0, i2)
+	i0 = fn2422(m, i0, v0, i2)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -12950,12 +15599,12 @@ func fn2420(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 L4:
 	i3 = v2 & uint32(2147483647)
-	i0 = fn840(m, v5, v0, v1, i3, uint32(0))
+	i0 = fn841(m, v5, v0, v1, i3, uint32(0))
 	v4 = i0
 	goto L2
 L3:
 	i2 = m.table[v4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, v1, v2, uint32(0))
-	i0 = fn838(m, v5, v0, i2, uint32(0))
+	i0 = fn839(m, v5, v0, i2, uint32(0))
 	v4 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -12969,7 +15618,7 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -12978,7 +15627,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2421(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2422(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12991,7 +15640,7 @@ func fn2421(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	_ = i2
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2350(m, i0, v1)
+	i0 = fn2351(m, i0, v1)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
@@ -13028,27 +15677,27 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	if v0 != 0 {
 		goto L1
 	}
 L2:
 	v0 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3611(m, i0, v1)
+	fn3612(m, i0, v1)
 L1:
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2422(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2423(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13075,22 +15724,22 @@ func fn2422(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v3 = i0
 	i1 = k32(10089824) + uint32(23032)
-	i0 = fn2350(m, v3, i1)
+	i0 = fn2351(m, v3, i1)
 	v4 = i0
 	if v4 != 0 {
 		goto L2
 	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = uint32(1089)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = uint32(1090)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	i0 = k32(10089824) + uint32(23064)
 	i1 = v2 + uint32(8)
-	i0 = fn2420(m, i0, i1, uint32(2))
+	i0 = fn2421(m, i0, i1, uint32(2))
 	v3 = i0
 	goto L1
 L2:
 	i1 = k32(10089824) + uint32(23064)
-	i0 = fn2350(m, v3, i1)
+	i0 = fn2351(m, v3, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L5
@@ -13101,7 +15750,7 @@ L2:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	if i0 != uint32(66) {
+	if i0 != uint32(67) {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -13115,14 +15764,14 @@ L2:
 	if v3 != 0 {
 		goto L5
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L5:
-	i0 = fn2028(m, v0, v1, uint32(0), uint32(1))
+	i0 = fn2029(m, v0, v1, uint32(0), uint32(1))
 	v3 = i0
 	if v3 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -13139,7 +15788,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	i1 = v2 + uint32(8)
-	i0 = fn849(m, v4, i1, uint32(2), uint32(0))
+	i0 = fn850(m, v4, i1, uint32(2), uint32(0))
 	v3 = i0
 	goto L3
 L7:
@@ -13148,7 +15797,7 @@ L7:
 	if v5 != 0 {
 		goto L8
 	}
-	i0 = fn852(m, v4, v1)
+	i0 = fn853(m, v4, v1)
 	v3 = i0
 	goto L3
 L8:
@@ -13159,7 +15808,7 @@ L8:
 	if v0 == 0 {
 		goto L3
 	}
-	i0 = fn852(m, v0, v1)
+	i0 = fn853(m, v0, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
@@ -13172,7 +15821,7 @@ L8:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L3
 L4:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+86)))
@@ -13183,7 +15832,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	i1 = v2 + uint32(8)
-	i0 = fn849(m, v5, i1, uint32(2), uint32(0))
+	i0 = fn850(m, v5, i1, uint32(2), uint32(0))
 	v3 = i0
 	goto L9
 L10:
@@ -13192,7 +15841,7 @@ L10:
 	if v3 != 0 {
 		goto L11
 	}
-	i0 = fn852(m, v5, v1)
+	i0 = fn853(m, v5, v1)
 	v3 = i0
 	goto L9
 L11:
@@ -13205,7 +15854,7 @@ L11:
 	v3 = uint32(0)
 	goto L9
 L12:
-	i0 = fn852(m, v6, v1)
+	i0 = fn853(m, v6, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -13218,7 +15867,7 @@ L12:
 	if v7 != 0 {
 		goto L9
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -13231,18 +15880,18 @@ L9:
 	if v6 != 0 {
 		goto L13
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L13:
 	if v3 != 0 {
 		goto L3
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L3
 	}
-	fn3624(m)
+	fn3625(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	v5 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+86)))
@@ -13253,7 +15902,7 @@ L13:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	i1 = v2 + uint32(8)
-	i0 = fn849(m, v4, i1, uint32(2), uint32(0))
+	i0 = fn850(m, v4, i1, uint32(2), uint32(0))
 	v3 = i0
 	goto L3
 L14:
@@ -13262,7 +15911,7 @@ L14:
 	if v5 != 0 {
 		goto L15
 	}
-	i0 = fn852(m, v4, v1)
+	i0 = fn853(m, v4, v1)
 	v3 = i0
 	goto L3
 L15:
@@ -13272,7 +15921,7 @@ L15:
 	if v0 == 0 {
 		goto L3
 	}
-	i0 = fn852(m, v0, v1)
+	i0 = fn853(m, v0, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
@@ -13285,7 +15934,7 @@ L15:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -13298,7 +15947,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -13307,7 +15956,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2423(m *Module, v0 uint32) {
+func fn2424(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13358,7 +16007,7 @@ func fn2423(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -13376,7 +16025,7 @@ L1:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
@@ -13387,7 +16036,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2424(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2425(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -13426,7 +16075,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2425(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2426(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -13434,14 +16083,14 @@ func fn2425(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2426(m, v0, v1)
+	i0 = fn2427(m, v0, v1)
 	v4 = i0
 	if v4 != 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
-	i0 = fn2427(m, uint32(0), v0, v1, v4, v2, v3)
+	i0 = fn2428(m, uint32(0), v0, v1, v4, v2, v3)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -13454,14 +16103,14 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn2426(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2427(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13594,7 +16243,7 @@ L8:
 	v3 = uint32(0)
 	i1 = k32(10089824) + uint32(22072)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -13663,7 +16312,7 @@ L14:
 	if v4 != 0 {
 		goto L13
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -13688,7 +16337,7 @@ L13:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8553752), v2)
+	i0 = fn3604(m, i0, uint32(8553752), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -13697,7 +16346,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2427(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn2428(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -13779,7 +16428,7 @@ L9:
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+180))
 	i1 = i1 + k32(4294967295)
@@ -13810,7 +16459,7 @@ L11:
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	i2 = v6 + uint32(12)
-	i0 = fn1704(m, i0, v4, i2)
+	i0 = fn1705(m, i0, v4, i2)
 	if i0 == 0 {
 		goto L12
 	}
@@ -13825,7 +16474,7 @@ L10:
 	if v9 != 0 {
 		goto L13
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
 	v9 = i0
@@ -13894,7 +16543,7 @@ L14:
 	v9 = v10
 	goto L1
 L15:
-	fn2072(m, v9)
+	fn2073(m, v9)
 	v9 = v10
 	goto L1
 L6:
@@ -13908,10 +16557,10 @@ L6:
 		goto L3
 	}
 L5:
-	fn2072(m, v7)
+	fn2073(m, v7)
 L3:
 	v9 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -13919,7 +16568,7 @@ L2:
 	if v0 == 0 {
 		goto L16
 	}
-	i0 = fn2027(m, v0, v4)
+	i0 = fn2028(m, v0, v4)
 	v9 = i0
 	goto L1
 L16:
@@ -13927,12 +16576,12 @@ L16:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v1
 	v9 = uint32(0)
 	i1 = v6 + uint32(4)
-	i0 = fn849(m, uint32(10066544), i1, uint32(2), uint32(0))
+	i0 = fn850(m, uint32(10066544), i1, uint32(2), uint32(0))
 	v10 = i0
 	if v10 == 0 {
 		goto L1
 	}
-	i0 = fn2027(m, v10, v4)
+	i0 = fn2028(m, v10, v4)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v14 = i0
@@ -13945,7 +16594,7 @@ L16:
 	if v14 != 0 {
 		goto L1
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L1:
 	i0 = v6 + uint32(16)
 	m.g0 = i0
@@ -13954,7 +16603,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2428(m *Module, v0 uint32) {
+func fn2429(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14005,7 +16654,7 @@ func fn2428(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -14023,7 +16672,7 @@ L1:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -14041,7 +16690,7 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
@@ -14052,7 +16701,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2429(m *Module, v0 uint32) uint32 {
+func fn2430(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14086,7 +16735,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8543058), i1)
+	i0 = fn2697(m, uint32(8543058), i1)
 	v0 = i0
 	goto L1
 L2:
@@ -14100,7 +16749,7 @@ L6:
 	v0 = i0
 L5:
 	*(*uint32)(unsafe.Add(b, v1)) = v0
-	i0 = fn2696(m, uint32(8543014), v1)
+	i0 = fn2697(m, uint32(8543014), v1)
 	v0 = i0
 L1:
 	i0 = v1 + uint32(32)
@@ -14110,7 +16759,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2430(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2431(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -14131,23 +16780,23 @@ func fn2430(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i1 = k32(10089824) + uint32(22072)
-	i0 = fn2790(m, v1, i1)
+	i0 = fn2791(m, v1, i1)
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn2027(m, v0, v1)
+	i0 = fn2028(m, v0, v1)
 	return i0
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn2427(m, v0, i1, i2, i3, v1, uint32(0))
+	i0 = fn2428(m, v0, i1, i2, i3, v1, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2431(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2432(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -14197,7 +16846,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2432(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2433(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14251,11 +16900,11 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i0 = fn865(m, v5, v3)
+	i0 = fn866(m, v5, v3)
 	v4 = i0
 	goto L1
 L5:
-	i0 = fn2426(m, v4, v1)
+	i0 = fn2427(m, v4, v1)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -14286,7 +16935,7 @@ L8:
 	v4 = uint32(0)
 	goto L1
 L9:
-	fn2072(m, v5)
+	fn2073(m, v5)
 	v4 = uint32(0)
 	goto L1
 L7:
@@ -14319,7 +16968,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2433(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2434(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -14338,7 +16987,7 @@ func fn2433(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = fn3737(m, uint32(8442313), v2)
+	i0 = fn3738(m, uint32(8442313), v2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -14350,7 +16999,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
 	i1 = v3 + uint32(28)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn3718(m, v1, uint32(8442308), v3)
+	i0 = fn3719(m, v1, uint32(8442308), v3)
 	if i0 != 0 {
 		goto L3
 	}
@@ -14359,7 +17008,7 @@ L2:
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i0 = fn2434(m, v0, i1, i2)
+	i0 = fn2435(m, v0, i1, i2)
 	v2 = i0
 L1:
 	i0 = v3 + uint32(32)
@@ -14369,7 +17018,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2434(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2435(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14394,7 +17043,7 @@ func fn2434(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+52))
 	v1 = i0
 	if v1 == 0 {
@@ -14430,7 +17079,7 @@ L7:
 	}
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8488541))
+	fn3605(m, i0, uint32(8488541))
 	v1 = k32(4294967295)
 	goto L1
 L4:
@@ -14442,7 +17091,7 @@ L3:
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8409959))
+	fn3605(m, i0, uint32(8409959))
 	v1 = k32(4294967295)
 	goto L1
 L9:
@@ -14470,7 +17119,7 @@ L9:
 	}
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8509231))
+	fn3605(m, i0, uint32(8509231))
 	v1 = k32(4294967295)
 	goto L1
 L10:
@@ -14495,7 +17144,7 @@ L13:
 	i0 = i0 + v5
 	i0 = i0 + k32(4294967268)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2790(m, i0, v6)
+	i0 = fn2791(m, i0, v6)
 	if i0 == 0 {
 		goto L14
 	}
@@ -14511,7 +17160,7 @@ L13:
 	}
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8464034))
+	fn3605(m, i0, uint32(8464034))
 	v1 = k32(4294967295)
 	goto L1
 L15:
@@ -14521,7 +17170,7 @@ L15:
 		goto L17
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8464004))
+	fn3605(m, i0, uint32(8464004))
 	v1 = k32(4294967295)
 	goto L1
 L17:
@@ -14534,7 +17183,7 @@ L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3603(m, i0, uint32(8559483), v3)
+	i0 = fn3604(m, i0, uint32(8559483), v3)
 	v1 = k32(4294967295)
 	goto L1
 L14:
@@ -14548,7 +17197,7 @@ L14:
 	}
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8504770))
+	fn3605(m, i0, uint32(8504770))
 	v1 = k32(4294967295)
 	goto L1
 L2:
@@ -14563,7 +17212,7 @@ L19:
 	if v2 == 0 {
 		goto L18
 	}
-	i0 = fn2426(m, v1, v2)
+	i0 = fn2427(m, v1, v2)
 	v5 = i0
 	if v5 != 0 {
 		goto L20
@@ -14606,7 +17255,7 @@ L22:
 	if v1 != 0 {
 		goto L23
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -14625,7 +17274,7 @@ L23:
 	if v4 != 0 {
 		goto L24
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v4 = i0
@@ -14645,7 +17294,7 @@ L24:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -14654,7 +17303,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2435(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2436(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -14675,7 +17324,7 @@ func fn2435(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v3 == 0 {
 		goto L2
 	}
-	i0 = fn3739(m, uint32(8442313), v3)
+	i0 = fn3740(m, uint32(8442313), v3)
 	if i0 != 0 {
 		goto L2
 	}
@@ -14688,7 +17337,7 @@ L2:
 		goto L3
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8570080), v2, uint32(0), uint32(2))
+	i0 = fn3735(m, uint32(8570080), v2, uint32(0), uint32(2))
 	if i0 == 0 {
 		goto L1
 	}
@@ -14719,7 +17368,7 @@ L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8426661), v4)
+	i0 = fn3604(m, i0, uint32(8426661), v4)
 	goto L4
 L7:
 	if v2 != uint32(2) {
@@ -14729,7 +17378,7 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v3 = i0
 L5:
-	i0 = fn2434(m, v0, v5, v3)
+	i0 = fn2435(m, v0, v5, v3)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L4
 	}
@@ -14748,7 +17397,7 @@ L4:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -14757,7 +17406,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2436(m *Module, v0 uint32) uint32 {
+func fn2437(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -14780,7 +17429,7 @@ func fn2436(m *Module, v0 uint32) uint32 {
 	v1 = uint32(10066040)
 	goto L1
 L2:
-	i0 = fn2436(m, v1)
+	i0 = fn2437(m, v1)
 	v1 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -14803,7 +17452,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2437(m *Module, v0 uint32) uint32 {
+func fn2438(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14827,7 +17476,7 @@ func fn2437(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = k32(10089824) + uint32(25320)
-	i0 = fn2350(m, i0, i1)
+	i0 = fn2351(m, i0, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -14862,7 +17511,7 @@ L6:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	if v5 == 0 {
 		goto L4
@@ -14872,7 +17521,7 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+84))
 	v4 = i0
 L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i0 = v4 & uint32(2048)
 	if i0 == 0 {
@@ -14886,26 +17535,26 @@ L5:
 		goto L8
 	}
 L9:
-	i0 = fn840(m, v0, v5, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v0, v5, uint32(0), uint32(0), uint32(0))
 	v0 = i0
 	goto L2
 L8:
 	i2 = m.table[v2].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v0, v5, i2, uint32(0))
+	i0 = fn839(m, v0, v5, i2, uint32(0))
 	v0 = i0
 	goto L2
 L4:
-	fn3624(m)
+	fn3625(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8541815), v1)
+	i0 = fn2697(m, uint32(8541815), v1)
 	v0 = i0
 	goto L1
 L3:
-	i0 = fn852(m, v2, v0)
+	i0 = fn853(m, v2, v0)
 	v0 = i0
 	v5 = v2
 L2:
@@ -14920,7 +17569,7 @@ L2:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -14929,7 +17578,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2438(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2439(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14947,7 +17596,7 @@ func fn2438(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491079))
+	fn3605(m, i0, uint32(8491079))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -14960,7 +17609,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8435293)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502941), v3)
+	i0 = fn3604(m, i0, uint32(8502941), v3)
 	goto L1
 L3:
 	i0 = m.table[v2].(func(*Module, uint32) uint32)(m, v0)
@@ -14973,7 +17622,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2439(m *Module, v0 uint32) uint32 {
+func fn2440(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14994,7 +17643,7 @@ func fn2439(m *Module, v0 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = k32(10089824) + uint32(23312)
-	i0 = fn2350(m, i0, i1)
+	i0 = fn2351(m, i0, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -15032,7 +17681,7 @@ L5:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	if v2 != uint32(10059656) {
 		goto L6
@@ -15048,8 +17697,8 @@ L3:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, uint32(10059656))
-	i0 = fn2031(m, v0)
+	fn2073(m, uint32(10059656))
+	i0 = fn2032(m, v0)
 	m.depth--
 	return i0
 L6:
@@ -15057,18 +17706,18 @@ L6:
 		goto L1
 	}
 L2:
-	i0 = fn2031(m, v0)
+	i0 = fn2032(m, v0)
 	m.depth--
 	return i0
 L1:
 	if v3 == 0 {
 		goto L8
 	}
-	i0 = fn852(m, v2, v0)
+	i0 = fn853(m, v2, v0)
 	v0 = i0
 	goto L7
 L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v1 = i0
@@ -15085,12 +17734,12 @@ L8:
 		goto L9
 	}
 L10:
-	i0 = fn840(m, v0, v2, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v0, v2, uint32(0), uint32(0), uint32(0))
 	v0 = i0
 	goto L7
 L9:
 	i2 = m.table[v1].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v0, v2, i2, uint32(0))
+	i0 = fn839(m, v0, v2, i2, uint32(0))
 	v0 = i0
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -15104,7 +17753,7 @@ L7:
 	if v1 != 0 {
 		goto L11
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L11:
 	v1 = k32(4294967295)
 	if v0 == 0 {
@@ -15117,21 +17766,21 @@ L11:
 		goto L13
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8444511))
+	fn3605(m, i0, uint32(8444511))
 	m.depth--
 	return k32(4294967295)
 L13:
-	i0 = fn1582(m, v0)
+	i0 = fn1583(m, v0)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L14
 	}
 	v1 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L14
 	}
-	fn3624(m)
+	fn3625(m)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10050376))+60))
 	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v0)
 	v1 = i0
@@ -15153,7 +17802,7 @@ L14:
 	if v2 != 0 {
 		goto L12
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L12:
 	m.depth--
 	return v1
@@ -15161,7 +17810,7 @@ L12:
 
 //go:norace
 //go:nocheckptr
-func fn2440(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2441(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15179,7 +17828,7 @@ func fn2440(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491079))
+	fn3605(m, i0, uint32(8491079))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -15192,7 +17841,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8435293)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502941), v3)
+	i0 = fn3604(m, i0, uint32(8502941), v3)
 	goto L1
 L3:
 	i0 = m.table[v2].(func(*Module, uint32) uint32)(m, v0)
@@ -15201,12 +17850,12 @@ L3:
 		goto L4
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L4:
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v1 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -15216,7 +17865,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2441(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2442(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15237,11 +17886,11 @@ func fn2441(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = k32(10089824) + uint32(22004)
 	i2 = v3 + uint32(12)
-	i0 = fn2421(m, v0, i1, i2)
+	i0 = fn2422(m, v0, i1, i2)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -15250,11 +17899,11 @@ func fn2441(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn856(m, v5, v6, v0, v1, v2)
+	i0 = fn857(m, v5, v6, v0, v1, v2)
 	v4 = i0
 	goto L2
 L3:
-	i0 = fn850(m, v5, v6, v1, v2)
+	i0 = fn851(m, v5, v6, v1, v2)
 	v4 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -15268,7 +17917,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -15277,7 +17926,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2442(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2443(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
@@ -15290,7 +17939,7 @@ func fn2442(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2443(m *Module, v0 uint32) uint32 {
+func fn2444(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -15305,7 +17954,7 @@ func fn2443(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
 	i0 = k32(10089824) + uint32(26148)
 	i1 = v1 + uint32(12)
-	i0 = fn2420(m, i0, i1, uint32(1))
+	i0 = fn2421(m, i0, i1, uint32(1))
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -15314,7 +17963,7 @@ func fn2443(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2444(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2445(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15334,7 +17983,7 @@ func fn2444(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491079))
+	fn3605(m, i0, uint32(8491079))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -15347,7 +17996,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502941), v3)
+	i0 = fn3604(m, i0, uint32(8502941), v3)
 	goto L1
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -15361,7 +18010,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2445(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2446(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -15380,14 +18029,14 @@ func fn2445(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i0 = k32(10089824) + uint32(22432)
 	i1 = v3 + uint32(4)
-	i0 = fn2420(m, i0, i1, uint32(2))
+	i0 = fn2421(m, i0, i1, uint32(2))
 	v2 = i0
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
 	i0 = k32(10089824) + uint32(25872)
 	i1 = v3 + uint32(4)
-	i0 = fn2420(m, i0, i1, uint32(3))
+	i0 = fn2421(m, i0, i1, uint32(3))
 	v2 = i0
 L1:
 	if v2 != 0 {
@@ -15408,7 +18057,7 @@ L4:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -15417,7 +18066,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2446(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2447(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15448,7 +18097,7 @@ func fn2446(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v3 + uint32(24)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
 	i4 = v3 + uint32(16)
-	i0 = fn3735(m, v1, uint32(8586986), uint32(2), uint32(2), i4)
+	i0 = fn3736(m, v1, uint32(8586986), uint32(2), uint32(2), i4)
 	if i0 != 0 {
 		goto L2
 	}
@@ -15482,7 +18131,7 @@ L6:
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
 	v7 = i0
-	if v7 == uint32(1090) {
+	if v7 == uint32(1091) {
 		goto L7
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+76))
@@ -15508,7 +18157,7 @@ L8:
 	if v5 == v2 {
 		goto L4
 	}
-	if v5 != uint32(1090) {
+	if v5 != uint32(1091) {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
@@ -15534,7 +18183,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v1
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8404163), v3)
+	i0 = fn3604(m, i0, uint32(8404163), v3)
 L1:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -15543,7 +18192,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2447(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2448(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15573,7 +18222,7 @@ func fn2447(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491079))
+	fn3605(m, i0, uint32(8491079))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -15587,7 +18236,7 @@ L2:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8502941), i2)
+	i0 = fn3604(m, i0, uint32(8502941), i2)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -15619,7 +18268,7 @@ L7:
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
 	v8 = i0
-	if v8 == uint32(1090) {
+	if v8 == uint32(1091) {
 		goto L8
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+76))
@@ -15645,7 +18294,7 @@ L9:
 	if v4 == v2 {
 		goto L5
 	}
-	if v4 != uint32(1090) {
+	if v4 != uint32(1091) {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
@@ -15669,7 +18318,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v1
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8404163), v3)
+	i0 = fn3604(m, i0, uint32(8404163), v3)
 L1:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -15678,7 +18327,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2448(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2449(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15707,13 +18356,13 @@ func fn2448(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	v4 = uint32(2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = v2 << (uint32(2) & 31)
 	i1 = i1 + uint32(8586992)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2350(m, i0, i1)
+	i0 = fn2351(m, i0, i1)
 	v6 = i0
 	if v6 == 0 {
 		goto L2
@@ -15753,7 +18402,7 @@ L5:
 	if v7 != 0 {
 		goto L6
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L6:
 	if v2 == 0 {
 		goto L2
@@ -15784,12 +18433,12 @@ L3:
 	}
 L9:
 	i3 = v4 & uint32(3)
-	i0 = fn840(m, v5, v2, v0, i3, uint32(0))
+	i0 = fn841(m, v5, v2, v0, i3, uint32(0))
 	v0 = i0
 	goto L7
 L8:
 	i2 = m.table[v6].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, v0, v4, uint32(0))
-	i0 = fn838(m, v5, v2, i2, uint32(0))
+	i0 = fn839(m, v5, v2, i2, uint32(0))
 	v0 = i0
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -15803,62 +18452,15 @@ L7:
 	if v6 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L2:
-	fn3624(m)
+	fn3625(m)
 	v0 = uint32(10060432)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
 	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2449(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 == uint32(10064376) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491079))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if v4 == uint32(1) {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8586986)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502941), v3)
-	goto L1
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, i1, uint32(0))
-	v1 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v1
 }
 
 //go:norace
@@ -15883,7 +18485,7 @@ func fn2450(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491079))
+	fn3605(m, i0, uint32(8491079))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -15896,11 +18498,11 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502941), v3)
+	i0 = fn3604(m, i0, uint32(8502941), v3)
 	goto L1
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, i1, uint32(1))
+	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, i1, uint32(0))
 	v1 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -15930,7 +18532,7 @@ func fn2451(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491079))
+	fn3605(m, i0, uint32(8491079))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -15943,11 +18545,11 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502941), v3)
+	i0 = fn3604(m, i0, uint32(8502941), v3)
 	goto L1
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, i1, uint32(2))
+	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, i1, uint32(1))
 	v1 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -15977,7 +18579,7 @@ func fn2452(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491079))
+	fn3605(m, i0, uint32(8491079))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -15990,11 +18592,11 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502941), v3)
+	i0 = fn3604(m, i0, uint32(8502941), v3)
 	goto L1
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, i1, uint32(3))
+	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, i1, uint32(2))
 	v1 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -16024,7 +18626,7 @@ func fn2453(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491079))
+	fn3605(m, i0, uint32(8491079))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -16037,11 +18639,11 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502941), v3)
+	i0 = fn3604(m, i0, uint32(8502941), v3)
 	goto L1
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, i1, uint32(4))
+	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, i1, uint32(3))
 	v1 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -16071,7 +18673,7 @@ func fn2454(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491079))
+	fn3605(m, i0, uint32(8491079))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -16084,7 +18686,54 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502941), v3)
+	i0 = fn3604(m, i0, uint32(8502941), v3)
+	goto L1
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, i1, uint32(4))
+	v1 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2455(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 == uint32(10064376) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8491079))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if v4 == uint32(1) {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8586986)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8502941), v3)
 	goto L1
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -16098,7 +18747,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2455(m *Module, v0 uint32) uint32 {
+func fn2456(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16122,7 +18771,7 @@ func fn2455(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = k32(10089824) + uint32(23976)
-	i0 = fn2350(m, i0, i1)
+	i0 = fn2351(m, i0, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -16160,7 +18809,7 @@ L5:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	if v3 != uint32(10059656) {
 		goto L6
@@ -16177,14 +18826,14 @@ L3:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8493903), i2)
+	i0 = fn3604(m, i0, uint32(8493903), i2)
 	goto L1
 L6:
 	if v3 == 0 {
@@ -16193,11 +18842,11 @@ L6:
 	if v4 == 0 {
 		goto L9
 	}
-	i0 = fn852(m, v3, v0)
+	i0 = fn853(m, v3, v0)
 	v2 = i0
 	goto L8
 L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	v2 = i0
@@ -16214,12 +18863,12 @@ L9:
 		goto L10
 	}
 L11:
-	i0 = fn840(m, v0, v3, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v0, v3, uint32(0), uint32(0), uint32(0))
 	v2 = i0
 	goto L8
 L10:
 	i2 = m.table[v2].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v3, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v0, v3, i2, uint32(0))
+	i0 = fn839(m, v0, v3, i2, uint32(0))
 	v2 = i0
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -16233,13 +18882,13 @@ L8:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L2:
-	fn3624(m)
+	fn3625(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = k32(10089824) + uint32(23140)
-	i0 = fn2350(m, i0, i1)
+	i0 = fn2351(m, i0, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L14
@@ -16270,7 +18919,7 @@ L2:
 	if v4 != 0 {
 		goto L15
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L15:
 	if v3 != 0 {
 		goto L12
@@ -16281,7 +18930,7 @@ L14:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8493903), v1)
+	i0 = fn3604(m, i0, uint32(8493903), v1)
 	goto L1
 L13:
 	v3 = v2
@@ -16297,9 +18946,9 @@ L12:
 	if v2 != 0 {
 		goto L16
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L16:
-	i0 = fn1469(m, v0)
+	i0 = fn1470(m, v0)
 	v2 = i0
 L1:
 	i0 = v1 + uint32(32)
@@ -16309,7 +18958,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2456(m *Module, v0 uint32) uint32 {
+func fn2457(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -16324,7 +18973,7 @@ func fn2456(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
 	i0 = k32(10089824) + uint32(24732)
 	i1 = v1 + uint32(12)
-	i0 = fn2420(m, i0, i1, uint32(1))
+	i0 = fn2421(m, i0, i1, uint32(1))
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -16333,7 +18982,7 @@ func fn2456(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2457(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2458(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16351,7 +19000,7 @@ func fn2457(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491079))
+	fn3605(m, i0, uint32(8491079))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -16364,7 +19013,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8435293)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502941), v3)
+	i0 = fn3604(m, i0, uint32(8502941), v3)
 	goto L1
 L3:
 	i0 = m.table[v2].(func(*Module, uint32) uint32)(m, v0)
@@ -16373,13 +19022,13 @@ L3:
 		goto L1
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	fn3614(m, i0)
+	fn3615(m, i0)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -16388,7 +19037,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2458(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2459(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16407,13 +19056,13 @@ func fn2458(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v4 = i0
 	i1 = k32(10089824) + uint32(23004)
-	i0 = fn2350(m, v4, i1)
+	i0 = fn2351(m, v4, i1)
 	v5 = i0
 	if v5 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+136))
-	if i0 != uint32(1091) {
+	if i0 != uint32(1092) {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+136)) = uint32(0)
@@ -16441,7 +19090,7 @@ L2:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
 	i1 = v3 + uint32(4)
-	i0 = fn849(m, v5, i1, uint32(3), uint32(0))
+	i0 = fn850(m, v5, i1, uint32(3), uint32(0))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
@@ -16454,7 +19103,7 @@ L2:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -16463,7 +19112,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2459(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2460(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16483,7 +19132,7 @@ func fn2459(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i1 = v3 + uint32(8)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn3735(m, v1, uint32(8586986), uint32(1), uint32(2), v3)
+	i0 = fn3736(m, v1, uint32(8586986), uint32(1), uint32(2), v3)
 	if i0 == 0 {
 		goto L1
 	}
@@ -16509,7 +19158,7 @@ L3:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8506653))
+	fn3605(m, i0, uint32(8506653))
 	goto L1
 L4:
 	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v4, v1)
@@ -16522,7 +19171,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2460(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2461(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -16541,14 +19190,14 @@ func fn2460(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i0 = k32(10089824) + uint32(22464)
 	i1 = v3 + uint32(4)
-	i0 = fn2420(m, i0, i1, uint32(2))
+	i0 = fn2421(m, i0, i1, uint32(2))
 	v2 = i0
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
 	i0 = k32(10089824) + uint32(25808)
 	i1 = v3 + uint32(4)
-	i0 = fn2420(m, i0, i1, uint32(3))
+	i0 = fn2421(m, i0, i1, uint32(3))
 	v2 = i0
 L1:
 	if v2 != 0 {
@@ -16569,7 +19218,7 @@ L4:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -16578,7 +19227,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2461(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2462(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -16600,7 +19249,7 @@ func fn2461(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i1 = v3 + uint32(8)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn3735(m, v1, uint32(8586986), uint32(2), uint32(2), v3)
+	i0 = fn3736(m, v1, uint32(8586986), uint32(2), uint32(2), v3)
 	if i0 != 0 {
 		goto L2
 	}
@@ -16624,7 +19273,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2462(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2463(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16646,7 +19295,7 @@ func fn2462(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491079))
+	fn3605(m, i0, uint32(8491079))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -16659,7 +19308,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502941), v3)
+	i0 = fn3604(m, i0, uint32(8502941), v3)
 	goto L1
 L3:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -16678,7 +19327,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2463(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2464(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16698,12 +19347,12 @@ func fn2463(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	v5 = k32(4294967295)
 	i1 = k32(10089824) + uint32(23636)
 	i2 = v3 + uint32(12)
-	i0 = fn2421(m, v0, i1, i2)
+	i0 = fn2422(m, v0, i1, i2)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -16712,11 +19361,11 @@ func fn2463(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn856(m, v4, v6, v0, v1, v2)
+	i0 = fn857(m, v4, v6, v0, v1, v2)
 	v0 = i0
 	goto L2
 L3:
-	i0 = fn850(m, v4, v6, v1, v2)
+	i0 = fn851(m, v4, v6, v1, v2)
 	v0 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -16730,7 +19379,7 @@ L2:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L4:
 	if v0 == 0 {
 		goto L1
@@ -16742,7 +19391,7 @@ L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8573527), v3)
+	i0 = fn3604(m, i0, uint32(8573527), v3)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -16772,7 +19421,7 @@ L6:
 	}
 	v0 = uint32(10059656)
 L5:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -16781,7 +19430,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2464(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2465(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -16801,7 +19450,7 @@ func fn2464(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2465(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2466(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16817,15 +19466,15 @@ func fn2465(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i1 = k32(10089824) + uint32(24636)
-	i0 = fn2034(m, v0, i1)
+	i0 = fn2035(m, v0, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
-	i0 = fn856(m, v4, v5, v0, v1, v2)
+	i0 = fn857(m, v4, v5, v0, v1, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
@@ -16838,7 +19487,7 @@ func fn2465(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	m.depth--
 	return v3
@@ -16846,7 +19495,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2466(m *Module, v0 uint32) {
+func fn2467(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16867,11 +19516,11 @@ func fn2466(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = k32(10089824) + uint32(22404)
-	i0 = fn2350(m, i0, i1)
+	i0 = fn2351(m, i0, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -16906,7 +19555,7 @@ L5:
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	if v0 == 0 {
 		goto L1
@@ -16916,7 +19565,7 @@ L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+84))
 	v4 = i0
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = v4 & uint32(2048)
 	if i0 == 0 {
@@ -16930,23 +19579,23 @@ L4:
 		goto L7
 	}
 L8:
-	i0 = fn840(m, v2, v0, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v2, v0, uint32(0), uint32(0), uint32(0))
 	v3 = i0
 	goto L2
 L7:
 	i2 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v2, v0, i2, uint32(0))
+	i0 = fn839(m, v2, v0, i2, uint32(0))
 	v3 = i0
 	goto L2
 L3:
-	i0 = fn852(m, v2, v0)
+	i0 = fn853(m, v2, v0)
 	v3 = i0
 	v0 = v2
 L2:
 	if v3 != 0 {
 		goto L10
 	}
-	fn3651(m, v0)
+	fn3652(m, v0)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -16960,7 +19609,7 @@ L10:
 	if v2 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -16973,16 +19622,16 @@ L9:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
-	fn3606(m, v1)
+	fn3607(m, v1)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2467(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2468(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17000,7 +19649,7 @@ func fn2467(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491079))
+	fn3605(m, i0, uint32(8491079))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -17013,7 +19662,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8435293)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502941), v3)
+	i0 = fn3604(m, i0, uint32(8502941), v3)
 	goto L1
 L3:
 	m.table[v2].(func(*Module, uint32))(m, v0)
@@ -17026,7 +19675,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2468(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2469(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17054,7 +19703,7 @@ func fn2468(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
-	i0 = fn1574(m, v2)
+	i0 = fn1575(m, v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L2
@@ -17066,7 +19715,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v0
 	i0 = k32(10089824) + uint32(21868)
 	i1 = v3 + uint32(8)
-	i0 = fn2420(m, i0, i1, uint32(2))
+	i0 = fn2421(m, i0, i1, uint32(2))
 	v5 = i0
 	if v5 == 0 {
 		goto L4
@@ -17076,14 +19725,14 @@ L2:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8403643), uint32(0))
+	i0 = fn3604(m, i0, uint32(8403643), uint32(0))
 	goto L5
 L6:
-	i0 = fn525(m, v5, v1, v2)
+	i0 = fn526(m, v5, v1, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
-	i0 = fn3706(m, uint32(10066256))
+	i0 = fn3707(m, uint32(10066256))
 	v6 = i0
 	if v6 == 0 {
 		goto L5
@@ -17098,7 +19747,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L7:
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v7 = i0
@@ -17128,7 +19777,7 @@ L7:
 	if v0 != 0 {
 		goto L8
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -17155,7 +19804,7 @@ L5:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L4:
 	v2 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -17171,7 +19820,7 @@ L4:
 		goto L1
 	}
 L3:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -17180,7 +19829,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2469(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2470(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17198,24 +19847,24 @@ func fn2469(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
 	i1 = v3 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3735(m, v1, uint32(8586986), uint32(1), uint32(1), v3)
+	i0 = fn3736(m, v1, uint32(8586986), uint32(1), uint32(1), v3)
 	if i0 == 0 {
 		goto L1
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn515(m, i0, i1)
+	i0 = fn516(m, i0, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = fn1882(m, v0, v1, v2)
+	i0 = fn1883(m, v0, v1, v2)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -17225,7 +19874,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2470(m *Module, v0 uint32, v1 uint32) {
+func fn2471(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17246,7 +19895,7 @@ func fn2470(m *Module, v0 uint32, v1 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn2471(m, v0, v1)
+	fn2472(m, v0, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+172))
@@ -17309,7 +19958,7 @@ L6:
 	if v2 == 0 {
 		goto L7
 	}
-	if v2 != uint32(1092) {
+	if v2 != uint32(1093) {
 		goto L5
 	}
 L7:
@@ -17330,7 +19979,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2471(m *Module, v0 uint32, v1 uint32) {
+func fn2472(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17350,7 +19999,7 @@ func fn2471(m *Module, v0 uint32, v1 uint32) {
 	i0 = i0 - uint32(48)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -17373,7 +20022,7 @@ func fn2471(m *Module, v0 uint32, v1 uint32) {
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	goto L2
 L3:
-	i0 = fn1881(m, v1)
+	i0 = fn1882(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -17382,7 +20031,7 @@ L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
 	i1 = v2 + uint32(32)
-	fn3649(m, uint32(8434607), i1)
+	fn3650(m, uint32(8434607), i1)
 	goto L1
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
@@ -17393,7 +20042,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v0
 	i0 = k32(10089824) + uint32(25280)
 	i1 = v2 + uint32(36)
-	i0 = fn2420(m, i0, i1, uint32(2))
+	i0 = fn2421(m, i0, i1, uint32(2))
 	v4 = i0
 	if v4 != 0 {
 		goto L6
@@ -17402,7 +20051,7 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
 	i1 = v2 + uint32(16)
-	fn3649(m, uint32(8434729), i1)
+	fn3650(m, uint32(8434729), i1)
 	goto L5
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -17416,7 +20065,7 @@ L6:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	if v5 == uint32(10066256) {
 		goto L7
@@ -17424,7 +20073,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+44)) = v1
 	i0 = k32(10089824) + uint32(39952)
 	i1 = v2 + uint32(44)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v5 = i0
 	if v5 != 0 {
 		goto L8
@@ -17432,7 +20081,7 @@ L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	fn3649(m, uint32(8434607), v2)
+	fn3650(m, uint32(8434607), v2)
 	goto L7
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -17446,7 +20095,7 @@ L8:
 	if v0 != 0 {
 		goto L7
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -17459,9 +20108,9 @@ L7:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	fn3606(m, v3)
+	fn3607(m, v3)
 	i0 = v2 + uint32(48)
 	m.g0 = i0
 	return
@@ -17469,7 +20118,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2472(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2473(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17487,7 +20136,7 @@ func fn2472(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
 	i1 = v3 + uint32(8)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3735(m, v1, uint32(8586986), uint32(1), uint32(1), v3)
+	i0 = fn3736(m, v1, uint32(8586986), uint32(1), uint32(1), v3)
 	if i0 == 0 {
 		goto L1
 	}
@@ -17499,7 +20148,7 @@ func fn2472(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8403774))
+	fn3605(m, i0, uint32(8403774))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
@@ -17512,7 +20161,7 @@ L2:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403964))
+	fn3605(m, i0, uint32(8403964))
 	goto L1
 L4:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+20)))
@@ -17522,14 +20171,14 @@ L4:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8510191))
+	fn3605(m, i0, uint32(8510191))
 	goto L1
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v4
 	v4 = uint32(0)
 	i0 = k32(10089824) + uint32(39952)
 	i1 = v3 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -17545,137 +20194,13 @@ L5:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	v4 = uint32(10059656)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
 	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn2473(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = k32(10089824) + uint32(21772)
-	i0 = fn2350(m, i0, i1)
-	v2 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+84))
-	v4 = i0
-	i0 = v4 & uint32(131072)
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
-	v5 = i0
-	if v5 != 0 {
-		goto L6
-	}
-	v5 = v2
-	goto L5
-L6:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = m.table[v5].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, v0, i2)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L7
-	}
-	fn2072(m, v2)
-L7:
-	if v5 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+84))
-	v4 = i0
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v0 = i0
-	i0 = v4 & uint32(2048)
-	if i0 == 0 {
-		goto L9
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i0 = v5 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 != 0 {
-		goto L8
-	}
-L9:
-	i0 = fn840(m, v0, v5, uint32(0), uint32(0), uint32(0))
-	v0 = i0
-	goto L2
-L8:
-	i2 = m.table[v2].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v0, v5, i2, uint32(0))
-	v0 = i0
-	goto L2
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3603(m, i0, uint32(8504461), v1)
-	goto L1
-L3:
-	i0 = fn852(m, v2, v0)
-	v0 = i0
-	v5 = v2
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
 }
 
 //go:norace
@@ -17703,8 +20228,8 @@ func fn2474(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = k32(10089824) + uint32(21584)
-	i0 = fn2350(m, i0, i1)
+	i1 = k32(10089824) + uint32(21772)
+	i0 = fn2351(m, i0, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -17739,7 +20264,7 @@ L6:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	if v5 == 0 {
 		goto L4
@@ -17749,7 +20274,7 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+84))
 	v4 = i0
 L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i0 = v4 & uint32(2048)
 	if i0 == 0 {
@@ -17763,12 +20288,12 @@ L5:
 		goto L8
 	}
 L9:
-	i0 = fn840(m, v0, v5, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v0, v5, uint32(0), uint32(0), uint32(0))
 	v0 = i0
 	goto L2
 L8:
 	i2 = m.table[v2].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v0, v5, i2, uint32(0))
+	i0 = fn839(m, v0, v5, i2, uint32(0))
 	v0 = i0
 	goto L2
 L4:
@@ -17777,10 +20302,10 @@ L4:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3603(m, i0, uint32(8504505), v1)
+	i0 = fn3604(m, i0, uint32(8504461), v1)
 	goto L1
 L3:
-	i0 = fn852(m, v2, v0)
+	i0 = fn853(m, v2, v0)
 	v0 = i0
 	v5 = v2
 L2:
@@ -17795,7 +20320,7 @@ L2:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -17827,8 +20352,8 @@ func fn2475(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = k32(10089824) + uint32(21672)
-	i0 = fn2350(m, i0, i1)
+	i1 = k32(10089824) + uint32(21584)
+	i0 = fn2351(m, i0, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -17863,7 +20388,7 @@ L6:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	if v5 == 0 {
 		goto L4
@@ -17873,7 +20398,7 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+84))
 	v4 = i0
 L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i0 = v4 & uint32(2048)
 	if i0 == 0 {
@@ -17887,12 +20412,12 @@ L5:
 		goto L8
 	}
 L9:
-	i0 = fn840(m, v0, v5, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v0, v5, uint32(0), uint32(0), uint32(0))
 	v0 = i0
 	goto L2
 L8:
 	i2 = m.table[v2].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v0, v5, i2, uint32(0))
+	i0 = fn839(m, v0, v5, i2, uint32(0))
 	v0 = i0
 	goto L2
 L4:
@@ -17901,10 +20426,10 @@ L4:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3603(m, i0, uint32(8504417), v1)
+	i0 = fn3604(m, i0, uint32(8504505), v1)
 	goto L1
 L3:
-	i0 = fn852(m, v2, v0)
+	i0 = fn853(m, v2, v0)
 	v0 = i0
 	v5 = v2
 L2:
@@ -17919,7 +20444,7 @@ L2:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -17928,7 +20453,9 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2476(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2476(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17937,14 +20464,6 @@ func fn2476(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = v4
 	var v5 uint32
 	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -17954,510 +20473,111 @@ func fn2476(m *Module, v0 uint32, v1 uint32) uint32 {
 	b := m.base
 	i0 = m.g0
 	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
+	v1 = i0
+	m.g0 = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i1
-	if v4 == v5 {
-		goto L1
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+48))
-	v6 = i0
-	if v6 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	i0 = b2i(i0 == uint32(1093))
-	v3 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
-	v6 = i0
-	if v6 != 0 {
+	i1 = k32(10089824) + uint32(21672)
+	i0 = fn2351(m, i0, i1)
+	v2 = i0
+	if v2 == 0 {
 		goto L4
 	}
-	v6 = v3
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	if i0 == uint32(1093) {
-		goto L5
-	}
-	v6 = v3
-	goto L3
-L5:
-	v6 = uint32(0)
-	if v3 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+172))
-	v8 = i0
-	if v8 == 0 {
-		goto L8
-	}
-	v6 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
-	v9 = i0
-	if int32(v9) < int32(uint32(1)) {
-		goto L6
-	}
-	i0 = v8 + uint32(12)
-	v5 = i0
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	if i0 == v4 {
-		goto L7
-	}
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v9 + k32(4294967295)
-	v9 = i0
-	if v9 != 0 {
-		goto L9
-	}
-	v6 = v3
-	goto L6
-L8:
-L10:
-	if v5 == v4 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+128))
-	v5 = i0
-	if v5 != 0 {
-		goto L10
-	}
-	if v4 == uint32(10066040) {
-		goto L7
-	}
-	v6 = v3
-	goto L6
-L7:
-	v5 = uint32(0)
-	i2 = k32(10089824) + uint32(25116)
-	i0 = fn2477(m, v0, v1, i2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+84))
 	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L2
+	i0 = v4 & uint32(131072)
+	if i0 != 0 {
+		goto L3
 	}
-	v6 = v3
-	if v4 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25116)
-	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
 	v5 = i0
-	if v5 != uint32(10060432) {
-		goto L2
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L6
-	}
-	v6 = uint32(0)
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = v5
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, uint32(10060432))
+	v5 = v2
+	goto L5
 L6:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i1 = k32(10089824) + uint32(21492)
-	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = m.table[v5].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, v0, i2)
 	v5 = i0
-	if v5 != uint32(10060432) {
-		goto L2
-	}
-	v5 = uint32(10060432)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 == i1 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = v5
-	if v5 != 0 {
-		goto L3
-	}
-	fn2072(m, uint32(10060432))
-L3:
-	if v6 != 0 {
-		goto L11
-	}
-	v5 = uint32(10060432)
-	goto L2
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25116)
-	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
-	v5 = i0
-L2:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn2477(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i2 = v3 + uint32(8)
-	i0 = fn2025(m, i0, v2, i2)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L2
-	}
-	v4 = k32(4294967295)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	if i0 == 0 {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v3 + uint32(12)
-	i0 = fn2025(m, i0, v2, i2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 == 0 {
-		goto L3
-	}
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v4 = i0
-	if v4 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 != uint32(1073741823) {
-		goto L6
-	}
-	v4 = uint32(1)
-	goto L1
-L6:
-	i1 = v4 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	v4 = uint32(1)
-	if v1 == 0 {
-		goto L3
-	}
-	goto L1
-L5:
-	i0 = fn2026(m, v4, v2, uint32(3))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L7
-	}
-	fn2072(m, v2)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-L3:
-	fn2072(m, v2)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn2478(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = fn2350(m, i0, v1)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	v5 = uint32(2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+84))
-	v7 = i0
-	i0 = v7 & uint32(131072)
-	v8 = i0
-	if v8 == 0 {
-		goto L3
-	}
-	v1 = v4
-	goto L2
-L3:
-	v5 = k32(2147483649)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+136))
-	v1 = i0
-	if v1 != 0 {
-		goto L4
-	}
-	v1 = v4
-	goto L2
-L4:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = m.table[v1].(func(*Module, uint32, uint32, uint32) uint32)(m, v4, v3, i2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v3 = i0
 	if v3 == uint32(1073741823) {
-		goto L5
+		goto L7
 	}
 	i1 = v3 + k32(4294967295)
 	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
+	*(*uint32)(unsafe.Add(b, v2)) = v3
 	if v3 != 0 {
-		goto L5
+		goto L7
 	}
-	fn2072(m, v4)
-L5:
-	if v1 == 0 {
-		goto L1
+	fn2073(m, v2)
+L7:
+	if v5 == 0 {
+		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+84))
-	v7 = i0
-L2:
-	i1 = v8 >> (uint32(15) & 31)
-	i1 = i1 ^ uint32(4)
-	i0 = v2 + i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+84))
 	v4 = i0
-	i0 = v7 & uint32(2048)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v0 = i0
+	i0 = v4 & uint32(2048)
 	if i0 == 0 {
-		goto L8
+		goto L9
 	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
-	i0 = v1 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i0 = v5 + i1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
 	if v2 != 0 {
-		goto L7
+		goto L8
 	}
+L9:
+	i0 = fn841(m, v0, v5, uint32(0), uint32(0), uint32(0))
+	v0 = i0
+	goto L2
 L8:
-	i3 = v5 & uint32(3)
-	i0 = fn840(m, v0, v1, v4, i3, uint32(0))
-	v4 = i0
-	goto L6
-L7:
-	i2 = m.table[v2].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v4, v5, uint32(0))
-	i0 = fn838(m, v0, v1, i2, uint32(0))
-	v4 = i0
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i2 = m.table[v2].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, uint32(0), uint32(0), uint32(0))
+	i0 = fn839(m, v0, v5, i2, uint32(0))
+	v0 = i0
+	goto L2
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	i0 = fn3604(m, i0, uint32(8504417), v1)
+	goto L1
+L3:
+	i0 = fn853(m, v2, v0)
+	v0 = i0
+	v5 = v2
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
 	if v2 == uint32(1073741823) {
-		goto L9
+		goto L1
 	}
 	i1 = v2 + k32(4294967295)
 	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
+	*(*uint32)(unsafe.Add(b, v5)) = v2
 	if v2 != 0 {
-		goto L9
+		goto L1
 	}
-	fn2072(m, v1)
-L9:
-	return v4
+	fn2073(m, v5)
 L1:
-	i2 = fn3616(m)
-	if i2 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = uint32(10060432)
-	}
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2479(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 == uint32(10064376) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491079))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if v4 == uint32(1) {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8586986)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502941), v3)
-	goto L1
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = m.table[v2].(func(*Module, uint32, uint32) uint32)(m, v0, i1)
-	v1 = i0
-L1:
-	i0 = v3 + uint32(16)
+	i0 = v1 + uint32(16)
 	m.g0 = i0
-	return v1
+	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2480(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 == uint32(10064376) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491079))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if v4 == uint32(1) {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8586986)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502941), v3)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = m.table[v2].(func(*Module, uint32, uint32) uint32)(m, i0, v0)
-	v1 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2481(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2477(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18499,11 +20619,11 @@ func fn2481(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v6 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = *(*uint32)(unsafe.Add(b, v6))
 	i0 = b2i(i0 == uint32(1094))
 	v3 = i0
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
 	v6 = i0
@@ -18513,7 +20633,7 @@ L1:
 	v6 = v3
 	goto L3
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = *(*uint32)(unsafe.Add(b, v6))
 	if i0 == uint32(1094) {
 		goto L5
 	}
@@ -18568,8 +20688,8 @@ L10:
 	goto L6
 L7:
 	v5 = uint32(0)
-	i2 = k32(10089824) + uint32(25708)
-	i0 = fn2477(m, v0, v1, i2)
+	i2 = k32(10089824) + uint32(25116)
+	i0 = fn2478(m, v0, v1, i2)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L2
@@ -18580,9 +20700,9 @@ L7:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25708)
+	i1 = k32(10089824) + uint32(25116)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L2
@@ -18600,13 +20720,13 @@ L7:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i1 = k32(10089824) + uint32(26176)
+	i1 = k32(10089824) + uint32(21492)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L2
@@ -18628,7 +20748,7 @@ L6:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L3:
 	if v6 != 0 {
 		goto L11
@@ -18638,14 +20758,350 @@ L3:
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25708)
+	i1 = k32(10089824) + uint32(25116)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 L2:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn2478(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i2 = v3 + uint32(8)
+	i0 = fn2026(m, i0, v2, i2)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L2
+	}
+	v4 = k32(4294967295)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	if i0 == 0 {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v3 + uint32(12)
+	i0 = fn2026(m, i0, v2, i2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 == 0 {
+		goto L3
+	}
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v4 = i0
+	if v4 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 != uint32(1073741823) {
+		goto L6
+	}
+	v4 = uint32(1)
+	goto L1
+L6:
+	i1 = v4 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	v4 = uint32(1)
+	if v1 == 0 {
+		goto L3
+	}
+	goto L1
+L5:
+	i0 = fn2027(m, v4, v2, uint32(3))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L7
+	}
+	fn2073(m, v2)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+L3:
+	fn2073(m, v2)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn2479(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = fn2351(m, i0, v1)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	v5 = uint32(2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+84))
+	v7 = i0
+	i0 = v7 & uint32(131072)
+	v8 = i0
+	if v8 == 0 {
+		goto L3
+	}
+	v1 = v4
+	goto L2
+L3:
+	v5 = k32(2147483649)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+136))
+	v1 = i0
+	if v1 != 0 {
+		goto L4
+	}
+	v1 = v4
+	goto L2
+L4:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = m.table[v1].(func(*Module, uint32, uint32, uint32) uint32)(m, v4, v3, i2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L5
+	}
+	fn2073(m, v4)
+L5:
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+84))
+	v7 = i0
+L2:
+	i1 = v8 >> (uint32(15) & 31)
+	i1 = i1 ^ uint32(4)
+	i0 = v2 + i1
+	v4 = i0
+	i0 = v7 & uint32(2048)
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
+	i0 = v1 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 != 0 {
+		goto L7
+	}
+L8:
+	i3 = v5 & uint32(3)
+	i0 = fn841(m, v0, v1, v4, i3, uint32(0))
+	v4 = i0
+	goto L6
+L7:
+	i2 = m.table[v2].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v4, v5, uint32(0))
+	i0 = fn839(m, v0, v1, i2, uint32(0))
+	v4 = i0
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L9
+	}
+	fn2073(m, v1)
+L9:
+	return v4
+L1:
+	i2 = fn3617(m)
+	if i2 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = uint32(10060432)
+	}
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2480(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 == uint32(10064376) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8491079))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if v4 == uint32(1) {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8586986)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8502941), v3)
+	goto L1
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = m.table[v2].(func(*Module, uint32, uint32) uint32)(m, v0, i1)
+	v1 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2481(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 == uint32(10064376) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8491079))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if v4 == uint32(1) {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8586986)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8502941), v3)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = m.table[v2].(func(*Module, uint32, uint32) uint32)(m, i0, v0)
+	v1 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v1
 }
 
 //go:norace
@@ -18692,11 +21148,11 @@ func fn2482(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v6 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
 	i0 = b2i(i0 == uint32(1095))
 	v3 = i0
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
 	v6 = i0
@@ -18706,7 +21162,7 @@ L1:
 	v6 = v3
 	goto L3
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
 	if i0 == uint32(1095) {
 		goto L5
 	}
@@ -18761,8 +21217,8 @@ L10:
 	goto L6
 L7:
 	v5 = uint32(0)
-	i2 = k32(10089824) + uint32(25520)
-	i0 = fn2477(m, v0, v1, i2)
+	i2 = k32(10089824) + uint32(25708)
+	i0 = fn2478(m, v0, v1, i2)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L2
@@ -18773,9 +21229,9 @@ L7:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25520)
+	i1 = k32(10089824) + uint32(25708)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L2
@@ -18793,13 +21249,13 @@ L7:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i1 = k32(10089824) + uint32(24520)
+	i1 = k32(10089824) + uint32(26176)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L2
@@ -18821,7 +21277,7 @@ L6:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L3:
 	if v6 != 0 {
 		goto L11
@@ -18831,9 +21287,9 @@ L3:
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25520)
+	i1 = k32(10089824) + uint32(25708)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 L2:
 	i0 = v2 + uint32(16)
@@ -18885,11 +21341,11 @@ func fn2483(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v6 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
 	i0 = b2i(i0 == uint32(1096))
 	v3 = i0
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
 	v6 = i0
@@ -18899,7 +21355,7 @@ L1:
 	v6 = v3
 	goto L3
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
 	if i0 == uint32(1096) {
 		goto L5
 	}
@@ -18954,8 +21410,8 @@ L10:
 	goto L6
 L7:
 	v5 = uint32(0)
-	i2 = k32(10089824) + uint32(25488)
-	i0 = fn2477(m, v0, v1, i2)
+	i2 = k32(10089824) + uint32(25520)
+	i0 = fn2478(m, v0, v1, i2)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L2
@@ -18966,9 +21422,9 @@ L7:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25488)
+	i1 = k32(10089824) + uint32(25520)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L2
@@ -18986,13 +21442,13 @@ L7:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i1 = k32(10089824) + uint32(24424)
+	i1 = k32(10089824) + uint32(24520)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L2
@@ -19014,7 +21470,7 @@ L6:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L3:
 	if v6 != 0 {
 		goto L11
@@ -19024,9 +21480,9 @@ L3:
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25488)
+	i1 = k32(10089824) + uint32(25520)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 L2:
 	i0 = v2 + uint32(16)
@@ -19078,11 +21534,11 @@ func fn2484(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v6 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
 	i0 = b2i(i0 == uint32(1097))
 	v3 = i0
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
 	v6 = i0
@@ -19092,7 +21548,7 @@ L1:
 	v6 = v3
 	goto L3
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
 	if i0 == uint32(1097) {
 		goto L5
 	}
@@ -19147,8 +21603,8 @@ L10:
 	goto L6
 L7:
 	v5 = uint32(0)
-	i2 = k32(10089824) + uint32(25180)
-	i0 = fn2477(m, v0, v1, i2)
+	i2 = k32(10089824) + uint32(25488)
+	i0 = fn2478(m, v0, v1, i2)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L2
@@ -19159,9 +21615,9 @@ L7:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25180)
+	i1 = k32(10089824) + uint32(25488)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L2
@@ -19179,13 +21635,13 @@ L7:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i1 = k32(10089824) + uint32(22624)
+	i1 = k32(10089824) + uint32(24424)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L2
@@ -19207,7 +21663,200 @@ L6:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
+L3:
+	if v6 != 0 {
+		goto L11
+	}
+	v5 = uint32(10060432)
+	goto L2
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
+	i1 = k32(10089824) + uint32(25488)
+	i2 = v2 + uint32(8)
+	i0 = fn2479(m, v7, i1, i2)
+	v5 = i0
+L2:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn2485(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i1
+	if v4 == v5 {
+		goto L1
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+48))
+	v6 = i0
+	if v6 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	i0 = b2i(i0 == uint32(1098))
+	v3 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
+	v6 = i0
+	if v6 != 0 {
+		goto L4
+	}
+	v6 = v3
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	if i0 == uint32(1098) {
+		goto L5
+	}
+	v6 = v3
+	goto L3
+L5:
+	v6 = uint32(0)
+	if v3 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+172))
+	v8 = i0
+	if v8 == 0 {
+		goto L8
+	}
+	v6 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
+	v9 = i0
+	if int32(v9) < int32(uint32(1)) {
+		goto L6
+	}
+	i0 = v8 + uint32(12)
+	v5 = i0
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	if i0 == v4 {
+		goto L7
+	}
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v9 + k32(4294967295)
+	v9 = i0
+	if v9 != 0 {
+		goto L9
+	}
+	v6 = v3
+	goto L6
+L8:
+L10:
+	if v5 == v4 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+128))
+	v5 = i0
+	if v5 != 0 {
+		goto L10
+	}
+	if v4 == uint32(10066040) {
+		goto L7
+	}
+	v6 = v3
+	goto L6
+L7:
+	v5 = uint32(0)
+	i2 = k32(10089824) + uint32(25180)
+	i0 = fn2478(m, v0, v1, i2)
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L2
+	}
+	v6 = v3
+	if v4 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
+	i1 = k32(10089824) + uint32(25180)
+	i2 = v2 + uint32(8)
+	i0 = fn2479(m, v7, i1, i2)
+	v5 = i0
+	if v5 != uint32(10060432) {
+		goto L2
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L6
+	}
+	v6 = uint32(0)
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = v5
+	if v5 != 0 {
+		goto L6
+	}
+	fn2073(m, uint32(10060432))
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	i1 = k32(10089824) + uint32(22624)
+	i2 = v2 + uint32(8)
+	i0 = fn2479(m, v7, i1, i2)
+	v5 = i0
+	if v5 != uint32(10060432) {
+		goto L2
+	}
+	v5 = uint32(10060432)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 == i1 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = v5
+	if v5 != 0 {
+		goto L3
+	}
+	fn2073(m, uint32(10060432))
 L3:
 	if v6 != 0 {
 		goto L11
@@ -19219,7 +21868,7 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
 	i1 = k32(10089824) + uint32(25180)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 L2:
 	i0 = v2 + uint32(16)
@@ -19229,7 +21878,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2485(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2486(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19273,10 +21922,10 @@ func fn2485(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	i0 = b2i(i0 == uint32(1098))
+	i0 = b2i(i0 == uint32(1099))
 	v4 = i0
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+48))
 	v6 = i0
@@ -19287,7 +21936,7 @@ L3:
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	if i0 == uint32(1098) {
+	if i0 == uint32(1099) {
 		goto L6
 	}
 	v6 = v4
@@ -19342,7 +21991,7 @@ L11:
 L8:
 	v5 = uint32(0)
 	i2 = k32(10089824) + uint32(25612)
-	i0 = fn2477(m, v0, v1, i2)
+	i0 = fn2478(m, v0, v1, i2)
 	v2 = i0
 	if int32(v2) < int32(uint32(0)) {
 		goto L1
@@ -19355,7 +22004,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v1
 	i1 = k32(10089824) + uint32(25612)
 	i2 = v3 + uint32(4)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L1
@@ -19373,13 +22022,13 @@ L8:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
 	i1 = k32(10089824) + uint32(25020)
 	i2 = v3 + uint32(4)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L1
@@ -19401,7 +22050,7 @@ L7:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L4:
 	if v6 != 0 {
 		goto L12
@@ -19413,7 +22062,7 @@ L12:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v1
 	i1 = k32(10089824) + uint32(25612)
 	i2 = v3 + uint32(4)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	goto L1
 L2:
@@ -19425,7 +22074,7 @@ L2:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	if i0 != uint32(1098) {
+	if i0 != uint32(1099) {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
@@ -19433,50 +22082,12 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
 	i0 = k32(10089824) + uint32(25020)
 	i1 = v3 + uint32(4)
-	i0 = fn2420(m, i0, i1, uint32(3))
+	i0 = fn2421(m, i0, i1, uint32(3))
 	v5 = i0
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
 	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn2486(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(10059656)
-	i1 = v3 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = v3 + uint32(8)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn3735(m, v1, uint32(8586986), uint32(1), uint32(2), v3)
-	if i0 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, i1, i2)
-	v1 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v1
 }
 
 //go:norace
@@ -19500,7 +22111,45 @@ func fn2487(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i1 = v3 + uint32(8)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn3735(m, v1, uint32(8586986), uint32(1), uint32(2), v3)
+	i0 = fn3736(m, v1, uint32(8586986), uint32(1), uint32(2), v3)
+	if i0 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, i1, i2)
+	v1 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2488(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(10059656)
+	i1 = v3 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = v3 + uint32(8)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = fn3736(m, v1, uint32(8586986), uint32(1), uint32(2), v3)
 	if i0 != 0 {
 		goto L2
 	}
@@ -19519,7 +22168,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2488(m *Module, v0 uint32) uint32 {
+func fn2489(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -19534,31 +22183,7 @@ func fn2488(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
 	i0 = k32(10089824) + uint32(24608)
 	i1 = v1 + uint32(12)
-	i0 = fn2420(m, i0, i1, uint32(1))
-	v0 = i0
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2489(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
-	i0 = k32(10089824) + uint32(24992)
-	i1 = v1 + uint32(12)
-	i0 = fn2420(m, i0, i1, uint32(1))
+	i0 = fn2421(m, i0, i1, uint32(1))
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -19580,9 +22205,9 @@ func fn2490(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
-	i0 = k32(10089824) + uint32(21424)
+	i0 = k32(10089824) + uint32(24992)
 	i1 = v1 + uint32(12)
-	i0 = fn2420(m, i0, i1, uint32(1))
+	i0 = fn2421(m, i0, i1, uint32(1))
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -19592,6 +22217,30 @@ func fn2490(m *Module, v0 uint32) uint32 {
 //go:norace
 //go:nocheckptr
 func fn2491(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
+	i0 = k32(10089824) + uint32(21424)
+	i1 = v1 + uint32(12)
+	i0 = fn2421(m, i0, i1, uint32(1))
+	v0 = i0
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2492(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19615,7 +22264,7 @@ func fn2491(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = k32(10089824) + uint32(21836)
-	i0 = fn2350(m, i0, i1)
+	i0 = fn2351(m, i0, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -19629,7 +22278,7 @@ func fn2491(m *Module, v0 uint32) uint32 {
 	}
 	v4 = uint32(0)
 	v3 = v2
-	i0 = fn852(m, v3, v0)
+	i0 = fn853(m, v3, v0)
 	v0 = i0
 	goto L2
 L5:
@@ -19656,13 +22305,13 @@ L6:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	if v3 != 0 {
 		goto L3
 	}
 L4:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -19671,7 +22320,7 @@ L4:
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = k32(10089824) + uint32(24104)
-	i0 = fn2350(m, i0, i1)
+	i0 = fn2351(m, i0, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L9
@@ -19685,7 +22334,7 @@ L8:
 	}
 	v4 = uint32(1)
 	v3 = v2
-	i0 = fn852(m, v3, v0)
+	i0 = fn853(m, v3, v0)
 	v0 = i0
 	goto L2
 L10:
@@ -19712,13 +22361,13 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L12:
 	if v3 != 0 {
 		goto L3
 	}
 L9:
-	i2 = fn3616(m)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -19727,7 +22376,7 @@ L9:
 	v2 = i0
 	goto L1
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	v2 = i0
@@ -19744,12 +22393,12 @@ L3:
 		goto L13
 	}
 L14:
-	i0 = fn840(m, v0, v3, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v0, v3, uint32(0), uint32(0), uint32(0))
 	v0 = i0
 	goto L2
 L13:
 	i2 = m.table[v2].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v3, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v0, v3, i2, uint32(0))
+	i0 = fn839(m, v0, v3, i2, uint32(0))
 	v0 = i0
 L2:
 	if v0 == 0 {
@@ -19758,7 +22407,7 @@ L2:
 	if v4 == 0 {
 		goto L18
 	}
-	i0 = fn2030(m, v0)
+	i0 = fn2031(m, v0)
 	v2 = i0
 	goto L17
 L18:
@@ -19767,14 +22416,14 @@ L18:
 	if v2 != uint32(10014724) {
 		goto L19
 	}
-	i0 = fn2030(m, v0)
+	i0 = fn2031(m, v0)
 	v2 = i0
 	goto L17
 L19:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8434956), v1)
+	i0 = fn3604(m, i0, uint32(8434956), v1)
 	v2 = k32(4294967295)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -19788,7 +22437,7 @@ L17:
 	if v4 != 0 {
 		goto L20
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -19816,7 +22465,7 @@ L16:
 		goto L1
 	}
 L15:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -19825,7 +22474,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2492(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2493(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19843,7 +22492,7 @@ func fn2492(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491079))
+	fn3605(m, i0, uint32(8491079))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -19856,7 +22505,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8435293)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502941), v3)
+	i0 = fn3604(m, i0, uint32(8502941), v3)
 	goto L1
 L3:
 	i0 = m.table[v2].(func(*Module, uint32) uint32)(m, v0)
@@ -19865,12 +22514,12 @@ L3:
 		goto L4
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L4:
-	i0 = fn606(m, v2)
+	i0 = fn607(m, v2)
 	v1 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -19880,7 +22529,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2493(m *Module, v0 uint32) uint32 {
+func fn2494(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -19895,204 +22544,11 @@ func fn2493(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
 	i0 = k32(10089824) + uint32(23776)
 	i1 = v1 + uint32(12)
-	i0 = fn2420(m, i0, i1, uint32(1))
+	i0 = fn2421(m, i0, i1, uint32(1))
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
 	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2494(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i1
-	if v4 == v5 {
-		goto L1
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+48))
-	v6 = i0
-	if v6 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+44))
-	i0 = b2i(i0 == uint32(1099))
-	v3 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
-	v6 = i0
-	if v6 != 0 {
-		goto L4
-	}
-	v6 = v3
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+44))
-	if i0 == uint32(1099) {
-		goto L5
-	}
-	v6 = v3
-	goto L3
-L5:
-	v6 = uint32(0)
-	if v3 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+172))
-	v8 = i0
-	if v8 == 0 {
-		goto L8
-	}
-	v6 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
-	v9 = i0
-	if int32(v9) < int32(uint32(1)) {
-		goto L6
-	}
-	i0 = v8 + uint32(12)
-	v5 = i0
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	if i0 == v4 {
-		goto L7
-	}
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v9 + k32(4294967295)
-	v9 = i0
-	if v9 != 0 {
-		goto L9
-	}
-	v6 = v3
-	goto L6
-L8:
-L10:
-	if v5 == v4 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+128))
-	v5 = i0
-	if v5 != 0 {
-		goto L10
-	}
-	if v4 == uint32(10066040) {
-		goto L7
-	}
-	v6 = v3
-	goto L6
-L7:
-	v5 = uint32(0)
-	i2 = k32(10089824) + uint32(25424)
-	i0 = fn2477(m, v0, v1, i2)
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L2
-	}
-	v6 = v3
-	if v4 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25424)
-	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
-	v5 = i0
-	if v5 != uint32(10060432) {
-		goto L2
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L6
-	}
-	v6 = uint32(0)
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = v5
-	if v5 != 0 {
-		goto L6
-	}
-	fn2072(m, uint32(10060432))
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i1 = k32(10089824) + uint32(24232)
-	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
-	v5 = i0
-	if v5 != uint32(10060432) {
-		goto L2
-	}
-	v5 = uint32(10060432)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 == i1 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = v5
-	if v5 != 0 {
-		goto L3
-	}
-	fn2072(m, uint32(10060432))
-L3:
-	if v6 != 0 {
-		goto L11
-	}
-	v5 = uint32(10060432)
-	goto L2
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25424)
-	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
-	v5 = i0
-L2:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v5
 }
 
 //go:norace
@@ -20139,11 +22595,11 @@ func fn2495(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v6 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+48))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+44))
 	i0 = b2i(i0 == uint32(1100))
 	v3 = i0
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
 	v6 = i0
@@ -20153,7 +22609,7 @@ L1:
 	v6 = v3
 	goto L3
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+48))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+44))
 	if i0 == uint32(1100) {
 		goto L5
 	}
@@ -20208,8 +22664,8 @@ L10:
 	goto L6
 L7:
 	v5 = uint32(0)
-	i2 = k32(10089824) + uint32(25644)
-	i0 = fn2477(m, v0, v1, i2)
+	i2 = k32(10089824) + uint32(25424)
+	i0 = fn2478(m, v0, v1, i2)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L2
@@ -20220,9 +22676,9 @@ L7:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25644)
+	i1 = k32(10089824) + uint32(25424)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L2
@@ -20240,13 +22696,13 @@ L7:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i1 = k32(10089824) + uint32(25676)
+	i1 = k32(10089824) + uint32(24232)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L2
@@ -20268,7 +22724,7 @@ L6:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L3:
 	if v6 != 0 {
 		goto L11
@@ -20278,9 +22734,9 @@ L3:
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25644)
+	i1 = k32(10089824) + uint32(25424)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 L2:
 	i0 = v2 + uint32(16)
@@ -20332,11 +22788,11 @@ func fn2496(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v6 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+48))
 	i0 = b2i(i0 == uint32(1101))
 	v3 = i0
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
 	v6 = i0
@@ -20346,7 +22802,7 @@ L1:
 	v6 = v3
 	goto L3
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+48))
 	if i0 == uint32(1101) {
 		goto L5
 	}
@@ -20401,8 +22857,8 @@ L10:
 	goto L6
 L7:
 	v5 = uint32(0)
-	i2 = k32(10089824) + uint32(25148)
-	i0 = fn2477(m, v0, v1, i2)
+	i2 = k32(10089824) + uint32(25644)
+	i0 = fn2478(m, v0, v1, i2)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L2
@@ -20413,9 +22869,9 @@ L7:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25148)
+	i1 = k32(10089824) + uint32(25644)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L2
@@ -20433,13 +22889,13 @@ L7:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i1 = k32(10089824) + uint32(21644)
+	i1 = k32(10089824) + uint32(25676)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L2
@@ -20461,7 +22917,7 @@ L6:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L3:
 	if v6 != 0 {
 		goto L11
@@ -20471,9 +22927,9 @@ L3:
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25148)
+	i1 = k32(10089824) + uint32(25644)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 L2:
 	i0 = v2 + uint32(16)
@@ -20525,11 +22981,11 @@ func fn2497(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v6 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+56))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+52))
 	i0 = b2i(i0 == uint32(1102))
 	v3 = i0
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
 	v6 = i0
@@ -20539,7 +22995,7 @@ L1:
 	v6 = v3
 	goto L3
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+56))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+52))
 	if i0 == uint32(1102) {
 		goto L5
 	}
@@ -20594,8 +23050,8 @@ L10:
 	goto L6
 L7:
 	v5 = uint32(0)
-	i2 = k32(10089824) + uint32(25776)
-	i0 = fn2477(m, v0, v1, i2)
+	i2 = k32(10089824) + uint32(25148)
+	i0 = fn2478(m, v0, v1, i2)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L2
@@ -20606,9 +23062,9 @@ L7:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25776)
+	i1 = k32(10089824) + uint32(25148)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L2
@@ -20626,13 +23082,13 @@ L7:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i1 = k32(10089824) + uint32(26692)
+	i1 = k32(10089824) + uint32(21644)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L2
@@ -20654,7 +23110,7 @@ L6:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L3:
 	if v6 != 0 {
 		goto L11
@@ -20664,9 +23120,9 @@ L3:
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25776)
+	i1 = k32(10089824) + uint32(25148)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 L2:
 	i0 = v2 + uint32(16)
@@ -20718,11 +23174,11 @@ func fn2498(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v6 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+60))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+56))
 	i0 = b2i(i0 == uint32(1103))
 	v3 = i0
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
 	v6 = i0
@@ -20732,7 +23188,7 @@ L1:
 	v6 = v3
 	goto L3
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+60))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+56))
 	if i0 == uint32(1103) {
 		goto L5
 	}
@@ -20787,8 +23243,8 @@ L10:
 	goto L6
 L7:
 	v5 = uint32(0)
-	i2 = k32(10089824) + uint32(25552)
-	i0 = fn2477(m, v0, v1, i2)
+	i2 = k32(10089824) + uint32(25776)
+	i0 = fn2478(m, v0, v1, i2)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L2
@@ -20799,9 +23255,9 @@ L7:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25552)
+	i1 = k32(10089824) + uint32(25776)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L2
@@ -20819,13 +23275,13 @@ L7:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i1 = k32(10089824) + uint32(24796)
+	i1 = k32(10089824) + uint32(26692)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L2
@@ -20847,7 +23303,7 @@ L6:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L3:
 	if v6 != 0 {
 		goto L11
@@ -20857,9 +23313,9 @@ L3:
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25552)
+	i1 = k32(10089824) + uint32(25776)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 L2:
 	i0 = v2 + uint32(16)
@@ -20869,305 +23325,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2499(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
-	i0 = k32(10089824) + uint32(23748)
-	i1 = v1 + uint32(12)
-	i0 = fn2420(m, i0, i1, uint32(1))
-	v0 = i0
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2500(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
-	i0 = k32(10089824) + uint32(22844)
-	i1 = v1 + uint32(12)
-	i0 = fn2420(m, i0, i1, uint32(1))
-	v0 = i0
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2501(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i0 = k32(10089824) + uint32(23344)
-	i1 = v2 + uint32(8)
-	i0 = fn2420(m, i0, i1, uint32(2))
-	v1 = i0
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2502(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i0 = k32(10089824) + uint32(23944)
-	i1 = v2 + uint32(8)
-	i0 = fn2420(m, i0, i1, uint32(2))
-	v1 = i0
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2503(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i0 = k32(10089824) + uint32(23572)
-	i1 = v2 + uint32(8)
-	i0 = fn2420(m, i0, i1, uint32(2))
-	v1 = i0
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2504(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i0 = k32(10089824) + uint32(23508)
-	i1 = v2 + uint32(8)
-	i0 = fn2420(m, i0, i1, uint32(2))
-	v1 = i0
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2505(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v0
-	i0 = k32(10089824) + uint32(23836)
-	i1 = v3 + uint32(8)
-	i0 = fn2420(m, i0, i1, uint32(2))
-	v1 = i0
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2506(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i0 = k32(10089824) + uint32(23444)
-	i1 = v2 + uint32(8)
-	i0 = fn2420(m, i0, i1, uint32(2))
-	v1 = i0
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2507(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i0 = k32(10089824) + uint32(23868)
-	i1 = v2 + uint32(8)
-	i0 = fn2420(m, i0, i1, uint32(2))
-	v1 = i0
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2508(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i0 = k32(10089824) + uint32(23376)
-	i1 = v2 + uint32(8)
-	i0 = fn2420(m, i0, i1, uint32(2))
-	v1 = i0
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2509(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i0 = k32(10089824) + uint32(24044)
-	i1 = v2 + uint32(8)
-	i0 = fn2420(m, i0, i1, uint32(2))
-	v1 = i0
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2510(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i0 = k32(10089824) + uint32(23808)
-	i1 = v2 + uint32(8)
-	i0 = fn2420(m, i0, i1, uint32(2))
-	v1 = i0
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2511(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2499(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -21209,11 +23367,11 @@ func fn2511(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v6 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+116))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+60))
 	i0 = b2i(i0 == uint32(1104))
 	v3 = i0
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
 	v6 = i0
@@ -21223,7 +23381,7 @@ L1:
 	v6 = v3
 	goto L3
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+116))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+60))
 	if i0 == uint32(1104) {
 		goto L5
 	}
@@ -21278,8 +23436,8 @@ L10:
 	goto L6
 L7:
 	v5 = uint32(0)
-	i2 = k32(10089824) + uint32(25388)
-	i0 = fn2477(m, v0, v1, i2)
+	i2 = k32(10089824) + uint32(25552)
+	i0 = fn2478(m, v0, v1, i2)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L2
@@ -21290,9 +23448,9 @@ L7:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25388)
+	i1 = k32(10089824) + uint32(25552)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L2
@@ -21310,13 +23468,13 @@ L7:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i1 = k32(10089824) + uint32(22876)
+	i1 = k32(10089824) + uint32(24796)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L2
@@ -21338,7 +23496,7 @@ L6:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L3:
 	if v6 != 0 {
 		goto L11
@@ -21348,14 +23506,312 @@ L3:
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25388)
+	i1 = k32(10089824) + uint32(25552)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 L2:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn2500(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
+	i0 = k32(10089824) + uint32(23748)
+	i1 = v1 + uint32(12)
+	i0 = fn2421(m, i0, i1, uint32(1))
+	v0 = i0
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2501(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
+	i0 = k32(10089824) + uint32(22844)
+	i1 = v1 + uint32(12)
+	i0 = fn2421(m, i0, i1, uint32(1))
+	v0 = i0
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2502(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	i0 = k32(10089824) + uint32(23344)
+	i1 = v2 + uint32(8)
+	i0 = fn2421(m, i0, i1, uint32(2))
+	v1 = i0
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2503(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	i0 = k32(10089824) + uint32(23944)
+	i1 = v2 + uint32(8)
+	i0 = fn2421(m, i0, i1, uint32(2))
+	v1 = i0
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2504(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	i0 = k32(10089824) + uint32(23572)
+	i1 = v2 + uint32(8)
+	i0 = fn2421(m, i0, i1, uint32(2))
+	v1 = i0
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2505(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	i0 = k32(10089824) + uint32(23508)
+	i1 = v2 + uint32(8)
+	i0 = fn2421(m, i0, i1, uint32(2))
+	v1 = i0
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2506(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v0
+	i0 = k32(10089824) + uint32(23836)
+	i1 = v3 + uint32(8)
+	i0 = fn2421(m, i0, i1, uint32(2))
+	v1 = i0
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2507(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	i0 = k32(10089824) + uint32(23444)
+	i1 = v2 + uint32(8)
+	i0 = fn2421(m, i0, i1, uint32(2))
+	v1 = i0
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2508(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	i0 = k32(10089824) + uint32(23868)
+	i1 = v2 + uint32(8)
+	i0 = fn2421(m, i0, i1, uint32(2))
+	v1 = i0
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2509(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	i0 = k32(10089824) + uint32(23376)
+	i1 = v2 + uint32(8)
+	i0 = fn2421(m, i0, i1, uint32(2))
+	v1 = i0
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2510(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	i0 = k32(10089824) + uint32(24044)
+	i1 = v2 + uint32(8)
+	i0 = fn2421(m, i0, i1, uint32(2))
+	v1 = i0
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2511(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	i0 = k32(10089824) + uint32(23808)
+	i1 = v2 + uint32(8)
+	i0 = fn2421(m, i0, i1, uint32(2))
+	v1 = i0
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
 }
 
 //go:norace
@@ -21402,11 +23858,11 @@ func fn2512(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v6 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+120))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+116))
 	i0 = b2i(i0 == uint32(1105))
 	v3 = i0
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
 	v6 = i0
@@ -21416,7 +23872,7 @@ L1:
 	v6 = v3
 	goto L3
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+120))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+116))
 	if i0 == uint32(1105) {
 		goto L5
 	}
@@ -21471,8 +23927,8 @@ L10:
 	goto L6
 L7:
 	v5 = uint32(0)
-	i2 = k32(10089824) + uint32(25740)
-	i0 = fn2477(m, v0, v1, i2)
+	i2 = k32(10089824) + uint32(25388)
+	i0 = fn2478(m, v0, v1, i2)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L2
@@ -21483,9 +23939,9 @@ L7:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25740)
+	i1 = k32(10089824) + uint32(25388)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L2
@@ -21503,13 +23959,13 @@ L7:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i1 = k32(10089824) + uint32(26284)
+	i1 = k32(10089824) + uint32(22876)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L2
@@ -21531,7 +23987,7 @@ L6:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L3:
 	if v6 != 0 {
 		goto L11
@@ -21541,9 +23997,9 @@ L3:
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25740)
+	i1 = k32(10089824) + uint32(25388)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 L2:
 	i0 = v2 + uint32(16)
@@ -21554,80 +24010,6 @@ L2:
 //go:norace
 //go:nocheckptr
 func fn2513(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i0 = k32(10089824) + uint32(23408)
-	i1 = v2 + uint32(8)
-	i0 = fn2420(m, i0, i1, uint32(2))
-	v1 = i0
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2514(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i0 = k32(10089824) + uint32(24008)
-	i1 = v2 + uint32(8)
-	i0 = fn2420(m, i0, i1, uint32(2))
-	v1 = i0
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2515(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
-	i0 = k32(10089824) + uint32(23604)
-	i1 = v1 + uint32(12)
-	i0 = fn2420(m, i0, i1, uint32(1))
-	v0 = i0
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2516(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -21669,11 +24051,11 @@ func fn2516(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v6 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+136))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+120))
 	i0 = b2i(i0 == uint32(1106))
 	v3 = i0
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
 	v6 = i0
@@ -21683,7 +24065,7 @@ L1:
 	v6 = v3
 	goto L3
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+136))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+120))
 	if i0 == uint32(1106) {
 		goto L5
 	}
@@ -21738,8 +24120,8 @@ L10:
 	goto L6
 L7:
 	v5 = uint32(0)
-	i2 = k32(10089824) + uint32(25456)
-	i0 = fn2477(m, v0, v1, i2)
+	i2 = k32(10089824) + uint32(25740)
+	i0 = fn2478(m, v0, v1, i2)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L2
@@ -21750,9 +24132,9 @@ L7:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = k32(10089824) + uint32(25456)
+	i1 = k32(10089824) + uint32(25740)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L2
@@ -21770,13 +24152,13 @@ L7:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i1 = k32(10089824) + uint32(24360)
+	i1 = k32(10089824) + uint32(26284)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 	if v5 != uint32(10060432) {
 		goto L2
@@ -21798,7 +24180,274 @@ L6:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
+L3:
+	if v6 != 0 {
+		goto L11
+	}
+	v5 = uint32(10060432)
+	goto L2
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
+	i1 = k32(10089824) + uint32(25740)
+	i2 = v2 + uint32(8)
+	i0 = fn2479(m, v7, i1, i2)
+	v5 = i0
+L2:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn2514(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	i0 = k32(10089824) + uint32(23408)
+	i1 = v2 + uint32(8)
+	i0 = fn2421(m, i0, i1, uint32(2))
+	v1 = i0
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2515(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	i0 = k32(10089824) + uint32(24008)
+	i1 = v2 + uint32(8)
+	i0 = fn2421(m, i0, i1, uint32(2))
+	v1 = i0
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2516(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
+	i0 = k32(10089824) + uint32(23604)
+	i1 = v1 + uint32(12)
+	i0 = fn2421(m, i0, i1, uint32(1))
+	v0 = i0
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2517(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i1
+	if v4 == v5 {
+		goto L1
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+48))
+	v6 = i0
+	if v6 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+136))
+	i0 = b2i(i0 == uint32(1107))
+	v3 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
+	v6 = i0
+	if v6 != 0 {
+		goto L4
+	}
+	v6 = v3
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+136))
+	if i0 == uint32(1107) {
+		goto L5
+	}
+	v6 = v3
+	goto L3
+L5:
+	v6 = uint32(0)
+	if v3 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+172))
+	v8 = i0
+	if v8 == 0 {
+		goto L8
+	}
+	v6 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
+	v9 = i0
+	if int32(v9) < int32(uint32(1)) {
+		goto L6
+	}
+	i0 = v8 + uint32(12)
+	v5 = i0
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	if i0 == v4 {
+		goto L7
+	}
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v9 + k32(4294967295)
+	v9 = i0
+	if v9 != 0 {
+		goto L9
+	}
+	v6 = v3
+	goto L6
+L8:
+L10:
+	if v5 == v4 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+128))
+	v5 = i0
+	if v5 != 0 {
+		goto L10
+	}
+	if v4 == uint32(10066040) {
+		goto L7
+	}
+	v6 = v3
+	goto L6
+L7:
+	v5 = uint32(0)
+	i2 = k32(10089824) + uint32(25456)
+	i0 = fn2478(m, v0, v1, i2)
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L2
+	}
+	v6 = v3
+	if v4 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
+	i1 = k32(10089824) + uint32(25456)
+	i2 = v2 + uint32(8)
+	i0 = fn2479(m, v7, i1, i2)
+	v5 = i0
+	if v5 != uint32(10060432) {
+		goto L2
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L6
+	}
+	v6 = uint32(0)
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = v5
+	if v5 != 0 {
+		goto L6
+	}
+	fn2073(m, uint32(10060432))
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	i1 = k32(10089824) + uint32(24360)
+	i2 = v2 + uint32(8)
+	i0 = fn2479(m, v7, i1, i2)
+	v5 = i0
+	if v5 != uint32(10060432) {
+		goto L2
+	}
+	v5 = uint32(10060432)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 == i1 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = v5
+	if v5 != 0 {
+		goto L3
+	}
+	fn2073(m, uint32(10060432))
 L3:
 	if v6 != 0 {
 		goto L11
@@ -21810,7 +24459,7 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
 	i1 = k32(10089824) + uint32(25456)
 	i2 = v2 + uint32(8)
-	i0 = fn2478(m, v7, i1, i2)
+	i0 = fn2479(m, v7, i1, i2)
 	v5 = i0
 L2:
 	i0 = v2 + uint32(16)
@@ -21820,7 +24469,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2517(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2518(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -21836,7 +24485,7 @@ func fn2517(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	i0 = k32(10089824) + uint32(23476)
 	i1 = v2 + uint32(8)
-	i0 = fn2420(m, i0, i1, uint32(2))
+	i0 = fn2421(m, i0, i1, uint32(2))
 	v1 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -21845,7 +24494,7 @@ func fn2517(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2518(m *Module, v0 uint32) uint32 {
+func fn2519(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21867,12 +24516,12 @@ func fn2518(m *Module, v0 uint32) uint32 {
 	v2 = k32(4294967295)
 	i0 = k32(10089824) + uint32(24104)
 	i1 = v1 + uint32(12)
-	i0 = fn2420(m, i0, i1, uint32(1))
+	i0 = fn2421(m, i0, i1, uint32(1))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
-	i0 = fn517(m, v0)
+	i0 = fn518(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
@@ -21885,7 +24534,7 @@ func fn2518(m *Module, v0 uint32) uint32 {
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	if v3 == 0 {
 		goto L1
@@ -21906,14 +24555,14 @@ L2:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8546691))
+	fn3605(m, i0, uint32(8546691))
 	goto L1
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn515(m, v3, i1)
+	i0 = fn516(m, v3, i1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -21926,7 +24575,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -21935,7 +24584,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2519(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2520(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -21953,7 +24602,7 @@ func fn2519(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491079))
+	fn3605(m, i0, uint32(8491079))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -21966,7 +24615,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8435293)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502941), v3)
+	i0 = fn3604(m, i0, uint32(8502941), v3)
 	goto L1
 L3:
 	i0 = m.table[v2].(func(*Module, uint32) uint32)(m, v0)
@@ -21975,12 +24624,12 @@ L3:
 		goto L4
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L4:
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v1 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -21990,7 +24639,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2520(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2521(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -22006,7 +24655,7 @@ func fn2520(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	i0 = k32(10089824) + uint32(23140)
 	i1 = v2 + uint32(8)
-	i0 = fn2420(m, i0, i1, uint32(2))
+	i0 = fn2421(m, i0, i1, uint32(2))
 	v1 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -22015,7 +24664,7 @@ func fn2520(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2521(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2522(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -22034,14 +24683,14 @@ func fn2521(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i0 = k32(10089824) + uint32(22496)
 	i1 = v3 + uint32(4)
-	i0 = fn2420(m, i0, i1, uint32(2))
+	i0 = fn2421(m, i0, i1, uint32(2))
 	v2 = i0
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
 	i0 = k32(10089824) + uint32(25904)
 	i1 = v3 + uint32(4)
-	i0 = fn2420(m, i0, i1, uint32(3))
+	i0 = fn2421(m, i0, i1, uint32(3))
 	v2 = i0
 L1:
 	if v2 != 0 {
@@ -22062,7 +24711,7 @@ L4:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -22071,7 +24720,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2522(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2523(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -22092,7 +24741,7 @@ func fn2522(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v3 + uint32(8)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	v4 = uint32(0)
-	i0 = fn3735(m, v1, uint32(8586986), uint32(2), uint32(2), v3)
+	i0 = fn3736(m, v1, uint32(8586986), uint32(2), uint32(2), v3)
 	if i0 == 0 {
 		goto L1
 	}
@@ -22102,67 +24751,11 @@ func fn2522(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 != k32(4294967295) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	v4 = uint32(10059656)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn2523(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 == uint32(10064376) {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491079))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if v4 == uint32(1) {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8586986)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502941), v3)
-	goto L1
-L3:
-	v4 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, i1, uint32(0))
-	if i0 != k32(4294967295) {
-		goto L4
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L4:
 	v4 = uint32(10059656)
 L1:
 	i0 = v3 + uint32(16)
@@ -22186,9 +24779,65 @@ func fn2524(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 == uint32(10064376) {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8491079))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if v4 == uint32(1) {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8586986)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8502941), v3)
+	goto L1
+L3:
+	v4 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, i1, uint32(0))
+	if i0 != k32(4294967295) {
+		goto L4
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L4:
+	v4 = uint32(10059656)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn2525(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
 	i1 = v3 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3735(m, v1, uint32(8586986), uint32(1), uint32(1), v3)
+	i0 = fn3736(m, v1, uint32(8586986), uint32(1), uint32(1), v3)
 	if i0 != 0 {
 		goto L2
 	}
@@ -22198,12 +24847,12 @@ L2:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn515(m, i0, i1)
+	i0 = fn516(m, i0, i1)
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -22218,7 +24867,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2525(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2526(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22232,7 +24881,7 @@ func fn2525(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn1594(m, v1)
+	i0 = fn1595(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -22244,7 +24893,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	i0 = k32(10089824) + uint32(23140)
 	i1 = v2 + uint32(8)
-	i0 = fn2420(m, i0, i1, uint32(2))
+	i0 = fn2421(m, i0, i1, uint32(2))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -22257,7 +24906,7 @@ L2:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -22266,7 +24915,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2526(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2527(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -22287,12 +24936,12 @@ func fn2526(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn515(m, i0, i1)
+	i0 = fn516(m, i0, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -22326,7 +24975,7 @@ L7:
 	}
 L4:
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -22342,7 +24991,7 @@ L2:
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491079))
+	fn3605(m, i0, uint32(8491079))
 	goto L1
 L8:
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(1)
@@ -22350,7 +24999,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502941), v3)
+	i0 = fn3604(m, i0, uint32(8502941), v3)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -22359,7 +25008,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2527(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2528(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -22374,7 +25023,7 @@ func fn2527(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	v4 = k32(4294967295)
-	i0 = fn1594(m, v1)
+	i0 = fn1595(m, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -22386,14 +25035,14 @@ func fn2527(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i0 = k32(10089824) + uint32(22496)
 	i1 = v3 + uint32(4)
-	i0 = fn2420(m, i0, i1, uint32(2))
+	i0 = fn2421(m, i0, i1, uint32(2))
 	v2 = i0
 	goto L2
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
 	i0 = k32(10089824) + uint32(25904)
 	i1 = v3 + uint32(4)
-	i0 = fn2420(m, i0, i1, uint32(3))
+	i0 = fn2421(m, i0, i1, uint32(3))
 	v2 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -22407,7 +25056,7 @@ L2:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	if v2 == 0 {
 		goto L1
@@ -22424,7 +25073,7 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -22433,7 +25082,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2528(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2529(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -22453,7 +25102,7 @@ func fn2528(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i1 = v3 + uint32(8)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn3735(m, v1, uint32(8586986), uint32(2), uint32(2), v3)
+	i0 = fn3736(m, v1, uint32(8586986), uint32(2), uint32(2), v3)
 	if i0 != 0 {
 		goto L2
 	}
@@ -22462,12 +25111,12 @@ func fn2528(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn515(m, i0, i1)
+	i0 = fn516(m, i0, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -22500,7 +25149,7 @@ L7:
 		goto L3
 	}
 L4:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -22514,7 +25163,7 @@ L3:
 	if i0 != k32(4294967295) {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
@@ -22530,7 +25179,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2529(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2530(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -22550,7 +25199,7 @@ func fn2529(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491079))
+	fn3605(m, i0, uint32(8491079))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -22563,17 +25212,17 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502941), v3)
+	i0 = fn3604(m, i0, uint32(8502941), v3)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn515(m, i0, i1)
+	i0 = fn516(m, i0, i1)
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -22607,7 +25256,7 @@ L8:
 	}
 L5:
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -22618,7 +25267,7 @@ L4:
 	if i0 != k32(4294967295) {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -22632,7 +25281,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2530(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2531(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22658,11 +25307,11 @@ func fn2530(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = k32(10089824) + uint32(22288)
-	i0 = fn2350(m, i0, i1)
+	i0 = fn2351(m, i0, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L2
@@ -22700,7 +25349,7 @@ L5:
 	if v7 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	if v5 != uint32(10059656) {
 		goto L6
@@ -22716,13 +25365,13 @@ L3:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8442573), v2)
+	i0 = fn3604(m, i0, uint32(8442573), v2)
 	v5 = k32(4294967295)
 	goto L1
 L6:
@@ -22759,12 +25408,12 @@ L6:
 	}
 L10:
 	i3 = v0 & uint32(3)
-	i0 = fn840(m, v3, v5, v4, i3, uint32(0))
+	i0 = fn841(m, v3, v5, v4, i3, uint32(0))
 	v0 = i0
 	goto L8
 L9:
 	i2 = m.table[v1].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, v4, v0, uint32(0))
-	i0 = fn838(m, v3, v5, i2, uint32(0))
+	i0 = fn839(m, v3, v5, i2, uint32(0))
 	v0 = i0
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -22778,7 +25427,7 @@ L8:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L11:
 	if v0 != 0 {
 		goto L12
@@ -22786,7 +25435,7 @@ L11:
 	v5 = k32(4294967295)
 	goto L1
 L12:
-	i0 = fn2030(m, v0)
+	i0 = fn2031(m, v0)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
@@ -22799,15 +25448,15 @@ L12:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L2:
 	v5 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn583(m, v0, v1, uint32(3))
+	i0 = fn584(m, v0, v1, uint32(3))
 	v5 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -22817,7 +25466,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2531(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2532(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -22837,7 +25486,7 @@ func fn2531(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491079))
+	fn3605(m, i0, uint32(8491079))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -22850,7 +25499,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502941), v3)
+	i0 = fn3604(m, i0, uint32(8502941), v3)
 	goto L1
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -22860,12 +25509,12 @@ L3:
 		goto L4
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L4:
-	i0 = fn606(m, v2)
+	i0 = fn607(m, v2)
 	v1 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -22875,7 +25524,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2532(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2533(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -22910,7 +25559,7 @@ func fn2532(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L3:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8577015), uint32(0))
+	i0 = fn3604(m, i0, uint32(8577015), uint32(0))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -22929,7 +25578,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8410377), v3)
+	i0 = fn3604(m, i0, uint32(8410377), v3)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -22948,7 +25597,7 @@ L4:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8559440), i2)
+	i0 = fn3604(m, i0, uint32(8559440), i2)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+172))
@@ -22999,7 +25648,7 @@ L8:
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+156))
 	v7 = i0
-	if v7 != uint32(1107) {
+	if v7 != uint32(1108) {
 		goto L13
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+128))
@@ -23024,10 +25673,10 @@ L13:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8570590), i2)
+	i0 = fn3604(m, i0, uint32(8570590), i2)
 	goto L1
 L12:
-	i0 = fn2297(m, v1, uint32(1), v4)
+	i0 = fn2298(m, v1, uint32(1), v4)
 	v1 = i0
 	if v1 != 0 {
 		goto L15
@@ -23049,7 +25698,7 @@ L15:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -23063,7 +25712,7 @@ L7:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8434687), i2)
+	i0 = fn3604(m, i0, uint32(8434687), i2)
 L1:
 	i0 = v3 + uint32(64)
 	m.g0 = i0
@@ -23072,7 +25721,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2533(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2534(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -23085,7 +25734,7 @@ func fn2533(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2534(m, v0)
+	i0 = fn2535(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L1
@@ -23102,7 +25751,7 @@ L1:
 	m.depth--
 	return v0
 L2:
-	i0 = fn581(m, v0)
+	i0 = fn582(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -23115,7 +25764,7 @@ L2:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	m.depth--
 	return v2
@@ -23123,7 +25772,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2534(m *Module, v0 uint32) uint32 {
+func fn2535(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23169,7 +25818,7 @@ func fn2534(m *Module, v0 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -23212,7 +25861,7 @@ L1:
 	}
 	i1 = v2 | uint32(256)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = i1
-	fn2064(m, v0)
+	fn2065(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
 	v2 = i0
 L5:
@@ -23221,7 +25870,7 @@ L5:
 		goto L4
 	}
 	v6 = uint32(0)
-	i0 = fn2372(m, v0, uint32(1))
+	i0 = fn2373(m, v0, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -23256,7 +25905,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575115), v1)
+	i0 = fn3604(m, i0, uint32(8575115), v1)
 	goto L3
 L7:
 	if v8 != uint32(1) {
@@ -23268,7 +25917,7 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v3 = i0
 	i0 = v3 + uint32(1)
-	i0 = fn2289(m, i0)
+	i0 = fn2290(m, i0)
 	v6 = i0
 	if v6 != 0 {
 		goto L11
@@ -23400,7 +26049,7 @@ L21:
 L20:
 	i1 = k32(10089824) + uint32(24548)
 	i2 = v1 + uint32(48)
-	i0 = fn2025(m, v3, i1, i2)
+	i0 = fn2026(m, v3, i1, i2)
 	if i0 == 0 {
 		goto L23
 	}
@@ -23408,7 +26057,7 @@ L20:
 	v2 = i0
 	goto L22
 L23:
-	i0 = fn2020(m, v3)
+	i0 = fn2021(m, v3)
 	v2 = i0
 L22:
 	if v2 != 0 {
@@ -23427,10 +26076,10 @@ L24:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, v5, uint32(8526078), i2)
+	i0 = fn3604(m, v5, uint32(8526078), i2)
 	goto L25
 L26:
-	fn3604(m, v5, uint32(8412442))
+	fn3605(m, v5, uint32(8412442))
 L25:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -23444,7 +26093,7 @@ L25:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L3
 L19:
 	i0 = v9 + uint32(4)
@@ -23462,7 +26111,7 @@ L6:
 	}
 	i0 = v11 << (uint32(2) & 31)
 	v12 = i0
-	i0 = fn2108(m, v12)
+	i0 = fn2109(m, v12)
 	v9 = i0
 	if v9 == 0 {
 		goto L30
@@ -23539,12 +26188,12 @@ L31:
 	i1 = v8 << (uint32(2) & 31)
 	i0 = v9 + i1
 	*(*uint32)(unsafe.Add(b, i0)) = v7
-	i0 = fn1492(m, uint32(1))
+	i0 = fn1493(m, uint32(1))
 	v6 = i0
 	if v6 != 0 {
 		goto L35
 	}
-	fn2111(m, v9)
+	fn2112(m, v9)
 	v6 = uint32(0)
 	goto L3
 L35:
@@ -23558,7 +26207,7 @@ L35:
 L36:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
 	*(*uint32)(unsafe.Add(b, i0)) = v0
-	i0 = fn2108(m, v12)
+	i0 = fn2109(m, v12)
 	v13 = i0
 	if v13 == 0 {
 		goto L29
@@ -23632,7 +26281,7 @@ L45:
 	if v2 != 0 {
 		goto L44
 	}
-	i0 = fn1501(m, v6, v4)
+	i0 = fn1502(m, v6, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L38
 	}
@@ -23682,7 +26331,7 @@ L39:
 	if v12 == v11 {
 		goto L37
 	}
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v4 = i0
 	if v4 == 0 {
 		goto L38
@@ -23705,7 +26354,7 @@ L51:
 	i1 = v0 + i2
 	i1 = i1 + uint32(12)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn1711(m, v4, i1, uint32(10059656))
+	i0 = fn1712(m, v4, i1, uint32(10059656))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L52
 	}
@@ -23735,13 +26384,13 @@ L50:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	v5 = i0
 	i0 = v1 + uint32(48)
-	i0 = fn4099(m, i0, uint32(1000), uint32(8420059), uint32(0))
+	i0 = fn4100(m, i0, uint32(1000), uint32(8420059), uint32(0))
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+1048)) = uint32(0)
 	i1 = v1 + uint32(1048)
 	i2 = v1 + uint32(44)
 	i3 = v1 + uint32(40)
-	i0 = fn1691(m, v4, i1, i2, i3)
+	i0 = fn1692(m, v4, i1, i2, i3)
 	if i0 == 0 {
 		goto L53
 	}
@@ -23756,7 +26405,7 @@ L54:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
 	v5 = i0
 	i2 = v1 + uint32(1052)
-	i0 = fn2025(m, v5, v7, i2)
+	i0 = fn2026(m, v5, v7, i2)
 	if i0 == 0 {
 		goto L56
 	}
@@ -23764,7 +26413,7 @@ L54:
 	v5 = i0
 	goto L55
 L56:
-	i0 = fn2020(m, v5)
+	i0 = fn2021(m, v5)
 	v5 = i0
 L55:
 	if v5 == 0 {
@@ -23777,7 +26426,7 @@ L55:
 	if i0 == 0 {
 		goto L57
 	}
-	i0 = fn2739(m, v5)
+	i0 = fn2740(m, v5)
 	v0 = i0
 	if v0 != 0 {
 		goto L57
@@ -23793,7 +26442,7 @@ L55:
 	if v2 != 0 {
 		goto L58
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L58:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
@@ -23813,7 +26462,7 @@ L57:
 	i0 = i0 + v2
 	i1 = uint32(1000) - v2
 	i3 = v1 + uint32(32)
-	i0 = fn4099(m, i0, i1, uint32(8435288), i3)
+	i0 = fn4100(m, i0, i1, uint32(8435288), i3)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v8 = i0
@@ -23826,7 +26475,7 @@ L57:
 	if v8 != 0 {
 		goto L59
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L59:
 	i0 = v0 + v2
 	v5 = i0
@@ -23854,7 +26503,7 @@ L60:
 	i1 = v1 + uint32(1048)
 	i2 = v1 + uint32(44)
 	i3 = v1 + uint32(40)
-	i0 = fn1691(m, v4, i1, i2, i3)
+	i0 = fn1692(m, v4, i1, i2, i3)
 	if i0 == 0 {
 		goto L53
 	}
@@ -23866,7 +26515,7 @@ L60:
 L53:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i1 = v1 + uint32(48)
-	fn3604(m, i0, i1)
+	fn3605(m, i0, i1)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -23879,19 +26528,19 @@ L53:
 		goto L38
 	}
 L49:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L38:
-	fn2111(m, v13)
+	fn2112(m, v13)
 	goto L28
 L37:
-	fn2111(m, v13)
+	fn2112(m, v13)
 	goto L27
 L30:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v6 = uint32(0)
 	goto L3
 L29:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L28:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v2 = i0
@@ -23904,11 +26553,11 @@ L28:
 	if v2 != 0 {
 		goto L63
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L63:
 	v6 = uint32(0)
 L27:
-	fn2111(m, v9)
+	fn2112(m, v9)
 L3:
 	i0 = v1 + uint32(1056)
 	m.g0 = i0
@@ -23917,46 +26566,24 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2535(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2536(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2329(m, v0)
+	i0 = fn2330(m, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2536(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2537(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	m.depth--
 	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2537(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn601(m, v1, v0)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = fn606(m, v1)
-	v0 = i0
-L1:
-	return v0
 }
 
 //go:norace
@@ -23970,12 +26597,12 @@ func fn2538(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	v0 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = fn606(m, v1)
+	i0 = fn607(m, v1)
 	v0 = i0
 L1:
 	return v0
@@ -23984,6 +26611,28 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn2539(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn603(m, v1, v0)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = fn607(m, v1)
+	v0 = i0
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2540(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -23996,7 +26645,7 @@ func fn2539(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v2 = i0
 	if v2 != 0 {
 		goto L1
@@ -24005,11 +26654,11 @@ func fn2539(m *Module, v0 uint32, v1 uint32) uint32 {
 	return uint32(0)
 L1:
 	v3 = uint32(0)
-	i0 = fn2540(m, v2, v0)
+	i0 = fn2541(m, v2, v0)
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn1730(m, v2)
+	i0 = fn1731(m, v2)
 	v3 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -24023,7 +26672,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	m.depth--
 	return v3
@@ -24031,7 +26680,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2540(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2541(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24055,7 +26704,7 @@ func fn2540(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	i1 = k32(10089824) + uint32(22528)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L2
 	}
@@ -24067,7 +26716,7 @@ L2:
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn1734(m, v0, v3)
+	i0 = fn1735(m, v0, v3)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
@@ -24082,7 +26731,7 @@ L2:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
 	if int32(v3) >= int32(uint32(0)) {
 		goto L3
@@ -24093,7 +26742,7 @@ L3:
 	v3 = uint32(0)
 	i1 = k32(10089824) + uint32(21804)
 	i2 = v2 + uint32(8)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L5
 	}
@@ -24105,7 +26754,7 @@ L5:
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn573(m, v1)
+	i0 = fn574(m, v1)
 	v6 = i0
 	if int32(v6) < int32(uint32(0)) {
 		goto L9
@@ -24135,7 +26784,7 @@ L9:
 L8:
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn516(m, i0, v3)
+	i0 = fn517(m, i0, v3)
 	v1 = i0
 	if v1 != 0 {
 		goto L11
@@ -24156,7 +26805,7 @@ L10:
 	}
 	goto L1
 L11:
-	i0 = fn2540(m, v0, v1)
+	i0 = fn2541(m, v0, v1)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -24169,7 +26818,7 @@ L11:
 	if v5 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	if int32(v4) <= int32(k32(4294967295)) {
 		goto L13
@@ -24215,7 +26864,7 @@ L14:
 		goto L1
 	}
 L6:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -24224,7 +26873,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2541(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2542(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -24236,7 +26885,7 @@ func fn2541(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn1577(m, uint32(208))
+	i0 = fn1578(m, uint32(208))
 	m.depth--
 	return i0
 L1:
@@ -24245,134 +26894,15 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	i0 = fn1577(m, uint32(464))
+	i0 = fn1578(m, uint32(464))
 	m.depth--
 	return i0
 L2:
-	i0 = fn1745(m, v0)
+	i0 = fn1746(m, v0)
 	i0 = i0 + uint32(464)
-	i0 = fn1577(m, i0)
+	i0 = fn1578(m, i0)
 	m.depth--
 	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2542(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+85)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = uint32(8522908)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8576472), i2)
-	v4 = k32(4294967295)
-	goto L1
-L2:
-	if v1 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(8522908)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8576521), v3)
-	v4 = k32(4294967295)
-	goto L1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(8522908)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v0
-	v4 = k32(4294967295)
-	i2 = v3 + uint32(32)
-	i0 = fn4381(m, uint32(8521578), uint32(8532703), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8575867), i2)
-	goto L1
-L4:
-	i1 = v3 + uint32(60)
-	i0 = fn2738(m, v1, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = fn8105(m, v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	if i0 == i1 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8413402))
-	goto L1
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+428))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+428)) = v1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-L1:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
 }
 
 //go:norace
@@ -24402,11 +26932,11 @@ func fn2543(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v0 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = uint32(8522869)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = uint32(8522908)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8576472), i2)
+	i0 = fn3604(m, i0, uint32(8576472), i2)
 	v4 = k32(4294967295)
 	goto L1
 L2:
@@ -24415,19 +26945,19 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v0 = i0
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(8522869)
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(8522908)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8576521), v3)
+	i0 = fn3604(m, i0, uint32(8576521), v3)
 	v4 = k32(4294967295)
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(8522869)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(8522908)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v0
 	v4 = k32(4294967295)
 	i2 = v3 + uint32(32)
-	i0 = fn4381(m, uint32(8521578), uint32(8532703), i2)
+	i0 = fn4382(m, uint32(8521578), uint32(8532703), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -24445,7 +26975,126 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8575815), i2)
+	i0 = fn3604(m, i0, uint32(8575867), i2)
+	goto L1
+L4:
+	i1 = v3 + uint32(60)
+	i0 = fn2739(m, v1, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = fn8106(m, v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	if i0 == i1 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8413402))
+	goto L1
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+428))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+428)) = v1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+L1:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn2544(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+85)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = uint32(8522869)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(48)
+	i0 = fn3604(m, i0, uint32(8576472), i2)
+	v4 = k32(4294967295)
+	goto L1
+L2:
+	if v1 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(8522869)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8576521), v3)
+	v4 = k32(4294967295)
+	goto L1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(8522869)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v0
+	v4 = k32(4294967295)
+	i2 = v3 + uint32(32)
+	i0 = fn4382(m, uint32(8521578), uint32(8532703), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8575815), i2)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+436))
@@ -24471,7 +27120,7 @@ L5:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v3 + uint32(64)
 	m.g0 = i0
@@ -24480,7 +27129,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2544(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2545(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -24503,7 +27152,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2545(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2546(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -24550,7 +27199,7 @@ func fn2545(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+100)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(96)
-	i0 = fn3603(m, i0, uint32(8576472), i2)
+	i0 = fn3604(m, i0, uint32(8576472), i2)
 	v4 = k32(4294967295)
 	goto L1
 L2:
@@ -24562,7 +27211,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(8521491)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8576521), v3)
+	i0 = fn3604(m, i0, uint32(8576521), v3)
 	v4 = k32(4294967295)
 	goto L1
 L3:
@@ -24571,7 +27220,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+80)) = v0
 	v4 = k32(4294967295)
 	i2 = v3 + uint32(80)
-	i0 = fn4381(m, uint32(8521578), uint32(8532703), i2)
+	i0 = fn4382(m, uint32(8521578), uint32(8532703), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -24589,7 +27238,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8434318), i2)
+	i0 = fn3604(m, i0, uint32(8434318), i2)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -24623,7 +27272,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8575648), i2)
+	i0 = fn3604(m, i0, uint32(8575648), i2)
 	v4 = k32(4294967295)
 	goto L1
 L8:
@@ -24681,7 +27330,7 @@ L15:
 	}
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8492916))
+	fn3605(m, i0, uint32(8492916))
 	v4 = k32(4294967295)
 	goto L1
 L9:
@@ -24691,13 +27340,13 @@ L9:
 		goto L7
 	}
 L6:
-	i0 = fn2356(m, v1)
+	i0 = fn2357(m, v1)
 	v9 = i0
 	if v9 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
-	i0 = fn2546(m, i0, v9, uint32(8521491))
+	i0 = fn2547(m, i0, v9, uint32(8521491))
 	if i0 == 0 {
 		goto L1
 	}
@@ -24718,7 +27367,7 @@ L16:
 	if i0 == 0 {
 		goto L17
 	}
-	fn2065(m, v1)
+	fn2066(m, v1)
 L17:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+168)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, v9))
@@ -24730,12 +27379,12 @@ L17:
 	*(*uint32)(unsafe.Add(b, v9)) = i1
 L18:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+128)) = v9
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v6 = i0
 	if v6 == 0 {
 		goto L20
 	}
-	i0 = fn2547(m, v0, v6)
+	i0 = fn2548(m, v0, v6)
 	if int32(i0) < int32(uint32(0)) {
 		goto L21
 	}
@@ -24750,19 +27399,19 @@ L18:
 	if v5 != 0 {
 		goto L22
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L22:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+168))
 	if i0 != v1 {
 		goto L23
 	}
-	fn2381(m, v0, v8)
-	i0 = fn2548(m, v0, v1)
+	fn2382(m, v0, v8)
+	i0 = fn2549(m, v0, v1)
 	v4 = i0
-	fn2549(m, v0)
+	fn2550(m, v0)
 L23:
-	i0 = fn4203(m)
+	i0 = fn4204(m)
 	v0 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+98825)))
 	v5 = i0
@@ -24783,7 +27432,7 @@ L24:
 	if v0 != 0 {
 		goto L25
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, v12))
 	v0 = i0
@@ -24820,7 +27469,7 @@ L27:
 	i1 = v3 + uint32(124)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = i1
 	i4 = v3 + uint32(64)
-	i0 = fn3735(m, v11, uint32(8586986), uint32(2), uint32(3), i4)
+	i0 = fn3736(m, v11, uint32(8586986), uint32(2), uint32(3), i4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+124))
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+172))
@@ -24846,7 +27495,7 @@ L29:
 	if i0 == 0 {
 		goto L30
 	}
-	fn2065(m, v7)
+	fn2066(m, v7)
 L30:
 	*(*uint32)(unsafe.Add(b, uint64(v11)+172)) = v7
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+120))
@@ -24862,7 +27511,7 @@ L30:
 	if v7 != 0 {
 		goto L28
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L28:
 	i0 = v5 + k32(4294967292)
 	v5 = i0
@@ -24883,7 +27532,7 @@ L26:
 	if v5 != 0 {
 		goto L20
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+168))
 	if i0 != v1 {
@@ -24894,7 +27543,7 @@ L20:
 	if i0 == 0 {
 		goto L32
 	}
-	fn2065(m, v8)
+	fn2066(m, v8)
 L32:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+128)) = v12
 	*(*uint32)(unsafe.Add(b, uint64(v0)+168)) = v8
@@ -24909,7 +27558,7 @@ L32:
 	if v0 != 0 {
 		goto L33
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L33:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v0 = i0
@@ -24923,7 +27572,7 @@ L33:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L1
 L31:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -24937,7 +27586,7 @@ L31:
 	if v0 != 0 {
 		goto L34
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L34:
 	i0 = *(*uint32)(unsafe.Add(b, v12))
 	v0 = i0
@@ -24952,14 +27601,14 @@ L34:
 		goto L1
 	}
 L19:
-	fn2072(m, v12)
+	fn2073(m, v12)
 	goto L1
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8570751), i2)
+	i0 = fn3604(m, i0, uint32(8570751), i2)
 L1:
 	i0 = v3 + uint32(128)
 	m.g0 = i0
@@ -24968,7 +27617,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2546(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2547(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -25042,7 +27691,7 @@ L7:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
 	v8 = i0
-	if v8 == uint32(1079) {
+	if v8 == uint32(1080) {
 		goto L8
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
@@ -25101,7 +27750,7 @@ L13:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+24))
 	v4 = i0
-	if v4 == uint32(1079) {
+	if v4 == uint32(1080) {
 		goto L14
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
@@ -25170,7 +27819,7 @@ L17:
 	if v9 == 0 {
 		goto L18
 	}
-	i0 = fn2026(m, v5, v9, uint32(2))
+	i0 = fn2027(m, v5, v9, uint32(2))
 	if i0 != uint32(1) {
 		goto L3
 	}
@@ -25206,7 +27855,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v7
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, v4, v3)
+	i0 = fn3604(m, i0, v4, v3)
 	goto L1
 L2:
 	v7 = uint32(1)
@@ -25218,7 +27867,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2547(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2548(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -25241,7 +27890,7 @@ func fn2547(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i1 = v2 + uint32(28)
-	i0 = fn2411(m, v0, i1)
+	i0 = fn2412(m, v0, i1)
 	v3 = i0
 	if int32(v3) < int32(uint32(1)) {
 		goto L1
@@ -25257,19 +27906,19 @@ func fn2547(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v0
 	i1 = v2 + uint32(16)
-	i0 = fn2294(m, uint32(3), i1)
+	i0 = fn2295(m, uint32(3), i1)
 	v5 = i0
 	goto L2
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn2294(m, uint32(2), v2)
+	i0 = fn2295(m, uint32(2), v2)
 	v5 = i0
 L2:
 	if v5 == 0 {
 		goto L6
 	}
-	i0 = fn1501(m, v1, v5)
+	i0 = fn1502(m, v1, v5)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -25282,7 +27931,7 @@ L2:
 	if v6 != 0 {
 		goto L7
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L7:
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L5
@@ -25295,7 +27944,7 @@ L6:
 	if i0 == 0 {
 		goto L8
 	}
-	fn2065(m, v3)
+	fn2066(m, v3)
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+172)) = v3
 	v3 = k32(4294967295)
@@ -25328,14 +27977,14 @@ L5:
 	if v4 != 0 {
 		goto L9
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L9:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+84)))
 	i0 = i0 & uint32(2)
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -25372,7 +28021,7 @@ L10:
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn2329(m, v0)
+	i0 = fn2330(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L12
@@ -25393,7 +28042,7 @@ L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	i0 = i0 + v0
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2547(m, i0, v1)
+	i0 = fn2548(m, i0, v1)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L13
@@ -25418,7 +28067,7 @@ L13:
 		goto L1
 	}
 L4:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -25427,7 +28076,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2548(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2549(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -25450,7 +28099,7 @@ L2:
 	v3 = uint32(0)
 L3:
 	i2 = *(*uint32)(unsafe.Add(b, v1))
-	i2 = fn2412(m, i2, v0)
+	i2 = fn2413(m, i2, v0)
 	if int32(i2) > int32(k32(4294967295)) {
 		i0 = v3
 	} else {
@@ -25470,7 +28119,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2549(m *Module, v0 uint32) {
+func fn2550(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25494,7 +28143,7 @@ func fn2549(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	fn2337(m, v0)
+	fn2338(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10066752))
 	v2 = i0
@@ -25566,7 +28215,7 @@ L10:
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn2387(m, v0, v4, v1)
+	i0 = fn2388(m, v0, v4, v1)
 L8:
 	i0 = v3 + uint32(28)
 	v3 = i0
@@ -25585,7 +28234,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2550(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2551(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -25613,16 +28262,16 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2551(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2552(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2341(m, v0)
+	i0 = fn2342(m, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2552(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2553(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -25655,7 +28304,7 @@ func fn2552(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8576472), i2)
+	i0 = fn3604(m, i0, uint32(8576472), i2)
 	v4 = k32(4294967295)
 	goto L1
 L2:
@@ -25667,7 +28316,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(8522917)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8576521), v3)
+	i0 = fn3604(m, i0, uint32(8576521), v3)
 	v4 = k32(4294967295)
 	goto L1
 L3:
@@ -25676,7 +28325,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v0
 	v4 = k32(4294967295)
 	i2 = v3 + uint32(16)
-	i0 = fn4381(m, uint32(8521578), uint32(8532703), i2)
+	i0 = fn4382(m, uint32(8521578), uint32(8532703), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -25684,14 +28333,14 @@ L3:
 	if i0 == 0 {
 		goto L4
 	}
-	fn2337(m, v0)
+	fn2338(m, v0)
 L4:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+84)))
 	i0 = i0 & uint32(2)
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -25723,12 +28372,12 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v0 = i0
 	i1 = k32(10089824) + uint32(22808)
-	i0 = fn1726(m, v0, i1, uint32(0))
+	i0 = fn1727(m, v0, i1, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i1 = k32(10089824) + uint32(24452)
-	i0 = fn1711(m, v0, i1, v1)
+	i0 = fn1712(m, v0, i1, v1)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(48)
@@ -25738,7 +28387,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2553(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2554(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -25764,7 +28413,7 @@ func fn2553(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
 	i1 = k32(10089824) + uint32(21452)
-	fn3611(m, i0, i1)
+	fn3612(m, i0, i1)
 	goto L1
 L2:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+84)))
@@ -25772,7 +28421,7 @@ L2:
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -25805,12 +28454,12 @@ L3:
 	i1 = k32(10089824) + uint32(21452)
 	v0 = i1
 	i2 = v2 + uint32(12)
-	i0 = fn1704(m, i0, v0, i2)
+	i0 = fn1705(m, i0, v0, i2)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3611(m, i0, v0)
+	fn3612(m, i0, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v0 = i0
@@ -25821,7 +28470,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2554(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2555(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -25843,7 +28492,7 @@ func fn2554(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -25877,7 +28526,7 @@ L1:
 	if v1 == 0 {
 		goto L5
 	}
-	i0 = fn2030(m, v1)
+	i0 = fn2031(m, v1)
 	v3 = i0
 	if int32(v3) >= int32(uint32(0)) {
 		goto L4
@@ -25888,20 +28537,20 @@ L5:
 	v3 = uint32(1)
 	i1 = k32(10089824) + uint32(21452)
 	v4 = i1
-	i0 = fn1726(m, v5, v4, uint32(0))
+	i0 = fn1727(m, v5, v4, uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3611(m, i0, v4)
+	fn3612(m, i0, v4)
 	m.depth--
 	return k32(4294967295)
 L4:
 	i0 = b2i(v3 == 0)
 	v3 = i0
 	i1 = k32(10089824) + uint32(21452)
-	i0 = fn1711(m, v5, i1, v1)
+	i0 = fn1712(m, v5, i1, v1)
 	v1 = i0
 L3:
 	if int32(v1) >= int32(uint32(0)) {
@@ -25914,7 +28563,7 @@ L6:
 	if i0 == 0 {
 		goto L7
 	}
-	fn2337(m, v0)
+	fn2338(m, v0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
 	v1 = i0
@@ -25934,7 +28583,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn2555(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2556(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -25953,7 +28602,7 @@ func fn2555(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -25989,13 +28638,13 @@ L1:
 	}
 	return uint32(10059656)
 L3:
-	i0 = fn1008(m, v0)
+	i0 = fn1009(m, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2556(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2557(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -26028,7 +28677,7 @@ func fn2556(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(10059656)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2331(m, i0, v4)
+	i0 = fn2332(m, i0, v4)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -26037,7 +28686,7 @@ func fn2556(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn2675(m, v0)
+	i0 = fn2676(m, v0)
 	v3 = i0
 	goto L1
 L2:
@@ -26045,7 +28694,7 @@ L2:
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -26077,7 +28726,7 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	i1 = k32(10089824) + uint32(22656)
 	i2 = v2 + uint32(12)
-	i0 = fn1704(m, i0, i1, i2)
+	i0 = fn1705(m, i0, i1, i2)
 	if i0 != 0 {
 		goto L6
 	}
@@ -26116,7 +28765,7 @@ L6:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
@@ -26128,7 +28777,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2557(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2558(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -26159,7 +28808,7 @@ func fn2557(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8576472), i2)
+	i0 = fn3604(m, i0, uint32(8576472), i2)
 	v0 = k32(4294967295)
 	goto L1
 L2:
@@ -26171,7 +28820,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(8523203)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8576521), v3)
+	i0 = fn3604(m, i0, uint32(8576521), v3)
 	v0 = k32(4294967295)
 	goto L1
 L3:
@@ -26179,7 +28828,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(8523203)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v0
 	i2 = v3 + uint32(16)
-	i0 = fn4381(m, uint32(8521578), uint32(8532703), i2)
+	i0 = fn4382(m, uint32(8521578), uint32(8532703), i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L4
 	}
@@ -26190,14 +28839,14 @@ L4:
 	if i0 == 0 {
 		goto L5
 	}
-	fn2337(m, v0)
+	fn2338(m, v0)
 L5:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+84)))
 	i0 = i0 & uint32(2)
 	if i0 == 0 {
 		goto L7
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -26228,7 +28877,7 @@ L7:
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = k32(10089824) + uint32(22656)
-	i0 = fn1711(m, i0, i1, v1)
+	i0 = fn1712(m, i0, i1, v1)
 	v0 = i0
 L1:
 	i0 = v3 + uint32(48)
@@ -26238,7 +28887,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2558(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2559(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -26249,14 +28898,14 @@ func fn2558(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i0 = fn2332(m, i0, i1, uint32(0))
+	i0 = fn2333(m, i0, i1, uint32(0))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2559(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2560(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -26286,14 +28935,14 @@ func fn2559(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3603(m, i0, uint32(8578090), v2)
+	i0 = fn3604(m, i0, uint32(8578090), v2)
 	goto L1
 L2:
 	i0 = v3 & uint32(2)
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -26327,7 +28976,7 @@ L3:
 	v4 = i0
 	i1 = k32(10089824) + uint32(21704)
 	i2 = v2 + uint32(12)
-	i0 = fn1704(m, v4, i1, i2)
+	i0 = fn1705(m, v4, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -26355,17 +29004,17 @@ L3:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L5
 L6:
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v3
 	if v3 == 0 {
 		goto L5
 	}
 	i1 = k32(10089824) + uint32(21704)
-	i0 = fn1711(m, v4, i1, v3)
+	i0 = fn1712(m, v4, i1, v3)
 	if i0 == 0 {
 		goto L7
 	}
@@ -26386,14 +29035,14 @@ L6:
 	if v3 != 0 {
 		goto L5
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L5
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+192))
 	if i0 == 0 {
 		goto L5
 	}
-	fn2337(m, v0)
+	fn2338(m, v0)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
@@ -26405,7 +29054,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2560(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2561(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -26434,7 +29083,7 @@ func fn2560(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8576573), v3)
+	i0 = fn3604(m, i0, uint32(8576573), v3)
 	v1 = k32(4294967295)
 	goto L1
 L2:
@@ -26442,7 +29091,7 @@ L2:
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -26477,18 +29126,18 @@ L3:
 		goto L6
 	}
 	i1 = k32(10089824) + uint32(21704)
-	i0 = fn1711(m, v4, i1, v1)
+	i0 = fn1712(m, v4, i1, v1)
 	v4 = i0
 	goto L5
 L6:
 	i1 = k32(10089824) + uint32(21704)
-	i0 = fn1726(m, v4, i1, uint32(0))
+	i0 = fn1727(m, v4, i1, uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3604(m, i0, uint32(8521218))
+	fn3605(m, i0, uint32(8521218))
 	v1 = k32(4294967295)
 	goto L1
 L5:
@@ -26503,7 +29152,7 @@ L7:
 	if i0 == 0 {
 		goto L1
 	}
-	fn2337(m, v0)
+	fn2338(m, v0)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -26512,7 +29161,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2561(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2562(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -26535,7 +29184,7 @@ func fn2561(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != uint32(10064992) {
 		goto L2
 	}
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	v0 = i0
 	goto L1
 L2:
@@ -26544,7 +29193,7 @@ L2:
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -26576,11 +29225,11 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = k32(10089824) + uint32(26348)
 	i2 = v2 + uint32(12)
-	i0 = fn1704(m, i0, i1, i2)
+	i0 = fn1705(m, i0, i1, i2)
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	v0 = i0
 	goto L1
 L5:
@@ -26594,7 +29243,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2562(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2563(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -26625,7 +29274,7 @@ func fn2562(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8576472), i2)
+	i0 = fn3604(m, i0, uint32(8576472), i2)
 	v1 = k32(4294967295)
 	goto L1
 L2:
@@ -26637,7 +29286,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(8521327)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8576521), v3)
+	i0 = fn3604(m, i0, uint32(8576521), v3)
 	v1 = k32(4294967295)
 	goto L1
 L3:
@@ -26645,7 +29294,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(8521327)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v0
 	i2 = v3 + uint32(16)
-	i0 = fn4381(m, uint32(8521578), uint32(8532703), i2)
+	i0 = fn4382(m, uint32(8521578), uint32(8532703), i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L4
 	}
@@ -26657,7 +29306,7 @@ L4:
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	i1 = i1 + k32(4294967295)
@@ -26688,7 +29337,7 @@ L6:
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	i1 = k32(10089824) + uint32(26348)
-	i0 = fn1711(m, i0, i1, v1)
+	i0 = fn1712(m, i0, i1, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -26698,7 +29347,7 @@ L5:
 	if i0 == 0 {
 		goto L1
 	}
-	fn2337(m, v0)
+	fn2338(m, v0)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -26707,7 +29356,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2563(m *Module, v0 uint32, v1 uint32) {
+func fn2564(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -26735,7 +29384,7 @@ func fn2563(m *Module, v0 uint32, v1 uint32) {
 		goto L3
 	}
 	i1 = k32(10089824) + uint32(37272)
-	i0 = fn2350(m, v2, i1)
+	i0 = fn2351(m, v2, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -26772,7 +29421,7 @@ L6:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	if v3 == 0 {
 		goto L2
@@ -26780,7 +29429,7 @@ L7:
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10064992))+4))
 	i1 = k32(10089824) + uint32(37272)
-	i0 = fn2350(m, i0, i1)
+	i0 = fn2351(m, i0, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L10
@@ -26811,7 +29460,7 @@ L4:
 	if v5 != 0 {
 		goto L11
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L11:
 	if v4 != 0 {
 		goto L8
@@ -26828,7 +29477,7 @@ L10:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L2
 L9:
 	v4 = v2
@@ -26844,7 +29493,7 @@ L8:
 	if v2 != 0 {
 		goto L12
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
@@ -26857,7 +29506,7 @@ L12:
 	if v2 != 0 {
 		goto L13
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L13:
 	if v3 != v4 {
 		goto L2
@@ -26938,7 +29587,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2564(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2565(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -26981,12 +29630,12 @@ L5:
 		goto L4
 	}
 L3:
-	i0 = fn1789(m, v0, v1)
+	i0 = fn1790(m, v0, v1)
 	v4 = i0
 	goto L1
 L2:
 	i1 = k32(10089824) + uint32(22528)
-	i0 = fn2350(m, v3, i1)
+	i0 = fn2351(m, v3, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L7
@@ -27002,9 +29651,9 @@ L2:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
-	i0 = fn1007(m, v4)
+	i0 = fn1008(m, v4)
 	if i0 != 0 {
 		goto L6
 	}
@@ -27014,7 +29663,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8411771), v2)
+	i0 = fn3604(m, i0, uint32(8411771), v2)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
@@ -27029,7 +29678,7 @@ L6:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8411771), i2)
+	i0 = fn3604(m, i0, uint32(8411771), i2)
 	goto L1
 L9:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -27043,7 +29692,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2565(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2566(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -27102,12 +29751,12 @@ L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8574294), v3)
+	i0 = fn3604(m, i0, uint32(8574294), v3)
 	v5 = k32(4294967295)
 	goto L1
 L3:
 	i1 = k32(10089824) + uint32(22528)
-	i0 = fn2350(m, v6, i1)
+	i0 = fn2351(m, v6, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L8
@@ -27123,9 +29772,9 @@ L3:
 	if v6 != 0 {
 		goto L9
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L9:
-	i0 = fn1007(m, v5)
+	i0 = fn1008(m, v5)
 	if i0 != 0 {
 		goto L7
 	}
@@ -27135,7 +29784,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8411771), i2)
+	i0 = fn3604(m, i0, uint32(8411771), i2)
 	v5 = k32(4294967295)
 	goto L1
 L7:
@@ -27150,7 +29799,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8411771), i2)
+	i0 = fn3604(m, i0, uint32(8411771), i2)
 	v5 = k32(4294967295)
 	goto L1
 L10:
@@ -27163,17 +29812,17 @@ L2:
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn1795(m, v0, v1)
+	i0 = fn1796(m, v0, v1)
 	v5 = i0
 	goto L1
 L11:
-	i0 = fn2041(m, v0)
+	i0 = fn2042(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L12
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3604(m, i0, uint32(8520808))
+	fn3605(m, i0, uint32(8520808))
 	v5 = k32(4294967295)
 	goto L1
 L12:
@@ -27194,7 +29843,7 @@ L12:
 	if v0 != 0 {
 		goto L13
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L13:
 	if v1 == 0 {
 		goto L14
@@ -27217,7 +29866,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2566(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2567(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -27235,7 +29884,7 @@ func fn2566(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3604(m, i0, uint32(8522667))
+	fn3605(m, i0, uint32(8522667))
 	m.depth--
 	return uint32(0)
 L1:
@@ -27262,7 +29911,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2567(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2568(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -27282,13 +29931,13 @@ func fn2567(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn1581(m, v1)
+	i0 = fn1582(m, v1)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -27296,7 +29945,7 @@ L2:
 	v1 = uint32(0)
 	i1 = k32(10089824) + uint32(25212)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -27306,7 +29955,7 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = k32(10089824) + uint32(25212)
-	i0 = fn2034(m, i0, i1)
+	i0 = fn2035(m, i0, i1)
 	v4 = i0
 	if v4 != 0 {
 		goto L4
@@ -27324,10 +29973,10 @@ L2:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+99448))
 	v5 = i0
@@ -27342,14 +29991,14 @@ L4:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v1 = i0
 	if v4 == v5 {
 		goto L6
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v3 = i0
@@ -27366,12 +30015,12 @@ L5:
 		goto L8
 	}
 L9:
-	i0 = fn840(m, v0, v1, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v0, v1, uint32(0), uint32(0), uint32(0))
 	v1 = i0
 	goto L7
 L8:
 	i2 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v0, v1, i2, uint32(0))
+	i0 = fn839(m, v0, v1, i2, uint32(0))
 	v1 = i0
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
@@ -27387,7 +30036,7 @@ L7:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -27401,9 +30050,9 @@ L6:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
-	i0 = fn2568(m, v0, v3)
+	i0 = fn2569(m, v0, v3)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -27413,7 +30062,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2568(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2569(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -27460,11 +30109,11 @@ func fn2568(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8406078), v2)
+	i0 = fn3604(m, i0, uint32(8406078), v2)
 	goto L1
 L5:
 	i1 = k32(10089824) + uint32(23208)
-	i0 = fn2350(m, v1, i1)
+	i0 = fn2351(m, v1, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L7
@@ -27493,7 +30142,7 @@ L9:
 	if v4 != 0 {
 		goto L10
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L10:
 	if v1 == 0 {
 		goto L7
@@ -27501,7 +30150,7 @@ L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
 L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+85)))
 	i0 = i0 & uint32(8)
@@ -27516,12 +30165,12 @@ L8:
 		goto L12
 	}
 L13:
-	i0 = fn840(m, v3, v1, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v3, v1, uint32(0), uint32(0), uint32(0))
 	v4 = i0
 	goto L11
 L12:
 	i2 = m.table[v4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v3, v1, i2, uint32(0))
+	i0 = fn839(m, v3, v1, i2, uint32(0))
 	v4 = i0
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -27535,7 +30184,7 @@ L11:
 	if v3 != 0 {
 		goto L14
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L14:
 	if v4 != 0 {
 		goto L15
@@ -27555,7 +30204,7 @@ L15:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(80)
-	i0 = fn3603(m, i0, uint32(8573571), i2)
+	i0 = fn3604(m, i0, uint32(8573571), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -27567,7 +30216,7 @@ L15:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
@@ -27579,7 +30228,7 @@ L16:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v2 + uint32(128)
-	i0 = fn3603(m, i0, uint32(8502617), i2)
+	i0 = fn3604(m, i0, uint32(8502617), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -27591,7 +30240,7 @@ L16:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
@@ -27626,7 +30275,7 @@ L19:
 	if v3 != 0 {
 		goto L20
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v3 = i0
@@ -27640,7 +30289,7 @@ L20:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(96)
-	i0 = fn3603(m, i0, uint32(8573676), i2)
+	i0 = fn3604(m, i0, uint32(8573676), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -27652,7 +30301,7 @@ L20:
 	if v0 != 0 {
 		goto L22
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -27665,7 +30314,7 @@ L22:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -27683,7 +30332,7 @@ L23:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(112)
-	i0 = fn3603(m, i0, uint32(8572378), i2)
+	i0 = fn3604(m, i0, uint32(8572378), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -27695,7 +30344,7 @@ L23:
 	if v0 != 0 {
 		goto L24
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -27708,10 +30357,10 @@ L24:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L7:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L25
 	}
@@ -27720,7 +30369,7 @@ L7:
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = k32(10089824) + uint32(23172)
-	i0 = fn2350(m, i0, i1)
+	i0 = fn2351(m, i0, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L26
@@ -27749,7 +30398,7 @@ L28:
 	if v4 != 0 {
 		goto L29
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L29:
 	if v1 == 0 {
 		goto L26
@@ -27757,7 +30406,7 @@ L29:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
 L27:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+85)))
 	i0 = i0 & uint32(8)
@@ -27772,12 +30421,12 @@ L27:
 		goto L31
 	}
 L32:
-	i0 = fn840(m, v3, v1, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v3, v1, uint32(0), uint32(0), uint32(0))
 	v4 = i0
 	goto L30
 L31:
 	i2 = m.table[v4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v3, v1, i2, uint32(0))
+	i0 = fn839(m, v3, v1, i2, uint32(0))
 	v4 = i0
 L30:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -27791,7 +30440,7 @@ L30:
 	if v3 != 0 {
 		goto L33
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L33:
 	if v4 != 0 {
 		goto L34
@@ -27815,7 +30464,7 @@ L35:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(64)
-	i0 = fn3603(m, i0, uint32(8573625), i2)
+	i0 = fn3604(m, i0, uint32(8573625), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -27827,28 +30476,28 @@ L35:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L26:
 	v3 = uint32(0)
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L6:
 	i0 = k32(10089824) + uint32(31028)
-	i0 = fn3836(m, i0)
+	i0 = fn3837(m, i0)
 	v4 = i0
 	if v4 != 0 {
 		goto L36
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L37
 	}
 	i0 = k32(10089824) + uint32(31028)
-	i0 = fn3878(m, i0)
+	i0 = fn3879(m, i0)
 	v4 = i0
 	if v4 != 0 {
 		goto L36
@@ -27868,7 +30517,7 @@ L37:
 	if v0 != 0 {
 		goto L38
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L38:
 	v3 = uint32(0)
 	if v1 == 0 {
@@ -27885,7 +30534,7 @@ L38:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L36:
 	if v1 == 0 {
@@ -27906,10 +30555,10 @@ L36:
 	if v5 != 0 {
 		goto L40
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L40:
 	i1 = k32(10089824) + uint32(24664)
-	i0 = fn2034(m, v4, i1)
+	i0 = fn2035(m, v4, i1)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -27922,7 +30571,7 @@ L40:
 	if v1 != 0 {
 		goto L41
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L41:
 	if v6 != 0 {
 		goto L42
@@ -27950,7 +30599,7 @@ L44:
 	v3 = uint32(0)
 	goto L1
 L45:
-	fn2072(m, v3)
+	fn2073(m, v3)
 	v3 = uint32(0)
 	goto L1
 L42:
@@ -27958,7 +30607,7 @@ L42:
 		goto L47
 	}
 	v5 = uint32(0)
-	i0 = fn2289(m, uint32(1))
+	i0 = fn2290(m, uint32(1))
 	v7 = i0
 	if v7 == 0 {
 		goto L46
@@ -27968,7 +30617,7 @@ L47:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	v5 = i0
 	i0 = v5 + uint32(1)
-	i0 = fn2289(m, i0)
+	i0 = fn2290(m, i0)
 	v7 = i0
 	if v7 != 0 {
 		goto L3
@@ -27984,7 +30633,7 @@ L47:
 	if v1 != 0 {
 		goto L46
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L46:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -27998,14 +30647,14 @@ L46:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L39:
 	if v3 == 0 {
 		goto L48
 	}
 	i1 = k32(10089824) + uint32(24696)
-	i0 = fn2034(m, v4, i1)
+	i0 = fn2035(m, v4, i1)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -28018,7 +30667,7 @@ L39:
 	if v5 != 0 {
 		goto L49
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L49:
 	if v6 != 0 {
 		goto L50
@@ -28034,7 +30683,7 @@ L49:
 	if v0 != 0 {
 		goto L51
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L51:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -28048,7 +30697,7 @@ L51:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L50:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -28057,7 +30706,7 @@ L50:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = v3
 	i1 = v2 + uint32(48)
-	i0 = fn2294(m, uint32(3), i1)
+	i0 = fn2295(m, uint32(3), i1)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -28070,7 +30719,7 @@ L50:
 	if v4 != 0 {
 		goto L52
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L52:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -28083,7 +30732,7 @@ L52:
 	if v3 != 0 {
 		goto L53
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L53:
 	if v7 == 0 {
 		goto L54
@@ -28103,7 +30752,7 @@ L54:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L48:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -28117,7 +30766,7 @@ L48:
 	if v0 != 0 {
 		goto L55
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L55:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -28130,25 +30779,25 @@ L55:
 	if v0 != 0 {
 		goto L56
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L56:
-	fn3641(m, uint32(8518269), uint32(7000))
+	fn3642(m, uint32(8518269), uint32(7000))
 	v3 = uint32(0)
 	goto L1
 L4:
 	i0 = k32(10089824) + uint32(31028)
-	i0 = fn3836(m, i0)
+	i0 = fn3837(m, i0)
 	v4 = i0
 	if v4 != 0 {
 		goto L57
 	}
 	v3 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = k32(10089824) + uint32(31028)
-	i0 = fn3878(m, i0)
+	i0 = fn3879(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -28157,7 +30806,7 @@ L57:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+148)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+144)) = v0
 	i3 = v2 + uint32(144)
-	i0 = fn859(m, v4, uint32(8392434), uint32(8468446), i3)
+	i0 = fn860(m, v4, uint32(8392434), uint32(8468446), i3)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -28170,7 +30819,7 @@ L57:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -28291,9 +30940,9 @@ L59:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
-	i0 = fn2402(m, v0, v1)
+	i0 = fn2403(m, v0, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L67
@@ -28309,7 +30958,7 @@ L2:
 	if v1 != 0 {
 		goto L68
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L68:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v7))
@@ -28323,7 +30972,7 @@ L68:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L67:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -28343,7 +30992,7 @@ L67:
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
 	goto L71
 L72:
-	i0 = fn579(m, v0)
+	i0 = fn580(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L70
@@ -28369,7 +31018,7 @@ L73:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+156)) = v0
 	i0 = k32(10089824) + uint32(35384)
 	i1 = v2 + uint32(156)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v3 = i0
 	if v3 != 0 {
 		goto L75
@@ -28387,7 +31036,7 @@ L73:
 	}
 	goto L70
 L75:
-	i0 = fn579(m, v3)
+	i0 = fn580(m, v3)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -28400,7 +31049,7 @@ L75:
 	if v5 != 0 {
 		goto L76
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L76:
 	if v0 != 0 {
 		goto L69
@@ -28417,7 +31066,7 @@ L76:
 		goto L70
 	}
 L74:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L70:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
@@ -28430,7 +31079,7 @@ L70:
 	if v0 != 0 {
 		goto L77
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L77:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v0 = i0
@@ -28443,7 +31092,7 @@ L77:
 	if v0 != 0 {
 		goto L78
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L78:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -28457,7 +31106,7 @@ L78:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L69:
 	i0 = v2 + uint32(32)
@@ -28467,7 +31116,7 @@ L69:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v7
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v6
 	i1 = v2 + uint32(16)
-	i0 = fn2294(m, uint32(5), i1)
+	i0 = fn2295(m, uint32(5), i1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
@@ -28480,7 +31129,7 @@ L69:
 	if v5 != 0 {
 		goto L79
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L79:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v5 = i0
@@ -28493,7 +31142,7 @@ L79:
 	if v5 != 0 {
 		goto L80
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L80:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -28506,7 +31155,7 @@ L80:
 	if v5 != 0 {
 		goto L81
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L81:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -28519,7 +31168,7 @@ L81:
 	if v1 != 0 {
 		goto L82
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L82:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -28532,7 +31181,7 @@ L82:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v2 + uint32(160)
 	m.g0 = i0
@@ -28541,7 +31190,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2569(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2570(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28558,18 +31207,18 @@ func fn2569(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = k32(10089824) + uint32(31028)
-	i0 = fn3836(m, i0)
+	i0 = fn3837(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
 	}
 	v4 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = k32(10089824) + uint32(31028)
-	i0 = fn3878(m, i0)
+	i0 = fn3879(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -28577,7 +31226,7 @@ func fn2569(m *Module, v0 uint32, v1 uint32) uint32 {
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn859(m, v3, uint32(8392434), uint32(8468446), v2)
+	i0 = fn860(m, v3, uint32(8392434), uint32(8468446), v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -28590,7 +31239,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -28599,19 +31248,19 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2570(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2571(m *Module, v0 uint32, v1 uint32) uint32 {
 	return uint32(10060432)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2571(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2572(m *Module, v0 uint32, v1 uint32) uint32 {
 	return uint32(10059656)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2572(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2573(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -28629,7 +31278,7 @@ func fn2572(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	fn3722(m, uint32(8521005), uint32(8399114), uint32(8435764), v1)
+	fn3723(m, uint32(8521005), uint32(8399114), uint32(8435764), v1)
 	v1 = uint32(0)
 	goto L1
 L2:
@@ -28642,10 +31291,10 @@ L2:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8520924), v2)
+	i0 = fn3604(m, i0, uint32(8520924), v2)
 	goto L1
 L3:
-	i0 = fn2019(m, v0)
+	i0 = fn2020(m, v0)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -28655,7 +31304,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2573(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2574(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28682,14 +31331,14 @@ L2:
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	i0 = i0 + v0
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2574(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2575(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28714,7 +31363,7 @@ func fn2574(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
 	i1 = k32(10089824) + uint32(22528)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -28740,10 +31389,10 @@ func fn2574(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L3
 L4:
-	i0 = fn1740(m, v3)
+	i0 = fn1741(m, v3)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
@@ -28759,13 +31408,13 @@ L4:
 	if v3 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
 	goto L2
 L3:
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v3
 L2:
@@ -28778,7 +31427,7 @@ L7:
 	v3 = uint32(0)
 	i1 = k32(10089824) + uint32(22072)
 	i2 = v2 + uint32(8)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -28789,13 +31438,13 @@ L7:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn2540(m, i0, v0)
+	i0 = fn2541(m, i0, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn1730(m, i0)
+	i0 = fn1731(m, i0)
 	v3 = i0
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
@@ -28814,7 +31463,7 @@ L6:
 	if v4 != 0 {
 		goto L9
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v0 = i0
@@ -28832,2549 +31481,9 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn2575(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2576(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	if v1 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8481873))
-	v4 = k32(4294967295)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+84))
-	if int32(i0) < int32(uint32(0)) {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8406180), v3)
-	v4 = k32(4294967295)
-	goto L1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(8521155)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v0
-	v4 = k32(4294967295)
-	i2 = v3 + uint32(16)
-	i0 = fn4381(m, uint32(8521578), uint32(8532703), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+172))
-	v5 = i0
-	if v5 != 0 {
-		goto L7
-	}
-	v5 = v1
-L8:
-	if v5 == uint32(10058952) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+128))
-	v5 = i0
-	if v5 != 0 {
-		goto L8
-	}
-	goto L5
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v7 = i0
-	if int32(v7) < int32(uint32(1)) {
-		goto L5
-	}
-	i0 = v5 + uint32(12)
-	v5 = i0
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	if i0 == uint32(10058952) {
-		goto L6
-	}
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 == 0 {
-		goto L5
-	}
-	goto L9
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+172))
-	v5 = i0
-	if v5 != 0 {
-		goto L10
-	}
-	v5 = v6
-L11:
-	if v5 == uint32(10058952) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+128))
-	v5 = i0
-	if v5 == 0 {
-		goto L5
-	}
-	goto L11
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v7 = i0
-	if int32(v7) < int32(uint32(1)) {
-		goto L5
-	}
-	i0 = v5 + uint32(12)
-	v5 = i0
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	if i0 == uint32(10058952) {
-		goto L4
-	}
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 != 0 {
-		goto L12
-	}
-L5:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+85)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L13
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+85)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L4
-	}
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8419655), uint32(0))
-	goto L1
-L4:
-	i0 = fn2546(m, v6, v1, uint32(8521155))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+84)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L14
-	}
-	i0 = v0 + k32(4294967284)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v5 != 0 {
-		goto L15
-	}
-	i0 = fn1784(m, v0)
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-L15:
-	i0 = fn1796(m, v5, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-L14:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+85)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L16:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+85)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v1
-	if v1 != 0 {
-		goto L17
-	}
-	fn2072(m, v6)
-L17:
-	v4 = uint32(0)
-	i0 = fn4203(m)
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+98824)))
-	v5 = i0
-	if v5 == uint32(255) {
-		goto L1
-	}
-	i1 = v5 + uint32(1)
-	*(*uint8)(unsafe.Add(b, uint64(v1)+98824)) = uint8(i1)
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn2577(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+80))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+4))
-	m.table[i2].(func(*Module, uint32, uint32))(m, v2, v1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	if i0 == v3 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+80))
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 != uint32(1092) {
-		goto L2
-	}
-	fn2471(m, v3, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L3
-	}
-	fn2072(m, v2)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn2578(m *Module, v0 uint32) {
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	fn2065(m, v0)
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn2579(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2675(m, uint32(8400577))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2580(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	if i0 != 0 {
-		goto L2
-	}
-	v1 = uint32(10069856)
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409362))
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2581(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if v2 == 0 {
-		goto L7
-	}
-	i0 = v1 + uint32(12)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = i0 + v4
-	i0 = b2i(i0 == uint32(1))
-	v6 = i0
-	goto L6
-L7:
-	i0 = v1 + uint32(12)
-	v5 = i0
-	v6 = uint32(0)
-	if v4 == uint32(1) {
-		goto L5
-	}
-L6:
-	v1 = uint32(0)
-	i8 = v3 + uint32(8)
-	i0 = fn3732(m, v5, v4, v2, uint32(0), uint32(10072404), uint32(1), uint32(1), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L4
-	}
-	goto L2
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L2
-	}
-	v6 = uint32(10069856)
-	goto L3
-L4:
-	if v6 == 0 {
-		goto L8
-	}
-	v6 = uint32(10069856)
-	goto L3
-L8:
-	i0 = v2 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-L3:
-	v1 = uint32(0)
-	v5 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+52))
-	v2 = i0
-	if v2 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v2 = i0
-	if v2 == 0 {
-		goto L9
-	}
-	i0 = fn1428(m, v2)
-	v2 = i0
-	if v2 != 0 {
-		goto L10
-	}
-	fn3624(m)
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L11:
-	v5 = v2
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+99504))
-	i0 = fn3706(m, i0)
-	v2 = i0
-	if v2 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L13:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
-	if v6 == 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-L14:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v7 = i0
-	i1 = v2 + k32(4294967288)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v8
-	i0 = v2 + k32(4294967292)
-	v9 = i0
-	i2 = *(*uint32)(unsafe.Add(b, v9))
-	i2 = i2 & uint32(3)
-	i1 = v7 | i2
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v6
-	*(*uint32)(unsafe.Add(b, v8)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v8
-	i0 = fn2036(m, v2, uint32(8522917), v5)
-	if int32(i0) <= int32(k32(4294967295)) {
-		goto L15
-	}
-	v1 = v2
-	goto L12
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L12
-	}
-	fn2072(m, v2)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-	goto L1
-L2:
-	fn3722(m, uint32(8490489), uint32(8577240), uint32(8435764), v4)
-	v1 = uint32(0)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2582(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	v2 = uint32(0)
-	i0 = fn2583(m, v0)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	i0 = fn2294(m, uint32(1), v1)
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	v2 = uint32(0)
-	if v3 == 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	i0 = fn579(m, v3)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L4
-	}
-	fn2072(m, v0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	v0 = v3
-	if v4 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v0)
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn2583(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v1 = uint32(0)
-	i0 = fn3877(m, uint32(8473473))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn2033(m, v2, uint32(8467871))
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	v1 = uint32(0)
-	if v3 == 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	i0 = fn514(m, v3, v0)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L4
-	}
-	fn2072(m, v2)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	v2 = v3
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v2)
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2584(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2585(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v0 + k32(4294967292)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = i0 & k32(4294967292)
-	v2 = i0
-	i1 = v0 + k32(4294967288)
-	v3 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i1 = i1 & uint32(3)
-	i1 = i1 | v2
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = i1 & uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v4)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v4)
-L3:
-	fn1797(m, v0)
-	fn3007(m, v0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn2586(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L4:
-	i0 = fn1794(m, v0, v1, v2)
-	v3 = uint32(0)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn2587(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	fn1797(m, v0)
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn2588(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+99500))
-	i0 = fn3706(m, i0)
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v0
-	if v1 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v1
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L4:
-	*(*uint64)(unsafe.Add(b, uint64(v3)+28)) = uint64(0)
-	i0 = v3 + uint32(36)
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i1 = v3 + k32(4294967288)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	i0 = v3 + k32(4294967292)
-	v5 = i0
-	i2 = *(*uint32)(unsafe.Add(b, v5))
-	i2 = i2 & uint32(3)
-	i1 = v4 | i2
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v2
-	*(*uint8)(unsafe.Add(b, uint64(v3)+38)) = uint8(k32(1))
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn2589(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+99508))
-	i0 = fn3706(m, i0)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v4 = i0
-	i1 = v2 + k32(4294967288)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	i0 = v2 + k32(4294967292)
-	v6 = i0
-	i2 = *(*uint32)(unsafe.Add(b, v6))
-	i2 = i2 & uint32(3)
-	i1 = v4 | i2
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	*(*uint8)(unsafe.Add(b, uint64(v2)+26)) = uint8(k32(1))
-	*(*uint16)(unsafe.Add(b, uint64(v2)+24)) = uint16(k32(0))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, v5)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn2590(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+99504))
-	i0 = fn3706(m, i0)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v4 = i0
-	i1 = v2 + k32(4294967288)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	i0 = v2 + k32(4294967292)
-	v6 = i0
-	i2 = *(*uint32)(unsafe.Add(b, v6))
-	i2 = i2 & uint32(3)
-	i1 = v4 | i2
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v2)+12)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	*(*uint32)(unsafe.Add(b, v5)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn2591(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v0 + k32(4294967292)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = i0 & k32(4294967292)
-	v2 = i0
-	i1 = v0 + k32(4294967288)
-	v3 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i1 = i1 & uint32(3)
-	i1 = i1 | v2
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = i1 & uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v4)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v4)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i0
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	fn2072(m, v4)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v4 = i0
-	if v4 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L5
-	}
-	fn2072(m, v4)
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L6
-	}
-	fn2072(m, v1)
-L6:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn2592(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2593(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v0 = i0
-	if v0 == 0 {
-		goto L5
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L5:
-	v3 = uint32(0)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn2594(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn2595(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = v1 + uint32(12)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = i0 + v4
-	v5 = i0
-	goto L3
-L4:
-	i0 = v1 + uint32(12)
-	v1 = i0
-	v6 = uint32(2)
-	v5 = v4
-	if v4 == uint32(2) {
-		goto L2
-	}
-L3:
-	v7 = uint32(0)
-	v6 = v5
-	i8 = v3 + uint32(4)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10072480), uint32(2), uint32(2), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L5
-	}
-	fn3722(m, uint32(8423280), uint32(8577240), uint32(8435764), v2)
-	v7 = uint32(0)
-	goto L1
-L5:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	v4 = uint32(0)
-	if v6 == uint32(2) {
-		goto L6
-	}
-	v4 = uint32(0)
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	v4 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(4)
-	if i0 != 0 {
-		goto L6
-	}
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8491420))
-	goto L1
-L6:
-	v1 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+52))
-	v5 = i0
-	if v5 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v5 = i0
-	if v5 == 0 {
-		goto L7
-	}
-	i0 = fn1428(m, v5)
-	v5 = i0
-	if v5 != 0 {
-		goto L8
-	}
-	fn3624(m)
-	goto L7
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L9:
-	v1 = v5
-L7:
-	i0 = fn2596(m, v2, v4, uint32(0), v7, v1)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn2596(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = fn3706(m, uint32(10071044))
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v0
-	v0 = uint32(0)
-	if v1 == 0 {
-		goto L3
-	}
-	if v1 == uint32(10059656) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	if i0 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L5:
-	v0 = v1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v0
-	if v2 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v2
-	if v3 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = v3
-	if v4 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i0
-	i1 = v5 + k32(4294967288)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = v5 + k32(4294967292)
-	v0 = i0
-	i2 = *(*uint32)(unsafe.Add(b, v0))
-	i2 = i2 & uint32(3)
-	i1 = v2 | i2
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = v4
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
-L1:
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn2597(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v1 + uint32(20)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	i0 = v1 + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v4 = i0
-	i0 = fn3706(m, uint32(10071044))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v4
-	v4 = uint32(0)
-	if v3 == 0 {
-		goto L3
-	}
-	if v3 == uint32(10059656) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	if i0 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L5:
-	v4 = v3
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v4
-	if v2 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v5 = i0
-	i1 = v1 + k32(4294967288)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	i0 = v1 + k32(4294967292)
-	v6 = i0
-	i2 = *(*uint32)(unsafe.Add(b, v6))
-	i2 = i2 & uint32(3)
-	i1 = v5 | i2
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v1)+20)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v4
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2598(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = fn2599(m, v1)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+99496))
-	v4 = i0
-	if v4 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8485578))
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	i1 = v2 + uint32(8)
-	i0 = fn2600(m, uint32(8423740), i1, uint32(2))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn2599(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if int32(v1) < int32(uint32(1)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+99504))
-	v2 = i1
-	if i0 == v2 {
-		goto L3
-	}
-	i0 = v0 + uint32(16)
-	v3 = i0
-	v4 = uint32(1)
-L5:
-	v5 = v4
-	if v1 == v5 {
-		goto L4
-	}
-	i0 = v5 + uint32(1)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v6 = i0
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	if i0 != v2 {
-		goto L5
-	}
-L4:
-	if int32(v5) >= int32(v1) {
-		goto L2
-	}
-L3:
-	i0 = fn2289(m, v1)
-	v6 = i0
-	if v6 != 0 {
-		goto L6
-	}
-	m.depth--
-	return uint32(0)
-L6:
-	if int32(v1) > int32(uint32(1)) {
-		i0 = v1
-	} else {
-		i0 = uint32(1)
-	}
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+99504))
-	v1 = i0
-	v3 = uint32(12)
-L7:
-	i0 = v0 + v3
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if i0 != v1 {
-		goto L9
-	}
-	i0 = fn2583(m, v4)
-	v4 = i0
-	if v4 != 0 {
-		goto L8
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v6)
-	m.depth--
-	return uint32(0)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L8:
-	i0 = v6 + v3
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 != 0 {
-		goto L7
-	}
-	m.depth--
-	return v6
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2600(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v3 = uint32(0)
-	i0 = fn3877(m, uint32(8473473))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2033(m, v4, v0)
-	v0 = i0
-	if v0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	v3 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	i0 = fn849(m, v0, v1, v2, uint32(0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	fn2072(m, v0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v4)
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn2601(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v1 = k32(4294967295)
-	i0 = fn2362(m, uint32(10071320))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+99496)) = v2
-	i0 = fn2362(m, uint32(10069976))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+99500)) = v2
-	i0 = fn2362(m, uint32(10070680))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+99504)) = v2
-	i0 = fn2362(m, uint32(10070360))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+99508)) = v2
-	i0 = fn2362(m, uint32(10070096))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+99512)) = v2
-	i0 = fn2362(m, uint32(10070224))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+99516)) = v1
-L2:
-	if v1 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = k32(4294967295)
-	}
-	v1 = i0
-L1:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2602(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+99496))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+99496)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+99500))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+99500)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+99504))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+99504)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+99508))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+99508)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+99512))
-	v1 = i0
-	if v1 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+99512)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L5
-	}
-	fn2072(m, v1)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+99516))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+99516)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L6
-	}
-	fn2072(m, v1)
-L6:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn2603(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+99500))
-	if v4 != i1 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v2
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	fn2072(m, v4)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L1
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+99508))
-	if v4 != i1 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v2
-	if v4 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L7
-	}
-	fn2072(m, v4)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L1
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+99504))
-	if v4 != i1 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
-	if v4 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L10
-	}
-	fn2072(m, v4)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L1
-L8:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8530822), v3)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn2604(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2675(m, uint32(8400584))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2605(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i1 = v2 + uint32(8)
-	i0 = fn2600(m, uint32(8460076), i1, uint32(2))
-	v1 = i0
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
 }

@@ -14,7 +14,2547 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn2606(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2576(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2577(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	if v1 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8481873))
+	v4 = k32(4294967295)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+84))
+	if int32(i0) < int32(uint32(0)) {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8406180), v3)
+	v4 = k32(4294967295)
+	goto L1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(8521155)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v0
+	v4 = k32(4294967295)
+	i2 = v3 + uint32(16)
+	i0 = fn4382(m, uint32(8521578), uint32(8532703), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+172))
+	v5 = i0
+	if v5 != 0 {
+		goto L7
+	}
+	v5 = v1
+L8:
+	if v5 == uint32(10058952) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+128))
+	v5 = i0
+	if v5 != 0 {
+		goto L8
+	}
+	goto L5
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v7 = i0
+	if int32(v7) < int32(uint32(1)) {
+		goto L5
+	}
+	i0 = v5 + uint32(12)
+	v5 = i0
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	if i0 == uint32(10058952) {
+		goto L6
+	}
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 == 0 {
+		goto L5
+	}
+	goto L9
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+172))
+	v5 = i0
+	if v5 != 0 {
+		goto L10
+	}
+	v5 = v6
+L11:
+	if v5 == uint32(10058952) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+128))
+	v5 = i0
+	if v5 == 0 {
+		goto L5
+	}
+	goto L11
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v7 = i0
+	if int32(v7) < int32(uint32(1)) {
+		goto L5
+	}
+	i0 = v5 + uint32(12)
+	v5 = i0
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	if i0 == uint32(10058952) {
+		goto L4
+	}
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 != 0 {
+		goto L12
+	}
+L5:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+85)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L13
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+85)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L4
+	}
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8419655), uint32(0))
+	goto L1
+L4:
+	i0 = fn2547(m, v6, v1, uint32(8521155))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+84)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L14
+	}
+	i0 = v0 + k32(4294967284)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	if v5 != 0 {
+		goto L15
+	}
+	i0 = fn1785(m, v0)
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+L15:
+	i0 = fn1797(m, v5, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+L14:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+85)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L16:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+85)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v1
+	if v1 != 0 {
+		goto L17
+	}
+	fn2073(m, v6)
+L17:
+	v4 = uint32(0)
+	i0 = fn4204(m)
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+98824)))
+	v5 = i0
+	if v5 == uint32(255) {
+		goto L1
+	}
+	i1 = v5 + uint32(1)
+	*(*uint8)(unsafe.Add(b, uint64(v1)+98824)) = uint8(i1)
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn2578(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+80))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+4))
+	m.table[i2].(func(*Module, uint32, uint32))(m, v2, v1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	if i0 == v3 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+80))
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 != uint32(1093) {
+		goto L2
+	}
+	fn2472(m, v3, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L3
+	}
+	fn2073(m, v2)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn2579(m *Module, v0 uint32) {
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	fn2066(m, v0)
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn2580(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn2676(m, uint32(8400577))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2581(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	if i0 != 0 {
+		goto L2
+	}
+	v1 = uint32(10069856)
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8409362))
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2582(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if v2 == 0 {
+		goto L7
+	}
+	i0 = v1 + uint32(12)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = i0 + v4
+	i0 = b2i(i0 == uint32(1))
+	v6 = i0
+	goto L6
+L7:
+	i0 = v1 + uint32(12)
+	v5 = i0
+	v6 = uint32(0)
+	if v4 == uint32(1) {
+		goto L5
+	}
+L6:
+	v1 = uint32(0)
+	i8 = v3 + uint32(8)
+	i0 = fn3733(m, v5, v4, v2, uint32(0), uint32(10072404), uint32(1), uint32(1), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L4
+	}
+	goto L2
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L2
+	}
+	v6 = uint32(10069856)
+	goto L3
+L4:
+	if v6 == 0 {
+		goto L8
+	}
+	v6 = uint32(10069856)
+	goto L3
+L8:
+	i0 = v2 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+L3:
+	v1 = uint32(0)
+	v5 = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+52))
+	v2 = i0
+	if v2 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v2 = i0
+	if v2 == 0 {
+		goto L9
+	}
+	i0 = fn1429(m, v2)
+	v2 = i0
+	if v2 != 0 {
+		goto L10
+	}
+	fn3625(m)
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L11:
+	v5 = v2
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+99504))
+	i0 = fn3707(m, i0)
+	v2 = i0
+	if v2 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L13:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
+	if v6 == 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+L14:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v7 = i0
+	i1 = v2 + k32(4294967288)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v8
+	i0 = v2 + k32(4294967292)
+	v9 = i0
+	i2 = *(*uint32)(unsafe.Add(b, v9))
+	i2 = i2 & uint32(3)
+	i1 = v7 | i2
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v6
+	*(*uint32)(unsafe.Add(b, v8)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v8
+	i0 = fn2037(m, v2, uint32(8522917), v5)
+	if int32(i0) <= int32(k32(4294967295)) {
+		goto L15
+	}
+	v1 = v2
+	goto L12
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L12
+	}
+	fn2073(m, v2)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+	goto L1
+L2:
+	fn3723(m, uint32(8490489), uint32(8577240), uint32(8435764), v4)
+	v1 = uint32(0)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2583(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	v2 = uint32(0)
+	i0 = fn2584(m, v0)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	i0 = fn2295(m, uint32(1), v1)
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	v2 = uint32(0)
+	if v3 == 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	i0 = fn580(m, v3)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L4
+	}
+	fn2073(m, v0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	v0 = v3
+	if v4 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v0)
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn2584(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v1 = uint32(0)
+	i0 = fn3878(m, uint32(8473473))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn2034(m, v2, uint32(8467871))
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	v1 = uint32(0)
+	if v3 == 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	i0 = fn515(m, v3, v0)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L4
+	}
+	fn2073(m, v2)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	v2 = v3
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v2)
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2585(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2586(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v0 + k32(4294967292)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = i0 & k32(4294967292)
+	v2 = i0
+	i1 = v0 + k32(4294967288)
+	v3 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i1 = i1 & uint32(3)
+	i1 = i1 | v2
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = i1 & uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v4)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v4)
+L3:
+	fn1798(m, v0)
+	fn3008(m, v0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn2587(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L4:
+	i0 = fn1795(m, v0, v1, v2)
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn2588(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	fn1798(m, v0)
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn2589(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+99500))
+	i0 = fn3707(m, i0)
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v0
+	if v1 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v1
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L4:
+	*(*uint64)(unsafe.Add(b, uint64(v3)+28)) = uint64(0)
+	i0 = v3 + uint32(36)
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i1 = v3 + k32(4294967288)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	i0 = v3 + k32(4294967292)
+	v5 = i0
+	i2 = *(*uint32)(unsafe.Add(b, v5))
+	i2 = i2 & uint32(3)
+	i1 = v4 | i2
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v2
+	*(*uint8)(unsafe.Add(b, uint64(v3)+38)) = uint8(k32(1))
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn2590(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+99508))
+	i0 = fn3707(m, i0)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v4 = i0
+	i1 = v2 + k32(4294967288)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	i0 = v2 + k32(4294967292)
+	v6 = i0
+	i2 = *(*uint32)(unsafe.Add(b, v6))
+	i2 = i2 & uint32(3)
+	i1 = v4 | i2
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	*(*uint8)(unsafe.Add(b, uint64(v2)+26)) = uint8(k32(1))
+	*(*uint16)(unsafe.Add(b, uint64(v2)+24)) = uint16(k32(0))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, v5)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn2591(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+99504))
+	i0 = fn3707(m, i0)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v4 = i0
+	i1 = v2 + k32(4294967288)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	i0 = v2 + k32(4294967292)
+	v6 = i0
+	i2 = *(*uint32)(unsafe.Add(b, v6))
+	i2 = i2 & uint32(3)
+	i1 = v4 | i2
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v2)+12)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
+	*(*uint32)(unsafe.Add(b, v5)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn2592(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v0 + k32(4294967292)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = i0 & k32(4294967292)
+	v2 = i0
+	i1 = v0 + k32(4294967288)
+	v3 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i1 = i1 & uint32(3)
+	i1 = i1 | v2
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = i1 & uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v4)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v4)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i0
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	fn2073(m, v4)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v4 = i0
+	if v4 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L5
+	}
+	fn2073(m, v4)
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L6
+	}
+	fn2073(m, v1)
+L6:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn2593(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2594(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v0 = i0
+	if v0 == 0 {
+		goto L5
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L5:
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn2595(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn2596(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = v1 + uint32(12)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = i0 + v4
+	v5 = i0
+	goto L3
+L4:
+	i0 = v1 + uint32(12)
+	v1 = i0
+	v6 = uint32(2)
+	v5 = v4
+	if v4 == uint32(2) {
+		goto L2
+	}
+L3:
+	v7 = uint32(0)
+	v6 = v5
+	i8 = v3 + uint32(4)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10072480), uint32(2), uint32(2), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L5
+	}
+	fn3723(m, uint32(8423280), uint32(8577240), uint32(8435764), v2)
+	v7 = uint32(0)
+	goto L1
+L5:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	v4 = uint32(0)
+	if v6 == uint32(2) {
+		goto L6
+	}
+	v4 = uint32(0)
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	v4 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(4)
+	if i0 != 0 {
+		goto L6
+	}
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8491420))
+	goto L1
+L6:
+	v1 = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+52))
+	v5 = i0
+	if v5 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v5 = i0
+	if v5 == 0 {
+		goto L7
+	}
+	i0 = fn1429(m, v5)
+	v5 = i0
+	if v5 != 0 {
+		goto L8
+	}
+	fn3625(m)
+	goto L7
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L9:
+	v1 = v5
+L7:
+	i0 = fn2597(m, v2, v4, uint32(0), v7, v1)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn2597(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = fn3707(m, uint32(10071044))
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v0
+	v0 = uint32(0)
+	if v1 == 0 {
+		goto L3
+	}
+	if v1 == uint32(10059656) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	if i0 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L5:
+	v0 = v1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v0
+	if v2 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v2
+	if v3 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = v3
+	if v4 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i0
+	i1 = v5 + k32(4294967288)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	i0 = v5 + k32(4294967292)
+	v0 = i0
+	i2 = *(*uint32)(unsafe.Add(b, v0))
+	i2 = i2 & uint32(3)
+	i1 = v2 | i2
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = v4
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
+L1:
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn2598(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v1 + uint32(20)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	i0 = v1 + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v4 = i0
+	i0 = fn3707(m, uint32(10071044))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v4
+	v4 = uint32(0)
+	if v3 == 0 {
+		goto L3
+	}
+	if v3 == uint32(10059656) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	if i0 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L5:
+	v4 = v3
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v4
+	if v2 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v5 = i0
+	i1 = v1 + k32(4294967288)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	i0 = v1 + k32(4294967292)
+	v6 = i0
+	i2 = *(*uint32)(unsafe.Add(b, v6))
+	i2 = i2 & uint32(3)
+	i1 = v5 | i2
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v1)+20)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v4
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2599(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = fn2600(m, v1)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+99496))
+	v4 = i0
+	if v4 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8485578))
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	i1 = v2 + uint32(8)
+	i0 = fn2601(m, uint32(8423740), i1, uint32(2))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn2600(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if int32(v1) < int32(uint32(1)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+99504))
+	v2 = i1
+	if i0 == v2 {
+		goto L3
+	}
+	i0 = v0 + uint32(16)
+	v3 = i0
+	v4 = uint32(1)
+L5:
+	v5 = v4
+	if v1 == v5 {
+		goto L4
+	}
+	i0 = v5 + uint32(1)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v6 = i0
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	if i0 != v2 {
+		goto L5
+	}
+L4:
+	if int32(v5) >= int32(v1) {
+		goto L2
+	}
+L3:
+	i0 = fn2290(m, v1)
+	v6 = i0
+	if v6 != 0 {
+		goto L6
+	}
+	m.depth--
+	return uint32(0)
+L6:
+	if int32(v1) > int32(uint32(1)) {
+		i0 = v1
+	} else {
+		i0 = uint32(1)
+	}
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+99504))
+	v1 = i0
+	v3 = uint32(12)
+L7:
+	i0 = v0 + v3
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if i0 != v1 {
+		goto L9
+	}
+	i0 = fn2584(m, v4)
+	v4 = i0
+	if v4 != 0 {
+		goto L8
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v6)
+	m.depth--
+	return uint32(0)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L8:
+	i0 = v6 + v3
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 != 0 {
+		goto L7
+	}
+	m.depth--
+	return v6
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2601(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v3 = uint32(0)
+	i0 = fn3878(m, uint32(8473473))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2034(m, v4, v0)
+	v0 = i0
+	if v0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	v3 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	i0 = fn850(m, v0, v1, v2, uint32(0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	fn2073(m, v0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v4)
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn2602(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v1 = k32(4294967295)
+	i0 = fn2363(m, uint32(10071320))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+99496)) = v2
+	i0 = fn2363(m, uint32(10069976))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+99500)) = v2
+	i0 = fn2363(m, uint32(10070680))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+99504)) = v2
+	i0 = fn2363(m, uint32(10070360))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+99508)) = v2
+	i0 = fn2363(m, uint32(10070096))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+99512)) = v2
+	i0 = fn2363(m, uint32(10070224))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+99516)) = v1
+L2:
+	if v1 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = k32(4294967295)
+	}
+	v1 = i0
+L1:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2603(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+99496))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+99496)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+99500))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+99500)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+99504))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+99504)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+99508))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+99508)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+99512))
+	v1 = i0
+	if v1 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+99512)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L5
+	}
+	fn2073(m, v1)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+99516))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+99516)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L6
+	}
+	fn2073(m, v1)
+L6:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn2604(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+99500))
+	if v4 != i1 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v2
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	fn2073(m, v4)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L1
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+99508))
+	if v4 != i1 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v2
+	if v4 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L7
+	}
+	fn2073(m, v4)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L1
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+99504))
+	if v4 != i1 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
+	if v4 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L10
+	}
+	fn2073(m, v4)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L1
+L8:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8530822), v3)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2605(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn2676(m, uint32(8400584))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2606(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	i1 = v2 + uint32(8)
+	i0 = fn2601(m, uint32(8460076), i1, uint32(2))
+	v1 = i0
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn2607(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -61,7 +2601,7 @@ func fn2606(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v6 = i0
 L1:
 	i0 = v1 + uint32(12)
-	i0 = fn3733(m, i0, v4, v2, uint32(0), uint32(10071676), uint32(1), uint32(1), uint32(0), uint32(1), v3)
+	i0 = fn3734(m, i0, v4, v2, uint32(0), uint32(10071676), uint32(1), uint32(1), uint32(0), uint32(1), v3)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -74,7 +2614,7 @@ L1:
 	if i0 != 0 {
 		goto L3
 	}
-	fn3722(m, uint32(8446458), uint32(8577240), uint32(8435764), v7)
+	fn3723(m, uint32(8446458), uint32(8577240), uint32(8435764), v7)
 	goto L2
 L3:
 	i0 = v2 + uint32(4)
@@ -138,7 +2678,7 @@ L16:
 	v6 = uint32(0)
 	goto L18
 L19:
-	i0 = fn2030(m, v6)
+	i0 = fn2031(m, v6)
 	v6 = i0
 	if int32(v6) < int32(uint32(0)) {
 		goto L9
@@ -156,7 +2696,7 @@ L18:
 		goto L21
 	}
 	v12 = uint32(0)
-	i0 = fn2030(m, v10)
+	i0 = fn2031(m, v10)
 	v11 = i0
 	if int32(v11) < int32(uint32(0)) {
 		goto L9
@@ -167,7 +2707,7 @@ L18:
 L21:
 	i0 = v2 + uint32(24)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v12 = i0
 	if int32(v12) < int32(uint32(0)) {
 		goto L9
@@ -198,7 +2738,7 @@ L23:
 	v2 = uint32(8550918)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, v2)
+	fn3605(m, i0, v2)
 	goto L9
 L12:
 	v6 = uint32(0)
@@ -212,7 +2752,7 @@ L10:
 	if v5 == uint32(10059656) {
 		goto L24
 	}
-	i0 = fn2675(m, uint32(8550449))
+	i0 = fn2676(m, uint32(8550449))
 	v4 = i0
 	if v4 == 0 {
 		goto L9
@@ -220,7 +2760,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = v4
 	i1 = v3 + uint32(40)
-	i0 = fn2600(m, uint32(8467626), i1, uint32(2))
+	i0 = fn2601(m, uint32(8467626), i1, uint32(2))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -233,7 +2773,7 @@ L10:
 	if v5 != 0 {
 		goto L25
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L25:
 	if v2 == 0 {
 		goto L9
@@ -257,7 +2797,7 @@ L9:
 L8:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8507691))
+	fn3605(m, i0, uint32(8507691))
 	if v2 == 0 {
 		goto L4
 	}
@@ -281,7 +2821,7 @@ L7:
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8553701))
+	fn3605(m, i0, uint32(8553701))
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -298,7 +2838,7 @@ L7:
 L6:
 	v5 = uint32(0)
 	v11 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+52))
 	v4 = i0
 	if v4 == 0 {
@@ -309,12 +2849,12 @@ L6:
 	if v4 == 0 {
 		goto L26
 	}
-	i0 = fn1428(m, v4)
+	i0 = fn1429(m, v4)
 	v4 = i0
 	if v4 != 0 {
 		goto L27
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L26
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -327,10 +2867,10 @@ L27:
 L28:
 	v11 = v4
 L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+99500))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L29
@@ -379,7 +2919,7 @@ L32:
 	*(*uint32)(unsafe.Add(b, v9)) = i1
 L33:
 	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v6 = i0
@@ -401,7 +2941,7 @@ L33:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v9
 	*(*uint32)(unsafe.Add(b, v7)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v7
-	i0 = fn2036(m, v4, uint32(8522917), v11)
+	i0 = fn2037(m, v4, uint32(8522917), v11)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L34
 	}
@@ -419,7 +2959,7 @@ L34:
 	if v6 != 0 {
 		goto L29
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L29:
 	if v2 == 0 {
 		goto L35
@@ -435,7 +2975,7 @@ L29:
 	if v4 != 0 {
 		goto L35
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L35:
 	i0 = *(*uint32)(unsafe.Add(b, v11))
 	v2 = i0
@@ -450,7 +2990,7 @@ L35:
 		goto L4
 	}
 L5:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -463,7 +3003,7 @@ L4:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -472,7 +3012,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2607(m *Module, v0 uint32) {
+func fn2608(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -522,7 +3062,7 @@ func fn2607(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v4 = i0
@@ -540,7 +3080,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v4 = i0
@@ -558,7 +3098,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v4 = i0
@@ -576,7 +3116,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v4 = i0
@@ -594,7 +3134,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v4 = i0
@@ -612,7 +3152,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v4 = i0
@@ -630,10 +3170,10 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L7:
-	fn1797(m, v0)
-	fn3007(m, v0)
+	fn1798(m, v0)
+	fn3008(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -648,7 +3188,7 @@ L7:
 	if v0 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	m.depth--
 	return
@@ -656,7 +3196,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn2608(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2609(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -742,7 +3282,7 @@ L7:
 		goto L1
 	}
 L8:
-	i0 = fn1794(m, v0, v1, v2)
+	i0 = fn1795(m, v0, v1, v2)
 	v3 = uint32(0)
 L1:
 	m.depth--
@@ -751,7 +3291,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2609(m *Module, v0 uint32) uint32 {
+func fn2610(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -781,7 +3321,7 @@ func fn2609(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -800,7 +3340,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -819,7 +3359,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v1 = i0
@@ -838,7 +3378,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v1 = i0
@@ -857,7 +3397,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v1 = i0
@@ -876,16 +3416,16 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
-	fn1797(m, v0)
+	fn1798(m, v0)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2610(m *Module, v0 uint32) uint32 {
+func fn2611(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -932,7 +3472,7 @@ L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8526055), v1)
+	i0 = fn2697(m, uint32(8526055), v1)
 	v0 = i0
 L1:
 	i0 = v1 + uint32(16)
@@ -942,7 +3482,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2611(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2612(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -957,7 +3497,7 @@ func fn2611(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	i1 = v2 + uint32(8)
-	i0 = fn2600(m, uint32(8395459), i1, uint32(2))
+	i0 = fn2601(m, uint32(8395459), i1, uint32(2))
 	v1 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -966,7 +3506,7 @@ func fn2611(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2612(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2613(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -993,7 +3533,7 @@ func fn2612(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8520443), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8520443), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -1006,12 +3546,12 @@ L2:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
-	i0 = fn2033(m, v5, uint32(8521165))
+	i0 = fn2034(m, v5, uint32(8521165))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn586(m, v1, v0)
+	i0 = fn587(m, v1, v0)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L3
@@ -1027,10 +3567,10 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L3:
-	i0 = fn573(m, v4)
+	i0 = fn574(m, v4)
 	v7 = i0
 	if v7 != k32(4294967295) {
 		goto L4
@@ -1046,7 +3586,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L4:
 	if int32(v6) >= int32(v7) {
@@ -1063,7 +3603,7 @@ L4:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -1100,7 +3640,7 @@ L10:
 	if v8 == 0 {
 		goto L8
 	}
-	i0 = fn839(m, v8)
+	i0 = fn840(m, v8)
 	v8 = i0
 	if v8 == 0 {
 		goto L11
@@ -1129,7 +3669,7 @@ L11:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L9:
 	if v8 == uint32(10069856) {
@@ -1137,7 +3677,7 @@ L9:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v8
 	i1 = v3 + uint32(16)
-	i0 = fn2294(m, uint32(1), i1)
+	i0 = fn2295(m, uint32(1), i1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v5 = i0
@@ -1150,7 +3690,7 @@ L9:
 	if v5 != 0 {
 		goto L13
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L13:
 	if v0 != 0 {
 		goto L14
@@ -1166,10 +3706,10 @@ L13:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L14:
-	i0 = fn574(m, v4, v0)
+	i0 = fn575(m, v4, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -1182,7 +3722,7 @@ L14:
 	if v4 != 0 {
 		goto L15
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -1195,7 +3735,7 @@ L15:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -1209,7 +3749,7 @@ L8:
 	if v2 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	*(*uint32)(unsafe.Add(b, v3)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v7
@@ -1217,7 +3757,7 @@ L16:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8515160), v3)
+	i0 = fn3604(m, i0, uint32(8515160), v3)
 L1:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -1226,7 +3766,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2613(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2614(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -1249,7 +3789,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2614(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2615(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -1283,7 +3823,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2615(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2616(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1291,14 +3831,14 @@ func fn2615(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8446896))
+	fn3605(m, i0, uint32(8446896))
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2616(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2617(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1329,7 +3869,7 @@ L2:
 	}
 	return uint32(10069856)
 L3:
-	i0 = fn839(m, v2)
+	i0 = fn840(m, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -1349,7 +3889,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2617(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2618(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1380,7 +3920,7 @@ L2:
 	}
 	return uint32(10059656)
 L3:
-	i0 = fn839(m, v2)
+	i0 = fn840(m, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -1400,7 +3940,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2618(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2619(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1433,11 +3973,11 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	m.depth--
 	return i0
 L3:
-	i0 = fn839(m, v2)
+	i0 = fn840(m, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -1458,7 +3998,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2619(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2620(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1493,7 +4033,7 @@ func fn2619(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L3:
 	v1 = uint32(0)
 	i8 = v3 + uint32(12)
-	i0 = fn3732(m, v4, v5, v2, uint32(0), uint32(10071824), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v4, v5, v2, uint32(0), uint32(10071824), uint32(1), uint32(1), uint32(0), i8)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -1501,7 +4041,7 @@ L3:
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v4 = i0
-	i0 = fn3706(m, v0)
+	i0 = fn3707(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -1517,7 +4057,7 @@ L4:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -1543,7 +4083,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2620(m *Module, v0 uint32) {
+func fn2621(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1596,7 +4136,7 @@ func fn2620(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
@@ -1612,7 +4152,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return
@@ -1620,7 +4160,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2621(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2622(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1646,7 +4186,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2622(m *Module, v0 uint32) uint32 {
+func fn2623(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -1674,7 +4214,7 @@ func fn2622(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -1682,7 +4222,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2623(m *Module, v0 uint32) uint32 {
+func fn2624(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -1697,7 +4237,7 @@ func fn2623(m *Module, v0 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+99508))
 	if i0 != i1 {
@@ -1705,13 +4245,13 @@ func fn2623(m *Module, v0 uint32) uint32 {
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn2696(m, uint32(8417360), v1)
+	i0 = fn2697(m, uint32(8417360), v1)
 	v0 = i0
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v0
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8417368), i1)
+	i0 = fn2697(m, uint32(8417368), i1)
 	v0 = i0
 L1:
 	i0 = v1 + uint32(32)
@@ -1721,7 +4261,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2624(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2625(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -1741,7 +4281,7 @@ func fn2624(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn2029(m, i0, i1, v2)
+	i0 = fn2030(m, i0, i1, v2)
 	v3 = i0
 L1:
 	return v3
@@ -1749,7 +4289,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2625(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2626(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1757,14 +4297,14 @@ func fn2625(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8417537))
+	fn3605(m, i0, uint32(8417537))
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2626(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2627(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1799,7 +4339,7 @@ func fn2626(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L3:
 	v1 = uint32(0)
 	i8 = v3 + uint32(12)
-	i0 = fn3732(m, v4, v5, v2, uint32(0), uint32(10071928), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v4, v5, v2, uint32(0), uint32(10071928), uint32(1), uint32(1), uint32(0), i8)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -1807,7 +4347,7 @@ L3:
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v4 = i0
-	i0 = fn3706(m, v0)
+	i0 = fn3707(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -1823,7 +4363,7 @@ L4:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -1849,7 +4389,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2627(m *Module, v0 uint32) uint32 {
+func fn2628(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -1864,7 +4404,7 @@ func fn2627(m *Module, v0 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+99508))
 	if i0 != i1 {
@@ -1872,13 +4412,13 @@ func fn2627(m *Module, v0 uint32) uint32 {
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn2696(m, uint32(8417256), v1)
+	i0 = fn2697(m, uint32(8417256), v1)
 	v0 = i0
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v0
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8417266), i1)
+	i0 = fn2697(m, uint32(8417266), i1)
 	v0 = i0
 L1:
 	i0 = v1 + uint32(32)
@@ -1888,7 +4428,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2628(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2629(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1896,14 +4436,14 @@ func fn2628(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8417299))
+	fn3605(m, i0, uint32(8417299))
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2629(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2630(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1955,7 +4495,7 @@ L9:
 	v6 = v4
 L8:
 	v1 = uint32(0)
-	i0 = fn3732(m, v5, v4, v2, uint32(0), uint32(10072332), uint32(1), uint32(1), uint32(0), v3)
+	i0 = fn3733(m, v5, v4, v2, uint32(0), uint32(10072332), uint32(1), uint32(1), uint32(0), v3)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -2030,7 +4570,7 @@ L12:
 	goto L14
 L15:
 	v1 = uint32(0)
-	i0 = fn2030(m, v7)
+	i0 = fn2031(m, v7)
 	v7 = i0
 	if int32(v7) < int32(uint32(0)) {
 		goto L1
@@ -2048,7 +4588,7 @@ L14:
 		goto L17
 	}
 	v1 = uint32(0)
-	i0 = fn2030(m, v10)
+	i0 = fn2031(m, v10)
 	v6 = i0
 	if int32(v6) < int32(uint32(0)) {
 		goto L1
@@ -2061,7 +4601,7 @@ L17:
 	v1 = uint32(0)
 	i0 = v2 + uint32(20)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v11 = i0
 	if int32(v11) < int32(uint32(0)) {
 		goto L1
@@ -2075,7 +4615,7 @@ L16:
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8551421))
+	fn3605(m, i0, uint32(8551421))
 	goto L1
 L18:
 	i0 = b2i(v6 != uint32(0))
@@ -2093,7 +4633,7 @@ L18:
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550918))
+	fn3605(m, i0, uint32(8550918))
 	goto L1
 L5:
 	v5 = uint32(10059656)
@@ -2118,7 +4658,7 @@ L3:
 	goto L19
 L20:
 	v1 = uint32(0)
-	i0 = fn2675(m, uint32(8550449))
+	i0 = fn2676(m, uint32(8550449))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -2126,7 +4666,7 @@ L20:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v2
 	i1 = v3 + uint32(24)
-	i0 = fn2600(m, uint32(8467626), i1, uint32(2))
+	i0 = fn2601(m, uint32(8467626), i1, uint32(2))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -2139,7 +4679,7 @@ L20:
 	if v6 != 0 {
 		goto L21
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L21:
 	if v5 == 0 {
 		goto L1
@@ -2147,7 +4687,7 @@ L21:
 L19:
 	v1 = uint32(0)
 	v6 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+52))
 	v2 = i0
 	if v2 == 0 {
@@ -2158,12 +4698,12 @@ L19:
 	if v2 == 0 {
 		goto L22
 	}
-	i0 = fn1428(m, v2)
+	i0 = fn1429(m, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L23
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L22
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -2176,10 +4716,10 @@ L23:
 L24:
 	v6 = v2
 L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+99508))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L25
@@ -2214,7 +4754,7 @@ L27:
 	*(*uint32)(unsafe.Add(b, v8)) = i1
 L28:
 	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v4 = i0
@@ -2233,7 +4773,7 @@ L28:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v8
 	*(*uint32)(unsafe.Add(b, v7)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v7
-	i0 = fn2036(m, v2, uint32(8522917), v6)
+	i0 = fn2037(m, v2, uint32(8522917), v6)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L29
 	}
@@ -2251,7 +4791,7 @@ L29:
 	if v4 != 0 {
 		goto L25
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
@@ -2264,7 +4804,7 @@ L25:
 	if v2 != 0 {
 		goto L30
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L30:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v2 = i0
@@ -2277,10 +4817,10 @@ L30:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L2:
-	fn3722(m, uint32(8517487), uint32(8577240), uint32(8435764), v4)
+	fn3723(m, uint32(8517487), uint32(8577240), uint32(8435764), v4)
 	v1 = uint32(0)
 L1:
 	i0 = v3 + uint32(32)
@@ -2290,7 +4830,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2630(m *Module, v0 uint32) {
+func fn2631(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2340,7 +4880,7 @@ func fn2630(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v4 = i0
@@ -2358,7 +4898,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v4 = i0
@@ -2376,7 +4916,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v4 = i0
@@ -2394,10 +4934,10 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
-	fn1797(m, v0)
-	fn3007(m, v0)
+	fn1798(m, v0)
+	fn3008(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -2412,7 +4952,7 @@ L4:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	m.depth--
 	return
@@ -2420,7 +4960,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn2631(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2632(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -2473,7 +5013,7 @@ L4:
 		goto L1
 	}
 L5:
-	i0 = fn1794(m, v0, v1, v2)
+	i0 = fn1795(m, v0, v1, v2)
 	v3 = uint32(0)
 L1:
 	m.depth--
@@ -2482,7 +5022,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2632(m *Module, v0 uint32) uint32 {
+func fn2633(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2512,7 +5052,7 @@ func fn2632(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -2531,7 +5071,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -2550,16 +5090,16 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
-	fn1797(m, v0)
+	fn1798(m, v0)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2633(m *Module, v0 uint32) uint32 {
+func fn2634(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2606,7 +5146,7 @@ L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8526055), v1)
+	i0 = fn2697(m, uint32(8526055), v1)
 	v0 = i0
 L1:
 	i0 = v1 + uint32(16)
@@ -2616,7 +5156,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2634(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2635(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -2631,7 +5171,7 @@ func fn2634(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	i1 = v2 + uint32(8)
-	i0 = fn2600(m, uint32(8395527), i1, uint32(2))
+	i0 = fn2601(m, uint32(8395527), i1, uint32(2))
 	v1 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -2640,7 +5180,7 @@ func fn2634(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2635(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2636(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -2657,7 +5197,7 @@ func fn2635(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8520443), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8520443), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -2668,7 +5208,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = l1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
 	i1 = v3 + uint32(4)
-	i0 = fn2600(m, uint32(8395502), i1, uint32(3))
+	i0 = fn2601(m, uint32(8395502), i1, uint32(3))
 	v2 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -2678,7 +5218,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2636(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2637(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -2712,7 +5252,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2637(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2638(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -2735,7 +5275,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2638(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2639(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2743,71 +5283,9 @@ func fn2638(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8517718))
+	fn3605(m, i0, uint32(8517718))
 	m.depth--
 	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn2639(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+99512))
-	i0 = fn3706(m, i0)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v4 = i0
-	i1 = v2 + k32(4294967288)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	i0 = v2 + k32(4294967292)
-	v6 = i0
-	i2 = *(*uint32)(unsafe.Add(b, v6))
-	i2 = i2 & uint32(3)
-	i1 = v4 | i2
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	*(*uint32)(unsafe.Add(b, v5)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
-L1:
-	m.depth--
-	return v2
 }
 
 //go:norace
@@ -2833,10 +5311,10 @@ func fn2640(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+99516))
-	i0 = fn3706(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+99512))
+	i0 = fn3707(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -2849,7 +5327,7 @@ func fn2640(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v3 = i0
@@ -2875,6 +5353,68 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn2641(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+99516))
+	i0 = fn3707(m, i0)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v4 = i0
+	i1 = v2 + k32(4294967288)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	i0 = v2 + k32(4294967292)
+	v6 = i0
+	i2 = *(*uint32)(unsafe.Add(b, v6))
+	i2 = i2 & uint32(3)
+	i1 = v4 | i2
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	*(*uint32)(unsafe.Add(b, v5)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn2642(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2905,7 +5445,7 @@ L2:
 	}
 	return uint32(10069856)
 L3:
-	i0 = fn839(m, v2)
+	i0 = fn840(m, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -2925,7 +5465,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2642(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2643(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2933,14 +5473,14 @@ func fn2642(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8508303))
+	fn3605(m, i0, uint32(8508303))
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2643(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2644(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -2957,7 +5497,7 @@ func fn2643(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8520443), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8520443), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -2968,7 +5508,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = l1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
 	i1 = v3 + uint32(4)
-	i0 = fn2600(m, uint32(8395474), i1, uint32(3))
+	i0 = fn2601(m, uint32(8395474), i1, uint32(3))
 	v2 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -2978,7 +5518,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2644(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2645(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -3001,7 +5541,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2645(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2646(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -3035,7 +5575,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2646(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2647(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -3043,14 +5583,14 @@ func fn2646(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8491925))
+	fn3605(m, i0, uint32(8491925))
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2647(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2648(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3081,7 +5621,7 @@ L2:
 	}
 	return uint32(10069856)
 L3:
-	i0 = fn839(m, v2)
+	i0 = fn840(m, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -3101,7 +5641,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2648(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2649(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -3113,18 +5653,18 @@ func fn2648(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8493385))
+	fn3605(m, i0, uint32(8493385))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn1206(m, v0, v1)
+	i0 = fn1207(m, v0, v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2649(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2650(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -3147,7 +5687,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2650(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2651(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -3159,18 +5699,18 @@ func fn2650(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	m.depth--
 	return i0
 L1:
-	i0 = fn2599(m, v0)
+	i0 = fn2600(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2651(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2652(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -3186,7 +5726,7 @@ func fn2651(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	m.depth--
 	return i0
 L1:
@@ -3204,7 +5744,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2652(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2653(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3229,7 +5769,7 @@ func fn2652(m *Module, v0 uint32, v1 uint32) uint32 {
 	return v2
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn839(m, i0)
+	i0 = fn840(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
@@ -3251,7 +5791,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2653(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2654(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -3277,7 +5817,7 @@ L3:
 	if v0 == 0 {
 		goto L1
 	}
-	i0 = fn1428(m, v0)
+	i0 = fn1429(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -3297,7 +5837,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2654(m *Module, v0 uint32) {
+func fn2655(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3347,7 +5887,7 @@ func fn2654(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -3355,7 +5895,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2655(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2656(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -3381,20 +5921,20 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2656(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2657(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2657(m, uint32(8462927), v0, v1, v2)
+	i0 = fn2658(m, uint32(8462927), v0, v1, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2657(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2658(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3420,12 +5960,12 @@ func fn2657(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v4 = uint32(0)
-	i0 = fn3877(m, uint32(8473473))
+	i0 = fn3878(m, uint32(8473473))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
-	i0 = fn2033(m, v5, v0)
+	i0 = fn2034(m, v5, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L3
@@ -3433,7 +5973,7 @@ func fn2657(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v7 = i0
 	i0 = v7 + uint32(1)
-	i0 = fn2289(m, i0)
+	i0 = fn2290(m, i0)
 	v8 = i0
 	if v8 == 0 {
 		goto L3
@@ -3522,7 +6062,7 @@ L10:
 	i0 = v0 + i1
 	*(*uint32)(unsafe.Add(b, i0)) = v4
 L5:
-	i0 = fn851(m, v6, v8, v3)
+	i0 = fn852(m, v6, v8, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
@@ -3535,7 +6075,7 @@ L5:
 	if v0 != 0 {
 		goto L11
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
@@ -3548,7 +6088,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v0 = i0
@@ -3574,7 +6114,7 @@ L3:
 	if v0 != 0 {
 		goto L13
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L13:
 	if v6 == 0 {
 		goto L1
@@ -3593,7 +6133,7 @@ L13:
 		goto L1
 	}
 L2:
-	fn2072(m, v8)
+	fn2073(m, v8)
 L1:
 	m.depth--
 	return v4
@@ -3601,20 +6141,20 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2658(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2659(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2657(m, uint32(8412162), v0, v1, v2)
+	i0 = fn2658(m, uint32(8412162), v0, v1, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2659(m *Module) uint32 {
+func fn2660(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var i0 uint32
@@ -3622,12 +6162,12 @@ func fn2659(m *Module) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+99440))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+9984))
-	i0 = fn3822(m, i0)
+	i0 = fn3823(m, i0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = i0 + i1
 	return i0
@@ -3635,7 +6175,7 @@ func fn2659(m *Module) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2660(m *Module) uint32 {
+func fn2661(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -3656,7 +6196,7 @@ func fn2660(m *Module) uint32 {
 	v0 = i0
 	m.g0 = v0
 	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+99440))
 	v2 = i0
@@ -3664,7 +6204,7 @@ func fn2660(m *Module) uint32 {
 	i1 = v0 + uint32(4)
 	i2 = v0 + uint32(12)
 	i3 = v0 + uint32(8)
-	i0 = fn1691(m, v2, i1, i2, i3)
+	i0 = fn1692(m, v2, i1, i2, i3)
 	if i0 == 0 {
 		goto L1
 	}
@@ -3679,13 +6219,13 @@ L2:
 	i1 = v0 + uint32(4)
 	i2 = v0 + uint32(12)
 	i3 = v0 + uint32(8)
-	i0 = fn1691(m, v2, i1, i2, i3)
+	i0 = fn1692(m, v2, i1, i2, i3)
 	if i0 != 0 {
 		goto L2
 	}
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+9984))
-	i0 = fn3822(m, i0)
+	i0 = fn3823(m, i0)
 	v2 = i0
 	i0 = v0 + uint32(16)
 	m.g0 = i0
@@ -3695,7 +6235,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2661(m *Module, v0 uint32) uint32 {
+func fn2662(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -3706,41 +6246,41 @@ func fn2661(m *Module, v0 uint32) uint32 {
 	if v0 == 0 {
 		goto L1
 	}
-	i0 = fn8100(m, v0, uint32(8402826))
+	i0 = fn8101(m, v0, uint32(8402826))
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn8100(m, v0, uint32(8486274))
+	i0 = fn8101(m, v0, uint32(8486274))
 	if i0 != 0 {
 		goto L2
 	}
 	return uint32(2)
 L2:
-	i0 = fn8100(m, v0, uint32(8502322))
+	i0 = fn8101(m, v0, uint32(8502322))
 	if i0 != 0 {
 		goto L3
 	}
 	return uint32(3)
 L3:
-	i0 = fn8100(m, v0, uint32(8484339))
+	i0 = fn8101(m, v0, uint32(8484339))
 	if i0 != 0 {
 		goto L4
 	}
 	return uint32(4)
 L4:
-	i0 = fn8100(m, v0, uint32(8502283))
+	i0 = fn8101(m, v0, uint32(8502283))
 	if i0 != 0 {
 		goto L5
 	}
 	return uint32(5)
 L5:
-	i0 = fn8100(m, v0, uint32(8412137))
+	i0 = fn8101(m, v0, uint32(8412137))
 	if i0 != 0 {
 		goto L6
 	}
 	return uint32(6)
 L6:
-	i2 = fn8100(m, v0, uint32(8502300))
+	i2 = fn8101(m, v0, uint32(8502300))
 	if i2 != 0 {
 		i0 = uint32(8)
 	} else {
@@ -3753,7 +6293,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2662(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2663(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3824,7 +6364,7 @@ L3:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8393348))
+	fn3605(m, i0, uint32(8393348))
 	m.depth--
 	return uint32(0)
 L7:
@@ -3833,19 +6373,19 @@ L7:
 	if i0 > v0 {
 		goto L8
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L8:
 	i2 = v0 + uint32(1)
 	i1 = v6 * i2
 	i0 = v2 + i1
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L9
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L9:
@@ -3858,7 +6398,7 @@ L9:
 	i1 = v7 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
 L10:
-	fn2062(m, v2)
+	fn2063(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
@@ -3907,23 +6447,23 @@ L13:
 	return v2
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8393298))
+	fn3605(m, i0, uint32(8393298))
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2663(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn2664(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var i0 uint32
 	_ = i0
-	i0 = fn2664(m, v0, v1, v2, v3, v4, uint32(0))
+	i0 = fn2665(m, v0, v1, v2, v3, v4, uint32(0))
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2664(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn2665(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -4837,7 +7377,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2665(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2666(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -4870,7 +7410,7 @@ func fn2665(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 		goto L3
 	}
 L4:
-	fn3641(m, uint32(8518413), uint32(1649))
+	fn3642(m, uint32(8518413), uint32(1649))
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
@@ -4879,7 +7419,7 @@ L3:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495820))
+	fn3605(m, i0, uint32(8495820))
 	goto L2
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -4888,7 +7428,7 @@ L5:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495820))
+	fn3605(m, i0, uint32(8495820))
 	goto L2
 L6:
 	v8 = k32(4294967295)
@@ -4896,7 +7436,7 @@ L6:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8477813))
+	fn3605(m, i0, uint32(8477813))
 	goto L1
 L7:
 	i0 = v6 - v3
@@ -4915,7 +7455,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v7
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8413493), v5)
+	i0 = fn3604(m, i0, uint32(8413493), v5)
 	goto L2
 L8:
 	if v8 != 0 {
@@ -4924,23 +7464,23 @@ L8:
 	v8 = uint32(0)
 	goto L1
 L9:
-	i0 = fn2666(m, v0)
+	i0 = fn2667(m, v0)
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn2664(m, v0, v1, v2, v3, v8, uint32(1))
+	i0 = fn2665(m, v0, v1, v2, v3, v8, uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	v8 = i0
-	i0 = fn2667(m, v2)
+	i0 = fn2668(m, v2)
 	v2 = i0
-	i1 = fn2667(m, v0)
+	i1 = fn2668(m, v0)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v2
 	i2 = v5 + uint32(16)
-	i0 = fn3603(m, v8, uint32(8413206), i2)
+	i0 = fn3604(m, v8, uint32(8413206), i2)
 L2:
 	v8 = k32(4294967295)
 L1:
@@ -4951,7 +7491,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2666(m *Module, v0 uint32) uint32 {
+func fn2667(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -4975,13 +7515,13 @@ func fn2666(m *Module, v0 uint32) uint32 {
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8509976))
+	fn3605(m, i0, uint32(8509976))
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2667(m *Module, v0 uint32) uint32 {
+func fn2668(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5055,7 +7595,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2668(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2669(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -5064,7 +7604,7 @@ func fn2668(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518413), uint32(1907))
+	fn3642(m, uint32(8518413), uint32(1907))
 	return k32(4294967295)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -5082,16 +7622,16 @@ L1:
 		goto L2
 	}
 L3:
-	fn3641(m, uint32(8518413), uint32(1913))
+	fn3642(m, uint32(8518413), uint32(1913))
 	return k32(4294967295)
 L2:
-	i0 = fn2669(m, v0, v1)
+	i0 = fn2670(m, v0, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2669(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2670(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5132,7 +7672,7 @@ func fn2669(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -5176,7 +7716,7 @@ L5:
 	}
 	v2 = i0
 L6:
-	i0 = fn2662(m, v1, v2)
+	i0 = fn2663(m, v1, v2)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -5189,7 +7729,7 @@ L6:
 	} else {
 		i4 = v1
 	}
-	i0 = fn2664(m, v4, uint32(0), v3, uint32(0), i4, uint32(0))
+	i0 = fn2665(m, v4, uint32(0), v3, uint32(0), i4, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, v0)) = v4
@@ -5204,14 +7744,14 @@ L6:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	return uint32(0)
 L4:
 	i0 = v4 & uint32(32)
 	if i0 == 0 {
 		goto L7
 	}
-	i0 = fn2670(m, v3, v1)
+	i0 = fn2671(m, v3, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -5239,17 +7779,17 @@ L7:
 	if v0 == 0 {
 		goto L11
 	}
-	fn2111(m, v0)
+	fn2112(m, v0)
 	*(*uint64)(unsafe.Add(b, uint64(v3)+20)) = uint64(0)
 L11:
-	i0 = fn2120(m, v5, v4)
+	i0 = fn2121(m, v5, v4)
 	v0 = i0
 	if v0 != 0 {
 		goto L9
 	}
 	goto L8
 L10:
-	i0 = fn2120(m, v5, v4)
+	i0 = fn2121(m, v5, v4)
 	v0 = i0
 	if v0 == 0 {
 		goto L8
@@ -5289,7 +7829,7 @@ L12:
 		goto L1
 	}
 L8:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L3:
 	v2 = k32(4294967295)
 L1:
@@ -5298,7 +7838,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2670(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2671(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5362,7 +7902,7 @@ L3:
 	}
 	v2 = i0
 L4:
-	i0 = fn2662(m, v1, v2)
+	i0 = fn2663(m, v1, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L5
@@ -5377,7 +7917,7 @@ L5:
 	} else {
 		i4 = v1
 	}
-	i0 = fn2664(m, v2, uint32(0), v0, uint32(0), i4, uint32(0))
+	i0 = fn2665(m, v2, uint32(0), v0, uint32(0), i4, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -5389,7 +7929,7 @@ L5:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	m.depth--
 	return v2
 L2:
@@ -5408,7 +7948,7 @@ L2:
 	if int32(i0) > int32(v1) {
 		goto L6
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L6:
@@ -5438,7 +7978,7 @@ L8:
 	if v5 == v2 {
 		goto L7
 	}
-	fn2111(m, v5)
+	fn2112(m, v5)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(0)
 L7:
 	i0 = v3 + v4
@@ -5451,17 +7991,17 @@ L7:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, uint32(1), i2)
 L10:
-	i0 = fn2120(m, v0, v2)
+	i0 = fn2121(m, v0, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
-	fn2063(m, v0)
-	i0 = fn3633(m)
+	fn2064(m, v0)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L11:
-	fn2063(m, v2)
+	fn2064(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	v0 = i0
@@ -5516,7 +8056,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2671(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2672(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5548,14 +8088,14 @@ func fn2671(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v1 == 0 {
 		goto L2
 	}
-	fn3641(m, uint32(8518413), uint32(2012))
+	fn3642(m, uint32(8518413), uint32(2012))
 	v3 = uint32(0)
 	goto L1
 L2:
 	if v1 != k32(4294967295) {
 		goto L3
 	}
-	i0 = fn8119(m, v0)
+	i0 = fn8120(m, v0)
 	v1 = i0
 L3:
 	i0 = k32(10089824) + uint32(20764)
@@ -5613,7 +8153,7 @@ L10:
 		goto L9
 	}
 L8:
-	i0 = fn2662(m, v1, v5)
+	i0 = fn2663(m, v1, v5)
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -5863,14 +8403,14 @@ L31:
 		goto L1
 	}
 L27:
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L7:
 	*(*uint32)(unsafe.Add(b, v2)) = v7
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(1114111)
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8523330), v2)
+	i0 = fn3604(m, i0, uint32(8523330), v2)
 	goto L1
 L6:
 	panic(ErrUnreachable)
@@ -5882,7 +8422,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2672(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2673(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -5893,14 +8433,14 @@ func fn2672(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8477150))
+	fn3605(m, i0, uint32(8477150))
 	m.depth--
 	return uint32(0)
 L1:
 	if v0 == 0 {
 		goto L2
 	}
-	i0 = fn2673(m, v0, v1, uint32(0), uint32(0), uint32(0))
+	i0 = fn2674(m, v0, v1, uint32(0), uint32(0), uint32(0))
 	m.depth--
 	return i0
 L2:
@@ -5912,14 +8452,14 @@ L2:
 	return i0
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8477202))
+	fn3605(m, i0, uint32(8477202))
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2673(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2674(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -6016,7 +8556,7 @@ L2:
 	i1 = v0 + v1
 	v9 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+52)) = v9
-	i0 = fn2662(m, v1, uint32(127))
+	i0 = fn2663(m, v1, uint32(127))
 	v6 = i0
 	if v6 != 0 {
 		goto L6
@@ -6680,7 +9220,7 @@ L49:
 L38:
 	i0 = v5 + uint32(60)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	i0 = fn2733(m, i0, v9, i2, v12)
+	i0 = fn2734(m, i0, v9, i2, v12)
 	v0 = i0
 	goto L34
 L37:
@@ -7290,7 +9830,7 @@ L138:
 	}
 L143:
 	i0 = v5 + uint32(16)
-	i0 = fn2690(m, i0, uint32(1), v0)
+	i0 = fn2691(m, i0, uint32(1), v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L29
 	}
@@ -7342,7 +9882,7 @@ L136:
 	if v2 != 0 {
 		goto L148
 	}
-	i0 = fn2661(m, v3)
+	i0 = fn2662(m, v3)
 	v2 = i0
 L148:
 	i0 = v2 + k32(4294967294)
@@ -7376,7 +9916,7 @@ L151:
 	}
 L154:
 	i0 = v5 + uint32(16)
-	i0 = fn2690(m, i0, uint32(1), uint32(65533))
+	i0 = fn2691(m, i0, uint32(1), uint32(65533))
 	if int32(i0) < int32(uint32(0)) {
 		goto L29
 	}
@@ -7422,7 +9962,7 @@ L150:
 		goto L159
 	}
 	i0 = v5 + uint32(16)
-	i0 = fn2690(m, i0, uint32(0), uint32(65535))
+	i0 = fn2691(m, i0, uint32(0), uint32(65535))
 	if int32(i0) < int32(uint32(0)) {
 		goto L29
 	}
@@ -7498,7 +10038,7 @@ L149:
 	i7 = v5 + uint32(8)
 	i9 = v5 + uint32(60)
 	i10 = v5 + uint32(16)
-	i0 = fn2709(m, v3, i1, uint32(8543626), v9, i4, i5, i6, i7, v5, i9, i10)
+	i0 = fn2710(m, v3, i1, uint32(8543626), v9, i4, i5, i6, i7, v5, i9, i10)
 	if i0 != 0 {
 		goto L29
 	}
@@ -7535,7 +10075,7 @@ L30:
 	if v8 != 0 {
 		goto L166
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L166:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v7 = i0
@@ -7553,10 +10093,10 @@ L166:
 	if v8 != 0 {
 		goto L167
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L167:
 	i0 = v5 + uint32(16)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v6 = i0
 	goto L1
 L29:
@@ -7576,7 +10116,7 @@ L29:
 	if v8 != 0 {
 		goto L168
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L168:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v7 = i0
@@ -7594,7 +10134,7 @@ L168:
 	if v8 != 0 {
 		goto L169
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L169:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
@@ -7613,7 +10153,7 @@ L169:
 	if v8 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L1:
 	i0 = v5 + uint32(64)
 	m.g0 = i0
@@ -7622,16 +10162,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2674(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2675(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2673(m, v0, v1, uint32(0), v2, v3)
+	i0 = fn2674(m, v0, v1, uint32(0), v2, v3)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2675(m *Module, v0 uint32) uint32 {
+func fn2676(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -7640,24 +10180,24 @@ func fn2675(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn8105(m, v0)
+	i0 = fn8106(m, v0)
 	v1 = i0
 	if int32(v1) > int32(k32(4294967295)) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470389))
+	fn3605(m, i0, uint32(8470389))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn2673(m, v0, v1, uint32(0), uint32(0), uint32(0))
+	i0 = fn2674(m, v0, v1, uint32(0), uint32(0), uint32(0))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2676(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2677(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7753,7 +10293,7 @@ L9:
 	goto L3
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+9984))
-	i0 = fn3826(m, i0, v1)
+	i0 = fn3827(m, i0, v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L11
@@ -7769,7 +10309,7 @@ L8:
 	if v2 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -7786,12 +10326,12 @@ L13:
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+99440))
 	i3 = v3 + uint32(12)
-	i0 = fn1743(m, i0, v1, v1, i3)
+	i0 = fn1744(m, i0, v1, v1, i3)
 	v4 = i0
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L14
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L1
 L14:
 	i0 = b2i(v5 == uint32(1073741823))
@@ -7811,7 +10351,7 @@ L14:
 	if v4 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v1 = i0
@@ -7827,7 +10367,7 @@ L16:
 	i1 = v2 & k32(4294967292)
 	i1 = i1 | uint32(2)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-	fn2065(m, v1)
+	fn2066(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v1 = i0
 	goto L1
@@ -7845,7 +10385,7 @@ L15:
 	if v0 != 0 {
 		goto L17
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -7866,7 +10406,7 @@ L18:
 	i1 = v4 | uint32(2)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
 L5:
-	fn2065(m, v1)
+	fn2066(m, v1)
 	goto L1
 L4:
 	i0 = v2 & uint32(255)
@@ -7890,7 +10430,7 @@ L19:
 	v1 = v2
 	goto L1
 L20:
-	fn2072(m, v1)
+	fn2073(m, v1)
 	v1 = v2
 L1:
 	i0 = v3 + uint32(16)
@@ -7900,21 +10440,21 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2677(m *Module, v0 uint32, v1 uint32) {
+func fn2678(m *Module, v0 uint32, v1 uint32) {
 	var i1 uint32
 	_ = i1
 	var i2 uint32
 	_ = i2
 	b := m.base
 	i2 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = fn2676(m, v0, i2, uint32(1))
+	i1 = fn2677(m, v0, i2, uint32(1))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2678(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2679(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7950,7 +10490,7 @@ func fn2678(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return i0
 L1:
-	i0 = fn2662(m, v1, uint32(127))
+	i0 = fn2663(m, v1, uint32(127))
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -7983,7 +10523,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2679(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2680(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8008,7 +10548,7 @@ func fn2679(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477405))
+	fn3605(m, i0, uint32(8477405))
 	m.depth--
 	return uint32(0)
 L1:
@@ -8095,7 +10635,7 @@ L12:
 L11:
 	v5 = uint32(255)
 L9:
-	i0 = fn2662(m, v2, v5)
+	i0 = fn2663(m, v2, v5)
 	v0 = i0
 	if v0 != 0 {
 		goto L16
@@ -8125,17 +10665,17 @@ L17:
 	m.depth--
 	return v0
 L5:
-	i0 = fn2680(m, v1, v2)
+	i0 = fn2681(m, v1, v2)
 	m.depth--
 	return i0
 L4:
-	i0 = fn2681(m, v1, v2)
+	i0 = fn2682(m, v1, v2)
 	m.depth--
 	return i0
 L3:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8505734))
+	fn3605(m, i0, uint32(8505734))
 L2:
 	m.depth--
 	return v0
@@ -8143,7 +10683,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2680(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2681(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8200,7 +10740,7 @@ L3:
 	m.depth--
 	return i0
 L4:
-	i0 = fn2662(m, uint32(1), v3)
+	i0 = fn2663(m, uint32(1), v3)
 	v2 = i0
 	if v2 != 0 {
 		goto L5
@@ -8351,7 +10891,7 @@ L10:
 L9:
 	i1 = v4 & uint32(65535)
 	v3 = i1
-	i0 = fn2662(m, v1, v3)
+	i0 = fn2663(m, v1, v3)
 	v2 = i0
 	if v2 != 0 {
 		goto L22
@@ -8447,7 +10987,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2681(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2682(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8502,7 +11042,7 @@ L3:
 	m.depth--
 	return i0
 L4:
-	i0 = fn2662(m, uint32(1), v3)
+	i0 = fn2663(m, uint32(1), v3)
 	v0 = i0
 	if v0 != 0 {
 		goto L5
@@ -8651,7 +11191,7 @@ L18:
 L10:
 	v8 = uint32(1114111)
 L9:
-	i0 = fn2662(m, v1, v8)
+	i0 = fn2663(m, v1, v8)
 	v2 = i0
 	if v2 != 0 {
 		goto L22
@@ -8810,7 +11350,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2682(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2683(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9126,7 +11666,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn2683(m *Module, v0 uint32) uint32 {
+func fn2684(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9153,7 +11693,7 @@ func fn2683(m *Module, v0 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518413), uint32(2419))
+	fn3642(m, uint32(8518413), uint32(2419))
 	m.depth--
 	return uint32(0)
 L1:
@@ -9181,7 +11721,7 @@ L1:
 	}
 	v2 = i0
 L2:
-	i0 = fn2662(m, v1, v2)
+	i0 = fn2663(m, v1, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
@@ -9237,7 +11777,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn2684(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2685(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
@@ -9250,18 +11790,18 @@ func fn2684(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L1
 	}
 L2:
-	fn3641(m, uint32(8518413), uint32(2536))
+	fn3642(m, uint32(8518413), uint32(2536))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn2685(m, v0, v1, v2, v3)
+	i0 = fn2686(m, v0, v1, v2, v3)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2685(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2686(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -9317,13 +11857,13 @@ L1:
 		goto L13
 	}
 	i0 = v0 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v7 = i0
 	if v7 != 0 {
 		goto L11
 	}
 L13:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L12:
@@ -9346,7 +11886,7 @@ L11:
 L10:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8445713), uint32(0))
+	i0 = fn3604(m, i0, uint32(8445713), uint32(0))
 	if int32(v2) < int32(uint32(1)) {
 		goto L3
 	}
@@ -9539,16 +12079,16 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2686(m *Module, v0 uint32) uint32 {
+func fn2687(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2685(m, v0, uint32(0), uint32(0), uint32(1))
+	i0 = fn2686(m, v0, uint32(0), uint32(0), uint32(1))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2687(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2688(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9608,7 +12148,7 @@ func fn2687(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+224)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+252)) = uint32(127)
-	i0 = fn8105(m, v0)
+	i0 = fn8106(m, v0)
 	v4 = i0
 	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(1))
 	i1 = v4 + uint32(100)
@@ -9636,7 +12176,7 @@ L6:
 	i1 = v1 & uint32(255)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8392596), v2)
+	i0 = fn3604(m, i0, uint32(8392596), v2)
 	goto L2
 L7:
 	i0 = v3 + uint32(1)
@@ -9659,7 +12199,7 @@ L8:
 	*(*uint8)(unsafe.Add(b, uint64(v2)+256)) = uint8(k32(0))
 L9:
 	i0 = v2 + uint32(224)
-	i0 = fn2688(m, i0, v0, v4)
+	i0 = fn2689(m, i0, v0, v4)
 	v1 = i0
 	i0 = v0 + v4
 	v0 = i0
@@ -9669,7 +12209,7 @@ L9:
 	goto L2
 L5:
 	i0 = v2 + uint32(224)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v1 = i0
 	goto L1
 L4:
@@ -9697,7 +12237,7 @@ L11:
 	}
 L13:
 	i0 = v2 + uint32(224)
-	i0 = fn2690(m, i0, uint32(1), uint32(37))
+	i0 = fn2691(m, i0, uint32(1), uint32(37))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -9822,7 +12362,7 @@ L26:
 		goto L27
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8475148))
+	fn3605(m, i0, uint32(8475148))
 	goto L2
 L27:
 	i1 = v3 * uint32(10)
@@ -9905,7 +12445,7 @@ L31:
 		goto L32
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8475130))
+	fn3605(m, i0, uint32(8475130))
 	goto L2
 L32:
 	i1 = v8 * uint32(10)
@@ -10071,7 +12611,7 @@ L62:
 		goto L63
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8569406))
+	fn3605(m, i0, uint32(8569406))
 	goto L2
 L63:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+236))
@@ -10087,7 +12627,7 @@ L63:
 	}
 L65:
 	i0 = v2 + uint32(224)
-	i0 = fn2690(m, i0, uint32(1), v1)
+	i0 = fn2691(m, i0, uint32(1), v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -10186,7 +12726,7 @@ L83:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = i1
 	i0 = v2 + uint32(272)
 	i2 = v2 + uint32(80)
-	i0 = fn8071(m, i0, v4, i2)
+	i0 = fn8072(m, i0, v4, i2)
 	v4 = i0
 	goto L75
 L82:
@@ -10198,7 +12738,7 @@ L82:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = i1
 	i0 = v2 + uint32(272)
 	i2 = v2 + uint32(64)
-	i0 = fn8071(m, i0, v4, i2)
+	i0 = fn8072(m, i0, v4, i2)
 	v4 = i0
 	goto L75
 L80:
@@ -10220,7 +12760,7 @@ L85:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+112)) = l1
 	i0 = v2 + uint32(272)
 	i2 = v2 + uint32(112)
-	i0 = fn8071(m, i0, v4, i2)
+	i0 = fn8072(m, i0, v4, i2)
 	v4 = i0
 	goto L75
 L84:
@@ -10234,7 +12774,7 @@ L84:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+96)) = l1
 	i0 = v2 + uint32(272)
 	i2 = v2 + uint32(96)
-	i0 = fn8071(m, i0, v4, i2)
+	i0 = fn8072(m, i0, v4, i2)
 	v4 = i0
 	goto L75
 L79:
@@ -10254,7 +12794,7 @@ L87:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+144)) = i1
 	i0 = v2 + uint32(272)
 	i2 = v2 + uint32(144)
-	i0 = fn8071(m, i0, v4, i2)
+	i0 = fn8072(m, i0, v4, i2)
 	v4 = i0
 	goto L75
 L86:
@@ -10266,7 +12806,7 @@ L86:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+128)) = i1
 	i0 = v2 + uint32(272)
 	i2 = v2 + uint32(128)
-	i0 = fn8071(m, i0, v4, i2)
+	i0 = fn8072(m, i0, v4, i2)
 	v4 = i0
 	goto L75
 L78:
@@ -10278,7 +12818,7 @@ L78:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+160)) = i1
 	i0 = v2 + uint32(272)
 	i2 = v2 + uint32(160)
-	i0 = fn8071(m, i0, v4, i2)
+	i0 = fn8072(m, i0, v4, i2)
 	v4 = i0
 	goto L75
 L77:
@@ -10300,7 +12840,7 @@ L89:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+192)) = l1
 	i0 = v2 + uint32(272)
 	i2 = v2 + uint32(192)
-	i0 = fn8071(m, i0, v4, i2)
+	i0 = fn8072(m, i0, v4, i2)
 	v4 = i0
 	goto L75
 L88:
@@ -10314,7 +12854,7 @@ L88:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+176)) = l1
 	i0 = v2 + uint32(272)
 	i2 = v2 + uint32(176)
-	i0 = fn8071(m, i0, v4, i2)
+	i0 = fn8072(m, i0, v4, i2)
 	v4 = i0
 	goto L75
 L76:
@@ -10334,7 +12874,7 @@ L91:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = i1
 	i0 = v2 + uint32(272)
 	i2 = v2 + uint32(48)
-	i0 = fn8071(m, i0, v4, i2)
+	i0 = fn8072(m, i0, v4, i2)
 	v4 = i0
 	goto L75
 L90:
@@ -10346,7 +12886,7 @@ L90:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
 	i0 = v2 + uint32(272)
 	i2 = v2 + uint32(32)
-	i0 = fn8071(m, i0, v4, i2)
+	i0 = fn8072(m, i0, v4, i2)
 	v4 = i0
 L75:
 	i3 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+272)))
@@ -10389,7 +12929,7 @@ L94:
 	}
 L93:
 	i0 = v2 + uint32(224)
-	i0 = fn2690(m, i0, v3, uint32(127))
+	i0 = fn2691(m, i0, v3, uint32(127))
 	if i0 == k32(4294967295) {
 		goto L2
 	}
@@ -10424,7 +12964,7 @@ L92:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+224))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+244))
 	v3 = i1
-	i0 = fn2691(m, i0, v3, v0, uint32(32))
+	i0 = fn2692(m, i0, v3, v0, uint32(32))
 	if i0 == k32(4294967295) {
 		goto L2
 	}
@@ -10447,7 +12987,7 @@ L95:
 	}
 L98:
 	i0 = v2 + uint32(224)
-	i0 = fn2690(m, i0, uint32(1), uint32(45))
+	i0 = fn2691(m, i0, uint32(1), uint32(45))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -10497,7 +13037,7 @@ L96:
 		i2 = uint32(0)
 	}
 	v3 = i2
-	i0 = fn2691(m, i0, v8, v3, uint32(48))
+	i0 = fn2692(m, i0, v8, v3, uint32(48))
 	if i0 == k32(4294967295) {
 		goto L2
 	}
@@ -10507,7 +13047,7 @@ L103:
 	i0 = v2 + uint32(224)
 	i1 = v2 + uint32(272)
 	i1 = i1 | v1
-	i0 = fn2688(m, i0, i1, v4)
+	i0 = fn2689(m, i0, i1, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -10520,7 +13060,7 @@ L103:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+224))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+244))
 	v1 = i1
-	i0 = fn2691(m, i0, v1, v0, uint32(32))
+	i0 = fn2692(m, i0, v1, v0, uint32(32))
 	if i0 == k32(4294967295) {
 		goto L2
 	}
@@ -10536,7 +13076,7 @@ L60:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+208)) = i1
 	i0 = v2 + uint32(272)
 	i2 = v2 + uint32(208)
-	i0 = fn8071(m, i0, uint32(8449189), i2)
+	i0 = fn8072(m, i0, uint32(8449189), i2)
 	v1 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+273)))
 	v3 = i0
@@ -10551,7 +13091,7 @@ L60:
 L105:
 	i1 = v2 + uint32(272)
 	i2 = v2 + uint32(272)
-	i2 = fn8105(m, i2)
+	i2 = fn8106(m, i2)
 	i2 = i2 + uint32(1)
 	m.copy(v5, i1, i2)
 	*(*uint16)(unsafe.Add(b, uint64(v2)+272)) = uint16(k32(30768))
@@ -10560,7 +13100,7 @@ L105:
 L104:
 	i0 = v2 + uint32(224)
 	i1 = v2 + uint32(272)
-	i0 = fn2688(m, i0, i1, v1)
+	i0 = fn2689(m, i0, i1, v1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L40
 	}
@@ -10615,7 +13155,7 @@ L58:
 	}
 	i0 = v2 + uint32(224)
 	i1 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn2692(m, i0, i1, v3, v8, v6)
+	i0 = fn2693(m, i0, i1, v3, v8, v6)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L40
 	}
@@ -10626,7 +13166,7 @@ L109:
 	}
 L108:
 	i0 = v2 + uint32(224)
-	i0 = fn2693(m, i0, v4, v3, v8, v6)
+	i0 = fn2694(m, i0, v4, v3, v8, v6)
 	if i0 != k32(4294967295) {
 		goto L40
 	}
@@ -10662,13 +13202,13 @@ L57:
 	i1 = v1 + uint32(4)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+264)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn2019(m, i0)
+	i0 = fn2020(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
 	}
 	i0 = v2 + uint32(224)
-	i0 = fn2693(m, i0, v1, v3, v8, v6)
+	i0 = fn2694(m, i0, v1, v3, v8, v6)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -10684,7 +13224,7 @@ L57:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L2
 L111:
 	if v3 == uint32(1073741823) {
@@ -10696,7 +13236,7 @@ L111:
 	if v3 != 0 {
 		goto L40
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L40
 L56:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+264))
@@ -10704,13 +13244,13 @@ L56:
 	i1 = v1 + uint32(4)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+264)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn2020(m, i0)
+	i0 = fn2021(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
 	}
 	i0 = v2 + uint32(224)
-	i0 = fn2693(m, i0, v1, v3, v8, v6)
+	i0 = fn2694(m, i0, v1, v3, v8, v6)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -10726,7 +13266,7 @@ L56:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L2
 L112:
 	if v3 == uint32(1073741823) {
@@ -10738,7 +13278,7 @@ L112:
 	if v3 != 0 {
 		goto L40
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L40
 L55:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+264))
@@ -10746,13 +13286,13 @@ L55:
 	i1 = v1 + uint32(4)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+264)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn2021(m, i0)
+	i0 = fn2022(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
 	}
 	i0 = v2 + uint32(224)
-	i0 = fn2693(m, i0, v1, v3, v8, v6)
+	i0 = fn2694(m, i0, v1, v3, v8, v6)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -10768,7 +13308,7 @@ L55:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L2
 L113:
 	if v3 == uint32(1073741823) {
@@ -10780,7 +13320,7 @@ L113:
 	if v3 != 0 {
 		goto L40
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L40
 L54:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+264))
@@ -10802,11 +13342,11 @@ L114:
 	if i0 == 0 {
 		goto L116
 	}
-	i0 = fn2340(m, v4, uint32(58))
+	i0 = fn2341(m, v4, uint32(58))
 	v1 = i0
 	goto L115
 L116:
-	i0 = fn2343(m, v4)
+	i0 = fn2344(m, v4)
 	v1 = i0
 L115:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -10820,13 +13360,13 @@ L115:
 	if v0 != 0 {
 		goto L117
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L117:
 	if v1 == 0 {
 		goto L2
 	}
 	i0 = v2 + uint32(224)
-	i0 = fn2693(m, i0, v1, v3, v8, v6)
+	i0 = fn2694(m, i0, v1, v3, v8, v6)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -10842,7 +13382,7 @@ L117:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L2
 L118:
 	if v3 == uint32(1073741823) {
@@ -10854,7 +13394,7 @@ L118:
 	if v3 != 0 {
 		goto L40
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L40
 L53:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+264))
@@ -10869,25 +13409,25 @@ L53:
 		goto L119
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8485741))
+	fn3605(m, i0, uint32(8485741))
 	goto L2
 L119:
 	i0 = v6 & uint32(8)
 	if i0 == 0 {
 		goto L121
 	}
-	i0 = fn2340(m, v1, uint32(58))
+	i0 = fn2341(m, v1, uint32(58))
 	v1 = i0
 	goto L120
 L121:
-	i0 = fn2343(m, v1)
+	i0 = fn2344(m, v1)
 	v1 = i0
 L120:
 	if v1 == 0 {
 		goto L2
 	}
 	i0 = v2 + uint32(224)
-	i0 = fn2693(m, i0, v1, v3, v8, v6)
+	i0 = fn2694(m, i0, v1, v3, v8, v6)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -10903,7 +13443,7 @@ L120:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L2
 L122:
 	if v3 == uint32(1073741823) {
@@ -10915,13 +13455,13 @@ L122:
 	if v3 != 0 {
 		goto L40
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L40
 L47:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8435170), i2)
+	i0 = fn3604(m, i0, uint32(8435170), i2)
 	goto L2
 L46:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+264))
@@ -10930,33 +13470,33 @@ L46:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+264)) = i1
 	i0 = v2 + uint32(224)
 	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn2693(m, i0, i1, v3, v8, v6)
+	i0 = fn2694(m, i0, i1, v3, v8, v6)
 	if i0 == k32(4294967295) {
 		goto L2
 	}
 	goto L40
 L45:
 	i0 = v2 + uint32(224)
-	i0 = fn2692(m, i0, v0, v3, v8, v6)
+	i0 = fn2693(m, i0, v0, v3, v8, v6)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L40
 	}
 	goto L2
 L44:
-	i0 = fn8119(m, v0)
+	i0 = fn8120(m, v0)
 	v4 = i0
 	goto L41
 L43:
-	i0 = fn8119(m, v0)
+	i0 = fn8120(m, v0)
 	v4 = i0
 L42:
-	i0 = fn2671(m, v0, v4)
+	i0 = fn2672(m, v0, v4)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
 	}
 	i0 = v2 + uint32(224)
-	i0 = fn2693(m, i0, v1, v3, k32(4294967295), v6)
+	i0 = fn2694(m, i0, v1, v3, k32(4294967295), v6)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -10969,20 +13509,20 @@ L42:
 	if v4 != 0 {
 		goto L123
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L123:
 	if int32(v3) >= int32(uint32(0)) {
 		goto L40
 	}
 	goto L2
 L41:
-	i0 = fn2671(m, v0, v4)
+	i0 = fn2672(m, v0, v4)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
 	}
 	i0 = v2 + uint32(224)
-	i0 = fn2693(m, i0, v1, v3, k32(4294967295), v6)
+	i0 = fn2694(m, i0, v1, v3, k32(4294967295), v6)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -10995,7 +13535,7 @@ L41:
 	if v4 != 0 {
 		goto L124
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L124:
 	if int32(v3) <= int32(k32(4294967295)) {
 		goto L2
@@ -11024,7 +13564,7 @@ L2:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(304)
 	m.g0 = i0
@@ -11033,7 +13573,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2688(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2689(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11060,7 +13600,7 @@ func fn2688(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 != k32(4294967295) {
 		goto L1
 	}
-	i0 = fn8105(m, v1)
+	i0 = fn8106(m, v1)
 	v2 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -11074,7 +13614,7 @@ L1:
 	if v2 == uint32(1) {
 		goto L7
 	}
-	i0 = fn2662(m, v2, uint32(127))
+	i0 = fn2663(m, v2, uint32(127))
 	v3 = i0
 	if v3 != 0 {
 		goto L8
@@ -11192,7 +13732,7 @@ L14:
 	}
 L13:
 	v3 = k32(4294967295)
-	i0 = fn2690(m, v0, v2, uint32(127))
+	i0 = fn2691(m, v0, v2, uint32(127))
 	if i0 == k32(4294967295) {
 		goto L2
 	}
@@ -11461,7 +14001,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2689(m *Module, v0 uint32) uint32 {
+func fn2690(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11520,7 +14060,7 @@ L4:
 	if i0 == v2 {
 		goto L8
 	}
-	i0 = fn2670(m, v1, v2)
+	i0 = fn2671(m, v1, v2)
 	v0 = i0
 	if v0 == 0 {
 		goto L7
@@ -11629,7 +14169,7 @@ L10:
 		goto L1
 	}
 L2:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return v3
@@ -11637,7 +14177,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2690(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2691(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11664,7 +14204,7 @@ func fn2690(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if int32(i0) >= int32(v1) {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -11705,7 +14245,7 @@ L4:
 	} else {
 		i1 = v3
 	}
-	i1 = fn2662(m, i1, v2)
+	i1 = fn2663(m, i1, v2)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v0)) = v1
 	if v1 != 0 {
@@ -11759,7 +14299,7 @@ L9:
 	} else {
 		i1 = v4
 	}
-	i0 = fn2662(m, v1, i1)
+	i0 = fn2663(m, v1, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L10
@@ -11769,7 +14309,7 @@ L9:
 L10:
 	i2 = *(*uint32)(unsafe.Add(b, v0))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn2664(m, v1, uint32(0), i2, uint32(0), i4, uint32(0))
+	i0 = fn2665(m, v1, uint32(0), i2, uint32(0), i4, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -11783,12 +14323,12 @@ L10:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L11:
 	*(*uint8)(unsafe.Add(b, uint64(v0)+33)) = uint8(k32(0))
 	goto L5
 L8:
-	i0 = fn2670(m, v3, v1)
+	i0 = fn2671(m, v3, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L5
@@ -11800,7 +14340,7 @@ L6:
 	if v2 <= i1 {
 		goto L2
 	}
-	i0 = fn2662(m, v4, v2)
+	i0 = fn2663(m, v4, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L12
@@ -11810,7 +14350,7 @@ L6:
 L12:
 	i2 = *(*uint32)(unsafe.Add(b, v0))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn2664(m, v1, uint32(0), i2, uint32(0), i4, uint32(0))
+	i0 = fn2665(m, v1, uint32(0), i2, uint32(0), i4, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, v0)) = v1
@@ -11825,7 +14365,7 @@ L12:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L2
 L5:
 	*(*uint32)(unsafe.Add(b, v0)) = v1
@@ -11896,7 +14436,7 @@ L16:
 
 //go:norace
 //go:nocheckptr
-func fn2691(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2692(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -11919,7 +14459,7 @@ func fn2691(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518413), uint32(10020))
+	fn3642(m, uint32(8518413), uint32(10020))
 	return k32(4294967295)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -11941,14 +14481,14 @@ L1:
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8509976))
+	fn3605(m, i0, uint32(8509976))
 	return k32(4294967295)
 L2:
 	if int32(v1) > int32(k32(4294967295)) {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495820))
+	fn3605(m, i0, uint32(8495820))
 	return k32(4294967295)
 L4:
 	v5 = uint32(127)
@@ -11976,7 +14516,7 @@ L5:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441715))
+	fn3605(m, i0, uint32(8441715))
 	return k32(4294967295)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -12070,7 +14610,7 @@ L10:
 
 //go:norace
 //go:nocheckptr
-func fn2692(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2693(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -12099,17 +14639,17 @@ L3:
 	v5 = v3
 	goto L1
 L2:
-	i0 = fn8105(m, v1)
+	i0 = fn8106(m, v1)
 	v5 = i0
 L1:
-	i0 = fn2673(m, v1, v5, uint32(0), uint32(8502322), uint32(0))
+	i0 = fn2674(m, v1, v5, uint32(0), uint32(8502322), uint32(0))
 	v5 = i0
 	if v5 != 0 {
 		goto L4
 	}
 	return k32(4294967295)
 L4:
-	i0 = fn2693(m, v0, v5, v2, k32(4294967295), v4)
+	i0 = fn2694(m, v0, v5, v2, k32(4294967295), v4)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -12122,14 +14662,14 @@ L4:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L5:
 	return v3
 }
 
 //go:norace
 //go:nocheckptr
-func fn2693(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2694(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -12158,7 +14698,7 @@ func fn2693(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	if int32(v5) < int32(v2) {
 		goto L1
 	}
-	i0 = fn2746(m, v0, v1)
+	i0 = fn2747(m, v0, v1)
 	return i0
 L1:
 	if int32(v5) < int32(v3) {
@@ -12210,7 +14750,7 @@ L2:
 	v8 = v7
 	goto L7
 L8:
-	i0 = fn2682(m, v1, uint32(0), v3)
+	i0 = fn2683(m, v1, uint32(0), v3)
 	v8 = i0
 	if v8 > v7 {
 		goto L6
@@ -12232,7 +14772,7 @@ L6:
 	}
 L5:
 	v5 = k32(4294967295)
-	i0 = fn2690(m, v0, v6, v8)
+	i0 = fn2691(m, v0, v6, v8)
 	if i0 == k32(4294967295) {
 		goto L3
 	}
@@ -12263,7 +14803,7 @@ L10:
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn2691(m, i0, i1, v6, uint32(32))
+	i0 = fn2692(m, i0, i1, v6, uint32(32))
 	if i0 == k32(4294967295) {
 		goto L3
 	}
@@ -12274,7 +14814,7 @@ L10:
 L9:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn2664(m, i0, v7, v1, uint32(0), v3, uint32(0))
+	i0 = fn2665(m, i0, v7, v1, uint32(0), v3, uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i1 = i1 + v3
 	v3 = i1
@@ -12287,7 +14827,7 @@ L9:
 	}
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn2691(m, i0, v3, v6, uint32(32))
+	i0 = fn2692(m, i0, v3, v6, uint32(32))
 	if i0 == k32(4294967295) {
 		goto L3
 	}
@@ -12301,7 +14841,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2694(m *Module, v0 uint32) {
+func fn2695(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -12320,7 +14860,7 @@ func fn2694(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn2695(m *Module, v0 uint32) {
+func fn2696(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -12348,7 +14888,7 @@ func fn2695(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -12356,7 +14896,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2696(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2697(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -12367,7 +14907,7 @@ func fn2696(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	i0 = fn2687(m, v0, v1)
+	i0 = fn2688(m, v0, v1)
 	v1 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -12376,7 +14916,7 @@ func fn2696(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2697(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2698(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12398,7 +14938,7 @@ func fn2697(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518413), uint32(3236))
+	fn3642(m, uint32(8518413), uint32(3236))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -12408,7 +14948,7 @@ L1:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	m.depth--
 	return k32(4294967295)
 L2:
@@ -12650,7 +15190,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn2698(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2699(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12680,7 +15220,7 @@ func fn2698(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518413), uint32(3278))
+	fn3642(m, uint32(8518413), uint32(3278))
 	m.depth--
 	return uint32(0)
 L1:
@@ -12690,7 +15230,7 @@ L1:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	m.depth--
 	return uint32(0)
 L2:
@@ -12703,13 +15243,13 @@ L2:
 	}
 	i0 = v3 << (uint32(2) & 31)
 	v4 = i0
-	i0 = fn2108(m, v4)
+	i0 = fn2109(m, v4)
 	v5 = i0
 	if v5 != 0 {
 		goto L3
 	}
 L4:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L3:
@@ -12930,14 +15470,14 @@ L5:
 	m.depth--
 	return v5
 L22:
-	i0 = fn8119(m, v5)
+	i0 = fn8120(m, v5)
 	if i0 == v2 {
 		goto L23
 	}
-	fn2111(m, v5)
+	fn2112(m, v5)
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 L23:
 	m.depth--
 	return v5
@@ -12945,7 +15485,7 @@ L23:
 
 //go:norace
 //go:nocheckptr
-func fn2699(m *Module, v0 uint32) uint32 {
+func fn2700(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12964,7 +15504,7 @@ func fn2699(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8569478))
+	fn3605(m, i0, uint32(8569478))
 	m.depth--
 	return uint32(0)
 L1:
@@ -12983,7 +15523,7 @@ L1:
 	m.depth--
 	return i0
 L2:
-	i0 = fn2662(m, uint32(1), v0)
+	i0 = fn2663(m, uint32(1), v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -13040,7 +15580,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn2700(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2701(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13059,7 +15599,7 @@ func fn2700(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v0 != 0 {
 		goto L2
 	}
-	fn3641(m, uint32(8518413), uint32(3406))
+	fn3642(m, uint32(8518413), uint32(3406))
 	v4 = uint32(0)
 	goto L1
 L2:
@@ -13076,7 +15616,7 @@ L2:
 		goto L4
 	}
 	i1 = k32(10089824) + uint32(20764)
-	i2 = fn2701(m, v1, v2)
+	i2 = fn2702(m, v1, v2)
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -13086,7 +15626,7 @@ L2:
 	goto L1
 L4:
 	i0 = v0 + uint32(16)
-	i0 = fn2702(m, i0, v4, v1, v2)
+	i0 = fn2703(m, i0, v4, v1, v2)
 	v4 = i0
 	goto L1
 L3:
@@ -13096,12 +15636,12 @@ L3:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8508190))
+	fn3605(m, i0, uint32(8508190))
 	goto L1
 L5:
 	v4 = uint32(0)
 	i1 = v3 + uint32(4)
-	i0 = fn525(m, v0, i1, uint32(0))
+	i0 = fn526(m, v0, i1, uint32(0))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
@@ -13109,7 +15649,7 @@ L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8505032), v3)
+	i0 = fn3604(m, i0, uint32(8505032), v3)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -13118,9 +15658,9 @@ L6:
 		goto L7
 	}
 	i0 = v3 + uint32(4)
-	fn524(m, i0)
+	fn525(m, i0)
 	i1 = k32(10089824) + uint32(20764)
-	i2 = fn2701(m, v1, v2)
+	i2 = fn2702(m, v1, v2)
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -13130,10 +15670,10 @@ L6:
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = fn2702(m, i0, v0, v1, v2)
+	i0 = fn2703(m, i0, v0, v1, v2)
 	v4 = i0
 	i0 = v3 + uint32(4)
-	fn524(m, i0)
+	fn525(m, i0)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -13142,7 +15682,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2701(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2702(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -13154,10 +15694,10 @@ func fn2701(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
-	i0 = fn4207(m, v2)
+	i0 = fn4208(m, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	if i0 == 0 {
 		goto L1
@@ -13173,19 +15713,19 @@ func fn2701(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 == 0 {
 		goto L2
 	}
-	i0 = fn8100(m, v0, uint32(8543626))
+	i0 = fn8101(m, v0, uint32(8543626))
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn8100(m, v0, uint32(8543491))
+	i0 = fn8101(m, v0, uint32(8543491))
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn8100(m, v0, uint32(8468426))
+	i0 = fn8101(m, v0, uint32(8468426))
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn3400(m, v0)
+	i0 = fn3401(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L3
@@ -13203,32 +15743,32 @@ L3:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn8100(m, v1, uint32(8402826))
+	i0 = fn8101(m, v1, uint32(8402826))
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn8100(m, v1, uint32(8484339))
+	i0 = fn8101(m, v1, uint32(8484339))
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn8100(m, v1, uint32(8502322))
+	i0 = fn8101(m, v1, uint32(8502322))
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn8100(m, v1, uint32(8486274))
+	i0 = fn8101(m, v1, uint32(8486274))
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn8100(m, v1, uint32(8412137))
+	i0 = fn8101(m, v1, uint32(8412137))
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3412(m, v1)
+	i0 = fn3413(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -13246,14 +15786,14 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2702(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2703(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -13282,7 +15822,7 @@ func fn2702(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	v5 = uint32(0)
-	i0 = fn2701(m, v2, v3)
+	i0 = fn2702(m, v2, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -13296,7 +15836,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn2673(m, v0, v1, uint32(0), v3, uint32(0))
+	i0 = fn2674(m, v0, v1, uint32(0), v3, uint32(0))
 	v5 = i0
 	goto L1
 L3:
@@ -13411,7 +15951,7 @@ L14:
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn2673(m, v0, v1, uint32(0), v3, uint32(0))
+	i0 = fn2674(m, v0, v1, uint32(0), v3, uint32(0))
 	v5 = i0
 	goto L1
 L13:
@@ -13437,7 +15977,7 @@ L13:
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn2703(m, v0, v1, v3, uint32(0), uint32(0))
+	i0 = fn2704(m, v0, v1, v3, uint32(0), uint32(0))
 	v5 = i0
 	goto L1
 L12:
@@ -13463,27 +16003,27 @@ L12:
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn2704(m, v0, v1, v3, uint32(0), uint32(0))
+	i0 = fn2705(m, v0, v1, v3, uint32(0), uint32(0))
 	v5 = i0
 	goto L1
 L11:
 	i0 = v4 + uint32(9)
-	i0 = fn8094(m, i0, uint32(8468426), uint32(6))
+	i0 = fn8095(m, i0, uint32(8468426), uint32(6))
 	if i0 == 0 {
 		goto L16
 	}
 	i0 = v4 + uint32(9)
-	i0 = fn8094(m, i0, uint32(8468386), uint32(9))
+	i0 = fn8095(m, i0, uint32(8468386), uint32(9))
 	if i0 != 0 {
 		goto L15
 	}
 L16:
-	i0 = fn2705(m, v0, v1, v3)
+	i0 = fn2706(m, v0, v1, v3)
 	v5 = i0
 	goto L1
 L15:
 	i0 = v4 + uint32(9)
-	i0 = fn8094(m, i0, uint32(8545391), uint32(7))
+	i0 = fn8095(m, i0, uint32(8545391), uint32(7))
 	if i0 == 0 {
 		goto L17
 	}
@@ -13492,12 +16032,12 @@ L15:
 		goto L17
 	}
 	i0 = v4 + uint32(9)
-	i0 = fn8094(m, i0, uint32(8545453), uint32(11))
+	i0 = fn8095(m, i0, uint32(8545453), uint32(11))
 	if i0 == 0 {
 		goto L17
 	}
 	i0 = v4 + uint32(9)
-	i0 = fn8094(m, i0, uint32(8545443), uint32(10))
+	i0 = fn8095(m, i0, uint32(8545443), uint32(10))
 	if i0 != 0 {
 		goto L4
 	}
@@ -13573,7 +16113,7 @@ L23:
 L22:
 	v2 = uint32(255)
 L20:
-	i0 = fn2662(m, v1, v2)
+	i0 = fn2663(m, v1, v2)
 	v5 = i0
 	if v5 != 0 {
 		goto L27
@@ -13603,17 +16143,17 @@ L28:
 L4:
 	v5 = uint32(0)
 	i0 = v4 + uint32(20)
-	i0 = fn527(m, i0, uint32(0), v0, v1, uint32(1), uint32(284))
+	i0 = fn528(m, i0, uint32(0), v0, v1, uint32(1), uint32(284))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i0 = v4 + uint32(20)
-	i0 = fn1881(m, i0)
+	i0 = fn1882(m, i0)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
 	}
-	i0 = fn3410(m, v6, v2, v3)
+	i0 = fn3411(m, v6, v2, v3)
 	v8 = i0
 	if v8 == 0 {
 		goto L30
@@ -13630,7 +16170,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, v4)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v9
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8420544), v4)
+	i0 = fn3604(m, i0, uint32(8420544), v4)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v9 = i0
 	if v9 == uint32(1073741823) {
@@ -13642,7 +16182,7 @@ L4:
 	if v9 != 0 {
 		goto L30
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L30:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v8 = i0
@@ -13655,7 +16195,7 @@ L30:
 	if v8 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -13669,7 +16209,7 @@ L29:
 	if v5 != 0 {
 		goto L31
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L31:
 	v5 = v8
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
@@ -13757,7 +16297,7 @@ L36:
 		goto L1
 	}
 L32:
-	fn2072(m, v8)
+	fn2073(m, v8)
 L1:
 	i0 = v4 + uint32(64)
 	m.g0 = i0
@@ -13766,7 +16306,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2703(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2704(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -13890,7 +16430,7 @@ L6:
 		goto L8
 	}
 	i0 = v5 + uint32(16)
-	i0 = fn2690(m, i0, v8, uint32(127))
+	i0 = fn2691(m, i0, v8, uint32(127))
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -14551,7 +17091,7 @@ L15:
 	}
 L84:
 	i0 = v5 + uint32(16)
-	i0 = fn2690(m, i0, uint32(1), v12)
+	i0 = fn2691(m, i0, uint32(1), v12)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
@@ -14605,7 +17145,7 @@ L13:
 	i7 = v5 + uint32(52)
 	i9 = v5 + uint32(12)
 	i10 = v5 + uint32(16)
-	i0 = fn2709(m, v2, i1, v10, v0, i4, i5, i6, i7, v5, i9, i10)
+	i0 = fn2710(m, v2, i1, v10, v0, i4, i5, i6, i7, v5, i9, i10)
 	if i0 != 0 {
 		goto L7
 	}
@@ -14639,7 +17179,7 @@ L9:
 	if v7 != 0 {
 		goto L89
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L89:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
@@ -14657,10 +17197,10 @@ L89:
 	if v7 != 0 {
 		goto L90
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L90:
 	i0 = v5 + uint32(16)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v0 = i0
 	goto L5
 L7:
@@ -14680,7 +17220,7 @@ L7:
 	if v7 != 0 {
 		goto L91
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L91:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v0 = i0
@@ -14698,7 +17238,7 @@ L91:
 	if v7 != 0 {
 		goto L92
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L92:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -14717,7 +17257,7 @@ L92:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L5:
 	i0 = v5 + uint32(64)
 	m.g0 = i0
@@ -14726,7 +17266,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn2704(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2705(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -14863,7 +17403,7 @@ L6:
 		goto L9
 	}
 	i0 = v5 + uint32(16)
-	i0 = fn2690(m, i0, v1, uint32(127))
+	i0 = fn2691(m, i0, v1, uint32(127))
 	if i0 == k32(4294967295) {
 		goto L8
 	}
@@ -15103,7 +17643,7 @@ L13:
 	}
 L30:
 	i0 = v5 + uint32(16)
-	i0 = fn2690(m, i0, uint32(1), v7)
+	i0 = fn2691(m, i0, uint32(1), v7)
 	if int32(i0) < int32(uint32(0)) {
 		goto L8
 	}
@@ -15158,7 +17698,7 @@ L12:
 	i7 = v5 + uint32(52)
 	i9 = v5 + uint32(12)
 	i10 = v5 + uint32(16)
-	i0 = fn2709(m, v2, i1, v10, v0, i4, i5, i6, i7, v5, i9, i10)
+	i0 = fn2710(m, v2, i1, v10, v0, i4, i5, i6, i7, v5, i9, i10)
 	if i0 == 0 {
 		goto L10
 	}
@@ -15179,7 +17719,7 @@ L8:
 	if v6 != 0 {
 		goto L35
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L35:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v0 = i0
@@ -15197,7 +17737,7 @@ L35:
 	if v6 != 0 {
 		goto L36
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L36:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -15216,7 +17756,7 @@ L36:
 	if v3 != 0 {
 		goto L5
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L5
 L7:
 	if v4 == 0 {
@@ -15242,7 +17782,7 @@ L37:
 	if v6 != 0 {
 		goto L38
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L38:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
@@ -15260,10 +17800,10 @@ L38:
 	if v6 != 0 {
 		goto L39
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L39:
 	i0 = v5 + uint32(16)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v0 = i0
 L5:
 	i0 = v5 + uint32(64)
@@ -15273,7 +17813,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn2705(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2706(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15343,7 +17883,7 @@ L3:
 	goto L1
 L2:
 	v5 = uint32(0)
-	i0 = fn2662(m, v1, uint32(127))
+	i0 = fn2663(m, v1, uint32(127))
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -15593,7 +18133,7 @@ L29:
 	if v6 != 0 {
 		goto L34
 	}
-	i0 = fn2661(m, v2)
+	i0 = fn2662(m, v2)
 	v6 = i0
 L34:
 	i0 = v6 + k32(4294967294)
@@ -15612,7 +18152,7 @@ L37:
 		goto L38
 	}
 	i0 = v3 + uint32(8)
-	i0 = fn2690(m, i0, uint32(0), uint32(65535))
+	i0 = fn2691(m, i0, uint32(0), uint32(65535))
 	if int32(i0) < int32(uint32(0)) {
 		goto L25
 	}
@@ -15701,7 +18241,7 @@ L35:
 	i8 = v3 + uint32(44)
 	i9 = v3 + uint32(60)
 	i10 = v3 + uint32(8)
-	i0 = fn2709(m, v2, i1, uint32(8468426), uint32(8568892), i4, i5, i6, v3, i8, i9, i10)
+	i0 = fn2710(m, v2, i1, uint32(8468426), uint32(8568892), i4, i5, i6, v3, i8, i9, i10)
 	if i0 != 0 {
 		goto L25
 	}
@@ -15733,7 +18273,7 @@ L26:
 	if v8 != 0 {
 		goto L47
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L47:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
 	v5 = i0
@@ -15751,10 +18291,10 @@ L47:
 	if v8 != 0 {
 		goto L48
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L48:
 	i0 = v3 + uint32(8)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v5 = i0
 	goto L1
 L25:
@@ -15774,7 +18314,7 @@ L25:
 	if v8 != 0 {
 		goto L49
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L49:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
 	v5 = i0
@@ -15792,7 +18332,7 @@ L49:
 	if v8 != 0 {
 		goto L50
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L50:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
@@ -15811,7 +18351,7 @@ L50:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L1:
 	i0 = v3 + uint32(64)
 	m.g0 = i0
@@ -15820,7 +18360,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2706(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2707(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15904,15 +18444,6 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2707(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn2703(m, v0, v1, v2, v3, uint32(0))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
 func fn2708(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
@@ -15922,7 +18453,16 @@ func fn2708(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2709(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32, v10 uint32) uint32 {
+func fn2709(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn2705(m, v0, v1, v2, v3, uint32(0))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2710(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32, v10 uint32) uint32 {
 	var v11 uint32
 	_ = v11
 	var v12 uint32
@@ -15947,7 +18487,7 @@ func fn2709(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	if i0 != 0 {
 		goto L2
 	}
-	i1 = fn3412(m, v0)
+	i1 = fn3413(m, v0)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v0
 	if v0 != 0 {
@@ -15969,22 +18509,22 @@ L2:
 	v0 = i2
 	i3 = *(*uint32)(unsafe.Add(b, v5))
 	i3 = i3 - v0
-	i1 = fn1115(m, v2, v0, i3, v6, v12, v3)
+	i1 = fn1116(m, v2, v0, i3, v6, v12, v3)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, v8)) = v3
 	goto L3
 L4:
-	i0 = fn1104(m, v0, v6)
+	i0 = fn1105(m, v0, v6)
 	if i0 != 0 {
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v8))
-	i0 = fn1110(m, i0, v12)
+	i0 = fn1111(m, i0, v12)
 	if i0 != 0 {
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v8))
-	i0 = fn1113(m, i0, v3)
+	i0 = fn1114(m, i0, v3)
 	if i0 == 0 {
 		goto L5
 	}
@@ -16007,7 +18547,7 @@ L6:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v3 = i0
@@ -16017,7 +18557,7 @@ L3:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn852(m, i0, v3)
+	i0 = fn853(m, i0, v3)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -16029,7 +18569,7 @@ L3:
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8491687))
+	fn3605(m, i0, uint32(8491687))
 	goto L8
 L9:
 	i1 = v11 + uint32(24)
@@ -16037,12 +18577,12 @@ L9:
 	i1 = v11 + uint32(28)
 	*(*uint32)(unsafe.Add(b, uint64(v11)+16)) = i1
 	i2 = v11 + uint32(16)
-	i0 = fn3718(m, v1, uint32(8491684), i2)
+	i0 = fn3719(m, v1, uint32(8491684), i2)
 	if i0 == 0 {
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v8))
-	i0 = fn1098(m, i0)
+	i0 = fn1099(m, i0)
 	v8 = i0
 	if v8 == 0 {
 		goto L8
@@ -16071,7 +18611,7 @@ L9:
 	if v13 != 0 {
 		goto L10
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+24))
 	v8 = i0
@@ -16091,7 +18631,7 @@ L11:
 L13:
 	*(*uint32)(unsafe.Add(b, v11)) = v8
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn3603(m, i0, uint32(8422343), v11)
+	i0 = fn3604(m, i0, uint32(8422343), v11)
 	goto L8
 L12:
 	i1 = v0 + v2
@@ -16202,14 +18742,14 @@ L19:
 	}
 	v8 = i0
 L21:
-	i0 = fn2690(m, v10, v5, v8)
+	i0 = fn2691(m, v10, v5, v8)
 	if i0 == k32(4294967295) {
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+28))
 	v3 = i0
 L14:
-	i0 = fn2746(m, v10, v3)
+	i0 = fn2747(m, v10, v3)
 	if i0 == k32(4294967295) {
 		goto L8
 	}
@@ -16246,7 +18786,7 @@ L8:
 		goto L1
 	}
 L7:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v11 + uint32(32)
 	m.g0 = i0
@@ -16255,7 +18795,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2710(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2711(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16345,7 +18885,7 @@ L7:
 L6:
 	v6 = uint32(255)
 L4:
-	i0 = fn2662(m, v1, v6)
+	i0 = fn2663(m, v1, v6)
 	v3 = i0
 	if v3 != 0 {
 		goto L11
@@ -16378,7 +18918,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2711(m *Module, v0 uint32) {
+func fn2712(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -16400,20 +18940,20 @@ func fn2711(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2712(m *Module) uint32 {
+func fn2713(m *Module) uint32 {
 	return uint32(8543626)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2713(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2714(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16432,7 +18972,7 @@ func fn2713(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	i1 = v3 + uint32(44)
-	i0 = fn2698(m, v0, i1)
+	i0 = fn2699(m, v0, i1)
 	v4 = i0
 	if v4 != 0 {
 		goto L2
@@ -16441,22 +18981,22 @@ func fn2713(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	i1 = fn8119(m, v4)
+	i1 = fn8120(m, v4)
 	if i0 == i1 {
 		goto L3
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-	fn2111(m, v4)
+	fn3605(m, i0, uint32(8441774))
+	fn2112(m, v4)
 	goto L1
 L3:
 	i1 = v3 + uint32(40)
 	i2 = v3 + uint32(36)
 	i3 = v3 + uint32(32)
-	i0 = fn4597(m, v4, i1, i2, i3, v2, v1)
+	i0 = fn4598(m, v4, i1, i2, i3, v2, v1)
 	v2 = i0
-	fn2111(m, v4)
+	fn2112(m, v4)
 	i0 = v2 + uint32(3)
 	switch i0 {
 	case 0:
@@ -16481,12 +19021,12 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035244))
-	i0 = fn857(m, i0, uint32(8415346), v3)
+	i0 = fn858(m, i0, uint32(8415346), v3)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn3413(m, v4)
+	i0 = fn3414(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -16498,23 +19038,23 @@ L7:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L6:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8442889))
+	fn3605(m, i0, uint32(8442889))
 	goto L1
 L5:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = uint32(0)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	i0 = fn742(m, i0)
+	i0 = fn743(m, i0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	fn2107(m, i0)
+	fn2108(m, i0)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -16523,7 +19063,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2714(m *Module, v0 uint32) uint32 {
+func fn2715(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16535,7 +19075,7 @@ func fn2714(m *Module, v0 uint32) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+7500))
@@ -16544,7 +19084,7 @@ func fn2714(m *Module, v0 uint32) uint32 {
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+7508))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+7504))
-	i0 = fn2715(m, v0, i1, i2)
+	i0 = fn2716(m, v0, i1, i2)
 	return i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+7496))
@@ -16553,19 +19093,19 @@ L1:
 		goto L2
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+7504))
-	i0 = fn2716(m, v0, v2, i2)
+	i0 = fn2717(m, v0, v2, i2)
 	return i0
 L2:
-	i1 = fn4207(m, v1)
+	i1 = fn4208(m, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+68))
-	i1 = fn2717(m, i1)
-	i0 = fn2713(m, v0, i1, uint32(0))
+	i1 = fn2718(m, i1)
+	i0 = fn2714(m, v0, i1, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2715(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2716(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16595,7 +19135,7 @@ func fn2715(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	v0 = uint32(0)
 	goto L1
 L2:
@@ -16622,7 +19162,7 @@ L5:
 L4:
 	i1 = v0 + v2
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn740(m, v5, i1)
+	i0 = fn741(m, v5, i1)
 	v0 = i0
 	goto L1
 L3:
@@ -16665,14 +19205,14 @@ L15:
 	if int32(v4) < int32(uint32(1073741824)) {
 		goto L17
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L9
 L17:
 	i0 = v3 + uint32(8)
-	fn745(m, i0)
+	fn746(m, i0)
 	i0 = v3 + uint32(8)
 	i1 = v4 << (uint32(1) & 31)
-	i0 = fn746(m, i0, i1)
+	i0 = fn747(m, i0, i1)
 	v0 = i0
 	if v0 == 0 {
 		goto L9
@@ -16762,12 +19302,12 @@ L18:
 	goto L11
 L14:
 	i0 = v3 + uint32(8)
-	i0 = fn2718(m, i0, v0, v5, v4, v1, v2)
+	i0 = fn2719(m, i0, v0, v5, v4, v1, v2)
 	v0 = i0
 	goto L10
 L13:
 	i0 = v3 + uint32(8)
-	i0 = fn2719(m, i0, v0, v5, v4, v1, v2)
+	i0 = fn2720(m, i0, v0, v5, v4, v1, v2)
 	v0 = i0
 	goto L10
 L12:
@@ -16782,12 +19322,12 @@ L10:
 	}
 L9:
 	i0 = v3 + uint32(8)
-	fn749(m, i0)
+	fn750(m, i0)
 	v0 = uint32(0)
 	goto L1
 L8:
 	i0 = v3 + uint32(8)
-	i0 = fn744(m, i0, v0)
+	i0 = fn745(m, i0, v0)
 	v0 = i0
 L1:
 	i0 = v3 + uint32(544)
@@ -16797,7 +19337,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2716(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2717(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16833,19 +19373,19 @@ func fn2716(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	v4 = uint32(0)
 	goto L1
 L2:
 	v4 = uint32(0)
-	i0 = fn2701(m, v1, v2)
+	i0 = fn2702(m, v1, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn2715(m, v0, uint32(0), v2)
+	i0 = fn2716(m, v0, uint32(0), v2)
 	v4 = i0
 	goto L1
 L3:
@@ -16960,7 +19500,7 @@ L14:
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn2715(m, v0, uint32(0), v2)
+	i0 = fn2716(m, v0, uint32(0), v2)
 	v4 = i0
 	goto L1
 L13:
@@ -16986,7 +19526,7 @@ L13:
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn2720(m, v0, v2, uint32(0))
+	i0 = fn2721(m, v0, v2, uint32(0))
 	v4 = i0
 	goto L1
 L12:
@@ -17012,17 +19552,17 @@ L12:
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn2721(m, v0, v2, uint32(0))
+	i0 = fn2722(m, v0, v2, uint32(0))
 	v4 = i0
 	goto L1
 L11:
 	i0 = v3 + uint32(37)
-	i0 = fn8094(m, i0, uint32(8468426), uint32(6))
+	i0 = fn8095(m, i0, uint32(8468426), uint32(6))
 	if i0 == 0 {
 		goto L16
 	}
 	i0 = v3 + uint32(37)
-	i0 = fn8094(m, i0, uint32(8468386), uint32(9))
+	i0 = fn8095(m, i0, uint32(8468386), uint32(9))
 	if i0 != 0 {
 		goto L15
 	}
@@ -17033,7 +19573,7 @@ L16:
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	v4 = uint32(0)
 	goto L1
 L17:
@@ -17055,16 +19595,16 @@ L20:
 	v6 = i0
 L19:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn740(m, v6, i1)
+	i0 = fn741(m, v6, i1)
 	v4 = i0
 	goto L1
 L18:
-	i0 = fn2722(m, v0, v2, uint32(128))
+	i0 = fn2723(m, v0, v2, uint32(128))
 	v4 = i0
 	goto L1
 L15:
 	i0 = v3 + uint32(37)
-	i0 = fn8094(m, i0, uint32(8545391), uint32(7))
+	i0 = fn8095(m, i0, uint32(8545391), uint32(7))
 	if i0 == 0 {
 		goto L21
 	}
@@ -17073,12 +19613,12 @@ L15:
 		goto L21
 	}
 	i0 = v3 + uint32(37)
-	i0 = fn8094(m, i0, uint32(8545453), uint32(11))
+	i0 = fn8095(m, i0, uint32(8545453), uint32(11))
 	if i0 == 0 {
 		goto L21
 	}
 	i0 = v3 + uint32(37)
-	i0 = fn8094(m, i0, uint32(8545443), uint32(10))
+	i0 = fn8095(m, i0, uint32(8545443), uint32(10))
 	if i0 != 0 {
 		goto L4
 	}
@@ -17089,7 +19629,7 @@ L21:
 	if i0 != 0 {
 		goto L22
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	v4 = uint32(0)
 	goto L1
 L22:
@@ -17117,15 +19657,15 @@ L25:
 	v6 = i0
 L24:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn740(m, v6, i1)
+	i0 = fn741(m, v6, i1)
 	v4 = i0
 	goto L1
 L23:
-	i0 = fn2722(m, v0, v2, uint32(256))
+	i0 = fn2723(m, v0, v2, uint32(256))
 	v4 = i0
 	goto L1
 L4:
-	i0 = fn3409(m, v0, v1, v2)
+	i0 = fn3410(m, v0, v1, v2)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -17143,7 +19683,7 @@ L26:
 	if v5 == uint32(10014932) {
 		goto L29
 	}
-	i0 = fn2348(m, v5, uint32(10014932))
+	i0 = fn2349(m, v5, uint32(10014932))
 	if i0 == 0 {
 		goto L28
 	}
@@ -17151,7 +19691,7 @@ L29:
 	*(*uint32)(unsafe.Add(b, v3)) = v1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
-	i0 = fn3052(m, i0, uint32(1), uint32(8420343), v3)
+	i0 = fn3053(m, i0, uint32(1), uint32(8420343), v3)
 	if i0 == 0 {
 		goto L30
 	}
@@ -17173,13 +19713,13 @@ L30:
 	if v5 != 0 {
 		goto L32
 	}
-	v8 = uint32(10378785)
+	v8 = uint32(10378801)
 	goto L31
 L32:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
 	v8 = i0
 L31:
-	i0 = fn740(m, v8, v5)
+	i0 = fn741(m, v8, v5)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
@@ -17202,7 +19742,7 @@ L28:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8420440), i2)
+	i0 = fn3604(m, i0, uint32(8420440), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -17215,7 +19755,7 @@ L28:
 		goto L1
 	}
 L27:
-	fn2072(m, v6)
+	fn2073(m, v6)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -17224,7 +19764,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2717(m *Module, v0 uint32) uint32 {
+func fn2718(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -17235,41 +19775,41 @@ func fn2717(m *Module, v0 uint32) uint32 {
 	if v0 == 0 {
 		goto L1
 	}
-	i0 = fn8117(m, v0, uint32(8587656))
+	i0 = fn8118(m, v0, uint32(8587656))
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn8117(m, v0, uint32(8587684))
+	i0 = fn8118(m, v0, uint32(8587684))
 	if i0 != 0 {
 		goto L2
 	}
 	return uint32(2)
 L2:
-	i0 = fn8117(m, v0, uint32(8587748))
+	i0 = fn8118(m, v0, uint32(8587748))
 	if i0 != 0 {
 		goto L3
 	}
 	return uint32(3)
 L3:
-	i0 = fn8117(m, v0, uint32(8587780))
+	i0 = fn8118(m, v0, uint32(8587780))
 	if i0 != 0 {
 		goto L4
 	}
 	return uint32(4)
 L4:
-	i0 = fn8117(m, v0, uint32(8587808))
+	i0 = fn8118(m, v0, uint32(8587808))
 	if i0 != 0 {
 		goto L5
 	}
 	return uint32(5)
 L5:
-	i0 = fn8117(m, v0, uint32(8587876))
+	i0 = fn8118(m, v0, uint32(8587876))
 	if i0 != 0 {
 		goto L6
 	}
 	return uint32(6)
 L6:
-	i2 = fn8117(m, v0, uint32(8587932))
+	i2 = fn8118(m, v0, uint32(8587932))
 	if i2 != 0 {
 		i0 = uint32(8)
 	} else {
@@ -17282,7 +19822,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2718(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn2719(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -17324,12 +19864,12 @@ func fn2718(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	if int32(v3) < int32(uint32(715827883)) {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L1
 L2:
-	fn745(m, v0)
+	fn746(m, v0)
 	i1 = v3 * uint32(3)
-	i0 = fn746(m, v0, i1)
+	i0 = fn747(m, v0, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L1
@@ -17378,7 +19918,7 @@ L11:
 	if v4 != 0 {
 		goto L14
 	}
-	i0 = fn2661(m, v5)
+	i0 = fn2662(m, v5)
 	v4 = i0
 L14:
 	v13 = uint32(0)
@@ -17545,7 +20085,7 @@ L22:
 	i2 = i2 * k32(4294967293)
 	i1 = i1 + i2
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
-	i0 = fn2761(m, v0, v8, v1, v7, v10)
+	i0 = fn2762(m, v0, v8, v1, v7, v10)
 	v8 = i0
 	goto L7
 L21:
@@ -17554,14 +20094,14 @@ L21:
 	i2 = i2 * k32(4294967293)
 	i1 = i1 + i2
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
-	i0 = fn2762(m, v0, v8, v1, v7, v10)
+	i0 = fn2763(m, v0, v8, v1, v7, v10)
 	v8 = i0
 	goto L7
 L20:
 	i1 = v6 + uint32(12)
 	i5 = v6 + uint32(8)
 	i8 = v6 + uint32(4)
-	i0 = fn2724(m, v5, i1, uint32(8543626), uint32(8507833), v1, i5, v7, v10, i8)
+	i0 = fn2725(m, v5, i1, uint32(8543626), uint32(8507833), v1, i5, v7, v10, i8)
 	v13 = i0
 	if v13 == 0 {
 		goto L6
@@ -17574,7 +20114,7 @@ L20:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(1)
 	i2 = v7 - v12
 	i2 = i2 * uint32(3)
-	i0 = fn753(m, v0, v8, i2)
+	i0 = fn754(m, v0, v8, i2)
 	v8 = i0
 	if v8 != 0 {
 		goto L28
@@ -17598,7 +20138,7 @@ L28:
 		goto L31
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v13)+8))
-	i0 = fn747(m, v0, v8, v12, i3)
+	i0 = fn748(m, v0, v8, v12, i3)
 	v8 = i0
 	goto L30
 L31:
@@ -17609,7 +20149,7 @@ L31:
 		goto L32
 	}
 	i0 = v6 + uint32(8)
-	fn2753(m, i0, uint32(8543626), v1, v7, v10, uint32(8507833))
+	fn2754(m, i0, uint32(8543626), v1, v7, v10, uint32(8507833))
 	goto L8
 L32:
 	i0 = v12 & uint32(32)
@@ -17624,7 +20164,7 @@ L34:
 	v7 = i0
 L33:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v13)+8))
-	i0 = fn747(m, v0, v8, v7, i3)
+	i0 = fn748(m, v0, v8, v7, i3)
 	v8 = i0
 L30:
 	if v8 == 0 {
@@ -17641,7 +20181,7 @@ L30:
 	if v7 != 0 {
 		goto L35
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 L35:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
 	v7 = i0
@@ -17683,7 +20223,7 @@ L8:
 	if v8 != 0 {
 		goto L6
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 	goto L6
 L7:
 	v7 = v10
@@ -17707,7 +20247,7 @@ L6:
 	if v7 != 0 {
 		goto L36
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L36:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
@@ -17726,7 +20266,7 @@ L36:
 	if v13 != 0 {
 		goto L1
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L1
 L5:
 	if int32(v7) < int32(v3) {
@@ -17748,7 +20288,7 @@ L5:
 	if v13 != 0 {
 		goto L3
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
 	v7 = i0
@@ -17766,7 +20306,7 @@ L3:
 	if v13 != 0 {
 		goto L37
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L37:
 	v7 = v8
 L1:
@@ -17777,7 +20317,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2719(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn2720(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -17819,12 +20359,12 @@ func fn2719(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	if int32(v3) < int32(uint32(536870912)) {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L1
 L2:
-	fn745(m, v0)
+	fn746(m, v0)
 	i1 = v3 << (uint32(2) & 31)
-	i0 = fn746(m, v0, i1)
+	i0 = fn747(m, v0, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L1
@@ -17873,7 +20413,7 @@ L11:
 	if v4 != 0 {
 		goto L14
 	}
-	i0 = fn2661(m, v5)
+	i0 = fn2662(m, v5)
 	v4 = i0
 L14:
 	if int32(v10) < int32(v3) {
@@ -18044,7 +20584,7 @@ L24:
 	i2 = i2 << (uint32(2) & 31)
 	i1 = i1 + i2
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
-	i0 = fn2761(m, v0, v8, v1, v7, v10)
+	i0 = fn2762(m, v0, v8, v1, v7, v10)
 	v8 = i0
 	goto L7
 L23:
@@ -18053,14 +20593,14 @@ L23:
 	i2 = i2 << (uint32(2) & 31)
 	i1 = i1 + i2
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
-	i0 = fn2762(m, v0, v8, v1, v7, v10)
+	i0 = fn2763(m, v0, v8, v1, v7, v10)
 	v8 = i0
 	goto L7
 L22:
 	i1 = v6 + uint32(12)
 	i5 = v6 + uint32(8)
 	i8 = v6 + uint32(4)
-	i0 = fn2724(m, v5, i1, uint32(8543626), uint32(8507833), v1, i5, v7, v10, i8)
+	i0 = fn2725(m, v5, i1, uint32(8543626), uint32(8507833), v1, i5, v7, v10, i8)
 	v13 = i0
 	if v13 == 0 {
 		goto L6
@@ -18073,7 +20613,7 @@ L22:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(1)
 	i2 = v7 - v12
 	i2 = i2 << (uint32(2) & 31)
-	i0 = fn753(m, v0, v8, i2)
+	i0 = fn754(m, v0, v8, i2)
 	v8 = i0
 	if v8 != 0 {
 		goto L30
@@ -18097,7 +20637,7 @@ L30:
 		goto L33
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v13)+8))
-	i0 = fn747(m, v0, v8, v12, i3)
+	i0 = fn748(m, v0, v8, v12, i3)
 	v8 = i0
 	goto L32
 L33:
@@ -18108,7 +20648,7 @@ L33:
 		goto L34
 	}
 	i0 = v6 + uint32(8)
-	fn2753(m, i0, uint32(8543626), v1, v7, v10, uint32(8507833))
+	fn2754(m, i0, uint32(8543626), v1, v7, v10, uint32(8507833))
 	goto L8
 L34:
 	i0 = v12 & uint32(32)
@@ -18123,7 +20663,7 @@ L36:
 	v7 = i0
 L35:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v13)+8))
-	i0 = fn747(m, v0, v8, v7, i3)
+	i0 = fn748(m, v0, v8, v7, i3)
 	v8 = i0
 L32:
 	if v8 == 0 {
@@ -18140,7 +20680,7 @@ L32:
 	if v7 != 0 {
 		goto L37
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 L37:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
 	v7 = i0
@@ -18206,7 +20746,7 @@ L8:
 	if v8 != 0 {
 		goto L6
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 	goto L6
 L7:
 	v7 = v10
@@ -18230,7 +20770,7 @@ L6:
 	if v7 != 0 {
 		goto L39
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L39:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
@@ -18249,7 +20789,7 @@ L39:
 	if v13 != 0 {
 		goto L1
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L1
 L5:
 	if int32(v7) < int32(v3) {
@@ -18271,7 +20811,7 @@ L5:
 	if v13 != 0 {
 		goto L3
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
 	v7 = i0
@@ -18289,7 +20829,7 @@ L3:
 	if v13 != 0 {
 		goto L40
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L40:
 	v7 = v8
 L1:
@@ -18300,7 +20840,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2720(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2721(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18365,7 +20905,7 @@ func fn2720(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -18424,7 +20964,7 @@ L5:
 	if int32(v7) <= int32(i1) {
 		goto L7
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = i0
 	goto L1
 L7:
@@ -18433,7 +20973,7 @@ L7:
 	i2 = v7 + i3
 	i2 = i2 + v8
 	i2 = i2 << (uint32(1) & 31)
-	i1 = fn740(m, uint32(0), i2)
+	i1 = fn741(m, uint32(0), i2)
 	v8 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v8
 	if v8 == 0 {
@@ -18880,7 +21420,7 @@ L48:
 	i5 = v3 + uint32(4)
 	i7 = v4 + uint32(1)
 	v19 = i7
-	i0 = fn2724(m, v1, i1, v11, uint32(8507833), v0, i5, v4, v19, v3)
+	i0 = fn2725(m, v1, i1, v11, uint32(8507833), v0, i5, v4, v19, v3)
 	v16 = i0
 	if v16 == 0 {
 		goto L19
@@ -18899,13 +21439,13 @@ L48:
 		goto L50
 	}
 	i0 = v3 + uint32(4)
-	fn2725(m, i0, v11, v0, v4, v19, uint32(8507833))
+	fn2726(m, i0, v11, v0, v4, v19, uint32(8507833))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	v4 = i0
 	if v4 == 0 {
 		goto L19
 	}
-	i0 = fn3413(m, v4)
+	i0 = fn3414(m, v4)
 	goto L19
 L51:
 	v18 = v9
@@ -18915,13 +21455,13 @@ L51:
 		goto L49
 	}
 	i0 = v3 + uint32(4)
-	fn2725(m, i0, v11, v0, v4, v19, uint32(8507833))
+	fn2726(m, i0, v11, v0, v4, v19, uint32(8507833))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	v4 = i0
 	if v4 == 0 {
 		goto L19
 	}
-	i0 = fn3413(m, v4)
+	i0 = fn3414(m, v4)
 	goto L19
 L50:
 	i0 = uint32(int32(v9) >> (uint32(1) & 31))
@@ -18947,13 +21487,13 @@ L53:
 	if int32(v4) < int32(i1) {
 		goto L54
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L19
 L54:
 	i0 = v3 + uint32(12)
 	i2 = v4 << (uint32(1) & 31)
 	i1 = v10 + i2
-	i0 = fn748(m, i0, i1)
+	i0 = fn749(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L19
 	}
@@ -19243,7 +21783,7 @@ L55:
 	if v8 != 0 {
 		goto L74
 	}
-	fn2072(m, v16)
+	fn2073(m, v16)
 L74:
 	if int32(v14) < int32(v7) {
 		goto L21
@@ -19259,7 +21799,7 @@ L20:
 		goto L75
 	}
 	i0 = v3 + uint32(12)
-	i0 = fn748(m, i0, v4)
+	i0 = fn749(m, i0, v4)
 L75:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	v4 = i0
@@ -19277,7 +21817,7 @@ L75:
 	if v8 != 0 {
 		goto L76
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L76:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	v4 = i0
@@ -19295,16 +21835,16 @@ L76:
 	if v8 != 0 {
 		goto L10
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L10
 L19:
-	fn2711(m, v16)
+	fn2712(m, v16)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	fn2711(m, i0)
+	fn2712(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	fn2711(m, i0)
+	fn2712(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	fn2711(m, i0)
+	fn2712(m, i0)
 	v4 = uint32(0)
 	goto L1
 L12:
@@ -19472,7 +22012,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2721(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2722(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19541,7 +22081,7 @@ func fn2721(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -19573,7 +22113,7 @@ L3:
 	if int32(v7) <= int32(i1) {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = i0
 	goto L1
 L5:
@@ -19581,7 +22121,7 @@ L5:
 	i3 = b2i(v2 == 0)
 	i2 = v7 + i3
 	i2 = i2 << (uint32(2) & 31)
-	i1 = fn740(m, uint32(0), i2)
+	i1 = fn741(m, uint32(0), i2)
 	v8 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v8
 	if v8 == 0 {
@@ -20043,7 +22583,7 @@ L12:
 	i7 = v8 + uint32(1)
 	v16 = i7
 	i8 = v3 + uint32(12)
-	i0 = fn2724(m, v1, i1, v11, uint32(8507833), v0, i5, v8, v16, i8)
+	i0 = fn2725(m, v1, i1, v11, uint32(8507833), v0, i5, v8, v16, i8)
 	v5 = i0
 	if v5 == 0 {
 		goto L9
@@ -20062,13 +22602,13 @@ L12:
 		goto L39
 	}
 	i0 = v3 + uint32(16)
-	fn2725(m, i0, v11, v0, v8, v16, uint32(8507833))
+	fn2726(m, i0, v11, v0, v8, v16, uint32(8507833))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
 	v4 = i0
 	if v4 == 0 {
 		goto L9
 	}
-	i0 = fn3413(m, v4)
+	i0 = fn3414(m, v4)
 	goto L9
 L40:
 	v19 = v17
@@ -20078,13 +22618,13 @@ L40:
 		goto L38
 	}
 	i0 = v3 + uint32(16)
-	fn2725(m, i0, v11, v0, v8, v16, uint32(8507833))
+	fn2726(m, i0, v11, v0, v8, v16, uint32(8507833))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
 	v4 = i0
 	if v4 == 0 {
 		goto L9
 	}
-	i0 = fn3413(m, v4)
+	i0 = fn3414(m, v4)
 	goto L9
 L39:
 	i0 = uint32(int32(v17) >> (uint32(2) & 31))
@@ -20107,13 +22647,13 @@ L38:
 	if int32(v8) < int32(i1) {
 		goto L42
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L9
 L42:
 	i0 = v3 + uint32(28)
 	i2 = v8 << (uint32(2) & 31)
 	i1 = v18 + i2
-	i0 = fn748(m, i0, i1)
+	i0 = fn749(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L9
 	}
@@ -20161,7 +22701,7 @@ L46:
 	v4 = i0
 L45:
 	i2 = v3 + uint32(24)
-	i0 = fn2726(m, v4, v17, i2, v10)
+	i0 = fn2727(m, v4, v17, i2, v10)
 L43:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
@@ -20174,7 +22714,7 @@ L43:
 	if v4 != 0 {
 		goto L47
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L47:
 	if int32(v14) < int32(v7) {
 		goto L11
@@ -20192,7 +22732,7 @@ L10:
 		goto L48
 	}
 	i0 = v3 + uint32(28)
-	i0 = fn748(m, i0, v4)
+	i0 = fn749(m, i0, v4)
 L48:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	v4 = i0
@@ -20210,7 +22750,7 @@ L48:
 	if v5 != 0 {
 		goto L49
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L49:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
 	v4 = i0
@@ -20228,16 +22768,16 @@ L49:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L7
 L9:
-	fn2711(m, v5)
+	fn2712(m, v5)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	fn2711(m, i0)
+	fn2712(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	fn2711(m, i0)
+	fn2712(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	fn2711(m, i0)
+	fn2712(m, i0)
 	v4 = uint32(0)
 	goto L1
 L8:
@@ -20482,7 +23022,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2722(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2723(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -20566,14 +23106,14 @@ L1:
 	if v4 != 0 {
 		goto L4
 	}
-	i0 = fn740(m, uint32(0), uint32(0))
+	i0 = fn741(m, uint32(0), uint32(0))
 	v5 = i0
 	goto L3
 L4:
 	i0 = v3 + uint32(16)
-	fn745(m, i0)
+	fn746(m, i0)
 	i0 = v3 + uint32(16)
-	i0 = fn746(m, i0, v4)
+	i0 = fn747(m, i0, v4)
 	v7 = i0
 	if v7 != 0 {
 		goto L5
@@ -20708,7 +23248,7 @@ L14:
 	if v15 != 0 {
 		goto L20
 	}
-	i0 = fn2661(m, v1)
+	i0 = fn2662(m, v1)
 	v15 = i0
 L20:
 	i0 = v18 ^ k32(4294967295)
@@ -20739,13 +23279,13 @@ L29:
 	goto L12
 L28:
 	i0 = v3 + uint32(552)
-	fn2725(m, i0, v10, v0, v12, v17, v9)
+	fn2726(m, i0, v10, v0, v12, v17, v9)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+552))
 	v5 = i0
 	if v5 == 0 {
 		goto L21
 	}
-	i0 = fn3413(m, v5)
+	i0 = fn3414(m, v5)
 	goto L21
 L27:
 	i2 = v17 - v12
@@ -20761,7 +23301,7 @@ L26:
 	i1 = i1 + i2
 	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = i1
 	i0 = v3 + uint32(16)
-	i0 = fn2761(m, i0, v7, v0, v12, v17)
+	i0 = fn2762(m, i0, v7, v0, v12, v17)
 	v7 = i0
 	goto L22
 L25:
@@ -20770,7 +23310,7 @@ L25:
 	i1 = i1 + i2
 	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = i1
 	i0 = v3 + uint32(16)
-	i0 = fn2762(m, i0, v7, v0, v12, v17)
+	i0 = fn2763(m, i0, v7, v0, v12, v17)
 	v7 = i0
 	goto L22
 L24:
@@ -20824,7 +23364,7 @@ L23:
 	i1 = v3 + uint32(556)
 	i5 = v3 + uint32(552)
 	i8 = v3 + uint32(12)
-	i0 = fn2724(m, v1, i1, v10, v9, v0, i5, v12, v17, i8)
+	i0 = fn2725(m, v1, i1, v10, v9, v0, i5, v12, v17, i8)
 	v8 = i0
 	if v8 == 0 {
 		goto L21
@@ -20837,7 +23377,7 @@ L23:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = uint32(1)
 	i0 = v3 + uint32(16)
 	i2 = v12 - v5
-	i0 = fn753(m, i0, v7, i2)
+	i0 = fn754(m, i0, v7, i2)
 	v7 = i0
 	if v7 != 0 {
 		goto L37
@@ -20861,7 +23401,7 @@ L37:
 	}
 	i0 = v3 + uint32(16)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
-	i0 = fn747(m, i0, v7, v5, i3)
+	i0 = fn748(m, i0, v7, v5, i3)
 	v7 = i0
 	goto L39
 L40:
@@ -20882,13 +23422,13 @@ L43:
 	}
 L42:
 	i0 = v3 + uint32(552)
-	fn2725(m, i0, v10, v0, v12, v17, v9)
+	fn2726(m, i0, v10, v0, v12, v17, v9)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+552))
 	v5 = i0
 	if v5 == 0 {
 		goto L36
 	}
-	i0 = fn3413(m, v5)
+	i0 = fn3414(m, v5)
 	goto L36
 L41:
 	i0 = v5 & uint32(32)
@@ -20910,7 +23450,7 @@ L45:
 L44:
 	i0 = v3 + uint32(16)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
-	i0 = fn747(m, i0, v7, v5, i3)
+	i0 = fn748(m, i0, v7, v5, i3)
 	v7 = i0
 L39:
 	if v7 == 0 {
@@ -20929,7 +23469,7 @@ L39:
 	if v21 != 0 {
 		goto L12
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L12
 L36:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -20943,7 +23483,7 @@ L36:
 	if v5 != 0 {
 		goto L21
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L21
 L22:
 	v5 = v17
@@ -20952,7 +23492,7 @@ L22:
 	}
 L21:
 	i0 = v3 + uint32(16)
-	fn749(m, i0)
+	fn750(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+556))
 	v5 = i0
 	if v5 == 0 {
@@ -20969,7 +23509,7 @@ L21:
 	if v8 != 0 {
 		goto L46
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L46:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+552))
@@ -20988,7 +23528,7 @@ L46:
 	if v21 != 0 {
 		goto L3
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L3
 L12:
 	v12 = v5
@@ -21011,7 +23551,7 @@ L12:
 	if v8 != 0 {
 		goto L6
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+552))
 	v5 = i0
@@ -21029,10 +23569,10 @@ L6:
 	if v8 != 0 {
 		goto L47
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L47:
 	i0 = v3 + uint32(16)
-	i0 = fn744(m, i0, v7)
+	i0 = fn745(m, i0, v7)
 	v5 = i0
 L3:
 	i0 = v3 + uint32(560)
@@ -21042,16 +23582,16 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2723(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2724(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2715(m, v0, uint32(0), v1)
+	i0 = fn2716(m, v0, uint32(0), v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2724(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
+func fn2725(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
 	var v9 uint32
 	_ = v9
 	var i0 uint32
@@ -21069,7 +23609,7 @@ func fn2724(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	if i0 != 0 {
 		goto L2
 	}
-	i1 = fn3412(m, v0)
+	i1 = fn3413(m, v0)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v0
 	if v0 != 0 {
@@ -21080,7 +23620,7 @@ func fn2724(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	v0 = i0
-	fn2725(m, v5, v2, v4, v6, v7, v3)
+	fn2726(m, v5, v2, v4, v6, v7, v3)
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v5 = i0
@@ -21088,7 +23628,7 @@ L2:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn852(m, i0, v5)
+	i0 = fn853(m, i0, v5)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -21101,7 +23641,7 @@ L2:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8491568))
+	fn3605(m, i0, uint32(8491568))
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -21113,14 +23653,14 @@ L2:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v9)+20)) = v8
 	i1 = v9 + uint32(28)
 	*(*uint32)(unsafe.Add(b, uint64(v9)+16)) = i1
 	i2 = v9 + uint32(16)
-	i0 = fn3718(m, v1, uint32(8491565), i2)
+	i0 = fn3719(m, v1, uint32(8491565), i2)
 	if i0 != 0 {
 		goto L4
 	}
@@ -21135,7 +23675,7 @@ L3:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+28))
@@ -21148,7 +23688,7 @@ L4:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8491568))
+	fn3605(m, i0, uint32(8491568))
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -21160,7 +23700,7 @@ L4:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -21182,7 +23722,7 @@ L6:
 L8:
 	*(*uint32)(unsafe.Add(b, v9)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn3603(m, i0, uint32(8422343), v9)
+	i0 = fn3604(m, i0, uint32(8422343), v9)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -21194,7 +23734,7 @@ L8:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
@@ -21216,7 +23756,7 @@ L9:
 	if v5 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+28))
 	v4 = i0
@@ -21228,7 +23768,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2725(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
+func fn2726(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -21254,21 +23794,21 @@ func fn2725(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = v4
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035244))
-	i1 = fn857(m, i1, uint32(8415346), v6)
+	i1 = fn858(m, i1, uint32(8415346), v6)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 	goto L1
 L2:
-	i0 = fn1103(m, v7, v3)
+	i0 = fn1104(m, v7, v3)
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn1109(m, i0, v4)
+	i0 = fn1110(m, i0, v4)
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn1112(m, i0, v5)
+	i0 = fn1113(m, i0, v5)
 	if i0 == 0 {
 		goto L1
 	}
@@ -21290,7 +23830,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v6 + uint32(32)
 	m.g0 = i0
@@ -21299,7 +23839,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2726(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2727(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -21554,7 +24094,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2727(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2728(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -21571,7 +24111,7 @@ func fn2727(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	m.depth--
 	return uint32(0)
 L1:
@@ -21593,18 +24133,18 @@ L4:
 	v1 = i0
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn740(m, v1, i1)
+	i0 = fn741(m, v1, i1)
 	m.depth--
 	return i0
 L2:
-	i0 = fn2722(m, v0, v1, uint32(128))
+	i0 = fn2723(m, v0, v1, uint32(128))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2728(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2729(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -21623,7 +24163,7 @@ func fn2728(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	m.depth--
 	return uint32(0)
 L1:
@@ -21651,18 +24191,18 @@ L4:
 	v1 = i0
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn740(m, v1, i1)
+	i0 = fn741(m, v1, i1)
 	m.depth--
 	return i0
 L2:
-	i0 = fn2722(m, v0, v1, uint32(256))
+	i0 = fn2723(m, v0, v1, uint32(256))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2729(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2730(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -21683,20 +24223,20 @@ func fn2729(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn8105(m, v0)
+	i0 = fn8106(m, v0)
 	if i0 == v1 {
 		goto L2
 	}
 L3:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8481406))
+	fn3605(m, i0, uint32(8481406))
 	goto L1
 L2:
 	i1 = v4 + uint32(44)
 	i2 = v4 + uint32(40)
 	i3 = v4 + uint32(36)
-	i0 = fn4594(m, v0, i1, i2, i3, v3, v2)
+	i0 = fn4595(m, v0, i1, i2, i3, v3, v2)
 	i0 = i0 + uint32(3)
 	switch i0 {
 	case 0:
@@ -21723,12 +24263,12 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035456))
-	i0 = fn857(m, i0, uint32(8415352), v4)
+	i0 = fn858(m, i0, uint32(8415352), v4)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn3413(m, v1)
+	i0 = fn3414(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -21740,24 +24280,24 @@ L7:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8442889))
+	fn3605(m, i0, uint32(8442889))
 	goto L1
 L5:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = uint32(0)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
-	i0 = fn2671(m, i0, i1)
+	i0 = fn2672(m, i0, i1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	fn2107(m, i0)
+	fn2108(m, i0)
 L1:
 	i0 = v4 + uint32(48)
 	m.g0 = i0
@@ -21766,34 +24306,34 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2730(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2731(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	var i2 uint32
 	_ = i2
-	i1 = fn8105(m, v0)
-	i2 = fn2661(m, v1)
-	i0 = fn2729(m, v0, i1, i2, uint32(1))
+	i1 = fn8106(m, v0)
+	i2 = fn2662(m, v1)
+	i0 = fn2730(m, v0, i1, i2, uint32(1))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2731(m *Module, v0 uint32) uint32 {
+func fn2732(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
-	i1 = fn8105(m, v0)
-	i0 = fn2732(m, v0, i1)
+	i1 = fn8106(m, v0)
+	i0 = fn2733(m, v0, i1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2732(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2733(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -21805,7 +24345,7 @@ func fn2732(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i3 uint32
 	_ = i3
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+7500))
@@ -21814,7 +24354,7 @@ func fn2732(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+7508))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+7504))
-	i0 = fn2673(m, v0, v1, i2, i3, uint32(0))
+	i0 = fn2674(m, v0, v1, i2, i3, uint32(0))
 	return i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+7496))
@@ -21823,19 +24363,19 @@ L1:
 		goto L2
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+7504))
-	i0 = fn2702(m, v0, v1, v3, i3)
+	i0 = fn2703(m, v0, v1, v3, i3)
 	return i0
 L2:
-	i2 = fn4207(m, v2)
+	i2 = fn4208(m, v2)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+68))
-	i2 = fn2717(m, i2)
-	i0 = fn2729(m, v0, v1, i2, uint32(0))
+	i2 = fn2718(m, i2)
+	i0 = fn2730(m, v0, v1, i2, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2733(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2734(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -22183,7 +24723,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2734(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2735(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22211,13 +24751,13 @@ func fn2734(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
 	return uint32(1)
 L1:
 	v3 = uint32(0)
-	i0 = fn6194(m, v0)
+	i0 = fn6195(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L3
@@ -22231,7 +24771,7 @@ L1:
 	v2 = v0
 	goto L4
 L5:
-	i0 = fn2714(m, v0)
+	i0 = fn2715(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
@@ -22244,7 +24784,7 @@ L5:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	if v2 == 0 {
 		goto L3
@@ -22252,13 +24792,13 @@ L6:
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	i1 = v2 + uint32(16)
-	i1 = fn8105(m, i1)
+	i1 = fn8106(m, i1)
 	if i0 == i1 {
 		goto L7
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8481406))
+	fn3605(m, i0, uint32(8481406))
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -22270,7 +24810,7 @@ L4:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	return uint32(0)
 L7:
 	*(*uint32)(unsafe.Add(b, v1)) = v2
@@ -22281,7 +24821,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2735(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2736(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22319,14 +24859,14 @@ func fn2735(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
 	v3 = uint32(1)
 	goto L1
 L2:
 	v3 = uint32(0)
-	i0 = fn6194(m, v0)
+	i0 = fn6195(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -22347,7 +24887,7 @@ L8:
 	}
 	i0 = v4 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i0 = fn2732(m, i0, i1)
+	i0 = fn2733(m, i0, i1)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -22360,7 +24900,7 @@ L8:
 	if v0 != 0 {
 		goto L9
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L9:
 	if v5 == 0 {
 		goto L1
@@ -22387,7 +24927,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8427420), v2)
+	i0 = fn3604(m, i0, uint32(8427420), v2)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -22399,7 +24939,7 @@ L6:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
@@ -22442,7 +24982,7 @@ L17:
 	}
 	goto L10
 L16:
-	i0 = fn8093(m, v0, uint32(0), v3)
+	i0 = fn8094(m, v0, uint32(0), v3)
 	v3 = i0
 	if v3 == 0 {
 		goto L10
@@ -22490,7 +25030,7 @@ L12:
 	v3 = uint32(0)
 	goto L20
 L21:
-	i0 = fn8126(m, v0, uint32(0), v3)
+	i0 = fn8127(m, v0, uint32(0), v3)
 	v3 = i0
 	if v3 == 0 {
 		goto L10
@@ -22522,7 +25062,7 @@ L11:
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -22534,7 +25074,7 @@ L11:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L10:
 	*(*uint32)(unsafe.Add(b, v1)) = v5
@@ -22547,7 +25087,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2736(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2737(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -22610,7 +25150,7 @@ L7:
 	if int32(v2) < int32(uint32(16)) {
 		goto L10
 	}
-	i0 = fn8096(m, v0, v3, v2)
+	i0 = fn8097(m, v0, v3, v2)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -22682,7 +25222,7 @@ L14:
 	v6 = i0
 L18:
 	i2 = v2 << (uint32(2) & 31)
-	i0 = fn8096(m, v0, v4, i2)
+	i0 = fn8097(m, v0, v4, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L19
@@ -22754,7 +25294,7 @@ L25:
 	i0 = uint32(int32(v5) >> (uint32(2) & 31))
 	return i0
 L13:
-	i0 = fn8126(m, v0, v3, v2)
+	i0 = fn8127(m, v0, v3, v2)
 	v3 = i0
 	if v3 != 0 {
 		goto L26
@@ -22772,7 +25312,7 @@ L3:
 		goto L27
 	}
 	i2 = v3 & uint32(65535)
-	i0 = fn2737(m, v0, v2, i2)
+	i0 = fn2738(m, v0, v2, i2)
 	return i0
 L27:
 	if int32(v2) < int32(uint32(41)) {
@@ -22789,7 +25329,7 @@ L27:
 	v4 = i0
 L29:
 	i2 = v2 << (uint32(1) & 31)
-	i0 = fn8096(m, v0, v7, i2)
+	i0 = fn8097(m, v0, v7, i2)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -22861,7 +25401,7 @@ L35:
 	i0 = uint32(int32(v2) >> (uint32(1) & 31))
 	return i0
 L2:
-	i0 = fn8093(m, v0, v3, v2)
+	i0 = fn8094(m, v0, v3, v2)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -22874,7 +25414,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2737(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2738(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -22906,7 +25446,7 @@ func fn2737(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v4 = v0
 L42:
 	i2 = v3 - v4
-	i0 = fn8093(m, v4, v5, i2)
+	i0 = fn8094(m, v4, v5, i2)
 	v1 = i0
 	if v1 != 0 {
 		goto L43
@@ -23332,7 +25872,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2738(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2739(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -23372,7 +25912,7 @@ func fn2738(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	v0 = uint32(0)
 	if v1 == 0 {
 		goto L1
@@ -23435,14 +25975,14 @@ L17:
 	if int32(v6) < int32(uint32(1073741824)) {
 		goto L19
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L11
 L19:
 	i0 = v2 + uint32(8)
-	fn745(m, i0)
+	fn746(m, i0)
 	i0 = v2 + uint32(8)
 	i1 = v6 << (uint32(1) & 31)
-	i0 = fn746(m, i0, i1)
+	i0 = fn747(m, i0, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L11
@@ -23532,12 +26072,12 @@ L20:
 	goto L13
 L16:
 	i0 = v2 + uint32(8)
-	i0 = fn2718(m, i0, v0, v5, v6, uint32(1), uint32(0))
+	i0 = fn2719(m, i0, v0, v5, v6, uint32(1), uint32(0))
 	v3 = i0
 	goto L12
 L15:
 	i0 = v2 + uint32(8)
-	i0 = fn2719(m, i0, v0, v5, v6, uint32(1), uint32(0))
+	i0 = fn2720(m, i0, v0, v5, v6, uint32(1), uint32(0))
 	v3 = i0
 	goto L12
 L14:
@@ -23552,7 +26092,7 @@ L12:
 	}
 L11:
 	i0 = v2 + uint32(8)
-	fn749(m, i0)
+	fn750(m, i0)
 	goto L9
 L10:
 	i1 = v2 + uint32(32)
@@ -23566,14 +26106,14 @@ L10:
 	i0 = v3 - v4
 	v3 = i0
 	i0 = v3 + uint32(1)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v6 = i0
 	if v6 != 0 {
 		goto L8
 	}
 	i0 = v2 + uint32(8)
-	fn749(m, i0)
-	i0 = fn3633(m)
+	fn750(m, i0)
+	i0 = fn3634(m)
 L9:
 	v0 = uint32(0)
 	if v1 == 0 {
@@ -23588,7 +26128,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v3
 	i0 = v2 + uint32(8)
-	fn749(m, i0)
+	fn750(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v3 = i0
 L3:
@@ -23625,16 +26165,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2739(m *Module, v0 uint32) uint32 {
+func fn2740(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2738(m, v0, uint32(0))
+	i0 = fn2739(m, v0, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2740(m *Module, v0 uint32) uint32 {
+func fn2741(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -23647,7 +26187,7 @@ func fn2740(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	i1 = v1 + uint32(12)
-	i0 = fn2738(m, v0, i1)
+	i0 = fn2739(m, v0, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -23655,14 +26195,14 @@ func fn2740(m *Module, v0 uint32) uint32 {
 	v0 = uint32(0)
 	goto L1
 L2:
-	i0 = fn8105(m, v0)
+	i0 = fn8106(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	if i0 == i1 {
 		goto L1
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -23671,7 +26211,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2741(m *Module, v0 uint32) uint32 {
+func fn2742(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -23684,7 +26224,7 @@ func fn2741(m *Module, v0 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -23695,7 +26235,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2742(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2743(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -23711,7 +26251,7 @@ func fn2742(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	return k32(4294967295)
 L1:
 	if int32(v1) < int32(uint32(0)) {
@@ -23723,7 +26263,7 @@ L1:
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495820))
+	fn3605(m, i0, uint32(8495820))
 	return k32(4294967295)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -23774,7 +26314,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn2743(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2744(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -23802,7 +26342,7 @@ func fn2743(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 L2:
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	return k32(4294967295)
 L1:
 	if int32(v1) < int32(uint32(0)) {
@@ -23814,7 +26354,7 @@ L1:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495820))
+	fn3605(m, i0, uint32(8495820))
 	return k32(4294967295)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -23834,7 +26374,7 @@ L3:
 	}
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8509976))
+	fn3605(m, i0, uint32(8509976))
 	return k32(4294967295)
 L5:
 	v3 = uint32(127)
@@ -23862,7 +26402,7 @@ L7:
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8496164))
+	fn3605(m, i0, uint32(8496164))
 	return k32(4294967295)
 L8:
 	if v5 != 0 {
@@ -23901,7 +26441,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn2744(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2745(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -24111,7 +26651,7 @@ L17:
 	}
 L23:
 	i0 = v4 + uint32(8)
-	i0 = fn2690(m, i0, uint32(1), v10)
+	i0 = fn2691(m, i0, uint32(1), v10)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -24154,7 +26694,7 @@ L21:
 	}
 L27:
 	i0 = v4 + uint32(8)
-	i0 = fn2690(m, i0, uint32(1), v8)
+	i0 = fn2691(m, i0, uint32(1), v8)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -24207,7 +26747,7 @@ L20:
 	}
 L33:
 	i0 = v4 + uint32(8)
-	i0 = fn2690(m, i0, uint32(1), v5)
+	i0 = fn2691(m, i0, uint32(1), v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -24291,7 +26831,7 @@ L38:
 	}
 L42:
 	i0 = v4 + uint32(8)
-	i0 = fn2690(m, i0, uint32(1), v8)
+	i0 = fn2691(m, i0, uint32(1), v8)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -24354,7 +26894,7 @@ L10:
 	i7 = v4 + uint32(48)
 	i9 = v4 + uint32(60)
 	i10 = v4 + uint32(8)
-	i0 = fn2709(m, v2, i1, uint32(8543655), uint32(8501075), i4, i5, i6, i7, v4, i9, i10)
+	i0 = fn2710(m, v2, i1, uint32(8543655), uint32(8501075), i4, i5, i6, i7, v4, i9, i10)
 	if i0 != 0 {
 		goto L5
 	}
@@ -24387,7 +26927,7 @@ L48:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = fn2679(m, i0, i1, v9)
+	i0 = fn2680(m, i0, i1, v9)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	v5 = i0
@@ -24405,7 +26945,7 @@ L48:
 	if v10 != 0 {
 		goto L51
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L51:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -24423,7 +26963,7 @@ L51:
 	if v10 != 0 {
 		goto L52
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L52:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	v5 = i0
@@ -24441,7 +26981,7 @@ L52:
 	if v10 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L50:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v9
@@ -24467,7 +27007,7 @@ L47:
 	if v5 != 0 {
 		goto L53
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L53:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -24485,10 +27025,10 @@ L53:
 	if v5 != 0 {
 		goto L54
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L54:
 	i0 = v4 + uint32(8)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v0 = i0
 	goto L1
 L9:
@@ -24532,7 +27072,7 @@ L8:
 	}
 L59:
 	i0 = v4 + uint32(8)
-	i0 = fn2690(m, i0, uint32(1), uint32(43))
+	i0 = fn2691(m, i0, uint32(1), uint32(43))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -24621,7 +27161,7 @@ L55:
 	}
 L67:
 	i0 = v4 + uint32(8)
-	i0 = fn2690(m, i0, uint32(1), v13)
+	i0 = fn2691(m, i0, uint32(1), v13)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -24678,7 +27218,7 @@ L7:
 	i7 = v4 + uint32(48)
 	i9 = v4 + uint32(60)
 	i10 = v4 + uint32(8)
-	i0 = fn2709(m, v2, i1, uint32(8543655), v5, i4, i5, i6, i7, v4, i9, i10)
+	i0 = fn2710(m, v2, i1, uint32(8543655), v5, i4, i5, i6, i7, v4, i9, i10)
 	if i0 == 0 {
 		goto L6
 	}
@@ -24699,7 +27239,7 @@ L5:
 	if v5 != 0 {
 		goto L72
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L72:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -24717,7 +27257,7 @@ L72:
 	if v5 != 0 {
 		goto L73
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L73:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
@@ -24736,7 +27276,7 @@ L73:
 	if v10 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v4 + uint32(64)
 	m.g0 = i0
@@ -24745,7 +27285,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2745(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2746(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24767,7 +27307,7 @@ func fn2745(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 L2:
-	i0 = fn2690(m, v0, uint32(1), v1)
+	i0 = fn2691(m, v0, uint32(1), v1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L3
 	}
@@ -24811,7 +27351,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn2746(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2747(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24948,7 +27488,7 @@ L11:
 	goto L3
 L6:
 	v2 = k32(4294967295)
-	i0 = fn2690(m, v0, v3, v4)
+	i0 = fn2691(m, v0, v3, v4)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -24956,7 +27496,7 @@ L6:
 	v2 = i0
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn2664(m, i0, v2, v1, uint32(0), v3, uint32(0))
+	i0 = fn2665(m, i0, v2, v1, uint32(0), v3, uint32(0))
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i1 = i1 + v3
@@ -24969,7 +27509,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2747(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2748(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -25027,20 +27567,20 @@ L1:
 	if v7 != 0 {
 		goto L4
 	}
-	i0 = fn740(m, uint32(0), uint32(0))
+	i0 = fn741(m, uint32(0), uint32(0))
 	v0 = i0
 	goto L3
 L4:
 	if int32(v7) < int32(uint32(268435456)) {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = i0
 	goto L3
 L5:
 	v0 = uint32(0)
 	i2 = v7 << (uint32(3) & 31)
-	i1 = fn740(m, uint32(0), i2)
+	i1 = fn741(m, uint32(0), i2)
 	v8 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v8
 	if v8 == 0 {
@@ -25273,7 +27813,7 @@ L25:
 L6:
 	i0 = v4 + uint32(12)
 	i1 = v0 - v9
-	i0 = fn748(m, i0, i1)
+	i0 = fn749(m, i0, i1)
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	if int32(v0) < int32(uint32(0)) {
@@ -25290,16 +27830,16 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2748(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2749(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2673(m, v0, v1, uint32(0), v2, uint32(0))
+	i0 = fn2674(m, v0, v1, uint32(0), v2, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2749(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn2750(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -25359,7 +27899,7 @@ L5:
 	v9 = k32(4294967295)
 	i0 = v1 << (uint32(2) & 31)
 	i0 = i0 + uint32(4)
-	i0 = fn2104(m, i0)
+	i0 = fn2105(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -25374,7 +27914,7 @@ L5:
 L7:
 	i0 = v6 + uint32(12)
 	i3 = v6 + uint32(8)
-	i0 = fn2733(m, i0, v9, v5, i3)
+	i0 = fn2734(m, i0, v9, v5, i3)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
 	v1 = i0
@@ -25438,7 +27978,7 @@ L10:
 	v1 = i0
 	goto L9
 L11:
-	fn2107(m, v5)
+	fn2108(m, v5)
 	if v4 == 0 {
 		goto L12
 	}
@@ -25490,7 +28030,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2750(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2751(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -25516,7 +28056,7 @@ func fn2750(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i0 = v1 << (uint32(2) & 31)
 	i0 = i0 + uint32(4)
-	i0 = fn2104(m, i0)
+	i0 = fn2105(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L2
@@ -25531,7 +28071,7 @@ func fn2750(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L4:
 	i0 = v3 + uint32(12)
 	i3 = v3 + uint32(8)
-	i0 = fn2733(m, i0, v6, v4, i3)
+	i0 = fn2734(m, i0, v6, v4, i3)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v1 = i0
@@ -25584,7 +28124,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2751(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn2752(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -25604,7 +28144,7 @@ func fn2751(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	b := m.base
 	v6 = uint32(0)
 	v7 = k32(4294967293)
-	i0 = fn8119(m, v0)
+	i0 = fn8120(m, v0)
 	v8 = i0
 	v9 = uint32(0)
 	i0 = v5 + k32(4294967295)
@@ -25636,11 +28176,11 @@ L5:
 	if v4 == 0 {
 		goto L7
 	}
-	i0 = fn2104(m, v5)
+	i0 = fn2105(m, v5)
 	v10 = i0
 	goto L6
 L7:
-	i0 = fn2108(m, v5)
+	i0 = fn2109(m, v5)
 	v10 = i0
 L6:
 	if v10 != 0 {
@@ -25699,10 +28239,10 @@ L16:
 	if v4 == 0 {
 		goto L17
 	}
-	fn2107(m, v10)
+	fn2108(m, v10)
 	return k32(4294967294)
 L17:
-	fn2111(m, v10)
+	fn2112(m, v10)
 	return k32(4294967294)
 L14:
 	if v7 > uint32(65535) {
@@ -25764,11 +28304,11 @@ L9:
 	if v4 == 0 {
 		goto L20
 	}
-	i0 = fn2106(m, v10, v5)
+	i0 = fn2107(m, v10, v5)
 	v5 = i0
 	goto L19
 L20:
-	i0 = fn2110(m, v10, v5)
+	i0 = fn2111(m, v10, v5)
 	v5 = i0
 L19:
 	if v5 != 0 {
@@ -25782,10 +28322,10 @@ L22:
 	if v4 == 0 {
 		goto L23
 	}
-	fn2107(m, v10)
+	fn2108(m, v10)
 	return k32(4294967295)
 L23:
-	fn2111(m, v10)
+	fn2112(m, v10)
 	return k32(4294967295)
 L21:
 	*(*uint32)(unsafe.Add(b, v1)) = v5
@@ -25796,33 +28336,33 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2752(m *Module, v0 uint32) uint32 {
+func fn2753(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2715(m, v0, uint32(0), uint32(0))
+	i0 = fn2716(m, v0, uint32(0), uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2753(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
+func fn2754(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	fn2725(m, v0, v1, v2, v3, v4, v5)
+	fn2726(m, v0, v1, v2, v3, v4, v5)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
-	i0 = fn3413(m, v0)
+	i0 = fn3414(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2754(m *Module) uint32 {
+func fn2755(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -25832,7 +28372,7 @@ func fn2754(m *Module) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+7512))
@@ -25840,7 +28380,7 @@ func fn2754(m *Module) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	i1 = fn869(m, uint32(8535136), uint32(1))
+	i1 = fn870(m, uint32(8535136), uint32(1))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+7512)) = v1
 L1:
@@ -25849,7 +28389,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2755(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn2756(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -25922,7 +28462,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(v6)+32)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+60)) = uint32(127)
 	i0 = v6 + uint32(32)
-	i0 = fn2690(m, i0, v1, uint32(127))
+	i0 = fn2691(m, i0, v1, uint32(127))
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -25974,7 +28514,7 @@ L16:
 	goto L7
 L15:
 	i0 = v6 + uint32(32)
-	i0 = fn2690(m, i0, uint32(1), v7)
+	i0 = fn2691(m, i0, uint32(1), v7)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L3
 	}
@@ -26466,7 +29006,7 @@ L73:
 	goto L7
 L72:
 	i0 = v6 + uint32(32)
-	i0 = fn2690(m, i0, uint32(1), v9)
+	i0 = fn2691(m, i0, uint32(1), v9)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -26600,7 +29140,7 @@ L85:
 	goto L7
 L84:
 	i0 = v6 + uint32(32)
-	i0 = fn2690(m, i0, uint32(1), v9)
+	i0 = fn2691(m, i0, uint32(1), v9)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -26638,7 +29178,7 @@ L88:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+52)) = i1
 	goto L7
 L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+7512))
@@ -26646,7 +29186,7 @@ L26:
 	if v9 != 0 {
 		goto L92
 	}
-	i1 = fn869(m, uint32(8535136), uint32(1))
+	i1 = fn870(m, uint32(8535136), uint32(1))
 	v9 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+7512)) = v9
 L92:
@@ -26654,7 +29194,7 @@ L92:
 		goto L93
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035032))
-	fn3604(m, i0, uint32(8564006))
+	fn3605(m, i0, uint32(8564006))
 	goto L3
 L93:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+76))
@@ -26831,7 +29371,7 @@ L107:
 	goto L7
 L106:
 	i0 = v6 + uint32(32)
-	i0 = fn2690(m, i0, uint32(1), v14)
+	i0 = fn2691(m, i0, uint32(1), v14)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -26880,7 +29420,7 @@ L13:
 	goto L7
 L12:
 	i0 = v6 + uint32(32)
-	i0 = fn2745(m, i0, v1)
+	i0 = fn2746(m, i0, v1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L7
 	}
@@ -26912,7 +29452,7 @@ L8:
 	i8 = v6 + uint32(20)
 	i9 = v6 + uint32(76)
 	i10 = v6 + uint32(32)
-	i0 = fn2709(m, v2, i1, uint32(8486293), v11, i4, i5, i6, i7, i8, i9, i10)
+	i0 = fn2710(m, v2, i1, uint32(8486293), v11, i4, i5, i6, i7, i8, i9, i10)
 	if i0 != 0 {
 		goto L3
 	}
@@ -26941,7 +29481,7 @@ L5:
 	if v7 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
 	v1 = i0
@@ -26959,10 +29499,10 @@ L4:
 	if v7 != 0 {
 		goto L114
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L114:
 	i0 = v6 + uint32(32)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v1 = i0
 	goto L1
 L3:
@@ -26983,7 +29523,7 @@ L3:
 	if v7 != 0 {
 		goto L115
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L115:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
 	v1 = i0
@@ -27001,7 +29541,7 @@ L115:
 	if v7 != 0 {
 		goto L116
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L116:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
@@ -27020,7 +29560,7 @@ L116:
 	if v8 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L1:
 	i0 = v6 + uint32(80)
 	m.g0 = i0
@@ -27029,7 +29569,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2756(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2757(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -27049,7 +29589,7 @@ func fn2756(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	m.g0 = v4
 	i4 = v4 + uint32(28)
 	i5 = v4 + uint32(24)
-	i0 = fn2755(m, v0, v1, v2, v3, i4, i5)
+	i0 = fn2756(m, v0, v1, v2, v3, i4, i5)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -27068,7 +29608,7 @@ L3:
 		goto L5
 	}
 	*(*uint32)(unsafe.Add(b, v4)) = v3
-	i0 = fn3052(m, v1, uint32(1), uint32(8576859), v4)
+	i0 = fn3053(m, v1, uint32(1), uint32(8576859), v4)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L6
 	}
@@ -27091,7 +29631,7 @@ L6:
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v3
 	i3 = v4 + uint32(16)
-	i0 = fn3052(m, v1, uint32(1), uint32(8577690), i3)
+	i0 = fn3053(m, v1, uint32(1), uint32(8577690), i3)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L7
 	}
@@ -27111,7 +29651,7 @@ L7:
 		goto L1
 	}
 L4:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	v3 = uint32(0)
 L1:
@@ -27122,7 +29662,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2757(m *Module, v0 uint32) uint32 {
+func fn2758(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27158,7 +29698,7 @@ func fn2757(m *Module, v0 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	v0 = uint32(0)
 	goto L1
 L2:
@@ -27167,7 +29707,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn740(m, uint32(0), uint32(0))
+	i0 = fn741(m, uint32(0), uint32(0))
 	v0 = i0
 	goto L1
 L3:
@@ -27200,13 +29740,13 @@ L4:
 	if int32(v2) <= int32(i1) {
 		goto L6
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = i0
 	goto L1
 L6:
 	v0 = uint32(0)
 	i2 = v3 * v2
-	i1 = fn740(m, uint32(0), i2)
+	i1 = fn741(m, uint32(0), i2)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 	if v3 == 0 {
@@ -27413,7 +29953,7 @@ L7:
 	i0 = v1 + uint32(12)
 	i1 = v0 - v3
 	i1 = i1 + k32(4294967280)
-	i0 = fn748(m, i0, i1)
+	i0 = fn749(m, i0, i1)
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	if int32(v0) < int32(uint32(0)) {
@@ -27430,7 +29970,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2758(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2759(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -27499,7 +30039,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+32)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = uint32(127)
 	i0 = v4 + uint32(32)
-	i0 = fn2690(m, i0, v1, uint32(127))
+	i0 = fn2691(m, i0, v1, uint32(127))
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -27557,7 +30097,7 @@ L13:
 	goto L7
 L12:
 	i0 = v4 + uint32(32)
-	i0 = fn2690(m, i0, uint32(1), v1)
+	i0 = fn2691(m, i0, uint32(1), v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -27710,7 +30250,7 @@ L30:
 	goto L7
 L29:
 	i0 = v4 + uint32(32)
-	i0 = fn2690(m, i0, uint32(1), v0)
+	i0 = fn2691(m, i0, uint32(1), v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -27772,7 +30312,7 @@ L19:
 	i8 = v4 + uint32(20)
 	i9 = v4 + uint32(76)
 	i10 = v4 + uint32(32)
-	i0 = fn2709(m, v2, i1, uint32(8486290), v9, i4, i5, i6, i7, i8, i9, i10)
+	i0 = fn2710(m, v2, i1, uint32(8486290), v9, i4, i5, i6, i7, i8, i9, i10)
 	if i0 == 0 {
 		goto L7
 	}
@@ -27844,7 +30384,7 @@ L42:
 	goto L7
 L41:
 	i0 = v4 + uint32(32)
-	i0 = fn2690(m, i0, uint32(1), v0)
+	i0 = fn2691(m, i0, uint32(1), v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -27903,7 +30443,7 @@ L5:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	v1 = i0
@@ -27921,10 +30461,10 @@ L4:
 	if v0 != 0 {
 		goto L49
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L49:
 	i0 = v4 + uint32(32)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v1 = i0
 	goto L1
 L3:
@@ -27944,7 +30484,7 @@ L3:
 	if v0 != 0 {
 		goto L50
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L50:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
 	v1 = i0
@@ -27962,7 +30502,7 @@ L50:
 	if v0 != 0 {
 		goto L51
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L51:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
@@ -27981,7 +30521,7 @@ L51:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v4 + uint32(80)
 	m.g0 = i0
@@ -27990,16 +30530,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2759(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2760(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2758(m, v0, v1, v2, uint32(0))
+	i0 = fn2759(m, v0, v1, v2, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2760(m *Module, v0 uint32) uint32 {
+func fn2761(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28033,7 +30573,7 @@ func fn2760(m *Module, v0 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	v0 = uint32(0)
 	goto L1
 L2:
@@ -28064,7 +30604,7 @@ L3:
 	if v3 != uint32(1) {
 		goto L5
 	}
-	i0 = fn740(m, v4, v2)
+	i0 = fn741(m, v4, v2)
 	v0 = i0
 	goto L1
 L5:
@@ -28075,13 +30615,13 @@ L5:
 	if int32(v2) <= int32(i1) {
 		goto L6
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = i0
 	goto L1
 L6:
 	v0 = uint32(0)
 	i2 = v2 * v5
-	i1 = fn740(m, uint32(0), i2)
+	i1 = fn741(m, uint32(0), i2)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v5
 	if v5 == 0 {
@@ -28233,7 +30773,7 @@ L8:
 	i0 = v1 + uint32(12)
 	i1 = v0 - v5
 	i1 = i1 + k32(4294967280)
-	i0 = fn748(m, i0, i1)
+	i0 = fn749(m, i0, i1)
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	if int32(v0) < int32(uint32(0)) {
@@ -28250,7 +30790,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2761(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2762(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -28355,7 +30895,7 @@ L5:
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8472042))
+	fn3605(m, i0, uint32(8472042))
 	return uint32(0)
 L9:
 	i0 = v10 + uint32(4)
@@ -28371,7 +30911,7 @@ L9:
 	if v9 != 0 {
 		goto L4
 	}
-	i0 = fn753(m, v0, v1, v2)
+	i0 = fn754(m, v0, v1, v2)
 	v5 = i0
 	if v5 == 0 {
 		goto L10
@@ -28519,13 +31059,13 @@ L12:
 L10:
 	return v5
 L3:
-	i0 = fn753(m, v0, v1, uint32(0))
+	i0 = fn754(m, v0, v1, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2762(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2763(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -28661,7 +31201,7 @@ L11:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8472042))
+	fn3605(m, i0, uint32(8472042))
 	goto L3
 L17:
 	i0 = v11 + uint32(4)
@@ -28677,7 +31217,7 @@ L17:
 	if v10 != 0 {
 		goto L6
 	}
-	i0 = fn753(m, v0, v1, v2)
+	i0 = fn754(m, v0, v1, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L18
@@ -28691,7 +31231,7 @@ L18:
 	v6 = v2
 	goto L3
 L5:
-	i0 = fn753(m, v0, v1, uint32(0))
+	i0 = fn754(m, v0, v1, uint32(0))
 	v6 = i0
 	goto L3
 L4:
@@ -28730,7 +31270,7 @@ L21:
 L20:
 	*(*uint32)(unsafe.Add(b, v5)) = v6
 	v6 = uint32(0)
-	i0 = fn8071(m, v2, uint32(8543275), v5)
+	i0 = fn8072(m, v2, uint32(8543275), v5)
 	v14 = i0
 	if int32(v14) < int32(uint32(0)) {
 		goto L3
@@ -28757,7 +31297,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2763(m *Module, v0 uint32) uint32 {
+func fn2764(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -28773,7 +31313,7 @@ func fn2763(m *Module, v0 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -28800,16 +31340,16 @@ L4:
 	v1 = i0
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn740(m, v1, i1)
+	i0 = fn741(m, v1, i1)
 	return i0
 L2:
-	i0 = fn2722(m, v0, uint32(0), uint32(256))
+	i0 = fn2723(m, v0, uint32(0), uint32(256))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2764(m *Module, v0 uint32) uint32 {
+func fn2765(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -28826,7 +31366,7 @@ func fn2764(m *Module, v0 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	m.depth--
 	return uint32(0)
 L1:
@@ -28848,18 +31388,18 @@ L4:
 	v1 = i0
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn740(m, v1, i1)
+	i0 = fn741(m, v1, i1)
 	m.depth--
 	return i0
 L2:
-	i0 = fn2722(m, v0, uint32(0), uint32(128))
+	i0 = fn2723(m, v0, uint32(0), uint32(128))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2765(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2766(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -28981,7 +31521,7 @@ L8:
 L7:
 	v7 = uint32(255)
 L5:
-	i0 = fn2662(m, v1, v7)
+	i0 = fn2663(m, v1, v7)
 	v5 = i0
 	if v5 != 0 {
 		goto L12
@@ -29030,7 +31570,7 @@ L14:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = uint32(127)
 	i0 = v4 + uint32(16)
-	i0 = fn2690(m, i0, v1, uint32(127))
+	i0 = fn2691(m, i0, v1, uint32(127))
 	if i0 == k32(4294967295) {
 		goto L15
 	}
@@ -29219,7 +31759,7 @@ L28:
 	i8 = v4 + uint32(52)
 	i9 = v4 + uint32(76)
 	i10 = v4 + uint32(16)
-	i0 = fn2709(m, v3, i1, uint32(8448548), uint32(8542541), i4, i5, i6, i7, i8, i9, i10)
+	i0 = fn2710(m, v3, i1, uint32(8448548), uint32(8542541), i4, i5, i6, i7, i8, i9, i10)
 	if i0 != 0 {
 		goto L17
 	}
@@ -29246,7 +31786,7 @@ L26:
 	}
 L40:
 	i0 = v4 + uint32(16)
-	i0 = fn2690(m, i0, uint32(1), v1)
+	i0 = fn2691(m, i0, uint32(1), v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L17
 	}
@@ -29305,7 +31845,7 @@ L23:
 	if v6 != 0 {
 		goto L45
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L45:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
 	v0 = i0
@@ -29323,7 +31863,7 @@ L45:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L16
 L19:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+76)) = v0
@@ -29338,12 +31878,12 @@ L19:
 	}
 L46:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L49
 	}
-	i0 = fn514(m, v2, v1)
+	i0 = fn515(m, v2, v1)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v9 = i0
@@ -29356,17 +31896,17 @@ L46:
 	if v9 != 0 {
 		goto L50
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L50:
 	if v6 != 0 {
 		goto L54
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034188))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L49
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L53
 L54:
 	if v6 == uint32(10059656) {
@@ -29379,7 +31919,7 @@ L54:
 	if i0 == 0 {
 		goto L58
 	}
-	i0 = fn1580(m, v6)
+	i0 = fn1581(m, v6)
 	v1 = i0
 	if v1 == uint32(65534) {
 		goto L55
@@ -29389,7 +31929,7 @@ L54:
 	}
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(1114112)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8555551), v4)
+	i0 = fn3604(m, i0, uint32(8555551), v4)
 	goto L51
 L59:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
@@ -29405,7 +31945,7 @@ L59:
 	}
 L61:
 	i0 = v4 + uint32(16)
-	i0 = fn2690(m, i0, uint32(1), v1)
+	i0 = fn2691(m, i0, uint32(1), v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L51
 	}
@@ -29533,7 +32073,7 @@ L65:
 	}
 L75:
 	i0 = v4 + uint32(16)
-	i0 = fn2690(m, i0, uint32(1), v1)
+	i0 = fn2691(m, i0, uint32(1), v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L51
 	}
@@ -29568,7 +32108,7 @@ L76:
 	goto L56
 L64:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8435434))
+	fn3605(m, i0, uint32(8435434))
 	goto L51
 L57:
 	i0 = v12 + v9
@@ -29589,7 +32129,7 @@ L55:
 	if v1 != 0 {
 		goto L53
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L53:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+72))
 	i1 = v0 - i2
@@ -29605,7 +32145,7 @@ L53:
 	i8 = v4 + uint32(52)
 	i9 = v4 + uint32(76)
 	i10 = v4 + uint32(16)
-	i0 = fn2709(m, v3, i1, uint32(8448548), uint32(8542541), i4, i5, i6, i7, i8, i9, i10)
+	i0 = fn2710(m, v3, i1, uint32(8448548), uint32(8542541), i4, i5, i6, i7, i8, i9, i10)
 	if i0 != 0 {
 		goto L49
 	}
@@ -29617,7 +32157,7 @@ L53:
 L52:
 	*(*uint8)(unsafe.Add(b, uint64(v4)+48)) = uint8(k32(1))
 	i0 = v4 + uint32(16)
-	i0 = fn2746(m, i0, v6)
+	i0 = fn2747(m, i0, v6)
 	if i0 != k32(4294967295) {
 		goto L48
 	}
@@ -29633,7 +32173,7 @@ L51:
 	if v0 != 0 {
 		goto L49
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L49:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
 	v0 = i0
@@ -29651,7 +32191,7 @@ L49:
 	if v6 != 0 {
 		goto L79
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L79:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
 	v0 = i0
@@ -29669,7 +32209,7 @@ L79:
 	if v6 != 0 {
 		goto L15
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L15
 L48:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -29683,7 +32223,7 @@ L48:
 	if v1 != 0 {
 		goto L80
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L80:
 	i1 = v0 + uint32(1)
 	v0 = i1
@@ -29708,7 +32248,7 @@ L47:
 	if v6 != 0 {
 		goto L81
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L81:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
 	v0 = i0
@@ -29726,7 +32266,7 @@ L81:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L16
 L18:
 	if v9 <= v0 {
@@ -29757,7 +32297,7 @@ L82:
 	}
 L85:
 	i0 = v4 + uint32(16)
-	i0 = fn2690(m, i0, uint32(1), uint32(255))
+	i0 = fn2691(m, i0, uint32(1), uint32(255))
 	if i0 == k32(4294967295) {
 		goto L17
 	}
@@ -29799,7 +32339,7 @@ L17:
 	if v6 != 0 {
 		goto L86
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L86:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
 	v0 = i0
@@ -29817,11 +32357,11 @@ L86:
 	if v6 != 0 {
 		goto L15
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L15
 L16:
 	i0 = v4 + uint32(16)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v5 = i0
 	goto L1
 L15:
@@ -29841,2858 +32381,9 @@ L15:
 	if v6 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v4 + uint32(80)
 	m.g0 = i0
 	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn2766(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(544)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-L3:
-	i0 = fn3632(m)
-	v3 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v4 = i0
-	i0 = v4 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	v5 = i0
-	i0 = v4 & uint32(32)
-	if i0 == 0 {
-		goto L5
-	}
-	i3 = v4 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v6 = i0
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v6 = i0
-L4:
-	i0 = v1 + uint32(536)
-	*(*uint64)(unsafe.Add(b, i0)) = k64(18446744073709551615)
-	i0 = v1 + uint32(528)
-	*(*uint64)(unsafe.Add(b, i0)) = k64(18446744073709551615)
-	*(*uint64)(unsafe.Add(b, uint64(v1)+520)) = k64(18446744073709551615)
-	*(*uint64)(unsafe.Add(b, uint64(v1)+512)) = k64(18446744073709551615)
-	m.fill(v1, uint32(255), uint32(512))
-	i0 = b2i(int32(v2) < int32(uint32(256)))
-	v0 = i0
-	i0 = v5 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L9
-	case 1:
-		goto L8
-	default:
-		goto L7
-	}
-L9:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	v7 = i0
-	goto L6
-L8:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v6)))
-	v7 = i0
-	goto L6
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-L6:
-	if v0 != 0 {
-		i0 = v2
-	} else {
-		i0 = uint32(256)
-	}
-	v8 = i0
-	v9 = uint32(0)
-	v10 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L12
-	}
-	i0 = v6 + uint32(4)
-	v3 = i0
-	i0 = v6 + uint32(1)
-	v4 = i0
-	i0 = v6 + uint32(2)
-	v11 = i0
-	i0 = v8 + k32(4294967295)
-	v12 = i0
-	v10 = uint32(0)
-	v9 = uint32(0)
-L13:
-	i0 = v5 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L17
-	case 1:
-		goto L16
-	default:
-		goto L15
-	}
-L17:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	v0 = i0
-	goto L14
-L16:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v11)))
-	v0 = i0
-	goto L14
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-L14:
-	i0 = v0 + k32(4294901760)
-	if i0 < k32(4294901761) {
-		goto L11
-	}
-	if v0 == uint32(65534) {
-		goto L18
-	}
-	i0 = v0 >> (uint32(7) & 31)
-	v13 = i0
-	i0 = v1 + uint32(512)
-	i1 = v0 >> (uint32(11) & 31)
-	i0 = i0 + i1
-	v0 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	if i0 != uint32(255) {
-		goto L19
-	}
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(v10)
-	i0 = v10 + uint32(1)
-	v10 = i0
-L19:
-	i0 = v1 + v13
-	v0 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	if i0 != uint32(255) {
-		goto L18
-	}
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(v9)
-	i0 = v9 + uint32(1)
-	v9 = i0
-L18:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v4 + uint32(1)
-	v4 = i0
-	i0 = v11 + uint32(2)
-	v11 = i0
-	i0 = v12 + k32(4294967295)
-	v12 = i0
-	if v12 != 0 {
-		goto L13
-	}
-L12:
-	if int32(v10) > int32(uint32(254)) {
-		goto L11
-	}
-	if int32(v9) > int32(uint32(254)) {
-		goto L11
-	}
-	if v7 == 0 {
-		goto L10
-	}
-L11:
-	i0 = fn1684(m)
-	v13 = i0
-	if v13 != 0 {
-		goto L20
-	}
-	v3 = uint32(0)
-	goto L1
-L20:
-	if int32(v2) >= int32(uint32(1)) {
-		goto L21
-	}
-	v3 = v13
-	goto L1
-L21:
-	v12 = uint32(0)
-	i0 = v5 + k32(4294967295)
-	v9 = i0
-	v3 = v6
-	v11 = uint32(0)
-L23:
-	switch v9 {
-	case 0:
-		goto L27
-	case 1:
-		goto L26
-	default:
-		goto L25
-	}
-L27:
-	i0 = v6 + v11
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v0 = i0
-	goto L24
-L26:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v3)))
-	v0 = i0
-	goto L24
-L25:
-	i0 = v6 + v12
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v0 = i0
-L24:
-	i0 = fn1574(m, v0)
-	v0 = i0
-	if v0 != 0 {
-		goto L28
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v13)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v13)
-	goto L1
-L28:
-	i0 = fn1574(m, v11)
-	v4 = i0
-	if v4 != 0 {
-		goto L29
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L30
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L30
-	}
-	fn2072(m, v0)
-L30:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v13)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v13)
-	goto L1
-L29:
-	i0 = fn1711(m, v13, v0, v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L31
-	}
-	i1 = v10 + k32(4294967295)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	if v10 != 0 {
-		goto L31
-	}
-	fn2072(m, v0)
-L31:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L32
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L32
-	}
-	fn2072(m, v4)
-L32:
-	if int32(v5) <= int32(k32(4294967295)) {
-		goto L22
-	}
-	i0 = v12 + uint32(4)
-	v12 = i0
-	i0 = v3 + uint32(2)
-	v3 = i0
-	i1 = v11 + uint32(1)
-	v11 = i1
-	if v8 != v11 {
-		goto L23
-	}
-	v3 = v13
-	goto L1
-L22:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v13)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v13)
-	goto L1
-L10:
-	i0 = v10 << (uint32(4) & 31)
-	v0 = i0
-	i1 = v9 << (uint32(7) & 31)
-	v4 = i1
-	i0 = v0 + v4
-	i0 = i0 + uint32(51)
-	i0 = fn2118(m, i0)
-	v3 = i0
-	if v3 != 0 {
-		goto L33
-	}
-	i0 = fn3633(m)
-	v3 = i0
-	goto L1
-L33:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(10072784)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072784))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L34
-	}
-	i1 = v11 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072784)) = i1
-L34:
-	fn2062(m, v3)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = v10
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+512))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = l1
-	i0 = v3 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+520))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(24)
-	i1 = v1 + uint32(512)
-	i1 = i1 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(32)
-	i1 = v1 + uint32(512)
-	i1 = i1 + uint32(24)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(48)
-	v7 = i0
-	m.fill(v7, uint32(255), v0)
-	i0 = v7 + v0
-	v14 = i0
-	m.fill(v14, uint32(0), v4)
-	if int32(v2) < int32(uint32(2)) {
-		goto L1
-	}
-	i0 = v3 + uint32(8)
-	v2 = i0
-	i0 = v6 + uint32(2)
-	v11 = i0
-	v13 = uint32(0)
-	i0 = v5 + k32(4294967295)
-	v10 = i0
-	v12 = uint32(4)
-	v4 = uint32(1)
-L35:
-	switch v10 {
-	case 0:
-		goto L38
-	case 1:
-		goto L41
-	default:
-		goto L40
-	}
-L41:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v11)))
-	v0 = i0
-	goto L39
-L40:
-	i0 = v6 + v12
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v0 = i0
-L39:
-	if v0 != uint32(65534) {
-		goto L37
-	}
-	goto L36
-L38:
-	i0 = v6 + v4
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v0 = i0
-L37:
-	i2 = v0 >> (uint32(11) & 31)
-	i1 = v2 + i2
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i1 = i1 << (uint32(4) & 31)
-	i2 = v0 >> (uint32(7) & 31)
-	i2 = i2 & uint32(15)
-	i1 = i1 | i2
-	i0 = v7 + i1
-	v9 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v9)))
-	v5 = i0
-	if v5 != uint32(255) {
-		goto L42
-	}
-	*(*uint8)(unsafe.Add(b, v9)) = uint8(v13)
-	v5 = v13
-	i0 = v13 + uint32(1)
-	v13 = i0
-L42:
-	i1 = v5 & uint32(255)
-	i1 = i1 << (uint32(7) & 31)
-	i2 = v0 & uint32(127)
-	i1 = i1 | i2
-	i0 = v14 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v4)
-L36:
-	i0 = v12 + uint32(4)
-	v12 = i0
-	i0 = v11 + uint32(2)
-	v11 = i0
-	i1 = v4 + uint32(1)
-	v4 = i1
-	if v8 != v4 {
-		goto L35
-	}
-L1:
-	i0 = v1 + uint32(544)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn2767(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i5 uint32
-	_ = i5
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(80)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v4 = i0
-	i0 = v4 & uint32(32)
-	if i0 == 0 {
-		goto L2
-	}
-	i3 = v4 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v5 = i0
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v5 = i0
-L1:
-	if v1 != 0 {
-		goto L4
-	}
-	i0 = fn2722(m, v0, v2, uint32(256))
-	v6 = i0
-	goto L3
-L4:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v7 = i2
-	i1 = fn740(m, uint32(0), v7)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v6
-	if v6 == 0 {
-		goto L5
-	}
-	if v7 == 0 {
-		goto L3
-	}
-	if int32(v7) >= int32(uint32(1)) {
-		goto L8
-	}
-	v0 = uint32(0)
-	goto L7
-L8:
-	i0 = v1 + uint32(48)
-	v8 = i0
-	i0 = v1 + uint32(8)
-	v9 = i0
-	i0 = v3 + uint32(32)
-	i0 = i0 | uint32(1)
-	v10 = i0
-	i0 = v4 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	i0 = i0 + k32(4294967295)
-	v11 = i0
-	v12 = uint32(0)
-	v13 = uint32(0)
-L9:
-	switch v11 {
-	case 0:
-		goto L13
-	case 1:
-		goto L12
-	default:
-		goto L11
-	}
-L13:
-	i0 = v5 + v13
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v6 = i0
-	goto L10
-L12:
-	i1 = v13 << (uint32(1) & 31)
-	i0 = v5 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v6 = i0
-	goto L10
-L11:
-	i1 = v13 << (uint32(2) & 31)
-	i0 = v5 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-L10:
-	i2 = v3 + uint32(28)
-	i3 = v3 + uint32(24)
-	i0 = fn2768(m, v6, v1, i2, i3)
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L16
-	case 1:
-		goto L6
-	default:
-		goto L15
-	}
-L16:
-	i0 = v13 + uint32(1)
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v14 = i1
-	if int32(v6) >= int32(v14) {
-		goto L17
-	}
-	i0 = v13 << (uint32(1) & 31)
-	i0 = i0 + uint32(2)
-	v15 = i0
-	i0 = v13 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v16 = i0
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v4 = i0
-	i0 = v4 & uint32(32)
-	v17 = i0
-	i0 = v4 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	v18 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != uint32(10072784) {
-		goto L20
-	}
-	i0 = v18 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L24
-	case 1:
-		goto L23
-	default:
-		goto L22
-	}
-L24:
-	if v17 == 0 {
-		goto L26
-	}
-	i3 = v4 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v4 = i0
-	goto L25
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v4 = i0
-L25:
-	i0 = v4 + v6
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v4 = i0
-	goto L21
-L23:
-	if v17 == 0 {
-		goto L28
-	}
-	i3 = v4 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v4 = i0
-	goto L27
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v4 = i0
-L27:
-	i0 = v4 + v15
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v4 = i0
-	goto L21
-L22:
-	if v17 == 0 {
-		goto L30
-	}
-	i3 = v4 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v4 = i0
-	goto L29
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v4 = i0
-L29:
-	i0 = v4 + v16
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 > uint32(65535) {
-		goto L19
-	}
-L21:
-	if v4 == 0 {
-		goto L17
-	}
-	i1 = v4 >> (uint32(11) & 31)
-	i0 = v9 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v17 = i0
-	if v17 == uint32(255) {
-		goto L19
-	}
-	i1 = v17 << (uint32(4) & 31)
-	i2 = v4 >> (uint32(7) & 31)
-	i2 = i2 & uint32(15)
-	i1 = i1 | i2
-	i0 = v8 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v17 = i0
-	if v17 == uint32(255) {
-		goto L19
-	}
-	i1 = v17 << (uint32(7) & 31)
-	i2 = v4 & uint32(127)
-	i1 = i1 | i2
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
-	i2 = i2 << (uint32(4) & 31)
-	i1 = i1 + i2
-	i0 = v8 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 == 0 {
-		goto L19
-	}
-	goto L17
-L20:
-	i0 = v18 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L34
-	case 1:
-		goto L33
-	default:
-		goto L32
-	}
-L34:
-	if v17 == 0 {
-		goto L36
-	}
-	i3 = v4 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v4 = i0
-	goto L35
-L36:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v4 = i0
-L35:
-	i0 = v4 + v6
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v4 = i0
-	goto L31
-L33:
-	if v17 == 0 {
-		goto L38
-	}
-	i3 = v4 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v4 = i0
-	goto L37
-L38:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v4 = i0
-L37:
-	i0 = v4 + v15
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v4 = i0
-	goto L31
-L32:
-	if v17 == 0 {
-		goto L40
-	}
-	i3 = v4 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v4 = i0
-	goto L39
-L40:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v4 = i0
-L39:
-	i0 = v4 + v16
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-L31:
-	i0 = fn2769(m, v4, v1)
-	v4 = i0
-	if v4 == 0 {
-		goto L6
-	}
-	if v4 == uint32(10059656) {
-		goto L41
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v15 = i0
-	if v15 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v15 + k32(4294967295)
-	v15 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v15
-	if v15 != 0 {
-		goto L17
-	}
-	fn2072(m, v4)
-	goto L17
-L41:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v4
-	if v4 != 0 {
-		goto L19
-	}
-	fn2072(m, uint32(10059656))
-L19:
-	i0 = v15 + uint32(2)
-	v15 = i0
-	i0 = v16 + uint32(4)
-	v16 = i0
-	i1 = v6 + uint32(1)
-	v6 = i1
-	if v14 != v6 {
-		goto L18
-	}
-	v6 = v14
-L17:
-	if v12 != 0 {
-		goto L42
-	}
-	i0 = fn2661(m, v2)
-	v12 = i0
-L42:
-	i0 = v12 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L46
-	case 2:
-		goto L47
-	case 3:
-		goto L49
-	case 6:
-		goto L48
-	default:
-		goto L43
-	}
-L49:
-	v13 = v6
-	goto L14
-L48:
-	v15 = v13
-	if int32(v13) < int32(v6) {
-		goto L44
-	}
-	v13 = v6
-	goto L14
-L47:
-	v4 = v6
-	if int32(v13) < int32(v6) {
-		goto L45
-	}
-	v13 = v6
-	goto L14
-L46:
-	i0 = v3 + uint32(16)
-	fn2725(m, i0, uint32(8448548), v0, v13, v6, uint32(8542541))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v0 = i0
-	if v0 == 0 {
-		goto L6
-	}
-	i0 = fn3413(m, v0)
-	goto L6
-L45:
-L50:
-	i2 = v3 + uint32(28)
-	i3 = v3 + uint32(24)
-	i0 = fn2768(m, uint32(63), v1, i2, i3)
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L52
-	case 1:
-		goto L6
-	default:
-		goto L51
-	}
-L52:
-	i0 = v3 + uint32(16)
-	fn2725(m, i0, uint32(8448548), v0, v13, v6, uint32(8542541))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v0 = i0
-	if v0 == 0 {
-		goto L6
-	}
-	i0 = fn3413(m, v0)
-	goto L6
-L51:
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	if v13 != v4 {
-		goto L50
-	}
-	v13 = v6
-	goto L14
-L44:
-L53:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v4 = i0
-	i0 = v4 & uint32(32)
-	v16 = i0
-	i0 = v4 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L57
-	case 1:
-		goto L56
-	default:
-		goto L55
-	}
-L57:
-	if v16 == 0 {
-		goto L59
-	}
-	i3 = v4 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v4 = i0
-	goto L58
-L59:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v4 = i0
-L58:
-	i0 = v4 + v15
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v4 = i0
-	goto L54
-L56:
-	if v16 == 0 {
-		goto L61
-	}
-	i3 = v4 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v4 = i0
-	goto L60
-L61:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v4 = i0
-L60:
-	i1 = v15 << (uint32(1) & 31)
-	i0 = v4 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v4 = i0
-	goto L54
-L55:
-	if v16 == 0 {
-		goto L63
-	}
-	i3 = v4 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v4 = i0
-	goto L62
-L63:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v4 = i0
-L62:
-	i1 = v15 << (uint32(2) & 31)
-	i0 = v4 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-L54:
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i0 = v3 + uint32(32)
-	i0 = fn8071(m, i0, uint32(8543275), v3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+32)))
-	v4 = i0
-	if v4 == 0 {
-		goto L64
-	}
-	v16 = v10
-L65:
-	i0 = uint32(int8(v4))
-	i2 = v3 + uint32(28)
-	i3 = v3 + uint32(24)
-	i0 = fn2768(m, i0, v1, i2, i3)
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L67
-	case 1:
-		goto L6
-	default:
-		goto L66
-	}
-L67:
-	i0 = v3 + uint32(16)
-	fn2725(m, i0, uint32(8448548), v0, v13, v6, uint32(8542541))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v0 = i0
-	if v0 == 0 {
-		goto L6
-	}
-	i0 = fn3413(m, v0)
-	goto L6
-L66:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v16)))
-	v4 = i0
-	i0 = v16 + uint32(1)
-	v16 = i0
-	if v4 != 0 {
-		goto L65
-	}
-L64:
-	i0 = v15 + uint32(1)
-	v15 = i0
-	if v15 != v6 {
-		goto L53
-	}
-	v13 = v6
-	goto L14
-L43:
-	i1 = v3 + uint32(20)
-	i5 = v3 + uint32(16)
-	i8 = v3 + uint32(76)
-	i0 = fn2724(m, v2, i1, uint32(8448548), uint32(8542541), v0, i5, v13, v6, i8)
-	v4 = i0
-	if v4 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L69
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i0 = fn756(m, i0)
-	v15 = i0
-	i0 = fn756(m, v4)
-	v16 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v17 = i1
-	i0 = v16 + v17
-	v6 = i0
-	if int32(v6) <= int32(v15) {
-		goto L70
-	}
-	i0 = v3 + uint32(28)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	i1 = i1 << (uint32(1) & 31)
-	v15 = i1
-	if int32(v15) > int32(v6) {
-		i1 = v15
-	} else {
-		i1 = v6
-	}
-	i0 = fn748(m, i0, i1)
-	if i0 == 0 {
-		goto L70
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L6
-	}
-	fn2072(m, v4)
-	goto L6
-L70:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i0 = fn757(m, i0)
-	i0 = i0 + v17
-	i1 = fn757(m, v4)
-	m.copy(i0, i1, v16)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
-	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 == 0 {
-		goto L68
-	}
-	goto L14
-L69:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v16 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v17 = i0
-	i0 = v17 & uint32(32)
-	if i0 == 0 {
-		goto L72
-	}
-	i3 = v17 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v4 + i1
-	v15 = i0
-	goto L71
-L72:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v15 = i0
-L71:
-	if int32(v16) < int32(uint32(1)) {
-		goto L73
-	}
-	i0 = v17 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	i0 = i0 + k32(4294967295)
-	v19 = i0
-	v18 = v15
-	v14 = v15
-L74:
-	switch v19 {
-	case 0:
-		goto L78
-	case 1:
-		goto L77
-	default:
-		goto L76
-	}
-L78:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v18)))
-	v17 = i0
-	goto L75
-L77:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v15)))
-	v17 = i0
-	goto L75
-L76:
-	i0 = *(*uint32)(unsafe.Add(b, v14))
-	v17 = i0
-L75:
-	i2 = v3 + uint32(28)
-	i3 = v3 + uint32(24)
-	i0 = fn2768(m, v17, v1, i2, i3)
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L80
-	case 1:
-		goto L81
-	default:
-		goto L79
-	}
-L81:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L6
-	}
-	fn2072(m, v4)
-	goto L6
-L80:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L82
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L82
-	}
-	fn2072(m, v4)
-L82:
-	i0 = v3 + uint32(16)
-	fn2753(m, i0, uint32(8448548), v0, v13, v6, uint32(8542541))
-	goto L6
-L79:
-	i0 = v15 + uint32(2)
-	v15 = i0
-	i0 = v18 + uint32(1)
-	v18 = i0
-	i0 = v14 + uint32(4)
-	v14 = i0
-	i0 = v16 + k32(4294967295)
-	v16 = i0
-	if v16 != 0 {
-		goto L74
-	}
-L73:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
-	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L14
-	}
-L68:
-	fn2072(m, v4)
-	goto L14
-L15:
-	i0 = v13 + uint32(1)
-	v13 = i0
-L14:
-	if int32(v13) < int32(v7) {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v0 = i0
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	if int32(v0) >= int32(i1) {
-		goto L83
-	}
-	i0 = v3 + uint32(28)
-	i0 = fn748(m, i0, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L6
-	}
-L83:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v0 = i0
-	if v0 == 0 {
-		goto L84
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L84
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L84
-	}
-	fn2072(m, v0)
-L84:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	v0 = i0
-	if v0 == 0 {
-		goto L85
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L85
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L85
-	}
-	fn2072(m, v0)
-L85:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v6 = i0
-	goto L3
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v0 = i0
-	if v0 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L5
-	}
-	fn2072(m, v0)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v0 = i0
-	if v0 == 0 {
-		goto L86
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L86
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L86
-	}
-	fn2072(m, v0)
-L86:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L3
-	}
-	fn2072(m, v0)
-L3:
-	i0 = v3 + uint32(80)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn2768(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != uint32(10072784) {
-		goto L2
-	}
-	v6 = uint32(1)
-	if v0 > uint32(65535) {
-		goto L1
-	}
-	if v0 != 0 {
-		goto L4
-	}
-	v7 = uint32(0)
-	goto L3
-L4:
-	i1 = v0 >> (uint32(11) & 31)
-	i0 = v1 + i1
-	i0 = i0 + uint32(8)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v7 = i0
-	if v7 == uint32(255) {
-		goto L1
-	}
-	i0 = v1 + uint32(48)
-	v8 = i0
-	i1 = v7 << (uint32(4) & 31)
-	i2 = v0 >> (uint32(7) & 31)
-	i2 = i2 & uint32(15)
-	i1 = i1 | i2
-	i0 = v8 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v7 = i0
-	if v7 == uint32(255) {
-		goto L1
-	}
-	i1 = v7 << (uint32(7) & 31)
-	i2 = v0 & uint32(127)
-	i1 = i1 | i2
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
-	i2 = i2 << (uint32(4) & 31)
-	i1 = i1 + i2
-	i0 = v8 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v7 = i0
-	if v7 == 0 {
-		goto L1
-	}
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i1
-	i1 = v0 + uint32(1)
-	v1 = i1
-	if int32(v5) >= int32(v1) {
-		goto L5
-	}
-	v6 = uint32(2)
-	i1 = v5 << (uint32(1) & 31)
-	v0 = i1
-	if int32(v0) > int32(v1) {
-		i1 = v0
-	} else {
-		i1 = v1
-	}
-	i0 = fn748(m, v2, i1)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	i0 = v0 + uint32(1)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-L5:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = v4 + v0
-	i0 = i0 + uint32(16)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v7)
-	return uint32(0)
-L2:
-	v6 = uint32(2)
-	i0 = fn2769(m, v0, v1)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	if v1 != uint32(10059656) {
-		goto L6
-	}
-	v6 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, uint32(10059656))
-	return uint32(1)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L9
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 + uint32(1)
-	v0 = i1
-	if int32(v5) >= int32(v0) {
-		goto L10
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	i1 = i1 << (uint32(1) & 31)
-	v5 = i1
-	if int32(v5) > int32(v0) {
-		i1 = v5
-	} else {
-		i1 = v0
-	}
-	i0 = fn748(m, v2, i1)
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 == 0 {
-		goto L7
-	}
-	goto L1
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v2 = i0
-	i0 = fn1580(m, v1)
-	v0 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v6 = i1
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = v2 + v6
-	i0 = i0 + uint32(16)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v0)
-	goto L8
-L9:
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v7 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v0 = i2
-	i1 = v7 + v0
-	v4 = i1
-	if int32(v5) >= int32(v4) {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	i1 = i1 << (uint32(1) & 31)
-	v5 = i1
-	if int32(v5) > int32(v4) {
-		i1 = v5
-	} else {
-		i1 = v4
-	}
-	i0 = fn748(m, v2, i1)
-	if i0 != 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v7 = i0
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = i0 + v7
-	i0 = i0 + uint32(16)
-	i1 = v1 + uint32(16)
-	m.copy(i0, i1, v0)
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 + v0
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	goto L8
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	goto L7
-L8:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-L7:
-	fn2072(m, v1)
-L1:
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn2769(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = fn1574(m, v0)
-	v0 = i0
-	if v0 != 0 {
-		goto L2
-	}
-	v0 = uint32(0)
-	goto L1
-L2:
-	i0 = fn514(m, v1, v0)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L3
-	}
-	fn2072(m, v0)
-L3:
-	if v1 != 0 {
-		goto L4
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034188))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	fn3624(m)
-	v0 = uint32(10059656)
-	goto L1
-L4:
-	v0 = uint32(10059656)
-	if v1 == uint32(10059656) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+84))
-	v0 = i0
-	i0 = v0 & uint32(16777216)
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = fn1580(m, v1)
-	if i0 >= uint32(256) {
-		goto L7
-	}
-	v0 = v1
-	goto L1
-L7:
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8568969))
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 == 0 {
-		goto L5
-	}
-	goto L1
-L6:
-	i0 = v0 & uint32(134217728)
-	if i0 == 0 {
-		goto L8
-	}
-	v0 = v1
-	goto L1
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8424267), v2)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-L5:
-	fn2072(m, v1)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2770(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(224)
-	v3 = i0
-	m.g0 = v3
-	if v1 != 0 {
-		goto L2
-	}
-	i0 = fn3632(m)
-	v0 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v4 = i0
-	i0 = v4 & uint32(32)
-	if i0 == 0 {
-		goto L4
-	}
-	i3 = v4 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v5 = i0
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v5 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v6 = i0
-	if v6 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	if v1 != uint32(10072576) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L1
-L6:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = fn2683(m, v0)
-	v0 = i0
-	goto L1
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8390996), v3)
-	goto L1
-L5:
-	i0 = v3 + uint32(64)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	v7 = uint32(0)
-	i0 = v3 + uint32(72)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(56)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+40)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(127)
-	v8 = uint32(0)
-	i0 = v3 + uint32(40)
-	i0 = fn2690(m, i0, v6, uint32(127))
-	if i0 == k32(4294967295) {
-		goto L8
-	}
-	v9 = uint32(0)
-	v10 = uint32(0)
-	if v2 == 0 {
-		goto L9
-	}
-	i0 = fn8100(m, v2, uint32(8484339))
-	i0 = b2i(i0 == 0)
-	v10 = i0
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v11 = i0
-	i0 = v11 & uint32(64)
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v12 = i0
-	i0 = v3 + uint32(80)
-	m.fill(i0, uint32(255), uint32(128))
-	i0 = v11 & uint32(32)
-	if i0 == 0 {
-		goto L14
-	}
-	i0 = v0 + uint32(20)
-	v9 = i0
-	goto L13
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v9 = i0
-L13:
-	i0 = v9 + v12
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+16))
-	v14 = i0
-	i0 = v14 & uint32(32)
-	if i0 == 0 {
-		goto L16
-	}
-	i3 = v14 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v13 + i1
-	v15 = i0
-	goto L15
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+28))
-	v15 = i0
-L15:
-	v11 = uint32(1)
-	if v9 >= v7 {
-		goto L17
-	}
-L19:
-	i0 = v3 + uint32(80)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v9)))
-	v13 = i1
-	i0 = i0 + v13
-	v8 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v8)))
-	v11 = i0
-	if v11 != uint32(255) {
-		goto L20
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+220)) = uint32(0)
-	i2 = v3 + uint32(220)
-	i0 = fn2771(m, v13, v1, i2)
-	if i0 != 0 {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+220))
-	v14 = i0
-	if v14 != uint32(10059656) {
-		goto L24
-	}
-	v11 = uint32(254)
-	goto L23
-L24:
-	if v14 != 0 {
-		goto L25
-	}
-	*(*uint8)(unsafe.Add(b, v8)) = uint8(v13)
-	v11 = v13
-	goto L20
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
-	v13 = i0
-	i0 = v13 & uint32(16777216)
-	if i0 == 0 {
-		goto L26
-	}
-	i0 = fn1580(m, v14)
-	v11 = i0
-	if int32(v11) <= int32(uint32(127)) {
-		goto L23
-	}
-	v13 = uint32(1)
-	v11 = uint32(255)
-	goto L22
-L26:
-	v11 = uint32(255)
-	i0 = v13 & uint32(268435456)
-	if i0 != 0 {
-		goto L27
-	}
-	v13 = uint32(1)
-	goto L22
-L27:
-	v13 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+8))
-	if i0 != uint32(1) {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+16))
-	v16 = i0
-	i0 = v16 & uint32(32)
-	v17 = i0
-	i0 = v16 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L31
-	case 1:
-		goto L30
-	default:
-		goto L29
-	}
-L31:
-	if v17 == 0 {
-		goto L32
-	}
-	i3 = v16 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v14 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v16 = i0
-	goto L28
-L32:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+28))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v16 = i0
-	goto L28
-L30:
-	if v17 == 0 {
-		goto L33
-	}
-	i3 = v16 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v14 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v16 = i0
-	goto L28
-L33:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+28))
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v16 = i0
-	goto L28
-L29:
-	if v17 == 0 {
-		goto L35
-	}
-	i3 = v16 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v14 + i1
-	v16 = i0
-	goto L34
-L35:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+28))
-	v16 = i0
-L34:
-	i0 = *(*uint32)(unsafe.Add(b, v16))
-	v16 = i0
-L28:
-	if v16 > uint32(127) {
-		goto L22
-	}
-	v11 = v16
-L23:
-	*(*uint8)(unsafe.Add(b, v8)) = uint8(v11)
-	v13 = uint32(0)
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, v14))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L36
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v14)) = v8
-	if v8 != 0 {
-		goto L36
-	}
-	fn2072(m, v14)
-L36:
-	if v13 == 0 {
-		goto L20
-	}
-	v11 = uint32(0)
-	goto L18
-L21:
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v9
-	if v9 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L20:
-	i0 = v11 & uint32(255)
-	if i0 != uint32(254) {
-		goto L38
-	}
-	if v10 != 0 {
-		goto L37
-	}
-	v11 = uint32(0)
-	goto L18
-L38:
-	*(*uint8)(unsafe.Add(b, v15)) = uint8(v11)
-	i0 = v15 + uint32(1)
-	v15 = i0
-L37:
-	v11 = uint32(1)
-	i0 = v9 + uint32(1)
-	v9 = i0
-	i0 = v12 + k32(4294967295)
-	v12 = i0
-	if v12 != 0 {
-		goto L19
-	}
-	v9 = v7
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+16))
-	v14 = i0
-L17:
-	i0 = v14 & uint32(32)
-	if i0 == 0 {
-		goto L40
-	}
-	i3 = v14 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v13 + i1
-	v12 = i0
-	goto L39
-L40:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+28))
-	v12 = i0
-L39:
-	i1 = v15 - v12
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v12 = i0
-	i0 = v12 & uint32(32)
-	if i0 == 0 {
-		goto L42
-	}
-	i3 = v12 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v12 = i0
-	goto L41
-L42:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v12 = i0
-L41:
-	if v11 != 0 {
-		goto L11
-	}
-	i0 = v9 - v12
-	v9 = i0
-L12:
-	if int32(v9) >= int32(v6) {
-		goto L43
-	}
-	i0 = v5 + uint32(4)
-	v16 = i0
-	i0 = v4 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	i0 = i0 + k32(4294967295)
-	v13 = i0
-	v8 = uint32(0)
-	v7 = uint32(0)
-L44:
-	switch v13 {
-	case 0:
-		goto L48
-	case 1:
-		goto L47
-	default:
-		goto L46
-	}
-L48:
-	i0 = v5 + v9
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v11 = i0
-	goto L45
-L47:
-	i1 = v9 << (uint32(1) & 31)
-	i0 = v5 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v11 = i0
-	goto L45
-L46:
-	i1 = v9 << (uint32(2) & 31)
-	i0 = v5 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v11 = i0
-L45:
-	i2 = v3 + uint32(80)
-	i0 = fn2771(m, v11, v1, i2)
-	if i0 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+80))
-	v12 = i0
-	if v12 != 0 {
-		goto L50
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	if i0 < v11 {
-		goto L52
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	v12 = i1
-	i0 = i0 - v12
-	if int32(i0) > int32(uint32(0)) {
-		goto L51
-	}
-L52:
-	i0 = v3 + uint32(40)
-	i0 = fn2690(m, i0, uint32(1), v11)
-	if int32(i0) < int32(uint32(0)) {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	v12 = i0
-L51:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	v15 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L56
-	case 1:
-		goto L55
-	default:
-		goto L54
-	}
-L56:
-	i0 = v15 + v12
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v11)
-	goto L53
-L55:
-	i1 = v12 << (uint32(1) & 31)
-	i0 = v15 + i1
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(v11)
-	goto L53
-L54:
-	i1 = v12 << (uint32(2) & 31)
-	i0 = v15 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v11
-L53:
-	i1 = v12 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = i1
-	i0 = v9 + uint32(1)
-	v9 = i0
-	goto L49
-L50:
-	if v12 != uint32(10059656) {
-		goto L57
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L58
-	}
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v11
-	if v11 != 0 {
-		goto L58
-	}
-	fn2072(m, uint32(10059656))
-L58:
-	i0 = v9 + uint32(1)
-	v12 = i0
-	if int32(v12) >= int32(v6) {
-		goto L59
-	}
-	i0 = v9 << (uint32(1) & 31)
-	i0 = i0 + uint32(2)
-	v15 = i0
-	i1 = v9 << (uint32(2) & 31)
-	i0 = v16 + i1
-	v14 = i0
-L60:
-	switch v13 {
-	case 0:
-		goto L64
-	case 1:
-		goto L63
-	default:
-		goto L62
-	}
-L64:
-	i0 = v5 + v12
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v11 = i0
-	goto L61
-L63:
-	i0 = v5 + v15
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v11 = i0
-	goto L61
-L62:
-	i0 = *(*uint32)(unsafe.Add(b, v14))
-	v11 = i0
-L61:
-	i2 = v3 + uint32(80)
-	i0 = fn2771(m, v11, v1, i2)
-	if i0 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+80))
-	v11 = i0
-	if v11 == 0 {
-		goto L59
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L65
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v11)) = v4
-	if v4 != 0 {
-		goto L65
-	}
-	fn2072(m, v11)
-L65:
-	if v11 != uint32(10059656) {
-		goto L59
-	}
-	i0 = v15 + uint32(2)
-	v15 = i0
-	i0 = v14 + uint32(4)
-	v14 = i0
-	i1 = v12 + uint32(1)
-	v12 = i1
-	if v6 != v12 {
-		goto L60
-	}
-	v12 = v6
-L59:
-	if v10 == 0 {
-		goto L66
-	}
-	v9 = v12
-	goto L49
-L66:
-	if v7 != 0 {
-		goto L67
-	}
-	i0 = fn3412(m, v2)
-	v7 = i0
-	if v7 != 0 {
-		goto L67
-	}
-	v7 = uint32(0)
-	goto L8
-L67:
-	if v8 == 0 {
-		goto L71
-	}
-	i0 = fn1105(m, v8, v9)
-	if i0 != 0 {
-		goto L72
-	}
-	i0 = fn1111(m, v8, v12)
-	if i0 != 0 {
-		goto L72
-	}
-	i0 = fn1114(m, v8, uint32(8542541))
-	if i0 == 0 {
-		goto L70
-	}
-L72:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v0 = i0
-	if v0 != uint32(1073741823) {
-		goto L73
-	}
-	v8 = uint32(0)
-	goto L8
-L73:
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v0
-	v11 = v8
-	v8 = uint32(0)
-	if v0 == 0 {
-		goto L69
-	}
-	v8 = uint32(0)
-	goto L8
-L71:
-	i0 = fn1116(m, v0, v9, v12, uint32(8542541))
-	v8 = i0
-	if v8 != 0 {
-		goto L70
-	}
-	v8 = uint32(0)
-	goto L8
-L70:
-	i0 = fn852(m, v7, v8)
-	v11 = i0
-	if v11 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(4)
-	if i0 != 0 {
-		goto L74
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8491629))
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v11)) = v0
-	if v0 == 0 {
-		goto L69
-	}
-	goto L8
-L74:
-	i1 = v3 + uint32(80)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	i1 = v3 + uint32(220)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i2 = v3 + uint32(32)
-	i0 = fn3718(m, v11, uint32(8491626), i2)
-	if i0 != 0 {
-		goto L75
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v11)) = v0
-	if v0 == 0 {
-		goto L69
-	}
-	goto L8
-L75:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+80))
-	v9 = i0
-	if int32(v9) > int32(k32(4294967295)) {
-		goto L77
-	}
-	i0 = v12 + v9
-	v9 = i0
-	if int32(v9) < int32(uint32(0)) {
-		goto L76
-	}
-L77:
-	if int32(v9) <= int32(v12) {
-		goto L68
-	}
-L76:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v9
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8422343), i2)
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v11)) = v0
-	if v0 != 0 {
-		goto L8
-	}
-L69:
-	fn2072(m, v11)
-	goto L8
-L68:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+220))
-	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v15 = i0
-	if v15 == uint32(1073741823) {
-		goto L78
-	}
-	i1 = v15 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v12)) = i1
-L78:
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v12 = i0
-	if v12 == uint32(1073741823) {
-		goto L79
-	}
-	i1 = v12 + k32(4294967295)
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v11)) = v12
-	if v12 != 0 {
-		goto L79
-	}
-	fn2072(m, v11)
-L79:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+220))
-	v11 = i0
-	if v11 == 0 {
-		goto L8
-	}
-	i0 = v3 + uint32(40)
-	i0 = fn2746(m, i0, v11)
-	v15 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v12 = i0
-	if int32(v15) > int32(k32(4294967295)) {
-		goto L80
-	}
-	if v12 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v12 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v11)) = v0
-	if v0 != 0 {
-		goto L8
-	}
-	fn2072(m, v11)
-	goto L8
-L80:
-	if v12 == uint32(1073741823) {
-		goto L49
-	}
-	i1 = v12 + k32(4294967295)
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v11)) = v12
-	if v12 != 0 {
-		goto L49
-	}
-	fn2072(m, v11)
-	goto L49
-L57:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
-	v11 = i0
-	i0 = v11 & uint32(16777216)
-	if i0 == 0 {
-		goto L83
-	}
-	i0 = fn1580(m, v12)
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	if i0 < v11 {
-		goto L88
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	v15 = i1
-	i0 = i0 - v15
-	if int32(i0) > int32(uint32(0)) {
-		goto L87
-	}
-L88:
-	i0 = v3 + uint32(40)
-	i0 = fn2690(m, i0, uint32(1), v11)
-	if int32(i0) < int32(uint32(0)) {
-		goto L86
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	v15 = i0
-L87:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	v14 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L85
-	case 1:
-		goto L90
-	default:
-		goto L89
-	}
-L90:
-	i1 = v15 << (uint32(1) & 31)
-	i0 = v14 + i1
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(v11)
-	goto L84
-L89:
-	i1 = v15 << (uint32(2) & 31)
-	i0 = v14 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v11
-	goto L84
-L86:
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v12)) = v0
-	if v0 != 0 {
-		goto L8
-	}
-	goto L10
-L85:
-	i0 = v14 + v15
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v11)
-L84:
-	i1 = v15 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L81
-	}
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v12)) = v11
-	if v11 == 0 {
-		goto L82
-	}
-	goto L81
-L83:
-	i0 = v11 & uint32(268435456)
-	if i0 != 0 {
-		goto L91
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v12)) = v0
-	if v0 == 0 {
-		goto L10
-	}
-	goto L8
-L91:
-	i0 = v3 + uint32(40)
-	i0 = fn2746(m, i0, v12)
-	v15 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v11 = i0
-	if int32(v15) > int32(k32(4294967295)) {
-		goto L92
-	}
-	if v11 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v11 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v12)) = v0
-	if v0 == 0 {
-		goto L10
-	}
-	goto L8
-L92:
-	if v11 == uint32(1073741823) {
-		goto L81
-	}
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v12)) = v11
-	if v11 != 0 {
-		goto L81
-	}
-L82:
-	fn2072(m, v12)
-L81:
-	i0 = v9 + uint32(1)
-	v9 = i0
-L49:
-	if int32(v9) < int32(v6) {
-		goto L44
-	}
-	if v8 == 0 {
-		goto L93
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L93
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v0
-	if v0 != 0 {
-		goto L93
-	}
-	fn2072(m, v8)
-L93:
-	if v7 == 0 {
-		goto L43
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L43
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v0
-	if v0 != 0 {
-		goto L43
-	}
-	fn2072(m, v7)
-L43:
-	i0 = v3 + uint32(40)
-	i0 = fn2689(m, i0)
-	v0 = i0
-	goto L1
-L11:
-	i0 = v3 + uint32(40)
-	i0 = fn2689(m, i0)
-	v0 = i0
-	goto L1
-L10:
-	fn2072(m, v12)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	v0 = i0
-	if v0 == 0 {
-		goto L94
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L94
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L94
-	}
-	fn2072(m, v0)
-L94:
-	if v8 == 0 {
-		goto L95
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L95
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v0
-	if v0 != 0 {
-		goto L95
-	}
-	fn2072(m, v8)
-L95:
-	v0 = uint32(0)
-	if v7 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v7)
-L1:
-	i0 = v3 + uint32(224)
-	m.g0 = i0
-	return v0
 }

@@ -14,7 +14,2856 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
+func fn2767(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(544)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+L3:
+	i0 = fn3633(m)
+	v3 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v4 = i0
+	i0 = v4 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	v5 = i0
+	i0 = v4 & uint32(32)
+	if i0 == 0 {
+		goto L5
+	}
+	i3 = v4 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v6 = i0
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v6 = i0
+L4:
+	i0 = v1 + uint32(536)
+	*(*uint64)(unsafe.Add(b, i0)) = k64(18446744073709551615)
+	i0 = v1 + uint32(528)
+	*(*uint64)(unsafe.Add(b, i0)) = k64(18446744073709551615)
+	*(*uint64)(unsafe.Add(b, uint64(v1)+520)) = k64(18446744073709551615)
+	*(*uint64)(unsafe.Add(b, uint64(v1)+512)) = k64(18446744073709551615)
+	m.fill(v1, uint32(255), uint32(512))
+	i0 = b2i(int32(v2) < int32(uint32(256)))
+	v0 = i0
+	i0 = v5 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L9
+	case 1:
+		goto L8
+	default:
+		goto L7
+	}
+L9:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	v7 = i0
+	goto L6
+L8:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v6)))
+	v7 = i0
+	goto L6
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+L6:
+	if v0 != 0 {
+		i0 = v2
+	} else {
+		i0 = uint32(256)
+	}
+	v8 = i0
+	v9 = uint32(0)
+	v10 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L12
+	}
+	i0 = v6 + uint32(4)
+	v3 = i0
+	i0 = v6 + uint32(1)
+	v4 = i0
+	i0 = v6 + uint32(2)
+	v11 = i0
+	i0 = v8 + k32(4294967295)
+	v12 = i0
+	v10 = uint32(0)
+	v9 = uint32(0)
+L13:
+	i0 = v5 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L17
+	case 1:
+		goto L16
+	default:
+		goto L15
+	}
+L17:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	v0 = i0
+	goto L14
+L16:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v11)))
+	v0 = i0
+	goto L14
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+L14:
+	i0 = v0 + k32(4294901760)
+	if i0 < k32(4294901761) {
+		goto L11
+	}
+	if v0 == uint32(65534) {
+		goto L18
+	}
+	i0 = v0 >> (uint32(7) & 31)
+	v13 = i0
+	i0 = v1 + uint32(512)
+	i1 = v0 >> (uint32(11) & 31)
+	i0 = i0 + i1
+	v0 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	if i0 != uint32(255) {
+		goto L19
+	}
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(v10)
+	i0 = v10 + uint32(1)
+	v10 = i0
+L19:
+	i0 = v1 + v13
+	v0 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	if i0 != uint32(255) {
+		goto L18
+	}
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(v9)
+	i0 = v9 + uint32(1)
+	v9 = i0
+L18:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v4 + uint32(1)
+	v4 = i0
+	i0 = v11 + uint32(2)
+	v11 = i0
+	i0 = v12 + k32(4294967295)
+	v12 = i0
+	if v12 != 0 {
+		goto L13
+	}
+L12:
+	if int32(v10) > int32(uint32(254)) {
+		goto L11
+	}
+	if int32(v9) > int32(uint32(254)) {
+		goto L11
+	}
+	if v7 == 0 {
+		goto L10
+	}
+L11:
+	i0 = fn1685(m)
+	v13 = i0
+	if v13 != 0 {
+		goto L20
+	}
+	v3 = uint32(0)
+	goto L1
+L20:
+	if int32(v2) >= int32(uint32(1)) {
+		goto L21
+	}
+	v3 = v13
+	goto L1
+L21:
+	v12 = uint32(0)
+	i0 = v5 + k32(4294967295)
+	v9 = i0
+	v3 = v6
+	v11 = uint32(0)
+L23:
+	switch v9 {
+	case 0:
+		goto L27
+	case 1:
+		goto L26
+	default:
+		goto L25
+	}
+L27:
+	i0 = v6 + v11
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v0 = i0
+	goto L24
+L26:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v3)))
+	v0 = i0
+	goto L24
+L25:
+	i0 = v6 + v12
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v0 = i0
+L24:
+	i0 = fn1575(m, v0)
+	v0 = i0
+	if v0 != 0 {
+		goto L28
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v13)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v13)
+	goto L1
+L28:
+	i0 = fn1575(m, v11)
+	v4 = i0
+	if v4 != 0 {
+		goto L29
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L30
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L30
+	}
+	fn2073(m, v0)
+L30:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v13)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v13)
+	goto L1
+L29:
+	i0 = fn1712(m, v13, v0, v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L31
+	}
+	i1 = v10 + k32(4294967295)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	if v10 != 0 {
+		goto L31
+	}
+	fn2073(m, v0)
+L31:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L32
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L32
+	}
+	fn2073(m, v4)
+L32:
+	if int32(v5) <= int32(k32(4294967295)) {
+		goto L22
+	}
+	i0 = v12 + uint32(4)
+	v12 = i0
+	i0 = v3 + uint32(2)
+	v3 = i0
+	i1 = v11 + uint32(1)
+	v11 = i1
+	if v8 != v11 {
+		goto L23
+	}
+	v3 = v13
+	goto L1
+L22:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v13)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v13)
+	goto L1
+L10:
+	i0 = v10 << (uint32(4) & 31)
+	v0 = i0
+	i1 = v9 << (uint32(7) & 31)
+	v4 = i1
+	i0 = v0 + v4
+	i0 = i0 + uint32(51)
+	i0 = fn2119(m, i0)
+	v3 = i0
+	if v3 != 0 {
+		goto L33
+	}
+	i0 = fn3634(m)
+	v3 = i0
+	goto L1
+L33:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(10072784)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072784))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L34
+	}
+	i1 = v11 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072784)) = i1
+L34:
+	fn2063(m, v3)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = v10
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+512))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = l1
+	i0 = v3 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+520))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(24)
+	i1 = v1 + uint32(512)
+	i1 = i1 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(32)
+	i1 = v1 + uint32(512)
+	i1 = i1 + uint32(24)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(48)
+	v7 = i0
+	m.fill(v7, uint32(255), v0)
+	i0 = v7 + v0
+	v14 = i0
+	m.fill(v14, uint32(0), v4)
+	if int32(v2) < int32(uint32(2)) {
+		goto L1
+	}
+	i0 = v3 + uint32(8)
+	v2 = i0
+	i0 = v6 + uint32(2)
+	v11 = i0
+	v13 = uint32(0)
+	i0 = v5 + k32(4294967295)
+	v10 = i0
+	v12 = uint32(4)
+	v4 = uint32(1)
+L35:
+	switch v10 {
+	case 0:
+		goto L38
+	case 1:
+		goto L41
+	default:
+		goto L40
+	}
+L41:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v11)))
+	v0 = i0
+	goto L39
+L40:
+	i0 = v6 + v12
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v0 = i0
+L39:
+	if v0 != uint32(65534) {
+		goto L37
+	}
+	goto L36
+L38:
+	i0 = v6 + v4
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v0 = i0
+L37:
+	i2 = v0 >> (uint32(11) & 31)
+	i1 = v2 + i2
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i1 = i1 << (uint32(4) & 31)
+	i2 = v0 >> (uint32(7) & 31)
+	i2 = i2 & uint32(15)
+	i1 = i1 | i2
+	i0 = v7 + i1
+	v9 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v9)))
+	v5 = i0
+	if v5 != uint32(255) {
+		goto L42
+	}
+	*(*uint8)(unsafe.Add(b, v9)) = uint8(v13)
+	v5 = v13
+	i0 = v13 + uint32(1)
+	v13 = i0
+L42:
+	i1 = v5 & uint32(255)
+	i1 = i1 << (uint32(7) & 31)
+	i2 = v0 & uint32(127)
+	i1 = i1 | i2
+	i0 = v14 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v4)
+L36:
+	i0 = v12 + uint32(4)
+	v12 = i0
+	i0 = v11 + uint32(2)
+	v11 = i0
+	i1 = v4 + uint32(1)
+	v4 = i1
+	if v8 != v4 {
+		goto L35
+	}
+L1:
+	i0 = v1 + uint32(544)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn2768(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i5 uint32
+	_ = i5
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(80)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v4 = i0
+	i0 = v4 & uint32(32)
+	if i0 == 0 {
+		goto L2
+	}
+	i3 = v4 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v5 = i0
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v5 = i0
+L1:
+	if v1 != 0 {
+		goto L4
+	}
+	i0 = fn2723(m, v0, v2, uint32(256))
+	v6 = i0
+	goto L3
+L4:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v7 = i2
+	i1 = fn741(m, uint32(0), v7)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v6
+	if v6 == 0 {
+		goto L5
+	}
+	if v7 == 0 {
+		goto L3
+	}
+	if int32(v7) >= int32(uint32(1)) {
+		goto L8
+	}
+	v0 = uint32(0)
+	goto L7
+L8:
+	i0 = v1 + uint32(48)
+	v8 = i0
+	i0 = v1 + uint32(8)
+	v9 = i0
+	i0 = v3 + uint32(32)
+	i0 = i0 | uint32(1)
+	v10 = i0
+	i0 = v4 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	i0 = i0 + k32(4294967295)
+	v11 = i0
+	v12 = uint32(0)
+	v13 = uint32(0)
+L9:
+	switch v11 {
+	case 0:
+		goto L13
+	case 1:
+		goto L12
+	default:
+		goto L11
+	}
+L13:
+	i0 = v5 + v13
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v6 = i0
+	goto L10
+L12:
+	i1 = v13 << (uint32(1) & 31)
+	i0 = v5 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v6 = i0
+	goto L10
+L11:
+	i1 = v13 << (uint32(2) & 31)
+	i0 = v5 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+L10:
+	i2 = v3 + uint32(28)
+	i3 = v3 + uint32(24)
+	i0 = fn2769(m, v6, v1, i2, i3)
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L16
+	case 1:
+		goto L6
+	default:
+		goto L15
+	}
+L16:
+	i0 = v13 + uint32(1)
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v14 = i1
+	if int32(v6) >= int32(v14) {
+		goto L17
+	}
+	i0 = v13 << (uint32(1) & 31)
+	i0 = i0 + uint32(2)
+	v15 = i0
+	i0 = v13 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v16 = i0
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v4 = i0
+	i0 = v4 & uint32(32)
+	v17 = i0
+	i0 = v4 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	v18 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != uint32(10072784) {
+		goto L20
+	}
+	i0 = v18 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L24
+	case 1:
+		goto L23
+	default:
+		goto L22
+	}
+L24:
+	if v17 == 0 {
+		goto L26
+	}
+	i3 = v4 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v4 = i0
+	goto L25
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v4 = i0
+L25:
+	i0 = v4 + v6
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v4 = i0
+	goto L21
+L23:
+	if v17 == 0 {
+		goto L28
+	}
+	i3 = v4 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v4 = i0
+	goto L27
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v4 = i0
+L27:
+	i0 = v4 + v15
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v4 = i0
+	goto L21
+L22:
+	if v17 == 0 {
+		goto L30
+	}
+	i3 = v4 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v4 = i0
+	goto L29
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v4 = i0
+L29:
+	i0 = v4 + v16
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 > uint32(65535) {
+		goto L19
+	}
+L21:
+	if v4 == 0 {
+		goto L17
+	}
+	i1 = v4 >> (uint32(11) & 31)
+	i0 = v9 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v17 = i0
+	if v17 == uint32(255) {
+		goto L19
+	}
+	i1 = v17 << (uint32(4) & 31)
+	i2 = v4 >> (uint32(7) & 31)
+	i2 = i2 & uint32(15)
+	i1 = i1 | i2
+	i0 = v8 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v17 = i0
+	if v17 == uint32(255) {
+		goto L19
+	}
+	i1 = v17 << (uint32(7) & 31)
+	i2 = v4 & uint32(127)
+	i1 = i1 | i2
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
+	i2 = i2 << (uint32(4) & 31)
+	i1 = i1 + i2
+	i0 = v8 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 == 0 {
+		goto L19
+	}
+	goto L17
+L20:
+	i0 = v18 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L34
+	case 1:
+		goto L33
+	default:
+		goto L32
+	}
+L34:
+	if v17 == 0 {
+		goto L36
+	}
+	i3 = v4 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v4 = i0
+	goto L35
+L36:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v4 = i0
+L35:
+	i0 = v4 + v6
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v4 = i0
+	goto L31
+L33:
+	if v17 == 0 {
+		goto L38
+	}
+	i3 = v4 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v4 = i0
+	goto L37
+L38:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v4 = i0
+L37:
+	i0 = v4 + v15
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v4 = i0
+	goto L31
+L32:
+	if v17 == 0 {
+		goto L40
+	}
+	i3 = v4 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v4 = i0
+	goto L39
+L40:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v4 = i0
+L39:
+	i0 = v4 + v16
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+L31:
+	i0 = fn2770(m, v4, v1)
+	v4 = i0
+	if v4 == 0 {
+		goto L6
+	}
+	if v4 == uint32(10059656) {
+		goto L41
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v15 = i0
+	if v15 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v15 + k32(4294967295)
+	v15 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v15
+	if v15 != 0 {
+		goto L17
+	}
+	fn2073(m, v4)
+	goto L17
+L41:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v4
+	if v4 != 0 {
+		goto L19
+	}
+	fn2073(m, uint32(10059656))
+L19:
+	i0 = v15 + uint32(2)
+	v15 = i0
+	i0 = v16 + uint32(4)
+	v16 = i0
+	i1 = v6 + uint32(1)
+	v6 = i1
+	if v14 != v6 {
+		goto L18
+	}
+	v6 = v14
+L17:
+	if v12 != 0 {
+		goto L42
+	}
+	i0 = fn2662(m, v2)
+	v12 = i0
+L42:
+	i0 = v12 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L46
+	case 2:
+		goto L47
+	case 3:
+		goto L49
+	case 6:
+		goto L48
+	default:
+		goto L43
+	}
+L49:
+	v13 = v6
+	goto L14
+L48:
+	v15 = v13
+	if int32(v13) < int32(v6) {
+		goto L44
+	}
+	v13 = v6
+	goto L14
+L47:
+	v4 = v6
+	if int32(v13) < int32(v6) {
+		goto L45
+	}
+	v13 = v6
+	goto L14
+L46:
+	i0 = v3 + uint32(16)
+	fn2726(m, i0, uint32(8448548), v0, v13, v6, uint32(8542541))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v0 = i0
+	if v0 == 0 {
+		goto L6
+	}
+	i0 = fn3414(m, v0)
+	goto L6
+L45:
+L50:
+	i2 = v3 + uint32(28)
+	i3 = v3 + uint32(24)
+	i0 = fn2769(m, uint32(63), v1, i2, i3)
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L52
+	case 1:
+		goto L6
+	default:
+		goto L51
+	}
+L52:
+	i0 = v3 + uint32(16)
+	fn2726(m, i0, uint32(8448548), v0, v13, v6, uint32(8542541))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v0 = i0
+	if v0 == 0 {
+		goto L6
+	}
+	i0 = fn3414(m, v0)
+	goto L6
+L51:
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	if v13 != v4 {
+		goto L50
+	}
+	v13 = v6
+	goto L14
+L44:
+L53:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v4 = i0
+	i0 = v4 & uint32(32)
+	v16 = i0
+	i0 = v4 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L57
+	case 1:
+		goto L56
+	default:
+		goto L55
+	}
+L57:
+	if v16 == 0 {
+		goto L59
+	}
+	i3 = v4 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v4 = i0
+	goto L58
+L59:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v4 = i0
+L58:
+	i0 = v4 + v15
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v4 = i0
+	goto L54
+L56:
+	if v16 == 0 {
+		goto L61
+	}
+	i3 = v4 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v4 = i0
+	goto L60
+L61:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v4 = i0
+L60:
+	i1 = v15 << (uint32(1) & 31)
+	i0 = v4 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v4 = i0
+	goto L54
+L55:
+	if v16 == 0 {
+		goto L63
+	}
+	i3 = v4 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v4 = i0
+	goto L62
+L63:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v4 = i0
+L62:
+	i1 = v15 << (uint32(2) & 31)
+	i0 = v4 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+L54:
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	i0 = v3 + uint32(32)
+	i0 = fn8072(m, i0, uint32(8543275), v3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+32)))
+	v4 = i0
+	if v4 == 0 {
+		goto L64
+	}
+	v16 = v10
+L65:
+	i0 = uint32(int8(v4))
+	i2 = v3 + uint32(28)
+	i3 = v3 + uint32(24)
+	i0 = fn2769(m, i0, v1, i2, i3)
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L67
+	case 1:
+		goto L6
+	default:
+		goto L66
+	}
+L67:
+	i0 = v3 + uint32(16)
+	fn2726(m, i0, uint32(8448548), v0, v13, v6, uint32(8542541))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v0 = i0
+	if v0 == 0 {
+		goto L6
+	}
+	i0 = fn3414(m, v0)
+	goto L6
+L66:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v16)))
+	v4 = i0
+	i0 = v16 + uint32(1)
+	v16 = i0
+	if v4 != 0 {
+		goto L65
+	}
+L64:
+	i0 = v15 + uint32(1)
+	v15 = i0
+	if v15 != v6 {
+		goto L53
+	}
+	v13 = v6
+	goto L14
+L43:
+	i1 = v3 + uint32(20)
+	i5 = v3 + uint32(16)
+	i8 = v3 + uint32(76)
+	i0 = fn2725(m, v2, i1, uint32(8448548), uint32(8542541), v0, i5, v13, v6, i8)
+	v4 = i0
+	if v4 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L69
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i0 = fn757(m, i0)
+	v15 = i0
+	i0 = fn757(m, v4)
+	v16 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v17 = i1
+	i0 = v16 + v17
+	v6 = i0
+	if int32(v6) <= int32(v15) {
+		goto L70
+	}
+	i0 = v3 + uint32(28)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
+	i1 = i1 << (uint32(1) & 31)
+	v15 = i1
+	if int32(v15) > int32(v6) {
+		i1 = v15
+	} else {
+		i1 = v6
+	}
+	i0 = fn749(m, i0, i1)
+	if i0 == 0 {
+		goto L70
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L6
+	}
+	fn2073(m, v4)
+	goto L6
+L70:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i0 = fn758(m, i0)
+	i0 = i0 + v17
+	i1 = fn758(m, v4)
+	m.copy(i0, i1, v16)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
+	v13 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 == 0 {
+		goto L68
+	}
+	goto L14
+L69:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v16 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v17 = i0
+	i0 = v17 & uint32(32)
+	if i0 == 0 {
+		goto L72
+	}
+	i3 = v17 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v4 + i1
+	v15 = i0
+	goto L71
+L72:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v15 = i0
+L71:
+	if int32(v16) < int32(uint32(1)) {
+		goto L73
+	}
+	i0 = v17 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	i0 = i0 + k32(4294967295)
+	v19 = i0
+	v18 = v15
+	v14 = v15
+L74:
+	switch v19 {
+	case 0:
+		goto L78
+	case 1:
+		goto L77
+	default:
+		goto L76
+	}
+L78:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v18)))
+	v17 = i0
+	goto L75
+L77:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v15)))
+	v17 = i0
+	goto L75
+L76:
+	i0 = *(*uint32)(unsafe.Add(b, v14))
+	v17 = i0
+L75:
+	i2 = v3 + uint32(28)
+	i3 = v3 + uint32(24)
+	i0 = fn2769(m, v17, v1, i2, i3)
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L80
+	case 1:
+		goto L81
+	default:
+		goto L79
+	}
+L81:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L6
+	}
+	fn2073(m, v4)
+	goto L6
+L80:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L82
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L82
+	}
+	fn2073(m, v4)
+L82:
+	i0 = v3 + uint32(16)
+	fn2754(m, i0, uint32(8448548), v0, v13, v6, uint32(8542541))
+	goto L6
+L79:
+	i0 = v15 + uint32(2)
+	v15 = i0
+	i0 = v18 + uint32(1)
+	v18 = i0
+	i0 = v14 + uint32(4)
+	v14 = i0
+	i0 = v16 + k32(4294967295)
+	v16 = i0
+	if v16 != 0 {
+		goto L74
+	}
+L73:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
+	v13 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L14
+	}
+L68:
+	fn2073(m, v4)
+	goto L14
+L15:
+	i0 = v13 + uint32(1)
+	v13 = i0
+L14:
+	if int32(v13) < int32(v7) {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v0 = i0
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	if int32(v0) >= int32(i1) {
+		goto L83
+	}
+	i0 = v3 + uint32(28)
+	i0 = fn749(m, i0, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L6
+	}
+L83:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v0 = i0
+	if v0 == 0 {
+		goto L84
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L84
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L84
+	}
+	fn2073(m, v0)
+L84:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v0 = i0
+	if v0 == 0 {
+		goto L85
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L85
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L85
+	}
+	fn2073(m, v0)
+L85:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v6 = i0
+	goto L3
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v0 = i0
+	if v0 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L5
+	}
+	fn2073(m, v0)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v0 = i0
+	if v0 == 0 {
+		goto L86
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L86
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L86
+	}
+	fn2073(m, v0)
+L86:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L3
+	}
+	fn2073(m, v0)
+L3:
+	i0 = v3 + uint32(80)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn2769(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != uint32(10072784) {
+		goto L2
+	}
+	v6 = uint32(1)
+	if v0 > uint32(65535) {
+		goto L1
+	}
+	if v0 != 0 {
+		goto L4
+	}
+	v7 = uint32(0)
+	goto L3
+L4:
+	i1 = v0 >> (uint32(11) & 31)
+	i0 = v1 + i1
+	i0 = i0 + uint32(8)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v7 = i0
+	if v7 == uint32(255) {
+		goto L1
+	}
+	i0 = v1 + uint32(48)
+	v8 = i0
+	i1 = v7 << (uint32(4) & 31)
+	i2 = v0 >> (uint32(7) & 31)
+	i2 = i2 & uint32(15)
+	i1 = i1 | i2
+	i0 = v8 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v7 = i0
+	if v7 == uint32(255) {
+		goto L1
+	}
+	i1 = v7 << (uint32(7) & 31)
+	i2 = v0 & uint32(127)
+	i1 = i1 | i2
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
+	i2 = i2 << (uint32(4) & 31)
+	i1 = i1 + i2
+	i0 = v8 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v7 = i0
+	if v7 == 0 {
+		goto L1
+	}
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i1
+	i1 = v0 + uint32(1)
+	v1 = i1
+	if int32(v5) >= int32(v1) {
+		goto L5
+	}
+	v6 = uint32(2)
+	i1 = v5 << (uint32(1) & 31)
+	v0 = i1
+	if int32(v0) > int32(v1) {
+		i1 = v0
+	} else {
+		i1 = v1
+	}
+	i0 = fn749(m, v2, i1)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	i0 = v0 + uint32(1)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+L5:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	i0 = v4 + v0
+	i0 = i0 + uint32(16)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v7)
+	return uint32(0)
+L2:
+	v6 = uint32(2)
+	i0 = fn2770(m, v0, v1)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	if v1 != uint32(10059656) {
+		goto L6
+	}
+	v6 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, uint32(10059656))
+	return uint32(1)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L9
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 + uint32(1)
+	v0 = i1
+	if int32(v5) >= int32(v0) {
+		goto L10
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
+	i1 = i1 << (uint32(1) & 31)
+	v5 = i1
+	if int32(v5) > int32(v0) {
+		i1 = v5
+	} else {
+		i1 = v0
+	}
+	i0 = fn749(m, v2, i1)
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 == 0 {
+		goto L7
+	}
+	goto L1
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v2 = i0
+	i0 = fn1581(m, v1)
+	v0 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	v6 = i1
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = v2 + v6
+	i0 = i0 + uint32(16)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v0)
+	goto L8
+L9:
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	v7 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v0 = i2
+	i1 = v7 + v0
+	v4 = i1
+	if int32(v5) >= int32(v4) {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
+	i1 = i1 << (uint32(1) & 31)
+	v5 = i1
+	if int32(v5) > int32(v4) {
+		i1 = v5
+	} else {
+		i1 = v4
+	}
+	i0 = fn749(m, v2, i1)
+	if i0 != 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v7 = i0
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = i0 + v7
+	i0 = i0 + uint32(16)
+	i1 = v1 + uint32(16)
+	m.copy(i0, i1, v0)
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 + v0
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	goto L8
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	goto L7
+L8:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+L7:
+	fn2073(m, v1)
+L1:
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn2770(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = fn1575(m, v0)
+	v0 = i0
+	if v0 != 0 {
+		goto L2
+	}
+	v0 = uint32(0)
+	goto L1
+L2:
+	i0 = fn515(m, v1, v0)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L3
+	}
+	fn2073(m, v0)
+L3:
+	if v1 != 0 {
+		goto L4
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034188))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	fn3625(m)
+	v0 = uint32(10059656)
+	goto L1
+L4:
+	v0 = uint32(10059656)
+	if v1 == uint32(10059656) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+84))
+	v0 = i0
+	i0 = v0 & uint32(16777216)
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = fn1581(m, v1)
+	if i0 >= uint32(256) {
+		goto L7
+	}
+	v0 = v1
+	goto L1
+L7:
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8568969))
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 == 0 {
+		goto L5
+	}
+	goto L1
+L6:
+	i0 = v0 & uint32(134217728)
+	if i0 == 0 {
+		goto L8
+	}
+	v0 = v1
+	goto L1
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8424267), v2)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+L5:
+	fn2073(m, v1)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
 func fn2771(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(224)
+	v3 = i0
+	m.g0 = v3
+	if v1 != 0 {
+		goto L2
+	}
+	i0 = fn3633(m)
+	v0 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v4 = i0
+	i0 = v4 & uint32(32)
+	if i0 == 0 {
+		goto L4
+	}
+	i3 = v4 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v5 = i0
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v5 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v6 = i0
+	if v6 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	if v1 != uint32(10072576) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L1
+L6:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = fn2684(m, v0)
+	v0 = i0
+	goto L1
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8390996), v3)
+	goto L1
+L5:
+	i0 = v3 + uint32(64)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	v7 = uint32(0)
+	i0 = v3 + uint32(72)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(56)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+40)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(127)
+	v8 = uint32(0)
+	i0 = v3 + uint32(40)
+	i0 = fn2691(m, i0, v6, uint32(127))
+	if i0 == k32(4294967295) {
+		goto L8
+	}
+	v9 = uint32(0)
+	v10 = uint32(0)
+	if v2 == 0 {
+		goto L9
+	}
+	i0 = fn8101(m, v2, uint32(8484339))
+	i0 = b2i(i0 == 0)
+	v10 = i0
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v11 = i0
+	i0 = v11 & uint32(64)
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v12 = i0
+	i0 = v3 + uint32(80)
+	m.fill(i0, uint32(255), uint32(128))
+	i0 = v11 & uint32(32)
+	if i0 == 0 {
+		goto L14
+	}
+	i0 = v0 + uint32(20)
+	v9 = i0
+	goto L13
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v9 = i0
+L13:
+	i0 = v9 + v12
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	v13 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+16))
+	v14 = i0
+	i0 = v14 & uint32(32)
+	if i0 == 0 {
+		goto L16
+	}
+	i3 = v14 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v13 + i1
+	v15 = i0
+	goto L15
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+28))
+	v15 = i0
+L15:
+	v11 = uint32(1)
+	if v9 >= v7 {
+		goto L17
+	}
+L19:
+	i0 = v3 + uint32(80)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v9)))
+	v13 = i1
+	i0 = i0 + v13
+	v8 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v8)))
+	v11 = i0
+	if v11 != uint32(255) {
+		goto L20
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+220)) = uint32(0)
+	i2 = v3 + uint32(220)
+	i0 = fn2772(m, v13, v1, i2)
+	if i0 != 0 {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+220))
+	v14 = i0
+	if v14 != uint32(10059656) {
+		goto L24
+	}
+	v11 = uint32(254)
+	goto L23
+L24:
+	if v14 != 0 {
+		goto L25
+	}
+	*(*uint8)(unsafe.Add(b, v8)) = uint8(v13)
+	v11 = v13
+	goto L20
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
+	v13 = i0
+	i0 = v13 & uint32(16777216)
+	if i0 == 0 {
+		goto L26
+	}
+	i0 = fn1581(m, v14)
+	v11 = i0
+	if int32(v11) <= int32(uint32(127)) {
+		goto L23
+	}
+	v13 = uint32(1)
+	v11 = uint32(255)
+	goto L22
+L26:
+	v11 = uint32(255)
+	i0 = v13 & uint32(268435456)
+	if i0 != 0 {
+		goto L27
+	}
+	v13 = uint32(1)
+	goto L22
+L27:
+	v13 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+8))
+	if i0 != uint32(1) {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+16))
+	v16 = i0
+	i0 = v16 & uint32(32)
+	v17 = i0
+	i0 = v16 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L31
+	case 1:
+		goto L30
+	default:
+		goto L29
+	}
+L31:
+	if v17 == 0 {
+		goto L32
+	}
+	i3 = v16 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v14 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v16 = i0
+	goto L28
+L32:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+28))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v16 = i0
+	goto L28
+L30:
+	if v17 == 0 {
+		goto L33
+	}
+	i3 = v16 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v14 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v16 = i0
+	goto L28
+L33:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+28))
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v16 = i0
+	goto L28
+L29:
+	if v17 == 0 {
+		goto L35
+	}
+	i3 = v16 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v14 + i1
+	v16 = i0
+	goto L34
+L35:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+28))
+	v16 = i0
+L34:
+	i0 = *(*uint32)(unsafe.Add(b, v16))
+	v16 = i0
+L28:
+	if v16 > uint32(127) {
+		goto L22
+	}
+	v11 = v16
+L23:
+	*(*uint8)(unsafe.Add(b, v8)) = uint8(v11)
+	v13 = uint32(0)
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, v14))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L36
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v14)) = v8
+	if v8 != 0 {
+		goto L36
+	}
+	fn2073(m, v14)
+L36:
+	if v13 == 0 {
+		goto L20
+	}
+	v11 = uint32(0)
+	goto L18
+L21:
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v9
+	if v9 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L20:
+	i0 = v11 & uint32(255)
+	if i0 != uint32(254) {
+		goto L38
+	}
+	if v10 != 0 {
+		goto L37
+	}
+	v11 = uint32(0)
+	goto L18
+L38:
+	*(*uint8)(unsafe.Add(b, v15)) = uint8(v11)
+	i0 = v15 + uint32(1)
+	v15 = i0
+L37:
+	v11 = uint32(1)
+	i0 = v9 + uint32(1)
+	v9 = i0
+	i0 = v12 + k32(4294967295)
+	v12 = i0
+	if v12 != 0 {
+		goto L19
+	}
+	v9 = v7
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	v13 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+16))
+	v14 = i0
+L17:
+	i0 = v14 & uint32(32)
+	if i0 == 0 {
+		goto L40
+	}
+	i3 = v14 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v13 + i1
+	v12 = i0
+	goto L39
+L40:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+28))
+	v12 = i0
+L39:
+	i1 = v15 - v12
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v12 = i0
+	i0 = v12 & uint32(32)
+	if i0 == 0 {
+		goto L42
+	}
+	i3 = v12 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v12 = i0
+	goto L41
+L42:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v12 = i0
+L41:
+	if v11 != 0 {
+		goto L11
+	}
+	i0 = v9 - v12
+	v9 = i0
+L12:
+	if int32(v9) >= int32(v6) {
+		goto L43
+	}
+	i0 = v5 + uint32(4)
+	v16 = i0
+	i0 = v4 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	i0 = i0 + k32(4294967295)
+	v13 = i0
+	v8 = uint32(0)
+	v7 = uint32(0)
+L44:
+	switch v13 {
+	case 0:
+		goto L48
+	case 1:
+		goto L47
+	default:
+		goto L46
+	}
+L48:
+	i0 = v5 + v9
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v11 = i0
+	goto L45
+L47:
+	i1 = v9 << (uint32(1) & 31)
+	i0 = v5 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v11 = i0
+	goto L45
+L46:
+	i1 = v9 << (uint32(2) & 31)
+	i0 = v5 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v11 = i0
+L45:
+	i2 = v3 + uint32(80)
+	i0 = fn2772(m, v11, v1, i2)
+	if i0 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+80))
+	v12 = i0
+	if v12 != 0 {
+		goto L50
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
+	if i0 < v11 {
+		goto L52
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	v12 = i1
+	i0 = i0 - v12
+	if int32(i0) > int32(uint32(0)) {
+		goto L51
+	}
+L52:
+	i0 = v3 + uint32(40)
+	i0 = fn2691(m, i0, uint32(1), v11)
+	if int32(i0) < int32(uint32(0)) {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	v12 = i0
+L51:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	v15 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L56
+	case 1:
+		goto L55
+	default:
+		goto L54
+	}
+L56:
+	i0 = v15 + v12
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v11)
+	goto L53
+L55:
+	i1 = v12 << (uint32(1) & 31)
+	i0 = v15 + i1
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(v11)
+	goto L53
+L54:
+	i1 = v12 << (uint32(2) & 31)
+	i0 = v15 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v11
+L53:
+	i1 = v12 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = i1
+	i0 = v9 + uint32(1)
+	v9 = i0
+	goto L49
+L50:
+	if v12 != uint32(10059656) {
+		goto L57
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L58
+	}
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v11
+	if v11 != 0 {
+		goto L58
+	}
+	fn2073(m, uint32(10059656))
+L58:
+	i0 = v9 + uint32(1)
+	v12 = i0
+	if int32(v12) >= int32(v6) {
+		goto L59
+	}
+	i0 = v9 << (uint32(1) & 31)
+	i0 = i0 + uint32(2)
+	v15 = i0
+	i1 = v9 << (uint32(2) & 31)
+	i0 = v16 + i1
+	v14 = i0
+L60:
+	switch v13 {
+	case 0:
+		goto L64
+	case 1:
+		goto L63
+	default:
+		goto L62
+	}
+L64:
+	i0 = v5 + v12
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v11 = i0
+	goto L61
+L63:
+	i0 = v5 + v15
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v11 = i0
+	goto L61
+L62:
+	i0 = *(*uint32)(unsafe.Add(b, v14))
+	v11 = i0
+L61:
+	i2 = v3 + uint32(80)
+	i0 = fn2772(m, v11, v1, i2)
+	if i0 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+80))
+	v11 = i0
+	if v11 == 0 {
+		goto L59
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L65
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v11)) = v4
+	if v4 != 0 {
+		goto L65
+	}
+	fn2073(m, v11)
+L65:
+	if v11 != uint32(10059656) {
+		goto L59
+	}
+	i0 = v15 + uint32(2)
+	v15 = i0
+	i0 = v14 + uint32(4)
+	v14 = i0
+	i1 = v12 + uint32(1)
+	v12 = i1
+	if v6 != v12 {
+		goto L60
+	}
+	v12 = v6
+L59:
+	if v10 == 0 {
+		goto L66
+	}
+	v9 = v12
+	goto L49
+L66:
+	if v7 != 0 {
+		goto L67
+	}
+	i0 = fn3413(m, v2)
+	v7 = i0
+	if v7 != 0 {
+		goto L67
+	}
+	v7 = uint32(0)
+	goto L8
+L67:
+	if v8 == 0 {
+		goto L71
+	}
+	i0 = fn1106(m, v8, v9)
+	if i0 != 0 {
+		goto L72
+	}
+	i0 = fn1112(m, v8, v12)
+	if i0 != 0 {
+		goto L72
+	}
+	i0 = fn1115(m, v8, uint32(8542541))
+	if i0 == 0 {
+		goto L70
+	}
+L72:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v0 = i0
+	if v0 != uint32(1073741823) {
+		goto L73
+	}
+	v8 = uint32(0)
+	goto L8
+L73:
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v0
+	v11 = v8
+	v8 = uint32(0)
+	if v0 == 0 {
+		goto L69
+	}
+	v8 = uint32(0)
+	goto L8
+L71:
+	i0 = fn1117(m, v0, v9, v12, uint32(8542541))
+	v8 = i0
+	if v8 != 0 {
+		goto L70
+	}
+	v8 = uint32(0)
+	goto L8
+L70:
+	i0 = fn853(m, v7, v8)
+	v11 = i0
+	if v11 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(4)
+	if i0 != 0 {
+		goto L74
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8491629))
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v11)) = v0
+	if v0 == 0 {
+		goto L69
+	}
+	goto L8
+L74:
+	i1 = v3 + uint32(80)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
+	i1 = v3 + uint32(220)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i2 = v3 + uint32(32)
+	i0 = fn3719(m, v11, uint32(8491626), i2)
+	if i0 != 0 {
+		goto L75
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v11)) = v0
+	if v0 == 0 {
+		goto L69
+	}
+	goto L8
+L75:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v12 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+80))
+	v9 = i0
+	if int32(v9) > int32(k32(4294967295)) {
+		goto L77
+	}
+	i0 = v12 + v9
+	v9 = i0
+	if int32(v9) < int32(uint32(0)) {
+		goto L76
+	}
+L77:
+	if int32(v9) <= int32(v12) {
+		goto L68
+	}
+L76:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v9
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8422343), i2)
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v11)) = v0
+	if v0 != 0 {
+		goto L8
+	}
+L69:
+	fn2073(m, v11)
+	goto L8
+L68:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+220))
+	v12 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v15 = i0
+	if v15 == uint32(1073741823) {
+		goto L78
+	}
+	i1 = v15 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v12)) = i1
+L78:
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v12 = i0
+	if v12 == uint32(1073741823) {
+		goto L79
+	}
+	i1 = v12 + k32(4294967295)
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v11)) = v12
+	if v12 != 0 {
+		goto L79
+	}
+	fn2073(m, v11)
+L79:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+220))
+	v11 = i0
+	if v11 == 0 {
+		goto L8
+	}
+	i0 = v3 + uint32(40)
+	i0 = fn2747(m, i0, v11)
+	v15 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v12 = i0
+	if int32(v15) > int32(k32(4294967295)) {
+		goto L80
+	}
+	if v12 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v12 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v11)) = v0
+	if v0 != 0 {
+		goto L8
+	}
+	fn2073(m, v11)
+	goto L8
+L80:
+	if v12 == uint32(1073741823) {
+		goto L49
+	}
+	i1 = v12 + k32(4294967295)
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v11)) = v12
+	if v12 != 0 {
+		goto L49
+	}
+	fn2073(m, v11)
+	goto L49
+L57:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
+	v11 = i0
+	i0 = v11 & uint32(16777216)
+	if i0 == 0 {
+		goto L83
+	}
+	i0 = fn1581(m, v12)
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
+	if i0 < v11 {
+		goto L88
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	v15 = i1
+	i0 = i0 - v15
+	if int32(i0) > int32(uint32(0)) {
+		goto L87
+	}
+L88:
+	i0 = v3 + uint32(40)
+	i0 = fn2691(m, i0, uint32(1), v11)
+	if int32(i0) < int32(uint32(0)) {
+		goto L86
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	v15 = i0
+L87:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	v14 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L85
+	case 1:
+		goto L90
+	default:
+		goto L89
+	}
+L90:
+	i1 = v15 << (uint32(1) & 31)
+	i0 = v14 + i1
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(v11)
+	goto L84
+L89:
+	i1 = v15 << (uint32(2) & 31)
+	i0 = v14 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v11
+	goto L84
+L86:
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v12)) = v0
+	if v0 != 0 {
+		goto L8
+	}
+	goto L10
+L85:
+	i0 = v14 + v15
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v11)
+L84:
+	i1 = v15 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L81
+	}
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v12)) = v11
+	if v11 == 0 {
+		goto L82
+	}
+	goto L81
+L83:
+	i0 = v11 & uint32(268435456)
+	if i0 != 0 {
+		goto L91
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v12)) = v0
+	if v0 == 0 {
+		goto L10
+	}
+	goto L8
+L91:
+	i0 = v3 + uint32(40)
+	i0 = fn2747(m, i0, v12)
+	v15 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v11 = i0
+	if int32(v15) > int32(k32(4294967295)) {
+		goto L92
+	}
+	if v11 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v11 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v12)) = v0
+	if v0 == 0 {
+		goto L10
+	}
+	goto L8
+L92:
+	if v11 == uint32(1073741823) {
+		goto L81
+	}
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v12)) = v11
+	if v11 != 0 {
+		goto L81
+	}
+L82:
+	fn2073(m, v12)
+L81:
+	i0 = v9 + uint32(1)
+	v9 = i0
+L49:
+	if int32(v9) < int32(v6) {
+		goto L44
+	}
+	if v8 == 0 {
+		goto L93
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L93
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v0
+	if v0 != 0 {
+		goto L93
+	}
+	fn2073(m, v8)
+L93:
+	if v7 == 0 {
+		goto L43
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L43
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v0
+	if v0 != 0 {
+		goto L43
+	}
+	fn2073(m, v7)
+L43:
+	i0 = v3 + uint32(40)
+	i0 = fn2690(m, i0)
+	v0 = i0
+	goto L1
+L11:
+	i0 = v3 + uint32(40)
+	i0 = fn2690(m, i0)
+	v0 = i0
+	goto L1
+L10:
+	fn2073(m, v12)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	v0 = i0
+	if v0 == 0 {
+		goto L94
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L94
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L94
+	}
+	fn2073(m, v0)
+L94:
+	if v8 == 0 {
+		goto L95
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L95
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v0
+	if v0 != 0 {
+		goto L95
+	}
+	fn2073(m, v8)
+L95:
+	v0 = uint32(0)
+	if v7 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v7)
+L1:
+	i0 = v3 + uint32(224)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2772(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -31,12 +2880,12 @@ func fn2771(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	v4 = k32(4294967295)
-	i0 = fn1574(m, v0)
+	i0 = fn1575(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
-	i0 = fn514(m, v1, v0)
+	i0 = fn515(m, v1, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
@@ -49,17 +2898,17 @@ func fn2771(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	if v1 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034188))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
 	v4 = uint32(0)
 	goto L1
@@ -78,13 +2927,13 @@ L4:
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn1580(m, v1)
+	i0 = fn1581(m, v1)
 	if i0 < uint32(1114112) {
 		goto L7
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(1114112)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8555551), v3)
+	i0 = fn3604(m, i0, uint32(8555551), v3)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -109,7 +2958,7 @@ L7:
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8435434))
+	fn3605(m, i0, uint32(8435434))
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -123,7 +2972,7 @@ L6:
 		goto L1
 	}
 L5:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -132,7 +2981,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2772(m *Module, v0 uint32) uint32 {
+func fn2773(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -164,7 +3013,7 @@ func fn2772(m *Module, v0 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518413), uint32(9177))
+	fn3642(m, uint32(8518413), uint32(9177))
 	return uint32(0)
 L1:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
@@ -183,7 +3032,7 @@ L1:
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn2662(m, v2, uint32(127))
+	i0 = fn2663(m, v2, uint32(127))
 	v3 = i0
 	if v3 != 0 {
 		goto L4
@@ -271,12 +3120,12 @@ L17:
 		goto L18
 	}
 	v9 = uint32(32)
-	i0 = fn2950(m, v0)
+	i0 = fn2951(m, v0)
 	if i0 != 0 {
 		goto L16
 	}
 L18:
-	i0 = fn2955(m, v0)
+	i0 = fn2956(m, v0)
 	v0 = i0
 	if int32(v0) < int32(uint32(0)) {
 		goto L15
@@ -309,7 +3158,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2773(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
+func fn2774(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
 	var v9 uint32
 	_ = v9
 	var v10 uint32
@@ -420,7 +3269,7 @@ L6:
 		i5 = uint32(0)
 	}
 	v1 = i5
-	fn2774(m, v0, i1, v2, i3, v12, v1, uint32(0), v3, v8)
+	fn2775(m, v0, i1, v2, i3, v12, v1, uint32(0), v3, v8)
 	i0 = v1 + v12
 	v1 = i0
 	i0 = v5 - v10
@@ -497,7 +3346,7 @@ L9:
 		i5 = uint32(0)
 	}
 	v14 = i5
-	fn2774(m, v0, i1, v2, i3, v12, v14, v7, v3, v8)
+	fn2775(m, v0, i1, v2, i3, v12, v14, v7, v3, v8)
 	i0 = v3 + v1
 	i0 = i0 + v14
 	i0 = i0 + v12
@@ -549,7 +3398,7 @@ L4:
 	} else {
 		i6 = v7
 	}
-	fn2774(m, v0, i1, v2, i3, v12, v4, i6, v3, v8)
+	fn2775(m, v0, i1, v2, i3, v12, v4, i6, v3, v8)
 	if v10 != 0 {
 		i0 = uint32(0)
 	} else {
@@ -567,7 +3416,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2774(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) {
+func fn2775(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -620,7 +3469,7 @@ L2:
 	v8 = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v8
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn2664(m, i0, v8, v6, uint32(0), v7, uint32(0))
+	i0 = fn2665(m, i0, v8, v6, uint32(0), v7, uint32(0))
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 - v4
@@ -631,7 +3480,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, v3)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn2664(m, i0, i1, v2, v6, v4, uint32(0))
+	i0 = fn2665(m, i0, i1, v2, v6, v4, uint32(0))
 	if v5 == 0 {
 		goto L1
 	}
@@ -722,7 +3571,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2775(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2776(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -839,7 +3688,7 @@ L6:
 	if v0 != 0 {
 		goto L9
 	}
-	i0 = fn2776(m, v8, v1, v9, v6)
+	i0 = fn2777(m, v8, v1, v9, v6)
 	v1 = i0
 	if v1 != 0 {
 		goto L9
@@ -894,7 +3743,7 @@ L14:
 L16:
 	i1 = v3 << (uint32(1) & 31)
 	i0 = v10 + i1
-	i0 = fn2777(m, i0, v2, v1, v9, uint32(2147483647), uint32(0))
+	i0 = fn2778(m, i0, v2, v1, v9, uint32(2147483647), uint32(0))
 	v4 = i0
 	if int32(v4) > int32(uint32(0)) {
 		i0 = v4
@@ -922,7 +3771,7 @@ L13:
 L17:
 	i1 = v3 << (uint32(2) & 31)
 	i0 = v10 + i1
-	i0 = fn2778(m, i0, v2, v1, v9, uint32(2147483647), uint32(0))
+	i0 = fn2779(m, i0, v2, v1, v9, uint32(2147483647), uint32(0))
 	v4 = i0
 	if int32(v4) > int32(uint32(0)) {
 		i0 = v4
@@ -935,7 +3784,7 @@ L12:
 	panic(ErrUnreachable)
 L11:
 	i0 = v10 + v3
-	i0 = fn2779(m, i0, v2, v1, v9, uint32(2147483647), uint32(0))
+	i0 = fn2780(m, i0, v2, v1, v9, uint32(2147483647), uint32(0))
 	v4 = i0
 	if int32(v4) > int32(uint32(0)) {
 		i0 = v4
@@ -948,14 +3797,14 @@ L10:
 		goto L1
 	}
 L8:
-	fn2111(m, v1)
+	fn2112(m, v1)
 L1:
 	return v4
 }
 
 //go:norace
 //go:nocheckptr
-func fn2776(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2777(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -976,7 +3825,7 @@ func fn2776(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L5
 	}
 	i0 = v2 << (uint32(1) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -1025,7 +3874,7 @@ L6:
 		goto L5
 	}
 	i0 = v2 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -1111,7 +3960,7 @@ L13:
 	}
 	goto L4
 L5:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = i0
 	goto L1
 L4:
@@ -1280,7 +4129,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2777(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn2778(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -1341,7 +4190,7 @@ func fn2777(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	}
 L5:
 	i2 = v3 & uint32(65535)
-	i0 = fn2737(m, v0, v1, i2)
+	i0 = fn2738(m, v0, v1, i2)
 	return i0
 L4:
 	if int32(v1) < int32(uint32(41)) {
@@ -1358,7 +4207,7 @@ L4:
 	v9 = i0
 L7:
 	i2 = v1 << (uint32(1) & 31)
-	i0 = fn8096(m, v0, v7, i2)
+	i0 = fn8097(m, v0, v7, i2)
 	v10 = i0
 	if v10 != 0 {
 		goto L8
@@ -1543,13 +4392,13 @@ L19:
 	if v5 != uint32(1) {
 		goto L24
 	}
-	i0 = fn2857(m, v0, v1, v2, v3)
+	i0 = fn2858(m, v0, v1, v2, v3)
 	return i0
 L24:
-	i0 = fn2858(m, v0, v1, v2, v3, v4)
+	i0 = fn2859(m, v0, v1, v2, v3, v4)
 	return i0
 L23:
-	i0 = fn2859(m, v0, v1, v2, v3, v4, v5)
+	i0 = fn2860(m, v0, v1, v2, v3, v4, v5)
 	return i0
 L18:
 	i1 = uint32(*(*uint16)(unsafe.Add(b, v2)))
@@ -1818,7 +4667,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2778(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn2779(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -1912,7 +4761,7 @@ L5:
 	v10 = i0
 L10:
 	i2 = v1 << (uint32(2) & 31)
-	i0 = fn8096(m, v0, v3, i2)
+	i0 = fn8097(m, v0, v3, i2)
 	v9 = i0
 	if v9 != 0 {
 		goto L11
@@ -2091,13 +4940,13 @@ L22:
 	if v5 != uint32(1) {
 		goto L27
 	}
-	i0 = fn2862(m, v0, v1, v2, v3)
+	i0 = fn2863(m, v0, v1, v2, v3)
 	return i0
 L27:
-	i0 = fn2863(m, v0, v1, v2, v3, v4)
+	i0 = fn2864(m, v0, v1, v2, v3, v4)
 	return i0
 L26:
-	i0 = fn2864(m, v0, v1, v2, v3, v4, v5)
+	i0 = fn2865(m, v0, v1, v2, v3, v4, v5)
 	return i0
 L21:
 	i1 = *(*uint32)(unsafe.Add(b, v2))
@@ -2360,7 +5209,7 @@ L40:
 L2:
 	return v6
 L1:
-	i0 = fn8126(m, v0, v7, v1)
+	i0 = fn8127(m, v0, v7, v1)
 	v7 = i0
 	if v7 != 0 {
 		goto L47
@@ -2374,7 +5223,7 @@ L47:
 
 //go:norace
 //go:nocheckptr
-func fn2779(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn2780(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -2457,7 +5306,7 @@ L5:
 	if int32(v1) < int32(uint32(16)) {
 		goto L9
 	}
-	i0 = fn8096(m, v0, v7, v1)
+	i0 = fn8097(m, v0, v7, v1)
 	v7 = i0
 	if v7 != 0 {
 		goto L10
@@ -2591,13 +5440,13 @@ L17:
 	if v5 != uint32(1) {
 		goto L22
 	}
-	i0 = fn2852(m, v0, v1, v2, v3)
+	i0 = fn2853(m, v0, v1, v2, v3)
 	return i0
 L22:
-	i0 = fn2853(m, v0, v1, v2, v3, v4)
+	i0 = fn2854(m, v0, v1, v2, v3, v4)
 	return i0
 L21:
-	i0 = fn2854(m, v0, v1, v2, v3, v4, v5)
+	i0 = fn2855(m, v0, v1, v2, v3, v4, v5)
 	return i0
 L16:
 	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
@@ -2844,7 +5693,7 @@ L35:
 L2:
 	return v6
 L1:
-	i0 = fn8093(m, v0, v7, v1)
+	i0 = fn8094(m, v0, v7, v1)
 	v7 = i0
 	if v7 != 0 {
 		goto L42
@@ -2857,7 +5706,7 @@ L42:
 
 //go:norace
 //go:nocheckptr
-func fn2780(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2781(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -2883,7 +5732,7 @@ func fn2780(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432113), v5)
+	i0 = fn3604(m, i0, uint32(8432113), v5)
 	v0 = k32(4294967294)
 	goto L1
 L2:
@@ -2898,11 +5747,11 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v5 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8432113), i2)
+	i0 = fn3604(m, i0, uint32(8432113), i2)
 	v0 = k32(4294967294)
 	goto L1
 L3:
-	i0 = fn2781(m, v0, v1, v2, v3, v4)
+	i0 = fn2782(m, v0, v1, v2, v3, v4)
 	v0 = i0
 L1:
 	i0 = v5 + uint32(32)
@@ -2912,7 +5761,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2781(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2782(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -3051,7 +5900,7 @@ L10:
 L9:
 	i2 = v2 * v7
 	i1 = v11 + i2
-	i1 = fn2736(m, i1, v7, v3, v0, v4)
+	i1 = fn2737(m, i1, v7, v3, v0, v4)
 	v0 = i1
 	i1 = v0 + v2
 	if v0 == k32(4294967295) {
@@ -3066,7 +5915,7 @@ L8:
 	if v6 != 0 {
 		goto L13
 	}
-	i0 = fn2776(m, v9, v5, v10, v7)
+	i0 = fn2777(m, v9, v5, v10, v7)
 	v5 = i0
 	if v5 != 0 {
 		goto L13
@@ -3111,7 +5960,7 @@ L21:
 	goto L14
 L22:
 	i2 = v11 + v2
-	i2 = fn2779(m, i2, v3, v5, v10, k32(4294967295), uint32(1))
+	i2 = fn2780(m, i2, v3, v5, v10, k32(4294967295), uint32(1))
 	v0 = i2
 	if int32(v0) < int32(uint32(0)) {
 		i0 = uint32(0)
@@ -3130,7 +5979,7 @@ L19:
 L23:
 	i3 = v2 << (uint32(1) & 31)
 	i2 = v11 + i3
-	i2 = fn2777(m, i2, v3, v5, v10, k32(4294967295), uint32(1))
+	i2 = fn2778(m, i2, v3, v5, v10, k32(4294967295), uint32(1))
 	v0 = i2
 	if int32(v0) < int32(uint32(0)) {
 		i0 = uint32(0)
@@ -3149,7 +5998,7 @@ L18:
 L24:
 	i3 = v2 << (uint32(2) & 31)
 	i2 = v11 + i3
-	i2 = fn2778(m, i2, v3, v5, v10, k32(4294967295), uint32(1))
+	i2 = fn2779(m, i2, v3, v5, v10, k32(4294967295), uint32(1))
 	v0 = i2
 	if int32(v0) < int32(uint32(0)) {
 		i0 = uint32(0)
@@ -3186,7 +6035,7 @@ L27:
 		goto L14
 	}
 	i2 = v11 + v2
-	i2 = fn2782(m, i2, v3, v5, v10, uint32(2))
+	i2 = fn2783(m, i2, v3, v5, v10, uint32(2))
 	v0 = i2
 	if int32(v0) < int32(uint32(0)) {
 		i0 = uint32(0)
@@ -3201,7 +6050,7 @@ L28:
 		goto L14
 	}
 	i2 = v11 + v2
-	i2 = fn2779(m, i2, v3, v5, v10, k32(4294967295), uint32(2))
+	i2 = fn2780(m, i2, v3, v5, v10, k32(4294967295), uint32(2))
 	v0 = i2
 	if int32(v0) < int32(uint32(0)) {
 		i0 = uint32(0)
@@ -3217,7 +6066,7 @@ L26:
 	}
 	i3 = v2 << (uint32(1) & 31)
 	i2 = v11 + i3
-	i2 = fn2777(m, i2, v3, v5, v10, k32(4294967295), uint32(2))
+	i2 = fn2778(m, i2, v3, v5, v10, k32(4294967295), uint32(2))
 	v0 = i2
 	if int32(v0) < int32(uint32(0)) {
 		i0 = uint32(0)
@@ -3233,7 +6082,7 @@ L25:
 	}
 	i3 = v2 << (uint32(2) & 31)
 	i2 = v11 + i3
-	i2 = fn2778(m, i2, v3, v5, v10, k32(4294967295), uint32(2))
+	i2 = fn2779(m, i2, v3, v5, v10, k32(4294967295), uint32(2))
 	v0 = i2
 	if int32(v0) < int32(uint32(0)) {
 		i0 = uint32(0)
@@ -3247,7 +6096,7 @@ L16:
 	panic(ErrUnreachable)
 L15:
 	i2 = v11 + v2
-	i2 = fn2782(m, i2, v3, v5, v10, uint32(1))
+	i2 = fn2783(m, i2, v3, v5, v10, uint32(1))
 	v0 = i2
 	if int32(v0) < int32(uint32(0)) {
 		i0 = uint32(0)
@@ -3260,7 +6109,7 @@ L14:
 	if v6 != 0 {
 		goto L29
 	}
-	fn2111(m, v5)
+	fn2112(m, v5)
 L29:
 	v5 = v12
 L1:
@@ -3269,7 +6118,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2782(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2783(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -3342,7 +6191,7 @@ L4:
 	if int32(v1) < int32(uint32(16)) {
 		goto L7
 	}
-	i0 = fn8096(m, v0, v6, v1)
+	i0 = fn8097(m, v0, v6, v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -3446,10 +6295,10 @@ L12:
 	if i0 >= i1 {
 		goto L16
 	}
-	i0 = fn2850(m, v0, v1, v2, v3)
+	i0 = fn2851(m, v0, v1, v2, v3)
 	return i0
 L16:
-	i0 = fn2851(m, v0, v1, v2, v3)
+	i0 = fn2852(m, v0, v1, v2, v3)
 	return i0
 L11:
 	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
@@ -3677,7 +6526,7 @@ L31:
 	}
 	goto L1
 L2:
-	i0 = fn8093(m, v0, v6, v1)
+	i0 = fn8094(m, v0, v6, v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -3690,7 +6539,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2783(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2784(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -3767,7 +6616,7 @@ L5:
 L4:
 	i2 = v5 * v2
 	i1 = v0 + i2
-	i1 = fn2736(m, i1, v5, v3, v1, v4)
+	i1 = fn2737(m, i1, v5, v3, v1, v4)
 	v0 = i1
 	i1 = v0 + v2
 	if v0 == k32(4294967295) {
@@ -3780,7 +6629,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn2784(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2785(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -3806,7 +6655,7 @@ func fn2784(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432113), v5)
+	i0 = fn3604(m, i0, uint32(8432113), v5)
 	v0 = k32(4294967295)
 	goto L1
 L2:
@@ -3821,11 +6670,11 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v5 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8432113), i2)
+	i0 = fn3604(m, i0, uint32(8432113), i2)
 	v0 = k32(4294967295)
 	goto L1
 L3:
-	i0 = fn2785(m, v0, v1, v2, v3, v4)
+	i0 = fn2786(m, v0, v1, v2, v3, v4)
 	v0 = i0
 L1:
 	i0 = v5 + uint32(32)
@@ -3835,7 +6684,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2785(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2786(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -4094,7 +6943,7 @@ L26:
 	i1 = v0 * v2
 	i0 = v9 + i1
 	i2 = v0 * v7
-	i0 = fn8094(m, i0, v1, i2)
+	i0 = fn8095(m, i0, v1, i2)
 	i0 = b2i(i0 == 0)
 	return i0
 L25:
@@ -4170,7 +7019,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2786(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2787(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -4183,7 +7032,7 @@ func fn2786(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn582(m, v1, uint32(8494008))
+	i0 = fn583(m, v1, uint32(8494008))
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -4203,7 +7052,7 @@ L1:
 	v2 = i0
 L2:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn2787(m, v0, v2, i2)
+	i0 = fn2788(m, v0, v2, i2)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -4216,7 +7065,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return v2
@@ -4224,7 +7073,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2787(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2788(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4314,7 +7163,7 @@ L13:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8505087), i2)
+	i0 = fn3604(m, i0, uint32(8505087), i2)
 	goto L1
 L14:
 	v5 = uint32(127)
@@ -4485,7 +7334,7 @@ L21:
 		goto L19
 	}
 L18:
-	i0 = fn2662(m, v10, v5)
+	i0 = fn2663(m, v10, v5)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -4501,7 +7350,7 @@ L18:
 	if v10 == 0 {
 		goto L23
 	}
-	i0 = fn2664(m, v4, uint32(0), v9, uint32(0), v10, uint32(0))
+	i0 = fn2665(m, v4, uint32(0), v9, uint32(0), v10, uint32(0))
 L23:
 	if v2 == uint32(1) {
 		goto L6
@@ -4516,7 +7365,7 @@ L24:
 	if v6 == 0 {
 		goto L25
 	}
-	i0 = fn2664(m, v4, v10, v0, uint32(0), v6, uint32(0))
+	i0 = fn2665(m, v4, v10, v0, uint32(0), v6, uint32(0))
 	i0 = v10 + v6
 	v10 = i0
 L25:
@@ -4525,7 +7374,7 @@ L25:
 	if v1 == 0 {
 		goto L26
 	}
-	i0 = fn2664(m, v4, v10, v2, uint32(0), v1, uint32(0))
+	i0 = fn2665(m, v4, v10, v2, uint32(0), v1, uint32(0))
 	i0 = v1 + v10
 	v10 = i0
 L26:
@@ -4539,7 +7388,7 @@ L26:
 	goto L6
 L8:
 	v9 = uint32(0)
-	i0 = fn2662(m, uint32(0), v5)
+	i0 = fn2663(m, uint32(0), v5)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -4701,7 +7550,7 @@ L6:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8472089))
+	fn3605(m, i0, uint32(8472089))
 	goto L3
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
@@ -4709,7 +7558,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, v3)) = v7
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8505133), v3)
+	i0 = fn3604(m, i0, uint32(8505133), v3)
 L3:
 	v4 = uint32(0)
 	if v0 == 0 {
@@ -4727,7 +7576,7 @@ L3:
 		goto L1
 	}
 L2:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -4736,7 +7585,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2788(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn2789(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -4830,7 +7679,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2789(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2790(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4881,7 +7730,7 @@ func fn2789(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432113), v2)
+	i0 = fn3604(m, i0, uint32(8432113), v2)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -4919,7 +7768,7 @@ L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
 	v3 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v7 = i0
 	if v7 == 0 {
 		goto L2
@@ -4949,7 +7798,7 @@ L13:
 	goto L14
 L15:
 	v10 = uint32(0)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10511908)))
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10511924)))
 	if i2 != 0 {
 		i0 = uint32(1879058208)
 	} else {
@@ -4960,7 +7809,7 @@ L15:
 	if i0 == 0 {
 		goto L14
 	}
-	i0 = fn2951(m, v4)
+	i0 = fn2952(m, v4)
 	i0 = b2i(i0 != uint32(0))
 	v10 = i0
 L14:
@@ -5011,7 +7860,7 @@ L12:
 	if i0 != uint32(10072576) {
 		goto L20
 	}
-	i0 = fn1501(m, v7, v0)
+	i0 = fn1502(m, v7, v0)
 	if i0 != 0 {
 		goto L19
 	}
@@ -5025,7 +7874,7 @@ L20:
 	if v9 == uint32(1) {
 		goto L22
 	}
-	i0 = fn2662(m, v9, uint32(127))
+	i0 = fn2663(m, v9, uint32(127))
 	v4 = i0
 	if v4 == 0 {
 		goto L19
@@ -5068,7 +7917,7 @@ L22:
 		goto L19
 	}
 L21:
-	i0 = fn1501(m, v7, v4)
+	i0 = fn1502(m, v7, v4)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v10 = i0
@@ -5084,7 +7933,7 @@ L21:
 	if v3 != 0 {
 		goto L19
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L19:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v7))
@@ -5098,7 +7947,7 @@ L19:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L2
 L18:
 	if v10 == uint32(1073741823) {
@@ -5110,7 +7959,7 @@ L18:
 	if v10 != 0 {
 		goto L24
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L24:
 	if int32(v3) < int32(v6) {
 		goto L11
@@ -5129,7 +7978,7 @@ L25:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
 	v3 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v11 = i0
 	if v11 == 0 {
 		goto L2
@@ -5161,7 +8010,7 @@ L29:
 	goto L30
 L31:
 	v10 = uint32(0)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10511908)))
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10511924)))
 	if i2 != 0 {
 		i0 = uint32(1879058208)
 	} else {
@@ -5172,7 +8021,7 @@ L31:
 	if i0 == 0 {
 		goto L30
 	}
-	i0 = fn2951(m, v4)
+	i0 = fn2952(m, v4)
 	i0 = b2i(i0 != uint32(0))
 	v10 = i0
 L30:
@@ -5223,7 +8072,7 @@ L28:
 	if i0 != uint32(10072576) {
 		goto L36
 	}
-	i0 = fn1501(m, v11, v0)
+	i0 = fn1502(m, v11, v0)
 	if i0 != 0 {
 		goto L35
 	}
@@ -5288,7 +8137,7 @@ L43:
 L42:
 	v14 = uint32(255)
 L40:
-	i0 = fn2662(m, v13, v14)
+	i0 = fn2663(m, v13, v14)
 	v10 = i0
 	if v10 == 0 {
 		goto L35
@@ -5331,7 +8180,7 @@ L38:
 		goto L35
 	}
 L37:
-	i0 = fn1501(m, v11, v10)
+	i0 = fn1502(m, v11, v10)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v4 = i0
@@ -5347,7 +8196,7 @@ L37:
 	if v3 != 0 {
 		goto L35
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L35:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v11))
@@ -5361,7 +8210,7 @@ L35:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 	goto L2
 L34:
 	if v4 == uint32(1073741823) {
@@ -5373,7 +8222,7 @@ L34:
 	if v4 != 0 {
 		goto L48
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L48:
 	if int32(v3) < int32(v6) {
 		goto L27
@@ -5401,7 +8250,7 @@ L49:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
 	v3 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v14 = i0
 	if v14 == 0 {
 		goto L2
@@ -5431,7 +8280,7 @@ L54:
 	goto L55
 L56:
 	v6 = uint32(0)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10511908)))
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10511924)))
 	if i2 != 0 {
 		i0 = uint32(1879058208)
 	} else {
@@ -5442,7 +8291,7 @@ L56:
 	if i0 == 0 {
 		goto L55
 	}
-	i0 = fn2951(m, v10)
+	i0 = fn2952(m, v10)
 	i0 = b2i(i0 != uint32(0))
 	v6 = i0
 L55:
@@ -5495,7 +8344,7 @@ L53:
 	if i0 != uint32(10072576) {
 		goto L61
 	}
-	i0 = fn1501(m, v14, v0)
+	i0 = fn1502(m, v14, v0)
 	if i0 != 0 {
 		goto L60
 	}
@@ -5504,12 +8353,12 @@ L53:
 L61:
 	i0 = v8 + v7
 	i1 = v10 - v9
-	i0 = fn2680(m, i0, i1)
+	i0 = fn2681(m, i0, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L60
 	}
-	i0 = fn1501(m, v14, v4)
+	i0 = fn1502(m, v14, v4)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v10 = i0
@@ -5525,7 +8374,7 @@ L61:
 	if v3 != 0 {
 		goto L60
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L60:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v14))
@@ -5539,7 +8388,7 @@ L60:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v14)
+	fn2073(m, v14)
 	goto L2
 L59:
 	if v10 == uint32(1073741823) {
@@ -5551,7 +8400,7 @@ L59:
 	if v10 != 0 {
 		goto L62
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L62:
 	if int32(v3) < int32(v5) {
 		goto L52
@@ -5579,7 +8428,7 @@ L63:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
 	v3 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v14 = i0
 	if v14 == 0 {
 		goto L2
@@ -5606,7 +8455,7 @@ L68:
 	goto L69
 L70:
 	v6 = uint32(0)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10511908)))
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10511924)))
 	if i2 != 0 {
 		i0 = uint32(1879058208)
 	} else {
@@ -5617,7 +8466,7 @@ L70:
 	if i0 == 0 {
 		goto L69
 	}
-	i0 = fn2951(m, v10)
+	i0 = fn2952(m, v10)
 	i0 = b2i(i0 != uint32(0))
 	v6 = i0
 L69:
@@ -5669,7 +8518,7 @@ L67:
 	if i0 != uint32(10072576) {
 		goto L75
 	}
-	i0 = fn1501(m, v14, v0)
+	i0 = fn1502(m, v14, v0)
 	if i0 != 0 {
 		goto L74
 	}
@@ -5677,12 +8526,12 @@ L67:
 L75:
 	i0 = v8 + v7
 	i1 = v10 - v9
-	i0 = fn2681(m, i0, i1)
+	i0 = fn2682(m, i0, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L74
 	}
-	i0 = fn1501(m, v14, v4)
+	i0 = fn1502(m, v14, v4)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v10 = i0
@@ -5698,7 +8547,7 @@ L75:
 	if v3 != 0 {
 		goto L74
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L74:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v14))
@@ -5712,7 +8561,7 @@ L74:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v14)
+	fn2073(m, v14)
 	goto L2
 L73:
 	if v10 == uint32(1073741823) {
@@ -5724,7 +8573,7 @@ L73:
 	if v10 != 0 {
 		goto L76
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L76:
 	if int32(v3) < int32(v5) {
 		goto L66
@@ -5741,7 +8590,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2790(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2791(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5820,7 +8669,7 @@ L6:
 	v1 = i0
 L5:
 	i2 = v6 * v3
-	i0 = fn8094(m, v0, v1, i2)
+	i0 = fn8095(m, v0, v1, i2)
 	i0 = b2i(i0 == 0)
 	v2 = i0
 L2:
@@ -5829,7 +8678,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2791(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2792(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5865,7 +8714,7 @@ func fn2791(m *Module, v0 uint32, v1 uint32) uint32 {
 	v0 = uint32(0)
 	goto L1
 L3:
-	i0 = fn2792(m, v0, v1)
+	i0 = fn2793(m, v0, v1)
 	v0 = i0
 	goto L1
 L2:
@@ -5875,7 +8724,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432798), v2)
+	i0 = fn3604(m, i0, uint32(8432798), v2)
 	v0 = k32(4294967295)
 L1:
 	i0 = v2 + uint32(16)
@@ -5885,7 +8734,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2792(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2793(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5989,7 +8838,7 @@ L9:
 		goto L12
 	}
 L12:
-	i0 = fn8094(m, v3, v2, v1)
+	i0 = fn8095(m, v3, v2, v1)
 	v3 = i0
 	if int32(v3) >= int32(uint32(0)) {
 		goto L13
@@ -6242,7 +9091,7 @@ L32:
 	}
 	return i0
 L27:
-	i0 = fn8127(m, v3, v2, v1)
+	i0 = fn8128(m, v3, v2, v1)
 	v3 = i0
 	if int32(v3) >= int32(uint32(0)) {
 		goto L34
@@ -6271,7 +9120,7 @@ L35:
 
 //go:norace
 //go:nocheckptr
-func fn2793(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2794(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6325,7 +9174,7 @@ L3:
 L2:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i2
-	i3 = fn8105(m, v1)
+	i3 = fn8106(m, v1)
 	v3 = i3
 	i4 = b2i(v2 < v3)
 	v4 = i4
@@ -6334,7 +9183,7 @@ L2:
 	} else {
 		i2 = v3
 	}
-	i0 = fn8094(m, v5, v1, i2)
+	i0 = fn8095(m, v5, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L4
@@ -6449,19 +9298,19 @@ L16:
 
 //go:norace
 //go:nocheckptr
-func fn2794(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2795(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
 	_ = i2
-	i2 = fn8105(m, v1)
-	i0 = fn2795(m, v0, v1, i2)
+	i2 = fn8106(m, v1)
+	i0 = fn2796(m, v0, v1, i2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2795(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2796(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6504,7 +9353,7 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v0 = i0
 L3:
-	i0 = fn8094(m, v0, v1, v2)
+	i0 = fn8095(m, v0, v1, v2)
 	i0 = b2i(i0 == 0)
 	return i0
 L1:
@@ -6519,7 +9368,7 @@ L1:
 	}
 	return uint32(0)
 L6:
-	i0 = fn8094(m, v4, v1, v2)
+	i0 = fn8095(m, v4, v1, v2)
 	i0 = b2i(i0 == 0)
 	return i0
 L5:
@@ -6713,7 +9562,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn2796(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2797(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6732,7 +9581,7 @@ func fn2796(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn8105(m, v1)
+	i0 = fn8106(m, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i1
 	if i0 != v4 {
@@ -6749,7 +9598,7 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v0 = i0
 L2:
-	i0 = fn8094(m, v0, v1, v4)
+	i0 = fn8095(m, v0, v1, v4)
 	i0 = b2i(i0 == 0)
 	v2 = i0
 L1:
@@ -6758,7 +9607,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2797(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2798(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6800,7 +9649,7 @@ func fn2797(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 < uint32(6) {
 		goto L2
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	m.depth--
 	return uint32(0)
 L3:
@@ -6862,17 +9711,17 @@ L9:
 	v1 = i0
 L8:
 	i2 = v7 * v4
-	i0 = fn8094(m, v0, v1, i2)
+	i0 = fn8095(m, v0, v1, i2)
 	i0 = b2i(i0 == 0)
 	v3 = i0
 L5:
 	i1 = b2i(v2 == uint32(3))
 	i0 = v3 ^ i1
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	m.depth--
 	return i0
 L4:
-	i0 = fn2792(m, v0, v1)
+	i0 = fn2793(m, v0, v1)
 	v0 = i0
 	switch v2 {
 	case 1:
@@ -6932,7 +9781,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2798(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2799(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7008,7 +9857,7 @@ L5:
 	i2 = v5 >> (uint32(2) & 31)
 	i2 = i2 & uint32(7)
 	i2 = i2 * v3
-	i0 = fn8094(m, v0, v1, i2)
+	i0 = fn8095(m, v0, v1, i2)
 	i0 = b2i(i0 == 0)
 	v2 = i0
 L1:
@@ -7017,7 +9866,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2799(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2800(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7057,7 +9906,7 @@ func fn2799(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432505), v2)
+	i0 = fn3604(m, i0, uint32(8432505), v2)
 	v3 = k32(4294967295)
 	goto L1
 L2:
@@ -7072,7 +9921,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8432113), i2)
+	i0 = fn3604(m, i0, uint32(8432113), i2)
 	v3 = k32(4294967295)
 	goto L1
 L3:
@@ -7201,7 +10050,7 @@ L20:
 		goto L8
 	}
 	i2 = v0 & uint32(65535)
-	i0 = fn2737(m, v3, v8, i2)
+	i0 = fn2738(m, v3, v8, i2)
 	v4 = i0
 	goto L8
 L19:
@@ -7239,7 +10088,7 @@ L14:
 	if v0 != 0 {
 		goto L26
 	}
-	i0 = fn2776(m, v7, v1, v9, v5)
+	i0 = fn2777(m, v7, v1, v9, v5)
 	v1 = i0
 	if v1 != 0 {
 		goto L26
@@ -7271,7 +10120,7 @@ L28:
 	v3 = uint32(0)
 	goto L11
 L30:
-	i0 = fn2777(m, v3, v8, v1, v9, k32(4294967295), uint32(1))
+	i0 = fn2778(m, v3, v8, v1, v9, k32(4294967295), uint32(1))
 	v3 = i0
 	goto L11
 L27:
@@ -7281,13 +10130,13 @@ L27:
 	v3 = uint32(0)
 	goto L11
 L31:
-	i0 = fn2778(m, v3, v8, v1, v9, k32(4294967295), uint32(1))
+	i0 = fn2779(m, v3, v8, v1, v9, k32(4294967295), uint32(1))
 	v3 = i0
 	goto L11
 L13:
 	panic(ErrUnreachable)
 L12:
-	i0 = fn2779(m, v3, v8, v1, v9, k32(4294967295), uint32(1))
+	i0 = fn2780(m, v3, v8, v1, v9, k32(4294967295), uint32(1))
 	v3 = i0
 L11:
 	i0 = b2i(v3 != k32(4294967295))
@@ -7295,10 +10144,10 @@ L11:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L1
 L10:
-	i0 = fn8126(m, v3, v0, v8)
+	i0 = fn8127(m, v3, v0, v8)
 	v1 = i0
 	if v1 != 0 {
 		goto L32
@@ -7311,7 +10160,7 @@ L32:
 	v4 = i0
 	goto L8
 L9:
-	i0 = fn8093(m, v3, v0, v8)
+	i0 = fn8094(m, v3, v0, v8)
 	v1 = i0
 	if v1 == 0 {
 		goto L8
@@ -7329,7 +10178,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2800(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2801(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7368,7 +10217,7 @@ func fn2800(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432113), v2)
+	i0 = fn3604(m, i0, uint32(8432113), v2)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -7383,7 +10232,7 @@ L2:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8435485), i2)
+	i0 = fn3604(m, i0, uint32(8435485), i2)
 	goto L1
 L3:
 	i1 = k32(10089824) + uint32(20764)
@@ -7403,7 +10252,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	goto L1
 L5:
-	i0 = fn2683(m, v1)
+	i0 = fn2684(m, v1)
 	v1 = i0
 	goto L1
 L4:
@@ -7426,7 +10275,7 @@ L8:
 	v1 = v0
 	goto L1
 L7:
-	i0 = fn2683(m, v0)
+	i0 = fn2684(m, v0)
 	v1 = i0
 	goto L1
 L6:
@@ -7440,7 +10289,7 @@ L6:
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8407836))
+	fn3605(m, i0, uint32(8407836))
 	goto L1
 L9:
 	v5 = uint32(127)
@@ -7494,7 +10343,7 @@ L11:
 	} else {
 		i1 = v5
 	}
-	i0 = fn2662(m, v7, i1)
+	i0 = fn2663(m, v7, i1)
 	v5 = i0
 	if v5 != 0 {
 		goto L12
@@ -7502,8 +10351,8 @@ L11:
 	v1 = uint32(0)
 	goto L1
 L12:
-	i0 = fn2664(m, v5, uint32(0), v0, uint32(0), v3, uint32(0))
-	i0 = fn2664(m, v5, v3, v1, uint32(0), v4, uint32(0))
+	i0 = fn2665(m, v5, uint32(0), v0, uint32(0), v3, uint32(0))
+	i0 = fn2665(m, v5, v3, v1, uint32(0), v4, uint32(0))
 	v1 = v5
 L1:
 	i0 = v2 + uint32(32)
@@ -7513,7 +10362,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2801(m *Module, v0 uint32, v1 uint32) {
+func fn2802(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7538,11 +10387,11 @@ func fn2801(m *Module, v0 uint32, v1 uint32) {
 	if v0 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518413), uint32(11252))
+	fn3642(m, uint32(8518413), uint32(11252))
 	return
 L2:
 	if v1 == 0 {
@@ -7568,11 +10417,11 @@ L2:
 		goto L4
 	}
 L5:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
-	fn3641(m, uint32(8518413), uint32(11259))
+	fn3642(m, uint32(8518413), uint32(11259))
 	goto L3
 L4:
 	i1 = k32(10089824) + uint32(20764)
@@ -7592,7 +10441,7 @@ L4:
 		goto L7
 	}
 	i0 = k32(10089824) + uint32(20764)
-	fn2072(m, i0)
+	fn2073(m, i0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -7617,7 +10466,7 @@ L6:
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8407836))
+	fn3605(m, i0, uint32(8407836))
 	goto L3
 L9:
 	i0 = v6 + v5
@@ -7660,12 +10509,12 @@ L9:
 		goto L10
 	}
 L11:
-	i0 = fn2669(m, v0, v7)
+	i0 = fn2670(m, v0, v7)
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn2664(m, i0, v5, v1, uint32(0), v6, uint32(0))
+	i0 = fn2665(m, i0, v5, v1, uint32(0), v6, uint32(0))
 	return
 L10:
 	v3 = uint32(127)
@@ -7717,13 +10566,13 @@ L13:
 	} else {
 		i1 = v3
 	}
-	i0 = fn2662(m, v7, i1)
+	i0 = fn2663(m, v7, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn2664(m, v3, uint32(0), v2, uint32(0), v5, uint32(0))
-	i0 = fn2664(m, v3, v5, v1, uint32(0), v6, uint32(0))
+	i0 = fn2665(m, v3, uint32(0), v2, uint32(0), v5, uint32(0))
+	i0 = fn2665(m, v3, v5, v1, uint32(0), v6, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -7735,7 +10584,7 @@ L13:
 	if v1 != 0 {
 		goto L14
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L14:
 	*(*uint32)(unsafe.Add(b, v0)) = v3
 	goto L1
@@ -7757,7 +10606,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	return
 L1:
 	return
@@ -7765,13 +10614,13 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2802(m *Module, v0 uint32, v1 uint32) {
+func fn2803(m *Module, v0 uint32, v1 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
-	fn2801(m, v0, v1)
+	fn2802(m, v0, v1)
 	if v1 == 0 {
 		goto L1
 	}
@@ -7786,14 +10635,14 @@ func fn2802(m *Module, v0 uint32, v1 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2803(m *Module, v0 uint32) uint32 {
+func fn2804(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7862,7 +10711,7 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
 L4:
-	i0 = fn2953(m, v0)
+	i0 = fn2954(m, v0)
 	v3 = i0
 	if v0 == uint32(95) {
 		goto L8
@@ -7904,7 +10753,7 @@ L11:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v4 = i0
 L10:
-	i0 = fn2954(m, v4)
+	i0 = fn2955(m, v4)
 	if i0 == 0 {
 		goto L1
 	}
@@ -7924,7 +10773,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2804(m *Module, v0 uint32) uint32 {
+func fn2805(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -7932,7 +10781,7 @@ func fn2804(m *Module, v0 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2803(m, v0)
+	i0 = fn2804(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v0 = i0
@@ -7944,7 +10793,7 @@ func fn2804(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2805(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2806(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8369,7 +11218,7 @@ L41:
 	}
 	goto L27
 L40:
-	i0 = fn8093(m, v5, v10, v3)
+	i0 = fn8094(m, v5, v10, v3)
 	v9 = i0
 	if v9 == 0 {
 		goto L27
@@ -8382,7 +11231,7 @@ L38:
 		goto L27
 	}
 	i2 = v10 & uint32(65535)
-	i0 = fn2737(m, v5, v3, i2)
+	i0 = fn2738(m, v5, v3, i2)
 	v9 = i0
 	goto L36
 L37:
@@ -8414,7 +11263,7 @@ L44:
 	}
 	goto L27
 L42:
-	i0 = fn8126(m, v5, v10, v3)
+	i0 = fn8127(m, v5, v10, v3)
 	v9 = i0
 	if v9 == 0 {
 		goto L27
@@ -8563,7 +11412,7 @@ L57:
 	}
 	goto L57
 L56:
-	i0 = fn8093(m, v5, v10, v3)
+	i0 = fn8094(m, v5, v10, v3)
 	v9 = i0
 	if v9 == 0 {
 		goto L5
@@ -8576,7 +11425,7 @@ L54:
 		goto L5
 	}
 	i2 = v10 & uint32(65535)
-	i0 = fn2737(m, v5, v3, i2)
+	i0 = fn2738(m, v5, v3, i2)
 	v9 = i0
 	goto L52
 L53:
@@ -8608,7 +11457,7 @@ L60:
 	}
 	goto L59
 L58:
-	i0 = fn8126(m, v5, v10, v3)
+	i0 = fn8127(m, v5, v10, v3)
 	v9 = i0
 	if v9 == 0 {
 		goto L5
@@ -8624,13 +11473,13 @@ L52:
 L6:
 	panic(ErrUnreachable)
 L5:
-	i0 = fn2806(m, v0, v12, v1)
+	i0 = fn2807(m, v0, v12, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2806(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2807(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8674,7 +11523,7 @@ L3:
 	m.depth--
 	return v0
 L2:
-	i0 = fn2683(m, v0)
+	i0 = fn2684(m, v0)
 	m.depth--
 	return i0
 L1:
@@ -8692,7 +11541,7 @@ L1:
 	}
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495820))
+	fn3605(m, i0, uint32(8495820))
 	m.depth--
 	return uint32(0)
 L4:
@@ -8744,7 +11593,7 @@ L8:
 	m.depth--
 	return i0
 L10:
-	i0 = fn2662(m, v3, uint32(127))
+	i0 = fn2663(m, v3, uint32(127))
 	v1 = i0
 	if v1 != 0 {
 		goto L11
@@ -8788,7 +11637,7 @@ L7:
 L13:
 	i2 = v4 * v1
 	i1 = v0 + i2
-	i0 = fn2679(m, v4, i1, v3)
+	i0 = fn2680(m, v4, i1, v3)
 	v5 = i0
 L6:
 	m.depth--
@@ -8797,7 +11646,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn2807(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2808(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -8824,7 +11673,7 @@ func fn2807(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432113), v4)
+	i0 = fn3604(m, i0, uint32(8432113), v4)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -8839,7 +11688,7 @@ L2:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8432113), i2)
+	i0 = fn3604(m, i0, uint32(8432113), i2)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
@@ -8854,10 +11703,10 @@ L3:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8432113), i2)
+	i0 = fn3604(m, i0, uint32(8432113), i2)
 	goto L1
 L4:
-	i0 = fn2808(m, v0, v1, v2, v3)
+	i0 = fn2809(m, v0, v1, v2, v3)
 	v0 = i0
 L1:
 	i0 = v4 + uint32(48)
@@ -8867,7 +11716,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2808(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2809(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -9106,7 +11955,7 @@ L27:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v1 = i0
 L26:
-	i0 = fn2736(m, v6, v2, v11, v1, uint32(1))
+	i0 = fn2737(m, v6, v2, v11, v1, uint32(1))
 	v2 = i0
 	if int32(v2) < int32(uint32(0)) {
 		goto L18
@@ -9132,7 +11981,7 @@ L31:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v7 = i0
 L30:
-	i1 = fn2662(m, v11, v16)
+	i1 = fn2663(m, v11, v16)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
 	if v5 != 0 {
@@ -9142,8 +11991,8 @@ L30:
 	goto L7
 L34:
 	v17 = uint32(0)
-	i0 = fn2664(m, v5, uint32(0), v0, uint32(0), v11, uint32(0))
-	fn2809(m, v5, v2, v1, v7, v3)
+	i0 = fn2665(m, v5, uint32(0), v0, uint32(0), v11, uint32(0))
+	fn2810(m, v5, v2, v1, v7, v3)
 	v18 = uint32(0)
 	v19 = uint32(0)
 	goto L15
@@ -9157,7 +12006,7 @@ L24:
 	goto L22
 L35:
 	v18 = uint32(1)
-	i0 = fn2776(m, v5, v8, v12, v2)
+	i0 = fn2777(m, v5, v8, v12, v2)
 	v8 = i0
 	if v8 != 0 {
 		goto L22
@@ -9173,7 +12022,7 @@ L23:
 	v18 = uint32(0)
 	goto L37
 L38:
-	i0 = fn2776(m, v5, v8, v12, v2)
+	i0 = fn2777(m, v5, v8, v12, v2)
 	v8 = i0
 	if v8 == 0 {
 		goto L36
@@ -9218,7 +12067,7 @@ L44:
 	v3 = i0
 	goto L39
 L46:
-	i0 = fn2777(m, v6, v11, v8, v12, v3, uint32(0))
+	i0 = fn2778(m, v6, v11, v8, v12, v3, uint32(0))
 	v3 = i0
 	goto L40
 L43:
@@ -9235,13 +12084,13 @@ L43:
 	v3 = i0
 	goto L39
 L47:
-	i0 = fn2778(m, v6, v11, v8, v12, v3, uint32(0))
+	i0 = fn2779(m, v6, v11, v8, v12, v3, uint32(0))
 	v3 = i0
 	goto L40
 L42:
 	panic(ErrUnreachable)
 L41:
-	i0 = fn2779(m, v6, v11, v8, v12, v3, uint32(0))
+	i0 = fn2780(m, v6, v11, v8, v12, v3, uint32(0))
 	v3 = i0
 L40:
 	if int32(v3) < int32(uint32(1)) {
@@ -9258,7 +12107,7 @@ L39:
 		goto L49
 	}
 	v19 = uint32(0)
-	i0 = fn2776(m, v7, v10, v13, v2)
+	i0 = fn2777(m, v7, v10, v13, v2)
 	v10 = i0
 	if v10 == 0 {
 		goto L16
@@ -9273,7 +12122,7 @@ L49:
 	v19 = uint32(0)
 	goto L48
 L50:
-	i0 = fn2776(m, v2, v6, v11, v7)
+	i0 = fn2777(m, v2, v6, v11, v7)
 	v6 = i0
 	if v6 != 0 {
 		goto L51
@@ -9284,7 +12133,7 @@ L51:
 	if v17 != 0 {
 		goto L52
 	}
-	fn2111(m, v8)
+	fn2112(m, v8)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	v2 = i0
 	i0 = v2 & uint32(32)
@@ -9305,7 +12154,7 @@ L53:
 	v8 = i0
 L52:
 	v17 = uint32(0)
-	i0 = fn2776(m, v5, v8, v12, v7)
+	i0 = fn2777(m, v5, v8, v12, v7)
 	v8 = i0
 	if v8 == 0 {
 		goto L11
@@ -9339,7 +12188,7 @@ L56:
 	if int32(v5) > int32(i1) {
 		goto L54
 	}
-	i1 = fn2662(m, v5, v16)
+	i1 = fn2663(m, v5, v16)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
 	if v5 == 0 {
@@ -9422,7 +12271,7 @@ L63:
 	i2 = v6 + i3
 	v23 = i2
 	i3 = v11 - v3
-	i0 = fn2810(m, v2, v0, v23, i3, v1, v8, v12, v3)
+	i0 = fn2811(m, v2, v0, v23, i3, v1, v8, v12, v3)
 	v7 = i0
 	if v7 == k32(4294967295) {
 		goto L62
@@ -9469,13 +12318,13 @@ L62:
 	goto L15
 L54:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470519))
+	fn3605(m, i0, uint32(8470519))
 	goto L12
 L36:
 	v0 = uint32(0)
 	goto L7
 L22:
-	i0 = fn2810(m, v2, v0, v6, v11, v1, v8, v12, uint32(0))
+	i0 = fn2811(m, v2, v0, v6, v11, v1, v8, v12, uint32(0))
 	v13 = i0
 	if int32(v13) >= int32(uint32(0)) {
 		goto L17
@@ -9484,7 +12333,7 @@ L21:
 	if v18 == 0 {
 		goto L18
 	}
-	fn2111(m, v8)
+	fn2112(m, v8)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	if i0 != uint32(10072576) {
@@ -9503,7 +12352,7 @@ L17:
 		goto L67
 	}
 	v19 = uint32(0)
-	i0 = fn2776(m, v7, v10, v12, v2)
+	i0 = fn2777(m, v7, v10, v12, v2)
 	v10 = i0
 	if v10 == 0 {
 		goto L16
@@ -9521,7 +12370,7 @@ L68:
 	if v17 != 0 {
 		goto L69
 	}
-	fn2111(m, v8)
+	fn2112(m, v8)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	v8 = i0
 	i0 = v8 & uint32(32)
@@ -9541,7 +12390,7 @@ L70:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	v8 = i0
 L69:
-	i0 = fn2776(m, v2, v6, v11, v7)
+	i0 = fn2777(m, v2, v6, v11, v7)
 	v6 = i0
 	if v6 != 0 {
 		goto L71
@@ -9550,7 +12399,7 @@ L69:
 	goto L7
 L71:
 	v17 = uint32(0)
-	i0 = fn2776(m, v5, v8, v12, v7)
+	i0 = fn2777(m, v5, v8, v12, v7)
 	v8 = i0
 	if v8 == 0 {
 		goto L11
@@ -9559,7 +12408,7 @@ L71:
 	v19 = uint32(1)
 	v2 = v7
 L66:
-	i1 = fn2662(m, v11, v16)
+	i1 = fn2663(m, v11, v16)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
 	if v5 == 0 {
@@ -9602,7 +12451,7 @@ L74:
 	i3 = v3 * v2
 	i2 = v6 + i3
 	i3 = v11 - v3
-	i0 = fn2810(m, v2, v0, i2, i3, v1, v8, v12, v3)
+	i0 = fn2811(m, v2, v0, i2, i3, v1, v8, v12, v3)
 	v13 = i0
 	if v13 == k32(4294967295) {
 		goto L15
@@ -9631,7 +12480,7 @@ L15:
 	goto L14
 L75:
 	i0 = v4 + uint32(12)
-	fn2811(m, i0)
+	fn2812(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v0 = i0
 	if v0 == 0 {
@@ -9641,19 +12490,19 @@ L14:
 	if v19 == 0 {
 		goto L76
 	}
-	fn2111(m, v6)
+	fn2112(m, v6)
 L76:
 	if v18 == 0 {
 		goto L77
 	}
-	fn2111(m, v8)
+	fn2112(m, v8)
 L77:
 	if v17 != 0 {
 		goto L8
 	}
 	goto L7
 L13:
-	i0 = fn2683(m, v0)
+	i0 = fn2684(m, v0)
 	v0 = i0
 	goto L7
 L12:
@@ -9665,19 +12514,19 @@ L11:
 	v8 = uint32(0)
 	v18 = uint32(0)
 L10:
-	fn2111(m, v6)
+	fn2112(m, v6)
 L9:
 	if v18 == 0 {
 		goto L78
 	}
-	fn2111(m, v8)
+	fn2112(m, v8)
 L78:
 	v0 = uint32(0)
 	if v17 == 0 {
 		goto L7
 	}
 L8:
-	fn2111(m, v10)
+	fn2112(m, v10)
 L7:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -9686,7 +12535,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn2809(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn2810(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -9850,7 +12699,7 @@ L7:
 	i0 = v1 + uint32(12)
 	v0 = i0
 	i2 = v5 - v0
-	i0 = fn8093(m, v0, v2, i2)
+	i0 = fn8094(m, v0, v2, i2)
 	v0 = i0
 	if v0 == 0 {
 		goto L3
@@ -9987,7 +12836,7 @@ L9:
 	if int32(v1) < int32(uint32(1)) {
 		goto L3
 	}
-	i0 = fn2737(m, v0, v1, v6)
+	i0 = fn2738(m, v0, v1, v6)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L3
@@ -10121,7 +12970,7 @@ L11:
 	v0 = i0
 	i2 = v5 - v0
 	i2 = uint32(int32(i2) >> (uint32(2) & 31))
-	i0 = fn8126(m, v0, v2, i2)
+	i0 = fn8127(m, v0, v2, i2)
 	v0 = i0
 	if v0 == 0 {
 		goto L3
@@ -10139,7 +12988,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2810(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn2811(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -10170,7 +13019,7 @@ L5:
 	if v6 == 0 {
 		goto L2
 	}
-	i2 = fn2782(m, v2, v3, v5, v6, uint32(1))
+	i2 = fn2783(m, v2, v3, v5, v6, uint32(1))
 	v6 = i2
 	if int32(v6) < int32(uint32(0)) {
 		i0 = uint32(0)
@@ -10183,7 +13032,7 @@ L6:
 	if v6 == 0 {
 		goto L2
 	}
-	i2 = fn2779(m, v2, v3, v5, v6, k32(4294967295), uint32(1))
+	i2 = fn2780(m, v2, v3, v5, v6, k32(4294967295), uint32(1))
 	v6 = i2
 	if int32(v6) < int32(uint32(0)) {
 		i0 = uint32(0)
@@ -10196,7 +13045,7 @@ L4:
 	if v6 == 0 {
 		goto L2
 	}
-	i2 = fn2777(m, v2, v3, v5, v6, k32(4294967295), uint32(1))
+	i2 = fn2778(m, v2, v3, v5, v6, k32(4294967295), uint32(1))
 	v6 = i2
 	if int32(v6) < int32(uint32(0)) {
 		i0 = uint32(0)
@@ -10209,7 +13058,7 @@ L3:
 	if v6 == 0 {
 		goto L2
 	}
-	i2 = fn2778(m, v2, v3, v5, v6, k32(4294967295), uint32(1))
+	i2 = fn2779(m, v2, v3, v5, v6, k32(4294967295), uint32(1))
 	v6 = i2
 	if int32(v6) < int32(uint32(0)) {
 		i0 = uint32(0)
@@ -10226,7 +13075,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2811(m *Module, v0 uint32) {
+func fn2812(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10523,12 +13372,12 @@ L31:
 		goto L1
 	}
 L2:
-	i0 = fn2662(m, v3, v6)
+	i0 = fn2663(m, v3, v6)
 	v2 = i0
 	if v2 == 0 {
 		goto L37
 	}
-	i0 = fn2664(m, v2, uint32(0), v1, uint32(0), v3, uint32(0))
+	i0 = fn2665(m, v2, uint32(0), v1, uint32(0), v3, uint32(0))
 L37:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -10541,7 +13390,7 @@ L37:
 	if v4 != 0 {
 		goto L38
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L38:
 	*(*uint32)(unsafe.Add(b, v0)) = v2
 L1:
@@ -10550,7 +13399,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2812(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2813(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10577,7 +13426,7 @@ func fn2812(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432113), v3)
+	i0 = fn3604(m, i0, uint32(8432113), v3)
 	goto L1
 L2:
 	if v1 == 0 {
@@ -10595,10 +13444,10 @@ L2:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8432113), i2)
+	i0 = fn3604(m, i0, uint32(8432113), i2)
 	goto L1
 L3:
-	i0 = fn2813(m, v0, v1, v2)
+	i0 = fn2814(m, v0, v1, v2)
 	v0 = i0
 L1:
 	i0 = v3 + uint32(32)
@@ -10608,7 +13457,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2813(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2814(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10698,7 +13547,7 @@ L11:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v7 = i0
 	if v7 != 0 {
 		goto L13
@@ -10734,7 +13583,7 @@ L19:
 	v4 = i0
 	goto L20
 L21:
-	i0 = fn2950(m, v10)
+	i0 = fn2951(m, v10)
 	v4 = i0
 L20:
 	if v4 == 0 {
@@ -10774,7 +13623,7 @@ L23:
 	v3 = i0
 	goto L24
 L25:
-	i0 = fn2950(m, v3)
+	i0 = fn2951(m, v3)
 	v3 = i0
 L24:
 	i0 = v4 + uint32(1)
@@ -10809,7 +13658,7 @@ L26:
 	if v4 == uint32(1) {
 		goto L29
 	}
-	i0 = fn2662(m, v4, uint32(127))
+	i0 = fn2663(m, v4, uint32(127))
 	v10 = i0
 	if v10 == 0 {
 		goto L2
@@ -10861,7 +13710,7 @@ L28:
 	*(*uint32)(unsafe.Add(b, i0)) = v10
 	goto L31
 L32:
-	i0 = fn1501(m, v7, v10)
+	i0 = fn1502(m, v7, v10)
 	v12 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v3 = i0
@@ -10888,7 +13737,7 @@ L33:
 	if v3 != 0 {
 		goto L31
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L31:
 	i0 = v9 + uint32(1)
 	v9 = i0
@@ -10921,7 +13770,7 @@ L36:
 	v0 = i0
 	goto L37
 L38:
-	i0 = fn2950(m, v4)
+	i0 = fn2951(m, v4)
 	v0 = i0
 L37:
 	if v0 == 0 {
@@ -10946,7 +13795,7 @@ L39:
 	if v5 == uint32(1) {
 		goto L41
 	}
-	i0 = fn2662(m, v5, uint32(127))
+	i0 = fn2663(m, v5, uint32(127))
 	v10 = i0
 	if v10 == 0 {
 		goto L2
@@ -10998,7 +13847,7 @@ L40:
 	*(*uint32)(unsafe.Add(b, i0)) = v10
 	goto L43
 L44:
-	i0 = fn1501(m, v7, v10)
+	i0 = fn1502(m, v7, v10)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v5 = i0
@@ -11025,7 +13874,7 @@ L45:
 	if v5 != 0 {
 		goto L43
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L43:
 	i0 = v2 + uint32(1)
 	v9 = i0
@@ -11066,7 +13915,7 @@ L46:
 		goto L48
 	}
 L49:
-	i0 = fn1492(m, uint32(1))
+	i0 = fn1493(m, uint32(1))
 	v5 = i0
 	if v5 != 0 {
 		goto L50
@@ -11124,7 +13973,7 @@ L54:
 	if v12 != 0 {
 		goto L56
 	}
-	i0 = fn2776(m, v11, v3, v10, v4)
+	i0 = fn2777(m, v11, v3, v10, v4)
 	v3 = i0
 	if v3 != 0 {
 		goto L56
@@ -11165,7 +14014,7 @@ L64:
 L66:
 	v11 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
+	fn3605(m, i0, uint32(8437758))
 	goto L57
 L65:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
@@ -11174,7 +14023,7 @@ L65:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v9 = i0
 	if v9 == 0 {
 		goto L57
@@ -11218,7 +14067,7 @@ L75:
 	}
 	i0 = v11 + k32(4294967295)
 	v8 = i0
-	i0 = fn2662(m, v8, uint32(127))
+	i0 = fn2663(m, v8, uint32(127))
 	v11 = i0
 	if v11 == 0 {
 		goto L58
@@ -11270,7 +14119,7 @@ L77:
 	*(*uint32)(unsafe.Add(b, i0)) = v11
 	goto L80
 L81:
-	i0 = fn1501(m, v9, v11)
+	i0 = fn1502(m, v9, v11)
 	v13 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v11))
 	v8 = i0
@@ -11297,7 +14146,7 @@ L82:
 	if v8 != 0 {
 		goto L80
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L80:
 	i0 = v6 + uint32(1)
 	v6 = i0
@@ -11353,7 +14202,7 @@ L68:
 	if v5 == uint32(1) {
 		goto L85
 	}
-	i0 = fn2662(m, v5, uint32(127))
+	i0 = fn2663(m, v5, uint32(127))
 	v11 = i0
 	if v11 == 0 {
 		goto L58
@@ -11405,7 +14254,7 @@ L84:
 	*(*uint32)(unsafe.Add(b, i0)) = v11
 	goto L87
 L88:
-	i0 = fn1501(m, v9, v11)
+	i0 = fn1502(m, v9, v11)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v11))
 	v5 = i0
@@ -11432,7 +14281,7 @@ L89:
 	if v5 != 0 {
 		goto L87
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L87:
 	i0 = v6 + uint32(1)
 	v6 = i0
@@ -11452,7 +14301,7 @@ L63:
 L94:
 	v11 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
+	fn3605(m, i0, uint32(8437758))
 	goto L57
 L93:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -11461,7 +14310,7 @@ L93:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v8 = i0
 	if v8 == 0 {
 		goto L57
@@ -11496,7 +14345,7 @@ L101:
 	i0 = v7 + i1
 	i2 = v9 + v4
 	i1 = uint32(0) - i2
-	i0 = fn2681(m, i0, i1)
+	i0 = fn2682(m, i0, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L90
@@ -11510,7 +14359,7 @@ L101:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L103
 L104:
-	i0 = fn1501(m, v8, v1)
+	i0 = fn1502(m, v8, v1)
 	v13 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v9 = i0
@@ -11537,7 +14386,7 @@ L105:
 	if v9 != 0 {
 		goto L103
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L103:
 	i0 = v6 + uint32(1)
 	v6 = i0
@@ -11589,7 +14438,7 @@ L96:
 	i1 = v9 << (uint32(2) & 31)
 	i0 = v7 + i1
 	i1 = v5 - v9
-	i0 = fn2681(m, i0, i1)
+	i0 = fn2682(m, i0, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L90
@@ -11603,7 +14452,7 @@ L96:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L107
 L108:
-	i0 = fn1501(m, v8, v1)
+	i0 = fn1502(m, v8, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -11630,7 +14479,7 @@ L109:
 	if v5 != 0 {
 		goto L107
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L107:
 	i0 = v6 + uint32(1)
 	v6 = i0
@@ -11643,7 +14492,7 @@ L92:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v8 = i0
 	if v8 == 0 {
 		goto L57
@@ -11660,12 +14509,12 @@ L116:
 	i0 = v7 + i1
 	v11 = i0
 	i1 = v5 - v1
-	i0 = fn2778(m, v11, i1, v3, v10, k32(4294967295), uint32(1))
+	i0 = fn2779(m, v11, i1, v3, v10, k32(4294967295), uint32(1))
 	v6 = i0
 	if int32(v6) < int32(uint32(0)) {
 		goto L115
 	}
-	i0 = fn2681(m, v11, v6)
+	i0 = fn2682(m, v11, v6)
 	v11 = i0
 	if v11 == 0 {
 		goto L110
@@ -11678,7 +14527,7 @@ L116:
 	*(*uint32)(unsafe.Add(b, i0)) = v11
 	goto L117
 L118:
-	i0 = fn1501(m, v8, v11)
+	i0 = fn1502(m, v8, v11)
 	v14 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v11))
 	v13 = i0
@@ -11705,7 +14554,7 @@ L119:
 	if v13 != 0 {
 		goto L117
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L117:
 	i0 = v9 + uint32(4)
 	v9 = i0
@@ -11745,7 +14594,7 @@ L113:
 	i1 = v1 << (uint32(2) & 31)
 	i0 = v7 + i1
 	i1 = v5 - v1
-	i0 = fn2681(m, i0, i1)
+	i0 = fn2682(m, i0, i1)
 	v11 = i0
 	if v11 == 0 {
 		goto L110
@@ -11759,7 +14608,7 @@ L113:
 	*(*uint32)(unsafe.Add(b, i0)) = v11
 	goto L121
 L122:
-	i0 = fn1501(m, v8, v11)
+	i0 = fn1502(m, v8, v11)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v11))
 	v5 = i0
@@ -11786,7 +14635,7 @@ L123:
 	if v5 != 0 {
 		goto L121
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L121:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v8)+8)) = i1
@@ -11794,7 +14643,7 @@ L112:
 	v11 = v8
 	goto L57
 L111:
-	fn2072(m, v11)
+	fn2073(m, v11)
 L110:
 	v11 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -11808,10 +14657,10 @@ L110:
 	if v5 != 0 {
 		goto L57
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L57
 L91:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L90:
 	v11 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -11825,7 +14674,7 @@ L90:
 	if v5 != 0 {
 		goto L57
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L57
 L62:
 	switch v10 {
@@ -11839,7 +14688,7 @@ L62:
 L128:
 	v11 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
+	fn3605(m, i0, uint32(8437758))
 	goto L57
 L127:
 	i0 = uint32(*(*uint16)(unsafe.Add(b, v3)))
@@ -11848,7 +14697,7 @@ L127:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v8 = i0
 	if v8 == 0 {
 		goto L57
@@ -11885,7 +14734,7 @@ L135:
 	i0 = v7 + i1
 	i2 = v9 + v4
 	i1 = uint32(0) - i2
-	i0 = fn2680(m, i0, i1)
+	i0 = fn2681(m, i0, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L124
@@ -11899,7 +14748,7 @@ L135:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L137
 L138:
-	i0 = fn1501(m, v8, v1)
+	i0 = fn1502(m, v8, v1)
 	v13 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v9 = i0
@@ -11926,7 +14775,7 @@ L139:
 	if v9 != 0 {
 		goto L137
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L137:
 	i0 = v6 + uint32(1)
 	v6 = i0
@@ -11978,7 +14827,7 @@ L130:
 	i1 = v9 << (uint32(1) & 31)
 	i0 = v7 + i1
 	i1 = v5 - v9
-	i0 = fn2680(m, i0, i1)
+	i0 = fn2681(m, i0, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L124
@@ -11992,7 +14841,7 @@ L130:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L141
 L142:
-	i0 = fn1501(m, v8, v1)
+	i0 = fn1502(m, v8, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -12019,7 +14868,7 @@ L143:
 	if v5 != 0 {
 		goto L141
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L141:
 	i0 = v6 + uint32(1)
 	v6 = i0
@@ -12032,7 +14881,7 @@ L126:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v8 = i0
 	if v8 == 0 {
 		goto L57
@@ -12049,12 +14898,12 @@ L149:
 	i0 = v7 + i1
 	v11 = i0
 	i1 = v5 - v1
-	i0 = fn2777(m, v11, i1, v3, v10, k32(4294967295), uint32(1))
+	i0 = fn2778(m, v11, i1, v3, v10, k32(4294967295), uint32(1))
 	v6 = i0
 	if int32(v6) < int32(uint32(0)) {
 		goto L148
 	}
-	i0 = fn2680(m, v11, v6)
+	i0 = fn2681(m, v11, v6)
 	v11 = i0
 	if v11 == 0 {
 		goto L144
@@ -12067,7 +14916,7 @@ L149:
 	*(*uint32)(unsafe.Add(b, i0)) = v11
 	goto L150
 L151:
-	i0 = fn1501(m, v8, v11)
+	i0 = fn1502(m, v8, v11)
 	v14 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v11))
 	v13 = i0
@@ -12094,7 +14943,7 @@ L152:
 	if v13 != 0 {
 		goto L150
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L150:
 	i0 = v9 + uint32(4)
 	v9 = i0
@@ -12135,7 +14984,7 @@ L146:
 	i1 = v1 << (uint32(1) & 31)
 	i0 = v7 + i1
 	i1 = v5 - v1
-	i0 = fn2680(m, i0, i1)
+	i0 = fn2681(m, i0, i1)
 	v11 = i0
 	if v11 == 0 {
 		goto L144
@@ -12149,7 +14998,7 @@ L146:
 	*(*uint32)(unsafe.Add(b, i0)) = v11
 	goto L154
 L155:
-	i0 = fn1501(m, v8, v11)
+	i0 = fn1502(m, v8, v11)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v11))
 	v5 = i0
@@ -12176,14 +15025,14 @@ L156:
 	if v5 != 0 {
 		goto L154
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L154:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v8)+8)) = i1
 	v11 = v8
 	goto L57
 L145:
-	fn2072(m, v11)
+	fn2073(m, v11)
 L144:
 	v11 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -12197,10 +15046,10 @@ L144:
 	if v5 != 0 {
 		goto L57
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L57
 L125:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L124:
 	v11 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -12214,7 +15063,7 @@ L124:
 	if v5 != 0 {
 		goto L57
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L57
 L61:
 	switch v10 {
@@ -12228,7 +15077,7 @@ L61:
 L161:
 	v11 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
+	fn3605(m, i0, uint32(8437758))
 	goto L57
 L160:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
@@ -12237,7 +15086,7 @@ L160:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v13 = i0
 	if v13 == 0 {
 		goto L57
@@ -12323,7 +15172,7 @@ L176:
 L175:
 	v17 = uint32(255)
 L173:
-	i0 = fn2662(m, v16, v17)
+	i0 = fn2663(m, v16, v17)
 	v6 = i0
 	if v6 == 0 {
 		goto L157
@@ -12375,7 +15224,7 @@ L170:
 	*(*uint32)(unsafe.Add(b, i0)) = v6
 	goto L181
 L182:
-	i0 = fn1501(m, v13, v6)
+	i0 = fn1502(m, v13, v6)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i0
@@ -12402,7 +15251,7 @@ L183:
 	if v4 != 0 {
 		goto L181
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L181:
 	i0 = v8 + uint32(1)
 	v8 = i0
@@ -12508,7 +15357,7 @@ L191:
 L190:
 	v10 = uint32(255)
 L188:
-	i0 = fn2662(m, v11, v10)
+	i0 = fn2663(m, v11, v10)
 	v6 = i0
 	if v6 == 0 {
 		goto L157
@@ -12560,7 +15409,7 @@ L185:
 	*(*uint32)(unsafe.Add(b, i0)) = v6
 	goto L196
 L197:
-	i0 = fn1501(m, v13, v6)
+	i0 = fn1502(m, v13, v6)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
@@ -12587,7 +15436,7 @@ L198:
 	if v5 != 0 {
 		goto L196
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L196:
 	i0 = v8 + uint32(1)
 	v8 = i0
@@ -12600,7 +15449,7 @@ L159:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v15 = i0
 	if v15 == 0 {
 		goto L57
@@ -12617,7 +15466,7 @@ L204:
 	i0 = v7 + v9
 	v14 = i0
 	i1 = v5 - v9
-	i0 = fn2779(m, v14, i1, v3, v10, k32(4294967295), uint32(1))
+	i0 = fn2780(m, v14, i1, v3, v10, k32(4294967295), uint32(1))
 	v13 = i0
 	if int32(v13) < int32(uint32(0)) {
 		goto L203
@@ -12676,7 +15525,7 @@ L211:
 L210:
 	v17 = uint32(255)
 L208:
-	i0 = fn2662(m, v13, v17)
+	i0 = fn2663(m, v13, v17)
 	v1 = i0
 	if v1 == 0 {
 		goto L199
@@ -12728,7 +15577,7 @@ L205:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L216
 L217:
-	i0 = fn1501(m, v15, v1)
+	i0 = fn1502(m, v15, v1)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -12755,7 +15604,7 @@ L218:
 	if v4 != 0 {
 		goto L216
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L216:
 	i0 = v9 + v10
 	i0 = i0 + v13
@@ -12850,7 +15699,7 @@ L226:
 L225:
 	v10 = uint32(255)
 L223:
-	i0 = fn2662(m, v11, v10)
+	i0 = fn2663(m, v11, v10)
 	v1 = i0
 	if v1 == 0 {
 		goto L199
@@ -12902,7 +15751,7 @@ L220:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L231
 L232:
-	i0 = fn1501(m, v15, v1)
+	i0 = fn1502(m, v15, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -12929,14 +15778,14 @@ L233:
 	if v5 != 0 {
 		goto L231
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L231:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v15)+8)) = i1
 	v11 = v15
 	goto L57
 L200:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L199:
 	v11 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v15))
@@ -12950,10 +15799,10 @@ L199:
 	if v5 != 0 {
 		goto L57
 	}
-	fn2072(m, v15)
+	fn2073(m, v15)
 	goto L57
 L158:
-	fn2072(m, v6)
+	fn2073(m, v6)
 L157:
 	v11 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v13))
@@ -12967,14 +15816,14 @@ L157:
 	if v5 != 0 {
 		goto L57
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 	goto L57
 L60:
 	i0 = v2 + uint32(1)
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v13 = i0
 	if v13 == 0 {
 		goto L57
@@ -12990,7 +15839,7 @@ L239:
 	i0 = v7 + v1
 	v8 = i0
 	i1 = v5 - v1
-	i0 = fn2782(m, v8, i1, v3, v10, uint32(1))
+	i0 = fn2783(m, v8, i1, v3, v10, uint32(1))
 	v11 = i0
 	if int32(v11) < int32(uint32(0)) {
 		goto L238
@@ -12998,7 +15847,7 @@ L239:
 	if v11 == uint32(1) {
 		goto L241
 	}
-	i0 = fn2662(m, v11, uint32(127))
+	i0 = fn2663(m, v11, uint32(127))
 	v4 = i0
 	if v4 == 0 {
 		goto L234
@@ -13049,7 +15898,7 @@ L240:
 	*(*uint32)(unsafe.Add(b, i0)) = v4
 	goto L243
 L244:
-	i0 = fn1501(m, v13, v4)
+	i0 = fn1502(m, v13, v4)
 	v14 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v8 = i0
@@ -13076,7 +15925,7 @@ L245:
 	if v8 != 0 {
 		goto L243
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L243:
 	i0 = v9 + uint32(4)
 	v9 = i0
@@ -13121,7 +15970,7 @@ L236:
 	if v5 == uint32(1) {
 		goto L248
 	}
-	i0 = fn2662(m, v5, uint32(127))
+	i0 = fn2663(m, v5, uint32(127))
 	v4 = i0
 	if v4 == 0 {
 		goto L234
@@ -13173,7 +16022,7 @@ L247:
 	*(*uint32)(unsafe.Add(b, i0)) = v4
 	goto L250
 L251:
-	i0 = fn1501(m, v13, v4)
+	i0 = fn1502(m, v13, v4)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -13200,14 +16049,14 @@ L252:
 	if v5 != 0 {
 		goto L250
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L250:
 	i1 = v6 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v13)+8)) = i1
 	v11 = v13
 	goto L57
 L235:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L234:
 	v11 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v13))
@@ -13221,10 +16070,10 @@ L234:
 	if v5 != 0 {
 		goto L57
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 	goto L57
 L59:
-	fn2072(m, v11)
+	fn2073(m, v11)
 L58:
 	v11 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v9))
@@ -13238,12 +16087,12 @@ L58:
 	if v5 != 0 {
 		goto L57
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L57:
 	if v12 != 0 {
 		goto L253
 	}
-	fn2111(m, v3)
+	fn2112(m, v3)
 L253:
 	return v11
 L7:
@@ -13270,7 +16119,7 @@ L254:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v7 = i0
 	if v7 != 0 {
 		goto L256
@@ -13308,7 +16157,7 @@ L264:
 	v10 = i0
 	goto L265
 L266:
-	i0 = fn2950(m, v10)
+	i0 = fn2951(m, v10)
 	v10 = i0
 L265:
 	if v10 == 0 {
@@ -13349,7 +16198,7 @@ L268:
 	v11 = i0
 	goto L269
 L270:
-	i0 = fn2950(m, v3)
+	i0 = fn2951(m, v3)
 	v11 = i0
 L269:
 	i0 = v1 + uint32(4)
@@ -13384,7 +16233,7 @@ L272:
 	return v7
 L271:
 	i0 = v9 + v8
-	i0 = fn2681(m, i0, v10)
+	i0 = fn2682(m, i0, v10)
 	v1 = i0
 	if v1 == 0 {
 		goto L257
@@ -13398,7 +16247,7 @@ L271:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L273
 L274:
-	i0 = fn1501(m, v7, v1)
+	i0 = fn1502(m, v7, v1)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -13425,7 +16274,7 @@ L275:
 	if v3 != 0 {
 		goto L273
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L273:
 	i0 = v6 + uint32(1)
 	v6 = i0
@@ -13457,7 +16306,7 @@ L278:
 	v0 = i0
 	goto L279
 L280:
-	i0 = fn2950(m, v0)
+	i0 = fn2951(m, v0)
 	v0 = i0
 L279:
 	if v0 == 0 {
@@ -13479,7 +16328,7 @@ L277:
 	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v2
 	return v7
 L281:
-	i0 = fn2681(m, v5, v1)
+	i0 = fn2682(m, v5, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L257
@@ -13493,7 +16342,7 @@ L281:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L282
 L283:
-	i0 = fn1501(m, v7, v1)
+	i0 = fn1502(m, v7, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -13520,7 +16369,7 @@ L284:
 	if v5 != 0 {
 		goto L282
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L282:
 	i0 = v2 + uint32(1)
 	v6 = i0
@@ -13528,7 +16377,7 @@ L259:
 	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v6
 	return v7
 L258:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L257:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v5 = i0
@@ -13566,7 +16415,7 @@ L286:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v7 = i0
 	if v7 != 0 {
 		goto L288
@@ -13604,7 +16453,7 @@ L296:
 	v10 = i0
 	goto L297
 L298:
-	i0 = fn2950(m, v10)
+	i0 = fn2951(m, v10)
 	v10 = i0
 L297:
 	if v10 == 0 {
@@ -13644,7 +16493,7 @@ L300:
 	v11 = i0
 	goto L301
 L302:
-	i0 = fn2950(m, v3)
+	i0 = fn2951(m, v3)
 	v11 = i0
 L301:
 	i0 = v1 + uint32(2)
@@ -13680,7 +16529,7 @@ L304:
 L303:
 	i1 = v12 << (uint32(1) & 31)
 	i0 = v9 + i1
-	i0 = fn2680(m, i0, v10)
+	i0 = fn2681(m, i0, v10)
 	v1 = i0
 	if v1 == 0 {
 		goto L289
@@ -13694,7 +16543,7 @@ L303:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L305
 L306:
-	i0 = fn1501(m, v7, v1)
+	i0 = fn1502(m, v7, v1)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -13721,7 +16570,7 @@ L307:
 	if v3 != 0 {
 		goto L305
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L305:
 	i0 = v6 + uint32(1)
 	v6 = i0
@@ -13753,7 +16602,7 @@ L310:
 	v0 = i0
 	goto L311
 L312:
-	i0 = fn2950(m, v0)
+	i0 = fn2951(m, v0)
 	v0 = i0
 L311:
 	if v0 == 0 {
@@ -13775,7 +16624,7 @@ L309:
 	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v2
 	return v7
 L313:
-	i0 = fn2680(m, v5, v1)
+	i0 = fn2681(m, v5, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L289
@@ -13789,7 +16638,7 @@ L313:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L314
 L315:
-	i0 = fn1501(m, v7, v1)
+	i0 = fn1502(m, v7, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -13816,7 +16665,7 @@ L316:
 	if v5 != 0 {
 		goto L314
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L314:
 	i0 = v2 + uint32(1)
 	v6 = i0
@@ -13824,7 +16673,7 @@ L291:
 	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v6
 	return v7
 L290:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L289:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v5 = i0
@@ -13853,7 +16702,7 @@ L318:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v7 = i0
 	if v7 != 0 {
 		goto L319
@@ -13889,7 +16738,7 @@ L327:
 	v4 = i0
 	goto L328
 L329:
-	i0 = fn2950(m, v10)
+	i0 = fn2951(m, v10)
 	v4 = i0
 L328:
 	if v4 == 0 {
@@ -13926,7 +16775,7 @@ L331:
 	v4 = i0
 	goto L332
 L333:
-	i0 = fn2950(m, v10)
+	i0 = fn2951(m, v10)
 	v4 = i0
 L332:
 	if v4 == 0 {
@@ -14015,7 +16864,7 @@ L342:
 L341:
 	v8 = uint32(255)
 L339:
-	i0 = fn2662(m, v13, v8)
+	i0 = fn2663(m, v13, v8)
 	v4 = i0
 	if v4 == 0 {
 		goto L320
@@ -14067,7 +16916,7 @@ L336:
 	*(*uint32)(unsafe.Add(b, i0)) = v4
 	goto L347
 L348:
-	i0 = fn1501(m, v7, v4)
+	i0 = fn1502(m, v7, v4)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v10 = i0
@@ -14094,7 +16943,7 @@ L349:
 	if v10 != 0 {
 		goto L347
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L347:
 	i0 = v6 + uint32(1)
 	v6 = i0
@@ -14125,7 +16974,7 @@ L352:
 	v4 = i0
 	goto L353
 L354:
-	i0 = fn2950(m, v10)
+	i0 = fn2951(m, v10)
 	v4 = i0
 L353:
 	if v4 == 0 {
@@ -14202,7 +17051,7 @@ L362:
 L361:
 	v11 = uint32(255)
 L359:
-	i0 = fn2662(m, v1, v11)
+	i0 = fn2663(m, v1, v11)
 	v4 = i0
 	if v4 == 0 {
 		goto L320
@@ -14254,7 +17103,7 @@ L356:
 	*(*uint32)(unsafe.Add(b, i0)) = v4
 	goto L367
 L368:
-	i0 = fn1501(m, v7, v4)
+	i0 = fn1502(m, v7, v4)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -14281,7 +17130,7 @@ L369:
 	if v5 != 0 {
 		goto L367
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L367:
 	i0 = v2 + uint32(1)
 	v6 = i0
@@ -14289,7 +17138,7 @@ L322:
 	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v6
 	return v7
 L321:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L320:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v5 = i0
@@ -14306,7 +17155,7 @@ L370:
 	}
 	return uint32(0)
 L3:
-	fn2072(m, v10)
+	fn2073(m, v10)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v5 = i0
@@ -14323,838 +17172,8 @@ L371:
 	}
 	return uint32(0)
 L1:
-	fn2072(m, v7)
+	fn2073(m, v7)
 	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn2814(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432113), v2)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L4
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8432113), i2)
-	goto L2
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v4 = i0
-	i0 = v4 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v5 = i1
-	i1 = v5 >> (uint32(2) & 31)
-	i1 = i1 & uint32(7)
-	v6 = i1
-	if v3 < v6 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v8 = i1
-	if int32(v7) >= int32(v8) {
-		goto L5
-	}
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v0
-	i1 = k32(10089824) + uint32(20764)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v0
-	i1 = v2 + uint32(32)
-	i0 = fn2294(m, uint32(3), i1)
-	v3 = i0
-	goto L2
-L5:
-	i0 = v4 & uint32(32)
-	if i0 == 0 {
-		goto L8
-	}
-	i3 = v4 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v9 = i0
-	goto L7
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v9 = i0
-L7:
-	i0 = v5 & uint32(32)
-	if i0 == 0 {
-		goto L10
-	}
-	i3 = v5 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v1 + i1
-	v4 = i0
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v4 = i0
-L9:
-	i0 = b2i(v6 == v3)
-	v5 = i0
-	if v5 != 0 {
-		goto L11
-	}
-	i0 = fn2776(m, v6, v4, v8, v3)
-	v4 = i0
-	if v4 != 0 {
-		goto L11
-	}
-	v3 = uint32(0)
-	goto L2
-L11:
-	i0 = v3 + k32(4294967295)
-	switch i0 {
-	case 1:
-		goto L16
-	case 2:
-		goto L1
-	case 3:
-		goto L15
-	default:
-		goto L17
-	}
-L17:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
-	i0 = i0 & uint32(64)
-	if i0 == 0 {
-		goto L18
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+16)))
-	i0 = i0 & uint32(64)
-	if i0 == 0 {
-		goto L18
-	}
-	if v8 != 0 {
-		goto L19
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
-	goto L12
-L19:
-	i0 = fn2289(m, uint32(3))
-	v3 = i0
-	if v3 == 0 {
-		goto L13
-	}
-	i0 = fn2782(m, v9, v7, v4, v8, uint32(1))
-	v6 = i0
-	if int32(v6) > int32(k32(4294967295)) {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L21
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L21:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L22
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764)) = i1
-L22:
-	i0 = v3 + uint32(16)
-	i1 = k32(10089824) + uint32(20764)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764)) = i1
-L23:
-	i0 = v3 + uint32(20)
-	i1 = k32(10089824) + uint32(20764)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	goto L12
-L20:
-	if v6 != uint32(1) {
-		goto L25
-	}
-	i0 = uint32(*(*int8)(unsafe.Add(b, v9)))
-	v0 = i0
-	i0 = v0 & uint32(255)
-	v10 = i0
-	i0 = v10 << (uint32(5) & 31)
-	i0 = i0 + uint32(10089824)
-	i0 = i0 + uint32(42472)
-	i2 = v10 * uint32(24)
-	i1 = uint32(10089824) + i2
-	i1 = i1 + uint32(43496)
-	if !(int32(v0) < int32(uint32(0))) {
-		i0 = i1
-	}
-	v0 = i0
-	goto L24
-L25:
-	i0 = fn2662(m, v6, uint32(127))
-	v0 = i0
-	if v0 != 0 {
-		goto L26
-	}
-	v0 = uint32(0)
-	goto L24
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v10 = i0
-	i0 = v10 & uint32(32)
-	if i0 == 0 {
-		goto L28
-	}
-	i3 = v10 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v10 = i0
-	goto L27
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v10 = i0
-L27:
-	m.copy(v10, v9, v6)
-L24:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L29
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L29:
-	i0 = v3 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-	i1 = v6 + v8
-	v0 = i1
-	i0 = v9 + v0
-	v1 = i0
-	i0 = v7 - v0
-	v6 = i0
-	if v6 != uint32(1) {
-		goto L31
-	}
-	i0 = uint32(*(*int8)(unsafe.Add(b, v1)))
-	v0 = i0
-	i0 = v0 & uint32(255)
-	v1 = i0
-	i0 = v1 << (uint32(5) & 31)
-	i0 = i0 + uint32(10089824)
-	i0 = i0 + uint32(42472)
-	i2 = v1 * uint32(24)
-	i1 = uint32(10089824) + i2
-	i1 = i1 + uint32(43496)
-	if !(int32(v0) < int32(uint32(0))) {
-		i0 = i1
-	}
-	v0 = i0
-	goto L30
-L31:
-	i0 = fn2662(m, v6, uint32(127))
-	v0 = i0
-	if v0 != 0 {
-		goto L32
-	}
-	v0 = uint32(0)
-	goto L30
-L32:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v8 = i0
-	i0 = v8 & uint32(32)
-	if i0 == 0 {
-		goto L34
-	}
-	i3 = v8 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v8 = i0
-	goto L33
-L34:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v8 = i0
-L33:
-	m.copy(v8, v1, v6)
-L30:
-	i0 = v3 + uint32(20)
-	*(*uint32)(unsafe.Add(b, i0)) = v0
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 == 0 {
-		goto L14
-	}
-	goto L13
-L18:
-	if v8 != 0 {
-		goto L35
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
-	goto L12
-L35:
-	i0 = fn2289(m, uint32(3))
-	v3 = i0
-	if v3 == 0 {
-		goto L13
-	}
-	i0 = fn2779(m, v9, v7, v4, v8, k32(4294967295), uint32(1))
-	v11 = i0
-	if int32(v11) > int32(k32(4294967295)) {
-		goto L36
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L37
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L37:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L38
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764)) = i1
-L38:
-	i0 = v3 + uint32(16)
-	i1 = k32(10089824) + uint32(20764)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L39
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764)) = i1
-L39:
-	i0 = v3 + uint32(20)
-	i1 = k32(10089824) + uint32(20764)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	goto L12
-L36:
-	i0 = k32(10089824) + uint32(20764)
-	v0 = i0
-	switch v11 {
-	case 0:
-		goto L40
-	case 1:
-		goto L42
-	default:
-		goto L41
-	}
-L42:
-	i0 = uint32(*(*int8)(unsafe.Add(b, v9)))
-	v0 = i0
-	i0 = v0 & uint32(255)
-	v6 = i0
-	i0 = v6 << (uint32(5) & 31)
-	i0 = i0 + uint32(10089824)
-	i0 = i0 + uint32(42472)
-	i2 = v6 * uint32(24)
-	i1 = uint32(10089824) + i2
-	i1 = i1 + uint32(43496)
-	if !(int32(v0) < int32(uint32(0))) {
-		i0 = i1
-	}
-	v0 = i0
-	goto L40
-L41:
-	i0 = v9 + v11
-	v12 = i0
-	v6 = v9
-L44:
-	v13 = uint32(127)
-	if v6 >= v12 {
-		goto L43
-	}
-	i0 = v6 & uint32(3)
-	if i0 == 0 {
-		goto L47
-	}
-	v0 = v6
-	goto L46
-L47:
-	v0 = v6
-L49:
-	i0 = v0 + uint32(4)
-	v6 = i0
-	if v6 > v12 {
-		goto L48
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v10 = i0
-	v0 = v6
-	i0 = v10 & k32(2155905152)
-	if i0 == 0 {
-		goto L49
-	}
-	goto L45
-L48:
-	if v0 == v12 {
-		goto L43
-	}
-L46:
-	i0 = v0 + uint32(1)
-	v6 = i0
-	i0 = uint32(*(*int8)(unsafe.Add(b, v0)))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L44
-	}
-L45:
-	v13 = uint32(255)
-L43:
-	i0 = fn2662(m, v11, v13)
-	v0 = i0
-	if v0 != 0 {
-		goto L50
-	}
-	v0 = uint32(0)
-	goto L40
-L50:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v6 = i0
-	i0 = v6 & uint32(32)
-	if i0 == 0 {
-		goto L52
-	}
-	i3 = v6 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v6 = i0
-	goto L51
-L52:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v6 = i0
-L51:
-	m.copy(v6, v9, v11)
-L40:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L53
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L53:
-	i0 = v3 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-	i0 = k32(10089824) + uint32(20764)
-	v0 = i0
-	i1 = v11 + v8
-	v1 = i1
-	i0 = v9 + v1
-	v10 = i0
-	i0 = v7 - v1
-	v12 = i0
-	switch v12 {
-	case 0:
-		goto L54
-	case 1:
-		goto L56
-	default:
-		goto L55
-	}
-L56:
-	i0 = uint32(*(*int8)(unsafe.Add(b, v10)))
-	v0 = i0
-	i0 = v0 & uint32(255)
-	v1 = i0
-	i0 = v1 << (uint32(5) & 31)
-	i0 = i0 + uint32(10089824)
-	i0 = i0 + uint32(42472)
-	i2 = v1 * uint32(24)
-	i1 = uint32(10089824) + i2
-	i1 = i1 + uint32(43496)
-	if !(int32(v0) < int32(uint32(0))) {
-		i0 = i1
-	}
-	v0 = i0
-	goto L54
-L55:
-	i0 = v9 + v7
-	v8 = i0
-	v1 = v10
-L58:
-	v7 = uint32(127)
-	if v1 >= v8 {
-		goto L57
-	}
-	i0 = v1 & uint32(3)
-	if i0 == 0 {
-		goto L61
-	}
-	v0 = v1
-	goto L60
-L61:
-	v0 = v1
-L63:
-	i0 = v0 + uint32(4)
-	v1 = i0
-	if v1 > v8 {
-		goto L62
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v6 = i0
-	v0 = v1
-	i0 = v6 & k32(2155905152)
-	if i0 == 0 {
-		goto L63
-	}
-	goto L59
-L62:
-	if v0 == v8 {
-		goto L57
-	}
-L60:
-	i0 = v0 + uint32(1)
-	v1 = i0
-	i0 = uint32(*(*int8)(unsafe.Add(b, v0)))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L58
-	}
-L59:
-	v7 = uint32(255)
-L57:
-	i0 = fn2662(m, v12, v7)
-	v0 = i0
-	if v0 != 0 {
-		goto L64
-	}
-	v0 = uint32(0)
-	goto L54
-L64:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	i0 = v1 & uint32(32)
-	if i0 == 0 {
-		goto L66
-	}
-	i3 = v1 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v1 = i0
-	goto L65
-L66:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v1 = i0
-L65:
-	m.copy(v1, v10, v12)
-L54:
-	i0 = v3 + uint32(20)
-	*(*uint32)(unsafe.Add(b, i0)) = v0
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 == 0 {
-		goto L14
-	}
-	goto L13
-L16:
-	if v8 != 0 {
-		goto L67
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
-	goto L12
-L67:
-	i0 = fn2289(m, uint32(3))
-	v3 = i0
-	if v3 == 0 {
-		goto L13
-	}
-	i0 = fn2777(m, v9, v7, v4, v8, k32(4294967295), uint32(1))
-	v6 = i0
-	if int32(v6) > int32(k32(4294967295)) {
-		goto L68
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L69
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L69:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L70
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764)) = i1
-L70:
-	i0 = v3 + uint32(16)
-	i1 = k32(10089824) + uint32(20764)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L71
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764)) = i1
-L71:
-	i0 = v3 + uint32(20)
-	i1 = k32(10089824) + uint32(20764)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	goto L12
-L68:
-	i1 = fn2680(m, v9, v6)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L72
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L72:
-	i0 = v3 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-	i0 = v3 + uint32(20)
-	i2 = v6 + v8
-	v0 = i2
-	i2 = v0 << (uint32(1) & 31)
-	i1 = v9 + i2
-	i2 = v7 - v0
-	i1 = fn2680(m, i1, i2)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 == 0 {
-		goto L14
-	}
-	goto L13
-L15:
-	if v8 != 0 {
-		goto L73
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
-	goto L12
-L73:
-	i0 = fn2289(m, uint32(3))
-	v3 = i0
-	if v3 == 0 {
-		goto L13
-	}
-	i0 = fn2778(m, v9, v7, v4, v8, k32(4294967295), uint32(1))
-	v6 = i0
-	if int32(v6) > int32(k32(4294967295)) {
-		goto L74
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L75
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L75:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L76
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764)) = i1
-L76:
-	i0 = v3 + uint32(16)
-	i1 = k32(10089824) + uint32(20764)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L77
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764)) = i1
-L77:
-	i0 = v3 + uint32(20)
-	i1 = k32(10089824) + uint32(20764)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	goto L12
-L74:
-	i1 = fn2681(m, v9, v6)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L78
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L78:
-	i0 = v3 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-	i0 = v3 + uint32(20)
-	i2 = v6 + v8
-	v0 = i2
-	i2 = v0 << (uint32(2) & 31)
-	i1 = v9 + i2
-	i2 = v7 - v0
-	i1 = fn2681(m, i1, i2)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L13
-	}
-L14:
-	fn2072(m, v3)
-L13:
-	v3 = uint32(0)
-L12:
-	if v5 != 0 {
-		goto L2
-	}
-	fn2111(m, v4)
-L2:
-	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return v3
-L1:
-	panic(ErrUnreachable)
 }
 
 //go:norace
@@ -15208,7 +17227,7 @@ func fn2815(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432113), v2)
+	i0 = fn3604(m, i0, uint32(8432113), v2)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -15223,7 +17242,7 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8432113), i2)
+	i0 = fn3604(m, i0, uint32(8432113), i2)
 	goto L2
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -15247,13 +17266,13 @@ L4:
 		goto L5
 	}
 L6:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v0
 	i1 = k32(10089824) + uint32(20764)
 	v0 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v0
 	i1 = v2 + uint32(32)
-	i0 = fn2294(m, uint32(3), i1)
+	i0 = fn2295(m, uint32(3), i1)
 	v3 = i0
 	goto L2
 L5:
@@ -15296,7 +17315,7 @@ L9:
 	if v5 != 0 {
 		goto L11
 	}
-	i0 = fn2776(m, v6, v4, v8, v3)
+	i0 = fn2777(m, v6, v4, v8, v3)
 	v4 = i0
 	if v4 != 0 {
 		goto L11
@@ -15331,50 +17350,50 @@ L17:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
+	fn3605(m, i0, uint32(8437758))
 	goto L12
 L19:
-	i0 = fn2289(m, uint32(3))
+	i0 = fn2290(m, uint32(3))
 	v3 = i0
 	if v3 == 0 {
 		goto L13
 	}
-	i0 = fn2782(m, v9, v7, v4, v8, uint32(2))
+	i0 = fn2783(m, v9, v7, v4, v8, uint32(1))
 	v6 = i0
 	if int32(v6) > int32(k32(4294967295)) {
 		goto L20
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
+	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
 	if v1 == uint32(1073741823) {
 		goto L21
 	}
 	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764)) = i1
+	*(*uint32)(unsafe.Add(b, v0)) = i1
 L21:
-	i1 = k32(10089824) + uint32(20764)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
-	v1 = i0
-	if v1 == uint32(1073741823) {
+	v0 = i0
+	if v0 == uint32(1073741823) {
 		goto L22
 	}
-	i1 = v1 + uint32(1)
+	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764)) = i1
 L22:
 	i0 = v3 + uint32(16)
 	i1 = k32(10089824) + uint32(20764)
 	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
+	v0 = i0
+	if v0 == uint32(1073741823) {
 		goto L23
 	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764)) = i1
 L23:
 	i0 = v3 + uint32(20)
-	*(*uint32)(unsafe.Add(b, i0)) = v0
+	i1 = k32(10089824) + uint32(20764)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
 	goto L12
 L20:
 	if v6 != uint32(1) {
@@ -15396,7 +17415,7 @@ L20:
 	v0 = i0
 	goto L24
 L25:
-	i0 = fn2662(m, v6, uint32(127))
+	i0 = fn2663(m, v6, uint32(127))
 	v0 = i0
 	if v0 != 0 {
 		goto L26
@@ -15461,7 +17480,7 @@ L29:
 	v0 = i0
 	goto L30
 L31:
-	i0 = fn2662(m, v6, uint32(127))
+	i0 = fn2663(m, v6, uint32(127))
 	v0 = i0
 	if v0 != 0 {
 		goto L32
@@ -15492,7 +17511,7 @@ L33:
 L30:
 	i0 = v3 + uint32(20)
 	*(*uint32)(unsafe.Add(b, i0)) = v0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -15514,50 +17533,50 @@ L18:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
+	fn3605(m, i0, uint32(8437758))
 	goto L12
 L35:
-	i0 = fn2289(m, uint32(3))
+	i0 = fn2290(m, uint32(3))
 	v3 = i0
 	if v3 == 0 {
 		goto L13
 	}
-	i0 = fn2779(m, v9, v7, v4, v8, k32(4294967295), uint32(2))
+	i0 = fn2780(m, v9, v7, v4, v8, k32(4294967295), uint32(1))
 	v11 = i0
 	if int32(v11) > int32(k32(4294967295)) {
 		goto L36
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
+	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
 	if v1 == uint32(1073741823) {
 		goto L37
 	}
 	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764)) = i1
+	*(*uint32)(unsafe.Add(b, v0)) = i1
 L37:
-	i1 = k32(10089824) + uint32(20764)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
-	v1 = i0
-	if v1 == uint32(1073741823) {
+	v0 = i0
+	if v0 == uint32(1073741823) {
 		goto L38
 	}
-	i1 = v1 + uint32(1)
+	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764)) = i1
 L38:
 	i0 = v3 + uint32(16)
 	i1 = k32(10089824) + uint32(20764)
 	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
+	v0 = i0
+	if v0 == uint32(1073741823) {
 		goto L39
 	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764)) = i1
 L39:
 	i0 = v3 + uint32(20)
-	*(*uint32)(unsafe.Add(b, i0)) = v0
+	i1 = k32(10089824) + uint32(20764)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
 	goto L12
 L36:
 	i0 = k32(10089824) + uint32(20764)
@@ -15631,7 +17650,7 @@ L46:
 L45:
 	v13 = uint32(255)
 L43:
-	i0 = fn2662(m, v11, v13)
+	i0 = fn2663(m, v11, v13)
 	v0 = i0
 	if v0 != 0 {
 		goto L50
@@ -15748,7 +17767,7 @@ L60:
 L59:
 	v7 = uint32(255)
 L57:
-	i0 = fn2662(m, v12, v7)
+	i0 = fn2663(m, v12, v7)
 	v0 = i0
 	if v0 != 0 {
 		goto L64
@@ -15779,7 +17798,7 @@ L65:
 L54:
 	i0 = v3 + uint32(20)
 	*(*uint32)(unsafe.Add(b, i0)) = v0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -15801,15 +17820,845 @@ L16:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
+	fn3605(m, i0, uint32(8437758))
 	goto L12
 L67:
-	i0 = fn2289(m, uint32(3))
+	i0 = fn2290(m, uint32(3))
 	v3 = i0
 	if v3 == 0 {
 		goto L13
 	}
-	i0 = fn2777(m, v9, v7, v4, v8, k32(4294967295), uint32(2))
+	i0 = fn2778(m, v9, v7, v4, v8, k32(4294967295), uint32(1))
+	v6 = i0
+	if int32(v6) > int32(k32(4294967295)) {
+		goto L68
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L69
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L69:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L70
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764)) = i1
+L70:
+	i0 = v3 + uint32(16)
+	i1 = k32(10089824) + uint32(20764)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L71
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764)) = i1
+L71:
+	i0 = v3 + uint32(20)
+	i1 = k32(10089824) + uint32(20764)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	goto L12
+L68:
+	i1 = fn2681(m, v9, v6)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L72
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L72:
+	i0 = v3 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	i0 = v3 + uint32(20)
+	i2 = v6 + v8
+	v0 = i2
+	i2 = v0 << (uint32(1) & 31)
+	i1 = v9 + i2
+	i2 = v7 - v0
+	i1 = fn2681(m, i1, i2)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 == 0 {
+		goto L14
+	}
+	goto L13
+L15:
+	if v8 != 0 {
+		goto L73
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8437758))
+	goto L12
+L73:
+	i0 = fn2290(m, uint32(3))
+	v3 = i0
+	if v3 == 0 {
+		goto L13
+	}
+	i0 = fn2779(m, v9, v7, v4, v8, k32(4294967295), uint32(1))
+	v6 = i0
+	if int32(v6) > int32(k32(4294967295)) {
+		goto L74
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L75
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L75:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L76
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764)) = i1
+L76:
+	i0 = v3 + uint32(16)
+	i1 = k32(10089824) + uint32(20764)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L77
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764)) = i1
+L77:
+	i0 = v3 + uint32(20)
+	i1 = k32(10089824) + uint32(20764)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	goto L12
+L74:
+	i1 = fn2682(m, v9, v6)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L78
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L78:
+	i0 = v3 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	i0 = v3 + uint32(20)
+	i2 = v6 + v8
+	v0 = i2
+	i2 = v0 << (uint32(2) & 31)
+	i1 = v9 + i2
+	i2 = v7 - v0
+	i1 = fn2682(m, i1, i2)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 != 0 {
+		goto L13
+	}
+L14:
+	fn2073(m, v3)
+L13:
+	v3 = uint32(0)
+L12:
+	if v5 != 0 {
+		goto L2
+	}
+	fn2112(m, v4)
+L2:
+	i0 = v2 + uint32(48)
+	m.g0 = i0
+	return v3
+L1:
+	panic(ErrUnreachable)
+}
+
+//go:norace
+//go:nocheckptr
+func fn2816(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8432113), v2)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L4
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v2 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8432113), i2)
+	goto L2
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v4 = i0
+	i0 = v4 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v5 = i1
+	i1 = v5 >> (uint32(2) & 31)
+	i1 = i1 & uint32(7)
+	v6 = i1
+	if v3 < v6 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v8 = i1
+	if int32(v7) >= int32(v8) {
+		goto L5
+	}
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = v0
+	i1 = k32(10089824) + uint32(20764)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v0
+	i1 = v2 + uint32(32)
+	i0 = fn2295(m, uint32(3), i1)
+	v3 = i0
+	goto L2
+L5:
+	i0 = v4 & uint32(32)
+	if i0 == 0 {
+		goto L8
+	}
+	i3 = v4 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v9 = i0
+	goto L7
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v9 = i0
+L7:
+	i0 = v5 & uint32(32)
+	if i0 == 0 {
+		goto L10
+	}
+	i3 = v5 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v1 + i1
+	v4 = i0
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v4 = i0
+L9:
+	i0 = b2i(v6 == v3)
+	v5 = i0
+	if v5 != 0 {
+		goto L11
+	}
+	i0 = fn2777(m, v6, v4, v8, v3)
+	v4 = i0
+	if v4 != 0 {
+		goto L11
+	}
+	v3 = uint32(0)
+	goto L2
+L11:
+	i0 = v3 + k32(4294967295)
+	switch i0 {
+	case 1:
+		goto L16
+	case 2:
+		goto L1
+	case 3:
+		goto L15
+	default:
+		goto L17
+	}
+L17:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
+	i0 = i0 & uint32(64)
+	if i0 == 0 {
+		goto L18
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+16)))
+	i0 = i0 & uint32(64)
+	if i0 == 0 {
+		goto L18
+	}
+	if v8 != 0 {
+		goto L19
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8437758))
+	goto L12
+L19:
+	i0 = fn2290(m, uint32(3))
+	v3 = i0
+	if v3 == 0 {
+		goto L13
+	}
+	i0 = fn2783(m, v9, v7, v4, v8, uint32(2))
+	v6 = i0
+	if int32(v6) > int32(k32(4294967295)) {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L21
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764)) = i1
+L21:
+	i1 = k32(10089824) + uint32(20764)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L22
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764)) = i1
+L22:
+	i0 = v3 + uint32(16)
+	i1 = k32(10089824) + uint32(20764)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L23:
+	i0 = v3 + uint32(20)
+	*(*uint32)(unsafe.Add(b, i0)) = v0
+	goto L12
+L20:
+	if v6 != uint32(1) {
+		goto L25
+	}
+	i0 = uint32(*(*int8)(unsafe.Add(b, v9)))
+	v0 = i0
+	i0 = v0 & uint32(255)
+	v10 = i0
+	i0 = v10 << (uint32(5) & 31)
+	i0 = i0 + uint32(10089824)
+	i0 = i0 + uint32(42472)
+	i2 = v10 * uint32(24)
+	i1 = uint32(10089824) + i2
+	i1 = i1 + uint32(43496)
+	if !(int32(v0) < int32(uint32(0))) {
+		i0 = i1
+	}
+	v0 = i0
+	goto L24
+L25:
+	i0 = fn2663(m, v6, uint32(127))
+	v0 = i0
+	if v0 != 0 {
+		goto L26
+	}
+	v0 = uint32(0)
+	goto L24
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v10 = i0
+	i0 = v10 & uint32(32)
+	if i0 == 0 {
+		goto L28
+	}
+	i3 = v10 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v10 = i0
+	goto L27
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v10 = i0
+L27:
+	m.copy(v10, v9, v6)
+L24:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L29
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L29:
+	i0 = v3 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	i1 = v6 + v8
+	v0 = i1
+	i0 = v9 + v0
+	v1 = i0
+	i0 = v7 - v0
+	v6 = i0
+	if v6 != uint32(1) {
+		goto L31
+	}
+	i0 = uint32(*(*int8)(unsafe.Add(b, v1)))
+	v0 = i0
+	i0 = v0 & uint32(255)
+	v1 = i0
+	i0 = v1 << (uint32(5) & 31)
+	i0 = i0 + uint32(10089824)
+	i0 = i0 + uint32(42472)
+	i2 = v1 * uint32(24)
+	i1 = uint32(10089824) + i2
+	i1 = i1 + uint32(43496)
+	if !(int32(v0) < int32(uint32(0))) {
+		i0 = i1
+	}
+	v0 = i0
+	goto L30
+L31:
+	i0 = fn2663(m, v6, uint32(127))
+	v0 = i0
+	if v0 != 0 {
+		goto L32
+	}
+	v0 = uint32(0)
+	goto L30
+L32:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v8 = i0
+	i0 = v8 & uint32(32)
+	if i0 == 0 {
+		goto L34
+	}
+	i3 = v8 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v8 = i0
+	goto L33
+L34:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v8 = i0
+L33:
+	m.copy(v8, v1, v6)
+L30:
+	i0 = v3 + uint32(20)
+	*(*uint32)(unsafe.Add(b, i0)) = v0
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 == 0 {
+		goto L14
+	}
+	goto L13
+L18:
+	if v8 != 0 {
+		goto L35
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8437758))
+	goto L12
+L35:
+	i0 = fn2290(m, uint32(3))
+	v3 = i0
+	if v3 == 0 {
+		goto L13
+	}
+	i0 = fn2780(m, v9, v7, v4, v8, k32(4294967295), uint32(2))
+	v11 = i0
+	if int32(v11) > int32(k32(4294967295)) {
+		goto L36
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L37
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764)) = i1
+L37:
+	i1 = k32(10089824) + uint32(20764)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L38
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764)) = i1
+L38:
+	i0 = v3 + uint32(16)
+	i1 = k32(10089824) + uint32(20764)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L39
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L39:
+	i0 = v3 + uint32(20)
+	*(*uint32)(unsafe.Add(b, i0)) = v0
+	goto L12
+L36:
+	i0 = k32(10089824) + uint32(20764)
+	v0 = i0
+	switch v11 {
+	case 0:
+		goto L40
+	case 1:
+		goto L42
+	default:
+		goto L41
+	}
+L42:
+	i0 = uint32(*(*int8)(unsafe.Add(b, v9)))
+	v0 = i0
+	i0 = v0 & uint32(255)
+	v6 = i0
+	i0 = v6 << (uint32(5) & 31)
+	i0 = i0 + uint32(10089824)
+	i0 = i0 + uint32(42472)
+	i2 = v6 * uint32(24)
+	i1 = uint32(10089824) + i2
+	i1 = i1 + uint32(43496)
+	if !(int32(v0) < int32(uint32(0))) {
+		i0 = i1
+	}
+	v0 = i0
+	goto L40
+L41:
+	i0 = v9 + v11
+	v12 = i0
+	v6 = v9
+L44:
+	v13 = uint32(127)
+	if v6 >= v12 {
+		goto L43
+	}
+	i0 = v6 & uint32(3)
+	if i0 == 0 {
+		goto L47
+	}
+	v0 = v6
+	goto L46
+L47:
+	v0 = v6
+L49:
+	i0 = v0 + uint32(4)
+	v6 = i0
+	if v6 > v12 {
+		goto L48
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v10 = i0
+	v0 = v6
+	i0 = v10 & k32(2155905152)
+	if i0 == 0 {
+		goto L49
+	}
+	goto L45
+L48:
+	if v0 == v12 {
+		goto L43
+	}
+L46:
+	i0 = v0 + uint32(1)
+	v6 = i0
+	i0 = uint32(*(*int8)(unsafe.Add(b, v0)))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L44
+	}
+L45:
+	v13 = uint32(255)
+L43:
+	i0 = fn2663(m, v11, v13)
+	v0 = i0
+	if v0 != 0 {
+		goto L50
+	}
+	v0 = uint32(0)
+	goto L40
+L50:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v6 = i0
+	i0 = v6 & uint32(32)
+	if i0 == 0 {
+		goto L52
+	}
+	i3 = v6 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v6 = i0
+	goto L51
+L52:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v6 = i0
+L51:
+	m.copy(v6, v9, v11)
+L40:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L53
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L53:
+	i0 = v3 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	i0 = k32(10089824) + uint32(20764)
+	v0 = i0
+	i1 = v11 + v8
+	v1 = i1
+	i0 = v9 + v1
+	v10 = i0
+	i0 = v7 - v1
+	v12 = i0
+	switch v12 {
+	case 0:
+		goto L54
+	case 1:
+		goto L56
+	default:
+		goto L55
+	}
+L56:
+	i0 = uint32(*(*int8)(unsafe.Add(b, v10)))
+	v0 = i0
+	i0 = v0 & uint32(255)
+	v1 = i0
+	i0 = v1 << (uint32(5) & 31)
+	i0 = i0 + uint32(10089824)
+	i0 = i0 + uint32(42472)
+	i2 = v1 * uint32(24)
+	i1 = uint32(10089824) + i2
+	i1 = i1 + uint32(43496)
+	if !(int32(v0) < int32(uint32(0))) {
+		i0 = i1
+	}
+	v0 = i0
+	goto L54
+L55:
+	i0 = v9 + v7
+	v8 = i0
+	v1 = v10
+L58:
+	v7 = uint32(127)
+	if v1 >= v8 {
+		goto L57
+	}
+	i0 = v1 & uint32(3)
+	if i0 == 0 {
+		goto L61
+	}
+	v0 = v1
+	goto L60
+L61:
+	v0 = v1
+L63:
+	i0 = v0 + uint32(4)
+	v1 = i0
+	if v1 > v8 {
+		goto L62
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v6 = i0
+	v0 = v1
+	i0 = v6 & k32(2155905152)
+	if i0 == 0 {
+		goto L63
+	}
+	goto L59
+L62:
+	if v0 == v8 {
+		goto L57
+	}
+L60:
+	i0 = v0 + uint32(1)
+	v1 = i0
+	i0 = uint32(*(*int8)(unsafe.Add(b, v0)))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L58
+	}
+L59:
+	v7 = uint32(255)
+L57:
+	i0 = fn2663(m, v12, v7)
+	v0 = i0
+	if v0 != 0 {
+		goto L64
+	}
+	v0 = uint32(0)
+	goto L54
+L64:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	i0 = v1 & uint32(32)
+	if i0 == 0 {
+		goto L66
+	}
+	i3 = v1 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v1 = i0
+	goto L65
+L66:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v1 = i0
+L65:
+	m.copy(v1, v10, v12)
+L54:
+	i0 = v3 + uint32(20)
+	*(*uint32)(unsafe.Add(b, i0)) = v0
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 == 0 {
+		goto L14
+	}
+	goto L13
+L16:
+	if v8 != 0 {
+		goto L67
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8437758))
+	goto L12
+L67:
+	i0 = fn2290(m, uint32(3))
+	v3 = i0
+	if v3 == 0 {
+		goto L13
+	}
+	i0 = fn2778(m, v9, v7, v4, v8, k32(4294967295), uint32(2))
 	v6 = i0
 	if int32(v6) > int32(k32(4294967295)) {
 		goto L68
@@ -15847,7 +18696,7 @@ L71:
 	*(*uint32)(unsafe.Add(b, i0)) = v0
 	goto L12
 L68:
-	i1 = fn2680(m, v9, v6)
+	i1 = fn2681(m, v9, v6)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -15865,9 +18714,9 @@ L72:
 	i2 = v0 << (uint32(1) & 31)
 	i1 = v9 + i2
 	i2 = v7 - v0
-	i1 = fn2680(m, i1, i2)
+	i1 = fn2681(m, i1, i2)
 	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -15889,15 +18738,15 @@ L15:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
+	fn3605(m, i0, uint32(8437758))
 	goto L12
 L73:
-	i0 = fn2289(m, uint32(3))
+	i0 = fn2290(m, uint32(3))
 	v3 = i0
 	if v3 == 0 {
 		goto L13
 	}
-	i0 = fn2778(m, v9, v7, v4, v8, k32(4294967295), uint32(2))
+	i0 = fn2779(m, v9, v7, v4, v8, k32(4294967295), uint32(2))
 	v6 = i0
 	if int32(v6) > int32(k32(4294967295)) {
 		goto L74
@@ -15935,7 +18784,7 @@ L77:
 	*(*uint32)(unsafe.Add(b, i0)) = v0
 	goto L12
 L74:
-	i1 = fn2681(m, v9, v6)
+	i1 = fn2682(m, v9, v6)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -15953,9 +18802,9 @@ L78:
 	i2 = v0 << (uint32(2) & 31)
 	i1 = v9 + i2
 	i2 = v7 - v0
-	i1 = fn2681(m, i1, i2)
+	i1 = fn2682(m, i1, i2)
 	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -15971,14 +18820,14 @@ L78:
 		goto L13
 	}
 L14:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L13:
 	v3 = uint32(0)
 L12:
 	if v5 != 0 {
 		goto L2
 	}
-	fn2111(m, v4)
+	fn2112(m, v4)
 L2:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -15989,7 +18838,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2816(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2817(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16079,7 +18928,7 @@ L11:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v6 = i0
 	if v6 != 0 {
 		goto L13
@@ -16115,7 +18964,7 @@ L18:
 	v5 = i0
 	goto L19
 L20:
-	i0 = fn2950(m, v4)
+	i0 = fn2951(m, v4)
 	v5 = i0
 L19:
 	if v5 != 0 {
@@ -16142,7 +18991,7 @@ L24:
 	v10 = i0
 	goto L25
 L26:
-	i0 = fn2950(m, v10)
+	i0 = fn2951(m, v10)
 	v10 = i0
 L25:
 	i0 = v5 + k32(4294967295)
@@ -16194,7 +19043,7 @@ L21:
 	}
 	i0 = uint32(1) - v5
 	v9 = i0
-	i0 = fn2662(m, v9, uint32(127))
+	i0 = fn2663(m, v9, uint32(127))
 	v5 = i0
 	if v5 == 0 {
 		goto L2
@@ -16246,7 +19095,7 @@ L28:
 	*(*uint32)(unsafe.Add(b, i0)) = v5
 	goto L31
 L32:
-	i0 = fn1501(m, v6, v5)
+	i0 = fn1502(m, v6, v5)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
@@ -16273,7 +19122,7 @@ L33:
 	if v4 != 0 {
 		goto L31
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L31:
 	i0 = v8 + uint32(1)
 	v8 = i0
@@ -16302,7 +19151,7 @@ L36:
 	v1 = i0
 	goto L37
 L38:
-	i0 = fn2950(m, v5)
+	i0 = fn2951(m, v5)
 	v1 = i0
 L37:
 	if v1 == 0 {
@@ -16323,7 +19172,7 @@ L35:
 	}
 	i0 = v7 + uint32(1)
 	v1 = i0
-	i0 = fn2662(m, v1, uint32(127))
+	i0 = fn2663(m, v1, uint32(127))
 	v5 = i0
 	if v5 == 0 {
 		goto L2
@@ -16375,7 +19224,7 @@ L39:
 	*(*uint32)(unsafe.Add(b, i0)) = v5
 	goto L42
 L43:
-	i0 = fn1501(m, v6, v5)
+	i0 = fn1502(m, v6, v5)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -16402,13 +19251,13 @@ L44:
 	if v1 != 0 {
 		goto L42
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L42:
 	i0 = v2 + uint32(1)
 	v8 = i0
 L14:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v8
-	i0 = fn1524(m, v6)
+	i0 = fn1525(m, v6)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -16447,7 +19296,7 @@ L45:
 		goto L47
 	}
 L48:
-	i0 = fn1492(m, uint32(1))
+	i0 = fn1493(m, uint32(1))
 	v1 = i0
 	if v1 != 0 {
 		goto L49
@@ -16505,7 +19354,7 @@ L53:
 	if v8 != 0 {
 		goto L55
 	}
-	i0 = fn2776(m, v7, v3, v9, v4)
+	i0 = fn2777(m, v7, v3, v9, v4)
 	v3 = i0
 	if v3 != 0 {
 		goto L55
@@ -16546,7 +19395,7 @@ L82:
 L86:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
+	fn3605(m, i0, uint32(8437758))
 	goto L56
 L85:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
@@ -16555,7 +19404,7 @@ L85:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v10 = i0
 	if v10 == 0 {
 		goto L56
@@ -16598,7 +19447,7 @@ L96:
 	}
 	i0 = uint32(0) - v1
 	v11 = i0
-	i0 = fn2662(m, v11, uint32(127))
+	i0 = fn2663(m, v11, uint32(127))
 	v1 = i0
 	if v1 == 0 {
 		goto L57
@@ -16650,7 +19499,7 @@ L98:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L101
 L102:
-	i0 = fn1501(m, v10, v1)
+	i0 = fn1502(m, v10, v1)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -16677,7 +19526,7 @@ L103:
 	if v5 != 0 {
 		goto L101
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L101:
 	i0 = v9 + uint32(1)
 	v9 = i0
@@ -16728,7 +19577,7 @@ L91:
 	i0 = v5 + uint32(1)
 	v11 = i0
 L90:
-	i0 = fn2662(m, v11, uint32(127))
+	i0 = fn2663(m, v11, uint32(127))
 	v1 = i0
 	if v1 == 0 {
 		goto L57
@@ -16780,7 +19629,7 @@ L88:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L106
 L107:
-	i0 = fn1501(m, v10, v1)
+	i0 = fn1502(m, v10, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -16807,13 +19656,13 @@ L108:
 	if v5 != 0 {
 		goto L106
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L106:
 	i0 = v9 + uint32(1)
 	v9 = i0
 L87:
 	*(*uint32)(unsafe.Add(b, uint64(v10)+8)) = v9
-	i0 = fn1524(m, v10)
+	i0 = fn1525(m, v10)
 	if int32(i0) < int32(uint32(0)) {
 		goto L57
 	}
@@ -16824,7 +19673,7 @@ L84:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v13 = i0
 	if v13 == 0 {
 		goto L56
@@ -16839,7 +19688,7 @@ L110:
 	v4 = uint32(0)
 L112:
 	v11 = v5
-	i0 = fn2782(m, v6, v11, v3, v9, uint32(2))
+	i0 = fn2783(m, v6, v11, v3, v9, uint32(2))
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L111
@@ -16853,7 +19702,7 @@ L112:
 	if v11 == uint32(1) {
 		goto L114
 	}
-	i0 = fn2662(m, v11, uint32(127))
+	i0 = fn2663(m, v11, uint32(127))
 	v1 = i0
 	if v1 == 0 {
 		goto L59
@@ -16904,7 +19753,7 @@ L113:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L116
 L117:
-	i0 = fn1501(m, v13, v1)
+	i0 = fn1502(m, v13, v1)
 	v12 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v11 = i0
@@ -16931,7 +19780,7 @@ L118:
 	if v11 != 0 {
 		goto L116
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L116:
 	i0 = v10 + uint32(4)
 	v10 = i0
@@ -16977,7 +19826,7 @@ L83:
 L122:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
+	fn3605(m, i0, uint32(8437758))
 	goto L56
 L121:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
@@ -16986,7 +19835,7 @@ L121:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v10 = i0
 	if v10 == 0 {
 		goto L56
@@ -17082,7 +19931,7 @@ L135:
 L134:
 	v16 = uint32(255)
 L132:
-	i0 = fn2662(m, v15, v16)
+	i0 = fn2663(m, v15, v16)
 	v2 = i0
 	if v2 == 0 {
 		goto L63
@@ -17134,7 +19983,7 @@ L129:
 	*(*uint32)(unsafe.Add(b, i0)) = v2
 	goto L140
 L141:
-	i0 = fn1501(m, v10, v2)
+	i0 = fn1502(m, v10, v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -17161,7 +20010,7 @@ L142:
 	if v1 != 0 {
 		goto L140
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L140:
 	i0 = v9 + uint32(1)
 	v9 = i0
@@ -17208,7 +20057,7 @@ L120:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v14 = i0
 	if v14 == 0 {
 		goto L56
@@ -17224,7 +20073,7 @@ L145:
 	v12 = uint32(0)
 L147:
 	v4 = v5
-	i0 = fn2779(m, v6, v4, v3, v9, k32(4294967295), uint32(2))
+	i0 = fn2780(m, v6, v4, v3, v9, k32(4294967295), uint32(2))
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L146
@@ -17289,7 +20138,7 @@ L154:
 L153:
 	v15 = uint32(255)
 L151:
-	i0 = fn2662(m, v16, v15)
+	i0 = fn2663(m, v16, v15)
 	v1 = i0
 	if v1 == 0 {
 		goto L67
@@ -17341,7 +20190,7 @@ L148:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L159
 L160:
-	i0 = fn1501(m, v14, v1)
+	i0 = fn1502(m, v14, v1)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -17368,7 +20217,7 @@ L161:
 	if v4 != 0 {
 		goto L159
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L159:
 	i0 = v12 + uint32(1)
 	v12 = i0
@@ -17412,7 +20261,7 @@ L81:
 L165:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
+	fn3605(m, i0, uint32(8437758))
 	goto L56
 L164:
 	i0 = uint32(*(*uint16)(unsafe.Add(b, v3)))
@@ -17421,7 +20270,7 @@ L164:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v10 = i0
 	if v10 == 0 {
 		goto L56
@@ -17456,7 +20305,7 @@ L173:
 	}
 	i0 = v1 + uint32(2)
 	i1 = uint32(0) - v5
-	i0 = fn2680(m, i0, i1)
+	i0 = fn2681(m, i0, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L71
@@ -17470,7 +20319,7 @@ L173:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L175
 L176:
-	i0 = fn1501(m, v10, v1)
+	i0 = fn1502(m, v10, v1)
 	v12 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v11 = i0
@@ -17497,7 +20346,7 @@ L177:
 	if v11 != 0 {
 		goto L175
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L175:
 	i0 = v9 + uint32(1)
 	v9 = i0
@@ -17549,7 +20398,7 @@ L168:
 	}
 L167:
 	i1 = v1 + uint32(1)
-	i0 = fn2680(m, v6, i1)
+	i0 = fn2681(m, v6, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L71
@@ -17563,7 +20412,7 @@ L167:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L179
 L180:
-	i0 = fn1501(m, v10, v1)
+	i0 = fn1502(m, v10, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -17590,13 +20439,13 @@ L181:
 	if v5 != 0 {
 		goto L179
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L179:
 	i0 = v9 + uint32(1)
 	v9 = i0
 L166:
 	*(*uint32)(unsafe.Add(b, uint64(v10)+8)) = v9
-	i0 = fn1524(m, v10)
+	i0 = fn1525(m, v10)
 	if int32(i0) < int32(uint32(0)) {
 		goto L71
 	}
@@ -17607,7 +20456,7 @@ L163:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v12 = i0
 	if v12 == 0 {
 		goto L56
@@ -17622,7 +20471,7 @@ L183:
 	v1 = uint32(0)
 L185:
 	v4 = v5
-	i0 = fn2777(m, v6, v4, v3, v9, k32(4294967295), uint32(2))
+	i0 = fn2778(m, v6, v4, v3, v9, k32(4294967295), uint32(2))
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L184
@@ -17632,7 +20481,7 @@ L185:
 	i1 = v11 << (uint32(1) & 31)
 	i0 = v6 + i1
 	i1 = v4 - v11
-	i0 = fn2680(m, i0, i1)
+	i0 = fn2681(m, i0, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L73
@@ -17645,7 +20494,7 @@ L185:
 	*(*uint32)(unsafe.Add(b, i0)) = v4
 	goto L186
 L187:
-	i0 = fn1501(m, v12, v4)
+	i0 = fn1502(m, v12, v4)
 	v13 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v11 = i0
@@ -17672,7 +20521,7 @@ L188:
 	if v11 != 0 {
 		goto L186
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L186:
 	i0 = v10 + uint32(4)
 	v10 = i0
@@ -17707,7 +20556,7 @@ L190:
 	goto L75
 L189:
 	v1 = uint32(0)
-	i0 = fn2680(m, v6, v4)
+	i0 = fn2681(m, v6, v4)
 	v4 = i0
 	if v4 == 0 {
 		goto L73
@@ -17725,7 +20574,7 @@ L80:
 L195:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8437758))
+	fn3605(m, i0, uint32(8437758))
 	goto L56
 L194:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -17734,7 +20583,7 @@ L194:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v10 = i0
 	if v10 == 0 {
 		goto L56
@@ -17767,7 +20616,7 @@ L203:
 	}
 	i0 = v1 + uint32(4)
 	i1 = uint32(0) - v5
-	i0 = fn2681(m, i0, i1)
+	i0 = fn2682(m, i0, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L191
@@ -17781,7 +20630,7 @@ L203:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L205
 L206:
-	i0 = fn1501(m, v10, v1)
+	i0 = fn1502(m, v10, v1)
 	v12 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v11 = i0
@@ -17808,7 +20657,7 @@ L207:
 	if v11 != 0 {
 		goto L205
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L205:
 	i0 = v2 + uint32(1)
 	v2 = i0
@@ -17860,7 +20709,7 @@ L198:
 	}
 L197:
 	i1 = v1 + uint32(1)
-	i0 = fn2681(m, v6, i1)
+	i0 = fn2682(m, v6, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L191
@@ -17874,7 +20723,7 @@ L197:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L209
 L210:
-	i0 = fn1501(m, v10, v1)
+	i0 = fn1502(m, v10, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -17901,13 +20750,13 @@ L211:
 	if v5 != 0 {
 		goto L209
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L209:
 	i0 = v2 + uint32(1)
 	v2 = i0
 L196:
 	*(*uint32)(unsafe.Add(b, uint64(v10)+8)) = v2
-	i0 = fn1524(m, v10)
+	i0 = fn1525(m, v10)
 	if int32(i0) < int32(uint32(0)) {
 		goto L191
 	}
@@ -17918,7 +20767,7 @@ L193:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v12 = i0
 	if v12 == 0 {
 		goto L56
@@ -17933,7 +20782,7 @@ L220:
 	v1 = uint32(0)
 L222:
 	v4 = v5
-	i0 = fn2778(m, v6, v4, v3, v9, k32(4294967295), uint32(2))
+	i0 = fn2779(m, v6, v4, v3, v9, k32(4294967295), uint32(2))
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L221
@@ -17943,7 +20792,7 @@ L222:
 	i1 = v11 << (uint32(2) & 31)
 	i0 = v6 + i1
 	i1 = v4 - v11
-	i0 = fn2681(m, i0, i1)
+	i0 = fn2682(m, i0, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L212
@@ -17956,7 +20805,7 @@ L222:
 	*(*uint32)(unsafe.Add(b, i0)) = v4
 	goto L223
 L224:
-	i0 = fn1501(m, v12, v4)
+	i0 = fn1502(m, v12, v4)
 	v13 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v11 = i0
@@ -17983,7 +20832,7 @@ L225:
 	if v11 != 0 {
 		goto L223
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L223:
 	i0 = v10 + uint32(4)
 	v10 = i0
@@ -18018,14 +20867,14 @@ L227:
 	goto L214
 L226:
 	v1 = uint32(0)
-	i0 = fn2681(m, v6, v4)
+	i0 = fn2682(m, v6, v4)
 	v4 = i0
 	if v4 == 0 {
 		goto L212
 	}
 	goto L217
 L218:
-	i0 = fn2681(m, v6, v4)
+	i0 = fn2682(m, v6, v4)
 	v4 = i0
 	if v4 == 0 {
 		goto L212
@@ -18033,7 +20882,7 @@ L218:
 	if int32(v1) <= int32(uint32(11)) {
 		goto L217
 	}
-	i0 = fn1501(m, v12, v4)
+	i0 = fn1502(m, v12, v4)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -18066,20 +20915,20 @@ L216:
 	if v5 != 0 {
 		goto L215
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L215:
 	i0 = v1 + uint32(1)
 	v1 = i0
 L214:
 	*(*uint32)(unsafe.Add(b, uint64(v12)+8)) = v1
-	i0 = fn1524(m, v12)
+	i0 = fn1525(m, v12)
 	if int32(i0) < int32(uint32(0)) {
 		goto L212
 	}
 	v7 = v12
 	goto L56
 L213:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L212:
 	i0 = *(*uint32)(unsafe.Add(b, v12))
 	v1 = i0
@@ -18092,10 +20941,10 @@ L212:
 	if v1 != 0 {
 		goto L56
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 	goto L56
 L192:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L191:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v10))
@@ -18109,10 +20958,10 @@ L191:
 	if v1 != 0 {
 		goto L56
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 	goto L56
 L79:
-	i0 = fn2680(m, v6, v4)
+	i0 = fn2681(m, v6, v4)
 	v4 = i0
 	if v4 == 0 {
 		goto L73
@@ -18120,7 +20969,7 @@ L79:
 	if int32(v1) <= int32(uint32(11)) {
 		goto L78
 	}
-	i0 = fn1501(m, v12, v4)
+	i0 = fn1502(m, v12, v4)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -18153,20 +21002,20 @@ L77:
 	if v5 != 0 {
 		goto L76
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L76:
 	i0 = v1 + uint32(1)
 	v1 = i0
 L75:
 	*(*uint32)(unsafe.Add(b, uint64(v12)+8)) = v1
-	i0 = fn1524(m, v12)
+	i0 = fn1525(m, v12)
 	if int32(i0) < int32(uint32(0)) {
 		goto L73
 	}
 	v7 = v12
 	goto L56
 L74:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L73:
 	i0 = *(*uint32)(unsafe.Add(b, v12))
 	v1 = i0
@@ -18179,10 +21028,10 @@ L73:
 	if v1 != 0 {
 		goto L56
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 	goto L56
 L72:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L71:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v10))
@@ -18196,7 +21045,7 @@ L71:
 	if v1 != 0 {
 		goto L56
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 	goto L56
 L70:
 	i0 = k32(10089824) + uint32(20764)
@@ -18254,7 +21103,7 @@ L234:
 L233:
 	v9 = uint32(255)
 L231:
-	i0 = fn2662(m, v4, v9)
+	i0 = fn2663(m, v4, v9)
 	v1 = i0
 	if v1 == 0 {
 		goto L67
@@ -18306,7 +21155,7 @@ L228:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L239
 L240:
-	i0 = fn1501(m, v14, v1)
+	i0 = fn1502(m, v14, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -18333,20 +21182,20 @@ L241:
 	if v5 != 0 {
 		goto L239
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L239:
 	i0 = v12 + uint32(1)
 	v1 = i0
 L69:
 	*(*uint32)(unsafe.Add(b, uint64(v14)+8)) = v1
-	i0 = fn1524(m, v14)
+	i0 = fn1525(m, v14)
 	if int32(i0) < int32(uint32(0)) {
 		goto L67
 	}
 	v7 = v14
 	goto L56
 L68:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L67:
 	i0 = *(*uint32)(unsafe.Add(b, v14))
 	v1 = i0
@@ -18359,7 +21208,7 @@ L67:
 	if v1 != 0 {
 		goto L56
 	}
-	fn2072(m, v14)
+	fn2073(m, v14)
 	goto L56
 L66:
 	if int32(v5) < int32(k32(4294967295)) {
@@ -18422,7 +21271,7 @@ L248:
 L247:
 	v7 = uint32(255)
 L245:
-	i0 = fn2662(m, v4, v7)
+	i0 = fn2663(m, v4, v7)
 	v2 = i0
 	if v2 == 0 {
 		goto L63
@@ -18474,7 +21323,7 @@ L242:
 	*(*uint32)(unsafe.Add(b, i0)) = v2
 	goto L253
 L254:
-	i0 = fn1501(m, v10, v2)
+	i0 = fn1502(m, v10, v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -18501,20 +21350,20 @@ L255:
 	if v1 != 0 {
 		goto L253
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L253:
 	i0 = v9 + uint32(1)
 	v9 = i0
 L65:
 	*(*uint32)(unsafe.Add(b, uint64(v10)+8)) = v9
-	i0 = fn1524(m, v10)
+	i0 = fn1525(m, v10)
 	if int32(i0) < int32(uint32(0)) {
 		goto L63
 	}
 	v7 = v10
 	goto L56
 L64:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L63:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v10))
@@ -18528,13 +21377,13 @@ L63:
 	if v1 != 0 {
 		goto L56
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 	goto L56
 L62:
 	if v11 == uint32(1) {
 		goto L257
 	}
-	i0 = fn2662(m, v11, uint32(127))
+	i0 = fn2663(m, v11, uint32(127))
 	v1 = i0
 	if v1 == 0 {
 		goto L59
@@ -18586,7 +21435,7 @@ L256:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L259
 L260:
-	i0 = fn1501(m, v13, v1)
+	i0 = fn1502(m, v13, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -18613,20 +21462,20 @@ L261:
 	if v5 != 0 {
 		goto L259
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L259:
 	i0 = v4 + uint32(1)
 	v1 = i0
 L61:
 	*(*uint32)(unsafe.Add(b, uint64(v13)+8)) = v1
-	i0 = fn1524(m, v13)
+	i0 = fn1525(m, v13)
 	if int32(i0) < int32(uint32(0)) {
 		goto L59
 	}
 	v7 = v13
 	goto L56
 L60:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L59:
 	i0 = *(*uint32)(unsafe.Add(b, v13))
 	v1 = i0
@@ -18639,10 +21488,10 @@ L59:
 	if v1 != 0 {
 		goto L56
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 	goto L56
 L58:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L57:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v10))
@@ -18656,12 +21505,12 @@ L57:
 	if v1 != 0 {
 		goto L56
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L56:
 	if v8 != 0 {
 		goto L1
 	}
-	fn2111(m, v3)
+	fn2112(m, v3)
 	goto L1
 L7:
 	panic(ErrUnreachable)
@@ -18687,7 +21536,7 @@ L262:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v10 = i0
 	if v10 != 0 {
 		goto L264
@@ -18722,7 +21571,7 @@ L271:
 	v4 = i0
 	goto L272
 L273:
-	i0 = fn2950(m, v4)
+	i0 = fn2951(m, v4)
 	v4 = i0
 L272:
 	if v4 != 0 {
@@ -18747,7 +21596,7 @@ L277:
 	v7 = i0
 	goto L278
 L279:
-	i0 = fn2950(m, v4)
+	i0 = fn2951(m, v4)
 	v7 = i0
 L278:
 	i0 = v9 + uint32(1)
@@ -18795,7 +21644,7 @@ L275:
 	goto L267
 L274:
 	i1 = v9 + uint32(1)
-	i0 = fn2681(m, v3, i1)
+	i0 = fn2682(m, v3, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L265
@@ -18809,7 +21658,7 @@ L274:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L281
 L282:
-	i0 = fn1501(m, v10, v1)
+	i0 = fn1502(m, v10, v1)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -18836,7 +21685,7 @@ L283:
 	if v4 != 0 {
 		goto L281
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L281:
 	i0 = v6 + uint32(1)
 	v6 = i0
@@ -18867,7 +21716,7 @@ L286:
 	v0 = i0
 	goto L287
 L288:
-	i0 = fn2950(m, v0)
+	i0 = fn2951(m, v0)
 	v0 = i0
 L287:
 	if v0 == 0 {
@@ -18883,7 +21732,7 @@ L287:
 	v6 = v2
 	goto L267
 L285:
-	i0 = fn2681(m, v8, v5)
+	i0 = fn2682(m, v8, v5)
 	v1 = i0
 	if v1 == 0 {
 		goto L265
@@ -18897,7 +21746,7 @@ L285:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L289
 L290:
-	i0 = fn1501(m, v10, v1)
+	i0 = fn1502(m, v10, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -18924,19 +21773,19 @@ L291:
 	if v5 != 0 {
 		goto L289
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L289:
 	i0 = v2 + uint32(1)
 	v6 = i0
 L267:
 	*(*uint32)(unsafe.Add(b, uint64(v10)+8)) = v6
-	i0 = fn1524(m, v10)
+	i0 = fn1525(m, v10)
 	if int32(i0) < int32(uint32(0)) {
 		goto L265
 	}
 	return v10
 L266:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L265:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v10))
@@ -18950,7 +21799,7 @@ L265:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 	return uint32(0)
 L5:
 	i0 = v3 & uint32(32)
@@ -18974,7 +21823,7 @@ L292:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v10 = i0
 	if v10 != 0 {
 		goto L294
@@ -19009,7 +21858,7 @@ L301:
 	v4 = i0
 	goto L302
 L303:
-	i0 = fn2950(m, v4)
+	i0 = fn2951(m, v4)
 	v4 = i0
 L302:
 	if v4 != 0 {
@@ -19034,7 +21883,7 @@ L307:
 	v7 = i0
 	goto L308
 L309:
-	i0 = fn2950(m, v4)
+	i0 = fn2951(m, v4)
 	v7 = i0
 L308:
 	i0 = v9 + uint32(1)
@@ -19082,7 +21931,7 @@ L305:
 	goto L297
 L304:
 	i1 = v9 + uint32(1)
-	i0 = fn2680(m, v3, i1)
+	i0 = fn2681(m, v3, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L295
@@ -19096,7 +21945,7 @@ L304:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L311
 L312:
-	i0 = fn1501(m, v10, v1)
+	i0 = fn1502(m, v10, v1)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -19123,7 +21972,7 @@ L313:
 	if v4 != 0 {
 		goto L311
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L311:
 	i0 = v6 + uint32(1)
 	v6 = i0
@@ -19154,7 +22003,7 @@ L316:
 	v0 = i0
 	goto L317
 L318:
-	i0 = fn2950(m, v0)
+	i0 = fn2951(m, v0)
 	v0 = i0
 L317:
 	if v0 == 0 {
@@ -19170,7 +22019,7 @@ L317:
 	v6 = v2
 	goto L297
 L315:
-	i0 = fn2680(m, v8, v5)
+	i0 = fn2681(m, v8, v5)
 	v1 = i0
 	if v1 == 0 {
 		goto L295
@@ -19184,7 +22033,7 @@ L315:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L319
 L320:
-	i0 = fn1501(m, v10, v1)
+	i0 = fn1502(m, v10, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -19211,19 +22060,19 @@ L321:
 	if v5 != 0 {
 		goto L319
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L319:
 	i0 = v2 + uint32(1)
 	v6 = i0
 L297:
 	*(*uint32)(unsafe.Add(b, uint64(v10)+8)) = v6
-	i0 = fn1524(m, v10)
+	i0 = fn1525(m, v10)
 	if int32(i0) < int32(uint32(0)) {
 		goto L295
 	}
 	return v10
 L296:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L295:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v10))
@@ -19237,7 +22086,7 @@ L295:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 	return uint32(0)
 L4:
 	i0 = v0 + uint32(28)
@@ -19252,7 +22101,7 @@ L322:
 	if !(int32(v2) < int32(uint32(12))) {
 		i0 = uint32(12)
 	}
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v10 = i0
 	if v10 != 0 {
 		goto L323
@@ -19290,7 +22139,7 @@ L330:
 	v5 = i0
 	goto L331
 L332:
-	i0 = fn2950(m, v4)
+	i0 = fn2951(m, v4)
 	v5 = i0
 L331:
 	if v5 != 0 {
@@ -19317,7 +22166,7 @@ L336:
 	v7 = i0
 	goto L337
 L338:
-	i0 = fn2950(m, v7)
+	i0 = fn2951(m, v7)
 	v7 = i0
 L337:
 	i0 = v5 + k32(4294967295)
@@ -19420,7 +22269,7 @@ L346:
 L345:
 	v13 = uint32(255)
 L343:
-	i0 = fn2662(m, v14, v13)
+	i0 = fn2663(m, v14, v13)
 	v4 = i0
 	if v4 == 0 {
 		goto L324
@@ -19472,7 +22321,7 @@ L340:
 	*(*uint32)(unsafe.Add(b, i0)) = v4
 	goto L351
 L352:
-	i0 = fn1501(m, v10, v4)
+	i0 = fn1502(m, v10, v4)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -19499,7 +22348,7 @@ L353:
 	if v5 != 0 {
 		goto L351
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L351:
 	i0 = v6 + uint32(1)
 	v6 = i0
@@ -19532,7 +22381,7 @@ L356:
 	v5 = i0
 	goto L357
 L358:
-	i0 = fn2950(m, v0)
+	i0 = fn2951(m, v0)
 	v5 = i0
 L357:
 	if v5 == 0 {
@@ -19591,7 +22440,7 @@ L364:
 L363:
 	v7 = uint32(255)
 L361:
-	i0 = fn2662(m, v1, v7)
+	i0 = fn2663(m, v1, v7)
 	v4 = i0
 	if v4 == 0 {
 		goto L324
@@ -19643,7 +22492,7 @@ L359:
 	*(*uint32)(unsafe.Add(b, i0)) = v4
 	goto L369
 L370:
-	i0 = fn1501(m, v10, v4)
+	i0 = fn1502(m, v10, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -19670,19 +22519,19 @@ L371:
 	if v1 != 0 {
 		goto L369
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L369:
 	i0 = v2 + uint32(1)
 	v6 = i0
 L326:
 	*(*uint32)(unsafe.Add(b, uint64(v10)+8)) = v6
-	i0 = fn1524(m, v10)
+	i0 = fn1525(m, v10)
 	if int32(i0) < int32(uint32(0)) {
 		goto L324
 	}
 	return v10
 L325:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L324:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v10))
@@ -19696,10 +22545,10 @@ L324:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 	return uint32(0)
 L3:
-	fn2072(m, v5)
+	fn2073(m, v5)
 L2:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -19713,7 +22562,7 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	return uint32(0)
 L1:
 	return v7
@@ -19721,7 +22570,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2817(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2818(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19743,7 +22592,7 @@ func fn2817(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 L2:
-	i0 = fn2690(m, v0, uint32(1), v1)
+	i0 = fn2691(m, v0, uint32(1), v1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L3
 	}
@@ -19787,7 +22636,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn2818(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2819(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -19815,7 +22664,7 @@ L1:
 	if i0 != v3 {
 		goto L2
 	}
-	i0 = fn2746(m, v0, v1)
+	i0 = fn2747(m, v0, v1)
 	return i0
 L2:
 	v4 = uint32(127)
@@ -19852,7 +22701,7 @@ L3:
 L8:
 	i0 = v3 - v2
 	v4 = i0
-	i0 = fn2682(m, v1, v2, v3)
+	i0 = fn2683(m, v1, v2, v3)
 	v6 = i0
 	if v6 > v5 {
 		goto L6
@@ -19873,7 +22722,7 @@ L6:
 		goto L4
 	}
 L5:
-	i0 = fn2690(m, v0, v4, v6)
+	i0 = fn2691(m, v0, v4, v6)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L4
 	}
@@ -19881,7 +22730,7 @@ L5:
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn2664(m, i0, i1, v1, v2, v4, uint32(0))
+	i0 = fn2665(m, i0, i1, v1, v2, v4, uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i1 = i1 + v4
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
@@ -19890,7 +22739,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn2819(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2820(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -19929,7 +22778,7 @@ func fn2819(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8495468))
+	fn3605(m, i0, uint32(8495468))
 	goto L1
 L2:
 	i0 = v3 + k32(4294967208)
@@ -19946,17 +22795,17 @@ L2:
 L8:
 	panic(ErrUnreachable)
 L7:
-	i1 = fn571(m, v0, uint32(10))
+	i1 = fn572(m, v0, uint32(10))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v6
 	v7 = uint32(0)
 	goto L3
 L6:
-	i0 = fn571(m, v0, uint32(8))
+	i0 = fn572(m, v0, uint32(8))
 	v6 = i0
 	goto L4
 L5:
-	i0 = fn571(m, v0, uint32(16))
+	i0 = fn572(m, v0, uint32(16))
 	v6 = i0
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v6
@@ -19980,9 +22829,9 @@ L3:
 	if v0 != 0 {
 		goto L10
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L10:
-	fn3641(m, uint32(8518413), uint32(14062))
+	fn3642(m, uint32(8518413), uint32(14062))
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
@@ -20057,7 +22906,7 @@ L18:
 	v5 = uint32(0)
 	i1 = v11 + v2
 	v1 = i1
-	i0 = fn740(m, uint32(0), v1)
+	i0 = fn741(m, uint32(0), v1)
 	v13 = i0
 	if v13 != 0 {
 		goto L19
@@ -20075,7 +22924,7 @@ L18:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L19:
 	i0 = v13 + uint32(16)
@@ -20222,7 +23071,7 @@ L25:
 	if v5 != 0 {
 		goto L17
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L17:
 	if v3 != uint32(88) {
 		goto L29
@@ -20335,7 +23184,7 @@ L36:
 	v5 = i0
 	goto L39
 L40:
-	i0 = fn2662(m, v1, uint32(127))
+	i0 = fn2663(m, v1, uint32(127))
 	v5 = i0
 	if v5 != 0 {
 		goto L41
@@ -20376,7 +23225,7 @@ L39:
 	if v5 != 0 {
 		goto L34
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L34
 L35:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -20384,7 +23233,7 @@ L35:
 		goto L34
 	}
 	i0 = v4 + uint32(12)
-	i0 = fn2668(m, i0, v1)
+	i0 = fn2669(m, i0, v1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L34
 	}
@@ -20405,7 +23254,7 @@ L35:
 	if v5 != 0 {
 		goto L34
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L34:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v5 = i0
@@ -20417,7 +23266,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2820(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2821(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20470,7 +23319,7 @@ func fn2820(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 L3:
-	fn3641(m, uint32(8518413), uint32(14772))
+	fn3642(m, uint32(8518413), uint32(14772))
 	v0 = uint32(0)
 	goto L1
 L2:
@@ -20485,7 +23334,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432113), v2)
+	i0 = fn3604(m, i0, uint32(8432113), v2)
 	goto L1
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+92)) = v0
@@ -20541,14 +23390,14 @@ L5:
 	v5 = k32(4294967295)
 	goto L7
 L8:
-	i0 = fn2290(m, v1)
+	i0 = fn2291(m, v1)
 	v5 = i0
 	v4 = uint32(0)
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+68)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v2)+60)) = uint32(0)
-	i0 = fn587(m, v1)
+	i0 = fn588(m, v1)
 	if i0 == 0 {
 		goto L10
 	}
@@ -20675,7 +23524,7 @@ L21:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+92))
 	i3 = v7 + v0
 	i3 = i3 + uint32(1)
-	i0 = fn2818(m, v8, i1, v7, i3)
+	i0 = fn2819(m, v8, i1, v7, i3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L12
 	}
@@ -20726,7 +23575,7 @@ L27:
 		goto L32
 	}
 L33:
-	i0 = fn2690(m, v8, uint32(1), uint32(37))
+	i0 = fn2691(m, v8, uint32(1), uint32(37))
 	if int32(i0) < int32(uint32(0)) {
 		goto L12
 	}
@@ -20776,7 +23625,7 @@ L31:
 		goto L60
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8473550))
+	fn3605(m, i0, uint32(8473550))
 	goto L12
 L60:
 	i1 = v7 + uint32(2)
@@ -20857,7 +23706,7 @@ L67:
 L66:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+136)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+92))
-	i0 = fn2806(m, i0, v10, v1)
+	i0 = fn2807(m, i0, v10, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L12
@@ -20880,10 +23729,10 @@ L66:
 	if v4 != 0 {
 		goto L71
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L71:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
-	i1 = fn514(m, i1, v1)
+	i1 = fn515(m, i1, v1)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+56)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -20897,7 +23746,7 @@ L71:
 	if v3 != 0 {
 		goto L73
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L73:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v3 = i0
@@ -21024,7 +23873,7 @@ L74:
 	if int32(v3) < int32(uint32(0)) {
 		goto L89
 	}
-	i0 = fn2291(m, v0, v1)
+	i0 = fn2292(m, v0, v1)
 	v0 = i0
 L89:
 	if v0 == 0 {
@@ -21037,16 +23886,16 @@ L89:
 		goto L90
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8397414))
+	fn3605(m, i0, uint32(8397414))
 	goto L12
 L90:
-	i1 = fn1582(m, v0)
+	i1 = fn1583(m, v0)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+144)) = v1
 	if v1 != k32(4294967295) {
 		goto L93
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L12
 	}
@@ -21168,7 +24017,7 @@ L100:
 		goto L104
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8475148))
+	fn3605(m, i0, uint32(8475148))
 	goto L12
 L105:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+144)) = v1
@@ -21195,11 +24044,11 @@ L104:
 	goto L56
 L87:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8471576))
+	fn3605(m, i0, uint32(8471576))
 	goto L12
 L58:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8391301))
+	fn3605(m, i0, uint32(8391301))
 	goto L12
 L57:
 	if v0 != uint32(46) {
@@ -21264,7 +24113,7 @@ L109:
 	if int32(v4) < int32(uint32(0)) {
 		goto L114
 	}
-	i0 = fn2291(m, v0, v3)
+	i0 = fn2292(m, v0, v3)
 	v0 = i0
 L114:
 	if v0 == 0 {
@@ -21277,16 +24126,16 @@ L114:
 		goto L115
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8397414))
+	fn3605(m, i0, uint32(8397414))
 	goto L12
 L115:
-	i1 = fn1581(m, v0)
+	i1 = fn1582(m, v0)
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+148)) = v6
 	if v6 != k32(4294967295) {
 		goto L118
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L12
 	}
@@ -21400,7 +24249,7 @@ L124:
 		goto L128
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8475130))
+	fn3605(m, i0, uint32(8475130))
 	goto L12
 L128:
 	i1 = v4 + k32(4294967294)
@@ -21510,7 +24359,7 @@ L136:
 	if int32(v5) < int32(uint32(0)) {
 		goto L137
 	}
-	i0 = fn2291(m, v3, v4)
+	i0 = fn2292(m, v3, v4)
 	v3 = i0
 L137:
 	if v3 == 0 {
@@ -21531,7 +24380,7 @@ L137:
 	}
 L56:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8407680))
+	fn3605(m, i0, uint32(8407680))
 	goto L12
 L55:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
@@ -21546,7 +24395,7 @@ L55:
 		goto L138
 	}
 	i3 = v7 & uint32(8)
-	i0 = fn1604(m, v8, v3, uint32(10), i3)
+	i0 = fn1605(m, v8, v3, uint32(10), i3)
 	if i0 == k32(4294967295) {
 		goto L12
 	}
@@ -21579,15 +24428,15 @@ L138:
 		goto L141
 	}
 L142:
-	i0 = fn2020(m, v3)
-	v3 = i0
-	goto L48
-L141:
 	i0 = fn2021(m, v3)
 	v3 = i0
 	goto L48
+L141:
+	i0 = fn2022(m, v3)
+	v3 = i0
+	goto L48
 L54:
-	i0 = fn529(m, v3)
+	i0 = fn530(m, v3)
 	if i0 == 0 {
 		goto L143
 	}
@@ -21606,11 +24455,11 @@ L54:
 		goto L148
 	}
 L149:
-	i0 = fn517(m, v3)
+	i0 = fn518(m, v3)
 	v4 = i0
 	goto L147
 L148:
-	i0 = fn569(m, v3)
+	i0 = fn570(m, v3)
 	v4 = i0
 L147:
 	if v4 == 0 {
@@ -21665,7 +24514,7 @@ L153:
 	v1 = uint32(16)
 L152:
 	i3 = v7 & uint32(8)
-	i0 = fn1604(m, v8, v3, v1, i3)
+	i0 = fn1605(m, v8, v3, v1, i3)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -21681,7 +24530,7 @@ L152:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L12
 L155:
 	if v0 == uint32(1073741823) {
@@ -21693,11 +24542,11 @@ L155:
 	if v0 != 0 {
 		goto L38
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L38
 L151:
 	i1 = v7 & uint32(8)
-	i0 = fn2819(m, v4, i1, v6, v0)
+	i0 = fn2820(m, v4, i1, v6, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -21710,7 +24559,7 @@ L151:
 	if v0 != 0 {
 		goto L156
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L156:
 	if v3 == 0 {
 		goto L12
@@ -21724,7 +24573,7 @@ L156:
 	goto L52
 L144:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L12
 	}
@@ -21750,7 +24599,7 @@ L158:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8427583), i2)
+	i0 = fn3604(m, i0, uint32(8427583), i2)
 	goto L12
 L157:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
@@ -21760,7 +24609,7 @@ L157:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8427631), i2)
+	i0 = fn3604(m, i0, uint32(8427631), i2)
 	goto L12
 L53:
 	if v1 != k32(4294967295) {
@@ -21774,7 +24623,7 @@ L53:
 		goto L160
 	}
 	i1 = v2 + uint32(136)
-	i0 = fn2821(m, v3, i1, uint32(0), v8)
+	i0 = fn2822(m, v3, i1, uint32(0), v8)
 	if i0 == k32(4294967295) {
 		goto L12
 	}
@@ -21783,7 +24632,7 @@ L160:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+152)) = uint32(1)
 	i1 = v2 + uint32(136)
 	i2 = v2 + uint32(132)
-	i0 = fn2821(m, v3, i1, i2, uint32(0))
+	i0 = fn2822(m, v3, i1, i2, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L12
 	}
@@ -21882,23 +24731,23 @@ L168:
 	goto L162
 L167:
 	i1 = v2 + uint32(156)
-	i0 = fn1579(m, v3, i1)
+	i0 = fn1580(m, v3, i1)
 	v0 = i0
 	if v0 != k32(4294967295) {
 		goto L165
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L164
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L12
 	}
 L166:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8446511))
+	fn3605(m, i0, uint32(8446511))
 	goto L12
 L165:
 	if v0 < uint32(1114112) {
@@ -21906,7 +24755,7 @@ L165:
 	}
 L164:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8569448))
+	fn3605(m, i0, uint32(8569448))
 	v0 = k32(4294967295)
 	goto L162
 L163:
@@ -21924,13 +24773,13 @@ L161:
 	if v6 != k32(4294967295) {
 		goto L173
 	}
-	i0 = fn2745(m, v8, v0)
+	i0 = fn2746(m, v8, v0)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L12
 	}
 	goto L38
 L173:
-	i0 = fn2699(m, v0)
+	i0 = fn2700(m, v0)
 	v3 = i0
 	goto L48
 L50:
@@ -21947,10 +24796,10 @@ L50:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8502359), i2)
+	i0 = fn3604(m, i0, uint32(8502359), i2)
 	goto L12
 L49:
-	i0 = fn2019(m, v3)
+	i0 = fn2020(m, v3)
 	v3 = i0
 L48:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+132)) = v3
@@ -21984,7 +24833,7 @@ L175:
 	if i0 != 0 {
 		goto L174
 	}
-	i0 = fn2746(m, v8, v3)
+	i0 = fn2747(m, v8, v3)
 	i0 = b2i(i0 == k32(4294967295))
 	v4 = i0
 	goto L39
@@ -22164,7 +25013,7 @@ L192:
 		goto L193
 	}
 	i3 = v0 + v11
-	i1 = fn2682(m, v3, uint32(0), i3)
+	i1 = fn2683(m, v3, uint32(0), i3)
 	v9 = i1
 	if v5 > v9 {
 		i0 = v5
@@ -22196,7 +25045,7 @@ L195:
 	}
 L194:
 	v6 = v13
-	i0 = fn2690(m, v8, v9, v5)
+	i0 = fn2691(m, v8, v9, v5)
 	if i0 != k32(4294967295) {
 		goto L43
 	}
@@ -22204,11 +25053,11 @@ L194:
 	goto L39
 L45:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8471576))
+	fn3605(m, i0, uint32(8471576))
 	goto L12
 L44:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8471576))
+	fn3605(m, i0, uint32(8471576))
 	goto L12
 L43:
 	if v6 == 0 {
@@ -22554,7 +25403,7 @@ L221:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+96))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+116))
-	i0 = fn2664(m, i0, i1, v3, v11, v0, uint32(0))
+	i0 = fn2665(m, i0, i1, v3, v11, v0, uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+116))
 	i1 = i1 + v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+116)) = i1
@@ -22641,7 +25490,7 @@ L39:
 	if v0 != 0 {
 		goto L242
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L242:
 	if v4 != 0 {
 		goto L12
@@ -22657,7 +25506,7 @@ L38:
 		goto L19
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8471068))
+	fn3605(m, i0, uint32(8471068))
 	goto L12
 L19:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+80))
@@ -22682,7 +25531,7 @@ L13:
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8471068))
+	fn3605(m, i0, uint32(8471068))
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+96))
 	v0 = i0
@@ -22701,7 +25550,7 @@ L12:
 	if v1 != 0 {
 		goto L243
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L243:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
@@ -22721,7 +25570,7 @@ L243:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
@@ -22741,9 +25590,9 @@ L11:
 	if v1 != 0 {
 		goto L244
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L244:
-	i0 = fn2689(m, v8)
+	i0 = fn2690(m, v8)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(160)
@@ -22753,7 +25602,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2821(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2822(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 float64
 	_ = v4
 	var v5 uint32
@@ -22769,12 +25618,12 @@ func fn2821(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i3 uint32
 	_ = i3
 	b := m.base
-	d0 = fn1320(m, v0)
+	d0 = fn1321(m, v0)
 	v4 = d0
 	if v4 != math.Float64frombits(0xbff0000000000000) {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L1
 	}
@@ -22791,23 +25640,23 @@ L1:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i3 = i3 >> (uint32(1) & 31)
 	i3 = i3 & uint32(4)
-	i0 = fn4553(m, v4, i1, i2, i3, uint32(0))
+	i0 = fn4554(m, v4, i1, i2, i3, uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
 	return k32(4294967295)
 L2:
-	i0 = fn8105(m, v1)
+	i0 = fn8106(m, v1)
 	v0 = i0
 	if v3 == 0 {
 		goto L4
 	}
-	i0 = fn2688(m, v3, v1, v0)
+	i0 = fn2689(m, v3, v1, v0)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L3
 	}
-	fn2111(m, v1)
+	fn2112(m, v1)
 	return k32(4294967295)
 L4:
 	if v0 != uint32(1) {
@@ -22829,7 +25678,7 @@ L4:
 	v3 = i0
 	goto L5
 L6:
-	i0 = fn2662(m, v0, uint32(127))
+	i0 = fn2663(m, v0, uint32(127))
 	v3 = i0
 	if v3 != 0 {
 		goto L7
@@ -22860,20 +25709,20 @@ L8:
 L5:
 	*(*uint32)(unsafe.Add(b, v2)) = v3
 L3:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2822(m *Module, v0 uint32) {
-	fn2823(m, v0)
+func fn2823(m *Module, v0 uint32) {
+	fn2824(m, v0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2823(m *Module, v0 uint32) {
+func fn2824(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22901,7 +25750,7 @@ func fn2823(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L2
 	}
-	fn2065(m, v0)
+	fn2066(m, v0)
 	goto L1
 L2:
 	i0 = v2 & uint32(3)
@@ -22920,11 +25769,11 @@ L5:
 	}
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(2)
 L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+99440))
 	i2 = v1 + uint32(12)
-	i0 = fn1726(m, i0, v0, i2)
+	i0 = fn1727(m, i0, v0, i2)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -22935,15 +25784,15 @@ L6:
 		goto L7
 	}
 L9:
-	fn3651(m, v0)
-	fn2065(m, v0)
+	fn3652(m, v0)
+	fn2066(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = i1 & k32(4294967292)
 	i1 = i1 | uint32(2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
 	goto L1
 L8:
-	fn2065(m, v0)
+	fn2066(m, v0)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -22983,7 +25832,7 @@ L11:
 	if v3 == v4 {
 		goto L10
 	}
-	fn2111(m, v3)
+	fn2112(m, v3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
 L10:
@@ -22996,14 +25845,14 @@ L10:
 	if v2 == 0 {
 		goto L13
 	}
-	fn2111(m, v2)
+	fn2112(m, v2)
 L13:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
 	goto L1
 L3:
-	fn2065(m, v0)
+	fn2066(m, v0)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -23012,7 +25861,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2824(m *Module, v0 uint32) uint32 {
+func fn2825(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23164,7 +26013,7 @@ L16:
 	if v13 < uint32(127) {
 		goto L10
 	}
-	i0 = fn2960(m, v13)
+	i0 = fn2961(m, v13)
 	if i0 == 0 {
 		goto L17
 	}
@@ -23194,7 +26043,7 @@ L10:
 		goto L19
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8436278))
+	fn3605(m, i0, uint32(8436278))
 	m.depth--
 	return uint32(0)
 L19:
@@ -23245,7 +26094,7 @@ L3:
 	i0 = i0 + v8
 	v2 = i0
 	i0 = v2 + uint32(2)
-	i0 = fn2662(m, i0, v12)
+	i0 = fn2663(m, i0, v12)
 	v12 = i0
 	if v12 == 0 {
 		goto L20
@@ -23633,7 +26482,7 @@ L59:
 L58:
 	i0 = v2 + uint32(1)
 	v10 = i0
-	i0 = fn2960(m, v8)
+	i0 = fn2961(m, v8)
 	if i0 != 0 {
 		goto L62
 	}
@@ -24072,7 +26921,7 @@ L34:
 	}
 	goto L27
 L28:
-	i0 = fn2664(m, v12, uint32(1), v0, uint32(0), v1, uint32(0))
+	i0 = fn2665(m, v12, uint32(1), v0, uint32(0), v1, uint32(0))
 L27:
 	v7 = v12
 L20:
@@ -24082,7 +26931,7 @@ L20:
 
 //go:norace
 //go:nocheckptr
-func fn2825(m *Module, v0 uint32) uint32 {
+func fn2826(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -24127,7 +26976,7 @@ L2:
 	i3 = v1 >> (uint32(2) & 31)
 	i3 = i3 & uint32(7)
 	i2 = i2 * i3
-	i1 = fn4139(m, v2, i2)
+	i1 = fn4140(m, v2, i2)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
 L1:
@@ -24137,7 +26986,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2826(m *Module, v0 uint32) uint32 {
+func fn2827(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -24162,7 +27011,7 @@ func fn2826(m *Module, v0 uint32) uint32 {
 	m.depth--
 	return v0
 L2:
-	i0 = fn2683(m, v0)
+	i0 = fn2684(m, v0)
 	v0 = i0
 L1:
 	m.depth--
@@ -24171,7 +27020,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2827(m *Module, v0 uint32) uint32 {
+func fn2828(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -24198,7 +27047,7 @@ func fn2827(m *Module, v0 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518413), uint32(15696))
+	fn3642(m, uint32(8518413), uint32(15696))
 	m.depth--
 	return uint32(0)
 L1:
@@ -24209,7 +27058,7 @@ L1:
 	} else {
 		i0 = uint32(10074496)
 	}
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -24226,7 +27075,7 @@ L2:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -24250,7 +27099,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2828(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2829(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -24299,7 +27148,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v3 + uint32(20)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10075460), uint32(0), uint32(3), uint32(0), i8)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10075460), uint32(0), uint32(3), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -24341,23 +27190,23 @@ L11:
 	if i0 != 0 {
 		goto L12
 	}
-	fn3722(m, uint32(8435764), uint32(8576952), uint32(8435764), v2)
+	fn3723(m, uint32(8435764), uint32(8576952), uint32(8435764), v2)
 	v6 = uint32(0)
 	goto L1
 L12:
 	i1 = v3 + uint32(16)
-	i0 = fn2738(m, v2, i1)
+	i0 = fn2739(m, v2, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L14
 	}
-	i0 = fn8105(m, v2)
+	i0 = fn8106(m, v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
 	if i0 == i1 {
 		goto L13
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 L14:
 	v6 = uint32(0)
 	goto L1
@@ -24376,12 +27225,12 @@ L10:
 	if i0 != 0 {
 		goto L15
 	}
-	fn3722(m, uint32(8435764), uint32(8571888), uint32(8435764), v1)
+	fn3723(m, uint32(8435764), uint32(8571888), uint32(8435764), v1)
 	v6 = uint32(0)
 	goto L1
 L15:
 	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v1, i1)
+	i0 = fn2739(m, v1, i1)
 	v6 = i0
 	if v6 != 0 {
 		goto L16
@@ -24389,14 +27238,14 @@ L15:
 	v6 = uint32(0)
 	goto L1
 L16:
-	i0 = fn8105(m, v6)
+	i0 = fn8106(m, v6)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	if i0 == i1 {
 		goto L9
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 	goto L1
 L9:
 	if v4 != 0 {
@@ -24410,11 +27259,11 @@ L7:
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn2019(m, v4)
+	i0 = fn2020(m, v4)
 	v1 = i0
 	goto L5
 L17:
-	i0 = fn2700(m, v4, v2, v6)
+	i0 = fn2701(m, v4, v2, v6)
 	v1 = i0
 L5:
 	if v0 != uint32(10072576) {
@@ -24488,7 +27337,7 @@ L21:
 	i1 = v5 + uint32(1)
 	v7 = i1
 	i0 = v6 * v7
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v6 = i0
 	if v6 == 0 {
 		goto L24
@@ -24524,7 +27373,7 @@ L26:
 	v6 = v2
 	goto L20
 L24:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -24537,7 +27386,7 @@ L24:
 	if v4 != 0 {
 		goto L20
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -24550,7 +27399,7 @@ L20:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -24559,7 +27408,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2829(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2830(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -24587,14 +27436,14 @@ func fn2829(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L2
 	}
 	v5 = uint32(0)
-	i0 = fn2295(m, v1, v2)
+	i0 = fn2296(m, v1, v2)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
 	}
 	i1 = v2 << (uint32(2) & 31)
 	i0 = v1 + i1
-	i0 = fn846(m, i0, v3)
+	i0 = fn847(m, i0, v3)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
@@ -24610,10 +27459,10 @@ func fn2829(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L3:
-	i0 = fn2828(m, v0, v6, v2)
+	i0 = fn2829(m, v0, v6, v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v3 = i0
@@ -24626,7 +27475,7 @@ L3:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -24639,14 +27488,14 @@ L4:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L2:
 	if v2 < uint32(4) {
 		goto L6
 	}
 	v5 = uint32(0)
-	i0 = fn3734(m, uint32(8435764), v2, uint32(0), uint32(3))
+	i0 = fn3735(m, uint32(8435764), v2, uint32(0), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -24666,7 +27515,7 @@ L7:
 	if v2 != uint32(1) {
 		goto L5
 	}
-	i0 = fn2019(m, v5)
+	i0 = fn2020(m, v5)
 	v5 = i0
 	goto L1
 L5:
@@ -24683,22 +27532,22 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v3
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8528059), v4)
+	i0 = fn3604(m, i0, uint32(8528059), v4)
 	goto L1
 L8:
 	i1 = v4 + uint32(28)
-	i0 = fn2738(m, v3, i1)
+	i0 = fn2739(m, v3, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L10
 	}
-	i0 = fn8105(m, v3)
+	i0 = fn8106(m, v3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	if i0 == i1 {
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 L10:
 	v5 = uint32(0)
 	goto L1
@@ -24721,27 +27570,27 @@ L9:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8528059), i2)
+	i0 = fn3604(m, i0, uint32(8528059), i2)
 	goto L1
 L12:
 	i1 = v4 + uint32(28)
-	i0 = fn2738(m, v2, i1)
+	i0 = fn2739(m, v2, i1)
 	v0 = i0
 	if v0 == 0 {
 		goto L13
 	}
-	i0 = fn8105(m, v0)
+	i0 = fn8106(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	if i0 == i1 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 L13:
 	v5 = uint32(0)
 	goto L1
 L11:
-	i0 = fn2700(m, v5, v3, v0)
+	i0 = fn2701(m, v5, v3, v0)
 	v5 = i0
 L1:
 	i0 = v4 + uint32(32)
@@ -24751,7 +27600,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2830(m *Module, v0 uint32) {
+func fn2831(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -24759,19 +27608,19 @@ func fn2830(m *Module, v0 uint32) {
 	if i0 != v0 {
 		goto L1
 	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10511912)))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10511928)))
 	if i0 != 0 {
 		goto L1
 	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10511908)) = uint8(k32(1))
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10511912)) = uint8(k32(1))
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10511924)) = uint8(k32(1))
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10511928)) = uint8(k32(1))
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2831(m *Module, v0 uint32, v1 uint32) {
+func fn2832(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24801,13 +27650,13 @@ func fn2831(m *Module, v0 uint32, v1 uint32) {
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8588304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = l1
 	i5 = v2 + uint32(8)
-	i1 = fn3828(m, uint32(1311), uint32(1312), uint32(0), uint32(0), i5)
+	i1 = fn3829(m, uint32(1312), uint32(1313), uint32(0), uint32(0), i5)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+9984)) = v4
 	if v4 == 0 {
 		goto L3
 	}
-	fn2834(m, v1)
+	fn2835(m, v1)
 	i0 = k32(10089824) + uint32(42472)
 	v4 = i0
 	i0 = k32(10089824) + uint32(43496)
@@ -24820,7 +27669,7 @@ L5:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
 	i1 = v2 + uint32(4)
-	fn2835(m, v3, i1)
+	fn2836(m, v3, i1)
 	i0 = v5 + uint32(24)
 	v5 = i0
 	i0 = v4 + uint32(32)
@@ -24852,19 +27701,19 @@ L4:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	goto L2
 L6:
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
 	}
-	fn3624(m)
+	fn3625(m)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8403252)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8411830)
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
 	goto L1
 L3:
-	fn3624(m)
+	fn3625(m)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8403214)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8417582)
@@ -24883,7 +27732,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2832(m *Module, v0 uint32) uint32 {
+func fn2833(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -24928,7 +27777,7 @@ L2:
 	i3 = v1 >> (uint32(2) & 31)
 	i3 = i3 & uint32(7)
 	i2 = i2 * i3
-	i1 = fn4139(m, v2, i2)
+	i1 = fn4140(m, v2, i2)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
 L1:
@@ -24938,7 +27787,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2833(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2834(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -25018,7 +27867,7 @@ L6:
 	v1 = i0
 L5:
 	i2 = v6 * v3
-	i0 = fn8094(m, v0, v1, i2)
+	i0 = fn8095(m, v0, v1, i2)
 	i0 = b2i(i0 == 0)
 	return i0
 L2:
@@ -25030,7 +27879,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2834(m *Module, v0 uint32) {
+func fn2835(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -25045,2963 +27894,2963 @@ func fn2834(m *Module, v0 uint32) {
 	i1 = k32(10089824) + uint32(21028)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21060)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21092)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21120)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21156)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21184)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21212)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21248)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21276)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21312)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21352)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21388)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21424)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21452)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21492)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21520)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21552)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21584)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21616)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21644)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21672)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21704)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21740)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21772)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21804)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21836)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21868)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21900)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21936)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21972)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22004)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22036)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22072)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22104)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22144)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22180)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22216)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22256)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22288)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22324)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22356)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22404)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22432)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22464)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22496)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22528)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22560)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22596)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22624)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22656)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22684)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22716)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22744)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22776)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22808)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22844)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22876)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22912)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22944)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(22976)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23004)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23032)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23064)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23104)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23140)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23172)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23208)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23248)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23284)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23312)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23344)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23376)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23408)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23444)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23476)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23508)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23540)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23572)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23604)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23636)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23668)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23708)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23748)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23776)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23808)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23836)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23868)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23900)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23944)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(23976)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24008)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24044)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24076)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24104)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24132)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24168)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24200)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24232)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24264)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24292)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24324)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24360)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24392)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24424)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24452)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24484)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24520)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24548)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24580)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24608)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24636)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24664)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24696)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24732)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24764)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24796)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24824)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24860)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24892)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24924)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24960)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(24992)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25020)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25048)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25080)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25116)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25148)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25180)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25212)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25244)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25280)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25320)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25352)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25388)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25424)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25456)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25488)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25520)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25552)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25580)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25612)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25644)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25676)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25708)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25740)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25776)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25808)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25836)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25872)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25904)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25936)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(25972)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26004)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26040)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26072)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26104)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26148)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26176)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26204)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26244)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26284)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26316)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26348)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26384)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26440)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26488)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26528)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26580)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26620)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26660)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26692)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26720)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26752)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26784)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26812)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26840)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26872)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26904)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26936)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(26972)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27020)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27052)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27084)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27120)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27156)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27196)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27232)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27264)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27296)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27332)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27368)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27396)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27432)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27472)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27508)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27532)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27572)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27604)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27632)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27672)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27700)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27740)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27776)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27804)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27836)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27872)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27904)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27936)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(27968)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28008)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28044)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28072)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28120)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28168)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28200)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28228)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28256)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28284)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28308)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28348)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28384)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28420)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28456)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28484)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28516)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28544)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28568)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28596)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28624)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28656)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28684)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28724)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28752)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28776)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28804)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28836)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28876)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28908)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28940)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28968)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(28996)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29020)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29052)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29080)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29108)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29136)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29172)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29204)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29236)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29264)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29292)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29324)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29356)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29384)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29420)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29448)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29480)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29512)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29556)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29596)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29624)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29652)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29680)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29724)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29756)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29788)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29816)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29844)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29876)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29904)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29936)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(29976)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30004)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30032)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30060)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30088)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30116)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30148)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30180)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30208)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30240)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30280)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30312)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30348)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30380)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30412)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30452)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30488)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30516)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30548)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30580)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30620)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30652)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30688)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30720)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30748)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30780)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30808)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30844)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30880)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30908)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30936)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(30972)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31000)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31028)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31056)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31084)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31112)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31144)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31168)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31196)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31228)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31252)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31280)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31308)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31336)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31372)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31400)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31428)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31464)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31500)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31536)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31564)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31592)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31624)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31664)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31692)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31724)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31756)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31784)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31812)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31848)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31880)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31908)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31932)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31968)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(31992)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32024)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32056)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32092)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32128)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32156)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32188)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32212)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32248)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32280)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32312)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32340)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32372)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32396)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32424)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32452)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32484)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32516)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32548)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32580)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32612)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32652)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32676)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32704)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32740)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32772)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32800)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32828)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32856)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32884)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32908)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32932)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32960)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(32988)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33016)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33052)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33084)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33112)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33144)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33176)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33204)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33232)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33260)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33292)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33324)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33352)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33380)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33408)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33444)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33472)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33504)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33536)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33572)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33600)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33628)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33656)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33684)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33716)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33744)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33768)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33800)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33836)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33868)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33900)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33928)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33960)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(33984)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34012)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34044)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34072)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34100)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34132)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34168)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34200)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34228)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34256)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34280)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34308)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34336)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34364)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34400)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34428)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34456)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34488)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34516)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34548)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34580)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34604)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34640)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34676)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34708)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34736)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34772)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34808)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34844)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34880)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34908)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34940)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(34968)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35004)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35036)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35072)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35100)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35136)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35168)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35200)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35228)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35260)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35292)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35328)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35356)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35384)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35412)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35440)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35472)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35504)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35532)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35560)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35592)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35616)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35644)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35672)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35700)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35724)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35748)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35772)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35804)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35832)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35860)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35888)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35920)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35952)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(35988)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36020)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36052)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36080)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36112)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36136)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36164)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36192)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36220)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36248)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36284)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36312)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36344)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36372)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36396)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36424)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36452)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36484)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36512)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36548)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36576)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36604)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36636)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36668)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36700)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36728)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36756)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36788)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36820)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36852)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36884)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36912)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36944)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(36976)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37004)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37036)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37072)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37100)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37124)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37152)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37180)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37216)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37244)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37272)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37296)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37320)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37348)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37376)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37404)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37436)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37476)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37516)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37544)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37576)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37616)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37648)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37676)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37704)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37732)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37768)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37800)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37828)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37860)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37888)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37916)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37948)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(37980)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38004)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38032)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38056)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38084)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38112)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38136)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38164)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38192)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38224)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38256)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38292)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38328)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38360)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38388)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38416)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38444)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38472)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38504)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38536)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38564)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38592)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38620)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38648)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38680)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38712)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38740)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38768)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38796)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38828)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38856)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38884)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38912)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38948)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(38984)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39012)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39044)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39068)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39096)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39120)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39148)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39176)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39204)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39244)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39276)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39308)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39348)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39388)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39416)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39448)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39472)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39496)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39524)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39556)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39580)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39608)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39636)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39668)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39696)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39728)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39760)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39792)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39824)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39852)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39892)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39924)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39952)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(39980)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40008)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40036)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40064)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40096)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40124)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40156)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40184)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40212)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40244)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40272)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40308)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40340)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40368)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40408)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40436)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40468)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40500)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40528)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40556)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40580)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40612)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40648)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40680)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40708)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40736)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40768)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40796)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40828)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40860)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40892)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40920)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40952)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(40980)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41008)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41040)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41080)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41108)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41136)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41164)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41192)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41232)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41260)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41284)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41316)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41348)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41376)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41408)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41436)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41464)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41492)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41520)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41548)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41576)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41608)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41640)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41672)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41700)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41732)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41760)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41788)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41836)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41864)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41888)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41916)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41956)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(41984)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42016)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42048)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42080)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42108)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42136)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42168)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42196)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42224)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42256)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42284)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42312)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42340)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42372)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42396)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42432)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42464)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42496)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42528)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42556)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42588)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42616)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42640)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42668)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42700)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42724)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42752)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42780)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42804)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42832)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42868)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42892)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42928)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42956)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(42984)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(43012)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(43040)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(43072)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(43112)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(43144)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(43176)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(43204)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(43232)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(43260)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(43288)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(43312)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(43344)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(43376)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(43404)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(43440)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(43468)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(20764)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(20676)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(20732)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(20700)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(20788)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(20860)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(20964)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(20936)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(20504)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(20344)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(20376)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(20408)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(20440)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(20472)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(20532)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(20564)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(20596)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(20824)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(20892)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(21000)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(20652)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i1 = k32(10089824) + uint32(20628)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i1 = v1 + uint32(12)
-	fn2835(m, v1, i1)
+	fn2836(m, v1, i1)
 	i0 = v1 + uint32(16)
 	m.g0 = i0
 	return
@@ -28009,7 +30858,7 @@ func fn2834(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn2835(m *Module, v0 uint32, v1 uint32) {
+func fn2836(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28024,7 +30873,7 @@ func fn2835(m *Module, v0 uint32, v1 uint32) {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+9984))
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i1
-	i0 = fn3826(m, i0, v2)
+	i0 = fn3827(m, i0, v2)
 	v3 = i0
 	if v3 == 0 {
 		goto L3
@@ -28043,7 +30892,7 @@ func fn2835(m *Module, v0 uint32, v1 uint32) {
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
@@ -28056,7 +30905,7 @@ L4:
 	return
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+9984))
-	i0 = fn3825(m, i0, v2, v2)
+	i0 = fn3826(m, i0, v2, v2)
 	if int32(i0) <= int32(k32(4294967294)) {
 		goto L1
 	}
@@ -28068,25 +30917,25 @@ L2:
 	*(*uint32)(unsafe.Add(b, v1)) = v3
 	return
 L1:
-	fn4166(m, uint32(8517071), uint32(8472463))
+	fn4167(m, uint32(8517071), uint32(8472463))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2836(m *Module, v0 uint32, v1 uint32) {
+func fn2837(m *Module, v0 uint32, v1 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn2418(m, v1, uint32(10072784))
+	i0 = fn2419(m, v1, uint32(10072784))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn2418(m, v1, uint32(10074016))
+	i0 = fn2419(m, v1, uint32(10074016))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn2418(m, v1, uint32(10074224))
+	i0 = fn2419(m, v1, uint32(10074224))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -28104,21 +30953,21 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2837(m *Module, v0 uint32, v1 uint32) {
+func fn2838(m *Module, v0 uint32, v1 uint32) {
 	var i1 uint32
 	_ = i1
 	var i2 uint32
 	_ = i2
 	b := m.base
 	i2 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = fn2676(m, v0, i2, uint32(0))
+	i1 = fn2677(m, v0, i2, uint32(0))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2838(m *Module, v0 uint32) uint32 {
+func fn2839(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28129,25 +30978,25 @@ func fn2838(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn8105(m, v0)
+	i0 = fn8106(m, v0)
 	v1 = i0
 	if int32(v1) > int32(k32(4294967295)) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470389))
+	fn3605(m, i0, uint32(8470389))
 	m.depth--
 	return uint32(0)
 L1:
 	v2 = uint32(0)
-	i0 = fn2673(m, v0, v1, uint32(0), uint32(0), uint32(0))
+	i0 = fn2674(m, v0, v1, uint32(0), uint32(0), uint32(0))
 	v0 = i0
 	if v0 == 0 {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn2676(m, i0, v0, uint32(0))
+	i0 = fn2677(m, i0, v0, uint32(0))
 	v2 = i0
 L2:
 	m.depth--
@@ -28156,7 +31005,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2839(m *Module, v0 uint32) {
+func fn2840(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28207,7 +31056,7 @@ func fn2839(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+99440)) = uint32(0)
 	goto L1
@@ -28216,7 +31065,7 @@ L2:
 	i1 = v1 + uint32(12)
 	i2 = v1 + uint32(8)
 	i3 = v1 + uint32(4)
-	i0 = fn1691(m, v2, i1, i2, i3)
+	i0 = fn1692(m, v2, i1, i2, i3)
 	if i0 == 0 {
 		goto L4
 	}
@@ -28260,7 +31109,7 @@ L6:
 	i1 = v1 + uint32(12)
 	i2 = v1 + uint32(8)
 	i3 = v1 + uint32(4)
-	i0 = fn1691(m, v2, i1, i2, i3)
+	i0 = fn1692(m, v2, i1, i2, i3)
 	if i0 != 0 {
 		goto L5
 	}
@@ -28314,7 +31163,7 @@ L10:
 		goto L14
 	}
 L15:
-	fn1723(m, v4)
+	fn1724(m, v4)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v3 = i0
@@ -28327,7 +31176,7 @@ L14:
 	if v3 != 0 {
 		goto L16
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L16:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+99440)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
@@ -28341,7 +31190,7 @@ L13:
 	if v3 == 0 {
 		goto L1
 	}
-	fn3831(m, v3)
+	fn3832(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+9984)) = uint32(0)
 L1:
 	i0 = v1 + uint32(16)
@@ -28351,7 +31200,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2840(m *Module, v0 uint32) {
+func fn2841(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28402,16 +31251,16 @@ func fn2840(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2841(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2842(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -28437,7 +31286,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2842(m *Module, v0 uint32) uint32 {
+func fn2843(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28538,7 +31387,7 @@ L6:
 	m.depth--
 	return i0
 L5:
-	i0 = fn2662(m, uint32(1), v2)
+	i0 = fn2663(m, uint32(1), v2)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -28602,7 +31451,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return v1
@@ -28610,7 +31459,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2843(m *Module, v0 uint32) uint32 {
+func fn2844(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28661,7 +31510,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return uint32(0)
@@ -28669,7 +31518,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2844(m *Module, v0 uint32, v1 uint32) {
+func fn2845(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -28695,7 +31544,7 @@ func fn2844(m *Module, v0 uint32, v1 uint32) {
 	m.g0 = v2
 	i0 = v2 + uint32(24)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	fn3419(m, i0, i1)
+	fn3420(m, i0, i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	if i0 == 0 {
 		goto L2
@@ -28711,42 +31560,42 @@ func fn2844(m *Module, v0 uint32, v1 uint32) {
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v3 = i0
-	i0 = fn4207(m, v3)
+	i0 = fn4208(m, v3)
 	i0 = i0 + uint32(64)
-	i0 = fn2845(m, i0)
+	i0 = fn2846(m, i0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
-	fn3954(m, v1)
+	fn3955(m, v1)
 	v1 = uint32(8474710)
 	goto L4
 L5:
-	i0 = fn4207(m, v3)
+	i0 = fn4208(m, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
-	i0 = fn2717(m, i0)
+	i0 = fn2718(m, i0)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
 	i1 = v2 + uint32(44)
-	i0 = fn2751(m, i0, i1, uint32(0), uint32(0), uint32(1), uint32(1))
+	i0 = fn2752(m, i0, i1, uint32(0), uint32(0), uint32(1), uint32(1))
 	v6 = i0
 	if v6 != k32(4294967294) {
 		goto L7
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(8474520)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3603(m, i0, uint32(8434858), v2)
+	i0 = fn3604(m, i0, uint32(8434858), v2)
 	goto L6
 L7:
 	if int32(v6) > int32(k32(4294967295)) {
 		goto L8
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L6
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
 	i1 = v2 + uint32(40)
-	i0 = fn2751(m, i0, i1, uint32(0), uint32(0), uint32(1), uint32(1))
+	i0 = fn2752(m, i0, i1, uint32(0), uint32(0), uint32(1), uint32(1))
 	v4 = i0
 	if v4 != k32(4294967294) {
 		goto L11
@@ -28754,28 +31603,28 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(8412869)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8434858), i2)
+	i0 = fn3604(m, i0, uint32(8434858), i2)
 	goto L10
 L11:
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L9
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	goto L6
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+7496))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+7496)) = v4
-	i1 = fn8100(m, v4, uint32(8543626))
+	i1 = fn8101(m, v4, uint32(8543626))
 	i1 = b2i(i1 == 0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+7500)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+7504))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+7508)) = v5
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
 	v4 = i1
@@ -28785,11 +31634,11 @@ L9:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+7496))
-	i0 = fn4116(m, i0, v4)
+	i0 = fn4117(m, i0, v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L6:
 	v1 = uint32(8517775)
 L4:
@@ -28811,9 +31660,9 @@ L3:
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4207(m, i0)
+	i0 = fn4208(m, i0)
 	i0 = i0 + uint32(164)
-	i0 = fn2845(m, i0)
+	i0 = fn2846(m, i0)
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	i1 = v1 >> (uint32(31) & 31)
@@ -28832,7 +31681,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2845(m *Module, v0 uint32) uint32 {
+func fn2846(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28854,14 +31703,14 @@ func fn2845(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = v1 + uint32(12)
-	i0 = fn2751(m, i0, i1, uint32(0), uint32(0), uint32(1), uint32(1))
+	i0 = fn2752(m, i0, i1, uint32(0), uint32(0), uint32(1), uint32(1))
 	v2 = i0
 	if v2 != k32(4294967294) {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8474505)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3603(m, i0, uint32(8434858), v1)
+	i0 = fn3604(m, i0, uint32(8434858), v1)
 	v3 = k32(4294967295)
 	goto L1
 L2:
@@ -28869,18 +31718,18 @@ L2:
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v4 = i0
-	i0 = fn3400(m, v4)
+	i0 = fn3401(m, v4)
 	v2 = i0
-	fn2107(m, v4)
+	fn2108(m, v4)
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn2033(m, v2, uint32(8489437))
+	i0 = fn2034(m, v2, uint32(8489437))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -28893,12 +31742,12 @@ L3:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn2698(m, v4, uint32(0))
+	i0 = fn2699(m, v4, uint32(0))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -28911,18 +31760,18 @@ L4:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	if v2 == 0 {
 		goto L7
 	}
-	i0 = fn2112(m, v2)
+	i0 = fn2113(m, v2)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
 	}
-	fn2111(m, v2)
-	i0 = fn3633(m)
+	fn2112(m, v2)
+	i0 = fn3634(m)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -28936,13 +31785,13 @@ L7:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, v0)) = v5
-	fn2111(m, v2)
+	fn2112(m, v2)
 	v3 = uint32(0)
 L1:
 	i0 = v1 + uint32(16)
@@ -28952,16 +31801,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2846(m *Module, v0 uint32) {
-	fn2382(m, v0, uint32(10072784))
-	fn2382(m, v0, uint32(10074016))
-	fn2382(m, v0, uint32(10074224))
+func fn2847(m *Module, v0 uint32) {
+	fn2383(m, v0, uint32(10072784))
+	fn2383(m, v0, uint32(10074016))
+	fn2383(m, v0, uint32(10074224))
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2847(m *Module, v0 uint32) {
+func fn2848(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -28976,10 +31825,10 @@ func fn2847(m *Module, v0 uint32) {
 	_ = i1
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+7496))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+7496)) = uint64(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+7504))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+7512)) = uint32(0)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+7504)) = uint64(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+7516))
@@ -29007,7 +31856,7 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
 	i0 = v1 + uint32(4)
 	v1 = i0
@@ -29020,3060 +31869,7 @@ L3:
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+7516)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+7520))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+7520)) = uint32(0)
 	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn2848(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1967(m, uint32(10074912))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2849(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i0 = i0 << (uint32(4) & 31)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	i1 = i1 << (uint32(7) & 31)
-	i0 = i0 + i1
-	i0 = i0 + uint32(51)
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2850(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint64
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var v22 uint32
-	_ = v22
-	var v23 uint32
-	_ = v23
-	var v24 uint32
-	_ = v24
-	var v25 uint32
-	_ = v25
-	var v26 uint32
-	_ = v26
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(96)
-	v4 = i0
-	m.g0 = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v2
-	if int32(v3) >= int32(uint32(2)) {
-		goto L2
-	}
-	v5 = uint32(1)
-	v6 = uint32(0)
-	v7 = uint32(1)
-	v8 = uint32(0)
-	goto L1
-L2:
-	v9 = uint32(1)
-	v6 = uint32(0)
-	v10 = uint32(1)
-	v5 = uint32(1)
-	v11 = uint32(0)
-L3:
-	v12 = v10
-	i0 = v2 + v9
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v10 = i0
-	i1 = v2 + v6
-	i1 = i1 + v11
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v9 = i1
-	if v10 >= v9 {
-		goto L5
-	}
-	i0 = v12 + v11
-	i0 = i0 + uint32(1)
-	v10 = i0
-	i0 = v10 - v6
-	v5 = i0
-	v11 = uint32(0)
-	goto L4
-L5:
-	if v10 != v9 {
-		goto L6
-	}
-	i1 = v11 + uint32(1)
-	v11 = i1
-	i2 = b2i(v11 == v5)
-	v10 = i2
-	if v10 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = v11
-	}
-	v11 = i0
-	if v10 != 0 {
-		i0 = v5
-	} else {
-		i0 = uint32(0)
-	}
-	i0 = i0 + v12
-	v10 = i0
-	goto L4
-L6:
-	v5 = uint32(1)
-	i0 = v12 + uint32(1)
-	v10 = i0
-	v11 = uint32(0)
-	v6 = v12
-L4:
-	i0 = v10 + v11
-	v9 = i0
-	if int32(v9) < int32(v3) {
-		goto L3
-	}
-	v9 = uint32(1)
-	v8 = uint32(0)
-	v10 = uint32(1)
-	v7 = uint32(1)
-	v11 = uint32(0)
-L7:
-	v12 = v10
-	i0 = v2 + v8
-	i0 = i0 + v11
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v10 = i0
-	i1 = v2 + v9
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v9 = i1
-	if v10 >= v9 {
-		goto L9
-	}
-	i0 = v12 + v11
-	i0 = i0 + uint32(1)
-	v10 = i0
-	i0 = v10 - v8
-	v7 = i0
-	v11 = uint32(0)
-	goto L8
-L9:
-	if v9 != v10 {
-		goto L10
-	}
-	i1 = v11 + uint32(1)
-	v11 = i1
-	i2 = b2i(v11 == v7)
-	v10 = i2
-	if v10 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = v11
-	}
-	v11 = i0
-	if v10 != 0 {
-		i0 = v7
-	} else {
-		i0 = uint32(0)
-	}
-	i0 = i0 + v12
-	v10 = i0
-	goto L8
-L10:
-	v7 = uint32(1)
-	i0 = v12 + uint32(1)
-	v10 = i0
-	v11 = uint32(0)
-	v8 = v12
-L8:
-	i0 = v10 + v11
-	v9 = i0
-	if int32(v9) < int32(v3) {
-		goto L7
-	}
-L1:
-	i3 = b2i(int32(v6) > int32(v8))
-	v11 = i3
-	if v11 != 0 {
-		i1 = v6
-	} else {
-		i1 = v8
-	}
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v6
-	if v11 != 0 {
-		i1 = v5
-	} else {
-		i1 = v7
-	}
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v5
-	i2 = v2 + v5
-	i1 = fn8094(m, v2, i2, v6)
-	v7 = i1
-	i1 = b2i(v7 == 0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = i1
-	if v7 != 0 {
-		goto L12
-	}
-	v13 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = uint32(0)
-	goto L11
-L12:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v3
-	i2 = v3 - v6
-	v11 = i2
-	if int32(v6) > int32(v11) {
-		i1 = v6
-	} else {
-		i1 = v11
-	}
-	i1 = i1 + uint32(1)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v5
-	if int32(v3) < int32(uint32(2)) {
-		goto L13
-	}
-	i1 = v3 + k32(4294967295)
-	v9 = i1
-	i0 = v2 + v9
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v10 = i0
-	i0 = v3 + v2
-	i0 = i0 + k32(4294967294)
-	v12 = i0
-	v11 = uint32(0)
-L14:
-	i0 = v12 + v11
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 ^ v10
-	i0 = i0 & uint32(63)
-	if i0 != 0 {
-		goto L15
-	}
-	i1 = uint32(1) - v11
-	v13 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v13
-	goto L11
-L15:
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	i0 = v9 + v11
-	if int32(i0) > int32(uint32(0)) {
-		goto L14
-	}
-L13:
-	v13 = v3
-L11:
-	i0 = v4 + uint32(88)
-	if int32(v3) < int32(uint32(255)) {
-		i1 = v3
-	} else {
-		i1 = uint32(255)
-	}
-	v10 = i1
-	l1 = uint64(v10)
-	l1 = l1 & uint64(255)
-	l1 = l1 * uint64(72340172838076673)
-	v14 = l1
-	*(*uint64)(unsafe.Add(b, i0)) = v14
-	i0 = v4 + uint32(80)
-	*(*uint64)(unsafe.Add(b, i0)) = v14
-	i0 = v4 + uint32(72)
-	*(*uint64)(unsafe.Add(b, i0)) = v14
-	i0 = v4 + uint32(64)
-	*(*uint64)(unsafe.Add(b, i0)) = v14
-	i0 = v4 + uint32(56)
-	*(*uint64)(unsafe.Add(b, i0)) = v14
-	i0 = v4 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = v14
-	i0 = v4 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = v14
-	*(*uint64)(unsafe.Add(b, uint64(v4)+32)) = v14
-	i0 = v4 + uint32(32)
-	v12 = i0
-	if int32(v3) < int32(uint32(1)) {
-		goto L16
-	}
-	i0 = v10 + k32(4294967295)
-	v11 = i0
-	i0 = v3 - v10
-	v10 = i0
-L17:
-	i1 = v2 + v10
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i1 = i1 & uint32(63)
-	i0 = v12 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v11)
-	i0 = v11 + k32(4294967295)
-	v11 = i0
-	i0 = v10 + uint32(1)
-	v10 = i0
-	if int32(v10) < int32(v3) {
-		goto L17
-	}
-L16:
-	i0 = v0 + v1
-	v1 = i0
-	v15 = k32(4294967295)
-	i0 = v0 + v3
-	i0 = i0 + k32(4294967295)
-	v8 = i0
-	if v7 != 0 {
-		goto L20
-	}
-	if v8 >= v1 {
-		goto L18
-	}
-	i1 = v3 - v5
-	v16 = i1
-	if int32(v6) > int32(v16) {
-		i0 = v6
-	} else {
-		i0 = v16
-	}
-	i0 = i0 - v6
-	i0 = i0 + uint32(1)
-	v17 = i0
-	i0 = uint32(1) - v3
-	v18 = i0
-	i0 = uint32(1) - v6
-	v19 = i0
-	i0 = uint32(0) - v3
-	v13 = i0
-L21:
-	v11 = v8
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v11)))
-	i2 = i2 & uint32(63)
-	i1 = v12 + i2
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v10 = i1
-	i0 = v11 + v10
-	v8 = i0
-	i0 = b2i(v8 >= v1)
-	if v10 == 0 {
-		i0 = uint32(5)
-	}
-	switch i0 {
-	case 0:
-		goto L21
-	case 5:
-		goto L22
-	default:
-		goto L18
-	}
-L22:
-	i0 = v11 + v18
-	i0 = i0 + v10
-	v9 = i0
-	i0 = v11 + v19
-	i0 = i0 + v10
-	v7 = i0
-	v11 = uint32(0)
-L24:
-	if int32(v6) > int32(v11) {
-		i0 = v6
-	} else {
-		i0 = v11
-	}
-	v10 = i0
-	if int32(v10) >= int32(v3) {
-		goto L25
-	}
-L27:
-	i0 = v2 + v10
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i1 = v9 + v10
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if i0 != i1 {
-		goto L26
-	}
-	i1 = v10 + uint32(1)
-	v10 = i1
-	if v3 == v10 {
-		goto L25
-	}
-	goto L27
-L26:
-	i0 = v7 + v10
-	v8 = i0
-	goto L23
-L25:
-	if int32(v11) >= int32(v6) {
-		goto L19
-	}
-L29:
-	i0 = v2 + v11
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i1 = v9 + v11
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if i0 != i1 {
-		goto L28
-	}
-	i1 = v11 + uint32(1)
-	v11 = i1
-	if v6 == v11 {
-		goto L19
-	}
-	goto L29
-L28:
-	i0 = v8 + v5
-	v11 = i0
-	if v11 >= v1 {
-		goto L18
-	}
-	i3 = uint32(*(*uint8)(unsafe.Add(b, v11)))
-	i3 = i3 & uint32(63)
-	i2 = v12 + i3
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	v10 = i2
-	if int32(v17) > int32(v10) {
-		i1 = v17
-	} else {
-		i1 = v10
-	}
-	if v10 == 0 {
-		i1 = uint32(0)
-	}
-	i0 = v11 + i1
-	v8 = i0
-	i0 = v9 + v5
-	v9 = i0
-	i0 = v7 + v5
-	v7 = i0
-	v11 = v16
-	if v10 == 0 {
-		goto L24
-	}
-L23:
-	if v8 < v1 {
-		goto L21
-	}
-	goto L18
-L20:
-	if v8 >= v1 {
-		goto L18
-	}
-	if int32(v13) > int32(v5) {
-		i0 = v13
-	} else {
-		i0 = v5
-	}
-	v20 = i0
-	v15 = k32(4294967295)
-	i0 = v3 + k32(4294967295)
-	v17 = i0
-	i0 = uint32(1) - v6
-	v21 = i0
-	i1 = v13 + v6
-	v22 = i1
-	if int32(v3) < int32(v22) {
-		i0 = v3
-	} else {
-		i0 = v22
-	}
-	v18 = i0
-	i0 = v18 + k32(4294967295)
-	v16 = i0
-	i0 = v2 + uint32(1)
-	v7 = i0
-	i0 = v2 + v18
-	v23 = i0
-	i0 = v2 + v6
-	v24 = i0
-	i0 = uint32(0) - v3
-	v25 = i0
-	i0 = v18 - v6
-	i0 = i0 + uint32(1)
-	v26 = i0
-L30:
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v8)))
-	i2 = i2 & uint32(63)
-	i1 = v12 + i2
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v11 = i1
-	i0 = v8 + v11
-	v8 = i0
-	i0 = b2i(v8 >= v1)
-	if v11 == 0 {
-		i0 = uint32(17)
-	}
-	switch i0 {
-	case 0:
-		goto L30
-	case 17:
-		goto L31
-	default:
-		goto L18
-	}
-L31:
-	i0 = v8 + v25
-	v5 = i0
-	i0 = v5 + uint32(1)
-	v19 = i0
-	if int32(v18) <= int32(v6) {
-		goto L33
-	}
-	v11 = v6
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v24)))
-	i1 = v19 + v6
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if i0 == i1 {
-		goto L34
-	}
-	i0 = v8 + v13
-	v8 = i0
-	goto L32
-L34:
-L35:
-	if v16 == v11 {
-		goto L33
-	}
-	i0 = v7 + v11
-	v10 = i0
-	i0 = v5 + v11
-	v9 = i0
-	i0 = v11 + uint32(1)
-	v11 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	i1 = v9 + uint32(2)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if i0 == i1 {
-		goto L35
-	}
-	i0 = v8 + v13
-	v8 = i0
-	if int32(v11) < int32(v18) {
-		goto L32
-	}
-L33:
-	if int32(v22) >= int32(v3) {
-		goto L36
-	}
-	v11 = v18
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v23)))
-	i1 = v19 + v18
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if i0 == i1 {
-		goto L37
-	}
-	i0 = v8 + v26
-	v8 = i0
-	goto L32
-L37:
-L38:
-	if v17 == v11 {
-		goto L36
-	}
-	i0 = v7 + v11
-	v10 = i0
-	i0 = v5 + v11
-	v9 = i0
-	i0 = v11 + uint32(1)
-	v11 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	i1 = v9 + uint32(2)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if i0 == i1 {
-		goto L38
-	}
-	i0 = v8 + v21
-	i0 = i0 + v11
-	v8 = i0
-	if int32(v11) < int32(v3) {
-		goto L32
-	}
-L36:
-	v11 = v2
-	v10 = v19
-	v9 = v6
-	if int32(v6) < int32(uint32(1)) {
-		goto L39
-	}
-L41:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v11)))
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	if i0 != i1 {
-		goto L40
-	}
-	i0 = v11 + uint32(1)
-	v11 = i0
-	i0 = v10 + uint32(1)
-	v10 = i0
-	i0 = v9 + k32(4294967295)
-	v9 = i0
-	if v9 == 0 {
-		goto L39
-	}
-	goto L41
-L40:
-	i0 = v8 + v20
-	v8 = i0
-	goto L32
-L39:
-	i0 = v19 - v0
-	v15 = i0
-	goto L18
-L32:
-	if v8 < v1 {
-		goto L30
-	}
-	goto L18
-L19:
-	i0 = v8 + v13
-	i0 = i0 + uint32(1)
-	i0 = i0 - v0
-	v15 = i0
-L18:
-	i0 = v4 + uint32(96)
-	m.g0 = i0
-	return v15
-}
-
-//go:norace
-//go:nocheckptr
-func fn2851(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = v1 - v3
-	v4 = i0
-	v5 = k32(4294967295)
-	i1 = v3 + k32(4294967295)
-	v6 = i1
-	i0 = v2 + v6
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v7 = i0
-	v8 = v6
-	v9 = uint32(0)
-	if int32(v3) < int32(uint32(2)) {
-		goto L1
-	}
-	i0 = v6 & uint32(1)
-	v10 = i0
-	if v3 != uint32(2) {
-		goto L3
-	}
-	v11 = uint32(0)
-	v9 = uint32(0)
-	v8 = v6
-	goto L2
-L3:
-	i0 = v3 + k32(4294967294)
-	v12 = i0
-	i0 = v6 & k32(4294967294)
-	v13 = i0
-	v11 = uint32(0)
-	i0 = v7 & uint32(255)
-	v14 = i0
-	v9 = uint32(0)
-	v8 = v6
-L4:
-	i1 = v11 ^ k32(4294967294)
-	i0 = v6 + i1
-	i3 = v2 + v11
-	v15 = i3
-	i3 = uint32(*(*uint8)(unsafe.Add(b, v15)))
-	v16 = i3
-	if v16 == v14 {
-		i1 = v12
-	} else {
-		i1 = v8
-	}
-	i2 = v15 + uint32(1)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	v15 = i2
-	if !(v15 == v14) {
-		i0 = i1
-	}
-	v8 = i0
-	i0 = uint32(1) << (v15 & 31)
-	i1 = uint32(1) << (v16 & 31)
-	i1 = i1 | v9
-	i0 = i0 | i1
-	v9 = i0
-	i0 = v12 + k32(4294967294)
-	v12 = i0
-	i1 = v11 + uint32(2)
-	v11 = i1
-	if v13 != v11 {
-		goto L4
-	}
-L2:
-	if v10 == 0 {
-		goto L1
-	}
-	i1 = v11 ^ k32(4294967295)
-	i0 = v6 + i1
-	i2 = v2 + v11
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	v11 = i2
-	i3 = v7 & uint32(255)
-	if !(v11 == i3) {
-		i0 = v8
-	}
-	v8 = i0
-	i0 = uint32(1) << (v11 & 31)
-	i0 = i0 | v9
-	v9 = i0
-L1:
-	if int32(v4) < int32(uint32(0)) {
-		goto L5
-	}
-	i0 = v0 + v6
-	v15 = i0
-	i1 = uint32(1) << (v7 & 31)
-	i0 = v9 | i1
-	v13 = i0
-	i0 = v3 >> (uint32(2) & 31)
-	v10 = i0
-	v9 = uint32(0)
-	i0 = v7 & uint32(255)
-	v16 = i0
-	v7 = uint32(0)
-L6:
-	i0 = v15 + v9
-	v14 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v14)))
-	if i0 == v16 {
-		goto L8
-	}
-	v11 = uint32(0)
-	goto L7
-L8:
-	i0 = v0 + v9
-	v12 = i0
-	v11 = uint32(0)
-	if int32(v3) < int32(uint32(2)) {
-		goto L9
-	}
-	v11 = uint32(0)
-L10:
-	i0 = v12 + v11
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i1 = v2 + v11
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if i0 != i1 {
-		goto L9
-	}
-	i1 = v11 + uint32(1)
-	v11 = i1
-	if v6 != v11 {
-		goto L10
-	}
-	return v9
-L9:
-	if v11 != v6 {
-		goto L11
-	}
-	return v9
-L11:
-	i0 = v7 + v11
-	i0 = i0 + uint32(1)
-	v7 = i0
-	if int32(v7) > int32(v10) {
-		goto L12
-	}
-	v11 = v8
-	goto L7
-L12:
-	v11 = v8
-	i0 = v4 - v9
-	if int32(i0) < int32(uint32(2001)) {
-		goto L7
-	}
-	i2 = v1 - v9
-	i1 = fn2850(m, v12, i2, v2, v3)
-	v11 = i1
-	i1 = v11 + v9
-	if v11 == k32(4294967295) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = i1
-	}
-	v5 = i0
-	goto L5
-L7:
-	i4 = v14 + uint32(1)
-	i4 = uint32(*(*uint8)(unsafe.Add(b, i4)))
-	i3 = v13 >> (i4 & 31)
-	i3 = i3 & uint32(1)
-	if i3 != 0 {
-		i1 = v11
-	} else {
-		i1 = v3
-	}
-	i0 = v9 + i1
-	i0 = i0 + uint32(1)
-	v9 = i0
-	if int32(v9) <= int32(v4) {
-		goto L6
-	}
-L5:
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn2852(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	i0 = m.g0
-	i0 = i0 - uint32(96)
-	v4 = i0
-	m.g0 = v4
-	i2 = v4 + uint32(8)
-	fn2855(m, v2, v3, i2)
-	i2 = v4 + uint32(8)
-	i0 = fn2856(m, v0, v1, i2)
-	v3 = i0
-	i0 = v4 + uint32(96)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn2853(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	i0 = m.g0
-	i0 = i0 - uint32(96)
-	v5 = i0
-	m.g0 = v5
-	i2 = v5 + uint32(8)
-	fn2855(m, v2, v3, i2)
-	i2 = v5 + uint32(8)
-	i0 = fn2856(m, v0, v1, i2)
-	v6 = i0
-	if v6 != k32(4294967295) {
-		goto L2
-	}
-	v2 = uint32(0)
-	goto L1
-L2:
-	i0 = v4 + k32(4294967295)
-	v7 = i0
-	v2 = uint32(0)
-	v8 = uint32(0)
-L3:
-	if v7 != v2 {
-		goto L4
-	}
-	v2 = v4
-	goto L1
-L4:
-	i0 = v2 + uint32(1)
-	v2 = i0
-	i1 = v8 + v3
-	i1 = i1 + v6
-	v8 = i1
-	i0 = v0 + v8
-	i1 = v1 - v8
-	i2 = v5 + uint32(8)
-	i0 = fn2856(m, i0, i1, i2)
-	v6 = i0
-	if v6 != k32(4294967295) {
-		goto L3
-	}
-L1:
-	i0 = v5 + uint32(96)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn2854(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(96)
-	v6 = i0
-	m.g0 = v6
-	i0 = v1 - v3
-	v7 = i0
-	i1 = v3 + k32(4294967295)
-	v8 = i1
-	i0 = v2 + v8
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v9 = i0
-	v10 = uint32(0)
-	v11 = v8
-	v12 = uint32(0)
-	if int32(v3) < int32(uint32(2)) {
-		goto L1
-	}
-	i0 = v8 & uint32(1)
-	v13 = i0
-	if v3 != uint32(2) {
-		goto L3
-	}
-	v14 = uint32(0)
-	v12 = uint32(0)
-	v11 = v8
-	goto L2
-L3:
-	i0 = v3 + k32(4294967294)
-	v15 = i0
-	i0 = v8 & k32(4294967294)
-	v16 = i0
-	v14 = uint32(0)
-	i0 = v9 & uint32(255)
-	v17 = i0
-	v12 = uint32(0)
-	v11 = v8
-L4:
-	i1 = v14 ^ k32(4294967294)
-	i0 = v8 + i1
-	i3 = v2 + v14
-	v18 = i3
-	i3 = uint32(*(*uint8)(unsafe.Add(b, v18)))
-	v19 = i3
-	if v19 == v17 {
-		i1 = v15
-	} else {
-		i1 = v11
-	}
-	i2 = v18 + uint32(1)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	v18 = i2
-	if !(v18 == v17) {
-		i0 = i1
-	}
-	v11 = i0
-	i0 = uint32(1) << (v18 & 31)
-	i1 = uint32(1) << (v19 & 31)
-	i1 = i1 | v12
-	i0 = i0 | i1
-	v12 = i0
-	i0 = v15 + k32(4294967294)
-	v15 = i0
-	i1 = v14 + uint32(2)
-	v14 = i1
-	if v16 != v14 {
-		goto L4
-	}
-L2:
-	if v13 == 0 {
-		goto L1
-	}
-	i1 = v14 ^ k32(4294967295)
-	i0 = v8 + i1
-	i2 = v2 + v14
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	v14 = i2
-	i3 = v9 & uint32(255)
-	if !(v14 == i3) {
-		i0 = v11
-	}
-	v11 = i0
-	i0 = uint32(1) << (v14 & 31)
-	i0 = i0 | v12
-	v12 = i0
-L1:
-	if int32(v7) < int32(uint32(0)) {
-		goto L6
-	}
-	i0 = v0 + v8
-	v18 = i0
-	i1 = uint32(1) << (v9 & 31)
-	i0 = v12 | i1
-	v16 = i0
-	i0 = v3 >> (uint32(2) & 31)
-	v13 = i0
-	v12 = uint32(0)
-	i0 = v9 & uint32(255)
-	v19 = i0
-	v10 = uint32(0)
-	v9 = uint32(0)
-L7:
-	i0 = v18 + v12
-	v17 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v17)))
-	if i0 == v19 {
-		goto L10
-	}
-	v14 = uint32(0)
-	goto L9
-L10:
-	i0 = v0 + v12
-	v15 = i0
-	v14 = uint32(0)
-	if int32(v3) < int32(uint32(2)) {
-		goto L13
-	}
-	v14 = uint32(0)
-L14:
-	i0 = v15 + v14
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i1 = v2 + v14
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if i0 != i1 {
-		goto L13
-	}
-	i1 = v14 + uint32(1)
-	v14 = i1
-	if v8 != v14 {
-		goto L14
-	}
-	goto L12
-L13:
-	if v14 != v8 {
-		goto L11
-	}
-L12:
-	if v5 != 0 {
-		goto L5
-	}
-	v14 = v8
-	i0 = v10 + uint32(1)
-	v10 = i0
-	if v10 != v4 {
-		goto L8
-	}
-	v12 = v4
-	goto L5
-L11:
-	i0 = v9 + v14
-	i0 = i0 + uint32(1)
-	v9 = i0
-	if int32(v9) > int32(v13) {
-		goto L15
-	}
-	v14 = v11
-	goto L9
-L15:
-	v14 = v11
-	i0 = v7 - v12
-	if int32(i0) < int32(uint32(2001)) {
-		goto L9
-	}
-	i0 = v1 - v12
-	v11 = i0
-	if v5 != uint32(1) {
-		goto L16
-	}
-	i2 = v6 + uint32(8)
-	fn2855(m, v2, v3, i2)
-	i3 = v6 + uint32(8)
-	i1 = fn2856(m, v15, v11, i3)
-	v14 = i1
-	i1 = v14 + v12
-	if v14 == k32(4294967295) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = i1
-	}
-	v12 = i0
-	goto L5
-L16:
-	i2 = v6 + uint32(8)
-	fn2855(m, v2, v3, i2)
-	i2 = v6 + uint32(8)
-	i0 = fn2856(m, v15, v11, i2)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L18
-	}
-	v14 = uint32(0)
-	goto L17
-L18:
-	i0 = v4 - v10
-	v17 = i0
-	i0 = v10 ^ k32(4294967295)
-	i0 = i0 + v4
-	v12 = i0
-	v14 = uint32(0)
-	v8 = uint32(0)
-L19:
-	if v12 != v14 {
-		goto L20
-	}
-	v14 = v17
-	goto L17
-L20:
-	i0 = v14 + uint32(1)
-	v14 = i0
-	i1 = v2 + v3
-	i1 = i1 + v8
-	v8 = i1
-	i0 = v15 + v8
-	i1 = v11 - v8
-	i2 = v6 + uint32(8)
-	i0 = fn2856(m, i0, i1, i2)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L19
-	}
-L17:
-	i0 = v14 + v10
-	v12 = i0
-	goto L5
-L9:
-	i3 = v17 + uint32(1)
-	i3 = uint32(*(*uint8)(unsafe.Add(b, i3)))
-	i2 = v16 >> (i3 & 31)
-	i2 = i2 & uint32(1)
-	if i2 != 0 {
-		i0 = v14
-	} else {
-		i0 = v3
-	}
-	v14 = i0
-L8:
-	i0 = v12 + v14
-	i0 = i0 + uint32(1)
-	v12 = i0
-	if int32(v12) <= int32(v7) {
-		goto L7
-	}
-L6:
-	if v5 != 0 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = v10
-	}
-	v12 = i0
-L5:
-	i0 = v6 + uint32(96)
-	m.g0 = i0
-	return v12
-}
-
-//go:norace
-//go:nocheckptr
-func fn2855(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint64
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l1 uint64
-	_ = l1
-	b := m.base
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if int32(v1) >= int32(uint32(2)) {
-		goto L2
-	}
-	v3 = uint32(1)
-	v4 = uint32(0)
-	v5 = uint32(1)
-	v6 = uint32(0)
-	goto L1
-L2:
-	v7 = uint32(1)
-	v4 = uint32(0)
-	v8 = uint32(1)
-	v3 = uint32(1)
-	v9 = uint32(0)
-L3:
-	v10 = v8
-	i0 = v0 + v7
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v8 = i0
-	i1 = v0 + v4
-	i1 = i1 + v9
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v7 = i1
-	if v8 >= v7 {
-		goto L5
-	}
-	i0 = v10 + v9
-	i0 = i0 + uint32(1)
-	v8 = i0
-	i0 = v8 - v4
-	v3 = i0
-	v9 = uint32(0)
-	goto L4
-L5:
-	if v8 != v7 {
-		goto L6
-	}
-	i1 = v9 + uint32(1)
-	v9 = i1
-	i2 = b2i(v9 == v3)
-	v8 = i2
-	if v8 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = v9
-	}
-	v9 = i0
-	if v8 != 0 {
-		i0 = v3
-	} else {
-		i0 = uint32(0)
-	}
-	i0 = i0 + v10
-	v8 = i0
-	goto L4
-L6:
-	v3 = uint32(1)
-	i0 = v10 + uint32(1)
-	v8 = i0
-	v9 = uint32(0)
-	v4 = v10
-L4:
-	i0 = v8 + v9
-	v7 = i0
-	if int32(v7) < int32(v1) {
-		goto L3
-	}
-	v7 = uint32(1)
-	v6 = uint32(0)
-	v8 = uint32(1)
-	v5 = uint32(1)
-	v9 = uint32(0)
-L7:
-	v10 = v8
-	i0 = v0 + v6
-	i0 = i0 + v9
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v8 = i0
-	i1 = v0 + v7
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v7 = i1
-	if v8 >= v7 {
-		goto L9
-	}
-	i0 = v10 + v9
-	i0 = i0 + uint32(1)
-	v8 = i0
-	i0 = v8 - v6
-	v5 = i0
-	v9 = uint32(0)
-	goto L8
-L9:
-	if v7 != v8 {
-		goto L10
-	}
-	i1 = v9 + uint32(1)
-	v9 = i1
-	i2 = b2i(v9 == v5)
-	v8 = i2
-	if v8 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = v9
-	}
-	v9 = i0
-	if v8 != 0 {
-		i0 = v5
-	} else {
-		i0 = uint32(0)
-	}
-	i0 = i0 + v10
-	v8 = i0
-	goto L8
-L10:
-	v5 = uint32(1)
-	i0 = v10 + uint32(1)
-	v8 = i0
-	v9 = uint32(0)
-	v6 = v10
-L8:
-	i0 = v8 + v9
-	v7 = i0
-	if int32(v7) < int32(v1) {
-		goto L7
-	}
-L1:
-	i3 = b2i(int32(v4) > int32(v6))
-	v8 = i3
-	if v8 != 0 {
-		i1 = v4
-	} else {
-		i1 = v6
-	}
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v9
-	if v8 != 0 {
-		i1 = v3
-	} else {
-		i1 = v5
-	}
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v8
-	i2 = v0 + v8
-	i1 = fn8094(m, v0, i2, v9)
-	v8 = i1
-	i1 = b2i(v8 == 0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
-	if v8 != 0 {
-		goto L12
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(0)
-	goto L11
-L12:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
-	i2 = v1 - v9
-	v8 = i2
-	if int32(v9) > int32(v8) {
-		i1 = v9
-	} else {
-		i1 = v8
-	}
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	if int32(v1) < int32(uint32(2)) {
-		goto L11
-	}
-	i1 = v1 + k32(4294967295)
-	v7 = i1
-	i0 = v0 + v7
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v8 = i0
-	i0 = v1 + v0
-	i0 = i0 + k32(4294967294)
-	v10 = i0
-	v9 = uint32(0)
-L13:
-	i0 = v10 + v9
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 ^ v8
-	i0 = i0 & uint32(63)
-	if i0 != 0 {
-		goto L14
-	}
-	i1 = uint32(1) - v9
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	goto L11
-L14:
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	i0 = v7 + v9
-	if int32(i0) > int32(uint32(0)) {
-		goto L13
-	}
-L11:
-	i0 = v2 + uint32(80)
-	if int32(v1) < int32(uint32(255)) {
-		i1 = v1
-	} else {
-		i1 = uint32(255)
-	}
-	v8 = i1
-	l1 = uint64(v8)
-	l1 = l1 & uint64(255)
-	l1 = l1 * uint64(72340172838076673)
-	v11 = l1
-	*(*uint64)(unsafe.Add(b, i0)) = v11
-	i0 = v2 + uint32(72)
-	*(*uint64)(unsafe.Add(b, i0)) = v11
-	i0 = v2 + uint32(64)
-	*(*uint64)(unsafe.Add(b, i0)) = v11
-	i0 = v2 + uint32(56)
-	*(*uint64)(unsafe.Add(b, i0)) = v11
-	i0 = v2 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = v11
-	i0 = v2 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = v11
-	i0 = v2 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = v11
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = v11
-	if int32(v1) < int32(uint32(1)) {
-		goto L15
-	}
-	i0 = v2 + uint32(24)
-	v10 = i0
-	i0 = v8 + k32(4294967295)
-	v9 = i0
-	i0 = v1 - v8
-	v8 = i0
-L16:
-	i1 = v0 + v8
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i1 = i1 & uint32(63)
-	i0 = v10 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v9)
-	i0 = v9 + k32(4294967295)
-	v9 = i0
-	i0 = v8 + uint32(1)
-	v8 = i0
-	if int32(v8) < int32(v1) {
-		goto L16
-	}
-L15:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn2856(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var v22 uint32
-	_ = v22
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = v2 + uint32(24)
-	v3 = i0
-	i0 = v0 + v1
-	v4 = i0
-	v5 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v6 = i1
-	i0 = v0 + v6
-	i0 = i0 + k32(4294967295)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	if i0 == 0 {
-		goto L3
-	}
-	if v7 >= v4 {
-		goto L1
-	}
-	i1 = v6 - v9
-	v11 = i1
-	if int32(v10) > int32(v11) {
-		i0 = v10
-	} else {
-		i0 = v11
-	}
-	i0 = i0 - v10
-	i0 = i0 + uint32(1)
-	v12 = i0
-	i0 = uint32(1) - v6
-	v13 = i0
-	i0 = uint32(1) - v10
-	v14 = i0
-	i0 = uint32(0) - v6
-	v15 = i0
-L4:
-	v2 = v7
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i2 = i2 & uint32(63)
-	i1 = v3 + i2
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v1 = i1
-	i0 = v2 + v1
-	v7 = i0
-	i0 = b2i(v7 >= v4)
-	if v1 == 0 {
-		i0 = uint32(5)
-	}
-	switch i0 {
-	case 0:
-		goto L4
-	case 5:
-		goto L5
-	default:
-		goto L1
-	}
-L5:
-	i0 = v2 + v13
-	i0 = i0 + v1
-	v16 = i0
-	i0 = v2 + v14
-	i0 = i0 + v1
-	v17 = i0
-	v2 = uint32(0)
-L7:
-	if int32(v10) > int32(v2) {
-		i0 = v10
-	} else {
-		i0 = v2
-	}
-	v1 = i0
-	if int32(v1) >= int32(v6) {
-		goto L8
-	}
-L10:
-	i0 = v8 + v1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i1 = v16 + v1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if i0 != i1 {
-		goto L9
-	}
-	i1 = v1 + uint32(1)
-	v1 = i1
-	if v6 == v1 {
-		goto L8
-	}
-	goto L10
-L9:
-	i0 = v17 + v1
-	v7 = i0
-	goto L6
-L8:
-	if int32(v2) >= int32(v10) {
-		goto L2
-	}
-L12:
-	i0 = v8 + v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i1 = v16 + v2
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if i0 != i1 {
-		goto L11
-	}
-	i1 = v2 + uint32(1)
-	v2 = i1
-	if v10 == v2 {
-		goto L2
-	}
-	goto L12
-L11:
-	i0 = v7 + v9
-	v2 = i0
-	if v2 >= v4 {
-		goto L1
-	}
-	i3 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i3 = i3 & uint32(63)
-	i2 = v3 + i3
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	v1 = i2
-	if int32(v12) > int32(v1) {
-		i1 = v12
-	} else {
-		i1 = v1
-	}
-	if v1 == 0 {
-		i1 = uint32(0)
-	}
-	i0 = v2 + i1
-	v7 = i0
-	i0 = v16 + v9
-	v16 = i0
-	i0 = v17 + v9
-	v17 = i0
-	v2 = v11
-	if v1 == 0 {
-		goto L7
-	}
-L6:
-	if v7 < v4 {
-		goto L4
-	}
-	goto L1
-L3:
-	if v7 >= v4 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v18 = i0
-	if int32(v18) > int32(v9) {
-		i0 = v18
-	} else {
-		i0 = v9
-	}
-	v19 = i0
-	v5 = k32(4294967295)
-	i0 = v6 + k32(4294967295)
-	v12 = i0
-	i1 = v18 + v10
-	v15 = i1
-	if int32(v6) < int32(v15) {
-		i0 = v6
-	} else {
-		i0 = v15
-	}
-	v14 = i0
-	i0 = v14 + k32(4294967295)
-	v11 = i0
-	i0 = v8 + uint32(1)
-	v17 = i0
-	i0 = v8 + v14
-	v20 = i0
-	i0 = v8 + v10
-	v21 = i0
-	i0 = uint32(0) - v6
-	v22 = i0
-L13:
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i2 = i2 & uint32(63)
-	i1 = v3 + i2
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v2 = i1
-	i0 = v7 + v2
-	v7 = i0
-	i0 = b2i(v7 >= v4)
-	if v2 == 0 {
-		i0 = uint32(17)
-	}
-	switch i0 {
-	case 0:
-		goto L13
-	case 17:
-		goto L14
-	default:
-		goto L1
-	}
-L14:
-	i0 = v7 + v22
-	v1 = i0
-	i0 = v1 + uint32(1)
-	v13 = i0
-	if int32(v10) >= int32(v14) {
-		goto L16
-	}
-	v2 = uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v21)))
-	i1 = v13 + v10
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if i0 != i1 {
-		goto L17
-	}
-	v2 = v10
-L18:
-	if v11 == v2 {
-		goto L16
-	}
-	i0 = v17 + v2
-	v16 = i0
-	i0 = v1 + v2
-	v9 = i0
-	i0 = v2 + uint32(1)
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v16)))
-	i1 = v9 + uint32(2)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if i0 == i1 {
-		goto L18
-	}
-	i0 = b2i(int32(v2) < int32(v14))
-	v2 = i0
-L17:
-	i0 = v7 + v18
-	v7 = i0
-	if v2 != 0 {
-		goto L15
-	}
-L16:
-	if int32(v15) >= int32(v6) {
-		goto L19
-	}
-	v16 = uint32(1)
-	v2 = v14
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v20)))
-	i1 = v13 + v14
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if i0 != i1 {
-		goto L20
-	}
-L21:
-	if v12 == v2 {
-		goto L19
-	}
-	i0 = v17 + v2
-	v16 = i0
-	i0 = v1 + v2
-	v9 = i0
-	i0 = v2 + uint32(1)
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v16)))
-	i1 = v9 + uint32(2)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if i0 == i1 {
-		goto L21
-	}
-	i0 = b2i(int32(v2) < int32(v6))
-	v16 = i0
-L20:
-	i0 = v2 - v10
-	i0 = i0 + v7
-	i0 = i0 + uint32(1)
-	v7 = i0
-	if v16 != 0 {
-		goto L15
-	}
-L19:
-	v2 = v8
-	v1 = v13
-	v16 = v10
-	if int32(v10) < int32(uint32(1)) {
-		goto L22
-	}
-L24:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != i1 {
-		goto L23
-	}
-	i0 = v2 + uint32(1)
-	v2 = i0
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i0 = v16 + k32(4294967295)
-	v16 = i0
-	if v16 == 0 {
-		goto L22
-	}
-	goto L24
-L23:
-	i0 = v7 + v19
-	v7 = i0
-	goto L15
-L22:
-	i0 = v13 - v0
-	return i0
-L15:
-	if v7 >= v4 {
-		goto L1
-	}
-	goto L13
-L2:
-	i0 = v7 + v15
-	i0 = i0 + uint32(1)
-	i0 = i0 - v0
-	v5 = i0
-L1:
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn2857(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	i0 = m.g0
-	i0 = i0 - uint32(96)
-	v4 = i0
-	m.g0 = v4
-	i2 = v4 + uint32(8)
-	fn2860(m, v2, v3, i2)
-	i2 = v4 + uint32(8)
-	i0 = fn2861(m, v0, v1, i2)
-	v3 = i0
-	i0 = v4 + uint32(96)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn2858(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	i0 = m.g0
-	i0 = i0 - uint32(96)
-	v5 = i0
-	m.g0 = v5
-	i2 = v5 + uint32(8)
-	fn2860(m, v2, v3, i2)
-	i2 = v5 + uint32(8)
-	i0 = fn2861(m, v0, v1, i2)
-	v6 = i0
-	if v6 != k32(4294967295) {
-		goto L2
-	}
-	v2 = uint32(0)
-	goto L1
-L2:
-	i0 = v4 + k32(4294967295)
-	v7 = i0
-	v2 = uint32(0)
-	v8 = uint32(0)
-L3:
-	if v7 != v2 {
-		goto L4
-	}
-	v2 = v4
-	goto L1
-L4:
-	i0 = v2 + uint32(1)
-	v2 = i0
-	i1 = v8 + v3
-	i1 = i1 + v6
-	v8 = i1
-	i1 = v8 << (uint32(1) & 31)
-	i0 = v0 + i1
-	i1 = v1 - v8
-	i2 = v5 + uint32(8)
-	i0 = fn2861(m, i0, i1, i2)
-	v6 = i0
-	if v6 != k32(4294967295) {
-		goto L3
-	}
-L1:
-	i0 = v5 + uint32(96)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn2859(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(96)
-	v6 = i0
-	m.g0 = v6
-	i0 = v1 - v3
-	v7 = i0
-	i1 = v3 + k32(4294967295)
-	v8 = i1
-	i1 = v8 << (uint32(1) & 31)
-	v9 = i1
-	i0 = v2 + v9
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v10 = i0
-	v11 = uint32(0)
-	v12 = v8
-	v13 = uint32(0)
-	if int32(v3) < int32(uint32(2)) {
-		goto L1
-	}
-	i0 = v8 & uint32(1)
-	v14 = i0
-	if v3 != uint32(2) {
-		goto L3
-	}
-	v15 = uint32(0)
-	v13 = uint32(0)
-	v12 = v8
-	goto L2
-L3:
-	i0 = v3 + k32(4294967294)
-	v16 = i0
-	i0 = v8 & k32(4294967294)
-	v17 = i0
-	v15 = uint32(0)
-	i0 = v10 & uint32(65535)
-	v18 = i0
-	v19 = v2
-	v13 = uint32(0)
-	v12 = v8
-L4:
-	i1 = v15 ^ k32(4294967294)
-	i0 = v8 + i1
-	i3 = uint32(*(*uint16)(unsafe.Add(b, v19)))
-	v20 = i3
-	if v20 == v18 {
-		i1 = v16
-	} else {
-		i1 = v12
-	}
-	i2 = v19 + uint32(2)
-	i2 = uint32(*(*uint16)(unsafe.Add(b, i2)))
-	v21 = i2
-	if !(v21 == v18) {
-		i0 = i1
-	}
-	v12 = i0
-	i0 = uint32(1) << (v21 & 31)
-	i1 = uint32(1) << (v20 & 31)
-	i1 = i1 | v13
-	i0 = i0 | i1
-	v13 = i0
-	i0 = v16 + k32(4294967294)
-	v16 = i0
-	i0 = v19 + uint32(4)
-	v19 = i0
-	i1 = v15 + uint32(2)
-	v15 = i1
-	if v17 != v15 {
-		goto L4
-	}
-L2:
-	if v14 == 0 {
-		goto L1
-	}
-	i1 = v15 ^ k32(4294967295)
-	i0 = v8 + i1
-	i3 = v15 << (uint32(1) & 31)
-	i2 = v2 + i3
-	i2 = uint32(*(*uint16)(unsafe.Add(b, i2)))
-	v19 = i2
-	i3 = v10 & uint32(65535)
-	if !(v19 == i3) {
-		i0 = v12
-	}
-	v12 = i0
-	i0 = uint32(1) << (v19 & 31)
-	i0 = i0 | v13
-	v13 = i0
-L1:
-	if int32(v7) < int32(uint32(0)) {
-		goto L6
-	}
-	i0 = v0 + v9
-	v20 = i0
-	i1 = uint32(1) << (v10 & 31)
-	i0 = v13 | i1
-	v9 = i0
-	i0 = v3 >> (uint32(2) & 31)
-	v14 = i0
-	v13 = uint32(0)
-	i0 = v10 & uint32(65535)
-	v21 = i0
-	v11 = uint32(0)
-	v10 = uint32(0)
-L7:
-	i1 = v13 << (uint32(1) & 31)
-	v19 = i1
-	i0 = v20 + v19
-	v18 = i0
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v18)))
-	if i0 == v21 {
-		goto L10
-	}
-	v19 = uint32(0)
-	goto L9
-L10:
-	i0 = v0 + v19
-	v17 = i0
-	v16 = uint32(0)
-	if int32(v3) < int32(uint32(2)) {
-		goto L13
-	}
-	v16 = uint32(0)
-	v19 = v17
-	v15 = v2
-L14:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v19)))
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v15)))
-	if i0 != i1 {
-		goto L13
-	}
-	i0 = v19 + uint32(2)
-	v19 = i0
-	i0 = v15 + uint32(2)
-	v15 = i0
-	i1 = v16 + uint32(1)
-	v16 = i1
-	if v8 != v16 {
-		goto L14
-	}
-	goto L12
-L13:
-	if v16 != v8 {
-		goto L11
-	}
-L12:
-	if v5 != 0 {
-		goto L5
-	}
-	v19 = v8
-	i0 = v11 + uint32(1)
-	v11 = i0
-	if v11 != v4 {
-		goto L8
-	}
-	v13 = v4
-	goto L5
-L11:
-	i0 = v10 + v16
-	i0 = i0 + uint32(1)
-	v10 = i0
-	if int32(v10) > int32(v14) {
-		goto L15
-	}
-	v19 = v12
-	goto L9
-L15:
-	v19 = v12
-	i0 = v7 - v13
-	if int32(i0) < int32(uint32(2001)) {
-		goto L9
-	}
-	i0 = v1 - v13
-	v8 = i0
-	if v5 != uint32(1) {
-		goto L16
-	}
-	i2 = v6 + uint32(8)
-	fn2860(m, v2, v3, i2)
-	i3 = v6 + uint32(8)
-	i1 = fn2861(m, v17, v8, i3)
-	v19 = i1
-	i1 = v19 + v13
-	if v19 == k32(4294967295) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = i1
-	}
-	v13 = i0
-	goto L5
-L16:
-	i2 = v6 + uint32(8)
-	fn2860(m, v2, v3, i2)
-	i2 = v6 + uint32(8)
-	i0 = fn2861(m, v17, v8, i2)
-	v16 = i0
-	if v16 != k32(4294967295) {
-		goto L18
-	}
-	v19 = uint32(0)
-	goto L17
-L18:
-	i0 = v4 - v11
-	v12 = i0
-	i0 = v11 ^ k32(4294967295)
-	i0 = i0 + v4
-	v13 = i0
-	v19 = uint32(0)
-	v15 = uint32(0)
-L19:
-	if v13 != v19 {
-		goto L20
-	}
-	v19 = v12
-	goto L17
-L20:
-	i0 = v19 + uint32(1)
-	v19 = i0
-	i1 = v16 + v3
-	i1 = i1 + v15
-	v15 = i1
-	i1 = v15 << (uint32(1) & 31)
-	i0 = v17 + i1
-	i1 = v8 - v15
-	i2 = v6 + uint32(8)
-	i0 = fn2861(m, i0, i1, i2)
-	v16 = i0
-	if v16 != k32(4294967295) {
-		goto L19
-	}
-L17:
-	i0 = v19 + v11
-	v13 = i0
-	goto L5
-L9:
-	i3 = v18 + uint32(2)
-	i3 = uint32(*(*uint16)(unsafe.Add(b, i3)))
-	i2 = v9 >> (i3 & 31)
-	i2 = i2 & uint32(1)
-	if i2 != 0 {
-		i0 = v19
-	} else {
-		i0 = v3
-	}
-	v19 = i0
-L8:
-	i0 = v13 + v19
-	i0 = i0 + uint32(1)
-	v13 = i0
-	if int32(v13) <= int32(v7) {
-		goto L7
-	}
-L6:
-	if v5 != 0 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = v11
-	}
-	v13 = i0
-L5:
-	i0 = v6 + uint32(96)
-	m.g0 = i0
-	return v13
-}
-
-//go:norace
-//go:nocheckptr
-func fn2860(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint64
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l1 uint64
-	_ = l1
-	b := m.base
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v3 = uint32(0)
-	v4 = uint32(1)
-	v5 = uint32(1)
-	v6 = uint32(0)
-	if int32(v1) < int32(uint32(2)) {
-		goto L1
-	}
-	v7 = uint32(1)
-	v3 = uint32(0)
-	v8 = uint32(1)
-	v4 = uint32(1)
-	v9 = uint32(0)
-L2:
-	v10 = v8
-	i1 = v7 << (uint32(1) & 31)
-	i0 = v0 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v8 = i0
-	i2 = v3 << (uint32(1) & 31)
-	i1 = v0 + i2
-	i2 = v9 << (uint32(1) & 31)
-	i1 = i1 + i2
-	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
-	v7 = i1
-	if v8 >= v7 {
-		goto L4
-	}
-	i0 = v10 + v9
-	i0 = i0 + uint32(1)
-	v8 = i0
-	i0 = v8 - v3
-	v4 = i0
-	v9 = uint32(0)
-	goto L3
-L4:
-	if v8 != v7 {
-		goto L5
-	}
-	i1 = v9 + uint32(1)
-	v9 = i1
-	i2 = b2i(v9 == v4)
-	v8 = i2
-	if v8 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = v9
-	}
-	v9 = i0
-	if v8 != 0 {
-		i0 = v4
-	} else {
-		i0 = uint32(0)
-	}
-	i0 = i0 + v10
-	v8 = i0
-	goto L3
-L5:
-	v4 = uint32(1)
-	i0 = v10 + uint32(1)
-	v8 = i0
-	v9 = uint32(0)
-	v3 = v10
-L3:
-	i0 = v8 + v9
-	v7 = i0
-	if int32(v7) < int32(v1) {
-		goto L2
-	}
-	v7 = uint32(1)
-	v6 = uint32(0)
-	v8 = uint32(1)
-	v5 = uint32(1)
-	v9 = uint32(0)
-L6:
-	v10 = v8
-	i1 = v6 << (uint32(1) & 31)
-	i0 = v0 + i1
-	i1 = v9 << (uint32(1) & 31)
-	i0 = i0 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v8 = i0
-	i2 = v7 << (uint32(1) & 31)
-	i1 = v0 + i2
-	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
-	v7 = i1
-	if v8 >= v7 {
-		goto L8
-	}
-	i0 = v10 + v9
-	i0 = i0 + uint32(1)
-	v8 = i0
-	i0 = v8 - v6
-	v5 = i0
-	v9 = uint32(0)
-	goto L7
-L8:
-	if v7 != v8 {
-		goto L9
-	}
-	i1 = v9 + uint32(1)
-	v9 = i1
-	i2 = b2i(v9 == v5)
-	v8 = i2
-	if v8 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = v9
-	}
-	v9 = i0
-	if v8 != 0 {
-		i0 = v5
-	} else {
-		i0 = uint32(0)
-	}
-	i0 = i0 + v10
-	v8 = i0
-	goto L7
-L9:
-	v5 = uint32(1)
-	i0 = v10 + uint32(1)
-	v8 = i0
-	v9 = uint32(0)
-	v6 = v10
-L7:
-	i0 = v8 + v9
-	v7 = i0
-	if int32(v7) < int32(v1) {
-		goto L6
-	}
-L1:
-	i3 = b2i(int32(v3) > int32(v6))
-	v8 = i3
-	if v8 != 0 {
-		i1 = v3
-	} else {
-		i1 = v6
-	}
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v9
-	if v8 != 0 {
-		i1 = v4
-	} else {
-		i1 = v5
-	}
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v8
-	i3 = v8 << (uint32(1) & 31)
-	i2 = v0 + i3
-	i3 = v9 << (uint32(1) & 31)
-	i1 = fn8094(m, v0, i2, i3)
-	v8 = i1
-	i1 = b2i(v8 == 0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
-	if v8 != 0 {
-		goto L11
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(0)
-	goto L10
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
-	i2 = v1 - v9
-	v8 = i2
-	if int32(v9) > int32(v8) {
-		i1 = v9
-	} else {
-		i1 = v8
-	}
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	if int32(v1) < int32(uint32(2)) {
-		goto L10
-	}
-	i0 = v1 << (uint32(1) & 31)
-	i0 = i0 + v0
-	v9 = i0
-	i0 = v9 + k32(4294967294)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v10 = i0
-	i0 = v9 + k32(4294967292)
-	v9 = i0
-	v8 = k32(4294967295)
-L12:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v9)))
-	i0 = i0 ^ v10
-	i0 = i0 & uint32(63)
-	if i0 != 0 {
-		goto L13
-	}
-	i1 = uint32(0) - v8
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	goto L10
-L13:
-	i0 = v9 + k32(4294967294)
-	v9 = i0
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	i0 = v1 + v8
-	if int32(i0) > int32(uint32(0)) {
-		goto L12
-	}
-L10:
-	i0 = v2 + uint32(80)
-	if int32(v1) < int32(uint32(255)) {
-		i1 = v1
-	} else {
-		i1 = uint32(255)
-	}
-	v8 = i1
-	l1 = uint64(v8)
-	l1 = l1 & uint64(255)
-	l1 = l1 * uint64(72340172838076673)
-	v11 = l1
-	*(*uint64)(unsafe.Add(b, i0)) = v11
-	i0 = v2 + uint32(72)
-	*(*uint64)(unsafe.Add(b, i0)) = v11
-	i0 = v2 + uint32(64)
-	*(*uint64)(unsafe.Add(b, i0)) = v11
-	i0 = v2 + uint32(56)
-	*(*uint64)(unsafe.Add(b, i0)) = v11
-	i0 = v2 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = v11
-	i0 = v2 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = v11
-	i0 = v2 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = v11
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = v11
-	if int32(v1) < int32(uint32(1)) {
-		goto L14
-	}
-	i0 = v2 + uint32(24)
-	v10 = i0
-	i1 = v1 << (uint32(1) & 31)
-	i2 = v8 << (uint32(1) & 31)
-	i1 = i1 - i2
-	i0 = v0 + i1
-	v0 = i0
-	i0 = v8 + k32(4294967295)
-	v9 = i0
-	i0 = v1 - v8
-	v8 = i0
-L15:
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v0)))
-	i1 = i1 & uint32(63)
-	i0 = v10 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v9)
-	i0 = v9 + k32(4294967295)
-	v9 = i0
-	i0 = v0 + uint32(2)
-	v0 = i0
-	i0 = v8 + uint32(1)
-	v8 = i0
-	if int32(v8) < int32(v1) {
-		goto L15
-	}
-L14:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn2861(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var v22 uint32
-	_ = v22
-	var v23 uint32
-	_ = v23
-	var v24 uint32
-	_ = v24
-	var v25 uint32
-	_ = v25
-	var v26 uint32
-	_ = v26
-	var v27 uint32
-	_ = v27
-	var v28 uint32
-	_ = v28
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = v2 + uint32(24)
-	v3 = i0
-	i1 = v1 << (uint32(1) & 31)
-	i0 = v0 + i1
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i1
-	i1 = v5 << (uint32(1) & 31)
-	i0 = v0 + i1
-	i0 = i0 + k32(4294967294)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	if i0 == 0 {
-		goto L2
-	}
-	if v6 < v4 {
-		goto L3
-	}
-	return k32(4294967295)
-L3:
-	i1 = v5 - v1
-	v9 = i1
-	if int32(v8) > int32(v9) {
-		i0 = v8
-	} else {
-		i0 = v9
-	}
-	i0 = i0 - v8
-	i0 = i0 + uint32(1)
-	v10 = i0
-	i0 = v1 << (uint32(1) & 31)
-	v11 = i0
-	i1 = v5 << (uint32(1) & 31)
-	i0 = uint32(2) - i1
-	v12 = i0
-	i1 = v8 << (uint32(1) & 31)
-	i0 = uint32(2) - i1
-	v13 = i0
-	i0 = uint32(0) - v5
-	i0 = i0 << (uint32(1) & 31)
-	v14 = i0
-	v15 = k32(4294967295)
-L4:
-	v2 = v6
-	i2 = uint32(*(*uint16)(unsafe.Add(b, v2)))
-	i2 = i2 & uint32(63)
-	i1 = v3 + i2
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v1 = i1
-	i1 = v1 << (uint32(1) & 31)
-	v16 = i1
-	i0 = v2 + v16
-	v6 = i0
-	i0 = b2i(v6 >= v4)
-	if v1 == 0 {
-		i0 = uint32(5)
-	}
-	switch i0 {
-	case 0:
-		goto L4
-	case 5:
-		goto L5
-	default:
-		goto L1
-	}
-L5:
-	i0 = v2 + v12
-	i0 = i0 + v16
-	v17 = i0
-	i0 = v2 + v13
-	i0 = i0 + v16
-	v18 = i0
-	v19 = uint32(0)
-L7:
-	if int32(v8) > int32(v19) {
-		i1 = v8
-	} else {
-		i1 = v19
-	}
-	v2 = i1
-	if int32(v5) <= int32(v2) {
-		goto L8
-	}
-	i0 = v5 - v2
-	v20 = i0
-	i1 = v2 << (uint32(1) & 31)
-	v16 = i1
-	i0 = v7 + v16
-	v2 = i0
-	i0 = v17 + v16
-	v1 = i0
-	i0 = v18 + v16
-	v16 = i0
-L9:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v2)))
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v1)))
-	if i0 == i1 {
-		goto L10
-	}
-	v6 = v16
-	goto L6
-L10:
-	i0 = v2 + uint32(2)
-	v2 = i0
-	i0 = v1 + uint32(2)
-	v1 = i0
-	i0 = v16 + uint32(2)
-	v16 = i0
-	i0 = v20 + k32(4294967295)
-	v20 = i0
-	if v20 != 0 {
-		goto L9
-	}
-L8:
-	if int32(v8) <= int32(v19) {
-		goto L11
-	}
-	i0 = v19 << (uint32(1) & 31)
-	v2 = i0
-	i0 = v8 - v19
-	v1 = i0
-L13:
-	i0 = v7 + v2
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	i1 = v17 + v2
-	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
-	if i0 != i1 {
-		goto L12
-	}
-	i0 = v2 + uint32(2)
-	v2 = i0
-	i0 = v1 + k32(4294967295)
-	v1 = i0
-	if v1 == 0 {
-		goto L11
-	}
-	goto L13
-L12:
-	i0 = v6 + v11
-	v1 = i0
-	if v1 >= v4 {
-		goto L1
-	}
-	i3 = uint32(*(*uint16)(unsafe.Add(b, v1)))
-	i3 = i3 & uint32(63)
-	i2 = v3 + i3
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	v2 = i2
-	if int32(v10) > int32(v2) {
-		i1 = v10
-	} else {
-		i1 = v2
-	}
-	if v2 == 0 {
-		i1 = uint32(0)
-	}
-	i1 = i1 << (uint32(1) & 31)
-	i0 = v1 + i1
-	v6 = i0
-	i0 = v17 + v11
-	v17 = i0
-	i0 = v18 + v11
-	v18 = i0
-	v19 = v9
-	if v2 == 0 {
-		goto L7
-	}
-	goto L6
-L11:
-	i0 = v6 + v14
-	i0 = i0 + uint32(2)
-	i0 = i0 - v0
-	i0 = uint32(int32(i0) >> (uint32(1) & 31))
-	v15 = i0
-	goto L1
-L6:
-	if v6 < v4 {
-		goto L4
-	}
-	goto L1
-L2:
-	if v6 < v4 {
-		goto L14
-	}
-	return k32(4294967295)
-L14:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v14 = i1
-	i1 = v14 + v8
-	v13 = i1
-	if int32(v5) < int32(v13) {
-		i0 = v5
-	} else {
-		i0 = v13
-	}
-	v10 = i0
-	i0 = v10 << (uint32(1) & 31)
-	v2 = i0
-	i1 = v5 << (uint32(1) & 31)
-	v16 = i1
-	i0 = v2 - v16
-	i0 = i0 + uint32(4)
-	v21 = i0
-	i0 = v8 << (uint32(1) & 31)
-	v20 = i0
-	i0 = v20 - v16
-	i0 = i0 + uint32(4)
-	v22 = i0
-	v15 = k32(4294967295)
-	i0 = v5 + k32(4294967295)
-	v11 = i0
-	i0 = v10 + k32(4294967295)
-	v18 = i0
-	i0 = v7 + v2
-	v23 = i0
-	i0 = v23 + uint32(2)
-	v24 = i0
-	i0 = v7 + v20
-	v25 = i0
-	i0 = v25 + uint32(2)
-	v26 = i0
-	i0 = uint32(0) - v5
-	i0 = i0 << (uint32(1) & 31)
-	v27 = i0
-	if int32(v14) > int32(v1) {
-		i0 = v14
-	} else {
-		i0 = v1
-	}
-	i0 = i0 << (uint32(1) & 31)
-	v28 = i0
-L15:
-	v19 = v6
-	i2 = uint32(*(*uint16)(unsafe.Add(b, v19)))
-	i2 = i2 & uint32(63)
-	i1 = v3 + i2
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v2 = i1
-	i1 = v2 << (uint32(1) & 31)
-	v12 = i1
-	i0 = v19 + v12
-	v6 = i0
-	i0 = b2i(v6 >= v4)
-	if v2 == 0 {
-		i0 = uint32(17)
-	}
-	switch i0 {
-	case 0:
-		goto L15
-	case 17:
-		goto L16
-	default:
-		goto L1
-	}
-L16:
-	i0 = v6 + v27
-	i0 = i0 + uint32(2)
-	v9 = i0
-	if int32(v8) >= int32(v10) {
-		goto L18
-	}
-	v2 = uint32(1)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v25)))
-	i2 = v8 << (uint32(1) & 31)
-	i1 = v9 + i2
-	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
-	if i0 != i1 {
-		goto L19
-	}
-	i0 = v19 + v22
-	i0 = i0 + v12
-	v1 = i0
-	v16 = v26
-	v2 = v8
-L20:
-	if v18 == v2 {
-		goto L18
-	}
-	i0 = v2 + uint32(1)
-	v2 = i0
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v1)))
-	v20 = i0
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v16)))
-	v17 = i0
-	i0 = v1 + uint32(2)
-	v1 = i0
-	i0 = v16 + uint32(2)
-	v16 = i0
-	if v17 == v20 {
-		goto L20
-	}
-	i0 = b2i(int32(v2) < int32(v10))
-	v2 = i0
-L19:
-	i1 = v14 << (uint32(1) & 31)
-	i0 = v6 + i1
-	v6 = i0
-	if v2 != 0 {
-		goto L17
-	}
-L18:
-	if int32(v13) >= int32(v5) {
-		goto L21
-	}
-	v1 = uint32(1)
-	v2 = v10
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v23)))
-	i2 = v10 << (uint32(1) & 31)
-	i1 = v9 + i2
-	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
-	if i0 != i1 {
-		goto L22
-	}
-	i0 = v19 + v21
-	i0 = i0 + v12
-	v1 = i0
-	v16 = v24
-	v2 = v10
-L23:
-	if v11 == v2 {
-		goto L21
-	}
-	i0 = v2 + uint32(1)
-	v2 = i0
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v1)))
-	v20 = i0
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v16)))
-	v17 = i0
-	i0 = v1 + uint32(2)
-	v1 = i0
-	i0 = v16 + uint32(2)
-	v16 = i0
-	if v17 == v20 {
-		goto L23
-	}
-	i0 = b2i(int32(v2) < int32(v5))
-	v1 = i0
-L22:
-	i0 = v2 - v8
-	i0 = i0 << (uint32(1) & 31)
-	i0 = i0 + v6
-	i0 = i0 + uint32(2)
-	v6 = i0
-	if v1 != 0 {
-		goto L17
-	}
-L21:
-	v2 = v7
-	v1 = v9
-	v16 = v8
-	if int32(v8) < int32(uint32(1)) {
-		goto L24
-	}
-L26:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v2)))
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v1)))
-	if i0 != i1 {
-		goto L25
-	}
-	i0 = v2 + uint32(2)
-	v2 = i0
-	i0 = v1 + uint32(2)
-	v1 = i0
-	i0 = v16 + k32(4294967295)
-	v16 = i0
-	if v16 == 0 {
-		goto L24
-	}
-	goto L26
-L25:
-	i0 = v6 + v28
-	v6 = i0
-	goto L17
-L24:
-	i0 = v9 - v0
-	i0 = uint32(int32(i0) >> (uint32(1) & 31))
-	return i0
-L17:
-	if v6 < v4 {
-		goto L15
-	}
-L1:
-	return v15
 }

@@ -14,7 +14,885 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn2862(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2849(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1968(m, uint32(10074912))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2850(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	i0 = i0 << (uint32(4) & 31)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	i1 = i1 << (uint32(7) & 31)
+	i0 = i0 + i1
+	i0 = i0 + uint32(51)
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2851(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint64
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var v22 uint32
+	_ = v22
+	var v23 uint32
+	_ = v23
+	var v24 uint32
+	_ = v24
+	var v25 uint32
+	_ = v25
+	var v26 uint32
+	_ = v26
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(96)
+	v4 = i0
+	m.g0 = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v2
+	if int32(v3) >= int32(uint32(2)) {
+		goto L2
+	}
+	v5 = uint32(1)
+	v6 = uint32(0)
+	v7 = uint32(1)
+	v8 = uint32(0)
+	goto L1
+L2:
+	v9 = uint32(1)
+	v6 = uint32(0)
+	v10 = uint32(1)
+	v5 = uint32(1)
+	v11 = uint32(0)
+L3:
+	v12 = v10
+	i0 = v2 + v9
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v10 = i0
+	i1 = v2 + v6
+	i1 = i1 + v11
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v9 = i1
+	if v10 >= v9 {
+		goto L5
+	}
+	i0 = v12 + v11
+	i0 = i0 + uint32(1)
+	v10 = i0
+	i0 = v10 - v6
+	v5 = i0
+	v11 = uint32(0)
+	goto L4
+L5:
+	if v10 != v9 {
+		goto L6
+	}
+	i1 = v11 + uint32(1)
+	v11 = i1
+	i2 = b2i(v11 == v5)
+	v10 = i2
+	if v10 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = v11
+	}
+	v11 = i0
+	if v10 != 0 {
+		i0 = v5
+	} else {
+		i0 = uint32(0)
+	}
+	i0 = i0 + v12
+	v10 = i0
+	goto L4
+L6:
+	v5 = uint32(1)
+	i0 = v12 + uint32(1)
+	v10 = i0
+	v11 = uint32(0)
+	v6 = v12
+L4:
+	i0 = v10 + v11
+	v9 = i0
+	if int32(v9) < int32(v3) {
+		goto L3
+	}
+	v9 = uint32(1)
+	v8 = uint32(0)
+	v10 = uint32(1)
+	v7 = uint32(1)
+	v11 = uint32(0)
+L7:
+	v12 = v10
+	i0 = v2 + v8
+	i0 = i0 + v11
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v10 = i0
+	i1 = v2 + v9
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v9 = i1
+	if v10 >= v9 {
+		goto L9
+	}
+	i0 = v12 + v11
+	i0 = i0 + uint32(1)
+	v10 = i0
+	i0 = v10 - v8
+	v7 = i0
+	v11 = uint32(0)
+	goto L8
+L9:
+	if v9 != v10 {
+		goto L10
+	}
+	i1 = v11 + uint32(1)
+	v11 = i1
+	i2 = b2i(v11 == v7)
+	v10 = i2
+	if v10 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = v11
+	}
+	v11 = i0
+	if v10 != 0 {
+		i0 = v7
+	} else {
+		i0 = uint32(0)
+	}
+	i0 = i0 + v12
+	v10 = i0
+	goto L8
+L10:
+	v7 = uint32(1)
+	i0 = v12 + uint32(1)
+	v10 = i0
+	v11 = uint32(0)
+	v8 = v12
+L8:
+	i0 = v10 + v11
+	v9 = i0
+	if int32(v9) < int32(v3) {
+		goto L7
+	}
+L1:
+	i3 = b2i(int32(v6) > int32(v8))
+	v11 = i3
+	if v11 != 0 {
+		i1 = v6
+	} else {
+		i1 = v8
+	}
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v6
+	if v11 != 0 {
+		i1 = v5
+	} else {
+		i1 = v7
+	}
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v5
+	i2 = v2 + v5
+	i1 = fn8095(m, v2, i2, v6)
+	v7 = i1
+	i1 = b2i(v7 == 0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = i1
+	if v7 != 0 {
+		goto L12
+	}
+	v13 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = uint32(0)
+	goto L11
+L12:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v3
+	i2 = v3 - v6
+	v11 = i2
+	if int32(v6) > int32(v11) {
+		i1 = v6
+	} else {
+		i1 = v11
+	}
+	i1 = i1 + uint32(1)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v5
+	if int32(v3) < int32(uint32(2)) {
+		goto L13
+	}
+	i1 = v3 + k32(4294967295)
+	v9 = i1
+	i0 = v2 + v9
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v10 = i0
+	i0 = v3 + v2
+	i0 = i0 + k32(4294967294)
+	v12 = i0
+	v11 = uint32(0)
+L14:
+	i0 = v12 + v11
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 ^ v10
+	i0 = i0 & uint32(63)
+	if i0 != 0 {
+		goto L15
+	}
+	i1 = uint32(1) - v11
+	v13 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v13
+	goto L11
+L15:
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	i0 = v9 + v11
+	if int32(i0) > int32(uint32(0)) {
+		goto L14
+	}
+L13:
+	v13 = v3
+L11:
+	i0 = v4 + uint32(88)
+	if int32(v3) < int32(uint32(255)) {
+		i1 = v3
+	} else {
+		i1 = uint32(255)
+	}
+	v10 = i1
+	l1 = uint64(v10)
+	l1 = l1 & uint64(255)
+	l1 = l1 * uint64(72340172838076673)
+	v14 = l1
+	*(*uint64)(unsafe.Add(b, i0)) = v14
+	i0 = v4 + uint32(80)
+	*(*uint64)(unsafe.Add(b, i0)) = v14
+	i0 = v4 + uint32(72)
+	*(*uint64)(unsafe.Add(b, i0)) = v14
+	i0 = v4 + uint32(64)
+	*(*uint64)(unsafe.Add(b, i0)) = v14
+	i0 = v4 + uint32(56)
+	*(*uint64)(unsafe.Add(b, i0)) = v14
+	i0 = v4 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = v14
+	i0 = v4 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = v14
+	*(*uint64)(unsafe.Add(b, uint64(v4)+32)) = v14
+	i0 = v4 + uint32(32)
+	v12 = i0
+	if int32(v3) < int32(uint32(1)) {
+		goto L16
+	}
+	i0 = v10 + k32(4294967295)
+	v11 = i0
+	i0 = v3 - v10
+	v10 = i0
+L17:
+	i1 = v2 + v10
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i1 = i1 & uint32(63)
+	i0 = v12 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v11)
+	i0 = v11 + k32(4294967295)
+	v11 = i0
+	i0 = v10 + uint32(1)
+	v10 = i0
+	if int32(v10) < int32(v3) {
+		goto L17
+	}
+L16:
+	i0 = v0 + v1
+	v1 = i0
+	v15 = k32(4294967295)
+	i0 = v0 + v3
+	i0 = i0 + k32(4294967295)
+	v8 = i0
+	if v7 != 0 {
+		goto L20
+	}
+	if v8 >= v1 {
+		goto L18
+	}
+	i1 = v3 - v5
+	v16 = i1
+	if int32(v6) > int32(v16) {
+		i0 = v6
+	} else {
+		i0 = v16
+	}
+	i0 = i0 - v6
+	i0 = i0 + uint32(1)
+	v17 = i0
+	i0 = uint32(1) - v3
+	v18 = i0
+	i0 = uint32(1) - v6
+	v19 = i0
+	i0 = uint32(0) - v3
+	v13 = i0
+L21:
+	v11 = v8
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v11)))
+	i2 = i2 & uint32(63)
+	i1 = v12 + i2
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v10 = i1
+	i0 = v11 + v10
+	v8 = i0
+	i0 = b2i(v8 >= v1)
+	if v10 == 0 {
+		i0 = uint32(5)
+	}
+	switch i0 {
+	case 0:
+		goto L21
+	case 5:
+		goto L22
+	default:
+		goto L18
+	}
+L22:
+	i0 = v11 + v18
+	i0 = i0 + v10
+	v9 = i0
+	i0 = v11 + v19
+	i0 = i0 + v10
+	v7 = i0
+	v11 = uint32(0)
+L24:
+	if int32(v6) > int32(v11) {
+		i0 = v6
+	} else {
+		i0 = v11
+	}
+	v10 = i0
+	if int32(v10) >= int32(v3) {
+		goto L25
+	}
+L27:
+	i0 = v2 + v10
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i1 = v9 + v10
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if i0 != i1 {
+		goto L26
+	}
+	i1 = v10 + uint32(1)
+	v10 = i1
+	if v3 == v10 {
+		goto L25
+	}
+	goto L27
+L26:
+	i0 = v7 + v10
+	v8 = i0
+	goto L23
+L25:
+	if int32(v11) >= int32(v6) {
+		goto L19
+	}
+L29:
+	i0 = v2 + v11
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i1 = v9 + v11
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if i0 != i1 {
+		goto L28
+	}
+	i1 = v11 + uint32(1)
+	v11 = i1
+	if v6 == v11 {
+		goto L19
+	}
+	goto L29
+L28:
+	i0 = v8 + v5
+	v11 = i0
+	if v11 >= v1 {
+		goto L18
+	}
+	i3 = uint32(*(*uint8)(unsafe.Add(b, v11)))
+	i3 = i3 & uint32(63)
+	i2 = v12 + i3
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	v10 = i2
+	if int32(v17) > int32(v10) {
+		i1 = v17
+	} else {
+		i1 = v10
+	}
+	if v10 == 0 {
+		i1 = uint32(0)
+	}
+	i0 = v11 + i1
+	v8 = i0
+	i0 = v9 + v5
+	v9 = i0
+	i0 = v7 + v5
+	v7 = i0
+	v11 = v16
+	if v10 == 0 {
+		goto L24
+	}
+L23:
+	if v8 < v1 {
+		goto L21
+	}
+	goto L18
+L20:
+	if v8 >= v1 {
+		goto L18
+	}
+	if int32(v13) > int32(v5) {
+		i0 = v13
+	} else {
+		i0 = v5
+	}
+	v20 = i0
+	v15 = k32(4294967295)
+	i0 = v3 + k32(4294967295)
+	v17 = i0
+	i0 = uint32(1) - v6
+	v21 = i0
+	i1 = v13 + v6
+	v22 = i1
+	if int32(v3) < int32(v22) {
+		i0 = v3
+	} else {
+		i0 = v22
+	}
+	v18 = i0
+	i0 = v18 + k32(4294967295)
+	v16 = i0
+	i0 = v2 + uint32(1)
+	v7 = i0
+	i0 = v2 + v18
+	v23 = i0
+	i0 = v2 + v6
+	v24 = i0
+	i0 = uint32(0) - v3
+	v25 = i0
+	i0 = v18 - v6
+	i0 = i0 + uint32(1)
+	v26 = i0
+L30:
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v8)))
+	i2 = i2 & uint32(63)
+	i1 = v12 + i2
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v11 = i1
+	i0 = v8 + v11
+	v8 = i0
+	i0 = b2i(v8 >= v1)
+	if v11 == 0 {
+		i0 = uint32(17)
+	}
+	switch i0 {
+	case 0:
+		goto L30
+	case 17:
+		goto L31
+	default:
+		goto L18
+	}
+L31:
+	i0 = v8 + v25
+	v5 = i0
+	i0 = v5 + uint32(1)
+	v19 = i0
+	if int32(v18) <= int32(v6) {
+		goto L33
+	}
+	v11 = v6
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v24)))
+	i1 = v19 + v6
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if i0 == i1 {
+		goto L34
+	}
+	i0 = v8 + v13
+	v8 = i0
+	goto L32
+L34:
+L35:
+	if v16 == v11 {
+		goto L33
+	}
+	i0 = v7 + v11
+	v10 = i0
+	i0 = v5 + v11
+	v9 = i0
+	i0 = v11 + uint32(1)
+	v11 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	i1 = v9 + uint32(2)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if i0 == i1 {
+		goto L35
+	}
+	i0 = v8 + v13
+	v8 = i0
+	if int32(v11) < int32(v18) {
+		goto L32
+	}
+L33:
+	if int32(v22) >= int32(v3) {
+		goto L36
+	}
+	v11 = v18
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v23)))
+	i1 = v19 + v18
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if i0 == i1 {
+		goto L37
+	}
+	i0 = v8 + v26
+	v8 = i0
+	goto L32
+L37:
+L38:
+	if v17 == v11 {
+		goto L36
+	}
+	i0 = v7 + v11
+	v10 = i0
+	i0 = v5 + v11
+	v9 = i0
+	i0 = v11 + uint32(1)
+	v11 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	i1 = v9 + uint32(2)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if i0 == i1 {
+		goto L38
+	}
+	i0 = v8 + v21
+	i0 = i0 + v11
+	v8 = i0
+	if int32(v11) < int32(v3) {
+		goto L32
+	}
+L36:
+	v11 = v2
+	v10 = v19
+	v9 = v6
+	if int32(v6) < int32(uint32(1)) {
+		goto L39
+	}
+L41:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v11)))
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	if i0 != i1 {
+		goto L40
+	}
+	i0 = v11 + uint32(1)
+	v11 = i0
+	i0 = v10 + uint32(1)
+	v10 = i0
+	i0 = v9 + k32(4294967295)
+	v9 = i0
+	if v9 == 0 {
+		goto L39
+	}
+	goto L41
+L40:
+	i0 = v8 + v20
+	v8 = i0
+	goto L32
+L39:
+	i0 = v19 - v0
+	v15 = i0
+	goto L18
+L32:
+	if v8 < v1 {
+		goto L30
+	}
+	goto L18
+L19:
+	i0 = v8 + v13
+	i0 = i0 + uint32(1)
+	i0 = i0 - v0
+	v15 = i0
+L18:
+	i0 = v4 + uint32(96)
+	m.g0 = i0
+	return v15
+}
+
+//go:norace
+//go:nocheckptr
+func fn2852(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = v1 - v3
+	v4 = i0
+	v5 = k32(4294967295)
+	i1 = v3 + k32(4294967295)
+	v6 = i1
+	i0 = v2 + v6
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v7 = i0
+	v8 = v6
+	v9 = uint32(0)
+	if int32(v3) < int32(uint32(2)) {
+		goto L1
+	}
+	i0 = v6 & uint32(1)
+	v10 = i0
+	if v3 != uint32(2) {
+		goto L3
+	}
+	v11 = uint32(0)
+	v9 = uint32(0)
+	v8 = v6
+	goto L2
+L3:
+	i0 = v3 + k32(4294967294)
+	v12 = i0
+	i0 = v6 & k32(4294967294)
+	v13 = i0
+	v11 = uint32(0)
+	i0 = v7 & uint32(255)
+	v14 = i0
+	v9 = uint32(0)
+	v8 = v6
+L4:
+	i1 = v11 ^ k32(4294967294)
+	i0 = v6 + i1
+	i3 = v2 + v11
+	v15 = i3
+	i3 = uint32(*(*uint8)(unsafe.Add(b, v15)))
+	v16 = i3
+	if v16 == v14 {
+		i1 = v12
+	} else {
+		i1 = v8
+	}
+	i2 = v15 + uint32(1)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	v15 = i2
+	if !(v15 == v14) {
+		i0 = i1
+	}
+	v8 = i0
+	i0 = uint32(1) << (v15 & 31)
+	i1 = uint32(1) << (v16 & 31)
+	i1 = i1 | v9
+	i0 = i0 | i1
+	v9 = i0
+	i0 = v12 + k32(4294967294)
+	v12 = i0
+	i1 = v11 + uint32(2)
+	v11 = i1
+	if v13 != v11 {
+		goto L4
+	}
+L2:
+	if v10 == 0 {
+		goto L1
+	}
+	i1 = v11 ^ k32(4294967295)
+	i0 = v6 + i1
+	i2 = v2 + v11
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	v11 = i2
+	i3 = v7 & uint32(255)
+	if !(v11 == i3) {
+		i0 = v8
+	}
+	v8 = i0
+	i0 = uint32(1) << (v11 & 31)
+	i0 = i0 | v9
+	v9 = i0
+L1:
+	if int32(v4) < int32(uint32(0)) {
+		goto L5
+	}
+	i0 = v0 + v6
+	v15 = i0
+	i1 = uint32(1) << (v7 & 31)
+	i0 = v9 | i1
+	v13 = i0
+	i0 = v3 >> (uint32(2) & 31)
+	v10 = i0
+	v9 = uint32(0)
+	i0 = v7 & uint32(255)
+	v16 = i0
+	v7 = uint32(0)
+L6:
+	i0 = v15 + v9
+	v14 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v14)))
+	if i0 == v16 {
+		goto L8
+	}
+	v11 = uint32(0)
+	goto L7
+L8:
+	i0 = v0 + v9
+	v12 = i0
+	v11 = uint32(0)
+	if int32(v3) < int32(uint32(2)) {
+		goto L9
+	}
+	v11 = uint32(0)
+L10:
+	i0 = v12 + v11
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i1 = v2 + v11
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if i0 != i1 {
+		goto L9
+	}
+	i1 = v11 + uint32(1)
+	v11 = i1
+	if v6 != v11 {
+		goto L10
+	}
+	return v9
+L9:
+	if v11 != v6 {
+		goto L11
+	}
+	return v9
+L11:
+	i0 = v7 + v11
+	i0 = i0 + uint32(1)
+	v7 = i0
+	if int32(v7) > int32(v10) {
+		goto L12
+	}
+	v11 = v8
+	goto L7
+L12:
+	v11 = v8
+	i0 = v4 - v9
+	if int32(i0) < int32(uint32(2001)) {
+		goto L7
+	}
+	i2 = v1 - v9
+	i1 = fn2851(m, v12, i2, v2, v3)
+	v11 = i1
+	i1 = v11 + v9
+	if v11 == k32(4294967295) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = i1
+	}
+	v5 = i0
+	goto L5
+L7:
+	i4 = v14 + uint32(1)
+	i4 = uint32(*(*uint8)(unsafe.Add(b, i4)))
+	i3 = v13 >> (i4 & 31)
+	i3 = i3 & uint32(1)
+	if i3 != 0 {
+		i1 = v11
+	} else {
+		i1 = v3
+	}
+	i0 = v9 + i1
+	i0 = i0 + uint32(1)
+	v9 = i0
+	if int32(v9) <= int32(v4) {
+		goto L6
+	}
+L5:
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn2853(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -26,9 +904,9 @@ func fn2862(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	i2 = v4 + uint32(8)
-	fn2865(m, v2, v3, i2)
+	fn2856(m, v2, v3, i2)
 	i2 = v4 + uint32(8)
-	i0 = fn2866(m, v0, v1, i2)
+	i0 = fn2857(m, v0, v1, i2)
 	v3 = i0
 	i0 = v4 + uint32(96)
 	m.g0 = i0
@@ -37,7 +915,7 @@ func fn2862(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2863(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2854(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -57,9 +935,2184 @@ func fn2863(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	v5 = i0
 	m.g0 = v5
 	i2 = v5 + uint32(8)
-	fn2865(m, v2, v3, i2)
+	fn2856(m, v2, v3, i2)
 	i2 = v5 + uint32(8)
-	i0 = fn2866(m, v0, v1, i2)
+	i0 = fn2857(m, v0, v1, i2)
+	v6 = i0
+	if v6 != k32(4294967295) {
+		goto L2
+	}
+	v2 = uint32(0)
+	goto L1
+L2:
+	i0 = v4 + k32(4294967295)
+	v7 = i0
+	v2 = uint32(0)
+	v8 = uint32(0)
+L3:
+	if v7 != v2 {
+		goto L4
+	}
+	v2 = v4
+	goto L1
+L4:
+	i0 = v2 + uint32(1)
+	v2 = i0
+	i1 = v8 + v3
+	i1 = i1 + v6
+	v8 = i1
+	i0 = v0 + v8
+	i1 = v1 - v8
+	i2 = v5 + uint32(8)
+	i0 = fn2857(m, i0, i1, i2)
+	v6 = i0
+	if v6 != k32(4294967295) {
+		goto L3
+	}
+L1:
+	i0 = v5 + uint32(96)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn2855(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(96)
+	v6 = i0
+	m.g0 = v6
+	i0 = v1 - v3
+	v7 = i0
+	i1 = v3 + k32(4294967295)
+	v8 = i1
+	i0 = v2 + v8
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v9 = i0
+	v10 = uint32(0)
+	v11 = v8
+	v12 = uint32(0)
+	if int32(v3) < int32(uint32(2)) {
+		goto L1
+	}
+	i0 = v8 & uint32(1)
+	v13 = i0
+	if v3 != uint32(2) {
+		goto L3
+	}
+	v14 = uint32(0)
+	v12 = uint32(0)
+	v11 = v8
+	goto L2
+L3:
+	i0 = v3 + k32(4294967294)
+	v15 = i0
+	i0 = v8 & k32(4294967294)
+	v16 = i0
+	v14 = uint32(0)
+	i0 = v9 & uint32(255)
+	v17 = i0
+	v12 = uint32(0)
+	v11 = v8
+L4:
+	i1 = v14 ^ k32(4294967294)
+	i0 = v8 + i1
+	i3 = v2 + v14
+	v18 = i3
+	i3 = uint32(*(*uint8)(unsafe.Add(b, v18)))
+	v19 = i3
+	if v19 == v17 {
+		i1 = v15
+	} else {
+		i1 = v11
+	}
+	i2 = v18 + uint32(1)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	v18 = i2
+	if !(v18 == v17) {
+		i0 = i1
+	}
+	v11 = i0
+	i0 = uint32(1) << (v18 & 31)
+	i1 = uint32(1) << (v19 & 31)
+	i1 = i1 | v12
+	i0 = i0 | i1
+	v12 = i0
+	i0 = v15 + k32(4294967294)
+	v15 = i0
+	i1 = v14 + uint32(2)
+	v14 = i1
+	if v16 != v14 {
+		goto L4
+	}
+L2:
+	if v13 == 0 {
+		goto L1
+	}
+	i1 = v14 ^ k32(4294967295)
+	i0 = v8 + i1
+	i2 = v2 + v14
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	v14 = i2
+	i3 = v9 & uint32(255)
+	if !(v14 == i3) {
+		i0 = v11
+	}
+	v11 = i0
+	i0 = uint32(1) << (v14 & 31)
+	i0 = i0 | v12
+	v12 = i0
+L1:
+	if int32(v7) < int32(uint32(0)) {
+		goto L6
+	}
+	i0 = v0 + v8
+	v18 = i0
+	i1 = uint32(1) << (v9 & 31)
+	i0 = v12 | i1
+	v16 = i0
+	i0 = v3 >> (uint32(2) & 31)
+	v13 = i0
+	v12 = uint32(0)
+	i0 = v9 & uint32(255)
+	v19 = i0
+	v10 = uint32(0)
+	v9 = uint32(0)
+L7:
+	i0 = v18 + v12
+	v17 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v17)))
+	if i0 == v19 {
+		goto L10
+	}
+	v14 = uint32(0)
+	goto L9
+L10:
+	i0 = v0 + v12
+	v15 = i0
+	v14 = uint32(0)
+	if int32(v3) < int32(uint32(2)) {
+		goto L13
+	}
+	v14 = uint32(0)
+L14:
+	i0 = v15 + v14
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i1 = v2 + v14
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if i0 != i1 {
+		goto L13
+	}
+	i1 = v14 + uint32(1)
+	v14 = i1
+	if v8 != v14 {
+		goto L14
+	}
+	goto L12
+L13:
+	if v14 != v8 {
+		goto L11
+	}
+L12:
+	if v5 != 0 {
+		goto L5
+	}
+	v14 = v8
+	i0 = v10 + uint32(1)
+	v10 = i0
+	if v10 != v4 {
+		goto L8
+	}
+	v12 = v4
+	goto L5
+L11:
+	i0 = v9 + v14
+	i0 = i0 + uint32(1)
+	v9 = i0
+	if int32(v9) > int32(v13) {
+		goto L15
+	}
+	v14 = v11
+	goto L9
+L15:
+	v14 = v11
+	i0 = v7 - v12
+	if int32(i0) < int32(uint32(2001)) {
+		goto L9
+	}
+	i0 = v1 - v12
+	v11 = i0
+	if v5 != uint32(1) {
+		goto L16
+	}
+	i2 = v6 + uint32(8)
+	fn2856(m, v2, v3, i2)
+	i3 = v6 + uint32(8)
+	i1 = fn2857(m, v15, v11, i3)
+	v14 = i1
+	i1 = v14 + v12
+	if v14 == k32(4294967295) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = i1
+	}
+	v12 = i0
+	goto L5
+L16:
+	i2 = v6 + uint32(8)
+	fn2856(m, v2, v3, i2)
+	i2 = v6 + uint32(8)
+	i0 = fn2857(m, v15, v11, i2)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L18
+	}
+	v14 = uint32(0)
+	goto L17
+L18:
+	i0 = v4 - v10
+	v17 = i0
+	i0 = v10 ^ k32(4294967295)
+	i0 = i0 + v4
+	v12 = i0
+	v14 = uint32(0)
+	v8 = uint32(0)
+L19:
+	if v12 != v14 {
+		goto L20
+	}
+	v14 = v17
+	goto L17
+L20:
+	i0 = v14 + uint32(1)
+	v14 = i0
+	i1 = v2 + v3
+	i1 = i1 + v8
+	v8 = i1
+	i0 = v15 + v8
+	i1 = v11 - v8
+	i2 = v6 + uint32(8)
+	i0 = fn2857(m, i0, i1, i2)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L19
+	}
+L17:
+	i0 = v14 + v10
+	v12 = i0
+	goto L5
+L9:
+	i3 = v17 + uint32(1)
+	i3 = uint32(*(*uint8)(unsafe.Add(b, i3)))
+	i2 = v16 >> (i3 & 31)
+	i2 = i2 & uint32(1)
+	if i2 != 0 {
+		i0 = v14
+	} else {
+		i0 = v3
+	}
+	v14 = i0
+L8:
+	i0 = v12 + v14
+	i0 = i0 + uint32(1)
+	v12 = i0
+	if int32(v12) <= int32(v7) {
+		goto L7
+	}
+L6:
+	if v5 != 0 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = v10
+	}
+	v12 = i0
+L5:
+	i0 = v6 + uint32(96)
+	m.g0 = i0
+	return v12
+}
+
+//go:norace
+//go:nocheckptr
+func fn2856(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint64
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l1 uint64
+	_ = l1
+	b := m.base
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if int32(v1) >= int32(uint32(2)) {
+		goto L2
+	}
+	v3 = uint32(1)
+	v4 = uint32(0)
+	v5 = uint32(1)
+	v6 = uint32(0)
+	goto L1
+L2:
+	v7 = uint32(1)
+	v4 = uint32(0)
+	v8 = uint32(1)
+	v3 = uint32(1)
+	v9 = uint32(0)
+L3:
+	v10 = v8
+	i0 = v0 + v7
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v8 = i0
+	i1 = v0 + v4
+	i1 = i1 + v9
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v7 = i1
+	if v8 >= v7 {
+		goto L5
+	}
+	i0 = v10 + v9
+	i0 = i0 + uint32(1)
+	v8 = i0
+	i0 = v8 - v4
+	v3 = i0
+	v9 = uint32(0)
+	goto L4
+L5:
+	if v8 != v7 {
+		goto L6
+	}
+	i1 = v9 + uint32(1)
+	v9 = i1
+	i2 = b2i(v9 == v3)
+	v8 = i2
+	if v8 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = v9
+	}
+	v9 = i0
+	if v8 != 0 {
+		i0 = v3
+	} else {
+		i0 = uint32(0)
+	}
+	i0 = i0 + v10
+	v8 = i0
+	goto L4
+L6:
+	v3 = uint32(1)
+	i0 = v10 + uint32(1)
+	v8 = i0
+	v9 = uint32(0)
+	v4 = v10
+L4:
+	i0 = v8 + v9
+	v7 = i0
+	if int32(v7) < int32(v1) {
+		goto L3
+	}
+	v7 = uint32(1)
+	v6 = uint32(0)
+	v8 = uint32(1)
+	v5 = uint32(1)
+	v9 = uint32(0)
+L7:
+	v10 = v8
+	i0 = v0 + v6
+	i0 = i0 + v9
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v8 = i0
+	i1 = v0 + v7
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v7 = i1
+	if v8 >= v7 {
+		goto L9
+	}
+	i0 = v10 + v9
+	i0 = i0 + uint32(1)
+	v8 = i0
+	i0 = v8 - v6
+	v5 = i0
+	v9 = uint32(0)
+	goto L8
+L9:
+	if v7 != v8 {
+		goto L10
+	}
+	i1 = v9 + uint32(1)
+	v9 = i1
+	i2 = b2i(v9 == v5)
+	v8 = i2
+	if v8 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = v9
+	}
+	v9 = i0
+	if v8 != 0 {
+		i0 = v5
+	} else {
+		i0 = uint32(0)
+	}
+	i0 = i0 + v10
+	v8 = i0
+	goto L8
+L10:
+	v5 = uint32(1)
+	i0 = v10 + uint32(1)
+	v8 = i0
+	v9 = uint32(0)
+	v6 = v10
+L8:
+	i0 = v8 + v9
+	v7 = i0
+	if int32(v7) < int32(v1) {
+		goto L7
+	}
+L1:
+	i3 = b2i(int32(v4) > int32(v6))
+	v8 = i3
+	if v8 != 0 {
+		i1 = v4
+	} else {
+		i1 = v6
+	}
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v9
+	if v8 != 0 {
+		i1 = v3
+	} else {
+		i1 = v5
+	}
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v8
+	i2 = v0 + v8
+	i1 = fn8095(m, v0, i2, v9)
+	v8 = i1
+	i1 = b2i(v8 == 0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
+	if v8 != 0 {
+		goto L12
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(0)
+	goto L11
+L12:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
+	i2 = v1 - v9
+	v8 = i2
+	if int32(v9) > int32(v8) {
+		i1 = v9
+	} else {
+		i1 = v8
+	}
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
+	if int32(v1) < int32(uint32(2)) {
+		goto L11
+	}
+	i1 = v1 + k32(4294967295)
+	v7 = i1
+	i0 = v0 + v7
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v8 = i0
+	i0 = v1 + v0
+	i0 = i0 + k32(4294967294)
+	v10 = i0
+	v9 = uint32(0)
+L13:
+	i0 = v10 + v9
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 ^ v8
+	i0 = i0 & uint32(63)
+	if i0 != 0 {
+		goto L14
+	}
+	i1 = uint32(1) - v9
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	goto L11
+L14:
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	i0 = v7 + v9
+	if int32(i0) > int32(uint32(0)) {
+		goto L13
+	}
+L11:
+	i0 = v2 + uint32(80)
+	if int32(v1) < int32(uint32(255)) {
+		i1 = v1
+	} else {
+		i1 = uint32(255)
+	}
+	v8 = i1
+	l1 = uint64(v8)
+	l1 = l1 & uint64(255)
+	l1 = l1 * uint64(72340172838076673)
+	v11 = l1
+	*(*uint64)(unsafe.Add(b, i0)) = v11
+	i0 = v2 + uint32(72)
+	*(*uint64)(unsafe.Add(b, i0)) = v11
+	i0 = v2 + uint32(64)
+	*(*uint64)(unsafe.Add(b, i0)) = v11
+	i0 = v2 + uint32(56)
+	*(*uint64)(unsafe.Add(b, i0)) = v11
+	i0 = v2 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = v11
+	i0 = v2 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = v11
+	i0 = v2 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = v11
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = v11
+	if int32(v1) < int32(uint32(1)) {
+		goto L15
+	}
+	i0 = v2 + uint32(24)
+	v10 = i0
+	i0 = v8 + k32(4294967295)
+	v9 = i0
+	i0 = v1 - v8
+	v8 = i0
+L16:
+	i1 = v0 + v8
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i1 = i1 & uint32(63)
+	i0 = v10 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v9)
+	i0 = v9 + k32(4294967295)
+	v9 = i0
+	i0 = v8 + uint32(1)
+	v8 = i0
+	if int32(v8) < int32(v1) {
+		goto L16
+	}
+L15:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn2857(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var v22 uint32
+	_ = v22
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = v2 + uint32(24)
+	v3 = i0
+	i0 = v0 + v1
+	v4 = i0
+	v5 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v6 = i1
+	i0 = v0 + v6
+	i0 = i0 + k32(4294967295)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	if i0 == 0 {
+		goto L3
+	}
+	if v7 >= v4 {
+		goto L1
+	}
+	i1 = v6 - v9
+	v11 = i1
+	if int32(v10) > int32(v11) {
+		i0 = v10
+	} else {
+		i0 = v11
+	}
+	i0 = i0 - v10
+	i0 = i0 + uint32(1)
+	v12 = i0
+	i0 = uint32(1) - v6
+	v13 = i0
+	i0 = uint32(1) - v10
+	v14 = i0
+	i0 = uint32(0) - v6
+	v15 = i0
+L4:
+	v2 = v7
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i2 = i2 & uint32(63)
+	i1 = v3 + i2
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v1 = i1
+	i0 = v2 + v1
+	v7 = i0
+	i0 = b2i(v7 >= v4)
+	if v1 == 0 {
+		i0 = uint32(5)
+	}
+	switch i0 {
+	case 0:
+		goto L4
+	case 5:
+		goto L5
+	default:
+		goto L1
+	}
+L5:
+	i0 = v2 + v13
+	i0 = i0 + v1
+	v16 = i0
+	i0 = v2 + v14
+	i0 = i0 + v1
+	v17 = i0
+	v2 = uint32(0)
+L7:
+	if int32(v10) > int32(v2) {
+		i0 = v10
+	} else {
+		i0 = v2
+	}
+	v1 = i0
+	if int32(v1) >= int32(v6) {
+		goto L8
+	}
+L10:
+	i0 = v8 + v1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i1 = v16 + v1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if i0 != i1 {
+		goto L9
+	}
+	i1 = v1 + uint32(1)
+	v1 = i1
+	if v6 == v1 {
+		goto L8
+	}
+	goto L10
+L9:
+	i0 = v17 + v1
+	v7 = i0
+	goto L6
+L8:
+	if int32(v2) >= int32(v10) {
+		goto L2
+	}
+L12:
+	i0 = v8 + v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i1 = v16 + v2
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if i0 != i1 {
+		goto L11
+	}
+	i1 = v2 + uint32(1)
+	v2 = i1
+	if v10 == v2 {
+		goto L2
+	}
+	goto L12
+L11:
+	i0 = v7 + v9
+	v2 = i0
+	if v2 >= v4 {
+		goto L1
+	}
+	i3 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i3 = i3 & uint32(63)
+	i2 = v3 + i3
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	v1 = i2
+	if int32(v12) > int32(v1) {
+		i1 = v12
+	} else {
+		i1 = v1
+	}
+	if v1 == 0 {
+		i1 = uint32(0)
+	}
+	i0 = v2 + i1
+	v7 = i0
+	i0 = v16 + v9
+	v16 = i0
+	i0 = v17 + v9
+	v17 = i0
+	v2 = v11
+	if v1 == 0 {
+		goto L7
+	}
+L6:
+	if v7 < v4 {
+		goto L4
+	}
+	goto L1
+L3:
+	if v7 >= v4 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v18 = i0
+	if int32(v18) > int32(v9) {
+		i0 = v18
+	} else {
+		i0 = v9
+	}
+	v19 = i0
+	v5 = k32(4294967295)
+	i0 = v6 + k32(4294967295)
+	v12 = i0
+	i1 = v18 + v10
+	v15 = i1
+	if int32(v6) < int32(v15) {
+		i0 = v6
+	} else {
+		i0 = v15
+	}
+	v14 = i0
+	i0 = v14 + k32(4294967295)
+	v11 = i0
+	i0 = v8 + uint32(1)
+	v17 = i0
+	i0 = v8 + v14
+	v20 = i0
+	i0 = v8 + v10
+	v21 = i0
+	i0 = uint32(0) - v6
+	v22 = i0
+L13:
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i2 = i2 & uint32(63)
+	i1 = v3 + i2
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v2 = i1
+	i0 = v7 + v2
+	v7 = i0
+	i0 = b2i(v7 >= v4)
+	if v2 == 0 {
+		i0 = uint32(17)
+	}
+	switch i0 {
+	case 0:
+		goto L13
+	case 17:
+		goto L14
+	default:
+		goto L1
+	}
+L14:
+	i0 = v7 + v22
+	v1 = i0
+	i0 = v1 + uint32(1)
+	v13 = i0
+	if int32(v10) >= int32(v14) {
+		goto L16
+	}
+	v2 = uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v21)))
+	i1 = v13 + v10
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if i0 != i1 {
+		goto L17
+	}
+	v2 = v10
+L18:
+	if v11 == v2 {
+		goto L16
+	}
+	i0 = v17 + v2
+	v16 = i0
+	i0 = v1 + v2
+	v9 = i0
+	i0 = v2 + uint32(1)
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v16)))
+	i1 = v9 + uint32(2)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if i0 == i1 {
+		goto L18
+	}
+	i0 = b2i(int32(v2) < int32(v14))
+	v2 = i0
+L17:
+	i0 = v7 + v18
+	v7 = i0
+	if v2 != 0 {
+		goto L15
+	}
+L16:
+	if int32(v15) >= int32(v6) {
+		goto L19
+	}
+	v16 = uint32(1)
+	v2 = v14
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v20)))
+	i1 = v13 + v14
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if i0 != i1 {
+		goto L20
+	}
+L21:
+	if v12 == v2 {
+		goto L19
+	}
+	i0 = v17 + v2
+	v16 = i0
+	i0 = v1 + v2
+	v9 = i0
+	i0 = v2 + uint32(1)
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v16)))
+	i1 = v9 + uint32(2)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if i0 == i1 {
+		goto L21
+	}
+	i0 = b2i(int32(v2) < int32(v6))
+	v16 = i0
+L20:
+	i0 = v2 - v10
+	i0 = i0 + v7
+	i0 = i0 + uint32(1)
+	v7 = i0
+	if v16 != 0 {
+		goto L15
+	}
+L19:
+	v2 = v8
+	v1 = v13
+	v16 = v10
+	if int32(v10) < int32(uint32(1)) {
+		goto L22
+	}
+L24:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != i1 {
+		goto L23
+	}
+	i0 = v2 + uint32(1)
+	v2 = i0
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i0 = v16 + k32(4294967295)
+	v16 = i0
+	if v16 == 0 {
+		goto L22
+	}
+	goto L24
+L23:
+	i0 = v7 + v19
+	v7 = i0
+	goto L15
+L22:
+	i0 = v13 - v0
+	return i0
+L15:
+	if v7 >= v4 {
+		goto L1
+	}
+	goto L13
+L2:
+	i0 = v7 + v15
+	i0 = i0 + uint32(1)
+	i0 = i0 - v0
+	v5 = i0
+L1:
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn2858(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	i0 = m.g0
+	i0 = i0 - uint32(96)
+	v4 = i0
+	m.g0 = v4
+	i2 = v4 + uint32(8)
+	fn2861(m, v2, v3, i2)
+	i2 = v4 + uint32(8)
+	i0 = fn2862(m, v0, v1, i2)
+	v3 = i0
+	i0 = v4 + uint32(96)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn2859(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	i0 = m.g0
+	i0 = i0 - uint32(96)
+	v5 = i0
+	m.g0 = v5
+	i2 = v5 + uint32(8)
+	fn2861(m, v2, v3, i2)
+	i2 = v5 + uint32(8)
+	i0 = fn2862(m, v0, v1, i2)
+	v6 = i0
+	if v6 != k32(4294967295) {
+		goto L2
+	}
+	v2 = uint32(0)
+	goto L1
+L2:
+	i0 = v4 + k32(4294967295)
+	v7 = i0
+	v2 = uint32(0)
+	v8 = uint32(0)
+L3:
+	if v7 != v2 {
+		goto L4
+	}
+	v2 = v4
+	goto L1
+L4:
+	i0 = v2 + uint32(1)
+	v2 = i0
+	i1 = v8 + v3
+	i1 = i1 + v6
+	v8 = i1
+	i1 = v8 << (uint32(1) & 31)
+	i0 = v0 + i1
+	i1 = v1 - v8
+	i2 = v5 + uint32(8)
+	i0 = fn2862(m, i0, i1, i2)
+	v6 = i0
+	if v6 != k32(4294967295) {
+		goto L3
+	}
+L1:
+	i0 = v5 + uint32(96)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn2860(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(96)
+	v6 = i0
+	m.g0 = v6
+	i0 = v1 - v3
+	v7 = i0
+	i1 = v3 + k32(4294967295)
+	v8 = i1
+	i1 = v8 << (uint32(1) & 31)
+	v9 = i1
+	i0 = v2 + v9
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v10 = i0
+	v11 = uint32(0)
+	v12 = v8
+	v13 = uint32(0)
+	if int32(v3) < int32(uint32(2)) {
+		goto L1
+	}
+	i0 = v8 & uint32(1)
+	v14 = i0
+	if v3 != uint32(2) {
+		goto L3
+	}
+	v15 = uint32(0)
+	v13 = uint32(0)
+	v12 = v8
+	goto L2
+L3:
+	i0 = v3 + k32(4294967294)
+	v16 = i0
+	i0 = v8 & k32(4294967294)
+	v17 = i0
+	v15 = uint32(0)
+	i0 = v10 & uint32(65535)
+	v18 = i0
+	v19 = v2
+	v13 = uint32(0)
+	v12 = v8
+L4:
+	i1 = v15 ^ k32(4294967294)
+	i0 = v8 + i1
+	i3 = uint32(*(*uint16)(unsafe.Add(b, v19)))
+	v20 = i3
+	if v20 == v18 {
+		i1 = v16
+	} else {
+		i1 = v12
+	}
+	i2 = v19 + uint32(2)
+	i2 = uint32(*(*uint16)(unsafe.Add(b, i2)))
+	v21 = i2
+	if !(v21 == v18) {
+		i0 = i1
+	}
+	v12 = i0
+	i0 = uint32(1) << (v21 & 31)
+	i1 = uint32(1) << (v20 & 31)
+	i1 = i1 | v13
+	i0 = i0 | i1
+	v13 = i0
+	i0 = v16 + k32(4294967294)
+	v16 = i0
+	i0 = v19 + uint32(4)
+	v19 = i0
+	i1 = v15 + uint32(2)
+	v15 = i1
+	if v17 != v15 {
+		goto L4
+	}
+L2:
+	if v14 == 0 {
+		goto L1
+	}
+	i1 = v15 ^ k32(4294967295)
+	i0 = v8 + i1
+	i3 = v15 << (uint32(1) & 31)
+	i2 = v2 + i3
+	i2 = uint32(*(*uint16)(unsafe.Add(b, i2)))
+	v19 = i2
+	i3 = v10 & uint32(65535)
+	if !(v19 == i3) {
+		i0 = v12
+	}
+	v12 = i0
+	i0 = uint32(1) << (v19 & 31)
+	i0 = i0 | v13
+	v13 = i0
+L1:
+	if int32(v7) < int32(uint32(0)) {
+		goto L6
+	}
+	i0 = v0 + v9
+	v20 = i0
+	i1 = uint32(1) << (v10 & 31)
+	i0 = v13 | i1
+	v9 = i0
+	i0 = v3 >> (uint32(2) & 31)
+	v14 = i0
+	v13 = uint32(0)
+	i0 = v10 & uint32(65535)
+	v21 = i0
+	v11 = uint32(0)
+	v10 = uint32(0)
+L7:
+	i1 = v13 << (uint32(1) & 31)
+	v19 = i1
+	i0 = v20 + v19
+	v18 = i0
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v18)))
+	if i0 == v21 {
+		goto L10
+	}
+	v19 = uint32(0)
+	goto L9
+L10:
+	i0 = v0 + v19
+	v17 = i0
+	v16 = uint32(0)
+	if int32(v3) < int32(uint32(2)) {
+		goto L13
+	}
+	v16 = uint32(0)
+	v19 = v17
+	v15 = v2
+L14:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v19)))
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v15)))
+	if i0 != i1 {
+		goto L13
+	}
+	i0 = v19 + uint32(2)
+	v19 = i0
+	i0 = v15 + uint32(2)
+	v15 = i0
+	i1 = v16 + uint32(1)
+	v16 = i1
+	if v8 != v16 {
+		goto L14
+	}
+	goto L12
+L13:
+	if v16 != v8 {
+		goto L11
+	}
+L12:
+	if v5 != 0 {
+		goto L5
+	}
+	v19 = v8
+	i0 = v11 + uint32(1)
+	v11 = i0
+	if v11 != v4 {
+		goto L8
+	}
+	v13 = v4
+	goto L5
+L11:
+	i0 = v10 + v16
+	i0 = i0 + uint32(1)
+	v10 = i0
+	if int32(v10) > int32(v14) {
+		goto L15
+	}
+	v19 = v12
+	goto L9
+L15:
+	v19 = v12
+	i0 = v7 - v13
+	if int32(i0) < int32(uint32(2001)) {
+		goto L9
+	}
+	i0 = v1 - v13
+	v8 = i0
+	if v5 != uint32(1) {
+		goto L16
+	}
+	i2 = v6 + uint32(8)
+	fn2861(m, v2, v3, i2)
+	i3 = v6 + uint32(8)
+	i1 = fn2862(m, v17, v8, i3)
+	v19 = i1
+	i1 = v19 + v13
+	if v19 == k32(4294967295) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = i1
+	}
+	v13 = i0
+	goto L5
+L16:
+	i2 = v6 + uint32(8)
+	fn2861(m, v2, v3, i2)
+	i2 = v6 + uint32(8)
+	i0 = fn2862(m, v17, v8, i2)
+	v16 = i0
+	if v16 != k32(4294967295) {
+		goto L18
+	}
+	v19 = uint32(0)
+	goto L17
+L18:
+	i0 = v4 - v11
+	v12 = i0
+	i0 = v11 ^ k32(4294967295)
+	i0 = i0 + v4
+	v13 = i0
+	v19 = uint32(0)
+	v15 = uint32(0)
+L19:
+	if v13 != v19 {
+		goto L20
+	}
+	v19 = v12
+	goto L17
+L20:
+	i0 = v19 + uint32(1)
+	v19 = i0
+	i1 = v16 + v3
+	i1 = i1 + v15
+	v15 = i1
+	i1 = v15 << (uint32(1) & 31)
+	i0 = v17 + i1
+	i1 = v8 - v15
+	i2 = v6 + uint32(8)
+	i0 = fn2862(m, i0, i1, i2)
+	v16 = i0
+	if v16 != k32(4294967295) {
+		goto L19
+	}
+L17:
+	i0 = v19 + v11
+	v13 = i0
+	goto L5
+L9:
+	i3 = v18 + uint32(2)
+	i3 = uint32(*(*uint16)(unsafe.Add(b, i3)))
+	i2 = v9 >> (i3 & 31)
+	i2 = i2 & uint32(1)
+	if i2 != 0 {
+		i0 = v19
+	} else {
+		i0 = v3
+	}
+	v19 = i0
+L8:
+	i0 = v13 + v19
+	i0 = i0 + uint32(1)
+	v13 = i0
+	if int32(v13) <= int32(v7) {
+		goto L7
+	}
+L6:
+	if v5 != 0 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = v11
+	}
+	v13 = i0
+L5:
+	i0 = v6 + uint32(96)
+	m.g0 = i0
+	return v13
+}
+
+//go:norace
+//go:nocheckptr
+func fn2861(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint64
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l1 uint64
+	_ = l1
+	b := m.base
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v3 = uint32(0)
+	v4 = uint32(1)
+	v5 = uint32(1)
+	v6 = uint32(0)
+	if int32(v1) < int32(uint32(2)) {
+		goto L1
+	}
+	v7 = uint32(1)
+	v3 = uint32(0)
+	v8 = uint32(1)
+	v4 = uint32(1)
+	v9 = uint32(0)
+L2:
+	v10 = v8
+	i1 = v7 << (uint32(1) & 31)
+	i0 = v0 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v8 = i0
+	i2 = v3 << (uint32(1) & 31)
+	i1 = v0 + i2
+	i2 = v9 << (uint32(1) & 31)
+	i1 = i1 + i2
+	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
+	v7 = i1
+	if v8 >= v7 {
+		goto L4
+	}
+	i0 = v10 + v9
+	i0 = i0 + uint32(1)
+	v8 = i0
+	i0 = v8 - v3
+	v4 = i0
+	v9 = uint32(0)
+	goto L3
+L4:
+	if v8 != v7 {
+		goto L5
+	}
+	i1 = v9 + uint32(1)
+	v9 = i1
+	i2 = b2i(v9 == v4)
+	v8 = i2
+	if v8 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = v9
+	}
+	v9 = i0
+	if v8 != 0 {
+		i0 = v4
+	} else {
+		i0 = uint32(0)
+	}
+	i0 = i0 + v10
+	v8 = i0
+	goto L3
+L5:
+	v4 = uint32(1)
+	i0 = v10 + uint32(1)
+	v8 = i0
+	v9 = uint32(0)
+	v3 = v10
+L3:
+	i0 = v8 + v9
+	v7 = i0
+	if int32(v7) < int32(v1) {
+		goto L2
+	}
+	v7 = uint32(1)
+	v6 = uint32(0)
+	v8 = uint32(1)
+	v5 = uint32(1)
+	v9 = uint32(0)
+L6:
+	v10 = v8
+	i1 = v6 << (uint32(1) & 31)
+	i0 = v0 + i1
+	i1 = v9 << (uint32(1) & 31)
+	i0 = i0 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v8 = i0
+	i2 = v7 << (uint32(1) & 31)
+	i1 = v0 + i2
+	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
+	v7 = i1
+	if v8 >= v7 {
+		goto L8
+	}
+	i0 = v10 + v9
+	i0 = i0 + uint32(1)
+	v8 = i0
+	i0 = v8 - v6
+	v5 = i0
+	v9 = uint32(0)
+	goto L7
+L8:
+	if v7 != v8 {
+		goto L9
+	}
+	i1 = v9 + uint32(1)
+	v9 = i1
+	i2 = b2i(v9 == v5)
+	v8 = i2
+	if v8 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = v9
+	}
+	v9 = i0
+	if v8 != 0 {
+		i0 = v5
+	} else {
+		i0 = uint32(0)
+	}
+	i0 = i0 + v10
+	v8 = i0
+	goto L7
+L9:
+	v5 = uint32(1)
+	i0 = v10 + uint32(1)
+	v8 = i0
+	v9 = uint32(0)
+	v6 = v10
+L7:
+	i0 = v8 + v9
+	v7 = i0
+	if int32(v7) < int32(v1) {
+		goto L6
+	}
+L1:
+	i3 = b2i(int32(v3) > int32(v6))
+	v8 = i3
+	if v8 != 0 {
+		i1 = v3
+	} else {
+		i1 = v6
+	}
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v9
+	if v8 != 0 {
+		i1 = v4
+	} else {
+		i1 = v5
+	}
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v8
+	i3 = v8 << (uint32(1) & 31)
+	i2 = v0 + i3
+	i3 = v9 << (uint32(1) & 31)
+	i1 = fn8095(m, v0, i2, i3)
+	v8 = i1
+	i1 = b2i(v8 == 0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
+	if v8 != 0 {
+		goto L11
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(0)
+	goto L10
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
+	i2 = v1 - v9
+	v8 = i2
+	if int32(v9) > int32(v8) {
+		i1 = v9
+	} else {
+		i1 = v8
+	}
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
+	if int32(v1) < int32(uint32(2)) {
+		goto L10
+	}
+	i0 = v1 << (uint32(1) & 31)
+	i0 = i0 + v0
+	v9 = i0
+	i0 = v9 + k32(4294967294)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v10 = i0
+	i0 = v9 + k32(4294967292)
+	v9 = i0
+	v8 = k32(4294967295)
+L12:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v9)))
+	i0 = i0 ^ v10
+	i0 = i0 & uint32(63)
+	if i0 != 0 {
+		goto L13
+	}
+	i1 = uint32(0) - v8
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	goto L10
+L13:
+	i0 = v9 + k32(4294967294)
+	v9 = i0
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	i0 = v1 + v8
+	if int32(i0) > int32(uint32(0)) {
+		goto L12
+	}
+L10:
+	i0 = v2 + uint32(80)
+	if int32(v1) < int32(uint32(255)) {
+		i1 = v1
+	} else {
+		i1 = uint32(255)
+	}
+	v8 = i1
+	l1 = uint64(v8)
+	l1 = l1 & uint64(255)
+	l1 = l1 * uint64(72340172838076673)
+	v11 = l1
+	*(*uint64)(unsafe.Add(b, i0)) = v11
+	i0 = v2 + uint32(72)
+	*(*uint64)(unsafe.Add(b, i0)) = v11
+	i0 = v2 + uint32(64)
+	*(*uint64)(unsafe.Add(b, i0)) = v11
+	i0 = v2 + uint32(56)
+	*(*uint64)(unsafe.Add(b, i0)) = v11
+	i0 = v2 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = v11
+	i0 = v2 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = v11
+	i0 = v2 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = v11
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = v11
+	if int32(v1) < int32(uint32(1)) {
+		goto L14
+	}
+	i0 = v2 + uint32(24)
+	v10 = i0
+	i1 = v1 << (uint32(1) & 31)
+	i2 = v8 << (uint32(1) & 31)
+	i1 = i1 - i2
+	i0 = v0 + i1
+	v0 = i0
+	i0 = v8 + k32(4294967295)
+	v9 = i0
+	i0 = v1 - v8
+	v8 = i0
+L15:
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v0)))
+	i1 = i1 & uint32(63)
+	i0 = v10 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v9)
+	i0 = v9 + k32(4294967295)
+	v9 = i0
+	i0 = v0 + uint32(2)
+	v0 = i0
+	i0 = v8 + uint32(1)
+	v8 = i0
+	if int32(v8) < int32(v1) {
+		goto L15
+	}
+L14:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn2862(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var v22 uint32
+	_ = v22
+	var v23 uint32
+	_ = v23
+	var v24 uint32
+	_ = v24
+	var v25 uint32
+	_ = v25
+	var v26 uint32
+	_ = v26
+	var v27 uint32
+	_ = v27
+	var v28 uint32
+	_ = v28
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = v2 + uint32(24)
+	v3 = i0
+	i1 = v1 << (uint32(1) & 31)
+	i0 = v0 + i1
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i1
+	i1 = v5 << (uint32(1) & 31)
+	i0 = v0 + i1
+	i0 = i0 + k32(4294967294)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	if i0 == 0 {
+		goto L2
+	}
+	if v6 < v4 {
+		goto L3
+	}
+	return k32(4294967295)
+L3:
+	i1 = v5 - v1
+	v9 = i1
+	if int32(v8) > int32(v9) {
+		i0 = v8
+	} else {
+		i0 = v9
+	}
+	i0 = i0 - v8
+	i0 = i0 + uint32(1)
+	v10 = i0
+	i0 = v1 << (uint32(1) & 31)
+	v11 = i0
+	i1 = v5 << (uint32(1) & 31)
+	i0 = uint32(2) - i1
+	v12 = i0
+	i1 = v8 << (uint32(1) & 31)
+	i0 = uint32(2) - i1
+	v13 = i0
+	i0 = uint32(0) - v5
+	i0 = i0 << (uint32(1) & 31)
+	v14 = i0
+	v15 = k32(4294967295)
+L4:
+	v2 = v6
+	i2 = uint32(*(*uint16)(unsafe.Add(b, v2)))
+	i2 = i2 & uint32(63)
+	i1 = v3 + i2
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v1 = i1
+	i1 = v1 << (uint32(1) & 31)
+	v16 = i1
+	i0 = v2 + v16
+	v6 = i0
+	i0 = b2i(v6 >= v4)
+	if v1 == 0 {
+		i0 = uint32(5)
+	}
+	switch i0 {
+	case 0:
+		goto L4
+	case 5:
+		goto L5
+	default:
+		goto L1
+	}
+L5:
+	i0 = v2 + v12
+	i0 = i0 + v16
+	v17 = i0
+	i0 = v2 + v13
+	i0 = i0 + v16
+	v18 = i0
+	v19 = uint32(0)
+L7:
+	if int32(v8) > int32(v19) {
+		i1 = v8
+	} else {
+		i1 = v19
+	}
+	v2 = i1
+	if int32(v5) <= int32(v2) {
+		goto L8
+	}
+	i0 = v5 - v2
+	v20 = i0
+	i1 = v2 << (uint32(1) & 31)
+	v16 = i1
+	i0 = v7 + v16
+	v2 = i0
+	i0 = v17 + v16
+	v1 = i0
+	i0 = v18 + v16
+	v16 = i0
+L9:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v2)))
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v1)))
+	if i0 == i1 {
+		goto L10
+	}
+	v6 = v16
+	goto L6
+L10:
+	i0 = v2 + uint32(2)
+	v2 = i0
+	i0 = v1 + uint32(2)
+	v1 = i0
+	i0 = v16 + uint32(2)
+	v16 = i0
+	i0 = v20 + k32(4294967295)
+	v20 = i0
+	if v20 != 0 {
+		goto L9
+	}
+L8:
+	if int32(v8) <= int32(v19) {
+		goto L11
+	}
+	i0 = v19 << (uint32(1) & 31)
+	v2 = i0
+	i0 = v8 - v19
+	v1 = i0
+L13:
+	i0 = v7 + v2
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	i1 = v17 + v2
+	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
+	if i0 != i1 {
+		goto L12
+	}
+	i0 = v2 + uint32(2)
+	v2 = i0
+	i0 = v1 + k32(4294967295)
+	v1 = i0
+	if v1 == 0 {
+		goto L11
+	}
+	goto L13
+L12:
+	i0 = v6 + v11
+	v1 = i0
+	if v1 >= v4 {
+		goto L1
+	}
+	i3 = uint32(*(*uint16)(unsafe.Add(b, v1)))
+	i3 = i3 & uint32(63)
+	i2 = v3 + i3
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	v2 = i2
+	if int32(v10) > int32(v2) {
+		i1 = v10
+	} else {
+		i1 = v2
+	}
+	if v2 == 0 {
+		i1 = uint32(0)
+	}
+	i1 = i1 << (uint32(1) & 31)
+	i0 = v1 + i1
+	v6 = i0
+	i0 = v17 + v11
+	v17 = i0
+	i0 = v18 + v11
+	v18 = i0
+	v19 = v9
+	if v2 == 0 {
+		goto L7
+	}
+	goto L6
+L11:
+	i0 = v6 + v14
+	i0 = i0 + uint32(2)
+	i0 = i0 - v0
+	i0 = uint32(int32(i0) >> (uint32(1) & 31))
+	v15 = i0
+	goto L1
+L6:
+	if v6 < v4 {
+		goto L4
+	}
+	goto L1
+L2:
+	if v6 < v4 {
+		goto L14
+	}
+	return k32(4294967295)
+L14:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v14 = i1
+	i1 = v14 + v8
+	v13 = i1
+	if int32(v5) < int32(v13) {
+		i0 = v5
+	} else {
+		i0 = v13
+	}
+	v10 = i0
+	i0 = v10 << (uint32(1) & 31)
+	v2 = i0
+	i1 = v5 << (uint32(1) & 31)
+	v16 = i1
+	i0 = v2 - v16
+	i0 = i0 + uint32(4)
+	v21 = i0
+	i0 = v8 << (uint32(1) & 31)
+	v20 = i0
+	i0 = v20 - v16
+	i0 = i0 + uint32(4)
+	v22 = i0
+	v15 = k32(4294967295)
+	i0 = v5 + k32(4294967295)
+	v11 = i0
+	i0 = v10 + k32(4294967295)
+	v18 = i0
+	i0 = v7 + v2
+	v23 = i0
+	i0 = v23 + uint32(2)
+	v24 = i0
+	i0 = v7 + v20
+	v25 = i0
+	i0 = v25 + uint32(2)
+	v26 = i0
+	i0 = uint32(0) - v5
+	i0 = i0 << (uint32(1) & 31)
+	v27 = i0
+	if int32(v14) > int32(v1) {
+		i0 = v14
+	} else {
+		i0 = v1
+	}
+	i0 = i0 << (uint32(1) & 31)
+	v28 = i0
+L15:
+	v19 = v6
+	i2 = uint32(*(*uint16)(unsafe.Add(b, v19)))
+	i2 = i2 & uint32(63)
+	i1 = v3 + i2
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v2 = i1
+	i1 = v2 << (uint32(1) & 31)
+	v12 = i1
+	i0 = v19 + v12
+	v6 = i0
+	i0 = b2i(v6 >= v4)
+	if v2 == 0 {
+		i0 = uint32(17)
+	}
+	switch i0 {
+	case 0:
+		goto L15
+	case 17:
+		goto L16
+	default:
+		goto L1
+	}
+L16:
+	i0 = v6 + v27
+	i0 = i0 + uint32(2)
+	v9 = i0
+	if int32(v8) >= int32(v10) {
+		goto L18
+	}
+	v2 = uint32(1)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v25)))
+	i2 = v8 << (uint32(1) & 31)
+	i1 = v9 + i2
+	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
+	if i0 != i1 {
+		goto L19
+	}
+	i0 = v19 + v22
+	i0 = i0 + v12
+	v1 = i0
+	v16 = v26
+	v2 = v8
+L20:
+	if v18 == v2 {
+		goto L18
+	}
+	i0 = v2 + uint32(1)
+	v2 = i0
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v1)))
+	v20 = i0
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v16)))
+	v17 = i0
+	i0 = v1 + uint32(2)
+	v1 = i0
+	i0 = v16 + uint32(2)
+	v16 = i0
+	if v17 == v20 {
+		goto L20
+	}
+	i0 = b2i(int32(v2) < int32(v10))
+	v2 = i0
+L19:
+	i1 = v14 << (uint32(1) & 31)
+	i0 = v6 + i1
+	v6 = i0
+	if v2 != 0 {
+		goto L17
+	}
+L18:
+	if int32(v13) >= int32(v5) {
+		goto L21
+	}
+	v1 = uint32(1)
+	v2 = v10
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v23)))
+	i2 = v10 << (uint32(1) & 31)
+	i1 = v9 + i2
+	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
+	if i0 != i1 {
+		goto L22
+	}
+	i0 = v19 + v21
+	i0 = i0 + v12
+	v1 = i0
+	v16 = v24
+	v2 = v10
+L23:
+	if v11 == v2 {
+		goto L21
+	}
+	i0 = v2 + uint32(1)
+	v2 = i0
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v1)))
+	v20 = i0
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v16)))
+	v17 = i0
+	i0 = v1 + uint32(2)
+	v1 = i0
+	i0 = v16 + uint32(2)
+	v16 = i0
+	if v17 == v20 {
+		goto L23
+	}
+	i0 = b2i(int32(v2) < int32(v5))
+	v1 = i0
+L22:
+	i0 = v2 - v8
+	i0 = i0 << (uint32(1) & 31)
+	i0 = i0 + v6
+	i0 = i0 + uint32(2)
+	v6 = i0
+	if v1 != 0 {
+		goto L17
+	}
+L21:
+	v2 = v7
+	v1 = v9
+	v16 = v8
+	if int32(v8) < int32(uint32(1)) {
+		goto L24
+	}
+L26:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v2)))
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v1)))
+	if i0 != i1 {
+		goto L25
+	}
+	i0 = v2 + uint32(2)
+	v2 = i0
+	i0 = v1 + uint32(2)
+	v1 = i0
+	i0 = v16 + k32(4294967295)
+	v16 = i0
+	if v16 == 0 {
+		goto L24
+	}
+	goto L26
+L25:
+	i0 = v6 + v28
+	v6 = i0
+	goto L17
+L24:
+	i0 = v9 - v0
+	i0 = uint32(int32(i0) >> (uint32(1) & 31))
+	return i0
+L17:
+	if v6 < v4 {
+		goto L15
+	}
+L1:
+	return v15
+}
+
+//go:norace
+//go:nocheckptr
+func fn2863(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	i0 = m.g0
+	i0 = i0 - uint32(96)
+	v4 = i0
+	m.g0 = v4
+	i2 = v4 + uint32(8)
+	fn2866(m, v2, v3, i2)
+	i2 = v4 + uint32(8)
+	i0 = fn2867(m, v0, v1, i2)
+	v3 = i0
+	i0 = v4 + uint32(96)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn2864(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	i0 = m.g0
+	i0 = i0 - uint32(96)
+	v5 = i0
+	m.g0 = v5
+	i2 = v5 + uint32(8)
+	fn2866(m, v2, v3, i2)
+	i2 = v5 + uint32(8)
+	i0 = fn2867(m, v0, v1, i2)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L2
@@ -87,7 +3140,7 @@ L4:
 	i0 = v0 + i1
 	i1 = v1 - v8
 	i2 = v5 + uint32(8)
-	i0 = fn2866(m, i0, i1, i2)
+	i0 = fn2867(m, i0, i1, i2)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L3
@@ -100,7 +3153,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2864(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn2865(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -315,9 +3368,9 @@ L15:
 		goto L16
 	}
 	i2 = v6 + uint32(8)
-	fn2865(m, v2, v3, i2)
+	fn2866(m, v2, v3, i2)
 	i3 = v6 + uint32(8)
-	i1 = fn2866(m, v17, v8, i3)
+	i1 = fn2867(m, v17, v8, i3)
 	v18 = i1
 	i1 = v18 + v13
 	if v18 == k32(4294967295) {
@@ -329,9 +3382,9 @@ L15:
 	goto L5
 L16:
 	i2 = v6 + uint32(8)
-	fn2865(m, v2, v3, i2)
+	fn2866(m, v2, v3, i2)
 	i2 = v6 + uint32(8)
-	i0 = fn2866(m, v17, v8, i2)
+	i0 = fn2867(m, v17, v8, i2)
 	v16 = i0
 	if v16 != k32(4294967295) {
 		goto L18
@@ -362,7 +3415,7 @@ L20:
 	i0 = v17 + i1
 	i1 = v8 - v15
 	i2 = v6 + uint32(8)
-	i0 = fn2866(m, i0, i1, i2)
+	i0 = fn2867(m, i0, i1, i2)
 	v16 = i0
 	if v16 != k32(4294967295) {
 		goto L19
@@ -404,7 +3457,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn2865(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn2866(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -587,7 +3640,7 @@ L1:
 	i3 = v8 << (uint32(2) & 31)
 	i2 = v0 + i3
 	i3 = v9 << (uint32(2) & 31)
-	i1 = fn8094(m, v0, i2, i3)
+	i1 = fn8095(m, v0, i2, i3)
 	v8 = i1
 	i1 = b2i(v8 == 0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
@@ -698,7 +3751,7 @@ L15:
 
 //go:norace
 //go:nocheckptr
-func fn2866(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2867(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1155,7 +4208,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2867(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2868(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -1168,7 +4221,7 @@ func fn2867(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn2820(m, v0, v1)
+	i0 = fn2821(m, v0, v1)
 	v2 = i0
 L1:
 	return v2
@@ -1176,7 +4229,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2868(m *Module, v0 uint32) uint32 {
+func fn2869(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1186,7 +4239,7 @@ func fn2868(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2869(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2870(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1234,7 +4287,7 @@ L4:
 	m.depth--
 	return v0
 L3:
-	i0 = fn2683(m, v0)
+	i0 = fn2684(m, v0)
 	m.depth--
 	return i0
 L2:
@@ -1245,7 +4298,7 @@ L2:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470546))
+	fn3605(m, i0, uint32(8470546))
 	m.depth--
 	return uint32(0)
 L5:
@@ -1273,7 +4326,7 @@ L5:
 	}
 	v2 = i0
 L6:
-	i0 = fn2662(m, v3, v2)
+	i0 = fn2663(m, v3, v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -1520,7 +4573,7 @@ L29:
 	v0 = i0
 L28:
 	i3 = v5 * v6
-	fn778(m, v1, v3, v0, i3)
+	fn779(m, v1, v3, v0, i3)
 L8:
 	m.depth--
 	return v4
@@ -1528,7 +4581,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn2870(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2871(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1549,7 +4602,7 @@ func fn2870(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	m.depth--
 	return uint32(0)
 L1:
@@ -1562,7 +4615,7 @@ L1:
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495820))
+	fn3605(m, i0, uint32(8495820))
 	m.depth--
 	return uint32(0)
 L2:
@@ -1630,7 +4683,7 @@ L7:
 	m.depth--
 	return i0
 L6:
-	i0 = fn2662(m, uint32(1), v0)
+	i0 = fn2663(m, uint32(1), v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L12
@@ -1687,7 +4740,7 @@ L15:
 
 //go:norace
 //go:nocheckptr
-func fn2871(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2872(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1742,12 +4795,12 @@ func fn2871(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn515(m, v1, i1)
+	i0 = fn516(m, v1, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -1761,7 +4814,7 @@ L4:
 	i0 = i0 + v1
 	v1 = i0
 L3:
-	i0 = fn2870(m, v0, v1)
+	i0 = fn2871(m, v0, v1)
 	v3 = i0
 	goto L1
 L2:
@@ -1772,7 +4825,7 @@ L2:
 	i1 = v2 + uint32(12)
 	i2 = v2 + uint32(8)
 	i3 = v2 + uint32(4)
-	i0 = fn2263(m, v1, i1, i2, i3)
+	i0 = fn2264(m, v1, i1, i2, i3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -1780,7 +4833,7 @@ L2:
 	i1 = v2 + uint32(12)
 	i2 = v2 + uint32(8)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn2264(m, i0, i1, i2, i3)
+	i0 = fn2265(m, i0, i1, i2, i3)
 	v5 = i0
 	if int32(v5) >= int32(uint32(1)) {
 		goto L7
@@ -1820,7 +4873,7 @@ L12:
 	v3 = v0
 	goto L1
 L11:
-	i0 = fn2683(m, v0)
+	i0 = fn2684(m, v0)
 	v3 = i0
 	goto L1
 L10:
@@ -1829,7 +4882,7 @@ L10:
 	}
 L9:
 	i2 = v1 + v5
-	i0 = fn2806(m, v0, v1, i2)
+	i0 = fn2807(m, v0, v1, i2)
 	v3 = i0
 	goto L1
 L8:
@@ -1924,7 +4977,7 @@ L21:
 		goto L16
 	}
 L15:
-	i0 = fn2662(m, v5, v10)
+	i0 = fn2663(m, v5, v10)
 	v14 = i0
 	if v14 == 0 {
 		goto L1
@@ -2029,7 +5082,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8572968), v2)
+	i0 = fn3604(m, i0, uint32(8572968), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -2038,7 +5091,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2872(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2873(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -2077,7 +5130,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10075036), uint32(0), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10075036), uint32(0), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -2103,23 +5156,23 @@ L9:
 	if i0 != 0 {
 		goto L10
 	}
-	fn3722(m, uint32(8500162), uint32(8576952), uint32(8435764), v2)
+	fn3723(m, uint32(8500162), uint32(8576952), uint32(8435764), v2)
 	v6 = uint32(0)
 	goto L1
 L10:
 	i1 = v4 + uint32(4)
-	i0 = fn2738(m, v2, i1)
+	i0 = fn2739(m, v2, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L12
 	}
-	i0 = fn8105(m, v2)
+	i0 = fn8106(m, v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	if i0 == i1 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 L12:
 	v6 = uint32(0)
 	goto L1
@@ -2137,11 +5190,11 @@ L8:
 	if i0 != 0 {
 		goto L13
 	}
-	fn3722(m, uint32(8500162), uint32(8571888), uint32(8435764), v1)
+	fn3723(m, uint32(8500162), uint32(8571888), uint32(8435764), v1)
 	v6 = uint32(0)
 	goto L1
 L13:
-	i0 = fn2738(m, v1, v4)
+	i0 = fn2739(m, v1, v4)
 	v1 = i0
 	if v1 != 0 {
 		goto L14
@@ -2149,19 +5202,19 @@ L13:
 	v6 = uint32(0)
 	goto L1
 L14:
-	i0 = fn8105(m, v1)
+	i0 = fn8106(m, v1)
 	i1 = *(*uint32)(unsafe.Add(b, v4))
 	if i0 == i1 {
 		goto L5
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 	goto L1
 L6:
 	v1 = uint32(0)
 L5:
-	i0 = fn2716(m, v0, v2, v1)
+	i0 = fn2717(m, v0, v2, v1)
 	v6 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -2171,7 +5224,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2873(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2874(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -2213,7 +5266,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(4)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10075104), uint32(2), uint32(3), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10075104), uint32(2), uint32(3), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -2227,7 +5280,7 @@ L2:
 	if i0 != 0 {
 		goto L5
 	}
-	fn3722(m, uint32(8502322), uint32(8545685), uint32(8435764), v2)
+	fn3723(m, uint32(8502322), uint32(8545685), uint32(8435764), v2)
 	v6 = uint32(0)
 	goto L1
 L5:
@@ -2240,7 +5293,7 @@ L5:
 	if i0 != 0 {
 		goto L6
 	}
-	fn3722(m, uint32(8502322), uint32(8545234), uint32(8435764), v3)
+	fn3723(m, uint32(8502322), uint32(8545234), uint32(8435764), v3)
 	v6 = uint32(0)
 	goto L1
 L6:
@@ -2250,12 +5303,12 @@ L6:
 	}
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L8
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
@@ -2268,7 +5321,7 @@ L6:
 	if v6 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	if v7 != k32(4294967295) {
 		goto L7
@@ -2276,142 +5329,13 @@ L9:
 L8:
 	v6 = uint32(0)
 	v7 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L7:
-	i0 = fn2808(m, v0, v2, v3, v7)
+	i0 = fn2809(m, v0, v2, v3, v7)
 	v6 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn2874(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = i0 + v2
-	v5 = i0
-	goto L3
-L4:
-	v5 = v2
-	if v1 == 0 {
-		goto L3
-	}
-	v5 = v2
-	if v2 >= uint32(3) {
-		goto L3
-	}
-	v5 = v2
-	goto L2
-L3:
-	v6 = uint32(0)
-	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10075176), uint32(0), uint32(2), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	if v5 != 0 {
-		goto L7
-	}
-	v1 = k32(4294967295)
-	goto L6
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 != 0 {
-		goto L11
-	}
-	v2 = uint32(10059656)
-	goto L10
-L11:
-	if v5 == uint32(1) {
-		goto L9
-	}
-L10:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
-	v3 = i0
-	if v3 == 0 {
-		goto L12
-	}
-	i0 = fn1582(m, v3)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v6
-	if v6 != 0 {
-		goto L13
-	}
-	fn2072(m, v3)
-L13:
-	if v1 != k32(4294967295) {
-		goto L8
-	}
-L12:
-	v6 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L9:
-	v1 = k32(4294967295)
-L8:
-	if v2 != uint32(10059656) {
-		goto L5
-	}
-L6:
-	i0 = fn2813(m, v0, uint32(0), v1)
-	v6 = i0
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L14
-	}
-	i0 = fn2813(m, v0, v2, v1)
-	v6 = i0
-	goto L1
-L14:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432288), v4)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -2459,7 +5383,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10075248), uint32(0), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10075176), uint32(0), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -2485,12 +5409,12 @@ L11:
 L10:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L12
 	}
-	i0 = fn1582(m, v3)
+	i0 = fn1583(m, v3)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -2503,14 +5427,14 @@ L10:
 	if v6 != 0 {
 		goto L13
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L13:
 	if v1 != k32(4294967295) {
 		goto L8
 	}
 L12:
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -2521,7 +5445,7 @@ L8:
 		goto L5
 	}
 L6:
-	i0 = fn2816(m, v0, uint32(0), v1)
+	i0 = fn2814(m, v0, uint32(0), v1)
 	v6 = i0
 	goto L1
 L5:
@@ -2532,7 +5456,7 @@ L5:
 	if i0 == 0 {
 		goto L14
 	}
-	i0 = fn2816(m, v0, v2, v1)
+	i0 = fn2814(m, v0, v2, v1)
 	v6 = i0
 	goto L1
 L14:
@@ -2540,7 +5464,7 @@ L14:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432288), v4)
+	i0 = fn3604(m, i0, uint32(8432288), v4)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -2549,7 +5473,136 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2876(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2876(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = i0 + v2
+	v5 = i0
+	goto L3
+L4:
+	v5 = v2
+	if v1 == 0 {
+		goto L3
+	}
+	v5 = v2
+	if v2 >= uint32(3) {
+		goto L3
+	}
+	v5 = v2
+	goto L2
+L3:
+	v6 = uint32(0)
+	i8 = v4 + uint32(8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10075248), uint32(0), uint32(2), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	if v5 != 0 {
+		goto L7
+	}
+	v1 = k32(4294967295)
+	goto L6
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 != 0 {
+		goto L11
+	}
+	v2 = uint32(10059656)
+	goto L10
+L11:
+	if v5 == uint32(1) {
+		goto L9
+	}
+L10:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn518(m, i0)
+	v3 = i0
+	if v3 == 0 {
+		goto L12
+	}
+	i0 = fn1583(m, v3)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v6
+	if v6 != 0 {
+		goto L13
+	}
+	fn2073(m, v3)
+L13:
+	if v1 != k32(4294967295) {
+		goto L8
+	}
+L12:
+	v6 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L9:
+	v1 = k32(4294967295)
+L8:
+	if v2 != uint32(10059656) {
+		goto L5
+	}
+L6:
+	i0 = fn2817(m, v0, uint32(0), v1)
+	v6 = i0
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L14
+	}
+	i0 = fn2817(m, v0, v2, v1)
+	v6 = i0
+	goto L1
+L14:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8432288), v4)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn2877(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -2562,7 +5615,7 @@ func fn2876(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn582(m, v1, uint32(8494008))
+	i0 = fn583(m, v1, uint32(8494008))
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -2582,7 +5635,7 @@ L1:
 	v2 = i0
 L2:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn2787(m, v0, v2, i2)
+	i0 = fn2788(m, v0, v2, i2)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -2595,7 +5648,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return v2
@@ -2603,7 +5656,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2877(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2878(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -2632,11 +5685,11 @@ func fn2877(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return v0
 L3:
-	i0 = fn2683(m, v0)
+	i0 = fn2684(m, v0)
 	m.depth--
 	return i0
 L2:
-	i0 = fn2879(m, v0, uint32(1313))
+	i0 = fn2880(m, v0, uint32(1314))
 	v0 = i0
 L1:
 	m.depth--
@@ -2645,7 +5698,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2878(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2879(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -2705,7 +5758,7 @@ L2:
 	v6 = i0
 L1:
 	i1 = v5 + uint32(4)
-	i0 = fn2966(m, v6, i1)
+	i0 = fn2967(m, v6, i1)
 	v7 = i0
 	if int32(v7) >= int32(uint32(1)) {
 		goto L6
@@ -2813,7 +5866,7 @@ L12:
 	v6 = i0
 L11:
 	i5 = v5 + uint32(4)
-	i0 = fn2933(m, v0, v1, v2, v8, v6, i5)
+	i0 = fn2934(m, v0, v1, v2, v8, v6, i5)
 	v6 = i0
 	if int32(v6) < int32(uint32(1)) {
 		goto L15
@@ -2907,7 +5960,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn2879(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2880(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2960,16 +6013,16 @@ L1:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470581))
+	fn3605(m, i0, uint32(8470581))
 	goto L3
 L4:
 	i0 = v0 * uint32(12)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v5 = i0
 	if v5 != 0 {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = i0
 	goto L3
 L5:
@@ -2979,7 +6032,7 @@ L5:
 	i0 = m.table[v1].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, i0, v4, v0, v5, i4)
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn2662(m, v3, i1)
+	i0 = fn2663(m, v3, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L6
@@ -3125,7 +6178,7 @@ L20:
 		goto L20
 	}
 L6:
-	fn2111(m, v5)
+	fn2112(m, v5)
 L3:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -3134,7 +6187,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2880(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2881(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3170,7 +6223,7 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v2 = i0
 L2:
-	i0 = fn2662(m, v3, uint32(127))
+	i0 = fn2663(m, v3, uint32(127))
 	v0 = i0
 	if v0 != 0 {
 		goto L4
@@ -3191,23 +6244,23 @@ L4:
 		i1 = uint32(28)
 	}
 	i0 = v0 + i1
-	fn623(m, i0, v2, v3)
+	fn624(m, i0, v2, v3)
 	m.depth--
 	return v0
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	fn623(m, i0, v2, v3)
+	fn624(m, i0, v2, v3)
 	m.depth--
 	return v0
 L1:
-	i0 = fn2879(m, v0, uint32(1314))
+	i0 = fn2880(m, v0, uint32(1315))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2881(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2882(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -3278,7 +6331,7 @@ L5:
 	v0 = i0
 L4:
 	i1 = v5 + uint32(4)
-	i0 = fn2968(m, v0, i1)
+	i0 = fn2969(m, v0, i1)
 	v0 = i0
 	if int32(v0) < int32(uint32(1)) {
 		goto L8
@@ -3372,16 +6425,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2882(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2883(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2879(m, v0, uint32(1315))
+	i0 = fn2880(m, v0, uint32(1316))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2883(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2884(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -3462,12 +6515,12 @@ L4:
 		goto L9
 	}
 	i5 = v5 + uint32(4)
-	i0 = fn2933(m, v0, v1, v2, v8, v10, i5)
+	i0 = fn2934(m, v0, v1, v2, v8, v10, i5)
 	v9 = i0
 	goto L8
 L9:
 	i1 = v5 + uint32(4)
-	i0 = fn2966(m, v10, i1)
+	i0 = fn2967(m, v10, i1)
 	v9 = i0
 L8:
 	if int32(v9) < int32(uint32(1)) {
@@ -3549,7 +6602,7 @@ L11:
 	i0 = v6 + uint32(1)
 	v6 = i0
 L10:
-	i0 = fn2969(m, v10)
+	i0 = fn2970(m, v10)
 	v9 = i0
 	i0 = v8 + uint32(1)
 	v8 = i0
@@ -3564,7 +6617,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2884(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2885(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3591,7 +6644,7 @@ func fn2884(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8440767), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8440767), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -3599,12 +6652,12 @@ func fn2884(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L4
 	}
-	i0 = fn1582(m, v4)
+	i0 = fn1583(m, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -3617,13 +6670,13 @@ L2:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	if v5 != k32(4294967295) {
 		goto L3
 	}
 L4:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -3638,7 +6691,7 @@ L3:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn2885(m, i0, i1)
+	i0 = fn2886(m, i0, i1)
 	if i0 != 0 {
 		goto L7
 	}
@@ -3663,7 +6716,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 	goto L1
 L9:
-	i0 = fn2683(m, v0)
+	i0 = fn2684(m, v0)
 	v0 = i0
 	goto L1
 L8:
@@ -3676,7 +6729,7 @@ L8:
 	v4 = i1
 	i2 = v2 - v4
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn2886(m, v0, v4, i2, i3)
+	i0 = fn2887(m, v0, v4, i2, i3)
 	v0 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -3686,7 +6739,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2885(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2886(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3715,7 +6768,7 @@ func fn2885(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432137), v2)
+	i0 = fn3604(m, i0, uint32(8432137), v2)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -3724,7 +6777,7 @@ L2:
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8470328))
+	fn3605(m, i0, uint32(8470328))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -3810,7 +6863,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2886(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2887(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3862,7 +6915,7 @@ L3:
 	m.depth--
 	return v0
 L2:
-	i0 = fn2683(m, v0)
+	i0 = fn2684(m, v0)
 	m.depth--
 	return i0
 L1:
@@ -3892,7 +6945,7 @@ L1:
 	}
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470574))
+	fn3605(m, i0, uint32(8470574))
 	m.depth--
 	return uint32(0)
 L4:
@@ -3924,7 +6977,7 @@ L6:
 	} else {
 		i1 = v3
 	}
-	i0 = fn2662(m, i0, i1)
+	i0 = fn2663(m, i0, i1)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -4066,14 +7119,14 @@ L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
 L10:
-	i0 = fn2664(m, v4, v5, v0, uint32(0), v6, uint32(0))
+	i0 = fn2665(m, v4, v5, v0, uint32(0), v6, uint32(0))
 	m.depth--
 	return v4
 }
 
 //go:norace
 //go:nocheckptr
-func fn2887(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2888(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4100,7 +7153,7 @@ func fn2887(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8397298), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8397298), v2, uint32(1), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -4113,7 +7166,7 @@ L2:
 	if i0 != 0 {
 		goto L3
 	}
-	fn3722(m, uint32(8397298), uint32(8545685), uint32(8435764), v5)
+	fn3723(m, uint32(8397298), uint32(8545685), uint32(8435764), v5)
 	goto L1
 L3:
 	v6 = uint32(2147483647)
@@ -4123,7 +7176,7 @@ L3:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -4133,7 +7186,7 @@ L3:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(8)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -4141,17 +7194,17 @@ L3:
 	v6 = i0
 L4:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn2775(m, v0, v5, i2, v6)
+	i0 = fn2776(m, v0, v5, i2, v6)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L5:
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -4161,7 +7214,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2888(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2889(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -4216,7 +7269,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10075316), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10075316), uint32(0), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -4228,13 +7281,13 @@ L2:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v7 = i0
 	if v7 != k32(4294967295) {
 		goto L5
 	}
 	v7 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -4366,7 +7419,7 @@ L20:
 	v6 = v0
 	goto L1
 L19:
-	i0 = fn2683(m, v0)
+	i0 = fn2684(m, v0)
 	v6 = i0
 	goto L1
 L9:
@@ -4386,7 +7439,7 @@ L9:
 	} else {
 		i1 = i2
 	}
-	i0 = fn2662(m, v1, i1)
+	i0 = fn2663(m, v1, i1)
 	v9 = i0
 	if v9 != 0 {
 		goto L21
@@ -4640,12 +7693,12 @@ L47:
 		goto L1
 	}
 L43:
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L1
 L8:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470472))
+	fn3605(m, i0, uint32(8470472))
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -4654,7 +7707,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2889(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2890(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4681,7 +7734,7 @@ func fn2889(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8505751), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8505751), v2, uint32(1), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -4694,7 +7747,7 @@ L2:
 	if i0 != 0 {
 		goto L3
 	}
-	fn3722(m, uint32(8505751), uint32(8545685), uint32(8435764), v5)
+	fn3723(m, uint32(8505751), uint32(8545685), uint32(8435764), v5)
 	goto L1
 L3:
 	v6 = uint32(2147483647)
@@ -4704,7 +7757,7 @@ L3:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -4714,7 +7767,7 @@ L3:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(8)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -4722,14 +7775,14 @@ L3:
 	v6 = i0
 L4:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn2781(m, v0, v5, i2, v6, uint32(1))
+	i0 = fn2782(m, v0, v5, i2, v6, uint32(1))
 	v2 = i0
 	i0 = b2i(int32(v2) > int32(k32(4294967295)))
 	v1 = i0
 	if v1 != 0 {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -4739,7 +7792,7 @@ L5:
 	} else {
 		i0 = k32(4294967295)
 	}
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -4749,16 +7802,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2890(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2891(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2814(m, v0, v1)
+	i0 = fn2815(m, v0, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2891(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2892(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4785,7 +7838,7 @@ func fn2891(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8392377), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8392377), v2, uint32(1), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -4798,7 +7851,7 @@ L2:
 	if i0 != 0 {
 		goto L3
 	}
-	fn3722(m, uint32(8392377), uint32(8545685), uint32(8435764), v5)
+	fn3723(m, uint32(8392377), uint32(8545685), uint32(8435764), v5)
 	goto L1
 L3:
 	v6 = uint32(2147483647)
@@ -4808,7 +7861,7 @@ L3:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -4818,7 +7871,7 @@ L3:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(8)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -4826,26 +7879,26 @@ L3:
 	v6 = i0
 L4:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn2781(m, v0, v5, i2, v6, uint32(1))
+	i0 = fn2782(m, v0, v5, i2, v6, uint32(1))
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8504804))
+	fn3605(m, i0, uint32(8504804))
 	goto L6
 L7:
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L5
 	}
 L6:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v2 = k32(4294967295)
 L5:
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -4855,7 +7908,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2892(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2893(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4882,7 +7935,7 @@ func fn2892(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8394603), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8394603), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -4890,12 +7943,12 @@ func fn2892(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L4
 	}
-	i0 = fn1582(m, v4)
+	i0 = fn1583(m, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -4908,13 +7961,13 @@ L2:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	if v5 != k32(4294967295) {
 		goto L3
 	}
 L4:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -4929,7 +7982,7 @@ L3:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn2885(m, i0, i1)
+	i0 = fn2886(m, i0, i1)
 	if i0 != 0 {
 		goto L7
 	}
@@ -4954,13 +8007,13 @@ L7:
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 	goto L1
 L9:
-	i0 = fn2683(m, v0)
+	i0 = fn2684(m, v0)
 	v0 = i0
 	goto L1
 L8:
 	i2 = v5 - v2
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn2886(m, v0, uint32(0), i2, i3)
+	i0 = fn2887(m, v0, uint32(0), i2, i3)
 	v0 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -4970,7 +8023,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2893(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2894(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5006,7 +8059,7 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v2 = i0
 L2:
-	i0 = fn2662(m, v3, uint32(127))
+	i0 = fn2663(m, v3, uint32(127))
 	v0 = i0
 	if v0 != 0 {
 		goto L4
@@ -5027,23 +8080,23 @@ L4:
 		i1 = uint32(28)
 	}
 	i0 = v0 + i1
-	fn623(m, i0, v2, v3)
+	fn624(m, i0, v2, v3)
 	m.depth--
 	return v0
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	fn623(m, i0, v2, v3)
+	fn624(m, i0, v2, v3)
 	m.depth--
 	return v0
 L1:
-	i0 = fn2879(m, v0, uint32(1316))
+	i0 = fn2880(m, v0, uint32(1317))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2894(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2895(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -5118,7 +8171,7 @@ L5:
 	v9 = i0
 L4:
 	i5 = v5 + uint32(4)
-	i0 = fn2933(m, v0, v1, v2, v8, v9, i5)
+	i0 = fn2934(m, v0, v1, v2, v8, v9, i5)
 	v9 = i0
 	if int32(v9) < int32(uint32(1)) {
 		goto L8
@@ -5212,7 +8265,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2895(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2896(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -5222,7 +8275,7 @@ func fn2895(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8448411), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8448411), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -5236,7 +8289,7 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
 L3:
-	i0 = fn2896(m, v0, uint32(0), v2)
+	i0 = fn2897(m, v0, uint32(0), v2)
 	v3 = i0
 L1:
 	return v3
@@ -5244,7 +8297,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2896(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2897(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5281,7 +8334,7 @@ func fn2896(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn2805(m, v0, v1, v2)
+	i0 = fn2806(m, v0, v1, v2)
 	v2 = i0
 	goto L1
 L3:
@@ -5291,7 +8344,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8435407), v3)
+	i0 = fn3604(m, i0, uint32(8435407), v3)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -5430,7 +8483,7 @@ L17:
 	v7 = i0
 	goto L21
 L22:
-	i0 = fn2950(m, v7)
+	i0 = fn2951(m, v7)
 	v7 = i0
 L21:
 	i0 = v5 + uint32(2)
@@ -5496,7 +8549,7 @@ L25:
 	v6 = i0
 	goto L29
 L30:
-	i0 = fn2950(m, v6)
+	i0 = fn2951(m, v6)
 	v6 = i0
 L29:
 	i0 = v7 + k32(4294967294)
@@ -5509,107 +8562,12 @@ L29:
 L23:
 	v2 = v8
 L4:
-	i0 = fn2806(m, v0, v4, v2)
+	i0 = fn2807(m, v0, v4, v2)
 	v2 = i0
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
 	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn2897(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(2147483647)
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(3) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8505750), v2, uint32(1), uint32(3))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L3
-	}
-	fn3722(m, uint32(8505750), uint32(8545685), uint32(8435764), v5)
-	goto L1
-L3:
-	v6 = uint32(2147483647)
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = v3 + uint32(12)
-	i0 = fn3394(m, i0, i1)
-	if i0 == 0 {
-		goto L1
-	}
-	if v2 == uint32(2) {
-		goto L4
-	}
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = v3 + uint32(8)
-	i0 = fn3394(m, i0, i1)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v6 = i0
-L4:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn2781(m, v0, v5, i2, v6, k32(4294967295))
-	v2 = i0
-	i0 = b2i(int32(v2) > int32(k32(4294967295)))
-	v1 = i0
-	if v1 != 0 {
-		goto L5
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L5:
-	if v1 != 0 {
-		i0 = v2
-	} else {
-		i0 = k32(4294967295)
-	}
-	i0 = fn1594(m, i0)
-	v4 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
 }
 
 //go:norace
@@ -5641,7 +8599,7 @@ func fn2898(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8392365), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8505750), v2, uint32(1), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -5654,7 +8612,7 @@ L2:
 	if i0 != 0 {
 		goto L3
 	}
-	fn3722(m, uint32(8392365), uint32(8545685), uint32(8435764), v5)
+	fn3723(m, uint32(8505750), uint32(8545685), uint32(8435764), v5)
 	goto L1
 L3:
 	v6 = uint32(2147483647)
@@ -5664,7 +8622,7 @@ L3:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -5674,7 +8632,7 @@ L3:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(8)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -5682,26 +8640,24 @@ L3:
 	v6 = i0
 L4:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn2781(m, v0, v5, i2, v6, k32(4294967295))
+	i0 = fn2782(m, v0, v5, i2, v6, k32(4294967295))
 	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8504804))
-	goto L6
-L7:
-	if int32(v2) > int32(k32(4294967295)) {
+	i0 = b2i(int32(v2) > int32(k32(4294967295)))
+	v1 = i0
+	if v1 != 0 {
 		goto L5
 	}
-L6:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
-	v2 = k32(4294967295)
 L5:
-	i0 = fn1594(m, v2)
+	if v1 != 0 {
+		i0 = v2
+	} else {
+		i0 = k32(4294967295)
+	}
+	i0 = fn1595(m, i0)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -5712,6 +8668,103 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn2899(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(2147483647)
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(3) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8392365), v2, uint32(1), uint32(3))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L3
+	}
+	fn3723(m, uint32(8392365), uint32(8545685), uint32(8435764), v5)
+	goto L1
+L3:
+	v6 = uint32(2147483647)
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = v3 + uint32(12)
+	i0 = fn3395(m, i0, i1)
+	if i0 == 0 {
+		goto L1
+	}
+	if v2 == uint32(2) {
+		goto L4
+	}
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = v3 + uint32(8)
+	i0 = fn3395(m, i0, i1)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v6 = i0
+L4:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = fn2782(m, v0, v5, i2, v6, k32(4294967295))
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8504804))
+	goto L6
+L7:
+	if int32(v2) > int32(k32(4294967295)) {
+		goto L5
+	}
+L6:
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+	v2 = k32(4294967295)
+L5:
+	i0 = fn1595(m, v2)
+	v4 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn2900(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5736,7 +8789,7 @@ func fn2899(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8394597), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8394597), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -5744,12 +8797,12 @@ func fn2899(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L4
 	}
-	i0 = fn1582(m, v4)
+	i0 = fn1583(m, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -5762,13 +8815,13 @@ L2:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	if v5 != k32(4294967295) {
 		goto L3
 	}
 L4:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -5783,7 +8836,7 @@ L3:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn2885(m, i0, i1)
+	i0 = fn2886(m, i0, i1)
 	if i0 != 0 {
 		goto L7
 	}
@@ -5808,13 +8861,13 @@ L7:
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 	goto L1
 L9:
-	i0 = fn2683(m, v0)
+	i0 = fn2684(m, v0)
 	v0 = i0
 	goto L1
 L8:
 	i1 = v5 - v2
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn2886(m, v0, i1, uint32(0), i3)
+	i0 = fn2887(m, v0, i1, uint32(0), i3)
 	v0 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -5824,7 +8877,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2900(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2901(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -5834,7 +8887,7 @@ func fn2900(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8448404), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8448404), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -5848,7 +8901,7 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
 L3:
-	i0 = fn2896(m, v0, uint32(1), v2)
+	i0 = fn2897(m, v0, uint32(1), v2)
 	v3 = i0
 L1:
 	return v3
@@ -5856,16 +8909,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2901(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2902(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2815(m, v0, v1)
+	i0 = fn2816(m, v0, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2902(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2903(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -5900,7 +8953,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10075384), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10075384), uint32(0), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -5913,13 +8966,13 @@ L2:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L1
 	}
 L5:
-	i0 = fn2789(m, v0, v3)
+	i0 = fn2790(m, v0, v3)
 	v6 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -5929,7 +8982,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2903(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2904(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -5939,7 +8992,7 @@ func fn2903(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8448412), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8448412), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -5953,7 +9006,7 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
 L3:
-	i0 = fn2896(m, v0, uint32(2), v2)
+	i0 = fn2897(m, v0, uint32(2), v2)
 	v3 = i0
 L1:
 	return v3
@@ -5961,16 +9014,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2904(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2905(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2879(m, v0, uint32(1317))
+	i0 = fn2880(m, v0, uint32(1318))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2905(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2906(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -6044,21 +9097,21 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v9 = i0
 L4:
-	i0 = fn2962(m, v9)
+	i0 = fn2963(m, v9)
 	if i0 == 0 {
 		goto L12
 	}
 	i5 = v5 + uint32(4)
-	i0 = fn2933(m, v0, v1, v2, v8, v9, i5)
+	i0 = fn2934(m, v0, v1, v2, v8, v9, i5)
 	v9 = i0
 	goto L11
 L12:
-	i0 = fn2961(m, v9)
+	i0 = fn2962(m, v9)
 	if i0 == 0 {
 		goto L10
 	}
 	i1 = v5 + uint32(4)
-	i0 = fn2967(m, v9, i1)
+	i0 = fn2968(m, v9, i1)
 	v9 = i0
 L11:
 	if int32(v9) >= int32(uint32(1)) {
@@ -6158,16 +9211,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2906(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2907(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2770(m, v0, v1, uint32(8484339))
+	i0 = fn2771(m, v0, v1, uint32(8484339))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2907(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2908(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6203,7 +9256,7 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v2 = i0
 L2:
-	i0 = fn2662(m, v3, uint32(127))
+	i0 = fn2663(m, v3, uint32(127))
 	v0 = i0
 	if v0 != 0 {
 		goto L4
@@ -6224,23 +9277,23 @@ L4:
 		i1 = uint32(28)
 	}
 	i0 = v0 + i1
-	fn624(m, i0, v2, v3)
+	fn625(m, i0, v2, v3)
 	m.depth--
 	return v0
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	fn624(m, i0, v2, v3)
+	fn625(m, i0, v2, v3)
 	m.depth--
 	return v0
 L1:
-	i0 = fn2879(m, v0, uint32(1318))
+	i0 = fn2880(m, v0, uint32(1319))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2908(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2909(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -6311,7 +9364,7 @@ L5:
 	v0 = i0
 L4:
 	i1 = v5 + uint32(4)
-	i0 = fn2967(m, v0, i1)
+	i0 = fn2968(m, v0, i1)
 	v0 = i0
 	if int32(v0) < int32(uint32(1)) {
 		goto L8
@@ -6405,142 +9458,6 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2909(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = uint32(0)
-	v5 = uint32(2147483647)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(2147483647)
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(3) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8468954), v2, uint32(1), uint32(3))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v6 = i0
-	if int32(v2) < int32(uint32(2)) {
-		goto L3
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = v3 + uint32(28)
-	i0 = fn3394(m, i0, i1)
-	if i0 == 0 {
-		goto L1
-	}
-	if v2 == uint32(2) {
-		goto L3
-	}
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = v3 + uint32(24)
-	i0 = fn3394(m, i0, i1)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v5 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
-	v2 = i0
-	i0 = v2 & uint32(67108864)
-	if i0 == 0 {
-		goto L4
-	}
-	v4 = uint32(10014564)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v1 = i0
-	if int32(v1) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = v6 + uint32(12)
-	v2 = i0
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v8 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8431869), i2)
-	goto L1
-L6:
-	i0 = fn2785(m, v0, v6, v7, v5, k32(4294967295))
-	if i0 != 0 {
-		goto L7
-	}
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v1 + k32(4294967295)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	goto L5
-L7:
-	v4 = uint32(10014548)
-	goto L1
-L4:
-	i0 = v2 & uint32(268435456)
-	if i0 != 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8431977), v3)
-	goto L1
-L8:
-	i0 = fn2785(m, v0, v6, v7, v5, k32(4294967295))
-	i0 = fn606(m, i0)
-	v4 = i0
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
 func fn2910(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
@@ -6573,7 +9490,7 @@ func fn2910(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8468965), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8468954), v2, uint32(1), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -6586,7 +9503,7 @@ L2:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(28)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -6596,7 +9513,7 @@ L2:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(24)
-	i0 = fn3394(m, i0, i1)
+	i0 = fn3395(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -6636,10 +9553,10 @@ L5:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8431924), i2)
+	i0 = fn3604(m, i0, uint32(8431869), i2)
 	goto L1
 L6:
-	i0 = fn2785(m, v0, v6, v7, v5, uint32(1))
+	i0 = fn2786(m, v0, v6, v7, v5, k32(4294967295))
 	if i0 != 0 {
 		goto L7
 	}
@@ -6663,11 +9580,11 @@ L4:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432040), v3)
+	i0 = fn3604(m, i0, uint32(8431977), v3)
 	goto L1
 L8:
-	i0 = fn2785(m, v0, v6, v7, v5, uint32(1))
-	i0 = fn606(m, i0)
+	i0 = fn2786(m, v0, v6, v7, v5, k32(4294967295))
+	i0 = fn607(m, i0)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(32)
@@ -6677,133 +9594,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2911(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L1
-	}
-	fn3722(m, uint32(8392201), uint32(8399114), uint32(8435764), v1)
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = fn2785(m, v0, v1, uint32(0), uint32(2147483647), k32(4294967295))
-	if i0 == 0 {
-		goto L2
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2806(m, v0, i1, i2)
-	m.depth--
-	return i0
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 != uint32(10072576) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	m.depth--
-	return v0
-L4:
-	i0 = fn2683(m, v0)
-	v0 = i0
-L3:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2912(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L1
-	}
-	fn3722(m, uint32(8392180), uint32(8399114), uint32(8435764), v1)
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = fn2785(m, v0, v1, uint32(0), uint32(2147483647), uint32(1))
-	if i0 == 0 {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i2 = i2 - i3
-	i0 = fn2806(m, v0, uint32(0), i2)
-	m.depth--
-	return i0
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 != uint32(10072576) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	m.depth--
-	return v0
-L4:
-	i0 = fn2683(m, v0)
-	v0 = i0
-L3:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2913(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = i0 >> (uint32(6) & 31)
-	i0 = i0 & uint32(1)
-	i0 = fn606(m, i0)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn2914(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
+func fn2911(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6816,140 +9607,249 @@ func fn2914(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = v7
 	var v8 uint32
 	_ = v8
-	var v9 uint32
-	_ = v9
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
-	var i3 uint32
-	_ = i3
+	var i2 uint32
+	_ = i2
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	i0 = v2 >> (uint32(2) & 31)
+	i0 = m.g0
+	i0 = i0 - uint32(32)
 	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	m.g0 = v3
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = uint32(0)
+	v5 = uint32(2147483647)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(2147483647)
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(3) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8468965), v2, uint32(1), uint32(3))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	if int32(v2) < int32(uint32(2)) {
+		goto L3
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = v3 + uint32(28)
+	i0 = fn3395(m, i0, i1)
+	if i0 == 0 {
+		goto L1
+	}
+	if v2 == uint32(2) {
+		goto L3
+	}
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = v3 + uint32(24)
+	i0 = fn3395(m, i0, i1)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v5 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
+	v2 = i0
+	i0 = v2 & uint32(67108864)
+	if i0 == 0 {
+		goto L4
+	}
+	v4 = uint32(10014564)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v1 = i0
+	if int32(v1) < int32(uint32(1)) {
+		goto L1
+	}
+	i0 = v6 + uint32(12)
+	v2 = i0
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v8 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8431924), i2)
+	goto L1
+L6:
+	i0 = fn2786(m, v0, v6, v7, v5, uint32(1))
+	if i0 != 0 {
+		goto L7
+	}
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v1 + k32(4294967295)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	goto L5
+L7:
+	v4 = uint32(10014548)
+	goto L1
+L4:
+	i0 = v2 & uint32(268435456)
+	if i0 != 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8432040), v3)
+	goto L1
+L8:
+	i0 = fn2786(m, v0, v6, v7, v5, uint32(1))
+	i0 = fn607(m, i0)
 	v4 = i0
-	i0 = v2 & uint32(32)
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn2912(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L1
+	}
+	fn3723(m, uint32(8392201), uint32(8399114), uint32(8435764), v1)
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = fn2786(m, v0, v1, uint32(0), uint32(2147483647), k32(4294967295))
 	if i0 == 0 {
 		goto L2
 	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v2 = i0
-	goto L1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn2807(m, v0, i1, i2)
+	m.depth--
+	return i0
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v2 = i0
-L1:
-	i0 = v3 & uint32(7)
-	v0 = i0
-	v5 = uint32(10014564)
-	switch v4 {
-	case 0:
-		goto L3
-	case 1:
-		goto L6
-	default:
-		goto L7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 != uint32(10072576) {
+		goto L4
 	}
-L7:
-	if int32(v4) >= int32(uint32(1)) {
-		goto L5
-	}
-	v3 = uint32(0)
-	goto L4
-L6:
-	i0 = v0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L10
-	case 1:
-		goto L9
-	default:
-		goto L8
-	}
-L10:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i0 = fn2961(m, i0)
-	v3 = i0
-	goto L4
-L9:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v2)))
-	i0 = fn2961(m, i0)
-	v3 = i0
-	goto L4
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn2961(m, i0)
-	v3 = i0
-	goto L4
-L5:
-	i0 = v0 + k32(4294967295)
-	v6 = i0
-	v7 = v2
-	v8 = v2
-	v9 = uint32(0)
-L11:
-	switch v6 {
-	case 0:
-		goto L15
-	case 1:
-		goto L14
-	default:
-		goto L13
-	}
-L15:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	v0 = i0
-	goto L12
-L14:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v2)))
-	v0 = i0
-	goto L12
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v0 = i0
-L12:
-	i0 = fn2962(m, v0)
-	if i0 != 0 {
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
 		goto L3
 	}
-	i0 = fn2952(m, v0)
-	if i0 != 0 {
-		goto L3
-	}
-	v3 = uint32(1)
-	if v9 != 0 {
-		goto L16
-	}
-	i0 = fn2961(m, v0)
-	i0 = b2i(i0 != uint32(0))
-	v3 = i0
-L16:
-	i0 = v2 + uint32(2)
-	v2 = i0
-	i0 = v7 + uint32(1)
-	v7 = i0
-	i0 = v8 + uint32(4)
-	v8 = i0
-	v9 = v3
-	i0 = v4 + k32(4294967295)
-	v4 = i0
-	if v4 != 0 {
-		goto L11
-	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	m.depth--
+	return v0
 L4:
-	i0 = fn606(m, v3)
-	v5 = i0
+	i0 = fn2684(m, v0)
+	v0 = i0
 L3:
-	return v5
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2913(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L1
+	}
+	fn3723(m, uint32(8392180), uint32(8399114), uint32(8435764), v1)
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = fn2786(m, v0, v1, uint32(0), uint32(2147483647), uint32(1))
+	if i0 == 0 {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i2 = i2 - i3
+	i0 = fn2807(m, v0, uint32(0), i2)
+	m.depth--
+	return i0
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 != uint32(10072576) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	m.depth--
+	return v0
+L4:
+	i0 = fn2684(m, v0)
+	v0 = i0
+L3:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn2914(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = i0 >> (uint32(6) & 31)
+	i0 = i0 & uint32(1)
+	i0 = fn607(m, i0)
+	return i0
 }
 
 //go:norace
@@ -7022,6 +9922,159 @@ L6:
 	i0 = v0 + k32(4294967295)
 	switch i0 {
 	case 0:
+		goto L10
+	case 1:
+		goto L9
+	default:
+		goto L8
+	}
+L10:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i0 = fn2962(m, i0)
+	v3 = i0
+	goto L4
+L9:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v2)))
+	i0 = fn2962(m, i0)
+	v3 = i0
+	goto L4
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn2962(m, i0)
+	v3 = i0
+	goto L4
+L5:
+	i0 = v0 + k32(4294967295)
+	v6 = i0
+	v7 = v2
+	v8 = v2
+	v9 = uint32(0)
+L11:
+	switch v6 {
+	case 0:
+		goto L15
+	case 1:
+		goto L14
+	default:
+		goto L13
+	}
+L15:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	v0 = i0
+	goto L12
+L14:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v2)))
+	v0 = i0
+	goto L12
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v0 = i0
+L12:
+	i0 = fn2963(m, v0)
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn2953(m, v0)
+	if i0 != 0 {
+		goto L3
+	}
+	v3 = uint32(1)
+	if v9 != 0 {
+		goto L16
+	}
+	i0 = fn2962(m, v0)
+	i0 = b2i(i0 != uint32(0))
+	v3 = i0
+L16:
+	i0 = v2 + uint32(2)
+	v2 = i0
+	i0 = v7 + uint32(1)
+	v7 = i0
+	i0 = v8 + uint32(4)
+	v8 = i0
+	v9 = v3
+	i0 = v4 + k32(4294967295)
+	v4 = i0
+	if v4 != 0 {
+		goto L11
+	}
+L4:
+	i0 = fn607(m, v3)
+	v5 = i0
+L3:
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn2916(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	i0 = v2 >> (uint32(2) & 31)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = v2 & uint32(32)
+	if i0 == 0 {
+		goto L2
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v2 = i0
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v2 = i0
+L1:
+	i0 = v3 & uint32(7)
+	v0 = i0
+	v5 = uint32(10014564)
+	switch v4 {
+	case 0:
+		goto L3
+	case 1:
+		goto L6
+	default:
+		goto L7
+	}
+L7:
+	if int32(v4) >= int32(uint32(1)) {
+		goto L5
+	}
+	v3 = uint32(0)
+	goto L4
+L6:
+	i0 = v0 + k32(4294967295)
+	switch i0 {
+	case 0:
 		goto L11
 	case 1:
 		goto L10
@@ -7040,7 +10093,7 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
 L8:
-	i0 = fn2962(m, v0)
+	i0 = fn2963(m, v0)
 	i0 = b2i(i0 != uint32(0))
 	v3 = i0
 	goto L4
@@ -7071,11 +10124,11 @@ L14:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v0 = i0
 L13:
-	i0 = fn2961(m, v0)
+	i0 = fn2962(m, v0)
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn2952(m, v0)
+	i0 = fn2953(m, v0)
 	if i0 != 0 {
 		goto L3
 	}
@@ -7083,7 +10136,7 @@ L13:
 	if v9 != 0 {
 		goto L17
 	}
-	i0 = fn2962(m, v0)
+	i0 = fn2963(m, v0)
 	i0 = b2i(i0 != uint32(0))
 	v3 = i0
 L17:
@@ -7100,7 +10153,7 @@ L17:
 		goto L12
 	}
 L4:
-	i0 = fn606(m, v3)
+	i0 = fn607(m, v3)
 	v5 = i0
 L3:
 	return v5
@@ -7108,7 +10161,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2916(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2917(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7194,14 +10247,14 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v0 = i0
 L8:
-	i0 = fn2952(m, v0)
+	i0 = fn2953(m, v0)
 	if i0 == 0 {
 		goto L12
 	}
 	v6 = uint32(1)
 	goto L4
 L12:
-	i0 = fn2962(m, v0)
+	i0 = fn2963(m, v0)
 	i0 = b2i(i0 != uint32(0))
 	v6 = i0
 	goto L4
@@ -7233,11 +10286,11 @@ L15:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v2 = i0
 L14:
-	i0 = fn2962(m, v2)
+	i0 = fn2963(m, v2)
 	if i0 != 0 {
 		goto L21
 	}
-	i0 = fn2952(m, v2)
+	i0 = fn2953(m, v2)
 	if i0 == 0 {
 		goto L20
 	}
@@ -7247,7 +10300,7 @@ L21:
 	}
 	goto L3
 L20:
-	i0 = fn2961(m, v2)
+	i0 = fn2962(m, v2)
 	if i0 != 0 {
 		goto L22
 	}
@@ -7273,7 +10326,7 @@ L18:
 		goto L13
 	}
 L4:
-	i0 = fn606(m, v6)
+	i0 = fn607(m, v6)
 	v5 = i0
 L3:
 	return v5
@@ -7281,7 +10334,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2917(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2918(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7364,11 +10417,11 @@ L7:
 	}
 	i0 = uint32(8587232) + v0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	return i0
 L11:
-	i0 = fn2950(m, v0)
-	i0 = fn606(m, i0)
+	i0 = fn2951(m, v0)
+	i0 = fn607(m, i0)
 	return i0
 L4:
 	i0 = v0 + k32(4294967295)
@@ -7404,7 +10457,7 @@ L13:
 	v0 = i0
 	goto L17
 L18:
-	i0 = fn2950(m, v0)
+	i0 = fn2951(m, v0)
 	v0 = i0
 L17:
 	if v0 == 0 {
@@ -7420,135 +10473,6 @@ L17:
 	v4 = i0
 	if v4 != 0 {
 		goto L12
-	}
-	return uint32(10014548)
-L3:
-	return uint32(10014564)
-}
-
-//go:norace
-//go:nocheckptr
-func fn2918(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	i0 = v2 >> (uint32(2) & 31)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i0 = v2 & uint32(32)
-	if i0 == 0 {
-		goto L2
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v0 = i0
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v0 = i0
-L1:
-	i0 = v3 & uint32(7)
-	v2 = i0
-	switch v4 {
-	case 0:
-		goto L3
-	case 1:
-		goto L5
-	default:
-		goto L6
-	}
-L6:
-	if int32(v4) >= int32(uint32(1)) {
-		goto L4
-	}
-	return uint32(10014548)
-L5:
-	i0 = v2 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L10
-	case 1:
-		goto L9
-	default:
-		goto L8
-	}
-L10:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v0 = i0
-	goto L7
-L9:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
-	v0 = i0
-	goto L7
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v0 = i0
-L7:
-	i0 = fn2956(m, v0)
-	i0 = fn606(m, i0)
-	return i0
-L4:
-	i0 = v2 + k32(4294967295)
-	v5 = i0
-	v2 = v0
-	v3 = v0
-L11:
-	switch v5 {
-	case 0:
-		goto L15
-	case 1:
-		goto L14
-	default:
-		goto L13
-	}
-L15:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v6 = i0
-	goto L12
-L14:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
-	v6 = i0
-	goto L12
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v6 = i0
-L12:
-	i0 = fn2956(m, v6)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = v0 + uint32(2)
-	v0 = i0
-	i0 = v2 + uint32(1)
-	v2 = i0
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v4 + k32(4294967295)
-	v4 = i0
-	if v4 != 0 {
-		goto L11
 	}
 	return uint32(10014548)
 L3:
@@ -7635,8 +10559,8 @@ L8:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v0 = i0
 L7:
-	i0 = fn2958(m, v0)
-	i0 = fn606(m, i0)
+	i0 = fn2957(m, v0)
+	i0 = fn607(m, i0)
 	return i0
 L4:
 	i0 = v2 + k32(4294967295)
@@ -7664,7 +10588,7 @@ L13:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
 L12:
-	i0 = fn2958(m, v6)
+	i0 = fn2957(m, v6)
 	if i0 == 0 {
 		goto L3
 	}
@@ -7765,7 +10689,7 @@ L8:
 	v0 = i0
 L7:
 	i0 = fn2959(m, v0)
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	return i0
 L4:
 	i0 = v2 + k32(4294967295)
@@ -7893,8 +10817,8 @@ L8:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v0 = i0
 L7:
-	i0 = fn2971(m, v0)
-	i0 = fn606(m, i0)
+	i0 = fn2960(m, v0)
+	i0 = fn607(m, i0)
 	return i0
 L4:
 	i0 = v2 + k32(4294967295)
@@ -7922,7 +10846,7 @@ L13:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
 L12:
-	i0 = fn2971(m, v6)
+	i0 = fn2960(m, v6)
 	if i0 == 0 {
 		goto L3
 	}
@@ -7945,6 +10869,135 @@ L3:
 //go:norace
 //go:nocheckptr
 func fn2922(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	i0 = v2 >> (uint32(2) & 31)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = v2 & uint32(32)
+	if i0 == 0 {
+		goto L2
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v0 = i0
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v0 = i0
+L1:
+	i0 = v3 & uint32(7)
+	v2 = i0
+	switch v4 {
+	case 0:
+		goto L3
+	case 1:
+		goto L5
+	default:
+		goto L6
+	}
+L6:
+	if int32(v4) >= int32(uint32(1)) {
+		goto L4
+	}
+	return uint32(10014548)
+L5:
+	i0 = v2 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L10
+	case 1:
+		goto L9
+	default:
+		goto L8
+	}
+L10:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v0 = i0
+	goto L7
+L9:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
+	v0 = i0
+	goto L7
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v0 = i0
+L7:
+	i0 = fn2972(m, v0)
+	i0 = fn607(m, i0)
+	return i0
+L4:
+	i0 = v2 + k32(4294967295)
+	v5 = i0
+	v2 = v0
+	v3 = v0
+L11:
+	switch v5 {
+	case 0:
+		goto L15
+	case 1:
+		goto L14
+	default:
+		goto L13
+	}
+L15:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v6 = i0
+	goto L12
+L14:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
+	v6 = i0
+	goto L12
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v6 = i0
+L12:
+	i0 = fn2972(m, v6)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = v0 + uint32(2)
+	v0 = i0
+	i0 = v2 + uint32(1)
+	v2 = i0
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v4 + k32(4294967295)
+	v4 = i0
+	if v4 != 0 {
+		goto L11
+	}
+	return uint32(10014548)
+L3:
+	return uint32(10014564)
+}
+
+//go:norace
+//go:nocheckptr
+func fn2923(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8027,19 +11080,19 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v0 = i0
 L8:
-	i0 = fn2971(m, v0)
+	i0 = fn2972(m, v0)
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn2956(m, v0)
-	if i0 != 0 {
-		goto L12
-	}
-	i0 = fn2958(m, v0)
+	i0 = fn2957(m, v0)
 	if i0 != 0 {
 		goto L12
 	}
 	i0 = fn2959(m, v0)
+	if i0 != 0 {
+		goto L12
+	}
+	i0 = fn2960(m, v0)
 	if i0 == 0 {
 		goto L4
 	}
@@ -8082,29 +11135,29 @@ L14:
 	v2 = i0
 L13:
 	v0 = uint32(1)
-	i0 = fn2971(m, v2)
+	i0 = fn2972(m, v2)
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn2956(m, v2)
-	if i0 != 0 {
-		goto L17
-	}
-	i0 = fn2958(m, v2)
+	i0 = fn2957(m, v2)
 	if i0 != 0 {
 		goto L17
 	}
 	i0 = fn2959(m, v2)
+	if i0 != 0 {
+		goto L17
+	}
+	i0 = fn2960(m, v2)
 	i0 = b2i(i0 != uint32(0))
 	v0 = i0
 L17:
-	i0 = fn606(m, v0)
+	i0 = fn607(m, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2923(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2924(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -8112,20 +11165,20 @@ func fn2923(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2803(m, v0)
+	i0 = fn2804(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v0 = i0
 	i0 = b2i(v0 != uint32(0))
 	i1 = b2i(v2 == v0)
 	i0 = i0 & i1
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2924(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2925(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8204,8 +11257,8 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v0 = i0
 L6:
-	i0 = fn2960(m, v0)
-	i0 = fn606(m, i0)
+	i0 = fn2961(m, v0)
+	i0 = fn607(m, i0)
 	return i0
 L4:
 L10:
@@ -8229,7 +11282,7 @@ L12:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v7 = i0
 L11:
-	i0 = fn2960(m, v7)
+	i0 = fn2961(m, v7)
 	if i0 == 0 {
 		goto L15
 	}
@@ -8253,7 +11306,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn2925(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2926(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8272,12 +11325,12 @@ func fn2925(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn517(m, v1)
+	i0 = fn518(m, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -8290,14 +11343,14 @@ func fn2925(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	if v2 != k32(4294967295) {
 		goto L2
 	}
 L3:
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -8325,14 +11378,14 @@ L7:
 	m.depth--
 	return v0
 L6:
-	i0 = fn2683(m, v0)
+	i0 = fn2684(m, v0)
 	m.depth--
 	return i0
 L5:
 	v1 = uint32(0)
 	i1 = v2 - v3
 	v3 = i1
-	i0 = fn2886(m, v0, v3, uint32(0), uint32(48))
+	i0 = fn2887(m, v0, v3, uint32(0), uint32(48))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -8428,7 +11481,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2926(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2927(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -8449,7 +11502,7 @@ func fn2926(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = i1
 	i0 = v3 + uint32(20)
 	i4 = v3 + uint32(12)
-	i0 = fn2927(m, i0, v1, v2, uint32(2), i4)
+	i0 = fn2928(m, i0, v1, v2, uint32(2), i4)
 	v0 = i0
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -8458,7 +11511,7 @@ func fn2926(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2927(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn2928(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -8505,7 +11558,7 @@ func fn2927(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513626))
+	fn3605(m, i0, uint32(8513626))
 	goto L1
 L2:
 	i0 = v5 + uint32(80)
@@ -8537,7 +11590,7 @@ L2:
 	i4 = v5 + uint32(92)
 	i5 = v5 + uint32(88)
 	i6 = v5 + uint32(132)
-	i0 = fn2934(m, i0, i1, i2, i3, i4, i5, i6)
+	i0 = fn2935(m, i0, i1, i2, i3, i4, i5, i6)
 	v6 = i0
 	if v6 != uint32(2) {
 		goto L5
@@ -8573,7 +11626,7 @@ L6:
 L8:
 	i0 = v5 + uint32(48)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+116))
-	i0 = fn2818(m, i0, i1, v0, v3)
+	i0 = fn2819(m, i0, i1, v0, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -8598,7 +11651,7 @@ L10:
 	i3 = v5 + uint32(180)
 	i4 = v5 + uint32(176)
 	i5 = v5 + uint32(160)
-	i0 = fn2935(m, i0, i1, i2, i3, i4, i5, v4)
+	i0 = fn2936(m, i0, i1, i2, i3, i4, i5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -8617,7 +11670,7 @@ L10:
 L14:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+184))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+188))
-	i0 = fn2806(m, v6, i1, i2)
+	i0 = fn2807(m, v6, i1, i2)
 	v6 = i0
 	if v6 == 0 {
 		goto L3
@@ -8627,7 +11680,7 @@ L13:
 		goto L15
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3611(m, i0, v6)
+	fn3612(m, i0, v6)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -8639,10 +11692,10 @@ L13:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L3
 L15:
-	i0 = fn514(m, v2, v6)
+	i0 = fn515(m, v2, v6)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
@@ -8655,7 +11708,7 @@ L15:
 	if v0 != 0 {
 		goto L16
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L16:
 	if v3 == 0 {
 		goto L3
@@ -8666,10 +11719,10 @@ L12:
 		goto L17
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8422643))
+	fn3605(m, i0, uint32(8422643))
 	goto L3
 L17:
-	i0 = fn516(m, v1, v6)
+	i0 = fn517(m, v1, v6)
 	v3 = i0
 	if v3 != 0 {
 		goto L11
@@ -8677,7 +11730,7 @@ L17:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+32)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
 	i2 = v5 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8490697), i2)
+	i0 = fn3604(m, i0, uint32(8490697), i2)
 	goto L3
 L11:
 L19:
@@ -8686,7 +11739,7 @@ L19:
 	i1 = v5 + uint32(204)
 	i2 = v5 + uint32(176)
 	i3 = v5 + uint32(192)
-	i0 = fn2936(m, i0, i1, i2, i3)
+	i0 = fn2937(m, i0, i1, i2, i3)
 	v3 = i0
 	if v3 == uint32(2) {
 		goto L20
@@ -8710,13 +11763,13 @@ L20:
 L24:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+196))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+200))
-	i0 = fn2806(m, v3, i1, i2)
+	i0 = fn2807(m, v3, i1, i2)
 	v0 = i0
 	if v0 == 0 {
 		goto L4
 	}
 L23:
-	i0 = fn2034(m, v6, v0)
+	i0 = fn2035(m, v6, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v7 = i0
@@ -8729,7 +11782,7 @@ L23:
 	if v7 != 0 {
 		goto L21
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L21
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+176))
@@ -8747,13 +11800,13 @@ L22:
 L27:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+196))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+200))
-	i0 = fn2806(m, v3, i1, i2)
+	i0 = fn2807(m, v3, i1, i2)
 	v0 = i0
 	if v0 == 0 {
 		goto L4
 	}
 L26:
-	i0 = fn514(m, v6, v0)
+	i0 = fn515(m, v6, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v7 = i0
@@ -8766,23 +11819,23 @@ L26:
 	if v7 != 0 {
 		goto L21
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L21
 L25:
-	i0 = fn572(m, v6)
+	i0 = fn573(m, v6)
 	if i0 == 0 {
 		goto L28
 	}
-	i0 = fn516(m, v6, v3)
+	i0 = fn517(m, v6, v3)
 	v3 = i0
 	goto L21
 L28:
-	i0 = fn1594(m, v3)
+	i0 = fn1595(m, v3)
 	v0 = i0
 	if v0 == 0 {
 		goto L4
 	}
-	i0 = fn514(m, v6, v0)
+	i0 = fn515(m, v6, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v7 = i0
@@ -8795,7 +11848,7 @@ L28:
 	if v7 != 0 {
 		goto L21
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L21:
 	if v3 == 0 {
 		goto L4
@@ -8811,7 +11864,7 @@ L21:
 	if v0 != 0 {
 		goto L19
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L19
 L18:
 	i0 = v12 + k32(4294967199)
@@ -8828,11 +11881,11 @@ L18:
 		goto L36
 	}
 L38:
-	i0 = fn2019(m, v6)
+	i0 = fn2020(m, v6)
 	v3 = i0
 	goto L33
 L37:
-	i0 = fn2021(m, v6)
+	i0 = fn2022(m, v6)
 	v3 = i0
 	goto L33
 L36:
@@ -8847,15 +11900,15 @@ L35:
 		goto L39
 	}
 	*(*uint32)(unsafe.Add(b, v5)) = v12
-	i0 = fn3603(m, v3, uint32(8518895), v5)
+	i0 = fn3604(m, v3, uint32(8518895), v5)
 	goto L31
 L39:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v12
 	i2 = v5 + uint32(16)
-	i0 = fn3603(m, v3, uint32(8392825), i2)
+	i0 = fn3604(m, v3, uint32(8392825), i2)
 	goto L31
 L34:
-	i0 = fn2020(m, v6)
+	i0 = fn2021(m, v6)
 	v3 = i0
 L33:
 	if v3 == 0 {
@@ -8872,7 +11925,7 @@ L33:
 	if v0 != 0 {
 		goto L40
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L40:
 	v6 = v3
 L32:
@@ -8887,7 +11940,7 @@ L32:
 	goto L41
 L42:
 	i0 = v5 + uint32(92)
-	i0 = fn2927(m, i0, v1, v2, v10, v4)
+	i0 = fn2928(m, i0, v1, v2, v10, v4)
 	v3 = i0
 	if v3 == 0 {
 		goto L31
@@ -8908,25 +11961,25 @@ L41:
 	if v0 != uint32(10072576) {
 		goto L46
 	}
-	v0 = uint32(1319)
+	v0 = uint32(1320)
 	goto L45
 L46:
 	if v0 != uint32(10050376) {
 		goto L47
 	}
-	v0 = uint32(1320)
+	v0 = uint32(1321)
 	goto L45
 L47:
 	if v0 != uint32(10045280) {
 		goto L48
 	}
-	v0 = uint32(1321)
+	v0 = uint32(1322)
 	goto L45
 L48:
 	if v0 != uint32(10021560) {
 		goto L44
 	}
-	v0 = uint32(1322)
+	v0 = uint32(1323)
 L45:
 	i0 = v5 + uint32(48)
 	i2 = *(*uint32)(unsafe.Add(b, v7))
@@ -8945,13 +11998,13 @@ L44:
 	}
 	i1 = *(*uint32)(unsafe.Add(b, v12))
 	i2 = *(*uint32)(unsafe.Add(b, v13))
-	i0 = fn2806(m, v0, i1, i2)
+	i0 = fn2807(m, v0, i1, i2)
 	v14 = i0
 	if v14 == 0 {
 		goto L30
 	}
 L49:
-	i0 = fn528(m, v6, v14)
+	i0 = fn529(m, v6, v14)
 	v7 = i0
 	if v7 != 0 {
 		goto L51
@@ -8960,7 +12013,7 @@ L49:
 	goto L50
 L51:
 	i0 = v5 + uint32(48)
-	i0 = fn2746(m, i0, v7)
+	i0 = fn2747(m, i0, v7)
 	i0 = b2i(i0 != k32(4294967295))
 	v0 = i0
 L50:
@@ -8975,7 +12028,7 @@ L50:
 	if v12 != 0 {
 		goto L52
 	}
-	fn2072(m, v14)
+	fn2073(m, v14)
 L52:
 	if v7 == 0 {
 		goto L43
@@ -8991,7 +12044,7 @@ L52:
 	if v12 != 0 {
 		goto L43
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L43:
 	if v0 == 0 {
 		goto L30
@@ -9014,7 +12067,7 @@ L29:
 	if v7 != 0 {
 		goto L53
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L53:
 	if v3 == 0 {
 		goto L54
@@ -9030,7 +12083,7 @@ L53:
 	if v6 != 0 {
 		goto L54
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L54:
 	if v0 != 0 {
 		goto L3
@@ -9043,7 +12096,7 @@ L9:
 	i4 = v5 + uint32(92)
 	i5 = v5 + uint32(88)
 	i6 = v5 + uint32(132)
-	i0 = fn2934(m, i0, i1, i2, i3, i4, i5, i6)
+	i0 = fn2935(m, i0, i1, i2, i3, i4, i5, i6)
 	v6 = i0
 	if v6 == uint32(2) {
 		goto L6
@@ -9053,7 +12106,7 @@ L5:
 		goto L3
 	}
 	i0 = v5 + uint32(48)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v6 = i0
 	goto L1
 L4:
@@ -9068,7 +12121,7 @@ L4:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+48))
 	v3 = i0
@@ -9091,7 +12144,7 @@ L55:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v5 + uint32(208)
 	m.g0 = i0
@@ -9100,7 +12153,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2928(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2929(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -9121,7 +12174,7 @@ func fn2928(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = i1
 	i0 = v2 + uint32(20)
 	i4 = v2 + uint32(12)
-	i0 = fn2927(m, i0, uint32(0), v1, uint32(2), i4)
+	i0 = fn2928(m, i0, uint32(0), v1, uint32(2), i4)
 	v0 = i0
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -9130,7 +12183,7 @@ func fn2928(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2929(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2930(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9152,7 +12205,7 @@ func fn2929(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	fn3722(m, uint32(8521005), uint32(8399114), uint32(8435764), v1)
+	fn3723(m, uint32(8521005), uint32(8399114), uint32(8435764), v1)
 	v3 = uint32(0)
 	goto L1
 L2:
@@ -9170,7 +12223,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = uint32(127)
 	i0 = v2 + uint32(8)
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4575(m, i0, v0, v1, uint32(0), i4)
+	i0 = fn4576(m, i0, v0, v1, uint32(0), i4)
 	if i0 != k32(4294967295) {
 		goto L3
 	}
@@ -9192,11 +12245,11 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L3:
 	i0 = v2 + uint32(8)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(48)
@@ -9206,7 +12259,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2930(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2931(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9252,7 +12305,7 @@ func fn2930(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8415512), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8415512), v2, uint32(1), uint32(3))
 	if i0 != 0 {
 		goto L2
 	}
@@ -9276,7 +12329,7 @@ L2:
 	if i0 != 0 {
 		goto L4
 	}
-	fn3722(m, uint32(8415512), uint32(8545234), uint32(8435764), v6)
+	fn3723(m, uint32(8415512), uint32(8545234), uint32(8435764), v6)
 	v4 = uint32(0)
 	goto L1
 L4:
@@ -9295,12 +12348,12 @@ L5:
 	if i0 != 0 {
 		goto L3
 	}
-	fn3722(m, uint32(8415512), uint32(8544863), uint32(8435764), v7)
+	fn3723(m, uint32(8415512), uint32(8544863), uint32(8435764), v7)
 	v4 = uint32(0)
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -9316,7 +12369,7 @@ L3:
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8398883))
+	fn3605(m, i0, uint32(8398883))
 	goto L6
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
@@ -9326,7 +12379,7 @@ L8:
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8469033))
+	fn3605(m, i0, uint32(8469033))
 	goto L6
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
@@ -9406,7 +12459,7 @@ L17:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v1 = i0
 L16:
-	i1 = fn1574(m, v1)
+	i1 = fn1575(m, v1)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
 	if v1 == 0 {
@@ -9435,7 +12488,7 @@ L21:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v6 = i0
 L20:
-	i1 = fn1574(m, v6)
+	i1 = fn1575(m, v6)
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v6
 	if v6 != 0 {
@@ -9452,10 +12505,10 @@ L20:
 	if v6 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L6
 L24:
-	i0 = fn1711(m, v2, v1, v6)
+	i0 = fn1712(m, v2, v1, v6)
 	v15 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v16 = i0
@@ -9468,7 +12521,7 @@ L24:
 	if v16 != 0 {
 		goto L25
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
@@ -9481,7 +12534,7 @@ L25:
 	if v1 != 0 {
 		goto L26
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L26:
 	if int32(v15) < int32(uint32(0)) {
 		goto L6
@@ -9561,13 +12614,13 @@ L33:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v1 = i0
 L32:
-	i1 = fn1574(m, v1)
+	i1 = fn1575(m, v1)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
 	if v1 == 0 {
 		goto L6
 	}
-	i0 = fn1711(m, v2, v1, uint32(10059656))
+	i0 = fn1712(m, v2, v1, uint32(10059656))
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v14 = i0
@@ -9580,7 +12633,7 @@ L32:
 	if v14 != 0 {
 		goto L36
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L36:
 	if int32(v9) < int32(uint32(0)) {
 		goto L6
@@ -9605,7 +12658,7 @@ L7:
 	i1 = v3 + uint32(4)
 	i2 = v3 + uint32(12)
 	i3 = v3 + uint32(8)
-	i0 = fn1691(m, v5, i1, i2, i3)
+	i0 = fn1692(m, v5, i1, i2, i3)
 	if i0 != 0 {
 		goto L39
 	}
@@ -9627,7 +12680,7 @@ L40:
 		goto L43
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8545962))
+	fn3605(m, i0, uint32(8545962))
 	goto L6
 L43:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
@@ -9673,13 +12726,13 @@ L47:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v1 = i0
 L46:
-	i0 = fn1574(m, v1)
+	i0 = fn1575(m, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L6
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn1711(m, v2, v1, i2)
+	i0 = fn1712(m, v2, v1, i2)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v7 = i0
@@ -9692,7 +12745,7 @@ L46:
 	if v7 != 0 {
 		goto L50
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L50:
 	if int32(v6) > int32(k32(4294967295)) {
 		goto L41
@@ -9704,7 +12757,7 @@ L42:
 		goto L37
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn1711(m, v2, v1, i2)
+	i0 = fn1712(m, v2, v1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -9712,7 +12765,7 @@ L41:
 	i1 = v3 + uint32(4)
 	i2 = v3 + uint32(12)
 	i3 = v3 + uint32(8)
-	i0 = fn1691(m, v5, i1, i2, i3)
+	i0 = fn1692(m, v5, i1, i2, i3)
 	if i0 != 0 {
 		goto L40
 	}
@@ -9720,11 +12773,11 @@ L41:
 	goto L1
 L38:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8403316))
+	fn3605(m, i0, uint32(8403316))
 	goto L6
 L37:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8413818))
+	fn3605(m, i0, uint32(8413818))
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -9737,7 +12790,7 @@ L6:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -9746,7 +12799,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2931(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2932(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9803,7 +12856,7 @@ L6:
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = i0 + uint32(21)
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 L4:
@@ -9837,14 +12890,14 @@ L2:
 	i0 = i0 + uint32(1)
 	v3 = i0
 L1:
-	i0 = fn1594(m, v3)
+	i0 = fn1595(m, v3)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2932(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2933(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -9854,7 +12907,7 @@ func fn2932(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn2683(m, v0)
+	i0 = fn2684(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -9863,7 +12916,7 @@ func fn2932(m *Module, v0 uint32, v1 uint32) uint32 {
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn4085(m, uint32(8568572), v2)
+	i0 = fn4086(m, uint32(8568572), v2)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -9873,7 +12926,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2933(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn2934(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -9930,11 +12983,11 @@ L6:
 	v4 = i0
 	i0 = v7 + k32(4294967292)
 	v7 = i0
-	i0 = fn2970(m, v8)
+	i0 = fn2971(m, v8)
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn2969(m, v8)
+	i0 = fn2970(m, v8)
 	if i0 == 0 {
 		goto L2
 	}
@@ -9975,7 +13028,7 @@ L12:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v8 = i0
 L11:
-	i0 = fn2970(m, v8)
+	i0 = fn2971(m, v8)
 	if i0 == 0 {
 		goto L3
 	}
@@ -9991,14 +13044,14 @@ L11:
 	v6 = uint32(962)
 	goto L1
 L4:
-	i0 = fn2965(m, v4, v5)
+	i0 = fn2966(m, v4, v5)
 	return i0
 L3:
 	v6 = uint32(962)
 	if v4 == v2 {
 		goto L1
 	}
-	i0 = fn2969(m, v8)
+	i0 = fn2970(m, v8)
 	if i0 == 0 {
 		goto L1
 	}
@@ -10011,7 +13064,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2934(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn2935(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var v7 uint32
 	_ = v7
 	var v8 uint32
@@ -10273,7 +13326,7 @@ L27:
 	}
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8471766))
+	fn3605(m, i0, uint32(8471766))
 	return uint32(0)
 L25:
 	if int32(v10) < int32(v9) {
@@ -10311,7 +13364,7 @@ L10:
 	}
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8471806))
+	fn3605(m, i0, uint32(8471806))
 	return uint32(0)
 L8:
 	if v16 == 0 {
@@ -10517,7 +13570,7 @@ L62:
 	goto L58
 L61:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8489413))
+	fn3605(m, i0, uint32(8489413))
 	return uint32(0)
 L60:
 	i0 = v11 << (uint32(1) & 31)
@@ -10656,7 +13709,7 @@ L77:
 		goto L79
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8443935))
+	fn3605(m, i0, uint32(8443935))
 	return uint32(0)
 L79:
 	i1 = v11 + uint32(1)
@@ -10841,7 +13894,7 @@ L91:
 	return uint32(2)
 L101:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8443988))
+	fn3605(m, i0, uint32(8443988))
 	return uint32(0)
 L76:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v11
@@ -10972,14 +14025,14 @@ L114:
 	}
 L102:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8517518))
+	fn3605(m, i0, uint32(8517518))
 	return uint32(0)
 L45:
 	i1 = v11 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
 L44:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8472193))
+	fn3605(m, i0, uint32(8472193))
 	return uint32(0)
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v9
@@ -10998,7 +14051,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2935(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn2936(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var v7 uint32
 	_ = v7
 	var v8 uint32
@@ -11134,13 +14187,13 @@ L1:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v7
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v2
 	*(*uint32)(unsafe.Add(b, v5)) = v0
-	i1 = fn2937(m, v3)
+	i1 = fn2938(m, v3)
 	v10 = i1
 	*(*uint32)(unsafe.Add(b, v4)) = v10
 	if v10 != k32(4294967295) {
 		goto L14
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L14
 	}
@@ -11199,7 +14252,7 @@ L21:
 	v10 = uint32(8458776)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, v10)
+	fn3605(m, i0, v10)
 	return uint32(0)
 L19:
 	if int32(v8) >= int32(v9) {
@@ -11219,7 +14272,7 @@ L16:
 
 //go:norace
 //go:nocheckptr
-func fn2936(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn2937(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -11567,13 +14620,13 @@ L31:
 		goto L29
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
-	i1 = fn2937(m, v3)
+	i1 = fn2938(m, v3)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v4
 	if v4 != k32(4294967295) {
 		goto L13
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L13
 	}
@@ -11589,13 +14642,13 @@ L41:
 	v4 = uint32(8471733)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, v4)
+	fn3605(m, i0, v4)
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2937(m *Module, v0 uint32) uint32 {
+func fn2938(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11710,7 +14763,7 @@ L11:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v6 = i0
 L3:
-	i0 = fn2955(m, v6)
+	i0 = fn2956(m, v6)
 	v6 = i0
 	if int32(v6) >= int32(uint32(0)) {
 		goto L13
@@ -11723,7 +14776,7 @@ L13:
 		goto L14
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8471615), uint32(0))
+	i0 = fn3604(m, i0, uint32(8471615), uint32(0))
 	return k32(4294967295)
 L14:
 	i0 = v3 + uint32(4)
@@ -11745,7 +14798,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2938(m *Module, v0 uint32) uint32 {
+func fn2939(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -11768,14 +14821,14 @@ func fn2938(m *Module, v0 uint32) uint32 {
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2806(m, v1, i1, i2)
+	i0 = fn2807(m, v1, i1, i2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2939(m *Module, v0 uint32) {
+func fn2940(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11804,16 +14857,16 @@ func fn2939(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	fn2121(m, v0)
+	fn2122(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2940(m *Module, v0 uint32) uint32 {
+func fn2941(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11840,12 +14893,12 @@ func fn2940(m *Module, v0 uint32) uint32 {
 	i1 = v1 + uint32(28)
 	i2 = v1 + uint32(24)
 	i3 = v1 + uint32(12)
-	i0 = fn2936(m, i0, i1, i2, i3)
+	i0 = fn2937(m, i0, i1, i2, i3)
 	if i0 < uint32(2) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -11855,7 +14908,7 @@ func fn2940(m *Module, v0 uint32) uint32 {
 	if v2 == k32(4294967295) {
 		goto L5
 	}
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v0 = i0
 	goto L4
 L5:
@@ -11869,7 +14922,7 @@ L5:
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i0 = fn2806(m, v2, i1, i2)
+	i0 = fn2807(m, v2, i1, i2)
 	v0 = i0
 L4:
 	if v0 != 0 {
@@ -11881,7 +14934,7 @@ L4:
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i0 = fn2294(m, uint32(2), v1)
+	i0 = fn2295(m, uint32(2), v1)
 	v2 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -11895,7 +14948,7 @@ L2:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	if v0 == 0 {
 		goto L1
@@ -11911,7 +14964,7 @@ L7:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v1 + uint32(32)
 	m.g0 = i0
@@ -11920,7 +14973,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2941(m *Module, v0 uint32) {
+func fn2942(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11949,16 +15002,16 @@ func fn2941(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	fn2121(m, v0)
+	fn2122(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2942(m *Module, v0 uint32) uint32 {
+func fn2943(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11998,7 +15051,7 @@ func fn2942(m *Module, v0 uint32) uint32 {
 	i4 = v1 + uint32(28)
 	i5 = v1 + uint32(24)
 	i6 = v1 + uint32(20)
-	i0 = fn2934(m, i0, i1, i2, i3, i4, i5, i6)
+	i0 = fn2935(m, i0, i1, i2, i3, i4, i5, i6)
 	if i0 < uint32(2) {
 		goto L1
 	}
@@ -12011,7 +15064,7 @@ func fn2942(m *Module, v0 uint32) uint32 {
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+60))
-	i0 = fn2806(m, v4, i1, i2)
+	i0 = fn2807(m, v4, i1, i2)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -12024,7 +15077,7 @@ L2:
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+48))
-	i0 = fn2806(m, v2, i1, i2)
+	i0 = fn2807(m, v2, i1, i2)
 	v0 = i0
 	if v0 != 0 {
 		goto L4
@@ -12039,9 +15092,9 @@ L4:
 	i0 = v1 + uint32(28)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	if i3 != 0 {
-		i1 = uint32(1323)
-	} else {
 		i1 = uint32(1324)
+	} else {
+		i1 = uint32(1325)
 	}
 	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, i0)
 	v5 = i0
@@ -12070,7 +15123,7 @@ L7:
 	if v6 < uint32(256) {
 		goto L9
 	}
-	i0 = fn2662(m, uint32(1), v6)
+	i0 = fn2663(m, uint32(1), v6)
 	v4 = i0
 	if v4 != 0 {
 		goto L10
@@ -12139,7 +15192,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i0 = fn2294(m, uint32(4), v1)
+	i0 = fn2295(m, uint32(4), v1)
 	v2 = i0
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -12153,7 +15206,7 @@ L3:
 	if v6 != 0 {
 		goto L13
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L13:
 	if v0 == 0 {
 		goto L14
@@ -12169,7 +15222,7 @@ L13:
 	if v3 != 0 {
 		goto L14
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L14:
 	if v5 == 0 {
 		goto L15
@@ -12185,7 +15238,7 @@ L14:
 	if v0 != 0 {
 		goto L15
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L15:
 	if v4 == 0 {
 		goto L1
@@ -12201,7 +15254,7 @@ L15:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v1 + uint32(64)
 	m.g0 = i0
@@ -12210,7 +15263,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2943(m *Module, v0 uint32) uint32 {
+func fn2944(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -12234,14 +15287,14 @@ func fn2943(m *Module, v0 uint32) uint32 {
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2806(m, v1, i1, i2)
+	i0 = fn2807(m, v1, i1, i2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2944(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2945(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -12257,21 +15310,21 @@ func fn2944(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn1594(m, uint32(0))
+	i0 = fn1595(m, uint32(0))
 	m.depth--
 	return i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = i0 - i1
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2945(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2946(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12288,7 +15341,7 @@ func fn2945(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = k32(10089824) + uint32(35412)
-	i0 = fn3390(m, i0)
+	i0 = fn3391(m, i0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v4 = i0
@@ -12300,14 +15353,14 @@ func fn2945(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8462010), i1)
+	i0 = fn4086(m, uint32(8462010), i1)
 	v0 = i0
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, v2)) = v3
 	i1 = k32(10089824) + uint32(20764)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i0 = fn4085(m, uint32(8568571), v2)
+	i0 = fn4086(m, uint32(8568571), v2)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -12317,7 +15370,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2946(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2947(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12330,12 +15383,12 @@ func fn2946(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -12375,7 +15428,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2947(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2948(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12412,10 +15465,10 @@ func fn2947(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8434364), v2)
+	i0 = fn3604(m, i0, uint32(8434364), v2)
 	goto L1
 L2:
-	i0 = fn2014(m, uint32(10074016))
+	i0 = fn2015(m, uint32(10074016))
 	v3 = i0
 	if v3 != 0 {
 		goto L3
@@ -12437,7 +15490,7 @@ L4:
 	i3 = v2 + uint32(36)
 	i4 = v2 + uint32(32)
 	i5 = v3 + uint32(12)
-	i0 = fn2935(m, v1, uint32(0), i2, i3, i4, i5, uint32(0))
+	i0 = fn2936(m, v1, uint32(0), i2, i3, i4, i5, uint32(0))
 	if i0 != 0 {
 		goto L6
 	}
@@ -12449,7 +15502,7 @@ L6:
 	if v1 == k32(4294967295) {
 		goto L9
 	}
-	i0 = fn1594(m, v1)
+	i0 = fn1595(m, v1)
 	v5 = i0
 	goto L8
 L9:
@@ -12463,7 +15516,7 @@ L9:
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
-	i0 = fn2806(m, v1, i1, i2)
+	i0 = fn2807(m, v1, i1, i2)
 	v5 = i0
 L8:
 	v1 = uint32(0)
@@ -12474,7 +15527,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v5
 	i1 = v2 + uint32(16)
-	i0 = fn2294(m, uint32(2), i1)
+	i0 = fn2295(m, uint32(2), i1)
 	v1 = i0
 	v4 = v5
 L5:
@@ -12489,7 +15542,7 @@ L5:
 	if v5 != 0 {
 		goto L11
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L11:
 	if v4 == 0 {
 		goto L1
@@ -12505,7 +15558,7 @@ L11:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -12514,7 +15567,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2948(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2949(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12541,10 +15594,10 @@ func fn2948(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8434364), v2)
+	i0 = fn3604(m, i0, uint32(8434364), v2)
 	goto L1
 L2:
-	i0 = fn2014(m, uint32(10074224))
+	i0 = fn2015(m, uint32(10074224))
 	v3 = i0
 	if v3 != 0 {
 		goto L3
@@ -12573,7 +15626,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2949(m *Module, v0 uint32) float64 {
+func fn2950(m *Module, v0 uint32) float64 {
 	var v1 float64
 	_ = v1
 	var i0 uint32
@@ -14837,7 +17890,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2950(m *Module, v0 uint32) uint32 {
+func fn2951(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14892,7 +17945,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2951(m *Module, v0 uint32) uint32 {
+func fn2952(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if v0 > uint32(30) {
@@ -14918,7 +17971,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2952(m *Module, v0 uint32) uint32 {
+func fn2953(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -14952,7 +18005,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2953(m *Module, v0 uint32) uint32 {
+func fn2954(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -14985,7 +18038,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2954(m *Module, v0 uint32) uint32 {
+func fn2955(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -15019,7 +18072,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2955(m *Module, v0 uint32) uint32 {
+func fn2956(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -15061,7 +18114,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2956(m *Module, v0 uint32) uint32 {
+func fn2957(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -15092,7 +18145,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2957(m *Module, v0 uint32) uint32 {
+func fn2958(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -15134,7 +18187,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2958(m *Module, v0 uint32) uint32 {
+func fn2959(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -15168,7 +18221,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2959(m *Module, v0 uint32) uint32 {
+func fn2960(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -15202,7 +18255,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2960(m *Module, v0 uint32) uint32 {
+func fn2961(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -15236,7 +18289,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2961(m *Module, v0 uint32) uint32 {
+func fn2962(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -15270,7 +18323,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2962(m *Module, v0 uint32) uint32 {
+func fn2963(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -15304,7 +18357,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2963(m *Module, v0 uint32) uint32 {
+func fn2964(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15353,7 +18406,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2964(m *Module, v0 uint32) uint32 {
+func fn2965(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15402,7 +18455,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2965(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2966(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15524,7 +18577,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2966(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2967(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15646,7 +18699,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2967(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2968(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15768,7 +18821,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2968(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2969(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15983,7 +19036,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2969(m *Module, v0 uint32) uint32 {
+func fn2970(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -16017,7 +19070,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2970(m *Module, v0 uint32) uint32 {
+func fn2971(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -16051,7 +19104,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2971(m *Module, v0 uint32) uint32 {
+func fn2972(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -16084,7 +19137,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2972(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2973(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16136,7 +19189,7 @@ func fn2972(m *Module, v0 uint32, v1 uint32) uint32 {
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn2348(m, v3, uint32(10042108))
+	i0 = fn2349(m, v3, uint32(10042108))
 	if i0 != 0 {
 		goto L2
 	}
@@ -16163,7 +19216,7 @@ L2:
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
-	i0 = fn2348(m, v3, uint32(10042108))
+	i0 = fn2349(m, v3, uint32(10042108))
 	if i0 != 0 {
 		goto L3
 	}
@@ -16252,7 +19305,7 @@ L14:
 	if v14 == uint32(10042108) {
 		goto L17
 	}
-	i0 = fn2348(m, v14, uint32(10042108))
+	i0 = fn2349(m, v14, uint32(10042108))
 	if i0 == 0 {
 		goto L16
 	}
@@ -16262,12 +19315,12 @@ L17:
 	if v14 == uint32(10042108) {
 		goto L18
 	}
-	i0 = fn2348(m, v14, uint32(10042108))
+	i0 = fn2349(m, v14, uint32(10042108))
 	if i0 == 0 {
 		goto L16
 	}
 L18:
-	i0 = fn2026(m, v3, v13, uint32(2))
+	i0 = fn2027(m, v3, v13, uint32(2))
 	v3 = i0
 	goto L15
 L16:
@@ -16303,14 +19356,14 @@ L19:
 	if v0 != 0 {
 		goto L8
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L8
 L13:
 	if v9 != 0 {
 		goto L20
 	}
 	i1 = v8 - v12
-	i1 = fn2289(m, i1)
+	i1 = fn2290(m, i1)
 	v9 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v9
 	if v9 == 0 {
@@ -16414,13 +19467,13 @@ L12:
 		goto L8
 	}
 	i0 = v2 + uint32(12)
-	i0 = fn2307(m, i0, v11)
+	i0 = fn2308(m, i0, v11)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v1 = i0
 	if v1 == 0 {
 		goto L8
 	}
-	i0 = fn3706(m, uint32(10075832))
+	i0 = fn3707(m, uint32(10075832))
 	v0 = i0
 	if v0 == 0 {
 		goto L28
@@ -16434,7 +19487,7 @@ L12:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L29:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v3 = i0
@@ -16464,10 +19517,10 @@ L28:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L8:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L30
 	}
@@ -16491,7 +19544,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2973(m *Module, v0 uint32) uint32 {
+func fn2974(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -16501,7 +19554,7 @@ func fn2973(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn2974(m *Module, v0 uint32) {
+func fn2975(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16552,7 +19605,7 @@ func fn2974(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -16570,7 +19623,7 @@ L1:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
@@ -16581,7 +19634,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2975(m *Module, v0 uint32) uint32 {
+func fn2976(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16619,7 +19672,7 @@ func fn2975(m *Module, v0 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = v1 + uint32(20)
-	fn2694(m, i0)
+	fn2695(m, i0)
 	if int32(v2) < int32(uint32(1)) {
 		goto L2
 	}
@@ -16638,7 +19691,7 @@ L4:
 		goto L5
 	}
 	i0 = v1 + uint32(20)
-	i0 = fn2688(m, i0, uint32(8579822), uint32(3))
+	i0 = fn2689(m, i0, uint32(8579822), uint32(3))
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -16653,16 +19706,16 @@ L5:
 		goto L7
 	}
 	i0 = v1 + uint32(20)
-	i0 = fn2688(m, i0, uint32(8487447), uint32(4))
+	i0 = fn2689(m, i0, uint32(8487447), uint32(4))
 	v9 = i0
 	goto L6
 L7:
-	i0 = fn2039(m, v9, v4)
+	i0 = fn2040(m, v9, v4)
 	v10 = i0
 	if int32(v10) < int32(uint32(1)) {
 		goto L11
 	}
-	i0 = fn2039(m, v9, v5)
+	i0 = fn2040(m, v9, v5)
 	v10 = i0
 	if int32(v10) > int32(uint32(0)) {
 		goto L10
@@ -16674,7 +19727,7 @@ L11:
 	}
 	v11 = uint32(0)
 	i2 = v1 + uint32(60)
-	i0 = fn2025(m, v9, v6, i2)
+	i0 = fn2026(m, v9, v6, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L8
 	}
@@ -16684,7 +19737,7 @@ L11:
 	}
 	v11 = uint32(0)
 	i2 = v1 + uint32(56)
-	i0 = fn2025(m, v9, v7, i2)
+	i0 = fn2026(m, v9, v7, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L8
 	}
@@ -16702,7 +19755,7 @@ L11:
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn2796(m, v11, uint32(8415481))
+	i0 = fn2797(m, v11, uint32(8415481))
 	if i0 != 0 {
 		goto L9
 	}
@@ -16712,16 +19765,16 @@ L12:
 	*(*uint32)(unsafe.Add(b, v1)) = v11
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+60))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	i0 = fn2696(m, uint32(8529245), v1)
+	i0 = fn2697(m, uint32(8529245), v1)
 	v11 = i0
 	goto L8
 L10:
-	i0 = fn2020(m, v9)
+	i0 = fn2021(m, v9)
 	v11 = i0
 	goto L8
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+60))
-	i0 = fn2019(m, i0)
+	i0 = fn2020(m, i0)
 	v11 = i0
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+60))
@@ -16740,7 +19793,7 @@ L8:
 	if v10 != 0 {
 		goto L13
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
 	v9 = i0
@@ -16758,13 +19811,13 @@ L13:
 	if v10 != 0 {
 		goto L14
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L14:
 	if v11 == 0 {
 		goto L3
 	}
 	i0 = v1 + uint32(20)
-	i0 = fn2746(m, i0, v11)
+	i0 = fn2747(m, i0, v11)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v11))
 	v10 = i0
@@ -16777,7 +19830,7 @@ L14:
 	if v10 != 0 {
 		goto L6
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L6:
 	if int32(v9) <= int32(k32(4294967295)) {
 		goto L3
@@ -16792,12 +19845,12 @@ L6:
 	goto L4
 L3:
 	i0 = v1 + uint32(20)
-	fn2695(m, i0)
+	fn2696(m, i0)
 	v9 = uint32(0)
 	goto L1
 L2:
 	i0 = v1 + uint32(20)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v9 = i0
 L1:
 	i0 = v1 + uint32(64)
@@ -16807,7 +19860,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2976(m *Module, v0 uint32) uint32 {
+func fn2977(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16821,7 +19874,7 @@ func fn2976(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2199(m, i0)
+	i0 = fn2200(m, i0)
 	v0 = i0
 	if v0 != 0 {
 		goto L1
@@ -16829,7 +19882,7 @@ func fn2976(m *Module, v0 uint32) uint32 {
 	m.depth--
 	return k32(4294967295)
 L1:
-	i0 = fn2032(m, v0)
+	i0 = fn2033(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -16842,7 +19895,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	m.depth--
 	return v1
@@ -16850,7 +19903,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2977(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2978(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -16860,21 +19913,21 @@ func fn2977(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn2796(m, v1, uint32(8522917))
+	i0 = fn2797(m, v1, uint32(8522917))
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2034(m, i0, v1)
+	i0 = fn2035(m, i0, v1)
 	return i0
 L1:
-	i0 = fn2027(m, v0, v1)
+	i0 = fn2028(m, v0, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn2978(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2979(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -16913,7 +19966,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2979(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2980(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -16935,13 +19988,13 @@ func fn2979(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2198(m, i0)
+	i0 = fn2199(m, i0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn2198(m, i0)
+	i0 = fn2199(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -16960,7 +20013,7 @@ func fn2979(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	goto L1
 L3:
-	i0 = fn2029(m, v0, v1, v2)
+	i0 = fn2030(m, v0, v1, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -16973,7 +20026,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -16987,7 +20040,7 @@ L4:
 		goto L1
 	}
 L2:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return v3
@@ -16995,7 +20048,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2980(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2981(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17020,7 +20073,7 @@ func fn2980(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn1200(m, i1)
+	i1 = fn1201(m, i1)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
 	if v2 != 0 {
@@ -17030,7 +20083,7 @@ func fn2980(m *Module, v0 uint32, v1 uint32) uint32 {
 	return uint32(0)
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1201(m, v0, i1, v2, v1)
+	i0 = fn1202(m, v0, i1, v2, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -17043,7 +20096,7 @@ L2:
 	if v2 != 0 {
 		goto L5
 	}
-	i0 = fn3706(m, uint32(10075832))
+	i0 = fn3707(m, uint32(10075832))
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -17057,7 +20110,7 @@ L2:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v0 = i0
@@ -17099,7 +20152,7 @@ L8:
 	v4 = i0
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn530(m, v0, i1)
+	i0 = fn531(m, v0, i1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
@@ -17112,7 +20165,7 @@ L9:
 	if v5 != 0 {
 		goto L10
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L10:
 	if v2 == 0 {
 		goto L4
@@ -17140,7 +20193,7 @@ L3:
 	if v0 != 0 {
 		goto L11
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L11:
 	m.depth--
 	return v2
@@ -17148,7 +20201,7 @@ L11:
 
 //go:norace
 //go:nocheckptr
-func fn2981(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2982(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -17162,7 +20215,7 @@ func fn2981(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn1200(m, i1)
+	i1 = fn1201(m, i1)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
 	if v2 != 0 {
@@ -17183,7 +20236,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn2982(m *Module, v0 uint32) uint32 {
+func fn2983(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17210,9 +20263,9 @@ func fn2982(m *Module, v0 uint32) uint32 {
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn2325(m, i0, v0)
+	i0 = fn2326(m, i0, v0)
 	i0 = i0 + uint32(24)
 	v0 = i0
 	goto L2
@@ -17240,7 +20293,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2983(m *Module, v0 uint32) {
+func fn2984(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17266,9 +20319,9 @@ func fn2983(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn2325(m, i0, v1)
+	i0 = fn2326(m, i0, v1)
 	i0 = i0 + uint32(24)
 	v2 = i0
 	goto L2
@@ -17305,15 +20358,15 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2984(m *Module, v0 uint32) {
+func fn2985(m *Module, v0 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
-	fn2985(m, v0)
+	fn3703(m, v0)
+	fn2986(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -17323,7 +20376,7 @@ func fn2984(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn2985(m *Module, v0 uint32) {
+func fn2986(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17352,9 +20405,9 @@ func fn2985(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn2325(m, i0, v1)
+	i0 = fn2326(m, i0, v1)
 	i0 = i0 + uint32(24)
 	v2 = i0
 	goto L2
@@ -17403,7 +20456,7 @@ L1:
 	if v0 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	m.depth--
 	return
@@ -17411,7 +20464,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn2986(m *Module, v0 uint32) uint32 {
+func fn2987(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17446,7 +20499,7 @@ func fn2986(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L3:
 	i1 = k32(10089824) + uint32(24548)
-	i0 = fn2349(m, v2, i1)
+	i0 = fn2350(m, v2, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L6
@@ -17462,7 +20515,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v0
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8542240), i1)
+	i0 = fn2697(m, uint32(8542240), i1)
 	v0 = i0
 	goto L4
 L5:
@@ -17471,7 +20524,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v0
 	i1 = v1 + uint32(32)
-	i0 = fn2696(m, uint32(8543093), i1)
+	i0 = fn2697(m, uint32(8543093), i1)
 	v0 = i0
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -17485,7 +20538,7 @@ L4:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	if v3 == 0 {
 		goto L1
@@ -17501,11 +20554,11 @@ L7:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, v1)) = v0
-	i0 = fn2696(m, uint32(8542666), v1)
+	i0 = fn2697(m, uint32(8542666), v1)
 	v0 = i0
 L1:
 	i0 = v1 + uint32(48)
@@ -17515,7 +20568,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2987(m *Module, v0 uint32) uint32 {
+func fn2988(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17549,7 +20602,7 @@ func fn2987(m *Module, v0 uint32) uint32 {
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L3:
-	i1 = fn2032(m, v1)
+	i1 = fn2033(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -17562,7 +20615,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -17571,14 +20624,14 @@ L2:
 	return v1
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8391604))
+	fn3605(m, i0, uint32(8391604))
 	m.depth--
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2988(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2989(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -17604,7 +20657,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2989(m *Module, v0 uint32) uint32 {
+func fn2990(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17633,9 +20686,9 @@ func fn2989(m *Module, v0 uint32) uint32 {
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn2325(m, i0, v1)
+	i0 = fn2326(m, i0, v1)
 	i0 = i0 + uint32(24)
 	v2 = i0
 	goto L2
@@ -17684,7 +20737,7 @@ L1:
 	if v0 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	m.depth--
 	return uint32(0)
@@ -17692,7 +20745,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn2990(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2991(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17721,7 +20774,7 @@ func fn2990(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v4 == uint32(10076120) {
 		goto L2
 	}
-	i0 = fn2348(m, v4, uint32(10076120))
+	i0 = fn2349(m, v4, uint32(10076120))
 	if i0 != 0 {
 		goto L2
 	}
@@ -17739,7 +20792,7 @@ L2:
 	if v4 == uint32(10076120) {
 		goto L3
 	}
-	i0 = fn2348(m, v4, uint32(10076120))
+	i0 = fn2349(m, v4, uint32(10076120))
 	if i0 != 0 {
 		goto L3
 	}
@@ -17819,7 +20872,7 @@ L9:
 		goto L7
 	}
 L8:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L7:
 	i2 = b2i(v0 == v1)
 	i3 = b2i(v2 == uint32(3))
@@ -17832,7 +20885,7 @@ L7:
 	m.depth--
 	return i0
 L6:
-	i0 = fn2029(m, v4, v5, v2)
+	i0 = fn2030(m, v4, v5, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
@@ -17845,7 +20898,7 @@ L6:
 	if v2 != 0 {
 		goto L11
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
@@ -17858,7 +20911,7 @@ L11:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	m.depth--
 	return v3
@@ -17866,7 +20919,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2991(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2992(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -17883,7 +20936,7 @@ func fn2991(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = fn3737(m, uint32(8475610), v2)
+	i0 = fn3738(m, uint32(8475610), v2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -17894,7 +20947,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	i1 = v3 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i2 = fn3735(m, v1, uint32(8520609), uint32(1), uint32(2), v3)
+	i2 = fn3736(m, v1, uint32(8520609), uint32(1), uint32(2), v3)
 	if i2 != 0 {
 		i0 = uint32(0)
 	} else {
@@ -17909,7 +20962,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2992(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2993(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17931,13 +20984,13 @@ func fn2992(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i1 = v3 + uint32(8)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn3735(m, v1, uint32(8520259), uint32(1), uint32(2), v3)
+	i0 = fn3736(m, v1, uint32(8520259), uint32(1), uint32(2), v3)
 	if i0 == 0 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn2993(m, v0, i1, i2)
+	i0 = fn2994(m, v0, i1, i2)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -17947,7 +21000,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2993(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2994(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17982,7 +21035,7 @@ func fn2993(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8406307), v3)
+	i0 = fn3604(m, i0, uint32(8406307), v3)
 	goto L1
 L2:
 	i0 = b2i(v2 == uint32(10059656))
@@ -17996,9 +21049,9 @@ L2:
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn2325(m, i0, v1)
+	i0 = fn2326(m, i0, v1)
 	i0 = i0 + uint32(24)
 	v5 = i0
 	goto L3
@@ -18132,7 +21185,7 @@ L7:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L13:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(1414)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(1415)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -18255,7 +21308,7 @@ L5:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L24:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(1414)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(1415)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -18362,20 +21415,20 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2994(m *Module, v0 uint32) {
+func fn2995(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
-	fn2985(m, v0)
-	fn3710(m, v0)
+	fn3703(m, v0)
+	fn2986(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn2995(m *Module, v0 uint32) uint32 {
+func fn2996(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18411,7 +21464,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v0
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8542207), i1)
+	i0 = fn2697(m, uint32(8542207), i1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -18424,11 +21477,11 @@ L3:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, v1)) = v0
-	i0 = fn2696(m, uint32(8542642), v1)
+	i0 = fn2697(m, uint32(8542642), v1)
 	v0 = i0
 L1:
 	i0 = v1 + uint32(32)
@@ -18438,7 +21491,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn2996(m *Module, v0 uint32) uint32 {
+func fn2997(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18476,7 +21529,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -18489,7 +21542,7 @@ L2:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L1:
-	i0 = fn2019(m, v0)
+	i0 = fn2020(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -18502,7 +21555,7 @@ L1:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	m.depth--
 	return v1
@@ -18510,7 +21563,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn2997(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn2998(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18548,7 +21601,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -18586,7 +21639,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -18599,7 +21652,7 @@ L7:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L6:
-	i0 = fn2034(m, v0, v1)
+	i0 = fn2035(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -18612,7 +21665,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -18625,7 +21678,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -18633,7 +21686,7 @@ L12:
 
 //go:norace
 //go:nocheckptr
-func fn2998(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn2999(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -18660,7 +21713,7 @@ func fn2998(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L2:
-	i0 = fn2037(m, v0, v1, v2)
+	i0 = fn2038(m, v0, v1, v2)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -18673,20 +21726,20 @@ L2:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	m.depth--
 	return v2
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn2999(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3000(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -18722,7 +21775,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -18760,7 +21813,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -18773,7 +21826,7 @@ L7:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L6:
-	i0 = fn2029(m, v0, v1, v2)
+	i0 = fn2030(m, v0, v1, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -18786,7 +21839,7 @@ L6:
 	if v2 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -18799,7 +21852,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v3
@@ -18807,7 +21860,7 @@ L12:
 
 //go:norace
 //go:nocheckptr
-func fn3000(m *Module, v0 uint32) uint32 {
+func fn3001(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18836,7 +21889,7 @@ func fn3000(m *Module, v0 uint32) uint32 {
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L2:
-	i0 = fn579(m, v0)
+	i0 = fn580(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -18849,20 +21902,20 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	m.depth--
 	return v1
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3001(m *Module, v0 uint32) uint32 {
+func fn3002(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18894,7 +21947,7 @@ func fn3001(m *Module, v0 uint32) uint32 {
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L3:
-	i0 = fn603(m, v0)
+	i0 = fn604(m, v0)
 	if i0 != 0 {
 		goto L5
 	}
@@ -18903,7 +21956,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8406022), v1)
+	i0 = fn3604(m, i0, uint32(8406022), v1)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -18917,7 +21970,7 @@ L3:
 	}
 	goto L1
 L5:
-	i0 = fn580(m, v0)
+	i0 = fn581(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -18931,12 +21984,12 @@ L5:
 		goto L1
 	}
 L4:
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L2:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -18945,7 +21998,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3002(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3003(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18983,7 +22036,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -19021,7 +22074,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -19065,7 +22118,7 @@ L15:
 	goto L11
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L14:
@@ -19078,7 +22131,7 @@ L13:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L11:
-	i0 = fn851(m, v0, v1, v2)
+	i0 = fn852(m, v0, v1, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
@@ -19091,7 +22144,7 @@ L11:
 	if v4 != 0 {
 		goto L17
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -19104,7 +22157,7 @@ L17:
 	if v0 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	if v2 == 0 {
 		goto L19
@@ -19120,7 +22173,7 @@ L18:
 	if v0 != 0 {
 		goto L19
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L19:
 	m.depth--
 	return v3
@@ -19128,16 +22181,16 @@ L19:
 
 //go:norace
 //go:nocheckptr
-func fn3003(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3004(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2993(m, uint32(10076120), v0, v1)
+	i0 = fn2994(m, uint32(10076120), v0, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3004(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3005(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -19146,7 +22199,7 @@ func fn3004(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn3739(m, uint32(8475598), v3)
+	i0 = fn3740(m, uint32(8475598), v3)
 	if i0 != 0 {
 		goto L1
 	}
@@ -19158,7 +22211,7 @@ L1:
 		goto L3
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8475598), v2, uint32(0), uint32(0))
+	i0 = fn3735(m, uint32(8475598), v2, uint32(0), uint32(0))
 	if i0 == 0 {
 		goto L2
 	}
@@ -19194,24 +22247,24 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3005(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3006(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
 	_ = i2
-	i2 = fn2049(m, v0)
+	i2 = fn2050(m, v0)
 	if i2 != 0 {
 		i0 = uint32(10076784)
 	} else {
 		i0 = uint32(10076576)
 	}
-	i0 = fn2993(m, i0, v0, v1)
+	i0 = fn2994(m, i0, v0, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3006(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3007(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19225,7 +22278,7 @@ func fn3006(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
-	fn3641(m, uint32(8518238), uint32(936))
+	fn3642(m, uint32(8518238), uint32(936))
 	return k32(4294967295)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -19233,7 +22286,7 @@ L1:
 	if v2 == uint32(10076120) {
 		goto L2
 	}
-	i0 = fn2348(m, v2, uint32(10076120))
+	i0 = fn2349(m, v2, uint32(10076120))
 	if i0 != 0 {
 		goto L2
 	}
@@ -19247,7 +22300,7 @@ L1:
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8475587))
+	fn3605(m, i0, uint32(8475587))
 	return k32(4294967295)
 L2:
 	v2 = uint32(0)
@@ -19277,7 +22330,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3007(m *Module, v0 uint32) {
+func fn3008(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19315,7 +22368,7 @@ func fn3007(m *Module, v0 uint32) {
 		goto L1
 	}
 L2:
-	fn3641(m, uint32(8518238), uint32(993))
+	fn3642(m, uint32(8518238), uint32(993))
 	m.depth--
 	return
 L1:
@@ -19328,9 +22381,9 @@ L1:
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn2325(m, i0, v0)
+	i0 = fn2326(m, i0, v0)
 	i0 = i0 + uint32(24)
 	v3 = i0
 	goto L3
@@ -19376,9 +22429,9 @@ L9:
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn2325(m, i0, v2)
+	i0 = fn2326(m, i0, v2)
 	i0 = i0 + uint32(24)
 	v4 = i0
 	goto L11
@@ -19449,9 +22502,9 @@ L16:
 	if i0 == 0 {
 		goto L18
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn2325(m, i0, v0)
+	i0 = fn2326(m, i0, v0)
 	i0 = i0 + uint32(24)
 	v1 = i0
 	goto L17
@@ -19483,9 +22536,9 @@ L6:
 	m.depth--
 	return
 L5:
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v5 = i0
-	i0 = fn2289(m, v2)
+	i0 = fn2290(m, v2)
 	v6 = i0
 	if v6 == 0 {
 		goto L20
@@ -19515,9 +22568,9 @@ L22:
 	if i0 == 0 {
 		goto L25
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn2325(m, i0, v4)
+	i0 = fn2326(m, i0, v4)
 	i0 = i0 + uint32(24)
 	v7 = i0
 	goto L24
@@ -19593,7 +22646,7 @@ L29:
 	if v7 != 0 {
 		goto L31
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L31:
 	if v1 != 0 {
 		goto L22
@@ -19611,12 +22664,12 @@ L33:
 		goto L34
 	}
 	i1 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn852(m, v4, i1)
+	i0 = fn853(m, v4, i1)
 	v3 = i0
 	if v3 != 0 {
 		goto L35
 	}
-	fn3651(m, v4)
+	fn3652(m, v4)
 	goto L34
 L35:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -19630,7 +22683,7 @@ L35:
 	if v4 != 0 {
 		goto L34
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L34:
 	i0 = v0 + uint32(8)
 	v0 = i0
@@ -19651,9 +22704,9 @@ L32:
 	if v1 != 0 {
 		goto L36
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L36:
-	fn3606(m, v5)
+	fn3607(m, v5)
 	m.depth--
 	return
 L20:
@@ -19683,9 +22736,9 @@ L38:
 	if i0 == 0 {
 		goto L41
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn2325(m, i0, v0)
+	i0 = fn2326(m, i0, v0)
 	i0 = i0 + uint32(24)
 	v2 = i0
 	goto L40
@@ -19723,15 +22776,15 @@ L39:
 		goto L38
 	}
 L37:
-	fn3651(m, uint32(0))
-	fn3606(m, v5)
+	fn3652(m, uint32(0))
+	fn3607(m, v5)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3008(m *Module, v0 uint32) {
+func fn3009(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19769,9 +22822,9 @@ L2:
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn2325(m, i0, v2)
+	i0 = fn2326(m, i0, v2)
 	i0 = i0 + uint32(24)
 	v3 = i0
 	goto L4
@@ -19814,7 +22867,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3009(m *Module, v0 uint32, v1 uint32) {
+func fn3010(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19824,7 +22877,7 @@ func fn3009(m *Module, v0 uint32, v1 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2325(m, v0, v1)
+	i0 = fn2326(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	v1 = i0
@@ -19848,9 +22901,9 @@ L2:
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn2325(m, i0, v0)
+	i0 = fn2326(m, i0, v0)
 	i0 = i0 + uint32(24)
 	v3 = i0
 	goto L4
@@ -19893,129 +22946,6 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3010(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	if v2 == uint32(10076576) {
-		goto L4
-	}
-	if v2 != uint32(10076784) {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 == uint32(10059656) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L5
-	}
-	if v2 != uint32(1073741823) {
-		goto L2
-	}
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
-	m.depth--
-	return uint32(0)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-L2:
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i0
-	if v2 == uint32(10076576) {
-		goto L9
-	}
-	if v2 != uint32(10076784) {
-		goto L8
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v1 = i0
-	if v1 == uint32(10059656) {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L10
-	}
-	if v2 != uint32(1073741823) {
-		goto L7
-	}
-	goto L6
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
-	m.depth--
-	return uint32(0)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L6
-	}
-L7:
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L6:
-	i0 = fn539(m, v0, v1)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L11
-	}
-	fn2072(m, v0)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L12
-	}
-	fn2072(m, v1)
-L12:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
 func fn3011(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
@@ -20054,7 +22984,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -20092,7 +23022,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -20105,7 +23035,7 @@ L7:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L6:
-	i0 = fn537(m, v0, v1)
+	i0 = fn540(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -20118,7 +23048,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -20131,7 +23061,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -20177,7 +23107,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -20215,7 +23145,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -20228,7 +23158,7 @@ L7:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L6:
-	i0 = fn540(m, v0, v1)
+	i0 = fn538(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -20241,7 +23171,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -20254,7 +23184,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -20300,7 +23230,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -20338,7 +23268,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -20351,7 +23281,7 @@ L7:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L6:
-	i0 = fn544(m, v0, v1)
+	i0 = fn541(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -20364,7 +23294,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -20377,7 +23307,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -20423,7 +23353,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -20461,7 +23391,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -20474,7 +23404,7 @@ L7:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L6:
-	i0 = fn538(m, v0, v1)
+	i0 = fn545(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -20487,7 +23417,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -20500,7 +23430,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -20508,7 +23438,130 @@ L12:
 
 //go:norace
 //go:nocheckptr
-func fn3015(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3015(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	if v2 == uint32(10076576) {
+		goto L4
+	}
+	if v2 != uint32(10076784) {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 == uint32(10059656) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L5
+	}
+	if v2 != uint32(1073741823) {
+		goto L2
+	}
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
+	fn3605(m, i0, uint32(8408812))
+	m.depth--
+	return uint32(0)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+L2:
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i0
+	if v2 == uint32(10076576) {
+		goto L9
+	}
+	if v2 != uint32(10076784) {
+		goto L8
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v1 = i0
+	if v1 == uint32(10059656) {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L10
+	}
+	if v2 != uint32(1073741823) {
+		goto L7
+	}
+	goto L6
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
+	fn3605(m, i0, uint32(8408812))
+	m.depth--
+	return uint32(0)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L6
+	}
+L7:
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L6:
+	i0 = fn539(m, v0, v1)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L11
+	}
+	fn2073(m, v0)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L12
+	}
+	fn2073(m, v1)
+L12:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3016(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -20546,7 +23599,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -20584,7 +23637,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -20628,7 +23681,7 @@ L15:
 	goto L11
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L14:
@@ -20641,7 +23694,7 @@ L13:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L11:
-	i0 = fn545(m, v0, v1, v2)
+	i0 = fn546(m, v0, v1, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
@@ -20654,7 +23707,7 @@ L11:
 	if v4 != 0 {
 		goto L17
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -20667,7 +23720,7 @@ L17:
 	if v0 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	if v2 == 0 {
 		goto L19
@@ -20683,82 +23736,10 @@ L18:
 	if v0 != 0 {
 		goto L19
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L19:
 	m.depth--
 	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn3016(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	if v1 == uint32(10076576) {
-		goto L4
-	}
-	if v1 != uint32(10076784) {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 == uint32(10059656) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if int32(v1) < int32(uint32(1)) {
-		goto L5
-	}
-	if v1 != uint32(1073741823) {
-		goto L2
-	}
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
-	m.depth--
-	return uint32(0)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-L2:
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	i0 = fn563(m, v0)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L6
-	}
-	fn2072(m, v0)
-L6:
-	m.depth--
-	return v1
 }
 
 //go:norace
@@ -20801,7 +23782,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -20827,7 +23808,7 @@ L1:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	m.depth--
 	return v1
@@ -20873,7 +23854,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -20886,7 +23867,7 @@ L2:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L1:
-	i0 = fn566(m, v0)
+	i0 = fn565(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -20899,7 +23880,7 @@ L1:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	m.depth--
 	return v1
@@ -20908,61 +23889,6 @@ L6:
 //go:norace
 //go:nocheckptr
 func fn3019(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 == uint32(10059656) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if int32(v1) < int32(uint32(1)) {
-		goto L1
-	}
-	if v1 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L2:
-	i0 = fn2030(m, v0)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v0)
-L3:
-	m.depth--
-	return v1
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
-	m.depth--
-	return k32(4294967295)
-}
-
-//go:norace
-//go:nocheckptr
-func fn3020(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21000,7 +23926,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -21013,7 +23939,7 @@ L2:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L1:
-	i0 = fn565(m, v0)
+	i0 = fn567(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -21026,7 +23952,7 @@ L1:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	m.depth--
 	return v1
@@ -21034,11 +23960,66 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn3021(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3020(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
 	var v2 uint32
 	_ = v2
-	var v3 uint32
-	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 == uint32(10059656) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if int32(v1) < int32(uint32(1)) {
+		goto L1
+	}
+	if v1 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L2:
+	i0 = fn2031(m, v0)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v0)
+L3:
+	m.depth--
+	return v1
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
+	fn3605(m, i0, uint32(8408812))
+	m.depth--
+	return k32(4294967295)
+}
+
+//go:norace
+//go:nocheckptr
+func fn3021(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -21048,11 +24029,11 @@ func fn3021(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	if v2 == uint32(10076576) {
+	v1 = i0
+	if v1 == uint32(10076576) {
 		goto L4
 	}
-	if v2 != uint32(10076784) {
+	if v1 != uint32(10076784) {
 		goto L3
 	}
 L4:
@@ -21062,97 +24043,46 @@ L4:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
+	v1 = i0
+	if int32(v1) < int32(uint32(1)) {
 		goto L5
 	}
-	if v2 != uint32(1073741823) {
+	if v1 != uint32(1073741823) {
 		goto L2
 	}
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
+	v1 = i0
+	if v1 == uint32(1073741823) {
 		goto L1
 	}
 L2:
-	i1 = v2 + uint32(1)
+	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i0
-	if v2 == uint32(10076576) {
-		goto L9
-	}
-	if v2 != uint32(10076784) {
-		goto L8
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn566(m, v0)
 	v1 = i0
-	if v1 == uint32(10059656) {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L10
-	}
-	if v2 != uint32(1073741823) {
-		goto L7
-	}
-	goto L6
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
-	m.depth--
-	return uint32(0)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
 	if v2 == uint32(1073741823) {
 		goto L6
 	}
-L7:
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L6
+	}
+	fn2073(m, v0)
 L6:
-	i0 = fn535(m, v0, v1)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L11
-	}
-	fn2072(m, v0)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L12
-	}
-	fn2072(m, v1)
-L12:
 	m.depth--
-	return v2
+	return v1
 }
 
 //go:norace
@@ -21195,7 +24125,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -21233,7 +24163,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -21259,7 +24189,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -21272,7 +24202,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -21318,7 +24248,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -21356,7 +24286,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -21369,7 +24299,7 @@ L7:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L6:
-	i0 = fn534(m, v0, v1)
+	i0 = fn537(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -21382,7 +24312,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -21395,7 +24325,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -21441,7 +24371,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -21479,7 +24409,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -21492,7 +24422,7 @@ L7:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L6:
-	i0 = fn533(m, v0, v1)
+	i0 = fn535(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -21505,7 +24435,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -21518,7 +24448,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -21564,7 +24494,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -21602,7 +24532,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -21615,7 +24545,7 @@ L7:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L6:
-	i0 = fn530(m, v0, v1)
+	i0 = fn534(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -21628,7 +24558,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -21641,7 +24571,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -21649,11 +24579,11 @@ L12:
 
 //go:norace
 //go:nocheckptr
-func fn3026(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
+func fn3026(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
+	var v3 uint32
+	_ = v3
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -21663,11 +24593,11 @@ func fn3026(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	if v1 == uint32(10076576) {
+	v2 = i0
+	if v2 == uint32(10076576) {
 		goto L4
 	}
-	if v1 != uint32(10076784) {
+	if v2 != uint32(10076784) {
 		goto L3
 	}
 L4:
@@ -21677,46 +24607,97 @@ L4:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if int32(v1) < int32(uint32(1)) {
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
 		goto L5
 	}
-	if v1 != uint32(1073741823) {
+	if v2 != uint32(1073741823) {
 		goto L2
 	}
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
+	v2 = i0
+	if v2 == uint32(1073741823) {
 		goto L1
 	}
 L2:
-	i1 = v1 + uint32(1)
+	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L1:
-	i0 = fn569(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i0
+	if v2 == uint32(10076576) {
+		goto L9
+	}
+	if v2 != uint32(10076784) {
+		goto L8
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
+	if v1 == uint32(10059656) {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L10
+	}
+	if v2 != uint32(1073741823) {
+		goto L7
+	}
+	goto L6
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
+	fn3605(m, i0, uint32(8408812))
+	m.depth--
+	return uint32(0)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
 	if v2 == uint32(1073741823) {
 		goto L6
 	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L6
-	}
-	fn2072(m, v0)
+L7:
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
 L6:
+	i0 = fn531(m, v0, v1)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L11
+	}
+	fn2073(m, v0)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L12
+	}
+	fn2073(m, v1)
+L12:
 	m.depth--
-	return v1
+	return v2
 }
 
 //go:norace
@@ -21759,7 +24740,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -21785,7 +24766,7 @@ L1:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	m.depth--
 	return v1
@@ -21793,11 +24774,11 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn3028(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3028(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
 	var v2 uint32
 	_ = v2
-	var v3 uint32
-	_ = v3
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -21807,11 +24788,11 @@ func fn3028(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	if v2 == uint32(10076576) {
+	v1 = i0
+	if v1 == uint32(10076576) {
 		goto L4
 	}
-	if v2 != uint32(10076784) {
+	if v1 != uint32(10076784) {
 		goto L3
 	}
 L4:
@@ -21821,97 +24802,46 @@ L4:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
+	v1 = i0
+	if int32(v1) < int32(uint32(1)) {
 		goto L5
 	}
-	if v2 != uint32(1073741823) {
+	if v1 != uint32(1073741823) {
 		goto L2
 	}
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
+	v1 = i0
+	if v1 == uint32(1073741823) {
 		goto L1
 	}
 L2:
-	i1 = v2 + uint32(1)
+	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i0
-	if v2 == uint32(10076576) {
-		goto L9
-	}
-	if v2 != uint32(10076784) {
-		goto L8
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn571(m, v0)
 	v1 = i0
-	if v1 == uint32(10059656) {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L10
-	}
-	if v2 != uint32(1073741823) {
-		goto L7
-	}
-	goto L6
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
-	m.depth--
-	return uint32(0)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
 	if v2 == uint32(1073741823) {
 		goto L6
 	}
-L7:
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L6
+	}
+	fn2073(m, v0)
 L6:
-	i0 = fn559(m, v0, v1)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L11
-	}
-	fn2072(m, v0)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L12
-	}
-	fn2072(m, v1)
-L12:
 	m.depth--
-	return v2
+	return v1
 }
 
 //go:norace
@@ -21954,7 +24884,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -21992,7 +24922,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -22005,7 +24935,7 @@ L7:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L6:
-	i0 = fn554(m, v0, v1)
+	i0 = fn560(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -22018,7 +24948,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -22031,7 +24961,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -22077,7 +25007,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -22115,7 +25045,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -22128,7 +25058,7 @@ L7:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L6:
-	i0 = fn560(m, v0, v1)
+	i0 = fn555(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -22141,7 +25071,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -22154,7 +25084,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -22200,7 +25130,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -22238,7 +25168,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -22251,7 +25181,7 @@ L7:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L6:
-	i0 = fn558(m, v0, v1)
+	i0 = fn561(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -22264,7 +25194,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -22277,7 +25207,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -22285,7 +25215,130 @@ L12:
 
 //go:norace
 //go:nocheckptr
-func fn3032(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3032(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	if v2 == uint32(10076576) {
+		goto L4
+	}
+	if v2 != uint32(10076784) {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 == uint32(10059656) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L5
+	}
+	if v2 != uint32(1073741823) {
+		goto L2
+	}
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
+	fn3605(m, i0, uint32(8408812))
+	m.depth--
+	return uint32(0)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+L2:
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i0
+	if v2 == uint32(10076576) {
+		goto L9
+	}
+	if v2 != uint32(10076784) {
+		goto L8
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v1 = i0
+	if v1 == uint32(10059656) {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L10
+	}
+	if v2 != uint32(1073741823) {
+		goto L7
+	}
+	goto L6
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
+	fn3605(m, i0, uint32(8408812))
+	m.depth--
+	return uint32(0)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L6
+	}
+L7:
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L6:
+	i0 = fn559(m, v0, v1)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L11
+	}
+	fn2073(m, v0)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L12
+	}
+	fn2073(m, v1)
+L12:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3033(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -22323,7 +25376,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -22361,7 +25414,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -22405,7 +25458,7 @@ L15:
 	goto L11
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L14:
@@ -22418,7 +25471,7 @@ L13:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L11:
-	i0 = fn561(m, v0, v1, v2)
+	i0 = fn562(m, v0, v1, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
@@ -22431,7 +25484,7 @@ L11:
 	if v4 != 0 {
 		goto L17
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -22444,7 +25497,7 @@ L17:
 	if v0 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	if v2 == 0 {
 		goto L19
@@ -22460,133 +25513,10 @@ L18:
 	if v0 != 0 {
 		goto L19
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L19:
 	m.depth--
 	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn3033(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	if v2 == uint32(10076576) {
-		goto L4
-	}
-	if v2 != uint32(10076784) {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 == uint32(10059656) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L5
-	}
-	if v2 != uint32(1073741823) {
-		goto L2
-	}
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
-	m.depth--
-	return uint32(0)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-L2:
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i0
-	if v2 == uint32(10076576) {
-		goto L9
-	}
-	if v2 != uint32(10076784) {
-		goto L8
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v1 = i0
-	if v1 == uint32(10059656) {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L10
-	}
-	if v2 != uint32(1073741823) {
-		goto L7
-	}
-	goto L6
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
-	m.depth--
-	return uint32(0)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L6
-	}
-L7:
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L6:
-	i0 = fn552(m, v0, v1)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L11
-	}
-	fn2072(m, v0)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L12
-	}
-	fn2072(m, v1)
-L12:
-	m.depth--
-	return v2
 }
 
 //go:norace
@@ -22629,7 +25559,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -22667,7 +25597,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -22693,7 +25623,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -22706,7 +25636,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -22752,7 +25682,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -22790,7 +25720,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -22803,7 +25733,7 @@ L7:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L6:
-	i0 = fn551(m, v0, v1)
+	i0 = fn554(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -22816,7 +25746,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -22829,7 +25759,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -22875,7 +25805,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -22913,7 +25843,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -22926,7 +25856,7 @@ L7:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L6:
-	i0 = fn550(m, v0, v1)
+	i0 = fn552(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -22939,7 +25869,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -22952,7 +25882,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -22998,7 +25928,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -23036,7 +25966,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -23049,7 +25979,7 @@ L7:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L6:
-	i0 = fn548(m, v0, v1)
+	i0 = fn551(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -23062,7 +25992,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -23075,7 +26005,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -23121,7 +26051,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -23159,7 +26089,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -23172,7 +26102,7 @@ L7:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L6:
-	i0 = fn542(m, v0, v1)
+	i0 = fn549(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -23185,7 +26115,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -23198,7 +26128,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -23244,7 +26174,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -23282,7 +26212,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -23308,7 +26238,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -23321,7 +26251,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -23367,7 +26297,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -23405,7 +26335,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -23418,7 +26348,7 @@ L7:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L6:
-	i0 = fn556(m, v0, v1)
+	i0 = fn544(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -23431,7 +26361,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -23444,7 +26374,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -23490,7 +26420,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -23528,7 +26458,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -23554,7 +26484,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -23567,7 +26497,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -23575,79 +26505,7 @@ L12:
 
 //go:norace
 //go:nocheckptr
-func fn3042(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	if v1 == uint32(10076576) {
-		goto L4
-	}
-	if v1 != uint32(10076784) {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 == uint32(10059656) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if int32(v1) < int32(uint32(1)) {
-		goto L5
-	}
-	if v1 != uint32(1073741823) {
-		goto L2
-	}
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
-	m.depth--
-	return uint32(0)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-L2:
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	i0 = fn568(m, v0)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L6
-	}
-	fn2072(m, v0)
-L6:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3043(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3042(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -23685,7 +26543,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -23723,7 +26581,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -23736,7 +26594,7 @@ L7:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L6:
-	i0 = fn541(m, v0, v1)
+	i0 = fn558(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -23749,7 +26607,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -23762,10 +26620,82 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3043(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	if v1 == uint32(10076576) {
+		goto L4
+	}
+	if v1 != uint32(10076784) {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 == uint32(10059656) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if int32(v1) < int32(uint32(1)) {
+		goto L5
+	}
+	if v1 != uint32(1073741823) {
+		goto L2
+	}
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
+	fn3605(m, i0, uint32(8408812))
+	m.depth--
+	return uint32(0)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+L2:
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	i0 = fn569(m, v0)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L6
+	}
+	fn2073(m, v0)
+L6:
+	m.depth--
+	return v1
 }
 
 //go:norace
@@ -23808,7 +26738,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -23846,7 +26776,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -23859,7 +26789,7 @@ L7:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L6:
-	i0 = fn555(m, v0, v1)
+	i0 = fn542(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -23872,7 +26802,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -23885,7 +26815,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -23893,7 +26823,130 @@ L12:
 
 //go:norace
 //go:nocheckptr
-func fn3045(m *Module, v0 uint32) uint32 {
+func fn3045(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	if v2 == uint32(10076576) {
+		goto L4
+	}
+	if v2 != uint32(10076784) {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 == uint32(10059656) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L5
+	}
+	if v2 != uint32(1073741823) {
+		goto L2
+	}
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
+	fn3605(m, i0, uint32(8408812))
+	m.depth--
+	return uint32(0)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+L2:
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i0
+	if v2 == uint32(10076576) {
+		goto L9
+	}
+	if v2 != uint32(10076784) {
+		goto L8
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v1 = i0
+	if v1 == uint32(10059656) {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L10
+	}
+	if v2 != uint32(1073741823) {
+		goto L7
+	}
+	goto L6
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
+	fn3605(m, i0, uint32(8408812))
+	m.depth--
+	return uint32(0)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L6
+	}
+L7:
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L6:
+	i0 = fn556(m, v0, v1)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L11
+	}
+	fn2073(m, v0)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L12
+	}
+	fn2073(m, v1)
+L12:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3046(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23922,7 +26975,7 @@ func fn3045(m *Module, v0 uint32) uint32 {
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L2:
-	i0 = fn511(m, v0)
+	i0 = fn512(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -23935,20 +26988,20 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	m.depth--
 	return v1
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3046(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3047(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -23975,7 +27028,7 @@ func fn3046(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L2:
-	i0 = fn585(m, v0, v1)
+	i0 = fn586(m, v0, v1)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -23988,20 +27041,20 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	m.depth--
 	return v1
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3047(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3048(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24039,7 +27092,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L3:
@@ -24077,7 +27130,7 @@ L9:
 	goto L6
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return uint32(0)
 L8:
@@ -24090,7 +27143,7 @@ L7:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L6:
-	i0 = fn514(m, v0, v1)
+	i0 = fn515(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -24103,7 +27156,7 @@ L6:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -24116,7 +27169,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	m.depth--
 	return v2
@@ -24124,7 +27177,7 @@ L12:
 
 //go:norace
 //go:nocheckptr
-func fn3048(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3049(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -24154,11 +27207,11 @@ L2:
 	if v2 != 0 {
 		goto L4
 	}
-	i0 = fn521(m, v0, v1)
+	i0 = fn522(m, v0, v1)
 	v2 = i0
 	goto L3
 L4:
-	i0 = fn519(m, v0, v1, v2)
+	i0 = fn520(m, v0, v1, v2)
 	v2 = i0
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -24172,94 +27225,15 @@ L3:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L5:
 	m.depth--
 	return v2
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
 	m.depth--
 	return k32(4294967295)
-}
-
-//go:norace
-//go:nocheckptr
-func fn3049(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == uint32(10076576) {
-		goto L5
-	}
-	if v3 != uint32(10076784) {
-		goto L4
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 == uint32(10059656) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if int32(v3) < int32(uint32(1)) {
-		goto L6
-	}
-	if v3 != uint32(1073741823) {
-		goto L3
-	}
-	goto L2
-L6:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-L3:
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
-	i0 = k32(10089824) + uint32(21972)
-	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
 }
 
 //go:norace
@@ -24306,7 +27280,86 @@ L5:
 L6:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
-	fn3604(m, i0, uint32(8408812))
+	fn3605(m, i0, uint32(8408812))
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+L3:
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
+	i0 = k32(10089824) + uint32(21972)
+	i1 = v2 + uint32(12)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn3051(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == uint32(10076576) {
+		goto L5
+	}
+	if v3 != uint32(10076784) {
+		goto L4
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 == uint32(10059656) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if int32(v3) < int32(uint32(1)) {
+		goto L6
+	}
+	if v3 != uint32(1073741823) {
+		goto L3
+	}
+	goto L2
+L6:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037148))
+	fn3605(m, i0, uint32(8408812))
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -24321,7 +27374,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	i0 = k32(10089824) + uint32(25352)
 	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
@@ -24334,7 +27387,7 @@ L2:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -24343,7 +27396,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3051(m *Module, v0 uint32) uint32 {
+func fn3052(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -24367,7 +27420,7 @@ func fn3051(m *Module, v0 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn1492(m, uint32(5))
+	i0 = fn1493(m, uint32(5))
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -24375,7 +27428,7 @@ func fn3051(m *Module, v0 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
 	v3 = i0
 	v4 = uint32(0)
-	i0 = fn2838(m, uint32(8522043))
+	i0 = fn2839(m, uint32(8522043))
 	v5 = i0
 	if v5 == 0 {
 		goto L5
@@ -24389,7 +27442,7 @@ func fn3051(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+140)) = v5
 	i1 = v1 + uint32(128)
-	i0 = fn2294(m, uint32(5), i1)
+	i0 = fn2295(m, uint32(5), i1)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v3 = i0
@@ -24402,7 +27455,7 @@ func fn3051(m *Module, v0 uint32) uint32 {
 	if v3 != 0 {
 		goto L5
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	*(*uint32)(unsafe.Add(b, i0)) = v4
@@ -24425,7 +27478,7 @@ L6:
 	i1 = k32(10089824) + uint32(34400)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = i1
 	i1 = v1 + uint32(96)
-	i0 = fn2294(m, uint32(5), i1)
+	i0 = fn2295(m, uint32(5), i1)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v4 = i0
@@ -24438,7 +27491,7 @@ L6:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	i0 = i0 + uint32(4)
@@ -24462,7 +27515,7 @@ L8:
 	i1 = k32(10089824) + uint32(34400)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = i1
 	i1 = v1 + uint32(64)
-	i0 = fn2294(m, uint32(5), i1)
+	i0 = fn2295(m, uint32(5), i1)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v4 = i0
@@ -24475,7 +27528,7 @@ L8:
 	if v4 != 0 {
 		goto L9
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	i0 = i0 + uint32(8)
@@ -24499,7 +27552,7 @@ L10:
 	i1 = k32(10089824) + uint32(34400)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
 	i1 = v1 + uint32(32)
-	i0 = fn2294(m, uint32(5), i1)
+	i0 = fn2295(m, uint32(5), i1)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v4 = i0
@@ -24512,7 +27565,7 @@ L10:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	i0 = i0 + uint32(12)
@@ -24535,7 +27588,7 @@ L12:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(10059656)
 	i1 = k32(10089824) + uint32(34400)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn2294(m, uint32(5), v1)
+	i0 = fn2295(m, uint32(5), v1)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v4 = i0
@@ -24548,7 +27601,7 @@ L12:
 	if v4 != 0 {
 		goto L13
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	i0 = i0 + uint32(16)
@@ -24591,7 +27644,7 @@ L14:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+5520)) = uint32(0)
 	v2 = k32(4294967295)
@@ -24603,7 +27656,7 @@ L2:
 	if i0 != 0 {
 		goto L15
 	}
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+5524)) = v2
 	if v2 != 0 {
@@ -24616,7 +27669,7 @@ L15:
 	if i0 != 0 {
 		goto L16
 	}
-	i1 = fn2675(m, uint32(8400569))
+	i1 = fn2676(m, uint32(8400569))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+5528)) = v2
 	if v2 != 0 {
@@ -24635,7 +27688,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3052(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3053(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -24650,7 +27703,7 @@ func fn3052(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
-	i0 = fn2687(m, v2, v3)
+	i0 = fn2688(m, v2, v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -24665,7 +27718,7 @@ L2:
 	} else {
 		i1 = i2
 	}
-	i0 = fn3053(m, v3, i1, v1, uint32(0), uint32(0))
+	i0 = fn3054(m, v3, i1, v1, uint32(0), uint32(0))
 	v0 = i0
 	if v0 != 0 {
 		goto L4
@@ -24684,7 +27737,7 @@ L4:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -24697,7 +27750,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -24706,7 +27759,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3053(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3054(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -24733,7 +27786,7 @@ func fn3053(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	v5 = i0
 	m.g0 = v5
 	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	if v7 == 0 {
 		goto L3
@@ -24744,13 +27797,13 @@ func fn3053(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8441001))
+	fn3605(m, i0, uint32(8441001))
 	goto L1
 L2:
 	i2 = v5 + uint32(12)
 	i4 = v5 + uint32(8)
 	i5 = v5 + uint32(4)
-	i0 = fn3064(m, v2, v4, i2, v5, i4, i5)
+	i0 = fn3065(m, v2, v4, i2, v5, i4, i5)
 	if i0 != 0 {
 		goto L4
 	}
@@ -24762,7 +27815,7 @@ L4:
 	i4 = *(*uint32)(unsafe.Add(b, v5))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn3057(m, v7, v1, v0, v4, i4, i5, i6, uint32(0), v3)
+	i0 = fn3058(m, v7, v1, v0, v4, i4, i5, i6, uint32(0), v3)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v7 = i0
@@ -24775,7 +27828,7 @@ L4:
 	if v7 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v7 = i0
@@ -24790,7 +27843,7 @@ L5:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
 	v7 = i0
@@ -24805,7 +27858,7 @@ L6:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -24814,7 +27867,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3054(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3055(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -24833,7 +27886,7 @@ func fn3054(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10040112))
 	v5 = i0
-	i0 = fn2687(m, v2, v3)
+	i0 = fn2688(m, v2, v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -24847,7 +27900,7 @@ L2:
 	} else {
 		i1 = i2
 	}
-	i0 = fn3053(m, v3, i1, v1, v0, uint32(0))
+	i0 = fn3054(m, v3, i1, v1, v0, uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L4
@@ -24867,7 +27920,7 @@ L4:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
@@ -24880,7 +27933,7 @@ L3:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -24889,7 +27942,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3055(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3056(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -24902,7 +27955,7 @@ func fn3055(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2675(m, v1)
+	i0 = fn2676(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -24917,7 +27970,7 @@ L1:
 	} else {
 		i1 = i2
 	}
-	i0 = fn3053(m, v1, i1, v2, uint32(0), uint32(0))
+	i0 = fn3054(m, v1, i1, v2, uint32(0), uint32(0))
 	v0 = i0
 	if v0 != 0 {
 		goto L3
@@ -24936,7 +27989,7 @@ L3:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -24949,7 +28002,7 @@ L2:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	m.depth--
 	return v3
@@ -24957,7 +28010,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn3056(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3057(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var i0 uint32
@@ -24967,7 +28020,7 @@ func fn3056(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v6 = i0
 	if v6 == 0 {
 		goto L2
@@ -24978,7 +28031,7 @@ func fn3056(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8441001))
+	fn3605(m, i0, uint32(8441001))
 	return k32(4294967295)
 L1:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
@@ -24987,7 +28040,7 @@ L1:
 	} else {
 		i1 = i2
 	}
-	i0 = fn3057(m, v6, i1, v1, v2, v3, v4, v5, uint32(0), uint32(0))
+	i0 = fn3058(m, v6, i1, v1, v2, v3, v4, v5, uint32(0), uint32(0))
 	v6 = i0
 	if v6 != 0 {
 		goto L3
@@ -25005,14 +28058,14 @@ L3:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L4:
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3057(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
+func fn3058(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
 	var v9 uint32
 	_ = v9
 	var v10 uint32
@@ -25080,14 +28133,14 @@ func fn3057(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	}
 	v10 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8486666))
+	fn3605(m, i0, uint32(8486666))
 	goto L1
 L2:
 	if v5 != 0 {
 		goto L6
 	}
 	v10 = uint32(0)
-	i0 = fn2741(m, v3)
+	i0 = fn2742(m, v3)
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L1
@@ -25095,7 +28148,7 @@ L2:
 	if v5 != 0 {
 		goto L7
 	}
-	i0 = fn2675(m, uint32(8542271))
+	i0 = fn2676(m, uint32(8542271))
 	v5 = i0
 	if v5 != 0 {
 		goto L3
@@ -25220,7 +28273,7 @@ L18:
 	if v5 != uint32(121) {
 		goto L5
 	}
-	i0 = fn2806(m, v3, uint32(0), v14)
+	i0 = fn2807(m, v3, uint32(0), v14)
 	v5 = i0
 	if v5 != 0 {
 		goto L3
@@ -25254,7 +28307,7 @@ L3:
 L22:
 	v10 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037784))
-	i0 = fn593(m, v2, i1)
+	i0 = fn594(m, v2, i1)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -25265,7 +28318,7 @@ L22:
 		goto L30
 	}
 L31:
-	i0 = fn2019(m, v2)
+	i0 = fn2020(m, v2)
 	v13 = i0
 	if v13 == 0 {
 		goto L23
@@ -25275,14 +28328,14 @@ L31:
 	v14 = v2
 	goto L29
 L30:
-	i0 = fn852(m, v1, v2)
+	i0 = fn853(m, v1, v2)
 	v14 = i0
 	if v14 == 0 {
 		goto L28
 	}
 	v13 = v2
 L29:
-	i0 = fn1574(m, v4)
+	i0 = fn1575(m, v4)
 	v12 = i0
 	if v12 != 0 {
 		goto L32
@@ -25295,7 +28348,7 @@ L32:
 	*(*uint32)(unsafe.Add(b, uint64(v9)+68)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v9)+64)) = v13
 	i1 = v9 + uint32(64)
-	i0 = fn2294(m, uint32(3), i1)
+	i0 = fn2295(m, uint32(3), i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L33
@@ -25311,7 +28364,7 @@ L33:
 	if v16 != uint32(1) {
 		goto L36
 	}
-	i0 = fn3058(m, v11, v6, v2, uint32(0))
+	i0 = fn3059(m, v11, v6, v2, uint32(0))
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -25322,19 +28375,19 @@ L33:
 		goto L36
 	}
 L36:
-	i0 = fn3833(m, v11)
+	i0 = fn3834(m, v11)
 	if i0 == 0 {
 		goto L40
 	}
 	i0 = k32(10089824) + uint32(43112)
-	i0 = fn3836(m, i0)
+	i0 = fn3837(m, i0)
 	v10 = i0
 	if v10 == 0 {
 		goto L40
 	}
 	i1 = k32(10089824) + uint32(33204)
 	i2 = v9 + uint32(76)
-	i0 = fn2025(m, v10, i1, i2)
+	i0 = fn2026(m, v10, i1, i2)
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v15 = i0
 	if v15 == uint32(1073741823) {
@@ -25346,7 +28399,7 @@ L36:
 	if v15 != 0 {
 		goto L41
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L41:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+76))
 	v10 = i0
@@ -25355,7 +28408,7 @@ L41:
 	}
 L40:
 	v10 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L38
 	}
@@ -25375,7 +28428,7 @@ L39:
 	if v10 != 0 {
 		goto L38
 	}
-	fn2072(m, v15)
+	fn2073(m, v15)
 L38:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+5520))
 	v10 = i0
@@ -25414,7 +28467,7 @@ L46:
 	*(*uint32)(unsafe.Add(b, v9)) = v18
 	v10 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8490535), v9)
+	i0 = fn3604(m, i0, uint32(8490535), v9)
 	goto L26
 L45:
 	i0 = *(*uint32)(unsafe.Add(b, v15))
@@ -25439,7 +28492,7 @@ L47:
 	v10 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v9 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8573440), i2)
+	i0 = fn3604(m, i0, uint32(8573440), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v15))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -25451,7 +28504,7 @@ L47:
 	if v6 != 0 {
 		goto L26
 	}
-	fn2072(m, v15)
+	fn2073(m, v15)
 	goto L26
 L48:
 	i0 = v15 + uint32(28)
@@ -25465,7 +28518,7 @@ L48:
 	v22 = i0
 	i0 = v15 + uint32(16)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn3059(m, i0, v13)
+	i0 = fn3060(m, i0, v13)
 	v23 = i0
 	if v23 != k32(4294967295) {
 		goto L49
@@ -25482,10 +28535,10 @@ L48:
 	if v6 != 0 {
 		goto L26
 	}
-	fn2072(m, v15)
+	fn2073(m, v15)
 	goto L26
 L49:
-	i0 = fn3059(m, v19, v5)
+	i0 = fn3060(m, v19, v5)
 	v19 = i0
 	if v19 != k32(4294967295) {
 		goto L50
@@ -25502,10 +28555,10 @@ L49:
 	if v6 != 0 {
 		goto L26
 	}
-	fn2072(m, v15)
+	fn2073(m, v15)
 	goto L26
 L50:
-	i0 = fn596(m, v1, v22)
+	i0 = fn597(m, v1, v22)
 	v24 = i0
 	if v24 != k32(4294967295) {
 		goto L51
@@ -25522,15 +28575,15 @@ L50:
 	if v6 != 0 {
 		goto L26
 	}
-	fn2072(m, v15)
+	fn2073(m, v15)
 	goto L26
 L51:
-	i0 = fn1582(m, v21)
+	i0 = fn1583(m, v21)
 	v22 = i0
 	if v22 != k32(4294967295) {
 		goto L52
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L52
 	}
@@ -25546,7 +28599,7 @@ L51:
 	if v6 != 0 {
 		goto L26
 	}
-	fn2072(m, v15)
+	fn2073(m, v15)
 	goto L26
 L52:
 	if v19 == 0 {
@@ -25581,7 +28634,7 @@ L53:
 	if v19 != 0 {
 		goto L55
 	}
-	fn2072(m, v15)
+	fn2073(m, v15)
 L55:
 	i0 = v17 + uint32(4)
 	v17 = i0
@@ -25592,19 +28645,19 @@ L55:
 		goto L44
 	}
 L43:
-	i0 = fn3833(m, v11)
+	i0 = fn3834(m, v11)
 	if i0 == 0 {
 		goto L58
 	}
 	i0 = k32(10089824) + uint32(43112)
-	i0 = fn3836(m, i0)
+	i0 = fn3837(m, i0)
 	v10 = i0
 	if v10 == 0 {
 		goto L58
 	}
 	i1 = k32(10089824) + uint32(31336)
 	i2 = v9 + uint32(76)
-	i0 = fn2025(m, v10, i1, i2)
+	i0 = fn2026(m, v10, i1, i2)
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v15 = i0
 	if v15 == uint32(1073741823) {
@@ -25616,7 +28669,7 @@ L43:
 	if v15 != 0 {
 		goto L59
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L59:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+76))
 	v20 = i0
@@ -25625,7 +28678,7 @@ L59:
 	}
 L58:
 	v10 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L26
 	}
@@ -25648,7 +28701,7 @@ L57:
 	v10 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v9 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8573423), i2)
+	i0 = fn3604(m, i0, uint32(8573423), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v20))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -25660,7 +28713,7 @@ L57:
 	if v6 != 0 {
 		goto L26
 	}
-	fn2072(m, v20)
+	fn2073(m, v20)
 	goto L26
 L60:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+5528))
@@ -25677,7 +28730,7 @@ L60:
 	if v15 != 0 {
 		goto L56
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L56:
 	v10 = uint32(10059656)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
@@ -25688,19 +28741,19 @@ L56:
 	i1 = v15 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
 L42:
-	i0 = fn2796(m, v20, uint32(8438386))
+	i0 = fn2797(m, v20, uint32(8438386))
 	if i0 == 0 {
 		goto L61
 	}
-	fn3611(m, v1, v14)
+	fn3612(m, v1, v14)
 	v15 = uint32(0)
 	goto L34
 L61:
-	i0 = fn2796(m, v20, uint32(8484339))
+	i0 = fn2797(m, v20, uint32(8484339))
 	if i0 != 0 {
 		goto L35
 	}
-	i0 = fn2796(m, v20, uint32(8408322))
+	i0 = fn2797(m, v20, uint32(8408322))
 	if i0 != 0 {
 		goto L62
 	}
@@ -25708,12 +28761,12 @@ L61:
 		goto L63
 	}
 	v15 = uint32(0)
-	i0 = fn1711(m, v6, v2, uint32(10014548))
+	i0 = fn1712(m, v6, v2, uint32(10014548))
 	if int32(i0) < int32(uint32(0)) {
 		goto L34
 	}
 L63:
-	i0 = fn2796(m, v20, uint32(8500936))
+	i0 = fn2797(m, v20, uint32(8500936))
 	if i0 == 0 {
 		goto L66
 	}
@@ -25724,7 +28777,7 @@ L63:
 		goto L65
 	}
 L67:
-	i0 = fn3060(m, v11)
+	i0 = fn3061(m, v11)
 	v6 = i0
 	if v6 != 0 {
 		goto L65
@@ -25732,7 +28785,7 @@ L67:
 	v15 = uint32(0)
 	goto L34
 L66:
-	i0 = fn2796(m, v20, uint32(8490453))
+	i0 = fn2797(m, v20, uint32(8490453))
 	if i0 == 0 {
 		goto L64
 	}
@@ -25741,7 +28794,7 @@ L66:
 	}
 L65:
 	v15 = uint32(0)
-	i0 = fn3061(m, v11, v6, v13, v1)
+	i0 = fn3062(m, v11, v6, v13, v1)
 	switch i0 {
 	case 0:
 		goto L62
@@ -25751,7 +28804,7 @@ L65:
 		goto L34
 	}
 L64:
-	i0 = fn2796(m, v20, uint32(8400569))
+	i0 = fn2797(m, v20, uint32(8400569))
 	if i0 != 0 {
 		goto L62
 	}
@@ -25760,7 +28813,7 @@ L64:
 	v15 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
 	i2 = v9 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8532385), i2)
+	i0 = fn3604(m, i0, uint32(8532385), i2)
 	goto L34
 L62:
 	v15 = uint32(0)
@@ -25769,7 +28822,7 @@ L62:
 	} else {
 		i8 = v8
 	}
-	i0 = fn3062(m, v0, v1, v13, v14, v3, v4, v12, v7, i8)
+	i0 = fn3063(m, v0, v1, v13, v14, v3, v4, v12, v7, i8)
 	if int32(i0) < int32(uint32(0)) {
 		goto L34
 	}
@@ -25797,7 +28850,7 @@ L34:
 	if v6 != 0 {
 		goto L68
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L68:
 	v10 = v15
 	goto L26
@@ -25809,7 +28862,7 @@ L28:
 L27:
 	v10 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8395209))
+	fn3605(m, i0, uint32(8395209))
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -25822,7 +28875,7 @@ L26:
 	if v6 != 0 {
 		goto L25
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L25:
 	v2 = v13
 L24:
@@ -25837,7 +28890,7 @@ L24:
 	if v6 != 0 {
 		goto L69
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L69:
 	if v12 == 0 {
 		goto L70
@@ -25853,7 +28906,7 @@ L69:
 	if v2 != 0 {
 		goto L70
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 L70:
 	v2 = v14
 L23:
@@ -25868,7 +28921,7 @@ L23:
 	if v6 != 0 {
 		goto L71
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L71:
 	if v2 == 0 {
 		goto L1
@@ -25884,7 +28937,7 @@ L71:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v9 + uint32(80)
 	m.g0 = i0
@@ -25893,7 +28946,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3058(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3059(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -25926,7 +28979,7 @@ L2:
 	v5 = k32(4294967295)
 	i1 = k32(10089824) + uint32(42984)
 	i2 = v4 + uint32(8)
-	i0 = fn1704(m, v1, i1, i2)
+	i0 = fn1705(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -25939,7 +28992,7 @@ L2:
 	if i0 != uint32(10050376) {
 		goto L5
 	}
-	i0 = fn1580(m, v6)
+	i0 = fn1581(m, v6)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5536))
 	v8 = i0
@@ -25959,13 +29012,13 @@ L2:
 	if v9 != 0 {
 		goto L6
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L6:
 	if v7 != v8 {
 		goto L4
 	}
 	i2 = v4 + uint32(12)
-	i0 = fn1704(m, v1, v2, i2)
+	i0 = fn1705(m, v1, v2, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -25974,7 +29027,7 @@ L6:
 	if v5 == 0 {
 		goto L3
 	}
-	i0 = fn2030(m, v5)
+	i0 = fn2031(m, v5)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v0 = i0
@@ -25989,7 +29042,7 @@ L6:
 	if v6 != 0 {
 		goto L7
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L7:
 	if v5 == 0 {
 		goto L3
@@ -26007,11 +29060,11 @@ L5:
 	if v7 != 0 {
 		goto L4
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L4:
-	fn1723(m, v1)
+	fn1724(m, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5536))
-	i1 = fn1574(m, i1)
+	i1 = fn1575(m, i1)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v0
 	if v0 == 0 {
@@ -26019,7 +29072,7 @@ L4:
 	}
 	v5 = k32(4294967295)
 	i1 = k32(10089824) + uint32(42984)
-	i0 = fn1711(m, v1, i1, v0)
+	i0 = fn1712(m, v1, i1, v0)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	v7 = i0
@@ -26038,7 +29091,7 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L8:
 	if v0 == uint32(1073741823) {
@@ -26050,7 +29103,7 @@ L8:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L3:
 	if v3 != 0 {
 		goto L9
@@ -26058,7 +29111,7 @@ L3:
 	v5 = uint32(0)
 	goto L1
 L9:
-	i0 = fn1711(m, v1, v2, uint32(10014548))
+	i0 = fn1712(m, v1, v2, uint32(10014548))
 	v5 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -26068,7 +29121,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3059(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3060(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -26093,12 +29146,12 @@ L2:
 		goto L3
 	}
 	v3 = k32(4294967295)
-	i0 = fn2791(m, v0, v1)
+	i0 = fn2792(m, v0, v1)
 	v0 = i0
 	if v0 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -26111,7 +29164,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	i0 = k32(10089824) + uint32(36576)
 	i1 = v2 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v0 = i0
 	if v0 != 0 {
 		goto L5
@@ -26119,7 +29172,7 @@ L3:
 	v3 = k32(4294967295)
 	goto L1
 L5:
-	i0 = fn2030(m, v0)
+	i0 = fn2031(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -26132,7 +29185,7 @@ L5:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -26141,7 +29194,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3060(m *Module, v0 uint32) uint32 {
+func fn3061(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -26159,19 +29212,19 @@ func fn3060(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn3833(m, v0)
+	i0 = fn3834(m, v0)
 	if i0 == 0 {
 		goto L3
 	}
 	i0 = k32(10089824) + uint32(43112)
-	i0 = fn3836(m, i0)
+	i0 = fn3837(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
 	}
 	i1 = k32(10089824) + uint32(38292)
 	i2 = v1 + uint32(12)
-	i0 = fn2025(m, v2, i1, i2)
+	i0 = fn2026(m, v2, i1, i2)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -26183,7 +29236,7 @@ func fn3060(m *Module, v0 uint32) uint32 {
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v3 = i0
@@ -26192,7 +29245,7 @@ L4:
 	}
 L3:
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -26211,7 +29264,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8572282), v1)
+	i0 = fn3604(m, i0, uint32(8572282), v1)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -26223,7 +29276,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5524))
@@ -26240,7 +29293,7 @@ L5:
 	if v0 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	v2 = v3
 L1:
@@ -26251,7 +29304,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3061(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3062(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -26267,9 +29320,9 @@ func fn3061(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	m.g0 = v4
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v4)) = v2
-	i2 = fn2294(m, uint32(2), v4)
+	i2 = fn2295(m, uint32(2), v4)
 	v3 = i2
-	i0 = fn3058(m, v0, v1, v3, uint32(1))
+	i0 = fn3059(m, v0, v1, v3, uint32(1))
 	v2 = i0
 	if v3 == 0 {
 		goto L1
@@ -26285,7 +29338,7 @@ func fn3061(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -26294,7 +29347,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3062(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
+func fn3063(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
 	var v9 uint32
 	_ = v9
 	var v10 uint32
@@ -26315,12 +29368,12 @@ func fn3062(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v10 = i0
 	i1 = k32(10089824) + uint32(27836)
-	i0 = fn3069(m, v10, i1, uint32(1))
+	i0 = fn3070(m, v10, i1, uint32(1))
 	v0 = i0
 	if v0 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -26331,26 +29384,26 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v9)+188)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, v9)) = v5
 	i0 = v9 + uint32(48)
-	i0 = fn4099(m, i0, uint32(128), uint32(8580421), v9)
+	i0 = fn4100(m, i0, uint32(128), uint32(8580421), v9)
 	i1 = k32(10089824) + uint32(24548)
-	i0 = fn2034(m, v1, i1)
+	i0 = fn2035(m, v1, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L4
 	}
 	i0 = k32(10089824) + uint32(41436)
 	i1 = v9 + uint32(188)
-	i0 = fn4370(m, i0, i1)
+	i0 = fn4371(m, i0, i1)
 	if int32(i0) > int32(uint32(0)) {
 		goto L5
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8059(m, uint32(8581064), uint32(16), uint32(1), i3)
+	i0 = fn8060(m, uint32(8581064), uint32(16), uint32(1), i3)
 	v0 = v10
 	goto L4
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+188))
-	i0 = fn1299(m, v4, i1, uint32(1))
+	i0 = fn1300(m, v4, i1, uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L6
 	}
@@ -26359,7 +29412,7 @@ L5:
 L6:
 	i0 = v9 + uint32(48)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+188))
-	i0 = fn1300(m, i0, i1)
+	i0 = fn1301(m, i0, i1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L7
 	}
@@ -26367,7 +29420,7 @@ L6:
 	goto L4
 L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+188))
-	i0 = fn1299(m, v10, i1, uint32(1))
+	i0 = fn1300(m, v10, i1, uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L8
 	}
@@ -26375,7 +29428,7 @@ L7:
 	goto L4
 L8:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+188))
-	i0 = fn1300(m, uint32(8580443), i1)
+	i0 = fn1301(m, uint32(8580443), i1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L9
 	}
@@ -26383,7 +29436,7 @@ L8:
 	goto L4
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+188))
-	i0 = fn1299(m, v2, i1, uint32(1))
+	i0 = fn1300(m, v2, i1, uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L10
 	}
@@ -26391,7 +29444,7 @@ L9:
 	goto L4
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+188))
-	i0 = fn1300(m, uint32(8584000), i1)
+	i0 = fn1301(m, uint32(8584000), i1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L11
 	}
@@ -26409,7 +29462,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L12:
 	if v7 == 0 {
 		goto L13
@@ -26491,13 +29544,13 @@ L18:
 	}
 	v10 = v8
 L16:
-	i0 = fn2806(m, v7, v10, v8)
+	i0 = fn2807(m, v7, v10, v8)
 	v10 = i0
 	if v10 == 0 {
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+188))
-	i0 = fn1299(m, v7, i1, uint32(1))
+	i0 = fn1300(m, v7, i1, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -26509,15 +29562,15 @@ L16:
 	if v1 != 0 {
 		goto L22
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L22:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+188))
-	i0 = fn1300(m, uint32(8584000), i1)
+	i0 = fn1301(m, uint32(8584000), i1)
 	goto L4
 L13:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+188))
-	i0 = fn4494(m, i0, v4, v5, uint32(2), uint32(0), uint32(0))
+	i0 = fn4495(m, i0, v4, v5, uint32(2), uint32(0), uint32(0))
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+188))
 	v10 = i0
@@ -26535,7 +29588,7 @@ L4:
 	if v1 != 0 {
 		goto L23
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L23:
 	if v0 == 0 {
 		goto L24
@@ -26551,33 +29604,33 @@ L23:
 	if v10 != 0 {
 		goto L24
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L24:
-	fn3624(m)
+	fn3625(m)
 	v10 = uint32(0)
 	goto L1
 L2:
-	i0 = fn2049(m, v0)
+	i0 = fn2050(m, v0)
 	if i0 != 0 {
 		goto L26
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8494503))
+	fn3605(m, i0, uint32(8494503))
 	goto L25
 L26:
-	i0 = fn3833(m, v10)
+	i0 = fn3834(m, v10)
 	if i0 == 0 {
 		goto L28
 	}
 	i0 = k32(10089824) + uint32(43112)
-	i0 = fn3836(m, i0)
+	i0 = fn3837(m, i0)
 	v10 = i0
 	if v10 == 0 {
 		goto L28
 	}
 	i1 = k32(10089824) + uint32(21276)
 	i2 = v9 + uint32(48)
-	i0 = fn2025(m, v10, i1, i2)
+	i0 = fn2026(m, v10, i1, i2)
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -26589,7 +29642,7 @@ L26:
 	if v5 != 0 {
 		goto L29
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+48))
 	v10 = i0
@@ -26597,12 +29650,12 @@ L29:
 		goto L27
 	}
 L28:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L25
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8496595))
+	fn3605(m, i0, uint32(8496595))
 	goto L25
 L27:
 	i0 = v9 + uint32(44)
@@ -26618,7 +29671,7 @@ L27:
 	*(*uint32)(unsafe.Add(b, uint64(v9)+20)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v9)+16)) = v3
 	i1 = v9 + uint32(16)
-	i0 = fn865(m, v10, i1)
+	i0 = fn866(m, v10, i1)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v4 = i0
@@ -26631,12 +29684,12 @@ L27:
 	if v4 != 0 {
 		goto L30
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L30:
 	if v1 == 0 {
 		goto L25
 	}
-	i0 = fn852(m, v0, v1)
+	i0 = fn853(m, v0, v1)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v10 = i0
@@ -26649,7 +29702,7 @@ L30:
 	if v10 != 0 {
 		goto L31
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L31:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -26662,7 +29715,7 @@ L31:
 	if v0 != 0 {
 		goto L32
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L32:
 	if v4 != 0 {
 		goto L33
@@ -26682,7 +29735,7 @@ L33:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -26700,7 +29753,7 @@ L34:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v9 + uint32(192)
 	m.g0 = i0
@@ -26709,7 +29762,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3063(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3064(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -26736,14 +29789,14 @@ func fn3063(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i2 = v4 + uint32(12)
 	i4 = v4 + uint32(8)
 	i5 = v4 + uint32(4)
-	i0 = fn3064(m, uint32(1), uint32(0), i2, v4, i4, i5)
+	i0 = fn3065(m, uint32(1), uint32(0), i2, v4, i4, i5)
 	if i0 != 0 {
 		goto L2
 	}
 	v5 = k32(4294967295)
 	goto L1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v6 = i0
 	if v6 == 0 {
 		goto L5
@@ -26754,7 +29807,7 @@ L2:
 	}
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8441001))
+	fn3605(m, i0, uint32(8441001))
 	v5 = k32(4294967295)
 	goto L3
 L4:
@@ -26767,7 +29820,7 @@ L4:
 	}
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = fn3057(m, v6, i1, v1, v2, v3, i5, i6, uint32(0), uint32(0))
+	i0 = fn3058(m, v6, i1, v1, v2, v3, i5, i6, uint32(0), uint32(0))
 	v0 = i0
 	if v0 != 0 {
 		goto L6
@@ -26786,7 +29839,7 @@ L6:
 	if v6 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v0 = i0
@@ -26801,7 +29854,7 @@ L3:
 	if v6 != 0 {
 		goto L7
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	v0 = i0
@@ -26816,7 +29869,7 @@ L7:
 	if v6 != 0 {
 		goto L8
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	v0 = i0
@@ -26831,7 +29884,7 @@ L8:
 	if v6 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -26840,7 +29893,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3064(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3065(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -26873,7 +29926,7 @@ func fn3064(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	v6 = i0
 	m.g0 = v6
 	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	if v8 == 0 {
 		goto L3
@@ -26885,7 +29938,7 @@ func fn3064(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8441001))
+	fn3605(m, i0, uint32(8441001))
 	goto L1
 L2:
 	if v1 == 0 {
@@ -26920,10 +29973,10 @@ L5:
 	*(*uint32)(unsafe.Add(b, v6)) = i1
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8548393), v6)
+	i0 = fn3604(m, i0, uint32(8548393), v6)
 	goto L1
 L4:
-	i0 = fn4215(m, v8)
+	i0 = fn4216(m, v8)
 	v12 = i0
 	if int32(v0) < int32(uint32(1)) {
 		goto L11
@@ -26931,7 +29984,7 @@ L4:
 	if v12 == 0 {
 		goto L9
 	}
-	i0 = fn1385(m, v12)
+	i0 = fn1386(m, v12)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+80))
 	v7 = i0
@@ -26946,7 +29999,7 @@ L4:
 	if v11 != 0 {
 		goto L12
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L12:
 	if v7 == 0 {
 		goto L13
@@ -26958,12 +30011,12 @@ L12:
 		goto L13
 	}
 	i1 = k32(10089824) + uint32(34456)
-	i0 = fn2799(m, v7, i1)
+	i0 = fn2800(m, v7, i1)
 	if int32(i0) < int32(uint32(1)) {
 		goto L13
 	}
 	i1 = k32(10089824) + uint32(27052)
-	i0 = fn2799(m, v7, i1)
+	i0 = fn2800(m, v7, i1)
 	if int32(i0) > int32(uint32(0)) {
 		goto L11
 	}
@@ -26984,7 +30037,7 @@ L14:
 L15:
 	v7 = v12
 L17:
-	i0 = fn1386(m, v7)
+	i0 = fn1387(m, v7)
 	v12 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v10 = i0
@@ -26997,12 +30050,12 @@ L17:
 	if v10 != 0 {
 		goto L18
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L18:
 	if v12 == 0 {
 		goto L9
 	}
-	i0 = fn1385(m, v12)
+	i0 = fn1386(m, v12)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+80))
 	v8 = i0
@@ -27017,7 +30070,7 @@ L18:
 	if v10 != 0 {
 		goto L19
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L19:
 	if v8 == 0 {
 		goto L16
@@ -27028,12 +30081,12 @@ L19:
 	if i0 == 0 {
 		goto L20
 	}
-	i0 = fn2799(m, v8, v14)
+	i0 = fn2800(m, v8, v14)
 	if int32(i0) < int32(uint32(1)) {
 		goto L20
 	}
 	v7 = v12
-	i0 = fn2799(m, v8, v15)
+	i0 = fn2800(m, v8, v15)
 	if int32(i0) > int32(uint32(0)) {
 		goto L17
 	}
@@ -27058,7 +30111,7 @@ L20:
 L21:
 	v10 = v11
 	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = fn2784(m, v8, i1, uint32(0), k32(4294967295), k32(4294967295))
+	i0 = fn2785(m, v8, i1, uint32(0), k32(4294967295), k32(4294967295))
 	v11 = i0
 	if v11 == uint32(1) {
 		goto L15
@@ -27089,7 +30142,7 @@ L11:
 	}
 	v7 = v12
 L22:
-	i0 = fn1386(m, v7)
+	i0 = fn1387(m, v7)
 	v12 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v11 = i0
@@ -27102,7 +30155,7 @@ L22:
 	if v11 != 0 {
 		goto L23
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L23:
 	if int32(v10) < int32(uint32(2)) {
 		goto L10
@@ -27120,7 +30173,7 @@ L10:
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+3872))
 	v7 = i0
-	i0 = fn2675(m, uint32(8541285))
+	i0 = fn2676(m, uint32(8541285))
 	v10 = i0
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, v2)) = v10
@@ -27142,7 +30195,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, v10)) = i1
 L24:
 	*(*uint32)(unsafe.Add(b, v2)) = v10
-	i1 = fn1376(m, v12)
+	i1 = fn1377(m, v12)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v12))
 	v10 = i0
@@ -27155,11 +30208,11 @@ L24:
 	if v10 != 0 {
 		goto L7
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 L7:
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
 	i1 = k32(10089824) + uint32(26580)
-	i0 = fn1704(m, v7, i1, v5)
+	i0 = fn1705(m, v7, i1, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L26
 	}
@@ -27167,20 +30220,20 @@ L7:
 	if i0 != 0 {
 		goto L27
 	}
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v10 = i1
 	*(*uint32)(unsafe.Add(b, v5)) = v10
 	if v10 == 0 {
 		goto L25
 	}
 	i1 = k32(10089824) + uint32(26580)
-	i0 = fn1711(m, v7, i1, v10)
+	i0 = fn1712(m, v7, i1, v10)
 	if int32(i0) < int32(uint32(0)) {
 		goto L26
 	}
 L27:
 	i1 = k32(10089824) + uint32(24548)
-	i0 = fn1704(m, v7, i1, v4)
+	i0 = fn1705(m, v7, i1, v4)
 	v7 = i0
 	if int32(v7) < int32(uint32(0)) {
 		goto L26
@@ -27211,9 +30264,9 @@ L27:
 	if v7 != 0 {
 		goto L28
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L28:
-	i1 = fn2675(m, uint32(8542401))
+	i1 = fn2676(m, uint32(8542401))
 	v10 = i1
 	*(*uint32)(unsafe.Add(b, v4)) = v10
 	v7 = uint32(1)
@@ -27237,7 +30290,7 @@ L26:
 	if v10 != 0 {
 		goto L25
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v7 = i0
@@ -27255,7 +30308,7 @@ L25:
 	if v10 != 0 {
 		goto L29
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L29:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -27271,7 +30324,7 @@ L29:
 	if v11 != 0 {
 		goto L1
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L1:
 	i0 = v6 + uint32(16)
 	m.g0 = i0
@@ -27280,7 +30333,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3065(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3066(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var v7 uint32
 	_ = v7
 	var v8 uint32
@@ -27294,7 +30347,7 @@ func fn3065(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	i0 = i0 - uint32(16)
 	v7 = i0
 	m.g0 = v7
-	i0 = fn2731(m, v1)
+	i0 = fn2732(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -27308,7 +30361,7 @@ L2:
 	v8 = uint32(0)
 	goto L4
 L5:
-	i0 = fn2675(m, v3)
+	i0 = fn2676(m, v3)
 	v8 = i0
 	if v8 != 0 {
 		goto L4
@@ -27318,12 +30371,12 @@ L5:
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v6
 	v3 = k32(4294967295)
-	i0 = fn2687(m, v5, v6)
+	i0 = fn2688(m, v5, v6)
 	v6 = i0
 	if v6 == 0 {
 		goto L6
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	if v5 == 0 {
 		goto L8
@@ -27334,10 +30387,10 @@ L4:
 	}
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8441001))
+	fn3605(m, i0, uint32(8441001))
 	goto L6
 L7:
-	i0 = fn3057(m, v5, v0, v6, v1, v2, v8, v4, uint32(0), uint32(0))
+	i0 = fn3058(m, v5, v0, v6, v1, v2, v8, v4, uint32(0), uint32(0))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i0
@@ -27350,7 +30403,7 @@ L7:
 	if v4 != 0 {
 		goto L9
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L9:
 	if v5 == 0 {
 		goto L6
@@ -27367,7 +30420,7 @@ L9:
 	if v6 != 0 {
 		goto L6
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L6:
 	if v8 == 0 {
 		goto L3
@@ -27383,7 +30436,7 @@ L6:
 	if v6 != 0 {
 		goto L3
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
@@ -27396,7 +30449,7 @@ L3:
 	if v6 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v7 + uint32(16)
 	m.g0 = i0
@@ -27405,7 +30458,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3066(m *Module, v0 uint32, v1 uint32) {
+func fn3067(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -27421,20 +30474,20 @@ func fn3066(m *Module, v0 uint32, v1 uint32) {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
-	i0 = fn3067(m, v0, i1, v2, uint32(8508970), v2)
+	i0 = fn3068(m, v0, i1, v2, uint32(8508970), v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
-	fn3651(m, v0)
+	fn3652(m, v0)
 L1:
-	fn3606(m, v3)
+	fn3607(m, v3)
 	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return
@@ -27442,7 +30495,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3067(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3068(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -27457,7 +30510,7 @@ func fn3067(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	v5 = i0
 	m.g0 = v5
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v4
-	i0 = fn2687(m, v3, v4)
+	i0 = fn2688(m, v3, v4)
 	v4 = i0
 	if v4 != 0 {
 		goto L2
@@ -27472,7 +30525,7 @@ L2:
 	} else {
 		i1 = i2
 	}
-	i0 = fn3053(m, v4, i1, uint32(1), v0, uint32(0))
+	i0 = fn3054(m, v4, i1, uint32(1), v0, uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -27491,7 +30544,7 @@ L4:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -27504,7 +30557,7 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -27513,7 +30566,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3068(m *Module, v0 uint32) {
+func fn3069(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27532,15 +30585,15 @@ func fn3068(m *Module, v0 uint32) {
 	v1 = i0
 	m.g0 = v1
 	v2 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = k32(10089824) + uint32(28120)
-	i0 = fn3069(m, i0, i1, uint32(1))
+	i0 = fn3070(m, i0, i1, uint32(1))
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn852(m, v3, v0)
+	i0 = fn853(m, v3, v0)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
@@ -27553,13 +30606,13 @@ func fn3068(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	if v4 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	i0 = b2i(i0 == 0)
 	v2 = i0
 	goto L1
@@ -27576,13 +30629,13 @@ L3:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
-	fn3651(m, v0)
+	fn3652(m, v0)
 L4:
 	if v2 == 0 {
 		goto L5
@@ -27590,11 +30643,11 @@ L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
-	i0 = fn3067(m, v0, i1, v0, uint32(8509014), v1)
+	i0 = fn3068(m, v0, i1, v0, uint32(8509014), v1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
-	fn3651(m, v0)
+	fn3652(m, v0)
 L5:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -27603,7 +30656,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn3069(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3070(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -27620,39 +30673,39 @@ func fn3069(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == 0 {
 		goto L3
 	}
-	i0 = fn4167(m, v0)
+	i0 = fn4168(m, v0)
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = k32(10089824) + uint32(43112)
-	i0 = fn3878(m, i0)
+	i0 = fn3879(m, i0)
 	v0 = i0
 	if v0 != 0 {
 		goto L2
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L1
 L3:
 	v2 = uint32(0)
-	i0 = fn3833(m, v0)
+	i0 = fn3834(m, v0)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = k32(10089824) + uint32(43112)
-	i0 = fn3836(m, i0)
+	i0 = fn3837(m, i0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
 L2:
 	i2 = v3 + uint32(12)
-	i0 = fn2025(m, v0, v1, i2)
+	i0 = fn2026(m, v0, v1, i2)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -27664,7 +30717,7 @@ L2:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v2 = i0
@@ -27676,16 +30729,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3070(m *Module) uint32 {
+func fn3071(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10076992))
+	i0 = fn1968(m, uint32(10076992))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3071(m *Module, v0 uint32) {
+func fn3072(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -27712,7 +30765,7 @@ func fn3071(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5524))
 	v1 = i0
@@ -27731,7 +30784,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5528))
 	v1 = i0
@@ -27750,14 +30803,14 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3072(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3073(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -27801,7 +30854,7 @@ L1:
 L5:
 	v6 = uint32(0)
 	i8 = v4 + uint32(16)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10077192), uint32(1), uint32(4), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10077192), uint32(1), uint32(4), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -27848,12 +30901,12 @@ L10:
 	v8 = uint32(1)
 	goto L12
 L13:
-	i0 = fn517(m, v6)
+	i0 = fn518(m, v6)
 	v6 = i0
 	if v6 == 0 {
 		goto L15
 	}
-	i0 = fn1582(m, v6)
+	i0 = fn1583(m, v6)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -27866,14 +30919,14 @@ L13:
 	if v7 != 0 {
 		goto L16
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L16:
 	if v8 != k32(4294967295) {
 		goto L14
 	}
 L15:
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
@@ -27912,13 +30965,13 @@ L7:
 	if i0 != 0 {
 		goto L6
 	}
-	fn3722(m, uint32(8451027), uint32(8571971), uint32(8491733), v2)
+	fn3723(m, uint32(8451027), uint32(8571971), uint32(8491733), v2)
 	v6 = uint32(0)
 	goto L3
 L6:
 	v6 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037784))
-	i0 = fn593(m, v3, i1)
+	i0 = fn594(m, v3, i1)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -27941,7 +30994,7 @@ L19:
 L18:
 	v6 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037784))
-	i0 = fn596(m, v1, i1)
+	i0 = fn597(m, v1, i1)
 	i0 = i0 + uint32(1)
 	if i0 > uint32(1) {
 		goto L21
@@ -27951,7 +31004,7 @@ L18:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575602), v4)
+	i0 = fn3604(m, i0, uint32(8575602), v4)
 	goto L3
 L21:
 	if v1 == 0 {
@@ -27983,5110 +31036,14 @@ L24:
 	if v6 != 0 {
 		goto L23
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L23:
 	v2 = uint32(0)
 L22:
-	i0 = fn3053(m, v3, v1, v8, v7, v2)
+	i0 = fn3054(m, v3, v1, v8, v7, v2)
 	v6 = i0
 L3:
 	i0 = v4 + uint32(48)
 	m.g0 = i0
 	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn3073(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v4 = i0
-	m.g0 = v4
-	if v3 != 0 {
-		goto L2
-	}
-	v5 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v5 = i0
-L1:
-	if v3 != 0 {
-		goto L5
-	}
-	if v1 == 0 {
-		goto L5
-	}
-	i0 = v2 + k32(4294967292)
-	if i0 < uint32(5) {
-		goto L4
-	}
-L5:
-	v6 = uint32(0)
-	i8 = v4 + uint32(16)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10077288), uint32(4), uint32(8), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-L4:
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L6
-	}
-	fn3722(m, uint32(8401553), uint32(8577201), uint32(8435764), v3)
-	v6 = uint32(0)
-	goto L3
-L6:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v8 = i0
-	i0 = v1 + uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
-	v9 = i0
-	if v9 != k32(4294967295) {
-		goto L7
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L7
-	}
-	v6 = uint32(0)
-	goto L3
-L7:
-	v10 = uint32(10059656)
-	i0 = v5 + v2
-	v6 = i0
-	i0 = v6 + k32(4294967292)
-	v2 = i0
-	if v2 != 0 {
-		goto L11
-	}
-	v5 = uint32(0)
-	goto L10
-L11:
-	i0 = v1 + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v5 == 0 {
-		goto L12
-	}
-	i0 = v6 + k32(4294967291)
-	v2 = i0
-	if v2 == 0 {
-		goto L10
-	}
-L12:
-	v6 = uint32(10059656)
-	i0 = v1 + uint32(20)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v10 = i0
-	if v10 != 0 {
-		goto L13
-	}
-	v10 = uint32(10059656)
-	goto L9
-L13:
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 != 0 {
-		goto L9
-	}
-L10:
-	v6 = uint32(10059656)
-	v2 = uint32(10059656)
-	goto L8
-L9:
-	i0 = v1 + uint32(24)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v11 = i0
-	if v11 == 0 {
-		goto L15
-	}
-	if v2 == uint32(1) {
-		goto L14
-	}
-	v6 = v11
-L15:
-	i0 = v1 + uint32(28)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	goto L8
-L14:
-	v2 = uint32(10059656)
-	v6 = v11
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v1 = i0
-	if v1 == 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v11 = i0
-	if v11 != 0 {
-		goto L16
-	}
-L17:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8441001))
-	goto L3
-L16:
-	if v6 == uint32(10059656) {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v12 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v12)+87)))
-	i0 = i0 & uint32(32)
-	if i0 != 0 {
-		goto L20
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8572334), v4)
-	goto L3
-L20:
-	i0 = fn3873(m, v11, v6)
-	v11 = i0
-	if v11 == 0 {
-		goto L21
-	}
-	i1 = k32(10089824) + uint32(24548)
-	i2 = v4 + uint32(60)
-	i0 = fn1704(m, v6, i1, i2)
-	if int32(i0) > int32(uint32(0)) {
-		goto L24
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L21
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v11)) = v6
-	if v6 != 0 {
-		goto L21
-	}
-	v12 = uint32(0)
-	goto L23
-L24:
-	i1 = k32(10089824) + uint32(33868)
-	i2 = v4 + uint32(56)
-	i0 = fn2025(m, v11, i1, i2)
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L25
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v11)) = v6
-	if v6 != 0 {
-		goto L25
-	}
-	fn2072(m, v11)
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
-	v6 = i0
-	if v6 != 0 {
-		goto L26
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L21
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v11)) = v6
-	if v6 != 0 {
-		goto L21
-	}
-	v12 = uint32(0)
-	goto L23
-L26:
-	i0 = fn852(m, v6, v11)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v12 = i0
-	if v12 == uint32(1073741823) {
-		goto L27
-	}
-	i1 = v12 + k32(4294967295)
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v11)) = v12
-	if v12 != 0 {
-		goto L27
-	}
-	fn2072(m, v11)
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v12 = i0
-	if v12 == uint32(1073741823) {
-		goto L28
-	}
-	i1 = v12 + k32(4294967295)
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v11)) = v12
-	if v12 != 0 {
-		goto L28
-	}
-	fn2072(m, v11)
-L28:
-	if v6 == 0 {
-		goto L21
-	}
-	if v6 != uint32(10059656) {
-		goto L29
-	}
-	v12 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L21
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v6
-	if v6 != 0 {
-		goto L21
-	}
-	v11 = uint32(10059656)
-	goto L23
-L29:
-	i0 = fn2789(m, v6, uint32(0))
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v12 = i0
-	if v12 == uint32(1073741823) {
-		goto L30
-	}
-	i1 = v12 + k32(4294967295)
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v12
-	if v12 != 0 {
-		goto L30
-	}
-	fn2072(m, v6)
-L30:
-	if v11 == 0 {
-		goto L21
-	}
-	i1 = v9 + k32(4294967295)
-	i0 = fn1494(m, v11, i1)
-	v12 = i0
-	if v12 == 0 {
-		goto L31
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L31
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v12)) = i1
-L31:
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L22
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v11)) = v6
-	if v6 != 0 {
-		goto L22
-	}
-L23:
-	fn2072(m, v11)
-L22:
-	if v12 != 0 {
-		goto L18
-	}
-L21:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L19
-	}
-	v6 = uint32(0)
-	goto L3
-L19:
-	i0 = fn3057(m, v1, v7, v8, v3, v9, v5, v10, uint32(0), v2)
-	v6 = i0
-	goto L3
-L18:
-	i0 = fn3057(m, v1, v7, v8, v3, v9, v5, v10, v12, v2)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v12)) = v1
-	if v1 != 0 {
-		goto L3
-	}
-	fn2072(m, v12)
-L3:
-	i0 = v4 + uint32(64)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn3074(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8441001))
-	m.depth--
-	return uint32(0)
-L1:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+5536))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+5536)) = i1
-	m.depth--
-	return uint32(10059656)
-}
-
-//go:norace
-//go:nocheckptr
-func fn3075(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v1 = i0
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8441001))
-	m.depth--
-	return k32(4294967295)
-L1:
-	v2 = k32(4294967295)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+5520))
-	i0 = fn4092(m, v0, uint32(8413012), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+5524))
-	i0 = fn4092(m, v0, uint32(8389981), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+5528))
-	i0 = fn4092(m, v0, uint32(8453381), i2)
-	i0 = uint32(int32(i0) >> (uint32(31) & 31))
-	v2 = i0
-L2:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3076(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42776))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42776)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42780))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42780)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42784))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42784)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42788))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42788)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42792))
-	v1 = i0
-	if v1 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42792)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L5
-	}
-	fn2072(m, v1)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42796))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42796)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L6
-	}
-	fn2072(m, v1)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42800))
-	v1 = i0
-	if v1 == 0 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42800)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L7
-	}
-	fn2072(m, v1)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42804))
-	v1 = i0
-	if v1 == 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42804)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L8
-	}
-	fn2072(m, v1)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42808))
-	v1 = i0
-	if v1 == 0 {
-		goto L9
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42808)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L9
-	}
-	fn2072(m, v1)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42812))
-	v1 = i0
-	if v1 == 0 {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42812)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L10
-	}
-	fn2072(m, v1)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42816))
-	v1 = i0
-	if v1 == 0 {
-		goto L11
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42816)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L11
-	}
-	fn2072(m, v1)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42820))
-	v1 = i0
-	if v1 == 0 {
-		goto L12
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42820)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L12
-	}
-	fn2072(m, v1)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42824))
-	v1 = i0
-	if v1 == 0 {
-		goto L13
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42824)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L13
-	}
-	fn2072(m, v1)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42828))
-	v1 = i0
-	if v1 == 0 {
-		goto L14
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42828)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L14
-	}
-	fn2072(m, v1)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42832))
-	v1 = i0
-	if v1 == 0 {
-		goto L15
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42832)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L15
-	}
-	fn2072(m, v1)
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42836))
-	v1 = i0
-	if v1 == 0 {
-		goto L16
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42836)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L16
-	}
-	fn2072(m, v1)
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42840))
-	v1 = i0
-	if v1 == 0 {
-		goto L17
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42840)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L17
-	}
-	fn2072(m, v1)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42844))
-	v1 = i0
-	if v1 == 0 {
-		goto L18
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42844)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L18
-	}
-	fn2072(m, v1)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42848))
-	v1 = i0
-	if v1 == 0 {
-		goto L19
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42848)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L19
-	}
-	fn2072(m, v1)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42852))
-	v1 = i0
-	if v1 == 0 {
-		goto L20
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42852)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L20
-	}
-	fn2072(m, v1)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42856))
-	v1 = i0
-	if v1 == 0 {
-		goto L21
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42856)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L21
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L21
-	}
-	fn2072(m, v1)
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42860))
-	v1 = i0
-	if v1 == 0 {
-		goto L22
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42860)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L22
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L22
-	}
-	fn2072(m, v1)
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42864))
-	v1 = i0
-	if v1 == 0 {
-		goto L23
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42864)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L23
-	}
-	fn2072(m, v1)
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42868))
-	v1 = i0
-	if v1 == 0 {
-		goto L24
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42868)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L24
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L24
-	}
-	fn2072(m, v1)
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42872))
-	v1 = i0
-	if v1 == 0 {
-		goto L25
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42872)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L25
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L25
-	}
-	fn2072(m, v1)
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42876))
-	v1 = i0
-	if v1 == 0 {
-		goto L26
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42876)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L26
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L26
-	}
-	fn2072(m, v1)
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42880))
-	v1 = i0
-	if v1 == 0 {
-		goto L27
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42880)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L27
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L27
-	}
-	fn2072(m, v1)
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42884))
-	v1 = i0
-	if v1 == 0 {
-		goto L28
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42884)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L28
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L28
-	}
-	fn2072(m, v1)
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42888))
-	v1 = i0
-	if v1 == 0 {
-		goto L29
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42888)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L29
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L29
-	}
-	fn2072(m, v1)
-L29:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42892))
-	v1 = i0
-	if v1 == 0 {
-		goto L30
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42892)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L30
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L30
-	}
-	fn2072(m, v1)
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42896))
-	v1 = i0
-	if v1 == 0 {
-		goto L31
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42896)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L31
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L31
-	}
-	fn2072(m, v1)
-L31:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42900))
-	v1 = i0
-	if v1 == 0 {
-		goto L32
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42900)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L32
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L32
-	}
-	fn2072(m, v1)
-L32:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42904))
-	v1 = i0
-	if v1 == 0 {
-		goto L33
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42904)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L33
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L33
-	}
-	fn2072(m, v1)
-L33:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42908))
-	v1 = i0
-	if v1 == 0 {
-		goto L34
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42908)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L34
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L34
-	}
-	fn2072(m, v1)
-L34:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42912))
-	v1 = i0
-	if v1 == 0 {
-		goto L35
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42912)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L35
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L35
-	}
-	fn2072(m, v1)
-L35:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42916))
-	v1 = i0
-	if v1 == 0 {
-		goto L36
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42916)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L36
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L36
-	}
-	fn2072(m, v1)
-L36:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42920))
-	v1 = i0
-	if v1 == 0 {
-		goto L37
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42920)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L37
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L37
-	}
-	fn2072(m, v1)
-L37:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42924))
-	v1 = i0
-	if v1 == 0 {
-		goto L38
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42924)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L38
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L38
-	}
-	fn2072(m, v1)
-L38:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42928))
-	v1 = i0
-	if v1 == 0 {
-		goto L39
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42928)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L39
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L39
-	}
-	fn2072(m, v1)
-L39:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42932))
-	v1 = i0
-	if v1 == 0 {
-		goto L40
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42932)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L40
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L40
-	}
-	fn2072(m, v1)
-L40:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42936))
-	v1 = i0
-	if v1 == 0 {
-		goto L41
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42936)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L41
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L41
-	}
-	fn2072(m, v1)
-L41:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42940))
-	v1 = i0
-	if v1 == 0 {
-		goto L42
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42940)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L42
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L42
-	}
-	fn2072(m, v1)
-L42:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42944))
-	v1 = i0
-	if v1 == 0 {
-		goto L43
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42944)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L43
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L43
-	}
-	fn2072(m, v1)
-L43:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42948))
-	v1 = i0
-	if v1 == 0 {
-		goto L44
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42948)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L44
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L44
-	}
-	fn2072(m, v1)
-L44:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42952))
-	v1 = i0
-	if v1 == 0 {
-		goto L45
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42952)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L45
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L45
-	}
-	fn2072(m, v1)
-L45:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42956))
-	v1 = i0
-	if v1 == 0 {
-		goto L46
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42956)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L46
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L46
-	}
-	fn2072(m, v1)
-L46:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42960))
-	v1 = i0
-	if v1 == 0 {
-		goto L47
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42960)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L47
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L47
-	}
-	fn2072(m, v1)
-L47:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42964))
-	v1 = i0
-	if v1 == 0 {
-		goto L48
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42964)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L48
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L48
-	}
-	fn2072(m, v1)
-L48:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42968))
-	v1 = i0
-	if v1 == 0 {
-		goto L49
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42968)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L49
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L49
-	}
-	fn2072(m, v1)
-L49:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42972))
-	v1 = i0
-	if v1 == 0 {
-		goto L50
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42972)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L50
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L50
-	}
-	fn2072(m, v1)
-L50:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42976))
-	v1 = i0
-	if v1 == 0 {
-		goto L51
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42976)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L51
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L51
-	}
-	fn2072(m, v1)
-L51:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42980))
-	v1 = i0
-	if v1 == 0 {
-		goto L52
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42980)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L52
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L52
-	}
-	fn2072(m, v1)
-L52:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42984))
-	v1 = i0
-	if v1 == 0 {
-		goto L53
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42984)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L53
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L53
-	}
-	fn2072(m, v1)
-L53:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42988))
-	v1 = i0
-	if v1 == 0 {
-		goto L54
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42988)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L54
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L54
-	}
-	fn2072(m, v1)
-L54:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42992))
-	v1 = i0
-	if v1 == 0 {
-		goto L55
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42992)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L55
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L55
-	}
-	fn2072(m, v1)
-L55:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42996))
-	v1 = i0
-	if v1 == 0 {
-		goto L56
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42996)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L56
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L56
-	}
-	fn2072(m, v1)
-L56:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43000))
-	v1 = i0
-	if v1 == 0 {
-		goto L57
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43000)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L57
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L57
-	}
-	fn2072(m, v1)
-L57:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43004))
-	v1 = i0
-	if v1 == 0 {
-		goto L58
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43004)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L58
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L58
-	}
-	fn2072(m, v1)
-L58:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43008))
-	v1 = i0
-	if v1 == 0 {
-		goto L59
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43008)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L59
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L59
-	}
-	fn2072(m, v1)
-L59:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43012))
-	v1 = i0
-	if v1 == 0 {
-		goto L60
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43012)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L60
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L60
-	}
-	fn2072(m, v1)
-L60:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43016))
-	v1 = i0
-	if v1 == 0 {
-		goto L61
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43016)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L61
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L61
-	}
-	fn2072(m, v1)
-L61:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43020))
-	v1 = i0
-	if v1 == 0 {
-		goto L62
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43020)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L62
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L62
-	}
-	fn2072(m, v1)
-L62:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43024))
-	v1 = i0
-	if v1 == 0 {
-		goto L63
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43024)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L63
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L63
-	}
-	fn2072(m, v1)
-L63:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43028))
-	v1 = i0
-	if v1 == 0 {
-		goto L64
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43028)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L64
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L64
-	}
-	fn2072(m, v1)
-L64:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43032))
-	v1 = i0
-	if v1 == 0 {
-		goto L65
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43032)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L65
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L65
-	}
-	fn2072(m, v1)
-L65:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43036))
-	v1 = i0
-	if v1 == 0 {
-		goto L66
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43036)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L66
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L66
-	}
-	fn2072(m, v1)
-L66:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43040))
-	v1 = i0
-	if v1 == 0 {
-		goto L67
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43040)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L67
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L67
-	}
-	fn2072(m, v1)
-L67:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43044))
-	v1 = i0
-	if v1 == 0 {
-		goto L68
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43044)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L68
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L68
-	}
-	fn2072(m, v1)
-L68:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43048))
-	v1 = i0
-	if v1 == 0 {
-		goto L69
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43048)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L69
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L69
-	}
-	fn2072(m, v1)
-L69:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43052))
-	v1 = i0
-	if v1 == 0 {
-		goto L70
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43052)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L70
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L70
-	}
-	fn2072(m, v1)
-L70:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43056))
-	v1 = i0
-	if v1 == 0 {
-		goto L71
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43056)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L71
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L71
-	}
-	fn2072(m, v1)
-L71:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43060))
-	v1 = i0
-	if v1 == 0 {
-		goto L72
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43060)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L72
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L72
-	}
-	fn2072(m, v1)
-L72:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43064))
-	v1 = i0
-	if v1 == 0 {
-		goto L73
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43064)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L73
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L73
-	}
-	fn2072(m, v1)
-L73:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43068))
-	v1 = i0
-	if v1 == 0 {
-		goto L74
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43068)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L74
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L74
-	}
-	fn2072(m, v1)
-L74:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43072))
-	v1 = i0
-	if v1 == 0 {
-		goto L75
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43072)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L75
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L75
-	}
-	fn2072(m, v1)
-L75:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43076))
-	v1 = i0
-	if v1 == 0 {
-		goto L76
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43076)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L76
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L76
-	}
-	fn2072(m, v1)
-L76:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43080))
-	v1 = i0
-	if v1 == 0 {
-		goto L77
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43080)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L77
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L77
-	}
-	fn2072(m, v1)
-L77:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43084))
-	v1 = i0
-	if v1 == 0 {
-		goto L78
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43084)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L78
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L78
-	}
-	fn2072(m, v1)
-L78:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43088))
-	v1 = i0
-	if v1 == 0 {
-		goto L79
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43088)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L79
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L79
-	}
-	fn2072(m, v1)
-L79:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43092))
-	v1 = i0
-	if v1 == 0 {
-		goto L80
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43092)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L80
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L80
-	}
-	fn2072(m, v1)
-L80:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43096))
-	v1 = i0
-	if v1 == 0 {
-		goto L81
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43096)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L81
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L81
-	}
-	fn2072(m, v1)
-L81:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43100))
-	v1 = i0
-	if v1 == 0 {
-		goto L82
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43100)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L82
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L82
-	}
-	fn2072(m, v1)
-L82:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43104))
-	v1 = i0
-	if v1 == 0 {
-		goto L83
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43104)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L83
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L83
-	}
-	fn2072(m, v1)
-L83:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43108))
-	v1 = i0
-	if v1 == 0 {
-		goto L84
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43108)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L84
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L84
-	}
-	fn2072(m, v1)
-L84:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43112))
-	v1 = i0
-	if v1 == 0 {
-		goto L85
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43112)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L85
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L85
-	}
-	fn2072(m, v1)
-L85:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43116))
-	v1 = i0
-	if v1 == 0 {
-		goto L86
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43116)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L86
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L86
-	}
-	fn2072(m, v1)
-L86:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43120))
-	v1 = i0
-	if v1 == 0 {
-		goto L87
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43120)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L87
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L87
-	}
-	fn2072(m, v1)
-L87:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43124))
-	v1 = i0
-	if v1 == 0 {
-		goto L88
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43124)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L88
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L88
-	}
-	fn2072(m, v1)
-L88:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43128))
-	v1 = i0
-	if v1 == 0 {
-		goto L89
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43128)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L89
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L89
-	}
-	fn2072(m, v1)
-L89:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43132))
-	v1 = i0
-	if v1 == 0 {
-		goto L90
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43132)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L90
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L90
-	}
-	fn2072(m, v1)
-L90:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43136))
-	v1 = i0
-	if v1 == 0 {
-		goto L91
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43136)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L91
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L91
-	}
-	fn2072(m, v1)
-L91:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43140))
-	v1 = i0
-	if v1 == 0 {
-		goto L92
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43140)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L92
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L92
-	}
-	fn2072(m, v1)
-L92:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43144))
-	v1 = i0
-	if v1 == 0 {
-		goto L93
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43144)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L93
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L93
-	}
-	fn2072(m, v1)
-L93:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43148))
-	v1 = i0
-	if v1 == 0 {
-		goto L94
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43148)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L94
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L94
-	}
-	fn2072(m, v1)
-L94:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43152))
-	v1 = i0
-	if v1 == 0 {
-		goto L95
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43152)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L95
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L95
-	}
-	fn2072(m, v1)
-L95:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43156))
-	v1 = i0
-	if v1 == 0 {
-		goto L96
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43156)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L96
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L96
-	}
-	fn2072(m, v1)
-L96:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43160))
-	v1 = i0
-	if v1 == 0 {
-		goto L97
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43160)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L97
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L97
-	}
-	fn2072(m, v1)
-L97:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43164))
-	v1 = i0
-	if v1 == 0 {
-		goto L98
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43164)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L98
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L98
-	}
-	fn2072(m, v1)
-L98:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43168))
-	v1 = i0
-	if v1 == 0 {
-		goto L99
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43168)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L99
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L99
-	}
-	fn2072(m, v1)
-L99:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43172))
-	v1 = i0
-	if v1 == 0 {
-		goto L100
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43172)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L100
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L100
-	}
-	fn2072(m, v1)
-L100:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43176))
-	v1 = i0
-	if v1 == 0 {
-		goto L101
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43176)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L101
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L101
-	}
-	fn2072(m, v1)
-L101:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43180))
-	v1 = i0
-	if v1 == 0 {
-		goto L102
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43180)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L102
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L102
-	}
-	fn2072(m, v1)
-L102:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43184))
-	v1 = i0
-	if v1 == 0 {
-		goto L103
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43184)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L103
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L103
-	}
-	fn2072(m, v1)
-L103:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43188))
-	v1 = i0
-	if v1 == 0 {
-		goto L104
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43188)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L104
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L104
-	}
-	fn2072(m, v1)
-L104:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43192))
-	v1 = i0
-	if v1 == 0 {
-		goto L105
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43192)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L105
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L105
-	}
-	fn2072(m, v1)
-L105:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43196))
-	v1 = i0
-	if v1 == 0 {
-		goto L106
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43196)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L106
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L106
-	}
-	fn2072(m, v1)
-L106:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43200))
-	v1 = i0
-	if v1 == 0 {
-		goto L107
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43200)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L107
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L107
-	}
-	fn2072(m, v1)
-L107:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43204))
-	v1 = i0
-	if v1 == 0 {
-		goto L108
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43204)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L108
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L108
-	}
-	fn2072(m, v1)
-L108:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43208))
-	v1 = i0
-	if v1 == 0 {
-		goto L109
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43208)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L109
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L109
-	}
-	fn2072(m, v1)
-L109:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43212))
-	v1 = i0
-	if v1 == 0 {
-		goto L110
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43212)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L110
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L110
-	}
-	fn2072(m, v1)
-L110:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43216))
-	v1 = i0
-	if v1 == 0 {
-		goto L111
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43216)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L111
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L111
-	}
-	fn2072(m, v1)
-L111:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43220))
-	v1 = i0
-	if v1 == 0 {
-		goto L112
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43220)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L112
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L112
-	}
-	fn2072(m, v1)
-L112:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43224))
-	v1 = i0
-	if v1 == 0 {
-		goto L113
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43224)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L113
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L113
-	}
-	fn2072(m, v1)
-L113:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43228))
-	v1 = i0
-	if v1 == 0 {
-		goto L114
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43228)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L114
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L114
-	}
-	fn2072(m, v1)
-L114:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43232))
-	v1 = i0
-	if v1 == 0 {
-		goto L115
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43232)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L115
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L115
-	}
-	fn2072(m, v1)
-L115:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43236))
-	v1 = i0
-	if v1 == 0 {
-		goto L116
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43236)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L116
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L116
-	}
-	fn2072(m, v1)
-L116:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43240))
-	v1 = i0
-	if v1 == 0 {
-		goto L117
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43240)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L117
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L117
-	}
-	fn2072(m, v1)
-L117:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43244))
-	v1 = i0
-	if v1 == 0 {
-		goto L118
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43244)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L118
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L118
-	}
-	fn2072(m, v1)
-L118:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43248))
-	v1 = i0
-	if v1 == 0 {
-		goto L119
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43248)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L119
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L119
-	}
-	fn2072(m, v1)
-L119:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43252))
-	v1 = i0
-	if v1 == 0 {
-		goto L120
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43252)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L120
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L120
-	}
-	fn2072(m, v1)
-L120:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43256))
-	v1 = i0
-	if v1 == 0 {
-		goto L121
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43256)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L121
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L121
-	}
-	fn2072(m, v1)
-L121:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43260))
-	v1 = i0
-	if v1 == 0 {
-		goto L122
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43260)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L122
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L122
-	}
-	fn2072(m, v1)
-L122:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43264))
-	v1 = i0
-	if v1 == 0 {
-		goto L123
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43264)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L123
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L123
-	}
-	fn2072(m, v1)
-L123:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43268))
-	v1 = i0
-	if v1 == 0 {
-		goto L124
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43268)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L124
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L124
-	}
-	fn2072(m, v1)
-L124:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43272))
-	v1 = i0
-	if v1 == 0 {
-		goto L125
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43272)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L125
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L125
-	}
-	fn2072(m, v1)
-L125:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43276))
-	v1 = i0
-	if v1 == 0 {
-		goto L126
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43276)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L126
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L126
-	}
-	fn2072(m, v1)
-L126:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43280))
-	v1 = i0
-	if v1 == 0 {
-		goto L127
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43280)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L127
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L127
-	}
-	fn2072(m, v1)
-L127:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43284))
-	v1 = i0
-	if v1 == 0 {
-		goto L128
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43284)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L128
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L128
-	}
-	fn2072(m, v1)
-L128:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43288))
-	v1 = i0
-	if v1 == 0 {
-		goto L129
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43288)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L129
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L129
-	}
-	fn2072(m, v1)
-L129:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43292))
-	v1 = i0
-	if v1 == 0 {
-		goto L130
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43292)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L130
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L130
-	}
-	fn2072(m, v1)
-L130:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43296))
-	v1 = i0
-	if v1 == 0 {
-		goto L131
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43296)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L131
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L131
-	}
-	fn2072(m, v1)
-L131:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43300))
-	v1 = i0
-	if v1 == 0 {
-		goto L132
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43300)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L132
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L132
-	}
-	fn2072(m, v1)
-L132:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43304))
-	v1 = i0
-	if v1 == 0 {
-		goto L133
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43304)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L133
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L133
-	}
-	fn2072(m, v1)
-L133:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43308))
-	v1 = i0
-	if v1 == 0 {
-		goto L134
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43308)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L134
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L134
-	}
-	fn2072(m, v1)
-L134:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43312))
-	v1 = i0
-	if v1 == 0 {
-		goto L135
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43312)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L135
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L135
-	}
-	fn2072(m, v1)
-L135:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43316))
-	v1 = i0
-	if v1 == 0 {
-		goto L136
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43316)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L136
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L136
-	}
-	fn2072(m, v1)
-L136:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43320))
-	v1 = i0
-	if v1 == 0 {
-		goto L137
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43320)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L137
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L137
-	}
-	fn2072(m, v1)
-L137:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43324))
-	v1 = i0
-	if v1 == 0 {
-		goto L138
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43324)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L138
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L138
-	}
-	fn2072(m, v1)
-L138:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43328))
-	v1 = i0
-	if v1 == 0 {
-		goto L139
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43328)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L139
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L139
-	}
-	fn2072(m, v1)
-L139:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43332))
-	v1 = i0
-	if v1 == 0 {
-		goto L140
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43332)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L140
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L140
-	}
-	fn2072(m, v1)
-L140:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43336))
-	v1 = i0
-	if v1 == 0 {
-		goto L141
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43336)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L141
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L141
-	}
-	fn2072(m, v1)
-L141:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43340))
-	v1 = i0
-	if v1 == 0 {
-		goto L142
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43340)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L142
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L142
-	}
-	fn2072(m, v1)
-L142:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43344))
-	v1 = i0
-	if v1 == 0 {
-		goto L143
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43344)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L143
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L143
-	}
-	fn2072(m, v1)
-L143:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43348))
-	v1 = i0
-	if v1 == 0 {
-		goto L144
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43348)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L144
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L144
-	}
-	fn2072(m, v1)
-L144:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43352))
-	v1 = i0
-	if v1 == 0 {
-		goto L145
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43352)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L145
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L145
-	}
-	fn2072(m, v1)
-L145:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43356))
-	v1 = i0
-	if v1 == 0 {
-		goto L146
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43356)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L146
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L146
-	}
-	fn2072(m, v1)
-L146:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43360))
-	v1 = i0
-	if v1 == 0 {
-		goto L147
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43360)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L147
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L147
-	}
-	fn2072(m, v1)
-L147:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43364))
-	v1 = i0
-	if v1 == 0 {
-		goto L148
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43364)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L148
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L148
-	}
-	fn2072(m, v1)
-L148:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43368))
-	v1 = i0
-	if v1 == 0 {
-		goto L149
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43368)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L149
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L149
-	}
-	fn2072(m, v1)
-L149:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43372))
-	v1 = i0
-	if v1 == 0 {
-		goto L150
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43372)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L150
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L150
-	}
-	fn2072(m, v1)
-L150:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43376))
-	v1 = i0
-	if v1 == 0 {
-		goto L151
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43376)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L151
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L151
-	}
-	fn2072(m, v1)
-L151:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43380))
-	v1 = i0
-	if v1 == 0 {
-		goto L152
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43380)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L152
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L152
-	}
-	fn2072(m, v1)
-L152:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43384))
-	v1 = i0
-	if v1 == 0 {
-		goto L153
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43384)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L153
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L153
-	}
-	fn2072(m, v1)
-L153:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43388))
-	v1 = i0
-	if v1 == 0 {
-		goto L154
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43388)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L154
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L154
-	}
-	fn2072(m, v1)
-L154:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43392))
-	v1 = i0
-	if v1 == 0 {
-		goto L155
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43392)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L155
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L155
-	}
-	fn2072(m, v1)
-L155:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43396))
-	v1 = i0
-	if v1 == 0 {
-		goto L156
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43396)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L156
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L156
-	}
-	fn2072(m, v1)
-L156:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43400))
-	v1 = i0
-	if v1 == 0 {
-		goto L157
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43400)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L157
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L157
-	}
-	fn2072(m, v1)
-L157:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43404))
-	v1 = i0
-	if v1 == 0 {
-		goto L158
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43404)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L158
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L158
-	}
-	fn2072(m, v1)
-L158:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43408))
-	v1 = i0
-	if v1 == 0 {
-		goto L159
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43408)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L159
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L159
-	}
-	fn2072(m, v1)
-L159:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43412))
-	v1 = i0
-	if v1 == 0 {
-		goto L160
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43412)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L160
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L160
-	}
-	fn2072(m, v1)
-L160:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43416))
-	v1 = i0
-	if v1 == 0 {
-		goto L161
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43416)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L161
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L161
-	}
-	fn2072(m, v1)
-L161:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43420))
-	v1 = i0
-	if v1 == 0 {
-		goto L162
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43420)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L162
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L162
-	}
-	fn2072(m, v1)
-L162:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43424))
-	v1 = i0
-	if v1 == 0 {
-		goto L163
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43424)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L163
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L163
-	}
-	fn2072(m, v1)
-L163:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43428))
-	v1 = i0
-	if v1 == 0 {
-		goto L164
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43428)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L164
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L164
-	}
-	fn2072(m, v1)
-L164:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43432))
-	v1 = i0
-	if v1 == 0 {
-		goto L165
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43432)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L165
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L165
-	}
-	fn2072(m, v1)
-L165:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43436))
-	v1 = i0
-	if v1 == 0 {
-		goto L166
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43436)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L166
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L166
-	}
-	fn2072(m, v1)
-L166:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43440))
-	v1 = i0
-	if v1 == 0 {
-		goto L167
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43440)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L167
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L167
-	}
-	fn2072(m, v1)
-L167:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43444))
-	v1 = i0
-	if v1 == 0 {
-		goto L168
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43444)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L168
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L168
-	}
-	fn2072(m, v1)
-L168:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43448))
-	v1 = i0
-	if v1 == 0 {
-		goto L169
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43448)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L169
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L169
-	}
-	fn2072(m, v1)
-L169:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43452))
-	v1 = i0
-	if v1 == 0 {
-		goto L170
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43452)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L170
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L170
-	}
-	fn2072(m, v1)
-L170:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43456))
-	v1 = i0
-	if v1 == 0 {
-		goto L171
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43456)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L171
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L171
-	}
-	fn2072(m, v1)
-L171:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43460))
-	v1 = i0
-	if v1 == 0 {
-		goto L172
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43460)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L172
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L172
-	}
-	fn2072(m, v1)
-L172:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43464))
-	v1 = i0
-	if v1 == 0 {
-		goto L173
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43464)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L173
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L173
-	}
-	fn2072(m, v1)
-L173:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43468))
-	v1 = i0
-	if v1 == 0 {
-		goto L174
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43468)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L174
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L174
-	}
-	fn2072(m, v1)
-L174:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43472))
-	v1 = i0
-	if v1 == 0 {
-		goto L175
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43472)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L175
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L175
-	}
-	fn2072(m, v1)
-L175:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43476))
-	v1 = i0
-	if v1 == 0 {
-		goto L176
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43476)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L176
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L176
-	}
-	fn2072(m, v1)
-L176:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43480))
-	v1 = i0
-	if v1 == 0 {
-		goto L177
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43480)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L177
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L177
-	}
-	fn2072(m, v1)
-L177:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43484))
-	v1 = i0
-	if v1 == 0 {
-		goto L178
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43484)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L178
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L178
-	}
-	fn2072(m, v1)
-L178:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43488))
-	v1 = i0
-	if v1 == 0 {
-		goto L179
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43488)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L179
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L179
-	}
-	fn2072(m, v1)
-L179:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43492))
-	v1 = i0
-	if v1 == 0 {
-		goto L180
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43492)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L180
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L180
-	}
-	fn2072(m, v1)
-L180:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43496))
-	v1 = i0
-	if v1 == 0 {
-		goto L181
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43496)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L181
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L181
-	}
-	fn2072(m, v1)
-L181:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43500))
-	v1 = i0
-	if v1 == 0 {
-		goto L182
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43500)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L182
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L182
-	}
-	fn2072(m, v1)
-L182:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43504))
-	v1 = i0
-	if v1 == 0 {
-		goto L183
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43504)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L183
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L183
-	}
-	fn2072(m, v1)
-L183:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43508))
-	v1 = i0
-	if v1 == 0 {
-		goto L184
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43508)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L184
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L184
-	}
-	fn2072(m, v1)
-L184:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43512))
-	v1 = i0
-	if v1 == 0 {
-		goto L185
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43512)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L185
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L185
-	}
-	fn2072(m, v1)
-L185:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43516))
-	v1 = i0
-	if v1 == 0 {
-		goto L186
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43516)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L186
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L186
-	}
-	fn2072(m, v1)
-L186:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43520))
-	v1 = i0
-	if v1 == 0 {
-		goto L187
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43520)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L187
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L187
-	}
-	fn2072(m, v1)
-L187:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43524))
-	v1 = i0
-	if v1 == 0 {
-		goto L188
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43524)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L188
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L188
-	}
-	fn2072(m, v1)
-L188:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43528))
-	v1 = i0
-	if v1 == 0 {
-		goto L189
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43528)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L189
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L189
-	}
-	fn2072(m, v1)
-L189:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43532))
-	v1 = i0
-	if v1 == 0 {
-		goto L190
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43532)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L190
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L190
-	}
-	fn2072(m, v1)
-L190:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43536))
-	v1 = i0
-	if v1 == 0 {
-		goto L191
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43536)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L191
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L191
-	}
-	fn2072(m, v1)
-L191:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43540))
-	v1 = i0
-	if v1 == 0 {
-		goto L192
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43540)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L192
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L192
-	}
-	fn2072(m, v1)
-L192:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43544))
-	v1 = i0
-	if v1 == 0 {
-		goto L193
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43544)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L193
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L193
-	}
-	fn2072(m, v1)
-L193:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43548))
-	v1 = i0
-	if v1 == 0 {
-		goto L194
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43548)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L194
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L194
-	}
-	fn2072(m, v1)
-L194:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43552))
-	v1 = i0
-	if v1 == 0 {
-		goto L195
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43552)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L195
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L195
-	}
-	fn2072(m, v1)
-L195:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43556))
-	v1 = i0
-	if v1 == 0 {
-		goto L196
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43556)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L196
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L196
-	}
-	fn2072(m, v1)
-L196:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43560))
-	v1 = i0
-	if v1 == 0 {
-		goto L197
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43560)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L197
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L197
-	}
-	fn2072(m, v1)
-L197:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43564))
-	v1 = i0
-	if v1 == 0 {
-		goto L198
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43564)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L198
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L198
-	}
-	fn2072(m, v1)
-L198:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43568))
-	v1 = i0
-	if v1 == 0 {
-		goto L199
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43568)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L199
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L199
-	}
-	fn2072(m, v1)
-L199:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43572))
-	v1 = i0
-	if v1 == 0 {
-		goto L200
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43572)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L200
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L200
-	}
-	fn2072(m, v1)
-L200:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43576))
-	v1 = i0
-	if v1 == 0 {
-		goto L201
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43576)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L201
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L201
-	}
-	fn2072(m, v1)
-L201:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43580))
-	v1 = i0
-	if v1 == 0 {
-		goto L202
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43580)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L202
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L202
-	}
-	fn2072(m, v1)
-L202:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43584))
-	v1 = i0
-	if v1 == 0 {
-		goto L203
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43584)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L203
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L203
-	}
-	fn2072(m, v1)
-L203:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43588))
-	v1 = i0
-	if v1 == 0 {
-		goto L204
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43588)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L204
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L204
-	}
-	fn2072(m, v1)
-L204:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43592))
-	v1 = i0
-	if v1 == 0 {
-		goto L205
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43592)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L205
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L205
-	}
-	fn2072(m, v1)
-L205:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43596))
-	v1 = i0
-	if v1 == 0 {
-		goto L206
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43596)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L206
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L206
-	}
-	fn2072(m, v1)
-L206:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43600))
-	v1 = i0
-	if v1 == 0 {
-		goto L207
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43600)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L207
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L207
-	}
-	fn2072(m, v1)
-L207:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43604))
-	v1 = i0
-	if v1 == 0 {
-		goto L208
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43604)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L208
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L208
-	}
-	fn2072(m, v1)
-L208:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43608))
-	v1 = i0
-	if v1 == 0 {
-		goto L209
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43608)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L209
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L209
-	}
-	fn2072(m, v1)
-L209:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43612))
-	v1 = i0
-	if v1 == 0 {
-		goto L210
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43612)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L210
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L210
-	}
-	fn2072(m, v1)
-L210:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43616))
-	v1 = i0
-	if v1 == 0 {
-		goto L211
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43616)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L211
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L211
-	}
-	fn2072(m, v1)
-L211:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43620))
-	v1 = i0
-	if v1 == 0 {
-		goto L212
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43620)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L212
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L212
-	}
-	fn2072(m, v1)
-L212:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43624))
-	v1 = i0
-	if v1 == 0 {
-		goto L213
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43624)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L213
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L213
-	}
-	fn2072(m, v1)
-L213:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43628))
-	v1 = i0
-	if v1 == 0 {
-		goto L214
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43628)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L214
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L214
-	}
-	fn2072(m, v1)
-L214:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43632))
-	v1 = i0
-	if v1 == 0 {
-		goto L215
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43632)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L215
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L215
-	}
-	fn2072(m, v1)
-L215:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43636))
-	v1 = i0
-	if v1 == 0 {
-		goto L216
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43636)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L216
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L216
-	}
-	fn2072(m, v1)
-L216:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43640))
-	v1 = i0
-	if v1 == 0 {
-		goto L217
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43640)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L217
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L217
-	}
-	fn2072(m, v1)
-L217:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43644))
-	v1 = i0
-	if v1 == 0 {
-		goto L218
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43644)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L218
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L218
-	}
-	fn2072(m, v1)
-L218:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43648))
-	v1 = i0
-	if v1 == 0 {
-		goto L219
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43648)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L219
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L219
-	}
-	fn2072(m, v1)
-L219:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43652))
-	v1 = i0
-	if v1 == 0 {
-		goto L220
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43652)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L220
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L220
-	}
-	fn2072(m, v1)
-L220:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43656))
-	v1 = i0
-	if v1 == 0 {
-		goto L221
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43656)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L221
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L221
-	}
-	fn2072(m, v1)
-L221:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43660))
-	v1 = i0
-	if v1 == 0 {
-		goto L222
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43660)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L222
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L222
-	}
-	fn2072(m, v1)
-L222:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43664))
-	v1 = i0
-	if v1 == 0 {
-		goto L223
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43664)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L223
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L223
-	}
-	fn2072(m, v1)
-L223:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43668))
-	v1 = i0
-	if v1 == 0 {
-		goto L224
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43668)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L224
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L224
-	}
-	fn2072(m, v1)
-L224:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43672))
-	v1 = i0
-	if v1 == 0 {
-		goto L225
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43672)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L225
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L225
-	}
-	fn2072(m, v1)
-L225:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43676))
-	v1 = i0
-	if v1 == 0 {
-		goto L226
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43676)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L226
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L226
-	}
-	fn2072(m, v1)
-L226:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43680))
-	v1 = i0
-	if v1 == 0 {
-		goto L227
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43680)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L227
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L227
-	}
-	fn2072(m, v1)
-L227:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43684))
-	v1 = i0
-	if v1 == 0 {
-		goto L228
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43684)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L228
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L228
-	}
-	fn2072(m, v1)
-L228:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43688))
-	v1 = i0
-	if v1 == 0 {
-		goto L229
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43688)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L229
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L229
-	}
-	fn2072(m, v1)
-L229:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43692))
-	v1 = i0
-	if v1 == 0 {
-		goto L230
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43692)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L230
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L230
-	}
-	fn2072(m, v1)
-L230:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43696))
-	v1 = i0
-	if v1 == 0 {
-		goto L231
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43696)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L231
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L231
-	}
-	fn2072(m, v1)
-L231:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43700))
-	v1 = i0
-	if v1 == 0 {
-		goto L232
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43700)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L232
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L232
-	}
-	fn2072(m, v1)
-L232:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43704))
-	v1 = i0
-	if v1 == 0 {
-		goto L233
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43704)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L233
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L233
-	}
-	fn2072(m, v1)
-L233:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43708))
-	v1 = i0
-	if v1 == 0 {
-		goto L234
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43708)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L234
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L234
-	}
-	fn2072(m, v1)
-L234:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43712))
-	v1 = i0
-	if v1 == 0 {
-		goto L235
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43712)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L235
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L235
-	}
-	fn2072(m, v1)
-L235:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43716))
-	v1 = i0
-	if v1 == 0 {
-		goto L236
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43716)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L236
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L236
-	}
-	fn2072(m, v1)
-L236:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43720))
-	v1 = i0
-	if v1 == 0 {
-		goto L237
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43720)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L237
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L237
-	}
-	fn2072(m, v1)
-L237:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43724))
-	v1 = i0
-	if v1 == 0 {
-		goto L238
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43724)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L238
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L238
-	}
-	fn2072(m, v1)
-L238:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43728))
-	v1 = i0
-	if v1 == 0 {
-		goto L239
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43728)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L239
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L239
-	}
-	fn2072(m, v1)
-L239:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43732))
-	v1 = i0
-	if v1 == 0 {
-		goto L240
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43732)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L240
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L240
-	}
-	fn2072(m, v1)
-L240:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43736))
-	v1 = i0
-	if v1 == 0 {
-		goto L241
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43736)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L241
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L241
-	}
-	fn2072(m, v1)
-L241:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43740))
-	v1 = i0
-	if v1 == 0 {
-		goto L242
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43740)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L242
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L242
-	}
-	fn2072(m, v1)
-L242:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43744))
-	v1 = i0
-	if v1 == 0 {
-		goto L243
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+43744)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L243
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L243
-	}
-	fn2072(m, v1)
-L243:
-	*(*uint8)(unsafe.Add(b, uint64(v0)+42768)) = uint8(k32(0))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+42772)) = uint32(1)
-	return
 }

@@ -14,7 +14,392 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn3077(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3074(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v4 = i0
+	m.g0 = v4
+	if v3 != 0 {
+		goto L2
+	}
+	v5 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v5 = i0
+L1:
+	if v3 != 0 {
+		goto L5
+	}
+	if v1 == 0 {
+		goto L5
+	}
+	i0 = v2 + k32(4294967292)
+	if i0 < uint32(5) {
+		goto L4
+	}
+L5:
+	v6 = uint32(0)
+	i8 = v4 + uint32(16)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10077288), uint32(4), uint32(8), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+L4:
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L6
+	}
+	fn3723(m, uint32(8401553), uint32(8577201), uint32(8435764), v3)
+	v6 = uint32(0)
+	goto L3
+L6:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v8 = i0
+	i0 = v1 + uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1582(m, i0)
+	v9 = i0
+	if v9 != k32(4294967295) {
+		goto L7
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L7
+	}
+	v6 = uint32(0)
+	goto L3
+L7:
+	v10 = uint32(10059656)
+	i0 = v5 + v2
+	v6 = i0
+	i0 = v6 + k32(4294967292)
+	v2 = i0
+	if v2 != 0 {
+		goto L11
+	}
+	v5 = uint32(0)
+	goto L10
+L11:
+	i0 = v1 + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	if v5 == 0 {
+		goto L12
+	}
+	i0 = v6 + k32(4294967291)
+	v2 = i0
+	if v2 == 0 {
+		goto L10
+	}
+L12:
+	v6 = uint32(10059656)
+	i0 = v1 + uint32(20)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v10 = i0
+	if v10 != 0 {
+		goto L13
+	}
+	v10 = uint32(10059656)
+	goto L9
+L13:
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 != 0 {
+		goto L9
+	}
+L10:
+	v6 = uint32(10059656)
+	v2 = uint32(10059656)
+	goto L8
+L9:
+	i0 = v1 + uint32(24)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v11 = i0
+	if v11 == 0 {
+		goto L15
+	}
+	if v2 == uint32(1) {
+		goto L14
+	}
+	v6 = v11
+L15:
+	i0 = v1 + uint32(28)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	goto L8
+L14:
+	v2 = uint32(10059656)
+	v6 = v11
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v1 = i0
+	if v1 == 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v11 = i0
+	if v11 != 0 {
+		goto L16
+	}
+L17:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8441001))
+	goto L3
+L16:
+	if v6 == uint32(10059656) {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v12 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v12)+87)))
+	i0 = i0 & uint32(32)
+	if i0 != 0 {
+		goto L20
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8572334), v4)
+	goto L3
+L20:
+	i0 = fn3874(m, v11, v6)
+	v11 = i0
+	if v11 == 0 {
+		goto L21
+	}
+	i1 = k32(10089824) + uint32(24548)
+	i2 = v4 + uint32(60)
+	i0 = fn1705(m, v6, i1, i2)
+	if int32(i0) > int32(uint32(0)) {
+		goto L24
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L21
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v11)) = v6
+	if v6 != 0 {
+		goto L21
+	}
+	v12 = uint32(0)
+	goto L23
+L24:
+	i1 = k32(10089824) + uint32(33868)
+	i2 = v4 + uint32(56)
+	i0 = fn2026(m, v11, i1, i2)
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L25
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v11)) = v6
+	if v6 != 0 {
+		goto L25
+	}
+	fn2073(m, v11)
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
+	v6 = i0
+	if v6 != 0 {
+		goto L26
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L21
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v11)) = v6
+	if v6 != 0 {
+		goto L21
+	}
+	v12 = uint32(0)
+	goto L23
+L26:
+	i0 = fn853(m, v6, v11)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v12 = i0
+	if v12 == uint32(1073741823) {
+		goto L27
+	}
+	i1 = v12 + k32(4294967295)
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v11)) = v12
+	if v12 != 0 {
+		goto L27
+	}
+	fn2073(m, v11)
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v12 = i0
+	if v12 == uint32(1073741823) {
+		goto L28
+	}
+	i1 = v12 + k32(4294967295)
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v11)) = v12
+	if v12 != 0 {
+		goto L28
+	}
+	fn2073(m, v11)
+L28:
+	if v6 == 0 {
+		goto L21
+	}
+	if v6 != uint32(10059656) {
+		goto L29
+	}
+	v12 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L21
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v6
+	if v6 != 0 {
+		goto L21
+	}
+	v11 = uint32(10059656)
+	goto L23
+L29:
+	i0 = fn2790(m, v6, uint32(0))
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v12 = i0
+	if v12 == uint32(1073741823) {
+		goto L30
+	}
+	i1 = v12 + k32(4294967295)
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v12
+	if v12 != 0 {
+		goto L30
+	}
+	fn2073(m, v6)
+L30:
+	if v11 == 0 {
+		goto L21
+	}
+	i1 = v9 + k32(4294967295)
+	i0 = fn1495(m, v11, i1)
+	v12 = i0
+	if v12 == 0 {
+		goto L31
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L31
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v12)) = i1
+L31:
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L22
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v11)) = v6
+	if v6 != 0 {
+		goto L22
+	}
+L23:
+	fn2073(m, v11)
+L22:
+	if v12 != 0 {
+		goto L18
+	}
+L21:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L19
+	}
+	v6 = uint32(0)
+	goto L3
+L19:
+	i0 = fn3058(m, v1, v7, v8, v3, v9, v5, v10, uint32(0), v2)
+	v6 = i0
+	goto L3
+L18:
+	i0 = fn3058(m, v1, v7, v8, v3, v9, v5, v10, v12, v2)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v12)) = v1
+	if v1 != 0 {
+		goto L3
+	}
+	fn2073(m, v12)
+L3:
+	i0 = v4 + uint32(64)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn3075(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -22,39 +407,4705 @@ func fn3077(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	if v0 < uint32(1073741825) {
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v2 = i0
+	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8441001))
+	m.depth--
 	return uint32(0)
 L1:
-	i0 = v0 << (uint32(2) & 31)
-	i0 = i0 + k32(4294967292)
-	if v0 == 0 {
-		i0 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+5536))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+5536)) = i1
+	m.depth--
+	return uint32(10059656)
+}
+
+//go:norace
+//go:nocheckptr
+func fn3076(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
 	}
-	v2 = i0
-	if v2 < k32(4294967284) {
-		goto L2
-	}
-	i0 = fn3633(m)
-	return uint32(0)
-L2:
-	i1 = v2 + uint32(12)
-	v2 = i1
-	i0 = fn4134(m, v1, v2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	if v1 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8441001))
+	m.depth--
+	return k32(4294967295)
+L1:
+	v2 = k32(4294967295)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+5520))
+	i0 = fn4093(m, v0, uint32(8413012), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+5524))
+	i0 = fn4093(m, v0, uint32(8389981), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+5528))
+	i0 = fn4093(m, v0, uint32(8453381), i2)
+	i0 = uint32(int32(i0) >> (uint32(31) & 31))
+	v2 = i0
+L2:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3077(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42776))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42776)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42780))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42780)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42784))
+	v1 = i0
+	if v1 == 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
-	return uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42784)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
 L3:
-	m.fill(v1, uint32(0), v2)
-	i1 = v1 + uint32(8)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	return v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42788))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42788)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42792))
+	v1 = i0
+	if v1 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42792)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L5
+	}
+	fn2073(m, v1)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42796))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42796)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L6
+	}
+	fn2073(m, v1)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42800))
+	v1 = i0
+	if v1 == 0 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42800)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L7
+	}
+	fn2073(m, v1)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42804))
+	v1 = i0
+	if v1 == 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42804)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L8
+	}
+	fn2073(m, v1)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42808))
+	v1 = i0
+	if v1 == 0 {
+		goto L9
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42808)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L9
+	}
+	fn2073(m, v1)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42812))
+	v1 = i0
+	if v1 == 0 {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42812)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L10
+	}
+	fn2073(m, v1)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42816))
+	v1 = i0
+	if v1 == 0 {
+		goto L11
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42816)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L11
+	}
+	fn2073(m, v1)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42820))
+	v1 = i0
+	if v1 == 0 {
+		goto L12
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42820)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L12
+	}
+	fn2073(m, v1)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42824))
+	v1 = i0
+	if v1 == 0 {
+		goto L13
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42824)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L13
+	}
+	fn2073(m, v1)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42828))
+	v1 = i0
+	if v1 == 0 {
+		goto L14
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42828)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L14
+	}
+	fn2073(m, v1)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42832))
+	v1 = i0
+	if v1 == 0 {
+		goto L15
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42832)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L15
+	}
+	fn2073(m, v1)
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42836))
+	v1 = i0
+	if v1 == 0 {
+		goto L16
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42836)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L16
+	}
+	fn2073(m, v1)
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42840))
+	v1 = i0
+	if v1 == 0 {
+		goto L17
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42840)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L17
+	}
+	fn2073(m, v1)
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42844))
+	v1 = i0
+	if v1 == 0 {
+		goto L18
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42844)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L18
+	}
+	fn2073(m, v1)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42848))
+	v1 = i0
+	if v1 == 0 {
+		goto L19
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42848)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L19
+	}
+	fn2073(m, v1)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42852))
+	v1 = i0
+	if v1 == 0 {
+		goto L20
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42852)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L20
+	}
+	fn2073(m, v1)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42856))
+	v1 = i0
+	if v1 == 0 {
+		goto L21
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42856)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L21
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L21
+	}
+	fn2073(m, v1)
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42860))
+	v1 = i0
+	if v1 == 0 {
+		goto L22
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42860)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L22
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L22
+	}
+	fn2073(m, v1)
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42864))
+	v1 = i0
+	if v1 == 0 {
+		goto L23
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42864)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L23
+	}
+	fn2073(m, v1)
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42868))
+	v1 = i0
+	if v1 == 0 {
+		goto L24
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42868)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L24
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L24
+	}
+	fn2073(m, v1)
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42872))
+	v1 = i0
+	if v1 == 0 {
+		goto L25
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42872)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L25
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L25
+	}
+	fn2073(m, v1)
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42876))
+	v1 = i0
+	if v1 == 0 {
+		goto L26
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42876)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L26
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L26
+	}
+	fn2073(m, v1)
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42880))
+	v1 = i0
+	if v1 == 0 {
+		goto L27
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42880)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L27
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L27
+	}
+	fn2073(m, v1)
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42884))
+	v1 = i0
+	if v1 == 0 {
+		goto L28
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42884)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L28
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L28
+	}
+	fn2073(m, v1)
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42888))
+	v1 = i0
+	if v1 == 0 {
+		goto L29
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42888)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L29
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L29
+	}
+	fn2073(m, v1)
+L29:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42892))
+	v1 = i0
+	if v1 == 0 {
+		goto L30
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42892)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L30
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L30
+	}
+	fn2073(m, v1)
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42896))
+	v1 = i0
+	if v1 == 0 {
+		goto L31
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42896)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L31
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L31
+	}
+	fn2073(m, v1)
+L31:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42900))
+	v1 = i0
+	if v1 == 0 {
+		goto L32
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42900)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L32
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L32
+	}
+	fn2073(m, v1)
+L32:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42904))
+	v1 = i0
+	if v1 == 0 {
+		goto L33
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42904)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L33
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L33
+	}
+	fn2073(m, v1)
+L33:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42908))
+	v1 = i0
+	if v1 == 0 {
+		goto L34
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42908)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L34
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L34
+	}
+	fn2073(m, v1)
+L34:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42912))
+	v1 = i0
+	if v1 == 0 {
+		goto L35
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42912)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L35
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L35
+	}
+	fn2073(m, v1)
+L35:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42916))
+	v1 = i0
+	if v1 == 0 {
+		goto L36
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42916)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L36
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L36
+	}
+	fn2073(m, v1)
+L36:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42920))
+	v1 = i0
+	if v1 == 0 {
+		goto L37
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42920)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L37
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L37
+	}
+	fn2073(m, v1)
+L37:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42924))
+	v1 = i0
+	if v1 == 0 {
+		goto L38
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42924)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L38
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L38
+	}
+	fn2073(m, v1)
+L38:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42928))
+	v1 = i0
+	if v1 == 0 {
+		goto L39
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42928)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L39
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L39
+	}
+	fn2073(m, v1)
+L39:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42932))
+	v1 = i0
+	if v1 == 0 {
+		goto L40
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42932)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L40
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L40
+	}
+	fn2073(m, v1)
+L40:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42936))
+	v1 = i0
+	if v1 == 0 {
+		goto L41
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42936)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L41
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L41
+	}
+	fn2073(m, v1)
+L41:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42940))
+	v1 = i0
+	if v1 == 0 {
+		goto L42
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42940)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L42
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L42
+	}
+	fn2073(m, v1)
+L42:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42944))
+	v1 = i0
+	if v1 == 0 {
+		goto L43
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42944)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L43
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L43
+	}
+	fn2073(m, v1)
+L43:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42948))
+	v1 = i0
+	if v1 == 0 {
+		goto L44
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42948)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L44
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L44
+	}
+	fn2073(m, v1)
+L44:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42952))
+	v1 = i0
+	if v1 == 0 {
+		goto L45
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42952)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L45
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L45
+	}
+	fn2073(m, v1)
+L45:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42956))
+	v1 = i0
+	if v1 == 0 {
+		goto L46
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42956)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L46
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L46
+	}
+	fn2073(m, v1)
+L46:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42960))
+	v1 = i0
+	if v1 == 0 {
+		goto L47
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42960)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L47
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L47
+	}
+	fn2073(m, v1)
+L47:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42964))
+	v1 = i0
+	if v1 == 0 {
+		goto L48
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42964)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L48
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L48
+	}
+	fn2073(m, v1)
+L48:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42968))
+	v1 = i0
+	if v1 == 0 {
+		goto L49
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42968)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L49
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L49
+	}
+	fn2073(m, v1)
+L49:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42972))
+	v1 = i0
+	if v1 == 0 {
+		goto L50
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42972)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L50
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L50
+	}
+	fn2073(m, v1)
+L50:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42976))
+	v1 = i0
+	if v1 == 0 {
+		goto L51
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42976)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L51
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L51
+	}
+	fn2073(m, v1)
+L51:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42980))
+	v1 = i0
+	if v1 == 0 {
+		goto L52
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42980)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L52
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L52
+	}
+	fn2073(m, v1)
+L52:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42984))
+	v1 = i0
+	if v1 == 0 {
+		goto L53
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42984)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L53
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L53
+	}
+	fn2073(m, v1)
+L53:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42988))
+	v1 = i0
+	if v1 == 0 {
+		goto L54
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42988)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L54
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L54
+	}
+	fn2073(m, v1)
+L54:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42992))
+	v1 = i0
+	if v1 == 0 {
+		goto L55
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42992)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L55
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L55
+	}
+	fn2073(m, v1)
+L55:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+42996))
+	v1 = i0
+	if v1 == 0 {
+		goto L56
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42996)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L56
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L56
+	}
+	fn2073(m, v1)
+L56:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43000))
+	v1 = i0
+	if v1 == 0 {
+		goto L57
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43000)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L57
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L57
+	}
+	fn2073(m, v1)
+L57:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43004))
+	v1 = i0
+	if v1 == 0 {
+		goto L58
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43004)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L58
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L58
+	}
+	fn2073(m, v1)
+L58:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43008))
+	v1 = i0
+	if v1 == 0 {
+		goto L59
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43008)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L59
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L59
+	}
+	fn2073(m, v1)
+L59:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43012))
+	v1 = i0
+	if v1 == 0 {
+		goto L60
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43012)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L60
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L60
+	}
+	fn2073(m, v1)
+L60:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43016))
+	v1 = i0
+	if v1 == 0 {
+		goto L61
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43016)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L61
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L61
+	}
+	fn2073(m, v1)
+L61:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43020))
+	v1 = i0
+	if v1 == 0 {
+		goto L62
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43020)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L62
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L62
+	}
+	fn2073(m, v1)
+L62:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43024))
+	v1 = i0
+	if v1 == 0 {
+		goto L63
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43024)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L63
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L63
+	}
+	fn2073(m, v1)
+L63:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43028))
+	v1 = i0
+	if v1 == 0 {
+		goto L64
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43028)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L64
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L64
+	}
+	fn2073(m, v1)
+L64:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43032))
+	v1 = i0
+	if v1 == 0 {
+		goto L65
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43032)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L65
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L65
+	}
+	fn2073(m, v1)
+L65:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43036))
+	v1 = i0
+	if v1 == 0 {
+		goto L66
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43036)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L66
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L66
+	}
+	fn2073(m, v1)
+L66:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43040))
+	v1 = i0
+	if v1 == 0 {
+		goto L67
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43040)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L67
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L67
+	}
+	fn2073(m, v1)
+L67:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43044))
+	v1 = i0
+	if v1 == 0 {
+		goto L68
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43044)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L68
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L68
+	}
+	fn2073(m, v1)
+L68:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43048))
+	v1 = i0
+	if v1 == 0 {
+		goto L69
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43048)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L69
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L69
+	}
+	fn2073(m, v1)
+L69:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43052))
+	v1 = i0
+	if v1 == 0 {
+		goto L70
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43052)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L70
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L70
+	}
+	fn2073(m, v1)
+L70:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43056))
+	v1 = i0
+	if v1 == 0 {
+		goto L71
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43056)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L71
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L71
+	}
+	fn2073(m, v1)
+L71:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43060))
+	v1 = i0
+	if v1 == 0 {
+		goto L72
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43060)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L72
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L72
+	}
+	fn2073(m, v1)
+L72:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43064))
+	v1 = i0
+	if v1 == 0 {
+		goto L73
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43064)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L73
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L73
+	}
+	fn2073(m, v1)
+L73:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43068))
+	v1 = i0
+	if v1 == 0 {
+		goto L74
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43068)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L74
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L74
+	}
+	fn2073(m, v1)
+L74:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43072))
+	v1 = i0
+	if v1 == 0 {
+		goto L75
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43072)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L75
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L75
+	}
+	fn2073(m, v1)
+L75:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43076))
+	v1 = i0
+	if v1 == 0 {
+		goto L76
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43076)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L76
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L76
+	}
+	fn2073(m, v1)
+L76:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43080))
+	v1 = i0
+	if v1 == 0 {
+		goto L77
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43080)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L77
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L77
+	}
+	fn2073(m, v1)
+L77:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43084))
+	v1 = i0
+	if v1 == 0 {
+		goto L78
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43084)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L78
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L78
+	}
+	fn2073(m, v1)
+L78:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43088))
+	v1 = i0
+	if v1 == 0 {
+		goto L79
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43088)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L79
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L79
+	}
+	fn2073(m, v1)
+L79:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43092))
+	v1 = i0
+	if v1 == 0 {
+		goto L80
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43092)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L80
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L80
+	}
+	fn2073(m, v1)
+L80:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43096))
+	v1 = i0
+	if v1 == 0 {
+		goto L81
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43096)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L81
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L81
+	}
+	fn2073(m, v1)
+L81:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43100))
+	v1 = i0
+	if v1 == 0 {
+		goto L82
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43100)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L82
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L82
+	}
+	fn2073(m, v1)
+L82:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43104))
+	v1 = i0
+	if v1 == 0 {
+		goto L83
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43104)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L83
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L83
+	}
+	fn2073(m, v1)
+L83:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43108))
+	v1 = i0
+	if v1 == 0 {
+		goto L84
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43108)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L84
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L84
+	}
+	fn2073(m, v1)
+L84:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43112))
+	v1 = i0
+	if v1 == 0 {
+		goto L85
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43112)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L85
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L85
+	}
+	fn2073(m, v1)
+L85:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43116))
+	v1 = i0
+	if v1 == 0 {
+		goto L86
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43116)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L86
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L86
+	}
+	fn2073(m, v1)
+L86:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43120))
+	v1 = i0
+	if v1 == 0 {
+		goto L87
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43120)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L87
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L87
+	}
+	fn2073(m, v1)
+L87:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43124))
+	v1 = i0
+	if v1 == 0 {
+		goto L88
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43124)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L88
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L88
+	}
+	fn2073(m, v1)
+L88:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43128))
+	v1 = i0
+	if v1 == 0 {
+		goto L89
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43128)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L89
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L89
+	}
+	fn2073(m, v1)
+L89:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43132))
+	v1 = i0
+	if v1 == 0 {
+		goto L90
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43132)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L90
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L90
+	}
+	fn2073(m, v1)
+L90:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43136))
+	v1 = i0
+	if v1 == 0 {
+		goto L91
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43136)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L91
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L91
+	}
+	fn2073(m, v1)
+L91:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43140))
+	v1 = i0
+	if v1 == 0 {
+		goto L92
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43140)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L92
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L92
+	}
+	fn2073(m, v1)
+L92:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43144))
+	v1 = i0
+	if v1 == 0 {
+		goto L93
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43144)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L93
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L93
+	}
+	fn2073(m, v1)
+L93:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43148))
+	v1 = i0
+	if v1 == 0 {
+		goto L94
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43148)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L94
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L94
+	}
+	fn2073(m, v1)
+L94:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43152))
+	v1 = i0
+	if v1 == 0 {
+		goto L95
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43152)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L95
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L95
+	}
+	fn2073(m, v1)
+L95:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43156))
+	v1 = i0
+	if v1 == 0 {
+		goto L96
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43156)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L96
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L96
+	}
+	fn2073(m, v1)
+L96:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43160))
+	v1 = i0
+	if v1 == 0 {
+		goto L97
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43160)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L97
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L97
+	}
+	fn2073(m, v1)
+L97:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43164))
+	v1 = i0
+	if v1 == 0 {
+		goto L98
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43164)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L98
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L98
+	}
+	fn2073(m, v1)
+L98:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43168))
+	v1 = i0
+	if v1 == 0 {
+		goto L99
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43168)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L99
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L99
+	}
+	fn2073(m, v1)
+L99:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43172))
+	v1 = i0
+	if v1 == 0 {
+		goto L100
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43172)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L100
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L100
+	}
+	fn2073(m, v1)
+L100:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43176))
+	v1 = i0
+	if v1 == 0 {
+		goto L101
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43176)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L101
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L101
+	}
+	fn2073(m, v1)
+L101:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43180))
+	v1 = i0
+	if v1 == 0 {
+		goto L102
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43180)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L102
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L102
+	}
+	fn2073(m, v1)
+L102:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43184))
+	v1 = i0
+	if v1 == 0 {
+		goto L103
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43184)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L103
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L103
+	}
+	fn2073(m, v1)
+L103:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43188))
+	v1 = i0
+	if v1 == 0 {
+		goto L104
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43188)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L104
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L104
+	}
+	fn2073(m, v1)
+L104:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43192))
+	v1 = i0
+	if v1 == 0 {
+		goto L105
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43192)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L105
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L105
+	}
+	fn2073(m, v1)
+L105:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43196))
+	v1 = i0
+	if v1 == 0 {
+		goto L106
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43196)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L106
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L106
+	}
+	fn2073(m, v1)
+L106:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43200))
+	v1 = i0
+	if v1 == 0 {
+		goto L107
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43200)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L107
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L107
+	}
+	fn2073(m, v1)
+L107:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43204))
+	v1 = i0
+	if v1 == 0 {
+		goto L108
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43204)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L108
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L108
+	}
+	fn2073(m, v1)
+L108:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43208))
+	v1 = i0
+	if v1 == 0 {
+		goto L109
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43208)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L109
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L109
+	}
+	fn2073(m, v1)
+L109:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43212))
+	v1 = i0
+	if v1 == 0 {
+		goto L110
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43212)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L110
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L110
+	}
+	fn2073(m, v1)
+L110:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43216))
+	v1 = i0
+	if v1 == 0 {
+		goto L111
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43216)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L111
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L111
+	}
+	fn2073(m, v1)
+L111:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43220))
+	v1 = i0
+	if v1 == 0 {
+		goto L112
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43220)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L112
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L112
+	}
+	fn2073(m, v1)
+L112:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43224))
+	v1 = i0
+	if v1 == 0 {
+		goto L113
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43224)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L113
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L113
+	}
+	fn2073(m, v1)
+L113:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43228))
+	v1 = i0
+	if v1 == 0 {
+		goto L114
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43228)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L114
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L114
+	}
+	fn2073(m, v1)
+L114:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43232))
+	v1 = i0
+	if v1 == 0 {
+		goto L115
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43232)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L115
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L115
+	}
+	fn2073(m, v1)
+L115:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43236))
+	v1 = i0
+	if v1 == 0 {
+		goto L116
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43236)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L116
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L116
+	}
+	fn2073(m, v1)
+L116:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43240))
+	v1 = i0
+	if v1 == 0 {
+		goto L117
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43240)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L117
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L117
+	}
+	fn2073(m, v1)
+L117:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43244))
+	v1 = i0
+	if v1 == 0 {
+		goto L118
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43244)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L118
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L118
+	}
+	fn2073(m, v1)
+L118:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43248))
+	v1 = i0
+	if v1 == 0 {
+		goto L119
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43248)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L119
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L119
+	}
+	fn2073(m, v1)
+L119:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43252))
+	v1 = i0
+	if v1 == 0 {
+		goto L120
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43252)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L120
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L120
+	}
+	fn2073(m, v1)
+L120:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43256))
+	v1 = i0
+	if v1 == 0 {
+		goto L121
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43256)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L121
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L121
+	}
+	fn2073(m, v1)
+L121:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43260))
+	v1 = i0
+	if v1 == 0 {
+		goto L122
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43260)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L122
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L122
+	}
+	fn2073(m, v1)
+L122:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43264))
+	v1 = i0
+	if v1 == 0 {
+		goto L123
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43264)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L123
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L123
+	}
+	fn2073(m, v1)
+L123:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43268))
+	v1 = i0
+	if v1 == 0 {
+		goto L124
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43268)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L124
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L124
+	}
+	fn2073(m, v1)
+L124:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43272))
+	v1 = i0
+	if v1 == 0 {
+		goto L125
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43272)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L125
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L125
+	}
+	fn2073(m, v1)
+L125:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43276))
+	v1 = i0
+	if v1 == 0 {
+		goto L126
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43276)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L126
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L126
+	}
+	fn2073(m, v1)
+L126:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43280))
+	v1 = i0
+	if v1 == 0 {
+		goto L127
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43280)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L127
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L127
+	}
+	fn2073(m, v1)
+L127:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43284))
+	v1 = i0
+	if v1 == 0 {
+		goto L128
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43284)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L128
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L128
+	}
+	fn2073(m, v1)
+L128:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43288))
+	v1 = i0
+	if v1 == 0 {
+		goto L129
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43288)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L129
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L129
+	}
+	fn2073(m, v1)
+L129:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43292))
+	v1 = i0
+	if v1 == 0 {
+		goto L130
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43292)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L130
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L130
+	}
+	fn2073(m, v1)
+L130:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43296))
+	v1 = i0
+	if v1 == 0 {
+		goto L131
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43296)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L131
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L131
+	}
+	fn2073(m, v1)
+L131:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43300))
+	v1 = i0
+	if v1 == 0 {
+		goto L132
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43300)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L132
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L132
+	}
+	fn2073(m, v1)
+L132:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43304))
+	v1 = i0
+	if v1 == 0 {
+		goto L133
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43304)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L133
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L133
+	}
+	fn2073(m, v1)
+L133:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43308))
+	v1 = i0
+	if v1 == 0 {
+		goto L134
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43308)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L134
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L134
+	}
+	fn2073(m, v1)
+L134:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43312))
+	v1 = i0
+	if v1 == 0 {
+		goto L135
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43312)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L135
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L135
+	}
+	fn2073(m, v1)
+L135:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43316))
+	v1 = i0
+	if v1 == 0 {
+		goto L136
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43316)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L136
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L136
+	}
+	fn2073(m, v1)
+L136:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43320))
+	v1 = i0
+	if v1 == 0 {
+		goto L137
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43320)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L137
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L137
+	}
+	fn2073(m, v1)
+L137:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43324))
+	v1 = i0
+	if v1 == 0 {
+		goto L138
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43324)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L138
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L138
+	}
+	fn2073(m, v1)
+L138:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43328))
+	v1 = i0
+	if v1 == 0 {
+		goto L139
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43328)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L139
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L139
+	}
+	fn2073(m, v1)
+L139:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43332))
+	v1 = i0
+	if v1 == 0 {
+		goto L140
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43332)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L140
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L140
+	}
+	fn2073(m, v1)
+L140:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43336))
+	v1 = i0
+	if v1 == 0 {
+		goto L141
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43336)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L141
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L141
+	}
+	fn2073(m, v1)
+L141:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43340))
+	v1 = i0
+	if v1 == 0 {
+		goto L142
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43340)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L142
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L142
+	}
+	fn2073(m, v1)
+L142:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43344))
+	v1 = i0
+	if v1 == 0 {
+		goto L143
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43344)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L143
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L143
+	}
+	fn2073(m, v1)
+L143:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43348))
+	v1 = i0
+	if v1 == 0 {
+		goto L144
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43348)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L144
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L144
+	}
+	fn2073(m, v1)
+L144:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43352))
+	v1 = i0
+	if v1 == 0 {
+		goto L145
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43352)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L145
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L145
+	}
+	fn2073(m, v1)
+L145:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43356))
+	v1 = i0
+	if v1 == 0 {
+		goto L146
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43356)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L146
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L146
+	}
+	fn2073(m, v1)
+L146:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43360))
+	v1 = i0
+	if v1 == 0 {
+		goto L147
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43360)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L147
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L147
+	}
+	fn2073(m, v1)
+L147:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43364))
+	v1 = i0
+	if v1 == 0 {
+		goto L148
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43364)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L148
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L148
+	}
+	fn2073(m, v1)
+L148:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43368))
+	v1 = i0
+	if v1 == 0 {
+		goto L149
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43368)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L149
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L149
+	}
+	fn2073(m, v1)
+L149:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43372))
+	v1 = i0
+	if v1 == 0 {
+		goto L150
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43372)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L150
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L150
+	}
+	fn2073(m, v1)
+L150:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43376))
+	v1 = i0
+	if v1 == 0 {
+		goto L151
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43376)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L151
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L151
+	}
+	fn2073(m, v1)
+L151:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43380))
+	v1 = i0
+	if v1 == 0 {
+		goto L152
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43380)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L152
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L152
+	}
+	fn2073(m, v1)
+L152:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43384))
+	v1 = i0
+	if v1 == 0 {
+		goto L153
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43384)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L153
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L153
+	}
+	fn2073(m, v1)
+L153:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43388))
+	v1 = i0
+	if v1 == 0 {
+		goto L154
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43388)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L154
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L154
+	}
+	fn2073(m, v1)
+L154:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43392))
+	v1 = i0
+	if v1 == 0 {
+		goto L155
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43392)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L155
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L155
+	}
+	fn2073(m, v1)
+L155:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43396))
+	v1 = i0
+	if v1 == 0 {
+		goto L156
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43396)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L156
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L156
+	}
+	fn2073(m, v1)
+L156:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43400))
+	v1 = i0
+	if v1 == 0 {
+		goto L157
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43400)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L157
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L157
+	}
+	fn2073(m, v1)
+L157:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43404))
+	v1 = i0
+	if v1 == 0 {
+		goto L158
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43404)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L158
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L158
+	}
+	fn2073(m, v1)
+L158:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43408))
+	v1 = i0
+	if v1 == 0 {
+		goto L159
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43408)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L159
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L159
+	}
+	fn2073(m, v1)
+L159:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43412))
+	v1 = i0
+	if v1 == 0 {
+		goto L160
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43412)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L160
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L160
+	}
+	fn2073(m, v1)
+L160:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43416))
+	v1 = i0
+	if v1 == 0 {
+		goto L161
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43416)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L161
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L161
+	}
+	fn2073(m, v1)
+L161:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43420))
+	v1 = i0
+	if v1 == 0 {
+		goto L162
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43420)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L162
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L162
+	}
+	fn2073(m, v1)
+L162:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43424))
+	v1 = i0
+	if v1 == 0 {
+		goto L163
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43424)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L163
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L163
+	}
+	fn2073(m, v1)
+L163:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43428))
+	v1 = i0
+	if v1 == 0 {
+		goto L164
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43428)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L164
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L164
+	}
+	fn2073(m, v1)
+L164:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43432))
+	v1 = i0
+	if v1 == 0 {
+		goto L165
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43432)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L165
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L165
+	}
+	fn2073(m, v1)
+L165:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43436))
+	v1 = i0
+	if v1 == 0 {
+		goto L166
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43436)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L166
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L166
+	}
+	fn2073(m, v1)
+L166:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43440))
+	v1 = i0
+	if v1 == 0 {
+		goto L167
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43440)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L167
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L167
+	}
+	fn2073(m, v1)
+L167:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43444))
+	v1 = i0
+	if v1 == 0 {
+		goto L168
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43444)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L168
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L168
+	}
+	fn2073(m, v1)
+L168:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43448))
+	v1 = i0
+	if v1 == 0 {
+		goto L169
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43448)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L169
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L169
+	}
+	fn2073(m, v1)
+L169:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43452))
+	v1 = i0
+	if v1 == 0 {
+		goto L170
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43452)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L170
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L170
+	}
+	fn2073(m, v1)
+L170:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43456))
+	v1 = i0
+	if v1 == 0 {
+		goto L171
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43456)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L171
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L171
+	}
+	fn2073(m, v1)
+L171:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43460))
+	v1 = i0
+	if v1 == 0 {
+		goto L172
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43460)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L172
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L172
+	}
+	fn2073(m, v1)
+L172:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43464))
+	v1 = i0
+	if v1 == 0 {
+		goto L173
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43464)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L173
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L173
+	}
+	fn2073(m, v1)
+L173:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43468))
+	v1 = i0
+	if v1 == 0 {
+		goto L174
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43468)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L174
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L174
+	}
+	fn2073(m, v1)
+L174:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43472))
+	v1 = i0
+	if v1 == 0 {
+		goto L175
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43472)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L175
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L175
+	}
+	fn2073(m, v1)
+L175:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43476))
+	v1 = i0
+	if v1 == 0 {
+		goto L176
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43476)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L176
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L176
+	}
+	fn2073(m, v1)
+L176:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43480))
+	v1 = i0
+	if v1 == 0 {
+		goto L177
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43480)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L177
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L177
+	}
+	fn2073(m, v1)
+L177:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43484))
+	v1 = i0
+	if v1 == 0 {
+		goto L178
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43484)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L178
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L178
+	}
+	fn2073(m, v1)
+L178:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43488))
+	v1 = i0
+	if v1 == 0 {
+		goto L179
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43488)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L179
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L179
+	}
+	fn2073(m, v1)
+L179:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43492))
+	v1 = i0
+	if v1 == 0 {
+		goto L180
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43492)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L180
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L180
+	}
+	fn2073(m, v1)
+L180:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43496))
+	v1 = i0
+	if v1 == 0 {
+		goto L181
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43496)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L181
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L181
+	}
+	fn2073(m, v1)
+L181:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43500))
+	v1 = i0
+	if v1 == 0 {
+		goto L182
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43500)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L182
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L182
+	}
+	fn2073(m, v1)
+L182:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43504))
+	v1 = i0
+	if v1 == 0 {
+		goto L183
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43504)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L183
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L183
+	}
+	fn2073(m, v1)
+L183:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43508))
+	v1 = i0
+	if v1 == 0 {
+		goto L184
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43508)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L184
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L184
+	}
+	fn2073(m, v1)
+L184:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43512))
+	v1 = i0
+	if v1 == 0 {
+		goto L185
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43512)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L185
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L185
+	}
+	fn2073(m, v1)
+L185:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43516))
+	v1 = i0
+	if v1 == 0 {
+		goto L186
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43516)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L186
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L186
+	}
+	fn2073(m, v1)
+L186:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43520))
+	v1 = i0
+	if v1 == 0 {
+		goto L187
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43520)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L187
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L187
+	}
+	fn2073(m, v1)
+L187:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43524))
+	v1 = i0
+	if v1 == 0 {
+		goto L188
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43524)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L188
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L188
+	}
+	fn2073(m, v1)
+L188:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43528))
+	v1 = i0
+	if v1 == 0 {
+		goto L189
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43528)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L189
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L189
+	}
+	fn2073(m, v1)
+L189:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43532))
+	v1 = i0
+	if v1 == 0 {
+		goto L190
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43532)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L190
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L190
+	}
+	fn2073(m, v1)
+L190:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43536))
+	v1 = i0
+	if v1 == 0 {
+		goto L191
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43536)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L191
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L191
+	}
+	fn2073(m, v1)
+L191:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43540))
+	v1 = i0
+	if v1 == 0 {
+		goto L192
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43540)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L192
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L192
+	}
+	fn2073(m, v1)
+L192:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43544))
+	v1 = i0
+	if v1 == 0 {
+		goto L193
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43544)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L193
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L193
+	}
+	fn2073(m, v1)
+L193:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43548))
+	v1 = i0
+	if v1 == 0 {
+		goto L194
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43548)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L194
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L194
+	}
+	fn2073(m, v1)
+L194:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43552))
+	v1 = i0
+	if v1 == 0 {
+		goto L195
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43552)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L195
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L195
+	}
+	fn2073(m, v1)
+L195:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43556))
+	v1 = i0
+	if v1 == 0 {
+		goto L196
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43556)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L196
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L196
+	}
+	fn2073(m, v1)
+L196:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43560))
+	v1 = i0
+	if v1 == 0 {
+		goto L197
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43560)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L197
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L197
+	}
+	fn2073(m, v1)
+L197:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43564))
+	v1 = i0
+	if v1 == 0 {
+		goto L198
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43564)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L198
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L198
+	}
+	fn2073(m, v1)
+L198:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43568))
+	v1 = i0
+	if v1 == 0 {
+		goto L199
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43568)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L199
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L199
+	}
+	fn2073(m, v1)
+L199:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43572))
+	v1 = i0
+	if v1 == 0 {
+		goto L200
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43572)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L200
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L200
+	}
+	fn2073(m, v1)
+L200:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43576))
+	v1 = i0
+	if v1 == 0 {
+		goto L201
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43576)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L201
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L201
+	}
+	fn2073(m, v1)
+L201:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43580))
+	v1 = i0
+	if v1 == 0 {
+		goto L202
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43580)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L202
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L202
+	}
+	fn2073(m, v1)
+L202:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43584))
+	v1 = i0
+	if v1 == 0 {
+		goto L203
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43584)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L203
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L203
+	}
+	fn2073(m, v1)
+L203:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43588))
+	v1 = i0
+	if v1 == 0 {
+		goto L204
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43588)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L204
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L204
+	}
+	fn2073(m, v1)
+L204:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43592))
+	v1 = i0
+	if v1 == 0 {
+		goto L205
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43592)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L205
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L205
+	}
+	fn2073(m, v1)
+L205:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43596))
+	v1 = i0
+	if v1 == 0 {
+		goto L206
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43596)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L206
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L206
+	}
+	fn2073(m, v1)
+L206:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43600))
+	v1 = i0
+	if v1 == 0 {
+		goto L207
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43600)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L207
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L207
+	}
+	fn2073(m, v1)
+L207:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43604))
+	v1 = i0
+	if v1 == 0 {
+		goto L208
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43604)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L208
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L208
+	}
+	fn2073(m, v1)
+L208:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43608))
+	v1 = i0
+	if v1 == 0 {
+		goto L209
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43608)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L209
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L209
+	}
+	fn2073(m, v1)
+L209:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43612))
+	v1 = i0
+	if v1 == 0 {
+		goto L210
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43612)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L210
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L210
+	}
+	fn2073(m, v1)
+L210:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43616))
+	v1 = i0
+	if v1 == 0 {
+		goto L211
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43616)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L211
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L211
+	}
+	fn2073(m, v1)
+L211:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43620))
+	v1 = i0
+	if v1 == 0 {
+		goto L212
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43620)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L212
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L212
+	}
+	fn2073(m, v1)
+L212:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43624))
+	v1 = i0
+	if v1 == 0 {
+		goto L213
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43624)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L213
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L213
+	}
+	fn2073(m, v1)
+L213:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43628))
+	v1 = i0
+	if v1 == 0 {
+		goto L214
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43628)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L214
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L214
+	}
+	fn2073(m, v1)
+L214:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43632))
+	v1 = i0
+	if v1 == 0 {
+		goto L215
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43632)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L215
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L215
+	}
+	fn2073(m, v1)
+L215:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43636))
+	v1 = i0
+	if v1 == 0 {
+		goto L216
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43636)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L216
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L216
+	}
+	fn2073(m, v1)
+L216:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43640))
+	v1 = i0
+	if v1 == 0 {
+		goto L217
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43640)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L217
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L217
+	}
+	fn2073(m, v1)
+L217:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43644))
+	v1 = i0
+	if v1 == 0 {
+		goto L218
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43644)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L218
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L218
+	}
+	fn2073(m, v1)
+L218:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43648))
+	v1 = i0
+	if v1 == 0 {
+		goto L219
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43648)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L219
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L219
+	}
+	fn2073(m, v1)
+L219:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43652))
+	v1 = i0
+	if v1 == 0 {
+		goto L220
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43652)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L220
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L220
+	}
+	fn2073(m, v1)
+L220:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43656))
+	v1 = i0
+	if v1 == 0 {
+		goto L221
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43656)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L221
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L221
+	}
+	fn2073(m, v1)
+L221:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43660))
+	v1 = i0
+	if v1 == 0 {
+		goto L222
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43660)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L222
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L222
+	}
+	fn2073(m, v1)
+L222:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43664))
+	v1 = i0
+	if v1 == 0 {
+		goto L223
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43664)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L223
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L223
+	}
+	fn2073(m, v1)
+L223:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43668))
+	v1 = i0
+	if v1 == 0 {
+		goto L224
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43668)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L224
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L224
+	}
+	fn2073(m, v1)
+L224:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43672))
+	v1 = i0
+	if v1 == 0 {
+		goto L225
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43672)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L225
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L225
+	}
+	fn2073(m, v1)
+L225:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43676))
+	v1 = i0
+	if v1 == 0 {
+		goto L226
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43676)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L226
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L226
+	}
+	fn2073(m, v1)
+L226:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43680))
+	v1 = i0
+	if v1 == 0 {
+		goto L227
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43680)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L227
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L227
+	}
+	fn2073(m, v1)
+L227:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43684))
+	v1 = i0
+	if v1 == 0 {
+		goto L228
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43684)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L228
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L228
+	}
+	fn2073(m, v1)
+L228:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43688))
+	v1 = i0
+	if v1 == 0 {
+		goto L229
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43688)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L229
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L229
+	}
+	fn2073(m, v1)
+L229:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43692))
+	v1 = i0
+	if v1 == 0 {
+		goto L230
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43692)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L230
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L230
+	}
+	fn2073(m, v1)
+L230:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43696))
+	v1 = i0
+	if v1 == 0 {
+		goto L231
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43696)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L231
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L231
+	}
+	fn2073(m, v1)
+L231:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43700))
+	v1 = i0
+	if v1 == 0 {
+		goto L232
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43700)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L232
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L232
+	}
+	fn2073(m, v1)
+L232:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43704))
+	v1 = i0
+	if v1 == 0 {
+		goto L233
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43704)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L233
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L233
+	}
+	fn2073(m, v1)
+L233:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43708))
+	v1 = i0
+	if v1 == 0 {
+		goto L234
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43708)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L234
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L234
+	}
+	fn2073(m, v1)
+L234:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43712))
+	v1 = i0
+	if v1 == 0 {
+		goto L235
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43712)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L235
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L235
+	}
+	fn2073(m, v1)
+L235:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43716))
+	v1 = i0
+	if v1 == 0 {
+		goto L236
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43716)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L236
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L236
+	}
+	fn2073(m, v1)
+L236:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43720))
+	v1 = i0
+	if v1 == 0 {
+		goto L237
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43720)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L237
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L237
+	}
+	fn2073(m, v1)
+L237:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43724))
+	v1 = i0
+	if v1 == 0 {
+		goto L238
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43724)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L238
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L238
+	}
+	fn2073(m, v1)
+L238:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43728))
+	v1 = i0
+	if v1 == 0 {
+		goto L239
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43728)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L239
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L239
+	}
+	fn2073(m, v1)
+L239:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43732))
+	v1 = i0
+	if v1 == 0 {
+		goto L240
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43732)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L240
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L240
+	}
+	fn2073(m, v1)
+L240:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43736))
+	v1 = i0
+	if v1 == 0 {
+		goto L241
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43736)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L241
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L241
+	}
+	fn2073(m, v1)
+L241:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43740))
+	v1 = i0
+	if v1 == 0 {
+		goto L242
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43740)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L242
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L242
+	}
+	fn2073(m, v1)
+L242:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+43744))
+	v1 = i0
+	if v1 == 0 {
+		goto L243
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+43744)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L243
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L243
+	}
+	fn2073(m, v1)
+L243:
+	*(*uint8)(unsafe.Add(b, uint64(v0)+42768)) = uint8(k32(0))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+42772)) = uint32(1)
+	return
 }
 
 //go:norace
@@ -70,7 +5121,7 @@ func fn3078(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 < uint32(1073741825) {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L1:
 	i0 = v0 << (uint32(2) & 31)
@@ -82,17 +5133,17 @@ L1:
 	if v2 < k32(4294967284) {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L2:
 	i1 = v2 + uint32(12)
 	v2 = i1
-	i0 = fn4134(m, v1, v2)
+	i0 = fn4135(m, v1, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L3:
 	m.fill(v1, uint32(0), v2)
@@ -115,7 +5166,7 @@ func fn3079(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 < uint32(1073741825) {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L1:
 	i0 = v0 << (uint32(2) & 31)
@@ -127,17 +5178,17 @@ L1:
 	if v2 < k32(4294967284) {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L2:
 	i1 = v2 + uint32(12)
 	v2 = i1
-	i0 = fn4134(m, v1, v2)
+	i0 = fn4135(m, v1, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L3:
 	m.fill(v1, uint32(0), v2)
@@ -160,7 +5211,7 @@ func fn3080(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 < uint32(1073741825) {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L1:
 	i0 = v0 << (uint32(2) & 31)
@@ -172,17 +5223,17 @@ L1:
 	if v2 < k32(4294967284) {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L2:
 	i1 = v2 + uint32(12)
 	v2 = i1
-	i0 = fn4134(m, v1, v2)
+	i0 = fn4135(m, v1, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L3:
 	m.fill(v1, uint32(0), v2)
@@ -205,7 +5256,7 @@ func fn3081(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 < uint32(1073741825) {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L1:
 	i0 = v0 << (uint32(2) & 31)
@@ -217,17 +5268,17 @@ L1:
 	if v2 < k32(4294967284) {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L2:
 	i1 = v2 + uint32(12)
 	v2 = i1
-	i0 = fn4134(m, v1, v2)
+	i0 = fn4135(m, v1, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L3:
 	m.fill(v1, uint32(0), v2)
@@ -250,7 +5301,7 @@ func fn3082(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 < uint32(1073741825) {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L1:
 	i0 = v0 << (uint32(2) & 31)
@@ -262,17 +5313,17 @@ L1:
 	if v2 < k32(4294967284) {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L2:
 	i1 = v2 + uint32(12)
 	v2 = i1
-	i0 = fn4134(m, v1, v2)
+	i0 = fn4135(m, v1, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L3:
 	m.fill(v1, uint32(0), v2)
@@ -295,7 +5346,7 @@ func fn3083(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 < uint32(1073741825) {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L1:
 	i0 = v0 << (uint32(2) & 31)
@@ -307,17 +5358,17 @@ L1:
 	if v2 < k32(4294967284) {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L2:
 	i1 = v2 + uint32(12)
 	v2 = i1
-	i0 = fn4134(m, v1, v2)
+	i0 = fn4135(m, v1, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L3:
 	m.fill(v1, uint32(0), v2)
@@ -340,7 +5391,7 @@ func fn3084(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 < uint32(1073741825) {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L1:
 	i0 = v0 << (uint32(2) & 31)
@@ -352,17 +5403,17 @@ L1:
 	if v2 < k32(4294967284) {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L2:
 	i1 = v2 + uint32(12)
 	v2 = i1
-	i0 = fn4134(m, v1, v2)
+	i0 = fn4135(m, v1, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L3:
 	m.fill(v1, uint32(0), v2)
@@ -385,7 +5436,7 @@ func fn3085(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 < uint32(1073741825) {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L1:
 	i0 = v0 << (uint32(2) & 31)
@@ -397,17 +5448,17 @@ L1:
 	if v2 < k32(4294967284) {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L2:
 	i1 = v2 + uint32(12)
 	v2 = i1
-	i0 = fn4134(m, v1, v2)
+	i0 = fn4135(m, v1, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L3:
 	m.fill(v1, uint32(0), v2)
@@ -430,7 +5481,7 @@ func fn3086(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 < uint32(1073741825) {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L1:
 	i0 = v0 << (uint32(2) & 31)
@@ -442,17 +5493,17 @@ L1:
 	if v2 < k32(4294967284) {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L2:
 	i1 = v2 + uint32(12)
 	v2 = i1
-	i0 = fn4134(m, v1, v2)
+	i0 = fn4135(m, v1, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L3:
 	m.fill(v1, uint32(0), v2)
@@ -475,7 +5526,7 @@ func fn3087(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 < uint32(1073741825) {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L1:
 	i0 = v0 << (uint32(2) & 31)
@@ -487,17 +5538,17 @@ L1:
 	if v2 < k32(4294967284) {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L2:
 	i1 = v2 + uint32(12)
 	v2 = i1
-	i0 = fn4134(m, v1, v2)
+	i0 = fn4135(m, v1, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L3:
 	m.fill(v1, uint32(0), v2)
@@ -520,7 +5571,7 @@ func fn3088(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 < uint32(1073741825) {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L1:
 	i0 = v0 << (uint32(2) & 31)
@@ -532,17 +5583,17 @@ L1:
 	if v2 < k32(4294967284) {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L2:
 	i1 = v2 + uint32(12)
 	v2 = i1
-	i0 = fn4134(m, v1, v2)
+	i0 = fn4135(m, v1, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L3:
 	m.fill(v1, uint32(0), v2)
@@ -554,11 +5605,56 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3089(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3089(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v0 < uint32(1073741825) {
+		goto L1
+	}
+	i0 = fn3634(m)
+	return uint32(0)
+L1:
+	i0 = v0 << (uint32(2) & 31)
+	i0 = i0 + k32(4294967292)
+	if v0 == 0 {
+		i0 = uint32(0)
+	}
+	v2 = i0
+	if v2 < k32(4294967284) {
+		goto L2
+	}
+	i0 = fn3634(m)
+	return uint32(0)
+L2:
+	i1 = v2 + uint32(12)
+	v2 = i1
+	i0 = fn4135(m, v1, v2)
+	v1 = i0
+	if v1 != 0 {
+		goto L3
+	}
+	i0 = fn3634(m)
+	return uint32(0)
+L3:
+	m.fill(v1, uint32(0), v2)
+	i1 = v1 + uint32(8)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3090(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v2, uint32(12))
+	i0 = fn4135(m, v2, uint32(12))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -572,11 +5668,11 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3090(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3091(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v1, uint32(12))
+	i0 = fn4135(m, v1, uint32(12))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -589,7 +5685,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3091(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3092(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -597,10 +5693,10 @@ func fn3091(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8459260))
+	fn3605(m, i0, uint32(8459260))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v1, uint32(12))
+	i0 = fn4135(m, v1, uint32(12))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -614,7 +5710,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3092(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3093(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -622,10 +5718,10 @@ func fn3092(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8485888))
+	fn3605(m, i0, uint32(8485888))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v2, uint32(12))
+	i0 = fn4135(m, v2, uint32(12))
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -640,7 +5736,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3093(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32, v10 uint32, v11 uint32) uint32 {
+func fn3094(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32, v10 uint32, v11 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -648,17 +5744,17 @@ func fn3093(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8476015))
+	fn3605(m, i0, uint32(8476015))
 	return uint32(0)
 L1:
 	if v1 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8475974))
+	fn3605(m, i0, uint32(8475974))
 	return uint32(0)
 L2:
-	i0 = fn4134(m, v11, uint32(48))
+	i0 = fn4135(m, v11, uint32(48))
 	v11 = i0
 	if v11 != 0 {
 		goto L3
@@ -682,7 +5778,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3094(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32, v10 uint32, v11 uint32) uint32 {
+func fn3095(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32, v10 uint32, v11 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -690,17 +5786,17 @@ func fn3094(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8475824))
+	fn3605(m, i0, uint32(8475824))
 	return uint32(0)
 L1:
 	if v1 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8475778))
+	fn3605(m, i0, uint32(8475778))
 	return uint32(0)
 L2:
-	i0 = fn4134(m, v11, uint32(48))
+	i0 = fn4135(m, v11, uint32(48))
 	v11 = i0
 	if v11 != 0 {
 		goto L3
@@ -724,7 +5820,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3095(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32, v10 uint32) uint32 {
+func fn3096(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32, v10 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -732,10 +5828,10 @@ func fn3095(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8475696))
+	fn3605(m, i0, uint32(8475696))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v10, uint32(48))
+	i0 = fn4135(m, v10, uint32(48))
 	v10 = i0
 	if v10 != 0 {
 		goto L2
@@ -758,11 +5854,11 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3096(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3097(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v5, uint32(48))
+	i0 = fn4135(m, v5, uint32(48))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -779,11 +5875,11 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3097(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3098(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v5, uint32(48))
+	i0 = fn4135(m, v5, uint32(48))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -800,7 +5896,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3098(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3099(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -808,10 +5904,10 @@ func fn3098(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8461064))
+	fn3605(m, i0, uint32(8461064))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v7, uint32(48))
+	i0 = fn4135(m, v7, uint32(48))
 	v7 = i0
 	if v7 != 0 {
 		goto L2
@@ -831,7 +5927,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3099(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3100(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -839,17 +5935,17 @@ func fn3099(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8423610))
+	fn3605(m, i0, uint32(8423610))
 	return uint32(0)
 L1:
 	if v2 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8423570))
+	fn3605(m, i0, uint32(8423570))
 	return uint32(0)
 L2:
-	i0 = fn4134(m, v7, uint32(48))
+	i0 = fn4135(m, v7, uint32(48))
 	v7 = i0
 	if v7 != 0 {
 		goto L3
@@ -869,7 +5965,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3100(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3101(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -877,24 +5973,24 @@ func fn3100(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8460810))
+	fn3605(m, i0, uint32(8460810))
 	return uint32(0)
 L1:
 	if v1 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8460851))
+	fn3605(m, i0, uint32(8460851))
 	return uint32(0)
 L2:
 	if v2 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8460888))
+	fn3605(m, i0, uint32(8460888))
 	return uint32(0)
 L3:
-	i0 = fn4134(m, v7, uint32(48))
+	i0 = fn4135(m, v7, uint32(48))
 	v7 = i0
 	if v7 != 0 {
 		goto L4
@@ -914,7 +6010,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn3101(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
+func fn3102(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -922,17 +6018,17 @@ func fn3101(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8460579))
+	fn3605(m, i0, uint32(8460579))
 	return uint32(0)
 L1:
 	if v1 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8460620))
+	fn3605(m, i0, uint32(8460620))
 	return uint32(0)
 L2:
-	i0 = fn4134(m, v8, uint32(48))
+	i0 = fn4135(m, v8, uint32(48))
 	v8 = i0
 	if v8 != 0 {
 		goto L3
@@ -953,7 +6049,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3102(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
+func fn3103(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -961,17 +6057,17 @@ func fn3102(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8439885))
+	fn3605(m, i0, uint32(8439885))
 	return uint32(0)
 L1:
 	if v1 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8439920))
+	fn3605(m, i0, uint32(8439920))
 	return uint32(0)
 L2:
-	i0 = fn4134(m, v9, uint32(48))
+	i0 = fn4135(m, v9, uint32(48))
 	v9 = i0
 	if v9 != 0 {
 		goto L3
@@ -993,7 +6089,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3103(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
+func fn3104(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1001,17 +6097,17 @@ func fn3103(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8439717))
+	fn3605(m, i0, uint32(8439717))
 	return uint32(0)
 L1:
 	if v1 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8439757))
+	fn3605(m, i0, uint32(8439757))
 	return uint32(0)
 L2:
-	i0 = fn4134(m, v9, uint32(48))
+	i0 = fn4135(m, v9, uint32(48))
 	v9 = i0
 	if v9 != 0 {
 		goto L3
@@ -1033,7 +6129,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3104(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3105(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1041,10 +6137,10 @@ func fn3104(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492164))
+	fn3605(m, i0, uint32(8492164))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v7, uint32(48))
+	i0 = fn4135(m, v7, uint32(48))
 	v7 = i0
 	if v7 != 0 {
 		goto L2
@@ -1064,7 +6160,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3105(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3106(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1072,10 +6168,10 @@ func fn3105(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8476243))
+	fn3605(m, i0, uint32(8476243))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v7, uint32(48))
+	i0 = fn4135(m, v7, uint32(48))
 	v7 = i0
 	if v7 != 0 {
 		goto L2
@@ -1095,11 +6191,11 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3106(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3107(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v7, uint32(48))
+	i0 = fn4135(m, v7, uint32(48))
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -1118,11 +6214,11 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3107(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3108(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v7, uint32(48))
+	i0 = fn4135(m, v7, uint32(48))
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -1141,7 +6237,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3108(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3109(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1149,10 +6245,10 @@ func fn3108(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8469740))
+	fn3605(m, i0, uint32(8469740))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v6, uint32(48))
+	i0 = fn4135(m, v6, uint32(48))
 	v6 = i0
 	if v6 != 0 {
 		goto L2
@@ -1171,11 +6267,11 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3109(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3110(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v6, uint32(48))
+	i0 = fn4135(m, v6, uint32(48))
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -1193,11 +6289,11 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3110(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
+func fn3111(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v8, uint32(48))
+	i0 = fn4135(m, v8, uint32(48))
 	v8 = i0
 	if v8 == 0 {
 		goto L1
@@ -1217,11 +6313,11 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3111(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
+func fn3112(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v8, uint32(48))
+	i0 = fn4135(m, v8, uint32(48))
 	v8 = i0
 	if v8 == 0 {
 		goto L1
@@ -1241,7 +6337,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3112(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3113(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1249,10 +6345,10 @@ func fn3112(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8396253))
+	fn3605(m, i0, uint32(8396253))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v6, uint32(48))
+	i0 = fn4135(m, v6, uint32(48))
 	v6 = i0
 	if v6 != 0 {
 		goto L2
@@ -1271,11 +6367,11 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3113(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3114(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v5, uint32(48))
+	i0 = fn4135(m, v5, uint32(48))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -1292,11 +6388,11 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3114(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3115(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v7, uint32(48))
+	i0 = fn4135(m, v7, uint32(48))
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -1315,11 +6411,11 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3115(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3116(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v5, uint32(48))
+	i0 = fn4135(m, v5, uint32(48))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -1336,11 +6432,11 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3116(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3117(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v5, uint32(48))
+	i0 = fn4135(m, v5, uint32(48))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -1357,7 +6453,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3117(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3118(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1365,10 +6461,10 @@ func fn3117(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8436134))
+	fn3605(m, i0, uint32(8436134))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v5, uint32(48))
+	i0 = fn4135(m, v5, uint32(48))
 	v5 = i0
 	if v5 != 0 {
 		goto L2
@@ -1386,11 +6482,11 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3118(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3119(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v4, uint32(48))
+	i0 = fn4135(m, v4, uint32(48))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -1406,11 +6502,11 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3119(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3120(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v4, uint32(48))
+	i0 = fn4135(m, v4, uint32(48))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -1426,11 +6522,11 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3120(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3121(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v4, uint32(48))
+	i0 = fn4135(m, v4, uint32(48))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -1446,7 +6542,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3121(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3122(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1454,10 +6550,10 @@ func fn3121(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8448975))
+	fn3605(m, i0, uint32(8448975))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v6, uint32(32))
+	i0 = fn4135(m, v6, uint32(32))
 	v6 = i0
 	if v6 != 0 {
 		goto L2
@@ -1476,7 +6572,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3122(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3123(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1484,17 +6580,17 @@ func fn3122(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8435960))
+	fn3605(m, i0, uint32(8435960))
 	return uint32(0)
 L1:
 	if v1 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8436001))
+	fn3605(m, i0, uint32(8436001))
 	return uint32(0)
 L2:
-	i0 = fn4134(m, v6, uint32(32))
+	i0 = fn4135(m, v6, uint32(32))
 	v6 = i0
 	if v6 != 0 {
 		goto L3
@@ -1513,7 +6609,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3123(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3124(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1521,24 +6617,24 @@ func fn3123(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8448785))
+	fn3605(m, i0, uint32(8448785))
 	return uint32(0)
 L1:
 	if v1 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8448820))
+	fn3605(m, i0, uint32(8448820))
 	return uint32(0)
 L2:
 	if v2 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8448749))
+	fn3605(m, i0, uint32(8448749))
 	return uint32(0)
 L3:
-	i0 = fn4134(m, v7, uint32(32))
+	i0 = fn4135(m, v7, uint32(32))
 	v7 = i0
 	if v7 != 0 {
 		goto L4
@@ -1558,7 +6654,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn3124(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3125(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1566,17 +6662,17 @@ func fn3124(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8448587))
+	fn3605(m, i0, uint32(8448587))
 	return uint32(0)
 L1:
 	if v1 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8448622))
+	fn3605(m, i0, uint32(8448622))
 	return uint32(0)
 L2:
-	i0 = fn4134(m, v6, uint32(32))
+	i0 = fn4135(m, v6, uint32(32))
 	v6 = i0
 	if v6 != 0 {
 		goto L3
@@ -1595,7 +6691,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3125(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3126(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1603,17 +6699,17 @@ func fn3125(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8519862))
+	fn3605(m, i0, uint32(8519862))
 	return uint32(0)
 L1:
 	if v1 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8519826))
+	fn3605(m, i0, uint32(8519826))
 	return uint32(0)
 L2:
-	i0 = fn4134(m, v6, uint32(32))
+	i0 = fn4135(m, v6, uint32(32))
 	v6 = i0
 	if v6 != 0 {
 		goto L3
@@ -1632,7 +6728,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3126(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3127(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1640,24 +6736,24 @@ func fn3126(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8447226))
+	fn3605(m, i0, uint32(8447226))
 	return uint32(0)
 L1:
 	if v1 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8447191))
+	fn3605(m, i0, uint32(8447191))
 	return uint32(0)
 L2:
 	if v2 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8447261))
+	fn3605(m, i0, uint32(8447261))
 	return uint32(0)
 L3:
-	i0 = fn4134(m, v7, uint32(32))
+	i0 = fn4135(m, v7, uint32(32))
 	v7 = i0
 	if v7 != 0 {
 		goto L4
@@ -1677,11 +6773,11 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn3127(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3128(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v6, uint32(32))
+	i0 = fn4135(m, v6, uint32(32))
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -1699,11 +6795,11 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3128(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3129(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v5, uint32(32))
+	i0 = fn4135(m, v5, uint32(32))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -1720,7 +6816,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3129(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3130(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1728,10 +6824,10 @@ func fn3129(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8447992))
+	fn3605(m, i0, uint32(8447992))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v6, uint32(32))
+	i0 = fn4135(m, v6, uint32(32))
 	v6 = i0
 	if v6 != 0 {
 		goto L2
@@ -1750,7 +6846,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3130(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3131(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1758,10 +6854,10 @@ func fn3130(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8448072))
+	fn3605(m, i0, uint32(8448072))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v6, uint32(32))
+	i0 = fn4135(m, v6, uint32(32))
 	v6 = i0
 	if v6 != 0 {
 		goto L2
@@ -1780,7 +6876,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3131(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3132(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1788,17 +6884,17 @@ func fn3131(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8448150))
+	fn3605(m, i0, uint32(8448150))
 	return uint32(0)
 L1:
 	if v1 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8448187))
+	fn3605(m, i0, uint32(8448187))
 	return uint32(0)
 L2:
-	i0 = fn4134(m, v7, uint32(32))
+	i0 = fn4135(m, v7, uint32(32))
 	v7 = i0
 	if v7 != 0 {
 		goto L3
@@ -1818,7 +6914,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3132(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3133(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1829,11 +6925,11 @@ func fn3132(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8447103))
+	fn3605(m, i0, uint32(8447103))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v6, uint32(32))
+	i0 = fn4135(m, v6, uint32(32))
 	v6 = i0
 	if v6 != 0 {
 		goto L2
@@ -1854,7 +6950,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3133(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3134(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1862,10 +6958,10 @@ func fn3133(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8401607))
+	fn3605(m, i0, uint32(8401607))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v5, uint32(32))
+	i0 = fn4135(m, v5, uint32(32))
 	v5 = i0
 	if v5 != 0 {
 		goto L2
@@ -1883,14 +6979,14 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3134(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3135(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn4134(m, v5, uint32(32))
+	i0 = fn4135(m, v5, uint32(32))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -1908,7 +7004,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3135(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3136(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1919,11 +7015,11 @@ func fn3135(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8462660))
+	fn3605(m, i0, uint32(8462660))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v5, uint32(32))
+	i0 = fn4135(m, v5, uint32(32))
 	v5 = i0
 	if v5 != 0 {
 		goto L2
@@ -1943,7 +7039,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3136(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3137(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1951,10 +7047,10 @@ func fn3136(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8484708))
+	fn3605(m, i0, uint32(8484708))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v7, uint32(32))
+	i0 = fn4135(m, v7, uint32(32))
 	v7 = i0
 	if v7 != 0 {
 		goto L2
@@ -1974,7 +7070,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3137(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3138(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1982,10 +7078,10 @@ func fn3137(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8464370))
+	fn3605(m, i0, uint32(8464370))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v7, uint32(32))
+	i0 = fn4135(m, v7, uint32(32))
 	v7 = i0
 	if v7 != 0 {
 		goto L2
@@ -2005,7 +7101,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3138(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3139(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2013,10 +7109,10 @@ func fn3138(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8481179))
+	fn3605(m, i0, uint32(8481179))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v7, uint32(32))
+	i0 = fn4135(m, v7, uint32(32))
 	v7 = i0
 	if v7 != 0 {
 		goto L2
@@ -2036,11 +7132,11 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3139(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3140(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v5, uint32(32))
+	i0 = fn4135(m, v5, uint32(32))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -2057,7 +7153,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3140(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3141(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2065,10 +7161,10 @@ func fn3140(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8400127))
+	fn3605(m, i0, uint32(8400127))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v6, uint32(32))
+	i0 = fn4135(m, v6, uint32(32))
 	v6 = i0
 	if v6 != 0 {
 		goto L2
@@ -2087,7 +7183,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3141(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3142(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2095,24 +7191,24 @@ func fn3141(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8482102))
+	fn3605(m, i0, uint32(8482102))
 	return uint32(0)
 L1:
 	if v1 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8482063))
+	fn3605(m, i0, uint32(8482063))
 	return uint32(0)
 L2:
 	if v2 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8482025))
+	fn3605(m, i0, uint32(8482025))
 	return uint32(0)
 L3:
-	i0 = fn4134(m, v7, uint32(32))
+	i0 = fn4135(m, v7, uint32(32))
 	v7 = i0
 	if v7 != 0 {
 		goto L4
@@ -2132,7 +7228,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn3142(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3143(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2140,24 +7236,24 @@ func fn3142(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8396468))
+	fn3605(m, i0, uint32(8396468))
 	return uint32(0)
 L1:
 	if v1 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8396508))
+	fn3605(m, i0, uint32(8396508))
 	return uint32(0)
 L2:
 	if v2 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8396430))
+	fn3605(m, i0, uint32(8396430))
 	return uint32(0)
 L3:
-	i0 = fn4134(m, v7, uint32(32))
+	i0 = fn4135(m, v7, uint32(32))
 	v7 = i0
 	if v7 != 0 {
 		goto L4
@@ -2177,7 +7273,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn3143(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3144(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2188,7 +7284,7 @@ func fn3143(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8510403))
+	fn3605(m, i0, uint32(8510403))
 	m.depth--
 	return uint32(0)
 L1:
@@ -2196,11 +7292,11 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8510367))
+	fn3605(m, i0, uint32(8510367))
 	m.depth--
 	return uint32(0)
 L2:
-	i0 = fn4134(m, v6, uint32(32))
+	i0 = fn4135(m, v6, uint32(32))
 	v6 = i0
 	if v6 != 0 {
 		goto L3
@@ -2221,7 +7317,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3144(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3145(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2232,7 +7328,7 @@ func fn3144(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8489475))
+	fn3605(m, i0, uint32(8489475))
 	m.depth--
 	return uint32(0)
 L1:
@@ -2240,11 +7336,11 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8489442))
+	fn3605(m, i0, uint32(8489442))
 	m.depth--
 	return uint32(0)
 L2:
-	i0 = fn4134(m, v6, uint32(32))
+	i0 = fn4135(m, v6, uint32(32))
 	v6 = i0
 	if v6 != 0 {
 		goto L3
@@ -2265,7 +7361,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3145(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3146(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2276,11 +7372,11 @@ func fn3145(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8395308))
+	fn3605(m, i0, uint32(8395308))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v6, uint32(32))
+	i0 = fn4135(m, v6, uint32(32))
 	v6 = i0
 	if v6 != 0 {
 		goto L2
@@ -2301,7 +7397,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3146(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3147(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2312,11 +7408,11 @@ func fn3146(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8491982))
+	fn3605(m, i0, uint32(8491982))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v6, uint32(32))
+	i0 = fn4135(m, v6, uint32(32))
 	v6 = i0
 	if v6 != 0 {
 		goto L2
@@ -2337,11 +7433,11 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3147(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3148(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v7, uint32(32))
+	i0 = fn4135(m, v7, uint32(32))
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -2360,7 +7456,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3148(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3149(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2368,17 +7464,17 @@ func fn3148(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8459715))
+	fn3605(m, i0, uint32(8459715))
 	return uint32(0)
 L1:
 	if v1 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8459760))
+	fn3605(m, i0, uint32(8459760))
 	return uint32(0)
 L2:
-	i0 = fn4134(m, v4, uint32(16))
+	i0 = fn4135(m, v4, uint32(16))
 	v4 = i0
 	if v4 != 0 {
 		goto L3
@@ -2394,11 +7490,11 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3149(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3150(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v7, uint32(32))
+	i0 = fn4135(m, v7, uint32(32))
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -2417,11 +7513,11 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3150(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3151(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v7, uint32(28))
+	i0 = fn4135(m, v7, uint32(28))
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -2439,7 +7535,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3151(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3152(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2447,10 +7543,10 @@ func fn3151(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8470090))
+	fn3605(m, i0, uint32(8470090))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v7, uint32(28))
+	i0 = fn4135(m, v7, uint32(28))
 	v7 = i0
 	if v7 != 0 {
 		goto L2
@@ -2469,7 +7565,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3152(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3153(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2477,10 +7573,10 @@ func fn3152(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8503881))
+	fn3605(m, i0, uint32(8503881))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v6, uint32(24))
+	i0 = fn4135(m, v6, uint32(24))
 	v6 = i0
 	if v6 != 0 {
 		goto L2
@@ -2498,7 +7594,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3153(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3154(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2506,10 +7602,10 @@ func fn3153(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8423290))
+	fn3605(m, i0, uint32(8423290))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v6, uint32(24))
+	i0 = fn4135(m, v6, uint32(24))
 	v6 = i0
 	if v6 != 0 {
 		goto L2
@@ -2527,7 +7623,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3154(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3155(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2535,10 +7631,10 @@ func fn3154(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8462966))
+	fn3605(m, i0, uint32(8462966))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v2, uint32(8))
+	i0 = fn4135(m, v2, uint32(8))
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -2552,7 +7648,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3155(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3156(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2560,10 +7656,10 @@ func fn3155(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8483867))
+	fn3605(m, i0, uint32(8483867))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v3, uint32(12))
+	i0 = fn4135(m, v3, uint32(12))
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -2578,7 +7674,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3156(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3157(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2586,10 +7682,10 @@ func fn3156(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8481015))
+	fn3605(m, i0, uint32(8481015))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v5, uint32(36))
+	i0 = fn4135(m, v5, uint32(36))
 	v5 = i0
 	if v5 != 0 {
 		goto L2
@@ -2607,7 +7703,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3157(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3158(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2615,10 +7711,10 @@ func fn3157(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8451032))
+	fn3605(m, i0, uint32(8451032))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v5, uint32(36))
+	i0 = fn4135(m, v5, uint32(36))
 	v5 = i0
 	if v5 != 0 {
 		goto L2
@@ -2636,11 +7732,11 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3158(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3159(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v5, uint32(36))
+	i0 = fn4135(m, v5, uint32(36))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -2657,11 +7753,11 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3159(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3160(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v7, uint32(36))
+	i0 = fn4135(m, v7, uint32(36))
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -2680,7 +7776,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3160(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
+func fn3161(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2688,10 +7784,10 @@ func fn3160(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8412640))
+	fn3605(m, i0, uint32(8412640))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v8, uint32(36))
+	i0 = fn4135(m, v8, uint32(36))
 	v8 = i0
 	if v8 != 0 {
 		goto L2
@@ -2712,11 +7808,11 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3161(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3162(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v5, uint32(36))
+	i0 = fn4135(m, v5, uint32(36))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -2733,11 +7829,11 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3162(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3163(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v6, uint32(36))
+	i0 = fn4135(m, v6, uint32(36))
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -2755,11 +7851,11 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3163(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3164(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4134(m, v5, uint32(36))
+	i0 = fn4135(m, v5, uint32(36))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -2776,7 +7872,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3164(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3165(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2784,10 +7880,10 @@ func fn3164(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8484346))
+	fn3605(m, i0, uint32(8484346))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v2, uint32(12))
+	i0 = fn4135(m, v2, uint32(12))
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -2802,7 +7898,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3165(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3166(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2810,10 +7906,10 @@ func fn3165(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8446816))
+	fn3605(m, i0, uint32(8446816))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v7, uint32(32))
+	i0 = fn4135(m, v7, uint32(32))
 	v7 = i0
 	if v7 != 0 {
 		goto L2
@@ -2833,7 +7929,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3166(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3167(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2841,10 +7937,10 @@ func fn3166(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8517564))
+	fn3605(m, i0, uint32(8517564))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v6, uint32(32))
+	i0 = fn4135(m, v6, uint32(32))
 	v6 = i0
 	if v6 != 0 {
 		goto L2
@@ -2863,7 +7959,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3167(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3168(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2871,10 +7967,10 @@ func fn3167(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8491759))
+	fn3605(m, i0, uint32(8491759))
 	return uint32(0)
 L1:
-	i0 = fn4134(m, v6, uint32(32))
+	i0 = fn4135(m, v6, uint32(32))
 	v6 = i0
 	if v6 != 0 {
 		goto L2
@@ -2893,16 +7989,16 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3168(m *Module) uint32 {
+func fn3169(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10077332))
+	i0 = fn1968(m, uint32(10077332))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3169(m *Module, v0 uint32) uint32 {
+func fn3170(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2937,7 +8033,7 @@ func fn3169(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
 	i0 = v3 + uint32(42768)
@@ -2946,13 +8042,13 @@ func fn3169(m *Module, v0 uint32) uint32 {
 	if i0 == uint32(4) {
 		goto L2
 	}
-	i0 = fn4047(m, v4, uint32(1477), v4)
+	i0 = fn4048(m, v4, uint32(1478), v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -2974,7 +8070,7 @@ L3:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8452549))
+	fn3605(m, i0, uint32(8452549))
 	goto L1
 L4:
 	v2 = uint32(0)
@@ -2995,7 +8091,7 @@ L4:
 L19:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+43136))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v8 = i0
 	if v8 == 0 {
 		goto L9
@@ -3007,7 +8103,7 @@ L19:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v10 = i0
-	i0 = fn1492(m, v10)
+	i0 = fn1493(m, v10)
 	v5 = i0
 	if v5 != 0 {
 		goto L21
@@ -3024,7 +8120,7 @@ L22:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
 	i2 = i2 + v7
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn3171(m, v4, i1, i2)
+	i0 = fn3172(m, v4, i1, i2)
 	v11 = i0
 	if v11 != 0 {
 		goto L23
@@ -3049,7 +8145,7 @@ L23:
 	}
 	goto L11
 L20:
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v5 = i0
 	if v5 != 0 {
 		goto L11
@@ -3059,7 +8155,7 @@ L20:
 L18:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+43008))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v9 = i0
 	if v9 == 0 {
 		goto L9
@@ -3071,7 +8167,7 @@ L18:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v11))
 	v7 = i0
-	i0 = fn1492(m, v7)
+	i0 = fn1493(m, v7)
 	v5 = i0
 	if v5 != 0 {
 		goto L25
@@ -3088,7 +8184,7 @@ L26:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
 	i2 = i2 + v0
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn3171(m, v4, i1, i2)
+	i0 = fn3172(m, v4, i1, i2)
 	v10 = i0
 	if v10 != 0 {
 		goto L27
@@ -3122,7 +8218,7 @@ L27:
 	}
 	goto L12
 L24:
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v5 = i0
 	if v5 != 0 {
 		goto L12
@@ -3132,14 +8228,14 @@ L24:
 L17:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+42932))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v10 = i0
 	if v10 == 0 {
 		goto L9
 	}
 	i1 = v1 + uint32(8)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3172(m, v4, i1, i2)
+	i0 = fn3173(m, v4, i1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L29
@@ -3148,7 +8244,7 @@ L17:
 	goto L9
 L29:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+43392))
-	i0 = fn2037(m, v10, i1, v5)
+	i0 = fn2038(m, v10, i1, v5)
 	if i0 != k32(4294967295) {
 		goto L30
 	}
@@ -3174,7 +8270,7 @@ L31:
 L16:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+42956))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v8 = i0
 	if v8 == 0 {
 		goto L9
@@ -3186,7 +8282,7 @@ L16:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v10 = i0
-	i0 = fn1492(m, v10)
+	i0 = fn1493(m, v10)
 	v5 = i0
 	if v5 != 0 {
 		goto L33
@@ -3203,7 +8299,7 @@ L34:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
 	i2 = i2 + v7
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn3172(m, v4, i1, i2)
+	i0 = fn3173(m, v4, i1, i2)
 	v11 = i0
 	if v11 != 0 {
 		goto L35
@@ -3237,7 +8333,7 @@ L35:
 	}
 	goto L13
 L32:
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v5 = i0
 	if v5 != 0 {
 		goto L13
@@ -3253,11 +8349,11 @@ L15:
 		goto L9
 	}
 L14:
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L9
 L13:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+43368))
-	i0 = fn2037(m, v8, i1, v5)
+	i0 = fn2038(m, v8, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L37
 	}
@@ -3272,11 +8368,11 @@ L13:
 	if v7 != 0 {
 		goto L38
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L38:
 	i1 = v1 + uint32(8)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn3172(m, v4, i1, i2)
+	i0 = fn3173(m, v4, i1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L39
@@ -3285,7 +8381,7 @@ L38:
 	goto L9
 L39:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+43656))
-	i0 = fn2037(m, v8, i1, v5)
+	i0 = fn2038(m, v8, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L37
 	}
@@ -3310,7 +8406,7 @@ L37:
 	goto L10
 L12:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+43392))
-	i0 = fn2037(m, v9, i1, v5)
+	i0 = fn2038(m, v9, i1, v5)
 	if i0 != k32(4294967295) {
 		goto L41
 	}
@@ -3335,7 +8431,7 @@ L42:
 	goto L5
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+43392))
-	i0 = fn2037(m, v8, i1, v5)
+	i0 = fn2038(m, v8, i1, v5)
 	if i0 != k32(4294967295) {
 		goto L43
 	}
@@ -3353,11 +8449,11 @@ L43:
 	if v7 != 0 {
 		goto L44
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L44:
 	i1 = v1 + uint32(8)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn3174(m, v4, i1, i2, uint32(1478))
+	i0 = fn3175(m, v4, i1, i2, uint32(1479))
 	v5 = i0
 	if v5 != 0 {
 		goto L45
@@ -3366,7 +8462,7 @@ L44:
 	goto L9
 L45:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+43712))
-	i0 = fn2037(m, v8, i1, v5)
+	i0 = fn2038(m, v8, i1, v5)
 	if i0 != k32(4294967295) {
 		goto L46
 	}
@@ -3395,7 +8491,7 @@ L10:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L8
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -3416,7 +8512,7 @@ L8:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L7:
 	i1 = v2 + k32(4294967295)
@@ -3427,7 +8523,7 @@ L7:
 		goto L5
 	}
 L6:
-	fn2072(m, v5)
+	fn2073(m, v5)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i1 = i1 + k32(4294967295)
@@ -3442,7 +8538,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8565938), v1)
+	i0 = fn3604(m, i0, uint32(8565938), v1)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -3451,7 +8547,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3170(m *Module, v0 uint32) uint32 {
+func fn3171(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3479,552 +8575,552 @@ func fn3170(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(48)
 	v1 = i0
 	m.g0 = v1
-	i1 = fn2838(m, uint32(8520878))
+	i1 = fn2839(m, uint32(8520878))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+556)) = v2
 	v3 = k32(4294967295)
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8523203))
+	i1 = fn2839(m, uint32(8523203))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+560)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8521386))
+	i1 = fn2839(m, uint32(8521386))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+564)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8522917))
+	i1 = fn2839(m, uint32(8522917))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+568)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8419415))
+	i1 = fn2839(m, uint32(8419415))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+572)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8422635))
+	i1 = fn2839(m, uint32(8422635))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+576)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8453658))
+	i1 = fn2839(m, uint32(8453658))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+584)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8470263))
+	i1 = fn2839(m, uint32(8470263))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+588)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8417371))
+	i1 = fn2839(m, uint32(8417371))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+596)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8420285))
+	i1 = fn2839(m, uint32(8420285))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+600)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8488742))
+	i1 = fn2839(m, uint32(8488742))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+608)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8395645))
+	i1 = fn2839(m, uint32(8395645))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+612)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8435330))
+	i1 = fn2839(m, uint32(8435330))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+616)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8420120))
+	i1 = fn2839(m, uint32(8420120))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+620)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8391524))
+	i1 = fn2839(m, uint32(8391524))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+624)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8505564))
+	i1 = fn2839(m, uint32(8505564))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+632)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8419932))
+	i1 = fn2839(m, uint32(8419932))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+636)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8483475))
+	i1 = fn2839(m, uint32(8483475))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+640)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8416211))
+	i1 = fn2839(m, uint32(8416211))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+644)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8401935))
+	i1 = fn2839(m, uint32(8401935))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+652)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8412804))
+	i1 = fn2839(m, uint32(8412804))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+656)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8435859))
+	i1 = fn2839(m, uint32(8435859))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+664)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8459428))
+	i1 = fn2839(m, uint32(8459428))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+668)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8392127))
+	i1 = fn2839(m, uint32(8392127))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+672)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8394763))
+	i1 = fn2839(m, uint32(8394763))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+676)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8480148))
+	i1 = fn2839(m, uint32(8480148))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+680)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8411138))
+	i1 = fn2839(m, uint32(8411138))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+684)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8400646))
+	i1 = fn2839(m, uint32(8400646))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+688)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8411147))
+	i1 = fn2839(m, uint32(8411147))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+692)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8401931))
+	i1 = fn2839(m, uint32(8401931))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+696)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8449692))
+	i1 = fn2839(m, uint32(8449692))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+700)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8516757))
+	i1 = fn2839(m, uint32(8516757))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+704)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8391443))
+	i1 = fn2839(m, uint32(8391443))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+720)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8517506))
+	i1 = fn2839(m, uint32(8517506))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+724)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8517066))
+	i1 = fn2839(m, uint32(8517066))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+728)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8412777))
+	i1 = fn2839(m, uint32(8412777))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+732)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8504075))
+	i1 = fn2839(m, uint32(8504075))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+736)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8413723))
+	i1 = fn2839(m, uint32(8413723))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+740)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8506927))
+	i1 = fn2839(m, uint32(8506927))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+744)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8418119))
+	i1 = fn2839(m, uint32(8418119))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+748)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8517024))
+	i1 = fn2839(m, uint32(8517024))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+752)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8415770))
+	i1 = fn2839(m, uint32(8415770))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+756)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8440922))
+	i1 = fn2839(m, uint32(8440922))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+760)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8391349))
+	i1 = fn2839(m, uint32(8391349))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+764)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8408317))
+	i1 = fn2839(m, uint32(8408317))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+768)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8422306))
+	i1 = fn2839(m, uint32(8422306))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+776)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8505742))
+	i1 = fn2839(m, uint32(8505742))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+780)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8411135))
+	i1 = fn2839(m, uint32(8411135))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+784)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8470001))
+	i1 = fn2839(m, uint32(8470001))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+788)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8412735))
+	i1 = fn2839(m, uint32(8412735))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+792)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8414696))
+	i1 = fn2839(m, uint32(8414696))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+796)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8417217))
+	i1 = fn2839(m, uint32(8417217))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+800)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8401836))
+	i1 = fn2839(m, uint32(8401836))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+804)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8464860))
+	i1 = fn2839(m, uint32(8464860))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+808)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8449706))
+	i1 = fn2839(m, uint32(8449706))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+812)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8440307))
+	i1 = fn2839(m, uint32(8440307))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+816)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8490453))
+	i1 = fn2839(m, uint32(8490453))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+828)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8469997))
+	i1 = fn2839(m, uint32(8469997))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+832)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8489437))
+	i1 = fn2839(m, uint32(8489437))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+836)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8421564))
+	i1 = fn2839(m, uint32(8421564))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+840)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8447970))
+	i1 = fn2839(m, uint32(8447970))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+844)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8505815))
+	i1 = fn2839(m, uint32(8505815))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+848)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8414632))
+	i1 = fn2839(m, uint32(8414632))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+856)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8414428))
+	i1 = fn2839(m, uint32(8414428))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+860)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8483669))
+	i1 = fn2839(m, uint32(8483669))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+864)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8450992))
+	i1 = fn2839(m, uint32(8450992))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+868)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8414952))
+	i1 = fn2839(m, uint32(8414952))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+876)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8417228))
+	i1 = fn2839(m, uint32(8417228))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+880)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8395397))
+	i1 = fn2839(m, uint32(8395397))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+884)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8414688))
+	i1 = fn2839(m, uint32(8414688))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+888)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8401727))
+	i1 = fn2839(m, uint32(8401727))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+892)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8492056))
+	i1 = fn2839(m, uint32(8492056))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+896)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8502071))
+	i1 = fn2839(m, uint32(8502071))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+900)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8448428))
+	i1 = fn2839(m, uint32(8448428))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+904)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8403577))
+	i1 = fn2839(m, uint32(8403577))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+912)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8475215))
+	i1 = fn2839(m, uint32(8475215))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+916)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8402709))
+	i1 = fn2839(m, uint32(8402709))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+920)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8411688))
+	i1 = fn2839(m, uint32(8411688))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+924)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8395392))
+	i1 = fn2839(m, uint32(8395392))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+928)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8485780))
+	i1 = fn2839(m, uint32(8485780))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+932)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8399483))
+	i1 = fn2839(m, uint32(8399483))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+936)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8420272))
+	i1 = fn2839(m, uint32(8420272))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+944)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8415776))
+	i1 = fn2839(m, uint32(8415776))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+952)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8442340))
+	i1 = fn2839(m, uint32(8442340))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+960)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8480969))
+	i1 = fn2839(m, uint32(8480969))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+964)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8418375))
+	i1 = fn2839(m, uint32(8418375))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+968)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8470007))
+	i1 = fn2839(m, uint32(8470007))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+972)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2362(m, uint32(10077424))
+	i1 = fn2363(m, uint32(10077424))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2036(m, i0, uint32(8422635), v2)
+	i0 = fn2037(m, i0, uint32(8422635), v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2036(m, i0, uint32(8521386), v2)
+	i0 = fn2037(m, i0, uint32(8521386), v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2036(m, i0, uint32(8419415), v2)
+	i0 = fn2037(m, i0, uint32(8419415), v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
@@ -4041,7 +9137,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -4055,11 +9151,11 @@ L2:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L5
@@ -4094,7 +9190,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8504123)
-	i0 = fn857(m, uint32(10064992), uint32(8389006), v1)
+	i0 = fn858(m, uint32(10064992), uint32(8389006), v1)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -4107,20 +9203,20 @@ L5:
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+824)) = v4
 	v3 = k32(4294967295)
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+572))
-	i0 = fn2037(m, v4, i1, v2)
+	i0 = fn2038(m, v4, i1, v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -4133,66 +9229,66 @@ L6:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+824))
-	i1 = fn3182(m, v0, uint32(8490460), i3, uint32(8693136), uint32(2), uint32(8558206))
+	i1 = fn3183(m, v0, uint32(8490460), i3, uint32(8693136), uint32(2), uint32(8558206))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+368)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+824))
-	i1 = fn3182(m, v0, uint32(8477462), i3, uint32(8693144), uint32(1), uint32(8555146))
+	i1 = fn3183(m, v0, uint32(8477462), i3, uint32(8693144), uint32(1), uint32(8555146))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+240)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+824))
-	i1 = fn3182(m, v0, uint32(8459335), i3, uint32(8693148), uint32(1), uint32(8555090))
+	i1 = fn3183(m, v0, uint32(8459335), i3, uint32(8693148), uint32(1), uint32(8555090))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+164)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+824))
-	i1 = fn3182(m, v0, uint32(8485971), i3, uint32(8693152), uint32(2), uint32(8557241))
+	i1 = fn3183(m, v0, uint32(8485971), i3, uint32(8693152), uint32(2), uint32(8557241))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+188)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn3182(m, v0, uint32(8400318), i3, uint32(0), uint32(0), uint32(8478487))
+	i1 = fn3183(m, v0, uint32(8400318), i3, uint32(0), uint32(0), uint32(8478487))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+908)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn3183(m, v0, v2, uint32(8693168), uint32(4))
+	i0 = fn3184(m, v0, v2, uint32(8693168), uint32(4))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8476138), i3, uint32(8693184), uint32(7), uint32(8557939))
+	i1 = fn3183(m, v0, uint32(8476138), i3, uint32(8693184), uint32(7), uint32(8557939))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+184)) = v2
 	if v2 == 0 {
@@ -4200,19 +9296,19 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+888))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+184))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8475957), i3, uint32(8693216), uint32(7), uint32(8557934))
+	i1 = fn3183(m, v0, uint32(8475957), i3, uint32(8693216), uint32(7), uint32(8557934))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = v2
 	if v2 == 0 {
@@ -4220,26 +9316,26 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+888))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8475769), i3, uint32(8693248), uint32(6), uint32(8557817))
+	i1 = fn3183(m, v0, uint32(8475769), i3, uint32(8693248), uint32(6), uint32(8557817))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8450410), i3, uint32(8693272), uint32(1), uint32(8563188))
+	i1 = fn3183(m, v0, uint32(8450410), i3, uint32(8693272), uint32(1), uint32(8563188))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = v2
 	if v2 == 0 {
@@ -4247,19 +9343,19 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8482687), i3, uint32(8693276), uint32(1), uint32(8556709))
+	i1 = fn3183(m, v0, uint32(8482687), i3, uint32(8693276), uint32(1), uint32(8556709))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+128)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8461137), i3, uint32(8693280), uint32(3), uint32(8556388))
+	i1 = fn3183(m, v0, uint32(8461137), i3, uint32(8693280), uint32(3), uint32(8556388))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = v2
 	if v2 == 0 {
@@ -4267,26 +9363,26 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8423730), i3, uint32(8693292), uint32(3), uint32(8563045))
+	i1 = fn3183(m, v0, uint32(8423730), i3, uint32(8693292), uint32(3), uint32(8563045))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+504)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8461054), i3, uint32(8693304), uint32(3), uint32(8563103))
+	i1 = fn3183(m, v0, uint32(8461054), i3, uint32(8693304), uint32(3), uint32(8563103))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8460800), i3, uint32(8693328), uint32(4), uint32(8564063))
+	i1 = fn3183(m, v0, uint32(8460800), i3, uint32(8693328), uint32(4), uint32(8564063))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v2
 	if v2 == 0 {
@@ -4294,12 +9390,12 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8440029), i3, uint32(8693344), uint32(5), uint32(8556449))
+	i1 = fn3183(m, v0, uint32(8440029), i3, uint32(8693344), uint32(5), uint32(8556449))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+176)) = v2
 	if v2 == 0 {
@@ -4307,12 +9403,12 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8439876), i3, uint32(8693376), uint32(5), uint32(8556444))
+	i1 = fn3183(m, v0, uint32(8439876), i3, uint32(8693376), uint32(5), uint32(8556444))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = v2
 	if v2 == 0 {
@@ -4320,26 +9416,26 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8492234), i3, uint32(8693396), uint32(3), uint32(8563408))
+	i1 = fn3183(m, v0, uint32(8492234), i3, uint32(8693396), uint32(3), uint32(8563408))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+540)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8476310), i3, uint32(8693408), uint32(3), uint32(8563368))
+	i1 = fn3183(m, v0, uint32(8476310), i3, uint32(8693408), uint32(3), uint32(8563368))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+220)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8468979), i3, uint32(8693420), uint32(3), uint32(8556272))
+	i1 = fn3183(m, v0, uint32(8468979), i3, uint32(8693420), uint32(3), uint32(8556272))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+544)) = v2
 	if v2 == 0 {
@@ -4347,12 +9443,12 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8468974), i3, uint32(8693432), uint32(3), uint32(8556267))
+	i1 = fn3183(m, v0, uint32(8468974), i3, uint32(8693432), uint32(3), uint32(8556267))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v2
 	if v2 == 0 {
@@ -4360,19 +9456,19 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8469816), i3, uint32(8693444), uint32(2), uint32(8558167))
+	i1 = fn3183(m, v0, uint32(8469816), i3, uint32(8693444), uint32(2), uint32(8558167))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+356)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8483802), i3, uint32(8693452), uint32(2), uint32(8563297))
+	i1 = fn3183(m, v0, uint32(8483802), i3, uint32(8693452), uint32(2), uint32(8563297))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+448)) = v2
 	if v2 == 0 {
@@ -4380,33 +9476,33 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+704))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+640))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8390766), i3, uint32(8693472), uint32(4), uint32(8554942))
+	i1 = fn3183(m, v0, uint32(8390766), i3, uint32(8693472), uint32(4), uint32(8554942))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+496)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8446466), i3, uint32(8693488), uint32(4), uint32(8555014))
+	i1 = fn3183(m, v0, uint32(8446466), i3, uint32(8693488), uint32(4), uint32(8555014))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+492)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8396324), i3, uint32(8693504), uint32(2), uint32(8562223))
+	i1 = fn3183(m, v0, uint32(8396324), i3, uint32(8693504), uint32(2), uint32(8562223))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v2
 	if v2 == 0 {
@@ -4414,19 +9510,19 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+832))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8395790), i3, uint32(8693512), uint32(1), uint32(8558289))
+	i1 = fn3183(m, v0, uint32(8395790), i3, uint32(8693512), uint32(1), uint32(8558289))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+228)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8462649), i3, uint32(8693516), uint32(3), uint32(8561944))
+	i1 = fn3183(m, v0, uint32(8462649), i3, uint32(8693516), uint32(3), uint32(8561944))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+224)) = v2
 	if v2 == 0 {
@@ -4434,177 +9530,177 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+828))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+224))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+808))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8466427), i3, uint32(8693528), uint32(1), uint32(8558338))
+	i1 = fn3183(m, v0, uint32(8466427), i3, uint32(8693528), uint32(1), uint32(8558338))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+196)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8466240), i3, uint32(8693532), uint32(1), uint32(8558310))
+	i1 = fn3183(m, v0, uint32(8466240), i3, uint32(8693532), uint32(1), uint32(8558310))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+388)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8436205), i3, uint32(8693536), uint32(1), uint32(8562948))
+	i1 = fn3183(m, v0, uint32(8436205), i3, uint32(8693536), uint32(1), uint32(8562948))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+160)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8412724), i3, uint32(0), uint32(0), uint32(8412724))
+	i1 = fn3183(m, v0, uint32(8412724), i3, uint32(0), uint32(0), uint32(8412724))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+428)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8468240), i3, uint32(0), uint32(0), uint32(8468240))
+	i1 = fn3183(m, v0, uint32(8468240), i3, uint32(0), uint32(0), uint32(8468240))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i1 = fn3182(m, v0, uint32(8480119), i3, uint32(0), uint32(0), uint32(8480119))
+	i1 = fn3183(m, v0, uint32(8480119), i3, uint32(0), uint32(0), uint32(8480119))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn3182(m, v0, uint32(8435955), i3, uint32(0), uint32(0), uint32(8559837))
+	i1 = fn3183(m, v0, uint32(8435955), i3, uint32(0), uint32(0), uint32(8559837))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+716)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn3183(m, v0, v2, uint32(8693552), uint32(4))
+	i0 = fn3184(m, v0, v2, uint32(8693552), uint32(4))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8449042), i3, uint32(8693568), uint32(2), uint32(8558135))
+	i1 = fn3183(m, v0, uint32(8449042), i3, uint32(8693568), uint32(2), uint32(8558135))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8436124), i3, uint32(8693576), uint32(2), uint32(8563010))
+	i1 = fn3183(m, v0, uint32(8436124), i3, uint32(8693576), uint32(2), uint32(8563010))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+384)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8448969), i3, uint32(8693584), uint32(3), uint32(8556525))
+	i1 = fn3183(m, v0, uint32(8448969), i3, uint32(8693584), uint32(3), uint32(8556525))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8448741), i3, uint32(8693596), uint32(2), uint32(8565639))
+	i1 = fn3183(m, v0, uint32(8448741), i3, uint32(8693596), uint32(2), uint32(8565639))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+536)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8519975), i3, uint32(8693604), uint32(2), uint32(8555112))
+	i1 = fn3183(m, v0, uint32(8519975), i3, uint32(8693604), uint32(2), uint32(8555112))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+280)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8447417), i3, uint32(8693612), uint32(3), uint32(8563327))
+	i1 = fn3183(m, v0, uint32(8447417), i3, uint32(8693612), uint32(3), uint32(8563327))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+216)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8403430), i3, uint32(8693624), uint32(2), uint32(8558104))
+	i1 = fn3183(m, v0, uint32(8403430), i3, uint32(8693624), uint32(2), uint32(8558104))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+136)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8402725), i3, uint32(8693632), uint32(1), uint32(8556693))
+	i1 = fn3183(m, v0, uint32(8402725), i3, uint32(8693632), uint32(1), uint32(8556693))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+460)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8448063), i3, uint32(8693636), uint32(2), uint32(8556877))
+	i1 = fn3183(m, v0, uint32(8448063), i3, uint32(8693636), uint32(2), uint32(8556877))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+284)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8448142), i3, uint32(8693644), uint32(2), uint32(8556923))
+	i1 = fn3183(m, v0, uint32(8448142), i3, uint32(8693644), uint32(2), uint32(8556923))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+456)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8448305), i3, uint32(8693652), uint32(3), uint32(8556968))
+	i1 = fn3183(m, v0, uint32(8448305), i3, uint32(8693652), uint32(3), uint32(8556968))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+132)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8447178), i3, uint32(8693664), uint32(2), uint32(8556827))
+	i1 = fn3183(m, v0, uint32(8447178), i3, uint32(8693664), uint32(2), uint32(8556827))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+192)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8401679), i3, uint32(8693672), uint32(1), uint32(8562930))
+	i1 = fn3183(m, v0, uint32(8401679), i3, uint32(8693672), uint32(1), uint32(8562930))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8506463), i3, uint32(8693676), uint32(1), uint32(8563208))
+	i1 = fn3183(m, v0, uint32(8506463), i3, uint32(8693676), uint32(1), uint32(8563208))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+552)) = v2
 	if v2 == 0 {
@@ -4612,33 +9708,33 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8462736), i3, uint32(8693680), uint32(1), uint32(8562965))
+	i1 = fn3183(m, v0, uint32(8462736), i3, uint32(8693680), uint32(1), uint32(8562965))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+548)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8484780), i3, uint32(8693684), uint32(3), uint32(8557026))
+	i1 = fn3183(m, v0, uint32(8484780), i3, uint32(8693684), uint32(3), uint32(8557026))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8464439), i3, uint32(8693696), uint32(3), uint32(8558364))
+	i1 = fn3183(m, v0, uint32(8464439), i3, uint32(8693696), uint32(3), uint32(8558364))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8481316), i3, uint32(8693708), uint32(3), uint32(8567460))
+	i1 = fn3183(m, v0, uint32(8481316), i3, uint32(8693708), uint32(3), uint32(8567460))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+180)) = v2
 	if v2 == 0 {
@@ -4646,19 +9742,19 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+724))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8435768), i3, uint32(8693720), uint32(1), uint32(8558080))
+	i1 = fn3183(m, v0, uint32(8435768), i3, uint32(8693720), uint32(1), uint32(8558080))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+268)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8400202), i3, uint32(8693724), uint32(2), uint32(8565600))
+	i1 = fn3183(m, v0, uint32(8400202), i3, uint32(8693724), uint32(2), uint32(8565600))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
 	if v2 == 0 {
@@ -4666,54 +9762,54 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+780))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8482267), i3, uint32(8693732), uint32(3), uint32(8555366))
+	i1 = fn3183(m, v0, uint32(8482267), i3, uint32(8693732), uint32(3), uint32(8555366))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8396674), i3, uint32(8693744), uint32(3), uint32(8555461))
+	i1 = fn3183(m, v0, uint32(8396674), i3, uint32(8693744), uint32(3), uint32(8555461))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+488)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8510519), i3, uint32(8693756), uint32(2), uint32(8555423))
+	i1 = fn3183(m, v0, uint32(8510519), i3, uint32(8693756), uint32(2), uint32(8555423))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+468)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8489611), i3, uint32(8693764), uint32(2), uint32(8555513))
+	i1 = fn3183(m, v0, uint32(8489611), i3, uint32(8693764), uint32(2), uint32(8555513))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+380)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8395375), i3, uint32(8693772), uint32(2), uint32(8555295))
+	i1 = fn3183(m, v0, uint32(8395375), i3, uint32(8693772), uint32(2), uint32(8555295))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8492050), i3, uint32(8693780), uint32(2), uint32(8555330))
+	i1 = fn3183(m, v0, uint32(8492050), i3, uint32(8693780), uint32(2), uint32(8555330))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+500)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i1 = fn3182(m, v0, uint32(8502077), i3, uint32(8693788), uint32(3), uint32(8561027))
+	i1 = fn3183(m, v0, uint32(8502077), i3, uint32(8693788), uint32(3), uint32(8561027))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+464)) = v2
 	if v2 == 0 {
@@ -4721,533 +9817,533 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+816))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+464))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+960))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+464))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+904))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn3182(m, v0, uint32(8393923), i3, uint32(0), uint32(0), uint32(8464973))
+	i1 = fn3183(m, v0, uint32(8393923), i3, uint32(0), uint32(0), uint32(8464973))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+712)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn3183(m, v0, v2, uint32(0), uint32(0))
+	i0 = fn3184(m, v0, v2, uint32(0), uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+712))
-	i1 = fn3182(m, v0, uint32(8513736), i3, uint32(0), uint32(0), uint32(8513736))
+	i1 = fn3183(m, v0, uint32(8513736), i3, uint32(0), uint32(0), uint32(8513736))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+292)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+712))
-	i1 = fn3182(m, v0, uint32(8484328), i3, uint32(0), uint32(0), uint32(8484328))
+	i1 = fn3183(m, v0, uint32(8484328), i3, uint32(0), uint32(0), uint32(8484328))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+476)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+472)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+712))
-	i1 = fn3182(m, v0, uint32(8465003), i3, uint32(0), uint32(0), uint32(8465003))
+	i1 = fn3183(m, v0, uint32(8465003), i3, uint32(0), uint32(0), uint32(8465003))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+124)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+120)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn3182(m, v0, uint32(8447953), i3, uint32(0), uint32(0), uint32(8446956))
+	i1 = fn3183(m, v0, uint32(8447953), i3, uint32(0), uint32(0), uint32(8446956))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+628)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn3183(m, v0, v2, uint32(0), uint32(0))
+	i0 = fn3184(m, v0, v2, uint32(0), uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+628))
-	i1 = fn3182(m, v0, uint32(8505883), i3, uint32(0), uint32(0), uint32(8505883))
+	i1 = fn3183(m, v0, uint32(8505883), i3, uint32(0), uint32(0), uint32(8505883))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+628))
-	i1 = fn3182(m, v0, uint32(8446971), i3, uint32(0), uint32(0), uint32(8446971))
+	i1 = fn3183(m, v0, uint32(8446971), i3, uint32(0), uint32(0), uint32(8446971))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+420)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+416)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn3182(m, v0, uint32(8437453), i3, uint32(0), uint32(0), uint32(8393479))
+	i1 = fn3183(m, v0, uint32(8437453), i3, uint32(0), uint32(0), uint32(8393479))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+852)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn3183(m, v0, v2, uint32(0), uint32(0))
+	i0 = fn3184(m, v0, v2, uint32(0), uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+852))
-	i1 = fn3182(m, v0, uint32(8513699), i3, uint32(0), uint32(0), uint32(8513699))
+	i1 = fn3183(m, v0, uint32(8513699), i3, uint32(0), uint32(0), uint32(8513699))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+852))
-	i1 = fn3182(m, v0, uint32(8518971), i3, uint32(0), uint32(0), uint32(8518971))
+	i1 = fn3183(m, v0, uint32(8518971), i3, uint32(0), uint32(0), uint32(8518971))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+484)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+480)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+852))
-	i1 = fn3182(m, v0, uint32(8400641), i3, uint32(0), uint32(0), uint32(8400641))
+	i1 = fn3183(m, v0, uint32(8400641), i3, uint32(0), uint32(0), uint32(8400641))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+376)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+372)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+852))
-	i1 = fn3182(m, v0, uint32(8400638), i3, uint32(0), uint32(0), uint32(8400638))
+	i1 = fn3183(m, v0, uint32(8400638), i3, uint32(0), uint32(0), uint32(8400638))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+320)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+316)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+852))
-	i1 = fn3182(m, v0, uint32(8393586), i3, uint32(0), uint32(0), uint32(8393586))
+	i1 = fn3183(m, v0, uint32(8393586), i3, uint32(0), uint32(0), uint32(8393586))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+144)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+140)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+852))
-	i1 = fn3182(m, v0, uint32(8504675), i3, uint32(0), uint32(0), uint32(8504675))
+	i1 = fn3183(m, v0, uint32(8504675), i3, uint32(0), uint32(0), uint32(8504675))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+364)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+360)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+852))
-	i1 = fn3182(m, v0, uint32(8393165), i3, uint32(0), uint32(0), uint32(8393165))
+	i1 = fn3183(m, v0, uint32(8393165), i3, uint32(0), uint32(0), uint32(8393165))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+436)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+432)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+852))
-	i1 = fn3182(m, v0, uint32(8401768), i3, uint32(0), uint32(0), uint32(8401768))
+	i1 = fn3183(m, v0, uint32(8401768), i3, uint32(0), uint32(0), uint32(8401768))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+276)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+272)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+852))
-	i1 = fn3182(m, v0, uint32(8401761), i3, uint32(0), uint32(0), uint32(8401761))
+	i1 = fn3183(m, v0, uint32(8401761), i3, uint32(0), uint32(0), uint32(8401761))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+444)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+440)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+852))
-	i1 = fn3182(m, v0, uint32(8446942), i3, uint32(0), uint32(0), uint32(8446942))
+	i1 = fn3183(m, v0, uint32(8446942), i3, uint32(0), uint32(0), uint32(8446942))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+80)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+76)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+852))
-	i1 = fn3182(m, v0, uint32(8439710), i3, uint32(0), uint32(0), uint32(8439710))
+	i1 = fn3183(m, v0, uint32(8439710), i3, uint32(0), uint32(0), uint32(8439710))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+852))
-	i1 = fn3182(m, v0, uint32(8505880), i3, uint32(0), uint32(0), uint32(8505880))
+	i1 = fn3183(m, v0, uint32(8505880), i3, uint32(0), uint32(0), uint32(8505880))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+852))
-	i1 = fn3182(m, v0, uint32(8393581), i3, uint32(0), uint32(0), uint32(8393581))
+	i1 = fn3183(m, v0, uint32(8393581), i3, uint32(0), uint32(0), uint32(8393581))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+172)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+168)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn3182(m, v0, uint32(8447674), i3, uint32(0), uint32(0), uint32(8518938))
+	i1 = fn3183(m, v0, uint32(8447674), i3, uint32(0), uint32(0), uint32(8518938))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+956)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn3183(m, v0, v2, uint32(0), uint32(0))
+	i0 = fn3184(m, v0, v2, uint32(0), uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+956))
-	i1 = fn3182(m, v0, uint32(8396239), i3, uint32(0), uint32(0), uint32(8396239))
+	i1 = fn3183(m, v0, uint32(8396239), i3, uint32(0), uint32(0), uint32(8396239))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+248)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+244)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+956))
-	i1 = fn3182(m, v0, uint32(8396893), i3, uint32(0), uint32(0), uint32(8396893))
+	i1 = fn3183(m, v0, uint32(8396893), i3, uint32(0), uint32(0), uint32(8396893))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+412)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+408)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+956))
-	i1 = fn3182(m, v0, uint32(8513698), i3, uint32(0), uint32(0), uint32(8513698))
+	i1 = fn3183(m, v0, uint32(8513698), i3, uint32(0), uint32(0), uint32(8513698))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+524)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+520)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+956))
-	i1 = fn3182(m, v0, uint32(8518970), i3, uint32(0), uint32(0), uint32(8518970))
+	i1 = fn3183(m, v0, uint32(8518970), i3, uint32(0), uint32(0), uint32(8518970))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+532)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+528)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn3182(m, v0, uint32(8447710), i3, uint32(0), uint32(0), uint32(8461915))
+	i1 = fn3183(m, v0, uint32(8447710), i3, uint32(0), uint32(0), uint32(8461915))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+648)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn3183(m, v0, v2, uint32(0), uint32(0))
+	i0 = fn3184(m, v0, v2, uint32(0), uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+648))
-	i1 = fn3182(m, v0, uint32(8447044), i3, uint32(0), uint32(0), uint32(8447044))
+	i1 = fn3183(m, v0, uint32(8447044), i3, uint32(0), uint32(0), uint32(8447044))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+152)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+148)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+648))
-	i1 = fn3182(m, v0, uint32(8447041), i3, uint32(0), uint32(0), uint32(8447041))
+	i1 = fn3183(m, v0, uint32(8447041), i3, uint32(0), uint32(0), uint32(8447041))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+396)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+392)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+648))
-	i1 = fn3182(m, v0, uint32(8408258), i3, uint32(0), uint32(0), uint32(8408258))
+	i1 = fn3183(m, v0, uint32(8408258), i3, uint32(0), uint32(0), uint32(8408258))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+312)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+308)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+648))
-	i1 = fn3182(m, v0, uint32(8536455), i3, uint32(0), uint32(0), uint32(8536455))
+	i1 = fn3183(m, v0, uint32(8536455), i3, uint32(0), uint32(0), uint32(8536455))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+304)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+300)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+648))
-	i1 = fn3182(m, v0, uint32(8408261), i3, uint32(0), uint32(0), uint32(8408261))
+	i1 = fn3183(m, v0, uint32(8408261), i3, uint32(0), uint32(0), uint32(8408261))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+212)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+208)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+648))
-	i1 = fn3182(m, v0, uint32(8536459), i3, uint32(0), uint32(0), uint32(8536459))
+	i1 = fn3183(m, v0, uint32(8536459), i3, uint32(0), uint32(0), uint32(8536459))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+204)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+200)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+648))
-	i1 = fn3182(m, v0, uint32(8423782), i3, uint32(0), uint32(0), uint32(8423782))
+	i1 = fn3183(m, v0, uint32(8423782), i3, uint32(0), uint32(0), uint32(8423782))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+264)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+260)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+648))
-	i1 = fn3182(m, v0, uint32(8396891), i3, uint32(0), uint32(0), uint32(8396891))
+	i1 = fn3183(m, v0, uint32(8396891), i3, uint32(0), uint32(0), uint32(8396891))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+256)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+252)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+648))
-	i1 = fn3182(m, v0, uint32(8461979), i3, uint32(0), uint32(0), uint32(8461979))
+	i1 = fn3183(m, v0, uint32(8461979), i3, uint32(0), uint32(0), uint32(8461979))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+236)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+232)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+648))
-	i1 = fn3182(m, v0, uint32(8461976), i3, uint32(0), uint32(0), uint32(8461976))
+	i1 = fn3183(m, v0, uint32(8461976), i3, uint32(0), uint32(0), uint32(8461976))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+404)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2347(m, v2, uint32(0), uint32(0))
+	i1 = fn2348(m, v2, uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+400)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn3182(m, v0, uint32(8459993), i3, uint32(8693808), uint32(4), uint32(8567397))
+	i1 = fn3183(m, v0, uint32(8459993), i3, uint32(8693808), uint32(4), uint32(8567397))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+660)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn3183(m, v0, v2, uint32(0), uint32(0))
+	i0 = fn3184(m, v0, v2, uint32(0), uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn3182(m, v0, uint32(8442785), i3, uint32(0), uint32(0), uint32(8555170))
+	i1 = fn3183(m, v0, uint32(8442785), i3, uint32(0), uint32(0), uint32(8555170))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+708)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn3183(m, v0, v2, uint32(8693824), uint32(4))
+	i0 = fn3184(m, v0, v2, uint32(8693824), uint32(4))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+708))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+708))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+708))
-	i1 = fn3182(m, v0, uint32(8442936), i3, uint32(8693840), uint32(3), uint32(8555186))
+	i1 = fn3183(m, v0, uint32(8442936), i3, uint32(8693840), uint32(3), uint32(8555186))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+156)) = v2
 	if v2 == 0 {
@@ -5255,215 +10351,215 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+932))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn3182(m, v0, uint32(8410911), i3, uint32(8693856), uint32(7), uint32(8556577))
+	i1 = fn3183(m, v0, uint32(8410911), i3, uint32(8693856), uint32(7), uint32(8556577))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+604)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn3183(m, v0, v2, uint32(0), uint32(0))
+	i0 = fn3184(m, v0, v2, uint32(0), uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+604))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+972))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+604))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+788))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn3182(m, v0, uint32(8470263), i3, uint32(8693884), uint32(3), uint32(8556328))
+	i1 = fn3183(m, v0, uint32(8470263), i3, uint32(8693884), uint32(3), uint32(8556328))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+592)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn3183(m, v0, v2, uint32(8693904), uint32(4))
+	i0 = fn3184(m, v0, v2, uint32(8693904), uint32(4))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+592))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+584))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+592))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+592))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+592))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn3182(m, v0, uint32(8504049), i3, uint32(8693920), uint32(2), uint32(8563151))
+	i1 = fn3183(m, v0, uint32(8504049), i3, uint32(8693920), uint32(2), uint32(8563151))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+772)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn3183(m, v0, v2, uint32(8693936), uint32(4))
+	i0 = fn3184(m, v0, v2, uint32(8693936), uint32(4))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+772))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+588))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+772))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+772))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn3182(m, v0, uint32(8423564), i3, uint32(8693952), uint32(2), uint32(8563458))
+	i1 = fn3183(m, v0, uint32(8423564), i3, uint32(8693952), uint32(2), uint32(8563458))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+580)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn3183(m, v0, v2, uint32(8693968), uint32(4))
+	i0 = fn3184(m, v0, v2, uint32(8693968), uint32(4))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+580))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+608))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+580))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+580))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn3182(m, v0, uint32(8463055), i3, uint32(8693984), uint32(2), uint32(8557076))
+	i1 = fn3183(m, v0, uint32(8463055), i3, uint32(8693984), uint32(2), uint32(8557076))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+976)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn3183(m, v0, v2, uint32(0), uint32(0))
+	i0 = fn3184(m, v0, v2, uint32(0), uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+976))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+860))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn3182(m, v0, uint32(8483948), i3, uint32(8693992), uint32(3), uint32(8555242))
+	i1 = fn3183(m, v0, uint32(8483948), i3, uint32(8693992), uint32(3), uint32(8555242))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+820)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn3183(m, v0, v2, uint32(0), uint32(0))
+	i0 = fn3184(m, v0, v2, uint32(0), uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+820))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+736))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn3182(m, v0, uint32(8450992), i3, uint32(0), uint32(0), uint32(8557370))
+	i1 = fn3183(m, v0, uint32(8450992), i3, uint32(0), uint32(0), uint32(8557370))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+872)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn3183(m, v0, v2, uint32(8694016), uint32(4))
+	i0 = fn3184(m, v0, v2, uint32(8694016), uint32(4))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+872))
-	i1 = fn3182(m, v0, uint32(8481092), i3, uint32(8694032), uint32(1), uint32(8562987))
+	i1 = fn3183(m, v0, uint32(8481092), i3, uint32(8694032), uint32(1), uint32(8562987))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+352)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+872))
-	i1 = fn3182(m, v0, uint32(8451113), i3, uint32(8694036), uint32(1), uint32(8562899))
+	i1 = fn3183(m, v0, uint32(8451113), i3, uint32(8694036), uint32(1), uint32(8562899))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+344)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+872))
-	i1 = fn3182(m, v0, uint32(8501520), i3, uint32(8694040), uint32(1), uint32(8557784))
+	i1 = fn3183(m, v0, uint32(8501520), i3, uint32(8694040), uint32(1), uint32(8557784))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+340)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+872))
-	i1 = fn3182(m, v0, uint32(8473601), i3, uint32(8694044), uint32(3), uint32(8555592))
+	i1 = fn3183(m, v0, uint32(8473601), i3, uint32(8694044), uint32(3), uint32(8555592))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+332)) = v2
 	if v2 == 0 {
@@ -5471,19 +10567,19 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+884))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+872))
-	i1 = fn3182(m, v0, uint32(8412713), i3, uint32(8694064), uint32(4), uint32(8557284))
+	i1 = fn3183(m, v0, uint32(8412713), i3, uint32(8694064), uint32(4), uint32(8557284))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+328)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+872))
-	i1 = fn3182(m, v0, uint32(8446474), i3, uint32(8694080), uint32(1), uint32(8563582))
+	i1 = fn3183(m, v0, uint32(8446474), i3, uint32(8694080), uint32(1), uint32(8563582))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+348)) = v2
 	if v2 == 0 {
@@ -5491,12 +10587,12 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+872))
-	i1 = fn3182(m, v0, uint32(8423788), i3, uint32(8694084), uint32(2), uint32(8563610))
+	i1 = fn3183(m, v0, uint32(8423788), i3, uint32(8694084), uint32(2), uint32(8563610))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+324)) = v2
 	if v2 == 0 {
@@ -5504,55 +10600,55 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+868))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+324))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+872))
-	i1 = fn3182(m, v0, uint32(8446948), i3, uint32(8694092), uint32(1), uint32(8557757))
+	i1 = fn3183(m, v0, uint32(8446948), i3, uint32(8694092), uint32(1), uint32(8557757))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+336)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn3182(m, v0, uint32(8484334), i3, uint32(0), uint32(0), uint32(8562355))
+	i1 = fn3183(m, v0, uint32(8484334), i3, uint32(0), uint32(0), uint32(8562355))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+940)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn3183(m, v0, v2, uint32(0), uint32(0))
+	i0 = fn3184(m, v0, v2, uint32(0), uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+940))
-	i1 = fn3182(m, v0, uint32(8484467), i3, uint32(8694096), uint32(2), uint32(8562369))
+	i1 = fn3183(m, v0, uint32(8484467), i3, uint32(8694096), uint32(2), uint32(8562369))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+508)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn3182(m, v0, uint32(8463512), i3, uint32(0), uint32(0), uint32(8562595))
+	i1 = fn3183(m, v0, uint32(8463512), i3, uint32(0), uint32(0), uint32(8562595))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+948)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn3183(m, v0, v2, uint32(8694112), uint32(4))
+	i0 = fn3184(m, v0, v2, uint32(8694112), uint32(4))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+948))
-	i1 = fn3182(m, v0, uint32(8446927), i3, uint32(8694128), uint32(3), uint32(8562840))
+	i1 = fn3183(m, v0, uint32(8446927), i3, uint32(8694128), uint32(3), uint32(8562840))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+516)) = v2
 	if v2 == 0 {
@@ -5560,19 +10656,19 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+632))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+516))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+680))
-	i0 = fn2037(m, i0, i1, uint32(10059656))
+	i0 = fn2038(m, i0, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+948))
-	i1 = fn3182(m, v0, uint32(8517749), i3, uint32(8694140), uint32(2), uint32(8562792))
+	i1 = fn3183(m, v0, uint32(8517749), i3, uint32(8694140), uint32(2), uint32(8562792))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+424)) = v2
 	if v2 == 0 {
@@ -5580,12 +10676,12 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+680))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+948))
-	i1 = fn3182(m, v0, uint32(8491956), i3, uint32(8694148), uint32(2), uint32(8562741))
+	i1 = fn3183(m, v0, uint32(8491956), i3, uint32(8694148), uint32(2), uint32(8562741))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+512)) = v2
 	if v2 == 0 {
@@ -5593,11 +10689,11 @@ L7:
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+680))
-	i0 = fn2037(m, v2, i1, uint32(10059656))
+	i0 = fn2038(m, v2, i1, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
-	i0 = fn3184(m, v0)
+	i0 = fn3185(m, v0)
 	i0 = i0 + k32(4294967295)
 	v3 = i0
 L1:
@@ -5608,7 +10704,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3171(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3172(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5640,7 +10736,7 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8452549))
+	fn3605(m, i0, uint32(8452549))
 	m.depth--
 	return uint32(0)
 L2:
@@ -5710,7 +10806,7 @@ L2:
 L35:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+184))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -5732,7 +10828,7 @@ L35:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L36:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -5747,10 +10843,10 @@ L36:
 	if v3 != 0 {
 		goto L37
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L37:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3191(m, v0, v1, i2)
+	i0 = fn3192(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L38
@@ -5759,7 +10855,7 @@ L37:
 	goto L5
 L38:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+596))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -5774,10 +10870,10 @@ L38:
 	if v3 != 0 {
 		goto L39
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L39:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3174(m, v0, v1, i2, uint32(1479))
+	i0 = fn3175(m, v0, v1, i2, uint32(1480))
 	v5 = i0
 	if v5 != 0 {
 		goto L40
@@ -5786,7 +10882,7 @@ L39:
 	goto L5
 L40:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -5801,10 +10897,10 @@ L40:
 	if v3 != 0 {
 		goto L41
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L41:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i0 = fn3174(m, v0, v1, i2, uint32(1480))
+	i0 = fn3175(m, v0, v1, i2, uint32(1481))
 	v5 = i0
 	if v5 != 0 {
 		goto L42
@@ -5813,7 +10909,7 @@ L41:
 	goto L5
 L42:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+676))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -5828,10 +10924,10 @@ L42:
 	if v3 != 0 {
 		goto L43
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L43:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L44
@@ -5840,7 +10936,7 @@ L43:
 	goto L5
 L44:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+888))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -5855,7 +10951,7 @@ L44:
 	if v3 != 0 {
 		goto L45
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L45:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	v3 = i0
@@ -5874,7 +10970,7 @@ L45:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L46:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -5889,10 +10985,10 @@ L46:
 	if v3 != 0 {
 		goto L47
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L47:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	i0 = fn3174(m, v0, v1, i2, uint32(1481))
+	i0 = fn3175(m, v0, v1, i2, uint32(1482))
 	v5 = i0
 	if v5 != 0 {
 		goto L48
@@ -5901,7 +10997,7 @@ L47:
 	goto L5
 L48:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+952))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -5920,7 +11016,7 @@ L48:
 L34:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -5942,7 +11038,7 @@ L34:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L49:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -5957,10 +11053,10 @@ L49:
 	if v3 != 0 {
 		goto L50
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L50:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3191(m, v0, v1, i2)
+	i0 = fn3192(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L51
@@ -5969,7 +11065,7 @@ L50:
 	goto L5
 L51:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+596))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -5984,10 +11080,10 @@ L51:
 	if v3 != 0 {
 		goto L52
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L52:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3174(m, v0, v1, i2, uint32(1479))
+	i0 = fn3175(m, v0, v1, i2, uint32(1480))
 	v5 = i0
 	if v5 != 0 {
 		goto L53
@@ -5996,7 +11092,7 @@ L52:
 	goto L5
 L53:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6011,10 +11107,10 @@ L53:
 	if v3 != 0 {
 		goto L54
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L54:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i0 = fn3174(m, v0, v1, i2, uint32(1480))
+	i0 = fn3175(m, v0, v1, i2, uint32(1481))
 	v5 = i0
 	if v5 != 0 {
 		goto L55
@@ -6023,7 +11119,7 @@ L54:
 	goto L5
 L55:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+676))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6038,10 +11134,10 @@ L55:
 	if v3 != 0 {
 		goto L56
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L56:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L57
@@ -6050,7 +11146,7 @@ L56:
 	goto L5
 L57:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+888))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6065,7 +11161,7 @@ L57:
 	if v3 != 0 {
 		goto L58
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L58:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	v3 = i0
@@ -6084,7 +11180,7 @@ L58:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L59:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6099,10 +11195,10 @@ L59:
 	if v3 != 0 {
 		goto L60
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L60:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	i0 = fn3174(m, v0, v1, i2, uint32(1481))
+	i0 = fn3175(m, v0, v1, i2, uint32(1482))
 	v5 = i0
 	if v5 != 0 {
 		goto L61
@@ -6111,7 +11207,7 @@ L60:
 	goto L5
 L61:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+952))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6130,7 +11226,7 @@ L61:
 L33:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -6152,7 +11248,7 @@ L33:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L62:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6167,10 +11263,10 @@ L62:
 	if v3 != 0 {
 		goto L63
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L63:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3174(m, v0, v1, i2, uint32(1480))
+	i0 = fn3175(m, v0, v1, i2, uint32(1481))
 	v5 = i0
 	if v5 != 0 {
 		goto L64
@@ -6179,7 +11275,7 @@ L63:
 	goto L5
 L64:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+620))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6194,10 +11290,10 @@ L64:
 	if v3 != 0 {
 		goto L65
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L65:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3174(m, v0, v1, i2, uint32(1482))
+	i0 = fn3175(m, v0, v1, i2, uint32(1483))
 	v5 = i0
 	if v5 != 0 {
 		goto L66
@@ -6206,7 +11302,7 @@ L65:
 	goto L5
 L66:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+776))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6221,10 +11317,10 @@ L66:
 	if v3 != 0 {
 		goto L67
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L67:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i0 = fn3174(m, v0, v1, i2, uint32(1479))
+	i0 = fn3175(m, v0, v1, i2, uint32(1480))
 	v5 = i0
 	if v5 != 0 {
 		goto L68
@@ -6233,7 +11329,7 @@ L67:
 	goto L5
 L68:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6248,10 +11344,10 @@ L68:
 	if v3 != 0 {
 		goto L69
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L69:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i0 = fn3174(m, v0, v1, i2, uint32(1480))
+	i0 = fn3175(m, v0, v1, i2, uint32(1481))
 	v5 = i0
 	if v5 != 0 {
 		goto L70
@@ -6260,7 +11356,7 @@ L69:
 	goto L5
 L70:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+676))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6275,10 +11371,10 @@ L70:
 	if v3 != 0 {
 		goto L71
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L71:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i0 = fn3174(m, v0, v1, i2, uint32(1481))
+	i0 = fn3175(m, v0, v1, i2, uint32(1482))
 	v5 = i0
 	if v5 != 0 {
 		goto L72
@@ -6287,7 +11383,7 @@ L71:
 	goto L5
 L72:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+952))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6306,13 +11402,13 @@ L72:
 L32:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L73
@@ -6321,7 +11417,7 @@ L32:
 	goto L5
 L73:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6340,13 +11436,13 @@ L73:
 L31:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3174(m, v0, v1, i2, uint32(1480))
+	i0 = fn3175(m, v0, v1, i2, uint32(1481))
 	v5 = i0
 	if v5 != 0 {
 		goto L74
@@ -6355,7 +11451,7 @@ L31:
 	goto L5
 L74:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+924))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6374,13 +11470,13 @@ L74:
 L30:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3174(m, v0, v1, i2, uint32(1480))
+	i0 = fn3175(m, v0, v1, i2, uint32(1481))
 	v5 = i0
 	if v5 != 0 {
 		goto L75
@@ -6389,7 +11485,7 @@ L30:
 	goto L5
 L75:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+924))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6404,10 +11500,10 @@ L75:
 	if v3 != 0 {
 		goto L76
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L76:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L77
@@ -6416,7 +11512,7 @@ L76:
 	goto L5
 L77:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6431,7 +11527,7 @@ L77:
 	if v3 != 0 {
 		goto L78
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L78:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
@@ -6450,7 +11546,7 @@ L78:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L79:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6469,13 +11565,13 @@ L79:
 L29:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L80
@@ -6484,7 +11580,7 @@ L29:
 	goto L5
 L80:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6499,10 +11595,10 @@ L80:
 	if v3 != 0 {
 		goto L81
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L81:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3174(m, v0, v1, i2, uint32(1481))
+	i0 = fn3175(m, v0, v1, i2, uint32(1482))
 	v5 = i0
 	if v5 != 0 {
 		goto L82
@@ -6511,7 +11607,7 @@ L81:
 	goto L5
 L82:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+952))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6526,10 +11622,10 @@ L82:
 	if v3 != 0 {
 		goto L83
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L83:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L84
@@ -6538,7 +11634,7 @@ L83:
 	goto L5
 L84:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6557,13 +11653,13 @@ L84:
 L28:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L85
@@ -6572,7 +11668,7 @@ L28:
 	goto L5
 L85:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+920))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6587,10 +11683,10 @@ L85:
 	if v3 != 0 {
 		goto L86
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L86:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3194(m, v0, i1)
+	i0 = fn3195(m, v0, i1)
 	v5 = i0
 	if v5 != 0 {
 		goto L87
@@ -6599,7 +11695,7 @@ L86:
 	goto L5
 L87:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+844))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6614,10 +11710,10 @@ L87:
 	if v3 != 0 {
 		goto L88
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L88:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L89
@@ -6626,7 +11722,7 @@ L88:
 	goto L5
 L89:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6645,13 +11741,13 @@ L89:
 L27:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L90
@@ -6660,7 +11756,7 @@ L27:
 	goto L5
 L90:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+920))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6675,10 +11771,10 @@ L90:
 	if v3 != 0 {
 		goto L91
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L91:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L92
@@ -6687,7 +11783,7 @@ L91:
 	goto L5
 L92:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+584))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6702,10 +11798,10 @@ L92:
 	if v3 != 0 {
 		goto L93
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L93:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L94
@@ -6714,7 +11810,7 @@ L93:
 	goto L5
 L94:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6729,10 +11825,10 @@ L94:
 	if v3 != 0 {
 		goto L95
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L95:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v5 = i0
 	if v5 != 0 {
 		goto L96
@@ -6741,7 +11837,7 @@ L95:
 	goto L5
 L96:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+896))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6760,13 +11856,13 @@ L96:
 L26:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+176))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L97
@@ -6775,7 +11871,7 @@ L26:
 	goto L5
 L97:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+920))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6790,10 +11886,10 @@ L97:
 	if v3 != 0 {
 		goto L98
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L98:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L99
@@ -6802,7 +11898,7 @@ L98:
 	goto L5
 L99:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+760))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6817,10 +11913,10 @@ L99:
 	if v3 != 0 {
 		goto L100
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L100:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3174(m, v0, v1, i2, uint32(1479))
+	i0 = fn3175(m, v0, v1, i2, uint32(1480))
 	v5 = i0
 	if v5 != 0 {
 		goto L101
@@ -6829,7 +11925,7 @@ L100:
 	goto L5
 L101:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6844,10 +11940,10 @@ L101:
 	if v3 != 0 {
 		goto L102
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L102:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i0 = fn3174(m, v0, v1, i2, uint32(1479))
+	i0 = fn3175(m, v0, v1, i2, uint32(1480))
 	v5 = i0
 	if v5 != 0 {
 		goto L103
@@ -6856,7 +11952,7 @@ L102:
 	goto L5
 L103:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+864))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6871,7 +11967,7 @@ L103:
 	if v3 != 0 {
 		goto L104
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L104:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	v3 = i0
@@ -6890,7 +11986,7 @@ L104:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L105:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6909,13 +12005,13 @@ L105:
 L25:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L106
@@ -6924,7 +12020,7 @@ L25:
 	goto L5
 L106:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+920))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6939,10 +12035,10 @@ L106:
 	if v3 != 0 {
 		goto L107
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L107:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L108
@@ -6951,7 +12047,7 @@ L107:
 	goto L5
 L108:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+760))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6966,10 +12062,10 @@ L108:
 	if v3 != 0 {
 		goto L109
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L109:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3174(m, v0, v1, i2, uint32(1479))
+	i0 = fn3175(m, v0, v1, i2, uint32(1480))
 	v5 = i0
 	if v5 != 0 {
 		goto L110
@@ -6978,7 +12074,7 @@ L109:
 	goto L5
 L110:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -6993,10 +12089,10 @@ L110:
 	if v3 != 0 {
 		goto L111
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L111:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i0 = fn3174(m, v0, v1, i2, uint32(1479))
+	i0 = fn3175(m, v0, v1, i2, uint32(1480))
 	v5 = i0
 	if v5 != 0 {
 		goto L112
@@ -7005,7 +12101,7 @@ L111:
 	goto L5
 L112:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+864))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7020,7 +12116,7 @@ L112:
 	if v3 != 0 {
 		goto L113
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L113:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	v3 = i0
@@ -7039,7 +12135,7 @@ L113:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L114:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7058,13 +12154,13 @@ L114:
 L24:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+540))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L115
@@ -7073,7 +12169,7 @@ L24:
 	goto L5
 L115:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+928))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7088,10 +12184,10 @@ L115:
 	if v3 != 0 {
 		goto L116
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L116:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3174(m, v0, v1, i2, uint32(1479))
+	i0 = fn3175(m, v0, v1, i2, uint32(1480))
 	v5 = i0
 	if v5 != 0 {
 		goto L117
@@ -7100,7 +12196,7 @@ L116:
 	goto L5
 L117:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7115,10 +12211,10 @@ L117:
 	if v3 != 0 {
 		goto L118
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L118:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3174(m, v0, v1, i2, uint32(1479))
+	i0 = fn3175(m, v0, v1, i2, uint32(1480))
 	v5 = i0
 	if v5 != 0 {
 		goto L119
@@ -7127,7 +12223,7 @@ L118:
 	goto L5
 L119:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+864))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7146,13 +12242,13 @@ L119:
 L23:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+220))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L120
@@ -7161,7 +12257,7 @@ L23:
 	goto L5
 L120:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+928))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7176,10 +12272,10 @@ L120:
 	if v3 != 0 {
 		goto L121
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L121:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3174(m, v0, v1, i2, uint32(1479))
+	i0 = fn3175(m, v0, v1, i2, uint32(1480))
 	v5 = i0
 	if v5 != 0 {
 		goto L122
@@ -7188,7 +12284,7 @@ L121:
 	goto L5
 L122:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7203,10 +12299,10 @@ L122:
 	if v3 != 0 {
 		goto L123
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L123:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3174(m, v0, v1, i2, uint32(1479))
+	i0 = fn3175(m, v0, v1, i2, uint32(1480))
 	v5 = i0
 	if v5 != 0 {
 		goto L124
@@ -7215,7 +12311,7 @@ L123:
 	goto L5
 L124:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+864))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7234,13 +12330,13 @@ L124:
 L22:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+544))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3174(m, v0, v1, i2, uint32(1483))
+	i0 = fn3175(m, v0, v1, i2, uint32(1484))
 	v5 = i0
 	if v5 != 0 {
 		goto L125
@@ -7249,7 +12345,7 @@ L22:
 	goto L5
 L125:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+756))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7264,10 +12360,10 @@ L125:
 	if v3 != 0 {
 		goto L126
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L126:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3174(m, v0, v1, i2, uint32(1479))
+	i0 = fn3175(m, v0, v1, i2, uint32(1480))
 	v5 = i0
 	if v5 != 0 {
 		goto L127
@@ -7276,7 +12372,7 @@ L126:
 	goto L5
 L127:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7291,7 +12387,7 @@ L127:
 	if v3 != 0 {
 		goto L128
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L128:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
@@ -7310,7 +12406,7 @@ L128:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L129:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7329,13 +12425,13 @@ L129:
 L21:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3174(m, v0, v1, i2, uint32(1483))
+	i0 = fn3175(m, v0, v1, i2, uint32(1484))
 	v5 = i0
 	if v5 != 0 {
 		goto L130
@@ -7344,7 +12440,7 @@ L21:
 	goto L5
 L130:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+756))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7359,10 +12455,10 @@ L130:
 	if v3 != 0 {
 		goto L131
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L131:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3174(m, v0, v1, i2, uint32(1479))
+	i0 = fn3175(m, v0, v1, i2, uint32(1480))
 	v5 = i0
 	if v5 != 0 {
 		goto L132
@@ -7371,7 +12467,7 @@ L131:
 	goto L5
 L132:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7386,7 +12482,7 @@ L132:
 	if v3 != 0 {
 		goto L133
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L133:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
@@ -7405,7 +12501,7 @@ L133:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L134:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7424,13 +12520,13 @@ L134:
 L20:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L135
@@ -7439,7 +12535,7 @@ L20:
 	goto L5
 L135:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+912))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7454,10 +12550,10 @@ L135:
 	if v3 != 0 {
 		goto L136
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L136:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3174(m, v0, v1, i2, uint32(1484))
+	i0 = fn3175(m, v0, v1, i2, uint32(1485))
 	v5 = i0
 	if v5 != 0 {
 		goto L137
@@ -7466,7 +12562,7 @@ L136:
 	goto L5
 L137:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+636))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7485,13 +12581,13 @@ L137:
 L19:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L138
@@ -7500,7 +12596,7 @@ L19:
 	goto L5
 L138:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+704))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7515,10 +12611,10 @@ L138:
 	if v3 != 0 {
 		goto L139
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L139:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L140
@@ -7527,7 +12623,7 @@ L139:
 	goto L5
 L140:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+640))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7546,13 +12642,13 @@ L140:
 L18:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+496))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3174(m, v0, v1, i2, uint32(1479))
+	i0 = fn3175(m, v0, v1, i2, uint32(1480))
 	v5 = i0
 	if v5 != 0 {
 		goto L141
@@ -7561,7 +12657,7 @@ L18:
 	goto L5
 L141:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7576,10 +12672,10 @@ L141:
 	if v3 != 0 {
 		goto L142
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L142:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3174(m, v0, v1, i2, uint32(1485))
+	i0 = fn3175(m, v0, v1, i2, uint32(1486))
 	v5 = i0
 	if v5 != 0 {
 		goto L143
@@ -7588,7 +12684,7 @@ L142:
 	goto L5
 L143:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+740))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7603,10 +12699,10 @@ L143:
 	if v3 != 0 {
 		goto L144
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L144:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3174(m, v0, v1, i2, uint32(1479))
+	i0 = fn3175(m, v0, v1, i2, uint32(1480))
 	v5 = i0
 	if v5 != 0 {
 		goto L145
@@ -7615,7 +12711,7 @@ L144:
 	goto L5
 L145:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+864))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7630,10 +12726,10 @@ L145:
 	if v3 != 0 {
 		goto L146
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L146:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i0 = fn3174(m, v0, v1, i2, uint32(1479))
+	i0 = fn3175(m, v0, v1, i2, uint32(1480))
 	v5 = i0
 	if v5 != 0 {
 		goto L147
@@ -7642,7 +12738,7 @@ L146:
 	goto L5
 L147:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+720))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7661,13 +12757,13 @@ L147:
 L17:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+492))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3174(m, v0, v1, i2, uint32(1479))
+	i0 = fn3175(m, v0, v1, i2, uint32(1480))
 	v5 = i0
 	if v5 != 0 {
 		goto L148
@@ -7676,7 +12772,7 @@ L17:
 	goto L5
 L148:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7691,10 +12787,10 @@ L148:
 	if v3 != 0 {
 		goto L149
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L149:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3174(m, v0, v1, i2, uint32(1485))
+	i0 = fn3175(m, v0, v1, i2, uint32(1486))
 	v5 = i0
 	if v5 != 0 {
 		goto L150
@@ -7703,7 +12799,7 @@ L149:
 	goto L5
 L150:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+740))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7718,10 +12814,10 @@ L150:
 	if v3 != 0 {
 		goto L151
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L151:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3174(m, v0, v1, i2, uint32(1479))
+	i0 = fn3175(m, v0, v1, i2, uint32(1480))
 	v5 = i0
 	if v5 != 0 {
 		goto L152
@@ -7730,7 +12826,7 @@ L151:
 	goto L5
 L152:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+864))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7745,10 +12841,10 @@ L152:
 	if v3 != 0 {
 		goto L153
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L153:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i0 = fn3174(m, v0, v1, i2, uint32(1479))
+	i0 = fn3175(m, v0, v1, i2, uint32(1480))
 	v5 = i0
 	if v5 != 0 {
 		goto L154
@@ -7757,7 +12853,7 @@ L153:
 	goto L5
 L154:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+720))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7776,13 +12872,13 @@ L154:
 L16:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L155
@@ -7791,7 +12887,7 @@ L16:
 	goto L5
 L155:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+928))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7806,10 +12902,10 @@ L155:
 	if v3 != 0 {
 		goto L156
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L156:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L157
@@ -7818,7 +12914,7 @@ L156:
 	goto L5
 L157:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+832))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7837,13 +12933,13 @@ L157:
 L15:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+228))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3174(m, v0, v1, i2, uint32(1486))
+	i0 = fn3175(m, v0, v1, i2, uint32(1487))
 	v5 = i0
 	if v5 != 0 {
 		goto L158
@@ -7852,7 +12948,7 @@ L15:
 	goto L5
 L158:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+840))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7871,7 +12967,7 @@ L158:
 L14:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+224))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -7893,7 +12989,7 @@ L14:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L159:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+828))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7908,10 +13004,10 @@ L159:
 	if v3 != 0 {
 		goto L160
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L160:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3174(m, v0, v1, i2, uint32(1486))
+	i0 = fn3175(m, v0, v1, i2, uint32(1487))
 	v5 = i0
 	if v5 != 0 {
 		goto L161
@@ -7920,7 +13016,7 @@ L160:
 	goto L5
 L161:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+840))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7935,10 +13031,10 @@ L161:
 	if v3 != 0 {
 		goto L162
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L162:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v5 = i0
 	if v5 != 0 {
 		goto L163
@@ -7947,7 +13043,7 @@ L162:
 	goto L5
 L163:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+808))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7966,13 +13062,13 @@ L163:
 L13:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+196))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3174(m, v0, v1, i2, uint32(1487))
+	i0 = fn3175(m, v0, v1, i2, uint32(1488))
 	v5 = i0
 	if v5 != 0 {
 		goto L164
@@ -7981,7 +13077,7 @@ L13:
 	goto L5
 L164:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+840))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -8000,13 +13096,13 @@ L164:
 L12:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+388))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3174(m, v0, v1, i2, uint32(1487))
+	i0 = fn3175(m, v0, v1, i2, uint32(1488))
 	v5 = i0
 	if v5 != 0 {
 		goto L165
@@ -8015,7 +13111,7 @@ L12:
 	goto L5
 L165:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+840))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -8034,13 +13130,13 @@ L165:
 L11:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+160))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L166
@@ -8049,7 +13145,7 @@ L11:
 	goto L5
 L166:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -8065,12 +13161,12 @@ L166:
 		goto L6
 	}
 L10:
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L6
 L9:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L6
@@ -8079,7 +13175,7 @@ L9:
 L8:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -8088,14 +13184,14 @@ L8:
 L7:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+428))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v5 = i0
 	if v5 != 0 {
 		goto L167
@@ -8104,7 +13200,7 @@ L6:
 	goto L5
 L167:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+812))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -8119,10 +13215,10 @@ L167:
 	if v3 != 0 {
 		goto L168
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L168:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v5 = i0
 	if v5 != 0 {
 		goto L169
@@ -8131,7 +13227,7 @@ L168:
 	goto L5
 L169:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+652))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -8146,10 +13242,10 @@ L169:
 	if v3 != 0 {
 		goto L170
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L170:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v5 = i0
 	if v5 != 0 {
 		goto L171
@@ -8158,7 +13254,7 @@ L170:
 	goto L5
 L171:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -8173,10 +13269,10 @@ L171:
 	if v3 != 0 {
 		goto L172
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L172:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v5 = i0
 	if v5 != 0 {
 		goto L173
@@ -8185,7 +13281,7 @@ L172:
 	goto L5
 L173:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
-	i0 = fn2037(m, v4, i1, v5)
+	i0 = fn2038(m, v4, i1, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -8200,7 +13296,7 @@ L173:
 	if v2 != 0 {
 		goto L174
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L174:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 + k32(4294967295)
@@ -8228,7 +13324,7 @@ L4:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L3:
 	if v3 == 0 {
 		goto L175
@@ -8244,7 +13340,7 @@ L3:
 	if v1 != 0 {
 		goto L175
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L175:
 	m.depth--
 	return uint32(0)
@@ -8252,7 +13348,7 @@ L175:
 
 //go:norace
 //go:nocheckptr
-func fn3172(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3173(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8290,7 +13386,7 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8452549))
+	fn3605(m, i0, uint32(8452549))
 	m.depth--
 	return uint32(0)
 L2:
@@ -8358,7 +13454,7 @@ L2:
 L38:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
@@ -8388,7 +13484,7 @@ L40:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L39:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+844))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -8403,16 +13499,16 @@ L39:
 	if v4 != 0 {
 		goto L42
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L42:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3174(m, v0, v1, i2, uint32(1480))
+	i0 = fn3175(m, v0, v1, i2, uint32(1481))
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+968))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -8431,19 +13527,19 @@ L42:
 L37:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+384))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+920))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -8458,16 +13554,16 @@ L37:
 	if v4 != 0 {
 		goto L43
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L43:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -8486,19 +13582,19 @@ L43:
 L36:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+804))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -8513,16 +13609,16 @@ L36:
 	if v4 != 0 {
 		goto L44
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L44:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3194(m, v0, i1)
+	i0 = fn3195(m, v0, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+844))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -8537,16 +13633,16 @@ L44:
 	if v4 != 0 {
 		goto L45
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L45:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+892))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -8565,19 +13661,19 @@ L45:
 L35:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+536))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3200(m, v0, i1)
+	i0 = fn3201(m, v0, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+844))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -8592,16 +13688,16 @@ L35:
 	if v4 != 0 {
 		goto L46
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L46:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+848))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -8620,19 +13716,19 @@ L46:
 L34:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+280))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3191(m, v0, v1, i2)
+	i0 = fn3192(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+596))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -8647,16 +13743,16 @@ L34:
 	if v4 != 0 {
 		goto L47
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L47:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -8675,19 +13771,19 @@ L47:
 L33:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+216))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+928))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -8702,16 +13798,16 @@ L33:
 	if v4 != 0 {
 		goto L48
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L48:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -8726,16 +13822,16 @@ L48:
 	if v4 != 0 {
 		goto L49
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L49:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+864))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -8754,19 +13850,19 @@ L49:
 L32:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+136))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3174(m, v0, v1, i2, uint32(1480))
+	i0 = fn3175(m, v0, v1, i2, uint32(1481))
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+768))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -8781,16 +13877,16 @@ L32:
 	if v4 != 0 {
 		goto L50
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L50:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3174(m, v0, v1, i2, uint32(1480))
+	i0 = fn3175(m, v0, v1, i2, uint32(1481))
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+968))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -8809,19 +13905,19 @@ L50:
 L31:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+460))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3174(m, v0, v1, i2, uint32(1480))
+	i0 = fn3175(m, v0, v1, i2, uint32(1481))
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+692))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -8840,19 +13936,19 @@ L31:
 L30:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+284))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+688))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -8867,16 +13963,16 @@ L30:
 	if v4 != 0 {
 		goto L51
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L51:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3174(m, v0, v1, i2, uint32(1488))
+	i0 = fn3175(m, v0, v1, i2, uint32(1489))
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+732))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -8895,19 +13991,19 @@ L51:
 L29:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+688))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -8922,16 +14018,16 @@ L29:
 	if v4 != 0 {
 		goto L52
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L52:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3174(m, v0, v1, i2, uint32(1488))
+	i0 = fn3175(m, v0, v1, i2, uint32(1489))
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+732))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -8950,19 +14046,19 @@ L52:
 L28:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+132))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+764))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -8977,16 +14073,16 @@ L28:
 	if v4 != 0 {
 		goto L53
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L53:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9001,16 +14097,16 @@ L53:
 	if v4 != 0 {
 		goto L54
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L54:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3174(m, v0, v1, i2, uint32(1488))
+	i0 = fn3175(m, v0, v1, i2, uint32(1489))
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+732))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9029,19 +14125,19 @@ L54:
 L27:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+192))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+688))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9056,16 +14152,16 @@ L27:
 	if v4 != 0 {
 		goto L55
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L55:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3174(m, v0, v1, i2, uint32(1488))
+	i0 = fn3175(m, v0, v1, i2, uint32(1489))
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+732))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9084,19 +14180,19 @@ L55:
 L26:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9115,19 +14211,19 @@ L26:
 L25:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+552))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9146,19 +14242,19 @@ L25:
 L24:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+548))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9177,19 +14273,19 @@ L24:
 L23:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+804))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9204,7 +14300,7 @@ L23:
 	if v4 != 0 {
 		goto L56
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L56:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v4 = i0
@@ -9213,7 +14309,7 @@ L56:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
-	i0 = fn1492(m, v6)
+	i0 = fn1493(m, v6)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
@@ -9357,19 +14453,19 @@ L58:
 L22:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+728))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9384,16 +14480,16 @@ L22:
 	if v4 != 0 {
 		goto L70
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L70:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3174(m, v0, v1, i2, uint32(1480))
+	i0 = fn3175(m, v0, v1, i2, uint32(1481))
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+596))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9408,16 +14504,16 @@ L70:
 	if v4 != 0 {
 		goto L71
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L71:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3174(m, v0, v1, i2, uint32(1482))
+	i0 = fn3175(m, v0, v1, i2, uint32(1483))
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+776))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9436,19 +14532,19 @@ L71:
 L21:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9463,16 +14559,16 @@ L21:
 	if v4 != 0 {
 		goto L72
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L72:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+668))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9487,16 +14583,16 @@ L72:
 	if v4 != 0 {
 		goto L73
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L73:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+724))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9515,19 +14611,19 @@ L73:
 L20:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+268))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3174(m, v0, v1, i2, uint32(1480))
+	i0 = fn3175(m, v0, v1, i2, uint32(1481))
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+968))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9546,7 +14642,7 @@ L20:
 L19:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
@@ -9568,7 +14664,7 @@ L19:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L74:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9583,7 +14679,7 @@ L74:
 	if v4 != 0 {
 		goto L75
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L75:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v4 = i0
@@ -9602,7 +14698,7 @@ L75:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L76:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+780))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9621,19 +14717,19 @@ L76:
 L18:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9648,7 +14744,7 @@ L18:
 	if v4 != 0 {
 		goto L77
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L77:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v4 = i0
@@ -9667,7 +14763,7 @@ L77:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L78:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+616))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9682,16 +14778,16 @@ L78:
 	if v4 != 0 {
 		goto L79
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L79:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3202(m, v0, i1)
+	i0 = fn3203(m, v0, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+672))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9710,19 +14806,19 @@ L79:
 L17:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+488))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9737,16 +14833,16 @@ L17:
 	if v4 != 0 {
 		goto L80
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L80:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+900))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9761,16 +14857,16 @@ L80:
 	if v4 != 0 {
 		goto L81
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L81:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3202(m, v0, i1)
+	i0 = fn3203(m, v0, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+672))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9789,19 +14885,19 @@ L81:
 L16:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+468))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9816,16 +14912,16 @@ L16:
 	if v4 != 0 {
 		goto L82
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L82:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3202(m, v0, i1)
+	i0 = fn3203(m, v0, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+672))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9844,7 +14940,7 @@ L82:
 L15:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
@@ -9866,7 +14962,7 @@ L15:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L83:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+744))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9881,16 +14977,16 @@ L83:
 	if v4 != 0 {
 		goto L84
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L84:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3202(m, v0, i1)
+	i0 = fn3203(m, v0, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+672))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9909,19 +15005,19 @@ L84:
 L14:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+288))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3174(m, v0, v1, i2, uint32(1480))
+	i0 = fn3175(m, v0, v1, i2, uint32(1481))
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+692))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9936,16 +15032,16 @@ L14:
 	if v4 != 0 {
 		goto L85
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L85:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3202(m, v0, i1)
+	i0 = fn3203(m, v0, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+672))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9964,19 +15060,19 @@ L85:
 L13:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+500))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3174(m, v0, v1, i2, uint32(1480))
+	i0 = fn3175(m, v0, v1, i2, uint32(1481))
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+692))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -9991,16 +15087,16 @@ L13:
 	if v4 != 0 {
 		goto L86
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L86:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3202(m, v0, i1)
+	i0 = fn3203(m, v0, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+672))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -10019,19 +15115,19 @@ L86:
 L12:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+464))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+816))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -10046,16 +15142,16 @@ L12:
 	if v4 != 0 {
 		goto L87
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L87:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+960))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -10070,16 +15166,16 @@ L87:
 	if v4 != 0 {
 		goto L88
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L88:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+904))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -10096,14 +15192,14 @@ L88:
 	}
 	goto L9
 L11:
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+856))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -10118,16 +15214,16 @@ L10:
 	if v4 != 0 {
 		goto L89
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L89:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3174(m, v0, v1, i2, uint32(1480))
+	i0 = fn3175(m, v0, v1, i2, uint32(1481))
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+656))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -10143,16 +15239,16 @@ L89:
 		goto L8
 	}
 L9:
-	fn2072(m, v5)
+	fn2073(m, v5)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+812))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
@@ -10167,16 +15263,16 @@ L8:
 	if v4 != 0 {
 		goto L90
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L90:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+652))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
@@ -10191,16 +15287,16 @@ L90:
 	if v4 != 0 {
 		goto L91
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L91:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
@@ -10215,16 +15311,16 @@ L91:
 	if v4 != 0 {
 		goto L92
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L92:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
@@ -10239,7 +15335,7 @@ L92:
 	if v2 != 0 {
 		goto L93
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L93:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 + k32(4294967295)
@@ -10261,7 +15357,7 @@ L7:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L4
 L6:
 	v4 = v3
@@ -10285,7 +15381,7 @@ L4:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return uint32(0)
 L3:
@@ -10295,7 +15391,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3173(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3174(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10325,7 +15421,7 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8452549))
+	fn3605(m, i0, uint32(8452549))
 	m.depth--
 	return uint32(0)
 L2:
@@ -10335,7 +15431,7 @@ L2:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+508))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -10347,13 +15443,13 @@ L2:
 	return uint32(0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+812))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L5
 	}
@@ -10368,7 +15464,7 @@ L7:
 	if v5 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v2 = i0
@@ -10387,7 +15483,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+916))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L5
 	}
@@ -10402,7 +15498,7 @@ L9:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L10:
 	v3 = v4
 L6:
@@ -10426,7 +15522,7 @@ L5:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L3
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
@@ -10444,7 +15540,7 @@ L3:
 	if v1 != 0 {
 		goto L11
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L11:
 	m.depth--
 	return uint32(0)
@@ -10452,7 +15548,7 @@ L11:
 
 //go:norace
 //go:nocheckptr
-func fn3174(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3175(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -10476,7 +15572,7 @@ func fn3174(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
-	i0 = fn1492(m, v4)
+	i0 = fn1493(m, v4)
 	v5 = i0
 	if v5 != 0 {
 		goto L1
@@ -10484,7 +15580,7 @@ func fn3174(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	m.depth--
 	return uint32(0)
 L2:
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	m.depth--
 	return i0
 L1:
@@ -10513,7 +15609,7 @@ L5:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	m.depth--
 	return uint32(0)
 L6:
@@ -10536,7 +15632,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3175(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3176(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10576,12 +15672,12 @@ func fn3175(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+128)) = v0
 	v4 = uint32(0)
 	i2 = v3 + uint32(128)
-	i0 = fn4381(m, uint32(8492116), uint32(8532821), i2)
+	i0 = fn4382(m, uint32(8492116), uint32(8532821), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v5 = i0
 	i0 = v5 + uint32(42768)
@@ -10590,7 +15686,7 @@ func fn3175(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 == uint32(4) {
 		goto L2
 	}
-	i0 = fn4047(m, v6, uint32(1477), v6)
+	i0 = fn4048(m, v6, uint32(1478), v6)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -10607,7 +15703,7 @@ L2:
 	v2 = i2
 	i1 = i1 + v2
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn593(m, v0, i1)
+	i0 = fn594(m, v0, i1)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -10622,13 +15718,13 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+116)) = i1
 	i1 = v2 + uint32(8693124)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	*(*uint32)(unsafe.Add(b, uint64(v3)+112)) = i1
 	i2 = v3 + uint32(112)
-	i0 = fn3603(m, v5, uint32(8424332), i2)
+	i0 = fn3604(m, v5, uint32(8424332), i2)
 	goto L1
 L3:
 	v4 = uint32(0)
@@ -10637,7 +15733,7 @@ L3:
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+43136))
-	i0 = fn593(m, v0, i1)
+	i0 = fn594(m, v0, i1)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -10650,7 +15746,7 @@ L3:
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+43392))
 	i2 = v3 + uint32(148)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -10659,7 +15755,7 @@ L9:
 	if v4 != 0 {
 		goto L10
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+148)) = v4
 	if v4 == 0 {
@@ -10675,9 +15771,9 @@ L10:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v4 = i0
-	i1 = fn2339(m, v2)
+	i1 = fn2340(m, v2)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3603(m, v4, uint32(8428656), v3)
+	i0 = fn3604(m, v4, uint32(8428656), v3)
 	goto L7
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
@@ -10685,7 +15781,7 @@ L11:
 	if v7 < uint32(1073741825) {
 		goto L12
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L7
 L12:
 	i0 = v7 << (uint32(2) & 31)
@@ -10697,17 +15793,17 @@ L12:
 	if v4 < k32(4294967284) {
 		goto L13
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L7
 L13:
 	i1 = v4 + uint32(12)
 	v4 = i1
-	i0 = fn4134(m, v1, v4)
+	i0 = fn4135(m, v1, v4)
 	v8 = i0
 	if v8 != 0 {
 		goto L14
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L7
 L14:
 	m.fill(v8, uint32(0), v4)
@@ -10734,7 +15830,7 @@ L16:
 	i1 = v11 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v11 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+36))
 	v12 = i1
@@ -10743,15 +15839,15 @@ L17:
 	if int32(v12) > int32(k32(4294967295)) {
 		goto L18
 	}
-	i0 = fn3352(m, v11, uint32(8499316))
+	i0 = fn3353(m, v11, uint32(8499316))
 	if i0 != 0 {
 		goto L7
 	}
 L18:
 	i2 = v3 + uint32(156)
-	i0 = fn3176(m, v6, v4, i2, v1)
+	i0 = fn3177(m, v6, v4, i2, v1)
 	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -10767,7 +15863,7 @@ L18:
 	if v12 != 0 {
 		goto L19
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L19:
 	if v11 != 0 {
 		goto L7
@@ -10778,7 +15874,7 @@ L19:
 		goto L20
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454936))
+	fn3605(m, i0, uint32(8454936))
 	goto L7
 L20:
 	i0 = v9 + v2
@@ -10809,11 +15905,11 @@ L15:
 	if v2 != 0 {
 		goto L21
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L21:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+43712))
 	i2 = v3 + uint32(148)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -10822,7 +15918,7 @@ L21:
 	if v4 != 0 {
 		goto L22
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+148)) = v4
 	if v4 == 0 {
@@ -10838,15 +15934,15 @@ L22:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v4 = i0
-	i1 = fn2339(m, v0)
+	i1 = fn2340(m, v0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, v4, uint32(8430897), i2)
+	i0 = fn3604(m, v4, uint32(8430897), i2)
 	goto L7
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	v11 = i0
-	i0 = fn3087(m, v11, v1)
+	i0 = fn3088(m, v11, v1)
 	v9 = i0
 	if v9 == 0 {
 		goto L7
@@ -10872,7 +15968,7 @@ L25:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
 	v6 = i1
@@ -10881,7 +15977,7 @@ L26:
 	if int32(v6) > int32(k32(4294967295)) {
 		goto L27
 	}
-	i0 = fn3352(m, v2, uint32(8499316))
+	i0 = fn3353(m, v2, uint32(8499316))
 	if i0 != 0 {
 		goto L7
 	}
@@ -10895,7 +15991,7 @@ L27:
 	goto L28
 L29:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+43276))
-	i0 = fn593(m, v4, i1)
+	i0 = fn594(m, v4, i1)
 	v2 = i0
 	i0 = v2 + uint32(1)
 	switch i0 {
@@ -10910,7 +16006,7 @@ L32:
 	v2 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+43580))
 	i2 = v3 + uint32(156)
-	i0 = fn2025(m, v4, i1, i2)
+	i0 = fn2026(m, v4, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L28
 	}
@@ -10922,7 +16018,7 @@ L32:
 	v6 = uint32(8484385)
 	goto L30
 L33:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v13 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+36))
 	v14 = i1
@@ -10931,7 +16027,7 @@ L33:
 	if int32(v14) > int32(k32(4294967295)) {
 		goto L35
 	}
-	i0 = fn3352(m, v13, uint32(8499179))
+	i0 = fn3353(m, v13, uint32(8499179))
 	if i0 != 0 {
 		goto L34
 	}
@@ -10947,27 +16043,27 @@ L35:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8532152), i2)
+	i0 = fn3604(m, i0, uint32(8532152), i2)
 	goto L37
 L38:
-	i0 = fn1581(m, v6)
+	i0 = fn1582(m, v6)
 	v13 = i0
 	if v13 != k32(4294967295) {
 		goto L36
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L36
 	}
 L37:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
 	i1 = i1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	goto L34
 L36:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v6 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+36))
 	i1 = i1 + uint32(1)
@@ -10989,11 +16085,11 @@ L36:
 	if v14 != 0 {
 		goto L39
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L39:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+43684))
 	i2 = v3 + uint32(156)
-	i0 = fn2025(m, v4, i1, i2)
+	i0 = fn2026(m, v4, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L28
 	}
@@ -11004,15 +16100,15 @@ L39:
 	v6 = uint32(8484433)
 	goto L30
 L40:
-	i0 = fn3177(m, uint32(8499179))
+	i0 = fn3178(m, uint32(8499179))
 	if i0 != 0 {
 		goto L34
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+156))
 	i1 = v3 + uint32(152)
-	i0 = fn3178(m, i0, i1, v1)
+	i0 = fn3179(m, i0, i1, v1)
 	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v6 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+36))
 	i1 = i1 + uint32(1)
@@ -11037,11 +16133,11 @@ L40:
 	if v6 != 0 {
 		goto L41
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L41:
 	v2 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+152))
-	i0 = fn3164(m, v13, i1, v1)
+	i0 = fn3165(m, v13, i1, v1)
 	v12 = i0
 	if v12 != 0 {
 		goto L28
@@ -11066,20 +16162,20 @@ L34:
 	if v13 != 0 {
 		goto L28
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L28
 L31:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8530700), i2)
+	i0 = fn3604(m, i0, uint32(8530700), i2)
 	v2 = k32(4294967295)
 	goto L28
 L30:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, v6)
+	fn3605(m, i0, v6)
 L28:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v6 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+36))
 	i1 = i1 + uint32(1)
@@ -11095,7 +16191,7 @@ L28:
 	if v6 != 0 {
 		goto L42
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L42:
 	if v2 != 0 {
 		goto L7
@@ -11106,7 +16202,7 @@ L42:
 		goto L43
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457218))
+	fn3605(m, i0, uint32(8457218))
 	goto L7
 L43:
 	i0 = v10 + v0
@@ -11136,9 +16232,9 @@ L24:
 	if v0 != 0 {
 		goto L44
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L44:
-	i0 = fn4134(m, v1, uint32(12))
+	i0 = fn4135(m, v1, uint32(12))
 	v4 = i0
 	if v4 == 0 {
 		goto L7
@@ -11149,7 +16245,7 @@ L44:
 	goto L1
 L8:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+43008))
-	i0 = fn593(m, v0, i1)
+	i0 = fn594(m, v0, i1)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -11162,7 +16258,7 @@ L8:
 L46:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+43392))
 	i2 = v3 + uint32(148)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -11171,7 +16267,7 @@ L46:
 	if v4 != 0 {
 		goto L47
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+148)) = v4
 	if v4 == 0 {
@@ -11187,10 +16283,10 @@ L47:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v4 = i0
-	i1 = fn2339(m, v0)
+	i1 = fn2340(m, v0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = i1
 	i2 = v3 + uint32(64)
-	i0 = fn3603(m, v4, uint32(8428549), i2)
+	i0 = fn3604(m, v4, uint32(8428549), i2)
 	goto L7
 L48:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
@@ -11198,7 +16294,7 @@ L48:
 	if v5 < uint32(1073741825) {
 		goto L49
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L7
 L49:
 	i0 = v5 << (uint32(2) & 31)
@@ -11210,17 +16306,17 @@ L49:
 	if v4 < k32(4294967284) {
 		goto L50
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L7
 L50:
 	i1 = v4 + uint32(12)
 	v4 = i1
-	i0 = fn4134(m, v1, v4)
+	i0 = fn4135(m, v1, v4)
 	v10 = i0
 	if v10 != 0 {
 		goto L51
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L7
 L51:
 	m.fill(v10, uint32(0), v4)
@@ -11247,7 +16343,7 @@ L53:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L54:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
 	v7 = i1
@@ -11256,15 +16352,15 @@ L54:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L55
 	}
-	i0 = fn3352(m, v2, uint32(8498932))
+	i0 = fn3353(m, v2, uint32(8498932))
 	if i0 != 0 {
 		goto L7
 	}
 L55:
 	i2 = v3 + uint32(156)
-	i0 = fn3176(m, v6, v4, i2, v1)
+	i0 = fn3177(m, v6, v4, i2, v1)
 	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	i1 = i1 + uint32(1)
@@ -11280,7 +16376,7 @@ L55:
 	if v7 != 0 {
 		goto L56
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L56:
 	if v2 != 0 {
 		goto L7
@@ -11291,7 +16387,7 @@ L56:
 		goto L57
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454827))
+	fn3605(m, i0, uint32(8454827))
 	goto L7
 L57:
 	i0 = v12 + v0
@@ -11322,9 +16418,9 @@ L52:
 	if v0 != 0 {
 		goto L58
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L58:
-	i0 = fn4134(m, v1, uint32(12))
+	i0 = fn4135(m, v1, uint32(12))
 	v4 = i0
 	if v4 == 0 {
 		goto L7
@@ -11334,7 +16430,7 @@ L58:
 	goto L1
 L45:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+42932))
-	i0 = fn593(m, v0, i1)
+	i0 = fn594(m, v0, i1)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -11349,7 +16445,7 @@ L60:
 	v2 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+43392))
 	i2 = v3 + uint32(148)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -11359,18 +16455,18 @@ L60:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8459300))
+	fn3605(m, i0, uint32(8459300))
 	goto L5
 L61:
-	i0 = fn3177(m, uint32(8498214))
+	i0 = fn3178(m, uint32(8498214))
 	if i0 != 0 {
 		goto L7
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+148))
 	i2 = v3 + uint32(156)
-	i0 = fn3179(m, v6, i1, i2, v1)
+	i0 = fn3180(m, v6, i1, i2, v1)
 	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i1 = i1 + uint32(1)
@@ -11395,11 +16491,11 @@ L61:
 	if v0 != 0 {
 		goto L62
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L62:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+156))
-	i0 = fn3091(m, i0, v1)
+	i0 = fn3092(m, i0, v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L7
@@ -11407,7 +16503,7 @@ L62:
 	goto L5
 L59:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+42956))
-	i0 = fn593(m, v0, i1)
+	i0 = fn594(m, v0, i1)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -11422,7 +16518,7 @@ L64:
 	v2 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+43368))
 	i2 = v3 + uint32(148)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -11432,7 +16528,7 @@ L64:
 		goto L65
 	}
 	v4 = uint32(0)
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+148)) = v7
 	if v7 == 0 {
@@ -11448,15 +16544,15 @@ L65:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v0 = i0
-	i1 = fn2339(m, v4)
+	i1 = fn2340(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+80)) = i1
 	i2 = v3 + uint32(80)
-	i0 = fn3603(m, v0, uint32(8430954), i2)
+	i0 = fn3604(m, v0, uint32(8430954), i2)
 	goto L7
 L66:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v9 = i0
-	i0 = fn3078(m, v9, v1)
+	i0 = fn3079(m, v9, v1)
 	v13 = i0
 	if v13 == 0 {
 		goto L7
@@ -11482,7 +16578,7 @@ L68:
 	i1 = v11 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L69:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v11 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+36))
 	v12 = i1
@@ -11491,15 +16587,15 @@ L69:
 	if int32(v12) > int32(k32(4294967295)) {
 		goto L70
 	}
-	i0 = fn3352(m, v11, uint32(8499248))
+	i0 = fn3353(m, v11, uint32(8499248))
 	if i0 != 0 {
 		goto L7
 	}
 L70:
 	i2 = v3 + uint32(152)
-	i0 = fn3179(m, v6, v4, i2, v1)
+	i0 = fn3180(m, v6, v4, i2, v1)
 	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -11515,7 +16611,7 @@ L70:
 	if v12 != 0 {
 		goto L71
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L71:
 	if v11 != 0 {
 		goto L7
@@ -11526,7 +16622,7 @@ L71:
 		goto L72
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457276))
+	fn3605(m, i0, uint32(8457276))
 	goto L7
 L72:
 	i0 = v8 + v7
@@ -11557,12 +16653,12 @@ L67:
 	if v7 != 0 {
 		goto L73
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L73:
 	v4 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+43656))
 	i2 = v3 + uint32(148)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -11572,18 +16668,18 @@ L73:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8485933))
+	fn3605(m, i0, uint32(8485933))
 	goto L5
 L74:
-	i0 = fn3177(m, uint32(8499248))
+	i0 = fn3178(m, uint32(8499248))
 	if i0 != 0 {
 		goto L7
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+148))
 	i2 = v3 + uint32(156)
-	i0 = fn3179(m, v6, i1, i2, v1)
+	i0 = fn3180(m, v6, i1, i2, v1)
 	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i1 = i1 + uint32(1)
@@ -11608,11 +16704,11 @@ L74:
 	if v0 != 0 {
 		goto L75
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L75:
 	v2 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+156))
-	i0 = fn3092(m, v13, i1, v1)
+	i0 = fn3093(m, v13, i1, v1)
 	v4 = i0
 	if v4 != 0 {
 		goto L5
@@ -11622,7 +16718,7 @@ L63:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+96)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(96)
-	i0 = fn3603(m, i0, uint32(8530746), i2)
+	i0 = fn3604(m, i0, uint32(8530746), i2)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+148))
 	v4 = i0
@@ -11640,7 +16736,7 @@ L7:
 	if v0 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	v4 = uint32(0)
 	goto L1
@@ -11659,7 +16755,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3176(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3177(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -11727,7 +16823,7 @@ func fn3176(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+812))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	i0 = b2i(int32(i0) < int32(uint32(0)))
 	v6 = i0
 	v5 = k32(4294967295)
@@ -11740,10 +16836,10 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8400281))
+	fn3605(m, i0, uint32(8400281))
 	goto L1
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v7 = i1
@@ -11752,7 +16848,7 @@ L3:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L12
 	}
-	i0 = fn3352(m, v5, uint32(8497148))
+	i0 = fn3353(m, v5, uint32(8497148))
 	if i0 != 0 {
 		goto L11
 	}
@@ -11767,27 +16863,27 @@ L12:
 	}
 	*(*uint32)(unsafe.Add(b, v4)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8532152), v4)
+	i0 = fn3604(m, i0, uint32(8532152), v4)
 	goto L14
 L15:
-	i0 = fn1581(m, v6)
+	i0 = fn1582(m, v6)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L13
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L13
 	}
 L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	i1 = i1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+36)) = i1
 	goto L11
 L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	i1 = i1 + uint32(1)
@@ -11809,12 +16905,12 @@ L13:
 	if v7 != 0 {
 		goto L16
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L16:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+652))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -11824,10 +16920,10 @@ L16:
 		goto L17
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8400235))
+	fn3605(m, i0, uint32(8400235))
 	goto L1
 L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v8 = i1
@@ -11836,7 +16932,7 @@ L17:
 	if int32(v8) > int32(k32(4294967295)) {
 		goto L18
 	}
-	i0 = fn3352(m, v5, uint32(8497148))
+	i0 = fn3353(m, v5, uint32(8497148))
 	if i0 != 0 {
 		goto L11
 	}
@@ -11844,9 +16940,9 @@ L17:
 	v7 = i0
 L18:
 	i1 = v4 + uint32(680)
-	i0 = fn3205(m, v7, i1)
+	i0 = fn3206(m, v7, i1)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	i1 = i1 + uint32(1)
@@ -11871,11 +16967,11 @@ L18:
 	if v7 != 0 {
 		goto L19
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L19:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L20
 	}
@@ -11906,20 +17002,20 @@ L23:
 	if v7 != 0 {
 		goto L24
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L24:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+676)) = v6
 	goto L21
 L22:
-	i0 = fn3177(m, uint32(8497148))
+	i0 = fn3178(m, uint32(8497148))
 	if i0 != 0 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i1 = v4 + uint32(676)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	i1 = i1 + uint32(1)
@@ -11944,11 +17040,11 @@ L22:
 	if v7 != 0 {
 		goto L21
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L21:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L25
 	}
@@ -11979,21 +17075,21 @@ L28:
 	if v7 != 0 {
 		goto L29
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L29:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+672)) = i1
 	goto L26
 L27:
-	i0 = fn3177(m, uint32(8497148))
+	i0 = fn3178(m, uint32(8497148))
 	if i0 != 0 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i1 = v4 + uint32(672)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	i1 = i1 + uint32(1)
@@ -12018,10 +17114,10 @@ L27:
 	if v7 != 0 {
 		goto L26
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L26:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+184))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -12036,7 +17132,7 @@ L31:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -12047,15 +17143,15 @@ L31:
 	v1 = uint32(8476103)
 	goto L4
 L32:
-	i0 = fn3177(m, uint32(8498867))
+	i0 = fn3178(m, uint32(8498867))
 	if i0 != 0 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i1 = v4 + uint32(668)
-	i0 = fn3206(m, i0, i1, v3)
+	i0 = fn3207(m, i0, i1, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -12080,11 +17176,11 @@ L32:
 	if v8 != 0 {
 		goto L33
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L33:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+596))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -12095,15 +17191,15 @@ L33:
 	v1 = uint32(8476056)
 	goto L4
 L34:
-	i0 = fn3177(m, uint32(8498867))
+	i0 = fn3178(m, uint32(8498867))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(664)
-	i0 = fn3207(m, v0, i1, i2, v3)
+	i0 = fn3208(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -12128,11 +17224,11 @@ L34:
 	if v8 != 0 {
 		goto L35
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L35:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -12141,7 +17237,7 @@ L35:
 	if v7 != 0 {
 		goto L36
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v7
 	if v7 == 0 {
@@ -12157,15 +17253,15 @@ L36:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v5, uint32(8428450), i2)
+	i0 = fn3604(m, v5, uint32(8428450), i2)
 	goto L11
 L37:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v9 = i0
-	i0 = fn3077(m, v9, v3)
+	i0 = fn3078(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L11
@@ -12191,14 +17287,14 @@ L39:
 	i1 = v13 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L40:
-	i0 = fn3177(m, uint32(8498867))
+	i0 = fn3178(m, uint32(8498867))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(652)
-	i0 = fn3176(m, v0, v7, i2, v3)
+	i0 = fn3177(m, v0, v7, i2, v3)
 	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v14 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+36))
 	i1 = i1 + uint32(1)
@@ -12214,7 +17310,7 @@ L40:
 	if v14 != 0 {
 		goto L41
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L41:
 	if v13 != 0 {
 		goto L11
@@ -12225,7 +17321,7 @@ L41:
 		goto L42
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454726))
+	fn3605(m, i0, uint32(8454726))
 	goto L11
 L42:
 	i0 = v11 + v8
@@ -12256,11 +17352,11 @@ L38:
 	if v8 != 0 {
 		goto L43
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L43:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+676))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -12269,7 +17365,7 @@ L43:
 	if v7 != 0 {
 		goto L44
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v7
 	if v7 == 0 {
@@ -12285,15 +17381,15 @@ L44:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
 	i2 = v4 + uint32(32)
-	i0 = fn3603(m, v5, uint32(8428819), i2)
+	i0 = fn3604(m, v5, uint32(8428819), i2)
 	goto L11
 L45:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v9 = i0
-	i0 = fn3078(m, v9, v3)
+	i0 = fn3079(m, v9, v3)
 	v15 = i0
 	if v15 == 0 {
 		goto L11
@@ -12319,14 +17415,14 @@ L47:
 	i1 = v13 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L48:
-	i0 = fn3177(m, uint32(8498867))
+	i0 = fn3178(m, uint32(8498867))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(652)
-	i0 = fn3179(m, v0, v7, i2, v3)
+	i0 = fn3180(m, v0, v7, i2, v3)
 	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v14 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+36))
 	i1 = i1 + uint32(1)
@@ -12342,7 +17438,7 @@ L48:
 	if v14 != 0 {
 		goto L49
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L49:
 	if v13 != 0 {
 		goto L11
@@ -12353,7 +17449,7 @@ L49:
 		goto L50
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8455102))
+	fn3605(m, i0, uint32(8455102))
 	goto L11
 L50:
 	i0 = v11 + v8
@@ -12384,11 +17480,11 @@ L46:
 	if v8 != 0 {
 		goto L51
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L51:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+888))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -12416,20 +17512,20 @@ L54:
 	if v8 != 0 {
 		goto L55
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L55:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+660)) = uint32(0)
 	goto L52
 L53:
-	i0 = fn3177(m, uint32(8498867))
+	i0 = fn3178(m, uint32(8498867))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(660)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -12454,11 +17550,11 @@ L53:
 	if v8 != 0 {
 		goto L52
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L52:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -12486,20 +17582,20 @@ L58:
 	if v8 != 0 {
 		goto L59
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L59:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+656)) = uint32(0)
 	goto L56
 L57:
-	i0 = fn3177(m, uint32(8498867))
+	i0 = fn3178(m, uint32(8498867))
 	if i0 != 0 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i1 = v4 + uint32(656)
-	i0 = fn3178(m, i0, i1, v3)
+	i0 = fn3179(m, i0, i1, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -12524,11 +17620,11 @@ L57:
 	if v8 != 0 {
 		goto L56
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L56:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+952))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -12537,7 +17633,7 @@ L56:
 	if v1 != 0 {
 		goto L60
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v1
 	if v1 == 0 {
@@ -12553,15 +17649,15 @@ L60:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = i1
 	i2 = v4 + uint32(48)
-	i0 = fn3603(m, v1, uint32(8430310), i2)
+	i0 = fn3604(m, v1, uint32(8430310), i2)
 	goto L11
 L61:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v13 = i0
-	i0 = fn3088(m, v13, v3)
+	i0 = fn3089(m, v13, v3)
 	v9 = i0
 	if v9 == 0 {
 		goto L11
@@ -12587,14 +17683,14 @@ L63:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L64:
-	i0 = fn3177(m, uint32(8498867))
+	i0 = fn3178(m, uint32(8498867))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(652)
-	i0 = fn3208(m, v0, v5, i2, v3)
+	i0 = fn3209(m, v0, v5, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -12610,7 +17706,7 @@ L64:
 	if v12 != 0 {
 		goto L65
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L65:
 	if v8 != 0 {
 		goto L11
@@ -12621,7 +17717,7 @@ L65:
 		goto L66
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8456620))
+	fn3605(m, i0, uint32(8456620))
 	goto L11
 L66:
 	i0 = v14 + v1
@@ -12652,7 +17748,7 @@ L62:
 	if v1 != 0 {
 		goto L67
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L67:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+668))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+664))
@@ -12661,7 +17757,7 @@ L67:
 	i9 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	i10 = *(*uint32)(unsafe.Add(b, uint64(v4)+676))
 	i11 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
-	i1 = fn3093(m, i1, i2, v10, v15, i5, i6, v9, v6, i9, i10, i11, v3)
+	i1 = fn3094(m, i1, i2, v10, v15, i5, i6, v9, v6, i9, i10, i11, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -12671,7 +17767,7 @@ L67:
 	goto L11
 L30:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -12686,7 +17782,7 @@ L69:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -12697,15 +17793,15 @@ L69:
 	v1 = uint32(8475922)
 	goto L5
 L70:
-	i0 = fn3177(m, uint32(8498825))
+	i0 = fn3178(m, uint32(8498825))
 	if i0 != 0 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i1 = v4 + uint32(668)
-	i0 = fn3206(m, i0, i1, v3)
+	i0 = fn3207(m, i0, i1, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -12730,11 +17826,11 @@ L70:
 	if v8 != 0 {
 		goto L71
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L71:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+596))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -12745,15 +17841,15 @@ L71:
 	v1 = uint32(8475870)
 	goto L5
 L72:
-	i0 = fn3177(m, uint32(8498825))
+	i0 = fn3178(m, uint32(8498825))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(664)
-	i0 = fn3207(m, v0, i1, i2, v3)
+	i0 = fn3208(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -12778,11 +17874,11 @@ L72:
 	if v8 != 0 {
 		goto L73
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L73:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -12791,7 +17887,7 @@ L73:
 	if v7 != 0 {
 		goto L74
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v7
 	if v7 == 0 {
@@ -12807,15 +17903,15 @@ L74:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = i1
 	i2 = v4 + uint32(64)
-	i0 = fn3603(m, v5, uint32(8428445), i2)
+	i0 = fn3604(m, v5, uint32(8428445), i2)
 	goto L11
 L75:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v9 = i0
-	i0 = fn3077(m, v9, v3)
+	i0 = fn3078(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L11
@@ -12841,14 +17937,14 @@ L77:
 	i1 = v13 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L78:
-	i0 = fn3177(m, uint32(8498825))
+	i0 = fn3178(m, uint32(8498825))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(652)
-	i0 = fn3176(m, v0, v7, i2, v3)
+	i0 = fn3177(m, v0, v7, i2, v3)
 	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v14 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+36))
 	i1 = i1 + uint32(1)
@@ -12864,7 +17960,7 @@ L78:
 	if v14 != 0 {
 		goto L79
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L79:
 	if v13 != 0 {
 		goto L11
@@ -12875,7 +17971,7 @@ L79:
 		goto L80
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454721))
+	fn3605(m, i0, uint32(8454721))
 	goto L11
 L80:
 	i0 = v11 + v8
@@ -12906,11 +18002,11 @@ L76:
 	if v8 != 0 {
 		goto L81
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L81:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+676))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -12919,7 +18015,7 @@ L81:
 	if v7 != 0 {
 		goto L82
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v7
 	if v7 == 0 {
@@ -12935,15 +18031,15 @@ L82:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+80)) = i1
 	i2 = v4 + uint32(80)
-	i0 = fn3603(m, v5, uint32(8428814), i2)
+	i0 = fn3604(m, v5, uint32(8428814), i2)
 	goto L11
 L83:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v9 = i0
-	i0 = fn3078(m, v9, v3)
+	i0 = fn3079(m, v9, v3)
 	v15 = i0
 	if v15 == 0 {
 		goto L11
@@ -12969,14 +18065,14 @@ L85:
 	i1 = v13 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L86:
-	i0 = fn3177(m, uint32(8498825))
+	i0 = fn3178(m, uint32(8498825))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(652)
-	i0 = fn3179(m, v0, v7, i2, v3)
+	i0 = fn3180(m, v0, v7, i2, v3)
 	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v14 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+36))
 	i1 = i1 + uint32(1)
@@ -12992,7 +18088,7 @@ L86:
 	if v14 != 0 {
 		goto L87
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L87:
 	if v13 != 0 {
 		goto L11
@@ -13003,7 +18099,7 @@ L87:
 		goto L88
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8455097))
+	fn3605(m, i0, uint32(8455097))
 	goto L11
 L88:
 	i0 = v11 + v8
@@ -13034,11 +18130,11 @@ L84:
 	if v8 != 0 {
 		goto L89
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L89:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+888))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -13066,20 +18162,20 @@ L92:
 	if v8 != 0 {
 		goto L93
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L93:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+660)) = uint32(0)
 	goto L90
 L91:
-	i0 = fn3177(m, uint32(8498825))
+	i0 = fn3178(m, uint32(8498825))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(660)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -13104,11 +18200,11 @@ L91:
 	if v8 != 0 {
 		goto L90
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L90:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -13136,20 +18232,20 @@ L96:
 	if v8 != 0 {
 		goto L97
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L97:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+656)) = uint32(0)
 	goto L94
 L95:
-	i0 = fn3177(m, uint32(8498825))
+	i0 = fn3178(m, uint32(8498825))
 	if i0 != 0 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i1 = v4 + uint32(656)
-	i0 = fn3178(m, i0, i1, v3)
+	i0 = fn3179(m, i0, i1, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -13174,11 +18270,11 @@ L95:
 	if v8 != 0 {
 		goto L94
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L94:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+952))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -13187,7 +18283,7 @@ L94:
 	if v1 != 0 {
 		goto L98
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v1
 	if v1 == 0 {
@@ -13203,15 +18299,15 @@ L98:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+96)) = i1
 	i2 = v4 + uint32(96)
-	i0 = fn3603(m, v1, uint32(8430305), i2)
+	i0 = fn3604(m, v1, uint32(8430305), i2)
 	goto L11
 L99:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v13 = i0
-	i0 = fn3088(m, v13, v3)
+	i0 = fn3089(m, v13, v3)
 	v9 = i0
 	if v9 == 0 {
 		goto L11
@@ -13237,14 +18333,14 @@ L101:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L102:
-	i0 = fn3177(m, uint32(8498825))
+	i0 = fn3178(m, uint32(8498825))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(652)
-	i0 = fn3208(m, v0, v5, i2, v3)
+	i0 = fn3209(m, v0, v5, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -13260,7 +18356,7 @@ L102:
 	if v12 != 0 {
 		goto L103
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L103:
 	if v8 != 0 {
 		goto L11
@@ -13271,7 +18367,7 @@ L103:
 		goto L104
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8456615))
+	fn3605(m, i0, uint32(8456615))
 	goto L11
 L104:
 	i0 = v14 + v1
@@ -13302,7 +18398,7 @@ L100:
 	if v1 != 0 {
 		goto L105
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L105:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+668))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+664))
@@ -13311,7 +18407,7 @@ L105:
 	i9 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	i10 = *(*uint32)(unsafe.Add(b, uint64(v4)+676))
 	i11 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
-	i1 = fn3094(m, i1, i2, v10, v15, i5, i6, v9, v6, i9, i10, i11, v3)
+	i1 = fn3095(m, i1, i2, v10, v15, i5, i6, v9, v6, i9, i10, i11, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -13321,7 +18417,7 @@ L105:
 	goto L11
 L68:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -13336,7 +18432,7 @@ L107:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -13345,18 +18441,18 @@ L107:
 		goto L108
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8475734))
+	fn3605(m, i0, uint32(8475734))
 	goto L1
 L108:
-	i0 = fn3177(m, uint32(8498791))
+	i0 = fn3178(m, uint32(8498791))
 	if i0 != 0 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i1 = v4 + uint32(668)
-	i0 = fn3206(m, i0, i1, v3)
+	i0 = fn3207(m, i0, i1, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -13381,11 +18477,11 @@ L108:
 	if v8 != 0 {
 		goto L109
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L109:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+620))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -13394,7 +18490,7 @@ L109:
 	if v7 != 0 {
 		goto L110
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v7
 	if v7 == 0 {
@@ -13410,15 +18506,15 @@ L110:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+112)) = i1
 	i2 = v4 + uint32(112)
-	i0 = fn3603(m, v5, uint32(8430845), i2)
+	i0 = fn3604(m, v5, uint32(8430845), i2)
 	goto L11
 L111:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v9 = i0
-	i0 = fn3078(m, v9, v3)
+	i0 = fn3079(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L11
@@ -13444,14 +18540,14 @@ L113:
 	i1 = v13 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L114:
-	i0 = fn3177(m, uint32(8498791))
+	i0 = fn3178(m, uint32(8498791))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(664)
-	i0 = fn3179(m, v0, v7, i2, v3)
+	i0 = fn3180(m, v0, v7, i2, v3)
 	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v14 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+36))
 	i1 = i1 + uint32(1)
@@ -13467,7 +18563,7 @@ L114:
 	if v14 != 0 {
 		goto L115
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L115:
 	if v13 != 0 {
 		goto L11
@@ -13478,7 +18574,7 @@ L115:
 		goto L116
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457165))
+	fn3605(m, i0, uint32(8457165))
 	goto L11
 L116:
 	i0 = v11 + v8
@@ -13509,11 +18605,11 @@ L112:
 	if v8 != 0 {
 		goto L117
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L117:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+776))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -13522,7 +18618,7 @@ L117:
 	if v7 != 0 {
 		goto L118
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v7
 	if v7 == 0 {
@@ -13538,15 +18634,15 @@ L118:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+128)) = i1
 	i2 = v4 + uint32(128)
-	i0 = fn3603(m, v5, uint32(8431270), i2)
+	i0 = fn3604(m, v5, uint32(8431270), i2)
 	goto L11
 L119:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v9 = i0
-	i0 = fn3082(m, v9, v3)
+	i0 = fn3083(m, v9, v3)
 	v15 = i0
 	if v15 == 0 {
 		goto L11
@@ -13572,14 +18668,14 @@ L121:
 	i1 = v13 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L122:
-	i0 = fn3177(m, uint32(8498791))
+	i0 = fn3178(m, uint32(8498791))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(664)
-	i0 = fn3209(m, v0, v7, i2, v3)
+	i0 = fn3210(m, v0, v7, i2, v3)
 	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v14 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+36))
 	i1 = i1 + uint32(1)
@@ -13595,7 +18691,7 @@ L122:
 	if v14 != 0 {
 		goto L123
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L123:
 	if v13 != 0 {
 		goto L11
@@ -13606,7 +18702,7 @@ L123:
 		goto L124
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457598))
+	fn3605(m, i0, uint32(8457598))
 	goto L11
 L124:
 	i0 = v11 + v8
@@ -13637,11 +18733,11 @@ L120:
 	if v8 != 0 {
 		goto L125
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L125:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -13650,7 +18746,7 @@ L125:
 	if v7 != 0 {
 		goto L126
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v7
 	if v7 == 0 {
@@ -13666,15 +18762,15 @@ L126:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+144)) = i1
 	i2 = v4 + uint32(144)
-	i0 = fn3603(m, v5, uint32(8428394), i2)
+	i0 = fn3604(m, v5, uint32(8428394), i2)
 	goto L11
 L127:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v9 = i0
-	i0 = fn3077(m, v9, v3)
+	i0 = fn3078(m, v9, v3)
 	v16 = i0
 	if v16 == 0 {
 		goto L11
@@ -13700,14 +18796,14 @@ L129:
 	i1 = v13 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L130:
-	i0 = fn3177(m, uint32(8498791))
+	i0 = fn3178(m, uint32(8498791))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(664)
-	i0 = fn3176(m, v0, v7, i2, v3)
+	i0 = fn3177(m, v0, v7, i2, v3)
 	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v14 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+36))
 	i1 = i1 + uint32(1)
@@ -13723,7 +18819,7 @@ L130:
 	if v14 != 0 {
 		goto L131
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L131:
 	if v13 != 0 {
 		goto L11
@@ -13734,7 +18830,7 @@ L131:
 		goto L132
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454669))
+	fn3605(m, i0, uint32(8454669))
 	goto L11
 L132:
 	i0 = v11 + v8
@@ -13765,11 +18861,11 @@ L128:
 	if v8 != 0 {
 		goto L133
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L133:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+676))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -13778,7 +18874,7 @@ L133:
 	if v7 != 0 {
 		goto L134
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v7
 	if v7 == 0 {
@@ -13794,15 +18890,15 @@ L134:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+160)) = i1
 	i2 = v4 + uint32(160)
-	i0 = fn3603(m, v5, uint32(8428753), i2)
+	i0 = fn3604(m, v5, uint32(8428753), i2)
 	goto L11
 L135:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v9 = i0
-	i0 = fn3078(m, v9, v3)
+	i0 = fn3079(m, v9, v3)
 	v17 = i0
 	if v17 == 0 {
 		goto L11
@@ -13828,14 +18924,14 @@ L137:
 	i1 = v13 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L138:
-	i0 = fn3177(m, uint32(8498791))
+	i0 = fn3178(m, uint32(8498791))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(664)
-	i0 = fn3179(m, v0, v7, i2, v3)
+	i0 = fn3180(m, v0, v7, i2, v3)
 	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v14 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+36))
 	i1 = i1 + uint32(1)
@@ -13851,7 +18947,7 @@ L138:
 	if v14 != 0 {
 		goto L139
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L139:
 	if v13 != 0 {
 		goto L11
@@ -13862,7 +18958,7 @@ L139:
 		goto L140
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8455035))
+	fn3605(m, i0, uint32(8455035))
 	goto L11
 L140:
 	i0 = v11 + v8
@@ -13893,11 +18989,11 @@ L136:
 	if v8 != 0 {
 		goto L141
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L141:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+952))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -13906,7 +19002,7 @@ L141:
 	if v1 != 0 {
 		goto L142
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v1
 	if v1 == 0 {
@@ -13922,15 +19018,15 @@ L142:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+176)) = i1
 	i2 = v4 + uint32(176)
-	i0 = fn3603(m, v1, uint32(8430247), i2)
+	i0 = fn3604(m, v1, uint32(8430247), i2)
 	goto L11
 L143:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v13 = i0
-	i0 = fn3088(m, v13, v3)
+	i0 = fn3089(m, v13, v3)
 	v9 = i0
 	if v9 == 0 {
 		goto L11
@@ -13956,14 +19052,14 @@ L145:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L146:
-	i0 = fn3177(m, uint32(8498791))
+	i0 = fn3178(m, uint32(8498791))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(664)
-	i0 = fn3208(m, v0, v5, i2, v3)
+	i0 = fn3209(m, v0, v5, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -13979,7 +19075,7 @@ L146:
 	if v12 != 0 {
 		goto L147
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L147:
 	if v8 != 0 {
 		goto L11
@@ -13990,7 +19086,7 @@ L147:
 		goto L148
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8456556))
+	fn3605(m, i0, uint32(8456556))
 	goto L11
 L148:
 	i0 = v14 + v1
@@ -14021,13 +19117,13 @@ L144:
 	if v1 != 0 {
 		goto L149
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L149:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+668))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	i9 = *(*uint32)(unsafe.Add(b, uint64(v4)+676))
 	i10 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
-	i1 = fn3095(m, i1, v10, v15, v16, v17, v9, v6, i8, i9, i10, v3)
+	i1 = fn3096(m, i1, v10, v15, v16, v17, v9, v6, i8, i9, i10, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -14037,7 +19133,7 @@ L149:
 	goto L11
 L106:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -14051,7 +19147,7 @@ L106:
 L151:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L152
 	}
@@ -14082,20 +19178,20 @@ L155:
 	if v1 != 0 {
 		goto L156
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L156:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+668)) = uint32(0)
 	goto L153
 L154:
-	i0 = fn3177(m, uint32(8498109))
+	i0 = fn3178(m, uint32(8498109))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(668)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -14120,7 +19216,7 @@ L154:
 	if v1 != 0 {
 		goto L153
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L153:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
 	v1 = i0
@@ -14130,7 +19226,7 @@ L153:
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+668))
 	v8 = i0
-	i0 = fn4134(m, v3, uint32(48))
+	i0 = fn4135(m, v3, uint32(48))
 	v5 = i0
 	if v5 == 0 {
 		goto L157
@@ -14149,7 +19245,7 @@ L157:
 	goto L11
 L150:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -14163,7 +19259,7 @@ L150:
 L159:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+924))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L160
 	}
@@ -14175,7 +19271,7 @@ L160:
 	if v1 != 0 {
 		goto L161
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v1
 	v5 = k32(4294967295)
@@ -14192,15 +19288,15 @@ L161:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+192)) = i1
 	i2 = v4 + uint32(192)
-	i0 = fn3603(m, v1, uint32(8429293), i2)
+	i0 = fn3604(m, v1, uint32(8429293), i2)
 	goto L11
 L162:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v13 = i0
-	i0 = fn3078(m, v13, v3)
+	i0 = fn3079(m, v13, v3)
 	v9 = i0
 	if v9 == 0 {
 		goto L11
@@ -14226,14 +19322,14 @@ L164:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L165:
-	i0 = fn3177(m, uint32(8499080))
+	i0 = fn3178(m, uint32(8499080))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(668)
-	i0 = fn3179(m, v0, v5, i2, v3)
+	i0 = fn3180(m, v0, v5, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -14249,7 +19345,7 @@ L165:
 	if v12 != 0 {
 		goto L166
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L166:
 	if v8 != 0 {
 		goto L11
@@ -14260,7 +19356,7 @@ L166:
 		goto L167
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8455585))
+	fn3605(m, i0, uint32(8455585))
 	goto L11
 L167:
 	i0 = v14 + v1
@@ -14291,7 +19387,7 @@ L163:
 	if v1 != 0 {
 		goto L168
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L168:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
 	v1 = i0
@@ -14299,7 +19395,7 @@ L168:
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	v7 = i0
-	i0 = fn4134(m, v3, uint32(48))
+	i0 = fn4135(m, v3, uint32(48))
 	v5 = i0
 	if v5 == 0 {
 		goto L169
@@ -14318,7 +19414,7 @@ L169:
 	goto L11
 L158:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -14333,7 +19429,7 @@ L171:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+924))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -14342,7 +19438,7 @@ L171:
 	if v7 != 0 {
 		goto L172
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v7
 	if v7 == 0 {
@@ -14358,15 +19454,15 @@ L172:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+208)) = i1
 	i2 = v4 + uint32(208)
-	i0 = fn3603(m, v5, uint32(8429241), i2)
+	i0 = fn3604(m, v5, uint32(8429241), i2)
 	goto L11
 L173:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v9 = i0
-	i0 = fn3078(m, v9, v3)
+	i0 = fn3079(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L11
@@ -14392,14 +19488,14 @@ L175:
 	i1 = v13 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L176:
-	i0 = fn3177(m, uint32(8498359))
+	i0 = fn3178(m, uint32(8498359))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(660)
-	i0 = fn3179(m, v0, v7, i2, v3)
+	i0 = fn3180(m, v0, v7, i2, v3)
 	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v14 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+36))
 	i1 = i1 + uint32(1)
@@ -14415,7 +19511,7 @@ L176:
 	if v14 != 0 {
 		goto L177
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L177:
 	if v13 != 0 {
 		goto L11
@@ -14426,7 +19522,7 @@ L177:
 		goto L178
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8455532))
+	fn3605(m, i0, uint32(8455532))
 	goto L11
 L178:
 	i0 = v11 + v8
@@ -14457,11 +19553,11 @@ L174:
 	if v8 != 0 {
 		goto L179
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L179:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -14470,18 +19566,18 @@ L179:
 		goto L180
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8461101))
+	fn3605(m, i0, uint32(8461101))
 	goto L1
 L180:
-	i0 = fn3177(m, uint32(8498359))
+	i0 = fn3178(m, uint32(8498359))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(668)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -14506,11 +19602,11 @@ L180:
 	if v8 != 0 {
 		goto L181
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L181:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -14538,20 +19634,20 @@ L184:
 	if v1 != 0 {
 		goto L185
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L185:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+664)) = uint32(0)
 	goto L182
 L183:
-	i0 = fn3177(m, uint32(8498359))
+	i0 = fn3178(m, uint32(8498359))
 	if i0 != 0 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i1 = v4 + uint32(664)
-	i0 = fn3178(m, i0, i1, v3)
+	i0 = fn3179(m, i0, i1, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -14576,14 +19672,14 @@ L183:
 	if v1 != 0 {
 		goto L182
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L182:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+668))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+664))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+676))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
-	i1 = fn3098(m, v10, i2, i3, v6, i5, i6, i7, v3)
+	i1 = fn3099(m, v10, i2, i3, v6, i5, i6, i7, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -14593,7 +19689,7 @@ L182:
 	goto L11
 L170:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -14608,7 +19704,7 @@ L187:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -14619,15 +19715,15 @@ L187:
 	v1 = uint32(8423695)
 	goto L6
 L188:
-	i0 = fn3177(m, uint32(8497370))
+	i0 = fn3178(m, uint32(8497370))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(668)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -14652,11 +19748,11 @@ L188:
 	if v8 != 0 {
 		goto L189
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L189:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+952))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -14665,7 +19761,7 @@ L189:
 	if v7 != 0 {
 		goto L190
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v7
 	if v7 == 0 {
@@ -14681,15 +19777,15 @@ L190:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+224)) = i1
 	i2 = v4 + uint32(224)
-	i0 = fn3603(m, v5, uint32(8430188), i2)
+	i0 = fn3604(m, v5, uint32(8430188), i2)
 	goto L11
 L191:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v9 = i0
-	i0 = fn3088(m, v9, v3)
+	i0 = fn3089(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L11
@@ -14715,14 +19811,14 @@ L193:
 	i1 = v13 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L194:
-	i0 = fn3177(m, uint32(8497370))
+	i0 = fn3178(m, uint32(8497370))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(660)
-	i0 = fn3208(m, v0, v7, i2, v3)
+	i0 = fn3209(m, v0, v7, i2, v3)
 	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v14 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+36))
 	i1 = i1 + uint32(1)
@@ -14738,7 +19834,7 @@ L194:
 	if v14 != 0 {
 		goto L195
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L195:
 	if v13 != 0 {
 		goto L11
@@ -14749,7 +19845,7 @@ L195:
 		goto L196
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8456496))
+	fn3605(m, i0, uint32(8456496))
 	goto L11
 L196:
 	i0 = v11 + v8
@@ -14780,11 +19876,11 @@ L192:
 	if v8 != 0 {
 		goto L197
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L197:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -14795,15 +19891,15 @@ L197:
 	v1 = uint32(8423649)
 	goto L6
 L198:
-	i0 = fn3177(m, uint32(8497370))
+	i0 = fn3178(m, uint32(8497370))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(664)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -14828,14 +19924,14 @@ L198:
 	if v1 != 0 {
 		goto L199
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L199:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+668))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+664))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+676))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
-	i1 = fn3099(m, i1, v10, i3, v6, i5, i6, i7, v3)
+	i1 = fn3100(m, i1, v10, i3, v6, i5, i6, i7, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -14845,7 +19941,7 @@ L199:
 	goto L11
 L186:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -14860,7 +19956,7 @@ L201:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+920))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -14871,15 +19967,15 @@ L201:
 	v1 = uint32(8460928)
 	goto L7
 L202:
-	i0 = fn3177(m, uint32(8498324))
+	i0 = fn3178(m, uint32(8498324))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(668)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -14904,11 +20000,11 @@ L202:
 	if v8 != 0 {
 		goto L203
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L203:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+844))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -14919,15 +20015,15 @@ L203:
 	v1 = uint32(8460975)
 	goto L7
 L204:
-	i0 = fn3177(m, uint32(8498324))
+	i0 = fn3178(m, uint32(8498324))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(664)
-	i0 = fn3210(m, v0, i1, i2)
+	i0 = fn3211(m, v0, i1, i2)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -14952,11 +20048,11 @@ L204:
 	if v8 != 0 {
 		goto L205
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L205:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -14967,15 +20063,15 @@ L205:
 	v1 = uint32(8461018)
 	goto L7
 L206:
-	i0 = fn3177(m, uint32(8498324))
+	i0 = fn3178(m, uint32(8498324))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(660)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -15000,7 +20096,7 @@ L206:
 	if v1 != 0 {
 		goto L207
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L207:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+668))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+664))
@@ -15008,7 +20104,7 @@ L207:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+676))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
-	i1 = fn3100(m, i1, i2, i3, v6, i5, i6, i7, v3)
+	i1 = fn3101(m, i1, i2, i3, v6, i5, i6, i7, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -15018,7 +20114,7 @@ L207:
 	goto L1
 L200:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -15033,7 +20129,7 @@ L209:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+920))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -15044,15 +20140,15 @@ L209:
 	v1 = uint32(8460665)
 	goto L8
 L210:
-	i0 = fn3177(m, uint32(8498289))
+	i0 = fn3178(m, uint32(8498289))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(668)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -15077,11 +20173,11 @@ L210:
 	if v8 != 0 {
 		goto L211
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L211:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+584))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -15092,15 +20188,15 @@ L211:
 	v1 = uint32(8460712)
 	goto L8
 L212:
-	i0 = fn3177(m, uint32(8498289))
+	i0 = fn3178(m, uint32(8498289))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(664)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -15125,11 +20221,11 @@ L212:
 	if v8 != 0 {
 		goto L213
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L213:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -15157,20 +20253,20 @@ L216:
 	if v8 != 0 {
 		goto L217
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L217:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+660)) = uint32(0)
 	goto L214
 L215:
-	i0 = fn3177(m, uint32(8498289))
+	i0 = fn3178(m, uint32(8498289))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(660)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -15195,11 +20291,11 @@ L215:
 	if v8 != 0 {
 		goto L214
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L214:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+896))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -15210,15 +20306,15 @@ L214:
 	v1 = uint32(8460763)
 	goto L8
 L218:
-	i0 = fn3177(m, uint32(8498289))
+	i0 = fn3178(m, uint32(8498289))
 	if i0 != 0 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i1 = v4 + uint32(656)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -15243,7 +20339,7 @@ L218:
 	if v1 != 0 {
 		goto L219
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L219:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+668))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+664))
@@ -15252,7 +20348,7 @@ L219:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v4)+676))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
-	i1 = fn3101(m, i1, i2, i3, i4, v6, i6, i7, i8, v3)
+	i1 = fn3102(m, i1, i2, i3, i4, v6, i6, i7, i8, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -15262,7 +20358,7 @@ L219:
 	goto L1
 L208:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+176))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -15277,7 +20373,7 @@ L221:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+920))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -15288,15 +20384,15 @@ L221:
 	v1 = uint32(8439953)
 	goto L9
 L222:
-	i0 = fn3177(m, uint32(8497602))
+	i0 = fn3178(m, uint32(8497602))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(668)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -15321,11 +20417,11 @@ L222:
 	if v8 != 0 {
 		goto L223
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L223:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+760))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -15336,15 +20432,15 @@ L223:
 	v1 = uint32(8439994)
 	goto L9
 L224:
-	i0 = fn3177(m, uint32(8497602))
+	i0 = fn3178(m, uint32(8497602))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(664)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -15369,11 +20465,11 @@ L224:
 	if v8 != 0 {
 		goto L225
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L225:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -15382,7 +20478,7 @@ L225:
 	if v7 != 0 {
 		goto L226
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v7
 	if v7 == 0 {
@@ -15398,15 +20494,15 @@ L226:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+240)) = i1
 	i2 = v4 + uint32(240)
-	i0 = fn3603(m, v5, uint32(8428190), i2)
+	i0 = fn3604(m, v5, uint32(8428190), i2)
 	goto L11
 L227:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v9 = i0
-	i0 = fn3077(m, v9, v3)
+	i0 = fn3078(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L11
@@ -15432,14 +20528,14 @@ L229:
 	i1 = v13 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L230:
-	i0 = fn3177(m, uint32(8497602))
+	i0 = fn3178(m, uint32(8497602))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(656)
-	i0 = fn3176(m, v0, v7, i2, v3)
+	i0 = fn3177(m, v0, v7, i2, v3)
 	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v14 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+36))
 	i1 = i1 + uint32(1)
@@ -15455,7 +20551,7 @@ L230:
 	if v14 != 0 {
 		goto L231
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L231:
 	if v13 != 0 {
 		goto L11
@@ -15466,7 +20562,7 @@ L231:
 		goto L232
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454461))
+	fn3605(m, i0, uint32(8454461))
 	goto L11
 L232:
 	i0 = v11 + v8
@@ -15497,11 +20593,11 @@ L228:
 	if v8 != 0 {
 		goto L233
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L233:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+864))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -15510,7 +20606,7 @@ L233:
 	if v7 != 0 {
 		goto L234
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v7
 	if v7 == 0 {
@@ -15526,15 +20622,15 @@ L234:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+256)) = i1
 	i2 = v4 + uint32(256)
-	i0 = fn3603(m, v5, uint32(8431378), i2)
+	i0 = fn3604(m, v5, uint32(8431378), i2)
 	goto L11
 L235:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v9 = i0
-	i0 = fn3077(m, v9, v3)
+	i0 = fn3078(m, v9, v3)
 	v15 = i0
 	if v15 == 0 {
 		goto L11
@@ -15560,14 +20656,14 @@ L237:
 	i1 = v13 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L238:
-	i0 = fn3177(m, uint32(8497602))
+	i0 = fn3178(m, uint32(8497602))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(656)
-	i0 = fn3176(m, v0, v7, i2, v3)
+	i0 = fn3177(m, v0, v7, i2, v3)
 	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v14 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+36))
 	i1 = i1 + uint32(1)
@@ -15583,7 +20679,7 @@ L238:
 	if v14 != 0 {
 		goto L239
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L239:
 	if v13 != 0 {
 		goto L11
@@ -15594,7 +20690,7 @@ L239:
 		goto L240
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457708))
+	fn3605(m, i0, uint32(8457708))
 	goto L11
 L240:
 	i0 = v11 + v8
@@ -15625,11 +20721,11 @@ L236:
 	if v8 != 0 {
 		goto L241
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L241:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -15657,20 +20753,20 @@ L244:
 	if v1 != 0 {
 		goto L245
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L245:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+660)) = uint32(0)
 	goto L242
 L243:
-	i0 = fn3177(m, uint32(8497602))
+	i0 = fn3178(m, uint32(8497602))
 	if i0 != 0 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i1 = v4 + uint32(660)
-	i0 = fn3178(m, i0, i1, v3)
+	i0 = fn3179(m, i0, i1, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -15695,7 +20791,7 @@ L243:
 	if v1 != 0 {
 		goto L242
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L242:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+668))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+664))
@@ -15703,7 +20799,7 @@ L242:
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v4)+676))
 	i9 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
-	i1 = fn3102(m, i1, i2, v10, v15, i5, v6, i7, i8, i9, v3)
+	i1 = fn3103(m, i1, i2, v10, v15, i5, v6, i7, i8, i9, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -15713,7 +20809,7 @@ L242:
 	goto L1
 L220:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -15728,7 +20824,7 @@ L247:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+920))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -15739,15 +20835,15 @@ L247:
 	v1 = uint32(8439795)
 	goto L10
 L248:
-	i0 = fn3177(m, uint32(8497568))
+	i0 = fn3178(m, uint32(8497568))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(668)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -15772,11 +20868,11 @@ L248:
 	if v8 != 0 {
 		goto L249
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L249:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+760))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -15787,15 +20883,15 @@ L249:
 	v1 = uint32(8439841)
 	goto L10
 L250:
-	i0 = fn3177(m, uint32(8497568))
+	i0 = fn3178(m, uint32(8497568))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(664)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -15820,11 +20916,11 @@ L250:
 	if v8 != 0 {
 		goto L251
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L251:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -15833,7 +20929,7 @@ L251:
 	if v7 != 0 {
 		goto L252
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v7
 	if v7 == 0 {
@@ -15849,15 +20945,15 @@ L252:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+272)) = i1
 	i2 = v4 + uint32(272)
-	i0 = fn3603(m, v5, uint32(8428185), i2)
+	i0 = fn3604(m, v5, uint32(8428185), i2)
 	goto L11
 L253:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v9 = i0
-	i0 = fn3077(m, v9, v3)
+	i0 = fn3078(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L11
@@ -15883,14 +20979,14 @@ L255:
 	i1 = v13 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L256:
-	i0 = fn3177(m, uint32(8497568))
+	i0 = fn3178(m, uint32(8497568))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(656)
-	i0 = fn3176(m, v0, v7, i2, v3)
+	i0 = fn3177(m, v0, v7, i2, v3)
 	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v14 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+36))
 	i1 = i1 + uint32(1)
@@ -15906,7 +21002,7 @@ L256:
 	if v14 != 0 {
 		goto L257
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L257:
 	if v13 != 0 {
 		goto L11
@@ -15917,7 +21013,7 @@ L257:
 		goto L258
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454456))
+	fn3605(m, i0, uint32(8454456))
 	goto L11
 L258:
 	i0 = v11 + v8
@@ -15948,11 +21044,11 @@ L254:
 	if v8 != 0 {
 		goto L259
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L259:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+864))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -15961,7 +21057,7 @@ L259:
 	if v7 != 0 {
 		goto L260
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v7
 	if v7 == 0 {
@@ -15977,15 +21073,15 @@ L260:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+288)) = i1
 	i2 = v4 + uint32(288)
-	i0 = fn3603(m, v5, uint32(8431373), i2)
+	i0 = fn3604(m, v5, uint32(8431373), i2)
 	goto L11
 L261:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v9 = i0
-	i0 = fn3077(m, v9, v3)
+	i0 = fn3078(m, v9, v3)
 	v15 = i0
 	if v15 == 0 {
 		goto L11
@@ -16011,14 +21107,14 @@ L263:
 	i1 = v13 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L264:
-	i0 = fn3177(m, uint32(8497568))
+	i0 = fn3178(m, uint32(8497568))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(656)
-	i0 = fn3176(m, v0, v7, i2, v3)
+	i0 = fn3177(m, v0, v7, i2, v3)
 	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v14 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+36))
 	i1 = i1 + uint32(1)
@@ -16034,7 +21130,7 @@ L264:
 	if v14 != 0 {
 		goto L265
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L265:
 	if v13 != 0 {
 		goto L11
@@ -16045,7 +21141,7 @@ L265:
 		goto L266
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457703))
+	fn3605(m, i0, uint32(8457703))
 	goto L11
 L266:
 	i0 = v11 + v8
@@ -16076,11 +21172,11 @@ L262:
 	if v8 != 0 {
 		goto L267
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L267:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -16108,20 +21204,20 @@ L270:
 	if v1 != 0 {
 		goto L271
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L271:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+660)) = uint32(0)
 	goto L268
 L269:
-	i0 = fn3177(m, uint32(8497568))
+	i0 = fn3178(m, uint32(8497568))
 	if i0 != 0 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i1 = v4 + uint32(660)
-	i0 = fn3178(m, i0, i1, v3)
+	i0 = fn3179(m, i0, i1, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -16146,7 +21242,7 @@ L269:
 	if v1 != 0 {
 		goto L268
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L268:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+668))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+664))
@@ -16154,7 +21250,7 @@ L268:
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v4)+676))
 	i9 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
-	i1 = fn3103(m, i1, i2, v10, v15, i5, v6, i7, i8, i9, v3)
+	i1 = fn3104(m, i1, i2, v10, v15, i5, v6, i7, i8, i9, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -16164,7 +21260,7 @@ L268:
 	goto L1
 L246:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+540))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -16179,7 +21275,7 @@ L273:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+928))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -16188,18 +21284,18 @@ L273:
 		goto L274
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8492199))
+	fn3605(m, i0, uint32(8492199))
 	goto L1
 L274:
-	i0 = fn3177(m, uint32(8499417))
+	i0 = fn3178(m, uint32(8499417))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(668)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -16224,11 +21320,11 @@ L274:
 	if v8 != 0 {
 		goto L275
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L275:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -16237,7 +21333,7 @@ L275:
 	if v7 != 0 {
 		goto L276
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v7
 	if v7 == 0 {
@@ -16253,15 +21349,15 @@ L276:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+304)) = i1
 	i2 = v4 + uint32(304)
-	i0 = fn3603(m, v5, uint32(8428705), i2)
+	i0 = fn3604(m, v5, uint32(8428705), i2)
 	goto L11
 L277:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v9 = i0
-	i0 = fn3077(m, v9, v3)
+	i0 = fn3078(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L11
@@ -16287,14 +21383,14 @@ L279:
 	i1 = v13 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L280:
-	i0 = fn3177(m, uint32(8499417))
+	i0 = fn3178(m, uint32(8499417))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(664)
-	i0 = fn3176(m, v0, v7, i2, v3)
+	i0 = fn3177(m, v0, v7, i2, v3)
 	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v14 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+36))
 	i1 = i1 + uint32(1)
@@ -16310,7 +21406,7 @@ L280:
 	if v14 != 0 {
 		goto L281
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L281:
 	if v13 != 0 {
 		goto L11
@@ -16321,7 +21417,7 @@ L281:
 		goto L282
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454986))
+	fn3605(m, i0, uint32(8454986))
 	goto L11
 L282:
 	i0 = v11 + v8
@@ -16352,11 +21448,11 @@ L278:
 	if v8 != 0 {
 		goto L283
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L283:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+864))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -16365,7 +21461,7 @@ L283:
 	if v1 != 0 {
 		goto L284
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v1
 	if v1 == 0 {
@@ -16381,15 +21477,15 @@ L284:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+320)) = i1
 	i2 = v4 + uint32(320)
-	i0 = fn3603(m, v1, uint32(8431525), i2)
+	i0 = fn3604(m, v1, uint32(8431525), i2)
 	goto L11
 L285:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v13 = i0
-	i0 = fn3077(m, v13, v3)
+	i0 = fn3078(m, v13, v3)
 	v9 = i0
 	if v9 == 0 {
 		goto L11
@@ -16415,14 +21511,14 @@ L287:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L288:
-	i0 = fn3177(m, uint32(8499417))
+	i0 = fn3178(m, uint32(8499417))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(664)
-	i0 = fn3176(m, v0, v5, i2, v3)
+	i0 = fn3177(m, v0, v5, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -16438,7 +21534,7 @@ L288:
 	if v12 != 0 {
 		goto L289
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L289:
 	if v8 != 0 {
 		goto L11
@@ -16449,7 +21545,7 @@ L289:
 		goto L290
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457858))
+	fn3605(m, i0, uint32(8457858))
 	goto L11
 L290:
 	i0 = v14 + v1
@@ -16480,13 +21576,13 @@ L286:
 	if v1 != 0 {
 		goto L291
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L291:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+668))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+676))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
-	i1 = fn3104(m, i1, v10, v9, v6, i5, i6, i7, v3)
+	i1 = fn3105(m, i1, v10, v9, v6, i5, i6, i7, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -16496,7 +21592,7 @@ L291:
 	goto L1
 L272:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+220))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -16511,7 +21607,7 @@ L293:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+928))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -16520,18 +21616,18 @@ L293:
 		goto L294
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8476275))
+	fn3605(m, i0, uint32(8476275))
 	goto L1
 L294:
-	i0 = fn3177(m, uint32(8498904))
+	i0 = fn3178(m, uint32(8498904))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(668)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -16556,11 +21652,11 @@ L294:
 	if v8 != 0 {
 		goto L295
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L295:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -16569,7 +21665,7 @@ L295:
 	if v7 != 0 {
 		goto L296
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v7
 	if v7 == 0 {
@@ -16585,15 +21681,15 @@ L296:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+336)) = i1
 	i2 = v4 + uint32(336)
-	i0 = fn3603(m, v5, uint32(8428504), i2)
+	i0 = fn3604(m, v5, uint32(8428504), i2)
 	goto L11
 L297:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v9 = i0
-	i0 = fn3077(m, v9, v3)
+	i0 = fn3078(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L11
@@ -16619,14 +21715,14 @@ L299:
 	i1 = v13 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L300:
-	i0 = fn3177(m, uint32(8498904))
+	i0 = fn3178(m, uint32(8498904))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(664)
-	i0 = fn3176(m, v0, v7, i2, v3)
+	i0 = fn3177(m, v0, v7, i2, v3)
 	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v14 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+36))
 	i1 = i1 + uint32(1)
@@ -16642,7 +21738,7 @@ L300:
 	if v14 != 0 {
 		goto L301
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L301:
 	if v13 != 0 {
 		goto L11
@@ -16653,7 +21749,7 @@ L301:
 		goto L302
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454781))
+	fn3605(m, i0, uint32(8454781))
 	goto L11
 L302:
 	i0 = v11 + v8
@@ -16684,11 +21780,11 @@ L298:
 	if v8 != 0 {
 		goto L303
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L303:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+864))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -16697,7 +21793,7 @@ L303:
 	if v1 != 0 {
 		goto L304
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v1
 	if v1 == 0 {
@@ -16713,15 +21809,15 @@ L304:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+352)) = i1
 	i2 = v4 + uint32(352)
-	i0 = fn3603(m, v1, uint32(8431478), i2)
+	i0 = fn3604(m, v1, uint32(8431478), i2)
 	goto L11
 L305:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v13 = i0
-	i0 = fn3077(m, v13, v3)
+	i0 = fn3078(m, v13, v3)
 	v9 = i0
 	if v9 == 0 {
 		goto L11
@@ -16747,14 +21843,14 @@ L307:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L308:
-	i0 = fn3177(m, uint32(8498904))
+	i0 = fn3178(m, uint32(8498904))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(664)
-	i0 = fn3176(m, v0, v5, i2, v3)
+	i0 = fn3177(m, v0, v5, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -16770,7 +21866,7 @@ L308:
 	if v12 != 0 {
 		goto L309
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L309:
 	if v8 != 0 {
 		goto L11
@@ -16781,7 +21877,7 @@ L309:
 		goto L310
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457810))
+	fn3605(m, i0, uint32(8457810))
 	goto L11
 L310:
 	i0 = v14 + v1
@@ -16812,13 +21908,13 @@ L306:
 	if v1 != 0 {
 		goto L311
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L311:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+668))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+676))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
-	i1 = fn3105(m, i1, v10, v9, v6, i5, i6, i7, v3)
+	i1 = fn3106(m, i1, v10, v9, v6, i5, i6, i7, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -16828,7 +21924,7 @@ L311:
 	goto L1
 L292:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+544))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -16843,7 +21939,7 @@ L313:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+756))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -16852,7 +21948,7 @@ L313:
 	if v7 != 0 {
 		goto L314
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v7
 	if v7 == 0 {
@@ -16868,15 +21964,15 @@ L314:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+368)) = i1
 	i2 = v4 + uint32(368)
-	i0 = fn3603(m, v5, uint32(8430140), i2)
+	i0 = fn3604(m, v5, uint32(8430140), i2)
 	goto L11
 L315:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v9 = i0
-	i0 = fn3084(m, v9, v3)
+	i0 = fn3085(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L11
@@ -16902,14 +21998,14 @@ L317:
 	i1 = v13 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L318:
-	i0 = fn3177(m, uint32(8498663))
+	i0 = fn3178(m, uint32(8498663))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(664)
-	i0 = fn3211(m, v0, v7, i2, v3)
+	i0 = fn3212(m, v0, v7, i2, v3)
 	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v14 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+36))
 	i1 = i1 + uint32(1)
@@ -16925,7 +22021,7 @@ L318:
 	if v14 != 0 {
 		goto L319
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L319:
 	if v13 != 0 {
 		goto L11
@@ -16936,7 +22032,7 @@ L319:
 		goto L320
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8456447))
+	fn3605(m, i0, uint32(8456447))
 	goto L11
 L320:
 	i0 = v11 + v8
@@ -16967,11 +22063,11 @@ L316:
 	if v8 != 0 {
 		goto L321
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L321:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -16980,7 +22076,7 @@ L321:
 	if v7 != 0 {
 		goto L322
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v7
 	if v7 == 0 {
@@ -16996,15 +22092,15 @@ L322:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+384)) = i1
 	i2 = v4 + uint32(384)
-	i0 = fn3603(m, v5, uint32(8428347), i2)
+	i0 = fn3604(m, v5, uint32(8428347), i2)
 	goto L11
 L323:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v9 = i0
-	i0 = fn3077(m, v9, v3)
+	i0 = fn3078(m, v9, v3)
 	v15 = i0
 	if v15 == 0 {
 		goto L11
@@ -17030,14 +22126,14 @@ L325:
 	i1 = v13 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L326:
-	i0 = fn3177(m, uint32(8498663))
+	i0 = fn3178(m, uint32(8498663))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(664)
-	i0 = fn3176(m, v0, v7, i2, v3)
+	i0 = fn3177(m, v0, v7, i2, v3)
 	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v14 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+36))
 	i1 = i1 + uint32(1)
@@ -17053,7 +22149,7 @@ L326:
 	if v14 != 0 {
 		goto L327
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L327:
 	if v13 != 0 {
 		goto L11
@@ -17064,7 +22160,7 @@ L327:
 		goto L328
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454621))
+	fn3605(m, i0, uint32(8454621))
 	goto L11
 L328:
 	i0 = v11 + v8
@@ -17095,11 +22191,11 @@ L324:
 	if v8 != 0 {
 		goto L329
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L329:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -17127,20 +22223,20 @@ L332:
 	if v1 != 0 {
 		goto L333
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L333:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+668)) = uint32(0)
 	goto L330
 L331:
-	i0 = fn3177(m, uint32(8498663))
+	i0 = fn3178(m, uint32(8498663))
 	if i0 != 0 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i1 = v4 + uint32(668)
-	i0 = fn3178(m, i0, i1, v3)
+	i0 = fn3179(m, i0, i1, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -17165,7 +22261,7 @@ L331:
 	if v1 != 0 {
 		goto L330
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L330:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
 	v1 = i0
@@ -17175,7 +22271,7 @@ L330:
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+668))
 	v8 = i0
-	i0 = fn4134(m, v3, uint32(48))
+	i0 = fn4135(m, v3, uint32(48))
 	v5 = i0
 	if v5 == 0 {
 		goto L334
@@ -17196,7 +22292,7 @@ L334:
 	goto L11
 L312:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -17211,7 +22307,7 @@ L336:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+756))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -17220,7 +22316,7 @@ L336:
 	if v7 != 0 {
 		goto L337
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v7
 	if v7 == 0 {
@@ -17236,15 +22332,15 @@ L337:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+400)) = i1
 	i2 = v4 + uint32(400)
-	i0 = fn3603(m, v5, uint32(8430135), i2)
+	i0 = fn3604(m, v5, uint32(8430135), i2)
 	goto L11
 L338:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v9 = i0
-	i0 = fn3084(m, v9, v3)
+	i0 = fn3085(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L11
@@ -17270,14 +22366,14 @@ L340:
 	i1 = v13 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L341:
-	i0 = fn3177(m, uint32(8498628))
+	i0 = fn3178(m, uint32(8498628))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(664)
-	i0 = fn3211(m, v0, v7, i2, v3)
+	i0 = fn3212(m, v0, v7, i2, v3)
 	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v14 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+36))
 	i1 = i1 + uint32(1)
@@ -17293,7 +22389,7 @@ L341:
 	if v14 != 0 {
 		goto L342
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L342:
 	if v13 != 0 {
 		goto L11
@@ -17304,7 +22400,7 @@ L342:
 		goto L343
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8456442))
+	fn3605(m, i0, uint32(8456442))
 	goto L11
 L343:
 	i0 = v11 + v8
@@ -17335,11 +22431,11 @@ L339:
 	if v8 != 0 {
 		goto L344
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L344:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -17348,7 +22444,7 @@ L344:
 	if v7 != 0 {
 		goto L345
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v7
 	if v7 == 0 {
@@ -17364,15 +22460,15 @@ L345:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+416)) = i1
 	i2 = v4 + uint32(416)
-	i0 = fn3603(m, v5, uint32(8428342), i2)
+	i0 = fn3604(m, v5, uint32(8428342), i2)
 	goto L11
 L346:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v9 = i0
-	i0 = fn3077(m, v9, v3)
+	i0 = fn3078(m, v9, v3)
 	v15 = i0
 	if v15 == 0 {
 		goto L11
@@ -17398,14 +22494,14 @@ L348:
 	i1 = v13 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L349:
-	i0 = fn3177(m, uint32(8498628))
+	i0 = fn3178(m, uint32(8498628))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(664)
-	i0 = fn3176(m, v0, v7, i2, v3)
+	i0 = fn3177(m, v0, v7, i2, v3)
 	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v14 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+36))
 	i1 = i1 + uint32(1)
@@ -17421,7 +22517,7 @@ L349:
 	if v14 != 0 {
 		goto L350
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L350:
 	if v13 != 0 {
 		goto L11
@@ -17432,7 +22528,7 @@ L350:
 		goto L351
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454616))
+	fn3605(m, i0, uint32(8454616))
 	goto L11
 L351:
 	i0 = v11 + v8
@@ -17463,11 +22559,11 @@ L347:
 	if v8 != 0 {
 		goto L352
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L352:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -17495,20 +22591,20 @@ L355:
 	if v1 != 0 {
 		goto L356
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L356:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+668)) = uint32(0)
 	goto L353
 L354:
-	i0 = fn3177(m, uint32(8498628))
+	i0 = fn3178(m, uint32(8498628))
 	if i0 != 0 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i1 = v4 + uint32(668)
-	i0 = fn3178(m, i0, i1, v3)
+	i0 = fn3179(m, i0, i1, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -17533,7 +22629,7 @@ L354:
 	if v1 != 0 {
 		goto L353
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L353:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
 	v1 = i0
@@ -17543,7 +22639,7 @@ L353:
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+668))
 	v8 = i0
-	i0 = fn4134(m, v3, uint32(48))
+	i0 = fn4135(m, v3, uint32(48))
 	v5 = i0
 	if v5 == 0 {
 		goto L357
@@ -17564,7 +22660,7 @@ L357:
 	goto L11
 L335:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -17579,7 +22675,7 @@ L359:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+912))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -17588,18 +22684,18 @@ L359:
 		goto L360
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8469778))
+	fn3605(m, i0, uint32(8469778))
 	goto L1
 L360:
-	i0 = fn3177(m, uint32(8498693))
+	i0 = fn3178(m, uint32(8498693))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(668)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -17624,11 +22720,11 @@ L360:
 	if v8 != 0 {
 		goto L361
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L361:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+636))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -17637,7 +22733,7 @@ L361:
 	if v1 != 0 {
 		goto L362
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v1
 	if v1 == 0 {
@@ -17653,15 +22749,15 @@ L362:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+432)) = i1
 	i2 = v4 + uint32(432)
-	i0 = fn3603(m, v1, uint32(8430796), i2)
+	i0 = fn3604(m, v1, uint32(8430796), i2)
 	goto L11
 L363:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v13 = i0
-	i0 = fn3085(m, v13, v3)
+	i0 = fn3086(m, v13, v3)
 	v9 = i0
 	if v9 == 0 {
 		goto L11
@@ -17687,14 +22783,14 @@ L365:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L366:
-	i0 = fn3177(m, uint32(8498693))
+	i0 = fn3178(m, uint32(8498693))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(664)
-	i0 = fn3212(m, v0, v5, i2, v3)
+	i0 = fn3213(m, v0, v5, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -17710,7 +22806,7 @@ L366:
 	if v12 != 0 {
 		goto L367
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L367:
 	if v8 != 0 {
 		goto L11
@@ -17721,7 +22817,7 @@ L367:
 		goto L368
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457115))
+	fn3605(m, i0, uint32(8457115))
 	goto L11
 L368:
 	i0 = v14 + v1
@@ -17752,13 +22848,13 @@ L364:
 	if v1 != 0 {
 		goto L369
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L369:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+668))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+676))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
-	i1 = fn3108(m, i1, v9, v6, i4, i5, i6, v3)
+	i1 = fn3109(m, i1, v9, v6, i4, i5, i6, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -17768,7 +22864,7 @@ L369:
 	goto L1
 L358:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -17783,7 +22879,7 @@ L371:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+704))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -17811,20 +22907,20 @@ L374:
 	if v8 != 0 {
 		goto L375
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L375:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+668)) = uint32(0)
 	goto L372
 L373:
-	i0 = fn3177(m, uint32(8499112))
+	i0 = fn3178(m, uint32(8499112))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(668)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -17849,11 +22945,11 @@ L373:
 	if v8 != 0 {
 		goto L372
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L372:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+640))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -17881,20 +22977,20 @@ L378:
 	if v1 != 0 {
 		goto L379
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L379:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+664)) = uint32(0)
 	goto L376
 L377:
-	i0 = fn3177(m, uint32(8499112))
+	i0 = fn3178(m, uint32(8499112))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(664)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -17919,7 +23015,7 @@ L377:
 	if v1 != 0 {
 		goto L376
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L376:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
 	v1 = i0
@@ -17931,7 +23027,7 @@ L376:
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+668))
 	v12 = i0
-	i0 = fn4134(m, v3, uint32(48))
+	i0 = fn4135(m, v3, uint32(48))
 	v5 = i0
 	if v5 == 0 {
 		goto L380
@@ -17951,7 +23047,7 @@ L380:
 	goto L11
 L370:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+496))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -17965,7 +23061,7 @@ L370:
 L382:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L383
 	}
@@ -17977,7 +23073,7 @@ L383:
 	if v5 != 0 {
 		goto L384
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v5
 	if v5 != 0 {
@@ -17995,15 +23091,15 @@ L384:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v7)
+	i1 = fn2340(m, v7)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+448)) = i1
 	i2 = v4 + uint32(448)
-	i0 = fn3603(m, v5, uint32(8428139), i2)
+	i0 = fn3604(m, v5, uint32(8428139), i2)
 	goto L11
 L385:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
 	v14 = i0
-	i0 = fn3077(m, v14, v3)
+	i0 = fn3078(m, v14, v3)
 	v11 = i0
 	if v11 == 0 {
 		goto L11
@@ -18029,14 +23125,14 @@ L387:
 	i1 = v12 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L388:
-	i0 = fn3177(m, uint32(8496956))
+	i0 = fn3178(m, uint32(8496956))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(668)
-	i0 = fn3176(m, v0, v5, i2, v3)
+	i0 = fn3177(m, v0, v5, i2, v3)
 	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v13 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+36))
 	i1 = i1 + uint32(1)
@@ -18052,7 +23148,7 @@ L388:
 	if v13 != 0 {
 		goto L389
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L389:
 	if v12 != 0 {
 		goto L11
@@ -18063,7 +23159,7 @@ L389:
 		goto L390
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454409))
+	fn3605(m, i0, uint32(8454409))
 	goto L11
 L390:
 	i0 = v9 + v7
@@ -18094,11 +23190,11 @@ L386:
 	if v7 != 0 {
 		goto L391
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L391:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+740))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L392
 	}
@@ -18110,7 +23206,7 @@ L392:
 	if v5 != 0 {
 		goto L393
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v5
 	if v5 != 0 {
@@ -18128,15 +23224,15 @@ L393:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v7)
+	i1 = fn2340(m, v7)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+464)) = i1
 	i2 = v4 + uint32(464)
-	i0 = fn3603(m, v5, uint32(8429691), i2)
+	i0 = fn3604(m, v5, uint32(8429691), i2)
 	goto L11
 L394:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
 	v14 = i0
-	i0 = fn3080(m, v14, v3)
+	i0 = fn3081(m, v14, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L11
@@ -18162,14 +23258,14 @@ L396:
 	i1 = v12 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L397:
-	i0 = fn3177(m, uint32(8496956))
+	i0 = fn3178(m, uint32(8496956))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(668)
-	i0 = fn3213(m, v0, v5, i2, v3)
+	i0 = fn3214(m, v0, v5, i2, v3)
 	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v13 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+36))
 	i1 = i1 + uint32(1)
@@ -18185,7 +23281,7 @@ L397:
 	if v13 != 0 {
 		goto L398
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L398:
 	if v12 != 0 {
 		goto L11
@@ -18196,7 +23292,7 @@ L398:
 		goto L399
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8455990))
+	fn3605(m, i0, uint32(8455990))
 	goto L11
 L399:
 	i0 = v9 + v7
@@ -18227,11 +23323,11 @@ L395:
 	if v7 != 0 {
 		goto L400
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L400:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+864))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L401
 	}
@@ -18243,7 +23339,7 @@ L401:
 	if v5 != 0 {
 		goto L402
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v5
 	if v5 != 0 {
@@ -18261,15 +23357,15 @@ L402:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v7)
+	i1 = fn2340(m, v7)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+480)) = i1
 	i2 = v4 + uint32(480)
-	i0 = fn3603(m, v5, uint32(8431325), i2)
+	i0 = fn3604(m, v5, uint32(8431325), i2)
 	goto L11
 L403:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
 	v14 = i0
-	i0 = fn3077(m, v14, v3)
+	i0 = fn3078(m, v14, v3)
 	v15 = i0
 	if v15 == 0 {
 		goto L11
@@ -18295,14 +23391,14 @@ L405:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L406:
-	i0 = fn3177(m, uint32(8496956))
+	i0 = fn3178(m, uint32(8496956))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(668)
-	i0 = fn3176(m, v0, v5, i2, v3)
+	i0 = fn3177(m, v0, v5, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -18318,7 +23414,7 @@ L406:
 	if v12 != 0 {
 		goto L407
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L407:
 	if v8 != 0 {
 		goto L11
@@ -18329,7 +23425,7 @@ L407:
 		goto L408
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457654))
+	fn3605(m, i0, uint32(8457654))
 	goto L11
 L408:
 	i0 = v9 + v7
@@ -18360,11 +23456,11 @@ L404:
 	if v7 != 0 {
 		goto L409
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L409:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+720))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L410
 	}
@@ -18376,7 +23472,7 @@ L410:
 	if v1 != 0 {
 		goto L411
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v1
 	v5 = k32(4294967295)
@@ -18393,15 +23489,15 @@ L411:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+496)) = i1
 	i2 = v4 + uint32(496)
-	i0 = fn3603(m, v1, uint32(8428033), i2)
+	i0 = fn3604(m, v1, uint32(8428033), i2)
 	goto L11
 L412:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v13 = i0
-	i0 = fn3077(m, v13, v3)
+	i0 = fn3078(m, v13, v3)
 	v9 = i0
 	if v9 == 0 {
 		goto L11
@@ -18427,14 +23523,14 @@ L414:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L415:
-	i0 = fn3177(m, uint32(8496956))
+	i0 = fn3178(m, uint32(8496956))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(668)
-	i0 = fn3176(m, v0, v5, i2, v3)
+	i0 = fn3177(m, v0, v5, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -18450,7 +23546,7 @@ L415:
 	if v12 != 0 {
 		goto L416
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L416:
 	if v8 != 0 {
 		goto L11
@@ -18461,7 +23557,7 @@ L416:
 		goto L417
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454301))
+	fn3605(m, i0, uint32(8454301))
 	goto L11
 L417:
 	i0 = v14 + v1
@@ -18492,7 +23588,7 @@ L413:
 	if v1 != 0 {
 		goto L418
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L418:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
 	v1 = i0
@@ -18500,7 +23596,7 @@ L418:
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	v7 = i0
-	i0 = fn4134(m, v3, uint32(48))
+	i0 = fn4135(m, v3, uint32(48))
 	v5 = i0
 	if v5 == 0 {
 		goto L419
@@ -18522,7 +23618,7 @@ L419:
 	goto L11
 L381:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+492))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -18536,7 +23632,7 @@ L381:
 L421:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L422
 	}
@@ -18548,7 +23644,7 @@ L422:
 	if v5 != 0 {
 		goto L423
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v5
 	if v5 != 0 {
@@ -18566,15 +23662,15 @@ L423:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v7)
+	i1 = fn2340(m, v7)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+512)) = i1
 	i2 = v4 + uint32(512)
-	i0 = fn3603(m, v5, uint32(8428292), i2)
+	i0 = fn3604(m, v5, uint32(8428292), i2)
 	goto L11
 L424:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
 	v14 = i0
-	i0 = fn3077(m, v14, v3)
+	i0 = fn3078(m, v14, v3)
 	v11 = i0
 	if v11 == 0 {
 		goto L11
@@ -18600,14 +23696,14 @@ L426:
 	i1 = v12 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L427:
-	i0 = fn3177(m, uint32(8497709))
+	i0 = fn3178(m, uint32(8497709))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(668)
-	i0 = fn3176(m, v0, v5, i2, v3)
+	i0 = fn3177(m, v0, v5, i2, v3)
 	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v13 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+36))
 	i1 = i1 + uint32(1)
@@ -18623,7 +23719,7 @@ L427:
 	if v13 != 0 {
 		goto L428
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L428:
 	if v12 != 0 {
 		goto L11
@@ -18634,7 +23730,7 @@ L428:
 		goto L429
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454565))
+	fn3605(m, i0, uint32(8454565))
 	goto L11
 L429:
 	i0 = v9 + v7
@@ -18665,11 +23761,11 @@ L425:
 	if v7 != 0 {
 		goto L430
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L430:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+740))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L431
 	}
@@ -18681,7 +23777,7 @@ L431:
 	if v5 != 0 {
 		goto L432
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v5
 	if v5 != 0 {
@@ -18699,15 +23795,15 @@ L432:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v7)
+	i1 = fn2340(m, v7)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+528)) = i1
 	i2 = v4 + uint32(528)
-	i0 = fn3603(m, v5, uint32(8429741), i2)
+	i0 = fn3604(m, v5, uint32(8429741), i2)
 	goto L11
 L433:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
 	v14 = i0
-	i0 = fn3080(m, v14, v3)
+	i0 = fn3081(m, v14, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L11
@@ -18733,14 +23829,14 @@ L435:
 	i1 = v12 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L436:
-	i0 = fn3177(m, uint32(8497709))
+	i0 = fn3178(m, uint32(8497709))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(668)
-	i0 = fn3213(m, v0, v5, i2, v3)
+	i0 = fn3214(m, v0, v5, i2, v3)
 	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v13 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+36))
 	i1 = i1 + uint32(1)
@@ -18756,7 +23852,7 @@ L436:
 	if v13 != 0 {
 		goto L437
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L437:
 	if v12 != 0 {
 		goto L11
@@ -18767,7 +23863,7 @@ L437:
 		goto L438
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8456041))
+	fn3605(m, i0, uint32(8456041))
 	goto L11
 L438:
 	i0 = v9 + v7
@@ -18798,11 +23894,11 @@ L434:
 	if v7 != 0 {
 		goto L439
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L439:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+864))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L440
 	}
@@ -18814,7 +23910,7 @@ L440:
 	if v5 != 0 {
 		goto L441
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v5
 	if v5 != 0 {
@@ -18832,15 +23928,15 @@ L441:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v7)
+	i1 = fn2340(m, v7)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+544)) = i1
 	i2 = v4 + uint32(544)
-	i0 = fn3603(m, v5, uint32(8431426), i2)
+	i0 = fn3604(m, v5, uint32(8431426), i2)
 	goto L11
 L442:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
 	v14 = i0
-	i0 = fn3077(m, v14, v3)
+	i0 = fn3078(m, v14, v3)
 	v15 = i0
 	if v15 == 0 {
 		goto L11
@@ -18866,14 +23962,14 @@ L444:
 	i1 = v12 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L445:
-	i0 = fn3177(m, uint32(8497709))
+	i0 = fn3178(m, uint32(8497709))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(668)
-	i0 = fn3176(m, v0, v5, i2, v3)
+	i0 = fn3177(m, v0, v5, i2, v3)
 	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v13 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+36))
 	i1 = i1 + uint32(1)
@@ -18889,7 +23985,7 @@ L445:
 	if v13 != 0 {
 		goto L446
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L446:
 	if v12 != 0 {
 		goto L11
@@ -18900,7 +23996,7 @@ L446:
 		goto L447
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457757))
+	fn3605(m, i0, uint32(8457757))
 	goto L11
 L447:
 	i0 = v9 + v7
@@ -18931,11 +24027,11 @@ L443:
 	if v7 != 0 {
 		goto L448
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L448:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+720))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L449
 	}
@@ -18947,7 +24043,7 @@ L449:
 	if v1 != 0 {
 		goto L450
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v1
 	v5 = k32(4294967295)
@@ -18964,15 +24060,15 @@ L450:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+560)) = i1
 	i2 = v4 + uint32(560)
-	i0 = fn3603(m, v1, uint32(8428084), i2)
+	i0 = fn3604(m, v1, uint32(8428084), i2)
 	goto L11
 L451:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v13 = i0
-	i0 = fn3077(m, v13, v3)
+	i0 = fn3078(m, v13, v3)
 	v9 = i0
 	if v9 == 0 {
 		goto L11
@@ -18998,14 +24094,14 @@ L453:
 	i1 = v7 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L454:
-	i0 = fn3177(m, uint32(8497709))
+	i0 = fn3178(m, uint32(8497709))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(668)
-	i0 = fn3176(m, v0, v5, i2, v3)
+	i0 = fn3177(m, v0, v5, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -19021,7 +24117,7 @@ L454:
 	if v8 != 0 {
 		goto L455
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L455:
 	if v7 != 0 {
 		goto L11
@@ -19032,7 +24128,7 @@ L455:
 		goto L456
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454353))
+	fn3605(m, i0, uint32(8454353))
 	goto L11
 L456:
 	i0 = v14 + v1
@@ -19063,7 +24159,7 @@ L452:
 	if v1 != 0 {
 		goto L457
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L457:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
 	v1 = i0
@@ -19071,7 +24167,7 @@ L457:
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	v7 = i0
-	i0 = fn4134(m, v3, uint32(48))
+	i0 = fn4135(m, v3, uint32(48))
 	v5 = i0
 	if v5 == 0 {
 		goto L458
@@ -19093,7 +24189,7 @@ L458:
 	goto L11
 L420:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -19108,7 +24204,7 @@ L460:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+928))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -19117,18 +24213,18 @@ L460:
 		goto L461
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8396289))
+	fn3605(m, i0, uint32(8396289))
 	goto L1
 L461:
-	i0 = fn3177(m, uint32(8497047))
+	i0 = fn3178(m, uint32(8497047))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(668)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -19153,11 +24249,11 @@ L461:
 	if v8 != 0 {
 		goto L462
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L462:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+832))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -19185,20 +24281,20 @@ L465:
 	if v1 != 0 {
 		goto L466
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L466:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+664)) = uint32(0)
 	goto L463
 L464:
-	i0 = fn3177(m, uint32(8497047))
+	i0 = fn3178(m, uint32(8497047))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(664)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -19223,14 +24319,14 @@ L464:
 	if v1 != 0 {
 		goto L463
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L463:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+668))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+664))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+676))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
-	i1 = fn3112(m, i1, i2, v6, i4, i5, i6, v3)
+	i1 = fn3113(m, i1, i2, v6, i4, i5, i6, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -19240,7 +24336,7 @@ L463:
 	goto L1
 L459:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+228))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -19254,7 +24350,7 @@ L459:
 L468:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+840))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L469
 	}
@@ -19266,7 +24362,7 @@ L469:
 	if v1 != 0 {
 		goto L470
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v1
 	v5 = k32(4294967295)
@@ -19283,15 +24379,15 @@ L470:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+576)) = i1
 	i2 = v4 + uint32(576)
-	i0 = fn3603(m, v1, uint32(8431013), i2)
+	i0 = fn3604(m, v1, uint32(8431013), i2)
 	goto L11
 L471:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v13 = i0
-	i0 = fn3083(m, v13, v3)
+	i0 = fn3084(m, v13, v3)
 	v9 = i0
 	if v9 == 0 {
 		goto L11
@@ -19317,14 +24413,14 @@ L473:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L474:
-	i0 = fn3177(m, uint32(8497015))
+	i0 = fn3178(m, uint32(8497015))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(668)
-	i0 = fn3214(m, v0, v5, i2, v3)
+	i0 = fn3215(m, v0, v5, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -19340,7 +24436,7 @@ L474:
 	if v12 != 0 {
 		goto L475
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L475:
 	if v8 != 0 {
 		goto L11
@@ -19351,7 +24447,7 @@ L475:
 		goto L476
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457336))
+	fn3605(m, i0, uint32(8457336))
 	goto L11
 L476:
 	i0 = v14 + v1
@@ -19382,7 +24478,7 @@ L472:
 	if v1 != 0 {
 		goto L477
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L477:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
 	v1 = i0
@@ -19390,7 +24486,7 @@ L477:
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	v7 = i0
-	i0 = fn4134(m, v3, uint32(48))
+	i0 = fn4135(m, v3, uint32(48))
 	v5 = i0
 	if v5 == 0 {
 		goto L478
@@ -19409,7 +24505,7 @@ L478:
 	goto L11
 L467:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+224))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -19424,7 +24520,7 @@ L480:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+828))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -19452,20 +24548,20 @@ L483:
 	if v8 != 0 {
 		goto L484
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L484:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+668)) = uint32(0)
 	goto L481
 L482:
-	i0 = fn3177(m, uint32(8498391))
+	i0 = fn3178(m, uint32(8498391))
 	if i0 != 0 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i1 = v4 + uint32(668)
-	i0 = fn3206(m, i0, i1, v3)
+	i0 = fn3207(m, i0, i1, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -19490,11 +24586,11 @@ L482:
 	if v8 != 0 {
 		goto L481
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L481:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+840))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -19503,7 +24599,7 @@ L481:
 	if v7 != 0 {
 		goto L485
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v7
 	if v7 == 0 {
@@ -19519,15 +24615,15 @@ L485:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+592)) = i1
 	i2 = v4 + uint32(592)
-	i0 = fn3603(m, v5, uint32(8431063), i2)
+	i0 = fn3604(m, v5, uint32(8431063), i2)
 	goto L11
 L486:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v9 = i0
-	i0 = fn3083(m, v9, v3)
+	i0 = fn3084(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L11
@@ -19553,14 +24649,14 @@ L488:
 	i1 = v13 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L489:
-	i0 = fn3177(m, uint32(8498391))
+	i0 = fn3178(m, uint32(8498391))
 	if i0 != 0 {
 		goto L11
 	}
 	i2 = v4 + uint32(660)
-	i0 = fn3214(m, v0, v7, i2, v3)
+	i0 = fn3215(m, v0, v7, i2, v3)
 	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v14 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+36))
 	i1 = i1 + uint32(1)
@@ -19576,7 +24672,7 @@ L489:
 	if v14 != 0 {
 		goto L490
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L490:
 	if v13 != 0 {
 		goto L11
@@ -19587,7 +24683,7 @@ L490:
 		goto L491
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457387))
+	fn3605(m, i0, uint32(8457387))
 	goto L11
 L491:
 	i0 = v11 + v8
@@ -19618,11 +24714,11 @@ L487:
 	if v8 != 0 {
 		goto L492
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L492:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+808))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -19650,20 +24746,20 @@ L495:
 	if v1 != 0 {
 		goto L496
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L496:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+664)) = uint32(0)
 	goto L493
 L494:
-	i0 = fn3177(m, uint32(8498391))
+	i0 = fn3178(m, uint32(8498391))
 	if i0 != 0 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i1 = v4 + uint32(664)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -19688,7 +24784,7 @@ L494:
 	if v1 != 0 {
 		goto L493
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L493:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
 	v1 = i0
@@ -19700,7 +24796,7 @@ L493:
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+668))
 	v12 = i0
-	i0 = fn4134(m, v3, uint32(48))
+	i0 = fn4135(m, v3, uint32(48))
 	v5 = i0
 	if v5 == 0 {
 		goto L497
@@ -19721,7 +24817,7 @@ L497:
 	goto L11
 L479:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+196))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -19735,7 +24831,7 @@ L479:
 L499:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+840))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L500
 	}
@@ -19747,7 +24843,7 @@ L500:
 	if v1 != 0 {
 		goto L501
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v1
 	v5 = k32(4294967295)
@@ -19764,15 +24860,15 @@ L501:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+608)) = i1
 	i2 = v4 + uint32(608)
-	i0 = fn3603(m, v1, uint32(8431169), i2)
+	i0 = fn3604(m, v1, uint32(8431169), i2)
 	goto L11
 L502:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v12 = i0
-	i0 = fn3231(m, v12, v3)
+	i0 = fn3232(m, v12, v3)
 	v14 = i0
 	if v14 == 0 {
 		goto L11
@@ -19798,14 +24894,14 @@ L504:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L505:
-	i0 = fn3177(m, uint32(8498596))
+	i0 = fn3178(m, uint32(8498596))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = v4 + uint32(668)
-	i0 = fn3206(m, v5, i1, v3)
+	i0 = fn3207(m, v5, i1, v3)
 	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	i1 = i1 + uint32(1)
@@ -19821,7 +24917,7 @@ L505:
 	if v7 != 0 {
 		goto L506
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L506:
 	if v0 != 0 {
 		goto L11
@@ -19832,7 +24928,7 @@ L506:
 		goto L507
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457495))
+	fn3605(m, i0, uint32(8457495))
 	goto L11
 L507:
 	i0 = v13 + v1
@@ -19863,7 +24959,7 @@ L503:
 	if v1 != 0 {
 		goto L508
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L508:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
 	v1 = i0
@@ -19871,7 +24967,7 @@ L508:
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	v7 = i0
-	i0 = fn4134(m, v3, uint32(48))
+	i0 = fn4135(m, v3, uint32(48))
 	v5 = i0
 	if v5 == 0 {
 		goto L509
@@ -19890,7 +24986,7 @@ L509:
 	goto L11
 L498:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+388))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -19904,7 +25000,7 @@ L498:
 L511:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+840))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L512
 	}
@@ -19916,7 +25012,7 @@ L512:
 	if v1 != 0 {
 		goto L513
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+684)) = v1
 	v5 = k32(4294967295)
@@ -19933,15 +25029,15 @@ L513:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+624)) = i1
 	i2 = v4 + uint32(624)
-	i0 = fn3603(m, v1, uint32(8431117), i2)
+	i0 = fn3604(m, v1, uint32(8431117), i2)
 	goto L11
 L514:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v12 = i0
-	i0 = fn3231(m, v12, v3)
+	i0 = fn3232(m, v12, v3)
 	v14 = i0
 	if v14 == 0 {
 		goto L11
@@ -19967,14 +25063,14 @@ L516:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L517:
-	i0 = fn3177(m, uint32(8498562))
+	i0 = fn3178(m, uint32(8498562))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = v4 + uint32(668)
-	i0 = fn3206(m, v5, i1, v3)
+	i0 = fn3207(m, v5, i1, v3)
 	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	i1 = i1 + uint32(1)
@@ -19990,7 +25086,7 @@ L517:
 	if v7 != 0 {
 		goto L518
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L518:
 	if v0 != 0 {
 		goto L11
@@ -20001,7 +25097,7 @@ L518:
 		goto L519
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457442))
+	fn3605(m, i0, uint32(8457442))
 	goto L11
 L519:
 	i0 = v13 + v1
@@ -20032,7 +25128,7 @@ L515:
 	if v1 != 0 {
 		goto L520
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L520:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
 	v1 = i0
@@ -20040,7 +25136,7 @@ L520:
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	v7 = i0
-	i0 = fn4134(m, v3, uint32(48))
+	i0 = fn4135(m, v3, uint32(48))
 	v5 = i0
 	if v5 == 0 {
 		goto L521
@@ -20059,7 +25155,7 @@ L521:
 	goto L11
 L510:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+160))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -20074,7 +25170,7 @@ L523:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
 	i2 = v4 + uint32(684)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -20083,18 +25179,18 @@ L523:
 		goto L524
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8436169))
+	fn3605(m, i0, uint32(8436169))
 	goto L1
 L524:
-	i0 = fn3177(m, uint32(8497538))
+	i0 = fn3178(m, uint32(8497538))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
 	i2 = v4 + uint32(668)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -20119,13 +25215,13 @@ L524:
 	if v1 != 0 {
 		goto L525
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L525:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+668))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+676))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+672))
-	i1 = fn3117(m, i1, v6, i3, i4, i5, v3)
+	i1 = fn3118(m, i1, v6, i3, i4, i5, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -20135,7 +25231,7 @@ L525:
 	goto L1
 L522:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+428))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -20153,7 +25249,7 @@ L527:
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	v7 = i0
-	i0 = fn4134(m, v3, uint32(48))
+	i0 = fn4135(m, v3, uint32(48))
 	v5 = i0
 	if v5 != 0 {
 		goto L528
@@ -20171,7 +25267,7 @@ L528:
 	goto L1
 L526:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -20189,7 +25285,7 @@ L530:
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	v7 = i0
-	i0 = fn4134(m, v3, uint32(48))
+	i0 = fn4135(m, v3, uint32(48))
 	v5 = i0
 	if v5 != 0 {
 		goto L531
@@ -20207,7 +25303,7 @@ L531:
 	goto L1
 L529:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -20225,7 +25321,7 @@ L533:
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+680))
 	v7 = i0
-	i0 = fn4134(m, v3, uint32(48))
+	i0 = fn4135(m, v3, uint32(48))
 	v5 = i0
 	if v5 != 0 {
 		goto L534
@@ -20245,7 +25341,7 @@ L532:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+640)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(640)
-	i0 = fn3603(m, i0, uint32(8530321), i2)
+	i0 = fn3604(m, i0, uint32(8530321), i2)
 L11:
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+684))
@@ -20265,35 +25361,35 @@ L11:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, v1)
+	fn3605(m, i0, v1)
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, v1)
+	fn3605(m, i0, v1)
 	goto L1
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, v1)
+	fn3605(m, i0, v1)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, v1)
+	fn3605(m, i0, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, v1)
+	fn3605(m, i0, v1)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, v1)
+	fn3605(m, i0, v1)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, v1)
+	fn3605(m, i0, v1)
 L1:
 	i0 = v4 + uint32(688)
 	m.g0 = i0
@@ -20302,7 +25398,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3177(m *Module, v0 uint32) uint32 {
+func fn3178(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -20315,7 +25411,7 @@ func fn3177(m *Module, v0 uint32) uint32 {
 	_ = i1
 	b := m.base
 	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
 	v3 = i1
@@ -20324,7 +25420,7 @@ func fn3177(m *Module, v0 uint32) uint32 {
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn3352(m, v2, v0)
+	i0 = fn3353(m, v2, v0)
 	i0 = b2i(i0 != uint32(0))
 	v1 = i0
 L1:
@@ -20333,7 +25429,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3178(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3179(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -20350,7 +25446,7 @@ func fn3178(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8435567))
+	fn3605(m, i0, uint32(8435567))
 	return k32(4294967295)
 L1:
 	if v0 != uint32(10059656) {
@@ -20359,7 +25455,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
 	return uint32(0)
 L2:
-	i0 = fn4135(m, v2, v0)
+	i0 = fn4136(m, v2, v0)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L3
 	}
@@ -20380,7 +25476,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn3179(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3180(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -20434,7 +25530,7 @@ func fn3179(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+812))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	i0 = b2i(int32(i0) < int32(uint32(0)))
 	v6 = i0
 	v5 = k32(4294967295)
@@ -20447,10 +25543,10 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8435918))
+	fn3605(m, i0, uint32(8435918))
 	goto L1
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v7 = i1
@@ -20459,7 +25555,7 @@ L3:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L16
 	}
-	i0 = fn3352(m, v5, uint32(8497473))
+	i0 = fn3353(m, v5, uint32(8497473))
 	if i0 != 0 {
 		goto L15
 	}
@@ -20474,27 +25570,27 @@ L16:
 	}
 	*(*uint32)(unsafe.Add(b, v4)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8532152), v4)
+	i0 = fn3604(m, i0, uint32(8532152), v4)
 	goto L18
 L19:
-	i0 = fn1581(m, v6)
+	i0 = fn1582(m, v6)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L17
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L17
 	}
 L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	i1 = i1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+36)) = i1
 	goto L15
 L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	i1 = i1 + uint32(1)
@@ -20516,12 +25612,12 @@ L17:
 	if v7 != 0 {
 		goto L20
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L20:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+652))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -20531,10 +25627,10 @@ L20:
 		goto L21
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8435872))
+	fn3605(m, i0, uint32(8435872))
 	goto L1
 L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v8 = i1
@@ -20543,7 +25639,7 @@ L21:
 	if int32(v8) > int32(k32(4294967295)) {
 		goto L22
 	}
-	i0 = fn3352(m, v5, uint32(8497473))
+	i0 = fn3353(m, v5, uint32(8497473))
 	if i0 != 0 {
 		goto L15
 	}
@@ -20551,9 +25647,9 @@ L21:
 	v7 = i0
 L22:
 	i1 = v4 + uint32(280)
-	i0 = fn3205(m, v7, i1)
+	i0 = fn3206(m, v7, i1)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	i1 = i1 + uint32(1)
@@ -20578,11 +25674,11 @@ L22:
 	if v7 != 0 {
 		goto L23
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L23:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L24
 	}
@@ -20613,20 +25709,20 @@ L27:
 	if v7 != 0 {
 		goto L28
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L28:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+276)) = v6
 	goto L25
 L26:
-	i0 = fn3177(m, uint32(8497473))
+	i0 = fn3178(m, uint32(8497473))
 	if i0 != 0 {
 		goto L15
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i1 = v4 + uint32(276)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	i1 = i1 + uint32(1)
@@ -20651,11 +25747,11 @@ L26:
 	if v7 != 0 {
 		goto L25
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L25:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L29
 	}
@@ -20686,21 +25782,21 @@ L32:
 	if v7 != 0 {
 		goto L33
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L33:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+272)) = i1
 	goto L30
 L31:
-	i0 = fn3177(m, uint32(8497473))
+	i0 = fn3178(m, uint32(8497473))
 	if i0 != 0 {
 		goto L15
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i1 = v4 + uint32(272)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	i1 = i1 + uint32(1)
@@ -20725,10 +25821,10 @@ L31:
 	if v7 != 0 {
 		goto L30
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L30:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -20743,7 +25839,7 @@ L35:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+844))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -20752,18 +25848,18 @@ L35:
 		goto L36
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8449009))
+	fn3605(m, i0, uint32(8449009))
 	goto L1
 L36:
-	i0 = fn3177(m, uint32(8498077))
+	i0 = fn3178(m, uint32(8498077))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(268)
-	i0 = fn3215(m, v0, i1, i2)
+	i0 = fn3216(m, v0, i1, i2)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -20788,11 +25884,11 @@ L36:
 	if v8 != 0 {
 		goto L37
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L37:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+968))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -20801,7 +25897,7 @@ L37:
 	if v1 != 0 {
 		goto L38
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = v1
 	if v1 == 0 {
@@ -20817,15 +25913,15 @@ L38:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v1, uint32(8430745), i2)
+	i0 = fn3604(m, v1, uint32(8430745), i2)
 	goto L15
 L39:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v9 = i0
-	i0 = fn3078(m, v9, v3)
+	i0 = fn3079(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L15
@@ -20851,14 +25947,14 @@ L41:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L42:
-	i0 = fn3177(m, uint32(8498077))
+	i0 = fn3178(m, uint32(8498077))
 	if i0 != 0 {
 		goto L15
 	}
 	i2 = v4 + uint32(264)
-	i0 = fn3179(m, v0, v5, i2, v3)
+	i0 = fn3180(m, v0, v5, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -20874,7 +25970,7 @@ L42:
 	if v12 != 0 {
 		goto L43
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L43:
 	if v8 != 0 {
 		goto L15
@@ -20885,7 +25981,7 @@ L43:
 		goto L44
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457063))
+	fn3605(m, i0, uint32(8457063))
 	goto L15
 L44:
 	i0 = v11 + v1
@@ -20916,13 +26012,13 @@ L40:
 	if v1 != 0 {
 		goto L45
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L45:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+276))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
-	i1 = fn3121(m, i1, v10, v6, i4, i5, i6, v3)
+	i1 = fn3122(m, i1, v10, v6, i4, i5, i6, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -20932,7 +26028,7 @@ L45:
 	goto L15
 L34:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+384))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -20947,7 +26043,7 @@ L47:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+920))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -20958,15 +26054,15 @@ L47:
 	v1 = uint32(8436041)
 	goto L4
 L48:
-	i0 = fn3177(m, uint32(8497503))
+	i0 = fn3178(m, uint32(8497503))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(268)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -20991,11 +26087,11 @@ L48:
 	if v8 != 0 {
 		goto L49
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L49:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -21006,15 +26102,15 @@ L49:
 	v1 = uint32(8436088)
 	goto L4
 L50:
-	i0 = fn3177(m, uint32(8497503))
+	i0 = fn3178(m, uint32(8497503))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(264)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -21039,14 +26135,14 @@ L50:
 	if v1 != 0 {
 		goto L51
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L51:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+264))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+276))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
-	i1 = fn3122(m, i1, i2, v6, i4, i5, i6, v3)
+	i1 = fn3123(m, i1, i2, v6, i4, i5, i6, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -21056,7 +26152,7 @@ L51:
 	goto L15
 L46:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -21071,7 +26167,7 @@ L53:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+804))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -21082,15 +26178,15 @@ L53:
 	v1 = uint32(8448895)
 	goto L5
 L54:
-	i0 = fn3177(m, uint32(8498046))
+	i0 = fn3178(m, uint32(8498046))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(268)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -21115,11 +26211,11 @@ L54:
 	if v8 != 0 {
 		goto L55
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L55:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+844))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -21130,15 +26226,15 @@ L55:
 	v1 = uint32(8448936)
 	goto L5
 L56:
-	i0 = fn3177(m, uint32(8498046))
+	i0 = fn3178(m, uint32(8498046))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(264)
-	i0 = fn3210(m, v0, i1, i2)
+	i0 = fn3211(m, v0, i1, i2)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -21163,11 +26259,11 @@ L56:
 	if v8 != 0 {
 		goto L57
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L57:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+892))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -21178,15 +26274,15 @@ L57:
 	v1 = uint32(8448853)
 	goto L5
 L58:
-	i0 = fn3177(m, uint32(8498046))
+	i0 = fn3178(m, uint32(8498046))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(260)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -21211,7 +26307,7 @@ L58:
 	if v1 != 0 {
 		goto L59
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L59:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+264))
@@ -21219,7 +26315,7 @@ L59:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+276))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
-	i1 = fn3123(m, i1, i2, i3, v6, i5, i6, i7, v3)
+	i1 = fn3124(m, i1, i2, i3, v6, i5, i6, i7, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -21229,7 +26325,7 @@ L59:
 	goto L15
 L52:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+536))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -21244,7 +26340,7 @@ L61:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+844))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -21255,15 +26351,15 @@ L61:
 	v1 = uint32(8448662)
 	goto L6
 L62:
-	i0 = fn3177(m, uint32(8498013))
+	i0 = fn3178(m, uint32(8498013))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(268)
-	i0 = fn3216(m, v0, i1, i2)
+	i0 = fn3217(m, v0, i1, i2)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -21288,11 +26384,11 @@ L62:
 	if v8 != 0 {
 		goto L63
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L63:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+848))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -21303,15 +26399,15 @@ L63:
 	v1 = uint32(8448703)
 	goto L6
 L64:
-	i0 = fn3177(m, uint32(8498013))
+	i0 = fn3178(m, uint32(8498013))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(264)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -21336,14 +26432,14 @@ L64:
 	if v1 != 0 {
 		goto L65
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L65:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+264))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+276))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
-	i1 = fn3124(m, i1, i2, v6, i4, i5, i6, v3)
+	i1 = fn3125(m, i1, i2, v6, i4, i5, i6, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -21353,7 +26449,7 @@ L65:
 	goto L15
 L60:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+280))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -21368,7 +26464,7 @@ L67:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+596))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -21379,15 +26475,15 @@ L67:
 	v1 = uint32(8519940)
 	goto L7
 L68:
-	i0 = fn3177(m, uint32(8499650))
+	i0 = fn3178(m, uint32(8499650))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(268)
-	i0 = fn3207(m, v0, i1, i2, v3)
+	i0 = fn3208(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -21412,11 +26508,11 @@ L68:
 	if v8 != 0 {
 		goto L69
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L69:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -21427,15 +26523,15 @@ L69:
 	v1 = uint32(8519898)
 	goto L7
 L70:
-	i0 = fn3177(m, uint32(8499650))
+	i0 = fn3178(m, uint32(8499650))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(264)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -21460,14 +26556,14 @@ L70:
 	if v1 != 0 {
 		goto L71
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L71:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+264))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+276))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
-	i1 = fn3125(m, i1, i2, v6, i4, i5, i6, v3)
+	i1 = fn3126(m, i1, i2, v6, i4, i5, i6, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -21477,7 +26573,7 @@ L71:
 	goto L15
 L66:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+216))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -21492,7 +26588,7 @@ L73:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+928))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -21503,15 +26599,15 @@ L73:
 	v1 = uint32(8447339)
 	goto L8
 L74:
-	i0 = fn3177(m, uint32(8497881))
+	i0 = fn3178(m, uint32(8497881))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(268)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -21536,11 +26632,11 @@ L74:
 	if v8 != 0 {
 		goto L75
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L75:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -21551,15 +26647,15 @@ L75:
 	v1 = uint32(8447298)
 	goto L8
 L76:
-	i0 = fn3177(m, uint32(8497881))
+	i0 = fn3178(m, uint32(8497881))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(264)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -21584,11 +26680,11 @@ L76:
 	if v8 != 0 {
 		goto L77
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L77:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+864))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -21599,15 +26695,15 @@ L77:
 	v1 = uint32(8447380)
 	goto L8
 L78:
-	i0 = fn3177(m, uint32(8497881))
+	i0 = fn3178(m, uint32(8497881))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(260)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -21632,7 +26728,7 @@ L78:
 	if v1 != 0 {
 		goto L79
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L79:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+264))
@@ -21640,7 +26736,7 @@ L79:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+276))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
-	i1 = fn3126(m, i1, i2, i3, v6, i5, i6, i7, v3)
+	i1 = fn3127(m, i1, i2, i3, v6, i5, i6, i7, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -21650,7 +26746,7 @@ L79:
 	goto L15
 L72:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+136))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -21664,7 +26760,7 @@ L72:
 L81:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+768))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L82
 	}
@@ -21676,7 +26772,7 @@ L82:
 	if v5 != 0 {
 		goto L83
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = v5
 	if v5 != 0 {
@@ -21694,15 +26790,15 @@ L83:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v7)
+	i1 = fn2340(m, v7)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
 	i2 = v4 + uint32(32)
-	i0 = fn3603(m, v5, uint32(8428883), i2)
+	i0 = fn3604(m, v5, uint32(8428883), i2)
 	goto L15
 L84:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
 	v11 = i0
-	i0 = fn3078(m, v11, v3)
+	i0 = fn3079(m, v11, v3)
 	v13 = i0
 	if v13 == 0 {
 		goto L15
@@ -21728,14 +26824,14 @@ L86:
 	i1 = v12 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L87:
-	i0 = fn3177(m, uint32(8497238))
+	i0 = fn3178(m, uint32(8497238))
 	if i0 != 0 {
 		goto L15
 	}
 	i2 = v4 + uint32(268)
-	i0 = fn3179(m, v0, v5, i2, v3)
+	i0 = fn3180(m, v0, v5, i2, v3)
 	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v9 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+36))
 	i1 = i1 + uint32(1)
@@ -21751,7 +26847,7 @@ L87:
 	if v9 != 0 {
 		goto L88
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L88:
 	if v12 != 0 {
 		goto L15
@@ -21762,7 +26858,7 @@ L88:
 		goto L89
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8455167))
+	fn3605(m, i0, uint32(8455167))
 	goto L15
 L89:
 	i0 = v10 + v7
@@ -21793,11 +26889,11 @@ L85:
 	if v7 != 0 {
 		goto L90
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L90:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+968))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L91
 	}
@@ -21809,7 +26905,7 @@ L91:
 	if v1 != 0 {
 		goto L92
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = v1
 	v5 = k32(4294967295)
@@ -21826,15 +26922,15 @@ L92:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = i1
 	i2 = v4 + uint32(48)
-	i0 = fn3603(m, v1, uint32(8430642), i2)
+	i0 = fn3604(m, v1, uint32(8430642), i2)
 	goto L15
 L93:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v9 = i0
-	i0 = fn3078(m, v9, v3)
+	i0 = fn3079(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L15
@@ -21860,14 +26956,14 @@ L95:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L96:
-	i0 = fn3177(m, uint32(8497238))
+	i0 = fn3178(m, uint32(8497238))
 	if i0 != 0 {
 		goto L15
 	}
 	i2 = v4 + uint32(268)
-	i0 = fn3179(m, v0, v5, i2, v3)
+	i0 = fn3180(m, v0, v5, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -21883,7 +26979,7 @@ L96:
 	if v12 != 0 {
 		goto L97
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L97:
 	if v8 != 0 {
 		goto L15
@@ -21894,7 +26990,7 @@ L97:
 		goto L98
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8456958))
+	fn3605(m, i0, uint32(8456958))
 	goto L15
 L98:
 	i0 = v11 + v1
@@ -21925,7 +27021,7 @@ L94:
 	if v1 != 0 {
 		goto L99
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L99:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
 	v1 = i0
@@ -21933,7 +27029,7 @@ L99:
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	v7 = i0
-	i0 = fn4134(m, v3, uint32(32))
+	i0 = fn4135(m, v3, uint32(32))
 	v5 = i0
 	if v5 == 0 {
 		goto L100
@@ -21953,7 +27049,7 @@ L100:
 	goto L15
 L80:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+460))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -21967,7 +27063,7 @@ L80:
 L102:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+692))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L103
 	}
@@ -21979,7 +27075,7 @@ L103:
 	if v1 != 0 {
 		goto L104
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = v1
 	v5 = k32(4294967295)
@@ -21996,15 +27092,15 @@ L104:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = i1
 	i2 = v4 + uint32(64)
-	i0 = fn3603(m, v1, uint32(8429147), i2)
+	i0 = fn3604(m, v1, uint32(8429147), i2)
 	goto L15
 L105:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v9 = i0
-	i0 = fn3078(m, v9, v3)
+	i0 = fn3079(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L15
@@ -22030,14 +27126,14 @@ L107:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L108:
-	i0 = fn3177(m, uint32(8497209))
+	i0 = fn3178(m, uint32(8497209))
 	if i0 != 0 {
 		goto L15
 	}
 	i2 = v4 + uint32(268)
-	i0 = fn3179(m, v0, v5, i2, v3)
+	i0 = fn3180(m, v0, v5, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -22053,7 +27149,7 @@ L108:
 	if v12 != 0 {
 		goto L109
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L109:
 	if v8 != 0 {
 		goto L15
@@ -22064,7 +27160,7 @@ L109:
 		goto L110
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8455436))
+	fn3605(m, i0, uint32(8455436))
 	goto L15
 L110:
 	i0 = v11 + v1
@@ -22095,7 +27191,7 @@ L106:
 	if v1 != 0 {
 		goto L111
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L111:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
 	v1 = i0
@@ -22103,7 +27199,7 @@ L111:
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	v7 = i0
-	i0 = fn4134(m, v3, uint32(32))
+	i0 = fn4135(m, v3, uint32(32))
 	v5 = i0
 	if v5 == 0 {
 		goto L112
@@ -22122,7 +27218,7 @@ L112:
 	goto L15
 L101:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+284))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -22137,7 +27233,7 @@ L114:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+688))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -22146,18 +27242,18 @@ L114:
 		goto L115
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8448029))
+	fn3605(m, i0, uint32(8448029))
 	goto L1
 L115:
-	i0 = fn3177(m, uint32(8497912))
+	i0 = fn3178(m, uint32(8497912))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(268)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -22182,11 +27278,11 @@ L115:
 	if v8 != 0 {
 		goto L116
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L116:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+732))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -22195,7 +27291,7 @@ L116:
 	if v1 != 0 {
 		goto L117
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = v1
 	if v1 == 0 {
@@ -22211,15 +27307,15 @@ L117:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+80)) = i1
 	i2 = v4 + uint32(80)
-	i0 = fn3603(m, v1, uint32(8429464), i2)
+	i0 = fn3604(m, v1, uint32(8429464), i2)
 	goto L15
 L118:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v9 = i0
-	i0 = fn3079(m, v9, v3)
+	i0 = fn3080(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L15
@@ -22245,14 +27341,14 @@ L120:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L121:
-	i0 = fn3177(m, uint32(8497912))
+	i0 = fn3178(m, uint32(8497912))
 	if i0 != 0 {
 		goto L15
 	}
 	i2 = v4 + uint32(264)
-	i0 = fn3217(m, v0, v5, i2, v3)
+	i0 = fn3218(m, v0, v5, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -22268,7 +27364,7 @@ L121:
 	if v12 != 0 {
 		goto L122
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L122:
 	if v8 != 0 {
 		goto L15
@@ -22279,7 +27375,7 @@ L122:
 		goto L123
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8455759))
+	fn3605(m, i0, uint32(8455759))
 	goto L15
 L123:
 	i0 = v11 + v1
@@ -22310,13 +27406,13 @@ L119:
 	if v1 != 0 {
 		goto L124
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L124:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+276))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
-	i1 = fn3129(m, i1, v10, v6, i4, i5, i6, v3)
+	i1 = fn3130(m, i1, v10, v6, i4, i5, i6, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -22326,7 +27422,7 @@ L124:
 	goto L15
 L113:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -22341,7 +27437,7 @@ L126:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+688))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -22350,18 +27446,18 @@ L126:
 		goto L127
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8448108))
+	fn3605(m, i0, uint32(8448108))
 	goto L1
 L127:
-	i0 = fn3177(m, uint32(8497946))
+	i0 = fn3178(m, uint32(8497946))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(268)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -22386,11 +27482,11 @@ L127:
 	if v8 != 0 {
 		goto L128
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L128:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+732))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -22399,7 +27495,7 @@ L128:
 	if v1 != 0 {
 		goto L129
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = v1
 	if v1 == 0 {
@@ -22415,15 +27511,15 @@ L129:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+96)) = i1
 	i2 = v4 + uint32(96)
-	i0 = fn3603(m, v1, uint32(8429521), i2)
+	i0 = fn3604(m, v1, uint32(8429521), i2)
 	goto L15
 L130:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v9 = i0
-	i0 = fn3079(m, v9, v3)
+	i0 = fn3080(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L15
@@ -22449,14 +27545,14 @@ L132:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L133:
-	i0 = fn3177(m, uint32(8497946))
+	i0 = fn3178(m, uint32(8497946))
 	if i0 != 0 {
 		goto L15
 	}
 	i2 = v4 + uint32(264)
-	i0 = fn3217(m, v0, v5, i2, v3)
+	i0 = fn3218(m, v0, v5, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -22472,7 +27568,7 @@ L133:
 	if v12 != 0 {
 		goto L134
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L134:
 	if v8 != 0 {
 		goto L15
@@ -22483,7 +27579,7 @@ L134:
 		goto L135
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8455817))
+	fn3605(m, i0, uint32(8455817))
 	goto L15
 L135:
 	i0 = v11 + v1
@@ -22514,13 +27610,13 @@ L131:
 	if v1 != 0 {
 		goto L136
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L136:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+276))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
-	i1 = fn3130(m, i1, v10, v6, i4, i5, i6, v3)
+	i1 = fn3131(m, i1, v10, v6, i4, i5, i6, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -22530,7 +27626,7 @@ L136:
 	goto L15
 L125:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+132))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -22545,7 +27641,7 @@ L138:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+764))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -22556,15 +27652,15 @@ L138:
 	v1 = uint32(8448226)
 	goto L9
 L139:
-	i0 = fn3177(m, uint32(8497979))
+	i0 = fn3178(m, uint32(8497979))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(268)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -22589,11 +27685,11 @@ L139:
 	if v8 != 0 {
 		goto L140
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L140:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -22604,15 +27700,15 @@ L140:
 	v1 = uint32(8448269)
 	goto L9
 L141:
-	i0 = fn3177(m, uint32(8497979))
+	i0 = fn3178(m, uint32(8497979))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(264)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -22637,11 +27733,11 @@ L141:
 	if v8 != 0 {
 		goto L142
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L142:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+732))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -22650,7 +27746,7 @@ L142:
 	if v1 != 0 {
 		goto L143
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = v1
 	if v1 == 0 {
@@ -22666,15 +27762,15 @@ L143:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+112)) = i1
 	i2 = v4 + uint32(112)
-	i0 = fn3603(m, v1, uint32(8429577), i2)
+	i0 = fn3604(m, v1, uint32(8429577), i2)
 	goto L15
 L144:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v9 = i0
-	i0 = fn3079(m, v9, v3)
+	i0 = fn3080(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L15
@@ -22700,14 +27796,14 @@ L146:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L147:
-	i0 = fn3177(m, uint32(8497979))
+	i0 = fn3178(m, uint32(8497979))
 	if i0 != 0 {
 		goto L15
 	}
 	i2 = v4 + uint32(260)
-	i0 = fn3217(m, v0, v5, i2, v3)
+	i0 = fn3218(m, v0, v5, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -22723,7 +27819,7 @@ L147:
 	if v12 != 0 {
 		goto L148
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L148:
 	if v8 != 0 {
 		goto L15
@@ -22734,7 +27830,7 @@ L148:
 		goto L149
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8455874))
+	fn3605(m, i0, uint32(8455874))
 	goto L15
 L149:
 	i0 = v11 + v1
@@ -22765,14 +27861,14 @@ L145:
 	if v1 != 0 {
 		goto L150
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L150:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+264))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+276))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
-	i1 = fn3131(m, i1, i2, v10, v6, i5, i6, i7, v3)
+	i1 = fn3132(m, i1, i2, v10, v6, i5, i6, i7, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -22782,7 +27878,7 @@ L150:
 	goto L15
 L137:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+192))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -22797,7 +27893,7 @@ L152:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+688))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -22806,18 +27902,18 @@ L152:
 		goto L153
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8447144))
+	fn3605(m, i0, uint32(8447144))
 	goto L1
 L153:
-	i0 = fn3177(m, uint32(8497843))
+	i0 = fn3178(m, uint32(8497843))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(268)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -22842,11 +27938,11 @@ L153:
 	if v8 != 0 {
 		goto L154
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L154:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+732))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -22855,7 +27951,7 @@ L154:
 	if v1 != 0 {
 		goto L155
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = v1
 	if v1 == 0 {
@@ -22871,15 +27967,15 @@ L155:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+128)) = i1
 	i2 = v4 + uint32(128)
-	i0 = fn3603(m, v1, uint32(8429403), i2)
+	i0 = fn3604(m, v1, uint32(8429403), i2)
 	goto L15
 L156:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v9 = i0
-	i0 = fn3079(m, v9, v3)
+	i0 = fn3080(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L15
@@ -22905,14 +28001,14 @@ L158:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L159:
-	i0 = fn3177(m, uint32(8497843))
+	i0 = fn3178(m, uint32(8497843))
 	if i0 != 0 {
 		goto L15
 	}
 	i2 = v4 + uint32(264)
-	i0 = fn3217(m, v0, v5, i2, v3)
+	i0 = fn3218(m, v0, v5, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -22928,7 +28024,7 @@ L159:
 	if v12 != 0 {
 		goto L160
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L160:
 	if v8 != 0 {
 		goto L15
@@ -22939,7 +28035,7 @@ L160:
 		goto L161
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8455697))
+	fn3605(m, i0, uint32(8455697))
 	goto L15
 L161:
 	i0 = v11 + v1
@@ -22970,13 +28066,13 @@ L157:
 	if v1 != 0 {
 		goto L162
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L162:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+276))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
-	i1 = fn3132(m, i1, v10, v6, i4, i5, i6, v3)
+	i1 = fn3133(m, i1, v10, v6, i4, i5, i6, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -22986,7 +28082,7 @@ L162:
 	goto L15
 L151:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -23001,7 +28097,7 @@ L164:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -23010,18 +28106,18 @@ L164:
 		goto L165
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8401643))
+	fn3605(m, i0, uint32(8401643))
 	goto L1
 L165:
-	i0 = fn3177(m, uint32(8497178))
+	i0 = fn3178(m, uint32(8497178))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(268)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -23046,13 +28142,13 @@ L165:
 	if v1 != 0 {
 		goto L166
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L166:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+276))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
-	i1 = fn3133(m, i1, v6, i3, i4, i5, v3)
+	i1 = fn3134(m, i1, v6, i3, i4, i5, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -23062,7 +28158,7 @@ L166:
 	goto L15
 L163:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+552))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -23076,7 +28172,7 @@ L163:
 L168:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L169
 	}
@@ -23107,20 +28203,20 @@ L172:
 	if v1 != 0 {
 		goto L173
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L173:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+268)) = uint32(0)
 	goto L170
 L171:
-	i0 = fn3177(m, uint32(8499551))
+	i0 = fn3178(m, uint32(8499551))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(268)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -23145,7 +28241,7 @@ L171:
 	if v1 != 0 {
 		goto L170
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L170:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
 	v1 = i0
@@ -23155,7 +28251,7 @@ L170:
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	v8 = i0
-	i0 = fn4134(m, v3, uint32(32))
+	i0 = fn4135(m, v3, uint32(32))
 	v5 = i0
 	if v5 == 0 {
 		goto L174
@@ -23174,7 +28270,7 @@ L174:
 	goto L15
 L167:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+548))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -23189,7 +28285,7 @@ L176:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -23198,18 +28294,18 @@ L176:
 		goto L177
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8462700))
+	fn3605(m, i0, uint32(8462700))
 	goto L1
 L177:
-	i0 = fn3177(m, uint32(8498427))
+	i0 = fn3178(m, uint32(8498427))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(268)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -23234,13 +28330,13 @@ L177:
 	if v1 != 0 {
 		goto L178
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L178:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+276))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
-	i1 = fn3135(m, i1, v6, i3, i4, i5, v3)
+	i1 = fn3136(m, i1, v6, i3, i4, i5, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -23250,7 +28346,7 @@ L178:
 	goto L15
 L175:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -23265,7 +28361,7 @@ L180:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+804))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -23274,18 +28370,18 @@ L180:
 		goto L181
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8484745))
+	fn3605(m, i0, uint32(8484745))
 	goto L1
 L181:
-	i0 = fn3177(m, uint32(8499215))
+	i0 = fn3178(m, uint32(8499215))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(268)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -23310,11 +28406,11 @@ L181:
 	if v8 != 0 {
 		goto L182
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L182:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+856))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -23323,7 +28419,7 @@ L182:
 	if v7 != 0 {
 		goto L183
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = v7
 	if v7 == 0 {
@@ -23339,15 +28435,15 @@ L183:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+144)) = i1
 	i2 = v4 + uint32(144)
-	i0 = fn3603(m, v5, uint32(8429795), i2)
+	i0 = fn3604(m, v5, uint32(8429795), i2)
 	goto L15
 L184:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v10 = i0
-	i0 = fn3232(m, v10, v3)
+	i0 = fn3233(m, v10, v3)
 	v14 = i0
 	if v14 == 0 {
 		goto L15
@@ -23373,14 +28469,14 @@ L186:
 	i1 = v9 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L187:
-	i0 = fn3177(m, uint32(8499215))
+	i0 = fn3178(m, uint32(8499215))
 	if i0 != 0 {
 		goto L15
 	}
 	i2 = v4 + uint32(264)
-	i0 = fn3218(m, v0, v7, i2)
+	i0 = fn3219(m, v0, v7, i2)
 	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v11 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+36))
 	i1 = i1 + uint32(1)
@@ -23396,7 +28492,7 @@ L187:
 	if v11 != 0 {
 		goto L188
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L188:
 	if v9 != 0 {
 		goto L15
@@ -23407,7 +28503,7 @@ L188:
 		goto L189
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8456096))
+	fn3605(m, i0, uint32(8456096))
 	goto L15
 L189:
 	i0 = v13 + v8
@@ -23438,11 +28534,11 @@ L185:
 	if v8 != 0 {
 		goto L190
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L190:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+656))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -23451,7 +28547,7 @@ L190:
 	if v1 != 0 {
 		goto L191
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = v1
 	if v1 == 0 {
@@ -23467,15 +28563,15 @@ L191:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+160)) = i1
 	i2 = v4 + uint32(160)
-	i0 = fn3603(m, v1, uint32(8429634), i2)
+	i0 = fn3604(m, v1, uint32(8429634), i2)
 	goto L15
 L192:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v9 = i0
-	i0 = fn3078(m, v9, v3)
+	i0 = fn3079(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L15
@@ -23501,14 +28597,14 @@ L194:
 	i1 = v7 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L195:
-	i0 = fn3177(m, uint32(8499215))
+	i0 = fn3178(m, uint32(8499215))
 	if i0 != 0 {
 		goto L15
 	}
 	i2 = v4 + uint32(264)
-	i0 = fn3179(m, v0, v5, i2, v3)
+	i0 = fn3180(m, v0, v5, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -23524,7 +28620,7 @@ L195:
 	if v8 != 0 {
 		goto L196
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L196:
 	if v7 != 0 {
 		goto L15
@@ -23535,7 +28631,7 @@ L196:
 		goto L197
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8455932))
+	fn3605(m, i0, uint32(8455932))
 	goto L15
 L197:
 	i0 = v11 + v1
@@ -23566,13 +28662,13 @@ L193:
 	if v1 != 0 {
 		goto L198
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L198:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+276))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
-	i1 = fn3136(m, i1, v14, v10, v6, i5, i6, i7, v3)
+	i1 = fn3137(m, i1, v14, v10, v6, i5, i6, i7, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -23582,7 +28678,7 @@ L198:
 	goto L15
 L179:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -23597,7 +28693,7 @@ L200:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+728))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -23606,18 +28702,18 @@ L200:
 		goto L201
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8464404))
+	fn3605(m, i0, uint32(8464404))
 	goto L1
 L201:
-	i0 = fn3177(m, uint32(8498532))
+	i0 = fn3178(m, uint32(8498532))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(268)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -23642,11 +28738,11 @@ L201:
 	if v8 != 0 {
 		goto L202
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L202:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+596))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -23655,7 +28751,7 @@ L202:
 	if v7 != 0 {
 		goto L203
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = v7
 	if v7 == 0 {
@@ -23671,15 +28767,15 @@ L203:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+176)) = i1
 	i2 = v4 + uint32(176)
-	i0 = fn3603(m, v5, uint32(8430540), i2)
+	i0 = fn3604(m, v5, uint32(8430540), i2)
 	goto L15
 L204:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v10 = i0
-	i0 = fn3078(m, v10, v3)
+	i0 = fn3079(m, v10, v3)
 	v14 = i0
 	if v14 == 0 {
 		goto L15
@@ -23705,14 +28801,14 @@ L206:
 	i1 = v9 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L207:
-	i0 = fn3177(m, uint32(8498532))
+	i0 = fn3178(m, uint32(8498532))
 	if i0 != 0 {
 		goto L15
 	}
 	i2 = v4 + uint32(264)
-	i0 = fn3179(m, v0, v7, i2, v3)
+	i0 = fn3180(m, v0, v7, i2, v3)
 	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v11 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+36))
 	i1 = i1 + uint32(1)
@@ -23728,7 +28824,7 @@ L207:
 	if v11 != 0 {
 		goto L208
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L208:
 	if v9 != 0 {
 		goto L15
@@ -23739,7 +28835,7 @@ L208:
 		goto L209
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8456854))
+	fn3605(m, i0, uint32(8456854))
 	goto L15
 L209:
 	i0 = v13 + v8
@@ -23770,11 +28866,11 @@ L205:
 	if v8 != 0 {
 		goto L210
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L210:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+776))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -23783,7 +28879,7 @@ L210:
 	if v1 != 0 {
 		goto L211
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = v1
 	if v1 == 0 {
@@ -23799,15 +28895,15 @@ L211:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+192)) = i1
 	i2 = v4 + uint32(192)
-	i0 = fn3603(m, v1, uint32(8431219), i2)
+	i0 = fn3604(m, v1, uint32(8431219), i2)
 	goto L15
 L212:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v9 = i0
-	i0 = fn3082(m, v9, v3)
+	i0 = fn3083(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L15
@@ -23833,14 +28929,14 @@ L214:
 	i1 = v7 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L215:
-	i0 = fn3177(m, uint32(8498532))
+	i0 = fn3178(m, uint32(8498532))
 	if i0 != 0 {
 		goto L15
 	}
 	i2 = v4 + uint32(264)
-	i0 = fn3209(m, v0, v5, i2, v3)
+	i0 = fn3210(m, v0, v5, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -23856,7 +28952,7 @@ L215:
 	if v8 != 0 {
 		goto L216
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L216:
 	if v7 != 0 {
 		goto L15
@@ -23867,7 +28963,7 @@ L216:
 		goto L217
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457546))
+	fn3605(m, i0, uint32(8457546))
 	goto L15
 L217:
 	i0 = v11 + v1
@@ -23898,13 +28994,13 @@ L213:
 	if v1 != 0 {
 		goto L218
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L218:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+276))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
-	i1 = fn3137(m, i1, v14, v10, v6, i5, i6, i7, v3)
+	i1 = fn3138(m, i1, v14, v10, v6, i5, i6, i7, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -23914,7 +29010,7 @@ L218:
 	goto L15
 L199:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -23929,7 +29025,7 @@ L220:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -23940,15 +29036,15 @@ L220:
 	v1 = uint32(8481280)
 	goto L10
 L221:
-	i0 = fn3177(m, uint32(8499005))
+	i0 = fn3178(m, uint32(8499005))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(268)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -23973,11 +29069,11 @@ L221:
 	if v8 != 0 {
 		goto L222
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L222:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+668))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -23988,15 +29084,15 @@ L222:
 	v1 = uint32(8481224)
 	goto L10
 L223:
-	i0 = fn3177(m, uint32(8499005))
+	i0 = fn3178(m, uint32(8499005))
 	if i0 != 0 {
 		goto L15
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i1 = v4 + uint32(264)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -24021,11 +29117,11 @@ L223:
 	if v8 != 0 {
 		goto L224
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L224:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+724))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -24053,20 +29149,20 @@ L227:
 	if v1 != 0 {
 		goto L228
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L228:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+260)) = uint32(0)
 	goto L225
 L226:
-	i0 = fn3177(m, uint32(8499005))
+	i0 = fn3178(m, uint32(8499005))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(260)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -24091,7 +29187,7 @@ L226:
 	if v1 != 0 {
 		goto L225
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L225:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+264))
@@ -24099,7 +29195,7 @@ L225:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+276))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
-	i1 = fn3138(m, i1, i2, i3, v6, i5, i6, i7, v3)
+	i1 = fn3139(m, i1, i2, i3, v6, i5, i6, i7, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -24109,7 +29205,7 @@ L225:
 	goto L15
 L219:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+268))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -24123,7 +29219,7 @@ L219:
 L230:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+968))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L231
 	}
@@ -24135,7 +29231,7 @@ L231:
 	if v1 != 0 {
 		goto L232
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = v1
 	v5 = k32(4294967295)
@@ -24152,15 +29248,15 @@ L232:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+208)) = i1
 	i2 = v4 + uint32(208)
-	i0 = fn3603(m, v1, uint32(8430691), i2)
+	i0 = fn3604(m, v1, uint32(8430691), i2)
 	goto L15
 L233:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v9 = i0
-	i0 = fn3078(m, v9, v3)
+	i0 = fn3079(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L15
@@ -24186,14 +29282,14 @@ L235:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L236:
-	i0 = fn3177(m, uint32(8497438))
+	i0 = fn3178(m, uint32(8497438))
 	if i0 != 0 {
 		goto L15
 	}
 	i2 = v4 + uint32(268)
-	i0 = fn3179(m, v0, v5, i2, v3)
+	i0 = fn3180(m, v0, v5, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -24209,7 +29305,7 @@ L236:
 	if v12 != 0 {
 		goto L237
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L237:
 	if v8 != 0 {
 		goto L15
@@ -24220,7 +29316,7 @@ L237:
 		goto L238
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457008))
+	fn3605(m, i0, uint32(8457008))
 	goto L15
 L238:
 	i0 = v11 + v1
@@ -24251,7 +29347,7 @@ L234:
 	if v1 != 0 {
 		goto L239
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L239:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
 	v1 = i0
@@ -24259,7 +29355,7 @@ L239:
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	v7 = i0
-	i0 = fn4134(m, v3, uint32(32))
+	i0 = fn4135(m, v3, uint32(32))
 	v5 = i0
 	if v5 == 0 {
 		goto L240
@@ -24278,7 +29374,7 @@ L240:
 	goto L15
 L229:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -24293,7 +29389,7 @@ L243:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -24302,16 +29398,16 @@ L243:
 		goto L244
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8400166))
+	fn3605(m, i0, uint32(8400166))
 	goto L1
 L244:
-	i0 = fn3177(m, uint32(8497114))
+	i0 = fn3178(m, uint32(8497114))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	v7 = i1
-	i0 = fn4135(m, v3, v7)
+	i0 = fn4136(m, v3, v7)
 	if int32(i0) < int32(uint32(0)) {
 		goto L241
 	}
@@ -24323,7 +29419,7 @@ L244:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L245:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -24345,11 +29441,11 @@ L245:
 	if v12 != 0 {
 		goto L246
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L246:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+780))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -24377,20 +29473,20 @@ L249:
 	if v1 != 0 {
 		goto L250
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L250:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+268)) = uint32(0)
 	goto L247
 L248:
-	i0 = fn3177(m, uint32(8497114))
+	i0 = fn3178(m, uint32(8497114))
 	if i0 != 0 {
 		goto L15
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i1 = v4 + uint32(268)
-	i0 = fn3178(m, i0, i1, v3)
+	i0 = fn3179(m, i0, i1, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -24415,13 +29511,13 @@ L248:
 	if v1 != 0 {
 		goto L247
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L247:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+276))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
-	i1 = fn3140(m, v7, i2, v6, i4, i5, i6, v3)
+	i1 = fn3141(m, v7, i2, v6, i4, i5, i6, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -24431,7 +29527,7 @@ L247:
 	goto L15
 L242:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -24446,7 +29542,7 @@ L252:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -24457,15 +29553,15 @@ L252:
 	v1 = uint32(8482231)
 	goto L11
 L253:
-	i0 = fn3177(m, uint32(8499045))
+	i0 = fn3178(m, uint32(8499045))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(268)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -24490,11 +29586,11 @@ L253:
 	if v8 != 0 {
 		goto L254
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L254:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+616))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -24505,15 +29601,15 @@ L254:
 	v1 = uint32(8482186)
 	goto L11
 L255:
-	i0 = fn3177(m, uint32(8499045))
+	i0 = fn3178(m, uint32(8499045))
 	if i0 != 0 {
 		goto L15
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i1 = v4 + uint32(264)
-	i0 = fn3206(m, i0, i1, v3)
+	i0 = fn3207(m, i0, i1, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -24538,11 +29634,11 @@ L255:
 	if v8 != 0 {
 		goto L256
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L256:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+672))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -24553,15 +29649,15 @@ L256:
 	v1 = uint32(8482142)
 	goto L11
 L257:
-	i0 = fn3177(m, uint32(8499045))
+	i0 = fn3178(m, uint32(8499045))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(260)
-	i0 = fn3219(m, v0, i1, i2)
+	i0 = fn3220(m, v0, i1, i2)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -24586,181 +29682,8 @@ L257:
 	if v1 != 0 {
 		goto L258
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L258:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+264))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+260))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+276))
-	i7 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
-	i1 = fn3141(m, i1, i2, i3, v6, i5, i6, i7, v3)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	v5 = uint32(0)
-	if v1 == 0 {
-		goto L15
-	}
-	goto L1
-L251:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+488))
-	i0 = fn593(m, v1, i1)
-	v5 = i0
-	i0 = v5 + uint32(1)
-	switch i0 {
-	case 0:
-		goto L1
-	case 1:
-		goto L259
-	default:
-		goto L260
-	}
-L260:
-	v5 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
-	if i0 != 0 {
-		goto L261
-	}
-	v1 = uint32(8396592)
-	goto L12
-L261:
-	i0 = fn3177(m, uint32(8497079))
-	if i0 != 0 {
-		goto L15
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
-	i2 = v4 + uint32(268)
-	i0 = fn3179(m, v0, i1, i2, v3)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v8)+36)) = i1
-	if v7 != 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
-	v7 = i0
-	if v7 == 0 {
-		goto L262
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L262
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v8
-	if v8 != 0 {
-		goto L262
-	}
-	fn2072(m, v7)
-L262:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+900))
-	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
-	if i0 != 0 {
-		goto L263
-	}
-	v1 = uint32(8396638)
-	goto L12
-L263:
-	i0 = fn3177(m, uint32(8497079))
-	if i0 != 0 {
-		goto L15
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
-	i2 = v4 + uint32(264)
-	i0 = fn3179(m, v0, i1, i2, v3)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v8)+36)) = i1
-	if v7 != 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
-	v7 = i0
-	if v7 == 0 {
-		goto L264
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L264
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v8
-	if v8 != 0 {
-		goto L264
-	}
-	fn2072(m, v7)
-L264:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+672))
-	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
-	if i0 != 0 {
-		goto L265
-	}
-	v1 = uint32(8396548)
-	goto L12
-L265:
-	i0 = fn3177(m, uint32(8497079))
-	if i0 != 0 {
-		goto L15
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
-	i2 = v4 + uint32(260)
-	i0 = fn3219(m, v0, i1, i2)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
-	if v5 != 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
-	v5 = i0
-	if v5 == 0 {
-		goto L266
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L266
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L266
-	}
-	fn2072(m, v5)
-L266:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+264))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+260))
@@ -24775,9 +29698,182 @@ L266:
 		goto L15
 	}
 	goto L1
+L251:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+488))
+	i0 = fn594(m, v1, i1)
+	v5 = i0
+	i0 = v5 + uint32(1)
+	switch i0 {
+	case 0:
+		goto L1
+	case 1:
+		goto L259
+	default:
+		goto L260
+	}
+L260:
+	v5 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
+	i2 = v4 + uint32(284)
+	i0 = fn2026(m, v1, i1, i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
+	if i0 != 0 {
+		goto L261
+	}
+	v1 = uint32(8396592)
+	goto L12
+L261:
+	i0 = fn3178(m, uint32(8497079))
+	if i0 != 0 {
+		goto L15
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
+	i2 = v4 + uint32(268)
+	i0 = fn3180(m, v0, i1, i2, v3)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v8)+36)) = i1
+	if v7 != 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
+	v7 = i0
+	if v7 == 0 {
+		goto L262
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L262
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v8
+	if v8 != 0 {
+		goto L262
+	}
+	fn2073(m, v7)
+L262:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+900))
+	i2 = v4 + uint32(284)
+	i0 = fn2026(m, v1, i1, i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
+	if i0 != 0 {
+		goto L263
+	}
+	v1 = uint32(8396638)
+	goto L12
+L263:
+	i0 = fn3178(m, uint32(8497079))
+	if i0 != 0 {
+		goto L15
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
+	i2 = v4 + uint32(264)
+	i0 = fn3180(m, v0, i1, i2, v3)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v8)+36)) = i1
+	if v7 != 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
+	v7 = i0
+	if v7 == 0 {
+		goto L264
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L264
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v8
+	if v8 != 0 {
+		goto L264
+	}
+	fn2073(m, v7)
+L264:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+672))
+	i2 = v4 + uint32(284)
+	i0 = fn2026(m, v1, i1, i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
+	if i0 != 0 {
+		goto L265
+	}
+	v1 = uint32(8396548)
+	goto L12
+L265:
+	i0 = fn3178(m, uint32(8497079))
+	if i0 != 0 {
+		goto L15
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
+	i2 = v4 + uint32(260)
+	i0 = fn3220(m, v0, i1, i2)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
+	if v5 != 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
+	v5 = i0
+	if v5 == 0 {
+		goto L266
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L266
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L266
+	}
+	fn2073(m, v5)
+L266:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+264))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+260))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+276))
+	i7 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
+	i1 = fn3143(m, i1, i2, i3, v6, i5, i6, i7, v3)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	v5 = uint32(0)
+	if v1 == 0 {
+		goto L15
+	}
+	goto L1
 L259:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+468))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -24792,7 +29888,7 @@ L268:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -24803,15 +29899,15 @@ L268:
 	v1 = uint32(8510483)
 	goto L13
 L269:
-	i0 = fn3177(m, uint32(8499582))
+	i0 = fn3178(m, uint32(8499582))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(268)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -24836,11 +29932,11 @@ L269:
 	if v8 != 0 {
 		goto L270
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L270:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+672))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -24851,15 +29947,15 @@ L270:
 	v1 = uint32(8510441)
 	goto L13
 L271:
-	i0 = fn3177(m, uint32(8499582))
+	i0 = fn3178(m, uint32(8499582))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(264)
-	i0 = fn3219(m, v0, i1, i2)
+	i0 = fn3220(m, v0, i1, i2)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -24884,14 +29980,14 @@ L271:
 	if v1 != 0 {
 		goto L272
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L272:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+264))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+276))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
-	i1 = fn3143(m, i1, i2, v6, i4, i5, i6, v3)
+	i1 = fn3144(m, i1, i2, v6, i4, i5, i6, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -24901,7 +29997,7 @@ L272:
 	goto L1
 L267:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -24916,7 +30012,7 @@ L274:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+744))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -24927,15 +30023,15 @@ L274:
 	v1 = uint32(8489546)
 	goto L14
 L275:
-	i0 = fn3177(m, uint32(8499286))
+	i0 = fn3178(m, uint32(8499286))
 	if i0 != 0 {
 		goto L15
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i1 = v4 + uint32(268)
-	i0 = fn3206(m, i0, i1, v3)
+	i0 = fn3207(m, i0, i1, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -24960,11 +30056,11 @@ L275:
 	if v8 != 0 {
 		goto L276
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L276:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+672))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -24975,15 +30071,15 @@ L276:
 	v1 = uint32(8489507)
 	goto L14
 L277:
-	i0 = fn3177(m, uint32(8499286))
+	i0 = fn3178(m, uint32(8499286))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(264)
-	i0 = fn3219(m, v0, i1, i2)
+	i0 = fn3220(m, v0, i1, i2)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -25008,14 +30104,14 @@ L277:
 	if v1 != 0 {
 		goto L278
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L278:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+264))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+276))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
-	i1 = fn3144(m, i1, i2, v6, i4, i5, i6, v3)
+	i1 = fn3145(m, i1, i2, v6, i4, i5, i6, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -25025,7 +30121,7 @@ L278:
 	goto L1
 L273:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+288))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -25040,7 +30136,7 @@ L280:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+692))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -25049,7 +30145,7 @@ L280:
 	if v7 != 0 {
 		goto L281
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = v7
 	if v7 == 0 {
@@ -25065,15 +30161,15 @@ L281:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+224)) = i1
 	i2 = v4 + uint32(224)
-	i0 = fn3603(m, v5, uint32(8429100), i2)
+	i0 = fn3604(m, v5, uint32(8429100), i2)
 	goto L15
 L282:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v10 = i0
-	i0 = fn3078(m, v10, v3)
+	i0 = fn3079(m, v10, v3)
 	v14 = i0
 	if v14 == 0 {
 		goto L15
@@ -25099,14 +30195,14 @@ L284:
 	i1 = v12 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L285:
-	i0 = fn3177(m, uint32(8496985))
+	i0 = fn3178(m, uint32(8496985))
 	if i0 != 0 {
 		goto L15
 	}
 	i2 = v4 + uint32(264)
-	i0 = fn3179(m, v0, v7, i2, v3)
+	i0 = fn3180(m, v0, v7, i2, v3)
 	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v9 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+36))
 	i1 = i1 + uint32(1)
@@ -25122,7 +30218,7 @@ L285:
 	if v9 != 0 {
 		goto L286
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L286:
 	if v12 != 0 {
 		goto L15
@@ -25133,7 +30229,7 @@ L286:
 		goto L287
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8455388))
+	fn3605(m, i0, uint32(8455388))
 	goto L15
 L287:
 	i0 = v13 + v8
@@ -25164,11 +30260,11 @@ L283:
 	if v8 != 0 {
 		goto L288
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L288:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+672))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -25177,18 +30273,18 @@ L288:
 		goto L289
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8395341))
+	fn3605(m, i0, uint32(8395341))
 	goto L1
 L289:
-	i0 = fn3177(m, uint32(8496985))
+	i0 = fn3178(m, uint32(8496985))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(268)
-	i0 = fn3219(m, v0, i1, i2)
+	i0 = fn3220(m, v0, i1, i2)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -25213,13 +30309,13 @@ L289:
 	if v1 != 0 {
 		goto L290
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L290:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+276))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
-	i1 = fn3145(m, v14, i2, v6, i4, i5, i6, v3)
+	i1 = fn3146(m, v14, i2, v6, i4, i5, i6, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -25229,7 +30325,7 @@ L290:
 	goto L1
 L279:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+500))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -25244,7 +30340,7 @@ L292:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+692))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -25253,7 +30349,7 @@ L292:
 	if v7 != 0 {
 		goto L293
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = v7
 	if v7 == 0 {
@@ -25269,15 +30365,15 @@ L293:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+240)) = i1
 	i2 = v4 + uint32(240)
-	i0 = fn3603(m, v5, uint32(8429193), i2)
+	i0 = fn3604(m, v5, uint32(8429193), i2)
 	goto L15
 L294:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v10 = i0
-	i0 = fn3078(m, v10, v3)
+	i0 = fn3079(m, v10, v3)
 	v14 = i0
 	if v14 == 0 {
 		goto L15
@@ -25303,14 +30399,14 @@ L296:
 	i1 = v9 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L297:
-	i0 = fn3177(m, uint32(8499386))
+	i0 = fn3178(m, uint32(8499386))
 	if i0 != 0 {
 		goto L15
 	}
 	i2 = v4 + uint32(264)
-	i0 = fn3179(m, v0, v7, i2, v3)
+	i0 = fn3180(m, v0, v7, i2, v3)
 	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v11 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+36))
 	i1 = i1 + uint32(1)
@@ -25326,7 +30422,7 @@ L297:
 	if v11 != 0 {
 		goto L298
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L298:
 	if v9 != 0 {
 		goto L15
@@ -25337,7 +30433,7 @@ L298:
 		goto L299
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8455483))
+	fn3605(m, i0, uint32(8455483))
 	goto L15
 L299:
 	i0 = v13 + v8
@@ -25368,11 +30464,11 @@ L295:
 	if v8 != 0 {
 		goto L300
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L300:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+672))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -25381,18 +30477,18 @@ L300:
 		goto L301
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8492016))
+	fn3605(m, i0, uint32(8492016))
 	goto L1
 L301:
-	i0 = fn3177(m, uint32(8499386))
+	i0 = fn3178(m, uint32(8499386))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(268)
-	i0 = fn3219(m, v0, i1, i2)
+	i0 = fn3220(m, v0, i1, i2)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -25417,13 +30513,13 @@ L301:
 	if v1 != 0 {
 		goto L302
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L302:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+280))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+276))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
-	i1 = fn3146(m, v14, i2, v6, i4, i5, i6, v3)
+	i1 = fn3147(m, v14, i2, v6, i4, i5, i6, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -25433,7 +30529,7 @@ L302:
 	goto L1
 L291:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+464))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -25448,7 +30544,7 @@ L304:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+816))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -25476,20 +30572,20 @@ L307:
 	if v8 != 0 {
 		goto L308
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L308:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+268)) = uint32(0)
 	goto L305
 L306:
-	i0 = fn3177(m, uint32(8499487))
+	i0 = fn3178(m, uint32(8499487))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(268)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -25514,11 +30610,11 @@ L306:
 	if v8 != 0 {
 		goto L305
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L305:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+960))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -25546,20 +30642,20 @@ L311:
 	if v8 != 0 {
 		goto L312
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L312:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+264)) = uint32(0)
 	goto L309
 L310:
-	i0 = fn3177(m, uint32(8499487))
+	i0 = fn3178(m, uint32(8499487))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(264)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -25584,11 +30680,11 @@ L310:
 	if v8 != 0 {
 		goto L309
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L309:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+904))
 	i2 = v4 + uint32(284)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -25616,20 +30712,20 @@ L315:
 	if v1 != 0 {
 		goto L316
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L316:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+260)) = uint32(0)
 	goto L313
 L314:
-	i0 = fn3177(m, uint32(8499487))
+	i0 = fn3178(m, uint32(8499487))
 	if i0 != 0 {
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+284))
 	i2 = v4 + uint32(260)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -25654,7 +30750,7 @@ L314:
 	if v1 != 0 {
 		goto L313
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L313:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
 	v1 = i0
@@ -25668,7 +30764,7 @@ L313:
 	v12 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+268))
 	v9 = i0
-	i0 = fn4134(m, v3, uint32(32))
+	i0 = fn4135(m, v3, uint32(32))
 	v5 = i0
 	if v5 == 0 {
 		goto L317
@@ -25691,10 +30787,10 @@ L303:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+256)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(256)
-	i0 = fn3603(m, i0, uint32(8530360), i2)
+	i0 = fn3604(m, i0, uint32(8530360), i2)
 	goto L15
 L241:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	i1 = i1 + uint32(1)
@@ -25718,16560 +30814,53 @@ L15:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, v1)
+	fn3605(m, i0, v1)
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, v1)
+	fn3605(m, i0, v1)
 	goto L1
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, v1)
+	fn3605(m, i0, v1)
 	goto L1
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, v1)
+	fn3605(m, i0, v1)
 	goto L1
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, v1)
+	fn3605(m, i0, v1)
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, v1)
+	fn3605(m, i0, v1)
 	goto L1
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, v1)
+	fn3605(m, i0, v1)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, v1)
+	fn3605(m, i0, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, v1)
+	fn3605(m, i0, v1)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, v1)
+	fn3605(m, i0, v1)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, v1)
+	fn3605(m, i0, v1)
 L1:
 	i0 = v4 + uint32(288)
 	m.g0 = i0
 	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn3180(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+42768)))
-	if i0 == uint32(4) {
-		goto L1
-	}
-	i0 = v1 + uint32(42768)
-	v2 = i0
-	i0 = fn4047(m, v2, uint32(1477), v2)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L1
-	}
-	return k32(4294967295)
-L1:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+42776))
-	i0 = fn593(m, v0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3181(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+42768)))
-	if i0 == uint32(4) {
-		goto L1
-	}
-	i0 = v1 + uint32(42768)
-	v2 = i0
-	i0 = fn4047(m, v2, uint32(1477), v2)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L1
-	}
-	m.depth--
-	return k32(4294967295)
-L1:
-	v2 = k32(4294967295)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42776))
-	i0 = fn4092(m, v0, uint32(8526993), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i0 = fn4095(m, v0, uint32(8527500), uint32(8192))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i0 = fn4095(m, v0, uint32(8526935), uint32(1024))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i0 = fn4095(m, v0, uint32(8528278), uint32(4096))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i0 = fn4095(m, v0, uint32(8526949), uint32(33792))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43592))
-	i0 = fn4092(m, v0, uint32(8504123), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43136))
-	i0 = fn4092(m, v0, uint32(8490460), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43008))
-	i0 = fn4092(m, v0, uint32(8477462), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42932))
-	i0 = fn4092(m, v0, uint32(8459335), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42956))
-	i0 = fn4092(m, v0, uint32(8485971), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43676))
-	i0 = fn4092(m, v0, uint32(8400318), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42952))
-	i0 = fn4092(m, v0, uint32(8476138), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42812))
-	i0 = fn4092(m, v0, uint32(8475957), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42872))
-	i0 = fn4092(m, v0, uint32(8475769), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43220))
-	i0 = fn4092(m, v0, uint32(8450410), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42896))
-	i0 = fn4092(m, v0, uint32(8482687), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42804))
-	i0 = fn4092(m, v0, uint32(8461137), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43272))
-	i0 = fn4092(m, v0, uint32(8423730), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42824))
-	i0 = fn4092(m, v0, uint32(8461054), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42796))
-	i0 = fn4092(m, v0, uint32(8460800), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42944))
-	i0 = fn4092(m, v0, uint32(8440029), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42808))
-	i0 = fn4092(m, v0, uint32(8439876), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43308))
-	i0 = fn4092(m, v0, uint32(8492234), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42988))
-	i0 = fn4092(m, v0, uint32(8476310), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43312))
-	i0 = fn4092(m, v0, uint32(8468979), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42816))
-	i0 = fn4092(m, v0, uint32(8468974), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43124))
-	i0 = fn4092(m, v0, uint32(8469816), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43216))
-	i0 = fn4092(m, v0, uint32(8483802), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43264))
-	i0 = fn4092(m, v0, uint32(8390766), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43260))
-	i0 = fn4092(m, v0, uint32(8446466), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42800))
-	i0 = fn4092(m, v0, uint32(8396324), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42996))
-	i0 = fn4092(m, v0, uint32(8395790), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42992))
-	i0 = fn4092(m, v0, uint32(8462649), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42964))
-	i0 = fn4092(m, v0, uint32(8466427), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43156))
-	i0 = fn4092(m, v0, uint32(8466240), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42928))
-	i0 = fn4092(m, v0, uint32(8436205), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43196))
-	i0 = fn4092(m, v0, uint32(8412724), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42864))
-	i0 = fn4092(m, v0, uint32(8468240), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42884))
-	i0 = fn4092(m, v0, uint32(8480119), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43484))
-	i0 = fn4092(m, v0, uint32(8435955), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42860))
-	i0 = fn4092(m, v0, uint32(8449042), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43152))
-	i0 = fn4092(m, v0, uint32(8436124), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42832))
-	i0 = fn4092(m, v0, uint32(8448969), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43304))
-	i0 = fn4092(m, v0, uint32(8448741), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43048))
-	i0 = fn4092(m, v0, uint32(8519975), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42984))
-	i0 = fn4092(m, v0, uint32(8447417), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42904))
-	i0 = fn4092(m, v0, uint32(8403430), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43228))
-	i0 = fn4092(m, v0, uint32(8402725), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43052))
-	i0 = fn4092(m, v0, uint32(8448063), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43224))
-	i0 = fn4092(m, v0, uint32(8448142), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42900))
-	i0 = fn4092(m, v0, uint32(8448305), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42960))
-	i0 = fn4092(m, v0, uint32(8447178), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42828))
-	i0 = fn4092(m, v0, uint32(8401679), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43320))
-	i0 = fn4092(m, v0, uint32(8506463), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43316))
-	i0 = fn4092(m, v0, uint32(8462736), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42876))
-	i0 = fn4092(m, v0, uint32(8484780), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42868))
-	i0 = fn4092(m, v0, uint32(8464439), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42948))
-	i0 = fn4092(m, v0, uint32(8481316), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43036))
-	i0 = fn4092(m, v0, uint32(8435768), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42880))
-	i0 = fn4092(m, v0, uint32(8400202), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42820))
-	i0 = fn4092(m, v0, uint32(8482267), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43256))
-	i0 = fn4092(m, v0, uint32(8396674), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43236))
-	i0 = fn4092(m, v0, uint32(8510519), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43148))
-	i0 = fn4092(m, v0, uint32(8489611), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43056))
-	i0 = fn4092(m, v0, uint32(8395375), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43268))
-	i0 = fn4092(m, v0, uint32(8492050), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43232))
-	i0 = fn4092(m, v0, uint32(8502077), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43480))
-	i0 = fn4092(m, v0, uint32(8393923), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43064))
-	i0 = fn4092(m, v0, uint32(8513736), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43244))
-	i0 = fn4092(m, v0, uint32(8484328), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42892))
-	i0 = fn4092(m, v0, uint32(8465003), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43396))
-	i0 = fn4092(m, v0, uint32(8447953), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42792))
-	i0 = fn4092(m, v0, uint32(8505883), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43188))
-	i0 = fn4092(m, v0, uint32(8446971), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43620))
-	i0 = fn4092(m, v0, uint32(8437453), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42784))
-	i0 = fn4092(m, v0, uint32(8513699), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43252))
-	i0 = fn4092(m, v0, uint32(8518971), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43144))
-	i0 = fn4092(m, v0, uint32(8400641), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43088))
-	i0 = fn4092(m, v0, uint32(8400638), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42912))
-	i0 = fn4092(m, v0, uint32(8393586), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43132))
-	i0 = fn4092(m, v0, uint32(8504675), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43204))
-	i0 = fn4092(m, v0, uint32(8393165), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43044))
-	i0 = fn4092(m, v0, uint32(8401768), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43212))
-	i0 = fn4092(m, v0, uint32(8401761), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42848))
-	i0 = fn4092(m, v0, uint32(8446942), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42856))
-	i0 = fn4092(m, v0, uint32(8439710), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42840))
-	i0 = fn4092(m, v0, uint32(8505880), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42940))
-	i0 = fn4092(m, v0, uint32(8393581), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43724))
-	i0 = fn4092(m, v0, uint32(8447674), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43016))
-	i0 = fn4092(m, v0, uint32(8396239), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43180))
-	i0 = fn4092(m, v0, uint32(8396893), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43292))
-	i0 = fn4092(m, v0, uint32(8513698), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43300))
-	i0 = fn4092(m, v0, uint32(8518970), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43416))
-	i0 = fn4092(m, v0, uint32(8447710), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42920))
-	i0 = fn4092(m, v0, uint32(8447044), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43164))
-	i0 = fn4092(m, v0, uint32(8447041), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43080))
-	i0 = fn4092(m, v0, uint32(8408258), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43072))
-	i0 = fn4092(m, v0, uint32(8536455), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42980))
-	i0 = fn4092(m, v0, uint32(8408261), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42972))
-	i0 = fn4092(m, v0, uint32(8536459), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43032))
-	i0 = fn4092(m, v0, uint32(8423782), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43024))
-	i0 = fn4092(m, v0, uint32(8396891), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43004))
-	i0 = fn4092(m, v0, uint32(8461979), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43172))
-	i0 = fn4092(m, v0, uint32(8461976), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43428))
-	i0 = fn4092(m, v0, uint32(8459993), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43476))
-	i0 = fn4092(m, v0, uint32(8442785), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42924))
-	i0 = fn4092(m, v0, uint32(8442936), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43372))
-	i0 = fn4092(m, v0, uint32(8410911), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43360))
-	i0 = fn4092(m, v0, uint32(8470263), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43540))
-	i0 = fn4092(m, v0, uint32(8504049), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43348))
-	i0 = fn4092(m, v0, uint32(8423564), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43744))
-	i0 = fn4092(m, v0, uint32(8463055), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43588))
-	i0 = fn4092(m, v0, uint32(8483948), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43640))
-	i0 = fn4092(m, v0, uint32(8450992), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43120))
-	i0 = fn4092(m, v0, uint32(8481092), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43112))
-	i0 = fn4092(m, v0, uint32(8451113), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43108))
-	i0 = fn4092(m, v0, uint32(8501520), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43100))
-	i0 = fn4092(m, v0, uint32(8473601), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43096))
-	i0 = fn4092(m, v0, uint32(8412713), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43116))
-	i0 = fn4092(m, v0, uint32(8446474), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43092))
-	i0 = fn4092(m, v0, uint32(8423788), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43104))
-	i0 = fn4092(m, v0, uint32(8446948), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43708))
-	i0 = fn4092(m, v0, uint32(8484334), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43276))
-	i0 = fn4092(m, v0, uint32(8484467), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43716))
-	i0 = fn4092(m, v0, uint32(8463512), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43284))
-	i0 = fn4092(m, v0, uint32(8446927), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43192))
-	i0 = fn4092(m, v0, uint32(8517749), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43280))
-	i0 = fn4092(m, v0, uint32(8491956), i2)
-	i0 = uint32(int32(i0) >> (uint32(31) & 31))
-	v2 = i0
-L2:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3182(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v6 = i0
-	m.g0 = v6
-	i0 = fn2289(m, v4)
-	v7 = i0
-	if v7 != 0 {
-		goto L2
-	}
-	v8 = uint32(0)
-	goto L1
-L2:
-	if int32(v4) < int32(uint32(1)) {
-		goto L4
-	}
-	v8 = uint32(0)
-L5:
-	i0 = v3 + v8
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2838(m, i0)
-	v9 = i0
-	if v9 != 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v8 = i0
-	if v8 != uint32(1073741823) {
-		goto L7
-	}
-	v8 = uint32(0)
-	goto L1
-L7:
-	i1 = v8 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v4
-	v8 = uint32(0)
-	if v4 == 0 {
-		goto L3
-	}
-	goto L1
-L6:
-	i0 = v7 + v8
-	i0 = i0 + uint32(12)
-	*(*uint32)(unsafe.Add(b, i0)) = v9
-	i0 = v8 + uint32(4)
-	v8 = i0
-	i0 = v4 + k32(4294967295)
-	v4 = i0
-	if v4 != 0 {
-		goto L5
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+576))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+564))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+568))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+612))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+560))
-	v0 = i0
-	i0 = v6 + uint32(36)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	i0 = v6 + uint32(32)
-	*(*uint32)(unsafe.Add(b, i0)) = v0
-	i0 = v6 + uint32(28)
-	*(*uint32)(unsafe.Add(b, i0)) = v3
-	i0 = v6 + uint32(24)
-	*(*uint32)(unsafe.Add(b, i0)) = v9
-	i0 = v6 + uint32(20)
-	*(*uint32)(unsafe.Add(b, i0)) = v7
-	i0 = v6 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
-	*(*uint32)(unsafe.Add(b, v6)) = v1
-	i0 = fn857(m, uint32(10064992), uint32(8389006), v6)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-L3:
-	fn2072(m, v7)
-L1:
-	i0 = v6 + uint32(48)
-	m.g0 = i0
-	return v8
-}
-
-//go:norace
-//go:nocheckptr
-func fn3183(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = fn2289(m, v3)
-	v4 = i0
-	if v4 != 0 {
-		goto L1
-	}
-	return k32(4294967295)
-L1:
-	if int32(v3) < int32(uint32(1)) {
-		goto L4
-	}
-	v5 = uint32(0)
-L5:
-	i0 = v2 + v5
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2838(m, i0)
-	v6 = i0
-	if v6 != 0 {
-		goto L6
-	}
-	v5 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 == 0 {
-		goto L3
-	}
-	goto L2
-L6:
-	i0 = v4 + v5
-	i0 = i0 + uint32(12)
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + k32(4294967295)
-	v3 = i0
-	if v3 != 0 {
-		goto L5
-	}
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+572))
-	i0 = fn2037(m, v1, i1, v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L2
-	}
-L3:
-	fn2072(m, v4)
-L2:
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn3184(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v1 = uint32(0)
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	i0 = fn1760(m, v2, uint32(8391524), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L4
-	}
-	fn2072(m, v3)
-L4:
-	if v4 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+940))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L6:
-	i0 = fn1760(m, v2, uint32(8420272), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L7
-	}
-	fn2072(m, v3)
-L7:
-	if v4 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+368))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+368))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L10
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L10:
-	if v3 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L11
-	}
-	fn2072(m, v2)
-L11:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L12:
-	i0 = fn1760(m, v2, uint32(8391524), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L13
-	}
-	fn2072(m, v3)
-L13:
-	if v4 == 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+240))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+240))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L16
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L16:
-	if v3 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L17
-	}
-	fn2072(m, v2)
-L17:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L18:
-	i0 = fn1760(m, v2, uint32(8391524), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L19
-	}
-	fn2072(m, v3)
-L19:
-	if v4 == 0 {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+164))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+164))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L22
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L22:
-	if v3 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L23
-	}
-	fn2072(m, v2)
-L23:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L24
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L24:
-	i0 = fn1760(m, v2, uint32(8420285), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L25
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L25
-	}
-	fn2072(m, v3)
-L25:
-	if v4 == 0 {
-		goto L26
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L27
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L27:
-	i0 = fn1760(m, v2, uint32(8414688), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L28
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L28
-	}
-	fn2072(m, v3)
-L28:
-	if v4 == 0 {
-		goto L29
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L29:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+188))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L30
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+188))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L31
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L31:
-	if v3 == uint32(1073741823) {
-		goto L32
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L32
-	}
-	fn2072(m, v2)
-L32:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L33
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
-L33:
-	i0 = fn1760(m, v2, uint32(8489437), uint32(10072576))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L34
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = v3
-	if v3 != 0 {
-		goto L34
-	}
-	fn2072(m, uint32(10072576))
-L34:
-	if v1 == 0 {
-		goto L35
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L36
-	}
-	return uint32(0)
-L36:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L35:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+604))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L37
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L37:
-	i0 = fn1760(m, v2, uint32(8417371), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L38
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L38
-	}
-	fn2072(m, v1)
-L38:
-	if v3 == 0 {
-		goto L39
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L40
-	}
-	return uint32(0)
-L40:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L39:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v1 = i0
-	if v1 != 0 {
-		goto L41
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L42
-	}
-	return uint32(0)
-L42:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L41:
-	i0 = fn1760(m, v2, uint32(8391524), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L43
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L43
-	}
-	fn2072(m, v1)
-L43:
-	if v3 == 0 {
-		goto L44
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L45
-	}
-	return uint32(0)
-L45:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L44:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v1 = i0
-	if v1 != 0 {
-		goto L46
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L47
-	}
-	return uint32(0)
-L47:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L46:
-	i0 = fn1760(m, v2, uint32(8394763), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L48
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L48
-	}
-	fn2072(m, v1)
-L48:
-	if v3 == 0 {
-		goto L49
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L50
-	}
-	return uint32(0)
-L50:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L49:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v1 = i0
-	if v1 != 0 {
-		goto L51
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L52
-	}
-	return uint32(0)
-L52:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L51:
-	i0 = fn1760(m, v2, uint32(8414688), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L53
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L53
-	}
-	fn2072(m, v1)
-L53:
-	if v3 == 0 {
-		goto L54
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L55
-	}
-	return uint32(0)
-L55:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L54:
-	i0 = fn2972(m, uint32(10072576), uint32(10059656))
-	v1 = i0
-	if v1 != 0 {
-		goto L56
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L57
-	}
-	return uint32(0)
-L57:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L56:
-	i0 = fn1760(m, v2, uint32(8399483), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L58
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L58
-	}
-	fn2072(m, v1)
-L58:
-	if v3 == 0 {
-		goto L59
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L60
-	}
-	return uint32(0)
-L60:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L59:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+948))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v1 = i0
-	if v1 != 0 {
-		goto L61
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L62
-	}
-	return uint32(0)
-L62:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L61:
-	i0 = fn1760(m, v2, uint32(8415776), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L63
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L63
-	}
-	fn2072(m, v1)
-L63:
-	if v3 == 0 {
-		goto L64
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L65
-	}
-	return uint32(0)
-L65:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L64:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+184))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L66
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L67
-	}
-	return uint32(0)
-L67:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L66:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+184))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v3 == 0 {
-		goto L68
-	}
-	if v1 != uint32(1073741823) {
-		goto L69
-	}
-	return uint32(0)
-L69:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L68:
-	if v1 == uint32(1073741823) {
-		goto L70
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L70
-	}
-	fn2072(m, v2)
-L70:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L71
-	}
-	return uint32(0)
-L71:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L72
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
-L72:
-	i0 = fn1760(m, v2, uint32(8489437), uint32(10072576))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L73
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = v3
-	if v3 != 0 {
-		goto L73
-	}
-	fn2072(m, uint32(10072576))
-L73:
-	if v1 == 0 {
-		goto L74
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L75
-	}
-	return uint32(0)
-L75:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L74:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+604))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L76
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L76:
-	i0 = fn1760(m, v2, uint32(8417371), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L77
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L77
-	}
-	fn2072(m, v1)
-L77:
-	if v3 == 0 {
-		goto L78
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L79
-	}
-	return uint32(0)
-L79:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L78:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v1 = i0
-	if v1 != 0 {
-		goto L80
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L81
-	}
-	return uint32(0)
-L81:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L80:
-	i0 = fn1760(m, v2, uint32(8391524), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L82
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L82
-	}
-	fn2072(m, v1)
-L82:
-	if v3 == 0 {
-		goto L83
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L84
-	}
-	return uint32(0)
-L84:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L83:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v1 = i0
-	if v1 != 0 {
-		goto L85
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L86
-	}
-	return uint32(0)
-L86:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L85:
-	i0 = fn1760(m, v2, uint32(8394763), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L87
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L87
-	}
-	fn2072(m, v1)
-L87:
-	if v3 == 0 {
-		goto L88
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L89
-	}
-	return uint32(0)
-L89:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L88:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v1 = i0
-	if v1 != 0 {
-		goto L90
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L91
-	}
-	return uint32(0)
-L91:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L90:
-	i0 = fn1760(m, v2, uint32(8414688), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L92
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L92
-	}
-	fn2072(m, v1)
-L92:
-	if v3 == 0 {
-		goto L93
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L94
-	}
-	return uint32(0)
-L94:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L93:
-	i0 = fn2972(m, uint32(10072576), uint32(10059656))
-	v1 = i0
-	if v1 != 0 {
-		goto L95
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L96
-	}
-	return uint32(0)
-L96:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L95:
-	i0 = fn1760(m, v2, uint32(8399483), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L97
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L97
-	}
-	fn2072(m, v1)
-L97:
-	if v3 == 0 {
-		goto L98
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L99
-	}
-	return uint32(0)
-L99:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L98:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+948))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v1 = i0
-	if v1 != 0 {
-		goto L100
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L101
-	}
-	return uint32(0)
-L101:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L100:
-	i0 = fn1760(m, v2, uint32(8415776), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L102
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L102
-	}
-	fn2072(m, v1)
-L102:
-	if v3 == 0 {
-		goto L103
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L104
-	}
-	return uint32(0)
-L104:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L103:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L105
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L106
-	}
-	return uint32(0)
-L106:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L105:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v3 == 0 {
-		goto L107
-	}
-	if v1 != uint32(1073741823) {
-		goto L108
-	}
-	return uint32(0)
-L108:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L107:
-	if v1 == uint32(1073741823) {
-		goto L109
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L109
-	}
-	fn2072(m, v2)
-L109:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L110
-	}
-	return uint32(0)
-L110:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L111
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
-L111:
-	i0 = fn1760(m, v2, uint32(8489437), uint32(10072576))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L112
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = v3
-	if v3 != 0 {
-		goto L112
-	}
-	fn2072(m, uint32(10072576))
-L112:
-	if v1 == 0 {
-		goto L113
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L114
-	}
-	return uint32(0)
-L114:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L113:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v1 = i0
-	if v1 != 0 {
-		goto L115
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L116
-	}
-	return uint32(0)
-L116:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L115:
-	i0 = fn1760(m, v2, uint32(8420120), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L117
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L117
-	}
-	fn2072(m, v1)
-L117:
-	if v3 == 0 {
-		goto L118
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L119
-	}
-	return uint32(0)
-L119:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L118:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+772))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v1 = i0
-	if v1 != 0 {
-		goto L120
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L121
-	}
-	return uint32(0)
-L121:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L120:
-	i0 = fn1760(m, v2, uint32(8422306), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L122
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L122
-	}
-	fn2072(m, v1)
-L122:
-	if v3 == 0 {
-		goto L123
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L124
-	}
-	return uint32(0)
-L124:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L123:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v1 = i0
-	if v1 != 0 {
-		goto L125
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L126
-	}
-	return uint32(0)
-L126:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L125:
-	i0 = fn1760(m, v2, uint32(8391524), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L127
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L127
-	}
-	fn2072(m, v1)
-L127:
-	if v3 == 0 {
-		goto L128
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L129
-	}
-	return uint32(0)
-L129:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L128:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v1 = i0
-	if v1 != 0 {
-		goto L130
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L131
-	}
-	return uint32(0)
-L131:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L130:
-	i0 = fn1760(m, v2, uint32(8394763), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L132
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L132
-	}
-	fn2072(m, v1)
-L132:
-	if v3 == 0 {
-		goto L133
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L134
-	}
-	return uint32(0)
-L134:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L133:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+948))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v1 = i0
-	if v1 != 0 {
-		goto L135
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L136
-	}
-	return uint32(0)
-L136:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L135:
-	i0 = fn1760(m, v2, uint32(8415776), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L137
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L137
-	}
-	fn2072(m, v1)
-L137:
-	if v3 == 0 {
-		goto L138
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L139
-	}
-	return uint32(0)
-L139:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L138:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L140
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L141
-	}
-	return uint32(0)
-L141:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L140:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v3 == 0 {
-		goto L142
-	}
-	if v1 != uint32(1073741823) {
-		goto L143
-	}
-	return uint32(0)
-L143:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L142:
-	if v1 == uint32(1073741823) {
-		goto L144
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L144
-	}
-	fn2072(m, v2)
-L144:
-	v1 = uint32(0)
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L145
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L145:
-	i0 = fn1760(m, v2, uint32(8480969), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L146
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L146
-	}
-	fn2072(m, v3)
-L146:
-	if v4 == 0 {
-		goto L147
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L147:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L148
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L148:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L149
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L149:
-	if v3 == uint32(1073741823) {
-		goto L150
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L150
-	}
-	fn2072(m, v2)
-L150:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L151
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L151:
-	i0 = fn1760(m, v2, uint32(8411688), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L152
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L152
-	}
-	fn2072(m, v3)
-L152:
-	if v4 == 0 {
-		goto L153
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L153:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L154
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L154:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L155
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L155:
-	if v3 == uint32(1073741823) {
-		goto L156
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L156
-	}
-	fn2072(m, v2)
-L156:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L157
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L157:
-	i0 = fn1760(m, v2, uint32(8411688), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L158
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L158
-	}
-	fn2072(m, v3)
-L158:
-	if v4 == 0 {
-		goto L159
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L159:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L160
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L160:
-	i0 = fn1760(m, v2, uint32(8480969), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L161
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L161
-	}
-	fn2072(m, v3)
-L161:
-	if v4 == 0 {
-		goto L162
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L162:
-	i0 = fn2972(m, uint32(10072576), uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L163
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L163:
-	i0 = fn1760(m, v2, uint32(8399483), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L164
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L164
-	}
-	fn2072(m, v3)
-L164:
-	if v4 == 0 {
-		goto L165
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L165:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L166
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L166:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L167
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L167:
-	if v3 == uint32(1073741823) {
-		goto L168
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L168
-	}
-	fn2072(m, v2)
-L168:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L169
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L169:
-	i0 = fn1760(m, v2, uint32(8489437), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L170
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L170
-	}
-	fn2072(m, v3)
-L170:
-	if v4 == 0 {
-		goto L171
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L171:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+948))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L172
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L172:
-	i0 = fn1760(m, v2, uint32(8415776), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L173
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L173
-	}
-	fn2072(m, v3)
-L173:
-	if v4 == 0 {
-		goto L174
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L174:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L175
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L175:
-	i0 = fn1760(m, v2, uint32(8480969), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L176
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L176
-	}
-	fn2072(m, v3)
-L176:
-	if v4 == 0 {
-		goto L177
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L177:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L178
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L178:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L179
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L179:
-	if v3 == uint32(1073741823) {
-		goto L180
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L180
-	}
-	fn2072(m, v2)
-L180:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L181
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L181:
-	i0 = fn1760(m, v2, uint32(8402709), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L182
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L182
-	}
-	fn2072(m, v3)
-L182:
-	if v4 == 0 {
-		goto L183
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L183:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+852))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L184
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L184:
-	i0 = fn1760(m, v2, uint32(8447970), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L185
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L185
-	}
-	fn2072(m, v3)
-L185:
-	if v4 == 0 {
-		goto L186
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L186:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L187
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L187:
-	i0 = fn1760(m, v2, uint32(8480969), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L188
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L188
-	}
-	fn2072(m, v3)
-L188:
-	if v4 == 0 {
-		goto L189
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L189:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L190
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L190:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L191
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L191:
-	if v3 == uint32(1073741823) {
-		goto L192
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L192
-	}
-	fn2072(m, v2)
-L192:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L193
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L193:
-	i0 = fn1760(m, v2, uint32(8402709), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L194
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L194
-	}
-	fn2072(m, v3)
-L194:
-	if v4 == 0 {
-		goto L195
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L195:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L196
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L196:
-	i0 = fn1760(m, v2, uint32(8453658), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L197
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L197
-	}
-	fn2072(m, v3)
-L197:
-	if v4 == 0 {
-		goto L198
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L198:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L199
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L199:
-	i0 = fn1760(m, v2, uint32(8480969), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L200
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L200
-	}
-	fn2072(m, v3)
-L200:
-	if v4 == 0 {
-		goto L201
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L201:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L202
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
-L202:
-	i0 = fn1760(m, v2, uint32(8492056), uint32(10050376))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L203
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = v3
-	if v3 != 0 {
-		goto L203
-	}
-	fn2072(m, uint32(10050376))
-L203:
-	if v1 == 0 {
-		goto L204
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L205
-	}
-	return uint32(0)
-L205:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L204:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L206
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L207
-	}
-	return uint32(0)
-L207:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L206:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v3 == 0 {
-		goto L208
-	}
-	if v1 != uint32(1073741823) {
-		goto L209
-	}
-	return uint32(0)
-L209:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L208:
-	if v1 == uint32(1073741823) {
-		goto L210
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L210
-	}
-	fn2072(m, v2)
-L210:
-	v1 = uint32(0)
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L211
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L211:
-	i0 = fn1760(m, v2, uint32(8402709), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L212
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L212
-	}
-	fn2072(m, v3)
-L212:
-	if v4 == 0 {
-		goto L213
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L213:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L214
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L214:
-	i0 = fn1760(m, v2, uint32(8440922), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L215
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L215
-	}
-	fn2072(m, v3)
-L215:
-	if v4 == 0 {
-		goto L216
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L216:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L217
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L217:
-	i0 = fn1760(m, v2, uint32(8391524), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L218
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L218
-	}
-	fn2072(m, v3)
-L218:
-	if v4 == 0 {
-		goto L219
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L219:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L220
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L220:
-	i0 = fn1760(m, v2, uint32(8483669), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L221
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L221
-	}
-	fn2072(m, v3)
-L221:
-	if v4 == 0 {
-		goto L222
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L222:
-	i0 = fn2972(m, uint32(10072576), uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L223
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L223:
-	i0 = fn1760(m, v2, uint32(8399483), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L224
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L224
-	}
-	fn2072(m, v3)
-L224:
-	if v4 == 0 {
-		goto L225
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L225:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+176))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L226
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L226:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+176))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L227
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L227:
-	if v3 == uint32(1073741823) {
-		goto L228
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L228
-	}
-	fn2072(m, v2)
-L228:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L229
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L229:
-	i0 = fn1760(m, v2, uint32(8402709), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L230
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L230
-	}
-	fn2072(m, v3)
-L230:
-	if v4 == 0 {
-		goto L231
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L231:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L232
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L232:
-	i0 = fn1760(m, v2, uint32(8440922), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L233
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L233
-	}
-	fn2072(m, v3)
-L233:
-	if v4 == 0 {
-		goto L234
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L234:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L235
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L235:
-	i0 = fn1760(m, v2, uint32(8391524), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L236
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L236
-	}
-	fn2072(m, v3)
-L236:
-	if v4 == 0 {
-		goto L237
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L237:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L238
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L238:
-	i0 = fn1760(m, v2, uint32(8483669), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L239
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L239
-	}
-	fn2072(m, v3)
-L239:
-	if v4 == 0 {
-		goto L240
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L240:
-	i0 = fn2972(m, uint32(10072576), uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L241
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L241:
-	i0 = fn1760(m, v2, uint32(8399483), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L242
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L242
-	}
-	fn2072(m, v3)
-L242:
-	if v4 == 0 {
-		goto L243
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L243:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L244
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L244:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L245
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L245:
-	if v3 == uint32(1073741823) {
-		goto L246
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L246
-	}
-	fn2072(m, v2)
-L246:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L247
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L247:
-	i0 = fn1760(m, v2, uint32(8395392), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L248
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L248
-	}
-	fn2072(m, v3)
-L248:
-	if v4 == 0 {
-		goto L249
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L249:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L250
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L250:
-	i0 = fn1760(m, v2, uint32(8391524), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L251
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L251
-	}
-	fn2072(m, v3)
-L251:
-	if v4 == 0 {
-		goto L252
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L252:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L253
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L253:
-	i0 = fn1760(m, v2, uint32(8483669), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L254
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L254
-	}
-	fn2072(m, v3)
-L254:
-	if v4 == 0 {
-		goto L255
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L255:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+540))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L256
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L256:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+540))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L257
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L257:
-	if v3 == uint32(1073741823) {
-		goto L258
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L258
-	}
-	fn2072(m, v2)
-L258:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L259
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L259:
-	i0 = fn1760(m, v2, uint32(8395392), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L260
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L260
-	}
-	fn2072(m, v3)
-L260:
-	if v4 == 0 {
-		goto L261
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L261:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L262
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L262:
-	i0 = fn1760(m, v2, uint32(8391524), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L263
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L263
-	}
-	fn2072(m, v3)
-L263:
-	if v4 == 0 {
-		goto L264
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L264:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L265
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L265:
-	i0 = fn1760(m, v2, uint32(8483669), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L266
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L266
-	}
-	fn2072(m, v3)
-L266:
-	if v4 == 0 {
-		goto L267
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L267:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+220))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L268
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L268:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+220))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L269
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L269:
-	if v3 == uint32(1073741823) {
-		goto L270
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L270
-	}
-	fn2072(m, v2)
-L270:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+976))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L271
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L271:
-	i0 = fn1760(m, v2, uint32(8415770), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L272
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L272
-	}
-	fn2072(m, v3)
-L272:
-	if v4 == 0 {
-		goto L273
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L273:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L274
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L274:
-	i0 = fn1760(m, v2, uint32(8391524), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L275
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L275
-	}
-	fn2072(m, v3)
-L275:
-	if v4 == 0 {
-		goto L276
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L276:
-	i0 = fn2972(m, uint32(10072576), uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L277
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L277:
-	i0 = fn1760(m, v2, uint32(8399483), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L278
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L278
-	}
-	fn2072(m, v3)
-L278:
-	if v4 == 0 {
-		goto L279
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L279:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+544))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L280
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L280:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+544))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L281
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L281:
-	if v3 == uint32(1073741823) {
-		goto L282
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L282
-	}
-	fn2072(m, v2)
-L282:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+976))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L283
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L283:
-	i0 = fn1760(m, v2, uint32(8415770), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L284
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L284
-	}
-	fn2072(m, v3)
-L284:
-	if v4 == 0 {
-		goto L285
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L285:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L286
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L286:
-	i0 = fn1760(m, v2, uint32(8391524), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L287
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L287
-	}
-	fn2072(m, v3)
-L287:
-	if v4 == 0 {
-		goto L288
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L288:
-	i0 = fn2972(m, uint32(10072576), uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L289
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L289:
-	i0 = fn1760(m, v2, uint32(8399483), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L290
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L290
-	}
-	fn2072(m, v3)
-L290:
-	if v4 == 0 {
-		goto L291
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L291:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L292
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L292:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L293
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L293:
-	if v3 == uint32(1073741823) {
-		goto L294
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L294
-	}
-	fn2072(m, v2)
-L294:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L295
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L295:
-	i0 = fn1760(m, v2, uint32(8403577), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L296
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L296
-	}
-	fn2072(m, v3)
-L296:
-	if v4 == 0 {
-		goto L297
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L297:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+820))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L298
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L298:
-	i0 = fn1760(m, v2, uint32(8419932), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L299
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L299
-	}
-	fn2072(m, v3)
-L299:
-	if v4 == 0 {
-		goto L300
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L300:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L301
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L301:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L302
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L302:
-	if v3 == uint32(1073741823) {
-		goto L303
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L303
-	}
-	fn2072(m, v2)
-L303:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L304
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L304:
-	i0 = fn1760(m, v2, uint32(8516757), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L305
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L305
-	}
-	fn2072(m, v3)
-L305:
-	if v4 == 0 {
-		goto L306
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L306:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L307
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L307:
-	i0 = fn1760(m, v2, uint32(8483475), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L308
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L308
-	}
-	fn2072(m, v3)
-L308:
-	if v4 == 0 {
-		goto L309
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L309:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L310
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L310:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L311
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L311:
-	if v3 == uint32(1073741823) {
-		goto L312
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L312
-	}
-	fn2072(m, v2)
-L312:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L313
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L313:
-	i0 = fn1760(m, v2, uint32(8391524), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L314
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L314
-	}
-	fn2072(m, v3)
-L314:
-	if v4 == 0 {
-		goto L315
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L315:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+708))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L316
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L316:
-	i0 = fn1760(m, v2, uint32(8413723), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L317
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L317
-	}
-	fn2072(m, v3)
-L317:
-	if v4 == 0 {
-		goto L318
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L318:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L319
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L319:
-	i0 = fn1760(m, v2, uint32(8483669), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L320
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L320
-	}
-	fn2072(m, v3)
-L320:
-	if v4 == 0 {
-		goto L321
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L321:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L322
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L322:
-	i0 = fn1760(m, v2, uint32(8391443), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L323
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L323
-	}
-	fn2072(m, v3)
-L323:
-	if v4 == 0 {
-		goto L324
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L324:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+496))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L325
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L325:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+496))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L326
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L326:
-	if v3 == uint32(1073741823) {
-		goto L327
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L327
-	}
-	fn2072(m, v2)
-L327:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L328
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L328:
-	i0 = fn1760(m, v2, uint32(8391524), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L329
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L329
-	}
-	fn2072(m, v3)
-L329:
-	if v4 == 0 {
-		goto L330
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L330:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+708))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L331
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L331:
-	i0 = fn1760(m, v2, uint32(8413723), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L332
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L332
-	}
-	fn2072(m, v3)
-L332:
-	if v4 == 0 {
-		goto L333
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L333:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L334
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L334:
-	i0 = fn1760(m, v2, uint32(8483669), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L335
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L335
-	}
-	fn2072(m, v3)
-L335:
-	if v4 == 0 {
-		goto L336
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L336:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L337
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L337:
-	i0 = fn1760(m, v2, uint32(8391443), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L338
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L338
-	}
-	fn2072(m, v3)
-L338:
-	if v4 == 0 {
-		goto L339
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L339:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+492))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L340
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L340:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+492))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L341
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L341:
-	if v3 == uint32(1073741823) {
-		goto L342
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L342
-	}
-	fn2072(m, v2)
-L342:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L343
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L343:
-	i0 = fn1760(m, v2, uint32(8395392), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L344
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L344
-	}
-	fn2072(m, v3)
-L344:
-	if v4 == 0 {
-		goto L345
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L345:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L346
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L346:
-	i0 = fn1760(m, v2, uint32(8469997), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L347
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L347
-	}
-	fn2072(m, v3)
-L347:
-	if v4 == 0 {
-		goto L348
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L348:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L349
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L349:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L350
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L350:
-	if v3 == uint32(1073741823) {
-		goto L351
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L351
-	}
-	fn2072(m, v2)
-L351:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+580))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L352
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L352:
-	i0 = fn1760(m, v2, uint32(8421564), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L353
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L353
-	}
-	fn2072(m, v3)
-L353:
-	if v4 == 0 {
-		goto L354
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L354:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+228))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L355
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L355:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+228))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L356
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L356:
-	if v3 == uint32(1073741823) {
-		goto L357
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L357
-	}
-	fn2072(m, v2)
-L357:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn2972(m, uint32(10072576), uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L358
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L358:
-	i0 = fn1760(m, v2, uint32(8490453), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L359
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L359
-	}
-	fn2072(m, v3)
-L359:
-	if v4 == 0 {
-		goto L360
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L360:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+580))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L361
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L361:
-	i0 = fn1760(m, v2, uint32(8421564), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L362
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L362
-	}
-	fn2072(m, v3)
-L362:
-	if v4 == 0 {
-		goto L363
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L363:
-	i0 = fn2972(m, uint32(10050376), uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L364
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L364:
-	i0 = fn1760(m, v2, uint32(8464860), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L365
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L365
-	}
-	fn2072(m, v3)
-L365:
-	if v4 == 0 {
-		goto L366
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L366:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+224))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L367
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L367:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+224))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L368
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L368:
-	if v3 == uint32(1073741823) {
-		goto L369
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L369
-	}
-	fn2072(m, v2)
-L369:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn1206(m, uint32(10049232), uint32(10072576))
-	v3 = i0
-	if v3 != 0 {
-		goto L370
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L370:
-	i0 = fn1760(m, v2, uint32(8421564), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L371
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L371
-	}
-	fn2072(m, v3)
-L371:
-	if v4 == 0 {
-		goto L372
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L372:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+196))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L373
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L373:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+196))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L374
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L374:
-	if v3 == uint32(1073741823) {
-		goto L375
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L375
-	}
-	fn2072(m, v2)
-L375:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn1206(m, uint32(10049232), uint32(10072576))
-	v3 = i0
-	if v3 != 0 {
-		goto L376
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L376:
-	i0 = fn1760(m, v2, uint32(8421564), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L377
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L377
-	}
-	fn2072(m, v3)
-L377:
-	if v4 == 0 {
-		goto L378
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L378:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+388))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L379
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L379:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+388))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L380
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L380:
-	if v3 == uint32(1073741823) {
-		goto L381
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L381
-	}
-	fn2072(m, v2)
-L381:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L382
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L382:
-	i0 = fn1760(m, v2, uint32(8480969), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L383
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L383
-	}
-	fn2072(m, v3)
-L383:
-	if v4 == 0 {
-		goto L384
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L384:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+160))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L385
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L385:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+160))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L386
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L386:
-	if v3 == uint32(1073741823) {
-		goto L387
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L387
-	}
-	fn2072(m, v2)
-L387:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+428))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L388
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L388:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+428))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L389
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L389:
-	if v3 == uint32(1073741823) {
-		goto L390
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L390
-	}
-	fn2072(m, v2)
-L390:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L391
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L391:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L392
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L392:
-	if v3 == uint32(1073741823) {
-		goto L393
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L393
-	}
-	fn2072(m, v2)
-L393:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L394
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L394:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L395
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L395:
-	if v3 == uint32(1073741823) {
-		goto L396
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L396
-	}
-	fn2072(m, v2)
-L396:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+628))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L397
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L397:
-	i0 = fn1760(m, v2, uint32(8447970), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L398
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L398
-	}
-	fn2072(m, v3)
-L398:
-	if v4 == 0 {
-		goto L399
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L399:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L400
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L400:
-	i0 = fn1760(m, v2, uint32(8418375), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L401
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L401
-	}
-	fn2072(m, v3)
-L401:
-	if v4 == 0 {
-		goto L402
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L402:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L403
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L403:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L404
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L404:
-	if v3 == uint32(1073741823) {
-		goto L405
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L405
-	}
-	fn2072(m, v2)
-L405:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L406
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L406:
-	i0 = fn1760(m, v2, uint32(8402709), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L407
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L407
-	}
-	fn2072(m, v3)
-L407:
-	if v4 == 0 {
-		goto L408
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L408:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L409
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L409:
-	i0 = fn1760(m, v2, uint32(8480969), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L410
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L410
-	}
-	fn2072(m, v3)
-L410:
-	if v4 == 0 {
-		goto L411
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L411:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+384))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L412
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L412:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+384))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L413
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L413:
-	if v3 == uint32(1073741823) {
-		goto L414
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L414
-	}
-	fn2072(m, v2)
-L414:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L415
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L415:
-	i0 = fn1760(m, v2, uint32(8401836), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L416
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L416
-	}
-	fn2072(m, v3)
-L416:
-	if v4 == 0 {
-		goto L417
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L417:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+852))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L418
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L418:
-	i0 = fn1760(m, v2, uint32(8447970), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L419
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L419
-	}
-	fn2072(m, v3)
-L419:
-	if v4 == 0 {
-		goto L420
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L420:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L421
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L421:
-	i0 = fn1760(m, v2, uint32(8401727), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L422
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L422
-	}
-	fn2072(m, v3)
-L422:
-	if v4 == 0 {
-		goto L423
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L423:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L424
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L424:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L425
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L425:
-	if v3 == uint32(1073741823) {
-		goto L426
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L426
-	}
-	fn2072(m, v2)
-L426:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+956))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L427
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L427:
-	i0 = fn1760(m, v2, uint32(8447970), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L428
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L428
-	}
-	fn2072(m, v3)
-L428:
-	if v4 == 0 {
-		goto L429
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L429:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L430
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L430:
-	i0 = fn1760(m, v2, uint32(8505815), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L431
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L431
-	}
-	fn2072(m, v3)
-L431:
-	if v4 == 0 {
-		goto L432
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L432:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+536))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L433
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L433:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+536))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L434
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L434:
-	if v3 == uint32(1073741823) {
-		goto L435
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L435
-	}
-	fn2072(m, v2)
-L435:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+604))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L436
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L436:
-	i0 = fn1760(m, v2, uint32(8417371), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L437
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L437
-	}
-	fn2072(m, v3)
-L437:
-	if v4 == 0 {
-		goto L438
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L438:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L439
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L439:
-	i0 = fn1760(m, v2, uint32(8391524), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L440
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L440
-	}
-	fn2072(m, v3)
-L440:
-	if v4 == 0 {
-		goto L441
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L441:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+280))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L442
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L442:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+280))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L443
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L443:
-	if v3 == uint32(1073741823) {
-		goto L444
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L444
-	}
-	fn2072(m, v2)
-L444:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L445
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L445:
-	i0 = fn1760(m, v2, uint32(8395392), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L446
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L446
-	}
-	fn2072(m, v3)
-L446:
-	if v4 == 0 {
-		goto L447
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L447:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L448
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L448:
-	i0 = fn1760(m, v2, uint32(8391524), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L449
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L449
-	}
-	fn2072(m, v3)
-L449:
-	if v4 == 0 {
-		goto L450
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L450:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L451
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L451:
-	i0 = fn1760(m, v2, uint32(8483669), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L452
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L452
-	}
-	fn2072(m, v3)
-L452:
-	if v4 == 0 {
-		goto L453
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L453:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+216))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L454
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L454:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+216))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L455
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L455:
-	if v3 == uint32(1073741823) {
-		goto L456
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L456
-	}
-	fn2072(m, v2)
-L456:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L457
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L457:
-	i0 = fn1760(m, v2, uint32(8408317), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L458
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L458
-	}
-	fn2072(m, v3)
-L458:
-	if v4 == 0 {
-		goto L459
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L459:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L460
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L460:
-	i0 = fn1760(m, v2, uint32(8418375), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L461
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L461
-	}
-	fn2072(m, v3)
-L461:
-	if v4 == 0 {
-		goto L462
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L462:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+136))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L463
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L463:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+136))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L464
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L464:
-	if v3 == uint32(1073741823) {
-		goto L465
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L465
-	}
-	fn2072(m, v2)
-L465:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L466
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L466:
-	i0 = fn1760(m, v2, uint32(8411147), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L467
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L467
-	}
-	fn2072(m, v3)
-L467:
-	if v4 == 0 {
-		goto L468
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L468:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+460))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L469
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L469:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+460))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L470
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L470:
-	if v3 == uint32(1073741823) {
-		goto L471
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L471
-	}
-	fn2072(m, v2)
-L471:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L472
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L472:
-	i0 = fn1760(m, v2, uint32(8400646), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L473
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L473
-	}
-	fn2072(m, v3)
-L473:
-	if v4 == 0 {
-		goto L474
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L474:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+660))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L475
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L475:
-	i0 = fn1760(m, v2, uint32(8412777), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L476
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L476
-	}
-	fn2072(m, v3)
-L476:
-	if v4 == 0 {
-		goto L477
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L477:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+284))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L478
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L478:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+284))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L479
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L479:
-	if v3 == uint32(1073741823) {
-		goto L480
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L480
-	}
-	fn2072(m, v2)
-L480:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L481
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L481:
-	i0 = fn1760(m, v2, uint32(8400646), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L482
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L482
-	}
-	fn2072(m, v3)
-L482:
-	if v4 == 0 {
-		goto L483
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L483:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+660))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L484
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L484:
-	i0 = fn1760(m, v2, uint32(8412777), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L485
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L485
-	}
-	fn2072(m, v3)
-L485:
-	if v4 == 0 {
-		goto L486
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L486:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L487
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L487:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L488
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L488:
-	if v3 == uint32(1073741823) {
-		goto L489
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L489
-	}
-	fn2072(m, v2)
-L489:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L490
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L490:
-	i0 = fn1760(m, v2, uint32(8391349), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L491
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L491
-	}
-	fn2072(m, v3)
-L491:
-	if v4 == 0 {
-		goto L492
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L492:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L493
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L493:
-	i0 = fn1760(m, v2, uint32(8480969), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L494
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L494
-	}
-	fn2072(m, v3)
-L494:
-	if v4 == 0 {
-		goto L495
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L495:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+660))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L496
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L496:
-	i0 = fn1760(m, v2, uint32(8412777), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L497
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L497
-	}
-	fn2072(m, v3)
-L497:
-	if v4 == 0 {
-		goto L498
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L498:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+132))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L499
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L499:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+132))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L500
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L500:
-	if v3 == uint32(1073741823) {
-		goto L501
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L501
-	}
-	fn2072(m, v2)
-L501:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L502
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L502:
-	i0 = fn1760(m, v2, uint32(8400646), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L503
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L503
-	}
-	fn2072(m, v3)
-L503:
-	if v4 == 0 {
-		goto L504
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L504:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+660))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L505
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L505:
-	i0 = fn1760(m, v2, uint32(8412777), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L506
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L506
-	}
-	fn2072(m, v3)
-L506:
-	if v4 == 0 {
-		goto L507
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L507:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+192))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L508
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L508:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+192))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L509
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L509:
-	if v3 == uint32(1073741823) {
-		goto L510
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L510
-	}
-	fn2072(m, v2)
-L510:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L511
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L511:
-	i0 = fn1760(m, v2, uint32(8480969), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L512
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L512
-	}
-	fn2072(m, v3)
-L512:
-	if v4 == 0 {
-		goto L513
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L513:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L514
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L514:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L515
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L515:
-	if v3 == uint32(1073741823) {
-		goto L516
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L516
-	}
-	fn2072(m, v2)
-L516:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L517
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L517:
-	i0 = fn1760(m, v2, uint32(8480969), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L518
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L518
-	}
-	fn2072(m, v3)
-L518:
-	if v4 == 0 {
-		goto L519
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L519:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+552))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L520
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L520:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+552))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L521
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L521:
-	if v3 == uint32(1073741823) {
-		goto L522
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L522
-	}
-	fn2072(m, v2)
-L522:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L523
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L523:
-	i0 = fn1760(m, v2, uint32(8480969), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L524
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L524
-	}
-	fn2072(m, v3)
-L524:
-	if v4 == 0 {
-		goto L525
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L525:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+548))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L526
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L526:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+548))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L527
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L527:
-	if v3 == uint32(1073741823) {
-		goto L528
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L528
-	}
-	fn2072(m, v2)
-L528:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L529
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L529:
-	i0 = fn1760(m, v2, uint32(8401836), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L530
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L530
-	}
-	fn2072(m, v3)
-L530:
-	if v4 == 0 {
-		goto L531
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L531:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+648))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L532
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L532:
-	i0 = fn1760(m, v2, uint32(8414632), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L533
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L533
-	}
-	fn2072(m, v3)
-L533:
-	if v4 == 0 {
-		goto L534
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L534:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L535
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L535:
-	i0 = fn1760(m, v2, uint32(8412804), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L536
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L536
-	}
-	fn2072(m, v3)
-L536:
-	if v4 == 0 {
-		goto L537
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L537:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L538
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L538:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L539
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L539:
-	if v3 == uint32(1073741823) {
-		goto L540
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L540
-	}
-	fn2072(m, v2)
-L540:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L541
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L541:
-	i0 = fn1760(m, v2, uint32(8517066), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L542
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L542
-	}
-	fn2072(m, v3)
-L542:
-	if v4 == 0 {
-		goto L543
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L543:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L544
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L544:
-	i0 = fn1760(m, v2, uint32(8417371), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L545
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L545
-	}
-	fn2072(m, v3)
-L545:
-	if v4 == 0 {
-		goto L546
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L546:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+772))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L547
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L547:
-	i0 = fn1760(m, v2, uint32(8422306), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L548
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L548
-	}
-	fn2072(m, v3)
-L548:
-	if v4 == 0 {
-		goto L549
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L549:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L550
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L550:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L551
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L551:
-	if v3 == uint32(1073741823) {
-		goto L552
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L552
-	}
-	fn2072(m, v2)
-L552:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L553
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L553:
-	i0 = fn1760(m, v2, uint32(8480969), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L554
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L554
-	}
-	fn2072(m, v3)
-L554:
-	if v4 == 0 {
-		goto L555
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L555:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L556
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
-L556:
-	i0 = fn1760(m, v2, uint32(8459428), uint32(10050376))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L557
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = v3
-	if v3 != 0 {
-		goto L557
-	}
-	fn2072(m, uint32(10050376))
-L557:
-	if v1 == 0 {
-		goto L558
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L559
-	}
-	return uint32(0)
-L559:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L558:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v1 = i0
-	if v1 != 0 {
-		goto L560
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L561
-	}
-	return uint32(0)
-L561:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L560:
-	i0 = fn1760(m, v2, uint32(8517506), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L562
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L562
-	}
-	fn2072(m, v1)
-L562:
-	if v3 == 0 {
-		goto L563
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L564
-	}
-	return uint32(0)
-L564:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L563:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L565
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L566
-	}
-	return uint32(0)
-L566:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L565:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v3 == 0 {
-		goto L567
-	}
-	if v1 != uint32(1073741823) {
-		goto L568
-	}
-	return uint32(0)
-L568:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L567:
-	if v1 == uint32(1073741823) {
-		goto L569
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L569
-	}
-	fn2072(m, v2)
-L569:
-	v1 = uint32(0)
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L570
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L570:
-	i0 = fn1760(m, v2, uint32(8418375), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L571
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L571
-	}
-	fn2072(m, v3)
-L571:
-	if v4 == 0 {
-		goto L572
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L572:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+268))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L573
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L573:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+268))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L574
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L574:
-	if v3 == uint32(1073741823) {
-		goto L575
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L575
-	}
-	fn2072(m, v2)
-L575:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10066040))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L576
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10066040)) = i1
-L576:
-	i0 = fn1760(m, v2, uint32(8480969), uint32(10066040))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10066040))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L577
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10066040)) = v3
-	if v3 != 0 {
-		goto L577
-	}
-	fn2072(m, uint32(10066040))
-L577:
-	if v1 == 0 {
-		goto L578
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L579
-	}
-	return uint32(0)
-L579:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L578:
-	i0 = fn2972(m, uint32(10072576), uint32(10059656))
-	v1 = i0
-	if v1 != 0 {
-		goto L580
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L581
-	}
-	return uint32(0)
-L581:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L580:
-	i0 = fn1760(m, v2, uint32(8505742), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L582
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L582
-	}
-	fn2072(m, v1)
-L582:
-	if v3 == 0 {
-		goto L583
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L584
-	}
-	return uint32(0)
-L584:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L583:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L585
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L586
-	}
-	return uint32(0)
-L586:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L585:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v3 == 0 {
-		goto L587
-	}
-	if v1 != uint32(1073741823) {
-		goto L588
-	}
-	return uint32(0)
-L588:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L587:
-	if v1 == uint32(1073741823) {
-		goto L589
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L589
-	}
-	fn2072(m, v2)
-L589:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L590
-	}
-	return uint32(0)
-L590:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L591
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L591:
-	i0 = fn1760(m, v2, uint32(8480969), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L592
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L592
-	}
-	fn2072(m, v1)
-L592:
-	if v3 == 0 {
-		goto L593
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L593:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L594
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
-L594:
-	i0 = fn1760(m, v2, uint32(8435330), uint32(10072576))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L595
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = v3
-	if v3 != 0 {
-		goto L595
-	}
-	fn2072(m, uint32(10072576))
-L595:
-	if v1 == 0 {
-		goto L596
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L597
-	}
-	return uint32(0)
-L597:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L596:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+712))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L598
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L598:
-	i0 = fn1760(m, v2, uint32(8392127), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L599
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L599
-	}
-	fn2072(m, v1)
-L599:
-	if v3 == 0 {
-		goto L600
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L601
-	}
-	return uint32(0)
-L601:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L600:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L602
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L603
-	}
-	return uint32(0)
-L603:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L602:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v3 == 0 {
-		goto L604
-	}
-	if v1 != uint32(1073741823) {
-		goto L605
-	}
-	return uint32(0)
-L605:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L604:
-	if v1 == uint32(1073741823) {
-		goto L606
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L606
-	}
-	fn2072(m, v2)
-L606:
-	v1 = uint32(0)
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L607
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L607:
-	i0 = fn1760(m, v2, uint32(8480969), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L608
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L608
-	}
-	fn2072(m, v3)
-L608:
-	if v4 == 0 {
-		goto L609
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L609:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L610
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L610:
-	i0 = fn1760(m, v2, uint32(8502071), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L611
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L611
-	}
-	fn2072(m, v3)
-L611:
-	if v4 == 0 {
-		goto L612
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L612:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+712))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L613
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L613:
-	i0 = fn1760(m, v2, uint32(8392127), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L614
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L614
-	}
-	fn2072(m, v3)
-L614:
-	if v4 == 0 {
-		goto L615
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L615:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+488))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L616
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L616:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+488))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L617
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L617:
-	if v3 == uint32(1073741823) {
-		goto L618
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L618
-	}
-	fn2072(m, v2)
-L618:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L619
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L619:
-	i0 = fn1760(m, v2, uint32(8480969), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L620
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L620
-	}
-	fn2072(m, v3)
-L620:
-	if v4 == 0 {
-		goto L621
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L621:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+712))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L622
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L622:
-	i0 = fn1760(m, v2, uint32(8392127), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L623
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L623
-	}
-	fn2072(m, v3)
-L623:
-	if v4 == 0 {
-		goto L624
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L624:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+468))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L625
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L625:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+468))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L626
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L626:
-	if v3 == uint32(1073741823) {
-		goto L627
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L627
-	}
-	fn2072(m, v2)
-L627:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L628
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
-L628:
-	i0 = fn1760(m, v2, uint32(8506927), uint32(10072576))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L629
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = v3
-	if v3 != 0 {
-		goto L629
-	}
-	fn2072(m, uint32(10072576))
-L629:
-	if v1 == 0 {
-		goto L630
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L631
-	}
-	return uint32(0)
-L631:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L630:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+712))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L632
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L632:
-	i0 = fn1760(m, v2, uint32(8392127), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L633
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L633
-	}
-	fn2072(m, v1)
-L633:
-	if v3 == 0 {
-		goto L634
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L635
-	}
-	return uint32(0)
-L635:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L634:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L636
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L637
-	}
-	return uint32(0)
-L637:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L636:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v3 == 0 {
-		goto L638
-	}
-	if v1 != uint32(1073741823) {
-		goto L639
-	}
-	return uint32(0)
-L639:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L638:
-	if v1 == uint32(1073741823) {
-		goto L640
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L640
-	}
-	fn2072(m, v2)
-L640:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L641
-	}
-	return uint32(0)
-L641:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v1 = i0
-	if v1 != 0 {
-		goto L642
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L642:
-	i0 = fn1760(m, v2, uint32(8411147), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L643
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L643
-	}
-	fn2072(m, v1)
-L643:
-	if v3 == 0 {
-		goto L644
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L644:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+712))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L645
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L645:
-	i0 = fn1760(m, v2, uint32(8392127), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L646
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L646
-	}
-	fn2072(m, v1)
-L646:
-	if v3 == 0 {
-		goto L647
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L647:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+288))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L648
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L648:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+288))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L649
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L649:
-	if v3 == uint32(1073741823) {
-		goto L650
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L650
-	}
-	fn2072(m, v2)
-L650:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L651
-	}
-	return uint32(0)
-L651:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v1 = i0
-	if v1 != 0 {
-		goto L652
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L652:
-	i0 = fn1760(m, v2, uint32(8411147), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L653
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L653
-	}
-	fn2072(m, v1)
-L653:
-	if v3 == 0 {
-		goto L654
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L654:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+712))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L655
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L655:
-	i0 = fn1760(m, v2, uint32(8392127), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L656
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L656
-	}
-	fn2072(m, v1)
-L656:
-	if v3 == 0 {
-		goto L657
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L657:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+500))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L658
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L658:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+500))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L659
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L659:
-	if v3 == uint32(1073741823) {
-		goto L660
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L660
-	}
-	fn2072(m, v2)
-L660:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L661
-	}
-	return uint32(0)
-L661:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v1 = i0
-	if v1 != 0 {
-		goto L662
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L662:
-	i0 = fn1760(m, v2, uint32(8440307), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L663
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L663
-	}
-	fn2072(m, v1)
-L663:
-	if v3 == 0 {
-		goto L664
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L664:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v1 = i0
-	if v1 != 0 {
-		goto L665
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L665:
-	i0 = fn1760(m, v2, uint32(8442340), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L666
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L666
-	}
-	fn2072(m, v1)
-L666:
-	if v3 == 0 {
-		goto L667
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L667:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v1 = i0
-	if v1 != 0 {
-		goto L668
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L668:
-	i0 = fn1760(m, v2, uint32(8448428), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L669
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L669
-	}
-	fn2072(m, v1)
-L669:
-	if v3 == 0 {
-		goto L670
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L670:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+464))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L671
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L671:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+464))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L672
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L672:
-	if v3 == uint32(1073741823) {
-		goto L673
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L673
-	}
-	fn2072(m, v2)
-L673:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L674
-	}
-	return uint32(0)
-L674:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+296))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L675
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L675:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+296))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L676
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L676:
-	if v3 == uint32(1073741823) {
-		goto L677
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L677
-	}
-	fn2072(m, v2)
-L677:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L678
-	}
-	return uint32(0)
-L678:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+476))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L679
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L679:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+476))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L680
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L680:
-	if v3 == uint32(1073741823) {
-		goto L681
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L681
-	}
-	fn2072(m, v2)
-L681:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L682
-	}
-	return uint32(0)
-L682:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L683
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L683:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L684
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L684:
-	if v3 == uint32(1073741823) {
-		goto L685
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L685
-	}
-	fn2072(m, v2)
-L685:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L686
-	}
-	return uint32(0)
-L686:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L687
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L687:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L688
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L688:
-	if v3 == uint32(1073741823) {
-		goto L689
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L689
-	}
-	fn2072(m, v2)
-L689:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L690
-	}
-	return uint32(0)
-L690:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+420))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L691
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L691:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+420))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L692
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L692:
-	if v3 == uint32(1073741823) {
-		goto L693
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L693
-	}
-	fn2072(m, v2)
-L693:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L694
-	}
-	return uint32(0)
-L694:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L695
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L695:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L696
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L696:
-	if v3 == uint32(1073741823) {
-		goto L697
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L697
-	}
-	fn2072(m, v2)
-L697:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L698
-	}
-	return uint32(0)
-L698:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+484))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L699
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L699:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+484))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L700
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L700:
-	if v3 == uint32(1073741823) {
-		goto L701
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L701
-	}
-	fn2072(m, v2)
-L701:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L702
-	}
-	return uint32(0)
-L702:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+376))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L703
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L703:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+376))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L704
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L704:
-	if v3 == uint32(1073741823) {
-		goto L705
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L705
-	}
-	fn2072(m, v2)
-L705:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L706
-	}
-	return uint32(0)
-L706:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+320))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L707
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L707:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+320))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L708
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L708:
-	if v3 == uint32(1073741823) {
-		goto L709
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L709
-	}
-	fn2072(m, v2)
-L709:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L710
-	}
-	return uint32(0)
-L710:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+144))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L711
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L711:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+144))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L712
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L712:
-	if v3 == uint32(1073741823) {
-		goto L713
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L713
-	}
-	fn2072(m, v2)
-L713:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L714
-	}
-	return uint32(0)
-L714:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+364))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L715
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L715:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+364))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L716
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L716:
-	if v3 == uint32(1073741823) {
-		goto L717
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L717
-	}
-	fn2072(m, v2)
-L717:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L718
-	}
-	return uint32(0)
-L718:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+436))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L719
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L719:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+436))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L720
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L720:
-	if v3 == uint32(1073741823) {
-		goto L721
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L721
-	}
-	fn2072(m, v2)
-L721:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L722
-	}
-	return uint32(0)
-L722:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+276))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L723
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L723:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+276))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L724
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L724:
-	if v3 == uint32(1073741823) {
-		goto L725
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L725
-	}
-	fn2072(m, v2)
-L725:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L726
-	}
-	return uint32(0)
-L726:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L727
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L727:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L728
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L728:
-	if v3 == uint32(1073741823) {
-		goto L729
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L729
-	}
-	fn2072(m, v2)
-L729:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L730
-	}
-	return uint32(0)
-L730:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L731
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L731:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L732
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L732:
-	if v3 == uint32(1073741823) {
-		goto L733
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L733
-	}
-	fn2072(m, v2)
-L733:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L734
-	}
-	return uint32(0)
-L734:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L735
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L735:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L736
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L736:
-	if v3 == uint32(1073741823) {
-		goto L737
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L737
-	}
-	fn2072(m, v2)
-L737:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L738
-	}
-	return uint32(0)
-L738:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L739
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L739:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L740
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L740:
-	if v3 == uint32(1073741823) {
-		goto L741
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L741
-	}
-	fn2072(m, v2)
-L741:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L742
-	}
-	return uint32(0)
-L742:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+172))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L743
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L743:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+172))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L744
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L744:
-	if v3 == uint32(1073741823) {
-		goto L745
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L745
-	}
-	fn2072(m, v2)
-L745:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L746
-	}
-	return uint32(0)
-L746:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+248))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L747
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L747:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+248))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L748
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L748:
-	if v3 == uint32(1073741823) {
-		goto L749
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L749
-	}
-	fn2072(m, v2)
-L749:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L750
-	}
-	return uint32(0)
-L750:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+412))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L751
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L751:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+412))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L752
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L752:
-	if v3 == uint32(1073741823) {
-		goto L753
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L753
-	}
-	fn2072(m, v2)
-L753:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L754
-	}
-	return uint32(0)
-L754:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+524))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L755
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L755:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+524))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L756
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L756:
-	if v3 == uint32(1073741823) {
-		goto L757
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L757
-	}
-	fn2072(m, v2)
-L757:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L758
-	}
-	return uint32(0)
-L758:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+532))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L759
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L759:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+532))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L760
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L760:
-	if v3 == uint32(1073741823) {
-		goto L761
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L761
-	}
-	fn2072(m, v2)
-L761:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L762
-	}
-	return uint32(0)
-L762:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L763
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L763:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L764
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L764:
-	if v3 == uint32(1073741823) {
-		goto L765
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L765
-	}
-	fn2072(m, v2)
-L765:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L766
-	}
-	return uint32(0)
-L766:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+396))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L767
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L767:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+396))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L768
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L768:
-	if v3 == uint32(1073741823) {
-		goto L769
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L769
-	}
-	fn2072(m, v2)
-L769:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L770
-	}
-	return uint32(0)
-L770:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+312))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L771
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L771:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+312))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L772
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L772:
-	if v3 == uint32(1073741823) {
-		goto L773
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L773
-	}
-	fn2072(m, v2)
-L773:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L774
-	}
-	return uint32(0)
-L774:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+304))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L775
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L775:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+304))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L776
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L776:
-	if v3 == uint32(1073741823) {
-		goto L777
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L777
-	}
-	fn2072(m, v2)
-L777:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L778
-	}
-	return uint32(0)
-L778:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+212))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L779
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L779:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+212))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L780
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L780:
-	if v3 == uint32(1073741823) {
-		goto L781
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L781
-	}
-	fn2072(m, v2)
-L781:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L782
-	}
-	return uint32(0)
-L782:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+204))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L783
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L783:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+204))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L784
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L784:
-	if v3 == uint32(1073741823) {
-		goto L785
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L785
-	}
-	fn2072(m, v2)
-L785:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L786
-	}
-	return uint32(0)
-L786:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+264))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L787
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L787:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+264))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L788
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L788:
-	if v3 == uint32(1073741823) {
-		goto L789
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L789
-	}
-	fn2072(m, v2)
-L789:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L790
-	}
-	return uint32(0)
-L790:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+256))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L791
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L791:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+256))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L792
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L792:
-	if v3 == uint32(1073741823) {
-		goto L793
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L793
-	}
-	fn2072(m, v2)
-L793:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L794
-	}
-	return uint32(0)
-L794:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+236))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L795
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L795:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+236))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L796
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L796:
-	if v3 == uint32(1073741823) {
-		goto L797
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L797
-	}
-	fn2072(m, v2)
-L797:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L798
-	}
-	return uint32(0)
-L798:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+404))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L799
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L799:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+404))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v1 == 0 {
-		goto L800
-	}
-	v1 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L800:
-	if v3 == uint32(1073741823) {
-		goto L801
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L801
-	}
-	fn2072(m, v2)
-L801:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L802
-	}
-	return uint32(0)
-L802:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L803
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L803:
-	i0 = fn1760(m, v2, uint32(8402709), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L804
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L804
-	}
-	fn2072(m, v1)
-L804:
-	if v3 == 0 {
-		goto L805
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L805:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L806
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L806:
-	i0 = fn1760(m, v2, uint32(8440922), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L807
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L807
-	}
-	fn2072(m, v1)
-L807:
-	if v3 == 0 {
-		goto L808
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L808:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v1 = i0
-	if v1 != 0 {
-		goto L809
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L809:
-	i0 = fn1760(m, v2, uint32(8418119), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L810
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L810
-	}
-	fn2072(m, v1)
-L810:
-	if v3 == 0 {
-		goto L811
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L811:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L812
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
-L812:
-	i0 = fn1760(m, v2, uint32(8517024), uint32(10050376))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L813
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = v3
-	if v3 != 0 {
-		goto L813
-	}
-	fn2072(m, uint32(10050376))
-L813:
-	if v1 == 0 {
-		goto L814
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L815
-	}
-	return uint32(0)
-L815:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L814:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+660))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L816
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L817
-	}
-	return uint32(0)
-L817:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L816:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+660))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v3 == 0 {
-		goto L818
-	}
-	if v1 != uint32(1073741823) {
-		goto L819
-	}
-	return uint32(0)
-L819:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L818:
-	if v1 == uint32(1073741823) {
-		goto L820
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L820
-	}
-	fn2072(m, v2)
-L820:
-	v1 = uint32(0)
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L821
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L821:
-	i0 = fn1760(m, v2, uint32(8485780), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L822
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L822
-	}
-	fn2072(m, v3)
-L822:
-	if v4 == 0 {
-		goto L823
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L823:
-	i0 = fn2972(m, uint32(10072576), uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L824
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L824:
-	i0 = fn1760(m, v2, uint32(8489437), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L825
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L825
-	}
-	fn2072(m, v3)
-L825:
-	if v4 == 0 {
-		goto L826
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L826:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L827
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L827:
-	i0 = fn1760(m, v2, uint32(8391524), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L828
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L828
-	}
-	fn2072(m, v3)
-L828:
-	if v4 == 0 {
-		goto L829
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L829:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L830
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L830:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L831
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L831:
-	if v3 == uint32(1073741823) {
-		goto L832
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L832
-	}
-	fn2072(m, v2)
-L832:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+592))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L833
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L833:
-	i0 = fn1760(m, v2, uint32(8417228), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L834
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L834
-	}
-	fn2072(m, v3)
-L834:
-	if v4 == 0 {
-		goto L835
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L835:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+592))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L836
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L836:
-	i0 = fn1760(m, v2, uint32(8417371), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L837
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L837
-	}
-	fn2072(m, v3)
-L837:
-	if v4 == 0 {
-		goto L838
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L838:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+592))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L839
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L839:
-	i0 = fn1760(m, v2, uint32(8470007), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L840
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L840
-	}
-	fn2072(m, v3)
-L840:
-	if v4 == 0 {
-		goto L841
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L841:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+592))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L842
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L842:
-	i0 = fn1760(m, v2, uint32(8417217), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L843
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L843
-	}
-	fn2072(m, v3)
-L843:
-	if v4 == 0 {
-		goto L844
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L844:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L845
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L845:
-	i0 = fn1760(m, v2, uint32(8411135), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L846
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L846
-	}
-	fn2072(m, v3)
-L846:
-	if v4 == 0 {
-		goto L847
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L847:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+592))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L848
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L848:
-	i0 = fn1760(m, v2, uint32(8470001), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L849
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L849
-	}
-	fn2072(m, v3)
-L849:
-	if v4 == 0 {
-		goto L850
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L850:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L851
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L851:
-	i0 = fn1760(m, v2, uint32(8411138), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L852
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L852
-	}
-	fn2072(m, v3)
-L852:
-	if v4 == 0 {
-		goto L853
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L853:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+604))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L854
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L854:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+604))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L855
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L855:
-	if v3 == uint32(1073741823) {
-		goto L856
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L856
-	}
-	fn2072(m, v2)
-L856:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L857
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
-L857:
-	i0 = fn1760(m, v2, uint32(8470263), uint32(10072576))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L858
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = v3
-	if v3 != 0 {
-		goto L858
-	}
-	fn2072(m, uint32(10072576))
-L858:
-	if v1 == 0 {
-		goto L859
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L860
-	}
-	return uint32(0)
-L860:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L859:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v1 = i0
-	if v1 != 0 {
-		goto L861
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L862
-	}
-	return uint32(0)
-L862:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L861:
-	i0 = fn1760(m, v2, uint32(8453658), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L863
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L863
-	}
-	fn2072(m, v1)
-L863:
-	if v3 == 0 {
-		goto L864
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L865
-	}
-	return uint32(0)
-L865:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L864:
-	i0 = fn2972(m, uint32(10072576), uint32(10059656))
-	v1 = i0
-	if v1 != 0 {
-		goto L866
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L867
-	}
-	return uint32(0)
-L867:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L866:
-	i0 = fn1760(m, v2, uint32(8399483), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L868
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L868
-	}
-	fn2072(m, v1)
-L868:
-	if v3 == 0 {
-		goto L869
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L870
-	}
-	return uint32(0)
-L870:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L869:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+592))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L871
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L872
-	}
-	return uint32(0)
-L872:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L871:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+592))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v3 == 0 {
-		goto L873
-	}
-	if v1 != uint32(1073741823) {
-		goto L874
-	}
-	return uint32(0)
-L874:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L873:
-	if v1 == uint32(1073741823) {
-		goto L875
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L875
-	}
-	fn2072(m, v2)
-L875:
-	v1 = uint32(0)
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn2972(m, uint32(10072576), uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L876
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L876:
-	i0 = fn1760(m, v2, uint32(8470263), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L877
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L877
-	}
-	fn2072(m, v3)
-L877:
-	if v4 == 0 {
-		goto L878
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L878:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L879
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L879:
-	i0 = fn1760(m, v2, uint32(8480969), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L880
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L880
-	}
-	fn2072(m, v3)
-L880:
-	if v4 == 0 {
-		goto L881
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L881:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+772))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L882
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L882:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+772))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L883
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L883:
-	if v3 == uint32(1073741823) {
-		goto L884
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L884
-	}
-	fn2072(m, v2)
-L884:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L885
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
-L885:
-	i0 = fn1760(m, v2, uint32(8489437), uint32(10072576))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L886
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = v3
-	if v3 != 0 {
-		goto L886
-	}
-	fn2072(m, uint32(10072576))
-L886:
-	if v1 == 0 {
-		goto L887
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L888
-	}
-	return uint32(0)
-L888:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L887:
-	i0 = fn2972(m, uint32(10072576), uint32(10059656))
-	v1 = i0
-	if v1 != 0 {
-		goto L889
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L890
-	}
-	return uint32(0)
-L890:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L889:
-	i0 = fn1760(m, v2, uint32(8488742), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L891
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L891
-	}
-	fn2072(m, v1)
-L891:
-	if v3 == 0 {
-		goto L892
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L893
-	}
-	return uint32(0)
-L893:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L892:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+580))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L894
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L895
-	}
-	return uint32(0)
-L895:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L894:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+580))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v3 == 0 {
-		goto L896
-	}
-	if v1 != uint32(1073741823) {
-		goto L897
-	}
-	return uint32(0)
-L897:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L896:
-	if v1 == uint32(1073741823) {
-		goto L898
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L898
-	}
-	fn2072(m, v2)
-L898:
-	v1 = uint32(0)
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L899
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L899:
-	i0 = fn1760(m, v2, uint32(8435859), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L900
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L900
-	}
-	fn2072(m, v3)
-L900:
-	if v4 == 0 {
-		goto L901
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L901:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L902
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L902:
-	i0 = fn1760(m, v2, uint32(8414428), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L903
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L903
-	}
-	fn2072(m, v3)
-L903:
-	if v4 == 0 {
-		goto L904
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L904:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+976))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L905
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L905:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+976))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L906
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L906:
-	if v3 == uint32(1073741823) {
-		goto L907
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L907
-	}
-	fn2072(m, v2)
-L907:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+872))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L908
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L908:
-	i0 = fn1760(m, v2, uint32(8450992), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L909
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L909
-	}
-	fn2072(m, v3)
-L909:
-	if v4 == 0 {
-		goto L910
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L910:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L911
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L911:
-	i0 = fn1760(m, v2, uint32(8504075), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L912
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L912
-	}
-	fn2072(m, v3)
-L912:
-	if v4 == 0 {
-		goto L913
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L913:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L914
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L914:
-	i0 = fn1760(m, v2, uint32(8391524), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L915
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L915
-	}
-	fn2072(m, v3)
-L915:
-	if v4 == 0 {
-		goto L916
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L916:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+820))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L917
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L917:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+820))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L918
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L918:
-	if v3 == uint32(1073741823) {
-		goto L919
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L919
-	}
-	fn2072(m, v2)
-L919:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L920
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L920:
-	i0 = fn1760(m, v2, uint32(8480969), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L921
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L921
-	}
-	fn2072(m, v3)
-L921:
-	if v4 == 0 {
-		goto L922
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L922:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L923
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L923:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L924
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L924:
-	if v3 == uint32(1073741823) {
-		goto L925
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L925
-	}
-	fn2072(m, v2)
-L925:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10066040))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L926
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10066040)) = i1
-L926:
-	i0 = fn1760(m, v2, uint32(8480969), uint32(10066040))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10066040))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L927
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10066040)) = v3
-	if v3 != 0 {
-		goto L927
-	}
-	fn2072(m, uint32(10066040))
-L927:
-	if v1 == 0 {
-		goto L928
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L929
-	}
-	return uint32(0)
-L929:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L928:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L930
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L931
-	}
-	return uint32(0)
-L931:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L930:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v3 == 0 {
-		goto L932
-	}
-	if v1 != uint32(1073741823) {
-		goto L933
-	}
-	return uint32(0)
-L933:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L932:
-	if v1 == uint32(1073741823) {
-		goto L934
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L934
-	}
-	fn2072(m, v2)
-L934:
-	v1 = uint32(0)
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+872))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L935
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L935:
-	i0 = fn1760(m, v2, uint32(8414952), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L936
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L936
-	}
-	fn2072(m, v3)
-L936:
-	if v4 == 0 {
-		goto L937
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L937:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L938
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L938:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L939
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L939:
-	if v3 == uint32(1073741823) {
-		goto L940
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L940
-	}
-	fn2072(m, v2)
-L940:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L941
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L941:
-	i0 = fn1760(m, v2, uint32(8408317), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L942
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L942
-	}
-	fn2072(m, v3)
-L942:
-	if v4 == 0 {
-		goto L943
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L943:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+872))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L944
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L944:
-	i0 = fn1760(m, v2, uint32(8414952), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L945
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L945
-	}
-	fn2072(m, v3)
-L945:
-	if v4 == 0 {
-		goto L946
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L946:
-	i0 = fn2972(m, uint32(10072576), uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L947
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L947:
-	i0 = fn1760(m, v2, uint32(8395397), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L948
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L948
-	}
-	fn2072(m, v3)
-L948:
-	if v4 == 0 {
-		goto L949
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L949:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L950
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L950:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L951
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L951:
-	if v3 == uint32(1073741823) {
-		goto L952
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L952
-	}
-	fn2072(m, v2)
-L952:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L953
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L953:
-	i0 = fn1760(m, v2, uint32(8416211), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L954
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L954
-	}
-	fn2072(m, v3)
-L954:
-	if v4 == 0 {
-		goto L955
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L955:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+872))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L956
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L956:
-	i0 = fn1760(m, v2, uint32(8414952), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L957
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L957
-	}
-	fn2072(m, v3)
-L957:
-	if v4 == 0 {
-		goto L958
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L958:
-	i0 = fn1206(m, uint32(10049232), uint32(10072576))
-	v3 = i0
-	if v3 != 0 {
-		goto L959
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L959:
-	i0 = fn1760(m, v2, uint32(8412735), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L960
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L960
-	}
-	fn2072(m, v3)
-L960:
-	if v4 == 0 {
-		goto L961
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L961:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+872))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L962
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L962:
-	i0 = fn1760(m, v2, uint32(8414696), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L963
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L963
-	}
-	fn2072(m, v3)
-L963:
-	if v4 == 0 {
-		goto L964
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L964:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L965
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L965:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L966
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L966:
-	if v3 == uint32(1073741823) {
-		goto L967
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L967
-	}
-	fn2072(m, v2)
-L967:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn2972(m, uint32(10072576), uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L968
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L968:
-	i0 = fn1760(m, v2, uint32(8489437), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L969
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L969
-	}
-	fn2072(m, v3)
-L969:
-	if v4 == 0 {
-		goto L970
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L970:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L971
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L971:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L972
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L972:
-	if v3 == uint32(1073741823) {
-		goto L973
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L973
-	}
-	fn2072(m, v2)
-L973:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+872))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L974
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L974:
-	i0 = fn1760(m, v2, uint32(8450992), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L975
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L975
-	}
-	fn2072(m, v3)
-L975:
-	if v4 == 0 {
-		goto L976
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L976:
-	i0 = fn2972(m, uint32(10072576), uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L977
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L977:
-	i0 = fn1760(m, v2, uint32(8489437), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L978
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L978
-	}
-	fn2072(m, v3)
-L978:
-	if v4 == 0 {
-		goto L979
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L979:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+324))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L980
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L980:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+324))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L981
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L981:
-	if v3 == uint32(1073741823) {
-		goto L982
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L982
-	}
-	fn2072(m, v2)
-L982:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+872))
-	i0 = fn1206(m, uint32(10049232), i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L983
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L983:
-	i0 = fn1760(m, v2, uint32(8414952), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L984
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L984
-	}
-	fn2072(m, v3)
-L984:
-	if v4 == 0 {
-		goto L985
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L985:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L986
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L986:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v4 == 0 {
-		goto L987
-	}
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L987:
-	if v3 == uint32(1073741823) {
-		goto L988
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L988
-	}
-	fn2072(m, v2)
-L988:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L989
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
-L989:
-	i0 = fn1760(m, v2, uint32(8449706), uint32(10050376))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L990
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = v3
-	if v3 != 0 {
-		goto L990
-	}
-	fn2072(m, uint32(10050376))
-L990:
-	if v1 == 0 {
-		goto L991
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L992
-	}
-	return uint32(0)
-L992:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L991:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L993
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
-L993:
-	i0 = fn1760(m, v2, uint32(8475215), uint32(10072576))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L994
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = v3
-	if v3 != 0 {
-		goto L994
-	}
-	fn2072(m, uint32(10072576))
-L994:
-	if v1 == 0 {
-		goto L995
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L996
-	}
-	return uint32(0)
-L996:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L995:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+508))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L997
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L998
-	}
-	return uint32(0)
-L998:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L997:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+508))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v3 == 0 {
-		goto L999
-	}
-	if v1 != uint32(1073741823) {
-		goto L1000
-	}
-	return uint32(0)
-L1000:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L999:
-	if v1 == uint32(1073741823) {
-		goto L1001
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L1001
-	}
-	fn2072(m, v2)
-L1001:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L1002
-	}
-	return uint32(0)
-L1002:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1003
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
-L1003:
-	i0 = fn1760(m, v2, uint32(8489437), uint32(10072576))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1004
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = v3
-	if v3 != 0 {
-		goto L1004
-	}
-	fn2072(m, uint32(10072576))
-L1004:
-	if v1 == 0 {
-		goto L1005
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L1006
-	}
-	return uint32(0)
-L1006:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L1005:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v1 = i0
-	if v1 != 0 {
-		goto L1007
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L1008
-	}
-	return uint32(0)
-L1008:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L1007:
-	i0 = fn1760(m, v2, uint32(8505564), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1009
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L1009
-	}
-	fn2072(m, v1)
-L1009:
-	if v3 == 0 {
-		goto L1010
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L1011
-	}
-	return uint32(0)
-L1011:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L1010:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v1 = i0
-	if v1 != 0 {
-		goto L1012
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L1013
-	}
-	return uint32(0)
-L1013:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L1012:
-	i0 = fn1760(m, v2, uint32(8480148), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1014
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L1014
-	}
-	fn2072(m, v1)
-L1014:
-	if v3 == 0 {
-		goto L1015
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L1016
-	}
-	return uint32(0)
-L1016:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L1015:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+516))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L1017
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L1018
-	}
-	return uint32(0)
-L1018:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L1017:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+516))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v3 == 0 {
-		goto L1019
-	}
-	if v1 != uint32(1073741823) {
-		goto L1020
-	}
-	return uint32(0)
-L1020:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L1019:
-	if v1 == uint32(1073741823) {
-		goto L1021
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L1021
-	}
-	fn2072(m, v2)
-L1021:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L1022
-	}
-	return uint32(0)
-L1022:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1023
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
-L1023:
-	i0 = fn1760(m, v2, uint32(8489437), uint32(10072576))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1024
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = v3
-	if v3 != 0 {
-		goto L1024
-	}
-	fn2072(m, uint32(10072576))
-L1024:
-	if v1 == 0 {
-		goto L1025
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L1026
-	}
-	return uint32(0)
-L1026:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L1025:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v1 = i0
-	if v1 != 0 {
-		goto L1027
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L1028
-	}
-	return uint32(0)
-L1028:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L1027:
-	i0 = fn1760(m, v2, uint32(8480148), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1029
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L1029
-	}
-	fn2072(m, v1)
-L1029:
-	if v3 == 0 {
-		goto L1030
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L1031
-	}
-	return uint32(0)
-L1031:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L1030:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+424))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L1032
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L1033
-	}
-	return uint32(0)
-L1033:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L1032:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+424))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v3 == 0 {
-		goto L1034
-	}
-	if v1 != uint32(1073741823) {
-		goto L1035
-	}
-	return uint32(0)
-L1035:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L1034:
-	if v1 == uint32(1073741823) {
-		goto L1036
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L1036
-	}
-	fn2072(m, v2)
-L1036:
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L1037
-	}
-	return uint32(0)
-L1037:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1038
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
-L1038:
-	i0 = fn1760(m, v2, uint32(8489437), uint32(10072576))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1039
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = v3
-	if v3 != 0 {
-		goto L1039
-	}
-	fn2072(m, uint32(10072576))
-L1039:
-	if v1 == 0 {
-		goto L1040
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L1041
-	}
-	return uint32(0)
-L1041:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L1040:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
-	i0 = fn2972(m, i0, uint32(10059656))
-	v1 = i0
-	if v1 != 0 {
-		goto L1042
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L1043
-	}
-	return uint32(0)
-L1043:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L1042:
-	i0 = fn1760(m, v2, uint32(8480148), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1044
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L1044
-	}
-	fn2072(m, v1)
-L1044:
-	if v3 == 0 {
-		goto L1045
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L1046
-	}
-	return uint32(0)
-L1046:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L1045:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+512))
-	i0 = fn2036(m, i0, uint32(8420330), v2)
-	if i0 == 0 {
-		goto L1047
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L1048
-	}
-	return uint32(0)
-L1048:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L1047:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+512))
-	i0 = fn2036(m, i0, uint32(8521218), v2)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v0 == 0 {
-		goto L1049
-	}
-	if v1 != uint32(1073741823) {
-		goto L1050
-	}
-	return uint32(0)
-L1050:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L1049:
-	if v1 != uint32(1073741823) {
-		goto L1051
-	}
-	return uint32(1)
-L1051:
-	i1 = v1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(1)
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v2)
-L1:
-	return v1
 }

@@ -14,7 +14,16514 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn3185(m *Module, v0 uint32) {
+func fn3181(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+42768)))
+	if i0 == uint32(4) {
+		goto L1
+	}
+	i0 = v1 + uint32(42768)
+	v2 = i0
+	i0 = fn4048(m, v2, uint32(1478), v2)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L1
+	}
+	return k32(4294967295)
+L1:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+42776))
+	i0 = fn594(m, v0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3182(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+42768)))
+	if i0 == uint32(4) {
+		goto L1
+	}
+	i0 = v1 + uint32(42768)
+	v2 = i0
+	i0 = fn4048(m, v2, uint32(1478), v2)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L1
+	}
+	m.depth--
+	return k32(4294967295)
+L1:
+	v2 = k32(4294967295)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42776))
+	i0 = fn4093(m, v0, uint32(8526993), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i0 = fn4096(m, v0, uint32(8527500), uint32(8192))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i0 = fn4096(m, v0, uint32(8526935), uint32(1024))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i0 = fn4096(m, v0, uint32(8528278), uint32(4096))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i0 = fn4096(m, v0, uint32(8526949), uint32(33792))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43592))
+	i0 = fn4093(m, v0, uint32(8504123), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43136))
+	i0 = fn4093(m, v0, uint32(8490460), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43008))
+	i0 = fn4093(m, v0, uint32(8477462), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42932))
+	i0 = fn4093(m, v0, uint32(8459335), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42956))
+	i0 = fn4093(m, v0, uint32(8485971), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43676))
+	i0 = fn4093(m, v0, uint32(8400318), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42952))
+	i0 = fn4093(m, v0, uint32(8476138), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42812))
+	i0 = fn4093(m, v0, uint32(8475957), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42872))
+	i0 = fn4093(m, v0, uint32(8475769), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43220))
+	i0 = fn4093(m, v0, uint32(8450410), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42896))
+	i0 = fn4093(m, v0, uint32(8482687), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42804))
+	i0 = fn4093(m, v0, uint32(8461137), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43272))
+	i0 = fn4093(m, v0, uint32(8423730), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42824))
+	i0 = fn4093(m, v0, uint32(8461054), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42796))
+	i0 = fn4093(m, v0, uint32(8460800), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42944))
+	i0 = fn4093(m, v0, uint32(8440029), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42808))
+	i0 = fn4093(m, v0, uint32(8439876), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43308))
+	i0 = fn4093(m, v0, uint32(8492234), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42988))
+	i0 = fn4093(m, v0, uint32(8476310), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43312))
+	i0 = fn4093(m, v0, uint32(8468979), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42816))
+	i0 = fn4093(m, v0, uint32(8468974), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43124))
+	i0 = fn4093(m, v0, uint32(8469816), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43216))
+	i0 = fn4093(m, v0, uint32(8483802), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43264))
+	i0 = fn4093(m, v0, uint32(8390766), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43260))
+	i0 = fn4093(m, v0, uint32(8446466), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42800))
+	i0 = fn4093(m, v0, uint32(8396324), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42996))
+	i0 = fn4093(m, v0, uint32(8395790), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42992))
+	i0 = fn4093(m, v0, uint32(8462649), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42964))
+	i0 = fn4093(m, v0, uint32(8466427), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43156))
+	i0 = fn4093(m, v0, uint32(8466240), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42928))
+	i0 = fn4093(m, v0, uint32(8436205), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43196))
+	i0 = fn4093(m, v0, uint32(8412724), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42864))
+	i0 = fn4093(m, v0, uint32(8468240), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42884))
+	i0 = fn4093(m, v0, uint32(8480119), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43484))
+	i0 = fn4093(m, v0, uint32(8435955), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42860))
+	i0 = fn4093(m, v0, uint32(8449042), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43152))
+	i0 = fn4093(m, v0, uint32(8436124), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42832))
+	i0 = fn4093(m, v0, uint32(8448969), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43304))
+	i0 = fn4093(m, v0, uint32(8448741), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43048))
+	i0 = fn4093(m, v0, uint32(8519975), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42984))
+	i0 = fn4093(m, v0, uint32(8447417), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42904))
+	i0 = fn4093(m, v0, uint32(8403430), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43228))
+	i0 = fn4093(m, v0, uint32(8402725), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43052))
+	i0 = fn4093(m, v0, uint32(8448063), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43224))
+	i0 = fn4093(m, v0, uint32(8448142), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42900))
+	i0 = fn4093(m, v0, uint32(8448305), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42960))
+	i0 = fn4093(m, v0, uint32(8447178), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42828))
+	i0 = fn4093(m, v0, uint32(8401679), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43320))
+	i0 = fn4093(m, v0, uint32(8506463), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43316))
+	i0 = fn4093(m, v0, uint32(8462736), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42876))
+	i0 = fn4093(m, v0, uint32(8484780), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42868))
+	i0 = fn4093(m, v0, uint32(8464439), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42948))
+	i0 = fn4093(m, v0, uint32(8481316), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43036))
+	i0 = fn4093(m, v0, uint32(8435768), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42880))
+	i0 = fn4093(m, v0, uint32(8400202), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42820))
+	i0 = fn4093(m, v0, uint32(8482267), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43256))
+	i0 = fn4093(m, v0, uint32(8396674), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43236))
+	i0 = fn4093(m, v0, uint32(8510519), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43148))
+	i0 = fn4093(m, v0, uint32(8489611), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43056))
+	i0 = fn4093(m, v0, uint32(8395375), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43268))
+	i0 = fn4093(m, v0, uint32(8492050), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43232))
+	i0 = fn4093(m, v0, uint32(8502077), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43480))
+	i0 = fn4093(m, v0, uint32(8393923), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43064))
+	i0 = fn4093(m, v0, uint32(8513736), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43244))
+	i0 = fn4093(m, v0, uint32(8484328), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42892))
+	i0 = fn4093(m, v0, uint32(8465003), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43396))
+	i0 = fn4093(m, v0, uint32(8447953), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42792))
+	i0 = fn4093(m, v0, uint32(8505883), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43188))
+	i0 = fn4093(m, v0, uint32(8446971), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43620))
+	i0 = fn4093(m, v0, uint32(8437453), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42784))
+	i0 = fn4093(m, v0, uint32(8513699), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43252))
+	i0 = fn4093(m, v0, uint32(8518971), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43144))
+	i0 = fn4093(m, v0, uint32(8400641), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43088))
+	i0 = fn4093(m, v0, uint32(8400638), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42912))
+	i0 = fn4093(m, v0, uint32(8393586), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43132))
+	i0 = fn4093(m, v0, uint32(8504675), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43204))
+	i0 = fn4093(m, v0, uint32(8393165), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43044))
+	i0 = fn4093(m, v0, uint32(8401768), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43212))
+	i0 = fn4093(m, v0, uint32(8401761), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42848))
+	i0 = fn4093(m, v0, uint32(8446942), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42856))
+	i0 = fn4093(m, v0, uint32(8439710), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42840))
+	i0 = fn4093(m, v0, uint32(8505880), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42940))
+	i0 = fn4093(m, v0, uint32(8393581), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43724))
+	i0 = fn4093(m, v0, uint32(8447674), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43016))
+	i0 = fn4093(m, v0, uint32(8396239), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43180))
+	i0 = fn4093(m, v0, uint32(8396893), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43292))
+	i0 = fn4093(m, v0, uint32(8513698), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43300))
+	i0 = fn4093(m, v0, uint32(8518970), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43416))
+	i0 = fn4093(m, v0, uint32(8447710), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42920))
+	i0 = fn4093(m, v0, uint32(8447044), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43164))
+	i0 = fn4093(m, v0, uint32(8447041), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43080))
+	i0 = fn4093(m, v0, uint32(8408258), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43072))
+	i0 = fn4093(m, v0, uint32(8536455), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42980))
+	i0 = fn4093(m, v0, uint32(8408261), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42972))
+	i0 = fn4093(m, v0, uint32(8536459), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43032))
+	i0 = fn4093(m, v0, uint32(8423782), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43024))
+	i0 = fn4093(m, v0, uint32(8396891), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43004))
+	i0 = fn4093(m, v0, uint32(8461979), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43172))
+	i0 = fn4093(m, v0, uint32(8461976), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43428))
+	i0 = fn4093(m, v0, uint32(8459993), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43476))
+	i0 = fn4093(m, v0, uint32(8442785), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+42924))
+	i0 = fn4093(m, v0, uint32(8442936), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43372))
+	i0 = fn4093(m, v0, uint32(8410911), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43360))
+	i0 = fn4093(m, v0, uint32(8470263), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43540))
+	i0 = fn4093(m, v0, uint32(8504049), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43348))
+	i0 = fn4093(m, v0, uint32(8423564), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43744))
+	i0 = fn4093(m, v0, uint32(8463055), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43588))
+	i0 = fn4093(m, v0, uint32(8483948), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43640))
+	i0 = fn4093(m, v0, uint32(8450992), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43120))
+	i0 = fn4093(m, v0, uint32(8481092), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43112))
+	i0 = fn4093(m, v0, uint32(8451113), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43108))
+	i0 = fn4093(m, v0, uint32(8501520), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43100))
+	i0 = fn4093(m, v0, uint32(8473601), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43096))
+	i0 = fn4093(m, v0, uint32(8412713), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43116))
+	i0 = fn4093(m, v0, uint32(8446474), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43092))
+	i0 = fn4093(m, v0, uint32(8423788), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43104))
+	i0 = fn4093(m, v0, uint32(8446948), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43708))
+	i0 = fn4093(m, v0, uint32(8484334), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43276))
+	i0 = fn4093(m, v0, uint32(8484467), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43716))
+	i0 = fn4093(m, v0, uint32(8463512), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43284))
+	i0 = fn4093(m, v0, uint32(8446927), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43192))
+	i0 = fn4093(m, v0, uint32(8517749), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+43280))
+	i0 = fn4093(m, v0, uint32(8491956), i2)
+	i0 = uint32(int32(i0) >> (uint32(31) & 31))
+	v2 = i0
+L2:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3183(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v6 = i0
+	m.g0 = v6
+	i0 = fn2290(m, v4)
+	v7 = i0
+	if v7 != 0 {
+		goto L2
+	}
+	v8 = uint32(0)
+	goto L1
+L2:
+	if int32(v4) < int32(uint32(1)) {
+		goto L4
+	}
+	v8 = uint32(0)
+L5:
+	i0 = v3 + v8
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2839(m, i0)
+	v9 = i0
+	if v9 != 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v8 = i0
+	if v8 != uint32(1073741823) {
+		goto L7
+	}
+	v8 = uint32(0)
+	goto L1
+L7:
+	i1 = v8 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v4
+	v8 = uint32(0)
+	if v4 == 0 {
+		goto L3
+	}
+	goto L1
+L6:
+	i0 = v7 + v8
+	i0 = i0 + uint32(12)
+	*(*uint32)(unsafe.Add(b, i0)) = v9
+	i0 = v8 + uint32(4)
+	v8 = i0
+	i0 = v4 + k32(4294967295)
+	v4 = i0
+	if v4 != 0 {
+		goto L5
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+576))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+564))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+568))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+612))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+560))
+	v0 = i0
+	i0 = v6 + uint32(36)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	i0 = v6 + uint32(32)
+	*(*uint32)(unsafe.Add(b, i0)) = v0
+	i0 = v6 + uint32(28)
+	*(*uint32)(unsafe.Add(b, i0)) = v3
+	i0 = v6 + uint32(24)
+	*(*uint32)(unsafe.Add(b, i0)) = v9
+	i0 = v6 + uint32(20)
+	*(*uint32)(unsafe.Add(b, i0)) = v7
+	i0 = v6 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
+	*(*uint32)(unsafe.Add(b, v6)) = v1
+	i0 = fn858(m, uint32(10064992), uint32(8389006), v6)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+L3:
+	fn2073(m, v7)
+L1:
+	i0 = v6 + uint32(48)
+	m.g0 = i0
+	return v8
+}
+
+//go:norace
+//go:nocheckptr
+func fn3184(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = fn2290(m, v3)
+	v4 = i0
+	if v4 != 0 {
+		goto L1
+	}
+	return k32(4294967295)
+L1:
+	if int32(v3) < int32(uint32(1)) {
+		goto L4
+	}
+	v5 = uint32(0)
+L5:
+	i0 = v2 + v5
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2839(m, i0)
+	v6 = i0
+	if v6 != 0 {
+		goto L6
+	}
+	v5 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 == 0 {
+		goto L3
+	}
+	goto L2
+L6:
+	i0 = v4 + v5
+	i0 = i0 + uint32(12)
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + k32(4294967295)
+	v3 = i0
+	if v3 != 0 {
+		goto L5
+	}
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+572))
+	i0 = fn2038(m, v1, i1, v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L2
+	}
+L3:
+	fn2073(m, v4)
+L2:
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn3185(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v1 = uint32(0)
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	i0 = fn1761(m, v2, uint32(8391524), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L4
+	}
+	fn2073(m, v3)
+L4:
+	if v4 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+940))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L6:
+	i0 = fn1761(m, v2, uint32(8420272), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L7
+	}
+	fn2073(m, v3)
+L7:
+	if v4 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+368))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+368))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L10
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L10:
+	if v3 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L11
+	}
+	fn2073(m, v2)
+L11:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L12:
+	i0 = fn1761(m, v2, uint32(8391524), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L13
+	}
+	fn2073(m, v3)
+L13:
+	if v4 == 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+240))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+240))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L16
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L16:
+	if v3 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L17
+	}
+	fn2073(m, v2)
+L17:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L18:
+	i0 = fn1761(m, v2, uint32(8391524), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L19
+	}
+	fn2073(m, v3)
+L19:
+	if v4 == 0 {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+164))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+164))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L22
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L22:
+	if v3 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L23
+	}
+	fn2073(m, v2)
+L23:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L24
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L24:
+	i0 = fn1761(m, v2, uint32(8420285), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L25
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L25
+	}
+	fn2073(m, v3)
+L25:
+	if v4 == 0 {
+		goto L26
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L27
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L27:
+	i0 = fn1761(m, v2, uint32(8414688), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L28
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L28
+	}
+	fn2073(m, v3)
+L28:
+	if v4 == 0 {
+		goto L29
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L29:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+188))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L30
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+188))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L31
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L31:
+	if v3 == uint32(1073741823) {
+		goto L32
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L32
+	}
+	fn2073(m, v2)
+L32:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L33
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
+L33:
+	i0 = fn1761(m, v2, uint32(8489437), uint32(10072576))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L34
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = v3
+	if v3 != 0 {
+		goto L34
+	}
+	fn2073(m, uint32(10072576))
+L34:
+	if v1 == 0 {
+		goto L35
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L36
+	}
+	return uint32(0)
+L36:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L35:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+604))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L37
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L37:
+	i0 = fn1761(m, v2, uint32(8417371), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L38
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L38
+	}
+	fn2073(m, v1)
+L38:
+	if v3 == 0 {
+		goto L39
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L40
+	}
+	return uint32(0)
+L40:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L39:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v1 = i0
+	if v1 != 0 {
+		goto L41
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L42
+	}
+	return uint32(0)
+L42:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L41:
+	i0 = fn1761(m, v2, uint32(8391524), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L43
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L43
+	}
+	fn2073(m, v1)
+L43:
+	if v3 == 0 {
+		goto L44
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L45
+	}
+	return uint32(0)
+L45:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L44:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v1 = i0
+	if v1 != 0 {
+		goto L46
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L47
+	}
+	return uint32(0)
+L47:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L46:
+	i0 = fn1761(m, v2, uint32(8394763), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L48
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L48
+	}
+	fn2073(m, v1)
+L48:
+	if v3 == 0 {
+		goto L49
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L50
+	}
+	return uint32(0)
+L50:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L49:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v1 = i0
+	if v1 != 0 {
+		goto L51
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L52
+	}
+	return uint32(0)
+L52:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L51:
+	i0 = fn1761(m, v2, uint32(8414688), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L53
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L53
+	}
+	fn2073(m, v1)
+L53:
+	if v3 == 0 {
+		goto L54
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L55
+	}
+	return uint32(0)
+L55:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L54:
+	i0 = fn2973(m, uint32(10072576), uint32(10059656))
+	v1 = i0
+	if v1 != 0 {
+		goto L56
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L57
+	}
+	return uint32(0)
+L57:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L56:
+	i0 = fn1761(m, v2, uint32(8399483), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L58
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L58
+	}
+	fn2073(m, v1)
+L58:
+	if v3 == 0 {
+		goto L59
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L60
+	}
+	return uint32(0)
+L60:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L59:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+948))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v1 = i0
+	if v1 != 0 {
+		goto L61
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L62
+	}
+	return uint32(0)
+L62:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L61:
+	i0 = fn1761(m, v2, uint32(8415776), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L63
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L63
+	}
+	fn2073(m, v1)
+L63:
+	if v3 == 0 {
+		goto L64
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L65
+	}
+	return uint32(0)
+L65:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L64:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+184))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L66
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L67
+	}
+	return uint32(0)
+L67:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L66:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+184))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v3 == 0 {
+		goto L68
+	}
+	if v1 != uint32(1073741823) {
+		goto L69
+	}
+	return uint32(0)
+L69:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L68:
+	if v1 == uint32(1073741823) {
+		goto L70
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L70
+	}
+	fn2073(m, v2)
+L70:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L71
+	}
+	return uint32(0)
+L71:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L72
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
+L72:
+	i0 = fn1761(m, v2, uint32(8489437), uint32(10072576))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L73
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = v3
+	if v3 != 0 {
+		goto L73
+	}
+	fn2073(m, uint32(10072576))
+L73:
+	if v1 == 0 {
+		goto L74
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L75
+	}
+	return uint32(0)
+L75:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L74:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+604))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L76
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L76:
+	i0 = fn1761(m, v2, uint32(8417371), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L77
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L77
+	}
+	fn2073(m, v1)
+L77:
+	if v3 == 0 {
+		goto L78
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L79
+	}
+	return uint32(0)
+L79:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L78:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v1 = i0
+	if v1 != 0 {
+		goto L80
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L81
+	}
+	return uint32(0)
+L81:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L80:
+	i0 = fn1761(m, v2, uint32(8391524), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L82
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L82
+	}
+	fn2073(m, v1)
+L82:
+	if v3 == 0 {
+		goto L83
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L84
+	}
+	return uint32(0)
+L84:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L83:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v1 = i0
+	if v1 != 0 {
+		goto L85
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L86
+	}
+	return uint32(0)
+L86:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L85:
+	i0 = fn1761(m, v2, uint32(8394763), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L87
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L87
+	}
+	fn2073(m, v1)
+L87:
+	if v3 == 0 {
+		goto L88
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L89
+	}
+	return uint32(0)
+L89:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L88:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v1 = i0
+	if v1 != 0 {
+		goto L90
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L91
+	}
+	return uint32(0)
+L91:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L90:
+	i0 = fn1761(m, v2, uint32(8414688), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L92
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L92
+	}
+	fn2073(m, v1)
+L92:
+	if v3 == 0 {
+		goto L93
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L94
+	}
+	return uint32(0)
+L94:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L93:
+	i0 = fn2973(m, uint32(10072576), uint32(10059656))
+	v1 = i0
+	if v1 != 0 {
+		goto L95
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L96
+	}
+	return uint32(0)
+L96:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L95:
+	i0 = fn1761(m, v2, uint32(8399483), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L97
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L97
+	}
+	fn2073(m, v1)
+L97:
+	if v3 == 0 {
+		goto L98
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L99
+	}
+	return uint32(0)
+L99:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L98:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+948))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v1 = i0
+	if v1 != 0 {
+		goto L100
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L101
+	}
+	return uint32(0)
+L101:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L100:
+	i0 = fn1761(m, v2, uint32(8415776), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L102
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L102
+	}
+	fn2073(m, v1)
+L102:
+	if v3 == 0 {
+		goto L103
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L104
+	}
+	return uint32(0)
+L104:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L103:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L105
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L106
+	}
+	return uint32(0)
+L106:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L105:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v3 == 0 {
+		goto L107
+	}
+	if v1 != uint32(1073741823) {
+		goto L108
+	}
+	return uint32(0)
+L108:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L107:
+	if v1 == uint32(1073741823) {
+		goto L109
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L109
+	}
+	fn2073(m, v2)
+L109:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L110
+	}
+	return uint32(0)
+L110:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L111
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
+L111:
+	i0 = fn1761(m, v2, uint32(8489437), uint32(10072576))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L112
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = v3
+	if v3 != 0 {
+		goto L112
+	}
+	fn2073(m, uint32(10072576))
+L112:
+	if v1 == 0 {
+		goto L113
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L114
+	}
+	return uint32(0)
+L114:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L113:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v1 = i0
+	if v1 != 0 {
+		goto L115
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L116
+	}
+	return uint32(0)
+L116:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L115:
+	i0 = fn1761(m, v2, uint32(8420120), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L117
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L117
+	}
+	fn2073(m, v1)
+L117:
+	if v3 == 0 {
+		goto L118
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L119
+	}
+	return uint32(0)
+L119:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L118:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+772))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v1 = i0
+	if v1 != 0 {
+		goto L120
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L121
+	}
+	return uint32(0)
+L121:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L120:
+	i0 = fn1761(m, v2, uint32(8422306), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L122
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L122
+	}
+	fn2073(m, v1)
+L122:
+	if v3 == 0 {
+		goto L123
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L124
+	}
+	return uint32(0)
+L124:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L123:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v1 = i0
+	if v1 != 0 {
+		goto L125
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L126
+	}
+	return uint32(0)
+L126:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L125:
+	i0 = fn1761(m, v2, uint32(8391524), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L127
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L127
+	}
+	fn2073(m, v1)
+L127:
+	if v3 == 0 {
+		goto L128
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L129
+	}
+	return uint32(0)
+L129:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L128:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v1 = i0
+	if v1 != 0 {
+		goto L130
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L131
+	}
+	return uint32(0)
+L131:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L130:
+	i0 = fn1761(m, v2, uint32(8394763), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L132
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L132
+	}
+	fn2073(m, v1)
+L132:
+	if v3 == 0 {
+		goto L133
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L134
+	}
+	return uint32(0)
+L134:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L133:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+948))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v1 = i0
+	if v1 != 0 {
+		goto L135
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L136
+	}
+	return uint32(0)
+L136:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L135:
+	i0 = fn1761(m, v2, uint32(8415776), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L137
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L137
+	}
+	fn2073(m, v1)
+L137:
+	if v3 == 0 {
+		goto L138
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L139
+	}
+	return uint32(0)
+L139:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L138:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L140
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L141
+	}
+	return uint32(0)
+L141:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L140:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v3 == 0 {
+		goto L142
+	}
+	if v1 != uint32(1073741823) {
+		goto L143
+	}
+	return uint32(0)
+L143:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L142:
+	if v1 == uint32(1073741823) {
+		goto L144
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L144
+	}
+	fn2073(m, v2)
+L144:
+	v1 = uint32(0)
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L145
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L145:
+	i0 = fn1761(m, v2, uint32(8480969), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L146
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L146
+	}
+	fn2073(m, v3)
+L146:
+	if v4 == 0 {
+		goto L147
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L147:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L148
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L148:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L149
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L149:
+	if v3 == uint32(1073741823) {
+		goto L150
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L150
+	}
+	fn2073(m, v2)
+L150:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L151
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L151:
+	i0 = fn1761(m, v2, uint32(8411688), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L152
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L152
+	}
+	fn2073(m, v3)
+L152:
+	if v4 == 0 {
+		goto L153
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L153:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L154
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L154:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L155
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L155:
+	if v3 == uint32(1073741823) {
+		goto L156
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L156
+	}
+	fn2073(m, v2)
+L156:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L157
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L157:
+	i0 = fn1761(m, v2, uint32(8411688), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L158
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L158
+	}
+	fn2073(m, v3)
+L158:
+	if v4 == 0 {
+		goto L159
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L159:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L160
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L160:
+	i0 = fn1761(m, v2, uint32(8480969), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L161
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L161
+	}
+	fn2073(m, v3)
+L161:
+	if v4 == 0 {
+		goto L162
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L162:
+	i0 = fn2973(m, uint32(10072576), uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L163
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L163:
+	i0 = fn1761(m, v2, uint32(8399483), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L164
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L164
+	}
+	fn2073(m, v3)
+L164:
+	if v4 == 0 {
+		goto L165
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L165:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L166
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L166:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L167
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L167:
+	if v3 == uint32(1073741823) {
+		goto L168
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L168
+	}
+	fn2073(m, v2)
+L168:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L169
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L169:
+	i0 = fn1761(m, v2, uint32(8489437), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L170
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L170
+	}
+	fn2073(m, v3)
+L170:
+	if v4 == 0 {
+		goto L171
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L171:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+948))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L172
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L172:
+	i0 = fn1761(m, v2, uint32(8415776), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L173
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L173
+	}
+	fn2073(m, v3)
+L173:
+	if v4 == 0 {
+		goto L174
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L174:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L175
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L175:
+	i0 = fn1761(m, v2, uint32(8480969), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L176
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L176
+	}
+	fn2073(m, v3)
+L176:
+	if v4 == 0 {
+		goto L177
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L177:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L178
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L178:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L179
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L179:
+	if v3 == uint32(1073741823) {
+		goto L180
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L180
+	}
+	fn2073(m, v2)
+L180:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L181
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L181:
+	i0 = fn1761(m, v2, uint32(8402709), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L182
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L182
+	}
+	fn2073(m, v3)
+L182:
+	if v4 == 0 {
+		goto L183
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L183:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+852))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L184
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L184:
+	i0 = fn1761(m, v2, uint32(8447970), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L185
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L185
+	}
+	fn2073(m, v3)
+L185:
+	if v4 == 0 {
+		goto L186
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L186:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L187
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L187:
+	i0 = fn1761(m, v2, uint32(8480969), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L188
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L188
+	}
+	fn2073(m, v3)
+L188:
+	if v4 == 0 {
+		goto L189
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L189:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L190
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L190:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L191
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L191:
+	if v3 == uint32(1073741823) {
+		goto L192
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L192
+	}
+	fn2073(m, v2)
+L192:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L193
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L193:
+	i0 = fn1761(m, v2, uint32(8402709), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L194
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L194
+	}
+	fn2073(m, v3)
+L194:
+	if v4 == 0 {
+		goto L195
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L195:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L196
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L196:
+	i0 = fn1761(m, v2, uint32(8453658), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L197
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L197
+	}
+	fn2073(m, v3)
+L197:
+	if v4 == 0 {
+		goto L198
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L198:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L199
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L199:
+	i0 = fn1761(m, v2, uint32(8480969), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L200
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L200
+	}
+	fn2073(m, v3)
+L200:
+	if v4 == 0 {
+		goto L201
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L201:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L202
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
+L202:
+	i0 = fn1761(m, v2, uint32(8492056), uint32(10050376))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L203
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = v3
+	if v3 != 0 {
+		goto L203
+	}
+	fn2073(m, uint32(10050376))
+L203:
+	if v1 == 0 {
+		goto L204
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L205
+	}
+	return uint32(0)
+L205:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L204:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L206
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L207
+	}
+	return uint32(0)
+L207:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L206:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v3 == 0 {
+		goto L208
+	}
+	if v1 != uint32(1073741823) {
+		goto L209
+	}
+	return uint32(0)
+L209:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L208:
+	if v1 == uint32(1073741823) {
+		goto L210
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L210
+	}
+	fn2073(m, v2)
+L210:
+	v1 = uint32(0)
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L211
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L211:
+	i0 = fn1761(m, v2, uint32(8402709), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L212
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L212
+	}
+	fn2073(m, v3)
+L212:
+	if v4 == 0 {
+		goto L213
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L213:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L214
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L214:
+	i0 = fn1761(m, v2, uint32(8440922), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L215
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L215
+	}
+	fn2073(m, v3)
+L215:
+	if v4 == 0 {
+		goto L216
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L216:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L217
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L217:
+	i0 = fn1761(m, v2, uint32(8391524), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L218
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L218
+	}
+	fn2073(m, v3)
+L218:
+	if v4 == 0 {
+		goto L219
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L219:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L220
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L220:
+	i0 = fn1761(m, v2, uint32(8483669), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L221
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L221
+	}
+	fn2073(m, v3)
+L221:
+	if v4 == 0 {
+		goto L222
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L222:
+	i0 = fn2973(m, uint32(10072576), uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L223
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L223:
+	i0 = fn1761(m, v2, uint32(8399483), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L224
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L224
+	}
+	fn2073(m, v3)
+L224:
+	if v4 == 0 {
+		goto L225
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L225:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+176))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L226
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L226:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+176))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L227
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L227:
+	if v3 == uint32(1073741823) {
+		goto L228
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L228
+	}
+	fn2073(m, v2)
+L228:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L229
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L229:
+	i0 = fn1761(m, v2, uint32(8402709), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L230
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L230
+	}
+	fn2073(m, v3)
+L230:
+	if v4 == 0 {
+		goto L231
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L231:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L232
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L232:
+	i0 = fn1761(m, v2, uint32(8440922), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L233
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L233
+	}
+	fn2073(m, v3)
+L233:
+	if v4 == 0 {
+		goto L234
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L234:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L235
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L235:
+	i0 = fn1761(m, v2, uint32(8391524), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L236
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L236
+	}
+	fn2073(m, v3)
+L236:
+	if v4 == 0 {
+		goto L237
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L237:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L238
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L238:
+	i0 = fn1761(m, v2, uint32(8483669), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L239
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L239
+	}
+	fn2073(m, v3)
+L239:
+	if v4 == 0 {
+		goto L240
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L240:
+	i0 = fn2973(m, uint32(10072576), uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L241
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L241:
+	i0 = fn1761(m, v2, uint32(8399483), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L242
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L242
+	}
+	fn2073(m, v3)
+L242:
+	if v4 == 0 {
+		goto L243
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L243:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L244
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L244:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L245
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L245:
+	if v3 == uint32(1073741823) {
+		goto L246
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L246
+	}
+	fn2073(m, v2)
+L246:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L247
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L247:
+	i0 = fn1761(m, v2, uint32(8395392), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L248
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L248
+	}
+	fn2073(m, v3)
+L248:
+	if v4 == 0 {
+		goto L249
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L249:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L250
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L250:
+	i0 = fn1761(m, v2, uint32(8391524), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L251
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L251
+	}
+	fn2073(m, v3)
+L251:
+	if v4 == 0 {
+		goto L252
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L252:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L253
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L253:
+	i0 = fn1761(m, v2, uint32(8483669), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L254
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L254
+	}
+	fn2073(m, v3)
+L254:
+	if v4 == 0 {
+		goto L255
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L255:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+540))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L256
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L256:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+540))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L257
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L257:
+	if v3 == uint32(1073741823) {
+		goto L258
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L258
+	}
+	fn2073(m, v2)
+L258:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L259
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L259:
+	i0 = fn1761(m, v2, uint32(8395392), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L260
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L260
+	}
+	fn2073(m, v3)
+L260:
+	if v4 == 0 {
+		goto L261
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L261:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L262
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L262:
+	i0 = fn1761(m, v2, uint32(8391524), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L263
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L263
+	}
+	fn2073(m, v3)
+L263:
+	if v4 == 0 {
+		goto L264
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L264:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L265
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L265:
+	i0 = fn1761(m, v2, uint32(8483669), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L266
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L266
+	}
+	fn2073(m, v3)
+L266:
+	if v4 == 0 {
+		goto L267
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L267:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+220))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L268
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L268:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+220))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L269
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L269:
+	if v3 == uint32(1073741823) {
+		goto L270
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L270
+	}
+	fn2073(m, v2)
+L270:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+976))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L271
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L271:
+	i0 = fn1761(m, v2, uint32(8415770), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L272
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L272
+	}
+	fn2073(m, v3)
+L272:
+	if v4 == 0 {
+		goto L273
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L273:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L274
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L274:
+	i0 = fn1761(m, v2, uint32(8391524), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L275
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L275
+	}
+	fn2073(m, v3)
+L275:
+	if v4 == 0 {
+		goto L276
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L276:
+	i0 = fn2973(m, uint32(10072576), uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L277
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L277:
+	i0 = fn1761(m, v2, uint32(8399483), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L278
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L278
+	}
+	fn2073(m, v3)
+L278:
+	if v4 == 0 {
+		goto L279
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L279:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+544))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L280
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L280:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+544))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L281
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L281:
+	if v3 == uint32(1073741823) {
+		goto L282
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L282
+	}
+	fn2073(m, v2)
+L282:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+976))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L283
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L283:
+	i0 = fn1761(m, v2, uint32(8415770), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L284
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L284
+	}
+	fn2073(m, v3)
+L284:
+	if v4 == 0 {
+		goto L285
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L285:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L286
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L286:
+	i0 = fn1761(m, v2, uint32(8391524), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L287
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L287
+	}
+	fn2073(m, v3)
+L287:
+	if v4 == 0 {
+		goto L288
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L288:
+	i0 = fn2973(m, uint32(10072576), uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L289
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L289:
+	i0 = fn1761(m, v2, uint32(8399483), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L290
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L290
+	}
+	fn2073(m, v3)
+L290:
+	if v4 == 0 {
+		goto L291
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L291:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L292
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L292:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L293
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L293:
+	if v3 == uint32(1073741823) {
+		goto L294
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L294
+	}
+	fn2073(m, v2)
+L294:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L295
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L295:
+	i0 = fn1761(m, v2, uint32(8403577), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L296
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L296
+	}
+	fn2073(m, v3)
+L296:
+	if v4 == 0 {
+		goto L297
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L297:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+820))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L298
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L298:
+	i0 = fn1761(m, v2, uint32(8419932), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L299
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L299
+	}
+	fn2073(m, v3)
+L299:
+	if v4 == 0 {
+		goto L300
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L300:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L301
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L301:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L302
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L302:
+	if v3 == uint32(1073741823) {
+		goto L303
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L303
+	}
+	fn2073(m, v2)
+L303:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L304
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L304:
+	i0 = fn1761(m, v2, uint32(8516757), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L305
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L305
+	}
+	fn2073(m, v3)
+L305:
+	if v4 == 0 {
+		goto L306
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L306:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L307
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L307:
+	i0 = fn1761(m, v2, uint32(8483475), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L308
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L308
+	}
+	fn2073(m, v3)
+L308:
+	if v4 == 0 {
+		goto L309
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L309:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L310
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L310:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L311
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L311:
+	if v3 == uint32(1073741823) {
+		goto L312
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L312
+	}
+	fn2073(m, v2)
+L312:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L313
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L313:
+	i0 = fn1761(m, v2, uint32(8391524), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L314
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L314
+	}
+	fn2073(m, v3)
+L314:
+	if v4 == 0 {
+		goto L315
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L315:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+708))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L316
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L316:
+	i0 = fn1761(m, v2, uint32(8413723), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L317
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L317
+	}
+	fn2073(m, v3)
+L317:
+	if v4 == 0 {
+		goto L318
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L318:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L319
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L319:
+	i0 = fn1761(m, v2, uint32(8483669), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L320
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L320
+	}
+	fn2073(m, v3)
+L320:
+	if v4 == 0 {
+		goto L321
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L321:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L322
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L322:
+	i0 = fn1761(m, v2, uint32(8391443), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L323
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L323
+	}
+	fn2073(m, v3)
+L323:
+	if v4 == 0 {
+		goto L324
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L324:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+496))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L325
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L325:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+496))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L326
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L326:
+	if v3 == uint32(1073741823) {
+		goto L327
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L327
+	}
+	fn2073(m, v2)
+L327:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L328
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L328:
+	i0 = fn1761(m, v2, uint32(8391524), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L329
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L329
+	}
+	fn2073(m, v3)
+L329:
+	if v4 == 0 {
+		goto L330
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L330:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+708))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L331
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L331:
+	i0 = fn1761(m, v2, uint32(8413723), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L332
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L332
+	}
+	fn2073(m, v3)
+L332:
+	if v4 == 0 {
+		goto L333
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L333:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L334
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L334:
+	i0 = fn1761(m, v2, uint32(8483669), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L335
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L335
+	}
+	fn2073(m, v3)
+L335:
+	if v4 == 0 {
+		goto L336
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L336:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L337
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L337:
+	i0 = fn1761(m, v2, uint32(8391443), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L338
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L338
+	}
+	fn2073(m, v3)
+L338:
+	if v4 == 0 {
+		goto L339
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L339:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+492))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L340
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L340:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+492))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L341
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L341:
+	if v3 == uint32(1073741823) {
+		goto L342
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L342
+	}
+	fn2073(m, v2)
+L342:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L343
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L343:
+	i0 = fn1761(m, v2, uint32(8395392), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L344
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L344
+	}
+	fn2073(m, v3)
+L344:
+	if v4 == 0 {
+		goto L345
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L345:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L346
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L346:
+	i0 = fn1761(m, v2, uint32(8469997), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L347
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L347
+	}
+	fn2073(m, v3)
+L347:
+	if v4 == 0 {
+		goto L348
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L348:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L349
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L349:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L350
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L350:
+	if v3 == uint32(1073741823) {
+		goto L351
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L351
+	}
+	fn2073(m, v2)
+L351:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+580))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L352
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L352:
+	i0 = fn1761(m, v2, uint32(8421564), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L353
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L353
+	}
+	fn2073(m, v3)
+L353:
+	if v4 == 0 {
+		goto L354
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L354:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+228))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L355
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L355:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+228))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L356
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L356:
+	if v3 == uint32(1073741823) {
+		goto L357
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L357
+	}
+	fn2073(m, v2)
+L357:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn2973(m, uint32(10072576), uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L358
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L358:
+	i0 = fn1761(m, v2, uint32(8490453), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L359
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L359
+	}
+	fn2073(m, v3)
+L359:
+	if v4 == 0 {
+		goto L360
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L360:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+580))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L361
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L361:
+	i0 = fn1761(m, v2, uint32(8421564), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L362
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L362
+	}
+	fn2073(m, v3)
+L362:
+	if v4 == 0 {
+		goto L363
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L363:
+	i0 = fn2973(m, uint32(10050376), uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L364
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L364:
+	i0 = fn1761(m, v2, uint32(8464860), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L365
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L365
+	}
+	fn2073(m, v3)
+L365:
+	if v4 == 0 {
+		goto L366
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L366:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+224))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L367
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L367:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+224))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L368
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L368:
+	if v3 == uint32(1073741823) {
+		goto L369
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L369
+	}
+	fn2073(m, v2)
+L369:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn1207(m, uint32(10049232), uint32(10072576))
+	v3 = i0
+	if v3 != 0 {
+		goto L370
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L370:
+	i0 = fn1761(m, v2, uint32(8421564), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L371
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L371
+	}
+	fn2073(m, v3)
+L371:
+	if v4 == 0 {
+		goto L372
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L372:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+196))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L373
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L373:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+196))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L374
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L374:
+	if v3 == uint32(1073741823) {
+		goto L375
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L375
+	}
+	fn2073(m, v2)
+L375:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn1207(m, uint32(10049232), uint32(10072576))
+	v3 = i0
+	if v3 != 0 {
+		goto L376
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L376:
+	i0 = fn1761(m, v2, uint32(8421564), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L377
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L377
+	}
+	fn2073(m, v3)
+L377:
+	if v4 == 0 {
+		goto L378
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L378:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+388))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L379
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L379:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+388))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L380
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L380:
+	if v3 == uint32(1073741823) {
+		goto L381
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L381
+	}
+	fn2073(m, v2)
+L381:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L382
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L382:
+	i0 = fn1761(m, v2, uint32(8480969), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L383
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L383
+	}
+	fn2073(m, v3)
+L383:
+	if v4 == 0 {
+		goto L384
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L384:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+160))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L385
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L385:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+160))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L386
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L386:
+	if v3 == uint32(1073741823) {
+		goto L387
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L387
+	}
+	fn2073(m, v2)
+L387:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+428))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L388
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L388:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+428))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L389
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L389:
+	if v3 == uint32(1073741823) {
+		goto L390
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L390
+	}
+	fn2073(m, v2)
+L390:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L391
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L391:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L392
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L392:
+	if v3 == uint32(1073741823) {
+		goto L393
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L393
+	}
+	fn2073(m, v2)
+L393:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L394
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L394:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L395
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L395:
+	if v3 == uint32(1073741823) {
+		goto L396
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L396
+	}
+	fn2073(m, v2)
+L396:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+628))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L397
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L397:
+	i0 = fn1761(m, v2, uint32(8447970), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L398
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L398
+	}
+	fn2073(m, v3)
+L398:
+	if v4 == 0 {
+		goto L399
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L399:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L400
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L400:
+	i0 = fn1761(m, v2, uint32(8418375), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L401
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L401
+	}
+	fn2073(m, v3)
+L401:
+	if v4 == 0 {
+		goto L402
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L402:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L403
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L403:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L404
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L404:
+	if v3 == uint32(1073741823) {
+		goto L405
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L405
+	}
+	fn2073(m, v2)
+L405:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L406
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L406:
+	i0 = fn1761(m, v2, uint32(8402709), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L407
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L407
+	}
+	fn2073(m, v3)
+L407:
+	if v4 == 0 {
+		goto L408
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L408:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L409
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L409:
+	i0 = fn1761(m, v2, uint32(8480969), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L410
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L410
+	}
+	fn2073(m, v3)
+L410:
+	if v4 == 0 {
+		goto L411
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L411:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+384))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L412
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L412:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+384))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L413
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L413:
+	if v3 == uint32(1073741823) {
+		goto L414
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L414
+	}
+	fn2073(m, v2)
+L414:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L415
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L415:
+	i0 = fn1761(m, v2, uint32(8401836), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L416
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L416
+	}
+	fn2073(m, v3)
+L416:
+	if v4 == 0 {
+		goto L417
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L417:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+852))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L418
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L418:
+	i0 = fn1761(m, v2, uint32(8447970), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L419
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L419
+	}
+	fn2073(m, v3)
+L419:
+	if v4 == 0 {
+		goto L420
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L420:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L421
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L421:
+	i0 = fn1761(m, v2, uint32(8401727), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L422
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L422
+	}
+	fn2073(m, v3)
+L422:
+	if v4 == 0 {
+		goto L423
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L423:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L424
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L424:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L425
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L425:
+	if v3 == uint32(1073741823) {
+		goto L426
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L426
+	}
+	fn2073(m, v2)
+L426:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+956))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L427
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L427:
+	i0 = fn1761(m, v2, uint32(8447970), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L428
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L428
+	}
+	fn2073(m, v3)
+L428:
+	if v4 == 0 {
+		goto L429
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L429:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L430
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L430:
+	i0 = fn1761(m, v2, uint32(8505815), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L431
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L431
+	}
+	fn2073(m, v3)
+L431:
+	if v4 == 0 {
+		goto L432
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L432:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+536))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L433
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L433:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+536))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L434
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L434:
+	if v3 == uint32(1073741823) {
+		goto L435
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L435
+	}
+	fn2073(m, v2)
+L435:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+604))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L436
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L436:
+	i0 = fn1761(m, v2, uint32(8417371), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L437
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L437
+	}
+	fn2073(m, v3)
+L437:
+	if v4 == 0 {
+		goto L438
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L438:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L439
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L439:
+	i0 = fn1761(m, v2, uint32(8391524), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L440
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L440
+	}
+	fn2073(m, v3)
+L440:
+	if v4 == 0 {
+		goto L441
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L441:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+280))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L442
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L442:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+280))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L443
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L443:
+	if v3 == uint32(1073741823) {
+		goto L444
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L444
+	}
+	fn2073(m, v2)
+L444:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L445
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L445:
+	i0 = fn1761(m, v2, uint32(8395392), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L446
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L446
+	}
+	fn2073(m, v3)
+L446:
+	if v4 == 0 {
+		goto L447
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L447:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L448
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L448:
+	i0 = fn1761(m, v2, uint32(8391524), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L449
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L449
+	}
+	fn2073(m, v3)
+L449:
+	if v4 == 0 {
+		goto L450
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L450:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L451
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L451:
+	i0 = fn1761(m, v2, uint32(8483669), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L452
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L452
+	}
+	fn2073(m, v3)
+L452:
+	if v4 == 0 {
+		goto L453
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L453:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+216))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L454
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L454:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+216))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L455
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L455:
+	if v3 == uint32(1073741823) {
+		goto L456
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L456
+	}
+	fn2073(m, v2)
+L456:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L457
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L457:
+	i0 = fn1761(m, v2, uint32(8408317), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L458
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L458
+	}
+	fn2073(m, v3)
+L458:
+	if v4 == 0 {
+		goto L459
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L459:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L460
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L460:
+	i0 = fn1761(m, v2, uint32(8418375), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L461
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L461
+	}
+	fn2073(m, v3)
+L461:
+	if v4 == 0 {
+		goto L462
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L462:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+136))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L463
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L463:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+136))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L464
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L464:
+	if v3 == uint32(1073741823) {
+		goto L465
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L465
+	}
+	fn2073(m, v2)
+L465:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L466
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L466:
+	i0 = fn1761(m, v2, uint32(8411147), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L467
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L467
+	}
+	fn2073(m, v3)
+L467:
+	if v4 == 0 {
+		goto L468
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L468:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+460))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L469
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L469:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+460))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L470
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L470:
+	if v3 == uint32(1073741823) {
+		goto L471
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L471
+	}
+	fn2073(m, v2)
+L471:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L472
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L472:
+	i0 = fn1761(m, v2, uint32(8400646), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L473
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L473
+	}
+	fn2073(m, v3)
+L473:
+	if v4 == 0 {
+		goto L474
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L474:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+660))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L475
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L475:
+	i0 = fn1761(m, v2, uint32(8412777), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L476
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L476
+	}
+	fn2073(m, v3)
+L476:
+	if v4 == 0 {
+		goto L477
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L477:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+284))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L478
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L478:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+284))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L479
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L479:
+	if v3 == uint32(1073741823) {
+		goto L480
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L480
+	}
+	fn2073(m, v2)
+L480:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L481
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L481:
+	i0 = fn1761(m, v2, uint32(8400646), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L482
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L482
+	}
+	fn2073(m, v3)
+L482:
+	if v4 == 0 {
+		goto L483
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L483:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+660))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L484
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L484:
+	i0 = fn1761(m, v2, uint32(8412777), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L485
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L485
+	}
+	fn2073(m, v3)
+L485:
+	if v4 == 0 {
+		goto L486
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L486:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L487
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L487:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L488
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L488:
+	if v3 == uint32(1073741823) {
+		goto L489
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L489
+	}
+	fn2073(m, v2)
+L489:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L490
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L490:
+	i0 = fn1761(m, v2, uint32(8391349), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L491
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L491
+	}
+	fn2073(m, v3)
+L491:
+	if v4 == 0 {
+		goto L492
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L492:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L493
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L493:
+	i0 = fn1761(m, v2, uint32(8480969), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L494
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L494
+	}
+	fn2073(m, v3)
+L494:
+	if v4 == 0 {
+		goto L495
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L495:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+660))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L496
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L496:
+	i0 = fn1761(m, v2, uint32(8412777), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L497
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L497
+	}
+	fn2073(m, v3)
+L497:
+	if v4 == 0 {
+		goto L498
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L498:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+132))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L499
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L499:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+132))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L500
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L500:
+	if v3 == uint32(1073741823) {
+		goto L501
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L501
+	}
+	fn2073(m, v2)
+L501:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L502
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L502:
+	i0 = fn1761(m, v2, uint32(8400646), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L503
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L503
+	}
+	fn2073(m, v3)
+L503:
+	if v4 == 0 {
+		goto L504
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L504:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+660))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L505
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L505:
+	i0 = fn1761(m, v2, uint32(8412777), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L506
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L506
+	}
+	fn2073(m, v3)
+L506:
+	if v4 == 0 {
+		goto L507
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L507:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+192))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L508
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L508:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+192))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L509
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L509:
+	if v3 == uint32(1073741823) {
+		goto L510
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L510
+	}
+	fn2073(m, v2)
+L510:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L511
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L511:
+	i0 = fn1761(m, v2, uint32(8480969), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L512
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L512
+	}
+	fn2073(m, v3)
+L512:
+	if v4 == 0 {
+		goto L513
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L513:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L514
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L514:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L515
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L515:
+	if v3 == uint32(1073741823) {
+		goto L516
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L516
+	}
+	fn2073(m, v2)
+L516:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L517
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L517:
+	i0 = fn1761(m, v2, uint32(8480969), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L518
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L518
+	}
+	fn2073(m, v3)
+L518:
+	if v4 == 0 {
+		goto L519
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L519:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+552))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L520
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L520:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+552))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L521
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L521:
+	if v3 == uint32(1073741823) {
+		goto L522
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L522
+	}
+	fn2073(m, v2)
+L522:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L523
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L523:
+	i0 = fn1761(m, v2, uint32(8480969), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L524
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L524
+	}
+	fn2073(m, v3)
+L524:
+	if v4 == 0 {
+		goto L525
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L525:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+548))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L526
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L526:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+548))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L527
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L527:
+	if v3 == uint32(1073741823) {
+		goto L528
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L528
+	}
+	fn2073(m, v2)
+L528:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L529
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L529:
+	i0 = fn1761(m, v2, uint32(8401836), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L530
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L530
+	}
+	fn2073(m, v3)
+L530:
+	if v4 == 0 {
+		goto L531
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L531:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+648))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L532
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L532:
+	i0 = fn1761(m, v2, uint32(8414632), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L533
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L533
+	}
+	fn2073(m, v3)
+L533:
+	if v4 == 0 {
+		goto L534
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L534:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L535
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L535:
+	i0 = fn1761(m, v2, uint32(8412804), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L536
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L536
+	}
+	fn2073(m, v3)
+L536:
+	if v4 == 0 {
+		goto L537
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L537:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L538
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L538:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L539
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L539:
+	if v3 == uint32(1073741823) {
+		goto L540
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L540
+	}
+	fn2073(m, v2)
+L540:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L541
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L541:
+	i0 = fn1761(m, v2, uint32(8517066), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L542
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L542
+	}
+	fn2073(m, v3)
+L542:
+	if v4 == 0 {
+		goto L543
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L543:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L544
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L544:
+	i0 = fn1761(m, v2, uint32(8417371), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L545
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L545
+	}
+	fn2073(m, v3)
+L545:
+	if v4 == 0 {
+		goto L546
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L546:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+772))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L547
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L547:
+	i0 = fn1761(m, v2, uint32(8422306), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L548
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L548
+	}
+	fn2073(m, v3)
+L548:
+	if v4 == 0 {
+		goto L549
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L549:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L550
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L550:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L551
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L551:
+	if v3 == uint32(1073741823) {
+		goto L552
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L552
+	}
+	fn2073(m, v2)
+L552:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L553
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L553:
+	i0 = fn1761(m, v2, uint32(8480969), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L554
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L554
+	}
+	fn2073(m, v3)
+L554:
+	if v4 == 0 {
+		goto L555
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L555:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L556
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
+L556:
+	i0 = fn1761(m, v2, uint32(8459428), uint32(10050376))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L557
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = v3
+	if v3 != 0 {
+		goto L557
+	}
+	fn2073(m, uint32(10050376))
+L557:
+	if v1 == 0 {
+		goto L558
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L559
+	}
+	return uint32(0)
+L559:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L558:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v1 = i0
+	if v1 != 0 {
+		goto L560
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L561
+	}
+	return uint32(0)
+L561:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L560:
+	i0 = fn1761(m, v2, uint32(8517506), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L562
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L562
+	}
+	fn2073(m, v1)
+L562:
+	if v3 == 0 {
+		goto L563
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L564
+	}
+	return uint32(0)
+L564:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L563:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L565
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L566
+	}
+	return uint32(0)
+L566:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L565:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v3 == 0 {
+		goto L567
+	}
+	if v1 != uint32(1073741823) {
+		goto L568
+	}
+	return uint32(0)
+L568:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L567:
+	if v1 == uint32(1073741823) {
+		goto L569
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L569
+	}
+	fn2073(m, v2)
+L569:
+	v1 = uint32(0)
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L570
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L570:
+	i0 = fn1761(m, v2, uint32(8418375), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L571
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L571
+	}
+	fn2073(m, v3)
+L571:
+	if v4 == 0 {
+		goto L572
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L572:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+268))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L573
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L573:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+268))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L574
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L574:
+	if v3 == uint32(1073741823) {
+		goto L575
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L575
+	}
+	fn2073(m, v2)
+L575:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10066040))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L576
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10066040)) = i1
+L576:
+	i0 = fn1761(m, v2, uint32(8480969), uint32(10066040))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10066040))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L577
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10066040)) = v3
+	if v3 != 0 {
+		goto L577
+	}
+	fn2073(m, uint32(10066040))
+L577:
+	if v1 == 0 {
+		goto L578
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L579
+	}
+	return uint32(0)
+L579:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L578:
+	i0 = fn2973(m, uint32(10072576), uint32(10059656))
+	v1 = i0
+	if v1 != 0 {
+		goto L580
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L581
+	}
+	return uint32(0)
+L581:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L580:
+	i0 = fn1761(m, v2, uint32(8505742), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L582
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L582
+	}
+	fn2073(m, v1)
+L582:
+	if v3 == 0 {
+		goto L583
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L584
+	}
+	return uint32(0)
+L584:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L583:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L585
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L586
+	}
+	return uint32(0)
+L586:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L585:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v3 == 0 {
+		goto L587
+	}
+	if v1 != uint32(1073741823) {
+		goto L588
+	}
+	return uint32(0)
+L588:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L587:
+	if v1 == uint32(1073741823) {
+		goto L589
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L589
+	}
+	fn2073(m, v2)
+L589:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L590
+	}
+	return uint32(0)
+L590:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L591
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L591:
+	i0 = fn1761(m, v2, uint32(8480969), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L592
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L592
+	}
+	fn2073(m, v1)
+L592:
+	if v3 == 0 {
+		goto L593
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L593:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L594
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
+L594:
+	i0 = fn1761(m, v2, uint32(8435330), uint32(10072576))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L595
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = v3
+	if v3 != 0 {
+		goto L595
+	}
+	fn2073(m, uint32(10072576))
+L595:
+	if v1 == 0 {
+		goto L596
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L597
+	}
+	return uint32(0)
+L597:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L596:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+712))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L598
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L598:
+	i0 = fn1761(m, v2, uint32(8392127), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L599
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L599
+	}
+	fn2073(m, v1)
+L599:
+	if v3 == 0 {
+		goto L600
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L601
+	}
+	return uint32(0)
+L601:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L600:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L602
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L603
+	}
+	return uint32(0)
+L603:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L602:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v3 == 0 {
+		goto L604
+	}
+	if v1 != uint32(1073741823) {
+		goto L605
+	}
+	return uint32(0)
+L605:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L604:
+	if v1 == uint32(1073741823) {
+		goto L606
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L606
+	}
+	fn2073(m, v2)
+L606:
+	v1 = uint32(0)
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L607
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L607:
+	i0 = fn1761(m, v2, uint32(8480969), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L608
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L608
+	}
+	fn2073(m, v3)
+L608:
+	if v4 == 0 {
+		goto L609
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L609:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L610
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L610:
+	i0 = fn1761(m, v2, uint32(8502071), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L611
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L611
+	}
+	fn2073(m, v3)
+L611:
+	if v4 == 0 {
+		goto L612
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L612:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+712))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L613
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L613:
+	i0 = fn1761(m, v2, uint32(8392127), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L614
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L614
+	}
+	fn2073(m, v3)
+L614:
+	if v4 == 0 {
+		goto L615
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L615:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+488))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L616
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L616:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+488))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L617
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L617:
+	if v3 == uint32(1073741823) {
+		goto L618
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L618
+	}
+	fn2073(m, v2)
+L618:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L619
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L619:
+	i0 = fn1761(m, v2, uint32(8480969), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L620
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L620
+	}
+	fn2073(m, v3)
+L620:
+	if v4 == 0 {
+		goto L621
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L621:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+712))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L622
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L622:
+	i0 = fn1761(m, v2, uint32(8392127), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L623
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L623
+	}
+	fn2073(m, v3)
+L623:
+	if v4 == 0 {
+		goto L624
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L624:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+468))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L625
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L625:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+468))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L626
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L626:
+	if v3 == uint32(1073741823) {
+		goto L627
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L627
+	}
+	fn2073(m, v2)
+L627:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L628
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
+L628:
+	i0 = fn1761(m, v2, uint32(8506927), uint32(10072576))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L629
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = v3
+	if v3 != 0 {
+		goto L629
+	}
+	fn2073(m, uint32(10072576))
+L629:
+	if v1 == 0 {
+		goto L630
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L631
+	}
+	return uint32(0)
+L631:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L630:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+712))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L632
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L632:
+	i0 = fn1761(m, v2, uint32(8392127), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L633
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L633
+	}
+	fn2073(m, v1)
+L633:
+	if v3 == 0 {
+		goto L634
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L635
+	}
+	return uint32(0)
+L635:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L634:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L636
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L637
+	}
+	return uint32(0)
+L637:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L636:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v3 == 0 {
+		goto L638
+	}
+	if v1 != uint32(1073741823) {
+		goto L639
+	}
+	return uint32(0)
+L639:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L638:
+	if v1 == uint32(1073741823) {
+		goto L640
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L640
+	}
+	fn2073(m, v2)
+L640:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L641
+	}
+	return uint32(0)
+L641:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v1 = i0
+	if v1 != 0 {
+		goto L642
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L642:
+	i0 = fn1761(m, v2, uint32(8411147), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L643
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L643
+	}
+	fn2073(m, v1)
+L643:
+	if v3 == 0 {
+		goto L644
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L644:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+712))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L645
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L645:
+	i0 = fn1761(m, v2, uint32(8392127), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L646
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L646
+	}
+	fn2073(m, v1)
+L646:
+	if v3 == 0 {
+		goto L647
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L647:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+288))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L648
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L648:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+288))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L649
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L649:
+	if v3 == uint32(1073741823) {
+		goto L650
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L650
+	}
+	fn2073(m, v2)
+L650:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L651
+	}
+	return uint32(0)
+L651:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v1 = i0
+	if v1 != 0 {
+		goto L652
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L652:
+	i0 = fn1761(m, v2, uint32(8411147), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L653
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L653
+	}
+	fn2073(m, v1)
+L653:
+	if v3 == 0 {
+		goto L654
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L654:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+712))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L655
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L655:
+	i0 = fn1761(m, v2, uint32(8392127), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L656
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L656
+	}
+	fn2073(m, v1)
+L656:
+	if v3 == 0 {
+		goto L657
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L657:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+500))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L658
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L658:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+500))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L659
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L659:
+	if v3 == uint32(1073741823) {
+		goto L660
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L660
+	}
+	fn2073(m, v2)
+L660:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L661
+	}
+	return uint32(0)
+L661:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v1 = i0
+	if v1 != 0 {
+		goto L662
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L662:
+	i0 = fn1761(m, v2, uint32(8440307), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L663
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L663
+	}
+	fn2073(m, v1)
+L663:
+	if v3 == 0 {
+		goto L664
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L664:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v1 = i0
+	if v1 != 0 {
+		goto L665
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L665:
+	i0 = fn1761(m, v2, uint32(8442340), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L666
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L666
+	}
+	fn2073(m, v1)
+L666:
+	if v3 == 0 {
+		goto L667
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L667:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v1 = i0
+	if v1 != 0 {
+		goto L668
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L668:
+	i0 = fn1761(m, v2, uint32(8448428), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L669
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L669
+	}
+	fn2073(m, v1)
+L669:
+	if v3 == 0 {
+		goto L670
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L670:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+464))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L671
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L671:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+464))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L672
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L672:
+	if v3 == uint32(1073741823) {
+		goto L673
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L673
+	}
+	fn2073(m, v2)
+L673:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L674
+	}
+	return uint32(0)
+L674:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+296))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L675
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L675:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+296))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L676
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L676:
+	if v3 == uint32(1073741823) {
+		goto L677
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L677
+	}
+	fn2073(m, v2)
+L677:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L678
+	}
+	return uint32(0)
+L678:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+476))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L679
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L679:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+476))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L680
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L680:
+	if v3 == uint32(1073741823) {
+		goto L681
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L681
+	}
+	fn2073(m, v2)
+L681:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L682
+	}
+	return uint32(0)
+L682:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L683
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L683:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L684
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L684:
+	if v3 == uint32(1073741823) {
+		goto L685
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L685
+	}
+	fn2073(m, v2)
+L685:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L686
+	}
+	return uint32(0)
+L686:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L687
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L687:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L688
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L688:
+	if v3 == uint32(1073741823) {
+		goto L689
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L689
+	}
+	fn2073(m, v2)
+L689:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L690
+	}
+	return uint32(0)
+L690:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+420))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L691
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L691:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+420))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L692
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L692:
+	if v3 == uint32(1073741823) {
+		goto L693
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L693
+	}
+	fn2073(m, v2)
+L693:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L694
+	}
+	return uint32(0)
+L694:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L695
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L695:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L696
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L696:
+	if v3 == uint32(1073741823) {
+		goto L697
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L697
+	}
+	fn2073(m, v2)
+L697:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L698
+	}
+	return uint32(0)
+L698:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+484))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L699
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L699:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+484))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L700
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L700:
+	if v3 == uint32(1073741823) {
+		goto L701
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L701
+	}
+	fn2073(m, v2)
+L701:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L702
+	}
+	return uint32(0)
+L702:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+376))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L703
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L703:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+376))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L704
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L704:
+	if v3 == uint32(1073741823) {
+		goto L705
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L705
+	}
+	fn2073(m, v2)
+L705:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L706
+	}
+	return uint32(0)
+L706:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+320))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L707
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L707:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+320))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L708
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L708:
+	if v3 == uint32(1073741823) {
+		goto L709
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L709
+	}
+	fn2073(m, v2)
+L709:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L710
+	}
+	return uint32(0)
+L710:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+144))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L711
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L711:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+144))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L712
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L712:
+	if v3 == uint32(1073741823) {
+		goto L713
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L713
+	}
+	fn2073(m, v2)
+L713:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L714
+	}
+	return uint32(0)
+L714:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+364))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L715
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L715:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+364))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L716
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L716:
+	if v3 == uint32(1073741823) {
+		goto L717
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L717
+	}
+	fn2073(m, v2)
+L717:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L718
+	}
+	return uint32(0)
+L718:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+436))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L719
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L719:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+436))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L720
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L720:
+	if v3 == uint32(1073741823) {
+		goto L721
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L721
+	}
+	fn2073(m, v2)
+L721:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L722
+	}
+	return uint32(0)
+L722:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+276))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L723
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L723:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+276))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L724
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L724:
+	if v3 == uint32(1073741823) {
+		goto L725
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L725
+	}
+	fn2073(m, v2)
+L725:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L726
+	}
+	return uint32(0)
+L726:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L727
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L727:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L728
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L728:
+	if v3 == uint32(1073741823) {
+		goto L729
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L729
+	}
+	fn2073(m, v2)
+L729:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L730
+	}
+	return uint32(0)
+L730:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L731
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L731:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L732
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L732:
+	if v3 == uint32(1073741823) {
+		goto L733
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L733
+	}
+	fn2073(m, v2)
+L733:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L734
+	}
+	return uint32(0)
+L734:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L735
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L735:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L736
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L736:
+	if v3 == uint32(1073741823) {
+		goto L737
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L737
+	}
+	fn2073(m, v2)
+L737:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L738
+	}
+	return uint32(0)
+L738:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L739
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L739:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L740
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L740:
+	if v3 == uint32(1073741823) {
+		goto L741
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L741
+	}
+	fn2073(m, v2)
+L741:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L742
+	}
+	return uint32(0)
+L742:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+172))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L743
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L743:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+172))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L744
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L744:
+	if v3 == uint32(1073741823) {
+		goto L745
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L745
+	}
+	fn2073(m, v2)
+L745:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L746
+	}
+	return uint32(0)
+L746:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+248))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L747
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L747:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+248))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L748
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L748:
+	if v3 == uint32(1073741823) {
+		goto L749
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L749
+	}
+	fn2073(m, v2)
+L749:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L750
+	}
+	return uint32(0)
+L750:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+412))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L751
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L751:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+412))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L752
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L752:
+	if v3 == uint32(1073741823) {
+		goto L753
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L753
+	}
+	fn2073(m, v2)
+L753:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L754
+	}
+	return uint32(0)
+L754:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+524))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L755
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L755:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+524))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L756
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L756:
+	if v3 == uint32(1073741823) {
+		goto L757
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L757
+	}
+	fn2073(m, v2)
+L757:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L758
+	}
+	return uint32(0)
+L758:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+532))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L759
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L759:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+532))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L760
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L760:
+	if v3 == uint32(1073741823) {
+		goto L761
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L761
+	}
+	fn2073(m, v2)
+L761:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L762
+	}
+	return uint32(0)
+L762:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L763
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L763:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L764
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L764:
+	if v3 == uint32(1073741823) {
+		goto L765
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L765
+	}
+	fn2073(m, v2)
+L765:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L766
+	}
+	return uint32(0)
+L766:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+396))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L767
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L767:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+396))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L768
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L768:
+	if v3 == uint32(1073741823) {
+		goto L769
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L769
+	}
+	fn2073(m, v2)
+L769:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L770
+	}
+	return uint32(0)
+L770:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+312))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L771
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L771:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+312))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L772
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L772:
+	if v3 == uint32(1073741823) {
+		goto L773
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L773
+	}
+	fn2073(m, v2)
+L773:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L774
+	}
+	return uint32(0)
+L774:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+304))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L775
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L775:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+304))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L776
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L776:
+	if v3 == uint32(1073741823) {
+		goto L777
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L777
+	}
+	fn2073(m, v2)
+L777:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L778
+	}
+	return uint32(0)
+L778:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+212))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L779
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L779:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+212))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L780
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L780:
+	if v3 == uint32(1073741823) {
+		goto L781
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L781
+	}
+	fn2073(m, v2)
+L781:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L782
+	}
+	return uint32(0)
+L782:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+204))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L783
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L783:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+204))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L784
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L784:
+	if v3 == uint32(1073741823) {
+		goto L785
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L785
+	}
+	fn2073(m, v2)
+L785:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L786
+	}
+	return uint32(0)
+L786:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+264))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L787
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L787:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+264))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L788
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L788:
+	if v3 == uint32(1073741823) {
+		goto L789
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L789
+	}
+	fn2073(m, v2)
+L789:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L790
+	}
+	return uint32(0)
+L790:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+256))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L791
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L791:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+256))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L792
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L792:
+	if v3 == uint32(1073741823) {
+		goto L793
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L793
+	}
+	fn2073(m, v2)
+L793:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L794
+	}
+	return uint32(0)
+L794:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+236))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L795
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L795:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+236))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L796
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L796:
+	if v3 == uint32(1073741823) {
+		goto L797
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L797
+	}
+	fn2073(m, v2)
+L797:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L798
+	}
+	return uint32(0)
+L798:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+404))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L799
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L799:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+404))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v1 == 0 {
+		goto L800
+	}
+	v1 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L800:
+	if v3 == uint32(1073741823) {
+		goto L801
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L801
+	}
+	fn2073(m, v2)
+L801:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L802
+	}
+	return uint32(0)
+L802:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L803
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L803:
+	i0 = fn1761(m, v2, uint32(8402709), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L804
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L804
+	}
+	fn2073(m, v1)
+L804:
+	if v3 == 0 {
+		goto L805
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L805:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L806
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L806:
+	i0 = fn1761(m, v2, uint32(8440922), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L807
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L807
+	}
+	fn2073(m, v1)
+L807:
+	if v3 == 0 {
+		goto L808
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L808:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v1 = i0
+	if v1 != 0 {
+		goto L809
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L809:
+	i0 = fn1761(m, v2, uint32(8418119), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L810
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L810
+	}
+	fn2073(m, v1)
+L810:
+	if v3 == 0 {
+		goto L811
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L811:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L812
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
+L812:
+	i0 = fn1761(m, v2, uint32(8517024), uint32(10050376))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L813
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = v3
+	if v3 != 0 {
+		goto L813
+	}
+	fn2073(m, uint32(10050376))
+L813:
+	if v1 == 0 {
+		goto L814
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L815
+	}
+	return uint32(0)
+L815:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L814:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+660))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L816
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L817
+	}
+	return uint32(0)
+L817:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L816:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+660))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v3 == 0 {
+		goto L818
+	}
+	if v1 != uint32(1073741823) {
+		goto L819
+	}
+	return uint32(0)
+L819:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L818:
+	if v1 == uint32(1073741823) {
+		goto L820
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L820
+	}
+	fn2073(m, v2)
+L820:
+	v1 = uint32(0)
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L821
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L821:
+	i0 = fn1761(m, v2, uint32(8485780), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L822
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L822
+	}
+	fn2073(m, v3)
+L822:
+	if v4 == 0 {
+		goto L823
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L823:
+	i0 = fn2973(m, uint32(10072576), uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L824
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L824:
+	i0 = fn1761(m, v2, uint32(8489437), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L825
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L825
+	}
+	fn2073(m, v3)
+L825:
+	if v4 == 0 {
+		goto L826
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L826:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L827
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L827:
+	i0 = fn1761(m, v2, uint32(8391524), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L828
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L828
+	}
+	fn2073(m, v3)
+L828:
+	if v4 == 0 {
+		goto L829
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L829:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L830
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L830:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L831
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L831:
+	if v3 == uint32(1073741823) {
+		goto L832
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L832
+	}
+	fn2073(m, v2)
+L832:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+592))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L833
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L833:
+	i0 = fn1761(m, v2, uint32(8417228), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L834
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L834
+	}
+	fn2073(m, v3)
+L834:
+	if v4 == 0 {
+		goto L835
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L835:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+592))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L836
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L836:
+	i0 = fn1761(m, v2, uint32(8417371), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L837
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L837
+	}
+	fn2073(m, v3)
+L837:
+	if v4 == 0 {
+		goto L838
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L838:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+592))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L839
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L839:
+	i0 = fn1761(m, v2, uint32(8470007), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L840
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L840
+	}
+	fn2073(m, v3)
+L840:
+	if v4 == 0 {
+		goto L841
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L841:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+592))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L842
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L842:
+	i0 = fn1761(m, v2, uint32(8417217), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L843
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L843
+	}
+	fn2073(m, v3)
+L843:
+	if v4 == 0 {
+		goto L844
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L844:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L845
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L845:
+	i0 = fn1761(m, v2, uint32(8411135), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L846
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L846
+	}
+	fn2073(m, v3)
+L846:
+	if v4 == 0 {
+		goto L847
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L847:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+592))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L848
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L848:
+	i0 = fn1761(m, v2, uint32(8470001), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L849
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L849
+	}
+	fn2073(m, v3)
+L849:
+	if v4 == 0 {
+		goto L850
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L850:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L851
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L851:
+	i0 = fn1761(m, v2, uint32(8411138), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L852
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L852
+	}
+	fn2073(m, v3)
+L852:
+	if v4 == 0 {
+		goto L853
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L853:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+604))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L854
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L854:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+604))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L855
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L855:
+	if v3 == uint32(1073741823) {
+		goto L856
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L856
+	}
+	fn2073(m, v2)
+L856:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L857
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
+L857:
+	i0 = fn1761(m, v2, uint32(8470263), uint32(10072576))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L858
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = v3
+	if v3 != 0 {
+		goto L858
+	}
+	fn2073(m, uint32(10072576))
+L858:
+	if v1 == 0 {
+		goto L859
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L860
+	}
+	return uint32(0)
+L860:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L859:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v1 = i0
+	if v1 != 0 {
+		goto L861
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L862
+	}
+	return uint32(0)
+L862:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L861:
+	i0 = fn1761(m, v2, uint32(8453658), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L863
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L863
+	}
+	fn2073(m, v1)
+L863:
+	if v3 == 0 {
+		goto L864
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L865
+	}
+	return uint32(0)
+L865:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L864:
+	i0 = fn2973(m, uint32(10072576), uint32(10059656))
+	v1 = i0
+	if v1 != 0 {
+		goto L866
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L867
+	}
+	return uint32(0)
+L867:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L866:
+	i0 = fn1761(m, v2, uint32(8399483), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L868
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L868
+	}
+	fn2073(m, v1)
+L868:
+	if v3 == 0 {
+		goto L869
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L870
+	}
+	return uint32(0)
+L870:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L869:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+592))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L871
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L872
+	}
+	return uint32(0)
+L872:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L871:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+592))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v3 == 0 {
+		goto L873
+	}
+	if v1 != uint32(1073741823) {
+		goto L874
+	}
+	return uint32(0)
+L874:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L873:
+	if v1 == uint32(1073741823) {
+		goto L875
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L875
+	}
+	fn2073(m, v2)
+L875:
+	v1 = uint32(0)
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn2973(m, uint32(10072576), uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L876
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L876:
+	i0 = fn1761(m, v2, uint32(8470263), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L877
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L877
+	}
+	fn2073(m, v3)
+L877:
+	if v4 == 0 {
+		goto L878
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L878:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L879
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L879:
+	i0 = fn1761(m, v2, uint32(8480969), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L880
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L880
+	}
+	fn2073(m, v3)
+L880:
+	if v4 == 0 {
+		goto L881
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L881:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+772))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L882
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L882:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+772))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L883
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L883:
+	if v3 == uint32(1073741823) {
+		goto L884
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L884
+	}
+	fn2073(m, v2)
+L884:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L885
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
+L885:
+	i0 = fn1761(m, v2, uint32(8489437), uint32(10072576))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L886
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = v3
+	if v3 != 0 {
+		goto L886
+	}
+	fn2073(m, uint32(10072576))
+L886:
+	if v1 == 0 {
+		goto L887
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L888
+	}
+	return uint32(0)
+L888:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L887:
+	i0 = fn2973(m, uint32(10072576), uint32(10059656))
+	v1 = i0
+	if v1 != 0 {
+		goto L889
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L890
+	}
+	return uint32(0)
+L890:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L889:
+	i0 = fn1761(m, v2, uint32(8488742), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L891
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L891
+	}
+	fn2073(m, v1)
+L891:
+	if v3 == 0 {
+		goto L892
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L893
+	}
+	return uint32(0)
+L893:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L892:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+580))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L894
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L895
+	}
+	return uint32(0)
+L895:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L894:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+580))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v3 == 0 {
+		goto L896
+	}
+	if v1 != uint32(1073741823) {
+		goto L897
+	}
+	return uint32(0)
+L897:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L896:
+	if v1 == uint32(1073741823) {
+		goto L898
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L898
+	}
+	fn2073(m, v2)
+L898:
+	v1 = uint32(0)
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L899
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L899:
+	i0 = fn1761(m, v2, uint32(8435859), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L900
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L900
+	}
+	fn2073(m, v3)
+L900:
+	if v4 == 0 {
+		goto L901
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L901:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L902
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L902:
+	i0 = fn1761(m, v2, uint32(8414428), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L903
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L903
+	}
+	fn2073(m, v3)
+L903:
+	if v4 == 0 {
+		goto L904
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L904:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+976))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L905
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L905:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+976))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L906
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L906:
+	if v3 == uint32(1073741823) {
+		goto L907
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L907
+	}
+	fn2073(m, v2)
+L907:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+872))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L908
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L908:
+	i0 = fn1761(m, v2, uint32(8450992), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L909
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L909
+	}
+	fn2073(m, v3)
+L909:
+	if v4 == 0 {
+		goto L910
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L910:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L911
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L911:
+	i0 = fn1761(m, v2, uint32(8504075), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L912
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L912
+	}
+	fn2073(m, v3)
+L912:
+	if v4 == 0 {
+		goto L913
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L913:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+908))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L914
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L914:
+	i0 = fn1761(m, v2, uint32(8391524), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L915
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L915
+	}
+	fn2073(m, v3)
+L915:
+	if v4 == 0 {
+		goto L916
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L916:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+820))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L917
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L917:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+820))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L918
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L918:
+	if v3 == uint32(1073741823) {
+		goto L919
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L919
+	}
+	fn2073(m, v2)
+L919:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L920
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L920:
+	i0 = fn1761(m, v2, uint32(8480969), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L921
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L921
+	}
+	fn2073(m, v3)
+L921:
+	if v4 == 0 {
+		goto L922
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L922:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L923
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L923:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L924
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L924:
+	if v3 == uint32(1073741823) {
+		goto L925
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L925
+	}
+	fn2073(m, v2)
+L925:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10066040))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L926
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10066040)) = i1
+L926:
+	i0 = fn1761(m, v2, uint32(8480969), uint32(10066040))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10066040))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L927
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10066040)) = v3
+	if v3 != 0 {
+		goto L927
+	}
+	fn2073(m, uint32(10066040))
+L927:
+	if v1 == 0 {
+		goto L928
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L929
+	}
+	return uint32(0)
+L929:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L928:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L930
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L931
+	}
+	return uint32(0)
+L931:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L930:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v3 == 0 {
+		goto L932
+	}
+	if v1 != uint32(1073741823) {
+		goto L933
+	}
+	return uint32(0)
+L933:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L932:
+	if v1 == uint32(1073741823) {
+		goto L934
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L934
+	}
+	fn2073(m, v2)
+L934:
+	v1 = uint32(0)
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+872))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L935
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L935:
+	i0 = fn1761(m, v2, uint32(8414952), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L936
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L936
+	}
+	fn2073(m, v3)
+L936:
+	if v4 == 0 {
+		goto L937
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L937:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L938
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L938:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L939
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L939:
+	if v3 == uint32(1073741823) {
+		goto L940
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L940
+	}
+	fn2073(m, v2)
+L940:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L941
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L941:
+	i0 = fn1761(m, v2, uint32(8408317), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L942
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L942
+	}
+	fn2073(m, v3)
+L942:
+	if v4 == 0 {
+		goto L943
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L943:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+872))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L944
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L944:
+	i0 = fn1761(m, v2, uint32(8414952), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L945
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L945
+	}
+	fn2073(m, v3)
+L945:
+	if v4 == 0 {
+		goto L946
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L946:
+	i0 = fn2973(m, uint32(10072576), uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L947
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L947:
+	i0 = fn1761(m, v2, uint32(8395397), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L948
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L948
+	}
+	fn2073(m, v3)
+L948:
+	if v4 == 0 {
+		goto L949
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L949:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L950
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L950:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L951
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L951:
+	if v3 == uint32(1073741823) {
+		goto L952
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L952
+	}
+	fn2073(m, v2)
+L952:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L953
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L953:
+	i0 = fn1761(m, v2, uint32(8416211), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L954
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L954
+	}
+	fn2073(m, v3)
+L954:
+	if v4 == 0 {
+		goto L955
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L955:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+872))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L956
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L956:
+	i0 = fn1761(m, v2, uint32(8414952), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L957
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L957
+	}
+	fn2073(m, v3)
+L957:
+	if v4 == 0 {
+		goto L958
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L958:
+	i0 = fn1207(m, uint32(10049232), uint32(10072576))
+	v3 = i0
+	if v3 != 0 {
+		goto L959
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L959:
+	i0 = fn1761(m, v2, uint32(8412735), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L960
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L960
+	}
+	fn2073(m, v3)
+L960:
+	if v4 == 0 {
+		goto L961
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L961:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+872))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L962
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L962:
+	i0 = fn1761(m, v2, uint32(8414696), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L963
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L963
+	}
+	fn2073(m, v3)
+L963:
+	if v4 == 0 {
+		goto L964
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L964:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L965
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L965:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L966
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L966:
+	if v3 == uint32(1073741823) {
+		goto L967
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L967
+	}
+	fn2073(m, v2)
+L967:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn2973(m, uint32(10072576), uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L968
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L968:
+	i0 = fn1761(m, v2, uint32(8489437), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L969
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L969
+	}
+	fn2073(m, v3)
+L969:
+	if v4 == 0 {
+		goto L970
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L970:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L971
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L971:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L972
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L972:
+	if v3 == uint32(1073741823) {
+		goto L973
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L973
+	}
+	fn2073(m, v2)
+L973:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+872))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L974
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L974:
+	i0 = fn1761(m, v2, uint32(8450992), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L975
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L975
+	}
+	fn2073(m, v3)
+L975:
+	if v4 == 0 {
+		goto L976
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L976:
+	i0 = fn2973(m, uint32(10072576), uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L977
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L977:
+	i0 = fn1761(m, v2, uint32(8489437), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L978
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L978
+	}
+	fn2073(m, v3)
+L978:
+	if v4 == 0 {
+		goto L979
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L979:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+324))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L980
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L980:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+324))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L981
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L981:
+	if v3 == uint32(1073741823) {
+		goto L982
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L982
+	}
+	fn2073(m, v2)
+L982:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+872))
+	i0 = fn1207(m, uint32(10049232), i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L983
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L983:
+	i0 = fn1761(m, v2, uint32(8414952), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L984
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L984
+	}
+	fn2073(m, v3)
+L984:
+	if v4 == 0 {
+		goto L985
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L985:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L986
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L986:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v4 == 0 {
+		goto L987
+	}
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L987:
+	if v3 == uint32(1073741823) {
+		goto L988
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L988
+	}
+	fn2073(m, v2)
+L988:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L989
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = i1
+L989:
+	i0 = fn1761(m, v2, uint32(8449706), uint32(10050376))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L990
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10050376)) = v3
+	if v3 != 0 {
+		goto L990
+	}
+	fn2073(m, uint32(10050376))
+L990:
+	if v1 == 0 {
+		goto L991
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L992
+	}
+	return uint32(0)
+L992:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L991:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L993
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
+L993:
+	i0 = fn1761(m, v2, uint32(8475215), uint32(10072576))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L994
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = v3
+	if v3 != 0 {
+		goto L994
+	}
+	fn2073(m, uint32(10072576))
+L994:
+	if v1 == 0 {
+		goto L995
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L996
+	}
+	return uint32(0)
+L996:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L995:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+508))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L997
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L998
+	}
+	return uint32(0)
+L998:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L997:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+508))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v3 == 0 {
+		goto L999
+	}
+	if v1 != uint32(1073741823) {
+		goto L1000
+	}
+	return uint32(0)
+L1000:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L999:
+	if v1 == uint32(1073741823) {
+		goto L1001
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L1001
+	}
+	fn2073(m, v2)
+L1001:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L1002
+	}
+	return uint32(0)
+L1002:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1003
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
+L1003:
+	i0 = fn1761(m, v2, uint32(8489437), uint32(10072576))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1004
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = v3
+	if v3 != 0 {
+		goto L1004
+	}
+	fn2073(m, uint32(10072576))
+L1004:
+	if v1 == 0 {
+		goto L1005
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L1006
+	}
+	return uint32(0)
+L1006:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L1005:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v1 = i0
+	if v1 != 0 {
+		goto L1007
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L1008
+	}
+	return uint32(0)
+L1008:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L1007:
+	i0 = fn1761(m, v2, uint32(8505564), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1009
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L1009
+	}
+	fn2073(m, v1)
+L1009:
+	if v3 == 0 {
+		goto L1010
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L1011
+	}
+	return uint32(0)
+L1011:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L1010:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v1 = i0
+	if v1 != 0 {
+		goto L1012
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L1013
+	}
+	return uint32(0)
+L1013:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L1012:
+	i0 = fn1761(m, v2, uint32(8480148), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1014
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L1014
+	}
+	fn2073(m, v1)
+L1014:
+	if v3 == 0 {
+		goto L1015
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L1016
+	}
+	return uint32(0)
+L1016:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L1015:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+516))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L1017
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L1018
+	}
+	return uint32(0)
+L1018:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L1017:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+516))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v3 == 0 {
+		goto L1019
+	}
+	if v1 != uint32(1073741823) {
+		goto L1020
+	}
+	return uint32(0)
+L1020:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L1019:
+	if v1 == uint32(1073741823) {
+		goto L1021
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L1021
+	}
+	fn2073(m, v2)
+L1021:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L1022
+	}
+	return uint32(0)
+L1022:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1023
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
+L1023:
+	i0 = fn1761(m, v2, uint32(8489437), uint32(10072576))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1024
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = v3
+	if v3 != 0 {
+		goto L1024
+	}
+	fn2073(m, uint32(10072576))
+L1024:
+	if v1 == 0 {
+		goto L1025
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L1026
+	}
+	return uint32(0)
+L1026:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L1025:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v1 = i0
+	if v1 != 0 {
+		goto L1027
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L1028
+	}
+	return uint32(0)
+L1028:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L1027:
+	i0 = fn1761(m, v2, uint32(8480148), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1029
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L1029
+	}
+	fn2073(m, v1)
+L1029:
+	if v3 == 0 {
+		goto L1030
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L1031
+	}
+	return uint32(0)
+L1031:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L1030:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+424))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L1032
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L1033
+	}
+	return uint32(0)
+L1033:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L1032:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+424))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v3 == 0 {
+		goto L1034
+	}
+	if v1 != uint32(1073741823) {
+		goto L1035
+	}
+	return uint32(0)
+L1035:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L1034:
+	if v1 == uint32(1073741823) {
+		goto L1036
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L1036
+	}
+	fn2073(m, v2)
+L1036:
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L1037
+	}
+	return uint32(0)
+L1037:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1038
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = i1
+L1038:
+	i0 = fn1761(m, v2, uint32(8489437), uint32(10072576))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1039
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10072576)) = v3
+	if v3 != 0 {
+		goto L1039
+	}
+	fn2073(m, uint32(10072576))
+L1039:
+	if v1 == 0 {
+		goto L1040
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L1041
+	}
+	return uint32(0)
+L1041:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L1040:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
+	i0 = fn2973(m, i0, uint32(10059656))
+	v1 = i0
+	if v1 != 0 {
+		goto L1042
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L1043
+	}
+	return uint32(0)
+L1043:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L1042:
+	i0 = fn1761(m, v2, uint32(8480148), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1044
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L1044
+	}
+	fn2073(m, v1)
+L1044:
+	if v3 == 0 {
+		goto L1045
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L1046
+	}
+	return uint32(0)
+L1046:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L1045:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+512))
+	i0 = fn2037(m, i0, uint32(8420330), v2)
+	if i0 == 0 {
+		goto L1047
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L1048
+	}
+	return uint32(0)
+L1048:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L1047:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+512))
+	i0 = fn2037(m, i0, uint32(8521218), v2)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v0 == 0 {
+		goto L1049
+	}
+	if v1 != uint32(1073741823) {
+		goto L1050
+	}
+	return uint32(0)
+L1050:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L1049:
+	if v1 != uint32(1073741823) {
+		goto L1051
+	}
+	return uint32(1)
+L1051:
+	i1 = v1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(1)
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v2)
+L1:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3186(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -31,7 +16538,7 @@ func fn3185(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if v2 == 0 {
@@ -49,9 +16556,9 @@ func fn3185(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
-	i1 = fn2366(m, v1, uint32(74))
+	i1 = fn2367(m, v1, uint32(74))
 	m.table[i1].(func(*Module, uint32))(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -64,7 +16571,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return
@@ -72,7 +16579,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3186(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3187(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -111,7 +16618,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3187(m *Module, v0 uint32) uint32 {
+func fn3188(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -139,7 +16646,7 @@ func fn3187(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -147,7 +16654,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3188(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3189(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -183,7 +16690,7 @@ func fn3188(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(96)
 	v3 = i0
 	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v4 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+42768)))
@@ -192,7 +16699,7 @@ func fn3188(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i0 = v4 + uint32(42768)
 	v5 = i0
-	i0 = fn4047(m, v5, uint32(1477), v5)
+	i0 = fn4048(m, v5, uint32(1478), v5)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L2
 	}
@@ -201,7 +16708,7 @@ func fn3188(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+43344))
-	i0 = fn2034(m, i0, i1)
+	i0 = fn2035(m, i0, i1)
 	v5 = i0
 	if v5 != 0 {
 		goto L3
@@ -210,7 +16717,7 @@ L2:
 	goto L1
 L3:
 	v6 = k32(4294967295)
-	i0 = fn573(m, v5)
+	i0 = fn574(m, v5)
 	v7 = i0
 	if v7 != k32(4294967295) {
 		goto L5
@@ -218,7 +16725,7 @@ L3:
 	v8 = uint32(0)
 	goto L4
 L5:
-	i0 = fn2198(m, v5)
+	i0 = fn2199(m, v5)
 	v8 = i0
 	if v8 != 0 {
 		goto L6
@@ -241,7 +16748,7 @@ L6:
 	v12 = i0
 	v9 = uint32(0)
 L13:
-	i0 = fn516(m, v5, v9)
+	i0 = fn517(m, v5, v9)
 	v7 = i0
 	if v7 != 0 {
 		goto L14
@@ -252,9 +16759,9 @@ L14:
 	i3 = v9 << (uint32(2) & 31)
 	i2 = v12 + i3
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn2037(m, v0, v7, i2)
+	i0 = fn2038(m, v0, v7, i2)
 	v11 = i0
-	i0 = fn2205(m, v8, v7)
+	i0 = fn2206(m, v8, v7)
 	v13 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v9 = i0
@@ -274,7 +16781,7 @@ L16:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L4
 L15:
 	if v9 == uint32(1073741823) {
@@ -286,7 +16793,7 @@ L15:
 	if v9 != 0 {
 		goto L17
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L17:
 	if int32(v11) >= int32(uint32(0)) {
 		goto L18
@@ -311,14 +16818,14 @@ L12:
 	i1 = v3 + uint32(92)
 	i2 = v3 + uint32(88)
 	i3 = v3 + uint32(84)
-	i0 = fn1691(m, v2, i1, i2, i3)
+	i0 = fn1692(m, v2, i1, i2, i3)
 	if i0 == 0 {
 		goto L20
 	}
 	v10 = uint32(0)
 L22:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+88))
-	i0 = fn585(m, v5, i1)
+	i0 = fn586(m, v5, i1)
 	v9 = i0
 	i0 = v9 + uint32(1)
 	switch i0 {
@@ -331,7 +16838,7 @@ L22:
 	}
 L25:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+88))
-	i0 = fn2205(m, v8, i1)
+	i0 = fn2206(m, v8, i1)
 	v9 = i0
 	i0 = v9 + uint32(1)
 	switch i0 {
@@ -350,7 +16857,7 @@ L26:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(64)
-	i0 = fn3603(m, i0, uint32(8578191), i2)
+	i0 = fn3604(m, i0, uint32(8578191), i2)
 	v9 = k32(4294967295)
 	goto L9
 L24:
@@ -359,14 +16866,14 @@ L24:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+43340))
-	i0 = fn2034(m, i0, i1)
+	i0 = fn2035(m, i0, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L4
 	}
 L27:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+88))
-	i0 = fn585(m, v10, i1)
+	i0 = fn586(m, v10, i1)
 	v9 = i0
 	i0 = v9 + uint32(1)
 	switch i0 {
@@ -385,14 +16892,14 @@ L28:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
 	i3 = v3 + uint32(48)
-	i0 = fn3052(m, i0, uint32(1), uint32(8553212), i3)
+	i0 = fn3053(m, i0, uint32(1), uint32(8553212), i3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L21
 	}
 L23:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+88))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+84))
-	i0 = fn2037(m, v0, i1, i2)
+	i0 = fn2038(m, v0, i1, i2)
 	v11 = i0
 	if int32(v11) < int32(uint32(0)) {
 		goto L19
@@ -400,7 +16907,7 @@ L23:
 	i1 = v3 + uint32(92)
 	i2 = v3 + uint32(88)
 	i3 = v3 + uint32(84)
-	i0 = fn1691(m, v2, i1, i2, i3)
+	i0 = fn1692(m, v2, i1, i2, i3)
 	if i0 == 0 {
 		goto L20
 	}
@@ -409,7 +16916,7 @@ L21:
 	v9 = k32(4294967295)
 	goto L8
 L20:
-	i0 = fn2200(m, v8)
+	i0 = fn2201(m, v8)
 	v6 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+80)) = uint32(0)
 	if int32(v6) < int32(uint32(1)) {
@@ -419,7 +16926,7 @@ L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = k32(10089824) + uint32(27196)
 	i2 = v3 + uint32(80)
-	i0 = fn2025(m, i0, i1, i2)
+	i0 = fn2026(m, i0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L9
 	}
@@ -427,7 +16934,7 @@ L20:
 	if i0 == 0 {
 		goto L19
 	}
-	i0 = fn581(m, v8)
+	i0 = fn582(m, v8)
 	v13 = i0
 	if v13 == 0 {
 		goto L10
@@ -439,12 +16946,12 @@ L29:
 	i1 = i1 + v7
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	v2 = i1
-	i0 = fn1706(m, i0, v2)
+	i0 = fn1707(m, i0, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L31
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L10
 	}
@@ -455,7 +16962,7 @@ L29:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
 	i3 = v3 + uint32(16)
-	i0 = fn3052(m, i0, uint32(1), uint32(8553018), i3)
+	i0 = fn3053(m, i0, uint32(1), uint32(8553018), i3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L10
 	}
@@ -469,12 +16976,12 @@ L31:
 	if v12 != uint32(10042108) {
 		goto L32
 	}
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v1 = i0
 	if v1 == 0 {
 		goto L10
 	}
-	i0 = fn2037(m, v0, v2, v1)
+	i0 = fn2038(m, v0, v2, v1)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -487,7 +16994,7 @@ L31:
 	if v2 != 0 {
 		goto L33
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L33:
 	if int32(v11) <= int32(k32(4294967295)) {
 		goto L10
@@ -499,7 +17006,7 @@ L32:
 		goto L34
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+43060))
-	i0 = fn2037(m, v0, v2, i2)
+	i0 = fn2038(m, v0, v2, i2)
 	v11 = i0
 	if int32(v11) >= int32(uint32(0)) {
 		goto L30
@@ -512,7 +17019,7 @@ L34:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
 	i3 = v3 + uint32(32)
-	i0 = fn3052(m, i0, uint32(1), uint32(8553108), i3)
+	i0 = fn3053(m, i0, uint32(1), uint32(8553108), i3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L10
 	}
@@ -535,7 +17042,7 @@ L30:
 	if v0 != 0 {
 		goto L35
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 L35:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+80))
 	v0 = i0
@@ -550,7 +17057,7 @@ L35:
 	if v7 != 0 {
 		goto L19
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L19:
 	v9 = v11
 	goto L9
@@ -558,7 +17065,7 @@ L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v7
 	if v7 == uint32(1) {
@@ -567,12 +17074,12 @@ L11:
 		i1 = uint32(8435293)
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
-	i0 = fn3603(m, v4, uint32(8433162), v3)
+	i0 = fn3604(m, v4, uint32(8433162), v3)
 	goto L4
 L10:
-	fn3189(m, v13)
+	fn3190(m, v13)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+80))
-	fn3189(m, i0)
+	fn3190(m, i0)
 L9:
 	if v10 == 0 {
 		goto L7
@@ -589,7 +17096,7 @@ L8:
 	if v0 != 0 {
 		goto L7
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L7:
 	v6 = v9
 L4:
@@ -604,7 +17111,7 @@ L4:
 	if v0 != 0 {
 		goto L36
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L36:
 	if v8 == 0 {
 		goto L1
@@ -620,7 +17127,7 @@ L36:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L1:
 	i0 = v3 + uint32(96)
 	m.g0 = i0
@@ -629,7 +17136,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3189(m *Module, v0 uint32) {
+func fn3190(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -651,14 +17158,14 @@ func fn3189(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3190(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3191(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -687,7 +17194,7 @@ func fn3190(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v4 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+42768)))
@@ -696,7 +17203,7 @@ func fn3190(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i0 = v4 + uint32(42768)
 	v5 = i0
-	i0 = fn4047(m, v5, uint32(1477), v5)
+	i0 = fn4048(m, v5, uint32(1478), v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -706,7 +17213,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+56)) = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+43324))
 	i2 = v2 + uint32(60)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -719,7 +17226,7 @@ L2:
 	v5 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+43344))
 	i2 = v2 + uint32(56)
-	i0 = fn2025(m, v3, i1, i2)
+	i0 = fn2026(m, v3, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L5
 	}
@@ -731,7 +17238,7 @@ L5:
 	if v3 == 0 {
 		goto L6
 	}
-	i0 = fn573(m, v3)
+	i0 = fn574(m, v3)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L7
@@ -755,11 +17262,11 @@ L8:
 	v3 = uint32(0)
 	goto L3
 L9:
-	fn2072(m, v3)
+	fn2073(m, v3)
 	v3 = uint32(0)
 	goto L3
 L7:
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v5 = i0
 	if v5 != 0 {
 		goto L10
@@ -775,14 +17282,14 @@ L10:
 	v7 = uint32(0)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	i0 = fn516(m, i0, v7)
+	i0 = fn517(m, i0, v7)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	i2 = v2 + uint32(52)
-	i0 = fn1704(m, i0, v4, i2)
+	i0 = fn1705(m, i0, v4, i2)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v9 = i0
@@ -795,7 +17302,7 @@ L12:
 	if v9 != 0 {
 		goto L13
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L13:
 	if int32(v8) < int32(uint32(0)) {
 		goto L3
@@ -804,7 +17311,7 @@ L13:
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn1501(m, v5, uint32(10059656))
+	i0 = fn1502(m, v5, uint32(10059656))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
 	v8 = i0
@@ -819,7 +17326,7 @@ L13:
 	if v9 != 0 {
 		goto L14
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L14:
 	if int32(v4) < int32(uint32(0)) {
 		goto L3
@@ -830,7 +17337,7 @@ L14:
 		goto L12
 	}
 L11:
-	i0 = fn1525(m, v5)
+	i0 = fn1526(m, v5)
 	v3 = i0
 	if v3 != 0 {
 		goto L15
@@ -844,7 +17351,7 @@ L15:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = i1
 	i1 = v2 + uint32(32)
-	i0 = fn4085(m, uint32(8533574), i1)
+	i0 = fn4086(m, uint32(8533574), i1)
 	v3 = i0
 	goto L3
 L6:
@@ -853,13 +17360,13 @@ L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8533819), i1)
+	i0 = fn4086(m, uint32(8533819), i1)
 	v3 = i0
 	goto L3
 L4:
 	*(*uint32)(unsafe.Add(b, v2)) = v3
 	v5 = uint32(0)
-	i0 = fn4085(m, uint32(8570747), v2)
+	i0 = fn4086(m, uint32(8570747), v2)
 	v3 = i0
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
@@ -878,7 +17385,7 @@ L3:
 	if v0 != 0 {
 		goto L16
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L16:
 	if v5 == 0 {
 		goto L1
@@ -894,7 +17401,7 @@ L16:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -903,7 +17410,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3191(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3192(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -941,12 +17448,12 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8452549))
+	fn3605(m, i0, uint32(8452549))
 	m.depth--
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+604))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -958,7 +17465,7 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
-	i0 = fn1492(m, v6)
+	i0 = fn1493(m, v6)
 	v7 = i0
 	if v7 == 0 {
 		goto L5
@@ -971,7 +17478,7 @@ L9:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	i2 = i2 + v3
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn3203(m, v0, v1, i2)
+	i0 = fn3204(m, v0, v1, i2)
 	v8 = i0
 	if v8 != 0 {
 		goto L10
@@ -1001,14 +17508,14 @@ L10:
 	}
 	goto L7
 L8:
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v7 = i0
 	if v7 == 0 {
 		goto L5
 	}
 L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+880))
-	i0 = fn2037(m, v4, i1, v7)
+	i0 = fn2038(m, v4, i1, v7)
 	if i0 == k32(4294967295) {
 		goto L11
 	}
@@ -1023,7 +17530,7 @@ L7:
 	if v3 != 0 {
 		goto L12
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v5 = i0
@@ -1032,7 +17539,7 @@ L12:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
-	i0 = fn1492(m, v6)
+	i0 = fn1493(m, v6)
 	v7 = i0
 	if v7 == 0 {
 		goto L5
@@ -1045,7 +17552,7 @@ L15:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	i2 = i2 + v3
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn3203(m, v0, v1, i2)
+	i0 = fn3204(m, v0, v1, i2)
 	v8 = i0
 	if v8 != 0 {
 		goto L16
@@ -1075,14 +17582,14 @@ L16:
 	}
 	goto L13
 L14:
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v7 = i0
 	if v7 == 0 {
 		goto L5
 	}
 L13:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+596))
-	i0 = fn2037(m, v4, i1, v7)
+	i0 = fn2038(m, v4, i1, v7)
 	if i0 == k32(4294967295) {
 		goto L11
 	}
@@ -1097,16 +17604,16 @@ L13:
 	if v3 != 0 {
 		goto L17
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L17:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3203(m, v0, v1, i2)
+	i0 = fn3204(m, v0, v1, i2)
 	v7 = i0
 	if v7 == 0 {
 		goto L5
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+972))
-	i0 = fn2037(m, v4, i1, v7)
+	i0 = fn2038(m, v4, i1, v7)
 	if i0 == k32(4294967295) {
 		goto L11
 	}
@@ -1121,16 +17628,16 @@ L17:
 	if v3 != 0 {
 		goto L18
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L18:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3174(m, v0, v1, i2, uint32(1489))
+	i0 = fn3175(m, v0, v1, i2, uint32(1490))
 	v7 = i0
 	if v7 == 0 {
 		goto L5
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+800))
-	i0 = fn2037(m, v4, i1, v7)
+	i0 = fn2038(m, v4, i1, v7)
 	if i0 == k32(4294967295) {
 		goto L11
 	}
@@ -1145,16 +17652,16 @@ L18:
 	if v3 != 0 {
 		goto L19
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L19:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i0 = fn3174(m, v0, v1, i2, uint32(1480))
+	i0 = fn3175(m, v0, v1, i2, uint32(1481))
 	v7 = i0
 	if v7 == 0 {
 		goto L5
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+784))
-	i0 = fn2037(m, v4, i1, v7)
+	i0 = fn2038(m, v4, i1, v7)
 	if i0 == k32(4294967295) {
 		goto L11
 	}
@@ -1169,16 +17676,16 @@ L19:
 	if v3 != 0 {
 		goto L20
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L20:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i0 = fn3203(m, v0, v1, i2)
+	i0 = fn3204(m, v0, v1, i2)
 	v7 = i0
 	if v7 == 0 {
 		goto L5
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+788))
-	i0 = fn2037(m, v4, i1, v7)
+	i0 = fn2038(m, v4, i1, v7)
 	if i0 == k32(4294967295) {
 		goto L11
 	}
@@ -1193,16 +17700,16 @@ L20:
 	if v3 != 0 {
 		goto L21
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L21:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i0 = fn3174(m, v0, v1, i2, uint32(1480))
+	i0 = fn3175(m, v0, v1, i2, uint32(1481))
 	v7 = i0
 	if v7 == 0 {
 		goto L5
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+684))
-	i0 = fn2037(m, v4, i1, v7)
+	i0 = fn2038(m, v4, i1, v7)
 	if i0 == k32(4294967295) {
 		goto L11
 	}
@@ -1217,7 +17724,7 @@ L21:
 	if v3 != 0 {
 		goto L22
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L22:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 + k32(4294967295)
@@ -1239,10 +17746,10 @@ L11:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L4
 L6:
-	fn2072(m, v7)
+	fn2073(m, v7)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 + k32(4294967295)
@@ -1259,430 +17766,10 @@ L4:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	m.depth--
 	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn3192(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v2 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(10059656)
-L1:
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = i1 + uint32(1)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if int32(v3) <= int32(i1) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8452549))
-	m.depth--
-	return uint32(0)
-L2:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L12
-	case 1:
-		goto L11
-	case 2:
-		goto L10
-	default:
-		goto L8
-	}
-L12:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+516))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
-	v3 = i0
-	if v3 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i0
-	if v5 != 0 {
-		i0 = v5
-	} else {
-		i0 = uint32(10059656)
-	}
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L13:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
-	i0 = fn2037(m, v3, i1, v5)
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L14
-	}
-	fn2072(m, v5)
-L14:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3172(m, v0, v1, i2)
-	v5 = i0
-	if v5 == 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+632))
-	i0 = fn2037(m, v3, i1, v5)
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L15
-	}
-	fn2072(m, v5)
-L15:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3172(m, v0, v1, i2)
-	v5 = i0
-	if v5 == 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+680))
-	i0 = fn2037(m, v3, i1, v5)
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 == 0 {
-		goto L9
-	}
-	goto L8
-L11:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+424))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
-	v3 = i0
-	if v3 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i0
-	if v5 != 0 {
-		i0 = v5
-	} else {
-		i0 = uint32(10059656)
-	}
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L16:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
-	i0 = fn2037(m, v3, i1, v5)
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L17
-	}
-	fn2072(m, v5)
-L17:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3172(m, v0, v1, i2)
-	v5 = i0
-	if v5 == 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+680))
-	i0 = fn2037(m, v3, i1, v5)
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 == 0 {
-		goto L9
-	}
-	goto L8
-L10:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+512))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
-	v3 = i0
-	if v3 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i0
-	if v5 != 0 {
-		i0 = v5
-	} else {
-		i0 = uint32(10059656)
-	}
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L18:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
-	i0 = fn2037(m, v3, i1, v5)
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L19
-	}
-	fn2072(m, v5)
-L19:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3172(m, v0, v1, i2)
-	v5 = i0
-	if v5 == 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+680))
-	i0 = fn2037(m, v3, i1, v5)
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L8
-	}
-L9:
-	fn2072(m, v5)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i0 = fn1574(m, i0)
-	v5 = i0
-	if v5 == 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+812))
-	i0 = fn2037(m, v3, i1, v5)
-	if int32(i0) < int32(uint32(0)) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L20
-	}
-	fn2072(m, v5)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i0 = fn1574(m, i0)
-	v5 = i0
-	if v5 == 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+652))
-	i0 = fn2037(m, v3, i1, v5)
-	if int32(i0) < int32(uint32(0)) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L21
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L21
-	}
-	fn2072(m, v5)
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i0 = fn1574(m, i0)
-	v5 = i0
-	if v5 == 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
-	i0 = fn2037(m, v3, i1, v5)
-	if int32(i0) < int32(uint32(0)) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L22
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L22
-	}
-	fn2072(m, v5)
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	i0 = fn1574(m, i0)
-	v5 = i0
-	if v5 == 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
-	i0 = fn2037(m, v3, i1, v5)
-	if int32(i0) < int32(uint32(0)) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 != 0 {
-		goto L23
-	}
-	fn2072(m, v5)
-L23:
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L3
-L7:
-	v4 = v3
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L4
-L5:
-	v4 = v3
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L4
-	}
-	fn2072(m, v5)
-L4:
-	v3 = uint32(0)
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L3
-	}
-	fn2072(m, v4)
-	m.depth--
-	return uint32(0)
-L3:
-	m.depth--
-	return v3
 }
 
 //go:norace
@@ -1719,12 +17806,432 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8452549))
+	fn3605(m, i0, uint32(8452549))
+	m.depth--
+	return uint32(0)
+L2:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L12
+	case 1:
+		goto L11
+	case 2:
+		goto L10
+	default:
+		goto L8
+	}
+L12:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+516))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
+	v3 = i0
+	if v3 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i0
+	if v5 != 0 {
+		i0 = v5
+	} else {
+		i0 = uint32(10059656)
+	}
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L13:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
+	i0 = fn2038(m, v3, i1, v5)
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L14
+	}
+	fn2073(m, v5)
+L14:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = fn3173(m, v0, v1, i2)
+	v5 = i0
+	if v5 == 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+632))
+	i0 = fn2038(m, v3, i1, v5)
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L15
+	}
+	fn2073(m, v5)
+L15:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = fn3173(m, v0, v1, i2)
+	v5 = i0
+	if v5 == 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+680))
+	i0 = fn2038(m, v3, i1, v5)
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 == 0 {
+		goto L9
+	}
+	goto L8
+L11:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+424))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
+	v3 = i0
+	if v3 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i0
+	if v5 != 0 {
+		i0 = v5
+	} else {
+		i0 = uint32(10059656)
+	}
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L16:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
+	i0 = fn2038(m, v3, i1, v5)
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L17
+	}
+	fn2073(m, v5)
+L17:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = fn3173(m, v0, v1, i2)
+	v5 = i0
+	if v5 == 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+680))
+	i0 = fn2038(m, v3, i1, v5)
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 == 0 {
+		goto L9
+	}
+	goto L8
+L10:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+512))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
+	v3 = i0
+	if v3 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i0
+	if v5 != 0 {
+		i0 = v5
+	} else {
+		i0 = uint32(10059656)
+	}
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L18:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
+	i0 = fn2038(m, v3, i1, v5)
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L19
+	}
+	fn2073(m, v5)
+L19:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = fn3173(m, v0, v1, i2)
+	v5 = i0
+	if v5 == 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+680))
+	i0 = fn2038(m, v3, i1, v5)
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L8
+	}
+L9:
+	fn2073(m, v5)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i0 = fn1575(m, i0)
+	v5 = i0
+	if v5 == 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+812))
+	i0 = fn2038(m, v3, i1, v5)
+	if int32(i0) < int32(uint32(0)) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L20
+	}
+	fn2073(m, v5)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	i0 = fn1575(m, i0)
+	v5 = i0
+	if v5 == 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+652))
+	i0 = fn2038(m, v3, i1, v5)
+	if int32(i0) < int32(uint32(0)) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L21
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L21
+	}
+	fn2073(m, v5)
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	i0 = fn1575(m, i0)
+	v5 = i0
+	if v5 == 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
+	i0 = fn2038(m, v3, i1, v5)
+	if int32(i0) < int32(uint32(0)) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L22
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L22
+	}
+	fn2073(m, v5)
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	i0 = fn1575(m, i0)
+	v5 = i0
+	if v5 == 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
+	i0 = fn2038(m, v3, i1, v5)
+	if int32(i0) < int32(uint32(0)) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 != 0 {
+		goto L23
+	}
+	fn2073(m, v5)
+L23:
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L3
+L7:
+	v4 = v3
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L4
+L5:
+	v4 = v3
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L4
+	}
+	fn2073(m, v5)
+L4:
+	v3 = uint32(0)
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L3
+	}
+	fn2073(m, v4)
+	m.depth--
+	return uint32(0)
+L3:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn3194(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v2 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(10059656)
+L1:
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = i1 + uint32(1)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if int32(v3) <= int32(i1) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
+	fn3605(m, i0, uint32(8452549))
 	m.depth--
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+772))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -1746,7 +18253,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+588))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L6
 	}
@@ -1761,16 +18268,16 @@ L4:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v3 = i0
 	if v3 == 0 {
 		goto L8
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L6
 	}
@@ -1785,16 +18292,16 @@ L7:
 	if v5 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L8
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+812))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -1809,16 +18316,16 @@ L9:
 	if v5 != 0 {
 		goto L10
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L8
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+652))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -1833,16 +18340,16 @@ L10:
 	if v5 != 0 {
 		goto L11
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L8
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -1857,16 +18364,16 @@ L11:
 	if v5 != 0 {
 		goto L12
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L8
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -1881,7 +18388,7 @@ L12:
 	if v2 != 0 {
 		goto L13
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L13:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 + k32(4294967295)
@@ -1908,7 +18415,7 @@ L6:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -1921,7 +18428,7 @@ L5:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	m.depth--
 	return uint32(0)
@@ -1929,7 +18436,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3194(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3195(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -2089,7 +18596,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3195(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3196(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2121,24 +18628,24 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8452549))
+	fn3605(m, i0, uint32(8452549))
 	m.depth--
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+976))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
 	i2 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v4 = i0
 	if v4 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+664))
-	i0 = fn2037(m, v3, i1, v4)
+	i0 = fn2038(m, v3, i1, v4)
 	if i0 == k32(4294967295) {
 		goto L5
 	}
@@ -2153,16 +18660,16 @@ L2:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L7:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v4 = i0
 	if v4 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+860))
-	i0 = fn2037(m, v3, i1, v4)
+	i0 = fn2038(m, v3, i1, v4)
 	if i0 == k32(4294967295) {
 		goto L5
 	}
@@ -2177,7 +18684,7 @@ L7:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 + k32(4294967295)
@@ -2204,7 +18711,7 @@ L5:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
@@ -2217,7 +18724,7 @@ L4:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
 	m.depth--
 	return uint32(0)
@@ -2225,7 +18732,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3196(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3197(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2261,24 +18768,24 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8452549))
+	fn3605(m, i0, uint32(8452549))
 	m.depth--
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+820))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L3
 	}
 	i2 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn3204(m, v0, v1, i2)
+	i0 = fn3205(m, v0, v1, i2)
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+868))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L6
 	}
@@ -2293,16 +18800,16 @@ L2:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+736))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L6
 	}
@@ -2317,7 +18824,7 @@ L7:
 	if v5 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v6 = i0
@@ -2326,7 +18833,7 @@ L8:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
-	i0 = fn1492(m, v5)
+	i0 = fn1493(m, v5)
 	v3 = i0
 	if v3 == 0 {
 		goto L5
@@ -2339,7 +18846,7 @@ L11:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
 	i2 = i2 + v2
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn3171(m, v0, v1, i2)
+	i0 = fn3172(m, v0, v1, i2)
 	v7 = i0
 	if v7 != 0 {
 		goto L12
@@ -2355,7 +18862,7 @@ L11:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L5
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -2370,14 +18877,14 @@ L12:
 	}
 	goto L9
 L10:
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L6
 	}
@@ -2392,7 +18899,7 @@ L9:
 	if v2 != 0 {
 		goto L13
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L13:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 + k32(4294967295)
@@ -2414,7 +18921,7 @@ L6:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L4
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
@@ -2432,7 +18939,7 @@ L4:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	m.depth--
 	return uint32(0)
@@ -2440,7 +18947,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3197(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3198(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2472,7 +18979,7 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8452549))
+	fn3605(m, i0, uint32(8452549))
 	m.depth--
 	return uint32(0)
 L2:
@@ -2483,19 +18990,19 @@ L2:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+932))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -2510,7 +19017,7 @@ L2:
 	if v4 != 0 {
 		goto L9
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v5 = i0
@@ -2529,7 +19036,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -2544,16 +19051,16 @@ L10:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L11:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3174(m, v0, v1, i2, uint32(1479))
+	i0 = fn3175(m, v0, v1, i2, uint32(1480))
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -2568,16 +19075,16 @@ L11:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+812))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
@@ -2592,16 +19099,16 @@ L8:
 	if v4 != 0 {
 		goto L12
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+652))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
@@ -2616,16 +19123,16 @@ L12:
 	if v4 != 0 {
 		goto L13
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
@@ -2640,16 +19147,16 @@ L13:
 	if v4 != 0 {
 		goto L14
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
-	i0 = fn2037(m, v3, i1, v5)
+	i0 = fn2038(m, v3, i1, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
@@ -2664,7 +19171,7 @@ L14:
 	if v2 != 0 {
 		goto L15
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L15:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 + k32(4294967295)
@@ -2686,7 +19193,7 @@ L7:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L4
 L6:
 	v4 = v3
@@ -2710,7 +19217,7 @@ L4:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return uint32(0)
 L3:
@@ -2720,7 +19227,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3198(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3199(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2750,12 +19257,12 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8452549))
+	fn3605(m, i0, uint32(8452549))
 	m.depth--
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+580))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -2777,7 +19284,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L6
 	}
@@ -2792,7 +19299,7 @@ L4:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v3 = i0
@@ -2811,7 +19318,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L8:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+608))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L6
 	}
@@ -2826,16 +19333,16 @@ L8:
 	if v5 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L10
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+812))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -2850,16 +19357,16 @@ L9:
 	if v5 != 0 {
 		goto L11
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L10
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+652))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -2874,16 +19381,16 @@ L11:
 	if v5 != 0 {
 		goto L12
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L10
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -2898,16 +19405,16 @@ L12:
 	if v5 != 0 {
 		goto L13
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L10
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -2922,7 +19429,7 @@ L13:
 	if v2 != 0 {
 		goto L14
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L14:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 + k32(4294967295)
@@ -2949,7 +19456,7 @@ L6:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -2962,7 +19469,7 @@ L5:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	m.depth--
 	return uint32(0)
@@ -2970,7 +19477,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3199(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3200(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -2997,7 +19504,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3200(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3201(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -3058,7 +19565,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3201(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3202(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3096,24 +19603,24 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8452549))
+	fn3605(m, i0, uint32(8452549))
 	m.depth--
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+660))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L3
 	}
 	i2 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+920))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L6
 	}
@@ -3128,16 +19635,16 @@ L2:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+760))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L6
 	}
@@ -3152,7 +19659,7 @@ L7:
 	if v5 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v6 = i0
@@ -3161,7 +19668,7 @@ L8:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
-	i0 = fn1492(m, v7)
+	i0 = fn1493(m, v7)
 	v3 = i0
 	if v3 == 0 {
 		goto L5
@@ -3174,7 +19681,7 @@ L11:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
 	i2 = i2 + v5
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v8 = i0
 	if v8 != 0 {
 		goto L12
@@ -3190,7 +19697,7 @@ L11:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L5
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -3205,14 +19712,14 @@ L12:
 	}
 	goto L9
 L10:
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+748))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L6
 	}
@@ -3227,16 +19734,16 @@ L9:
 	if v5 != 0 {
 		goto L13
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+752))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L6
 	}
@@ -3251,7 +19758,7 @@ L13:
 	if v2 != 0 {
 		goto L14
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L14:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 + k32(4294967295)
@@ -3273,7 +19780,7 @@ L6:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L4
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
@@ -3291,7 +19798,7 @@ L4:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	m.depth--
 	return uint32(0)
@@ -3299,7 +19806,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3202(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3203(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -3349,7 +19856,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3203(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3204(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3381,12 +19888,12 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8452549))
+	fn3605(m, i0, uint32(8452549))
 	m.depth--
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+592))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -3408,7 +19915,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+588))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L6
 	}
@@ -3423,16 +19930,16 @@ L4:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v3 = i0
 	if v3 == 0 {
 		goto L8
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+584))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L6
 	}
@@ -3447,7 +19954,7 @@ L7:
 	if v5 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v3 = i0
@@ -3466,7 +19973,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L6
 	}
@@ -3481,16 +19988,16 @@ L10:
 	if v5 != 0 {
 		goto L11
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L8
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+812))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -3505,16 +20012,16 @@ L11:
 	if v5 != 0 {
 		goto L12
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L8
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+652))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -3529,16 +20036,16 @@ L12:
 	if v5 != 0 {
 		goto L13
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L8
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -3553,16 +20060,16 @@ L13:
 	if v5 != 0 {
 		goto L14
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L8
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -3577,7 +20084,7 @@ L14:
 	if v2 != 0 {
 		goto L15
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L15:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 + k32(4294967295)
@@ -3604,7 +20111,7 @@ L6:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -3617,7 +20124,7 @@ L5:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	m.depth--
 	return uint32(0)
@@ -3625,7 +20132,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3204(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3205(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3663,7 +20170,7 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8452549))
+	fn3605(m, i0, uint32(8452549))
 	m.depth--
 	return uint32(0)
 L2:
@@ -3693,13 +20200,13 @@ L2:
 L20:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v3 = i0
 	if v3 != 0 {
 		goto L21
@@ -3708,7 +20215,7 @@ L20:
 	goto L5
 L21:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -3727,7 +20234,7 @@ L21:
 L19:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -3749,7 +20256,7 @@ L19:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L22:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -3768,7 +20275,7 @@ L22:
 L18:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -3780,7 +20287,7 @@ L18:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
-	i0 = fn1492(m, v7)
+	i0 = fn1493(m, v7)
 	v3 = i0
 	if v3 != 0 {
 		goto L24
@@ -3796,7 +20303,7 @@ L25:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
 	i2 = i2 + v5
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn3204(m, v0, v1, i2)
+	i0 = fn3205(m, v0, v1, i2)
 	v8 = i0
 	if v8 != 0 {
 		goto L26
@@ -3821,7 +20328,7 @@ L26:
 	}
 	goto L8
 L23:
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v3 = i0
 	if v3 != 0 {
 		goto L8
@@ -3831,7 +20338,7 @@ L23:
 L17:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -3843,7 +20350,7 @@ L17:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
-	i0 = fn1492(m, v7)
+	i0 = fn1493(m, v7)
 	v3 = i0
 	if v3 != 0 {
 		goto L28
@@ -3859,7 +20366,7 @@ L29:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
 	i2 = i2 + v5
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v8 = i0
 	if v8 != 0 {
 		goto L30
@@ -3893,7 +20400,7 @@ L30:
 	}
 	goto L9
 L27:
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v3 = i0
 	if v3 != 0 {
 		goto L9
@@ -3903,13 +20410,13 @@ L27:
 L16:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3172(m, v0, v1, i2)
+	i0 = fn3173(m, v0, v1, i2)
 	v3 = i0
 	if v3 != 0 {
 		goto L32
@@ -3918,7 +20425,7 @@ L16:
 	goto L5
 L32:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+644))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -3933,10 +20440,10 @@ L32:
 	if v5 != 0 {
 		goto L33
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L33:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3174(m, v0, v1, i2, uint32(1490))
+	i0 = fn3175(m, v0, v1, i2, uint32(1491))
 	v3 = i0
 	if v3 != 0 {
 		goto L34
@@ -3945,7 +20452,7 @@ L33:
 	goto L5
 L34:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+876))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -3960,10 +20467,10 @@ L34:
 	if v5 != 0 {
 		goto L35
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L35:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3174(m, v0, v1, i2, uint32(1487))
+	i0 = fn3175(m, v0, v1, i2, uint32(1488))
 	v3 = i0
 	if v3 != 0 {
 		goto L36
@@ -3972,7 +20479,7 @@ L35:
 	goto L5
 L36:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+792))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -3987,10 +20494,10 @@ L36:
 	if v5 != 0 {
 		goto L37
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L37:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i0 = fn3174(m, v0, v1, i2, uint32(1490))
+	i0 = fn3175(m, v0, v1, i2, uint32(1491))
 	v3 = i0
 	if v3 != 0 {
 		goto L38
@@ -3999,7 +20506,7 @@ L37:
 	goto L5
 L38:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+796))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -4018,7 +20525,7 @@ L38:
 L15:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -4040,7 +20547,7 @@ L15:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L39:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -4059,13 +20566,13 @@ L39:
 L14:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+324))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3204(m, v0, v1, i2)
+	i0 = fn3205(m, v0, v1, i2)
 	v3 = i0
 	if v3 != 0 {
 		goto L40
@@ -4074,7 +20581,7 @@ L14:
 	goto L5
 L40:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+868))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -4089,7 +20596,7 @@ L40:
 	if v5 != 0 {
 		goto L41
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L41:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v3 = i0
@@ -4108,7 +20615,7 @@ L41:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L42:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -4127,7 +20634,7 @@ L42:
 L13:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
-	i0 = fn2347(m, i0, uint32(0), uint32(0))
+	i0 = fn2348(m, i0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -4139,7 +20646,7 @@ L13:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
-	i0 = fn1492(m, v7)
+	i0 = fn1493(m, v7)
 	v3 = i0
 	if v3 != 0 {
 		goto L44
@@ -4155,7 +20662,7 @@ L45:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
 	i2 = i2 + v5
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn3204(m, v0, v1, i2)
+	i0 = fn3205(m, v0, v1, i2)
 	v8 = i0
 	if v8 != 0 {
 		goto L46
@@ -4189,7 +20696,7 @@ L46:
 	}
 	goto L10
 L43:
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v3 = i0
 	if v3 != 0 {
 		goto L10
@@ -4205,11 +20712,11 @@ L12:
 		goto L5
 	}
 L11:
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L5
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+876))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -4227,7 +20734,7 @@ L10:
 	goto L7
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+768))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -4242,10 +20749,10 @@ L9:
 	if v5 != 0 {
 		goto L48
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L48:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3174(m, v0, v1, i2, uint32(1490))
+	i0 = fn3175(m, v0, v1, i2, uint32(1491))
 	v3 = i0
 	if v3 != 0 {
 		goto L49
@@ -4254,7 +20761,7 @@ L48:
 	goto L5
 L49:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+876))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -4269,7 +20776,7 @@ L49:
 	if v5 != 0 {
 		goto L50
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L50:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
@@ -4288,7 +20795,7 @@ L50:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L51:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+884))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -4306,7 +20813,7 @@ L51:
 	goto L6
 L8:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+876))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -4322,10 +20829,10 @@ L8:
 		goto L6
 	}
 L7:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L52
@@ -4334,7 +20841,7 @@ L6:
 	goto L5
 L52:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+812))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -4349,10 +20856,10 @@ L52:
 	if v5 != 0 {
 		goto L53
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L53:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L54
@@ -4361,7 +20868,7 @@ L53:
 	goto L5
 L54:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+652))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -4376,10 +20883,10 @@ L54:
 	if v5 != 0 {
 		goto L55
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L55:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L56
@@ -4388,7 +20895,7 @@ L55:
 	goto L5
 L56:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -4403,10 +20910,10 @@ L56:
 	if v5 != 0 {
 		goto L57
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L57:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L58
@@ -4415,7 +20922,7 @@ L57:
 	goto L5
 L58:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
-	i0 = fn2037(m, v4, i1, v3)
+	i0 = fn2038(m, v4, i1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -4430,7 +20937,7 @@ L58:
 	if v2 != 0 {
 		goto L59
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L59:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 + k32(4294967295)
@@ -4458,7 +20965,7 @@ L4:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
 	if v5 == 0 {
 		goto L60
@@ -4474,7 +20981,7 @@ L3:
 	if v1 != 0 {
 		goto L60
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L60:
 	m.depth--
 	return uint32(0)
@@ -4482,7 +20989,7 @@ L60:
 
 //go:norace
 //go:nocheckptr
-func fn3205(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3206(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4502,17 +21009,17 @@ func fn3205(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8532152), v2)
+	i0 = fn3604(m, i0, uint32(8532152), v2)
 	v3 = k32(4294967295)
 	goto L1
 L2:
 	v3 = k32(4294967295)
-	i0 = fn1581(m, v0)
+	i0 = fn1582(m, v0)
 	v0 = i0
 	if v0 != k32(4294967295) {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -4527,7 +21034,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3206(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3207(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -4545,7 +21052,7 @@ func fn3206(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8435532))
+	fn3605(m, i0, uint32(8435532))
 	return k32(4294967295)
 L1:
 	if v3 == 0 {
@@ -4554,7 +21061,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
 	return uint32(0)
 L2:
-	i0 = fn4135(m, v2, v0)
+	i0 = fn4136(m, v2, v0)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L3
 	}
@@ -4575,7 +21082,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn3207(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3208(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -4617,7 +21124,7 @@ func fn3207(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+880))
 	i2 = v4 + uint32(92)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -4626,7 +21133,7 @@ func fn3207(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v6 != 0 {
 		goto L2
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+92)) = v6
 	if v6 == 0 {
@@ -4642,9 +21149,9 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v0 = i0
-	i1 = fn2339(m, v7)
+	i1 = fn2340(m, v7)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = fn3603(m, v0, uint32(8430429), v4)
+	i0 = fn3604(m, v0, uint32(8430429), v4)
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
@@ -4652,7 +21159,7 @@ L5:
 	if v8 < uint32(1073741825) {
 		goto L6
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L4
 L6:
 	i0 = v8 << (uint32(2) & 31)
@@ -4664,17 +21171,17 @@ L6:
 	if v6 < k32(4294967284) {
 		goto L7
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L4
 L7:
 	i1 = v6 + uint32(12)
 	v6 = i1
-	i0 = fn4134(m, v3, v6)
+	i0 = fn4135(m, v3, v6)
 	v9 = i0
 	if v9 != 0 {
 		goto L8
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L4
 L8:
 	m.fill(v9, uint32(0), v6)
@@ -4701,7 +21208,7 @@ L10:
 	i1 = v12 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v6)) = i1
 L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	v13 = i1
@@ -4710,15 +21217,15 @@ L11:
 	if int32(v13) > int32(k32(4294967295)) {
 		goto L12
 	}
-	i0 = fn3352(m, v12, uint32(8497268))
+	i0 = fn3353(m, v12, uint32(8497268))
 	if i0 != 0 {
 		goto L4
 	}
 L12:
 	i2 = v4 + uint32(88)
-	i0 = fn3220(m, v0, v6, i2, v3)
+	i0 = fn3221(m, v0, v6, i2, v3)
 	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v13 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+36))
 	i1 = i1 + uint32(1)
@@ -4734,7 +21241,7 @@ L12:
 	if v13 != 0 {
 		goto L13
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L13:
 	if v12 != 0 {
 		goto L4
@@ -4745,7 +21252,7 @@ L13:
 		goto L14
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8456741))
+	fn3605(m, i0, uint32(8456741))
 	goto L4
 L14:
 	i0 = v10 + v7
@@ -4776,11 +21283,11 @@ L9:
 	if v7 != 0 {
 		goto L15
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L15:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+596))
 	i2 = v4 + uint32(92)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -4789,7 +21296,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+92)) = v6
 	if v6 == 0 {
@@ -4805,10 +21312,10 @@ L16:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v0 = i0
-	i1 = fn2339(m, v7)
+	i1 = fn2340(m, v7)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v0, uint32(8430488), i2)
+	i0 = fn3604(m, v0, uint32(8430488), i2)
 	goto L4
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
@@ -4816,7 +21323,7 @@ L17:
 	if v8 < uint32(1073741825) {
 		goto L18
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L4
 L18:
 	i0 = v8 << (uint32(2) & 31)
@@ -4828,17 +21335,17 @@ L18:
 	if v6 < k32(4294967284) {
 		goto L19
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L4
 L19:
 	i1 = v6 + uint32(12)
 	v6 = i1
-	i0 = fn4134(m, v3, v6)
+	i0 = fn4135(m, v3, v6)
 	v14 = i0
 	if v14 != 0 {
 		goto L20
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L4
 L20:
 	m.fill(v14, uint32(0), v6)
@@ -4865,7 +21372,7 @@ L22:
 	i1 = v12 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v6)) = i1
 L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	v13 = i1
@@ -4874,15 +21381,15 @@ L23:
 	if int32(v13) > int32(k32(4294967295)) {
 		goto L24
 	}
-	i0 = fn3352(m, v12, uint32(8497268))
+	i0 = fn3353(m, v12, uint32(8497268))
 	if i0 != 0 {
 		goto L4
 	}
 L24:
 	i2 = v4 + uint32(88)
-	i0 = fn3220(m, v0, v6, i2, v3)
+	i0 = fn3221(m, v0, v6, i2, v3)
 	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v13 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+36))
 	i1 = i1 + uint32(1)
@@ -4898,7 +21405,7 @@ L24:
 	if v13 != 0 {
 		goto L25
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L25:
 	if v12 != 0 {
 		goto L4
@@ -4909,7 +21416,7 @@ L25:
 		goto L26
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8456801))
+	fn3605(m, i0, uint32(8456801))
 	goto L4
 L26:
 	i0 = v10 + v7
@@ -4940,11 +21447,11 @@ L21:
 	if v7 != 0 {
 		goto L27
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L27:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+972))
 	i2 = v4 + uint32(92)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -4972,20 +21479,20 @@ L30:
 	if v7 != 0 {
 		goto L31
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L31:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+88)) = uint32(0)
 	goto L28
 L29:
-	i0 = fn3177(m, uint32(8497268))
+	i0 = fn3178(m, uint32(8497268))
 	if i0 != 0 {
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+92))
 	i2 = v4 + uint32(88)
-	i0 = fn3220(m, v0, i1, i2, v3)
+	i0 = fn3221(m, v0, i1, i2, v3)
 	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	i1 = i1 + uint32(1)
@@ -5010,11 +21517,11 @@ L29:
 	if v7 != 0 {
 		goto L28
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L28:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+800))
 	i2 = v4 + uint32(92)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -5023,7 +21530,7 @@ L28:
 	if v6 != 0 {
 		goto L32
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+92)) = v6
 	if v6 == 0 {
@@ -5039,15 +21546,15 @@ L32:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v0 = i0
-	i1 = fn2339(m, v7)
+	i1 = fn2340(m, v7)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
 	i2 = v4 + uint32(32)
-	i0 = fn3603(m, v0, uint32(8430371), i2)
+	i0 = fn3604(m, v0, uint32(8430371), i2)
 	goto L4
 L33:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
 	v11 = i0
-	i0 = fn3081(m, v11, v3)
+	i0 = fn3082(m, v11, v3)
 	v15 = i0
 	if v15 == 0 {
 		goto L4
@@ -5073,7 +21580,7 @@ L35:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v6)) = i1
 L36:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	v12 = i1
@@ -5082,15 +21589,15 @@ L36:
 	if int32(v12) > int32(k32(4294967295)) {
 		goto L37
 	}
-	i0 = fn3352(m, v8, uint32(8497268))
+	i0 = fn3353(m, v8, uint32(8497268))
 	if i0 != 0 {
 		goto L4
 	}
 L37:
 	i2 = v4 + uint32(84)
-	i0 = fn3220(m, v0, v6, i2, v3)
+	i0 = fn3221(m, v0, v6, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -5106,7 +21613,7 @@ L37:
 	if v12 != 0 {
 		goto L38
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L38:
 	if v8 != 0 {
 		goto L4
@@ -5117,7 +21624,7 @@ L38:
 		goto L39
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8456682))
+	fn3605(m, i0, uint32(8456682))
 	goto L4
 L39:
 	i0 = v10 + v7
@@ -5148,11 +21655,11 @@ L34:
 	if v7 != 0 {
 		goto L40
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L40:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+784))
 	i2 = v4 + uint32(92)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -5161,7 +21668,7 @@ L40:
 	if v6 != 0 {
 		goto L41
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+92)) = v6
 	if v6 == 0 {
@@ -5177,15 +21684,15 @@ L41:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v0 = i0
-	i1 = fn2339(m, v7)
+	i1 = fn2340(m, v7)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = i1
 	i2 = v4 + uint32(48)
-	i0 = fn3603(m, v0, uint32(8428985), i2)
+	i0 = fn3604(m, v0, uint32(8428985), i2)
 	goto L4
 L42:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
 	v11 = i0
-	i0 = fn3078(m, v11, v3)
+	i0 = fn3079(m, v11, v3)
 	v16 = i0
 	if v16 == 0 {
 		goto L4
@@ -5211,14 +21718,14 @@ L44:
 	i1 = v12 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v6)) = i1
 L45:
-	i0 = fn3177(m, uint32(8497268))
+	i0 = fn3178(m, uint32(8497268))
 	if i0 != 0 {
 		goto L4
 	}
 	i2 = v4 + uint32(84)
-	i0 = fn3179(m, v0, v6, i2, v3)
+	i0 = fn3180(m, v0, v6, i2, v3)
 	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v13 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+36))
 	i1 = i1 + uint32(1)
@@ -5234,7 +21741,7 @@ L45:
 	if v13 != 0 {
 		goto L46
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L46:
 	if v12 != 0 {
 		goto L4
@@ -5245,7 +21752,7 @@ L46:
 		goto L47
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8455271))
+	fn3605(m, i0, uint32(8455271))
 	goto L4
 L47:
 	i0 = v10 + v7
@@ -5276,11 +21783,11 @@ L43:
 	if v7 != 0 {
 		goto L48
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L48:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+788))
 	i2 = v4 + uint32(92)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -5308,20 +21815,20 @@ L51:
 	if v7 != 0 {
 		goto L52
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L52:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+84)) = uint32(0)
 	goto L49
 L50:
-	i0 = fn3177(m, uint32(8497268))
+	i0 = fn3178(m, uint32(8497268))
 	if i0 != 0 {
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+92))
 	i2 = v4 + uint32(84)
-	i0 = fn3220(m, v0, i1, i2, v3)
+	i0 = fn3221(m, v0, i1, i2, v3)
 	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	i1 = i1 + uint32(1)
@@ -5346,11 +21853,11 @@ L50:
 	if v7 != 0 {
 		goto L49
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L49:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+684))
 	i2 = v4 + uint32(92)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -5359,7 +21866,7 @@ L49:
 	if v1 != 0 {
 		goto L53
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+92)) = v1
 	if v1 == 0 {
@@ -5375,15 +21882,15 @@ L53:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v0 = i0
-	i1 = fn2339(m, v6)
+	i1 = fn2340(m, v6)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = i1
 	i2 = v4 + uint32(64)
-	i0 = fn3603(m, v0, uint32(8429044), i2)
+	i0 = fn3604(m, v0, uint32(8429044), i2)
 	goto L4
 L54:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v13 = i0
-	i0 = fn3078(m, v13, v3)
+	i0 = fn3079(m, v13, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L4
@@ -5409,14 +21916,14 @@ L56:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L57:
-	i0 = fn3177(m, uint32(8497268))
+	i0 = fn3178(m, uint32(8497268))
 	if i0 != 0 {
 		goto L4
 	}
 	i2 = v4 + uint32(80)
-	i0 = fn3179(m, v0, v1, i2, v3)
+	i0 = fn3180(m, v0, v1, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -5432,7 +21939,7 @@ L57:
 	if v12 != 0 {
 		goto L58
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L58:
 	if v8 != 0 {
 		goto L4
@@ -5443,7 +21950,7 @@ L58:
 		goto L59
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8455331))
+	fn3605(m, i0, uint32(8455331))
 	goto L4
 L59:
 	i0 = v11 + v6
@@ -5474,13 +21981,13 @@ L55:
 	if v1 != 0 {
 		goto L60
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L60:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+84))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+88))
 	v6 = i0
-	i0 = fn4134(m, v3, uint32(28))
+	i0 = fn4135(m, v3, uint32(28))
 	v0 = i0
 	if v0 != 0 {
 		goto L3
@@ -5504,7 +22011,7 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v10
@@ -5524,7 +22031,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3208(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3209(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -5566,7 +22073,7 @@ func fn3208(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+812))
 	i2 = v4 + uint32(44)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	i0 = b2i(int32(i0) < int32(uint32(0)))
 	v6 = i0
 	v5 = k32(4294967295)
@@ -5579,10 +22086,10 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8463475))
+	fn3605(m, i0, uint32(8463475))
 	goto L1
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v7 = i1
@@ -5591,7 +22098,7 @@ L3:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L5
 	}
-	i0 = fn3352(m, v5, uint32(8498496))
+	i0 = fn3353(m, v5, uint32(8498496))
 	if i0 != 0 {
 		goto L4
 	}
@@ -5606,27 +22113,27 @@ L5:
 	}
 	*(*uint32)(unsafe.Add(b, v4)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8532152), v4)
+	i0 = fn3604(m, i0, uint32(8532152), v4)
 	goto L7
 L8:
-	i0 = fn1581(m, v6)
+	i0 = fn1582(m, v6)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
 L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	i1 = i1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+36)) = i1
 	goto L4
 L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	i1 = i1 + uint32(1)
@@ -5648,12 +22155,12 @@ L6:
 	if v7 != 0 {
 		goto L9
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L9:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+652))
 	i2 = v4 + uint32(44)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -5663,10 +22170,10 @@ L9:
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8463371))
+	fn3605(m, i0, uint32(8463371))
 	goto L1
 L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v8 = i1
@@ -5675,7 +22182,7 @@ L10:
 	if int32(v8) > int32(k32(4294967295)) {
 		goto L11
 	}
-	i0 = fn3352(m, v5, uint32(8498496))
+	i0 = fn3353(m, v5, uint32(8498496))
 	if i0 != 0 {
 		goto L4
 	}
@@ -5683,9 +22190,9 @@ L10:
 	v7 = i0
 L11:
 	i1 = v4 + uint32(40)
-	i0 = fn3205(m, v7, i1)
+	i0 = fn3206(m, v7, i1)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	i1 = i1 + uint32(1)
@@ -5710,12 +22217,12 @@ L11:
 	if v7 != 0 {
 		goto L12
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L12:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
 	i2 = v4 + uint32(44)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -5724,18 +22231,18 @@ L12:
 		goto L13
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8463423))
+	fn3605(m, i0, uint32(8463423))
 	goto L1
 L13:
-	i0 = fn3177(m, uint32(8498496))
+	i0 = fn3178(m, uint32(8498496))
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
 	i1 = v4 + uint32(36)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -5760,11 +22267,11 @@ L13:
 	if v8 != 0 {
 		goto L14
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L14:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
 	i2 = v4 + uint32(44)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -5773,18 +22280,18 @@ L14:
 		goto L15
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8463315))
+	fn3605(m, i0, uint32(8463315))
 	goto L1
 L15:
-	i0 = fn3177(m, uint32(8498496))
+	i0 = fn3178(m, uint32(8498496))
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
 	i1 = v4 + uint32(32)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	i1 = i1 + uint32(1)
@@ -5809,10 +22316,10 @@ L15:
 	if v7 != 0 {
 		goto L16
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L16:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+516))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -5827,7 +22334,7 @@ L18:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
 	i2 = v4 + uint32(44)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -5836,18 +22343,18 @@ L18:
 		goto L19
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8446853))
+	fn3605(m, i0, uint32(8446853))
 	goto L1
 L19:
-	i0 = fn3177(m, uint32(8497777))
+	i0 = fn3178(m, uint32(8497777))
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
 	i1 = v4 + uint32(28)
-	i0 = fn3206(m, i0, i1, v3)
+	i0 = fn3207(m, i0, i1, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -5872,11 +22379,11 @@ L19:
 	if v8 != 0 {
 		goto L20
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L20:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+632))
 	i2 = v4 + uint32(44)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -5904,20 +22411,20 @@ L23:
 	if v8 != 0 {
 		goto L24
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L24:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = uint32(0)
 	goto L21
 L22:
-	i0 = fn3177(m, uint32(8497777))
+	i0 = fn3178(m, uint32(8497777))
 	if i0 != 0 {
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
 	i2 = v4 + uint32(24)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -5942,11 +22449,11 @@ L22:
 	if v8 != 0 {
 		goto L21
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L21:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+680))
 	i2 = v4 + uint32(44)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -5974,20 +22481,20 @@ L27:
 	if v1 != 0 {
 		goto L28
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L28:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(0)
 	goto L25
 L26:
-	i0 = fn3177(m, uint32(8497777))
+	i0 = fn3178(m, uint32(8497777))
 	if i0 != 0 {
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
 	i2 = v4 + uint32(20)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -6012,7 +22519,7 @@ L26:
 	if v1 != 0 {
 		goto L25
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L25:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
@@ -6020,7 +22527,7 @@ L25:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
-	i1 = fn3165(m, i1, i2, i3, v6, i5, i6, i7, v3)
+	i1 = fn3166(m, i1, i2, i3, v6, i5, i6, i7, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -6030,7 +22537,7 @@ L25:
 	goto L1
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+424))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -6045,7 +22552,7 @@ L30:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
 	i2 = v4 + uint32(44)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -6054,18 +22561,18 @@ L30:
 		goto L31
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8517603))
+	fn3605(m, i0, uint32(8517603))
 	goto L1
 L31:
-	i0 = fn3177(m, uint32(8499615))
+	i0 = fn3178(m, uint32(8499615))
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
 	i1 = v4 + uint32(28)
-	i0 = fn3206(m, i0, i1, v3)
+	i0 = fn3207(m, i0, i1, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -6090,11 +22597,11 @@ L31:
 	if v8 != 0 {
 		goto L32
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L32:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+680))
 	i2 = v4 + uint32(44)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -6122,20 +22629,20 @@ L35:
 	if v1 != 0 {
 		goto L36
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L36:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = uint32(0)
 	goto L33
 L34:
-	i0 = fn3177(m, uint32(8499615))
+	i0 = fn3178(m, uint32(8499615))
 	if i0 != 0 {
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
 	i2 = v4 + uint32(24)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -6160,14 +22667,14 @@ L34:
 	if v1 != 0 {
 		goto L33
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L33:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
-	i1 = fn3166(m, i1, i2, v6, i4, i5, i6, v3)
+	i1 = fn3167(m, i1, i2, v6, i4, i5, i6, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -6177,7 +22684,7 @@ L33:
 	goto L1
 L29:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+512))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -6192,7 +22699,7 @@ L38:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
 	i2 = v4 + uint32(44)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -6201,18 +22708,18 @@ L38:
 		goto L39
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8491801))
+	fn3605(m, i0, uint32(8491801))
 	goto L1
 L39:
-	i0 = fn3177(m, uint32(8499348))
+	i0 = fn3178(m, uint32(8499348))
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
 	i1 = v4 + uint32(28)
-	i0 = fn3206(m, i0, i1, v3)
+	i0 = fn3207(m, i0, i1, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -6237,11 +22744,11 @@ L39:
 	if v8 != 0 {
 		goto L40
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L40:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+680))
 	i2 = v4 + uint32(44)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -6269,20 +22776,20 @@ L43:
 	if v1 != 0 {
 		goto L44
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L44:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = uint32(0)
 	goto L41
 L42:
-	i0 = fn3177(m, uint32(8499348))
+	i0 = fn3178(m, uint32(8499348))
 	if i0 != 0 {
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
 	i2 = v4 + uint32(24)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -6307,14 +22814,14 @@ L42:
 	if v1 != 0 {
 		goto L41
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L41:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
-	i1 = fn3167(m, i1, i2, v6, i4, i5, i6, v3)
+	i1 = fn3168(m, i1, i2, v6, i4, i5, i6, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -6326,7 +22833,7 @@ L37:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8530655), i2)
+	i0 = fn3604(m, i0, uint32(8530655), i2)
 L4:
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
@@ -6346,7 +22853,7 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v4 + uint32(48)
 	m.g0 = i0
@@ -6355,7 +22862,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3209(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3210(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -6388,7 +22895,7 @@ func fn3209(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+588))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L2
 	}
@@ -6423,7 +22930,7 @@ L8:
 	}
 	goto L5
 L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v6 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+36))
 	v7 = i1
@@ -6432,7 +22939,7 @@ L7:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L9
 	}
-	i0 = fn3352(m, v6, uint32(8499518))
+	i0 = fn3353(m, v6, uint32(8499518))
 	if i0 != 0 {
 		goto L3
 	}
@@ -6449,14 +22956,14 @@ L9:
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8435532))
+	fn3605(m, i0, uint32(8435532))
 	goto L4
 L10:
 	v6 = uint32(0)
 	if v7 != 0 {
 		goto L11
 	}
-	i0 = fn4135(m, v3, v5)
+	i0 = fn4136(m, v3, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -6470,7 +22977,7 @@ L10:
 L12:
 	v6 = v5
 L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	i1 = i1 + uint32(1)
@@ -6493,11 +23000,11 @@ L11:
 		goto L5
 	}
 L6:
-	fn2072(m, v5)
+	fn2073(m, v5)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L13
 	}
@@ -6510,11 +23017,11 @@ L13:
 		goto L14
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8504013))
+	fn3605(m, i0, uint32(8504013))
 	v5 = k32(4294967295)
 	goto L1
 L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	v8 = i1
@@ -6523,7 +23030,7 @@ L14:
 	if int32(v8) > int32(k32(4294967295)) {
 		goto L15
 	}
-	i0 = fn3352(m, v7, uint32(8499518))
+	i0 = fn3353(m, v7, uint32(8499518))
 	if i0 != 0 {
 		goto L3
 	}
@@ -6531,9 +23038,9 @@ L14:
 	v5 = i0
 L15:
 	i2 = v4 + uint32(24)
-	i0 = fn3179(m, v0, v5, i2, v3)
+	i0 = fn3180(m, v0, v5, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	i1 = i1 + uint32(1)
@@ -6558,12 +23065,12 @@ L15:
 	if v7 != 0 {
 		goto L16
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L16:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+812))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -6573,10 +23080,10 @@ L16:
 		goto L17
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8503968))
+	fn3605(m, i0, uint32(8503968))
 	goto L1
 L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v8 = i1
@@ -6585,7 +23092,7 @@ L17:
 	if int32(v8) > int32(k32(4294967295)) {
 		goto L18
 	}
-	i0 = fn3352(m, v5, uint32(8499518))
+	i0 = fn3353(m, v5, uint32(8499518))
 	if i0 != 0 {
 		goto L3
 	}
@@ -6593,9 +23100,9 @@ L17:
 	v7 = i0
 L18:
 	i1 = v4 + uint32(20)
-	i0 = fn3205(m, v7, i1)
+	i0 = fn3206(m, v7, i1)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	i1 = i1 + uint32(1)
@@ -6620,12 +23127,12 @@ L18:
 	if v7 != 0 {
 		goto L19
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L19:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+652))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -6634,18 +23141,18 @@ L19:
 		goto L20
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8503919))
+	fn3605(m, i0, uint32(8503919))
 	goto L1
 L20:
-	i0 = fn3177(m, uint32(8499518))
+	i0 = fn3178(m, uint32(8499518))
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	i1 = v4 + uint32(16)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -6670,11 +23177,11 @@ L20:
 	if v8 != 0 {
 		goto L21
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L21:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -6702,21 +23209,21 @@ L24:
 	if v8 != 0 {
 		goto L25
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L25:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = i1
 	goto L22
 L23:
-	i0 = fn3177(m, uint32(8499518))
+	i0 = fn3178(m, uint32(8499518))
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	i1 = v4 + uint32(12)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -6741,11 +23248,11 @@ L23:
 	if v8 != 0 {
 		goto L22
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L22:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -6773,21 +23280,21 @@ L28:
 	if v0 != 0 {
 		goto L29
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L29:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
 	goto L26
 L27:
-	i0 = fn3177(m, uint32(8499518))
+	i0 = fn3178(m, uint32(8499518))
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	i1 = v4 + uint32(8)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i1 = i1 + uint32(1)
@@ -6812,14 +23319,14 @@ L27:
 	if v0 != 0 {
 		goto L26
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L26:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i1 = fn3152(m, v6, i2, i3, i4, i5, i6, v3)
+	i1 = fn3153(m, v6, i2, i3, i4, i5, i6, v3)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	v5 = uint32(0)
@@ -6828,7 +23335,7 @@ L26:
 	}
 	goto L3
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	i1 = i1 + uint32(1)
@@ -6855,7 +23362,7 @@ L30:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v4 + uint32(32)
 	m.g0 = i0
@@ -6864,7 +23371,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3210(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3211(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6879,7 +23386,7 @@ func fn3210(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v4 = i0
 	i0 = v4 + uint32(1)
 	switch i0 {
@@ -6896,7 +23403,7 @@ L3:
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+484))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v4 = i0
 	i0 = v4 + uint32(1)
 	switch i0 {
@@ -6913,7 +23420,7 @@ L5:
 	goto L1
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+376))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v4 = i0
 	i0 = v4 + uint32(1)
 	switch i0 {
@@ -6930,7 +23437,7 @@ L7:
 	goto L1
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+320))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v4 = i0
 	i0 = v4 + uint32(1)
 	switch i0 {
@@ -6947,7 +23454,7 @@ L9:
 	goto L1
 L8:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+144))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v4 = i0
 	i0 = v4 + uint32(1)
 	switch i0 {
@@ -6964,7 +23471,7 @@ L11:
 	goto L1
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+364))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v4 = i0
 	i0 = v4 + uint32(1)
 	switch i0 {
@@ -6981,7 +23488,7 @@ L13:
 	goto L1
 L12:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+436))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v4 = i0
 	i0 = v4 + uint32(1)
 	switch i0 {
@@ -6998,7 +23505,7 @@ L15:
 	goto L1
 L14:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+276))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v4 = i0
 	i0 = v4 + uint32(1)
 	switch i0 {
@@ -7015,7 +23522,7 @@ L17:
 	goto L1
 L16:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v4 = i0
 	i0 = v4 + uint32(1)
 	switch i0 {
@@ -7032,7 +23539,7 @@ L19:
 	goto L1
 L18:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v4 = i0
 	i0 = v4 + uint32(1)
 	switch i0 {
@@ -7049,7 +23556,7 @@ L21:
 	goto L1
 L20:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v4 = i0
 	i0 = v4 + uint32(1)
 	switch i0 {
@@ -7066,7 +23573,7 @@ L23:
 	goto L1
 L22:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v4 = i0
 	i0 = v4 + uint32(1)
 	switch i0 {
@@ -7083,7 +23590,7 @@ L25:
 	goto L1
 L24:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+172))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v4 = i0
 	i0 = v4 + uint32(1)
 	switch i0 {
@@ -7101,7 +23608,7 @@ L27:
 L26:
 	*(*uint32)(unsafe.Add(b, v3)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8530399), v3)
+	i0 = fn3604(m, i0, uint32(8530399), v3)
 	v4 = k32(4294967295)
 L1:
 	i0 = v3 + uint32(16)
@@ -7111,7 +23618,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3211(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3212(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -7135,7 +23642,7 @@ func fn3211(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+664))
 	i2 = v4 + uint32(12)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -7145,10 +23652,10 @@ func fn3211(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8463012))
+	fn3605(m, i0, uint32(8463012))
 	goto L1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v7 = i1
@@ -7157,7 +23664,7 @@ L2:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L5
 	}
-	i0 = fn3352(m, v5, uint32(8498462))
+	i0 = fn3353(m, v5, uint32(8498462))
 	if i0 != 0 {
 		goto L4
 	}
@@ -7165,9 +23672,9 @@ L2:
 	v6 = i0
 L5:
 	i2 = v4 + uint32(8)
-	i0 = fn3179(m, v0, v6, i2, v3)
+	i0 = fn3180(m, v0, v6, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v6 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+36))
 	i1 = i1 + uint32(1)
@@ -7192,11 +23699,11 @@ L5:
 	if v6 != 0 {
 		goto L6
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+860))
 	i2 = v4 + uint32(12)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L7
 	}
@@ -7227,12 +23734,12 @@ L10:
 	if v0 != 0 {
 		goto L11
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(0)
 	goto L8
 L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	v6 = i1
@@ -7241,7 +23748,7 @@ L9:
 	if int32(v6) > int32(k32(4294967295)) {
 		goto L12
 	}
-	i0 = fn3352(m, v1, uint32(8498462))
+	i0 = fn3353(m, v1, uint32(8498462))
 	if i0 != 0 {
 		goto L4
 	}
@@ -7249,9 +23756,9 @@ L9:
 	v5 = i0
 L12:
 	i2 = v4 + uint32(4)
-	i0 = fn3179(m, v0, v5, i2, v3)
+	i0 = fn3180(m, v0, v5, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i1 = i1 + uint32(1)
@@ -7276,7 +23783,7 @@ L12:
 	if v0 != 0 {
 		goto L8
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	v0 = i0
@@ -7284,12 +23791,12 @@ L8:
 		goto L14
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8462966))
+	fn3605(m, i0, uint32(8462966))
 	goto L13
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	v1 = i0
-	i0 = fn4134(m, v3, uint32(8))
+	i0 = fn4135(m, v3, uint32(8))
 	v5 = i0
 	if v5 != 0 {
 		goto L3
@@ -7315,7 +23822,7 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v1
@@ -7330,7 +23837,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3212(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3213(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -7362,7 +23869,7 @@ func fn3212(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+868))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -7372,10 +23879,10 @@ func fn3212(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8483910))
+	fn3605(m, i0, uint32(8483910))
 	goto L1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v7 = i1
@@ -7384,7 +23891,7 @@ L2:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L4
 	}
-	i0 = fn3352(m, v5, uint32(8499143))
+	i0 = fn3353(m, v5, uint32(8499143))
 	if i0 != 0 {
 		goto L3
 	}
@@ -7392,9 +23899,9 @@ L2:
 	v6 = i0
 L4:
 	i2 = v4 + uint32(24)
-	i0 = fn3221(m, v0, v6, i2, v3)
+	i0 = fn3222(m, v0, v6, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v6 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+36))
 	i1 = i1 + uint32(1)
@@ -7419,12 +23926,12 @@ L4:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L5:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+736))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -7452,12 +23959,12 @@ L8:
 	if v7 != 0 {
 		goto L9
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(0)
 	goto L6
 L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	v8 = i1
@@ -7466,7 +23973,7 @@ L7:
 	if int32(v8) > int32(k32(4294967295)) {
 		goto L10
 	}
-	i0 = fn3352(m, v7, uint32(8499143))
+	i0 = fn3353(m, v7, uint32(8499143))
 	if i0 != 0 {
 		goto L3
 	}
@@ -7474,9 +23981,9 @@ L7:
 	v6 = i0
 L10:
 	i2 = v4 + uint32(20)
-	i0 = fn3179(m, v0, v6, i2, v3)
+	i0 = fn3180(m, v0, v6, i2, v3)
 	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	i1 = i1 + uint32(1)
@@ -7501,11 +24008,11 @@ L10:
 	if v7 != 0 {
 		goto L6
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -7514,7 +24021,7 @@ L6:
 	if v1 != 0 {
 		goto L11
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v1
 	if v1 == 0 {
@@ -7530,9 +24037,9 @@ L11:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v0 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = fn3603(m, v0, uint32(8428603), v4)
+	i0 = fn3604(m, v0, uint32(8428603), v4)
 	goto L3
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -7540,7 +24047,7 @@ L12:
 	if v6 < uint32(1073741825) {
 		goto L13
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L3
 L13:
 	i0 = v6 << (uint32(2) & 31)
@@ -7552,17 +24059,17 @@ L13:
 	if v5 < k32(4294967284) {
 		goto L14
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L3
 L14:
 	i1 = v5 + uint32(12)
 	v5 = i1
-	i0 = fn4134(m, v3, v5)
+	i0 = fn4135(m, v3, v5)
 	v9 = i0
 	if v9 != 0 {
 		goto L15
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L3
 L15:
 	m.fill(v9, uint32(0), v5)
@@ -7589,7 +24096,7 @@ L17:
 	i1 = v7 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	v8 = i1
@@ -7598,15 +24105,15 @@ L18:
 	if int32(v8) > int32(k32(4294967295)) {
 		goto L19
 	}
-	i0 = fn3352(m, v7, uint32(8499143))
+	i0 = fn3353(m, v7, uint32(8499143))
 	if i0 != 0 {
 		goto L3
 	}
 L19:
 	i2 = v4 + uint32(16)
-	i0 = fn3176(m, v0, v5, i2, v3)
+	i0 = fn3177(m, v0, v5, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -7622,7 +24129,7 @@ L19:
 	if v8 != 0 {
 		goto L20
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L20:
 	if v7 != 0 {
 		goto L3
@@ -7633,7 +24140,7 @@ L20:
 		goto L21
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454882))
+	fn3605(m, i0, uint32(8454882))
 	goto L3
 L21:
 	i0 = v10 + v1
@@ -7664,11 +24171,11 @@ L16:
 	if v0 != 0 {
 		goto L22
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L22:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	i1 = fn3155(m, i1, i2, v9, v3)
+	i1 = fn3156(m, i1, i2, v9, v3)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	v5 = uint32(0)
@@ -7694,7 +24201,7 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v4 + uint32(32)
 	m.g0 = i0
@@ -7703,7 +24210,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3213(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3214(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -7743,7 +24250,7 @@ func fn3213(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+812))
 	i2 = v4 + uint32(60)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	i0 = b2i(int32(i0) < int32(uint32(0)))
 	v6 = i0
 	v5 = k32(4294967295)
@@ -7756,10 +24263,10 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8442748))
+	fn3605(m, i0, uint32(8442748))
 	goto L1
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v7 = i1
@@ -7768,7 +24275,7 @@ L3:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L5
 	}
-	i0 = fn3352(m, v5, uint32(8497631))
+	i0 = fn3353(m, v5, uint32(8497631))
 	if i0 != 0 {
 		goto L4
 	}
@@ -7783,27 +24290,27 @@ L5:
 	}
 	*(*uint32)(unsafe.Add(b, v4)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8532152), v4)
+	i0 = fn3604(m, i0, uint32(8532152), v4)
 	goto L7
 L8:
-	i0 = fn1581(m, v6)
+	i0 = fn1582(m, v6)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
 L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	i1 = i1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+36)) = i1
 	goto L4
 L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	i1 = i1 + uint32(1)
@@ -7825,12 +24332,12 @@ L6:
 	if v7 != 0 {
 		goto L9
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L9:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+652))
 	i2 = v4 + uint32(60)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -7840,10 +24347,10 @@ L9:
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8442693))
+	fn3605(m, i0, uint32(8442693))
 	goto L1
 L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v8 = i1
@@ -7852,7 +24359,7 @@ L10:
 	if int32(v8) > int32(k32(4294967295)) {
 		goto L11
 	}
-	i0 = fn3352(m, v5, uint32(8497631))
+	i0 = fn3353(m, v5, uint32(8497631))
 	if i0 != 0 {
 		goto L4
 	}
@@ -7860,9 +24367,9 @@ L10:
 	v7 = i0
 L11:
 	i1 = v4 + uint32(56)
-	i0 = fn3205(m, v7, i1)
+	i0 = fn3206(m, v7, i1)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	i1 = i1 + uint32(1)
@@ -7887,12 +24394,12 @@ L11:
 	if v7 != 0 {
 		goto L12
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L12:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
 	i2 = v4 + uint32(60)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -7920,20 +24427,20 @@ L15:
 	if v8 != 0 {
 		goto L16
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L16:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = v6
 	goto L13
 L14:
-	i0 = fn3177(m, uint32(8497631))
+	i0 = fn3178(m, uint32(8497631))
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
 	i1 = v4 + uint32(52)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -7958,11 +24465,11 @@ L14:
 	if v8 != 0 {
 		goto L13
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L13:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
 	i2 = v4 + uint32(60)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -7990,21 +24497,21 @@ L19:
 	if v7 != 0 {
 		goto L20
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L20:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = i1
 	goto L17
 L18:
-	i0 = fn3177(m, uint32(8497631))
+	i0 = fn3178(m, uint32(8497631))
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
 	i1 = v4 + uint32(48)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	i1 = i1 + uint32(1)
@@ -8029,10 +24536,10 @@ L18:
 	if v7 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -8047,7 +24554,7 @@ L22:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+932))
 	i2 = v4 + uint32(60)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -8075,20 +24582,20 @@ L25:
 	if v8 != 0 {
 		goto L26
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L26:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = uint32(0)
 	goto L23
 L24:
-	i0 = fn3177(m, uint32(8497670))
+	i0 = fn3178(m, uint32(8497670))
 	if i0 != 0 {
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
 	i2 = v4 + uint32(44)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -8113,11 +24620,11 @@ L24:
 	if v8 != 0 {
 		goto L23
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L23:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
 	i2 = v4 + uint32(60)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -8145,20 +24652,20 @@ L29:
 	if v8 != 0 {
 		goto L30
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L30:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = uint32(0)
 	goto L27
 L28:
-	i0 = fn3177(m, uint32(8497670))
+	i0 = fn3178(m, uint32(8497670))
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
 	i1 = v4 + uint32(40)
-	i0 = fn3206(m, i0, i1, v3)
+	i0 = fn3207(m, i0, i1, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -8183,11 +24690,11 @@ L28:
 	if v8 != 0 {
 		goto L27
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L27:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+624))
 	i2 = v4 + uint32(60)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -8196,7 +24703,7 @@ L27:
 	if v1 != 0 {
 		goto L31
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = v1
 	if v1 == 0 {
@@ -8212,15 +24719,15 @@ L31:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v1, uint32(8428236), i2)
+	i0 = fn3604(m, v1, uint32(8428236), i2)
 	goto L4
 L32:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v9 = i0
-	i0 = fn3077(m, v9, v3)
+	i0 = fn3078(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L4
@@ -8246,14 +24753,14 @@ L34:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L35:
-	i0 = fn3177(m, uint32(8497670))
+	i0 = fn3178(m, uint32(8497670))
 	if i0 != 0 {
 		goto L4
 	}
 	i2 = v4 + uint32(36)
-	i0 = fn3176(m, v0, v5, i2, v3)
+	i0 = fn3177(m, v0, v5, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -8269,7 +24776,7 @@ L35:
 	if v12 != 0 {
 		goto L36
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L36:
 	if v8 != 0 {
 		goto L4
@@ -8280,7 +24787,7 @@ L36:
 		goto L37
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454508))
+	fn3605(m, i0, uint32(8454508))
 	goto L4
 L37:
 	i0 = v11 + v1
@@ -8311,7 +24818,7 @@ L33:
 	if v1 != 0 {
 		goto L38
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L38:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
 	v1 = i0
@@ -8323,7 +24830,7 @@ L38:
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
 	v12 = i0
-	i0 = fn4134(m, v3, uint32(32))
+	i0 = fn4135(m, v3, uint32(32))
 	v5 = i0
 	if v5 == 0 {
 		goto L39
@@ -8346,7 +24853,7 @@ L21:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8530442), i2)
+	i0 = fn3604(m, i0, uint32(8530442), i2)
 L4:
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
@@ -8366,7 +24873,7 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v4 + uint32(64)
 	m.g0 = i0
@@ -8375,7 +24882,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3214(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3215(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -8411,7 +24918,7 @@ func fn3214(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -8421,10 +24928,10 @@ func fn3214(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8423415))
+	fn3605(m, i0, uint32(8423415))
 	goto L1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v7 = i1
@@ -8433,7 +24940,7 @@ L2:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L4
 	}
-	i0 = fn3352(m, v5, uint32(8497339))
+	i0 = fn3353(m, v5, uint32(8497339))
 	if i0 != 0 {
 		goto L3
 	}
@@ -8454,7 +24961,7 @@ L7:
 	if v5 != 0 {
 		goto L8
 	}
-	i0 = fn4135(m, v3, v6)
+	i0 = fn4136(m, v3, v6)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -8468,7 +24975,7 @@ L7:
 L9:
 	v7 = v6
 L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	i1 = i1 + uint32(1)
@@ -8490,12 +24997,12 @@ L8:
 	if v6 != 0 {
 		goto L10
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L10:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+608))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -8527,7 +25034,7 @@ L14:
 	}
 	goto L11
 L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	v9 = i1
@@ -8536,7 +25043,7 @@ L13:
 	if int32(v9) > int32(k32(4294967295)) {
 		goto L15
 	}
-	i0 = fn3352(m, v8, uint32(8497339))
+	i0 = fn3353(m, v8, uint32(8497339))
 	if i0 != 0 {
 		goto L3
 	}
@@ -8557,7 +25064,7 @@ L16:
 	if v9 != 0 {
 		goto L17
 	}
-	i0 = fn4135(m, v3, v6)
+	i0 = fn4136(m, v3, v6)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -8571,7 +25078,7 @@ L16:
 L18:
 	v8 = v6
 L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v6 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+36))
 	i1 = i1 + uint32(1)
@@ -8594,11 +25101,11 @@ L17:
 		goto L11
 	}
 L12:
-	fn2072(m, v6)
+	fn2073(m, v6)
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+812))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -8608,10 +25115,10 @@ L11:
 		goto L19
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8423372))
+	fn3605(m, i0, uint32(8423372))
 	goto L1
 L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v9 = i1
@@ -8620,7 +25127,7 @@ L19:
 	if int32(v9) > int32(k32(4294967295)) {
 		goto L20
 	}
-	i0 = fn3352(m, v5, uint32(8497339))
+	i0 = fn3353(m, v5, uint32(8497339))
 	if i0 != 0 {
 		goto L3
 	}
@@ -8628,9 +25135,9 @@ L19:
 	v6 = i0
 L20:
 	i1 = v4 + uint32(24)
-	i0 = fn3205(m, v6, i1)
+	i0 = fn3206(m, v6, i1)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v6 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+36))
 	i1 = i1 + uint32(1)
@@ -8655,12 +25162,12 @@ L20:
 	if v6 != 0 {
 		goto L21
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L21:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+652))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -8669,18 +25176,18 @@ L21:
 		goto L22
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8423325))
+	fn3605(m, i0, uint32(8423325))
 	goto L1
 L22:
-	i0 = fn3177(m, uint32(8497339))
+	i0 = fn3178(m, uint32(8497339))
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	i1 = v4 + uint32(20)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v9 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+36))
 	i1 = i1 + uint32(1)
@@ -8705,11 +25212,11 @@ L22:
 	if v9 != 0 {
 		goto L23
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L23:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -8737,21 +25244,21 @@ L26:
 	if v9 != 0 {
 		goto L27
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L27:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
 	goto L24
 L25:
-	i0 = fn3177(m, uint32(8497339))
+	i0 = fn3178(m, uint32(8497339))
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	i1 = v4 + uint32(16)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v9 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+36))
 	i1 = i1 + uint32(1)
@@ -8776,11 +25283,11 @@ L25:
 	if v9 != 0 {
 		goto L24
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L24:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -8808,21 +25315,21 @@ L30:
 	if v0 != 0 {
 		goto L31
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L31:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = i1
 	goto L28
 L29:
-	i0 = fn3177(m, uint32(8497339))
+	i0 = fn3178(m, uint32(8497339))
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	i1 = v4 + uint32(12)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i1 = i1 + uint32(1)
@@ -8847,13 +25354,13 @@ L29:
 	if v0 != 0 {
 		goto L28
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L28:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i1 = fn3153(m, v7, v8, i3, i4, i5, i6, v3)
+	i1 = fn3154(m, v7, v8, i3, i4, i5, i6, v3)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	v5 = uint32(0)
@@ -8863,9 +25370,9 @@ L28:
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8435532))
+	fn3605(m, i0, uint32(8435532))
 L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	i1 = i1 + uint32(1)
@@ -8889,71 +25396,11 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v4 + uint32(32)
 	m.g0 = i0
 	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn3215(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = fn593(m, v1, i1)
-	v4 = i0
-	i0 = v4 + uint32(1)
-	switch i0 {
-	case 0:
-		goto L1
-	case 1:
-		goto L2
-	default:
-		goto L3
-	}
-L3:
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(1)
-	v4 = uint32(0)
-	goto L1
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+420))
-	i0 = fn593(m, v1, i1)
-	v4 = i0
-	i0 = v4 + uint32(1)
-	switch i0 {
-	case 0:
-		goto L1
-	case 1:
-		goto L4
-	default:
-		goto L5
-	}
-L5:
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(2)
-	v4 = uint32(0)
-	goto L1
-L4:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8530572), v3)
-	v4 = k32(4294967295)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
 }
 
 //go:norace
@@ -8972,8 +25419,68 @@ func fn3216(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	i0 = fn594(m, v1, i1)
+	v4 = i0
+	i0 = v4 + uint32(1)
+	switch i0 {
+	case 0:
+		goto L1
+	case 1:
+		goto L2
+	default:
+		goto L3
+	}
+L3:
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(1)
+	v4 = uint32(0)
+	goto L1
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+420))
+	i0 = fn594(m, v1, i1)
+	v4 = i0
+	i0 = v4 + uint32(1)
+	switch i0 {
+	case 0:
+		goto L1
+	case 1:
+		goto L4
+	default:
+		goto L5
+	}
+L5:
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(2)
+	v4 = uint32(0)
+	goto L1
+L4:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8530572), v3)
+	v4 = k32(4294967295)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn3217(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+248))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v4 = i0
 	i0 = v4 + uint32(1)
 	switch i0 {
@@ -8990,7 +25497,7 @@ L3:
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+412))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v4 = i0
 	i0 = v4 + uint32(1)
 	switch i0 {
@@ -9007,7 +25514,7 @@ L5:
 	goto L1
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+524))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v4 = i0
 	i0 = v4 + uint32(1)
 	switch i0 {
@@ -9024,7 +25531,7 @@ L7:
 	goto L1
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+532))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v4 = i0
 	i0 = v4 + uint32(1)
 	switch i0 {
@@ -9042,7 +25549,7 @@ L9:
 L8:
 	*(*uint32)(unsafe.Add(b, v3)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8530490), v3)
+	i0 = fn3604(m, i0, uint32(8530490), v3)
 	v4 = k32(4294967295)
 L1:
 	i0 = v3 + uint32(16)
@@ -9052,7 +25559,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3217(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3218(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -9090,7 +25597,7 @@ func fn3217(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+920))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -9100,10 +25607,10 @@ func fn3217(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8459854))
+	fn3605(m, i0, uint32(8459854))
 	goto L1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v7 = i1
@@ -9112,7 +25619,7 @@ L2:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L4
 	}
-	i0 = fn3352(m, v5, uint32(8498250))
+	i0 = fn3353(m, v5, uint32(8498250))
 	if i0 != 0 {
 		goto L3
 	}
@@ -9120,9 +25627,9 @@ L2:
 	v6 = i0
 L4:
 	i2 = v4 + uint32(24)
-	i0 = fn3179(m, v0, v6, i2, v3)
+	i0 = fn3180(m, v0, v6, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v6 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+36))
 	i1 = i1 + uint32(1)
@@ -9147,12 +25654,12 @@ L4:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L5:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+760))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -9162,10 +25669,10 @@ L5:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8459905))
+	fn3605(m, i0, uint32(8459905))
 	goto L1
 L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v7 = i1
@@ -9174,7 +25681,7 @@ L6:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L7
 	}
-	i0 = fn3352(m, v5, uint32(8498250))
+	i0 = fn3353(m, v5, uint32(8498250))
 	if i0 != 0 {
 		goto L3
 	}
@@ -9182,9 +25689,9 @@ L6:
 	v6 = i0
 L7:
 	i2 = v4 + uint32(20)
-	i0 = fn3179(m, v0, v6, i2, v3)
+	i0 = fn3180(m, v0, v6, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v6 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+36))
 	i1 = i1 + uint32(1)
@@ -9209,12 +25716,12 @@ L7:
 	if v6 != 0 {
 		goto L8
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L8:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+748))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -9223,7 +25730,7 @@ L8:
 	if v6 != 0 {
 		goto L9
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v6
 	if v6 == 0 {
@@ -9239,14 +25746,14 @@ L9:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v7)
+	i1 = fn2340(m, v7)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = fn3603(m, v5, uint32(8430587), v4)
+	i0 = fn3604(m, v5, uint32(8430587), v4)
 	goto L3
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
 	v8 = i0
-	i0 = fn3078(m, v8, v3)
+	i0 = fn3079(m, v8, v3)
 	v9 = i0
 	if v9 == 0 {
 		goto L3
@@ -9272,7 +25779,7 @@ L12:
 	i1 = v12 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v6)) = i1
 L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	v13 = i1
@@ -9281,15 +25788,15 @@ L13:
 	if int32(v13) > int32(k32(4294967295)) {
 		goto L14
 	}
-	i0 = fn3352(m, v12, uint32(8498250))
+	i0 = fn3353(m, v12, uint32(8498250))
 	if i0 != 0 {
 		goto L3
 	}
 L14:
 	i2 = v4 + uint32(16)
-	i0 = fn3179(m, v0, v6, i2, v3)
+	i0 = fn3180(m, v0, v6, i2, v3)
 	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v13 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+36))
 	i1 = i1 + uint32(1)
@@ -9305,7 +25812,7 @@ L14:
 	if v13 != 0 {
 		goto L15
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L15:
 	if v12 != 0 {
 		goto L3
@@ -9316,7 +25823,7 @@ L15:
 		goto L16
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8456902))
+	fn3605(m, i0, uint32(8456902))
 	goto L3
 L16:
 	i0 = v10 + v7
@@ -9347,11 +25854,11 @@ L11:
 	if v7 != 0 {
 		goto L17
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+752))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -9360,18 +25867,18 @@ L17:
 		goto L18
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8459954))
+	fn3605(m, i0, uint32(8459954))
 	goto L1
 L18:
-	i0 = fn3177(m, uint32(8498250))
+	i0 = fn3178(m, uint32(8498250))
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	i1 = v4 + uint32(16)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i1 = i1 + uint32(1)
@@ -9396,12 +25903,12 @@ L18:
 	if v0 != 0 {
 		goto L19
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L19:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	i1 = fn3148(m, i1, i2, v9, i4, v3)
+	i1 = fn3149(m, i1, i2, v9, i4, v3)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	v5 = uint32(0)
@@ -9427,207 +25934,11 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v4 + uint32(32)
 	m.g0 = i0
 	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn3218(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = fn593(m, v1, i1)
-	v4 = i0
-	i0 = v4 + uint32(1)
-	switch i0 {
-	case 0:
-		goto L1
-	case 1:
-		goto L2
-	default:
-		goto L3
-	}
-L3:
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(1)
-	v4 = uint32(0)
-	goto L1
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+396))
-	i0 = fn593(m, v1, i1)
-	v4 = i0
-	i0 = v4 + uint32(1)
-	switch i0 {
-	case 0:
-		goto L1
-	case 1:
-		goto L4
-	default:
-		goto L5
-	}
-L5:
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(2)
-	v4 = uint32(0)
-	goto L1
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+312))
-	i0 = fn593(m, v1, i1)
-	v4 = i0
-	i0 = v4 + uint32(1)
-	switch i0 {
-	case 0:
-		goto L1
-	case 1:
-		goto L6
-	default:
-		goto L7
-	}
-L7:
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(3)
-	v4 = uint32(0)
-	goto L1
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+304))
-	i0 = fn593(m, v1, i1)
-	v4 = i0
-	i0 = v4 + uint32(1)
-	switch i0 {
-	case 0:
-		goto L1
-	case 1:
-		goto L8
-	default:
-		goto L9
-	}
-L9:
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(4)
-	v4 = uint32(0)
-	goto L1
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+212))
-	i0 = fn593(m, v1, i1)
-	v4 = i0
-	i0 = v4 + uint32(1)
-	switch i0 {
-	case 0:
-		goto L1
-	case 1:
-		goto L10
-	default:
-		goto L11
-	}
-L11:
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(5)
-	v4 = uint32(0)
-	goto L1
-L10:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+204))
-	i0 = fn593(m, v1, i1)
-	v4 = i0
-	i0 = v4 + uint32(1)
-	switch i0 {
-	case 0:
-		goto L1
-	case 1:
-		goto L12
-	default:
-		goto L13
-	}
-L13:
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(6)
-	v4 = uint32(0)
-	goto L1
-L12:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+264))
-	i0 = fn593(m, v1, i1)
-	v4 = i0
-	i0 = v4 + uint32(1)
-	switch i0 {
-	case 0:
-		goto L1
-	case 1:
-		goto L14
-	default:
-		goto L15
-	}
-L15:
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(7)
-	v4 = uint32(0)
-	goto L1
-L14:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+256))
-	i0 = fn593(m, v1, i1)
-	v4 = i0
-	i0 = v4 + uint32(1)
-	switch i0 {
-	case 0:
-		goto L1
-	case 1:
-		goto L16
-	default:
-		goto L17
-	}
-L17:
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(8)
-	v4 = uint32(0)
-	goto L1
-L16:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+236))
-	i0 = fn593(m, v1, i1)
-	v4 = i0
-	i0 = v4 + uint32(1)
-	switch i0 {
-	case 0:
-		goto L1
-	case 1:
-		goto L18
-	default:
-		goto L19
-	}
-L19:
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(9)
-	v4 = uint32(0)
-	goto L1
-L18:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+404))
-	i0 = fn593(m, v1, i1)
-	v4 = i0
-	i0 = v4 + uint32(1)
-	switch i0 {
-	case 0:
-		goto L1
-	case 1:
-		goto L20
-	default:
-		goto L21
-	}
-L21:
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(10)
-	v4 = uint32(0)
-	goto L1
-L20:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8530532), v3)
-	v4 = k32(4294967295)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
 }
 
 //go:norace
@@ -9646,8 +25957,204 @@ func fn3219(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = fn594(m, v1, i1)
+	v4 = i0
+	i0 = v4 + uint32(1)
+	switch i0 {
+	case 0:
+		goto L1
+	case 1:
+		goto L2
+	default:
+		goto L3
+	}
+L3:
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(1)
+	v4 = uint32(0)
+	goto L1
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+396))
+	i0 = fn594(m, v1, i1)
+	v4 = i0
+	i0 = v4 + uint32(1)
+	switch i0 {
+	case 0:
+		goto L1
+	case 1:
+		goto L4
+	default:
+		goto L5
+	}
+L5:
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(2)
+	v4 = uint32(0)
+	goto L1
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+312))
+	i0 = fn594(m, v1, i1)
+	v4 = i0
+	i0 = v4 + uint32(1)
+	switch i0 {
+	case 0:
+		goto L1
+	case 1:
+		goto L6
+	default:
+		goto L7
+	}
+L7:
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(3)
+	v4 = uint32(0)
+	goto L1
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+304))
+	i0 = fn594(m, v1, i1)
+	v4 = i0
+	i0 = v4 + uint32(1)
+	switch i0 {
+	case 0:
+		goto L1
+	case 1:
+		goto L8
+	default:
+		goto L9
+	}
+L9:
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(4)
+	v4 = uint32(0)
+	goto L1
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+212))
+	i0 = fn594(m, v1, i1)
+	v4 = i0
+	i0 = v4 + uint32(1)
+	switch i0 {
+	case 0:
+		goto L1
+	case 1:
+		goto L10
+	default:
+		goto L11
+	}
+L11:
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(5)
+	v4 = uint32(0)
+	goto L1
+L10:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+204))
+	i0 = fn594(m, v1, i1)
+	v4 = i0
+	i0 = v4 + uint32(1)
+	switch i0 {
+	case 0:
+		goto L1
+	case 1:
+		goto L12
+	default:
+		goto L13
+	}
+L13:
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(6)
+	v4 = uint32(0)
+	goto L1
+L12:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+264))
+	i0 = fn594(m, v1, i1)
+	v4 = i0
+	i0 = v4 + uint32(1)
+	switch i0 {
+	case 0:
+		goto L1
+	case 1:
+		goto L14
+	default:
+		goto L15
+	}
+L15:
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(7)
+	v4 = uint32(0)
+	goto L1
+L14:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+256))
+	i0 = fn594(m, v1, i1)
+	v4 = i0
+	i0 = v4 + uint32(1)
+	switch i0 {
+	case 0:
+		goto L1
+	case 1:
+		goto L16
+	default:
+		goto L17
+	}
+L17:
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(8)
+	v4 = uint32(0)
+	goto L1
+L16:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+236))
+	i0 = fn594(m, v1, i1)
+	v4 = i0
+	i0 = v4 + uint32(1)
+	switch i0 {
+	case 0:
+		goto L1
+	case 1:
+		goto L18
+	default:
+		goto L19
+	}
+L19:
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(9)
+	v4 = uint32(0)
+	goto L1
+L18:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+404))
+	i0 = fn594(m, v1, i1)
+	v4 = i0
+	i0 = v4 + uint32(1)
+	switch i0 {
+	case 0:
+		goto L1
+	case 1:
+		goto L20
+	default:
+		goto L21
+	}
+L21:
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(10)
+	v4 = uint32(0)
+	goto L1
+L20:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8530532), v3)
+	v4 = k32(4294967295)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn3220(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+296))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v4 = i0
 	i0 = v4 + uint32(1)
 	switch i0 {
@@ -9664,7 +26171,7 @@ L3:
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+476))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v4 = i0
 	i0 = v4 + uint32(1)
 	switch i0 {
@@ -9681,7 +26188,7 @@ L5:
 	goto L1
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v4 = i0
 	i0 = v4 + uint32(1)
 	switch i0 {
@@ -9699,7 +26206,7 @@ L7:
 L6:
 	*(*uint32)(unsafe.Add(b, v3)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8530274), v3)
+	i0 = fn3604(m, i0, uint32(8530274), v3)
 	v4 = k32(4294967295)
 L1:
 	i0 = v3 + uint32(16)
@@ -9709,7 +26216,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3220(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3221(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -9747,7 +26254,7 @@ func fn3220(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+588))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -9757,10 +26264,10 @@ func fn3220(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8470208))
+	fn3605(m, i0, uint32(8470208))
 	goto L1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v7 = i1
@@ -9769,7 +26276,7 @@ L2:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L4
 	}
-	i0 = fn3352(m, v5, uint32(8498724))
+	i0 = fn3353(m, v5, uint32(8498724))
 	if i0 != 0 {
 		goto L3
 	}
@@ -9786,14 +26293,14 @@ L4:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8435532))
+	fn3605(m, i0, uint32(8435532))
 	goto L5
 L6:
 	v7 = uint32(0)
 	if v5 != 0 {
 		goto L7
 	}
-	i0 = fn4135(m, v3, v6)
+	i0 = fn4136(m, v3, v6)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -9807,7 +26314,7 @@ L6:
 L8:
 	v7 = v6
 L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	i1 = i1 + uint32(1)
@@ -9829,12 +26336,12 @@ L7:
 	if v6 != 0 {
 		goto L9
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L9:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+584))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -9862,12 +26369,12 @@ L12:
 	if v8 != 0 {
 		goto L13
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L13:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = uint32(0)
 	goto L10
 L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	v9 = i1
@@ -9876,7 +26383,7 @@ L11:
 	if int32(v9) > int32(k32(4294967295)) {
 		goto L14
 	}
-	i0 = fn3352(m, v8, uint32(8498724))
+	i0 = fn3353(m, v8, uint32(8498724))
 	if i0 != 0 {
 		goto L3
 	}
@@ -9884,9 +26391,9 @@ L11:
 	v6 = i0
 L14:
 	i2 = v4 + uint32(24)
-	i0 = fn3179(m, v0, v6, i2, v3)
+	i0 = fn3180(m, v0, v6, i2, v3)
 	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -9911,11 +26418,11 @@ L14:
 	if v8 != 0 {
 		goto L10
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+936))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -9943,12 +26450,12 @@ L17:
 	if v8 != 0 {
 		goto L18
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L18:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(0)
 	goto L15
 L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	v9 = i1
@@ -9957,7 +26464,7 @@ L16:
 	if int32(v9) > int32(k32(4294967295)) {
 		goto L19
 	}
-	i0 = fn3352(m, v8, uint32(8498724))
+	i0 = fn3353(m, v8, uint32(8498724))
 	if i0 != 0 {
 		goto L3
 	}
@@ -9965,9 +26472,9 @@ L16:
 	v6 = i0
 L19:
 	i1 = v4 + uint32(20)
-	i0 = fn3178(m, v6, i1, v3)
+	i0 = fn3179(m, v6, i1, v3)
 	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -9992,11 +26499,11 @@ L19:
 	if v8 != 0 {
 		goto L15
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L15:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+812))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -10005,18 +26512,18 @@ L15:
 		goto L20
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8470167))
+	fn3605(m, i0, uint32(8470167))
 	goto L1
 L20:
-	i0 = fn3177(m, uint32(8498724))
+	i0 = fn3178(m, uint32(8498724))
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	i1 = v4 + uint32(16)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -10041,11 +26548,11 @@ L20:
 	if v8 != 0 {
 		goto L21
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L21:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+652))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -10054,18 +26561,18 @@ L21:
 		goto L22
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8470122))
+	fn3605(m, i0, uint32(8470122))
 	goto L1
 L22:
-	i0 = fn3177(m, uint32(8498724))
+	i0 = fn3178(m, uint32(8498724))
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	i1 = v4 + uint32(12)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -10090,11 +26597,11 @@ L22:
 	if v8 != 0 {
 		goto L23
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L23:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -10122,21 +26629,21 @@ L26:
 	if v8 != 0 {
 		goto L27
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L27:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
 	goto L24
 L25:
-	i0 = fn3177(m, uint32(8498724))
+	i0 = fn3178(m, uint32(8498724))
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	i1 = v4 + uint32(8)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -10161,11 +26668,11 @@ L25:
 	if v8 != 0 {
 		goto L24
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L24:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -10193,21 +26700,21 @@ L30:
 	if v0 != 0 {
 		goto L31
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L31:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
 	goto L28
 L29:
-	i0 = fn3177(m, uint32(8498724))
+	i0 = fn3178(m, uint32(8498724))
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	i1 = v4 + uint32(4)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i1 = i1 + uint32(1)
@@ -10232,7 +26739,7 @@ L29:
 	if v0 != 0 {
 		goto L28
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L28:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
@@ -10240,7 +26747,7 @@ L28:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i1 = fn3151(m, v7, i2, i3, i4, i5, i6, i7, v3)
+	i1 = fn3152(m, v7, i2, i3, i4, i5, i6, i7, v3)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	v5 = uint32(0)
@@ -10249,7 +26756,7 @@ L28:
 	}
 	goto L3
 L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	i1 = i1 + uint32(1)
@@ -10273,7 +26780,7 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v4 + uint32(32)
 	m.g0 = i0
@@ -10282,7 +26789,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3221(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3222(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -10340,7 +26847,7 @@ func fn3221(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+812))
 	i2 = v4 + uint32(156)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	i0 = b2i(int32(i0) < int32(uint32(0)))
 	v6 = i0
 	v5 = k32(4294967295)
@@ -10353,10 +26860,10 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8450679))
+	fn3605(m, i0, uint32(8450679))
 	goto L1
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v7 = i1
@@ -10365,7 +26872,7 @@ L3:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L5
 	}
-	i0 = fn3352(m, v5, uint32(8498141))
+	i0 = fn3353(m, v5, uint32(8498141))
 	if i0 != 0 {
 		goto L4
 	}
@@ -10380,27 +26887,27 @@ L5:
 	}
 	*(*uint32)(unsafe.Add(b, v4)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8532152), v4)
+	i0 = fn3604(m, i0, uint32(8532152), v4)
 	goto L7
 L8:
-	i0 = fn1581(m, v6)
+	i0 = fn1582(m, v6)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
 L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	i1 = i1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+36)) = i1
 	goto L4
 L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	i1 = i1 + uint32(1)
@@ -10422,12 +26929,12 @@ L6:
 	if v7 != 0 {
 		goto L9
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L9:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+652))
 	i2 = v4 + uint32(156)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -10437,10 +26944,10 @@ L9:
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8450581))
+	fn3605(m, i0, uint32(8450581))
 	goto L1
 L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v8 = i1
@@ -10449,7 +26956,7 @@ L10:
 	if int32(v8) > int32(k32(4294967295)) {
 		goto L11
 	}
-	i0 = fn3352(m, v5, uint32(8498141))
+	i0 = fn3353(m, v5, uint32(8498141))
 	if i0 != 0 {
 		goto L4
 	}
@@ -10457,9 +26964,9 @@ L10:
 	v7 = i0
 L11:
 	i1 = v4 + uint32(152)
-	i0 = fn3205(m, v7, i1)
+	i0 = fn3206(m, v7, i1)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	i1 = i1 + uint32(1)
@@ -10484,11 +26991,11 @@ L11:
 	if v7 != 0 {
 		goto L12
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L12:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
 	i2 = v4 + uint32(156)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L13
 	}
@@ -10500,19 +27007,19 @@ L13:
 		goto L14
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8450630))
+	fn3605(m, i0, uint32(8450630))
 	v5 = k32(4294967295)
 	goto L1
 L14:
-	i0 = fn3177(m, uint32(8498141))
+	i0 = fn3178(m, uint32(8498141))
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+156))
 	i1 = v4 + uint32(148)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	i1 = i1 + uint32(1)
@@ -10537,11 +27044,11 @@ L14:
 	if v7 != 0 {
 		goto L15
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L15:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+696))
 	i2 = v4 + uint32(156)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L16
 	}
@@ -10553,19 +27060,19 @@ L16:
 		goto L17
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8450528))
+	fn3605(m, i0, uint32(8450528))
 	v5 = k32(4294967295)
 	goto L1
 L17:
-	i0 = fn3177(m, uint32(8498141))
+	i0 = fn3178(m, uint32(8498141))
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+156))
 	i1 = v4 + uint32(144)
-	i0 = fn3205(m, i0, i1)
+	i0 = fn3206(m, i0, i1)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+36))
 	i1 = i1 + uint32(1)
@@ -10590,10 +27097,10 @@ L17:
 	if v7 != 0 {
 		goto L18
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L18:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -10608,7 +27115,7 @@ L20:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
 	i2 = v4 + uint32(156)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -10617,18 +27124,18 @@ L20:
 		goto L21
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8481056))
+	fn3605(m, i0, uint32(8481056))
 	goto L1
 L21:
-	i0 = fn3177(m, uint32(8498969))
+	i0 = fn3178(m, uint32(8498969))
 	if i0 != 0 {
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+156))
 	i2 = v4 + uint32(140)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -10653,13 +27160,13 @@ L21:
 	if v1 != 0 {
 		goto L22
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L22:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+140))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+152))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+148))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+144))
-	i1 = fn3156(m, i1, v6, i3, i4, i5, v3)
+	i1 = fn3157(m, i1, v6, i3, i4, i5, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -10669,7 +27176,7 @@ L22:
 	goto L1
 L19:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -10683,7 +27190,7 @@ L19:
 L25:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+964))
 	i2 = v4 + uint32(156)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L26
 	}
@@ -10695,17 +27202,17 @@ L26:
 		goto L27
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8451077))
+	fn3605(m, i0, uint32(8451077))
 	v5 = k32(4294967295)
 	goto L1
 L27:
-	i0 = fn3177(m, uint32(8498174))
+	i0 = fn3178(m, uint32(8498174))
 	if i0 != 0 {
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+156))
 	v1 = i1
-	i0 = fn4135(m, v3, v1)
+	i0 = fn4136(m, v3, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L23
 	}
@@ -10718,7 +27225,7 @@ L27:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L28:
 	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i1 = i1 + uint32(1)
@@ -10740,12 +27247,12 @@ L28:
 	if v7 != 0 {
 		goto L29
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L29:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+152))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+148))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+144))
-	i1 = fn3157(m, v1, v6, i3, i4, i5, v3)
+	i1 = fn3158(m, v1, v6, i3, i4, i5, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	if v1 == 0 {
@@ -10754,7 +27261,7 @@ L29:
 	goto L1
 L24:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -10768,7 +27275,7 @@ L24:
 L31:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+876))
 	i2 = v4 + uint32(156)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L32
 	}
@@ -10780,7 +27287,7 @@ L32:
 	if v1 != 0 {
 		goto L33
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+156)) = v1
 	v5 = k32(4294967295)
@@ -10797,15 +27304,15 @@ L33:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v1, uint32(8430075), i2)
+	i0 = fn3604(m, v1, uint32(8430075), i2)
 	goto L4
 L34:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v9 = i0
-	i0 = fn3086(m, v9, v3)
+	i0 = fn3087(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L4
@@ -10831,14 +27338,14 @@ L36:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L37:
-	i0 = fn3177(m, uint32(8499448))
+	i0 = fn3178(m, uint32(8499448))
 	if i0 != 0 {
 		goto L4
 	}
 	i2 = v4 + uint32(140)
-	i0 = fn3221(m, v0, v5, i2, v3)
+	i0 = fn3222(m, v0, v5, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -10854,7 +27361,7 @@ L37:
 	if v12 != 0 {
 		goto L38
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L38:
 	if v8 != 0 {
 		goto L4
@@ -10865,7 +27372,7 @@ L38:
 		goto L39
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8456381))
+	fn3605(m, i0, uint32(8456381))
 	goto L4
 L39:
 	i0 = v11 + v1
@@ -10896,7 +27403,7 @@ L35:
 	if v1 != 0 {
 		goto L40
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L40:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+144))
 	v1 = i0
@@ -10904,7 +27411,7 @@ L40:
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+152))
 	v7 = i0
-	i0 = fn4134(m, v3, uint32(36))
+	i0 = fn4135(m, v3, uint32(36))
 	v5 = i0
 	if v5 == 0 {
 		goto L41
@@ -10923,7 +27430,7 @@ L41:
 	goto L4
 L30:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -10938,7 +27445,7 @@ L43:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+768))
 	i2 = v4 + uint32(156)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -10947,7 +27454,7 @@ L43:
 	if v7 != 0 {
 		goto L44
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+156)) = v7
 	if v7 == 0 {
@@ -10963,15 +27470,15 @@ L44:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
 	i2 = v4 + uint32(32)
-	i0 = fn3603(m, v5, uint32(8428930), i2)
+	i0 = fn3604(m, v5, uint32(8428930), i2)
 	goto L4
 L45:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v10 = i0
-	i0 = fn3078(m, v10, v3)
+	i0 = fn3079(m, v10, v3)
 	v13 = i0
 	if v13 == 0 {
 		goto L4
@@ -10997,14 +27504,14 @@ L47:
 	i1 = v9 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L48:
-	i0 = fn3177(m, uint32(8498753))
+	i0 = fn3178(m, uint32(8498753))
 	if i0 != 0 {
 		goto L4
 	}
 	i2 = v4 + uint32(136)
-	i0 = fn3179(m, v0, v7, i2, v3)
+	i0 = fn3180(m, v0, v7, i2, v3)
 	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v11 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+36))
 	i1 = i1 + uint32(1)
@@ -11020,7 +27527,7 @@ L48:
 	if v11 != 0 {
 		goto L49
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L49:
 	if v9 != 0 {
 		goto L4
@@ -11031,7 +27538,7 @@ L49:
 		goto L50
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8455215))
+	fn3605(m, i0, uint32(8455215))
 	goto L4
 L50:
 	i0 = v14 + v8
@@ -11062,11 +27569,11 @@ L46:
 	if v8 != 0 {
 		goto L51
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L51:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+876))
 	i2 = v4 + uint32(156)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -11075,7 +27582,7 @@ L51:
 	if v7 != 0 {
 		goto L52
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+156)) = v7
 	if v7 == 0 {
@@ -11091,15 +27598,15 @@ L52:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = i1
 	i2 = v4 + uint32(48)
-	i0 = fn3603(m, v5, uint32(8430016), i2)
+	i0 = fn3604(m, v5, uint32(8430016), i2)
 	goto L4
 L53:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v10 = i0
-	i0 = fn3086(m, v10, v3)
+	i0 = fn3087(m, v10, v3)
 	v15 = i0
 	if v15 == 0 {
 		goto L4
@@ -11125,14 +27632,14 @@ L55:
 	i1 = v9 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L56:
-	i0 = fn3177(m, uint32(8498753))
+	i0 = fn3178(m, uint32(8498753))
 	if i0 != 0 {
 		goto L4
 	}
 	i2 = v4 + uint32(136)
-	i0 = fn3221(m, v0, v7, i2, v3)
+	i0 = fn3222(m, v0, v7, i2, v3)
 	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v11 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+36))
 	i1 = i1 + uint32(1)
@@ -11148,7 +27655,7 @@ L56:
 	if v11 != 0 {
 		goto L57
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L57:
 	if v9 != 0 {
 		goto L4
@@ -11159,7 +27666,7 @@ L57:
 		goto L58
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8456321))
+	fn3605(m, i0, uint32(8456321))
 	goto L4
 L58:
 	i0 = v14 + v8
@@ -11190,11 +27697,11 @@ L54:
 	if v8 != 0 {
 		goto L59
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L59:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+884))
 	i2 = v4 + uint32(156)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -11222,20 +27729,20 @@ L62:
 	if v1 != 0 {
 		goto L63
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L63:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+140)) = uint32(0)
 	goto L60
 L61:
-	i0 = fn3177(m, uint32(8498753))
+	i0 = fn3178(m, uint32(8498753))
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+156))
 	i1 = v4 + uint32(140)
-	i0 = fn3206(m, i0, i1, v3)
+	i0 = fn3207(m, i0, i1, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -11260,7 +27767,7 @@ L61:
 	if v1 != 0 {
 		goto L60
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L60:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+144))
 	v1 = i0
@@ -11270,7 +27777,7 @@ L60:
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+140))
 	v8 = i0
-	i0 = fn4134(m, v3, uint32(36))
+	i0 = fn4135(m, v3, uint32(36))
 	v5 = i0
 	if v5 == 0 {
 		goto L64
@@ -11291,7 +27798,7 @@ L64:
 	goto L4
 L42:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -11306,7 +27813,7 @@ L66:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+644))
 	i2 = v4 + uint32(156)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -11315,18 +27822,18 @@ L66:
 		goto L67
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8412679))
+	fn3605(m, i0, uint32(8412679))
 	goto L1
 L67:
-	i0 = fn3177(m, uint32(8497303))
+	i0 = fn3178(m, uint32(8497303))
 	if i0 != 0 {
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+156))
 	i2 = v4 + uint32(140)
-	i0 = fn3179(m, v0, i1, i2, v3)
+	i0 = fn3180(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -11351,11 +27858,11 @@ L67:
 	if v8 != 0 {
 		goto L68
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L68:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+876))
 	i2 = v4 + uint32(156)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -11364,7 +27871,7 @@ L68:
 	if v7 != 0 {
 		goto L69
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+156)) = v7
 	if v7 == 0 {
@@ -11380,15 +27887,15 @@ L69:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = i1
 	i2 = v4 + uint32(64)
-	i0 = fn3603(m, v5, uint32(8429905), i2)
+	i0 = fn3604(m, v5, uint32(8429905), i2)
 	goto L4
 L70:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v10 = i0
-	i0 = fn3086(m, v10, v3)
+	i0 = fn3087(m, v10, v3)
 	v13 = i0
 	if v13 == 0 {
 		goto L4
@@ -11414,14 +27921,14 @@ L72:
 	i1 = v9 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L73:
-	i0 = fn3177(m, uint32(8497303))
+	i0 = fn3178(m, uint32(8497303))
 	if i0 != 0 {
 		goto L4
 	}
 	i2 = v4 + uint32(136)
-	i0 = fn3221(m, v0, v7, i2, v3)
+	i0 = fn3222(m, v0, v7, i2, v3)
 	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v11 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+36))
 	i1 = i1 + uint32(1)
@@ -11437,7 +27944,7 @@ L73:
 	if v11 != 0 {
 		goto L74
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L74:
 	if v9 != 0 {
 		goto L4
@@ -11448,7 +27955,7 @@ L74:
 		goto L75
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8456208))
+	fn3605(m, i0, uint32(8456208))
 	goto L4
 L75:
 	i0 = v14 + v8
@@ -11479,11 +27986,11 @@ L71:
 	if v8 != 0 {
 		goto L76
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L76:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+792))
 	i2 = v4 + uint32(156)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -11492,7 +27999,7 @@ L76:
 	if v7 != 0 {
 		goto L77
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+156)) = v7
 	if v7 == 0 {
@@ -11508,15 +28015,15 @@ L77:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i1 = fn2339(m, v8)
+	i1 = fn2340(m, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+80)) = i1
 	i2 = v4 + uint32(80)
-	i0 = fn3603(m, v5, uint32(8429345), i2)
+	i0 = fn3604(m, v5, uint32(8429345), i2)
 	goto L4
 L78:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	v10 = i0
-	i0 = fn3231(m, v10, v3)
+	i0 = fn3232(m, v10, v3)
 	v15 = i0
 	if v15 == 0 {
 		goto L4
@@ -11542,14 +28049,14 @@ L80:
 	i1 = v9 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L81:
-	i0 = fn3177(m, uint32(8497303))
+	i0 = fn3178(m, uint32(8497303))
 	if i0 != 0 {
 		goto L4
 	}
 	i1 = v4 + uint32(136)
-	i0 = fn3206(m, v7, i1, v3)
+	i0 = fn3207(m, v7, i1, v3)
 	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v11 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+36))
 	i1 = i1 + uint32(1)
@@ -11565,7 +28072,7 @@ L81:
 	if v11 != 0 {
 		goto L82
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L82:
 	if v9 != 0 {
 		goto L4
@@ -11576,7 +28083,7 @@ L82:
 		goto L83
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8455638))
+	fn3605(m, i0, uint32(8455638))
 	goto L4
 L83:
 	i0 = v14 + v8
@@ -11607,11 +28114,11 @@ L79:
 	if v8 != 0 {
 		goto L84
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L84:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+796))
 	i2 = v4 + uint32(156)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -11620,7 +28127,7 @@ L84:
 	if v1 != 0 {
 		goto L85
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+156)) = v1
 	if v1 == 0 {
@@ -11636,15 +28143,15 @@ L85:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+96)) = i1
 	i2 = v4 + uint32(96)
-	i0 = fn3603(m, v1, uint32(8429844), i2)
+	i0 = fn3604(m, v1, uint32(8429844), i2)
 	goto L4
 L86:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v9 = i0
-	i0 = fn3086(m, v9, v3)
+	i0 = fn3087(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L4
@@ -11670,14 +28177,14 @@ L88:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L89:
-	i0 = fn3177(m, uint32(8497303))
+	i0 = fn3178(m, uint32(8497303))
 	if i0 != 0 {
 		goto L4
 	}
 	i2 = v4 + uint32(136)
-	i0 = fn3221(m, v0, v5, i2, v3)
+	i0 = fn3222(m, v0, v5, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -11693,7 +28200,7 @@ L89:
 	if v12 != 0 {
 		goto L90
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L90:
 	if v8 != 0 {
 		goto L4
@@ -11704,7 +28211,7 @@ L90:
 		goto L91
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8456146))
+	fn3605(m, i0, uint32(8456146))
 	goto L4
 L91:
 	i0 = v11 + v1
@@ -11735,13 +28242,13 @@ L87:
 	if v1 != 0 {
 		goto L92
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L92:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+140))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v4)+152))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v4)+148))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v4)+144))
-	i1 = fn3160(m, i1, v13, v15, v10, v6, i6, i7, i8, v3)
+	i1 = fn3161(m, i1, v13, v15, v10, v6, i6, i7, i8, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v5 = uint32(0)
@@ -11751,7 +28258,7 @@ L92:
 	goto L1
 L65:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -11765,7 +28272,7 @@ L65:
 L94:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
 	i2 = v4 + uint32(156)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L95
 	}
@@ -11796,20 +28303,20 @@ L98:
 	if v1 != 0 {
 		goto L99
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L99:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+140)) = uint32(0)
 	goto L96
 L97:
-	i0 = fn3177(m, uint32(8497742))
+	i0 = fn3178(m, uint32(8497742))
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+156))
 	i1 = v4 + uint32(140)
-	i0 = fn3206(m, i0, i1, v3)
+	i0 = fn3207(m, i0, i1, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -11834,7 +28341,7 @@ L97:
 	if v1 != 0 {
 		goto L96
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L96:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+144))
 	v1 = i0
@@ -11844,7 +28351,7 @@ L96:
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+140))
 	v8 = i0
-	i0 = fn4134(m, v3, uint32(36))
+	i0 = fn4135(m, v3, uint32(36))
 	v5 = i0
 	if v5 == 0 {
 		goto L100
@@ -11863,7 +28370,7 @@ L100:
 	goto L4
 L93:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+324))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -11878,7 +28385,7 @@ L102:
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+868))
 	i2 = v4 + uint32(156)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -11906,20 +28413,20 @@ L105:
 	if v8 != 0 {
 		goto L106
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L106:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+140)) = uint32(0)
 	goto L103
 L104:
-	i0 = fn3177(m, uint32(8497405))
+	i0 = fn3178(m, uint32(8497405))
 	if i0 != 0 {
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+156))
 	i2 = v4 + uint32(140)
-	i0 = fn3221(m, v0, i1, i2, v3)
+	i0 = fn3222(m, v0, i1, i2, v3)
 	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+36))
 	i1 = i1 + uint32(1)
@@ -11944,11 +28451,11 @@ L104:
 	if v8 != 0 {
 		goto L103
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L103:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+836))
 	i2 = v4 + uint32(156)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -11976,20 +28483,20 @@ L109:
 	if v1 != 0 {
 		goto L110
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L110:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+136)) = uint32(0)
 	goto L107
 L108:
-	i0 = fn3177(m, uint32(8497405))
+	i0 = fn3178(m, uint32(8497405))
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+156))
 	i1 = v4 + uint32(136)
-	i0 = fn3206(m, i0, i1, v3)
+	i0 = fn3207(m, i0, i1, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -12014,7 +28521,7 @@ L108:
 	if v1 != 0 {
 		goto L107
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L107:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+144))
 	v1 = i0
@@ -12026,7 +28533,7 @@ L107:
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+140))
 	v12 = i0
-	i0 = fn4134(m, v3, uint32(36))
+	i0 = fn4135(m, v3, uint32(36))
 	v5 = i0
 	if v5 == 0 {
 		goto L111
@@ -12046,7 +28553,7 @@ L111:
 	goto L4
 L101:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -12060,7 +28567,7 @@ L101:
 L113:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+876))
 	i2 = v4 + uint32(156)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L114
 	}
@@ -12072,7 +28579,7 @@ L114:
 	if v1 != 0 {
 		goto L115
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+156)) = v1
 	v5 = k32(4294967295)
@@ -12089,15 +28596,15 @@ L115:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
-	i1 = fn2339(m, v5)
+	i1 = fn2340(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+112)) = i1
 	i2 = v4 + uint32(112)
-	i0 = fn3603(m, v1, uint32(8429962), i2)
+	i0 = fn3604(m, v1, uint32(8429962), i2)
 	goto L4
 L116:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v9 = i0
-	i0 = fn3086(m, v9, v3)
+	i0 = fn3087(m, v9, v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L4
@@ -12123,14 +28630,14 @@ L118:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L119:
-	i0 = fn3177(m, uint32(8497810))
+	i0 = fn3178(m, uint32(8497810))
 	if i0 != 0 {
 		goto L4
 	}
 	i2 = v4 + uint32(140)
-	i0 = fn3221(m, v0, v5, i2, v3)
+	i0 = fn3222(m, v0, v5, i2, v3)
 	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+36))
 	i1 = i1 + uint32(1)
@@ -12146,7 +28653,7 @@ L119:
 	if v12 != 0 {
 		goto L120
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L120:
 	if v8 != 0 {
 		goto L4
@@ -12157,7 +28664,7 @@ L120:
 		goto L121
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8456266))
+	fn3605(m, i0, uint32(8456266))
 	goto L4
 L121:
 	i0 = v11 + v1
@@ -12188,7 +28695,7 @@ L117:
 	if v1 != 0 {
 		goto L122
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L122:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+144))
 	v1 = i0
@@ -12196,7 +28703,7 @@ L122:
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+152))
 	v7 = i0
-	i0 = fn4134(m, v3, uint32(36))
+	i0 = fn4135(m, v3, uint32(36))
 	v5 = i0
 	if v5 == 0 {
 		goto L123
@@ -12217,10 +28724,10 @@ L112:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+128)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(128)
-	i0 = fn3603(m, i0, uint32(8530613), i2)
+	i0 = fn3604(m, i0, uint32(8530613), i2)
 	goto L4
 L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	i1 = i1 + uint32(1)
@@ -12244,7 +28751,7 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v4 + uint32(160)
 	m.g0 = i0
@@ -12253,23 +28760,23 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3222(m *Module) uint32 {
+func fn3223(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10077688))
+	i0 = fn1968(m, uint32(10077688))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3223(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3224(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v0 = i0
 	if v0 == 0 {
@@ -12289,7 +28796,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3224(m *Module, v0 uint32) uint32 {
+func fn3225(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -12300,7 +28807,7 @@ func fn3224(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -12319,7 +28826,7 @@ func fn3224(m *Module, v0 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return uint32(0)
@@ -12327,7 +28834,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3225(m *Module, v0 uint32) {
+func fn3226(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -12338,7 +28845,7 @@ func fn3225(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -12357,7 +28864,7 @@ func fn3225(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return
@@ -12365,7 +28872,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3226(m *Module, v0 uint32) uint32 {
+func fn3227(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12381,18 +28888,18 @@ func fn3226(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v1 = k32(4294967295)
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10077776), uint32(0))
+	i1 = fn2361(m, v0, uint32(10077776), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v3
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v3)
+	i0 = fn4098(m, v0, v3)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v1 = i0
 L1:
@@ -12402,7 +28909,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3227(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3228(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12440,7 +28947,7 @@ func fn3227(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L1:
 	i0 = v1 + uint32(12)
 	i8 = v3 + uint32(4)
-	i0 = fn3732(m, i0, v4, v2, uint32(0), uint32(10077884), uint32(1), uint32(1), uint32(1), i8)
+	i0 = fn3733(m, i0, v4, v2, uint32(0), uint32(10077884), uint32(1), uint32(1), uint32(1), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -12450,7 +28957,7 @@ L1:
 	v5 = uint32(0)
 	i0 = v2 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v7 = i0
 	if int32(v7) < int32(uint32(0)) {
 		goto L2
@@ -12469,11 +28976,11 @@ L1:
 	if i0 != 0 {
 		goto L4
 	}
-	fn3722(m, uint32(8440825), uint32(8576952), uint32(8435764), v2)
+	fn3723(m, uint32(8440825), uint32(8576952), uint32(8435764), v2)
 	v5 = uint32(0)
 	goto L2
 L4:
-	i0 = fn2738(m, v2, v3)
+	i0 = fn2739(m, v2, v3)
 	v8 = i0
 	if v8 != 0 {
 		goto L5
@@ -12481,14 +28988,14 @@ L4:
 	v5 = uint32(0)
 	goto L2
 L5:
-	i0 = fn8105(m, v8)
+	i0 = fn8106(m, v8)
 	i1 = *(*uint32)(unsafe.Add(b, v3))
 	if i0 == i1 {
 		goto L3
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 	goto L2
 L3:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
@@ -12500,7 +29007,7 @@ L3:
 	v5 = uint32(0)
 	goto L2
 L6:
-	i0 = fn2675(m, uint32(8542401))
+	i0 = fn2676(m, uint32(8542401))
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -12508,7 +29015,7 @@ L6:
 	v5 = uint32(0)
 	goto L2
 L7:
-	i1 = fn486(m, v1, v8, uint32(1), uint32(1))
+	i1 = fn487(m, v1, v8, uint32(1), uint32(1))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v2
 	if v2 != 0 {
@@ -12531,7 +29038,7 @@ L9:
 	v5 = uint32(0)
 	goto L2
 L10:
-	fn2072(m, v4)
+	fn2073(m, v4)
 	v5 = uint32(0)
 	goto L2
 L8:
@@ -12554,7 +29061,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3228(m *Module, v0 uint32) {
+func fn3229(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12587,10 +29094,10 @@ func fn3228(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn472(m, i0)
+	fn473(m, i0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -12604,7 +29111,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return
@@ -12612,7 +29119,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3229(m *Module, v0 uint32) uint32 {
+func fn3230(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12655,19 +29162,19 @@ func fn3229(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	i0 = v1 + uint32(80)
-	fn474(m, i0)
+	fn475(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = v1 + uint32(80)
-	i0 = fn462(m, i0, i1)
+	i0 = fn463(m, i0, i1)
 	v2 = i0
 	if v2 != uint32(64) {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
@@ -12704,15 +29211,15 @@ L16:
 	v4 = uint32(8464679)
 	goto L9
 L15:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027628))
-	fn3614(m, i0)
+	fn3615(m, i0)
 	goto L4
 L14:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L4
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033768))
@@ -12735,7 +29242,7 @@ L9:
 	i1 = v2 ^ k32(4294967295)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = i1 + i2
-	i0 = fn2748(m, v2, i1, uint32(8502322))
+	i0 = fn2749(m, v2, i1, uint32(8502322))
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -12744,7 +29251,7 @@ L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = i1 - i2
-	i0 = fn66(m, v2, i1)
+	i0 = fn67(m, v2, i1)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L18
@@ -12765,7 +29272,7 @@ L18:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v7
 	i1 = v1 + uint32(16)
-	i0 = fn4085(m, uint32(8568368), i1)
+	i0 = fn4086(m, uint32(8568368), i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L19
@@ -12773,19 +29280,19 @@ L18:
 	v0 = uint32(0)
 	goto L17
 L19:
-	i0 = fn2675(m, v4)
+	i0 = fn2676(m, v4)
 	v4 = i0
 	if v4 == 0 {
 		goto L17
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v1)) = v4
-	i0 = fn2294(m, uint32(2), v1)
+	i0 = fn2295(m, uint32(2), v1)
 	v5 = i0
 	if v5 == 0 {
 		goto L20
 	}
-	fn3611(m, v3, v5)
+	fn3612(m, v3, v5)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v3 = i0
@@ -12798,7 +29305,7 @@ L20:
 	if v3 != 0 {
 		goto L17
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -12811,7 +29318,7 @@ L17:
 	if v4 != 0 {
 		goto L21
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L21:
 	if v0 == 0 {
 		goto L22
@@ -12827,7 +29334,7 @@ L21:
 	if v2 != 0 {
 		goto L22
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L22:
 	if v5 == 0 {
 		goto L4
@@ -12843,7 +29350,7 @@ L22:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L4
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -12852,7 +29359,7 @@ L8:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	fn3604(m, i0, uint32(8536157))
+	fn3605(m, i0, uint32(8536157))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(1)
 	goto L2
 L23:
@@ -12867,12 +29374,12 @@ L23:
 		goto L25
 	}
 L26:
-	i0 = fn2675(m, uint32(8584008))
+	i0 = fn2676(m, uint32(8584008))
 	v3 = i0
 	goto L24
 L25:
 	i1 = v3 - v4
-	i0 = fn2672(m, v4, i1)
+	i0 = fn2673(m, v4, i1)
 	v3 = i0
 L24:
 	if v3 != 0 {
@@ -12914,7 +29421,7 @@ L28:
 	v5 = i0
 	goto L5
 L7:
-	fn3604(m, v3, uint32(8399554))
+	fn3605(m, v3, uint32(8399554))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+2284))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+464))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -12926,7 +29433,7 @@ L7:
 	} else {
 		i2 = uint32(0)
 	}
-	fn3654(m, i0, i1, i2)
+	fn3655(m, i0, i1, i2)
 	goto L4
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -12944,7 +29451,7 @@ L5:
 	if i0 == 0 {
 		goto L33
 	}
-	i0 = fn2675(m, uint32(8584008))
+	i0 = fn2676(m, uint32(8584008))
 	v5 = i0
 	goto L32
 L33:
@@ -12982,9 +29489,9 @@ L34:
 	if v4 != 0 {
 		goto L36
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L36:
-	i1 = fn2748(m, v7, v8, uint32(8502322))
+	i1 = fn2749(m, v7, v8, uint32(8502322))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v5
 	i0 = v0 + uint32(28)
@@ -13007,7 +29514,7 @@ L32:
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L2
 L37:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -13048,7 +29555,7 @@ L37:
 	if i0 == 0 {
 		goto L39
 	}
-	i2 = fn64(m, v5, uint32(0), v12)
+	i2 = fn65(m, v5, uint32(0), v12)
 	v8 = i2
 	i1 = v12 - v8
 	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = i1
@@ -13072,7 +29579,7 @@ L38:
 	if v4 != v9 {
 		goto L41
 	}
-	i2 = fn64(m, v5, v12, v14)
+	i2 = fn65(m, v5, v12, v14)
 	v7 = i2
 	i2 = v7 + v13
 	i1 = v11 - i2
@@ -13083,7 +29590,7 @@ L38:
 	v10 = i0
 	goto L40
 L41:
-	i2 = fn65(m, v7, v14)
+	i2 = fn66(m, v7, v14)
 	v10 = i2
 	i1 = v14 - v10
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
@@ -13131,7 +29638,7 @@ L43:
 	if v6 != 0 {
 		goto L46
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L46:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
@@ -13146,7 +29653,7 @@ L46:
 	} else {
 		i0 = uint32(8584000)
 	}
-	i0 = fn2675(m, i0)
+	i0 = fn2676(m, i0)
 	v3 = i0
 L47:
 	i0 = v10 + uint32(1)
@@ -13171,9 +29678,9 @@ L48:
 	if v6 != 0 {
 		goto L49
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L49:
-	i0 = fn2675(m, uint32(8584008))
+	i0 = fn2676(m, uint32(8584008))
 	v3 = i0
 L44:
 	if v3 != 0 {
@@ -13190,10 +29697,10 @@ L44:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L4:
 	i0 = v1 + uint32(80)
-	fn473(m, i0)
+	fn474(m, i0)
 	v4 = uint32(0)
 	goto L1
 L3:
@@ -13208,11 +29715,11 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+52)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = v2
 	i1 = v1 + uint32(48)
-	i0 = fn4085(m, uint32(8568451), i1)
+	i0 = fn4086(m, uint32(8568451), i1)
 	v4 = i0
 L2:
 	i0 = v1 + uint32(80)
-	fn473(m, i0)
+	fn474(m, i0)
 	if v2 != 0 {
 		goto L1
 	}
@@ -13225,7 +29732,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3230(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3231(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -13239,7 +29746,7 @@ func fn3230(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 < uint32(1073741825) {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L1:
@@ -13252,18 +29759,18 @@ L1:
 	if v2 < k32(4294967284) {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L2:
 	i1 = v2 + uint32(12)
 	v2 = i1
-	i0 = fn4134(m, v1, v2)
+	i0 = fn4135(m, v1, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L3:
@@ -13272,51 +29779,6 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v0
 	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3231(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v0 < uint32(1073741825) {
-		goto L1
-	}
-	i0 = fn3633(m)
-	return uint32(0)
-L1:
-	i0 = v0 << (uint32(2) & 31)
-	i0 = i0 + k32(4294967292)
-	if v0 == 0 {
-		i0 = uint32(0)
-	}
-	v2 = i0
-	if v2 < k32(4294967284) {
-		goto L2
-	}
-	i0 = fn3633(m)
-	return uint32(0)
-L2:
-	i1 = v2 + uint32(12)
-	v2 = i1
-	i0 = fn4134(m, v1, v2)
-	v1 = i0
-	if v1 != 0 {
-		goto L3
-	}
-	i0 = fn3633(m)
-	return uint32(0)
-L3:
-	m.fill(v1, uint32(0), v2)
-	i1 = v1 + uint32(8)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
 	return v1
 }
 
@@ -13333,7 +29795,7 @@ func fn3232(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 < uint32(1073741825) {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L1:
 	i0 = v0 << (uint32(2) & 31)
@@ -13345,17 +29807,17 @@ L1:
 	if v2 < k32(4294967284) {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L2:
 	i1 = v2 + uint32(12)
 	v2 = i1
-	i0 = fn4134(m, v1, v2)
+	i0 = fn4135(m, v1, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L3:
 	m.fill(v1, uint32(0), v2)
@@ -13367,7 +29829,52 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3233(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3233(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v0 < uint32(1073741825) {
+		goto L1
+	}
+	i0 = fn3634(m)
+	return uint32(0)
+L1:
+	i0 = v0 << (uint32(2) & 31)
+	i0 = i0 + k32(4294967292)
+	if v0 == 0 {
+		i0 = uint32(0)
+	}
+	v2 = i0
+	if v2 < k32(4294967284) {
+		goto L2
+	}
+	i0 = fn3634(m)
+	return uint32(0)
+L2:
+	i1 = v2 + uint32(12)
+	v2 = i1
+	i0 = fn4135(m, v1, v2)
+	v1 = i0
+	if v1 != 0 {
+		goto L3
+	}
+	i0 = fn3634(m)
+	return uint32(0)
+L3:
+	m.fill(v1, uint32(0), v2)
+	i1 = v1 + uint32(8)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3234(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var v8 uint32
 	_ = v8
 	var v9 uint32
@@ -13412,7 +29919,7 @@ func fn3233(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	v8 = i0
 	m.g0 = v8
 	v9 = uint32(0)
-	i0 = fn3990(m, v4)
+	i0 = fn3991(m, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -13640,19 +30147,19 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(v8)+96)) = uint64(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
 	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = i1
-	i1 = fn740(m, uint32(0), uint32(128))
+	i1 = fn741(m, uint32(0), uint32(128))
 	v12 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v8)+76)) = v12
 	if v12 == 0 {
 		goto L16
 	}
-	i1 = fn740(m, uint32(0), uint32(32))
+	i1 = fn741(m, uint32(0), uint32(32))
 	v9 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v8)+96)) = v9
 	if v9 == 0 {
 		goto L17
 	}
-	i1 = fn740(m, uint32(0), uint32(16))
+	i1 = fn741(m, uint32(0), uint32(16))
 	v9 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v8)+84)) = v9
 	if v9 == 0 {
@@ -13710,7 +30217,7 @@ L21:
 	v9 = uint32(0)
 	i0 = v8 + uint32(76)
 	i1 = v20 << (uint32(1) & 31)
-	i0 = fn748(m, i0, i1)
+	i0 = fn749(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L15
 	}
@@ -13848,7 +30355,7 @@ L33:
 	*(*uint64)(unsafe.Add(b, uint64(v8)+56)) = l1
 	i0 = v8 + uint32(76)
 	i1 = v8 + uint32(56)
-	i0 = fn3234(m, i0, i1, uint32(8))
+	i0 = fn3235(m, i0, i1, uint32(8))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L34
 	}
@@ -13875,7 +30382,7 @@ L31:
 	v9 = uint32(0)
 	i0 = v8 + uint32(76)
 	i1 = v8 + uint32(40)
-	i0 = fn3234(m, i0, i1, v16)
+	i0 = fn3235(m, i0, i1, v16)
 	if int32(i0) < int32(uint32(0)) {
 		goto L15
 	}
@@ -13937,7 +30444,7 @@ L37:
 	*(*uint64)(unsafe.Add(b, uint64(v8)+24)) = l1
 	i0 = v8 + uint32(76)
 	i1 = v8 + uint32(24)
-	i0 = fn3234(m, i0, i1, uint32(8))
+	i0 = fn3235(m, i0, i1, uint32(8))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L38
 	}
@@ -13964,7 +30471,7 @@ L35:
 	v9 = uint32(0)
 	i0 = v8 + uint32(76)
 	i1 = v8 + uint32(8)
-	i0 = fn3234(m, i0, i1, v13)
+	i0 = fn3235(m, i0, i1, v13)
 	if int32(i0) < int32(uint32(0)) {
 		goto L15
 	}
@@ -14002,7 +30509,7 @@ L41:
 	i3 = i3 + uint32(40)
 	i3 = *(*uint32)(unsafe.Add(b, i3))
 	i4 = v8 + uint32(104)
-	i0 = fn3235(m, i0, v10, v16, i3, i4)
+	i0 = fn3236(m, i0, v10, v16, i3, i4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L40
 	}
@@ -14055,7 +30562,7 @@ L42:
 	i3 = i3 + uint32(40)
 	i3 = *(*uint32)(unsafe.Add(b, i3))
 	i4 = v8 + uint32(104)
-	i0 = fn3235(m, i0, v10, v16, i3, i4)
+	i0 = fn3236(m, i0, v10, v16, i3, i4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L39
 	}
@@ -14067,12 +30574,12 @@ L39:
 	i0 = v8 + uint32(84)
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+88))
-	i0 = fn748(m, v12, i1)
+	i0 = fn749(m, v12, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L15
 	}
 	v9 = uint32(0)
-	i0 = fn3451(m, v1, v12)
+	i0 = fn3452(m, v1, v12)
 	if int32(i0) < int32(uint32(0)) {
 		goto L15
 	}
@@ -14080,12 +30587,12 @@ L39:
 	i0 = v8 + uint32(96)
 	v12 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+100))
-	i0 = fn748(m, v12, i1)
+	i0 = fn749(m, v12, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L15
 	}
 	v9 = uint32(0)
-	i0 = fn3451(m, v1, v12)
+	i0 = fn3452(m, v1, v12)
 	if int32(i0) < int32(uint32(0)) {
 		goto L15
 	}
@@ -14093,13 +30600,13 @@ L39:
 	i0 = v8 + uint32(76)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
 	i1 = i1 << (uint32(1) & 31)
-	i0 = fn748(m, i0, i1)
+	i0 = fn749(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L15
 	}
 	v9 = uint32(0)
 	i1 = v8 + uint32(76)
-	i0 = fn3451(m, v1, i1)
+	i0 = fn3452(m, v1, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L15
 	}
@@ -14111,7 +30618,7 @@ L39:
 	v16 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v8)+184)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v16)+8))
-	i0 = fn2289(m, i0)
+	i0 = fn2290(m, i0)
 	v15 = i0
 	if v15 == 0 {
 		goto L45
@@ -14119,7 +30626,7 @@ L39:
 	i1 = v8 + uint32(184)
 	i2 = v8 + uint32(104)
 	i3 = v8 + uint32(188)
-	i0 = fn1691(m, v16, i1, i2, i3)
+	i0 = fn1692(m, v16, i1, i2, i3)
 	if i0 == 0 {
 		goto L46
 	}
@@ -14127,12 +30634,12 @@ L39:
 	v17 = i0
 L47:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+188))
-	i0 = fn1582(m, i0)
+	i0 = fn1583(m, i0)
 	v13 = i0
 	if v13 != k32(4294967295) {
 		goto L48
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L48
 	}
@@ -14147,7 +30654,7 @@ L47:
 	if v12 != 0 {
 		goto L45
 	}
-	fn2072(m, v15)
+	fn2073(m, v15)
 	goto L45
 L48:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+104))
@@ -14166,7 +30673,7 @@ L49:
 	i1 = v8 + uint32(184)
 	i2 = v8 + uint32(104)
 	i3 = v8 + uint32(188)
-	i0 = fn1691(m, v16, i1, i2, i3)
+	i0 = fn1692(m, v16, i1, i2, i3)
 	if i0 != 0 {
 		goto L47
 	}
@@ -14174,14 +30681,14 @@ L46:
 	*(*uint32)(unsafe.Add(b, uint64(v8)+176)) = v15
 	v12 = uint32(0)
 	i1 = v8 + uint32(176)
-	i0 = fn3451(m, v1, i1)
+	i0 = fn3452(m, v1, i1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L51
 	}
 	v9 = uint32(0)
 	goto L50
 L51:
-	i1 = fn1525(m, v2)
+	i1 = fn1526(m, v2)
 	v13 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v8)+172)) = v13
 	v9 = uint32(0)
@@ -14190,7 +30697,7 @@ L51:
 	}
 	v12 = uint32(0)
 	i1 = v8 + uint32(172)
-	i0 = fn3451(m, v1, i1)
+	i0 = fn3452(m, v1, i1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L52
 	}
@@ -14203,7 +30710,7 @@ L52:
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	v15 = i0
-	i1 = fn2289(m, v5)
+	i1 = fn2290(m, v5)
 	v13 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v8)+168)) = v13
 	v9 = uint32(0)
@@ -14212,7 +30719,7 @@ L52:
 	}
 	v12 = uint32(0)
 	v9 = uint32(0)
-	i0 = fn740(m, uint32(0), v5)
+	i0 = fn741(m, uint32(0), v5)
 	v14 = i0
 	if v14 == 0 {
 		goto L50
@@ -14223,32 +30730,32 @@ L52:
 	i1 = v8 + uint32(180)
 	i2 = v8 + uint32(188)
 	i3 = v8 + uint32(184)
-	i0 = fn1691(m, i0, i1, i2, i3)
+	i0 = fn1692(m, i0, i1, i2, i3)
 	if i0 == 0 {
 		goto L55
 	}
 L56:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+184))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v12 = i0
 	if v12 != k32(4294967295) {
 		goto L57
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L54
 	}
 L57:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+188))
-	i0 = fn1746(m, i0, i1)
+	i0 = fn1747(m, i0, i1)
 	v9 = i0
 	if int32(v9) < int32(uint32(0)) {
 		goto L54
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+188))
-	i0 = fn1746(m, i0, i1)
+	i0 = fn1747(m, i0, i1)
 	v16 = i0
 	if int32(v16) < int32(uint32(0)) {
 		goto L54
@@ -14264,12 +30771,12 @@ L57:
 	if v16 == 0 {
 		i2 = v9
 	}
-	fn905(m, v12, i1, i2, v13, v14)
+	fn906(m, v12, i1, i2, v13, v14)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = v8 + uint32(180)
 	i2 = v8 + uint32(188)
 	i3 = v8 + uint32(184)
-	i0 = fn1691(m, i0, i1, i2, i3)
+	i0 = fn1692(m, i0, i1, i2, i3)
 	if i0 != 0 {
 		goto L56
 	}
@@ -14282,7 +30789,7 @@ L55:
 	i1 = v8 + uint32(180)
 	i2 = v8 + uint32(188)
 	i3 = v8 + uint32(184)
-	i0 = fn1691(m, i0, i1, i2, i3)
+	i0 = fn1692(m, i0, i1, i2, i3)
 	if i0 == 0 {
 		goto L58
 	}
@@ -14291,7 +30798,7 @@ L55:
 L59:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+188))
-	i0 = fn1746(m, i0, i1)
+	i0 = fn1747(m, i0, i1)
 	v9 = i0
 	if int32(v9) < int32(uint32(0)) {
 		goto L54
@@ -14304,12 +30811,12 @@ L59:
 	goto L60
 L61:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+184))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v9 = i0
 	if v9 != k32(4294967295) {
 		goto L62
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L54
 	}
@@ -14317,7 +30824,7 @@ L62:
 	i0 = v17 + v16
 	i0 = i0 + v9
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+188))
-	fn905(m, i0, i1, uint32(64), v13, v14)
+	fn906(m, i0, i1, uint32(64), v13, v14)
 L60:
 	i0 = uint32(0) - v12
 	v17 = i0
@@ -14325,7 +30832,7 @@ L60:
 	i1 = v8 + uint32(180)
 	i2 = v8 + uint32(188)
 	i3 = v8 + uint32(184)
-	i0 = fn1691(m, i0, i1, i2, i3)
+	i0 = fn1692(m, i0, i1, i2, i3)
 	if i0 != 0 {
 		goto L59
 	}
@@ -14336,7 +30843,7 @@ L58:
 	i1 = v8 + uint32(180)
 	i2 = v8 + uint32(188)
 	i3 = v8 + uint32(184)
-	i0 = fn1691(m, i0, i1, i2, i3)
+	i0 = fn1692(m, i0, i1, i2, i3)
 	if i0 == 0 {
 		goto L63
 	}
@@ -14344,24 +30851,24 @@ L58:
 	v16 = i0
 L64:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+184))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v12 = i0
 	if v12 != k32(4294967295) {
 		goto L65
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L54
 	}
 L65:
 	i0 = v16 + v12
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+188))
-	fn905(m, i0, i1, uint32(128), v13, v14)
+	fn906(m, i0, i1, uint32(128), v13, v14)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	i1 = v8 + uint32(180)
 	i2 = v8 + uint32(188)
 	i3 = v8 + uint32(184)
-	i0 = fn1691(m, i0, i1, i2, i3)
+	i0 = fn1692(m, i0, i1, i2, i3)
 	if i0 != 0 {
 		goto L64
 	}
@@ -14399,20 +30906,20 @@ L63:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
 	*(*uint32)(unsafe.Add(b, uint64(v8)+164)) = i1
 	i0 = v8 + uint32(104)
-	i0 = fn906(m, i0)
+	i0 = fn907(m, i0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L53
 	}
 	v9 = uint32(0)
 	i1 = v8 + uint32(168)
-	i0 = fn3451(m, v1, i1)
+	i0 = fn3452(m, v1, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L53
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+168))
 	*(*uint32)(unsafe.Add(b, uint64(v8)+140)) = i1
 	i0 = v8 + uint32(104)
-	i0 = fn908(m, i0)
+	i0 = fn909(m, i0)
 	v9 = i0
 	goto L53
 L54:
@@ -14436,7 +30943,7 @@ L50:
 	if v14 != 0 {
 		goto L44
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 	goto L44
 L45:
 	*(*uint32)(unsafe.Add(b, uint64(v8)+176)) = uint32(0)
@@ -14458,7 +30965,7 @@ L44:
 	if v14 != 0 {
 		goto L66
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 L66:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+168))
 	v13 = i0
@@ -14476,7 +30983,7 @@ L66:
 	if v14 != 0 {
 		goto L67
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 L67:
 	if v12 == 0 {
 		goto L15
@@ -14492,7 +30999,7 @@ L67:
 	if v13 != 0 {
 		goto L15
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 	goto L15
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, v12))
@@ -14506,7 +31013,7 @@ L17:
 	if v9 != 0 {
 		goto L16
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+96))
 	v12 = i0
@@ -14524,7 +31031,7 @@ L16:
 	if v9 != 0 {
 		goto L68
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 L68:
 	v9 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
@@ -14543,7 +31050,7 @@ L68:
 	if v13 != 0 {
 		goto L15
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+76))
 	v12 = i0
@@ -14561,7 +31068,7 @@ L15:
 	if v13 != 0 {
 		goto L69
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 L69:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+96))
 	v12 = i0
@@ -14579,7 +31086,7 @@ L69:
 	if v13 != 0 {
 		goto L70
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 L70:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
 	v12 = i0
@@ -14597,7 +31104,7 @@ L70:
 	if v13 != 0 {
 		goto L1
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 L1:
 	i0 = v8 + uint32(192)
 	m.g0 = i0
@@ -14606,7 +31113,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3234(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3235(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14640,7 +31147,7 @@ func fn3234(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i0 = v0 + uint32(20)
 	i1 = v3 << (uint32(1) & 31)
-	i0 = fn748(m, i0, i1)
+	i0 = fn749(m, i0, i1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L1
 	}
@@ -15025,16201 +31532,4 @@ L3:
 	i1 = i1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = i1
 	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn3235(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = i0 + uint32(20)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	v5 = i1
-	if int32(i0) < int32(v5) {
-		goto L1
-	}
-	i0 = v0 + uint32(8)
-	i1 = v5 << (uint32(1) & 31)
-	i0 = fn748(m, i0, i1)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L1
-	}
-	return k32(4294967295)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v4 = i0
-	fn3236(m, v0, v1, uint32(128))
-	if int32(v4) > int32(uint32(0)) {
-		i1 = uint32(2147483646)
-	} else {
-		i1 = uint32(2147483647)
-	}
-	i0 = v5 + i1
-	i0 = i0 << (uint32(1) & 31)
-	v5 = i0
-	i0 = v2 - v1
-	v1 = i0
-	if int32(v1) < int32(uint32(16777216)) {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v2 + i1
-	i0 = i0 + uint32(16)
-	i1 = v1 >> (uint32(24) & 31)
-	i1 = i1 | uint32(64)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	goto L7
-L8:
-	if int32(v1) < int32(uint32(262144)) {
-		goto L6
-	}
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v2 + i1
-	i0 = i0 + uint32(16)
-	i1 = v1 >> (uint32(18) & 31)
-	i1 = i1 & uint32(63)
-	i1 = i1 | uint32(64)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	goto L5
-L6:
-	if int32(v1) < int32(uint32(4096)) {
-		goto L4
-	}
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v2 + i1
-	i0 = i0 + uint32(16)
-	i1 = v1 >> (uint32(12) & 31)
-	i1 = i1 & uint32(63)
-	i1 = i1 | uint32(64)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	goto L3
-L4:
-	if int32(v1) < int32(uint32(64)) {
-		goto L2
-	}
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v2 + i1
-	i0 = i0 + uint32(16)
-	i1 = v1 >> (uint32(6) & 31)
-	i1 = i1 & uint32(63)
-	i1 = i1 | uint32(64)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-L2:
-	i0 = v5 | v4
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v2 + i1
-	i0 = i0 + uint32(16)
-	i1 = v1 & uint32(63)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	if int32(v3) < int32(uint32(16777216)) {
-		goto L15
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v1 + i1
-	i0 = i0 + uint32(16)
-	i1 = v3 >> (uint32(24) & 31)
-	i1 = i1 | uint32(64)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	goto L14
-L15:
-	if int32(v3) < int32(uint32(262144)) {
-		goto L13
-	}
-L14:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v1 + i1
-	i0 = i0 + uint32(16)
-	i1 = v3 >> (uint32(18) & 31)
-	i1 = i1 & uint32(63)
-	i1 = i1 | uint32(64)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	goto L12
-L13:
-	if int32(v3) < int32(uint32(4096)) {
-		goto L11
-	}
-L12:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v1 + i1
-	i0 = i0 + uint32(16)
-	i1 = v3 >> (uint32(12) & 31)
-	i1 = i1 & uint32(63)
-	i1 = i1 | uint32(64)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	goto L10
-L11:
-	if int32(v3) < int32(uint32(64)) {
-		goto L9
-	}
-L10:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v1 + i1
-	i0 = i0 + uint32(16)
-	i1 = v3 >> (uint32(6) & 31)
-	i1 = i1 & uint32(63)
-	i1 = i1 | uint32(64)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-L9:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v1 + i1
-	i0 = i0 + uint32(16)
-	i1 = v3 & uint32(63)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	if int32(v4) < int32(uint32(16777216)) {
-		goto L22
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i1
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v3 + i1
-	i0 = i0 + uint32(16)
-	i1 = v4 >> (uint32(24) & 31)
-	i1 = i1 | uint32(64)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	goto L21
-L22:
-	if int32(v4) < int32(uint32(262144)) {
-		goto L20
-	}
-L21:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i1
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v3 + i1
-	i0 = i0 + uint32(16)
-	i1 = v4 >> (uint32(18) & 31)
-	i1 = i1 & uint32(63)
-	i1 = i1 | uint32(64)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	goto L19
-L20:
-	if int32(v4) < int32(uint32(4096)) {
-		goto L18
-	}
-L19:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i1
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v3 + i1
-	i0 = i0 + uint32(16)
-	i1 = v4 >> (uint32(12) & 31)
-	i1 = i1 & uint32(63)
-	i1 = i1 | uint32(64)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	goto L17
-L18:
-	if int32(v4) < int32(uint32(64)) {
-		goto L16
-	}
-L17:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i1
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v3 + i1
-	i0 = i0 + uint32(16)
-	i1 = v4 >> (uint32(6) & 31)
-	i1 = i1 & uint32(63)
-	i1 = i1 | uint32(64)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-L16:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i1
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v3 + i1
-	i0 = i0 + uint32(16)
-	i1 = v4 & uint32(63)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn3236(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if int32(v1) < int32(uint32(16777216)) {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i1
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v3 + i1
-	i0 = i0 + uint32(16)
-	i1 = v1 >> (uint32(24) & 31)
-	i1 = i1 | v2
-	i1 = i1 | uint32(64)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	v2 = uint32(0)
-	goto L6
-L7:
-	if int32(v1) < int32(uint32(262144)) {
-		goto L5
-	}
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i1
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v3 + i1
-	i0 = i0 + uint32(16)
-	i2 = v1 >> (uint32(18) & 31)
-	i2 = i2 & uint32(63)
-	i1 = v2 | i2
-	i1 = i1 | uint32(64)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	v2 = uint32(0)
-	goto L4
-L5:
-	if int32(v1) < int32(uint32(4096)) {
-		goto L3
-	}
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i1
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v3 + i1
-	i0 = i0 + uint32(16)
-	i2 = v1 >> (uint32(12) & 31)
-	i2 = i2 & uint32(63)
-	i1 = v2 | i2
-	i1 = i1 | uint32(64)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	v2 = uint32(0)
-	goto L2
-L3:
-	if int32(v1) < int32(uint32(64)) {
-		goto L1
-	}
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i1
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v3 + i1
-	i0 = i0 + uint32(16)
-	i2 = v1 >> (uint32(6) & 31)
-	i2 = i2 & uint32(63)
-	i1 = v2 | i2
-	i1 = i1 | uint32(64)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	v2 = uint32(0)
-L1:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i1
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v3 + i1
-	i0 = i0 + uint32(16)
-	i2 = v1 & uint32(63)
-	i1 = v2 | i2
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3237(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(5000)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	i1 = uint32(5000) - i2
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v4
-	v5 = k32(4294967295)
-	v3 = uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0, 1:
-		goto L5
-	case 2:
-		goto L3
-	case 3:
-		goto L6
-	default:
-		goto L4
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v6 = i0
-	i0 = v6 + uint32(8)
-	v3 = i0
-L8:
-	if v6 != 0 {
-		goto L10
-	}
-	v7 = uint32(0)
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-L9:
-	i0 = v5 + uint32(1)
-	v5 = i0
-	if int32(v5) < int32(v7) {
-		goto L11
-	}
-	v3 = uint32(8)
-	goto L3
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v7 = i0
-	if v7 == 0 {
-		goto L7
-	}
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v1 + uint32(8)
-	i0 = fn3238(m, i0, v7, uint32(1))
-	if i0 != 0 {
-		goto L8
-	}
-	v2 = uint32(0)
-	goto L1
-L7:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8394951))
-	goto L1
-L5:
-	i0 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3239(m, i0, i1)
-	v3 = i0
-	if int32(v3) > int32(k32(4294967295)) {
-		goto L2
-	}
-L4:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8496933))
-	goto L1
-L3:
-	i0 = v1 + uint32(8)
-	i1 = v0 + v3
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3238(m, i0, i1, uint32(1))
-	v3 = i0
-L2:
-	if v3 == 0 {
-		goto L1
-	}
-	v2 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v3 = i0
-	if v3 == v4 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8566001), v1)
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3238(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(80)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v5 = i1
-	if int32(v4) <= int32(v5) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8506761), v3)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v6 = i0
-	if int32(v4) > int32(k32(4294967295)) {
-		goto L5
-	}
-	if v5 == v4 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v7 = i0
-	goto L4
-L5:
-	if int32(v6) > int32(k32(4294967295)) {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v7 = i1
-	if v6 == v7 {
-		goto L3
-	}
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v3)+76)) = v5
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v3 + uint32(64)
-	i0 = fn3603(m, i0, uint32(8506693), i2)
-	goto L1
-L3:
-	if v5 != v4 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i1
-	if int32(v6) <= int32(v5) {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v5
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8496441), i2)
-	goto L1
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = i1 + uint32(1)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if int32(v4) <= int32(i1) {
-		goto L7
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8458567))
-	goto L1
-L7:
-	v4 = uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	i0 = v5 + k32(4294967275)
-	switch i0 {
-	case 0, 1:
-		goto L9
-	case 2, 4, 5:
-		goto L10
-	case 3:
-		goto L12
-	default:
-		goto L11
-	}
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3244(m, i0)
-	if i0 != 0 {
-		goto L10
-	}
-	v4 = uint32(0)
-	goto L1
-L11:
-	if v2 == uint32(1) {
-		goto L8
-	}
-	if v2 == uint32(3) {
-		i1 = uint32(8465003)
-	} else {
-		i1 = uint32(8484328)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8393952), i2)
-	goto L1
-L10:
-	v4 = uint32(8)
-L9:
-	i0 = v1 + v4
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 == v2 {
-		goto L13
-	}
-	i1 = v2 << (uint32(2) & 31)
-	i1 = i1 + uint32(8694172)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
-	i1 = v4 << (uint32(2) & 31)
-	i1 = i1 + uint32(8694172)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v3 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8513741), i2)
-	goto L1
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-L8:
-	v4 = uint32(1)
-	i0 = v5 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L43
-	case 1:
-		goto L18
-	case 2:
-		goto L42
-	case 3:
-		goto L41
-	case 4:
-		goto L40
-	case 5:
-		goto L39
-	case 6:
-		goto L38
-	case 7:
-		goto L37
-	case 8:
-		goto L36
-	case 9:
-		goto L35
-	case 10:
-		goto L33
-	case 11:
-		goto L34
-	case 12:
-		goto L30
-	case 13:
-		goto L32
-	case 14:
-		goto L31
-	case 15:
-		goto L29
-	case 16:
-		goto L28
-	case 17:
-		goto L25
-	case 18:
-		goto L26
-	case 19:
-		goto L27
-	case 20:
-		goto L24
-	case 21:
-		goto L23
-	case 22:
-		goto L22
-	case 23:
-		goto L14
-	case 24:
-		goto L20
-	case 25:
-		goto L19
-	case 26:
-		goto L21
-	default:
-		goto L15
-	}
-L43:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L44
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if int32(i0) > int32(uint32(1)) {
-		goto L17
-	}
-L44:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8418351))
-	goto L1
-L42:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	if i0 != 0 {
-		goto L45
-	}
-	v4 = uint32(0)
-	goto L14
-L45:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	v4 = i0
-	goto L14
-L41:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	v4 = i0
-	goto L14
-L40:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3241(m, v0, i1)
-	if i0 != 0 {
-		goto L46
-	}
-	v4 = uint32(0)
-	goto L14
-L46:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	v4 = i0
-	goto L14
-L39:
-	v4 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	if i0 == 0 {
-		goto L14
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	if i0 == 0 {
-		goto L14
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	v4 = i0
-	goto L14
-L38:
-	v4 = uint32(0)
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v6 = i0
-	if v6 == 0 {
-		goto L47
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v5 = i0
-L47:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v2 = i0
-	if v2 == 0 {
-		goto L48
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-L48:
-	if v5 == v4 {
-		goto L49
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8418223))
-	goto L1
-L49:
-	i0 = fn3245(m, v0, v6, uint32(1), uint32(1))
-	if i0 != 0 {
-		goto L50
-	}
-	v4 = uint32(0)
-	goto L14
-L50:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3245(m, v0, i1, uint32(1), uint32(0))
-	i0 = b2i(i0 != uint32(0))
-	v4 = i0
-	goto L14
-L37:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3245(m, v0, i1, uint32(1), uint32(0))
-	v4 = i0
-	goto L16
-L36:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3246(m, v0, i1)
-	if i0 != 0 {
-		goto L51
-	}
-	v4 = uint32(0)
-	goto L14
-L51:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	v4 = i0
-	goto L14
-L35:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3246(m, v0, i1)
-	if i0 != 0 {
-		goto L52
-	}
-	v4 = uint32(0)
-	goto L14
-L52:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	v4 = i0
-	goto L14
-L34:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3246(m, v0, i1)
-	if i0 != 0 {
-		goto L53
-	}
-	v4 = uint32(0)
-	goto L14
-L53:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	v4 = i0
-	goto L14
-L33:
-	v4 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn3246(m, v0, i1)
-	if i0 == 0 {
-		goto L14
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	if i0 == 0 {
-		goto L14
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	v4 = i0
-	goto L14
-L32:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	if v1 == 0 {
-		goto L14
-	}
-	i0 = fn3238(m, v0, v1, uint32(1))
-	v4 = i0
-	goto L14
-L31:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	v4 = i0
-	goto L14
-L30:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	v4 = i0
-	goto L14
-L29:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v5 = i0
-	if v5 == 0 {
-		goto L55
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 != 0 {
-		goto L54
-	}
-L55:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8412788))
-	goto L1
-L54:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v6 = i0
-	if v6 == 0 {
-		goto L57
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	if v4 == i1 {
-		goto L56
-	}
-L57:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8422576))
-	goto L1
-L56:
-	v4 = uint32(0)
-	i0 = fn3245(m, v0, v5, uint32(1), uint32(0))
-	if i0 == 0 {
-		goto L14
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	v4 = i0
-	goto L14
-L28:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	if i0 != 0 {
-		goto L58
-	}
-	v4 = uint32(0)
-	goto L14
-L58:
-	v4 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3245(m, v0, i1, uint32(1), uint32(0))
-	if i0 == 0 {
-		goto L14
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn3247(m, v0, i1)
-	v4 = i0
-	goto L14
-L27:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3248(m, v0, i1)
-	if i0 != 0 {
-		goto L14
-	}
-	v4 = uint32(0)
-	goto L1
-L26:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3245(m, v0, i1, uint32(1), uint32(0))
-	v4 = i0
-	goto L16
-L25:
-	v4 = uint32(1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	if i0 != 0 {
-		goto L59
-	}
-	v4 = uint32(0)
-	goto L1
-L59:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L14
-	}
-	i0 = fn3238(m, v0, v1, uint32(1))
-	v4 = i0
-	goto L14
-L24:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	v4 = i0
-	goto L14
-L23:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	if i0 != 0 {
-		goto L60
-	}
-	v4 = uint32(0)
-	goto L14
-L60:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	v4 = i0
-	goto L14
-L22:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3238(m, v0, i1, v2)
-	v4 = i0
-	goto L14
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	if v5 == 0 {
-		goto L61
-	}
-	i0 = fn3238(m, v0, v5, uint32(1))
-	if i0 != 0 {
-		goto L61
-	}
-	v4 = uint32(0)
-	goto L14
-L61:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v5 = i0
-	if v5 == 0 {
-		goto L62
-	}
-	i0 = fn3238(m, v0, v5, uint32(1))
-	if i0 != 0 {
-		goto L62
-	}
-	v4 = uint32(0)
-	goto L14
-L62:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L14
-	}
-	i0 = fn3238(m, v0, v1, uint32(1))
-	v4 = i0
-	goto L14
-L20:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3245(m, v0, i1, v2, uint32(0))
-	v4 = i0
-	goto L16
-L19:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3245(m, v0, i1, v2, uint32(0))
-	v4 = i0
-	goto L16
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == uint32(24) {
-		goto L63
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8489584))
-	goto L1
-L63:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	v4 = i0
-	goto L14
-L17:
-	i0 = fn3245(m, v0, v1, uint32(1), uint32(0))
-	v4 = i0
-L16:
-	if int32(v4) > int32(k32(4294967295)) {
-		goto L14
-	}
-L15:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8459133))
-L14:
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	i0 = v3 + uint32(80)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn3239(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(368)
-	v2 = i0
-	m.g0 = v2
-	i0 = v1 + uint32(8)
-	v3 = i0
-	v4 = uint32(0)
-L1:
-	v5 = uint32(0)
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-L2:
-	i0 = b2i(int32(v4) >= int32(v5))
-	v6 = i0
-	if v6 != 0 {
-		goto L6
-	}
-	i1 = v4 << (uint32(2) & 31)
-	i0 = v3 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v5 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+32))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+40))
-	v8 = i1
-	if int32(v7) <= int32(v8) {
-		goto L14
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v8
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8506761), v2)
-	goto L3
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
-	v9 = i0
-	if int32(v7) > int32(k32(4294967295)) {
-		goto L17
-	}
-	if v8 == v7 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+44))
-	v10 = i0
-	goto L16
-L17:
-	if int32(v9) > int32(k32(4294967295)) {
-		goto L15
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+44))
-	v10 = i1
-	if v9 == v10 {
-		goto L15
-	}
-L16:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+352)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v2)+356)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v2)+360)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v2)+364)) = v8
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(352)
-	i0 = fn3603(m, i0, uint32(8506693), i2)
-	goto L3
-L15:
-	if v8 != v7 {
-		goto L18
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+44))
-	v8 = i1
-	if int32(v9) <= int32(v8) {
-		goto L18
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v8
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8496441), i2)
-	goto L3
-L18:
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = i1 + uint32(1)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v7
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if int32(v7) <= int32(i1) {
-		goto L19
-	}
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8458567))
-	goto L3
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L47
-	case 1:
-		goto L23
-	case 2:
-		goto L46
-	case 3:
-		goto L45
-	case 4:
-		goto L44
-	case 5:
-		goto L43
-	case 6:
-		goto L40
-	case 7:
-		goto L42
-	case 8:
-		goto L41
-	case 9:
-		goto L39
-	case 10:
-		goto L38
-	case 11:
-		goto L37
-	case 12:
-		goto L36
-	case 13:
-		goto L35
-	case 14:
-		goto L34
-	case 15:
-		goto L33
-	case 16:
-		goto L32
-	case 17:
-		goto L31
-	case 18:
-		goto L30
-	case 19:
-		goto L29
-	case 20:
-		goto L28
-	case 21:
-		goto L27
-	case 22:
-		goto L26
-	case 23:
-		goto L25
-	case 24:
-		goto L24
-	case 25, 26, 27:
-		goto L5
-	default:
-		goto L22
-	}
-L47:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v7 = i0
-	if v7 == 0 {
-		goto L49
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 != 0 {
-		goto L48
-	}
-L49:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = uint32(8391524)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = uint32(8476138)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8434488), i2)
-	goto L8
-L48:
-	i0 = fn3239(m, v0, v7)
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	i0 = fn3240(m, v0, i1)
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	i0 = fn3241(m, v0, i1)
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v10 = i0
-	i0 = v10 + uint32(8)
-	v7 = i0
-	v9 = k32(4294967295)
-L50:
-	if v10 != 0 {
-		goto L52
-	}
-	v8 = uint32(0)
-	goto L51
-L52:
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v8 = i0
-L51:
-	i0 = v9 + uint32(1)
-	v9 = i0
-	if int32(v9) >= int32(v8) {
-		goto L53
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v8 = i0
-	if v8 == 0 {
-		goto L21
-	}
-	i0 = v7 + uint32(4)
-	v7 = i0
-	i0 = fn3238(m, v0, v8, uint32(1))
-	if i0 != 0 {
-		goto L50
-	}
-	goto L8
-L53:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	v5 = i0
-	if v5 == 0 {
-		goto L5
-	}
-	i0 = fn3238(m, v0, v5, uint32(1))
-	v5 = i0
-	goto L7
-L46:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v7 = i0
-	if v7 == 0 {
-		goto L55
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 != 0 {
-		goto L54
-	}
-L55:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = uint32(8391524)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = uint32(8475769)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8434488), i2)
-	goto L8
-L54:
-	i0 = fn3239(m, v0, v7)
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	i0 = fn3240(m, v0, i1)
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v10 = i0
-	i0 = v10 + uint32(8)
-	v7 = i0
-	v9 = k32(4294967295)
-L57:
-	if v10 != 0 {
-		goto L59
-	}
-	v8 = uint32(0)
-	goto L58
-L59:
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v8 = i0
-L58:
-	i0 = v9 + uint32(1)
-	v9 = i0
-	if int32(v9) >= int32(v8) {
-		goto L56
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v8 = i0
-	if v8 == 0 {
-		goto L60
-	}
-	i0 = v7 + uint32(4)
-	v7 = i0
-	i0 = fn3238(m, v0, v8, uint32(1))
-	if i0 != 0 {
-		goto L57
-	}
-	goto L8
-L60:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8394951))
-	goto L8
-L56:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v10 = i0
-	i0 = v10 + uint32(8)
-	v7 = i0
-	v9 = k32(4294967295)
-L61:
-	if v10 != 0 {
-		goto L63
-	}
-	v8 = uint32(0)
-	goto L62
-L63:
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v8 = i0
-L62:
-	i0 = v9 + uint32(1)
-	v9 = i0
-	if int32(v9) >= int32(v8) {
-		goto L64
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v8 = i0
-	i0 = v7 + uint32(4)
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	if i0 != 0 {
-		goto L61
-	}
-	goto L8
-L64:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	v10 = i0
-	i0 = v10 + uint32(8)
-	v7 = i0
-	v9 = k32(4294967295)
-L65:
-	if v10 != 0 {
-		goto L67
-	}
-	v5 = uint32(0)
-	goto L66
-L67:
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v5 = i0
-L66:
-	i0 = v9 + uint32(1)
-	v9 = i0
-	i0 = b2i(int32(v9) >= int32(v5))
-	v5 = i0
-	if v5 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v8 = i0
-	if v8 == 0 {
-		goto L68
-	}
-	i0 = v7 + uint32(4)
-	v7 = i0
-	i0 = fn3238(m, v0, v8, uint32(1))
-	if i0 != 0 {
-		goto L65
-	}
-	goto L7
-L68:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8394951))
-	goto L7
-L45:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v5 = i0
-	if v5 == 0 {
-		goto L5
-	}
-	i0 = fn3238(m, v0, v5, uint32(1))
-	v5 = i0
-	goto L7
-L44:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v8 = i0
-	if v8 == 0 {
-		goto L70
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v5 = i0
-	if v5 != 0 {
-		goto L69
-	}
-L70:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = uint32(8411688)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+68)) = uint32(8482687)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(64)
-	i0 = fn3603(m, i0, uint32(8434488), i2)
-	goto L8
-L69:
-	if int32(v5) < int32(uint32(1)) {
-		goto L5
-	}
-	i0 = v8 + uint32(8)
-	v5 = i0
-	v9 = uint32(0)
-L72:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v7 = i0
-	if v7 == 0 {
-		goto L71
-	}
-	i0 = fn3238(m, v0, v7, uint32(3))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v9 + uint32(1)
-	v9 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	if int32(v9) >= int32(i1) {
-		goto L5
-	}
-	goto L72
-L71:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8394951))
-	goto L8
-L43:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v10 = i0
-	if v10 == 0 {
-		goto L74
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v7 = i0
-	if v7 != 0 {
-		goto L73
-	}
-L74:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = uint32(8411688)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+84)) = uint32(8461137)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(80)
-	i0 = fn3603(m, i0, uint32(8434488), i2)
-	goto L8
-L73:
-	if int32(v7) < int32(uint32(1)) {
-		goto L20
-	}
-	i0 = v10 + uint32(8)
-	v7 = i0
-	v8 = uint32(0)
-L76:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v9 = i0
-	if v9 == 0 {
-		goto L75
-	}
-	i0 = fn3238(m, v0, v9, uint32(2))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = v7 + uint32(4)
-	v7 = i0
-	i0 = v8 + uint32(1)
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v10))
-	if int32(v8) >= int32(i1) {
-		goto L20
-	}
-	goto L76
-L75:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8394951))
-	goto L8
-L42:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn3238(m, v0, i1, uint32(2))
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	v5 = i0
-	goto L7
-L41:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 == uint32(24) {
-		goto L77
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	if i0 == 0 {
-		goto L77
-	}
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8402629))
-	goto L3
-L77:
-	i0 = fn3238(m, v0, v7, uint32(2))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v7 = i0
-	if v7 == 0 {
-		goto L78
-	}
-	i0 = fn3238(m, v0, v7, uint32(1))
-	if i0 == 0 {
-		goto L8
-	}
-L78:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	v5 = i0
-	goto L7
-L40:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 == uint32(24) {
-		goto L79
-	}
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8489154))
-	goto L3
-L79:
-	i0 = fn3238(m, v0, v7, uint32(2))
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	i0 = fn3240(m, v0, i1)
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	v5 = i0
-	goto L7
-L39:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn3238(m, v0, i1, uint32(2))
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn3242(m, v0, i1, uint32(8440029))
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	i0 = fn3239(m, v0, i1)
-	i0 = b2i(i0 != uint32(0))
-	v5 = i0
-	goto L7
-L38:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn3238(m, v0, i1, uint32(2))
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn3242(m, v0, i1, uint32(8439876))
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	i0 = fn3239(m, v0, i1)
-	i0 = b2i(i0 != uint32(0))
-	v5 = i0
-	goto L7
-L37:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	i0 = fn3242(m, v0, i1, uint32(8492234))
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn3239(m, v0, i1)
-	i0 = b2i(i0 != uint32(0))
-	v5 = i0
-	goto L7
-L36:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	i0 = fn3242(m, v0, i1, uint32(8476310))
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn3239(m, v0, i1)
-	i0 = b2i(i0 != uint32(0))
-	v5 = i0
-	goto L7
-L35:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v9 = i0
-	if v9 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	if i0 == 0 {
-		goto L12
-	}
-	v8 = uint32(0)
-	v10 = uint32(8)
-L80:
-	v7 = uint32(0)
-	if v9 == 0 {
-		goto L81
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v7 = i0
-L81:
-	if int32(v8) >= int32(v7) {
-		goto L82
-	}
-	v7 = uint32(0)
-	i1 = v9 + v10
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v9 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
-	v9 = i0
-	if v9 == 0 {
-		goto L83
-	}
-	i0 = fn3238(m, v0, v9, uint32(2))
-	if i0 == 0 {
-		goto L3
-	}
-L83:
-	i0 = v10 + uint32(4)
-	v10 = i0
-	i0 = v8 + uint32(1)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v9 = i0
-	goto L80
-L82:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	i0 = fn3242(m, v0, i1, uint32(8468979))
-	v5 = i0
-	goto L7
-L34:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v9 = i0
-	if v9 == 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	if i0 == 0 {
-		goto L11
-	}
-	v8 = uint32(0)
-	v10 = uint32(8)
-L84:
-	v7 = uint32(0)
-	if v9 == 0 {
-		goto L85
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v7 = i0
-L85:
-	if int32(v8) >= int32(v7) {
-		goto L86
-	}
-	v7 = uint32(0)
-	i1 = v9 + v10
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v9 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
-	v9 = i0
-	if v9 == 0 {
-		goto L87
-	}
-	i0 = fn3238(m, v0, v9, uint32(2))
-	if i0 == 0 {
-		goto L3
-	}
-L87:
-	i0 = v10 + uint32(4)
-	v10 = i0
-	i0 = v8 + uint32(1)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v9 = i0
-	goto L84
-L86:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	i0 = fn3242(m, v0, i1, uint32(8468974))
-	v5 = i0
-	goto L7
-L33:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v9 = i0
-	if v9 == 0 {
-		goto L89
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	if i0 == 0 {
-		goto L89
-	}
-	v8 = uint32(0)
-	v6 = uint32(8)
-	goto L88
-L89:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+128)) = uint32(8419932)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+132)) = uint32(8469816)
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(128)
-	i0 = fn3603(m, i0, uint32(8434488), i2)
-	goto L3
-L88:
-L90:
-	v7 = uint32(0)
-	if v9 == 0 {
-		goto L91
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v7 = i0
-L91:
-	if int32(v8) >= int32(v7) {
-		goto L5
-	}
-	v7 = uint32(0)
-	i1 = v9 + v6
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v9 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	i0 = fn3243(m, v0, i1, uint32(0))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
-	v10 = i0
-	if v10 == 0 {
-		goto L92
-	}
-	i0 = fn3238(m, v0, v10, uint32(1))
-	if i0 == 0 {
-		goto L3
-	}
-L92:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
-	v9 = i0
-	if v9 == 0 {
-		goto L93
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	if i0 == 0 {
-		goto L93
-	}
-	i0 = fn3239(m, v0, v9)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = v6 + uint32(4)
-	v6 = i0
-	i0 = v8 + uint32(1)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v9 = i0
-	goto L90
-L93:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+144)) = uint32(8391524)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+148)) = uint32(8483948)
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(144)
-	i0 = fn3603(m, i0, uint32(8434488), i2)
-	goto L3
-L32:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v7 = i0
-	if v7 == 0 {
-		goto L94
-	}
-	i0 = fn3238(m, v0, v7, uint32(1))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v5 = i0
-	if v5 == 0 {
-		goto L5
-	}
-	i0 = fn3238(m, v0, v5, uint32(1))
-	v5 = i0
-	goto L7
-L94:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	if i0 == 0 {
-		goto L5
-	}
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8451348))
-	goto L3
-L31:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v7 = i0
-	if v7 == 0 {
-		goto L96
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 != 0 {
-		goto L95
-	}
-L96:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+160)) = uint32(8391524)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+164)) = uint32(8390766)
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(160)
-	i0 = fn3603(m, i0, uint32(8434488), i2)
-	goto L3
-L95:
-	i0 = fn3239(m, v0, v7)
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v7 = i0
-	if v7 == 0 {
-		goto L97
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 != 0 {
-		goto L9
-	}
-L97:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v9 = i0
-	if v9 == 0 {
-		goto L99
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	if i0 != 0 {
-		goto L98
-	}
-L99:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8391357))
-	goto L3
-L98:
-	if v7 == 0 {
-		goto L100
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 != 0 {
-		goto L9
-	}
-L100:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v7 = i0
-	if v7 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 == 0 {
-		goto L9
-	}
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8413652))
-	goto L3
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v7 = i0
-	if v7 == 0 {
-		goto L102
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 != 0 {
-		goto L101
-	}
-L102:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+240)) = uint32(8391524)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+244)) = uint32(8446466)
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(240)
-	i0 = fn3603(m, i0, uint32(8434488), i2)
-	goto L3
-L101:
-	i0 = fn3239(m, v0, v7)
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v7 = i0
-	if v7 == 0 {
-		goto L103
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 != 0 {
-		goto L10
-	}
-L103:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v9 = i0
-	if v9 == 0 {
-		goto L105
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	if i0 != 0 {
-		goto L104
-	}
-L105:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8391403))
-	goto L3
-L104:
-	if v7 == 0 {
-		goto L106
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 != 0 {
-		goto L10
-	}
-L106:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v7 = i0
-	if v7 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 == 0 {
-		goto L10
-	}
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8413690))
-	goto L3
-L29:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v5 = i0
-	if v5 == 0 {
-		goto L5
-	}
-	i0 = fn3238(m, v0, v5, uint32(1))
-	v5 = i0
-	goto L7
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v5 = i0
-	if v5 == 0 {
-		goto L107
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	if i0 != 0 {
-		goto L5
-	}
-L107:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+272)) = uint32(8421564)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+276)) = uint32(8395790)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(272)
-	i0 = fn3603(m, i0, uint32(8434488), i2)
-	goto L8
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L108
-	}
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8464753))
-	goto L3
-L108:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v5 = i0
-	if v5 == 0 {
-		goto L109
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	if i0 != 0 {
-		goto L5
-	}
-L109:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+288)) = uint32(8421564)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+292)) = uint32(8462649)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(288)
-	i0 = fn3603(m, i0, uint32(8434488), i2)
-	goto L8
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v5 = i0
-	if v5 == 0 {
-		goto L110
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	if i0 != 0 {
-		goto L5
-	}
-L110:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+304)) = uint32(8421564)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+308)) = uint32(8466427)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(304)
-	i0 = fn3603(m, i0, uint32(8434488), i2)
-	goto L8
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v5 = i0
-	if v5 == 0 {
-		goto L111
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	if i0 != 0 {
-		goto L5
-	}
-L111:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+320)) = uint32(8421564)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+324)) = uint32(8466240)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(320)
-	i0 = fn3603(m, i0, uint32(8434488), i2)
-	goto L8
-L24:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	v5 = i0
-	goto L7
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v7 = i0
-	if v7 == 0 {
-		goto L113
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 != 0 {
-		goto L112
-	}
-L113:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+336)) = uint32(8391524)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+340)) = uint32(8475957)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(336)
-	i0 = fn3603(m, i0, uint32(8434488), i2)
-	goto L8
-L112:
-	i0 = fn3239(m, v0, v7)
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	i0 = fn3240(m, v0, i1)
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	i0 = fn3241(m, v0, i1)
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v10 = i0
-	i0 = v10 + uint32(8)
-	v7 = i0
-	v9 = k32(4294967295)
-L115:
-	if v10 != 0 {
-		goto L117
-	}
-	v8 = uint32(0)
-	goto L116
-L117:
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v8 = i0
-L116:
-	i0 = v9 + uint32(1)
-	v9 = i0
-	if int32(v9) >= int32(v8) {
-		goto L114
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v8 = i0
-	if v8 == 0 {
-		goto L118
-	}
-	i0 = v7 + uint32(4)
-	v7 = i0
-	i0 = fn3238(m, v0, v8, uint32(1))
-	if i0 != 0 {
-		goto L115
-	}
-	goto L8
-L118:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8394951))
-	goto L8
-L114:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	v5 = i0
-	if v5 == 0 {
-		goto L5
-	}
-	i0 = fn3238(m, v0, v5, uint32(1))
-	v5 = i0
-	goto L7
-L22:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8399654))
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L3
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8394951))
-	goto L8
-L20:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	v5 = i0
-	goto L7
-L13:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8394798))
-	goto L3
-L12:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+96)) = uint32(8415770)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+100)) = uint32(8468979)
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(96)
-	i0 = fn3603(m, i0, uint32(8434488), i2)
-	goto L3
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+112)) = uint32(8415770)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+116)) = uint32(8468974)
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(112)
-	i0 = fn3603(m, i0, uint32(8434488), i2)
-	goto L3
-L10:
-	v9 = uint32(8)
-	v10 = k32(4294967295)
-L119:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v7 = i0
-	if v7 != 0 {
-		goto L121
-	}
-	v8 = uint32(0)
-	goto L120
-L121:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v8 = i0
-L120:
-	i0 = v10 + uint32(1)
-	v10 = i0
-	if int32(v10) >= int32(v8) {
-		goto L122
-	}
-	i0 = v7 + v9
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	v8 = i0
-	if v8 == 0 {
-		goto L123
-	}
-	i0 = fn3238(m, v0, v8, uint32(1))
-	if i0 != 0 {
-		goto L123
-	}
-	v7 = uint32(0)
-	goto L3
-L123:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v8 = i0
-	if v8 == 0 {
-		goto L125
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	if i0 != 0 {
-		goto L124
-	}
-L125:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+256)) = uint32(8391524)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+260)) = uint32(8442936)
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(256)
-	i0 = fn3603(m, i0, uint32(8434488), i2)
-	goto L3
-L124:
-	i0 = v9 + uint32(4)
-	v9 = i0
-	v7 = uint32(0)
-	i0 = fn3239(m, v0, v8)
-	if i0 == 0 {
-		goto L3
-	}
-	goto L119
-L122:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v7 = i0
-	if v7 == 0 {
-		goto L126
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 == 0 {
-		goto L126
-	}
-	i0 = fn3239(m, v0, v7)
-	if i0 == 0 {
-		goto L8
-	}
-L126:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v5 = i0
-	if v5 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = fn3239(m, v0, v5)
-	i0 = b2i(i0 != uint32(0))
-	v5 = i0
-	goto L7
-L9:
-	v8 = uint32(8)
-	v11 = k32(4294967295)
-L127:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v7 = i0
-	if v7 != 0 {
-		goto L129
-	}
-	v9 = uint32(0)
-	goto L128
-L129:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v9 = i0
-L128:
-	i0 = v11 + uint32(1)
-	v11 = i0
-	if int32(v11) >= int32(v9) {
-		goto L130
-	}
-	i0 = v7 + v8
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
-	v9 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
-	v12 = i1
-	if int32(v9) <= int32(v12) {
-		goto L131
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+176)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v2)+180)) = v12
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(176)
-	i0 = fn3603(m, i0, uint32(8506761), i2)
-	goto L3
-L131:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
-	v10 = i0
-	if int32(v9) > int32(k32(4294967295)) {
-		goto L134
-	}
-	if v12 == v9 {
-		goto L134
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v13 = i0
-	goto L133
-L134:
-	if int32(v10) > int32(k32(4294967295)) {
-		goto L132
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v13 = i1
-	if v10 == v13 {
-		goto L132
-	}
-L133:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+224)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v2)+228)) = v13
-	*(*uint32)(unsafe.Add(b, uint64(v2)+232)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v2)+236)) = v12
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(224)
-	i0 = fn3603(m, i0, uint32(8506693), i2)
-	goto L3
-L132:
-	if v12 != v9 {
-		goto L135
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v12 = i1
-	if int32(v10) <= int32(v12) {
-		goto L135
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+192)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v2)+196)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v2)+200)) = v12
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(192)
-	i0 = fn3603(m, i0, uint32(8496441), i2)
-	goto L3
-L135:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	v9 = i0
-	if v9 == 0 {
-		goto L136
-	}
-	i0 = fn3238(m, v0, v9, uint32(1))
-	if i0 != 0 {
-		goto L136
-	}
-	v7 = uint32(0)
-	goto L3
-L136:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v9 = i0
-	if v9 == 0 {
-		goto L138
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	if i0 != 0 {
-		goto L137
-	}
-L138:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+208)) = uint32(8391524)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+212)) = uint32(8442936)
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(208)
-	i0 = fn3603(m, i0, uint32(8434488), i2)
-	goto L3
-L137:
-	i0 = v8 + uint32(4)
-	v8 = i0
-	v7 = uint32(0)
-	i0 = fn3239(m, v0, v9)
-	if i0 == 0 {
-		goto L3
-	}
-	goto L127
-L130:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v7 = i0
-	if v7 == 0 {
-		goto L139
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 == 0 {
-		goto L139
-	}
-	i0 = fn3239(m, v0, v7)
-	if i0 == 0 {
-		goto L8
-	}
-L139:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v5 = i0
-	if v5 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = fn3239(m, v0, v5)
-	i0 = b2i(i0 != uint32(0))
-	v5 = i0
-	goto L7
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	v7 = uint32(0)
-	goto L3
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	if v5 != 0 {
-		goto L4
-	}
-L6:
-	v7 = v6
-	goto L3
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L4:
-	i0 = v4 + uint32(1)
-	v4 = i0
-	goto L1
-L3:
-	i0 = v2 + uint32(368)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn3240(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(96)
-	v2 = i0
-	m.g0 = v2
-	i0 = v1 + uint32(8)
-	v3 = i0
-	v4 = uint32(0)
-L1:
-	v5 = uint32(0)
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-L2:
-	if int32(v4) < int32(v5) {
-		goto L4
-	}
-	v5 = uint32(1)
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	v7 = i1
-	if int32(v6) <= int32(v7) {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v7
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8506761), v2)
-	goto L3
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	v8 = i0
-	if int32(v6) > int32(k32(4294967295)) {
-		goto L9
-	}
-	if v7 == v6 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	v9 = i0
-	goto L8
-L9:
-	if int32(v8) > int32(k32(4294967295)) {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	v9 = i1
-	if v8 == v9 {
-		goto L7
-	}
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v2)+84)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v2)+88)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v2)+92)) = v7
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(80)
-	i0 = fn3603(m, i0, uint32(8506693), i2)
-	goto L3
-L7:
-	if v7 != v6 {
-		goto L10
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	v7 = i1
-	if int32(v8) <= int32(v7) {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v7
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8496441), i2)
-	goto L3
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L16
-	case 1:
-		goto L15
-	case 2:
-		goto L14
-	default:
-		goto L5
-	}
-L16:
-	v6 = uint32(8487447)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v8 = i0
-	i0 = fn2796(m, v8, uint32(8487447))
-	if i0 != 0 {
-		goto L18
-	}
-	v6 = uint32(8478330)
-	i0 = fn2796(m, v8, uint32(8478330))
-	if i0 != 0 {
-		goto L18
-	}
-	v6 = uint32(8483732)
-	i0 = fn2796(m, v8, uint32(8483732))
-	if i0 == 0 {
-		goto L17
-	}
-L18:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v6
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8400080), i2)
-	goto L3
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v6 = i0
-	if v6 == 0 {
-		goto L12
-	}
-	i0 = fn3238(m, v0, v6, uint32(1))
-	if i0 != 0 {
-		goto L12
-	}
-	v5 = uint32(0)
-	goto L3
-L15:
-	v6 = uint32(8487447)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v8 = i0
-	i0 = fn2796(m, v8, uint32(8487447))
-	if i0 != 0 {
-		goto L19
-	}
-	v6 = uint32(8478330)
-	i0 = fn2796(m, v8, uint32(8478330))
-	if i0 != 0 {
-		goto L19
-	}
-	v6 = uint32(8483732)
-	i0 = fn2796(m, v8, uint32(8483732))
-	if i0 == 0 {
-		goto L13
-	}
-L19:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = v6
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8400080), i2)
-	goto L3
-L14:
-	v6 = uint32(8487447)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v8 = i0
-	i0 = fn2796(m, v8, uint32(8487447))
-	if i0 != 0 {
-		goto L20
-	}
-	v6 = uint32(8478330)
-	i0 = fn2796(m, v8, uint32(8478330))
-	if i0 != 0 {
-		goto L20
-	}
-	v6 = uint32(8483732)
-	i0 = fn2796(m, v8, uint32(8483732))
-	if i0 == 0 {
-		goto L13
-	}
-L20:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = v6
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(64)
-	i0 = fn3603(m, i0, uint32(8400080), i2)
-	goto L3
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v5 = i0
-	if v5 == 0 {
-		goto L5
-	}
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v5 = i0
-	if v5 == 0 {
-		goto L5
-	}
-L11:
-	i0 = fn3238(m, v0, v5, uint32(1))
-	if i0 != 0 {
-		goto L5
-	}
-	v5 = uint32(0)
-	goto L3
-L5:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v4 + uint32(1)
-	v4 = i0
-	goto L1
-L3:
-	i0 = v2 + uint32(96)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn3241(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v2 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn3250(m, v0, i1)
-	if i0 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3250(m, v0, i1)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = fn3238(m, v0, v3, uint32(1))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn3250(m, v0, i1)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = fn3238(m, v0, v3, uint32(1))
-	if i0 == 0 {
-		goto L1
-	}
-L3:
-	v2 = uint32(0)
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v4 = i0
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	if v5 != 0 {
-		goto L7
-	}
-	v5 = uint32(0)
-	goto L6
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v5 = i0
-L6:
-	i1 = v5 + v2
-	if int32(v3) <= int32(i1) {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8410046))
-	return uint32(0)
-L8:
-	v2 = uint32(0)
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v5 = i0
-	if v5 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i0
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v5 = i0
-	if v5 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-L10:
-	if v3 != v2 {
-		goto L11
-	}
-	i0 = v4 + uint32(8)
-	v3 = i0
-	v5 = k32(4294967295)
-L13:
-	if v4 != 0 {
-		goto L15
-	}
-	v2 = uint32(0)
-	goto L14
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-L14:
-	i0 = v5 + uint32(1)
-	v5 = i0
-	if int32(v5) >= int32(v2) {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v6 = i0
-	if v6 == 0 {
-		goto L16
-	}
-	i0 = v3 + uint32(4)
-	v3 = i0
-	v2 = uint32(0)
-	i0 = fn3238(m, v0, v6, uint32(1))
-	if i0 != 0 {
-		goto L13
-	}
-	goto L1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8394951))
-	return uint32(0)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v3 = i0
-	v1 = uint32(0)
-L17:
-	v2 = uint32(0)
-	if v4 == 0 {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-L18:
-	i0 = b2i(int32(v1) >= int32(v2))
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == 0 {
-		goto L19
-	}
-	i0 = fn3238(m, v0, v5, uint32(1))
-	if i0 == 0 {
-		goto L1
-	}
-L19:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v1 + uint32(1)
-	v1 = i0
-	goto L17
-L11:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8409981))
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3242(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if v1 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if i0 != 0 {
-		goto L2
-	}
-L3:
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(8391524)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8434488), v3)
-	goto L1
-L2:
-	i0 = fn3239(m, v0, v1)
-	i0 = b2i(i0 != uint32(0))
-	v1 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3243(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i1
-	if int32(v4) <= int32(v5) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8506761), v3)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v6 = i0
-	if int32(v4) > int32(k32(4294967295)) {
-		goto L5
-	}
-	if v5 == v4 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v7 = i0
-	goto L4
-L5:
-	if int32(v6) > int32(k32(4294967295)) {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v7 = i1
-	if v6 == v7 {
-		goto L3
-	}
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = v5
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v3 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8506693), i2)
-	goto L1
-L3:
-	if v5 != v4 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v5 = i1
-	if int32(v6) <= int32(v5) {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v5
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8496441), i2)
-	goto L1
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = i1 + uint32(1)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if int32(v4) <= int32(i1) {
-		goto L7
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8458567))
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L18
-	case 1:
-		goto L17
-	case 2:
-		goto L16
-	case 3:
-		goto L15
-	case 4:
-		goto L14
-	case 5:
-		goto L9
-	case 6:
-		goto L10
-	case 7:
-		goto L13
-	default:
-		goto L11
-	}
-L18:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3251(m, v0, i1)
-	v4 = i0
-	goto L8
-L17:
-	v4 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	if v1 == uint32(10059656) {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 == uint32(10014724) {
-		goto L8
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8487399))
-	goto L8
-L16:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3252(m, v0, i1, uint32(1))
-	v4 = i0
-	goto L12
-L15:
-	v4 = uint32(0)
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i0
-	if v2 == 0 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v6 = i0
-	if v6 == 0 {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v4 = i0
-L20:
-	if v5 == v4 {
-		goto L21
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8414709))
-	goto L8
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v4 = i0
-	if v4 == 0 {
-		goto L22
-	}
-	i0 = fn3253(m, v4)
-	if i0 != 0 {
-		goto L23
-	}
-	v4 = uint32(0)
-	goto L8
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i0
-L22:
-	i0 = v2 + uint32(8)
-	v5 = i0
-	v4 = uint32(0)
-L24:
-	v6 = uint32(0)
-	if v2 == 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-L25:
-	if int32(v4) >= int32(v6) {
-		goto L26
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	if i0 != uint32(20) {
-		goto L28
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v7 = i0
-	if v7 == uint32(10059656) {
-		goto L27
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	if i0 == uint32(10014724) {
-		goto L27
-	}
-L28:
-	i0 = fn3251(m, v0, v6)
-	if i0 != 0 {
-		goto L27
-	}
-	v4 = uint32(0)
-	goto L8
-L27:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v4 + uint32(1)
-	v4 = i0
-	goto L24
-L26:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3252(m, v0, i1, uint32(0))
-	v4 = i0
-	goto L12
-L14:
-	v4 = uint32(0)
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v6 = i0
-	if v6 == 0 {
-		goto L29
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v5 = i0
-L29:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v6 = i0
-	if v6 == 0 {
-		goto L30
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v4 = i0
-L30:
-	if v5 == v4 {
-		goto L31
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8414771))
-	goto L8
-L31:
-	i1 = v1 + uint32(4)
-	v4 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	if i0 != 0 {
-		goto L32
-	}
-	v4 = uint32(0)
-	goto L8
-L32:
-L33:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(21) {
-		goto L34
-	}
-	if v5 != uint32(24) {
-		goto L35
-	}
-	v4 = uint32(8)
-	v2 = k32(4294967295)
-L37:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v6 = i0
-	if v6 != 0 {
-		goto L39
-	}
-	v5 = uint32(0)
-	goto L38
-L39:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v5 = i0
-L38:
-	i0 = v2 + uint32(1)
-	v2 = i0
-	if int32(v2) >= int32(v5) {
-		goto L36
-	}
-	v5 = uint32(8487447)
-	i0 = v6 + v4
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	i0 = fn2796(m, v6, uint32(8487447))
-	if i0 != 0 {
-		goto L40
-	}
-	v5 = uint32(8478330)
-	i0 = fn2796(m, v6, uint32(8478330))
-	if i0 != 0 {
-		goto L40
-	}
-	i0 = v4 + uint32(4)
-	v4 = i0
-	v5 = uint32(8483732)
-	i0 = fn2796(m, v6, uint32(8483732))
-	if i0 == 0 {
-		goto L37
-	}
-L40:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v5
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8400080), i2)
-	goto L8
-L36:
-	v4 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3252(m, v0, i1, uint32(0))
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i0 = fn3252(m, v0, i1, uint32(0))
-	v4 = i0
-	goto L12
-L35:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8548517))
-	goto L8
-L34:
-	i0 = v4 + uint32(4)
-	v4 = i0
-	goto L33
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	if v1 == 0 {
-		goto L42
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if int32(i0) > int32(uint32(1)) {
-		goto L41
-	}
-L42:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8414924))
-	goto L8
-L41:
-	i0 = fn3252(m, v0, v1, uint32(0))
-	v4 = i0
-L12:
-	if int32(v4) > int32(k32(4294967295)) {
-		goto L8
-	}
-L11:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8450981))
-	goto L8
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if v4 == 0 {
-		goto L43
-	}
-	i0 = fn3253(m, v4)
-	if i0 != 0 {
-		goto L43
-	}
-	v4 = uint32(0)
-	goto L8
-L43:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	if v4 != 0 {
-		goto L44
-	}
-	v4 = uint32(1)
-	goto L8
-L44:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	if i0 != 0 {
-		goto L45
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8461216))
-	goto L8
-L45:
-	i0 = fn3243(m, v0, v4, uint32(0))
-	v4 = i0
-	goto L8
-L9:
-	if v2 != 0 {
-		goto L46
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8484530))
-	goto L8
-L46:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	if v1 != 0 {
-		goto L47
-	}
-	v4 = uint32(1)
-	goto L8
-L47:
-	i0 = fn3253(m, v1)
-	v4 = i0
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn3244(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	v2 = uint32(8487447)
-	i0 = fn2796(m, v0, uint32(8487447))
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = uint32(8478330)
-	i0 = fn2796(m, v0, uint32(8478330))
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = uint32(8483732)
-	i0 = fn2796(m, v0, uint32(8483732))
-	if i0 != 0 {
-		goto L2
-	}
-	v0 = uint32(1)
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8400080), v1)
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3245(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = v1 + uint32(8)
-	v4 = i0
-	v5 = uint32(0)
-L1:
-	v6 = uint32(0)
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v6 = i0
-L2:
-	i0 = b2i(int32(v5) >= int32(v6))
-	v7 = i0
-	if v7 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == 0 {
-		goto L5
-	}
-	i0 = fn3238(m, v0, v6, v2)
-	if i0 == 0 {
-		goto L4
-	}
-	goto L3
-L5:
-	if v3 != 0 {
-		goto L3
-	}
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8394951))
-L4:
-	return v7
-L3:
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = v5 + uint32(1)
-	v5 = i0
-	goto L1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3246(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	v2 = uint32(8412755)
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	v2 = uint32(1)
-	if int32(v3) < int32(uint32(1)) {
-		goto L2
-	}
-	i0 = v1 + uint32(8)
-	v4 = i0
-	v5 = uint32(0)
-L3:
-	i2 = v5 << (uint32(2) & 31)
-	i1 = v4 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v2 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn3238(m, v0, i1, uint32(2))
-	if i0 != 0 {
-		goto L4
-	}
-	return uint32(0)
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	if i0 != 0 {
-		goto L5
-	}
-	return uint32(0)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v6 = i0
-	i0 = v6 + uint32(8)
-	v2 = i0
-	v3 = k32(4294967295)
-L7:
-	if v6 != 0 {
-		goto L9
-	}
-	v7 = uint32(0)
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-L8:
-	i0 = v3 + uint32(1)
-	v3 = i0
-	if int32(v3) >= int32(v7) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v7 = i0
-	if v7 != 0 {
-		goto L10
-	}
-	v2 = uint32(8394951)
-	goto L1
-L10:
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = fn3238(m, v0, v7, uint32(1))
-	if i0 != 0 {
-		goto L7
-	}
-	return uint32(0)
-L6:
-	v2 = uint32(1)
-	i0 = v5 + uint32(1)
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	if int32(v5) < int32(i1) {
-		goto L3
-	}
-L2:
-	return v2
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, v2)
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn3247(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = v1 + uint32(8)
-	v2 = i0
-	v3 = k32(4294967295)
-L1:
-	if v1 != 0 {
-		goto L3
-	}
-	v4 = uint32(0)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-L2:
-	i0 = v3 + uint32(1)
-	v3 = i0
-	i0 = b2i(int32(v3) >= int32(v4))
-	v5 = i0
-	if v5 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = fn3238(m, v0, i1, uint32(1))
-	if i0 != 0 {
-		goto L1
-	}
-L4:
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn3248(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(1)
-	if v1 == uint32(10059656) {
-		goto L1
-	}
-	if v1 == uint32(10063904) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	if v4 == uint32(10017064) {
-		goto L1
-	}
-	if v4 == uint32(10072576) {
-		goto L1
-	}
-	if v4 == uint32(10014724) {
-		goto L1
-	}
-	if v4 == uint32(10021560) {
-		goto L1
-	}
-	if v4 == uint32(10050376) {
-		goto L1
-	}
-	if v4 == uint32(10045280) {
-		goto L1
-	}
-	if v4 == uint32(10064376) {
-		goto L4
-	}
-	if v4 != uint32(10063232) {
-		goto L3
-	}
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = i1 + uint32(1)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if int32(v4) <= int32(i1) {
-		goto L5
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8458567))
-	goto L1
-L5:
-	v3 = uint32(0)
-	i0 = fn579(m, v1)
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = fn580(m, v5)
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-L6:
-	i0 = fn3248(m, v0, v1)
-	if i0 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L8
-	}
-	fn2072(m, v5)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L9
-	}
-	fn2072(m, v1)
-L9:
-	i0 = fn580(m, v5)
-	v1 = i0
-	if v1 != 0 {
-		goto L6
-	}
-	goto L2
-L3:
-	v3 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = fn2339(m, i1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3603(m, v4, uint32(8435080), v2)
-	goto L1
-L2:
-	i0 = fn3616(m)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v4 == 0 {
-		goto L10
-	}
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-	goto L1
-L10:
-	if v1 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L11
-	}
-	fn2072(m, v5)
-L11:
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	v3 = uint32(1)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn3249(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	b := m.base
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	if i0 != uint32(25) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	if i0 != uint32(20) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v0 = i0
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i2 == uint32(10072576) {
-		i0 = v0
-	} else {
-		i0 = uint32(0)
-	}
-	v1 = i0
-L1:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3250(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v2 = i0
-	m.g0 = v2
-	i0 = v1 + uint32(8)
-	v3 = i0
-	v4 = uint32(0)
-L1:
-	v5 = uint32(0)
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-L2:
-	i0 = b2i(int32(v4) >= int32(v5))
-	v6 = i0
-	if v6 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	v8 = i1
-	if int32(v7) <= int32(v8) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v8
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8506761), v2)
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v9 = i0
-	if int32(v7) > int32(k32(4294967295)) {
-		goto L7
-	}
-	if v8 == v7 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	v10 = i0
-	goto L6
-L7:
-	if int32(v9) > int32(k32(4294967295)) {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	v10 = i1
-	if v9 == v10 {
-		goto L5
-	}
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v2)+44)) = v8
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8506693), i2)
-	goto L3
-L5:
-	if v8 != v7 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	v8 = i1
-	if int32(v9) <= int32(v8) {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v8
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8496441), i2)
-	goto L3
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v5 = i0
-	if v5 == 0 {
-		goto L9
-	}
-	i0 = fn3238(m, v0, v5, uint32(1))
-	if i0 == 0 {
-		goto L3
-	}
-L9:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v4 + uint32(1)
-	v4 = i0
-	goto L1
-L3:
-	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn3251(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v2 = uint32(1)
-	i0 = fn3238(m, v0, v1, uint32(1))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	v3 = uint32(8414570)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = i0 + k32(4294967293)
-	switch i0 {
-	case 0:
-		goto L5
-	case 1:
-		goto L6
-	case 16, 18:
-		goto L2
-	case 17:
-		goto L7
-	default:
-		goto L3
-	}
-L7:
-	v2 = uint32(0)
-	i0 = fn3238(m, v0, v1, uint32(1))
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	v1 = i0
-	if v1 != uint32(10072576) {
-		goto L8
-	}
-	return uint32(1)
-L8:
-	if v1 != uint32(10021560) {
-		goto L9
-	}
-	return uint32(1)
-L9:
-	if v1 != uint32(10017064) {
-		goto L10
-	}
-	return uint32(1)
-L10:
-	if v1 != uint32(10050376) {
-		goto L4
-	}
-	return uint32(1)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != uint32(4) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if i0 != uint32(20) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	v1 = i0
-	if v1 == uint32(10045280) {
-		goto L2
-	}
-	if v1 == uint32(10050376) {
-		goto L2
-	}
-	if v1 != uint32(10021560) {
-		goto L3
-	}
-	goto L2
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = i0 + k32(4294967295)
-	if i0 > uint32(1) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = i0 + k32(4294967292)
-	switch i0 {
-	case 0:
-		goto L12
-	case 16:
-		goto L13
-	default:
-		goto L3
-	}
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	v1 = i0
-	if v1 == uint32(10045280) {
-		goto L11
-	}
-	if v1 == uint32(10050376) {
-		goto L11
-	}
-	goto L3
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != uint32(4) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if i0 != uint32(20) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	v1 = i0
-	if v1 == uint32(10045280) {
-		goto L11
-	}
-	if v1 != uint32(10050376) {
-		goto L3
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	if i0 != uint32(20) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	if i0 != uint32(10021560) {
-		goto L3
-	}
-	return uint32(1)
-L4:
-	v3 = uint32(8450724)
-	v2 = uint32(1)
-	if v1 == uint32(10045280) {
-		goto L2
-	}
-L3:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, v3)
-L2:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3252(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = v1 + uint32(8)
-	v3 = i0
-	v4 = k32(4294967295)
-L1:
-	if v1 != 0 {
-		goto L3
-	}
-	v5 = uint32(0)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-L2:
-	i0 = v4 + uint32(1)
-	v4 = i0
-	i0 = b2i(int32(v4) >= int32(v5))
-	v6 = i0
-	if v6 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = fn3243(m, v0, v5, v2)
-	if i0 != 0 {
-		goto L1
-	}
-L4:
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn3253(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i0 = fn2796(m, v0, uint32(8523326))
-	if i0 == 0 {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8414845), uint32(0))
-	goto L1
-L2:
-	v2 = uint32(8487447)
-	i0 = fn2796(m, v0, uint32(8487447))
-	if i0 != 0 {
-		goto L3
-	}
-	v2 = uint32(8478330)
-	i0 = fn2796(m, v0, uint32(8478330))
-	if i0 != 0 {
-		goto L3
-	}
-	v2 = uint32(8483732)
-	i0 = fn2796(m, v0, uint32(8483732))
-	if i0 != 0 {
-		goto L3
-	}
-	v0 = uint32(1)
-	goto L1
-L3:
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8400080), v1)
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3254(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v4 = i0
-	m.g0 = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v2
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = uint32(5000)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
-	i1 = uint32(5000) - i2
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L5
-	case 1:
-		goto L4
-	case 2:
-		goto L3
-	default:
-		goto L2
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v4 + uint32(16)
-	i0 = fn3255(m, i0, v1, i2)
-	if i0 != 0 {
-		goto L2
-	}
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v6 = i0
-	i0 = v6 + uint32(8)
-	v0 = i0
-	v3 = uint32(0)
-L6:
-	v2 = uint32(0)
-	if v6 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v2 = i0
-L7:
-	if int32(v3) >= int32(v2) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == 0 {
-		goto L8
-	}
-	i2 = v4 + uint32(16)
-	i0 = fn3256(m, v2, v1, i2)
-	if i0 != 0 {
-		goto L8
-	}
-	v3 = uint32(0)
-	goto L1
-L8:
-	i0 = v0 + uint32(4)
-	v0 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L6
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v4 + uint32(16)
-	i0 = fn3257(m, i0, v1, i2)
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	v3 = i0
-	if v3 != v5 {
-		goto L9
-	}
-	v3 = uint32(1)
-	goto L1
-L9:
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v3
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8566062), v4)
-L1:
-	i0 = v4 + uint32(32)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn3255(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v3 = uint32(0)
-	i0 = fn3249(m, v0)
-	v4 = i0
-	i0 = v0 + uint32(8)
-	v5 = i0
-	v6 = v5
-L1:
-	v7 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v7 = i0
-L2:
-	if int32(v3) >= int32(v7) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 == 0 {
-		goto L4
-	}
-	i0 = fn3256(m, v7, v1, v2)
-	if i0 != 0 {
-		goto L4
-	}
-	m.depth--
-	return uint32(0)
-L4:
-	i0 = v6 + uint32(4)
-	v6 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L1
-L3:
-	v3 = uint32(1)
-	if v4 != 0 {
-		goto L5
-	}
-	i0 = fn3249(m, v0)
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	v3 = uint32(0)
-	i0 = fn3078(m, uint32(1), v1)
-	v7 = i0
-	if v7 == 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+32))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+36))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+40))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v6)+44))
-	i0 = fn3139(m, v7, i1, i2, i3, i4, v1)
-	v7 = i0
-	if v7 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v7
-	v3 = uint32(1)
-L5:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn3256(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i1 = i1 + uint32(1)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v3
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	if int32(v3) <= int32(i1) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8458567))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L24
-	case 1:
-		goto L23
-	case 2:
-		goto L22
-	case 3:
-		goto L21
-	case 4:
-		goto L20
-	case 5:
-		goto L19
-	case 6:
-		goto L16
-	case 7:
-		goto L18
-	case 8:
-		goto L17
-	case 9:
-		goto L15
-	case 10:
-		goto L14
-	case 11:
-		goto L13
-	case 12:
-		goto L12
-	case 13:
-		goto L11
-	case 14:
-		goto L10
-	case 15:
-		goto L4
-	case 16:
-		goto L9
-	case 17:
-		goto L8
-	case 18:
-		goto L7
-	case 19:
-		goto L6
-	case 24:
-		goto L5
-	default:
-		goto L3
-	}
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L25:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L26
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L26:
-	if int32(v3) >= int32(v6) {
-		goto L27
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L28
-	}
-	i0 = fn3258(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L28
-	}
-	m.depth--
-	return uint32(0)
-L28:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L25
-L27:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn3259(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn3255(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L29:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L30
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L30:
-	if int32(v3) >= int32(v6) {
-		goto L31
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L32
-	}
-	i0 = fn3257(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L32
-	}
-	m.depth--
-	return uint32(0)
-L32:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L29
-L31:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+7)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = fn3257(m, v0, v1, v2)
-	if i0 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(0)
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L33:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L34
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L34:
-	if int32(v3) >= int32(v6) {
-		goto L35
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L36
-	}
-	i0 = fn3258(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L36
-	}
-	m.depth--
-	return uint32(0)
-L36:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L33
-L35:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn3259(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn3255(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L37:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L38
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L38:
-	if int32(v3) >= int32(v6) {
-		goto L39
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L40
-	}
-	i0 = fn3257(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L40
-	}
-	m.depth--
-	return uint32(0)
-L40:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L37
-L39:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+7)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = fn3257(m, v0, v1, v2)
-	if i0 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(0)
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L41:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L42
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L42:
-	if int32(v3) >= int32(v6) {
-		goto L43
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L44
-	}
-	i0 = fn3258(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L44
-	}
-	m.depth--
-	return uint32(0)
-L44:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L41
-L43:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L45:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L46
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L46:
-	if int32(v3) >= int32(v6) {
-		goto L47
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L48
-	}
-	i0 = fn3257(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L48
-	}
-	m.depth--
-	return uint32(0)
-L48:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L45
-L47:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L49:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L50
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L50:
-	if int32(v3) >= int32(v6) {
-		goto L51
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L52
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 != 0 {
-		goto L52
-	}
-	m.depth--
-	return uint32(0)
-L52:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L49
-L51:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn3255(m, i0, v1, v2)
-	if i0 != 0 {
-		goto L53
-	}
-	m.depth--
-	return uint32(0)
-L53:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i0
-	i0 = v6 + uint32(8)
-	v3 = i0
-	v0 = uint32(0)
-L54:
-	v5 = uint32(0)
-	if v6 == 0 {
-		goto L55
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v5 = i0
-L55:
-	if int32(v0) >= int32(v5) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == 0 {
-		goto L56
-	}
-	i0 = fn3257(m, v5, v1, v2)
-	if i0 != 0 {
-		goto L56
-	}
-	m.depth--
-	return uint32(0)
-L56:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v0 + uint32(1)
-	v0 = i0
-	goto L54
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = fn3257(m, v0, v1, v2)
-	if i0 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(0)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v6 = i0
-	i0 = v6 + uint32(8)
-	v3 = i0
-	v0 = uint32(0)
-L57:
-	v5 = uint32(0)
-	if v6 == 0 {
-		goto L58
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v5 = i0
-L58:
-	if int32(v0) >= int32(v5) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == 0 {
-		goto L59
-	}
-	i0 = fn3257(m, v5, v1, v2)
-	if i0 != 0 {
-		goto L59
-	}
-	m.depth--
-	return uint32(0)
-L59:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v0 + uint32(1)
-	v0 = i0
-	goto L57
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L60:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L61
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L61:
-	if int32(v3) >= int32(v6) {
-		goto L62
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L63
-	}
-	i0 = fn3257(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L63
-	}
-	m.depth--
-	return uint32(0)
-L63:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L60
-L62:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(0)
-L18:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-	goto L3
-L17:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+7)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L64
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-L64:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = fn3257(m, v0, v1, v2)
-	if i0 != 0 {
-		goto L3
-	}
-	goto L2
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 != 0 {
-		goto L65
-	}
-	m.depth--
-	return uint32(0)
-L65:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L66:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L67
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L67:
-	if int32(v3) >= int32(v6) {
-		goto L68
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L69
-	}
-	i0 = fn3258(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L69
-	}
-	m.depth--
-	return uint32(0)
-L69:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L66
-L68:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(0)
-L15:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L70:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L71
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L71:
-	if int32(v3) >= int32(v6) {
-		goto L72
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L73
-	}
-	i0 = fn3256(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L73
-	}
-	m.depth--
-	return uint32(0)
-L73:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L70
-L72:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L74:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L75
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L75:
-	if int32(v3) >= int32(v6) {
-		goto L76
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L77
-	}
-	i0 = fn3256(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L77
-	}
-	m.depth--
-	return uint32(0)
-L77:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L74
-L76:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn3260(m, i0, v1)
-	if i0 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(0)
-L14:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L78:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L79
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L79:
-	if int32(v3) >= int32(v6) {
-		goto L80
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L81
-	}
-	i0 = fn3256(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L81
-	}
-	m.depth--
-	return uint32(0)
-L81:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L78
-L80:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v6 = i0
-	i0 = v6 + uint32(8)
-	v3 = i0
-	v0 = uint32(0)
-L82:
-	v5 = uint32(0)
-	if v6 == 0 {
-		goto L83
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v5 = i0
-L83:
-	if int32(v0) >= int32(v5) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == 0 {
-		goto L84
-	}
-	i0 = fn3256(m, v5, v1, v2)
-	if i0 != 0 {
-		goto L84
-	}
-	m.depth--
-	return uint32(0)
-L84:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v0 + uint32(1)
-	v0 = i0
-	goto L82
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 != 0 {
-		goto L85
-	}
-	m.depth--
-	return uint32(0)
-L85:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L86:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L87
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L87:
-	if int32(v3) >= int32(v6) {
-		goto L88
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L89
-	}
-	i0 = fn3256(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L89
-	}
-	m.depth--
-	return uint32(0)
-L89:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L86
-L88:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v6 = i0
-	i0 = v6 + uint32(8)
-	v3 = i0
-	v0 = uint32(0)
-L90:
-	v5 = uint32(0)
-	if v6 == 0 {
-		goto L91
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v5 = i0
-L91:
-	if int32(v0) >= int32(v5) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == 0 {
-		goto L92
-	}
-	i0 = fn3256(m, v5, v1, v2)
-	if i0 != 0 {
-		goto L92
-	}
-	m.depth--
-	return uint32(0)
-L92:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v0 + uint32(1)
-	v0 = i0
-	goto L90
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 != 0 {
-		goto L93
-	}
-	m.depth--
-	return uint32(0)
-L93:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L94:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L95
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L95:
-	if int32(v3) >= int32(v6) {
-		goto L96
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L97
-	}
-	i0 = fn3256(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L97
-	}
-	m.depth--
-	return uint32(0)
-L97:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L94
-L96:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v6 = i0
-	i0 = v6 + uint32(8)
-	v3 = i0
-	v0 = uint32(0)
-L98:
-	v5 = uint32(0)
-	if v6 == 0 {
-		goto L99
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v5 = i0
-L99:
-	if int32(v0) >= int32(v5) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == 0 {
-		goto L100
-	}
-	i0 = fn3256(m, v5, v1, v2)
-	if i0 != 0 {
-		goto L100
-	}
-	m.depth--
-	return uint32(0)
-L100:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v0 + uint32(1)
-	v0 = i0
-	goto L98
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v7 = i0
-	i0 = v7 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L101:
-	v6 = uint32(0)
-	if v7 == 0 {
-		goto L102
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v6 = i0
-L102:
-	if int32(v3) >= int32(v6) {
-		goto L103
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L104
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v6 = i0
-	if v6 == 0 {
-		goto L104
-	}
-	i0 = fn3257(m, v6, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-L104:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L101
-L103:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v6 = i0
-	i0 = v6 + uint32(8)
-	v3 = i0
-	v0 = uint32(0)
-L105:
-	v5 = uint32(0)
-	if v6 == 0 {
-		goto L106
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v5 = i0
-L106:
-	if int32(v0) >= int32(v5) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == 0 {
-		goto L107
-	}
-	i0 = fn3256(m, v5, v1, v2)
-	if i0 != 0 {
-		goto L107
-	}
-	m.depth--
-	return uint32(0)
-L107:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v0 + uint32(1)
-	v0 = i0
-	goto L105
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v7 = i0
-	i0 = v7 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L108:
-	v6 = uint32(0)
-	if v7 == 0 {
-		goto L109
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v6 = i0
-L109:
-	if int32(v3) >= int32(v6) {
-		goto L110
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L111
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v6 = i0
-	if v6 == 0 {
-		goto L111
-	}
-	i0 = fn3257(m, v6, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-L111:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L108
-L110:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v6 = i0
-	i0 = v6 + uint32(8)
-	v3 = i0
-	v0 = uint32(0)
-L112:
-	v5 = uint32(0)
-	if v6 == 0 {
-		goto L113
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v5 = i0
-L113:
-	if int32(v0) >= int32(v5) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == 0 {
-		goto L114
-	}
-	i0 = fn3256(m, v5, v1, v2)
-	if i0 != 0 {
-		goto L114
-	}
-	m.depth--
-	return uint32(0)
-L114:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v0 + uint32(1)
-	v0 = i0
-	goto L112
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L115
-	}
-	i0 = fn3257(m, v3, v1, v2)
-	if i0 != 0 {
-		goto L115
-	}
-	m.depth--
-	return uint32(0)
-L115:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = fn3257(m, v0, v1, v2)
-	if i0 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(0)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L116:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L117
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L117:
-	if int32(v3) >= int32(v6) {
-		goto L118
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L119
-	}
-	i0 = fn3256(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L119
-	}
-	m.depth--
-	return uint32(0)
-L119:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L116
-L118:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v8 = i0
-	i0 = v8 + uint32(8)
-	v9 = i0
-	v7 = uint32(0)
-L120:
-	v3 = uint32(0)
-	if v8 == 0 {
-		goto L121
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v3 = i0
-L121:
-	if int32(v7) >= int32(v3) {
-		goto L122
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v9 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v3 == 0 {
-		goto L123
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	if i0 != uint32(1) {
-		goto L123
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v5 = i0
-	if v5 == 0 {
-		goto L124
-	}
-	i0 = fn3257(m, v5, v1, v2)
-	if i0 != 0 {
-		goto L124
-	}
-	m.depth--
-	return uint32(0)
-L124:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L125:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L126
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L126:
-	if int32(v3) >= int32(v6) {
-		goto L123
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L127
-	}
-	i0 = fn3256(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L127
-	}
-	m.depth--
-	return uint32(0)
-L127:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L125
-L123:
-	i0 = v7 + uint32(1)
-	v7 = i0
-	goto L120
-L122:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L128:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L129
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L129:
-	if int32(v3) >= int32(v6) {
-		goto L130
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L131
-	}
-	i0 = fn3256(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L131
-	}
-	m.depth--
-	return uint32(0)
-L131:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L128
-L130:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v6 = i0
-	i0 = v6 + uint32(8)
-	v3 = i0
-	v0 = uint32(0)
-L132:
-	v5 = uint32(0)
-	if v6 == 0 {
-		goto L133
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v5 = i0
-L133:
-	if int32(v0) >= int32(v5) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == 0 {
-		goto L134
-	}
-	i0 = fn3256(m, v5, v1, v2)
-	if i0 != 0 {
-		goto L134
-	}
-	m.depth--
-	return uint32(0)
-L134:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v0 + uint32(1)
-	v0 = i0
-	goto L132
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L135:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L136
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L136:
-	if int32(v3) >= int32(v6) {
-		goto L137
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L138
-	}
-	i0 = fn3256(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L138
-	}
-	m.depth--
-	return uint32(0)
-L138:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L135
-L137:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v8 = i0
-	i0 = v8 + uint32(8)
-	v9 = i0
-	v7 = uint32(0)
-L139:
-	v3 = uint32(0)
-	if v8 == 0 {
-		goto L140
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v3 = i0
-L140:
-	if int32(v7) >= int32(v3) {
-		goto L141
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v9 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v3 == 0 {
-		goto L142
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	if i0 != uint32(1) {
-		goto L142
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v5 = i0
-	if v5 == 0 {
-		goto L143
-	}
-	i0 = fn3257(m, v5, v1, v2)
-	if i0 != 0 {
-		goto L143
-	}
-	m.depth--
-	return uint32(0)
-L143:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L144:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L145
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L145:
-	if int32(v3) >= int32(v6) {
-		goto L142
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L146
-	}
-	i0 = fn3256(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L146
-	}
-	m.depth--
-	return uint32(0)
-L146:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L144
-L142:
-	i0 = v7 + uint32(1)
-	v7 = i0
-	goto L139
-L141:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L147:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L148
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L148:
-	if int32(v3) >= int32(v6) {
-		goto L149
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L150
-	}
-	i0 = fn3256(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L150
-	}
-	m.depth--
-	return uint32(0)
-L150:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L147
-L149:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v6 = i0
-	i0 = v6 + uint32(8)
-	v3 = i0
-	v0 = uint32(0)
-L151:
-	v5 = uint32(0)
-	if v6 == 0 {
-		goto L152
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v5 = i0
-L152:
-	if int32(v0) >= int32(v5) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == 0 {
-		goto L153
-	}
-	i0 = fn3256(m, v5, v1, v2)
-	if i0 != 0 {
-		goto L153
-	}
-	m.depth--
-	return uint32(0)
-L153:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v0 + uint32(1)
-	v0 = i0
-	goto L151
-L6:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = fn3257(m, v0, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-	goto L3
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 != 0 {
-		goto L154
-	}
-	m.depth--
-	return uint32(0)
-L154:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v8 = i0
-	i0 = v8 + uint32(8)
-	v9 = i0
-	v7 = uint32(0)
-L155:
-	v0 = uint32(0)
-	if v8 == 0 {
-		goto L156
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v0 = i0
-L156:
-	if int32(v7) >= int32(v0) {
-		goto L3
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v9 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v0 = i0
-	if v0 == 0 {
-		goto L157
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn3261(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L158
-	}
-	i0 = fn3257(m, v3, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-L158:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v6 = i0
-	i0 = v6 + uint32(8)
-	v3 = i0
-	v0 = uint32(0)
-L159:
-	v5 = uint32(0)
-	if v6 == 0 {
-		goto L160
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v5 = i0
-L160:
-	if int32(v0) >= int32(v5) {
-		goto L157
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == 0 {
-		goto L161
-	}
-	i0 = fn3256(m, v5, v1, v2)
-	if i0 != 0 {
-		goto L161
-	}
-	m.depth--
-	return uint32(0)
-L161:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v0 + uint32(1)
-	v0 = i0
-	goto L159
-L157:
-	i0 = v7 + uint32(1)
-	v7 = i0
-	goto L155
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
-	m.depth--
-	return uint32(1)
-L2:
-	m.depth--
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn3257(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i1 = i1 + uint32(1)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v3
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	if int32(v3) <= int32(i1) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8458567))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L30
-	case 1:
-		goto L5
-	case 2:
-		goto L29
-	case 3:
-		goto L28
-	case 4:
-		goto L27
-	case 5:
-		goto L26
-	case 6:
-		goto L25
-	case 7:
-		goto L24
-	case 8:
-		goto L23
-	case 9:
-		goto L22
-	case 10:
-		goto L21
-	case 11:
-		goto L20
-	case 12:
-		goto L19
-	case 13:
-		goto L18
-	case 14:
-		goto L17
-	case 15:
-		goto L16
-	case 16:
-		goto L15
-	case 17:
-		goto L14
-	case 18:
-		goto L13
-	case 20:
-		goto L12
-	case 21:
-		goto L11
-	case 22:
-		goto L10
-	case 23:
-		goto L6
-	case 24:
-		goto L8
-	case 25:
-		goto L7
-	case 26:
-		goto L9
-	default:
-		goto L2
-	}
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v3 = i0
-	v0 = uint32(0)
-L31:
-	v5 = uint32(0)
-	if v4 == 0 {
-		goto L32
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-L32:
-	if int32(v0) >= int32(v5) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == 0 {
-		goto L33
-	}
-	i0 = fn3257(m, v5, v1, v2)
-	if i0 == 0 {
-		goto L4
-	}
-L33:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v0 + uint32(1)
-	v0 = i0
-	goto L31
-L29:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = fn3262(m, v0, v1)
-	if i0 != 0 {
-		goto L2
-	}
-	goto L3
-L28:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = fn3263(m, v0, v1)
-	if i0 != 0 {
-		goto L2
-	}
-	goto L3
-L27:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3259(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 != 0 {
-		goto L2
-	}
-	goto L3
-L26:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 != 0 {
-		goto L2
-	}
-	goto L3
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v6 = i0
-	i0 = v6 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L34:
-	v4 = uint32(0)
-	if v6 == 0 {
-		goto L35
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v4 = i0
-L35:
-	if int32(v3) >= int32(v4) {
-		goto L36
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == 0 {
-		goto L37
-	}
-	i0 = fn3257(m, v4, v1, v2)
-	if i0 == 0 {
-		goto L4
-	}
-L37:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L34
-L36:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v3 = i0
-	v0 = uint32(0)
-L38:
-	v5 = uint32(0)
-	if v4 == 0 {
-		goto L39
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-L39:
-	if int32(v0) >= int32(v5) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == 0 {
-		goto L40
-	}
-	i0 = fn3257(m, v5, v1, v2)
-	if i0 == 0 {
-		goto L4
-	}
-L40:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v0 + uint32(1)
-	v0 = i0
-	goto L38
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v3 = i0
-	v0 = uint32(0)
-L41:
-	v5 = uint32(0)
-	if v4 == 0 {
-		goto L42
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-L42:
-	if int32(v0) >= int32(v5) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == 0 {
-		goto L43
-	}
-	i0 = fn3257(m, v5, v1, v2)
-	if i0 == 0 {
-		goto L4
-	}
-L43:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v0 + uint32(1)
-	v0 = i0
-	goto L41
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v3 = i0
-	v0 = uint32(0)
-L44:
-	v5 = uint32(0)
-	if v4 == 0 {
-		goto L45
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-L45:
-	if int32(v0) >= int32(v5) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == 0 {
-		goto L46
-	}
-	i0 = fn3264(m, v5, v1, v2)
-	if i0 == 0 {
-		goto L4
-	}
-L46:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v0 + uint32(1)
-	v0 = i0
-	goto L44
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v3 = i0
-	v0 = uint32(0)
-L47:
-	v5 = uint32(0)
-	if v4 == 0 {
-		goto L48
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-L48:
-	if int32(v0) >= int32(v5) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == 0 {
-		goto L49
-	}
-	i0 = fn3264(m, v5, v1, v2)
-	if i0 == 0 {
-		goto L4
-	}
-L49:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v0 + uint32(1)
-	v0 = i0
-	goto L47
-L21:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v3 = i0
-	v0 = uint32(0)
-L50:
-	v5 = uint32(0)
-	if v4 == 0 {
-		goto L51
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-L51:
-	if int32(v0) >= int32(v5) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == 0 {
-		goto L52
-	}
-	i0 = fn3264(m, v5, v1, v2)
-	if i0 == 0 {
-		goto L4
-	}
-L52:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v0 + uint32(1)
-	v0 = i0
-	goto L50
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v3 = i0
-	v0 = uint32(0)
-L53:
-	v5 = uint32(0)
-	if v4 == 0 {
-		goto L54
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-L54:
-	if int32(v0) >= int32(v5) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == 0 {
-		goto L55
-	}
-	i0 = fn3264(m, v5, v1, v2)
-	if i0 == 0 {
-		goto L4
-	}
-L55:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v0 + uint32(1)
-	v0 = i0
-	goto L53
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 != 0 {
-		goto L2
-	}
-	goto L4
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = fn3257(m, v0, v1, v2)
-	if i0 != 0 {
-		goto L2
-	}
-	goto L4
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 != 0 {
-		goto L2
-	}
-	goto L4
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v6 = i0
-	i0 = v6 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L56:
-	v4 = uint32(0)
-	if v6 == 0 {
-		goto L57
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v4 = i0
-L57:
-	if int32(v3) >= int32(v4) {
-		goto L58
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == 0 {
-		goto L59
-	}
-	i0 = fn3257(m, v4, v1, v2)
-	if i0 == 0 {
-		goto L4
-	}
-L59:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L56
-L58:
-	i0 = fn3265(m, v0, v1)
-	if i0 != 0 {
-		goto L2
-	}
-	goto L4
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v6 = i0
-	i0 = v6 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L60:
-	v4 = uint32(0)
-	if v6 == 0 {
-		goto L61
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v4 = i0
-L61:
-	if int32(v3) >= int32(v4) {
-		goto L62
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == 0 {
-		goto L63
-	}
-	i0 = fn3257(m, v4, v1, v2)
-	if i0 == 0 {
-		goto L4
-	}
-L63:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L60
-L62:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v3 = i0
-	v0 = uint32(0)
-L64:
-	v5 = uint32(0)
-	if v4 == 0 {
-		goto L65
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-L65:
-	if int32(v0) >= int32(v5) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == 0 {
-		goto L66
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L4
-	}
-L66:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v0 + uint32(1)
-	v0 = i0
-	goto L64
-L14:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = fn3257(m, v0, v1, v2)
-	if i0 != 0 {
-		goto L2
-	}
-	goto L3
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v3 = i0
-	v0 = uint32(0)
-L67:
-	v5 = uint32(0)
-	if v4 == 0 {
-		goto L68
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-L68:
-	if int32(v0) >= int32(v5) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == 0 {
-		goto L69
-	}
-	i0 = fn3257(m, v5, v1, v2)
-	if i0 == 0 {
-		goto L4
-	}
-L69:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v0 + uint32(1)
-	v0 = i0
-	goto L67
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 != 0 {
-		goto L2
-	}
-	goto L4
-L11:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = fn3266(m, v0, v1)
-	if i0 == 0 {
-		goto L3
-	}
-	goto L2
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 != 0 {
-		goto L2
-	}
-	goto L4
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L70
-	}
-	i0 = fn3257(m, v3, v1, v2)
-	if i0 == 0 {
-		goto L4
-	}
-L70:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	if v3 == 0 {
-		goto L71
-	}
-	i0 = fn3257(m, v3, v1, v2)
-	if i0 == 0 {
-		goto L4
-	}
-L71:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = fn3257(m, v0, v1, v2)
-	if i0 != 0 {
-		goto L2
-	}
-	goto L4
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v3 = i0
-	v0 = uint32(0)
-L72:
-	v5 = uint32(0)
-	if v4 == 0 {
-		goto L73
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-L73:
-	if int32(v0) >= int32(v5) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == 0 {
-		goto L74
-	}
-	i0 = fn3257(m, v5, v1, v2)
-	if i0 == 0 {
-		goto L4
-	}
-L74:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v0 + uint32(1)
-	v0 = i0
-	goto L72
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v6 = i0
-	i0 = v6 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L75:
-	v4 = uint32(0)
-	if v6 == 0 {
-		goto L76
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v4 = i0
-L76:
-	if int32(v3) >= int32(v4) {
-		goto L77
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == 0 {
-		goto L78
-	}
-	i0 = fn3257(m, v4, v1, v2)
-	if i0 == 0 {
-		goto L4
-	}
-L78:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L75
-L77:
-	i0 = fn3267(m, v0, v1)
-	if i0 != 0 {
-		goto L2
-	}
-	goto L4
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 != uint32(1) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2796(m, i0, uint32(8522590))
-	if i0 == 0 {
-		goto L2
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = b2i(i1 == 0)
-	i1 = fn606(m, i1)
-	i0 = fn3268(m, v0, i1, v1)
-	m.depth--
-	return i0
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 != 0 {
-		goto L2
-	}
-L4:
-	v3 = uint32(0)
-L3:
-	m.depth--
-	return v3
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
-	m.depth--
-	return uint32(1)
-}
-
-//go:norace
-//go:nocheckptr
-func fn3258(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L4
-	case 1:
-		goto L3
-	case 2:
-		goto L2
-	default:
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	if v3 == 0 {
-		goto L5
-	}
-	i0 = fn3257(m, v3, v1, v2)
-	if i0 != 0 {
-		goto L5
-	}
-	return uint32(0)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = fn3257(m, v0, v1, v2)
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = fn3257(m, v0, v1, v2)
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = fn3257(m, v0, v1, v2)
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	return uint32(1)
-}
-
-//go:norace
-//go:nocheckptr
-func fn3259(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	i0 = v3 + uint32(8)
-	v4 = i0
-	v5 = uint32(0)
-L3:
-	v6 = uint32(0)
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v6 = i0
-L4:
-	if int32(v5) >= int32(v6) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == 0 {
-		goto L6
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+7)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v6 = i0
-	if v6 == 0 {
-		goto L6
-	}
-	i0 = fn3257(m, v6, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-L6:
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = v5 + uint32(1)
-	v5 = i0
-	goto L3
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	i0 = v3 + uint32(8)
-	v4 = i0
-	v5 = uint32(0)
-L7:
-	v6 = uint32(0)
-	if v3 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v6 = i0
-L8:
-	if int32(v5) >= int32(v6) {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == 0 {
-		goto L10
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+7)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v6 = i0
-	if v6 == 0 {
-		goto L10
-	}
-	i0 = fn3257(m, v6, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-L10:
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = v5 + uint32(1)
-	v5 = i0
-	goto L7
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	if v5 == 0 {
-		goto L11
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+7)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v5 = i0
-	if v5 == 0 {
-		goto L11
-	}
-	i0 = fn3257(m, v5, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	i0 = v3 + uint32(8)
-	v4 = i0
-	v5 = uint32(0)
-L12:
-	v6 = uint32(0)
-	if v3 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v6 = i0
-L13:
-	if int32(v5) >= int32(v6) {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == 0 {
-		goto L15
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+7)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v6 = i0
-	if v6 == 0 {
-		goto L15
-	}
-	i0 = fn3257(m, v6, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-L15:
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = v5 + uint32(1)
-	v5 = i0
-	goto L12
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	i0 = v3 + uint32(8)
-	v4 = i0
-	v5 = uint32(0)
-L16:
-	v6 = uint32(0)
-	if v3 == 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v6 = i0
-L17:
-	if int32(v5) >= int32(v6) {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == 0 {
-		goto L19
-	}
-	i0 = fn3257(m, v6, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-L19:
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = v5 + uint32(1)
-	v5 = i0
-	goto L16
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v5 = i0
-	if v5 == 0 {
-		goto L20
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+7)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v5 = i0
-	if v5 == 0 {
-		goto L20
-	}
-	i0 = fn3257(m, v5, v1, v2)
-	if i0 == 0 {
-		goto L2
-	}
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v3 = i0
-	i0 = v3 + uint32(8)
-	v4 = i0
-	v5 = uint32(0)
-L21:
-	v6 = uint32(0)
-	if v3 == 0 {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v6 = i0
-L22:
-	i0 = b2i(int32(v5) >= int32(v6))
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == 0 {
-		goto L23
-	}
-	i0 = fn3257(m, v6, v1, v2)
-	if i0 == 0 {
-		goto L1
-	}
-L23:
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = v5 + uint32(1)
-	v5 = i0
-	goto L21
-L2:
-	v0 = uint32(0)
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3260(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v2 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = i0 + k32(4294967288)
-	switch i0 {
-	case 0:
-		goto L7
-	case 17:
-		goto L8
-	default:
-		goto L1
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 != 0 {
-		goto L9
-	}
-	v4 = uint32(0)
-	goto L6
-L9:
-	v2 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if int32(v4) < int32(uint32(1)) {
-		goto L6
-	}
-	i0 = v3 + uint32(8)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == uint32(23) {
-		goto L1
-	}
-	i0 = v3 + uint32(12)
-	v2 = i0
-	v6 = uint32(1)
-L11:
-	v7 = v6
-	if v4 == v7 {
-		goto L10
-	}
-	i0 = v7 + uint32(1)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v8 = i0
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	if i0 != uint32(23) {
-		goto L11
-	}
-L10:
-	v2 = uint32(1)
-	if int32(v7) < int32(v4) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(26)
-	v2 = v4
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != uint32(20) {
-		goto L4
-	}
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 == 0 {
-		goto L5
-	}
-	goto L12
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 != 0 {
-		goto L14
-	}
-	v7 = uint32(0)
-	goto L13
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v7 = i0
-	if int32(v7) < int32(uint32(1)) {
-		goto L13
-	}
-	i0 = v3 + uint32(8)
-	v2 = i0
-	v6 = v7
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != uint32(20) {
-		goto L4
-	}
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v6 + k32(4294967295)
-	v6 = i0
-	if v6 != 0 {
-		goto L15
-	}
-L13:
-	i0 = fn2289(m, v7)
-	v4 = i0
-	if v4 == 0 {
-		goto L4
-	}
-	v6 = uint32(0)
-	v2 = uint32(12)
-L16:
-	v7 = uint32(0)
-	if v3 == 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v7 = i0
-L17:
-	if int32(v6) >= int32(v7) {
-		goto L18
-	}
-	i0 = v3 + v2
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v8 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-L19:
-	i0 = v4 + v2
-	*(*uint32)(unsafe.Add(b, i0)) = v7
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v6 + uint32(1)
-	v6 = i0
-	goto L16
-L18:
-	i0 = fn2199(m, v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L20
-	}
-	fn2072(m, v4)
-L20:
-	if v5 != 0 {
-		goto L3
-	}
-	goto L4
-L6:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(26)
-L5:
-	i0 = fn2289(m, v4)
-	v5 = i0
-	if v5 == 0 {
-		goto L4
-	}
-	v6 = uint32(0)
-	v2 = uint32(12)
-L21:
-	v7 = uint32(0)
-	if v3 == 0 {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v7 = i0
-L22:
-	if int32(v6) >= int32(v7) {
-		goto L3
-	}
-	i0 = v3 + v2
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v8 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-L23:
-	i0 = v5 + v2
-	*(*uint32)(unsafe.Add(b, i0)) = v7
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v6 + uint32(1)
-	v6 = i0
-	goto L21
-L4:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027628))
-	i0 = fn3619(m, i0)
-	if i0 != 0 {
-		goto L1
-	}
-	fn3624(m)
-	goto L2
-L3:
-	i0 = fn4135(m, v1, v5)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L24
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	if v6 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-	return uint32(0)
-L24:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(20)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v5
-L2:
-	v2 = uint32(1)
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3261(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i1 = i1 + uint32(1)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v3
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	if int32(v3) <= int32(i1) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8458567))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L8
-	case 2:
-		goto L7
-	case 3:
-		goto L6
-	case 4:
-		goto L5
-	case 6:
-		goto L4
-	case 7:
-		goto L3
-	default:
-		goto L2
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 != 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(0)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L9:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L10:
-	if int32(v3) >= int32(v6) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L11
-	}
-	i0 = fn3261(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L11
-	}
-	m.depth--
-	return uint32(0)
-L11:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L9
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L12:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L13:
-	if int32(v3) >= int32(v6) {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L15
-	}
-	i0 = fn3257(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L15
-	}
-	m.depth--
-	return uint32(0)
-L15:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L12
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L16:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L17:
-	if int32(v3) >= int32(v6) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L18
-	}
-	i0 = fn3261(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L18
-	}
-	m.depth--
-	return uint32(0)
-L18:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L16
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 != 0 {
-		goto L19
-	}
-	m.depth--
-	return uint32(0)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L20:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L21:
-	if int32(v3) >= int32(v6) {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L23
-	}
-	i0 = fn3261(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L23
-	}
-	m.depth--
-	return uint32(0)
-L23:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L20
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L24:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L25:
-	if int32(v3) >= int32(v6) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L26
-	}
-	i0 = fn3261(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L26
-	}
-	m.depth--
-	return uint32(0)
-L26:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L24
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = fn3261(m, v3, v1, v2)
-	if i0 != 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(0)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L27:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L28
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L28:
-	if int32(v3) >= int32(v6) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L29
-	}
-	i0 = fn3261(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L29
-	}
-	m.depth--
-	return uint32(0)
-L29:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L27
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
-	m.depth--
-	return uint32(1)
-}
-
-//go:norace
-//go:nocheckptr
-func fn3262(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var v22 uint32
-	_ = v22
-	var v23 uint32
-	_ = v23
-	var v24 uint32
-	_ = v24
-	var v25 uint32
-	_ = v25
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var i6 uint32
-	_ = i6
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	if i0 != uint32(20) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v8 = i0
-	if v8 != uint32(6) {
-		goto L4
-	}
-	if v6 != uint32(26) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v9 = i0
-	if v9 != 0 {
-		goto L6
-	}
-	v3 = uint32(1)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v10 = i0
-	if int32(v10) < int32(uint32(1)) {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == uint32(23) {
-		goto L3
-	}
-	i0 = v9 + uint32(12)
-	v4 = i0
-	v11 = uint32(1)
-L9:
-	v12 = v11
-	if v10 == v12 {
-		goto L8
-	}
-	i0 = v12 + uint32(1)
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v13 = i0
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	if i0 != uint32(23) {
-		goto L9
-	}
-L8:
-	if int32(v12) < int32(v10) {
-		goto L4
-	}
-L7:
-	i0 = v10 << (uint32(1) & 31)
-	i0 = i0 | uint32(1)
-	v3 = i0
-L5:
-	i0 = fn3078(m, v3, v1)
-	v14 = i0
-	if v14 != 0 {
-		goto L10
-	}
-	v3 = uint32(0)
-	goto L1
-L10:
-	*(*uint32)(unsafe.Add(b, v14)) = uint32(0)
-	i0 = v9 + uint32(8)
-	v15 = i0
-	i0 = v14 + uint32(8)
-	v16 = i0
-	i0 = v2 + uint32(23)
-	i0 = i0 + uint32(1)
-	v17 = i0
-	i0 = k32(10089824) + uint32(44384)
-	v18 = i0
-	i0 = k32(10089824) + uint32(20676)
-	v19 = i0
-	v10 = uint32(0)
-	v20 = uint32(0)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
-	v3 = i0
-	i0 = v3 & uint32(32)
-	if i0 == 0 {
-		goto L13
-	}
-	i3 = v3 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v7 + i1
-	v11 = i0
-	goto L12
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v11 = i0
-L12:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	v12 = i1
-	if int32(v10) < int32(v12) {
-		goto L16
-	}
-	v3 = v10
-	goto L15
-L16:
-	v5 = uint32(0)
-	i0 = v3 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	i0 = i0 + k32(4294967295)
-	v13 = i0
-	v3 = v10
-L17:
-	switch v13 {
-	case 0:
-		goto L21
-	case 1:
-		goto L20
-	default:
-		goto L19
-	}
-L21:
-	i0 = v11 + v3
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v6 = i0
-	goto L18
-L20:
-	i1 = v3 << (uint32(1) & 31)
-	i0 = v11 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v6 = i0
-	goto L18
-L19:
-	i1 = v3 << (uint32(2) & 31)
-	i0 = v11 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-L18:
-	i0 = v3 + uint32(1)
-	v4 = i0
-	if v6 == uint32(37) {
-		goto L24
-	}
-	v3 = v4
-	goto L23
-L24:
-	if int32(v4) >= int32(v12) {
-		goto L22
-	}
-	switch v13 {
-	case 0:
-		goto L28
-	case 1:
-		goto L27
-	default:
-		goto L26
-	}
-L28:
-	i0 = v11 + v4
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v4 = i0
-	goto L25
-L27:
-	i1 = v4 << (uint32(1) & 31)
-	i0 = v11 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v4 = i0
-	goto L25
-L26:
-	i1 = v4 << (uint32(2) & 31)
-	i0 = v11 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-L25:
-	if v4 != uint32(37) {
-		goto L22
-	}
-	i0 = v3 + uint32(2)
-	v3 = i0
-	v5 = uint32(1)
-L23:
-	if int32(v3) < int32(v12) {
-		goto L17
-	}
-L22:
-	if v3 != v10 {
-		goto L29
-	}
-	v3 = v10
-	goto L15
-L29:
-	i0 = fn2806(m, v7, v10, v3)
-	v6 = i0
-	if v6 != 0 {
-		goto L31
-	}
-	v4 = v6
-	goto L30
-L31:
-	if v5 != 0 {
-		goto L32
-	}
-	v4 = v6
-	goto L30
-L32:
-	i0 = fn2807(m, v6, v19, v18, k32(4294967295))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L30
-	}
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v11
-	if v11 != 0 {
-		goto L30
-	}
-	fn2072(m, v6)
-L30:
-	if v4 == 0 {
-		goto L15
-	}
-	i0 = fn4135(m, v1, v4)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L33
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L15
-	}
-	fn2072(m, v4)
-	goto L15
-L33:
-	i0 = fn3140(m, v4, uint32(0), k32(4294967295), k32(4294967295), k32(4294967295), k32(4294967295), v1)
-	v4 = i0
-	if v4 == 0 {
-		goto L15
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v14))
-	v6 = i1
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v14)) = i1
-	i1 = v6 << (uint32(2) & 31)
-	i0 = v16 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	goto L14
-L15:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L14
-	}
-	v3 = uint32(0)
-	goto L1
-L14:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	v21 = i1
-	if int32(v3) >= int32(v21) {
-		goto L2
-	}
-	if v9 != 0 {
-		goto L35
-	}
-	v4 = uint32(0)
-	goto L34
-L35:
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v4 = i0
-L34:
-	if int32(v20) >= int32(v4) {
-		goto L3
-	}
-	i0 = v3 + uint32(1)
-	if int32(i0) >= int32(v21) {
-		goto L36
-	}
-	i1 = v20 << (uint32(2) & 31)
-	i0 = v15 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v22 = i0
-	v12 = uint32(0)
-	i0 = uint32(0) - v21
-	v23 = i0
-	i0 = v3 + uint32(4)
-	v4 = i0
-	i0 = v3 << (uint32(1) & 31)
-	i0 = i0 + uint32(6)
-	v6 = i0
-	i0 = v3 << (uint32(2) & 31)
-	i0 = i0 + uint32(12)
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
-	v3 = i0
-	i0 = v3 & uint32(32)
-	v8 = i0
-	i0 = v3 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	v10 = i0
-	i3 = v3 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v7 + i1
-	v5 = i0
-L37:
-	i0 = v10 + k32(4294967295)
-	v24 = i0
-	switch v24 {
-	case 0:
-		goto L41
-	case 1:
-		goto L40
-	default:
-		goto L39
-	}
-L41:
-	v3 = v5
-	if v8 != 0 {
-		goto L42
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v3 = i0
-L42:
-	i0 = v3 + v4
-	i0 = i0 + k32(4294967293)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v13 = i0
-	goto L38
-L40:
-	v3 = v5
-	if v8 != 0 {
-		goto L43
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v3 = i0
-L43:
-	i0 = v3 + v6
-	i0 = i0 + k32(4294967292)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v13 = i0
-	goto L38
-L39:
-	v3 = v5
-	if v8 != 0 {
-		goto L44
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v3 = i0
-L44:
-	i0 = v3 + v11
-	i0 = i0 + k32(4294967288)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v13 = i0
-L38:
-	v3 = uint32(2)
-	i0 = v13 + k32(4294967264)
-	switch i0 {
-	case 0:
-		goto L49
-	case 3:
-		goto L48
-	case 11:
-		goto L45
-	case 13:
-		goto L50
-	case 16:
-		goto L47
-	default:
-		goto L46
-	}
-L50:
-	v3 = uint32(1)
-	goto L45
-L49:
-	v3 = uint32(4)
-	goto L45
-L48:
-	v3 = uint32(8)
-	goto L45
-L47:
-	v3 = uint32(16)
-	goto L45
-L46:
-	i0 = v4 + k32(4294967294)
-	v3 = i0
-	v25 = k32(4294967295)
-	i0 = v13 + k32(4294967248)
-	v23 = i0
-	if v23 <= uint32(9) {
-		goto L52
-	}
-	v23 = k32(4294967295)
-	v4 = v3
-	goto L51
-L52:
-	if int32(v3) >= int32(v21) {
-		goto L36
-	}
-	switch v24 {
-	case 0:
-		goto L56
-	case 1:
-		goto L55
-	default:
-		goto L54
-	}
-L56:
-	v3 = v5
-	if v8 != 0 {
-		goto L57
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v3 = i0
-L57:
-	i0 = v3 + v4
-	i0 = i0 + k32(4294967294)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v3 = i0
-	goto L53
-L55:
-	v3 = v5
-	if v8 != 0 {
-		goto L58
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v3 = i0
-L58:
-	i0 = v3 + v6
-	i0 = i0 + k32(4294967294)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v3 = i0
-	goto L53
-L54:
-	v3 = v5
-	if v8 != 0 {
-		goto L59
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v3 = i0
-L59:
-	i0 = v3 + v11
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-L53:
-	i0 = v4 + k32(4294967295)
-	v13 = i0
-	i0 = v3 + k32(4294967238)
-	if i0 >= k32(4294967286) {
-		goto L60
-	}
-	v4 = v13
-	v13 = v3
-	goto L51
-L60:
-	if int32(v13) >= int32(v21) {
-		goto L36
-	}
-	switch v24 {
-	case 0:
-		goto L63
-	case 1:
-		goto L64
-	default:
-		goto L62
-	}
-L64:
-	v11 = v5
-	if v8 != 0 {
-		goto L65
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v11 = i0
-L65:
-	i0 = v11 + v6
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v13 = i0
-	goto L61
-L63:
-	v6 = v5
-	if v8 != 0 {
-		goto L66
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v6 = i0
-L66:
-	i0 = v6 + v4
-	i0 = i0 + k32(4294967295)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v13 = i0
-	goto L61
-L62:
-	v6 = v5
-	if v8 != 0 {
-		goto L67
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v6 = i0
-L67:
-	i0 = v6 + v11
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v13 = i0
-L61:
-	i0 = v13 + k32(4294967238)
-	if i0 > k32(4294967285) {
-		goto L36
-	}
-	i0 = v23 * uint32(10)
-	i0 = i0 + v3
-	i0 = i0 + k32(4294967248)
-	v23 = i0
-L51:
-	if v13 == uint32(46) {
-		goto L69
-	}
-	v10 = v4
-	goto L68
-L69:
-	if int32(v4) >= int32(v21) {
-		goto L36
-	}
-	switch v24 {
-	case 0:
-		goto L73
-	case 1:
-		goto L72
-	default:
-		goto L71
-	}
-L73:
-	v3 = v5
-	if v8 != 0 {
-		goto L74
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v3 = i0
-L74:
-	i0 = v3 + v4
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v13 = i0
-	goto L70
-L72:
-	v3 = v5
-	if v8 != 0 {
-		goto L75
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v3 = i0
-L75:
-	i1 = v4 << (uint32(1) & 31)
-	i0 = v3 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v13 = i0
-	goto L70
-L71:
-	v3 = v5
-	if v8 != 0 {
-		goto L76
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v3 = i0
-L76:
-	i1 = v4 << (uint32(2) & 31)
-	i0 = v3 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v13 = i0
-L70:
-	i0 = v4 + uint32(1)
-	v10 = i0
-	i0 = v13 + k32(4294967248)
-	v25 = i0
-	if v25 <= uint32(9) {
-		goto L77
-	}
-	v25 = uint32(0)
-	goto L68
-L77:
-	if int32(v10) >= int32(v21) {
-		goto L36
-	}
-	switch v24 {
-	case 0:
-		goto L81
-	case 1:
-		goto L80
-	default:
-		goto L79
-	}
-L81:
-	v3 = v5
-	if v8 != 0 {
-		goto L82
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v3 = i0
-L82:
-	i0 = v3 + v10
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v3 = i0
-	goto L78
-L80:
-	v3 = v5
-	if v8 != 0 {
-		goto L83
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v3 = i0
-L83:
-	i1 = v10 << (uint32(1) & 31)
-	i0 = v3 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v3 = i0
-	goto L78
-L79:
-	v3 = v5
-	if v8 != 0 {
-		goto L84
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v3 = i0
-L84:
-	i1 = v10 << (uint32(2) & 31)
-	i0 = v3 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-L78:
-	i0 = v4 + uint32(2)
-	v10 = i0
-	i0 = v3 + k32(4294967238)
-	if i0 >= k32(4294967286) {
-		goto L85
-	}
-	v13 = v3
-	goto L68
-L85:
-	if int32(v10) >= int32(v21) {
-		goto L36
-	}
-	switch v24 {
-	case 0:
-		goto L88
-	case 1:
-		goto L89
-	default:
-		goto L87
-	}
-L89:
-	if v8 != 0 {
-		goto L90
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v5 = i0
-L90:
-	i1 = v10 << (uint32(1) & 31)
-	i0 = v5 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v13 = i0
-	goto L86
-L88:
-	if v8 != 0 {
-		goto L91
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v5 = i0
-L91:
-	i0 = v5 + v10
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v13 = i0
-	goto L86
-L87:
-	if v8 != 0 {
-		goto L92
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v5 = i0
-L92:
-	i1 = v10 << (uint32(2) & 31)
-	i0 = v5 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v13 = i0
-L86:
-	i0 = v13 + k32(4294967238)
-	if i0 > k32(4294967285) {
-		goto L36
-	}
-	i0 = v25 * uint32(10)
-	i0 = i0 + v3
-	i0 = i0 + k32(4294967248)
-	v25 = i0
-	i0 = v4 + uint32(3)
-	v10 = i0
-L68:
-	i0 = v13 + k32(4294967199)
-	v3 = i0
-	if v3 > uint32(18) {
-		goto L36
-	}
-	i0 = uint32(1) << (v3 & 31)
-	i0 = i0 & uint32(393217)
-	if i0 == 0 {
-		goto L36
-	}
-	i0 = v12 & uint32(1)
-	if i0 != 0 {
-		goto L95
-	}
-	if int32(v23) < int32(uint32(1)) {
-		goto L95
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v2)+23)) = uint8(k32(62))
-	v3 = v17
-	goto L94
-L95:
-	i0 = v2 + uint32(23)
-	v3 = i0
-	if int32(v23) < int32(uint32(0)) {
-		goto L93
-	}
-L94:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v23
-	i4 = v2 + uint32(16)
-	i1 = fn8070(m, v3, uint32(4), uint32(8516736), i4)
-	i0 = v3 + i1
-	v3 = i0
-L93:
-	if int32(v25) < int32(uint32(0)) {
-		goto L96
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = v25
-	i1 = fn8070(m, v3, uint32(5), uint32(8515141), v2)
-	i0 = v3 + i1
-	v3 = i0
-L96:
-	i1 = v2 + uint32(23)
-	if v3 != i1 {
-		goto L98
-	}
-	v3 = uint32(0)
-	goto L97
-L98:
-	i0 = v2 + uint32(23)
-	i0 = fn2675(m, i0)
-	v3 = i0
-	if v3 == 0 {
-		goto L36
-	}
-	i0 = fn4135(m, v1, v3)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L99
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L36
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L36
-	}
-	fn2072(m, v3)
-	goto L36
-L99:
-	i0 = fn3140(m, v3, uint32(0), k32(4294967295), k32(4294967295), k32(4294967295), k32(4294967295), v1)
-	v3 = i0
-	if v3 == 0 {
-		goto L36
-	}
-L97:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v22)+16))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v22)+20))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v22)+24))
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v22)+28))
-	i0 = fn3138(m, v22, v13, v3, i3, i4, i5, i6, v1)
-	v3 = i0
-	if v3 == 0 {
-		goto L36
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v14))
-	v4 = i1
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v14)) = i1
-	i1 = v4 << (uint32(2) & 31)
-	i0 = v16 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v3
-	i0 = v20 + uint32(1)
-	v20 = i0
-	goto L11
-L45:
-	i0 = v6 + uint32(2)
-	v6 = i0
-	i0 = v11 + uint32(4)
-	v11 = i0
-	i0 = v3 | v12
-	v12 = i0
-	i1 = v4 + uint32(1)
-	v4 = i1
-	i0 = v23 + v4
-	if i0 != uint32(3) {
-		goto L37
-	}
-L36:
-	i0 = fn3616(m)
-	i0 = b2i(i0 == 0)
-	v3 = i0
-	goto L1
-L4:
-	if v6 != uint32(20) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v4 = i0
-	v3 = uint32(1)
-	i0 = v8 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L114
-	case 1:
-		goto L113
-	case 2:
-		goto L112
-	case 3:
-		goto L1
-	case 4:
-		goto L111
-	case 5:
-		goto L109
-	case 6:
-		goto L108
-	case 7:
-		goto L107
-	case 8:
-		goto L106
-	case 9:
-		goto L105
-	case 10:
-		goto L104
-	case 11:
-		goto L103
-	case 12:
-		goto L110
-	default:
-		goto L101
-	}
-L114:
-	i0 = fn539(m, v7, v4)
-	v4 = i0
-	goto L102
-L113:
-	i0 = fn537(m, v7, v4)
-	v4 = i0
-	goto L102
-L112:
-	i0 = fn3269(m, v7, v4)
-	v4 = i0
-	goto L102
-L111:
-	i0 = fn543(m, v7, v4)
-	v4 = i0
-	goto L102
-L110:
-	i0 = fn542(m, v7, v4)
-	v4 = i0
-	goto L102
-L109:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(24)
-	if i0 != 0 {
-		goto L101
-	}
-	i0 = fn544(m, v7, v4)
-	v4 = i0
-	goto L102
-L108:
-	i0 = fn3270(m, v7, v4)
-	v4 = i0
-	goto L102
-L107:
-	i0 = fn3271(m, v7, v4)
-	v4 = i0
-	goto L102
-L106:
-	i0 = fn536(m, v7, v4)
-	v4 = i0
-	goto L102
-L105:
-	i0 = fn530(m, v7, v4)
-	v4 = i0
-	goto L102
-L104:
-	i0 = fn533(m, v7, v4)
-	v4 = i0
-	goto L102
-L103:
-	i0 = fn534(m, v7, v4)
-	v4 = i0
-L102:
-	if v4 != 0 {
-		goto L100
-	}
-L101:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027628))
-	i0 = fn3619(m, i0)
-	if i0 != 0 {
-		goto L1
-	}
-	fn3624(m)
-	goto L3
-L100:
-	i0 = fn4135(m, v1, v4)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L115
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L115:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(20)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v4
-L3:
-	v3 = uint32(1)
-	goto L1
-L2:
-	if v9 != 0 {
-		goto L117
-	}
-	v4 = uint32(0)
-	goto L116
-L117:
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v4 = i0
-L116:
-	v3 = uint32(1)
-	if int32(v20) < int32(v4) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = fn3139(m, v14, i1, i2, i3, i4, v1)
-	v4 = i0
-	if v4 != 0 {
-		goto L118
-	}
-	v3 = uint32(0)
-	goto L1
-L118:
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, v0)) = l1
-	i0 = v0 + uint32(24)
-	i1 = v4 + uint32(24)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v0 + uint32(16)
-	i1 = v4 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v0 + uint32(8)
-	i1 = v4 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn3263(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(20) {
-		goto L2
-	}
-	v1 = uint32(1)
-	if v4 != uint32(16) {
-		goto L1
-	}
-	if v2 != uint32(2) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	v1 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	if i0 != uint32(1) {
-		goto L1
-	}
-	v4 = uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v5 = i0
-	switch v5 {
-	case 0, 1, 2, 3, 4, 5, 6:
-		goto L1
-	case 7:
-		goto L3
-	case 8:
-		goto L7
-	case 9:
-		goto L6
-	case 10:
-		goto L5
-	default:
-		goto L4
-	}
-L7:
-	v4 = uint32(7)
-	goto L3
-L6:
-	v4 = uint32(10)
-	goto L3
-L5:
-	v4 = uint32(9)
-	goto L3
-L4:
-	v4 = v5
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
-	i0 = v0 + uint32(24)
-	i1 = v3 + uint32(24)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v0 + uint32(16)
-	i1 = v3 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v0 + uint32(8)
-	i1 = v3 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v3))
-	*(*uint64)(unsafe.Add(b, v0)) = l1
-	return uint32(1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i1 = v2 << (uint32(2) & 31)
-	i1 = i1 + uint32(8694192)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, i0)
-	v3 = i0
-	if v3 != 0 {
-		goto L9
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027628))
-	i0 = fn3619(m, i0)
-	if i0 != 0 {
-		goto L1
-	}
-	fn3624(m)
-	goto L8
-L9:
-	i0 = fn4135(m, v1, v3)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L10
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-	return uint32(0)
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(20)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v3
-L8:
-	v1 = uint32(1)
-L1:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3264(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3257(m, i0, v1, v2)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	v5 = i0
-	v3 = uint32(0)
-L2:
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-L3:
-	if int32(v3) >= int32(v6) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == 0 {
-		goto L5
-	}
-	i0 = fn3257(m, v6, v1, v2)
-	if i0 != 0 {
-		goto L5
-	}
-	m.depth--
-	return uint32(0)
-L5:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L2
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3260(m, i0, v1)
-	v3 = i0
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn3265(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-	v3 = k32(4294967295)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = i0 + k32(4294967295)
-	v3 = i0
-L1:
-	v4 = uint32(1)
-	i1 = v3 << (uint32(2) & 31)
-	v3 = i1
-	i0 = v2 + v3
-	i0 = i0 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = i0 + k32(4294967287)
-	if i0 > uint32(1) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = i0 + v3
-	i0 = i0 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn3260(m, i0, v1)
-	if i0 != 0 {
-		goto L3
-	}
-	v4 = uint32(0)
-L3:
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn3266(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v2 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 != uint32(1) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	if i0 != uint32(20) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	if i0 != uint32(20) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = fn514(m, i0, i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027628))
-	i0 = fn3619(m, i0)
-	if i0 != 0 {
-		goto L1
-	}
-	fn3624(m)
-	return uint32(1)
-L2:
-	i0 = fn4135(m, v1, v3)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L3
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-	return uint32(0)
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(20)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v3
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3267(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v2 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 != uint32(1) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 != 0 {
-		goto L6
-	}
-	v4 = uint32(0)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if int32(v4) < int32(uint32(1)) {
-		goto L5
-	}
-	i0 = v3 + uint32(8)
-	v2 = i0
-	v5 = v4
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != uint32(20) {
-		goto L4
-	}
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 != 0 {
-		goto L7
-	}
-L5:
-	i0 = fn2289(m, v4)
-	v6 = i0
-	if v6 == 0 {
-		goto L4
-	}
-	v5 = uint32(0)
-	v2 = uint32(12)
-L8:
-	v4 = uint32(0)
-	if v3 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-L9:
-	if int32(v5) >= int32(v4) {
-		goto L3
-	}
-	i0 = v3 + v2
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L10:
-	i0 = v6 + v2
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v5 + uint32(1)
-	v5 = i0
-	goto L8
-L4:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027628))
-	i0 = fn3619(m, i0)
-	if i0 != 0 {
-		goto L1
-	}
-	fn3624(m)
-	goto L2
-L3:
-	i0 = fn4135(m, v1, v6)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L11
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v6)
-	return uint32(0)
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(20)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v6
-L2:
-	v2 = uint32(1)
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3268(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v1 != 0 {
-		goto L3
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027628))
-	i0 = fn3619(m, i0)
-	if i0 != 0 {
-		goto L1
-	}
-	fn3624(m)
-	goto L2
-L3:
-	i0 = fn4135(m, v2, v1)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L4
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	return uint32(0)
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(20)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
-L2:
-	v0 = uint32(1)
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3269(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
-	v2 = i0
-L3:
-	v3 = v1
-	v1 = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
-	v0 = i0
-	i0 = v0 & uint32(16777216)
-	v4 = i0
-	i0 = v2 & uint32(16777216)
-	if i0 == 0 {
-		goto L4
-	}
-	if v4 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = i0 & uint32(3)
-	if i0 == uint32(1) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = i0 & uint32(3)
-	if i0 == uint32(1) {
-		goto L5
-	}
-	i0 = fn1587(m, v1)
-	v0 = i0
-	i0 = fn1587(m, v3)
-	v4 = i0
-	v2 = uint32(0)
-	if v0 == k32(4294967295) {
-		goto L1
-	}
-	if v4 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v4 + v0
-	if i0 < uint32(129) {
-		goto L2
-	}
-	goto L1
-L5:
-	i0 = v0 & uint32(67108864)
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	i0 = fn1580(m, v1)
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = div32s(uint32(256), v0)
-	if int32(v4) > int32(i1) {
-		goto L1
-	}
-	if v4 == 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	i2 = v4 & uint32(65535)
-	i1 = uint32(1024) / i2
-	i0 = fn3272(m, v3, i1)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L2
-	}
-	goto L1
-L6:
-	i0 = v0 & uint32(402653184)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	i0 = fn1580(m, v1)
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = div32s(uint32(4096), v0)
-	if int32(v4) <= int32(i1) {
-		goto L2
-	}
-	goto L1
-L4:
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = v2 & uint32(469762048)
-	v4 = i0
-	v2 = v0
-	v0 = v3
-	if v4 != 0 {
-		goto L3
-	}
-L2:
-	i0 = fn540(m, v1, v3)
-	v2 = i0
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3270(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = i0 & uint32(3)
-	if i0 == uint32(1) {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+8)))
-	i0 = i0 & uint32(3)
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = fn1587(m, v0)
-	v2 = i0
-	v3 = uint32(0)
-	i0 = fn1584(m, v1)
-	v4 = i0
-	if v2 == k32(4294967295) {
-		goto L1
-	}
-	if v4 == k32(4294967295) {
-		goto L1
-	}
-	i1 = uint32(128) / v4
-	if v2 > i1 {
-		goto L1
-	}
-L2:
-	i0 = fn545(m, v0, v1, uint32(10059656))
-	v3 = i0
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn3271(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = i0 & uint32(3)
-	if i0 == uint32(1) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = i0 & uint32(3)
-	if i0 == uint32(1) {
-		goto L2
-	}
-	i0 = fn1587(m, v0)
-	v2 = i0
-	v3 = uint32(0)
-	i0 = fn1584(m, v1)
-	v4 = i0
-	if v2 == k32(4294967295) {
-		goto L1
-	}
-	if v4 == k32(4294967295) {
-		goto L1
-	}
-	if v4 > uint32(128) {
-		goto L1
-	}
-	i1 = uint32(128) - v4
-	if v2 > i1 {
-		goto L1
-	}
-L2:
-	i0 = fn535(m, v0, v1)
-	v3 = i0
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn3272(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i1
-	i0 = v1 - v2
-	v1 = i0
-	if int32(v1) < int32(uint32(0)) {
-		goto L1
-	}
-	if int32(v2) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = v0 + uint32(12)
-	v0 = i0
-	v3 = uint32(1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn3272(m, i0, v1)
-	v1 = i0
-	if int32(v1) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = v0 + uint32(4)
-	v0 = i0
-	i0 = b2i(int32(v3) < int32(v2))
-	v4 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	if v4 != 0 {
-		goto L2
-	}
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3273(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v1 = uint32(0)
-	i0 = fn2030(m, v0)
-	v0 = i0
-	if int32(v0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = b2i(v0 == 0)
-	i0 = fn606(m, i0)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3274(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v1 = i0
-	m.g0 = v1
-	i0 = v1 + uint32(12)
-	fn2694(m, i0)
-	*(*uint8)(unsafe.Add(b, uint64(v1)+44)) = uint8(k32(1))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = uint32(256)
-	i0 = v1 + uint32(12)
-	i0 = fn3275(m, i0, v0, uint32(1))
-	if i0 != k32(4294967295) {
-		goto L2
-	}
-	i0 = v1 + uint32(12)
-	fn2695(m, i0)
-	v0 = uint32(0)
-	goto L1
-L2:
-	i0 = v1 + uint32(12)
-	i0 = fn2689(m, i0)
-	v0 = i0
-L1:
-	i0 = v1 + uint32(48)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3275(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v3 = i0
-	m.g0 = v3
-	v4 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L29
-	case 1:
-		goto L3
-	case 2:
-		goto L28
-	case 3:
-		goto L27
-	case 4:
-		goto L26
-	case 5:
-		goto L25
-	case 6:
-		goto L24
-	case 7:
-		goto L23
-	case 8:
-		goto L21
-	case 9:
-		goto L20
-	case 10:
-		goto L19
-	case 11:
-		goto L22
-	case 12:
-		goto L16
-	case 13:
-		goto L18
-	case 14:
-		goto L17
-	case 15:
-		goto L15
-	case 16:
-		goto L14
-	case 17:
-		goto L11
-	case 18:
-		goto L12
-	case 19:
-		goto L13
-	case 20:
-		goto L10
-	case 21:
-		goto L9
-	case 22:
-		goto L8
-	case 23:
-		goto L6
-	case 24:
-		goto L5
-	case 25:
-		goto L4
-	case 26:
-		goto L7
-	default:
-		goto L2
-	}
-L29:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i2 = b2i(i2 == uint32(1))
-	v5 = i2
-	if v5 != 0 {
-		i0 = uint32(3)
-	} else {
-		i0 = uint32(2)
-	}
-	v6 = i0
-	i0 = b2i(int32(v6) >= int32(v2))
-	v7 = i0
-	if v7 != 0 {
-		goto L30
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571341), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L31
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L31
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i2 = v6 + uint32(1)
-	v6 = i2
-	i0 = fn3275(m, v0, i1, v6)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	if v2 == uint32(1) {
-		goto L31
-	}
-	if v5 != 0 {
-		i0 = uint32(8580023)
-	} else {
-		i0 = uint32(8579887)
-	}
-	v5 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	i0 = v1 + uint32(12)
-	v1 = i0
-L33:
-	i0 = fn2688(m, v0, v5, k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L32
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn3275(m, v0, i1, v6)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 == 0 {
-		goto L31
-	}
-	goto L33
-L32:
-	v4 = k32(4294967295)
-	goto L1
-L31:
-	if v7 != 0 {
-		goto L34
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571331), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L34:
-	v4 = uint32(0)
-	goto L1
-L28:
-	v4 = k32(4294967295)
-	v5 = uint32(0)
-	v7 = uint32(10)
-	v6 = uint32(8580530)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L35
-	case 1:
-		goto L36
-	case 2:
-		goto L48
-	case 3:
-		goto L47
-	case 4:
-		goto L46
-	case 5:
-		goto L45
-	case 6:
-		goto L38
-	case 7:
-		goto L44
-	case 8:
-		goto L43
-	case 9:
-		goto L42
-	case 10:
-		goto L41
-	case 11:
-		goto L40
-	case 12:
-		goto L39
-	default:
-		goto L37
-	}
-L48:
-	v7 = uint32(11)
-	v6 = uint32(8580539)
-	goto L35
-L47:
-	v7 = uint32(11)
-	v6 = uint32(8580093)
-	goto L35
-L46:
-	v7 = uint32(11)
-	v6 = uint32(8580451)
-	goto L35
-L45:
-	v7 = uint32(11)
-	v6 = uint32(8580557)
-	goto L35
-L44:
-	v7 = uint32(9)
-	v6 = uint32(8580231)
-	goto L35
-L43:
-	v7 = uint32(9)
-	v6 = uint32(8580102)
-	goto L35
-L42:
-	v7 = uint32(6)
-	v6 = uint32(8579822)
-	goto L35
-L41:
-	v7 = uint32(7)
-	v6 = uint32(8580066)
-	goto L35
-L40:
-	v7 = uint32(8)
-	v6 = uint32(8580553)
-	goto L35
-L39:
-	v7 = uint32(11)
-	v6 = uint32(8580446)
-	goto L35
-L38:
-	v5 = uint32(1)
-	v7 = uint32(13)
-	v6 = uint32(8580534)
-	goto L35
-L37:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8437438))
-	goto L1
-L36:
-	v6 = uint32(8580460)
-L35:
-	i0 = b2i(int32(v7) >= int32(v2))
-	v2 = i0
-	if v2 != 0 {
-		goto L49
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571341), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L49:
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i2 = v7 + v5
-	i0 = fn3275(m, v0, i1, i2)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, v6, k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i3 = v5 ^ uint32(1)
-	i2 = v7 + i3
-	i0 = fn3275(m, v0, i1, i2)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	if v2 != 0 {
-		goto L50
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571331), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L50:
-	v4 = uint32(0)
-	goto L1
-L27:
-	v4 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = i0 + k32(4294967295)
-	v7 = i0
-	if v7 < uint32(4) {
-		goto L51
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8437415))
-	goto L1
-L51:
-	i0 = v7 << (uint32(2) & 31)
-	v4 = i0
-	i0 = v4 + uint32(8694212)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	i0 = v4 + uint32(8694228)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	i0 = b2i(int32(v6) >= int32(v2))
-	v2 = i0
-	if v2 != 0 {
-		goto L52
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571341), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L52:
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, v7, k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3275(m, v0, i1, v6)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	if v2 != 0 {
-		goto L53
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571331), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L53:
-	v4 = uint32(0)
-	goto L1
-L26:
-	if int32(v2) < int32(uint32(2)) {
-		goto L54
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571341), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L54:
-	v7 = uint32(0)
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	if v5 == 0 {
-		goto L55
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-L55:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v4 = i0
-	if v4 == 0 {
-		goto L56
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-L56:
-	v4 = k32(4294967295)
-	i4 = uint32(0) - v7
-	if v6 == i4 {
-		i1 = uint32(8519819)
-	} else {
-		i1 = uint32(8580058)
-	}
-	i0 = fn2688(m, v0, i1, k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3276(m, v0, i1)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8580443), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	if int32(v2) < int32(uint32(2)) {
-		goto L57
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571331), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L57:
-	v4 = uint32(0)
-	goto L1
-L25:
-	if int32(v2) < int32(uint32(2)) {
-		goto L58
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571341), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L58:
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3275(m, v0, i1, uint32(2))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8579914), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3275(m, v0, i1, uint32(2))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8579919), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	if int32(v2) < int32(uint32(2)) {
-		goto L59
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571331), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L59:
-	v4 = uint32(0)
-	goto L1
-L24:
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8389229), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if v4 == 0 {
-		goto L60
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L60
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v7 = i0
-	if v7 == 0 {
-		goto L62
-	}
-	v4 = k32(4294967295)
-	i0 = fn3275(m, v0, v7, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8580443), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 != k32(4294967295) {
-		goto L61
-	}
-	goto L1
-L62:
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8554797), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	i0 = fn3275(m, v0, i1, uint32(6))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L61:
-	if v2 == uint32(1) {
-		goto L60
-	}
-	i0 = v2 + k32(4294967295)
-	v7 = i0
-	v2 = uint32(12)
-L63:
-	i0 = fn2688(m, v0, uint32(8580527), k32(4294967295))
-	if i0 != k32(4294967295) {
-		goto L64
-	}
-	v4 = k32(4294967295)
-	goto L1
-L64:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = i0 + v2
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	if v6 == 0 {
-		goto L66
-	}
-	v4 = k32(4294967295)
-	i0 = fn3275(m, v0, v6, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8580443), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i1 = i1 + v2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 != k32(4294967295) {
-		goto L65
-	}
-	goto L1
-L66:
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8554797), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i1 = i1 + v2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3275(m, v0, i1, uint32(6))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L65:
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 != 0 {
-		goto L63
-	}
-L60:
-	i0 = fn2688(m, v0, uint32(8389225), k32(4294967295))
-	v4 = i0
-	goto L1
-L23:
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8389229), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i0
-	if v2 == 0 {
-		goto L67
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v7 = i0
-	if int32(v7) < int32(uint32(1)) {
-		goto L67
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	if v7 == uint32(1) {
-		goto L67
-	}
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	v2 = uint32(12)
-L69:
-	i0 = fn2688(m, v0, uint32(8580527), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L68
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = i1 + v2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 == 0 {
-		goto L67
-	}
-	goto L69
-L68:
-	v4 = k32(4294967295)
-	goto L1
-L67:
-	i0 = fn2688(m, v0, uint32(8389225), k32(4294967295))
-	v4 = i0
-	goto L1
-L22:
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571341), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3277(m, v0, i1)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = fn2688(m, v0, uint32(8571331), k32(4294967295))
-	v4 = i0
-	goto L1
-L21:
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8524508), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3277(m, v0, i1)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = fn2688(m, v0, uint32(8524503), k32(4294967295))
-	v4 = i0
-	goto L1
-L20:
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8389229), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3277(m, v0, i1)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = fn2688(m, v0, uint32(8389225), k32(4294967295))
-	v4 = i0
-	goto L1
-L19:
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8389229), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8580443), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn3277(m, v0, i1)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = fn2688(m, v0, uint32(8389225), k32(4294967295))
-	v4 = i0
-	goto L1
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != 0 {
-		goto L70
-	}
-	i0 = fn2688(m, v0, uint32(8565673), k32(4294967295))
-	v4 = i0
-	goto L1
-L70:
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8580029), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = fn2688(m, v0, uint32(8571331), k32(4294967295))
-	v4 = i0
-	goto L1
-L17:
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8579901), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = fn2688(m, v0, uint32(8571331), k32(4294967295))
-	v4 = i0
-	goto L1
-L16:
-	if int32(v2) < int32(uint32(15)) {
-		goto L71
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571341), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L71:
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8579857), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3275(m, v0, i1, uint32(15))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	if int32(v2) < int32(uint32(15)) {
-		goto L72
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571331), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L72:
-	v4 = uint32(0)
-	goto L1
-L15:
-	if int32(v2) < int32(uint32(6)) {
-		goto L73
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571341), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L73:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v7 = i0
-	if v7 != 0 {
-		goto L75
-	}
-	v6 = uint32(0)
-	goto L74
-L75:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v6 = i0
-L74:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v5 = i0
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3275(m, v0, i1, uint32(6))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	if int32(v6) < int32(uint32(1)) {
-		goto L76
-	}
-	i0 = v7 + uint32(8)
-	v7 = i0
-	i0 = v5 + uint32(8)
-	v1 = i0
-L77:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = i0 + k32(4294967295)
-	v5 = i0
-	if v5 < uint32(10) {
-		goto L78
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8505611))
-	v4 = k32(4294967295)
-	goto L1
-L78:
-	v4 = k32(4294967295)
-	i1 = v5 << (uint32(2) & 31)
-	i1 = i1 + uint32(8694244)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2688(m, v0, i1, k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = fn3275(m, v0, i1, uint32(6))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v7 + uint32(4)
-	v7 = i0
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v6 + k32(4294967295)
-	v6 = i0
-	if v6 != 0 {
-		goto L77
-	}
-L76:
-	if int32(v2) < int32(uint32(6)) {
-		goto L79
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571331), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L79:
-	v4 = uint32(0)
-	goto L1
-L14:
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3275(m, v0, i1, uint32(15))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v7 = uint32(0)
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if v4 == 0 {
-		goto L80
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-L80:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v6 = i0
-	if v6 == 0 {
-		goto L81
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-L81:
-	if v2 != uint32(1) {
-		goto L84
-	}
-	if v7 != 0 {
-		goto L84
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	if i0 != uint32(12) {
-		goto L85
-	}
-	i0 = fn3278(m, v0, v4)
-	v4 = i0
-	goto L1
-L85:
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571341), k32(4294967295))
-	if i0 != k32(4294967295) {
-		goto L83
-	}
-	goto L1
-L84:
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571341), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v5 = uint32(1)
-	if int32(v2) < int32(uint32(1)) {
-		goto L82
-	}
-L83:
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v5 = uint32(0)
-	if v2 == uint32(1) {
-		goto L82
-	}
-	i0 = v2 + k32(4294967295)
-	v6 = i0
-	v2 = uint32(12)
-L86:
-	i0 = fn2688(m, v0, uint32(8580527), k32(4294967295))
-	if i0 != k32(4294967295) {
-		goto L87
-	}
-	v4 = k32(4294967295)
-	goto L1
-L87:
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i1 = i1 + v2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v6 + k32(4294967295)
-	v6 = i0
-	if v6 != 0 {
-		goto L86
-	}
-L82:
-	if int32(v7) < int32(uint32(1)) {
-		goto L88
-	}
-	if v5 != 0 {
-		goto L89
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8580527), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L89:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v2 = i0
-	if v2 == 0 {
-		goto L91
-	}
-	v4 = k32(4294967295)
-	i0 = fn2746(m, v0, v2)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8543270), k32(4294967295))
-	if i0 != k32(4294967295) {
-		goto L90
-	}
-	goto L1
-L91:
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8554797), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L90:
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	if v7 == uint32(1) {
-		goto L88
-	}
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	v2 = uint32(12)
-L92:
-	i0 = fn2688(m, v0, uint32(8580527), k32(4294967295))
-	if i0 != k32(4294967295) {
-		goto L93
-	}
-	v4 = k32(4294967295)
-	goto L1
-L93:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = i0 + v2
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v5 = i0
-	if v5 != 0 {
-		goto L95
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8554797), k32(4294967295))
-	if i0 != k32(4294967295) {
-		goto L94
-	}
-	goto L1
-L95:
-	v4 = k32(4294967295)
-	i0 = fn2746(m, v0, v5)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8543270), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L94:
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 != 0 {
-		goto L92
-	}
-L88:
-	i0 = fn2688(m, v0, uint32(8571331), k32(4294967295))
-	v4 = i0
-	goto L1
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	if v4 != uint32(10063904) {
-		goto L96
-	}
-	i0 = fn2688(m, v0, uint32(8553748), k32(4294967295))
-	v4 = i0
-	goto L1
-L96:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v2 = i0
-	if v2 == 0 {
-		goto L97
-	}
-	v4 = k32(4294967295)
-	i0 = fn2746(m, v0, v2)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-L97:
-	i0 = fn3279(m, v0, v4)
-	v4 = i0
-	goto L1
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	i0 = v3 + uint32(12)
-	fn2694(m, i0)
-	*(*uint8)(unsafe.Add(b, uint64(v3)+44)) = uint8(k32(1))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(256)
-	if v1 == 0 {
-		goto L98
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L98
-	}
-	i0 = v1 + uint32(8)
-	v1 = i0
-L100:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = i0 + k32(4294967278)
-	switch i0 {
-	case 0:
-		goto L104
-	case 1:
-		goto L105
-	case 2:
-		goto L102
-	default:
-		goto L103
-	}
-L105:
-	i0 = v3 + uint32(12)
-	i0 = fn3280(m, i0, v7, uint32(0))
-	v7 = i0
-	goto L101
-L104:
-	i0 = v3 + uint32(12)
-	i0 = fn3281(m, i0, v7)
-	v7 = i0
-	goto L101
-L103:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8471438))
-	goto L99
-L102:
-	i0 = v3 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn3282(m, i0, i1)
-	v7 = i0
-L101:
-	if v7 == k32(4294967295) {
-		goto L99
-	}
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 == 0 {
-		goto L98
-	}
-	goto L100
-L99:
-	i0 = v3 + uint32(12)
-	fn2695(m, i0)
-	v4 = k32(4294967295)
-	goto L1
-L98:
-	i0 = v3 + uint32(12)
-	i0 = fn2689(m, i0)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8476317), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L106
-	}
-	i2 = fn3283(m, v0, v1)
-	if i2 == k32(4294967295) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	v4 = i0
-L106:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L11:
-	i0 = fn3281(m, v0, v1)
-	v4 = i0
-	goto L1
-L10:
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i1
-	i0 = fn3275(m, v0, v2, uint32(15))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	if i0 != uint32(20) {
-		goto L108
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	if i0 != uint32(10050376) {
-		goto L108
-	}
-	v2 = uint32(8554717)
-	goto L107
-L108:
-	v2 = uint32(8554718)
-L107:
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, v2, k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn2746(m, v0, i1)
-	v4 = i0
-	goto L1
-L9:
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3275(m, v0, i1, uint32(15))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8524508), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3275(m, v0, i1, uint32(0))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = fn2688(m, v0, uint32(8524503), k32(4294967295))
-	v4 = i0
-	goto L1
-L8:
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8554885), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i2 = fn3275(m, v0, i3, uint32(6))
-	if i2 == k32(4294967295) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	v4 = i0
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i0
-	if v2 == 0 {
-		goto L109
-	}
-	v4 = k32(4294967295)
-	i0 = fn3275(m, v0, v2, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L109:
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8543330), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v2 = i0
-	if v2 == 0 {
-		goto L110
-	}
-	v4 = k32(4294967295)
-	i0 = fn3275(m, v0, v2, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L110:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	if i0 == 0 {
-		goto L111
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8543330), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L111:
-	v4 = uint32(0)
-	goto L1
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2746(m, v0, i1)
-	v4 = i0
-	goto L1
-L5:
-	i0 = fn2688(m, v0, uint32(8524508), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i0
-	if v2 == 0 {
-		goto L112
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v7 = i0
-	if int32(v7) < int32(uint32(1)) {
-		goto L112
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	if v7 == uint32(1) {
-		goto L112
-	}
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	v2 = uint32(12)
-L114:
-	i0 = fn2688(m, v0, uint32(8580527), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L113
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = i1 + v2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 == 0 {
-		goto L112
-	}
-	goto L114
-L113:
-	v4 = k32(4294967295)
-	goto L1
-L112:
-	i0 = fn2688(m, v0, uint32(8524503), k32(4294967295))
-	v4 = i0
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	if v4 == 0 {
-		goto L116
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 != 0 {
-		goto L115
-	}
-L116:
-	i0 = fn2688(m, v0, uint32(8570804), k32(4294967295))
-	v4 = i0
-	goto L1
-L115:
-	if int32(v2) < int32(uint32(1)) {
-		goto L117
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571341), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L117:
-	if int32(v7) < int32(uint32(1)) {
-		goto L118
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	if v7 == uint32(1) {
-		goto L119
-	}
-	i0 = v7 + k32(4294967295)
-	v6 = i0
-	v7 = uint32(12)
-L121:
-	i0 = fn2688(m, v0, uint32(8580527), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L120
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = i1 + v7
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v7 + uint32(4)
-	v7 = i0
-	i0 = v6 + k32(4294967295)
-	v6 = i0
-	if v6 == 0 {
-		goto L118
-	}
-	goto L121
-L120:
-	v4 = k32(4294967295)
-	goto L1
-L119:
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8554780), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L118:
-	if int32(v2) < int32(uint32(1)) {
-		goto L122
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571331), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L122:
-	v4 = uint32(0)
-	goto L1
-L3:
-	if int32(v2) < int32(uint32(1)) {
-		goto L123
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571341), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L123:
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3275(m, v0, i1, uint32(15))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8580126), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3275(m, v0, i1, uint32(15))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	if int32(v2) < int32(uint32(1)) {
-		goto L124
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571331), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L124:
-	v4 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8505638))
-L1:
-	i0 = v3 + uint32(48)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn3276(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v2 = uint32(0)
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v4 = i0
-	if v4 != 0 {
-		goto L4
-	}
-	v4 = uint32(0)
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v4 = i0
-L3:
-	i0 = v2 + v3
-	v5 = i0
-	i0 = b2i(int32(v5) < int32(uint32(1)))
-	v6 = i0
-	if v6 != 0 {
-		goto L6
-	}
-	i0 = v4 << (uint32(2) & 31)
-	i1 = v5 << (uint32(2) & 31)
-	i0 = i0 - i1
-	i0 = i0 + uint32(8)
-	v7 = i0
-	i0 = v3 + k32(4294967295)
-	v8 = i0
-	i0 = v4 - v5
-	v9 = i0
-	i1 = v3 << (uint32(2) & 31)
-	i0 = uint32(8) - i1
-	v10 = i0
-	v11 = uint32(0)
-	v2 = uint32(1)
-	v4 = uint32(0)
-L7:
-	i0 = v2 & uint32(1)
-	if i0 != 0 {
-		goto L8
-	}
-	v2 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8580527), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-L8:
-	if int32(v4) >= int32(v3) {
-		goto L10
-	}
-	v2 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = i1 + v11
-	i1 = i1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v12 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v12))
-	i0 = fn2746(m, v0, i1)
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
-	if i0 == 0 {
-		goto L9
-	}
-	v2 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8580443), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	v2 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 != k32(4294967295) {
-		goto L9
-	}
-	goto L5
-L10:
-	v2 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = i1 + v10
-	i1 = i1 + v11
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v12 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v12))
-	i0 = fn2746(m, v0, i1)
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
-	if i0 == 0 {
-		goto L9
-	}
-	v2 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8580443), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	v2 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-L9:
-	i0 = v9 + v4
-	if int32(i0) < int32(uint32(0)) {
-		goto L11
-	}
-	v2 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8543270), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	v2 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i1 = i1 + v7
-	i1 = i1 + v11
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-L11:
-	if v8 != v4 {
-		goto L12
-	}
-	v2 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8546977), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-L12:
-	i0 = v11 + uint32(4)
-	v11 = i0
-	v2 = uint32(0)
-	i1 = v4 + uint32(1)
-	v4 = i1
-	if v5 != v4 {
-		goto L7
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v2 = i0
-	if v2 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	if i0 == 0 {
-		goto L13
-	}
-L14:
-	if int32(v5) < int32(uint32(1)) {
-		goto L15
-	}
-	v2 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8580527), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-L15:
-	v2 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8554885), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if v4 == 0 {
-		goto L13
-	}
-	v2 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i0 = fn2746(m, v0, i1)
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if i0 == 0 {
-		goto L13
-	}
-	v2 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8580443), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	v2 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-L13:
-	v11 = uint32(0)
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v3 = i0
-	if v3 == 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v2 = i0
-	if v2 == 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v11 = i0
-L17:
-	if int32(v4) < int32(uint32(1)) {
-		goto L18
-	}
-	if v6 != 0 {
-		goto L19
-	}
-	v2 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8580527), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v3 = i0
-L19:
-	v2 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v3 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn2746(m, v0, i1)
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	if i0 == 0 {
-		goto L20
-	}
-	v2 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8580443), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	v2 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-L20:
-	v6 = uint32(0)
-	i0 = v11 - v4
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i1 = v2 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v3 == 0 {
-		goto L21
-	}
-	v2 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8543270), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	v2 = k32(4294967295)
-	i0 = fn3275(m, v0, v3, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-L21:
-	if v4 == uint32(1) {
-		goto L18
-	}
-	i0 = v11 << (uint32(2) & 31)
-	i1 = v4 << (uint32(2) & 31)
-	i0 = i0 - i1
-	v12 = i0
-	i0 = uint32(1) - v4
-	v3 = i0
-	v4 = uint32(12)
-L22:
-	v2 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8580527), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	v2 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = i1 + v4
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn2746(m, v0, i1)
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	if i0 == 0 {
-		goto L23
-	}
-	v2 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8580443), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	v2 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-L23:
-	i0 = v11 + v3
-	if int32(i0) < int32(uint32(0)) {
-		goto L24
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i0 = i0 + v12
-	i0 = i0 + v4
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v5 == 0 {
-		goto L24
-	}
-	v2 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8543270), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	v2 = k32(4294967295)
-	i0 = fn3275(m, v0, v5, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-L24:
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	if v3 != 0 {
-		goto L22
-	}
-	v6 = uint32(0)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	if i0 != 0 {
-		goto L25
-	}
-	return uint32(0)
-L25:
-	if v6 != 0 {
-		goto L26
-	}
-	v2 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8580527), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-L26:
-	v2 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8554797), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v4 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i0 = fn2746(m, v0, i1)
-	if i0 == k32(4294967295) {
-		goto L27
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if i0 != 0 {
-		goto L28
-	}
-	return uint32(0)
-L28:
-	i0 = fn2688(m, v0, uint32(8580443), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L27
-	}
-	v2 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 != k32(4294967295) {
-		goto L5
-	}
-L27:
-	v2 = k32(4294967295)
-L5:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3277(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v2 = uint32(0)
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if int32(v3) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = v1 + uint32(8)
-	v1 = i0
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn3284(m, v0, i1)
-	if i0 == k32(4294967295) {
-		goto L2
-	}
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v3 + k32(4294967295)
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	goto L3
-L2:
-	v2 = k32(4294967295)
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3278(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v2 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571341), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v2 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3275(m, v0, i1, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if int32(v3) < int32(uint32(1)) {
-		goto L2
-	}
-	i0 = v1 + uint32(8)
-	v1 = i0
-	v2 = k32(4294967295)
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn3284(m, v0, i1)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v3 + k32(4294967295)
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-L2:
-	i0 = fn2688(m, v0, uint32(8571331), k32(4294967295))
-	v2 = i0
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3279(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != uint32(10064376) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v2 = i0
-	v3 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8571341), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	if int32(v2) < int32(uint32(1)) {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn3279(m, v0, i1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	if v2 == uint32(1) {
-		goto L4
-	}
-	i0 = v1 + uint32(16)
-	v1 = i0
-	v3 = k32(4294967295)
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-L5:
-	i0 = fn2688(m, v0, uint32(8580527), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn3279(m, v0, i1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	goto L5
-L4:
-	v3 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8554780), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L3:
-	i2 = fn2688(m, v0, uint32(8571331), k32(4294967295))
-	if i2 == k32(4294967295) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	m.depth--
-	return i0
-L2:
-	i0 = fn3283(m, v0, v1)
-	v3 = i0
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn3280(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	i0 = v3 + uint32(12)
-	fn2694(m, i0)
-	*(*uint8)(unsafe.Add(b, uint64(v3)+44)) = uint8(k32(1))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(256)
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if int32(v4) < int32(uint32(1)) {
-		goto L2
-	}
-	i0 = v1 + uint32(8)
-	v1 = i0
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = i0 + k32(4294967278)
-	switch i0 {
-	case 0:
-		goto L8
-	case 1:
-		goto L9
-	case 2:
-		goto L6
-	default:
-		goto L7
-	}
-L9:
-	i0 = v3 + uint32(12)
-	i0 = fn3280(m, i0, v5, v2)
-	v5 = i0
-	goto L5
-L8:
-	i0 = v3 + uint32(12)
-	i0 = fn3281(m, i0, v5)
-	v5 = i0
-	goto L5
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8471438))
-	goto L3
-L6:
-	i0 = v3 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn3282(m, i0, i1)
-	v5 = i0
-L5:
-	if v5 == k32(4294967295) {
-		goto L3
-	}
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v4 + k32(4294967295)
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	goto L4
-L3:
-	i0 = v3 + uint32(12)
-	fn2695(m, i0)
-	v1 = k32(4294967295)
-	goto L1
-L2:
-	i0 = v3 + uint32(12)
-	i0 = fn2689(m, i0)
-	v4 = i0
-	if v4 != 0 {
-		goto L10
-	}
-	v1 = k32(4294967295)
-	goto L1
-L10:
-	if v2 != 0 {
-		goto L12
-	}
-	v1 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8476317), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L11
-	}
-	i2 = fn3283(m, v0, v4)
-	if i2 == k32(4294967295) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	v1 = i0
-	goto L11
-L12:
-	i0 = fn2746(m, v0, v4)
-	v1 = i0
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-L1:
-	i0 = v3 + uint32(48)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3281(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	i0 = v2 + uint32(12)
-	fn2694(m, i0)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+44)) = uint8(k32(1))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = uint32(256)
-	v4 = k32(4294967295)
-	i0 = v2 + uint32(12)
-	i0 = fn3275(m, i0, v3, uint32(2))
-	if i0 != k32(4294967295) {
-		goto L2
-	}
-	i0 = v2 + uint32(12)
-	fn2695(m, i0)
-	goto L1
-L2:
-	i0 = v2 + uint32(12)
-	i0 = fn2689(m, i0)
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i4 = k32(10089824) + uint32(46448)
-	i3 = fn2780(m, v3, i4, uint32(0), uint32(1), uint32(1))
-	if i3 != 0 {
-		i1 = uint32(8389229)
-	} else {
-		i1 = uint32(8579826)
-	}
-	i0 = fn2688(m, v0, i1, k32(4294967295))
-	if i0 != k32(4294967295) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-	goto L1
-L3:
-	i0 = fn2746(m, v0, v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v4 != k32(4294967295) {
-		goto L4
-	}
-	v4 = k32(4294967295)
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = v5 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-	goto L1
-L4:
-	if v5 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v5 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L5
-	}
-	fn2072(m, v3)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if int32(v4) < int32(uint32(1)) {
-		goto L6
-	}
-	v3 = uint32(8519985)
-	i0 = v4 + k32(4294967199)
-	switch i0 {
-	case 0:
-		goto L7
-	case 17:
-		goto L8
-	case 18:
-		goto L10
-	default:
-		goto L9
-	}
-L10:
-	v3 = uint32(8435292)
-	goto L7
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8505662))
-	v4 = k32(4294967295)
-	goto L1
-L8:
-	v3 = uint32(8447003)
-L7:
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, v3, k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	if i0 == 0 {
-		goto L11
-	}
-	v4 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8543330), uint32(1))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = i0 + k32(4294967278)
-	switch i0 {
-	case 0:
-		goto L15
-	case 1:
-		goto L16
-	case 2:
-		goto L13
-	default:
-		goto L14
-	}
-L16:
-	i0 = fn3280(m, v0, v1, uint32(1))
-	v1 = i0
-	goto L12
-L15:
-	i0 = fn3281(m, v0, v1)
-	v1 = i0
-	goto L12
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8471438))
-	goto L1
-L13:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3282(m, v0, i1)
-	v1 = i0
-L12:
-	v4 = k32(4294967295)
-	if v1 == k32(4294967295) {
-		goto L1
-	}
-L11:
-	i0 = fn2688(m, v0, uint32(8389225), k32(4294967295))
-	v4 = i0
-L1:
-	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn3282(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	v2 = k32(4294967295)
-	i1 = k32(10089824) + uint32(46448)
-	i2 = k32(10089824) + uint32(20652)
-	i0 = fn2807(m, v1, i1, i2, k32(4294967295))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	v2 = k32(4294967295)
-	i1 = k32(10089824) + uint32(46496)
-	i2 = k32(10089824) + uint32(20628)
-	i0 = fn2807(m, v1, i1, i2, k32(4294967295))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = fn2746(m, v0, v3)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3283(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = fn2020(m, v1)
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	return k32(4294967295)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	if v3 != uint32(10045280) {
-		goto L5
-	}
-	d0 = *(*float64)(unsafe.Add(b, uint64(v1)+8))
-	d0 = math.Float64frombits(math.Float64bits(d0) &^ (1 << 63))
-	if d0 == math.Float64frombits(0x7ff0000000000000) {
-		goto L4
-	}
-	v1 = v2
-	goto L3
-L5:
-	if v3 == uint32(10021560) {
-		goto L4
-	}
-	v1 = v2
-	goto L3
-L4:
-	v3 = k32(4294967295)
-	i1 = k32(10089824) + uint32(34580)
-	i2 = k32(10089824) + uint32(20936)
-	i0 = fn2807(m, v2, i1, i2, k32(4294967295))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L6
-	}
-	fn2072(m, v2)
-L6:
-	if v1 == 0 {
-		goto L2
-	}
-L3:
-	i0 = fn2746(m, v0, v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn3284(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	v2 = k32(4294967295)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	if i3 != 0 {
-		i1 = uint32(8579875)
-	} else {
-		i1 = uint32(8579881)
-	}
-	i0 = fn2688(m, v0, i1, k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v2 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn3275(m, v0, i1, uint32(0))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v2 = k32(4294967295)
-	i0 = fn2688(m, v0, uint32(8579896), k32(4294967295))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v2 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3275(m, v0, i1, uint32(2))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-	return uint32(0)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if int32(v3) >= int32(uint32(1)) {
-		goto L3
-	}
-	return uint32(0)
-L3:
-	v4 = uint32(8)
-L4:
-	i0 = fn2688(m, v0, uint32(8579914), k32(4294967295))
-	if i0 != k32(4294967295) {
-		goto L5
-	}
-	return k32(4294967295)
-L5:
-	v2 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i1 = i1 + v4
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3275(m, v0, i1, uint32(2))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = v3 + k32(4294967295)
-	v3 = i0
-	if v3 != 0 {
-		goto L4
-	}
-	return uint32(0)
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3285(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	fn3702(m, v0)
-	i0 = fn4221(m)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	v2 = i0
-	if int32(v2) > int32(uint32(50)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	if i0 != uint32(1508) {
-		goto L1
-	}
-	fn2070(m, v1, v0)
-	m.depth--
-	return
-L1:
-	i1 = v2 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L3
-	}
-	fn2072(m, v2)
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	i1 = i1 + uint32(1)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+100))
-	if i0 == 0 {
-		goto L4
-	}
-	if int32(v0) < int32(uint32(101)) {
-		goto L4
-	}
-	fn2071(m, v1)
-L4:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3286(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	v3 = uint32(0)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn3287(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	i0 = b2i(v1 == uint32(10059656))
-	i1 = b2i(v1 == uint32(10014724))
-	i0 = i0 | i1
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+112))
-	v4 = i0
-L2:
-	i0 = m.table[v4].(func(*Module, uint32) uint32)(m, v3)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = fn2030(m, v1)
-	v5 = i0
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn852(m, i0, v1)
-	v6 = i0
-	if v6 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	m.depth--
-	return uint32(0)
-L5:
-	i0 = fn2030(m, v6)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v7
-	if v7 != 0 {
-		goto L3
-	}
-	fn2072(m, v6)
-L3:
-	if int32(v5) <= int32(uint32(0)) {
-		goto L6
-	}
-	m.depth--
-	return v1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v6
-	if v6 != 0 {
-		goto L7
-	}
-	fn2072(m, v1)
-L7:
-	if int32(v5) > int32(k32(4294967295)) {
-		goto L2
-	}
-L1:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn3288(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if v0 == uint32(10077968) {
-		goto L4
-	}
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+148))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10077968))+148))
-	if i0 == i1 {
-		goto L3
-	}
-	goto L2
-L4:
-	if v2 == 0 {
-		goto L2
-	}
-L3:
-	i0 = fn3737(m, uint32(8440774), v2)
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	goto L1
-L2:
-	i1 = v3 + uint32(8)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i1 = v3 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v2 = uint32(0)
-	i0 = fn3735(m, v1, uint32(8440774), uint32(2), uint32(2), v3)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn579(m, i0)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
-	v2 = i0
-	if v2 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 != uint32(1073741823) {
-		goto L6
-	}
-	v2 = uint32(0)
-	goto L1
-L6:
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 == 0 {
-		goto L7
-	}
-	v2 = uint32(0)
-	goto L1
-L7:
-	fn2072(m, v1)
-	v2 = uint32(0)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3289(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v0 != uint32(10077968) {
-		goto L1
-	}
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = fn3739(m, uint32(8440774), v3)
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = v2 & uint32(2147483647)
-	v3 = i0
-	if v3 == uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8440774), v3, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn579(m, i0)
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(0)
-L3:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
-	v0 = i0
-	if v0 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 != uint32(1073741823) {
-		goto L5
-	}
-	m.depth--
-	return uint32(0)
-L5:
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 == 0 {
-		goto L6
-	}
-	m.depth--
-	return uint32(0)
-L6:
-	fn2072(m, v3)
-	m.depth--
-	return uint32(0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3290(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	fn3702(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3291(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	v3 = uint32(0)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn3292(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v1 = i0
-	m.g0 = v1
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v4 = i0
-	if int32(v4) < int32(uint32(6)) {
-		goto L5
-	}
-	i0 = v4 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
-	v5 = i0
-	if v5 != 0 {
-		goto L4
-	}
-	i0 = fn1117(m, v3)
-	v6 = uint32(0)
-	goto L1
-L5:
-	v5 = v1
-	if int32(v4) < int32(uint32(1)) {
-		goto L3
-	}
-L4:
-	v6 = uint32(0)
-	v7 = uint32(0)
-	v2 = uint32(0)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = i0 + v7
-	i0 = i0 + uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+112))
-	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v8)
-	v8 = i0
-	if v8 == 0 {
-		goto L2
-	}
-	i0 = v5 + v7
-	*(*uint32)(unsafe.Add(b, i0)) = v8
-	i0 = v7 + uint32(4)
-	v7 = i0
-	i1 = v2 + uint32(1)
-	v2 = i1
-	if v4 != v2 {
-		goto L6
-	}
-	v2 = v4
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	v8 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+85)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+28))
-	i0 = v7 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v8 = i0
-	if v8 != 0 {
-		goto L7
-	}
-L8:
-	i0 = fn840(m, v3, v7, v5, v2, uint32(0))
-	v6 = i0
-	goto L2
-L7:
-	i2 = m.table[v8].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v7, v5, v2, uint32(0))
-	i0 = fn838(m, v3, v7, i2, uint32(0))
-	v6 = i0
-L2:
-	if int32(v2) < int32(uint32(1)) {
-		goto L9
-	}
-	v7 = v5
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v0
-	if v0 != 0 {
-		goto L11
-	}
-	fn2072(m, v8)
-L11:
-	i0 = v7 + uint32(4)
-	v7 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 != 0 {
-		goto L10
-	}
-L9:
-	if v5 == v1 {
-		goto L1
-	}
-	fn2111(m, v5)
-L1:
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn3293(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v0 == uint32(10078208) {
-		goto L3
-	}
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+148))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10078208))+148))
-	if i0 == i1 {
-		goto L2
-	}
-	goto L1
-L3:
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	i0 = fn3737(m, uint32(8448568), v2)
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = fn2290(m, v1)
-	v2 = i0
-	if int32(v2) > int32(uint32(1)) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8547598))
-	m.depth--
-	return uint32(0)
-L4:
-	v3 = uint32(0)
-	i0 = v2 + k32(4294967295)
-	v4 = i0
-	i0 = fn2289(m, v4)
-	v5 = i0
-	if v5 == 0 {
-		goto L5
-	}
-	v2 = uint32(12)
-L6:
-	i0 = v1 + v2
-	i0 = i0 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn579(m, i0)
-	v6 = i0
-	if v6 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 != 0 {
-		goto L5
-	}
-	fn2072(m, v5)
-	m.depth--
-	return uint32(0)
-L7:
-	i0 = v5 + v2
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v4 + k32(4294967295)
-	v4 = i0
-	if v4 != 0 {
-		goto L6
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
-	v3 = i0
-	if v3 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 != uint32(1073741823) {
-		goto L9
-	}
-	m.depth--
-	return uint32(0)
-L9:
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 == 0 {
-		goto L10
-	}
-	m.depth--
-	return uint32(0)
-L10:
-	fn2072(m, v5)
-	m.depth--
-	return uint32(0)
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
-L5:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn3294(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v0 != uint32(10078208) {
-		goto L1
-	}
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = fn3739(m, uint32(8448568), v3)
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = v2 & uint32(2147483647)
-	v3 = i0
-	if v3 > uint32(1) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8547598))
-	m.depth--
-	return uint32(0)
-L2:
-	v4 = uint32(0)
-	i0 = v3 + k32(4294967295)
-	v2 = i0
-	i0 = fn2289(m, v2)
-	v5 = i0
-	if v5 == 0 {
-		goto L3
-	}
-	v3 = uint32(12)
-L4:
-	i0 = v1 + v3
-	i0 = i0 + k32(4294967288)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn579(m, i0)
-	v6 = i0
-	if v6 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v3
-	if v3 != 0 {
-		goto L3
-	}
-	fn2072(m, v5)
-	m.depth--
-	return uint32(0)
-L5:
-	i0 = v5 + v3
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 != 0 {
-		goto L4
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
-	v4 = i0
-	if v4 != 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i0
-	if v3 != uint32(1073741823) {
-		goto L7
-	}
-	m.depth--
-	return uint32(0)
-L7:
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v3
-	if v3 == 0 {
-		goto L8
-	}
-	m.depth--
-	return uint32(0)
-L8:
-	fn2072(m, v5)
-	m.depth--
-	return uint32(0)
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
-L3:
-	m.depth--
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn3295(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	fn3702(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3296(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	v3 = uint32(0)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn3297(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-	v3 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	if i0 != uint32(1) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(2)
-	if int32(v2) < int32(uint32(1)) {
-		goto L5
-	}
-	v4 = uint32(0)
-	v5 = uint32(12)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = i0 + v5
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+112))
-	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v6)
-	v7 = i0
-	if v7 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L8
-	}
-	fn2072(m, v3)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if i0 != 0 {
-		goto L3
-	}
-	v3 = uint32(0)
-	goto L1
-L7:
-	i0 = v3 + v5
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, v8)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v7
-	if v7 != 0 {
-		goto L9
-	}
-	fn2072(m, v6)
-L9:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i1 = v4 + uint32(1)
-	v4 = i1
-	if v2 != v4 {
-		goto L6
-	}
-L5:
-	i0 = v3 + k32(4294967288)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, v6)) = v5
-	i0 = v3 + k32(4294967292)
-	v0 = i0
-	i2 = *(*uint32)(unsafe.Add(b, v0))
-	i2 = i2 & uint32(3)
-	i1 = v6 | i2
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v5
-	goto L1
-L4:
-	i0 = fn2289(m, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L10
-	}
-	v3 = uint32(0)
-	goto L1
-L10:
-	if int32(v2) < int32(uint32(1)) {
-		goto L1
-	}
-	v4 = uint32(0)
-	v5 = uint32(12)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = i0 + v5
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+112))
-	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v6)
-	v6 = i0
-	if v6 != 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L13
-	}
-	fn2072(m, v3)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if i0 != 0 {
-		goto L3
-	}
-	v3 = uint32(0)
-	goto L1
-L12:
-	i0 = v3 + v5
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i1 = v4 + uint32(1)
-	v4 = i1
-	if v2 != v4 {
-		goto L11
-	}
-	goto L1
-L3:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L14
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	fn3624(m)
-L14:
-	if v4 != 0 {
-		goto L15
-	}
-	v3 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L1
-	}
-	i0 = v2 + k32(4294967295)
-	v6 = i0
-	v4 = uint32(0)
-	v5 = uint32(16)
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = i0 + v5
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+112))
-	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v3)
-	v3 = i0
-	if v3 == 0 {
-		goto L17
-	}
-	i0 = v4 + uint32(1)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v6
-	if v6 != 0 {
-		goto L18
-	}
-	fn2072(m, v3)
-L18:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v5
-	i1 = v4 + uint32(2)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	if v4 != 0 {
-		i1 = uint32(8554775)
-	} else {
-		i1 = uint32(8580577)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8515021), v1)
-	v3 = i0
-	goto L1
-L17:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L19
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	fn3624(m)
-L19:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	v3 = uint32(0)
-	i1 = v4 + uint32(1)
-	v4 = i1
-	if v6 != v4 {
-		goto L16
-	}
-	goto L1
-L15:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v4
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-	if v4 == uint32(1) {
-		i1 = uint32(8580577)
-	} else {
-		i1 = uint32(8554775)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8514974), i2)
-	v3 = i0
-L1:
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn3298(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = fn2289(m, uint32(0))
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	i1 = v3 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3723(m, v5, v2, uint32(8448396), uint32(10078724), v3)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	if v6 != 0 {
-		goto L3
-	}
-	fn2072(m, v5)
-L3:
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v7 = i0
-	i0 = fn2289(m, v7)
-	v8 = i0
-	if v8 == 0 {
-		goto L1
-	}
-	if int32(v7) < int32(uint32(1)) {
-		goto L6
-	}
-	v2 = uint32(12)
-	v5 = v7
-L7:
-	i0 = v1 + v2
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn579(m, i0)
-	v6 = i0
-	if v6 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v8)
-	goto L1
-L8:
-	i0 = v8 + v2
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 != 0 {
-		goto L7
-	}
-	i0 = fn2289(m, v7)
-	v9 = i0
-	if v9 == 0 {
-		goto L5
-	}
-	if int32(v7) < int32(uint32(1)) {
-		goto L4
-	}
-	i0 = v7 & uint32(1)
-	v4 = i0
-	v5 = uint32(0)
-	if v7 == uint32(1) {
-		goto L9
-	}
-	i0 = v9 + uint32(16)
-	v2 = i0
-	i0 = v7 & uint32(2147483646)
-	v1 = i0
-	v5 = uint32(0)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
-L11:
-	i0 = v2 + k32(4294967292)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
-L12:
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(10059656)
-	i0 = v2 + uint32(8)
-	v2 = i0
-	i1 = v5 + uint32(2)
-	v5 = i1
-	if v1 != v5 {
-		goto L10
-	}
-L9:
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = v9 + uint32(12)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
-L13:
-	i1 = v5 << (uint32(2) & 31)
-	i0 = v2 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(10059656)
-	goto L4
-L6:
-	i0 = fn2289(m, v7)
-	v9 = i0
-	if v9 != 0 {
-		goto L4
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v8)
-	goto L1
-L4:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
-	v4 = i0
-	if v4 != 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	if v2 != 0 {
-		goto L15
-	}
-	fn2072(m, v8)
-L15:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v9)
-	goto L1
-L14:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v8
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = i1
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn3299(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = fn4207(m, v0)
-	v1 = i0
-	i0 = fn1973(m, uint32(10078672), uint32(1013))
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	v0 = uint32(0)
-	i0 = fn1980(m, v2)
-	v3 = i0
-	i0 = fn1760(m, v3, uint32(8487447), uint32(10059656))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8416999), uint32(10063904))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8508955), uint32(10060432))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8483732), uint32(10014564))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8478330), uint32(10014548))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8463743), uint32(10014724))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8393228), uint32(10057556))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8391779), uint32(10014932))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8419373), uint32(10017064))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8504127), uint32(10047788))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8392317), uint32(10021560))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8403395), uint32(10051608))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8483148), uint32(10025168))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8440774), uint32(10077968))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8407381), uint32(10045280))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8401911), uint32(10063232))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8389430), uint32(10024764))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8397639), uint32(10050376))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8395279), uint32(10049232))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8448568), uint32(10078208))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8406344), uint32(10066040))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8496478), uint32(10061120))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8510112), uint32(10025440))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8402588), uint32(10062672))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8502071), uint32(10064048))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8504154), uint32(10048124))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8435764), uint32(10072576))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8442313), uint32(10066544))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8491733), uint32(10064376))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8485780), uint32(10064992))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = fn1760(m, v3, uint32(8448400), uint32(10078464))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+132))
-	i2 = b2i(i2 == 0)
-	i2 = fn606(m, i2)
-	v1 = i2
-	i0 = fn1760(m, v3, uint32(8522590), v1)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if int32(v4) > int32(k32(4294967295)) {
-		goto L4
-	}
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	v0 = uint32(0)
-	if v3 == 0 {
-		goto L3
-	}
-	goto L2
-L4:
-	if v3 != uint32(1073741823) {
-		goto L5
-	}
-	return v2
-L5:
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	v0 = v2
-	if v3 != 0 {
-		goto L2
-	}
-L3:
-	fn2072(m, v1)
-L2:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3300(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3301(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint64
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+4))
-	v3 = l0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
-	*(*uint64)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8568406), v2)
-	v0 = i0
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3302(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v3 = i0
-	i0 = v3 + uint32(1)
-	i0 = fn2289(m, i0)
-	v4 = i0
-	if v4 != 0 {
-		goto L2
-	}
-	v3 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	if int32(v3) < int32(uint32(1)) {
-		goto L4
-	}
-	i0 = v3 & uint32(1)
-	v7 = i0
-	v6 = uint32(0)
-	if v3 == uint32(1) {
-		goto L5
-	}
-	i0 = v3 & uint32(2147483646)
-	v8 = i0
-	v6 = uint32(0)
-	v3 = uint32(12)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = i0 + v3
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v9 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L7:
-	i0 = v4 + v3
-	v9 = i0
-	i0 = v9 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = i0 + v3
-	i0 = i0 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v10 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L8:
-	i0 = v9 + uint32(8)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	i0 = v3 + uint32(8)
-	v3 = i0
-	i1 = v6 + uint32(2)
-	v6 = i1
-	if v8 != v6 {
-		goto L6
-	}
-L5:
-	if v7 == 0 {
-		goto L4
-	}
-	i0 = v4 + uint32(12)
-	v5 = i0
-	i0 = v6 + uint32(1)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = v6 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L9:
-	i1 = v9 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8533558), v2)
-	v3 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn3303(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if i0 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = uint32(10014548)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
-	i1 = v2 + uint32(16)
-	i0 = fn2294(m, uint32(3), i1)
-	v0 = i0
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn2294(m, uint32(2), v2)
-	v0 = i0
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3304(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(0)
-	i0 = fn2030(m, v1)
-	v1 = i0
-	if int32(v1) < int32(uint32(0)) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v1
-	v2 = uint32(10059656)
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3305(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v4 = i0
-	m.g0 = v4
-	v5 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = uint32(0)
-	if int32(v2) > int32(uint32(1)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8410339))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	if i0 == uint32(10047128) {
-		goto L3
-	}
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8453230))
-	goto L1
-L3:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L4
-	}
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8472494))
-	goto L1
-L4:
-	i0 = v1 + uint32(8)
-	v8 = i0
-	i1 = v2 + k32(4294967294)
-	v9 = i1
-	i0 = fn2295(m, v8, v9)
-	v10 = i0
-	if v10 != 0 {
-		goto L5
-	}
-	v5 = uint32(0)
-	goto L1
-L5:
-	if v9 == 0 {
-		goto L11
-	}
-	i0 = k32(10089824) + uint32(24484)
-	v11 = i0
-	v12 = uint32(0)
-	v13 = uint32(0)
-L12:
-	i1 = v13 << (uint32(2) & 31)
-	i0 = v8 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L14
-	}
-	if v12 != 0 {
-		goto L15
-	}
-	v12 = uint32(0)
-	goto L13
-L15:
-	i0 = fn1501(m, v12, v5)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L13
-	}
-	goto L10
-L14:
-	i2 = v4 + uint32(44)
-	i0 = fn2025(m, v5, v11, i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	v14 = i0
-	if v14 != 0 {
-		goto L18
-	}
-	if v12 != 0 {
-		goto L19
-	}
-	v12 = uint32(0)
-	goto L13
-L19:
-	i0 = fn1501(m, v12, v5)
-	if int32(i0) < int32(uint32(0)) {
-		goto L10
-	}
-	goto L13
-L18:
-	i0 = fn852(m, v14, v10)
-	v15 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v14 = i0
-	if v14 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v14 + k32(4294967295)
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v14
-	if v14 != 0 {
-		goto L20
-	}
-	fn2072(m, v5)
-L20:
-	if v15 == 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(4)
-	if i0 != 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8491300))
-	i0 = *(*uint32)(unsafe.Add(b, v15))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v15)) = v5
-	if v5 != 0 {
-		goto L17
-	}
-	fn2072(m, v15)
-L17:
-	if v12 != 0 {
-		goto L10
-	}
-	goto L7
-L16:
-	if v12 != 0 {
-		goto L23
-	}
-	i0 = fn1492(m, v13)
-	v12 = i0
-	if v12 == 0 {
-		goto L22
-	}
-	if v13 == 0 {
-		goto L23
-	}
-	v16 = uint32(0)
-	if v13 == uint32(1) {
-		goto L24
-	}
-	i0 = v13 & k32(4294967294)
-	v17 = i0
-	v5 = uint32(0)
-	v16 = uint32(0)
-L25:
-	i0 = v1 + v5
-	v18 = i0
-	i0 = v18 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v14 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v14))
-	v19 = i0
-	if v19 == uint32(1073741823) {
-		goto L26
-	}
-	i1 = v19 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v14)) = i1
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
-	i0 = i0 + v5
-	*(*uint32)(unsafe.Add(b, i0)) = v14
-	i0 = v18 + uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v14 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v14))
-	v18 = i0
-	if v18 == uint32(1073741823) {
-		goto L27
-	}
-	i1 = v18 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v14)) = i1
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
-	i0 = i0 + v5
-	i0 = i0 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = v14
-	i0 = v5 + uint32(8)
-	v5 = i0
-	i1 = v16 + uint32(2)
-	v16 = i1
-	if v17 != v16 {
-		goto L25
-	}
-L24:
-	i0 = v13 & uint32(1)
-	if i0 == 0 {
-		goto L23
-	}
-	i1 = v16 << (uint32(2) & 31)
-	v14 = i1
-	i0 = v8 + v14
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v16 = i0
-	if v16 == uint32(1073741823) {
-		goto L28
-	}
-	i1 = v16 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
-	i0 = i0 + v14
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-L23:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+8))
-	v5 = i1
-	i0 = fn1505(m, v12, v5, v5, v15)
-	v14 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v15))
-	v5 = i0
-	if int32(v14) > int32(k32(4294967295)) {
-		goto L21
-	}
-	if v5 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v15)) = v5
-	if v5 != 0 {
-		goto L10
-	}
-	fn2072(m, v15)
-	goto L10
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, v15))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v15)) = v5
-	if v5 != 0 {
-		goto L7
-	}
-	v13 = uint32(0)
-	v12 = v15
-	goto L9
-L21:
-	if v5 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v15)) = v5
-	if v5 != 0 {
-		goto L13
-	}
-	fn2072(m, v15)
-L13:
-	i0 = v13 + uint32(1)
-	v13 = i0
-	if v13 != v9 {
-		goto L12
-	}
-	v13 = v10
-	if v12 == 0 {
-		goto L8
-	}
-	i0 = fn1525(m, v12)
-	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v12)) = v5
-	if v5 != 0 {
-		goto L8
-	}
-	goto L9
-L11:
-	v13 = v10
-	goto L6
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v12)) = v5
-	if v5 != 0 {
-		goto L7
-	}
-	v13 = uint32(0)
-L9:
-	fn2072(m, v12)
-L8:
-	if v13 != 0 {
-		goto L6
-	}
-L7:
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v10)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v10)
-	goto L1
-L6:
-	if v3 != 0 {
-		goto L34
-	}
-	v1 = uint32(0)
-	goto L33
-L34:
-	i1 = v2 << (uint32(2) & 31)
-	i0 = v1 + i1
-	i0 = fn846(m, i0, v3)
-	v1 = i0
-	if v1 != 0 {
-		goto L35
-	}
-	v5 = uint32(0)
-	v1 = uint32(0)
-	goto L29
-L35:
-	v5 = uint32(0)
-	i1 = k32(10089824) + uint32(36912)
-	i2 = v4 + uint32(56)
-	i0 = fn1726(m, v1, i1, i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L29
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
-	v5 = i0
-	if v5 != 0 {
-		goto L32
-	}
-L33:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+8))
-	if i0 != 0 {
-		goto L37
-	}
-	v5 = uint32(10064992)
-	goto L36
-L37:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+12))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	v5 = i0
-L36:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L31
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
-	v5 = i0
-	goto L31
-L32:
-	v12 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L30
-	}
-L31:
-	i0 = fn2353(m, v5, v13)
-	v5 = i0
-	if v5 != 0 {
-		goto L38
-	}
-	v5 = uint32(0)
-	goto L29
-L38:
-	v12 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
-	v2 = i1
-	if v5 == v2 {
-		goto L30
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v14 = i0
-	if v14 == uint32(1073741823) {
-		goto L39
-	}
-	i1 = v14 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L39:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L30
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	if v5 != 0 {
-		goto L30
-	}
-	fn2072(m, v2)
-L30:
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
-	i1 = k32(10089824) + uint32(25048)
-	i2 = v4 + uint32(60)
-	i0 = fn2025(m, i0, i1, i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L29
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
-	v2 = i0
-	if v2 != 0 {
-		goto L41
-	}
-	i0 = fn1684(m)
-	v2 = i0
-	goto L40
-L41:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v13
-	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = v7
-	i1 = v4 + uint32(44)
-	i0 = fn845(m, v2, i1, uint32(2), v1)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
-	v14 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v14))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L40
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v14)) = v3
-	if v3 != 0 {
-		goto L40
-	}
-	fn2072(m, v14)
-L40:
-	if v2 == 0 {
-		goto L29
-	}
-	i0 = fn587(m, v2)
-	if i0 != 0 {
-		goto L43
-	}
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	v3 = i0
-	v14 = uint32(8541420)
-	if v12 != 0 {
-		goto L44
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v14 = i0
-L44:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v14
-	i0 = fn3603(m, v3, uint32(8426469), v4)
-	goto L42
-L43:
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = fn3358(m, i0, v6, v2, uint32(0), uint32(0), uint32(0))
-	v12 = i0
-	if v12 == 0 {
-		goto L42
-	}
-	if v13 == v10 {
-		goto L46
-	}
-	v5 = uint32(0)
-	i0 = fn589(m, v2, uint32(8521476), v10)
-	if int32(i0) < int32(uint32(0)) {
-		goto L45
-	}
-L46:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v13
-	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
-	i1 = v4 + uint32(44)
-	i0 = fn845(m, i0, i1, uint32(3), v1)
-	v5 = i0
-	if v5 == 0 {
-		goto L45
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L45
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
-	if i0 != uint32(10019256) {
-		goto L45
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+8))
-	v14 = i0
-	if v14 == v5 {
-		goto L45
-	}
-	if v14 != 0 {
-		goto L48
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8540320), i2)
-	goto L47
-L48:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = v14
-	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v4 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8530024), i2)
-L47:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v14 = i0
-	if v14 == uint32(1073741823) {
-		goto L49
-	}
-	i1 = v14 + k32(4294967295)
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v14
-	if v14 != 0 {
-		goto L49
-	}
-	fn2072(m, v5)
-L49:
-	v5 = uint32(0)
-L45:
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v14 = i0
-	if v14 == uint32(1073741823) {
-		goto L42
-	}
-	i1 = v14 + k32(4294967295)
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v12)) = v14
-	if v14 != 0 {
-		goto L42
-	}
-	fn2072(m, v12)
-L42:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v12 = i0
-	if v12 == uint32(1073741823) {
-		goto L29
-	}
-	i1 = v12 + k32(4294967295)
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v12
-	if v12 != 0 {
-		goto L29
-	}
-	fn2072(m, v2)
-L29:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
-	v2 = i0
-	if v2 == 0 {
-		goto L50
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v12 = i0
-	if v12 == uint32(1073741823) {
-		goto L50
-	}
-	i1 = v12 + k32(4294967295)
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v12
-	if v12 != 0 {
-		goto L50
-	}
-	fn2072(m, v2)
-L50:
-	if v1 == 0 {
-		goto L51
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L51
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L51
-	}
-	fn2072(m, v1)
-L51:
-	if v13 == v10 {
-		goto L52
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L52
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v10)) = v1
-	if v1 != 0 {
-		goto L52
-	}
-	fn2072(m, v10)
-L52:
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v13)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v13)
-L1:
-	i0 = v4 + uint32(64)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn3306(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v4 = i0
-	m.g0 = v4
-	if v3 != 0 {
-		goto L2
-	}
-	v5 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v5 = i0
-L1:
-	if v3 != 0 {
-		goto L5
-	}
-	if v1 == 0 {
-		goto L5
-	}
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(5) {
-		goto L4
-	}
-L5:
-	v6 = uint32(0)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10079496), uint32(1), uint32(5), uint32(0), v4)
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v7 = i0
-	v3 = uint32(0)
-	i0 = v5 + v2
-	v6 = i0
-	i0 = v6 + k32(4294967295)
-	v2 = i0
-	if v2 != 0 {
-		goto L7
-	}
-	v5 = uint32(0)
-	v8 = uint32(0)
-	v9 = uint32(0)
-	goto L6
-L7:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v5 == 0 {
-		goto L10
-	}
-	i0 = v6 + k32(4294967294)
-	v2 = i0
-	if v2 != 0 {
-		goto L10
-	}
-	v8 = uint32(0)
-	goto L9
-L10:
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v8 = i0
-	if v8 == 0 {
-		goto L8
-	}
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 != 0 {
-		goto L8
-	}
-L9:
-	v9 = uint32(0)
-	v3 = uint32(0)
-	goto L6
-L8:
-	i0 = v1 + uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v9 = i0
-	if v9 == 0 {
-		goto L11
-	}
-	if v2 == uint32(1) {
-		goto L6
-	}
-L11:
-	v3 = k32(4294967295)
-	i0 = v1 + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
-	v1 = i0
-	if v1 == k32(4294967295) {
-		goto L12
-	}
-	v3 = v1
-	goto L6
-L12:
-	v6 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L3
-	}
-L6:
-	i0 = fn3879(m, v7, v5, v8, v9, v3)
-	v6 = i0
-L3:
-	i0 = v4 + uint32(32)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn3307(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn566(m, v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3308(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(0)
-	i0 = fn579(m, v1)
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+112))
-	v4 = i0
-L3:
-	i0 = m.table[v4].(func(*Module, uint32) uint32)(m, v3)
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = fn2030(m, v1)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v6
-	if v6 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	if int32(v5) > int32(k32(4294967295)) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-	m.depth--
-	return uint32(0)
-L5:
-	if v5 != 0 {
-		goto L3
-	}
-	v2 = uint32(10014564)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-	m.depth--
-	return uint32(10014564)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L6
-	}
-	fn2072(m, v3)
-L6:
-	v2 = uint32(10014548)
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L1
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	fn3624(m)
-	v2 = uint32(10014548)
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3309(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(0)
-	i0 = fn579(m, v1)
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+112))
-	v4 = i0
-L3:
-	i0 = m.table[v4].(func(*Module, uint32) uint32)(m, v3)
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = fn2030(m, v1)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v6
-	if v6 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	if int32(v5) > int32(k32(4294967295)) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-	m.depth--
-	return uint32(0)
-L5:
-	if v5 == 0 {
-		goto L3
-	}
-	v2 = uint32(10014548)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-	m.depth--
-	return uint32(10014548)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L6
-	}
-	fn2072(m, v3)
-L6:
-	v2 = uint32(10014564)
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L1
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	fn3624(m)
-	v2 = uint32(10014564)
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3310(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2021(m, v1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3311(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn571(m, v1, uint32(2))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3312(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	v5 = uint32(0)
-	i0 = fn4369(m, uint32(8466742))
-	v6 = i0
-	if v6 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	i0 = fn4381(m, uint32(8397311), uint32(8533108), v4)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v3
-	v5 = uint32(0)
-	if v3 == 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	i0 = fn849(m, v6, v1, v2, v3)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v6)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn3313(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn2049(m, v1)
-	i0 = fn606(m, i0)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3314(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i1 = v2 + uint32(12)
-	i0 = fn1579(m, v1, i1)
-	v3 = i0
-	if v3 != k32(4294967295) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v1 = i0
-	i0 = uint32(int32(v1) >> (uint32(31) & 31))
-	i0 = i0 ^ uint32(2147483647)
-	if v1 == 0 {
-		i0 = v3
-	}
-	i0 = fn2699(m, i0)
-	v1 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3315(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v4 = i0
-	m.g0 = v4
-	if v3 != 0 {
-		goto L2
-	}
-	v5 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v5 = i0
-L1:
-	if v3 != 0 {
-		goto L5
-	}
-	if v1 == 0 {
-		goto L5
-	}
-	i0 = v2 + k32(4294967293)
-	if i0 < uint32(4) {
-		goto L4
-	}
-L5:
-	v6 = uint32(0)
-	i8 = v4 + uint32(16)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10079588), uint32(3), uint32(6), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v7 = i0
-	v6 = uint32(0)
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = v4 + uint32(12)
-	i0 = fn2735(m, i0, i1)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L6
-	}
-	fn3722(m, uint32(8492116), uint32(8577462), uint32(8435764), v3)
-	goto L3
-L6:
-	i1 = v4 + uint32(8)
-	i0 = fn2738(m, v3, i1)
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = fn8105(m, v3)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i0 == i1 {
-		goto L7
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-	goto L3
-L7:
-	i0 = v5 + v2
-	v6 = i0
-	i0 = v6 + k32(4294967293)
-	v5 = i0
-	if v5 != 0 {
-		goto L10
-	}
-	v8 = uint32(0)
-	v9 = k32(4294967295)
-	v2 = uint32(0)
-	goto L9
-L10:
-	v8 = uint32(0)
-	v2 = uint32(0)
-	i0 = v1 + uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v10 = i0
-	if v10 == 0 {
-		goto L11
-	}
-	v9 = k32(4294967295)
-	i0 = fn1581(m, v10)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L12
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L12
-	}
-	v6 = uint32(0)
-	goto L3
-L12:
-	i0 = v6 + k32(4294967292)
-	v5 = i0
-	if v5 != 0 {
-		goto L11
-	}
-	v8 = uint32(0)
-	goto L9
-L11:
-	i0 = v1 + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v9 = i0
-	if v9 == 0 {
-		goto L13
-	}
-	v6 = uint32(0)
-	i0 = fn2030(m, v9)
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L3
-	}
-	v9 = k32(4294967295)
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 == 0 {
-		goto L9
-	}
-L13:
-	v9 = k32(4294967295)
-	i0 = v1 + uint32(20)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v10 = i0
-	if v10 == 0 {
-		goto L14
-	}
-	v6 = k32(4294967295)
-	i0 = fn1581(m, v10)
-	v9 = i0
-	if v9 != k32(4294967295) {
-		goto L15
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L15
-	}
-	v6 = uint32(0)
-	goto L3
-L15:
-	if v5 == uint32(1) {
-		goto L8
-	}
-L14:
-	i0 = v1 + uint32(24)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
-	v6 = i0
-	if v6 != k32(4294967295) {
-		goto L8
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L9
-	}
-	v6 = uint32(0)
-	goto L3
-L9:
-	v6 = k32(4294967295)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v1 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v4)+48)) = uint64(55834574848)
-	i1 = v2 | uint32(256)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = i1
-	i0 = v2 & uint32(1024)
-	v5 = i0
-	if v5 == 0 {
-		goto L16
-	}
-	if int32(v6) < int32(uint32(0)) {
-		goto L16
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = v6
-L16:
-	i0 = v2 & k32(4261480943)
-	if i0 == 0 {
-		goto L18
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8418089))
-	goto L17
-L18:
-	i0 = v9 + k32(4294967293)
-	if i0 > k32(4294967291) {
-		goto L19
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8480568))
-	goto L17
-L19:
-	if v8 != 0 {
-		goto L20
-	}
-	i0 = v4 + uint32(48)
-	i0 = fn3393(m, i0)
-L20:
-	v6 = uint32(0)
-	v8 = uint32(0)
-	i0 = fn8100(m, v3, uint32(8517459))
-	if i0 == 0 {
-		goto L21
-	}
-	i0 = fn8100(m, v3, uint32(8465175))
-	if i0 != 0 {
-		goto L22
-	}
-	v8 = uint32(1)
-	goto L21
-L22:
-	i0 = fn8100(m, v3, uint32(8492760))
-	if i0 != 0 {
-		goto L23
-	}
-	v8 = uint32(2)
-	goto L21
-L23:
-	i0 = fn8100(m, v3, uint32(8485076))
-	if i0 != 0 {
-		goto L24
-	}
-	if v5 == 0 {
-		goto L25
-	}
-	v8 = uint32(3)
-	goto L21
-L25:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8526894))
-	goto L17
-L24:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	if v5 != 0 {
-		i1 = uint32(8577053)
-	} else {
-		i1 = uint32(8577310)
-	}
-	fn3604(m, i0, i1)
-	goto L17
-L21:
-	i0 = fn3180(m, v7)
-	i0 = i0 + uint32(1)
-	switch i0 {
-	case 0:
-		goto L17
-	case 1:
-		goto L26
-	default:
-		goto L27
-	}
-L27:
-	i0 = v2 & uint32(33792)
-	if i0 != uint32(1024) {
-		goto L28
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v3 = i0
-	if v3 != uint32(1073741823) {
-		goto L29
-	}
-	v6 = v7
-	goto L17
-L29:
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-	v6 = v7
-	goto L17
-L28:
-	i0 = fn4132(m)
-	v3 = i0
-	if v3 == 0 {
-		goto L17
-	}
-	i0 = fn3175(m, v7, v3, v8)
-	v2 = i0
-	if v5 == 0 {
-		goto L30
-	}
-	if v2 == 0 {
-		goto L32
-	}
-	i0 = fn3237(m, v2)
-	if i0 != 0 {
-		goto L31
-	}
-L32:
-	fn4133(m, v3)
-	goto L17
-L31:
-	i2 = v4 + uint32(48)
-	i0 = fn3440(m, v2, v1, i2, v9, v3)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L33
-	}
-	fn4133(m, v3)
-	goto L17
-L33:
-	i0 = fn3169(m, v2)
-	v6 = i0
-	fn4133(m, v3)
-	goto L17
-L30:
-	if v2 == 0 {
-		goto L34
-	}
-	i0 = fn3237(m, v2)
-	if i0 == 0 {
-		goto L34
-	}
-	i2 = v4 + uint32(48)
-	i0 = fn3433(m, v2, v1, i2, v9, v3)
-	v6 = i0
-L34:
-	fn4133(m, v3)
-	goto L17
-L26:
-	i3 = v4 + uint32(48)
-	i4 = v4 + uint32(60)
-	i0 = fn4266(m, v7, uint32(8492116), uint32(8526976), i3, i4)
-	v3 = i0
-	if v3 == 0 {
-		goto L17
-	}
-	i2 = v8 << (uint32(2) & 31)
-	i2 = i2 + uint32(8694400)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i3 = v4 + uint32(48)
-	i0 = fn4264(m, v3, v1, i2, i3, v9)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
-	v3 = i0
-	if v3 == 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L17
-	}
-	fn2072(m, v3)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	i0 = v4 + uint32(64)
-	m.g0 = i0
-	return v6
 }

@@ -14,7 +14,16204 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn3316(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3236(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = i0 + uint32(20)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
+	v5 = i1
+	if int32(i0) < int32(v5) {
+		goto L1
+	}
+	i0 = v0 + uint32(8)
+	i1 = v5 << (uint32(1) & 31)
+	i0 = fn749(m, i0, i1)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L1
+	}
+	return k32(4294967295)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v4 = i0
+	fn3237(m, v0, v1, uint32(128))
+	if int32(v4) > int32(uint32(0)) {
+		i1 = uint32(2147483646)
+	} else {
+		i1 = uint32(2147483647)
+	}
+	i0 = v5 + i1
+	i0 = i0 << (uint32(1) & 31)
+	v5 = i0
+	i0 = v2 - v1
+	v1 = i0
+	if int32(v1) < int32(uint32(16777216)) {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v2 + i1
+	i0 = i0 + uint32(16)
+	i1 = v1 >> (uint32(24) & 31)
+	i1 = i1 | uint32(64)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	goto L7
+L8:
+	if int32(v1) < int32(uint32(262144)) {
+		goto L6
+	}
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v2 + i1
+	i0 = i0 + uint32(16)
+	i1 = v1 >> (uint32(18) & 31)
+	i1 = i1 & uint32(63)
+	i1 = i1 | uint32(64)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	goto L5
+L6:
+	if int32(v1) < int32(uint32(4096)) {
+		goto L4
+	}
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v2 + i1
+	i0 = i0 + uint32(16)
+	i1 = v1 >> (uint32(12) & 31)
+	i1 = i1 & uint32(63)
+	i1 = i1 | uint32(64)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	goto L3
+L4:
+	if int32(v1) < int32(uint32(64)) {
+		goto L2
+	}
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v2 + i1
+	i0 = i0 + uint32(16)
+	i1 = v1 >> (uint32(6) & 31)
+	i1 = i1 & uint32(63)
+	i1 = i1 | uint32(64)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+L2:
+	i0 = v5 | v4
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v2 + i1
+	i0 = i0 + uint32(16)
+	i1 = v1 & uint32(63)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	if int32(v3) < int32(uint32(16777216)) {
+		goto L15
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v1 + i1
+	i0 = i0 + uint32(16)
+	i1 = v3 >> (uint32(24) & 31)
+	i1 = i1 | uint32(64)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	goto L14
+L15:
+	if int32(v3) < int32(uint32(262144)) {
+		goto L13
+	}
+L14:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v1 + i1
+	i0 = i0 + uint32(16)
+	i1 = v3 >> (uint32(18) & 31)
+	i1 = i1 & uint32(63)
+	i1 = i1 | uint32(64)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	goto L12
+L13:
+	if int32(v3) < int32(uint32(4096)) {
+		goto L11
+	}
+L12:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v1 + i1
+	i0 = i0 + uint32(16)
+	i1 = v3 >> (uint32(12) & 31)
+	i1 = i1 & uint32(63)
+	i1 = i1 | uint32(64)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	goto L10
+L11:
+	if int32(v3) < int32(uint32(64)) {
+		goto L9
+	}
+L10:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v1 + i1
+	i0 = i0 + uint32(16)
+	i1 = v3 >> (uint32(6) & 31)
+	i1 = i1 & uint32(63)
+	i1 = i1 | uint32(64)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+L9:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v1 + i1
+	i0 = i0 + uint32(16)
+	i1 = v3 & uint32(63)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	if int32(v4) < int32(uint32(16777216)) {
+		goto L22
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i1
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v3 + i1
+	i0 = i0 + uint32(16)
+	i1 = v4 >> (uint32(24) & 31)
+	i1 = i1 | uint32(64)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	goto L21
+L22:
+	if int32(v4) < int32(uint32(262144)) {
+		goto L20
+	}
+L21:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i1
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v3 + i1
+	i0 = i0 + uint32(16)
+	i1 = v4 >> (uint32(18) & 31)
+	i1 = i1 & uint32(63)
+	i1 = i1 | uint32(64)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	goto L19
+L20:
+	if int32(v4) < int32(uint32(4096)) {
+		goto L18
+	}
+L19:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i1
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v3 + i1
+	i0 = i0 + uint32(16)
+	i1 = v4 >> (uint32(12) & 31)
+	i1 = i1 & uint32(63)
+	i1 = i1 | uint32(64)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	goto L17
+L18:
+	if int32(v4) < int32(uint32(64)) {
+		goto L16
+	}
+L17:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i1
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v3 + i1
+	i0 = i0 + uint32(16)
+	i1 = v4 >> (uint32(6) & 31)
+	i1 = i1 & uint32(63)
+	i1 = i1 | uint32(64)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+L16:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i1
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v3 + i1
+	i0 = i0 + uint32(16)
+	i1 = v4 & uint32(63)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn3237(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if int32(v1) < int32(uint32(16777216)) {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i1
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v3 + i1
+	i0 = i0 + uint32(16)
+	i1 = v1 >> (uint32(24) & 31)
+	i1 = i1 | v2
+	i1 = i1 | uint32(64)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	v2 = uint32(0)
+	goto L6
+L7:
+	if int32(v1) < int32(uint32(262144)) {
+		goto L5
+	}
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i1
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v3 + i1
+	i0 = i0 + uint32(16)
+	i2 = v1 >> (uint32(18) & 31)
+	i2 = i2 & uint32(63)
+	i1 = v2 | i2
+	i1 = i1 | uint32(64)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	v2 = uint32(0)
+	goto L4
+L5:
+	if int32(v1) < int32(uint32(4096)) {
+		goto L3
+	}
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i1
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v3 + i1
+	i0 = i0 + uint32(16)
+	i2 = v1 >> (uint32(12) & 31)
+	i2 = i2 & uint32(63)
+	i1 = v2 | i2
+	i1 = i1 | uint32(64)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	v2 = uint32(0)
+	goto L2
+L3:
+	if int32(v1) < int32(uint32(64)) {
+		goto L1
+	}
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i1
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v3 + i1
+	i0 = i0 + uint32(16)
+	i2 = v1 >> (uint32(6) & 31)
+	i2 = i2 & uint32(63)
+	i1 = v2 | i2
+	i1 = i1 | uint32(64)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	v2 = uint32(0)
+L1:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i1
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v3 + i1
+	i0 = i0 + uint32(16)
+	i2 = v1 & uint32(63)
+	i1 = v2 | i2
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3238(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(5000)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
+	i1 = uint32(5000) - i2
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v4
+	v5 = k32(4294967295)
+	v3 = uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0, 1:
+		goto L5
+	case 2:
+		goto L3
+	case 3:
+		goto L6
+	default:
+		goto L4
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v6 = i0
+	i0 = v6 + uint32(8)
+	v3 = i0
+L8:
+	if v6 != 0 {
+		goto L10
+	}
+	v7 = uint32(0)
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+L9:
+	i0 = v5 + uint32(1)
+	v5 = i0
+	if int32(v5) < int32(v7) {
+		goto L11
+	}
+	v3 = uint32(8)
+	goto L3
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v7 = i0
+	if v7 == 0 {
+		goto L7
+	}
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v1 + uint32(8)
+	i0 = fn3239(m, i0, v7, uint32(1))
+	if i0 != 0 {
+		goto L8
+	}
+	v2 = uint32(0)
+	goto L1
+L7:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8394951))
+	goto L1
+L5:
+	i0 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3240(m, i0, i1)
+	v3 = i0
+	if int32(v3) > int32(k32(4294967295)) {
+		goto L2
+	}
+L4:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8496933))
+	goto L1
+L3:
+	i0 = v1 + uint32(8)
+	i1 = v0 + v3
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn3239(m, i0, i1, uint32(1))
+	v3 = i0
+L2:
+	if v3 == 0 {
+		goto L1
+	}
+	v2 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v3 = i0
+	if v3 == v4 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	i0 = fn3604(m, i0, uint32(8566001), v1)
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3239(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(80)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v5 = i1
+	if int32(v4) <= int32(v5) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8506761), v3)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v6 = i0
+	if int32(v4) > int32(k32(4294967295)) {
+		goto L5
+	}
+	if v5 == v4 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v7 = i0
+	goto L4
+L5:
+	if int32(v6) > int32(k32(4294967295)) {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v7 = i1
+	if v6 == v7 {
+		goto L3
+	}
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v3)+76)) = v5
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v3 + uint32(64)
+	i0 = fn3604(m, i0, uint32(8506693), i2)
+	goto L1
+L3:
+	if v5 != v4 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i1
+	if int32(v6) <= int32(v5) {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v5
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8496441), i2)
+	goto L1
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = i1 + uint32(1)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if int32(v4) <= int32(i1) {
+		goto L7
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
+	fn3605(m, i0, uint32(8458567))
+	goto L1
+L7:
+	v4 = uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	i0 = v5 + k32(4294967275)
+	switch i0 {
+	case 0, 1:
+		goto L9
+	case 2, 4, 5:
+		goto L10
+	case 3:
+		goto L12
+	default:
+		goto L11
+	}
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3245(m, i0)
+	if i0 != 0 {
+		goto L10
+	}
+	v4 = uint32(0)
+	goto L1
+L11:
+	if v2 == uint32(1) {
+		goto L8
+	}
+	if v2 == uint32(3) {
+		i1 = uint32(8465003)
+	} else {
+		i1 = uint32(8484328)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v3 + uint32(32)
+	i0 = fn3604(m, i0, uint32(8393952), i2)
+	goto L1
+L10:
+	v4 = uint32(8)
+L9:
+	i0 = v1 + v4
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 == v2 {
+		goto L13
+	}
+	i1 = v2 << (uint32(2) & 31)
+	i1 = i1 + uint32(8694172)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
+	i1 = v4 << (uint32(2) & 31)
+	i1 = i1 + uint32(8694172)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v3 + uint32(48)
+	i0 = fn3604(m, i0, uint32(8513741), i2)
+	goto L1
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+L8:
+	v4 = uint32(1)
+	i0 = v5 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L43
+	case 1:
+		goto L18
+	case 2:
+		goto L42
+	case 3:
+		goto L41
+	case 4:
+		goto L40
+	case 5:
+		goto L39
+	case 6:
+		goto L38
+	case 7:
+		goto L37
+	case 8:
+		goto L36
+	case 9:
+		goto L35
+	case 10:
+		goto L33
+	case 11:
+		goto L34
+	case 12:
+		goto L30
+	case 13:
+		goto L32
+	case 14:
+		goto L31
+	case 15:
+		goto L29
+	case 16:
+		goto L28
+	case 17:
+		goto L25
+	case 18:
+		goto L26
+	case 19:
+		goto L27
+	case 20:
+		goto L24
+	case 21:
+		goto L23
+	case 22:
+		goto L22
+	case 23:
+		goto L14
+	case 24:
+		goto L20
+	case 25:
+		goto L19
+	case 26:
+		goto L21
+	default:
+		goto L15
+	}
+L43:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L44
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if int32(i0) > int32(uint32(1)) {
+		goto L17
+	}
+L44:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8418351))
+	goto L1
+L42:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	if i0 != 0 {
+		goto L45
+	}
+	v4 = uint32(0)
+	goto L14
+L45:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	v4 = i0
+	goto L14
+L41:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	v4 = i0
+	goto L14
+L40:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3242(m, v0, i1)
+	if i0 != 0 {
+		goto L46
+	}
+	v4 = uint32(0)
+	goto L14
+L46:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	v4 = i0
+	goto L14
+L39:
+	v4 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	if i0 == 0 {
+		goto L14
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	if i0 == 0 {
+		goto L14
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	v4 = i0
+	goto L14
+L38:
+	v4 = uint32(0)
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v6 = i0
+	if v6 == 0 {
+		goto L47
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v5 = i0
+L47:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v2 = i0
+	if v2 == 0 {
+		goto L48
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+L48:
+	if v5 == v4 {
+		goto L49
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8418223))
+	goto L1
+L49:
+	i0 = fn3246(m, v0, v6, uint32(1), uint32(1))
+	if i0 != 0 {
+		goto L50
+	}
+	v4 = uint32(0)
+	goto L14
+L50:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3246(m, v0, i1, uint32(1), uint32(0))
+	i0 = b2i(i0 != uint32(0))
+	v4 = i0
+	goto L14
+L37:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3246(m, v0, i1, uint32(1), uint32(0))
+	v4 = i0
+	goto L16
+L36:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3247(m, v0, i1)
+	if i0 != 0 {
+		goto L51
+	}
+	v4 = uint32(0)
+	goto L14
+L51:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	v4 = i0
+	goto L14
+L35:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3247(m, v0, i1)
+	if i0 != 0 {
+		goto L52
+	}
+	v4 = uint32(0)
+	goto L14
+L52:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	v4 = i0
+	goto L14
+L34:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3247(m, v0, i1)
+	if i0 != 0 {
+		goto L53
+	}
+	v4 = uint32(0)
+	goto L14
+L53:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	v4 = i0
+	goto L14
+L33:
+	v4 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = fn3247(m, v0, i1)
+	if i0 == 0 {
+		goto L14
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	if i0 == 0 {
+		goto L14
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	v4 = i0
+	goto L14
+L32:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	if v1 == 0 {
+		goto L14
+	}
+	i0 = fn3239(m, v0, v1, uint32(1))
+	v4 = i0
+	goto L14
+L31:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	v4 = i0
+	goto L14
+L30:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	v4 = i0
+	goto L14
+L29:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v5 = i0
+	if v5 == 0 {
+		goto L55
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 != 0 {
+		goto L54
+	}
+L55:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8412788))
+	goto L1
+L54:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v6 = i0
+	if v6 == 0 {
+		goto L57
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	if v4 == i1 {
+		goto L56
+	}
+L57:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8422576))
+	goto L1
+L56:
+	v4 = uint32(0)
+	i0 = fn3246(m, v0, v5, uint32(1), uint32(0))
+	if i0 == 0 {
+		goto L14
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	v4 = i0
+	goto L14
+L28:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	if i0 != 0 {
+		goto L58
+	}
+	v4 = uint32(0)
+	goto L14
+L58:
+	v4 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3246(m, v0, i1, uint32(1), uint32(0))
+	if i0 == 0 {
+		goto L14
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = fn3248(m, v0, i1)
+	v4 = i0
+	goto L14
+L27:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3249(m, v0, i1)
+	if i0 != 0 {
+		goto L14
+	}
+	v4 = uint32(0)
+	goto L1
+L26:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3246(m, v0, i1, uint32(1), uint32(0))
+	v4 = i0
+	goto L16
+L25:
+	v4 = uint32(1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	if i0 != 0 {
+		goto L59
+	}
+	v4 = uint32(0)
+	goto L1
+L59:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L14
+	}
+	i0 = fn3239(m, v0, v1, uint32(1))
+	v4 = i0
+	goto L14
+L24:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	v4 = i0
+	goto L14
+L23:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	if i0 != 0 {
+		goto L60
+	}
+	v4 = uint32(0)
+	goto L14
+L60:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	v4 = i0
+	goto L14
+L22:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3239(m, v0, i1, v2)
+	v4 = i0
+	goto L14
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	if v5 == 0 {
+		goto L61
+	}
+	i0 = fn3239(m, v0, v5, uint32(1))
+	if i0 != 0 {
+		goto L61
+	}
+	v4 = uint32(0)
+	goto L14
+L61:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v5 = i0
+	if v5 == 0 {
+		goto L62
+	}
+	i0 = fn3239(m, v0, v5, uint32(1))
+	if i0 != 0 {
+		goto L62
+	}
+	v4 = uint32(0)
+	goto L14
+L62:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L14
+	}
+	i0 = fn3239(m, v0, v1, uint32(1))
+	v4 = i0
+	goto L14
+L20:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3246(m, v0, i1, v2, uint32(0))
+	v4 = i0
+	goto L16
+L19:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3246(m, v0, i1, v2, uint32(0))
+	v4 = i0
+	goto L16
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == uint32(24) {
+		goto L63
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8489584))
+	goto L1
+L63:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	v4 = i0
+	goto L14
+L17:
+	i0 = fn3246(m, v0, v1, uint32(1), uint32(0))
+	v4 = i0
+L16:
+	if int32(v4) > int32(k32(4294967295)) {
+		goto L14
+	}
+L15:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8459133))
+L14:
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	i0 = v3 + uint32(80)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn3240(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(368)
+	v2 = i0
+	m.g0 = v2
+	i0 = v1 + uint32(8)
+	v3 = i0
+	v4 = uint32(0)
+L1:
+	v5 = uint32(0)
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+L2:
+	i0 = b2i(int32(v4) >= int32(v5))
+	v6 = i0
+	if v6 != 0 {
+		goto L6
+	}
+	i1 = v4 << (uint32(2) & 31)
+	i0 = v3 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	if v5 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+32))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+40))
+	v8 = i1
+	if int32(v7) <= int32(v8) {
+		goto L14
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v8
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8506761), v2)
+	goto L3
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
+	v9 = i0
+	if int32(v7) > int32(k32(4294967295)) {
+		goto L17
+	}
+	if v8 == v7 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+44))
+	v10 = i0
+	goto L16
+L17:
+	if int32(v9) > int32(k32(4294967295)) {
+		goto L15
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+44))
+	v10 = i1
+	if v9 == v10 {
+		goto L15
+	}
+L16:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+352)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v2)+356)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v2)+360)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v2)+364)) = v8
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(352)
+	i0 = fn3604(m, i0, uint32(8506693), i2)
+	goto L3
+L15:
+	if v8 != v7 {
+		goto L18
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+44))
+	v8 = i1
+	if int32(v9) <= int32(v8) {
+		goto L18
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v8
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8496441), i2)
+	goto L3
+L18:
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = i1 + uint32(1)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v7
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if int32(v7) <= int32(i1) {
+		goto L19
+	}
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
+	fn3605(m, i0, uint32(8458567))
+	goto L3
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L47
+	case 1:
+		goto L23
+	case 2:
+		goto L46
+	case 3:
+		goto L45
+	case 4:
+		goto L44
+	case 5:
+		goto L43
+	case 6:
+		goto L40
+	case 7:
+		goto L42
+	case 8:
+		goto L41
+	case 9:
+		goto L39
+	case 10:
+		goto L38
+	case 11:
+		goto L37
+	case 12:
+		goto L36
+	case 13:
+		goto L35
+	case 14:
+		goto L34
+	case 15:
+		goto L33
+	case 16:
+		goto L32
+	case 17:
+		goto L31
+	case 18:
+		goto L30
+	case 19:
+		goto L29
+	case 20:
+		goto L28
+	case 21:
+		goto L27
+	case 22:
+		goto L26
+	case 23:
+		goto L25
+	case 24:
+		goto L24
+	case 25, 26, 27:
+		goto L5
+	default:
+		goto L22
+	}
+L47:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v7 = i0
+	if v7 == 0 {
+		goto L49
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 != 0 {
+		goto L48
+	}
+L49:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = uint32(8391524)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = uint32(8476138)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(32)
+	i0 = fn3604(m, i0, uint32(8434488), i2)
+	goto L8
+L48:
+	i0 = fn3240(m, v0, v7)
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
+	i0 = fn3241(m, v0, i1)
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	i0 = fn3242(m, v0, i1)
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v10 = i0
+	i0 = v10 + uint32(8)
+	v7 = i0
+	v9 = k32(4294967295)
+L50:
+	if v10 != 0 {
+		goto L52
+	}
+	v8 = uint32(0)
+	goto L51
+L52:
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v8 = i0
+L51:
+	i0 = v9 + uint32(1)
+	v9 = i0
+	if int32(v9) >= int32(v8) {
+		goto L53
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v8 = i0
+	if v8 == 0 {
+		goto L21
+	}
+	i0 = v7 + uint32(4)
+	v7 = i0
+	i0 = fn3239(m, v0, v8, uint32(1))
+	if i0 != 0 {
+		goto L50
+	}
+	goto L8
+L53:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	v5 = i0
+	if v5 == 0 {
+		goto L5
+	}
+	i0 = fn3239(m, v0, v5, uint32(1))
+	v5 = i0
+	goto L7
+L46:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v7 = i0
+	if v7 == 0 {
+		goto L55
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 != 0 {
+		goto L54
+	}
+L55:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = uint32(8391524)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = uint32(8475769)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(48)
+	i0 = fn3604(m, i0, uint32(8434488), i2)
+	goto L8
+L54:
+	i0 = fn3240(m, v0, v7)
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
+	i0 = fn3241(m, v0, i1)
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v10 = i0
+	i0 = v10 + uint32(8)
+	v7 = i0
+	v9 = k32(4294967295)
+L57:
+	if v10 != 0 {
+		goto L59
+	}
+	v8 = uint32(0)
+	goto L58
+L59:
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v8 = i0
+L58:
+	i0 = v9 + uint32(1)
+	v9 = i0
+	if int32(v9) >= int32(v8) {
+		goto L56
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v8 = i0
+	if v8 == 0 {
+		goto L60
+	}
+	i0 = v7 + uint32(4)
+	v7 = i0
+	i0 = fn3239(m, v0, v8, uint32(1))
+	if i0 != 0 {
+		goto L57
+	}
+	goto L8
+L60:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8394951))
+	goto L8
+L56:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v10 = i0
+	i0 = v10 + uint32(8)
+	v7 = i0
+	v9 = k32(4294967295)
+L61:
+	if v10 != 0 {
+		goto L63
+	}
+	v8 = uint32(0)
+	goto L62
+L63:
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v8 = i0
+L62:
+	i0 = v9 + uint32(1)
+	v9 = i0
+	if int32(v9) >= int32(v8) {
+		goto L64
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v8 = i0
+	i0 = v7 + uint32(4)
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	if i0 != 0 {
+		goto L61
+	}
+	goto L8
+L64:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	v10 = i0
+	i0 = v10 + uint32(8)
+	v7 = i0
+	v9 = k32(4294967295)
+L65:
+	if v10 != 0 {
+		goto L67
+	}
+	v5 = uint32(0)
+	goto L66
+L67:
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v5 = i0
+L66:
+	i0 = v9 + uint32(1)
+	v9 = i0
+	i0 = b2i(int32(v9) >= int32(v5))
+	v5 = i0
+	if v5 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v8 = i0
+	if v8 == 0 {
+		goto L68
+	}
+	i0 = v7 + uint32(4)
+	v7 = i0
+	i0 = fn3239(m, v0, v8, uint32(1))
+	if i0 != 0 {
+		goto L65
+	}
+	goto L7
+L68:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8394951))
+	goto L7
+L45:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v5 = i0
+	if v5 == 0 {
+		goto L5
+	}
+	i0 = fn3239(m, v0, v5, uint32(1))
+	v5 = i0
+	goto L7
+L44:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v8 = i0
+	if v8 == 0 {
+		goto L70
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v5 = i0
+	if v5 != 0 {
+		goto L69
+	}
+L70:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = uint32(8411688)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+68)) = uint32(8482687)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(64)
+	i0 = fn3604(m, i0, uint32(8434488), i2)
+	goto L8
+L69:
+	if int32(v5) < int32(uint32(1)) {
+		goto L5
+	}
+	i0 = v8 + uint32(8)
+	v5 = i0
+	v9 = uint32(0)
+L72:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v7 = i0
+	if v7 == 0 {
+		goto L71
+	}
+	i0 = fn3239(m, v0, v7, uint32(3))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v9 + uint32(1)
+	v9 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	if int32(v9) >= int32(i1) {
+		goto L5
+	}
+	goto L72
+L71:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8394951))
+	goto L8
+L43:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v10 = i0
+	if v10 == 0 {
+		goto L74
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v7 = i0
+	if v7 != 0 {
+		goto L73
+	}
+L74:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = uint32(8411688)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+84)) = uint32(8461137)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(80)
+	i0 = fn3604(m, i0, uint32(8434488), i2)
+	goto L8
+L73:
+	if int32(v7) < int32(uint32(1)) {
+		goto L20
+	}
+	i0 = v10 + uint32(8)
+	v7 = i0
+	v8 = uint32(0)
+L76:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v9 = i0
+	if v9 == 0 {
+		goto L75
+	}
+	i0 = fn3239(m, v0, v9, uint32(2))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = v7 + uint32(4)
+	v7 = i0
+	i0 = v8 + uint32(1)
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v10))
+	if int32(v8) >= int32(i1) {
+		goto L20
+	}
+	goto L76
+L75:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8394951))
+	goto L8
+L42:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = fn3239(m, v0, i1, uint32(2))
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	v5 = i0
+	goto L7
+L41:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 == uint32(24) {
+		goto L77
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	if i0 == 0 {
+		goto L77
+	}
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8402629))
+	goto L3
+L77:
+	i0 = fn3239(m, v0, v7, uint32(2))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v7 = i0
+	if v7 == 0 {
+		goto L78
+	}
+	i0 = fn3239(m, v0, v7, uint32(1))
+	if i0 == 0 {
+		goto L8
+	}
+L78:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	v5 = i0
+	goto L7
+L40:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 == uint32(24) {
+		goto L79
+	}
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8489154))
+	goto L3
+L79:
+	i0 = fn3239(m, v0, v7, uint32(2))
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	i0 = fn3241(m, v0, i1)
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	v5 = i0
+	goto L7
+L39:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = fn3239(m, v0, i1, uint32(2))
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i0 = fn3243(m, v0, i1, uint32(8440029))
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	i0 = fn3240(m, v0, i1)
+	i0 = b2i(i0 != uint32(0))
+	v5 = i0
+	goto L7
+L38:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = fn3239(m, v0, i1, uint32(2))
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i0 = fn3243(m, v0, i1, uint32(8439876))
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	i0 = fn3240(m, v0, i1)
+	i0 = b2i(i0 != uint32(0))
+	v5 = i0
+	goto L7
+L37:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	i0 = fn3243(m, v0, i1, uint32(8492234))
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i0 = fn3240(m, v0, i1)
+	i0 = b2i(i0 != uint32(0))
+	v5 = i0
+	goto L7
+L36:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	i0 = fn3243(m, v0, i1, uint32(8476310))
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i0 = fn3240(m, v0, i1)
+	i0 = b2i(i0 != uint32(0))
+	v5 = i0
+	goto L7
+L35:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v9 = i0
+	if v9 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	if i0 == 0 {
+		goto L12
+	}
+	v8 = uint32(0)
+	v10 = uint32(8)
+L80:
+	v7 = uint32(0)
+	if v9 == 0 {
+		goto L81
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v7 = i0
+L81:
+	if int32(v8) >= int32(v7) {
+		goto L82
+	}
+	v7 = uint32(0)
+	i1 = v9 + v10
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v9 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
+	v9 = i0
+	if v9 == 0 {
+		goto L83
+	}
+	i0 = fn3239(m, v0, v9, uint32(2))
+	if i0 == 0 {
+		goto L3
+	}
+L83:
+	i0 = v10 + uint32(4)
+	v10 = i0
+	i0 = v8 + uint32(1)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v9 = i0
+	goto L80
+L82:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	i0 = fn3243(m, v0, i1, uint32(8468979))
+	v5 = i0
+	goto L7
+L34:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v9 = i0
+	if v9 == 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	if i0 == 0 {
+		goto L11
+	}
+	v8 = uint32(0)
+	v10 = uint32(8)
+L84:
+	v7 = uint32(0)
+	if v9 == 0 {
+		goto L85
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v7 = i0
+L85:
+	if int32(v8) >= int32(v7) {
+		goto L86
+	}
+	v7 = uint32(0)
+	i1 = v9 + v10
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v9 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
+	v9 = i0
+	if v9 == 0 {
+		goto L87
+	}
+	i0 = fn3239(m, v0, v9, uint32(2))
+	if i0 == 0 {
+		goto L3
+	}
+L87:
+	i0 = v10 + uint32(4)
+	v10 = i0
+	i0 = v8 + uint32(1)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v9 = i0
+	goto L84
+L86:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	i0 = fn3243(m, v0, i1, uint32(8468974))
+	v5 = i0
+	goto L7
+L33:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v9 = i0
+	if v9 == 0 {
+		goto L89
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	if i0 == 0 {
+		goto L89
+	}
+	v8 = uint32(0)
+	v6 = uint32(8)
+	goto L88
+L89:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+128)) = uint32(8419932)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+132)) = uint32(8469816)
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(128)
+	i0 = fn3604(m, i0, uint32(8434488), i2)
+	goto L3
+L88:
+L90:
+	v7 = uint32(0)
+	if v9 == 0 {
+		goto L91
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v7 = i0
+L91:
+	if int32(v8) >= int32(v7) {
+		goto L5
+	}
+	v7 = uint32(0)
+	i1 = v9 + v6
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v9 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	i0 = fn3244(m, v0, i1, uint32(0))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
+	v10 = i0
+	if v10 == 0 {
+		goto L92
+	}
+	i0 = fn3239(m, v0, v10, uint32(1))
+	if i0 == 0 {
+		goto L3
+	}
+L92:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
+	v9 = i0
+	if v9 == 0 {
+		goto L93
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	if i0 == 0 {
+		goto L93
+	}
+	i0 = fn3240(m, v0, v9)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = v6 + uint32(4)
+	v6 = i0
+	i0 = v8 + uint32(1)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v9 = i0
+	goto L90
+L93:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+144)) = uint32(8391524)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+148)) = uint32(8483948)
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(144)
+	i0 = fn3604(m, i0, uint32(8434488), i2)
+	goto L3
+L32:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v7 = i0
+	if v7 == 0 {
+		goto L94
+	}
+	i0 = fn3239(m, v0, v7, uint32(1))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v5 = i0
+	if v5 == 0 {
+		goto L5
+	}
+	i0 = fn3239(m, v0, v5, uint32(1))
+	v5 = i0
+	goto L7
+L94:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	if i0 == 0 {
+		goto L5
+	}
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8451348))
+	goto L3
+L31:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v7 = i0
+	if v7 == 0 {
+		goto L96
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 != 0 {
+		goto L95
+	}
+L96:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+160)) = uint32(8391524)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+164)) = uint32(8390766)
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(160)
+	i0 = fn3604(m, i0, uint32(8434488), i2)
+	goto L3
+L95:
+	i0 = fn3240(m, v0, v7)
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v7 = i0
+	if v7 == 0 {
+		goto L97
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 != 0 {
+		goto L9
+	}
+L97:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v9 = i0
+	if v9 == 0 {
+		goto L99
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	if i0 != 0 {
+		goto L98
+	}
+L99:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8391357))
+	goto L3
+L98:
+	if v7 == 0 {
+		goto L100
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 != 0 {
+		goto L9
+	}
+L100:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v7 = i0
+	if v7 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 == 0 {
+		goto L9
+	}
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8413652))
+	goto L3
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v7 = i0
+	if v7 == 0 {
+		goto L102
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 != 0 {
+		goto L101
+	}
+L102:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+240)) = uint32(8391524)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+244)) = uint32(8446466)
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(240)
+	i0 = fn3604(m, i0, uint32(8434488), i2)
+	goto L3
+L101:
+	i0 = fn3240(m, v0, v7)
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v7 = i0
+	if v7 == 0 {
+		goto L103
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 != 0 {
+		goto L10
+	}
+L103:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v9 = i0
+	if v9 == 0 {
+		goto L105
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	if i0 != 0 {
+		goto L104
+	}
+L105:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8391403))
+	goto L3
+L104:
+	if v7 == 0 {
+		goto L106
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 != 0 {
+		goto L10
+	}
+L106:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v7 = i0
+	if v7 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 == 0 {
+		goto L10
+	}
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8413690))
+	goto L3
+L29:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v5 = i0
+	if v5 == 0 {
+		goto L5
+	}
+	i0 = fn3239(m, v0, v5, uint32(1))
+	v5 = i0
+	goto L7
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v5 = i0
+	if v5 == 0 {
+		goto L107
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	if i0 != 0 {
+		goto L5
+	}
+L107:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+272)) = uint32(8421564)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+276)) = uint32(8395790)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(272)
+	i0 = fn3604(m, i0, uint32(8434488), i2)
+	goto L8
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L108
+	}
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8464753))
+	goto L3
+L108:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v5 = i0
+	if v5 == 0 {
+		goto L109
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	if i0 != 0 {
+		goto L5
+	}
+L109:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+288)) = uint32(8421564)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+292)) = uint32(8462649)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(288)
+	i0 = fn3604(m, i0, uint32(8434488), i2)
+	goto L8
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v5 = i0
+	if v5 == 0 {
+		goto L110
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	if i0 != 0 {
+		goto L5
+	}
+L110:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+304)) = uint32(8421564)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+308)) = uint32(8466427)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(304)
+	i0 = fn3604(m, i0, uint32(8434488), i2)
+	goto L8
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v5 = i0
+	if v5 == 0 {
+		goto L111
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	if i0 != 0 {
+		goto L5
+	}
+L111:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+320)) = uint32(8421564)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+324)) = uint32(8466240)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(320)
+	i0 = fn3604(m, i0, uint32(8434488), i2)
+	goto L8
+L24:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	v5 = i0
+	goto L7
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v7 = i0
+	if v7 == 0 {
+		goto L113
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 != 0 {
+		goto L112
+	}
+L113:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+336)) = uint32(8391524)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+340)) = uint32(8475957)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(336)
+	i0 = fn3604(m, i0, uint32(8434488), i2)
+	goto L8
+L112:
+	i0 = fn3240(m, v0, v7)
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
+	i0 = fn3241(m, v0, i1)
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	i0 = fn3242(m, v0, i1)
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v10 = i0
+	i0 = v10 + uint32(8)
+	v7 = i0
+	v9 = k32(4294967295)
+L115:
+	if v10 != 0 {
+		goto L117
+	}
+	v8 = uint32(0)
+	goto L116
+L117:
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v8 = i0
+L116:
+	i0 = v9 + uint32(1)
+	v9 = i0
+	if int32(v9) >= int32(v8) {
+		goto L114
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v8 = i0
+	if v8 == 0 {
+		goto L118
+	}
+	i0 = v7 + uint32(4)
+	v7 = i0
+	i0 = fn3239(m, v0, v8, uint32(1))
+	if i0 != 0 {
+		goto L115
+	}
+	goto L8
+L118:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8394951))
+	goto L8
+L114:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	v5 = i0
+	if v5 == 0 {
+		goto L5
+	}
+	i0 = fn3239(m, v0, v5, uint32(1))
+	v5 = i0
+	goto L7
+L22:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8399654))
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L3
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8394951))
+	goto L8
+L20:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	v5 = i0
+	goto L7
+L13:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8394798))
+	goto L3
+L12:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+96)) = uint32(8415770)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+100)) = uint32(8468979)
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(96)
+	i0 = fn3604(m, i0, uint32(8434488), i2)
+	goto L3
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+112)) = uint32(8415770)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+116)) = uint32(8468974)
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(112)
+	i0 = fn3604(m, i0, uint32(8434488), i2)
+	goto L3
+L10:
+	v9 = uint32(8)
+	v10 = k32(4294967295)
+L119:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v7 = i0
+	if v7 != 0 {
+		goto L121
+	}
+	v8 = uint32(0)
+	goto L120
+L121:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v8 = i0
+L120:
+	i0 = v10 + uint32(1)
+	v10 = i0
+	if int32(v10) >= int32(v8) {
+		goto L122
+	}
+	i0 = v7 + v9
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	v8 = i0
+	if v8 == 0 {
+		goto L123
+	}
+	i0 = fn3239(m, v0, v8, uint32(1))
+	if i0 != 0 {
+		goto L123
+	}
+	v7 = uint32(0)
+	goto L3
+L123:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v8 = i0
+	if v8 == 0 {
+		goto L125
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	if i0 != 0 {
+		goto L124
+	}
+L125:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+256)) = uint32(8391524)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+260)) = uint32(8442936)
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(256)
+	i0 = fn3604(m, i0, uint32(8434488), i2)
+	goto L3
+L124:
+	i0 = v9 + uint32(4)
+	v9 = i0
+	v7 = uint32(0)
+	i0 = fn3240(m, v0, v8)
+	if i0 == 0 {
+		goto L3
+	}
+	goto L119
+L122:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v7 = i0
+	if v7 == 0 {
+		goto L126
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 == 0 {
+		goto L126
+	}
+	i0 = fn3240(m, v0, v7)
+	if i0 == 0 {
+		goto L8
+	}
+L126:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v5 = i0
+	if v5 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = fn3240(m, v0, v5)
+	i0 = b2i(i0 != uint32(0))
+	v5 = i0
+	goto L7
+L9:
+	v8 = uint32(8)
+	v11 = k32(4294967295)
+L127:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v7 = i0
+	if v7 != 0 {
+		goto L129
+	}
+	v9 = uint32(0)
+	goto L128
+L129:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v9 = i0
+L128:
+	i0 = v11 + uint32(1)
+	v11 = i0
+	if int32(v11) >= int32(v9) {
+		goto L130
+	}
+	i0 = v7 + v8
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
+	v9 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
+	v12 = i1
+	if int32(v9) <= int32(v12) {
+		goto L131
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+176)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v2)+180)) = v12
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(176)
+	i0 = fn3604(m, i0, uint32(8506761), i2)
+	goto L3
+L131:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
+	v10 = i0
+	if int32(v9) > int32(k32(4294967295)) {
+		goto L134
+	}
+	if v12 == v9 {
+		goto L134
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v13 = i0
+	goto L133
+L134:
+	if int32(v10) > int32(k32(4294967295)) {
+		goto L132
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v13 = i1
+	if v10 == v13 {
+		goto L132
+	}
+L133:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+224)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v2)+228)) = v13
+	*(*uint32)(unsafe.Add(b, uint64(v2)+232)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v2)+236)) = v12
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(224)
+	i0 = fn3604(m, i0, uint32(8506693), i2)
+	goto L3
+L132:
+	if v12 != v9 {
+		goto L135
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v12 = i1
+	if int32(v10) <= int32(v12) {
+		goto L135
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+192)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v2)+196)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v2)+200)) = v12
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(192)
+	i0 = fn3604(m, i0, uint32(8496441), i2)
+	goto L3
+L135:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	v9 = i0
+	if v9 == 0 {
+		goto L136
+	}
+	i0 = fn3239(m, v0, v9, uint32(1))
+	if i0 != 0 {
+		goto L136
+	}
+	v7 = uint32(0)
+	goto L3
+L136:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v9 = i0
+	if v9 == 0 {
+		goto L138
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	if i0 != 0 {
+		goto L137
+	}
+L138:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+208)) = uint32(8391524)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+212)) = uint32(8442936)
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(208)
+	i0 = fn3604(m, i0, uint32(8434488), i2)
+	goto L3
+L137:
+	i0 = v8 + uint32(4)
+	v8 = i0
+	v7 = uint32(0)
+	i0 = fn3240(m, v0, v9)
+	if i0 == 0 {
+		goto L3
+	}
+	goto L127
+L130:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v7 = i0
+	if v7 == 0 {
+		goto L139
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 == 0 {
+		goto L139
+	}
+	i0 = fn3240(m, v0, v7)
+	if i0 == 0 {
+		goto L8
+	}
+L139:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v5 = i0
+	if v5 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = fn3240(m, v0, v5)
+	i0 = b2i(i0 != uint32(0))
+	v5 = i0
+	goto L7
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	v7 = uint32(0)
+	goto L3
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	if v5 != 0 {
+		goto L4
+	}
+L6:
+	v7 = v6
+	goto L3
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L4:
+	i0 = v4 + uint32(1)
+	v4 = i0
+	goto L1
+L3:
+	i0 = v2 + uint32(368)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn3241(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(96)
+	v2 = i0
+	m.g0 = v2
+	i0 = v1 + uint32(8)
+	v3 = i0
+	v4 = uint32(0)
+L1:
+	v5 = uint32(0)
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+L2:
+	if int32(v4) < int32(v5) {
+		goto L4
+	}
+	v5 = uint32(1)
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
+	v7 = i1
+	if int32(v6) <= int32(v7) {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v7
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8506761), v2)
+	goto L3
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	v8 = i0
+	if int32(v6) > int32(k32(4294967295)) {
+		goto L9
+	}
+	if v7 == v6 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
+	v9 = i0
+	goto L8
+L9:
+	if int32(v8) > int32(k32(4294967295)) {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
+	v9 = i1
+	if v8 == v9 {
+		goto L7
+	}
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v2)+84)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v2)+88)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v2)+92)) = v7
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(80)
+	i0 = fn3604(m, i0, uint32(8506693), i2)
+	goto L3
+L7:
+	if v7 != v6 {
+		goto L10
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
+	v7 = i1
+	if int32(v8) <= int32(v7) {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v7
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8496441), i2)
+	goto L3
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L16
+	case 1:
+		goto L15
+	case 2:
+		goto L14
+	default:
+		goto L5
+	}
+L16:
+	v6 = uint32(8487447)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v8 = i0
+	i0 = fn2797(m, v8, uint32(8487447))
+	if i0 != 0 {
+		goto L18
+	}
+	v6 = uint32(8478330)
+	i0 = fn2797(m, v8, uint32(8478330))
+	if i0 != 0 {
+		goto L18
+	}
+	v6 = uint32(8483732)
+	i0 = fn2797(m, v8, uint32(8483732))
+	if i0 == 0 {
+		goto L17
+	}
+L18:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v6
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(32)
+	i0 = fn3604(m, i0, uint32(8400080), i2)
+	goto L3
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v6 = i0
+	if v6 == 0 {
+		goto L12
+	}
+	i0 = fn3239(m, v0, v6, uint32(1))
+	if i0 != 0 {
+		goto L12
+	}
+	v5 = uint32(0)
+	goto L3
+L15:
+	v6 = uint32(8487447)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v8 = i0
+	i0 = fn2797(m, v8, uint32(8487447))
+	if i0 != 0 {
+		goto L19
+	}
+	v6 = uint32(8478330)
+	i0 = fn2797(m, v8, uint32(8478330))
+	if i0 != 0 {
+		goto L19
+	}
+	v6 = uint32(8483732)
+	i0 = fn2797(m, v8, uint32(8483732))
+	if i0 == 0 {
+		goto L13
+	}
+L19:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = v6
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(48)
+	i0 = fn3604(m, i0, uint32(8400080), i2)
+	goto L3
+L14:
+	v6 = uint32(8487447)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v8 = i0
+	i0 = fn2797(m, v8, uint32(8487447))
+	if i0 != 0 {
+		goto L20
+	}
+	v6 = uint32(8478330)
+	i0 = fn2797(m, v8, uint32(8478330))
+	if i0 != 0 {
+		goto L20
+	}
+	v6 = uint32(8483732)
+	i0 = fn2797(m, v8, uint32(8483732))
+	if i0 == 0 {
+		goto L13
+	}
+L20:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = v6
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(64)
+	i0 = fn3604(m, i0, uint32(8400080), i2)
+	goto L3
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v5 = i0
+	if v5 == 0 {
+		goto L5
+	}
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v5 = i0
+	if v5 == 0 {
+		goto L5
+	}
+L11:
+	i0 = fn3239(m, v0, v5, uint32(1))
+	if i0 != 0 {
+		goto L5
+	}
+	v5 = uint32(0)
+	goto L3
+L5:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v4 + uint32(1)
+	v4 = i0
+	goto L1
+L3:
+	i0 = v2 + uint32(96)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn3242(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v2 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn3251(m, v0, i1)
+	if i0 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3251(m, v0, i1)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = fn3239(m, v0, v3, uint32(1))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = fn3251(m, v0, i1)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = fn3239(m, v0, v3, uint32(1))
+	if i0 == 0 {
+		goto L1
+	}
+L3:
+	v2 = uint32(0)
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v4 = i0
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	if v5 != 0 {
+		goto L7
+	}
+	v5 = uint32(0)
+	goto L6
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v5 = i0
+L6:
+	i1 = v5 + v2
+	if int32(v3) <= int32(i1) {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8410046))
+	return uint32(0)
+L8:
+	v2 = uint32(0)
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v5 = i0
+	if v5 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i0
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v5 = i0
+	if v5 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+L10:
+	if v3 != v2 {
+		goto L11
+	}
+	i0 = v4 + uint32(8)
+	v3 = i0
+	v5 = k32(4294967295)
+L13:
+	if v4 != 0 {
+		goto L15
+	}
+	v2 = uint32(0)
+	goto L14
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+L14:
+	i0 = v5 + uint32(1)
+	v5 = i0
+	if int32(v5) >= int32(v2) {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v6 = i0
+	if v6 == 0 {
+		goto L16
+	}
+	i0 = v3 + uint32(4)
+	v3 = i0
+	v2 = uint32(0)
+	i0 = fn3239(m, v0, v6, uint32(1))
+	if i0 != 0 {
+		goto L13
+	}
+	goto L1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8394951))
+	return uint32(0)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v3 = i0
+	v1 = uint32(0)
+L17:
+	v2 = uint32(0)
+	if v4 == 0 {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+L18:
+	i0 = b2i(int32(v1) >= int32(v2))
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == 0 {
+		goto L19
+	}
+	i0 = fn3239(m, v0, v5, uint32(1))
+	if i0 == 0 {
+		goto L1
+	}
+L19:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v1 + uint32(1)
+	v1 = i0
+	goto L17
+L11:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8409981))
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3243(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if v1 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 != 0 {
+		goto L2
+	}
+L3:
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(8391524)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8434488), v3)
+	goto L1
+L2:
+	i0 = fn3240(m, v0, v1)
+	i0 = b2i(i0 != uint32(0))
+	v1 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3244(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i1
+	if int32(v4) <= int32(v5) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8506761), v3)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v6 = i0
+	if int32(v4) > int32(k32(4294967295)) {
+		goto L5
+	}
+	if v5 == v4 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v7 = i0
+	goto L4
+L5:
+	if int32(v6) > int32(k32(4294967295)) {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v7 = i1
+	if v6 == v7 {
+		goto L3
+	}
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = v5
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v3 + uint32(48)
+	i0 = fn3604(m, i0, uint32(8506693), i2)
+	goto L1
+L3:
+	if v5 != v4 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v5 = i1
+	if int32(v6) <= int32(v5) {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v5
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8496441), i2)
+	goto L1
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = i1 + uint32(1)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if int32(v4) <= int32(i1) {
+		goto L7
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
+	fn3605(m, i0, uint32(8458567))
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L18
+	case 1:
+		goto L17
+	case 2:
+		goto L16
+	case 3:
+		goto L15
+	case 4:
+		goto L14
+	case 5:
+		goto L9
+	case 6:
+		goto L10
+	case 7:
+		goto L13
+	default:
+		goto L11
+	}
+L18:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3252(m, v0, i1)
+	v4 = i0
+	goto L8
+L17:
+	v4 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	if v1 == uint32(10059656) {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 == uint32(10014724) {
+		goto L8
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8487399))
+	goto L8
+L16:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3253(m, v0, i1, uint32(1))
+	v4 = i0
+	goto L12
+L15:
+	v4 = uint32(0)
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i0
+	if v2 == 0 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v6 = i0
+	if v6 == 0 {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v4 = i0
+L20:
+	if v5 == v4 {
+		goto L21
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8414709))
+	goto L8
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v4 = i0
+	if v4 == 0 {
+		goto L22
+	}
+	i0 = fn3254(m, v4)
+	if i0 != 0 {
+		goto L23
+	}
+	v4 = uint32(0)
+	goto L8
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i0
+L22:
+	i0 = v2 + uint32(8)
+	v5 = i0
+	v4 = uint32(0)
+L24:
+	v6 = uint32(0)
+	if v2 == 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+L25:
+	if int32(v4) >= int32(v6) {
+		goto L26
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	if i0 != uint32(20) {
+		goto L28
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v7 = i0
+	if v7 == uint32(10059656) {
+		goto L27
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	if i0 == uint32(10014724) {
+		goto L27
+	}
+L28:
+	i0 = fn3252(m, v0, v6)
+	if i0 != 0 {
+		goto L27
+	}
+	v4 = uint32(0)
+	goto L8
+L27:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v4 + uint32(1)
+	v4 = i0
+	goto L24
+L26:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3253(m, v0, i1, uint32(0))
+	v4 = i0
+	goto L12
+L14:
+	v4 = uint32(0)
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v6 = i0
+	if v6 == 0 {
+		goto L29
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v5 = i0
+L29:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v6 = i0
+	if v6 == 0 {
+		goto L30
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v4 = i0
+L30:
+	if v5 == v4 {
+		goto L31
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8414771))
+	goto L8
+L31:
+	i1 = v1 + uint32(4)
+	v4 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	if i0 != 0 {
+		goto L32
+	}
+	v4 = uint32(0)
+	goto L8
+L32:
+L33:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(21) {
+		goto L34
+	}
+	if v5 != uint32(24) {
+		goto L35
+	}
+	v4 = uint32(8)
+	v2 = k32(4294967295)
+L37:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v6 = i0
+	if v6 != 0 {
+		goto L39
+	}
+	v5 = uint32(0)
+	goto L38
+L39:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v5 = i0
+L38:
+	i0 = v2 + uint32(1)
+	v2 = i0
+	if int32(v2) >= int32(v5) {
+		goto L36
+	}
+	v5 = uint32(8487447)
+	i0 = v6 + v4
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	i0 = fn2797(m, v6, uint32(8487447))
+	if i0 != 0 {
+		goto L40
+	}
+	v5 = uint32(8478330)
+	i0 = fn2797(m, v6, uint32(8478330))
+	if i0 != 0 {
+		goto L40
+	}
+	i0 = v4 + uint32(4)
+	v4 = i0
+	v5 = uint32(8483732)
+	i0 = fn2797(m, v6, uint32(8483732))
+	if i0 == 0 {
+		goto L37
+	}
+L40:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v5
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v3 + uint32(32)
+	i0 = fn3604(m, i0, uint32(8400080), i2)
+	goto L8
+L36:
+	v4 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3253(m, v0, i1, uint32(0))
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i0 = fn3253(m, v0, i1, uint32(0))
+	v4 = i0
+	goto L12
+L35:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8548517))
+	goto L8
+L34:
+	i0 = v4 + uint32(4)
+	v4 = i0
+	goto L33
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	if v1 == 0 {
+		goto L42
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if int32(i0) > int32(uint32(1)) {
+		goto L41
+	}
+L42:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8414924))
+	goto L8
+L41:
+	i0 = fn3253(m, v0, v1, uint32(0))
+	v4 = i0
+L12:
+	if int32(v4) > int32(k32(4294967295)) {
+		goto L8
+	}
+L11:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8450981))
+	goto L8
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if v4 == 0 {
+		goto L43
+	}
+	i0 = fn3254(m, v4)
+	if i0 != 0 {
+		goto L43
+	}
+	v4 = uint32(0)
+	goto L8
+L43:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	if v4 != 0 {
+		goto L44
+	}
+	v4 = uint32(1)
+	goto L8
+L44:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	if i0 != 0 {
+		goto L45
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8461216))
+	goto L8
+L45:
+	i0 = fn3244(m, v0, v4, uint32(0))
+	v4 = i0
+	goto L8
+L9:
+	if v2 != 0 {
+		goto L46
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8484530))
+	goto L8
+L46:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	if v1 != 0 {
+		goto L47
+	}
+	v4 = uint32(1)
+	goto L8
+L47:
+	i0 = fn3254(m, v1)
+	v4 = i0
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn3245(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	v2 = uint32(8487447)
+	i0 = fn2797(m, v0, uint32(8487447))
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = uint32(8478330)
+	i0 = fn2797(m, v0, uint32(8478330))
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = uint32(8483732)
+	i0 = fn2797(m, v0, uint32(8483732))
+	if i0 != 0 {
+		goto L2
+	}
+	v0 = uint32(1)
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8400080), v1)
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3246(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = v1 + uint32(8)
+	v4 = i0
+	v5 = uint32(0)
+L1:
+	v6 = uint32(0)
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+L2:
+	i0 = b2i(int32(v5) >= int32(v6))
+	v7 = i0
+	if v7 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == 0 {
+		goto L5
+	}
+	i0 = fn3239(m, v0, v6, v2)
+	if i0 == 0 {
+		goto L4
+	}
+	goto L3
+L5:
+	if v3 != 0 {
+		goto L3
+	}
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8394951))
+L4:
+	return v7
+L3:
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = v5 + uint32(1)
+	v5 = i0
+	goto L1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3247(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	v2 = uint32(8412755)
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	v2 = uint32(1)
+	if int32(v3) < int32(uint32(1)) {
+		goto L2
+	}
+	i0 = v1 + uint32(8)
+	v4 = i0
+	v5 = uint32(0)
+L3:
+	i2 = v5 << (uint32(2) & 31)
+	i1 = v4 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v2 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn3239(m, v0, i1, uint32(2))
+	if i0 != 0 {
+		goto L4
+	}
+	return uint32(0)
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	if i0 != 0 {
+		goto L5
+	}
+	return uint32(0)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v6 = i0
+	i0 = v6 + uint32(8)
+	v2 = i0
+	v3 = k32(4294967295)
+L7:
+	if v6 != 0 {
+		goto L9
+	}
+	v7 = uint32(0)
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+L8:
+	i0 = v3 + uint32(1)
+	v3 = i0
+	if int32(v3) >= int32(v7) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v7 = i0
+	if v7 != 0 {
+		goto L10
+	}
+	v2 = uint32(8394951)
+	goto L1
+L10:
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = fn3239(m, v0, v7, uint32(1))
+	if i0 != 0 {
+		goto L7
+	}
+	return uint32(0)
+L6:
+	v2 = uint32(1)
+	i0 = v5 + uint32(1)
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	if int32(v5) < int32(i1) {
+		goto L3
+	}
+L2:
+	return v2
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, v2)
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn3248(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = v1 + uint32(8)
+	v2 = i0
+	v3 = k32(4294967295)
+L1:
+	if v1 != 0 {
+		goto L3
+	}
+	v4 = uint32(0)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+L2:
+	i0 = v3 + uint32(1)
+	v3 = i0
+	i0 = b2i(int32(v3) >= int32(v4))
+	v5 = i0
+	if v5 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = fn3239(m, v0, i1, uint32(1))
+	if i0 != 0 {
+		goto L1
+	}
+L4:
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn3249(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(1)
+	if v1 == uint32(10059656) {
+		goto L1
+	}
+	if v1 == uint32(10063904) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	if v4 == uint32(10017064) {
+		goto L1
+	}
+	if v4 == uint32(10072576) {
+		goto L1
+	}
+	if v4 == uint32(10014724) {
+		goto L1
+	}
+	if v4 == uint32(10021560) {
+		goto L1
+	}
+	if v4 == uint32(10050376) {
+		goto L1
+	}
+	if v4 == uint32(10045280) {
+		goto L1
+	}
+	if v4 == uint32(10064376) {
+		goto L4
+	}
+	if v4 != uint32(10063232) {
+		goto L3
+	}
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = i1 + uint32(1)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if int32(v4) <= int32(i1) {
+		goto L5
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
+	fn3605(m, i0, uint32(8458567))
+	goto L1
+L5:
+	v3 = uint32(0)
+	i0 = fn580(m, v1)
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = fn581(m, v5)
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+L6:
+	i0 = fn3249(m, v0, v1)
+	if i0 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L8
+	}
+	fn2073(m, v5)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L9
+	}
+	fn2073(m, v1)
+L9:
+	i0 = fn581(m, v5)
+	v1 = i0
+	if v1 != 0 {
+		goto L6
+	}
+	goto L2
+L3:
+	v3 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = fn2340(m, i1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = fn3604(m, v4, uint32(8435080), v2)
+	goto L1
+L2:
+	i0 = fn3617(m)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v4 == 0 {
+		goto L10
+	}
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+	goto L1
+L10:
+	if v1 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L11
+	}
+	fn2073(m, v5)
+L11:
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	v3 = uint32(1)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn3250(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	b := m.base
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	if i0 != uint32(25) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	if i0 != uint32(20) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v0 = i0
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i2 == uint32(10072576) {
+		i0 = v0
+	} else {
+		i0 = uint32(0)
+	}
+	v1 = i0
+L1:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3251(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v2 = i0
+	m.g0 = v2
+	i0 = v1 + uint32(8)
+	v3 = i0
+	v4 = uint32(0)
+L1:
+	v5 = uint32(0)
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+L2:
+	i0 = b2i(int32(v4) >= int32(v5))
+	v6 = i0
+	if v6 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	v8 = i1
+	if int32(v7) <= int32(v8) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v8
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8506761), v2)
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v9 = i0
+	if int32(v7) > int32(k32(4294967295)) {
+		goto L7
+	}
+	if v8 == v7 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
+	v10 = i0
+	goto L6
+L7:
+	if int32(v9) > int32(k32(4294967295)) {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
+	v10 = i1
+	if v9 == v10 {
+		goto L5
+	}
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v2)+44)) = v8
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(32)
+	i0 = fn3604(m, i0, uint32(8506693), i2)
+	goto L3
+L5:
+	if v8 != v7 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
+	v8 = i1
+	if int32(v9) <= int32(v8) {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v8
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8496441), i2)
+	goto L3
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v5 = i0
+	if v5 == 0 {
+		goto L9
+	}
+	i0 = fn3239(m, v0, v5, uint32(1))
+	if i0 == 0 {
+		goto L3
+	}
+L9:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v4 + uint32(1)
+	v4 = i0
+	goto L1
+L3:
+	i0 = v2 + uint32(48)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn3252(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v2 = uint32(1)
+	i0 = fn3239(m, v0, v1, uint32(1))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	v3 = uint32(8414570)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = i0 + k32(4294967293)
+	switch i0 {
+	case 0:
+		goto L5
+	case 1:
+		goto L6
+	case 16, 18:
+		goto L2
+	case 17:
+		goto L7
+	default:
+		goto L3
+	}
+L7:
+	v2 = uint32(0)
+	i0 = fn3239(m, v0, v1, uint32(1))
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	v1 = i0
+	if v1 != uint32(10072576) {
+		goto L8
+	}
+	return uint32(1)
+L8:
+	if v1 != uint32(10021560) {
+		goto L9
+	}
+	return uint32(1)
+L9:
+	if v1 != uint32(10017064) {
+		goto L10
+	}
+	return uint32(1)
+L10:
+	if v1 != uint32(10050376) {
+		goto L4
+	}
+	return uint32(1)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != uint32(4) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 != uint32(20) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	v1 = i0
+	if v1 == uint32(10045280) {
+		goto L2
+	}
+	if v1 == uint32(10050376) {
+		goto L2
+	}
+	if v1 != uint32(10021560) {
+		goto L3
+	}
+	goto L2
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = i0 + k32(4294967295)
+	if i0 > uint32(1) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = i0 + k32(4294967292)
+	switch i0 {
+	case 0:
+		goto L12
+	case 16:
+		goto L13
+	default:
+		goto L3
+	}
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	v1 = i0
+	if v1 == uint32(10045280) {
+		goto L11
+	}
+	if v1 == uint32(10050376) {
+		goto L11
+	}
+	goto L3
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != uint32(4) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 != uint32(20) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	v1 = i0
+	if v1 == uint32(10045280) {
+		goto L11
+	}
+	if v1 != uint32(10050376) {
+		goto L3
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	if i0 != uint32(20) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	if i0 != uint32(10021560) {
+		goto L3
+	}
+	return uint32(1)
+L4:
+	v3 = uint32(8450724)
+	v2 = uint32(1)
+	if v1 == uint32(10045280) {
+		goto L2
+	}
+L3:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, v3)
+L2:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3253(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = v1 + uint32(8)
+	v3 = i0
+	v4 = k32(4294967295)
+L1:
+	if v1 != 0 {
+		goto L3
+	}
+	v5 = uint32(0)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+L2:
+	i0 = v4 + uint32(1)
+	v4 = i0
+	i0 = b2i(int32(v4) >= int32(v5))
+	v6 = i0
+	if v6 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = fn3244(m, v0, v5, v2)
+	if i0 != 0 {
+		goto L1
+	}
+L4:
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn3254(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i0 = fn2797(m, v0, uint32(8523326))
+	if i0 == 0 {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8414845), uint32(0))
+	goto L1
+L2:
+	v2 = uint32(8487447)
+	i0 = fn2797(m, v0, uint32(8487447))
+	if i0 != 0 {
+		goto L3
+	}
+	v2 = uint32(8478330)
+	i0 = fn2797(m, v0, uint32(8478330))
+	if i0 != 0 {
+		goto L3
+	}
+	v2 = uint32(8483732)
+	i0 = fn2797(m, v0, uint32(8483732))
+	if i0 != 0 {
+		goto L3
+	}
+	v0 = uint32(1)
+	goto L1
+L3:
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8400080), v1)
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3255(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v4 = i0
+	m.g0 = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v2
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = uint32(5000)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
+	i1 = uint32(5000) - i2
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L5
+	case 1:
+		goto L4
+	case 2:
+		goto L3
+	default:
+		goto L2
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v4 + uint32(16)
+	i0 = fn3256(m, i0, v1, i2)
+	if i0 != 0 {
+		goto L2
+	}
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v6 = i0
+	i0 = v6 + uint32(8)
+	v0 = i0
+	v3 = uint32(0)
+L6:
+	v2 = uint32(0)
+	if v6 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v2 = i0
+L7:
+	if int32(v3) >= int32(v2) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == 0 {
+		goto L8
+	}
+	i2 = v4 + uint32(16)
+	i0 = fn3257(m, v2, v1, i2)
+	if i0 != 0 {
+		goto L8
+	}
+	v3 = uint32(0)
+	goto L1
+L8:
+	i0 = v0 + uint32(4)
+	v0 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L6
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v4 + uint32(16)
+	i0 = fn3258(m, i0, v1, i2)
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	v3 = i0
+	if v3 != v5 {
+		goto L9
+	}
+	v3 = uint32(1)
+	goto L1
+L9:
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v3
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	i0 = fn3604(m, i0, uint32(8566062), v4)
+L1:
+	i0 = v4 + uint32(32)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn3256(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v3 = uint32(0)
+	i0 = fn3250(m, v0)
+	v4 = i0
+	i0 = v0 + uint32(8)
+	v5 = i0
+	v6 = v5
+L1:
+	v7 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v7 = i0
+L2:
+	if int32(v3) >= int32(v7) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 == 0 {
+		goto L4
+	}
+	i0 = fn3257(m, v7, v1, v2)
+	if i0 != 0 {
+		goto L4
+	}
+	m.depth--
+	return uint32(0)
+L4:
+	i0 = v6 + uint32(4)
+	v6 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L1
+L3:
+	v3 = uint32(1)
+	if v4 != 0 {
+		goto L5
+	}
+	i0 = fn3250(m, v0)
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	v3 = uint32(0)
+	i0 = fn3079(m, uint32(1), v1)
+	v7 = i0
+	if v7 == 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+32))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+36))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+40))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v6)+44))
+	i0 = fn3140(m, v7, i1, i2, i3, i4, v1)
+	v7 = i0
+	if v7 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v7
+	v3 = uint32(1)
+L5:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn3257(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i1 = i1 + uint32(1)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v3
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	if int32(v3) <= int32(i1) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
+	fn3605(m, i0, uint32(8458567))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L24
+	case 1:
+		goto L23
+	case 2:
+		goto L22
+	case 3:
+		goto L21
+	case 4:
+		goto L20
+	case 5:
+		goto L19
+	case 6:
+		goto L16
+	case 7:
+		goto L18
+	case 8:
+		goto L17
+	case 9:
+		goto L15
+	case 10:
+		goto L14
+	case 11:
+		goto L13
+	case 12:
+		goto L12
+	case 13:
+		goto L11
+	case 14:
+		goto L10
+	case 15:
+		goto L4
+	case 16:
+		goto L9
+	case 17:
+		goto L8
+	case 18:
+		goto L7
+	case 19:
+		goto L6
+	case 24:
+		goto L5
+	default:
+		goto L3
+	}
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L25:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L26
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L26:
+	if int32(v3) >= int32(v6) {
+		goto L27
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L28
+	}
+	i0 = fn3259(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L28
+	}
+	m.depth--
+	return uint32(0)
+L28:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L25
+L27:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn3260(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn3256(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L29:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L30
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L30:
+	if int32(v3) >= int32(v6) {
+		goto L31
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L32
+	}
+	i0 = fn3258(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L32
+	}
+	m.depth--
+	return uint32(0)
+L32:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L29
+L31:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+7)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = fn3258(m, v0, v1, v2)
+	if i0 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(0)
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L33:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L34
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L34:
+	if int32(v3) >= int32(v6) {
+		goto L35
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L36
+	}
+	i0 = fn3259(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L36
+	}
+	m.depth--
+	return uint32(0)
+L36:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L33
+L35:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn3260(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn3256(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L37:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L38
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L38:
+	if int32(v3) >= int32(v6) {
+		goto L39
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L40
+	}
+	i0 = fn3258(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L40
+	}
+	m.depth--
+	return uint32(0)
+L40:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L37
+L39:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+7)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = fn3258(m, v0, v1, v2)
+	if i0 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(0)
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L41:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L42
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L42:
+	if int32(v3) >= int32(v6) {
+		goto L43
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L44
+	}
+	i0 = fn3259(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L44
+	}
+	m.depth--
+	return uint32(0)
+L44:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L41
+L43:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L45:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L46
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L46:
+	if int32(v3) >= int32(v6) {
+		goto L47
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L48
+	}
+	i0 = fn3258(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L48
+	}
+	m.depth--
+	return uint32(0)
+L48:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L45
+L47:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L49:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L50
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L50:
+	if int32(v3) >= int32(v6) {
+		goto L51
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L52
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 != 0 {
+		goto L52
+	}
+	m.depth--
+	return uint32(0)
+L52:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L49
+L51:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = fn3256(m, i0, v1, v2)
+	if i0 != 0 {
+		goto L53
+	}
+	m.depth--
+	return uint32(0)
+L53:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i0
+	i0 = v6 + uint32(8)
+	v3 = i0
+	v0 = uint32(0)
+L54:
+	v5 = uint32(0)
+	if v6 == 0 {
+		goto L55
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v5 = i0
+L55:
+	if int32(v0) >= int32(v5) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == 0 {
+		goto L56
+	}
+	i0 = fn3258(m, v5, v1, v2)
+	if i0 != 0 {
+		goto L56
+	}
+	m.depth--
+	return uint32(0)
+L56:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v0 + uint32(1)
+	v0 = i0
+	goto L54
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = fn3258(m, v0, v1, v2)
+	if i0 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(0)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v6 = i0
+	i0 = v6 + uint32(8)
+	v3 = i0
+	v0 = uint32(0)
+L57:
+	v5 = uint32(0)
+	if v6 == 0 {
+		goto L58
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v5 = i0
+L58:
+	if int32(v0) >= int32(v5) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == 0 {
+		goto L59
+	}
+	i0 = fn3258(m, v5, v1, v2)
+	if i0 != 0 {
+		goto L59
+	}
+	m.depth--
+	return uint32(0)
+L59:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v0 + uint32(1)
+	v0 = i0
+	goto L57
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L60:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L61
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L61:
+	if int32(v3) >= int32(v6) {
+		goto L62
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L63
+	}
+	i0 = fn3258(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L63
+	}
+	m.depth--
+	return uint32(0)
+L63:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L60
+L62:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(0)
+L18:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+	goto L3
+L17:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+7)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L64
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+L64:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = fn3258(m, v0, v1, v2)
+	if i0 != 0 {
+		goto L3
+	}
+	goto L2
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 != 0 {
+		goto L65
+	}
+	m.depth--
+	return uint32(0)
+L65:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L66:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L67
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L67:
+	if int32(v3) >= int32(v6) {
+		goto L68
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L69
+	}
+	i0 = fn3259(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L69
+	}
+	m.depth--
+	return uint32(0)
+L69:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L66
+L68:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(0)
+L15:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L70:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L71
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L71:
+	if int32(v3) >= int32(v6) {
+		goto L72
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L73
+	}
+	i0 = fn3257(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L73
+	}
+	m.depth--
+	return uint32(0)
+L73:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L70
+L72:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L74:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L75
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L75:
+	if int32(v3) >= int32(v6) {
+		goto L76
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L77
+	}
+	i0 = fn3257(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L77
+	}
+	m.depth--
+	return uint32(0)
+L77:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L74
+L76:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn3261(m, i0, v1)
+	if i0 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(0)
+L14:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L78:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L79
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L79:
+	if int32(v3) >= int32(v6) {
+		goto L80
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L81
+	}
+	i0 = fn3257(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L81
+	}
+	m.depth--
+	return uint32(0)
+L81:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L78
+L80:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v6 = i0
+	i0 = v6 + uint32(8)
+	v3 = i0
+	v0 = uint32(0)
+L82:
+	v5 = uint32(0)
+	if v6 == 0 {
+		goto L83
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v5 = i0
+L83:
+	if int32(v0) >= int32(v5) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == 0 {
+		goto L84
+	}
+	i0 = fn3257(m, v5, v1, v2)
+	if i0 != 0 {
+		goto L84
+	}
+	m.depth--
+	return uint32(0)
+L84:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v0 + uint32(1)
+	v0 = i0
+	goto L82
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 != 0 {
+		goto L85
+	}
+	m.depth--
+	return uint32(0)
+L85:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L86:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L87
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L87:
+	if int32(v3) >= int32(v6) {
+		goto L88
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L89
+	}
+	i0 = fn3257(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L89
+	}
+	m.depth--
+	return uint32(0)
+L89:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L86
+L88:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v6 = i0
+	i0 = v6 + uint32(8)
+	v3 = i0
+	v0 = uint32(0)
+L90:
+	v5 = uint32(0)
+	if v6 == 0 {
+		goto L91
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v5 = i0
+L91:
+	if int32(v0) >= int32(v5) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == 0 {
+		goto L92
+	}
+	i0 = fn3257(m, v5, v1, v2)
+	if i0 != 0 {
+		goto L92
+	}
+	m.depth--
+	return uint32(0)
+L92:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v0 + uint32(1)
+	v0 = i0
+	goto L90
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 != 0 {
+		goto L93
+	}
+	m.depth--
+	return uint32(0)
+L93:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L94:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L95
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L95:
+	if int32(v3) >= int32(v6) {
+		goto L96
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L97
+	}
+	i0 = fn3257(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L97
+	}
+	m.depth--
+	return uint32(0)
+L97:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L94
+L96:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v6 = i0
+	i0 = v6 + uint32(8)
+	v3 = i0
+	v0 = uint32(0)
+L98:
+	v5 = uint32(0)
+	if v6 == 0 {
+		goto L99
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v5 = i0
+L99:
+	if int32(v0) >= int32(v5) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == 0 {
+		goto L100
+	}
+	i0 = fn3257(m, v5, v1, v2)
+	if i0 != 0 {
+		goto L100
+	}
+	m.depth--
+	return uint32(0)
+L100:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v0 + uint32(1)
+	v0 = i0
+	goto L98
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v7 = i0
+	i0 = v7 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L101:
+	v6 = uint32(0)
+	if v7 == 0 {
+		goto L102
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v6 = i0
+L102:
+	if int32(v3) >= int32(v6) {
+		goto L103
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L104
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v6 = i0
+	if v6 == 0 {
+		goto L104
+	}
+	i0 = fn3258(m, v6, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+L104:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L101
+L103:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v6 = i0
+	i0 = v6 + uint32(8)
+	v3 = i0
+	v0 = uint32(0)
+L105:
+	v5 = uint32(0)
+	if v6 == 0 {
+		goto L106
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v5 = i0
+L106:
+	if int32(v0) >= int32(v5) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == 0 {
+		goto L107
+	}
+	i0 = fn3257(m, v5, v1, v2)
+	if i0 != 0 {
+		goto L107
+	}
+	m.depth--
+	return uint32(0)
+L107:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v0 + uint32(1)
+	v0 = i0
+	goto L105
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v7 = i0
+	i0 = v7 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L108:
+	v6 = uint32(0)
+	if v7 == 0 {
+		goto L109
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v6 = i0
+L109:
+	if int32(v3) >= int32(v6) {
+		goto L110
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L111
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v6 = i0
+	if v6 == 0 {
+		goto L111
+	}
+	i0 = fn3258(m, v6, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+L111:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L108
+L110:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v6 = i0
+	i0 = v6 + uint32(8)
+	v3 = i0
+	v0 = uint32(0)
+L112:
+	v5 = uint32(0)
+	if v6 == 0 {
+		goto L113
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v5 = i0
+L113:
+	if int32(v0) >= int32(v5) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == 0 {
+		goto L114
+	}
+	i0 = fn3257(m, v5, v1, v2)
+	if i0 != 0 {
+		goto L114
+	}
+	m.depth--
+	return uint32(0)
+L114:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v0 + uint32(1)
+	v0 = i0
+	goto L112
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L115
+	}
+	i0 = fn3258(m, v3, v1, v2)
+	if i0 != 0 {
+		goto L115
+	}
+	m.depth--
+	return uint32(0)
+L115:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = fn3258(m, v0, v1, v2)
+	if i0 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(0)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L116:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L117
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L117:
+	if int32(v3) >= int32(v6) {
+		goto L118
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L119
+	}
+	i0 = fn3257(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L119
+	}
+	m.depth--
+	return uint32(0)
+L119:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L116
+L118:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v8 = i0
+	i0 = v8 + uint32(8)
+	v9 = i0
+	v7 = uint32(0)
+L120:
+	v3 = uint32(0)
+	if v8 == 0 {
+		goto L121
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v3 = i0
+L121:
+	if int32(v7) >= int32(v3) {
+		goto L122
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v9 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v3 == 0 {
+		goto L123
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	if i0 != uint32(1) {
+		goto L123
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v5 = i0
+	if v5 == 0 {
+		goto L124
+	}
+	i0 = fn3258(m, v5, v1, v2)
+	if i0 != 0 {
+		goto L124
+	}
+	m.depth--
+	return uint32(0)
+L124:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L125:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L126
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L126:
+	if int32(v3) >= int32(v6) {
+		goto L123
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L127
+	}
+	i0 = fn3257(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L127
+	}
+	m.depth--
+	return uint32(0)
+L127:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L125
+L123:
+	i0 = v7 + uint32(1)
+	v7 = i0
+	goto L120
+L122:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L128:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L129
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L129:
+	if int32(v3) >= int32(v6) {
+		goto L130
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L131
+	}
+	i0 = fn3257(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L131
+	}
+	m.depth--
+	return uint32(0)
+L131:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L128
+L130:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v6 = i0
+	i0 = v6 + uint32(8)
+	v3 = i0
+	v0 = uint32(0)
+L132:
+	v5 = uint32(0)
+	if v6 == 0 {
+		goto L133
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v5 = i0
+L133:
+	if int32(v0) >= int32(v5) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == 0 {
+		goto L134
+	}
+	i0 = fn3257(m, v5, v1, v2)
+	if i0 != 0 {
+		goto L134
+	}
+	m.depth--
+	return uint32(0)
+L134:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v0 + uint32(1)
+	v0 = i0
+	goto L132
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L135:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L136
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L136:
+	if int32(v3) >= int32(v6) {
+		goto L137
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L138
+	}
+	i0 = fn3257(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L138
+	}
+	m.depth--
+	return uint32(0)
+L138:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L135
+L137:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v8 = i0
+	i0 = v8 + uint32(8)
+	v9 = i0
+	v7 = uint32(0)
+L139:
+	v3 = uint32(0)
+	if v8 == 0 {
+		goto L140
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v3 = i0
+L140:
+	if int32(v7) >= int32(v3) {
+		goto L141
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v9 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v3 == 0 {
+		goto L142
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	if i0 != uint32(1) {
+		goto L142
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v5 = i0
+	if v5 == 0 {
+		goto L143
+	}
+	i0 = fn3258(m, v5, v1, v2)
+	if i0 != 0 {
+		goto L143
+	}
+	m.depth--
+	return uint32(0)
+L143:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L144:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L145
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L145:
+	if int32(v3) >= int32(v6) {
+		goto L142
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L146
+	}
+	i0 = fn3257(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L146
+	}
+	m.depth--
+	return uint32(0)
+L146:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L144
+L142:
+	i0 = v7 + uint32(1)
+	v7 = i0
+	goto L139
+L141:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L147:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L148
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L148:
+	if int32(v3) >= int32(v6) {
+		goto L149
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L150
+	}
+	i0 = fn3257(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L150
+	}
+	m.depth--
+	return uint32(0)
+L150:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L147
+L149:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v6 = i0
+	i0 = v6 + uint32(8)
+	v3 = i0
+	v0 = uint32(0)
+L151:
+	v5 = uint32(0)
+	if v6 == 0 {
+		goto L152
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v5 = i0
+L152:
+	if int32(v0) >= int32(v5) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == 0 {
+		goto L153
+	}
+	i0 = fn3257(m, v5, v1, v2)
+	if i0 != 0 {
+		goto L153
+	}
+	m.depth--
+	return uint32(0)
+L153:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v0 + uint32(1)
+	v0 = i0
+	goto L151
+L6:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = fn3258(m, v0, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+	goto L3
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 != 0 {
+		goto L154
+	}
+	m.depth--
+	return uint32(0)
+L154:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v8 = i0
+	i0 = v8 + uint32(8)
+	v9 = i0
+	v7 = uint32(0)
+L155:
+	v0 = uint32(0)
+	if v8 == 0 {
+		goto L156
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v0 = i0
+L156:
+	if int32(v7) >= int32(v0) {
+		goto L3
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v9 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v0 = i0
+	if v0 == 0 {
+		goto L157
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i0 = fn3262(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L158
+	}
+	i0 = fn3258(m, v3, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+L158:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v6 = i0
+	i0 = v6 + uint32(8)
+	v3 = i0
+	v0 = uint32(0)
+L159:
+	v5 = uint32(0)
+	if v6 == 0 {
+		goto L160
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v5 = i0
+L160:
+	if int32(v0) >= int32(v5) {
+		goto L157
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == 0 {
+		goto L161
+	}
+	i0 = fn3257(m, v5, v1, v2)
+	if i0 != 0 {
+		goto L161
+	}
+	m.depth--
+	return uint32(0)
+L161:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v0 + uint32(1)
+	v0 = i0
+	goto L159
+L157:
+	i0 = v7 + uint32(1)
+	v7 = i0
+	goto L155
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
+	m.depth--
+	return uint32(1)
+L2:
+	m.depth--
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn3258(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i1 = i1 + uint32(1)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v3
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	if int32(v3) <= int32(i1) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
+	fn3605(m, i0, uint32(8458567))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L30
+	case 1:
+		goto L5
+	case 2:
+		goto L29
+	case 3:
+		goto L28
+	case 4:
+		goto L27
+	case 5:
+		goto L26
+	case 6:
+		goto L25
+	case 7:
+		goto L24
+	case 8:
+		goto L23
+	case 9:
+		goto L22
+	case 10:
+		goto L21
+	case 11:
+		goto L20
+	case 12:
+		goto L19
+	case 13:
+		goto L18
+	case 14:
+		goto L17
+	case 15:
+		goto L16
+	case 16:
+		goto L15
+	case 17:
+		goto L14
+	case 18:
+		goto L13
+	case 20:
+		goto L12
+	case 21:
+		goto L11
+	case 22:
+		goto L10
+	case 23:
+		goto L6
+	case 24:
+		goto L8
+	case 25:
+		goto L7
+	case 26:
+		goto L9
+	default:
+		goto L2
+	}
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v3 = i0
+	v0 = uint32(0)
+L31:
+	v5 = uint32(0)
+	if v4 == 0 {
+		goto L32
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+L32:
+	if int32(v0) >= int32(v5) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == 0 {
+		goto L33
+	}
+	i0 = fn3258(m, v5, v1, v2)
+	if i0 == 0 {
+		goto L4
+	}
+L33:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v0 + uint32(1)
+	v0 = i0
+	goto L31
+L29:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = fn3263(m, v0, v1)
+	if i0 != 0 {
+		goto L2
+	}
+	goto L3
+L28:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = fn3264(m, v0, v1)
+	if i0 != 0 {
+		goto L2
+	}
+	goto L3
+L27:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3260(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 != 0 {
+		goto L2
+	}
+	goto L3
+L26:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 != 0 {
+		goto L2
+	}
+	goto L3
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v6 = i0
+	i0 = v6 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L34:
+	v4 = uint32(0)
+	if v6 == 0 {
+		goto L35
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v4 = i0
+L35:
+	if int32(v3) >= int32(v4) {
+		goto L36
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == 0 {
+		goto L37
+	}
+	i0 = fn3258(m, v4, v1, v2)
+	if i0 == 0 {
+		goto L4
+	}
+L37:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L34
+L36:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v3 = i0
+	v0 = uint32(0)
+L38:
+	v5 = uint32(0)
+	if v4 == 0 {
+		goto L39
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+L39:
+	if int32(v0) >= int32(v5) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == 0 {
+		goto L40
+	}
+	i0 = fn3258(m, v5, v1, v2)
+	if i0 == 0 {
+		goto L4
+	}
+L40:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v0 + uint32(1)
+	v0 = i0
+	goto L38
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v3 = i0
+	v0 = uint32(0)
+L41:
+	v5 = uint32(0)
+	if v4 == 0 {
+		goto L42
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+L42:
+	if int32(v0) >= int32(v5) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == 0 {
+		goto L43
+	}
+	i0 = fn3258(m, v5, v1, v2)
+	if i0 == 0 {
+		goto L4
+	}
+L43:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v0 + uint32(1)
+	v0 = i0
+	goto L41
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v3 = i0
+	v0 = uint32(0)
+L44:
+	v5 = uint32(0)
+	if v4 == 0 {
+		goto L45
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+L45:
+	if int32(v0) >= int32(v5) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == 0 {
+		goto L46
+	}
+	i0 = fn3265(m, v5, v1, v2)
+	if i0 == 0 {
+		goto L4
+	}
+L46:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v0 + uint32(1)
+	v0 = i0
+	goto L44
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v3 = i0
+	v0 = uint32(0)
+L47:
+	v5 = uint32(0)
+	if v4 == 0 {
+		goto L48
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+L48:
+	if int32(v0) >= int32(v5) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == 0 {
+		goto L49
+	}
+	i0 = fn3265(m, v5, v1, v2)
+	if i0 == 0 {
+		goto L4
+	}
+L49:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v0 + uint32(1)
+	v0 = i0
+	goto L47
+L21:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v3 = i0
+	v0 = uint32(0)
+L50:
+	v5 = uint32(0)
+	if v4 == 0 {
+		goto L51
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+L51:
+	if int32(v0) >= int32(v5) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == 0 {
+		goto L52
+	}
+	i0 = fn3265(m, v5, v1, v2)
+	if i0 == 0 {
+		goto L4
+	}
+L52:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v0 + uint32(1)
+	v0 = i0
+	goto L50
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v3 = i0
+	v0 = uint32(0)
+L53:
+	v5 = uint32(0)
+	if v4 == 0 {
+		goto L54
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+L54:
+	if int32(v0) >= int32(v5) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == 0 {
+		goto L55
+	}
+	i0 = fn3265(m, v5, v1, v2)
+	if i0 == 0 {
+		goto L4
+	}
+L55:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v0 + uint32(1)
+	v0 = i0
+	goto L53
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 != 0 {
+		goto L2
+	}
+	goto L4
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = fn3258(m, v0, v1, v2)
+	if i0 != 0 {
+		goto L2
+	}
+	goto L4
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 != 0 {
+		goto L2
+	}
+	goto L4
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v6 = i0
+	i0 = v6 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L56:
+	v4 = uint32(0)
+	if v6 == 0 {
+		goto L57
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v4 = i0
+L57:
+	if int32(v3) >= int32(v4) {
+		goto L58
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == 0 {
+		goto L59
+	}
+	i0 = fn3258(m, v4, v1, v2)
+	if i0 == 0 {
+		goto L4
+	}
+L59:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L56
+L58:
+	i0 = fn3266(m, v0, v1)
+	if i0 != 0 {
+		goto L2
+	}
+	goto L4
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v6 = i0
+	i0 = v6 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L60:
+	v4 = uint32(0)
+	if v6 == 0 {
+		goto L61
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v4 = i0
+L61:
+	if int32(v3) >= int32(v4) {
+		goto L62
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == 0 {
+		goto L63
+	}
+	i0 = fn3258(m, v4, v1, v2)
+	if i0 == 0 {
+		goto L4
+	}
+L63:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L60
+L62:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v3 = i0
+	v0 = uint32(0)
+L64:
+	v5 = uint32(0)
+	if v4 == 0 {
+		goto L65
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+L65:
+	if int32(v0) >= int32(v5) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == 0 {
+		goto L66
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L4
+	}
+L66:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v0 + uint32(1)
+	v0 = i0
+	goto L64
+L14:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = fn3258(m, v0, v1, v2)
+	if i0 != 0 {
+		goto L2
+	}
+	goto L3
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v3 = i0
+	v0 = uint32(0)
+L67:
+	v5 = uint32(0)
+	if v4 == 0 {
+		goto L68
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+L68:
+	if int32(v0) >= int32(v5) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == 0 {
+		goto L69
+	}
+	i0 = fn3258(m, v5, v1, v2)
+	if i0 == 0 {
+		goto L4
+	}
+L69:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v0 + uint32(1)
+	v0 = i0
+	goto L67
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 != 0 {
+		goto L2
+	}
+	goto L4
+L11:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = fn3267(m, v0, v1)
+	if i0 == 0 {
+		goto L3
+	}
+	goto L2
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 != 0 {
+		goto L2
+	}
+	goto L4
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L70
+	}
+	i0 = fn3258(m, v3, v1, v2)
+	if i0 == 0 {
+		goto L4
+	}
+L70:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	if v3 == 0 {
+		goto L71
+	}
+	i0 = fn3258(m, v3, v1, v2)
+	if i0 == 0 {
+		goto L4
+	}
+L71:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = fn3258(m, v0, v1, v2)
+	if i0 != 0 {
+		goto L2
+	}
+	goto L4
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v3 = i0
+	v0 = uint32(0)
+L72:
+	v5 = uint32(0)
+	if v4 == 0 {
+		goto L73
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+L73:
+	if int32(v0) >= int32(v5) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == 0 {
+		goto L74
+	}
+	i0 = fn3258(m, v5, v1, v2)
+	if i0 == 0 {
+		goto L4
+	}
+L74:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v0 + uint32(1)
+	v0 = i0
+	goto L72
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v6 = i0
+	i0 = v6 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L75:
+	v4 = uint32(0)
+	if v6 == 0 {
+		goto L76
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v4 = i0
+L76:
+	if int32(v3) >= int32(v4) {
+		goto L77
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == 0 {
+		goto L78
+	}
+	i0 = fn3258(m, v4, v1, v2)
+	if i0 == 0 {
+		goto L4
+	}
+L78:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L75
+L77:
+	i0 = fn3268(m, v0, v1)
+	if i0 != 0 {
+		goto L2
+	}
+	goto L4
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 != uint32(1) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2797(m, i0, uint32(8522590))
+	if i0 == 0 {
+		goto L2
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = b2i(i1 == 0)
+	i1 = fn607(m, i1)
+	i0 = fn3269(m, v0, i1, v1)
+	m.depth--
+	return i0
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 != 0 {
+		goto L2
+	}
+L4:
+	v3 = uint32(0)
+L3:
+	m.depth--
+	return v3
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
+	m.depth--
+	return uint32(1)
+}
+
+//go:norace
+//go:nocheckptr
+func fn3259(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L4
+	case 1:
+		goto L3
+	case 2:
+		goto L2
+	default:
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	if v3 == 0 {
+		goto L5
+	}
+	i0 = fn3258(m, v3, v1, v2)
+	if i0 != 0 {
+		goto L5
+	}
+	return uint32(0)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = fn3258(m, v0, v1, v2)
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = fn3258(m, v0, v1, v2)
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = fn3258(m, v0, v1, v2)
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	return uint32(1)
+}
+
+//go:norace
+//go:nocheckptr
+func fn3260(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	i0 = v3 + uint32(8)
+	v4 = i0
+	v5 = uint32(0)
+L3:
+	v6 = uint32(0)
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v6 = i0
+L4:
+	if int32(v5) >= int32(v6) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == 0 {
+		goto L6
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+7)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v6 = i0
+	if v6 == 0 {
+		goto L6
+	}
+	i0 = fn3258(m, v6, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+L6:
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = v5 + uint32(1)
+	v5 = i0
+	goto L3
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	i0 = v3 + uint32(8)
+	v4 = i0
+	v5 = uint32(0)
+L7:
+	v6 = uint32(0)
+	if v3 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v6 = i0
+L8:
+	if int32(v5) >= int32(v6) {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == 0 {
+		goto L10
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+7)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v6 = i0
+	if v6 == 0 {
+		goto L10
+	}
+	i0 = fn3258(m, v6, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+L10:
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = v5 + uint32(1)
+	v5 = i0
+	goto L7
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	if v5 == 0 {
+		goto L11
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+7)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v5 = i0
+	if v5 == 0 {
+		goto L11
+	}
+	i0 = fn3258(m, v5, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	i0 = v3 + uint32(8)
+	v4 = i0
+	v5 = uint32(0)
+L12:
+	v6 = uint32(0)
+	if v3 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v6 = i0
+L13:
+	if int32(v5) >= int32(v6) {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == 0 {
+		goto L15
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+7)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v6 = i0
+	if v6 == 0 {
+		goto L15
+	}
+	i0 = fn3258(m, v6, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+L15:
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = v5 + uint32(1)
+	v5 = i0
+	goto L12
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	i0 = v3 + uint32(8)
+	v4 = i0
+	v5 = uint32(0)
+L16:
+	v6 = uint32(0)
+	if v3 == 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v6 = i0
+L17:
+	if int32(v5) >= int32(v6) {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == 0 {
+		goto L19
+	}
+	i0 = fn3258(m, v6, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+L19:
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = v5 + uint32(1)
+	v5 = i0
+	goto L16
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v5 = i0
+	if v5 == 0 {
+		goto L20
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+7)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v5 = i0
+	if v5 == 0 {
+		goto L20
+	}
+	i0 = fn3258(m, v5, v1, v2)
+	if i0 == 0 {
+		goto L2
+	}
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v3 = i0
+	i0 = v3 + uint32(8)
+	v4 = i0
+	v5 = uint32(0)
+L21:
+	v6 = uint32(0)
+	if v3 == 0 {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v6 = i0
+L22:
+	i0 = b2i(int32(v5) >= int32(v6))
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == 0 {
+		goto L23
+	}
+	i0 = fn3258(m, v6, v1, v2)
+	if i0 == 0 {
+		goto L1
+	}
+L23:
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = v5 + uint32(1)
+	v5 = i0
+	goto L21
+L2:
+	v0 = uint32(0)
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3261(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v2 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i0 = i0 + k32(4294967288)
+	switch i0 {
+	case 0:
+		goto L7
+	case 17:
+		goto L8
+	default:
+		goto L1
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 != 0 {
+		goto L9
+	}
+	v4 = uint32(0)
+	goto L6
+L9:
+	v2 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if int32(v4) < int32(uint32(1)) {
+		goto L6
+	}
+	i0 = v3 + uint32(8)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == uint32(23) {
+		goto L1
+	}
+	i0 = v3 + uint32(12)
+	v2 = i0
+	v6 = uint32(1)
+L11:
+	v7 = v6
+	if v4 == v7 {
+		goto L10
+	}
+	i0 = v7 + uint32(1)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v8 = i0
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	if i0 != uint32(23) {
+		goto L11
+	}
+L10:
+	v2 = uint32(1)
+	if int32(v7) < int32(v4) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(26)
+	v2 = v4
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != uint32(20) {
+		goto L4
+	}
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 == 0 {
+		goto L5
+	}
+	goto L12
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 != 0 {
+		goto L14
+	}
+	v7 = uint32(0)
+	goto L13
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v7 = i0
+	if int32(v7) < int32(uint32(1)) {
+		goto L13
+	}
+	i0 = v3 + uint32(8)
+	v2 = i0
+	v6 = v7
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != uint32(20) {
+		goto L4
+	}
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v6 + k32(4294967295)
+	v6 = i0
+	if v6 != 0 {
+		goto L15
+	}
+L13:
+	i0 = fn2290(m, v7)
+	v4 = i0
+	if v4 == 0 {
+		goto L4
+	}
+	v6 = uint32(0)
+	v2 = uint32(12)
+L16:
+	v7 = uint32(0)
+	if v3 == 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v7 = i0
+L17:
+	if int32(v6) >= int32(v7) {
+		goto L18
+	}
+	i0 = v3 + v2
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v8 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+L19:
+	i0 = v4 + v2
+	*(*uint32)(unsafe.Add(b, i0)) = v7
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v6 + uint32(1)
+	v6 = i0
+	goto L16
+L18:
+	i0 = fn2200(m, v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L20
+	}
+	fn2073(m, v4)
+L20:
+	if v5 != 0 {
+		goto L3
+	}
+	goto L4
+L6:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(26)
+L5:
+	i0 = fn2290(m, v4)
+	v5 = i0
+	if v5 == 0 {
+		goto L4
+	}
+	v6 = uint32(0)
+	v2 = uint32(12)
+L21:
+	v7 = uint32(0)
+	if v3 == 0 {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v7 = i0
+L22:
+	if int32(v6) >= int32(v7) {
+		goto L3
+	}
+	i0 = v3 + v2
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v8 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+L23:
+	i0 = v5 + v2
+	*(*uint32)(unsafe.Add(b, i0)) = v7
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v6 + uint32(1)
+	v6 = i0
+	goto L21
+L4:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027628))
+	i0 = fn3620(m, i0)
+	if i0 != 0 {
+		goto L1
+	}
+	fn3625(m)
+	goto L2
+L3:
+	i0 = fn4136(m, v1, v5)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L24
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	if v6 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+	return uint32(0)
+L24:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(20)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v5
+L2:
+	v2 = uint32(1)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3262(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i1 = i1 + uint32(1)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v3
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	if int32(v3) <= int32(i1) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
+	fn3605(m, i0, uint32(8458567))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L8
+	case 2:
+		goto L7
+	case 3:
+		goto L6
+	case 4:
+		goto L5
+	case 6:
+		goto L4
+	case 7:
+		goto L3
+	default:
+		goto L2
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 != 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(0)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L9:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L10:
+	if int32(v3) >= int32(v6) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L11
+	}
+	i0 = fn3262(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L11
+	}
+	m.depth--
+	return uint32(0)
+L11:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L9
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L12:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L13:
+	if int32(v3) >= int32(v6) {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L15
+	}
+	i0 = fn3258(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L15
+	}
+	m.depth--
+	return uint32(0)
+L15:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L12
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L16:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L17:
+	if int32(v3) >= int32(v6) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L18
+	}
+	i0 = fn3262(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L18
+	}
+	m.depth--
+	return uint32(0)
+L18:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L16
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 != 0 {
+		goto L19
+	}
+	m.depth--
+	return uint32(0)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L20:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L21:
+	if int32(v3) >= int32(v6) {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L23
+	}
+	i0 = fn3262(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L23
+	}
+	m.depth--
+	return uint32(0)
+L23:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L20
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L24:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L25:
+	if int32(v3) >= int32(v6) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L26
+	}
+	i0 = fn3262(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L26
+	}
+	m.depth--
+	return uint32(0)
+L26:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L24
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = fn3262(m, v3, v1, v2)
+	if i0 != 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(0)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L27:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L28
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L28:
+	if int32(v3) >= int32(v6) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L29
+	}
+	i0 = fn3262(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L29
+	}
+	m.depth--
+	return uint32(0)
+L29:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L27
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
+	m.depth--
+	return uint32(1)
+}
+
+//go:norace
+//go:nocheckptr
+func fn3263(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var v22 uint32
+	_ = v22
+	var v23 uint32
+	_ = v23
+	var v24 uint32
+	_ = v24
+	var v25 uint32
+	_ = v25
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var i6 uint32
+	_ = i6
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	if i0 != uint32(20) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v8 = i0
+	if v8 != uint32(6) {
+		goto L4
+	}
+	if v6 != uint32(26) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v9 = i0
+	if v9 != 0 {
+		goto L6
+	}
+	v3 = uint32(1)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v10 = i0
+	if int32(v10) < int32(uint32(1)) {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == uint32(23) {
+		goto L3
+	}
+	i0 = v9 + uint32(12)
+	v4 = i0
+	v11 = uint32(1)
+L9:
+	v12 = v11
+	if v10 == v12 {
+		goto L8
+	}
+	i0 = v12 + uint32(1)
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v13 = i0
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	if i0 != uint32(23) {
+		goto L9
+	}
+L8:
+	if int32(v12) < int32(v10) {
+		goto L4
+	}
+L7:
+	i0 = v10 << (uint32(1) & 31)
+	i0 = i0 | uint32(1)
+	v3 = i0
+L5:
+	i0 = fn3079(m, v3, v1)
+	v14 = i0
+	if v14 != 0 {
+		goto L10
+	}
+	v3 = uint32(0)
+	goto L1
+L10:
+	*(*uint32)(unsafe.Add(b, v14)) = uint32(0)
+	i0 = v9 + uint32(8)
+	v15 = i0
+	i0 = v14 + uint32(8)
+	v16 = i0
+	i0 = v2 + uint32(23)
+	i0 = i0 + uint32(1)
+	v17 = i0
+	i0 = k32(10089824) + uint32(44384)
+	v18 = i0
+	i0 = k32(10089824) + uint32(20676)
+	v19 = i0
+	v10 = uint32(0)
+	v20 = uint32(0)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
+	v3 = i0
+	i0 = v3 & uint32(32)
+	if i0 == 0 {
+		goto L13
+	}
+	i3 = v3 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v7 + i1
+	v11 = i0
+	goto L12
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v11 = i0
+L12:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	v12 = i1
+	if int32(v10) < int32(v12) {
+		goto L16
+	}
+	v3 = v10
+	goto L15
+L16:
+	v5 = uint32(0)
+	i0 = v3 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	i0 = i0 + k32(4294967295)
+	v13 = i0
+	v3 = v10
+L17:
+	switch v13 {
+	case 0:
+		goto L21
+	case 1:
+		goto L20
+	default:
+		goto L19
+	}
+L21:
+	i0 = v11 + v3
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v6 = i0
+	goto L18
+L20:
+	i1 = v3 << (uint32(1) & 31)
+	i0 = v11 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v6 = i0
+	goto L18
+L19:
+	i1 = v3 << (uint32(2) & 31)
+	i0 = v11 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+L18:
+	i0 = v3 + uint32(1)
+	v4 = i0
+	if v6 == uint32(37) {
+		goto L24
+	}
+	v3 = v4
+	goto L23
+L24:
+	if int32(v4) >= int32(v12) {
+		goto L22
+	}
+	switch v13 {
+	case 0:
+		goto L28
+	case 1:
+		goto L27
+	default:
+		goto L26
+	}
+L28:
+	i0 = v11 + v4
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v4 = i0
+	goto L25
+L27:
+	i1 = v4 << (uint32(1) & 31)
+	i0 = v11 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v4 = i0
+	goto L25
+L26:
+	i1 = v4 << (uint32(2) & 31)
+	i0 = v11 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+L25:
+	if v4 != uint32(37) {
+		goto L22
+	}
+	i0 = v3 + uint32(2)
+	v3 = i0
+	v5 = uint32(1)
+L23:
+	if int32(v3) < int32(v12) {
+		goto L17
+	}
+L22:
+	if v3 != v10 {
+		goto L29
+	}
+	v3 = v10
+	goto L15
+L29:
+	i0 = fn2807(m, v7, v10, v3)
+	v6 = i0
+	if v6 != 0 {
+		goto L31
+	}
+	v4 = v6
+	goto L30
+L31:
+	if v5 != 0 {
+		goto L32
+	}
+	v4 = v6
+	goto L30
+L32:
+	i0 = fn2808(m, v6, v19, v18, k32(4294967295))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L30
+	}
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v11
+	if v11 != 0 {
+		goto L30
+	}
+	fn2073(m, v6)
+L30:
+	if v4 == 0 {
+		goto L15
+	}
+	i0 = fn4136(m, v1, v4)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L33
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L15
+	}
+	fn2073(m, v4)
+	goto L15
+L33:
+	i0 = fn3141(m, v4, uint32(0), k32(4294967295), k32(4294967295), k32(4294967295), k32(4294967295), v1)
+	v4 = i0
+	if v4 == 0 {
+		goto L15
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v14))
+	v6 = i1
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v14)) = i1
+	i1 = v6 << (uint32(2) & 31)
+	i0 = v16 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	goto L14
+L15:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L14
+	}
+	v3 = uint32(0)
+	goto L1
+L14:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	v21 = i1
+	if int32(v3) >= int32(v21) {
+		goto L2
+	}
+	if v9 != 0 {
+		goto L35
+	}
+	v4 = uint32(0)
+	goto L34
+L35:
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v4 = i0
+L34:
+	if int32(v20) >= int32(v4) {
+		goto L3
+	}
+	i0 = v3 + uint32(1)
+	if int32(i0) >= int32(v21) {
+		goto L36
+	}
+	i1 = v20 << (uint32(2) & 31)
+	i0 = v15 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v22 = i0
+	v12 = uint32(0)
+	i0 = uint32(0) - v21
+	v23 = i0
+	i0 = v3 + uint32(4)
+	v4 = i0
+	i0 = v3 << (uint32(1) & 31)
+	i0 = i0 + uint32(6)
+	v6 = i0
+	i0 = v3 << (uint32(2) & 31)
+	i0 = i0 + uint32(12)
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
+	v3 = i0
+	i0 = v3 & uint32(32)
+	v8 = i0
+	i0 = v3 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	v10 = i0
+	i3 = v3 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v7 + i1
+	v5 = i0
+L37:
+	i0 = v10 + k32(4294967295)
+	v24 = i0
+	switch v24 {
+	case 0:
+		goto L41
+	case 1:
+		goto L40
+	default:
+		goto L39
+	}
+L41:
+	v3 = v5
+	if v8 != 0 {
+		goto L42
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v3 = i0
+L42:
+	i0 = v3 + v4
+	i0 = i0 + k32(4294967293)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v13 = i0
+	goto L38
+L40:
+	v3 = v5
+	if v8 != 0 {
+		goto L43
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v3 = i0
+L43:
+	i0 = v3 + v6
+	i0 = i0 + k32(4294967292)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v13 = i0
+	goto L38
+L39:
+	v3 = v5
+	if v8 != 0 {
+		goto L44
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v3 = i0
+L44:
+	i0 = v3 + v11
+	i0 = i0 + k32(4294967288)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v13 = i0
+L38:
+	v3 = uint32(2)
+	i0 = v13 + k32(4294967264)
+	switch i0 {
+	case 0:
+		goto L49
+	case 3:
+		goto L48
+	case 11:
+		goto L45
+	case 13:
+		goto L50
+	case 16:
+		goto L47
+	default:
+		goto L46
+	}
+L50:
+	v3 = uint32(1)
+	goto L45
+L49:
+	v3 = uint32(4)
+	goto L45
+L48:
+	v3 = uint32(8)
+	goto L45
+L47:
+	v3 = uint32(16)
+	goto L45
+L46:
+	i0 = v4 + k32(4294967294)
+	v3 = i0
+	v25 = k32(4294967295)
+	i0 = v13 + k32(4294967248)
+	v23 = i0
+	if v23 <= uint32(9) {
+		goto L52
+	}
+	v23 = k32(4294967295)
+	v4 = v3
+	goto L51
+L52:
+	if int32(v3) >= int32(v21) {
+		goto L36
+	}
+	switch v24 {
+	case 0:
+		goto L56
+	case 1:
+		goto L55
+	default:
+		goto L54
+	}
+L56:
+	v3 = v5
+	if v8 != 0 {
+		goto L57
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v3 = i0
+L57:
+	i0 = v3 + v4
+	i0 = i0 + k32(4294967294)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v3 = i0
+	goto L53
+L55:
+	v3 = v5
+	if v8 != 0 {
+		goto L58
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v3 = i0
+L58:
+	i0 = v3 + v6
+	i0 = i0 + k32(4294967294)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v3 = i0
+	goto L53
+L54:
+	v3 = v5
+	if v8 != 0 {
+		goto L59
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v3 = i0
+L59:
+	i0 = v3 + v11
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+L53:
+	i0 = v4 + k32(4294967295)
+	v13 = i0
+	i0 = v3 + k32(4294967238)
+	if i0 >= k32(4294967286) {
+		goto L60
+	}
+	v4 = v13
+	v13 = v3
+	goto L51
+L60:
+	if int32(v13) >= int32(v21) {
+		goto L36
+	}
+	switch v24 {
+	case 0:
+		goto L63
+	case 1:
+		goto L64
+	default:
+		goto L62
+	}
+L64:
+	v11 = v5
+	if v8 != 0 {
+		goto L65
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v11 = i0
+L65:
+	i0 = v11 + v6
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v13 = i0
+	goto L61
+L63:
+	v6 = v5
+	if v8 != 0 {
+		goto L66
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v6 = i0
+L66:
+	i0 = v6 + v4
+	i0 = i0 + k32(4294967295)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v13 = i0
+	goto L61
+L62:
+	v6 = v5
+	if v8 != 0 {
+		goto L67
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v6 = i0
+L67:
+	i0 = v6 + v11
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v13 = i0
+L61:
+	i0 = v13 + k32(4294967238)
+	if i0 > k32(4294967285) {
+		goto L36
+	}
+	i0 = v23 * uint32(10)
+	i0 = i0 + v3
+	i0 = i0 + k32(4294967248)
+	v23 = i0
+L51:
+	if v13 == uint32(46) {
+		goto L69
+	}
+	v10 = v4
+	goto L68
+L69:
+	if int32(v4) >= int32(v21) {
+		goto L36
+	}
+	switch v24 {
+	case 0:
+		goto L73
+	case 1:
+		goto L72
+	default:
+		goto L71
+	}
+L73:
+	v3 = v5
+	if v8 != 0 {
+		goto L74
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v3 = i0
+L74:
+	i0 = v3 + v4
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v13 = i0
+	goto L70
+L72:
+	v3 = v5
+	if v8 != 0 {
+		goto L75
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v3 = i0
+L75:
+	i1 = v4 << (uint32(1) & 31)
+	i0 = v3 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v13 = i0
+	goto L70
+L71:
+	v3 = v5
+	if v8 != 0 {
+		goto L76
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v3 = i0
+L76:
+	i1 = v4 << (uint32(2) & 31)
+	i0 = v3 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v13 = i0
+L70:
+	i0 = v4 + uint32(1)
+	v10 = i0
+	i0 = v13 + k32(4294967248)
+	v25 = i0
+	if v25 <= uint32(9) {
+		goto L77
+	}
+	v25 = uint32(0)
+	goto L68
+L77:
+	if int32(v10) >= int32(v21) {
+		goto L36
+	}
+	switch v24 {
+	case 0:
+		goto L81
+	case 1:
+		goto L80
+	default:
+		goto L79
+	}
+L81:
+	v3 = v5
+	if v8 != 0 {
+		goto L82
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v3 = i0
+L82:
+	i0 = v3 + v10
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v3 = i0
+	goto L78
+L80:
+	v3 = v5
+	if v8 != 0 {
+		goto L83
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v3 = i0
+L83:
+	i1 = v10 << (uint32(1) & 31)
+	i0 = v3 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v3 = i0
+	goto L78
+L79:
+	v3 = v5
+	if v8 != 0 {
+		goto L84
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v3 = i0
+L84:
+	i1 = v10 << (uint32(2) & 31)
+	i0 = v3 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+L78:
+	i0 = v4 + uint32(2)
+	v10 = i0
+	i0 = v3 + k32(4294967238)
+	if i0 >= k32(4294967286) {
+		goto L85
+	}
+	v13 = v3
+	goto L68
+L85:
+	if int32(v10) >= int32(v21) {
+		goto L36
+	}
+	switch v24 {
+	case 0:
+		goto L88
+	case 1:
+		goto L89
+	default:
+		goto L87
+	}
+L89:
+	if v8 != 0 {
+		goto L90
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v5 = i0
+L90:
+	i1 = v10 << (uint32(1) & 31)
+	i0 = v5 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v13 = i0
+	goto L86
+L88:
+	if v8 != 0 {
+		goto L91
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v5 = i0
+L91:
+	i0 = v5 + v10
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v13 = i0
+	goto L86
+L87:
+	if v8 != 0 {
+		goto L92
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v5 = i0
+L92:
+	i1 = v10 << (uint32(2) & 31)
+	i0 = v5 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v13 = i0
+L86:
+	i0 = v13 + k32(4294967238)
+	if i0 > k32(4294967285) {
+		goto L36
+	}
+	i0 = v25 * uint32(10)
+	i0 = i0 + v3
+	i0 = i0 + k32(4294967248)
+	v25 = i0
+	i0 = v4 + uint32(3)
+	v10 = i0
+L68:
+	i0 = v13 + k32(4294967199)
+	v3 = i0
+	if v3 > uint32(18) {
+		goto L36
+	}
+	i0 = uint32(1) << (v3 & 31)
+	i0 = i0 & uint32(393217)
+	if i0 == 0 {
+		goto L36
+	}
+	i0 = v12 & uint32(1)
+	if i0 != 0 {
+		goto L95
+	}
+	if int32(v23) < int32(uint32(1)) {
+		goto L95
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v2)+23)) = uint8(k32(62))
+	v3 = v17
+	goto L94
+L95:
+	i0 = v2 + uint32(23)
+	v3 = i0
+	if int32(v23) < int32(uint32(0)) {
+		goto L93
+	}
+L94:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v23
+	i4 = v2 + uint32(16)
+	i1 = fn8071(m, v3, uint32(4), uint32(8516736), i4)
+	i0 = v3 + i1
+	v3 = i0
+L93:
+	if int32(v25) < int32(uint32(0)) {
+		goto L96
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = v25
+	i1 = fn8071(m, v3, uint32(5), uint32(8515141), v2)
+	i0 = v3 + i1
+	v3 = i0
+L96:
+	i1 = v2 + uint32(23)
+	if v3 != i1 {
+		goto L98
+	}
+	v3 = uint32(0)
+	goto L97
+L98:
+	i0 = v2 + uint32(23)
+	i0 = fn2676(m, i0)
+	v3 = i0
+	if v3 == 0 {
+		goto L36
+	}
+	i0 = fn4136(m, v1, v3)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L99
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L36
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L36
+	}
+	fn2073(m, v3)
+	goto L36
+L99:
+	i0 = fn3141(m, v3, uint32(0), k32(4294967295), k32(4294967295), k32(4294967295), k32(4294967295), v1)
+	v3 = i0
+	if v3 == 0 {
+		goto L36
+	}
+L97:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v22)+16))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v22)+20))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v22)+24))
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v22)+28))
+	i0 = fn3139(m, v22, v13, v3, i3, i4, i5, i6, v1)
+	v3 = i0
+	if v3 == 0 {
+		goto L36
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v14))
+	v4 = i1
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v14)) = i1
+	i1 = v4 << (uint32(2) & 31)
+	i0 = v16 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v3
+	i0 = v20 + uint32(1)
+	v20 = i0
+	goto L11
+L45:
+	i0 = v6 + uint32(2)
+	v6 = i0
+	i0 = v11 + uint32(4)
+	v11 = i0
+	i0 = v3 | v12
+	v12 = i0
+	i1 = v4 + uint32(1)
+	v4 = i1
+	i0 = v23 + v4
+	if i0 != uint32(3) {
+		goto L37
+	}
+L36:
+	i0 = fn3617(m)
+	i0 = b2i(i0 == 0)
+	v3 = i0
+	goto L1
+L4:
+	if v6 != uint32(20) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v4 = i0
+	v3 = uint32(1)
+	i0 = v8 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L114
+	case 1:
+		goto L113
+	case 2:
+		goto L112
+	case 3:
+		goto L1
+	case 4:
+		goto L111
+	case 5:
+		goto L109
+	case 6:
+		goto L108
+	case 7:
+		goto L107
+	case 8:
+		goto L106
+	case 9:
+		goto L105
+	case 10:
+		goto L104
+	case 11:
+		goto L103
+	case 12:
+		goto L110
+	default:
+		goto L101
+	}
+L114:
+	i0 = fn540(m, v7, v4)
+	v4 = i0
+	goto L102
+L113:
+	i0 = fn538(m, v7, v4)
+	v4 = i0
+	goto L102
+L112:
+	i0 = fn3270(m, v7, v4)
+	v4 = i0
+	goto L102
+L111:
+	i0 = fn544(m, v7, v4)
+	v4 = i0
+	goto L102
+L110:
+	i0 = fn543(m, v7, v4)
+	v4 = i0
+	goto L102
+L109:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(24)
+	if i0 != 0 {
+		goto L101
+	}
+	i0 = fn545(m, v7, v4)
+	v4 = i0
+	goto L102
+L108:
+	i0 = fn3271(m, v7, v4)
+	v4 = i0
+	goto L102
+L107:
+	i0 = fn3272(m, v7, v4)
+	v4 = i0
+	goto L102
+L106:
+	i0 = fn537(m, v7, v4)
+	v4 = i0
+	goto L102
+L105:
+	i0 = fn531(m, v7, v4)
+	v4 = i0
+	goto L102
+L104:
+	i0 = fn534(m, v7, v4)
+	v4 = i0
+	goto L102
+L103:
+	i0 = fn535(m, v7, v4)
+	v4 = i0
+L102:
+	if v4 != 0 {
+		goto L100
+	}
+L101:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027628))
+	i0 = fn3620(m, i0)
+	if i0 != 0 {
+		goto L1
+	}
+	fn3625(m)
+	goto L3
+L100:
+	i0 = fn4136(m, v1, v4)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L115
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L115:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(20)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v4
+L3:
+	v3 = uint32(1)
+	goto L1
+L2:
+	if v9 != 0 {
+		goto L117
+	}
+	v4 = uint32(0)
+	goto L116
+L117:
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v4 = i0
+L116:
+	v3 = uint32(1)
+	if int32(v20) < int32(v4) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	i0 = fn3140(m, v14, i1, i2, i3, i4, v1)
+	v4 = i0
+	if v4 != 0 {
+		goto L118
+	}
+	v3 = uint32(0)
+	goto L1
+L118:
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, v0)) = l1
+	i0 = v0 + uint32(24)
+	i1 = v4 + uint32(24)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v0 + uint32(16)
+	i1 = v4 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v0 + uint32(8)
+	i1 = v4 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn3264(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(20) {
+		goto L2
+	}
+	v1 = uint32(1)
+	if v4 != uint32(16) {
+		goto L1
+	}
+	if v2 != uint32(2) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	v1 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	if i0 != uint32(1) {
+		goto L1
+	}
+	v4 = uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v5 = i0
+	switch v5 {
+	case 0, 1, 2, 3, 4, 5, 6:
+		goto L1
+	case 7:
+		goto L3
+	case 8:
+		goto L7
+	case 9:
+		goto L6
+	case 10:
+		goto L5
+	default:
+		goto L4
+	}
+L7:
+	v4 = uint32(7)
+	goto L3
+L6:
+	v4 = uint32(10)
+	goto L3
+L5:
+	v4 = uint32(9)
+	goto L3
+L4:
+	v4 = v5
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
+	i0 = v0 + uint32(24)
+	i1 = v3 + uint32(24)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v0 + uint32(16)
+	i1 = v3 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v0 + uint32(8)
+	i1 = v3 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, v3))
+	*(*uint64)(unsafe.Add(b, v0)) = l1
+	return uint32(1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i1 = v2 << (uint32(2) & 31)
+	i1 = i1 + uint32(8694192)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, i0)
+	v3 = i0
+	if v3 != 0 {
+		goto L9
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027628))
+	i0 = fn3620(m, i0)
+	if i0 != 0 {
+		goto L1
+	}
+	fn3625(m)
+	goto L8
+L9:
+	i0 = fn4136(m, v1, v3)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L10
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+	return uint32(0)
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(20)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v3
+L8:
+	v1 = uint32(1)
+L1:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3265(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3258(m, i0, v1, v2)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	v5 = i0
+	v3 = uint32(0)
+L2:
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+L3:
+	if int32(v3) >= int32(v6) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == 0 {
+		goto L5
+	}
+	i0 = fn3258(m, v6, v1, v2)
+	if i0 != 0 {
+		goto L5
+	}
+	m.depth--
+	return uint32(0)
+L5:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L2
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3261(m, i0, v1)
+	v3 = i0
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn3266(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+	v3 = k32(4294967295)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = i0 + k32(4294967295)
+	v3 = i0
+L1:
+	v4 = uint32(1)
+	i1 = v3 << (uint32(2) & 31)
+	v3 = i1
+	i0 = v2 + v3
+	i0 = i0 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = i0 + k32(4294967287)
+	if i0 > uint32(1) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = i0 + v3
+	i0 = i0 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn3261(m, i0, v1)
+	if i0 != 0 {
+		goto L3
+	}
+	v4 = uint32(0)
+L3:
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn3267(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v2 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 != uint32(1) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	if i0 != uint32(20) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	if i0 != uint32(20) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = fn515(m, i0, i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027628))
+	i0 = fn3620(m, i0)
+	if i0 != 0 {
+		goto L1
+	}
+	fn3625(m)
+	return uint32(1)
+L2:
+	i0 = fn4136(m, v1, v3)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L3
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+	return uint32(0)
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(20)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v3
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3268(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v2 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 != uint32(1) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 != 0 {
+		goto L6
+	}
+	v4 = uint32(0)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if int32(v4) < int32(uint32(1)) {
+		goto L5
+	}
+	i0 = v3 + uint32(8)
+	v2 = i0
+	v5 = v4
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != uint32(20) {
+		goto L4
+	}
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 != 0 {
+		goto L7
+	}
+L5:
+	i0 = fn2290(m, v4)
+	v6 = i0
+	if v6 == 0 {
+		goto L4
+	}
+	v5 = uint32(0)
+	v2 = uint32(12)
+L8:
+	v4 = uint32(0)
+	if v3 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+L9:
+	if int32(v5) >= int32(v4) {
+		goto L3
+	}
+	i0 = v3 + v2
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L10:
+	i0 = v6 + v2
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v5 + uint32(1)
+	v5 = i0
+	goto L8
+L4:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027628))
+	i0 = fn3620(m, i0)
+	if i0 != 0 {
+		goto L1
+	}
+	fn3625(m)
+	goto L2
+L3:
+	i0 = fn4136(m, v1, v6)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L11
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v6)
+	return uint32(0)
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(20)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v6
+L2:
+	v2 = uint32(1)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3269(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v1 != 0 {
+		goto L3
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027628))
+	i0 = fn3620(m, i0)
+	if i0 != 0 {
+		goto L1
+	}
+	fn3625(m)
+	goto L2
+L3:
+	i0 = fn4136(m, v2, v1)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L4
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	return uint32(0)
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(20)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
+L2:
+	v0 = uint32(1)
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3270(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
+	v2 = i0
+L3:
+	v3 = v1
+	v1 = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
+	v0 = i0
+	i0 = v0 & uint32(16777216)
+	v4 = i0
+	i0 = v2 & uint32(16777216)
+	if i0 == 0 {
+		goto L4
+	}
+	if v4 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = i0 & uint32(3)
+	if i0 == uint32(1) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = i0 & uint32(3)
+	if i0 == uint32(1) {
+		goto L5
+	}
+	i0 = fn1588(m, v1)
+	v0 = i0
+	i0 = fn1588(m, v3)
+	v4 = i0
+	v2 = uint32(0)
+	if v0 == k32(4294967295) {
+		goto L1
+	}
+	if v4 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v4 + v0
+	if i0 < uint32(129) {
+		goto L2
+	}
+	goto L1
+L5:
+	i0 = v0 & uint32(67108864)
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	i0 = fn1581(m, v1)
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = div32s(uint32(256), v0)
+	if int32(v4) > int32(i1) {
+		goto L1
+	}
+	if v4 == 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	i2 = v4 & uint32(65535)
+	i1 = uint32(1024) / i2
+	i0 = fn3273(m, v3, i1)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L2
+	}
+	goto L1
+L6:
+	i0 = v0 & uint32(402653184)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	i0 = fn1581(m, v1)
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = div32s(uint32(4096), v0)
+	if int32(v4) <= int32(i1) {
+		goto L2
+	}
+	goto L1
+L4:
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = v2 & uint32(469762048)
+	v4 = i0
+	v2 = v0
+	v0 = v3
+	if v4 != 0 {
+		goto L3
+	}
+L2:
+	i0 = fn541(m, v1, v3)
+	v2 = i0
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3271(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = i0 & uint32(3)
+	if i0 == uint32(1) {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+8)))
+	i0 = i0 & uint32(3)
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = fn1588(m, v0)
+	v2 = i0
+	v3 = uint32(0)
+	i0 = fn1585(m, v1)
+	v4 = i0
+	if v2 == k32(4294967295) {
+		goto L1
+	}
+	if v4 == k32(4294967295) {
+		goto L1
+	}
+	i1 = uint32(128) / v4
+	if v2 > i1 {
+		goto L1
+	}
+L2:
+	i0 = fn546(m, v0, v1, uint32(10059656))
+	v3 = i0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn3272(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = i0 & uint32(3)
+	if i0 == uint32(1) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = i0 & uint32(3)
+	if i0 == uint32(1) {
+		goto L2
+	}
+	i0 = fn1588(m, v0)
+	v2 = i0
+	v3 = uint32(0)
+	i0 = fn1585(m, v1)
+	v4 = i0
+	if v2 == k32(4294967295) {
+		goto L1
+	}
+	if v4 == k32(4294967295) {
+		goto L1
+	}
+	if v4 > uint32(128) {
+		goto L1
+	}
+	i1 = uint32(128) - v4
+	if v2 > i1 {
+		goto L1
+	}
+L2:
+	i0 = fn536(m, v0, v1)
+	v3 = i0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn3273(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i1
+	i0 = v1 - v2
+	v1 = i0
+	if int32(v1) < int32(uint32(0)) {
+		goto L1
+	}
+	if int32(v2) < int32(uint32(1)) {
+		goto L1
+	}
+	i0 = v0 + uint32(12)
+	v0 = i0
+	v3 = uint32(1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i0 = fn3273(m, i0, v1)
+	v1 = i0
+	if int32(v1) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = v0 + uint32(4)
+	v0 = i0
+	i0 = b2i(int32(v3) < int32(v2))
+	v4 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	if v4 != 0 {
+		goto L2
+	}
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3274(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v1 = uint32(0)
+	i0 = fn2031(m, v0)
+	v0 = i0
+	if int32(v0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = b2i(v0 == 0)
+	i0 = fn607(m, i0)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3275(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v1 = i0
+	m.g0 = v1
+	i0 = v1 + uint32(12)
+	fn2695(m, i0)
+	*(*uint8)(unsafe.Add(b, uint64(v1)+44)) = uint8(k32(1))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = uint32(256)
+	i0 = v1 + uint32(12)
+	i0 = fn3276(m, i0, v0, uint32(1))
+	if i0 != k32(4294967295) {
+		goto L2
+	}
+	i0 = v1 + uint32(12)
+	fn2696(m, i0)
+	v0 = uint32(0)
+	goto L1
+L2:
+	i0 = v1 + uint32(12)
+	i0 = fn2690(m, i0)
+	v0 = i0
+L1:
+	i0 = v1 + uint32(48)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3276(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v3 = i0
+	m.g0 = v3
+	v4 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L29
+	case 1:
+		goto L3
+	case 2:
+		goto L28
+	case 3:
+		goto L27
+	case 4:
+		goto L26
+	case 5:
+		goto L25
+	case 6:
+		goto L24
+	case 7:
+		goto L23
+	case 8:
+		goto L21
+	case 9:
+		goto L20
+	case 10:
+		goto L19
+	case 11:
+		goto L22
+	case 12:
+		goto L16
+	case 13:
+		goto L18
+	case 14:
+		goto L17
+	case 15:
+		goto L15
+	case 16:
+		goto L14
+	case 17:
+		goto L11
+	case 18:
+		goto L12
+	case 19:
+		goto L13
+	case 20:
+		goto L10
+	case 21:
+		goto L9
+	case 22:
+		goto L8
+	case 23:
+		goto L6
+	case 24:
+		goto L5
+	case 25:
+		goto L4
+	case 26:
+		goto L7
+	default:
+		goto L2
+	}
+L29:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i2 = b2i(i2 == uint32(1))
+	v5 = i2
+	if v5 != 0 {
+		i0 = uint32(3)
+	} else {
+		i0 = uint32(2)
+	}
+	v6 = i0
+	i0 = b2i(int32(v6) >= int32(v2))
+	v7 = i0
+	if v7 != 0 {
+		goto L30
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571341), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L31
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L31
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i2 = v6 + uint32(1)
+	v6 = i2
+	i0 = fn3276(m, v0, i1, v6)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	if v2 == uint32(1) {
+		goto L31
+	}
+	if v5 != 0 {
+		i0 = uint32(8580023)
+	} else {
+		i0 = uint32(8579887)
+	}
+	v5 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	i0 = v1 + uint32(12)
+	v1 = i0
+L33:
+	i0 = fn2689(m, v0, v5, k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L32
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn3276(m, v0, i1, v6)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 == 0 {
+		goto L31
+	}
+	goto L33
+L32:
+	v4 = k32(4294967295)
+	goto L1
+L31:
+	if v7 != 0 {
+		goto L34
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571331), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L34:
+	v4 = uint32(0)
+	goto L1
+L28:
+	v4 = k32(4294967295)
+	v5 = uint32(0)
+	v7 = uint32(10)
+	v6 = uint32(8580530)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L35
+	case 1:
+		goto L36
+	case 2:
+		goto L48
+	case 3:
+		goto L47
+	case 4:
+		goto L46
+	case 5:
+		goto L45
+	case 6:
+		goto L38
+	case 7:
+		goto L44
+	case 8:
+		goto L43
+	case 9:
+		goto L42
+	case 10:
+		goto L41
+	case 11:
+		goto L40
+	case 12:
+		goto L39
+	default:
+		goto L37
+	}
+L48:
+	v7 = uint32(11)
+	v6 = uint32(8580539)
+	goto L35
+L47:
+	v7 = uint32(11)
+	v6 = uint32(8580093)
+	goto L35
+L46:
+	v7 = uint32(11)
+	v6 = uint32(8580451)
+	goto L35
+L45:
+	v7 = uint32(11)
+	v6 = uint32(8580557)
+	goto L35
+L44:
+	v7 = uint32(9)
+	v6 = uint32(8580231)
+	goto L35
+L43:
+	v7 = uint32(9)
+	v6 = uint32(8580102)
+	goto L35
+L42:
+	v7 = uint32(6)
+	v6 = uint32(8579822)
+	goto L35
+L41:
+	v7 = uint32(7)
+	v6 = uint32(8580066)
+	goto L35
+L40:
+	v7 = uint32(8)
+	v6 = uint32(8580553)
+	goto L35
+L39:
+	v7 = uint32(11)
+	v6 = uint32(8580446)
+	goto L35
+L38:
+	v5 = uint32(1)
+	v7 = uint32(13)
+	v6 = uint32(8580534)
+	goto L35
+L37:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8437438))
+	goto L1
+L36:
+	v6 = uint32(8580460)
+L35:
+	i0 = b2i(int32(v7) >= int32(v2))
+	v2 = i0
+	if v2 != 0 {
+		goto L49
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571341), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L49:
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i2 = v7 + v5
+	i0 = fn3276(m, v0, i1, i2)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, v6, k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i3 = v5 ^ uint32(1)
+	i2 = v7 + i3
+	i0 = fn3276(m, v0, i1, i2)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	if v2 != 0 {
+		goto L50
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571331), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L50:
+	v4 = uint32(0)
+	goto L1
+L27:
+	v4 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = i0 + k32(4294967295)
+	v7 = i0
+	if v7 < uint32(4) {
+		goto L51
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8437415))
+	goto L1
+L51:
+	i0 = v7 << (uint32(2) & 31)
+	v4 = i0
+	i0 = v4 + uint32(8694212)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	i0 = v4 + uint32(8694228)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	i0 = b2i(int32(v6) >= int32(v2))
+	v2 = i0
+	if v2 != 0 {
+		goto L52
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571341), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L52:
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, v7, k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3276(m, v0, i1, v6)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	if v2 != 0 {
+		goto L53
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571331), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L53:
+	v4 = uint32(0)
+	goto L1
+L26:
+	if int32(v2) < int32(uint32(2)) {
+		goto L54
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571341), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L54:
+	v7 = uint32(0)
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	if v5 == 0 {
+		goto L55
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+L55:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v4 = i0
+	if v4 == 0 {
+		goto L56
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+L56:
+	v4 = k32(4294967295)
+	i4 = uint32(0) - v7
+	if v6 == i4 {
+		i1 = uint32(8519819)
+	} else {
+		i1 = uint32(8580058)
+	}
+	i0 = fn2689(m, v0, i1, k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3277(m, v0, i1)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8580443), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	if int32(v2) < int32(uint32(2)) {
+		goto L57
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571331), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L57:
+	v4 = uint32(0)
+	goto L1
+L25:
+	if int32(v2) < int32(uint32(2)) {
+		goto L58
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571341), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L58:
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3276(m, v0, i1, uint32(2))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8579914), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3276(m, v0, i1, uint32(2))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8579919), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	if int32(v2) < int32(uint32(2)) {
+		goto L59
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571331), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L59:
+	v4 = uint32(0)
+	goto L1
+L24:
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8389229), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if v4 == 0 {
+		goto L60
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L60
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v7 = i0
+	if v7 == 0 {
+		goto L62
+	}
+	v4 = k32(4294967295)
+	i0 = fn3276(m, v0, v7, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8580443), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 != k32(4294967295) {
+		goto L61
+	}
+	goto L1
+L62:
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8554797), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
+	i0 = fn3276(m, v0, i1, uint32(6))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L61:
+	if v2 == uint32(1) {
+		goto L60
+	}
+	i0 = v2 + k32(4294967295)
+	v7 = i0
+	v2 = uint32(12)
+L63:
+	i0 = fn2689(m, v0, uint32(8580527), k32(4294967295))
+	if i0 != k32(4294967295) {
+		goto L64
+	}
+	v4 = k32(4294967295)
+	goto L1
+L64:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = i0 + v2
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	if v6 == 0 {
+		goto L66
+	}
+	v4 = k32(4294967295)
+	i0 = fn3276(m, v0, v6, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8580443), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i1 = i1 + v2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 != k32(4294967295) {
+		goto L65
+	}
+	goto L1
+L66:
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8554797), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i1 = i1 + v2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn3276(m, v0, i1, uint32(6))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L65:
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 != 0 {
+		goto L63
+	}
+L60:
+	i0 = fn2689(m, v0, uint32(8389225), k32(4294967295))
+	v4 = i0
+	goto L1
+L23:
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8389229), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i0
+	if v2 == 0 {
+		goto L67
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v7 = i0
+	if int32(v7) < int32(uint32(1)) {
+		goto L67
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	if v7 == uint32(1) {
+		goto L67
+	}
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	v2 = uint32(12)
+L69:
+	i0 = fn2689(m, v0, uint32(8580527), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L68
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = i1 + v2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 == 0 {
+		goto L67
+	}
+	goto L69
+L68:
+	v4 = k32(4294967295)
+	goto L1
+L67:
+	i0 = fn2689(m, v0, uint32(8389225), k32(4294967295))
+	v4 = i0
+	goto L1
+L22:
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571341), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3278(m, v0, i1)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = fn2689(m, v0, uint32(8571331), k32(4294967295))
+	v4 = i0
+	goto L1
+L21:
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8524508), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3278(m, v0, i1)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = fn2689(m, v0, uint32(8524503), k32(4294967295))
+	v4 = i0
+	goto L1
+L20:
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8389229), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3278(m, v0, i1)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = fn2689(m, v0, uint32(8389225), k32(4294967295))
+	v4 = i0
+	goto L1
+L19:
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8389229), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8580443), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = fn3278(m, v0, i1)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = fn2689(m, v0, uint32(8389225), k32(4294967295))
+	v4 = i0
+	goto L1
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != 0 {
+		goto L70
+	}
+	i0 = fn2689(m, v0, uint32(8565673), k32(4294967295))
+	v4 = i0
+	goto L1
+L70:
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8580029), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = fn2689(m, v0, uint32(8571331), k32(4294967295))
+	v4 = i0
+	goto L1
+L17:
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8579901), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = fn2689(m, v0, uint32(8571331), k32(4294967295))
+	v4 = i0
+	goto L1
+L16:
+	if int32(v2) < int32(uint32(15)) {
+		goto L71
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571341), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L71:
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8579857), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3276(m, v0, i1, uint32(15))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	if int32(v2) < int32(uint32(15)) {
+		goto L72
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571331), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L72:
+	v4 = uint32(0)
+	goto L1
+L15:
+	if int32(v2) < int32(uint32(6)) {
+		goto L73
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571341), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L73:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v7 = i0
+	if v7 != 0 {
+		goto L75
+	}
+	v6 = uint32(0)
+	goto L74
+L75:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v6 = i0
+L74:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v5 = i0
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3276(m, v0, i1, uint32(6))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	if int32(v6) < int32(uint32(1)) {
+		goto L76
+	}
+	i0 = v7 + uint32(8)
+	v7 = i0
+	i0 = v5 + uint32(8)
+	v1 = i0
+L77:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = i0 + k32(4294967295)
+	v5 = i0
+	if v5 < uint32(10) {
+		goto L78
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8505611))
+	v4 = k32(4294967295)
+	goto L1
+L78:
+	v4 = k32(4294967295)
+	i1 = v5 << (uint32(2) & 31)
+	i1 = i1 + uint32(8694244)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn2689(m, v0, i1, k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i0 = fn3276(m, v0, i1, uint32(6))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v7 + uint32(4)
+	v7 = i0
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v6 + k32(4294967295)
+	v6 = i0
+	if v6 != 0 {
+		goto L77
+	}
+L76:
+	if int32(v2) < int32(uint32(6)) {
+		goto L79
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571331), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L79:
+	v4 = uint32(0)
+	goto L1
+L14:
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3276(m, v0, i1, uint32(15))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v7 = uint32(0)
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if v4 == 0 {
+		goto L80
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+L80:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v6 = i0
+	if v6 == 0 {
+		goto L81
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+L81:
+	if v2 != uint32(1) {
+		goto L84
+	}
+	if v7 != 0 {
+		goto L84
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	if i0 != uint32(12) {
+		goto L85
+	}
+	i0 = fn3279(m, v0, v4)
+	v4 = i0
+	goto L1
+L85:
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571341), k32(4294967295))
+	if i0 != k32(4294967295) {
+		goto L83
+	}
+	goto L1
+L84:
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571341), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v5 = uint32(1)
+	if int32(v2) < int32(uint32(1)) {
+		goto L82
+	}
+L83:
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v5 = uint32(0)
+	if v2 == uint32(1) {
+		goto L82
+	}
+	i0 = v2 + k32(4294967295)
+	v6 = i0
+	v2 = uint32(12)
+L86:
+	i0 = fn2689(m, v0, uint32(8580527), k32(4294967295))
+	if i0 != k32(4294967295) {
+		goto L87
+	}
+	v4 = k32(4294967295)
+	goto L1
+L87:
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i1 = i1 + v2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v6 + k32(4294967295)
+	v6 = i0
+	if v6 != 0 {
+		goto L86
+	}
+L82:
+	if int32(v7) < int32(uint32(1)) {
+		goto L88
+	}
+	if v5 != 0 {
+		goto L89
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8580527), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L89:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v2 = i0
+	if v2 == 0 {
+		goto L91
+	}
+	v4 = k32(4294967295)
+	i0 = fn2747(m, v0, v2)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8543270), k32(4294967295))
+	if i0 != k32(4294967295) {
+		goto L90
+	}
+	goto L1
+L91:
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8554797), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L90:
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	if v7 == uint32(1) {
+		goto L88
+	}
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	v2 = uint32(12)
+L92:
+	i0 = fn2689(m, v0, uint32(8580527), k32(4294967295))
+	if i0 != k32(4294967295) {
+		goto L93
+	}
+	v4 = k32(4294967295)
+	goto L1
+L93:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = i0 + v2
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v5 = i0
+	if v5 != 0 {
+		goto L95
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8554797), k32(4294967295))
+	if i0 != k32(4294967295) {
+		goto L94
+	}
+	goto L1
+L95:
+	v4 = k32(4294967295)
+	i0 = fn2747(m, v0, v5)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8543270), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L94:
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 != 0 {
+		goto L92
+	}
+L88:
+	i0 = fn2689(m, v0, uint32(8571331), k32(4294967295))
+	v4 = i0
+	goto L1
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	if v4 != uint32(10063904) {
+		goto L96
+	}
+	i0 = fn2689(m, v0, uint32(8553748), k32(4294967295))
+	v4 = i0
+	goto L1
+L96:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v2 = i0
+	if v2 == 0 {
+		goto L97
+	}
+	v4 = k32(4294967295)
+	i0 = fn2747(m, v0, v2)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+L97:
+	i0 = fn3280(m, v0, v4)
+	v4 = i0
+	goto L1
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	i0 = v3 + uint32(12)
+	fn2695(m, i0)
+	*(*uint8)(unsafe.Add(b, uint64(v3)+44)) = uint8(k32(1))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(256)
+	if v1 == 0 {
+		goto L98
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L98
+	}
+	i0 = v1 + uint32(8)
+	v1 = i0
+L100:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	i0 = i0 + k32(4294967278)
+	switch i0 {
+	case 0:
+		goto L104
+	case 1:
+		goto L105
+	case 2:
+		goto L102
+	default:
+		goto L103
+	}
+L105:
+	i0 = v3 + uint32(12)
+	i0 = fn3281(m, i0, v7, uint32(0))
+	v7 = i0
+	goto L101
+L104:
+	i0 = v3 + uint32(12)
+	i0 = fn3282(m, i0, v7)
+	v7 = i0
+	goto L101
+L103:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8471438))
+	goto L99
+L102:
+	i0 = v3 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = fn3283(m, i0, i1)
+	v7 = i0
+L101:
+	if v7 == k32(4294967295) {
+		goto L99
+	}
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 == 0 {
+		goto L98
+	}
+	goto L100
+L99:
+	i0 = v3 + uint32(12)
+	fn2696(m, i0)
+	v4 = k32(4294967295)
+	goto L1
+L98:
+	i0 = v3 + uint32(12)
+	i0 = fn2690(m, i0)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8476317), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L106
+	}
+	i2 = fn3284(m, v0, v1)
+	if i2 == k32(4294967295) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	v4 = i0
+L106:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L11:
+	i0 = fn3282(m, v0, v1)
+	v4 = i0
+	goto L1
+L10:
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i1
+	i0 = fn3276(m, v0, v2, uint32(15))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	if i0 != uint32(20) {
+		goto L108
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	if i0 != uint32(10050376) {
+		goto L108
+	}
+	v2 = uint32(8554717)
+	goto L107
+L108:
+	v2 = uint32(8554718)
+L107:
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, v2, k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn2747(m, v0, i1)
+	v4 = i0
+	goto L1
+L9:
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3276(m, v0, i1, uint32(15))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8524508), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3276(m, v0, i1, uint32(0))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = fn2689(m, v0, uint32(8524503), k32(4294967295))
+	v4 = i0
+	goto L1
+L8:
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8554885), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i2 = fn3276(m, v0, i3, uint32(6))
+	if i2 == k32(4294967295) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	v4 = i0
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i0
+	if v2 == 0 {
+		goto L109
+	}
+	v4 = k32(4294967295)
+	i0 = fn3276(m, v0, v2, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L109:
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8543330), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v2 = i0
+	if v2 == 0 {
+		goto L110
+	}
+	v4 = k32(4294967295)
+	i0 = fn3276(m, v0, v2, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L110:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	if i0 == 0 {
+		goto L111
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8543330), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L111:
+	v4 = uint32(0)
+	goto L1
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn2747(m, v0, i1)
+	v4 = i0
+	goto L1
+L5:
+	i0 = fn2689(m, v0, uint32(8524508), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i0
+	if v2 == 0 {
+		goto L112
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v7 = i0
+	if int32(v7) < int32(uint32(1)) {
+		goto L112
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	if v7 == uint32(1) {
+		goto L112
+	}
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	v2 = uint32(12)
+L114:
+	i0 = fn2689(m, v0, uint32(8580527), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L113
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = i1 + v2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 == 0 {
+		goto L112
+	}
+	goto L114
+L113:
+	v4 = k32(4294967295)
+	goto L1
+L112:
+	i0 = fn2689(m, v0, uint32(8524503), k32(4294967295))
+	v4 = i0
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	if v4 == 0 {
+		goto L116
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 != 0 {
+		goto L115
+	}
+L116:
+	i0 = fn2689(m, v0, uint32(8570804), k32(4294967295))
+	v4 = i0
+	goto L1
+L115:
+	if int32(v2) < int32(uint32(1)) {
+		goto L117
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571341), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L117:
+	if int32(v7) < int32(uint32(1)) {
+		goto L118
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	if v7 == uint32(1) {
+		goto L119
+	}
+	i0 = v7 + k32(4294967295)
+	v6 = i0
+	v7 = uint32(12)
+L121:
+	i0 = fn2689(m, v0, uint32(8580527), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L120
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = i1 + v7
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v7 + uint32(4)
+	v7 = i0
+	i0 = v6 + k32(4294967295)
+	v6 = i0
+	if v6 == 0 {
+		goto L118
+	}
+	goto L121
+L120:
+	v4 = k32(4294967295)
+	goto L1
+L119:
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8554780), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L118:
+	if int32(v2) < int32(uint32(1)) {
+		goto L122
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571331), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L122:
+	v4 = uint32(0)
+	goto L1
+L3:
+	if int32(v2) < int32(uint32(1)) {
+		goto L123
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571341), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L123:
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3276(m, v0, i1, uint32(15))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8580126), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3276(m, v0, i1, uint32(15))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	if int32(v2) < int32(uint32(1)) {
+		goto L124
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571331), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L124:
+	v4 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8505638))
+L1:
+	i0 = v3 + uint32(48)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn3277(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v2 = uint32(0)
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v4 = i0
+	if v4 != 0 {
+		goto L4
+	}
+	v4 = uint32(0)
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v4 = i0
+L3:
+	i0 = v2 + v3
+	v5 = i0
+	i0 = b2i(int32(v5) < int32(uint32(1)))
+	v6 = i0
+	if v6 != 0 {
+		goto L6
+	}
+	i0 = v4 << (uint32(2) & 31)
+	i1 = v5 << (uint32(2) & 31)
+	i0 = i0 - i1
+	i0 = i0 + uint32(8)
+	v7 = i0
+	i0 = v3 + k32(4294967295)
+	v8 = i0
+	i0 = v4 - v5
+	v9 = i0
+	i1 = v3 << (uint32(2) & 31)
+	i0 = uint32(8) - i1
+	v10 = i0
+	v11 = uint32(0)
+	v2 = uint32(1)
+	v4 = uint32(0)
+L7:
+	i0 = v2 & uint32(1)
+	if i0 != 0 {
+		goto L8
+	}
+	v2 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8580527), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+L8:
+	if int32(v4) >= int32(v3) {
+		goto L10
+	}
+	v2 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = i1 + v11
+	i1 = i1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v12 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v12))
+	i0 = fn2747(m, v0, i1)
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
+	if i0 == 0 {
+		goto L9
+	}
+	v2 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8580443), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	v2 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 != k32(4294967295) {
+		goto L9
+	}
+	goto L5
+L10:
+	v2 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = i1 + v10
+	i1 = i1 + v11
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v12 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v12))
+	i0 = fn2747(m, v0, i1)
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
+	if i0 == 0 {
+		goto L9
+	}
+	v2 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8580443), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	v2 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+L9:
+	i0 = v9 + v4
+	if int32(i0) < int32(uint32(0)) {
+		goto L11
+	}
+	v2 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8543270), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	v2 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	i1 = i1 + v7
+	i1 = i1 + v11
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+L11:
+	if v8 != v4 {
+		goto L12
+	}
+	v2 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8546977), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+L12:
+	i0 = v11 + uint32(4)
+	v11 = i0
+	v2 = uint32(0)
+	i1 = v4 + uint32(1)
+	v4 = i1
+	if v5 != v4 {
+		goto L7
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v2 = i0
+	if v2 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	if i0 == 0 {
+		goto L13
+	}
+L14:
+	if int32(v5) < int32(uint32(1)) {
+		goto L15
+	}
+	v2 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8580527), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+L15:
+	v2 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8554885), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if v4 == 0 {
+		goto L13
+	}
+	v2 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i0 = fn2747(m, v0, i1)
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if i0 == 0 {
+		goto L13
+	}
+	v2 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8580443), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	v2 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+L13:
+	v11 = uint32(0)
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v3 = i0
+	if v3 == 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v2 = i0
+	if v2 == 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v11 = i0
+L17:
+	if int32(v4) < int32(uint32(1)) {
+		goto L18
+	}
+	if v6 != 0 {
+		goto L19
+	}
+	v2 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8580527), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v3 = i0
+L19:
+	v2 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v3 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i0 = fn2747(m, v0, i1)
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	if i0 == 0 {
+		goto L20
+	}
+	v2 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8580443), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	v2 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+L20:
+	v6 = uint32(0)
+	i0 = v11 - v4
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i1 = v2 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v3 == 0 {
+		goto L21
+	}
+	v2 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8543270), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	v2 = k32(4294967295)
+	i0 = fn3276(m, v0, v3, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+L21:
+	if v4 == uint32(1) {
+		goto L18
+	}
+	i0 = v11 << (uint32(2) & 31)
+	i1 = v4 << (uint32(2) & 31)
+	i0 = i0 - i1
+	v12 = i0
+	i0 = uint32(1) - v4
+	v3 = i0
+	v4 = uint32(12)
+L22:
+	v2 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8580527), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	v2 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = i1 + v4
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i0 = fn2747(m, v0, i1)
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	if i0 == 0 {
+		goto L23
+	}
+	v2 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8580443), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	v2 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+L23:
+	i0 = v11 + v3
+	if int32(i0) < int32(uint32(0)) {
+		goto L24
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i0 = i0 + v12
+	i0 = i0 + v4
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	if v5 == 0 {
+		goto L24
+	}
+	v2 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8543270), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	v2 = k32(4294967295)
+	i0 = fn3276(m, v0, v5, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+L24:
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	if v3 != 0 {
+		goto L22
+	}
+	v6 = uint32(0)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	if i0 != 0 {
+		goto L25
+	}
+	return uint32(0)
+L25:
+	if v6 != 0 {
+		goto L26
+	}
+	v2 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8580527), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+L26:
+	v2 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8554797), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v4 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i0 = fn2747(m, v0, i1)
+	if i0 == k32(4294967295) {
+		goto L27
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if i0 != 0 {
+		goto L28
+	}
+	return uint32(0)
+L28:
+	i0 = fn2689(m, v0, uint32(8580443), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L27
+	}
+	v2 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 != k32(4294967295) {
+		goto L5
+	}
+L27:
+	v2 = k32(4294967295)
+L5:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3278(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v2 = uint32(0)
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if int32(v3) < int32(uint32(1)) {
+		goto L1
+	}
+	i0 = v1 + uint32(8)
+	v1 = i0
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn3285(m, v0, i1)
+	if i0 == k32(4294967295) {
+		goto L2
+	}
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v3 + k32(4294967295)
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	goto L3
+L2:
+	v2 = k32(4294967295)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3279(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v2 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571341), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v2 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3276(m, v0, i1, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if int32(v3) < int32(uint32(1)) {
+		goto L2
+	}
+	i0 = v1 + uint32(8)
+	v1 = i0
+	v2 = k32(4294967295)
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn3285(m, v0, i1)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v3 + k32(4294967295)
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+L2:
+	i0 = fn2689(m, v0, uint32(8571331), k32(4294967295))
+	v2 = i0
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3280(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != uint32(10064376) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v2 = i0
+	v3 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8571341), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	if int32(v2) < int32(uint32(1)) {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = fn3280(m, v0, i1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	if v2 == uint32(1) {
+		goto L4
+	}
+	i0 = v1 + uint32(16)
+	v1 = i0
+	v3 = k32(4294967295)
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+L5:
+	i0 = fn2689(m, v0, uint32(8580527), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn3280(m, v0, i1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	goto L5
+L4:
+	v3 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8554780), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L3:
+	i2 = fn2689(m, v0, uint32(8571331), k32(4294967295))
+	if i2 == k32(4294967295) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	m.depth--
+	return i0
+L2:
+	i0 = fn3284(m, v0, v1)
+	v3 = i0
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn3281(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	i0 = v3 + uint32(12)
+	fn2695(m, i0)
+	*(*uint8)(unsafe.Add(b, uint64(v3)+44)) = uint8(k32(1))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(256)
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if int32(v4) < int32(uint32(1)) {
+		goto L2
+	}
+	i0 = v1 + uint32(8)
+	v1 = i0
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	i0 = i0 + k32(4294967278)
+	switch i0 {
+	case 0:
+		goto L8
+	case 1:
+		goto L9
+	case 2:
+		goto L6
+	default:
+		goto L7
+	}
+L9:
+	i0 = v3 + uint32(12)
+	i0 = fn3281(m, i0, v5, v2)
+	v5 = i0
+	goto L5
+L8:
+	i0 = v3 + uint32(12)
+	i0 = fn3282(m, i0, v5)
+	v5 = i0
+	goto L5
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8471438))
+	goto L3
+L6:
+	i0 = v3 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = fn3283(m, i0, i1)
+	v5 = i0
+L5:
+	if v5 == k32(4294967295) {
+		goto L3
+	}
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v4 + k32(4294967295)
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	goto L4
+L3:
+	i0 = v3 + uint32(12)
+	fn2696(m, i0)
+	v1 = k32(4294967295)
+	goto L1
+L2:
+	i0 = v3 + uint32(12)
+	i0 = fn2690(m, i0)
+	v4 = i0
+	if v4 != 0 {
+		goto L10
+	}
+	v1 = k32(4294967295)
+	goto L1
+L10:
+	if v2 != 0 {
+		goto L12
+	}
+	v1 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8476317), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L11
+	}
+	i2 = fn3284(m, v0, v4)
+	if i2 == k32(4294967295) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	v1 = i0
+	goto L11
+L12:
+	i0 = fn2747(m, v0, v4)
+	v1 = i0
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+L1:
+	i0 = v3 + uint32(48)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3282(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	i0 = v2 + uint32(12)
+	fn2695(m, i0)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+44)) = uint8(k32(1))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = uint32(256)
+	v4 = k32(4294967295)
+	i0 = v2 + uint32(12)
+	i0 = fn3276(m, i0, v3, uint32(2))
+	if i0 != k32(4294967295) {
+		goto L2
+	}
+	i0 = v2 + uint32(12)
+	fn2696(m, i0)
+	goto L1
+L2:
+	i0 = v2 + uint32(12)
+	i0 = fn2690(m, i0)
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i4 = k32(10089824) + uint32(46448)
+	i3 = fn2781(m, v3, i4, uint32(0), uint32(1), uint32(1))
+	if i3 != 0 {
+		i1 = uint32(8389229)
+	} else {
+		i1 = uint32(8579826)
+	}
+	i0 = fn2689(m, v0, i1, k32(4294967295))
+	if i0 != k32(4294967295) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+	goto L1
+L3:
+	i0 = fn2747(m, v0, v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v4 != k32(4294967295) {
+		goto L4
+	}
+	v4 = k32(4294967295)
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = v5 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+	goto L1
+L4:
+	if v5 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v5 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L5
+	}
+	fn2073(m, v3)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if int32(v4) < int32(uint32(1)) {
+		goto L6
+	}
+	v3 = uint32(8519985)
+	i0 = v4 + k32(4294967199)
+	switch i0 {
+	case 0:
+		goto L7
+	case 17:
+		goto L8
+	case 18:
+		goto L10
+	default:
+		goto L9
+	}
+L10:
+	v3 = uint32(8435292)
+	goto L7
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8505662))
+	v4 = k32(4294967295)
+	goto L1
+L8:
+	v3 = uint32(8447003)
+L7:
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, v3, k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	if i0 == 0 {
+		goto L11
+	}
+	v4 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8543330), uint32(1))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = i0 + k32(4294967278)
+	switch i0 {
+	case 0:
+		goto L15
+	case 1:
+		goto L16
+	case 2:
+		goto L13
+	default:
+		goto L14
+	}
+L16:
+	i0 = fn3281(m, v0, v1, uint32(1))
+	v1 = i0
+	goto L12
+L15:
+	i0 = fn3282(m, v0, v1)
+	v1 = i0
+	goto L12
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8471438))
+	goto L1
+L13:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3283(m, v0, i1)
+	v1 = i0
+L12:
+	v4 = k32(4294967295)
+	if v1 == k32(4294967295) {
+		goto L1
+	}
+L11:
+	i0 = fn2689(m, v0, uint32(8389225), k32(4294967295))
+	v4 = i0
+L1:
+	i0 = v2 + uint32(48)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn3283(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	v2 = k32(4294967295)
+	i1 = k32(10089824) + uint32(46448)
+	i2 = k32(10089824) + uint32(20652)
+	i0 = fn2808(m, v1, i1, i2, k32(4294967295))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	v2 = k32(4294967295)
+	i1 = k32(10089824) + uint32(46496)
+	i2 = k32(10089824) + uint32(20628)
+	i0 = fn2808(m, v1, i1, i2, k32(4294967295))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = fn2747(m, v0, v3)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3284(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = fn2021(m, v1)
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	return k32(4294967295)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	if v3 != uint32(10045280) {
+		goto L5
+	}
+	d0 = *(*float64)(unsafe.Add(b, uint64(v1)+8))
+	d0 = math.Float64frombits(math.Float64bits(d0) &^ (1 << 63))
+	if d0 == math.Float64frombits(0x7ff0000000000000) {
+		goto L4
+	}
+	v1 = v2
+	goto L3
+L5:
+	if v3 == uint32(10021560) {
+		goto L4
+	}
+	v1 = v2
+	goto L3
+L4:
+	v3 = k32(4294967295)
+	i1 = k32(10089824) + uint32(34580)
+	i2 = k32(10089824) + uint32(20936)
+	i0 = fn2808(m, v2, i1, i2, k32(4294967295))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L6
+	}
+	fn2073(m, v2)
+L6:
+	if v1 == 0 {
+		goto L2
+	}
+L3:
+	i0 = fn2747(m, v0, v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn3285(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	v2 = k32(4294967295)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	if i3 != 0 {
+		i1 = uint32(8579875)
+	} else {
+		i1 = uint32(8579881)
+	}
+	i0 = fn2689(m, v0, i1, k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v2 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn3276(m, v0, i1, uint32(0))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v2 = k32(4294967295)
+	i0 = fn2689(m, v0, uint32(8579896), k32(4294967295))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v2 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3276(m, v0, i1, uint32(2))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+	return uint32(0)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if int32(v3) >= int32(uint32(1)) {
+		goto L3
+	}
+	return uint32(0)
+L3:
+	v4 = uint32(8)
+L4:
+	i0 = fn2689(m, v0, uint32(8579914), k32(4294967295))
+	if i0 != k32(4294967295) {
+		goto L5
+	}
+	return k32(4294967295)
+L5:
+	v2 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i1 = i1 + v4
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn3276(m, v0, i1, uint32(2))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = v3 + k32(4294967295)
+	v3 = i0
+	if v3 != 0 {
+		goto L4
+	}
+	return uint32(0)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3286(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	fn3703(m, v0)
+	i0 = fn4222(m)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
+	v2 = i0
+	if int32(v2) > int32(uint32(50)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
+	if i0 != uint32(1509) {
+		goto L1
+	}
+	fn2071(m, v1, v0)
+	m.depth--
+	return
+L1:
+	i1 = v2 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L3
+	}
+	fn2073(m, v2)
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
+	i1 = i1 + uint32(1)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+100))
+	if i0 == 0 {
+		goto L4
+	}
+	if int32(v0) < int32(uint32(101)) {
+		goto L4
+	}
+	fn2072(m, v1)
+L4:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3287(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn3288(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	i0 = b2i(v1 == uint32(10059656))
+	i1 = b2i(v1 == uint32(10014724))
+	i0 = i0 | i1
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+112))
+	v4 = i0
+L2:
+	i0 = m.table[v4].(func(*Module, uint32) uint32)(m, v3)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = fn2031(m, v1)
+	v5 = i0
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn853(m, i0, v1)
+	v6 = i0
+	if v6 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	m.depth--
+	return uint32(0)
+L5:
+	i0 = fn2031(m, v6)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v7
+	if v7 != 0 {
+		goto L3
+	}
+	fn2073(m, v6)
+L3:
+	if int32(v5) <= int32(uint32(0)) {
+		goto L6
+	}
+	m.depth--
+	return v1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v6
+	if v6 != 0 {
+		goto L7
+	}
+	fn2073(m, v1)
+L7:
+	if int32(v5) > int32(k32(4294967295)) {
+		goto L2
+	}
+L1:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn3289(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if v0 == uint32(10077968) {
+		goto L4
+	}
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+148))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10077968))+148))
+	if i0 == i1 {
+		goto L3
+	}
+	goto L2
+L4:
+	if v2 == 0 {
+		goto L2
+	}
+L3:
+	i0 = fn3738(m, uint32(8440774), v2)
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	goto L1
+L2:
+	i1 = v3 + uint32(8)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i1 = v3 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v2 = uint32(0)
+	i0 = fn3736(m, v1, uint32(8440774), uint32(2), uint32(2), v3)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = fn580(m, i0)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
+	v2 = i0
+	if v2 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 != uint32(1073741823) {
+		goto L6
+	}
+	v2 = uint32(0)
+	goto L1
+L6:
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 == 0 {
+		goto L7
+	}
+	v2 = uint32(0)
+	goto L1
+L7:
+	fn2073(m, v1)
+	v2 = uint32(0)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3290(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v0 != uint32(10077968) {
+		goto L1
+	}
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = fn3740(m, uint32(8440774), v3)
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = v2 & uint32(2147483647)
+	v3 = i0
+	if v3 == uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8440774), v3, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn580(m, i0)
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(0)
+L3:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
+	v0 = i0
+	if v0 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 != uint32(1073741823) {
+		goto L5
+	}
+	m.depth--
+	return uint32(0)
+L5:
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 == 0 {
+		goto L6
+	}
+	m.depth--
+	return uint32(0)
+L6:
+	fn2073(m, v3)
+	m.depth--
+	return uint32(0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3291(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	fn3703(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3292(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn3293(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v4 = i0
+	if int32(v4) < int32(uint32(6)) {
+		goto L5
+	}
+	i0 = v4 << (uint32(2) & 31)
+	i0 = fn2109(m, i0)
+	v5 = i0
+	if v5 != 0 {
+		goto L4
+	}
+	i0 = fn1118(m, v3)
+	v6 = uint32(0)
+	goto L1
+L5:
+	v5 = v1
+	if int32(v4) < int32(uint32(1)) {
+		goto L3
+	}
+L4:
+	v6 = uint32(0)
+	v7 = uint32(0)
+	v2 = uint32(0)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = i0 + v7
+	i0 = i0 + uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+112))
+	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v8)
+	v8 = i0
+	if v8 == 0 {
+		goto L2
+	}
+	i0 = v5 + v7
+	*(*uint32)(unsafe.Add(b, i0)) = v8
+	i0 = v7 + uint32(4)
+	v7 = i0
+	i1 = v2 + uint32(1)
+	v2 = i1
+	if v4 != v2 {
+		goto L6
+	}
+	v2 = v4
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	v8 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+85)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+28))
+	i0 = v7 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v8 = i0
+	if v8 != 0 {
+		goto L7
+	}
+L8:
+	i0 = fn841(m, v3, v7, v5, v2, uint32(0))
+	v6 = i0
+	goto L2
+L7:
+	i2 = m.table[v8].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v7, v5, v2, uint32(0))
+	i0 = fn839(m, v3, v7, i2, uint32(0))
+	v6 = i0
+L2:
+	if int32(v2) < int32(uint32(1)) {
+		goto L9
+	}
+	v7 = v5
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v0
+	if v0 != 0 {
+		goto L11
+	}
+	fn2073(m, v8)
+L11:
+	i0 = v7 + uint32(4)
+	v7 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 != 0 {
+		goto L10
+	}
+L9:
+	if v5 == v1 {
+		goto L1
+	}
+	fn2112(m, v5)
+L1:
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn3294(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v0 == uint32(10078208) {
+		goto L3
+	}
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+148))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10078208))+148))
+	if i0 == i1 {
+		goto L2
+	}
+	goto L1
+L3:
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	i0 = fn3738(m, uint32(8448568), v2)
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = fn2291(m, v1)
+	v2 = i0
+	if int32(v2) > int32(uint32(1)) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8547598))
+	m.depth--
+	return uint32(0)
+L4:
+	v3 = uint32(0)
+	i0 = v2 + k32(4294967295)
+	v4 = i0
+	i0 = fn2290(m, v4)
+	v5 = i0
+	if v5 == 0 {
+		goto L5
+	}
+	v2 = uint32(12)
+L6:
+	i0 = v1 + v2
+	i0 = i0 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn580(m, i0)
+	v6 = i0
+	if v6 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 != 0 {
+		goto L5
+	}
+	fn2073(m, v5)
+	m.depth--
+	return uint32(0)
+L7:
+	i0 = v5 + v2
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v4 + k32(4294967295)
+	v4 = i0
+	if v4 != 0 {
+		goto L6
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
+	v3 = i0
+	if v3 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 != uint32(1073741823) {
+		goto L9
+	}
+	m.depth--
+	return uint32(0)
+L9:
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 == 0 {
+		goto L10
+	}
+	m.depth--
+	return uint32(0)
+L10:
+	fn2073(m, v5)
+	m.depth--
+	return uint32(0)
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
+L5:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn3295(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v0 != uint32(10078208) {
+		goto L1
+	}
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = fn3740(m, uint32(8448568), v3)
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = v2 & uint32(2147483647)
+	v3 = i0
+	if v3 > uint32(1) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8547598))
+	m.depth--
+	return uint32(0)
+L2:
+	v4 = uint32(0)
+	i0 = v3 + k32(4294967295)
+	v2 = i0
+	i0 = fn2290(m, v2)
+	v5 = i0
+	if v5 == 0 {
+		goto L3
+	}
+	v3 = uint32(12)
+L4:
+	i0 = v1 + v3
+	i0 = i0 + k32(4294967288)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn580(m, i0)
+	v6 = i0
+	if v6 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v3
+	if v3 != 0 {
+		goto L3
+	}
+	fn2073(m, v5)
+	m.depth--
+	return uint32(0)
+L5:
+	i0 = v5 + v3
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 != 0 {
+		goto L4
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
+	v4 = i0
+	if v4 != 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i0
+	if v3 != uint32(1073741823) {
+		goto L7
+	}
+	m.depth--
+	return uint32(0)
+L7:
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v3
+	if v3 == 0 {
+		goto L8
+	}
+	m.depth--
+	return uint32(0)
+L8:
+	fn2073(m, v5)
+	m.depth--
+	return uint32(0)
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
+L3:
+	m.depth--
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn3296(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	fn3703(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3297(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn3298(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+	v3 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	if i0 != uint32(1) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(2)
+	if int32(v2) < int32(uint32(1)) {
+		goto L5
+	}
+	v4 = uint32(0)
+	v5 = uint32(12)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = i0 + v5
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+112))
+	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v6)
+	v7 = i0
+	if v7 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L8
+	}
+	fn2073(m, v3)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if i0 != 0 {
+		goto L3
+	}
+	v3 = uint32(0)
+	goto L1
+L7:
+	i0 = v3 + v5
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, v8)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v7
+	if v7 != 0 {
+		goto L9
+	}
+	fn2073(m, v6)
+L9:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i1 = v4 + uint32(1)
+	v4 = i1
+	if v2 != v4 {
+		goto L6
+	}
+L5:
+	i0 = v3 + k32(4294967288)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, v6)) = v5
+	i0 = v3 + k32(4294967292)
+	v0 = i0
+	i2 = *(*uint32)(unsafe.Add(b, v0))
+	i2 = i2 & uint32(3)
+	i1 = v6 | i2
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v5
+	goto L1
+L4:
+	i0 = fn2290(m, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L10
+	}
+	v3 = uint32(0)
+	goto L1
+L10:
+	if int32(v2) < int32(uint32(1)) {
+		goto L1
+	}
+	v4 = uint32(0)
+	v5 = uint32(12)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = i0 + v5
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+112))
+	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v6)
+	v6 = i0
+	if v6 != 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L13
+	}
+	fn2073(m, v3)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if i0 != 0 {
+		goto L3
+	}
+	v3 = uint32(0)
+	goto L1
+L12:
+	i0 = v3 + v5
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i1 = v4 + uint32(1)
+	v4 = i1
+	if v2 != v4 {
+		goto L11
+	}
+	goto L1
+L3:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L14
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	fn3625(m)
+L14:
+	if v4 != 0 {
+		goto L15
+	}
+	v3 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L1
+	}
+	i0 = v2 + k32(4294967295)
+	v6 = i0
+	v4 = uint32(0)
+	v5 = uint32(16)
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = i0 + v5
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+112))
+	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v3)
+	v3 = i0
+	if v3 == 0 {
+		goto L17
+	}
+	i0 = v4 + uint32(1)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v6
+	if v6 != 0 {
+		goto L18
+	}
+	fn2073(m, v3)
+L18:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v5
+	i1 = v4 + uint32(2)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	if v4 != 0 {
+		i1 = uint32(8554775)
+	} else {
+		i1 = uint32(8580577)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8515021), v1)
+	v3 = i0
+	goto L1
+L17:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L19
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	fn3625(m)
+L19:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	v3 = uint32(0)
+	i1 = v4 + uint32(1)
+	v4 = i1
+	if v6 != v4 {
+		goto L16
+	}
+	goto L1
+L15:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v4
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
+	if v4 == uint32(1) {
+		i1 = uint32(8580577)
+	} else {
+		i1 = uint32(8554775)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v1 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8514974), i2)
+	v3 = i0
+L1:
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn3299(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = fn2290(m, uint32(0))
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	i1 = v3 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = fn3724(m, v5, v2, uint32(8448396), uint32(10078724), v3)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	if v6 != 0 {
+		goto L3
+	}
+	fn2073(m, v5)
+L3:
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v7 = i0
+	i0 = fn2290(m, v7)
+	v8 = i0
+	if v8 == 0 {
+		goto L1
+	}
+	if int32(v7) < int32(uint32(1)) {
+		goto L6
+	}
+	v2 = uint32(12)
+	v5 = v7
+L7:
+	i0 = v1 + v2
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn580(m, i0)
+	v6 = i0
+	if v6 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v8)
+	goto L1
+L8:
+	i0 = v8 + v2
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 != 0 {
+		goto L7
+	}
+	i0 = fn2290(m, v7)
+	v9 = i0
+	if v9 == 0 {
+		goto L5
+	}
+	if int32(v7) < int32(uint32(1)) {
+		goto L4
+	}
+	i0 = v7 & uint32(1)
+	v4 = i0
+	v5 = uint32(0)
+	if v7 == uint32(1) {
+		goto L9
+	}
+	i0 = v9 + uint32(16)
+	v2 = i0
+	i0 = v7 & uint32(2147483646)
+	v1 = i0
+	v5 = uint32(0)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
+L11:
+	i0 = v2 + k32(4294967292)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
+L12:
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(10059656)
+	i0 = v2 + uint32(8)
+	v2 = i0
+	i1 = v5 + uint32(2)
+	v5 = i1
+	if v1 != v5 {
+		goto L10
+	}
+L9:
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = v9 + uint32(12)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
+L13:
+	i1 = v5 << (uint32(2) & 31)
+	i0 = v2 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(10059656)
+	goto L4
+L6:
+	i0 = fn2290(m, v7)
+	v9 = i0
+	if v9 != 0 {
+		goto L4
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v8)
+	goto L1
+L4:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
+	v4 = i0
+	if v4 != 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	if v2 != 0 {
+		goto L15
+	}
+	fn2073(m, v8)
+L15:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v9)
+	goto L1
+L14:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v8
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = i1
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn3300(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = fn4208(m, v0)
+	v1 = i0
+	i0 = fn1974(m, uint32(10078672), uint32(1013))
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	v0 = uint32(0)
+	i0 = fn1981(m, v2)
+	v3 = i0
+	i0 = fn1761(m, v3, uint32(8487447), uint32(10059656))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8416999), uint32(10063904))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8508955), uint32(10060432))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8483732), uint32(10014564))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8478330), uint32(10014548))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8463743), uint32(10014724))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8393228), uint32(10057556))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8391779), uint32(10014932))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8419373), uint32(10017064))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8504127), uint32(10047788))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8392317), uint32(10021560))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8403395), uint32(10051608))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8483148), uint32(10025168))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8440774), uint32(10077968))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8407381), uint32(10045280))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8401911), uint32(10063232))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8389430), uint32(10024764))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8397639), uint32(10050376))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8395279), uint32(10049232))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8448568), uint32(10078208))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8406344), uint32(10066040))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8496478), uint32(10061120))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8510112), uint32(10025440))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8402588), uint32(10062672))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8502071), uint32(10064048))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8504154), uint32(10048124))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8435764), uint32(10072576))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8442313), uint32(10066544))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8491733), uint32(10064376))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8485780), uint32(10064992))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = fn1761(m, v3, uint32(8448400), uint32(10078464))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+132))
+	i2 = b2i(i2 == 0)
+	i2 = fn607(m, i2)
+	v1 = i2
+	i0 = fn1761(m, v3, uint32(8522590), v1)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if int32(v4) > int32(k32(4294967295)) {
+		goto L4
+	}
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	v0 = uint32(0)
+	if v3 == 0 {
+		goto L3
+	}
+	goto L2
+L4:
+	if v3 != uint32(1073741823) {
+		goto L5
+	}
+	return v2
+L5:
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	v0 = v2
+	if v3 != 0 {
+		goto L2
+	}
+L3:
+	fn2073(m, v1)
+L2:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3301(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3302(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint64
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+4))
+	v3 = l0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
+	*(*uint64)(unsafe.Add(b, v2)) = v3
+	i0 = fn4086(m, uint32(8568406), v2)
+	v0 = i0
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3303(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v3 = i0
+	i0 = v3 + uint32(1)
+	i0 = fn2290(m, i0)
+	v4 = i0
+	if v4 != 0 {
+		goto L2
+	}
+	v3 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	if int32(v3) < int32(uint32(1)) {
+		goto L4
+	}
+	i0 = v3 & uint32(1)
+	v7 = i0
+	v6 = uint32(0)
+	if v3 == uint32(1) {
+		goto L5
+	}
+	i0 = v3 & uint32(2147483646)
+	v8 = i0
+	v6 = uint32(0)
+	v3 = uint32(12)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = i0 + v3
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v9 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L7:
+	i0 = v4 + v3
+	v9 = i0
+	i0 = v9 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = i0 + v3
+	i0 = i0 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v10 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L8:
+	i0 = v9 + uint32(8)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	i0 = v3 + uint32(8)
+	v3 = i0
+	i1 = v6 + uint32(2)
+	v6 = i1
+	if v8 != v6 {
+		goto L6
+	}
+L5:
+	if v7 == 0 {
+		goto L4
+	}
+	i0 = v4 + uint32(12)
+	v5 = i0
+	i0 = v6 + uint32(1)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = v6 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L9:
+	i1 = v9 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	i0 = fn4086(m, uint32(8533558), v2)
+	v3 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn3304(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if i0 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = uint32(10014548)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
+	i1 = v2 + uint32(16)
+	i0 = fn2295(m, uint32(3), i1)
+	v0 = i0
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	i0 = fn2295(m, uint32(2), v2)
+	v0 = i0
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3305(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(0)
+	i0 = fn2031(m, v1)
+	v1 = i0
+	if int32(v1) < int32(uint32(0)) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v1
+	v2 = uint32(10059656)
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3306(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v4 = i0
+	m.g0 = v4
+	v5 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = uint32(0)
+	if int32(v2) > int32(uint32(1)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8410339))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	if i0 == uint32(10047128) {
+		goto L3
+	}
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8453230))
+	goto L1
+L3:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L4
+	}
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8472494))
+	goto L1
+L4:
+	i0 = v1 + uint32(8)
+	v8 = i0
+	i1 = v2 + k32(4294967294)
+	v9 = i1
+	i0 = fn2296(m, v8, v9)
+	v10 = i0
+	if v10 != 0 {
+		goto L5
+	}
+	v5 = uint32(0)
+	goto L1
+L5:
+	if v9 == 0 {
+		goto L11
+	}
+	i0 = k32(10089824) + uint32(24484)
+	v11 = i0
+	v12 = uint32(0)
+	v13 = uint32(0)
+L12:
+	i1 = v13 << (uint32(2) & 31)
+	i0 = v8 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L14
+	}
+	if v12 != 0 {
+		goto L15
+	}
+	v12 = uint32(0)
+	goto L13
+L15:
+	i0 = fn1502(m, v12, v5)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L13
+	}
+	goto L10
+L14:
+	i2 = v4 + uint32(44)
+	i0 = fn2026(m, v5, v11, i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
+	v14 = i0
+	if v14 != 0 {
+		goto L18
+	}
+	if v12 != 0 {
+		goto L19
+	}
+	v12 = uint32(0)
+	goto L13
+L19:
+	i0 = fn1502(m, v12, v5)
+	if int32(i0) < int32(uint32(0)) {
+		goto L10
+	}
+	goto L13
+L18:
+	i0 = fn853(m, v14, v10)
+	v15 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v14 = i0
+	if v14 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v14 + k32(4294967295)
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v14
+	if v14 != 0 {
+		goto L20
+	}
+	fn2073(m, v5)
+L20:
+	if v15 == 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(4)
+	if i0 != 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8491300))
+	i0 = *(*uint32)(unsafe.Add(b, v15))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v15)) = v5
+	if v5 != 0 {
+		goto L17
+	}
+	fn2073(m, v15)
+L17:
+	if v12 != 0 {
+		goto L10
+	}
+	goto L7
+L16:
+	if v12 != 0 {
+		goto L23
+	}
+	i0 = fn1493(m, v13)
+	v12 = i0
+	if v12 == 0 {
+		goto L22
+	}
+	if v13 == 0 {
+		goto L23
+	}
+	v16 = uint32(0)
+	if v13 == uint32(1) {
+		goto L24
+	}
+	i0 = v13 & k32(4294967294)
+	v17 = i0
+	v5 = uint32(0)
+	v16 = uint32(0)
+L25:
+	i0 = v1 + v5
+	v18 = i0
+	i0 = v18 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v14 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v14))
+	v19 = i0
+	if v19 == uint32(1073741823) {
+		goto L26
+	}
+	i1 = v19 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v14)) = i1
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
+	i0 = i0 + v5
+	*(*uint32)(unsafe.Add(b, i0)) = v14
+	i0 = v18 + uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v14 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v14))
+	v18 = i0
+	if v18 == uint32(1073741823) {
+		goto L27
+	}
+	i1 = v18 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v14)) = i1
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
+	i0 = i0 + v5
+	i0 = i0 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = v14
+	i0 = v5 + uint32(8)
+	v5 = i0
+	i1 = v16 + uint32(2)
+	v16 = i1
+	if v17 != v16 {
+		goto L25
+	}
+L24:
+	i0 = v13 & uint32(1)
+	if i0 == 0 {
+		goto L23
+	}
+	i1 = v16 << (uint32(2) & 31)
+	v14 = i1
+	i0 = v8 + v14
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v16 = i0
+	if v16 == uint32(1073741823) {
+		goto L28
+	}
+	i1 = v16 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
+	i0 = i0 + v14
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+L23:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+8))
+	v5 = i1
+	i0 = fn1506(m, v12, v5, v5, v15)
+	v14 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v15))
+	v5 = i0
+	if int32(v14) > int32(k32(4294967295)) {
+		goto L21
+	}
+	if v5 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v15)) = v5
+	if v5 != 0 {
+		goto L10
+	}
+	fn2073(m, v15)
+	goto L10
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, v15))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v15)) = v5
+	if v5 != 0 {
+		goto L7
+	}
+	v13 = uint32(0)
+	v12 = v15
+	goto L9
+L21:
+	if v5 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v15)) = v5
+	if v5 != 0 {
+		goto L13
+	}
+	fn2073(m, v15)
+L13:
+	i0 = v13 + uint32(1)
+	v13 = i0
+	if v13 != v9 {
+		goto L12
+	}
+	v13 = v10
+	if v12 == 0 {
+		goto L8
+	}
+	i0 = fn1526(m, v12)
+	v13 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v12)) = v5
+	if v5 != 0 {
+		goto L8
+	}
+	goto L9
+L11:
+	v13 = v10
+	goto L6
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v12)) = v5
+	if v5 != 0 {
+		goto L7
+	}
+	v13 = uint32(0)
+L9:
+	fn2073(m, v12)
+L8:
+	if v13 != 0 {
+		goto L6
+	}
+L7:
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v10)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v10)
+	goto L1
+L6:
+	if v3 != 0 {
+		goto L34
+	}
+	v1 = uint32(0)
+	goto L33
+L34:
+	i1 = v2 << (uint32(2) & 31)
+	i0 = v1 + i1
+	i0 = fn847(m, i0, v3)
+	v1 = i0
+	if v1 != 0 {
+		goto L35
+	}
+	v5 = uint32(0)
+	v1 = uint32(0)
+	goto L29
+L35:
+	v5 = uint32(0)
+	i1 = k32(10089824) + uint32(36912)
+	i2 = v4 + uint32(56)
+	i0 = fn1727(m, v1, i1, i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L29
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
+	v5 = i0
+	if v5 != 0 {
+		goto L32
+	}
+L33:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+8))
+	if i0 != 0 {
+		goto L37
+	}
+	v5 = uint32(10064992)
+	goto L36
+L37:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+12))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	v5 = i0
+L36:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L31
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
+	v5 = i0
+	goto L31
+L32:
+	v12 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L30
+	}
+L31:
+	i0 = fn2354(m, v5, v13)
+	v5 = i0
+	if v5 != 0 {
+		goto L38
+	}
+	v5 = uint32(0)
+	goto L29
+L38:
+	v12 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
+	v2 = i1
+	if v5 == v2 {
+		goto L30
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v14 = i0
+	if v14 == uint32(1073741823) {
+		goto L39
+	}
+	i1 = v14 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L39:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L30
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	if v5 != 0 {
+		goto L30
+	}
+	fn2073(m, v2)
+L30:
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
+	i1 = k32(10089824) + uint32(25048)
+	i2 = v4 + uint32(60)
+	i0 = fn2026(m, i0, i1, i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L29
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
+	v2 = i0
+	if v2 != 0 {
+		goto L41
+	}
+	i0 = fn1685(m)
+	v2 = i0
+	goto L40
+L41:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v13
+	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = v7
+	i1 = v4 + uint32(44)
+	i0 = fn846(m, v2, i1, uint32(2), v1)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
+	v14 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v14))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L40
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v14)) = v3
+	if v3 != 0 {
+		goto L40
+	}
+	fn2073(m, v14)
+L40:
+	if v2 == 0 {
+		goto L29
+	}
+	i0 = fn588(m, v2)
+	if i0 != 0 {
+		goto L43
+	}
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	v3 = i0
+	v14 = uint32(8541420)
+	if v12 != 0 {
+		goto L44
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v14 = i0
+L44:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v14
+	i0 = fn3604(m, v3, uint32(8426469), v4)
+	goto L42
+L43:
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = fn3359(m, i0, v6, v2, uint32(0), uint32(0), uint32(0))
+	v12 = i0
+	if v12 == 0 {
+		goto L42
+	}
+	if v13 == v10 {
+		goto L46
+	}
+	v5 = uint32(0)
+	i0 = fn590(m, v2, uint32(8521476), v10)
+	if int32(i0) < int32(uint32(0)) {
+		goto L45
+	}
+L46:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v13
+	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
+	i1 = v4 + uint32(44)
+	i0 = fn846(m, i0, i1, uint32(3), v1)
+	v5 = i0
+	if v5 == 0 {
+		goto L45
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L45
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
+	if i0 != uint32(10019256) {
+		goto L45
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+8))
+	v14 = i0
+	if v14 == v5 {
+		goto L45
+	}
+	if v14 != 0 {
+		goto L48
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	i2 = v4 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8540320), i2)
+	goto L47
+L48:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = v14
+	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v4 + uint32(32)
+	i0 = fn3604(m, i0, uint32(8530024), i2)
+L47:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v14 = i0
+	if v14 == uint32(1073741823) {
+		goto L49
+	}
+	i1 = v14 + k32(4294967295)
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v14
+	if v14 != 0 {
+		goto L49
+	}
+	fn2073(m, v5)
+L49:
+	v5 = uint32(0)
+L45:
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v14 = i0
+	if v14 == uint32(1073741823) {
+		goto L42
+	}
+	i1 = v14 + k32(4294967295)
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v12)) = v14
+	if v14 != 0 {
+		goto L42
+	}
+	fn2073(m, v12)
+L42:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v12 = i0
+	if v12 == uint32(1073741823) {
+		goto L29
+	}
+	i1 = v12 + k32(4294967295)
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v12
+	if v12 != 0 {
+		goto L29
+	}
+	fn2073(m, v2)
+L29:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
+	v2 = i0
+	if v2 == 0 {
+		goto L50
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v12 = i0
+	if v12 == uint32(1073741823) {
+		goto L50
+	}
+	i1 = v12 + k32(4294967295)
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v12
+	if v12 != 0 {
+		goto L50
+	}
+	fn2073(m, v2)
+L50:
+	if v1 == 0 {
+		goto L51
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L51
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L51
+	}
+	fn2073(m, v1)
+L51:
+	if v13 == v10 {
+		goto L52
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L52
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v10)) = v1
+	if v1 != 0 {
+		goto L52
+	}
+	fn2073(m, v10)
+L52:
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v13)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v13)
+L1:
+	i0 = v4 + uint32(64)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn3307(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v4 = i0
+	m.g0 = v4
+	if v3 != 0 {
+		goto L2
+	}
+	v5 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v5 = i0
+L1:
+	if v3 != 0 {
+		goto L5
+	}
+	if v1 == 0 {
+		goto L5
+	}
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(5) {
+		goto L4
+	}
+L5:
+	v6 = uint32(0)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10079496), uint32(1), uint32(5), uint32(0), v4)
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v7 = i0
+	v3 = uint32(0)
+	i0 = v5 + v2
+	v6 = i0
+	i0 = v6 + k32(4294967295)
+	v2 = i0
+	if v2 != 0 {
+		goto L7
+	}
+	v5 = uint32(0)
+	v8 = uint32(0)
+	v9 = uint32(0)
+	goto L6
+L7:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	if v5 == 0 {
+		goto L10
+	}
+	i0 = v6 + k32(4294967294)
+	v2 = i0
+	if v2 != 0 {
+		goto L10
+	}
+	v8 = uint32(0)
+	goto L9
+L10:
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v8 = i0
+	if v8 == 0 {
+		goto L8
+	}
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 != 0 {
+		goto L8
+	}
+L9:
+	v9 = uint32(0)
+	v3 = uint32(0)
+	goto L6
+L8:
+	i0 = v1 + uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v9 = i0
+	if v9 == 0 {
+		goto L11
+	}
+	if v2 == uint32(1) {
+		goto L6
+	}
+L11:
+	v3 = k32(4294967295)
+	i0 = v1 + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1582(m, i0)
+	v1 = i0
+	if v1 == k32(4294967295) {
+		goto L12
+	}
+	v3 = v1
+	goto L6
+L12:
+	v6 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L3
+	}
+L6:
+	i0 = fn3880(m, v7, v5, v8, v9, v3)
+	v6 = i0
+L3:
+	i0 = v4 + uint32(32)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn3308(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn567(m, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3309(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(0)
+	i0 = fn580(m, v1)
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+112))
+	v4 = i0
+L3:
+	i0 = m.table[v4].(func(*Module, uint32) uint32)(m, v3)
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = fn2031(m, v1)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v6
+	if v6 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	if int32(v5) > int32(k32(4294967295)) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+	m.depth--
+	return uint32(0)
+L5:
+	if v5 != 0 {
+		goto L3
+	}
+	v2 = uint32(10014564)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+	m.depth--
+	return uint32(10014564)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L6
+	}
+	fn2073(m, v3)
+L6:
+	v2 = uint32(10014548)
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L1
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	fn3625(m)
+	v2 = uint32(10014548)
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3310(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(0)
+	i0 = fn580(m, v1)
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+112))
+	v4 = i0
+L3:
+	i0 = m.table[v4].(func(*Module, uint32) uint32)(m, v3)
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = fn2031(m, v1)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v6
+	if v6 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	if int32(v5) > int32(k32(4294967295)) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+	m.depth--
+	return uint32(0)
+L5:
+	if v5 == 0 {
+		goto L3
+	}
+	v2 = uint32(10014548)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+	m.depth--
+	return uint32(10014548)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L6
+	}
+	fn2073(m, v3)
+L6:
+	v2 = uint32(10014564)
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L1
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	fn3625(m)
+	v2 = uint32(10014564)
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3311(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn2022(m, v1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3312(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn572(m, v1, uint32(2))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3313(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	v5 = uint32(0)
+	i0 = fn4370(m, uint32(8466742))
+	v6 = i0
+	if v6 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	i0 = fn4382(m, uint32(8397311), uint32(8533108), v4)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v3
+	v5 = uint32(0)
+	if v3 == 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	i0 = fn850(m, v6, v1, v2, v3)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v6)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn3314(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn2050(m, v1)
+	i0 = fn607(m, i0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3315(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i1 = v2 + uint32(12)
+	i0 = fn1580(m, v1, i1)
+	v3 = i0
+	if v3 != k32(4294967295) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v1 = i0
+	i0 = uint32(int32(v1) >> (uint32(31) & 31))
+	i0 = i0 ^ uint32(2147483647)
+	if v1 == 0 {
+		i0 = v3
+	}
+	i0 = fn2700(m, i0)
+	v1 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3316(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v4 = i0
+	m.g0 = v4
+	if v3 != 0 {
+		goto L2
+	}
+	v5 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v5 = i0
+L1:
+	if v3 != 0 {
+		goto L5
+	}
+	if v1 == 0 {
+		goto L5
+	}
+	i0 = v2 + k32(4294967293)
+	if i0 < uint32(4) {
+		goto L4
+	}
+L5:
+	v6 = uint32(0)
+	i8 = v4 + uint32(16)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10079588), uint32(3), uint32(6), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v7 = i0
+	v6 = uint32(0)
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = v4 + uint32(12)
+	i0 = fn2736(m, i0, i1)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L6
+	}
+	fn3723(m, uint32(8492116), uint32(8577462), uint32(8435764), v3)
+	goto L3
+L6:
+	i1 = v4 + uint32(8)
+	i0 = fn2739(m, v3, i1)
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = fn8106(m, v3)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i0 == i1 {
+		goto L7
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+	goto L3
+L7:
+	i0 = v5 + v2
+	v6 = i0
+	i0 = v6 + k32(4294967293)
+	v5 = i0
+	if v5 != 0 {
+		goto L10
+	}
+	v8 = uint32(0)
+	v9 = k32(4294967295)
+	v2 = uint32(0)
+	goto L9
+L10:
+	v8 = uint32(0)
+	v2 = uint32(0)
+	i0 = v1 + uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v10 = i0
+	if v10 == 0 {
+		goto L11
+	}
+	v9 = k32(4294967295)
+	i0 = fn1582(m, v10)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L12
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L12
+	}
+	v6 = uint32(0)
+	goto L3
+L12:
+	i0 = v6 + k32(4294967292)
+	v5 = i0
+	if v5 != 0 {
+		goto L11
+	}
+	v8 = uint32(0)
+	goto L9
+L11:
+	i0 = v1 + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v9 = i0
+	if v9 == 0 {
+		goto L13
+	}
+	v6 = uint32(0)
+	i0 = fn2031(m, v9)
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L3
+	}
+	v9 = k32(4294967295)
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 == 0 {
+		goto L9
+	}
+L13:
+	v9 = k32(4294967295)
+	i0 = v1 + uint32(20)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v10 = i0
+	if v10 == 0 {
+		goto L14
+	}
+	v6 = k32(4294967295)
+	i0 = fn1582(m, v10)
+	v9 = i0
+	if v9 != k32(4294967295) {
+		goto L15
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L15
+	}
+	v6 = uint32(0)
+	goto L3
+L15:
+	if v5 == uint32(1) {
+		goto L8
+	}
+L14:
+	i0 = v1 + uint32(24)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1582(m, i0)
+	v6 = i0
+	if v6 != k32(4294967295) {
+		goto L8
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L9
+	}
+	v6 = uint32(0)
+	goto L3
+L9:
+	v6 = k32(4294967295)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v1 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v4)+48)) = uint64(55834574848)
+	i1 = v2 | uint32(256)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = i1
+	i0 = v2 & uint32(1024)
+	v5 = i0
+	if v5 == 0 {
+		goto L16
+	}
+	if int32(v6) < int32(uint32(0)) {
+		goto L16
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = v6
+L16:
+	i0 = v2 & k32(4261480943)
+	if i0 == 0 {
+		goto L18
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8418089))
+	goto L17
+L18:
+	i0 = v9 + k32(4294967293)
+	if i0 > k32(4294967291) {
+		goto L19
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8480568))
+	goto L17
+L19:
+	if v8 != 0 {
+		goto L20
+	}
+	i0 = v4 + uint32(48)
+	i0 = fn3394(m, i0)
+L20:
+	v6 = uint32(0)
+	v8 = uint32(0)
+	i0 = fn8101(m, v3, uint32(8517459))
+	if i0 == 0 {
+		goto L21
+	}
+	i0 = fn8101(m, v3, uint32(8465175))
+	if i0 != 0 {
+		goto L22
+	}
+	v8 = uint32(1)
+	goto L21
+L22:
+	i0 = fn8101(m, v3, uint32(8492760))
+	if i0 != 0 {
+		goto L23
+	}
+	v8 = uint32(2)
+	goto L21
+L23:
+	i0 = fn8101(m, v3, uint32(8485076))
+	if i0 != 0 {
+		goto L24
+	}
+	if v5 == 0 {
+		goto L25
+	}
+	v8 = uint32(3)
+	goto L21
+L25:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8526894))
+	goto L17
+L24:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	if v5 != 0 {
+		i1 = uint32(8577053)
+	} else {
+		i1 = uint32(8577310)
+	}
+	fn3605(m, i0, i1)
+	goto L17
+L21:
+	i0 = fn3181(m, v7)
+	i0 = i0 + uint32(1)
+	switch i0 {
+	case 0:
+		goto L17
+	case 1:
+		goto L26
+	default:
+		goto L27
+	}
+L27:
+	i0 = v2 & uint32(33792)
+	if i0 != uint32(1024) {
+		goto L28
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v3 = i0
+	if v3 != uint32(1073741823) {
+		goto L29
+	}
+	v6 = v7
+	goto L17
+L29:
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+	v6 = v7
+	goto L17
+L28:
+	i0 = fn4133(m)
+	v3 = i0
+	if v3 == 0 {
+		goto L17
+	}
+	i0 = fn3176(m, v7, v3, v8)
+	v2 = i0
+	if v5 == 0 {
+		goto L30
+	}
+	if v2 == 0 {
+		goto L32
+	}
+	i0 = fn3238(m, v2)
+	if i0 != 0 {
+		goto L31
+	}
+L32:
+	fn4134(m, v3)
+	goto L17
+L31:
+	i2 = v4 + uint32(48)
+	i0 = fn3441(m, v2, v1, i2, v9, v3)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L33
+	}
+	fn4134(m, v3)
+	goto L17
+L33:
+	i0 = fn3170(m, v2)
+	v6 = i0
+	fn4134(m, v3)
+	goto L17
+L30:
+	if v2 == 0 {
+		goto L34
+	}
+	i0 = fn3238(m, v2)
+	if i0 == 0 {
+		goto L34
+	}
+	i2 = v4 + uint32(48)
+	i0 = fn3434(m, v2, v1, i2, v9, v3)
+	v6 = i0
+L34:
+	fn4134(m, v3)
+	goto L17
+L26:
+	i3 = v4 + uint32(48)
+	i4 = v4 + uint32(60)
+	i0 = fn4267(m, v7, uint32(8492116), uint32(8526976), i3, i4)
+	v3 = i0
+	if v3 == 0 {
+		goto L17
+	}
+	i2 = v8 << (uint32(2) & 31)
+	i2 = i2 + uint32(8694400)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i3 = v4 + uint32(48)
+	i0 = fn4265(m, v3, v1, i2, i3, v9)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
+	v3 = i0
+	if v3 == 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L17
+	}
+	fn2073(m, v3)
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	i0 = v4 + uint32(64)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn3317(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -25,7 +16222,7 @@ func fn3316(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8435327), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8435327), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -34,7 +16231,7 @@ L1:
 	i2 = *(*uint32)(unsafe.Add(b, v1))
 	i3 = v1 + uint32(4)
 	i3 = *(*uint32)(unsafe.Add(b, i3))
-	i2 = fn2040(m, i2, i3)
+	i2 = fn2041(m, i2, i3)
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -45,7 +16242,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3317(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3318(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -63,12 +16260,12 @@ func fn3317(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i1 = v2 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3735(m, v1, uint32(8440140), uint32(0), uint32(1), v2)
+	i0 = fn3736(m, v1, uint32(8440140), uint32(0), uint32(1), v2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn2050(m, i0)
+	i0 = fn2051(m, i0)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -78,7 +16275,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3318(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3319(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -87,7 +16284,7 @@ func fn3318(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8504101), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8504101), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -96,13 +16293,13 @@ L1:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v1 + uint32(4)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn538(m, i0, i1)
+	i0 = fn539(m, i0, i1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3319(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3320(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -150,7 +16347,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(4)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10079660), uint32(1), uint32(3), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10079660), uint32(1), uint32(3), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -194,13 +16391,13 @@ L15:
 	v7 = v3
 	goto L13
 L14:
-	i0 = fn587(m, v3)
+	i0 = fn588(m, v3)
 	if i0 != 0 {
 		goto L17
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8473576))
+	fn3605(m, i0, uint32(8473576))
 	goto L1
 L17:
 	if v7 == uint32(10059656) {
@@ -215,18 +16412,18 @@ L17:
 L13:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i3 = fn587(m, v7)
+	i3 = fn588(m, v7)
 	if i3 != 0 {
 		i1 = uint32(8562298)
 	} else {
 		i1 = uint32(8403377)
 	}
-	fn3604(m, i0, i1)
+	fn3605(m, i0, i1)
 	goto L1
 L12:
-	i0 = fn3392(m)
+	i0 = fn3393(m)
 	v7 = i0
-	i0 = fn3391(m)
+	i0 = fn3392(m)
 	v3 = i0
 	if v3 != 0 {
 		goto L7
@@ -234,7 +16431,7 @@ L12:
 	v6 = uint32(0)
 	goto L1
 L11:
-	i0 = fn3392(m)
+	i0 = fn3393(m)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
@@ -265,18 +16462,18 @@ L7:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8488630))
+	fn3605(m, i0, uint32(8488630))
 	goto L5
 L6:
 	i1 = k32(10089824) + uint32(21936)
 	v6 = i1
-	i0 = fn1746(m, v7, v6)
+	i0 = fn1747(m, v7, v6)
 	v1 = i0
 	if v1 != 0 {
 		goto L18
 	}
-	i2 = fn3389(m)
-	i0 = fn1711(m, v7, v6, i2)
+	i2 = fn3390(m)
+	i0 = fn1712(m, v7, v6, i2)
 	v1 = i0
 L18:
 	v6 = uint32(0)
@@ -289,7 +16486,7 @@ L18:
 	}
 	*(*uint32)(unsafe.Add(b, v4)) = v2
 	v6 = uint32(0)
-	i0 = fn4381(m, uint32(8517459), uint32(8533108), v4)
+	i0 = fn4382(m, uint32(8517459), uint32(8533108), v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -299,17 +16496,17 @@ L18:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8421932))
+	fn3605(m, i0, uint32(8421932))
 	goto L5
 L20:
-	i0 = fn3355(m, v2, v7, v3)
+	i0 = fn3356(m, v2, v7, v3)
 	v6 = i0
 	goto L5
 L19:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = uint64(55834575104)
 	i3 = v4 + uint32(16)
 	i4 = v4 + uint32(28)
-	i0 = fn4266(m, v2, uint32(8465175), uint32(8500564), i3, i4)
+	i0 = fn4267(m, v2, uint32(8465175), uint32(8500564), i3, i4)
 	v1 = i0
 	if v1 != 0 {
 		goto L21
@@ -332,9 +16529,9 @@ L24:
 	goto L23
 L22:
 	i0 = v4 + uint32(16)
-	i0 = fn3393(m, i0)
+	i0 = fn3394(m, i0)
 	i4 = v4 + uint32(16)
-	i0 = fn4254(m, v1, uint32(258), v7, v3, i4)
+	i0 = fn4255(m, v1, uint32(258), v7, v3, i4)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	v1 = i0
@@ -352,7 +16549,7 @@ L22:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
@@ -365,7 +16562,7 @@ L5:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v4 + uint32(32)
 	m.g0 = i0
@@ -374,7 +16571,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3320(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3321(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -426,7 +16623,7 @@ L1:
 L5:
 	v6 = uint32(0)
 	i8 = v4 + uint32(96)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10079736), uint32(1), uint32(3), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10079736), uint32(1), uint32(3), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -476,7 +16673,7 @@ L16:
 	if v5 != uint32(10059656) {
 		goto L11
 	}
-	i0 = fn3392(m)
+	i0 = fn3393(m)
 	v2 = i0
 	if v3 == uint32(10059656) {
 		goto L12
@@ -496,10 +16693,10 @@ L14:
 	}
 L13:
 	v9 = uint32(0)
-	i0 = fn3392(m)
+	i0 = fn3393(m)
 	v2 = i0
 L12:
-	i0 = fn3391(m)
+	i0 = fn3392(m)
 	v3 = i0
 	if v3 != 0 {
 		goto L7
@@ -536,7 +16733,7 @@ L7:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8534194))
+	fn3605(m, i0, uint32(8534194))
 	goto L3
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
@@ -549,10 +16746,10 @@ L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8431827), v4)
+	i0 = fn3604(m, i0, uint32(8431827), v4)
 	goto L18
 L19:
-	i0 = fn587(m, v3)
+	i0 = fn588(m, v3)
 	if i0 != 0 {
 		goto L20
 	}
@@ -561,18 +16758,18 @@ L19:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8432375), i2)
+	i0 = fn3604(m, i0, uint32(8432375), i2)
 	goto L18
 L20:
 	i1 = k32(10089824) + uint32(21936)
 	v6 = i1
-	i0 = fn1746(m, v2, v6)
+	i0 = fn1747(m, v2, v6)
 	v1 = i0
 	if v1 != 0 {
 		goto L21
 	}
-	i2 = fn3389(m)
-	i0 = fn1711(m, v2, v6, i2)
+	i2 = fn3390(m)
+	i0 = fn1712(m, v2, v6, i2)
 	v1 = i0
 L21:
 	if int32(v1) < int32(uint32(0)) {
@@ -597,7 +16794,7 @@ L21:
 		goto L26
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8405569))
+	fn3605(m, i0, uint32(8405569))
 	goto L18
 L27:
 	if v1 == 0 {
@@ -635,26 +16832,26 @@ L28:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+80)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(80)
-	i0 = fn3603(m, i0, uint32(8503297), i2)
+	i0 = fn3604(m, i0, uint32(8503297), i2)
 	goto L18
 L26:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = v7
 	i2 = v4 + uint32(32)
-	i0 = fn4381(m, uint32(8517459), uint32(8533108), i2)
+	i0 = fn4382(m, uint32(8517459), uint32(8533108), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L18
 	}
-	i0 = fn3355(m, v7, v2, v3)
+	i0 = fn3356(m, v7, v2, v3)
 	v1 = i0
 	goto L23
 L25:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = v7
 	i2 = v4 + uint32(64)
-	i0 = fn4381(m, uint32(8517459), uint32(8533108), i2)
+	i0 = fn4382(m, uint32(8517459), uint32(8533108), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L18
 	}
-	i0 = fn3375(m, v7, v2, v3, uint32(0), uint32(0), uint32(0), uint32(0), uint32(0), uint32(0), uint32(0), v1)
+	i0 = fn3376(m, v7, v2, v3, uint32(0), uint32(0), uint32(0), uint32(0), uint32(0), uint32(0), uint32(0), v1)
 	v1 = i0
 	goto L23
 L24:
@@ -662,32 +16859,32 @@ L24:
 		goto L30
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8405694))
+	fn3605(m, i0, uint32(8405694))
 	goto L18
 L30:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+112)) = uint64(55834575104)
 	i3 = v4 + uint32(112)
 	i4 = v4 + uint32(124)
-	i0 = fn4266(m, v7, uint32(8517459), uint32(8500564), i3, i4)
+	i0 = fn4267(m, v7, uint32(8517459), uint32(8500564), i3, i4)
 	v1 = i0
 	if v1 == 0 {
 		goto L18
 	}
 	i0 = v4 + uint32(112)
-	i0 = fn3393(m, i0)
+	i0 = fn3394(m, i0)
 	if i0 == 0 {
 		goto L32
 	}
 	i4 = v4 + uint32(112)
-	i0 = fn4254(m, v1, uint32(257), v2, v3, i4)
+	i0 = fn4255(m, v1, uint32(257), v2, v3, i4)
 	v1 = i0
 	goto L31
 L32:
-	i0 = fn4254(m, v1, uint32(257), v2, v3, uint32(0))
+	i0 = fn4255(m, v1, uint32(257), v2, v3, uint32(0))
 	v1 = i0
 L31:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+124))
-	fn3300(m, i0)
+	fn3301(m, i0)
 L23:
 	if v1 == 0 {
 		goto L18
@@ -703,7 +16900,7 @@ L23:
 	if v2 != 0 {
 		goto L33
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L33:
 	v6 = uint32(10059656)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -717,13 +16914,13 @@ L33:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L3
 L22:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8503297), i2)
+	i0 = fn3604(m, i0, uint32(8503297), i2)
 L18:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -737,7 +16934,7 @@ L18:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
 	i0 = v4 + uint32(128)
 	m.g0 = i0
@@ -746,7 +16943,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3321(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3322(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -758,7 +16955,7 @@ func fn3321(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8407767), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8407767), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -779,16 +16976,16 @@ L1:
 	if i0 != 0 {
 		goto L2
 	}
-	fn3722(m, uint32(8407767), uint32(8545234), uint32(8435764), v4)
+	fn3723(m, uint32(8407767), uint32(8545234), uint32(8435764), v4)
 	return uint32(0)
 L2:
-	i0 = fn528(m, v3, v4)
+	i0 = fn529(m, v3, v4)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3322(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3323(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -810,7 +17007,7 @@ func fn3322(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8435311), v2, uint32(2), uint32(3))
+	i0 = fn3735(m, uint32(8435311), v2, uint32(2), uint32(3))
 	if i0 != 0 {
 		goto L2
 	}
@@ -826,7 +17023,7 @@ L2:
 		goto L3
 	}
 	i2 = v3 + uint32(12)
-	i0 = fn2025(m, v5, v4, i2)
+	i0 = fn2026(m, v5, v4, i2)
 	if i0 == 0 {
 		goto L4
 	}
@@ -846,7 +17043,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	goto L1
 L3:
-	i0 = fn2034(m, v5, v4)
+	i0 = fn2035(m, v5, v4)
 	v2 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -856,7 +17053,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3323(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3324(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -866,7 +17063,7 @@ func fn3323(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn3392(m)
+	i0 = fn3393(m)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -884,7 +17081,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3324(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3325(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -903,7 +17100,7 @@ func fn3324(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8435319), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8435319), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -915,7 +17112,7 @@ L2:
 	i1 = v1 + uint32(4)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	i2 = v3 + uint32(12)
-	i0 = fn2025(m, i0, i1, i2)
+	i0 = fn2026(m, i0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -939,32 +17136,11 @@ L3:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
 	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3325(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2032(m, v1)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = fn1594(m, v1)
-	m.depth--
-	return i0
 }
 
 //go:norace
@@ -975,7 +17151,15 @@ func fn3326(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn571(m, v1, uint32(16))
+	i0 = fn2033(m, v1)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = fn1595(m, v1)
 	m.depth--
 	return i0
 }
@@ -983,6 +17167,19 @@ func fn3326(m *Module, v0 uint32, v1 uint32) uint32 {
 //go:norace
 //go:nocheckptr
 func fn3327(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn572(m, v1, uint32(16))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3328(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -999,13 +17196,13 @@ func fn3327(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	v3 = uint32(0)
-	i0 = fn1591(m, v1)
+	i0 = fn1592(m, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = v1
-	i0 = fn4381(m, uint32(8506884), uint32(8533108), v2)
+	i0 = fn4382(m, uint32(8506884), uint32(8533108), v2)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L2
 	}
@@ -1023,7 +17220,7 @@ L2:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -1032,7 +17229,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3328(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3329(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1076,7 +17273,7 @@ func fn3328(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v4 = uint32(0)
-	i0 = fn3734(m, uint32(8394519), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8394519), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -1089,7 +17286,7 @@ L2:
 	v4 = i0
 L3:
 	i0 = k32(10089824) + uint32(41464)
-	i0 = fn4368(m, i0)
+	i0 = fn4369(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L4
@@ -1102,12 +17299,12 @@ L4:
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8460470))
+	fn3605(m, i0, uint32(8460470))
 	v1 = uint32(0)
 	goto L6
 L7:
 	i0 = k32(10089824) + uint32(41492)
-	i0 = fn4368(m, i0)
+	i0 = fn4369(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L8
@@ -1121,12 +17318,12 @@ L8:
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8394540))
+	fn3605(m, i0, uint32(8394540))
 	v1 = uint32(10059656)
 	goto L6
 L9:
 	i0 = k32(10089824) + uint32(41436)
-	i0 = fn4368(m, i0)
+	i0 = fn4369(m, i0)
 	v5 = i0
 	if v5 != 0 {
 		goto L10
@@ -1138,7 +17335,7 @@ L10:
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8435786))
+	fn3605(m, i0, uint32(8435786))
 	v5 = uint32(10059656)
 	goto L6
 L11:
@@ -1149,25 +17346,25 @@ L11:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
 	i2 = v3 + uint32(16)
-	i0 = fn4381(m, uint32(8394436), uint32(8533108), i2)
+	i0 = fn4382(m, uint32(8394436), uint32(8533108), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
-	i0 = fn1306(m, v5)
+	i0 = fn1307(m, v5)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L12
 	}
-	fn3624(m)
+	fn3625(m)
 L12:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v2
 	i0 = k32(10089824) + uint32(33084)
 	i1 = v3 + uint32(28)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v6 = i0
 	if v6 == 0 {
 		goto L14
 	}
-	i0 = fn1580(m, v6)
+	i0 = fn1581(m, v6)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v8 = i0
@@ -1180,35 +17377,35 @@ L12:
 	if v8 != 0 {
 		goto L15
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L15:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L16
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L6
 	}
 L16:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012912))
 	v6 = i1
-	i1 = fn8043(m, v6)
+	i1 = fn8044(m, v6)
 	if v7 != i1 {
 		goto L13
 	}
-	i0 = fn7912(m, v7)
+	i0 = fn7913(m, v7)
 	if i0 == 0 {
 		goto L13
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v1
 	i0 = k32(10089824) + uint32(33084)
 	i1 = v3 + uint32(28)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v7 = i0
 	if v7 == 0 {
 		goto L14
 	}
-	i0 = fn1580(m, v7)
+	i0 = fn1581(m, v7)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v9 = i0
@@ -1221,35 +17418,35 @@ L16:
 	if v9 != 0 {
 		goto L17
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L17:
 	if int32(v8) > int32(k32(4294967295)) {
 		goto L18
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L6
 	}
 L18:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012916))
 	v7 = i1
-	i1 = fn8043(m, v7)
+	i1 = fn8044(m, v7)
 	if v8 != i1 {
 		goto L13
 	}
-	i0 = fn7912(m, v8)
+	i0 = fn7913(m, v8)
 	if i0 == 0 {
 		goto L13
 	}
 	v10 = uint32(0)
 	i1 = k32(10089824) + uint32(32156)
-	i0 = fn2034(m, v2, i1)
+	i0 = fn2035(m, v2, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L20
 	}
 	i1 = k32(10089824) + uint32(32396)
-	i0 = fn2034(m, v2, i1)
+	i0 = fn2035(m, v2, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L20
@@ -1273,23 +17470,23 @@ L21:
 	goto L19
 L22:
 	v12 = uint32(0)
-	i0 = fn2739(m, v9)
+	i0 = fn2740(m, v9)
 	v13 = i0
 	if v13 == 0 {
 		goto L24
 	}
 	v11 = uint32(0)
 	v10 = uint32(0)
-	i0 = fn2739(m, v8)
+	i0 = fn2740(m, v8)
 	v14 = i0
 	if v14 == 0 {
 		goto L23
 	}
-	i0 = fn1306(m, v1)
+	i0 = fn1307(m, v1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L25
 	}
-	fn3624(m)
+	fn3625(m)
 L25:
 	if v4 != 0 {
 		goto L28
@@ -1300,7 +17497,7 @@ L25:
 L28:
 	v10 = uint32(0)
 	i1 = k32(10089824) + uint32(32156)
-	i0 = fn2034(m, v1, i1)
+	i0 = fn2035(m, v1, i1)
 	v11 = i0
 	if v11 != 0 {
 		goto L29
@@ -1309,7 +17506,7 @@ L28:
 	goto L19
 L29:
 	i1 = k32(10089824) + uint32(32396)
-	i0 = fn2034(m, v1, i1)
+	i0 = fn2035(m, v1, i1)
 	v12 = i0
 	if v12 == 0 {
 		goto L19
@@ -1333,22 +17530,22 @@ L30:
 	goto L19
 L31:
 	v10 = uint32(0)
-	i0 = fn2739(m, v11)
+	i0 = fn2740(m, v11)
 	v15 = i0
 	if v15 == 0 {
 		goto L23
 	}
-	i0 = fn2739(m, v12)
+	i0 = fn2740(m, v12)
 	v16 = i0
 	if v16 == 0 {
 		goto L23
 	}
-	i0 = fn2019(m, v4)
+	i0 = fn2020(m, v4)
 	v4 = i0
 	if v4 == 0 {
 		goto L23
 	}
-	i0 = fn2716(m, v4, v15, v16)
+	i0 = fn2717(m, v4, v15, v16)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v11))
 	v15 = i0
@@ -1361,7 +17558,7 @@ L31:
 	if v15 != 0 {
 		goto L32
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L32:
 	i0 = *(*uint32)(unsafe.Add(b, v12))
 	v11 = i0
@@ -1374,7 +17571,7 @@ L32:
 	if v11 != 0 {
 		goto L33
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 L33:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v11 = i0
@@ -1387,7 +17584,7 @@ L33:
 	if v11 != 0 {
 		goto L34
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L34:
 	if v10 != 0 {
 		goto L35
@@ -1397,37 +17594,37 @@ L34:
 L35:
 	i0 = v10 + uint32(16)
 	v4 = i0
-	i0 = fn8105(m, v4)
+	i0 = fn8106(m, v4)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+8))
 	if i0 == i1 {
 		goto L27
 	}
 	v12 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8413350))
+	fn3605(m, i0, uint32(8413350))
 	goto L26
 L27:
-	i0 = fn509(m, v6, v7, v4)
+	i0 = fn510(m, v6, v7, v4)
 	v6 = i0
 	if v6 != 0 {
 		goto L37
 	}
-	i0 = fn6307(m)
-	i0 = fn3616(m)
+	i0 = fn6308(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L36
 	}
 	v12 = uint32(0)
 	goto L26
 L37:
-	i0 = fn8105(m, v6)
+	i0 = fn8106(m, v6)
 	v4 = i0
 	if v4 != 0 {
 		goto L39
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031648))
-	fn3614(m, i0)
+	fn3615(m, i0)
 	goto L38
 L39:
 	if int32(v4) > int32(k32(4294967295)) {
@@ -1435,7 +17632,7 @@ L39:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8470382))
+	fn3605(m, i0, uint32(8470382))
 	goto L38
 L40:
 	i0 = v4 + k32(4294967295)
@@ -1457,7 +17654,7 @@ L42:
 	}
 	v4 = i0
 L41:
-	i0 = fn2702(m, v6, v4, v13, v14)
+	i0 = fn2703(m, v6, v4, v13, v14)
 	v4 = i0
 L38:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
@@ -1471,7 +17668,7 @@ L38:
 	if v7 != 0 {
 		goto L43
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L43:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v7 = i0
@@ -1484,15 +17681,15 @@ L43:
 	if v7 != 0 {
 		goto L44
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L44:
-	fn3300(m, v10)
-	fn2111(m, v6)
+	fn3301(m, v10)
+	fn2112(m, v6)
 	if v4 == 0 {
 		goto L45
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i0 = fn4381(m, uint32(8400410), uint32(8533108), v3)
+	i0 = fn4382(m, uint32(8400410), uint32(8533108), v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -1508,7 +17705,7 @@ L45:
 	if v6 != 0 {
 		goto L46
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L46:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -1521,7 +17718,7 @@ L46:
 	if v2 != 0 {
 		goto L47
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L47:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
@@ -1538,7 +17735,7 @@ L47:
 L36:
 	v12 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027628))
-	fn3614(m, i0)
+	fn3615(m, i0)
 L26:
 	v11 = uint32(0)
 	goto L23
@@ -1557,9 +17754,9 @@ L23:
 	if v4 != 0 {
 		goto L48
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L48:
-	fn3300(m, v11)
+	fn3301(m, v11)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -1571,37 +17768,37 @@ L48:
 	if v4 != 0 {
 		goto L49
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L49:
-	fn3300(m, v12)
-	fn3300(m, v10)
+	fn3301(m, v12)
+	fn3301(m, v10)
 	goto L6
 L20:
 	v11 = uint32(0)
 	v8 = uint32(0)
 L19:
-	fn3300(m, v9)
-	fn3300(m, v11)
-	fn3300(m, v8)
-	fn3300(m, v10)
+	fn3301(m, v9)
+	fn3301(m, v11)
+	fn3301(m, v8)
+	fn3301(m, v10)
 L14:
-	fn3624(m)
+	fn3625(m)
 L13:
 	if v4 == 0 {
 		goto L50
 	}
-	i0 = fn1299(m, v4, v1, uint32(1))
+	i0 = fn1300(m, v4, v1, uint32(1))
 	if i0 != 0 {
 		goto L6
 	}
 L50:
-	i0 = fn1306(m, v1)
+	i0 = fn1307(m, v1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L51
 	}
-	fn3624(m)
+	fn3625(m)
 L51:
-	i0 = fn1298(m, v2, k32(4294967295))
+	i0 = fn1299(m, v2, k32(4294967295))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -1614,7 +17811,7 @@ L51:
 	if v6 != 0 {
 		goto L52
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L52:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -1627,7 +17824,7 @@ L52:
 	if v2 != 0 {
 		goto L53
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L53:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
@@ -1653,7 +17850,7 @@ L6:
 	if v4 != 0 {
 		goto L54
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L54:
 	if v1 == 0 {
 		goto L55
@@ -1669,7 +17866,7 @@ L54:
 	if v2 != 0 {
 		goto L55
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L55:
 	if v5 != 0 {
 		goto L56
@@ -1691,48 +17888,11 @@ L56:
 		goto L1
 	}
 L5:
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
 	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn3329(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8501679), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn593(m, i0, i1)
-	v1 = i0
-	if int32(v1) < int32(uint32(0)) {
-		goto L2
-	}
-	i0 = fn606(m, v1)
-	v2 = i0
-L2:
-	m.depth--
-	return v2
 }
 
 //go:norace
@@ -1749,7 +17909,7 @@ func fn3330(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8412151), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8501679), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -1760,12 +17920,12 @@ L1:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v1 + uint32(4)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn596(m, i0, i1)
+	i0 = fn594(m, i0, i1)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn606(m, v1)
+	i0 = fn607(m, v1)
 	v2 = i0
 L2:
 	m.depth--
@@ -1775,6 +17935,43 @@ L2:
 //go:norace
 //go:nocheckptr
 func fn3331(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8412151), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn597(m, i0, i1)
+	v1 = i0
+	if int32(v1) < int32(uint32(0)) {
+		goto L2
+	}
+	i0 = fn607(m, v1)
+	v2 = i0
+L2:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3332(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -1789,7 +17986,7 @@ func fn3331(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L3
 	}
-	i0 = fn3734(m, uint32(8440922), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8440922), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -1801,41 +17998,41 @@ L3:
 	if v2 != uint32(1) {
 		goto L1
 	}
-	i0 = fn579(m, v3)
+	i0 = fn580(m, v3)
 	m.depth--
 	return i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
 L1:
-	i0 = fn2049(m, v3)
+	i0 = fn2050(m, v3)
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8494287))
+	fn3605(m, i0, uint32(8494287))
 	m.depth--
 	return uint32(0)
 L4:
 	i1 = v1 + uint32(4)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn1473(m, v3, i1)
+	i0 = fn1474(m, v3, i1)
 	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3332(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn604(m, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
 func fn3333(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn605(m, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3334(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -1844,12 +18041,12 @@ func fn3333(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v2 = uint32(0)
-	i0 = fn511(m, v1)
+	i0 = fn512(m, v1)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn1594(m, v1)
+	i0 = fn1595(m, v1)
 	v2 = i0
 L1:
 	m.depth--
@@ -1858,29 +18055,29 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3334(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3335(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3391(m)
+	i0 = fn3392(m)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3335(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3336(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn3336(m, v1, v2, v3, uint32(4))
+	i0 = fn3337(m, v1, v2, v3, uint32(4))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3336(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3337(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -1926,7 +18123,7 @@ func fn3336(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 	*(*uint32)(unsafe.Add(b, v4)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8546239), v4)
+	i0 = fn3604(m, i0, uint32(8546239), v4)
 	goto L1
 L2:
 	if v2 != 0 {
@@ -1950,7 +18147,7 @@ L6:
 		i3 = uint32(10079780)
 	}
 	i4 = v4 + uint32(48)
-	i0 = fn3728(m, i0, uint32(0), v2, i3, i4)
+	i0 = fn3729(m, i0, uint32(0), v2, i3, i4)
 	if i0 == 0 {
 		goto L1
 	}
@@ -1965,7 +18162,7 @@ L6:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8410211), i2)
+	i0 = fn3604(m, i0, uint32(8410211), i2)
 	goto L1
 L7:
 	if int32(v1) <= int32(uint32(1)) {
@@ -1976,7 +18173,7 @@ L5:
 	goto L3
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn579(m, i0)
+	i0 = fn580(m, i0)
 	v7 = i0
 	if v7 != 0 {
 		goto L3
@@ -2018,12 +18215,12 @@ L19:
 	v0 = v2
 	goto L16
 L18:
-	i0 = fn580(m, v7)
+	i0 = fn581(m, v7)
 	v5 = i0
 	if v5 != 0 {
 		goto L16
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L10
 	}
@@ -2048,7 +18245,7 @@ L23:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8389498), i2)
+	i0 = fn3604(m, i0, uint32(8389498), i2)
 	goto L21
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -2062,7 +18259,7 @@ L22:
 	if v5 != 0 {
 		goto L21
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L21:
 	v5 = v9
 L20:
@@ -2087,7 +18284,7 @@ L16:
 	if v2 == 0 {
 		goto L25
 	}
-	i0 = fn852(m, v2, v5)
+	i0 = fn853(m, v2, v5)
 	v2 = i0
 	if v2 != 0 {
 		goto L24
@@ -2110,7 +18307,7 @@ L24:
 	v8 = v2
 	goto L12
 L26:
-	i0 = fn2026(m, v2, v8, v3)
+	i0 = fn2027(m, v2, v8, v3)
 	v10 = i0
 	if int32(v10) < int32(uint32(0)) {
 		goto L13
@@ -2129,7 +18326,7 @@ L26:
 	if v10 != 0 {
 		goto L28
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L28:
 	v8 = v2
 	i0 = *(*uint32)(unsafe.Add(b, v9))
@@ -2158,7 +18355,7 @@ L27:
 	if v10 != 0 {
 		goto L29
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -2175,7 +18372,7 @@ L29:
 	v5 = v9
 	v2 = v8
 L14:
-	fn2072(m, v10)
+	fn2073(m, v10)
 	v8 = v2
 	goto L12
 L13:
@@ -2190,7 +18387,7 @@ L13:
 	if v1 != 0 {
 		goto L11
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
@@ -2203,7 +18400,7 @@ L11:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L10:
 	if v8 == 0 {
 		goto L30
@@ -2219,7 +18416,7 @@ L10:
 	if v5 != 0 {
 		goto L30
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L30:
 	if v9 == 0 {
 		goto L31
@@ -2235,7 +18432,7 @@ L30:
 	if v5 != 0 {
 		goto L31
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L31:
 	v5 = uint32(0)
 	if v7 == 0 {
@@ -2253,7 +18450,7 @@ L31:
 		goto L1
 	}
 L9:
-	fn2072(m, v7)
+	fn2073(m, v7)
 L1:
 	i0 = v4 + uint32(64)
 	m.g0 = i0
@@ -2262,16 +18459,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3337(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3338(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn3336(m, v1, v2, v3, uint32(0))
+	i0 = fn3337(m, v1, v2, v3, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3338(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3339(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2289,7 +18486,7 @@ func fn3338(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8394409), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8394409), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -2298,7 +18495,7 @@ func fn3338(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
-	i0 = fn603(m, v4)
+	i0 = fn604(m, v4)
 	if i0 != 0 {
 		goto L3
 	}
@@ -2307,7 +18504,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8437274), v3)
+	i0 = fn3604(m, i0, uint32(8437274), v3)
 	goto L1
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
@@ -2323,17 +18520,17 @@ L3:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -2348,7 +18545,7 @@ L6:
 	v4 = v2
 	goto L1
 L4:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -2357,7 +18554,7 @@ L4:
 L7:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	fn3614(m, i0)
+	fn3615(m, i0)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -2366,7 +18563,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3339(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3340(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2386,7 +18583,7 @@ func fn3339(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8394400), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8394400), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -2420,7 +18617,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8437342), v3)
+	i0 = fn3604(m, i0, uint32(8437342), v3)
 	goto L1
 L4:
 	i0 = m.table[v2].(func(*Module, uint32) uint32)(m, v4)
@@ -2437,7 +18634,7 @@ L6:
 	v2 = v1
 	goto L1
 L7:
-	i0 = fn1481(m, v1, v5)
+	i0 = fn1482(m, v1, v5)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -2450,7 +18647,7 @@ L7:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -2459,20 +18656,20 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3340(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3341(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn571(m, v1, uint32(8))
+	i0 = fn572(m, v1, uint32(8))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3341(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3342(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2506,7 +18703,7 @@ func fn3341(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+16)))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v1 = i0
 	goto L1
 L3:
@@ -2546,13 +18743,13 @@ L7:
 	}
 	i0 = v1 + i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v1 = i0
 	goto L1
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v1 = i0
 	goto L1
 L6:
@@ -2567,13 +18764,13 @@ L6:
 	}
 	i0 = v1 + i1
 	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v1 = i0
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v1 = i0
 	goto L1
 L5:
@@ -2594,14 +18791,14 @@ L11:
 	v1 = i0
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v1 = i0
 	goto L1
 L4:
 	if v3 == uint32(10014932) {
 		goto L13
 	}
-	i0 = fn2348(m, v3, uint32(10014932))
+	i0 = fn2349(m, v3, uint32(10014932))
 	if i0 == 0 {
 		goto L12
 	}
@@ -2613,7 +18810,7 @@ L13:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v1 = i0
 	goto L1
 L12:
@@ -2623,13 +18820,13 @@ L12:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8505187), i2)
+	i0 = fn3604(m, i0, uint32(8505187), i2)
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, v2)) = v4
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8505335), v2)
+	i0 = fn3604(m, i0, uint32(8505335), v2)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -2638,7 +18835,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3342(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3343(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -2676,7 +18873,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(4)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10079900), uint32(2), uint32(3), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10079900), uint32(2), uint32(3), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -2695,7 +18892,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
 L5:
-	i0 = fn545(m, v6, v3, v2)
+	i0 = fn546(m, v6, v3, v2)
 	v6 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -2705,7 +18902,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3343(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3344(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -2740,7 +18937,7 @@ func fn3343(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v6 = i0
 L1:
 	i9 = v4 + uint32(32)
-	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10079980), uint32(0), uint32(0), uint32(0), uint32(0), i9)
+	i0 = fn3734(m, v1, v2, uint32(0), v3, uint32(10079980), uint32(0), uint32(0), uint32(0), uint32(0), i9)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
@@ -2804,7 +19001,7 @@ L15:
 	v5 = uint32(0)
 	i0 = v3 + uint32(16)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v7 = i0
 	if int32(v7) < int32(uint32(0)) {
 		goto L4
@@ -2816,7 +19013,7 @@ L14:
 L8:
 	v5 = uint32(0)
 	i0 = k32(10089824) + uint32(41492)
-	i0 = fn4368(m, i0)
+	i0 = fn4369(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -2866,7 +19063,7 @@ L6:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8426284), i2)
+	i0 = fn3604(m, i0, uint32(8426284), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -2896,7 +19093,7 @@ L17:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8426325), v4)
+	i0 = fn3604(m, i0, uint32(8426325), v4)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -2916,7 +19113,7 @@ L18:
 		goto L19
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn1299(m, i0, v2, uint32(1))
+	i0 = fn1300(m, i0, v2, uint32(1))
 	if i0 != 0 {
 		goto L20
 	}
@@ -2931,11 +19128,11 @@ L21:
 	if v3 != 0 {
 		goto L23
 	}
-	i0 = fn1300(m, uint32(8580577), v2)
+	i0 = fn1301(m, uint32(8580577), v2)
 	v9 = i0
 	goto L22
 L23:
-	i0 = fn1299(m, v3, v2, uint32(1))
+	i0 = fn1300(m, v3, v2, uint32(1))
 	v9 = i0
 L22:
 	if v9 == 0 {
@@ -2959,7 +19156,7 @@ L25:
 	goto L3
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
-	i0 = fn1299(m, i0, v2, uint32(1))
+	i0 = fn1300(m, i0, v2, uint32(1))
 	if i0 != 0 {
 		goto L20
 	}
@@ -2993,11 +19190,11 @@ L19:
 	if v5 != 0 {
 		goto L28
 	}
-	i0 = fn1300(m, uint32(8584000), v2)
+	i0 = fn1301(m, uint32(8584000), v2)
 	v3 = i0
 	goto L27
 L28:
-	i0 = fn1299(m, v5, v2, uint32(1))
+	i0 = fn1300(m, v5, v2, uint32(1))
 	v3 = i0
 L27:
 	if v3 == 0 {
@@ -3023,7 +19220,7 @@ L29:
 	if v7 == 0 {
 		goto L31
 	}
-	i0 = fn1306(m, v2)
+	i0 = fn1307(m, v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L31
 	}
@@ -3060,7 +19257,7 @@ L33:
 		goto L3
 	}
 L5:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	if v1 == 0 {
 		goto L2
@@ -3077,7 +19274,7 @@ L3:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = v4 + uint32(64)
 	m.g0 = i0
@@ -3086,16 +19283,16 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3344(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3345(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2020(m, v1)
+	i0 = fn2021(m, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3345(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3346(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3137,7 +19334,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10080052), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10080052), uint32(1), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -3152,7 +19349,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v3 = i0
 	i1 = k32(10089824) + uint32(25580)
-	i0 = fn2349(m, v2, i1)
+	i0 = fn2350(m, v2, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L8
@@ -3163,14 +19360,14 @@ L2:
 	goto L6
 L9:
 	i1 = k32(10089824) + uint32(25580)
-	i0 = fn2349(m, v2, i1)
+	i0 = fn2350(m, v2, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L6
 	}
 L8:
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -3179,14 +19376,14 @@ L8:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8504549), v4)
+	i0 = fn3604(m, i0, uint32(8504549), v4)
 	goto L1
 L7:
-	i0 = fn852(m, v1, v3)
+	i0 = fn853(m, v1, v3)
 	v6 = i0
 	goto L5
 L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v3 = i0
@@ -3203,12 +19400,12 @@ L6:
 		goto L10
 	}
 L11:
-	i0 = fn840(m, v2, v1, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v2, v1, uint32(0), uint32(0), uint32(0))
 	v6 = i0
 	goto L5
 L10:
 	i2 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v2, v1, i2, uint32(0))
+	i0 = fn839(m, v2, v1, i2, uint32(0))
 	v6 = i0
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -3222,7 +19419,7 @@ L5:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -3231,7 +19428,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3346(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3347(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -3244,7 +19441,7 @@ func fn3346(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(3) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8435303), v2, uint32(3), uint32(3))
+	i0 = fn3735(m, uint32(8435303), v2, uint32(3), uint32(3))
 	if i0 != 0 {
 		goto L1
 	}
@@ -3255,7 +19452,7 @@ L1:
 	i3 = *(*uint32)(unsafe.Add(b, i3))
 	i4 = v1 + uint32(8)
 	i4 = *(*uint32)(unsafe.Add(b, i4))
-	i2 = fn2037(m, i2, i3, i4)
+	i2 = fn2038(m, i2, i3, i4)
 	if i2 != 0 {
 		i0 = uint32(0)
 	} else {
@@ -3266,7 +19463,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3347(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3348(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3289,18 +19486,18 @@ func fn3347(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i1 = v4 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	v5 = uint32(0)
-	i0 = fn3736(m, v1, v2, uint32(8508094), uint32(1), uint32(1), v4)
+	i0 = fn3737(m, v1, v2, uint32(8508094), uint32(1), uint32(1), v4)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = fn581(m, i0)
+	i0 = fn582(m, i0)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
 	}
 	i1 = k32(10089824) + uint32(41136)
-	i0 = fn2034(m, v6, i1)
+	i0 = fn2035(m, v6, i1)
 	v7 = i0
 	if v7 != 0 {
 		goto L3
@@ -3322,7 +19519,7 @@ func fn3347(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	i1 = v1 + uint32(4)
 	i2 = v2 + k32(4294967295)
-	i0 = fn849(m, v7, i1, i2, v3)
+	i0 = fn850(m, v7, i1, i2, v3)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v1 = i0
@@ -3335,7 +19532,7 @@ L3:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L4:
 	if v2 != 0 {
 		goto L5
@@ -3371,7 +19568,7 @@ L6:
 		goto L1
 	}
 L2:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -3380,7 +19577,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3348(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3349(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3452,7 +19649,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(4)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10080120), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10080120), uint32(1), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -3466,7 +19663,7 @@ L2:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
-	i0 = fn579(m, v3)
+	i0 = fn580(m, v3)
 	v5 = i0
 	if v5 != 0 {
 		goto L9
@@ -3474,7 +19671,7 @@ L2:
 	v6 = uint32(0)
 	goto L1
 L10:
-	i0 = fn579(m, v3)
+	i0 = fn580(m, v3)
 	v5 = i0
 	if v5 != 0 {
 		goto L8
@@ -3487,7 +19684,7 @@ L9:
 	}
 L8:
 	v6 = uint32(0)
-	i0 = fn1574(m, uint32(0))
+	i0 = fn1575(m, uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L6
@@ -3515,7 +19712,7 @@ L7:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8523682))
+	fn3605(m, i0, uint32(8523682))
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -3535,7 +19732,7 @@ L11:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8523632))
+	fn3605(m, i0, uint32(8523632))
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -3552,14 +19749,14 @@ L12:
 	if v3 == uint32(10014932) {
 		goto L14
 	}
-	i0 = fn2348(m, v3, uint32(10014932))
+	i0 = fn2349(m, v3, uint32(10014932))
 	if i0 == 0 {
 		goto L13
 	}
 L14:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8523578))
+	fn3605(m, i0, uint32(8523578))
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -3590,7 +19787,7 @@ L6:
 	goto L15
 L16:
 	i1 = v4 + uint32(12)
-	i0 = fn1579(m, v2, i1)
+	i0 = fn1580(m, v2, i1)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	if i0 == 0 {
@@ -3624,7 +19821,7 @@ L20:
 		goto L21
 	}
 L22:
-	fn2072(m, v2)
+	fn2073(m, v2)
 	v1 = uint32(0)
 	v3 = uint32(1)
 	goto L20
@@ -3638,7 +19835,7 @@ L24:
 	if v1 != 0 {
 		goto L27
 	}
-	i0 = fn580(m, v5)
+	i0 = fn581(m, v5)
 	v2 = i0
 	if v2 != 0 {
 		goto L28
@@ -3654,14 +19851,14 @@ L24:
 	if v1 != 0 {
 		goto L29
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L29:
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn1594(m, v7)
+	i0 = fn1595(m, v7)
 	v6 = i0
 	goto L1
 L28:
@@ -3688,7 +19885,7 @@ L30:
 	goto L31
 L32:
 	i1 = v4 + uint32(12)
-	i0 = fn1579(m, v2, i1)
+	i0 = fn1580(m, v2, i1)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	if i0 != 0 {
@@ -3730,7 +19927,7 @@ L26:
 	v3 = uint32(0)
 	goto L20
 L25:
-	i0 = fn1594(m, v7)
+	i0 = fn1595(m, v7)
 	v3 = i0
 	if v3 != 0 {
 		goto L35
@@ -3746,7 +19943,7 @@ L25:
 	if v1 != 0 {
 		goto L36
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L36:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -3762,7 +19959,7 @@ L36:
 	}
 	goto L1
 L35:
-	i0 = fn539(m, v3, v2)
+	i0 = fn540(m, v3, v2)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -3775,7 +19972,7 @@ L35:
 	if v6 != 0 {
 		goto L37
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L37:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -3788,7 +19985,7 @@ L37:
 	if v3 != 0 {
 		goto L38
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L38:
 	if v1 != 0 {
 		goto L24
@@ -3823,9 +20020,9 @@ L15:
 	if v2 != 0 {
 		goto L40
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L40:
-	i0 = fn580(m, v5)
+	i0 = fn581(m, v5)
 	v2 = i0
 	if v2 != 0 {
 		goto L42
@@ -3875,11 +20072,11 @@ L46:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v1].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
 L49:
-	fn1319(m, v2)
+	fn1320(m, v2)
 L48:
 	d0 = v11 + v12
 	v11 = d0
-	i0 = fn580(m, v5)
+	i0 = fn581(m, v5)
 	v2 = i0
 	if v2 == 0 {
 		goto L41
@@ -3892,7 +20089,7 @@ L47:
 		goto L44
 	}
 	i1 = v4 + uint32(12)
-	i0 = fn1579(m, v2, i1)
+	i0 = fn1580(m, v2, i1)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	if i0 == 0 {
@@ -3920,12 +20117,12 @@ L50:
 	if v3 != 0 {
 		goto L51
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L51:
 	d1 = float64(int32(v1))
 	d0 = v12 + d1
 	v12 = d0
-	i0 = fn580(m, v5)
+	i0 = fn581(m, v5)
 	v2 = i0
 	if v2 != 0 {
 		goto L46
@@ -3949,7 +20146,7 @@ L43:
 	} else {
 		d0 = d1
 	}
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v3 = i0
 	if v3 != 0 {
 		goto L52
@@ -3965,7 +20162,7 @@ L43:
 	if v1 != 0 {
 		goto L53
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L53:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -3981,7 +20178,7 @@ L53:
 	}
 	goto L1
 L52:
-	i0 = fn539(m, v3, v2)
+	i0 = fn540(m, v3, v2)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -3994,7 +20191,7 @@ L52:
 	if v6 != 0 {
 		goto L54
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L54:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -4007,7 +20204,7 @@ L54:
 	if v3 != 0 {
 		goto L55
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L55:
 	if v1 != 0 {
 		goto L39
@@ -4037,9 +20234,9 @@ L41:
 	if v1 != 0 {
 		goto L56
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L56:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L57
 	}
@@ -4060,18 +20257,18 @@ L57:
 	} else {
 		d0 = d1
 	}
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v6 = i0
 	goto L1
 L39:
 L59:
 	v2 = v1
-	i0 = fn580(m, v5)
+	i0 = fn581(m, v5)
 	v3 = i0
 	if v3 != 0 {
 		goto L60
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L61
 	}
@@ -4090,10 +20287,10 @@ L61:
 	if v1 != 0 {
 		goto L58
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L58
 L60:
-	i0 = fn539(m, v2, v3)
+	i0 = fn540(m, v2, v3)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -4106,7 +20303,7 @@ L60:
 	if v6 != 0 {
 		goto L62
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L62:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
@@ -4119,7 +20316,7 @@ L62:
 	if v2 != 0 {
 		goto L63
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L63:
 	if v1 != 0 {
 		goto L59
@@ -4138,7 +20335,7 @@ L58:
 		goto L1
 	}
 L5:
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -4147,7 +20344,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3349(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3350(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4167,7 +20364,7 @@ func fn3349(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i1 = v2 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3735(m, v1, uint32(8414449), uint32(0), uint32(1), v2)
+	i0 = fn3736(m, v1, uint32(8414449), uint32(0), uint32(1), v2)
 	if i0 == 0 {
 		goto L1
 	}
@@ -4176,18 +20373,18 @@ func fn3349(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 != 0 {
 		goto L3
 	}
-	i1 = fn3391(m)
+	i1 = fn3392(m)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
 	goto L2
 L3:
 	i1 = k32(10089824) + uint32(22528)
 	i2 = v2 + uint32(8)
-	i0 = fn2025(m, v3, i1, i2)
+	i0 = fn2026(m, v3, i1, i2)
 	if i0 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8481828))
+	fn3605(m, i0, uint32(8481828))
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v3 = i0
@@ -4199,11 +20396,11 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3350(m *Module) uint32 {
+func fn3351(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
 	return i0
@@ -4211,7 +20408,7 @@ func fn3350(m *Module) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3351(m *Module, v0 uint32) {
+func fn3352(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4227,10 +20424,10 @@ func fn3351(m *Module, v0 uint32) {
 	var i3 uint32
 	_ = i3
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
-	fn4219(m, v1)
+	fn4220(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3720))
 	v2 = i0
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+616)))
@@ -4245,7 +20442,7 @@ func fn3351(m *Module, v0 uint32) {
 		goto L1
 	}
 	i0 = v2 + uint32(616)
-	i0 = fn4038(m, i0, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, i0, k64(18446744073709551615), uint32(0))
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3704))
@@ -4284,15 +20481,15 @@ L2:
 		goto L4
 	}
 	i0 = v3 + uint32(616)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L4:
-	fn4220(m, v1)
+	fn4221(m, v1)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3352(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3353(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4318,7 +20515,7 @@ func fn3352(m *Module, v0 uint32, v1 uint32) uint32 {
 	if int32(v3) > int32(k32(4294967245)) {
 		goto L1
 	}
-	fn4166(m, uint32(8464347), uint32(8547024))
+	fn4167(m, uint32(8464347), uint32(8547024))
 	panic(ErrUnreachable)
 L2:
 	v4 = uint32(0)
@@ -4328,7 +20525,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	i0 = fn3608(m, v0, i1, uint32(8433420), v2)
+	i0 = fn3609(m, v0, i1, uint32(8433420), v2)
 	v4 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
 	i1 = i1 + k32(4294967295)
@@ -4344,7 +20541,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3353(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3354(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4379,7 +20576,7 @@ func fn3353(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v4 != 0 {
 		goto L2
 	}
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	v5 = i0
 	goto L1
 L2:
@@ -4387,7 +20584,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = uint32(0)
 	i1 = k32(10089824) + uint32(33744)
 	i2 = v3 + uint32(28)
-	i0 = fn2044(m, v1, i1, i2)
+	i0 = fn2045(m, v1, i1, i2)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	if i0 == 0 {
@@ -4395,12 +20592,12 @@ L2:
 	}
 	v7 = uint32(0)
 	v8 = uint32(0)
-	i0 = fn2198(m, uint32(0))
+	i0 = fn2199(m, uint32(0))
 	v9 = i0
 	if v9 == 0 {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10066040))+4))
 	v5 = i0
@@ -4417,12 +20614,12 @@ L2:
 		goto L6
 	}
 L7:
-	i0 = fn840(m, v8, uint32(10066040), uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v8, uint32(10066040), uint32(0), uint32(0), uint32(0))
 	v8 = i0
 	goto L5
 L6:
 	i2 = m.table[v5].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, uint32(10066040), uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v8, uint32(10066040), i2, uint32(0))
+	i0 = fn839(m, v8, uint32(10066040), i2, uint32(0))
 	v8 = i0
 L5:
 	if v8 != 0 {
@@ -4432,7 +20629,7 @@ L5:
 	v8 = uint32(0)
 	goto L4
 L8:
-	i0 = fn2289(m, v4)
+	i0 = fn2290(m, v4)
 	v7 = i0
 	if v7 != 0 {
 		goto L9
@@ -4451,11 +20648,11 @@ L12:
 	i1 = v2 + v5
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	v11 = i1
-	i0 = fn2204(m, v9, v11)
+	i0 = fn2205(m, v9, v11)
 	if i0 != 0 {
 		goto L14
 	}
-	i0 = fn2206(m, v9, v11)
+	i0 = fn2207(m, v9, v11)
 	if i0 == 0 {
 		goto L13
 	}
@@ -4472,7 +20669,7 @@ L14:
 L15:
 	*(*uint32)(unsafe.Add(b, v3)) = v11
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3608(m, v0, i1, uint32(8568157), v3)
+	i0 = fn3609(m, v0, i1, uint32(8568157), v3)
 	goto L4
 L13:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v8
@@ -4484,11 +20681,11 @@ L13:
 		goto L17
 	}
 	i1 = v3 + uint32(16)
-	i0 = fn849(m, v11, i1, uint32(3), uint32(0))
+	i0 = fn850(m, v11, i1, uint32(3), uint32(0))
 	v11 = i0
 	goto L16
 L17:
-	i0 = fn849(m, v11, v10, uint32(2), uint32(0))
+	i0 = fn850(m, v11, v10, uint32(2), uint32(0))
 	v11 = i0
 L16:
 	if v11 == 0 {
@@ -4751,7 +20948,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3354(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3355(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -4787,21 +20984,21 @@ func fn3354(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	}
 	v6 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v0, i1, uint32(8412568), uint32(0))
+	i0 = fn3609(m, v0, i1, uint32(8412568), uint32(0))
 	goto L1
 L2:
-	i0 = fn593(m, v1, v2)
+	i0 = fn594(m, v1, v2)
 	if int32(i0) < int32(uint32(1)) {
 		goto L1
 	}
 	v6 = uint32(0)
-	i0 = fn2198(m, uint32(0))
+	i0 = fn2199(m, uint32(0))
 	v7 = i0
 	if v7 == 0 {
 		goto L1
 	}
 	v6 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v8 = i0
 	if v8 != 0 {
 		goto L3
@@ -4836,7 +21033,7 @@ L3:
 	}
 	i1 = k32(10089824) + uint32(24324)
 	i2 = v5 + uint32(72)
-	i0 = fn2025(m, v2, i1, i2)
+	i0 = fn2026(m, v2, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -4857,10 +21054,10 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+68)) = v6
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i3 = v5 + uint32(64)
-	i0 = fn3608(m, v0, i1, uint32(8559570), i3)
+	i0 = fn3609(m, v0, i1, uint32(8559570), i3)
 	goto L6
 L12:
-	i1 = fn2289(m, uint32(0))
+	i1 = fn2290(m, uint32(0))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = v6
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+86)))
@@ -4900,14 +21097,14 @@ L14:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+48)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i3 = v5 + uint32(48)
-	i0 = fn3608(m, v0, i1, uint32(8559521), i3)
+	i0 = fn3609(m, v0, i1, uint32(8559521), i3)
 	goto L6
 L15:
-	i0 = fn2204(m, v7, v6)
+	i0 = fn2205(m, v7, v6)
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn2206(m, v7, v6)
+	i0 = fn2207(m, v7, v6)
 	if i0 == 0 {
 		goto L16
 	}
@@ -4927,17 +21124,17 @@ L18:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+36)) = v6
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i3 = v5 + uint32(32)
-	i0 = fn3608(m, v0, i1, uint32(8531495), i3)
+	i0 = fn3609(m, v0, i1, uint32(8531495), i3)
 	goto L6
 L16:
 	i2 = v5 + uint32(76)
-	i0 = fn2025(m, v1, v6, i2)
+	i0 = fn2026(m, v1, v6, i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+76))
 	v6 = i0
 	if v6 == 0 {
 		goto L6
 	}
-	i0 = fn1501(m, v8, v6)
+	i0 = fn1502(m, v8, v6)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v10 = i0
@@ -5001,7 +21198,7 @@ L10:
 	if int32(v3) > int32(uint32(1)) {
 		goto L7
 	}
-	i0 = fn1501(m, v8, v1)
+	i0 = fn1502(m, v8, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -5045,11 +21242,11 @@ L8:
 L25:
 	i1 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i1
-	i0 = fn2204(m, v7, v6)
+	i0 = fn2205(m, v7, v6)
 	if i0 != 0 {
 		goto L27
 	}
-	i0 = fn2206(m, v7, v6)
+	i0 = fn2207(m, v7, v6)
 	if i0 == 0 {
 		goto L26
 	}
@@ -5068,17 +21265,17 @@ L28:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v6
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v0, i1, uint32(8531495), v5)
+	i0 = fn3609(m, v0, i1, uint32(8531495), v5)
 	goto L6
 L26:
 	i2 = v5 + uint32(76)
-	i0 = fn2025(m, v1, v6, i2)
+	i0 = fn2026(m, v1, v6, i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+76))
 	v6 = i0
 	if v6 == 0 {
 		goto L6
 	}
-	i0 = fn1501(m, v8, v6)
+	i0 = fn1502(m, v8, v6)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v9 = i0
@@ -5137,7 +21334,7 @@ L31:
 		goto L25
 	}
 L24:
-	i0 = fn1525(m, v8)
+	i0 = fn1526(m, v8)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v2 = i0
@@ -5189,7 +21386,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+28)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i3 = v5 + uint32(16)
-	i0 = fn3608(m, v0, i1, uint32(8561778), i3)
+	i0 = fn3609(m, v0, i1, uint32(8561778), i3)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
 	v6 = i0
@@ -5276,7 +21473,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3355(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3356(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5297,9 +21494,9 @@ func fn3355(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
-	i0 = fn1383(m, v5, v1)
+	i0 = fn1384(m, v5, v1)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -5314,7 +21511,7 @@ func fn3355(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v0
-	i0 = fn1422(m, v3)
+	i0 = fn1423(m, v3)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -5345,7 +21542,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L3:
 	v4 = uint32(0)
-	i0 = fn3356(m, v5, v0, v1, uint32(0), uint32(0), uint32(0))
+	i0 = fn3357(m, v5, v0, v1, uint32(0), uint32(0), uint32(0))
 	v1 = i0
 	if v1 == 0 {
 		goto L4
@@ -5356,7 +21553,7 @@ L3:
 	if v4 != 0 {
 		goto L5
 	}
-	i0 = fn3357(m, v5, v1, uint32(0))
+	i0 = fn3358(m, v5, v1, uint32(0))
 	v4 = i0
 	goto L4
 L5:
@@ -5393,7 +21590,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3356(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3357(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -5448,7 +21645,7 @@ func fn3356(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+52))
-	i0 = fn4240(m, v0, i1)
+	i0 = fn4241(m, v0, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L5
@@ -5497,7 +21694,7 @@ L7:
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v10 = i0
 	if v10 != 0 {
 		goto L9
@@ -5636,7 +21833,7 @@ L20:
 	i1 = v17 << (uint32(2) & 31)
 	i0 = v3 + i1
 	i1 = v4 - v17
-	i0 = fn2296(m, i0, i1)
+	i0 = fn2297(m, i0, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L4
@@ -5725,7 +21922,7 @@ L30:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+80)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i3 = v6 + uint32(80)
-	i0 = fn3608(m, v0, i1, uint32(8417772), i3)
+	i0 = fn3609(m, v0, i1, uint32(8417772), i3)
 	goto L28
 L29:
 	i0 = v21 + v7
@@ -5761,7 +21958,7 @@ L36:
 	}
 L37:
 	i2 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = fn2026(m, v9, i2, uint32(2))
+	i1 = fn2027(m, v9, i2, uint32(2))
 	v7 = i1
 	i1 = uint32(int32(v7) >> (uint32(31) & 31))
 	i1 = i1 & uint32(17)
@@ -5801,7 +21998,7 @@ L34:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v11 = i0
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v13 = i0
 	if v13 == 0 {
 		goto L28
@@ -5827,7 +22024,7 @@ L45:
 	if v2 != v4 {
 		goto L47
 	}
-	i0 = fn1501(m, v13, v2)
+	i0 = fn1502(m, v13, v2)
 	if i0 != 0 {
 		goto L43
 	}
@@ -5835,12 +22032,12 @@ L45:
 	v19 = i0
 	goto L46
 L47:
-	i0 = fn2026(m, v4, v2, uint32(2))
+	i0 = fn2027(m, v4, v2, uint32(2))
 	v10 = i0
 	if int32(v10) < int32(uint32(1)) {
 		goto L48
 	}
-	i0 = fn1501(m, v13, v2)
+	i0 = fn1502(m, v13, v2)
 	if i0 != 0 {
 		goto L43
 	}
@@ -5868,12 +22065,12 @@ L46:
 	if v19 == 0 {
 		goto L42
 	}
-	i0 = fn2675(m, uint32(8580527))
+	i0 = fn2676(m, uint32(8580527))
 	v7 = i0
 	if v7 == 0 {
 		goto L43
 	}
-	i0 = fn2786(m, v7, v13)
+	i0 = fn2787(m, v7, v13)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v9 = i0
@@ -5905,7 +22102,7 @@ L49:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+148)) = v2
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i3 = v6 + uint32(144)
-	i0 = fn3608(m, v0, i1, uint32(8578781), i3)
+	i0 = fn3609(m, v0, i1, uint32(8578781), i3)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v7 = i0
 	if v7 == uint32(1073741823) {
@@ -5981,12 +22178,12 @@ L41:
 		goto L32
 	}
 	i0 = v14 - v7
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L53
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L32
 L53:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+32))
@@ -6073,7 +22270,7 @@ L57:
 		goto L57
 	}
 L54:
-	i0 = fn4630(m, v2, v9)
+	i0 = fn4631(m, v2, v9)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v14 = i0
@@ -6107,7 +22304,7 @@ L58:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+136)) = v7
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i3 = v6 + uint32(128)
-	i0 = fn3608(m, v0, i1, uint32(8540546), i3)
+	i0 = fn3609(m, v0, i1, uint32(8540546), i3)
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -6132,7 +22329,7 @@ L60:
 	m.table[i1].(func(*Module, uint32))(m, v7)
 	goto L28
 L40:
-	i0 = fn1711(m, v10, v9, v13)
+	i0 = fn1712(m, v10, v9, v13)
 	if i0 == k32(4294967295) {
 		goto L28
 	}
@@ -6175,7 +22372,7 @@ L32:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+116)) = v9
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i3 = v6 + uint32(112)
-	i0 = fn3608(m, v0, i1, uint32(8578996), i3)
+	i0 = fn3609(m, v0, i1, uint32(8578996), i3)
 	goto L28
 L31:
 	i1 = v19 << (uint32(2) & 31)
@@ -6190,7 +22387,7 @@ L31:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+100)) = v9
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i3 = v6 + uint32(96)
-	i0 = fn3608(m, v0, i1, uint32(8578855), i3)
+	i0 = fn3609(m, v0, i1, uint32(8578855), i3)
 L28:
 	if int32(v5) >= int32(v15) {
 		goto L3
@@ -6341,7 +22538,7 @@ L66:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+64)) = i1
 	v18 = uint32(8435293)
 	i1 = v6 + uint32(64)
-	i0 = fn2696(m, uint32(8503133), i1)
+	i0 = fn2697(m, uint32(8503133), i1)
 	v7 = i0
 	goto L71
 L72:
@@ -6353,7 +22550,7 @@ L72:
 	}
 	v18 = i0
 	i1 = v6 + uint32(48)
-	i0 = fn2696(m, uint32(8503862), i1)
+	i0 = fn2697(m, uint32(8503862), i1)
 	v7 = i0
 L71:
 	if v7 == 0 {
@@ -6376,7 +22573,7 @@ L71:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v6)+40)) = i1
 	i1 = v6 + uint32(32)
-	i0 = fn2696(m, uint32(8559202), i1)
+	i0 = fn2697(m, uint32(8559202), i1)
 	v9 = i0
 	if v9 != 0 {
 		goto L74
@@ -6401,7 +22598,7 @@ L71:
 	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v7, uint32(1), i2)
 	goto L73
 L75:
-	i0 = fn2675(m, uint32(8584008))
+	i0 = fn2676(m, uint32(8584008))
 	v9 = i0
 L74:
 	i0 = v6 + uint32(16)
@@ -6421,7 +22618,7 @@ L74:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v18
 	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v7
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v0, i1, uint32(8461350), v6)
+	i0 = fn3609(m, v0, i1, uint32(8461350), v6)
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -6646,7 +22843,7 @@ L92:
 	i1 = i1 + k32(4294967268)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	i2 = v6 + uint32(156)
-	i0 = fn1704(m, v16, i1, i2)
+	i0 = fn1705(m, v16, i1, i2)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L3
 	}
@@ -6673,11 +22870,11 @@ L93:
 		goto L1
 	}
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	fn3374(m, v0, v12, v18, k32(4294967295), v11, i5)
+	fn3375(m, v0, v12, v18, k32(4294967295), v11, i5)
 	goto L3
 L79:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	fn3374(m, v0, v12, v2, v18, v11, i5)
+	fn3375(m, v0, v12, v2, v18, v11, i5)
 	goto L3
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -6813,7 +23010,7 @@ L106:
 		goto L105
 	}
 L104:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L4:
 	if v5 == 0 {
@@ -6865,7 +23062,7 @@ L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
-	fn3678(m, v8)
+	fn3679(m, v8)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
@@ -6894,7 +23091,7 @@ L111:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i1 = i1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
-	fn4241(m, v0, v8)
+	fn4242(m, v0, v8)
 L2:
 	v8 = uint32(0)
 L1:
@@ -6905,7 +23102,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3357(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3358(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7003,7 +23200,7 @@ func fn3357(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if int32(v6) > int32(k32(4294967245)) {
 		goto L5
 	}
-	fn4166(m, uint32(8464347), uint32(8547024))
+	fn4167(m, uint32(8464347), uint32(8547024))
 	panic(ErrUnreachable)
 L6:
 	if int32(v6) > int32(uint32(0)) {
@@ -7013,7 +23210,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+384)) = uint32(8584008)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
 	i3 = v3 + uint32(384)
-	i0 = fn3608(m, v0, i1, uint32(8433420), i3)
+	i0 = fn3609(m, v0, i1, uint32(8433420), i3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = i1
@@ -7043,7 +23240,7 @@ L7:
 	if int32(v5) > int32(k32(4294967245)) {
 		goto L8
 	}
-	fn4166(m, uint32(8392089), uint32(8546981))
+	fn4167(m, uint32(8392089), uint32(8546981))
 	panic(ErrUnreachable)
 L9:
 	if int32(v5) > int32(uint32(0)) {
@@ -7051,7 +23248,7 @@ L9:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	i0 = fn3608(m, v0, i1, uint32(8513656), uint32(0))
+	i0 = fn3609(m, v0, i1, uint32(8513656), uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = i1
@@ -7059,7 +23256,7 @@ L9:
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn3971(m, i0, i1)
+	i0 = fn3972(m, i0, i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = i0 + uint32(98849)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
@@ -7073,13 +23270,13 @@ L8:
 		goto L10
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	i4 = fn3622(m)
+	i4 = fn3623(m)
 	v4 = i4
-	i0 = fn3961(m, v0, uint32(13), v1, i3, v4)
+	i0 = fn3962(m, v0, uint32(13), v1, i3, v4)
 	if i0 != 0 {
 		goto L11
 	}
-	fn3606(m, v4)
+	fn3607(m, v4)
 	goto L10
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -7108,7 +23305,7 @@ L10:
 	v4 = uint32(1)
 	goto L1
 L4:
-	fn4166(m, uint32(8400594), uint32(8568622))
+	fn4167(m, uint32(8400594), uint32(8568622))
 	panic(ErrUnreachable)
 L3:
 	v4 = uint32(2)
@@ -7155,7 +23352,7 @@ L22:
 	if int32(v5) > int32(k32(4294967245)) {
 		goto L20
 	}
-	fn4166(m, uint32(8392089), uint32(8546981))
+	fn4167(m, uint32(8392089), uint32(8546981))
 	panic(ErrUnreachable)
 L25:
 	if int32(v5) > int32(uint32(0)) {
@@ -7163,7 +23360,7 @@ L25:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	i0 = fn3608(m, v0, i1, uint32(8513656), uint32(0))
+	i0 = fn3609(m, v0, i1, uint32(8513656), uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = i1
@@ -7174,7 +23371,7 @@ L21:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	i1 = i1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = i1
-	fn3359(m, v0, v7)
+	fn3360(m, v0, v7)
 	v4 = uint32(0)
 	*(*uint16)(unsafe.Add(b, uint64(v1)+36)) = uint16(k32(0))
 	i1 = v3 + uint32(408)
@@ -7222,7 +23419,7 @@ L28:
 	}
 L31:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v0, i1, uint32(8402444))
+	fn3616(m, v0, i1, uint32(8402444))
 L30:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+38)))
 	i0 = i0 + k32(4294967295)
@@ -7251,16 +23448,16 @@ L33:
 	if v4 != 0 {
 		goto L35
 	}
-	i0 = fn3676(m, v1)
+	i0 = fn3677(m, v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L32
 	}
 L35:
-	i0 = fn4492(m, v4)
+	i0 = fn4493(m, v4)
 L32:
 	i2 = v9 + k32(4294967294)
-	fn3360(m, v0, v1, i2)
+	fn3361(m, v0, v1, i2)
 	v4 = uint32(1)
 L27:
 L36:
@@ -7718,7 +23915,7 @@ L300:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i0
 	i1 = k32(10089824) + uint32(21520)
-	i0 = fn2349(m, v4, i1)
+	i0 = fn2350(m, v4, i1)
 	v5 = i0
 	if v5 != 0 {
 		goto L301
@@ -7737,11 +23934,11 @@ L302:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v0, i1, uint32(8463748), v3)
+	i0 = fn3609(m, v0, i1, uint32(8463748), v3)
 	goto L58
 L301:
 	i1 = k32(10089824) + uint32(21552)
-	i0 = fn2349(m, v4, i1)
+	i0 = fn2350(m, v4, i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L303
@@ -7761,7 +23958,7 @@ L305:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i3 = v3 + uint32(16)
-	i0 = fn3608(m, v0, i1, uint32(8565412), i3)
+	i0 = fn3609(m, v0, i1, uint32(8565412), i3)
 L304:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
@@ -7810,7 +24007,7 @@ L308:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
 	m.table[i1].(func(*Module, uint32))(m, v4)
 L307:
-	i0 = fn839(m, v5)
+	i0 = fn840(m, v5)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v13 = i0
@@ -7880,7 +24077,7 @@ L299:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i0
 	i1 = k32(10089824) + uint32(22684)
-	i0 = fn2349(m, v4, i1)
+	i0 = fn2350(m, v4, i1)
 	v5 = i0
 	if v5 != 0 {
 		goto L313
@@ -7900,11 +24097,11 @@ L314:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i3 = v3 + uint32(32)
-	i0 = fn3608(m, v0, i1, uint32(8463823), i3)
+	i0 = fn3609(m, v0, i1, uint32(8463823), i3)
 	goto L58
 L313:
 	i1 = k32(10089824) + uint32(22744)
-	i0 = fn2349(m, v4, i1)
+	i0 = fn2350(m, v4, i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L315
@@ -7924,7 +24121,7 @@ L317:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i3 = v3 + uint32(48)
-	i0 = fn3608(m, v0, i1, uint32(8565513), i3)
+	i0 = fn3609(m, v0, i1, uint32(8565513), i3)
 L316:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
@@ -7973,7 +24170,7 @@ L320:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
 	m.table[i1].(func(*Module, uint32))(m, v4)
 L319:
-	i0 = fn839(m, v5)
+	i0 = fn840(m, v5)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v13 = i0
@@ -8093,7 +24290,7 @@ L297:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v4].(func(*Module, uint32, uint32, uint32) uint32)(m, v5, uint32(1), i2)
 L327:
-	fn1319(m, v5)
+	fn1320(m, v5)
 	goto L325
 L326:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -8114,7 +24311,7 @@ L329:
 	v2 = v5
 	goto L325
 L328:
-	i0 = fn1315(m, v14)
+	i0 = fn1316(m, v14)
 	v4 = i0
 	if v4 == 0 {
 		goto L39
@@ -8165,7 +24362,7 @@ L296:
 	if i0 != uint32(10050376) {
 		goto L43
 	}
-	i0 = fn1615(m, v2, v5)
+	i0 = fn1616(m, v2, v5)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v15 = i0
@@ -8186,7 +24383,7 @@ L296:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v15].(func(*Module, uint32, uint32, uint32) uint32)(m, v5, uint32(1), i2)
 L333:
-	fn2121(m, v5)
+	fn2122(m, v5)
 L332:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -8207,7 +24404,7 @@ L332:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v5].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
 L335:
-	fn2121(m, v2)
+	fn2122(m, v2)
 L334:
 	if v4 == 0 {
 		goto L41
@@ -8240,7 +24437,7 @@ L295:
 	if i0 != uint32(10072576) {
 		goto L43
 	}
-	i0 = fn2800(m, v2, v5)
+	i0 = fn2801(m, v2, v5)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v15 = i0
@@ -8261,7 +24458,7 @@ L295:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v15].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
 L337:
-	fn2822(m, v2)
+	fn2823(m, v2)
 L336:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
@@ -8282,7 +24479,7 @@ L336:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v5, uint32(1), i2)
 L339:
-	fn2822(m, v5)
+	fn2823(m, v5)
 L338:
 	if v4 == 0 {
 		goto L41
@@ -8332,7 +24529,7 @@ L294:
 	i1 = v4 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L340:
-	fn2801(m, v13, v5)
+	fn2802(m, v13, v5)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -8352,7 +24549,7 @@ L340:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v4].(func(*Module, uint32, uint32, uint32) uint32)(m, v5, uint32(1), i2)
 L342:
-	fn2822(m, v5)
+	fn2823(m, v5)
 L341:
 	i0 = *(*uint32)(unsafe.Add(b, v13))
 	if i0 == 0 {
@@ -8414,7 +24611,7 @@ L293:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v4].(func(*Module, uint32, uint32, uint32) uint32)(m, v5, uint32(1), i2)
 L345:
-	fn1319(m, v5)
+	fn1320(m, v5)
 	goto L343
 L344:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -8435,7 +24632,7 @@ L347:
 	v2 = v5
 	goto L343
 L346:
-	i0 = fn1315(m, v14)
+	i0 = fn1316(m, v14)
 	v4 = i0
 	if v4 == 0 {
 		goto L39
@@ -8486,7 +24683,7 @@ L292:
 	if i0 != uint32(10050376) {
 		goto L43
 	}
-	i0 = fn1620(m, v2, v5)
+	i0 = fn1621(m, v2, v5)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v15 = i0
@@ -8507,7 +24704,7 @@ L292:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v15].(func(*Module, uint32, uint32, uint32) uint32)(m, v5, uint32(1), i2)
 L351:
-	fn2121(m, v5)
+	fn2122(m, v5)
 L350:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -8528,7 +24725,7 @@ L350:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v5].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
 L353:
-	fn2121(m, v2)
+	fn2122(m, v2)
 L352:
 	if v4 == 0 {
 		goto L41
@@ -8589,7 +24786,7 @@ L291:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v4].(func(*Module, uint32, uint32, uint32) uint32)(m, v5, uint32(1), i2)
 L356:
-	fn1319(m, v5)
+	fn1320(m, v5)
 	goto L354
 L355:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -8610,7 +24807,7 @@ L358:
 	v2 = v5
 	goto L354
 L357:
-	i0 = fn1315(m, v14)
+	i0 = fn1316(m, v14)
 	v4 = i0
 	if v4 == 0 {
 		goto L39
@@ -8661,7 +24858,7 @@ L290:
 	if i0 != uint32(10050376) {
 		goto L43
 	}
-	i0 = fn1619(m, v2, v5)
+	i0 = fn1620(m, v2, v5)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v15 = i0
@@ -8682,7 +24879,7 @@ L290:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v15].(func(*Module, uint32, uint32, uint32) uint32)(m, v5, uint32(1), i2)
 L362:
-	fn2121(m, v5)
+	fn2122(m, v5)
 L361:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -8703,7 +24900,7 @@ L361:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v5].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
 L364:
-	fn2121(m, v2)
+	fn2122(m, v2)
 L363:
 	if v4 == 0 {
 		goto L41
@@ -8727,7 +24924,7 @@ L289:
 	i0 = *(*uint32)(unsafe.Add(b, v13))
 	i1 = v8 + k32(4294967292)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2261(m, i0, i1)
+	i0 = fn2262(m, i0, i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L366
@@ -8735,7 +24932,7 @@ L289:
 	v5 = uint32(0)
 	goto L365
 L366:
-	i0 = fn514(m, v4, v2)
+	i0 = fn515(m, v4, v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v15 = i0
@@ -8817,12 +25014,12 @@ L287:
 	i1 = *(*uint32)(unsafe.Add(b, v13))
 	v4 = i1
 	i2 = v3 + uint32(464)
-	i0 = fn1704(m, v5, v4, i2)
+	i0 = fn1705(m, v5, v4, i2)
 	v6 = i0
 	if v6 != 0 {
 		goto L370
 	}
-	fn3612(m, v4)
+	fn3613(m, v4)
 L370:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v15 = i0
@@ -8936,7 +25133,7 @@ L286:
 	i1 = v5 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v13)) = i1
 L375:
-	i0 = fn3361(m, v0, v13, uint32(2))
+	i0 = fn3362(m, v0, v13, uint32(2))
 	v7 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v7)+40)) = v6
 	*(*uint16)(unsafe.Add(b, uint64(v1)+36)) = uint16(k32(2))
@@ -9011,7 +25208,7 @@ L376:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v15].(func(*Module, uint32, uint32, uint32) uint32)(m, v5, uint32(1), i2)
 L378:
-	fn2121(m, v5)
+	fn2122(m, v5)
 L377:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -9074,7 +25271,7 @@ L284:
 	if int32(i0) <= int32(v15) {
 		goto L44
 	}
-	i0 = fn3362(m, v2, v15)
+	i0 = fn3363(m, v2, v15)
 	v15 = i0
 	if v15 > uint32(127) {
 		goto L44
@@ -9101,7 +25298,7 @@ L284:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v15].(func(*Module, uint32, uint32, uint32) uint32)(m, v5, uint32(1), i2)
 L382:
-	fn2121(m, v5)
+	fn2122(m, v5)
 L381:
 	i0 = v4 + uint32(43496)
 	v4 = i0
@@ -9198,7 +25395,7 @@ L385:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v15].(func(*Module, uint32, uint32, uint32) uint32)(m, v5, uint32(1), i2)
 L387:
-	fn2121(m, v5)
+	fn2122(m, v5)
 L386:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -9241,7 +25438,7 @@ L282:
 	i3 = i3 << (uint32(2) & 31)
 	i2 = v8 + i3
 	v16 = i2
-	i0 = fn1696(m, i0, uint32(1), v16, uint32(1), v4)
+	i0 = fn1697(m, i0, uint32(1), v16, uint32(1), v4)
 	v17 = i0
 	i0 = v4 + k32(4294967295)
 	if int32(i0) < int32(uint32(0)) {
@@ -9331,7 +25528,7 @@ L281:
 	i1 = v4 << (uint32(2) & 31)
 	i0 = v8 - i1
 	v5 = i0
-	i0 = fn1526(m, v5, v4)
+	i0 = fn1527(m, v5, v4)
 	v2 = i0
 	if v2 != 0 {
 		goto L397
@@ -9355,7 +25552,7 @@ L280:
 	i0 = v8 - i1
 	v13 = i0
 	i2 = v13 + uint32(4)
-	i0 = fn1696(m, v13, uint32(2), i2, uint32(2), v4)
+	i0 = fn1697(m, v13, uint32(2), i2, uint32(2), v4)
 	v15 = i0
 	i0 = v4 << (uint32(1) & 31)
 	v17 = i0
@@ -9422,7 +25619,7 @@ L279:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v10
 	i0 = v10 + uint32(2)
 	v10 = i0
-	i0 = fn2198(m, uint32(0))
+	i0 = fn2199(m, uint32(0))
 	v17 = i0
 	if v17 == 0 {
 		goto L58
@@ -9442,7 +25639,7 @@ L404:
 	if v15 != 0 {
 		goto L405
 	}
-	i0 = fn2206(m, v17, v5)
+	i0 = fn2207(m, v17, v5)
 	v15 = i0
 L405:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -9543,7 +25740,7 @@ L411:
 	v8 = i1
 	i1 = *(*uint32)(unsafe.Add(b, v8))
 	v4 = i1
-	i0 = fn2259(m, v2, v4, v5)
+	i0 = fn2260(m, v2, v4, v5)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v15 = i0
@@ -9637,7 +25834,7 @@ L277:
 	i2 = v4 << (uint32(2) & 31)
 	i1 = v8 - i2
 	v17 = i1
-	i0 = fn2787(m, i0, v17, v4)
+	i0 = fn2788(m, i0, v17, v4)
 	v15 = i0
 	i0 = v4 + k32(4294967295)
 	if int32(i0) < int32(uint32(0)) {
@@ -9705,7 +25902,7 @@ L276:
 	i1 = v4 << (uint32(2) & 31)
 	i0 = v8 - i1
 	v5 = i0
-	i0 = fn2296(m, v5, v4)
+	i0 = fn2297(m, v5, v4)
 	v2 = i0
 	if v2 != 0 {
 		goto L425
@@ -9725,7 +25922,7 @@ L425:
 	goto L42
 L275:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v10
-	fn4166(m, uint32(8400594), uint32(8550847))
+	fn4167(m, uint32(8400594), uint32(8550847))
 	panic(ErrUnreachable)
 L274:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v10
@@ -9793,7 +25990,7 @@ L273:
 		goto L45
 	}
 	v13 = uint32(11)
-	i0 = fn2344(m, v5)
+	i0 = fn2345(m, v5)
 	v2 = i0
 	if v2 != 0 {
 		goto L427
@@ -9859,7 +26056,7 @@ L430:
 	i1 = v5 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v15)) = i1
 L431:
-	i0 = fn3361(m, v0, v15, v17)
+	i0 = fn3362(m, v0, v15, v17)
 	v7 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v7)+40)) = v2
 	if int32(v4) < int32(uint32(1)) {
@@ -10063,7 +26260,7 @@ L438:
 	i3 = b2i(v5 != uint32(0))
 	v19 = i3
 	i2 = v4 + v19
-	i0 = fn3361(m, v0, v13, i2)
+	i0 = fn3362(m, v0, v13, i2)
 	v20 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v20)+40)) = v5
 	i0 = v20 + uint32(40)
@@ -10272,7 +26469,7 @@ L446:
 	i1 = v15 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L448:
-	i0 = fn3356(m, v0, v2, v4, v13, v5, uint32(0))
+	i0 = fn3357(m, v0, v2, v4, v13, v5, uint32(0))
 	v5 = i0
 	if v5 != 0 {
 		goto L449
@@ -10652,7 +26849,7 @@ L463:
 	if i0 == 0 {
 		goto L464
 	}
-	i0 = fn3771(m, v0)
+	i0 = fn3772(m, v0)
 	if i0 == 0 {
 		goto L464
 	}
@@ -10703,12 +26900,12 @@ L467:
 	if i0 != 0 {
 		goto L468
 	}
-	i0 = fn572(m, v17)
+	i0 = fn573(m, v17)
 	if i0 != 0 {
 		goto L468
 	}
-	fn3609(m, v0)
-	i0 = fn2024(m, v5)
+	fn3610(m, v0)
+	i0 = fn2025(m, v5)
 	v4 = i0
 	if v4 == 0 {
 		goto L39
@@ -10719,7 +26916,7 @@ L467:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = v4
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i3 = v3 + uint32(64)
-	i0 = fn3608(m, v0, i1, uint32(8427275), i3)
+	i0 = fn3609(m, v0, i1, uint32(8427275), i3)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -10744,7 +26941,7 @@ L469:
 	m.table[i1].(func(*Module, uint32))(m, v4)
 	goto L39
 L468:
-	i0 = fn578(m, v17)
+	i0 = fn579(m, v17)
 	v6 = i0
 	if v6 == 0 {
 		goto L39
@@ -10786,11 +26983,11 @@ L474:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
 	v4 = i0
 L473:
-	i0 = fn3962(m, v0, uint32(4), v1, v10, v5, v4)
+	i0 = fn3963(m, v0, uint32(4), v1, v10, v5, v4)
 	if i0 != 0 {
 		goto L39
 	}
-	i0 = fn851(m, v5, v6, v13)
+	i0 = fn852(m, v5, v6, v13)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v17 = i0
@@ -10809,11 +27006,11 @@ L476:
 	if v2 != 0 {
 		goto L477
 	}
-	fn3964(m, v0, uint32(16), v1, v10, v5, v4)
+	fn3965(m, v0, uint32(16), v1, v10, v5, v4)
 	v4 = uint32(0)
 	goto L471
 L477:
-	i0 = fn3962(m, v0, uint32(15), v1, v10, v5, v4)
+	i0 = fn3963(m, v0, uint32(15), v1, v10, v5, v4)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L478
 	}
@@ -10855,7 +27052,7 @@ L472:
 		goto L480
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+64))
-	if i0 != uint32(619) {
+	if i0 != uint32(620) {
 		goto L480
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
@@ -10882,7 +27079,7 @@ L481:
 	i0 = v8 + i1
 	v8 = i0
 	v15 = uint32(11)
-	i0 = fn3363(m, v0, v5, v2, v17, v6, v13)
+	i0 = fn3364(m, v0, v5, v2, v17, v6, v13)
 	v7 = i0
 	if v7 != 0 {
 		goto L483
@@ -10910,7 +27107,7 @@ L482:
 		goto L15
 	}
 L480:
-	i0 = fn851(m, v5, v6, v13)
+	i0 = fn852(m, v5, v6, v13)
 	v4 = i0
 L471:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -11000,7 +27197,7 @@ L490:
 	if i0 == 0 {
 		goto L491
 	}
-	i0 = fn3771(m, v0)
+	i0 = fn3772(m, v0)
 	if i0 != 0 {
 		goto L39
 	}
@@ -11169,12 +27366,12 @@ L263:
 	i1 = v5 + uint32(4)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	v5 = i1
-	i0 = fn593(m, v4, v5)
+	i0 = fn594(m, v4, v5)
 	v2 = i0
 	if int32(v2) < int32(uint32(0)) {
 		goto L39
 	}
-	i0 = fn606(m, v2)
+	i0 = fn607(m, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L39
@@ -11301,12 +27498,12 @@ L261:
 	i0 = i0 + i1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v4 = i0
-	i0 = fn511(m, v4)
+	i0 = fn512(m, v4)
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L39
 	}
-	i0 = fn1594(m, v5)
+	i0 = fn1595(m, v5)
 	v5 = i0
 	if v5 == 0 {
 		goto L39
@@ -11407,7 +27604,7 @@ L260:
 	*(*uint32)(unsafe.Add(b, i0)) = v4
 	goto L508
 L509:
-	i0 = fn1499(m, v5, v4)
+	i0 = fn1500(m, v5, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L40
 	}
@@ -11762,7 +27959,7 @@ L524:
 	if i0 == 0 {
 		goto L525
 	}
-	i0 = fn3771(m, v0)
+	i0 = fn3772(m, v0)
 	if i0 == 0 {
 		goto L525
 	}
@@ -11919,7 +28116,7 @@ L532:
 	if i0 == 0 {
 		goto L533
 	}
-	i0 = fn3771(m, v0)
+	i0 = fn3772(m, v0)
 	if i0 == 0 {
 		goto L533
 	}
@@ -11970,7 +28167,7 @@ L255:
 	i2 = v4 + i3
 	v4 = i2
 	i2 = v4 | k32(2147483648)
-	i0 = fn849(m, v6, v5, i2, uint32(0))
+	i0 = fn850(m, v6, v5, i2, uint32(0))
 	v15 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v2 = i0
@@ -12088,7 +28285,7 @@ L254:
 	if int32(i0) < int32(uint32(2)) {
 		goto L45
 	}
-	i0 = fn3361(m, v0, v5, v15)
+	i0 = fn3362(m, v0, v5, v15)
 	v21 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v21)+40)) = v17
 	i0 = v21 + uint32(40)
@@ -12251,7 +28448,7 @@ L253:
 	i1 = v15 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L543:
-	i0 = fn3356(m, v0, v5, v4, v13, v2, uint32(0))
+	i0 = fn3357(m, v0, v5, v4, v13, v2, uint32(0))
 	v5 = i0
 	if v5 != 0 {
 		goto L544
@@ -12303,7 +28500,7 @@ L252:
 	i0 = v8 + k32(4294967292)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v4 = i0
-	i0 = fn2019(m, v4)
+	i0 = fn2020(m, v4)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v13 = i0
@@ -12336,7 +28533,7 @@ L545:
 	if i0 == 0 {
 		goto L547
 	}
-	i0 = fn3771(m, v0)
+	i0 = fn3772(m, v0)
 	if i0 == 0 {
 		goto L547
 	}
@@ -12369,7 +28566,7 @@ L251:
 	i0 = v8 + k32(4294967292)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v4 = i0
-	i0 = fn578(m, v4)
+	i0 = fn579(m, v4)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v13 = i0
@@ -12402,7 +28599,7 @@ L548:
 	if i0 == 0 {
 		goto L550
 	}
-	i0 = fn3771(m, v0)
+	i0 = fn3772(m, v0)
 	if i0 == 0 {
 		goto L550
 	}
@@ -12488,7 +28685,7 @@ L249:
 	v13 = i1
 	i1 = *(*uint32)(unsafe.Add(b, v13))
 	v5 = i1
-	i0 = fn3364(m, v0, v5)
+	i0 = fn3365(m, v0, v5)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L554
 	}
@@ -12543,7 +28740,7 @@ L554:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+492)) = uint32(0)
 	i2 = v3 + uint32(492)
 	i3 = v3 + uint32(464)
-	i0 = fn3365(m, v4, v5, i2, i3)
+	i0 = fn3366(m, v4, v5, i2, i3)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v15 = i0
@@ -12602,7 +28799,7 @@ L560:
 	if v4 == uint32(10059656) {
 		goto L562
 	}
-	fn3625(m, v4)
+	fn3626(m, v4)
 L562:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+464))
 	*(*uint32)(unsafe.Add(b, v6)) = i1
@@ -12670,7 +28867,7 @@ L565:
 	}
 L564:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3615(m, v0, i1, uint32(8507726))
+	fn3616(m, v0, i1, uint32(8507726))
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -12695,7 +28892,7 @@ L567:
 	m.table[i1].(func(*Module, uint32))(m, v6)
 	goto L75
 L563:
-	i0 = fn3617(m, v13, v6)
+	i0 = fn3618(m, v13, v6)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
@@ -12748,7 +28945,7 @@ L247:
 	i0 = *(*uint32)(unsafe.Add(b, v17))
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3617(m, v4, i1)
+	i0 = fn3618(m, v4, i1)
 	if i0 == 0 {
 		goto L87
 	}
@@ -12899,7 +29096,7 @@ L245:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v17].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
 L578:
-	fn1319(m, v2)
+	fn1320(m, v2)
 L577:
 	i0 = uint32(1) << (v15 & 31)
 	v2 = i0
@@ -12922,7 +29119,7 @@ L577:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v15].(func(*Module, uint32, uint32, uint32) uint32)(m, v5, uint32(1), i2)
 L580:
-	fn1319(m, v5)
+	fn1320(m, v5)
 L579:
 	i3 = v2 & v4
 	if i3 != 0 {
@@ -13002,7 +29199,7 @@ L244:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v17].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
 L582:
-	fn2121(m, v2)
+	fn2122(m, v2)
 L581:
 	i0 = uint32(1) << (v15 & 31)
 	v2 = i0
@@ -13025,7 +29222,7 @@ L581:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v15].(func(*Module, uint32, uint32, uint32) uint32)(m, v5, uint32(1), i2)
 L584:
-	fn2121(m, v5)
+	fn2122(m, v5)
 L583:
 	i3 = v2 & v4
 	if i3 != 0 {
@@ -13061,7 +29258,7 @@ L243:
 	if i0 != uint32(10072576) {
 		goto L54
 	}
-	i0 = fn2790(m, v2, v5)
+	i0 = fn2791(m, v2, v5)
 	v15 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v17 = i0
@@ -13082,7 +29279,7 @@ L243:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v17].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
 L586:
-	fn2822(m, v2)
+	fn2823(m, v2)
 L585:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
@@ -13103,7 +29300,7 @@ L585:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v5, uint32(1), i2)
 L588:
-	fn2822(m, v5)
+	fn2823(m, v5)
 L587:
 	i3 = v15 + uint32(7)
 	i3 = i3 & v4
@@ -13147,7 +29344,7 @@ L241:
 	if i0 != uint32(10051608) {
 		goto L55
 	}
-	i0 = fn1746(m, v5, v2)
+	i0 = fn1747(m, v5, v2)
 	v15 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v17 = i0
@@ -13232,7 +29429,7 @@ L240:
 		goto L55
 	}
 L593:
-	i0 = fn2178(m, v5, v2)
+	i0 = fn2179(m, v5, v2)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v17 = i0
@@ -13474,7 +29671,7 @@ L236:
 	i1 = i1 + i2
 	i1 = i1 + uint32(12)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2040(m, v5, i1)
+	i0 = fn2041(m, v5, i1)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
@@ -13558,7 +29755,7 @@ L610:
 	i3 = i3 + i4
 	i3 = i3 + uint32(12)
 	i3 = *(*uint32)(unsafe.Add(b, i3))
-	fn3366(m, v0, i1, i2, i3)
+	fn3367(m, v0, i1, i2, i3)
 	goto L58
 L609:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -13635,8 +29832,8 @@ L613:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032920))
 	i3 = *(*uint32)(unsafe.Add(b, v1))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+72))
-	i3 = fn2291(m, i3, v4)
-	fn3366(m, v0, i1, uint32(8480847), i3)
+	i3 = fn2292(m, i3, v4)
+	fn3367(m, v0, i1, uint32(8480847), i3)
 	goto L58
 L233:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v10
@@ -13650,7 +29847,7 @@ L233:
 	i1 = i1 + uint32(12)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	v5 = i1
-	i0 = fn1726(m, i0, v5, uint32(0))
+	i0 = fn1727(m, i0, v5, uint32(0))
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L58
@@ -13659,7 +29856,7 @@ L233:
 		goto L616
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032708))
-	fn3366(m, v0, i1, uint32(8511348), v5)
+	fn3367(m, v0, i1, uint32(8511348), v5)
 	goto L58
 L616:
 	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
@@ -13686,15 +29883,15 @@ L232:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+80)) = v4
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i3 = v3 + uint32(80)
-	i0 = fn3608(m, v0, i1, uint32(8531436), i3)
+	i0 = fn3609(m, v0, i1, uint32(8531436), i3)
 	goto L58
 L617:
-	i0 = fn521(m, v5, v4)
+	i0 = fn522(m, v5, v4)
 	if i0 == 0 {
 		goto L618
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032708))
-	fn3366(m, v0, i1, uint32(8511348), v4)
+	fn3367(m, v0, i1, uint32(8511348), v4)
 	goto L58
 L618:
 	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
@@ -13711,7 +29908,7 @@ L231:
 	i1 = v8 + k32(4294967292)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	v5 = i1
-	i0 = fn521(m, v4, v5)
+	i0 = fn522(m, v4, v5)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v13 = i0
@@ -13787,11 +29984,11 @@ L230:
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i1
-	i0 = fn1739(m, i0, v4, uint32(2))
+	i0 = fn1740(m, i0, v4, uint32(2))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L623
 	}
-	fn3367(m, v0, v2, v4)
+	fn3368(m, v0, v2, v4)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -13857,12 +30054,12 @@ L229:
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i1
-	i0 = fn1734(m, i0, v4)
+	i0 = fn1735(m, i0, v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L627
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3618(m, v0, i1)
+	i0 = fn3619(m, v0, i1)
 	if i0 == 0 {
 		goto L628
 	}
@@ -13871,7 +30068,7 @@ L229:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+96)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i3 = v3 + uint32(96)
-	i0 = fn3608(m, v0, i1, uint32(8473493), i3)
+	i0 = fn3609(m, v0, i1, uint32(8473493), i3)
 L628:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -13938,7 +30135,7 @@ L228:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026564))
-	i0 = fn3617(m, v4, i1)
+	i0 = fn3618(m, v4, i1)
 	if i0 == 0 {
 		goto L632
 	}
@@ -14081,7 +30278,7 @@ L639:
 	goto L42
 L225:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v10
-	fn4166(m, uint32(8400594), uint32(8506348))
+	fn4167(m, uint32(8400594), uint32(8506348))
 	panic(ErrUnreachable)
 L224:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v10
@@ -14106,7 +30303,7 @@ L641:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+112)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(112)
-	i0 = fn3603(m, i0, uint32(8573527), i2)
+	i0 = fn3604(m, i0, uint32(8573527), i2)
 	goto L58
 L223:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v10
@@ -14135,7 +30332,7 @@ L222:
 	v5 = v4
 	goto L56
 L642:
-	i0 = fn528(m, v4, uint32(0))
+	i0 = fn529(m, v4, uint32(0))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -14174,7 +30371,7 @@ L221:
 	v13 = i1
 	i1 = *(*uint32)(unsafe.Add(b, v13))
 	v5 = i1
-	i0 = fn528(m, v4, v5)
+	i0 = fn529(m, v4, v5)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v15 = i0
@@ -14467,7 +30664,7 @@ L657:
 	v4 = i2
 	i1 = i1 + v4
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = i1
-	i0 = fn1574(m, v4)
+	i0 = fn1575(m, v4)
 	v4 = i0
 	if v4 == 0 {
 		goto L39
@@ -14608,7 +30805,7 @@ L669:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+128)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i3 = v3 + uint32(128)
-	i0 = fn3608(m, v0, i1, uint32(8432630), i3)
+	i0 = fn3609(m, v0, i1, uint32(8432630), i3)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -14677,7 +30874,7 @@ L674:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+144)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i3 = v3 + uint32(144)
-	i0 = fn3608(m, v0, i1, uint32(8432830), i3)
+	i0 = fn3609(m, v0, i1, uint32(8432830), i3)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -14744,7 +30941,7 @@ L677:
 	if v4 == 0 {
 		goto L58
 	}
-	i0 = fn1241(m, v4)
+	i0 = fn1242(m, v4)
 	v5 = i0
 	if v5 != 0 {
 		goto L678
@@ -14754,7 +30951,7 @@ L677:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+176)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(176)
-	i0 = fn3631(m, i0, uint32(8432918), i2)
+	i0 = fn3632(m, i0, uint32(8432918), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -14816,7 +31013,7 @@ L213:
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v2 = i0
-	i0 = fn1241(m, v2)
+	i0 = fn1242(m, v2)
 	v5 = i0
 	if v5 != 0 {
 		goto L681
@@ -14850,7 +31047,7 @@ L683:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+192)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i3 = v3 + uint32(192)
-	i0 = fn3608(m, v0, i1, v13, i3)
+	i0 = fn3609(m, v0, i1, v13, i3)
 L681:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -14884,7 +31081,7 @@ L685:
 	if i0 != uint32(10043008) {
 		goto L687
 	}
-	i0 = fn1232(m, v5)
+	i0 = fn1233(m, v5)
 	v4 = i0
 	if v4 == 0 {
 		goto L687
@@ -14936,7 +31133,7 @@ L691:
 	m.table[i1].(func(*Module, uint32))(m, v5)
 L690:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3615(m, v0, i1, uint32(8391529))
+	fn3616(m, v0, i1, uint32(8391529))
 	goto L75
 L687:
 	*(*uint32)(unsafe.Add(b, v6)) = v5
@@ -14951,7 +31148,7 @@ L212:
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
-	i0 = fn579(m, v4)
+	i0 = fn580(m, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -14993,12 +31190,12 @@ L211:
 	v10 = i0
 	i0 = v8 + k32(4294967292)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn511(m, i0)
+	i0 = fn512(m, i0)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L58
 	}
-	i0 = fn1594(m, v4)
+	i0 = fn1595(m, v4)
 	v4 = i0
 	if v4 == 0 {
 		goto L58
@@ -15031,13 +31228,13 @@ L210:
 		goto L694
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3615(m, v0, i1, uint32(8437478))
+	fn3616(m, v0, i1, uint32(8437478))
 	goto L58
 L695:
 	if v2 == uint32(10042800) {
 		goto L694
 	}
-	i0 = fn579(m, v4)
+	i0 = fn580(m, v4)
 	v2 = i0
 	if v2 == 0 {
 		goto L58
@@ -15088,13 +31285,13 @@ L209:
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	v4 = i1
 	i2 = v3 + uint32(464)
-	i0 = fn2025(m, v5, v4, i2)
+	i0 = fn2026(m, v5, v4, i2)
 	if i0 != 0 {
 		goto L698
 	}
 	i1 = k32(10089824) + uint32(24548)
 	i2 = v3 + uint32(492)
-	i0 = fn2025(m, v5, i1, i2)
+	i0 = fn2026(m, v5, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L58
 	}
@@ -15139,7 +31336,7 @@ L699:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+324)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v3)+320)) = v2
 	i1 = v3 + uint32(320)
-	i0 = fn2696(m, uint32(8526072), i1)
+	i0 = fn2697(m, uint32(8526072), i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L701
@@ -15166,7 +31363,7 @@ L699:
 	i0 = m.table[v4].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
 	goto L59
 L701:
-	i1 = fn3836(m, v2)
+	i1 = fn3837(m, v2)
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+464)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -15267,7 +31464,7 @@ L208:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i1 = k32(10089824) + uint32(23540)
 	i2 = v3 + uint32(492)
-	i0 = fn518(m, i0, i1, i2)
+	i0 = fn519(m, i0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L707
 	}
@@ -15278,7 +31475,7 @@ L208:
 	}
 	v4 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
-	fn3615(m, v0, i1, uint32(8504824))
+	fn3616(m, v0, i1, uint32(8504824))
 	goto L707
 L708:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
@@ -15290,7 +31487,7 @@ L708:
 	}
 	v16 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn3876(m, i0, v17)
+	i0 = fn3877(m, i0, v17)
 	if i0 == 0 {
 		goto L709
 	}
@@ -15319,7 +31516,7 @@ L711:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
 	m.table[i1].(func(*Module, uint32))(m, v17)
 L710:
-	i0 = fn1581(m, v5)
+	i0 = fn1582(m, v5)
 	v17 = i0
 	if v17 != k32(4294967295) {
 		goto L712
@@ -15335,7 +31532,7 @@ L710:
 	}
 L712:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn3879(m, v15, i1, v16, v2, v17)
+	i0 = fn3880(m, v15, i1, v16, v2, v17)
 	v4 = i0
 	goto L707
 L709:
@@ -15348,7 +31545,7 @@ L709:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+468)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+492))
 	i1 = v3 + uint32(464)
-	i0 = fn849(m, i0, i1, uint32(5), uint32(0))
+	i0 = fn850(m, i0, i1, uint32(5), uint32(0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+492))
 	v15 = i0
@@ -15460,7 +31657,7 @@ L719:
 L718:
 	i0 = v10 + uint32(8)
 	v9 = i0
-	i0 = fn3962(m, v0, uint32(4), v1, v10, v5, v6)
+	i0 = fn3963(m, v0, uint32(4), v1, v10, v5, v6)
 	if i0 != 0 {
 		goto L39
 	}
@@ -15500,7 +31697,7 @@ L721:
 L720:
 	i0 = v10 + uint32(2)
 	v9 = i0
-	i0 = fn3962(m, v0, uint32(4), v1, v10, v5, v6)
+	i0 = fn3963(m, v0, uint32(4), v1, v10, v5, v6)
 	if i0 == 0 {
 		goto L49
 	}
@@ -15520,12 +31717,12 @@ L205:
 	if v2 == uint32(10042800) {
 		goto L723
 	}
-	i0 = fn2348(m, v2, uint32(10042800))
+	i0 = fn2349(m, v2, uint32(10042800))
 	if i0 == 0 {
 		goto L722
 	}
 L723:
-	i0 = fn3368(m, v0, v1, v10, v4)
+	i0 = fn3369(m, v0, v1, v10, v4)
 	if i0 != 0 {
 		goto L39
 	}
@@ -15577,7 +31774,7 @@ L204:
 	if v13 == uint32(10042800) {
 		goto L727
 	}
-	i0 = fn2348(m, v13, uint32(10042800))
+	i0 = fn2349(m, v13, uint32(10042800))
 	if i0 != 0 {
 		goto L727
 	}
@@ -15586,7 +31783,7 @@ L204:
 		goto L726
 	}
 L727:
-	i0 = fn3368(m, v0, v1, v10, v5)
+	i0 = fn3369(m, v0, v1, v10, v5)
 	if i0 != 0 {
 		goto L39
 	}
@@ -15652,12 +31849,12 @@ L731:
 		goto L732
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3618(m, v0, i1)
+	i0 = fn3619(m, v0, i1)
 	if i0 == 0 {
 		goto L39
 	}
-	fn3360(m, v0, v1, v10)
-	fn3609(m, v0)
+	fn3361(m, v0, v1, v10)
+	fn3610(m, v0)
 L732:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -15700,7 +31897,7 @@ L735:
 	i1 = v2 - v4
 	i1 = uint32(int32(i1) >> (uint32(2) & 31))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
-	i0 = fn3963(m, v0, uint32(8), v1, v10, v9)
+	i0 = fn3964(m, v0, uint32(8), v1, v10, v9)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
 	v5 = i0
@@ -15718,7 +31915,7 @@ L202:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v10
 	i0 = v10 + uint32(2)
 	v9 = i0
-	i0 = fn3968(m, v0, v1, v10)
+	i0 = fn3969(m, v0, v1, v10)
 	v2 = i0
 	if int32(v2) < int32(uint32(0)) {
 		goto L39
@@ -15740,7 +31937,7 @@ L201:
 	if i0 == 0 {
 		goto L736
 	}
-	i0 = fn3771(m, v0)
+	i0 = fn3772(m, v0)
 	if i0 != 0 {
 		goto L39
 	}
@@ -15761,7 +31958,7 @@ L737:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
 	i5 = v4 << (uint32(1) & 31)
 	i4 = v9 - i5
-	i0 = fn3963(m, v0, uint32(7), v1, v10, i4)
+	i0 = fn3964(m, v0, uint32(7), v1, v10, i4)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
 	v2 = i0
@@ -15798,7 +31995,7 @@ L740:
 	i5 = v4 << (uint32(1) & 31)
 	v6 = i5
 	i4 = v5 + v6
-	i0 = fn3963(m, v0, uint32(7), v1, v10, i4)
+	i0 = fn3964(m, v0, uint32(7), v1, v10, i4)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
 	v4 = i0
@@ -15867,7 +32064,7 @@ L743:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
 	i5 = v4 << (uint32(1) & 31)
 	i4 = v5 + i5
-	i0 = fn3963(m, v0, uint32(8), v1, v10, i4)
+	i0 = fn3964(m, v0, uint32(8), v1, v10, i4)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
 	v5 = i0
@@ -15948,7 +32145,7 @@ L748:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
 	i5 = v4 << (uint32(1) & 31)
 	i4 = v6 + i5
-	i0 = fn3963(m, v0, uint32(8), v1, v10, i4)
+	i0 = fn3964(m, v0, uint32(8), v1, v10, i4)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
 	v2 = i0
@@ -16030,7 +32227,7 @@ L754:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
 	i5 = v4 << (uint32(1) & 31)
 	i4 = v6 + i5
-	i0 = fn3963(m, v0, uint32(8), v1, v10, i4)
+	i0 = fn3964(m, v0, uint32(8), v1, v10, i4)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
 	v2 = i0
@@ -16090,7 +32287,7 @@ L757:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
 	i5 = v4 << (uint32(1) & 31)
 	i4 = v5 + i5
-	i0 = fn3963(m, v0, uint32(8), v1, v10, i4)
+	i0 = fn3964(m, v0, uint32(8), v1, v10, i4)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
 	v5 = i0
@@ -16129,7 +32326,7 @@ L194:
 		goto L759
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn3971(m, v5, i1)
+	i0 = fn3972(m, v5, i1)
 	if i0 == 0 {
 		goto L758
 	}
@@ -16143,7 +32340,7 @@ L759:
 	if i0 == 0 {
 		goto L760
 	}
-	i0 = fn3771(m, v0)
+	i0 = fn3772(m, v0)
 	if i0 != 0 {
 		goto L39
 	}
@@ -16154,7 +32351,7 @@ L760:
 	i1 = uint32(int32(i1) >> (uint32(2) & 31))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
 	i1 = b2i(int32(v4) > int32(uint32(0)))
-	i0 = fn3957(m, v0, i1, v1, v10)
+	i0 = fn3958(m, v0, i1, v1, v10)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
 	v2 = i0
@@ -16186,7 +32383,7 @@ L193:
 	i4 = i4 + uint32(12)
 	i4 = *(*uint32)(unsafe.Add(b, i4))
 	v4 = i4
-	i0 = fn3961(m, v0, uint32(2), v1, v10, v4)
+	i0 = fn3962(m, v0, uint32(2), v1, v10, v4)
 	if i0 != 0 {
 		goto L761
 	}
@@ -16208,7 +32405,7 @@ L762:
 	i1 = i1 + k32(4294967256)
 	i1 = uint32(int32(i1) >> (uint32(2) & 31))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
-	fn3359(m, v0, v1)
+	fn3360(m, v0, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+32))
 	v5 = i1
 	i1 = v5 << (uint32(2) & 31)
@@ -16233,7 +32430,7 @@ L192:
 	v4 = i4
 	i4 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i4
-	i0 = fn3961(m, v0, uint32(2), v1, v10, v5)
+	i0 = fn3962(m, v0, uint32(2), v1, v10, v5)
 	if i0 != 0 {
 		goto L763
 	}
@@ -16247,7 +32444,7 @@ L192:
 	i1 = i1 + k32(4294967256)
 	i1 = uint32(int32(i1) >> (uint32(2) & 31))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
-	fn3359(m, v0, v1)
+	fn3360(m, v0, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+32))
 	v4 = i1
 	i1 = v4 << (uint32(2) & 31)
@@ -16282,7 +32479,7 @@ L191:
 	i1 = i1 + k32(4294967256)
 	i1 = uint32(int32(i1) >> (uint32(2) & 31))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
-	i0 = fn3961(m, v0, uint32(3), v1, v10, v4)
+	i0 = fn3962(m, v0, uint32(3), v1, v10, v4)
 	if i0 != 0 {
 		goto L39
 	}
@@ -16390,7 +32587,7 @@ L189:
 	if i0 == 0 {
 		goto L768
 	}
-	i0 = fn3771(m, v0)
+	i0 = fn3772(m, v0)
 	if i0 != 0 {
 		goto L39
 	}
@@ -16452,7 +32649,7 @@ L186:
 	*(*uint32)(unsafe.Add(b, i0)) = v5
 	goto L65
 L769:
-	i0 = fn1499(m, v4, v5)
+	i0 = fn1500(m, v4, v5)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L65
 	}
@@ -16469,12 +32666,12 @@ L185:
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i1
-	i0 = fn1507(m, i0, v4)
+	i0 = fn1508(m, i0, v4)
 	if i0 != 0 {
 		goto L770
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3618(m, v0, i1)
+	i0 = fn3619(m, v0, i1)
 	if i0 == 0 {
 		goto L771
 	}
@@ -16483,17 +32680,17 @@ L185:
 	if i0 != 0 {
 		goto L771
 	}
-	i0 = fn572(m, v4)
+	i0 = fn573(m, v4)
 	if i0 != 0 {
 		goto L771
 	}
-	fn3609(m, v0)
+	fn3610(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v3)+336)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i3 = v3 + uint32(336)
-	i0 = fn3608(m, v0, i1, uint32(8427327), i3)
+	i0 = fn3609(m, v0, i1, uint32(8427327), i3)
 L771:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -16703,7 +32900,7 @@ L181:
 	i1 = v13 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v6)) = i1
 L780:
-	i0 = fn3361(m, v0, v6, uint32(2))
+	i0 = fn3362(m, v0, v6, uint32(2))
 	v7 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v7)+40)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -17191,7 +33388,7 @@ L173:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v6)) = i1
 L799:
-	i0 = fn3361(m, v0, v6, uint32(1))
+	i0 = fn3362(m, v0, v6, uint32(1))
 	v7 = i0
 	*(*uint16)(unsafe.Add(b, uint64(v1)+36)) = uint16(k32(10))
 	*(*uint32)(unsafe.Add(b, uint64(v7)+40)) = v2
@@ -17401,7 +33598,7 @@ L170:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i1 = k32(10089824) + uint32(21900)
 	i2 = v3 + uint32(464)
-	i0 = fn518(m, i0, i1, i2)
+	i0 = fn519(m, i0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L58
 	}
@@ -17411,7 +33608,7 @@ L170:
 		goto L810
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032708))
-	fn3615(m, v0, i1, uint32(8504845))
+	fn3616(m, v0, i1, uint32(8504845))
 	goto L58
 L810:
 	*(*uint32)(unsafe.Add(b, v8)) = v4
@@ -17512,7 +33709,7 @@ L814:
 	i3 = i3 + i4
 	i3 = i3 + uint32(12)
 	i3 = *(*uint32)(unsafe.Add(b, i3))
-	fn3366(m, v0, i1, i2, i3)
+	fn3367(m, v0, i1, i2, i3)
 	goto L58
 L167:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v10
@@ -17590,8 +33787,8 @@ L816:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032920))
 	i3 = *(*uint32)(unsafe.Add(b, v1))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+72))
-	i3 = fn2291(m, i3, v4)
-	fn3366(m, v0, i1, uint32(8480847), i3)
+	i3 = fn2292(m, i3, v4)
+	fn3367(m, v0, i1, uint32(8480847), i3)
 	goto L58
 L164:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v10
@@ -17650,7 +33847,7 @@ L163:
 	i1 = i1 + uint32(12)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	i2 = v3 + uint32(464)
-	i0 = fn518(m, v5, i1, i2)
+	i0 = fn519(m, v5, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L58
 	}
@@ -17710,7 +33907,7 @@ L823:
 L820:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+464)) = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, v1))
-	fn3369(m, v0, i1, v4)
+	fn3370(m, v0, i1, v4)
 	goto L58
 L162:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v10
@@ -17728,7 +33925,7 @@ L162:
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	v4 = i1
 	i2 = v3 + uint32(464)
-	i0 = fn518(m, v5, v4, i2)
+	i0 = fn519(m, v5, v4, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L58
 	}
@@ -17748,7 +33945,7 @@ L162:
 	if i0 != uint32(10051608) {
 		goto L826
 	}
-	i1 = fn1707(m, v6, v13, v4)
+	i1 = fn1708(m, v6, v13, v4)
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+464)) = v6
 	if v6 != 0 {
@@ -17765,11 +33962,11 @@ L162:
 	}
 L827:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032708))
-	fn3366(m, v0, i1, uint32(8511348), v4)
+	fn3367(m, v0, i1, uint32(8511348), v4)
 	goto L58
 L826:
 	i2 = v3 + uint32(464)
-	i0 = fn518(m, v6, v4, i2)
+	i0 = fn519(m, v6, v4, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L75
 	}
@@ -17779,7 +33976,7 @@ L826:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i2 = v3 + uint32(464)
-	i0 = fn518(m, i0, v4, i2)
+	i0 = fn519(m, i0, v4, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L75
 	}
@@ -17788,7 +33985,7 @@ L826:
 		goto L825
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032708))
-	fn3366(m, v0, i1, uint32(8511348), v4)
+	fn3367(m, v0, i1, uint32(8511348), v4)
 	goto L75
 L825:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -17982,7 +34179,7 @@ L835:
 	goto L42
 L834:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v0, i1, uint32(8504955))
+	fn3616(m, v0, i1, uint32(8504955))
 	goto L58
 L157:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v10
@@ -17994,7 +34191,7 @@ L157:
 		goto L836
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v0, i1, uint32(8504955))
+	fn3616(m, v0, i1, uint32(8504955))
 	goto L58
 L836:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
@@ -18005,7 +34202,7 @@ L836:
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	v2 = i1
 	i2 = v3 + uint32(464)
-	i0 = fn518(m, v5, v2, i2)
+	i0 = fn519(m, v5, v2, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L58
 	}
@@ -18016,7 +34213,7 @@ L836:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i2 = v3 + uint32(464)
-	i0 = fn1704(m, i0, v2, i2)
+	i0 = fn1705(m, i0, v2, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L58
 	}
@@ -18027,7 +34224,7 @@ L836:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i2 = v3 + uint32(464)
-	i0 = fn518(m, i0, v2, i2)
+	i0 = fn519(m, i0, v2, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L58
 	}
@@ -18037,7 +34234,7 @@ L836:
 		goto L837
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032708))
-	fn3366(m, v0, i1, uint32(8511348), v2)
+	fn3367(m, v0, i1, uint32(8511348), v2)
 	goto L58
 L837:
 	*(*uint32)(unsafe.Add(b, v8)) = v4
@@ -18081,7 +34278,7 @@ L155:
 	i2 = i2 + i3
 	i2 = i2 + uint32(12)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn2425(m, v6, v2, i2, uint32(0))
+	i0 = fn2426(m, v6, v2, i2, uint32(0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10066544))
 	v15 = i0
@@ -18198,10 +34395,10 @@ L154:
 	v15 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+464)) = uint32(0)
 	i3 = v3 + uint32(464)
-	if !(v15 == uint32(66)) {
+	if !(v15 == uint32(67)) {
 		i3 = uint32(0)
 	}
-	i0 = fn2425(m, v6, v4, v2, i3)
+	i0 = fn2426(m, v6, v4, v2, i3)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10066544))
 	v15 = i0
@@ -18325,7 +34522,7 @@ L153:
 	i0 = i0 + uint32(40)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn874(m, i0)
+	i0 = fn875(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L58
@@ -18371,7 +34568,7 @@ L152:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn1427(m, v4, i1)
+	i0 = fn1428(m, v4, i1)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -18402,7 +34599,7 @@ L855:
 		goto L58
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
-	fn1424(m, v5, i1)
+	fn1425(m, v5, i1)
 	*(*uint32)(unsafe.Add(b, v2)) = v5
 	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
 	v2 = i0
@@ -18422,7 +34619,7 @@ L151:
 	i1 = *(*uint32)(unsafe.Add(b, v5))
 	i2 = v8 + k32(4294967292)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn1708(m, i0, i1, i2)
+	i0 = fn1709(m, i0, i1, i2)
 	if i0 != 0 {
 		goto L53
 	}
@@ -18445,7 +34642,7 @@ L150:
 	i4 = v8 + k32(4294967292)
 	i4 = *(*uint32)(unsafe.Add(b, i4))
 	v6 = i4
-	i0 = fn3354(m, v0, v5, v2, v4, v6)
+	i0 = fn3355(m, v0, v5, v2, v4, v6)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v17 = i0
@@ -18547,7 +34744,7 @@ L149:
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	i2 = v8 + k32(4294967292)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn3353(m, v0, i1, i2)
+	i0 = fn3354(m, v0, i1, i2)
 	v4 = i0
 	if v4 == 0 {
 		goto L58
@@ -18934,17 +35131,17 @@ L877:
 	v2 = i0
 L876:
 	v4 = uint32(11)
-	i0 = fn3370(m, v0, v2, v6)
+	i0 = fn3371(m, v0, v2, v6)
 	if i0 == 0 {
 		goto L874
 	}
-	fn3371(m, v0, v1, v10)
+	fn3372(m, v0, v1, v10)
 	v4 = uint32(663)
 	v5 = v8
 	goto L874
 L875:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v0, i1, uint32(8470058))
+	fn3616(m, v0, i1, uint32(8470058))
 	v4 = uint32(11)
 L874:
 	if v4 != uint32(11) {
@@ -18980,12 +35177,12 @@ L136:
 		goto L882
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v0, i1, uint32(8397458))
+	fn3616(m, v0, i1, uint32(8397458))
 	v4 = uint32(11)
 	goto L880
 L882:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i2 = fn1580(m, v4)
+	i2 = fn1581(m, v4)
 	i2 = i2 << (uint32(1) & 31)
 	i1 = i1 + i2
 	i1 = i1 + uint32(124)
@@ -18999,8 +35196,8 @@ L881:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L883:
-	fn3599(m, v0, v5)
-	fn3371(m, v0, v1, v10)
+	fn3600(m, v0, v5)
+	fn3372(m, v0, v1, v10)
 	v4 = uint32(663)
 L880:
 	if v4 == uint32(11) {
@@ -19012,7 +35209,7 @@ L880:
 	goto L15
 L135:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v10
-	fn4166(m, uint32(8400594), uint32(8548904))
+	fn4167(m, uint32(8400594), uint32(8548904))
 	panic(ErrUnreachable)
 L134:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v10
@@ -19062,7 +35259,7 @@ L884:
 	i1 = i1 + k32(4294967256)
 	i1 = uint32(int32(i1) >> (uint32(2) & 31))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
-	fn3359(m, v0, v1)
+	fn3360(m, v0, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+32))
 	i1 = i1 << (uint32(2) & 31)
 	i0 = v5 + i1
@@ -19086,7 +35283,7 @@ L884:
 L131:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v10
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn1239(m, i0)
+	i0 = fn1240(m, i0)
 	v13 = i0
 	if v13 == 0 {
 		goto L885
@@ -19202,7 +35399,7 @@ L886:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
-	fn4241(m, v0, v1)
+	fn4242(m, v0, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+32))
 	v4 = i0
@@ -19246,7 +35443,7 @@ L130:
 	i1 = i1 + k32(4294967256)
 	i1 = uint32(int32(i1) >> (uint32(2) & 31))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
-	fn3359(m, v0, v1)
+	fn3360(m, v0, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+32))
 	i1 = i1 << (uint32(2) & 31)
 	i0 = v5 + i1
@@ -19334,12 +35531,12 @@ L127:
 		goto L891
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3608(m, v0, i1, uint32(8415168), uint32(0))
+	i0 = fn3609(m, v0, i1, uint32(8415168), uint32(0))
 	goto L58
 L891:
 	i1 = k32(10089824) + uint32(21704)
 	i2 = v3 + uint32(464)
-	i0 = fn518(m, v4, i1, i2)
+	i0 = fn519(m, v4, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L58
 	}
@@ -19348,7 +35545,7 @@ L891:
 	if v4 != 0 {
 		goto L893
 	}
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+464)) = v4
 	if v4 == 0 {
@@ -19356,7 +35553,7 @@ L891:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i1 = k32(10089824) + uint32(21704)
-	i0 = fn519(m, i0, i1, v4)
+	i0 = fn520(m, i0, i1, v4)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+464))
 	v5 = i0
@@ -19426,7 +35623,7 @@ L126:
 	v6 = i1
 	i1 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i1
-	i0 = fn2206(m, i0, v4)
+	i0 = fn2207(m, i0, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
@@ -19496,7 +35693,7 @@ L124:
 	v6 = i1
 	i1 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i1
-	i0 = fn2212(m, i0, v4)
+	i0 = fn2213(m, i0, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
@@ -19809,7 +36006,7 @@ L911:
 	v4 = i0
 L910:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	l0 = fn3372(m, i0, v2, v15, v16)
+	l0 = fn3373(m, i0, v2, v15, v16)
 	v23 = l0
 	*(*uint32)(unsafe.Add(b, v4)) = v16
 	i0 = v2 + k32(4294967288)
@@ -19818,7 +36015,7 @@ L910:
 	if i0 != 0 {
 		goto L912
 	}
-	i0 = fn3703(m, v16)
+	i0 = fn3704(m, v16)
 	if i0 == 0 {
 		goto L912
 	}
@@ -19832,7 +36029,7 @@ L910:
 		goto L912
 	}
 L913:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v6 = i0
@@ -19931,7 +36128,7 @@ L119:
 	if v5 != 0 {
 		goto L918
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L918:
 	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
 	v2 = i0
@@ -20143,7 +36340,7 @@ L115:
 	v6 = i2
 	i2 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i2
-	i0 = fn1711(m, i0, i1, v4)
+	i0 = fn1712(m, i0, i1, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
@@ -20202,7 +36399,7 @@ L114:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+352)) = v2
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i3 = v3 + uint32(352)
-	i0 = fn3608(m, v0, i1, uint32(8531463), i3)
+	i0 = fn3609(m, v0, i1, uint32(8531463), i3)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -20231,11 +36428,11 @@ L930:
 	if i0 != uint32(10051608) {
 		goto L933
 	}
-	i0 = fn1711(m, v4, v2, v5)
+	i0 = fn1712(m, v4, v2, v5)
 	v4 = i0
 	goto L932
 L933:
-	i0 = fn519(m, v4, v2, v5)
+	i0 = fn520(m, v4, v2, v5)
 	v4 = i0
 L932:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -20284,7 +36481,7 @@ L113:
 	i1 = v8 + k32(4294967292)
 	v8 = i1
 	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i0 = fn2261(m, i0, i1)
+	i0 = fn2262(m, i0, i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L937
@@ -20292,7 +36489,7 @@ L113:
 	v6 = uint32(1)
 	goto L936
 L937:
-	i0 = fn519(m, v5, v2, v4)
+	i0 = fn520(m, v5, v2, v4)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v15 = i0
@@ -20402,7 +36599,7 @@ L109:
 	i2 = v8 + k32(4294967284)
 	v6 = i2
 	i2 = *(*uint32)(unsafe.Add(b, v6))
-	i0 = fn1708(m, v5, i1, i2)
+	i0 = fn1709(m, v5, i1, i2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
@@ -20517,7 +36714,7 @@ L945:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
 	i0 = m.table[v4].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
 L948:
-	fn2121(m, v2)
+	fn2122(m, v2)
 L947:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
@@ -20823,7 +37020,7 @@ L99:
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
-	i0 = fn565(m, v4)
+	i0 = fn566(m, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -20865,7 +37062,7 @@ L98:
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
-	i0 = fn563(m, v4)
+	i0 = fn564(m, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -20935,7 +37132,7 @@ L96:
 	i4 = v6 << (uint32(2) & 31)
 	i4 = i4 + v2
 	i4 = i4 + uint32(4)
-	i0 = fn3373(m, v0, v5, i2, v4, i4)
+	i0 = fn3374(m, v0, v5, i2, v4, i4)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
@@ -21306,7 +37503,7 @@ L91:
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
-	i0 = fn1078(m, v5)
+	i0 = fn1079(m, v5)
 	v4 = i0
 	if v4 != 0 {
 		goto L992
@@ -21343,7 +37540,7 @@ L991:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+472)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v3)+468)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v3)+464)) = uint32(0)
-	i0 = fn849(m, v2, v12, k32(2147483651), uint32(0))
+	i0 = fn850(m, v2, v12, k32(2147483651), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L58
@@ -21433,7 +37630,7 @@ L996:
 	i1 = v8 - v6
 	i1 = uint32(int32(i1) >> (uint32(2) & 31))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
-	i0 = fn3966(m, v0, v1, v10, v5)
+	i0 = fn3967(m, v0, v1, v10, v5)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
 	v5 = i0
@@ -21474,13 +37671,13 @@ L88:
 	v5 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
 	v2 = i0
-	i0 = fn3679(m, v1)
+	i0 = fn3680(m, v1)
 	v6 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+376)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v3)+372)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v3)+368)) = v5
 	i3 = v3 + uint32(368)
-	i0 = fn3608(m, v0, v4, uint32(8516402), i3)
+	i0 = fn3609(m, v0, v4, uint32(8516402), i3)
 	goto L58
 L87:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -21492,8 +37689,8 @@ L86:
 	i1 = v5 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L85:
-	fn3599(m, v0, v4)
-	fn3371(m, v0, v1, v10)
+	fn3600(m, v0, v4)
+	fn3372(m, v0, v1, v10)
 L84:
 	v4 = uint32(1)
 	goto L36
@@ -21522,7 +37719,7 @@ L80:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+160)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i3 = v3 + uint32(160)
-	i0 = fn3608(m, v0, i1, uint32(8432563), i3)
+	i0 = fn3609(m, v0, i1, uint32(8432563), i3)
 	goto L58
 L79:
 	v4 = uint32(0)
@@ -21535,7 +37732,7 @@ L78:
 	if v2 > uint32(15) {
 		goto L997
 	}
-	fn4324(m, v5, v10, v4)
+	fn4325(m, v5, v10, v4)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
 	v2 = i0
 	goto L42
@@ -21550,7 +37747,7 @@ L997:
 	i5 = v4 << (uint32(2) & 31)
 	i4 = v8 + i5
 	i4 = i4 + k32(4294967292)
-	i0 = fn3373(m, v0, v5, v4, k32(4294967295), i4)
+	i0 = fn3374(m, v0, v5, v4, k32(4294967295), i4)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -21596,7 +37793,7 @@ L77:
 	if v2 > uint32(15) {
 		goto L1000
 	}
-	fn4327(m, v5, v10)
+	fn4328(m, v5, v10)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
 	v2 = i0
 	goto L42
@@ -21608,7 +37805,7 @@ L1000:
 		i1 = i2
 	}
 	*(*uint16)(unsafe.Add(b, v6)) = uint16(i1)
-	i0 = fn2030(m, v5)
+	i0 = fn2031(m, v5)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
@@ -21660,7 +37857,7 @@ L76:
 	if v6 > uint32(15) {
 		goto L1003
 	}
-	fn4319(m, v5, v2, v10)
+	fn4320(m, v5, v2, v10)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
 	v2 = i0
 	goto L42
@@ -21676,7 +37873,7 @@ L1003:
 	v13 = i2
 	i2 = *(*uint32)(unsafe.Add(b, v13))
 	v4 = i2
-	i0 = fn519(m, v5, v2, v4)
+	i0 = fn520(m, v5, v2, v4)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v15 = i0
@@ -21777,7 +37974,7 @@ L74:
 	i2 = i2 + i3
 	i2 = i2 + uint32(12)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	fn4316(m, v5, v10, i2)
+	fn4317(m, v5, v10, i2)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
 	v2 = i0
 	goto L42
@@ -21799,7 +37996,7 @@ L1010:
 	v6 = i2
 	i2 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i2
-	i0 = fn2037(m, v5, i1, v4)
+	i0 = fn2038(m, v5, i1, v4)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v13 = i0
@@ -21865,7 +38062,7 @@ L73:
 	if v2 > uint32(15) {
 		goto L1015
 	}
-	fn4326(m, v5, v10)
+	fn4327(m, v5, v10)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
 	v2 = i0
 	goto L42
@@ -21930,7 +38127,7 @@ L71:
 	if v2 != uint32(10059656) {
 		goto L1018
 	}
-	i0 = fn603(m, v5)
+	i0 = fn604(m, v5)
 	if i0 == 0 {
 		goto L1018
 	}
@@ -21944,7 +38141,7 @@ L1018:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+464)) = v5
 	i0 = k32(10089824) + uint32(40528)
 	i1 = v3 + uint32(464)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v5 = i0
 L1017:
 	i0 = v10 + uint32(4)
@@ -21957,14 +38154,14 @@ L1017:
 	goto L1019
 L1020:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3618(m, v0, i1)
+	i0 = fn3619(m, v0, i1)
 	if i0 == 0 {
 		goto L1021
 	}
-	fn3360(m, v0, v1, v10)
+	fn3361(m, v0, v1, v10)
 L1021:
 	i0 = v3 + uint32(396)
-	i0 = fn1231(m, i0)
+	i0 = fn1232(m, i0)
 	if i0 != 0 {
 		goto L39
 	}
@@ -22016,7 +38213,7 @@ L70:
 		goto L1025
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn3971(m, v5, i1)
+	i0 = fn3972(m, v5, i1)
 	if i0 != 0 {
 		goto L39
 	}
@@ -22040,7 +38237,7 @@ L1024:
 	if i0 == 0 {
 		goto L1026
 	}
-	i0 = fn3771(m, v0)
+	i0 = fn3772(m, v0)
 	if i0 != 0 {
 		goto L39
 	}
@@ -22069,7 +38266,7 @@ L69:
 	if v13 > uint32(15) {
 		goto L1027
 	}
-	fn4311(m, v5, v6, v10, v15)
+	fn4312(m, v5, v6, v10, v15)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
 	v2 = i0
 	goto L42
@@ -22096,7 +38293,7 @@ L1027:
 		i5 = uint32(10084260)
 	}
 	v20 = i5
-	i0 = fn3962(m, v0, uint32(4), v1, v10, v5, v20)
+	i0 = fn3963(m, v0, uint32(4), v1, v10, v5, v20)
 	if i0 != 0 {
 		goto L68
 	}
@@ -22104,15 +38301,15 @@ L1027:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+464)) = v6
 	v2 = uint32(0)
 	i1 = v3 + uint32(464)
-	i0 = fn849(m, v5, i1, v17, uint32(0))
+	i0 = fn850(m, v5, i1, v17, uint32(0))
 	v17 = i0
 	if v17 != 0 {
 		goto L1030
 	}
-	fn3964(m, v0, uint32(16), v1, v10, v5, v20)
+	fn3965(m, v0, uint32(16), v1, v10, v5, v20)
 	goto L1028
 L1030:
-	i0 = fn3962(m, v0, uint32(15), v1, v10, v5, v20)
+	i0 = fn3963(m, v0, uint32(15), v1, v10, v5, v20)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1031
 	}
@@ -22147,7 +38344,7 @@ L1029:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+468)) = v13
 	*(*uint32)(unsafe.Add(b, uint64(v3)+464)) = v6
 	i1 = v3 + uint32(464)
-	i0 = fn849(m, v5, i1, v17, uint32(0))
+	i0 = fn850(m, v5, i1, v17, uint32(0))
 	v2 = i0
 L1028:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -22228,7 +38425,7 @@ L1037:
 	i1 = i1 + i2
 	i1 = i1 + uint32(12)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2034(m, v2, i1)
+	i0 = fn2035(m, v2, i1)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -22293,7 +38490,7 @@ L67:
 	i3 = i3 + i4
 	i3 = i3 + uint32(12)
 	i3 = *(*uint32)(unsafe.Add(b, i3))
-	fn4317(m, i0, i1, v10, i3)
+	fn4318(m, i0, i1, v10, i3)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
 	v2 = i0
 	goto L42
@@ -22325,7 +38522,7 @@ L1042:
 	if i0 != uint32(10051608) {
 		goto L1044
 	}
-	i1 = fn1707(m, v5, v6, v2)
+	i1 = fn1708(m, v5, v6, v2)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+400)) = v5
 	if v5 != 0 {
@@ -22342,11 +38539,11 @@ L1042:
 	}
 L1045:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032708))
-	fn3366(m, v0, i1, uint32(8511348), v2)
+	fn3367(m, v0, i1, uint32(8511348), v2)
 	goto L39
 L1044:
 	i2 = v3 + uint32(400)
-	i0 = fn518(m, v5, v2, i2)
+	i0 = fn519(m, v5, v2, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L39
 	}
@@ -22357,7 +38554,7 @@ L1044:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i2 = v3 + uint32(400)
-	i0 = fn518(m, i0, v2, i2)
+	i0 = fn519(m, i0, v2, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L39
 	}
@@ -22367,7 +38564,7 @@ L1044:
 		goto L1043
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032708))
-	fn3366(m, v0, i1, uint32(8511348), v2)
+	fn3367(m, v0, i1, uint32(8511348), v2)
 	goto L39
 L1043:
 	*(*uint32)(unsafe.Add(b, v8)) = v5
@@ -22408,7 +38605,7 @@ L66:
 	i2 = i2 + i3
 	i2 = i2 + uint32(12)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	fn4312(m, v5, v10, i2)
+	fn4313(m, v5, v10, i2)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
 	v2 = i0
 	goto L42
@@ -22435,7 +38632,7 @@ L1047:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+404)) = uint32(0)
 	i2 = v3 + uint32(404)
-	i0 = fn2044(m, v5, v2, i2)
+	i0 = fn2045(m, v5, v2, i2)
 	if i0 == 0 {
 		goto L1051
 	}
@@ -22474,7 +38671,7 @@ L1052:
 	}
 	goto L40
 L1050:
-	i1 = fn2034(m, v5, v2)
+	i1 = fn2035(m, v5, v2)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+404)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -22547,7 +38744,7 @@ L62:
 		goto L60
 	}
 L61:
-	i0 = fn2675(m, uint32(8542419))
+	i0 = fn2676(m, uint32(8542419))
 	v2 = i0
 	if v2 == 0 {
 		goto L58
@@ -22556,7 +38753,7 @@ L60:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+460)) = uint32(0)
 	i1 = k32(10089824) + uint32(26072)
 	i2 = v3 + uint32(456)
-	i0 = fn2025(m, v5, i1, i2)
+	i0 = fn2026(m, v5, i1, i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1057
 	}
@@ -22588,17 +38785,17 @@ L1057:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+212)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v3)+208)) = v4
 	i1 = v3 + uint32(208)
-	i0 = fn2696(m, uint32(8561211), i1)
+	i0 = fn2697(m, uint32(8561211), i1)
 	v5 = i0
 	goto L1059
 L1060:
 	i1 = v3 + uint32(460)
-	i0 = fn1988(m, v6, i1)
+	i0 = fn1989(m, v6, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1058
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+460))
-	i0 = fn1989(m, i0)
+	i0 = fn1990(m, i0)
 	v6 = i0
 	if int32(v6) < int32(uint32(0)) {
 		goto L1058
@@ -22609,7 +38806,7 @@ L1060:
 	}
 	v13 = uint32(0)
 	i1 = v3 + uint32(452)
-	i0 = fn4371(m, uint32(8421444), i1)
+	i0 = fn4372(m, uint32(8421444), i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1058
 	}
@@ -22626,7 +38823,7 @@ L1060:
 	if v13 == uint32(10063232) {
 		goto L1063
 	}
-	i0 = fn2348(m, v13, uint32(10062672))
+	i0 = fn2349(m, v13, uint32(10062672))
 	v13 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+452))
 	v15 = i0
@@ -22635,14 +38832,14 @@ L1060:
 	}
 	v13 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 == 0 {
 		goto L1062
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+452))
 	v15 = i0
 L1063:
-	i0 = fn2204(m, v15, v2)
+	i0 = fn2205(m, v15, v2)
 	v13 = i0
 	if int32(v13) > int32(k32(4294967295)) {
 		goto L1062
@@ -22710,23 +38907,23 @@ L1061:
 	if v15 == uint32(10058952) {
 		goto L1067
 	}
-	i0 = fn2348(m, v15, uint32(10058952))
+	i0 = fn2349(m, v15, uint32(10058952))
 	if i0 == 0 {
 		goto L1066
 	}
 L1067:
-	i1 = fn1981(m, v5)
+	i1 = fn1982(m, v5)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+460)) = v5
 	if v5 != 0 {
 		goto L1066
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1058
 	}
-	fn3609(m, v0)
+	fn3610(m, v0)
 L1066:
 	if v13 == 0 {
 		goto L1068
@@ -22737,12 +38934,12 @@ L1066:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+312)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+316)) = v2
 	i1 = v3 + uint32(304)
-	i0 = fn2696(m, uint32(8563654), i1)
+	i0 = fn2697(m, uint32(8563654), i1)
 	v5 = i0
 	goto L1059
 L1068:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+456))
-	i0 = fn1986(m, i0)
+	i0 = fn1987(m, i0)
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L1058
@@ -22759,7 +38956,7 @@ L1068:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+292)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v3)+288)) = v4
 	i1 = v3 + uint32(288)
-	i0 = fn2696(m, uint32(8556035), i1)
+	i0 = fn2697(m, uint32(8556035), i1)
 	v5 = i0
 	goto L1059
 L1070:
@@ -22770,14 +38967,14 @@ L1070:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+276)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v3)+272)) = v4
 	i1 = v3 + uint32(272)
-	i0 = fn2696(m, uint32(8567962), i1)
+	i0 = fn2697(m, uint32(8567962), i1)
 	v5 = i0
 	goto L1059
 L1071:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+260)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v3)+256)) = v4
 	i1 = v3 + uint32(256)
-	i0 = fn2696(m, uint32(8555654), i1)
+	i0 = fn2697(m, uint32(8555654), i1)
 	v5 = i0
 	goto L1059
 L1069:
@@ -22788,14 +38985,14 @@ L1069:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+244)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v3)+240)) = v4
 	i1 = v3 + uint32(240)
-	i0 = fn2696(m, uint32(8567927), i1)
+	i0 = fn2697(m, uint32(8567927), i1)
 	v5 = i0
 	goto L1059
 L1072:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+228)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v3)+224)) = v4
 	i1 = v3 + uint32(224)
-	i0 = fn2696(m, uint32(8561211), i1)
+	i0 = fn2697(m, uint32(8561211), i1)
 	v5 = i0
 L1059:
 	if v5 == 0 {
@@ -22803,7 +39000,7 @@ L1059:
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+492))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+460))
-	i0 = fn3639(m, v5, i1, i2, v4)
+	i0 = fn3640(m, v5, i1, i2, v4)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -22920,7 +39117,7 @@ L57:
 	if v2 > uint32(15) {
 		goto L1078
 	}
-	fn4325(m, v5, v10, v4)
+	fn4326(m, v5, v10, v4)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
 	v2 = i0
 	goto L42
@@ -22949,12 +39146,12 @@ L1078:
 		goto L1080
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3618(m, v0, i1)
+	i0 = fn3619(m, v0, i1)
 	if i0 == 0 {
 		goto L39
 	}
-	fn3360(m, v0, v1, v10)
-	fn3609(m, v0)
+	fn3361(m, v0, v1, v10)
+	fn3610(m, v0)
 L1080:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
@@ -23014,7 +39211,7 @@ L55:
 	if v6 > uint32(15) {
 		goto L1083
 	}
-	fn4328(m, v5, v10)
+	fn4329(m, v5, v10)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
 	v2 = i0
 	goto L42
@@ -23026,7 +39223,7 @@ L1083:
 		i1 = i2
 	}
 	*(*uint16)(unsafe.Add(b, v13)) = uint16(i1)
-	i0 = fn585(m, v5, v2)
+	i0 = fn586(m, v5, v2)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v13 = i0
@@ -23101,7 +39298,7 @@ L54:
 	if v6 > uint32(15) {
 		goto L1088
 	}
-	fn4323(m, v2, v5, v10, v4)
+	fn4324(m, v2, v5, v10, v4)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
 	v2 = i0
 	goto L42
@@ -23114,7 +39311,7 @@ L1088:
 	}
 	*(*uint16)(unsafe.Add(b, v13)) = uint16(i1)
 	i2 = uint32(int32(v4) >> (uint32(5) & 31))
-	i0 = fn2029(m, v2, v5, i2)
+	i0 = fn2030(m, v2, v5, i2)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v13 = i0
@@ -23169,7 +39366,7 @@ L1091:
 	if i0 == 0 {
 		goto L1093
 	}
-	i0 = fn2030(m, v6)
+	i0 = fn2031(m, v6)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
@@ -23230,7 +39427,7 @@ L1096:
 	if i0 == 0 {
 		goto L1097
 	}
-	i0 = fn3771(m, v0)
+	i0 = fn3772(m, v0)
 	if i0 == 0 {
 		goto L1097
 	}
@@ -23279,7 +39476,7 @@ L1100:
 	if i0 == 0 {
 		goto L1101
 	}
-	i0 = fn3771(m, v0)
+	i0 = fn3772(m, v0)
 	if i0 == 0 {
 		goto L1101
 	}
@@ -23328,7 +39525,7 @@ L1104:
 	if i0 == 0 {
 		goto L1105
 	}
-	i0 = fn3771(m, v0)
+	i0 = fn3772(m, v0)
 	if i0 == 0 {
 		goto L1105
 	}
@@ -23437,7 +39634,7 @@ L1106:
 		goto L1112
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
-	if i0 != uint32(619) {
+	if i0 != uint32(620) {
 		goto L1112
 	}
 	v2 = uint32(0)
@@ -23457,7 +39654,7 @@ L1106:
 	i1 = v6 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L1113:
-	i0 = fn3356(m, v0, v4, v2, v5, v15, v13)
+	i0 = fn3357(m, v0, v4, v2, v5, v15, v13)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v13))
 	v4 = i0
@@ -23511,7 +39708,7 @@ L1116:
 	}
 L1112:
 	i2 = v15 | k32(2147483648)
-	i0 = fn849(m, v4, v5, i2, v13)
+	i0 = fn850(m, v4, v5, i2, v13)
 	v17 = i0
 	i0 = v2 & uint32(255)
 	if i0 == uint32(245) {
@@ -23532,11 +39729,11 @@ L1120:
 	if v17 != 0 {
 		goto L1122
 	}
-	fn3964(m, v0, uint32(16), v1, v10, v4, v2)
+	fn3965(m, v0, uint32(16), v1, v10, v4, v2)
 	v15 = uint32(0)
 	goto L1118
 L1122:
-	i0 = fn3962(m, v0, uint32(15), v1, v10, v4, v2)
+	i0 = fn3963(m, v0, uint32(15), v1, v10, v4, v2)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1123
 	}
@@ -23661,7 +39858,7 @@ L1133:
 	if i0 == 0 {
 		goto L1134
 	}
-	i0 = fn3771(m, v0)
+	i0 = fn3772(m, v0)
 	if i0 != 0 {
 		goto L39
 	}
@@ -23707,7 +39904,7 @@ L1137:
 	if i0 == 0 {
 		goto L1138
 	}
-	i0 = fn3771(m, v0)
+	i0 = fn3772(m, v0)
 	if i0 == 0 {
 		goto L1138
 	}
@@ -23754,7 +39951,7 @@ L1141:
 	if i0 == 0 {
 		goto L1142
 	}
-	i0 = fn3771(m, v0)
+	i0 = fn3772(m, v0)
 	if i0 == 0 {
 		goto L1142
 	}
@@ -23801,7 +39998,7 @@ L1145:
 	if i0 == 0 {
 		goto L1146
 	}
-	i0 = fn3771(m, v0)
+	i0 = fn3772(m, v0)
 	if i0 == 0 {
 		goto L1146
 	}
@@ -23835,7 +40032,7 @@ L45:
 	}
 	i3 = b2i(v5 != uint32(0))
 	i2 = v4 + i3
-	fn4320(m, v13, v10, i2)
+	fn4321(m, v13, v10, i2)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
 	v2 = i0
 	goto L42
@@ -23928,7 +40125,7 @@ L1148:
 		goto L1158
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+64))
-	if i0 != uint32(619) {
+	if i0 != uint32(620) {
 		goto L1158
 	}
 	v13 = uint32(0)
@@ -23949,7 +40146,7 @@ L1148:
 	*(*uint32)(unsafe.Add(b, v13)) = i1
 L1159:
 	v2 = uint32(11)
-	i0 = fn3356(m, v0, v6, v13, v5, v4, uint32(0))
+	i0 = fn3357(m, v0, v6, v13, v5, v4, uint32(0))
 	v7 = i0
 	if v7 != 0 {
 		goto L1157
@@ -23958,7 +40155,7 @@ L1159:
 	goto L1155
 L1158:
 	i2 = v4 | k32(2147483648)
-	i0 = fn849(m, v6, v5, i2, uint32(0))
+	i0 = fn850(m, v6, v5, i2, uint32(0))
 	v17 = i0
 	i0 = v2 & uint32(255)
 	if i0 == uint32(244) {
@@ -23979,11 +40176,11 @@ L1162:
 	if v17 != 0 {
 		goto L1164
 	}
-	fn3964(m, v0, uint32(16), v1, v10, v6, v2)
+	fn3965(m, v0, uint32(16), v1, v10, v6, v2)
 	v13 = uint32(0)
 	goto L1160
 L1164:
-	i0 = fn3962(m, v0, uint32(15), v1, v10, v6, v2)
+	i0 = fn3963(m, v0, uint32(15), v1, v10, v6, v2)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1165
 	}
@@ -24108,7 +40305,7 @@ L1154:
 	if i0 == 0 {
 		goto L1172
 	}
-	i0 = fn3771(m, v0)
+	i0 = fn3772(m, v0)
 	if i0 == 0 {
 		goto L1172
 	}
@@ -24138,7 +40335,7 @@ L44:
 	if v6 > uint32(15) {
 		goto L1173
 	}
-	fn4318(m, v5, v2, v10)
+	fn4319(m, v5, v2, v10)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
 	v2 = i0
 	goto L42
@@ -24150,7 +40347,7 @@ L1173:
 		i1 = i2
 	}
 	*(*uint16)(unsafe.Add(b, v13)) = uint16(i1)
-	i0 = fn514(m, v5, v2)
+	i0 = fn515(m, v5, v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -24218,7 +40415,7 @@ L43:
 		goto L1178
 	}
 	i4 = v1 + uint32(40)
-	fn4322(m, v2, v5, v10, v4, i4)
+	fn4323(m, v2, v5, v10, v4, i4)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
 	v2 = i0
 	goto L42
@@ -24573,7 +40770,7 @@ L1205:
 	i0 = i0 - i1
 	i0 = i0 + k32(4294967172)
 	i0 = uint32(int32(i0) >> (uint32(1) & 31))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L1185
@@ -24582,7 +40779,7 @@ L1205:
 	i0 = v8 + uint32(4)
 	v8 = i0
 L1209:
-	i1 = fn3610(m, v0)
+	i1 = fn3611(m, v0)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, v8)) = v4
 	i0 = v8 + uint32(4)
@@ -24677,13 +40874,13 @@ L1212:
 		goto L1184
 	}
 	i3 = v9 + k32(4294967294)
-	i4 = fn3622(m)
+	i4 = fn3623(m)
 	v4 = i4
-	i0 = fn3961(m, v0, uint32(12), v1, i3, v4)
+	i0 = fn3962(m, v0, uint32(12), v1, i3, v4)
 	if i0 != 0 {
 		goto L1216
 	}
-	fn3606(m, v4)
+	fn3607(m, v4)
 	goto L1184
 L1216:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -24710,7 +40907,7 @@ L1217:
 	m.table[i1].(func(*Module, uint32))(m, v4)
 	goto L1184
 L1186:
-	i0 = fn3961(m, v0, uint32(11), v1, v9, v4)
+	i0 = fn3962(m, v0, uint32(11), v1, v9, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1185
 	}
@@ -24736,1972 +40933,4 @@ L15:
 L14:
 	v4 = uint32(2)
 	goto L13
-}
-
-//go:norace
-//go:nocheckptr
-func fn3358(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L1:
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L2:
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = v4 & uint32(1)
-	v7 = i0
-	v8 = uint32(0)
-	if v4 == uint32(1) {
-		goto L4
-	}
-	i0 = v4 & k32(4294967294)
-	v9 = i0
-	v8 = uint32(0)
-	v6 = v3
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v11 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v10)) = i1
-L6:
-	i0 = v6 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v11 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v10)) = i1
-L7:
-	i0 = v6 + uint32(8)
-	v6 = i0
-	i1 = v8 + uint32(2)
-	v8 = i1
-	if v9 != v8 {
-		goto L5
-	}
-L4:
-	if v7 == 0 {
-		goto L3
-	}
-	i1 = v8 << (uint32(2) & 31)
-	i0 = v3 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v8 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-L3:
-	if v5 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v6 = i0
-	if int32(v6) < int32(uint32(1)) {
-		goto L8
-	}
-	i1 = v4 << (uint32(2) & 31)
-	i0 = v3 + i1
-	v7 = i0
-	i0 = v6 & uint32(1)
-	v12 = i0
-	v8 = uint32(0)
-	if v6 == uint32(1) {
-		goto L9
-	}
-	i0 = v6 & uint32(2147483646)
-	v9 = i0
-	v8 = uint32(0)
-	v6 = v7
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v11 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v10)) = i1
-L11:
-	i0 = v6 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v11 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v10)) = i1
-L12:
-	i0 = v6 + uint32(8)
-	v6 = i0
-	i1 = v8 + uint32(2)
-	v8 = i1
-	if v9 != v8 {
-		goto L10
-	}
-L9:
-	if v12 == 0 {
-		goto L8
-	}
-	i1 = v8 << (uint32(2) & 31)
-	i0 = v7 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v8 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-L8:
-	i0 = fn3356(m, v0, v1, v2, v3, v4, v5)
-	v6 = i0
-	if v6 != 0 {
-		goto L13
-	}
-	m.depth--
-	return uint32(0)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4436))
-	v8 = i0
-	if v8 != 0 {
-		goto L14
-	}
-	i0 = fn3357(m, v0, v6, uint32(0))
-	m.depth--
-	return i0
-L14:
-	i0 = m.table[v8].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v6, uint32(0))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3359(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+38)))
-	if i0 != 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
-	fn3678(m, v1)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v3].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
-	m.table[i1].(func(*Module, uint32))(m, v2)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
-	fn4241(m, v0, v1)
-	return
-L1:
-	i0 = v1 + k32(4294967295)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(4))
-	i0 = v1 + k32(4294967284)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+76)) = v3
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
-	fn3678(m, v1)
-	i0 = v1 + k32(4294967280)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L4
-	}
-	fn2072(m, v2)
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3360(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = i0 + uint32(98846)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+27)))
-	i0 = i0 & uint32(2)
-	if i0 != 0 {
-		goto L1
-	}
-	i4 = fn3622(m)
-	v3 = i4
-	i0 = fn3961(m, v0, uint32(10), v1, v2, v3)
-	if i0 != 0 {
-		goto L2
-	}
-	fn3606(m, v3)
-	return
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v3, uint32(1), i2)
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
-	m.table[i1].(func(*Module, uint32))(m, v3)
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3361(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+148))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v4 = i2
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v3 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+148)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L1:
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	*(*uint8)(unsafe.Add(b, uint64(v3)+38)) = uint8(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v3)+36)) = uint16(k32(0))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+20)) = uint64(0)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+12)) = l1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v1
-	i1 = v4 + uint32(124)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = i1
-	if int32(v1) <= int32(v2) {
-		goto L2
-	}
-	i1 = v2 << (uint32(2) & 31)
-	i0 = v3 + i1
-	i0 = i0 + uint32(40)
-	i2 = v1 - v2
-	i2 = i2 << (uint32(2) & 31)
-	m.fill(i0, uint32(0), i2)
-L2:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn3362(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	v3 = i0
-	i0 = v2 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L3
-	case 1:
-		goto L2
-	default:
-		goto L1
-	}
-L3:
-	if v3 == 0 {
-		goto L5
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v0 = i0
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v0 = i0
-L4:
-	i0 = v0 + v1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	return i0
-L2:
-	if v3 == 0 {
-		goto L7
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v0 = i0
-	goto L6
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v0 = i0
-L6:
-	i1 = v1 << (uint32(1) & 31)
-	i0 = v0 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	return i0
-L1:
-	if v3 == 0 {
-		goto L9
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v0 = i0
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v0 = i0
-L8:
-	i1 = v1 << (uint32(2) & 31)
-	i0 = v0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3363(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v6 = i0
-	m.g0 = v6
-	if v5 != 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = uint32(0)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = uint32(0)
-	if int32(v7) < int32(uint32(1)) {
-		goto L5
-	}
-	i1 = v4 + uint32(12)
-	i4 = v6 + uint32(12)
-	i0 = fn842(m, v0, i1, v3, v5, i4)
-	v8 = i0
-	if v8 == 0 {
-		goto L7
-	}
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn3356(m, v0, v1, v2, v8, v3, i5)
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	fn866(m, v8, i1)
-	goto L4
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v7
-	if v7 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v7 = i0
-	if v7 == 0 {
-		goto L9
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v7].(func(*Module, uint32, uint32, uint32) uint32)(m, v1, uint32(1), i2)
-L9:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
-	m.table[i1].(func(*Module, uint32))(m, v1)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v7 = i0
-	if v7 == 0 {
-		goto L11
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v7].(func(*Module, uint32, uint32, uint32) uint32)(m, v4, uint32(1), i2)
-L11:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
-	m.table[i1].(func(*Module, uint32))(m, v4)
-L10:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v8
-	if v8 != 0 {
-		goto L1
-	}
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v8 = i0
-	if v8 == 0 {
-		goto L2
-	}
-	goto L3
-L5:
-	i0 = v4 + uint32(12)
-	v9 = i0
-	if int32(v3) < int32(uint32(1)) {
-		goto L12
-	}
-	i0 = v3 & uint32(1)
-	v10 = i0
-	v8 = uint32(0)
-	if v3 == uint32(1) {
-		goto L13
-	}
-	i0 = v4 + uint32(16)
-	v7 = i0
-	i0 = v3 & uint32(2147483646)
-	v11 = i0
-	v8 = uint32(0)
-L14:
-	i0 = v7 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v13 = i0
-	if v13 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v13 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v12)) = i1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v13 = i0
-	if v13 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v13 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v12)) = i1
-L16:
-	i0 = v7 + uint32(8)
-	v7 = i0
-	i1 = v8 + uint32(2)
-	v8 = i1
-	if v11 != v8 {
-		goto L14
-	}
-L13:
-	if v10 == 0 {
-		goto L12
-	}
-	i1 = v8 << (uint32(2) & 31)
-	i0 = v9 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v8 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-L12:
-	i0 = fn3356(m, v0, v1, v2, v9, v3, uint32(0))
-	v7 = i0
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v8
-	if v8 != 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v8 = i0
-	if v8 == 0 {
-		goto L18
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v8].(func(*Module, uint32, uint32, uint32) uint32)(m, v4, uint32(1), i2)
-L18:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
-	m.table[i1].(func(*Module, uint32))(m, v4)
-L17:
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v8
-	if v8 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v8 = i0
-	if v8 == 0 {
-		goto L2
-	}
-L3:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v8].(func(*Module, uint32, uint32, uint32) uint32)(m, v5, uint32(1), i2)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
-	m.table[i1].(func(*Module, uint32))(m, v5)
-L1:
-	i0 = v6 + uint32(16)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn3364(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
-	v2 = i0
-	i0 = v2 & uint32(67108864)
-	v3 = i0
-	if v3 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if int32(v4) < int32(uint32(1)) {
-		goto L6
-	}
-	i0 = v1 + uint32(12)
-	v2 = i0
-L9:
-	v5 = uint32(8507726)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L3
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+87)))
-	i0 = i0 & uint32(64)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v4 + k32(4294967295)
-	v4 = i0
-	if v4 == 0 {
-		goto L7
-	}
-	goto L9
-L8:
-	v5 = uint32(8507726)
-	if int32(v2) > int32(k32(4294967295)) {
-		goto L3
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
-	i0 = i0 & uint32(64)
-	if i0 == 0 {
-		goto L3
-	}
-	goto L5
-L7:
-	if v3 == 0 {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if int32(v4) >= int32(uint32(1)) {
-		goto L10
-	}
-	return uint32(0)
-L10:
-	i0 = v1 + uint32(12)
-	v2 = i0
-	v5 = k32(4294967295)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027204))
-	i0 = fn596(m, i0, i1)
-	v6 = i0
-	if int32(v6) < int32(uint32(0)) {
-		goto L1
-	}
-	if v6 != 0 {
-		goto L4
-	}
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v4 + k32(4294967295)
-	v4 = i0
-	if v4 != 0 {
-		goto L11
-	}
-	return uint32(0)
-L5:
-	v5 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027204))
-	i0 = fn596(m, v1, i1)
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L2
-	}
-	if v2 == 0 {
-		goto L1
-	}
-L4:
-	v5 = uint32(8552313)
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3615(m, v0, i1, v5)
-L2:
-	v5 = k32(4294967295)
-L1:
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn3365(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v4 = i0
-	m.g0 = v4
-	if v0 != uint32(10059656) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
-L4:
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
-L5:
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(10059656)
-	goto L2
-L3:
-	i0 = fn3617(m, v0, v1)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027204))
-	v7 = i0
-	if v5 == 0 {
-		goto L6
-	}
-	if v6 == v7 {
-		goto L9
-	}
-	i0 = fn2348(m, v6, v7)
-	if i0 == 0 {
-		goto L8
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L7
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v0
-	v1 = k32(4294967295)
-	i1 = v4 + uint32(48)
-	i0 = fn2294(m, uint32(1), i1)
-	v6 = i0
-	if v6 == 0 {
-		goto L1
-	}
-	i0 = fn1086(m, uint32(8584008), v6)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v7
-	if v7 != 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v7 = i0
-	if v7 == 0 {
-		goto L11
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v7].(func(*Module, uint32, uint32, uint32) uint32)(m, v6, uint32(1), i2)
-L11:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
-	m.table[i1].(func(*Module, uint32))(m, v6)
-L10:
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+52))
-	v6 = i0
-	if v6 == 0 {
-		goto L13
-	}
-L14:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+38)))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L12
-	case 2:
-		goto L15
-	default:
-		goto L16
-	}
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+116))
-	i2 = i2 << (uint32(1) & 31)
-	i1 = v7 + i2
-	i1 = i1 + uint32(124)
-	if i0 >= i1 {
-		goto L12
-	}
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v6 = i0
-	if v6 != 0 {
-		goto L14
-	}
-L13:
-	v6 = uint32(0)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
-	v7 = i0
-	if v7 != 0 {
-		goto L17
-	}
-	i0 = fn3676(m, v6)
-	v7 = i0
-	if v7 == 0 {
-		goto L7
-	}
-L17:
-	i0 = fn4491(m, uint32(0), v7)
-	v6 = i0
-	if v6 == 0 {
-		goto L1
-	}
-	i0 = fn1079(m, v0, v6)
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v1
-	if v1 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v1 = i0
-	if v1 == 0 {
-		goto L18
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v1].(func(*Module, uint32, uint32, uint32) uint32)(m, v6, uint32(1), i2)
-L18:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
-	m.table[i1].(func(*Module, uint32))(m, v6)
-L7:
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
-L19:
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(10059656)
-	goto L1
-L6:
-	if v6 == v7 {
-		goto L21
-	}
-	i0 = fn2348(m, v6, v7)
-	if i0 == 0 {
-		goto L20
-	}
-L21:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = v1
-	v1 = k32(4294967295)
-	i3 = v4 + uint32(32)
-	i0 = fn859(m, v0, uint32(8401399), uint32(8568478), i3)
-	v6 = i0
-	if v6 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v7 = i0
-	if v7 == uint32(10064376) {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8427115), i2)
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	v1 = k32(4294967295)
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v0 = i0
-	if v0 == 0 {
-		goto L23
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v6, uint32(1), i2)
-L23:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
-	m.table[i1].(func(*Module, uint32))(m, v6)
-	goto L1
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v7 = i0
-	if int32(v7) > int32(uint32(1)) {
-		goto L24
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8503350), v4)
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	v1 = k32(4294967295)
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v0 = i0
-	if v0 == 0 {
-		goto L25
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v6, uint32(1), i2)
-L25:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
-	m.table[i1].(func(*Module, uint32))(m, v6)
-	goto L1
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L26
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L26:
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = v6 + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L27
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L27:
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v0 = i0
-	if v0 == 0 {
-		goto L28
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v6, uint32(1), i2)
-L28:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
-	m.table[i1].(func(*Module, uint32))(m, v6)
-	goto L1
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L29
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
-L29:
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L30
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L30:
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-L2:
-	v1 = uint32(0)
-L1:
-	i0 = v4 + uint32(64)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3366(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = fn2739(m, v3)
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	i0 = fn3608(m, v0, v1, v2, v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032708))
-	if i0 != v1 {
-		goto L1
-	}
-	i0 = fn3622(m)
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032708))
-	i0 = fn3617(m, v1, i1)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	if i0 != 0 {
-		goto L2
-	}
-	i1 = k32(10089824) + uint32(37516)
-	i0 = fn2037(m, v1, i1, v3)
-L2:
-	fn3606(m, v1)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3367(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3618(m, v0, i1)
-	if i0 == 0 {
-		goto L2
-	}
-	fn3609(m, v0)
-	i0 = fn2024(m, v1)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i3 = v3 + uint32(16)
-	i0 = fn3608(m, v0, i1, uint32(8426524), i3)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v1, uint32(1), i2)
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
-	m.table[i1].(func(*Module, uint32))(m, v1)
-	goto L1
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	i0 = fn3618(m, v0, i1)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = fn3610(m, v0)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i0 != uint32(1) {
-		goto L4
-	}
-	fn3609(m, v0)
-	i0 = fn2024(m, v1)
-	v1 = i0
-	if v1 == 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v0, i1, uint32(8578898), v3)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v0 = i0
-	if v0 == 0 {
-		goto L6
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v1, uint32(1), i2)
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
-	m.table[i1].(func(*Module, uint32))(m, v1)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v0 = i0
-	if v0 == 0 {
-		goto L7
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
-	m.table[i1].(func(*Module, uint32))(m, v2)
-	goto L1
-L4:
-	fn3599(m, v0, v2)
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3368(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+112))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = v4 + uint32(19)
-	v4 = i0
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = i0 + uint32(98845)
-	v4 = i0
-L1:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	fn3611(m, i0, v3)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+27)))
-	i0 = i0 & uint32(2)
-	if i0 != 0 {
-		goto L5
-	}
-	i4 = fn3622(m)
-	v4 = i4
-	i0 = fn3961(m, v0, uint32(9), v1, v2, v4)
-	v1 = i0
-	if v1 != 0 {
-		goto L6
-	}
-	fn3606(m, v4)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v0 = i0
-	if v0 == 0 {
-		goto L8
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v4, uint32(1), i2)
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
-	m.table[i1].(func(*Module, uint32))(m, v4)
-L7:
-	if int32(v1) < int32(uint32(0)) {
-		goto L3
-	}
-L5:
-	fn3606(m, uint32(0))
-L4:
-	v1 = uint32(0)
-L3:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3369(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+48))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
-	i3 = i3 - i4
-	i3 = b2i(int32(i3) > int32(v2))
-	v3 = i3
-	if v3 != 0 {
-		i1 = uint32(10032920)
-	} else {
-		i1 = uint32(10032708)
-	}
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if v3 != 0 {
-		i2 = uint32(8480847)
-	} else {
-		i2 = uint32(8486168)
-	}
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	i4 = v2 << (uint32(2) & 31)
-	i3 = i3 + i4
-	i3 = i3 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	fn3366(m, v0, i1, i2, i3)
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3370(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	if v1 != 0 {
-		goto L2
-	}
-	i0 = fn3607(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	if v1 == uint32(10059656) {
-		goto L4
-	}
-	if v1 != 0 {
-		goto L3
-	}
-L4:
-	v1 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3615(m, v0, i1, uint32(8483771))
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L5:
-	fn3599(m, v0, v1)
-	v1 = uint32(1)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+84))
-	v5 = i0
-	if int32(v5) > int32(k32(4294967295)) {
-		goto L11
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
-	i0 = i0 & uint32(64)
-	if i0 == 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v6 = i0
-	i0 = v5 & uint32(2048)
-	if i0 == 0 {
-		goto L14
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i0 = v1 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 != 0 {
-		goto L13
-	}
-L14:
-	i0 = fn840(m, v6, v1, uint32(0), uint32(0), uint32(0))
-	v5 = i0
-	goto L12
-L13:
-	i2 = m.table[v4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v6, v1, i2, uint32(0))
-	v5 = i0
-L12:
-	if v5 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
-	i0 = i0 & uint32(64)
-	if i0 == 0 {
-		goto L10
-	}
-	v4 = v1
-	goto L9
-L11:
-	i0 = v5 & uint32(1073741824)
-	if i0 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L16:
-	v5 = v1
-	goto L9
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v5 = i0
-	if v5 == 0 {
-		goto L18
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v5].(func(*Module, uint32, uint32, uint32) uint32)(m, v1, uint32(1), i2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-L18:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	m.table[i1].(func(*Module, uint32))(m, v1)
-L17:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3615(m, v0, i1, uint32(8452060))
-	goto L6
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i3 = v3 + uint32(16)
-	i0 = fn3608(m, v0, i1, uint32(8530205), i3)
-	goto L8
-L9:
-	if v2 == 0 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+84))
-	v1 = i0
-	if int32(v1) > int32(k32(4294967295)) {
-		goto L22
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
-	i0 = i0 & uint32(64)
-	if i0 == 0 {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v7 = i0
-	i0 = v1 & uint32(2048)
-	if i0 == 0 {
-		goto L25
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
-	i0 = v2 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	if v1 != 0 {
-		goto L24
-	}
-L25:
-	i0 = fn840(m, v7, v2, uint32(0), uint32(0), uint32(0))
-	v1 = i0
-	goto L23
-L24:
-	i2 = m.table[v1].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v7, v2, i2, uint32(0))
-	v1 = i0
-L23:
-	if v1 != 0 {
-		goto L26
-	}
-	v1 = v4
-	goto L8
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v6 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+87)))
-	i0 = i0 & uint32(64)
-	if i0 != 0 {
-		goto L27
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v6
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v0, i1, uint32(8530205), v3)
-	v1 = v4
-	goto L8
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	if v6 != 0 {
-		goto L20
-	}
-	i0 = v2 + uint32(4)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v7 = i0
-	if v7 == 0 {
-		goto L21
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v7].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
-	goto L21
-L22:
-	i0 = v1 & uint32(1073741824)
-	if i0 == 0 {
-		goto L28
-	}
-	v1 = v2
-	goto L20
-L28:
-	if v2 != uint32(10059656) {
-		goto L31
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L20
-	}
-	v1 = uint32(0)
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v2
-	if v2 != 0 {
-		goto L20
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v6 = i0
-	if v6 != 0 {
-		goto L30
-	}
-	v2 = uint32(10059656)
-	goto L29
-L31:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3615(m, v0, i1, uint32(8452102))
-	v1 = v4
-	goto L8
-L30:
-	v2 = uint32(10059656)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v6].(func(*Module, uint32, uint32, uint32) uint32)(m, uint32(10059656), uint32(1), i2)
-L29:
-	i0 = v2 + uint32(4)
-	v6 = i0
-L21:
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
-	m.table[i1].(func(*Module, uint32))(m, v2)
-L20:
-	fn1082(m, v5, v1)
-L19:
-	fn3602(m, v0, v4, v5)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L32
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L32
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v1 = i0
-	if v1 == 0 {
-		goto L33
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v1].(func(*Module, uint32, uint32, uint32) uint32)(m, v5, uint32(1), i2)
-L33:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
-	m.table[i1].(func(*Module, uint32))(m, v5)
-L32:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v2 = i0
-	if v2 == 0 {
-		goto L34
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v4, uint32(1), i2)
-L34:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
-	m.table[i1].(func(*Module, uint32))(m, v4)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v0 = i0
-	if v0 == 0 {
-		goto L35
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v5, uint32(1), i2)
-L35:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
-	m.table[i1].(func(*Module, uint32))(m, v5)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v0 = i0
-	if v0 == 0 {
-		goto L36
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v1, uint32(1), i2)
-L36:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
-	m.table[i1].(func(*Module, uint32))(m, v1)
-L6:
-	v1 = uint32(0)
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
-	v0 = i0
-	if v0 == 0 {
-		goto L37
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
-	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
-L37:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
-	m.table[i1].(func(*Module, uint32))(m, v2)
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v1
 }

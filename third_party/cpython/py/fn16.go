@@ -14,7 +14,291 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn3371(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn3359(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L1:
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L2:
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = v4 & uint32(1)
+	v7 = i0
+	v8 = uint32(0)
+	if v4 == uint32(1) {
+		goto L4
+	}
+	i0 = v4 & k32(4294967294)
+	v9 = i0
+	v8 = uint32(0)
+	v6 = v3
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v11 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v10)) = i1
+L6:
+	i0 = v6 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v11 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v10)) = i1
+L7:
+	i0 = v6 + uint32(8)
+	v6 = i0
+	i1 = v8 + uint32(2)
+	v8 = i1
+	if v9 != v8 {
+		goto L5
+	}
+L4:
+	if v7 == 0 {
+		goto L3
+	}
+	i1 = v8 << (uint32(2) & 31)
+	i0 = v3 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v8 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+L3:
+	if v5 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v6 = i0
+	if int32(v6) < int32(uint32(1)) {
+		goto L8
+	}
+	i1 = v4 << (uint32(2) & 31)
+	i0 = v3 + i1
+	v7 = i0
+	i0 = v6 & uint32(1)
+	v12 = i0
+	v8 = uint32(0)
+	if v6 == uint32(1) {
+		goto L9
+	}
+	i0 = v6 & uint32(2147483646)
+	v9 = i0
+	v8 = uint32(0)
+	v6 = v7
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v11 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v10)) = i1
+L11:
+	i0 = v6 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v11 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v10)) = i1
+L12:
+	i0 = v6 + uint32(8)
+	v6 = i0
+	i1 = v8 + uint32(2)
+	v8 = i1
+	if v9 != v8 {
+		goto L10
+	}
+L9:
+	if v12 == 0 {
+		goto L8
+	}
+	i1 = v8 << (uint32(2) & 31)
+	i0 = v7 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v8 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+L8:
+	i0 = fn3357(m, v0, v1, v2, v3, v4, v5)
+	v6 = i0
+	if v6 != 0 {
+		goto L13
+	}
+	m.depth--
+	return uint32(0)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4436))
+	v8 = i0
+	if v8 != 0 {
+		goto L14
+	}
+	i0 = fn3358(m, v0, v6, uint32(0))
+	m.depth--
+	return i0
+L14:
+	i0 = m.table[v8].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v6, uint32(0))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3360(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+38)))
+	if i0 != 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
+	fn3679(m, v1)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v3].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
+	m.table[i1].(func(*Module, uint32))(m, v2)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
+	fn4242(m, v0, v1)
+	return
+L1:
+	i0 = v1 + k32(4294967295)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(4))
+	i0 = v1 + k32(4294967284)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+76)) = v3
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
+	fn3679(m, v1)
+	i0 = v1 + k32(4294967280)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L4
+	}
+	fn2073(m, v2)
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3361(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -27,7 +311,7 @@ func fn3371(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	_ = i4
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = i0 + uint32(98850)
+	i0 = i0 + uint32(98846)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
 	if i0 == 0 {
 		goto L1
@@ -38,13 +322,13 @@ func fn3371(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if i0 != 0 {
 		goto L1
 	}
-	i4 = fn3622(m)
+	i4 = fn3623(m)
 	v3 = i4
-	i0 = fn3961(m, v0, uint32(14), v1, v2, v3)
+	i0 = fn3962(m, v0, uint32(10), v1, v2, v3)
 	if i0 != 0 {
 		goto L2
 	}
-	fn3606(m, v3)
+	fn3607(m, v3)
 	return
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -75,7 +359,1691 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3372(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint64 {
+func fn3362(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+148))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v4 = i2
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v3 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+148)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L1:
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	*(*uint8)(unsafe.Add(b, uint64(v3)+38)) = uint8(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v3)+36)) = uint16(k32(0))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+20)) = uint64(0)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+12)) = l1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v1
+	i1 = v4 + uint32(124)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = i1
+	if int32(v1) <= int32(v2) {
+		goto L2
+	}
+	i1 = v2 << (uint32(2) & 31)
+	i0 = v3 + i1
+	i0 = i0 + uint32(40)
+	i2 = v1 - v2
+	i2 = i2 << (uint32(2) & 31)
+	m.fill(i0, uint32(0), i2)
+L2:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn3363(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	v3 = i0
+	i0 = v2 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L3
+	case 1:
+		goto L2
+	default:
+		goto L1
+	}
+L3:
+	if v3 == 0 {
+		goto L5
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v0 = i0
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v0 = i0
+L4:
+	i0 = v0 + v1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	return i0
+L2:
+	if v3 == 0 {
+		goto L7
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v0 = i0
+	goto L6
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v0 = i0
+L6:
+	i1 = v1 << (uint32(1) & 31)
+	i0 = v0 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	return i0
+L1:
+	if v3 == 0 {
+		goto L9
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v0 = i0
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v0 = i0
+L8:
+	i1 = v1 << (uint32(2) & 31)
+	i0 = v0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3364(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v6 = i0
+	m.g0 = v6
+	if v5 != 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = uint32(0)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = uint32(0)
+	if int32(v7) < int32(uint32(1)) {
+		goto L5
+	}
+	i1 = v4 + uint32(12)
+	i4 = v6 + uint32(12)
+	i0 = fn843(m, v0, i1, v3, v5, i4)
+	v8 = i0
+	if v8 == 0 {
+		goto L7
+	}
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i0 = fn3357(m, v0, v1, v2, v8, v3, i5)
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	fn867(m, v8, i1)
+	goto L4
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v7
+	if v7 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v7 = i0
+	if v7 == 0 {
+		goto L9
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v7].(func(*Module, uint32, uint32, uint32) uint32)(m, v1, uint32(1), i2)
+L9:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
+	m.table[i1].(func(*Module, uint32))(m, v1)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v7 = i0
+	if v7 == 0 {
+		goto L11
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v7].(func(*Module, uint32, uint32, uint32) uint32)(m, v4, uint32(1), i2)
+L11:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
+	m.table[i1].(func(*Module, uint32))(m, v4)
+L10:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v8
+	if v8 != 0 {
+		goto L1
+	}
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v8 = i0
+	if v8 == 0 {
+		goto L2
+	}
+	goto L3
+L5:
+	i0 = v4 + uint32(12)
+	v9 = i0
+	if int32(v3) < int32(uint32(1)) {
+		goto L12
+	}
+	i0 = v3 & uint32(1)
+	v10 = i0
+	v8 = uint32(0)
+	if v3 == uint32(1) {
+		goto L13
+	}
+	i0 = v4 + uint32(16)
+	v7 = i0
+	i0 = v3 & uint32(2147483646)
+	v11 = i0
+	v8 = uint32(0)
+L14:
+	i0 = v7 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v12 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v13 = i0
+	if v13 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v13 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v12)) = i1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v12 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v13 = i0
+	if v13 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v13 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v12)) = i1
+L16:
+	i0 = v7 + uint32(8)
+	v7 = i0
+	i1 = v8 + uint32(2)
+	v8 = i1
+	if v11 != v8 {
+		goto L14
+	}
+L13:
+	if v10 == 0 {
+		goto L12
+	}
+	i1 = v8 << (uint32(2) & 31)
+	i0 = v9 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v8 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+L12:
+	i0 = fn3357(m, v0, v1, v2, v9, v3, uint32(0))
+	v7 = i0
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v8
+	if v8 != 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v8 = i0
+	if v8 == 0 {
+		goto L18
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v8].(func(*Module, uint32, uint32, uint32) uint32)(m, v4, uint32(1), i2)
+L18:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
+	m.table[i1].(func(*Module, uint32))(m, v4)
+L17:
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v8
+	if v8 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v8 = i0
+	if v8 == 0 {
+		goto L2
+	}
+L3:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v8].(func(*Module, uint32, uint32, uint32) uint32)(m, v5, uint32(1), i2)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
+	m.table[i1].(func(*Module, uint32))(m, v5)
+L1:
+	i0 = v6 + uint32(16)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn3365(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
+	v2 = i0
+	i0 = v2 & uint32(67108864)
+	v3 = i0
+	if v3 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if int32(v4) < int32(uint32(1)) {
+		goto L6
+	}
+	i0 = v1 + uint32(12)
+	v2 = i0
+L9:
+	v5 = uint32(8507726)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L3
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+87)))
+	i0 = i0 & uint32(64)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v4 + k32(4294967295)
+	v4 = i0
+	if v4 == 0 {
+		goto L7
+	}
+	goto L9
+L8:
+	v5 = uint32(8507726)
+	if int32(v2) > int32(k32(4294967295)) {
+		goto L3
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
+	i0 = i0 & uint32(64)
+	if i0 == 0 {
+		goto L3
+	}
+	goto L5
+L7:
+	if v3 == 0 {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if int32(v4) >= int32(uint32(1)) {
+		goto L10
+	}
+	return uint32(0)
+L10:
+	i0 = v1 + uint32(12)
+	v2 = i0
+	v5 = k32(4294967295)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027204))
+	i0 = fn597(m, i0, i1)
+	v6 = i0
+	if int32(v6) < int32(uint32(0)) {
+		goto L1
+	}
+	if v6 != 0 {
+		goto L4
+	}
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v4 + k32(4294967295)
+	v4 = i0
+	if v4 != 0 {
+		goto L11
+	}
+	return uint32(0)
+L5:
+	v5 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027204))
+	i0 = fn597(m, v1, i1)
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L2
+	}
+	if v2 == 0 {
+		goto L1
+	}
+L4:
+	v5 = uint32(8552313)
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3616(m, v0, i1, v5)
+L2:
+	v5 = k32(4294967295)
+L1:
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn3366(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v4 = i0
+	m.g0 = v4
+	if v0 != uint32(10059656) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
+L4:
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
+L5:
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(10059656)
+	goto L2
+L3:
+	i0 = fn3618(m, v0, v1)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027204))
+	v7 = i0
+	if v5 == 0 {
+		goto L6
+	}
+	if v6 == v7 {
+		goto L9
+	}
+	i0 = fn2349(m, v6, v7)
+	if i0 == 0 {
+		goto L8
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L7
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v0
+	v1 = k32(4294967295)
+	i1 = v4 + uint32(48)
+	i0 = fn2295(m, uint32(1), i1)
+	v6 = i0
+	if v6 == 0 {
+		goto L1
+	}
+	i0 = fn1087(m, uint32(8584008), v6)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v7
+	if v7 != 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v7 = i0
+	if v7 == 0 {
+		goto L11
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v7].(func(*Module, uint32, uint32, uint32) uint32)(m, v6, uint32(1), i2)
+L11:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
+	m.table[i1].(func(*Module, uint32))(m, v6)
+L10:
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+52))
+	v6 = i0
+	if v6 == 0 {
+		goto L13
+	}
+L14:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+38)))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L12
+	case 2:
+		goto L15
+	default:
+		goto L16
+	}
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+116))
+	i2 = i2 << (uint32(1) & 31)
+	i1 = v7 + i2
+	i1 = i1 + uint32(124)
+	if i0 >= i1 {
+		goto L12
+	}
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v6 = i0
+	if v6 != 0 {
+		goto L14
+	}
+L13:
+	v6 = uint32(0)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
+	v7 = i0
+	if v7 != 0 {
+		goto L17
+	}
+	i0 = fn3677(m, v6)
+	v7 = i0
+	if v7 == 0 {
+		goto L7
+	}
+L17:
+	i0 = fn4492(m, uint32(0), v7)
+	v6 = i0
+	if v6 == 0 {
+		goto L1
+	}
+	i0 = fn1080(m, v0, v6)
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v1
+	if v1 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v1 = i0
+	if v1 == 0 {
+		goto L18
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v1].(func(*Module, uint32, uint32, uint32) uint32)(m, v6, uint32(1), i2)
+L18:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
+	m.table[i1].(func(*Module, uint32))(m, v6)
+L7:
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
+L19:
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(10059656)
+	goto L1
+L6:
+	if v6 == v7 {
+		goto L21
+	}
+	i0 = fn2349(m, v6, v7)
+	if i0 == 0 {
+		goto L20
+	}
+L21:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = v1
+	v1 = k32(4294967295)
+	i3 = v4 + uint32(32)
+	i0 = fn860(m, v0, uint32(8401399), uint32(8568478), i3)
+	v6 = i0
+	if v6 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v7 = i0
+	if v7 == uint32(10064376) {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v4 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8427115), i2)
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	v1 = k32(4294967295)
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v0 = i0
+	if v0 == 0 {
+		goto L23
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v6, uint32(1), i2)
+L23:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
+	m.table[i1].(func(*Module, uint32))(m, v6)
+	goto L1
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v7 = i0
+	if int32(v7) > int32(uint32(1)) {
+		goto L24
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8503350), v4)
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	v1 = k32(4294967295)
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v0 = i0
+	if v0 == 0 {
+		goto L25
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v6, uint32(1), i2)
+L25:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
+	m.table[i1].(func(*Module, uint32))(m, v6)
+	goto L1
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L26
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L26:
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	i0 = v6 + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L27
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L27:
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v0 = i0
+	if v0 == 0 {
+		goto L28
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v6, uint32(1), i2)
+L28:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
+	m.table[i1].(func(*Module, uint32))(m, v6)
+	goto L1
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L29
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
+L29:
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L30
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L30:
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+L2:
+	v1 = uint32(0)
+L1:
+	i0 = v4 + uint32(64)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3367(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = fn2740(m, v3)
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	i0 = fn3609(m, v0, v1, v2, v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032708))
+	if i0 != v1 {
+		goto L1
+	}
+	i0 = fn3623(m)
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032708))
+	i0 = fn3618(m, v1, i1)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
+	if i0 != 0 {
+		goto L2
+	}
+	i1 = k32(10089824) + uint32(37516)
+	i0 = fn2038(m, v1, i1, v3)
+L2:
+	fn3607(m, v1)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3368(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	i0 = fn3619(m, v0, i1)
+	if i0 == 0 {
+		goto L2
+	}
+	fn3610(m, v0)
+	i0 = fn2025(m, v1)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i3 = v3 + uint32(16)
+	i0 = fn3609(m, v0, i1, uint32(8426524), i3)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v1, uint32(1), i2)
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
+	m.table[i1].(func(*Module, uint32))(m, v1)
+	goto L1
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
+	i0 = fn3619(m, v0, i1)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = fn3611(m, v0)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i0 != uint32(1) {
+		goto L4
+	}
+	fn3610(m, v0)
+	i0 = fn2025(m, v1)
+	v1 = i0
+	if v1 == 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3609(m, v0, i1, uint32(8578898), v3)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v0 = i0
+	if v0 == 0 {
+		goto L6
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v1, uint32(1), i2)
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
+	m.table[i1].(func(*Module, uint32))(m, v1)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v0 = i0
+	if v0 == 0 {
+		goto L7
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
+	m.table[i1].(func(*Module, uint32))(m, v2)
+	goto L1
+L4:
+	fn3600(m, v0, v2)
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3369(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+112))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = v4 + uint32(19)
+	v4 = i0
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = i0 + uint32(98845)
+	v4 = i0
+L1:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
+	fn3612(m, i0, v3)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+27)))
+	i0 = i0 & uint32(2)
+	if i0 != 0 {
+		goto L5
+	}
+	i4 = fn3623(m)
+	v4 = i4
+	i0 = fn3962(m, v0, uint32(9), v1, v2, v4)
+	v1 = i0
+	if v1 != 0 {
+		goto L6
+	}
+	fn3607(m, v4)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v0 = i0
+	if v0 == 0 {
+		goto L8
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v4, uint32(1), i2)
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
+	m.table[i1].(func(*Module, uint32))(m, v4)
+L7:
+	if int32(v1) < int32(uint32(0)) {
+		goto L3
+	}
+L5:
+	fn3607(m, uint32(0))
+L4:
+	v1 = uint32(0)
+L3:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3370(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+48))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
+	i3 = i3 - i4
+	i3 = b2i(int32(i3) > int32(v2))
+	v3 = i3
+	if v3 != 0 {
+		i1 = uint32(10032920)
+	} else {
+		i1 = uint32(10032708)
+	}
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if v3 != 0 {
+		i2 = uint32(8480847)
+	} else {
+		i2 = uint32(8486168)
+	}
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	i4 = v2 << (uint32(2) & 31)
+	i3 = i3 + i4
+	i3 = i3 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	fn3367(m, v0, i1, i2, i3)
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3371(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	if v1 != 0 {
+		goto L2
+	}
+	i0 = fn3608(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	if v1 == uint32(10059656) {
+		goto L4
+	}
+	if v1 != 0 {
+		goto L3
+	}
+L4:
+	v1 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3616(m, v0, i1, uint32(8483771))
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L5:
+	fn3600(m, v0, v1)
+	v1 = uint32(1)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+84))
+	v5 = i0
+	if int32(v5) > int32(k32(4294967295)) {
+		goto L11
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
+	i0 = i0 & uint32(64)
+	if i0 == 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v6 = i0
+	i0 = v5 & uint32(2048)
+	if i0 == 0 {
+		goto L14
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	i0 = v1 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 != 0 {
+		goto L13
+	}
+L14:
+	i0 = fn841(m, v6, v1, uint32(0), uint32(0), uint32(0))
+	v5 = i0
+	goto L12
+L13:
+	i2 = m.table[v4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, uint32(0), uint32(0), uint32(0))
+	i0 = fn839(m, v6, v1, i2, uint32(0))
+	v5 = i0
+L12:
+	if v5 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
+	i0 = i0 & uint32(64)
+	if i0 == 0 {
+		goto L10
+	}
+	v4 = v1
+	goto L9
+L11:
+	i0 = v5 & uint32(1073741824)
+	if i0 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L16:
+	v5 = v1
+	goto L9
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v5 = i0
+	if v5 == 0 {
+		goto L18
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v5].(func(*Module, uint32, uint32, uint32) uint32)(m, v1, uint32(1), i2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+L18:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	m.table[i1].(func(*Module, uint32))(m, v1)
+L17:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3616(m, v0, i1, uint32(8452060))
+	goto L6
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i3 = v3 + uint32(16)
+	i0 = fn3609(m, v0, i1, uint32(8530205), i3)
+	goto L8
+L9:
+	if v2 == 0 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+84))
+	v1 = i0
+	if int32(v1) > int32(k32(4294967295)) {
+		goto L22
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
+	i0 = i0 & uint32(64)
+	if i0 == 0 {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v7 = i0
+	i0 = v1 & uint32(2048)
+	if i0 == 0 {
+		goto L25
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
+	i0 = v2 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	if v1 != 0 {
+		goto L24
+	}
+L25:
+	i0 = fn841(m, v7, v2, uint32(0), uint32(0), uint32(0))
+	v1 = i0
+	goto L23
+L24:
+	i2 = m.table[v1].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, uint32(0), uint32(0), uint32(0))
+	i0 = fn839(m, v7, v2, i2, uint32(0))
+	v1 = i0
+L23:
+	if v1 != 0 {
+		goto L26
+	}
+	v1 = v4
+	goto L8
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v6 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+87)))
+	i0 = i0 & uint32(64)
+	if i0 != 0 {
+		goto L27
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v6
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3609(m, v0, i1, uint32(8530205), v3)
+	v1 = v4
+	goto L8
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	if v6 != 0 {
+		goto L20
+	}
+	i0 = v2 + uint32(4)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v7 = i0
+	if v7 == 0 {
+		goto L21
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v7].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
+	goto L21
+L22:
+	i0 = v1 & uint32(1073741824)
+	if i0 == 0 {
+		goto L28
+	}
+	v1 = v2
+	goto L20
+L28:
+	if v2 != uint32(10059656) {
+		goto L31
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L20
+	}
+	v1 = uint32(0)
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v2
+	if v2 != 0 {
+		goto L20
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v6 = i0
+	if v6 != 0 {
+		goto L30
+	}
+	v2 = uint32(10059656)
+	goto L29
+L31:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3616(m, v0, i1, uint32(8452102))
+	v1 = v4
+	goto L8
+L30:
+	v2 = uint32(10059656)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v6].(func(*Module, uint32, uint32, uint32) uint32)(m, uint32(10059656), uint32(1), i2)
+L29:
+	i0 = v2 + uint32(4)
+	v6 = i0
+L21:
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
+	m.table[i1].(func(*Module, uint32))(m, v2)
+L20:
+	fn1083(m, v5, v1)
+L19:
+	fn3603(m, v0, v4, v5)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L32
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L32
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v1 = i0
+	if v1 == 0 {
+		goto L33
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v1].(func(*Module, uint32, uint32, uint32) uint32)(m, v5, uint32(1), i2)
+L33:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
+	m.table[i1].(func(*Module, uint32))(m, v5)
+L32:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v2 = i0
+	if v2 == 0 {
+		goto L34
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v4, uint32(1), i2)
+L34:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
+	m.table[i1].(func(*Module, uint32))(m, v4)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v0 = i0
+	if v0 == 0 {
+		goto L35
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v5, uint32(1), i2)
+L35:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
+	m.table[i1].(func(*Module, uint32))(m, v5)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v0 = i0
+	if v0 == 0 {
+		goto L36
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v1, uint32(1), i2)
+L36:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
+	m.table[i1].(func(*Module, uint32))(m, v1)
+L6:
+	v1 = uint32(0)
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v0 = i0
+	if v0 == 0 {
+		goto L37
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, uint32(1), i2)
+L37:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
+	m.table[i1].(func(*Module, uint32))(m, v2)
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3372(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = i0 + uint32(98850)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+27)))
+	i0 = i0 & uint32(2)
+	if i0 != 0 {
+		goto L1
+	}
+	i4 = fn3623(m)
+	v3 = i4
+	i0 = fn3962(m, v0, uint32(14), v1, v2, v3)
+	if i0 != 0 {
+		goto L2
+	}
+	fn3607(m, v3)
+	return
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6512))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6516))
+	i0 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v3, uint32(1), i2)
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
+	m.table[i1].(func(*Module, uint32))(m, v3)
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3373(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint64 {
 	var v4 uint64
 	_ = v4
 	var v5 uint32
@@ -97,7 +2065,7 @@ func fn3372(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint64 {
 	if v5 == 0 {
 		goto L1
 	}
-	fn1803(m, v5, uint32(1), v1, v2, v3)
+	fn1804(m, v5, uint32(1), v1, v2, v3)
 	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+16))
 	v4 = l0
 L1:
@@ -112,7 +2080,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3373(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3374(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -136,7 +2104,7 @@ func fn3373(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	i0 = i0 - uint32(80)
 	v5 = i0
 	m.g0 = v5
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v6 = i0
 	if v6 == 0 {
 		goto L2
@@ -146,7 +2114,7 @@ func fn3373(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 		goto L6
 	}
 L7:
-	i0 = fn580(m, v6)
+	i0 = fn581(m, v6)
 	v7 = i0
 	if v7 != 0 {
 		goto L8
@@ -169,7 +2137,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v2
 	i3 = v5 + uint32(16)
-	i0 = fn3608(m, v0, v7, uint32(8566484), i3)
+	i0 = fn3609(m, v0, v7, uint32(8566484), i3)
 	goto L3
 L8:
 	i0 = v4 + k32(4294967292)
@@ -185,7 +2153,7 @@ L6:
 	if v3 != k32(4294967295) {
 		goto L10
 	}
-	i0 = fn580(m, v6)
+	i0 = fn581(m, v6)
 	v7 = i0
 	if v7 != 0 {
 		goto L11
@@ -251,10 +2219,10 @@ L14:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+48)) = v2
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i3 = v5 + uint32(48)
-	i0 = fn3608(m, v0, i1, uint32(8566957), i3)
+	i0 = fn3609(m, v0, i1, uint32(8566957), i3)
 	goto L3
 L10:
-	i0 = fn581(m, v6)
+	i0 = fn582(m, v6)
 	v7 = i0
 	if v7 == 0 {
 		goto L3
@@ -374,7 +2342,7 @@ L5:
 	i1 = v3 + v2
 	*(*uint32)(unsafe.Add(b, uint64(v5)+32)) = i1
 	i3 = v5 + uint32(32)
-	i0 = fn3608(m, v0, v7, uint32(8566425), i3)
+	i0 = fn3609(m, v0, v7, uint32(8566425), i3)
 	goto L3
 L4:
 	i1 = v3 + v2
@@ -383,7 +2351,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+68)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i3 = v5 + uint32(64)
-	i0 = fn3608(m, v0, i1, uint32(8564901), i3)
+	i0 = fn3609(m, v0, i1, uint32(8564901), i3)
 	i0 = v1 + uint32(1)
 	v1 = i0
 L3:
@@ -453,7 +2421,7 @@ L26:
 L2:
 	v8 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3618(m, v0, i1)
+	i0 = fn3619(m, v0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -462,7 +2430,7 @@ L2:
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn572(m, v1)
+	i0 = fn573(m, v1)
 	if i0 != 0 {
 		goto L1
 	}
@@ -471,7 +2439,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 	v8 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v0, i1, uint32(8404122), v5)
+	i0 = fn3609(m, v0, i1, uint32(8404122), v5)
 L1:
 	i0 = v5 + uint32(80)
 	m.g0 = i0
@@ -480,7 +2448,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3374(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
+func fn3375(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -504,7 +2472,7 @@ func fn3374(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	i0 = i0 - uint32(64)
 	v6 = i0
 	m.g0 = v6
-	i0 = fn1492(m, v2)
+	i0 = fn1493(m, v2)
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -543,7 +2511,7 @@ L7:
 	i0 = i0 + v3
 	i0 = i0 + uint32(12)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2020(m, i0)
+	i0 = fn2021(m, i0)
 	v10 = i0
 	if v10 != 0 {
 		goto L9
@@ -609,7 +2577,7 @@ L15:
 	l1 = *(*uint64)(unsafe.Add(b, v3))
 	*(*uint64)(unsafe.Add(b, uint64(v6)+48)) = l1
 	i1 = v6 + uint32(48)
-	i0 = fn2696(m, uint32(8526102), i1)
+	i0 = fn2697(m, uint32(8526102), i1)
 	v3 = i0
 	goto L13
 L14:
@@ -626,12 +2594,12 @@ L14:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+36)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v4
 	i1 = v6 + uint32(32)
-	i0 = fn2696(m, uint32(8526112), i1)
+	i0 = fn2697(m, uint32(8526112), i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L10
 	}
-	i0 = fn1505(m, v7, v9, v2, uint32(0))
+	i0 = fn1506(m, v7, v9, v2, uint32(0))
 	if i0 != k32(4294967295) {
 		goto L17
 	}
@@ -655,7 +2623,7 @@ L14:
 	i0 = m.table[v3].(func(*Module, uint32, uint32, uint32) uint32)(m, v4, uint32(1), i2)
 	goto L11
 L17:
-	i0 = fn2675(m, uint32(8580527))
+	i0 = fn2676(m, uint32(8580527))
 	v3 = i0
 	if v3 != 0 {
 		goto L18
@@ -680,7 +2648,7 @@ L17:
 	i0 = m.table[v3].(func(*Module, uint32, uint32, uint32) uint32)(m, v4, uint32(1), i2)
 	goto L11
 L18:
-	i0 = fn2786(m, v3, v7)
+	i0 = fn2787(m, v3, v7)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v10 = i0
@@ -728,7 +2696,7 @@ L19:
 	i0 = m.table[v3].(func(*Module, uint32, uint32, uint32) uint32)(m, v4, uint32(1), i2)
 	goto L11
 L21:
-	i0 = fn2800(m, v9, v4)
+	i0 = fn2801(m, v9, v4)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v10 = i0
@@ -797,7 +2765,7 @@ L12:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v0, i1, uint32(8526125), v6)
+	i0 = fn3609(m, v0, i1, uint32(8526125), v6)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -854,7 +2822,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3375(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32, v10 uint32) uint32 {
+func fn3376(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32, v10 uint32) uint32 {
 	var v11 uint32
 	_ = v11
 	var v12 uint32
@@ -889,14 +2857,14 @@ func fn3375(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	v11 = i0
 	m.g0 = v11
 	v12 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v13 = i0
-	i0 = fn2295(m, v7, v8)
+	i0 = fn2296(m, v7, v8)
 	v14 = i0
 	if v14 == 0 {
 		goto L1
 	}
-	i0 = fn1383(m, v13, v1)
+	i0 = fn1384(m, v13, v1)
 	v15 = i0
 	if v15 != 0 {
 		goto L2
@@ -933,7 +2901,7 @@ L2:
 	v17 = uint32(0)
 	goto L6
 L7:
-	i0 = fn2289(m, v6)
+	i0 = fn2290(m, v6)
 	v17 = i0
 	if v17 != 0 {
 		goto L8
@@ -944,7 +2912,7 @@ L7:
 L8:
 	i0 = v6 + v4
 	i0 = i0 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v16 = i0
 	if v16 != 0 {
 		goto L9
@@ -1062,7 +3030,7 @@ L6:
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v11)+12)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v11)+8)) = v5
-	i0 = fn1422(m, v11)
+	i0 = fn1423(m, v11)
 	v5 = i0
 	if v5 == 0 {
 		goto L17
@@ -1072,7 +3040,7 @@ L6:
 	} else {
 		i2 = v1
 	}
-	i0 = fn3358(m, v13, v5, i2, v3, v4, v17)
+	i0 = fn3359(m, v13, v5, i2, v3, v4, v17)
 	v12 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v8 = i0
@@ -1124,7 +3092,7 @@ L19:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
 	m.table[i1].(func(*Module, uint32))(m, v17)
 L4:
-	fn2111(m, v16)
+	fn2112(m, v16)
 	i0 = *(*uint32)(unsafe.Add(b, v14))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -1155,7 +3123,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3376(m *Module, v0 uint32) {
+func fn3377(m *Module, v0 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
@@ -1167,7 +3135,7 @@ func fn3376(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn3377(m *Module, v0 uint32) {
+func fn3378(m *Module, v0 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
@@ -1179,7 +3147,7 @@ func fn3377(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn3378(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3379(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1190,124 +3158,16 @@ func fn3378(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
 	v3 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+44)) = uint32(0)
-	i0 = fn851(m, v0, v1, uint32(0))
+	i0 = fn852(m, v0, v1, uint32(0))
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+44)) = v3
 	m.depth--
 	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3379(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v2 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)))
-	v3 = i1
-	if v3 != 0 {
-		i1 = v3
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)) = uint8(i1)
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = k32(10089824) + uint32(616)
-	i0 = fn4038(m, i0, k64(18446744073709551615), uint32(0))
-L1:
-	i0 = fn4226(m, v2)
-	v3 = i0
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)))
-	v2 = i2
-	i3 = b2i(v2 == uint32(1))
-	i2 = v2
-	v2 = i3
-	if v2 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)) = uint8(i1)
-	if v2 != 0 {
-		goto L2
-	}
-	i0 = k32(10089824) + uint32(616)
-	fn4052(m, i0)
-L2:
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = k32(10089824) + uint32(616)
-	v4 = i0
-L4:
-	i0 = fn4020(m, v3, v0, v1)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L5
-	}
-	fn3649(m, uint32(8422918), uint32(0))
-L5:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)))
-	v2 = i1
-	if v2 != 0 {
-		i1 = v2
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)) = uint8(i1)
-	if v2 == 0 {
-		goto L6
-	}
-	i0 = fn4038(m, v4, k64(18446744073709551615), uint32(0))
-L6:
-	i0 = fn4227(m, v3)
-	v3 = i0
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)))
-	v2 = i2
-	i3 = b2i(v2 == uint32(1))
-	i2 = v2
-	v2 = i3
-	if v2 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)) = uint8(i1)
-	if v2 != 0 {
-		goto L7
-	}
-	fn4052(m, v4)
-L7:
-	if v3 != 0 {
-		goto L4
-	}
-L3:
-	m.depth--
-	return
 }
 
 //go:norace
@@ -1331,7 +3191,7 @@ func fn3380(m *Module, v0 uint32, v1 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)))
@@ -1346,9 +3206,9 @@ func fn3380(m *Module, v0 uint32, v1 uint32) {
 		goto L1
 	}
 	i0 = k32(10089824) + uint32(616)
-	i0 = fn4038(m, i0, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, i0, k64(18446744073709551615), uint32(0))
 L1:
-	i0 = fn4226(m, v2)
+	i0 = fn4227(m, v2)
 	v3 = i0
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)))
 	v2 = i2
@@ -1365,7 +3225,7 @@ L1:
 		goto L2
 	}
 	i0 = k32(10089824) + uint32(616)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L2:
 	if v3 == 0 {
 		goto L3
@@ -1373,11 +3233,11 @@ L2:
 	i0 = k32(10089824) + uint32(616)
 	v4 = i0
 L4:
-	i0 = fn4027(m, v3, v0, v1)
+	i0 = fn4021(m, v3, v0, v1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
-	fn3649(m, uint32(8422967), uint32(0))
+	fn3650(m, uint32(8422918), uint32(0))
 L5:
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)))
 	v2 = i1
@@ -1390,9 +3250,9 @@ L5:
 	if v2 == 0 {
 		goto L6
 	}
-	i0 = fn4038(m, v4, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, v4, k64(18446744073709551615), uint32(0))
 L6:
-	i0 = fn4227(m, v3)
+	i0 = fn4228(m, v3)
 	v3 = i0
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)))
 	v2 = i2
@@ -1408,7 +3268,7 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn4052(m, v4)
+	fn4053(m, v4)
 L7:
 	if v3 != 0 {
 		goto L4
@@ -1420,7 +3280,115 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3381(m *Module, v0 uint32) uint32 {
+func fn3381(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v2 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)))
+	v3 = i1
+	if v3 != 0 {
+		i1 = v3
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)) = uint8(i1)
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = k32(10089824) + uint32(616)
+	i0 = fn4039(m, i0, k64(18446744073709551615), uint32(0))
+L1:
+	i0 = fn4227(m, v2)
+	v3 = i0
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)))
+	v2 = i2
+	i3 = b2i(v2 == uint32(1))
+	i2 = v2
+	v2 = i3
+	if v2 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)) = uint8(i1)
+	if v2 != 0 {
+		goto L2
+	}
+	i0 = k32(10089824) + uint32(616)
+	fn4053(m, i0)
+L2:
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = k32(10089824) + uint32(616)
+	v4 = i0
+L4:
+	i0 = fn4028(m, v3, v0, v1)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L5
+	}
+	fn3650(m, uint32(8422967), uint32(0))
+L5:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)))
+	v2 = i1
+	if v2 != 0 {
+		i1 = v2
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)) = uint8(i1)
+	if v2 == 0 {
+		goto L6
+	}
+	i0 = fn4039(m, v4, k64(18446744073709551615), uint32(0))
+L6:
+	i0 = fn4228(m, v3)
+	v3 = i0
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)))
+	v2 = i2
+	i3 = b2i(v2 == uint32(1))
+	i2 = v2
+	v2 = i3
+	if v2 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)) = uint8(i1)
+	if v2 != 0 {
+		goto L7
+	}
+	fn4053(m, v4)
+L7:
+	if v3 != 0 {
+		goto L4
+	}
+L3:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3382(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -1428,13 +3396,13 @@ func fn3381(m *Module, v0 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	if int32(v0) > int32(k32(4294967295)) {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3615(m, v1, i1, uint32(8546829))
+	fn3616(m, v1, i1, uint32(8546829))
 	return k32(4294967295)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+108)) = v0
@@ -1443,18 +3411,18 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3382(m *Module) uint32 {
+func fn3383(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+108))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3383(m *Module, v0 uint32) uint32 {
+func fn3384(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1468,9 +3436,9 @@ func fn3383(m *Module, v0 uint32) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
-	i0 = fn4379(m, v1, uint32(8440781), uint32(0), uint32(0))
+	i0 = fn4380(m, v1, uint32(8440781), uint32(0), uint32(0))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L1
 	}
@@ -1521,18 +3489,18 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3384(m *Module) uint32 {
+func fn3385(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+112))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3385(m *Module, v0 uint32) uint32 {
+func fn3386(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1546,9 +3514,9 @@ func fn3385(m *Module, v0 uint32) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
-	i0 = fn4379(m, v1, uint32(8440167), uint32(0), uint32(0))
+	i0 = fn4380(m, v1, uint32(8440167), uint32(0), uint32(0))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L1
 	}
@@ -1599,18 +3567,18 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3386(m *Module) uint32 {
+func fn3387(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+116))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3387(m *Module) uint32 {
+func fn3388(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -1628,7 +3596,7 @@ func fn3387(m *Module) uint32 {
 		panic(ErrDepth)
 	}
 	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+52))
 	v1 = i0
 	if v1 == 0 {
@@ -1669,12 +3637,12 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn3676(m, v1)
+	i0 = fn3677(m, v1)
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 	v0 = uint32(0)
 L1:
 	m.depth--
@@ -1683,7 +3651,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3388(m *Module, v0 uint32) uint32 {
+func fn3389(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1741,7 +3709,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3389(m *Module) uint32 {
+func fn3390(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -1755,7 +3723,7 @@ func fn3389(m *Module) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	v1 = i0
@@ -1803,7 +3771,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3390(m *Module, v0 uint32) uint32 {
+func fn3391(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1823,7 +3791,7 @@ func fn3390(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
 	v3 = i0
@@ -1869,12 +3837,12 @@ L2:
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	i2 = v1 + uint32(12)
-	i0 = fn518(m, i0, v0, i2)
+	i0 = fn519(m, i0, v0, i2)
 	if i0 != 0 {
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3611(m, i0, v0)
+	fn3612(m, i0, v0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v3 = i0
@@ -1885,7 +3853,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn3391(m *Module) uint32 {
+func fn3392(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -1904,7 +3872,7 @@ func fn3391(m *Module) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	v1 = i0
@@ -1941,12 +3909,12 @@ L4:
 	}
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v0, i1, uint32(8394645))
+	fn3616(m, v0, i1, uint32(8394645))
 	m.depth--
 	return uint32(0)
 L1:
 	v2 = uint32(0)
-	i0 = fn1384(m, v1)
+	i0 = fn1385(m, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L6
@@ -1958,7 +3926,7 @@ L1:
 	m.depth--
 	return v1
 L7:
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v0 = i0
 	if v0 != 0 {
 		goto L8
@@ -1988,7 +3956,7 @@ L9:
 	m.depth--
 	return uint32(0)
 L8:
-	i0 = fn1734(m, v0, v1)
+	i0 = fn1735(m, v0, v1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L10
 	}
@@ -2071,7 +4039,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn3392(m *Module) uint32 {
+func fn3393(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -2086,7 +4054,7 @@ func fn3392(m *Module) uint32 {
 	_ = i2
 	b := m.base
 	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+52))
 	v1 = i0
 	if v1 == 0 {
@@ -2130,7 +4098,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3393(m *Module, v0 uint32) uint32 {
+func fn3394(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2146,7 +4114,7 @@ func fn3393(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	i0 = b2i(v1 != uint32(0))
 	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+52))
 	v3 = i0
 	if v3 == 0 {
@@ -2168,7 +4136,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3394(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3395(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2182,7 +4150,7 @@ func fn3394(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 == uint32(10059656) {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+48))
@@ -2194,7 +4162,7 @@ func fn3394(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn515(m, v0, uint32(0))
+	i0 = fn516(m, v0, uint32(0))
 	v0 = i0
 	if v0 != k32(4294967295) {
 		goto L3
@@ -2216,13 +4184,13 @@ L2:
 	return v2
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3615(m, v2, i1, uint32(8504350))
+	fn3616(m, v2, i1, uint32(8504350))
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3395(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3396(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2232,7 +4200,7 @@ func fn3395(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+48))
@@ -2244,7 +4212,7 @@ func fn3395(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn515(m, v0, uint32(0))
+	i0 = fn516(m, v0, uint32(0))
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L3
@@ -2266,13 +4234,13 @@ L2:
 	return v0
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3615(m, v2, i1, uint32(8504291))
+	fn3616(m, v2, i1, uint32(8504291))
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3396(m *Module, v0 uint32) uint32 {
+func fn3397(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2293,7 +4261,7 @@ func fn3396(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
 	v4 = i1
@@ -2310,7 +4278,7 @@ func fn3396(m *Module, v0 uint32) uint32 {
 	if int32(v5) > int32(k32(4294967245)) {
 		goto L1
 	}
-	fn4166(m, uint32(8464347), uint32(8547024))
+	fn4167(m, uint32(8464347), uint32(8547024))
 	panic(ErrUnreachable)
 L2:
 	v2 = uint32(0)
@@ -2321,7 +4289,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = v0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	i0 = fn3608(m, v3, i1, uint32(8433420), v1)
+	i0 = fn3609(m, v3, i1, uint32(8433420), v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = i1
@@ -2336,7 +4304,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3397(m *Module) {
+func fn3398(m *Module) {
 	var v0 uint32
 	_ = v0
 	var i0 uint32
@@ -2344,7 +4312,7 @@ func fn3397(m *Module) {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i1 = i1 + uint32(1)
@@ -2354,7 +4322,7 @@ func fn3397(m *Module) {
 
 //go:norace
 //go:nocheckptr
-func fn3398(m *Module, v0 uint32) uint32 {
+func fn3399(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -2366,31 +4334,31 @@ func fn3398(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	m.depth--
 	return k32(4294967295)
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
-	i0 = fn2049(m, v0)
+	i0 = fn2050(m, v0)
 	if i0 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8494328))
+	fn3605(m, i0, uint32(8494328))
 	m.depth--
 	return k32(4294967295)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4120))
-	i0 = fn1501(m, i0, v0)
+	i0 = fn1502(m, i0, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3399(m *Module, v0 uint32) uint32 {
+func fn3400(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2414,7 +4382,7 @@ func fn3399(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4132))
@@ -2430,13 +4398,13 @@ func fn3399(m *Module, v0 uint32) uint32 {
 	v4 = uint32(0)
 L3:
 	v1 = uint32(1)
-	i0 = fn1495(m, v3, v4)
+	i0 = fn1496(m, v3, v4)
 	v5 = i0
 	if v5 != v0 {
 		goto L4
 	}
 	i2 = v4 + uint32(1)
-	i0 = fn1505(m, v3, v4, i2, uint32(0))
+	i0 = fn1506(m, v3, v4, i2, uint32(0))
 	v1 = i0
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -2450,7 +4418,7 @@ L4:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L5:
 	if v1 != uint32(1) {
 		goto L2
@@ -2465,7 +4433,7 @@ L5:
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4124))
-	fn1723(m, i0)
+	fn1724(m, i0)
 L1:
 	m.depth--
 	return v1
@@ -2473,7 +4441,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3400(m *Module, v0 uint32) uint32 {
+func fn3401(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2504,47 +4472,47 @@ func fn3400(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L2
 	}
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	v2 = uint32(0)
 	goto L1
 L2:
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
-	i0 = fn8105(m, v0)
+	i0 = fn8106(m, v0)
 	v4 = i0
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8495370))
+	fn3605(m, i0, uint32(8495370))
 	goto L1
 L3:
 	i0 = v4 + uint32(1)
 	v2 = i0
-	i0 = fn2108(m, v2)
+	i0 = fn2109(m, v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = i0
 	goto L4
 L5:
-	i0 = fn2706(m, v0, v4, v2)
+	i0 = fn2707(m, v0, v4, v2)
 	if i0 != 0 {
 		goto L6
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8512689))
-	fn2111(m, v4)
+	fn3605(m, i0, uint32(8512689))
+	fn2112(m, v4)
 	goto L1
 L6:
-	i0 = fn2675(m, v4)
+	i0 = fn2676(m, v4)
 	v2 = i0
-	fn2111(m, v4)
+	fn2112(m, v4)
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	if v2 != 0 {
@@ -2554,12 +4522,12 @@ L4:
 	goto L1
 L7:
 	i1 = v1 + uint32(12)
-	fn2837(m, v3, i1)
+	fn2838(m, v3, i1)
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4124))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i2 = v1 + uint32(8)
-	i0 = fn1704(m, i0, i1, i2)
+	i0 = fn1705(m, i0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L8
 	}
@@ -2580,14 +4548,14 @@ L7:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v2 = i0
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4120))
-	i0 = fn1493(m, i0)
+	i0 = fn1494(m, i0)
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L8
@@ -2598,13 +4566,13 @@ L9:
 	v6 = uint32(0)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4120))
-	i0 = fn1495(m, i0, v6)
+	i0 = fn1496(m, i0, v6)
 	v4 = i0
 	if v4 == 0 {
 		goto L8
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = fn852(m, v4, i2)
+	i1 = fn853(m, v4, i2)
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v7
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -2618,7 +4586,7 @@ L13:
 	if v7 != 0 {
 		goto L15
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v7 = i0
@@ -2641,7 +4609,7 @@ L14:
 	if v4 != 0 {
 		goto L17
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L17:
 	i1 = v6 + uint32(1)
 	v6 = i1
@@ -2662,7 +4630,7 @@ L16:
 	}
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8421737))
+	fn3605(m, i0, uint32(8421737))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -2676,11 +4644,11 @@ L18:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L8
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034188))
-	fn3604(m, i0, uint32(8474785))
+	fn3605(m, i0, uint32(8474785))
 	goto L8
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -2689,15 +4657,15 @@ L11:
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034188))
-	i0 = fn3603(m, i0, uint32(8435196), v1)
+	i0 = fn3604(m, i0, uint32(8435196), v1)
 	goto L8
 L19:
 	i1 = v1 + uint32(12)
-	fn2677(m, v3, i1)
+	fn2678(m, v3, i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4124))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn1711(m, i0, i1, i2)
+	i0 = fn1712(m, i0, i1, i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L20
 	}
@@ -2714,7 +4682,7 @@ L19:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L8
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -2730,7 +4698,7 @@ L20:
 	if v2 != 0 {
 		goto L21
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v2 = i0
@@ -2749,7 +4717,7 @@ L8:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -2758,16 +4726,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3401(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3402(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn3402(m, v0, v1, uint32(8445866))
+	i0 = fn3403(m, v0, v1, uint32(8445866))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3402(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3403(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -2781,7 +4749,7 @@ func fn3402(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
-	i0 = fn2033(m, v0, v2)
+	i0 = fn2034(m, v0, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -2793,11 +4761,11 @@ L2:
 		goto L4
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = fn857(m, v2, uint32(8435293), v3)
+	i0 = fn858(m, v2, uint32(8435293), v3)
 	v1 = i0
 	goto L3
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v0 = i0
@@ -2814,12 +4782,12 @@ L4:
 		goto L5
 	}
 L6:
-	i0 = fn840(m, v1, v2, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v1, v2, uint32(0), uint32(0), uint32(0))
 	v1 = i0
 	goto L3
 L5:
 	i2 = m.table[v0].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v1, v2, i2, uint32(0))
+	i0 = fn839(m, v1, v2, i2, uint32(0))
 	v1 = i0
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -2833,7 +4801,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -2842,16 +4810,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3403(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3404(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn3402(m, v0, v1, uint32(8445810))
+	i0 = fn3403(m, v0, v1, uint32(8445810))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3404(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3405(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2863,7 +4831,7 @@ func fn3404(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn3400(m, v1)
+	i0 = fn3401(m, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L1
@@ -2883,7 +4851,7 @@ L1:
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v3 = i0
@@ -2893,13 +4861,13 @@ L2:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L3:
-	i0 = fn3405(m, v0, v4, v1, v2)
+	i0 = fn3406(m, v0, v4, v1, v2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3405(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3406(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -2920,7 +4888,7 @@ func fn3405(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	} else {
 		i0 = uint32(1)
 	}
-	i0 = fn2289(m, i0)
+	i0 = fn2290(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L3
@@ -2937,7 +4905,7 @@ L4:
 	if v3 == 0 {
 		goto L6
 	}
-	i0 = fn2675(m, v3)
+	i0 = fn2676(m, v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L7
@@ -2958,7 +4926,7 @@ L7:
 	i0 = v5 + uint32(16)
 	*(*uint32)(unsafe.Add(b, i0)) = v3
 L6:
-	i0 = fn851(m, v1, v5, uint32(0))
+	i0 = fn852(m, v1, v5, uint32(0))
 	v0 = i0
 	if v0 == 0 {
 		goto L9
@@ -2994,7 +4962,7 @@ L11:
 	if v2 != 0 {
 		goto L12
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -3007,7 +4975,7 @@ L12:
 	if v5 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -3023,7 +4991,7 @@ L13:
 	goto L1
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8559723))
+	fn3605(m, i0, uint32(8559723))
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -3035,12 +5003,12 @@ L10:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L8
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(8474834)
-	fn3642(m, uint32(8511987), v4)
+	fn3643(m, uint32(8511987), v4)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v3 = i0
@@ -3054,7 +5022,7 @@ L8:
 		goto L3
 	}
 L5:
-	fn2072(m, v5)
+	fn2073(m, v5)
 L3:
 	v3 = uint32(0)
 	if v1 == 0 {
@@ -3074,7 +5042,7 @@ L3:
 		goto L1
 	}
 L2:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -3083,7 +5051,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3406(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3407(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3095,7 +5063,7 @@ func fn3406(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn3400(m, v1)
+	i0 = fn3401(m, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L1
@@ -3116,7 +5084,7 @@ L1:
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v3 = i0
@@ -3126,13 +5094,13 @@ L2:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L3:
-	i0 = fn3407(m, v0, v4, v1, v2)
+	i0 = fn3408(m, v0, v4, v1, v2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3407(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3408(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3156,7 +5124,7 @@ func fn3407(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	} else {
 		i0 = uint32(1)
 	}
-	i0 = fn2289(m, i0)
+	i0 = fn2290(m, i0)
 	v6 = i0
 	if v6 == 0 {
 		goto L3
@@ -3173,7 +5141,7 @@ L4:
 	if v3 == 0 {
 		goto L6
 	}
-	i0 = fn2675(m, v3)
+	i0 = fn2676(m, v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L7
@@ -3195,14 +5163,14 @@ L7:
 	i0 = v6 + uint32(16)
 	*(*uint32)(unsafe.Add(b, i0)) = v3
 L6:
-	i0 = fn851(m, v1, v6, uint32(0))
+	i0 = fn852(m, v1, v6, uint32(0))
 	v5 = i0
 	if v5 != 0 {
 		goto L10
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(8474843)
-	fn3642(m, uint32(8511987), v4)
+	fn3643(m, uint32(8511987), v4)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
@@ -3217,7 +5185,7 @@ L10:
 	}
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8559678))
+	fn3605(m, i0, uint32(8559678))
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v3 = i0
@@ -3253,7 +5221,7 @@ L12:
 	if v0 != 0 {
 		goto L13
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
@@ -3266,7 +5234,7 @@ L13:
 	if v6 != 0 {
 		goto L14
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -3281,7 +5249,7 @@ L14:
 	}
 	goto L2
 L5:
-	fn2072(m, v6)
+	fn2073(m, v6)
 L3:
 	if v1 == 0 {
 		goto L15
@@ -3297,7 +5265,7 @@ L3:
 	if v6 != 0 {
 		goto L15
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L15:
 	v3 = uint32(0)
 	if v5 == 0 {
@@ -3316,7 +5284,7 @@ L15:
 		goto L1
 	}
 L2:
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -3325,7 +5293,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3408(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3409(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3348,7 +5316,7 @@ func fn3408(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	v3 = uint32(0)
-	i0 = fn3400(m, v0)
+	i0 = fn3401(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -3362,7 +5330,7 @@ func fn3408(m *Module, v0 uint32, v1 uint32) uint32 {
 L2:
 	i1 = k32(10089824) + uint32(27532)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v4, i1, i2)
+	i0 = fn2026(m, v4, i1, i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L3
 	}
@@ -3377,7 +5345,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
@@ -3388,7 +5356,7 @@ L3:
 	v3 = v4
 	goto L1
 L4:
-	i0 = fn2030(m, v3)
+	i0 = fn2031(m, v3)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
@@ -3403,7 +5371,7 @@ L4:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	if int32(v5) <= int32(uint32(0)) {
 		goto L6
@@ -3422,7 +5390,7 @@ L6:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L7:
 	v3 = uint32(0)
 	if v5 != 0 {
@@ -3432,7 +5400,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034188))
-	i0 = fn3603(m, i0, uint32(8423154), v2)
+	i0 = fn3604(m, i0, uint32(8423154), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -3441,7 +5409,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3409(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3410(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3453,7 +5421,7 @@ func fn3409(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn3408(m, v1, uint32(8570415))
+	i0 = fn3409(m, v1, uint32(8570415))
 	v3 = i0
 	if v3 != 0 {
 		goto L1
@@ -3481,15 +5449,15 @@ L2:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
-	i0 = fn3405(m, v0, v4, v1, v2)
+	i0 = fn3406(m, v0, v4, v1, v2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3410(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3411(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3501,7 +5469,7 @@ func fn3410(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn3408(m, v1, uint32(8570431))
+	i0 = fn3409(m, v1, uint32(8570431))
 	v3 = i0
 	if v3 != 0 {
 		goto L1
@@ -3530,39 +5498,39 @@ L2:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
-	i0 = fn3407(m, v0, v4, v1, v2)
+	i0 = fn3408(m, v0, v4, v1, v2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3411(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3412(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
-	i0 = fn2049(m, v1)
+	i0 = fn2050(m, v1)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8494354))
+	fn3605(m, i0, uint32(8494354))
 	return k32(4294967295)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4128))
-	i0 = fn1760(m, i0, v0, v1)
+	i0 = fn1761(m, i0, v0, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3412(m *Module, v0 uint32) uint32 {
+func fn3413(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3579,7 +5547,7 @@ func fn3412(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4128))
 	if v0 != 0 {
@@ -3589,7 +5557,7 @@ func fn3412(m *Module, v0 uint32) uint32 {
 	}
 	v0 = i1
 	i2 = v1 + uint32(12)
-	i0 = fn1759(m, i0, v0, i2)
+	i0 = fn1760(m, i0, v0, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -3601,7 +5569,7 @@ func fn3412(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v1)) = v0
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034188))
-	i0 = fn3603(m, i0, uint32(8572134), v1)
+	i0 = fn3604(m, i0, uint32(8572134), v1)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -3610,7 +5578,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3413(m *Module, v0 uint32) uint32 {
+func fn3414(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -3623,17 +5591,17 @@ func fn3413(m *Module, v0 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	fn3611(m, v1, v0)
+	fn3612(m, v1, v0)
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8501746))
+	fn3605(m, i0, uint32(8501746))
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3414(m *Module, v0 uint32) uint32 {
+func fn3415(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3661,13 +5629,13 @@ func fn3414(m *Module, v0 uint32) uint32 {
 	if v3 == v4 {
 		goto L5
 	}
-	i0 = fn2348(m, v3, v4)
+	i0 = fn2349(m, v3, v4)
 	if i0 == 0 {
 		goto L4
 	}
 L5:
 	i1 = v1 + uint32(28)
-	i0 = fn1106(m, v0, i1)
+	i0 = fn1107(m, v0, i1)
 	if i0 == 0 {
 		goto L3
 	}
@@ -3681,13 +5649,13 @@ L4:
 	if v3 == v4 {
 		goto L7
 	}
-	i0 = fn2348(m, v3, v4)
+	i0 = fn2349(m, v3, v4)
 	if i0 == 0 {
 		goto L6
 	}
 L7:
 	i1 = v1 + uint32(28)
-	i0 = fn1107(m, v0, i1)
+	i0 = fn1108(m, v0, i1)
 	if i0 == 0 {
 		goto L3
 	}
@@ -3701,22 +5669,22 @@ L6:
 	if v3 == v4 {
 		goto L8
 	}
-	i0 = fn2348(m, v3, v4)
+	i0 = fn2349(m, v3, v4)
 	if i0 == 0 {
 		goto L2
 	}
 L8:
 	i1 = v1 + uint32(28)
-	i0 = fn1108(m, v0, i1)
+	i0 = fn1109(m, v0, i1)
 	if i0 != 0 {
 		goto L1
 	}
 L3:
-	i1 = fn2662(m, uint32(0), uint32(0))
+	i1 = fn2663(m, uint32(0), uint32(0))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	i0 = fn4085(m, uint32(8561915), v1)
+	i0 = fn4086(m, uint32(8561915), v1)
 	v2 = i0
 	goto L1
 L2:
@@ -3726,7 +5694,7 @@ L2:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8467966), i2)
+	i0 = fn3604(m, i0, uint32(8467966), i2)
 L1:
 	i0 = v1 + uint32(32)
 	m.g0 = i0
@@ -3735,7 +5703,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3415(m *Module, v0 uint32) uint32 {
+func fn3416(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3771,18 +5739,18 @@ func fn3415(m *Module, v0 uint32) uint32 {
 	if v3 == v4 {
 		goto L3
 	}
-	i0 = fn2348(m, v3, v4)
+	i0 = fn2349(m, v3, v4)
 	if i0 == 0 {
 		goto L2
 	}
 L3:
 	i1 = v1 + uint32(60)
-	i0 = fn1100(m, v0, i1)
+	i0 = fn1101(m, v0, i1)
 	if i0 != 0 {
 		goto L1
 	}
 	i1 = v1 + uint32(56)
-	i0 = fn1106(m, v0, i1)
+	i0 = fn1107(m, v0, i1)
 	if i0 != 0 {
 		goto L1
 	}
@@ -3790,7 +5758,7 @@ L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+60))
 	i0 = i0 - i1
 	v3 = i0
-	i0 = fn2662(m, v3, uint32(63))
+	i0 = fn2663(m, v3, uint32(63))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -3822,7 +5790,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v1)) = v0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	i0 = fn4085(m, uint32(8561915), v1)
+	i0 = fn4086(m, uint32(8561915), v1)
 	v2 = i0
 	goto L1
 L2:
@@ -3834,13 +5802,13 @@ L2:
 	if v3 == v4 {
 		goto L8
 	}
-	i0 = fn2348(m, v3, v4)
+	i0 = fn2349(m, v3, v4)
 	if i0 == 0 {
 		goto L7
 	}
 L8:
 	i1 = v1 + uint32(56)
-	i0 = fn1107(m, v0, i1)
+	i0 = fn1108(m, v0, i1)
 	if i0 != 0 {
 		goto L1
 	}
@@ -3848,7 +5816,7 @@ L8:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
 	i1 = v1 + uint32(16)
-	i0 = fn4085(m, uint32(8561920), i1)
+	i0 = fn4086(m, uint32(8561920), i1)
 	v2 = i0
 	goto L1
 L7:
@@ -3860,18 +5828,18 @@ L7:
 	if v3 == v4 {
 		goto L10
 	}
-	i0 = fn2348(m, v3, v4)
+	i0 = fn2349(m, v3, v4)
 	if i0 == 0 {
 		goto L9
 	}
 L10:
 	i1 = v1 + uint32(60)
-	i0 = fn1102(m, v0, i1)
+	i0 = fn1103(m, v0, i1)
 	if i0 != 0 {
 		goto L1
 	}
 	i1 = v1 + uint32(56)
-	i0 = fn1108(m, v0, i1)
+	i0 = fn1109(m, v0, i1)
 	if i0 != 0 {
 		goto L1
 	}
@@ -3881,7 +5849,7 @@ L10:
 	v5 = i1
 	i0 = v4 - v5
 	v0 = i0
-	i0 = fn2662(m, v0, uint32(65533))
+	i0 = fn2663(m, v0, uint32(65533))
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -3951,7 +5919,7 @@ L13:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
 	i1 = v1 + uint32(32)
-	i0 = fn4085(m, uint32(8561915), i1)
+	i0 = fn4086(m, uint32(8561915), i1)
 	v2 = i0
 	goto L1
 L9:
@@ -3961,7 +5929,7 @@ L9:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8467966), i2)
+	i0 = fn3604(m, i0, uint32(8467966), i2)
 L1:
 	i0 = v1 + uint32(64)
 	m.g0 = i0
@@ -3970,7 +5938,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3416(m *Module, v0 uint32) uint32 {
+func fn3417(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4020,22 +5988,22 @@ func fn3416(m *Module, v0 uint32) uint32 {
 	if v3 == v4 {
 		goto L3
 	}
-	i0 = fn2348(m, v3, v4)
+	i0 = fn2349(m, v3, v4)
 	if i0 == 0 {
 		goto L2
 	}
 L3:
 	i1 = v1 + uint32(28)
-	i0 = fn1100(m, v0, i1)
+	i0 = fn1101(m, v0, i1)
 	if i0 != 0 {
 		goto L1
 	}
 	i1 = v1 + uint32(24)
-	i0 = fn1106(m, v0, i1)
+	i0 = fn1107(m, v0, i1)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn1097(m, v0)
+	i0 = fn1098(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -4180,7 +6148,7 @@ L14:
 		goto L6
 	}
 L5:
-	i0 = fn2662(m, v6, uint32(127))
+	i0 = fn2663(m, v6, uint32(127))
 	v11 = i0
 	if v11 != 0 {
 		goto L21
@@ -4498,7 +6466,7 @@ L42:
 L24:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v1)) = v11
-	i0 = fn4085(m, uint32(8561915), v1)
+	i0 = fn4086(m, uint32(8561915), v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
@@ -4512,7 +6480,7 @@ L24:
 		goto L1
 	}
 L20:
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -4521,7 +6489,7 @@ L2:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8467966), i2)
+	i0 = fn3604(m, i0, uint32(8467966), i2)
 L1:
 	i0 = v1 + uint32(32)
 	m.g0 = i0
@@ -4530,7 +6498,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3417(m *Module, v0 uint32) uint32 {
+func fn3418(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4570,22 +6538,22 @@ func fn3417(m *Module, v0 uint32) uint32 {
 	if v3 == v4 {
 		goto L3
 	}
-	i0 = fn2348(m, v3, v4)
+	i0 = fn2349(m, v3, v4)
 	if i0 == 0 {
 		goto L2
 	}
 L3:
 	i1 = v1 + uint32(44)
-	i0 = fn1101(m, v0, i1)
+	i0 = fn1102(m, v0, i1)
 	if i0 != 0 {
 		goto L1
 	}
 	i1 = v1 + uint32(40)
-	i0 = fn1107(m, v0, i1)
+	i0 = fn1108(m, v0, i1)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn1098(m, v0)
+	i0 = fn1099(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -4594,7 +6562,7 @@ L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
 	i0 = i0 - i1
 	i0 = i0 << (uint32(2) & 31)
-	i0 = fn2662(m, i0, uint32(127))
+	i0 = fn2663(m, i0, uint32(127))
 	v6 = i0
 	if v6 != 0 {
 		goto L4
@@ -4610,7 +6578,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
@@ -4677,12 +6645,12 @@ L7:
 	if v0 != 0 {
 		goto L9
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L9:
 	*(*uint32)(unsafe.Add(b, v1)) = v6
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	i0 = fn4085(m, uint32(8561915), v1)
+	i0 = fn4086(m, uint32(8561915), v1)
 	v2 = i0
 	goto L1
 L2:
@@ -4694,22 +6662,22 @@ L2:
 	if v3 == v4 {
 		goto L13
 	}
-	i0 = fn2348(m, v3, v4)
+	i0 = fn2349(m, v3, v4)
 	if i0 == 0 {
 		goto L12
 	}
 L13:
 	i1 = v1 + uint32(44)
-	i0 = fn1100(m, v0, i1)
+	i0 = fn1101(m, v0, i1)
 	if i0 != 0 {
 		goto L1
 	}
 	i1 = v1 + uint32(40)
-	i0 = fn1106(m, v0, i1)
+	i0 = fn1107(m, v0, i1)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn1097(m, v0)
+	i0 = fn1098(m, v0)
 	v6 = i0
 	if v6 != 0 {
 		goto L11
@@ -4724,22 +6692,22 @@ L12:
 	if v3 == v4 {
 		goto L14
 	}
-	i0 = fn2348(m, v3, v4)
+	i0 = fn2349(m, v3, v4)
 	if i0 == 0 {
 		goto L10
 	}
 L14:
 	i1 = v1 + uint32(44)
-	i0 = fn1102(m, v0, i1)
+	i0 = fn1103(m, v0, i1)
 	if i0 != 0 {
 		goto L1
 	}
 	i1 = v1 + uint32(40)
-	i0 = fn1108(m, v0, i1)
+	i0 = fn1109(m, v0, i1)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn1099(m, v0)
+	i0 = fn1100(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -4847,7 +6815,7 @@ L18:
 		goto L17
 	}
 L16:
-	i0 = fn2662(m, v3, uint32(127))
+	i0 = fn2663(m, v3, uint32(127))
 	v7 = i0
 	if v7 != 0 {
 		goto L25
@@ -4864,7 +6832,7 @@ L16:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
@@ -5090,13 +7058,13 @@ L28:
 	if v0 != 0 {
 		goto L43
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L43:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v7
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
 	i1 = v1 + uint32(16)
-	i0 = fn4085(m, uint32(8561915), i1)
+	i0 = fn4086(m, uint32(8561915), i1)
 	v2 = i0
 	goto L1
 L10:
@@ -5106,7 +7074,7 @@ L10:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8467966), i2)
+	i0 = fn3604(m, i0, uint32(8467966), i2)
 L1:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
@@ -5115,7 +7083,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3418(m *Module, v0 uint32) uint32 {
+func fn3419(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5157,27 +7125,27 @@ func fn3418(m *Module, v0 uint32) uint32 {
 	if v3 == v4 {
 		goto L3
 	}
-	i0 = fn2348(m, v3, v4)
+	i0 = fn2349(m, v3, v4)
 	if i0 == 0 {
 		goto L2
 	}
 L3:
 	i1 = v1 + uint32(300)
-	i0 = fn1100(m, v0, i1)
+	i0 = fn1101(m, v0, i1)
 	if i0 != 0 {
 		goto L1
 	}
 	i1 = v1 + uint32(296)
-	i0 = fn1106(m, v0, i1)
+	i0 = fn1107(m, v0, i1)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn1097(m, v0)
+	i0 = fn1098(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn2754(m)
+	i0 = fn2755(m)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -5283,7 +7251,7 @@ L7:
 		goto L18
 	}
 	i0 = v1 + uint32(32)
-	i0 = fn8105(m, i0)
+	i0 = fn8106(m, i0)
 	i0 = i0 + uint32(4)
 	v4 = i0
 	goto L17
@@ -5317,7 +7285,7 @@ L17:
 	}
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+296)) = v6
-	i0 = fn2662(m, v0, uint32(127))
+	i0 = fn2663(m, v0, uint32(127))
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -5442,9 +7410,9 @@ L23:
 	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(31566))
 	i0 = v0 + uint32(3)
 	i1 = v1 + uint32(32)
-	i0 = fn8102(m, i0, i1)
+	i0 = fn8103(m, i0, i1)
 	i1 = v1 + uint32(32)
-	i1 = fn8105(m, i1)
+	i1 = fn8106(m, i1)
 	i0 = i0 + i1
 	v0 = i0
 	*(*uint8)(unsafe.Add(b, v0)) = uint8(k32(125))
@@ -5558,7 +7526,7 @@ L33:
 L21:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v1)) = v7
-	i0 = fn4085(m, uint32(8561915), v1)
+	i0 = fn4086(m, uint32(8561915), v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -5571,7 +7539,7 @@ L21:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -5580,7 +7548,7 @@ L2:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8467966), i2)
+	i0 = fn3604(m, i0, uint32(8467966), i2)
 L1:
 	i0 = v1 + uint32(304)
 	m.g0 = i0
@@ -5589,7 +7557,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3419(m *Module, v0 uint32, v1 uint32) {
+func fn3420(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5603,25 +7571,25 @@ func fn3419(m *Module, v0 uint32, v1 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4120)) = v2
 	if v2 != 0 {
 		goto L1
 	}
-	fn3927(m, v0)
+	fn3928(m, v0)
 	return
 L1:
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4124)) = v2
 	if v2 != 0 {
 		goto L2
 	}
-	fn3927(m, v0)
+	fn3928(m, v0)
 	return
 L2:
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4128)) = v2
 	if v2 == 0 {
@@ -5630,23 +7598,23 @@ L2:
 	v2 = uint32(0)
 	goto L3
 L4:
-	fn3927(m, v0)
+	fn3928(m, v0)
 	return
 L3:
 L6:
 	i0 = v2 + uint32(10080180)
-	i0 = fn1947(m, i0, uint32(0), uint32(0), uint32(0))
+	i0 = fn1948(m, i0, uint32(0), uint32(0), uint32(0))
 	v3 = i0
 	if v3 != 0 {
 		goto L7
 	}
-	fn3927(m, v0)
+	fn3928(m, v0)
 	return
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4128))
 	i1 = v2 + uint32(10080176)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn1760(m, i0, i1, v3)
+	i0 = fn1761(m, i0, i1, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -5659,7 +7627,7 @@ L7:
 	if v5 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
 	if int32(v4) <= int32(k32(4294967295)) {
 		goto L9
@@ -5671,16 +7639,16 @@ L8:
 	}
 	goto L6
 L9:
-	fn3926(m, v0, uint32(8390050))
+	fn3927(m, v0, uint32(8390050))
 	return
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4132)) = uint32(1)
-	i0 = fn3877(m, uint32(8417944))
+	i0 = fn3878(m, uint32(8417944))
 	v2 = i0
 	if v2 != 0 {
 		goto L10
 	}
-	fn3926(m, v0, uint32(8489817))
+	fn3927(m, v0, uint32(8489817))
 	return
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -5694,15 +7662,15 @@ L10:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L11:
-	fn3925(m, v0)
+	fn3926(m, v0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3420(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3421(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -5718,23 +7686,14 @@ func fn3420(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	fn3611(m, v2, v1)
+	fn3612(m, v2, v1)
 	m.depth--
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8501746))
+	fn3605(m, i0, uint32(8501746))
 	m.depth--
 	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn3421(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn3414(m, v1)
-	return i0
 }
 
 //go:norace
@@ -5776,6 +7735,15 @@ func fn3425(m *Module, v0 uint32, v1 uint32) uint32 {
 //go:norace
 //go:nocheckptr
 func fn3426(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn3419(m, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3427(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5817,27 +7785,27 @@ func fn3426(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v5 {
 		goto L3
 	}
-	i0 = fn2348(m, v4, v5)
+	i0 = fn2349(m, v4, v5)
 	if i0 == 0 {
 		goto L2
 	}
 L3:
 	i1 = v2 + uint32(40)
-	i0 = fn1100(m, v1, i1)
+	i0 = fn1101(m, v1, i1)
 	if i0 != 0 {
 		goto L1
 	}
 	i1 = v2 + uint32(36)
-	i0 = fn1106(m, v1, i1)
+	i0 = fn1107(m, v1, i1)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn1097(m, v1)
+	i0 = fn1098(m, v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn1095(m, v1)
+	i0 = fn1096(m, v1)
 	v5 = i0
 	if v5 != 0 {
 		goto L4
@@ -5853,10 +7821,10 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L4:
-	i0 = fn2739(m, v5)
+	i0 = fn2740(m, v5)
 	v6 = i0
 	if v6 != 0 {
 		goto L5
@@ -5872,7 +7840,7 @@ L4:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -5885,11 +7853,11 @@ L6:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L5:
 	i1 = v2 + uint32(44)
-	i0 = fn3427(m, v6, i1)
+	i0 = fn3428(m, v6, i1)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -5902,13 +7870,13 @@ L5:
 	if v6 != 0 {
 		goto L7
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L7:
 	if v7 != k32(4294967295) {
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	fn3611(m, i0, v1)
+	fn3612(m, i0, v1)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -5920,7 +7888,7 @@ L7:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
@@ -5941,7 +7909,7 @@ L8:
 L9:
 	v3 = uint32(0)
 	i1 = v5 * v6
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v9 = i0
 	if v9 != 0 {
 		goto L10
@@ -5957,10 +7925,10 @@ L9:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L10:
-	i0 = fn757(m, v9)
+	i0 = fn758(m, v9)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
 	v6 = i0
@@ -6057,7 +8025,7 @@ L13:
 		goto L23
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	fn3611(m, i0, v1)
+	fn3612(m, i0, v1)
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -6069,7 +8037,7 @@ L13:
 	if v1 != 0 {
 		goto L24
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L24:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -6083,7 +8051,7 @@ L24:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L23:
 	switch v7 {
@@ -6159,7 +8127,7 @@ L25:
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v5
 	*(*uint32)(unsafe.Add(b, v2)) = v9
-	i0 = fn4085(m, uint32(8561910), v2)
+	i0 = fn4086(m, uint32(8561910), v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v1 = i0
@@ -6172,7 +8140,7 @@ L11:
 	if v1 != 0 {
 		goto L32
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L32:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -6185,7 +8153,7 @@ L32:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L2:
 	v3 = uint32(0)
@@ -6196,27 +8164,27 @@ L2:
 	if v4 == v5 {
 		goto L34
 	}
-	i0 = fn2348(m, v4, v5)
+	i0 = fn2349(m, v4, v5)
 	if i0 == 0 {
 		goto L33
 	}
 L34:
 	i1 = v2 + uint32(40)
-	i0 = fn1101(m, v1, i1)
+	i0 = fn1102(m, v1, i1)
 	if i0 != 0 {
 		goto L1
 	}
 	i1 = v2 + uint32(36)
-	i0 = fn1107(m, v1, i1)
+	i0 = fn1108(m, v1, i1)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn1098(m, v1)
+	i0 = fn1099(m, v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn1096(m, v1)
+	i0 = fn1097(m, v1)
 	v5 = i0
 	if v5 != 0 {
 		goto L35
@@ -6232,10 +8200,10 @@ L34:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L35:
-	i0 = fn2739(m, v5)
+	i0 = fn2740(m, v5)
 	v6 = i0
 	if v6 != 0 {
 		goto L36
@@ -6251,7 +8219,7 @@ L35:
 	if v1 != 0 {
 		goto L37
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L37:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -6264,11 +8232,11 @@ L37:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L36:
 	i1 = v2 + uint32(44)
-	i0 = fn3427(m, v6, i1)
+	i0 = fn3428(m, v6, i1)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v8 = i0
@@ -6281,13 +8249,13 @@ L36:
 	if v8 != 0 {
 		goto L38
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L38:
 	if v6 != k32(4294967295) {
 		goto L39
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	fn3611(m, i0, v1)
+	fn3612(m, i0, v1)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -6299,7 +8267,7 @@ L38:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L39:
 	v3 = uint32(0)
@@ -6398,18 +8366,18 @@ L40:
 	if v5 != 0 {
 		goto L46
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L46:
 	i0 = v3 & k32(4294965248)
 	if i0 == uint32(55296) {
 		goto L47
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	fn3611(m, i0, v1)
+	fn3612(m, i0, v1)
 	v3 = uint32(0)
 	goto L1
 L47:
-	i0 = fn2699(m, v3)
+	i0 = fn2700(m, v3)
 	v1 = i0
 	if v1 != 0 {
 		goto L48
@@ -6422,7 +8390,7 @@ L48:
 	i1 = i1 + v8
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8561915), i1)
+	i0 = fn4086(m, uint32(8561915), i1)
 	v3 = i0
 	goto L1
 L33:
@@ -6432,7 +8400,7 @@ L33:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8467966), i2)
+	i0 = fn3604(m, i0, uint32(8467966), i2)
 L1:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -6441,7 +8409,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3427(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3428(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6631,7 +8599,7 @@ L16:
 	return i0
 L3:
 	v4 = k32(4294967295)
-	i0 = fn8100(m, v0, uint32(8543509))
+	i0 = fn8101(m, v0, uint32(8543509))
 	if i0 != 0 {
 		goto L1
 	}
@@ -6644,7 +8612,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3428(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3429(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6684,22 +8652,22 @@ func fn3428(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v5 {
 		goto L3
 	}
-	i0 = fn2348(m, v4, v5)
+	i0 = fn2349(m, v4, v5)
 	if i0 == 0 {
 		goto L2
 	}
 L3:
 	i1 = v2 + uint32(60)
-	i0 = fn1100(m, v1, i1)
+	i0 = fn1101(m, v1, i1)
 	if i0 != 0 {
 		goto L1
 	}
 	i1 = v2 + uint32(56)
-	i0 = fn1106(m, v1, i1)
+	i0 = fn1107(m, v1, i1)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn1097(m, v1)
+	i0 = fn1098(m, v1)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -6708,7 +8676,7 @@ L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	i1 = i1 - i2
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v6 = i0
 	if v6 != 0 {
 		goto L4
@@ -6724,10 +8692,10 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L4:
-	i0 = fn757(m, v6)
+	i0 = fn758(m, v6)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v7 = i0
@@ -6824,7 +8792,7 @@ L7:
 		goto L17
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	fn3611(m, i0, v1)
+	fn3612(m, i0, v1)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -6836,7 +8804,7 @@ L7:
 	if v1 != 0 {
 		goto L18
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L18:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -6850,7 +8818,7 @@ L18:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L17:
 	*(*uint8)(unsafe.Add(b, v3)) = uint8(v4)
@@ -6870,7 +8838,7 @@ L17:
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v2)) = v6
-	i0 = fn4085(m, uint32(8561910), v2)
+	i0 = fn4086(m, uint32(8561910), v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
@@ -6883,7 +8851,7 @@ L5:
 	if v1 != 0 {
 		goto L19
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -6896,7 +8864,7 @@ L19:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L2:
 	v3 = uint32(0)
@@ -6907,22 +8875,22 @@ L2:
 	if v4 == v5 {
 		goto L21
 	}
-	i0 = fn2348(m, v4, v5)
+	i0 = fn2349(m, v4, v5)
 	if i0 == 0 {
 		goto L20
 	}
 L21:
 	i1 = v2 + uint32(60)
-	i0 = fn1101(m, v1, i1)
+	i0 = fn1102(m, v1, i1)
 	if i0 != 0 {
 		goto L1
 	}
 	i1 = v2 + uint32(56)
-	i0 = fn1107(m, v1, i1)
+	i0 = fn1108(m, v1, i1)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn1098(m, v1)
+	i0 = fn1099(m, v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -7004,18 +8972,18 @@ L22:
 	if v7 != 0 {
 		goto L23
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L23:
 	if v5 == 0 {
 		goto L24
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	fn3611(m, i0, v1)
+	fn3612(m, i0, v1)
 	v3 = uint32(0)
 	goto L1
 L24:
 	i1 = v2 + uint32(48)
-	i0 = fn2679(m, uint32(2), i1, v3)
+	i0 = fn2680(m, uint32(2), i1, v3)
 	v1 = i0
 	if v1 != 0 {
 		goto L25
@@ -7028,7 +8996,7 @@ L25:
 	i1 = i1 + v3
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8561915), i1)
+	i0 = fn4086(m, uint32(8561915), i1)
 	v3 = i0
 	goto L1
 L20:
@@ -7038,7 +9006,7 @@ L20:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8467966), i2)
+	i0 = fn3604(m, i0, uint32(8467966), i2)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -7047,7 +9015,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3429(m *Module, v0 uint32) {
+func fn3430(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7074,7 +9042,7 @@ func fn3429(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4124))
 	v1 = i0
@@ -7093,7 +9061,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4128))
 	v1 = i0
@@ -7112,7 +9080,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4132)) = uint32(0)
 	return
@@ -7120,7 +9088,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3430(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3431(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -7463,7 +9431,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3431(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3432(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -7937,7 +9905,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3432(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3433(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -7963,12 +9931,12 @@ func fn3432(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	}
 	i0 = i0 + v3
 	v0 = i0
-	i0 = fn2109(m, v0, v4)
+	i0 = fn2110(m, v0, v4)
 	v5 = i0
 	if v5 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return k32(4294967295)
 L3:
 	*(*uint32)(unsafe.Add(b, v2)) = v0
@@ -7984,7 +9952,7 @@ L2:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return k32(4294967295)
 L4:
 	i1 = v6 << (uint32(1) & 31)
@@ -7998,12 +9966,12 @@ L4:
 	v0 = i1
 	i1 = v0 * v4
 	v3 = i1
-	i0 = fn2110(m, v5, v3)
+	i0 = fn2111(m, v5, v3)
 	v5 = i0
 	if v5 != 0 {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return k32(4294967295)
 L5:
 	*(*uint32)(unsafe.Add(b, v2)) = v0
@@ -8017,13 +9985,13 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3433(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3434(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn3434(m, v0, v1, v2, v3, v4)
+	i0 = fn3435(m, v0, v1, v2, v3, v4)
 	v4 = i0
 	if v4 != 0 {
 		goto L1
@@ -8034,28 +10002,28 @@ L1:
 	v2 = i0
 	v3 = uint32(0)
 	i1 = k32(10089824) + uint32(20472)
-	i0 = fn3435(m, v4, i1, uint32(0), v0, uint32(1))
+	i0 = fn3436(m, v4, i1, uint32(0), v0, uint32(1))
 	if i0 == k32(4294967295) {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3436(m, v4, v0)
+	i0 = fn3437(m, v4, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
 	i1 = b2i(v2 != uint32(3))
-	i0 = fn3437(m, v4, i1)
+	i0 = fn3438(m, v4, i1)
 	v3 = i0
 L3:
-	fn3438(m, v4)
-L2:
 	fn3439(m, v4)
+L2:
+	fn3440(m, v4)
 	return v3
 }
 
 //go:norace
 //go:nocheckptr
-func fn3434(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3435(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -8080,19 +10048,19 @@ func fn3434(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	v5 = i0
 	m.g0 = v5
 	v6 = uint32(0)
-	i0 = fn2109(m, uint32(1), uint32(68))
+	i0 = fn2110(m, uint32(1), uint32(68))
 	v7 = i0
 	if v7 == 0 {
 		goto L1
 	}
 	*(*uint64)(unsafe.Add(b, uint64(v5)+8)) = uint64(55834574848)
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v8 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v7)+48)) = v8
 	if v8 == 0 {
 		goto L3
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v8 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v7)+56)) = v8
 	if v8 == 0 {
@@ -8110,7 +10078,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, v7)) = v1
 	i2 = v7 + uint32(8)
 	v9 = i2
-	i0 = fn3680(m, v0, v1, v9)
+	i0 = fn3681(m, v0, v1, v9)
 	if i0 == 0 {
 		goto L3
 	}
@@ -8132,31 +10100,31 @@ L4:
 	if v3 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn4238(m)
+	i0 = fn4239(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+132))
 	v3 = i0
 L5:
 	*(*uint8)(unsafe.Add(b, uint64(v7)+64)) = uint8(k32(0))
 	*(*uint32)(unsafe.Add(b, uint64(v7)+44)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v7)+36)) = v3
-	i0 = fn3254(m, v0, v4, v3, v8)
+	i0 = fn3255(m, v0, v4, v3, v8)
 	if i0 == 0 {
 		goto L3
 	}
-	i1 = fn4333(m, v0, v1, v9)
+	i1 = fn4334(m, v0, v1, v9)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = v1
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8493603))
+	fn3605(m, i0, uint32(8493603))
 L3:
-	fn3439(m, v7)
+	fn3440(m, v7)
 	goto L1
 L2:
 	v6 = v7
@@ -8168,7 +10136,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3435(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3436(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -8200,12 +10168,12 @@ func fn3435(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	i0 = i0 - uint32(32)
 	v5 = i0
 	m.g0 = v5
-	i0 = fn2109(m, uint32(1), uint32(748))
+	i0 = fn2110(m, uint32(1), uint32(748))
 	v6 = i0
 	if v6 != 0 {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v1 = k32(4294967295)
 	goto L1
 L2:
@@ -8213,7 +10181,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(v6)+732)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = fn4356(m, i1, v3)
+	i1 = fn4357(m, i1, v3)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, v6)) = v3
 	if v3 == 0 {
@@ -8232,12 +10200,12 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+700)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	v8 = i0
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v9 = i0
 	if v9 == 0 {
 		goto L5
 	}
-	i0 = fn1493(m, v8)
+	i0 = fn1494(m, v8)
 	v10 = i0
 	if int32(v10) < int32(uint32(1)) {
 		goto L6
@@ -8245,7 +10213,7 @@ L4:
 	v7 = uint32(0)
 	v3 = uint32(0)
 L7:
-	i0 = fn1594(m, v3)
+	i0 = fn1595(m, v3)
 	v1 = i0
 	if v1 != 0 {
 		goto L10
@@ -8266,7 +10234,7 @@ L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
 	i1 = i1 + v7
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn1711(m, v9, i1, v1)
+	i0 = fn1712(m, v9, i1, v1)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v12 = i0
@@ -8282,7 +10250,7 @@ L10:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v1 = i0
@@ -8296,7 +10264,7 @@ L11:
 		goto L5
 	}
 L9:
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L5
 L8:
 	if v12 == uint32(1073741823) {
@@ -8308,7 +10276,7 @@ L8:
 	if v12 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	i0 = v7 + uint32(4)
 	v7 = i0
@@ -8321,7 +10289,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+716)) = v9
 	i1 = *(*uint32)(unsafe.Add(b, v6))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	i1 = fn3463(m, i1, uint32(5), uint32(2048), uint32(0))
+	i1 = fn3464(m, i1, uint32(5), uint32(2048), uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v6)+720)) = v1
 	if v1 == 0 {
@@ -8336,7 +10304,7 @@ L6:
 		goto L13
 	}
 	i1 = k32(10089824) + uint32(22072)
-	i0 = fn3459(m, v1, i1)
+	i0 = fn3460(m, v1, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -8352,7 +10320,7 @@ L13:
 		goto L14
 	}
 	i1 = k32(10089824) + uint32(22180)
-	i0 = fn3459(m, v1, i1)
+	i0 = fn3460(m, v1, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -8363,13 +10331,13 @@ L13:
 L14:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i1 = fn3463(m, i1, uint32(4), uint32(64), i4)
+	i1 = fn3464(m, i1, uint32(4), uint32(64), i4)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v6)+724)) = v1
 	if v1 == 0 {
 		goto L3
 	}
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v6)+728)) = v1
 	if v1 == 0 {
@@ -8377,13 +10345,13 @@ L14:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v6)+744)) = v4
 	*(*uint64)(unsafe.Add(b, uint64(v6)+20)) = uint64(0)
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v6)+708)) = v1
 	if v1 == 0 {
 		goto L3
 	}
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v6)+712)) = v1
 	if v1 == 0 {
@@ -8393,7 +10361,7 @@ L14:
 	if v2 != uint32(1) {
 		goto L16
 	}
-	i1 = fn2198(m, uint32(0))
+	i1 = fn2199(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = v1
 	if v1 == 0 {
@@ -8403,25 +10371,25 @@ L14:
 L16:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = uint32(0)
 L15:
-	i1 = fn3995(m)
+	i1 = fn3996(m)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	v1 = i0
 	if v1 == 0 {
 		goto L17
 	}
-	i0 = fn867(m, v1, uint32(8400762), uint32(0))
+	i0 = fn868(m, v1, uint32(8400762), uint32(0))
 	v1 = i0
 	if v1 == 0 {
 		goto L19
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = fn1501(m, i0, v1)
+	i0 = fn1502(m, i0, v1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L18
 	}
 L19:
-	fn3458(m, v1)
+	fn3459(m, v1)
 	goto L3
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -8435,7 +10403,7 @@ L18:
 	if v3 != 0 {
 		goto L20
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
@@ -8463,7 +10431,7 @@ L17:
 		goto L22
 	}
 	v1 = k32(4294967295)
-	i0 = fn3464(m, v0)
+	i0 = fn3465(m, v0)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -8482,7 +10450,7 @@ L22:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v5)+16))
 	*(*uint64)(unsafe.Add(b, v5)) = l1
-	i2 = fn3991(m, v6, uint32(149), uint32(0), v5)
+	i2 = fn3992(m, v6, uint32(149), uint32(0), v5)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -8493,7 +10461,7 @@ L22:
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+716)) = uint32(0)
 L3:
-	fn3460(m, v6)
+	fn3461(m, v6)
 	v1 = k32(4294967295)
 L1:
 	i0 = v5 + uint32(32)
@@ -8503,7 +10471,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3436(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3437(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8543,7 +10511,7 @@ func fn3436(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3454(m, i0)
+	i0 = fn3455(m, i0)
 	if i0 == 0 {
 		goto L7
 	}
@@ -8557,7 +10525,7 @@ L6:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(32)
-	i0 = fn3991(m, v4, uint32(37), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(37), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -8588,14 +10556,14 @@ L9:
 	v3 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn3455(m, v0, v6)
+	i0 = fn3456(m, v0, v6)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
 	goto L1
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 != k32(4294967295) {
 		goto L2
 	}
@@ -8603,7 +10571,7 @@ L5:
 L4:
 	*(*uint32)(unsafe.Add(b, v2)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8493178), v2)
+	i0 = fn3604(m, i0, uint32(8493178), v2)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -8614,7 +10582,7 @@ L3:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696288))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	i1 = v2 + uint32(16)
-	i0 = fn3457(m, v0, i1, v1)
+	i0 = fn3458(m, v0, i1, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -8628,7 +10596,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3437(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3438(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8668,7 +10636,7 @@ func fn3437(m *Module, v0 uint32, v1 uint32) uint32 {
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
-	i0 = fn4359(m, v6)
+	i0 = fn4360(m, v6)
 	if i0 != 0 {
 		goto L2
 	}
@@ -8729,7 +10697,7 @@ L1:
 	v7 = i0
 L3:
 	v6 = uint32(0)
-	i0 = fn3453(m, v0, v1)
+	i0 = fn3454(m, v0, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -8745,13 +10713,13 @@ L3:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(0)
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+708))
-	i0 = fn3462(m, i0)
+	i0 = fn3463(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	i0 = fn3461(m, i0)
+	i0 = fn3462(m, i0)
 	v0 = i0
 	if v0 != 0 {
 		goto L7
@@ -8766,7 +10734,7 @@ L7:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+20))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+8))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+744))
-	i0 = fn3664(m, v0, v1, v4, i3, i4, i5)
+	i0 = fn3665(m, v0, v1, v4, i3, i4, i5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -8775,14 +10743,14 @@ L7:
 	v5 = i1
 	i3 = v2 + uint32(4)
 	i5 = v2 + uint32(8)
-	i0 = fn3674(m, v0, v5, v7, i3, v2, i5)
+	i0 = fn3675(m, v0, v5, v7, i3, v2, i5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	i4 = v2 + uint32(8)
 	i5 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn3233(m, v5, v4, v1, i3, i4, i5, v7, v3)
+	i0 = fn3234(m, v5, v4, v1, i3, i4, i5, v7, v3)
 	v6 = i0
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -8796,11 +10764,11 @@ L6:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = v2 + uint32(8)
-	fn3994(m, i0)
-	fn3659(m, v0)
+	fn3995(m, i0)
+	fn3660(m, v0)
 L4:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -8809,7 +10777,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn3438(m *Module, v0 uint32) {
+func fn3439(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8825,7 +10793,7 @@ func fn3438(m *Module, v0 uint32) {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v1 = i0
 	v2 = uint32(0)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+64)))
@@ -8847,7 +10815,7 @@ L1:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	fn3460(m, i0)
+	fn3461(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
@@ -8860,25 +10828,25 @@ L1:
 	i2 = v3 << (uint32(2) & 31)
 	i1 = i1 + i2
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = fn868(m, i1, uint32(8400762))
+	i1 = fn869(m, i1, uint32(8400762))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = fn522(m, i0, v3)
+	i0 = fn523(m, i0, v3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
-	fn3649(m, uint32(8463102), uint32(0))
+	fn3650(m, uint32(8463102), uint32(0))
 L5:
 	if v2 == 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3993(m, i0, v2)
+	i0 = fn3994(m, i0, v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L3
 	}
-	fn3649(m, uint32(8501127), uint32(0))
+	fn3650(m, uint32(8501127), uint32(0))
 	goto L3
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = uint32(0)
@@ -8897,15 +10865,15 @@ L3:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
-	fn3606(m, v1)
+	fn3607(m, v1)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3439(m *Module, v0 uint32) {
+func fn3440(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8920,7 +10888,7 @@ func fn3439(m *Module, v0 uint32) {
 	if v1 == 0 {
 		goto L1
 	}
-	fn4338(m, v1)
+	fn4339(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -8938,7 +10906,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	v1 = i0
@@ -8956,7 +10924,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
 	v1 = i0
@@ -8974,15 +10942,15 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
-	fn2111(m, v0)
+	fn2112(m, v0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3440(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3441(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -8997,7 +10965,7 @@ func fn3440(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	v5 = i0
 	m.g0 = v5
 	i2 = v5 + uint32(12)
-	i0 = fn3680(m, v0, v1, i2)
+	i0 = fn3681(m, v0, v1, i2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -9011,11 +10979,11 @@ L2:
 	if v3 != k32(4294967295) {
 		goto L3
 	}
-	i0 = fn4238(m)
+	i0 = fn4239(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+132))
 	v3 = i0
 L3:
-	i2 = fn3254(m, v0, v4, v3, v1)
+	i2 = fn3255(m, v0, v4, v3, v1)
 	if i2 != 0 {
 		i0 = uint32(0)
 	} else {
@@ -9030,7 +10998,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3441(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3442(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -9046,9 +11014,9 @@ func fn3441(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 != v0 {
 		goto L2
 	}
-	i0 = fn3430(m, v0, v1)
+	i0 = fn3431(m, v0, v1)
 	v2 = i0
-	i1 = fn3431(m, v0, v1)
+	i1 = fn3432(m, v0, v1)
 	v0 = i1
 	i1 = v0 - v2
 	i2 = v2 | v0
@@ -9103,7 +11071,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3442(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3443(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -9123,9 +11091,9 @@ func fn3442(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	return uint32(2147483647)
 L2:
-	i0 = fn3430(m, v0, v1)
+	i0 = fn3431(m, v0, v1)
 	v2 = i0
-	i1 = fn3431(m, v0, v1)
+	i1 = fn3432(m, v0, v1)
 	v0 = i1
 	i1 = v0 - v2
 	i2 = v2 | v0
@@ -9151,7 +11119,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3443(m *Module, v0 uint32) uint32 {
+func fn3444(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -9172,7 +11140,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3444(m *Module, v0 uint32) uint32 {
+func fn3445(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -9185,7 +11153,7 @@ func fn3444(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3445(m *Module, v0 uint32) uint32 {
+func fn3446(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -9198,7 +11166,7 @@ func fn3445(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3446(m *Module, v0 uint32) uint32 {
+func fn3447(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -9211,7 +11179,7 @@ func fn3446(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3447(m *Module, v0 uint32) uint32 {
+func fn3448(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -9224,7 +11192,7 @@ func fn3447(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3448(m *Module, v0 uint32) uint32 {
+func fn3449(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -9237,7 +11205,7 @@ func fn3448(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3449(m *Module, v0 uint32) uint32 {
+func fn3450(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -9250,7 +11218,7 @@ func fn3449(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3450(m *Module, v0 uint32) uint32 {
+func fn3451(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	i0 = v0 + k32(4294967032)
@@ -9260,7 +11228,7 @@ func fn3450(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3451(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3452(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9279,7 +11247,7 @@ func fn3451(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn932(m, i0)
+	i0 = fn933(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -9288,7 +11256,7 @@ func fn3451(m *Module, v0 uint32, v1 uint32) uint32 {
 	goto L1
 L2:
 	i3 = v2 + uint32(12)
-	i0 = fn1743(m, v0, v3, v3, i3)
+	i0 = fn1744(m, v0, v3, v3, i3)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -9301,7 +11269,7 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
 	if int32(v0) >= int32(uint32(0)) {
 		goto L4
@@ -9357,7 +11325,7 @@ L8:
 	if v1 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
@@ -9392,7 +11360,7 @@ L7:
 		goto L1
 	}
 L5:
-	fn2072(m, v4)
+	fn2073(m, v4)
 	v3 = uint32(0)
 L1:
 	i0 = v2 + uint32(16)
@@ -9402,7 +11370,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3452(m *Module, v0 uint32) uint32 {
+func fn3453(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9433,13 +11401,13 @@ func fn3452(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	v2 = uint32(0)
-	i0 = fn859(m, v0, uint32(8423245), uint32(0), uint32(0))
+	i0 = fn860(m, v0, uint32(8423245), uint32(0), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
 	i1 = v1 + uint32(12)
-	i0 = fn2738(m, v3, i1)
+	i0 = fn2739(m, v3, i1)
 	v4 = i0
 	if v4 != 0 {
 		goto L2
@@ -9456,7 +11424,7 @@ func fn3452(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -9563,7 +11531,7 @@ L12:
 	v2 = v3
 	goto L1
 L13:
-	i0 = fn2108(m, v5)
+	i0 = fn2109(m, v5)
 	v8 = i0
 	if v8 == 0 {
 		goto L16
@@ -9607,9 +11575,9 @@ L16:
 	if v2 != 0 {
 		goto L18
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L18:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L1
 L15:
@@ -9672,12 +11640,12 @@ L19:
 	if v2 != 0 {
 		goto L25
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L25:
 	i1 = v0 - v8
-	i0 = fn2672(m, v8, i1)
+	i0 = fn2673(m, v8, i1)
 	v2 = i0
-	fn2111(m, v8)
+	fn2112(m, v8)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -9686,7 +11654,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3453(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3454(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9714,7 +11682,7 @@ func fn3453(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+708))
-	i0 = fn3459(m, i0, uint32(10059656))
+	i0 = fn3460(m, i0, uint32(10059656))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v4 = i0
@@ -9727,7 +11695,7 @@ func fn3453(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L3:
 	if int32(v3) >= int32(uint32(0)) {
 		goto L4
@@ -9744,7 +11712,7 @@ L4:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	v1 = k32(4294967295)
 	i3 = v2 + uint32(16)
-	i0 = fn3991(m, v4, uint32(83), v3, i3)
+	i0 = fn3992(m, v4, uint32(83), v3, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -9757,7 +11725,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i2 = fn3991(m, v0, uint32(36), uint32(0), v2)
+	i2 = fn3992(m, v0, uint32(36), uint32(0), v2)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -9772,7 +11740,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3454(m *Module, v0 uint32) uint32 {
+func fn3455(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9851,55 +11819,55 @@ L3:
 	}
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn3454(m, i0)
+	i0 = fn3455(m, i0)
 	if i0 != 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	i0 = fn3454(m, i0)
+	i0 = fn3455(m, i0)
 	if i0 == 0 {
 		goto L4
 	}
 	goto L5
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn3454(m, i0)
+	i0 = fn3455(m, i0)
 	if i0 != 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	i0 = fn3454(m, i0)
+	i0 = fn3455(m, i0)
 	if i0 == 0 {
 		goto L4
 	}
 	goto L5
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	i0 = fn3454(m, i0)
+	i0 = fn3455(m, i0)
 	if i0 != 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn3454(m, i0)
+	i0 = fn3455(m, i0)
 	if i0 == 0 {
 		goto L4
 	}
 	goto L5
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	i0 = fn3454(m, i0)
+	i0 = fn3455(m, i0)
 	if i0 != 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn3454(m, i0)
+	i0 = fn3455(m, i0)
 	if i0 == 0 {
 		goto L4
 	}
 	goto L5
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	i0 = fn3454(m, i0)
+	i0 = fn3455(m, i0)
 	if i0 == 0 {
 		goto L4
 	}
@@ -9930,14 +11898,14 @@ L17:
 	i0 = v3 + uint32(4)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
-	i0 = fn3454(m, i0)
+	i0 = fn3455(m, i0)
 	if i0 == 0 {
 		goto L16
 	}
 	goto L5
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn3454(m, i0)
+	i0 = fn3455(m, i0)
 	if i0 == 0 {
 		goto L20
 	}
@@ -9945,7 +11913,7 @@ L19:
 	return v4
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	i0 = fn3454(m, i0)
+	i0 = fn3455(m, i0)
 	if i0 == 0 {
 		goto L21
 	}
@@ -9954,7 +11922,7 @@ L20:
 L21:
 	v5 = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn3454(m, i0)
+	i0 = fn3455(m, i0)
 	if i0 == 0 {
 		goto L4
 	}
@@ -9985,14 +11953,14 @@ L23:
 	i0 = v3 + uint32(4)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
-	i0 = fn3454(m, i0)
+	i0 = fn3455(m, i0)
 	if i0 == 0 {
 		goto L22
 	}
 	goto L5
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn3454(m, i0)
+	i0 = fn3455(m, i0)
 	if i0 == 0 {
 		goto L26
 	}
@@ -10000,7 +11968,7 @@ L25:
 	return v4
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	i0 = fn3454(m, i0)
+	i0 = fn3455(m, i0)
 	if i0 == 0 {
 		goto L7
 	}
@@ -10032,7 +12000,7 @@ L28:
 	i0 = v3 + uint32(4)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
-	i0 = fn3454(m, i0)
+	i0 = fn3455(m, i0)
 	if i0 == 0 {
 		goto L27
 	}
@@ -10040,14 +12008,14 @@ L28:
 L7:
 	v5 = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn3454(m, i0)
+	i0 = fn3455(m, i0)
 	if i0 != 0 {
 		goto L5
 	}
 	goto L4
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	i0 = fn3454(m, i0)
+	i0 = fn3455(m, i0)
 	if i0 == 0 {
 		goto L4
 	}
@@ -10062,7 +12030,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn3455(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3456(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10182,7 +12150,7 @@ func fn3455(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L8
 	}
 L34:
-	i0 = fn3467(m, v0, v1, uint32(0))
+	i0 = fn3468(m, v0, v1, uint32(0))
 	v3 = i0
 	goto L1
 L33:
@@ -10208,7 +12176,7 @@ L36:
 L38:
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10254,7 +12222,7 @@ L35:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+160)) = i1
 	i1 = v2 + uint32(160)
-	i0 = fn2696(m, uint32(8542830), i1)
+	i0 = fn2697(m, uint32(8542830), i1)
 	v7 = i0
 	if v7 != 0 {
 		goto L45
@@ -10263,7 +12231,7 @@ L35:
 	goto L1
 L45:
 	v3 = k32(4294967295)
-	i0 = fn3435(m, v0, v7, uint32(6), v5, v6)
+	i0 = fn3436(m, v0, v7, uint32(6), v5, v6)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v10 = i0
@@ -10280,7 +12248,7 @@ L45:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L46:
 	if v10 == uint32(1073741823) {
@@ -10292,7 +12260,7 @@ L46:
 	if v3 != 0 {
 		goto L47
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L47:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	v7 = i0
@@ -10309,13 +12277,13 @@ L47:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L48:
 	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v3
-	fn3458(m, v10)
+	fn3459(m, v10)
 	v3 = k32(4294967295)
-	i0 = fn3468(m, v0, v5)
+	i0 = fn3469(m, v0, v5)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L49
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L49:
 	i0 = v2 + uint32(144)
@@ -10328,27 +12296,27 @@ L49:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+144)) = l1
 	i1 = v2 + uint32(144)
 	i2 = k32(10089824) + uint32(20964)
-	i0 = fn3466(m, v0, i1, i2, uint32(2))
+	i0 = fn3467(m, v0, i1, i2, uint32(2))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L42
 	}
 	goto L2
 L44:
-	i0 = fn3469(m, v0, v1, v6)
+	i0 = fn3470(m, v0, v1, v6)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L41
 	}
 	v3 = k32(4294967295)
 	goto L1
 L43:
-	i0 = fn3469(m, v0, v1, v6)
+	i0 = fn3470(m, v0, v1, v6)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L41
 	}
 	v3 = k32(4294967295)
 	goto L1
 L42:
-	i0 = fn3469(m, v0, v1, v6)
+	i0 = fn3470(m, v0, v1, v6)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -10367,11 +12335,11 @@ L42:
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(128)
 	i2 = k32(10089824) + uint32(20964)
-	i0 = fn3466(m, v0, i1, i2, uint32(1))
+	i0 = fn3467(m, v0, i1, i2, uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L50
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L50:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
@@ -10384,7 +12352,7 @@ L50:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+112)) = l1
 	i3 = v2 + uint32(112)
-	i0 = fn3991(m, v3, uint32(55), uint32(10), i3)
+	i0 = fn3992(m, v3, uint32(55), uint32(10), i3)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L2
 	}
@@ -10399,11 +12367,11 @@ L50:
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(96)
 	i2 = k32(10089824) + uint32(20788)
-	i0 = fn3466(m, v0, i1, i2, uint32(2))
+	i0 = fn3467(m, v0, i1, i2, uint32(2))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L51
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L51:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -10419,7 +12387,7 @@ L53:
 L52:
 	i0 = v9 + uint32(1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i0 = fn3078(m, i0, i1)
+	i0 = fn3079(m, i0, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L2
@@ -10498,7 +12466,7 @@ L54:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+2012))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+2020))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i0 = fn3144(m, i0, uint32(1), i2, i3, i4, i5, i6)
+	i0 = fn3145(m, i0, uint32(1), i2, i3, i4, i5, i6)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
@@ -10519,16 +12487,16 @@ L54:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+80)) = l1
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(80)
-	i0 = fn3470(m, v0, i1, uint32(2), v7, v5)
+	i0 = fn3471(m, v0, i1, uint32(2), v7, v5)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L58
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L58:
-	i0 = fn3437(m, v0, uint32(0))
+	i0 = fn3438(m, v0, uint32(0))
 	v5 = i0
-	fn3438(m, v0)
+	fn3439(m, v0)
 	if v5 == 0 {
 		goto L1
 	}
@@ -10542,7 +12510,7 @@ L58:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+64)) = l1
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(64)
-	i0 = fn3471(m, v0, i1, v5, uint32(0))
+	i0 = fn3472(m, v0, i1, v5, uint32(0))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -10559,7 +12527,7 @@ L58:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L59:
 	if v6 == uint32(1073741823) {
@@ -10571,7 +12539,7 @@ L59:
 	if v3 != 0 {
 		goto L60
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L60:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
@@ -10587,7 +12555,7 @@ L60:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+48)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(48)
-	i0 = fn3991(m, v5, uint32(34), uint32(0), i3)
+	i0 = fn3992(m, v5, uint32(34), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10602,7 +12570,7 @@ L60:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(32)
-	i0 = fn3991(m, v5, uint32(53), uint32(0), i3)
+	i0 = fn3992(m, v5, uint32(53), uint32(0), i3)
 	if i0 != k32(4294967295) {
 		goto L40
 	}
@@ -10622,13 +12590,13 @@ L41:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(16)
-	i0 = fn3470(m, v0, i1, uint32(2), v6, v5)
+	i0 = fn3471(m, v0, i1, uint32(2), v6, v5)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 L40:
 	v3 = k32(4294967295)
-	i0 = fn3472(m, v0, v4)
+	i0 = fn3473(m, v0, v4)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10641,7 +12609,7 @@ L40:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i2 = fn3466(m, v0, v2, v1, uint32(2))
+	i2 = fn3467(m, v0, v2, v1, uint32(2))
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -10678,7 +12646,7 @@ L61:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+352)) = v5
 	i1 = v2 + uint32(352)
-	i0 = fn2696(m, uint32(8542830), i1)
+	i0 = fn2697(m, uint32(8542830), i1)
 	v7 = i0
 	if v7 != 0 {
 		goto L62
@@ -10687,7 +12655,7 @@ L61:
 	goto L1
 L62:
 	v3 = k32(4294967295)
-	i0 = fn3435(m, v0, v7, uint32(6), v6, v4)
+	i0 = fn3436(m, v0, v7, uint32(6), v6, v4)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v4 = i0
@@ -10704,7 +12672,7 @@ L62:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L63:
 	if v4 == uint32(1073741823) {
@@ -10716,7 +12684,7 @@ L63:
 	if v3 != 0 {
 		goto L64
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L64:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	v4 = i0
@@ -10730,13 +12698,13 @@ L64:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2064))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+2008)) = l1
-	i0 = fn3465(m, v3, v5)
+	i0 = fn3466(m, v3, v5)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+708))
-	i0 = fn3459(m, i0, v3)
+	i0 = fn3460(m, i0, v3)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v8 = i0
@@ -10749,7 +12717,7 @@ L64:
 	if v8 != 0 {
 		goto L65
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L65:
 	if int32(v7) <= int32(k32(4294967295)) {
 		goto L2
@@ -10765,19 +12733,19 @@ L65:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+336)) = l1
 	i3 = v2 + uint32(336)
-	i0 = fn3991(m, v3, uint32(83), v7, i3)
+	i0 = fn3992(m, v3, uint32(83), v7, i3)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L2
 	}
 	v3 = k32(4294967295)
-	i0 = fn3468(m, v0, v6)
+	i0 = fn3469(m, v0, v6)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L66
 	}
 	v6 = uint32(1)
 	goto L4
 L66:
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L31:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
@@ -10802,7 +12770,7 @@ L68:
 L67:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn4359(m, i0)
+	i0 = fn4360(m, i0)
 	if i0 != 0 {
 		goto L69
 	}
@@ -10815,7 +12783,7 @@ L67:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+368)) = l1
 	i1 = v2 + uint32(368)
-	fn3473(m, v0, i1, uint32(8452940), uint32(0))
+	fn3474(m, v0, i1, uint32(8452940), uint32(0))
 	v3 = k32(4294967295)
 	goto L1
 L69:
@@ -10841,7 +12809,7 @@ L69:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+448)) = l1
 	i1 = v2 + uint32(448)
-	fn3473(m, v0, i1, uint32(8437600), uint32(0))
+	fn3474(m, v0, i1, uint32(8437600), uint32(0))
 	v3 = k32(4294967295)
 	goto L1
 L76:
@@ -10857,7 +12825,7 @@ L75:
 	}
 L74:
 	v3 = k32(4294967295)
-	i0 = fn3456(m, v0, v6)
+	i0 = fn3457(m, v0, v6)
 	if i0 != k32(4294967295) {
 		goto L72
 	}
@@ -10886,7 +12854,7 @@ L73:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+464)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(464)
-	i0 = fn3991(m, v7, uint32(30), uint32(0), i3)
+	i0 = fn3992(m, v7, uint32(30), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10925,14 +12893,14 @@ L71:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+432)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(432)
-	i0 = fn3991(m, v4, uint32(30), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(30), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 L70:
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(2008)
-	i0 = fn3474(m, v0, i1, v5, uint32(0))
+	i0 = fn3475(m, v0, i1, v5, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10955,7 +12923,7 @@ L70:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+400)) = l1
 	v3 = k32(4294967295)
 	i2 = v2 + uint32(400)
-	i0 = fn3475(m, v5, v1, i2, uint32(10059656))
+	i0 = fn3476(m, v5, v1, i2, uint32(10059656))
 	if i0 != k32(4294967295) {
 		goto L77
 	}
@@ -10980,7 +12948,7 @@ L78:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+416)) = l1
 	v3 = k32(4294967295)
 	i2 = v2 + uint32(416)
-	i0 = fn3475(m, v6, v5, i2, v1)
+	i0 = fn3476(m, v6, v5, i2, v1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10997,7 +12965,7 @@ L77:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+384)) = l1
 	i5 = v2 + uint32(384)
-	i2 = fn3991(m, v1, uint32(36), uint32(0), i5)
+	i2 = fn3992(m, v1, uint32(36), uint32(0), i5)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -11031,7 +12999,7 @@ L80:
 	v3 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn3456(m, v0, v6)
+	i0 = fn3457(m, v0, v6)
 	if i0 != k32(4294967295) {
 		goto L79
 	}
@@ -11050,7 +13018,7 @@ L83:
 L82:
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11090,7 +13058,7 @@ L84:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+480)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(480)
-	i0 = fn3991(m, v8, uint32(61), uint32(1), i3)
+	i0 = fn3992(m, v8, uint32(61), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11099,7 +13067,7 @@ L85:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i1 = i1 + v6
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11142,7 +13110,7 @@ L28:
 L90:
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11159,7 +13127,7 @@ L90:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+720)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(720)
-	i0 = fn3991(m, v10, uint32(61), uint32(1), i3)
+	i0 = fn3992(m, v10, uint32(61), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11229,7 +13197,7 @@ L91:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+704)) = l1
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(704)
-	i0 = fn3476(m, v4, i1, uint32(82), v7, v10)
+	i0 = fn3477(m, v4, i1, uint32(82), v7, v10)
 	if i0 != k32(4294967295) {
 		goto L86
 	}
@@ -11237,7 +13205,7 @@ L91:
 L89:
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11252,7 +13220,7 @@ L89:
 		goto L93
 	}
 	v3 = k32(4294967295)
-	i0 = fn3477(m, v0, v6)
+	i0 = fn3478(m, v0, v6)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11270,7 +13238,7 @@ L89:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+784)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(784)
-	i0 = fn3991(m, v6, uint32(61), uint32(3), i3)
+	i0 = fn3992(m, v6, uint32(61), uint32(3), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11285,7 +13253,7 @@ L89:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+768)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(768)
-	i0 = fn3991(m, v6, uint32(61), uint32(3), i3)
+	i0 = fn3992(m, v6, uint32(61), uint32(3), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11303,7 +13271,7 @@ L89:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+752)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(752)
-	i0 = fn3991(m, v6, uint32(61), uint32(3), i3)
+	i0 = fn3992(m, v6, uint32(61), uint32(3), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11318,14 +13286,14 @@ L89:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+736)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(736)
-	i0 = fn3991(m, v6, uint32(4), uint32(0), i3)
+	i0 = fn3992(m, v6, uint32(4), uint32(0), i3)
 	if i0 != k32(4294967295) {
 		goto L86
 	}
 	goto L1
 L93:
 	v3 = k32(4294967295)
-	i0 = fn3456(m, v0, v6)
+	i0 = fn3457(m, v0, v6)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11343,7 +13311,7 @@ L93:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+832)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(832)
-	i0 = fn3991(m, v6, uint32(61), uint32(2), i3)
+	i0 = fn3992(m, v6, uint32(61), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11358,7 +13326,7 @@ L93:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+816)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(816)
-	i0 = fn3991(m, v6, uint32(61), uint32(2), i3)
+	i0 = fn3992(m, v6, uint32(61), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11375,7 +13343,7 @@ L93:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+800)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(800)
-	i0 = fn3991(m, v6, uint32(5), uint32(0), i3)
+	i0 = fn3992(m, v6, uint32(5), uint32(0), i3)
 	if i0 != k32(4294967295) {
 		goto L86
 	}
@@ -11384,7 +13352,7 @@ L88:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+496)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v2 + uint32(496)
-	i0 = fn3603(m, i0, uint32(8399355), i2)
+	i0 = fn3604(m, i0, uint32(8399355), i2)
 	v3 = k32(4294967295)
 	goto L1
 L87:
@@ -11400,7 +13368,7 @@ L87:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+848)) = l1
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(848)
-	i0 = fn3466(m, v0, i1, v6, uint32(1))
+	i0 = fn3467(m, v0, i1, v6, uint32(1))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11415,7 +13383,7 @@ L86:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+2008)) = i1
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11431,7 +13399,7 @@ L86:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+692)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v2 + uint32(688)
-	i0 = fn3603(m, i0, uint32(8493146), i2)
+	i0 = fn3604(m, i0, uint32(8493146), i2)
 	goto L1
 L94:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
@@ -11450,7 +13418,7 @@ L94:
 	i2 = i2 + uint32(8696392)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
 	i3 = v2 + uint32(672)
-	i0 = fn3991(m, v1, uint32(45), i2, i3)
+	i0 = fn3992(m, v1, uint32(45), i2, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11526,7 +13494,7 @@ L99:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+528)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(528)
-	i0 = fn3991(m, v1, uint32(115), uint32(2), i3)
+	i0 = fn3992(m, v1, uint32(115), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11544,7 +13512,7 @@ L99:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+512)) = l1
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(512)
-	i0 = fn3476(m, v0, i1, uint32(108), v5, v1)
+	i0 = fn3477(m, v0, i1, uint32(108), v5, v1)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
@@ -11574,7 +13542,7 @@ L97:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+592)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(592)
-	i0 = fn3991(m, v1, uint32(115), uint32(4), i3)
+	i0 = fn3992(m, v1, uint32(115), uint32(4), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11589,7 +13557,7 @@ L97:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+576)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(576)
-	i0 = fn3991(m, v1, uint32(115), uint32(3), i3)
+	i0 = fn3992(m, v1, uint32(115), uint32(3), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11607,7 +13575,7 @@ L97:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+560)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(560)
-	i0 = fn3991(m, v1, uint32(115), uint32(2), i3)
+	i0 = fn3992(m, v1, uint32(115), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11622,7 +13590,7 @@ L97:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+544)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(544)
-	i0 = fn3991(m, v1, uint32(38), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(38), uint32(0), i3)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
@@ -11642,7 +13610,7 @@ L100:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+640)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(640)
-	i0 = fn3991(m, v1, uint32(115), uint32(3), i3)
+	i0 = fn3992(m, v1, uint32(115), uint32(3), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11657,7 +13625,7 @@ L100:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+624)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(624)
-	i0 = fn3991(m, v1, uint32(115), uint32(2), i3)
+	i0 = fn3992(m, v1, uint32(115), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11674,7 +13642,7 @@ L100:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+608)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(608)
-	i0 = fn3991(m, v1, uint32(39), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(39), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11691,7 +13659,7 @@ L96:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+656)) = l1
 	i1 = v2 + uint32(656)
-	i0 = fn3466(m, v0, i1, v1, uint32(2))
+	i0 = fn3467(m, v0, i1, v1, uint32(2))
 	v3 = i0
 	goto L1
 L95:
@@ -11713,12 +13681,12 @@ L27:
 		goto L101
 	}
 	v3 = k32(4294967295)
-	i0 = fn3456(m, v0, v6)
+	i0 = fn3457(m, v0, v6)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
-	i0 = fn3456(m, v0, v5)
+	i0 = fn3457(m, v0, v5)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11738,7 +13706,7 @@ L101:
 	}
 L105:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn2796(m, i0, uint32(8522590))
+	i0 = fn2797(m, i0, uint32(8522590))
 	if i0 == 0 {
 		goto L106
 	}
@@ -11751,7 +13719,7 @@ L105:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2064))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+936)) = l1
 	i1 = v2 + uint32(936)
-	fn3473(m, v0, i1, uint32(8522549), uint32(0))
+	fn3474(m, v0, i1, uint32(8522549), uint32(0))
 	v3 = k32(4294967295)
 	goto L1
 L106:
@@ -11772,14 +13740,14 @@ L106:
 		goto L108
 	}
 	v3 = k32(4294967295)
-	i0 = fn3478(m, v0, v6)
+	i0 = fn3479(m, v0, v6)
 	if i0 != k32(4294967295) {
 		goto L107
 	}
 	goto L1
 L108:
 	v3 = k32(4294967295)
-	i0 = fn3456(m, v0, v6)
+	i0 = fn3457(m, v0, v6)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11799,7 +13767,7 @@ L107:
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(920)
 	i4 = k32(10089824) + uint32(21704)
-	i0 = fn3476(m, v6, i1, uint32(92), v4, i4)
+	i0 = fn3477(m, v6, i1, uint32(92), v4, i4)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11808,7 +13776,7 @@ L107:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
 	i1 = *(*uint32)(unsafe.Add(b, v6))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn4361(m, i0, i1, i2)
+	i0 = fn4362(m, i0, i1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -11827,7 +13795,7 @@ L107:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+904)) = l1
 	v3 = k32(4294967295)
 	i2 = v2 + uint32(904)
-	i0 = fn3475(m, v4, v6, i2, v5)
+	i0 = fn3476(m, v4, v6, i2, v5)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -11844,7 +13812,7 @@ L107:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L109:
 	if v6 == uint32(1073741823) {
@@ -11856,7 +13824,7 @@ L109:
 	if v3 != 0 {
 		goto L110
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L110:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
@@ -11871,14 +13839,14 @@ L110:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+888)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(888)
-	i0 = fn3991(m, v5, uint32(39), uint32(0), i3)
+	i0 = fn3992(m, v5, uint32(39), uint32(0), i3)
 	if i0 != k32(4294967295) {
 		goto L102
 	}
 	goto L1
 L104:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	i0 = fn2796(m, i0, uint32(8522590))
+	i0 = fn2797(m, i0, uint32(8522590))
 	if i0 == 0 {
 		goto L111
 	}
@@ -11891,7 +13859,7 @@ L104:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2064))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+968)) = l1
 	i1 = v2 + uint32(968)
-	fn3473(m, v0, i1, uint32(8522549), uint32(0))
+	fn3474(m, v0, i1, uint32(8522549), uint32(0))
 	v3 = k32(4294967295)
 	goto L1
 L111:
@@ -11902,7 +13870,7 @@ L111:
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v5 = i1
-	i0 = fn3456(m, v0, v5)
+	i0 = fn3457(m, v0, v5)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11931,7 +13899,7 @@ L111:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+952)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(952)
-	i0 = fn3991(m, v6, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v6, uint32(32), uint32(0), i3)
 	if i0 != k32(4294967295) {
 		goto L102
 	}
@@ -11944,7 +13912,7 @@ L103:
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i1
-	i0 = fn3456(m, v0, v6)
+	i0 = fn3457(m, v0, v6)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11973,12 +13941,12 @@ L103:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+984)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(984)
-	i0 = fn3991(m, v4, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(32), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	i0 = fn3479(m, v0, i1)
+	i0 = fn3480(m, v0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -12000,7 +13968,7 @@ L102:
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v1 = i1
-	i0 = fn3456(m, v0, v1)
+	i0 = fn3457(m, v0, v1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12029,7 +13997,7 @@ L102:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+872)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(872)
-	i0 = fn3991(m, v0, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v0, uint32(32), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12048,7 +14016,7 @@ L26:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v8 = i0
 	if v8 == k32(4294967295) {
 		goto L1
@@ -12056,7 +14024,7 @@ L26:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v10 = i0
 	if v10 == k32(4294967295) {
 		goto L1
@@ -12064,7 +14032,7 @@ L26:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v9 = i0
 	if v9 == k32(4294967295) {
 		goto L1
@@ -12072,7 +14040,7 @@ L26:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v11 = i0
 	if v11 == k32(4294967295) {
 		goto L1
@@ -12097,7 +14065,7 @@ L26:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1000)) = l1
 	i1 = v2 + uint32(1000)
-	fn3473(m, v0, i1, uint32(8416803), uint32(0))
+	fn3474(m, v0, i1, uint32(8416803), uint32(0))
 	goto L1
 L113:
 	i1 = v6 + uint32(1)
@@ -12124,7 +14092,7 @@ L113:
 	*(*uint32)(unsafe.Add(b, i0)) = v11
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12153,14 +14121,14 @@ L113:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1096)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1096)
-	i0 = fn3991(m, v12, uint32(19), uint32(0), i3)
+	i0 = fn3992(m, v12, uint32(19), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v8)
+	i0 = fn3990(m, i0, v8)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12182,7 +14150,7 @@ L113:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1080)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1080)
-	i0 = fn3991(m, v12, uint32(72), v9, i3)
+	i0 = fn3992(m, v12, uint32(72), v9, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12210,20 +14178,20 @@ L113:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1064)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1064)
-	i0 = fn3991(m, v6, uint32(30), uint32(0), i3)
+	i0 = fn3992(m, v6, uint32(30), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v10)
+	i0 = fn3990(m, i0, v10)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12252,7 +14220,7 @@ L115:
 	v3 = k32(4294967295)
 	i0 = v5 + uint32(4)
 	v5 = i0
-	i0 = fn3455(m, v0, v4)
+	i0 = fn3456(m, v0, v4)
 	if i0 != k32(4294967295) {
 		goto L114
 	}
@@ -12268,14 +14236,14 @@ L117:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1048)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1048)
-	i0 = fn3991(m, v5, uint32(256), v8, i3)
+	i0 = fn3992(m, v5, uint32(256), v8, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v9)
+	i0 = fn3990(m, i0, v9)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12290,7 +14258,7 @@ L117:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1032)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1032)
-	i0 = fn3991(m, v5, uint32(11), uint32(0), i3)
+	i0 = fn3992(m, v5, uint32(11), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12305,7 +14273,7 @@ L117:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1016)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1016)
-	i0 = fn3991(m, v5, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v5, uint32(32), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12339,7 +14307,7 @@ L119:
 	v3 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn3455(m, v0, v6)
+	i0 = fn3456(m, v0, v6)
 	if i0 != k32(4294967295) {
 		goto L118
 	}
@@ -12347,7 +14315,7 @@ L119:
 L121:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+16))
-	i2 = fn3989(m, i2, v11)
+	i2 = fn3990(m, i2, v11)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -12359,7 +14327,7 @@ L25:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v5 = i0
 	if v5 == k32(4294967295) {
 		goto L1
@@ -12367,7 +14335,7 @@ L25:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v6 = i0
 	if v6 == k32(4294967295) {
 		goto L1
@@ -12375,7 +14343,7 @@ L25:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v10 = i0
 	if v10 == k32(4294967295) {
 		goto L1
@@ -12383,7 +14351,7 @@ L25:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v9 = i0
 	if v9 == k32(4294967295) {
 		goto L1
@@ -12391,7 +14359,7 @@ L25:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v5)
+	i0 = fn3990(m, i0, v5)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12422,7 +14390,7 @@ L25:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1112)) = l1
 	i1 = v2 + uint32(1112)
-	fn3473(m, v0, i1, uint32(8416803), uint32(0))
+	fn3474(m, v0, i1, uint32(8416803), uint32(0))
 	goto L1
 L122:
 	i1 = v7 + uint32(1)
@@ -12447,14 +14415,14 @@ L122:
 	*(*uint32)(unsafe.Add(b, i0)) = v10
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3480(m, v0, i1, v9, uint32(0))
+	i0 = fn3481(m, v0, i1, v9, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v6)
+	i0 = fn3990(m, i0, v6)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12483,7 +14451,7 @@ L124:
 	v3 = k32(4294967295)
 	i0 = v5 + uint32(4)
 	v5 = i0
-	i0 = fn3455(m, v0, v7)
+	i0 = fn3456(m, v0, v7)
 	if i0 != k32(4294967295) {
 		goto L123
 	}
@@ -12491,7 +14459,7 @@ L124:
 L126:
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3480(m, v0, i1, v6, uint32(1))
+	i0 = fn3481(m, v0, i1, v6, uint32(1))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12502,7 +14470,7 @@ L126:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	i0 = fn3989(m, i0, v9)
+	i0 = fn3990(m, i0, v9)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12521,7 +14489,7 @@ L126:
 L128:
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn3455(m, v0, i1)
+	i0 = fn3456(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12536,7 +14504,7 @@ L128:
 L127:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+16))
-	i2 = fn3989(m, i2, v10)
+	i2 = fn3990(m, i2, v10)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -12548,7 +14516,7 @@ L24:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v8 = i0
 	if v8 == k32(4294967295) {
 		goto L1
@@ -12567,7 +14535,7 @@ L24:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v10 = i0
 	if v10 == k32(4294967295) {
 		goto L1
@@ -12575,7 +14543,7 @@ L24:
 L129:
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3480(m, v0, i1, v10, uint32(0))
+	i0 = fn3481(m, v0, i1, v10, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12604,7 +14572,7 @@ L131:
 	v3 = k32(4294967295)
 	i0 = v5 + uint32(4)
 	v5 = i0
-	i0 = fn3455(m, v0, v4)
+	i0 = fn3456(m, v0, v4)
 	if i0 != k32(4294967295) {
 		goto L130
 	}
@@ -12629,14 +14597,14 @@ L133:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1128)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1128)
-	i0 = fn3991(m, v5, uint32(257), v8, i3)
+	i0 = fn3992(m, v5, uint32(257), v8, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v10)
+	i0 = fn3990(m, i0, v10)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12665,7 +14633,7 @@ L136:
 	v3 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn3455(m, v0, v6)
+	i0 = fn3456(m, v0, v6)
 	if i0 != k32(4294967295) {
 		goto L135
 	}
@@ -12673,7 +14641,7 @@ L136:
 L134:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+16))
-	i2 = fn3989(m, i2, v8)
+	i2 = fn3990(m, i2, v8)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -12685,14 +14653,14 @@ L23:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+2016)) = uint32(0)
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L138
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v14 = i0
 	if v14 == k32(4294967295) {
 		goto L138
@@ -12772,12 +14740,12 @@ L142:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1240)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1240)
-	i0 = fn3991(m, v5, uint32(61), uint32(1), i3)
+	i0 = fn3992(m, v5, uint32(61), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L138
 	}
 L143:
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+2008)) = v5
 	v3 = k32(4294967295)
@@ -12793,7 +14761,7 @@ L143:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+2012)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, v9))
 	i2 = v2 + uint32(2008)
-	i0 = fn3481(m, v0, i1, i2)
+	i0 = fn3482(m, v0, i1, i2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+2008))
 	v11 = i0
@@ -12812,7 +14780,7 @@ L143:
 	if v1 != 0 {
 		goto L138
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 	goto L138
 L144:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+8))
@@ -12848,7 +14816,7 @@ L147:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2048))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1224)) = l1
 	i1 = v2 + uint32(1224)
-	i0 = fn3466(m, v0, i1, v8, uint32(2))
+	i0 = fn3467(m, v0, i1, v8, uint32(2))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L146
 	}
@@ -12873,7 +14841,7 @@ L146:
 	if v1 != 0 {
 		goto L138
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 	goto L138
 L145:
 	i0 = *(*uint32)(unsafe.Add(b, v11))
@@ -12887,7 +14855,7 @@ L145:
 	if v5 != 0 {
 		goto L148
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L148:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
 	v6 = i0
@@ -12901,12 +14869,12 @@ L148:
 	if int32(v5) > int32(uint32(0)) {
 		goto L150
 	}
-	i0 = fn2110(m, v7, uint32(4))
+	i0 = fn2111(m, v7, uint32(4))
 	v7 = i0
 	if v7 != 0 {
 		goto L151
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L138
 L151:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+2016)) = v7
@@ -12917,7 +14885,7 @@ L152:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v4 = i0
 	if v4 == k32(4294967295) {
 		goto L138
@@ -12939,7 +14907,7 @@ L152:
 L150:
 	v3 = k32(4294967295)
 	i2 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = fn3480(m, v0, v6, i2, uint32(0))
+	i0 = fn3481(m, v0, v6, i2, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L138
 	}
@@ -12974,7 +14942,7 @@ L149:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1208)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1208)
-	i0 = fn3991(m, v5, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v5, uint32(32), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L138
 	}
@@ -13004,7 +14972,7 @@ L155:
 	v3 = k32(4294967295)
 	i0 = v5 + uint32(4)
 	v5 = i0
-	i0 = fn3455(m, v0, v4)
+	i0 = fn3456(m, v0, v4)
 	if i0 != k32(4294967295) {
 		goto L154
 	}
@@ -13021,7 +14989,7 @@ L157:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1192)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1192)
-	i0 = fn3991(m, v5, uint32(256), v14, i3)
+	i0 = fn3992(m, v5, uint32(256), v14, i3)
 	if i0 == k32(4294967295) {
 		goto L138
 	}
@@ -13059,7 +15027,7 @@ L160:
 		goto L159
 	}
 	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn3989(m, v4, i1)
+	i0 = fn3990(m, v4, i1)
 	if i0 == k32(4294967295) {
 		goto L138
 	}
@@ -13077,21 +15045,21 @@ L160:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2064))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1176)) = l1
 	i3 = v2 + uint32(1176)
-	i0 = fn3991(m, v4, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(32), uint32(0), i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L160
 	}
-	fn2111(m, v7)
+	fn2112(m, v7)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+2016)) = uint32(0)
 	goto L138
 L159:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+2020)) = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = fn3989(m, v4, i1)
+	i0 = fn3990(m, v4, i1)
 	if i0 == k32(4294967295) {
 		goto L138
 	}
-	fn2111(m, v7)
+	fn2112(m, v7)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+2016)) = uint32(0)
 L158:
 	i0 = v13 + uint32(1)
@@ -13140,7 +15108,7 @@ L141:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1144)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1144)
-	i0 = fn3991(m, v7, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v7, uint32(32), uint32(0), i3)
 	if i0 != k32(4294967295) {
 		goto L162
 	}
@@ -13161,7 +15129,7 @@ L163:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1160)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1160)
-	i0 = fn3991(m, v7, uint32(30), uint32(0), i3)
+	i0 = fn3992(m, v7, uint32(30), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L138
 	}
@@ -13172,7 +15140,7 @@ L162:
 		goto L164
 	}
 	v3 = k32(4294967295)
-	i0 = fn3480(m, v0, v1, v14, uint32(0))
+	i0 = fn3481(m, v0, v1, v14, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L138
 	}
@@ -13202,7 +15170,7 @@ L166:
 	v3 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn3455(m, v0, v6)
+	i0 = fn3456(m, v0, v6)
 	if i0 != k32(4294967295) {
 		goto L165
 	}
@@ -13210,7 +15178,7 @@ L166:
 L161:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+16))
-	i2 = fn3989(m, i2, v14)
+	i2 = fn3990(m, i2, v14)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -13219,7 +15187,7 @@ L161:
 	v3 = i0
 L138:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+2016))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	goto L1
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -13231,7 +15199,7 @@ L22:
 	goto L168
 L169:
 	v3 = k32(4294967295)
-	i0 = fn3456(m, v0, v5)
+	i0 = fn3457(m, v0, v5)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -13244,7 +15212,7 @@ L169:
 	goto L168
 L170:
 	v3 = k32(4294967295)
-	i0 = fn3456(m, v0, v5)
+	i0 = fn3457(m, v0, v5)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -13275,7 +15243,7 @@ L168:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1256)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1256)
-	i0 = fn3991(m, v0, uint32(101), v5, i3)
+	i0 = fn3992(m, v0, uint32(101), v5, i3)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
@@ -13290,11 +15258,11 @@ L21:
 	if i0 == 0 {
 		goto L171
 	}
-	i0 = fn3482(m, v0, v1)
+	i0 = fn3483(m, v0, v1)
 	v3 = i0
 	goto L1
 L171:
-	i0 = fn3483(m, v0, v1)
+	i0 = fn3484(m, v0, v1)
 	v3 = i0
 	goto L1
 L20:
@@ -13307,11 +15275,11 @@ L20:
 	if i0 == 0 {
 		goto L172
 	}
-	i0 = fn3484(m, v0, v1)
+	i0 = fn3485(m, v0, v1)
 	v3 = i0
 	goto L1
 L172:
-	i0 = fn3485(m, v0, v1)
+	i0 = fn3486(m, v0, v1)
 	v3 = i0
 	goto L1
 L19:
@@ -13347,7 +15315,7 @@ L175:
 	if i0 == 0 {
 		goto L173
 	}
-	i0 = fn2290(m, v3)
+	i0 = fn2291(m, v3)
 	if int32(i0) < int32(uint32(1)) {
 		goto L173
 	}
@@ -13373,7 +15341,7 @@ L174:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1320)) = l1
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(1320)
-	i0 = fn3486(m, v0, i1, uint32(8539875), uint32(0))
+	i0 = fn3487(m, v0, i1, uint32(8539875), uint32(0))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -13386,14 +15354,14 @@ L173:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v5 = i0
 	if v5 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3480(m, v0, i1, v5, uint32(1))
+	i0 = fn3481(m, v0, i1, v5, uint32(1))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -13422,7 +15390,7 @@ L173:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1304)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1304)
-	i0 = fn3991(m, v6, uint32(23), uint32(0), i3)
+	i0 = fn3992(m, v6, uint32(23), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -13432,7 +15400,7 @@ L173:
 		goto L177
 	}
 	v3 = k32(4294967295)
-	i0 = fn3456(m, v0, v6)
+	i0 = fn3457(m, v0, v6)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -13461,7 +15429,7 @@ L173:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1288)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1288)
-	i0 = fn3991(m, v6, uint32(53), uint32(0), i3)
+	i0 = fn3992(m, v6, uint32(53), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -13493,13 +15461,13 @@ L177:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1272)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1272)
-	i0 = fn3991(m, v6, uint32(101), uint32(1), i3)
+	i0 = fn3992(m, v6, uint32(101), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+16))
-	i2 = fn3989(m, i2, v5)
+	i2 = fn3990(m, i2, v5)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -13551,13 +15519,13 @@ L178:
 	*(*uint64)(unsafe.Add(b, v5)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2064))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+2008)) = l1
-	i0 = fn3465(m, v3, v13)
+	i0 = fn3466(m, v3, v13)
 	v3 = i0
 	if v3 == 0 {
 		goto L180
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+708))
-	i0 = fn3459(m, i0, v3)
+	i0 = fn3460(m, i0, v3)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v9 = i0
@@ -13570,7 +15538,7 @@ L178:
 	if v9 != 0 {
 		goto L181
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L181:
 	if int32(v8) > int32(k32(4294967295)) {
 		goto L179
@@ -13589,14 +15557,14 @@ L179:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1496)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1496)
-	i0 = fn3991(m, v6, uint32(83), v8, i3)
+	i0 = fn3992(m, v6, uint32(83), v8, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+708))
-	i0 = fn3459(m, i0, uint32(10059656))
+	i0 = fn3460(m, i0, uint32(10059656))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v9 = i0
@@ -13609,7 +15577,7 @@ L179:
 	if v9 != 0 {
 		goto L182
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L182:
 	if int32(v6) < int32(uint32(0)) {
 		goto L1
@@ -13624,7 +15592,7 @@ L182:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1480)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1480)
-	i0 = fn3991(m, v8, uint32(83), v6, i3)
+	i0 = fn3992(m, v8, uint32(83), v6, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -13642,7 +15610,7 @@ L182:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1464)) = l1
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(1464)
-	i0 = fn3476(m, v8, i1, uint32(75), v9, v6)
+	i0 = fn3477(m, v8, i1, uint32(75), v9, v6)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -13659,7 +15627,7 @@ L182:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+2008)) = l1
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
 	v8 = i3
-	i0 = fn2783(m, v6, uint32(46), uint32(0), v8, uint32(1))
+	i0 = fn2784(m, v6, uint32(46), uint32(0), v8, uint32(1))
 	v7 = i0
 	i0 = v7 + uint32(2)
 	switch i0 {
@@ -13674,7 +15642,7 @@ L187:
 L188:
 	i2 = v7 + uint32(1)
 	v4 = i2
-	i0 = fn2783(m, v6, uint32(46), v4, v8, uint32(1))
+	i0 = fn2784(m, v6, uint32(46), v4, v8, uint32(1))
 	v7 = i0
 	if v7 == k32(4294967294) {
 		goto L1
@@ -13686,7 +15654,7 @@ L188:
 	} else {
 		i2 = v7
 	}
-	i0 = fn2806(m, v6, v4, i2)
+	i0 = fn2807(m, v6, v4, i2)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -13694,7 +15662,7 @@ L188:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+712))
-	i0 = fn3459(m, i0, v4)
+	i0 = fn3460(m, i0, v4)
 	v12 = i0
 	if int32(v12) < int32(uint32(0)) {
 		goto L190
@@ -13708,7 +15676,7 @@ L188:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1432)) = l1
 	i3 = v2 + uint32(1432)
-	i0 = fn3991(m, v11, uint32(74), v12, i3)
+	i0 = fn3992(m, v11, uint32(74), v12, i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L189
 	}
@@ -13724,7 +15692,7 @@ L190:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L189:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -13738,7 +15706,7 @@ L189:
 	if v11 != 0 {
 		goto L191
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L191:
 	if v9 != 0 {
 		goto L192
@@ -13753,7 +15721,7 @@ L191:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1416)) = l1
 	i3 = v2 + uint32(1416)
-	i0 = fn3991(m, v4, uint32(115), uint32(2), i3)
+	i0 = fn3992(m, v4, uint32(115), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -13767,7 +15735,7 @@ L191:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1400)) = l1
 	i3 = v2 + uint32(1400)
-	i0 = fn3991(m, v4, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(32), uint32(0), i3)
 	if i0 != k32(4294967295) {
 		goto L188
 	}
@@ -13780,7 +15748,7 @@ L192:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1384)) = l1
 	i1 = v2 + uint32(1384)
-	i0 = fn3466(m, v0, i1, v14, uint32(2))
+	i0 = fn3467(m, v0, i1, v14, uint32(2))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -13794,7 +15762,7 @@ L192:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1368)) = l1
 	i5 = v2 + uint32(1368)
-	i2 = fn3991(m, v3, uint32(32), uint32(0), i5)
+	i2 = fn3992(m, v3, uint32(32), uint32(0), i5)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -13810,7 +15778,7 @@ L186:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2064))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1448)) = l1
 	i1 = v2 + uint32(1448)
-	i0 = fn3466(m, v0, i1, v14, uint32(2))
+	i0 = fn3467(m, v0, i1, v14, uint32(2))
 	v5 = i0
 L185:
 	v3 = k32(4294967295)
@@ -13820,7 +15788,7 @@ L185:
 	goto L1
 L184:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	i0 = fn2783(m, v6, uint32(46), uint32(0), i3, uint32(1))
+	i0 = fn2784(m, v6, uint32(46), uint32(0), i3, uint32(1))
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L194
@@ -13832,12 +15800,12 @@ L184:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2064))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1336)) = l1
 	i1 = v2 + uint32(1336)
-	i0 = fn3466(m, v0, i1, v6, uint32(2))
+	i0 = fn3467(m, v0, i1, v6, uint32(2))
 	v6 = i0
 	goto L193
 L194:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = fn2806(m, i0, uint32(0), v5)
+	i0 = fn2807(m, i0, uint32(0), v5)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -13849,7 +15817,7 @@ L194:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2064))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1352)) = l1
 	i1 = v2 + uint32(1352)
-	i0 = fn3466(m, v0, i1, v5, uint32(2))
+	i0 = fn3467(m, v0, i1, v5, uint32(2))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v3 = i0
@@ -13862,7 +15830,7 @@ L194:
 	if v3 != 0 {
 		goto L193
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L193:
 	v3 = k32(4294967295)
 	if v6 == k32(4294967295) {
@@ -13890,7 +15858,7 @@ L196:
 L195:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -13910,13 +15878,13 @@ L195:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+2016)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v2)+2012)) = v10
 	*(*uint32)(unsafe.Add(b, uint64(v2)+2008)) = v7
-	i0 = fn3465(m, v6, v5)
+	i0 = fn3466(m, v6, v5)
 	v6 = i0
 	if v6 == 0 {
 		goto L198
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+708))
-	i0 = fn3459(m, i0, v6)
+	i0 = fn3460(m, i0, v6)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v10 = i0
@@ -13929,7 +15897,7 @@ L195:
 	if v10 != 0 {
 		goto L199
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L199:
 	if int32(v7) <= int32(k32(4294967295)) {
 		goto L198
@@ -13945,7 +15913,7 @@ L199:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1656)) = l1
 	i3 = v2 + uint32(1656)
-	i0 = fn3991(m, v6, uint32(83), v7, i3)
+	i0 = fn3992(m, v6, uint32(83), v7, i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L197
 	}
@@ -13962,7 +15930,7 @@ L198:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L197:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -13976,10 +15944,10 @@ L197:
 	if v3 != 0 {
 		goto L200
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L200:
 	v3 = k32(4294967295)
-	i0 = fn2289(m, v8)
+	i0 = fn2290(m, v8)
 	v9 = i0
 	if v9 == 0 {
 		goto L1
@@ -14088,7 +16056,7 @@ L210:
 	if i0 != 0 {
 		goto L209
 	}
-	i0 = fn2796(m, v6, uint32(8522808))
+	i0 = fn2797(m, v6, uint32(8522808))
 	if i0 != 0 {
 		goto L208
 	}
@@ -14108,13 +16076,13 @@ L209:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+2016)) = v10
 	*(*uint32)(unsafe.Add(b, uint64(v2)+2012)) = v7
 	*(*uint32)(unsafe.Add(b, uint64(v2)+2008)) = v5
-	i0 = fn3465(m, v4, v9)
+	i0 = fn3466(m, v4, v9)
 	v5 = i0
 	if v5 == 0 {
 		goto L211
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+708))
-	i0 = fn3459(m, i0, v5)
+	i0 = fn3460(m, i0, v5)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v7 = i0
@@ -14127,7 +16095,7 @@ L209:
 	if v7 != 0 {
 		goto L212
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L212:
 	if int32(v4) <= int32(k32(4294967295)) {
 		goto L211
@@ -14143,7 +16111,7 @@ L212:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1624)) = l1
 	i3 = v2 + uint32(1624)
-	i0 = fn3991(m, v5, uint32(83), v4, i3)
+	i0 = fn3992(m, v5, uint32(83), v4, i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L207
 	}
@@ -14160,7 +16128,7 @@ L211:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L1
 L208:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
@@ -14174,7 +16142,7 @@ L208:
 	if v5 != 0 {
 		goto L213
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L213:
 	i0 = v2 + uint32(2008)
 	i0 = i0 + uint32(8)
@@ -14196,7 +16164,7 @@ L213:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1640)) = l1
 	i1 = v2 + uint32(1640)
-	fn3473(m, v0, i1, uint32(8492376), uint32(0))
+	fn3474(m, v0, i1, uint32(8492376), uint32(0))
 	goto L1
 L207:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
@@ -14210,7 +16178,7 @@ L207:
 	if v3 != 0 {
 		goto L214
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L214:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
 	v3 = i0
@@ -14242,7 +16210,7 @@ L214:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1608)) = l1
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(1608)
-	i0 = fn3476(m, v5, i1, uint32(75), v7, v6)
+	i0 = fn3477(m, v5, i1, uint32(75), v7, v6)
 	if i0 != k32(4294967295) {
 		goto L215
 	}
@@ -14270,7 +16238,7 @@ L216:
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(1592)
 	i4 = k32(10089824) + uint32(20764)
-	i0 = fn3476(m, v5, i1, uint32(75), v4, i4)
+	i0 = fn3477(m, v5, i1, uint32(75), v4, i4)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -14391,7 +16359,7 @@ L220:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1528)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1528)
-	i0 = fn3991(m, v5, uint32(55), uint32(2), i3)
+	i0 = fn3992(m, v5, uint32(55), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -14405,7 +16373,7 @@ L220:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1512)) = l1
 	i5 = v2 + uint32(1512)
-	i2 = fn3991(m, v1, uint32(32), uint32(0), i5)
+	i2 = fn3992(m, v1, uint32(32), uint32(0), i5)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -14439,7 +16407,7 @@ L219:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1576)) = l1
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(1576)
-	i0 = fn3476(m, v10, i1, uint32(74), v9, v7)
+	i0 = fn3477(m, v10, i1, uint32(74), v9, v7)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -14473,7 +16441,7 @@ L219:
 	} else {
 		i2 = v4
 	}
-	i0 = fn3466(m, v0, i1, i2, uint32(2))
+	i0 = fn3467(m, v0, i1, i2, uint32(2))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -14509,7 +16477,7 @@ L217:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1544)) = l1
 	i5 = v2 + uint32(1544)
-	i2 = fn3991(m, v3, uint32(32), uint32(0), i5)
+	i2 = fn3992(m, v3, uint32(32), uint32(0), i5)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -14540,7 +16508,7 @@ L16:
 		goto L228
 	}
 	v3 = k32(4294967295)
-	i0 = fn3456(m, v0, v5)
+	i0 = fn3457(m, v0, v5)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -14557,7 +16525,7 @@ L16:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1880)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1880)
-	i0 = fn3991(m, v1, uint32(55), uint32(1), i3)
+	i0 = fn3992(m, v1, uint32(55), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -14571,7 +16539,7 @@ L16:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1864)) = l1
 	i5 = v2 + uint32(1864)
-	i2 = fn3991(m, v1, uint32(32), uint32(0), i5)
+	i2 = fn3992(m, v1, uint32(32), uint32(0), i5)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -14596,7 +16564,7 @@ L228:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1832)) = l1
 	i5 = v2 + uint32(1832)
-	i2 = fn3991(m, v1, uint32(30), uint32(0), i5)
+	i2 = fn3992(m, v1, uint32(30), uint32(0), i5)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -14606,7 +16574,7 @@ L228:
 	goto L1
 L229:
 	v3 = k32(4294967295)
-	i0 = fn3456(m, v0, v5)
+	i0 = fn3457(m, v0, v5)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -14619,7 +16587,7 @@ L229:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1848)) = l1
 	i5 = v2 + uint32(1848)
-	i2 = fn3991(m, v1, uint32(32), uint32(0), i5)
+	i2 = fn3992(m, v1, uint32(32), uint32(0), i5)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -14660,14 +16628,14 @@ L15:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1944)) = v20
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1944)
-	i0 = fn3991(m, v1, uint32(30), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(30), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(2064)
 	i3 = v2 + uint32(2048)
-	i0 = fn3474(m, v0, i1, uint32(0), i3)
+	i0 = fn3475(m, v0, i1, uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -14685,12 +16653,12 @@ L15:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1912)) = l1
 	i1 = v2 + uint32(1912)
-	fn3473(m, v0, i1, uint32(8447932), uint32(0))
+	fn3474(m, v0, i1, uint32(8447932), uint32(0))
 	goto L1
 L230:
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(2064)
-	i0 = fn3487(m, v0, i1, v1, uint32(0))
+	i0 = fn3488(m, v0, i1, v1, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -14709,7 +16677,7 @@ L230:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2064))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1928)) = l1
 	i5 = v2 + uint32(1928)
-	i2 = fn3991(m, v3, uint32(256), v1, i5)
+	i2 = fn3992(m, v3, uint32(256), v1, i5)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -14749,14 +16717,14 @@ L14:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+2008)) = v20
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1992)) = v20
 	i3 = v2 + uint32(1992)
-	i0 = fn3991(m, v1, uint32(30), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(30), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(2064)
 	i3 = v2 + uint32(2048)
-	i0 = fn3474(m, v0, i1, uint32(0), i3)
+	i0 = fn3475(m, v0, i1, uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -14774,7 +16742,7 @@ L14:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1960)) = l1
 	i1 = v2 + uint32(1960)
-	fn3473(m, v0, i1, uint32(8447900), uint32(0))
+	fn3474(m, v0, i1, uint32(8447900), uint32(0))
 	goto L1
 L231:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -14791,7 +16759,7 @@ L231:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2064))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1976)) = l1
 	i5 = v2 + uint32(1976)
-	i2 = fn3991(m, v3, uint32(256), v1, i5)
+	i2 = fn3992(m, v3, uint32(256), v1, i5)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -14800,15 +16768,15 @@ L231:
 	v3 = i0
 	goto L1
 L13:
-	i0 = fn3488(m, v0, v1, uint32(0))
+	i0 = fn3489(m, v0, v1, uint32(0))
 	v3 = i0
 	goto L1
 L12:
-	i0 = fn3467(m, v0, v1, uint32(1))
+	i0 = fn3468(m, v0, v1, uint32(1))
 	v3 = i0
 	goto L1
 L11:
-	i0 = fn3489(m, v0, v1, uint32(0))
+	i0 = fn3490(m, v0, v1, uint32(0))
 	v3 = i0
 	goto L1
 L10:
@@ -14853,7 +16821,7 @@ L232:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2064))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1816)) = l1
 	i1 = v2 + uint32(1816)
-	fn3473(m, v0, i1, uint32(8453097), uint32(0))
+	fn3474(m, v0, i1, uint32(8453097), uint32(0))
 	v3 = k32(4294967295)
 	goto L1
 L9:
@@ -14882,7 +16850,7 @@ L9:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1896)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1896)
-	i0 = fn3991(m, v0, uint32(30), uint32(0), i3)
+	i0 = fn3992(m, v0, uint32(30), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -14893,13 +16861,13 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+864)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v2 + uint32(864)
-	i0 = fn3603(m, i0, uint32(8399403), i2)
+	i0 = fn3604(m, i0, uint32(8399403), i2)
 	v3 = k32(4294967295)
 	goto L1
 L6:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v5 = i0
 	if v5 == k32(4294967295) {
 		goto L1
@@ -14907,7 +16875,7 @@ L6:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v6 = i0
 	if v6 == k32(4294967295) {
 		goto L1
@@ -14915,14 +16883,14 @@ L6:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v4 = i0
 	if v4 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -14953,14 +16921,14 @@ L6:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1800)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1800)
-	i0 = fn3991(m, v7, uint32(16), uint32(0), i3)
+	i0 = fn3992(m, v7, uint32(16), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v5)
+	i0 = fn3990(m, i0, v5)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -14980,7 +16948,7 @@ L6:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2064))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1672)) = l1
 	i1 = v2 + uint32(1672)
-	fn3473(m, v0, i1, uint32(8416803), uint32(0))
+	fn3474(m, v0, i1, uint32(8416803), uint32(0))
 	goto L1
 L233:
 	i1 = v8 << (uint32(5) & 31)
@@ -15016,7 +16984,7 @@ L233:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1784)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1784)
-	i0 = fn3991(m, v8, uint32(265), v6, i3)
+	i0 = fn3992(m, v8, uint32(265), v6, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -15031,7 +16999,7 @@ L233:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1768)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1768)
-	i0 = fn3991(m, v8, uint32(18), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(18), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -15050,7 +17018,7 @@ L233:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1752)) = l1
 	v3 = k32(4294967295)
 	i2 = v2 + uint32(1752)
-	i0 = fn3475(m, v8, v7, i2, uint32(10059656))
+	i0 = fn3476(m, v8, v7, i2, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -15062,7 +17030,7 @@ L233:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1736)) = l1
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(1736)
-	i0 = fn3490(m, v0, i1, uint32(1))
+	i0 = fn3491(m, v0, i1, uint32(1))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -15079,13 +17047,13 @@ L233:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1720)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1720)
-	i0 = fn3991(m, v7, uint32(263), uint32(0), i3)
+	i0 = fn3992(m, v7, uint32(263), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -15114,7 +17082,7 @@ L235:
 	v3 = k32(4294967295)
 	i0 = v7 + uint32(4)
 	v7 = i0
-	i0 = fn3455(m, v0, v10)
+	i0 = fn3456(m, v0, v10)
 	if i0 != k32(4294967295) {
 		goto L234
 	}
@@ -15130,7 +17098,7 @@ L237:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1704)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1704)
-	i0 = fn3991(m, v7, uint32(256), v5, i3)
+	i0 = fn3992(m, v7, uint32(256), v5, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -15141,7 +17109,7 @@ L237:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	i0 = fn3989(m, i0, v6)
+	i0 = fn3990(m, i0, v6)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -15171,7 +17139,7 @@ L237:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1688)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(1688)
-	i0 = fn3991(m, v6, uint32(10), uint32(0), i3)
+	i0 = fn3992(m, v6, uint32(10), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -15200,7 +17168,7 @@ L239:
 	v3 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn3455(m, v0, v6)
+	i0 = fn3456(m, v0, v6)
 	if i0 != k32(4294967295) {
 		goto L238
 	}
@@ -15208,7 +17176,7 @@ L239:
 L241:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+16))
-	i2 = fn3989(m, i2, v4)
+	i2 = fn3990(m, i2, v4)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -15229,13 +17197,13 @@ L5:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2064))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+2008)) = l1
-	i0 = fn3465(m, v3, v5)
+	i0 = fn3466(m, v3, v5)
 	v3 = i0
 	if v3 == 0 {
 		goto L243
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+708))
-	i0 = fn3459(m, i0, v3)
+	i0 = fn3460(m, i0, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v7 = i0
@@ -15248,7 +17216,7 @@ L5:
 	if v7 != 0 {
 		goto L244
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L244:
 	v3 = k32(4294967295)
 	if int32(v4) > int32(k32(4294967295)) {
@@ -15269,14 +17237,14 @@ L242:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+320)) = l1
 	i3 = v2 + uint32(320)
-	i0 = fn3991(m, v6, uint32(83), v4, i3)
+	i0 = fn3992(m, v6, uint32(83), v4, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+708))
-	i0 = fn3459(m, i0, uint32(10059656))
+	i0 = fn3460(m, i0, uint32(10059656))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v7 = i0
@@ -15289,7 +17257,7 @@ L242:
 	if v7 != 0 {
 		goto L245
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L245:
 	if int32(v6) < int32(uint32(0)) {
 		goto L1
@@ -15306,7 +17274,7 @@ L245:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+304)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(304)
-	i0 = fn3991(m, v4, uint32(83), v6, i3)
+	i0 = fn3992(m, v4, uint32(83), v6, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -15323,13 +17291,13 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+2008)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
-	i0 = fn3435(m, v0, i1, uint32(2), v1, v3)
+	i0 = fn3436(m, v0, i1, uint32(2), v1, v3)
 	if i0 == k32(4294967295) {
 		goto L247
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+708))
-	i0 = fn3459(m, i0, uint32(10059656))
+	i0 = fn3460(m, i0, uint32(10059656))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v4 = i0
@@ -15342,17 +17310,17 @@ L4:
 	if v4 != 0 {
 		goto L248
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L248:
 	if v3 == k32(4294967295) {
 		goto L247
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L249
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L247
 L249:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
@@ -15367,16 +17335,16 @@ L249:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+288)) = l1
 	i3 = v2 + uint32(288)
-	i0 = fn3991(m, v1, uint32(36), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(36), uint32(0), i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L250
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L247
 L250:
-	i0 = fn3437(m, v0, uint32(0))
+	i0 = fn3438(m, v0, uint32(0))
 	v1 = i0
-	fn3438(m, v0)
+	fn3439(m, v0)
 	if v1 == 0 {
 		goto L247
 	}
@@ -15389,7 +17357,7 @@ L250:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+272)) = l1
 	i1 = v2 + uint32(272)
-	i0 = fn3471(m, v0, i1, v1, uint32(0))
+	i0 = fn3472(m, v0, i1, v1, uint32(0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -15405,7 +17373,7 @@ L250:
 	if v3 != 0 {
 		goto L247
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L247
 L251:
 	if v3 == uint32(1073741823) {
@@ -15417,7 +17385,7 @@ L251:
 	if v3 != 0 {
 		goto L252
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L252:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
@@ -15432,7 +17400,7 @@ L252:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+256)) = l1
 	i3 = v2 + uint32(256)
-	i0 = fn3991(m, v1, uint32(52), uint32(3), i3)
+	i0 = fn3992(m, v1, uint32(52), uint32(3), i3)
 	if i0 == k32(4294967295) {
 		goto L247
 	}
@@ -15446,7 +17414,7 @@ L252:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2008))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+240)) = l1
 	i3 = v2 + uint32(240)
-	i0 = fn3991(m, v1, uint32(55), uint32(11), i3)
+	i0 = fn3992(m, v1, uint32(55), uint32(11), i3)
 	if i0 != k32(4294967295) {
 		goto L246
 	}
@@ -15455,15 +17423,15 @@ L247:
 	if v6 == 0 {
 		goto L1
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L246:
 	if v6 == 0 {
 		goto L253
 	}
-	i0 = fn3437(m, v0, uint32(0))
+	i0 = fn3438(m, v0, uint32(0))
 	v1 = i0
-	fn3438(m, v0)
+	fn3439(m, v0)
 	if v1 != 0 {
 		goto L254
 	}
@@ -15480,7 +17448,7 @@ L254:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+224)) = l1
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(224)
-	i0 = fn3471(m, v0, i1, v1, uint32(0))
+	i0 = fn3472(m, v0, i1, v1, uint32(0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
@@ -15497,7 +17465,7 @@ L254:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L255:
 	if v6 == uint32(1073741823) {
@@ -15509,7 +17477,7 @@ L255:
 	if v3 != 0 {
 		goto L256
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L256:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
@@ -15525,7 +17493,7 @@ L256:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+208)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(208)
-	i0 = fn3991(m, v1, uint32(34), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(34), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -15540,7 +17508,7 @@ L256:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+192)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(192)
-	i0 = fn3991(m, v1, uint32(53), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(53), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -15554,7 +17522,7 @@ L253:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2064))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+176)) = l1
 	i3 = v2 + uint32(176)
-	i2 = fn3466(m, v0, i3, v5, uint32(2))
+	i2 = fn3467(m, v0, i3, v5, uint32(2))
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -15567,10 +17535,10 @@ L3:
 	if int32(v8) < int32(uint32(1)) {
 		goto L1
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L2:
-	fn3438(m, v0)
+	fn3439(m, v0)
 	v3 = k32(4294967295)
 L1:
 	i0 = v2 + uint32(2080)
@@ -15580,7 +17548,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3456(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3457(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15708,7 +17676,7 @@ func fn3456(m *Module, v0 uint32, v1 uint32) uint32 {
 L40:
 	v7 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -15723,13 +17691,13 @@ L40:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1472))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
 	v7 = k32(4294967295)
-	i0 = fn3991(m, v4, uint32(61), uint32(1), v2)
+	i0 = fn3992(m, v4, uint32(61), uint32(1), v2)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v7 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
@@ -15740,7 +17708,7 @@ L39:
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v9 = i0
 	if v9 == k32(4294967295) {
 		goto L1
@@ -15769,7 +17737,7 @@ L39:
 L42:
 	v7 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -15791,7 +17759,7 @@ L42:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+64)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(64)
-	i0 = fn3991(m, v14, uint32(61), uint32(1), i3)
+	i0 = fn3992(m, v14, uint32(61), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -15810,7 +17778,7 @@ L42:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+48)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(48)
-	i0 = fn3991(m, v14, uint32(40), uint32(0), i3)
+	i0 = fn3992(m, v14, uint32(40), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -15829,7 +17797,7 @@ L42:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(32)
-	i0 = fn3991(m, v14, v12, v9, i3)
+	i0 = fn3992(m, v14, v12, v9, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -15848,7 +17816,7 @@ L42:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(16)
-	i0 = fn3991(m, v14, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v14, uint32(32), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -15865,13 +17833,13 @@ L41:
 	i1 = v11 + i2
 	i1 = i1 + uint32(8)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+16))
-	i2 = fn3989(m, i2, v9)
+	i2 = fn3990(m, i2, v9)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -15882,13 +17850,13 @@ L41:
 L38:
 	v7 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v7 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -15904,7 +17872,7 @@ L38:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+80)) = l1
 	v7 = k32(4294967295)
 	i1 = v2 + uint32(80)
-	i0 = fn3491(m, v0, i1, v1, uint32(0))
+	i0 = fn3492(m, v0, i1, v1, uint32(0))
 	if i0 != k32(4294967295) {
 		goto L8
 	}
@@ -15912,7 +17880,7 @@ L38:
 L37:
 	v7 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -15942,7 +17910,7 @@ L44:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+144)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(144)
-	i0 = fn3991(m, v4, uint32(40), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(40), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -15957,13 +17925,13 @@ L44:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+128)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(128)
-	i0 = fn3991(m, v0, uint32(43), uint32(0), i3)
+	i0 = fn3992(m, v0, uint32(43), uint32(0), i3)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
 	goto L1
 L43:
-	i0 = fn3492(m, v1)
+	i0 = fn3493(m, v1)
 	v1 = i0
 	i0 = v2 + uint32(96)
 	i0 = i0 + uint32(8)
@@ -15975,7 +17943,7 @@ L43:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+96)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(96)
-	i0 = fn3991(m, v4, v1, uint32(0), i3)
+	i0 = fn3992(m, v4, v1, uint32(0), i3)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
@@ -15984,7 +17952,7 @@ L36:
 	v7 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i1
-	i0 = fn3493(m, v0, v4)
+	i0 = fn3494(m, v0, v4)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16017,7 +17985,7 @@ L36:
 	v7 = k32(4294967295)
 	v5 = uint32(1)
 	i2 = v2 + uint32(208)
-	i0 = fn3494(m, v0, v4, i2)
+	i0 = fn3495(m, v0, v4, i2)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16039,7 +18007,7 @@ L45:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+192)) = l1
 	v7 = k32(4294967295)
 	i1 = v2 + uint32(192)
-	i0 = fn3495(m, v0, i1, v6, v3)
+	i0 = fn3496(m, v0, i1, v6, v3)
 	v6 = i0
 	if v6 == k32(4294967295) {
 		goto L1
@@ -16053,13 +18021,13 @@ L46:
 	v7 = k32(4294967295)
 	i1 = k32(10089824) + uint32(20408)
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i0 = fn3435(m, v0, i1, uint32(4), v1, i4)
+	i0 = fn3436(m, v0, i1, uint32(4), v1, i4)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+708))
-	i0 = fn3459(m, i0, uint32(10059656))
+	i0 = fn3460(m, i0, uint32(10059656))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v7 = i0
@@ -16072,7 +18040,7 @@ L46:
 	if v7 != 0 {
 		goto L47
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L47:
 	v7 = k32(4294967295)
 	if v6 == k32(4294967295) {
@@ -16114,11 +18082,11 @@ L50:
 	*(*uint32)(unsafe.Add(b, uint64(v7)+740)) = v4
 	v7 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L52
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L52:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
@@ -16158,15 +18126,15 @@ L54:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+176)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(176)
-	i0 = fn3991(m, v4, uint32(36), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(36), uint32(0), i3)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L7
 	}
 	v1 = uint32(1)
 L53:
-	i0 = fn3437(m, v0, v1)
+	i0 = fn3438(m, v0, v1)
 	v1 = i0
-	fn3438(m, v0)
+	fn3439(m, v0)
 	if v1 == 0 {
 		goto L2
 	}
@@ -16180,7 +18148,7 @@ L53:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+160)) = l1
 	v7 = k32(4294967295)
 	i1 = v2 + uint32(160)
-	i0 = fn3471(m, v0, i1, v1, v5)
+	i0 = fn3472(m, v0, i1, v1, v5)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -16197,7 +18165,7 @@ L53:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L55:
 	v7 = uint32(0)
@@ -16210,13 +18178,13 @@ L55:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L35:
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v4 = i0
 	if v4 == k32(4294967295) {
 		goto L1
@@ -16224,20 +18192,20 @@ L35:
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v5 = i0
 	if v5 == k32(4294967295) {
 		goto L1
 	}
 	v7 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3480(m, v0, i1, v5, uint32(0))
+	i0 = fn3481(m, v0, i1, v5, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v7 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16251,26 +18219,26 @@ L35:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+224)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(224)
-	i0 = fn3991(m, v6, uint32(257), v4, i3)
+	i0 = fn3992(m, v6, uint32(257), v4, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v5)
+	i0 = fn3990(m, i0, v5)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v7 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+16))
-	i2 = fn3989(m, i2, v4)
+	i2 = fn3990(m, i2, v4)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -16305,7 +18273,7 @@ L57:
 	}
 	v7 = k32(4294967295)
 	i2 = v14 - v13
-	i0 = fn3496(m, v0, v1, i2, v14)
+	i0 = fn3497(m, v0, v1, i2, v14)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16331,7 +18299,7 @@ L57:
 	v7 = k32(4294967295)
 	v9 = uint32(1)
 	i3 = v2 + uint32(304)
-	i0 = fn3991(m, v13, uint32(69), uint32(1), i3)
+	i0 = fn3992(m, v13, uint32(69), uint32(1), i3)
 	if i0 != k32(4294967295) {
 		goto L60
 	}
@@ -16358,7 +18326,7 @@ L62:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+288)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(288)
-	i0 = fn3991(m, v13, uint32(48), uint32(0), i3)
+	i0 = fn3992(m, v13, uint32(48), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16369,7 +18337,7 @@ L60:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i1 = i1 + v8
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16391,7 +18359,7 @@ L60:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+272)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(272)
-	i0 = fn3991(m, v13, uint32(69), uint32(1), i3)
+	i0 = fn3992(m, v13, uint32(69), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16405,7 +18373,7 @@ L59:
 	v7 = k32(4294967295)
 	i2 = v14 - v13
 	i3 = v14 + uint32(1)
-	i0 = fn3496(m, v0, v1, i2, i3)
+	i0 = fn3497(m, v0, v1, i2, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16435,7 +18403,7 @@ L64:
 	v7 = k32(4294967295)
 	v9 = uint32(1)
 	i3 = v2 + uint32(320)
-	i0 = fn3991(m, v11, uint32(69), uint32(1), i3)
+	i0 = fn3992(m, v11, uint32(69), uint32(1), i3)
 	if i0 != k32(4294967295) {
 		goto L58
 	}
@@ -16456,7 +18424,7 @@ L58:
 	}
 	v7 = k32(4294967295)
 	i2 = v10 - v13
-	i0 = fn3496(m, v0, v1, i2, v10)
+	i0 = fn3497(m, v0, v1, i2, v10)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16481,7 +18449,7 @@ L58:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+256)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(256)
-	i0 = fn3991(m, v1, uint32(69), uint32(1), i3)
+	i0 = fn3992(m, v1, uint32(69), uint32(1), i3)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
@@ -16509,7 +18477,7 @@ L56:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+240)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(240)
-	i0 = fn3991(m, v1, uint32(48), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(48), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16531,28 +18499,28 @@ L33:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1552))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+336)) = l1
 	i1 = v2 + uint32(336)
-	i0 = fn3497(m, v0, i1, v1, uint32(0), uint32(49), uint32(105), uint32(107), uint32(0))
+	i0 = fn3498(m, v0, i1, v1, uint32(0), uint32(49), uint32(105), uint32(107), uint32(0))
 	v7 = i0
 	goto L1
 L32:
 	i3 = k32(10089824) + uint32(20376)
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3498(m, v0, v1, uint32(0), i3, i4, i5, uint32(0))
+	i0 = fn3499(m, v0, v1, uint32(0), i3, i4, i5, uint32(0))
 	v7 = i0
 	goto L1
 L31:
 	i3 = k32(10089824) + uint32(20440)
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3498(m, v0, v1, uint32(1), i3, i4, i5, uint32(0))
+	i0 = fn3499(m, v0, v1, uint32(1), i3, i4, i5, uint32(0))
 	v7 = i0
 	goto L1
 L30:
 	i3 = k32(10089824) + uint32(20532)
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3498(m, v0, v1, uint32(2), i3, i4, i5, uint32(0))
+	i0 = fn3499(m, v0, v1, uint32(2), i3, i4, i5, uint32(0))
 	v7 = i0
 	goto L1
 L29:
@@ -16560,13 +18528,13 @@ L29:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3498(m, v0, v1, uint32(3), i3, i4, i5, i6)
+	i0 = fn3499(m, v0, v1, uint32(3), i3, i4, i5, i6)
 	v7 = i0
 	goto L1
 L28:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn4359(m, i0)
+	i0 = fn4360(m, i0)
 	if i0 != 0 {
 		goto L66
 	}
@@ -16579,7 +18547,7 @@ L28:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1472))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+352)) = l1
 	i1 = v2 + uint32(352)
-	fn3473(m, v0, i1, uint32(8452996), uint32(0))
+	fn3474(m, v0, i1, uint32(8452996), uint32(0))
 	goto L1
 L66:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -16588,7 +18556,7 @@ L66:
 		goto L68
 	}
 	v7 = k32(4294967295)
-	i0 = fn3456(m, v0, v1)
+	i0 = fn3457(m, v0, v1)
 	if i0 != k32(4294967295) {
 		goto L67
 	}
@@ -16608,7 +18576,7 @@ L68:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+384)) = l1
 	v7 = k32(4294967295)
 	i2 = v2 + uint32(384)
-	i0 = fn3475(m, v4, v1, i2, uint32(10059656))
+	i0 = fn3476(m, v4, v1, i2, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16623,7 +18591,7 @@ L67:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+368)) = l1
 	v7 = k32(4294967295)
 	i1 = v2 + uint32(368)
-	i0 = fn3499(m, v0, i1)
+	i0 = fn3500(m, v0, i1)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
@@ -16631,7 +18599,7 @@ L67:
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn4359(m, i0)
+	i0 = fn4360(m, i0)
 	if i0 != 0 {
 		goto L69
 	}
@@ -16644,7 +18612,7 @@ L27:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1472))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+400)) = l1
 	i1 = v2 + uint32(400)
-	fn3473(m, v0, i1, uint32(8452966), uint32(0))
+	fn3474(m, v0, i1, uint32(8452966), uint32(0))
 	goto L1
 L69:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
@@ -16661,12 +18629,12 @@ L69:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1472))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+416)) = l1
 	i1 = v2 + uint32(416)
-	fn3473(m, v0, i1, uint32(8453168), uint32(0))
+	fn3474(m, v0, i1, uint32(8453168), uint32(0))
 	goto L1
 L70:
 	v7 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16684,7 +18652,7 @@ L70:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+464)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(464)
-	i0 = fn3991(m, v1, uint32(21), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(21), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16700,7 +18668,7 @@ L70:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+448)) = l1
 	v7 = k32(4294967295)
 	i2 = v2 + uint32(448)
-	i0 = fn3475(m, v5, v1, i2, uint32(10059656))
+	i0 = fn3476(m, v5, v1, i2, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16714,7 +18682,7 @@ L70:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+432)) = l1
 	v7 = k32(4294967295)
 	i1 = v2 + uint32(432)
-	i0 = fn3490(m, v0, i1, uint32(0))
+	i0 = fn3491(m, v0, i1, uint32(0))
 	if i0 != k32(4294967295) {
 		goto L8
 	}
@@ -16733,7 +18701,7 @@ L26:
 		goto L71
 	}
 L72:
-	i0 = fn4359(m, v4)
+	i0 = fn4360(m, v4)
 	if i0 != 0 {
 		goto L73
 	}
@@ -16746,7 +18714,7 @@ L72:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1472))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+480)) = l1
 	i1 = v2 + uint32(480)
-	fn3473(m, v0, i1, uint32(8452915), uint32(0))
+	fn3474(m, v0, i1, uint32(8452915), uint32(0))
 	goto L1
 L73:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
@@ -16768,12 +18736,12 @@ L74:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1472))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+496)) = l1
 	i1 = v2 + uint32(496)
-	fn3473(m, v0, i1, uint32(8453066), uint32(0))
+	fn3474(m, v0, i1, uint32(8453066), uint32(0))
 	goto L1
 L71:
 	v7 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16791,7 +18759,7 @@ L71:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+544)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(544)
-	i0 = fn3991(m, v1, uint32(73), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(73), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16807,7 +18775,7 @@ L71:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+528)) = l1
 	v7 = k32(4294967295)
 	i2 = v2 + uint32(528)
-	i0 = fn3475(m, v5, v1, i2, uint32(10059656))
+	i0 = fn3476(m, v5, v1, i2, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16821,7 +18789,7 @@ L71:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+512)) = l1
 	v7 = k32(4294967295)
 	i1 = v2 + uint32(512)
-	i0 = fn3490(m, v0, i1, uint32(1))
+	i0 = fn3491(m, v0, i1, uint32(1))
 	if i0 != k32(4294967295) {
 		goto L8
 	}
@@ -16832,13 +18800,13 @@ L25:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+1556)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v2)+1552)) = v3
 	v7 = k32(4294967295)
-	i0 = fn3500(m, v0, v1)
+	i0 = fn3501(m, v0, v1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v7 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16858,7 +18826,7 @@ L25:
 	v7 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16875,7 +18843,7 @@ L25:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+736)) = l1
 	v7 = k32(4294967295)
 	i1 = v2 + uint32(736)
-	i0 = fn3501(m, v0, i1, v1)
+	i0 = fn3502(m, v0, i1, v1)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
@@ -16883,7 +18851,7 @@ L25:
 L75:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v14 = i0
 	if v14 == k32(4294967295) {
 		goto L1
@@ -16897,7 +18865,7 @@ L77:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i1 = i1 + v5
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 != k32(4294967295) {
 		goto L78
 	}
@@ -16918,7 +18886,7 @@ L78:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+720)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(720)
-	i0 = fn3991(m, v3, uint32(115), uint32(2), i3)
+	i0 = fn3992(m, v3, uint32(115), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16933,7 +18901,7 @@ L78:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+704)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(704)
-	i0 = fn3991(m, v3, uint32(61), uint32(2), i3)
+	i0 = fn3992(m, v3, uint32(61), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16949,7 +18917,7 @@ L78:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+688)) = l1
 	v7 = k32(4294967295)
 	i1 = v2 + uint32(688)
-	i0 = fn3501(m, v0, i1, v3)
+	i0 = fn3502(m, v0, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16964,7 +18932,7 @@ L78:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+672)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(672)
-	i0 = fn3991(m, v3, uint32(61), uint32(1), i3)
+	i0 = fn3992(m, v3, uint32(61), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16979,7 +18947,7 @@ L78:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+656)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(656)
-	i0 = fn3991(m, v3, uint32(40), uint32(0), i3)
+	i0 = fn3992(m, v3, uint32(40), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -16994,7 +18962,7 @@ L78:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+640)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(640)
-	i0 = fn3991(m, v3, uint32(97), v14, i3)
+	i0 = fn3992(m, v3, uint32(97), v14, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -17009,7 +18977,7 @@ L78:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+624)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(624)
-	i0 = fn3991(m, v3, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v3, uint32(32), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -17028,7 +18996,7 @@ L76:
 	i1 = i1 + v4
 	i1 = i1 + uint32(8)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -17047,14 +19015,14 @@ L76:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+608)) = l1
 	v7 = k32(4294967295)
 	i1 = v2 + uint32(608)
-	i0 = fn3501(m, v0, i1, v1)
+	i0 = fn3502(m, v0, i1, v1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v1 = i0
 	if v1 == k32(4294967295) {
 		goto L1
@@ -17069,14 +19037,14 @@ L76:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+592)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(592)
-	i0 = fn3991(m, v4, uint32(257), v1, i3)
+	i0 = fn3992(m, v4, uint32(257), v1, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v14)
+	i0 = fn3990(m, i0, v14)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -17094,7 +19062,7 @@ L76:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+576)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(576)
-	i0 = fn3991(m, v4, uint32(115), uint32(2), i3)
+	i0 = fn3992(m, v4, uint32(115), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -17109,14 +19077,14 @@ L76:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+560)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(560)
-	i0 = fn3991(m, v4, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(32), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v1)
+	i0 = fn3990(m, i0, v1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -17124,7 +19092,7 @@ L76:
 L24:
 	v7 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn3502(m, v0, i1)
+	i0 = fn3503(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -17151,7 +19119,7 @@ L24:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn4357(m, i0, i1)
+	i0 = fn4358(m, i0, i1)
 	i0 = i0 & uint32(128)
 	if i0 != 0 {
 		goto L88
@@ -17272,14 +19240,14 @@ L87:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
 	v11 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+1564)) = v11
-	i0 = fn3503(m, v0, v5)
+	i0 = fn3504(m, v0, v5)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v13 = i0
 	if v6 == 0 {
 		goto L96
 	}
-	i0 = fn3504(m, v0, v13)
+	i0 = fn3505(m, v0, v13)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -17315,7 +19283,7 @@ L97:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1552))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+896)) = l1
 	i1 = v2 + uint32(896)
-	i0 = fn3476(m, v15, i1, v6, v16, v13)
+	i0 = fn3477(m, v15, i1, v6, v16, v13)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -17382,13 +19350,13 @@ L99:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1552))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+880)) = l1
 	i3 = v2 + uint32(880)
-	i0 = fn3991(m, v9, uint32(30), uint32(0), i3)
+	i0 = fn3992(m, v9, uint32(30), uint32(0), i3)
 	if i0 != k32(4294967295) {
 		goto L95
 	}
 	goto L2
 L96:
-	i0 = fn3456(m, v0, v13)
+	i0 = fn3457(m, v0, v13)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -17457,7 +19425,7 @@ L101:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1552))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+864)) = l1
 	i1 = v2 + uint32(864)
-	i0 = fn3476(m, v9, i1, uint32(259), v11, v13)
+	i0 = fn3477(m, v9, i1, uint32(259), v11, v13)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -17486,7 +19454,7 @@ L104:
 	v13 = i0
 	i0 = v4 + uint32(4)
 	v4 = i0
-	i0 = fn3456(m, v0, v13)
+	i0 = fn3457(m, v0, v13)
 	if i0 == k32(4294967295) {
 		goto L2
 	}
@@ -17518,7 +19486,7 @@ L109:
 	i0 = v4 + uint32(4)
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L2
 	}
@@ -17533,7 +19501,7 @@ L111:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1552))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+832)) = l1
 	i1 = v2 + uint32(832)
-	i0 = fn3505(m, v0, i1, v8, v3)
+	i0 = fn3506(m, v0, i1, v8, v3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -17608,7 +19576,7 @@ L112:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1552))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+816)) = l1
 	i3 = v2 + uint32(816)
-	i0 = fn3991(m, v1, uint32(57), v10, i3)
+	i0 = fn3992(m, v1, uint32(57), v10, i3)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
@@ -17685,7 +19653,7 @@ L114:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1552))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+848)) = l1
 	i3 = v2 + uint32(848)
-	i0 = fn3991(m, v1, uint32(53), v14, i3)
+	i0 = fn3992(m, v1, uint32(53), v14, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -17724,7 +19692,7 @@ L80:
 	v7 = k32(4294967295)
 	i1 = v2 + uint32(800)
 	i3 = v2 + uint32(784)
-	i0 = fn3486(m, v0, i1, uint32(8540259), i3)
+	i0 = fn3487(m, v0, i1, uint32(8540259), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -17732,7 +19700,7 @@ L80:
 	v4 = i0
 L79:
 	v7 = k32(4294967295)
-	i0 = fn3456(m, v0, v4)
+	i0 = fn3457(m, v0, v4)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -17762,7 +19730,7 @@ L79:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+768)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(768)
-	i0 = fn3991(m, v5, uint32(34), uint32(0), i3)
+	i0 = fn3992(m, v5, uint32(34), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -17787,7 +19755,7 @@ L79:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1552))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+752)) = l1
 	i1 = v2 + uint32(752)
-	i0 = fn3470(m, v0, i1, uint32(0), v7, v5)
+	i0 = fn3471(m, v0, i1, uint32(0), v7, v5)
 	v7 = i0
 	goto L1
 L23:
@@ -17805,13 +19773,13 @@ L23:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1472))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1552)) = l1
-	i0 = fn3465(m, v0, v1)
+	i0 = fn3466(m, v0, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+708))
-	i0 = fn3459(m, i0, v1)
+	i0 = fn3460(m, i0, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -17824,7 +19792,7 @@ L23:
 	if v5 != 0 {
 		goto L116
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L116:
 	if int32(v0) <= int32(k32(4294967295)) {
 		goto L1
@@ -17841,7 +19809,7 @@ L116:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+912)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(912)
-	i0 = fn3991(m, v1, uint32(83), v0, i3)
+	i0 = fn3992(m, v1, uint32(83), v0, i3)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
@@ -17885,13 +19853,13 @@ L118:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1520))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1552)) = l1
 	i1 = k32(10089824) + uint32(20764)
-	i0 = fn3465(m, v7, i1)
+	i0 = fn3466(m, v7, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L120
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+708))
-	i0 = fn3459(m, i0, v7)
+	i0 = fn3460(m, i0, v7)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v6 = i0
@@ -17904,7 +19872,7 @@ L118:
 	if v6 != 0 {
 		goto L121
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L121:
 	if int32(v5) <= int32(k32(4294967295)) {
 		goto L120
@@ -17920,7 +19888,7 @@ L121:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1552))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1024)) = l1
 	i3 = v2 + uint32(1024)
-	i0 = fn3991(m, v7, uint32(83), v5, i3)
+	i0 = fn3992(m, v7, uint32(83), v5, i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L119
 	}
@@ -17938,7 +19906,7 @@ L120:
 		goto L1
 	}
 	i0 = k32(10089824) + uint32(20764)
-	fn2072(m, i0)
+	fn2073(m, i0)
 	goto L1
 L119:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
@@ -17953,7 +19921,7 @@ L119:
 		goto L122
 	}
 	i0 = k32(10089824) + uint32(20764)
-	fn2072(m, i0)
+	fn2073(m, i0)
 L122:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	v4 = i0
@@ -17971,7 +19939,7 @@ L122:
 	v7 = k32(4294967295)
 	i1 = v2 + uint32(1008)
 	i4 = k32(10089824) + uint32(35504)
-	i0 = fn3476(m, v4, i1, uint32(259), v5, i4)
+	i0 = fn3477(m, v4, i1, uint32(259), v5, i4)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -17986,7 +19954,7 @@ L122:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+992)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(992)
-	i0 = fn3991(m, v4, uint32(47), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(47), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -18012,7 +19980,7 @@ L124:
 	v7 = k32(4294967295)
 	i1 = v5 + v4
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -18031,7 +19999,7 @@ L124:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+960)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(960)
-	i0 = fn3991(m, v5, uint32(80), uint32(1), i3)
+	i0 = fn3992(m, v5, uint32(80), uint32(1), i3)
 	if i0 != k32(4294967295) {
 		goto L123
 	}
@@ -18050,7 +20018,7 @@ L126:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+976)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(976)
-	i0 = fn3991(m, v1, uint32(53), uint32(1), i3)
+	i0 = fn3992(m, v1, uint32(53), uint32(1), i3)
 	if i0 != k32(4294967295) {
 		goto L3
 	}
@@ -18060,7 +20028,7 @@ L21:
 	v4 = i0
 	v7 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -18097,7 +20065,7 @@ L130:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+1040)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v2 + uint32(1040)
-	i0 = fn3603(m, i0, uint32(8515274), i2)
+	i0 = fn3604(m, i0, uint32(8515274), i2)
 	goto L1
 L129:
 	v5 = uint32(2)
@@ -18120,7 +20088,7 @@ L128:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1088)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(1088)
-	i0 = fn3991(m, v4, uint32(60), v5, i3)
+	i0 = fn3992(m, v4, uint32(60), v5, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -18131,7 +20099,7 @@ L127:
 		goto L133
 	}
 	v7 = k32(4294967295)
-	i0 = fn3456(m, v0, v1)
+	i0 = fn3457(m, v0, v1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -18153,7 +20121,7 @@ L127:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1072)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(1072)
-	i0 = fn3991(m, v1, uint32(15), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(15), uint32(0), i3)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
@@ -18177,7 +20145,7 @@ L133:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1056)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(1056)
-	i0 = fn3991(m, v1, uint32(14), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(14), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -18187,13 +20155,13 @@ L20:
 	if i0 != uint32(1) {
 		goto L134
 	}
-	i0 = fn3503(m, v0, v1)
+	i0 = fn3504(m, v0, v1)
 	if i0 == 0 {
 		goto L134
 	}
 	v7 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3504(m, v0, i1)
+	i0 = fn3505(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -18230,7 +20198,7 @@ L135:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1184)) = l1
 	v7 = k32(4294967295)
 	i1 = v2 + uint32(1184)
-	i0 = fn3476(m, v13, i1, v8, v9, v14)
+	i0 = fn3477(m, v13, i1, v8, v9, v14)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -18297,7 +20265,7 @@ L137:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1472))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1168)) = l1
 	i5 = v2 + uint32(1168)
-	i2 = fn3991(m, v0, uint32(30), uint32(0), i5)
+	i2 = fn3992(m, v0, uint32(30), uint32(0), i5)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -18317,7 +20285,7 @@ L134:
 		goto L139
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn2796(m, i0, uint32(8475499))
+	i0 = fn2797(m, i0, uint32(8475499))
 	if i0 == 0 {
 		goto L139
 	}
@@ -18340,7 +20308,7 @@ L140:
 	i0 = v7 + k32(4294967292)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn868(m, i0, uint32(8400762))
+	i0 = fn869(m, i0, uint32(8400762))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	if i0 != uint32(1) {
@@ -18349,14 +20317,14 @@ L140:
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn2206(m, i0, i1)
+	i0 = fn2207(m, i0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 L139:
 	v7 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -18433,14 +20401,14 @@ L145:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1104)) = l1
 	v7 = k32(4294967295)
 	i1 = v2 + uint32(1104)
-	i0 = fn3476(m, v0, i1, uint32(82), v4, v1)
+	i0 = fn3477(m, v0, i1, uint32(82), v4, v1)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
 	goto L1
 L144:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn2796(m, i0, uint32(8522590))
+	i0 = fn2797(m, i0, uint32(8522590))
 	if i0 == 0 {
 		goto L146
 	}
@@ -18453,7 +20421,7 @@ L144:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1472))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1136)) = l1
 	i1 = v2 + uint32(1136)
-	fn3473(m, v0, i1, uint32(8522549), uint32(0))
+	fn3474(m, v0, i1, uint32(8522549), uint32(0))
 	goto L1
 L146:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -18472,7 +20440,7 @@ L146:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1120)) = l1
 	v7 = k32(4294967295)
 	i1 = v2 + uint32(1120)
-	i0 = fn3476(m, v0, i1, uint32(108), v4, v1)
+	i0 = fn3477(m, v0, i1, uint32(108), v4, v1)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
@@ -18493,7 +20461,7 @@ L143:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1472))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1152)) = l1
 	i1 = v2 + uint32(1152)
-	i0 = fn3476(m, v0, i1, uint32(63), v4, v1)
+	i0 = fn3477(m, v0, i1, uint32(63), v4, v1)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
@@ -18537,7 +20505,7 @@ L19:
 	if i0 != 0 {
 		goto L148
 	}
-	i0 = fn2348(m, v13, uint32(10045280))
+	i0 = fn2349(m, v13, uint32(10045280))
 	if i0 != 0 {
 		goto L148
 	}
@@ -18546,7 +20514,7 @@ L19:
 	if v13 == uint32(10021560) {
 		goto L148
 	}
-	i0 = fn2348(m, v13, uint32(10021560))
+	i0 = fn2349(m, v13, uint32(10021560))
 	if i0 != 0 {
 		goto L148
 	}
@@ -18558,12 +20526,12 @@ L19:
 	if v13 == uint32(10063232) {
 		goto L148
 	}
-	i0 = fn2348(m, v13, uint32(10062672))
+	i0 = fn2349(m, v13, uint32(10062672))
 	if i0 != 0 {
 		goto L148
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn2348(m, i0, uint32(10063232))
+	i0 = fn2349(m, i0, uint32(10063232))
 	if i0 == 0 {
 		goto L147
 	}
@@ -18636,7 +20604,7 @@ L149:
 	v7 = k32(4294967295)
 	i1 = v2 + uint32(1296)
 	i3 = v2 + uint32(1280)
-	i0 = fn3486(m, v0, i1, uint32(8540193), i3)
+	i0 = fn3487(m, v0, i1, uint32(8540193), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -18800,7 +20768,7 @@ L16:
 	v7 = k32(4294967295)
 	i1 = v2 + uint32(1264)
 	i3 = v2 + uint32(1248)
-	i0 = fn3486(m, v0, i1, uint32(8540110), i3)
+	i0 = fn3487(m, v0, i1, uint32(8540110), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -18808,7 +20776,7 @@ L16:
 	v8 = i0
 L15:
 	v7 = k32(4294967295)
-	i0 = fn3456(m, v0, v8)
+	i0 = fn3457(m, v0, v8)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -18826,7 +20794,7 @@ L15:
 		goto L171
 	}
 	v7 = k32(4294967295)
-	i0 = fn3477(m, v0, v1)
+	i0 = fn3478(m, v0, v1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -18851,7 +20819,7 @@ L15:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1200)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(1200)
-	i0 = fn3991(m, v1, uint32(4), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(4), uint32(0), i3)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
@@ -18872,14 +20840,14 @@ L172:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1216)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(1216)
-	i0 = fn3991(m, v1, uint32(38), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(38), uint32(0), i3)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
 	goto L1
 L171:
 	v7 = k32(4294967295)
-	i0 = fn3456(m, v0, v1)
+	i0 = fn3457(m, v0, v1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -18912,7 +20880,7 @@ L173:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1552))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1232)) = l1
 	i3 = v2 + uint32(1232)
-	i0 = fn3991(m, v0, v1, uint32(0), i3)
+	i0 = fn3992(m, v0, v1, uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -18931,7 +20899,7 @@ L14:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1472))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1312)) = l1
 	i1 = v2 + uint32(1312)
-	fn3473(m, v0, i1, uint32(8490796), uint32(0))
+	fn3474(m, v0, i1, uint32(8490796), uint32(0))
 	goto L1
 L174:
 	i0 = v2 + uint32(1328)
@@ -18943,10 +20911,10 @@ L174:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1472))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1328)) = l1
 	i1 = v2 + uint32(1328)
-	fn3473(m, v0, i1, uint32(8484590), uint32(0))
+	fn3474(m, v0, i1, uint32(8484590), uint32(0))
 	goto L1
 L13:
-	i0 = fn3477(m, v0, v1)
+	i0 = fn3478(m, v0, v1)
 	v1 = i0
 	if v1 == k32(4294967295) {
 		goto L1
@@ -18964,7 +20932,7 @@ L13:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1344)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(1344)
-	i0 = fn3991(m, v0, uint32(50), v1, i3)
+	i0 = fn3992(m, v0, uint32(50), v1, i3)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
@@ -18983,7 +20951,7 @@ L12:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1472))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1360)) = l1
 	i1 = v2 + uint32(1360)
-	i0 = fn3466(m, v0, i1, v1, v7)
+	i0 = fn3467(m, v0, i1, v1, v7)
 	v7 = i0
 	goto L1
 L11:
@@ -19019,7 +20987,7 @@ L177:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1392)) = l1
 	v7 = k32(4294967295)
 	i1 = v2 + uint32(1392)
-	i0 = fn3506(m, v0, i1, v4)
+	i0 = fn3507(m, v0, i1, v4)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -19040,7 +21008,7 @@ L178:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v1 = i0
 L179:
-	i0 = fn3456(m, v0, v1)
+	i0 = fn3457(m, v0, v1)
 	if i0 == k32(4294967295) {
 		goto L180
 	}
@@ -19068,7 +21036,7 @@ L176:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1504))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1408)) = l1
 	i1 = v2 + uint32(1408)
-	i0 = fn3497(m, v0, i1, v4, uint32(0), uint32(47), uint32(80), uint32(81), uint32(0))
+	i0 = fn3498(m, v0, i1, v4, uint32(0), uint32(47), uint32(80), uint32(81), uint32(0))
 	v7 = i0
 	goto L1
 L175:
@@ -19094,7 +21062,7 @@ L182:
 	v6 = i0
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn3456(m, v0, v6)
+	i0 = fn3457(m, v0, v6)
 	if i0 != k32(4294967295) {
 		goto L181
 	}
@@ -19139,7 +21107,7 @@ L187:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1440)) = l1
 	v7 = k32(4294967295)
 	i1 = v2 + uint32(1440)
-	i0 = fn3506(m, v0, i1, v4)
+	i0 = fn3507(m, v0, i1, v4)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -19160,7 +21128,7 @@ L188:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v1 = i0
 L189:
-	i0 = fn3456(m, v0, v1)
+	i0 = fn3457(m, v0, v1)
 	if i0 == k32(4294967295) {
 		goto L190
 	}
@@ -19188,7 +21156,7 @@ L186:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1488))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1456)) = l1
 	i1 = v2 + uint32(1456)
-	i0 = fn3497(m, v0, i1, v4, uint32(0), uint32(47), uint32(80), uint32(81), uint32(1))
+	i0 = fn3498(m, v0, i1, v4, uint32(0), uint32(47), uint32(80), uint32(81), uint32(1))
 	v7 = i0
 	goto L1
 L185:
@@ -19214,7 +21182,7 @@ L192:
 	v6 = i0
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn3456(m, v0, v6)
+	i0 = fn3457(m, v0, v6)
 	if i0 != k32(4294967295) {
 		goto L191
 	}
@@ -19237,7 +21205,7 @@ L9:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+112)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(112)
-	i0 = fn3991(m, v4, uint32(55), uint32(5), i3)
+	i0 = fn3992(m, v4, uint32(55), uint32(5), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -19245,7 +21213,7 @@ L8:
 	v7 = uint32(0)
 	goto L1
 L7:
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L6:
 	i0 = v2 + uint32(1376)
@@ -19257,7 +21225,7 @@ L6:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1504))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1376)) = l1
 	i3 = v2 + uint32(1376)
-	i2 = fn3506(m, v0, i3, v4)
+	i2 = fn3507(m, v0, i3, v4)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -19275,7 +21243,7 @@ L5:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1488))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1424)) = l1
 	i3 = v2 + uint32(1424)
-	i2 = fn3506(m, v0, i3, v4)
+	i2 = fn3507(m, v0, i3, v4)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -19307,7 +21275,7 @@ L196:
 	v7 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn3456(m, v0, v5)
+	i0 = fn3457(m, v0, v5)
 	if i0 != k32(4294967295) {
 		goto L195
 	}
@@ -19329,7 +21297,7 @@ L198:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+928)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(928)
-	i0 = fn3991(m, v1, uint32(51), v3, i3)
+	i0 = fn3992(m, v1, uint32(51), v3, i3)
 	if i0 != k32(4294967295) {
 		goto L3
 	}
@@ -19359,13 +21327,13 @@ L200:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1520))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+1552)) = l1
 	i1 = k32(10089824) + uint32(20764)
-	i0 = fn3465(m, v1, i1)
+	i0 = fn3466(m, v1, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L202
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+708))
-	i0 = fn3459(m, i0, v1)
+	i0 = fn3460(m, i0, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -19378,7 +21346,7 @@ L200:
 	if v4 != 0 {
 		goto L203
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L203:
 	if int32(v0) <= int32(k32(4294967295)) {
 		goto L202
@@ -19394,7 +21362,7 @@ L203:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+1552))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+944)) = l1
 	i3 = v2 + uint32(944)
-	i0 = fn3991(m, v1, uint32(83), v0, i3)
+	i0 = fn3992(m, v1, uint32(83), v0, i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L201
 	}
@@ -19412,7 +21380,7 @@ L202:
 		goto L1
 	}
 	i0 = k32(10089824) + uint32(20764)
-	fn2072(m, i0)
+	fn2073(m, i0)
 	goto L1
 L201:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+20764))
@@ -19427,7 +21395,7 @@ L201:
 		goto L3
 	}
 	i0 = k32(10089824) + uint32(20764)
-	fn2072(m, i0)
+	fn2073(m, i0)
 L3:
 	v7 = uint32(0)
 	goto L1
@@ -19441,7 +21409,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3457(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3458(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19504,7 +21472,7 @@ func fn3457(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v7
 	*(*uint32)(unsafe.Add(b, v1)) = v6
 L1:
-	i0 = fn3454(m, v2)
+	i0 = fn3455(m, v2)
 	if i0 == 0 {
 		goto L4
 	}
@@ -19518,7 +21486,7 @@ L1:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+32)) = l1
 	i5 = v3 + uint32(32)
-	i2 = fn3991(m, v4, uint32(37), uint32(0), i5)
+	i2 = fn3992(m, v4, uint32(37), uint32(0), i5)
 	i2 = b2i(i2 == k32(4294967295))
 	v4 = i2
 	if v4 != 0 {
@@ -19549,7 +21517,7 @@ L3:
 	goto L2
 L5:
 	v4 = uint32(0)
-	i0 = fn3249(m, v2)
+	i0 = fn3250(m, v2)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
@@ -19560,7 +21528,7 @@ L5:
 		goto L6
 	}
 	v1 = k32(4294967295)
-	i0 = fn3452(m, v5)
+	i0 = fn3453(m, v5)
 	v6 = i0
 	if v6 == 0 {
 		goto L2
@@ -19583,13 +21551,13 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v11
 	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = v10
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = v9
-	i0 = fn3465(m, v8, v6)
+	i0 = fn3466(m, v8, v6)
 	v5 = i0
 	if v5 == 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+708))
-	i0 = fn3459(m, i0, v5)
+	i0 = fn3460(m, i0, v5)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v9 = i0
@@ -19602,7 +21570,7 @@ L5:
 	if v9 != 0 {
 		goto L7
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L7:
 	if int32(v8) <= int32(k32(4294967295)) {
 		goto L2
@@ -19619,7 +21587,7 @@ L7:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = l1
 	v1 = k32(4294967295)
 	i3 = v3 + uint32(16)
-	i0 = fn3991(m, v5, uint32(83), v8, i3)
+	i0 = fn3992(m, v5, uint32(83), v8, i3)
 	if i0 == k32(4294967295) {
 		goto L2
 	}
@@ -19634,7 +21602,7 @@ L7:
 	if v1 != 0 {
 		goto L8
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L8:
 	i0 = v3 + uint32(8)
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696312))
@@ -19643,7 +21611,7 @@ L8:
 	*(*uint64)(unsafe.Add(b, v3)) = l1
 	v1 = k32(4294967295)
 	i2 = k32(10089824) + uint32(22656)
-	i0 = fn3466(m, v0, v3, i2, uint32(2))
+	i0 = fn3467(m, v0, v3, i2, uint32(2))
 	if i0 == k32(4294967295) {
 		goto L2
 	}
@@ -19659,7 +21627,7 @@ L6:
 	v1 = i0
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn3455(m, v0, i1)
+	i0 = fn3456(m, v0, i1)
 	v5 = i0
 	if v5 == k32(4294967295) {
 		goto L9
@@ -19687,7 +21655,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3458(m *Module, v0 uint32) {
+func fn3459(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -19709,14 +21677,14 @@ func fn3458(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3459(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3460(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19738,7 +21706,7 @@ func fn3459(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = k32(4294967295)
 	i2 = v2 + uint32(12)
-	i0 = fn1704(m, v0, v1, i2)
+	i0 = fn1705(m, v0, v1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -19749,14 +21717,14 @@ func fn3459(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i1
-	i1 = fn1594(m, v4)
+	i1 = fn1595(m, v4)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v5
 	if v5 == 0 {
 		goto L1
 	}
 	v3 = k32(4294967295)
-	i0 = fn1711(m, v0, v1, v5)
+	i0 = fn1712(m, v0, v1, v5)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L3
 	}
@@ -19776,7 +21744,7 @@ func fn3459(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	goto L1
 L4:
-	i0 = fn1580(m, v4)
+	i0 = fn1581(m, v4)
 	v4 = i0
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
@@ -19797,7 +21765,7 @@ L5:
 		goto L1
 	}
 L2:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -19806,7 +21774,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3460(m *Module, v0 uint32) {
+func fn3461(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19833,7 +21801,7 @@ func fn3460(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -19852,7 +21820,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+700))
 	v1 = i0
@@ -19871,7 +21839,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+704))
 	v1 = i0
@@ -19890,7 +21858,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+708))
 	v1 = i0
@@ -19909,7 +21877,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+712))
 	v1 = i0
@@ -19928,7 +21896,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+716))
 	v1 = i0
@@ -19947,7 +21915,7 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+724))
 	v1 = i0
@@ -19966,7 +21934,7 @@ L7:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+720))
 	v1 = i0
@@ -19985,7 +21953,7 @@ L8:
 	if v2 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+728))
 	v1 = i0
@@ -20004,7 +21972,7 @@ L9:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -20023,7 +21991,7 @@ L10:
 	if v2 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -20042,15 +22010,15 @@ L11:
 	if v2 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
-	fn2111(m, v0)
+	fn2112(m, v0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3461(m *Module, v0 uint32) uint32 {
+func fn3462(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -20081,11 +22049,11 @@ func fn3461(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	v2 = uint32(0)
-	i0 = fn3990(m, v0)
+	i0 = fn3991(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn3658(m)
+	i0 = fn3659(m)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -20199,7 +22167,7 @@ L11:
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn3661(m, v3, v7)
+	i0 = fn3662(m, v3, v7)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -20216,7 +22184,7 @@ L12:
 	i1 = v9 + uint32(8)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, v1)) = l1
-	i0 = fn3663(m, v3, v4, v8, v1)
+	i0 = fn3664(m, v3, v4, v8, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -20229,14 +22197,14 @@ L12:
 		goto L11
 	}
 L3:
-	i0 = fn3660(m, v3)
+	i0 = fn3661(m, v3)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L2
 	}
 	v2 = v3
 	goto L1
 L2:
-	fn3659(m, v3)
+	fn3660(m, v3)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -20245,7 +22213,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3462(m *Module, v0 uint32) uint32 {
+func fn3463(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -20271,7 +22239,7 @@ func fn3462(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -20279,13 +22247,13 @@ func fn3462(m *Module, v0 uint32) uint32 {
 	i1 = v1 + uint32(4)
 	i2 = v1 + uint32(12)
 	i3 = v1 + uint32(8)
-	i0 = fn1691(m, v0, i1, i2, i3)
+	i0 = fn1692(m, v0, i1, i2, i3)
 	if i0 == 0 {
 		goto L1
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn1580(m, i0)
+	i0 = fn1581(m, i0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v4 = i0
@@ -20313,7 +22281,7 @@ L4:
 	i1 = v1 + uint32(4)
 	i2 = v1 + uint32(12)
 	i3 = v1 + uint32(8)
-	i0 = fn1691(m, v0, i1, i2, i3)
+	i0 = fn1692(m, v0, i1, i2, i3)
 	if i0 != 0 {
 		goto L2
 	}
@@ -20325,7 +22293,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3463(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3464(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -20344,17 +22312,17 @@ func fn3463(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	_ = i1
 	b := m.base
 	v4 = uint32(0)
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
-	i0 = fn1730(m, v0)
+	i0 = fn1731(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
 	}
-	i0 = fn1515(m, v6)
+	i0 = fn1516(m, v6)
 	if i0 == 0 {
 		goto L3
 	}
@@ -20383,8 +22351,8 @@ L5:
 	i1 = i1 + v4
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	v8 = i1
-	i0 = fn1706(m, v0, v8)
-	i0 = fn1580(m, i0)
+	i0 = fn1707(m, v0, v8)
+	i0 = fn1581(m, i0)
 	v9 = i0
 	i0 = v9 & v2
 	if i0 != 0 {
@@ -20396,7 +22364,7 @@ L5:
 		goto L6
 	}
 L7:
-	i0 = fn1594(m, v3)
+	i0 = fn1595(m, v3)
 	v9 = i0
 	if v9 != 0 {
 		goto L8
@@ -20412,7 +22380,7 @@ L7:
 	if v4 != 0 {
 		goto L9
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
@@ -20431,7 +22399,7 @@ L10:
 	}
 	goto L1
 L8:
-	i0 = fn1711(m, v5, v8, v9)
+	i0 = fn1712(m, v5, v8, v9)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L11
 	}
@@ -20446,7 +22414,7 @@ L8:
 	if v4 != 0 {
 		goto L12
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v4 = i0
@@ -20459,7 +22427,7 @@ L12:
 	if v4 != 0 {
 		goto L13
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
@@ -20491,7 +22459,7 @@ L11:
 	if v8 != 0 {
 		goto L6
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L6:
 	i0 = v4 + uint32(4)
 	v4 = i0
@@ -20516,14 +22484,14 @@ L15:
 		goto L1
 	}
 L2:
-	fn2072(m, v6)
+	fn2073(m, v6)
 L1:
 	return v4
 }
 
 //go:norace
 //go:nocheckptr
-func fn3464(m *Module, v0 uint32) uint32 {
+func fn3465(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -20559,7 +22527,7 @@ func fn3464(m *Module, v0 uint32) uint32 {
 	i0 = i0 + i1
 	i0 = i0 + k32(4294967292)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn868(m, i0, uint32(8400762))
+	i0 = fn869(m, i0, uint32(8400762))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	if i0 != uint32(6) {
@@ -20583,7 +22551,7 @@ L6:
 	i0 = i0 + i1
 	i0 = i0 + k32(4294967288)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn868(m, i0, uint32(8400762))
+	i0 = fn869(m, i0, uint32(8400762))
 	v3 = i0
 L5:
 	v0 = k32(4294967295)
@@ -20594,13 +22562,13 @@ L5:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+700))
-	i0 = fn4362(m, i0, i1)
+	i0 = fn4363(m, i0, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn4358(m, i0, v4)
+	i0 = fn4359(m, i0, v4)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -20613,7 +22581,7 @@ L5:
 	if v5 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
 	if v0 == uint32(2) {
 		goto L4
@@ -20627,7 +22595,7 @@ L7:
 		goto L10
 	}
 	i1 = k32(10089824) + uint32(20732)
-	i0 = fn2800(m, v0, i1)
+	i0 = fn2801(m, v0, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L9
@@ -20644,7 +22612,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L9:
 	i2 = k32(10089824) + uint32(44600)
-	i1 = fn2800(m, v0, i2)
+	i1 = fn2801(m, v0, i2)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -20658,7 +22626,7 @@ L9:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	v0 = k32(4294967295)
 	if v4 == 0 {
@@ -20666,7 +22634,7 @@ L11:
 	}
 	i0 = v1 + uint32(12)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+700))
-	fn2801(m, i0, i1)
+	fn2802(m, i0, i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v4 = i0
 	if v4 != 0 {
@@ -20695,7 +22663,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3465(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3466(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20735,7 +22703,7 @@ L2:
 	v3 = v1
 	goto L1
 L3:
-	i0 = fn932(m, v1)
+	i0 = fn933(m, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L4
@@ -20744,7 +22712,7 @@ L3:
 	goto L1
 L4:
 	i3 = v2 + uint32(12)
-	i0 = fn1743(m, v0, v3, v3, i3)
+	i0 = fn1744(m, v0, v3, v3, i3)
 	if i0 == 0 {
 		goto L5
 	}
@@ -20759,7 +22727,7 @@ L4:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
@@ -20778,7 +22746,7 @@ L5:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -20795,7 +22763,7 @@ L7:
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, v5))
 	v7 = i1
-	i0 = fn3465(m, v0, v7)
+	i0 = fn3466(m, v0, v7)
 	v1 = i0
 	if v1 != 0 {
 		goto L12
@@ -20849,7 +22817,7 @@ L16:
 	if v4 != 0 {
 		goto L15
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -20862,7 +22830,7 @@ L15:
 	if v4 != 0 {
 		goto L17
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L17:
 	i0 = v5 + uint32(4)
 	v5 = i0
@@ -20881,7 +22849,7 @@ L10:
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn2289(m, v4)
+	i0 = fn2290(m, v4)
 	v8 = i0
 	if v8 != 0 {
 		goto L8
@@ -20903,14 +22871,14 @@ L18:
 	v3 = uint32(0)
 	goto L1
 L9:
-	fn2072(m, v3)
+	fn2073(m, v3)
 	v3 = uint32(0)
 	goto L1
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
 	i1 = v2 + uint32(8)
 	i2 = v2 + uint32(4)
-	i0 = fn2208(m, v1, i1, i2, v2)
+	i0 = fn2209(m, v1, i1, i2, v2)
 	if i0 == 0 {
 		goto L22
 	}
@@ -20918,7 +22886,7 @@ L8:
 	v5 = i0
 L23:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3465(m, v0, i1)
+	i0 = fn3466(m, v0, i1)
 	v4 = i0
 	if v4 != 0 {
 		goto L24
@@ -20934,7 +22902,7 @@ L23:
 	if v1 != 0 {
 		goto L25
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
@@ -20978,19 +22946,19 @@ L28:
 	if v6 != 0 {
 		goto L26
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L26:
 	*(*uint32)(unsafe.Add(b, v5)) = v7
 	i0 = v5 + uint32(4)
 	v5 = i0
 	i1 = v2 + uint32(8)
 	i2 = v2 + uint32(4)
-	i0 = fn2208(m, v1, i1, i2, v2)
+	i0 = fn2209(m, v1, i1, i2, v2)
 	if i0 != 0 {
 		goto L23
 	}
 L22:
-	i0 = fn2199(m, v8)
+	i0 = fn2200(m, v8)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v4 = i0
@@ -21003,7 +22971,7 @@ L22:
 	if v4 != 0 {
 		goto L29
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L29:
 	if v0 != 0 {
 		goto L20
@@ -21034,13 +23002,13 @@ L20:
 	if v4 != 0 {
 		goto L30
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L30:
 	i0 = v3 + uint32(16)
 	*(*uint32)(unsafe.Add(b, i0)) = v0
 	goto L1
 L19:
-	fn2072(m, v3)
+	fn2073(m, v3)
 	v3 = uint32(0)
 L1:
 	i0 = v2 + uint32(16)
@@ -21050,7 +23018,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3466(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3467(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -21087,14 +23055,14 @@ func fn3466(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L2
 	}
 L5:
-	i0 = fn2796(m, v2, uint32(8522590))
+	i0 = fn2797(m, v2, uint32(8522590))
 	if i0 == 0 {
 		goto L2
 	}
 	v3 = uint32(8522549)
 	goto L3
 L4:
-	i0 = fn2796(m, v2, uint32(8522590))
+	i0 = fn2797(m, v2, uint32(8522590))
 	if i0 == 0 {
 		goto L2
 	}
@@ -21108,7 +23076,7 @@ L3:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+80)) = l1
 	i1 = v4 + uint32(80)
-	fn3473(m, v0, i1, v3, uint32(0))
+	fn3474(m, v0, i1, v3, uint32(0))
 	v0 = k32(4294967295)
 	goto L1
 L2:
@@ -21116,7 +23084,7 @@ L2:
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
 	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i0 = fn4361(m, i0, i1, v2)
+	i0 = fn4362(m, i0, i1, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L6
@@ -21127,7 +23095,7 @@ L6:
 	v6 = uint32(724)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn4358(m, i0, v2)
+	i0 = fn4359(m, i0, v2)
 	v7 = i0
 	i0 = v7 + k32(4294967295)
 	switch i0 {
@@ -21147,20 +23115,20 @@ L6:
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn4359(m, i0)
+	i0 = fn4360(m, i0)
 	if i0 != 0 {
 		goto L17
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+728))
 	i2 = v4 + uint32(96)
-	i0 = fn1704(m, i0, v2, i2)
+	i0 = fn1705(m, i0, v2, i2)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+96))
 	v6 = i0
-	fn3458(m, v6)
+	fn3459(m, v6)
 	if v6 != uint32(10014548) {
 		goto L11
 	}
@@ -21188,7 +23156,7 @@ L18:
 	*(*uint64)(unsafe.Add(b, v6)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+96)) = l1
-	i0 = fn3459(m, v0, v2)
+	i0 = fn3460(m, v0, v2)
 	v0 = i0
 	if int32(v0) <= int32(k32(4294967295)) {
 		goto L19
@@ -21202,7 +23170,7 @@ L18:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+96))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+48)) = l1
 	i3 = v4 + uint32(48)
-	i0 = fn3991(m, v1, v5, v0, i3)
+	i0 = fn3992(m, v1, v5, v0, i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L13
 	}
@@ -21261,7 +23229,7 @@ L22:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = l1
 	i3 = v4 + uint32(16)
-	i0 = fn3991(m, v3, uint32(25), uint32(0), i3)
+	i0 = fn3992(m, v3, uint32(25), uint32(0), i3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L8
 	}
@@ -21286,7 +23254,7 @@ L24:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+96)) = l1
 	i1 = k32(10089824) + uint32(22180)
-	i0 = fn3459(m, v3, i1)
+	i0 = fn3460(m, v3, i1)
 	v3 = i0
 	if int32(v3) <= int32(k32(4294967295)) {
 		goto L8
@@ -21300,7 +23268,7 @@ L24:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+96))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+32)) = l1
 	i3 = v4 + uint32(32)
-	i0 = fn3991(m, v7, uint32(84), v3, i3)
+	i0 = fn3992(m, v7, uint32(84), v3, i3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L8
 	}
@@ -21329,7 +23297,7 @@ L13:
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn4359(m, i0)
+	i0 = fn4360(m, i0)
 	if i0 != 0 {
 		goto L10
 	}
@@ -21407,7 +23375,7 @@ L31:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+96)) = l1
 	i1 = k32(10089824) + uint32(22180)
-	i0 = fn3459(m, v6, i1)
+	i0 = fn3460(m, v6, i1)
 	v6 = i0
 	if int32(v6) <= int32(k32(4294967295)) {
 		goto L8
@@ -21421,7 +23389,7 @@ L31:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+96))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+64)) = l1
 	i3 = v4 + uint32(64)
-	i0 = fn3991(m, v3, uint32(84), v6, i3)
+	i0 = fn3992(m, v3, uint32(84), v6, i3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L8
 	}
@@ -21433,7 +23401,7 @@ L30:
 L29:
 	v6 = uint32(66)
 L9:
-	i0 = fn3459(m, v5, v2)
+	i0 = fn3460(m, v5, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -21446,7 +23414,7 @@ L9:
 	if v5 != 0 {
 		goto L32
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L32:
 	if int32(v3) >= int32(uint32(0)) {
 		goto L33
@@ -21465,7 +23433,7 @@ L33:
 	*(*uint64)(unsafe.Add(b, v4)) = l1
 	i3 = b2i(v6 == uint32(91))
 	i2 = v3 << (i3 & 31)
-	i0 = fn3991(m, v0, v6, i2, v4)
+	i0 = fn3992(m, v0, v6, i2, v4)
 	v0 = i0
 	goto L1
 L8:
@@ -21482,7 +23450,7 @@ L8:
 		goto L1
 	}
 L7:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v4 + uint32(112)
 	m.g0 = i0
@@ -21491,7 +23459,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3467(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3468(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -21550,7 +23518,7 @@ func fn3467(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v8 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v9 = i1
-	i0 = fn3493(m, v0, v9)
+	i0 = fn3494(m, v0, v9)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -21574,7 +23542,7 @@ L3:
 L5:
 	v8 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, v10))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -21646,7 +23614,7 @@ L11:
 	v8 = i0
 	i0 = v10 + uint32(4)
 	v10 = i0
-	i0 = fn3456(m, v0, v8)
+	i0 = fn3457(m, v0, v8)
 	if i0 != k32(4294967295) {
 		goto L11
 	}
@@ -21676,7 +23644,7 @@ L12:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+344)) = l1
 	v14 = uint32(1)
 	i3 = v3 + uint32(344)
-	i0 = fn3991(m, v10, uint32(52), v13, i3)
+	i0 = fn3992(m, v10, uint32(52), v13, i3)
 	if i0 == k32(4294967295) {
 		goto L8
 	}
@@ -21697,7 +23665,7 @@ L9:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+384))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+328)) = l1
 	i1 = v3 + uint32(328)
-	i0 = fn3495(m, v0, i1, v10, v13)
+	i0 = fn3496(m, v0, i1, v10, v13)
 	v10 = i0
 	if v10 == k32(4294967295) {
 		goto L8
@@ -21732,14 +23700,14 @@ L14:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+312)) = l1
 	v8 = k32(4294967295)
 	i3 = v3 + uint32(312)
-	i0 = fn3991(m, v10, uint32(115), uint32(2), i3)
+	i0 = fn3992(m, v10, uint32(115), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 L21:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+304)) = v6
 	i1 = v3 + uint32(304)
-	i0 = fn2696(m, uint32(8542830), i1)
+	i0 = fn2697(m, uint32(8542830), i1)
 	v10 = i0
 	if v10 != 0 {
 		goto L22
@@ -21748,7 +23716,7 @@ L21:
 	goto L1
 L22:
 	v8 = k32(4294967295)
-	i0 = fn3435(m, v0, v10, uint32(6), v5, v11)
+	i0 = fn3436(m, v0, v10, uint32(6), v5, v11)
 	v17 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v13 = i0
@@ -21765,7 +23733,7 @@ L22:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 	goto L1
 L23:
 	if v13 == uint32(1073741823) {
@@ -21777,10 +23745,10 @@ L23:
 	if v13 != 0 {
 		goto L24
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L24:
 	v16 = uint32(0)
-	i0 = fn3468(m, v0, v5)
+	i0 = fn3469(m, v0, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L19
 	}
@@ -21801,7 +23769,7 @@ L25:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+364))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+288)) = l1
 	i3 = v3 + uint32(288)
-	i0 = fn3991(m, v13, uint32(85), v10, i3)
+	i0 = fn3992(m, v13, uint32(85), v10, i3)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L19
 	}
@@ -21856,7 +23824,7 @@ L30:
 	i0 = v10 + uint32(4)
 	v10 = i0
 	i3 = v3 + uint32(380)
-	i0 = fn3507(m, v0, v8, v12, i3, v3)
+	i0 = fn3508(m, v0, v8, v12, i3, v3)
 	if i0 != k32(4294967295) {
 		goto L29
 	}
@@ -21900,7 +23868,7 @@ L34:
 	v10 = i0
 	i3 = v3 + uint32(380)
 	i4 = v3 + uint32(16)
-	i0 = fn3507(m, v0, v8, v12, i3, i4)
+	i0 = fn3508(m, v0, v8, v12, i3, i4)
 	if i0 != k32(4294967295) {
 		goto L33
 	}
@@ -21928,7 +23896,7 @@ L36:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+272)) = l1
 	i3 = v3 + uint32(380)
 	i4 = v3 + uint32(272)
-	i0 = fn3507(m, v0, v10, v13, i3, i4)
+	i0 = fn3508(m, v0, v10, v13, i3, i4)
 	if i0 == k32(4294967295) {
 		goto L28
 	}
@@ -21971,7 +23939,7 @@ L39:
 	v10 = i0
 	i3 = v3 + uint32(380)
 	i4 = v3 + uint32(32)
-	i0 = fn3507(m, v0, v8, v12, i3, i4)
+	i0 = fn3508(m, v0, v8, v12, i3, i4)
 	if i0 != k32(4294967295) {
 		goto L38
 	}
@@ -21999,7 +23967,7 @@ L41:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+256)) = l1
 	i3 = v3 + uint32(380)
 	i4 = v3 + uint32(256)
-	i0 = fn3507(m, v0, v10, v13, i3, i4)
+	i0 = fn3508(m, v0, v10, v13, i3, i4)
 	if i0 == k32(4294967295) {
 		goto L28
 	}
@@ -22015,7 +23983,7 @@ L42:
 	i1 = k32(10089824) + uint32(40156)
 	i3 = v3 + uint32(380)
 	i4 = v3 + uint32(240)
-	i0 = fn3507(m, v0, i1, v7, i3, i4)
+	i0 = fn3508(m, v0, i1, v7, i3, i4)
 	if i0 == k32(4294967295) {
 		goto L28
 	}
@@ -22036,7 +24004,7 @@ L42:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+384))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+224)) = l1
 	i3 = v3 + uint32(224)
-	i0 = fn3991(m, v13, uint32(52), v10, i3)
+	i0 = fn3992(m, v13, uint32(52), v10, i3)
 	if i0 != k32(4294967295) {
 		goto L27
 	}
@@ -22045,7 +24013,7 @@ L28:
 	if int32(v15) < int32(uint32(1)) {
 		goto L1
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L27:
 	i0 = v14 | uint32(4)
@@ -22062,11 +24030,11 @@ L26:
 	} else {
 		i2 = uint32(2)
 	}
-	i0 = fn3435(m, v0, i1, i2, v1, v11)
+	i0 = fn3436(m, v0, i1, i2, v1, v11)
 	if i0 == k32(4294967295) {
 		goto L15
 	}
-	i0 = fn3249(m, v10)
+	i0 = fn3250(m, v10)
 	v5 = i0
 	if v5 != 0 {
 		goto L44
@@ -22081,7 +24049,7 @@ L44:
 	if int32(i0) > int32(uint32(1)) {
 		goto L43
 	}
-	i0 = fn3452(m, v5)
+	i0 = fn3453(m, v5)
 	v13 = i0
 	if v13 == 0 {
 		goto L16
@@ -22095,13 +24063,13 @@ L43:
 	} else {
 		i1 = uint32(10059656)
 	}
-	i0 = fn3465(m, i0, i1)
+	i0 = fn3466(m, i0, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L46
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+708))
-	i0 = fn3459(m, i0, v5)
+	i0 = fn3460(m, i0, v5)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v7 = i0
@@ -22114,13 +24082,13 @@ L43:
 	if v7 != 0 {
 		goto L47
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L47:
 	if int32(v9) > int32(k32(4294967295)) {
 		goto L45
 	}
 L46:
-	fn3458(m, v13)
+	fn3459(m, v13)
 	goto L16
 L45:
 	if v13 == 0 {
@@ -22137,7 +24105,7 @@ L45:
 	if v5 != 0 {
 		goto L48
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 L48:
 	v5 = uint32(0)
 	v9 = uint32(0)
@@ -22174,14 +24142,14 @@ L52:
 L51:
 	*(*uint32)(unsafe.Add(b, uint64(v13)+740)) = v12
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v13 = i0
 	if v13 == k32(4294967295) {
 		goto L15
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v13)
+	i0 = fn3990(m, i0, v13)
 	if i0 == k32(4294967295) {
 		goto L15
 	}
@@ -22205,7 +24173,7 @@ L51:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+208)) = l1
 	i1 = v3 + uint32(208)
-	fn3473(m, v0, i1, uint32(8416803), uint32(0))
+	fn3474(m, v0, i1, uint32(8416803), uint32(0))
 	goto L15
 L54:
 	i1 = v5 + uint32(1)
@@ -22251,7 +24219,7 @@ L56:
 	v5 = i0
 	i0 = v13 + uint32(4)
 	v13 = i0
-	i0 = fn3455(m, v0, v5)
+	i0 = fn3456(m, v0, v5)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L16
 	}
@@ -22260,7 +24228,7 @@ L58:
 	if v9 == 0 {
 		goto L59
 	}
-	i0 = fn3508(m, v0)
+	i0 = fn3509(m, v0)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L16
 	}
@@ -22270,9 +24238,9 @@ L58:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v10)+20)) = i1
 L59:
-	i0 = fn3437(m, v0, uint32(1))
+	i0 = fn3438(m, v0, uint32(1))
 	v10 = i0
-	fn3438(m, v0)
+	fn3439(m, v0)
 	if v10 == 0 {
 		goto L15
 	}
@@ -22296,7 +24264,7 @@ L59:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+384))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+192)) = l1
 	i1 = v3 + uint32(192)
-	i0 = fn3471(m, v0, i1, v10, v14)
+	i0 = fn3472(m, v0, i1, v10, v14)
 	v13 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v1 = i0
@@ -22312,7 +24280,7 @@ L59:
 	if v1 != 0 {
 		goto L15
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 	goto L15
 L60:
 	if v1 == uint32(1073741823) {
@@ -22324,7 +24292,7 @@ L60:
 	if v1 != 0 {
 		goto L61
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L61:
 	if int32(v15) < int32(uint32(1)) {
 		goto L17
@@ -22343,11 +24311,11 @@ L61:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+176)) = l1
 	v8 = k32(4294967295)
 	i3 = v3 + uint32(176)
-	i0 = fn3991(m, v10, uint32(115), uint32(2), i3)
+	i0 = fn3992(m, v10, uint32(115), uint32(2), i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L62
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L62:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
@@ -22360,20 +24328,20 @@ L62:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+364))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+160)) = l1
 	i3 = v3 + uint32(160)
-	i0 = fn3991(m, v10, uint32(56), uint32(4), i3)
+	i0 = fn3992(m, v10, uint32(56), uint32(4), i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L18
 	}
 L19:
-	fn3438(m, v0)
+	fn3439(m, v0)
 	v8 = k32(4294967295)
 	goto L1
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	*(*uint32)(unsafe.Add(b, uint64(i0)+732)) = v16
-	i0 = fn3437(m, v0, uint32(0))
+	i0 = fn3438(m, v0, uint32(0))
 	v10 = i0
-	fn3438(m, v0)
+	fn3439(m, v0)
 	if v10 != 0 {
 		goto L63
 	}
@@ -22390,7 +24358,7 @@ L63:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+144)) = l1
 	v8 = k32(4294967295)
 	i1 = v3 + uint32(144)
-	i0 = fn3471(m, v0, i1, v10, uint32(0))
+	i0 = fn3472(m, v0, i1, v10, uint32(0))
 	v13 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v1 = i0
@@ -22407,7 +24375,7 @@ L63:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 	goto L1
 L64:
 	if v1 == uint32(1073741823) {
@@ -22419,7 +24387,7 @@ L64:
 	if v1 != 0 {
 		goto L65
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L65:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
@@ -22439,7 +24407,7 @@ L65:
 	v8 = k32(4294967295)
 	i2 = v16 + uint32(1)
 	i3 = v3 + uint32(96)
-	i0 = fn3991(m, v10, uint32(115), i2, i3)
+	i0 = fn3992(m, v10, uint32(115), i2, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -22455,7 +24423,7 @@ L65:
 	v8 = k32(4294967295)
 	i2 = v16 + k32(4294967295)
 	i3 = v3 + uint32(80)
-	i0 = fn3991(m, v10, uint32(53), i2, i3)
+	i0 = fn3992(m, v10, uint32(53), i2, i3)
 	if i0 != k32(4294967295) {
 		goto L17
 	}
@@ -22472,7 +24440,7 @@ L66:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+128)) = l1
 	v8 = k32(4294967295)
 	i3 = v3 + uint32(128)
-	i0 = fn3991(m, v10, uint32(34), uint32(0), i3)
+	i0 = fn3992(m, v10, uint32(34), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -22487,7 +24455,7 @@ L66:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+112)) = l1
 	v8 = k32(4294967295)
 	i3 = v3 + uint32(112)
-	i0 = fn3991(m, v10, uint32(53), uint32(0), i3)
+	i0 = fn3992(m, v10, uint32(53), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -22536,7 +24504,7 @@ L68:
 	i0 = v1 + k32(4294967292)
 	v1 = i0
 	i3 = v3 + uint32(64)
-	i0 = fn3991(m, v4, uint32(53), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(53), uint32(0), i3)
 	if i0 != k32(4294967295) {
 		goto L68
 	}
@@ -22551,16 +24519,16 @@ L67:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+364))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+48)) = l1
 	i1 = v3 + uint32(48)
-	i0 = fn3466(m, v0, i1, v6, uint32(2))
+	i0 = fn3467(m, v0, i1, v6, uint32(2))
 	v8 = i0
 	goto L1
 L16:
-	fn3438(m, v0)
+	fn3439(m, v0)
 L15:
 	if int32(v15) < int32(uint32(1)) {
 		goto L1
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L8:
 	v8 = k32(4294967295)
@@ -22572,7 +24540,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3468(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3469(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22667,13 +24635,13 @@ L11:
 	*(*uint64)(unsafe.Add(b, v11)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+368))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+384)) = l1
-	i0 = fn3465(m, v10, v9)
+	i0 = fn3466(m, v10, v9)
 	v9 = i0
 	if v9 == 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+708))
-	i0 = fn3459(m, i0, v9)
+	i0 = fn3460(m, i0, v9)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v13 = i0
@@ -22686,7 +24654,7 @@ L11:
 	if v13 != 0 {
 		goto L12
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L12:
 	if int32(v10) <= int32(k32(4294967295)) {
 		goto L3
@@ -22700,7 +24668,7 @@ L12:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+384))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+128)) = l1
 	i3 = v2 + uint32(128)
-	i0 = fn3991(m, v9, uint32(83), v10, i3)
+	i0 = fn3992(m, v9, uint32(83), v10, i3)
 	if i0 == k32(4294967295) {
 		goto L3
 	}
@@ -22710,7 +24678,7 @@ L12:
 		goto L14
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = fn3511(m, v0, v9, i2, v3, uint32(0))
+	i0 = fn3512(m, v0, v9, i2, v3, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -22731,7 +24699,7 @@ L12:
 		i2 = uint32(2)
 	}
 	i3 = v2 + uint32(112)
-	i0 = fn3991(m, v8, uint32(56), i2, i3)
+	i0 = fn3992(m, v8, uint32(56), i2, i3)
 	if i0 != k32(4294967295) {
 		goto L13
 	}
@@ -22747,7 +24715,7 @@ L14:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+368))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+96)) = l1
 	i3 = v2 + uint32(96)
-	i0 = fn3991(m, v9, uint32(55), uint32(7), i3)
+	i0 = fn3992(m, v9, uint32(55), uint32(7), i3)
 	if i0 == k32(4294967295) {
 		goto L3
 	}
@@ -22759,7 +24727,7 @@ L13:
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	i3 = v3 + uint32(1)
-	i0 = fn3511(m, v0, v9, i2, i3, uint32(0))
+	i0 = fn3512(m, v0, v9, i2, i3, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -22773,7 +24741,7 @@ L13:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+368))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+48)) = l1
 	i3 = v2 + uint32(48)
-	i0 = fn3991(m, v7, uint32(56), uint32(5), i3)
+	i0 = fn3992(m, v7, uint32(56), uint32(5), i3)
 	if i0 == k32(4294967295) {
 		goto L3
 	}
@@ -22796,7 +24764,7 @@ L15:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = v3
 	i1 = v2 + uint32(80)
 	i3 = v2 + uint32(64)
-	fn3473(m, v0, i1, uint32(8441353), i3)
+	fn3474(m, v0, i1, uint32(8441353), i3)
 	goto L3
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
@@ -22815,13 +24783,13 @@ L10:
 	*(*uint64)(unsafe.Add(b, v11)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+368))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+384)) = l1
-	i0 = fn3465(m, v10, v9)
+	i0 = fn3466(m, v10, v9)
 	v9 = i0
 	if v9 == 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+708))
-	i0 = fn3459(m, i0, v9)
+	i0 = fn3460(m, i0, v9)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v13 = i0
@@ -22834,7 +24802,7 @@ L10:
 	if v13 != 0 {
 		goto L16
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L16:
 	if int32(v10) <= int32(k32(4294967295)) {
 		goto L3
@@ -22848,7 +24816,7 @@ L16:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+384))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+240)) = l1
 	i3 = v2 + uint32(240)
-	i0 = fn3991(m, v9, uint32(83), v10, i3)
+	i0 = fn3992(m, v9, uint32(83), v10, i3)
 	if i0 == k32(4294967295) {
 		goto L3
 	}
@@ -22862,7 +24830,7 @@ L16:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+368))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+224)) = l1
 	i3 = v2 + uint32(224)
-	i0 = fn3991(m, v9, uint32(55), uint32(9), i3)
+	i0 = fn3992(m, v9, uint32(55), uint32(9), i3)
 	if i0 == k32(4294967295) {
 		goto L3
 	}
@@ -22872,7 +24840,7 @@ L16:
 		goto L17
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = fn3511(m, v0, v9, i2, v3, uint32(1))
+	i0 = fn3512(m, v0, v9, i2, v3, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -22886,7 +24854,7 @@ L16:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+368))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+176)) = l1
 	i3 = v2 + uint32(176)
-	i0 = fn3991(m, v7, uint32(56), uint32(5), i3)
+	i0 = fn3992(m, v7, uint32(56), uint32(5), i3)
 	if i0 == k32(4294967295) {
 		goto L3
 	}
@@ -22909,7 +24877,7 @@ L17:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+192)) = v3
 	i1 = v2 + uint32(208)
 	i3 = v2 + uint32(192)
-	fn3473(m, v0, i1, uint32(8441353), i3)
+	fn3474(m, v0, i1, uint32(8441353), i3)
 	goto L3
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
@@ -22928,13 +24896,13 @@ L9:
 	*(*uint64)(unsafe.Add(b, v11)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+368))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+384)) = l1
-	i0 = fn3465(m, v10, v9)
+	i0 = fn3466(m, v10, v9)
 	v9 = i0
 	if v9 == 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+708))
-	i0 = fn3459(m, i0, v9)
+	i0 = fn3460(m, i0, v9)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v13 = i0
@@ -22947,7 +24915,7 @@ L9:
 	if v13 != 0 {
 		goto L18
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L18:
 	if int32(v10) <= int32(k32(4294967295)) {
 		goto L3
@@ -22961,7 +24929,7 @@ L18:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+384))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+352)) = l1
 	i3 = v2 + uint32(352)
-	i0 = fn3991(m, v9, uint32(83), v10, i3)
+	i0 = fn3992(m, v9, uint32(83), v10, i3)
 	if i0 == k32(4294967295) {
 		goto L3
 	}
@@ -22975,7 +24943,7 @@ L18:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+368))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+336)) = l1
 	i3 = v2 + uint32(336)
-	i0 = fn3991(m, v9, uint32(55), uint32(8), i3)
+	i0 = fn3992(m, v9, uint32(55), uint32(8), i3)
 	if i0 == k32(4294967295) {
 		goto L3
 	}
@@ -22985,7 +24953,7 @@ L18:
 		goto L20
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = fn3511(m, v0, v9, i2, v3, uint32(0))
+	i0 = fn3512(m, v0, v9, i2, v3, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -22999,7 +24967,7 @@ L18:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+368))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+288)) = l1
 	i3 = v2 + uint32(288)
-	i0 = fn3991(m, v7, uint32(56), uint32(5), i3)
+	i0 = fn3992(m, v7, uint32(56), uint32(5), i3)
 	if i0 == k32(4294967295) {
 		goto L3
 	}
@@ -23022,7 +24990,7 @@ L20:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+304)) = v3
 	i1 = v2 + uint32(320)
 	i3 = v2 + uint32(304)
-	fn3473(m, v0, i1, uint32(8441353), i3)
+	fn3474(m, v0, i1, uint32(8441353), i3)
 	goto L3
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
@@ -23035,7 +25003,7 @@ L19:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+368))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+272)) = l1
 	i3 = v2 + uint32(272)
-	i0 = fn3991(m, v7, uint32(61), uint32(1), i3)
+	i0 = fn3992(m, v7, uint32(61), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L3
 	}
@@ -23048,7 +25016,7 @@ L19:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+368))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+256)) = l1
 	i1 = v2 + uint32(256)
-	i0 = fn3466(m, v0, i1, v3, uint32(2))
+	i0 = fn3467(m, v0, i1, v3, uint32(2))
 	if i0 == k32(4294967295) {
 		goto L3
 	}
@@ -23066,7 +25034,7 @@ L8:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+368))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+160)) = l1
 	i3 = v2 + uint32(160)
-	i0 = fn3991(m, v7, uint32(61), uint32(1), i3)
+	i0 = fn3992(m, v7, uint32(61), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L3
 	}
@@ -23079,7 +25047,7 @@ L8:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+368))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+144)) = l1
 	i1 = v2 + uint32(144)
-	i0 = fn3466(m, v0, i1, v3, uint32(2))
+	i0 = fn3467(m, v0, i1, v3, uint32(2))
 	if i0 == k32(4294967295) {
 		goto L3
 	}
@@ -23097,7 +25065,7 @@ L7:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+368))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = l1
 	i3 = v2 + uint32(32)
-	i0 = fn3991(m, v7, uint32(61), uint32(1), i3)
+	i0 = fn3992(m, v7, uint32(61), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L3
 	}
@@ -23110,7 +25078,7 @@ L7:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+368))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	i1 = v2 + uint32(16)
-	i0 = fn3466(m, v0, i1, v3, uint32(2))
+	i0 = fn3467(m, v0, i1, v3, uint32(2))
 	if i0 == k32(4294967295) {
 		goto L3
 	}
@@ -23149,7 +25117,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+384)) = v5
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+384))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i2 = fn3991(m, v0, uint32(52), v4, v2)
+	i2 = fn3992(m, v0, uint32(52), v4, v2)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -23167,7 +25135,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3469(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3470(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -23197,7 +25165,7 @@ func fn3469(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	v4 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3435(m, v0, i1, uint32(1), v1, v2)
+	i0 = fn3436(m, v0, i1, uint32(1), v1, v2)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -23233,7 +25201,7 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	i0 = v3 + uint32(352)
 	i0 = i0 + uint32(8)
@@ -23247,11 +25215,11 @@ L3:
 	v4 = k32(4294967295)
 	i1 = v3 + uint32(352)
 	i2 = k32(10089824) + uint32(24548)
-	i0 = fn3466(m, v0, i1, i2, uint32(1))
+	i0 = fn3467(m, v0, i1, i2, uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L4:
 	i0 = v3 + uint32(336)
@@ -23262,7 +25230,7 @@ L4:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+336)) = l1
 	i1 = v3 + uint32(336)
 	i2 = k32(10089824) + uint32(24452)
-	i0 = fn3466(m, v0, i1, i2, uint32(2))
+	i0 = fn3467(m, v0, i1, i2, uint32(2))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L5
 	}
@@ -23280,13 +25248,13 @@ L4:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+368))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+384)) = l1
-	i0 = fn3465(m, v2, v4)
+	i0 = fn3466(m, v2, v4)
 	v2 = i0
 	if v2 == 0 {
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+708))
-	i0 = fn3459(m, i0, v2)
+	i0 = fn3460(m, i0, v2)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -23299,7 +25267,7 @@ L4:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L8:
 	v4 = k32(4294967295)
 	if int32(v6) > int32(k32(4294967295)) {
@@ -23320,7 +25288,7 @@ L6:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+384))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+320)) = l1
 	i3 = v3 + uint32(320)
-	i0 = fn3991(m, v2, uint32(83), v6, i3)
+	i0 = fn3992(m, v2, uint32(83), v6, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -23335,16 +25303,16 @@ L6:
 	v4 = k32(4294967295)
 	i1 = v3 + uint32(304)
 	i2 = k32(10089824) + uint32(25080)
-	i0 = fn3466(m, v0, i1, i2, uint32(2))
+	i0 = fn3467(m, v0, i1, i2, uint32(2))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L9
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+744))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -23361,13 +25329,13 @@ L9:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+368))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+384)) = l1
-	i0 = fn3465(m, v5, v2)
+	i0 = fn3466(m, v5, v2)
 	v5 = i0
 	if v5 == 0 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+708))
-	i0 = fn3459(m, i0, v5)
+	i0 = fn3460(m, i0, v5)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v8 = i0
@@ -23380,7 +25348,7 @@ L9:
 	if v8 != 0 {
 		goto L12
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L12:
 	if int32(v7) <= int32(k32(4294967295)) {
 		goto L11
@@ -23396,7 +25364,7 @@ L12:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+384))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+288)) = l1
 	i3 = v3 + uint32(288)
-	i0 = fn3991(m, v5, uint32(83), v7, i3)
+	i0 = fn3992(m, v5, uint32(83), v7, i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L10
 	}
@@ -23413,7 +25381,7 @@ L11:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -23427,7 +25395,7 @@ L10:
 	if v4 != 0 {
 		goto L13
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L13:
 	i0 = v3 + uint32(272)
 	i0 = i0 + uint32(8)
@@ -23440,11 +25408,11 @@ L13:
 	v4 = k32(4294967295)
 	i1 = v3 + uint32(272)
 	i2 = k32(10089824) + uint32(22808)
-	i0 = fn3466(m, v0, i1, i2, uint32(2))
+	i0 = fn3467(m, v0, i1, i2, uint32(2))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L14
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
@@ -23465,7 +25433,7 @@ L14:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+368))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+256)) = l1
 	i1 = v3 + uint32(256)
-	i0 = fn3514(m, v0, i1)
+	i0 = fn3515(m, v0, i1)
 	if i0 == 0 {
 		goto L5
 	}
@@ -23490,7 +25458,7 @@ L15:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+240)) = l1
 	v4 = k32(4294967295)
 	i3 = v3 + uint32(240)
-	i0 = fn3991(m, v2, uint32(25), uint32(0), i3)
+	i0 = fn3992(m, v2, uint32(25), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -23498,7 +25466,7 @@ L15:
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+720))
 	i1 = k32(10089824) + uint32(22180)
-	i0 = fn3459(m, i0, i1)
+	i0 = fn3460(m, i0, i1)
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L17
@@ -23514,12 +25482,12 @@ L15:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+368))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+224)) = l1
 	i3 = v3 + uint32(224)
-	i0 = fn3991(m, v2, uint32(109), v5, i3)
+	i0 = fn3992(m, v2, uint32(109), v5, i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L16
 	}
 L17:
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
@@ -23534,25 +25502,25 @@ L16:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+208)) = l1
 	v4 = k32(4294967295)
 	i1 = v3 + uint32(208)
-	i0 = fn3457(m, v0, i1, v2)
+	i0 = fn3458(m, v0, i1, v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L18
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = fn581(m, i0)
+	i0 = fn582(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L5
 	}
-	i0 = fn1515(m, v2)
+	i0 = fn1516(m, v2)
 	if i0 == 0 {
 		goto L19
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	v4 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -23566,10 +25534,10 @@ L18:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L19:
-	i0 = fn578(m, v2)
+	i0 = fn579(m, v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -23582,7 +25550,7 @@ L19:
 	if v4 != 0 {
 		goto L20
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L20:
 	if v5 == 0 {
 		goto L5
@@ -23598,7 +25566,7 @@ L20:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+192)) = l1
 	v4 = k32(4294967295)
 	i2 = v3 + uint32(192)
-	i0 = fn3475(m, v6, v2, i2, v5)
+	i0 = fn3476(m, v6, v2, i2, v5)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -23613,7 +25581,7 @@ L20:
 	if v2 != 0 {
 		goto L21
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L21:
 	i0 = v3 + uint32(184)
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696312))
@@ -23623,11 +25591,11 @@ L21:
 	v4 = k32(4294967295)
 	i1 = v3 + uint32(176)
 	i2 = k32(10089824) + uint32(26104)
-	i0 = fn3466(m, v0, i1, i2, uint32(2))
+	i0 = fn3467(m, v0, i1, i2, uint32(2))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L22
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
@@ -23642,12 +25610,12 @@ L22:
 	v4 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+720))
 	i1 = k32(10089824) + uint32(22180)
-	i0 = fn3513(m, i0, i1)
+	i0 = fn3514(m, i0, i1)
 	v2 = i0
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L25
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
@@ -23660,7 +25628,7 @@ L25:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+160)) = l1
 	i3 = v3 + uint32(160)
-	i0 = fn3991(m, v5, uint32(258), v2, i3)
+	i0 = fn3992(m, v5, uint32(258), v2, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -23672,7 +25640,7 @@ L25:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+144)) = l1
 	i1 = v3 + uint32(144)
 	i2 = k32(10089824) + uint32(22216)
-	i0 = fn3466(m, v0, i1, i2, uint32(2))
+	i0 = fn3467(m, v0, i1, i2, uint32(2))
 	if int32(i0) < int32(uint32(0)) {
 		goto L23
 	}
@@ -23689,12 +25657,12 @@ L24:
 	v4 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+720))
 	i1 = k32(10089824) + uint32(22072)
-	i0 = fn3513(m, i0, i1)
+	i0 = fn3514(m, i0, i1)
 	v2 = i0
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L28
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L28:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
@@ -23707,7 +25675,7 @@ L28:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+128)) = l1
 	i3 = v3 + uint32(128)
-	i0 = fn3991(m, v5, uint32(258), v2, i3)
+	i0 = fn3992(m, v5, uint32(258), v2, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -23722,7 +25690,7 @@ L28:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+112)) = l1
 	v4 = k32(4294967295)
 	i3 = v3 + uint32(112)
-	i0 = fn3991(m, v2, uint32(61), uint32(1), i3)
+	i0 = fn3992(m, v2, uint32(61), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -23734,11 +25702,11 @@ L28:
 	v4 = k32(4294967295)
 	i1 = v3 + uint32(96)
 	i2 = k32(10089824) + uint32(22144)
-	i0 = fn3466(m, v0, i1, i2, uint32(2))
+	i0 = fn3467(m, v0, i1, i2, uint32(2))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L26
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
@@ -23751,7 +25719,7 @@ L27:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+80)) = l1
 	v4 = k32(4294967295)
 	i2 = v3 + uint32(80)
-	i0 = fn3475(m, v5, v2, i2, uint32(10059656))
+	i0 = fn3476(m, v5, v2, i2, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -23766,16 +25734,16 @@ L26:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+64)) = l1
 	v4 = k32(4294967295)
 	i3 = v3 + uint32(64)
-	i0 = fn3991(m, v2, uint32(36), uint32(0), i3)
+	i0 = fn3992(m, v2, uint32(36), uint32(0), i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L29
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L29:
-	i0 = fn3437(m, v0, uint32(1))
+	i0 = fn3438(m, v0, uint32(1))
 	v2 = i0
-	fn3438(m, v0)
+	fn3439(m, v0)
 	if v2 == 0 {
 		goto L1
 	}
@@ -23803,7 +25771,7 @@ L29:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+48)) = l1
 	v4 = k32(4294967295)
 	i3 = v3 + uint32(48)
-	i0 = fn3991(m, v6, uint32(24), uint32(0), i3)
+	i0 = fn3992(m, v6, uint32(24), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -23818,7 +25786,7 @@ L29:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+32)) = l1
 	v4 = k32(4294967295)
 	i3 = v3 + uint32(32)
-	i0 = fn3991(m, v6, uint32(34), uint32(0), i3)
+	i0 = fn3992(m, v6, uint32(34), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -23832,7 +25800,7 @@ L29:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = l1
 	v4 = k32(4294967295)
 	i1 = v3 + uint32(16)
-	i0 = fn3471(m, v0, i1, v2, uint32(0))
+	i0 = fn3472(m, v0, i1, v2, uint32(0))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -23849,7 +25817,7 @@ L29:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L30:
 	if v5 == uint32(1073741823) {
@@ -23861,7 +25829,7 @@ L30:
 	if v4 != 0 {
 		goto L31
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L31:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v1 = i0
@@ -23876,7 +25844,7 @@ L31:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+368))
 	*(*uint64)(unsafe.Add(b, v3)) = l1
-	i2 = fn3475(m, v0, v2, v3, v1)
+	i2 = fn3476(m, v0, v2, v3, v1)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -23885,10 +25853,10 @@ L31:
 	v4 = i0
 	goto L1
 L23:
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L5:
-	fn3438(m, v0)
+	fn3439(m, v0)
 	v4 = k32(4294967295)
 L1:
 	i0 = v3 + uint32(400)
@@ -23898,7 +25866,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3470(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3471(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -23935,7 +25903,7 @@ func fn3470(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	v5 = i0
 	m.g0 = v5
 	v6 = k32(4294967295)
-	i0 = fn3502(m, v0, v4)
+	i0 = fn3503(m, v0, v4)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -24007,7 +25975,7 @@ L7:
 	v3 = v8
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, v9))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -24046,7 +26014,7 @@ L14:
 	i0 = v9 + uint32(4)
 	v9 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 != k32(4294967295) {
 		goto L13
 	}
@@ -24062,7 +26030,7 @@ L16:
 	*(*uint64)(unsafe.Add(b, uint64(v5)+160)) = l1
 	v6 = k32(4294967295)
 	i1 = v5 + uint32(160)
-	i0 = fn3505(m, v0, i1, v4, v7)
+	i0 = fn3506(m, v0, i1, v4, v7)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -24079,7 +26047,7 @@ L16:
 	i2 = v8 + v2
 	i2 = i2 + v7
 	i3 = v5 + uint32(144)
-	i0 = fn3991(m, v0, uint32(57), i2, i3)
+	i0 = fn3992(m, v0, uint32(57), i2, i3)
 	if i0 != k32(4294967295) {
 		goto L11
 	}
@@ -24098,7 +26066,7 @@ L12:
 	v6 = k32(4294967295)
 	i2 = v8 + v2
 	i3 = v5 + uint32(128)
-	i0 = fn3991(m, v9, uint32(53), i2, i3)
+	i0 = fn3992(m, v9, uint32(53), i2, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -24120,7 +26088,7 @@ L4:
 	}
 	v6 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 != k32(4294967295) {
 		goto L17
 	}
@@ -24135,7 +26103,7 @@ L18:
 	*(*uint64)(unsafe.Add(b, uint64(v5)+112)) = l1
 	v6 = k32(4294967295)
 	i1 = v5 + uint32(112)
-	i0 = fn3497(m, v0, i1, v3, v2, uint32(47), uint32(80), uint32(81), uint32(1))
+	i0 = fn3498(m, v0, i1, v3, v2, uint32(47), uint32(80), uint32(81), uint32(1))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -24178,7 +26146,7 @@ L21:
 	i1 = v5 + uint32(64)
 	i4 = uint32(0) - v9
 	i3 = v10 - i4
-	i0 = fn3515(m, v0, i1, v4, i3, v10)
+	i0 = fn3516(m, v0, i1, v4, i3, v10)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -24197,7 +26165,7 @@ L21:
 	v6 = k32(4294967295)
 	v2 = uint32(1)
 	i3 = v5 + uint32(48)
-	i0 = fn3991(m, v13, uint32(68), uint32(1), i3)
+	i0 = fn3992(m, v13, uint32(68), uint32(1), i3)
 	if i0 != k32(4294967295) {
 		goto L23
 	}
@@ -24218,7 +26186,7 @@ L25:
 	*(*uint64)(unsafe.Add(b, uint64(v5)+32)) = l1
 	v6 = k32(4294967295)
 	i3 = v5 + uint32(32)
-	i0 = fn3991(m, v2, uint32(48), uint32(0), i3)
+	i0 = fn3992(m, v2, uint32(48), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -24227,7 +26195,7 @@ L24:
 L23:
 	v6 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -24243,7 +26211,7 @@ L23:
 	*(*uint64)(unsafe.Add(b, uint64(v5)+16)) = l1
 	v6 = k32(4294967295)
 	i3 = v5 + uint32(16)
-	i0 = fn3991(m, v8, uint32(68), uint32(1), i3)
+	i0 = fn3992(m, v8, uint32(68), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -24276,7 +26244,7 @@ L22:
 	v6 = k32(4294967295)
 	i1 = v5 + uint32(96)
 	i3 = v7 + v9
-	i0 = fn3515(m, v0, i1, v4, i3, v7)
+	i0 = fn3516(m, v0, i1, v4, i3, v7)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -24295,7 +26263,7 @@ L22:
 	*(*uint64)(unsafe.Add(b, uint64(v5)+80)) = l1
 	v6 = k32(4294967295)
 	i3 = v5 + uint32(80)
-	i0 = fn3991(m, v9, uint32(68), uint32(1), i3)
+	i0 = fn3992(m, v9, uint32(68), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -24310,7 +26278,7 @@ L19:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, v5)) = l1
 	i4 = b2i(int32(v7) > int32(uint32(0)))
-	i2 = fn3991(m, v6, uint32(54), i4, v5)
+	i2 = fn3992(m, v6, uint32(54), i4, v5)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -24325,7 +26293,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3471(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3472(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -24375,7 +26343,7 @@ L6:
 	i1 = i1 + v5
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	v8 = i1
-	i0 = fn3512(m, v0, v8)
+	i0 = fn3513(m, v0, v8)
 	v6 = i0
 	i0 = v6 + uint32(1)
 	switch i0 {
@@ -24389,7 +26357,7 @@ L6:
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+720))
-	i0 = fn1706(m, i0, v8)
+	i0 = fn1707(m, i0, v8)
 	v9 = i0
 	if v9 != 0 {
 		goto L7
@@ -24398,13 +26366,13 @@ L9:
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+724))
-	i0 = fn1706(m, i0, v8)
+	i0 = fn1707(m, i0, v8)
 	v9 = i0
 	if v9 == 0 {
 		goto L5
 	}
 L7:
-	i0 = fn1580(m, v9)
+	i0 = fn1581(m, v9)
 	v9 = i0
 	if v9 == k32(4294967295) {
 		goto L5
@@ -24421,7 +26389,7 @@ L7:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+176)) = l1
 	v6 = k32(4294967295)
 	i3 = v4 + uint32(176)
-	i0 = fn3991(m, v8, uint32(258), v9, i3)
+	i0 = fn3992(m, v8, uint32(258), v9, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -24435,12 +26403,12 @@ L7:
 	}
 	goto L6
 L5:
-	i0 = fn926(m, v2)
+	i0 = fn927(m, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L10
 	}
-	fn3624(m)
+	fn3625(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+84))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
@@ -24454,7 +26422,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+108)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v4 + uint32(96)
-	i0 = fn3603(m, i0, uint32(8532244), i2)
+	i0 = fn3604(m, i0, uint32(8532244), i2)
 	v6 = k32(4294967295)
 	goto L1
 L10:
@@ -24471,7 +26439,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+140)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v4 + uint32(128)
-	i0 = fn3603(m, i0, uint32(8532244), i2)
+	i0 = fn3604(m, i0, uint32(8532244), i2)
 	v6 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -24485,7 +26453,7 @@ L10:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
@@ -24503,7 +26471,7 @@ L3:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+160)) = l1
 	v6 = k32(4294967295)
 	i3 = v4 + uint32(160)
-	i0 = fn3991(m, v7, uint32(52), v5, i3)
+	i0 = fn3992(m, v7, uint32(52), v5, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -24521,13 +26489,13 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+192)) = l1
-	i0 = fn3465(m, v6, v2)
+	i0 = fn3466(m, v6, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L12
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+708))
-	i0 = fn3459(m, i0, v2)
+	i0 = fn3460(m, i0, v2)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -24540,7 +26508,7 @@ L2:
 	if v6 != 0 {
 		goto L13
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L13:
 	v6 = k32(4294967295)
 	if int32(v7) > int32(k32(4294967295)) {
@@ -24561,7 +26529,7 @@ L11:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+192))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+80)) = l1
 	i3 = v4 + uint32(80)
-	i0 = fn3991(m, v2, uint32(83), v7, i3)
+	i0 = fn3992(m, v2, uint32(83), v7, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -24577,7 +26545,7 @@ L11:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+64)) = l1
 	v6 = k32(4294967295)
 	i3 = v4 + uint32(64)
-	i0 = fn3991(m, v2, uint32(26), uint32(0), i3)
+	i0 = fn3992(m, v2, uint32(26), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -24597,7 +26565,7 @@ L11:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+48)) = l1
 	v6 = k32(4294967295)
 	i3 = v4 + uint32(48)
-	i0 = fn3991(m, v2, uint32(106), uint32(8), i3)
+	i0 = fn3992(m, v2, uint32(106), uint32(8), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -24618,7 +26586,7 @@ L14:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+32)) = l1
 	v6 = k32(4294967295)
 	i3 = v4 + uint32(32)
-	i0 = fn3991(m, v2, uint32(106), uint32(4), i3)
+	i0 = fn3992(m, v2, uint32(106), uint32(4), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -24639,7 +26607,7 @@ L15:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = l1
 	v6 = k32(4294967295)
 	i3 = v4 + uint32(16)
-	i0 = fn3991(m, v2, uint32(106), uint32(2), i3)
+	i0 = fn3992(m, v2, uint32(106), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -24658,7 +26626,7 @@ L16:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, v4)) = l1
 	v6 = k32(4294967295)
-	i0 = fn3991(m, v0, uint32(106), uint32(1), v4)
+	i0 = fn3992(m, v0, uint32(106), uint32(1), v4)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -24672,7 +26640,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3472(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3473(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24744,7 +26712,7 @@ L4:
 	*(*uint64)(unsafe.Add(b, v2)) = l1
 	i0 = v4 + k32(4294967292)
 	v4 = i0
-	i0 = fn3991(m, v5, uint32(53), uint32(0), v2)
+	i0 = fn3992(m, v5, uint32(53), uint32(0), v2)
 	if i0 != k32(4294967295) {
 		goto L4
 	}
@@ -24760,7 +26728,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3473(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn3474(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -24781,7 +26749,7 @@ func fn3473(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	v4 = i0
 	m.g0 = v4
 	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v3
-	i0 = fn2687(m, v2, v3)
+	i0 = fn2688(m, v2, v3)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -24789,7 +26757,7 @@ func fn3473(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i1
-	i0 = fn3657(m, i0, v5)
+	i0 = fn3658(m, i0, v5)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v6 = i0
@@ -24816,7 +26784,7 @@ func fn3473(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	i1 = v6 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = i1
 	*(*uint32)(unsafe.Add(b, v4)) = v3
-	i0 = fn4085(m, uint32(8562039), v4)
+	i0 = fn4086(m, uint32(8562039), v4)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
@@ -24829,13 +26797,13 @@ func fn3473(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	if v1 == 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	fn3611(m, i0, v1)
+	fn3612(m, i0, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -24848,7 +26816,7 @@ L3:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	if v1 == 0 {
 		goto L1
@@ -24864,7 +26832,7 @@ L4:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v4 + uint32(32)
 	m.g0 = i0
@@ -24873,7 +26841,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3474(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3475(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -24925,7 +26893,7 @@ func fn3474(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, v4)) = l1
-	fn3473(m, v0, v4, uint32(8467163), uint32(0))
+	fn3474(m, v0, v4, uint32(8467163), uint32(0))
 	goto L1
 L2:
 	if v3 == 0 {
@@ -24957,12 +26925,12 @@ L4:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = l1
 	v5 = k32(4294967295)
 	i2 = v4 + uint32(16)
-	i0 = fn3487(m, v0, v1, i2, v2)
+	i0 = fn3488(m, v0, v1, i2, v2)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v5 = k32(4294967295)
-	i0 = fn3474(m, v0, v1, v2, v3)
+	i0 = fn3475(m, v0, v1, v2, v3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -25002,7 +26970,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3475(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3476(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -25021,13 +26989,13 @@ func fn3475(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	v5 = k32(4294967295)
-	i0 = fn3465(m, v0, v3)
+	i0 = fn3466(m, v0, v3)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+708))
-	i0 = fn3459(m, i0, v3)
+	i0 = fn3460(m, i0, v3)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -25040,7 +27008,7 @@ func fn3475(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v6 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	if int32(v0) < int32(uint32(0)) {
 		goto L1
@@ -25053,7 +27021,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v2))
 	*(*uint64)(unsafe.Add(b, v4)) = l1
-	i0 = fn3991(m, v3, uint32(83), v0, v4)
+	i0 = fn3992(m, v3, uint32(83), v0, v4)
 	v5 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -25063,7 +27031,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3476(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3477(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -25096,12 +27064,12 @@ func fn3476(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	v6 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn4361(m, i0, i1, v4)
+	i0 = fn4362(m, i0, i1, v4)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn3459(m, v3, v4)
+	i0 = fn3460(m, v3, v4)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v7 = i0
@@ -25114,7 +27082,7 @@ func fn3476(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	if v7 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	if int32(v3) < int32(uint32(0)) {
 		goto L1
@@ -25191,7 +27159,7 @@ L2:
 	if v8 == 0 {
 		i2 = v0
 	}
-	i0 = fn3991(m, v4, i1, i2, v5)
+	i0 = fn3992(m, v4, i1, i2, v5)
 	v6 = i0
 L1:
 	i0 = v5 + uint32(16)
@@ -25201,7 +27169,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3477(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3478(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -25233,7 +27201,7 @@ func fn3477(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L3
 	}
 	v4 = k32(4294967295)
-	i0 = fn3456(m, v0, v3)
+	i0 = fn3457(m, v0, v3)
 	if i0 != k32(4294967295) {
 		goto L2
 	}
@@ -25253,7 +27221,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+708))
-	i0 = fn3459(m, i0, uint32(10059656))
+	i0 = fn3460(m, i0, uint32(10059656))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v4 = i0
@@ -25266,7 +27234,7 @@ L3:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L4:
 	v4 = k32(4294967295)
 	if int32(v5) <= int32(k32(4294967295)) {
@@ -25283,7 +27251,7 @@ L4:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	i3 = v2 + uint32(16)
-	i0 = fn3991(m, v3, uint32(83), v5, i3)
+	i0 = fn3992(m, v3, uint32(83), v5, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -25294,7 +27262,7 @@ L2:
 		goto L6
 	}
 	v4 = k32(4294967295)
-	i0 = fn3456(m, v0, v3)
+	i0 = fn3457(m, v0, v3)
 	if i0 != k32(4294967295) {
 		goto L5
 	}
@@ -25314,7 +27282,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+708))
-	i0 = fn3459(m, i0, uint32(10059656))
+	i0 = fn3460(m, i0, uint32(10059656))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v4 = i0
@@ -25327,7 +27295,7 @@ L6:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L7:
 	v4 = k32(4294967295)
 	if int32(v5) <= int32(k32(4294967295)) {
@@ -25342,7 +27310,7 @@ L7:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = fn3991(m, v3, uint32(83), v5, v2)
+	i0 = fn3992(m, v3, uint32(83), v5, v2)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -25355,7 +27323,7 @@ L5:
 	v4 = uint32(2)
 	goto L1
 L8:
-	i2 = fn3456(m, v0, v1)
+	i2 = fn3457(m, v0, v1)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -25370,7 +27338,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3478(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3479(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -25405,7 +27373,7 @@ func fn3478(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	v6 = i0
 	v7 = k32(4294967295)
-	i0 = fn3274(m, v1)
+	i0 = fn3275(m, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -25418,13 +27386,13 @@ func fn3478(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v6
-	i0 = fn3465(m, v0, v1)
+	i0 = fn3466(m, v0, v1)
 	v0 = i0
 	if v0 == 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+708))
-	i0 = fn3459(m, i0, v0)
+	i0 = fn3460(m, i0, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
@@ -25437,7 +27405,7 @@ func fn3478(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 != 0 {
 		goto L5
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L5:
 	if int32(v3) <= int32(k32(4294967295)) {
 		goto L4
@@ -25451,7 +27419,7 @@ L5:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = fn3991(m, v0, uint32(83), v3, v2)
+	i0 = fn3992(m, v0, uint32(83), v3, v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L3
 	}
@@ -25484,4187 +27452,9 @@ L3:
 		goto L1
 	}
 L2:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
 	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn3479(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(80)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = i0 + k32(4294967270)
-	switch i0 {
-	case 0:
-		goto L3
-	case 1:
-		goto L4
-	default:
-		goto L2
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L5
-	}
-	v4 = k32(4294967295)
-	i0 = fn3456(m, v0, v3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v7 = i0
-	i0 = v2 + uint32(64)
-	i0 = i0 + uint32(8)
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+76)) = v7
-	i0 = v2 + uint32(48)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v8))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+68)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = v4
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+64))
-	*(*uint64)(unsafe.Add(b, uint64(v2)+48)) = l1
-	v4 = k32(4294967295)
-	i3 = v2 + uint32(48)
-	i0 = fn3991(m, v5, uint32(32), uint32(0), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v3 = i0
-	if v3 == 0 {
-		goto L6
-	}
-	v4 = k32(4294967295)
-	i0 = fn3456(m, v0, v3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v7 = i0
-	i0 = v2 + uint32(64)
-	i0 = i0 + uint32(8)
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+76)) = v7
-	i0 = v2 + uint32(32)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v8))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+68)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = v4
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+64))
-	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = l1
-	v4 = k32(4294967295)
-	i3 = v2 + uint32(32)
-	i0 = fn3991(m, v5, uint32(32), uint32(0), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L7
-	}
-	v4 = k32(4294967295)
-	i0 = fn3456(m, v0, v1)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = v2 + uint32(64)
-	i0 = i0 + uint32(8)
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+76)) = v5
-	i0 = v2 + uint32(16)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+68)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = v0
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+64))
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
-	v4 = k32(4294967295)
-	i3 = v2 + uint32(16)
-	i0 = fn3991(m, v3, uint32(32), uint32(0), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L7:
-	v4 = uint32(0)
-	goto L1
-L3:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if int32(v3) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = v1 + uint32(8)
-	v1 = i0
-L9:
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn3479(m, v0, i1)
-	if i0 == k32(4294967295) {
-		goto L8
-	}
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v3 + k32(4294967295)
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	goto L9
-L8:
-	v4 = k32(4294967295)
-	goto L1
-L2:
-	v4 = k32(4294967295)
-	i0 = fn3456(m, v0, v1)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = v2 + uint32(64)
-	i0 = i0 + uint32(8)
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+76)) = v5
-	i0 = v2 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+68)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = v0
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+64))
-	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i2 = fn3991(m, v3, uint32(32), uint32(0), v2)
-	if i2 == k32(4294967295) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	v4 = i0
-L1:
-	i0 = v2 + uint32(80)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn3480(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(272)
-	v4 = i0
-	m.g0 = v4
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(4) {
-		goto L7
-	}
-	v6 = k32(4294967295)
-	i0 = v5 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L5
-	case 5:
-		goto L4
-	case 15:
-		goto L3
-	default:
-		goto L2
-	}
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != uint32(2) {
-		goto L2
-	}
-	i0 = b2i(v3 == 0)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v1 = i0
-	goto L6
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v7 = i0
-	if v7 != 0 {
-		goto L9
-	}
-	v8 = k32(4294967295)
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = i0 + k32(4294967295)
-	v8 = i0
-L8:
-	v9 = v2
-	i0 = b2i(v3 == 0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = b2i(i1 == uint32(2))
-	v10 = i1
-	i0 = i0 ^ v10
-	if i0 != 0 {
-		goto L10
-	}
-	v6 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
-	v9 = i0
-	if v9 == k32(4294967295) {
-		goto L1
-	}
-L10:
-	if int32(v8) < int32(uint32(1)) {
-		goto L11
-	}
-	i0 = v7 + uint32(8)
-	v1 = i0
-	v6 = k32(4294967295)
-	v5 = v8
-L12:
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn3480(m, v0, i1, v9, v10)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 != 0 {
-		goto L12
-	}
-L11:
-	v6 = k32(4294967295)
-	i2 = v8 << (uint32(2) & 31)
-	i1 = v7 + i2
-	i1 = i1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3480(m, v0, i1, v2, v3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	if v9 == v2 {
-		goto L13
-	}
-	v6 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v9)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L13:
-	v6 = uint32(0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
-	v5 = i0
-	if v5 == k32(4294967295) {
-		goto L1
-	}
-	v6 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
-	v9 = i0
-	if v9 == k32(4294967295) {
-		goto L1
-	}
-	v6 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3480(m, v0, i1, v9, uint32(0))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v6 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn3480(m, v0, i1, v2, v3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v10 = i0
-	i0 = v4 + uint32(40)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696312))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+32)) = l1
-	v6 = k32(4294967295)
-	i3 = v4 + uint32(32)
-	i0 = fn3991(m, v10, uint32(257), v5, i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v6 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v9)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v6 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn3480(m, v0, i1, v2, v3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+16))
-	i2 = fn3989(m, i2, v5)
-	if i2 == k32(4294967295) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	v6 = i0
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v5 = i0
-	if v5 == 0 {
-		goto L2
-	}
-	v6 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = i0 + k32(4294967295)
-	v11 = i0
-	if int32(v11) < int32(uint32(1)) {
-		goto L2
-	}
-	i0 = fn3500(m, v0, v1)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v6 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
-	v12 = i0
-	if v12 == k32(4294967295) {
-		goto L1
-	}
-	v6 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3456(m, v0, i1)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v9 = uint32(8)
-	v13 = v11
-L14:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = i1 + v9
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3456(m, v0, i1)
-	if i0 != k32(4294967295) {
-		goto L15
-	}
-	v6 = k32(4294967295)
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v7 = i0
-	i0 = v4 + uint32(256)
-	i0 = i0 + uint32(8)
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+268)) = v7
-	i0 = v4 + uint32(208)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v5))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+260)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v4)+256)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+256))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+208)) = l1
-	v6 = k32(4294967295)
-	i3 = v4 + uint32(208)
-	i0 = fn3991(m, v10, uint32(115), uint32(2), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+268)) = v7
-	i0 = v4 + uint32(192)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v5))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+260)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v4)+256)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+256))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+192)) = l1
-	v6 = k32(4294967295)
-	i3 = v4 + uint32(192)
-	i0 = fn3991(m, v10, uint32(61), uint32(2), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v4 + uint32(240)
-	i0 = i0 + uint32(8)
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+252)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = i0 + v9
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v7 = i0
-	i0 = v4 + uint32(176)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+240)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+244)) = v8
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+240))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+176)) = l1
-	v6 = k32(4294967295)
-	i1 = v4 + uint32(176)
-	i0 = fn3501(m, v0, i1, v10)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+268)) = v7
-	i0 = v4 + uint32(160)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v5))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+260)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v4)+256)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+256))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+160)) = l1
-	v6 = k32(4294967295)
-	i3 = v4 + uint32(160)
-	i0 = fn3991(m, v10, uint32(40), uint32(0), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+268)) = v7
-	i0 = v4 + uint32(144)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v5))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+260)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v4)+256)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+256))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+144)) = l1
-	v6 = k32(4294967295)
-	i3 = v4 + uint32(144)
-	i0 = fn3991(m, v10, uint32(97), v12, i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v9 + uint32(4)
-	v9 = i0
-	i0 = v13 + k32(4294967295)
-	v13 = i0
-	if v13 != 0 {
-		goto L14
-	}
-	v6 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i2 = v11 << (uint32(2) & 31)
-	v5 = i2
-	i1 = i1 + v5
-	i1 = i1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3456(m, v0, i1)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v4 + uint32(224)
-	i0 = i0 + uint32(8)
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+236)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = i0 + v5
-	i0 = i0 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v10 = i0
-	i0 = v4 + uint32(128)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+224)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v4)+228)) = v9
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+224))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+128)) = l1
-	v6 = k32(4294967295)
-	i1 = v4 + uint32(128)
-	i0 = fn3501(m, v0, i1, v5)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v8 = i0
-	i0 = v4 + uint32(256)
-	i0 = i0 + uint32(8)
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+268)) = v8
-	i0 = v4 + uint32(112)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v5))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+260)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v4)+256)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+256))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+112)) = l1
-	v6 = k32(4294967295)
-	i3 = v4 + uint32(112)
-	i0 = fn3991(m, v9, uint32(40), uint32(0), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+268)) = v8
-	i0 = v4 + uint32(96)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v5))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+260)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v4)+256)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+256))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+96)) = l1
-	v6 = k32(4294967295)
-	if v3 != 0 {
-		i1 = uint32(100)
-	} else {
-		i1 = uint32(97)
-	}
-	i3 = v4 + uint32(96)
-	i0 = fn3991(m, v9, i1, v2, i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v6 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
-	v5 = i0
-	if v5 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v9 = i0
-	i0 = v4 + uint32(88)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696312))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+80)) = l1
-	v6 = k32(4294967295)
-	i3 = v4 + uint32(80)
-	i0 = fn3991(m, v9, uint32(257), v5, i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v6 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v12)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v8 = i0
-	i0 = v4 + uint32(256)
-	i0 = i0 + uint32(8)
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+268)) = v8
-	i0 = v4 + uint32(64)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v7))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+260)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v4)+256)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+256))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+64)) = l1
-	v6 = k32(4294967295)
-	i3 = v4 + uint32(64)
-	i0 = fn3991(m, v9, uint32(32), uint32(0), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	if v3 != 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v1 = i0
-	i0 = v4 + uint32(56)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696312))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+48)) = l1
-	v6 = k32(4294967295)
-	i3 = v4 + uint32(48)
-	i0 = fn3991(m, v1, uint32(257), v2, i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L16:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+16))
-	i2 = fn3989(m, i2, v5)
-	if i2 == k32(4294967295) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	v6 = i0
-	goto L1
-L2:
-	v6 = k32(4294967295)
-	i0 = fn3456(m, v0, v1)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v8 = i0
-	i0 = v4 + uint32(256)
-	i0 = i0 + uint32(8)
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+268)) = v8
-	i0 = v4 + uint32(16)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v5))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+260)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v4)+256)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+256))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = l1
-	v6 = k32(4294967295)
-	i3 = v4 + uint32(16)
-	i0 = fn3991(m, v9, uint32(40), uint32(0), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+268)) = v10
-	i0 = v4 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v5))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+260)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v4)+256)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+256))
-	*(*uint64)(unsafe.Add(b, v4)) = l1
-	if v3 != 0 {
-		i3 = uint32(100)
-	} else {
-		i3 = uint32(97)
-	}
-	i2 = fn3991(m, v0, i3, v2, v4)
-	if i2 == k32(4294967295) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	v6 = i0
-L1:
-	i0 = v4 + uint32(272)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn3481(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint64
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var v22 uint32
-	_ = v22
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i5 uint32
-	_ = i5
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(1456)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	i0 = v4 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L11
-	case 1:
-		goto L10
-	case 2:
-		goto L9
-	case 3:
-		goto L8
-	case 4:
-		goto L3
-	case 5:
-		goto L4
-	case 6:
-		goto L5
-	case 7:
-		goto L6
-	default:
-		goto L7
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	i0 = i0 & k32(4294967294)
-	if i0 == uint32(20) {
-		goto L12
-	}
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v1 = i0
-	i0 = v3 + uint32(80)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+80)) = l1
-	i1 = v3 + uint32(80)
-	fn3473(m, v0, i1, uint32(8414570), uint32(0))
-	goto L2
-L12:
-	v5 = k32(4294967295)
-	i0 = fn3456(m, v0, v4)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v7 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v7 = i0
-	i0 = v3 + uint32(64)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+64)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(64)
-	i0 = fn3991(m, v7, uint32(58), uint32(72), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v8
-	i0 = v3 + uint32(48)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+48)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(48)
-	i0 = fn3991(m, v6, uint32(40), uint32(0), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v1 = i0
-	i0 = v3 + uint32(32)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+32)) = l1
-	i3 = v3 + uint32(32)
-	i2 = fn3516(m, v0, i3, v2, uint32(97))
-	if i2 == k32(4294967295) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	v5 = i0
-	goto L1
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v9 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1448)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v7
-	i0 = fn3465(m, v5, v4)
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+708))
-	i0 = fn3459(m, i0, v4)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L13
-	}
-	fn2072(m, v4)
-L13:
-	v5 = k32(4294967295)
-	if int32(v7) <= int32(k32(4294967295)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v6 = i0
-	i0 = v3 + uint32(128)
-	i0 = i0 + uint32(8)
-	i1 = v3 + uint32(1440)
-	i1 = i1 + uint32(8)
-	v4 = i1
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+128)) = l1
-	i3 = v3 + uint32(128)
-	i0 = fn3991(m, v6, uint32(83), v7, i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v7 = i0
-	i0 = v3 + uint32(112)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+112)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(112)
-	i0 = fn3991(m, v7, uint32(76), uint32(0), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v1 = i0
-	i0 = v3 + uint32(96)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+96)) = l1
-	i3 = v3 + uint32(96)
-	i2 = fn3516(m, v0, i3, v2, uint32(97))
-	if i2 == k32(4294967295) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	v5 = i0
-	goto L1
-L9:
-	v5 = k32(4294967295)
-	v10 = uint32(0)
-	v11 = uint32(0)
-	v6 = uint32(1)
-	v12 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v13 = i0
-	if v13 == 0 {
-		goto L14
-	}
-	v6 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	v10 = i0
-	if int32(v10) >= int32(uint32(1)) {
-		goto L15
-	}
-	v11 = uint32(0)
-	v12 = k32(4294967295)
-	goto L14
-L15:
-	i0 = v13 + uint32(8)
-	v4 = i0
-	v12 = k32(4294967295)
-	v8 = uint32(1)
-	v11 = uint32(0)
-	v7 = uint32(0)
-L16:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	i0 = i0 + k32(4294967290)
-	switch i0 {
-	case 0:
-		goto L19
-	case 1:
-		goto L18
-	default:
-		goto L17
-	}
-L19:
-	if int32(v12) > int32(k32(4294967295)) {
-		goto L20
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
-	i1 = b2i(i1 == 0)
-	v11 = i1
-	i0 = v8 & v11
-	v6 = i0
-	v12 = v7
-	goto L17
-L20:
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v1 = i0
-	i0 = v3 + uint32(352)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+352)) = l1
-	i1 = v3 + uint32(352)
-	fn3473(m, v0, i1, uint32(8450882), uint32(0))
-	goto L2
-L18:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
-	if i2 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = v8
-	}
-	v6 = i0
-L17:
-	i0 = v4 + uint32(4)
-	v4 = i0
-	v8 = v6
-	i1 = v7 + uint32(1)
-	v7 = i1
-	if v10 != v7 {
-		goto L16
-	}
-L14:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v9 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v14 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v14)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
-	i0 = v3 + uint32(336)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v14))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v7
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+336)) = l1
-	i3 = v3 + uint32(336)
-	i0 = fn3991(m, v4, uint32(29), uint32(0), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v3 + uint32(1424)
-	i0 = i0 + uint32(8)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1436)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v7 = i0
-	i0 = v3 + uint32(320)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1424)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1428)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1424))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+320)) = l1
-	v5 = k32(4294967295)
-	i1 = v3 + uint32(320)
-	i0 = fn3516(m, v0, i1, v2, uint32(97))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v5 = k32(4294967295)
-	if int32(v12) > int32(k32(4294967295)) {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v9 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v14 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v14)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
-	i0 = v3 + uint32(240)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v14))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v7
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+240)) = l1
-	i3 = v3 + uint32(240)
-	i0 = fn3991(m, v4, uint32(20), uint32(0), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = fn1594(m, v10)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = v3 + uint32(1408)
-	i0 = i0 + uint32(8)
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1420)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v10 = i0
-	i0 = v3 + uint32(224)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v5))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1408)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1412)) = v9
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1408))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+224)) = l1
-	v5 = k32(4294967295)
-	i2 = v3 + uint32(224)
-	i0 = fn3475(m, v8, v7, i2, v4)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if int32(v8) > int32(k32(4294967295)) {
-		goto L23
-	}
-	if v7 == uint32(1073741823) {
-		goto L1
-	}
-	v5 = k32(4294967295)
-	i1 = v7 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L23:
-	if v7 == uint32(1073741823) {
-		goto L24
-	}
-	i1 = v7 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L24
-	}
-	fn2072(m, v4)
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v7 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v7 = i0
-	i0 = v3 + uint32(208)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v8))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+208)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(208)
-	i0 = fn3991(m, v7, uint32(58), uint32(72), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v3 + uint32(1392)
-	i0 = i0 + uint32(8)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1404)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v7 = i0
-	i0 = v3 + uint32(192)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1392)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1396)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1392))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+192)) = l1
-	v5 = k32(4294967295)
-	i1 = v3 + uint32(192)
-	i0 = fn3516(m, v0, i1, v2, uint32(97))
-	if i0 != k32(4294967295) {
-		goto L21
-	}
-	goto L1
-L22:
-	if int32(v10) < int32(uint32(2)) {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v8 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v9 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v8
-	i0 = v3 + uint32(304)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v9))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+304)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(304)
-	i0 = fn3991(m, v4, uint32(20), uint32(0), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v5 = k32(4294967295)
-	i0 = v10 + k32(4294967295)
-	i0 = fn1594(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = v3 + uint32(1408)
-	i0 = i0 + uint32(8)
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1420)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v10 = i0
-	i0 = v3 + uint32(288)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v5))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1408)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1412)) = v9
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1408))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+288)) = l1
-	v5 = k32(4294967295)
-	i2 = v3 + uint32(288)
-	i0 = fn3475(m, v8, v7, i2, v4)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if int32(v8) > int32(k32(4294967295)) {
-		goto L25
-	}
-	if v7 == uint32(1073741823) {
-		goto L1
-	}
-	v5 = k32(4294967295)
-	i1 = v7 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L25:
-	if v7 == uint32(1073741823) {
-		goto L26
-	}
-	i1 = v7 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L26
-	}
-	fn2072(m, v4)
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v7 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v7 = i0
-	i0 = v3 + uint32(272)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v8))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+272)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(272)
-	i0 = fn3991(m, v7, uint32(58), uint32(172), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v3 + uint32(1392)
-	i0 = i0 + uint32(8)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1404)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v7 = i0
-	i0 = v3 + uint32(256)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1392)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1396)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1392))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+256)) = l1
-	v5 = k32(4294967295)
-	i1 = v3 + uint32(256)
-	i0 = fn3516(m, v0, i1, v2, uint32(97))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L21:
-	v5 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	if v6 == 0 {
-		goto L28
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v6 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v6
-	i0 = v3 + uint32(176)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v7))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v2
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+176)) = l1
-	i3 = v3 + uint32(176)
-	i0 = fn3991(m, v0, uint32(32), uint32(0), i3)
-	if i0 != k32(4294967295) {
-		goto L27
-	}
-	goto L1
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v4 = i0
-	if v11 == 0 {
-		goto L29
-	}
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v1 = i0
-	i0 = v3 + uint32(160)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+160)) = l1
-	v5 = k32(4294967295)
-	i1 = v3 + uint32(160)
-	i0 = fn3517(m, v0, i1, v13, v12, v2)
-	if i0 != k32(4294967295) {
-		goto L27
-	}
-	goto L1
-L29:
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v1 = i0
-	i0 = v3 + uint32(144)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+144)) = l1
-	v5 = k32(4294967295)
-	i1 = v3 + uint32(144)
-	i0 = fn3518(m, v0, i1, v13, v2)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L27:
-	v5 = uint32(0)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v7 = i0
-	v6 = uint32(0)
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v8 = i0
-	if v8 == 0 {
-		goto L30
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v4 = i0
-L30:
-	if v7 == 0 {
-		goto L31
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v6 = i0
-L31:
-	if v4 == v6 {
-		goto L32
-	}
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v1 = i0
-	i0 = v3 + uint32(832)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v3)+816)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v3)+820)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+832)) = l1
-	i1 = v3 + uint32(832)
-	i3 = v3 + uint32(816)
-	fn3473(m, v0, i1, uint32(8450772), i3)
-	goto L2
-L32:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v11 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v10 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v12 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v12)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v10
-	i0 = v3 + uint32(800)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v12))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+800)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(800)
-	i0 = fn3991(m, v6, uint32(28), uint32(0), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v3 + uint32(1424)
-	i0 = i0 + uint32(8)
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1436)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v9 = i0
-	i0 = v3 + uint32(784)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1424)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1428)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1424))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+784)) = l1
-	v5 = k32(4294967295)
-	i1 = v3 + uint32(784)
-	i0 = fn3516(m, v0, i1, v2, uint32(97))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	if v4 != 0 {
-		goto L33
-	}
-	if v11 != 0 {
-		goto L33
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v6 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v6
-	i0 = v3 + uint32(768)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v5))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v2
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+768)) = l1
-	i5 = v3 + uint32(768)
-	i2 = fn3991(m, v0, uint32(32), uint32(0), i5)
-	if i2 == k32(4294967295) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	v5 = i0
-	goto L1
-L33:
-	if v4 == 0 {
-		goto L34
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v10 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v12 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v12)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v10
-	i0 = v3 + uint32(752)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v12))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+752)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(752)
-	i0 = fn3991(m, v6, uint32(20), uint32(0), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = fn1594(m, v4)
-	v6 = i0
-	if v6 == 0 {
-		goto L1
-	}
-	i0 = v3 + uint32(1408)
-	i0 = i0 + uint32(8)
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1420)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v13 = i0
-	i0 = v3 + uint32(736)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v5))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1408)) = v13
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1412)) = v12
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1408))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+736)) = l1
-	v5 = k32(4294967295)
-	i2 = v3 + uint32(736)
-	i0 = fn3475(m, v10, v9, i2, v6)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v9 = i0
-	if int32(v10) > int32(k32(4294967295)) {
-		goto L35
-	}
-	if v9 == uint32(1073741823) {
-		goto L1
-	}
-	v5 = k32(4294967295)
-	i1 = v9 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v6)
-	goto L1
-L35:
-	if v9 == uint32(1073741823) {
-		goto L36
-	}
-	i1 = v9 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v5
-	if v5 != 0 {
-		goto L36
-	}
-	fn2072(m, v6)
-L36:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v9 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v10)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v9 = i0
-	i0 = v3 + uint32(720)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v10))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+720)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(720)
-	i0 = fn3991(m, v9, uint32(58), uint32(172), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v3 + uint32(1392)
-	i0 = i0 + uint32(8)
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1404)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v9 = i0
-	i0 = v3 + uint32(704)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1392)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1396)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1392))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+704)) = l1
-	v5 = k32(4294967295)
-	i1 = v3 + uint32(704)
-	i0 = fn3516(m, v0, i1, v2, uint32(97))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L34:
-	i0 = fn2198(m, uint32(0))
-	v10 = i0
-	if v10 == 0 {
-		goto L2
-	}
-	if int32(v4) < int32(uint32(1)) {
-		goto L38
-	}
-	i0 = v7 + uint32(8)
-	v9 = i0
-	i0 = v8 + uint32(8)
-	v5 = i0
-	v8 = v4
-L39:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 != 0 {
-		goto L40
-	}
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	v1 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v1 = i0
-	i0 = v3 + uint32(368)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+368)) = l1
-	i1 = v3 + uint32(368)
-	fn3473(m, v0, i1, uint32(8565802), uint32(0))
-	goto L37
-L40:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	i0 = i0 + k32(4294967276)
-	switch i0 {
-	case 0:
-		goto L44
-	case 1:
-		goto L41
-	default:
-		goto L43
-	}
-L44:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2204(m, v10, i1)
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L37
-	}
-	if v12 == 0 {
-		goto L42
-	}
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v1 = i0
-	i0 = v3 + uint32(688)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v3)+672)) = v4
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+688)) = l1
-	i1 = v3 + uint32(688)
-	i3 = v3 + uint32(672)
-	fn3473(m, v0, i1, uint32(8568157), i3)
-	goto L37
-L43:
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v1 = i0
-	i0 = v3 + uint32(384)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+384)) = l1
-	i1 = v3 + uint32(384)
-	fn3473(m, v0, i1, uint32(8414503), uint32(0))
-	goto L37
-L42:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2206(m, v10, i1)
-	if i0 != 0 {
-		goto L37
-	}
-L41:
-	i0 = fn3456(m, v0, v6)
-	if int32(i0) < int32(uint32(0)) {
-		goto L37
-	}
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v9 + uint32(4)
-	v9 = i0
-	i0 = v8 + k32(4294967295)
-	v8 = i0
-	if v8 != 0 {
-		goto L39
-	}
-L38:
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L45
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v10)) = v6
-	if v6 != 0 {
-		goto L45
-	}
-	fn2072(m, v10)
-L45:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v10 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v10
-	i0 = v3 + uint32(656)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+656)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(656)
-	i0 = fn3991(m, v8, uint32(52), v4, i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v10
-	i0 = v3 + uint32(640)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+640)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(640)
-	i0 = fn3991(m, v8, uint32(27), uint32(0), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i1 = i1 + uint32(2)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v9 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v10)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
-	i0 = v3 + uint32(624)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v10))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+624)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(624)
-	i0 = fn3991(m, v6, uint32(61), uint32(1), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v3 + uint32(1376)
-	i0 = i0 + uint32(8)
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1388)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v10 = i0
-	i0 = v3 + uint32(608)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1376)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1380)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1376))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+608)) = l1
-	v5 = k32(4294967295)
-	i2 = v3 + uint32(608)
-	i0 = fn3475(m, v9, v8, i2, uint32(10059656))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v9 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v10)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
-	i0 = v3 + uint32(592)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v10))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+592)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(592)
-	i0 = fn3991(m, v6, uint32(76), uint32(1), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v3 + uint32(1360)
-	i0 = i0 + uint32(8)
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1372)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v8 = i0
-	i0 = v3 + uint32(576)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1360)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1364)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1360))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+576)) = l1
-	v5 = k32(4294967295)
-	i1 = v3 + uint32(576)
-	i0 = fn3516(m, v0, i1, v2, uint32(97))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v9 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v10)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
-	i0 = v3 + uint32(560)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v10))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+560)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(560)
-	i0 = fn3991(m, v6, uint32(117), v4, i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i1 = i1 + i2
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v6
-	if int32(v4) < int32(uint32(1)) {
-		goto L46
-	}
-	i0 = v7 + uint32(8)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v8 = i0
-	v5 = k32(4294967295)
-	v7 = v4
-L47:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i0 = fn3481(m, v0, i1, v2)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v8
-	i0 = v6 + uint32(4)
-	v6 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 != 0 {
-		goto L47
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v6 = i0
-L46:
-	i1 = v6 + k32(4294967294)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v10 = i0
-	if v11 == 0 {
-		goto L49
-	}
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, v6)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v5
-	i0 = v3 + uint32(512)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v9
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+512)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(512)
-	i0 = fn3991(m, v10, uint32(48), uint32(0), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v9 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
-	i0 = v3 + uint32(496)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+496)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(496)
-	i0 = fn3991(m, v7, uint32(115), uint32(3), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v9 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
-	i0 = v3 + uint32(480)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+480)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(480)
-	i0 = fn3991(m, v7, uint32(69), uint32(2), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v9 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
-	i0 = v3 + uint32(464)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+464)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(464)
-	i0 = fn3991(m, v7, uint32(117), v4, i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L51:
-	if v4 == 0 {
-		goto L50
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v9 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
-	i0 = v3 + uint32(448)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+448)) = l1
-	v5 = k32(4294967295)
-	i2 = v4 + uint32(1)
-	v4 = i2
-	i3 = v3 + uint32(448)
-	i0 = fn3991(m, v7, uint32(61), v4, i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v9 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
-	i0 = v3 + uint32(432)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+432)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(432)
-	i0 = fn3991(m, v7, uint32(115), uint32(2), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v9 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
-	i0 = v3 + uint32(416)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+416)) = l1
-	v5 = k32(4294967295)
-	i0 = v4 + k32(4294967294)
-	v4 = i0
-	i3 = v3 + uint32(416)
-	i0 = fn3991(m, v7, uint32(9), uint32(0), i3)
-	if i0 != k32(4294967295) {
-		goto L51
-	}
-	goto L1
-L50:
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v1 = i0
-	i0 = v3 + uint32(400)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+400)) = l1
-	v5 = k32(4294967295)
-	i1 = v3 + uint32(400)
-	i0 = fn3519(m, v0, i1, v11, v2)
-	if i0 != k32(4294967295) {
-		goto L48
-	}
-	goto L1
-L49:
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, v2)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v5
-	i0 = v3 + uint32(544)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v9
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+544)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(544)
-	i0 = fn3991(m, v10, uint32(32), uint32(0), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v5
-	i0 = v3 + uint32(528)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+528)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(528)
-	i0 = fn3991(m, v0, uint32(32), uint32(0), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L48:
-	v5 = uint32(0)
-	goto L1
-L37:
-	v5 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	v5 = k32(4294967295)
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v10)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v10)
-	goto L1
-L7:
-	i0 = v3 + uint32(1344)
-	i0 = i0 + uint32(8)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1356)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v1 = i0
-	i0 = v3 + uint32(16)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1348)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1344)) = v6
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1344))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = l1
-	i1 = v3 + uint32(16)
-	fn3473(m, v0, i1, uint32(8566123), v3)
-	goto L2
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
-	v15 = i0
-	if v15 == k32(4294967295) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	if v4 != 0 {
-		goto L53
-	}
-	v11 = uint32(0)
-	goto L52
-L53:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v11 = i0
-L52:
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+12))
-	v16 = l0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v14 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L54
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-L54:
-	if int32(v11) >= int32(uint32(1)) {
-		goto L58
-	}
-	v8 = uint32(0)
-	goto L57
-L58:
-	i0 = v11 + k32(4294967295)
-	v17 = i0
-	v8 = uint32(0)
-	v10 = uint32(0)
-L59:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = v10 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	i0 = fn1492(m, uint32(0))
-	v6 = i0
-	if v6 == 0 {
-		goto L55
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L60
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L60
-	}
-	fn2072(m, v4)
-L60:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(0)
-	i1 = b2i(v10 == v17)
-	i2 = b2i(v14 != uint32(0))
-	i1 = i1 & i2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+32))
-	v18 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v18
-	i0 = v3 + uint32(1328)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v5))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v13
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+1328)) = l1
-	i3 = v3 + uint32(1328)
-	i0 = fn3991(m, v4, uint32(61), uint32(1), i3)
-	if int32(i0) < int32(uint32(0)) {
-		goto L55
-	}
-	i0 = fn3481(m, v0, v7, v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L55
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v10 != 0 {
-		goto L62
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 != uint32(1073741823) {
-		goto L63
-	}
-	v8 = v4
-	goto L61
-L63:
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	v8 = v4
-	goto L61
-L62:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v13 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
-	if v13 != i1 {
-		goto L56
-	}
-	if v13 == 0 {
-		goto L61
-	}
-L64:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i2 = v13 + k32(4294967295)
-	v18 = i2
-	i2 = v18 << (uint32(2) & 31)
-	i1 = i1 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn586(m, i0, i1)
-	v4 = i0
-	if int32(v4) > int32(k32(4294967295)) {
-		goto L65
-	}
-	fn3624(m)
-	goto L56
-L65:
-	if v18 == v4 {
-		goto L66
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i2 = v4 + uint32(1)
-	v19 = i2
-	i0 = fn1502(m, i0, uint32(0), v19)
-	v6 = i0
-	if v6 == 0 {
-		goto L55
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn1505(m, i0, uint32(0), v19, uint32(0))
-	if i0 != 0 {
-		goto L68
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = v18 - v4
-	v4 = i1
-	i0 = fn1505(m, i0, v4, v4, v6)
-	if i0 == 0 {
-		goto L67
-	}
-L68:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L55
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v1
-	if v1 != 0 {
-		goto L55
-	}
-	fn2072(m, v6)
-	goto L55
-L67:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L69
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v4
-	if v4 != 0 {
-		goto L69
-	}
-	fn2072(m, v6)
-L69:
-L70:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
-	v20 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1448)) = v20
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
-	i0 = v19 + k32(4294967295)
-	v19 = i0
-	v4 = v13
-L72:
-	if int32(v4) < int32(uint32(2)) {
-		goto L71
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v6 = i0
-	i0 = v3 + uint32(1312)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v5))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+1312)) = l1
-	i3 = v3 + uint32(1312)
-	i0 = fn3991(m, v6, uint32(115), v4, i3)
-	v6 = i0
-	i0 = v4 + k32(4294967295)
-	v4 = i0
-	if v6 == k32(4294967295) {
-		goto L55
-	}
-	goto L72
-L71:
-	if v19 != 0 {
-		goto L70
-	}
-L66:
-	v13 = v18
-	if v18 != 0 {
-		goto L64
-	}
-L61:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+32))
-	v18 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v18
-	i0 = v3 + uint32(1280)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v5))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v13
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+1280)) = l1
-	i3 = v3 + uint32(1280)
-	i0 = fn3991(m, v4, uint32(256), v15, i3)
-	if int32(i0) < int32(uint32(0)) {
-		goto L55
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
-	v13 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1448)) = v13
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	if i0 == 0 {
-		goto L73
-	}
-L75:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i1 = i1 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v7 = i0
-	if v4 == 0 {
-		goto L74
-	}
-	i2 = v4 << (uint32(2) & 31)
-	i1 = v6 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3989(m, v7, i1)
-	if i0 == k32(4294967295) {
-		goto L55
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v4 = i0
-	i0 = v3 + uint32(1264)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v5))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+1264)) = l1
-	i3 = v3 + uint32(1264)
-	i0 = fn3991(m, v4, uint32(32), uint32(0), i3)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L75
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	fn2111(m, i0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
-	goto L55
-L74:
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i0 = fn3989(m, v7, i1)
-	if i0 == k32(4294967295) {
-		goto L55
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	fn2111(m, i0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
-L73:
-	i0 = v10 + uint32(1)
-	v10 = i0
-	if v10 != v11 {
-		goto L59
-	}
-L57:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L76
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L76
-	}
-	fn2072(m, v4)
-L76:
-	*(*uint64)(unsafe.Add(b, uint64(v2)+12)) = v16
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v12
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v14
-	*(*uint32)(unsafe.Add(b, v2)) = v9
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L77
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-L77:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v7 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v10)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v7
-	i0 = v3 + uint32(1248)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v10))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+1248)) = l1
-	v12 = uint32(0)
-	i3 = v3 + uint32(1248)
-	i0 = fn3991(m, v4, uint32(32), uint32(0), i3)
-	if int32(i0) < int32(uint32(0)) {
-		goto L55
-	}
-	i0 = v3 + uint32(1424)
-	i0 = i0 + uint32(8)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1436)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	i0 = v3 + uint32(1232)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1424)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1428)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1424))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+1232)) = l1
-	v12 = uint32(0)
-	i1 = v3 + uint32(1232)
-	i0 = fn3516(m, v0, i1, v2, uint32(256))
-	if int32(i0) < int32(uint32(0)) {
-		goto L55
-	}
-	v5 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v15)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
-	v10 = i0
-	if int32(v10) < int32(uint32(1)) {
-		goto L78
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i0 = v10 + i1
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	i0 = i0 + i1
-	i0 = i0 + uint32(1)
-	v11 = i0
-	v7 = uint32(0)
-L79:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1448)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
-	v4 = v11
-L81:
-	if int32(v4) < int32(uint32(2)) {
-		goto L80
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v6 = i0
-	i0 = v3 + uint32(1168)
-	i0 = i0 + uint32(8)
-	i1 = v3 + uint32(1440)
-	i1 = i1 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+1168)) = l1
-	i3 = v3 + uint32(1168)
-	i0 = fn3991(m, v6, uint32(115), v4, i3)
-	v6 = i0
-	i0 = v4 + k32(4294967295)
-	v4 = i0
-	if v6 != k32(4294967295) {
-		goto L81
-	}
-	v12 = uint32(0)
-	goto L55
-L80:
-	v12 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i2 = v7 << (uint32(2) & 31)
-	i1 = i1 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v4 = i1
-	i0 = fn585(m, i0, v4)
-	v6 = i0
-	if int32(v6) < int32(uint32(0)) {
-		goto L55
-	}
-	if v6 != 0 {
-		goto L82
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn1501(m, i0, v4)
-	if i0 != 0 {
-		goto L55
-	}
-	i0 = v7 + uint32(1)
-	v7 = i0
-	if v7 == v10 {
-		goto L78
-	}
-	goto L79
-L82:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v5 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v5
-	i0 = v3 + uint32(1216)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v7))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1200)) = v4
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+1216)) = l1
-	i1 = v3 + uint32(1216)
-	i3 = v3 + uint32(1200)
-	fn3473(m, v0, i1, uint32(8450485), i3)
-	goto L55
-L78:
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L83
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v2
-	if v2 != 0 {
-		goto L83
-	}
-	fn2072(m, v9)
-L83:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L84
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	if v2 != 0 {
-		goto L84
-	}
-	fn2072(m, v8)
-L84:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v6 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v6
-	i0 = v3 + uint32(1184)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v5))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v2
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+1184)) = l1
-	i5 = v3 + uint32(1184)
-	i2 = fn3991(m, v0, uint32(32), uint32(0), i5)
-	if i2 == k32(4294967295) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	v5 = i0
-	goto L1
-L56:
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v1 = i0
-	i0 = v3 + uint32(1296)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+1296)) = l1
-	i1 = v3 + uint32(1296)
-	fn3473(m, v0, i1, uint32(8421464), uint32(0))
-L55:
-	fn2111(m, v12)
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L85
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v1
-	if v1 != 0 {
-		goto L85
-	}
-	fn2072(m, v9)
-L85:
-	if v8 == 0 {
-		goto L2
-	}
-	v5 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	v5 = k32(4294967295)
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v8)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != 0 {
-		goto L86
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 != 0 {
-		goto L87
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if v4 == 0 {
-		goto L88
-	}
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v1 = i0
-	i0 = v3 + uint32(1104)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1088)) = v4
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+1104)) = l1
-	i1 = v3 + uint32(1104)
-	i3 = v3 + uint32(1088)
-	fn3473(m, v0, i1, uint32(8494776), i3)
-	goto L2
-L88:
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v1 = i0
-	i0 = v3 + uint32(1072)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+1072)) = l1
-	i1 = v3 + uint32(1072)
-	fn3473(m, v0, i1, uint32(8494730), uint32(0))
-	goto L2
-L87:
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v1 = i0
-	i0 = v3 + uint32(1120)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+1120)) = l1
-	i1 = v3 + uint32(1120)
-	i0 = fn3519(m, v0, i1, v6, v2)
-	v5 = i0
-	goto L1
-L86:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v7 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v7
-	i0 = v3 + uint32(1152)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v8))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+1152)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(1152)
-	i0 = fn3991(m, v4, uint32(61), uint32(1), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v5 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3481(m, v0, i1, v2)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v1 = i0
-	i0 = v3 + uint32(1136)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+1136)) = l1
-	i3 = v3 + uint32(1136)
-	i2 = fn3519(m, v0, i3, v6, v2)
-	if i2 == k32(4294967295) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	v5 = i0
-	goto L1
-L4:
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v1 = i0
-	i0 = v3 + uint32(1056)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+1056)) = l1
-	i3 = v3 + uint32(1056)
-	i2 = fn3519(m, v0, i3, v6, v2)
-	if i2 == k32(4294967295) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	v5 = i0
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v10 = i0
-	v9 = uint32(0)
-	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v14 = i0
-	if v14 == 0 {
-		goto L89
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v14))
-	v11 = i0
-L89:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v12 = i0
-	if v10 == 0 {
-		goto L90
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v9 = i0
-L90:
-	if v12 != 0 {
-		goto L92
-	}
-	v4 = uint32(0)
-	goto L91
-L92:
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v4 = i0
-L91:
-	if v9 == v4 {
-		goto L93
-	}
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v1 = i0
-	i0 = v3 + uint32(1040)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1024)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1028)) = v4
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+1040)) = l1
-	i1 = v3 + uint32(1040)
-	i3 = v3 + uint32(1024)
-	fn3473(m, v0, i1, uint32(8450417), i3)
-	goto L2
-L93:
-	if v10 == 0 {
-		goto L94
-	}
-	if v9 == 0 {
-		goto L94
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v17 = i0
-	if int32(v17) < int32(uint32(1)) {
-		goto L94
-	}
-	i0 = v10 + uint32(12)
-	v15 = i0
-	i0 = v10 + uint32(8)
-	v20 = i0
-	v13 = uint32(0)
-	v18 = v17
-	i0 = v12 + uint32(8)
-	v21 = i0
-	v19 = v21
-	v22 = uint32(1)
-L95:
-	i1 = v13 << (uint32(2) & 31)
-	v4 = i1
-	i0 = v20 + v4
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v8 = i0
-	i0 = v21 + v4
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1448)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
-	i0 = fn2796(m, v8, uint32(8522590))
-	if i0 == 0 {
-		goto L96
-	}
-	i0 = v3 + uint32(1008)
-	i0 = i0 + uint32(8)
-	i1 = v3 + uint32(1440)
-	i1 = i1 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+1008)) = l1
-	i1 = v3 + uint32(1008)
-	fn3473(m, v0, i1, uint32(8522549), uint32(0))
-	i0 = v22 & uint32(1)
-	if i0 == 0 {
-		goto L94
-	}
-	goto L2
-L96:
-	v6 = v18
-	v4 = v15
-	v5 = v19
-L98:
-	i0 = v6 + k32(4294967295)
-	v6 = i0
-	if v6 == 0 {
-		goto L97
-	}
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = fn2791(m, v8, v7)
-	if i0 != 0 {
-		goto L98
-	}
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	v4 = i0
-	i0 = v3 + uint32(992)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v3)+976)) = v8
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+992)) = l1
-	i1 = v3 + uint32(992)
-	i3 = v3 + uint32(976)
-	fn3473(m, v0, i1, uint32(8526168), i3)
-	i0 = v22 & uint32(1)
-	if i0 == 0 {
-		goto L94
-	}
-	goto L2
-L97:
-	i0 = v18 + k32(4294967295)
-	v18 = i0
-	i0 = v15 + uint32(4)
-	v15 = i0
-	i0 = v19 + uint32(4)
-	v19 = i0
-	i0 = v13 + uint32(1)
-	v13 = i0
-	i0 = b2i(int32(v13) < int32(v17))
-	v22 = i0
-	if v13 != v17 {
-		goto L95
-	}
-L94:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3456(m, v0, i1)
-	if i0 == k32(4294967295) {
-		goto L2
-	}
-	i0 = fn2289(m, v9)
-	v15 = i0
-	if v15 == 0 {
-		goto L2
-	}
-	if int32(v9) < int32(uint32(1)) {
-		goto L99
-	}
-	i0 = v9 & uint32(1)
-	v18 = i0
-	v7 = uint32(0)
-	if v9 == uint32(1) {
-		goto L100
-	}
-	i0 = v15 + uint32(16)
-	v4 = i0
-	i0 = v10 + uint32(12)
-	v6 = i0
-	i0 = v9 & uint32(2147483646)
-	v13 = i0
-	v7 = uint32(0)
-L101:
-	i0 = v6 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L102
-	}
-	i1 = v8 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L102:
-	i0 = v4 + k32(4294967292)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L103
-	}
-	i1 = v8 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L103:
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	i0 = v4 + uint32(8)
-	v4 = i0
-	i0 = v6 + uint32(8)
-	v6 = i0
-	i1 = v7 + uint32(2)
-	v7 = i1
-	if v13 != v7 {
-		goto L101
-	}
-L100:
-	if v18 == 0 {
-		goto L99
-	}
-	i0 = v15 + uint32(12)
-	v6 = i0
-	i0 = v10 + uint32(8)
-	i1 = v7 << (uint32(2) & 31)
-	v5 = i1
-	i0 = i0 + v5
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L104
-	}
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L104:
-	i0 = v6 + v5
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-L99:
-	i0 = v3 + uint32(1424)
-	i0 = i0 + uint32(8)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1436)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v8 = i0
-	i0 = v3 + uint32(960)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1424)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1428)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1424))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+960)) = l1
-	v5 = k32(4294967295)
-	i2 = v3 + uint32(960)
-	i0 = fn3475(m, v7, v6, i2, v15)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v15))
-	v4 = i0
-	if int32(v6) > int32(k32(4294967295)) {
-		goto L105
-	}
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	v5 = k32(4294967295)
-	i1 = v4 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v15)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v15)
-	goto L1
-L105:
-	if v4 == uint32(1073741823) {
-		goto L106
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v15)) = v4
-	if v4 != 0 {
-		goto L106
-	}
-	fn2072(m, v15)
-L106:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v8 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v8
-	i0 = v3 + uint32(944)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+944)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(944)
-	i0 = fn3991(m, v6, uint32(96), v11, i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v8
-	i0 = v3 + uint32(928)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+928)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(928)
-	i0 = fn3991(m, v6, uint32(61), uint32(1), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v3 + uint32(1408)
-	i0 = i0 + uint32(8)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1420)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v8 = i0
-	i0 = v3 + uint32(912)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1408)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1412)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1408))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+912)) = l1
-	v5 = k32(4294967295)
-	i2 = v3 + uint32(912)
-	i0 = fn3475(m, v7, v6, i2, uint32(10059656))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v7 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v7
-	i0 = v3 + uint32(896)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v8))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+896)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(896)
-	i0 = fn3991(m, v4, uint32(76), uint32(1), i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v3 + uint32(1392)
-	i0 = i0 + uint32(8)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1404)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	i0 = v3 + uint32(880)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1392)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1396)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1392))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+880)) = l1
-	v5 = k32(4294967295)
-	i1 = v3 + uint32(880)
-	i0 = fn3516(m, v0, i1, v2, uint32(97))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v7 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v7
-	i0 = v3 + uint32(864)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v8))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+864)) = l1
-	v5 = k32(4294967295)
-	i2 = v9 + v11
-	v10 = i2
-	i3 = v3 + uint32(864)
-	i0 = fn3991(m, v4, uint32(117), v10, i3)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i1 = v10 + k32(4294967295)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i1 = i1 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	if int32(v10) >= int32(uint32(1)) {
-		goto L107
-	}
-	v5 = uint32(0)
-	goto L1
-L107:
-	i0 = v14 + uint32(8)
-	v4 = i0
-	i1 = v11 << (uint32(2) & 31)
-	i0 = v12 - i1
-	i0 = i0 + uint32(8)
-	v6 = i0
-	v7 = uint32(0)
-L108:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	if int32(v7) < int32(v11) {
-		i0 = v4
-	} else {
-		i0 = v6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	if i0 != uint32(7) {
-		goto L110
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
-	if i0 != 0 {
-		goto L110
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v12 = i0
-	i0 = v3 + uint32(1440)
-	i0 = i0 + uint32(8)
-	v13 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, v13)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v12
-	i0 = v3 + uint32(848)
-	i0 = i0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, v13))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+848)) = l1
-	v5 = k32(4294967295)
-	i3 = v3 + uint32(848)
-	i0 = fn3991(m, v8, uint32(32), uint32(0), i3)
-	if i0 != k32(4294967295) {
-		goto L109
-	}
-	goto L1
-L110:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v9 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(1)
-	v5 = k32(4294967295)
-	i0 = fn3481(m, v0, v8, v2)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v9
-L109:
-	i0 = v6 + uint32(4)
-	v6 = i0
-	i0 = v4 + uint32(4)
-	v4 = i0
-	v5 = uint32(0)
-	i1 = v7 + uint32(1)
-	v7 = i1
-	if v10 != v7 {
-		goto L108
-	}
-	goto L1
-L2:
-	v5 = k32(4294967295)
-L1:
-	i0 = v3 + uint32(1456)
-	m.g0 = i0
-	return v5
 }

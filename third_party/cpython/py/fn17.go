@@ -14,7 +14,4185 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn3482(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3480(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(80)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = i0 + k32(4294967270)
+	switch i0 {
+	case 0:
+		goto L3
+	case 1:
+		goto L4
+	default:
+		goto L2
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L5
+	}
+	v4 = k32(4294967295)
+	i0 = fn3457(m, v0, v3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v7 = i0
+	i0 = v2 + uint32(64)
+	i0 = i0 + uint32(8)
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+76)) = v7
+	i0 = v2 + uint32(48)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v8))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+68)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = v4
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+64))
+	*(*uint64)(unsafe.Add(b, uint64(v2)+48)) = l1
+	v4 = k32(4294967295)
+	i3 = v2 + uint32(48)
+	i0 = fn3992(m, v5, uint32(32), uint32(0), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v3 = i0
+	if v3 == 0 {
+		goto L6
+	}
+	v4 = k32(4294967295)
+	i0 = fn3457(m, v0, v3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v7 = i0
+	i0 = v2 + uint32(64)
+	i0 = i0 + uint32(8)
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+76)) = v7
+	i0 = v2 + uint32(32)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v8))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+68)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = v4
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+64))
+	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = l1
+	v4 = k32(4294967295)
+	i3 = v2 + uint32(32)
+	i0 = fn3992(m, v5, uint32(32), uint32(0), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L7
+	}
+	v4 = k32(4294967295)
+	i0 = fn3457(m, v0, v1)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = v2 + uint32(64)
+	i0 = i0 + uint32(8)
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+76)) = v5
+	i0 = v2 + uint32(16)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+68)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = v0
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+64))
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
+	v4 = k32(4294967295)
+	i3 = v2 + uint32(16)
+	i0 = fn3992(m, v3, uint32(32), uint32(0), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L7:
+	v4 = uint32(0)
+	goto L1
+L3:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if int32(v3) < int32(uint32(1)) {
+		goto L1
+	}
+	i0 = v1 + uint32(8)
+	v1 = i0
+L9:
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn3480(m, v0, i1)
+	if i0 == k32(4294967295) {
+		goto L8
+	}
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v3 + k32(4294967295)
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	goto L9
+L8:
+	v4 = k32(4294967295)
+	goto L1
+L2:
+	v4 = k32(4294967295)
+	i0 = fn3457(m, v0, v1)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = v2 + uint32(64)
+	i0 = i0 + uint32(8)
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+76)) = v5
+	i0 = v2 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+68)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = v0
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+64))
+	*(*uint64)(unsafe.Add(b, v2)) = l1
+	i2 = fn3992(m, v3, uint32(32), uint32(0), v2)
+	if i2 == k32(4294967295) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	v4 = i0
+L1:
+	i0 = v2 + uint32(80)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn3481(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(272)
+	v4 = i0
+	m.g0 = v4
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(4) {
+		goto L7
+	}
+	v6 = k32(4294967295)
+	i0 = v5 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L5
+	case 5:
+		goto L4
+	case 15:
+		goto L3
+	default:
+		goto L2
+	}
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != uint32(2) {
+		goto L2
+	}
+	i0 = b2i(v3 == 0)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v1 = i0
+	goto L6
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v7 = i0
+	if v7 != 0 {
+		goto L9
+	}
+	v8 = k32(4294967295)
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	i0 = i0 + k32(4294967295)
+	v8 = i0
+L8:
+	v9 = v2
+	i0 = b2i(v3 == 0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = b2i(i1 == uint32(2))
+	v10 = i1
+	i0 = i0 ^ v10
+	if i0 != 0 {
+		goto L10
+	}
+	v6 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = fn3989(m, i0)
+	v9 = i0
+	if v9 == k32(4294967295) {
+		goto L1
+	}
+L10:
+	if int32(v8) < int32(uint32(1)) {
+		goto L11
+	}
+	i0 = v7 + uint32(8)
+	v1 = i0
+	v6 = k32(4294967295)
+	v5 = v8
+L12:
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn3481(m, v0, i1, v9, v10)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 != 0 {
+		goto L12
+	}
+L11:
+	v6 = k32(4294967295)
+	i2 = v8 << (uint32(2) & 31)
+	i1 = v7 + i2
+	i1 = i1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn3481(m, v0, i1, v2, v3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	if v9 == v2 {
+		goto L13
+	}
+	v6 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = fn3990(m, i0, v9)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L13:
+	v6 = uint32(0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = fn3989(m, i0)
+	v5 = i0
+	if v5 == k32(4294967295) {
+		goto L1
+	}
+	v6 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = fn3989(m, i0)
+	v9 = i0
+	if v9 == k32(4294967295) {
+		goto L1
+	}
+	v6 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3481(m, v0, i1, v9, uint32(0))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v6 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn3481(m, v0, i1, v2, v3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v10 = i0
+	i0 = v4 + uint32(40)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696312))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+32)) = l1
+	v6 = k32(4294967295)
+	i3 = v4 + uint32(32)
+	i0 = fn3992(m, v10, uint32(257), v5, i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v6 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = fn3990(m, i0, v9)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v6 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = fn3481(m, v0, i1, v2, v3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+16))
+	i2 = fn3990(m, i2, v5)
+	if i2 == k32(4294967295) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	v6 = i0
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v5 = i0
+	if v5 == 0 {
+		goto L2
+	}
+	v6 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	i0 = i0 + k32(4294967295)
+	v11 = i0
+	if int32(v11) < int32(uint32(1)) {
+		goto L2
+	}
+	i0 = fn3501(m, v0, v1)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v6 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = fn3989(m, i0)
+	v12 = i0
+	if v12 == k32(4294967295) {
+		goto L1
+	}
+	v6 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3457(m, v0, i1)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v9 = uint32(8)
+	v13 = v11
+L14:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = i1 + v9
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn3457(m, v0, i1)
+	if i0 != k32(4294967295) {
+		goto L15
+	}
+	v6 = k32(4294967295)
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v7 = i0
+	i0 = v4 + uint32(256)
+	i0 = i0 + uint32(8)
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+268)) = v7
+	i0 = v4 + uint32(208)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v5))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+260)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v4)+256)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+256))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+208)) = l1
+	v6 = k32(4294967295)
+	i3 = v4 + uint32(208)
+	i0 = fn3992(m, v10, uint32(115), uint32(2), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+268)) = v7
+	i0 = v4 + uint32(192)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v5))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+260)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v4)+256)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+256))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+192)) = l1
+	v6 = k32(4294967295)
+	i3 = v4 + uint32(192)
+	i0 = fn3992(m, v10, uint32(61), uint32(2), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v4 + uint32(240)
+	i0 = i0 + uint32(8)
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+252)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = i0 + v9
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v7 = i0
+	i0 = v4 + uint32(176)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+240)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+244)) = v8
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+240))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+176)) = l1
+	v6 = k32(4294967295)
+	i1 = v4 + uint32(176)
+	i0 = fn3502(m, v0, i1, v10)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+268)) = v7
+	i0 = v4 + uint32(160)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v5))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+260)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v4)+256)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+256))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+160)) = l1
+	v6 = k32(4294967295)
+	i3 = v4 + uint32(160)
+	i0 = fn3992(m, v10, uint32(40), uint32(0), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+268)) = v7
+	i0 = v4 + uint32(144)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v5))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+260)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v4)+256)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+256))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+144)) = l1
+	v6 = k32(4294967295)
+	i3 = v4 + uint32(144)
+	i0 = fn3992(m, v10, uint32(97), v12, i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v9 + uint32(4)
+	v9 = i0
+	i0 = v13 + k32(4294967295)
+	v13 = i0
+	if v13 != 0 {
+		goto L14
+	}
+	v6 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i2 = v11 << (uint32(2) & 31)
+	v5 = i2
+	i1 = i1 + v5
+	i1 = i1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn3457(m, v0, i1)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v4 + uint32(224)
+	i0 = i0 + uint32(8)
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+236)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = i0 + v5
+	i0 = i0 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v10 = i0
+	i0 = v4 + uint32(128)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+224)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v4)+228)) = v9
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+224))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+128)) = l1
+	v6 = k32(4294967295)
+	i1 = v4 + uint32(128)
+	i0 = fn3502(m, v0, i1, v5)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v8 = i0
+	i0 = v4 + uint32(256)
+	i0 = i0 + uint32(8)
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+268)) = v8
+	i0 = v4 + uint32(112)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v5))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+260)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v4)+256)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+256))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+112)) = l1
+	v6 = k32(4294967295)
+	i3 = v4 + uint32(112)
+	i0 = fn3992(m, v9, uint32(40), uint32(0), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+268)) = v8
+	i0 = v4 + uint32(96)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v5))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+260)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v4)+256)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+256))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+96)) = l1
+	v6 = k32(4294967295)
+	if v3 != 0 {
+		i1 = uint32(100)
+	} else {
+		i1 = uint32(97)
+	}
+	i3 = v4 + uint32(96)
+	i0 = fn3992(m, v9, i1, v2, i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v6 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = fn3989(m, i0)
+	v5 = i0
+	if v5 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v9 = i0
+	i0 = v4 + uint32(88)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696312))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+80)) = l1
+	v6 = k32(4294967295)
+	i3 = v4 + uint32(80)
+	i0 = fn3992(m, v9, uint32(257), v5, i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v6 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = fn3990(m, i0, v12)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v8 = i0
+	i0 = v4 + uint32(256)
+	i0 = i0 + uint32(8)
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+268)) = v8
+	i0 = v4 + uint32(64)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v7))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+260)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v4)+256)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+256))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+64)) = l1
+	v6 = k32(4294967295)
+	i3 = v4 + uint32(64)
+	i0 = fn3992(m, v9, uint32(32), uint32(0), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	if v3 != 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v1 = i0
+	i0 = v4 + uint32(56)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696312))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+48)) = l1
+	v6 = k32(4294967295)
+	i3 = v4 + uint32(48)
+	i0 = fn3992(m, v1, uint32(257), v2, i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L16:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+16))
+	i2 = fn3990(m, i2, v5)
+	if i2 == k32(4294967295) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	v6 = i0
+	goto L1
+L2:
+	v6 = k32(4294967295)
+	i0 = fn3457(m, v0, v1)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v8 = i0
+	i0 = v4 + uint32(256)
+	i0 = i0 + uint32(8)
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+268)) = v8
+	i0 = v4 + uint32(16)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v5))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+260)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v4)+256)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+256))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = l1
+	v6 = k32(4294967295)
+	i3 = v4 + uint32(16)
+	i0 = fn3992(m, v9, uint32(40), uint32(0), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+268)) = v10
+	i0 = v4 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v5))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+260)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v4)+256)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+256))
+	*(*uint64)(unsafe.Add(b, v4)) = l1
+	if v3 != 0 {
+		i3 = uint32(100)
+	} else {
+		i3 = uint32(97)
+	}
+	i2 = fn3992(m, v0, i3, v2, v4)
+	if i2 == k32(4294967295) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	v6 = i0
+L1:
+	i0 = v4 + uint32(272)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn3482(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint64
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var v22 uint32
+	_ = v22
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i5 uint32
+	_ = i5
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(1456)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	i0 = v4 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L11
+	case 1:
+		goto L10
+	case 2:
+		goto L9
+	case 3:
+		goto L8
+	case 4:
+		goto L3
+	case 5:
+		goto L4
+	case 6:
+		goto L5
+	case 7:
+		goto L6
+	default:
+		goto L7
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	i0 = i0 & k32(4294967294)
+	if i0 == uint32(20) {
+		goto L12
+	}
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v1 = i0
+	i0 = v3 + uint32(80)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+80)) = l1
+	i1 = v3 + uint32(80)
+	fn3474(m, v0, i1, uint32(8414570), uint32(0))
+	goto L2
+L12:
+	v5 = k32(4294967295)
+	i0 = fn3457(m, v0, v4)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v7 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v7 = i0
+	i0 = v3 + uint32(64)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+64)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(64)
+	i0 = fn3992(m, v7, uint32(58), uint32(72), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v8
+	i0 = v3 + uint32(48)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+48)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(48)
+	i0 = fn3992(m, v6, uint32(40), uint32(0), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v1 = i0
+	i0 = v3 + uint32(32)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+32)) = l1
+	i3 = v3 + uint32(32)
+	i2 = fn3517(m, v0, i3, v2, uint32(97))
+	if i2 == k32(4294967295) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	v5 = i0
+	goto L1
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v9 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1448)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v7
+	i0 = fn3466(m, v5, v4)
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+708))
+	i0 = fn3460(m, i0, v4)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L13
+	}
+	fn2073(m, v4)
+L13:
+	v5 = k32(4294967295)
+	if int32(v7) <= int32(k32(4294967295)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v6 = i0
+	i0 = v3 + uint32(128)
+	i0 = i0 + uint32(8)
+	i1 = v3 + uint32(1440)
+	i1 = i1 + uint32(8)
+	v4 = i1
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+128)) = l1
+	i3 = v3 + uint32(128)
+	i0 = fn3992(m, v6, uint32(83), v7, i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v7 = i0
+	i0 = v3 + uint32(112)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+112)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(112)
+	i0 = fn3992(m, v7, uint32(76), uint32(0), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v1 = i0
+	i0 = v3 + uint32(96)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+96)) = l1
+	i3 = v3 + uint32(96)
+	i2 = fn3517(m, v0, i3, v2, uint32(97))
+	if i2 == k32(4294967295) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	v5 = i0
+	goto L1
+L9:
+	v5 = k32(4294967295)
+	v10 = uint32(0)
+	v11 = uint32(0)
+	v6 = uint32(1)
+	v12 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v13 = i0
+	if v13 == 0 {
+		goto L14
+	}
+	v6 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	v10 = i0
+	if int32(v10) >= int32(uint32(1)) {
+		goto L15
+	}
+	v11 = uint32(0)
+	v12 = k32(4294967295)
+	goto L14
+L15:
+	i0 = v13 + uint32(8)
+	v4 = i0
+	v12 = k32(4294967295)
+	v8 = uint32(1)
+	v11 = uint32(0)
+	v7 = uint32(0)
+L16:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	i0 = i0 + k32(4294967290)
+	switch i0 {
+	case 0:
+		goto L19
+	case 1:
+		goto L18
+	default:
+		goto L17
+	}
+L19:
+	if int32(v12) > int32(k32(4294967295)) {
+		goto L20
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
+	i1 = b2i(i1 == 0)
+	v11 = i1
+	i0 = v8 & v11
+	v6 = i0
+	v12 = v7
+	goto L17
+L20:
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v1 = i0
+	i0 = v3 + uint32(352)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+352)) = l1
+	i1 = v3 + uint32(352)
+	fn3474(m, v0, i1, uint32(8450882), uint32(0))
+	goto L2
+L18:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
+	if i2 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = v8
+	}
+	v6 = i0
+L17:
+	i0 = v4 + uint32(4)
+	v4 = i0
+	v8 = v6
+	i1 = v7 + uint32(1)
+	v7 = i1
+	if v10 != v7 {
+		goto L16
+	}
+L14:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v9 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v14 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v14)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
+	i0 = v3 + uint32(336)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v14))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v7
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+336)) = l1
+	i3 = v3 + uint32(336)
+	i0 = fn3992(m, v4, uint32(29), uint32(0), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v3 + uint32(1424)
+	i0 = i0 + uint32(8)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1436)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v7 = i0
+	i0 = v3 + uint32(320)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1424)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1428)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1424))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+320)) = l1
+	v5 = k32(4294967295)
+	i1 = v3 + uint32(320)
+	i0 = fn3517(m, v0, i1, v2, uint32(97))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v5 = k32(4294967295)
+	if int32(v12) > int32(k32(4294967295)) {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v9 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v14 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v14)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
+	i0 = v3 + uint32(240)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v14))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v7
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+240)) = l1
+	i3 = v3 + uint32(240)
+	i0 = fn3992(m, v4, uint32(20), uint32(0), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = fn1595(m, v10)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = v3 + uint32(1408)
+	i0 = i0 + uint32(8)
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1420)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v10 = i0
+	i0 = v3 + uint32(224)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v5))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1408)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1412)) = v9
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1408))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+224)) = l1
+	v5 = k32(4294967295)
+	i2 = v3 + uint32(224)
+	i0 = fn3476(m, v8, v7, i2, v4)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if int32(v8) > int32(k32(4294967295)) {
+		goto L23
+	}
+	if v7 == uint32(1073741823) {
+		goto L1
+	}
+	v5 = k32(4294967295)
+	i1 = v7 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L23:
+	if v7 == uint32(1073741823) {
+		goto L24
+	}
+	i1 = v7 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L24
+	}
+	fn2073(m, v4)
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v7 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v7 = i0
+	i0 = v3 + uint32(208)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v8))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+208)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(208)
+	i0 = fn3992(m, v7, uint32(58), uint32(72), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v3 + uint32(1392)
+	i0 = i0 + uint32(8)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1404)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v7 = i0
+	i0 = v3 + uint32(192)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1392)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1396)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1392))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+192)) = l1
+	v5 = k32(4294967295)
+	i1 = v3 + uint32(192)
+	i0 = fn3517(m, v0, i1, v2, uint32(97))
+	if i0 != k32(4294967295) {
+		goto L21
+	}
+	goto L1
+L22:
+	if int32(v10) < int32(uint32(2)) {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v8 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v9 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v8
+	i0 = v3 + uint32(304)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v9))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+304)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(304)
+	i0 = fn3992(m, v4, uint32(20), uint32(0), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v5 = k32(4294967295)
+	i0 = v10 + k32(4294967295)
+	i0 = fn1595(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = v3 + uint32(1408)
+	i0 = i0 + uint32(8)
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1420)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v10 = i0
+	i0 = v3 + uint32(288)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v5))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1408)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1412)) = v9
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1408))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+288)) = l1
+	v5 = k32(4294967295)
+	i2 = v3 + uint32(288)
+	i0 = fn3476(m, v8, v7, i2, v4)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if int32(v8) > int32(k32(4294967295)) {
+		goto L25
+	}
+	if v7 == uint32(1073741823) {
+		goto L1
+	}
+	v5 = k32(4294967295)
+	i1 = v7 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L25:
+	if v7 == uint32(1073741823) {
+		goto L26
+	}
+	i1 = v7 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L26
+	}
+	fn2073(m, v4)
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v7 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v7 = i0
+	i0 = v3 + uint32(272)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v8))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+272)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(272)
+	i0 = fn3992(m, v7, uint32(58), uint32(172), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v3 + uint32(1392)
+	i0 = i0 + uint32(8)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1404)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v7 = i0
+	i0 = v3 + uint32(256)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1392)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1396)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1392))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+256)) = l1
+	v5 = k32(4294967295)
+	i1 = v3 + uint32(256)
+	i0 = fn3517(m, v0, i1, v2, uint32(97))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L21:
+	v5 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	if v6 == 0 {
+		goto L28
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v6 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v6
+	i0 = v3 + uint32(176)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v7))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v2
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+176)) = l1
+	i3 = v3 + uint32(176)
+	i0 = fn3992(m, v0, uint32(32), uint32(0), i3)
+	if i0 != k32(4294967295) {
+		goto L27
+	}
+	goto L1
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v4 = i0
+	if v11 == 0 {
+		goto L29
+	}
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v1 = i0
+	i0 = v3 + uint32(160)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+160)) = l1
+	v5 = k32(4294967295)
+	i1 = v3 + uint32(160)
+	i0 = fn3518(m, v0, i1, v13, v12, v2)
+	if i0 != k32(4294967295) {
+		goto L27
+	}
+	goto L1
+L29:
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v1 = i0
+	i0 = v3 + uint32(144)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+144)) = l1
+	v5 = k32(4294967295)
+	i1 = v3 + uint32(144)
+	i0 = fn3519(m, v0, i1, v13, v2)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L27:
+	v5 = uint32(0)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v7 = i0
+	v6 = uint32(0)
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v8 = i0
+	if v8 == 0 {
+		goto L30
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v4 = i0
+L30:
+	if v7 == 0 {
+		goto L31
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v6 = i0
+L31:
+	if v4 == v6 {
+		goto L32
+	}
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v1 = i0
+	i0 = v3 + uint32(832)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v3)+816)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v3)+820)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+832)) = l1
+	i1 = v3 + uint32(832)
+	i3 = v3 + uint32(816)
+	fn3474(m, v0, i1, uint32(8450772), i3)
+	goto L2
+L32:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v11 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v10 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v12 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v12)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v10
+	i0 = v3 + uint32(800)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v12))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+800)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(800)
+	i0 = fn3992(m, v6, uint32(28), uint32(0), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v3 + uint32(1424)
+	i0 = i0 + uint32(8)
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1436)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v9 = i0
+	i0 = v3 + uint32(784)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1424)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1428)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1424))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+784)) = l1
+	v5 = k32(4294967295)
+	i1 = v3 + uint32(784)
+	i0 = fn3517(m, v0, i1, v2, uint32(97))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	if v4 != 0 {
+		goto L33
+	}
+	if v11 != 0 {
+		goto L33
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v6 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v6
+	i0 = v3 + uint32(768)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v5))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v2
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+768)) = l1
+	i5 = v3 + uint32(768)
+	i2 = fn3992(m, v0, uint32(32), uint32(0), i5)
+	if i2 == k32(4294967295) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	v5 = i0
+	goto L1
+L33:
+	if v4 == 0 {
+		goto L34
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v10 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v12 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v12)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v10
+	i0 = v3 + uint32(752)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v12))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+752)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(752)
+	i0 = fn3992(m, v6, uint32(20), uint32(0), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = fn1595(m, v4)
+	v6 = i0
+	if v6 == 0 {
+		goto L1
+	}
+	i0 = v3 + uint32(1408)
+	i0 = i0 + uint32(8)
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1420)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v12 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v13 = i0
+	i0 = v3 + uint32(736)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v5))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1408)) = v13
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1412)) = v12
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1408))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+736)) = l1
+	v5 = k32(4294967295)
+	i2 = v3 + uint32(736)
+	i0 = fn3476(m, v10, v9, i2, v6)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v9 = i0
+	if int32(v10) > int32(k32(4294967295)) {
+		goto L35
+	}
+	if v9 == uint32(1073741823) {
+		goto L1
+	}
+	v5 = k32(4294967295)
+	i1 = v9 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v6)
+	goto L1
+L35:
+	if v9 == uint32(1073741823) {
+		goto L36
+	}
+	i1 = v9 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v5
+	if v5 != 0 {
+		goto L36
+	}
+	fn2073(m, v6)
+L36:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v9 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v10)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v9 = i0
+	i0 = v3 + uint32(720)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v10))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+720)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(720)
+	i0 = fn3992(m, v9, uint32(58), uint32(172), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v3 + uint32(1392)
+	i0 = i0 + uint32(8)
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1404)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v9 = i0
+	i0 = v3 + uint32(704)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1392)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1396)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1392))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+704)) = l1
+	v5 = k32(4294967295)
+	i1 = v3 + uint32(704)
+	i0 = fn3517(m, v0, i1, v2, uint32(97))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L34:
+	i0 = fn2199(m, uint32(0))
+	v10 = i0
+	if v10 == 0 {
+		goto L2
+	}
+	if int32(v4) < int32(uint32(1)) {
+		goto L38
+	}
+	i0 = v7 + uint32(8)
+	v9 = i0
+	i0 = v8 + uint32(8)
+	v5 = i0
+	v8 = v4
+L39:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 != 0 {
+		goto L40
+	}
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	v1 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v1 = i0
+	i0 = v3 + uint32(368)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+368)) = l1
+	i1 = v3 + uint32(368)
+	fn3474(m, v0, i1, uint32(8565802), uint32(0))
+	goto L37
+L40:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	i0 = i0 + k32(4294967276)
+	switch i0 {
+	case 0:
+		goto L44
+	case 1:
+		goto L41
+	default:
+		goto L43
+	}
+L44:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = fn2205(m, v10, i1)
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L37
+	}
+	if v12 == 0 {
+		goto L42
+	}
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v1 = i0
+	i0 = v3 + uint32(688)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v3)+672)) = v4
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+688)) = l1
+	i1 = v3 + uint32(688)
+	i3 = v3 + uint32(672)
+	fn3474(m, v0, i1, uint32(8568157), i3)
+	goto L37
+L43:
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v1 = i0
+	i0 = v3 + uint32(384)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+384)) = l1
+	i1 = v3 + uint32(384)
+	fn3474(m, v0, i1, uint32(8414503), uint32(0))
+	goto L37
+L42:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = fn2207(m, v10, i1)
+	if i0 != 0 {
+		goto L37
+	}
+L41:
+	i0 = fn3457(m, v0, v6)
+	if int32(i0) < int32(uint32(0)) {
+		goto L37
+	}
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v9 + uint32(4)
+	v9 = i0
+	i0 = v8 + k32(4294967295)
+	v8 = i0
+	if v8 != 0 {
+		goto L39
+	}
+L38:
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L45
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v10)) = v6
+	if v6 != 0 {
+		goto L45
+	}
+	fn2073(m, v10)
+L45:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v10 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v10
+	i0 = v3 + uint32(656)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+656)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(656)
+	i0 = fn3992(m, v8, uint32(52), v4, i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v10
+	i0 = v3 + uint32(640)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+640)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(640)
+	i0 = fn3992(m, v8, uint32(27), uint32(0), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i1 = i1 + uint32(2)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v9 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v10)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
+	i0 = v3 + uint32(624)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v10))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+624)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(624)
+	i0 = fn3992(m, v6, uint32(61), uint32(1), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v3 + uint32(1376)
+	i0 = i0 + uint32(8)
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1388)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v10 = i0
+	i0 = v3 + uint32(608)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1376)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1380)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1376))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+608)) = l1
+	v5 = k32(4294967295)
+	i2 = v3 + uint32(608)
+	i0 = fn3476(m, v9, v8, i2, uint32(10059656))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v9 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v10)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
+	i0 = v3 + uint32(592)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v10))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+592)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(592)
+	i0 = fn3992(m, v6, uint32(76), uint32(1), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v3 + uint32(1360)
+	i0 = i0 + uint32(8)
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1372)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v8 = i0
+	i0 = v3 + uint32(576)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1360)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1364)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1360))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+576)) = l1
+	v5 = k32(4294967295)
+	i1 = v3 + uint32(576)
+	i0 = fn3517(m, v0, i1, v2, uint32(97))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v9 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v10)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
+	i0 = v3 + uint32(560)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v10))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+560)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(560)
+	i0 = fn3992(m, v6, uint32(117), v4, i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i1 = i1 + i2
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v6
+	if int32(v4) < int32(uint32(1)) {
+		goto L46
+	}
+	i0 = v7 + uint32(8)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v8 = i0
+	v5 = k32(4294967295)
+	v7 = v4
+L47:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i0 = fn3482(m, v0, i1, v2)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v8
+	i0 = v6 + uint32(4)
+	v6 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 != 0 {
+		goto L47
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v6 = i0
+L46:
+	i1 = v6 + k32(4294967294)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v10 = i0
+	if v11 == 0 {
+		goto L49
+	}
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, v6)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v5
+	i0 = v3 + uint32(512)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v9
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+512)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(512)
+	i0 = fn3992(m, v10, uint32(48), uint32(0), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v9 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
+	i0 = v3 + uint32(496)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+496)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(496)
+	i0 = fn3992(m, v7, uint32(115), uint32(3), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v9 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
+	i0 = v3 + uint32(480)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+480)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(480)
+	i0 = fn3992(m, v7, uint32(69), uint32(2), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v9 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
+	i0 = v3 + uint32(464)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+464)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(464)
+	i0 = fn3992(m, v7, uint32(117), v4, i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L51:
+	if v4 == 0 {
+		goto L50
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v9 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
+	i0 = v3 + uint32(448)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+448)) = l1
+	v5 = k32(4294967295)
+	i2 = v4 + uint32(1)
+	v4 = i2
+	i3 = v3 + uint32(448)
+	i0 = fn3992(m, v7, uint32(61), v4, i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v9 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
+	i0 = v3 + uint32(432)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+432)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(432)
+	i0 = fn3992(m, v7, uint32(115), uint32(2), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v9 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v9
+	i0 = v3 + uint32(416)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+416)) = l1
+	v5 = k32(4294967295)
+	i0 = v4 + k32(4294967294)
+	v4 = i0
+	i3 = v3 + uint32(416)
+	i0 = fn3992(m, v7, uint32(9), uint32(0), i3)
+	if i0 != k32(4294967295) {
+		goto L51
+	}
+	goto L1
+L50:
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v1 = i0
+	i0 = v3 + uint32(400)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+400)) = l1
+	v5 = k32(4294967295)
+	i1 = v3 + uint32(400)
+	i0 = fn3520(m, v0, i1, v11, v2)
+	if i0 != k32(4294967295) {
+		goto L48
+	}
+	goto L1
+L49:
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, v2)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v5
+	i0 = v3 + uint32(544)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v9
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+544)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(544)
+	i0 = fn3992(m, v10, uint32(32), uint32(0), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v5
+	i0 = v3 + uint32(528)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+528)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(528)
+	i0 = fn3992(m, v0, uint32(32), uint32(0), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L48:
+	v5 = uint32(0)
+	goto L1
+L37:
+	v5 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	v5 = k32(4294967295)
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v10)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v10)
+	goto L1
+L7:
+	i0 = v3 + uint32(1344)
+	i0 = i0 + uint32(8)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1356)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v1 = i0
+	i0 = v3 + uint32(16)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1348)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1344)) = v6
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1344))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = l1
+	i1 = v3 + uint32(16)
+	fn3474(m, v0, i1, uint32(8566123), v3)
+	goto L2
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = fn3989(m, i0)
+	v15 = i0
+	if v15 == k32(4294967295) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	if v4 != 0 {
+		goto L53
+	}
+	v11 = uint32(0)
+	goto L52
+L53:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v11 = i0
+L52:
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+12))
+	v16 = l0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v12 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v14 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L54
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+L54:
+	if int32(v11) >= int32(uint32(1)) {
+		goto L58
+	}
+	v8 = uint32(0)
+	goto L57
+L58:
+	i0 = v11 + k32(4294967295)
+	v17 = i0
+	v8 = uint32(0)
+	v10 = uint32(0)
+L59:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = v10 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	i0 = fn1493(m, uint32(0))
+	v6 = i0
+	if v6 == 0 {
+		goto L55
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L60
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L60
+	}
+	fn2073(m, v4)
+L60:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(0)
+	i1 = b2i(v10 == v17)
+	i2 = b2i(v14 != uint32(0))
+	i1 = i1 & i2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v13 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+32))
+	v18 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v18
+	i0 = v3 + uint32(1328)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v5))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v13
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+1328)) = l1
+	i3 = v3 + uint32(1328)
+	i0 = fn3992(m, v4, uint32(61), uint32(1), i3)
+	if int32(i0) < int32(uint32(0)) {
+		goto L55
+	}
+	i0 = fn3482(m, v0, v7, v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L55
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v10 != 0 {
+		goto L62
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 != uint32(1073741823) {
+		goto L63
+	}
+	v8 = v4
+	goto L61
+L63:
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	v8 = v4
+	goto L61
+L62:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v13 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
+	if v13 != i1 {
+		goto L56
+	}
+	if v13 == 0 {
+		goto L61
+	}
+L64:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i2 = v13 + k32(4294967295)
+	v18 = i2
+	i2 = v18 << (uint32(2) & 31)
+	i1 = i1 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn587(m, i0, i1)
+	v4 = i0
+	if int32(v4) > int32(k32(4294967295)) {
+		goto L65
+	}
+	fn3625(m)
+	goto L56
+L65:
+	if v18 == v4 {
+		goto L66
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i2 = v4 + uint32(1)
+	v19 = i2
+	i0 = fn1503(m, i0, uint32(0), v19)
+	v6 = i0
+	if v6 == 0 {
+		goto L55
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn1506(m, i0, uint32(0), v19, uint32(0))
+	if i0 != 0 {
+		goto L68
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = v18 - v4
+	v4 = i1
+	i0 = fn1506(m, i0, v4, v4, v6)
+	if i0 == 0 {
+		goto L67
+	}
+L68:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L55
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v1
+	if v1 != 0 {
+		goto L55
+	}
+	fn2073(m, v6)
+	goto L55
+L67:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L69
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v4
+	if v4 != 0 {
+		goto L69
+	}
+	fn2073(m, v6)
+L69:
+L70:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
+	v20 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1448)) = v20
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
+	i0 = v19 + k32(4294967295)
+	v19 = i0
+	v4 = v13
+L72:
+	if int32(v4) < int32(uint32(2)) {
+		goto L71
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v6 = i0
+	i0 = v3 + uint32(1312)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v5))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+1312)) = l1
+	i3 = v3 + uint32(1312)
+	i0 = fn3992(m, v6, uint32(115), v4, i3)
+	v6 = i0
+	i0 = v4 + k32(4294967295)
+	v4 = i0
+	if v6 == k32(4294967295) {
+		goto L55
+	}
+	goto L72
+L71:
+	if v19 != 0 {
+		goto L70
+	}
+L66:
+	v13 = v18
+	if v18 != 0 {
+		goto L64
+	}
+L61:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v13 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+32))
+	v18 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v18
+	i0 = v3 + uint32(1280)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v5))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v13
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+1280)) = l1
+	i3 = v3 + uint32(1280)
+	i0 = fn3992(m, v4, uint32(256), v15, i3)
+	if int32(i0) < int32(uint32(0)) {
+		goto L55
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
+	v13 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1448)) = v13
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	if i0 == 0 {
+		goto L73
+	}
+L75:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i1 = i1 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v7 = i0
+	if v4 == 0 {
+		goto L74
+	}
+	i2 = v4 << (uint32(2) & 31)
+	i1 = v6 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn3990(m, v7, i1)
+	if i0 == k32(4294967295) {
+		goto L55
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v4 = i0
+	i0 = v3 + uint32(1264)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v5))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+1264)) = l1
+	i3 = v3 + uint32(1264)
+	i0 = fn3992(m, v4, uint32(32), uint32(0), i3)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L75
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	fn2112(m, i0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
+	goto L55
+L74:
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i0 = fn3990(m, v7, i1)
+	if i0 == k32(4294967295) {
+		goto L55
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	fn2112(m, i0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
+L73:
+	i0 = v10 + uint32(1)
+	v10 = i0
+	if v10 != v11 {
+		goto L59
+	}
+L57:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L76
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L76
+	}
+	fn2073(m, v4)
+L76:
+	*(*uint64)(unsafe.Add(b, uint64(v2)+12)) = v16
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v12
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v14
+	*(*uint32)(unsafe.Add(b, v2)) = v9
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L77
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+L77:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v7 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v10)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v7
+	i0 = v3 + uint32(1248)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v10))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+1248)) = l1
+	v12 = uint32(0)
+	i3 = v3 + uint32(1248)
+	i0 = fn3992(m, v4, uint32(32), uint32(0), i3)
+	if int32(i0) < int32(uint32(0)) {
+		goto L55
+	}
+	i0 = v3 + uint32(1424)
+	i0 = i0 + uint32(8)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1436)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	i0 = v3 + uint32(1232)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1424)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1428)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1424))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+1232)) = l1
+	v12 = uint32(0)
+	i1 = v3 + uint32(1232)
+	i0 = fn3517(m, v0, i1, v2, uint32(256))
+	if int32(i0) < int32(uint32(0)) {
+		goto L55
+	}
+	v5 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = fn3990(m, i0, v15)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
+	v10 = i0
+	if int32(v10) < int32(uint32(1)) {
+		goto L78
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i0 = v10 + i1
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
+	i0 = i0 + i1
+	i0 = i0 + uint32(1)
+	v11 = i0
+	v7 = uint32(0)
+L79:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1448)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
+	v4 = v11
+L81:
+	if int32(v4) < int32(uint32(2)) {
+		goto L80
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v6 = i0
+	i0 = v3 + uint32(1168)
+	i0 = i0 + uint32(8)
+	i1 = v3 + uint32(1440)
+	i1 = i1 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+1168)) = l1
+	i3 = v3 + uint32(1168)
+	i0 = fn3992(m, v6, uint32(115), v4, i3)
+	v6 = i0
+	i0 = v4 + k32(4294967295)
+	v4 = i0
+	if v6 != k32(4294967295) {
+		goto L81
+	}
+	v12 = uint32(0)
+	goto L55
+L80:
+	v12 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i2 = v7 << (uint32(2) & 31)
+	i1 = i1 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v4 = i1
+	i0 = fn586(m, i0, v4)
+	v6 = i0
+	if int32(v6) < int32(uint32(0)) {
+		goto L55
+	}
+	if v6 != 0 {
+		goto L82
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn1502(m, i0, v4)
+	if i0 != 0 {
+		goto L55
+	}
+	i0 = v7 + uint32(1)
+	v7 = i0
+	if v7 == v10 {
+		goto L78
+	}
+	goto L79
+L82:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v5 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v5
+	i0 = v3 + uint32(1216)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v7))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1200)) = v4
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+1216)) = l1
+	i1 = v3 + uint32(1216)
+	i3 = v3 + uint32(1200)
+	fn3474(m, v0, i1, uint32(8450485), i3)
+	goto L55
+L78:
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L83
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v2
+	if v2 != 0 {
+		goto L83
+	}
+	fn2073(m, v9)
+L83:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L84
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	if v2 != 0 {
+		goto L84
+	}
+	fn2073(m, v8)
+L84:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v6 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v6
+	i0 = v3 + uint32(1184)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v5))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v2
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+1184)) = l1
+	i5 = v3 + uint32(1184)
+	i2 = fn3992(m, v0, uint32(32), uint32(0), i5)
+	if i2 == k32(4294967295) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	v5 = i0
+	goto L1
+L56:
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v1 = i0
+	i0 = v3 + uint32(1296)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+1296)) = l1
+	i1 = v3 + uint32(1296)
+	fn3474(m, v0, i1, uint32(8421464), uint32(0))
+L55:
+	fn2112(m, v12)
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L85
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v1
+	if v1 != 0 {
+		goto L85
+	}
+	fn2073(m, v9)
+L85:
+	if v8 == 0 {
+		goto L2
+	}
+	v5 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	v5 = k32(4294967295)
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v8)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != 0 {
+		goto L86
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 != 0 {
+		goto L87
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if v4 == 0 {
+		goto L88
+	}
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v1 = i0
+	i0 = v3 + uint32(1104)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1088)) = v4
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+1104)) = l1
+	i1 = v3 + uint32(1104)
+	i3 = v3 + uint32(1088)
+	fn3474(m, v0, i1, uint32(8494776), i3)
+	goto L2
+L88:
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v1 = i0
+	i0 = v3 + uint32(1072)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+1072)) = l1
+	i1 = v3 + uint32(1072)
+	fn3474(m, v0, i1, uint32(8494730), uint32(0))
+	goto L2
+L87:
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v1 = i0
+	i0 = v3 + uint32(1120)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+1120)) = l1
+	i1 = v3 + uint32(1120)
+	i0 = fn3520(m, v0, i1, v6, v2)
+	v5 = i0
+	goto L1
+L86:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v7 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v7
+	i0 = v3 + uint32(1152)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v8))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+1152)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(1152)
+	i0 = fn3992(m, v4, uint32(61), uint32(1), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v5 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3482(m, v0, i1, v2)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v1 = i0
+	i0 = v3 + uint32(1136)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+1136)) = l1
+	i3 = v3 + uint32(1136)
+	i2 = fn3520(m, v0, i3, v6, v2)
+	if i2 == k32(4294967295) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	v5 = i0
+	goto L1
+L4:
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v1 = i0
+	i0 = v3 + uint32(1056)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+1056)) = l1
+	i3 = v3 + uint32(1056)
+	i2 = fn3520(m, v0, i3, v6, v2)
+	if i2 == k32(4294967295) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	v5 = i0
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v10 = i0
+	v9 = uint32(0)
+	v11 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v14 = i0
+	if v14 == 0 {
+		goto L89
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v14))
+	v11 = i0
+L89:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v12 = i0
+	if v10 == 0 {
+		goto L90
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v9 = i0
+L90:
+	if v12 != 0 {
+		goto L92
+	}
+	v4 = uint32(0)
+	goto L91
+L92:
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v4 = i0
+L91:
+	if v9 == v4 {
+		goto L93
+	}
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v1 = i0
+	i0 = v3 + uint32(1040)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1024)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1028)) = v4
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+1040)) = l1
+	i1 = v3 + uint32(1040)
+	i3 = v3 + uint32(1024)
+	fn3474(m, v0, i1, uint32(8450417), i3)
+	goto L2
+L93:
+	if v10 == 0 {
+		goto L94
+	}
+	if v9 == 0 {
+		goto L94
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v17 = i0
+	if int32(v17) < int32(uint32(1)) {
+		goto L94
+	}
+	i0 = v10 + uint32(12)
+	v15 = i0
+	i0 = v10 + uint32(8)
+	v20 = i0
+	v13 = uint32(0)
+	v18 = v17
+	i0 = v12 + uint32(8)
+	v21 = i0
+	v19 = v21
+	v22 = uint32(1)
+L95:
+	i1 = v13 << (uint32(2) & 31)
+	v4 = i1
+	i0 = v20 + v4
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v8 = i0
+	i0 = v21 + v4
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1448)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
+	i0 = fn2797(m, v8, uint32(8522590))
+	if i0 == 0 {
+		goto L96
+	}
+	i0 = v3 + uint32(1008)
+	i0 = i0 + uint32(8)
+	i1 = v3 + uint32(1440)
+	i1 = i1 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+1008)) = l1
+	i1 = v3 + uint32(1008)
+	fn3474(m, v0, i1, uint32(8522549), uint32(0))
+	i0 = v22 & uint32(1)
+	if i0 == 0 {
+		goto L94
+	}
+	goto L2
+L96:
+	v6 = v18
+	v4 = v15
+	v5 = v19
+L98:
+	i0 = v6 + k32(4294967295)
+	v6 = i0
+	if v6 == 0 {
+		goto L97
+	}
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = fn2792(m, v8, v7)
+	if i0 != 0 {
+		goto L98
+	}
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	v4 = i0
+	i0 = v3 + uint32(992)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v3)+976)) = v8
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+992)) = l1
+	i1 = v3 + uint32(992)
+	i3 = v3 + uint32(976)
+	fn3474(m, v0, i1, uint32(8526168), i3)
+	i0 = v22 & uint32(1)
+	if i0 == 0 {
+		goto L94
+	}
+	goto L2
+L97:
+	i0 = v18 + k32(4294967295)
+	v18 = i0
+	i0 = v15 + uint32(4)
+	v15 = i0
+	i0 = v19 + uint32(4)
+	v19 = i0
+	i0 = v13 + uint32(1)
+	v13 = i0
+	i0 = b2i(int32(v13) < int32(v17))
+	v22 = i0
+	if v13 != v17 {
+		goto L95
+	}
+L94:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3457(m, v0, i1)
+	if i0 == k32(4294967295) {
+		goto L2
+	}
+	i0 = fn2290(m, v9)
+	v15 = i0
+	if v15 == 0 {
+		goto L2
+	}
+	if int32(v9) < int32(uint32(1)) {
+		goto L99
+	}
+	i0 = v9 & uint32(1)
+	v18 = i0
+	v7 = uint32(0)
+	if v9 == uint32(1) {
+		goto L100
+	}
+	i0 = v15 + uint32(16)
+	v4 = i0
+	i0 = v10 + uint32(12)
+	v6 = i0
+	i0 = v9 & uint32(2147483646)
+	v13 = i0
+	v7 = uint32(0)
+L101:
+	i0 = v6 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L102
+	}
+	i1 = v8 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L102:
+	i0 = v4 + k32(4294967292)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L103
+	}
+	i1 = v8 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L103:
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	i0 = v4 + uint32(8)
+	v4 = i0
+	i0 = v6 + uint32(8)
+	v6 = i0
+	i1 = v7 + uint32(2)
+	v7 = i1
+	if v13 != v7 {
+		goto L101
+	}
+L100:
+	if v18 == 0 {
+		goto L99
+	}
+	i0 = v15 + uint32(12)
+	v6 = i0
+	i0 = v10 + uint32(8)
+	i1 = v7 << (uint32(2) & 31)
+	v5 = i1
+	i0 = i0 + v5
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L104
+	}
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L104:
+	i0 = v6 + v5
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+L99:
+	i0 = v3 + uint32(1424)
+	i0 = i0 + uint32(8)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1436)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v8 = i0
+	i0 = v3 + uint32(960)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1424)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1428)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1424))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+960)) = l1
+	v5 = k32(4294967295)
+	i2 = v3 + uint32(960)
+	i0 = fn3476(m, v7, v6, i2, v15)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v15))
+	v4 = i0
+	if int32(v6) > int32(k32(4294967295)) {
+		goto L105
+	}
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	v5 = k32(4294967295)
+	i1 = v4 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v15)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v15)
+	goto L1
+L105:
+	if v4 == uint32(1073741823) {
+		goto L106
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v15)) = v4
+	if v4 != 0 {
+		goto L106
+	}
+	fn2073(m, v15)
+L106:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v8 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v8
+	i0 = v3 + uint32(944)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+944)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(944)
+	i0 = fn3992(m, v6, uint32(96), v11, i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v8
+	i0 = v3 + uint32(928)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+928)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(928)
+	i0 = fn3992(m, v6, uint32(61), uint32(1), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v3 + uint32(1408)
+	i0 = i0 + uint32(8)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1420)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v8 = i0
+	i0 = v3 + uint32(912)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1408)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1412)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1408))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+912)) = l1
+	v5 = k32(4294967295)
+	i2 = v3 + uint32(912)
+	i0 = fn3476(m, v7, v6, i2, uint32(10059656))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v7 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v7
+	i0 = v3 + uint32(896)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v8))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+896)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(896)
+	i0 = fn3992(m, v4, uint32(76), uint32(1), i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v3 + uint32(1392)
+	i0 = i0 + uint32(8)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1404)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	i0 = v3 + uint32(880)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1392)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1396)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1392))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+880)) = l1
+	v5 = k32(4294967295)
+	i1 = v3 + uint32(880)
+	i0 = fn3517(m, v0, i1, v2, uint32(97))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v7 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v7
+	i0 = v3 + uint32(864)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v8))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+864)) = l1
+	v5 = k32(4294967295)
+	i2 = v9 + v11
+	v10 = i2
+	i3 = v3 + uint32(864)
+	i0 = fn3992(m, v4, uint32(117), v10, i3)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i1 = v10 + k32(4294967295)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i1 = i1 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	if int32(v10) >= int32(uint32(1)) {
+		goto L107
+	}
+	v5 = uint32(0)
+	goto L1
+L107:
+	i0 = v14 + uint32(8)
+	v4 = i0
+	i1 = v11 << (uint32(2) & 31)
+	i0 = v12 - i1
+	i0 = i0 + uint32(8)
+	v6 = i0
+	v7 = uint32(0)
+L108:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	if int32(v7) < int32(v11) {
+		i0 = v4
+	} else {
+		i0 = v6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	if i0 != uint32(7) {
+		goto L110
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
+	if i0 != 0 {
+		goto L110
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v12 = i0
+	i0 = v3 + uint32(1440)
+	i0 = i0 + uint32(8)
+	v13 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, v13)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1452)) = v12
+	i0 = v3 + uint32(848)
+	i0 = i0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, v13))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1444)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v3)+1440)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+1440))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+848)) = l1
+	v5 = k32(4294967295)
+	i3 = v3 + uint32(848)
+	i0 = fn3992(m, v8, uint32(32), uint32(0), i3)
+	if i0 != k32(4294967295) {
+		goto L109
+	}
+	goto L1
+L110:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v9 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(1)
+	v5 = k32(4294967295)
+	i0 = fn3482(m, v0, v8, v2)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v9
+L109:
+	i0 = v6 + uint32(4)
+	v6 = i0
+	i0 = v4 + uint32(4)
+	v4 = i0
+	v5 = uint32(0)
+	i1 = v7 + uint32(1)
+	v7 = i1
+	if v10 != v7 {
+		goto L108
+	}
+	goto L1
+L2:
+	v5 = k32(4294967295)
+L1:
+	i0 = v3 + uint32(1456)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn3483(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -63,7 +4241,7 @@ func fn3482(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v4 = i0
 	if v4 == k32(4294967295) {
 		goto L1
@@ -71,7 +4249,7 @@ func fn3482(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v5 = i0
 	if v5 == k32(4294967295) {
 		goto L1
@@ -79,7 +4257,7 @@ func fn3482(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v6 = i0
 	if v6 == k32(4294967295) {
 		goto L1
@@ -87,7 +4265,7 @@ func fn3482(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v7 = i0
 	if v7 == k32(4294967295) {
 		goto L1
@@ -105,14 +4283,14 @@ func fn3482(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+128)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(128)
-	i0 = fn3991(m, v8, uint32(265), v5, i3)
+	i0 = fn3992(m, v8, uint32(265), v5, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v4)
+	i0 = fn3990(m, i0, v4)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -140,7 +4318,7 @@ func fn3482(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+144))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	fn3473(m, v0, v2, uint32(8416803), uint32(0))
+	fn3474(m, v0, v2, uint32(8416803), uint32(0))
 	goto L1
 L2:
 	i1 = v12 + uint32(1)
@@ -172,7 +4350,7 @@ L2:
 		goto L4
 	}
 	v3 = k32(4294967295)
-	i0 = fn3483(m, v0, v1)
+	i0 = fn3484(m, v0, v1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -203,7 +4381,7 @@ L6:
 	v3 = k32(4294967295)
 	i0 = v4 + uint32(4)
 	v4 = i0
-	i0 = fn3455(m, v0, v12)
+	i0 = fn3456(m, v0, v12)
 	if i0 != k32(4294967295) {
 		goto L5
 	}
@@ -220,7 +4398,7 @@ L3:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+112)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(112)
-	i0 = fn3991(m, v4, uint32(263), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(263), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -254,7 +4432,7 @@ L9:
 	v3 = k32(4294967295)
 	i0 = v4 + uint32(4)
 	v4 = i0
-	i0 = fn3455(m, v0, v12)
+	i0 = fn3456(m, v0, v12)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
@@ -270,14 +4448,14 @@ L11:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+96)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(96)
-	i0 = fn3991(m, v4, uint32(257), v6, i3)
+	i0 = fn3992(m, v4, uint32(257), v6, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v5)
+	i0 = fn3990(m, i0, v5)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -299,7 +4477,7 @@ L11:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+160)) = k64(18446744073709551615)
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(80)
-	i0 = fn3991(m, v4, uint32(264), v7, i3)
+	i0 = fn3992(m, v4, uint32(264), v7, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -314,7 +4492,7 @@ L11:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+64)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(64)
-	i0 = fn3991(m, v4, uint32(33), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(33), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -342,7 +4520,7 @@ L11:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+144))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	i1 = v2 + uint32(16)
-	fn3473(m, v0, i1, uint32(8416803), uint32(0))
+	fn3474(m, v0, i1, uint32(8416803), uint32(0))
 	goto L1
 L12:
 	i1 = v8 + uint32(1)
@@ -387,7 +4565,7 @@ L14:
 	v3 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn3455(m, v0, v5)
+	i0 = fn3456(m, v0, v5)
 	if i0 != k32(4294967295) {
 		goto L13
 	}
@@ -414,14 +4592,14 @@ L15:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+48)) = k64(18446744073709551615)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+160)) = k64(18446744073709551615)
 	i3 = v2 + uint32(48)
-	i0 = fn3991(m, v1, uint32(102), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(102), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v7)
+	i0 = fn3990(m, i0, v7)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -435,13 +4613,13 @@ L15:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = l1
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(32)
-	i0 = fn3520(m, v0, i1)
+	i0 = fn3521(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+16))
-	i2 = fn3989(m, i2, v6)
+	i2 = fn3990(m, i2, v6)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -456,7 +4634,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3483(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3484(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -513,7 +4691,7 @@ func fn3483(m *Module, v0 uint32, v1 uint32) uint32 {
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v8 = i0
 	if v8 == k32(4294967295) {
 		goto L1
@@ -521,7 +4699,7 @@ func fn3483(m *Module, v0 uint32, v1 uint32) uint32 {
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v9 = i0
 	if v9 == k32(4294967295) {
 		goto L1
@@ -529,7 +4707,7 @@ func fn3483(m *Module, v0 uint32, v1 uint32) uint32 {
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v10 = i0
 	if v10 == k32(4294967295) {
 		goto L1
@@ -537,7 +4715,7 @@ func fn3483(m *Module, v0 uint32, v1 uint32) uint32 {
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v11 = i0
 	if v11 == k32(4294967295) {
 		goto L1
@@ -560,14 +4738,14 @@ func fn3483(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+480)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(480)
-	i0 = fn3991(m, v12, uint32(265), v9, i3)
+	i0 = fn3992(m, v12, uint32(265), v9, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v8)
+	i0 = fn3990(m, i0, v8)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -589,7 +4767,7 @@ func fn3483(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+512))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	fn3473(m, v0, v2, uint32(8416803), uint32(0))
+	fn3474(m, v0, v2, uint32(8416803), uint32(0))
 	goto L1
 L2:
 	i1 = v13 + uint32(1)
@@ -636,7 +4814,7 @@ L4:
 	v7 = k32(4294967295)
 	i0 = v8 + uint32(4)
 	v8 = i0
-	i0 = fn3455(m, v0, v13)
+	i0 = fn3456(m, v0, v13)
 	if i0 != k32(4294967295) {
 		goto L3
 	}
@@ -656,7 +4834,7 @@ L5:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+464)) = l1
 	i3 = v2 + uint32(464)
-	i0 = fn3991(m, v8, uint32(263), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(263), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -675,7 +4853,7 @@ L5:
 L7:
 	v7 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i0 = fn3455(m, v0, i1)
+	i0 = fn3456(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -699,7 +4877,7 @@ L6:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+448)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(448)
-	i0 = fn3991(m, v8, uint32(257), v10, i3)
+	i0 = fn3992(m, v8, uint32(257), v10, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -714,7 +4892,7 @@ L8:
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v9)
+	i0 = fn3990(m, i0, v9)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -729,7 +4907,7 @@ L8:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+432)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(432)
-	i0 = fn3991(m, v8, uint32(264), v11, i3)
+	i0 = fn3992(m, v8, uint32(264), v11, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -744,7 +4922,7 @@ L8:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+416)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(416)
-	i0 = fn3991(m, v8, uint32(33), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(33), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -768,7 +4946,7 @@ L8:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+512))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	i1 = v2 + uint32(16)
-	fn3473(m, v0, i1, uint32(8416803), uint32(0))
+	fn3474(m, v0, i1, uint32(8416803), uint32(0))
 	goto L1
 L9:
 	i1 = v3 + uint32(1)
@@ -829,13 +5007,13 @@ L11:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+496))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = l1
 	i1 = v2 + uint32(32)
-	fn3473(m, v0, i1, uint32(8395594), uint32(0))
+	fn3474(m, v0, i1, uint32(8395594), uint32(0))
 	v7 = k32(4294967295)
 	goto L1
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v16 = i0
 	if v16 == k32(4294967295) {
 		goto L14
@@ -845,7 +5023,7 @@ L12:
 	if v8 == 0 {
 		goto L15
 	}
-	i0 = fn3456(m, v0, v8)
+	i0 = fn3457(m, v0, v8)
 	if i0 == k32(4294967295) {
 		goto L14
 	}
@@ -862,7 +5040,7 @@ L12:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+496))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+400)) = l1
 	i3 = v2 + uint32(400)
-	i0 = fn3991(m, v8, uint32(7), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(7), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L14
 	}
@@ -876,7 +5054,7 @@ L12:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+496))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+384)) = l1
 	i3 = v2 + uint32(384)
-	i0 = fn3991(m, v8, uint32(97), v16, i3)
+	i0 = fn3992(m, v8, uint32(97), v16, i3)
 	if i0 == k32(4294967295) {
 		goto L14
 	}
@@ -885,7 +5063,7 @@ L15:
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v13 = i0
 	if v8 == 0 {
 		goto L17
@@ -895,7 +5073,7 @@ L15:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v3 = i0
 	if v3 == k32(4294967295) {
 		goto L14
@@ -912,7 +5090,7 @@ L15:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+496))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+368)) = l1
 	i1 = v2 + uint32(368)
-	i0 = fn3466(m, v0, i1, v4, uint32(2))
+	i0 = fn3467(m, v0, i1, v4, uint32(2))
 	if i0 == k32(4294967295) {
 		goto L14
 	}
@@ -926,13 +5104,13 @@ L15:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+496))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+352)) = l1
 	i3 = v2 + uint32(352)
-	i0 = fn3991(m, v4, uint32(264), v13, i3)
+	i0 = fn3992(m, v4, uint32(264), v13, i3)
 	if i0 == k32(4294967295) {
 		goto L14
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v3)
+	i0 = fn3990(m, i0, v3)
 	if i0 == k32(4294967295) {
 		goto L14
 	}
@@ -958,7 +5136,7 @@ L15:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+496))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+160)) = l1
 	i1 = v2 + uint32(160)
-	fn3473(m, v0, i1, uint32(8416803), uint32(0))
+	fn3474(m, v0, i1, uint32(8416803), uint32(0))
 	v7 = k32(4294967295)
 	goto L1
 L18:
@@ -1005,7 +5183,7 @@ L20:
 	v4 = i0
 	i0 = v8 + uint32(4)
 	v8 = i0
-	i0 = fn3455(m, v0, v4)
+	i0 = fn3456(m, v0, v4)
 	if i0 != k32(4294967295) {
 		goto L19
 	}
@@ -1025,7 +5203,7 @@ L22:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+336)) = l1
 	i3 = v2 + uint32(336)
-	i0 = fn3991(m, v8, uint32(263), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(263), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L14
 	}
@@ -1039,7 +5217,7 @@ L22:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+320)) = l1
 	i3 = v2 + uint32(320)
-	i0 = fn3991(m, v8, uint32(263), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(263), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L14
 	}
@@ -1053,7 +5231,7 @@ L22:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+304)) = l1
 	i3 = v2 + uint32(304)
-	i0 = fn3991(m, v8, uint32(31), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(31), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L14
 	}
@@ -1068,7 +5246,7 @@ L22:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+288)) = l1
 	i2 = v2 + uint32(288)
-	i0 = fn3475(m, v3, v8, i2, uint32(10059656))
+	i0 = fn3476(m, v3, v8, i2, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L14
 	}
@@ -1081,7 +5259,7 @@ L22:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+272)) = l1
 	i1 = v2 + uint32(272)
-	i0 = fn3466(m, v0, i1, v8, uint32(2))
+	i0 = fn3467(m, v0, i1, v8, uint32(2))
 	if i0 == k32(4294967295) {
 		goto L14
 	}
@@ -1094,7 +5272,7 @@ L22:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+256)) = l1
 	i1 = v2 + uint32(256)
-	i0 = fn3466(m, v0, i1, v8, uint32(3))
+	i0 = fn3467(m, v0, i1, v8, uint32(3))
 	if i0 == k32(4294967295) {
 		goto L14
 	}
@@ -1108,13 +5286,13 @@ L22:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+240)) = l1
 	i3 = v2 + uint32(240)
-	i0 = fn3991(m, v8, uint32(257), v10, i3)
+	i0 = fn3992(m, v8, uint32(257), v10, i3)
 	if i0 == k32(4294967295) {
 		goto L14
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v13)
+	i0 = fn3990(m, i0, v13)
 	if i0 == k32(4294967295) {
 		goto L14
 	}
@@ -1129,7 +5307,7 @@ L22:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+224)) = l1
 	i2 = v2 + uint32(224)
-	i0 = fn3475(m, v3, v8, i2, uint32(10059656))
+	i0 = fn3476(m, v3, v8, i2, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L14
 	}
@@ -1142,7 +5320,7 @@ L22:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+208)) = l1
 	i1 = v2 + uint32(208)
-	i0 = fn3466(m, v0, i1, v8, uint32(2))
+	i0 = fn3467(m, v0, i1, v8, uint32(2))
 	if i0 == k32(4294967295) {
 		goto L14
 	}
@@ -1155,7 +5333,7 @@ L22:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+192)) = l1
 	i1 = v2 + uint32(192)
-	i0 = fn3466(m, v0, i1, v8, uint32(3))
+	i0 = fn3467(m, v0, i1, v8, uint32(3))
 	if i0 == k32(4294967295) {
 		goto L14
 	}
@@ -1169,7 +5347,7 @@ L22:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+176)) = l1
 	i3 = v2 + uint32(176)
-	i0 = fn3991(m, v8, uint32(102), uint32(1), i3)
+	i0 = fn3992(m, v8, uint32(102), uint32(1), i3)
 	if i0 != k32(4294967295) {
 		goto L16
 	}
@@ -1191,13 +5369,13 @@ L17:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+496))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+144)) = l1
 	i3 = v2 + uint32(144)
-	i0 = fn3991(m, v8, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(32), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L14
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v13)
+	i0 = fn3990(m, i0, v13)
 	if i0 == k32(4294967295) {
 		goto L14
 	}
@@ -1221,7 +5399,7 @@ L17:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+496))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+48)) = l1
 	i1 = v2 + uint32(48)
-	fn3473(m, v0, i1, uint32(8416803), uint32(0))
+	fn3474(m, v0, i1, uint32(8416803), uint32(0))
 	v7 = k32(4294967295)
 	goto L1
 L23:
@@ -1268,7 +5446,7 @@ L25:
 	v4 = i0
 	i0 = v8 + uint32(4)
 	v8 = i0
-	i0 = fn3455(m, v0, v4)
+	i0 = fn3456(m, v0, v4)
 	if i0 != k32(4294967295) {
 		goto L24
 	}
@@ -1288,7 +5466,7 @@ L27:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+128)) = l1
 	i3 = v2 + uint32(128)
-	i0 = fn3991(m, v8, uint32(263), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(263), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L14
 	}
@@ -1302,7 +5480,7 @@ L27:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+112)) = l1
 	i3 = v2 + uint32(112)
-	i0 = fn3991(m, v8, uint32(31), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(31), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L14
 	}
@@ -1316,14 +5494,14 @@ L27:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+96)) = l1
 	i3 = v2 + uint32(96)
-	i0 = fn3991(m, v8, uint32(257), v10, i3)
+	i0 = fn3992(m, v8, uint32(257), v10, i3)
 	if i0 == k32(4294967295) {
 		goto L14
 	}
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v16)
+	i0 = fn3990(m, i0, v16)
 	if i0 != k32(4294967295) {
 		goto L13
 	}
@@ -1351,14 +5529,14 @@ L10:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+80)) = l1
 	i3 = v2 + uint32(80)
-	i0 = fn3991(m, v1, uint32(102), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(102), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v11)
+	i0 = fn3990(m, i0, v11)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -1369,13 +5547,13 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+64)) = l1
 	v7 = k32(4294967295)
 	i1 = v2 + uint32(64)
-	i0 = fn3520(m, v0, i1)
+	i0 = fn3521(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+16))
-	i2 = fn3989(m, i2, v10)
+	i2 = fn3990(m, i2, v10)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -1390,7 +5568,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3484(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3485(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1439,7 +5617,7 @@ func fn3484(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v4 = i0
 	if v4 == k32(4294967295) {
 		goto L1
@@ -1447,7 +5625,7 @@ func fn3484(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v5 = i0
 	if v5 == k32(4294967295) {
 		goto L1
@@ -1455,7 +5633,7 @@ func fn3484(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v6 = i0
 	if v6 == k32(4294967295) {
 		goto L1
@@ -1463,7 +5641,7 @@ func fn3484(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v7 = i0
 	if v7 == k32(4294967295) {
 		goto L1
@@ -1481,14 +5659,14 @@ func fn3484(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+128)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(128)
-	i0 = fn3991(m, v8, uint32(265), v5, i3)
+	i0 = fn3992(m, v8, uint32(265), v5, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v4)
+	i0 = fn3990(m, i0, v4)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -1516,7 +5694,7 @@ func fn3484(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+144))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	fn3473(m, v0, v2, uint32(8416803), uint32(0))
+	fn3474(m, v0, v2, uint32(8416803), uint32(0))
 	goto L1
 L2:
 	i1 = v12 + uint32(1)
@@ -1548,7 +5726,7 @@ L2:
 		goto L4
 	}
 	v3 = k32(4294967295)
-	i0 = fn3485(m, v0, v1)
+	i0 = fn3486(m, v0, v1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -1579,7 +5757,7 @@ L6:
 	v3 = k32(4294967295)
 	i0 = v4 + uint32(4)
 	v4 = i0
-	i0 = fn3455(m, v0, v12)
+	i0 = fn3456(m, v0, v12)
 	if i0 != k32(4294967295) {
 		goto L5
 	}
@@ -1596,7 +5774,7 @@ L3:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+112)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(112)
-	i0 = fn3991(m, v4, uint32(263), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(263), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -1630,7 +5808,7 @@ L9:
 	v3 = k32(4294967295)
 	i0 = v4 + uint32(4)
 	v4 = i0
-	i0 = fn3455(m, v0, v12)
+	i0 = fn3456(m, v0, v12)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
@@ -1646,14 +5824,14 @@ L11:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+96)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(96)
-	i0 = fn3991(m, v4, uint32(257), v6, i3)
+	i0 = fn3992(m, v4, uint32(257), v6, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v5)
+	i0 = fn3990(m, i0, v5)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -1675,7 +5853,7 @@ L11:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+160)) = k64(18446744073709551615)
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(80)
-	i0 = fn3991(m, v4, uint32(264), v7, i3)
+	i0 = fn3992(m, v4, uint32(264), v7, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -1690,7 +5868,7 @@ L11:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+64)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(64)
-	i0 = fn3991(m, v4, uint32(33), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(33), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -1718,7 +5896,7 @@ L11:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+144))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	i1 = v2 + uint32(16)
-	fn3473(m, v0, i1, uint32(8416803), uint32(0))
+	fn3474(m, v0, i1, uint32(8416803), uint32(0))
 	goto L1
 L12:
 	i1 = v8 + uint32(1)
@@ -1763,7 +5941,7 @@ L14:
 	v3 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn3455(m, v0, v5)
+	i0 = fn3456(m, v0, v5)
 	if i0 != k32(4294967295) {
 		goto L13
 	}
@@ -1790,14 +5968,14 @@ L15:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+48)) = k64(18446744073709551615)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+160)) = k64(18446744073709551615)
 	i3 = v2 + uint32(48)
-	i0 = fn3991(m, v1, uint32(102), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(102), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v7)
+	i0 = fn3990(m, i0, v7)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -1811,13 +5989,13 @@ L15:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = l1
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(32)
-	i0 = fn3520(m, v0, i1)
+	i0 = fn3521(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+16))
-	i2 = fn3989(m, i2, v6)
+	i2 = fn3990(m, i2, v6)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -1832,7 +6010,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3485(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3486(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1899,7 +6077,7 @@ func fn3485(m *Module, v0 uint32, v1 uint32) uint32 {
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v8 = i0
 	if v8 == k32(4294967295) {
 		goto L1
@@ -1907,7 +6085,7 @@ func fn3485(m *Module, v0 uint32, v1 uint32) uint32 {
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v9 = i0
 	if v9 == k32(4294967295) {
 		goto L1
@@ -1915,7 +6093,7 @@ func fn3485(m *Module, v0 uint32, v1 uint32) uint32 {
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v10 = i0
 	if v10 == k32(4294967295) {
 		goto L1
@@ -1923,7 +6101,7 @@ func fn3485(m *Module, v0 uint32, v1 uint32) uint32 {
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v11 = i0
 	if v11 == k32(4294967295) {
 		goto L1
@@ -1931,7 +6109,7 @@ func fn3485(m *Module, v0 uint32, v1 uint32) uint32 {
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v12 = i0
 	if v12 == k32(4294967295) {
 		goto L1
@@ -1939,7 +6117,7 @@ func fn3485(m *Module, v0 uint32, v1 uint32) uint32 {
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v13 = i0
 	if v13 == k32(4294967295) {
 		goto L1
@@ -1962,14 +6140,14 @@ func fn3485(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+688)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(688)
-	i0 = fn3991(m, v14, uint32(265), v9, i3)
+	i0 = fn3992(m, v14, uint32(265), v9, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v8)
+	i0 = fn3990(m, i0, v8)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -1991,7 +6169,7 @@ func fn3485(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+720))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	fn3473(m, v0, v2, uint32(8416803), uint32(0))
+	fn3474(m, v0, v2, uint32(8416803), uint32(0))
 	goto L1
 L2:
 	i1 = v15 + uint32(1)
@@ -2038,7 +6216,7 @@ L4:
 	v7 = k32(4294967295)
 	i0 = v8 + uint32(4)
 	v8 = i0
-	i0 = fn3455(m, v0, v15)
+	i0 = fn3456(m, v0, v15)
 	if i0 != k32(4294967295) {
 		goto L3
 	}
@@ -2059,7 +6237,7 @@ L5:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+672)) = l1
 	i3 = v2 + uint32(672)
-	i0 = fn3991(m, v8, uint32(263), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(263), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -2074,7 +6252,7 @@ L5:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+656)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(656)
-	i0 = fn3991(m, v8, uint32(257), v10, i3)
+	i0 = fn3992(m, v8, uint32(257), v10, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -2092,7 +6270,7 @@ L6:
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v9)
+	i0 = fn3990(m, i0, v9)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -2107,7 +6285,7 @@ L6:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+640)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(640)
-	i0 = fn3991(m, v8, uint32(264), v12, i3)
+	i0 = fn3992(m, v8, uint32(264), v12, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -2122,7 +6300,7 @@ L6:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+624)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(624)
-	i0 = fn3991(m, v8, uint32(33), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(33), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -2146,7 +6324,7 @@ L6:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+720))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	i1 = v2 + uint32(16)
-	fn3473(m, v0, i1, uint32(8416803), uint32(0))
+	fn3474(m, v0, i1, uint32(8416803), uint32(0))
 	goto L1
 L8:
 	i1 = v4 + uint32(1)
@@ -2193,21 +6371,21 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+716)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v18 = i0
 	if v18 == k32(4294967295) {
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v19 = i0
 	if v19 == k32(4294967295) {
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v20 = i0
 	if v20 == k32(4294967295) {
 		goto L9
@@ -2228,7 +6406,7 @@ L11:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+704))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+608)) = l1
 	i3 = v2 + uint32(608)
-	i0 = fn3991(m, v3, uint32(47), uint32(0), i3)
+	i0 = fn3992(m, v3, uint32(47), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2242,7 +6420,7 @@ L11:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+704))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+592)) = l1
 	i3 = v2 + uint32(592)
-	i0 = fn3991(m, v3, uint32(61), uint32(2), i3)
+	i0 = fn3992(m, v3, uint32(61), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2252,7 +6430,7 @@ L12:
 	if v3 == 0 {
 		goto L13
 	}
-	i0 = fn3456(m, v0, v3)
+	i0 = fn3457(m, v0, v3)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2269,7 +6447,7 @@ L12:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+704))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+576)) = l1
 	i3 = v2 + uint32(576)
-	i0 = fn3991(m, v4, uint32(6), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(6), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2283,7 +6461,7 @@ L12:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+704))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+560)) = l1
 	i3 = v2 + uint32(560)
-	i0 = fn3991(m, v4, uint32(61), uint32(1), i3)
+	i0 = fn3992(m, v4, uint32(61), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2297,21 +6475,21 @@ L12:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+704))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+544)) = l1
 	i3 = v2 + uint32(544)
-	i0 = fn3991(m, v4, uint32(98), v20, i3)
+	i0 = fn3992(m, v4, uint32(98), v20, i3)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v16 = i0
 	if v16 == k32(4294967295) {
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v4 = i0
 	if v4 == k32(4294967295) {
 		goto L9
@@ -2330,7 +6508,7 @@ L13:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+704))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+528)) = l1
 	i1 = v2 + uint32(528)
-	i0 = fn3466(m, v0, i1, v3, uint32(2))
+	i0 = fn3467(m, v0, i1, v3, uint32(2))
 	if i0 != k32(4294967295) {
 		goto L14
 	}
@@ -2348,7 +6526,7 @@ L15:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+704))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+512)) = l1
 	i3 = v2 + uint32(512)
-	i0 = fn3991(m, v3, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v3, uint32(32), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2366,13 +6544,13 @@ L14:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+704))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+496)) = l1
 	i3 = v2 + uint32(496)
-	i0 = fn3991(m, v3, uint32(264), v16, i3)
+	i0 = fn3992(m, v3, uint32(264), v16, i3)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v4)
+	i0 = fn3990(m, i0, v4)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2398,7 +6576,7 @@ L14:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+704))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = l1
 	i1 = v2 + uint32(32)
-	fn3473(m, v0, i1, uint32(8416803), uint32(0))
+	fn3474(m, v0, i1, uint32(8416803), uint32(0))
 	v7 = k32(4294967295)
 	goto L1
 L16:
@@ -2445,7 +6623,7 @@ L18:
 	v5 = i0
 	i0 = v3 + uint32(4)
 	v3 = i0
-	i0 = fn3455(m, v0, v5)
+	i0 = fn3456(m, v0, v5)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2465,7 +6643,7 @@ L20:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+480)) = l1
 	i3 = v2 + uint32(480)
-	i0 = fn3991(m, v3, uint32(263), uint32(0), i3)
+	i0 = fn3992(m, v3, uint32(263), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2484,7 +6662,7 @@ L20:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+464)) = l1
 	i2 = v2 + uint32(464)
-	i0 = fn3475(m, v4, v3, i2, uint32(10059656))
+	i0 = fn3476(m, v4, v3, i2, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2497,7 +6675,7 @@ L20:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+448)) = l1
 	i1 = v2 + uint32(448)
-	i0 = fn3466(m, v0, i1, v3, uint32(2))
+	i0 = fn3467(m, v0, i1, v3, uint32(2))
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2510,7 +6688,7 @@ L20:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+432)) = l1
 	i1 = v2 + uint32(432)
-	i0 = fn3466(m, v0, i1, v3, uint32(3))
+	i0 = fn3467(m, v0, i1, v3, uint32(3))
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2525,13 +6703,13 @@ L21:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+416)) = l1
 	i3 = v2 + uint32(416)
-	i0 = fn3991(m, v3, uint32(257), v18, i3)
+	i0 = fn3992(m, v3, uint32(257), v18, i3)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v16)
+	i0 = fn3990(m, i0, v16)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2550,7 +6728,7 @@ L21:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+400)) = l1
 	i2 = v2 + uint32(400)
-	i0 = fn3475(m, v4, v3, i2, uint32(10059656))
+	i0 = fn3476(m, v4, v3, i2, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2563,7 +6741,7 @@ L21:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+384)) = l1
 	i1 = v2 + uint32(384)
-	i0 = fn3466(m, v0, i1, v3, uint32(2))
+	i0 = fn3467(m, v0, i1, v3, uint32(2))
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2576,7 +6754,7 @@ L21:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+368)) = l1
 	i1 = v2 + uint32(368)
-	i0 = fn3466(m, v0, i1, v3, uint32(3))
+	i0 = fn3467(m, v0, i1, v3, uint32(3))
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2591,7 +6769,7 @@ L22:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+352)) = l1
 	i3 = v2 + uint32(352)
-	i0 = fn3991(m, v3, uint32(80), uint32(3), i3)
+	i0 = fn3992(m, v3, uint32(80), uint32(3), i3)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2605,7 +6783,7 @@ L22:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+336)) = l1
 	i3 = v2 + uint32(336)
-	i0 = fn3991(m, v3, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v3, uint32(32), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2619,13 +6797,13 @@ L22:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+320)) = l1
 	i3 = v2 + uint32(320)
-	i0 = fn3991(m, v3, uint32(257), v19, i3)
+	i0 = fn3992(m, v3, uint32(257), v19, i3)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v18)
+	i0 = fn3990(m, i0, v18)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2639,7 +6817,7 @@ L22:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+304)) = l1
 	i3 = v2 + uint32(304)
-	i0 = fn3991(m, v3, uint32(30), uint32(0), i3)
+	i0 = fn3992(m, v3, uint32(30), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2653,13 +6831,13 @@ L22:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+288)) = l1
 	i3 = v2 + uint32(288)
-	i0 = fn3991(m, v3, uint32(257), v19, i3)
+	i0 = fn3992(m, v3, uint32(257), v19, i3)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v20)
+	i0 = fn3990(m, i0, v20)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2673,13 +6851,13 @@ L22:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+704))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+272)) = l1
 	i3 = v2 + uint32(272)
-	i0 = fn3991(m, v3, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v3, uint32(32), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v19)
+	i0 = fn3990(m, i0, v19)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2696,7 +6874,7 @@ L22:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+256)) = l1
 	i3 = v2 + uint32(256)
-	i0 = fn3991(m, v3, uint32(80), uint32(1), i3)
+	i0 = fn3992(m, v3, uint32(80), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2710,7 +6888,7 @@ L22:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+240)) = l1
 	i3 = v2 + uint32(240)
-	i0 = fn3991(m, v3, uint32(257), v13, i3)
+	i0 = fn3992(m, v3, uint32(257), v13, i3)
 	if i0 == k32(4294967295) {
 		goto L9
 	}
@@ -2727,7 +6905,7 @@ L10:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v3 = i0
 	if v3 == k32(4294967295) {
 		goto L1
@@ -2735,7 +6913,7 @@ L10:
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v13)
+	i0 = fn3990(m, i0, v13)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -2750,7 +6928,7 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+224)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(224)
-	i0 = fn3991(m, v4, uint32(56), uint32(1), i3)
+	i0 = fn3992(m, v4, uint32(56), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -2765,7 +6943,7 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+208)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(208)
-	i0 = fn3991(m, v4, uint32(61), uint32(1), i3)
+	i0 = fn3992(m, v4, uint32(61), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -2780,7 +6958,7 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+192)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(192)
-	i0 = fn3991(m, v4, uint32(99), v3, i3)
+	i0 = fn3992(m, v4, uint32(99), v3, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -2795,7 +6973,7 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+176)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(176)
-	i0 = fn3991(m, v4, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(32), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -2810,7 +6988,7 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+160)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(160)
-	i0 = fn3991(m, v4, uint32(263), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(263), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -2825,7 +7003,7 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+144)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(144)
-	i0 = fn3991(m, v4, uint32(31), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(31), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -2839,14 +7017,14 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+128)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(128)
-	i0 = fn3991(m, v4, uint32(257), v11, i3)
+	i0 = fn3992(m, v4, uint32(257), v11, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v3)
+	i0 = fn3990(m, i0, v3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -2861,7 +7039,7 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+112)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(112)
-	i0 = fn3991(m, v3, uint32(263), uint32(0), i3)
+	i0 = fn3992(m, v3, uint32(263), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -2876,7 +7054,7 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+96)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(96)
-	i0 = fn3991(m, v3, uint32(115), uint32(2), i3)
+	i0 = fn3992(m, v3, uint32(115), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -2891,7 +7069,7 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+80)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(80)
-	i0 = fn3991(m, v3, uint32(31), uint32(0), i3)
+	i0 = fn3992(m, v3, uint32(31), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -2906,14 +7084,14 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+64)) = l1
 	v7 = k32(4294967295)
 	i3 = v2 + uint32(64)
-	i0 = fn3991(m, v3, uint32(102), uint32(0), i3)
+	i0 = fn3992(m, v3, uint32(102), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v12)
+	i0 = fn3990(m, i0, v12)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -2924,14 +7102,14 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+48)) = l1
 	v7 = k32(4294967295)
 	i1 = v2 + uint32(48)
-	i0 = fn3520(m, v0, i1)
+	i0 = fn3521(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v7 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v10)
+	i0 = fn3990(m, i0, v10)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -2960,7 +7138,7 @@ L25:
 	v7 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn3455(m, v0, v4)
+	i0 = fn3456(m, v0, v4)
 	if i0 != k32(4294967295) {
 		goto L24
 	}
@@ -2968,7 +7146,7 @@ L25:
 L27:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+16))
-	i2 = fn3989(m, i2, v11)
+	i2 = fn3990(m, i2, v11)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -2986,7 +7164,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3486(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3487(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -3005,7 +7183,7 @@ func fn3486(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v3
-	i0 = fn2687(m, v2, v3)
+	i0 = fn2688(m, v2, v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -3017,17 +7195,17 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038632))
 	i2 = *(*uint32)(unsafe.Add(b, v0))
 	i3 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn3063(m, i0, v3, i2, i3)
+	i0 = fn3064(m, i0, v3, i2, i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038632))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L5
 	}
-	fn3624(m)
-	i0 = fn2739(m, v3)
+	fn3625(m)
+	i0 = fn2740(m, v3)
 	v2 = i0
 	i0 = v4 + uint32(8)
 	i0 = i0 + uint32(8)
@@ -3037,7 +7215,7 @@ L2:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = l1
 	i1 = v4 + uint32(8)
-	fn3473(m, v0, i1, v2, uint32(0))
+	fn3474(m, v0, i1, v2, uint32(0))
 L5:
 	v2 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -3066,7 +7244,7 @@ L4:
 		goto L1
 	}
 L3:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v4 + uint32(32)
 	m.g0 = i0
@@ -3075,7 +7253,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3487(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3488(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3151,7 +7329,7 @@ L8:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = v7
 	v5 = k32(4294967295)
 	i3 = v4 + uint32(16)
-	i0 = fn3991(m, v2, uint32(115), uint32(2), i3)
+	i0 = fn3992(m, v2, uint32(115), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3171,7 +7349,7 @@ L9:
 	*(*uint64)(unsafe.Add(b, i0)) = v6
 	*(*uint64)(unsafe.Add(b, uint64(v4)+416)) = v7
 	*(*uint64)(unsafe.Add(b, v4)) = v7
-	i2 = fn3991(m, v5, uint32(32), uint32(0), v4)
+	i2 = fn3992(m, v5, uint32(32), uint32(0), v4)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -3197,7 +7375,7 @@ L7:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+416)) = v7
 	*(*uint64)(unsafe.Add(b, uint64(v4)+32)) = v7
 	i5 = v4 + uint32(32)
-	i2 = fn3991(m, v5, uint32(263), uint32(0), i5)
+	i2 = fn3992(m, v5, uint32(263), uint32(0), i5)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -3224,7 +7402,7 @@ L6:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+64)) = v7
 	v5 = k32(4294967295)
 	i3 = v4 + uint32(64)
-	i0 = fn3991(m, v8, uint32(263), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(263), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3253,7 +7431,7 @@ L6:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+416))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+48)) = l1
 	i1 = v4 + uint32(48)
-	fn3473(m, v0, i1, uint32(8416803), uint32(0))
+	fn3474(m, v0, i1, uint32(8416803), uint32(0))
 	goto L1
 L11:
 	i1 = v10 + uint32(1)
@@ -3299,7 +7477,7 @@ L13:
 	v5 = k32(4294967295)
 	i0 = v2 + uint32(4)
 	v2 = i0
-	i0 = fn3455(m, v0, v9)
+	i0 = fn3456(m, v0, v9)
 	if i0 != k32(4294967295) {
 		goto L12
 	}
@@ -3341,7 +7519,7 @@ L5:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+144)) = v7
 	v5 = k32(4294967295)
 	i3 = v4 + uint32(144)
-	i0 = fn3991(m, v2, uint32(115), uint32(2), i3)
+	i0 = fn3992(m, v2, uint32(115), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3364,7 +7542,7 @@ L17:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+128)) = v7
 	v5 = k32(4294967295)
 	i3 = v4 + uint32(128)
-	i0 = fn3991(m, v2, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v2, uint32(32), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3389,7 +7567,7 @@ L17:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+112)) = v7
 	v5 = k32(4294967295)
 	i3 = v4 + uint32(112)
-	i0 = fn3991(m, v2, uint32(115), uint32(2), i3)
+	i0 = fn3992(m, v2, uint32(115), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3414,7 +7592,7 @@ L18:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+96)) = v7
 	v5 = k32(4294967295)
 	i3 = v4 + uint32(96)
-	i0 = fn3991(m, v2, uint32(263), uint32(0), i3)
+	i0 = fn3992(m, v2, uint32(263), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3432,7 +7610,7 @@ L18:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+416)) = v7
 	*(*uint64)(unsafe.Add(b, uint64(v4)+80)) = v7
 	i5 = v4 + uint32(80)
-	i2 = fn3991(m, v5, uint32(31), uint32(0), i5)
+	i2 = fn3992(m, v5, uint32(31), uint32(0), i5)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -3459,7 +7637,7 @@ L4:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+256)) = l1
 	v5 = k32(4294967295)
 	i3 = v4 + uint32(256)
-	i0 = fn3991(m, v8, uint32(263), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(263), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3484,7 +7662,7 @@ L4:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+240)) = v7
 	v5 = k32(4294967295)
 	i3 = v4 + uint32(240)
-	i0 = fn3991(m, v3, uint32(115), uint32(2), i3)
+	i0 = fn3992(m, v3, uint32(115), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3498,7 +7676,7 @@ L19:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+224)) = l1
 	v5 = k32(4294967295)
 	i1 = v4 + uint32(224)
-	i0 = fn3509(m, v0, i1)
+	i0 = fn3510(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3525,7 +7703,7 @@ L19:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+208)) = v7
 	v5 = k32(4294967295)
 	i3 = v4 + uint32(208)
-	i0 = fn3991(m, v2, uint32(73), uint32(2), i3)
+	i0 = fn3992(m, v2, uint32(73), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3541,7 +7719,7 @@ L19:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+192)) = l1
 	v5 = k32(4294967295)
 	i2 = v4 + uint32(192)
-	i0 = fn3475(m, v8, v2, i2, uint32(10059656))
+	i0 = fn3476(m, v8, v2, i2, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3554,7 +7732,7 @@ L19:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+176)) = l1
 	v5 = k32(4294967295)
 	i1 = v4 + uint32(176)
-	i0 = fn3490(m, v0, i1, uint32(1))
+	i0 = fn3491(m, v0, i1, uint32(1))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3578,7 +7756,7 @@ L20:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+160)) = v7
 	v5 = k32(4294967295)
 	i3 = v4 + uint32(160)
-	i0 = fn3991(m, v0, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v0, uint32(32), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3609,7 +7787,7 @@ L3:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+368)) = v7
 	v5 = k32(4294967295)
 	i3 = v4 + uint32(368)
-	i0 = fn3991(m, v8, uint32(263), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(263), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3635,7 +7813,7 @@ L21:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+352)) = v7
 	v5 = k32(4294967295)
 	i3 = v4 + uint32(352)
-	i0 = fn3991(m, v3, uint32(115), uint32(2), i3)
+	i0 = fn3992(m, v3, uint32(115), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3660,7 +7838,7 @@ L22:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+336)) = v7
 	v5 = k32(4294967295)
 	i3 = v4 + uint32(336)
-	i0 = fn3991(m, v3, uint32(263), uint32(0), i3)
+	i0 = fn3992(m, v3, uint32(263), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3679,7 +7857,7 @@ L22:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+320)) = v7
 	v5 = k32(4294967295)
 	i3 = v4 + uint32(320)
-	i0 = fn3991(m, v3, uint32(31), uint32(0), i3)
+	i0 = fn3992(m, v3, uint32(31), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3701,7 +7879,7 @@ L22:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+304)) = l1
 	v5 = k32(4294967295)
 	i2 = v4 + uint32(304)
-	i0 = fn3475(m, v8, v3, i2, uint32(10059656))
+	i0 = fn3476(m, v8, v3, i2, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3715,7 +7893,7 @@ L22:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+288)) = l1
 	v5 = k32(4294967295)
 	i1 = v4 + uint32(288)
-	i0 = fn3466(m, v0, i1, v3, uint32(2))
+	i0 = fn3467(m, v0, i1, v3, uint32(2))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3730,7 +7908,7 @@ L22:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+272)) = l1
 	v5 = k32(4294967295)
 	i1 = v4 + uint32(272)
-	i0 = fn3466(m, v0, i1, v2, uint32(3))
+	i0 = fn3467(m, v0, i1, v2, uint32(3))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3759,7 +7937,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+400)) = v7
 	v5 = k32(4294967295)
 	i3 = v4 + uint32(400)
-	i0 = fn3991(m, v2, uint32(115), uint32(2), i3)
+	i0 = fn3992(m, v2, uint32(115), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3781,7 +7959,7 @@ L24:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+416)) = v7
 	*(*uint64)(unsafe.Add(b, uint64(v4)+384)) = v7
 	i5 = v4 + uint32(384)
-	i2 = fn3991(m, v5, uint32(32), uint32(0), i5)
+	i2 = fn3992(m, v5, uint32(32), uint32(0), i5)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -3796,7 +7974,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3488(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3489(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3843,7 +8021,7 @@ func fn3488(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v6 = i0
 	if v6 == k32(4294967295) {
 		goto L1
@@ -3851,7 +8029,7 @@ func fn3488(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v7 = i0
 	if v7 == k32(4294967295) {
 		goto L1
@@ -3859,7 +8037,7 @@ func fn3488(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v8 = i0
 	if v8 == k32(4294967295) {
 		goto L1
@@ -3867,14 +8045,14 @@ func fn3488(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v9 = i0
 	if v9 == k32(4294967295) {
 		goto L1
 	}
 	v5 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3904,7 +8082,7 @@ func fn3488(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v3)+160)) = l1
 	v5 = k32(4294967295)
 	i3 = v3 + uint32(160)
-	i0 = fn3991(m, v11, uint32(2), uint32(0), i3)
+	i0 = fn3992(m, v11, uint32(2), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3919,14 +8097,14 @@ func fn3488(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v3)+144)) = l1
 	v5 = k32(4294967295)
 	i3 = v3 + uint32(144)
-	i0 = fn3991(m, v11, uint32(266), v7, i3)
+	i0 = fn3992(m, v11, uint32(266), v7, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v6)
+	i0 = fn3990(m, i0, v6)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -3952,7 +8130,7 @@ func fn3488(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+176))
 	*(*uint64)(unsafe.Add(b, v3)) = l1
-	fn3473(m, v0, v3, uint32(8416803), uint32(0))
+	fn3474(m, v0, v3, uint32(8416803), uint32(0))
 	goto L1
 L2:
 	i1 = v11 + uint32(1)
@@ -3980,7 +8158,7 @@ L2:
 		goto L4
 	}
 	v5 = k32(4294967295)
-	i0 = fn3456(m, v0, v4)
+	i0 = fn3457(m, v0, v4)
 	if i0 != k32(4294967295) {
 		goto L3
 	}
@@ -3999,7 +8177,7 @@ L4:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+128)) = l1
 	v5 = k32(4294967295)
 	i3 = v3 + uint32(128)
-	i0 = fn3991(m, v4, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(32), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4045,14 +8223,14 @@ L10:
 	v5 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn3455(m, v0, v4)
+	i0 = fn3456(m, v0, v4)
 	if i0 != k32(4294967295) {
 		goto L9
 	}
 	goto L1
 L8:
 	v5 = k32(4294967295)
-	i0 = fn3488(m, v0, v1, v2)
+	i0 = fn3489(m, v0, v1, v2)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4068,7 +8246,7 @@ L7:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+112)) = l1
 	v5 = k32(4294967295)
 	i3 = v3 + uint32(112)
-	i0 = fn3991(m, v1, uint32(263), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(263), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4087,7 +8265,7 @@ L7:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+176))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+96)) = l1
 	i1 = v3 + uint32(96)
-	i0 = fn3509(m, v0, i1)
+	i0 = fn3510(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4105,7 +8283,7 @@ L7:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+80)) = l1
 	v5 = k32(4294967295)
 	i3 = v3 + uint32(80)
-	i0 = fn3991(m, v1, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(32), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4120,14 +8298,14 @@ L7:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+64)) = l1
 	v5 = k32(4294967295)
 	i3 = v3 + uint32(64)
-	i0 = fn3991(m, v1, uint32(256), v8, i3)
+	i0 = fn3992(m, v1, uint32(256), v8, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v7)
+	i0 = fn3990(m, i0, v7)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4145,7 +8323,7 @@ L7:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+48)) = l1
 	v5 = k32(4294967295)
 	i3 = v3 + uint32(48)
-	i0 = fn3991(m, v1, uint32(264), v9, i3)
+	i0 = fn3992(m, v1, uint32(264), v9, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4160,7 +8338,7 @@ L7:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+32)) = l1
 	v5 = k32(4294967295)
 	i3 = v3 + uint32(32)
-	i0 = fn3991(m, v1, uint32(33), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(33), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4177,18 +8355,18 @@ L7:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = l1
 	v5 = k32(4294967295)
 	i3 = v3 + uint32(16)
-	i0 = fn3991(m, v1, uint32(44), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(44), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v5 = k32(4294967295)
-	i0 = fn3510(m, v0, v9)
+	i0 = fn3511(m, v0, v9)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+16))
-	i2 = fn3989(m, i2, v8)
+	i2 = fn3990(m, i2, v8)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -4203,7 +8381,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3489(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3490(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4288,13 +8466,13 @@ L3:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+336))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+320)) = l1
 	i1 = v3 + uint32(320)
-	fn3473(m, v0, i1, uint32(8453132), uint32(0))
+	fn3474(m, v0, i1, uint32(8453132), uint32(0))
 	v6 = k32(4294967295)
 	goto L1
 L2:
 	v6 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v5 = i0
 	if v5 == k32(4294967295) {
 		goto L1
@@ -4302,7 +8480,7 @@ L2:
 	v6 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v7 = i0
 	if v7 == k32(4294967295) {
 		goto L1
@@ -4310,7 +8488,7 @@ L2:
 	v6 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v8 = i0
 	if v8 == k32(4294967295) {
 		goto L1
@@ -4318,14 +8496,14 @@ L2:
 	v6 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v9 = i0
 	if v9 == k32(4294967295) {
 		goto L1
 	}
 	v6 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4355,7 +8533,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+304)) = l1
 	v6 = k32(4294967295)
 	i3 = v3 + uint32(304)
-	i0 = fn3991(m, v11, uint32(1), uint32(0), i3)
+	i0 = fn3992(m, v11, uint32(1), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4370,14 +8548,14 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+288)) = l1
 	v6 = k32(4294967295)
 	i3 = v3 + uint32(288)
-	i0 = fn3991(m, v11, uint32(73), uint32(1), i3)
+	i0 = fn3992(m, v11, uint32(73), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+708))
-	i0 = fn3459(m, i0, uint32(10059656))
+	i0 = fn3460(m, i0, uint32(10059656))
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v12 = i0
@@ -4390,7 +8568,7 @@ L2:
 	if v12 != 0 {
 		goto L4
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L4:
 	if int32(v10) < int32(uint32(0)) {
 		goto L1
@@ -4408,7 +8586,7 @@ L4:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+272)) = l1
 	v6 = k32(4294967295)
 	i3 = v3 + uint32(272)
-	i0 = fn3991(m, v11, uint32(83), v10, i3)
+	i0 = fn3992(m, v11, uint32(83), v10, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4420,7 +8598,7 @@ L4:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+256)) = l1
 	v6 = k32(4294967295)
 	i1 = v3 + uint32(256)
-	i0 = fn3490(m, v0, i1, uint32(1))
+	i0 = fn3491(m, v0, i1, uint32(1))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4437,14 +8615,14 @@ L4:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+240)) = l1
 	v6 = k32(4294967295)
 	i3 = v3 + uint32(240)
-	i0 = fn3991(m, v10, uint32(266), v7, i3)
+	i0 = fn3992(m, v10, uint32(266), v7, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v6 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v5)
+	i0 = fn3990(m, i0, v5)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4470,7 +8648,7 @@ L4:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+336))
 	*(*uint64)(unsafe.Add(b, v3)) = l1
-	fn3473(m, v0, v3, uint32(8416803), uint32(0))
+	fn3474(m, v0, v3, uint32(8416803), uint32(0))
 	goto L1
 L5:
 	i1 = v11 + uint32(1)
@@ -4498,7 +8676,7 @@ L5:
 		goto L7
 	}
 	v6 = k32(4294967295)
-	i0 = fn3456(m, v0, v5)
+	i0 = fn3457(m, v0, v5)
 	if i0 != k32(4294967295) {
 		goto L6
 	}
@@ -4517,7 +8695,7 @@ L7:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+224)) = l1
 	v6 = k32(4294967295)
 	i3 = v3 + uint32(224)
-	i0 = fn3991(m, v5, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v5, uint32(32), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4563,14 +8741,14 @@ L13:
 	v6 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn3455(m, v0, v2)
+	i0 = fn3456(m, v0, v2)
 	if i0 != k32(4294967295) {
 		goto L12
 	}
 	goto L1
 L11:
 	v6 = k32(4294967295)
-	i0 = fn3489(m, v0, v1, v5)
+	i0 = fn3490(m, v0, v1, v5)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4593,7 +8771,7 @@ L10:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+336))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+208)) = l1
 	i3 = v3 + uint32(208)
-	i0 = fn3991(m, v1, uint32(263), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(263), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4605,7 +8783,7 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+192)) = l1
 	v6 = k32(4294967295)
 	i1 = v3 + uint32(192)
-	i0 = fn3509(m, v0, i1)
+	i0 = fn3510(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4623,7 +8801,7 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+176)) = l1
 	v6 = k32(4294967295)
 	i3 = v3 + uint32(176)
-	i0 = fn3991(m, v1, uint32(73), uint32(2), i3)
+	i0 = fn3992(m, v1, uint32(73), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4639,7 +8817,7 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+160)) = l1
 	v6 = k32(4294967295)
 	i2 = v3 + uint32(160)
-	i0 = fn3475(m, v2, v1, i2, uint32(10059656))
+	i0 = fn3476(m, v2, v1, i2, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4654,7 +8832,7 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+144)) = l1
 	v6 = k32(4294967295)
 	i1 = v3 + uint32(144)
-	i0 = fn3490(m, v0, i1, uint32(1))
+	i0 = fn3491(m, v0, i1, uint32(1))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4669,7 +8847,7 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+128)) = l1
 	v6 = k32(4294967295)
 	i3 = v3 + uint32(128)
-	i0 = fn3991(m, v5, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v5, uint32(32), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4686,14 +8864,14 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+112)) = l1
 	v6 = k32(4294967295)
 	i3 = v3 + uint32(112)
-	i0 = fn3991(m, v1, uint32(256), v8, i3)
+	i0 = fn3992(m, v1, uint32(256), v8, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v6 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v7)
+	i0 = fn3990(m, i0, v7)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4711,7 +8889,7 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+96)) = l1
 	v6 = k32(4294967295)
 	i3 = v3 + uint32(96)
-	i0 = fn3991(m, v1, uint32(264), v9, i3)
+	i0 = fn3992(m, v1, uint32(264), v9, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4726,7 +8904,7 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+80)) = l1
 	v6 = k32(4294967295)
 	i3 = v3 + uint32(80)
-	i0 = fn3991(m, v1, uint32(33), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(33), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4744,7 +8922,7 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+64)) = l1
 	v6 = k32(4294967295)
 	i3 = v3 + uint32(64)
-	i0 = fn3991(m, v1, uint32(44), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(44), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4759,7 +8937,7 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+48)) = l1
 	v6 = k32(4294967295)
 	i3 = v3 + uint32(48)
-	i0 = fn3991(m, v1, uint32(73), uint32(2), i3)
+	i0 = fn3992(m, v1, uint32(73), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4778,7 +8956,7 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+32)) = l1
 	v6 = k32(4294967295)
 	i2 = v3 + uint32(32)
-	i0 = fn3475(m, v5, v1, i2, uint32(10059656))
+	i0 = fn3476(m, v5, v1, i2, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4790,18 +8968,18 @@ L10:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = l1
 	v6 = k32(4294967295)
 	i1 = v3 + uint32(16)
-	i0 = fn3490(m, v0, i1, uint32(1))
+	i0 = fn3491(m, v0, i1, uint32(1))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v6 = k32(4294967295)
-	i0 = fn3510(m, v0, v9)
+	i0 = fn3511(m, v0, v9)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+16))
-	i2 = fn3989(m, i2, v8)
+	i2 = fn3990(m, i2, v8)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -4816,7 +8994,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3490(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3491(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4849,7 +9027,7 @@ func fn3490(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v4 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v5 = i0
 	if v5 == k32(4294967295) {
 		goto L1
@@ -4857,7 +9035,7 @@ func fn3490(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v4 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v6 = i0
 	if v6 == k32(4294967295) {
 		goto L1
@@ -4865,7 +9043,7 @@ func fn3490(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v4 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v7 = i0
 	if v7 == k32(4294967295) {
 		goto L1
@@ -4873,7 +9051,7 @@ func fn3490(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v4 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v5)
+	i0 = fn3990(m, i0, v5)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4890,7 +9068,7 @@ func fn3490(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v3)+112)) = l1
 	v4 = k32(4294967295)
 	i3 = v3 + uint32(112)
-	i0 = fn3991(m, v8, uint32(104), v7, i3)
+	i0 = fn3992(m, v8, uint32(104), v7, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4905,7 +9083,7 @@ func fn3490(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v3)+96)) = l1
 	v4 = k32(4294967295)
 	i3 = v3 + uint32(96)
-	i0 = fn3991(m, v8, uint32(265), v6, i3)
+	i0 = fn3992(m, v8, uint32(265), v6, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4921,7 +9099,7 @@ func fn3490(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v3)+80)) = l1
 	v4 = k32(4294967295)
 	i3 = v3 + uint32(80)
-	i0 = fn3991(m, v8, uint32(118), uint32(1), i3)
+	i0 = fn3992(m, v8, uint32(118), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4936,7 +9114,7 @@ func fn3490(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v3)+64)) = l1
 	v4 = k32(4294967295)
 	i3 = v3 + uint32(64)
-	i0 = fn3991(m, v8, uint32(263), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(263), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4958,7 +9136,7 @@ func fn3490(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		i2 = uint32(2)
 	}
 	i3 = v3 + uint32(48)
-	i0 = fn3991(m, v8, uint32(149), i2, i3)
+	i0 = fn3992(m, v8, uint32(149), i2, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4973,14 +9151,14 @@ func fn3490(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v3)+32)) = l1
 	v4 = k32(4294967295)
 	i3 = v3 + uint32(32)
-	i0 = fn3991(m, v2, uint32(257), v5, i3)
+	i0 = fn3992(m, v2, uint32(257), v5, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v4 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v6)
+	i0 = fn3990(m, i0, v6)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -4996,14 +9174,14 @@ func fn3490(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = l1
 	v4 = k32(4294967295)
 	i3 = v3 + uint32(16)
-	i0 = fn3991(m, v5, uint32(8), uint32(0), i3)
+	i0 = fn3992(m, v5, uint32(8), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v4 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v7)
+	i0 = fn3990(m, i0, v7)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -5016,7 +9194,7 @@ func fn3490(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, v3)) = l1
-	i2 = fn3991(m, v0, uint32(12), uint32(0), v3)
+	i2 = fn3992(m, v0, uint32(12), uint32(0), v3)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -5031,7 +9209,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3491(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3492(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -5188,7 +9366,7 @@ L4:
 	}
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8493146), v4)
+	i0 = fn3604(m, i0, uint32(8493146), v4)
 	goto L1
 L3:
 	if v3 != 0 {
@@ -5209,7 +9387,7 @@ L2:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = l1
 	i5 = v4 + uint32(16)
-	i2 = fn3991(m, v2, uint32(45), v5, i5)
+	i2 = fn3992(m, v2, uint32(45), v5, i5)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -5224,7 +9402,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3492(m *Module, v0 uint32) uint32 {
+func fn3493(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5253,7 +9431,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v1)) = v0
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8493111), v1)
+	i0 = fn3604(m, i0, uint32(8493111), v1)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -5262,7 +9440,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3493(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3494(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5321,7 +9499,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+88)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v2)+84)) = v8
 	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = v7
-	i0 = fn2796(m, v6, uint32(8522590))
+	i0 = fn2797(m, v6, uint32(8522590))
 	if i0 != 0 {
 		goto L5
 	}
@@ -5365,7 +9543,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+88)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v2)+84)) = v8
 	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = v7
-	i0 = fn2796(m, v6, uint32(8522590))
+	i0 = fn2797(m, v6, uint32(8522590))
 	if i0 != 0 {
 		goto L4
 	}
@@ -5396,7 +9574,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+88)) = v7
 	*(*uint32)(unsafe.Add(b, uint64(v2)+84)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = v4
-	i0 = fn2796(m, v5, uint32(8522590))
+	i0 = fn2797(m, v5, uint32(8522590))
 	if i0 == 0 {
 		goto L12
 	}
@@ -5409,7 +9587,7 @@ L9:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+80))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = l1
 	i1 = v2 + uint32(32)
-	fn3473(m, v0, i1, uint32(8522549), uint32(0))
+	fn3474(m, v0, i1, uint32(8522549), uint32(0))
 	goto L2
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -5443,7 +9621,7 @@ L14:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+88)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v2)+84)) = v8
 	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = v7
-	i0 = fn2796(m, v6, uint32(8522590))
+	i0 = fn2797(m, v6, uint32(8522590))
 	if i0 != 0 {
 		goto L3
 	}
@@ -5475,7 +9653,7 @@ L13:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+88)) = v8
 	*(*uint32)(unsafe.Add(b, uint64(v2)+84)) = v7
 	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = v6
-	i0 = fn2796(m, v4, uint32(8522590))
+	i0 = fn2797(m, v4, uint32(8522590))
 	if i0 == 0 {
 		goto L1
 	}
@@ -5486,7 +9664,7 @@ L13:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+80))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	fn3473(m, v0, v2, uint32(8522549), uint32(0))
+	fn3474(m, v0, v2, uint32(8522549), uint32(0))
 	goto L2
 L5:
 	i0 = v2 + uint32(64)
@@ -5498,7 +9676,7 @@ L5:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+80))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+64)) = l1
 	i1 = v2 + uint32(64)
-	fn3473(m, v0, i1, uint32(8522549), uint32(0))
+	fn3474(m, v0, i1, uint32(8522549), uint32(0))
 	goto L2
 L4:
 	i0 = v2 + uint32(48)
@@ -5510,7 +9688,7 @@ L4:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+80))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+48)) = l1
 	i1 = v2 + uint32(48)
-	fn3473(m, v0, i1, uint32(8522549), uint32(0))
+	fn3474(m, v0, i1, uint32(8522549), uint32(0))
 	goto L2
 L3:
 	i0 = v2 + uint32(16)
@@ -5522,7 +9700,7 @@ L3:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+80))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	i1 = v2 + uint32(16)
-	fn3473(m, v0, i1, uint32(8522549), uint32(0))
+	fn3474(m, v0, i1, uint32(8522549), uint32(0))
 L2:
 	v3 = k32(4294967295)
 L1:
@@ -5533,7 +9711,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3494(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3495(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5584,7 +9762,7 @@ L3:
 	v8 = k32(4294967295)
 	i0 = v5 + uint32(4)
 	v5 = i0
-	i0 = fn3456(m, v0, v7)
+	i0 = fn3457(m, v0, v7)
 	if i0 != k32(4294967295) {
 		goto L2
 	}
@@ -5608,7 +9786,7 @@ L6:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v2))
 	*(*uint64)(unsafe.Add(b, v3)) = l1
-	i2 = fn3991(m, v6, uint32(52), v5, v3)
+	i2 = fn3992(m, v6, uint32(52), v5, v3)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -5623,7 +9801,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3495(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3496(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -5680,7 +9858,7 @@ L5:
 	i2 = v2 + v6
 	i2 = *(*uint32)(unsafe.Add(b, i2))
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn4361(m, i0, i1, i2)
+	i0 = fn4362(m, i0, i1, i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L4
@@ -5688,7 +9866,7 @@ L5:
 	if v8 != 0 {
 		goto L8
 	}
-	i0 = fn1492(m, uint32(1))
+	i0 = fn1493(m, uint32(1))
 	v8 = i0
 	if v8 != 0 {
 		goto L9
@@ -5705,14 +9883,14 @@ L5:
 	if v7 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
 	*(*uint32)(unsafe.Add(b, i0)) = v5
 	goto L7
 L8:
-	i0 = fn1501(m, v8, v5)
+	i0 = fn1502(m, v8, v5)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v11 = i0
@@ -5725,13 +9903,13 @@ L8:
 	if v11 != 0 {
 		goto L10
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L10:
 	if v10 == k32(4294967295) {
 		goto L3
 	}
 L7:
-	i0 = fn3456(m, v0, v9)
+	i0 = fn3457(m, v0, v9)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -5753,7 +9931,7 @@ L6:
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
 	v9 = i0
-	i0 = fn1525(m, v8)
+	i0 = fn1526(m, v8)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v6 = i0
@@ -5766,7 +9944,7 @@ L11:
 	if v6 != 0 {
 		goto L12
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L12:
 	v6 = k32(4294967295)
 	if v7 == 0 {
@@ -5783,13 +9961,13 @@ L12:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+32)) = l1
-	i0 = fn3465(m, v5, v7)
+	i0 = fn3466(m, v5, v7)
 	v5 = i0
 	if v5 == 0 {
 		goto L14
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+708))
-	i0 = fn3459(m, i0, v5)
+	i0 = fn3460(m, i0, v5)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v3 = i0
@@ -5802,7 +9980,7 @@ L12:
 	if v3 != 0 {
 		goto L15
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L15:
 	if int32(v2) <= int32(k32(4294967295)) {
 		goto L14
@@ -5818,7 +9996,7 @@ L15:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+32))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = l1
 	i3 = v4 + uint32(16)
-	i0 = fn3991(m, v5, uint32(83), v2, i3)
+	i0 = fn3992(m, v5, uint32(83), v2, i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L13
 	}
@@ -5835,7 +10013,7 @@ L14:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
@@ -5849,7 +10027,7 @@ L13:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
@@ -5860,7 +10038,7 @@ L16:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, v4)) = l1
-	i2 = fn3991(m, v6, uint32(46), v9, v4)
+	i2 = fn3992(m, v6, uint32(46), v9, v4)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -5887,7 +10065,7 @@ L3:
 	if v7 != 0 {
 		goto L1
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L1:
 	i0 = v4 + uint32(48)
 	m.g0 = i0
@@ -5896,7 +10074,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3496(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3497(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -6015,7 +10193,7 @@ L8:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i1 = i1 + v14
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -6027,7 +10205,7 @@ L8:
 		goto L8
 	}
 L5:
-	i0 = fn2289(m, v5)
+	i0 = fn2290(m, v5)
 	v15 = i0
 	if v15 == 0 {
 		goto L2
@@ -6121,13 +10299,13 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+88)) = v8
 	*(*uint32)(unsafe.Add(b, uint64(v4)+84)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v4)+80)) = v10
-	i0 = fn3465(m, v1, v15)
+	i0 = fn3466(m, v1, v15)
 	v1 = i0
 	if v1 == 0 {
 		goto L16
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+708))
-	i0 = fn3459(m, i0, v1)
+	i0 = fn3460(m, i0, v1)
 	v13 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v14 = i0
@@ -6140,7 +10318,7 @@ L9:
 	if v14 != 0 {
 		goto L17
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L17:
 	if int32(v13) <= int32(k32(4294967295)) {
 		goto L16
@@ -6156,7 +10334,7 @@ L17:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+80))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+64)) = l1
 	i3 = v4 + uint32(64)
-	i0 = fn3991(m, v1, uint32(83), v13, i3)
+	i0 = fn3992(m, v1, uint32(83), v13, i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L15
 	}
@@ -6173,7 +10351,7 @@ L16:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v15)
+	fn2073(m, v15)
 	goto L1
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v15))
@@ -6187,7 +10365,7 @@ L15:
 	if v1 != 0 {
 		goto L18
 	}
-	fn2072(m, v15)
+	fn2073(m, v15)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
@@ -6206,7 +10384,7 @@ L18:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+80))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+48)) = l1
 	i5 = v4 + uint32(48)
-	i2 = fn3991(m, v1, uint32(46), v5, i5)
+	i2 = fn3992(m, v1, uint32(46), v5, i5)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -6236,7 +10414,7 @@ L4:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+32)) = l1
 	v13 = k32(4294967295)
 	i3 = v4 + uint32(32)
-	i0 = fn3991(m, v14, uint32(48), uint32(0), i3)
+	i0 = fn3992(m, v14, uint32(48), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -6255,7 +10433,7 @@ L20:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i1 = i1 + v3
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 != k32(4294967295) {
 		goto L21
 	}
@@ -6266,7 +10444,7 @@ L21:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i1 = i1 + v3
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -6291,7 +10469,7 @@ L21:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = l1
 	v13 = k32(4294967295)
 	i3 = v4 + uint32(16)
-	i0 = fn3991(m, v12, uint32(95), uint32(1), i3)
+	i0 = fn3992(m, v12, uint32(95), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -6323,7 +10501,7 @@ L19:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+80))
 	*(*uint64)(unsafe.Add(b, v4)) = l1
 	v13 = k32(4294967295)
-	i0 = fn3991(m, v1, uint32(48), v5, v4)
+	i0 = fn3992(m, v1, uint32(48), v5, v4)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -6337,7 +10515,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3497(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn3498(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var v8 uint32
 	_ = v8
 	var v9 uint32
@@ -6412,7 +10590,7 @@ L14:
 		goto L13
 	}
 	v11 = k32(4294967295)
-	i0 = fn2289(m, v9)
+	i0 = fn2290(m, v9)
 	v14 = i0
 	if v14 == 0 {
 		goto L1
@@ -6505,13 +10683,13 @@ L19:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v8)+192)) = l1
-	i0 = fn3465(m, v9, v14)
+	i0 = fn3466(m, v9, v14)
 	v9 = i0
 	if v9 == 0 {
 		goto L23
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+708))
-	i0 = fn3459(m, i0, v9)
+	i0 = fn3460(m, i0, v9)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v2 = i0
@@ -6524,7 +10702,7 @@ L19:
 	if v2 != 0 {
 		goto L24
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L24:
 	if int32(v0) <= int32(k32(4294967295)) {
 		goto L23
@@ -6540,7 +10718,7 @@ L24:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v8)+192))
 	*(*uint64)(unsafe.Add(b, uint64(v8)+176)) = l1
 	i3 = v8 + uint32(176)
-	i0 = fn3991(m, v9, uint32(83), v0, i3)
+	i0 = fn3992(m, v9, uint32(83), v0, i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L22
 	}
@@ -6557,7 +10735,7 @@ L23:
 	if v9 != 0 {
 		goto L1
 	}
-	fn2072(m, v14)
+	fn2073(m, v14)
 	goto L1
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, v14))
@@ -6571,7 +10749,7 @@ L22:
 	if v9 != 0 {
 		goto L2
 	}
-	fn2072(m, v14)
+	fn2073(m, v14)
 	goto L2
 L21:
 	if v5 == uint32(105) {
@@ -6580,7 +10758,7 @@ L21:
 	v9 = v14
 	goto L25
 L26:
-	i0 = fn2199(m, v14)
+	i0 = fn2200(m, v14)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v14))
 	v10 = i0
@@ -6593,7 +10771,7 @@ L26:
 	if v10 != 0 {
 		goto L27
 	}
-	fn2072(m, v14)
+	fn2073(m, v14)
 L27:
 	if v9 == 0 {
 		goto L1
@@ -6612,7 +10790,7 @@ L25:
 	*(*uint64)(unsafe.Add(b, uint64(v8)+160)) = l1
 	v11 = k32(4294967295)
 	i3 = v8 + uint32(160)
-	i0 = fn3991(m, v10, v4, v3, i3)
+	i0 = fn3992(m, v10, v4, v3, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -6626,13 +10804,13 @@ L25:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v8)+192)) = l1
-	i0 = fn3465(m, v10, v9)
+	i0 = fn3466(m, v10, v9)
 	v10 = i0
 	if v10 == 0 {
 		goto L29
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+708))
-	i0 = fn3459(m, i0, v10)
+	i0 = fn3460(m, i0, v10)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v3 = i0
@@ -6645,7 +10823,7 @@ L25:
 	if v3 != 0 {
 		goto L30
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L30:
 	if int32(v2) <= int32(k32(4294967295)) {
 		goto L29
@@ -6661,7 +10839,7 @@ L30:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v8)+192))
 	*(*uint64)(unsafe.Add(b, uint64(v8)+144)) = l1
 	i3 = v8 + uint32(144)
-	i0 = fn3991(m, v10, uint32(83), v2, i3)
+	i0 = fn3992(m, v10, uint32(83), v2, i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L28
 	}
@@ -6678,7 +10856,7 @@ L29:
 	if v10 != 0 {
 		goto L1
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L1
 L28:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
@@ -6692,7 +10870,7 @@ L28:
 	if v10 != 0 {
 		goto L31
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L31:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
@@ -6706,7 +10884,7 @@ L31:
 	*(*uint64)(unsafe.Add(b, uint64(v8)+128)) = l1
 	v11 = k32(4294967295)
 	i3 = v8 + uint32(128)
-	i0 = fn3991(m, v9, v6, uint32(1), i3)
+	i0 = fn3992(m, v9, v6, uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -6725,7 +10903,7 @@ L31:
 	*(*uint64)(unsafe.Add(b, uint64(v8)+112)) = l1
 	v11 = k32(4294967295)
 	i3 = v8 + uint32(112)
-	i0 = fn3991(m, v9, uint32(55), uint32(6), i3)
+	i0 = fn3992(m, v9, uint32(55), uint32(6), i3)
 	if i0 != k32(4294967295) {
 		goto L2
 	}
@@ -6803,7 +10981,7 @@ L9:
 L8:
 L35:
 	i1 = *(*uint32)(unsafe.Add(b, v10))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -6839,7 +11017,7 @@ L5:
 	*(*uint64)(unsafe.Add(b, uint64(v8)+64)) = l1
 	v11 = k32(4294967295)
 	i3 = v8 + uint32(64)
-	i0 = fn3991(m, v2, v4, v3, i3)
+	i0 = fn3992(m, v2, v4, v3, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -6870,14 +11048,14 @@ L37:
 	*(*uint64)(unsafe.Add(b, uint64(v8)+32)) = l1
 	v11 = k32(4294967295)
 	i3 = v8 + uint32(32)
-	i0 = fn3991(m, v2, v4, v3, i3)
+	i0 = fn3992(m, v2, v4, v3, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 L40:
 	v11 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -6894,14 +11072,14 @@ L40:
 	v11 = k32(4294967295)
 	v2 = uint32(1)
 	i3 = v8 + uint32(16)
-	i0 = fn3991(m, v12, v6, uint32(1), i3)
+	i0 = fn3992(m, v12, v6, uint32(1), i3)
 	if i0 != k32(4294967295) {
 		goto L38
 	}
 	goto L1
 L39:
 	v11 = k32(4294967295)
-	i0 = fn3456(m, v0, v12)
+	i0 = fn3457(m, v0, v12)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -6924,7 +11102,7 @@ L41:
 	v11 = k32(4294967295)
 	v2 = uint32(1)
 	i3 = v8 + uint32(48)
-	i0 = fn3991(m, v12, v5, uint32(1), i3)
+	i0 = fn3992(m, v12, v5, uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -6952,7 +11130,7 @@ L36:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, v8)) = l1
 	v11 = k32(4294967295)
-	i0 = fn3991(m, v9, uint32(55), uint32(6), v8)
+	i0 = fn3992(m, v9, uint32(55), uint32(6), v8)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -6973,7 +11151,7 @@ L3:
 	*(*uint64)(unsafe.Add(b, uint64(v8)+96)) = l1
 	v11 = k32(4294967295)
 	i3 = v8 + uint32(96)
-	i0 = fn3991(m, v9, uint32(52), v14, i3)
+	i0 = fn3992(m, v9, uint32(52), v14, i3)
 	if i0 != k32(4294967295) {
 		goto L2
 	}
@@ -6988,7 +11166,7 @@ L42:
 	*(*uint64)(unsafe.Add(b, uint64(v8)+80)) = l1
 	v11 = k32(4294967295)
 	i3 = v8 + uint32(80)
-	i0 = fn3991(m, v9, v4, v14, i3)
+	i0 = fn3992(m, v9, v4, v14, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -7002,7 +11180,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3498(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3499(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var v7 uint32
 	_ = v7
 	var v8 uint32
@@ -7074,7 +11252,7 @@ L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn4356(m, i0, v1)
+	i0 = fn4357(m, i0, v1)
 	v8 = i0
 	if v8 != 0 {
 		goto L3
@@ -7103,7 +11281,7 @@ L3:
 		goto L7
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
@@ -7146,7 +11324,7 @@ L8:
 	v16 = uint32(0)
 	v17 = uint32(0)
 	i3 = v7 + uint32(432)
-	i0 = fn3991(m, v11, uint32(16), uint32(0), i3)
+	i0 = fn3992(m, v11, uint32(16), uint32(0), i3)
 	if i0 != k32(4294967295) {
 		goto L9
 	}
@@ -7169,7 +11347,7 @@ L10:
 	v16 = uint32(0)
 	v17 = uint32(0)
 	i3 = v7 + uint32(416)
-	i0 = fn3991(m, v11, uint32(19), uint32(0), i3)
+	i0 = fn3992(m, v11, uint32(19), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L5
 	}
@@ -7198,7 +11376,7 @@ L9:
 	i1 = v7 + uint32(508)
 	i2 = v7 + uint32(512)
 	i3 = v7 + uint32(464)
-	i0 = fn1691(m, i0, i1, i2, i3)
+	i0 = fn1692(m, i0, i1, i2, i3)
 	if i0 != 0 {
 		goto L11
 	}
@@ -7219,24 +11397,24 @@ L11:
 	v17 = uint32(0)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+464))
-	i0 = fn1580(m, i0)
+	i0 = fn1581(m, i0)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+512))
-	i0 = fn1706(m, i0, i1)
+	i0 = fn1707(m, i0, i1)
 	v3 = i0
 	if v3 != 0 {
 		goto L13
 	}
 	v3 = v22
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
 L13:
-	i0 = fn1580(m, v3)
+	i0 = fn1581(m, v3)
 	i0 = i0 >> (uint32(12) & 31)
 	i0 = i0 & uint32(15)
 	v20 = i0
@@ -7266,7 +11444,7 @@ L19:
 	if v16 != 0 {
 		goto L21
 	}
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v16 = i0
 	if v16 != 0 {
 		goto L21
@@ -7287,7 +11465,7 @@ L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+512))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+464))
-	i0 = fn1711(m, i0, i1, i2)
+	i0 = fn1712(m, i0, i1, i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L23
 	}
@@ -7302,11 +11480,11 @@ L22:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L5
 L23:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+512))
-	i0 = fn1711(m, v16, i1, v3)
+	i0 = fn1712(m, v16, i1, v3)
 	v24 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v23 = i0
@@ -7322,7 +11500,7 @@ L23:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L5
 L24:
 	if v23 == uint32(1073741823) {
@@ -7334,7 +11512,7 @@ L24:
 	if v23 != 0 {
 		goto L18
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L18:
 	i0 = v11 & uint32(2)
 	if i0 != 0 {
@@ -7360,7 +11538,7 @@ L16:
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn4359(m, i0)
+	i0 = fn4360(m, i0)
 	if i0 != 0 {
 		goto L25
 	}
@@ -7368,7 +11546,7 @@ L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+728))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+512))
 	i2 = v7 + uint32(504)
-	i0 = fn1704(m, i0, i1, i2)
+	i0 = fn1705(m, i0, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L26
 	}
@@ -7390,7 +11568,7 @@ L26:
 	if v11 != 0 {
 		goto L28
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L28:
 	if v3 == uint32(10014548) {
 		goto L25
@@ -7399,7 +11577,7 @@ L27:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+728))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+512))
-	i0 = fn1711(m, i0, i1, uint32(10014548))
+	i0 = fn1712(m, i0, i1, uint32(10014548))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L29
 	}
@@ -7409,7 +11587,7 @@ L29:
 		goto L31
 	}
 	v3 = uint32(0)
-	i0 = fn2198(m, uint32(0))
+	i0 = fn2199(m, uint32(0))
 	v17 = i0
 	if v17 == 0 {
 		goto L30
@@ -7417,7 +11595,7 @@ L29:
 L31:
 	v3 = v17
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+512))
-	i0 = fn2206(m, v17, i1)
+	i0 = fn2207(m, v17, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L25
 	}
@@ -7428,7 +11606,7 @@ L25:
 	if v15 != 0 {
 		goto L32
 	}
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v15 = i0
 	if v15 != 0 {
 		goto L32
@@ -7448,7 +11626,7 @@ L32:
 	*(*uint64)(unsafe.Add(b, uint64(v7)+400)) = l1
 	i1 = v7 + uint32(400)
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v7)+512))
-	i0 = fn3476(m, v3, i1, uint32(86), v11, i4)
+	i0 = fn3477(m, v3, i1, uint32(86), v11, i4)
 	if i0 == k32(4294967295) {
 		goto L5
 	}
@@ -7471,7 +11649,7 @@ L32:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v7)+480))
 	*(*uint64)(unsafe.Add(b, uint64(v7)+368)) = l1
 	i1 = v7 + uint32(368)
-	i0 = fn3476(m, v3, i1, uint32(94), v18, v11)
+	i0 = fn3477(m, v3, i1, uint32(94), v18, v11)
 	if i0 == k32(4294967295) {
 		goto L5
 	}
@@ -7486,13 +11664,13 @@ L34:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v7)+480))
 	*(*uint64)(unsafe.Add(b, uint64(v7)+384)) = l1
 	i1 = v7 + uint32(384)
-	i0 = fn3476(m, v3, i1, uint32(94), v18, v11)
+	i0 = fn3477(m, v3, i1, uint32(94), v18, v11)
 	if i0 == k32(4294967295) {
 		goto L5
 	}
 L33:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+512))
-	i0 = fn1501(m, v15, i1)
+	i0 = fn1502(m, v15, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -7501,7 +11679,7 @@ L14:
 	i1 = v7 + uint32(508)
 	i2 = v7 + uint32(512)
 	i3 = v7 + uint32(464)
-	i0 = fn1691(m, i0, i1, i2, i3)
+	i0 = fn1692(m, i0, i1, i2, i3)
 	if i0 != 0 {
 		goto L12
 	}
@@ -7528,20 +11706,20 @@ L35:
 	*(*uint64)(unsafe.Add(b, uint64(v7)+352)) = l1
 	i2 = v11 + uint32(1)
 	i3 = v7 + uint32(352)
-	i0 = fn3991(m, v3, uint32(115), i2, i3)
+	i0 = fn3992(m, v3, uint32(115), i2, i3)
 	if i0 == k32(4294967295) {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v18 = i0
 	if v18 == k32(4294967295) {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v20 = i0
 	if v20 == k32(4294967295) {
 		goto L5
@@ -7558,7 +11736,7 @@ L35:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v7)+480))
 	*(*uint64)(unsafe.Add(b, uint64(v7)+336)) = l1
 	i3 = v7 + uint32(336)
-	i0 = fn3991(m, v3, uint32(265), v18, i3)
+	i0 = fn3992(m, v3, uint32(265), v18, i3)
 	if i0 == k32(4294967295) {
 		goto L5
 	}
@@ -7569,7 +11747,7 @@ L7:
 	v16 = uint32(0)
 	v17 = uint32(0)
 	v20 = k32(4294967295)
-	i0 = fn3435(m, v0, v3, uint32(5), v1, v11)
+	i0 = fn3436(m, v0, v3, uint32(5), v1, v11)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -7585,7 +11763,7 @@ L6:
 	if v3 != 0 {
 		goto L36
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L36:
 	i0 = b2i(v2 != uint32(0))
 	i1 = v13 & uint32(8)
@@ -7612,7 +11790,7 @@ L36:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v7)+448))
 	*(*uint64)(unsafe.Add(b, uint64(v7)+320)) = l1
 	i1 = v7 + uint32(320)
-	fn3473(m, v0, i1, uint32(8452728), uint32(0))
+	fn3474(m, v0, i1, uint32(8452728), uint32(0))
 	goto L38
 L39:
 	if v2 == 0 {
@@ -7634,7 +11812,7 @@ L39:
 	i1 = i1 + uint32(8696464)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	i3 = v7 + uint32(304)
-	i0 = fn3991(m, v10, i1, uint32(0), i3)
+	i0 = fn3992(m, v10, i1, uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L2
 	}
@@ -7654,7 +11832,7 @@ L39:
 	*(*uint64)(unsafe.Add(b, uint64(v7)+288)) = l1
 	v8 = k32(4294967295)
 	i3 = v7 + uint32(288)
-	i0 = fn3991(m, v10, uint32(115), uint32(2), i3)
+	i0 = fn3992(m, v10, uint32(115), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L2
 	}
@@ -7673,7 +11851,7 @@ L40:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v7)+448))
 	*(*uint64)(unsafe.Add(b, uint64(v7)+272)) = l1
 	i1 = v7 + uint32(272)
-	i0 = fn3521(m, v0, i1, v4, uint32(0), uint32(0), v5, v6, v2, v14)
+	i0 = fn3522(m, v0, i1, v4, uint32(0), uint32(0), v5, v6, v2, v14)
 	v8 = i0
 	goto L41
 L42:
@@ -7686,7 +11864,7 @@ L42:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v7)+448))
 	*(*uint64)(unsafe.Add(b, uint64(v7)+256)) = l1
 	i1 = v7 + uint32(256)
-	i0 = fn3522(m, v0, i1, v4, uint32(0), uint32(0), v5, v6, v2, v14)
+	i0 = fn3523(m, v0, i1, v4, uint32(0), uint32(0), v5, v6, v2, v14)
 	v8 = i0
 L41:
 	if int32(v8) < int32(uint32(0)) {
@@ -7721,7 +11899,7 @@ L46:
 	i1 = v7 + uint32(500)
 	i2 = v7 + uint32(508)
 	i3 = v7 + uint32(504)
-	i0 = fn1691(m, v16, i1, i2, i3)
+	i0 = fn1692(m, v16, i1, i2, i3)
 	if i0 == 0 {
 		goto L45
 	}
@@ -7730,7 +11908,7 @@ L46:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+508))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+504))
-	i0 = fn1711(m, i0, i1, i2)
+	i0 = fn1712(m, i0, i1, i2)
 	if i0 == 0 {
 		goto L46
 	}
@@ -7748,7 +11926,7 @@ L45:
 	if v1 != 0 {
 		goto L44
 	}
-	fn2072(m, v16)
+	fn2073(m, v16)
 L44:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+480))
 	v8 = i0
@@ -7765,7 +11943,7 @@ L44:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v7)+240)) = l1
 	i3 = v7 + uint32(240)
-	i0 = fn3991(m, v1, uint32(263), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(263), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7781,14 +11959,14 @@ L44:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+496))
 	v18 = i2
 	i3 = v7 + uint32(224)
-	i0 = fn3991(m, v1, uint32(257), v18, i3)
+	i0 = fn3992(m, v1, uint32(257), v18, i3)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+492))
-	i0 = fn3989(m, i0, i1)
+	i0 = fn3990(m, i0, i1)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7802,7 +11980,7 @@ L44:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v7)+208)) = l1
 	i3 = v7 + uint32(208)
-	i0 = fn3991(m, v1, uint32(115), uint32(2), i3)
+	i0 = fn3992(m, v1, uint32(115), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7816,7 +11994,7 @@ L44:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v7)+192)) = l1
 	i3 = v7 + uint32(192)
-	i0 = fn3991(m, v1, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(32), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7842,7 +12020,7 @@ L44:
 	*(*uint64)(unsafe.Add(b, uint64(v7)+176)) = v25
 	i2 = v1 + uint32(1)
 	i3 = v7 + uint32(176)
-	i0 = fn3991(m, v3, uint32(115), i2, i3)
+	i0 = fn3992(m, v3, uint32(115), i2, i3)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7852,7 +12030,7 @@ L49:
 	if int32(v1) < int32(uint32(0)) {
 		goto L48
 	}
-	i0 = fn1494(m, v8, v1)
+	i0 = fn1495(m, v8, v1)
 	v3 = i0
 	if v3 == 0 {
 		goto L4
@@ -7870,7 +12048,7 @@ L49:
 	i0 = v1 + k32(4294967295)
 	v1 = i0
 	i1 = v7 + uint32(104)
-	i0 = fn3476(m, v11, i1, uint32(267), v4, v3)
+	i0 = fn3477(m, v11, i1, uint32(267), v4, v3)
 	if i0 != k32(4294967295) {
 		goto L49
 	}
@@ -7885,13 +12063,13 @@ L48:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, uint64(v7)+160)) = l1
 	i3 = v7 + uint32(160)
-	i0 = fn3991(m, v1, uint32(102), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(102), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v18)
+	i0 = fn3990(m, i0, v18)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -7919,7 +12097,7 @@ L48:
 	*(*uint64)(unsafe.Add(b, uint64(v7)+120)) = l1
 	i1 = v7 + uint32(144)
 	i2 = v7 + uint32(120)
-	i0 = fn3523(m, v0, i1, i2)
+	i0 = fn3524(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -7934,26 +12112,26 @@ L48:
 	if v1 != 0 {
 		goto L47
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L47:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+488))
 	v8 = i0
 	if v8 == 0 {
 		goto L50
 	}
-	i0 = fn2200(m, v8)
+	i0 = fn2201(m, v8)
 	if int32(i0) < int32(uint32(1)) {
 		goto L51
 	}
 L52:
-	i0 = fn2210(m, v8)
+	i0 = fn2211(m, v8)
 	v1 = i0
 	if v1 == 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+728))
-	i0 = fn1711(m, i0, v1, uint32(10014564))
+	i0 = fn1712(m, i0, v1, uint32(10014564))
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -7969,7 +12147,7 @@ L52:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L4
 L53:
 	if v3 == uint32(1073741823) {
@@ -7981,9 +12159,9 @@ L53:
 	if v3 != 0 {
 		goto L54
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L54:
-	i0 = fn2200(m, v8)
+	i0 = fn2201(m, v8)
 	if int32(i0) > int32(uint32(0)) {
 		goto L52
 	}
@@ -7999,7 +12177,7 @@ L51:
 	if v0 != 0 {
 		goto L50
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L50:
 	v8 = uint32(0)
 	goto L2
@@ -8032,20 +12210,20 @@ L43:
 	*(*uint64)(unsafe.Add(b, uint64(v7)+88)) = l1
 	v8 = k32(4294967295)
 	i3 = v7 + uint32(88)
-	i0 = fn3991(m, v4, uint32(36), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(36), uint32(0), i3)
 	if i0 != k32(4294967295) {
 		goto L55
 	}
 	goto L2
 L56:
-	i0 = fn3508(m, v0)
+	i0 = fn3509(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L37
 	}
 L55:
-	i0 = fn3437(m, v0, uint32(1))
+	i0 = fn3438(m, v0, uint32(1))
 	v8 = i0
-	fn3438(m, v0)
+	fn3439(m, v0)
 	i0 = v9 ^ uint32(1)
 	i1 = b2i(v3 == 0)
 	i0 = i0 | i1
@@ -8082,7 +12260,7 @@ L57:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v7)+448))
 	*(*uint64)(unsafe.Add(b, uint64(v7)+72)) = l1
 	i1 = v7 + uint32(72)
-	i0 = fn3471(m, v0, i1, v8, uint32(0))
+	i0 = fn3472(m, v0, i1, v8, uint32(0))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v1 = i0
@@ -8098,9 +12276,9 @@ L57:
 	if v1 != 0 {
 		goto L59
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L59:
-	i0 = fn3524(m, v0, v12)
+	i0 = fn3525(m, v0, v12)
 	if i0 != 0 {
 		goto L4
 	}
@@ -8117,7 +12295,7 @@ L59:
 	*(*uint64)(unsafe.Add(b, uint64(v7)+56)) = l1
 	v8 = k32(4294967295)
 	i3 = v7 + uint32(56)
-	i0 = fn3991(m, v1, uint32(53), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(53), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L2
 	}
@@ -8138,7 +12316,7 @@ L59:
 	*(*uint64)(unsafe.Add(b, uint64(v7)+40)) = l1
 	v8 = k32(4294967295)
 	i3 = v7 + uint32(40)
-	i0 = fn3991(m, v1, uint32(73), uint32(0), i3)
+	i0 = fn3992(m, v1, uint32(73), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L2
 	}
@@ -8154,7 +12332,7 @@ L59:
 	*(*uint64)(unsafe.Add(b, uint64(v7)+24)) = l1
 	v8 = k32(4294967295)
 	i2 = v7 + uint32(24)
-	i0 = fn3475(m, v3, v1, i2, uint32(10059656))
+	i0 = fn3476(m, v3, v1, i2, uint32(10059656))
 	if i0 == k32(4294967295) {
 		goto L2
 	}
@@ -8168,7 +12346,7 @@ L59:
 	*(*uint64)(unsafe.Add(b, uint64(v7)+8)) = l1
 	v8 = k32(4294967295)
 	i1 = v7 + uint32(8)
-	i0 = fn3490(m, v0, i1, uint32(1))
+	i0 = fn3491(m, v0, i1, uint32(1))
 	if i0 == k32(4294967295) {
 		goto L2
 	}
@@ -8185,14 +12363,14 @@ L58:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L4
 L38:
 	if v14 != 0 {
 		goto L4
 	}
 L37:
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -8206,7 +12384,7 @@ L5:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L4:
 	if v15 == 0 {
 		goto L61
@@ -8222,7 +12400,7 @@ L4:
 	if v0 != 0 {
 		goto L61
 	}
-	fn2072(m, v15)
+	fn2073(m, v15)
 L61:
 	if v16 == 0 {
 		goto L62
@@ -8238,7 +12416,7 @@ L61:
 	if v0 != 0 {
 		goto L62
 	}
-	fn2072(m, v16)
+	fn2073(m, v16)
 L62:
 	if v17 != 0 {
 		goto L63
@@ -8259,7 +12437,7 @@ L63:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v17)
+	fn2073(m, v17)
 L2:
 	i0 = v7 + uint32(528)
 	m.g0 = i0
@@ -8268,7 +12446,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3499(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3500(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8311,7 +12489,7 @@ func fn3499(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(32)
-	i0 = fn3991(m, v4, uint32(55), uint32(4), i3)
+	i0 = fn3992(m, v4, uint32(55), uint32(4), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -8330,7 +12508,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(16)
-	i0 = fn3991(m, v4, uint32(118), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(118), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -8342,7 +12520,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i2 = fn3991(m, v0, uint32(149), uint32(1), v2)
+	i2 = fn3992(m, v0, uint32(149), uint32(1), v2)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -8357,7 +12535,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3500(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3501(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8550,7 +12728,7 @@ L7:
 	} else {
 		i2 = uint32(8540995)
 	}
-	i0 = fn3486(m, v0, i1, i2, v2)
+	i0 = fn3487(m, v0, i1, i2, v2)
 	v5 = i0
 L2:
 	i0 = v2 + uint32(48)
@@ -8560,7 +12738,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3501(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3502(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8628,7 +12806,7 @@ L7:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = l1
 	i3 = v3 + uint32(16)
-	i0 = fn3991(m, v4, uint32(76), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(76), uint32(0), i3)
 	v1 = i0
 	goto L1
 L6:
@@ -8643,7 +12821,7 @@ L6:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+32)) = l1
 	i3 = v3 + uint32(32)
-	i0 = fn3991(m, v4, uint32(76), uint32(1), i3)
+	i0 = fn3992(m, v4, uint32(76), uint32(1), i3)
 	v1 = i0
 	goto L1
 L5:
@@ -8658,7 +12836,7 @@ L5:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+48)) = l1
 	i3 = v3 + uint32(48)
-	i0 = fn3991(m, v4, uint32(59), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(59), uint32(0), i3)
 	v1 = i0
 	goto L1
 L4:
@@ -8673,7 +12851,7 @@ L4:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+64)) = l1
 	i3 = v3 + uint32(64)
-	i0 = fn3991(m, v4, uint32(59), uint32(1), i3)
+	i0 = fn3992(m, v4, uint32(59), uint32(1), i3)
 	v1 = i0
 	goto L1
 L3:
@@ -8693,7 +12871,7 @@ L2:
 	i2 = *(*uint32)(unsafe.Add(b, i2))
 	i3 = v4 << (uint32(5) & 31)
 	i2 = i2 | i3
-	i0 = fn3991(m, v2, uint32(58), i2, v3)
+	i0 = fn3992(m, v2, uint32(58), i2, v3)
 	v1 = i0
 L1:
 	i0 = v3 + uint32(80)
@@ -8708,7 +12886,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3502(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3503(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8788,7 +12966,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+72)) = v13
 	*(*uint32)(unsafe.Add(b, uint64(v2)+68)) = v12
 	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = v11
-	i0 = fn2796(m, v10, uint32(8522590))
+	i0 = fn2797(m, v10, uint32(8522590))
 	if i0 == 0 {
 		goto L5
 	}
@@ -8801,7 +12979,7 @@ L4:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+64))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = l1
 	i1 = v2 + uint32(32)
-	fn3473(m, v0, i1, uint32(8522549), uint32(0))
+	fn3474(m, v0, i1, uint32(8522549), uint32(0))
 	goto L1
 L5:
 	i0 = v1 + uint32(1)
@@ -8822,7 +13000,7 @@ L7:
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v9))
-	i0 = fn2791(m, i0, v8)
+	i0 = fn2792(m, i0, v8)
 	if i0 != 0 {
 		goto L8
 	}
@@ -8849,7 +13027,7 @@ L7:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+48))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	i1 = v2 + uint32(16)
-	fn3473(m, v0, i1, uint32(8526787), v2)
+	fn3474(m, v0, i1, uint32(8526787), v2)
 	goto L1
 L8:
 	i0 = v1 + uint32(4)
@@ -8877,7 +13055,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3503(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3504(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8903,12 +13081,12 @@ func fn3503(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = fn2796(m, i0, uint32(8442313))
+	i0 = fn2797(m, i0, uint32(8442313))
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn2796(m, i0, uint32(8521155))
+	i0 = fn2797(m, i0, uint32(8521155))
 	if i0 != 0 {
 		goto L1
 	}
@@ -8937,13 +13115,13 @@ L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
 	v4 = i1
-	i0 = fn4358(m, i0, v4)
+	i0 = fn4359(m, i0, v4)
 	if i0 != uint32(3) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn4358(m, i0, v4)
+	i0 = fn4359(m, i0, v4)
 	if i0 != 0 {
 		goto L1
 	}
@@ -8981,7 +13159,7 @@ L4:
 	}
 L6:
 	i1 = k32(10089824) + uint32(22072)
-	i0 = fn3512(m, v0, i1)
+	i0 = fn3513(m, v0, i1)
 	i0 = b2i(i0 == uint32(4))
 	v2 = i0
 L1:
@@ -8990,7 +13168,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3504(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3505(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9056,7 +13234,7 @@ func fn3504(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = l1
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(32)
-	i0 = fn3466(m, v0, i1, v4, uint32(1))
+	i0 = fn3467(m, v0, i1, v4, uint32(1))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -9071,14 +13249,14 @@ func fn3504(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i3 = i3 + uint32(12)
 	i3 = *(*uint32)(unsafe.Add(b, i3))
-	i2 = fn3456(m, v0, i3)
+	i2 = fn3457(m, v0, i3)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -9098,7 +13276,7 @@ L2:
 	v3 = k32(4294967295)
 	i1 = v2 + uint32(16)
 	i2 = k32(10089824) + uint32(22072)
-	i0 = fn3466(m, v0, i1, i2, uint32(1))
+	i0 = fn3467(m, v0, i1, i2, uint32(1))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -9108,7 +13286,7 @@ L2:
 	i1 = v2 + uint32(60)
 	i2 = v2 + uint32(56)
 	i3 = v2 + uint32(52)
-	i0 = fn1691(m, i0, i1, i2, i3)
+	i0 = fn1692(m, i0, i1, i2, i3)
 	if i0 != 0 {
 		goto L3
 	}
@@ -9123,7 +13301,7 @@ L3:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+80))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	i2 = fn3466(m, v0, v2, i4, uint32(1))
+	i2 = fn3467(m, v0, v2, i4, uint32(1))
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -9138,7 +13316,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3505(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3506(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -9169,7 +13347,7 @@ func fn3505(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	v5 = k32(4294967295)
-	i0 = fn2289(m, v3)
+	i0 = fn2290(m, v3)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -9261,13 +13439,13 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = l1
-	i0 = fn3465(m, v9, v6)
+	i0 = fn3466(m, v9, v6)
 	v9 = i0
 	if v9 == 0 {
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+708))
-	i0 = fn3459(m, i0, v9)
+	i0 = fn3460(m, i0, v9)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v8 = i0
@@ -9280,7 +13458,7 @@ L2:
 	if v8 != 0 {
 		goto L11
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L11:
 	if int32(v3) <= int32(k32(4294967295)) {
 		goto L10
@@ -9294,7 +13472,7 @@ L11:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+16))
 	*(*uint64)(unsafe.Add(b, v4)) = l1
-	i0 = fn3991(m, v9, uint32(83), v3, v4)
+	i0 = fn3992(m, v9, uint32(83), v3, v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L9
 	}
@@ -9327,7 +13505,7 @@ L9:
 		goto L1
 	}
 L8:
-	fn2072(m, v6)
+	fn2073(m, v6)
 L1:
 	i0 = v4 + uint32(32)
 	m.g0 = i0
@@ -9336,7 +13514,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3506(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3507(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9412,7 +13590,7 @@ L9:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+32)) = l1
 	i1 = v3 + uint32(32)
-	fn3473(m, v0, i1, uint32(8399250), uint32(0))
+	fn3474(m, v0, i1, uint32(8399250), uint32(0))
 	v9 = k32(4294967295)
 	goto L1
 L8:
@@ -9427,7 +13605,7 @@ L8:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = l1
 	i1 = v3 + uint32(16)
-	fn3473(m, v0, i1, uint32(8399158), uint32(0))
+	fn3474(m, v0, i1, uint32(8399158), uint32(0))
 	v9 = k32(4294967295)
 	goto L1
 L7:
@@ -9444,7 +13622,7 @@ L7:
 	v9 = k32(4294967295)
 	v8 = uint32(1)
 	i3 = v3 + uint32(48)
-	i0 = fn3991(m, v10, uint32(116), v6, i3)
+	i0 = fn3992(m, v10, uint32(116), v6, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -9474,7 +13652,7 @@ L3:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, v3)) = l1
 	v9 = k32(4294967295)
-	i0 = fn3991(m, v2, uint32(117), v4, v3)
+	i0 = fn3992(m, v2, uint32(117), v4, v3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -9488,7 +13666,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3507(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3508(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -9523,7 +13701,7 @@ func fn3507(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = fn4361(m, i0, i1, v1)
+	i0 = fn4362(m, i0, i1, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -9539,13 +13717,13 @@ func fn3507(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v4))
 	*(*uint64)(unsafe.Add(b, uint64(v5)+32)) = l1
-	i0 = fn3465(m, v7, v1)
+	i0 = fn3466(m, v7, v1)
 	v7 = i0
 	if v7 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+708))
-	i0 = fn3459(m, i0, v7)
+	i0 = fn3460(m, i0, v7)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v10 = i0
@@ -9558,7 +13736,7 @@ func fn3507(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	if v10 != 0 {
 		goto L2
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L2:
 	if int32(v9) <= int32(k32(4294967295)) {
 		goto L1
@@ -9575,7 +13753,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(v5)+16)) = l1
 	v6 = k32(4294967295)
 	i3 = v5 + uint32(16)
-	i0 = fn3991(m, v7, uint32(83), v9, i3)
+	i0 = fn3992(m, v7, uint32(83), v9, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -9590,7 +13768,7 @@ L2:
 	if v6 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+11)))
 	i0 = i0 & uint32(1)
@@ -9598,7 +13776,7 @@ L3:
 		goto L5
 	}
 	v6 = k32(4294967295)
-	i0 = fn3478(m, v0, v2)
+	i0 = fn3479(m, v0, v2)
 	if i0 != k32(4294967295) {
 		goto L4
 	}
@@ -9610,7 +13788,7 @@ L5:
 	}
 	v6 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -9624,14 +13802,14 @@ L5:
 	l1 = *(*uint64)(unsafe.Add(b, v4))
 	*(*uint64)(unsafe.Add(b, v5)) = l1
 	v6 = k32(4294967295)
-	i0 = fn3991(m, v0, uint32(117), uint32(1), v5)
+	i0 = fn3992(m, v0, uint32(117), uint32(1), v5)
 	if i0 != k32(4294967295) {
 		goto L4
 	}
 	goto L1
 L6:
 	v6 = k32(4294967295)
-	i0 = fn3456(m, v0, v2)
+	i0 = fn3457(m, v0, v2)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -9648,7 +13826,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3508(m *Module, v0 uint32) uint32 {
+func fn3509(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9681,7 +13859,7 @@ func fn3508(m *Module, v0 uint32) uint32 {
 	v2 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v3 = i0
 	if v3 == k32(4294967295) {
 		goto L1
@@ -9696,14 +13874,14 @@ func fn3508(m *Module, v0 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v1)+64)) = l1
 	v2 = k32(4294967295)
 	i4 = v1 + uint32(64)
-	i0 = fn3992(m, v4, uint32(0), uint32(264), v3, i4)
+	i0 = fn3993(m, v4, uint32(0), uint32(264), v3, i4)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+708))
-	i0 = fn3459(m, i0, uint32(10059656))
+	i0 = fn3460(m, i0, uint32(10059656))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v6 = i0
@@ -9716,7 +13894,7 @@ func fn3508(m *Module, v0 uint32) uint32 {
 	if v6 != 0 {
 		goto L2
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L2:
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
@@ -9731,7 +13909,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(v1)+48)) = l1
 	v2 = k32(4294967295)
 	i3 = v1 + uint32(48)
-	i0 = fn3991(m, v5, uint32(83), v4, i3)
+	i0 = fn3992(m, v5, uint32(83), v4, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -9746,14 +13924,14 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(v1)+32)) = l1
 	v2 = k32(4294967295)
 	i3 = v1 + uint32(32)
-	i0 = fn3991(m, v4, uint32(36), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(36), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v2 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v3)
+	i0 = fn3990(m, i0, v3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -9768,7 +13946,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = l1
 	v2 = k32(4294967295)
 	i3 = v1 + uint32(16)
-	i0 = fn3991(m, v3, uint32(55), uint32(3), i3)
+	i0 = fn3992(m, v3, uint32(55), uint32(3), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -9780,7 +13958,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, v1)) = l1
-	i2 = fn3991(m, v0, uint32(102), uint32(1), v1)
+	i2 = fn3992(m, v0, uint32(102), uint32(1), v1)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -9795,7 +13973,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3509(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3510(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9824,7 +14002,7 @@ func fn3509(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+708))
-	i0 = fn3459(m, i0, uint32(10059656))
+	i0 = fn3460(m, i0, uint32(10059656))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v5 = i0
@@ -9837,7 +14015,7 @@ func fn3509(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L1:
 	if int32(v4) >= int32(uint32(0)) {
 		goto L3
@@ -9857,7 +14035,7 @@ L3:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+48)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(48)
-	i0 = fn3991(m, v5, uint32(83), v4, i3)
+	i0 = fn3992(m, v5, uint32(83), v4, i3)
 	if i0 == k32(4294967295) {
 		goto L2
 	}
@@ -9870,7 +14048,7 @@ L3:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+64)) = l1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+708))
-	i0 = fn3459(m, i0, uint32(10059656))
+	i0 = fn3460(m, i0, uint32(10059656))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v3 = i0
@@ -9883,7 +14061,7 @@ L3:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L4:
 	v3 = k32(4294967295)
 	if int32(v5) <= int32(k32(4294967295)) {
@@ -9901,7 +14079,7 @@ L4:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+64))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = l1
 	i3 = v2 + uint32(32)
-	i0 = fn3991(m, v4, uint32(83), v5, i3)
+	i0 = fn3992(m, v4, uint32(83), v5, i3)
 	if i0 == k32(4294967295) {
 		goto L2
 	}
@@ -9913,7 +14091,7 @@ L4:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+64)) = l1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+708))
-	i0 = fn3459(m, i0, uint32(10059656))
+	i0 = fn3460(m, i0, uint32(10059656))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v3 = i0
@@ -9926,7 +14104,7 @@ L4:
 	if v3 != 0 {
 		goto L5
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L5:
 	v3 = k32(4294967295)
 	if int32(v5) <= int32(k32(4294967295)) {
@@ -9943,7 +14121,7 @@ L5:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+64))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	i3 = v2 + uint32(16)
-	i0 = fn3991(m, v4, uint32(83), v5, i3)
+	i0 = fn3992(m, v4, uint32(83), v5, i3)
 	if i0 == k32(4294967295) {
 		goto L2
 	}
@@ -9956,7 +14134,7 @@ L5:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i2 = fn3991(m, v4, uint32(53), uint32(2), v2)
+	i2 = fn3992(m, v4, uint32(53), uint32(2), v2)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -9971,7 +14149,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3510(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3511(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9996,7 +14174,7 @@ func fn3510(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v4 = i0
 	if v4 == k32(4294967295) {
 		goto L1
@@ -10012,7 +14190,7 @@ func fn3510(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+144)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(144)
-	i0 = fn3991(m, v5, uint32(40), uint32(0), i3)
+	i0 = fn3992(m, v5, uint32(40), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10027,7 +14205,7 @@ func fn3510(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+128)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(128)
-	i0 = fn3991(m, v5, uint32(100), v4, i3)
+	i0 = fn3992(m, v5, uint32(100), v4, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10041,14 +14219,14 @@ func fn3510(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+112)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(112)
-	i0 = fn3991(m, v5, uint32(102), uint32(2), i3)
+	i0 = fn3992(m, v5, uint32(102), uint32(2), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v4)
+	i0 = fn3990(m, i0, v4)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10063,7 +14241,7 @@ func fn3510(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+96)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(96)
-	i0 = fn3991(m, v4, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(32), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10078,7 +14256,7 @@ func fn3510(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+80)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(80)
-	i0 = fn3991(m, v4, uint32(263), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(263), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10093,7 +14271,7 @@ func fn3510(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+64)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(64)
-	i0 = fn3991(m, v4, uint32(31), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(31), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10108,7 +14286,7 @@ func fn3510(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+48)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(48)
-	i0 = fn3991(m, v4, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(32), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10122,14 +14300,14 @@ func fn3510(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(32)
-	i0 = fn3991(m, v4, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v4, uint32(32), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v4 = i0
 	if v4 == k32(4294967295) {
 		goto L1
@@ -10144,14 +14322,14 @@ func fn3510(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(16)
-	i0 = fn3991(m, v5, uint32(257), v4, i3)
+	i0 = fn3992(m, v5, uint32(257), v4, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v1)
+	i0 = fn3990(m, i0, v1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10161,13 +14339,13 @@ func fn3510(m *Module, v0 uint32, v1 uint32) uint32 {
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
 	v3 = k32(4294967295)
-	i0 = fn3520(m, v0, v2)
+	i0 = fn3521(m, v0, v2)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+16))
-	i2 = fn3989(m, i2, v4)
+	i2 = fn3990(m, i2, v4)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -10182,7 +14360,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3511(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3512(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -10206,7 +14384,7 @@ func fn3511(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	m.g0 = v5
 	v6 = k32(4294967295)
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i0 = fn3435(m, v0, v2, uint32(6), v3, i4)
+	i0 = fn3436(m, v0, v2, uint32(6), v3, i4)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10219,7 +14397,7 @@ func fn3511(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	}
 	v6 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10248,14 +14426,14 @@ func fn3511(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	*(*uint64)(unsafe.Add(b, uint64(v5)+32)) = l1
 	v6 = k32(4294967295)
 	i3 = v5 + uint32(32)
-	i0 = fn3991(m, v3, uint32(117), uint32(1), i3)
+	i0 = fn3992(m, v3, uint32(117), uint32(1), i3)
 	if i0 != k32(4294967295) {
 		goto L2
 	}
 	goto L1
 L3:
 	v6 = k32(4294967295)
-	i0 = fn3456(m, v0, v1)
+	i0 = fn3457(m, v0, v1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10285,16 +14463,16 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(v5)+16)) = l1
 	v6 = k32(4294967295)
 	i3 = v5 + uint32(16)
-	i0 = fn3991(m, v3, uint32(36), uint32(0), i3)
+	i0 = fn3992(m, v3, uint32(36), uint32(0), i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
-	fn3438(m, v0)
+	fn3439(m, v0)
 	goto L1
 L4:
-	i0 = fn3437(m, v0, uint32(1))
+	i0 = fn3438(m, v0, uint32(1))
 	v3 = i0
-	fn3438(m, v0)
+	fn3439(m, v0)
 	if v3 == 0 {
 		goto L1
 	}
@@ -10317,7 +14495,7 @@ L4:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v5)+48))
 	*(*uint64)(unsafe.Add(b, v5)) = l1
 	v6 = k32(4294967295)
-	i0 = fn3471(m, v0, v5, v3, uint32(0))
+	i0 = fn3472(m, v0, v5, v3, uint32(0))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
@@ -10334,7 +14512,7 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L5:
 	if v1 == uint32(1073741823) {
@@ -10346,7 +14524,7 @@ L5:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	v6 = uint32(0)
 L1:
@@ -10357,7 +14535,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3512(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3513(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10382,11 +14560,11 @@ func fn3512(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(5)
-	i0 = fn2796(m, v1, uint32(8521155))
+	i0 = fn2797(m, v1, uint32(8521155))
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn2796(m, v1, uint32(8520794))
+	i0 = fn2797(m, v1, uint32(8520794))
 	if i0 != 0 {
 		goto L1
 	}
@@ -10394,7 +14572,7 @@ func fn3512(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn4358(m, i0, v1)
+	i0 = fn4359(m, i0, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L1
@@ -10414,7 +14592,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8531825), v2)
+	i0 = fn3604(m, i0, uint32(8531825), v2)
 	v3 = k32(4294967295)
 L1:
 	i0 = v2 + uint32(32)
@@ -10424,23 +14602,23 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3513(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3514(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1706(m, v0, v1)
+	i0 = fn1707(m, v0, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
 	}
 	return k32(4294967295)
 L1:
-	i0 = fn1580(m, v1)
+	i0 = fn1581(m, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3514(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3515(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10473,7 +14651,7 @@ func fn3514(m *Module, v0 uint32, v1 uint32) uint32 {
 	v4 = k32(4294967295)
 	i1 = v2 + uint32(16)
 	i2 = k32(10089824) + uint32(20964)
-	i0 = fn3466(m, v0, i1, i2, uint32(1))
+	i0 = fn3467(m, v0, i1, i2, uint32(1))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10483,7 +14661,7 @@ func fn3514(m *Module, v0 uint32, v1 uint32) uint32 {
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
 	i4 = k32(10089824) + uint32(26348)
-	i2 = fn3466(m, v0, v2, i4, uint32(2))
+	i2 = fn3467(m, v0, v2, i4, uint32(2))
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -10498,7 +14676,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3515(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3516(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -10558,7 +14736,7 @@ func fn3515(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, v8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10571,7 +14749,7 @@ L6:
 	}
 	goto L6
 L5:
-	i0 = fn2289(m, v6)
+	i0 = fn2290(m, v6)
 	v11 = i0
 	if v11 != 0 {
 		goto L3
@@ -10579,7 +14757,7 @@ L5:
 	v9 = k32(4294967295)
 	goto L1
 L4:
-	i0 = fn2289(m, v6)
+	i0 = fn2290(m, v6)
 	v11 = i0
 	if v11 == 0 {
 		goto L1
@@ -10675,13 +14853,13 @@ L3:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v5)+96)) = l1
-	i0 = fn3465(m, v8, v11)
+	i0 = fn3466(m, v8, v11)
 	v8 = i0
 	if v8 == 0 {
 		goto L13
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+708))
-	i0 = fn3459(m, i0, v8)
+	i0 = fn3460(m, i0, v8)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v9 = i0
@@ -10694,7 +14872,7 @@ L3:
 	if v9 != 0 {
 		goto L14
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L14:
 	if int32(v3) <= int32(k32(4294967295)) {
 		goto L13
@@ -10710,7 +14888,7 @@ L14:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v5)+96))
 	*(*uint64)(unsafe.Add(b, uint64(v5)+80)) = l1
 	i3 = v5 + uint32(80)
-	i0 = fn3991(m, v8, uint32(83), v3, i3)
+	i0 = fn3992(m, v8, uint32(83), v3, i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L12
 	}
@@ -10727,7 +14905,7 @@ L13:
 	if v8 != 0 {
 		goto L1
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 	goto L1
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v11))
@@ -10741,7 +14919,7 @@ L12:
 	if v8 != 0 {
 		goto L15
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
@@ -10754,7 +14932,7 @@ L15:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v5)+64)) = l1
 	i5 = v5 + uint32(64)
-	i2 = fn3991(m, v8, uint32(46), v6, i5)
+	i2 = fn3992(m, v8, uint32(46), v6, i5)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -10776,7 +14954,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(v5)+48)) = l1
 	v9 = k32(4294967295)
 	i3 = v5 + uint32(48)
-	i0 = fn3991(m, v8, uint32(48), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(48), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10808,13 +14986,13 @@ L18:
 	*(*uint64)(unsafe.Add(b, v4)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v5)+96)) = l1
-	i0 = fn3465(m, v8, v9)
+	i0 = fn3466(m, v8, v9)
 	v8 = i0
 	if v8 == 0 {
 		goto L20
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+708))
-	i0 = fn3459(m, i0, v8)
+	i0 = fn3460(m, i0, v8)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v9 = i0
@@ -10827,7 +15005,7 @@ L18:
 	if v9 != 0 {
 		goto L21
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L21:
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L19
@@ -10846,13 +15024,13 @@ L19:
 	*(*uint64)(unsafe.Add(b, uint64(v5)+32)) = l1
 	v9 = k32(4294967295)
 	i3 = v5 + uint32(32)
-	i0 = fn3991(m, v8, uint32(83), v2, i3)
+	i0 = fn3992(m, v8, uint32(83), v2, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v9 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10870,7 +15048,7 @@ L19:
 	*(*uint64)(unsafe.Add(b, uint64(v5)+16)) = l1
 	v9 = k32(4294967295)
 	i3 = v5 + uint32(16)
-	i0 = fn3991(m, v8, uint32(95), uint32(1), i3)
+	i0 = fn3992(m, v8, uint32(95), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10896,7 +15074,7 @@ L17:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, v5)) = l1
 	v9 = k32(4294967295)
-	i0 = fn3991(m, v8, uint32(48), v6, v5)
+	i0 = fn3992(m, v8, uint32(48), v6, v5)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -10910,7 +15088,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3516(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3517(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -10955,12 +15133,12 @@ func fn3516(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	i1 = v6 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v7 = i0
 	if v7 != 0 {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v8 = k32(4294967295)
 	goto L1
 L4:
@@ -10973,7 +15151,7 @@ L5:
 	v8 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v9 = i0
 	if v9 == k32(4294967295) {
 		goto L1
@@ -11005,7 +15183,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, v4)) = l1
-	i2 = fn3991(m, v9, v3, v2, v4)
+	i2 = fn3992(m, v9, v3, v2, v4)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -11020,7 +15198,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3517(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3518(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -11108,14 +15286,14 @@ L5:
 	*(*uint64)(unsafe.Add(b, uint64(v5)+96)) = l1
 	v11 = k32(4294967295)
 	i3 = v5 + uint32(96)
-	i0 = fn3991(m, v9, uint32(61), uint32(1), i3)
+	i0 = fn3992(m, v9, uint32(61), uint32(1), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	if int32(v2) >= int32(v3) {
 		goto L8
 	}
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v9 = i0
 	if v9 == 0 {
 		goto L1
@@ -11131,13 +15309,13 @@ L5:
 	*(*uint64)(unsafe.Add(b, v14)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v5)+112)) = l1
-	i0 = fn3465(m, v13, v9)
+	i0 = fn3466(m, v13, v9)
 	v13 = i0
 	if v13 == 0 {
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+708))
-	i0 = fn3459(m, i0, v13)
+	i0 = fn3460(m, i0, v13)
 	v15 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v13))
 	v16 = i0
@@ -11150,7 +15328,7 @@ L5:
 	if v16 != 0 {
 		goto L11
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 L11:
 	if int32(v15) <= int32(k32(4294967295)) {
 		goto L10
@@ -11164,7 +15342,7 @@ L11:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v5)+112))
 	*(*uint64)(unsafe.Add(b, uint64(v5)+32)) = l1
 	i3 = v5 + uint32(32)
-	i0 = fn3991(m, v13, uint32(83), v15, i3)
+	i0 = fn3992(m, v13, uint32(83), v15, i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L9
 	}
@@ -11181,7 +15359,7 @@ L10:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
@@ -11195,7 +15373,7 @@ L9:
 	if v11 != 0 {
 		goto L7
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L7
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
@@ -11209,11 +15387,11 @@ L8:
 	*(*uint64)(unsafe.Add(b, uint64(v5)+80)) = l1
 	v11 = k32(4294967295)
 	i3 = v5 + uint32(80)
-	i0 = fn3991(m, v9, uint32(20), uint32(0), i3)
+	i0 = fn3992(m, v9, uint32(20), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
-	i0 = fn1594(m, v7)
+	i0 = fn1595(m, v7)
 	v9 = i0
 	if v9 == 0 {
 		goto L1
@@ -11229,13 +15407,13 @@ L8:
 	*(*uint64)(unsafe.Add(b, v14)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v5)+112)) = l1
-	i0 = fn3465(m, v13, v9)
+	i0 = fn3466(m, v13, v9)
 	v13 = i0
 	if v13 == 0 {
 		goto L13
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+708))
-	i0 = fn3459(m, i0, v13)
+	i0 = fn3460(m, i0, v13)
 	v15 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v13))
 	v16 = i0
@@ -11248,7 +15426,7 @@ L8:
 	if v16 != 0 {
 		goto L14
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 L14:
 	if int32(v15) <= int32(k32(4294967295)) {
 		goto L13
@@ -11262,7 +15440,7 @@ L14:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v5)+112))
 	*(*uint64)(unsafe.Add(b, uint64(v5)+64)) = l1
 	i3 = v5 + uint32(64)
-	i0 = fn3991(m, v13, uint32(83), v15, i3)
+	i0 = fn3992(m, v13, uint32(83), v15, i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L12
 	}
@@ -11279,7 +15457,7 @@ L13:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L1
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
@@ -11293,7 +15471,7 @@ L12:
 	if v11 != 0 {
 		goto L15
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
@@ -11306,7 +15484,7 @@ L15:
 	*(*uint64)(unsafe.Add(b, uint64(v5)+48)) = l1
 	v11 = k32(4294967295)
 	i3 = v5 + uint32(48)
-	i0 = fn3991(m, v9, uint32(45), uint32(10), i3)
+	i0 = fn3992(m, v9, uint32(45), uint32(10), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11322,7 +15500,7 @@ L7:
 	*(*uint64)(unsafe.Add(b, uint64(v5)+16)) = l1
 	v11 = k32(4294967295)
 	i3 = v5 + uint32(16)
-	i0 = fn3991(m, v9, uint32(5), uint32(0), i3)
+	i0 = fn3992(m, v9, uint32(5), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11330,7 +15508,7 @@ L7:
 	v10 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(1)
 	v11 = k32(4294967295)
-	i0 = fn3481(m, v0, v8, v4)
+	i0 = fn3482(m, v0, v8, v4)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11359,7 +15537,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, v5)) = l1
-	i2 = fn3991(m, v2, uint32(32), uint32(0), v5)
+	i2 = fn3992(m, v2, uint32(32), uint32(0), v5)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -11374,7 +15552,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3518(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3519(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -11481,7 +15659,7 @@ L8:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+48))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+32)) = l1
 	i3 = v4 + uint32(32)
-	i0 = fn3991(m, v1, uint32(116), v8, i3)
+	i0 = fn3992(m, v1, uint32(116), v8, i3)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -11507,7 +15685,7 @@ L10:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+48))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = l1
 	i1 = v4 + uint32(16)
-	fn3473(m, v0, i1, v1, uint32(0))
+	fn3474(m, v0, i1, v1, uint32(0))
 	v1 = k32(4294967295)
 	goto L1
 L9:
@@ -11534,7 +15712,7 @@ L5:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+48))
 	*(*uint64)(unsafe.Add(b, v4)) = l1
-	i0 = fn3991(m, v1, uint32(117), v6, v4)
+	i0 = fn3992(m, v1, uint32(117), v6, v4)
 	if i0 != k32(4294967295) {
 		goto L3
 	}
@@ -11567,7 +15745,7 @@ L12:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3481(m, v0, i1, v3)
+	i0 = fn3482(m, v0, i1, v3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11590,7 +15768,7 @@ L14:
 	v1 = i0
 	i0 = v8 + uint32(1)
 	v13 = i0
-	i0 = fn3481(m, v0, v14, v3)
+	i0 = fn3482(m, v0, v14, v3)
 	if i0 != k32(4294967295) {
 		goto L14
 	}
@@ -11609,7 +15787,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3519(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3520(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -11645,7 +15823,7 @@ func fn3519(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, v4)) = l1
-	i2 = fn3991(m, v0, uint32(32), uint32(0), v4)
+	i2 = fn3992(m, v0, uint32(32), uint32(0), v4)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -11662,7 +15840,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, v5)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+80)) = l1
-	i0 = fn2796(m, v2, uint32(8522590))
+	i0 = fn2797(m, v2, uint32(8522590))
 	if i0 == 0 {
 		goto L3
 	}
@@ -11673,12 +15851,12 @@ L2:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+80))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+64)) = l1
 	i1 = v4 + uint32(64)
-	fn3473(m, v0, i1, uint32(8522549), uint32(0))
+	fn3474(m, v0, i1, uint32(8522549), uint32(0))
 	v5 = k32(4294967295)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn585(m, i0, v2)
+	i0 = fn586(m, i0, v2)
 	v5 = i0
 	i0 = v5 + uint32(1)
 	switch i0 {
@@ -11700,7 +15878,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v2
 	i1 = v4 + uint32(32)
 	i3 = v4 + uint32(16)
-	fn3473(m, v0, i1, uint32(8450485), i3)
+	fn3474(m, v0, i1, uint32(8450485), i3)
 	v5 = k32(4294967295)
 	goto L1
 L4:
@@ -11734,7 +15912,7 @@ L7:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+80))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+48)) = l1
 	i3 = v4 + uint32(48)
-	i0 = fn3991(m, v5, uint32(115), v1, i3)
+	i0 = fn3992(m, v5, uint32(115), v1, i3)
 	v5 = i0
 	i0 = v1 + k32(4294967295)
 	v1 = i0
@@ -11745,7 +15923,7 @@ L7:
 	goto L1
 L6:
 	i2 = *(*uint32)(unsafe.Add(b, v3))
-	i2 = fn1501(m, i2, v2)
+	i2 = fn1502(m, i2, v2)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -11760,7 +15938,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3520(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3521(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11797,7 +15975,7 @@ func fn3520(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = l1
 	v5 = k32(4294967295)
 	i3 = v2 + uint32(32)
-	i0 = fn3991(m, v3, uint32(61), uint32(3), i3)
+	i0 = fn3992(m, v3, uint32(61), uint32(3), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11812,7 +15990,7 @@ func fn3520(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	v5 = k32(4294967295)
 	i3 = v2 + uint32(16)
-	i0 = fn3991(m, v3, uint32(31), uint32(0), i3)
+	i0 = fn3992(m, v3, uint32(31), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11825,7 +16003,7 @@ func fn3520(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i2 = fn3991(m, v0, uint32(102), uint32(1), v2)
+	i2 = fn3992(m, v0, uint32(102), uint32(1), v2)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -11840,7 +16018,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3521(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
+func fn3522(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
 	var v9 uint32
 	_ = v9
 	var v10 uint32
@@ -11881,7 +16059,7 @@ func fn3521(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	v10 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v11 = i0
 	if v11 == k32(4294967295) {
 		goto L1
@@ -11889,7 +16067,7 @@ func fn3521(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	v10 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v12 = i0
 	if v12 == k32(4294967295) {
 		goto L1
@@ -11897,7 +16075,7 @@ func fn3521(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	v10 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v13 = i0
 	if v13 == k32(4294967295) {
 		goto L1
@@ -11927,7 +16105,7 @@ func fn3521(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	*(*uint64)(unsafe.Add(b, uint64(v9)+224)) = l1
 	v10 = k32(4294967295)
 	i3 = v9 + uint32(224)
-	i0 = fn3991(m, v8, uint32(85), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(85), uint32(0), i3)
 	if i0 != k32(4294967295) {
 		goto L2
 	}
@@ -11935,7 +16113,7 @@ func fn3521(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 L3:
 	v10 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11966,7 +16144,7 @@ L3:
 	*(*uint64)(unsafe.Add(b, uint64(v9)+240)) = l1
 	v10 = k32(4294967295)
 	i3 = v9 + uint32(240)
-	i0 = fn3991(m, v8, uint32(16), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(16), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11974,7 +16152,7 @@ L2:
 	v10 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v11)
+	i0 = fn3990(m, i0, v11)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -11999,7 +16177,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, v9)) = l1
-	fn3473(m, v0, v9, uint32(8416803), uint32(0))
+	fn3474(m, v0, v9, uint32(8416803), uint32(0))
 	goto L1
 L4:
 	i1 = v16 + uint32(1)
@@ -12032,7 +16210,7 @@ L4:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v9)+208)) = l1
 	i3 = v9 + uint32(208)
-	i0 = fn3991(m, v8, uint32(265), v12, i3)
+	i0 = fn3992(m, v8, uint32(265), v12, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12049,7 +16227,7 @@ L4:
 	*(*uint64)(unsafe.Add(b, uint64(v9)+192)) = l1
 	v10 = k32(4294967295)
 	i3 = v9 + uint32(192)
-	i0 = fn3991(m, v8, uint32(18), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(18), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12062,7 +16240,7 @@ L4:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v9)+256)) = l1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+708))
-	i0 = fn3459(m, i0, uint32(10059656))
+	i0 = fn3460(m, i0, uint32(10059656))
 	v15 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v10 = i0
@@ -12075,7 +16253,7 @@ L4:
 	if v10 != 0 {
 		goto L5
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L5:
 	v10 = k32(4294967295)
 	if int32(v15) <= int32(k32(4294967295)) {
@@ -12092,7 +16270,7 @@ L5:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v9)+256))
 	*(*uint64)(unsafe.Add(b, uint64(v9)+176)) = l1
 	i3 = v9 + uint32(176)
-	i0 = fn3991(m, v8, uint32(83), v15, i3)
+	i0 = fn3992(m, v8, uint32(83), v15, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12105,7 +16283,7 @@ L5:
 	*(*uint64)(unsafe.Add(b, uint64(v9)+160)) = l1
 	v10 = k32(4294967295)
 	i1 = v9 + uint32(160)
-	i0 = fn3490(m, v0, i1, uint32(1))
+	i0 = fn3491(m, v0, i1, uint32(1))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12121,13 +16299,13 @@ L5:
 	*(*uint64)(unsafe.Add(b, uint64(v9)+144)) = l1
 	v10 = k32(4294967295)
 	i3 = v9 + uint32(144)
-	i0 = fn3991(m, v8, uint32(263), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(263), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v10 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, v14))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12147,7 +16325,7 @@ L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+8))
 	i1 = i1 + v8
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3480(m, v0, i1, v13, uint32(0))
+	i0 = fn3481(m, v0, i1, v13, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12190,7 +16368,7 @@ L6:
 	*(*uint64)(unsafe.Add(b, uint64(v9)+128)) = l1
 	v10 = k32(4294967295)
 	i1 = v9 + uint32(128)
-	i0 = fn3525(m, v0, i1, v2, v3, v14, v5, v6, v7, uint32(0))
+	i0 = fn3526(m, v0, i1, v2, v3, v14, v5, v6, v7, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12213,7 +16391,7 @@ L11:
 	if int32(v3) < int32(v10) {
 		goto L12
 	}
-	i0 = fn3456(m, v0, v5)
+	i0 = fn3457(m, v0, v5)
 	v3 = i0
 	switch v7 {
 	case 1:
@@ -12241,7 +16419,7 @@ L16:
 	*(*uint64)(unsafe.Add(b, uint64(v9)+64)) = l1
 	v10 = k32(4294967295)
 	i1 = v9 + uint32(64)
-	i0 = fn3499(m, v0, i1)
+	i0 = fn3500(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12256,7 +16434,7 @@ L16:
 	*(*uint64)(unsafe.Add(b, uint64(v9)+48)) = l1
 	v10 = k32(4294967295)
 	i3 = v9 + uint32(48)
-	i0 = fn3991(m, v2, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v2, uint32(32), uint32(0), i3)
 	if i0 != k32(4294967295) {
 		goto L12
 	}
@@ -12280,7 +16458,7 @@ L15:
 	v10 = k32(4294967295)
 	i2 = v4 + uint32(2)
 	i3 = v9 + uint32(80)
-	i0 = fn3991(m, v3, uint32(80), i2, i3)
+	i0 = fn3992(m, v3, uint32(80), i2, i3)
 	if i0 != k32(4294967295) {
 		goto L12
 	}
@@ -12304,7 +16482,7 @@ L14:
 	v10 = k32(4294967295)
 	i2 = v4 + uint32(2)
 	i3 = v9 + uint32(96)
-	i0 = fn3991(m, v3, uint32(105), i2, i3)
+	i0 = fn3992(m, v3, uint32(105), i2, i3)
 	if i0 != k32(4294967295) {
 		goto L12
 	}
@@ -12315,7 +16493,7 @@ L13:
 		goto L1
 	}
 	v10 = k32(4294967295)
-	i0 = fn3456(m, v0, v6)
+	i0 = fn3457(m, v0, v6)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12344,7 +16522,7 @@ L13:
 	v10 = k32(4294967295)
 	i2 = v4 + uint32(2)
 	i3 = v9 + uint32(112)
-	i0 = fn3991(m, v3, uint32(95), i2, i3)
+	i0 = fn3992(m, v3, uint32(95), i2, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12352,7 +16530,7 @@ L12:
 	v10 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v13)
+	i0 = fn3990(m, i0, v13)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12369,7 +16547,7 @@ L12:
 	*(*uint64)(unsafe.Add(b, uint64(v9)+32)) = l1
 	v10 = k32(4294967295)
 	i3 = v9 + uint32(32)
-	i0 = fn3991(m, v3, uint32(256), v11, i3)
+	i0 = fn3992(m, v3, uint32(256), v11, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12380,7 +16558,7 @@ L12:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	i0 = fn3989(m, i0, v12)
+	i0 = fn3990(m, i0, v12)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12395,7 +16573,7 @@ L12:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v9)+16)) = l1
 	i5 = v9 + uint32(16)
-	i2 = fn3991(m, v0, uint32(10), uint32(0), i5)
+	i2 = fn3992(m, v0, uint32(10), uint32(0), i5)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -12410,7 +16588,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3522(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
+func fn3523(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
 	var v9 uint32
 	_ = v9
 	var v10 uint32
@@ -12451,7 +16629,7 @@ func fn3522(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	v10 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v11 = i0
 	if v11 == k32(4294967295) {
 		goto L1
@@ -12459,7 +16637,7 @@ func fn3522(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	v10 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v12 = i0
 	if v12 == k32(4294967295) {
 		goto L1
@@ -12467,7 +16645,7 @@ func fn3522(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	v10 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3988(m, i0)
+	i0 = fn3989(m, i0)
 	v13 = i0
 	if v13 == k32(4294967295) {
 		goto L1
@@ -12498,7 +16676,7 @@ func fn3522(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	*(*uint64)(unsafe.Add(b, uint64(v9)+192)) = l1
 	v10 = k32(4294967295)
 	i3 = v9 + uint32(192)
-	i0 = fn3991(m, v8, uint32(85), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(85), uint32(0), i3)
 	if i0 != k32(4294967295) {
 		goto L3
 	}
@@ -12527,7 +16705,7 @@ L4:
 		goto L5
 	}
 	v11 = k32(4294967295)
-	i0 = fn3456(m, v0, v10)
+	i0 = fn3457(m, v0, v10)
 	if i0 != k32(4294967295) {
 		goto L6
 	}
@@ -12538,7 +16716,7 @@ L6:
 	goto L2
 L5:
 	v10 = k32(4294967295)
-	i0 = fn3456(m, v0, v8)
+	i0 = fn3457(m, v0, v8)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12569,7 +16747,7 @@ L5:
 	*(*uint64)(unsafe.Add(b, uint64(v9)+208)) = l1
 	v10 = k32(4294967295)
 	i3 = v9 + uint32(208)
-	i0 = fn3991(m, v8, uint32(19), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(19), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12601,14 +16779,14 @@ L3:
 	*(*uint64)(unsafe.Add(b, uint64(v9)+176)) = l1
 	v10 = k32(4294967295)
 	i3 = v9 + uint32(176)
-	i0 = fn3991(m, v8, uint32(19), uint32(0), i3)
+	i0 = fn3992(m, v8, uint32(19), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v10 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v11)
+	i0 = fn3990(m, i0, v11)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12639,7 +16817,7 @@ L3:
 	*(*uint64)(unsafe.Add(b, uint64(v9)+160)) = l1
 	v10 = k32(4294967295)
 	i3 = v9 + uint32(160)
-	i0 = fn3991(m, v8, uint32(72), v13, i3)
+	i0 = fn3992(m, v8, uint32(72), v13, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12649,7 +16827,7 @@ L3:
 L2:
 	v10 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, v15))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12669,7 +16847,7 @@ L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v15)+8))
 	i1 = i1 + v8
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn3480(m, v0, i1, v12, uint32(0))
+	i0 = fn3481(m, v0, i1, v12, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12714,7 +16892,7 @@ L7:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v9)+144)) = l1
 	i1 = v9 + uint32(144)
-	i0 = fn3521(m, v0, i1, v2, v3, v4, v5, v6, v7, uint32(0))
+	i0 = fn3522(m, v0, i1, v2, v3, v4, v5, v6, v7, uint32(0))
 	v1 = i0
 	goto L12
 L13:
@@ -12726,7 +16904,7 @@ L13:
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v9)+128)) = l1
 	i1 = v9 + uint32(128)
-	i0 = fn3522(m, v0, i1, v2, v3, v4, v5, v6, v7, uint32(0))
+	i0 = fn3523(m, v0, i1, v2, v3, v4, v5, v6, v7, uint32(0))
 	v1 = i0
 L12:
 	v10 = k32(4294967295)
@@ -12752,7 +16930,7 @@ L14:
 	if int32(v3) < int32(v10) {
 		goto L15
 	}
-	i0 = fn3456(m, v0, v5)
+	i0 = fn3457(m, v0, v5)
 	v3 = i0
 	switch v7 {
 	case 1:
@@ -12780,7 +16958,7 @@ L19:
 	*(*uint64)(unsafe.Add(b, uint64(v9)+64)) = l1
 	v10 = k32(4294967295)
 	i1 = v9 + uint32(64)
-	i0 = fn3499(m, v0, i1)
+	i0 = fn3500(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12795,7 +16973,7 @@ L19:
 	*(*uint64)(unsafe.Add(b, uint64(v9)+48)) = l1
 	v10 = k32(4294967295)
 	i3 = v9 + uint32(48)
-	i0 = fn3991(m, v2, uint32(32), uint32(0), i3)
+	i0 = fn3992(m, v2, uint32(32), uint32(0), i3)
 	if i0 != k32(4294967295) {
 		goto L15
 	}
@@ -12819,7 +16997,7 @@ L18:
 	v10 = k32(4294967295)
 	i2 = v4 + uint32(1)
 	i3 = v9 + uint32(80)
-	i0 = fn3991(m, v3, uint32(80), i2, i3)
+	i0 = fn3992(m, v3, uint32(80), i2, i3)
 	if i0 != k32(4294967295) {
 		goto L15
 	}
@@ -12843,7 +17021,7 @@ L17:
 	v10 = k32(4294967295)
 	i2 = v4 + uint32(1)
 	i3 = v9 + uint32(96)
-	i0 = fn3991(m, v3, uint32(105), i2, i3)
+	i0 = fn3992(m, v3, uint32(105), i2, i3)
 	if i0 != k32(4294967295) {
 		goto L15
 	}
@@ -12854,7 +17032,7 @@ L16:
 		goto L1
 	}
 	v10 = k32(4294967295)
-	i0 = fn3456(m, v0, v6)
+	i0 = fn3457(m, v0, v6)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12883,7 +17061,7 @@ L16:
 	v10 = k32(4294967295)
 	i2 = v4 + uint32(1)
 	i3 = v9 + uint32(112)
-	i0 = fn3991(m, v3, uint32(95), i2, i3)
+	i0 = fn3992(m, v3, uint32(95), i2, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12891,7 +17069,7 @@ L15:
 	v10 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v12)
+	i0 = fn3990(m, i0, v12)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12911,14 +17089,14 @@ L15:
 	*(*uint64)(unsafe.Add(b, uint64(v9)+32)) = l1
 	v10 = k32(4294967295)
 	i3 = v9 + uint32(32)
-	i0 = fn3991(m, v3, uint32(256), v11, i3)
+	i0 = fn3992(m, v3, uint32(256), v11, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v10 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn3989(m, i0, v13)
+	i0 = fn3990(m, i0, v13)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12933,7 +17111,7 @@ L15:
 	*(*uint64)(unsafe.Add(b, uint64(v9)+16)) = l1
 	v10 = k32(4294967295)
 	i3 = v9 + uint32(16)
-	i0 = fn3991(m, v3, uint32(11), uint32(0), i3)
+	i0 = fn3992(m, v3, uint32(11), uint32(0), i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12946,7 +17124,7 @@ L15:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696304))
 	*(*uint64)(unsafe.Add(b, v9)) = l1
 	v10 = k32(4294967295)
-	i0 = fn3991(m, v0, uint32(32), uint32(0), v9)
+	i0 = fn3992(m, v0, uint32(32), uint32(0), v9)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12960,7 +17138,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3523(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3524(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13008,7 +17186,7 @@ func fn3523(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v7 = k32(4294967295)
 	i2 = v2 + uint32(1)
 	i3 = v3 + uint32(16)
-	i0 = fn3991(m, v4, uint32(115), i2, i3)
+	i0 = fn3992(m, v4, uint32(115), i2, i3)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -13019,7 +17197,7 @@ L3:
 	if int32(v2) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn1494(m, v5, v2)
+	i0 = fn1495(m, v5, v2)
 	v4 = i0
 	if v4 == 0 {
 		goto L2
@@ -13035,7 +17213,7 @@ L3:
 	*(*uint64)(unsafe.Add(b, v3)) = l1
 	i0 = v2 + k32(4294967295)
 	v7 = i0
-	i0 = fn3476(m, v8, v3, uint32(267), v9, v4)
+	i0 = fn3477(m, v8, v3, uint32(267), v9, v4)
 	if i0 != k32(4294967295) {
 		goto L3
 	}
@@ -13051,7 +17229,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3524(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3525(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13077,7 +17255,7 @@ func fn3524(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3456(m, v0, i1)
+	i0 = fn3457(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -13113,7 +17291,7 @@ func fn3524(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	v3 = k32(4294967295)
 	i3 = v2 + uint32(16)
-	i0 = fn3991(m, v0, uint32(16), uint32(0), i3)
+	i0 = fn3992(m, v0, uint32(16), uint32(0), i3)
 	if i0 != k32(4294967295) {
 		goto L2
 	}
@@ -13132,7 +17310,7 @@ L3:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
 	v3 = k32(4294967295)
-	i0 = fn3991(m, v0, uint32(19), uint32(0), v2)
+	i0 = fn3992(m, v0, uint32(19), uint32(0), v2)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -13146,7 +17324,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3525(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
+func fn3526(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
 	var v9 uint32
 	_ = v9
 	var i0 uint32
@@ -13176,7 +17354,7 @@ func fn3525(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, uint64(v9)+16)) = l1
 	i1 = v9 + uint32(16)
-	i0 = fn3521(m, v0, i1, v2, v3, v4, v5, v6, v7, v8)
+	i0 = fn3522(m, v0, i1, v2, v3, v4, v5, v6, v7, v8)
 	v3 = i0
 	goto L1
 L2:
@@ -13186,7 +17364,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, v9)) = l1
-	i0 = fn3522(m, v0, v9, v2, v3, v4, v5, v6, v7, v8)
+	i0 = fn3523(m, v0, v9, v2, v3, v4, v5, v6, v7, v8)
 	v3 = i0
 L1:
 	i0 = v9 + uint32(32)
@@ -13196,7 +17374,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3526(m *Module) uint32 {
+func fn3527(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -13218,7 +17396,7 @@ func fn3526(m *Module) uint32 {
 		panic(ErrDepth)
 	}
 	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+6832))
@@ -13233,10 +17411,10 @@ func fn3526(m *Module) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+6828)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(0)
-	fn2062(m, v2)
+	fn2063(m, v2)
 	goto L2
 L3:
-	i0 = fn3706(m, uint32(10080336))
+	i0 = fn3707(m, uint32(10080336))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -13245,7 +17423,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(0)
 	i0 = v2 + uint32(16)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i1 = fn3781(m)
+	i1 = fn3782(m)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	if v1 != 0 {
@@ -13262,11 +17440,11 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return uint32(0)
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -13291,7 +17469,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3527(m *Module) uint32 {
+func fn3528(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -13315,20 +17493,20 @@ func fn3527(m *Module) uint32 {
 		panic(ErrDepth)
 	}
 	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+120))
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn3526(m)
+	i0 = fn3527(m)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+120)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
@@ -13347,10 +17525,10 @@ L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+6828)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(0)
-	fn2062(m, v2)
+	fn2063(m, v2)
 	goto L1
 L4:
-	i0 = fn3706(m, uint32(10080336))
+	i0 = fn3707(m, uint32(10080336))
 	v2 = i0
 	if v2 != 0 {
 		goto L1
@@ -13371,7 +17549,7 @@ L1:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -13395,7 +17573,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn3528(m *Module, v0 uint32) uint32 {
+func fn3529(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13418,11 +17596,11 @@ func fn3528(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8509380))
+	fn3605(m, i0, uint32(8509380))
 	v0 = k32(4294967295)
 	goto L1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	if i0 == 0 {
@@ -13430,7 +17608,7 @@ L2:
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = v0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3608(m, v2, i1, uint32(8510951), v1)
+	i0 = fn3609(m, v2, i1, uint32(8510951), v1)
 	v0 = k32(4294967295)
 	goto L1
 L3:
@@ -13458,18 +17636,18 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3529(m *Module, v0 uint32) uint32 {
+func fn3530(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = fn3530(m, i0, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = fn3531(m, i0, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3530(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3531(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13492,7 +17670,7 @@ func fn3530(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8509380))
+	fn3605(m, i0, uint32(8509380))
 	v3 = k32(4294967295)
 	goto L1
 L2:
@@ -13502,7 +17680,7 @@ L2:
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3603(m, i0, uint32(8510995), v2)
+	i0 = fn3604(m, i0, uint32(8510995), v2)
 	v3 = k32(4294967295)
 	goto L1
 L3:
@@ -13512,7 +17690,7 @@ L3:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8403803))
+	fn3605(m, i0, uint32(8403803))
 	v3 = k32(4294967295)
 	goto L1
 L4:
@@ -13529,7 +17707,7 @@ L4:
 	if v4 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	v3 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(0)
@@ -13545,7 +17723,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3531(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3532(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -13553,14 +17731,14 @@ func fn3531(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2675(m, v0)
+	i0 = fn2676(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
-	i0 = fn3532(m, v0, v1)
+	i0 = fn3533(m, v0, v1)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -13573,14 +17751,14 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn3532(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3533(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13597,10 +17775,10 @@ func fn3532(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8435732))
+	fn3605(m, i0, uint32(8435732))
 	return uint32(0)
 L1:
-	i0 = fn3706(m, uint32(10080544))
+	i0 = fn3707(m, uint32(10080544))
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -13632,7 +17810,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	i0 = v2 + uint32(32)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = fn2032(m, v0)
+	i0 = fn2033(m, v0)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L5
@@ -13653,10 +17831,10 @@ L6:
 	}
 	return uint32(0)
 L7:
-	fn2072(m, v2)
+	fn2073(m, v2)
 	return uint32(0)
 L5:
-	i1 = fn4138(m, v2)
+	i1 = fn4139(m, v2)
 	i1 = i1 ^ v3
 	v3 = i1
 	if v3 < k32(4294967294) {
@@ -13665,7 +17843,7 @@ L5:
 		i1 = k32(4294967294)
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = i1
-	i0 = fn3703(m, v0)
+	i0 = fn3704(m, v0)
 	if i0 == 0 {
 		goto L10
 	}
@@ -13682,7 +17860,7 @@ L10:
 	if v1 == 0 {
 		goto L8
 	}
-	i0 = fn3703(m, v1)
+	i0 = fn3704(m, v1)
 	if i0 == 0 {
 		goto L8
 	}
@@ -13696,14 +17874,14 @@ L10:
 		goto L8
 	}
 L9:
-	fn3701(m, v2)
+	fn3702(m, v2)
 L8:
 	return v2
 }
 
 //go:norace
 //go:nocheckptr
-func fn3533(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3534(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13732,10 +17910,10 @@ func fn3533(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8509416))
+	fn3605(m, i0, uint32(8509416))
 	goto L2
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+120))
 	v5 = i0
@@ -13761,7 +17939,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	i2 = v3 + uint32(12)
-	i0 = fn3782(m, i0, v0, i2)
+	i0 = fn3783(m, i0, v0, i2)
 	v6 = i0
 	if int32(v6) < int32(uint32(0)) {
 		goto L4
@@ -13820,7 +17998,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3534(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3535(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13852,18 +18030,18 @@ func fn3534(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8509416))
+	fn3605(m, i0, uint32(8509416))
 	goto L1
 L2:
 	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+120))
 	v5 = i0
 	if v5 != 0 {
 		goto L4
 	}
-	i0 = fn3526(m)
+	i0 = fn3527(m)
 	v5 = i0
 	if v5 == 0 {
 		goto L3
@@ -13873,7 +18051,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	i2 = v2 + uint32(12)
-	i0 = fn3782(m, i0, v0, i2)
+	i0 = fn3783(m, i0, v0, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -13895,7 +18073,7 @@ L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
 L5:
-	i0 = fn3706(m, uint32(10080752))
+	i0 = fn3707(m, uint32(10080752))
 	v3 = i0
 	if v3 == 0 {
 		goto L7
@@ -13931,7 +18109,7 @@ L9:
 L10:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
-	fn3701(m, v3)
+	fn3702(m, v3)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v5 = i0
@@ -13949,17 +18127,17 @@ L7:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+120))
 	v5 = i0
 	if v5 != 0 {
 		goto L13
 	}
-	i0 = fn3526(m)
+	i0 = fn3527(m)
 	v5 = i0
 	if v5 == 0 {
 		goto L12
@@ -13967,7 +18145,7 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+120)) = v5
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn3772(m, i0, v0, v1)
+	i0 = fn3773(m, i0, v0, v1)
 	v7 = i0
 	if v7 == 0 {
 		goto L12
@@ -13986,7 +18164,7 @@ L13:
 	if v5 != 0 {
 		goto L14
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L14:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+136))
@@ -14006,7 +18184,7 @@ L12:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
 	v3 = uint32(0)
 L1:
@@ -14017,7 +18195,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3535(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3536(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14034,14 +18212,14 @@ func fn3535(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = l1
 	b := m.base
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+120))
 	v3 = i0
 	if v3 != 0 {
 		goto L1
 	}
-	i0 = fn3526(m)
+	i0 = fn3527(m)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -14051,7 +18229,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+120)) = v3
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn3772(m, i0, v0, v1)
+	i0 = fn3773(m, i0, v0, v1)
 	v4 = i0
 	if v4 != 0 {
 		goto L3
@@ -14072,7 +18250,7 @@ L3:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+136))
@@ -14084,7 +18262,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn3536(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3537(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14109,7 +18287,7 @@ func fn3536(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8509416))
+	fn3605(m, i0, uint32(8509416))
 	v0 = k32(4294967295)
 	goto L1
 L2:
@@ -14118,7 +18296,7 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8509455))
+	fn3605(m, i0, uint32(8509455))
 	v0 = k32(4294967295)
 	goto L1
 L3:
@@ -14129,7 +18307,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
 	i2 = v2 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8500911), i2)
+	i0 = fn3604(m, i0, uint32(8500911), i2)
 	v0 = k32(4294967295)
 	goto L1
 L4:
@@ -14140,11 +18318,11 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8446760), i2)
+	i0 = fn3604(m, i0, uint32(8446760), i2)
 	v0 = k32(4294967295)
 	goto L1
 L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+120))
 	v4 = i0
@@ -14152,7 +18330,7 @@ L5:
 		goto L6
 	}
 	v4 = uint32(0)
-	i0 = fn3526(m)
+	i0 = fn3527(m)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
@@ -14166,7 +18344,7 @@ L6:
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8394341), v2)
+	i0 = fn3604(m, i0, uint32(8394341), v2)
 	v0 = k32(4294967295)
 	goto L1
 L7:
@@ -14176,11 +18354,11 @@ L7:
 	if v1 != 0 {
 		goto L8
 	}
-	i0 = fn3537(m, v0)
+	i0 = fn3538(m, v0)
 	v0 = i0
 	goto L1
 L8:
-	i0 = fn3535(m, v0, v1)
+	i0 = fn3536(m, v0, v1)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(48)
@@ -14190,7 +18368,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3537(m *Module, v0 uint32) uint32 {
+func fn3538(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14205,14 +18383,14 @@ func fn3537(m *Module, v0 uint32) uint32 {
 	_ = i1
 	b := m.base
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+120))
 	v2 = i0
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn3526(m)
+	i0 = fn3527(m)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -14224,7 +18402,7 @@ L1:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
-	i0 = fn3775(m, v4, v0)
+	i0 = fn3776(m, v4, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -14243,10 +18421,10 @@ L1:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034188))
-	fn3611(m, i0, v0)
+	fn3612(m, i0, v0)
 	return k32(4294967295)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
@@ -14264,14 +18442,14 @@ L4:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	return v3
 }
 
 //go:norace
 //go:nocheckptr
-func fn3538(m *Module, v0 uint32) {
+func fn3539(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14310,7 +18488,7 @@ func fn3538(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -14329,7 +18507,7 @@ L1:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -14348,9 +18526,9 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+6832))
@@ -14376,7 +18554,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn3539(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3540(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -14415,7 +18593,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3540(m *Module, v0 uint32) uint32 {
+func fn3541(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14445,7 +18623,7 @@ func fn3540(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -14464,7 +18642,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return uint32(0)
@@ -14472,7 +18650,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3541(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3542(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -14498,7 +18676,7 @@ func fn3541(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn3784(m, i0, i1)
+	i0 = fn3785(m, i0, i1)
 	v0 = i0
 	if int32(v0) < int32(uint32(0)) {
 		goto L1
@@ -14519,7 +18697,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3542(m *Module, v0 uint32) uint32 {
+func fn3543(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -14527,45 +18705,45 @@ func fn3542(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn3793(m, i0)
+	i0 = fn3794(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3543(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3544(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2290(m, v1)
+	i0 = fn2291(m, v1)
 	if i0 != 0 {
 		goto L2
 	}
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn1742(m, v2)
+	i0 = fn1743(m, v2)
 	if i0 == 0 {
 		goto L1
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409294))
+	fn3605(m, i0, uint32(8409294))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn3526(m)
+	i0 = fn3527(m)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3544(m *Module, v0 uint32) {
+func fn3545(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14578,7 +18756,7 @@ func fn3544(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
 	if v1 == 0 {
@@ -14596,7 +18774,7 @@ func fn3544(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -14615,7 +18793,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = uint64(0)
 	i0 = v0 + uint32(32)
@@ -14630,7 +18808,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3545(m *Module, v0 uint32) uint32 {
+func fn3546(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14651,21 +18829,21 @@ func fn3545(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	i0 = v1 + uint32(12)
-	fn2694(m, i0)
+	fn2695(m, i0)
 	v2 = uint32(0)
 	i0 = v1 + uint32(12)
-	i0 = fn2688(m, i0, uint32(8543214), uint32(17))
+	i0 = fn2689(m, i0, uint32(8543214), uint32(17))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2020(m, i0)
+	i0 = fn2021(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2746(m, i0, v3)
+	i0 = fn2747(m, i0, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -14692,25 +18870,25 @@ L4:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	if i0 == 0 {
 		goto L6
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2688(m, i0, uint32(8543198), uint32(9))
+	i0 = fn2689(m, i0, uint32(8543198), uint32(9))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2020(m, i0)
+	i0 = fn2021(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2746(m, i0, v3)
+	i0 = fn2747(m, i0, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -14737,16 +18915,16 @@ L7:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	*(*uint32)(unsafe.Add(b, v1)) = v0
-	i0 = fn2696(m, uint32(8542263), v1)
+	i0 = fn2697(m, uint32(8542263), v1)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2746(m, i0, v3)
+	i0 = fn2747(m, i0, v3)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -14773,17 +18951,17 @@ L8:
 	if v0 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	i0 = v1 + uint32(12)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v2 = i0
 	goto L1
 L3:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	i0 = v1 + uint32(12)
-	fn2695(m, i0)
+	fn2696(m, i0)
 L1:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
@@ -14792,7 +18970,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3546(m *Module, v0 uint32) uint32 {
+func fn3547(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -14802,7 +18980,7 @@ func fn3546(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3547(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3548(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -14841,7 +19019,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3548(m *Module, v0 uint32) uint32 {
+func fn3549(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14871,7 +19049,7 @@ func fn3548(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -14890,7 +19068,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
@@ -14902,7 +19080,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3549(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3550(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14922,13 +19100,13 @@ func fn3549(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i1 = v3 + uint32(8)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8446720), uint32(10081564), v3)
+	i0 = fn3724(m, v1, v2, uint32(8446720), uint32(10081564), v3)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn3532(m, i0, i1)
+	i0 = fn3533(m, i0, i1)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -14938,7 +19116,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3550(m *Module, v0 uint32) {
+func fn3551(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -14947,8 +19125,8 @@ func fn3550(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
-	i0 = fn3551(m, v0)
+	fn3703(m, v0)
+	i0 = fn3552(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -14958,7 +19136,7 @@ func fn3550(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn3551(m *Module, v0 uint32) uint32 {
+func fn3552(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14988,7 +19166,7 @@ func fn3551(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -15007,7 +19185,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -15026,7 +19204,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return uint32(0)
@@ -15034,7 +19212,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3552(m *Module, v0 uint32) uint32 {
+func fn3553(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15055,10 +19233,10 @@ func fn3552(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	i0 = v1 + uint32(12)
-	fn2694(m, i0)
+	fn2695(m, i0)
 	v2 = uint32(0)
 	i0 = v1 + uint32(12)
-	i0 = fn2688(m, i0, uint32(8461725), uint32(6))
+	i0 = fn2689(m, i0, uint32(8461725), uint32(6))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -15067,24 +19245,24 @@ func fn3552(m *Module, v0 uint32) uint32 {
 		goto L3
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2688(m, i0, uint32(8510106), uint32(5))
+	i0 = fn2689(m, i0, uint32(8510106), uint32(5))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
 L3:
 	i0 = v1 + uint32(12)
-	i0 = fn2688(m, i0, uint32(8543208), uint32(5))
+	i0 = fn2689(m, i0, uint32(8543208), uint32(5))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2020(m, i0)
+	i0 = fn2021(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2746(m, i0, v3)
+	i0 = fn2747(m, i0, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -15111,16 +19289,16 @@ L6:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	*(*uint32)(unsafe.Add(b, v1)) = v0
-	i0 = fn2696(m, uint32(8542263), v1)
+	i0 = fn2697(m, uint32(8542263), v1)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2746(m, i0, v3)
+	i0 = fn2747(m, i0, v3)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -15137,7 +19315,7 @@ L7:
 		goto L2
 	}
 L5:
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L2
 L4:
 	if v0 == uint32(1073741823) {
@@ -15149,15 +19327,15 @@ L4:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
 	i0 = v1 + uint32(12)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v2 = i0
 	goto L1
 L2:
 	i0 = v1 + uint32(12)
-	fn2695(m, i0)
+	fn2696(m, i0)
 L1:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
@@ -15166,7 +19344,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3553(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3554(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -15216,7 +19394,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3554(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3555(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -15224,33 +19402,33 @@ func fn3554(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8414454))
+	fn3605(m, i0, uint32(8414454))
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3555(m *Module, v0 uint32) {
+func fn3556(m *Module, v0 uint32) {
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3556(m *Module, v0 uint32) uint32 {
+func fn3557(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2675(m, uint32(8543042))
+	i0 = fn2676(m, uint32(8543042))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3557(m *Module, v0 uint32, v1 uint32) {
+func fn3558(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -15268,7 +19446,7 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+1144)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(0)
-	fn3710(m, v2)
+	fn3711(m, v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+1148))
 	i1 = i1 + k32(4294967295)
 	v2 = i1
@@ -15287,7 +19465,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3558(m *Module, v0 uint32, v1 uint32) {
+func fn3559(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -15306,9 +19484,9 @@ func fn3558(m *Module, v0 uint32, v1 uint32) {
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	return
 L1:
-	i0 = fn2326(m, uint32(10080752))
+	i0 = fn2327(m, uint32(10080752))
 	i2 = k32(10089824) + uint32(50716)
-	i0 = fn1760(m, i0, uint32(8535633), i2)
+	i0 = fn1761(m, i0, uint32(8535633), i2)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+50716))
 	v1 = i0
@@ -15325,7 +19503,7 @@ L1:
 		goto L3
 	}
 	i0 = k32(10089824) + uint32(50716)
-	fn2072(m, i0)
+	fn2073(m, i0)
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8420646)
@@ -15343,7 +19521,7 @@ L2:
 		goto L4
 	}
 	i0 = k32(10089824) + uint32(50716)
-	fn2072(m, i0)
+	fn2073(m, i0)
 L4:
 	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
 	i0 = v0 + uint32(8)
@@ -15353,7 +19531,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn3559(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3560(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -15371,14 +19549,14 @@ func fn3559(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8530852), v2)
+	i0 = fn3604(m, i0, uint32(8530852), v2)
 	v1 = k32(4294967295)
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i2 = v2 + uint32(12)
-	i0 = fn3782(m, i0, v1, i2)
+	i0 = fn3783(m, i0, v1, i2)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -15388,18 +19566,18 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3560(m *Module, v0 uint32) uint32 {
+func fn3561(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn3786(m, i0)
+	i0 = fn3787(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3561(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3562(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15422,14 +19600,14 @@ func fn3561(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8530852), v2)
+	i0 = fn3604(m, i0, uint32(8530852), v2)
 	goto L1
 L2:
 	v3 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i2 = v2 + uint32(12)
-	i0 = fn3782(m, i0, v1, i2)
+	i0 = fn3783(m, i0, v1, i2)
 	v0 = i0
 	if int32(v0) < int32(uint32(0)) {
 		goto L1
@@ -15439,7 +19617,7 @@ L2:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3611(m, i0, v1)
+	fn3612(m, i0, v1)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
@@ -15459,7 +19637,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3562(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3563(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15481,7 +19659,7 @@ func fn3562(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8402717), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8402717), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -15505,14 +19683,14 @@ L3:
 	*(*uint32)(unsafe.Add(b, v3)) = v4
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8530852), v3)
+	i0 = fn3604(m, i0, uint32(8530852), v3)
 	goto L1
 L4:
 	v2 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i2 = v3 + uint32(12)
-	i0 = fn3782(m, i0, v4, i2)
+	i0 = fn3783(m, i0, v4, i2)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
@@ -15548,21 +19726,6 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3563(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn3791(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
 func fn3564(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
@@ -15571,7 +19734,7 @@ func fn3564(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn3793(m, i0)
+	i0 = fn3792(m, i0)
 	m.depth--
 	return i0
 }
@@ -15586,7 +19749,7 @@ func fn3565(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn3795(m, i0)
+	i0 = fn3794(m, i0)
 	m.depth--
 	return i0
 }
@@ -15594,6 +19757,21 @@ func fn3565(m *Module, v0 uint32, v1 uint32) uint32 {
 //go:norace
 //go:nocheckptr
 func fn3566(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn3796(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3567(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15617,7 +19795,7 @@ func fn3566(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+6832))
@@ -15632,10 +19810,10 @@ func fn3566(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+6828)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	fn2062(m, v0)
+	fn2063(m, v0)
 	goto L2
 L3:
-	i0 = fn3706(m, uint32(10080336))
+	i0 = fn3707(m, uint32(10080336))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -15652,7 +19830,7 @@ L2:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v4 = i0
@@ -15678,7 +19856,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3567(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3568(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15701,13 +19879,13 @@ func fn3567(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v6 = i0
 	if int32(v2) > int32(uint32(0)) {
 		goto L2
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3615(m, v6, i1, uint32(8398218))
+	fn3616(m, v6, i1, uint32(8398218))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -15716,7 +19894,7 @@ L2:
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8509380))
+	fn3605(m, i0, uint32(8509380))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -15726,7 +19904,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v4)) = v0
 	v5 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3608(m, v6, i1, uint32(8510951), v4)
+	i0 = fn3609(m, v6, i1, uint32(8510951), v4)
 	goto L1
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(1)
@@ -15765,15 +19943,15 @@ L5:
 		goto L7
 	}
 L8:
-	i0 = fn840(m, v6, v5, v7, v2, v3)
+	i0 = fn841(m, v6, v5, v7, v2, v3)
 	v2 = i0
 	goto L6
 L7:
 	i2 = m.table[v1].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, v7, v2, v3)
-	i0 = fn838(m, v6, v5, i2, uint32(0))
+	i0 = fn839(m, v6, v5, i2, uint32(0))
 	v2 = i0
 L6:
-	i0 = fn3530(m, v6, v0)
+	i0 = fn3531(m, v6, v0)
 	if i0 != 0 {
 		goto L9
 	}
@@ -15795,7 +19973,7 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -15804,7 +19982,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3568(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3569(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15822,7 +20000,7 @@ func fn3568(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v4 = uint32(0)
-	i0 = fn3734(m, uint32(8402717), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8402717), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -15842,12 +20020,12 @@ L3:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8509416))
+	fn3605(m, i0, uint32(8509416))
 	goto L1
 L5:
 	v4 = uint32(0)
 	i2 = v3 + uint32(12)
-	i0 = fn3533(m, v0, v2, i2)
+	i0 = fn3534(m, v0, v2, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -15858,7 +20036,7 @@ L5:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034188))
-	fn3611(m, i0, v0)
+	fn3612(m, i0, v0)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -15867,16 +20045,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3569(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3570(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn3534(m, v0, v1)
+	i0 = fn3535(m, v0, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3570(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3571(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -15895,10 +20073,10 @@ func fn3570(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8530784), v2)
+	i0 = fn3604(m, i0, uint32(8530784), v2)
 	goto L1
 L2:
-	i2 = fn3536(m, v0, v1)
+	i2 = fn3537(m, v0, v1)
 	if i2 != 0 {
 		i0 = uint32(0)
 	} else {
@@ -15913,7 +20091,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3571(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3572(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -15936,7 +20114,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3572(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3573(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -15965,19 +20143,19 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3573(m *Module, v0 uint32) {
-	return
-}
-
-//go:norace
-//go:nocheckptr
 func fn3574(m *Module, v0 uint32) {
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3575(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3575(m *Module, v0 uint32) {
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3576(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16060,9 +20238,9 @@ L7:
 	if v5 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
-	fn2107(m, v2)
+	fn2108(m, v2)
 	goto L3
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
@@ -16078,7 +20256,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3576(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3577(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16108,7 +20286,7 @@ func fn3576(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn4221(m)
+	i0 = fn4222(m)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	v4 = i0
@@ -16154,9 +20332,9 @@ L1:
 		goto L2
 	}
 	i0 = v5 + uint32(8)
-	fn4051(m, i0)
+	fn4052(m, i0)
 L2:
-	i0 = fn3575(m, v5, v6)
+	i0 = fn3576(m, v5, v6)
 	v6 = i0
 	if v6 != 0 {
 		goto L4
@@ -16186,7 +20364,7 @@ L3:
 		goto L5
 	}
 	i0 = v5 + uint32(8)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L5:
 	if v6 != 0 {
 		goto L7
@@ -16202,17 +20380,17 @@ L5:
 	if v5 != 0 {
 		goto L8
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L8:
 	v5 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+5516))
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn3603(m, v1, uint32(8519527), v2)
+	i0 = fn3604(m, v1, uint32(8519527), v2)
 	goto L6
 L7:
 	i0 = m.table[v6].(func(*Module, uint32, uint32, uint32) uint32)(m, v3, v0, v1)
@@ -16228,13 +20406,13 @@ L7:
 	if v5 != 0 {
 		goto L9
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L9:
 	v5 = k32(4294967295)
 	if v6 != 0 {
 		goto L6
 	}
-	l1 = fn4199(m, v4)
+	l1 = fn4200(m, v4)
 	v8 = l1
 	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = v8
 	if int64(v8) >= int64(uint64(0)) {
@@ -16251,8 +20429,8 @@ L11:
 	v5 = uint32(8517047)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, v5)
-	i0 = fn3577(m, v1, uint32(0))
+	fn3605(m, i0, v5)
+	i0 = fn3578(m, v1, uint32(0))
 	v5 = k32(4294967295)
 L6:
 	i0 = v2 + uint32(16)
@@ -16262,7 +20440,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn3577(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3578(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16298,7 +20476,7 @@ L3:
 	return uint32(0)
 L2:
 	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn4204(m, l0)
+	i0 = fn4205(m, l0)
 	v2 = i0
 	if v2 != 0 {
 		goto L5
@@ -16307,11 +20485,11 @@ L2:
 	if v1 == 0 {
 		goto L4
 	}
-	fn2107(m, v0)
+	fn2108(m, v0)
 	m.depth--
 	return k32(4294967295)
 L5:
-	i0 = fn4203(m)
+	i0 = fn4204(m)
 	v3 = i0
 	if v1 == 0 {
 		goto L6
@@ -16350,10 +20528,10 @@ L8:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L7:
-	i0 = fn3764(m, v2, uint32(1640), v0, uint32(2))
+	i0 = fn3765(m, v2, uint32(1641), v0, uint32(2))
 	m.depth--
 	return uint32(0)
 L6:
@@ -16395,24 +20573,24 @@ L13:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	m.depth--
 	return uint32(0)
 L10:
 	v3 = uint32(0)
-	i0 = fn3764(m, v2, uint32(1640), v0, uint32(0))
+	i0 = fn3765(m, v2, uint32(1641), v0, uint32(0))
 L4:
 	m.depth--
 	return v3
 L1:
-	fn2107(m, v0)
+	fn2108(m, v0)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3578(m *Module, v0 uint32) uint32 {
+func fn3579(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16456,7 +20634,7 @@ L1:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return uint32(0)
@@ -16464,7 +20642,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3579(m *Module, v0 uint32, v1 uint32) {
+func fn3580(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16480,12 +20658,12 @@ func fn3579(m *Module, v0 uint32, v1 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3720))
 	i0 = i0 + uint32(648)
-	fn3580(m, i0)
+	fn3581(m, i0)
 L1:
 	i0 = v1 + uint32(5500)
-	fn3580(m, i0)
+	fn3581(m, i0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3643(m, uint32(8439130), i1, uint32(0))
+	i0 = fn3644(m, uint32(8439130), i1, uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L3
@@ -16509,7 +20687,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3580(m *Module, v0 uint32) {
+func fn3581(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16528,14 +20706,14 @@ func fn3580(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn510(m, uint32(10059656))
+	i0 = fn511(m, uint32(10059656))
 	v1 = i0
-	i0 = fn2104(m, uint32(24))
+	i0 = fn2105(m, uint32(24))
 	v2 = i0
 	if v2 == 0 {
 		goto L3
 	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(1641)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(1642)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+12)) = uint64(4294967296)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
@@ -16544,15 +20722,15 @@ func fn3580(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L2
 	}
-	i1 = fn3003(m, v1, uint32(0))
+	i1 = fn3004(m, v1, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	if v1 != 0 {
 		goto L2
 	}
-	fn2107(m, v2)
+	fn2108(m, v2)
 L3:
-	fn4166(m, uint32(8519366), uint32(8473363))
+	fn4167(m, uint32(8519366), uint32(8473363))
 	panic(ErrUnreachable)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -16564,12 +20742,12 @@ L2:
 	*(*uint32)(unsafe.Add(b, v1)) = v2
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
-	i0 = fn2104(m, uint32(24))
+	i0 = fn2105(m, uint32(24))
 	v2 = i0
 	if v2 == 0 {
 		goto L6
 	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(1642)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(1643)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+12)) = uint64(4294967296)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(10050376)
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
@@ -16578,15 +20756,15 @@ L4:
 	if i0 == 0 {
 		goto L5
 	}
-	i1 = fn3003(m, uint32(10050376), uint32(0))
+	i1 = fn3004(m, uint32(10050376), uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	if v1 != 0 {
 		goto L5
 	}
-	fn2107(m, v2)
+	fn2108(m, v2)
 L6:
-	fn4166(m, uint32(8519366), uint32(8473093))
+	fn4167(m, uint32(8519366), uint32(8473093))
 	panic(ErrUnreachable)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -16598,12 +20776,12 @@ L5:
 	*(*uint32)(unsafe.Add(b, v1)) = v2
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
-	i0 = fn2104(m, uint32(24))
+	i0 = fn2105(m, uint32(24))
 	v2 = i0
 	if v2 == 0 {
 		goto L9
 	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(1643)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(1644)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+12)) = uint64(4294967296)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(10017064)
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
@@ -16612,15 +20790,15 @@ L7:
 	if i0 == 0 {
 		goto L8
 	}
-	i1 = fn3003(m, uint32(10017064), uint32(0))
+	i1 = fn3004(m, uint32(10017064), uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	if v1 != 0 {
 		goto L8
 	}
-	fn2107(m, v2)
+	fn2108(m, v2)
 L9:
-	fn4166(m, uint32(8519366), uint32(8473201))
+	fn4167(m, uint32(8519366), uint32(8473201))
 	panic(ErrUnreachable)
 L8:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -16632,12 +20810,12 @@ L8:
 	*(*uint32)(unsafe.Add(b, v1)) = v2
 L10:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
-	i0 = fn2104(m, uint32(24))
+	i0 = fn2105(m, uint32(24))
 	v2 = i0
 	if v2 == 0 {
 		goto L12
 	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(1644)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(1645)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+12)) = uint64(4294967296)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(10072576)
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
@@ -16646,15 +20824,15 @@ L10:
 	if i0 == 0 {
 		goto L11
 	}
-	i1 = fn3003(m, uint32(10072576), uint32(0))
+	i1 = fn3004(m, uint32(10072576), uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	if v1 != 0 {
 		goto L11
 	}
-	fn2107(m, v2)
+	fn2108(m, v2)
 L12:
-	fn4166(m, uint32(8519366), uint32(8473256))
+	fn4167(m, uint32(8519366), uint32(8473256))
 	panic(ErrUnreachable)
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -16666,12 +20844,12 @@ L11:
 	*(*uint32)(unsafe.Add(b, v1)) = v2
 L13:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
-	i0 = fn2104(m, uint32(24))
+	i0 = fn2105(m, uint32(24))
 	v2 = i0
 	if v2 == 0 {
 		goto L15
 	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(1645)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(1646)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+12)) = uint64(4294967296)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(10014724)
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
@@ -16680,15 +20858,15 @@ L13:
 	if i0 == 0 {
 		goto L14
 	}
-	i1 = fn3003(m, uint32(10014724), uint32(0))
+	i1 = fn3004(m, uint32(10014724), uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	if v1 != 0 {
 		goto L14
 	}
-	fn2107(m, v2)
+	fn2108(m, v2)
 L15:
-	fn4166(m, uint32(8519366), uint32(8473309))
+	fn4167(m, uint32(8519366), uint32(8473309))
 	panic(ErrUnreachable)
 L14:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -16700,12 +20878,12 @@ L14:
 	*(*uint32)(unsafe.Add(b, v1)) = v2
 L16:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
-	i0 = fn2104(m, uint32(24))
+	i0 = fn2105(m, uint32(24))
 	v2 = i0
 	if v2 == 0 {
 		goto L18
 	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(1646)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(1647)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+12)) = uint64(4294967296)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(10045280)
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
@@ -16714,15 +20892,15 @@ L16:
 	if i0 == 0 {
 		goto L17
 	}
-	i1 = fn3003(m, uint32(10045280), uint32(0))
+	i1 = fn3004(m, uint32(10045280), uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	if v1 != 0 {
 		goto L17
 	}
-	fn2107(m, v2)
+	fn2108(m, v2)
 L18:
-	fn4166(m, uint32(8519366), uint32(8473146))
+	fn4167(m, uint32(8519366), uint32(8473146))
 	panic(ErrUnreachable)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -16734,12 +20912,12 @@ L17:
 	*(*uint32)(unsafe.Add(b, v1)) = v2
 L19:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
-	i0 = fn2104(m, uint32(24))
+	i0 = fn2105(m, uint32(24))
 	v2 = i0
 	if v2 == 0 {
 		goto L21
 	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(1647)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(1648)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+12)) = uint64(4294967296)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(10064376)
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
@@ -16748,15 +20926,15 @@ L19:
 	if i0 == 0 {
 		goto L20
 	}
-	i1 = fn3003(m, uint32(10064376), uint32(0))
+	i1 = fn3004(m, uint32(10064376), uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	if v1 != 0 {
 		goto L20
 	}
-	fn2107(m, v2)
+	fn2108(m, v2)
 L21:
-	fn4166(m, uint32(8519366), uint32(8473417))
+	fn4167(m, uint32(8519366), uint32(8473417))
 	panic(ErrUnreachable)
 L20:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -16774,7 +20952,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3581(m *Module, v0 uint32) {
+func fn3582(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16805,7 +20983,7 @@ func fn3581(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5504))
 	if i0 == 0 {
@@ -16838,9 +21016,9 @@ L3:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
-	fn2107(m, v2)
+	fn2108(m, v2)
 	if v1 != 0 {
 		goto L3
 	}
@@ -16882,9 +21060,9 @@ L6:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
-	fn2107(m, v2)
+	fn2108(m, v2)
 	if v1 != 0 {
 		goto L6
 	}
@@ -16894,7 +21072,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn3582(m *Module, v0 uint32, v1 uint32) {
+func fn3583(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -16909,18 +21087,18 @@ func fn3582(m *Module, v0 uint32, v1 uint32) {
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10081704)) = v2
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+92))
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10081668)) = l1
-	i0 = fn2418(m, v1, uint32(10081576))
+	i0 = fn2419(m, v1, uint32(10081576))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+92))
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10081876)) = l1
-	i0 = fn2418(m, v1, uint32(10081784))
+	i0 = fn2419(m, v1, uint32(10081784))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
 L2:
-	fn4258(m, uint32(0))
+	fn4259(m, uint32(0))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8485316)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8420884)
@@ -16935,15 +21113,15 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3583(m *Module, v0 uint32) {
-	fn2382(m, v0, uint32(10081784))
-	fn2382(m, v0, uint32(10081576))
+func fn3584(m *Module, v0 uint32) {
+	fn2383(m, v0, uint32(10081784))
+	fn2383(m, v0, uint32(10081576))
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3584(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3585(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint64
 	_ = v3
 	var i0 uint32
@@ -16965,10 +21143,10 @@ func fn3584(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v0 == 0 {
 		goto L1
 	}
-	l0 = fn4199(m, v0)
+	l0 = fn4200(m, v0)
 	v3 = l0
 L1:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(1648)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(1649)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v3
 	m.depth--
 	return uint32(0)
@@ -16976,7 +21154,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3585(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3586(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint64
@@ -16989,23 +21167,23 @@ func fn3585(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
 	v2 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8418455))
+	fn3605(m, i0, uint32(8418455))
 	m.depth--
 	return k32(4294967295)
 L2:
@@ -17021,10 +21199,10 @@ L2:
 	if v1 == 0 {
 		goto L3
 	}
-	l0 = fn4199(m, v1)
+	l0 = fn4200(m, v1)
 	v4 = l0
 L3:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(1649)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(1650)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v4
 	v2 = uint32(0)
 L1:
@@ -17034,7 +21212,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3586(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3587(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint64
 	_ = v3
 	var v4 uint32
@@ -17075,12 +21253,12 @@ L1:
 	if v0 == 0 {
 		goto L3
 	}
-	l0 = fn4199(m, v0)
+	l0 = fn4200(m, v0)
 	v3 = l0
 L3:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(1650)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(1651)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v3
-	i1 = fn2104(m, uint32(8))
+	i1 = fn2105(m, uint32(8))
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	if v0 != 0 {
@@ -17089,9 +21267,9 @@ L3:
 	m.depth--
 	return k32(4294967295)
 L4:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(1403)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(1404)
 	i2 = v0 + uint32(4)
-	i0 = fn758(m, v1, v0, i2)
+	i0 = fn759(m, v1, v0, i2)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L5
 	}
@@ -17131,7 +21309,7 @@ L6:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L8:
 	m.depth--
 	return v1
@@ -17139,7 +21317,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn3587(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3588(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint64
 	_ = v3
 	var v4 uint32
@@ -17180,12 +21358,12 @@ L1:
 	if v0 == 0 {
 		goto L3
 	}
-	l0 = fn4199(m, v0)
+	l0 = fn4200(m, v0)
 	v3 = l0
 L3:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(1651)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(1652)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v3
-	i1 = fn2104(m, uint32(12))
+	i1 = fn2105(m, uint32(12))
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	if v0 != 0 {
@@ -17194,7 +21372,7 @@ L3:
 	m.depth--
 	return k32(4294967295)
 L4:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(1403)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(1404)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i1 = i1 >> (uint32(2) & 31)
 	i1 = i1 & uint32(7)
@@ -17227,7 +21405,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn3588(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3589(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint64
 	_ = v3
 	var i0 uint32
@@ -17253,10 +21431,10 @@ func fn3588(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v0 == 0 {
 		goto L1
 	}
-	l0 = fn4199(m, v0)
+	l0 = fn4200(m, v0)
 	v3 = l0
 L1:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(1652)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(1653)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v3
 	m.depth--
 	return uint32(0)
@@ -17264,7 +21442,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3589(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3590(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint64
 	_ = v3
 	var d1 float64
@@ -17290,12 +21468,12 @@ func fn3589(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v0 == 0 {
 		goto L1
 	}
-	l0 = fn4199(m, v0)
+	l0 = fn4200(m, v0)
 	v3 = l0
 L1:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(1653)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(1654)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v3
-	i1 = fn2104(m, uint32(8))
+	i1 = fn2105(m, uint32(8))
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	if v0 != 0 {
@@ -17304,8 +21482,8 @@ L1:
 	m.depth--
 	return k32(4294967295)
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(1403)
-	d1 = fn1320(m, v1)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(1404)
+	d1 = fn1321(m, v1)
 	*(*float64)(unsafe.Add(b, v0)) = d1
 	m.depth--
 	return uint32(0)
@@ -17313,7 +21491,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3590(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3591(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17346,17 +21524,17 @@ func fn3590(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if int32(v4) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn2104(m, uint32(8))
+	i0 = fn2105(m, uint32(8))
 	v3 = i0
 	if v3 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return k32(4294967295)
 L3:
 	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i1 = fn2109(m, v4, uint32(4))
+	i1 = fn2110(m, v4, uint32(4))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v4
 	if v4 == 0 {
@@ -17371,12 +21549,12 @@ L3:
 	v4 = uint32(0)
 	v6 = uint32(0)
 L5:
-	i0 = fn2104(m, uint32(24))
+	i0 = fn2105(m, uint32(24))
 	v7 = i0
 	if v7 != 0 {
 		goto L8
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L7
 L8:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
@@ -17389,12 +21567,12 @@ L8:
 	if int32(v8) > int32(k32(4294967295)) {
 		goto L10
 	}
-	i0 = fn3352(m, v0, uint32(8491336))
+	i0 = fn3353(m, v0, uint32(8491336))
 	if i0 != 0 {
 		goto L9
 	}
 L10:
-	i0 = fn3576(m, v9, v7)
+	i0 = fn3577(m, v9, v7)
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i1 = i1 + uint32(1)
@@ -17403,7 +21581,7 @@ L10:
 		goto L6
 	}
 L9:
-	fn2107(m, v7)
+	fn2108(m, v7)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v7 = i0
@@ -17420,11 +21598,11 @@ L12:
 	if v6 == 0 {
 		goto L13
 	}
-	i0 = fn3577(m, v6, uint32(0))
+	i0 = fn3578(m, v6, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	i0 = i0 + v0
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	i0 = i0 + v0
 	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
@@ -17440,8 +21618,8 @@ L13:
 	}
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	fn2111(m, i0)
-	fn2107(m, v3)
+	fn2112(m, i0)
+	fn2108(m, v3)
 	m.depth--
 	return k32(4294967295)
 L6:
@@ -17478,25 +21656,25 @@ L14:
 	if v0 == 0 {
 		goto L15
 	}
-	l0 = fn4199(m, v0)
+	l0 = fn4200(m, v0)
 	v10 = l0
 L15:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(1654)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(1655)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(1655)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(1656)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v10
 	v3 = uint32(0)
 L2:
 	m.depth--
 	return v3
 L1:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3591(m *Module, v0 uint32) uint32 {
+func fn3592(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -17517,7 +21695,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3592(m *Module, v0 uint32) uint32 {
+func fn3593(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -17525,14 +21703,14 @@ func fn3592(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3593(m *Module, v0 uint32) uint32 {
+func fn3594(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -17545,14 +21723,14 @@ func fn3593(m *Module, v0 uint32) uint32 {
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3594(m *Module, v0 uint32) uint32 {
+func fn3595(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -17568,14 +21746,14 @@ func fn3594(m *Module, v0 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2679(m, i0, i1, i2)
+	i0 = fn2680(m, i0, i1, i2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3595(m *Module, v0 uint32) uint32 {
+func fn3596(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -17592,7 +21770,7 @@ func fn3595(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3596(m *Module, v0 uint32) uint32 {
+func fn3597(m *Module, v0 uint32) uint32 {
 	var d0 float64
 	_ = d0
 	var i0 uint32
@@ -17603,14 +21781,14 @@ func fn3596(m *Module, v0 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	d0 = *(*float64)(unsafe.Add(b, i0))
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3597(m *Module, v0 uint32) {
+func fn3598(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17640,11 +21818,11 @@ L2:
 	if v4 == 0 {
 		goto L3
 	}
-	i0 = fn3577(m, v4, uint32(0))
+	i0 = fn3578(m, v4, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = i0 + v2
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = i0 + v2
 	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
@@ -17660,15 +21838,15 @@ L3:
 	}
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn2111(m, i0)
-	fn2107(m, v0)
+	fn2112(m, i0)
+	fn2108(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3598(m *Module, v0 uint32) uint32 {
+func fn3599(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17688,7 +21866,7 @@ func fn3598(m *Module, v0 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn2289(m, i0)
+	i0 = fn2290(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L1
@@ -17725,7 +21903,7 @@ L4:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return uint32(0)
 L5:
@@ -17749,7 +21927,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3599(m *Module, v0 uint32, v1 uint32) {
+func fn3600(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -17777,7 +21955,7 @@ func fn3599(m *Module, v0 uint32, v1 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return
@@ -17785,7 +21963,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3600(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn3601(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -17820,7 +21998,7 @@ L3:
 	if v2 != 0 {
 		goto L6
 	}
-	i0 = fn3601(m, v1, uint32(0))
+	i0 = fn3602(m, v1, uint32(0))
 	v4 = i0
 	goto L5
 L6:
@@ -17831,7 +22009,7 @@ L6:
 	v4 = v2
 	goto L4
 L7:
-	i0 = fn3601(m, v1, v2)
+	i0 = fn3602(m, v1, v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -17844,7 +22022,7 @@ L7:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	if v4 != 0 {
 		goto L4
@@ -17860,7 +22038,7 @@ L5:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	if v3 == 0 {
 		goto L1
@@ -17904,7 +22082,7 @@ L11:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	v2 = i0
@@ -17923,7 +22101,7 @@ L10:
 	if v3 != 0 {
 		goto L12
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	v3 = i0
@@ -17942,7 +22120,7 @@ L12:
 	if v2 != 0 {
 		goto L13
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -17958,16 +22136,16 @@ L13:
 	}
 	goto L1
 L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v5 = i0
-	i0 = fn2675(m, uint32(8486926))
+	i0 = fn2676(m, uint32(8486926))
 	v2 = i0
 	if v2 == 0 {
 		goto L14
 	}
-	fn3602(m, v0, v5, v2)
+	fn3603(m, v0, v5, v2)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -17979,7 +22157,7 @@ L9:
 	if v0 != 0 {
 		goto L14
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
@@ -17992,7 +22170,7 @@ L14:
 	if v2 != 0 {
 		goto L15
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -18005,7 +22183,7 @@ L15:
 	if v2 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
@@ -18019,14 +22197,14 @@ L16:
 		goto L1
 	}
 L2:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3601(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3602(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18049,7 +22227,7 @@ func fn3601(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v3 = i0
@@ -18066,12 +22244,12 @@ L3:
 		goto L4
 	}
 L5:
-	i0 = fn840(m, v1, v0, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v1, v0, uint32(0), uint32(0), uint32(0))
 	v1 = i0
 	goto L1
 L4:
 	i2 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v1, v0, i2, uint32(0))
+	i0 = fn839(m, v1, v0, i2, uint32(0))
 	v1 = i0
 	goto L1
 L2:
@@ -18081,11 +22259,11 @@ L2:
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn851(m, v0, v1, uint32(0))
+	i0 = fn852(m, v0, v1, uint32(0))
 	v1 = i0
 	goto L1
 L6:
-	i0 = fn852(m, v0, v1)
+	i0 = fn853(m, v0, v1)
 	v1 = i0
 L1:
 	if v1 != 0 {
@@ -18110,7 +22288,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8433939), v2)
+	i0 = fn3604(m, i0, uint32(8433939), v2)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -18122,7 +22300,7 @@ L9:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -18131,7 +22309,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn3602(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn3603(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18172,7 +22350,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i3 = v3 + uint32(32)
-	i0 = fn3608(m, v0, i1, uint32(8412185), i3)
+	i0 = fn3609(m, v0, i1, uint32(8412185), i3)
 	goto L1
 L2:
 	if v2 == 0 {
@@ -18186,7 +22364,7 @@ L2:
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn596(m, v5, v1)
+	i0 = fn597(m, v5, v1)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
@@ -18223,9 +22401,9 @@ L7:
 	if v5 != 0 {
 		goto L10
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L10:
-	i0 = fn3601(m, v1, v2)
+	i0 = fn3602(m, v1, v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L11
@@ -18233,7 +22411,7 @@ L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	v5 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
-	i0 = fn2020(m, v2)
+	i0 = fn2021(m, v2)
 	v4 = i0
 	if v4 == 0 {
 		goto L12
@@ -18259,9 +22437,9 @@ L12:
 	if v6 != 0 {
 		goto L13
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L13:
-	i0 = fn2696(m, uint32(8542271), uint32(0))
+	i0 = fn2697(m, uint32(8542271), uint32(0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v1 = i0
@@ -18285,10 +22463,10 @@ L13:
 	if v6 != 0 {
 		goto L14
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L14:
 	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = fn2696(m, uint32(8433455), v3)
+	i0 = fn2697(m, uint32(8433455), v3)
 	v1 = i0
 	goto L4
 L11:
@@ -18306,7 +22484,7 @@ L11:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
 	v1 = i0
@@ -18344,14 +22522,14 @@ L16:
 	if v1 != 0 {
 		goto L15
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L15
 L19:
 	if v2 == v4 {
 		goto L15
 	}
 L18:
-	i0 = fn1084(m, v2)
+	i0 = fn1085(m, v2)
 	v7 = i0
 	if v7 == 0 {
 		goto L20
@@ -18373,12 +22551,12 @@ L21:
 	if v7 != 0 {
 		goto L22
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L22:
 	if v1 != v4 {
 		goto L23
 	}
-	fn1085(m, v8, uint32(0))
+	fn1086(m, v8, uint32(0))
 	goto L20
 L23:
 	if v1 == v6 {
@@ -18387,7 +22565,7 @@ L23:
 	if v5 == 0 {
 		goto L24
 	}
-	i0 = fn1084(m, v6)
+	i0 = fn1085(m, v6)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -18400,17 +22578,17 @@ L23:
 	if v7 != 0 {
 		goto L24
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L24:
 	i0 = v5 ^ uint32(1)
 	v5 = i0
-	i0 = fn1084(m, v1)
+	i0 = fn1085(m, v1)
 	v7 = i0
 	if v7 != 0 {
 		goto L21
 	}
 L20:
-	fn1085(m, v4, v2)
+	fn1086(m, v4, v2)
 L15:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
@@ -18420,7 +22598,7 @@ L15:
 	if i0 == 0 {
 		goto L25
 	}
-	i0 = fn1078(m, v4)
+	i0 = fn1079(m, v4)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	v1 = i0
@@ -18433,13 +22611,13 @@ L25:
 	i1 = v5 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L26:
-	fn3600(m, v0, v1, v4, v2)
+	fn3601(m, v0, v1, v4, v2)
 	goto L1
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v4
 	i1 = v3 + uint32(16)
-	i0 = fn2696(m, uint32(8529153), i1)
+	i0 = fn2697(m, uint32(8529153), i1)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -18452,7 +22630,7 @@ L5:
 	if v6 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
 	if v2 == 0 {
 		goto L27
@@ -18468,12 +22646,12 @@ L4:
 	if v4 != 0 {
 		goto L27
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L27:
 	if v1 == 0 {
 		goto L28
 	}
-	i0 = fn1129(m, v5, v1)
+	i0 = fn1130(m, v5, v1)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -18485,7 +22663,7 @@ L27:
 	if v2 != 0 {
 		goto L28
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L28:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	v1 = i0
@@ -18504,7 +22682,7 @@ L28:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -18513,7 +22691,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3603(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3604(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18531,7 +22709,7 @@ func fn3603(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+72))
 	v5 = i0
@@ -18551,14 +22729,14 @@ func fn3603(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v6 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
-	i0 = fn2687(m, v1, v2)
+	i0 = fn2688(m, v1, v2)
 	v5 = i0
 	if v5 == 0 {
 		goto L2
 	}
-	fn3602(m, v4, v0, v5)
+	fn3603(m, v4, v0, v5)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -18570,7 +22748,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L2:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -18579,7 +22757,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3604(m *Module, v0 uint32, v1 uint32) {
+func fn3605(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -18590,14 +22768,14 @@ func fn3604(m *Module, v0 uint32, v1 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
-	i0 = fn2675(m, v1)
+	i0 = fn2676(m, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	fn3602(m, v2, v0, v1)
+	fn3603(m, v2, v0, v1)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -18609,7 +22787,7 @@ func fn3604(m *Module, v0 uint32, v1 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -18617,18 +22795,18 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3605(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn3606(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	fn3600(m, i0, v0, v1, v2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	fn3601(m, i0, v0, v1, v2)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3606(m *Module, v0 uint32) {
+func fn3607(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18641,7 +22819,7 @@ func fn3606(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
 	v2 = i0
@@ -18660,7 +22838,7 @@ func fn3606(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return
@@ -18668,7 +22846,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3607(m *Module, v0 uint32) uint32 {
+func fn3608(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -18693,7 +22871,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3608(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3609(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -18727,14 +22905,14 @@ func fn3608(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v6 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
-	i0 = fn2687(m, v2, v3)
+	i0 = fn2688(m, v2, v3)
 	v5 = i0
 	if v5 == 0 {
 		goto L2
 	}
-	fn3602(m, v0, v1, v5)
+	fn3603(m, v0, v1, v5)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -18746,7 +22924,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L2:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -18755,7 +22933,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3609(m *Module, v0 uint32) {
+func fn3610(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -18783,7 +22961,7 @@ func fn3609(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -18791,7 +22969,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3610(m *Module, v0 uint32) uint32 {
+func fn3611(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -18805,18 +22983,18 @@ func fn3610(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3611(m *Module, v0 uint32, v1 uint32) {
+func fn3612(m *Module, v0 uint32, v1 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	fn3602(m, i0, v0, v1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	fn3603(m, i0, v0, v1)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3612(m *Module, v0 uint32) {
+func fn3613(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18831,15 +23009,15 @@ func fn3612(m *Module, v0 uint32) {
 	v1 = i0
 	m.g0 = v1
 	*(*uint32)(unsafe.Add(b, v1)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
-	i0 = fn2294(m, uint32(1), v1)
+	i0 = fn2295(m, uint32(1), v1)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3602(m, v2, i1, v0)
+	fn3603(m, v2, i1, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -18851,7 +23029,7 @@ func fn3612(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -18860,25 +23038,25 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3613(m *Module, v0 uint32, v1 uint32) {
-	fn3602(m, v0, v1, uint32(0))
+func fn3614(m *Module, v0 uint32, v1 uint32) {
+	fn3603(m, v0, v1, uint32(0))
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3614(m *Module, v0 uint32) {
+func fn3615(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	fn3602(m, i0, v0, uint32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	fn3603(m, i0, v0, uint32(0))
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3615(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn3616(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -18887,12 +23065,12 @@ func fn3615(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2675(m, v2)
+	i0 = fn2676(m, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
-	fn3602(m, v0, v1, v2)
+	fn3603(m, v0, v1, v2)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -18904,7 +23082,7 @@ func fn3615(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return
@@ -18912,7 +23090,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3616(m *Module) uint32 {
+func fn3617(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -18921,7 +23099,7 @@ func fn3616(m *Module) uint32 {
 	_ = i0
 	b := m.base
 	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+72))
 	v1 = i0
 	if v1 == 0 {
@@ -18935,7 +23113,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3617(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3618(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18964,7 +23142,7 @@ func fn3617(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn2290(m, v1)
+	i0 = fn2291(m, v1)
 	v3 = i0
 	if int32(v3) < int32(uint32(1)) {
 		goto L1
@@ -18973,7 +23151,7 @@ func fn3617(m *Module, v0 uint32, v1 uint32) uint32 {
 	v1 = i0
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn3617(m, v0, i1)
+	i0 = fn3618(m, v0, i1)
 	if i0 != 0 {
 		goto L3
 	}
@@ -19017,7 +23195,7 @@ L2:
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn2348(m, v0, v1)
+	i0 = fn2349(m, v0, v1)
 	m.depth--
 	return i0
 L5:
@@ -19030,7 +23208,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3618(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3619(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -19039,17 +23217,17 @@ func fn3618(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn3617(m, uint32(0), v1)
+	i0 = fn3618(m, uint32(0), v1)
 	return i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3617(m, i0, v1)
+	i0 = fn3618(m, i0, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3619(m *Module, v0 uint32) uint32 {
+func fn3620(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19058,7 +23236,7 @@ func fn3619(m *Module, v0 uint32) uint32 {
 	_ = i0
 	b := m.base
 	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+72))
 	v2 = i0
 	if v2 == 0 {
@@ -19067,13 +23245,13 @@ func fn3619(m *Module, v0 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v1 = i0
 L1:
-	i0 = fn3617(m, v1, v0)
+	i0 = fn3618(m, v1, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3620(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn3621(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -19136,7 +23314,7 @@ L7:
 	if i0 == 0 {
 		goto L10
 	}
-	i0 = fn596(m, v7, v5)
+	i0 = fn597(m, v7, v5)
 	v8 = i0
 	if int32(v8) < int32(uint32(0)) {
 		goto L2
@@ -19145,7 +23323,7 @@ L7:
 		goto L9
 	}
 L10:
-	i0 = fn3601(m, v5, v6)
+	i0 = fn3602(m, v5, v6)
 	v7 = i0
 	if v7 == 0 {
 		goto L2
@@ -19197,7 +23375,7 @@ L13:
 		goto L5
 	}
 L8:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	*(*uint32)(unsafe.Add(b, v1)) = v5
 	*(*uint32)(unsafe.Add(b, v2)) = v7
@@ -19218,7 +23396,7 @@ L2:
 	if v7 != 0 {
 		goto L14
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
@@ -19231,19 +23409,19 @@ L14:
 	if v5 != 0 {
 		goto L15
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L15:
 	if v4 != uint32(3) {
 		goto L16
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
 	v6 = i0
-	i0 = fn2675(m, uint32(8451500))
+	i0 = fn2676(m, uint32(8451500))
 	v5 = i0
 	if v5 == 0 {
 		goto L16
 	}
-	fn3602(m, v0, v6, v5)
+	fn3603(m, v0, v6, v5)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -19255,7 +23433,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -19318,7 +23496,7 @@ L22:
 	if v5 != 0 {
 		goto L21
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L21:
 	i0 = v4 + k32(4294967295)
 	v4 = i0
@@ -19327,31 +23505,31 @@ L21:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	i0 = fn3617(m, i0, i1)
+	i0 = fn3618(m, i0, i1)
 	if i0 != 0 {
 		goto L23
 	}
-	fn4166(m, uint32(8452034), uint32(8548839))
+	fn4167(m, uint32(8452034), uint32(8548839))
 	panic(ErrUnreachable)
 L23:
-	fn4166(m, uint32(8452034), uint32(8547842))
+	fn4167(m, uint32(8452034), uint32(8547842))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3621(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn3622(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	fn3620(m, i0, v0, v1, v2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	fn3621(m, i0, v0, v1, v2)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3622(m *Module) uint32 {
+func fn3623(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -19359,7 +23537,7 @@ func fn3622(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	v1 = i0
@@ -19369,7 +23547,7 @@ func fn3622(m *Module) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3623(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn3624(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19379,7 +23557,7 @@ func fn3623(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
 	v4 = i0
@@ -19425,7 +23603,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn3624(m *Module) {
+func fn3625(m *Module) {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -19438,7 +23616,7 @@ func fn3624(m *Module) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	v1 = i0
@@ -19457,7 +23635,7 @@ func fn3624(m *Module) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -19465,7 +23643,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3625(m *Module, v0 uint32) {
+func fn3626(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19477,7 +23655,7 @@ func fn3625(m *Module, v0 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+76))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -19514,14 +23692,14 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3626(m *Module, v0 uint32) uint32 {
+func fn3627(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19553,7 +23731,7 @@ func fn3626(m *Module, v0 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v2 = i0
-	i0 = fn1078(m, v0)
+	i0 = fn1079(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -19572,7 +23750,7 @@ L2:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v3
 	if v0 != 0 {
@@ -19587,7 +23765,7 @@ L1:
 		i1 = uint32(10059656)
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn2294(m, uint32(3), v1)
+	i0 = fn2295(m, uint32(3), v1)
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -19596,7 +23774,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3627(m *Module, v0 uint32) {
+func fn3628(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19612,7 +23790,7 @@ func fn3627(m *Module, v0 uint32) {
 	if v0 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
 	v2 = i0
@@ -19628,7 +23806,7 @@ L2:
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+72)) = uint32(0)
-	fn1085(m, v2, v0)
+	fn1086(m, v2, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+72)) = v2
@@ -19646,7 +23824,7 @@ L2:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	m.depth--
 	return
 L3:
@@ -19662,7 +23840,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return
@@ -19670,7 +23848,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3628(m *Module) {
+func fn3629(m *Module) {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -19683,7 +23861,7 @@ func fn3628(m *Module) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
@@ -19698,7 +23876,7 @@ func fn3628(m *Module) {
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	fn3602(m, v0, i1, v1)
+	fn3603(m, v0, i1, v1)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -19710,7 +23888,7 @@ func fn3628(m *Module) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -19718,7 +23896,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3629(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3630(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -19729,7 +23907,7 @@ func fn3629(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
-	fn3630(m, v0, v1, v2, v3)
+	fn3631(m, v0, v1, v2, v3)
 	i0 = v4 + uint32(16)
 	m.g0 = i0
 	return uint32(0)
@@ -19737,7 +23915,7 @@ func fn3629(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3630(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn3631(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -19748,12 +23926,12 @@ func fn3630(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
-	i0 = fn2687(m, v2, v3)
+	i0 = fn2688(m, v2, v3)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	fn3602(m, v0, v1, v3)
+	fn3603(m, v0, v1, v3)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -19765,7 +23943,7 @@ func fn3630(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	v3 = i0
@@ -19778,7 +23956,7 @@ L1:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L2:
-	fn1082(m, v3, v4)
+	fn1083(m, v3, v4)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -19787,7 +23965,7 @@ L2:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L3:
-	fn1085(m, v3, v4)
+	fn1086(m, v3, v4)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -19799,7 +23977,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	v4 = i0
@@ -19818,14 +23996,14 @@ L4:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3631(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3632(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19837,10 +24015,10 @@ func fn3631(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
-	fn3630(m, v4, v0, v1, v2)
+	fn3631(m, v4, v0, v1, v2)
 	i0 = v3 + uint32(16)
 	m.g0 = i0
 	return uint32(0)
@@ -19848,7 +24026,7 @@ func fn3631(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3632(m *Module) uint32 {
+func fn3633(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -19865,14 +24043,14 @@ func fn3632(m *Module) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
-	i0 = fn2675(m, uint32(8458240))
+	i0 = fn2676(m, uint32(8458240))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
-	fn3602(m, v1, v0, v2)
+	fn3603(m, v1, v0, v2)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -19884,7 +24062,7 @@ func fn3632(m *Module) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return uint32(0)
@@ -19892,31 +24070,31 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3633(m *Module) uint32 {
+func fn3634(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = fn1117(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = fn1118(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3634(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3635(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn3635(m, v0, v1, uint32(0))
+	i0 = fn3636(m, v0, v1, uint32(0))
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3635(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3636(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19934,9 +24112,9 @@ func fn3635(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(64)
 	v3 = i0
 	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v5 = i0
 	if v5 == 0 {
 		goto L3
@@ -19944,17 +24122,17 @@ func fn3635(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v5 != uint32(27) {
 		goto L4
 	}
-	i0 = fn6307(m)
+	i0 = fn6308(m)
 	if i0 != 0 {
 		goto L1
 	}
 L4:
-	i0 = fn7956(m, v5)
-	i0 = fn2730(m, i0, uint32(8486274))
+	i0 = fn7957(m, v5)
+	i0 = fn2731(m, i0, uint32(8486274))
 	v6 = i0
 	goto L2
 L3:
-	i0 = fn2675(m, uint32(8439531))
+	i0 = fn2676(m, uint32(8439531))
 	v6 = i0
 L2:
 	if v6 == 0 {
@@ -19973,7 +24151,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v5
 	i1 = v3 + uint32(32)
-	i0 = fn4085(m, uint32(8568330), i1)
+	i0 = fn4086(m, uint32(8568330), i1)
 	v5 = i0
 	goto L5
 L7:
@@ -19981,13 +24159,13 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v5
 	i1 = v3 + uint32(16)
-	i0 = fn4085(m, uint32(8568362), i1)
+	i0 = fn4086(m, uint32(8568362), i1)
 	v5 = i0
 	goto L5
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v6
 	*(*uint32)(unsafe.Add(b, v3)) = v5
-	i0 = fn4085(m, uint32(8568345), v3)
+	i0 = fn4086(m, uint32(8568345), v3)
 	v5 = i0
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -20001,12 +24179,12 @@ L5:
 	if v1 != 0 {
 		goto L8
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L8:
 	if v5 == 0 {
 		goto L1
 	}
-	i0 = fn851(m, v0, v5, uint32(0))
+	i0 = fn852(m, v0, v5, uint32(0))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -20019,13 +24197,13 @@ L8:
 	if v1 != 0 {
 		goto L9
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L9:
 	if v6 == 0 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	fn3602(m, v4, i1, v6)
+	fn3603(m, v4, i1, v6)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -20037,7 +24215,7 @@ L9:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L1:
 	i0 = v3 + uint32(64)
 	m.g0 = i0
@@ -20046,7 +24224,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3636(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3637(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -20057,18 +24235,18 @@ func fn3636(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	i0 = fn3635(m, v0, uint32(0), uint32(0))
+	i0 = fn3636(m, v0, uint32(0), uint32(0))
 	return uint32(0)
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v2 = i0
-	i0 = fn2731(m, v1)
+	i0 = fn2732(m, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v2
-	i0 = fn3635(m, v0, v1, uint32(0))
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v2
+	i0 = fn3636(m, v0, v1, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -20080,23 +24258,23 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3637(m *Module, v0 uint32) uint32 {
+func fn3638(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn3635(m, v0, uint32(0), uint32(0))
+	i0 = fn3636(m, v0, uint32(0), uint32(0))
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3638(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn3639(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -20115,10 +24293,10 @@ func fn3638(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	v5 = i0
 	m.g0 = v5
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v6 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
-	i0 = fn596(m, v0, i1)
+	i0 = fn597(m, v0, i1)
 	v7 = i0
 	if int32(v7) < int32(uint32(0)) {
 		goto L1
@@ -20128,12 +24306,12 @@ func fn3638(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v0 = i0
-	i0 = fn2675(m, uint32(8438540))
+	i0 = fn2676(m, uint32(8438540))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	fn3602(m, v6, v0, v1)
+	fn3603(m, v6, v0, v1)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -20145,7 +24323,7 @@ func fn3638(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L2:
 	if v1 != 0 {
@@ -20153,12 +24331,12 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v0 = i0
-	i0 = fn2675(m, uint32(8398716))
+	i0 = fn2676(m, uint32(8398716))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	fn3602(m, v6, v0, v1)
+	fn3603(m, v6, v0, v1)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -20170,10 +24348,10 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L3:
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -20183,7 +24361,7 @@ L3:
 	} else {
 		i2 = uint32(10059656)
 	}
-	i0 = fn1760(m, v1, uint32(8489437), i2)
+	i0 = fn1761(m, v1, uint32(8489437), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -20192,7 +24370,7 @@ L3:
 	} else {
 		i2 = uint32(10059656)
 	}
-	i0 = fn1760(m, v1, uint32(8469518), i2)
+	i0 = fn1761(m, v1, uint32(8469518), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -20201,18 +24379,18 @@ L3:
 	} else {
 		i2 = uint32(10059656)
 	}
-	i0 = fn1760(m, v1, uint32(8462639), i2)
+	i0 = fn1761(m, v1, uint32(8462639), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
 	i1 = v5 + uint32(12)
-	i0 = fn845(m, v0, i1, uint32(1), v1)
+	i0 = fn846(m, v0, i1, uint32(1), v1)
 	v0 = i0
 	if v0 == 0 {
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn3602(m, v6, i1, v0)
+	fn3603(m, v6, i1, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v7 = i0
 	if v7 == uint32(1073741823) {
@@ -20224,7 +24402,7 @@ L3:
 	if v7 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -20237,7 +24415,7 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -20246,29 +24424,29 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3639(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3640(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
-	fn3638(m, i0, v0, v1, v2, v3)
+	fn3639(m, i0, v0, v1, v2, v3)
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3640(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3641(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
-	fn3638(m, i0, v0, v1, v2, uint32(0))
+	fn3639(m, i0, v0, v1, v2, uint32(0))
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3641(m *Module, v0 uint32, v1 uint32) {
+func fn3642(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -20282,9 +24460,9 @@ func fn3641(m *Module, v0 uint32, v1 uint32) {
 	m.g0 = v2
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3608(m, i0, i1, uint32(8452805), v2)
+	i0 = fn3609(m, i0, i1, uint32(8452805), v2)
 	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return
@@ -20292,7 +24470,7 @@ func fn3641(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn3642(m *Module, v0 uint32, v1 uint32) {
+func fn3643(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20308,7 +24486,7 @@ func fn3642(m *Module, v0 uint32, v1 uint32) {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
 	v4 = i0
@@ -20317,12 +24495,12 @@ func fn3642(m *Module, v0 uint32, v1 uint32) {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	i0 = fn2687(m, v0, v1)
+	i0 = fn2688(m, v0, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
 	}
-	i0 = fn1129(m, v4, v1)
+	i0 = fn1130(m, v4, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -20335,12 +24513,12 @@ func fn3642(m *Module, v0 uint32, v1 uint32) {
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	if int32(v3) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
 	v1 = i0
@@ -20359,10 +24537,10 @@ L3:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
 	v1 = i0
@@ -20377,7 +24555,7 @@ L4:
 		goto L5
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = uint32(0)
-	fn1085(m, v1, v4)
+	fn1086(m, v1, v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = v1
@@ -20395,7 +24573,7 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = v4
@@ -20410,7 +24588,7 @@ L5:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -20419,7 +24597,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3643(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3644(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -20444,9 +24622,9 @@ func fn3643(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
-	i0 = fn8112(m, v0, uint32(46))
+	i0 = fn8113(m, v0, uint32(46))
 	v6 = i0
 	if v6 != 0 {
 		goto L3
@@ -20454,12 +24632,12 @@ func fn3643(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	v2 = i0
-	i0 = fn2675(m, uint32(8412279))
+	i0 = fn2676(m, uint32(8412279))
 	v8 = i0
 	if v8 == 0 {
 		goto L1
 	}
-	fn3602(m, v5, v2, v8)
+	fn3603(m, v5, v2, v8)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -20479,7 +24657,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v2 = i0
 	v4 = v2
 	if v2 != 0 {
@@ -20491,7 +24669,7 @@ L4:
 	v7 = uint32(0)
 	v8 = uint32(0)
 	i1 = k32(10089824) + uint32(24452)
-	i0 = fn1746(m, v2, i1)
+	i0 = fn1747(m, v2, i1)
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L5
@@ -20502,7 +24680,7 @@ L4:
 	}
 	v7 = uint32(0)
 	i1 = v6 - v0
-	i0 = fn2672(m, v0, i1)
+	i0 = fn2673(m, v0, i1)
 	v8 = i0
 	if v8 != 0 {
 		goto L7
@@ -20511,7 +24689,7 @@ L4:
 	goto L5
 L7:
 	i1 = k32(10089824) + uint32(24452)
-	i0 = fn1711(m, v2, i1, v8)
+	i0 = fn1712(m, v2, i1, v8)
 	if i0 != 0 {
 		goto L5
 	}
@@ -20539,7 +24717,7 @@ L6:
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v0
 	i1 = v3 + uint32(16)
-	i0 = fn2294(m, uint32(1), i1)
+	i0 = fn2295(m, uint32(1), i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L8
@@ -20551,7 +24729,7 @@ L8:
 	i1 = v6 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
-	i0 = fn857(m, uint32(10064992), uint32(8532765), v3)
+	i0 = fn858(m, uint32(10064992), uint32(8532765), v3)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -20564,7 +24742,7 @@ L8:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L5:
 	if v4 == 0 {
 		goto L10
@@ -20580,7 +24758,7 @@ L5:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L10:
 	if v8 == 0 {
 		goto L1
@@ -20597,7 +24775,7 @@ L10:
 		goto L1
 	}
 L2:
-	fn2072(m, v8)
+	fn2073(m, v8)
 L1:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -20606,7 +24784,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3644(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3645(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -20625,7 +24803,7 @@ func fn3644(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v3 != 0 {
 		goto L1
 	}
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v3 = i0
 	v4 = v3
 	if v3 != 0 {
@@ -20637,7 +24815,7 @@ L1:
 	if v1 == 0 {
 		goto L3
 	}
-	i0 = fn2675(m, v1)
+	i0 = fn2676(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -20645,7 +24823,7 @@ L1:
 	v1 = uint32(0)
 	goto L2
 L4:
-	i0 = fn1760(m, v3, uint32(8523203), v1)
+	i0 = fn1761(m, v3, uint32(8523203), v1)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
@@ -20658,14 +24836,14 @@ L4:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	v1 = uint32(0)
 	if int32(v5) < int32(uint32(0)) {
 		goto L2
 	}
 L3:
-	i0 = fn3643(m, v0, v2, v3)
+	i0 = fn3644(m, v0, v2, v3)
 	v1 = i0
 L2:
 	if v4 == 0 {
@@ -20682,7 +24860,7 @@ L2:
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	m.depth--
 	return v1
@@ -20690,13 +24868,13 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn3645(m *Module, v0 uint32, v1 uint32) {
+func fn3646(m *Module, v0 uint32, v1 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2278(m, v1, uint32(10511968), uint32(10081996), uint32(0))
+	i0 = fn2279(m, v1, uint32(10511984), uint32(10081996), uint32(0))
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	i1 = v1 >> (uint32(31) & 31)
@@ -20712,14 +24890,14 @@ func fn3645(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn3646(m *Module, v0 uint32) {
-	fn2284(m, v0, uint32(10511968))
+func fn3647(m *Module, v0 uint32) {
+	fn2285(m, v0, uint32(10511984))
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3647(m *Module, v0 uint32) uint32 {
+func fn3648(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -20747,20 +24925,20 @@ func fn3647(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 == uint32(10511968) {
+	if i0 == uint32(10511984) {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v3 = i0
-	i0 = fn2675(m, uint32(8417456))
+	i0 = fn2676(m, uint32(8417456))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
-	fn3602(m, v2, v3, v0)
+	fn3603(m, v2, v3, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -20772,16 +24950,16 @@ func fn3647(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	m.depth--
 	return uint32(0)
 L2:
-	i3 = fn2277(m, v0, uint32(0))
-	i4 = fn2277(m, v0, uint32(1))
-	i5 = fn2277(m, v0, uint32(2))
-	i6 = fn2277(m, v0, uint32(3))
-	i7 = fn2277(m, v0, uint32(4))
-	i2 = fn3648(m, v2, i3, i4, i5, i6, i7)
+	i3 = fn2278(m, v0, uint32(0))
+	i4 = fn2278(m, v0, uint32(1))
+	i5 = fn2278(m, v0, uint32(2))
+	i6 = fn2278(m, v0, uint32(3))
+	i7 = fn2278(m, v0, uint32(4))
+	i2 = fn3649(m, v2, i3, i4, i5, i6, i7)
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -20795,7 +24973,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3648(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3649(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -20813,7 +24991,7 @@ func fn3648(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	m.g0 = v6
 	i0 = k32(10089824) + uint32(41436)
 	i1 = v6 + uint32(12)
-	i0 = fn4370(m, i0, i1)
+	i0 = fn4371(m, i0, i1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L2
 	}
@@ -20861,17 +25039,17 @@ L4:
 		goto L10
 	}
 	v7 = k32(4294967295)
-	i0 = fn1299(m, v4, v8, uint32(1))
+	i0 = fn1300(m, v4, v8, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
-	i0 = fn1300(m, uint32(8580443), v8)
+	i0 = fn1301(m, uint32(8580443), v8)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
 	goto L8
 L10:
-	i0 = fn1300(m, uint32(8580302), v8)
+	i0 = fn1301(m, uint32(8580302), v8)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L8
 	}
@@ -20882,18 +25060,18 @@ L9:
 		goto L7
 	}
 	v7 = k32(4294967295)
-	i0 = fn1299(m, v4, v8, uint32(1))
+	i0 = fn1300(m, v4, v8, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
-	i0 = fn1300(m, uint32(8582816), v8)
+	i0 = fn1301(m, uint32(8582816), v8)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
 	goto L7
 L8:
 	v7 = k32(4294967295)
-	i0 = fn1299(m, v5, v8, uint32(0))
+	i0 = fn1300(m, v5, v8, uint32(0))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L11
 	}
@@ -20914,14 +25092,14 @@ L8:
 	if v5 != 0 {
 		goto L12
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L12:
-	i0 = fn1300(m, uint32(8542619), v8)
+	i0 = fn1301(m, uint32(8542619), v8)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
 L11:
-	i0 = fn1300(m, uint32(8584000), v8)
+	i0 = fn1301(m, uint32(8584000), v8)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -20932,7 +25110,7 @@ L7:
 	if v3 == uint32(10059656) {
 		goto L13
 	}
-	i0 = fn4497(m, v3, v8)
+	i0 = fn4498(m, v3, v8)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L13
 	}
@@ -20953,7 +25131,7 @@ L7:
 	if v4 != 0 {
 		goto L13
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L13:
 	if v1 != 0 {
 		goto L14
@@ -20968,7 +25146,7 @@ L14:
 	goto L6
 L15:
 	i1 = k32(10089824) + uint32(24452)
-	i0 = fn2034(m, v1, i1)
+	i0 = fn2035(m, v1, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L18
@@ -20990,7 +25168,7 @@ L15:
 	if v7 != 0 {
 		goto L18
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	v7 = i0
@@ -21009,9 +25187,9 @@ L18:
 	if v4 != 0 {
 		goto L19
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L19:
-	i0 = fn1300(m, uint32(8542271), v8)
+	i0 = fn1301(m, uint32(8542271), v8)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L16
 	}
@@ -21019,17 +25197,17 @@ L19:
 	goto L6
 L17:
 	i1 = k32(10089824) + uint32(29292)
-	i0 = fn2790(m, v4, i1)
+	i0 = fn2791(m, v4, i1)
 	if i0 != 0 {
 		goto L20
 	}
 	i1 = k32(10089824) + uint32(24292)
-	i0 = fn2790(m, v4, i1)
+	i0 = fn2791(m, v4, i1)
 	if i0 != 0 {
 		goto L20
 	}
 	v7 = k32(4294967295)
-	i0 = fn1299(m, v4, v8, uint32(1))
+	i0 = fn1300(m, v4, v8, uint32(1))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -21046,7 +25224,7 @@ L17:
 	if v8 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L6
 L21:
 	if v5 == uint32(1073741823) {
@@ -21058,9 +25236,9 @@ L21:
 	if v7 != 0 {
 		goto L22
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L22:
-	i0 = fn1300(m, uint32(8554718), v8)
+	i0 = fn1301(m, uint32(8554718), v8)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L16
 	}
@@ -21078,9 +25256,9 @@ L20:
 	if v7 != 0 {
 		goto L16
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L16:
-	i0 = fn2364(m, v1)
+	i0 = fn2365(m, v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L25
@@ -21102,7 +25280,7 @@ L16:
 	if v7 != 0 {
 		goto L25
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	v7 = i0
@@ -21121,9 +25299,9 @@ L25:
 	if v4 != 0 {
 		goto L26
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L26:
-	i0 = fn1300(m, uint32(8542271), v8)
+	i0 = fn1301(m, uint32(8542271), v8)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L23
 	}
@@ -21131,7 +25309,7 @@ L26:
 	goto L6
 L24:
 	v7 = k32(4294967295)
-	i0 = fn1299(m, v4, v8, uint32(1))
+	i0 = fn1300(m, v4, v8, uint32(1))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -21148,7 +25326,7 @@ L24:
 	if v8 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L6
 L27:
 	if v5 == uint32(1073741823) {
@@ -21160,7 +25338,7 @@ L27:
 	if v7 != 0 {
 		goto L23
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L23:
 	if v2 == 0 {
 		goto L28
@@ -21168,7 +25346,7 @@ L23:
 	if v2 == uint32(10059656) {
 		goto L28
 	}
-	i0 = fn1300(m, uint32(8580443), v8)
+	i0 = fn1301(m, uint32(8580443), v8)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L29
 	}
@@ -21176,22 +25354,22 @@ L23:
 	goto L6
 L29:
 	v7 = k32(4294967295)
-	i0 = fn1299(m, v2, v8, uint32(1))
+	i0 = fn1300(m, v2, v8, uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L28
 	}
-	fn3609(m, v0)
-	i0 = fn1300(m, uint32(8542594), v8)
+	fn3610(m, v0)
+	i0 = fn1301(m, uint32(8542594), v8)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
 L28:
 	v7 = k32(4294967295)
-	i0 = fn1300(m, uint32(8584000), v8)
+	i0 = fn1301(m, uint32(8584000), v8)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
-	i0 = fn1306(m, v8)
+	i0 = fn1307(m, v8)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v7 = i0
 L6:
@@ -21209,7 +25387,7 @@ L6:
 		goto L1
 	}
 L3:
-	fn2072(m, v8)
+	fn2073(m, v8)
 L1:
 	i0 = v6 + uint32(16)
 	m.g0 = i0
@@ -21218,7 +25396,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3649(m *Module, v0 uint32, v1 uint32) {
+func fn3650(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -21229,7 +25407,7 @@ func fn3649(m *Module, v0 uint32, v1 uint32) {
 	v2 = i0
 	m.g0 = v2
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	fn3650(m, v0, v1, uint32(0))
+	fn3651(m, v0, v1, uint32(0))
 	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return
@@ -21237,7 +25415,7 @@ func fn3649(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn3650(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn3651(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -21267,7 +25445,7 @@ func fn3650(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	i0 = i0 - uint32(32)
 	v3 = i0
 	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -21315,12 +25493,12 @@ L8:
 	goto L6
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(0)
-	i0 = fn4215(m, v4)
+	i0 = fn4216(m, v4)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
 	}
-	i1 = fn4491(m, uint32(0), v5)
+	i1 = fn4492(m, uint32(0), v5)
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v6
 	if v6 != 0 {
@@ -21343,7 +25521,7 @@ L7:
 	if v7 != 0 {
 		goto L9
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -21356,12 +25534,12 @@ L9:
 	if v6 != 0 {
 		goto L6
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L6:
 	i1 = v3 + uint32(28)
 	i2 = v3 + uint32(24)
 	i3 = v3 + uint32(20)
-	fn3620(m, v4, i1, i2, i3)
+	fn3621(m, v4, i1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	v6 = i0
 	if v6 == 0 {
@@ -21375,7 +25553,7 @@ L6:
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i0 = fn1079(m, i0, v6)
+	i0 = fn1080(m, i0, v6)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L10
 	}
@@ -21396,7 +25574,7 @@ L6:
 	if v7 != 0 {
 		goto L10
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L10:
 	if v0 != 0 {
 		goto L12
@@ -21404,13 +25582,13 @@ L10:
 	v7 = uint32(0)
 	goto L11
 L12:
-	i0 = fn2687(m, v0, v1)
+	i0 = fn2688(m, v0, v1)
 	v7 = i0
 	if v7 != 0 {
 		goto L11
 	}
 	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	v5 = i0
@@ -21429,14 +25607,14 @@ L12:
 	if v0 != 0 {
 		goto L11
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L11:
 	v8 = uint32(8410280)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	v5 = i0
-	i0 = fn2275(m, uint32(10511968))
+	i0 = fn2276(m, uint32(10511984))
 	v1 = i0
 	if v1 == 0 {
 		goto L13
@@ -21455,7 +25633,7 @@ L11:
 	i1 = v10 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v9)) = i1
 L14:
-	fn2276(m, v1, uint32(0), v9)
+	fn2277(m, v1, uint32(0), v9)
 	if v0 != 0 {
 		i0 = v0
 	} else {
@@ -21470,7 +25648,7 @@ L14:
 	i1 = v10 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v9)) = i1
 L15:
-	fn2276(m, v1, uint32(1), v9)
+	fn2277(m, v1, uint32(1), v9)
 	if v6 != 0 {
 		i0 = v6
 	} else {
@@ -21485,7 +25663,7 @@ L15:
 	i1 = v10 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v9)) = i1
 L16:
-	fn2276(m, v1, uint32(2), v9)
+	fn2277(m, v1, uint32(2), v9)
 	if v7 != 0 {
 		i0 = v7
 	} else {
@@ -21500,7 +25678,7 @@ L16:
 	i1 = v10 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v9)) = i1
 L17:
-	fn2276(m, v1, uint32(3), v9)
+	fn2277(m, v1, uint32(3), v9)
 	if v2 != 0 {
 		i0 = v2
 	} else {
@@ -21515,7 +25693,7 @@ L17:
 	i1 = v10 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v9)) = i1
 L18:
-	fn2276(m, v1, uint32(4), v9)
+	fn2277(m, v1, uint32(4), v9)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+72))
 	v9 = i0
 	if v9 == 0 {
@@ -21536,12 +25714,12 @@ L18:
 	if v9 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L13
 L19:
 	i0 = k32(10089824) + uint32(42832)
 	i1 = v3 + uint32(16)
-	i0 = fn4370(m, i0, i1)
+	i0 = fn4371(m, i0, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L20
 	}
@@ -21558,7 +25736,7 @@ L19:
 	if v9 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L13
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
@@ -21585,7 +25763,7 @@ L24:
 L23:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v3)) = v8
-	i0 = fn4379(m, v4, uint32(8466795), uint32(8532821), v3)
+	i0 = fn4380(m, v4, uint32(8466795), uint32(8532821), v3)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
 	v8 = i0
@@ -21603,7 +25781,7 @@ L23:
 	if v2 != 0 {
 		goto L26
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L26:
 	v2 = uint32(0)
 	v8 = uint32(8466844)
@@ -21618,7 +25796,7 @@ L26:
 	if v9 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L13
 L25:
 	if v8 != uint32(10059656) {
@@ -21635,7 +25813,7 @@ L25:
 	if v8 != 0 {
 		goto L27
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v8 = i0
@@ -21654,11 +25832,11 @@ L28:
 	v1 = v7
 	goto L3
 L22:
-	fn2072(m, v1)
+	fn2073(m, v1)
 	v1 = v7
 	goto L3
 L21:
-	i0 = fn852(m, v8, v1)
+	i0 = fn853(m, v8, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
 	v8 = i0
@@ -21673,7 +25851,7 @@ L21:
 	if v9 != 0 {
 		goto L29
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v8 = i0
@@ -21686,7 +25864,7 @@ L29:
 	if v8 != 0 {
 		goto L30
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L30:
 	if v2 == 0 {
 		goto L31
@@ -21708,7 +25886,7 @@ L32:
 	v1 = v7
 	goto L2
 L33:
-	fn2072(m, v2)
+	fn2073(m, v2)
 	v1 = v7
 	goto L2
 L31:
@@ -21716,7 +25894,7 @@ L31:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
 	v2 = i0
 L13:
-	i0 = fn2675(m, v8)
+	i0 = fn2676(m, v8)
 	v1 = i0
 	if v7 == 0 {
 		goto L34
@@ -21732,7 +25910,7 @@ L13:
 	if v8 != 0 {
 		goto L34
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L34:
 	if v5 == 0 {
 		goto L35
@@ -21748,7 +25926,7 @@ L34:
 	if v7 != 0 {
 		goto L35
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L35:
 	if v0 == 0 {
 		goto L36
@@ -21764,7 +25942,7 @@ L35:
 	if v5 != 0 {
 		goto L36
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L36:
 	if v6 == 0 {
 		goto L37
@@ -21780,7 +25958,7 @@ L36:
 	if v5 != 0 {
 		goto L37
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L37:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+72))
 	v0 = i0
@@ -21823,7 +26001,7 @@ L41:
 L38:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v6
 L3:
-	i0 = fn3648(m, v4, v5, v0, v6, v1, v2)
+	i0 = fn3649(m, v4, v5, v0, v6, v1, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	v5 = i0
 L2:
@@ -21841,7 +26019,7 @@ L2:
 	if v6 != 0 {
 		goto L42
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L42:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
 	v5 = i0
@@ -21859,7 +26037,7 @@ L42:
 	if v6 != 0 {
 		goto L43
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L43:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	v5 = i0
@@ -21877,7 +26055,7 @@ L43:
 	if v6 != 0 {
 		goto L44
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L44:
 	if v1 == 0 {
 		goto L45
@@ -21893,7 +26071,7 @@ L44:
 	if v5 != 0 {
 		goto L45
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L45:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+72))
 	v5 = i0
@@ -21912,5438 +26090,12 @@ L45:
 	if v4 != 0 {
 		goto L46
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L46:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
 	return
 L1:
-	fn4166(m, uint32(8393692), uint32(8568622))
+	fn4167(m, uint32(8393692), uint32(8568622))
 	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn3651(m *Module, v0 uint32) {
-	fn3652(m, v0, v0, uint32(0))
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3652(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
-	fn3650(m, uint32(0), v2, v0)
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3653(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
-	i0 = fn1574(m, v1)
-	v7 = i0
-	if v7 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
-	if v7 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v8
-	if v8 == 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	i1 = k32(10089824) + uint32(36284)
-	i0 = fn2037(m, v6, i1, v7)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v8 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
-	if v8 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v9
-	if v9 != 0 {
-		goto L4
-	}
-	fn2072(m, v8)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v8
-	if v8 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v7)
-L1:
-	v7 = uint32(0)
-	if int32(v2) < int32(uint32(0)) {
-		goto L5
-	}
-	i0 = fn1574(m, v2)
-	v7 = i0
-	if v7 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v2 = i0
-	v7 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
-	if v2 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v8
-	if v8 != 0 {
-		goto L5
-	}
-	fn2072(m, v2)
-L5:
-	i1 = k32(10089824) + uint32(38164)
-	if v7 != 0 {
-		i2 = v7
-	} else {
-		i2 = uint32(10059656)
-	}
-	i0 = fn2037(m, v6, i1, i2)
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
-	if v2 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v8
-	if v8 != 0 {
-		goto L6
-	}
-	fn2072(m, v2)
-L6:
-	if v7 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v2
-	if v2 != 0 {
-		goto L7
-	}
-	fn2072(m, v7)
-L7:
-	v7 = uint32(0)
-	if int32(v3) < int32(uint32(0)) {
-		goto L8
-	}
-	i0 = fn1574(m, v3)
-	v7 = i0
-	if v7 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v3 = i0
-	v7 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
-	if v3 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L8
-	}
-	fn2072(m, v3)
-L8:
-	i1 = k32(10089824) + uint32(32248)
-	if v7 != 0 {
-		i2 = v7
-	} else {
-		i2 = uint32(10059656)
-	}
-	i0 = fn2037(m, v6, i1, i2)
-	if i0 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
-	if v3 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L9
-	}
-	fn2072(m, v3)
-L9:
-	if v7 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v3
-	if v3 != 0 {
-		goto L10
-	}
-	fn2072(m, v7)
-L10:
-	v7 = uint32(0)
-	if int32(v4) < int32(uint32(0)) {
-		goto L11
-	}
-	i0 = fn1574(m, v4)
-	v7 = i0
-	if v7 != 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v4 = i0
-	v7 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
-	if v4 == 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L11
-	}
-	fn2072(m, v4)
-L11:
-	i1 = k32(10089824) + uint32(32280)
-	if v7 != 0 {
-		i2 = v7
-	} else {
-		i2 = uint32(10059656)
-	}
-	i0 = fn2037(m, v6, i1, i2)
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
-	if v4 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L12
-	}
-	fn2072(m, v4)
-L12:
-	if v7 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v4
-	if v4 != 0 {
-		goto L13
-	}
-	fn2072(m, v7)
-L13:
-	if v0 == 0 {
-		goto L14
-	}
-	i1 = k32(10089824) + uint32(33052)
-	i0 = fn2037(m, v6, i1, v0)
-	if i0 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
-	if v7 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v4
-	if v4 != 0 {
-		goto L15
-	}
-	fn2072(m, v7)
-L15:
-	i0 = fn3655(m, v0, v1, uint32(0))
-	v7 = i0
-	if v7 == 0 {
-		goto L17
-	}
-	i1 = k32(10089824) + uint32(42196)
-	i0 = fn2037(m, v6, i1, v7)
-	if i0 == 0 {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
-	if v0 == 0 {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L18
-	}
-	fn2072(m, v0)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v0
-	if v0 == 0 {
-		goto L16
-	}
-	goto L14
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
-	if v7 == 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v0
-	if v0 != 0 {
-		goto L14
-	}
-L16:
-	fn2072(m, v7)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	if i0 == i1 {
-		goto L20
-	}
-	i1 = k32(10089824) + uint32(37296)
-	i0 = fn2039(m, v6, i1)
-	v7 = i0
-	if int32(v7) > int32(k32(4294967295)) {
-		goto L23
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
-	if v7 == 0 {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L21
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v0
-	if v0 == 0 {
-		goto L22
-	}
-	goto L21
-L23:
-	if v7 != 0 {
-		goto L21
-	}
-	i0 = fn2019(m, v6)
-	v7 = i0
-	if v7 == 0 {
-		goto L24
-	}
-	i1 = k32(10089824) + uint32(37296)
-	i0 = fn2037(m, v6, i1, v7)
-	if i0 == 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
-	if v0 == 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L25
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L25
-	}
-	fn2072(m, v0)
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L21
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v0
-	if v0 == 0 {
-		goto L22
-	}
-	goto L21
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
-	if v7 == 0 {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L21
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v0
-	if v0 != 0 {
-		goto L21
-	}
-L22:
-	fn2072(m, v7)
-L21:
-	i1 = k32(10089824) + uint32(39204)
-	i0 = fn2039(m, v6, i1)
-	v7 = i0
-	if int32(v7) > int32(k32(4294967295)) {
-		goto L27
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
-	if v7 == 0 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v0
-	if v0 == 0 {
-		goto L26
-	}
-	goto L20
-L27:
-	if v7 != 0 {
-		goto L20
-	}
-	i1 = k32(10089824) + uint32(39204)
-	i0 = fn2037(m, v6, i1, uint32(10059656))
-	if i0 == 0 {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
-	if v7 == 0 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v0
-	if v0 != 0 {
-		goto L20
-	}
-L26:
-	fn2072(m, v7)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = v6
-	if v7 == 0 {
-		goto L28
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L28
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v5
-	if v5 != 0 {
-		goto L28
-	}
-	fn2072(m, v7)
-L28:
-	return
-L19:
-	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = v6
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3654(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	fn3653(m, v0, v1, v2, v1, k32(4294967295))
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3655(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(1024)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	if v0 == 0 {
-		goto L1
-	}
-	if int32(v1) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = fn4610(m, v0, uint32(8518975))
-	v5 = i0
-	if v5 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+72)) = uint32(0)
-	if v6 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v6)
-	goto L1
-L2:
-	v6 = uint32(0)
-	v7 = uint32(0)
-	if v2 != 0 {
-		goto L4
-	}
-	i0 = fn8043(m, v5)
-	v8 = i0
-	i0 = fn484(m, v8, v0)
-	v7 = i0
-	v2 = v7
-	if v7 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
-	v2 = uint32(8543626)
-	if v4 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L5
-	}
-	fn2072(m, v4)
-L5:
-	v4 = uint32(0)
-	l0 = fn7837(m, v8, uint64(0), uint32(0))
-	if l0 != k64(18446744073709551615) {
-		goto L4
-	}
-	i0 = fn8035(m, v5)
-	goto L3
-L4:
-L7:
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
-	i0 = v3 + uint32(16)
-	i4 = v3 + uint32(12)
-	i0 = fn1302(m, i0, uint32(1000), v5, uint32(0), i4)
-	if i0 == 0 {
-		goto L6
-	}
-	i1 = v6 + uint32(1)
-	v4 = i1
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+1014)))
-	i2 = i2 & uint32(255)
-	if i2 != uint32(10) {
-		i0 = v6
-	} else {
-		i0 = v4
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v0 = i2
-	if !(v0 == uint32(999)) {
-		i0 = v4
-	}
-	if !(int32(v4) < int32(v1)) {
-		i0 = v4
-	}
-	v6 = i0
-	if int32(v6) < int32(v1) {
-		goto L7
-	}
-	i0 = v3 + uint32(16)
-	v4 = i0
-	if v1 != uint32(1) {
-		goto L8
-	}
-	if v0 < uint32(3) {
-		goto L8
-	}
-	i0 = v3 + uint32(16)
-	i0 = fn8094(m, i0, uint32(8388614), uint32(3))
-	if i0 != 0 {
-		goto L8
-	}
-	i1 = v0 + k32(4294967293)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
-	i0 = v3 + uint32(16)
-	i0 = i0 | uint32(3)
-	v4 = i0
-L8:
-	i0 = fn2702(m, v4, v0, v2, uint32(8502322))
-	v4 = i0
-	if v4 != 0 {
-		goto L6
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+72)) = uint32(0)
-	if v6 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v1
-	if v1 != 0 {
-		goto L6
-	}
-	fn2072(m, v6)
-L6:
-	i0 = fn8035(m, v5)
-L3:
-	fn2111(m, v7)
-L1:
-	i0 = v3 + uint32(1024)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn3656(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
-	fn3653(m, v0, v1, v2, v3, v4)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3657(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn3655(m, v0, v1, uint32(0))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3658(m *Module) uint32 {
-	var v0 uint32
-	_ = v0
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = fn2108(m, uint32(16))
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = fn3633(m)
-	return uint32(0)
-L1:
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = fn2109(m, uint32(1), uint32(56))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = k32(4294967295)
-	return v0
-L2:
-	i0 = fn3633(m)
-	fn2111(m, v0)
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn3659(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v2 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	fn2111(m, v2)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	fn2111(m, v1)
-	v1 = v2
-	if v2 != 0 {
-		goto L3
-	}
-L2:
-	fn2111(m, v0)
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3660(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = v0 + uint32(4)
-	v1 = i0
-	v0 = k32(4294967295)
-L1:
-	i0 = v0 + uint32(1)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v1 = i0
-	if v1 != 0 {
-		goto L1
-	}
-	v1 = uint32(0)
-	if v0 < uint32(1073741824) {
-		goto L2
-	}
-	i0 = fn3633(m)
-	v1 = k32(4294967295)
-L2:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3661(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
-	i0 = fn3662(m, v0)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3662(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = v2 << (uint32(5) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967264)
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i1
-	i1 = v1 << (uint32(2) & 31)
-	i0 = uint32(8694704) + i1
-	i0 = i0 + uint32(2)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(8)
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = v1 + k32(4294967195)
-	if i0 < uint32(3) {
-		goto L2
-	}
-	if v1 == uint32(36) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 != k32(4294967295) {
-		goto L2
-	}
-	return uint32(0)
-L3:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	if v3 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != k32(4294967295) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = k32(4294967295)
-	return uint32(0)
-L2:
-	i0 = fn2109(m, uint32(1), uint32(56))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = k32(4294967295)
-	return uint32(0)
-L4:
-	i0 = fn3633(m)
-	v2 = k32(4294967295)
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3663(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	b := m.base
-	v4 = k32(4294967295)
-	i0 = fn3662(m, v0)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = i0 + uint32(1)
-	i1 = v0 + uint32(12)
-	v5 = i1
-	i2 = v0 + uint32(24)
-	i0 = fn3432(m, i0, v5, i2, uint32(16), uint32(32))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i1
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	if int32(v6) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	i1 = v6 << (uint32(5) & 31)
-	i0 = i0 + i1
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v2
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	l1 = *(*uint64)(unsafe.Add(b, v3))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = l1
-	i0 = v4 + uint32(16)
-	i1 = v3 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	v4 = uint32(0)
-L1:
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn3664(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var v22 uint32
-	_ = v22
-	var v23 uint32
-	_ = v23
-	var v24 uint32
-	_ = v24
-	var v25 uint32
-	_ = v25
-	var v26 uint32
-	_ = v26
-	var v27 uint64
-	_ = v27
-	var v28 uint64
-	_ = v28
-	var v29 uint64
-	_ = v29
-	var v30 uint64
-	_ = v30
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	var l3 uint64
-	_ = l3
-	var l4 uint64
-	_ = l4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(80)
-	v6 = i0
-	m.g0 = v6
-	v7 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn3665(m, i0)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v7 = i0
-	if v7 != 0 {
-		goto L3
-	}
-	v8 = uint32(0)
-	goto L2
-L3:
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
-	v9 = i0
-	if int32(v9) < int32(uint32(1)) {
-		goto L5
-	}
-	v10 = uint32(0)
-	v8 = uint32(24)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = i0 + v8
-	v11 = i0
-	i0 = v11 + k32(4294967272)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = i0 + k32(4294967029)
-	if i0 < k32(4294967293) {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v9 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v9)+48)))
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, uint64(v9)+48)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
-	v9 = i0
-L7:
-	i0 = v8 + uint32(32)
-	v8 = i0
-	i0 = v10 + uint32(1)
-	v10 = i0
-	if int32(v10) < int32(v9) {
-		goto L6
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
-	v7 = i0
-	if v7 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v8 = i0
-L2:
-	v7 = k32(4294967295)
-	i0 = fn3666(m, v8)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v11 = i0
-	if v11 != 0 {
-		goto L12
-	}
-	v8 = uint32(0)
-	goto L11
-L12:
-	v9 = v11
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
-	v10 = i0
-	if int32(v10) < int32(uint32(1)) {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
-	v8 = i0
-L16:
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	v7 = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = uint32(8694704) + i1
-	i0 = i0 + uint32(2)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(8)
-	if i0 != 0 {
-		goto L18
-	}
-	i0 = v7 + k32(4294967195)
-	if i0 < uint32(3) {
-		goto L18
-	}
-	if v7 != uint32(36) {
-		goto L17
-	}
-L18:
-	if v10 != uint32(1) {
-		goto L13
-	}
-L17:
-	i0 = v8 + uint32(32)
-	v8 = i0
-	i0 = v10 + k32(4294967295)
-	v10 = i0
-	if v10 != 0 {
-		goto L16
-	}
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+16))
-	v9 = i0
-	if v9 != 0 {
-		goto L14
-	}
-	v8 = v11
-	v10 = uint32(0)
-L19:
-	v9 = v10
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
-	v10 = i0
-	if int32(v10) < int32(uint32(1)) {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i1 = v10 << (uint32(5) & 31)
-	i0 = i0 + i1
-	v12 = i0
-	i0 = v12 + k32(4294967264)
-	v13 = i0
-	if v13 == 0 {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	v14 = i0
-	i0 = v14 + k32(4294967219)
-	if i0 < uint32(3) {
-		goto L22
-	}
-	i0 = v14 + k32(4294967040)
-	if i0 > uint32(1) {
-		goto L21
-	}
-L22:
-	i0 = v12 + k32(4294967288)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v15 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+20))
-	v16 = i0
-	i0 = b2i(int32(v16) < int32(uint32(1)))
-	v17 = i0
-	if v17 == 0 {
-		goto L24
-	}
-	v18 = uint32(0)
-	v19 = uint32(0)
-	goto L23
-L24:
-	v19 = uint32(0)
-	v18 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+12))
-	v10 = i0
-	i1 = v16 << (uint32(5) & 31)
-	i0 = v10 + i1
-	i0 = i0 + k32(4294967264)
-	v20 = i0
-	if v20 == 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v20))
-	v7 = i0
-	i0 = v7 + k32(4294967195)
-	if i0 < uint32(3) {
-		goto L26
-	}
-	v18 = uint32(0)
-	if v7 != uint32(36) {
-		goto L25
-	}
-L26:
-	i0 = b2i(v16 < uint32(5))
-	v18 = i0
-L25:
-	i0 = v10 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L23
-	}
-	i0 = v16 + k32(4294967295)
-	v21 = i0
-	i0 = v10 + uint32(40)
-	v7 = i0
-	v10 = uint32(0)
-L28:
-	if v21 != v10 {
-		goto L29
-	}
-	v10 = v16
-	goto L27
-L29:
-	i0 = v10 + uint32(1)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v22 = i0
-	i0 = v7 + uint32(32)
-	v7 = i0
-	if int32(v22) < int32(uint32(0)) {
-		goto L28
-	}
-L27:
-	v19 = uint32(0)
-	if v20 == 0 {
-		goto L23
-	}
-	if int32(v10) < int32(v16) {
-		goto L23
-	}
-	v19 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, v20))
-	v10 = i0
-	i0 = v10 + k32(4294967219)
-	v7 = i0
-	if v7 > uint32(26) {
-		goto L30
-	}
-	i0 = uint32(1) << (v7 & 31)
-	i0 = i0 & uint32(117440517)
-	if i0 != 0 {
-		goto L20
-	}
-L30:
-	i0 = v10 + k32(4294967040)
-	if i0 < uint32(2) {
-		goto L20
-	}
-	if v10 == uint32(36) {
-		goto L20
-	}
-	i0 = b2i(v10 == uint32(78))
-	v19 = i0
-L23:
-	if v18 != 0 {
-		goto L20
-	}
-	if v19 != 0 {
-		goto L20
-	}
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
-	v10 = i0
-	if v10 != 0 {
-		i0 = v10
-	} else {
-		i0 = v11
-	}
-	v8 = i0
-	i0 = b2i(v10 != uint32(0))
-	v7 = i0
-	i0 = v7 & v9
-	v10 = i0
-	i0 = v7 | v9
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v8 = i0
-	goto L11
-L20:
-	*(*uint32)(unsafe.Add(b, v13)) = uint32(30)
-	i0 = v12 + k32(4294967268)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	if v17 != 0 {
-		goto L31
-	}
-	i0 = v8 + uint32(12)
-	v22 = i0
-	i0 = v8 + uint32(24)
-	v13 = i0
-	v9 = uint32(0)
-	v21 = uint32(0)
-L32:
-	v7 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
-	i0 = i0 + uint32(1)
-	i0 = fn3432(m, i0, v22, v13, uint32(16), uint32(32))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
-	v10 = i1
-	i1 = v10 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v8)+20)) = i1
-	if int32(v10) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v22))
-	i1 = v10 << (uint32(5) & 31)
-	i0 = i0 + i1
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v15)+12))
-	i1 = i1 + v9
-	v7 = i1
-	l1 = *(*uint64)(unsafe.Add(b, v7))
-	*(*uint64)(unsafe.Add(b, v10)) = l1
-	i0 = v10 + uint32(24)
-	i1 = v7 + uint32(24)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v10 + uint32(16)
-	i1 = v7 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v10 + uint32(8)
-	i1 = v7 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v9 + uint32(32)
-	v9 = i0
-	i0 = v21 + uint32(1)
-	v21 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v15)+20))
-	if int32(v21) < int32(i1) {
-		goto L32
-	}
-L31:
-	if v19 == 0 {
-		goto L33
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
-	i1 = i1 << (uint32(5) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967264)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v7 = i0
-	i0 = v7 + k32(4294967219)
-	switch i0 {
-	case 0, 2:
-		goto L35
-	case 1:
-		goto L36
-	default:
-		goto L37
-	}
-L37:
-	i0 = v7 + k32(4294967040)
-	if i0 < uint32(2) {
-		goto L35
-	}
-L36:
-	if v14 != uint32(256) {
-		goto L33
-	}
-	if v7 == uint32(78) {
-		goto L34
-	}
-	goto L33
-L35:
-	if v14 != uint32(256) {
-		goto L33
-	}
-L34:
-	*(*uint32)(unsafe.Add(b, v10)) = uint32(256)
-L33:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v15)+40))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v15)+40)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
-	v10 = i0
-	if v10 != 0 {
-		i0 = v10
-	} else {
-		i0 = v11
-	}
-	v8 = i0
-	i0 = b2i(v10 != uint32(0))
-	v10 = i0
-	goto L19
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8549981))
-	goto L10
-L11:
-	v7 = k32(4294967295)
-	i0 = fn3667(m, v8)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v7 = k32(4294967295)
-	i0 = fn3668(m, v0)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v9 = i0
-	if v9 != 0 {
-		goto L48
-	}
-	v8 = uint32(0)
-	goto L47
-L48:
-L49:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
-	v22 = i0
-	if int32(v22) < int32(uint32(1)) {
-		goto L50
-	}
-	v8 = uint32(0)
-	v21 = uint32(0)
-	v10 = uint32(0)
-L51:
-	i0 = b2i(v8 != uint32(83))
-	v15 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
-	v13 = i0
-	i1 = v10 << (uint32(5) & 31)
-	i0 = v13 + i1
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v8 = i0
-	if v15 != 0 {
-		goto L54
-	}
-	if v8 != uint32(61) {
-		goto L54
-	}
-	v8 = uint32(61)
-	if v7 == uint32(1) {
-		goto L53
-	}
-	v21 = v7
-	goto L52
-L54:
-	v21 = v7
-	if v8 == uint32(83) {
-		goto L53
-	}
-	v21 = v7
-	goto L52
-L53:
-	v8 = uint32(83)
-	i0 = v10 + uint32(1)
-	v7 = i0
-	if int32(v7) >= int32(v22) {
-		goto L52
-	}
-	i1 = v7 << (uint32(5) & 31)
-	v12 = i1
-	i0 = v13 + v12
-	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	v15 = i0
-	i0 = v15 + k32(4294967220)
-	switch i0 {
-	case 0:
-		goto L59
-	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 22, 23:
-		goto L52
-	case 21, 24:
-		goto L60
-	default:
-		goto L61
-	}
-L61:
-	i0 = v15 + k32(4294967260)
-	switch i0 {
-	case 0:
-		goto L58
-	case 4:
-		goto L57
-	default:
-		goto L52
-	}
-L60:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = v21 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	if v7 == 0 {
-		goto L56
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v22 = i0
-	if v22 == uint32(1073741823) {
-		goto L62
-	}
-	i1 = v22 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-L62:
-	i0 = fn2030(m, v7)
-	v22 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v13 = i0
-	if v13 == uint32(1073741823) {
-		goto L63
-	}
-	i1 = v13 + k32(4294967295)
-	v13 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v13
-	if v13 != 0 {
-		goto L63
-	}
-	fn2072(m, v7)
-L63:
-	v7 = k32(4294967295)
-	if v22 == k32(4294967295) {
-		goto L1
-	}
-	*(*uint64)(unsafe.Add(b, v11)) = uint64(30)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
-	i0 = i0 + v12
-	v7 = i0
-	i1 = b2i(v15 == uint32(100))
-	if v22 != i1 {
-		goto L64
-	}
-	*(*uint32)(unsafe.Add(b, v7)) = uint32(256)
-	goto L52
-L64:
-	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
-	goto L52
-L59:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = v21 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	if v7 == 0 {
-		goto L56
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v15 = i0
-	if v15 == uint32(1073741823) {
-		goto L66
-	}
-	i1 = v15 + uint32(1)
-	v22 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v22
-	if v7 != uint32(10059656) {
-		goto L65
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
-	v22 = i0
-	goto L55
-L66:
-	if v7 == uint32(10059656) {
-		goto L55
-	}
-	goto L52
-L65:
-	if v22 == uint32(1073741823) {
-		goto L52
-	}
-	*(*uint32)(unsafe.Add(b, v7)) = v15
-	if v15 != 0 {
-		goto L52
-	}
-	fn2072(m, v7)
-	goto L52
-L58:
-	*(*uint32)(unsafe.Add(b, uint64(v13)+4)) = v21
-	*(*uint32)(unsafe.Add(b, v13)) = uint32(103)
-	*(*uint64)(unsafe.Add(b, v11)) = uint64(30)
-	v10 = v7
-	goto L52
-L57:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = v21 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v8 = i0
-	if v8 == 0 {
-		goto L56
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L67
-	}
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-L67:
-	i0 = fn2030(m, v8)
-	v15 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L68
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v7
-	if v7 != 0 {
-		goto L68
-	}
-	fn2072(m, v8)
-L68:
-	v7 = k32(4294967295)
-	if v15 == k32(4294967295) {
-		goto L1
-	}
-	i0 = fn606(m, v15)
-	i0 = fn3669(m, i0, v1, v2)
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	*(*uint64)(unsafe.Add(b, v11)) = uint64(30)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
-	i0 = i0 + v12
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = v8
-	v8 = uint32(83)
-	*(*uint32)(unsafe.Add(b, v7)) = uint32(83)
-	goto L52
-L56:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8400030))
-	goto L10
-L55:
-	i1 = v10 + uint32(2)
-	v7 = i1
-	if int32(v22) <= int32(v7) {
-		goto L52
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
-	v15 = i0
-	i1 = v7 << (uint32(5) & 31)
-	i0 = v15 + i1
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v13 = i0
-	if v13 != uint32(40) {
-		goto L69
-	}
-	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
-	i1 = v10 + uint32(3)
-	v7 = i1
-	if int32(v22) <= int32(v7) {
-		goto L52
-	}
-	i1 = v7 << (uint32(5) & 31)
-	i0 = v15 + i1
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v13 = i0
-L69:
-	i0 = v15 + v12
-	v22 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v22)+4))
-	v12 = i0
-	i0 = b2i(v12 != uint32(0))
-	v15 = i0
-	i0 = v13 + k32(4294967199)
-	switch i0 {
-	case 0:
-		goto L71
-	case 3:
-		goto L70
-	default:
-		goto L52
-	}
-L71:
-	i0 = b2i(v12 == 0)
-	v15 = i0
-L70:
-	*(*uint64)(unsafe.Add(b, v11)) = uint64(30)
-	*(*uint64)(unsafe.Add(b, v22)) = uint64(30)
-	if v15 != 0 {
-		i1 = uint32(99)
-	} else {
-		i1 = uint32(98)
-	}
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-L52:
-	i0 = v10 + uint32(1)
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
-	v22 = i1
-	if int32(v10) < int32(v22) {
-		goto L51
-	}
-L50:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+16))
-	v9 = i0
-	if v9 != 0 {
-		goto L49
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v12 = i0
-	if v12 != 0 {
-		goto L72
-	}
-	v8 = uint32(0)
-	goto L47
-L72:
-L73:
-	*(*uint64)(unsafe.Add(b, v6)) = uint64(30)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
-	v10 = i0
-	if int32(v10) < int32(uint32(1)) {
-		goto L74
-	}
-	i0 = v12 + uint32(24)
-	v19 = i0
-	i0 = v12 + uint32(12)
-	v21 = i0
-	v8 = uint32(0)
-L76:
-	i0 = *(*uint32)(unsafe.Add(b, v21))
-	v22 = i0
-	i1 = v8 << (uint32(5) & 31)
-	v18 = i1
-	i0 = v22 + v18
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v9 = i0
-	i0 = v9 + k32(4294967032)
-	if i0 < uint32(3) {
-		goto L78
-	}
-	v11 = v6
-	i1 = v9 << (uint32(2) & 31)
-	i0 = uint32(8694704) + i1
-	i0 = i0 + uint32(2)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L77
-	}
-L78:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v11 = i0
-L77:
-	v15 = uint32(0)
-	i0 = v8 + uint32(1)
-	v13 = i0
-	if int32(v13) >= int32(v10) {
-		goto L79
-	}
-	i1 = v13 << (uint32(5) & 31)
-	i0 = v22 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v15 = i0
-L79:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	v16 = i0
-	i0 = v9 + k32(4294967256)
-	switch i0 {
-	case 0:
-		goto L83
-	case 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16, 17, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 52, 53, 54, 55, 56, 61, 62, 63, 64, 65, 66, 67, 68, 69, 71, 72, 73, 74:
-		goto L81
-	case 3:
-		goto L82
-	case 12:
-		goto L94
-	case 18:
-		goto L85
-	case 19, 36:
-		goto L84
-	case 51:
-		goto L86
-	case 57:
-		goto L92
-	case 58, 59:
-		goto L93
-	case 60:
-		goto L91
-	case 70:
-		goto L88
-	case 75:
-		goto L87
-	default:
-		goto L95
-	}
-L95:
-	i0 = v9 + k32(4294967040)
-	if i0 >= uint32(2) {
-		goto L81
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	i0 = i0 + k32(4294967040)
-	switch i0 {
-	case 0:
-		goto L90
-	case 1:
-		goto L89
-	default:
-		goto L81
-	}
-L94:
-	if v15 != uint32(117) {
-		goto L96
-	}
-	i2 = v13 << (uint32(5) & 31)
-	i1 = v22 + i2
-	v10 = i1
-	i1 = v10 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if v16 != i1 {
-		goto L96
-	}
-	i0 = v16 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L98
-	case 1, 2:
-		goto L97
-	default:
-		goto L96
-	}
-L98:
-	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
-	*(*uint64)(unsafe.Add(b, v10)) = uint64(30)
-	goto L81
-L97:
-	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
-	*(*uint32)(unsafe.Add(b, v10)) = uint32(115)
-	goto L81
-L96:
-	if int32(v8) < int32(v16) {
-		goto L81
-	}
-	i1 = v16 << (uint32(5) & 31)
-	v17 = i1
-	i0 = v7 - v17
-	v11 = i0
-	v10 = v11
-	v9 = v16
-	if int32(v16) >= int32(uint32(1)) {
-		goto L100
-	}
-	i0 = fn2289(m, v16)
-	v10 = i0
-	if v10 == 0 {
-		goto L10
-	}
-	i0 = fn3669(m, v10, v1, v2)
-	v13 = i0
-	if int32(v13) >= int32(uint32(0)) {
-		goto L99
-	}
-	goto L10
-L100:
-L101:
-	i1 = *(*uint32)(unsafe.Add(b, v10))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8694704) + i1
-	i0 = i0 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L81
-	}
-	i0 = v10 + uint32(32)
-	v10 = i0
-	i0 = v9 + k32(4294967295)
-	v9 = i0
-	if v9 != 0 {
-		goto L101
-	}
-	i0 = fn2289(m, v16)
-	v20 = i0
-	if v20 == 0 {
-		goto L10
-	}
-	i0 = v20 + uint32(12)
-	v15 = i0
-	v10 = v11
-	v13 = v16
-L102:
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	if i0 != uint32(83) {
-		goto L80
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = v10 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v9 = i0
-	if v9 == 0 {
-		goto L80
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v14 = i0
-	if v14 == uint32(1073741823) {
-		goto L103
-	}
-	i1 = v14 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-L103:
-	*(*uint32)(unsafe.Add(b, v15)) = v9
-	i0 = v10 + uint32(32)
-	v10 = i0
-	i0 = v15 + uint32(4)
-	v15 = i0
-	i0 = v13 + k32(4294967295)
-	v13 = i0
-	if v13 != 0 {
-		goto L102
-	}
-	i0 = fn3669(m, v20, v1, v2)
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L10
-	}
-	i0 = v16 & uint32(3)
-	v9 = i0
-	v10 = uint32(0)
-	if v16 < uint32(4) {
-		goto L104
-	}
-	v10 = uint32(0)
-	i1 = v16 & uint32(2147483644)
-	i0 = uint32(0) - i1
-	v15 = i0
-L105:
-	*(*uint64)(unsafe.Add(b, v11)) = uint64(30)
-	i0 = v11 + uint32(96)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(30)
-	i0 = v11 + uint32(64)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(30)
-	i0 = v11 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(30)
-	i0 = v11 + uint32(128)
-	v11 = i0
-	i1 = v10 + k32(4294967292)
-	v10 = i1
-	if v15 != v10 {
-		goto L105
-	}
-	i0 = uint32(0) - v10
-	v10 = i0
-L104:
-	if v9 == 0 {
-		goto L99
-	}
-	i2 = v10 << (uint32(5) & 31)
-	i1 = v18 + i2
-	i1 = i1 - v17
-	i0 = v22 + i1
-	v10 = i0
-L106:
-	*(*uint64)(unsafe.Add(b, v10)) = uint64(30)
-	i0 = v10 + uint32(32)
-	v10 = i0
-	i0 = v9 + k32(4294967295)
-	v9 = i0
-	if v9 != 0 {
-		goto L106
-	}
-L99:
-	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = v13
-	*(*uint32)(unsafe.Add(b, v7)) = uint32(83)
-	goto L81
-L93:
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	if i0 != uint32(256) {
-		goto L81
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
-	v13 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+24))
-	v15 = i1
-	if v13 == v15 {
-		goto L107
-	}
-	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
-	i0 = v6 + uint32(32)
-	i0 = i0 + uint32(8)
-	v7 = i0
-	i1 = v11 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, v7)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v11)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v6)+32)) = l1
-	if int32(v10) < int32(uint32(1)) {
-		goto L108
-	}
-	i1 = v10 << (uint32(5) & 31)
-	i0 = v22 + i1
-	i0 = i0 + k32(4294967264)
-	v11 = i0
-	if v11 == 0 {
-		goto L108
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8694704) + i1
-	i0 = i0 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(8)
-	if i0 != 0 {
-		goto L107
-	}
-L108:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+4))
-	v11 = i0
-	i0 = v10 + uint32(1)
-	i0 = fn3432(m, i0, v21, v19, uint32(16), uint32(32))
-	if i0 == k32(4294967295) {
-		goto L107
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
-	v10 = i1
-	i1 = v10 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v12)+20)) = i1
-	if int32(v10) < int32(uint32(0)) {
-		goto L107
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
-	i1 = v10 << (uint32(5) & 31)
-	i0 = i0 + i1
-	v10 = i0
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+32))
-	*(*uint64)(unsafe.Add(b, uint64(v10)+8)) = l1
-	i0 = v10 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, v7))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v10)+24)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v10)+4)) = v11
-	*(*uint32)(unsafe.Add(b, v10)) = v9
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
-	i1 = i1 << (uint32(5) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967288)
-	*(*uint32)(unsafe.Add(b, i0)) = v15
-L107:
-	i1 = b2i(v13 != v15)
-	i0 = v8 - i1
-	v8 = i0
-	goto L81
-L92:
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	if i0 != uint32(256) {
-		goto L81
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
-	v15 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+24))
-	v9 = i1
-	if v15 == v9 {
-		goto L109
-	}
-	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
-	i0 = v6 + uint32(32)
-	i0 = i0 + uint32(8)
-	v7 = i0
-	i1 = v11 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, v7)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v11)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v6)+32)) = l1
-	if int32(v10) < int32(uint32(1)) {
-		goto L110
-	}
-	i1 = v10 << (uint32(5) & 31)
-	i0 = v22 + i1
-	i0 = i0 + k32(4294967264)
-	v11 = i0
-	if v11 == 0 {
-		goto L110
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8694704) + i1
-	i0 = i0 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(8)
-	if i0 != 0 {
-		goto L109
-	}
-L110:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
-	v11 = i0
-	i0 = v10 + uint32(1)
-	i0 = fn3432(m, i0, v21, v19, uint32(16), uint32(32))
-	if i0 == k32(4294967295) {
-		goto L109
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
-	v10 = i1
-	i1 = v10 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v12)+20)) = i1
-	if int32(v10) < int32(uint32(0)) {
-		goto L109
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
-	i1 = v10 << (uint32(5) & 31)
-	i0 = i0 + i1
-	v10 = i0
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+32))
-	*(*uint64)(unsafe.Add(b, uint64(v10)+8)) = l1
-	i0 = v10 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, v7))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v10)+24)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v10)+4)) = v11
-	*(*uint32)(unsafe.Add(b, v10)) = uint32(97)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
-	i1 = i1 << (uint32(5) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967288)
-	*(*uint32)(unsafe.Add(b, i0)) = v9
-L109:
-	i1 = b2i(v15 != v9)
-	i0 = v8 - i1
-	v8 = i0
-	goto L81
-L91:
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	if i0 != uint32(256) {
-		goto L81
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
-	v15 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+24))
-	v9 = i1
-	if v15 == v9 {
-		goto L111
-	}
-	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
-	i0 = v6 + uint32(32)
-	i0 = i0 + uint32(8)
-	v7 = i0
-	i1 = v11 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, v7)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v11)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v6)+32)) = l1
-	if int32(v10) < int32(uint32(1)) {
-		goto L112
-	}
-	i1 = v10 << (uint32(5) & 31)
-	i0 = v22 + i1
-	i0 = i0 + k32(4294967264)
-	v11 = i0
-	if v11 == 0 {
-		goto L112
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8694704) + i1
-	i0 = i0 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(8)
-	if i0 != 0 {
-		goto L111
-	}
-L112:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
-	v11 = i0
-	i0 = v10 + uint32(1)
-	i0 = fn3432(m, i0, v21, v19, uint32(16), uint32(32))
-	if i0 == k32(4294967295) {
-		goto L111
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
-	v10 = i1
-	i1 = v10 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v12)+20)) = i1
-	if int32(v10) < int32(uint32(0)) {
-		goto L111
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
-	i1 = v10 << (uint32(5) & 31)
-	i0 = i0 + i1
-	v10 = i0
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+32))
-	*(*uint64)(unsafe.Add(b, uint64(v10)+8)) = l1
-	i0 = v10 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, v7))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v10)+24)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v10)+4)) = v11
-	*(*uint32)(unsafe.Add(b, v10)) = uint32(100)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
-	i1 = i1 << (uint32(5) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967288)
-	*(*uint32)(unsafe.Add(b, i0)) = v9
-L111:
-	i1 = b2i(v15 != v9)
-	i0 = v8 - i1
-	v8 = i0
-	goto L81
-L90:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
-	v15 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+24))
-	v9 = i1
-	if v15 == v9 {
-		goto L113
-	}
-	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
-	i0 = v6 + uint32(32)
-	i0 = i0 + uint32(8)
-	v7 = i0
-	i1 = v11 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, v7)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v11)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v6)+32)) = l1
-	if int32(v10) < int32(uint32(1)) {
-		goto L114
-	}
-	i1 = v10 << (uint32(5) & 31)
-	i0 = v22 + i1
-	i0 = i0 + k32(4294967264)
-	v11 = i0
-	if v11 == 0 {
-		goto L114
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8694704) + i1
-	i0 = i0 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(8)
-	if i0 != 0 {
-		goto L113
-	}
-L114:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
-	v11 = i0
-	i0 = v10 + uint32(1)
-	i0 = fn3432(m, i0, v21, v19, uint32(16), uint32(32))
-	if i0 == k32(4294967295) {
-		goto L113
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
-	v10 = i1
-	i1 = v10 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v12)+20)) = i1
-	if int32(v10) < int32(uint32(0)) {
-		goto L113
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
-	i1 = v10 << (uint32(5) & 31)
-	i0 = i0 + i1
-	v10 = i0
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+32))
-	*(*uint64)(unsafe.Add(b, uint64(v10)+8)) = l1
-	i0 = v10 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, v7))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v10)+24)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v10)+4)) = v11
-	*(*uint32)(unsafe.Add(b, v10)) = uint32(256)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
-	i1 = i1 << (uint32(5) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967288)
-	*(*uint32)(unsafe.Add(b, i0)) = v9
-L113:
-	i1 = b2i(v15 != v9)
-	i0 = v8 - i1
-	v8 = i0
-	goto L81
-L89:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
-	v13 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+24))
-	v15 = i1
-	if v13 == v15 {
-		goto L115
-	}
-	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
-	i0 = v6 + uint32(32)
-	i0 = i0 + uint32(8)
-	v7 = i0
-	i1 = v11 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, v7)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v11)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v6)+32)) = l1
-	if int32(v10) < int32(uint32(1)) {
-		goto L116
-	}
-	i1 = v10 << (uint32(5) & 31)
-	i0 = v22 + i1
-	i0 = i0 + k32(4294967264)
-	v11 = i0
-	if v11 == 0 {
-		goto L116
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8694704) + i1
-	i0 = i0 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(8)
-	if i0 != 0 {
-		goto L115
-	}
-L116:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+4))
-	v11 = i0
-	i0 = v10 + uint32(1)
-	i0 = fn3432(m, i0, v21, v19, uint32(16), uint32(32))
-	if i0 == k32(4294967295) {
-		goto L115
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
-	v10 = i1
-	i1 = v10 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v12)+20)) = i1
-	if int32(v10) < int32(uint32(0)) {
-		goto L115
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
-	i1 = v10 << (uint32(5) & 31)
-	i0 = i0 + i1
-	v10 = i0
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+32))
-	*(*uint64)(unsafe.Add(b, uint64(v10)+8)) = l1
-	i0 = v10 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, v7))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v10)+24)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v10)+4)) = v11
-	*(*uint32)(unsafe.Add(b, v10)) = v9
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
-	i1 = i1 << (uint32(5) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967288)
-	*(*uint32)(unsafe.Add(b, i0)) = v15
-L115:
-	i1 = b2i(v13 != v15)
-	i0 = v8 - i1
-	v8 = i0
-	goto L81
-L88:
-	if v15 != uint32(110) {
-		goto L81
-	}
-	i2 = v13 << (uint32(5) & 31)
-	i1 = v22 + i2
-	v10 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
-	if v16 != i1 {
-		goto L81
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+8))
-	if i0 != i1 {
-		goto L81
-	}
-	*(*uint32)(unsafe.Add(b, v7)) = uint32(32)
-	i0 = v7 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	goto L81
-L87:
-	if v16 != uint32(1) {
-		goto L81
-	}
-	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
-	goto L81
-L86:
-	if v15 != uint32(34) {
-		goto L81
-	}
-	i0 = v16 & uint32(1)
-	if i0 != 0 {
-		goto L81
-	}
-	*(*uint32)(unsafe.Add(b, v7)) = uint32(91)
-	i1 = v16 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = i1
-	i1 = v13 << (uint32(5) & 31)
-	i0 = v22 + i1
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(30)
-	goto L81
-L85:
-	if v15 != uint32(40) {
-		goto L81
-	}
-	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
-	i1 = v13 << (uint32(5) & 31)
-	i0 = v22 + i1
-	v10 = i0
-	i1 = v16 | uint32(16)
-	*(*uint32)(unsafe.Add(b, uint64(v10)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v10)) = uint32(58)
-	goto L81
-L84:
-	if v15 != uint32(40) {
-		goto L81
-	}
-	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
-	i1 = v13 << (uint32(5) & 31)
-	i0 = v22 + i1
-	v10 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v10)+4)) = v16
-	*(*uint32)(unsafe.Add(b, v10)) = v9
-	goto L81
-L83:
-	if v15 != uint32(40) {
-		goto L81
-	}
-	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
-	goto L81
-L82:
-	i0 = v15 + k32(4294967256)
-	switch i0 {
-	case 0:
-		goto L118
-	case 3:
-		goto L117
-	default:
-		goto L81
-	}
-L118:
-	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
-	i1 = v13 << (uint32(5) & 31)
-	i0 = v22 + i1
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(43)
-	goto L81
-L117:
-	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
-	i1 = v13 << (uint32(5) & 31)
-	i0 = v22 + i1
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(30)
-L81:
-	i0 = v8 + uint32(1)
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
-	v10 = i1
-	if int32(v8) >= int32(v10) {
-		goto L75
-	}
-	goto L76
-L80:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8400030))
-	goto L10
-L75:
-	if int32(v10) < int32(uint32(1)) {
-		goto L74
-	}
-	v13 = uint32(0)
-L119:
-	i0 = *(*uint32)(unsafe.Add(b, v21))
-	v19 = i0
-	i1 = v13 << (uint32(5) & 31)
-	v14 = i1
-	i0 = v19 + v14
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	if i0 != uint32(115) {
-		goto L120
-	}
-	i0 = v10 - v13
-	v9 = i0
-	if int32(v9) < int32(uint32(2)) {
-		goto L121
-	}
-	i1 = v13 ^ k32(4294967295)
-	i0 = v10 + i1
-	v17 = i0
-	i0 = v11 + uint32(36)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
-	v22 = i0
-	v15 = uint32(0)
-	v7 = uint32(1)
-L124:
-	i0 = v8 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v10 = i0
-	if v10 == uint32(30) {
-		goto L125
-	}
-	if v10 != uint32(115) {
-		goto L123
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	v10 = i1
-	if int32(v22) > int32(v10) {
-		i0 = v22
-	} else {
-		i0 = v10
-	}
-	v22 = i0
-	v15 = uint32(1)
-L125:
-	i0 = v8 + uint32(32)
-	v8 = i0
-	i1 = v7 + uint32(1)
-	v7 = i1
-	if v9 != v7 {
-		goto L124
-	}
-	v7 = v9
-	goto L122
-L123:
-	i0 = v7 + k32(4294967295)
-	v17 = i0
-L122:
-	if v15 == 0 {
-		goto L121
-	}
-	i0 = v22 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
-	v9 = i0
-	if v9 == 0 {
-		goto L46
-	}
-	i0 = b2i(int32(v22) < int32(uint32(1)))
-	v20 = i0
-	if v20 != 0 {
-		goto L126
-	}
-	i0 = v22 & uint32(7)
-	v15 = i0
-	v8 = uint32(0)
-	if v22 < uint32(8) {
-		goto L127
-	}
-	i0 = v22 & uint32(2147483640)
-	v16 = i0
-	v8 = uint32(0)
-	v10 = v9
-L128:
-	*(*uint32)(unsafe.Add(b, v10)) = v8
-	i0 = v10 + uint32(28)
-	i1 = v8 + uint32(7)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v10 + uint32(24)
-	i1 = v8 + uint32(6)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v10 + uint32(20)
-	i1 = v8 + uint32(5)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v10 + uint32(16)
-	i1 = v8 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v10 + uint32(12)
-	i1 = v8 + uint32(3)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v10 + uint32(8)
-	i1 = v8 + uint32(2)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v10 + uint32(4)
-	i1 = v8 + uint32(1)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v10 + uint32(32)
-	v10 = i0
-	i0 = v8 + uint32(8)
-	v8 = i0
-	if v8 != v16 {
-		goto L128
-	}
-L127:
-	if v15 == 0 {
-		goto L126
-	}
-	i1 = v8 << (uint32(2) & 31)
-	i0 = v9 + i1
-	v10 = i0
-L129:
-	*(*uint32)(unsafe.Add(b, v10)) = v8
-	i0 = v10 + uint32(4)
-	v10 = i0
-	i0 = v8 + uint32(1)
-	v8 = i0
-	i0 = v15 + k32(4294967295)
-	v15 = i0
-	if v15 != 0 {
-		goto L129
-	}
-L126:
-	i0 = v7 & uint32(1)
-	v23 = i0
-	i0 = v9 + k32(4294967292)
-	v15 = i0
-	v10 = uint32(0)
-	if v7 == uint32(1) {
-		goto L130
-	}
-	i0 = v7 & uint32(2147483646)
-	v7 = i0
-	v10 = uint32(0)
-	v8 = v11
-L131:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	if i0 != uint32(115) {
-		goto L132
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v16 = i0
-	i2 = v8 + uint32(4)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v15 + i2
-	v18 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v18))
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	*(*uint32)(unsafe.Add(b, v18)) = v16
-L132:
-	i0 = v8 + uint32(32)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != uint32(115) {
-		goto L133
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v16 = i0
-	i2 = v8 + uint32(36)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v15 + i2
-	v18 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v18))
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	*(*uint32)(unsafe.Add(b, v18)) = v16
-L133:
-	i0 = v8 + uint32(64)
-	v8 = i0
-	i1 = v10 + uint32(2)
-	v10 = i1
-	if v7 != v10 {
-		goto L131
-	}
-L130:
-	if v23 == 0 {
-		goto L134
-	}
-	i1 = v10 << (uint32(5) & 31)
-	i0 = v11 + i1
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	if i0 != uint32(115) {
-		goto L134
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v10 = i0
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v15 + i2
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v10
-L134:
-	v7 = v17
-	if v20 != 0 {
-		goto L135
-	}
-	v15 = uint32(0)
-	v7 = v17
-L136:
-	i1 = v15 << (uint32(2) & 31)
-	i0 = v9 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v8 = i0
-	if v8 == k32(4294967295) {
-		goto L137
-	}
-	if v8 == v15 {
-		goto L137
-	}
-	v8 = v15
-L138:
-	if v8 == 0 {
-		goto L139
-	}
-	i1 = v7 << (uint32(5) & 31)
-	i0 = v11 + i1
-	v10 = i0
-	i1 = v8 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v10)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v10)) = uint32(115)
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-L139:
-	i1 = v8 << (uint32(2) & 31)
-	i0 = v9 + i1
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v8 = i0
-	if v8 == k32(4294967295) {
-		goto L137
-	}
-	*(*uint32)(unsafe.Add(b, v10)) = k32(4294967295)
-	goto L138
-L137:
-	i0 = v15 + uint32(1)
-	v15 = i0
-	if v15 != v22 {
-		goto L136
-	}
-L135:
-	if int32(v7) < int32(uint32(0)) {
-		goto L140
-	}
-	v11 = v7
-	i0 = v7 + uint32(1)
-	i0 = i0 & uint32(3)
-	v10 = i0
-	if v10 == 0 {
-		goto L141
-	}
-	i0 = v7 - v10
-	v11 = i0
-	i2 = v7 << (uint32(5) & 31)
-	i1 = v14 + i2
-	i0 = v19 + i1
-	v8 = i0
-L142:
-	*(*uint64)(unsafe.Add(b, v8)) = uint64(30)
-	i0 = v8 + k32(4294967264)
-	v8 = i0
-	i0 = v10 + k32(4294967295)
-	v10 = i0
-	if v10 != 0 {
-		goto L142
-	}
-L141:
-	if v7 < uint32(3) {
-		goto L140
-	}
-	i0 = v11 + uint32(1)
-	v10 = i0
-	i2 = v11 << (uint32(5) & 31)
-	i1 = v14 + i2
-	i0 = v19 + i1
-	i0 = i0 + uint32(4)
-	v8 = i0
-L143:
-	i0 = v8 + k32(4294967260)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(30)
-	i0 = v8 + k32(4294967292)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(30)
-	i0 = v8 + k32(4294967228)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(30)
-	i0 = v8 + k32(4294967196)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(30)
-	i0 = v8 + k32(4294967168)
-	v8 = i0
-	i0 = v10 + k32(4294967292)
-	v10 = i0
-	if v10 != 0 {
-		goto L143
-	}
-L140:
-	fn2111(m, v9)
-	i0 = v17 + v13
-	v13 = i0
-L121:
-	if int32(v13) < int32(uint32(0)) {
-		goto L120
-	}
-	i0 = v13 << (uint32(5) & 31)
-	v15 = i0
-	i0 = v15 + uint32(64)
-	v22 = i0
-	v10 = v13
-L144:
-	i0 = *(*uint32)(unsafe.Add(b, v21))
-	v19 = i0
-	v8 = v10
-	i1 = v8 << (uint32(5) & 31)
-	i0 = v19 + i1
-	v20 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v20))
-	v10 = i0
-	i0 = v10 + k32(4294967266)
-	switch i0 {
-	case 0, 2:
-		goto L145
-	case 1:
-		goto L120
-	default:
-		goto L146
-	}
-L146:
-	i0 = v10 + k32(4294967186)
-	switch i0 {
-	case 0:
-		goto L145
-	case 1, 2, 3, 4:
-		goto L120
-	case 5:
-		goto L147
-	default:
-		goto L148
-	}
-L148:
-	if v10 == uint32(267) {
-		goto L145
-	}
-	goto L120
-L147:
-	i0 = v19 + v22
-	v11 = i0
-	i0 = v19 + v15
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
-	v16 = i0
-	v7 = v8
-L149:
-	v10 = v11
-	i0 = v7 + uint32(1)
-	v7 = i0
-	if int32(v7) >= int32(v16) {
-		goto L120
-	}
-	i0 = v10 + uint32(32)
-	v11 = i0
-	i0 = v9 + uint32(32)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v14 = i0
-	if v14 == uint32(30) {
-		goto L149
-	}
-	if v14 == uint32(32) {
-		goto L150
-	}
-	if v14 == uint32(267) {
-		goto L150
-	}
-	if v14 != uint32(110) {
-		goto L120
-	}
-L150:
-	if int32(v7) < int32(uint32(0)) {
-		goto L120
-	}
-	i0 = v9 + uint32(8)
-	v24 = i0
-	v17 = v14
-	v18 = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v20)+4))
-	i0 = i0 + k32(4294967295)
-	v11 = i0
-	if int32(v11) < int32(uint32(1)) {
-		goto L151
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v24))
-	v23 = i0
-	i0 = v19 + uint32(40)
-	v25 = i0
-	v18 = v7
-L152:
-	v26 = v11
-	i1 = v18 << (uint32(5) & 31)
-	i0 = v25 + i1
-	v11 = i0
-L153:
-	i0 = v18 + uint32(1)
-	v18 = i0
-	if int32(v18) >= int32(v16) {
-		goto L120
-	}
-	if int32(v23) < int32(uint32(0)) {
-		goto L154
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	if i0 != v23 {
-		goto L120
-	}
-L154:
-	i0 = v11 + k32(4294967288)
-	v17 = i0
-	i0 = v11 + uint32(32)
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v17))
-	v17 = i0
-	if v17 == uint32(30) {
-		goto L153
-	}
-	if v17 == uint32(32) {
-		goto L155
-	}
-	if v17 == uint32(267) {
-		goto L155
-	}
-	if v17 != uint32(110) {
-		goto L120
-	}
-L155:
-	if int32(v18) < int32(uint32(0)) {
-		goto L120
-	}
-	i0 = v26 + k32(4294967295)
-	v11 = i0
-	if int32(v26) >= int32(uint32(2)) {
-		goto L152
-	}
-L151:
-	if v14 == uint32(267) {
-		goto L157
-	}
-	v23 = k32(4294967295)
-	if v14 != uint32(110) {
-		goto L156
-	}
-L157:
-	i0 = v9 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v23 = i0
-L156:
-	i1 = v18 << (uint32(5) & 31)
-	v14 = i1
-	i0 = v19 + v14
-	v16 = i0
-	if v17 == uint32(267) {
-		goto L159
-	}
-	v19 = k32(4294967295)
-	if v17 != uint32(110) {
-		goto L158
-	}
-L159:
-	i0 = v16 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v19 = i0
-L158:
-	if int32(v23) > int32(k32(4294967295)) {
-		goto L161
-	}
-	if int32(v19) < int32(uint32(0)) {
-		goto L160
-	}
-L161:
-	if v23 == v19 {
-		goto L120
-	}
-	i0 = v7 + uint32(1)
-	v7 = i0
-	if int32(v7) >= int32(v18) {
-		goto L160
-	}
-L162:
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v11 = i0
-	if v11 == uint32(267) {
-		goto L164
-	}
-	if v11 != uint32(110) {
-		goto L163
-	}
-L164:
-	i0 = v10 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v11 = i0
-	if int32(v11) < int32(uint32(0)) {
-		goto L163
-	}
-	if v11 == v23 {
-		goto L120
-	}
-	if v11 == v19 {
-		goto L120
-	}
-L163:
-	i0 = v10 + uint32(32)
-	v10 = i0
-	i0 = v7 + uint32(1)
-	v7 = i0
-	if int32(v7) < int32(v18) {
-		goto L162
-	}
-L160:
-	*(*uint64)(unsafe.Add(b, v20)) = uint64(30)
-	l0 = *(*uint64)(unsafe.Add(b, v9))
-	v27 = l0
-	l1 = *(*uint64)(unsafe.Add(b, v16))
-	*(*uint64)(unsafe.Add(b, v9)) = l1
-	l0 = *(*uint64)(unsafe.Add(b, v24))
-	v28 = l0
-	i1 = v16 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, v24)) = l1
-	i0 = v9 + uint32(16)
-	v10 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v10))
-	v29 = l0
-	i1 = v16 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, v10)) = l1
-	i0 = v9 + uint32(24)
-	v10 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v10))
-	v30 = l0
-	i1 = v16 + uint32(24)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, v10)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, v21))
-	i0 = i0 + v14
-	v10 = i0
-	*(*uint64)(unsafe.Add(b, v10)) = v27
-	i0 = v10 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = v30
-	i0 = v10 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = v29
-	i0 = v10 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = v28
-L145:
-	i0 = v22 + k32(4294967264)
-	v22 = i0
-	i0 = v15 + k32(4294967264)
-	v15 = i0
-	i0 = v8 + k32(4294967295)
-	v10 = i0
-	if int32(v8) > int32(uint32(0)) {
-		goto L144
-	}
-L120:
-	i0 = v13 + uint32(1)
-	v13 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
-	v10 = i1
-	if int32(v13) < int32(v10) {
-		goto L119
-	}
-L74:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+16))
-	v12 = i0
-	if v12 != 0 {
-		goto L73
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v18 = i0
-	if v18 != 0 {
-		goto L165
-	}
-	v8 = uint32(0)
-	goto L47
-L165:
-	v7 = k32(4294967295)
-	v22 = uint32(1)
-	v10 = uint32(0)
-	v12 = v18
-L166:
-	i0 = fn3670(m, v12)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
-	if i2 == k32(4294967295) {
-		i0 = v10
-	} else {
-		i0 = uint32(0)
-	}
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
-	v2 = i0
-	i0 = b2i(int32(v2) < int32(uint32(1)))
-	v16 = i0
-	if v16 == 0 {
-		goto L168
-	}
-	v10 = v9
-	v13 = v22
-	goto L167
-L168:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
-	v15 = i0
-	i0 = v15 + k32(4294967264)
-	v10 = i0
-	v8 = uint32(0)
-	v11 = v2
-	v13 = v22
-L169:
-	if v9 == 0 {
-		goto L170
-	}
-	i0 = v10 + uint32(32)
-	v22 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v22))
-	if i0 != uint32(32) {
-		goto L170
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v21 = i0
-	if v21 == uint32(83) {
-		goto L171
-	}
-	if v21 != uint32(61) {
-		goto L170
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
-	if i0 != uint32(1) {
-		goto L170
-	}
-L171:
-	*(*uint64)(unsafe.Add(b, v9)) = uint64(30)
-	*(*uint64)(unsafe.Add(b, v22)) = uint64(30)
-	v13 = uint32(0)
-L170:
-	i1 = v8 << (uint32(5) & 31)
-	i0 = v15 + i1
-	v9 = i0
-	i0 = v10 + uint32(32)
-	v10 = i0
-	i0 = v8 + uint32(1)
-	v8 = i0
-	i0 = v11 + k32(4294967295)
-	v11 = i0
-	if v11 != 0 {
-		goto L169
-	}
-L167:
-	if v10 == 0 {
-		goto L174
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v10))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8694704) + i1
-	i0 = i0 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(8)
-	if i0 != 0 {
-		goto L173
-	}
-L174:
-	if v16 != 0 {
-		goto L172
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
-	i1 = v2 << (uint32(5) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967264)
-	v8 = i0
-	if v8 == 0 {
-		goto L172
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v8 = i0
-	i0 = v8 + k32(4294967260)
-	switch i0 {
-	case 0, 41, 42, 43, 65, 66, 67:
-		goto L173
-	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64:
-		goto L172
-	default:
-		goto L175
-	}
-L175:
-	i0 = v8 + k32(4294967040)
-	if i0 >= uint32(2) {
-		goto L172
-	}
-L173:
-	v10 = uint32(0)
-L172:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v12)+16))
-	v8 = i2
-	if v8 != 0 {
-		i0 = v10
-	} else {
-		i0 = uint32(0)
-	}
-	v10 = i0
-	if v8 != 0 {
-		i0 = v8
-	} else {
-		i0 = v18
-	}
-	v12 = i0
-	i0 = b2i(v8 == 0)
-	v8 = i0
-	i0 = v8 | v13
-	v22 = i0
-	i0 = v8 & v13
-	if i0 != uint32(1) {
-		goto L166
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v8 = i0
-L47:
-	v7 = k32(4294967295)
-	i0 = fn3667(m, v8)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v7 = k32(4294967295)
-	i0 = fn3671(m, v0)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v21 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v12 = i0
-	if v12 == 0 {
-		goto L42
-	}
-	i0 = v12 << (uint32(2) & 31)
-	v16 = i0
-	i0 = fn2108(m, v16)
-	v7 = i0
-	if v7 == 0 {
-		goto L41
-	}
-	if int32(v12) < int32(uint32(2)) {
-		goto L176
-	}
-	i0 = v7 + uint32(4)
-	i2 = v16 + k32(4294967292)
-	m.fill(i0, uint32(255), i2)
-L176:
-	v2 = uint32(0)
-	*(*uint32)(unsafe.Add(b, v7)) = uint32(0)
-	if v21 == 0 {
-		goto L177
-	}
-	v15 = v21
-L178:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+20))
-	v8 = i0
-	if int32(v8) < int32(uint32(1)) {
-		goto L179
-	}
-	i0 = v8 & uint32(1)
-	v22 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+12))
-	v13 = i0
-	v10 = uint32(0)
-	if v8 == uint32(1) {
-		goto L180
-	}
-	i0 = v8 & uint32(2147483646)
-	v9 = i0
-	v10 = uint32(0)
-	v8 = v13
-L181:
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8694704) + i1
-	i0 = i0 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L182
-	}
-	i1 = v8 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v11 = i1
-	i1 = v11 << (uint32(2) & 31)
-	i0 = v7 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v11
-L182:
-	i1 = v8 + uint32(32)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8694704) + i1
-	i0 = i0 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L183
-	}
-	i1 = v8 + uint32(36)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v11 = i1
-	i1 = v11 << (uint32(2) & 31)
-	i0 = v7 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v11
-L183:
-	i0 = v8 + uint32(64)
-	v8 = i0
-	i1 = v10 + uint32(2)
-	v10 = i1
-	if v9 != v10 {
-		goto L181
-	}
-L180:
-	if v22 == 0 {
-		goto L179
-	}
-	i2 = v10 << (uint32(5) & 31)
-	i1 = v13 + i2
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8694704) + i1
-	i0 = i0 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L179
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
-	v8 = i1
-	i1 = v8 << (uint32(2) & 31)
-	i0 = v7 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v8
-L179:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+16))
-	v15 = i0
-	if v15 != 0 {
-		goto L178
-	}
-L177:
-	if int32(v12) >= int32(uint32(1)) {
-		goto L184
-	}
-	v8 = uint32(0)
-	goto L44
-L184:
-	i0 = v12 & uint32(1)
-	v22 = i0
-	if v12 != uint32(1) {
-		goto L185
-	}
-	v9 = uint32(0)
-	v8 = uint32(0)
-	goto L45
-L185:
-	i0 = v12 & uint32(2147483646)
-	v15 = i0
-	v9 = uint32(0)
-	v10 = v7
-	v8 = uint32(0)
-L186:
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v11 = i0
-	if v11 == k32(4294967295) {
-		goto L187
-	}
-	i1 = v8 << (uint32(2) & 31)
-	i0 = v7 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v11
-	i0 = v8 + uint32(1)
-	v8 = i0
-L187:
-	i0 = v10 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v11 = i0
-	if v11 == k32(4294967295) {
-		goto L188
-	}
-	i1 = v8 << (uint32(2) & 31)
-	i0 = v7 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v11
-	i0 = v8 + uint32(1)
-	v8 = i0
-L188:
-	i0 = v10 + uint32(8)
-	v10 = i0
-	i1 = v9 + uint32(2)
-	v9 = i1
-	if v15 == v9 {
-		goto L45
-	}
-	goto L186
-L46:
-	i0 = fn3633(m)
-	goto L10
-L45:
-	if v22 == 0 {
-		goto L189
-	}
-	i1 = v9 << (uint32(2) & 31)
-	i0 = v7 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v10 = i0
-	if v10 == k32(4294967295) {
-		goto L189
-	}
-	i1 = v8 << (uint32(2) & 31)
-	i0 = v7 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v10
-	i0 = v8 + uint32(1)
-	v8 = i0
-L189:
-	v9 = uint32(0)
-	if v8 == v12 {
-		goto L43
-	}
-	if int32(v8) >= int32(uint32(1)) {
-		goto L190
-	}
-	v2 = uint32(0)
-	goto L44
-L190:
-	v10 = uint32(0)
-	v9 = v7
-L191:
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	v11 = i1
-	if v10 == v11 {
-		goto L192
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = v11 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v15 = i0
-	if v15 == uint32(1073741823) {
-		goto L193
-	}
-	i1 = v15 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v11)) = i1
-L193:
-	i0 = fn1496(m, v1, v10, v11)
-L192:
-	i0 = v9 + uint32(4)
-	v9 = i0
-	v2 = uint32(1)
-	i1 = v10 + uint32(1)
-	v10 = i1
-	if v8 != v10 {
-		goto L191
-	}
-L44:
-	i0 = fn1505(m, v1, v8, v12, uint32(0))
-	if int32(i0) < int32(uint32(0)) {
-		goto L41
-	}
-	i0 = fn2108(m, v16)
-	v9 = i0
-	if v9 == 0 {
-		goto L41
-	}
-	if int32(v12) < int32(uint32(1)) {
-		goto L194
-	}
-	m.fill(v9, uint32(255), v16)
-L194:
-	if v2 == 0 {
-		goto L195
-	}
-	i0 = v8 & uint32(3)
-	v11 = i0
-	v10 = uint32(0)
-	i0 = v8 + k32(4294967295)
-	if i0 < uint32(3) {
-		goto L196
-	}
-	i0 = v8 & k32(4294967292)
-	v15 = i0
-	v10 = uint32(0)
-	v8 = v7
-L197:
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v9 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v10
-	i1 = v8 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v9 + i1
-	i1 = v10 + uint32(1)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i1 = v8 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v9 + i1
-	i1 = v10 + uint32(2)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i1 = v8 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v9 + i1
-	i1 = v10 + uint32(3)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v8 + uint32(16)
-	v8 = i0
-	i0 = v10 + uint32(4)
-	v10 = i0
-	if v10 != v15 {
-		goto L197
-	}
-L196:
-	if v11 == 0 {
-		goto L195
-	}
-	i1 = v10 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v8 = i0
-L198:
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v9 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v10
-	i0 = v8 + uint32(4)
-	v8 = i0
-	i0 = v10 + uint32(1)
-	v10 = i0
-	i0 = v11 + k32(4294967295)
-	v11 = i0
-	if v11 != 0 {
-		goto L198
-	}
-L195:
-	if v21 == 0 {
-		goto L43
-	}
-L199:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v21)+20))
-	v8 = i0
-	if int32(v8) < int32(uint32(1)) {
-		goto L200
-	}
-	i0 = v8 & uint32(1)
-	v22 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v21)+12))
-	v13 = i0
-	v10 = uint32(0)
-	if v8 == uint32(1) {
-		goto L201
-	}
-	i0 = v8 & uint32(2147483646)
-	v11 = i0
-	v10 = uint32(0)
-	v8 = v13
-L202:
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8694704) + i1
-	i0 = i0 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L203
-	}
-	i0 = v8 + uint32(4)
-	v15 = i0
-	i2 = *(*uint32)(unsafe.Add(b, v15))
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v9 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v15)) = i1
-L203:
-	i1 = v8 + uint32(32)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8694704) + i1
-	i0 = i0 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L204
-	}
-	i0 = v8 + uint32(36)
-	v15 = i0
-	i2 = *(*uint32)(unsafe.Add(b, v15))
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v9 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v15)) = i1
-L204:
-	i0 = v8 + uint32(64)
-	v8 = i0
-	i1 = v10 + uint32(2)
-	v10 = i1
-	if v11 != v10 {
-		goto L202
-	}
-L201:
-	if v22 == 0 {
-		goto L200
-	}
-	i2 = v10 << (uint32(5) & 31)
-	i1 = v13 + i2
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8694704) + i1
-	i0 = i0 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L200
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v9 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, uint64(v8)+4)) = i1
-L200:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v21)+16))
-	v21 = i0
-	if v21 != 0 {
-		goto L199
-	}
-L43:
-	fn2111(m, v7)
-	fn2111(m, v9)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v21 = i0
-L42:
-	if v3 == 0 {
-		goto L38
-	}
-	if int32(v3) < int32(uint32(65)) {
-		goto L205
-	}
-	i0 = v3 + k32(4294967232)
-	i0 = fn2109(m, i0, uint32(4))
-	v1 = i0
-	if v1 == 0 {
-		goto L40
-	}
-	if v21 == 0 {
-		goto L206
-	}
-	i0 = v1 + k32(4294967040)
-	v15 = i0
-	v22 = uint32(0)
-	v13 = v21
-L207:
-	i0 = v22 + uint32(1)
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+20))
-	v10 = i0
-	if int32(v10) < int32(uint32(1)) {
-		goto L208
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+12))
-	v8 = i0
-L209:
-	i0 = v8 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	if int32(v7) < int32(uint32(64)) {
-		goto L210
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v9 = i0
-	i0 = v9 + k32(4294967211)
-	switch i0 {
-	case 0:
-		goto L211
-	case 1:
-		goto L213
-	case 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24:
-		goto L210
-	case 25:
-		goto L212
-	default:
-		goto L214
-	}
-L214:
-	if v9 == uint32(267) {
-		goto L213
-	}
-	if v9 != uint32(65) {
-		goto L210
-	}
-L213:
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v15 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v22
-	goto L210
-L212:
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v15 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v11
-	goto L210
-L211:
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v15 + i1
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 == v11 {
-		goto L215
-	}
-	*(*uint32)(unsafe.Add(b, v8)) = uint32(87)
-L215:
-	*(*uint32)(unsafe.Add(b, v7)) = v11
-L210:
-	i0 = v8 + uint32(32)
-	v8 = i0
-	i0 = v10 + k32(4294967295)
-	v10 = i0
-	if v10 != 0 {
-		goto L209
-	}
-L208:
-	v22 = v11
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+16))
-	v13 = i0
-	if v13 != 0 {
-		goto L207
-	}
-L206:
-	fn2111(m, v1)
-	v3 = uint32(64)
-L205:
-	v10 = uint32(0)
-	if v21 == 0 {
-		goto L39
-	}
-	v8 = v21
-L216:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
-	i1 = i1 & uint32(253)
-	*(*uint8)(unsafe.Add(b, uint64(v8)+48)) = uint8(i1)
-	i0 = v10 + uint32(4)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
-	v8 = i0
-	if v8 != 0 {
-		goto L216
-	}
-	goto L39
-L41:
-	fn2111(m, v7)
-	fn2111(m, uint32(0))
-	goto L10
-L40:
-	i0 = fn3633(m)
-	goto L10
-L39:
-	i0 = fn2108(m, v10)
-	v10 = i0
-	if v10 != 0 {
-		goto L217
-	}
-	i0 = fn3633(m)
-	goto L10
-L217:
-	*(*uint32)(unsafe.Add(b, v6)) = v10
-	v27 = uint64(0)
-	if int32(v3) <= int32(v4) {
-		goto L218
-	}
-	i0 = v3 - v4
-	v7 = i0
-	i0 = v7 & uint32(3)
-	v8 = i0
-	i0 = v4 - v3
-	if i0 <= k32(4294967292) {
-		goto L220
-	}
-	v27 = uint64(0)
-	goto L219
-L220:
-	i0 = v7 & k32(4294967292)
-	v7 = i0
-	v27 = uint64(0)
-L221:
-	i1 = v4 + uint32(3)
-	l1 = uint64(i1)
-	l0 = uint64(1) << (l1 & 63)
-	i2 = v4 + uint32(2)
-	l2 = uint64(i2)
-	l1 = uint64(1) << (l2 & 63)
-	i3 = v4 + uint32(1)
-	l3 = uint64(i3)
-	l2 = uint64(1) << (l3 & 63)
-	l4 = uint64(v4)
-	l3 = uint64(1) << (l4 & 63)
-	l3 = l3 | v27
-	l2 = l2 | l3
-	l1 = l1 | l2
-	l0 = l0 | l1
-	v27 = l0
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = v7 + k32(4294967292)
-	v7 = i0
-	if v7 != 0 {
-		goto L221
-	}
-L219:
-	if v8 == 0 {
-		goto L218
-	}
-L222:
-	l1 = uint64(v4)
-	l0 = uint64(1) << (l1 & 63)
-	l0 = l0 | v27
-	v27 = l0
-	i0 = v4 + uint32(1)
-	v4 = i0
-	i0 = v8 + k32(4294967295)
-	v8 = i0
-	if v8 != 0 {
-		goto L222
-	}
-L218:
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v21)+32))
-	v28 = l0
-	l1 = v28 | v27
-	v27 = l1
-	if v28 == v27 {
-		goto L223
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v21)+32)) = v27
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v21)+48)))
-	i0 = i0 & uint32(2)
-	if i0 != 0 {
-		goto L223
-	}
-	*(*uint32)(unsafe.Add(b, v10)) = v21
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v21)+48)))
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, uint64(v21)+48)) = uint8(i1)
-	i1 = v10 + uint32(4)
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-L223:
-L224:
-	fn3672(m, v21, v6)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v21)+16))
-	v21 = i0
-	if v21 != 0 {
-		goto L224
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v8 = i0
-	if v8 <= v10 {
-		goto L225
-	}
-L226:
-	i1 = v8 + k32(4294967292)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v8
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v8 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
-	i1 = i1 & uint32(253)
-	*(*uint8)(unsafe.Add(b, uint64(v8)+48)) = uint8(i1)
-	fn3672(m, v8, v6)
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v8 = i0
-	if v8 > v10 {
-		goto L226
-	}
-L225:
-	fn2111(m, v10)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v21 = i0
-L38:
-	if v21 != 0 {
-		goto L228
-	}
-	v21 = uint32(0)
-	goto L227
-L228:
-	v13 = v21
-L229:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+20))
-	v9 = i0
-	if int32(v9) < int32(uint32(1)) {
-		goto L230
-	}
-	v10 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+12))
-	v22 = i0
-	v8 = v22
-L231:
-	v7 = uint32(0)
-	v15 = v10
-	i0 = v15 + uint32(1)
-	v10 = i0
-	if int32(v10) >= int32(v9) {
-		goto L232
-	}
-	i0 = v8 + uint32(32)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-L232:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v11 = i0
-	if v11 == uint32(110) {
-		goto L235
-	}
-	if v11 != uint32(85) {
-		goto L233
-	}
-	if v7 != uint32(85) {
-		goto L233
-	}
-	i0 = v8 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	if int32(v7) < int32(uint32(0)) {
-		goto L236
-	}
-	i0 = v8 + uint32(40)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v11 = i0
-	if int32(v11) < int32(uint32(0)) {
-		goto L236
-	}
-	if v7 != v11 {
-		goto L233
-	}
-L236:
-	i0 = v8 + uint32(4)
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v7 = i0
-	if int32(v7) > int32(uint32(15)) {
-		goto L233
-	}
-	i0 = v8 + uint32(36)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v15 = i0
-	if int32(v15) > int32(uint32(15)) {
-		goto L233
-	}
-	i0 = v8 + uint32(32)
-	v4 = i0
-	v12 = uint32(88)
-	goto L234
-L235:
-	i1 = v15 << (uint32(5) & 31)
-	i0 = v22 + i1
-	v11 = i0
-	if v7 == uint32(110) {
-		goto L237
-	}
-	if v7 != uint32(85) {
-		goto L233
-	}
-	i0 = v8 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	if int32(v7) < int32(uint32(0)) {
-		goto L238
-	}
-	i0 = v8 + uint32(40)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v15 = i0
-	if int32(v15) < int32(uint32(0)) {
-		goto L238
-	}
-	if v7 != v15 {
-		goto L233
-	}
-L238:
-	i0 = v8 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	if int32(v7) > int32(uint32(15)) {
-		goto L233
-	}
-	i0 = v8 + uint32(36)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v15 = i0
-	if int32(v15) > int32(uint32(15)) {
-		goto L233
-	}
-	i0 = v11 + uint32(4)
-	v11 = i0
-	i1 = v10 << (uint32(5) & 31)
-	i0 = v22 + i1
-	v4 = i0
-	i0 = v4 + uint32(4)
-	v1 = i0
-	v12 = uint32(111)
-	goto L234
-L237:
-	i0 = v8 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	if int32(v7) < int32(uint32(0)) {
-		goto L239
-	}
-	i0 = v8 + uint32(40)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v15 = i0
-	if int32(v15) < int32(uint32(0)) {
-		goto L239
-	}
-	if v7 != v15 {
-		goto L233
-	}
-L239:
-	i0 = v8 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	if int32(v7) > int32(uint32(15)) {
-		goto L233
-	}
-	i0 = v8 + uint32(36)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v15 = i0
-	if int32(v15) > int32(uint32(15)) {
-		goto L233
-	}
-	i0 = v11 + uint32(4)
-	v11 = i0
-	i1 = v10 << (uint32(5) & 31)
-	i0 = v22 + i1
-	v4 = i0
-	i0 = v4 + uint32(4)
-	v1 = i0
-	v12 = uint32(112)
-L234:
-	*(*uint32)(unsafe.Add(b, v8)) = v12
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v4)) = uint32(30)
-	i2 = v7 << (uint32(4) & 31)
-	i1 = v15 | i2
-	*(*uint32)(unsafe.Add(b, v11)) = i1
-L233:
-	i0 = v8 + uint32(32)
-	v8 = i0
-	if v9 != v10 {
-		goto L231
-	}
-L230:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+16))
-	v13 = i0
-	if v13 != 0 {
-		goto L229
-	}
-	v8 = uint32(0)
-L240:
-	v7 = k32(4294967295)
-	i0 = fn3670(m, v21)
-	v10 = i0
-	if v10 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v10 + v8
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v21)+16))
-	v21 = i0
-	if v21 != 0 {
-		goto L240
-	}
-	v7 = k32(4294967295)
-	if v8 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v21 = i0
-L227:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v21)+16))
-	if i0 == 0 {
-		goto L8
-	}
-	v10 = uint32(0)
-	v8 = v21
-L241:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
-	i1 = i1 & uint32(253)
-	*(*uint8)(unsafe.Add(b, uint64(v8)+48)) = uint8(i1)
-	i0 = v10 + uint32(4)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
-	v8 = i0
-	if v8 != 0 {
-		goto L241
-	}
-	i0 = fn2108(m, v10)
-	v13 = i0
-	if v13 != 0 {
-		goto L242
-	}
-	i0 = fn3633(m)
-	goto L10
-L242:
-	*(*uint32)(unsafe.Add(b, v13)) = v21
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v21)+48)))
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, uint64(v21)+48)) = uint8(i1)
-	i0 = v13 + uint32(4)
-	v15 = i0
-	if v15 <= v13 {
-		goto L243
-	}
-L244:
-	i0 = v15 + k32(4294967292)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v9 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v9)+48)))
-	i1 = i1 | uint32(16)
-	*(*uint8)(unsafe.Add(b, uint64(v9)+48)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+16))
-	v8 = i0
-	if v8 == 0 {
-		goto L245
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
-	v10 = i0
-	if int32(v10) < int32(uint32(1)) {
-		goto L246
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
-	i1 = v10 << (uint32(5) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967264)
-	v10 = i0
-	if v10 == 0 {
-		goto L246
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v10 = i0
-	i0 = v10 + k32(4294967260)
-	switch i0 {
-	case 0, 41, 42, 43, 65, 66, 67:
-		goto L245
-	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64:
-		goto L246
-	default:
-		goto L247
-	}
-L247:
-	i0 = v10 + k32(4294967040)
-	if i0 < uint32(2) {
-		goto L245
-	}
-L246:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
-	i0 = i0 & uint32(2)
-	if i0 != 0 {
-		goto L245
-	}
-	*(*uint32)(unsafe.Add(b, v7)) = v8
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, uint64(v8)+48)) = uint8(i1)
-	v7 = v15
-L245:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
-	v11 = i0
-	if int32(v11) >= int32(uint32(1)) {
-		goto L249
-	}
-	v15 = v7
-	goto L248
-L249:
-	v10 = uint32(0)
-	v8 = uint32(24)
-	v15 = v7
-L250:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
-	i1 = i1 + v8
-	v7 = i1
-	i1 = v7 + k32(4294967272)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8694704) + i1
-	i0 = i0 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L251
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v22 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v22)+48)))
-	i0 = i0 & uint32(2)
-	if i0 != 0 {
-		goto L251
-	}
-	*(*uint32)(unsafe.Add(b, v15)) = v22
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v7 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+48)))
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, uint64(v7)+48)) = uint8(i1)
-	i0 = v15 + uint32(4)
-	v15 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
-	v11 = i0
-L251:
-	i0 = v8 + uint32(32)
-	v8 = i0
-	i0 = v10 + uint32(1)
-	v10 = i0
-	if int32(v10) < int32(v11) {
-		goto L250
-	}
-L248:
-	if v15 > v13 {
-		goto L244
-	}
-L243:
-	fn2111(m, v13)
-	v10 = uint32(0)
-	v8 = v21
-L252:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
-	i1 = i1 & uint32(253)
-	*(*uint8)(unsafe.Add(b, uint64(v8)+48)) = uint8(i1)
-	i0 = v10 + uint32(4)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
-	v8 = i0
-	if v8 != 0 {
-		goto L252
-	}
-	i0 = fn2108(m, v10)
-	v22 = i0
-	if v22 == 0 {
-		goto L255
-	}
-	v15 = v22
-	v8 = v21
-L256:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L257
-	}
-	*(*uint32)(unsafe.Add(b, v15)) = v8
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, uint64(v8)+48)) = uint8(i1)
-	i0 = v15 + uint32(4)
-	v15 = i0
-L257:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
-	v8 = i0
-	if v8 != 0 {
-		goto L256
-	}
-	if v15 <= v22 {
-		goto L253
-	}
-	goto L254
-L255:
-	i0 = fn3633(m)
-	goto L10
-L254:
-L258:
-	i0 = v15 + k32(4294967292)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v9 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v9)+48)))
-	i1 = i1 | uint32(8)
-	*(*uint8)(unsafe.Add(b, uint64(v9)+48)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+16))
-	v8 = i0
-	if v8 == 0 {
-		goto L259
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
-	v10 = i0
-	if int32(v10) < int32(uint32(1)) {
-		goto L260
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
-	i1 = v10 << (uint32(5) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967264)
-	v10 = i0
-	if v10 == 0 {
-		goto L260
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v10 = i0
-	i0 = v10 + k32(4294967260)
-	switch i0 {
-	case 0, 41, 42, 43, 65, 66, 67:
-		goto L259
-	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64:
-		goto L260
-	default:
-		goto L261
-	}
-L261:
-	i0 = v10 + k32(4294967040)
-	if i0 < uint32(2) {
-		goto L259
-	}
-L260:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
-	i0 = i0 & uint32(18)
-	if i0 != 0 {
-		goto L259
-	}
-	*(*uint32)(unsafe.Add(b, v7)) = v8
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, uint64(v8)+48)) = uint8(i1)
-	v7 = v15
-L259:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
-	v11 = i0
-	if int32(v11) >= int32(uint32(1)) {
-		goto L263
-	}
-	v15 = v7
-	goto L262
-L263:
-	v10 = uint32(0)
-	v8 = uint32(24)
-	v15 = v7
-L264:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
-	i1 = i1 + v8
-	v7 = i1
-	i1 = v7 + k32(4294967272)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8694704) + i1
-	i0 = i0 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L265
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+48)))
-	i0 = i0 & uint32(18)
-	if i0 != 0 {
-		goto L265
-	}
-	*(*uint32)(unsafe.Add(b, v15)) = v7
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+48)))
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, uint64(v7)+48)) = uint8(i1)
-	i0 = v15 + uint32(4)
-	v15 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
-	v11 = i0
-L265:
-	i0 = v8 + uint32(32)
-	v8 = i0
-	i0 = v10 + uint32(1)
-	v10 = i0
-	if int32(v10) < int32(v11) {
-		goto L264
-	}
-L262:
-	if v15 > v22 {
-		goto L258
-	}
-L253:
-	fn2111(m, v22)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v10 = i0
-	if v10 != 0 {
-		goto L267
-	}
-	v11 = uint32(0)
-	goto L266
-L267:
-	v8 = k32(4294967295)
-L268:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
-	v7 = i0
-	if int32(v7) > int32(v8) {
-		i0 = v7
-	} else {
-		i0 = v8
-	}
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+16))
-	v10 = i0
-	if v10 != 0 {
-		goto L268
-	}
-	i0 = v8 + uint32(1)
-	v11 = i0
-L266:
-	if v21 == 0 {
-		goto L9
-	}
-	v8 = v21
-L270:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L271
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
-	v10 = i0
-	if int32(v10) < int32(uint32(1)) {
-		goto L272
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i1 = v10 << (uint32(5) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967264)
-	v10 = i0
-	if v10 == 0 {
-		goto L272
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v10 = i0
-	i0 = v10 + k32(4294967260)
-	switch i0 {
-	case 0, 41, 42, 43, 65, 66, 67:
-		goto L271
-	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64:
-		goto L272
-	default:
-		goto L273
-	}
-L273:
-	i0 = v10 + k32(4294967040)
-	if i0 < uint32(2) {
-		goto L271
-	}
-L272:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
-	v10 = i0
-	if v10 == 0 {
-		goto L271
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v10)+48)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L271
-	}
-	i0 = fn2109(m, uint32(1), uint32(56))
-	v10 = i0
-	if v10 == 0 {
-		goto L269
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v10)+4)) = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	*(*uint32)(unsafe.Add(b, v10)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v10
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	v15 = i0
-	if v15 != k32(4294967295) {
-		goto L274
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = v11
-	v15 = v11
-	i0 = v11 + uint32(1)
-	v11 = i0
-L274:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+20))
-	i0 = i0 + uint32(1)
-	i1 = v10 + uint32(12)
-	i2 = v10 + uint32(24)
-	i0 = fn3432(m, i0, i1, i2, uint32(16), uint32(32))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+20))
-	v7 = i0
-	if v9 != k32(4294967295) {
-		goto L276
-	}
-	v9 = v7
-	goto L275
-L276:
-	i1 = v7 + uint32(1)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v10)+20)) = v9
-	if int32(v7) < int32(uint32(0)) {
-		goto L275
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+12))
-	i1 = v7 << (uint32(5) & 31)
-	i0 = i0 + i1
-	v7 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v7)+8)) = k64(18446744073709551615)
-	i0 = v7 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = k64(18446744073709551615)
-	*(*uint32)(unsafe.Add(b, uint64(v7)+24)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = v15
-	*(*uint32)(unsafe.Add(b, v7)) = uint32(257)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+20))
-	v9 = i0
-L275:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v10)+48)))
-	i1 = i1 | uint32(8)
-	*(*uint8)(unsafe.Add(b, uint64(v10)+48)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
-	*(*uint32)(unsafe.Add(b, uint64(v10)+16)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v8)+16)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v10)+40)) = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+12))
-	i1 = v9 << (uint32(5) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967288)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+16))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-L271:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
-	v8 = i0
-	if v8 != 0 {
-		goto L270
-	}
-	goto L9
-L269:
-	i0 = fn3633(m)
-L10:
-	v7 = k32(4294967295)
-	goto L1
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v21)+16))
-	if i0 == 0 {
-		goto L8
-	}
-	v7 = uint32(0)
-	v11 = uint32(0)
-L278:
-	v15 = v7
-	v8 = v21
-L280:
-	v21 = v8
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v21)+16))
-	v8 = i0
-	if v8 == 0 {
-		goto L279
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L280
-	}
-	i0 = v21 + uint32(16)
-	v9 = i0
-	v10 = v8
-L282:
-	v7 = v10
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
-	v10 = i0
-	if v10 == 0 {
-		goto L281
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v10)+48)))
-	i0 = i0 & uint32(8)
-	if i0 != 0 {
-		goto L282
-	}
-L281:
-	if v11 != 0 {
-		goto L284
-	}
-	v11 = v8
-	goto L283
-L284:
-	*(*uint32)(unsafe.Add(b, uint64(v15)+16)) = v8
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
-	v10 = i0
-L283:
-	*(*uint32)(unsafe.Add(b, v9)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	if i0 != 0 {
-		goto L278
-	}
-	goto L277
-L279:
-	i0 = v21 + uint32(16)
-	v9 = i0
-L277:
-	*(*uint32)(unsafe.Add(b, v9)) = v11
-	if v11 == 0 {
-		goto L8
-	}
-	v7 = k32(4294967295)
-	i0 = fn3671(m, v0)
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-L8:
-	i2 = fn3668(m, v0)
-	if i2 == k32(4294967295) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	v7 = i0
-L1:
-	i0 = v6 + uint32(80)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn3665(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if v0 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L2:
-	v1 = k32(4294967295)
-	v2 = v0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v3 = i0
-	if int32(v3) > int32(v1) {
-		i0 = v3
-	} else {
-		i0 = v1
-	}
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v2 = i0
-	if v2 != 0 {
-		goto L3
-	}
-	i0 = v1 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v1 = i0
-L1:
-	i0 = fn2108(m, v1)
-	v4 = i0
-	if v4 != 0 {
-		goto L4
-	}
-	i0 = fn3633(m)
-	return k32(4294967295)
-L4:
-	m.fill(v4, uint32(0), v1)
-	if v0 == 0 {
-		goto L5
-	}
-	v1 = v0
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L7
-	}
-	i1 = v2 << (uint32(2) & 31)
-	i0 = v4 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v1 = i0
-	if v1 != 0 {
-		goto L6
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	i0 = v3 + k32(4294967032)
-	if i0 < uint32(3) {
-		goto L12
-	}
-	i1 = v3 << (uint32(2) & 31)
-	i0 = uint32(8694704) + i1
-	i0 = i0 + uint32(2)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L11
-	}
-L12:
-	i0 = v1 + uint32(24)
-	i2 = v1 + uint32(4)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v4 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-L11:
-	i0 = v1 + uint32(32)
-	v1 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 != 0 {
-		goto L10
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v0 = i0
-	if v0 != 0 {
-		goto L8
-	}
-L5:
-	fn2111(m, v4)
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn3666(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v0 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L2:
-	v1 = uint32(0)
-	v2 = v0
-L3:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+48)))
-	i1 = i1 & uint32(253)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+48)) = uint8(i1)
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v2 = i0
-	if v2 != 0 {
-		goto L3
-	}
-L1:
-	i0 = fn2108(m, v1)
-	v3 = i0
-	if v3 != 0 {
-		goto L4
-	}
-	i0 = fn3633(m)
-	return k32(4294967295)
-L4:
-	i0 = fn2108(m, uint32(96))
-	v2 = i0
-	if v2 != 0 {
-		goto L5
-	}
-	i0 = fn3633(m)
-	fn2111(m, v3)
-	i0 = fn3633(m)
-	return k32(4294967295)
-L5:
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+92)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+48)))
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, uint64(v0)+48)) = uint8(i1)
-	i0 = v3 + uint32(4)
-	v4 = i0
-	if v4 <= v3 {
-		goto L7
-	}
-L8:
-	i0 = v4 + k32(4294967292)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	v6 = i0
-	if int32(v6) < int32(uint32(1)) {
-		goto L11
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+92))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v1 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	v8 = k32(4294967295)
-	v2 = uint32(0)
-	v9 = uint32(0)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v10 = i0
-	i0 = v10 + v2
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v0 = i0
-	i0 = v0 + k32(4294967029)
-	if i0 < k32(4294967293) {
-		goto L14
-	}
-	i0 = v11 + uint32(24)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+48)))
-	i0 = i0 & uint32(2)
-	if i0 != 0 {
-		goto L15
-	}
-	i0 = fn2108(m, uint32(96))
-	v7 = i0
-	if v7 == 0 {
-		goto L6
-	}
-	m.copy(v7, v1, uint32(96))
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v7
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+48)))
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, uint64(v0)+48)) = uint8(i1)
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v0 = i0
-L15:
-	i0 = v0 & k32(4294967293)
-	if i0 != uint32(264) {
-		goto L16
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+48)))
-	i1 = i1 | uint32(1)
-	*(*uint8)(unsafe.Add(b, uint64(v7)+48)) = uint8(i1)
-L16:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+92))
-	i1 = i1 + uint32(1)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+92)) = v0
-	i1 = v0 << (uint32(2) & 31)
-	i0 = v1 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v7
-	goto L13
-L14:
-	if v0 != uint32(263) {
-		goto L17
-	}
-	*(*uint32)(unsafe.Add(b, v11)) = uint32(30)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+92))
-	i1 = i1 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+92)) = v0
-	i0 = v11 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i1 = v0 << (uint32(2) & 31)
-	i0 = v1 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	goto L13
-L17:
-	i0 = v11 + uint32(28)
-	*(*uint32)(unsafe.Add(b, i0)) = v7
-	i1 = v0 << (uint32(2) & 31)
-	i0 = uint32(8694704) + i1
-	i0 = i0 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L18
-	}
-	i0 = v11 + uint32(24)
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v0 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+48)))
-	i0 = i0 & uint32(2)
-	if i0 != 0 {
-		goto L13
-	}
-	if int32(v6) < int32(uint32(1)) {
-		goto L20
-	}
-	i1 = v6 << (uint32(5) & 31)
-	i0 = v10 + i1
-	i0 = i0 + k32(4294967264)
-	v12 = i0
-	if v12 == 0 {
-		goto L20
-	}
-	v10 = uint32(0)
-	v6 = v1
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v12 = i0
-	i0 = v12 + k32(4294967260)
-	switch i0 {
-	case 0, 41, 42, 43, 65, 66, 67:
-		goto L19
-	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64:
-		goto L20
-	default:
-		goto L21
-	}
-L21:
-	i0 = v12 + k32(4294967040)
-	if i0 >= uint32(2) {
-		goto L20
-	}
-	v6 = v1
-	goto L19
-L20:
-	i0 = fn2108(m, uint32(96))
-	v6 = i0
-	if v6 == 0 {
-		goto L6
-	}
-	m.copy(v6, v1, uint32(96))
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v0 = i0
-	v10 = v1
-L19:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v6
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v1 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+48)))
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, uint64(v1)+48)) = uint8(i1)
-	i0 = v4 + uint32(4)
-	v4 = i0
-	v1 = v10
-	goto L13
-L18:
-	if v0 == uint32(149) {
-		goto L22
-	}
-	if v0 != uint32(118) {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+92))
-	v8 = i0
-	goto L13
-L22:
-	i0 = v11 + uint32(4)
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v6 = i0
-	if v6 == 0 {
-		goto L13
-	}
-	i0 = b2i(v8 != uint32(1))
-	v0 = i0
-	v8 = k32(4294967295)
-	if v0 != 0 {
-		goto L13
-	}
-	i1 = v6 | uint32(4)
-	*(*uint32)(unsafe.Add(b, v11)) = i1
-L13:
-	i0 = v2 + uint32(32)
-	v2 = i0
-	i0 = v9 + uint32(1)
-	v9 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	v6 = i1
-	if int32(v9) < int32(v6) {
-		goto L12
-	}
-	if int32(v6) < int32(uint32(1)) {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i1 = v6 << (uint32(5) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967264)
-	v2 = i0
-	if v2 == 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v2 = i0
-	i0 = v2 + k32(4294967260)
-	switch i0 {
-	case 0, 41, 42, 43, 65, 66, 67:
-		goto L10
-	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64:
-		goto L11
-	default:
-		goto L23
-	}
-L23:
-	i0 = v2 + k32(4294967040)
-	if i0 < uint32(2) {
-		goto L10
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+48)))
-	i0 = i0 & uint32(2)
-	if i0 != 0 {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v2 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+48)))
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+48)) = uint8(i1)
-	i0 = v4 + uint32(4)
-	v4 = i0
-	goto L9
-L10:
-	if v1 == 0 {
-		goto L9
-	}
-	fn2111(m, v1)
-L9:
-	if v4 > v3 {
-		goto L8
-	}
-L7:
-	fn2111(m, v3)
-	return uint32(0)
-L6:
-	i0 = fn3633(m)
-	fn2111(m, v3)
-	fn2111(m, v1)
-	return k32(4294967295)
-}
-
-//go:norace
-//go:nocheckptr
-func fn3667(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v0 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L2:
-	v2 = v0
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v2 = i0
-	if v2 != 0 {
-		goto L3
-	}
-	v1 = uint32(0)
-	v2 = v0
-L4:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+48)))
-	i1 = i1 & uint32(253)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+48)) = uint8(i1)
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v2 = i0
-	if v2 != 0 {
-		goto L4
-	}
-L1:
-	i0 = fn2108(m, v1)
-	v3 = i0
-	if v3 != 0 {
-		goto L5
-	}
-	i0 = fn3633(m)
-	return k32(4294967295)
-L5:
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+48)))
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, uint64(v0)+48)) = uint8(i1)
-	i0 = v3 + uint32(4)
-	v4 = i0
-	if v4 <= v3 {
-		goto L8
-	}
-L9:
-	i0 = v4 + k32(4294967292)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v2 = i0
-	if v2 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	v6 = i0
-	if int32(v6) < int32(uint32(1)) {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i1 = v6 << (uint32(5) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967264)
-	v6 = i0
-	if v6 == 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v6 = i0
-	i0 = v6 + k32(4294967260)
-	switch i0 {
-	case 0, 41, 42, 43, 65, 66, 67:
-		goto L10
-	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64:
-		goto L11
-	default:
-		goto L12
-	}
-L12:
-	i0 = v6 + k32(4294967040)
-	if i0 < uint32(2) {
-		goto L10
-	}
-L11:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+48)))
-	i0 = i0 & uint32(2)
-	if i0 != 0 {
-		goto L13
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v2 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+48)))
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+48)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v2 = i0
-	v1 = v4
-L13:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = i1
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	v7 = i0
-	if int32(v7) >= int32(uint32(1)) {
-		goto L15
-	}
-	v4 = v1
-	goto L14
-L15:
-	v2 = uint32(0)
-	v6 = uint32(0)
-	v4 = v1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = i0 + v2
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v1 = i0
-	i0 = v1 + k32(4294967029)
-	if i0 > k32(4294967292) {
-		goto L18
-	}
-	i1 = v1 << (uint32(2) & 31)
-	i0 = uint32(8694704) + i1
-	i0 = i0 + uint32(2)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L17
-	}
-L18:
-	i0 = v8 + uint32(24)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+48)))
-	i0 = i0 & uint32(2)
-	if i0 != 0 {
-		goto L19
-	}
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+48)))
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, uint64(v1)+48)) = uint8(i1)
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	v7 = i0
-L19:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = i1
-L17:
-	i0 = v2 + uint32(32)
-	v2 = i0
-	i0 = v6 + uint32(1)
-	v6 = i0
-	if int32(v6) < int32(v7) {
-		goto L16
-	}
-L14:
-	if v4 > v3 {
-		goto L9
-	}
-	fn2111(m, v3)
-	if v0 != 0 {
-		goto L7
-	}
-	goto L6
-L8:
-	fn2111(m, v3)
-L7:
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	if i0 != 0 {
-		goto L21
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+48)))
-	i1 = i1 & uint32(251)
-	*(*uint8)(unsafe.Add(b, uint64(v0)+48)) = uint8(i1)
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v0 = i0
-	if v0 != 0 {
-		goto L20
-	}
-L6:
-	return uint32(0)
 }

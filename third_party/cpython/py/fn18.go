@@ -14,7 +14,5433 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
+func fn3652(m *Module, v0 uint32) {
+	fn3653(m, v0, v0, uint32(0))
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3653(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
+	fn3651(m, uint32(0), v2, v0)
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3654(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
+	i0 = fn1575(m, v1)
+	v7 = i0
+	if v7 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
+	if v7 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v8
+	if v8 == 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	i1 = k32(10089824) + uint32(36284)
+	i0 = fn2038(m, v6, i1, v7)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v8 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
+	if v8 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v9
+	if v9 != 0 {
+		goto L4
+	}
+	fn2073(m, v8)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v8
+	if v8 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v7)
+L1:
+	v7 = uint32(0)
+	if int32(v2) < int32(uint32(0)) {
+		goto L5
+	}
+	i0 = fn1575(m, v2)
+	v7 = i0
+	if v7 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v2 = i0
+	v7 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
+	if v2 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v8
+	if v8 != 0 {
+		goto L5
+	}
+	fn2073(m, v2)
+L5:
+	i1 = k32(10089824) + uint32(38164)
+	if v7 != 0 {
+		i2 = v7
+	} else {
+		i2 = uint32(10059656)
+	}
+	i0 = fn2038(m, v6, i1, i2)
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
+	if v2 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v8
+	if v8 != 0 {
+		goto L6
+	}
+	fn2073(m, v2)
+L6:
+	if v7 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v2
+	if v2 != 0 {
+		goto L7
+	}
+	fn2073(m, v7)
+L7:
+	v7 = uint32(0)
+	if int32(v3) < int32(uint32(0)) {
+		goto L8
+	}
+	i0 = fn1575(m, v3)
+	v7 = i0
+	if v7 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v3 = i0
+	v7 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
+	if v3 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L8
+	}
+	fn2073(m, v3)
+L8:
+	i1 = k32(10089824) + uint32(32248)
+	if v7 != 0 {
+		i2 = v7
+	} else {
+		i2 = uint32(10059656)
+	}
+	i0 = fn2038(m, v6, i1, i2)
+	if i0 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
+	if v3 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L9
+	}
+	fn2073(m, v3)
+L9:
+	if v7 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v3
+	if v3 != 0 {
+		goto L10
+	}
+	fn2073(m, v7)
+L10:
+	v7 = uint32(0)
+	if int32(v4) < int32(uint32(0)) {
+		goto L11
+	}
+	i0 = fn1575(m, v4)
+	v7 = i0
+	if v7 != 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v4 = i0
+	v7 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
+	if v4 == 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L11
+	}
+	fn2073(m, v4)
+L11:
+	i1 = k32(10089824) + uint32(32280)
+	if v7 != 0 {
+		i2 = v7
+	} else {
+		i2 = uint32(10059656)
+	}
+	i0 = fn2038(m, v6, i1, i2)
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
+	if v4 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L12
+	}
+	fn2073(m, v4)
+L12:
+	if v7 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v4
+	if v4 != 0 {
+		goto L13
+	}
+	fn2073(m, v7)
+L13:
+	if v0 == 0 {
+		goto L14
+	}
+	i1 = k32(10089824) + uint32(33052)
+	i0 = fn2038(m, v6, i1, v0)
+	if i0 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
+	if v7 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v4
+	if v4 != 0 {
+		goto L15
+	}
+	fn2073(m, v7)
+L15:
+	i0 = fn3656(m, v0, v1, uint32(0))
+	v7 = i0
+	if v7 == 0 {
+		goto L17
+	}
+	i1 = k32(10089824) + uint32(42196)
+	i0 = fn2038(m, v6, i1, v7)
+	if i0 == 0 {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
+	if v0 == 0 {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L18
+	}
+	fn2073(m, v0)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v0
+	if v0 == 0 {
+		goto L16
+	}
+	goto L14
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
+	if v7 == 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v0
+	if v0 != 0 {
+		goto L14
+	}
+L16:
+	fn2073(m, v7)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
+	if i0 == i1 {
+		goto L20
+	}
+	i1 = k32(10089824) + uint32(37296)
+	i0 = fn2040(m, v6, i1)
+	v7 = i0
+	if int32(v7) > int32(k32(4294967295)) {
+		goto L23
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
+	if v7 == 0 {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L21
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v0
+	if v0 == 0 {
+		goto L22
+	}
+	goto L21
+L23:
+	if v7 != 0 {
+		goto L21
+	}
+	i0 = fn2020(m, v6)
+	v7 = i0
+	if v7 == 0 {
+		goto L24
+	}
+	i1 = k32(10089824) + uint32(37296)
+	i0 = fn2038(m, v6, i1, v7)
+	if i0 == 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
+	if v0 == 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L25
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L25
+	}
+	fn2073(m, v0)
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L21
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v0
+	if v0 == 0 {
+		goto L22
+	}
+	goto L21
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
+	if v7 == 0 {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L21
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v0
+	if v0 != 0 {
+		goto L21
+	}
+L22:
+	fn2073(m, v7)
+L21:
+	i1 = k32(10089824) + uint32(39204)
+	i0 = fn2040(m, v6, i1)
+	v7 = i0
+	if int32(v7) > int32(k32(4294967295)) {
+		goto L27
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
+	if v7 == 0 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v0
+	if v0 == 0 {
+		goto L26
+	}
+	goto L20
+L27:
+	if v7 != 0 {
+		goto L20
+	}
+	i1 = k32(10089824) + uint32(39204)
+	i0 = fn2038(m, v6, i1, uint32(10059656))
+	if i0 == 0 {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
+	if v7 == 0 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v0
+	if v0 != 0 {
+		goto L20
+	}
+L26:
+	fn2073(m, v7)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = v6
+	if v7 == 0 {
+		goto L28
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L28
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v5
+	if v5 != 0 {
+		goto L28
+	}
+	fn2073(m, v7)
+L28:
+	return
+L19:
+	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = v6
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3655(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	fn3654(m, v0, v1, v2, v1, k32(4294967295))
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3656(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(1024)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	if v0 == 0 {
+		goto L1
+	}
+	if int32(v1) < int32(uint32(1)) {
+		goto L1
+	}
+	i0 = fn4611(m, v0, uint32(8518975))
+	v5 = i0
+	if v5 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+72)) = uint32(0)
+	if v6 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v6)
+	goto L1
+L2:
+	v6 = uint32(0)
+	v7 = uint32(0)
+	if v2 != 0 {
+		goto L4
+	}
+	i0 = fn8044(m, v5)
+	v8 = i0
+	i0 = fn485(m, v8, v0)
+	v7 = i0
+	v2 = v7
+	if v7 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
+	v2 = uint32(8543626)
+	if v4 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L5
+	}
+	fn2073(m, v4)
+L5:
+	v4 = uint32(0)
+	l0 = fn7838(m, v8, uint64(0), uint32(0))
+	if l0 != k64(18446744073709551615) {
+		goto L4
+	}
+	i0 = fn8036(m, v5)
+	goto L3
+L4:
+L7:
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
+	i0 = v3 + uint32(16)
+	i4 = v3 + uint32(12)
+	i0 = fn1303(m, i0, uint32(1000), v5, uint32(0), i4)
+	if i0 == 0 {
+		goto L6
+	}
+	i1 = v6 + uint32(1)
+	v4 = i1
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+1014)))
+	i2 = i2 & uint32(255)
+	if i2 != uint32(10) {
+		i0 = v6
+	} else {
+		i0 = v4
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v0 = i2
+	if !(v0 == uint32(999)) {
+		i0 = v4
+	}
+	if !(int32(v4) < int32(v1)) {
+		i0 = v4
+	}
+	v6 = i0
+	if int32(v6) < int32(v1) {
+		goto L7
+	}
+	i0 = v3 + uint32(16)
+	v4 = i0
+	if v1 != uint32(1) {
+		goto L8
+	}
+	if v0 < uint32(3) {
+		goto L8
+	}
+	i0 = v3 + uint32(16)
+	i0 = fn8095(m, i0, uint32(8388614), uint32(3))
+	if i0 != 0 {
+		goto L8
+	}
+	i1 = v0 + k32(4294967293)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
+	i0 = v3 + uint32(16)
+	i0 = i0 | uint32(3)
+	v4 = i0
+L8:
+	i0 = fn2703(m, v4, v0, v2, uint32(8502322))
+	v4 = i0
+	if v4 != 0 {
+		goto L6
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+72)) = uint32(0)
+	if v6 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v1
+	if v1 != 0 {
+		goto L6
+	}
+	fn2073(m, v6)
+L6:
+	i0 = fn8036(m, v5)
+L3:
+	fn2112(m, v7)
+L1:
+	i0 = v3 + uint32(1024)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn3657(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+	fn3654(m, v0, v1, v2, v3, v4)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3658(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn3656(m, v0, v1, uint32(0))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3659(m *Module) uint32 {
+	var v0 uint32
+	_ = v0
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = fn2109(m, uint32(16))
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = fn3634(m)
+	return uint32(0)
+L1:
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = fn2110(m, uint32(1), uint32(56))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = k32(4294967295)
+	return v0
+L2:
+	i0 = fn3634(m)
+	fn2112(m, v0)
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn3660(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v2 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	fn2112(m, v2)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	fn2112(m, v1)
+	v1 = v2
+	if v2 != 0 {
+		goto L3
+	}
+L2:
+	fn2112(m, v0)
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3661(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = v0 + uint32(4)
+	v1 = i0
+	v0 = k32(4294967295)
+L1:
+	i0 = v0 + uint32(1)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v1 = i0
+	if v1 != 0 {
+		goto L1
+	}
+	v1 = uint32(0)
+	if v0 < uint32(1073741824) {
+		goto L2
+	}
+	i0 = fn3634(m)
+	v1 = k32(4294967295)
+L2:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3662(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
+	i0 = fn3663(m, v0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3663(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = v2 << (uint32(5) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967264)
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i1
+	i1 = v1 << (uint32(2) & 31)
+	i0 = uint32(8694704) + i1
+	i0 = i0 + uint32(2)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(8)
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = v1 + k32(4294967195)
+	if i0 < uint32(3) {
+		goto L2
+	}
+	if v1 == uint32(36) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 != k32(4294967295) {
+		goto L2
+	}
+	return uint32(0)
+L3:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	if v3 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != k32(4294967295) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = k32(4294967295)
+	return uint32(0)
+L2:
+	i0 = fn2110(m, uint32(1), uint32(56))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = k32(4294967295)
+	return uint32(0)
+L4:
+	i0 = fn3634(m)
+	v2 = k32(4294967295)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3664(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	b := m.base
+	v4 = k32(4294967295)
+	i0 = fn3663(m, v0)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = i0 + uint32(1)
+	i1 = v0 + uint32(12)
+	v5 = i1
+	i2 = v0 + uint32(24)
+	i0 = fn3433(m, i0, v5, i2, uint32(16), uint32(32))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i1
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	if int32(v6) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	i1 = v6 << (uint32(5) & 31)
+	i0 = i0 + i1
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v2
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	l1 = *(*uint64)(unsafe.Add(b, v3))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = l1
+	i0 = v4 + uint32(16)
+	i1 = v3 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	v4 = uint32(0)
+L1:
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn3665(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var v22 uint32
+	_ = v22
+	var v23 uint32
+	_ = v23
+	var v24 uint32
+	_ = v24
+	var v25 uint32
+	_ = v25
+	var v26 uint32
+	_ = v26
+	var v27 uint64
+	_ = v27
+	var v28 uint64
+	_ = v28
+	var v29 uint64
+	_ = v29
+	var v30 uint64
+	_ = v30
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	var l3 uint64
+	_ = l3
+	var l4 uint64
+	_ = l4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(80)
+	v6 = i0
+	m.g0 = v6
+	v7 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i0 = fn3666(m, i0)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v7 = i0
+	if v7 != 0 {
+		goto L3
+	}
+	v8 = uint32(0)
+	goto L2
+L3:
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
+	v9 = i0
+	if int32(v9) < int32(uint32(1)) {
+		goto L5
+	}
+	v10 = uint32(0)
+	v8 = uint32(24)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = i0 + v8
+	v11 = i0
+	i0 = v11 + k32(4294967272)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = i0 + k32(4294967029)
+	if i0 < k32(4294967293) {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v9 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v9)+48)))
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, uint64(v9)+48)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
+	v9 = i0
+L7:
+	i0 = v8 + uint32(32)
+	v8 = i0
+	i0 = v10 + uint32(1)
+	v10 = i0
+	if int32(v10) < int32(v9) {
+		goto L6
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
+	v7 = i0
+	if v7 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v8 = i0
+L2:
+	v7 = k32(4294967295)
+	i0 = fn3667(m, v8)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v11 = i0
+	if v11 != 0 {
+		goto L12
+	}
+	v8 = uint32(0)
+	goto L11
+L12:
+	v9 = v11
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
+	v10 = i0
+	if int32(v10) < int32(uint32(1)) {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
+	v8 = i0
+L16:
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	v7 = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = uint32(8694704) + i1
+	i0 = i0 + uint32(2)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(8)
+	if i0 != 0 {
+		goto L18
+	}
+	i0 = v7 + k32(4294967195)
+	if i0 < uint32(3) {
+		goto L18
+	}
+	if v7 != uint32(36) {
+		goto L17
+	}
+L18:
+	if v10 != uint32(1) {
+		goto L13
+	}
+L17:
+	i0 = v8 + uint32(32)
+	v8 = i0
+	i0 = v10 + k32(4294967295)
+	v10 = i0
+	if v10 != 0 {
+		goto L16
+	}
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+16))
+	v9 = i0
+	if v9 != 0 {
+		goto L14
+	}
+	v8 = v11
+	v10 = uint32(0)
+L19:
+	v9 = v10
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
+	v10 = i0
+	if int32(v10) < int32(uint32(1)) {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i1 = v10 << (uint32(5) & 31)
+	i0 = i0 + i1
+	v12 = i0
+	i0 = v12 + k32(4294967264)
+	v13 = i0
+	if v13 == 0 {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	v14 = i0
+	i0 = v14 + k32(4294967219)
+	if i0 < uint32(3) {
+		goto L22
+	}
+	i0 = v14 + k32(4294967040)
+	if i0 > uint32(1) {
+		goto L21
+	}
+L22:
+	i0 = v12 + k32(4294967288)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v15 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+20))
+	v16 = i0
+	i0 = b2i(int32(v16) < int32(uint32(1)))
+	v17 = i0
+	if v17 == 0 {
+		goto L24
+	}
+	v18 = uint32(0)
+	v19 = uint32(0)
+	goto L23
+L24:
+	v19 = uint32(0)
+	v18 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+12))
+	v10 = i0
+	i1 = v16 << (uint32(5) & 31)
+	i0 = v10 + i1
+	i0 = i0 + k32(4294967264)
+	v20 = i0
+	if v20 == 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v20))
+	v7 = i0
+	i0 = v7 + k32(4294967195)
+	if i0 < uint32(3) {
+		goto L26
+	}
+	v18 = uint32(0)
+	if v7 != uint32(36) {
+		goto L25
+	}
+L26:
+	i0 = b2i(v16 < uint32(5))
+	v18 = i0
+L25:
+	i0 = v10 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L23
+	}
+	i0 = v16 + k32(4294967295)
+	v21 = i0
+	i0 = v10 + uint32(40)
+	v7 = i0
+	v10 = uint32(0)
+L28:
+	if v21 != v10 {
+		goto L29
+	}
+	v10 = v16
+	goto L27
+L29:
+	i0 = v10 + uint32(1)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v22 = i0
+	i0 = v7 + uint32(32)
+	v7 = i0
+	if int32(v22) < int32(uint32(0)) {
+		goto L28
+	}
+L27:
+	v19 = uint32(0)
+	if v20 == 0 {
+		goto L23
+	}
+	if int32(v10) < int32(v16) {
+		goto L23
+	}
+	v19 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, v20))
+	v10 = i0
+	i0 = v10 + k32(4294967219)
+	v7 = i0
+	if v7 > uint32(26) {
+		goto L30
+	}
+	i0 = uint32(1) << (v7 & 31)
+	i0 = i0 & uint32(117440517)
+	if i0 != 0 {
+		goto L20
+	}
+L30:
+	i0 = v10 + k32(4294967040)
+	if i0 < uint32(2) {
+		goto L20
+	}
+	if v10 == uint32(36) {
+		goto L20
+	}
+	i0 = b2i(v10 == uint32(78))
+	v19 = i0
+L23:
+	if v18 != 0 {
+		goto L20
+	}
+	if v19 != 0 {
+		goto L20
+	}
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
+	v10 = i0
+	if v10 != 0 {
+		i0 = v10
+	} else {
+		i0 = v11
+	}
+	v8 = i0
+	i0 = b2i(v10 != uint32(0))
+	v7 = i0
+	i0 = v7 & v9
+	v10 = i0
+	i0 = v7 | v9
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v8 = i0
+	goto L11
+L20:
+	*(*uint32)(unsafe.Add(b, v13)) = uint32(30)
+	i0 = v12 + k32(4294967268)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	if v17 != 0 {
+		goto L31
+	}
+	i0 = v8 + uint32(12)
+	v22 = i0
+	i0 = v8 + uint32(24)
+	v13 = i0
+	v9 = uint32(0)
+	v21 = uint32(0)
+L32:
+	v7 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
+	i0 = i0 + uint32(1)
+	i0 = fn3433(m, i0, v22, v13, uint32(16), uint32(32))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
+	v10 = i1
+	i1 = v10 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v8)+20)) = i1
+	if int32(v10) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v22))
+	i1 = v10 << (uint32(5) & 31)
+	i0 = i0 + i1
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v15)+12))
+	i1 = i1 + v9
+	v7 = i1
+	l1 = *(*uint64)(unsafe.Add(b, v7))
+	*(*uint64)(unsafe.Add(b, v10)) = l1
+	i0 = v10 + uint32(24)
+	i1 = v7 + uint32(24)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v10 + uint32(16)
+	i1 = v7 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v10 + uint32(8)
+	i1 = v7 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v9 + uint32(32)
+	v9 = i0
+	i0 = v21 + uint32(1)
+	v21 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v15)+20))
+	if int32(v21) < int32(i1) {
+		goto L32
+	}
+L31:
+	if v19 == 0 {
+		goto L33
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
+	i1 = i1 << (uint32(5) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967264)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v7 = i0
+	i0 = v7 + k32(4294967219)
+	switch i0 {
+	case 0, 2:
+		goto L35
+	case 1:
+		goto L36
+	default:
+		goto L37
+	}
+L37:
+	i0 = v7 + k32(4294967040)
+	if i0 < uint32(2) {
+		goto L35
+	}
+L36:
+	if v14 != uint32(256) {
+		goto L33
+	}
+	if v7 == uint32(78) {
+		goto L34
+	}
+	goto L33
+L35:
+	if v14 != uint32(256) {
+		goto L33
+	}
+L34:
+	*(*uint32)(unsafe.Add(b, v10)) = uint32(256)
+L33:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v15)+40))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v15)+40)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
+	v10 = i0
+	if v10 != 0 {
+		i0 = v10
+	} else {
+		i0 = v11
+	}
+	v8 = i0
+	i0 = b2i(v10 != uint32(0))
+	v10 = i0
+	goto L19
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8549981))
+	goto L10
+L11:
+	v7 = k32(4294967295)
+	i0 = fn3668(m, v8)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v7 = k32(4294967295)
+	i0 = fn3669(m, v0)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v9 = i0
+	if v9 != 0 {
+		goto L48
+	}
+	v8 = uint32(0)
+	goto L47
+L48:
+L49:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
+	v22 = i0
+	if int32(v22) < int32(uint32(1)) {
+		goto L50
+	}
+	v8 = uint32(0)
+	v21 = uint32(0)
+	v10 = uint32(0)
+L51:
+	i0 = b2i(v8 != uint32(83))
+	v15 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
+	v13 = i0
+	i1 = v10 << (uint32(5) & 31)
+	i0 = v13 + i1
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v8 = i0
+	if v15 != 0 {
+		goto L54
+	}
+	if v8 != uint32(61) {
+		goto L54
+	}
+	v8 = uint32(61)
+	if v7 == uint32(1) {
+		goto L53
+	}
+	v21 = v7
+	goto L52
+L54:
+	v21 = v7
+	if v8 == uint32(83) {
+		goto L53
+	}
+	v21 = v7
+	goto L52
+L53:
+	v8 = uint32(83)
+	i0 = v10 + uint32(1)
+	v7 = i0
+	if int32(v7) >= int32(v22) {
+		goto L52
+	}
+	i1 = v7 << (uint32(5) & 31)
+	v12 = i1
+	i0 = v13 + v12
+	v13 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	v15 = i0
+	i0 = v15 + k32(4294967220)
+	switch i0 {
+	case 0:
+		goto L59
+	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 22, 23:
+		goto L52
+	case 21, 24:
+		goto L60
+	default:
+		goto L61
+	}
+L61:
+	i0 = v15 + k32(4294967260)
+	switch i0 {
+	case 0:
+		goto L58
+	case 4:
+		goto L57
+	default:
+		goto L52
+	}
+L60:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = v21 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	if v7 == 0 {
+		goto L56
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v22 = i0
+	if v22 == uint32(1073741823) {
+		goto L62
+	}
+	i1 = v22 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+L62:
+	i0 = fn2031(m, v7)
+	v22 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v13 = i0
+	if v13 == uint32(1073741823) {
+		goto L63
+	}
+	i1 = v13 + k32(4294967295)
+	v13 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v13
+	if v13 != 0 {
+		goto L63
+	}
+	fn2073(m, v7)
+L63:
+	v7 = k32(4294967295)
+	if v22 == k32(4294967295) {
+		goto L1
+	}
+	*(*uint64)(unsafe.Add(b, v11)) = uint64(30)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
+	i0 = i0 + v12
+	v7 = i0
+	i1 = b2i(v15 == uint32(100))
+	if v22 != i1 {
+		goto L64
+	}
+	*(*uint32)(unsafe.Add(b, v7)) = uint32(256)
+	goto L52
+L64:
+	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
+	goto L52
+L59:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = v21 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	if v7 == 0 {
+		goto L56
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v15 = i0
+	if v15 == uint32(1073741823) {
+		goto L66
+	}
+	i1 = v15 + uint32(1)
+	v22 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v22
+	if v7 != uint32(10059656) {
+		goto L65
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
+	v22 = i0
+	goto L55
+L66:
+	if v7 == uint32(10059656) {
+		goto L55
+	}
+	goto L52
+L65:
+	if v22 == uint32(1073741823) {
+		goto L52
+	}
+	*(*uint32)(unsafe.Add(b, v7)) = v15
+	if v15 != 0 {
+		goto L52
+	}
+	fn2073(m, v7)
+	goto L52
+L58:
+	*(*uint32)(unsafe.Add(b, uint64(v13)+4)) = v21
+	*(*uint32)(unsafe.Add(b, v13)) = uint32(103)
+	*(*uint64)(unsafe.Add(b, v11)) = uint64(30)
+	v10 = v7
+	goto L52
+L57:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = v21 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v8 = i0
+	if v8 == 0 {
+		goto L56
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L67
+	}
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+L67:
+	i0 = fn2031(m, v8)
+	v15 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L68
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v7
+	if v7 != 0 {
+		goto L68
+	}
+	fn2073(m, v8)
+L68:
+	v7 = k32(4294967295)
+	if v15 == k32(4294967295) {
+		goto L1
+	}
+	i0 = fn607(m, v15)
+	i0 = fn3670(m, i0, v1, v2)
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	*(*uint64)(unsafe.Add(b, v11)) = uint64(30)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
+	i0 = i0 + v12
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = v8
+	v8 = uint32(83)
+	*(*uint32)(unsafe.Add(b, v7)) = uint32(83)
+	goto L52
+L56:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8400030))
+	goto L10
+L55:
+	i1 = v10 + uint32(2)
+	v7 = i1
+	if int32(v22) <= int32(v7) {
+		goto L52
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
+	v15 = i0
+	i1 = v7 << (uint32(5) & 31)
+	i0 = v15 + i1
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v13 = i0
+	if v13 != uint32(40) {
+		goto L69
+	}
+	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
+	i1 = v10 + uint32(3)
+	v7 = i1
+	if int32(v22) <= int32(v7) {
+		goto L52
+	}
+	i1 = v7 << (uint32(5) & 31)
+	i0 = v15 + i1
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v13 = i0
+L69:
+	i0 = v15 + v12
+	v22 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v22)+4))
+	v12 = i0
+	i0 = b2i(v12 != uint32(0))
+	v15 = i0
+	i0 = v13 + k32(4294967199)
+	switch i0 {
+	case 0:
+		goto L71
+	case 3:
+		goto L70
+	default:
+		goto L52
+	}
+L71:
+	i0 = b2i(v12 == 0)
+	v15 = i0
+L70:
+	*(*uint64)(unsafe.Add(b, v11)) = uint64(30)
+	*(*uint64)(unsafe.Add(b, v22)) = uint64(30)
+	if v15 != 0 {
+		i1 = uint32(99)
+	} else {
+		i1 = uint32(98)
+	}
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+L52:
+	i0 = v10 + uint32(1)
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
+	v22 = i1
+	if int32(v10) < int32(v22) {
+		goto L51
+	}
+L50:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+16))
+	v9 = i0
+	if v9 != 0 {
+		goto L49
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v12 = i0
+	if v12 != 0 {
+		goto L72
+	}
+	v8 = uint32(0)
+	goto L47
+L72:
+L73:
+	*(*uint64)(unsafe.Add(b, v6)) = uint64(30)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
+	v10 = i0
+	if int32(v10) < int32(uint32(1)) {
+		goto L74
+	}
+	i0 = v12 + uint32(24)
+	v19 = i0
+	i0 = v12 + uint32(12)
+	v21 = i0
+	v8 = uint32(0)
+L76:
+	i0 = *(*uint32)(unsafe.Add(b, v21))
+	v22 = i0
+	i1 = v8 << (uint32(5) & 31)
+	v18 = i1
+	i0 = v22 + v18
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v9 = i0
+	i0 = v9 + k32(4294967032)
+	if i0 < uint32(3) {
+		goto L78
+	}
+	v11 = v6
+	i1 = v9 << (uint32(2) & 31)
+	i0 = uint32(8694704) + i1
+	i0 = i0 + uint32(2)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L77
+	}
+L78:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v11 = i0
+L77:
+	v15 = uint32(0)
+	i0 = v8 + uint32(1)
+	v13 = i0
+	if int32(v13) >= int32(v10) {
+		goto L79
+	}
+	i1 = v13 << (uint32(5) & 31)
+	i0 = v22 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v15 = i0
+L79:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	v16 = i0
+	i0 = v9 + k32(4294967256)
+	switch i0 {
+	case 0:
+		goto L83
+	case 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16, 17, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 52, 53, 54, 55, 56, 61, 62, 63, 64, 65, 66, 67, 68, 69, 71, 72, 73, 74:
+		goto L81
+	case 3:
+		goto L82
+	case 12:
+		goto L94
+	case 18:
+		goto L85
+	case 19, 36:
+		goto L84
+	case 51:
+		goto L86
+	case 57:
+		goto L92
+	case 58, 59:
+		goto L93
+	case 60:
+		goto L91
+	case 70:
+		goto L88
+	case 75:
+		goto L87
+	default:
+		goto L95
+	}
+L95:
+	i0 = v9 + k32(4294967040)
+	if i0 >= uint32(2) {
+		goto L81
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	i0 = i0 + k32(4294967040)
+	switch i0 {
+	case 0:
+		goto L90
+	case 1:
+		goto L89
+	default:
+		goto L81
+	}
+L94:
+	if v15 != uint32(117) {
+		goto L96
+	}
+	i2 = v13 << (uint32(5) & 31)
+	i1 = v22 + i2
+	v10 = i1
+	i1 = v10 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if v16 != i1 {
+		goto L96
+	}
+	i0 = v16 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L98
+	case 1, 2:
+		goto L97
+	default:
+		goto L96
+	}
+L98:
+	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
+	*(*uint64)(unsafe.Add(b, v10)) = uint64(30)
+	goto L81
+L97:
+	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
+	*(*uint32)(unsafe.Add(b, v10)) = uint32(115)
+	goto L81
+L96:
+	if int32(v8) < int32(v16) {
+		goto L81
+	}
+	i1 = v16 << (uint32(5) & 31)
+	v17 = i1
+	i0 = v7 - v17
+	v11 = i0
+	v10 = v11
+	v9 = v16
+	if int32(v16) >= int32(uint32(1)) {
+		goto L100
+	}
+	i0 = fn2290(m, v16)
+	v10 = i0
+	if v10 == 0 {
+		goto L10
+	}
+	i0 = fn3670(m, v10, v1, v2)
+	v13 = i0
+	if int32(v13) >= int32(uint32(0)) {
+		goto L99
+	}
+	goto L10
+L100:
+L101:
+	i1 = *(*uint32)(unsafe.Add(b, v10))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8694704) + i1
+	i0 = i0 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L81
+	}
+	i0 = v10 + uint32(32)
+	v10 = i0
+	i0 = v9 + k32(4294967295)
+	v9 = i0
+	if v9 != 0 {
+		goto L101
+	}
+	i0 = fn2290(m, v16)
+	v20 = i0
+	if v20 == 0 {
+		goto L10
+	}
+	i0 = v20 + uint32(12)
+	v15 = i0
+	v10 = v11
+	v13 = v16
+L102:
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	if i0 != uint32(83) {
+		goto L80
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = v10 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v9 = i0
+	if v9 == 0 {
+		goto L80
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v14 = i0
+	if v14 == uint32(1073741823) {
+		goto L103
+	}
+	i1 = v14 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+L103:
+	*(*uint32)(unsafe.Add(b, v15)) = v9
+	i0 = v10 + uint32(32)
+	v10 = i0
+	i0 = v15 + uint32(4)
+	v15 = i0
+	i0 = v13 + k32(4294967295)
+	v13 = i0
+	if v13 != 0 {
+		goto L102
+	}
+	i0 = fn3670(m, v20, v1, v2)
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L10
+	}
+	i0 = v16 & uint32(3)
+	v9 = i0
+	v10 = uint32(0)
+	if v16 < uint32(4) {
+		goto L104
+	}
+	v10 = uint32(0)
+	i1 = v16 & uint32(2147483644)
+	i0 = uint32(0) - i1
+	v15 = i0
+L105:
+	*(*uint64)(unsafe.Add(b, v11)) = uint64(30)
+	i0 = v11 + uint32(96)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(30)
+	i0 = v11 + uint32(64)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(30)
+	i0 = v11 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(30)
+	i0 = v11 + uint32(128)
+	v11 = i0
+	i1 = v10 + k32(4294967292)
+	v10 = i1
+	if v15 != v10 {
+		goto L105
+	}
+	i0 = uint32(0) - v10
+	v10 = i0
+L104:
+	if v9 == 0 {
+		goto L99
+	}
+	i2 = v10 << (uint32(5) & 31)
+	i1 = v18 + i2
+	i1 = i1 - v17
+	i0 = v22 + i1
+	v10 = i0
+L106:
+	*(*uint64)(unsafe.Add(b, v10)) = uint64(30)
+	i0 = v10 + uint32(32)
+	v10 = i0
+	i0 = v9 + k32(4294967295)
+	v9 = i0
+	if v9 != 0 {
+		goto L106
+	}
+L99:
+	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = v13
+	*(*uint32)(unsafe.Add(b, v7)) = uint32(83)
+	goto L81
+L93:
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	if i0 != uint32(256) {
+		goto L81
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
+	v13 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+24))
+	v15 = i1
+	if v13 == v15 {
+		goto L107
+	}
+	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
+	i0 = v6 + uint32(32)
+	i0 = i0 + uint32(8)
+	v7 = i0
+	i1 = v11 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, v7)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v11)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v6)+32)) = l1
+	if int32(v10) < int32(uint32(1)) {
+		goto L108
+	}
+	i1 = v10 << (uint32(5) & 31)
+	i0 = v22 + i1
+	i0 = i0 + k32(4294967264)
+	v11 = i0
+	if v11 == 0 {
+		goto L108
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8694704) + i1
+	i0 = i0 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(8)
+	if i0 != 0 {
+		goto L107
+	}
+L108:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+4))
+	v11 = i0
+	i0 = v10 + uint32(1)
+	i0 = fn3433(m, i0, v21, v19, uint32(16), uint32(32))
+	if i0 == k32(4294967295) {
+		goto L107
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
+	v10 = i1
+	i1 = v10 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v12)+20)) = i1
+	if int32(v10) < int32(uint32(0)) {
+		goto L107
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
+	i1 = v10 << (uint32(5) & 31)
+	i0 = i0 + i1
+	v10 = i0
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+32))
+	*(*uint64)(unsafe.Add(b, uint64(v10)+8)) = l1
+	i0 = v10 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, v7))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v10)+24)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v10)+4)) = v11
+	*(*uint32)(unsafe.Add(b, v10)) = v9
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
+	i1 = i1 << (uint32(5) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967288)
+	*(*uint32)(unsafe.Add(b, i0)) = v15
+L107:
+	i1 = b2i(v13 != v15)
+	i0 = v8 - i1
+	v8 = i0
+	goto L81
+L92:
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	if i0 != uint32(256) {
+		goto L81
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
+	v15 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+24))
+	v9 = i1
+	if v15 == v9 {
+		goto L109
+	}
+	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
+	i0 = v6 + uint32(32)
+	i0 = i0 + uint32(8)
+	v7 = i0
+	i1 = v11 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, v7)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v11)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v6)+32)) = l1
+	if int32(v10) < int32(uint32(1)) {
+		goto L110
+	}
+	i1 = v10 << (uint32(5) & 31)
+	i0 = v22 + i1
+	i0 = i0 + k32(4294967264)
+	v11 = i0
+	if v11 == 0 {
+		goto L110
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8694704) + i1
+	i0 = i0 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(8)
+	if i0 != 0 {
+		goto L109
+	}
+L110:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
+	v11 = i0
+	i0 = v10 + uint32(1)
+	i0 = fn3433(m, i0, v21, v19, uint32(16), uint32(32))
+	if i0 == k32(4294967295) {
+		goto L109
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
+	v10 = i1
+	i1 = v10 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v12)+20)) = i1
+	if int32(v10) < int32(uint32(0)) {
+		goto L109
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
+	i1 = v10 << (uint32(5) & 31)
+	i0 = i0 + i1
+	v10 = i0
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+32))
+	*(*uint64)(unsafe.Add(b, uint64(v10)+8)) = l1
+	i0 = v10 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, v7))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v10)+24)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v10)+4)) = v11
+	*(*uint32)(unsafe.Add(b, v10)) = uint32(97)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
+	i1 = i1 << (uint32(5) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967288)
+	*(*uint32)(unsafe.Add(b, i0)) = v9
+L109:
+	i1 = b2i(v15 != v9)
+	i0 = v8 - i1
+	v8 = i0
+	goto L81
+L91:
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	if i0 != uint32(256) {
+		goto L81
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
+	v15 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+24))
+	v9 = i1
+	if v15 == v9 {
+		goto L111
+	}
+	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
+	i0 = v6 + uint32(32)
+	i0 = i0 + uint32(8)
+	v7 = i0
+	i1 = v11 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, v7)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v11)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v6)+32)) = l1
+	if int32(v10) < int32(uint32(1)) {
+		goto L112
+	}
+	i1 = v10 << (uint32(5) & 31)
+	i0 = v22 + i1
+	i0 = i0 + k32(4294967264)
+	v11 = i0
+	if v11 == 0 {
+		goto L112
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8694704) + i1
+	i0 = i0 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(8)
+	if i0 != 0 {
+		goto L111
+	}
+L112:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
+	v11 = i0
+	i0 = v10 + uint32(1)
+	i0 = fn3433(m, i0, v21, v19, uint32(16), uint32(32))
+	if i0 == k32(4294967295) {
+		goto L111
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
+	v10 = i1
+	i1 = v10 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v12)+20)) = i1
+	if int32(v10) < int32(uint32(0)) {
+		goto L111
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
+	i1 = v10 << (uint32(5) & 31)
+	i0 = i0 + i1
+	v10 = i0
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+32))
+	*(*uint64)(unsafe.Add(b, uint64(v10)+8)) = l1
+	i0 = v10 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, v7))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v10)+24)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v10)+4)) = v11
+	*(*uint32)(unsafe.Add(b, v10)) = uint32(100)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
+	i1 = i1 << (uint32(5) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967288)
+	*(*uint32)(unsafe.Add(b, i0)) = v9
+L111:
+	i1 = b2i(v15 != v9)
+	i0 = v8 - i1
+	v8 = i0
+	goto L81
+L90:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
+	v15 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+24))
+	v9 = i1
+	if v15 == v9 {
+		goto L113
+	}
+	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
+	i0 = v6 + uint32(32)
+	i0 = i0 + uint32(8)
+	v7 = i0
+	i1 = v11 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, v7)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v11)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v6)+32)) = l1
+	if int32(v10) < int32(uint32(1)) {
+		goto L114
+	}
+	i1 = v10 << (uint32(5) & 31)
+	i0 = v22 + i1
+	i0 = i0 + k32(4294967264)
+	v11 = i0
+	if v11 == 0 {
+		goto L114
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8694704) + i1
+	i0 = i0 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(8)
+	if i0 != 0 {
+		goto L113
+	}
+L114:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
+	v11 = i0
+	i0 = v10 + uint32(1)
+	i0 = fn3433(m, i0, v21, v19, uint32(16), uint32(32))
+	if i0 == k32(4294967295) {
+		goto L113
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
+	v10 = i1
+	i1 = v10 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v12)+20)) = i1
+	if int32(v10) < int32(uint32(0)) {
+		goto L113
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
+	i1 = v10 << (uint32(5) & 31)
+	i0 = i0 + i1
+	v10 = i0
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+32))
+	*(*uint64)(unsafe.Add(b, uint64(v10)+8)) = l1
+	i0 = v10 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, v7))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v10)+24)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v10)+4)) = v11
+	*(*uint32)(unsafe.Add(b, v10)) = uint32(256)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
+	i1 = i1 << (uint32(5) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967288)
+	*(*uint32)(unsafe.Add(b, i0)) = v9
+L113:
+	i1 = b2i(v15 != v9)
+	i0 = v8 - i1
+	v8 = i0
+	goto L81
+L89:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
+	v13 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+24))
+	v15 = i1
+	if v13 == v15 {
+		goto L115
+	}
+	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
+	i0 = v6 + uint32(32)
+	i0 = i0 + uint32(8)
+	v7 = i0
+	i1 = v11 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, v7)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v11)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v6)+32)) = l1
+	if int32(v10) < int32(uint32(1)) {
+		goto L116
+	}
+	i1 = v10 << (uint32(5) & 31)
+	i0 = v22 + i1
+	i0 = i0 + k32(4294967264)
+	v11 = i0
+	if v11 == 0 {
+		goto L116
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8694704) + i1
+	i0 = i0 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(8)
+	if i0 != 0 {
+		goto L115
+	}
+L116:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+4))
+	v11 = i0
+	i0 = v10 + uint32(1)
+	i0 = fn3433(m, i0, v21, v19, uint32(16), uint32(32))
+	if i0 == k32(4294967295) {
+		goto L115
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
+	v10 = i1
+	i1 = v10 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v12)+20)) = i1
+	if int32(v10) < int32(uint32(0)) {
+		goto L115
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
+	i1 = v10 << (uint32(5) & 31)
+	i0 = i0 + i1
+	v10 = i0
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+32))
+	*(*uint64)(unsafe.Add(b, uint64(v10)+8)) = l1
+	i0 = v10 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, v7))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v10)+24)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v10)+4)) = v11
+	*(*uint32)(unsafe.Add(b, v10)) = v9
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
+	i1 = i1 << (uint32(5) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967288)
+	*(*uint32)(unsafe.Add(b, i0)) = v15
+L115:
+	i1 = b2i(v13 != v15)
+	i0 = v8 - i1
+	v8 = i0
+	goto L81
+L88:
+	if v15 != uint32(110) {
+		goto L81
+	}
+	i2 = v13 << (uint32(5) & 31)
+	i1 = v22 + i2
+	v10 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
+	if v16 != i1 {
+		goto L81
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+8))
+	if i0 != i1 {
+		goto L81
+	}
+	*(*uint32)(unsafe.Add(b, v7)) = uint32(32)
+	i0 = v7 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	goto L81
+L87:
+	if v16 != uint32(1) {
+		goto L81
+	}
+	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
+	goto L81
+L86:
+	if v15 != uint32(34) {
+		goto L81
+	}
+	i0 = v16 & uint32(1)
+	if i0 != 0 {
+		goto L81
+	}
+	*(*uint32)(unsafe.Add(b, v7)) = uint32(91)
+	i1 = v16 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = i1
+	i1 = v13 << (uint32(5) & 31)
+	i0 = v22 + i1
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(30)
+	goto L81
+L85:
+	if v15 != uint32(40) {
+		goto L81
+	}
+	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
+	i1 = v13 << (uint32(5) & 31)
+	i0 = v22 + i1
+	v10 = i0
+	i1 = v16 | uint32(16)
+	*(*uint32)(unsafe.Add(b, uint64(v10)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v10)) = uint32(58)
+	goto L81
+L84:
+	if v15 != uint32(40) {
+		goto L81
+	}
+	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
+	i1 = v13 << (uint32(5) & 31)
+	i0 = v22 + i1
+	v10 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v10)+4)) = v16
+	*(*uint32)(unsafe.Add(b, v10)) = v9
+	goto L81
+L83:
+	if v15 != uint32(40) {
+		goto L81
+	}
+	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
+	goto L81
+L82:
+	i0 = v15 + k32(4294967256)
+	switch i0 {
+	case 0:
+		goto L118
+	case 3:
+		goto L117
+	default:
+		goto L81
+	}
+L118:
+	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
+	i1 = v13 << (uint32(5) & 31)
+	i0 = v22 + i1
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(43)
+	goto L81
+L117:
+	*(*uint64)(unsafe.Add(b, v7)) = uint64(30)
+	i1 = v13 << (uint32(5) & 31)
+	i0 = v22 + i1
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(30)
+L81:
+	i0 = v8 + uint32(1)
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
+	v10 = i1
+	if int32(v8) >= int32(v10) {
+		goto L75
+	}
+	goto L76
+L80:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8400030))
+	goto L10
+L75:
+	if int32(v10) < int32(uint32(1)) {
+		goto L74
+	}
+	v13 = uint32(0)
+L119:
+	i0 = *(*uint32)(unsafe.Add(b, v21))
+	v19 = i0
+	i1 = v13 << (uint32(5) & 31)
+	v14 = i1
+	i0 = v19 + v14
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	if i0 != uint32(115) {
+		goto L120
+	}
+	i0 = v10 - v13
+	v9 = i0
+	if int32(v9) < int32(uint32(2)) {
+		goto L121
+	}
+	i1 = v13 ^ k32(4294967295)
+	i0 = v10 + i1
+	v17 = i0
+	i0 = v11 + uint32(36)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
+	v22 = i0
+	v15 = uint32(0)
+	v7 = uint32(1)
+L124:
+	i0 = v8 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v10 = i0
+	if v10 == uint32(30) {
+		goto L125
+	}
+	if v10 != uint32(115) {
+		goto L123
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	v10 = i1
+	if int32(v22) > int32(v10) {
+		i0 = v22
+	} else {
+		i0 = v10
+	}
+	v22 = i0
+	v15 = uint32(1)
+L125:
+	i0 = v8 + uint32(32)
+	v8 = i0
+	i1 = v7 + uint32(1)
+	v7 = i1
+	if v9 != v7 {
+		goto L124
+	}
+	v7 = v9
+	goto L122
+L123:
+	i0 = v7 + k32(4294967295)
+	v17 = i0
+L122:
+	if v15 == 0 {
+		goto L121
+	}
+	i0 = v22 << (uint32(2) & 31)
+	i0 = fn2109(m, i0)
+	v9 = i0
+	if v9 == 0 {
+		goto L46
+	}
+	i0 = b2i(int32(v22) < int32(uint32(1)))
+	v20 = i0
+	if v20 != 0 {
+		goto L126
+	}
+	i0 = v22 & uint32(7)
+	v15 = i0
+	v8 = uint32(0)
+	if v22 < uint32(8) {
+		goto L127
+	}
+	i0 = v22 & uint32(2147483640)
+	v16 = i0
+	v8 = uint32(0)
+	v10 = v9
+L128:
+	*(*uint32)(unsafe.Add(b, v10)) = v8
+	i0 = v10 + uint32(28)
+	i1 = v8 + uint32(7)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v10 + uint32(24)
+	i1 = v8 + uint32(6)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v10 + uint32(20)
+	i1 = v8 + uint32(5)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v10 + uint32(16)
+	i1 = v8 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v10 + uint32(12)
+	i1 = v8 + uint32(3)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v10 + uint32(8)
+	i1 = v8 + uint32(2)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v10 + uint32(4)
+	i1 = v8 + uint32(1)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v10 + uint32(32)
+	v10 = i0
+	i0 = v8 + uint32(8)
+	v8 = i0
+	if v8 != v16 {
+		goto L128
+	}
+L127:
+	if v15 == 0 {
+		goto L126
+	}
+	i1 = v8 << (uint32(2) & 31)
+	i0 = v9 + i1
+	v10 = i0
+L129:
+	*(*uint32)(unsafe.Add(b, v10)) = v8
+	i0 = v10 + uint32(4)
+	v10 = i0
+	i0 = v8 + uint32(1)
+	v8 = i0
+	i0 = v15 + k32(4294967295)
+	v15 = i0
+	if v15 != 0 {
+		goto L129
+	}
+L126:
+	i0 = v7 & uint32(1)
+	v23 = i0
+	i0 = v9 + k32(4294967292)
+	v15 = i0
+	v10 = uint32(0)
+	if v7 == uint32(1) {
+		goto L130
+	}
+	i0 = v7 & uint32(2147483646)
+	v7 = i0
+	v10 = uint32(0)
+	v8 = v11
+L131:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	if i0 != uint32(115) {
+		goto L132
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v16 = i0
+	i2 = v8 + uint32(4)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v15 + i2
+	v18 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v18))
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	*(*uint32)(unsafe.Add(b, v18)) = v16
+L132:
+	i0 = v8 + uint32(32)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != uint32(115) {
+		goto L133
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v16 = i0
+	i2 = v8 + uint32(36)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v15 + i2
+	v18 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v18))
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	*(*uint32)(unsafe.Add(b, v18)) = v16
+L133:
+	i0 = v8 + uint32(64)
+	v8 = i0
+	i1 = v10 + uint32(2)
+	v10 = i1
+	if v7 != v10 {
+		goto L131
+	}
+L130:
+	if v23 == 0 {
+		goto L134
+	}
+	i1 = v10 << (uint32(5) & 31)
+	i0 = v11 + i1
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	if i0 != uint32(115) {
+		goto L134
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v10 = i0
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v15 + i2
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v10
+L134:
+	v7 = v17
+	if v20 != 0 {
+		goto L135
+	}
+	v15 = uint32(0)
+	v7 = v17
+L136:
+	i1 = v15 << (uint32(2) & 31)
+	i0 = v9 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v8 = i0
+	if v8 == k32(4294967295) {
+		goto L137
+	}
+	if v8 == v15 {
+		goto L137
+	}
+	v8 = v15
+L138:
+	if v8 == 0 {
+		goto L139
+	}
+	i1 = v7 << (uint32(5) & 31)
+	i0 = v11 + i1
+	v10 = i0
+	i1 = v8 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v10)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v10)) = uint32(115)
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+L139:
+	i1 = v8 << (uint32(2) & 31)
+	i0 = v9 + i1
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v8 = i0
+	if v8 == k32(4294967295) {
+		goto L137
+	}
+	*(*uint32)(unsafe.Add(b, v10)) = k32(4294967295)
+	goto L138
+L137:
+	i0 = v15 + uint32(1)
+	v15 = i0
+	if v15 != v22 {
+		goto L136
+	}
+L135:
+	if int32(v7) < int32(uint32(0)) {
+		goto L140
+	}
+	v11 = v7
+	i0 = v7 + uint32(1)
+	i0 = i0 & uint32(3)
+	v10 = i0
+	if v10 == 0 {
+		goto L141
+	}
+	i0 = v7 - v10
+	v11 = i0
+	i2 = v7 << (uint32(5) & 31)
+	i1 = v14 + i2
+	i0 = v19 + i1
+	v8 = i0
+L142:
+	*(*uint64)(unsafe.Add(b, v8)) = uint64(30)
+	i0 = v8 + k32(4294967264)
+	v8 = i0
+	i0 = v10 + k32(4294967295)
+	v10 = i0
+	if v10 != 0 {
+		goto L142
+	}
+L141:
+	if v7 < uint32(3) {
+		goto L140
+	}
+	i0 = v11 + uint32(1)
+	v10 = i0
+	i2 = v11 << (uint32(5) & 31)
+	i1 = v14 + i2
+	i0 = v19 + i1
+	i0 = i0 + uint32(4)
+	v8 = i0
+L143:
+	i0 = v8 + k32(4294967260)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(30)
+	i0 = v8 + k32(4294967292)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(30)
+	i0 = v8 + k32(4294967228)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(30)
+	i0 = v8 + k32(4294967196)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(30)
+	i0 = v8 + k32(4294967168)
+	v8 = i0
+	i0 = v10 + k32(4294967292)
+	v10 = i0
+	if v10 != 0 {
+		goto L143
+	}
+L140:
+	fn2112(m, v9)
+	i0 = v17 + v13
+	v13 = i0
+L121:
+	if int32(v13) < int32(uint32(0)) {
+		goto L120
+	}
+	i0 = v13 << (uint32(5) & 31)
+	v15 = i0
+	i0 = v15 + uint32(64)
+	v22 = i0
+	v10 = v13
+L144:
+	i0 = *(*uint32)(unsafe.Add(b, v21))
+	v19 = i0
+	v8 = v10
+	i1 = v8 << (uint32(5) & 31)
+	i0 = v19 + i1
+	v20 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v20))
+	v10 = i0
+	i0 = v10 + k32(4294967266)
+	switch i0 {
+	case 0, 2:
+		goto L145
+	case 1:
+		goto L120
+	default:
+		goto L146
+	}
+L146:
+	i0 = v10 + k32(4294967186)
+	switch i0 {
+	case 0:
+		goto L145
+	case 1, 2, 3, 4:
+		goto L120
+	case 5:
+		goto L147
+	default:
+		goto L148
+	}
+L148:
+	if v10 == uint32(267) {
+		goto L145
+	}
+	goto L120
+L147:
+	i0 = v19 + v22
+	v11 = i0
+	i0 = v19 + v15
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
+	v16 = i0
+	v7 = v8
+L149:
+	v10 = v11
+	i0 = v7 + uint32(1)
+	v7 = i0
+	if int32(v7) >= int32(v16) {
+		goto L120
+	}
+	i0 = v10 + uint32(32)
+	v11 = i0
+	i0 = v9 + uint32(32)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v14 = i0
+	if v14 == uint32(30) {
+		goto L149
+	}
+	if v14 == uint32(32) {
+		goto L150
+	}
+	if v14 == uint32(267) {
+		goto L150
+	}
+	if v14 != uint32(110) {
+		goto L120
+	}
+L150:
+	if int32(v7) < int32(uint32(0)) {
+		goto L120
+	}
+	i0 = v9 + uint32(8)
+	v24 = i0
+	v17 = v14
+	v18 = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v20)+4))
+	i0 = i0 + k32(4294967295)
+	v11 = i0
+	if int32(v11) < int32(uint32(1)) {
+		goto L151
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v24))
+	v23 = i0
+	i0 = v19 + uint32(40)
+	v25 = i0
+	v18 = v7
+L152:
+	v26 = v11
+	i1 = v18 << (uint32(5) & 31)
+	i0 = v25 + i1
+	v11 = i0
+L153:
+	i0 = v18 + uint32(1)
+	v18 = i0
+	if int32(v18) >= int32(v16) {
+		goto L120
+	}
+	if int32(v23) < int32(uint32(0)) {
+		goto L154
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	if i0 != v23 {
+		goto L120
+	}
+L154:
+	i0 = v11 + k32(4294967288)
+	v17 = i0
+	i0 = v11 + uint32(32)
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v17))
+	v17 = i0
+	if v17 == uint32(30) {
+		goto L153
+	}
+	if v17 == uint32(32) {
+		goto L155
+	}
+	if v17 == uint32(267) {
+		goto L155
+	}
+	if v17 != uint32(110) {
+		goto L120
+	}
+L155:
+	if int32(v18) < int32(uint32(0)) {
+		goto L120
+	}
+	i0 = v26 + k32(4294967295)
+	v11 = i0
+	if int32(v26) >= int32(uint32(2)) {
+		goto L152
+	}
+L151:
+	if v14 == uint32(267) {
+		goto L157
+	}
+	v23 = k32(4294967295)
+	if v14 != uint32(110) {
+		goto L156
+	}
+L157:
+	i0 = v9 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v23 = i0
+L156:
+	i1 = v18 << (uint32(5) & 31)
+	v14 = i1
+	i0 = v19 + v14
+	v16 = i0
+	if v17 == uint32(267) {
+		goto L159
+	}
+	v19 = k32(4294967295)
+	if v17 != uint32(110) {
+		goto L158
+	}
+L159:
+	i0 = v16 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v19 = i0
+L158:
+	if int32(v23) > int32(k32(4294967295)) {
+		goto L161
+	}
+	if int32(v19) < int32(uint32(0)) {
+		goto L160
+	}
+L161:
+	if v23 == v19 {
+		goto L120
+	}
+	i0 = v7 + uint32(1)
+	v7 = i0
+	if int32(v7) >= int32(v18) {
+		goto L160
+	}
+L162:
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v11 = i0
+	if v11 == uint32(267) {
+		goto L164
+	}
+	if v11 != uint32(110) {
+		goto L163
+	}
+L164:
+	i0 = v10 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v11 = i0
+	if int32(v11) < int32(uint32(0)) {
+		goto L163
+	}
+	if v11 == v23 {
+		goto L120
+	}
+	if v11 == v19 {
+		goto L120
+	}
+L163:
+	i0 = v10 + uint32(32)
+	v10 = i0
+	i0 = v7 + uint32(1)
+	v7 = i0
+	if int32(v7) < int32(v18) {
+		goto L162
+	}
+L160:
+	*(*uint64)(unsafe.Add(b, v20)) = uint64(30)
+	l0 = *(*uint64)(unsafe.Add(b, v9))
+	v27 = l0
+	l1 = *(*uint64)(unsafe.Add(b, v16))
+	*(*uint64)(unsafe.Add(b, v9)) = l1
+	l0 = *(*uint64)(unsafe.Add(b, v24))
+	v28 = l0
+	i1 = v16 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, v24)) = l1
+	i0 = v9 + uint32(16)
+	v10 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v10))
+	v29 = l0
+	i1 = v16 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, v10)) = l1
+	i0 = v9 + uint32(24)
+	v10 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v10))
+	v30 = l0
+	i1 = v16 + uint32(24)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, v10)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, v21))
+	i0 = i0 + v14
+	v10 = i0
+	*(*uint64)(unsafe.Add(b, v10)) = v27
+	i0 = v10 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = v30
+	i0 = v10 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = v29
+	i0 = v10 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = v28
+L145:
+	i0 = v22 + k32(4294967264)
+	v22 = i0
+	i0 = v15 + k32(4294967264)
+	v15 = i0
+	i0 = v8 + k32(4294967295)
+	v10 = i0
+	if int32(v8) > int32(uint32(0)) {
+		goto L144
+	}
+L120:
+	i0 = v13 + uint32(1)
+	v13 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
+	v10 = i1
+	if int32(v13) < int32(v10) {
+		goto L119
+	}
+L74:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+16))
+	v12 = i0
+	if v12 != 0 {
+		goto L73
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v18 = i0
+	if v18 != 0 {
+		goto L165
+	}
+	v8 = uint32(0)
+	goto L47
+L165:
+	v7 = k32(4294967295)
+	v22 = uint32(1)
+	v10 = uint32(0)
+	v12 = v18
+L166:
+	i0 = fn3671(m, v12)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
+	if i2 == k32(4294967295) {
+		i0 = v10
+	} else {
+		i0 = uint32(0)
+	}
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+20))
+	v2 = i0
+	i0 = b2i(int32(v2) < int32(uint32(1)))
+	v16 = i0
+	if v16 == 0 {
+		goto L168
+	}
+	v10 = v9
+	v13 = v22
+	goto L167
+L168:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
+	v15 = i0
+	i0 = v15 + k32(4294967264)
+	v10 = i0
+	v8 = uint32(0)
+	v11 = v2
+	v13 = v22
+L169:
+	if v9 == 0 {
+		goto L170
+	}
+	i0 = v10 + uint32(32)
+	v22 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v22))
+	if i0 != uint32(32) {
+		goto L170
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v21 = i0
+	if v21 == uint32(83) {
+		goto L171
+	}
+	if v21 != uint32(61) {
+		goto L170
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
+	if i0 != uint32(1) {
+		goto L170
+	}
+L171:
+	*(*uint64)(unsafe.Add(b, v9)) = uint64(30)
+	*(*uint64)(unsafe.Add(b, v22)) = uint64(30)
+	v13 = uint32(0)
+L170:
+	i1 = v8 << (uint32(5) & 31)
+	i0 = v15 + i1
+	v9 = i0
+	i0 = v10 + uint32(32)
+	v10 = i0
+	i0 = v8 + uint32(1)
+	v8 = i0
+	i0 = v11 + k32(4294967295)
+	v11 = i0
+	if v11 != 0 {
+		goto L169
+	}
+L167:
+	if v10 == 0 {
+		goto L174
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v10))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8694704) + i1
+	i0 = i0 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(8)
+	if i0 != 0 {
+		goto L173
+	}
+L174:
+	if v16 != 0 {
+		goto L172
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
+	i1 = v2 << (uint32(5) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967264)
+	v8 = i0
+	if v8 == 0 {
+		goto L172
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v8 = i0
+	i0 = v8 + k32(4294967260)
+	switch i0 {
+	case 0, 41, 42, 43, 65, 66, 67:
+		goto L173
+	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64:
+		goto L172
+	default:
+		goto L175
+	}
+L175:
+	i0 = v8 + k32(4294967040)
+	if i0 >= uint32(2) {
+		goto L172
+	}
+L173:
+	v10 = uint32(0)
+L172:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v12)+16))
+	v8 = i2
+	if v8 != 0 {
+		i0 = v10
+	} else {
+		i0 = uint32(0)
+	}
+	v10 = i0
+	if v8 != 0 {
+		i0 = v8
+	} else {
+		i0 = v18
+	}
+	v12 = i0
+	i0 = b2i(v8 == 0)
+	v8 = i0
+	i0 = v8 | v13
+	v22 = i0
+	i0 = v8 & v13
+	if i0 != uint32(1) {
+		goto L166
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v8 = i0
+L47:
+	v7 = k32(4294967295)
+	i0 = fn3668(m, v8)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v7 = k32(4294967295)
+	i0 = fn3672(m, v0)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v21 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v12 = i0
+	if v12 == 0 {
+		goto L42
+	}
+	i0 = v12 << (uint32(2) & 31)
+	v16 = i0
+	i0 = fn2109(m, v16)
+	v7 = i0
+	if v7 == 0 {
+		goto L41
+	}
+	if int32(v12) < int32(uint32(2)) {
+		goto L176
+	}
+	i0 = v7 + uint32(4)
+	i2 = v16 + k32(4294967292)
+	m.fill(i0, uint32(255), i2)
+L176:
+	v2 = uint32(0)
+	*(*uint32)(unsafe.Add(b, v7)) = uint32(0)
+	if v21 == 0 {
+		goto L177
+	}
+	v15 = v21
+L178:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+20))
+	v8 = i0
+	if int32(v8) < int32(uint32(1)) {
+		goto L179
+	}
+	i0 = v8 & uint32(1)
+	v22 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+12))
+	v13 = i0
+	v10 = uint32(0)
+	if v8 == uint32(1) {
+		goto L180
+	}
+	i0 = v8 & uint32(2147483646)
+	v9 = i0
+	v10 = uint32(0)
+	v8 = v13
+L181:
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8694704) + i1
+	i0 = i0 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L182
+	}
+	i1 = v8 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v11 = i1
+	i1 = v11 << (uint32(2) & 31)
+	i0 = v7 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v11
+L182:
+	i1 = v8 + uint32(32)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8694704) + i1
+	i0 = i0 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L183
+	}
+	i1 = v8 + uint32(36)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v11 = i1
+	i1 = v11 << (uint32(2) & 31)
+	i0 = v7 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v11
+L183:
+	i0 = v8 + uint32(64)
+	v8 = i0
+	i1 = v10 + uint32(2)
+	v10 = i1
+	if v9 != v10 {
+		goto L181
+	}
+L180:
+	if v22 == 0 {
+		goto L179
+	}
+	i2 = v10 << (uint32(5) & 31)
+	i1 = v13 + i2
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8694704) + i1
+	i0 = i0 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L179
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
+	v8 = i1
+	i1 = v8 << (uint32(2) & 31)
+	i0 = v7 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v8
+L179:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+16))
+	v15 = i0
+	if v15 != 0 {
+		goto L178
+	}
+L177:
+	if int32(v12) >= int32(uint32(1)) {
+		goto L184
+	}
+	v8 = uint32(0)
+	goto L44
+L184:
+	i0 = v12 & uint32(1)
+	v22 = i0
+	if v12 != uint32(1) {
+		goto L185
+	}
+	v9 = uint32(0)
+	v8 = uint32(0)
+	goto L45
+L185:
+	i0 = v12 & uint32(2147483646)
+	v15 = i0
+	v9 = uint32(0)
+	v10 = v7
+	v8 = uint32(0)
+L186:
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v11 = i0
+	if v11 == k32(4294967295) {
+		goto L187
+	}
+	i1 = v8 << (uint32(2) & 31)
+	i0 = v7 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v11
+	i0 = v8 + uint32(1)
+	v8 = i0
+L187:
+	i0 = v10 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v11 = i0
+	if v11 == k32(4294967295) {
+		goto L188
+	}
+	i1 = v8 << (uint32(2) & 31)
+	i0 = v7 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v11
+	i0 = v8 + uint32(1)
+	v8 = i0
+L188:
+	i0 = v10 + uint32(8)
+	v10 = i0
+	i1 = v9 + uint32(2)
+	v9 = i1
+	if v15 == v9 {
+		goto L45
+	}
+	goto L186
+L46:
+	i0 = fn3634(m)
+	goto L10
+L45:
+	if v22 == 0 {
+		goto L189
+	}
+	i1 = v9 << (uint32(2) & 31)
+	i0 = v7 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v10 = i0
+	if v10 == k32(4294967295) {
+		goto L189
+	}
+	i1 = v8 << (uint32(2) & 31)
+	i0 = v7 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v10
+	i0 = v8 + uint32(1)
+	v8 = i0
+L189:
+	v9 = uint32(0)
+	if v8 == v12 {
+		goto L43
+	}
+	if int32(v8) >= int32(uint32(1)) {
+		goto L190
+	}
+	v2 = uint32(0)
+	goto L44
+L190:
+	v10 = uint32(0)
+	v9 = v7
+L191:
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	v11 = i1
+	if v10 == v11 {
+		goto L192
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = v11 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v15 = i0
+	if v15 == uint32(1073741823) {
+		goto L193
+	}
+	i1 = v15 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v11)) = i1
+L193:
+	i0 = fn1497(m, v1, v10, v11)
+L192:
+	i0 = v9 + uint32(4)
+	v9 = i0
+	v2 = uint32(1)
+	i1 = v10 + uint32(1)
+	v10 = i1
+	if v8 != v10 {
+		goto L191
+	}
+L44:
+	i0 = fn1506(m, v1, v8, v12, uint32(0))
+	if int32(i0) < int32(uint32(0)) {
+		goto L41
+	}
+	i0 = fn2109(m, v16)
+	v9 = i0
+	if v9 == 0 {
+		goto L41
+	}
+	if int32(v12) < int32(uint32(1)) {
+		goto L194
+	}
+	m.fill(v9, uint32(255), v16)
+L194:
+	if v2 == 0 {
+		goto L195
+	}
+	i0 = v8 & uint32(3)
+	v11 = i0
+	v10 = uint32(0)
+	i0 = v8 + k32(4294967295)
+	if i0 < uint32(3) {
+		goto L196
+	}
+	i0 = v8 & k32(4294967292)
+	v15 = i0
+	v10 = uint32(0)
+	v8 = v7
+L197:
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v9 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v10
+	i1 = v8 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v9 + i1
+	i1 = v10 + uint32(1)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i1 = v8 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v9 + i1
+	i1 = v10 + uint32(2)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i1 = v8 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v9 + i1
+	i1 = v10 + uint32(3)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v8 + uint32(16)
+	v8 = i0
+	i0 = v10 + uint32(4)
+	v10 = i0
+	if v10 != v15 {
+		goto L197
+	}
+L196:
+	if v11 == 0 {
+		goto L195
+	}
+	i1 = v10 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v8 = i0
+L198:
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v9 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v10
+	i0 = v8 + uint32(4)
+	v8 = i0
+	i0 = v10 + uint32(1)
+	v10 = i0
+	i0 = v11 + k32(4294967295)
+	v11 = i0
+	if v11 != 0 {
+		goto L198
+	}
+L195:
+	if v21 == 0 {
+		goto L43
+	}
+L199:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v21)+20))
+	v8 = i0
+	if int32(v8) < int32(uint32(1)) {
+		goto L200
+	}
+	i0 = v8 & uint32(1)
+	v22 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v21)+12))
+	v13 = i0
+	v10 = uint32(0)
+	if v8 == uint32(1) {
+		goto L201
+	}
+	i0 = v8 & uint32(2147483646)
+	v11 = i0
+	v10 = uint32(0)
+	v8 = v13
+L202:
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8694704) + i1
+	i0 = i0 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L203
+	}
+	i0 = v8 + uint32(4)
+	v15 = i0
+	i2 = *(*uint32)(unsafe.Add(b, v15))
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v9 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v15)) = i1
+L203:
+	i1 = v8 + uint32(32)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8694704) + i1
+	i0 = i0 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L204
+	}
+	i0 = v8 + uint32(36)
+	v15 = i0
+	i2 = *(*uint32)(unsafe.Add(b, v15))
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v9 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v15)) = i1
+L204:
+	i0 = v8 + uint32(64)
+	v8 = i0
+	i1 = v10 + uint32(2)
+	v10 = i1
+	if v11 != v10 {
+		goto L202
+	}
+L201:
+	if v22 == 0 {
+		goto L200
+	}
+	i2 = v10 << (uint32(5) & 31)
+	i1 = v13 + i2
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8694704) + i1
+	i0 = i0 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L200
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v9 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, uint64(v8)+4)) = i1
+L200:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v21)+16))
+	v21 = i0
+	if v21 != 0 {
+		goto L199
+	}
+L43:
+	fn2112(m, v7)
+	fn2112(m, v9)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v21 = i0
+L42:
+	if v3 == 0 {
+		goto L38
+	}
+	if int32(v3) < int32(uint32(65)) {
+		goto L205
+	}
+	i0 = v3 + k32(4294967232)
+	i0 = fn2110(m, i0, uint32(4))
+	v1 = i0
+	if v1 == 0 {
+		goto L40
+	}
+	if v21 == 0 {
+		goto L206
+	}
+	i0 = v1 + k32(4294967040)
+	v15 = i0
+	v22 = uint32(0)
+	v13 = v21
+L207:
+	i0 = v22 + uint32(1)
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+20))
+	v10 = i0
+	if int32(v10) < int32(uint32(1)) {
+		goto L208
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+12))
+	v8 = i0
+L209:
+	i0 = v8 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	if int32(v7) < int32(uint32(64)) {
+		goto L210
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v9 = i0
+	i0 = v9 + k32(4294967211)
+	switch i0 {
+	case 0:
+		goto L211
+	case 1:
+		goto L213
+	case 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24:
+		goto L210
+	case 25:
+		goto L212
+	default:
+		goto L214
+	}
+L214:
+	if v9 == uint32(267) {
+		goto L213
+	}
+	if v9 != uint32(65) {
+		goto L210
+	}
+L213:
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v15 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v22
+	goto L210
+L212:
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v15 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v11
+	goto L210
+L211:
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v15 + i1
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 == v11 {
+		goto L215
+	}
+	*(*uint32)(unsafe.Add(b, v8)) = uint32(87)
+L215:
+	*(*uint32)(unsafe.Add(b, v7)) = v11
+L210:
+	i0 = v8 + uint32(32)
+	v8 = i0
+	i0 = v10 + k32(4294967295)
+	v10 = i0
+	if v10 != 0 {
+		goto L209
+	}
+L208:
+	v22 = v11
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+16))
+	v13 = i0
+	if v13 != 0 {
+		goto L207
+	}
+L206:
+	fn2112(m, v1)
+	v3 = uint32(64)
+L205:
+	v10 = uint32(0)
+	if v21 == 0 {
+		goto L39
+	}
+	v8 = v21
+L216:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
+	i1 = i1 & uint32(253)
+	*(*uint8)(unsafe.Add(b, uint64(v8)+48)) = uint8(i1)
+	i0 = v10 + uint32(4)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
+	v8 = i0
+	if v8 != 0 {
+		goto L216
+	}
+	goto L39
+L41:
+	fn2112(m, v7)
+	fn2112(m, uint32(0))
+	goto L10
+L40:
+	i0 = fn3634(m)
+	goto L10
+L39:
+	i0 = fn2109(m, v10)
+	v10 = i0
+	if v10 != 0 {
+		goto L217
+	}
+	i0 = fn3634(m)
+	goto L10
+L217:
+	*(*uint32)(unsafe.Add(b, v6)) = v10
+	v27 = uint64(0)
+	if int32(v3) <= int32(v4) {
+		goto L218
+	}
+	i0 = v3 - v4
+	v7 = i0
+	i0 = v7 & uint32(3)
+	v8 = i0
+	i0 = v4 - v3
+	if i0 <= k32(4294967292) {
+		goto L220
+	}
+	v27 = uint64(0)
+	goto L219
+L220:
+	i0 = v7 & k32(4294967292)
+	v7 = i0
+	v27 = uint64(0)
+L221:
+	i1 = v4 + uint32(3)
+	l1 = uint64(i1)
+	l0 = uint64(1) << (l1 & 63)
+	i2 = v4 + uint32(2)
+	l2 = uint64(i2)
+	l1 = uint64(1) << (l2 & 63)
+	i3 = v4 + uint32(1)
+	l3 = uint64(i3)
+	l2 = uint64(1) << (l3 & 63)
+	l4 = uint64(v4)
+	l3 = uint64(1) << (l4 & 63)
+	l3 = l3 | v27
+	l2 = l2 | l3
+	l1 = l1 | l2
+	l0 = l0 | l1
+	v27 = l0
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = v7 + k32(4294967292)
+	v7 = i0
+	if v7 != 0 {
+		goto L221
+	}
+L219:
+	if v8 == 0 {
+		goto L218
+	}
+L222:
+	l1 = uint64(v4)
+	l0 = uint64(1) << (l1 & 63)
+	l0 = l0 | v27
+	v27 = l0
+	i0 = v4 + uint32(1)
+	v4 = i0
+	i0 = v8 + k32(4294967295)
+	v8 = i0
+	if v8 != 0 {
+		goto L222
+	}
+L218:
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v21)+32))
+	v28 = l0
+	l1 = v28 | v27
+	v27 = l1
+	if v28 == v27 {
+		goto L223
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v21)+32)) = v27
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v21)+48)))
+	i0 = i0 & uint32(2)
+	if i0 != 0 {
+		goto L223
+	}
+	*(*uint32)(unsafe.Add(b, v10)) = v21
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v21)+48)))
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, uint64(v21)+48)) = uint8(i1)
+	i1 = v10 + uint32(4)
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+L223:
+L224:
+	fn3673(m, v21, v6)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v21)+16))
+	v21 = i0
+	if v21 != 0 {
+		goto L224
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v8 = i0
+	if v8 <= v10 {
+		goto L225
+	}
+L226:
+	i1 = v8 + k32(4294967292)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v8
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v8 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
+	i1 = i1 & uint32(253)
+	*(*uint8)(unsafe.Add(b, uint64(v8)+48)) = uint8(i1)
+	fn3673(m, v8, v6)
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v8 = i0
+	if v8 > v10 {
+		goto L226
+	}
+L225:
+	fn2112(m, v10)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v21 = i0
+L38:
+	if v21 != 0 {
+		goto L228
+	}
+	v21 = uint32(0)
+	goto L227
+L228:
+	v13 = v21
+L229:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+20))
+	v9 = i0
+	if int32(v9) < int32(uint32(1)) {
+		goto L230
+	}
+	v10 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+12))
+	v22 = i0
+	v8 = v22
+L231:
+	v7 = uint32(0)
+	v15 = v10
+	i0 = v15 + uint32(1)
+	v10 = i0
+	if int32(v10) >= int32(v9) {
+		goto L232
+	}
+	i0 = v8 + uint32(32)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+L232:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v11 = i0
+	if v11 == uint32(110) {
+		goto L235
+	}
+	if v11 != uint32(85) {
+		goto L233
+	}
+	if v7 != uint32(85) {
+		goto L233
+	}
+	i0 = v8 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	if int32(v7) < int32(uint32(0)) {
+		goto L236
+	}
+	i0 = v8 + uint32(40)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v11 = i0
+	if int32(v11) < int32(uint32(0)) {
+		goto L236
+	}
+	if v7 != v11 {
+		goto L233
+	}
+L236:
+	i0 = v8 + uint32(4)
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v7 = i0
+	if int32(v7) > int32(uint32(15)) {
+		goto L233
+	}
+	i0 = v8 + uint32(36)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v15 = i0
+	if int32(v15) > int32(uint32(15)) {
+		goto L233
+	}
+	i0 = v8 + uint32(32)
+	v4 = i0
+	v12 = uint32(88)
+	goto L234
+L235:
+	i1 = v15 << (uint32(5) & 31)
+	i0 = v22 + i1
+	v11 = i0
+	if v7 == uint32(110) {
+		goto L237
+	}
+	if v7 != uint32(85) {
+		goto L233
+	}
+	i0 = v8 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	if int32(v7) < int32(uint32(0)) {
+		goto L238
+	}
+	i0 = v8 + uint32(40)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v15 = i0
+	if int32(v15) < int32(uint32(0)) {
+		goto L238
+	}
+	if v7 != v15 {
+		goto L233
+	}
+L238:
+	i0 = v8 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	if int32(v7) > int32(uint32(15)) {
+		goto L233
+	}
+	i0 = v8 + uint32(36)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v15 = i0
+	if int32(v15) > int32(uint32(15)) {
+		goto L233
+	}
+	i0 = v11 + uint32(4)
+	v11 = i0
+	i1 = v10 << (uint32(5) & 31)
+	i0 = v22 + i1
+	v4 = i0
+	i0 = v4 + uint32(4)
+	v1 = i0
+	v12 = uint32(111)
+	goto L234
+L237:
+	i0 = v8 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	if int32(v7) < int32(uint32(0)) {
+		goto L239
+	}
+	i0 = v8 + uint32(40)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v15 = i0
+	if int32(v15) < int32(uint32(0)) {
+		goto L239
+	}
+	if v7 != v15 {
+		goto L233
+	}
+L239:
+	i0 = v8 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	if int32(v7) > int32(uint32(15)) {
+		goto L233
+	}
+	i0 = v8 + uint32(36)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v15 = i0
+	if int32(v15) > int32(uint32(15)) {
+		goto L233
+	}
+	i0 = v11 + uint32(4)
+	v11 = i0
+	i1 = v10 << (uint32(5) & 31)
+	i0 = v22 + i1
+	v4 = i0
+	i0 = v4 + uint32(4)
+	v1 = i0
+	v12 = uint32(112)
+L234:
+	*(*uint32)(unsafe.Add(b, v8)) = v12
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v4)) = uint32(30)
+	i2 = v7 << (uint32(4) & 31)
+	i1 = v15 | i2
+	*(*uint32)(unsafe.Add(b, v11)) = i1
+L233:
+	i0 = v8 + uint32(32)
+	v8 = i0
+	if v9 != v10 {
+		goto L231
+	}
+L230:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+16))
+	v13 = i0
+	if v13 != 0 {
+		goto L229
+	}
+	v8 = uint32(0)
+L240:
+	v7 = k32(4294967295)
+	i0 = fn3671(m, v21)
+	v10 = i0
+	if v10 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v10 + v8
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v21)+16))
+	v21 = i0
+	if v21 != 0 {
+		goto L240
+	}
+	v7 = k32(4294967295)
+	if v8 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v21 = i0
+L227:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v21)+16))
+	if i0 == 0 {
+		goto L8
+	}
+	v10 = uint32(0)
+	v8 = v21
+L241:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
+	i1 = i1 & uint32(253)
+	*(*uint8)(unsafe.Add(b, uint64(v8)+48)) = uint8(i1)
+	i0 = v10 + uint32(4)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
+	v8 = i0
+	if v8 != 0 {
+		goto L241
+	}
+	i0 = fn2109(m, v10)
+	v13 = i0
+	if v13 != 0 {
+		goto L242
+	}
+	i0 = fn3634(m)
+	goto L10
+L242:
+	*(*uint32)(unsafe.Add(b, v13)) = v21
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v21)+48)))
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, uint64(v21)+48)) = uint8(i1)
+	i0 = v13 + uint32(4)
+	v15 = i0
+	if v15 <= v13 {
+		goto L243
+	}
+L244:
+	i0 = v15 + k32(4294967292)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v9 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v9)+48)))
+	i1 = i1 | uint32(16)
+	*(*uint8)(unsafe.Add(b, uint64(v9)+48)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+16))
+	v8 = i0
+	if v8 == 0 {
+		goto L245
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
+	v10 = i0
+	if int32(v10) < int32(uint32(1)) {
+		goto L246
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
+	i1 = v10 << (uint32(5) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967264)
+	v10 = i0
+	if v10 == 0 {
+		goto L246
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v10 = i0
+	i0 = v10 + k32(4294967260)
+	switch i0 {
+	case 0, 41, 42, 43, 65, 66, 67:
+		goto L245
+	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64:
+		goto L246
+	default:
+		goto L247
+	}
+L247:
+	i0 = v10 + k32(4294967040)
+	if i0 < uint32(2) {
+		goto L245
+	}
+L246:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
+	i0 = i0 & uint32(2)
+	if i0 != 0 {
+		goto L245
+	}
+	*(*uint32)(unsafe.Add(b, v7)) = v8
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, uint64(v8)+48)) = uint8(i1)
+	v7 = v15
+L245:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
+	v11 = i0
+	if int32(v11) >= int32(uint32(1)) {
+		goto L249
+	}
+	v15 = v7
+	goto L248
+L249:
+	v10 = uint32(0)
+	v8 = uint32(24)
+	v15 = v7
+L250:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
+	i1 = i1 + v8
+	v7 = i1
+	i1 = v7 + k32(4294967272)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8694704) + i1
+	i0 = i0 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L251
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v22 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v22)+48)))
+	i0 = i0 & uint32(2)
+	if i0 != 0 {
+		goto L251
+	}
+	*(*uint32)(unsafe.Add(b, v15)) = v22
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v7 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+48)))
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, uint64(v7)+48)) = uint8(i1)
+	i0 = v15 + uint32(4)
+	v15 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
+	v11 = i0
+L251:
+	i0 = v8 + uint32(32)
+	v8 = i0
+	i0 = v10 + uint32(1)
+	v10 = i0
+	if int32(v10) < int32(v11) {
+		goto L250
+	}
+L248:
+	if v15 > v13 {
+		goto L244
+	}
+L243:
+	fn2112(m, v13)
+	v10 = uint32(0)
+	v8 = v21
+L252:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
+	i1 = i1 & uint32(253)
+	*(*uint8)(unsafe.Add(b, uint64(v8)+48)) = uint8(i1)
+	i0 = v10 + uint32(4)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
+	v8 = i0
+	if v8 != 0 {
+		goto L252
+	}
+	i0 = fn2109(m, v10)
+	v22 = i0
+	if v22 == 0 {
+		goto L255
+	}
+	v15 = v22
+	v8 = v21
+L256:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L257
+	}
+	*(*uint32)(unsafe.Add(b, v15)) = v8
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, uint64(v8)+48)) = uint8(i1)
+	i0 = v15 + uint32(4)
+	v15 = i0
+L257:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
+	v8 = i0
+	if v8 != 0 {
+		goto L256
+	}
+	if v15 <= v22 {
+		goto L253
+	}
+	goto L254
+L255:
+	i0 = fn3634(m)
+	goto L10
+L254:
+L258:
+	i0 = v15 + k32(4294967292)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v9 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v9)+48)))
+	i1 = i1 | uint32(8)
+	*(*uint8)(unsafe.Add(b, uint64(v9)+48)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+16))
+	v8 = i0
+	if v8 == 0 {
+		goto L259
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
+	v10 = i0
+	if int32(v10) < int32(uint32(1)) {
+		goto L260
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
+	i1 = v10 << (uint32(5) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967264)
+	v10 = i0
+	if v10 == 0 {
+		goto L260
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v10 = i0
+	i0 = v10 + k32(4294967260)
+	switch i0 {
+	case 0, 41, 42, 43, 65, 66, 67:
+		goto L259
+	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64:
+		goto L260
+	default:
+		goto L261
+	}
+L261:
+	i0 = v10 + k32(4294967040)
+	if i0 < uint32(2) {
+		goto L259
+	}
+L260:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
+	i0 = i0 & uint32(18)
+	if i0 != 0 {
+		goto L259
+	}
+	*(*uint32)(unsafe.Add(b, v7)) = v8
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, uint64(v8)+48)) = uint8(i1)
+	v7 = v15
+L259:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
+	v11 = i0
+	if int32(v11) >= int32(uint32(1)) {
+		goto L263
+	}
+	v15 = v7
+	goto L262
+L263:
+	v10 = uint32(0)
+	v8 = uint32(24)
+	v15 = v7
+L264:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
+	i1 = i1 + v8
+	v7 = i1
+	i1 = v7 + k32(4294967272)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8694704) + i1
+	i0 = i0 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L265
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+48)))
+	i0 = i0 & uint32(18)
+	if i0 != 0 {
+		goto L265
+	}
+	*(*uint32)(unsafe.Add(b, v15)) = v7
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+48)))
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, uint64(v7)+48)) = uint8(i1)
+	i0 = v15 + uint32(4)
+	v15 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
+	v11 = i0
+L265:
+	i0 = v8 + uint32(32)
+	v8 = i0
+	i0 = v10 + uint32(1)
+	v10 = i0
+	if int32(v10) < int32(v11) {
+		goto L264
+	}
+L262:
+	if v15 > v22 {
+		goto L258
+	}
+L253:
+	fn2112(m, v22)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v10 = i0
+	if v10 != 0 {
+		goto L267
+	}
+	v11 = uint32(0)
+	goto L266
+L267:
+	v8 = k32(4294967295)
+L268:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
+	v7 = i0
+	if int32(v7) > int32(v8) {
+		i0 = v7
+	} else {
+		i0 = v8
+	}
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+16))
+	v10 = i0
+	if v10 != 0 {
+		goto L268
+	}
+	i0 = v8 + uint32(1)
+	v11 = i0
+L266:
+	if v21 == 0 {
+		goto L9
+	}
+	v8 = v21
+L270:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L271
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
+	v10 = i0
+	if int32(v10) < int32(uint32(1)) {
+		goto L272
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i1 = v10 << (uint32(5) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967264)
+	v10 = i0
+	if v10 == 0 {
+		goto L272
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v10 = i0
+	i0 = v10 + k32(4294967260)
+	switch i0 {
+	case 0, 41, 42, 43, 65, 66, 67:
+		goto L271
+	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64:
+		goto L272
+	default:
+		goto L273
+	}
+L273:
+	i0 = v10 + k32(4294967040)
+	if i0 < uint32(2) {
+		goto L271
+	}
+L272:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
+	v10 = i0
+	if v10 == 0 {
+		goto L271
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v10)+48)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L271
+	}
+	i0 = fn2110(m, uint32(1), uint32(56))
+	v10 = i0
+	if v10 == 0 {
+		goto L269
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v10)+4)) = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	*(*uint32)(unsafe.Add(b, v10)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v10
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	v15 = i0
+	if v15 != k32(4294967295) {
+		goto L274
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = v11
+	v15 = v11
+	i0 = v11 + uint32(1)
+	v11 = i0
+L274:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+20))
+	i0 = i0 + uint32(1)
+	i1 = v10 + uint32(12)
+	i2 = v10 + uint32(24)
+	i0 = fn3433(m, i0, i1, i2, uint32(16), uint32(32))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+20))
+	v7 = i0
+	if v9 != k32(4294967295) {
+		goto L276
+	}
+	v9 = v7
+	goto L275
+L276:
+	i1 = v7 + uint32(1)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v10)+20)) = v9
+	if int32(v7) < int32(uint32(0)) {
+		goto L275
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+12))
+	i1 = v7 << (uint32(5) & 31)
+	i0 = i0 + i1
+	v7 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v7)+8)) = k64(18446744073709551615)
+	i0 = v7 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = k64(18446744073709551615)
+	*(*uint32)(unsafe.Add(b, uint64(v7)+24)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = v15
+	*(*uint32)(unsafe.Add(b, v7)) = uint32(257)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+20))
+	v9 = i0
+L275:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v10)+48)))
+	i1 = i1 | uint32(8)
+	*(*uint8)(unsafe.Add(b, uint64(v10)+48)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
+	*(*uint32)(unsafe.Add(b, uint64(v10)+16)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v8)+16)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v10)+40)) = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+12))
+	i1 = v9 << (uint32(5) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967288)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+16))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+L271:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
+	v8 = i0
+	if v8 != 0 {
+		goto L270
+	}
+	goto L9
+L269:
+	i0 = fn3634(m)
+L10:
+	v7 = k32(4294967295)
+	goto L1
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v21)+16))
+	if i0 == 0 {
+		goto L8
+	}
+	v7 = uint32(0)
+	v11 = uint32(0)
+L278:
+	v15 = v7
+	v8 = v21
+L280:
+	v21 = v8
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v21)+16))
+	v8 = i0
+	if v8 == 0 {
+		goto L279
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+48)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L280
+	}
+	i0 = v21 + uint32(16)
+	v9 = i0
+	v10 = v8
+L282:
+	v7 = v10
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
+	v10 = i0
+	if v10 == 0 {
+		goto L281
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v10)+48)))
+	i0 = i0 & uint32(8)
+	if i0 != 0 {
+		goto L282
+	}
+L281:
+	if v11 != 0 {
+		goto L284
+	}
+	v11 = v8
+	goto L283
+L284:
+	*(*uint32)(unsafe.Add(b, uint64(v15)+16)) = v8
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
+	v10 = i0
+L283:
+	*(*uint32)(unsafe.Add(b, v9)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	if i0 != 0 {
+		goto L278
+	}
+	goto L277
+L279:
+	i0 = v21 + uint32(16)
+	v9 = i0
+L277:
+	*(*uint32)(unsafe.Add(b, v9)) = v11
+	if v11 == 0 {
+		goto L8
+	}
+	v7 = k32(4294967295)
+	i0 = fn3672(m, v0)
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+L8:
+	i2 = fn3669(m, v0)
+	if i2 == k32(4294967295) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	v7 = i0
+L1:
+	i0 = v6 + uint32(80)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn3666(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if v0 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L2:
+	v1 = k32(4294967295)
+	v2 = v0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v3 = i0
+	if int32(v3) > int32(v1) {
+		i0 = v3
+	} else {
+		i0 = v1
+	}
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v2 = i0
+	if v2 != 0 {
+		goto L3
+	}
+	i0 = v1 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v1 = i0
+L1:
+	i0 = fn2109(m, v1)
+	v4 = i0
+	if v4 != 0 {
+		goto L4
+	}
+	i0 = fn3634(m)
+	return k32(4294967295)
+L4:
+	m.fill(v4, uint32(0), v1)
+	if v0 == 0 {
+		goto L5
+	}
+	v1 = v0
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L7
+	}
+	i1 = v2 << (uint32(2) & 31)
+	i0 = v4 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v1 = i0
+	if v1 != 0 {
+		goto L6
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	i0 = v3 + k32(4294967032)
+	if i0 < uint32(3) {
+		goto L12
+	}
+	i1 = v3 << (uint32(2) & 31)
+	i0 = uint32(8694704) + i1
+	i0 = i0 + uint32(2)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L11
+	}
+L12:
+	i0 = v1 + uint32(24)
+	i2 = v1 + uint32(4)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v4 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+L11:
+	i0 = v1 + uint32(32)
+	v1 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 != 0 {
+		goto L10
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v0 = i0
+	if v0 != 0 {
+		goto L8
+	}
+L5:
+	fn2112(m, v4)
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn3667(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v0 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L2:
+	v1 = uint32(0)
+	v2 = v0
+L3:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+48)))
+	i1 = i1 & uint32(253)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+48)) = uint8(i1)
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v2 = i0
+	if v2 != 0 {
+		goto L3
+	}
+L1:
+	i0 = fn2109(m, v1)
+	v3 = i0
+	if v3 != 0 {
+		goto L4
+	}
+	i0 = fn3634(m)
+	return k32(4294967295)
+L4:
+	i0 = fn2109(m, uint32(96))
+	v2 = i0
+	if v2 != 0 {
+		goto L5
+	}
+	i0 = fn3634(m)
+	fn2112(m, v3)
+	i0 = fn3634(m)
+	return k32(4294967295)
+L5:
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+92)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+48)))
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, uint64(v0)+48)) = uint8(i1)
+	i0 = v3 + uint32(4)
+	v4 = i0
+	if v4 <= v3 {
+		goto L7
+	}
+L8:
+	i0 = v4 + k32(4294967292)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	v6 = i0
+	if int32(v6) < int32(uint32(1)) {
+		goto L11
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+92))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v1 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	v8 = k32(4294967295)
+	v2 = uint32(0)
+	v9 = uint32(0)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v10 = i0
+	i0 = v10 + v2
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v0 = i0
+	i0 = v0 + k32(4294967029)
+	if i0 < k32(4294967293) {
+		goto L14
+	}
+	i0 = v11 + uint32(24)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+48)))
+	i0 = i0 & uint32(2)
+	if i0 != 0 {
+		goto L15
+	}
+	i0 = fn2109(m, uint32(96))
+	v7 = i0
+	if v7 == 0 {
+		goto L6
+	}
+	m.copy(v7, v1, uint32(96))
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v7
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+48)))
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, uint64(v0)+48)) = uint8(i1)
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v0 = i0
+L15:
+	i0 = v0 & k32(4294967293)
+	if i0 != uint32(264) {
+		goto L16
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+48)))
+	i1 = i1 | uint32(1)
+	*(*uint8)(unsafe.Add(b, uint64(v7)+48)) = uint8(i1)
+L16:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+92))
+	i1 = i1 + uint32(1)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+92)) = v0
+	i1 = v0 << (uint32(2) & 31)
+	i0 = v1 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v7
+	goto L13
+L14:
+	if v0 != uint32(263) {
+		goto L17
+	}
+	*(*uint32)(unsafe.Add(b, v11)) = uint32(30)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+92))
+	i1 = i1 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+92)) = v0
+	i0 = v11 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i1 = v0 << (uint32(2) & 31)
+	i0 = v1 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	goto L13
+L17:
+	i0 = v11 + uint32(28)
+	*(*uint32)(unsafe.Add(b, i0)) = v7
+	i1 = v0 << (uint32(2) & 31)
+	i0 = uint32(8694704) + i1
+	i0 = i0 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L18
+	}
+	i0 = v11 + uint32(24)
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v0 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+48)))
+	i0 = i0 & uint32(2)
+	if i0 != 0 {
+		goto L13
+	}
+	if int32(v6) < int32(uint32(1)) {
+		goto L20
+	}
+	i1 = v6 << (uint32(5) & 31)
+	i0 = v10 + i1
+	i0 = i0 + k32(4294967264)
+	v12 = i0
+	if v12 == 0 {
+		goto L20
+	}
+	v10 = uint32(0)
+	v6 = v1
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v12 = i0
+	i0 = v12 + k32(4294967260)
+	switch i0 {
+	case 0, 41, 42, 43, 65, 66, 67:
+		goto L19
+	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64:
+		goto L20
+	default:
+		goto L21
+	}
+L21:
+	i0 = v12 + k32(4294967040)
+	if i0 >= uint32(2) {
+		goto L20
+	}
+	v6 = v1
+	goto L19
+L20:
+	i0 = fn2109(m, uint32(96))
+	v6 = i0
+	if v6 == 0 {
+		goto L6
+	}
+	m.copy(v6, v1, uint32(96))
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v0 = i0
+	v10 = v1
+L19:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v6
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v1 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+48)))
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, uint64(v1)+48)) = uint8(i1)
+	i0 = v4 + uint32(4)
+	v4 = i0
+	v1 = v10
+	goto L13
+L18:
+	if v0 == uint32(149) {
+		goto L22
+	}
+	if v0 != uint32(118) {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+92))
+	v8 = i0
+	goto L13
+L22:
+	i0 = v11 + uint32(4)
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v6 = i0
+	if v6 == 0 {
+		goto L13
+	}
+	i0 = b2i(v8 != uint32(1))
+	v0 = i0
+	v8 = k32(4294967295)
+	if v0 != 0 {
+		goto L13
+	}
+	i1 = v6 | uint32(4)
+	*(*uint32)(unsafe.Add(b, v11)) = i1
+L13:
+	i0 = v2 + uint32(32)
+	v2 = i0
+	i0 = v9 + uint32(1)
+	v9 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	v6 = i1
+	if int32(v9) < int32(v6) {
+		goto L12
+	}
+	if int32(v6) < int32(uint32(1)) {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i1 = v6 << (uint32(5) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967264)
+	v2 = i0
+	if v2 == 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v2 = i0
+	i0 = v2 + k32(4294967260)
+	switch i0 {
+	case 0, 41, 42, 43, 65, 66, 67:
+		goto L10
+	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64:
+		goto L11
+	default:
+		goto L23
+	}
+L23:
+	i0 = v2 + k32(4294967040)
+	if i0 < uint32(2) {
+		goto L10
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+48)))
+	i0 = i0 & uint32(2)
+	if i0 != 0 {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v2 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+48)))
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+48)) = uint8(i1)
+	i0 = v4 + uint32(4)
+	v4 = i0
+	goto L9
+L10:
+	if v1 == 0 {
+		goto L9
+	}
+	fn2112(m, v1)
+L9:
+	if v4 > v3 {
+		goto L8
+	}
+L7:
+	fn2112(m, v3)
+	return uint32(0)
+L6:
+	i0 = fn3634(m)
+	fn2112(m, v3)
+	fn2112(m, v1)
+	return k32(4294967295)
+}
+
+//go:norace
+//go:nocheckptr
 func fn3668(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v0 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L2:
+	v2 = v0
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v2 = i0
+	if v2 != 0 {
+		goto L3
+	}
+	v1 = uint32(0)
+	v2 = v0
+L4:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+48)))
+	i1 = i1 & uint32(253)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+48)) = uint8(i1)
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v2 = i0
+	if v2 != 0 {
+		goto L4
+	}
+L1:
+	i0 = fn2109(m, v1)
+	v3 = i0
+	if v3 != 0 {
+		goto L5
+	}
+	i0 = fn3634(m)
+	return k32(4294967295)
+L5:
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+48)))
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, uint64(v0)+48)) = uint8(i1)
+	i0 = v3 + uint32(4)
+	v4 = i0
+	if v4 <= v3 {
+		goto L8
+	}
+L9:
+	i0 = v4 + k32(4294967292)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v2 = i0
+	if v2 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	v6 = i0
+	if int32(v6) < int32(uint32(1)) {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i1 = v6 << (uint32(5) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967264)
+	v6 = i0
+	if v6 == 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v6 = i0
+	i0 = v6 + k32(4294967260)
+	switch i0 {
+	case 0, 41, 42, 43, 65, 66, 67:
+		goto L10
+	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64:
+		goto L11
+	default:
+		goto L12
+	}
+L12:
+	i0 = v6 + k32(4294967040)
+	if i0 < uint32(2) {
+		goto L10
+	}
+L11:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+48)))
+	i0 = i0 & uint32(2)
+	if i0 != 0 {
+		goto L13
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v2 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+48)))
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+48)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v2 = i0
+	v1 = v4
+L13:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = i1
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	v7 = i0
+	if int32(v7) >= int32(uint32(1)) {
+		goto L15
+	}
+	v4 = v1
+	goto L14
+L15:
+	v2 = uint32(0)
+	v6 = uint32(0)
+	v4 = v1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i0 = i0 + v2
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v1 = i0
+	i0 = v1 + k32(4294967029)
+	if i0 > k32(4294967292) {
+		goto L18
+	}
+	i1 = v1 << (uint32(2) & 31)
+	i0 = uint32(8694704) + i1
+	i0 = i0 + uint32(2)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L17
+	}
+L18:
+	i0 = v8 + uint32(24)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+48)))
+	i0 = i0 & uint32(2)
+	if i0 != 0 {
+		goto L19
+	}
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+48)))
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, uint64(v1)+48)) = uint8(i1)
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	v7 = i0
+L19:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = i1
+L17:
+	i0 = v2 + uint32(32)
+	v2 = i0
+	i0 = v6 + uint32(1)
+	v6 = i0
+	if int32(v6) < int32(v7) {
+		goto L16
+	}
+L14:
+	if v4 > v3 {
+		goto L9
+	}
+	fn2112(m, v3)
+	if v0 != 0 {
+		goto L7
+	}
+	goto L6
+L8:
+	fn2112(m, v3)
+L7:
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	if i0 != 0 {
+		goto L21
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+48)))
+	i1 = i1 & uint32(251)
+	*(*uint8)(unsafe.Add(b, uint64(v0)+48)) = uint8(i1)
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v0 = i0
+	if v0 != 0 {
+		goto L20
+	}
+L6:
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn3669(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -220,12 +5646,12 @@ L12:
 	if int32(i0) < int32(uint32(2)) {
 		goto L5
 	}
-	i0 = fn2109(m, uint32(1), uint32(56))
+	i0 = fn2110(m, uint32(1), uint32(56))
 	v4 = i0
 	if v4 != 0 {
 		goto L14
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = k32(4294967295)
 	goto L1
 L14:
@@ -247,7 +5673,7 @@ L16:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	i0 = i0 + uint32(1)
-	i0 = fn3432(m, i0, v11, v14, uint32(16), uint32(32))
+	i0 = fn3433(m, i0, v11, v14, uint32(16), uint32(32))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -609,7 +6035,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3669(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3670(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -628,7 +6054,7 @@ func fn3669(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
 	v4 = uint32(0)
 	i1 = v3 + uint32(12)
-	i0 = fn3451(m, v2, i1)
+	i0 = fn3452(m, v2, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -684,7 +6110,7 @@ L4:
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8411030))
+	fn3605(m, i0, uint32(8411030))
 	v4 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v0 = i0
@@ -702,7 +6128,7 @@ L4:
 	goto L1
 L8:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn1501(m, v1, i1)
+	i0 = fn1502(m, v1, i1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v0 = i0
@@ -735,7 +6161,7 @@ L3:
 		goto L1
 	}
 L2:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -744,7 +6170,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3670(m *Module, v0 uint32) uint32 {
+func fn3671(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -914,7 +6340,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3671(m *Module, v0 uint32) uint32 {
+func fn3672(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -952,7 +6378,7 @@ L4:
 	v3 = uint32(0)
 L5:
 	v4 = k32(4294967295)
-	i0 = fn3670(m, v1)
+	i0 = fn3671(m, v1)
 	v5 = i0
 	if v5 == k32(4294967295) {
 		goto L1
@@ -1023,7 +6449,7 @@ L12:
 	}
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8402694))
+	fn3605(m, i0, uint32(8402694))
 	return k32(4294967295)
 L10:
 	v9 = uint32(0)
@@ -1076,7 +6502,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3672(m *Module, v0 uint32, v1 uint32) {
+func fn3673(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint64
 	_ = v2
 	var v3 uint32
@@ -1317,7 +6743,7 @@ L11:
 
 //go:norace
 //go:nocheckptr
-func fn3673(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3674(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1366,7 +6792,7 @@ L3:
 	}
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = fn3989(m, v1, i1)
+	i0 = fn3990(m, v1, i1)
 	v6 = i0
 	if v6 == k32(4294967295) {
 		goto L4
@@ -1415,7 +6841,7 @@ L8:
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
 	v4 = k32(4294967295)
-	i0 = fn3991(m, v1, v8, v9, v2)
+	i0 = fn3992(m, v1, v8, v9, v2)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -1474,7 +6900,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3674(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3675(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -1552,12 +6978,12 @@ L4:
 		goto L4
 	}
 L1:
-	i0 = fn2108(m, v8)
+	i0 = fn2109(m, v8)
 	v10 = i0
 	if v10 != 0 {
 		goto L7
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L6
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+44))
@@ -1566,8 +6992,8 @@ L7:
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8468745), uint32(0))
-	fn2111(m, v10)
+	i0 = fn3604(m, i0, uint32(8468745), uint32(0))
+	fn2112(m, v10)
 	goto L6
 L8:
 	v9 = uint32(0)
@@ -1605,7 +7031,7 @@ L23:
 	i1 = v8 + uint32(4)
 	v17 = i1
 	i1 = *(*uint32)(unsafe.Add(b, v17))
-	i0 = fn3441(m, i0, i1, uint32(0))
+	i0 = fn3442(m, i0, i1, uint32(0))
 	v7 = i0
 	if v7 != uint32(2147483647) {
 		goto L24
@@ -1613,8 +7039,8 @@ L23:
 	l1 = *(*uint64)(unsafe.Add(b, v8))
 	*(*uint64)(unsafe.Add(b, v6)) = l1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8468458), v6)
-	fn2111(m, v10)
+	i0 = fn3604(m, i0, uint32(8468458), v6)
+	fn2112(m, v10)
 	goto L6
 L24:
 	i0 = v7 + v14
@@ -1623,8 +7049,8 @@ L24:
 		goto L25
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8393010), uint32(0))
-	fn2111(m, v10)
+	i0 = fn3604(m, i0, uint32(8393010), uint32(0))
+	fn2112(m, v10)
 	goto L6
 L25:
 	if int32(v7) > int32(v9) {
@@ -1649,7 +7075,7 @@ L25:
 	}
 L27:
 	i1 = *(*uint32)(unsafe.Add(b, v17))
-	i0 = fn3441(m, v18, i1, uint32(1))
+	i0 = fn3442(m, v18, i1, uint32(1))
 	v18 = i0
 	if v18 != uint32(2147483647) {
 		goto L28
@@ -1658,8 +7084,8 @@ L27:
 	*(*uint64)(unsafe.Add(b, uint64(v6)+16)) = l1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v6 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8468458), i2)
-	fn2111(m, v10)
+	i0 = fn3604(m, i0, uint32(8468458), i2)
+	fn2112(m, v10)
 	goto L6
 L28:
 	i0 = v18 + v14
@@ -1747,7 +7173,7 @@ L20:
 		goto L19
 	}
 L18:
-	fn2111(m, v10)
+	fn2112(m, v10)
 	*(*uint32)(unsafe.Add(b, v3)) = v9
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
@@ -1763,7 +7189,7 @@ L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v15 = i0
 	i0 = v18 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v8 = i0
 	if v8 == 0 {
 		goto L15
@@ -1828,7 +7254,7 @@ L33:
 	i1 = v6 + uint32(40)
 	i2 = v6 + uint32(48)
 	i3 = v6 + uint32(44)
-	i0 = fn1691(m, i0, i1, i2, i3)
+	i0 = fn1692(m, i0, i1, i2, i3)
 	if i0 == 0 {
 		goto L37
 	}
@@ -1836,7 +7262,7 @@ L38:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+48))
 	i2 = v6 + uint32(36)
-	i0 = fn1704(m, i0, i1, i2)
+	i0 = fn1705(m, i0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L10
 	}
@@ -1845,7 +7271,7 @@ L38:
 	if v9 == 0 {
 		goto L39
 	}
-	i0 = fn1581(m, v9)
+	i0 = fn1582(m, v9)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+36))
 	v7 = i0
@@ -1860,23 +7286,23 @@ L38:
 	if v12 != 0 {
 		goto L40
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L40:
 	if v9 != k32(4294967295) {
 		goto L41
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L10
 	}
 L41:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+44))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v7 = i0
 	if v7 != k32(4294967295) {
 		goto L42
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L10
 	}
@@ -1889,7 +7315,7 @@ L39:
 	i1 = v6 + uint32(40)
 	i2 = v6 + uint32(48)
 	i3 = v6 + uint32(44)
-	i0 = fn1691(m, i0, i1, i2, i3)
+	i0 = fn1692(m, i0, i1, i2, i3)
 	if i0 != 0 {
 		goto L38
 	}
@@ -1908,7 +7334,7 @@ L37:
 	v14 = i1
 	i2 = v17 + uint32(24)
 	v16 = i2
-	i0 = fn3432(m, i0, v14, v16, uint32(16), uint32(32))
+	i0 = fn3433(m, i0, v14, v16, uint32(16), uint32(32))
 	if i0 == k32(4294967295) {
 		goto L10
 	}
@@ -1931,16 +7357,16 @@ L37:
 	goto L13
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8468745), uint32(0))
-	fn2111(m, v10)
+	i0 = fn3604(m, i0, uint32(8468745), uint32(0))
+	fn2112(m, v10)
 	goto L6
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8468745), uint32(0))
-	fn2111(m, v10)
+	i0 = fn3604(m, i0, uint32(8468745), uint32(0))
+	fn2112(m, v10)
 	goto L6
 L15:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L9
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v14))
@@ -2040,7 +7466,7 @@ L12:
 	*(*uint64)(unsafe.Add(b, uint64(v9)+24)) = uint64(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v17)+20))
 	i0 = i0 + uint32(1)
-	i0 = fn3432(m, i0, v14, v16, uint32(16), uint32(32))
+	i0 = fn3433(m, i0, v14, v16, uint32(16), uint32(32))
 	if i0 == k32(4294967295) {
 		goto L10
 	}
@@ -2170,7 +7596,7 @@ L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = i0 + v19
-	i0 = fn2105(m, i0, uint32(4))
+	i0 = fn2106(m, i0, uint32(4))
 	v16 = i0
 	if v16 == 0 {
 		goto L52
@@ -2262,7 +7688,7 @@ L59:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v17)+20))
 	i0 = i0 + uint32(1)
-	i0 = fn3432(m, i0, v10, v20, uint32(16), uint32(32))
+	i0 = fn3433(m, i0, v10, v20, uint32(16), uint32(32))
 	if i0 == k32(4294967295) {
 		goto L50
 	}
@@ -2393,7 +7819,7 @@ L60:
 		goto L59
 	}
 L54:
-	fn2107(m, v16)
+	fn2108(m, v16)
 L53:
 	if v13 == 0 {
 		goto L65
@@ -2403,7 +7829,7 @@ L53:
 	i1 = v17 + uint32(12)
 	v14 = i1
 	i2 = v17 + uint32(24)
-	i0 = fn3432(m, i0, v14, i2, uint32(16), uint32(32))
+	i0 = fn3433(m, i0, v14, i2, uint32(16), uint32(32))
 	if i0 == k32(4294967295) {
 		goto L10
 	}
@@ -2536,7 +7962,7 @@ L65:
 	v1 = uint32(0)
 	goto L48
 L52:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L10
 L51:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
@@ -2595,7 +8021,7 @@ L74:
 	}
 	goto L71
 L50:
-	fn2107(m, v16)
+	fn2108(m, v16)
 	goto L10
 L49:
 	if v16 == 0 {
@@ -2730,7 +8156,7 @@ L79:
 		goto L78
 	}
 L77:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	v9 = k32(4294967295)
 	if int32(v1) <= int32(k32(4294967295)) {
 		goto L9
@@ -2861,7 +8287,7 @@ L92:
 	}
 L90:
 	v9 = k32(4294967295)
-	i0 = fn3671(m, v0)
+	i0 = fn3672(m, v0)
 	if i0 == k32(4294967295) {
 		goto L5
 	}
@@ -2925,12 +8351,12 @@ L108:
 	if i0 == 0 {
 		goto L109
 	}
-	i0 = fn2109(m, uint32(1), uint32(56))
+	i0 = fn2110(m, uint32(1), uint32(56))
 	v14 = i0
 	if v14 != 0 {
 		goto L110
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v9 = k32(4294967295)
 	goto L5
 L110:
@@ -2976,7 +8402,7 @@ L113:
 	i0 = v12 + uint32(1)
 	i1 = v14 + uint32(12)
 	i2 = v14 + uint32(24)
-	i0 = fn3432(m, i0, i1, i2, uint32(16), uint32(32))
+	i0 = fn3433(m, i0, i1, i2, uint32(16), uint32(32))
 	if i0 == k32(4294967295) {
 		goto L112
 	}
@@ -3033,12 +8459,12 @@ L109:
 		goto L108
 	}
 L106:
-	i0 = fn3673(m, v0, v5)
+	i0 = fn3674(m, v0, v5)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v9 = i0
 	goto L5
 L10:
-	fn2111(m, v8)
+	fn2112(m, v8)
 L9:
 	v9 = k32(4294967295)
 	*(*uint32)(unsafe.Add(b, v4)) = k32(4294967295)
@@ -3054,7 +8480,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn3675(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3676(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3151,7 +8577,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3676(m *Module, v0 uint32) uint32 {
+func fn3677(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3164,10 +8590,10 @@ func fn3676(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn1381(m, i0)
+	i0 = fn1382(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -3186,11 +8612,11 @@ func fn3676(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	m.depth--
 	return v2
 L2:
-	fn3606(m, v1)
+	fn3607(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 L1:
@@ -3200,7 +8626,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3677(m *Module, v0 uint32) {
+func fn3678(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3239,7 +8665,7 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
 	i0 = v2 + uint32(4)
 	v2 = i0
@@ -3266,14 +8692,14 @@ L1:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3678(m *Module, v0 uint32) {
+func fn3679(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3379,10 +8805,10 @@ L8:
 	if v3 != 0 {
 		goto L13
 	}
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn1381(m, i0)
+	i0 = fn1382(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L14
@@ -3401,12 +8827,12 @@ L8:
 	if v2 != 0 {
 		goto L15
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L15:
-	fn3624(m)
+	fn3625(m)
 	goto L7
 L14:
-	fn3606(m, v4)
+	fn3607(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
 L13:
@@ -3426,7 +8852,7 @@ L7:
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v3 = i0
@@ -3461,7 +8887,7 @@ L4:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v1 = i0
@@ -3488,7 +8914,7 @@ L19:
 	if v4 != 0 {
 		goto L20
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L20:
 	i0 = v2 + uint32(4)
 	v2 = i0
@@ -3515,7 +8941,7 @@ L18:
 	if v1 != 0 {
 		goto L21
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -3531,7 +8957,7 @@ L21:
 		goto L1
 	}
 L2:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -3539,7 +8965,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3679(m *Module, v0 uint32) uint32 {
+func fn3680(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -3552,13 +8978,13 @@ func fn3679(m *Module, v0 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	i1 = i1 - v1
 	i1 = i1 + k32(4294967172)
-	i0 = fn913(m, v1, i1)
+	i0 = fn914(m, v1, i1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3680(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3681(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3612,7 +9038,7 @@ func fn3680(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v6 == 0 {
 		goto L1
 	}
-	i1 = fn3249(m, v5)
+	i1 = fn3250(m, v5)
 	i1 = b2i(i1 != uint32(0))
 	v7 = i1
 	if int32(v6) <= int32(v7) {
@@ -3647,7 +9073,7 @@ L4:
 	v4 = uint32(1)
 	goto L1
 L5:
-	i0 = fn2796(m, v4, uint32(8522808))
+	i0 = fn2797(m, v4, uint32(8522808))
 	if i0 != 0 {
 		goto L6
 	}
@@ -3673,7 +9099,7 @@ L8:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v11))
-	i0 = fn2739(m, i0)
+	i0 = fn2740(m, i0)
 	v4 = i0
 	if v4 != 0 {
 		goto L12
@@ -3681,46 +9107,46 @@ L8:
 	v4 = uint32(0)
 	goto L1
 L12:
-	i0 = fn8100(m, v4, uint32(8420944))
+	i0 = fn8101(m, v4, uint32(8420944))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn8100(m, v4, uint32(8412777))
+	i0 = fn8101(m, v4, uint32(8412777))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn8100(m, v4, uint32(8460032))
+	i0 = fn8101(m, v4, uint32(8460032))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn8100(m, v4, uint32(8395762))
+	i0 = fn8101(m, v4, uint32(8395762))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn8100(m, v4, uint32(8399539))
+	i0 = fn8101(m, v4, uint32(8399539))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn8100(m, v4, uint32(8452660))
+	i0 = fn8101(m, v4, uint32(8452660))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn8100(m, v4, uint32(8416224))
+	i0 = fn8101(m, v4, uint32(8416224))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn8100(m, v4, uint32(8534516))
+	i0 = fn8101(m, v4, uint32(8534516))
 	if i0 != 0 {
 		goto L13
 	}
 	v4 = uint32(4194304)
 	goto L10
 L13:
-	i0 = fn8100(m, v4, uint32(8447682))
+	i0 = fn8101(m, v4, uint32(8447682))
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn8100(m, v4, uint32(8415200))
+	i0 = fn8101(m, v4, uint32(8415200))
 	if i0 != 0 {
 		goto L14
 	}
@@ -3729,15 +9155,15 @@ L13:
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	v5 = i0
-	i0 = fn8100(m, v4, uint32(8422288))
+	i0 = fn8101(m, v4, uint32(8422288))
 	if i0 != 0 {
 		goto L16
 	}
-	fn3604(m, v5, uint32(8501908))
+	fn3605(m, v5, uint32(8501908))
 	goto L15
 L16:
 	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i0 = fn3603(m, v5, uint32(8511311), v3)
+	i0 = fn3604(m, v5, uint32(8511311), v3)
 L15:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+8))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v11)+12))
@@ -3745,7 +9171,7 @@ L15:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v11)+16))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v11)+20))
 	i4 = i4 + uint32(1)
-	fn3656(m, v1, i1, i2, i3, i4)
+	fn3657(m, v1, i1, i2, i3, i4)
 	v4 = uint32(0)
 	goto L1
 L11:
@@ -3785,7 +9211,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3681(m *Module, v0 uint32) {
+func fn3682(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3821,7 +9247,7 @@ func fn3681(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn3682(m *Module, v0 uint32, v1 uint32) {
+func fn3683(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -3829,7 +9255,7 @@ func fn3682(m *Module, v0 uint32, v1 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+3856)) = v2
 	if v2 != 0 {
@@ -3841,7 +9267,7 @@ func fn3682(m *Module, v0 uint32, v1 uint32) {
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
 	return
 L1:
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+3860)) = v2
 	if v2 != 0 {
@@ -3861,7 +9287,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3683(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3684(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3880,7 +9306,7 @@ func fn3683(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i3
 	b := m.base
 	v2 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -3904,11 +9330,11 @@ L4:
 	i3 = v5 + uint32(12)
 	i3 = *(*uint32)(unsafe.Add(b, i3))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+92))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v6, uint32(1656), v1)
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v6, uint32(1657), v1)
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn1501(m, v3, v6)
+	i0 = fn1502(m, v3, v6)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -3938,11 +9364,11 @@ L7:
 	i3 = v5 + uint32(12)
 	i3 = *(*uint32)(unsafe.Add(b, i3))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+92))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v6, uint32(1656), v1)
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v6, uint32(1657), v1)
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn1501(m, v3, v6)
+	i0 = fn1502(m, v3, v6)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -3972,11 +9398,11 @@ L10:
 	i3 = v5 + uint32(12)
 	i3 = *(*uint32)(unsafe.Add(b, i3))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+92))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v6, uint32(1656), v1)
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v6, uint32(1657), v1)
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn1501(m, v3, v6)
+	i0 = fn1502(m, v3, v6)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -4001,7 +9427,7 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	return uint32(0)
 L1:
 	return v2
@@ -4009,7 +9435,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3684(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3685(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4046,7 +9472,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3685(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3686(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4058,7 +9484,7 @@ func fn3685(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -4079,7 +9505,7 @@ L5:
 	if v4 == v2 {
 		goto L6
 	}
-	i0 = fn1501(m, v2, v4)
+	i0 = fn1502(m, v2, v4)
 	if i0 != 0 {
 		goto L2
 	}
@@ -4103,7 +9529,7 @@ L8:
 	if v4 == v2 {
 		goto L9
 	}
-	i0 = fn1501(m, v2, v4)
+	i0 = fn1502(m, v2, v4)
 	if i0 != 0 {
 		goto L2
 	}
@@ -4129,7 +9555,7 @@ L11:
 	if v4 == v2 {
 		goto L12
 	}
-	i0 = fn1501(m, v2, v4)
+	i0 = fn1502(m, v2, v4)
 	if i0 != 0 {
 		goto L2
 	}
@@ -4157,7 +9583,7 @@ L14:
 	if v4 == v2 {
 		goto L15
 	}
-	i0 = fn1501(m, v2, v4)
+	i0 = fn1502(m, v2, v4)
 	if i0 != 0 {
 		goto L2
 	}
@@ -4180,14 +9606,14 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3686(m *Module, v0 uint32) {
+func fn3687(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4300,7 +9726,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3687(m *Module, v0 uint32) {
+func fn3688(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4351,7 +9777,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3688(m *Module, v0 uint32) uint32 {
+func fn3689(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4378,7 +9804,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3689(m *Module) uint32 {
+func fn3690(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -4386,7 +9812,7 @@ func fn3689(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3740))
@@ -4397,7 +9823,7 @@ func fn3689(m *Module) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3690(m *Module) uint32 {
+func fn3691(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -4405,7 +9831,7 @@ func fn3690(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3740))
@@ -4416,11 +9842,11 @@ func fn3690(m *Module) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3691(m *Module) uint32 {
+func fn3692(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3740))
 	return i0
@@ -4428,7 +9854,7 @@ func fn3691(m *Module) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3692(m *Module) uint32 {
+func fn3693(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -4439,25 +9865,25 @@ func fn3692(m *Module) uint32 {
 	_ = i0
 	b := m.base
 	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3740))
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3610(m, v1)
+	i0 = fn3611(m, v1)
 	v2 = i0
-	i0 = fn3693(m, v1, uint32(2), uint32(2))
+	i0 = fn3694(m, v1, uint32(2), uint32(2))
 	v0 = i0
-	fn3599(m, v1, v2)
+	fn3600(m, v1, v2)
 L1:
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3693(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3694(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4551,7 +9977,7 @@ L5:
 	if v2 == uint32(1) {
 		goto L8
 	}
-	fn3694(m, v0, uint32(8396389), v1, uint32(0), uint32(0))
+	fn3695(m, v0, uint32(8396389), v1, uint32(0), uint32(0))
 L8:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+3744)))
 	i0 = i0 & uint32(1)
@@ -4560,7 +9986,7 @@ L8:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+96)) = v1
 	i1 = v3 + uint32(96)
-	fn4377(m, uint32(8583461), i1)
+	fn4378(m, uint32(8583461), i1)
 	i0 = v4 + uint32(3748)
 	v7 = i0
 	v8 = uint32(0)
@@ -4584,7 +10010,7 @@ L10:
 	i0 = i0 + v9
 	i1 = uint32(100) - v9
 	i3 = v3 + uint32(80)
-	i0 = fn4099(m, i0, i1, uint32(8503861), i3)
+	i0 = fn4100(m, i0, i1, uint32(8503861), i3)
 	v5 = i0
 	if v8 > uint32(1) {
 		goto L3
@@ -4618,9 +10044,9 @@ L11:
 	i1 = v3 + uint32(144)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = i1
 	i1 = v3 + uint32(64)
-	fn4399(m, uint32(8581880), i1)
+	fn4400(m, uint32(8581880), i1)
 	i0 = v3 + uint32(120)
-	i0 = fn4298(m, i0)
+	i0 = fn4299(m, i0)
 L2:
 	i0 = v1 + uint32(1)
 	v11 = i0
@@ -4750,7 +10176,7 @@ L12:
 	i0 = v5 + i1
 	v6 = i0
 	i1 = v3 + uint32(136)
-	fn3695(m, v6, i1)
+	fn3696(m, v6, i1)
 	i1 = v11 << (uint32(4) & 31)
 	i0 = v5 + i1
 	if !(int32(v1) < int32(uint32(2))) {
@@ -4771,7 +10197,7 @@ L21:
 		goto L22
 	}
 	i0 = v5 + uint32(8)
-	fn2293(m, i0)
+	fn2294(m, i0)
 L22:
 	v5 = v10
 	if v6 != v10 {
@@ -4839,7 +10265,7 @@ L29:
 		goto L30
 	}
 	i0 = v5 + uint32(8)
-	fn1693(m, i0)
+	fn1694(m, i0)
 L30:
 	v5 = v10
 	if v6 != v10 {
@@ -4924,7 +10350,7 @@ L37:
 	i3 = v5 + uint32(12)
 	i3 = *(*uint32)(unsafe.Add(b, i3))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+92))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, uint32(1657), i2)
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, uint32(1658), i2)
 	i0 = v3 + uint32(128)
 	i1 = *(*uint32)(unsafe.Add(b, v5))
 	v5 = i1
@@ -4953,7 +10379,7 @@ L39:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = uint32(8493790)
 	i1 = v3 + uint32(48)
-	fn4399(m, uint32(8582463), i1)
+	fn4400(m, uint32(8582463), i1)
 	i0 = v3 + uint32(136)
 	i1 = *(*uint32)(unsafe.Add(b, v7))
 	v7 = i1
@@ -4984,7 +10410,7 @@ L41:
 	if v10 == uint32(10076120) {
 		goto L43
 	}
-	i0 = fn2348(m, v10, uint32(10076120))
+	i0 = fn2349(m, v10, uint32(10076120))
 	if i0 != 0 {
 		goto L43
 	}
@@ -4997,7 +10423,7 @@ L41:
 		goto L42
 	}
 L43:
-	fn2983(m, v6)
+	fn2984(m, v6)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v10 = i0
 L42:
@@ -5014,7 +10440,7 @@ L45:
 	if v5 == 0 {
 		goto L44
 	}
-	fn2983(m, v5)
+	fn2984(m, v5)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	if i0 == 0 {
 		goto L45
@@ -5075,12 +10501,12 @@ L47:
 	v8 = i0
 	i1 = v5 + uint32(8)
 	v6 = i1
-	i0 = fn852(m, v8, v6)
+	i0 = fn853(m, v8, v6)
 	v10 = i0
 	if v10 != 0 {
 		goto L49
 	}
-	fn3651(m, v8)
+	fn3652(m, v8)
 	goto L48
 L49:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
@@ -5094,7 +10520,7 @@ L49:
 	if v8 != 0 {
 		goto L48
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L48:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v10 = i0
@@ -5107,7 +10533,7 @@ L48:
 	if v10 != 0 {
 		goto L50
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L50:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+144))
 	v6 = i0
@@ -5218,7 +10644,7 @@ L56:
 	if v10 != 0 {
 		goto L55
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L55:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
 	v5 = i0
@@ -5271,7 +10697,7 @@ L58:
 L57:
 	i0 = v3 + uint32(136)
 	i1 = v3 + uint32(144)
-	fn3695(m, i0, i1)
+	fn3696(m, i0, i1)
 	i0 = v3 + uint32(144)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+144))
 	v5 = i1
@@ -5345,11 +10771,11 @@ L64:
 		goto L66
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+3856))
-	i0 = fn1501(m, i0, v10)
+	i0 = fn1502(m, i0, v10)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L65
 	}
-	fn3609(m, v0)
+	fn3610(m, v0)
 	goto L65
 L66:
 	i0 = v5 + uint32(12)
@@ -5382,7 +10808,7 @@ L67:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
 	i1 = v3 + uint32(32)
-	fn3649(m, uint32(8434651), i1)
+	fn3650(m, uint32(8434651), i1)
 L68:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v8 = i0
@@ -5395,7 +10821,7 @@ L68:
 	if v8 != 0 {
 		goto L65
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L65:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+144))
 	v10 = i0
@@ -5455,7 +10881,7 @@ L71:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v8
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = uint32(8493788)
 	i1 = v3 + uint32(16)
-	fn4399(m, uint32(8582463), i1)
+	fn4400(m, uint32(8582463), i1)
 L72:
 	i0 = v10 + uint32(1)
 	v10 = i0
@@ -5472,16 +10898,16 @@ L70:
 		goto L73
 	}
 	i0 = v3 + uint32(112)
-	i0 = fn4298(m, i0)
+	i0 = fn4299(m, i0)
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+112))
 	l2 = *(*uint64)(unsafe.Add(b, uint64(v3)+120))
 	l1 = l1 - l2
-	d1 = fn4283(m, l1)
+	d1 = fn4284(m, l1)
 	*(*float64)(unsafe.Add(b, uint64(v3)+8)) = d1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v10
 	i1 = v10 + v6
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	fn4377(m, uint32(8582030), v3)
+	fn4378(m, uint32(8582030), v3)
 L73:
 	i0 = v3 + uint32(128)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+128))
@@ -5504,11 +10930,11 @@ L75:
 L77:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+3856))
 	i1 = v5 + uint32(8)
-	i0 = fn1501(m, i0, i1)
+	i0 = fn1502(m, i0, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L76
 	}
-	fn3609(m, v0)
+	fn3610(m, v0)
 	goto L74
 L76:
 	i0 = v3 + uint32(128)
@@ -5550,7 +10976,7 @@ L78:
 		goto L79
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3715(m, i0)
+	fn3716(m, i0)
 L79:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	v5 = i0
@@ -5564,10 +10990,10 @@ L79:
 	if v2 != uint32(1) {
 		goto L81
 	}
-	fn3609(m, v0)
+	fn3610(m, v0)
 	goto L80
 L81:
-	fn3649(m, uint32(8453307), uint32(0))
+	fn3650(m, uint32(8453307), uint32(0))
 L80:
 	i1 = v1 * uint32(12)
 	i0 = v4 + i1
@@ -5590,7 +11016,7 @@ L80:
 	if v2 == uint32(1) {
 		goto L82
 	}
-	fn3694(m, v0, uint32(8447692), v1, v6, v10)
+	fn3695(m, v0, uint32(8447692), v1, v6, v10)
 L82:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+3852)) = uint32(0)
 	i0 = v10 + v6
@@ -5603,7 +11029,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3694(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn3695(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -5640,15 +11066,15 @@ func fn3694(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = uint32(8509566)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v5)) = uint32(8458358)
-	i0 = fn4085(m, uint32(8389184), v5)
+	i0 = fn4086(m, uint32(8389184), v5)
 	v7 = i0
 	if v7 != 0 {
 		goto L5
 	}
-	fn3649(m, uint32(8416947), uint32(0))
+	fn3650(m, uint32(8416947), uint32(0))
 	goto L1
 L5:
-	i0 = fn2675(m, v1)
+	i0 = fn2676(m, v1)
 	v8 = i0
 	if v8 != 0 {
 		goto L3
@@ -5664,11 +11090,11 @@ L5:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L2
 L4:
 	v7 = uint32(0)
-	i0 = fn2675(m, v1)
+	i0 = fn2676(m, v1)
 	v8 = i0
 	if v8 == 0 {
 		goto L2
@@ -5698,12 +11124,12 @@ L7:
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L8:
 	i1 = v5 + uint32(24)
-	i0 = fn849(m, v0, i1, uint32(2), uint32(0))
+	i0 = fn850(m, v0, i1, uint32(2), uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L10
 	}
-	fn3651(m, v0)
+	fn3652(m, v0)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -5717,7 +11143,7 @@ L10:
 	if v2 != 0 {
 		goto L9
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
@@ -5730,7 +11156,7 @@ L9:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = v1 + uint32(4)
 	v1 = i0
@@ -5754,7 +11180,7 @@ L6:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L12:
 	if v7 == 0 {
 		goto L1
@@ -5770,10 +11196,10 @@ L12:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L2:
-	fn3649(m, uint32(8416947), uint32(0))
+	fn3650(m, uint32(8416947), uint32(0))
 L1:
 	i0 = v5 + uint32(32)
 	m.g0 = i0
@@ -5782,7 +11208,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3695(m *Module, v0 uint32, v1 uint32) {
+func fn3696(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5807,7 +11233,7 @@ func fn3695(m *Module, v0 uint32, v1 uint32) {
 	if v2 == v0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -5863,7 +11289,7 @@ L6:
 	i3 = v2 + uint32(12)
 	i3 = *(*uint32)(unsafe.Add(b, i3))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+92))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v4, uint32(1658), v4)
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v4, uint32(1659), v4)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v2 = i0
 	if v2 != v0 {
@@ -5894,7 +11320,7 @@ L9:
 	i3 = v2 + uint32(12)
 	i3 = *(*uint32)(unsafe.Add(b, i3))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+92))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, uint32(1659), v0)
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, uint32(1660), v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	i1 = i1 & uint32(1)
 	i2 = v4 & k32(4294967293)
@@ -5931,7 +11357,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn3696(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3697(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6003,25 +11429,25 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3697(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3698(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn3693(m, v0, v1, v2)
+	i0 = fn3694(m, v0, v1, v2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3698(m *Module, v0 uint32) {
+func fn3699(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
-	i0 = fn3693(m, v0, uint32(2), uint32(1))
+	i0 = fn3694(m, v0, uint32(2), uint32(1))
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3699(m *Module, v0 uint32) {
+func fn3700(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6068,11 +11494,11 @@ func fn3699(m *Module, v0 uint32) {
 		i5 = uint32(8463203)
 	}
 	i6 = v1 + uint32(16)
-	i0 = fn3065(m, i0, uint32(8517451), uint32(0), uint32(8517451), uint32(0), i5, i6)
+	i0 = fn3066(m, i0, uint32(8517451), uint32(0), uint32(8517451), uint32(0), i5, i6)
 	if i0 == 0 {
 		goto L2
 	}
-	fn3651(m, uint32(0))
+	fn3652(m, uint32(0))
 L2:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+3744)))
 	i0 = i0 & uint32(4)
@@ -6080,27 +11506,27 @@ L2:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3856))
-	i0 = fn2020(m, i0)
+	i0 = fn2021(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3856))
-	fn3651(m, i0)
+	fn3652(m, i0)
 	goto L1
 L3:
-	i0 = fn2714(m, v2)
+	i0 = fn2715(m, v2)
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	i1 = v3 + uint32(16)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	fn4377(m, uint32(8581054), v1)
+	fn4378(m, uint32(8581054), v1)
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3856))
-	fn3651(m, i0)
+	fn3652(m, i0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -6113,7 +11539,7 @@ L4:
 	if v0 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	if v3 == 0 {
 		goto L1
@@ -6129,7 +11555,7 @@ L6:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v1 + uint32(32)
 	m.g0 = i0
@@ -6138,7 +11564,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3700(m *Module, v0 uint32) {
+func fn3701(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6167,7 +11593,7 @@ func fn3700(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3860))
 	v1 = i0
@@ -6186,7 +11612,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3748))
 	v1 = i0
@@ -6237,7 +11663,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3701(m *Module, v0 uint32) {
+func fn3702(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6257,10 +11683,10 @@ func fn3701(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	fn2011(m, v0, uint32(0), uint32(8436669), uint32(8518838), uint32(1769), uint32(8467774))
+	fn2012(m, v0, uint32(0), uint32(8436669), uint32(8518838), uint32(1769), uint32(8467774))
 	panic(ErrUnreachable)
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -6280,7 +11706,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3702(m *Module, v0 uint32) {
+func fn3703(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6319,7 +11745,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3703(m *Module, v0 uint32) uint32 {
+func fn3704(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -6354,7 +11780,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3704(m *Module, v0 uint32) {
+func fn3705(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6368,7 +11794,7 @@ func fn3704(m *Module, v0 uint32) {
 	b := m.base
 	i0 = v0 + k32(4294967288)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v0 = i0
@@ -6416,24 +11842,24 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3705(m *Module, v0 uint32) {
+func fn3706(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3740))
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3693(m, v0, k32(4294967295), uint32(0))
+	i0 = fn3694(m, v0, k32(4294967295), uint32(0))
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3706(m *Module, v0 uint32) uint32 {
+func fn3707(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6479,7 +11905,7 @@ func fn3706(m *Module, v0 uint32) uint32 {
 	i0 = i0 + uint32(4)
 	v3 = i0
 L1:
-	i0 = fn3707(m, v3, v2)
+	i0 = fn3708(m, v3, v2)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -6493,7 +11919,7 @@ L1:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L3:
-	fn2062(m, v1)
+	fn2063(m, v1)
 L2:
 	m.depth--
 	return v1
@@ -6501,7 +11927,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3707(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3708(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6516,23 +11942,23 @@ func fn3707(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = v1 ^ uint32(2147483647)
 	if i0 >= v0 {
 		goto L1
 	}
-	i0 = fn1117(m, v2)
+	i0 = fn1118(m, v2)
 	m.depth--
 	return i0
 L1:
 	i0 = v1 + v0
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v0 = i0
 	if v0 != 0 {
 		goto L2
 	}
-	i0 = fn1117(m, v2)
+	i0 = fn1118(m, v2)
 	m.depth--
 	return i0
 L2:
@@ -6541,7 +11967,7 @@ L2:
 	v0 = i0
 	i0 = v0 + k32(4294967288)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	v1 = i0
@@ -6590,7 +12016,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3708(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3709(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6608,7 +12034,7 @@ func fn3708(m *Module, v0 uint32, v1 uint32) uint32 {
 	if int32(v1) > int32(k32(4294967295)) {
 		goto L1
 	}
-	fn3641(m, uint32(8518838), uint32(1882))
+	fn3642(m, uint32(8518838), uint32(1882))
 	m.depth--
 	return uint32(0)
 L1:
@@ -6627,7 +12053,7 @@ L1:
 	i2 = b2i(i2 != uint32(0))
 	i1 = i1 + i2
 	i1 = i1 << (uint32(3) & 31)
-	i0 = fn3707(m, i0, i1)
+	i0 = fn3708(m, i0, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
@@ -6641,7 +12067,7 @@ L1:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L3:
-	fn2062(m, v3)
+	fn2063(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v1
 	v2 = v3
 L2:
@@ -6651,7 +12077,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3709(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3710(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6685,17 +12111,17 @@ func fn3709(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 <= i1 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return i0
 L1:
 	i0 = v0 - v2
 	i1 = v2 + v3
-	i0 = fn2120(m, i0, i1)
+	i0 = fn2121(m, i0, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return i0
 L2:
 	i0 = v0 + v2
@@ -6706,7 +12132,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3710(m *Module, v0 uint32) {
+func fn3711(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6746,7 +12172,7 @@ func fn3710(m *Module, v0 uint32) {
 	i1 = i1 | v4
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+3760))
@@ -6764,14 +12190,14 @@ L2:
 	i1 = i1 - i2
 	i1 = i1 << (uint32(3) & 31)
 	i0 = v0 + i1
-	fn2121(m, i0)
+	fn2122(m, i0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3711(m *Module, v0 uint32) uint32 {
+func fn3712(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -6812,7 +12238,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3712(m *Module, v0 uint32) uint32 {
+func fn3713(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -6854,7 +12280,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3713(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3714(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -6899,7 +12325,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3714(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3715(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6987,17 +12413,17 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3715(m *Module, v0 uint32) {
+func fn3716(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	i0 = v0 + uint32(5684)
-	fn2023(m, i0, uint32(0))
+	fn2024(m, i0, uint32(0))
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3716(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3717(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -7011,7 +12437,7 @@ func fn3716(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
 	i4 = v3 + uint32(12)
-	i0 = fn3717(m, v0, uint32(0), uint32(0), v1, i4, uint32(1))
+	i0 = fn3718(m, v0, uint32(0), uint32(0), v1, i4, uint32(1))
 	v2 = i0
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -7020,7 +12446,7 @@ func fn3716(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3717(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3718(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -7109,7 +12535,7 @@ L16:
 	v8 = v5
 	goto L13
 L18:
-	fn4166(m, uint32(8463656), uint32(8471520))
+	fn4167(m, uint32(8463656), uint32(8471520))
 	panic(ErrUnreachable)
 L15:
 	if v8 == 0 {
@@ -7168,14 +12594,14 @@ L7:
 		goto L21
 	}
 	i1 = v9 << (uint32(3) & 31)
-	i1 = fn2108(m, i1)
+	i1 = fn2109(m, i1)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v6)+84)) = v5
 	if v5 != 0 {
 		goto L20
 	}
 L21:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v12 = uint32(0)
 	goto L1
 L20:
@@ -7214,7 +12640,7 @@ L24:
 	v12 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v6 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8409334), i2)
+	i0 = fn3604(m, i0, uint32(8409334), i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+88))
 	v5 = i0
 	if int32(v5) < int32(uint32(1)) {
@@ -7284,7 +12710,7 @@ L25:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+84))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	goto L1
 L23:
 	if v11 != uint32(1) {
@@ -7311,7 +12737,7 @@ L23:
 	v12 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v6 + uint32(64)
-	i0 = fn3603(m, i0, uint32(8398445), i2)
+	i0 = fn3604(m, i0, uint32(8398445), i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+88))
 	v5 = i0
 	if int32(v5) < int32(uint32(1)) {
@@ -7381,14 +12807,14 @@ L31:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+84))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	goto L1
 L30:
 	i1 = v6 + uint32(556)
 	i3 = v6 + uint32(160)
 	i4 = v6 + uint32(288)
 	i6 = v6 + uint32(84)
-	i0 = fn3719(m, v0, i1, v4, i3, i4, uint32(256), i6)
+	i0 = fn3720(m, v0, i1, v4, i3, i4, uint32(256), i6)
 	v5 = i0
 	if v5 != 0 {
 		goto L35
@@ -7399,13 +12825,13 @@ L30:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+84))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	goto L1
 L35:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+160))
 	i2 = v6 + uint32(160)
 	i2 = i2 | uint32(4)
-	fn3720(m, i0, v5, i2, v12, v13)
+	fn3721(m, i0, v5, i2, v12, v13)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+88))
 	v5 = i0
 	if int32(v5) < int32(uint32(1)) {
@@ -7476,16 +12902,16 @@ L36:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+84))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	goto L1
 L29:
 	v12 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8420214))
+	fn3605(m, i0, uint32(8420214))
 	if int32(v9) < int32(uint32(9)) {
 		goto L1
 	}
-	fn2111(m, v5)
+	fn2112(m, v5)
 	goto L1
 L22:
 	i0 = b2i(int32(v11) > int32(v2))
@@ -7516,14 +12942,14 @@ L42:
 	i3 = v6 + uint32(160)
 	i4 = v6 + uint32(288)
 	i6 = v6 + uint32(84)
-	i0 = fn3719(m, i0, i1, v4, i3, i4, uint32(256), i6)
+	i0 = fn3720(m, i0, i1, v4, i3, i4, uint32(256), i6)
 	v11 = i0
 	if v11 == 0 {
 		goto L43
 	}
 	i0 = v5 + uint32(1)
 	i2 = v6 + uint32(160)
-	fn3720(m, i0, v11, i2, v12, v13)
+	fn3721(m, i0, v11, i2, v12, v13)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+88))
 	v5 = i0
 	if int32(v5) < int32(uint32(1)) {
@@ -7594,7 +13020,7 @@ L44:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+84))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	goto L1
 L43:
 	i0 = v1 + uint32(4)
@@ -7631,10 +13057,10 @@ L40:
 	}
 	goto L3
 L6:
-	fn4166(m, uint32(8463656), uint32(8407507))
+	fn4167(m, uint32(8463656), uint32(8407507))
 	panic(ErrUnreachable)
 L5:
-	fn4166(m, uint32(8463656), uint32(8407536))
+	fn4167(m, uint32(8463656), uint32(8407536))
 	panic(ErrUnreachable)
 L4:
 	if v5 == uint32(124) {
@@ -7644,9 +13070,9 @@ L4:
 	v12 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v6 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8431698), i2)
+	i0 = fn3604(m, i0, uint32(8431698), i2)
 	i1 = v6 + uint32(84)
-	i0 = fn3721(m, uint32(0), i1)
+	i0 = fn3722(m, uint32(0), i1)
 	goto L1
 L3:
 	v12 = uint32(1)
@@ -7655,7 +13081,7 @@ L3:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+84))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
@@ -7702,10 +13128,10 @@ L2:
 		i1 = i2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = i1
-	i0 = fn3603(m, v8, uint32(8561685), v6)
+	i0 = fn3604(m, v8, uint32(8561685), v6)
 	goto L48
 L49:
-	fn3604(m, v8, v13)
+	fn3605(m, v8, v13)
 L48:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+88))
 	v5 = i0
@@ -7777,7 +13203,7 @@ L50:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+84))
-	fn2111(m, i0)
+	fn2112(m, i0)
 L1:
 	i0 = v6 + uint32(560)
 	m.g0 = i0
@@ -7786,7 +13212,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3718(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3719(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -7811,13 +13237,13 @@ func fn3718(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491128))
+	fn3605(m, i0, uint32(8491128))
 	goto L1
 L2:
 	i1 = v0 + uint32(12)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i4 = v3 + uint32(12)
-	i0 = fn3717(m, v0, i1, i2, v1, i4, uint32(0))
+	i0 = fn3718(m, v0, i1, i2, v1, i4, uint32(0))
 	v0 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -7827,7 +13253,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3719(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn3720(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var v7 uint32
 	_ = v7
 	var v8 uint32
@@ -7976,7 +13402,7 @@ L38:
 		goto L36
 	}
 L37:
-	i0 = fn572(m, v0)
+	i0 = fn573(m, v0)
 	if i0 == 0 {
 		goto L43
 	}
@@ -8001,13 +13427,13 @@ L44:
 	*(*uint32)(unsafe.Add(b, uint64(v7)+20)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = v12
 	i3 = v7 + uint32(16)
-	i0 = fn4099(m, v4, v5, uint32(8424092), i3)
+	i0 = fn4100(m, v4, v5, uint32(8424092), i3)
 	if v4 == 0 {
 		goto L41
 	}
 	goto L1
 L42:
-	i0 = fn573(m, v0)
+	i0 = fn574(m, v0)
 	v9 = i0
 	if v9 == v12 {
 		goto L46
@@ -8016,7 +13442,7 @@ L42:
 	*(*uint32)(unsafe.Add(b, uint64(v7)+36)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v7)+32)) = v12
 	i3 = v7 + uint32(32)
-	i0 = fn4099(m, v4, v5, uint32(8502512), i3)
+	i0 = fn4100(m, v4, v5, uint32(8502512), i3)
 	if v4 == 0 {
 		goto L41
 	}
@@ -8030,24 +13456,24 @@ L46:
 	v13 = i0
 	v11 = uint32(0)
 L47:
-	i0 = fn516(m, v0, v11)
+	i0 = fn517(m, v0, v11)
 	v9 = i0
 	if v9 != 0 {
 		goto L48
 	}
-	fn3624(m)
+	fn3625(m)
 	i0 = v3 + uint32(4)
 	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
 	i1 = v11 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn8109(m, v4, uint32(8493250), v5)
+	i0 = fn8110(m, v4, uint32(8493250), v5)
 	if v4 == 0 {
 		goto L41
 	}
 	goto L1
 L48:
 	i1 = v7 + uint32(64)
-	i0 = fn3719(m, v9, i1, v2, v13, v4, v5, v6)
+	i0 = fn3720(m, v9, i1, v2, v13, v4, v5, v6)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v14 = i0
@@ -8060,7 +13486,7 @@ L48:
 	if v14 != 0 {
 		goto L49
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L49:
 	if v8 == 0 {
 		goto L50
@@ -8104,7 +13530,7 @@ L34:
 	goto L33
 L31:
 	*(*uint32)(unsafe.Add(b, v7)) = uint32(8568862)
-	i0 = fn4099(m, v4, v5, uint32(8433152), v7)
+	i0 = fn4100(m, v4, v5, uint32(8433152), v7)
 	goto L5
 L30:
 	i1 = *(*uint32)(unsafe.Add(b, v2))
@@ -8115,17 +13541,17 @@ L30:
 	if i0 == uint32(42) {
 		goto L51
 	}
-	i0 = fn3741(m, uint32(8559640), v0, v4, v5)
+	i0 = fn3742(m, uint32(8559640), v0, v4, v5)
 	goto L5
 L51:
 	i1 = *(*uint32)(unsafe.Add(b, v11))
 	v2 = i1
-	i0 = fn525(m, v0, v2, uint32(1))
+	i0 = fn526(m, v0, v2, uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L52
 	}
-	fn3624(m)
-	i0 = fn3741(m, uint32(8405273), v0, v4, v5)
+	fn3625(m)
+	i0 = fn3742(m, uint32(8405273), v0, v4, v5)
 	goto L5
 L52:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
@@ -8138,7 +13564,7 @@ L52:
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, v4)) = v2
 	i0 = v4 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(1660)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(1661)
 	i0 = v9 + uint32(2)
 	v9 = i0
 	goto L2
@@ -8166,7 +13592,7 @@ L56:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2348(m, i0, v8)
+	i0 = fn2349(m, i0, v8)
 	if i0 == 0 {
 		goto L57
 	}
@@ -8176,7 +13602,7 @@ L56:
 	goto L2
 L57:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn3741(m, i0, v0, v4, v5)
+	i0 = fn3742(m, i0, v0, v4, v5)
 	goto L5
 L55:
 	i1 = v11 + uint32(8)
@@ -8209,7 +13635,7 @@ L54:
 	*(*uint32)(unsafe.Add(b, v8)) = v0
 	goto L3
 L53:
-	i0 = fn3741(m, uint32(8565783), v0, v4, v5)
+	i0 = fn3742(m, uint32(8565783), v0, v4, v5)
 	goto L5
 L28:
 	i1 = *(*uint32)(unsafe.Add(b, v2))
@@ -8222,7 +13648,7 @@ L28:
 	if i0 != 0 {
 		goto L58
 	}
-	i0 = fn3741(m, uint32(8435764), v0, v4, v5)
+	i0 = fn3742(m, uint32(8435764), v0, v4, v5)
 	goto L5
 L58:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -8240,11 +13666,11 @@ L27:
 	if v6 == uint32(10014932) {
 		goto L59
 	}
-	i0 = fn2348(m, v6, uint32(10014932))
+	i0 = fn2349(m, v6, uint32(10014932))
 	if i0 != 0 {
 		goto L59
 	}
-	i0 = fn3741(m, uint32(8391779), v0, v4, v5)
+	i0 = fn3742(m, uint32(8391779), v0, v4, v5)
 	goto L5
 L59:
 	*(*uint32)(unsafe.Add(b, v2)) = v0
@@ -8260,7 +13686,7 @@ L26:
 	if i0 != 0 {
 		goto L60
 	}
-	i0 = fn3741(m, uint32(8419373), v0, v4, v5)
+	i0 = fn3742(m, uint32(8419373), v0, v4, v5)
 	goto L5
 L60:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -8276,7 +13702,7 @@ L25:
 	if v11 != 0 {
 		goto L61
 	}
-	i0 = fn2712(m)
+	i0 = fn2713(m)
 	v11 = i0
 L61:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
@@ -8286,7 +13712,7 @@ L61:
 	if i0 < uint32(2) {
 		goto L62
 	}
-	i0 = fn3741(m, uint32(8561175), v0, v4, v5)
+	i0 = fn3742(m, uint32(8561175), v0, v4, v5)
 	goto L5
 L62:
 	i1 = *(*uint32)(unsafe.Add(b, v2))
@@ -8298,7 +13724,7 @@ L62:
 	if v8 != 0 {
 		goto L63
 	}
-	i0 = fn3741(m, uint32(8568584), v0, v4, v5)
+	i0 = fn3742(m, uint32(8568584), v0, v4, v5)
 	goto L5
 L63:
 	i0 = v10 & uint32(255)
@@ -8315,7 +13741,7 @@ L63:
 	if i0 != 0 {
 		goto L68
 	}
-	i0 = fn2348(m, v14, uint32(10014932))
+	i0 = fn2349(m, v14, uint32(10014932))
 	if i0 == 0 {
 		goto L67
 	}
@@ -8344,7 +13770,7 @@ L70:
 		goto L66
 	}
 	v11 = uint32(0)
-	v14 = uint32(10378785)
+	v14 = uint32(10378801)
 	goto L65
 L67:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -8353,12 +13779,12 @@ L67:
 	if i0 == 0 {
 		goto L71
 	}
-	i0 = fn2716(m, v0, v11, uint32(0))
+	i0 = fn2717(m, v0, v11, uint32(0))
 	v10 = i0
 	if v10 != 0 {
 		goto L72
 	}
-	i0 = fn3741(m, uint32(8565765), v0, v4, v5)
+	i0 = fn3742(m, uint32(8565765), v0, v4, v5)
 	goto L5
 L72:
 	i0 = v10 + uint32(16)
@@ -8373,7 +13799,7 @@ L71:
 	} else {
 		i0 = uint32(8391655)
 	}
-	i0 = fn3741(m, i0, v0, v4, v5)
+	i0 = fn3742(m, i0, v0, v4, v5)
 	goto L5
 L66:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -8407,9 +13833,9 @@ L64:
 	if v2 != 0 {
 		goto L76
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L76:
-	i0 = fn3741(m, uint32(8568601), v0, v4, v5)
+	i0 = fn3742(m, uint32(8568601), v0, v4, v5)
 	goto L5
 L75:
 	i0 = v11 + uint32(1)
@@ -8425,7 +13851,7 @@ L75:
 	*(*uint32)(unsafe.Add(b, v8)) = uint32(0)
 	goto L80
 L81:
-	i1 = fn2108(m, v0)
+	i1 = fn2109(m, v0)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, v8)) = v5
 	if v5 != 0 {
@@ -8443,9 +13869,9 @@ L80:
 	if v2 != 0 {
 		goto L82
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L82:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L5
 L79:
 	i1 = *(*uint32)(unsafe.Add(b, v2))
@@ -8463,7 +13889,7 @@ L79:
 	if v0 != 0 {
 		goto L83
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L83:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v2 = i0
@@ -8472,7 +13898,7 @@ L83:
 	*(*uint32)(unsafe.Add(b, uint64(v7)+52)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v7 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8565193), i2)
+	i0 = fn3604(m, i0, uint32(8565193), i2)
 	goto L5
 L78:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -8483,7 +13909,7 @@ L78:
 	v5 = i0
 	*(*uint32)(unsafe.Add(b, v5)) = v8
 	i0 = v5 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(1661)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(1662)
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -8495,7 +13921,7 @@ L77:
 	*(*uint32)(unsafe.Add(b, v2)) = v11
 	goto L73
 L74:
-	i0 = fn8105(m, v14)
+	i0 = fn8106(m, v14)
 	if i0 == v11 {
 		goto L84
 	}
@@ -8510,9 +13936,9 @@ L74:
 	if v2 != 0 {
 		goto L85
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L85:
-	i0 = fn3741(m, uint32(8418670), v0, v4, v5)
+	i0 = fn3742(m, uint32(8418670), v0, v4, v5)
 	goto L5
 L84:
 	i0 = v11 + uint32(1)
@@ -8523,7 +13949,7 @@ L84:
 	*(*uint32)(unsafe.Add(b, v8)) = uint32(0)
 	goto L87
 L88:
-	i1 = fn2108(m, v2)
+	i1 = fn2109(m, v2)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, v8)) = v0
 	if v0 != 0 {
@@ -8541,9 +13967,9 @@ L87:
 	if v2 != 0 {
 		goto L89
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L89:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L5
 L86:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -8554,7 +13980,7 @@ L86:
 	v9 = i0
 	*(*uint32)(unsafe.Add(b, v9)) = v8
 	i0 = v9 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(1661)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(1662)
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -8577,7 +14003,7 @@ L90:
 	v9 = v12
 	goto L2
 L91:
-	fn2072(m, v10)
+	fn2073(m, v10)
 	v9 = v12
 	goto L2
 L24:
@@ -8605,7 +14031,7 @@ L94:
 	if v11 != uint32(122) {
 		goto L96
 	}
-	i0 = fn527(m, v14, uint32(0), uint32(0), uint32(0), uint32(1), uint32(0))
+	i0 = fn528(m, v14, uint32(0), uint32(0), uint32(0), uint32(1), uint32(0))
 	goto L95
 L96:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -8615,23 +14041,23 @@ L96:
 		goto L98
 	}
 	i1 = v7 + uint32(64)
-	i0 = fn2738(m, v0, i1)
+	i0 = fn2739(m, v0, i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L97
 	}
-	i0 = fn3741(m, uint32(8559613), v0, v4, v5)
+	i0 = fn3742(m, uint32(8559613), v0, v4, v5)
 	goto L5
 L98:
-	i0 = fn525(m, v0, v14, uint32(0))
+	i0 = fn526(m, v0, v14, uint32(0))
 	if i0 == 0 {
 		goto L95
 	}
-	i0 = fn3741(m, uint32(8405335), v0, v4, v5)
+	i0 = fn3742(m, uint32(8405335), v0, v4, v5)
 	goto L5
 L97:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v7)+64))
-	i0 = fn527(m, v14, v0, v2, i3, uint32(1), uint32(0))
+	i0 = fn528(m, v14, v0, v2, i3, uint32(1), uint32(0))
 L95:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
 	v4 = i1
@@ -8643,7 +14069,7 @@ L95:
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, v4)) = v14
 	i0 = v4 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(1660)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(1661)
 	i0 = v9 + uint32(2)
 	v9 = i0
 	goto L2
@@ -8669,16 +14095,16 @@ L100:
 		goto L102
 	}
 	i1 = v7 + uint32(64)
-	i0 = fn2738(m, v0, i1)
+	i0 = fn2739(m, v0, i1)
 	v10 = i0
 	if v10 != 0 {
 		goto L101
 	}
-	i0 = fn3741(m, uint32(8559613), v0, v4, v5)
+	i0 = fn3742(m, uint32(8559613), v0, v4, v5)
 	goto L5
 L102:
 	i2 = v7 + uint32(64)
-	i0 = fn3744(m, v0, v14, i2)
+	i0 = fn3745(m, v0, v14, i2)
 	v10 = i0
 	if int32(v10) < int32(uint32(0)) {
 		goto L103
@@ -8687,7 +14113,7 @@ L102:
 	goto L99
 L103:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+64))
-	i0 = fn3741(m, i0, v0, v4, v5)
+	i0 = fn3742(m, i0, v0, v4, v5)
 	goto L5
 L101:
 	*(*uint32)(unsafe.Add(b, v14)) = v10
@@ -8713,21 +14139,21 @@ L105:
 		goto L106
 	}
 	i1 = v7 + uint32(64)
-	i0 = fn2738(m, v0, i1)
+	i0 = fn2739(m, v0, i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L107
 	}
-	i0 = fn3741(m, uint32(8559613), v0, v4, v5)
+	i0 = fn3742(m, uint32(8559613), v0, v4, v5)
 	goto L5
 L107:
-	i0 = fn8105(m, v2)
+	i0 = fn8106(m, v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+64))
 	if i0 == i1 {
 		goto L104
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 	goto L5
 L106:
 	if v11 == uint32(122) {
@@ -8735,7 +14161,7 @@ L106:
 	} else {
 		i0 = uint32(8435764)
 	}
-	i0 = fn3741(m, i0, v0, v4, v5)
+	i0 = fn3742(m, i0, v0, v4, v5)
 	goto L5
 L104:
 	*(*uint32)(unsafe.Add(b, v14)) = v2
@@ -8751,21 +14177,21 @@ L23:
 	if i0 != uint32(42) {
 		goto L109
 	}
-	i0 = fn525(m, v0, v11, uint32(0))
+	i0 = fn526(m, v0, v11, uint32(0))
 	if i0 == 0 {
 		goto L108
 	}
-	i0 = fn3741(m, uint32(8405335), v0, v4, v5)
+	i0 = fn3742(m, uint32(8405335), v0, v4, v5)
 	goto L5
 L109:
 	i2 = v7 + uint32(64)
-	i0 = fn3744(m, v0, v11, i2)
+	i0 = fn3745(m, v0, v11, i2)
 	v6 = i0
 	if int32(v6) > int32(k32(4294967295)) {
 		goto L110
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+64))
-	i0 = fn3741(m, i0, v0, v4, v5)
+	i0 = fn3742(m, i0, v0, v4, v5)
 	goto L5
 L110:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
@@ -8783,12 +14209,12 @@ L110:
 	goto L3
 L111:
 	i0 = *(*uint32)(unsafe.Add(b, v11))
-	i0 = fn8105(m, i0)
+	i0 = fn8106(m, i0)
 	if i0 == v6 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8481406))
+	fn3605(m, i0, uint32(8481406))
 	goto L5
 L108:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
@@ -8801,7 +14227,7 @@ L108:
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, v4)) = v11
 	i0 = v4 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(1660)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(1661)
 	i0 = v9 + uint32(2)
 	v10 = i0
 	goto L3
@@ -8812,7 +14238,7 @@ L22:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
-	i0 = fn2030(m, v0)
+	i0 = fn2031(m, v0)
 	v0 = i0
 	if int32(v0) > int32(uint32(0)) {
 		goto L112
@@ -8835,14 +14261,14 @@ L21:
 	if i0 != 0 {
 		goto L113
 	}
-	i0 = fn3741(m, uint32(8441912), v0, v4, v5)
+	i0 = fn3742(m, uint32(8441912), v0, v4, v5)
 	goto L5
 L113:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	if i0 == uint32(1) {
 		goto L114
 	}
-	i0 = fn3741(m, uint32(8441912), v0, v4, v5)
+	i0 = fn3742(m, uint32(8441912), v0, v4, v5)
 	goto L5
 L114:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -8904,7 +14330,7 @@ L20:
 	if i0 == 0 {
 		goto L122
 	}
-	i0 = fn756(m, v0)
+	i0 = fn757(m, v0)
 	if i0 == uint32(1) {
 		goto L121
 	}
@@ -8914,12 +14340,12 @@ L122:
 	if v2 == uint32(10014932) {
 		goto L124
 	}
-	i0 = fn2348(m, v2, uint32(10014932))
+	i0 = fn2349(m, v2, uint32(10014932))
 	if i0 == 0 {
 		goto L123
 	}
 L124:
-	i0 = fn647(m, v0)
+	i0 = fn648(m, v0)
 	if i0 != uint32(1) {
 		goto L123
 	}
@@ -8927,14 +14353,14 @@ L124:
 	if i0 != 0 {
 		goto L125
 	}
-	v4 = uint32(10378785)
+	v4 = uint32(10378801)
 	goto L120
 L125:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v4 = i0
 	goto L120
 L123:
-	i0 = fn3741(m, uint32(8545936), v0, v4, v5)
+	i0 = fn3742(m, uint32(8545936), v0, v4, v5)
 	goto L5
 L121:
 	i0 = v0 + uint32(16)
@@ -8951,8 +14377,8 @@ L19:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
 	i0 = v7 + uint32(64)
-	fn959(m, i0, v0)
-	i0 = fn3616(m)
+	fn960(m, i0, v0)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -8971,12 +14397,12 @@ L18:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
-	d0 = fn1320(m, v0)
+	d0 = fn1321(m, v0)
 	v15 = d0
 	if v15 != math.Float64frombits(0xbff0000000000000) {
 		goto L126
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -8990,12 +14416,12 @@ L17:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
-	d0 = fn1320(m, v0)
+	d0 = fn1321(m, v0)
 	v15 = d0
 	if v15 != math.Float64frombits(0xbff0000000000000) {
 		goto L127
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -9014,11 +14440,11 @@ L16:
 	if i0 != 0 {
 		goto L128
 	}
-	i0 = fn3741(m, uint32(8397639), v0, v4, v5)
+	i0 = fn3742(m, uint32(8397639), v0, v4, v5)
 	goto L5
 L128:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
-	l1 = fn1597(m, v0)
+	l1 = fn1598(m, v0)
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	goto L3
 L15:
@@ -9028,12 +14454,12 @@ L15:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
-	l0 = fn1595(m, v0)
+	l0 = fn1596(m, v0)
 	v16 = l0
 	if v16 != k64(18446744073709551615) {
 		goto L129
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -9051,11 +14477,11 @@ L14:
 	if i0 != 0 {
 		goto L130
 	}
-	i0 = fn3741(m, uint32(8397639), v0, v4, v5)
+	i0 = fn3742(m, uint32(8397639), v0, v4, v5)
 	goto L5
 L130:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = fn1585(m, v0)
+	i1 = fn1586(m, v0)
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	goto L3
 L13:
@@ -9065,12 +14491,12 @@ L13:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
-	i0 = fn1580(m, v0)
+	i0 = fn1581(m, v0)
 	v0 = i0
 	if v0 != k32(4294967295) {
 		goto L131
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -9084,12 +14510,12 @@ L12:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v5 = i0
-	i0 = fn517(m, v0)
+	i0 = fn518(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L133
 	}
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -9102,13 +14528,13 @@ L12:
 	if v6 != 0 {
 		goto L134
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L134:
 	if v0 != k32(4294967295) {
 		goto L132
 	}
 L133:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -9123,12 +14549,12 @@ L11:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
-	i0 = fn1585(m, v0)
+	i0 = fn1586(m, v0)
 	v0 = i0
 	if v0 != k32(4294967295) {
 		goto L135
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -9142,12 +14568,12 @@ L10:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
-	i0 = fn1580(m, v0)
+	i0 = fn1581(m, v0)
 	v0 = i0
 	if v0 != k32(4294967295) {
 		goto L136
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -9161,12 +14587,12 @@ L9:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
-	i0 = fn1585(m, v0)
+	i0 = fn1586(m, v0)
 	v0 = i0
 	if v0 != k32(4294967295) {
 		goto L137
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -9180,12 +14606,12 @@ L8:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v5 = i0
-	i0 = fn1580(m, v0)
+	i0 = fn1581(m, v0)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L139
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -9195,14 +14621,14 @@ L139:
 		goto L140
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8462339))
+	fn3605(m, i0, uint32(8462339))
 	goto L5
 L140:
 	if int32(v2) < int32(uint32(32768)) {
 		goto L138
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8462149))
+	fn3605(m, i0, uint32(8462149))
 	goto L5
 L138:
 	*(*uint16)(unsafe.Add(b, v5)) = uint16(v2)
@@ -9214,12 +14640,12 @@ L7:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
-	i0 = fn1585(m, v0)
+	i0 = fn1586(m, v0)
 	v0 = i0
 	if v0 != k32(4294967295) {
 		goto L141
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -9233,12 +14659,12 @@ L6:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v5 = i0
-	i0 = fn1580(m, v0)
+	i0 = fn1581(m, v0)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L144
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L143
 	}
@@ -9249,14 +14675,14 @@ L144:
 	}
 L143:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8462381))
+	fn3605(m, i0, uint32(8462381))
 	goto L5
 L142:
 	if v2 < uint32(256) {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8462194))
+	fn3605(m, i0, uint32(8462194))
 L5:
 	if v4 == 0 {
 		goto L2
@@ -9278,7 +14704,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3720(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn3721(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -9298,7 +14724,7 @@ func fn3720(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	i0 = i0 - uint32(576)
 	v5 = i0
 	m.g0 = v5
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -9315,10 +14741,10 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+48)) = v3
 	i0 = v5 + uint32(64)
 	i3 = v5 + uint32(48)
-	i0 = fn4099(m, i0, uint32(512), uint32(8580543), i3)
+	i0 = fn4100(m, i0, uint32(512), uint32(8580543), i3)
 	i0 = v5 + uint32(64)
 	i1 = v5 + uint32(64)
-	i1 = fn8105(m, i1)
+	i1 = fn8106(m, i1)
 	i0 = i0 + i1
 	v4 = i0
 L3:
@@ -9332,8 +14758,8 @@ L3:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v5)+32)) = v0
 	i3 = v5 + uint32(32)
-	i0 = fn4099(m, v4, v3, uint32(8502973), i3)
-	i1 = fn8105(m, v4)
+	i0 = fn4100(m, v4, v3, uint32(8502973), i3)
+	i1 = fn8106(m, v4)
 	i0 = v4 + i1
 	v4 = i0
 	v3 = uint32(0)
@@ -9354,8 +14780,8 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = i1
 	i1 = uint32(512) - v7
 	i3 = v5 + uint32(16)
-	i0 = fn4099(m, v4, i1, uint32(8515385), i3)
-	i1 = fn8105(m, v4)
+	i0 = fn4100(m, v4, i1, uint32(8515385), i3)
+	i1 = fn8106(m, v4)
 	i0 = v4 + i1
 	v4 = i0
 	i0 = v3 + uint32(4)
@@ -9365,14 +14791,14 @@ L7:
 	}
 	goto L5
 L6:
-	i0 = fn4099(m, v4, v3, uint32(8399114), uint32(0))
-	i1 = fn8105(m, v4)
+	i0 = fn4100(m, v4, v3, uint32(8399114), uint32(0))
+	i1 = fn8106(m, v4)
 	i0 = v4 + i1
 	v4 = i0
 L5:
 	*(*uint32)(unsafe.Add(b, v5)) = v1
 	i1 = v6 - v4
-	i0 = fn4099(m, v4, i1, uint32(8423816), v5)
+	i0 = fn4100(m, v4, i1, uint32(8423816), v5)
 	i0 = v5 + uint32(64)
 	v4 = i0
 L2:
@@ -9383,7 +14809,7 @@ L2:
 		i0 = uint32(10026352)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn3604(m, i0, v4)
+	fn3605(m, i0, v4)
 L1:
 	i0 = v5 + uint32(576)
 	m.g0 = i0
@@ -9392,7 +14818,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3721(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3722(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9437,14 +14863,14 @@ L1:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	fn2111(m, i0)
+	fn2112(m, i0)
 L3:
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3722(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn3723(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -9472,7 +14898,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v4)) = v0
-	i0 = fn3603(m, v5, uint32(8423955), v4)
+	i0 = fn3604(m, v5, uint32(8423955), v4)
 	i0 = v4 + uint32(16)
 	m.g0 = i0
 	return
@@ -9480,7 +14906,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3723(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3724(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -9525,13 +14951,13 @@ L4:
 		goto L2
 	}
 L3:
-	fn3641(m, uint32(8518605), uint32(1263))
+	fn3642(m, uint32(8518605), uint32(1263))
 	v0 = uint32(0)
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v4
 	i4 = v5 + uint32(12)
-	i0 = fn3724(m, v0, v1, v2, v3, i4)
+	i0 = fn3725(m, v0, v1, v2, v3, i4)
 	v0 = i0
 L1:
 	i0 = v5 + uint32(16)
@@ -9541,7 +14967,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3724(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3725(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -9589,7 +15015,7 @@ func fn3724(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	*(*uint64)(unsafe.Add(b, uint64(v5)+248)) = uint64(0)
 	i1 = v5 + uint32(256)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+244)) = i1
-	i0 = fn8098(m, v2, uint32(58))
+	i0 = fn8099(m, v2, uint32(58))
 	v6 = i0
 	if v6 == 0 {
 		goto L2
@@ -9600,7 +15026,7 @@ func fn3724(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	goto L1
 L2:
 	v7 = uint32(0)
-	i0 = fn8098(m, v2, uint32(59))
+	i0 = fn8099(m, v2, uint32(59))
 	v2 = i0
 	i0 = v2 + uint32(1)
 	if v2 == 0 {
@@ -9637,7 +15063,7 @@ L9:
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8488955))
+	fn3605(m, i0, uint32(8488955))
 	goto L3
 L10:
 	i0 = v11 + uint32(1)
@@ -9672,14 +15098,14 @@ L11:
 		goto L13
 	}
 	i1 = v11 << (uint32(3) & 31)
-	i1 = fn2108(m, i1)
+	i1 = fn2109(m, i1)
 	v9 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+244)) = v9
 	if v9 != 0 {
 		goto L12
 	}
 L13:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = uint32(0)
 	goto L3
 L12:
@@ -9725,9 +15151,9 @@ L18:
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8564627))
+	fn3605(m, i0, uint32(8564627))
 	i1 = v5 + uint32(244)
-	i0 = fn3721(m, uint32(0), i1)
+	i0 = fn3722(m, uint32(0), i1)
 	goto L3
 L23:
 	i1 = v0 + uint32(1)
@@ -9738,9 +15164,9 @@ L23:
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8554896))
+	fn3605(m, i0, uint32(8554896))
 	i1 = v5 + uint32(244)
-	i0 = fn3721(m, uint32(0), i1)
+	i0 = fn3722(m, uint32(0), i1)
 	goto L3
 L22:
 	if v16 == uint32(2147483647) {
@@ -9748,9 +15174,9 @@ L22:
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8564669))
+	fn3605(m, i0, uint32(8564669))
 	i1 = v5 + uint32(244)
-	i0 = fn3721(m, uint32(0), i1)
+	i0 = fn3722(m, uint32(0), i1)
 	goto L3
 L21:
 	v16 = uint32(2147483647)
@@ -9769,9 +15195,9 @@ L20:
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8579530))
+	fn3605(m, i0, uint32(8579530))
 	i1 = v5 + uint32(244)
-	i0 = fn3721(m, uint32(0), i1)
+	i0 = fn3722(m, uint32(0), i1)
 	goto L3
 L24:
 	if v9 != 0 {
@@ -9805,7 +15231,7 @@ L25:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+196)) = v11
 	*(*uint32)(unsafe.Add(b, uint64(v5)+192)) = v12
 	i2 = v5 + uint32(192)
-	i0 = fn3603(m, v6, uint32(8410094), i2)
+	i0 = fn3604(m, v6, uint32(8410094), i2)
 	goto L26
 L27:
 	i0 = v5 + uint32(228)
@@ -9827,11 +15253,11 @@ L27:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v5)+216)) = i1
 	i2 = v5 + uint32(208)
-	i0 = fn3603(m, v6, uint32(8561630), i2)
+	i0 = fn3604(m, v6, uint32(8561630), i2)
 L26:
 	v0 = uint32(0)
 	i1 = v5 + uint32(244)
-	i0 = fn3721(m, uint32(0), i1)
+	i0 = fn3722(m, uint32(0), i1)
 	goto L3
 L19:
 	i0 = v6 & uint32(255)
@@ -9849,7 +15275,7 @@ L29:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v5 + uint32(176)
-	i0 = fn3603(m, i0, uint32(8566180), i2)
+	i0 = fn3604(m, i0, uint32(8566180), i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+248))
 	v2 = i0
 	if int32(v2) < int32(uint32(1)) {
@@ -9919,7 +15345,7 @@ L30:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+244))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	goto L3
 L28:
 	if v9 != 0 {
@@ -9951,7 +15377,7 @@ L42:
 	}
 	i1 = *(*uint32)(unsafe.Add(b, v15))
 	i2 = v5 + uint32(240)
-	i0 = fn1759(m, v1, i1, i2)
+	i0 = fn1760(m, v1, i1, i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L44
 	}
@@ -10039,7 +15465,7 @@ L41:
 	i3 = v5 + uint32(320)
 	i4 = v5 + uint32(448)
 	i6 = v5 + uint32(244)
-	i0 = fn3719(m, v6, i1, v4, i3, i4, uint32(512), i6)
+	i0 = fn3720(m, v6, i1, v4, i3, i4, uint32(512), i6)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+240))
 	v0 = i0
@@ -10054,14 +15480,14 @@ L41:
 	if v9 != 0 {
 		goto L49
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L49:
 	if v6 == 0 {
 		goto L37
 	}
 	i0 = v2 + uint32(1)
 	i2 = v5 + uint32(320)
-	fn3720(m, i0, v6, i2, v7, v8)
+	fn3721(m, i0, v6, i2, v7, v8)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+248))
 	v2 = i0
 	if int32(v2) < int32(uint32(1)) {
@@ -10161,7 +15587,7 @@ L39:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v5 + uint32(160)
-	i0 = fn3603(m, i0, uint32(8566534), i2)
+	i0 = fn3604(m, i0, uint32(8566534), i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+248))
 	v2 = i0
 	if int32(v2) < int32(uint32(1)) {
@@ -10245,7 +15671,7 @@ L59:
 	}
 L38:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+244))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	goto L3
 L37:
 	v9 = uint32(0)
@@ -10254,7 +15680,7 @@ L36:
 	v9 = uint32(1)
 L35:
 	i0 = v5 + uint32(972)
-	i0 = fn3725(m, i0, v4)
+	i0 = fn3726(m, i0, v4)
 	v6 = i0
 	if v6 == 0 {
 		goto L34
@@ -10265,9 +15691,9 @@ L35:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v5 + uint32(144)
-	i0 = fn3603(m, i0, uint32(8576679), i2)
+	i0 = fn3604(m, i0, uint32(8576679), i2)
 	i1 = v5 + uint32(244)
-	i0 = fn3721(m, uint32(0), i1)
+	i0 = fn3722(m, uint32(0), i1)
 	goto L3
 L34:
 	i0 = v14 + uint32(4)
@@ -10321,7 +15747,7 @@ L17:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v5 + uint32(112)
-	i0 = fn3603(m, i0, uint32(8561630), i2)
+	i0 = fn3604(m, i0, uint32(8561630), i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+248))
 	v2 = i0
 	if int32(v2) < int32(uint32(1)) {
@@ -10391,7 +15817,7 @@ L60:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+244))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	goto L3
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+972))
@@ -10419,9 +15845,9 @@ L65:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v5 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8571035), i2)
+	i0 = fn3604(m, i0, uint32(8571035), i2)
 	i1 = v5 + uint32(244)
-	i0 = fn3721(m, uint32(0), i1)
+	i0 = fn3722(m, uint32(0), i1)
 	goto L3
 L64:
 	v0 = uint32(1)
@@ -10438,7 +15864,7 @@ L64:
 L69:
 	i1 = *(*uint32)(unsafe.Add(b, v2))
 	i2 = v5 + uint32(240)
-	i0 = fn1759(m, v1, i1, i2)
+	i0 = fn1760(m, v1, i1, i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L72
 	}
@@ -10528,7 +15954,7 @@ L72:
 	if v11 != 0 {
 		goto L77
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L77:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v2 = i0
@@ -10550,7 +15976,7 @@ L77:
 	v11 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v5 + uint32(96)
-	i0 = fn3603(m, i0, uint32(8566239), i2)
+	i0 = fn3604(m, i0, uint32(8566239), i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+248))
 	v2 = i0
 	if int32(v2) < int32(uint32(1)) {
@@ -10620,7 +16046,7 @@ L78:
 	}
 L71:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+244))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	v0 = uint32(0)
 	goto L3
 L70:
@@ -10635,7 +16061,7 @@ L68:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+236)) = uint32(0)
 	i1 = v5 + uint32(236)
 	i2 = v5 + uint32(240)
-	i0 = fn1691(m, v1, i1, i2, uint32(0))
+	i0 = fn1692(m, v1, i1, i2, uint32(0))
 	if i0 == 0 {
 		goto L82
 	}
@@ -10661,7 +16087,7 @@ L83:
 L87:
 	v11 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8417777))
+	fn3605(m, i0, uint32(8417777))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+248))
 	v2 = i0
 	if int32(v2) < int32(uint32(1)) {
@@ -10730,14 +16156,14 @@ L88:
 		goto L67
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+244))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	v0 = uint32(0)
 	goto L3
 L86:
 L92:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+240))
 	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn2794(m, i0, i1)
+	i0 = fn2795(m, i0, i1)
 	if i0 != 0 {
 		goto L84
 	}
@@ -10749,17 +16175,17 @@ L92:
 		goto L92
 	}
 L85:
-	i0 = fn3726(m, v3, v11, v12)
+	i0 = fn3727(m, v3, v11, v12)
 	v2 = i0
 	if v2 != 0 {
 		goto L93
 	}
 	i1 = v5 + uint32(244)
-	i0 = fn3721(m, uint32(0), i1)
+	i0 = fn3722(m, uint32(0), i1)
 	v0 = uint32(0)
 	goto L3
 L93:
-	i0 = fn581(m, v2)
+	i0 = fn582(m, v2)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v11 = i0
@@ -10772,18 +16198,18 @@ L93:
 	if v11 != 0 {
 		goto L94
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L94:
 	if v6 != 0 {
 		goto L95
 	}
 	i1 = v5 + uint32(244)
-	i0 = fn3721(m, uint32(0), i1)
+	i0 = fn3722(m, uint32(0), i1)
 	v0 = uint32(0)
 	goto L3
 L95:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+240))
-	i0 = fn4630(m, v6, i1)
+	i0 = fn4631(m, v6, i1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v11 = i0
@@ -10796,7 +16222,7 @@ L95:
 	if v11 != 0 {
 		goto L96
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L96:
 	if v7 != 0 {
 		i0 = uint32(8570804)
@@ -10822,7 +16248,7 @@ L96:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+80)) = v11
 	*(*uint32)(unsafe.Add(b, uint64(v5)+92)) = v2
 	i2 = v5 + uint32(80)
-	i0 = fn3603(m, v12, uint32(8540477), i2)
+	i0 = fn3604(m, v12, uint32(8540477), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -10834,23 +16260,23 @@ L96:
 	if v6 != 0 {
 		goto L97
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L97
 L98:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = v13
 	*(*uint32)(unsafe.Add(b, uint64(v5)+68)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v5)+64)) = v11
 	i2 = v5 + uint32(64)
-	i0 = fn3603(m, v12, uint32(8578947), i2)
+	i0 = fn3604(m, v12, uint32(8578947), i2)
 L97:
 	i1 = v5 + uint32(244)
-	i0 = fn3721(m, uint32(0), i1)
+	i0 = fn3722(m, uint32(0), i1)
 	v0 = uint32(0)
 	goto L3
 L84:
 	i1 = v5 + uint32(236)
 	i2 = v5 + uint32(240)
-	i0 = fn1691(m, v1, i1, i2, uint32(0))
+	i0 = fn1692(m, v1, i1, i2, uint32(0))
 	if i0 != 0 {
 		goto L83
 	}
@@ -10869,9 +16295,9 @@ L82:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+52)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v5 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8433221), i2)
+	i0 = fn3604(m, i0, uint32(8433221), i2)
 	i1 = v5 + uint32(244)
-	i0 = fn3721(m, uint32(0), i1)
+	i0 = fn3722(m, uint32(0), i1)
 L67:
 	v0 = uint32(0)
 	goto L3
@@ -10881,7 +16307,7 @@ L66:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+244))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	goto L3
 L15:
 	i0 = v5 + uint32(20)
@@ -10914,11 +16340,11 @@ L15:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8561579), v5)
+	i0 = fn3604(m, i0, uint32(8561579), v5)
 	if v2 != 0 {
 		goto L3
 	}
-	fn2111(m, v9)
+	fn2112(m, v9)
 L3:
 	i0 = v5 + uint32(976)
 	m.g0 = i0
@@ -10927,7 +16353,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3725(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3726(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11114,7 +16540,7 @@ L22:
 	}
 L21:
 	i0 = v2 + uint32(12)
-	i0 = fn3725(m, i0, v1)
+	i0 = fn3726(m, i0, v1)
 	v5 = i0
 	if v5 == 0 {
 		goto L20
@@ -11134,7 +16560,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3726(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3727(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11152,7 +16578,7 @@ func fn3726(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	i0 = v1 - v2
 	v1 = i0
-	i0 = fn2289(m, v1)
+	i0 = fn2290(m, v1)
 	v4 = i0
 	if v4 != 0 {
 		goto L2
@@ -11171,7 +16597,7 @@ L3:
 	i1 = v5 + v2
 	i1 = i1 + k32(4294967284)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = fn2675(m, i1)
+	i1 = fn2676(m, i1)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
 	if v0 != 0 {
@@ -11188,15 +16614,15 @@ L3:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	v4 = uint32(0)
 	goto L1
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v3 + uint32(12)
-	fn2677(m, i0, i1)
+	fn2678(m, i0, i1)
 	i0 = v4 + v2
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	*(*uint32)(unsafe.Add(b, i0)) = i1
@@ -11215,7 +16641,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3727(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3728(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -11269,7 +16695,7 @@ func fn3727(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	if v4 != 0 {
 		goto L2
 	}
-	fn3641(m, uint32(8518605), uint32(2075))
+	fn3642(m, uint32(8518605), uint32(2075))
 	v7 = uint32(0)
 	goto L1
 L2:
@@ -11282,7 +16708,7 @@ L2:
 	if i0 != 0 {
 		goto L3
 	}
-	fn3641(m, uint32(8518605), uint32(2080))
+	fn3642(m, uint32(8518605), uint32(2080))
 	v7 = uint32(0)
 	goto L1
 L3:
@@ -11292,7 +16718,7 @@ L3:
 	}
 	v7 = uint32(0)
 	i0 = v4 + uint32(16)
-	i0 = fn4047(m, i0, uint32(1662), v4)
+	i0 = fn4048(m, i0, uint32(1663), v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -11311,14 +16737,14 @@ L4:
 		goto L7
 	}
 	i1 = v10 << (uint32(3) & 31)
-	i1 = fn2108(m, i1)
+	i1 = fn2109(m, i1)
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v6)+148)) = v7
 	if v7 != 0 {
 		goto L6
 	}
 L7:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v7 = uint32(0)
 	goto L1
 L6:
@@ -11382,7 +16808,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = i1
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8561579), v6)
+	i0 = fn3604(m, i0, uint32(8561579), v6)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+152))
 	v4 = i0
 	if int32(v4) < int32(uint32(1)) {
@@ -11452,7 +16878,7 @@ L12:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+148))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	goto L1
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
@@ -11482,7 +16908,7 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+36)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v3
 	i2 = v6 + uint32(32)
-	i0 = fn3603(m, v10, uint32(8410094), i2)
+	i0 = fn3604(m, v10, uint32(8410094), i2)
 	goto L17
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
@@ -11506,7 +16932,7 @@ L18:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v6)+56)) = i1
 	i2 = v6 + uint32(48)
-	i0 = fn3603(m, v10, uint32(8561630), i2)
+	i0 = fn3604(m, v10, uint32(8561630), i2)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+152))
 	v4 = i0
@@ -11578,7 +17004,7 @@ L19:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+148))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	goto L1
 L16:
 	i1 = *(*uint32)(unsafe.Add(b, v4))
@@ -11645,7 +17071,7 @@ L32:
 		goto L38
 	}
 	i2 = v6 + uint32(144)
-	i0 = fn1704(m, v2, v17, i2)
+	i0 = fn1705(m, v2, v17, i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L37
 	}
@@ -11756,7 +17182,7 @@ L45:
 	v20 = v12
 L46:
 	i0 = *(*uint32)(unsafe.Add(b, v15))
-	i0 = fn2798(m, i0, v17)
+	i0 = fn2799(m, i0, v17)
 	if i0 == 0 {
 		goto L47
 	}
@@ -11804,7 +17230,7 @@ L31:
 	i3 = v6 + uint32(240)
 	i4 = v6 + uint32(368)
 	i6 = v6 + uint32(148)
-	i0 = fn3719(m, v16, i1, v5, i3, i4, uint32(512), i6)
+	i0 = fn3720(m, v16, i1, v5, i3, i4, uint32(512), i6)
 	v15 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+144))
 	v16 = i0
@@ -11819,7 +17245,7 @@ L31:
 	if v20 != 0 {
 		goto L48
 	}
-	fn2072(m, v16)
+	fn2073(m, v16)
 L48:
 	if v15 == 0 {
 		goto L27
@@ -11828,7 +17254,7 @@ L48:
 	i2 = v6 + uint32(240)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	fn3720(m, i0, v15, i2, i3, i4)
+	fn3721(m, i0, v15, i2, i3, i4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+152))
 	v4 = i0
 	if int32(v4) < int32(uint32(1)) {
@@ -11948,7 +17374,7 @@ L30:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+104)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v6 + uint32(96)
-	i0 = fn3603(m, i0, uint32(8561630), i2)
+	i0 = fn3604(m, i0, uint32(8561630), i2)
 	goto L54
 L55:
 	i1 = v7 - v9
@@ -11975,7 +17401,7 @@ L55:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+140)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v6 + uint32(128)
-	i0 = fn3603(m, i0, uint32(8566583), i2)
+	i0 = fn3604(m, i0, uint32(8566583), i2)
 L54:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+152))
 	v4 = i0
@@ -12058,11 +17484,11 @@ L53:
 	}
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+148))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	goto L1
 L28:
 	i0 = v6 + uint32(236)
-	i0 = fn3725(m, i0, v5)
+	i0 = fn3726(m, i0, v5)
 L27:
 	i0 = v7 + uint32(1)
 	v7 = i0
@@ -12091,7 +17517,7 @@ L62:
 		goto L69
 	}
 	i2 = v6 + uint32(144)
-	i0 = fn1704(m, v2, v15, i2)
+	i0 = fn1705(m, v2, v15, i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L68
 	}
@@ -12201,7 +17627,7 @@ L76:
 	v10 = v12
 L77:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = fn2798(m, i0, v15)
+	i0 = fn2799(m, i0, v15)
 	if i0 == 0 {
 		goto L78
 	}
@@ -12249,7 +17675,7 @@ L66:
 	if v3 != 0 {
 		goto L79
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L79:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	v4 = i0
@@ -12271,7 +17697,7 @@ L79:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v6 + uint32(80)
-	i0 = fn3603(m, i0, uint32(8566300), i2)
+	i0 = fn3604(m, i0, uint32(8566300), i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+152))
 	v4 = i0
 	if int32(v4) < int32(uint32(1)) {
@@ -12341,7 +17767,7 @@ L80:
 	}
 L65:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+148))
-	fn2111(m, i0)
+	fn2112(m, i0)
 L64:
 	v7 = uint32(0)
 	goto L1
@@ -12353,10 +17779,10 @@ L63:
 	}
 L61:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	fn3730(m, v2, v3, v8, i3)
+	fn3731(m, v2, v3, v8, i3)
 	v7 = uint32(0)
 	i1 = v6 + uint32(148)
-	i0 = fn3721(m, uint32(0), i1)
+	i0 = fn3722(m, uint32(0), i1)
 	goto L1
 L60:
 	v7 = uint32(1)
@@ -12365,7 +17791,7 @@ L60:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+148))
-	fn2111(m, i0)
+	fn2112(m, i0)
 L1:
 	i0 = v6 + uint32(880)
 	m.g0 = i0
@@ -12374,7 +17800,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3728(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3729(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -12388,7 +17814,7 @@ func fn3728(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	m.g0 = v5
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v4
 	i5 = v5 + uint32(12)
-	i0 = fn3727(m, v0, v1, uint32(0), v2, v3, i5)
+	i0 = fn3728(m, v0, v1, uint32(0), v2, v3, i5)
 	v4 = i0
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -12397,7 +17823,7 @@ func fn3728(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 
 //go:norace
 //go:nocheckptr
-func fn3729(m *Module, v0 uint32) uint32 {
+func fn3730(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12471,7 +17897,7 @@ L6:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8488955))
+	fn3605(m, i0, uint32(8488955))
 	v7 = k32(4294967295)
 	goto L1
 L5:
@@ -12494,7 +17920,7 @@ L2:
 		goto L10
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+44)) = v6
-	i0 = fn8098(m, v6, uint32(58))
+	i0 = fn8099(m, v6, uint32(58))
 	v3 = i0
 	if v3 == 0 {
 		goto L12
@@ -12505,7 +17931,7 @@ L2:
 	goto L11
 L12:
 	v8 = uint32(0)
-	i0 = fn8098(m, v6, uint32(59))
+	i0 = fn8099(m, v6, uint32(59))
 	v3 = i0
 	i0 = v3 + uint32(1)
 	if v3 == 0 {
@@ -12538,7 +17964,7 @@ L15:
 		goto L20
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8564627))
+	fn3605(m, i0, uint32(8564627))
 	v7 = k32(4294967295)
 	goto L1
 L20:
@@ -12546,7 +17972,7 @@ L20:
 		goto L18
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8554896))
+	fn3605(m, i0, uint32(8554896))
 	v7 = k32(4294967295)
 	goto L1
 L19:
@@ -12554,7 +17980,7 @@ L19:
 		goto L17
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8564669))
+	fn3605(m, i0, uint32(8564669))
 	v7 = k32(4294967295)
 	goto L1
 L18:
@@ -12573,7 +17999,7 @@ L17:
 		goto L21
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8579530))
+	fn3605(m, i0, uint32(8579530))
 	v7 = k32(4294967295)
 	goto L1
 L21:
@@ -12598,12 +18024,12 @@ L23:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v1 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8566180), i2)
+	i0 = fn3604(m, i0, uint32(8566180), i2)
 	v7 = k32(4294967295)
 	goto L1
 L22:
 	i0 = v1 + uint32(44)
-	i0 = fn3725(m, i0, uint32(0))
+	i0 = fn3726(m, i0, uint32(0))
 	v6 = i0
 	if v6 == 0 {
 		goto L24
@@ -12613,7 +18039,7 @@ L22:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8576679), i2)
+	i0 = fn3604(m, i0, uint32(8576679), i2)
 	v7 = k32(4294967295)
 	goto L1
 L24:
@@ -12654,7 +18080,7 @@ L9:
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8571035), v1)
+	i0 = fn3604(m, i0, uint32(8571035), v1)
 	v7 = k32(4294967295)
 	goto L1
 L8:
@@ -12678,17 +18104,17 @@ L7:
 	if v6 != 0 {
 		goto L25
 	}
-	i0 = fn4203(m)
+	i0 = fn4204(m)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
 	v6 = i1
 	if i0 != v6 {
 		goto L27
 	}
-	i0 = fn3726(m, v2, v4, v5)
+	i0 = fn3727(m, v2, v4, v5)
 	v6 = i0
 	goto L26
 L27:
-	i0 = fn4205(m, v6)
+	i0 = fn4206(m, v6)
 	v3 = i0
 	if v3 != 0 {
 		goto L28
@@ -12696,13 +18122,13 @@ L27:
 	v7 = k32(4294967295)
 	goto L1
 L28:
-	i0 = fn4222(m, v3)
+	i0 = fn4223(m, v3)
 	v12 = i0
-	i0 = fn3726(m, v2, v4, v5)
+	i0 = fn3727(m, v2, v4, v5)
 	v6 = i0
-	fn4190(m, v3)
-	i0 = fn4222(m, v12)
-	fn4209(m, v3)
+	fn4191(m, v3)
+	i0 = fn4223(m, v12)
+	fn4210(m, v3)
 L26:
 	v3 = uint32(1)
 	if v6 != 0 {
@@ -12758,7 +18184,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3730(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn3731(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -12785,7 +18211,7 @@ L3:
 	}
 	i1 = v4 + uint32(44)
 	i2 = v4 + uint32(40)
-	i0 = fn1691(m, v0, i1, i2, uint32(0))
+	i0 = fn1692(m, v0, i1, i2, uint32(0))
 	if i0 == 0 {
 		goto L2
 	}
@@ -12814,10 +18240,10 @@ L4:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8417777))
+	fn3605(m, i0, uint32(8417777))
 	goto L1
 L6:
-	i0 = fn585(m, v2, v6)
+	i0 = fn586(m, v2, v6)
 	v6 = i0
 	if int32(v6) > int32(uint32(0)) {
 		goto L3
@@ -12825,13 +18251,13 @@ L6:
 	if v6 != 0 {
 		goto L1
 	}
-	i0 = fn581(m, v2)
+	i0 = fn582(m, v2)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
-	i0 = fn4630(m, v6, i1)
+	i0 = fn4631(m, v6, i1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v2 = i0
@@ -12844,7 +18270,7 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L7:
 	if v3 != 0 {
 		i0 = uint32(8570804)
@@ -12870,7 +18296,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v0
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v1, uint32(8540477), i2)
+	i0 = fn3604(m, v1, uint32(8540477), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -12882,13 +18308,13 @@ L7:
 	if v6 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v6
 	*(*uint32)(unsafe.Add(b, v4)) = v2
-	i0 = fn3603(m, v1, uint32(8578947), v4)
+	i0 = fn3604(m, v1, uint32(8578947), v4)
 	goto L1
 L2:
 	if v3 != 0 {
@@ -12905,7 +18331,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8433221), i2)
+	i0 = fn3604(m, i0, uint32(8433221), i2)
 L1:
 	i0 = v4 + uint32(48)
 	m.g0 = i0
@@ -12914,7 +18340,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3731(m *Module, v0 uint32) uint32 {
+func fn3732(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -12926,24 +18352,24 @@ func fn3731(m *Module, v0 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3641(m, uint32(8518605), uint32(1470))
+	fn3642(m, uint32(8518605), uint32(1470))
 	return uint32(0)
 L1:
 	v1 = uint32(1)
-	i0 = fn1690(m, v0)
+	i0 = fn1691(m, v0)
 	if i0 != 0 {
 		goto L2
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8417777))
+	fn3605(m, i0, uint32(8417777))
 L2:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn3732(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
+func fn3733(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
 	var v9 uint32
 	_ = v9
 	var v10 uint32
@@ -12988,7 +18414,7 @@ func fn3732(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	if v4 != 0 {
 		goto L4
 	}
-	fn3641(m, uint32(8518605), uint32(2304))
+	fn3642(m, uint32(8518605), uint32(2304))
 	goto L3
 L4:
 	if v3 == 0 {
@@ -13000,7 +18426,7 @@ L4:
 	if i0 != 0 {
 		goto L5
 	}
-	fn3641(m, uint32(8518605), uint32(2309))
+	fn3642(m, uint32(8518605), uint32(2309))
 	goto L3
 L5:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+16)))
@@ -13009,7 +18435,7 @@ L5:
 	}
 	v10 = uint32(0)
 	i0 = v4 + uint32(16)
-	i0 = fn4047(m, i0, uint32(1662), v4)
+	i0 = fn4048(m, i0, uint32(1663), v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -13098,7 +18524,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v9)+4)) = i1
 	v10 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8561579), v9)
+	i0 = fn3604(m, i0, uint32(8561579), v9)
 	goto L1
 L11:
 	if int32(v1) <= int32(v6) {
@@ -13127,7 +18553,7 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v9)+36)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v9)+32)) = v4
 	i2 = v9 + uint32(32)
-	i0 = fn3603(m, v2, uint32(8410094), i2)
+	i0 = fn3604(m, v2, uint32(8410094), i2)
 	goto L1
 L13:
 	i0 = v9 + uint32(68)
@@ -13149,7 +18575,7 @@ L13:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v9)+56)) = i1
 	i2 = v9 + uint32(48)
-	i0 = fn3603(m, v2, uint32(8561630), i2)
+	i0 = fn3604(m, v2, uint32(8561630), i2)
 	goto L1
 L12:
 	if int32(v13) < int32(v5) {
@@ -13254,7 +18680,7 @@ L19:
 		goto L25
 	}
 	i2 = v9 + uint32(156)
-	i0 = fn1704(m, v2, v20, i2)
+	i0 = fn1705(m, v2, v20, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -13298,7 +18724,7 @@ L28:
 	v7 = v12
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
-	i0 = fn2798(m, i0, v20)
+	i0 = fn2799(m, i0, v20)
 	if i0 == 0 {
 		goto L30
 	}
@@ -13357,7 +18783,7 @@ L22:
 	if v10 != 0 {
 		goto L32
 	}
-	fn2072(m, v17)
+	fn2073(m, v17)
 L32:
 	i0 = v0 + k32(4294967295)
 	v0 = i0
@@ -13397,7 +18823,7 @@ L33:
 	*(*uint32)(unsafe.Add(b, uint64(v9)+124)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v9 + uint32(112)
-	i0 = fn3603(m, i0, uint32(8566583), i2)
+	i0 = fn3604(m, i0, uint32(8566583), i2)
 	goto L3
 L20:
 	i0 = v14 + uint32(1)
@@ -13428,7 +18854,7 @@ L35:
 		goto L37
 	}
 	i2 = v9 + uint32(156)
-	i0 = fn1704(m, v2, v6, i2)
+	i0 = fn1705(m, v2, v6, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -13472,7 +18898,7 @@ L41:
 	v8 = v12
 L42:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
-	i0 = fn2798(m, i0, v6)
+	i0 = fn2799(m, i0, v6)
 	if i0 == 0 {
 		goto L43
 	}
@@ -13515,7 +18941,7 @@ L36:
 	if v1 != 0 {
 		goto L45
 	}
-	fn2072(m, v14)
+	fn2073(m, v14)
 L45:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	v4 = i0
@@ -13536,7 +18962,7 @@ L45:
 	*(*uint32)(unsafe.Add(b, uint64(v9)+132)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v9 + uint32(128)
-	i0 = fn3603(m, i0, uint32(8566300), i2)
+	i0 = fn3604(m, i0, uint32(8566300), i2)
 	goto L3
 L44:
 	i0 = v7 + uint32(1)
@@ -13546,7 +18972,7 @@ L44:
 	}
 L34:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	fn3730(m, v2, v3, v11, i3)
+	fn3731(m, v2, v3, v11, i3)
 L3:
 	v10 = uint32(0)
 	goto L1
@@ -13584,7 +19010,7 @@ L2:
 	v10 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v9 + uint32(80)
-	i0 = fn3603(m, i0, uint32(8561630), i2)
+	i0 = fn3604(m, i0, uint32(8561630), i2)
 L1:
 	i0 = v9 + uint32(160)
 	m.g0 = i0
@@ -13593,7 +19019,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3733(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
+func fn3734(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
 	var v10 uint32
 	_ = v10
 	var v11 uint32
@@ -13638,7 +19064,7 @@ func fn3733(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	if v4 != 0 {
 		goto L3
 	}
-	fn3641(m, uint32(8518605), uint32(2481))
+	fn3642(m, uint32(8518605), uint32(2481))
 	goto L2
 L3:
 	if v3 == 0 {
@@ -13650,7 +19076,7 @@ L3:
 	if i0 != 0 {
 		goto L4
 	}
-	fn3641(m, uint32(8518605), uint32(2486))
+	fn3642(m, uint32(8518605), uint32(2486))
 	goto L2
 L4:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+16)))
@@ -13659,7 +19085,7 @@ L4:
 	}
 	v11 = uint32(0)
 	i0 = v4 + uint32(16)
-	i0 = fn4047(m, i0, uint32(1662), v4)
+	i0 = fn4048(m, i0, uint32(1663), v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -13735,7 +19161,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v10)+8)) = i1
 	v11 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8561630), v10)
+	i0 = fn3604(m, i0, uint32(8561630), v10)
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
@@ -13753,7 +19179,7 @@ L9:
 		i1 = uint32(0)
 	}
 	v18 = i1
-	i1 = fn2289(m, v18)
+	i1 = fn2290(m, v18)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, v17)) = v0
 	if v0 == 0 {
@@ -13836,7 +19262,7 @@ L17:
 		goto L21
 	}
 	i2 = v10 + uint32(60)
-	i0 = fn1704(m, v2, v1, i2)
+	i0 = fn1705(m, v2, v1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L18
 	}
@@ -13878,7 +19304,7 @@ L24:
 	v16 = v14
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, v11))
-	i0 = fn2798(m, i0, v1)
+	i0 = fn2799(m, i0, v1)
 	if i0 == 0 {
 		goto L26
 	}
@@ -13933,7 +19359,7 @@ L18:
 	if v16 != 0 {
 		goto L29
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L29:
 	i0 = v13 + k32(4294967295)
 	v13 = i0
@@ -13973,7 +19399,7 @@ L30:
 	*(*uint32)(unsafe.Add(b, uint64(v10)+44)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v10 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8566583), i2)
+	i0 = fn3604(m, i0, uint32(8566583), i2)
 	goto L15
 L27:
 	i0 = v0 + uint32(1)
@@ -13987,7 +19413,7 @@ L16:
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	fn3730(m, v2, v3, v15, i3)
+	fn3731(m, v2, v3, v15, i3)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v17))
 	v11 = i0
@@ -14005,7 +19431,7 @@ L15:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L2:
 	v11 = uint32(0)
 L1:
@@ -14016,7 +19442,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3734(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3735(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -14062,14 +19488,14 @@ func fn3734(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v0
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v7, uint32(8502899), i2)
+	i0 = fn3604(m, v7, uint32(8502899), i2)
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v4)) = v3
-	i0 = fn3603(m, v7, uint32(8503077), v4)
+	i0 = fn3604(m, v7, uint32(8503077), v4)
 	goto L1
 L2:
 	v6 = uint32(1)
@@ -14104,7 +19530,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = v0
 	i2 = v4 + uint32(64)
-	i0 = fn3603(m, v7, uint32(8502899), i2)
+	i0 = fn3604(m, v7, uint32(8502899), i2)
 	goto L1
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = v1
@@ -14112,7 +19538,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v2
 	i2 = v4 + uint32(48)
-	i0 = fn3603(m, v7, uint32(8503077), i2)
+	i0 = fn3604(m, v7, uint32(8503077), i2)
 L1:
 	i0 = v4 + uint32(96)
 	m.g0 = i0
@@ -14121,7 +19547,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3735(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3736(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -14149,13 +19575,13 @@ func fn3735(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8491079))
+	fn3605(m, i0, uint32(8491079))
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v4
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v7 = i1
-	i0 = fn3734(m, v1, v7, v2, v3)
+	i0 = fn3735(m, v1, v7, v2, v3)
 	if i0 != 0 {
 		goto L3
 	}
@@ -14240,7 +19666,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3736(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3737(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -14259,7 +19685,7 @@ func fn3736(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	v6 = i0
 	m.g0 = v6
 	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = v5
-	i0 = fn3734(m, v2, v1, v3, v4)
+	i0 = fn3735(m, v2, v1, v3, v4)
 	if i0 != 0 {
 		goto L2
 	}
@@ -14342,7 +19768,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3737(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3738(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14362,7 +19788,7 @@ func fn3737(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == uint32(10051608) {
 		goto L2
 	}
-	fn3641(m, uint32(8518605), uint32(2865))
+	fn3642(m, uint32(8518605), uint32(2865))
 	v3 = uint32(0)
 	goto L1
 L2:
@@ -14373,47 +19799,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8410587), v2)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn3738(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(1)
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 == uint32(10064376) {
-		goto L2
-	}
-	fn3641(m, uint32(8518605), uint32(2883))
-	v3 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	if i0 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8410172), v2)
+	i0 = fn3604(m, i0, uint32(8410587), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -14438,6 +19824,14 @@ func fn3739(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v1 == 0 {
 		goto L1
 	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 == uint32(10064376) {
+		goto L2
+	}
+	fn3642(m, uint32(8518605), uint32(2883))
+	v3 = uint32(0)
+	goto L1
+L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	if i0 == 0 {
 		goto L1
@@ -14445,7 +19839,7 @@ func fn3739(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8410631), v2)
+	i0 = fn3604(m, i0, uint32(8410172), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -14454,7 +19848,39 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3740(m *Module) {
+func fn3740(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(1)
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	if i0 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8410631), v2)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn3741(m *Module) {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -14498,7 +19924,7 @@ L2:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	if i0 == 0 {
@@ -14524,7 +19950,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3741(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3742(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -14541,7 +19967,7 @@ func fn3741(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, v4)) = v0
-	i0 = fn4099(m, v2, v3, uint32(8433152), v4)
+	i0 = fn4100(m, v2, v3, uint32(8433152), v4)
 	goto L1
 L2:
 	if v1 != uint32(10059656) {
@@ -14557,7 +19983,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v0
 	i3 = v4 + uint32(16)
-	i0 = fn4099(m, v2, v3, uint32(8423971), i3)
+	i0 = fn4100(m, v2, v3, uint32(8423971), i3)
 L1:
 	i0 = v4 + uint32(32)
 	m.g0 = i0
@@ -14566,14 +19992,14 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3742(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3743(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
 	if v1 == 0 {
 		goto L1
 	}
-	fn524(m, v1)
+	fn525(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -14581,7 +20007,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3743(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3744(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -14589,7 +20015,7 @@ func fn3743(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
 	m.depth--
 	return uint32(0)
@@ -14597,7 +20023,7 @@ func fn3743(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3744(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3745(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14628,7 +20054,7 @@ func fn3744(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	goto L1
 L2:
 	i1 = v3 + uint32(4)
-	i0 = fn525(m, v0, i1, uint32(0))
+	i0 = fn526(m, v0, i1, uint32(0))
 	if i0 == 0 {
 		goto L3
 	}
@@ -14641,7 +20067,7 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v2 = i0
 	i0 = v3 + uint32(4)
-	fn524(m, i0)
+	fn525(m, i0)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -14650,25 +20076,25 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3745(m *Module) uint32 {
+func fn3746(m *Module) uint32 {
 	return uint32(8524478)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3746(m *Module) uint32 {
+func fn3747(m *Module) uint32 {
 	return uint32(8696496)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3747(m *Module) uint32 {
+func fn3748(m *Module) uint32 {
 	return uint32(8468312)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3748(m *Module) {
+func fn3749(m *Module) {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -14682,18 +20108,18 @@ func fn3748(m *Module) {
 	i0 = i0 - uint32(16)
 	v0 = i0
 	m.g0 = v0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512176)))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512192)))
 	if i0 != 0 {
 		goto L1
 	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512176)) = uint8(k32(1))
-	i0 = fn57(m)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512192)) = uint8(k32(1))
+	i0 = fn58(m)
 	v1 = i0
-	i1 = fn3745(m)
+	i1 = fn3746(m)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(8544262)
-	i0 = fn4099(m, uint32(10512192), uint32(300), uint32(8423935), v0)
+	i0 = fn4100(m, uint32(10512208), uint32(300), uint32(8423935), v0)
 L1:
 	i0 = v0 + uint32(16)
 	m.g0 = i0
@@ -14702,7 +20128,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3749(m *Module) uint32 {
+func fn3750(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -14716,31 +20142,31 @@ func fn3749(m *Module) uint32 {
 	i0 = i0 - uint32(16)
 	v0 = i0
 	m.g0 = v0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512176)))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512192)))
 	if i0 != 0 {
 		goto L1
 	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512176)) = uint8(k32(1))
-	i0 = fn57(m)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512192)) = uint8(k32(1))
+	i0 = fn58(m)
 	v1 = i0
-	i1 = fn3745(m)
+	i1 = fn3746(m)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(8544262)
-	i0 = fn4099(m, uint32(10512192), uint32(300), uint32(8423935), v0)
+	i0 = fn4100(m, uint32(10512208), uint32(300), uint32(8423935), v0)
 L1:
 	i0 = v0 + uint32(16)
 	m.g0 = i0
-	return uint32(10512192)
+	return uint32(10512208)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3750(m *Module, v0 uint32) {
+func fn3751(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	*(*uint32)(unsafe.Add(b, i0)) = v0
@@ -14749,11 +20175,11 @@ func fn3750(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn3751(m *Module) uint32 {
+func fn3752(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
@@ -14762,7 +20188,7 @@ func fn3751(m *Module) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3752(m *Module, v0 uint32, v1 uint32) {
+func fn3753(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14781,26 +20207,26 @@ func fn3752(m *Module, v0 uint32, v1 uint32) {
 	v3 = uint32(0)
 	goto L5
 L6:
-	fn4453(m)
+	fn4454(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
 	i0 = v1 + uint32(4024)
-	i0 = fn4454(m, i0, uint32(0))
+	i0 = fn4455(m, i0, uint32(0))
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = v1 + uint32(4096)
-	i0 = fn4454(m, i0, uint32(0))
+	i0 = fn4455(m, i0, uint32(0))
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = v1 + uint32(3976)
-	i0 = fn4463(m, i0)
+	i0 = fn4464(m, i0)
 	if i0 != 0 {
 		goto L2
 	}
 	i0 = v1 + uint32(4048)
-	i0 = fn4463(m, i0)
+	i0 = fn4464(m, i0)
 	if i0 != 0 {
 		goto L1
 	}
@@ -14811,25 +20237,25 @@ L6:
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
-	fn4201(m, v0)
+	fn4202(m, v0)
 	return
 L4:
-	fn4166(m, uint32(8464495), uint32(8512265))
+	fn4167(m, uint32(8464495), uint32(8512265))
 	panic(ErrUnreachable)
 L3:
-	fn4166(m, uint32(8464495), uint32(8512107))
+	fn4167(m, uint32(8464495), uint32(8512107))
 	panic(ErrUnreachable)
 L2:
-	fn4166(m, uint32(8464495), uint32(8512545))
+	fn4167(m, uint32(8464495), uint32(8512545))
 	panic(ErrUnreachable)
 L1:
-	fn4166(m, uint32(8464495), uint32(8512395))
+	fn4167(m, uint32(8464495), uint32(8512395))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3753(m *Module, v0 uint32) {
+func fn3754(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -14849,22 +20275,22 @@ func fn3753(m *Module, v0 uint32) {
 		goto L5
 	}
 	i0 = v1 + uint32(16)
-	i0 = fn4459(m, i0)
+	i0 = fn4460(m, i0)
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = v1 + uint32(64)
-	i0 = fn4455(m, i0)
+	i0 = fn4456(m, i0)
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = v1 + uint32(88)
-	i0 = fn4459(m, i0)
+	i0 = fn4460(m, i0)
 	if i0 != 0 {
 		goto L2
 	}
 	i0 = v1 + uint32(136)
-	i0 = fn4455(m, i0)
+	i0 = fn4456(m, i0)
 	if i0 != 0 {
 		goto L1
 	}
@@ -14874,28 +20300,28 @@ L6:
 L5:
 	return
 L4:
-	fn4166(m, uint32(8464474), uint32(8512637))
+	fn4167(m, uint32(8464474), uint32(8512637))
 	panic(ErrUnreachable)
 L3:
-	fn4166(m, uint32(8464474), uint32(8512363))
+	fn4167(m, uint32(8464474), uint32(8512363))
 	panic(ErrUnreachable)
 L2:
-	fn4166(m, uint32(8464474), uint32(8512508))
+	fn4167(m, uint32(8464474), uint32(8512508))
 	panic(ErrUnreachable)
 L1:
-	fn4166(m, uint32(8464474), uint32(8512226))
+	fn4167(m, uint32(8464474), uint32(8512226))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3754(m *Module) {
+func fn3755(m *Module) {
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3755(m *Module, v0 uint32) {
+func fn3756(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14929,9 +20355,9 @@ func fn3755(m *Module, v0 uint32) {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v2 = i0
-	i0 = fn4242(m, v0)
+	i0 = fn4243(m, v0)
 	if i0 != 0 {
 		goto L1
 	}
@@ -14941,7 +20367,7 @@ func fn3755(m *Module, v0 uint32) {
 	v4 = i0
 	i0 = v4 + uint32(64)
 	v5 = i0
-	i0 = fn4456(m, v5)
+	i0 = fn4457(m, v5)
 	if i0 != 0 {
 		goto L9
 	}
@@ -14963,8 +20389,8 @@ L11:
 		i0 = uint32(1)
 	}
 	l0 = uint64(i0)
-	fn4464(m, l0, v1)
-	i0 = fn4461(m, v6, v5, v1)
+	fn4465(m, l0, v1)
+	i0 = fn4462(m, v6, v5, v1)
 	v9 = i0
 	if v9 == 0 {
 		goto L12
@@ -14982,11 +20408,11 @@ L11:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	v9 = i0
-	i0 = fn4242(m, v0)
+	i0 = fn4243(m, v0)
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn4457(m, v5)
+	i0 = fn4458(m, v5)
 	if i0 != 0 {
 		goto L7
 	}
@@ -15010,7 +20436,7 @@ L12:
 L10:
 	i0 = v4 + uint32(136)
 	v9 = i0
-	i0 = fn4456(m, v9)
+	i0 = fn4457(m, v9)
 	if i0 != 0 {
 		goto L6
 	}
@@ -15025,24 +20451,24 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = i1
 L14:
 	i0 = v4 + uint32(88)
-	i0 = fn4462(m, i0)
+	i0 = fn4463(m, i0)
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn4457(m, v9)
+	i0 = fn4458(m, v9)
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn4242(m, v0)
+	i0 = fn4243(m, v0)
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn4457(m, v5)
+	i0 = fn4458(m, v5)
 	if i0 != 0 {
 		goto L3
 	}
-	fn3756(m, v3, uint32(0), uint32(1))
-	fn4471(m)
+	fn3757(m, v3, uint32(0), uint32(1))
+	fn4472(m)
 	panic(ErrUnreachable)
 L15:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -15055,7 +20481,7 @@ L15:
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn4470(m)
+	i0 = fn4471(m)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+640))
 	if i0 != i1 {
 		goto L16
@@ -15107,46 +20533,46 @@ L19:
 		goto L19
 	}
 L18:
-	i0 = fn4457(m, v5)
+	i0 = fn4458(m, v5)
 	if i0 != 0 {
 		goto L2
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v2
 	i0 = v1 + uint32(16)
 	m.g0 = i0
 	return
 L9:
-	fn4166(m, uint32(8464506), uint32(8512297))
+	fn4167(m, uint32(8464506), uint32(8512297))
 	panic(ErrUnreachable)
 L8:
-	fn4166(m, uint32(8464506), uint32(8512575))
+	fn4167(m, uint32(8464506), uint32(8512575))
 	panic(ErrUnreachable)
 L7:
-	fn4166(m, uint32(8464506), uint32(8512329))
+	fn4167(m, uint32(8464506), uint32(8512329))
 	panic(ErrUnreachable)
 L6:
-	fn4166(m, uint32(8464506), uint32(8512146))
+	fn4167(m, uint32(8464506), uint32(8512146))
 	panic(ErrUnreachable)
 L5:
-	fn4166(m, uint32(8464506), uint32(8512469))
+	fn4167(m, uint32(8464506), uint32(8512469))
 	panic(ErrUnreachable)
 L4:
-	fn4166(m, uint32(8464506), uint32(8512185))
+	fn4167(m, uint32(8464506), uint32(8512185))
 	panic(ErrUnreachable)
 L3:
-	fn4166(m, uint32(8464506), uint32(8512329))
+	fn4167(m, uint32(8464506), uint32(8512329))
 	panic(ErrUnreachable)
 L2:
-	fn4166(m, uint32(8464506), uint32(8512329))
+	fn4167(m, uint32(8464506), uint32(8512329))
 	panic(ErrUnreachable)
 L1:
-	fn4471(m)
+	fn4472(m)
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3756(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn3757(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -15164,7 +20590,7 @@ func fn3756(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
 	i0 = v0 + uint32(64)
 	v2 = i0
-	i0 = fn4456(m, v2)
+	i0 = fn4457(m, v2)
 	if i0 != 0 {
 		goto L8
 	}
@@ -15177,11 +20603,11 @@ func fn3756(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
 L12:
 	i0 = v0 + uint32(16)
-	i0 = fn4462(m, i0)
+	i0 = fn4463(m, i0)
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn4457(m, v2)
+	i0 = fn4458(m, v2)
 	if i0 != 0 {
 		goto L6
 	}
@@ -15192,7 +20618,7 @@ L12:
 	}
 	i0 = v0 + uint32(136)
 	v2 = i0
-	i0 = fn4456(m, v2)
+	i0 = fn4457(m, v2)
 	if i0 != 0 {
 		goto L5
 	}
@@ -15204,21 +20630,21 @@ L12:
 	i1 = i1 & k32(4294967294)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i0 = v0 + uint32(88)
-	i0 = fn4460(m, i0, v2)
+	i0 = fn4461(m, i0, v2)
 	if i0 != 0 {
 		goto L4
 	}
 L13:
-	i0 = fn4457(m, v2)
+	i0 = fn4458(m, v2)
 	if i0 == 0 {
 		goto L10
 	}
-	fn4166(m, uint32(8464486), uint32(8512185))
+	fn4167(m, uint32(8464486), uint32(8512185))
 	panic(ErrUnreachable)
 L11:
 	i0 = v0 + uint32(64)
 	v2 = i0
-	i0 = fn4456(m, v2)
+	i0 = fn4457(m, v2)
 	if i0 != 0 {
 		goto L3
 	}
@@ -15231,115 +20657,115 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
 L14:
 	i0 = v0 + uint32(16)
-	i0 = fn4462(m, i0)
+	i0 = fn4463(m, i0)
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn4457(m, v2)
+	i0 = fn4458(m, v2)
 	if i0 != 0 {
 		goto L1
 	}
 L10:
 	return
 L9:
-	fn4166(m, uint32(8464486), uint32(8512983))
+	fn4167(m, uint32(8464486), uint32(8512983))
 	panic(ErrUnreachable)
 L8:
-	fn4166(m, uint32(8463642), uint32(8512297))
+	fn4167(m, uint32(8463642), uint32(8512297))
 	panic(ErrUnreachable)
 L7:
-	fn4166(m, uint32(8463642), uint32(8512605))
+	fn4167(m, uint32(8463642), uint32(8512605))
 	panic(ErrUnreachable)
 L6:
-	fn4166(m, uint32(8463642), uint32(8512329))
+	fn4167(m, uint32(8463642), uint32(8512329))
 	panic(ErrUnreachable)
 L5:
-	fn4166(m, uint32(8464486), uint32(8512146))
+	fn4167(m, uint32(8464486), uint32(8512146))
 	panic(ErrUnreachable)
 L4:
-	fn4166(m, uint32(8464486), uint32(8512432))
+	fn4167(m, uint32(8464486), uint32(8512432))
 	panic(ErrUnreachable)
 L3:
-	fn4166(m, uint32(8463642), uint32(8512297))
+	fn4167(m, uint32(8463642), uint32(8512297))
 	panic(ErrUnreachable)
 L2:
-	fn4166(m, uint32(8463642), uint32(8512605))
+	fn4167(m, uint32(8463642), uint32(8512605))
 	panic(ErrUnreachable)
 L1:
-	fn4166(m, uint32(8463642), uint32(8512329))
+	fn4167(m, uint32(8463642), uint32(8512329))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3757(m *Module, v0 uint32) {
+func fn3758(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn4166(m, uint32(8467505), uint32(8568622))
+	fn4167(m, uint32(8467505), uint32(8568622))
 	panic(ErrUnreachable)
 L1:
-	fn3755(m, v0)
+	fn3756(m, v0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3758(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	fn3756(m, v0, v1, v2)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3759(m *Module, v0 uint32) {
-	if v0 != 0 {
-		goto L1
-	}
-	fn4166(m, uint32(8514452), uint32(8568622))
-	panic(ErrUnreachable)
-L1:
-	fn4201(m, v0)
+func fn3759(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	fn3757(m, v0, v1, v2)
 	return
 }
 
 //go:norace
 //go:nocheckptr
 func fn3760(m *Module, v0 uint32) {
-	fn4194(m, v0)
+	if v0 != 0 {
+		goto L1
+	}
+	fn4167(m, uint32(8514452), uint32(8568622))
+	panic(ErrUnreachable)
+L1:
+	fn4202(m, v0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3761(m *Module) uint32 {
+func fn3761(m *Module, v0 uint32) {
+	fn4195(m, v0)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3762(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
-	fn4194(m, v0)
+	fn4195(m, v0)
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3762(m *Module, v0 uint32) {
+func fn3763(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn4166(m, uint32(8514431), uint32(8568622))
+	fn4167(m, uint32(8514431), uint32(8568622))
 	panic(ErrUnreachable)
 L1:
-	fn4201(m, v0)
+	fn4202(m, v0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3763(m *Module) {
+func fn3764(m *Module) {
 	var v0 uint32
 	_ = v0
 	var i0 uint32
@@ -15357,7 +20783,7 @@ func fn3763(m *Module) {
 
 //go:norace
 //go:nocheckptr
-func fn3764(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3765(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15401,7 +20827,7 @@ func fn3764(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v6 == 0 {
 		goto L1
 	}
-	fn4051(m, v7)
+	fn4052(m, v7)
 L1:
 	v6 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
@@ -15442,7 +20868,7 @@ L2:
 	if v5 != 0 {
 		goto L3
 	}
-	fn4052(m, v7)
+	fn4053(m, v7)
 L3:
 	if v4 == 0 {
 		goto L4
@@ -15459,7 +20885,7 @@ L4:
 	v5 = i0
 	i0 = v5 + uint32(64)
 	v7 = i0
-	i0 = fn4456(m, v7)
+	i0 = fn4457(m, v7)
 	if i0 != 0 {
 		goto L6
 	}
@@ -15477,23 +20903,23 @@ L4:
 	i1 = i1 | uint32(4)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = i1
 L7:
-	i0 = fn4457(m, v7)
+	i0 = fn4458(m, v7)
 	if i0 != 0 {
 		goto L5
 	}
 	m.depth--
 	return v6
 L6:
-	fn4166(m, uint32(8513965), uint32(8512297))
+	fn4167(m, uint32(8513965), uint32(8512297))
 	panic(ErrUnreachable)
 L5:
-	fn4166(m, uint32(8513965), uint32(8512329))
+	fn4167(m, uint32(8513965), uint32(8512329))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3765(m *Module, v0 uint32) {
+func fn3766(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15512,7 +20938,7 @@ func fn3765(m *Module, v0 uint32) {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
 	v2 = uint32(0)
-	i0 = fn4470(m)
+	i0 = fn4471(m)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+640))
 	if i0 != i1 {
 		goto L1
@@ -15526,15 +20952,15 @@ func fn3765(m *Module, v0 uint32) {
 	v2 = i0
 L1:
 L2:
-	i0 = fn3766(m, v0)
+	i0 = fn3767(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L3
 	}
-	i0 = fn3610(m, v0)
+	i0 = fn3611(m, v0)
 	v3 = i0
-	fn3641(m, uint32(8518659), uint32(1020))
-	fn3627(m, v3)
-	fn4256(m, v0)
+	fn3642(m, uint32(8518659), uint32(1020))
+	fn3628(m, v3)
+	fn4257(m, v0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	v3 = i0
@@ -15553,7 +20979,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn3766(m *Module, v0 uint32) uint32 {
+func fn3767(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15594,7 +21020,7 @@ func fn3766(m *Module, v0 uint32) uint32 {
 	if v3 == 0 {
 		goto L1
 	}
-	fn4051(m, v4)
+	fn4052(m, v4)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v3 = i0
@@ -15622,7 +21048,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn4052(m, v4)
+	fn4053(m, v4)
 	goto L2
 L3:
 	*(*uint32)(unsafe.Add(b, v5)) = v0
@@ -15640,13 +21066,13 @@ L3:
 	if v3 != 0 {
 		goto L4
 	}
-	fn4052(m, v4)
+	fn4053(m, v4)
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = i1 & k32(4294967291)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
 	i1 = v1 + uint32(12)
-	i0 = fn3767(m, v5, i1)
+	i0 = fn3768(m, v5, i1)
 	if i0 == 0 {
 		goto L5
 	}
@@ -15665,7 +21091,7 @@ L5:
 	i1 = i1 | uint32(4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
 L6:
-	i0 = fn4470(m)
+	i0 = fn4471(m)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+640))
 	if i0 != i1 {
 		goto L7
@@ -15676,7 +21102,7 @@ L6:
 	}
 	i0 = k32(10089824) + uint32(2656)
 	i1 = v1 + uint32(12)
-	i0 = fn3767(m, i0, i1)
+	i0 = fn3768(m, i0, i1)
 	if i0 == 0 {
 		goto L8
 	}
@@ -15705,7 +21131,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3767(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3768(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15763,7 +21189,7 @@ L4:
 	if v5 == 0 {
 		goto L5
 	}
-	fn4051(m, v4)
+	fn4052(m, v4)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v6 = i0
@@ -15814,7 +21240,7 @@ L6:
 	if v10 != 0 {
 		goto L8
 	}
-	fn4052(m, v4)
+	fn4053(m, v4)
 L8:
 	v10 = uint32(0)
 	if v7 == 0 {
@@ -15829,7 +21255,7 @@ L8:
 	if v5 == 0 {
 		goto L9
 	}
-	fn2107(m, v5)
+	fn2108(m, v5)
 L9:
 	if v7 != 0 {
 		goto L10
@@ -15849,7 +21275,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3768(m *Module, v0 uint32) uint32 {
+func fn3769(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -15859,7 +21285,7 @@ func fn3768(m *Module, v0 uint32) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = fn4470(m)
+	i0 = fn4471(m)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+640))
 	if i0 != i1 {
 		goto L1
@@ -15874,7 +21300,7 @@ func fn3768(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	i0 = fn4470(m)
+	i0 = fn4471(m)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+640))
 	if i0 != i1 {
 		goto L1
@@ -15883,7 +21309,7 @@ func fn3768(m *Module, v0 uint32) uint32 {
 	if i0 != v1 {
 		goto L1
 	}
-	i0 = fn6308(m, v0)
+	i0 = fn6309(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
@@ -15892,7 +21318,7 @@ func fn3768(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
 	return k32(4294967295)
 L1:
-	i2 = fn3766(m, v0)
+	i2 = fn3767(m, v0)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -15903,7 +21329,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3769(m *Module) uint32 {
+func fn3770(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -15916,9 +21342,9 @@ func fn3769(m *Module) uint32 {
 	_ = i2
 	b := m.base
 	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
-	i0 = fn4470(m)
+	i0 = fn4471(m)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+640))
 	if i0 != i1 {
 		goto L1
@@ -15928,7 +21354,7 @@ func fn3769(m *Module) uint32 {
 	if i0 != i1 {
 		goto L1
 	}
-	i0 = fn4470(m)
+	i0 = fn4471(m)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+640))
 	if i0 != i1 {
 		goto L2
@@ -15943,7 +21369,7 @@ func fn3769(m *Module) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v0 = i0
-	i0 = fn4470(m)
+	i0 = fn4471(m)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+640))
 	if i0 != i1 {
 		goto L2
@@ -15952,7 +21378,7 @@ func fn3769(m *Module) uint32 {
 	if i0 != v0 {
 		goto L2
 	}
-	i0 = fn6308(m, v1)
+	i0 = fn6309(m, v1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
@@ -15961,7 +21387,7 @@ func fn3769(m *Module) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	return k32(4294967295)
 L2:
-	i2 = fn3766(m, v1)
+	i2 = fn3767(m, v1)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -15974,7 +21400,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3770(m *Module, v0 uint32) {
+func fn3771(m *Module, v0 uint32) {
 	b := m.base
 	*(*uint32)(unsafe.Add(b, uint64(v0)+3960)) = uint32(5000)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+3968)) = k32(4294967295)
@@ -15983,7 +21409,7 @@ func fn3770(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn3771(m *Module, v0 uint32) uint32 {
+func fn3772(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16002,8 +21428,8 @@ func fn3771(m *Module, v0 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = i1 & k32(4294967263)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	fn4216(m, v0)
-	fn4201(m, v0)
+	fn4217(m, v0)
+	fn4202(m, v0)
 L1:
 	i0 = v1 & uint32(2)
 	if i0 == 0 {
@@ -16014,7 +21440,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	i0 = fn4470(m)
+	i0 = fn4471(m)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+640))
 	if i0 != i1 {
 		goto L2
@@ -16023,7 +21449,7 @@ L1:
 	if i0 != v2 {
 		goto L2
 	}
-	i0 = fn6308(m, v0)
+	i0 = fn6309(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
@@ -16036,7 +21462,7 @@ L2:
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn3766(m, v0)
+	i0 = fn3767(m, v0)
 	if i0 == 0 {
 		goto L3
 	}
@@ -16049,14 +21475,14 @@ L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = i1 & k32(4294967279)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	fn3705(m, v0)
+	fn3706(m, v0)
 L4:
 	i0 = v1 & uint32(1)
 	if i0 == 0 {
 		goto L5
 	}
-	fn4194(m, v0)
-	fn4201(m, v0)
+	fn4195(m, v0)
+	fn4202(m, v0)
 L5:
 	i0 = v1 & uint32(8)
 	if i0 != 0 {
@@ -16074,7 +21500,7 @@ L6:
 	if v1 == 0 {
 		goto L7
 	}
-	fn3613(m, v0, v1)
+	fn3614(m, v0, v1)
 	v2 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -16087,14 +21513,14 @@ L6:
 	if v0 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	return v2
 }
 
 //go:norace
 //go:nocheckptr
-func fn3772(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3773(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16116,7 +21542,7 @@ func fn3772(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	v4 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v5 = i0
 	if v5 == k32(4294967295) {
 		goto L1
@@ -16124,7 +21550,7 @@ func fn3772(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i5 = v3 + uint32(12)
-	i0 = fn3773(m, i0, uint32(0), v5, v1, v2, i5)
+	i0 = fn3774(m, i0, uint32(0), v5, v1, v2, i5)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -16144,7 +21570,7 @@ func fn3772(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
@@ -16159,7 +21585,7 @@ L4:
 	v4 = v0
 	goto L1
 L2:
-	i0 = fn3706(m, uint32(10082864))
+	i0 = fn3707(m, uint32(10082864))
 	v2 = i0
 	if v2 != 0 {
 		goto L5
@@ -16175,12 +21601,12 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L5:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(0)
-	fn3701(m, v2)
+	fn3702(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -16196,7 +21622,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3773(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3774(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -16224,7 +21650,7 @@ func fn3773(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	if v6 != uint32(10083280) {
 		goto L1
 	}
-	i0 = fn3774(m, v0, v1, v2, v3, v4, v5)
+	i0 = fn3775(m, v0, v1, v2, v3, v4, v5)
 	m.depth--
 	return i0
 L1:
@@ -16245,7 +21671,7 @@ L1:
 		goto L4
 	}
 	i0 = k32(10089824) + uint32(50696)
-	i0 = fn3774(m, i0, v6, v2, v3, v4, v5)
+	i0 = fn3775(m, i0, v6, v2, v3, v4, v5)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+50696))
 	v2 = i0
@@ -16259,7 +21685,7 @@ L1:
 		goto L5
 	}
 	i0 = k32(10089824) + uint32(50696)
-	fn2072(m, i0)
+	fn2073(m, i0)
 L5:
 	v9 = uint32(0)
 	if v8 == 0 {
@@ -16267,7 +21693,7 @@ L5:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+136))
 	v3 = i0
-	i0 = fn3706(m, uint32(10083072))
+	i0 = fn3707(m, uint32(10083072))
 	v10 = i0
 	if v10 == 0 {
 		goto L6
@@ -16276,7 +21702,7 @@ L5:
 	i0 = v10 + uint32(8)
 	v9 = i0
 	m.fill(v9, uint32(0), uint32(128))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -16354,12 +21780,12 @@ L6:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	m.depth--
 	return uint32(0)
 L4:
 	v9 = uint32(0)
-	i0 = fn3773(m, v1, v6, v2, v3, v4, v5)
+	i0 = fn3774(m, v1, v6, v2, v3, v4, v5)
 	v8 = i0
 	if v8 == 0 {
 		goto L2
@@ -16384,13 +21810,13 @@ L11:
 	m.depth--
 	return v0
 L12:
-	fn2072(m, v8)
+	fn2073(m, v8)
 	m.depth--
 	return v0
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+136))
 	v3 = i0
-	i0 = fn3706(m, uint32(10083072))
+	i0 = fn3707(m, uint32(10083072))
 	v10 = i0
 	if v10 == 0 {
 		goto L14
@@ -16399,7 +21825,7 @@ L10:
 	i0 = v10 + uint32(8)
 	v9 = i0
 	m.fill(v9, uint32(0), uint32(128))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -16484,7 +21910,7 @@ L14:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	m.depth--
 	return uint32(0)
 L13:
@@ -16497,7 +21923,7 @@ L13:
 	m.depth--
 	return v10
 L18:
-	fn2072(m, v0)
+	fn2073(m, v0)
 	m.depth--
 	return v10
 L3:
@@ -16520,7 +21946,7 @@ L22:
 	v10 = i1
 	i1 = v10 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2026(m, v3, i1, uint32(2))
+	i0 = fn2027(m, v3, i1, uint32(2))
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L2
@@ -16542,7 +21968,7 @@ L22:
 L21:
 	i1 = v1 + uint32(2)
 	v1 = i1
-	i0 = fn3708(m, uint32(10083488), v1)
+	i0 = fn3709(m, uint32(10083488), v1)
 	v7 = i0
 	if v7 != 0 {
 		goto L23
@@ -16558,7 +21984,7 @@ L23:
 	m.fill(i0, uint32(0), i2)
 L24:
 	v10 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v6 = i0
@@ -16660,7 +22086,7 @@ L30:
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i1
-	i0 = fn3708(m, uint32(10083488), v1)
+	i0 = fn3709(m, uint32(10083488), v1)
 	v5 = i0
 	if v5 == 0 {
 		goto L2
@@ -16673,7 +22099,7 @@ L30:
 	m.fill(i0, uint32(0), i2)
 L32:
 	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v6 = i0
@@ -16754,11 +22180,11 @@ L37:
 	m.depth--
 	return v5
 L38:
-	fn2072(m, v0)
+	fn2073(m, v0)
 	m.depth--
 	return v5
 L19:
-	i0 = fn3708(m, uint32(10083280), uint32(2))
+	i0 = fn3709(m, uint32(10083280), uint32(2))
 	v6 = i0
 	if v6 != 0 {
 		goto L39
@@ -16768,7 +22194,7 @@ L19:
 L39:
 	*(*uint64)(unsafe.Add(b, uint64(v6)+16)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(v6)+8)) = uint64(2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v10 = i0
@@ -16799,7 +22225,7 @@ L39:
 L40:
 	i0 = v6 + uint32(20)
 	*(*uint32)(unsafe.Add(b, i0)) = v0
-	i0 = fn3774(m, v6, v1, v2, v3, v4, v5)
+	i0 = fn3775(m, v6, v1, v2, v3, v4, v5)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
@@ -16812,7 +22238,7 @@ L40:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L2:
 	m.depth--
 	return v9
@@ -16820,7 +22246,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3774(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3775(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -16890,7 +22316,7 @@ func fn3774(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	}
 	v12 = uint32(0)
 	i1 = v1 + uint32(5)
-	i0 = fn3773(m, v8, i1, v2, v3, v4, v5)
+	i0 = fn3774(m, v8, i1, v2, v3, v4, v5)
 	v11 = i0
 	if v11 == 0 {
 		goto L1
@@ -16909,7 +22335,7 @@ func fn3774(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -16933,7 +22359,7 @@ L5:
 	v12 = i0
 	goto L8
 L9:
-	i0 = fn3708(m, uint32(10083280), v2)
+	i0 = fn3709(m, uint32(10083280), v2)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -16947,7 +22373,7 @@ L9:
 	m.fill(i0, uint32(0), i2)
 L10:
 	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -17020,11 +22446,11 @@ L8:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L4:
 	v12 = uint32(0)
-	i0 = fn2026(m, v3, v7, uint32(2))
+	i0 = fn2027(m, v3, v7, uint32(2))
 	v11 = i0
 	if int32(v11) < int32(uint32(0)) {
 		goto L1
@@ -17057,7 +22483,7 @@ L15:
 	v12 = i0
 	goto L17
 L18:
-	i0 = fn3708(m, uint32(10083280), v2)
+	i0 = fn3709(m, uint32(10083280), v2)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -17071,7 +22497,7 @@ L18:
 	m.fill(i0, uint32(0), i2)
 L19:
 	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -17152,10 +22578,10 @@ L23:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L14:
-	i0 = fn2032(m, v7)
+	i0 = fn2033(m, v7)
 	v11 = i0
 	if v11 == k32(4294967295) {
 		goto L1
@@ -17163,7 +22589,7 @@ L14:
 	if v11 != v2 {
 		goto L25
 	}
-	i0 = fn3708(m, uint32(10083488), uint32(4))
+	i0 = fn3709(m, uint32(10083488), uint32(4))
 	v13 = i0
 	if v13 == 0 {
 		goto L1
@@ -17171,7 +22597,7 @@ L14:
 	*(*uint64)(unsafe.Add(b, uint64(v13)+16)) = uint64(0)
 	i0 = v13 + uint32(24)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -17237,7 +22663,7 @@ L25:
 	i1 = v1 + uint32(5)
 	v1 = i1
 	i5 = v6 + uint32(12)
-	i0 = fn3773(m, i0, v1, v11, v7, v8, i5)
+	i0 = fn3774(m, i0, v1, v11, v7, v8, i5)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+50696))
 	v8 = i0
@@ -17251,13 +22677,13 @@ L25:
 		goto L30
 	}
 	i0 = k32(10089824) + uint32(50696)
-	fn2072(m, i0)
+	fn2073(m, i0)
 L30:
 	if v7 == 0 {
 		goto L1
 	}
 	i5 = v6 + uint32(12)
-	i0 = fn3773(m, v7, v1, v2, v3, v4, i5)
+	i0 = fn3774(m, v7, v1, v2, v3, v4, i5)
 	v13 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v2 = i0
@@ -17270,7 +22696,7 @@ L30:
 	if v2 != 0 {
 		goto L31
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L31:
 	if v13 == 0 {
 		goto L1
@@ -17285,7 +22711,7 @@ L24:
 	v12 = i0
 	goto L2
 L32:
-	i0 = fn3708(m, uint32(10083280), v2)
+	i0 = fn3709(m, uint32(10083280), v2)
 	v11 = i0
 	if v11 == 0 {
 		goto L33
@@ -17299,7 +22725,7 @@ L32:
 	m.fill(i0, uint32(0), i2)
 L34:
 	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -17366,7 +22792,7 @@ L33:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 	goto L1
 L3:
 	i0 = uint32(bits.OnesCount32(v7))
@@ -17374,7 +22800,7 @@ L3:
 	if v13 < uint32(16) {
 		goto L38
 	}
-	i0 = fn3706(m, uint32(10083072))
+	i0 = fn3707(m, uint32(10083072))
 	v9 = i0
 	if v9 != 0 {
 		goto L39
@@ -17386,7 +22812,7 @@ L39:
 	i0 = v9 + uint32(8)
 	v7 = i0
 	m.fill(v7, uint32(0), uint32(128))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v11 = i0
@@ -17412,7 +22838,7 @@ L39:
 	v10 = i1
 	i2 = v1 + uint32(5)
 	v13 = i2
-	i1 = fn3773(m, v10, v13, v2, v3, v4, v5)
+	i1 = fn3774(m, v10, v13, v2, v3, v4, v5)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, i0)) = v2
 	if v2 == 0 {
@@ -17452,7 +22878,7 @@ L45:
 	goto L43
 L44:
 	v12 = uint32(0)
-	i0 = fn2032(m, v11)
+	i0 = fn2033(m, v11)
 	v11 = i0
 	if v11 == k32(4294967295) {
 		goto L40
@@ -17460,7 +22886,7 @@ L44:
 	i4 = *(*uint32)(unsafe.Add(b, v8))
 	i5 = v8 + uint32(4)
 	i5 = *(*uint32)(unsafe.Add(b, i5))
-	i1 = fn3773(m, v10, v13, v11, i4, i5, v5)
+	i1 = fn3774(m, v10, v13, v11, i4, i5, v5)
 	v8 = i1
 	*(*uint32)(unsafe.Add(b, v7)) = v8
 	if v8 == 0 {
@@ -17491,7 +22917,7 @@ L40:
 		goto L46
 	}
 	i0 = k32(10089824) + uint32(50696)
-	fn2072(m, i0)
+	fn2073(m, i0)
 L46:
 	if v12 != 0 {
 		goto L1
@@ -17508,14 +22934,14 @@ L46:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L1
 L38:
 	*(*uint32)(unsafe.Add(b, v5)) = uint32(1)
 	i1 = v13 << (uint32(1) & 31)
 	i1 = i1 + uint32(2)
 	v2 = i1
-	i0 = fn3708(m, uint32(10083280), v2)
+	i0 = fn3709(m, uint32(10083280), v2)
 	v12 = i0
 	if v12 != 0 {
 		goto L47
@@ -17531,7 +22957,7 @@ L47:
 	v14 = i0
 	i2 = v2 << (uint32(2) & 31)
 	m.fill(v14, uint32(0), i2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v2 = i0
@@ -17724,7 +23150,7 @@ L2:
 	if v7 != 0 {
 		goto L59
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L59:
 	i1 = v9 << (uint32(2) & 31)
 	i0 = v2 + i1
@@ -17743,7 +23169,7 @@ L59:
 	if v2 != 0 {
 		goto L60
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L60:
 	*(*uint32)(unsafe.Add(b, v5)) = uint32(1)
 L1:
@@ -17754,7 +23180,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3775(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3776(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17773,7 +23199,7 @@ func fn3775(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	v3 = uint32(0)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v4 = i0
 	if v4 == k32(4294967295) {
 		goto L1
@@ -17781,7 +23207,7 @@ func fn3775(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i4 = v2 + uint32(12)
-	i0 = fn3776(m, i0, uint32(0), v4, v1, i4)
+	i0 = fn3777(m, i0, uint32(0), v4, v1, i4)
 	switch i0 {
 	case 1:
 		goto L3
@@ -17793,7 +23219,7 @@ func fn3775(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = v1 + uint32(99532)
@@ -17820,7 +23246,7 @@ L5:
 	v3 = v0
 	goto L1
 L2:
-	i0 = fn3706(m, uint32(10082864))
+	i0 = fn3707(m, uint32(10082864))
 	v1 = i0
 	if v1 != 0 {
 		goto L6
@@ -17838,12 +23264,12 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = uint32(0)
-	fn3701(m, v1)
+	fn3702(m, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -17858,7 +23284,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3776(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3777(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -17932,7 +23358,7 @@ func fn3776(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = uint32(0)
 	i1 = v1 + uint32(5)
 	i4 = v5 + uint32(8)
-	i0 = fn3776(m, v6, i1, v2, v3, i4)
+	i0 = fn3777(m, v6, i1, v2, v3, i4)
 	v7 = i0
 	if v7 < uint32(2) {
 		goto L1
@@ -17952,7 +23378,7 @@ func fn3776(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn3777(m, v0)
+	i0 = fn3778(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L6
@@ -17969,7 +23395,7 @@ func fn3776(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = v0 + uint32(16)
@@ -17993,7 +23419,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L7:
 	*(*uint32)(unsafe.Add(b, v8)) = v3
-	fn3778(m, v11)
+	fn3779(m, v11)
 	i1 = v10 << (uint32(2) & 31)
 	i0 = v7 + i1
 	v7 = i0
@@ -18019,7 +23445,7 @@ L8:
 	if v6 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
@@ -18032,7 +23458,7 @@ L9:
 	if v6 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	*(*uint32)(unsafe.Add(b, v4)) = v0
 	goto L2
@@ -18046,7 +23472,7 @@ L5:
 	v8 = i0
 	goto L11
 L12:
-	i0 = fn3708(m, uint32(10083280), v6)
+	i0 = fn3709(m, uint32(10083280), v6)
 	v8 = i0
 	if v8 != 0 {
 		goto L13
@@ -18063,7 +23489,7 @@ L13:
 	m.fill(i0, uint32(0), i2)
 L14:
 	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v6 = i0
@@ -18134,13 +23560,13 @@ L11:
 	if v6 != 0 {
 		goto L17
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L17:
 	*(*uint32)(unsafe.Add(b, v4)) = v8
 	goto L2
 L4:
 	v7 = uint32(0)
-	i0 = fn2026(m, v6, v3, uint32(2))
+	i0 = fn2027(m, v6, v3, uint32(2))
 	v6 = i0
 	if int32(v6) < int32(uint32(0)) {
 		goto L1
@@ -18160,7 +23586,7 @@ L18:
 	}
 	i1 = v6 + k32(4294967294)
 	v6 = i1
-	i0 = fn3708(m, uint32(10083280), v6)
+	i0 = fn3709(m, uint32(10083280), v6)
 	v12 = i0
 	if v12 == 0 {
 		goto L19
@@ -18174,7 +23600,7 @@ L18:
 	m.fill(i0, uint32(0), i2)
 L20:
 	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v6 = i0
@@ -18362,7 +23788,7 @@ L31:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = uint32(0)
 	i1 = v1 + uint32(5)
 	i4 = v5 + uint32(12)
-	i0 = fn3776(m, v7, i1, v2, v3, i4)
+	i0 = fn3777(m, v7, i1, v2, v3, i4)
 	v7 = i0
 	switch v7 {
 	case 2:
@@ -18375,7 +23801,7 @@ L31:
 L33:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+136))
 	v8 = i0
-	i0 = fn3706(m, uint32(10083072))
+	i0 = fn3707(m, uint32(10083072))
 	v11 = i0
 	if v11 == 0 {
 		goto L34
@@ -18384,7 +23810,7 @@ L33:
 	i0 = v11 + uint32(8)
 	v2 = i0
 	m.fill(v2, uint32(0), uint32(128))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v3 = i0
@@ -18462,7 +23888,7 @@ L37:
 	if v6 != 0 {
 		goto L38
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L38:
 	*(*uint32)(unsafe.Add(b, v4)) = v11
 	goto L2
@@ -18481,7 +23907,7 @@ L34:
 	if v6 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L32:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+136))
@@ -18496,7 +23922,7 @@ L39:
 	if int32(v3) < int32(uint32(16)) {
 		goto L40
 	}
-	i0 = fn3779(m, v0)
+	i0 = fn3780(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L41
@@ -18526,13 +23952,13 @@ L41:
 	if v3 != 0 {
 		goto L42
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L42:
 	*(*uint32)(unsafe.Add(b, v4)) = v0
 	goto L2
 L40:
 	i0 = v3 << (uint32(1) & 31)
-	i0 = fn3780(m, i0)
+	i0 = fn3781(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L43
@@ -18652,7 +24078,7 @@ L51:
 L53:
 	i1 = v9 + v6
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2026(m, v3, i1, uint32(2))
+	i0 = fn2027(m, v3, i1, uint32(2))
 	v11 = i0
 	if int32(v11) < int32(uint32(0)) {
 		goto L1
@@ -18686,14 +24112,14 @@ L52:
 	}
 L56:
 	v7 = uint32(0)
-	i0 = fn3708(m, uint32(10083280), uint32(2))
+	i0 = fn3709(m, uint32(10083280), uint32(2))
 	v10 = i0
 	if v10 == 0 {
 		goto L1
 	}
 	*(*uint64)(unsafe.Add(b, uint64(v10)+16)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(v10)+8)) = uint64(2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v6 = i0
@@ -18770,7 +24196,7 @@ L55:
 	v7 = uint32(0)
 	i1 = v3 + k32(4294967294)
 	v3 = i1
-	i0 = fn3708(m, uint32(10083488), v3)
+	i0 = fn3709(m, uint32(10083488), v3)
 	v10 = i0
 	if v10 == 0 {
 		goto L1
@@ -18782,7 +24208,7 @@ L55:
 	i2 = v3 << (uint32(2) & 31)
 	m.fill(i0, uint32(0), i2)
 L62:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v7 = i0
@@ -18889,7 +24315,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3777(m *Module, v0 uint32) uint32 {
+func fn3778(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18918,7 +24344,7 @@ func fn3777(m *Module, v0 uint32) uint32 {
 	v2 = i0
 	goto L1
 L2:
-	i0 = fn3708(m, uint32(10083280), v1)
+	i0 = fn3709(m, uint32(10083280), v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
@@ -18934,7 +24360,7 @@ L3:
 	m.fill(i0, uint32(0), i2)
 L4:
 	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -18992,7 +24418,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3778(m *Module, v0 uint32) {
+func fn3779(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -19014,14 +24440,14 @@ func fn3778(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3779(m *Module, v0 uint32) uint32 {
+func fn3780(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19045,7 +24471,7 @@ func fn3779(m *Module, v0 uint32) uint32 {
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+136))
 	v1 = i0
-	i0 = fn3706(m, uint32(10083072))
+	i0 = fn3707(m, uint32(10083072))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -19053,7 +24479,7 @@ func fn3779(m *Module, v0 uint32) uint32 {
 	v3 = uint32(0)
 	i0 = v2 + uint32(8)
 	m.fill(i0, uint32(0), uint32(128))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v4 = i0
@@ -19119,7 +24545,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3780(m *Module, v0 uint32) uint32 {
+func fn3781(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19141,7 +24567,7 @@ func fn3780(m *Module, v0 uint32) uint32 {
 	i0 = k32(10089824) + uint32(50696)
 	return i0
 L1:
-	i0 = fn3708(m, uint32(10083280), v0)
+	i0 = fn3709(m, uint32(10083280), v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -19156,7 +24582,7 @@ L2:
 	i2 = v0 << (uint32(2) & 31)
 	m.fill(i0, uint32(0), i2)
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v0 = i0
@@ -19179,7 +24605,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3781(m *Module) uint32 {
+func fn3782(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -19189,7 +24615,7 @@ func fn3781(m *Module) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v0 = i0
 	i0 = v0 + uint32(99532)
@@ -19207,17 +24633,17 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3782(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3783(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn3783(m, v0, v1, v2)
+	i0 = fn3784(m, v0, v1, v2)
 	i0 = i0 + k32(4294967295)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3783(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3784(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19241,7 +24667,7 @@ func fn3783(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	return uint32(1)
 L1:
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L2
@@ -19283,7 +24709,7 @@ L3:
 		goto L4
 	}
 	v6 = uint32(0)
-	i0 = fn2026(m, v1, v5, uint32(2))
+	i0 = fn2027(m, v1, v5, uint32(2))
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L5
@@ -19320,7 +24746,7 @@ L8:
 L9:
 	i1 = v4 + k32(4294967292)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2026(m, v1, i1, uint32(2))
+	i0 = fn2027(m, v1, i1, uint32(2))
 	v5 = i0
 	if int32(v5) >= int32(uint32(0)) {
 		goto L10
@@ -19356,7 +24782,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn3784(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3785(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19409,7 +24835,7 @@ L4:
 	i0 = v2 + uint32(12)
 	i1 = v2 + uint32(8)
 	i2 = v2 + uint32(4)
-	i0 = fn3785(m, i0, i1, i2)
+	i0 = fn3786(m, i0, i1, i2)
 	v3 = i0
 	v0 = v3
 	switch v3 {
@@ -19423,7 +24849,7 @@ L4:
 L5:
 	v0 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3783(m, v1, i1, v2)
+	i0 = fn3784(m, v1, i1, v2)
 	switch i0 {
 	case 0:
 		goto L6
@@ -19437,7 +24863,7 @@ L5:
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn2026(m, i0, i1, uint32(2))
+	i0 = fn2027(m, i0, i1, uint32(2))
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L6
@@ -19461,7 +24887,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3785(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3786(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19625,7 +25051,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3786(m *Module, v0 uint32) uint32 {
+func fn3787(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -19635,7 +25061,7 @@ func fn3786(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3787(m *Module, v0 uint32) {
+func fn3788(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19648,7 +25074,7 @@ func fn3787(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
 	if v1 == 0 {
@@ -19666,16 +25092,16 @@ func fn3787(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3788(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3789(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -19701,7 +25127,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3789(m *Module, v0 uint32) uint32 {
+func fn3790(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -19729,7 +25155,7 @@ func fn3789(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -19737,7 +25163,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3790(m *Module, v0 uint32) uint32 {
+func fn3791(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -19754,13 +25180,13 @@ func fn3790(m *Module, v0 uint32) uint32 {
 	i0 = v0 + uint32(12)
 	i1 = v1 + uint32(12)
 	i2 = v1 + uint32(8)
-	i0 = fn3785(m, i0, i1, i2)
+	i0 = fn3786(m, i0, i1, i2)
 	if i0 != uint32(1) {
 		goto L2
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	fn3614(m, i0)
+	fn3615(m, i0)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -19776,7 +25202,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3791(m *Module, v0 uint32) uint32 {
+func fn3792(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19789,80 +25215,7 @@ func fn3791(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3706(m, uint32(10082076))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+80)) = uint32(1663)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = uint64(0)
-	i0 = v1 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v1 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v1 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v1 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v1 + uint32(56)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v1 + uint32(64)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v1 + uint32(69)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3792(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn2294(m, uint32(2), v2)
-	v1 = i0
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3793(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn3706(m, uint32(10082284))
+	i0 = fn3707(m, uint32(10082076))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -19901,28 +25254,28 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3794(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3793(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
 	_ = i0
-	var i1 uint32
-	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i0 = m.g0
+	i0 = i0 - uint32(16)
 	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	i0 = fn2295(m, uint32(2), v2)
+	v1 = i0
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn3795(m *Module, v0 uint32) uint32 {
+func fn3794(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19935,7 +25288,7 @@ func fn3795(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3706(m, uint32(10082492))
+	i0 = fn3707(m, uint32(10082284))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -19974,7 +25327,80 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3796(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3795(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3796(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn3707(m, uint32(10082492))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+80)) = uint32(1666)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = uint64(0)
+	i0 = v1 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v1 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v1 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v1 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v1 + uint32(56)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v1 + uint32(64)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v1 + uint32(69)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3797(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -19995,7 +25421,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3797(m *Module, v0 uint32) {
+func fn3798(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -20008,18 +25434,18 @@ func fn3797(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = i0 + uint32(99532)
 	if i0 == v0 {
 		goto L1
 	}
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	if i0 == 0 {
 		goto L2
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -20038,7 +25464,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
@@ -20050,7 +25476,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3798(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3799(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -20076,7 +25502,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3799(m *Module, v0 uint32) uint32 {
+func fn3800(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -20104,7 +25530,7 @@ func fn3799(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -20112,7 +25538,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3800(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3801(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -20134,7 +25560,7 @@ func fn3800(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	v3 = uint32(0)
-	i0 = fn3784(m, v0, v1)
+	i0 = fn3785(m, v0, v1)
 	v0 = i0
 	if int32(v0) < int32(uint32(0)) {
 		goto L1
@@ -20155,7 +25581,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3801(m *Module, v0 uint32) uint32 {
+func fn3802(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -20168,7 +25594,7 @@ func fn3801(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3706(m, uint32(10082284))
+	i0 = fn3707(m, uint32(10082284))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -20181,7 +25607,7 @@ func fn3801(m *Module, v0 uint32) uint32 {
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+80)) = uint32(1664)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+80)) = uint32(1665)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
@@ -20207,7 +25633,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3802(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3803(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -20217,7 +25643,7 @@ func fn3802(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
 	i0 = v3 + uint32(99532)
@@ -20235,7 +25661,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3803(m *Module, v0 uint32) {
+func fn3804(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -20252,8 +25678,8 @@ func fn3803(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
-	i0 = fn4221(m)
+	fn3703(m, v0)
+	i0 = fn4222(m)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	v2 = i0
@@ -20262,10 +25688,10 @@ func fn3803(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	if i0 != uint32(1666) {
+	if i0 != uint32(1667) {
 		goto L1
 	}
-	fn2070(m, v1, v0)
+	fn2071(m, v1, v0)
 	m.depth--
 	return
 L1:
@@ -20290,7 +25716,7 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
 	i0 = v2 + uint32(4)
 	v2 = i0
@@ -20311,7 +25737,7 @@ L3:
 	if int32(v2) < int32(uint32(101)) {
 		goto L4
 	}
-	fn2071(m, v1)
+	fn2072(m, v1)
 L4:
 	m.depth--
 	return
@@ -20319,7 +25745,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn3804(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3805(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -20373,7 +25799,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3805(m *Module, v0 uint32) {
+func fn3806(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -20397,8 +25823,8 @@ func fn3805(m *Module, v0 uint32) {
 	if v1 == 0 {
 		goto L1
 	}
-	fn3702(m, v0)
-	i0 = fn4221(m)
+	fn3703(m, v0)
+	i0 = fn4222(m)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
 	v3 = i0
@@ -20407,10 +25833,10 @@ func fn3805(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	if i0 != uint32(1667) {
+	if i0 != uint32(1668) {
 		goto L2
 	}
-	fn2070(m, v2, v0)
+	fn2071(m, v2, v0)
 	m.depth--
 	return
 L2:
@@ -20442,7 +25868,7 @@ L4:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	i0 = v1 + k32(4294967292)
 	v1 = i0
@@ -20466,7 +25892,7 @@ L3:
 	if int32(v1) < int32(uint32(101)) {
 		goto L1
 	}
-	fn2071(m, v2)
+	fn2072(m, v2)
 L1:
 	m.depth--
 	return
@@ -20474,7 +25900,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3806(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3807(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -20523,7 +25949,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3807(m *Module, v0 uint32) {
+func fn3808(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -20544,8 +25970,8 @@ func fn3807(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	fn3702(m, v0)
-	i0 = fn4221(m)
+	fn3703(m, v0)
+	i0 = fn4222(m)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
 	v3 = i0
@@ -20554,10 +25980,10 @@ func fn3807(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	if i0 != uint32(1668) {
+	if i0 != uint32(1669) {
 		goto L1
 	}
-	fn2070(m, v2, v0)
+	fn2071(m, v2, v0)
 	m.depth--
 	return
 L1:
@@ -20589,7 +26015,7 @@ L3:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	i0 = v1 + k32(4294967292)
 	v1 = i0
@@ -20613,7 +26039,7 @@ L2:
 	if int32(v1) < int32(uint32(101)) {
 		goto L5
 	}
-	fn2071(m, v2)
+	fn2072(m, v2)
 L5:
 	m.depth--
 	return
@@ -20621,7 +26047,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn3808(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3809(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -20670,7 +26096,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3809(m *Module, v0 uint32) uint32 {
+func fn3810(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -20681,7 +26107,7 @@ func fn3809(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3810(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3811(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -20693,7 +26119,7 @@ func fn3810(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i2 = v2 + uint32(12)
-	i0 = fn3783(m, v0, v1, i2)
+	i0 = fn3784(m, v0, v1, i2)
 	v1 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -20703,7 +26129,7 @@ func fn3810(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3811(m *Module, v0 uint32) uint32 {
+func fn3812(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -20713,7 +26139,7 @@ func fn3811(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3812(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3813(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20731,7 +26157,7 @@ func fn3812(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i2 = v2 + uint32(12)
-	i0 = fn3783(m, v0, v1, i2)
+	i0 = fn3784(m, v0, v1, i2)
 	switch i0 {
 	case 1:
 		goto L2
@@ -20754,7 +26180,7 @@ L3:
 L2:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3611(m, i0, v1)
+	fn3612(m, i0, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -20763,7 +26189,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3813(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3814(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -20781,7 +26207,7 @@ func fn3813(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i1 = v2 + uint32(8)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i0 = fn3735(m, v1, uint32(8402588), uint32(2), uint32(2), v2)
+	i0 = fn3736(m, v1, uint32(8402588), uint32(2), uint32(2), v2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -20790,7 +26216,7 @@ func fn3813(m *Module, v0 uint32, v1 uint32) uint32 {
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3772(m, v0, i1, i2)
+	i0 = fn3773(m, v0, i1, i2)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -20800,7 +26226,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3814(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3815(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20822,7 +26248,7 @@ func fn3814(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i1 = v2 + uint32(24)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i0 = fn3735(m, v1, uint32(8402717), uint32(1), uint32(2), v2)
+	i0 = fn3736(m, v1, uint32(8402717), uint32(1), uint32(2), v2)
 	if i0 == 0 {
 		goto L1
 	}
@@ -20830,7 +26256,7 @@ func fn3814(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
 	i2 = v2 + uint32(20)
-	i0 = fn3783(m, v0, i1, i2)
+	i0 = fn3784(m, v0, i1, i2)
 	switch i0 {
 	case 1:
 		goto L3
@@ -20873,63 +26299,11 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3815(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn3775(m, v0, v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
 func fn3816(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
 	var i0 uint32
 	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn3706(m, uint32(10082076))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = uint32(1663)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
-	i0 = v2 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(56)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(64)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(69)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-L1:
-	m.depth--
-	return v2
+	i0 = fn3776(m, v0, v1)
+	return i0
 }
 
 //go:norace
@@ -20947,7 +26321,7 @@ func fn3817(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3706(m, uint32(10082284))
+	i0 = fn3707(m, uint32(10082076))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -20999,7 +26373,7 @@ func fn3818(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3706(m, uint32(10082492))
+	i0 = fn3707(m, uint32(10082284))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -21038,7 +26412,59 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3819(m *Module, v0 uint32) uint32 {
+func fn3819(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn3707(m, uint32(10082492))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = uint32(1666)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
+	i0 = v2 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(56)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(64)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(69)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3820(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	i0 = bits.RotateLeft32(v0, int(uint32(28)&31))
@@ -21047,7 +26473,7 @@ func fn3819(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3820(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3821(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	i0 = b2i(v0 == v1)
@@ -21056,7 +26482,7 @@ func fn3820(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3821(m *Module, v0 uint32) uint32 {
+func fn3822(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -21073,7 +26499,7 @@ func fn3821(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3822(m *Module, v0 uint32) uint32 {
+func fn3823(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -21083,7 +26509,7 @@ func fn3822(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3823(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3824(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -21138,7 +26564,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3824(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3825(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -21325,7 +26751,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn3825(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3826(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -21489,7 +26915,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3826(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3827(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -21514,7 +26940,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3827(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3828(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -21571,7 +26997,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3828(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3829(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -21586,8 +27012,8 @@ func fn3828(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	if v4 != 0 {
 		goto L2
 	}
-	v5 = uint32(1692)
-	v6 = uint32(1693)
+	v5 = uint32(1693)
+	v6 = uint32(1694)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
@@ -21632,14 +27058,14 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(1694)
-	if v0 != uint32(1695) {
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(1695)
+	if v0 != uint32(1696) {
 		goto L5
 	}
-	if v1 != uint32(1696) {
+	if v1 != uint32(1697) {
 		goto L5
 	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(1697)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(1698)
 L5:
 	v7 = v4
 L3:
@@ -21648,7 +27074,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3829(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3830(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -21680,7 +27106,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3830(m *Module, v0 uint32) {
+func fn3831(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21837,7 +27263,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3831(m *Module, v0 uint32) {
+func fn3832(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21914,13 +27340,13 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3832(m *Module, v0 uint32) uint32 {
+func fn3833(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+3880)) = v1
 	return v1
@@ -21928,7 +27354,7 @@ func fn3832(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3833(m *Module, v0 uint32) uint32 {
+func fn3834(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -21938,7 +27364,7 @@ func fn3833(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3834(m *Module, v0 uint32) {
+func fn3835(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -21960,36 +27386,36 @@ func fn3834(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3835(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3836(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3880))
 	v2 = i0
 	if v2 != 0 {
 		goto L1
 	}
-	fn4166(m, uint32(8403014), uint32(8390521))
+	fn4167(m, uint32(8403014), uint32(8390521))
 	panic(ErrUnreachable)
 L1:
-	i0 = fn519(m, v2, v0, v1)
+	i0 = fn520(m, v2, v0, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3836(m *Module, v0 uint32) uint32 {
+func fn3837(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22010,7 +27436,7 @@ func fn3836(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3880))
@@ -22019,7 +27445,7 @@ func fn3836(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3615(m, v3, i1, uint32(8421589))
+	fn3616(m, v3, i1, uint32(8421589))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -22031,7 +27457,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L3:
 	i2 = v1 + uint32(12)
-	i0 = fn518(m, v4, v0, i2)
+	i0 = fn519(m, v4, v0, i2)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -22043,7 +27469,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v2 = i0
@@ -22054,7 +27480,7 @@ L4:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn3837(m, i0, v2, v0)
+	i0 = fn3838(m, i0, v2, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
@@ -22069,9 +27495,9 @@ L4:
 	if v4 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
-	fn3838(m, v3)
+	fn3839(m, v3)
 	v2 = uint32(0)
 L1:
 	i0 = v1 + uint32(16)
@@ -22081,7 +27507,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3837(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3838(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -22101,13 +27527,13 @@ func fn3837(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	i1 = k32(10089824) + uint32(26072)
 	i2 = v3 + uint32(4)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	v1 = i0
 	if int32(v1) < int32(uint32(1)) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = fn1986(m, i0)
+	i0 = fn1987(m, i0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	v4 = i0
@@ -22122,7 +27548,7 @@ func fn3837(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	if int32(v1) < int32(uint32(1)) {
 		goto L1
@@ -22134,7 +27560,7 @@ L2:
 	v1 = uint32(0)
 	i0 = k32(10089824) + uint32(27632)
 	i1 = v3 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L3
@@ -22153,7 +27579,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -22162,7 +27588,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3838(m *Module, v0 uint32) {
+func fn3839(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22194,13 +27620,13 @@ func fn3838(m *Module, v0 uint32) {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn3610(m, v0)
+	i0 = fn3611(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn4207(m, i0)
+	i0 = fn4208(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+144))
 	if i0 != 0 {
 		goto L1
@@ -22208,9 +27634,9 @@ func fn3838(m *Module, v0 uint32) {
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
-	i0 = fn2348(m, i0, i1)
+	i0 = fn2349(m, i0, i1)
 	v4 = i0
-	i1 = fn1078(m, v2)
+	i1 = fn1079(m, v2)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v5
 	if v5 == 0 {
@@ -22226,10 +27652,10 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn1385(m, i0)
+	i0 = fn1386(m, i0)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
-	i0 = fn2796(m, i0, uint32(8541597))
+	i0 = fn2797(m, i0, uint32(8541597))
 	if i0 == 0 {
 		goto L8
 	}
@@ -22243,7 +27669,7 @@ L4:
 	goto L7
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
-	i0 = fn2796(m, i0, uint32(8542314))
+	i0 = fn2797(m, i0, uint32(8542314))
 	v10 = i0
 	if v10 == 0 {
 		goto L6
@@ -22265,7 +27691,7 @@ L7:
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	i0 = fn2796(m, i0, uint32(8508004))
+	i0 = fn2797(m, i0, uint32(8508004))
 	if i0 != 0 {
 		goto L9
 	}
@@ -22302,7 +27728,7 @@ L10:
 	if v9 != 0 {
 		goto L11
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L11:
 	v6 = v7
 	goto L5
@@ -22321,7 +27747,7 @@ L5:
 	if v9 != 0 {
 		goto L12
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L12:
 	if v5 != 0 {
 		goto L4
@@ -22341,7 +27767,7 @@ L3:
 	i1 = v7 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
 L2:
-	i0 = fn1079(m, v2, v5)
+	i0 = fn1080(m, v2, v5)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v7 = i0
 	if v7 == uint32(1073741823) {
@@ -22353,9 +27779,9 @@ L2:
 	if v7 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
-	fn3599(m, v0, v2)
+	fn3600(m, v0, v2)
 	i0 = v1 + uint32(16)
 	m.g0 = i0
 	return
@@ -22363,7 +27789,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3839(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3840(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22387,7 +27813,7 @@ func fn3839(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3615(m, v0, i1, uint32(8421589))
+	fn3616(m, v0, i1, uint32(8421589))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -22399,7 +27825,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L3:
 	i2 = v2 + uint32(12)
-	i0 = fn518(m, v3, v1, i2)
+	i0 = fn519(m, v3, v1, i2)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -22411,7 +27837,7 @@ L3:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
@@ -22423,7 +27849,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3840(m *Module, v0 uint32) uint32 {
+func fn3841(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22433,15 +27859,15 @@ func fn3840(m *Module, v0 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2675(m, v0)
+	i0 = fn2676(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = fn3841(m, i0, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = fn3842(m, i0, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -22454,14 +27880,14 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn3841(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3842(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22487,11 +27913,11 @@ func fn3841(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v4 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3615(m, v0, i1, uint32(8421589))
+	fn3616(m, v0, i1, uint32(8421589))
 	goto L1
 L2:
 	i2 = v2 + uint32(12)
-	i0 = fn518(m, v3, v1, i2)
+	i0 = fn519(m, v3, v1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -22505,7 +27931,7 @@ L2:
 	if v0 == uint32(10058952) {
 		goto L1
 	}
-	i0 = fn2348(m, v0, uint32(10058952))
+	i0 = fn2349(m, v0, uint32(10058952))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
@@ -22526,15 +27952,15 @@ L2:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
-	i1 = fn1968(m, v1)
+	i1 = fn1969(m, v1)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v4
 	if v4 == 0 {
 		goto L3
 	}
-	i0 = fn519(m, v3, v1, v4)
+	i0 = fn520(m, v3, v1, v4)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
@@ -22552,7 +27978,7 @@ L4:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	v4 = uint32(0)
 L1:
@@ -22563,7 +27989,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3842(m *Module, v0 uint32) uint32 {
+func fn3843(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22576,14 +28002,14 @@ func fn3842(m *Module, v0 uint32) uint32 {
 	_ = i1
 	b := m.base
 	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = fn3841(m, i0, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = fn3842(m, i0, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
 	v1 = uint32(0)
-	i0 = fn3003(m, v0, uint32(0))
+	i0 = fn3004(m, v0, uint32(0))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -22596,7 +28022,7 @@ func fn3842(m *Module, v0 uint32) uint32 {
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	if v2 == 0 {
 		goto L1
@@ -22631,7 +28057,7 @@ L3:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	if v1 == 0 {
 		goto L6
@@ -22647,24 +28073,24 @@ L5:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	return v1
 L6:
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8490263))
+	fn3605(m, i0, uint32(8490263))
 L1:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn3843(m *Module, v0 uint32) {
+func fn3844(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -22686,14 +28112,14 @@ func fn3843(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3844(m *Module, v0 uint32) uint32 {
+func fn3845(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22703,14 +28129,14 @@ func fn3844(m *Module, v0 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2675(m, v0)
+	i0 = fn2676(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
-	i0 = fn3842(m, v0)
+	i0 = fn3843(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -22723,14 +28149,14 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn3845(m *Module) uint32 {
+func fn3846(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var i1 uint32
@@ -22745,7 +28171,7 @@ func fn3845(m *Module) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3846(m *Module, v0 uint32) {
+func fn3847(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22781,12 +28207,12 @@ L3:
 	if v2 == uint32(10058952) {
 		goto L5
 	}
-	i0 = fn2348(m, v2, uint32(10058952))
+	i0 = fn2349(m, v2, uint32(10058952))
 	if i0 == 0 {
 		goto L4
 	}
 L5:
-	i0 = fn1982(m, v1)
+	i0 = fn1983(m, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L4
@@ -22808,7 +28234,7 @@ L5:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	i0 = v3 + uint32(4)
 	v3 = i0
@@ -22822,18 +28248,18 @@ L4:
 		goto L3
 	}
 L2:
-	i0 = fn1505(m, v1, uint32(0), v2, uint32(0))
+	i0 = fn1506(m, v1, uint32(0), v2, uint32(0))
 	if i0 == 0 {
 		goto L1
 	}
-	fn3649(m, uint32(8395034), uint32(0))
+	fn3650(m, uint32(8395034), uint32(0))
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3847(m *Module, v0 uint32) uint32 {
+func fn3848(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22843,22 +28269,22 @@ func fn3847(m *Module, v0 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512492))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512508))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn8112(m, v1, uint32(46))
+	i0 = fn8113(m, v1, uint32(46))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 	i1 = v2 + uint32(1)
-	i0 = fn8100(m, v0, i1)
+	i0 = fn8101(m, v0, i1)
 	if i0 != 0 {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512492)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512508)) = uint32(0)
 	v0 = v1
 L1:
 	return v0
@@ -22866,21 +28292,21 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3848(m *Module, v0 uint32) uint32 {
+func fn3849(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512492))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512508))
 	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512492)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512508)) = v0
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn3849(m *Module, v0 uint32) uint32 {
+func fn3850(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -22890,7 +28316,7 @@ func fn3849(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3850(m *Module, v0 uint32, v1 uint32) {
+func fn3851(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	*(*uint32)(unsafe.Add(b, uint64(v0)+3900)) = v1
 	return
@@ -22898,7 +28324,7 @@ func fn3850(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn3851(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3852(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -22917,9 +28343,9 @@ func fn3851(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn2740(m, v0)
+	i0 = fn2741(m, v0)
 	v0 = i0
-	i0 = fn2740(m, v1)
+	i0 = fn2741(m, v1)
 	v1 = i0
 	if v0 == 0 {
 		goto L1
@@ -22927,28 +28353,28 @@ func fn3851(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn8105(m, v0)
+	i0 = fn8106(m, v0)
 	v3 = i0
-	i1 = fn8105(m, v1)
+	i1 = fn8106(m, v1)
 	v4 = i1
 	i0 = v3 + v4
 	i0 = i0 + uint32(2)
-	i0 = fn2104(m, i0)
+	i0 = fn2105(m, i0)
 	v5 = i0
 	if v5 != 0 {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(0)
 L2:
-	i0 = fn8109(m, v5, v0, v3)
+	i0 = fn8110(m, v5, v0, v3)
 	v0 = i0
 	i0 = v0 + v3
 	v3 = i0
 	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(58))
 	i0 = v3 + uint32(1)
 	i2 = v4 + uint32(1)
-	i0 = fn8109(m, i0, v1, i2)
+	i0 = fn8110(m, i0, v1, i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2644))
 	v3 = i0
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -22960,14 +28386,14 @@ L2:
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	return v3
 L3:
-	fn2107(m, v0)
+	fn2108(m, v0)
 L1:
 	return v3
 }
 
 //go:norace
 //go:nocheckptr
-func fn3852(m *Module, v0 uint32, v1 uint32) {
+func fn3853(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -22991,13 +28417,13 @@ func fn3852(m *Module, v0 uint32, v1 uint32) {
 		goto L1
 	}
 	i0 = k32(10089824) + uint32(2640)
-	fn4051(m, i0)
+	fn4052(m, i0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2644))
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn3851(m, v0, v1, uint32(0))
+	i0 = fn3852(m, v0, v1, uint32(0))
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -23029,7 +28455,7 @@ L1:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 L3:
@@ -23050,11 +28476,11 @@ L3:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	*(*uint32)(unsafe.Add(b, uint64(i0)+16)) = uint32(0)
-	fn2107(m, v2)
+	fn2108(m, v2)
 L2:
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+2640)))
 	v2 = i2
@@ -23071,14 +28497,14 @@ L2:
 		goto L6
 	}
 	i0 = k32(10089824) + uint32(2640)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L6:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3853(m *Module, v0 uint32) uint32 {
+func fn3854(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23095,7 +28521,7 @@ func fn3853(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+3896))
@@ -23106,14 +28532,14 @@ func fn3853(m *Module, v0 uint32) uint32 {
 	if v4 != 0 {
 		goto L2
 	}
-	i0 = fn4239(m, v3, uint32(256))
+	i0 = fn4240(m, v3, uint32(256))
 	if i0 == 0 {
 		goto L1
 	}
 L2:
 	*(*uint32)(unsafe.Add(b, v1)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
-	i0 = fn3603(m, i0, uint32(8413020), v1)
+	i0 = fn3604(m, i0, uint32(8413020), v1)
 	v2 = k32(4294967295)
 L1:
 	i0 = v1 + uint32(16)
@@ -23123,7 +28549,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3854(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3855(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -23147,7 +28573,7 @@ func fn3854(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i0 = i0 - uint32(32)
 	v4 = i0
 	m.g0 = v4
-	i0 = fn2838(m, v2)
+	i0 = fn2839(m, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -23155,12 +28581,12 @@ func fn3854(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v1 = k32(4294967295)
 	goto L1
 L2:
-	i0 = fn1982(m, v1)
+	i0 = fn1983(m, v1)
 	v5 = i0
 	if v5 != 0 {
 		goto L4
 	}
-	fn3641(m, uint32(8517927), uint32(2211))
+	fn3642(m, uint32(8517927), uint32(2211))
 	v1 = k32(4294967295)
 	goto L3
 L4:
@@ -23176,10 +28602,10 @@ L4:
 		goto L5
 	}
 	i0 = k32(10089824) + uint32(2640)
-	fn4051(m, i0)
+	fn4052(m, i0)
 L5:
 	v6 = uint32(0)
-	i0 = fn3851(m, v2, v2, uint32(0))
+	i0 = fn3852(m, v2, v2, uint32(0))
 	v7 = i0
 	if v7 == 0 {
 		goto L6
@@ -23202,7 +28628,7 @@ L6:
 		goto L7
 	}
 	i0 = k32(10089824) + uint32(2640)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L7:
 	if v6 != 0 {
 		goto L8
@@ -23213,7 +28639,7 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
 	i4 = v4 + uint32(12)
-	i0 = fn3855(m, v0, v2, v2, v5, i4)
+	i0 = fn3856(m, v0, v2, v2, v5, i4)
 	v6 = i0
 	if v6 != 0 {
 		goto L8
@@ -23221,7 +28647,7 @@ L7:
 	v1 = k32(4294967295)
 	goto L3
 L8:
-	i0 = fn3856(m, v0, v1, v6, v2, v3)
+	i0 = fn3857(m, v0, v1, v6, v2, v3)
 	v1 = i0
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -23235,7 +28661,7 @@ L3:
 	if v6 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v4 + uint32(32)
 	m.g0 = i0
@@ -23244,7 +28670,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3855(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3856(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -23329,7 +28755,7 @@ L4:
 		goto L5
 	}
 	i0 = k32(10089824) + uint32(2640)
-	fn4051(m, i0)
+	fn4052(m, i0)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2644))
 	if i0 != 0 {
@@ -23338,17 +28764,17 @@ L5:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8696808))
 	*(*uint64)(unsafe.Add(b, uint64(v5)+24)) = l1
 	i5 = v5 + uint32(24)
-	i1 = fn3828(m, uint32(1698), uint32(1699), uint32(1700), uint32(1701), i5)
+	i1 = fn3829(m, uint32(1699), uint32(1700), uint32(1701), uint32(1702), i5)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2644)) = v4
 	if v4 != 0 {
 		goto L9
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L8
 L9:
 	i2 = v5 + uint32(20)
-	i0 = fn3851(m, v1, v2, i2)
+	i0 = fn3852(m, v1, v2, i2)
 	v2 = i0
 	if v2 == 0 {
 		goto L10
@@ -23359,12 +28785,12 @@ L9:
 		goto L6
 	}
 L10:
-	i0 = fn2104(m, uint32(40))
+	i0 = fn2105(m, uint32(40))
 	v4 = i0
 	if v4 != 0 {
 		goto L7
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L8:
 	l1 = *(*uint64)(unsafe.Add(b, v5))
 	*(*uint64)(unsafe.Add(b, v3)) = l1
@@ -23392,15 +28818,15 @@ L7:
 	if v6 == 0 {
 		goto L15
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v0 = i0
-	i0 = fn1740(m, v6)
+	i0 = fn1741(m, v6)
 	v6 = i0
 	if v6 == 0 {
 		goto L14
 	}
-	l1 = fn4199(m, v0)
+	l1 = fn4200(m, v0)
 	*(*uint64)(unsafe.Add(b, uint64(v4)+24)) = l1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v6
 	i1 = v4 + uint32(16)
@@ -23408,7 +28834,7 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
 L15:
-	fn2064(m, v0)
+	fn2065(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -23441,11 +28867,11 @@ L17:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2644))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	i0 = fn3825(m, i0, i1, v4)
+	i0 = fn3826(m, i0, i1, v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L12
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L14:
 	l1 = *(*uint64)(unsafe.Add(b, v5))
 	*(*uint64)(unsafe.Add(b, v3)) = l1
@@ -23475,7 +28901,7 @@ L14:
 	if v0 != 0 {
 		goto L20
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L20:
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
 L19:
@@ -23496,12 +28922,12 @@ L19:
 	if v0 != 0 {
 		goto L21
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L21:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	*(*uint32)(unsafe.Add(b, uint64(i0)+16)) = uint32(0)
-	fn2107(m, v4)
+	fn2108(m, v4)
 	goto L6
 L13:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v4
@@ -23523,7 +28949,7 @@ L11:
 	if v3 != 0 {
 		goto L22
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L22:
 	v0 = v4
 L6:
@@ -23542,14 +28968,14 @@ L6:
 		goto L23
 	}
 	i0 = k32(10089824) + uint32(2640)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
-	fn2107(m, v3)
+	fn2108(m, v3)
 L3:
 	i0 = v5 + uint32(32)
 	m.g0 = i0
@@ -23558,7 +28984,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3856(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3857(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -23574,7 +29000,7 @@ func fn3856(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	if i0 != 0 {
 		goto L1
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+3884)) = v2
 	if v2 != 0 {
@@ -23589,7 +29015,7 @@ L3:
 	if int32(i0) > int32(v5) {
 		goto L2
 	}
-	i0 = fn1501(m, v2, uint32(10059656))
+	i0 = fn1502(m, v2, uint32(10059656))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L3
 	}
@@ -23604,14 +29030,14 @@ L2:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L4:
 	v0 = k32(4294967295)
-	i0 = fn1496(m, v2, v5, v1)
+	i0 = fn1497(m, v2, v5, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
 	if v4 == 0 {
 		goto L6
 	}
-	i0 = fn519(m, v4, v3, v1)
+	i0 = fn520(m, v4, v3, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -23623,7 +29049,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn3857(m *Module, v0 uint32) uint32 {
+func fn3858(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -23631,36 +29057,36 @@ func fn3857(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i1 = fn8105(m, v0)
-	i0 = fn4139(m, v0, i1)
+	i1 = fn8106(m, v0)
+	i0 = fn4140(m, v0, i1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3858(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3859(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn8100(m, v0, v1)
+	i0 = fn8101(m, v0, v1)
 	i0 = b2i(i0 == 0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3859(m *Module, v0 uint32) {
+func fn3860(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn2107(m, v0)
+	fn2108(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3860(m *Module, v0 uint32) {
+func fn3861(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23697,7 +29123,7 @@ func fn3860(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 L2:
@@ -23718,11 +29144,11 @@ L2:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	*(*uint32)(unsafe.Add(b, uint64(i0)+16)) = uint32(0)
-	fn2107(m, v0)
+	fn2108(m, v0)
 L1:
 	m.depth--
 	return
@@ -23730,7 +29156,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3861(m *Module, v0 uint32) uint32 {
+func fn3862(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23800,19 +29226,19 @@ L4:
 		goto L4
 	}
 	i1 = v1 + uint32(12)
-	i0 = fn2085(m, uint32(0), i1)
+	i0 = fn2086(m, uint32(0), i1)
 	v2 = k32(4294967295)
 	if v3 > uint32(536870910) {
 		goto L5
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512496))
-	i0 = fn2106(m, i0, v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512512))
+	i0 = fn2107(m, i0, v4)
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512496))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512512))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10083696))
 	v4 = i1
 	if i0 == v4 {
@@ -23824,22 +29250,22 @@ L6:
 	i0 = i0 + k32(4294967288)
 	m.copy(i0, v0, v5)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10083696)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512496)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512512)) = v3
 L5:
 	i1 = v1 + uint32(12)
-	fn2101(m, uint32(0), i1)
+	fn2102(m, uint32(0), i1)
 L3:
 	i0 = v1 + uint32(32)
 	m.g0 = i0
 	return v2
 L1:
-	fn4166(m, uint32(8519215), uint32(8570233))
+	fn4167(m, uint32(8519215), uint32(8570233))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3862(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3863(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -23853,14 +29279,14 @@ func fn3862(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	fn4166(m, uint32(8519238), uint32(8570298))
+	fn4167(m, uint32(8519238), uint32(8570298))
 	panic(ErrUnreachable)
 L1:
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn3861(m, v2)
+	i0 = fn3862(m, v2)
 	v1 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -23869,7 +29295,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3863(m *Module) uint32 {
+func fn3864(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -23888,7 +29314,7 @@ func fn3863(m *Module) uint32 {
 	_ = i1
 	b := m.base
 	v0 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -23904,7 +29330,7 @@ func fn3863(m *Module) uint32 {
 	v4 = i0
 L3:
 	v2 = v4
-	i0 = fn2675(m, v3)
+	i0 = fn2676(m, v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L6
@@ -23922,7 +29348,7 @@ L3:
 	}
 	goto L1
 L6:
-	i0 = fn1501(m, v1, v3)
+	i0 = fn1502(m, v1, v3)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -23938,7 +29364,7 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -23952,7 +29378,7 @@ L7:
 		goto L1
 	}
 L5:
-	fn2072(m, v1)
+	fn2073(m, v1)
 	return uint32(0)
 L4:
 	if v4 == uint32(1073741823) {
@@ -23964,7 +29390,7 @@ L4:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
 	i0 = v2 + uint32(8)
 	v4 = i0
@@ -23981,7 +29407,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3864(m *Module) uint32 {
+func fn3865(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -23996,15 +29422,15 @@ func fn3864(m *Module) uint32 {
 	_ = i1
 	b := m.base
 	v0 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3888))
-	i0 = fn2033(m, i0, uint32(8465555))
+	i0 = fn2034(m, i0, uint32(8465555))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn2033(m, v1, uint32(8529744))
+	i0 = fn2034(m, v1, uint32(8529744))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -24017,12 +29443,12 @@ func fn3864(m *Module) uint32 {
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn1580(m, v2)
+	i0 = fn1581(m, v2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -24035,14 +29461,14 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3865(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3866(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24061,28 +29487,28 @@ func fn3865(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i2
 	b := m.base
 	v2 = uint32(0)
-	i0 = fn3841(m, v0, v1)
+	i0 = fn3842(m, v0, v1)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn1980(m, v3)
+	i0 = fn1981(m, v3)
 	v4 = i0
 	i1 = k32(10089824) + uint32(21936)
 	v5 = i1
-	i0 = fn1746(m, v4, v5)
+	i0 = fn1747(m, v4, v5)
 	v6 = i0
 	if v6 != 0 {
 		goto L2
 	}
-	i2 = fn3389(m)
-	i0 = fn1711(m, v4, v5, i2)
+	i2 = fn3390(m)
+	i0 = fn1712(m, v4, v5, i2)
 	v6 = i0
 L2:
 	if int32(v6) > int32(k32(4294967295)) {
 		goto L4
 	}
-	fn3867(m, v0, v1)
+	fn3868(m, v0, v1)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -24120,14 +29546,14 @@ L6:
 		goto L1
 	}
 L3:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	return v2
 }
 
 //go:norace
 //go:nocheckptr
-func fn3866(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3867(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -24141,12 +29567,12 @@ func fn3866(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v4 = i0
 	m.g0 = v4
-	i0 = fn3355(m, v3, v2, v2)
+	i0 = fn3356(m, v3, v2, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	fn3867(m, v0, v1)
+	fn3868(m, v0, v1)
 	v2 = uint32(0)
 	goto L1
 L2:
@@ -24161,7 +29587,7 @@ L2:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3880))
@@ -24170,7 +29596,7 @@ L3:
 		goto L5
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3615(m, v0, i1, uint32(8421589))
+	fn3616(m, v0, i1, uint32(8421589))
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -24182,7 +29608,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L6:
 	i2 = v4 + uint32(12)
-	i0 = fn518(m, v2, v1, i2)
+	i0 = fn519(m, v2, v1, i2)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -24194,7 +29620,7 @@ L6:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v2 = i0
@@ -24216,7 +29642,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, v4)) = v1
 	v2 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
-	i0 = fn3608(m, v0, i1, uint32(8421615), v4)
+	i0 = fn3609(m, v0, i1, uint32(8421615), v4)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -24225,7 +29651,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3867(m *Module, v0 uint32, v1 uint32) {
+func fn3868(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24235,7 +29661,7 @@ func fn3867(m *Module, v0 uint32, v1 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn3610(m, v0)
+	i0 = fn3611(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3880))
@@ -24247,5898 +29673,24 @@ func fn3867(m *Module, v0 uint32, v1 uint32) {
 	if i0 != uint32(10051608) {
 		goto L2
 	}
-	i0 = fn1726(m, v3, v1, uint32(0))
-	fn3627(m, v2)
+	i0 = fn1727(m, v3, v1, uint32(0))
+	fn3628(m, v2)
 	return
 L2:
-	i0 = fn521(m, v3, v1)
+	i0 = fn522(m, v3, v1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L3
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	i0 = fn3618(m, v0, i1)
+	i0 = fn3619(m, v0, i1)
 	if i0 == 0 {
 		goto L3
 	}
-	fn3609(m, v0)
+	fn3610(m, v0)
 L3:
-	fn3627(m, v2)
+	fn3628(m, v2)
 	return
 L1:
-	fn4166(m, uint32(8403014), uint32(8390521))
+	fn4167(m, uint32(8403014), uint32(8390521))
 	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn3868(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v1 = i0
-	m.g0 = v1
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v3 = i0
-	i1 = v1 + uint32(12)
-	i0 = fn3869(m, v0, i1)
-	v4 = i0
-	i0 = v4 & uint32(6)
-	if i0 == uint32(2) {
-		goto L1
-	}
-	v5 = uint32(8531585)
-	switch v4 {
-	case 1:
-		goto L1
-	case 2:
-		goto L3
-	case 3:
-		goto L6
-	case 4:
-		goto L5
-	case 5:
-		goto L4
-	default:
-		goto L2
-	}
-L6:
-	v5 = uint32(8466024)
-	goto L3
-L5:
-	v5 = uint32(8531616)
-	goto L3
-L4:
-	v5 = uint32(8506619)
-L3:
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	i0 = fn2696(m, v5, v1)
-	v4 = i0
-	if v4 != 0 {
-		goto L7
-	}
-	fn3624(m)
-	i0 = fn3640(m, uint32(0), v0, uint32(0))
-	v2 = k32(4294967295)
-	goto L1
-L7:
-	i0 = fn3640(m, v4, v0, uint32(0))
-	v2 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	v2 = k32(4294967295)
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L2:
-	v2 = k32(4294967295)
-	i0 = v1 + uint32(12)
-	i0 = fn3870(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+24)))
-	if i0 != uint32(1) {
-		goto L12
-	}
-	i0 = fn3841(m, v3, v0)
-	v6 = i0
-	if v6 == 0 {
-		goto L9
-	}
-	i0 = fn1980(m, v6)
-	v5 = i0
-	i0 = fn1492(m, uint32(0))
-	v7 = i0
-	if v7 != 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v0
-	if v0 != 0 {
-		goto L11
-	}
-	fn2072(m, v6)
-	goto L11
-L13:
-	i0 = fn1760(m, v5, uint32(8522531), v7)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v9
-	if v9 != 0 {
-		goto L14
-	}
-	fn2072(m, v7)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v7
-	if v7 != 0 {
-		goto L15
-	}
-	fn2072(m, v6)
-L15:
-	if v8 != 0 {
-		goto L11
-	}
-L12:
-	i0 = fn3865(m, v3, v0)
-	v5 = i0
-	if v5 == 0 {
-		goto L9
-	}
-	i0 = fn3866(m, v3, v0, v5, v4)
-	v0 = i0
-	if v0 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L16
-	}
-	fn2072(m, v0)
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v0 = i0
-	if v0 == 0 {
-		goto L18
-	}
-	i0 = fn2675(m, v0)
-	v0 = i0
-	if v0 == 0 {
-		goto L10
-	}
-	goto L17
-L18:
-	v0 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
-L17:
-	i0 = fn1760(m, v5, uint32(8522882), v0)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	if v6 != 0 {
-		goto L19
-	}
-	fn2072(m, v0)
-L19:
-	if v3 != 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L20
-	}
-	fn2072(m, v5)
-L20:
-	v2 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	goto L8
-L11:
-	if v5 == 0 {
-		goto L9
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L9
-	}
-	fn2072(m, v5)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	v2 = k32(4294967295)
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-L8:
-	fn2072(m, v4)
-L1:
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3869(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint64)(unsafe.Add(b, v1)) = uint64(0)
-	i0 = v1 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v1 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-L1:
-	v2 = uint32(1)
-	if v0 == 0 {
-		goto L2
-	}
-	if v0 == uint32(10059656) {
-		goto L2
-	}
-	i0 = fn2739(m, v0)
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	fn3624(m)
-	return uint32(1)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308640))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == 0 {
-		goto L5
-	}
-L6:
-	i0 = fn8100(m, v3, v2)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = v4 + uint32(16)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 != 0 {
-		goto L6
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522544))
-	v4 = i0
-	if v4 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == 0 {
-		goto L7
-	}
-L8:
-	i0 = fn8100(m, v3, v2)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = v4 + uint32(16)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 != 0 {
-		goto L8
-	}
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+3892))
-	v4 = i0
-	if int32(v4) > int32(uint32(0)) {
-		goto L9
-	}
-	v2 = uint32(2)
-	if int32(v4) < int32(uint32(0)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4312))
-	if i0 == 0 {
-		goto L2
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308644))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == 0 {
-		goto L10
-	}
-L11:
-	i0 = fn8100(m, v3, v2)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = v4 + uint32(16)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 != 0 {
-		goto L11
-	}
-L10:
-	v2 = uint32(2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308648))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == 0 {
-		goto L2
-	}
-L12:
-	i0 = fn8100(m, v3, v5)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = v4 + uint32(16)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 != 0 {
-		goto L12
-	}
-	goto L2
-L4:
-	if v1 == 0 {
-		goto L13
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
-	v5 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i1 = b2i(i1 != uint32(0))
-	*(*uint8)(unsafe.Add(b, uint64(v1)+12)) = uint8(i1)
-	if int32(v2) > int32(k32(4294967295)) {
-		goto L14
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v1)+12)) = uint8(k32(1))
-	i1 = uint32(0) - v2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
-L14:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308652))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == 0 {
-		goto L15
-	}
-	i0 = v2 + uint32(4)
-	v2 = i0
-L16:
-	i0 = fn8100(m, v3, v0)
-	if i0 != 0 {
-		goto L17
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-	v5 = uint32(1)
-	goto L15
-L17:
-	i0 = v2 + uint32(4)
-	v0 = i0
-	i0 = v2 + uint32(8)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v0 = i0
-	if v0 != 0 {
-		goto L16
-	}
-L15:
-	*(*uint8)(unsafe.Add(b, uint64(v1)+13)) = uint8(v5)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v3 = i0
-	if v3 != 0 {
-		goto L18
-	}
-	return uint32(4)
-L18:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	if i0 != 0 {
-		goto L19
-	}
-	return uint32(5)
-L19:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i2 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = uint32(5)
-	}
-	v2 = i0
-L2:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3870(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn4062(m, i0, i1)
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-	fn3624(m)
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i0 = fn2696(m, uint32(8506619), v1)
-	v2 = i0
-	if v2 != 0 {
-		goto L3
-	}
-	fn3624(m)
-	v0 = uint32(0)
-	i0 = fn3640(m, uint32(0), v3, uint32(0))
-	goto L1
-L3:
-	v0 = uint32(0)
-	i0 = fn3640(m, v2, v3, uint32(0))
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 != uint32(10020168) {
-		goto L4
-	}
-	v0 = v2
-	goto L1
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8405656), i2)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3871(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3888))
-	i0 = fn2033(m, i0, v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3872(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3888))
-	i0 = fn2033(m, i0, uint32(8465555))
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = fn2033(m, v0, v1)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v0)
-L2:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3873(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3888))
-	i0 = fn2033(m, i0, uint32(8465555))
-	v0 = i0
-	if v0 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	i0 = fn859(m, v0, uint32(8445972), uint32(8533108), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3874(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3888))
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	i0 = fn859(m, v0, uint32(8436265), uint32(8533108), v2)
-	v0 = i0
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3875(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3876))
-	i2 = v1 + uint32(12)
-	i0 = fn1759(m, i0, uint32(8520468), i2)
-	if int32(i0) >= int32(uint32(1)) {
-		goto L2
-	}
-	v0 = k32(4294967295)
-	goto L1
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+3904)) = i1
-	v0 = uint32(0)
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3876(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3904))
-	i0 = b2i(i0 == v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3877(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2675(m, v0)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = fn3878(m, v0)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v0)
-L2:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3878(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v1 = i0
-	m.g0 = v1
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v3 = i0
-	i0 = fn1492(m, uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn3392(m)
-	v5 = i0
-	if v5 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L8:
-	i1 = k32(10089824) + uint32(21936)
-	i0 = fn514(m, v5, i1)
-	v6 = i0
-	if v6 != 0 {
-		goto L6
-	}
-	v7 = uint32(0)
-	v6 = uint32(0)
-	v2 = uint32(0)
-	goto L5
-L7:
-	i0 = fn2675(m, uint32(8415481))
-	v5 = i0
-	if v5 != 0 {
-		goto L9
-	}
-	v2 = uint32(0)
-	goto L2
-L9:
-	v2 = uint32(0)
-	i0 = fn3879(m, v5, uint32(0), v1, uint32(0), uint32(0))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v7
-	if v7 != 0 {
-		goto L10
-	}
-	fn2072(m, v5)
-L10:
-	if v6 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v6
-	i1 = k32(10089824) + uint32(21936)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
-	i1 = v1 + uint32(32)
-	i0 = fn4085(m, uint32(8389216), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L6
-	}
-	v7 = uint32(0)
-	v2 = uint32(0)
-	goto L4
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(32)
-	if i0 == 0 {
-		goto L12
-	}
-	i1 = k32(10089824) + uint32(23540)
-	v2 = i1
-	i0 = fn514(m, v6, v2)
-	v7 = i0
-	if v7 != 0 {
-		goto L11
-	}
-	v7 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3602(m, v3, i1, v2)
-	v2 = uint32(0)
-	goto L5
-L12:
-	i1 = k32(10089824) + uint32(23540)
-	i0 = fn2034(m, v6, i1)
-	v7 = i0
-	if v7 != 0 {
-		goto L11
-	}
-	v7 = uint32(0)
-	v2 = uint32(0)
-	goto L5
-L11:
-	i0 = v1 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v5
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	v2 = uint32(0)
-	i0 = fn857(m, v7, uint32(8468443), v1)
-	v8 = i0
-	if v8 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v9
-	if v9 != 0 {
-		goto L13
-	}
-	fn2072(m, v8)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3880))
-	v8 = i0
-	if v8 != 0 {
-		goto L15
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3615(m, v3, i1, uint32(8421589))
-	goto L14
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v9 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-L16:
-	i2 = v1 + uint32(44)
-	i0 = fn518(m, v8, v0, i2)
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v9
-	if v9 != 0 {
-		goto L17
-	}
-	fn2072(m, v8)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	v8 = i0
-	if v8 == 0 {
-		goto L14
-	}
-	v2 = v8
-	goto L5
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	v8 = i0
-	if v8 == 0 {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
-	if i0 != 0 {
-		goto L5
-	}
-L18:
-	v2 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3602(m, v3, i1, v0)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v3
-	if v3 != 0 {
-		goto L19
-	}
-	fn2072(m, v5)
-L19:
-	if v6 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v5
-	if v5 != 0 {
-		goto L3
-	}
-	fn2072(m, v6)
-L3:
-	if v7 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v7)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-L1:
-	i0 = v1 + uint32(48)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3879(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint64
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint64
-	_ = v14
-	var v15 uint64
-	_ = v15
-	var v16 uint64
-	_ = v16
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(176)
-	v5 = i0
-	m.g0 = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v6 = i0
-	if v0 != 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3615(m, v6, i1, uint32(8489183))
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L4
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3615(m, v6, i1, uint32(8472754))
-	goto L2
-L4:
-	if int32(v4) > int32(k32(4294967295)) {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3615(m, v6, i1, uint32(8546810))
-	goto L2
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v7 = i0
-	if v4 == 0 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v5)+168)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+144)) = uint32(0)
-	if v1 != 0 {
-		goto L11
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3615(m, v6, i1, uint32(8416382))
-	goto L10
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(32)
-	if i0 != 0 {
-		goto L13
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3615(m, v6, i1, uint32(8403377))
-	goto L12
-L13:
-	i1 = k32(10089824) + uint32(24892)
-	i2 = v5 + uint32(168)
-	i0 = fn1704(m, v1, i1, i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
-	if i0 != uint32(10059656) {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v8
-	if v8 != 0 {
-		goto L15
-	}
-	fn2072(m, uint32(10059656))
-L15:
-	*(*uint32)(unsafe.Add(b, uint64(v5)+168)) = uint32(0)
-L14:
-	i1 = k32(10089824) + uint32(26072)
-	i2 = v5 + uint32(144)
-	i0 = fn1704(m, v1, i1, i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
-	v8 = i0
-	if v8 == 0 {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L19
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3615(m, v6, i1, uint32(8472812))
-	goto L12
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+144))
-	v1 = i0
-	if v1 == 0 {
-		goto L17
-	}
-	if v1 == uint32(10059656) {
-		goto L17
-	}
-	i1 = k32(10089824) + uint32(38768)
-	i0 = fn2034(m, v1, i1)
-	v1 = i0
-	if v1 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
-	i0 = fn2026(m, i0, v1, uint32(2))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v9
-	if v9 != 0 {
-		goto L20
-	}
-	fn2072(m, v1)
-L20:
-	if int32(v8) < int32(uint32(0)) {
-		goto L12
-	}
-	if v8 != 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8397908), uint32(1))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L17
-	}
-	goto L12
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+144))
-	v8 = i0
-	if v8 == 0 {
-		goto L21
-	}
-	if v8 == uint32(10059656) {
-		goto L21
-	}
-	i2 = k32(10089824) + uint32(38768)
-	i1 = fn2034(m, v8, i2)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+168)) = v1
-	if v1 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L17
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3615(m, v6, i1, uint32(8472626))
-	goto L12
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10039268))
-	i0 = fn3055(m, i0, uint32(8522450), uint32(1))
-	if int32(i0) < int32(uint32(0)) {
-		goto L12
-	}
-	i1 = k32(10089824) + uint32(24548)
-	i2 = v5 + uint32(168)
-	i0 = fn1704(m, v1, i1, i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
-	v8 = i0
-	if v8 != 0 {
-		goto L22
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3615(m, v6, i1, uint32(8416382))
-	goto L12
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L23
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3615(m, v6, i1, uint32(8472837))
-	goto L12
-L23:
-	i1 = k32(10089824) + uint32(24960)
-	i0 = fn1746(m, v1, i1)
-	v1 = i0
-	if int32(v1) < int32(uint32(0)) {
-		goto L12
-	}
-	if v1 != 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
-	v1 = i0
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn2783(m, v1, uint32(46), uint32(0), i3, k32(4294967295))
-	v1 = i0
-	i0 = v1 + uint32(2)
-	switch i0 {
-	case 0:
-		goto L12
-	case 1:
-		goto L16
-	default:
-		goto L24
-	}
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
-	i0 = fn2806(m, i0, uint32(0), v1)
-	v8 = i0
-	if v8 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+168)) = v8
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v8
-	if v8 != 0 {
-		goto L17
-	}
-	fn2072(m, v1)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L16
-	}
-	if v4 == uint32(1) {
-		goto L25
-	}
-	i0 = v4 + k32(4294967295)
-	v8 = i0
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
-	i0 = fn2783(m, i0, uint32(46), uint32(0), v1, k32(4294967295))
-	v1 = i0
-	i0 = v1 + uint32(2)
-	switch i0 {
-	case 0:
-		goto L12
-	case 1:
-		goto L28
-	default:
-		goto L27
-	}
-L28:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
-	fn3615(m, v6, i1, uint32(8496706))
-	goto L12
-L27:
-	i0 = v8 + k32(4294967295)
-	v8 = i0
-	if v8 != 0 {
-		goto L26
-	}
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+144))
-	fn3843(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
-	i0 = fn2806(m, i0, uint32(0), v1)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L29
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v9
-	if v9 != 0 {
-		goto L29
-	}
-	fn2072(m, v8)
-L29:
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 != 0 {
-		goto L30
-	}
-	v8 = v1
-	goto L6
-L30:
-	*(*uint32)(unsafe.Add(b, uint64(v5)+132)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+128)) = v1
-	i1 = v5 + uint32(128)
-	i0 = fn2696(m, uint32(8526072), i1)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v9
-	if v9 == 0 {
-		goto L9
-	}
-	goto L8
-L16:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
-	fn3615(m, v6, i1, uint32(8496651))
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+144))
-	v1 = i0
-	if v1 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v8
-	if v8 != 0 {
-		goto L10
-	}
-	fn2072(m, v1)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v8
-	if v8 != 0 {
-		goto L2
-	}
-	v8 = uint32(0)
-L9:
-	fn2072(m, v1)
-L8:
-	if v8 != 0 {
-		goto L6
-	}
-	goto L2
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 != 0 {
-		goto L31
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3615(m, v6, i1, uint32(8489183))
-	goto L2
-L31:
-	v8 = v0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	v8 = v0
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3880))
-	v1 = i0
-	if v1 != 0 {
-		goto L39
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3615(m, v6, i1, uint32(8421589))
-	goto L38
-L39:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L40
-	}
-	i1 = v9 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L40:
-	i2 = v5 + uint32(168)
-	i0 = fn518(m, v1, v8, i2)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L41
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v9
-	if v9 != 0 {
-		goto L41
-	}
-	fn2072(m, v1)
-L41:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
-	v9 = i0
-	if v9 != 0 {
-		goto L37
-	}
-L38:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+72))
-	v1 = i0
-	if v1 == 0 {
-		goto L36
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 == 0 {
-		goto L36
-	}
-	goto L33
-L37:
-	if v9 == uint32(10059656) {
-		goto L42
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	i0 = fn3837(m, i0, v9, v8)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L35
-	}
-	goto L32
-L42:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L36
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v1
-	if v1 != 0 {
-		goto L36
-	}
-	fn2072(m, uint32(10059656))
-L36:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v1 = i0
-	i0 = fn4207(m, v1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+40))
-	v10 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v5)+168)) = uint64(0)
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+3944))
-	v11 = l0
-	v9 = uint32(0)
-	i1 = v5 + uint32(164)
-	i0 = fn4371(m, uint32(8469518), i1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L34
-	}
-	i1 = v5 + uint32(160)
-	i0 = fn4371(m, uint32(8469425), i1)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L45
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+164))
-	v0 = i0
-	if v0 == 0 {
-		goto L34
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L34
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L34
-	}
-	goto L44
-L45:
-	i1 = v5 + uint32(156)
-	i0 = fn4371(m, uint32(8416544), i1)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L46
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+160))
-	v0 = i0
-	if v0 == 0 {
-		goto L47
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L47
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L47
-	}
-	fn2072(m, v0)
-L47:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+164))
-	v0 = i0
-	if v0 == 0 {
-		goto L34
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L34
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 == 0 {
-		goto L44
-	}
-	goto L34
-L46:
-	*(*uint32)(unsafe.Add(b, uint64(v5)+100)) = uint32(10059656)
-	i0 = v5 + uint32(112)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+156))
-	v12 = i1
-	if v12 != 0 {
-		i1 = v12
-	} else {
-		i1 = uint32(10059656)
-	}
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+96)) = v8
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+164))
-	v12 = i1
-	if v12 != 0 {
-		i1 = v12
-	} else {
-		i1 = uint32(10059656)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v5)+104)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+160))
-	v12 = i1
-	if v12 != 0 {
-		i1 = v12
-	} else {
-		i1 = uint32(10059656)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v5)+108)) = i1
-	i3 = v5 + uint32(96)
-	i0 = fn4379(m, v6, uint32(8395783), uint32(8532808), i3)
-	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+156))
-	v12 = i0
-	if int32(v13) > int32(k32(4294967295)) {
-		goto L43
-	}
-	if v12 == 0 {
-		goto L48
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L48
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v12)) = v0
-	if v0 != 0 {
-		goto L48
-	}
-	fn2072(m, v12)
-L48:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+160))
-	v0 = i0
-	if v0 == 0 {
-		goto L49
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L49
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L49
-	}
-	fn2072(m, v0)
-L49:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+164))
-	v0 = i0
-	if v0 == 0 {
-		goto L34
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L34
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L34
-	}
-L44:
-	fn2072(m, v0)
-	v1 = uint32(0)
-	goto L32
-L43:
-	if v12 == 0 {
-		goto L50
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L50
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v12)) = v9
-	if v9 != 0 {
-		goto L50
-	}
-	fn2072(m, v12)
-L50:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+160))
-	v9 = i0
-	if v9 == 0 {
-		goto L51
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v12 = i0
-	if v12 == uint32(1073741823) {
-		goto L51
-	}
-	i1 = v12 + k32(4294967295)
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v12
-	if v12 != 0 {
-		goto L51
-	}
-	fn2072(m, v9)
-L51:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+164))
-	v9 = i0
-	if v9 == 0 {
-		goto L52
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v12 = i0
-	if v12 == uint32(1073741823) {
-		goto L52
-	}
-	i1 = v12 + k32(4294967295)
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v12
-	if v12 != 0 {
-		goto L52
-	}
-	fn2072(m, v9)
-L52:
-	if v10 != 0 {
-		goto L54
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3888))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3904))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+40)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+36)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+32)) = v8
-	i1 = k32(10089824) + uint32(27296)
-	i2 = v5 + uint32(32)
-	i0 = fn863(m, v9, i1, i2)
-	v9 = i0
-	goto L53
-L54:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3952))
-	if i0 == 0 {
-		goto L55
-	}
-	i0 = fn8059(m, uint32(8581801), uint32(55), uint32(1), v10)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+3952)) = uint32(0)
-L55:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+3936))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+3936)) = i1
-	i0 = v5 + uint32(168)
-	i0 = fn4298(m, i0)
-	*(*uint64)(unsafe.Add(b, uint64(v1)+3944)) = uint64(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3888))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3904))
-	v12 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+88)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+84)) = v12
-	*(*uint32)(unsafe.Add(b, uint64(v5)+80)) = v8
-	i1 = k32(10089824) + uint32(27296)
-	i2 = v5 + uint32(80)
-	i0 = fn863(m, v9, i1, i2)
-	v9 = i0
-	i0 = v5 + uint32(144)
-	i0 = fn4298(m, i0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+3936))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+3936)) = i1
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v5)+144))
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v5)+168))
-	l0 = l0 - l1
-	v14 = l0
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+3944))
-	l0 = v14 - l1
-	l0 = fn4285(m, l0, uint32(1))
-	v15 = l0
-	l0 = fn4285(m, v14, uint32(1))
-	v16 = l0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3936))
-	v12 = i0
-	i0 = v5 + uint32(64)
-	i1 = fn2739(m, v8)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+60)) = uint32(8696816)
-	i1 = v12 << (uint32(1) & 31)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+56)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+52)) = uint32(v16)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+48)) = uint32(v15)
-	i2 = v5 + uint32(48)
-	i0 = fn8051(m, v10, uint32(8580808), i2)
-	l1 = v14 + v11
-	*(*uint64)(unsafe.Add(b, uint64(v1)+3944)) = l1
-L53:
-	if v9 == 0 {
-		goto L33
-	}
-L35:
-	if v3 == 0 {
-		goto L58
-	}
-	if v3 == uint32(10059656) {
-		goto L58
-	}
-	v1 = uint32(0)
-	i0 = fn2030(m, v3)
-	v10 = i0
-	if int32(v10) < int32(uint32(0)) {
-		goto L32
-	}
-	if v10 != 0 {
-		goto L57
-	}
-L58:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	if v4 == 0 {
-		goto L60
-	}
-	if int32(v3) < int32(uint32(1)) {
-		goto L59
-	}
-L60:
-	v1 = uint32(0)
-	i0 = fn2783(m, v0, uint32(46), uint32(0), v3, uint32(1))
-	v7 = i0
-	i0 = v7 + uint32(2)
-	switch i0 {
-	case 0:
-		goto L32
-	case 1:
-		goto L62
-	default:
-		goto L61
-	}
-L62:
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L56
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	goto L56
-L61:
-	if v4 != 0 {
-		goto L63
-	}
-	v1 = uint32(0)
-	i0 = fn2806(m, v0, uint32(0), v7)
-	v0 = i0
-	if v0 == 0 {
-		goto L32
-	}
-	i0 = fn3879(m, v0, uint32(0), v6, uint32(0), uint32(0))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L32
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L32
-	}
-	fn2072(m, v0)
-	goto L32
-L63:
-	v1 = uint32(0)
-	i2 = v7 - v3
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
-	i2 = i2 + i3
-	i0 = fn2806(m, v8, uint32(0), i2)
-	v0 = i0
-	if v0 == 0 {
-		goto L32
-	}
-	i0 = fn3839(m, v6, v0)
-	v4 = i0
-	if v4 != 0 {
-		goto L64
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+72))
-	v4 = i0
-	if v4 == 0 {
-		goto L66
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if i0 != 0 {
-		goto L65
-	}
-L66:
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	i0 = fn3608(m, v6, i1, uint32(8509489), v5)
-L65:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L32
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L32
-	}
-	fn2072(m, v0)
-	goto L32
-L64:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L67
-	}
-	v1 = v4
-	goto L32
-L67:
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 == 0 {
-		goto L68
-	}
-	v1 = v4
-	goto L32
-L68:
-	fn2072(m, v0)
-	v1 = v4
-	goto L32
-L59:
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L56
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	goto L56
-L57:
-	v1 = uint32(0)
-	i1 = k32(10089824) + uint32(24960)
-	i0 = fn2039(m, v9, i1)
-	v0 = i0
-	if int32(v0) < int32(uint32(0)) {
-		goto L32
-	}
-	if v0 == 0 {
-		goto L69
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+3888))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+3904))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+28)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v9
-	i1 = k32(10089824) + uint32(27432)
-	i2 = v5 + uint32(16)
-	i0 = fn863(m, v0, i1, i2)
-	v1 = i0
-	goto L32
-L69:
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L56
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-L56:
-	v1 = v9
-	goto L32
-L34:
-	v1 = uint32(0)
-	goto L32
-L33:
-	v9 = uint32(0)
-	v1 = uint32(0)
-L32:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L70
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v0
-	if v0 != 0 {
-		goto L70
-	}
-	fn2072(m, v8)
-L70:
-	if v9 == 0 {
-		goto L71
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L71
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v0
-	if v0 != 0 {
-		goto L71
-	}
-	fn2072(m, v9)
-L71:
-	if v1 != 0 {
-		goto L1
-	}
-L2:
-	fn3838(m, v6)
-	v1 = uint32(0)
-L1:
-	i0 = v5 + uint32(176)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3880(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2632))
-	if i0 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8507438)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8400851)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	goto L1
-L2:
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	v2 = uint32(0)
-	i1 = v1 + uint32(12)
-	i0 = fn2085(m, uint32(0), i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10083696))
-	v3 = i0
-L3:
-	i0 = v3 + v2
-	v4 = i0
-	i0 = v2 + uint32(8)
-	v5 = i0
-	v2 = v5
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn2104(m, v5)
-	v2 = i0
-	if v2 == 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10083696))
-	m.copy(v2, i1, v5)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2632)) = v2
-	goto L4
-L5:
-	fn3927(m, v0)
-L4:
-	i1 = v1 + uint32(12)
-	fn2101(m, uint32(0), i1)
-L1:
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3881(m *Module) {
-	var v0 uint32
-	_ = v0
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v0 = i0
-	m.g0 = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2644))
-	fn3831(m, i0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2644)) = uint32(0)
-	i1 = v0 + uint32(12)
-	i0 = fn2085(m, uint32(0), i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2632))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2632)) = uint32(0)
-	fn2107(m, v1)
-	i1 = v0 + uint32(12)
-	fn2101(m, uint32(0), i1)
-	i0 = v0 + uint32(32)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3882(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v4 = i0
-	m.g0 = v4
-	if v3 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v5 = i0
-	i0 = fn4207(m, v5)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+144))
-	v6 = i0
-	if v6 == 0 {
-		goto L6
-	}
-	fn4399(m, uint32(8581385), uint32(0))
-L6:
-	i0 = fn2838(m, uint32(8519020))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = fn3868(m, v3)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v8
-	if v8 != 0 {
-		goto L7
-	}
-	fn2072(m, v3)
-L7:
-	if int32(v7) < int32(uint32(1)) {
-		goto L2
-	}
-	i0 = fn2675(m, uint32(8519020))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = fn3841(m, i0, v3)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v8
-	if v8 != 0 {
-		goto L8
-	}
-	fn2072(m, v3)
-L8:
-	if v7 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v5)+3888)) = v7
-	if v6 == 0 {
-		goto L9
-	}
-	fn4399(m, uint32(8581362), uint32(0))
-L9:
-	i0 = fn2675(m, uint32(8448314))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(8489437)
-	i1 = v4 + uint32(16)
-	i0 = fn4085(m, uint32(8389198), i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L11
-	}
-	i0 = fn2008(m, v5)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v8
-	if v8 != 0 {
-		goto L12
-	}
-	fn2072(m, v5)
-L12:
-	if v6 == 0 {
-		goto L11
-	}
-	i0 = fn3883(m, v1, v3, v6)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L13
-	}
-	fn2072(m, v3)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v3
-	if v3 != 0 {
-		goto L14
-	}
-	fn2072(m, v6)
-L14:
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	if v3 == uint32(10058952) {
-		goto L15
-	}
-	i0 = fn2348(m, v3, uint32(10058952))
-	if i0 == 0 {
-		goto L10
-	}
-L15:
-	i0 = fn1982(m, v1)
-	v3 = i0
-	if v3 == 0 {
-		goto L10
-	}
-	i0 = fn1983(m, v1)
-	if i0 != 0 {
-		goto L10
-	}
-	i0 = fn1978(m, v1, v3)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L2
-	}
-	goto L3
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v1 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	v1 = v3
-	if v2 == 0 {
-		goto L3
-	}
-	goto L2
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3880))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = fn589(m, v3, uint32(8448314), v1)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 == 0 {
-		goto L3
-	}
-	goto L2
-L16:
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v1
-	i0 = fn859(m, v7, uint32(8464062), uint32(8532821), v4)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L17
-	}
-	fn2072(m, v1)
-L17:
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L5
-	}
-	fn2072(m, v3)
-L5:
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	goto L1
-L4:
-	fn4166(m, uint32(8403014), uint32(8390521))
-	panic(ErrUnreachable)
-L3:
-	fn2072(m, v1)
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8519057)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8484478)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-L1:
-	i0 = v4 + uint32(32)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3883(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = v3 + uint32(16)
-	i0 = fn3918(m, i0, v1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
-	i1 = v3 + uint32(16)
-	i2 = v3 + uint32(12)
-	i0 = fn3892(m, v0, i1, i2)
-	v4 = i0
-	if v4 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	fn3852(m, i0, i1)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2632))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == 0 {
-		goto L7
-	}
-	v1 = uint32(0)
-L8:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i2 = fn2796(m, i2, v5)
-	if i2 != 0 {
-		i0 = v4
-	} else {
-		i0 = v1
-	}
-	v1 = i0
-	i0 = v4 + uint32(8)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 != 0 {
-		goto L8
-	}
-	if v1 != 0 {
-		goto L6
-	}
-L7:
-	v4 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
-	goto L3
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	if v4 != 0 {
-		goto L9
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i0 = fn3841(m, v0, i1)
-	v4 = i0
-	goto L3
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3880))
-	if i0 == 0 {
-		goto L1
-	}
-	i2 = v3 + uint32(16)
-	i0 = fn3893(m, v0, v4, i2, v2)
-	v4 = i0
-L3:
-	i0 = v3 + uint32(16)
-	fn3916(m, i0)
-L2:
-	i0 = v3 + uint32(48)
-	m.g0 = i0
-	return v4
-L1:
-	fn4166(m, uint32(8403014), uint32(8390521))
-	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn3884(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3880))
-	i0 = b2i(i0 != uint32(0))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3885(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3880))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+3880)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3884))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+3884)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3888))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+3888)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3904))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+3904)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3886(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i2 = fn4207(m, v0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+144))
-	v1 = i2
-	i0 = fn4376(m, v0, uint32(8469425), v1)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L1
-	}
-	fn3649(m, uint32(8469391), uint32(0))
-L1:
-	i0 = fn4376(m, v0, uint32(8421729), v1)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L2
-	}
-	fn3649(m, uint32(8421657), uint32(0))
-L2:
-	fn3885(m, v0)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3887(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4207(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+144))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3888))
-	i0 = fn859(m, i0, uint32(8412984), uint32(8696816), uint32(0))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L2
-	}
-	fn2072(m, v3)
-L2:
-	i0 = fn4369(m, uint32(8416544))
-	v3 = i0
-	if v3 == 0 {
-		goto L6
-	}
-	if v2 == 0 {
-		goto L7
-	}
-	fn4377(m, uint32(8581420), uint32(0))
-L7:
-	i0 = fn3888(m, uint32(8395752), uint32(8440645))
-	v4 = i0
-	if v4 != 0 {
-		goto L8
-	}
-	fn3609(m, v1)
-	if v2 == 0 {
-		goto L3
-	}
-	v1 = uint32(8581141)
-	goto L4
-L8:
-	i0 = fn1497(m, v3, uint32(0), v4)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L9
-	}
-	fn2072(m, v4)
-L9:
-	if int32(v1) > int32(k32(4294967295)) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L6
-	}
-	fn2072(m, v3)
-L6:
-	fn4247(m)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8511727)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8465602)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	return
-L5:
-	if v2 == 0 {
-		goto L3
-	}
-	v1 = uint32(8581449)
-L4:
-	fn4377(m, v1, uint32(0))
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L10
-	}
-	fn2072(m, v3)
-L10:
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	return
-L1:
-	fn4256(m, v1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8511851)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8465602)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3888(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(0)
-	i0 = fn2675(m, v0)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = fn2675(m, v1)
-	v1 = i0
-	if v1 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	v2 = uint32(0)
-	if v1 == 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	i0 = fn3878(m, v0)
-	v3 = i0
-	if v3 != 0 {
-		goto L5
-	}
-	v2 = uint32(0)
-	goto L4
-L5:
-	i0 = fn2034(m, v3, v1)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L4
-	}
-	fn2072(m, v3)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L6
-	}
-	fn2072(m, v1)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v0)
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3889(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i2 = fn4207(m, v0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+144))
-	v1 = i2
-	i0 = fn4376(m, v0, uint32(8495185), v1)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L1
-	}
-	fn3649(m, uint32(8495151), uint32(0))
-L1:
-	i0 = fn4376(m, v0, uint32(8416544), v1)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L2
-	}
-	fn3649(m, uint32(8416510), uint32(0))
-L2:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3890(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = fn3878(m, v0)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = fn2034(m, v0, v1)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v0)
-L2:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3891(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1967(m, uint32(10083700))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3892(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v5 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+2640)))
-	v6 = i1
-	if v6 != 0 {
-		i1 = v6
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+2640)) = uint8(i1)
-	if v6 == 0 {
-		goto L1
-	}
-	i0 = k32(10089824) + uint32(2640)
-	fn4051(m, i0)
-L1:
-	v6 = uint32(0)
-	i0 = fn3851(m, v5, v4, uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v6 = i0
-L2:
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+2640)))
-	v4 = i2
-	i3 = b2i(v4 == uint32(1))
-	i2 = v4
-	v4 = i3
-	if v4 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+2640)) = uint8(i1)
-	if v4 != 0 {
-		goto L3
-	}
-	i0 = k32(10089824) + uint32(2640)
-	fn4052(m, i0)
-L3:
-	if v6 != 0 {
-		goto L5
-	}
-	v4 = uint32(0)
-	goto L4
-L5:
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn2739(m, i0)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+3896))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L6
-	}
-	if v5 != 0 {
-		goto L7
-	}
-	i0 = fn4239(m, v7, uint32(256))
-	if i0 == 0 {
-		goto L6
-	}
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v2
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8413020), i2)
-	goto L4
-L6:
-	i0 = fn3894(m, v0, v6, v1)
-	v6 = i0
-	if v6 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn4207(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+144))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	fn4399(m, uint32(8583743), v3)
-L8:
-	v4 = v6
-L4:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn3893(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v4 = i0
-	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v5 = i0
-	v6 = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if v7 == i1 {
-		goto L2
-	}
-	i0 = fn4200(m, v7, uint32(5))
-	v6 = i0
-	if v6 != 0 {
-		goto L3
-	}
-	v7 = uint32(0)
-	goto L1
-L3:
-	i0 = fn4222(m, v6)
-L2:
-	v8 = uint32(0)
-	v9 = uint32(0)
-	v7 = uint32(0)
-	i2 = v4 + uint32(24)
-	i0 = fn3923(m, v1, v2, i2)
-	v10 = i0
-	if int32(v10) < int32(uint32(0)) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v7 = i0
-	v8 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
-	if i0 != uint32(1) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v8 = i0
-	if v8 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(0)
-	if v6 == v0 {
-		goto L7
-	}
-	i1 = fn2683(m, v8)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v8
-	if v8 != 0 {
-		goto L6
-	}
-	v7 = uint32(0)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v11 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v8
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i1 = v4 + uint32(4)
-	fn2677(m, i0, i1)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = fn4092(m, v7, uint32(8522928), i2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L5
-	}
-	fn3624(m)
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+28))
-	if i0 != k32(4294967295) {
-		goto L10
-	}
-	i1 = fn1980(m, v7)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = i1
-	goto L9
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v1
-L9:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i4 = v4 + uint32(4)
-	i0 = fn3855(m, v6, i1, i2, v9, i4)
-	v8 = i0
-L4:
-	i0 = b2i(v6 == v0)
-	v1 = i0
-	if v1 != 0 {
-		goto L11
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L13
-	}
-	fn3624(m)
-	goto L12
-L13:
-	fn4258(m, uint32(0))
-L12:
-	if v7 == 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v11
-	if v11 != 0 {
-		goto L14
-	}
-	fn2072(m, v7)
-L14:
-	fn4190(m, v6)
-	i0 = fn4222(m, v0)
-	fn4209(m, v6)
-	v7 = uint32(0)
-L11:
-	i0 = v5 + uint32(16)
-	v6 = i0
-	if int32(v10) > int32(k32(4294967295)) {
-		goto L17
-	}
-	i0 = v4 + uint32(24)
-	fn3921(m, i0, v6)
-	goto L16
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
-	if i0 != uint32(2) {
-		goto L20
-	}
-	i0 = fn1977(m, v9, v3, uint32(1013))
-	v7 = i0
-	if v7 == 0 {
-		goto L15
-	}
-	goto L19
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+3896))
-	v9 = i0
-	if int32(v9) < int32(uint32(0)) {
-		goto L21
-	}
-	if v9 != 0 {
-		goto L22
-	}
-	i0 = fn4239(m, v5, uint32(256))
-	if i0 == 0 {
-		goto L21
-	}
-L22:
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
-	i0 = fn3603(m, i0, uint32(8413020), v4)
-	goto L16
-L21:
-	if v1 != 0 {
-		goto L23
-	}
-	i0 = fn3894(m, v0, v8, v2)
-	v7 = i0
-	if v7 != 0 {
-		goto L19
-	}
-	goto L15
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3880))
-	v6 = i0
-	if v6 == 0 {
-		goto L18
-	}
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3856(m, v0, v7, v8, i3, v6)
-	if int32(i0) < int32(uint32(0)) {
-		goto L16
-	}
-L19:
-	i0 = v4 + uint32(24)
-	fn3920(m, i0)
-	goto L1
-L18:
-	fn4166(m, uint32(8403014), uint32(8390521))
-	panic(ErrUnreachable)
-L16:
-	if v7 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v0
-	if v0 != 0 {
-		goto L15
-	}
-	fn2072(m, v7)
-L15:
-	i0 = v4 + uint32(24)
-	fn3920(m, i0)
-	v7 = uint32(0)
-L1:
-	i0 = v4 + uint32(48)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn3894(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn2739(m, i0)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+3896))
-	v7 = i0
-	if int32(v7) < int32(uint32(0)) {
-		goto L2
-	}
-	if v7 != 0 {
-		goto L3
-	}
-	i0 = fn4239(m, v6, uint32(256))
-	if i0 == 0 {
-		goto L2
-	}
-L3:
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
-	i0 = fn3603(m, i0, uint32(8413020), v3)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3880))
-	v6 = i0
-	if v6 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	if i0 != k32(4294967295) {
-		goto L8
-	}
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	if i0 != uint32(1) {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v4 = i1
-	if i0 != v4 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v5 = i0
-	i0 = fn2793(m, v4, uint32(8408269))
-	if i0 != 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4428))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 != uint32(1073741823) {
-		goto L10
-	}
-	goto L9
-L12:
-	i0 = fn2793(m, v4, uint32(8415481))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4432))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 != uint32(1073741823) {
-		goto L10
-	}
-	goto L9
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L9
-	}
-L10:
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L9:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3841(m, v0, i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L13:
-	i0 = fn1980(m, v5)
-	v8 = i0
-	if v8 != 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L15
-	}
-	fn2072(m, v4)
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 == 0 {
-		goto L4
-	}
-	goto L1
-L14:
-	i0 = fn1734(m, v8, v4)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v9
-	if v9 != 0 {
-		goto L16
-	}
-	fn2072(m, v4)
-L16:
-	if int32(v8) > int32(k32(4294967295)) {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 == 0 {
-		goto L4
-	}
-	goto L1
-L8:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i2 = v3 + uint32(8)
-	i0 = fn3923(m, v4, v2, i2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L17
-	}
-	i0 = v3 + uint32(8)
-	fn3921(m, i0, v5)
-	goto L1
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v5 = i0
-	i0 = v3 + uint32(8)
-	fn3920(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == 0 {
-		goto L18
-	}
-	i0 = fn4092(m, v5, uint32(8522928), v4)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L18
-	}
-	fn3624(m)
-L18:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn519(m, v6, i1, v5)
-	if i0 != k32(4294967295) {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+3884))
-	if i0 != 0 {
-		goto L19
-	}
-	i1 = fn1492(m, uint32(0))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+3884)) = v1
-	if v1 == 0 {
-		goto L5
-	}
-L19:
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+3884))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	if int32(i0) > int32(v7) {
-		goto L20
-	}
-	i0 = fn1501(m, v1, uint32(10059656))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L21
-	}
-	goto L5
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L22
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L22:
-	i0 = fn1496(m, v1, v7, v5)
-	if int32(i0) <= int32(k32(4294967295)) {
-		goto L5
-	}
-	v7 = v5
-	goto L1
-L6:
-	fn4166(m, uint32(8403014), uint32(8390521))
-	panic(ErrUnreachable)
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn521(m, v6, i1)
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-L4:
-	fn2072(m, v5)
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn3895(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(0)
-	i0 = fn1492(m, uint32(0))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10242896))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = k32(10242896) + uint32(4)
-	v5 = i0
-L3:
-	v2 = v5
-	i0 = fn2675(m, v4)
-	v4 = i0
-	if v4 != 0 {
-		goto L6
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 == 0 {
-		goto L5
-	}
-	goto L1
-L6:
-	i0 = fn1501(m, v3, v4)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L7
-	}
-	fn2072(m, v3)
-L7:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	v3 = v4
-	if v5 != 0 {
-		goto L1
-	}
-L5:
-	fn2072(m, v3)
-	m.depth--
-	return uint32(0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L8
-	}
-	fn2072(m, v4)
-L8:
-	i0 = v2 + uint32(4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 != 0 {
-		goto L3
-	}
-L2:
-	v2 = v3
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3896(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+3912)))
-	i0 = i0 & uint32(1)
-	i0 = fn606(m, i0)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3897(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = i0 + uint32(3912)
-	fn4049(m, i0)
-	return uint32(10059656)
-}
-
-//go:norace
-//go:nocheckptr
-func fn3898(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = i0 + uint32(3912)
-	v2 = i0
-	i0 = fn4048(m, v2)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8467332))
-	m.depth--
-	return uint32(0)
-L1:
-	fn4050(m, v2)
-	m.depth--
-	return uint32(10059656)
-}
-
-//go:norace
-//go:nocheckptr
-func fn3899(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v4 = i0
-	m.g0 = v4
-	if v3 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = i0 + v2
-	v5 = i0
-	goto L6
-L7:
-	v5 = v2
-	if v1 == 0 {
-		goto L6
-	}
-	v5 = v2
-	if v2 == uint32(1) {
-		goto L5
-	}
-L6:
-	v6 = uint32(0)
-	i8 = v4 + uint32(20)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10084136), uint32(1), uint32(1), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L4
-	}
-	goto L2
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L3
-L4:
-	if v5 != uint32(1) {
-		goto L8
-	}
-	v1 = uint32(0)
-	goto L3
-L8:
-	v6 = uint32(0)
-	i0 = v2 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
-	v1 = i0
-	if int32(v1) < int32(uint32(0)) {
-		goto L1
-	}
-L3:
-	v6 = uint32(10059656)
-	i1 = v4 + uint32(28)
-	i0 = fn3869(m, v3, i1)
-	v2 = i0
-	i0 = v2 & uint32(6)
-	if i0 == uint32(2) {
-		goto L1
-	}
-	v5 = uint32(8531585)
-	switch v2 {
-	case 1:
-		goto L1
-	case 2:
-		goto L10
-	case 3:
-		goto L13
-	case 4:
-		goto L12
-	case 5:
-		goto L11
-	default:
-		goto L9
-	}
-L13:
-	v5 = uint32(8466024)
-	goto L10
-L12:
-	v5 = uint32(8531616)
-	goto L10
-L11:
-	v5 = uint32(8506619)
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v3
-	i1 = v4 + uint32(16)
-	i0 = fn2696(m, v5, i1)
-	v2 = i0
-	if v2 != 0 {
-		goto L14
-	}
-	fn3624(m)
-	v6 = uint32(0)
-	i0 = fn3640(m, uint32(0), v3, uint32(0))
-	goto L1
-L14:
-	v6 = uint32(0)
-	i0 = fn3640(m, v2, v3, uint32(0))
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-	goto L1
-L9:
-	v2 = uint32(0)
-	v3 = uint32(0)
-	if v1 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
-	i0 = fn1878(m, i0, i1, uint32(256))
-	v3 = i0
-	if v3 != 0 {
-		goto L15
-	}
-	v6 = uint32(0)
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	v6 = i0
-	if v6 == 0 {
-		goto L16
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	if i0 == 0 {
-		goto L16
-	}
-	i0 = fn2675(m, v6)
-	v2 = i0
-	if v2 != 0 {
-		goto L16
-	}
-	fn3843(m, v3)
-	v6 = uint32(0)
-	goto L1
-L16:
-	if v3 != 0 {
-		i1 = v3
-	} else {
-		i1 = uint32(10059656)
-	}
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i3 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+40)))
-	if i3 != 0 {
-		i1 = uint32(10014548)
-	} else {
-		i1 = uint32(10014564)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	if v2 != 0 {
-		i1 = v2
-	} else {
-		i1 = uint32(10059656)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i0 = fn2294(m, uint32(3), v4)
-	v6 = i0
-	if v2 == 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L17
-	}
-	fn2072(m, v2)
-L17:
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-	goto L1
-L2:
-	fn3722(m, uint32(8461204), uint32(8545685), uint32(8435764), v3)
-	v6 = uint32(0)
-L1:
-	i0 = v4 + uint32(48)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn3900(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(96)
-	v3 = i0
-	m.g0 = v3
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8403625), v2, uint32(1), uint32(2))
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L3
-	}
-	fn3722(m, uint32(8403625), uint32(8545685), uint32(8435764), v4)
-	v2 = uint32(0)
-	goto L1
-L3:
-	v5 = uint32(10059656)
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-L4:
-	v2 = uint32(0)
-	i0 = v3 + uint32(72)
-	i0 = i0 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(72)
-	i0 = i0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+72)) = uint64(0)
-	i0 = v3 + uint32(64)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(56)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(24)
-	i0 = i0 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(24)
-	i0 = i0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+24)) = uint64(0)
-	i0 = fn523(m, v5)
-	if i0 == 0 {
-		goto L7
-	}
-	i1 = v3 + uint32(24)
-	i0 = fn525(m, v5, i1, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+76)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+80)) = i1
-	goto L6
-L7:
-	if v5 == uint32(10059656) {
-		goto L8
-	}
-	fn3722(m, uint32(8403625), uint32(8545234), uint32(8419373), v5)
-	goto L1
-L8:
-	v2 = uint32(8531585)
-	i1 = v3 + uint32(72)
-	i0 = fn3869(m, v4, i1)
-	switch i0 {
-	case 1, 2:
-		goto L10
-	case 3:
-		goto L13
-	case 4:
-		goto L12
-	case 5:
-		goto L11
-	default:
-		goto L9
-	}
-L13:
-	v2 = uint32(8466024)
-	goto L10
-L12:
-	v2 = uint32(8531616)
-	goto L10
-L11:
-	v2 = uint32(8506619)
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
-	i1 = v3 + uint32(16)
-	i0 = fn2696(m, v2, i1)
-	v1 = i0
-	if v1 != 0 {
-		goto L14
-	}
-	fn3624(m)
-	v2 = uint32(0)
-	i0 = fn3640(m, uint32(0), v4, uint32(0))
-	goto L1
-L14:
-	v2 = uint32(0)
-	i0 = fn3640(m, v1, v4, uint32(0))
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	if i0 != 0 {
-		goto L5
-	}
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = v4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+80))
-	if i0 != 0 {
-		goto L15
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i0 = fn2696(m, uint32(8506619), v3)
-	v1 = i0
-	if v1 != 0 {
-		goto L16
-	}
-	fn3624(m)
-	v2 = uint32(0)
-	i0 = fn3640(m, uint32(0), v4, uint32(0))
-	goto L1
-L16:
-	v2 = uint32(0)
-	i0 = fn3640(m, v1, v4, uint32(0))
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L15:
-	i0 = v3 + uint32(72)
-	i0 = fn3870(m, i0)
-	v2 = i0
-	if v5 == uint32(10059656) {
-		goto L1
-	}
-	i0 = v3 + uint32(24)
-	fn524(m, i0)
-L1:
-	i0 = v3 + uint32(96)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3901(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L2
-	}
-	fn3722(m, uint32(8496633), uint32(8399114), uint32(8435764), v1)
-	v3 = uint32(0)
-	goto L1
-L2:
-	i1 = v2 + uint32(12)
-	i0 = fn3869(m, v1, i1)
-	v3 = i0
-	i0 = v3 & uint32(3)
-	if i0 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	i0 = v3 << (uint32(2) & 31)
-	i0 = i0 + uint32(8696856)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2696(m, i0, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L4
-	}
-	fn3624(m)
-	v3 = uint32(0)
-	i0 = fn3640(m, uint32(0), v1, uint32(0))
-	goto L1
-L4:
-	v3 = uint32(0)
-	i0 = fn3640(m, v4, v1, uint32(0))
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L3:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+24)))
-	i0 = fn606(m, i0)
-	v3 = i0
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn3902(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v4 = i0
-	i0 = fn2033(m, v1, uint32(8489437))
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8426220), v2)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	v3 = uint32(0)
-	if v1 == 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	i0 = fn3883(m, v4, v5, v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v5)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn3903(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L1
-	}
-	fn3722(m, uint32(8461182), uint32(8399114), uint32(8435764), v1)
-	return uint32(0)
-L1:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v3 = i0
-	i0 = fn3868(m, v1)
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L2
-	}
-	if v4 != 0 {
-		goto L3
-	}
-	return uint32(10059656)
-L3:
-	i0 = fn3841(m, v3, v1)
-	v2 = i0
-L2:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3904(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L1
-	}
-	fn3722(m, uint32(8460348), uint32(8399114), uint32(8435764), v1)
-	m.depth--
-	return uint32(0)
-L1:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2632))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = v3 + uint32(4)
-	v3 = i0
-L4:
-	i0 = fn2796(m, v1, v4)
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = v3 + uint32(4)
-	v4 = i0
-	i0 = v3 + uint32(8)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	goto L4
-L3:
-	i2 = *(*uint32)(unsafe.Add(b, v3))
-	if i2 != 0 {
-		i0 = uint32(1)
-	} else {
-		i0 = k32(4294967295)
-	}
-	v2 = i0
-L2:
-	i0 = fn1574(m, v2)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3905(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L2
-	}
-	fn3722(m, uint32(8461194), uint32(8399114), uint32(8435764), v1)
-	v1 = uint32(0)
-	goto L1
-L2:
-	i3 = v2 + uint32(12)
-	i2 = fn3869(m, v1, i3)
-	if i2 != 0 {
-		i0 = uint32(10014564)
-	} else {
-		i0 = uint32(10014548)
-	}
-	v1 = i0
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3906(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(0)
-	i0 = fn1492(m, uint32(0))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	v4 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+3892))
-	v2 = i0
-	if int32(v2) > int32(uint32(0)) {
-		goto L2
-	}
-	v4 = uint32(0)
-	if int32(v2) < int32(uint32(0)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4312))
-	i0 = b2i(i0 != uint32(0))
-	v4 = i0
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308640))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = v5 + uint32(16)
-	v5 = i0
-L5:
-	i0 = fn2675(m, v2)
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	i0 = fn1501(m, v3, v2)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v7
-	if v7 != 0 {
-		goto L6
-	}
-	fn2072(m, v2)
-L6:
-	if v6 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	i0 = v5 + uint32(16)
-	v5 = i0
-	if v2 != 0 {
-		goto L5
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308644))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == 0 {
-		goto L7
-	}
-	i0 = v2 + uint32(16)
-	v2 = i0
-L8:
-	if v4 == 0 {
-		goto L9
-	}
-	i0 = fn2675(m, v5)
-	v5 = i0
-	if v5 == 0 {
-		goto L3
-	}
-	i0 = fn1501(m, v3, v5)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v7
-	if v7 != 0 {
-		goto L10
-	}
-	fn2072(m, v5)
-L10:
-	if v6 != 0 {
-		goto L3
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	i0 = v2 + uint32(16)
-	v2 = i0
-	if v5 != 0 {
-		goto L8
-	}
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308648))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == 0 {
-		goto L11
-	}
-	i0 = v2 + uint32(16)
-	v2 = i0
-L12:
-	if v4 == 0 {
-		goto L13
-	}
-	i0 = fn2675(m, v5)
-	v5 = i0
-	if v5 == 0 {
-		goto L3
-	}
-	i0 = fn1501(m, v3, v5)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v7
-	if v7 != 0 {
-		goto L14
-	}
-	fn2072(m, v5)
-L14:
-	if v6 != 0 {
-		goto L3
-	}
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	i0 = v2 + uint32(16)
-	v2 = i0
-	if v5 != 0 {
-		goto L12
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522544))
-	v5 = i0
-	if v5 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == 0 {
-		goto L15
-	}
-	i0 = v5 + uint32(16)
-	v6 = i0
-L16:
-	v5 = v6
-	i0 = fn2675(m, v2)
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	i0 = fn585(m, v3, v2)
-	v6 = i0
-	if int32(v6) > int32(k32(4294967295)) {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	if v5 != 0 {
-		goto L3
-	}
-	fn2072(m, v2)
-	goto L3
-L17:
-	if v6 == 0 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	if v6 != 0 {
-		goto L18
-	}
-	fn2072(m, v2)
-	goto L18
-L19:
-	i0 = fn1501(m, v3, v2)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L20
-	}
-	fn2072(m, v2)
-L20:
-	if v6 != 0 {
-		goto L3
-	}
-L18:
-	i0 = v5 + uint32(16)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 != 0 {
-		goto L16
-	}
-L15:
-	v2 = v3
-	goto L1
-L3:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-	m.depth--
-	return uint32(0)
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn3907(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = fn1581(m, v1)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+3892)) = v2
-	v1 = uint32(10059656)
-L1:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3908(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1581(m, v1)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	v1 = i1
-	if i0 != v1 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8441111))
-	m.depth--
-	return uint32(0)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3896))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+3896)) = v2
-	i0 = fn1574(m, v3)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3909(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L3
-	}
-	i0 = fn3734(m, uint32(8517423), v2, uint32(1), uint32(2))
-	if i0 != 0 {
-		goto L3
-	}
-	v2 = uint32(0)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	v5 = uint32(1)
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = b2i(i0 == 0)
-	v5 = i0
-L4:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v1 = i0
-	i0 = v3 + uint32(32)
-	i0 = fn3919(m, i0, v4)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = uint32(0)
-	i1 = v3 + uint32(32)
-	i2 = v3 + uint32(28)
-	i0 = fn3892(m, v1, i1, i2)
-	v2 = i0
-	if v2 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	v2 = i0
-	if v2 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 == 0 {
-		goto L6
-	}
-	v2 = uint32(0)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	fn3852(m, i0, i1)
-L7:
-	i0 = v3 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(10059656)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(10059656)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(10059656)
-	v2 = uint32(0)
-	i0 = fn4381(m, uint32(8395783), uint32(8532808), v3)
-	if int32(i0) < int32(uint32(0)) {
-		goto L5
-	}
-	v2 = uint32(0)
-	v6 = uint32(0)
-	if v5 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
-	i0 = fn4610(m, i0, uint32(8447022))
-	v6 = i0
-	if v6 != 0 {
-		goto L8
-	}
-	v2 = uint32(0)
-	goto L5
-L8:
-	i0 = v3 + uint32(32)
-	i0 = fn3922(m, i0, v6)
-	v5 = i0
-	if v5 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3880))
-	if i0 == 0 {
-		goto L1
-	}
-	i2 = v3 + uint32(32)
-	i0 = fn3893(m, v1, v5, i2, v4)
-	v2 = i0
-	if v6 == 0 {
-		goto L5
-	}
-	i0 = fn8035(m, v6)
-L5:
-	i0 = v3 + uint32(32)
-	fn3916(m, i0)
-L2:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v2
-L1:
-	fn4166(m, uint32(8403014), uint32(8390521))
-	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn3910(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i0
-	if v2 == uint32(10058952) {
-		goto L3
-	}
-	i0 = fn2348(m, v2, uint32(10058952))
-	if i0 != 0 {
-		goto L3
-	}
-	v2 = uint32(0)
-	goto L2
-L3:
-	v2 = uint32(0)
-	i0 = fn1982(m, v1)
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = fn1983(m, v1)
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = fn1978(m, v1, v3)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L2
-	}
-	v1 = uint32(0)
-	v2 = k32(4294967295)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = fn1574(m, v2)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3911(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i0
-	if v2 == uint32(10058952) {
-		goto L3
-	}
-	i0 = fn2348(m, v2, uint32(10058952))
-	if i0 != 0 {
-		goto L3
-	}
-	v2 = uint32(0)
-	goto L2
-L3:
-	v2 = uint32(0)
-	i0 = fn1982(m, v1)
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = fn1983(m, v1)
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = fn1978(m, v1, v3)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L2
-	}
-	v1 = uint32(0)
-	v2 = k32(4294967295)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = fn1574(m, v2)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn3912(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8488812), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v3 = i0
-	if v3 == uint32(10020168) {
-		goto L2
-	}
-	i0 = fn2348(m, v3, uint32(10020168))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v3 != 0 {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10020168))+12))
-	fn3722(m, uint32(8488812), uint32(8545685), i2, v2)
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L3
-	}
-	fn3722(m, uint32(8488812), uint32(8545234), uint32(8435764), v1)
-	m.depth--
-	return uint32(0)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+80))
-	i0 = fn2791(m, i0, v1)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+80))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L5:
-	fn3913(m, v2, v3, v1)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L4
-	}
-	fn2072(m, v3)
-L4:
-	m.depth--
-	return uint32(10059656)
-}
-
-//go:norace
-//go:nocheckptr
-func fn3913(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i0 = fn2791(m, i0, v1)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+80)) = v2
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L3
-	}
-	fn2072(m, v3)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	if int32(v3) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = v0 + uint32(12)
-	v0 = i0
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if i0 != uint32(10020168) {
-		goto L5
-	}
-	fn3913(m, v4, v1, v2)
-L5:
-	i0 = v0 + uint32(4)
-	v0 = i0
-	i0 = v3 + k32(4294967295)
-	v3 = i0
-	if v3 != 0 {
-		goto L4
-	}
-L1:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3914(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i8 uint32
-	_ = i8
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v4 = i0
-	m.g0 = v4
-	v5 = uint32(0)
-	i0 = v4 + uint32(40)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v4 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v4 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v4 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v4 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, v4)) = uint64(0)
-	if v1 == 0 {
-		goto L3
-	}
-	if v2 != uint32(2) {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	i8 = v4 + uint32(48)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10084208), uint32(2), uint32(2), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1580(m, i0)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L4
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L4:
-	v5 = uint32(0)
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn525(m, i0, v4, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-	l1 = uint64(int64(int32(v2)))
-	i2 = *(*uint32)(unsafe.Add(b, v4))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	l1 = fn4142(m, l1, i2, i3)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+56)) = l1
-	i0 = v4 + uint32(56)
-	i0 = fn740(m, i0, uint32(8))
-	v5 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if i0 == 0 {
-		goto L5
-	}
-	fn524(m, v4)
-L5:
-	i0 = v4 + uint32(64)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn3915(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i2 = fn4238(m)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+172))
-	i2 = fn2671(m, i2, k32(4294967295))
-	i0 = fn4093(m, v0, uint32(8423014), i2)
-	i0 = uint32(int32(i0) >> (uint32(31) & 31))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn3916(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn3917(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v4 = i0
-	m.g0 = v4
-	i0 = v4 + uint32(16)
-	i0 = i0 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v4 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v4 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8472754))
-	i0 = v4 + uint32(16)
-	fn3916(m, i0)
-	v1 = k32(4294967295)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v1
-	i0 = fn2741(m, v1)
-	v3 = i0
-	if int32(v3) < int32(uint32(0)) {
-		goto L4
-	}
-	i0 = fn2783(m, v1, uint32(46), uint32(0), v3, k32(4294967295))
-	v5 = i0
-	if int32(v5) < int32(k32(4294967295)) {
-		goto L4
-	}
-	if int32(v5) < int32(uint32(0)) {
-		goto L6
-	}
-	i1 = v5 + uint32(1)
-	i0 = fn2806(m, v1, i1, v3)
-	v3 = i0
-	if v3 != 0 {
-		goto L5
-	}
-	goto L4
-L6:
-	v3 = v1
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	v3 = v1
-L5:
-	v6 = uint32(0)
-	i0 = fn2716(m, v3, uint32(8468426), uint32(0))
-	v5 = i0
-	if v5 == 0 {
-		goto L10
-	}
-	v6 = uint32(8400828)
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035244))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L8
-	}
-	fn3624(m)
-	v6 = uint32(0)
-	i0 = fn2716(m, v3, uint32(8499888), uint32(0))
-	v5 = i0
-	if v5 == 0 {
-		goto L8
-	}
-	v6 = uint32(8525997)
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = v6
-	*(*uint64)(unsafe.Add(b, v4)) = uint64(408021893165)
-	i1 = k32(10089824) + uint32(40036)
-	i0 = fn860(m, v5, i1, uint32(8517814), v4)
-	v6 = i0
-	if v6 != 0 {
-		goto L7
-	}
-	v6 = v5
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L11
-	}
-	fn2072(m, v3)
-L11:
-	if v6 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v1
-	if v1 != 0 {
-		goto L4
-	}
-	fn2072(m, v6)
-	goto L4
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v7
-	if v7 != 0 {
-		goto L12
-	}
-	fn2072(m, v3)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v3
-	if v3 != 0 {
-		goto L13
-	}
-	fn2072(m, v5)
-L13:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v6
-	i1 = fn2739(m, v1)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = v3
-	if v3 != 0 {
-		goto L14
-	}
-	i0 = v4 + uint32(16)
-	fn3916(m, i0)
-	v1 = k32(4294967295)
-	goto L1
-L14:
-	if v2 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8472659))
-	i0 = v4 + uint32(16)
-	fn3916(m, i0)
-	v1 = k32(4294967295)
-	goto L1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L17:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v2
-	i1 = fn2714(m, v2)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v3
-	v1 = v2
-	if v3 != 0 {
-		goto L15
-	}
-	i0 = v4 + uint32(16)
-	fn3916(m, i0)
-	v1 = k32(4294967295)
-	goto L1
-L15:
-	i0 = v4 + uint32(16)
-	i0 = i0 + uint32(16)
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+16))
-	*(*uint64)(unsafe.Add(b, v0)) = l1
-	i0 = v0 + uint32(8)
-	i1 = v4 + uint32(16)
-	i1 = i1 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v0 + uint32(24)
-	i1 = v4 + uint32(16)
-	i1 = i1 + uint32(24)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v0 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, v3))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	v1 = uint32(0)
-	goto L1
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = uint32(0)
-	i0 = v4 + uint32(16)
-	fn3916(m, i0)
-	v1 = k32(4294967295)
-L1:
-	i0 = v4 + uint32(48)
-	m.g0 = i0
-	return v1
 }

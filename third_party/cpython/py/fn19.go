@@ -14,7 +14,649 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn3918(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3869(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v3 = i0
+	i1 = v1 + uint32(12)
+	i0 = fn3870(m, v0, i1)
+	v4 = i0
+	i0 = v4 & uint32(6)
+	if i0 == uint32(2) {
+		goto L1
+	}
+	v5 = uint32(8531585)
+	switch v4 {
+	case 1:
+		goto L1
+	case 2:
+		goto L3
+	case 3:
+		goto L6
+	case 4:
+		goto L5
+	case 5:
+		goto L4
+	default:
+		goto L2
+	}
+L6:
+	v5 = uint32(8466024)
+	goto L3
+L5:
+	v5 = uint32(8531616)
+	goto L3
+L4:
+	v5 = uint32(8506619)
+L3:
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	i0 = fn2697(m, v5, v1)
+	v4 = i0
+	if v4 != 0 {
+		goto L7
+	}
+	fn3625(m)
+	i0 = fn3641(m, uint32(0), v0, uint32(0))
+	v2 = k32(4294967295)
+	goto L1
+L7:
+	i0 = fn3641(m, v4, v0, uint32(0))
+	v2 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	v2 = k32(4294967295)
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L2:
+	v2 = k32(4294967295)
+	i0 = v1 + uint32(12)
+	i0 = fn3871(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+24)))
+	if i0 != uint32(1) {
+		goto L12
+	}
+	i0 = fn3842(m, v3, v0)
+	v6 = i0
+	if v6 == 0 {
+		goto L9
+	}
+	i0 = fn1981(m, v6)
+	v5 = i0
+	i0 = fn1493(m, uint32(0))
+	v7 = i0
+	if v7 != 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v0
+	if v0 != 0 {
+		goto L11
+	}
+	fn2073(m, v6)
+	goto L11
+L13:
+	i0 = fn1761(m, v5, uint32(8522531), v7)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v9
+	if v9 != 0 {
+		goto L14
+	}
+	fn2073(m, v7)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v7
+	if v7 != 0 {
+		goto L15
+	}
+	fn2073(m, v6)
+L15:
+	if v8 != 0 {
+		goto L11
+	}
+L12:
+	i0 = fn3866(m, v3, v0)
+	v5 = i0
+	if v5 == 0 {
+		goto L9
+	}
+	i0 = fn3867(m, v3, v0, v5, v4)
+	v0 = i0
+	if v0 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L16
+	}
+	fn2073(m, v0)
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v0 = i0
+	if v0 == 0 {
+		goto L18
+	}
+	i0 = fn2676(m, v0)
+	v0 = i0
+	if v0 == 0 {
+		goto L10
+	}
+	goto L17
+L18:
+	v0 = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
+L17:
+	i0 = fn1761(m, v5, uint32(8522882), v0)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	if v6 != 0 {
+		goto L19
+	}
+	fn2073(m, v0)
+L19:
+	if v3 != 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L20
+	}
+	fn2073(m, v5)
+L20:
+	v2 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	goto L8
+L11:
+	if v5 == 0 {
+		goto L9
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L9
+	}
+	fn2073(m, v5)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	v2 = k32(4294967295)
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+L8:
+	fn2073(m, v4)
+L1:
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3870(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint64)(unsafe.Add(b, v1)) = uint64(0)
+	i0 = v1 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v1 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+L1:
+	v2 = uint32(1)
+	if v0 == 0 {
+		goto L2
+	}
+	if v0 == uint32(10059656) {
+		goto L2
+	}
+	i0 = fn2740(m, v0)
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	fn3625(m)
+	return uint32(1)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308640))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == 0 {
+		goto L5
+	}
+L6:
+	i0 = fn8101(m, v3, v2)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = v4 + uint32(16)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 != 0 {
+		goto L6
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522560))
+	v4 = i0
+	if v4 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == 0 {
+		goto L7
+	}
+L8:
+	i0 = fn8101(m, v3, v2)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = v4 + uint32(16)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 != 0 {
+		goto L8
+	}
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+3892))
+	v4 = i0
+	if int32(v4) > int32(uint32(0)) {
+		goto L9
+	}
+	v2 = uint32(2)
+	if int32(v4) < int32(uint32(0)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4312))
+	if i0 == 0 {
+		goto L2
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308644))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == 0 {
+		goto L10
+	}
+L11:
+	i0 = fn8101(m, v3, v2)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = v4 + uint32(16)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 != 0 {
+		goto L11
+	}
+L10:
+	v2 = uint32(2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308648))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == 0 {
+		goto L2
+	}
+L12:
+	i0 = fn8101(m, v3, v5)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = v4 + uint32(16)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 != 0 {
+		goto L12
+	}
+	goto L2
+L4:
+	if v1 == 0 {
+		goto L13
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
+	v5 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i1 = b2i(i1 != uint32(0))
+	*(*uint8)(unsafe.Add(b, uint64(v1)+12)) = uint8(i1)
+	if int32(v2) > int32(k32(4294967295)) {
+		goto L14
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v1)+12)) = uint8(k32(1))
+	i1 = uint32(0) - v2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
+L14:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308652))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == 0 {
+		goto L15
+	}
+	i0 = v2 + uint32(4)
+	v2 = i0
+L16:
+	i0 = fn8101(m, v3, v0)
+	if i0 != 0 {
+		goto L17
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
+	v5 = uint32(1)
+	goto L15
+L17:
+	i0 = v2 + uint32(4)
+	v0 = i0
+	i0 = v2 + uint32(8)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v0 = i0
+	if v0 != 0 {
+		goto L16
+	}
+L15:
+	*(*uint8)(unsafe.Add(b, uint64(v1)+13)) = uint8(v5)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v3 = i0
+	if v3 != 0 {
+		goto L18
+	}
+	return uint32(4)
+L18:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	if i0 != 0 {
+		goto L19
+	}
+	return uint32(5)
+L19:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i2 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = uint32(5)
+	}
+	v2 = i0
+L2:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3871(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn4063(m, i0, i1)
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+	fn3625(m)
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	i0 = fn2697(m, uint32(8506619), v1)
+	v2 = i0
+	if v2 != 0 {
+		goto L3
+	}
+	fn3625(m)
+	v0 = uint32(0)
+	i0 = fn3641(m, uint32(0), v3, uint32(0))
+	goto L1
+L3:
+	v0 = uint32(0)
+	i0 = fn3641(m, v2, v3, uint32(0))
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 != uint32(10020168) {
+		goto L4
+	}
+	v0 = v2
+	goto L1
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v1 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8405656), i2)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3872(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3888))
+	i0 = fn2034(m, i0, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3873(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3888))
+	i0 = fn2034(m, i0, uint32(8465555))
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = fn2034(m, v0, v1)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v0)
+L2:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3874(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24,7 +666,5239 @@ func fn3918(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2716(m, v1, uint32(8468426), uint32(0))
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3888))
+	i0 = fn2034(m, i0, uint32(8465555))
+	v0 = i0
+	if v0 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	i0 = fn860(m, v0, uint32(8445972), uint32(8533108), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3875(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3888))
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	i0 = fn860(m, v0, uint32(8436265), uint32(8533108), v2)
+	v0 = i0
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3876(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3876))
+	i2 = v1 + uint32(12)
+	i0 = fn1760(m, i0, uint32(8520468), i2)
+	if int32(i0) >= int32(uint32(1)) {
+		goto L2
+	}
+	v0 = k32(4294967295)
+	goto L1
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+3904)) = i1
+	v0 = uint32(0)
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3877(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3904))
+	i0 = b2i(i0 == v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3878(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn2676(m, v0)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = fn3879(m, v0)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v0)
+L2:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3879(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v1 = i0
+	m.g0 = v1
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v3 = i0
+	i0 = fn1493(m, uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn3393(m)
+	v5 = i0
+	if v5 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L8:
+	i1 = k32(10089824) + uint32(21936)
+	i0 = fn515(m, v5, i1)
+	v6 = i0
+	if v6 != 0 {
+		goto L6
+	}
+	v7 = uint32(0)
+	v6 = uint32(0)
+	v2 = uint32(0)
+	goto L5
+L7:
+	i0 = fn2676(m, uint32(8415481))
+	v5 = i0
+	if v5 != 0 {
+		goto L9
+	}
+	v2 = uint32(0)
+	goto L2
+L9:
+	v2 = uint32(0)
+	i0 = fn3880(m, v5, uint32(0), v1, uint32(0), uint32(0))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v7
+	if v7 != 0 {
+		goto L10
+	}
+	fn2073(m, v5)
+L10:
+	if v6 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v6
+	i1 = k32(10089824) + uint32(21936)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
+	i1 = v1 + uint32(32)
+	i0 = fn4086(m, uint32(8389216), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L6
+	}
+	v7 = uint32(0)
+	v2 = uint32(0)
+	goto L4
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(32)
+	if i0 == 0 {
+		goto L12
+	}
+	i1 = k32(10089824) + uint32(23540)
+	v2 = i1
+	i0 = fn515(m, v6, v2)
+	v7 = i0
+	if v7 != 0 {
+		goto L11
+	}
+	v7 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
+	fn3603(m, v3, i1, v2)
+	v2 = uint32(0)
+	goto L5
+L12:
+	i1 = k32(10089824) + uint32(23540)
+	i0 = fn2035(m, v6, i1)
+	v7 = i0
+	if v7 != 0 {
+		goto L11
+	}
+	v7 = uint32(0)
+	v2 = uint32(0)
+	goto L5
+L11:
+	i0 = v1 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v5
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	v2 = uint32(0)
+	i0 = fn858(m, v7, uint32(8468443), v1)
+	v8 = i0
+	if v8 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v9
+	if v9 != 0 {
+		goto L13
+	}
+	fn2073(m, v8)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3880))
+	v8 = i0
+	if v8 != 0 {
+		goto L15
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3616(m, v3, i1, uint32(8421589))
+	goto L14
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v9 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+L16:
+	i2 = v1 + uint32(44)
+	i0 = fn519(m, v8, v0, i2)
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v9
+	if v9 != 0 {
+		goto L17
+	}
+	fn2073(m, v8)
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
+	v8 = i0
+	if v8 == 0 {
+		goto L14
+	}
+	v2 = v8
+	goto L5
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	v8 = i0
+	if v8 == 0 {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
+	if i0 != 0 {
+		goto L5
+	}
+L18:
+	v2 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
+	fn3603(m, v3, i1, v0)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v3
+	if v3 != 0 {
+		goto L19
+	}
+	fn2073(m, v5)
+L19:
+	if v6 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v5
+	if v5 != 0 {
+		goto L3
+	}
+	fn2073(m, v6)
+L3:
+	if v7 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v7)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+L1:
+	i0 = v1 + uint32(48)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3880(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint64
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint64
+	_ = v14
+	var v15 uint64
+	_ = v15
+	var v16 uint64
+	_ = v16
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(176)
+	v5 = i0
+	m.g0 = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v6 = i0
+	if v0 != 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3616(m, v6, i1, uint32(8489183))
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L4
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3616(m, v6, i1, uint32(8472754))
+	goto L2
+L4:
+	if int32(v4) > int32(k32(4294967295)) {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3616(m, v6, i1, uint32(8546810))
+	goto L2
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v7 = i0
+	if v4 == 0 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v5)+168)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+144)) = uint32(0)
+	if v1 != 0 {
+		goto L11
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
+	fn3616(m, v6, i1, uint32(8416382))
+	goto L10
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(32)
+	if i0 != 0 {
+		goto L13
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3616(m, v6, i1, uint32(8403377))
+	goto L12
+L13:
+	i1 = k32(10089824) + uint32(24892)
+	i2 = v5 + uint32(168)
+	i0 = fn1705(m, v1, i1, i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
+	if i0 != uint32(10059656) {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v8
+	if v8 != 0 {
+		goto L15
+	}
+	fn2073(m, uint32(10059656))
+L15:
+	*(*uint32)(unsafe.Add(b, uint64(v5)+168)) = uint32(0)
+L14:
+	i1 = k32(10089824) + uint32(26072)
+	i2 = v5 + uint32(144)
+	i0 = fn1705(m, v1, i1, i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
+	v8 = i0
+	if v8 == 0 {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L19
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3616(m, v6, i1, uint32(8472812))
+	goto L12
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+144))
+	v1 = i0
+	if v1 == 0 {
+		goto L17
+	}
+	if v1 == uint32(10059656) {
+		goto L17
+	}
+	i1 = k32(10089824) + uint32(38768)
+	i0 = fn2035(m, v1, i1)
+	v1 = i0
+	if v1 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
+	i0 = fn2027(m, i0, v1, uint32(2))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v9
+	if v9 != 0 {
+		goto L20
+	}
+	fn2073(m, v1)
+L20:
+	if int32(v8) < int32(uint32(0)) {
+		goto L12
+	}
+	if v8 != 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
+	i0 = fn3056(m, i0, uint32(8397908), uint32(1))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L17
+	}
+	goto L12
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+144))
+	v8 = i0
+	if v8 == 0 {
+		goto L21
+	}
+	if v8 == uint32(10059656) {
+		goto L21
+	}
+	i2 = k32(10089824) + uint32(38768)
+	i1 = fn2035(m, v8, i2)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+168)) = v1
+	if v1 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L17
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3616(m, v6, i1, uint32(8472626))
+	goto L12
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10039268))
+	i0 = fn3056(m, i0, uint32(8522450), uint32(1))
+	if int32(i0) < int32(uint32(0)) {
+		goto L12
+	}
+	i1 = k32(10089824) + uint32(24548)
+	i2 = v5 + uint32(168)
+	i0 = fn1705(m, v1, i1, i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
+	v8 = i0
+	if v8 != 0 {
+		goto L22
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
+	fn3616(m, v6, i1, uint32(8416382))
+	goto L12
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L23
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3616(m, v6, i1, uint32(8472837))
+	goto L12
+L23:
+	i1 = k32(10089824) + uint32(24960)
+	i0 = fn1747(m, v1, i1)
+	v1 = i0
+	if int32(v1) < int32(uint32(0)) {
+		goto L12
+	}
+	if v1 != 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
+	v1 = i0
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn2784(m, v1, uint32(46), uint32(0), i3, k32(4294967295))
+	v1 = i0
+	i0 = v1 + uint32(2)
+	switch i0 {
+	case 0:
+		goto L12
+	case 1:
+		goto L16
+	default:
+		goto L24
+	}
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
+	i0 = fn2807(m, i0, uint32(0), v1)
+	v8 = i0
+	if v8 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+168)) = v8
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v8
+	if v8 != 0 {
+		goto L17
+	}
+	fn2073(m, v1)
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L16
+	}
+	if v4 == uint32(1) {
+		goto L25
+	}
+	i0 = v4 + k32(4294967295)
+	v8 = i0
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
+	i0 = fn2784(m, i0, uint32(46), uint32(0), v1, k32(4294967295))
+	v1 = i0
+	i0 = v1 + uint32(2)
+	switch i0 {
+	case 0:
+		goto L12
+	case 1:
+		goto L28
+	default:
+		goto L27
+	}
+L28:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
+	fn3616(m, v6, i1, uint32(8496706))
+	goto L12
+L27:
+	i0 = v8 + k32(4294967295)
+	v8 = i0
+	if v8 != 0 {
+		goto L26
+	}
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+144))
+	fn3844(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
+	i0 = fn2807(m, i0, uint32(0), v1)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L29
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v9
+	if v9 != 0 {
+		goto L29
+	}
+	fn2073(m, v8)
+L29:
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 != 0 {
+		goto L30
+	}
+	v8 = v1
+	goto L6
+L30:
+	*(*uint32)(unsafe.Add(b, uint64(v5)+132)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+128)) = v1
+	i1 = v5 + uint32(128)
+	i0 = fn2697(m, uint32(8526072), i1)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v9
+	if v9 == 0 {
+		goto L9
+	}
+	goto L8
+L16:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
+	fn3616(m, v6, i1, uint32(8496651))
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+144))
+	v1 = i0
+	if v1 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v8
+	if v8 != 0 {
+		goto L10
+	}
+	fn2073(m, v1)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v8
+	if v8 != 0 {
+		goto L2
+	}
+	v8 = uint32(0)
+L9:
+	fn2073(m, v1)
+L8:
+	if v8 != 0 {
+		goto L6
+	}
+	goto L2
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 != 0 {
+		goto L31
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3616(m, v6, i1, uint32(8489183))
+	goto L2
+L31:
+	v8 = v0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	v8 = v0
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3880))
+	v1 = i0
+	if v1 != 0 {
+		goto L39
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3616(m, v6, i1, uint32(8421589))
+	goto L38
+L39:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L40
+	}
+	i1 = v9 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L40:
+	i2 = v5 + uint32(168)
+	i0 = fn519(m, v1, v8, i2)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L41
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v9
+	if v9 != 0 {
+		goto L41
+	}
+	fn2073(m, v1)
+L41:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+168))
+	v9 = i0
+	if v9 != 0 {
+		goto L37
+	}
+L38:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+72))
+	v1 = i0
+	if v1 == 0 {
+		goto L36
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 == 0 {
+		goto L36
+	}
+	goto L33
+L37:
+	if v9 == uint32(10059656) {
+		goto L42
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	i0 = fn3838(m, i0, v9, v8)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L35
+	}
+	goto L32
+L42:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L36
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v1
+	if v1 != 0 {
+		goto L36
+	}
+	fn2073(m, uint32(10059656))
+L36:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v1 = i0
+	i0 = fn4208(m, v1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+40))
+	v10 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v5)+168)) = uint64(0)
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+3944))
+	v11 = l0
+	v9 = uint32(0)
+	i1 = v5 + uint32(164)
+	i0 = fn4372(m, uint32(8469518), i1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L34
+	}
+	i1 = v5 + uint32(160)
+	i0 = fn4372(m, uint32(8469425), i1)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L45
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+164))
+	v0 = i0
+	if v0 == 0 {
+		goto L34
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L34
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L34
+	}
+	goto L44
+L45:
+	i1 = v5 + uint32(156)
+	i0 = fn4372(m, uint32(8416544), i1)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L46
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+160))
+	v0 = i0
+	if v0 == 0 {
+		goto L47
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L47
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L47
+	}
+	fn2073(m, v0)
+L47:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+164))
+	v0 = i0
+	if v0 == 0 {
+		goto L34
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L34
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 == 0 {
+		goto L44
+	}
+	goto L34
+L46:
+	*(*uint32)(unsafe.Add(b, uint64(v5)+100)) = uint32(10059656)
+	i0 = v5 + uint32(112)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+156))
+	v12 = i1
+	if v12 != 0 {
+		i1 = v12
+	} else {
+		i1 = uint32(10059656)
+	}
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+96)) = v8
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+164))
+	v12 = i1
+	if v12 != 0 {
+		i1 = v12
+	} else {
+		i1 = uint32(10059656)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v5)+104)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+160))
+	v12 = i1
+	if v12 != 0 {
+		i1 = v12
+	} else {
+		i1 = uint32(10059656)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v5)+108)) = i1
+	i3 = v5 + uint32(96)
+	i0 = fn4380(m, v6, uint32(8395783), uint32(8532808), i3)
+	v13 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+156))
+	v12 = i0
+	if int32(v13) > int32(k32(4294967295)) {
+		goto L43
+	}
+	if v12 == 0 {
+		goto L48
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L48
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v12)) = v0
+	if v0 != 0 {
+		goto L48
+	}
+	fn2073(m, v12)
+L48:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+160))
+	v0 = i0
+	if v0 == 0 {
+		goto L49
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L49
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L49
+	}
+	fn2073(m, v0)
+L49:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+164))
+	v0 = i0
+	if v0 == 0 {
+		goto L34
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L34
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L34
+	}
+L44:
+	fn2073(m, v0)
+	v1 = uint32(0)
+	goto L32
+L43:
+	if v12 == 0 {
+		goto L50
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L50
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v12)) = v9
+	if v9 != 0 {
+		goto L50
+	}
+	fn2073(m, v12)
+L50:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+160))
+	v9 = i0
+	if v9 == 0 {
+		goto L51
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v12 = i0
+	if v12 == uint32(1073741823) {
+		goto L51
+	}
+	i1 = v12 + k32(4294967295)
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v12
+	if v12 != 0 {
+		goto L51
+	}
+	fn2073(m, v9)
+L51:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+164))
+	v9 = i0
+	if v9 == 0 {
+		goto L52
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v12 = i0
+	if v12 == uint32(1073741823) {
+		goto L52
+	}
+	i1 = v12 + k32(4294967295)
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v12
+	if v12 != 0 {
+		goto L52
+	}
+	fn2073(m, v9)
+L52:
+	if v10 != 0 {
+		goto L54
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3888))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3904))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+40)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+36)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+32)) = v8
+	i1 = k32(10089824) + uint32(27296)
+	i2 = v5 + uint32(32)
+	i0 = fn864(m, v9, i1, i2)
+	v9 = i0
+	goto L53
+L54:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3952))
+	if i0 == 0 {
+		goto L55
+	}
+	i0 = fn8060(m, uint32(8581801), uint32(55), uint32(1), v10)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+3952)) = uint32(0)
+L55:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+3936))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+3936)) = i1
+	i0 = v5 + uint32(168)
+	i0 = fn4299(m, i0)
+	*(*uint64)(unsafe.Add(b, uint64(v1)+3944)) = uint64(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3888))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3904))
+	v12 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+88)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+84)) = v12
+	*(*uint32)(unsafe.Add(b, uint64(v5)+80)) = v8
+	i1 = k32(10089824) + uint32(27296)
+	i2 = v5 + uint32(80)
+	i0 = fn864(m, v9, i1, i2)
+	v9 = i0
+	i0 = v5 + uint32(144)
+	i0 = fn4299(m, i0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+3936))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+3936)) = i1
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v5)+144))
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v5)+168))
+	l0 = l0 - l1
+	v14 = l0
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+3944))
+	l0 = v14 - l1
+	l0 = fn4286(m, l0, uint32(1))
+	v15 = l0
+	l0 = fn4286(m, v14, uint32(1))
+	v16 = l0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3936))
+	v12 = i0
+	i0 = v5 + uint32(64)
+	i1 = fn2740(m, v8)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+60)) = uint32(8696816)
+	i1 = v12 << (uint32(1) & 31)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+56)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+52)) = uint32(v16)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+48)) = uint32(v15)
+	i2 = v5 + uint32(48)
+	i0 = fn8052(m, v10, uint32(8580808), i2)
+	l1 = v14 + v11
+	*(*uint64)(unsafe.Add(b, uint64(v1)+3944)) = l1
+L53:
+	if v9 == 0 {
+		goto L33
+	}
+L35:
+	if v3 == 0 {
+		goto L58
+	}
+	if v3 == uint32(10059656) {
+		goto L58
+	}
+	v1 = uint32(0)
+	i0 = fn2031(m, v3)
+	v10 = i0
+	if int32(v10) < int32(uint32(0)) {
+		goto L32
+	}
+	if v10 != 0 {
+		goto L57
+	}
+L58:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	if v4 == 0 {
+		goto L60
+	}
+	if int32(v3) < int32(uint32(1)) {
+		goto L59
+	}
+L60:
+	v1 = uint32(0)
+	i0 = fn2784(m, v0, uint32(46), uint32(0), v3, uint32(1))
+	v7 = i0
+	i0 = v7 + uint32(2)
+	switch i0 {
+	case 0:
+		goto L32
+	case 1:
+		goto L62
+	default:
+		goto L61
+	}
+L62:
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L56
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	goto L56
+L61:
+	if v4 != 0 {
+		goto L63
+	}
+	v1 = uint32(0)
+	i0 = fn2807(m, v0, uint32(0), v7)
+	v0 = i0
+	if v0 == 0 {
+		goto L32
+	}
+	i0 = fn3880(m, v0, uint32(0), v6, uint32(0), uint32(0))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L32
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L32
+	}
+	fn2073(m, v0)
+	goto L32
+L63:
+	v1 = uint32(0)
+	i2 = v7 - v3
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
+	i2 = i2 + i3
+	i0 = fn2807(m, v8, uint32(0), i2)
+	v0 = i0
+	if v0 == 0 {
+		goto L32
+	}
+	i0 = fn3840(m, v6, v0)
+	v4 = i0
+	if v4 != 0 {
+		goto L64
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+72))
+	v4 = i0
+	if v4 == 0 {
+		goto L66
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if i0 != 0 {
+		goto L65
+	}
+L66:
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
+	i0 = fn3609(m, v6, i1, uint32(8509489), v5)
+L65:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L32
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L32
+	}
+	fn2073(m, v0)
+	goto L32
+L64:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L67
+	}
+	v1 = v4
+	goto L32
+L67:
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 == 0 {
+		goto L68
+	}
+	v1 = v4
+	goto L32
+L68:
+	fn2073(m, v0)
+	v1 = v4
+	goto L32
+L59:
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L56
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	goto L56
+L57:
+	v1 = uint32(0)
+	i1 = k32(10089824) + uint32(24960)
+	i0 = fn2040(m, v9, i1)
+	v0 = i0
+	if int32(v0) < int32(uint32(0)) {
+		goto L32
+	}
+	if v0 == 0 {
+		goto L69
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+3888))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+3904))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+28)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v9
+	i1 = k32(10089824) + uint32(27432)
+	i2 = v5 + uint32(16)
+	i0 = fn864(m, v0, i1, i2)
+	v1 = i0
+	goto L32
+L69:
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L56
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+L56:
+	v1 = v9
+	goto L32
+L34:
+	v1 = uint32(0)
+	goto L32
+L33:
+	v9 = uint32(0)
+	v1 = uint32(0)
+L32:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L70
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v0
+	if v0 != 0 {
+		goto L70
+	}
+	fn2073(m, v8)
+L70:
+	if v9 == 0 {
+		goto L71
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L71
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v0
+	if v0 != 0 {
+		goto L71
+	}
+	fn2073(m, v9)
+L71:
+	if v1 != 0 {
+		goto L1
+	}
+L2:
+	fn3839(m, v6)
+	v1 = uint32(0)
+L1:
+	i0 = v5 + uint32(176)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3881(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2632))
+	if i0 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8507438)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8400851)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	goto L1
+L2:
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	v2 = uint32(0)
+	i1 = v1 + uint32(12)
+	i0 = fn2086(m, uint32(0), i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10083696))
+	v3 = i0
+L3:
+	i0 = v3 + v2
+	v4 = i0
+	i0 = v2 + uint32(8)
+	v5 = i0
+	v2 = v5
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn2105(m, v5)
+	v2 = i0
+	if v2 == 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10083696))
+	m.copy(v2, i1, v5)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2632)) = v2
+	goto L4
+L5:
+	fn3928(m, v0)
+L4:
+	i1 = v1 + uint32(12)
+	fn2102(m, uint32(0), i1)
+L1:
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3882(m *Module) {
+	var v0 uint32
+	_ = v0
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v0 = i0
+	m.g0 = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2644))
+	fn3832(m, i0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2644)) = uint32(0)
+	i1 = v0 + uint32(12)
+	i0 = fn2086(m, uint32(0), i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2632))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2632)) = uint32(0)
+	fn2108(m, v1)
+	i1 = v0 + uint32(12)
+	fn2102(m, uint32(0), i1)
+	i0 = v0 + uint32(32)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3883(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v4 = i0
+	m.g0 = v4
+	if v3 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v5 = i0
+	i0 = fn4208(m, v5)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+144))
+	v6 = i0
+	if v6 == 0 {
+		goto L6
+	}
+	fn4400(m, uint32(8581385), uint32(0))
+L6:
+	i0 = fn2839(m, uint32(8519020))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = fn3869(m, v3)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v8
+	if v8 != 0 {
+		goto L7
+	}
+	fn2073(m, v3)
+L7:
+	if int32(v7) < int32(uint32(1)) {
+		goto L2
+	}
+	i0 = fn2676(m, uint32(8519020))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = fn3842(m, i0, v3)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v8
+	if v8 != 0 {
+		goto L8
+	}
+	fn2073(m, v3)
+L8:
+	if v7 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v5)+3888)) = v7
+	if v6 == 0 {
+		goto L9
+	}
+	fn4400(m, uint32(8581362), uint32(0))
+L9:
+	i0 = fn2676(m, uint32(8448314))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(8489437)
+	i1 = v4 + uint32(16)
+	i0 = fn4086(m, uint32(8389198), i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L11
+	}
+	i0 = fn2009(m, v5)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v8
+	if v8 != 0 {
+		goto L12
+	}
+	fn2073(m, v5)
+L12:
+	if v6 == 0 {
+		goto L11
+	}
+	i0 = fn3884(m, v1, v3, v6)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L13
+	}
+	fn2073(m, v3)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v3
+	if v3 != 0 {
+		goto L14
+	}
+	fn2073(m, v6)
+L14:
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	if v3 == uint32(10058952) {
+		goto L15
+	}
+	i0 = fn2349(m, v3, uint32(10058952))
+	if i0 == 0 {
+		goto L10
+	}
+L15:
+	i0 = fn1983(m, v1)
+	v3 = i0
+	if v3 == 0 {
+		goto L10
+	}
+	i0 = fn1984(m, v1)
+	if i0 != 0 {
+		goto L10
+	}
+	i0 = fn1979(m, v1, v3)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L2
+	}
+	goto L3
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v1 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	v1 = v3
+	if v2 == 0 {
+		goto L3
+	}
+	goto L2
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3880))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = fn590(m, v3, uint32(8448314), v1)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 == 0 {
+		goto L3
+	}
+	goto L2
+L16:
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v1
+	i0 = fn860(m, v7, uint32(8464062), uint32(8532821), v4)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L17
+	}
+	fn2073(m, v1)
+L17:
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L5
+	}
+	fn2073(m, v3)
+L5:
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	goto L1
+L4:
+	fn4167(m, uint32(8403014), uint32(8390521))
+	panic(ErrUnreachable)
+L3:
+	fn2073(m, v1)
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8519057)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8484478)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+L1:
+	i0 = v4 + uint32(32)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3884(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = v3 + uint32(16)
+	i0 = fn3919(m, i0, v1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
+	i1 = v3 + uint32(16)
+	i2 = v3 + uint32(12)
+	i0 = fn3893(m, v0, i1, i2)
+	v4 = i0
+	if v4 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	fn3853(m, i0, i1)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2632))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == 0 {
+		goto L7
+	}
+	v1 = uint32(0)
+L8:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	i2 = fn2797(m, i2, v5)
+	if i2 != 0 {
+		i0 = v4
+	} else {
+		i0 = v1
+	}
+	v1 = i0
+	i0 = v4 + uint32(8)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 != 0 {
+		goto L8
+	}
+	if v1 != 0 {
+		goto L6
+	}
+L7:
+	v4 = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
+	goto L3
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	if v4 != 0 {
+		goto L9
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	i0 = fn3842(m, v0, i1)
+	v4 = i0
+	goto L3
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3880))
+	if i0 == 0 {
+		goto L1
+	}
+	i2 = v3 + uint32(16)
+	i0 = fn3894(m, v0, v4, i2, v2)
+	v4 = i0
+L3:
+	i0 = v3 + uint32(16)
+	fn3917(m, i0)
+L2:
+	i0 = v3 + uint32(48)
+	m.g0 = i0
+	return v4
+L1:
+	fn4167(m, uint32(8403014), uint32(8390521))
+	panic(ErrUnreachable)
+}
+
+//go:norace
+//go:nocheckptr
+func fn3885(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3880))
+	i0 = b2i(i0 != uint32(0))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3886(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3880))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+3880)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3884))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+3884)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3888))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+3888)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3904))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+3904)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3887(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i2 = fn4208(m, v0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+144))
+	v1 = i2
+	i0 = fn4377(m, v0, uint32(8469425), v1)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L1
+	}
+	fn3650(m, uint32(8469391), uint32(0))
+L1:
+	i0 = fn4377(m, v0, uint32(8421729), v1)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L2
+	}
+	fn3650(m, uint32(8421657), uint32(0))
+L2:
+	fn3886(m, v0)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3888(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn4208(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+144))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3888))
+	i0 = fn860(m, i0, uint32(8412984), uint32(8696816), uint32(0))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L2
+	}
+	fn2073(m, v3)
+L2:
+	i0 = fn4370(m, uint32(8416544))
+	v3 = i0
+	if v3 == 0 {
+		goto L6
+	}
+	if v2 == 0 {
+		goto L7
+	}
+	fn4378(m, uint32(8581420), uint32(0))
+L7:
+	i0 = fn3889(m, uint32(8395752), uint32(8440645))
+	v4 = i0
+	if v4 != 0 {
+		goto L8
+	}
+	fn3610(m, v1)
+	if v2 == 0 {
+		goto L3
+	}
+	v1 = uint32(8581141)
+	goto L4
+L8:
+	i0 = fn1498(m, v3, uint32(0), v4)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L9
+	}
+	fn2073(m, v4)
+L9:
+	if int32(v1) > int32(k32(4294967295)) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L6
+	}
+	fn2073(m, v3)
+L6:
+	fn4248(m)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8511727)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8465602)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	return
+L5:
+	if v2 == 0 {
+		goto L3
+	}
+	v1 = uint32(8581449)
+L4:
+	fn4378(m, v1, uint32(0))
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L10
+	}
+	fn2073(m, v3)
+L10:
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	return
+L1:
+	fn4257(m, v1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8511851)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8465602)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3889(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(0)
+	i0 = fn2676(m, v0)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = fn2676(m, v1)
+	v1 = i0
+	if v1 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	v2 = uint32(0)
+	if v1 == 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	i0 = fn3879(m, v0)
+	v3 = i0
+	if v3 != 0 {
+		goto L5
+	}
+	v2 = uint32(0)
+	goto L4
+L5:
+	i0 = fn2035(m, v3, v1)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L4
+	}
+	fn2073(m, v3)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L6
+	}
+	fn2073(m, v1)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v0)
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3890(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i2 = fn4208(m, v0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+144))
+	v1 = i2
+	i0 = fn4377(m, v0, uint32(8495185), v1)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L1
+	}
+	fn3650(m, uint32(8495151), uint32(0))
+L1:
+	i0 = fn4377(m, v0, uint32(8416544), v1)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L2
+	}
+	fn3650(m, uint32(8416510), uint32(0))
+L2:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3891(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = fn3879(m, v0)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = fn2035(m, v0, v1)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v0)
+L2:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3892(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1968(m, uint32(10083700))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3893(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v5 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+2640)))
+	v6 = i1
+	if v6 != 0 {
+		i1 = v6
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+2640)) = uint8(i1)
+	if v6 == 0 {
+		goto L1
+	}
+	i0 = k32(10089824) + uint32(2640)
+	fn4052(m, i0)
+L1:
+	v6 = uint32(0)
+	i0 = fn3852(m, v5, v4, uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v6 = i0
+L2:
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+2640)))
+	v4 = i2
+	i3 = b2i(v4 == uint32(1))
+	i2 = v4
+	v4 = i3
+	if v4 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+2640)) = uint8(i1)
+	if v4 != 0 {
+		goto L3
+	}
+	i0 = k32(10089824) + uint32(2640)
+	fn4053(m, i0)
+L3:
+	if v6 != 0 {
+		goto L5
+	}
+	v4 = uint32(0)
+	goto L4
+L5:
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn2740(m, i0)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+3896))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L6
+	}
+	if v5 != 0 {
+		goto L7
+	}
+	i0 = fn4240(m, v7, uint32(256))
+	if i0 == 0 {
+		goto L6
+	}
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v2
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8413020), i2)
+	goto L4
+L6:
+	i0 = fn3895(m, v0, v6, v1)
+	v6 = i0
+	if v6 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn4208(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+144))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	fn4400(m, uint32(8583743), v3)
+L8:
+	v4 = v6
+L4:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn3894(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v4 = i0
+	m.g0 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v5 = i0
+	v6 = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if v7 == i1 {
+		goto L2
+	}
+	i0 = fn4201(m, v7, uint32(5))
+	v6 = i0
+	if v6 != 0 {
+		goto L3
+	}
+	v7 = uint32(0)
+	goto L1
+L3:
+	i0 = fn4223(m, v6)
+L2:
+	v8 = uint32(0)
+	v9 = uint32(0)
+	v7 = uint32(0)
+	i2 = v4 + uint32(24)
+	i0 = fn3924(m, v1, v2, i2)
+	v10 = i0
+	if int32(v10) < int32(uint32(0)) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v7 = i0
+	v8 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
+	if i0 != uint32(1) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v8 = i0
+	if v8 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(0)
+	if v6 == v0 {
+		goto L7
+	}
+	i1 = fn2684(m, v8)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v8
+	if v8 != 0 {
+		goto L6
+	}
+	v7 = uint32(0)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v11 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v8
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i1 = v4 + uint32(4)
+	fn2678(m, i0, i1)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = fn4093(m, v7, uint32(8522928), i2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L5
+	}
+	fn3625(m)
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+28))
+	if i0 != k32(4294967295) {
+		goto L10
+	}
+	i1 = fn1981(m, v7)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = i1
+	goto L9
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v1
+L9:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i4 = v4 + uint32(4)
+	i0 = fn3856(m, v6, i1, i2, v9, i4)
+	v8 = i0
+L4:
+	i0 = b2i(v6 == v0)
+	v1 = i0
+	if v1 != 0 {
+		goto L11
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L13
+	}
+	fn3625(m)
+	goto L12
+L13:
+	fn4259(m, uint32(0))
+L12:
+	if v7 == 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v11
+	if v11 != 0 {
+		goto L14
+	}
+	fn2073(m, v7)
+L14:
+	fn4191(m, v6)
+	i0 = fn4223(m, v0)
+	fn4210(m, v6)
+	v7 = uint32(0)
+L11:
+	i0 = v5 + uint32(16)
+	v6 = i0
+	if int32(v10) > int32(k32(4294967295)) {
+		goto L17
+	}
+	i0 = v4 + uint32(24)
+	fn3922(m, i0, v6)
+	goto L16
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
+	if i0 != uint32(2) {
+		goto L20
+	}
+	i0 = fn1978(m, v9, v3, uint32(1013))
+	v7 = i0
+	if v7 == 0 {
+		goto L15
+	}
+	goto L19
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+3896))
+	v9 = i0
+	if int32(v9) < int32(uint32(0)) {
+		goto L21
+	}
+	if v9 != 0 {
+		goto L22
+	}
+	i0 = fn4240(m, v5, uint32(256))
+	if i0 == 0 {
+		goto L21
+	}
+L22:
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
+	i0 = fn3604(m, i0, uint32(8413020), v4)
+	goto L16
+L21:
+	if v1 != 0 {
+		goto L23
+	}
+	i0 = fn3895(m, v0, v8, v2)
+	v7 = i0
+	if v7 != 0 {
+		goto L19
+	}
+	goto L15
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3880))
+	v6 = i0
+	if v6 == 0 {
+		goto L18
+	}
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = fn3857(m, v0, v7, v8, i3, v6)
+	if int32(i0) < int32(uint32(0)) {
+		goto L16
+	}
+L19:
+	i0 = v4 + uint32(24)
+	fn3921(m, i0)
+	goto L1
+L18:
+	fn4167(m, uint32(8403014), uint32(8390521))
+	panic(ErrUnreachable)
+L16:
+	if v7 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v0
+	if v0 != 0 {
+		goto L15
+	}
+	fn2073(m, v7)
+L15:
+	i0 = v4 + uint32(24)
+	fn3921(m, i0)
+	v7 = uint32(0)
+L1:
+	i0 = v4 + uint32(48)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn3895(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = fn2740(m, i0)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+3896))
+	v7 = i0
+	if int32(v7) < int32(uint32(0)) {
+		goto L2
+	}
+	if v7 != 0 {
+		goto L3
+	}
+	i0 = fn4240(m, v6, uint32(256))
+	if i0 == 0 {
+		goto L2
+	}
+L3:
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
+	i0 = fn3604(m, i0, uint32(8413020), v3)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3880))
+	v6 = i0
+	if v6 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	if i0 != k32(4294967295) {
+		goto L8
+	}
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	if i0 != uint32(1) {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v4 = i1
+	if i0 != v4 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v5 = i0
+	i0 = fn2794(m, v4, uint32(8408269))
+	if i0 != 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4428))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 != uint32(1073741823) {
+		goto L10
+	}
+	goto L9
+L12:
+	i0 = fn2794(m, v4, uint32(8415481))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4432))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 != uint32(1073741823) {
+		goto L10
+	}
+	goto L9
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L9
+	}
+L10:
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L9:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = fn3842(m, v0, i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L13:
+	i0 = fn1981(m, v5)
+	v8 = i0
+	if v8 != 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L15
+	}
+	fn2073(m, v4)
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 == 0 {
+		goto L4
+	}
+	goto L1
+L14:
+	i0 = fn1735(m, v8, v4)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v9
+	if v9 != 0 {
+		goto L16
+	}
+	fn2073(m, v4)
+L16:
+	if int32(v8) > int32(k32(4294967295)) {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 == 0 {
+		goto L4
+	}
+	goto L1
+L8:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i2 = v3 + uint32(8)
+	i0 = fn3924(m, v4, v2, i2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L17
+	}
+	i0 = v3 + uint32(8)
+	fn3922(m, i0, v5)
+	goto L1
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v5 = i0
+	i0 = v3 + uint32(8)
+	fn3921(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == 0 {
+		goto L18
+	}
+	i0 = fn4093(m, v5, uint32(8522928), v4)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L18
+	}
+	fn3625(m)
+L18:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = fn520(m, v6, i1, v5)
+	if i0 != k32(4294967295) {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+3884))
+	if i0 != 0 {
+		goto L19
+	}
+	i1 = fn1493(m, uint32(0))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+3884)) = v1
+	if v1 == 0 {
+		goto L5
+	}
+L19:
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+3884))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	if int32(i0) > int32(v7) {
+		goto L20
+	}
+	i0 = fn1502(m, v1, uint32(10059656))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L21
+	}
+	goto L5
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L22
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L22:
+	i0 = fn1497(m, v1, v7, v5)
+	if int32(i0) <= int32(k32(4294967295)) {
+		goto L5
+	}
+	v7 = v5
+	goto L1
+L6:
+	fn4167(m, uint32(8403014), uint32(8390521))
+	panic(ErrUnreachable)
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = fn522(m, v6, i1)
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+L4:
+	fn2073(m, v5)
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn3896(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(0)
+	i0 = fn1493(m, uint32(0))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10242896))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = k32(10242896) + uint32(4)
+	v5 = i0
+L3:
+	v2 = v5
+	i0 = fn2676(m, v4)
+	v4 = i0
+	if v4 != 0 {
+		goto L6
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 == 0 {
+		goto L5
+	}
+	goto L1
+L6:
+	i0 = fn1502(m, v3, v4)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L7
+	}
+	fn2073(m, v3)
+L7:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	v3 = v4
+	if v5 != 0 {
+		goto L1
+	}
+L5:
+	fn2073(m, v3)
+	m.depth--
+	return uint32(0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L8
+	}
+	fn2073(m, v4)
+L8:
+	i0 = v2 + uint32(4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 != 0 {
+		goto L3
+	}
+L2:
+	v2 = v3
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3897(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+3912)))
+	i0 = i0 & uint32(1)
+	i0 = fn607(m, i0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3898(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = i0 + uint32(3912)
+	fn4050(m, i0)
+	return uint32(10059656)
+}
+
+//go:norace
+//go:nocheckptr
+func fn3899(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = i0 + uint32(3912)
+	v2 = i0
+	i0 = fn4049(m, v2)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8467332))
+	m.depth--
+	return uint32(0)
+L1:
+	fn4051(m, v2)
+	m.depth--
+	return uint32(10059656)
+}
+
+//go:norace
+//go:nocheckptr
+func fn3900(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v4 = i0
+	m.g0 = v4
+	if v3 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = i0 + v2
+	v5 = i0
+	goto L6
+L7:
+	v5 = v2
+	if v1 == 0 {
+		goto L6
+	}
+	v5 = v2
+	if v2 == uint32(1) {
+		goto L5
+	}
+L6:
+	v6 = uint32(0)
+	i8 = v4 + uint32(20)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10084136), uint32(1), uint32(1), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L4
+	}
+	goto L2
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L3
+L4:
+	if v5 != uint32(1) {
+		goto L8
+	}
+	v1 = uint32(0)
+	goto L3
+L8:
+	v6 = uint32(0)
+	i0 = v2 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2031(m, i0)
+	v1 = i0
+	if int32(v1) < int32(uint32(0)) {
+		goto L1
+	}
+L3:
+	v6 = uint32(10059656)
+	i1 = v4 + uint32(28)
+	i0 = fn3870(m, v3, i1)
+	v2 = i0
+	i0 = v2 & uint32(6)
+	if i0 == uint32(2) {
+		goto L1
+	}
+	v5 = uint32(8531585)
+	switch v2 {
+	case 1:
+		goto L1
+	case 2:
+		goto L10
+	case 3:
+		goto L13
+	case 4:
+		goto L12
+	case 5:
+		goto L11
+	default:
+		goto L9
+	}
+L13:
+	v5 = uint32(8466024)
+	goto L10
+L12:
+	v5 = uint32(8531616)
+	goto L10
+L11:
+	v5 = uint32(8506619)
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v3
+	i1 = v4 + uint32(16)
+	i0 = fn2697(m, v5, i1)
+	v2 = i0
+	if v2 != 0 {
+		goto L14
+	}
+	fn3625(m)
+	v6 = uint32(0)
+	i0 = fn3641(m, uint32(0), v3, uint32(0))
+	goto L1
+L14:
+	v6 = uint32(0)
+	i0 = fn3641(m, v2, v3, uint32(0))
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+	goto L1
+L9:
+	v2 = uint32(0)
+	v3 = uint32(0)
+	if v1 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
+	i0 = fn1879(m, i0, i1, uint32(256))
+	v3 = i0
+	if v3 != 0 {
+		goto L15
+	}
+	v6 = uint32(0)
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
+	v6 = i0
+	if v6 == 0 {
+		goto L16
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	if i0 == 0 {
+		goto L16
+	}
+	i0 = fn2676(m, v6)
+	v2 = i0
+	if v2 != 0 {
+		goto L16
+	}
+	fn3844(m, v3)
+	v6 = uint32(0)
+	goto L1
+L16:
+	if v3 != 0 {
+		i1 = v3
+	} else {
+		i1 = uint32(10059656)
+	}
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i3 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+40)))
+	if i3 != 0 {
+		i1 = uint32(10014548)
+	} else {
+		i1 = uint32(10014564)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	if v2 != 0 {
+		i1 = v2
+	} else {
+		i1 = uint32(10059656)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i0 = fn2295(m, uint32(3), v4)
+	v6 = i0
+	if v2 == 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L17
+	}
+	fn2073(m, v2)
+L17:
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+	goto L1
+L2:
+	fn3723(m, uint32(8461204), uint32(8545685), uint32(8435764), v3)
+	v6 = uint32(0)
+L1:
+	i0 = v4 + uint32(48)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn3901(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(96)
+	v3 = i0
+	m.g0 = v3
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8403625), v2, uint32(1), uint32(2))
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L3
+	}
+	fn3723(m, uint32(8403625), uint32(8545685), uint32(8435764), v4)
+	v2 = uint32(0)
+	goto L1
+L3:
+	v5 = uint32(10059656)
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+L4:
+	v2 = uint32(0)
+	i0 = v3 + uint32(72)
+	i0 = i0 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(72)
+	i0 = i0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+72)) = uint64(0)
+	i0 = v3 + uint32(64)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(56)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(24)
+	i0 = i0 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(24)
+	i0 = i0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+24)) = uint64(0)
+	i0 = fn524(m, v5)
+	if i0 == 0 {
+		goto L7
+	}
+	i1 = v3 + uint32(24)
+	i0 = fn526(m, v5, i1, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+76)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+80)) = i1
+	goto L6
+L7:
+	if v5 == uint32(10059656) {
+		goto L8
+	}
+	fn3723(m, uint32(8403625), uint32(8545234), uint32(8419373), v5)
+	goto L1
+L8:
+	v2 = uint32(8531585)
+	i1 = v3 + uint32(72)
+	i0 = fn3870(m, v4, i1)
+	switch i0 {
+	case 1, 2:
+		goto L10
+	case 3:
+		goto L13
+	case 4:
+		goto L12
+	case 5:
+		goto L11
+	default:
+		goto L9
+	}
+L13:
+	v2 = uint32(8466024)
+	goto L10
+L12:
+	v2 = uint32(8531616)
+	goto L10
+L11:
+	v2 = uint32(8506619)
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
+	i1 = v3 + uint32(16)
+	i0 = fn2697(m, v2, i1)
+	v1 = i0
+	if v1 != 0 {
+		goto L14
+	}
+	fn3625(m)
+	v2 = uint32(0)
+	i0 = fn3641(m, uint32(0), v4, uint32(0))
+	goto L1
+L14:
+	v2 = uint32(0)
+	i0 = fn3641(m, v1, v4, uint32(0))
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	if i0 != 0 {
+		goto L5
+	}
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = v4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+80))
+	if i0 != 0 {
+		goto L15
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	i0 = fn2697(m, uint32(8506619), v3)
+	v1 = i0
+	if v1 != 0 {
+		goto L16
+	}
+	fn3625(m)
+	v2 = uint32(0)
+	i0 = fn3641(m, uint32(0), v4, uint32(0))
+	goto L1
+L16:
+	v2 = uint32(0)
+	i0 = fn3641(m, v1, v4, uint32(0))
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L15:
+	i0 = v3 + uint32(72)
+	i0 = fn3871(m, i0)
+	v2 = i0
+	if v5 == uint32(10059656) {
+		goto L1
+	}
+	i0 = v3 + uint32(24)
+	fn525(m, i0)
+L1:
+	i0 = v3 + uint32(96)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3902(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L2
+	}
+	fn3723(m, uint32(8496633), uint32(8399114), uint32(8435764), v1)
+	v3 = uint32(0)
+	goto L1
+L2:
+	i1 = v2 + uint32(12)
+	i0 = fn3870(m, v1, i1)
+	v3 = i0
+	i0 = v3 & uint32(3)
+	if i0 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	i0 = v3 << (uint32(2) & 31)
+	i0 = i0 + uint32(8696856)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2697(m, i0, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L4
+	}
+	fn3625(m)
+	v3 = uint32(0)
+	i0 = fn3641(m, uint32(0), v1, uint32(0))
+	goto L1
+L4:
+	v3 = uint32(0)
+	i0 = fn3641(m, v4, v1, uint32(0))
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L3:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+24)))
+	i0 = fn607(m, i0)
+	v3 = i0
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn3903(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v4 = i0
+	i0 = fn2034(m, v1, uint32(8489437))
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8426220), v2)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	v3 = uint32(0)
+	if v1 == 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	i0 = fn3884(m, v4, v5, v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v5)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn3904(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L1
+	}
+	fn3723(m, uint32(8461182), uint32(8399114), uint32(8435764), v1)
+	return uint32(0)
+L1:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v3 = i0
+	i0 = fn3869(m, v1)
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L2
+	}
+	if v4 != 0 {
+		goto L3
+	}
+	return uint32(10059656)
+L3:
+	i0 = fn3842(m, v3, v1)
+	v2 = i0
+L2:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3905(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L1
+	}
+	fn3723(m, uint32(8460348), uint32(8399114), uint32(8435764), v1)
+	m.depth--
+	return uint32(0)
+L1:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2632))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = v3 + uint32(4)
+	v3 = i0
+L4:
+	i0 = fn2797(m, v1, v4)
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = v3 + uint32(4)
+	v4 = i0
+	i0 = v3 + uint32(8)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	goto L4
+L3:
+	i2 = *(*uint32)(unsafe.Add(b, v3))
+	if i2 != 0 {
+		i0 = uint32(1)
+	} else {
+		i0 = k32(4294967295)
+	}
+	v2 = i0
+L2:
+	i0 = fn1575(m, v2)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3906(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L2
+	}
+	fn3723(m, uint32(8461194), uint32(8399114), uint32(8435764), v1)
+	v1 = uint32(0)
+	goto L1
+L2:
+	i3 = v2 + uint32(12)
+	i2 = fn3870(m, v1, i3)
+	if i2 != 0 {
+		i0 = uint32(10014564)
+	} else {
+		i0 = uint32(10014548)
+	}
+	v1 = i0
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3907(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(0)
+	i0 = fn1493(m, uint32(0))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	v4 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+3892))
+	v2 = i0
+	if int32(v2) > int32(uint32(0)) {
+		goto L2
+	}
+	v4 = uint32(0)
+	if int32(v2) < int32(uint32(0)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4312))
+	i0 = b2i(i0 != uint32(0))
+	v4 = i0
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308640))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = v5 + uint32(16)
+	v5 = i0
+L5:
+	i0 = fn2676(m, v2)
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	i0 = fn1502(m, v3, v2)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v7
+	if v7 != 0 {
+		goto L6
+	}
+	fn2073(m, v2)
+L6:
+	if v6 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	i0 = v5 + uint32(16)
+	v5 = i0
+	if v2 != 0 {
+		goto L5
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308644))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == 0 {
+		goto L7
+	}
+	i0 = v2 + uint32(16)
+	v2 = i0
+L8:
+	if v4 == 0 {
+		goto L9
+	}
+	i0 = fn2676(m, v5)
+	v5 = i0
+	if v5 == 0 {
+		goto L3
+	}
+	i0 = fn1502(m, v3, v5)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v7
+	if v7 != 0 {
+		goto L10
+	}
+	fn2073(m, v5)
+L10:
+	if v6 != 0 {
+		goto L3
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	i0 = v2 + uint32(16)
+	v2 = i0
+	if v5 != 0 {
+		goto L8
+	}
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308648))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == 0 {
+		goto L11
+	}
+	i0 = v2 + uint32(16)
+	v2 = i0
+L12:
+	if v4 == 0 {
+		goto L13
+	}
+	i0 = fn2676(m, v5)
+	v5 = i0
+	if v5 == 0 {
+		goto L3
+	}
+	i0 = fn1502(m, v3, v5)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v7
+	if v7 != 0 {
+		goto L14
+	}
+	fn2073(m, v5)
+L14:
+	if v6 != 0 {
+		goto L3
+	}
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	i0 = v2 + uint32(16)
+	v2 = i0
+	if v5 != 0 {
+		goto L12
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522560))
+	v5 = i0
+	if v5 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == 0 {
+		goto L15
+	}
+	i0 = v5 + uint32(16)
+	v6 = i0
+L16:
+	v5 = v6
+	i0 = fn2676(m, v2)
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	i0 = fn586(m, v3, v2)
+	v6 = i0
+	if int32(v6) > int32(k32(4294967295)) {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	if v5 != 0 {
+		goto L3
+	}
+	fn2073(m, v2)
+	goto L3
+L17:
+	if v6 == 0 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	if v6 != 0 {
+		goto L18
+	}
+	fn2073(m, v2)
+	goto L18
+L19:
+	i0 = fn1502(m, v3, v2)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L20
+	}
+	fn2073(m, v2)
+L20:
+	if v6 != 0 {
+		goto L3
+	}
+L18:
+	i0 = v5 + uint32(16)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 != 0 {
+		goto L16
+	}
+L15:
+	v2 = v3
+	goto L1
+L3:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+	m.depth--
+	return uint32(0)
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn3908(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = fn1582(m, v1)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+3892)) = v2
+	v1 = uint32(10059656)
+L1:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3909(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1582(m, v1)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
+	v1 = i1
+	if i0 != v1 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8441111))
+	m.depth--
+	return uint32(0)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3896))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+3896)) = v2
+	i0 = fn1575(m, v3)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3910(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L3
+	}
+	i0 = fn3735(m, uint32(8517423), v2, uint32(1), uint32(2))
+	if i0 != 0 {
+		goto L3
+	}
+	v2 = uint32(0)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	v5 = uint32(1)
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = b2i(i0 == 0)
+	v5 = i0
+L4:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v1 = i0
+	i0 = v3 + uint32(32)
+	i0 = fn3920(m, i0, v4)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = uint32(0)
+	i1 = v3 + uint32(32)
+	i2 = v3 + uint32(28)
+	i0 = fn3893(m, v1, i1, i2)
+	v2 = i0
+	if v2 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	v2 = i0
+	if v2 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 == 0 {
+		goto L6
+	}
+	v2 = uint32(0)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	fn3853(m, i0, i1)
+L7:
+	i0 = v3 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(10059656)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(10059656)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(10059656)
+	v2 = uint32(0)
+	i0 = fn4382(m, uint32(8395783), uint32(8532808), v3)
+	if int32(i0) < int32(uint32(0)) {
+		goto L5
+	}
+	v2 = uint32(0)
+	v6 = uint32(0)
+	if v5 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
+	i0 = fn4611(m, i0, uint32(8447022))
+	v6 = i0
+	if v6 != 0 {
+		goto L8
+	}
+	v2 = uint32(0)
+	goto L5
+L8:
+	i0 = v3 + uint32(32)
+	i0 = fn3923(m, i0, v6)
+	v5 = i0
+	if v5 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3880))
+	if i0 == 0 {
+		goto L1
+	}
+	i2 = v3 + uint32(32)
+	i0 = fn3894(m, v1, v5, i2, v4)
+	v2 = i0
+	if v6 == 0 {
+		goto L5
+	}
+	i0 = fn8036(m, v6)
+L5:
+	i0 = v3 + uint32(32)
+	fn3917(m, i0)
+L2:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v2
+L1:
+	fn4167(m, uint32(8403014), uint32(8390521))
+	panic(ErrUnreachable)
+}
+
+//go:norace
+//go:nocheckptr
+func fn3911(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i0
+	if v2 == uint32(10058952) {
+		goto L3
+	}
+	i0 = fn2349(m, v2, uint32(10058952))
+	if i0 != 0 {
+		goto L3
+	}
+	v2 = uint32(0)
+	goto L2
+L3:
+	v2 = uint32(0)
+	i0 = fn1983(m, v1)
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = fn1984(m, v1)
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = fn1979(m, v1, v3)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L2
+	}
+	v1 = uint32(0)
+	v2 = k32(4294967295)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = fn1575(m, v2)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3912(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i0
+	if v2 == uint32(10058952) {
+		goto L3
+	}
+	i0 = fn2349(m, v2, uint32(10058952))
+	if i0 != 0 {
+		goto L3
+	}
+	v2 = uint32(0)
+	goto L2
+L3:
+	v2 = uint32(0)
+	i0 = fn1983(m, v1)
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = fn1984(m, v1)
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = fn1979(m, v1, v3)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L2
+	}
+	v1 = uint32(0)
+	v2 = k32(4294967295)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = fn1575(m, v2)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3913(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8488812), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v3 = i0
+	if v3 == uint32(10020168) {
+		goto L2
+	}
+	i0 = fn2349(m, v3, uint32(10020168))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v3 != 0 {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10020168))+12))
+	fn3723(m, uint32(8488812), uint32(8545685), i2, v2)
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L3
+	}
+	fn3723(m, uint32(8488812), uint32(8545234), uint32(8435764), v1)
+	m.depth--
+	return uint32(0)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+80))
+	i0 = fn2792(m, i0, v1)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+80))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L5:
+	fn3914(m, v2, v3, v1)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L4
+	}
+	fn2073(m, v3)
+L4:
+	m.depth--
+	return uint32(10059656)
+}
+
+//go:norace
+//go:nocheckptr
+func fn3914(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	i0 = fn2792(m, i0, v1)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+80)) = v2
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L3
+	}
+	fn2073(m, v3)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	if int32(v3) < int32(uint32(1)) {
+		goto L1
+	}
+	i0 = v0 + uint32(12)
+	v0 = i0
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if i0 != uint32(10020168) {
+		goto L5
+	}
+	fn3914(m, v4, v1, v2)
+L5:
+	i0 = v0 + uint32(4)
+	v0 = i0
+	i0 = v3 + k32(4294967295)
+	v3 = i0
+	if v3 != 0 {
+		goto L4
+	}
+L1:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3915(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i8 uint32
+	_ = i8
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v4 = i0
+	m.g0 = v4
+	v5 = uint32(0)
+	i0 = v4 + uint32(40)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v4 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v4 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v4 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v4 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, v4)) = uint64(0)
+	if v1 == 0 {
+		goto L3
+	}
+	if v2 != uint32(2) {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	i8 = v4 + uint32(48)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10084208), uint32(2), uint32(2), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1581(m, i0)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L4
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L4:
+	v5 = uint32(0)
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn526(m, i0, v4, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+	l1 = uint64(int64(int32(v2)))
+	i2 = *(*uint32)(unsafe.Add(b, v4))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	l1 = fn4143(m, l1, i2, i3)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+56)) = l1
+	i0 = v4 + uint32(56)
+	i0 = fn741(m, i0, uint32(8))
+	v5 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if i0 == 0 {
+		goto L5
+	}
+	fn525(m, v4)
+L5:
+	i0 = v4 + uint32(64)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn3916(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i2 = fn4239(m)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+172))
+	i2 = fn2672(m, i2, k32(4294967295))
+	i0 = fn4094(m, v0, uint32(8423014), i2)
+	i0 = uint32(int32(i0) >> (uint32(31) & 31))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn3917(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn3918(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v4 = i0
+	m.g0 = v4
+	i0 = v4 + uint32(16)
+	i0 = i0 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v4 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v4 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8472754))
+	i0 = v4 + uint32(16)
+	fn3917(m, i0)
+	v1 = k32(4294967295)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v1
+	i0 = fn2742(m, v1)
+	v3 = i0
+	if int32(v3) < int32(uint32(0)) {
+		goto L4
+	}
+	i0 = fn2784(m, v1, uint32(46), uint32(0), v3, k32(4294967295))
+	v5 = i0
+	if int32(v5) < int32(k32(4294967295)) {
+		goto L4
+	}
+	if int32(v5) < int32(uint32(0)) {
+		goto L6
+	}
+	i1 = v5 + uint32(1)
+	i0 = fn2807(m, v1, i1, v3)
+	v3 = i0
+	if v3 != 0 {
+		goto L5
+	}
+	goto L4
+L6:
+	v3 = v1
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	v3 = v1
+L5:
+	v6 = uint32(0)
+	i0 = fn2717(m, v3, uint32(8468426), uint32(0))
+	v5 = i0
+	if v5 == 0 {
+		goto L10
+	}
+	v6 = uint32(8400828)
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035244))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L8
+	}
+	fn3625(m)
+	v6 = uint32(0)
+	i0 = fn2717(m, v3, uint32(8499888), uint32(0))
+	v5 = i0
+	if v5 == 0 {
+		goto L8
+	}
+	v6 = uint32(8525997)
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = v6
+	*(*uint64)(unsafe.Add(b, v4)) = uint64(408021893165)
+	i1 = k32(10089824) + uint32(40036)
+	i0 = fn861(m, v5, i1, uint32(8517814), v4)
+	v6 = i0
+	if v6 != 0 {
+		goto L7
+	}
+	v6 = v5
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L11
+	}
+	fn2073(m, v3)
+L11:
+	if v6 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v1
+	if v1 != 0 {
+		goto L4
+	}
+	fn2073(m, v6)
+	goto L4
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v7
+	if v7 != 0 {
+		goto L12
+	}
+	fn2073(m, v3)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v3
+	if v3 != 0 {
+		goto L13
+	}
+	fn2073(m, v5)
+L13:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v6
+	i1 = fn2740(m, v1)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = v3
+	if v3 != 0 {
+		goto L14
+	}
+	i0 = v4 + uint32(16)
+	fn3917(m, i0)
+	v1 = k32(4294967295)
+	goto L1
+L14:
+	if v2 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8472659))
+	i0 = v4 + uint32(16)
+	fn3917(m, i0)
+	v1 = k32(4294967295)
+	goto L1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L17:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v2
+	i1 = fn2715(m, v2)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v3
+	v1 = v2
+	if v3 != 0 {
+		goto L15
+	}
+	i0 = v4 + uint32(16)
+	fn3917(m, i0)
+	v1 = k32(4294967295)
+	goto L1
+L15:
+	i0 = v4 + uint32(16)
+	i0 = i0 + uint32(16)
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+16))
+	*(*uint64)(unsafe.Add(b, v0)) = l1
+	i0 = v0 + uint32(8)
+	i1 = v4 + uint32(16)
+	i1 = i1 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v0 + uint32(24)
+	i1 = v4 + uint32(16)
+	i1 = i1 + uint32(24)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v0 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, v3))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	v1 = uint32(0)
+	goto L1
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = uint32(0)
+	i0 = v4 + uint32(16)
+	fn3917(m, i0)
+	v1 = k32(4294967295)
+L1:
+	i0 = v4 + uint32(48)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn3919(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = fn2717(m, v1, uint32(8468426), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L1
@@ -51,7 +5925,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3919(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3920(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -62,12 +5936,12 @@ func fn3919(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i1
 	b := m.base
 	v2 = k32(4294967295)
-	i0 = fn2033(m, v1, uint32(8489437))
+	i0 = fn2034(m, v1, uint32(8489437))
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn2033(m, v1, uint32(8460463))
+	i0 = fn2034(m, v1, uint32(8460463))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -86,7 +5960,7 @@ func fn3919(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	goto L1
 L3:
-	i0 = fn3917(m, v0, v3, v1, uint32(3))
+	i0 = fn3918(m, v0, v3, v1, uint32(3))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -99,7 +5973,7 @@ L3:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -114,14 +5988,14 @@ L4:
 		goto L1
 	}
 L2:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	return v2
 }
 
 //go:norace
 //go:nocheckptr
-func fn3920(m *Module, v0 uint32) {
+func fn3921(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -135,7 +6009,7 @@ func fn3920(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn3921(m *Module, v0 uint32, v1 uint32) {
+func fn3922(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -196,7 +6070,7 @@ L8:
 L7:
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8452689), v2)
+	i0 = fn3604(m, i0, uint32(8452689), v2)
 	goto L1
 L6:
 	v0 = uint32(8451859)
@@ -204,11 +6078,11 @@ L5:
 	if v4 == 0 {
 		goto L3
 	}
-	fn3606(m, v4)
+	fn3607(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v2 + uint32(32)
-	i0 = fn3631(m, i0, v0, i2)
+	i0 = fn3632(m, i0, v0, i2)
 	goto L1
 L4:
 	if v4 != 0 {
@@ -219,10 +6093,10 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, v0, i2)
+	i0 = fn3604(m, i0, v0, i2)
 	goto L1
 L2:
-	fn3606(m, v4)
+	fn3607(m, v4)
 L1:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -231,7 +6105,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3922(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3923(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -255,12 +6129,12 @@ func fn3922(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = i1
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i2 = i2 + uint32(16)
-	i0 = fn4635(m, i0, v3, i2, v1)
+	i0 = fn4636(m, i0, v3, i2, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -268,14 +6142,14 @@ func fn3922(m *Module, v0 uint32, v1 uint32) uint32 {
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn2696(m, uint32(8559284), v2)
+	i0 = fn2697(m, uint32(8559284), v2)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn3640(m, v3, i1, i2)
+	i0 = fn3641(m, v3, i1, i2)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -287,7 +6161,7 @@ func fn3922(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -296,7 +6170,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3923(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3924(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -321,19 +6195,19 @@ func fn3923(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = uint64(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	i0 = fn3848(m, i0)
+	i0 = fn3849(m, i0)
 	v5 = i0
 	i0 = m.table[v0].(func(*Module) uint32)(m)
 	v0 = i0
-	i0 = fn3848(m, v5)
+	i0 = fn3849(m, v5)
 	if v0 != 0 {
 		goto L5
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = uint32(1)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v4
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v1 = i0
 	if v0 == 0 {
 		goto L4
@@ -342,14 +6216,14 @@ func fn3923(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(0)
 	goto L3
 L5:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = uint32(1)
 	i1 = v3 + uint32(24)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
-	i1 = fn3622(m)
+	i1 = fn3623(m)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(2)
 	goto L3
@@ -361,7 +6235,7 @@ L6:
 	}
 	i1 = v3 + uint32(24)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
-	i1 = fn3622(m)
+	i1 = fn3623(m)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(3)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = uint32(3)
@@ -370,7 +6244,7 @@ L7:
 	if v5 == uint32(10058744) {
 		goto L9
 	}
-	i0 = fn2348(m, v5, uint32(10058744))
+	i0 = fn2349(m, v5, uint32(10058744))
 	if i0 == 0 {
 		goto L8
 	}
@@ -386,7 +6260,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = uint32(2)
 	i1 = v3 + uint32(24)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
-	i1 = fn3622(m)
+	i1 = fn3623(m)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(4)
 	goto L3
@@ -398,13 +6272,13 @@ L10:
 	if v1 == uint32(10058952) {
 		goto L11
 	}
-	i0 = fn2348(m, v1, uint32(10058952))
+	i0 = fn2349(m, v1, uint32(10058952))
 	if i0 != 0 {
 		goto L11
 	}
 	i1 = v3 + uint32(24)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
-	i1 = fn3622(m)
+	i1 = fn3623(m)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(5)
 	goto L3
@@ -415,10 +6289,10 @@ L11:
 	if v0 != 0 {
 		goto L2
 	}
-	fn3624(m)
+	fn3625(m)
 	i1 = v3 + uint32(24)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
-	i1 = fn3622(m)
+	i1 = fn3623(m)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(6)
 	goto L3
@@ -443,7 +6317,7 @@ L3:
 	if v1 != 0 {
 		goto L12
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L12:
 	i0 = v2 + uint32(8)
 	i1 = v3 + uint32(8)
@@ -484,18 +6358,18 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3924(m *Module, v0 uint32) uint32 {
+func fn3925(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
 	_ = i0
 	b := m.base
 	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512540))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512556))
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn7951(m, v0)
+	i0 = fn7952(m, v0)
 	v1 = i0
 L1:
 	return v1
@@ -503,7 +6377,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3925(m *Module, v0 uint32) {
+func fn3926(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -515,7 +6389,7 @@ func fn3925(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn3926(m *Module, v0 uint32, v1 uint32) {
+func fn3927(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
@@ -525,7 +6399,7 @@ func fn3926(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn3927(m *Module, v0 uint32) {
+func fn3928(m *Module, v0 uint32) {
 	b := m.base
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8511938)
@@ -535,7 +6409,7 @@ func fn3927(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn3928(m *Module, v0 uint32) uint32 {
+func fn3929(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -546,7 +6420,7 @@ func fn3928(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3929(m *Module, v0 uint32) {
+func fn3930(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -567,7 +6441,7 @@ func fn3929(m *Module, v0 uint32) {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8438164), uint32(0))
+	i0 = fn3604(m, i0, uint32(8438164), uint32(0))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -581,14 +6455,14 @@ L2:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8496528), uint32(0))
+	i0 = fn3604(m, i0, uint32(8496528), uint32(0))
 	goto L1
 L3:
-	i0 = fn8100(m, v2, uint32(8511938))
+	i0 = fn8101(m, v2, uint32(8511938))
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
@@ -601,11 +6475,11 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v0
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, v3, uint32(8435116), i2)
+	i0 = fn3604(m, v3, uint32(8435116), i2)
 	goto L1
 L6:
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn3603(m, v3, uint32(8435289), v1)
+	i0 = fn3604(m, v3, uint32(8435289), v1)
 L1:
 	i0 = v1 + uint32(32)
 	m.g0 = i0
@@ -614,7 +6488,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3930(m *Module, v0 uint32) {
+func fn3931(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -634,7 +6508,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = i0 + v1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i0 = v1 + uint32(4)
 	v1 = i0
 	i0 = v2 + uint32(1)
@@ -645,14 +6519,14 @@ L2:
 	}
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3931(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3932(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -681,7 +6555,7 @@ L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = i0 + v3
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i0 = v3 + uint32(4)
 	v3 = i0
 	i0 = v2 + uint32(1)
@@ -692,13 +6566,13 @@ L6:
 	}
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
 	goto L3
 L4:
 	v3 = k32(4294967295)
 	i0 = v2 << (uint32(2) & 31)
-	i0 = fn2104(m, i0)
+	i0 = fn2105(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L2
@@ -716,7 +6590,7 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i0 = i0 + v3
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2112(m, i0)
+	i0 = fn2113(m, i0)
 	v5 = i0
 	if v5 != 0 {
 		goto L10
@@ -727,7 +6601,7 @@ L9:
 	v0 = v4
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i0 = v0 + uint32(4)
 	v0 = i0
 	i0 = v2 + k32(4294967295)
@@ -735,7 +6609,7 @@ L11:
 	if v2 != 0 {
 		goto L11
 	}
-	fn2107(m, v4)
+	fn2108(m, v4)
 	return k32(4294967295)
 L10:
 	i0 = v4 + v3
@@ -759,7 +6633,7 @@ L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = i0 + v3
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i0 = v3 + uint32(4)
 	v3 = i0
 	i0 = v1 + uint32(1)
@@ -770,7 +6644,7 @@ L13:
 	}
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v0)) = v2
 L3:
@@ -778,13 +6652,13 @@ L3:
 L2:
 	return v3
 L1:
-	fn2107(m, v4)
+	fn2108(m, v4)
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn3932(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn3933(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -818,7 +6692,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
 	return
 L2:
-	i0 = fn2112(m, v3)
+	i0 = fn2113(m, v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L3
@@ -832,12 +6706,12 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i1 = v4 << (uint32(2) & 31)
 	i1 = i1 + uint32(4)
-	i0 = fn2106(m, i0, i1)
+	i0 = fn2107(m, i0, i1)
 	v5 = i0
 	if v5 != 0 {
 		goto L4
 	}
-	fn2107(m, v3)
+	fn2108(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8511938)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8396338)
@@ -876,18 +6750,18 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn3933(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn3934(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var i2 uint32
 	_ = i2
 	b := m.base
 	i2 = *(*uint32)(unsafe.Add(b, v1))
-	fn3932(m, v0, v1, i2, v2)
+	fn3933(m, v0, v1, i2, v2)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3934(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn3935(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -912,7 +6786,7 @@ L3:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	i3 = i3 + v3
 	i3 = *(*uint32)(unsafe.Add(b, i3))
-	fn3932(m, v0, v1, i2, i3)
+	fn3933(m, v0, v1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	if i0 != 0 {
 		goto L1
@@ -935,7 +6809,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3935(m *Module, v0 uint32) uint32 {
+func fn3936(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -950,7 +6824,7 @@ func fn3935(m *Module, v0 uint32) uint32 {
 	_ = i1
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -967,7 +6841,7 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = i0 + v2
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2671(m, i0, k32(4294967295))
+	i0 = fn2672(m, i0, k32(4294967295))
 	v4 = i0
 	if v4 != 0 {
 		goto L5
@@ -984,7 +6858,7 @@ L4:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	return uint32(0)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -1006,7 +6880,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn3936(m *Module, v0 uint32) {
+func fn3937(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1017,17 +6891,17 @@ func fn3936(m *Module, v0 uint32) {
 	_ = i1
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	v1 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+200))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+200)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+204))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+204)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+196))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+196)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	if int32(i0) < int32(uint32(1)) {
@@ -1038,7 +6912,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
 	i0 = i0 + v1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i0 = v1 + uint32(4)
 	v1 = i0
 	i0 = v2 + uint32(1)
@@ -1049,7 +6923,7 @@ L2:
 	}
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+88)) = uint64(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
 	if int32(i0) < int32(uint32(1)) {
@@ -1061,7 +6935,7 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
 	i0 = i0 + v1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i0 = v1 + uint32(4)
 	v1 = i0
 	i0 = v2 + uint32(1)
@@ -1072,7 +6946,7 @@ L4:
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+104)) = uint64(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
 	if int32(i0) < int32(uint32(1)) {
@@ -1084,7 +6958,7 @@ L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
 	i0 = i0 + v1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i0 = v1 + uint32(4)
 	v1 = i0
 	i0 = v2 + uint32(1)
@@ -1095,7 +6969,7 @@ L6:
 	}
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+96)) = uint64(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+216))
 	if int32(i0) < int32(uint32(1)) {
@@ -1107,7 +6981,7 @@ L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+220))
 	i0 = i0 + v1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i0 = v1 + uint32(4)
 	v1 = i0
 	i0 = v2 + uint32(1)
@@ -1118,60 +6992,60 @@ L8:
 	}
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+220))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	v1 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+220)) = uint32(0)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+212)) = uint64(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+224))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+224)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+228))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+228)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+232))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+232)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+236))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+236)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+240))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+240)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+244))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+244)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+248))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+248)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+208))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+208)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+268))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+268)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+164))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+164)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+168))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+168)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+256))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+256)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+260))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+260)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+264))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+264)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+172))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+172)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
 	if int32(i0) < int32(uint32(1)) {
@@ -1182,7 +7056,7 @@ L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
 	i0 = i0 + v1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i0 = v1 + uint32(4)
 	v1 = i0
 	i0 = v2 + uint32(1)
@@ -1193,14 +7067,14 @@ L10:
 	}
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+80)) = uint64(0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3937(m *Module, v0 uint32) {
+func fn3938(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1232,7 +7106,7 @@ func fn3937(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn3938(m *Module, v0 uint32) {
+func fn3939(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1262,7 +7136,7 @@ func fn3938(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn3939(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn3940(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -1279,7 +7153,7 @@ func fn3939(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	v4 = i0
 	m.g0 = v4
 	v5 = uint32(0)
-	fn4153(m, v4, v1, uint32(0))
+	fn4154(m, v4, v1, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	if i0 == 0 {
 		goto L2
@@ -1295,7 +7169,7 @@ L2:
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn2112(m, v3)
+	i0 = fn2113(m, v3)
 	v5 = i0
 	if v5 != 0 {
 		goto L3
@@ -1307,7 +7181,7 @@ L2:
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, v2)) = v5
 	i0 = v0 + uint32(8)
@@ -1320,7 +7194,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3940(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn3941(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -1340,7 +7214,7 @@ func fn3940(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	m.g0 = v4
 	v5 = uint32(0)
 	i0 = v4 + uint32(16)
-	fn4153(m, i0, v1, uint32(0))
+	fn4154(m, i0, v1, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
 	if i0 == 0 {
 		goto L2
@@ -1358,7 +7232,7 @@ L2:
 		goto L3
 	}
 	i1 = v4 + uint32(12)
-	i0 = fn4595(m, v3, i1)
+	i0 = fn4596(m, v3, i1)
 	v5 = i0
 	if v5 != 0 {
 		goto L3
@@ -1376,7 +7250,7 @@ L2:
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, v2)) = v5
 	i0 = v0 + uint32(8)
@@ -1389,7 +7263,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3941(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn3942(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1409,7 +7283,7 @@ func fn3941(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
-	fn3936(m, v1)
+	fn3937(m, v1)
 	v4 = uint32(8696888)
 L2:
 	i1 = v4 + k32(4294967292)
@@ -1439,7 +7313,7 @@ L9:
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v6 = i0
-	fn4153(m, v3, v1, uint32(0))
+	fn4154(m, v3, v1, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v7 = i0
 	if v7 == 0 {
@@ -1459,7 +7333,7 @@ L11:
 	v6 = uint32(0)
 	goto L4
 L12:
-	i0 = fn2112(m, v6)
+	i0 = fn2113(m, v6)
 	v6 = i0
 	if v6 != 0 {
 		goto L4
@@ -1475,7 +7349,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, v0)) = v7
 	goto L1
 L7:
-	i0 = fn3931(m, v5, v6)
+	i0 = fn3932(m, v5, v6)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L3
 	}
@@ -1492,7 +7366,7 @@ L5:
 	goto L3
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, v5)) = v6
 L3:
 	i0 = v4 + uint32(4)
@@ -1514,7 +7388,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3942(m *Module, v0 uint32) uint32 {
+func fn3943(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1536,7 +7410,7 @@ func fn3942(m *Module, v0 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -1564,12 +7438,12 @@ L3:
 	}
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	v5 = i0
 	goto L8
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
-	i0 = fn1575(m, i0)
+	i0 = fn1576(m, i0)
 	v5 = i0
 	goto L8
 L12:
@@ -1578,7 +7452,7 @@ L12:
 	if v5 == 0 {
 		goto L15
 	}
-	i0 = fn2671(m, v5, k32(4294967295))
+	i0 = fn2672(m, v5, k32(4294967295))
 	v5 = i0
 	goto L8
 L15:
@@ -1593,7 +7467,7 @@ L15:
 	goto L6
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L7
@@ -1608,7 +7482,7 @@ L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	i0 = i0 + v6
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2671(m, i0, k32(4294967295))
+	i0 = fn2672(m, i0, k32(4294967295))
 	v8 = i0
 	if v8 != 0 {
 		goto L17
@@ -1624,7 +7498,7 @@ L16:
 	if v6 != 0 {
 		goto L7
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L7
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -1643,7 +7517,7 @@ L10:
 	panic(ErrUnreachable)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v5 = i0
 L8:
 	if v5 != 0 {
@@ -1664,7 +7538,7 @@ L7:
 	}
 	goto L5
 L6:
-	i0 = fn1760(m, v1, v3, v5)
+	i0 = fn1761(m, v1, v3, v5)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
@@ -1677,7 +7551,7 @@ L6:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L18:
 	if int32(v6) > int32(k32(4294967295)) {
 		goto L4
@@ -1695,7 +7569,7 @@ L18:
 		goto L1
 	}
 L5:
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L2
 L4:
 	i0 = v2 + uint32(12)
@@ -1714,7 +7588,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3943(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3944(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1780,7 +7654,7 @@ L4:
 	}
 L15:
 	i2 = v2 + uint32(200)
-	i0 = fn1759(m, v1, v4, i2)
+	i0 = fn1760(m, v1, v4, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L17
 	}
@@ -1791,16 +7665,16 @@ L15:
 	}
 L17:
 	v6 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8435009), v2)
+	i0 = fn3604(m, i0, uint32(8435009), v2)
 	goto L1
 L16:
-	i0 = fn1581(m, v7)
+	i0 = fn1582(m, v7)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v9 = i0
@@ -1813,36 +7687,36 @@ L16:
 	if v9 != 0 {
 		goto L18
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L18:
 	if v8 != k32(4294967295) {
 		goto L19
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L20
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L21
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(64)
-	i0 = fn3603(m, i0, uint32(8435268), i2)
+	i0 = fn3604(m, i0, uint32(8435268), i2)
 	goto L2
 L21:
 	v6 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v2 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8435217), i2)
+	i0 = fn3604(m, i0, uint32(8435217), i2)
 	goto L1
 L20:
 	if v6 == uint32(3) {
@@ -1859,7 +7733,7 @@ L19:
 	goto L6
 L14:
 	i2 = v2 + uint32(200)
-	i0 = fn1759(m, v1, v4, i2)
+	i0 = fn1760(m, v1, v4, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L23
 	}
@@ -1870,17 +7744,17 @@ L14:
 	}
 L23:
 	v6 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v2 + uint32(80)
-	i0 = fn3603(m, i0, uint32(8435009), i2)
+	i0 = fn3604(m, i0, uint32(8435009), i2)
 	goto L1
 L22:
-	i0 = fn1583(m, v6)
+	i0 = fn1584(m, v6)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v8 = i0
@@ -1893,40 +7767,40 @@ L22:
 	if v8 != 0 {
 		goto L24
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L24:
 	if v7 != k32(4294967295) {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L25
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+112)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(112)
-	i0 = fn3603(m, i0, uint32(8435268), i2)
+	i0 = fn3604(m, i0, uint32(8435268), i2)
 	goto L2
 L25:
 	v6 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+96)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v2 + uint32(96)
-	i0 = fn3603(m, i0, uint32(8435217), i2)
+	i0 = fn3604(m, i0, uint32(8435217), i2)
 	goto L1
 L13:
 	v6 = k32(4294967295)
-	i0 = fn3944(m, v1, v4, v0, v5)
+	i0 = fn3945(m, v1, v4, v0, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -1937,18 +7811,18 @@ L13:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+128)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v2 + uint32(128)
-	i0 = fn3603(m, i0, uint32(8435217), i2)
+	i0 = fn3604(m, i0, uint32(8435217), i2)
 	goto L1
 L12:
 	v6 = k32(4294967295)
-	i0 = fn3944(m, v1, v4, v0, v5)
+	i0 = fn3945(m, v1, v4, v0, v5)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
 	goto L1
 L11:
 	i2 = v2 + uint32(200)
-	i0 = fn1759(m, v1, v4, i2)
+	i0 = fn1760(m, v1, v4, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L27
 	}
@@ -1959,14 +7833,14 @@ L11:
 	}
 L27:
 	v6 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+144)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v2 + uint32(144)
-	i0 = fn3603(m, i0, uint32(8435009), i2)
+	i0 = fn3604(m, i0, uint32(8435009), i2)
 	goto L1
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
@@ -1984,12 +7858,12 @@ L26:
 	if v6 != 0 {
 		goto L29
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L29:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+192)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(192)
-	i0 = fn3603(m, i0, uint32(8435268), i2)
+	i0 = fn3604(m, i0, uint32(8435268), i2)
 	goto L2
 L28:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+200)) = uint64(0)
@@ -2017,7 +7891,7 @@ L34:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+160)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v2 + uint32(160)
-	i0 = fn3603(m, i0, uint32(8435217), i2)
+	i0 = fn3604(m, i0, uint32(8435217), i2)
 	goto L30
 L35:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
@@ -2031,41 +7905,41 @@ L35:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+176)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(176)
-	i0 = fn3603(m, i0, uint32(8435268), i2)
+	i0 = fn3604(m, i0, uint32(8435268), i2)
 	goto L30
 L36:
-	i0 = fn2698(m, v9, uint32(0))
+	i0 = fn2699(m, v9, uint32(0))
 	v11 = i0
 	if v11 == 0 {
 		goto L31
 	}
-	i0 = fn2112(m, v11)
+	i0 = fn2113(m, v11)
 	v12 = i0
 	if v12 == 0 {
 		goto L39
 	}
 	i1 = v7 + uint32(4)
 	v13 = i1
-	i0 = fn2106(m, v10, v13)
+	i0 = fn2107(m, v10, v13)
 	v9 = i0
 	if v9 != 0 {
 		goto L37
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+200)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v2)+204)) = v10
-	fn2107(m, v12)
+	fn2108(m, v12)
 	goto L38
 L39:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+200)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v2)+204)) = v10
 L38:
-	fn2111(m, v11)
-	i0 = fn3633(m)
+	fn2112(m, v11)
+	i0 = fn3634(m)
 	goto L30
 L37:
 	i0 = v9 + v7
 	*(*uint32)(unsafe.Add(b, i0)) = v12
-	fn2111(m, v11)
+	fn2112(m, v11)
 	v7 = v13
 	v10 = v9
 	i0 = v6 + uint32(1)
@@ -2078,11 +7952,11 @@ L37:
 L32:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+200)) = v6
 	i1 = v2 + uint32(200)
-	i0 = fn3931(m, v5, i1)
+	i0 = fn3932(m, v5, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L40
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v10 = v9
 	goto L30
 L40:
@@ -2092,7 +7966,7 @@ L40:
 	v4 = v9
 L42:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i0 = v4 + uint32(4)
 	v4 = i0
 	i0 = v6 + k32(4294967295)
@@ -2101,7 +7975,7 @@ L42:
 		goto L42
 	}
 L41:
-	fn2107(m, v9)
+	fn2108(m, v9)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -2113,7 +7987,7 @@ L41:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L5
 L31:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+200)) = v6
@@ -2125,7 +7999,7 @@ L30:
 	v3 = v10
 L44:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i0 = v3 + uint32(4)
 	v3 = i0
 	i0 = v6 + k32(4294967295)
@@ -2134,7 +8008,7 @@ L44:
 		goto L44
 	}
 L43:
-	fn2107(m, v10)
+	fn2108(m, v10)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -2147,7 +8021,7 @@ L43:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L1
 L10:
 	panic(ErrUnreachable)
@@ -2168,7 +8042,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8435217), i2)
+	i0 = fn3604(m, i0, uint32(8435217), i2)
 	goto L2
 L5:
 	i0 = v3 + uint32(12)
@@ -2187,11 +8061,11 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = uint32(8400805)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v2 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8435217), i2)
+	i0 = fn3604(m, i0, uint32(8435217), i2)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8509335))
+	fn3605(m, i0, uint32(8509335))
 L2:
 	v6 = k32(4294967295)
 L1:
@@ -2202,7 +8076,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3944(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3945(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -2219,7 +8093,7 @@ func fn3944(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	i2 = v4 + uint32(32)
-	i0 = fn1759(m, v0, v1, i2)
+	i0 = fn1760(m, v0, v1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -2230,27 +8104,27 @@ func fn3944(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 L3:
 	v0 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, v4)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8435009), v4)
+	i0 = fn3604(m, i0, uint32(8435009), v4)
 	goto L1
 L2:
 	if v5 != uint32(10059656) {
 		goto L7
 	}
 	i0 = v4 + uint32(32)
-	fn4153(m, i0, v2, uint32(0))
+	fn4154(m, i0, v2, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
 	v1 = i0
 	if v1 != 0 {
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
 	goto L6
 L7:
@@ -2263,22 +8137,22 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8435268), i2)
+	i0 = fn3604(m, i0, uint32(8435268), i2)
 	goto L5
 L8:
-	i0 = fn2698(m, v5, uint32(0))
+	i0 = fn2699(m, v5, uint32(0))
 	v0 = i0
 	if v0 == 0 {
 		goto L5
 	}
 	i0 = v4 + uint32(32)
-	fn4153(m, i0, v2, uint32(0))
+	fn4154(m, i0, v2, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
 	v1 = i0
 	if v1 != 0 {
 		goto L9
 	}
-	i0 = fn2112(m, v0)
+	i0 = fn2113(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L10
@@ -2287,16 +8161,16 @@ L8:
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, v3)) = v1
 	v1 = uint32(0)
 L9:
-	fn2111(m, v0)
+	fn2112(m, v0)
 L6:
 	if v1 == 0 {
 		goto L11
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L5
 L11:
 	v0 = uint32(0)
@@ -2327,7 +8201,7 @@ L5:
 		goto L1
 	}
 L4:
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v4 + uint32(48)
 	m.g0 = i0
@@ -2336,14 +8210,14 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3945(m *Module, v0 uint32, v1 uint32) {
-	fn3946(m, v0, v1, uint32(1))
+func fn3946(m *Module, v0 uint32, v1 uint32) {
+	fn3947(m, v0, v1, uint32(1))
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3946(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn3947(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2359,7 +8233,7 @@ func fn3946(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	i0 = i0 - uint32(32)
 	v3 = i0
 	m.g0 = v3
-	fn7227(m, v3, v1, v2)
+	fn7228(m, v3, v1, v2)
 	i0 = v3 + uint32(24)
 	v2 = i0
 	i1 = v3 + uint32(12)
@@ -2381,7 +8255,7 @@ func fn3946(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4122(m, i0, uint32(8528930))
+	i0 = fn4123(m, i0, uint32(8528930))
 	v2 = i0
 	if v2 == 0 {
 		goto L6
@@ -2401,7 +8275,7 @@ L2:
 	v2 = uint32(1)
 	goto L7
 L8:
-	i0 = fn8100(m, v2, uint32(8475548))
+	i0 = fn8101(m, v2, uint32(8475548))
 	if i0 != 0 {
 		goto L5
 	}
@@ -2410,12 +8284,12 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+176)) = v2
 L6:
 	i0 = v1 + uint32(96)
-	i0 = fn4121(m, i0, uint32(8697720))
+	i0 = fn4122(m, i0, uint32(8697720))
 	v2 = i0
 	if v2 == 0 {
 		goto L3
 	}
-	i0 = fn8116(m, v2, uint32(61))
+	i0 = fn8117(m, v2, uint32(61))
 	v2 = i0
 	if v2 != 0 {
 		goto L10
@@ -2430,11 +8304,11 @@ L10:
 	}
 L9:
 	v4 = uint32(1)
-	i0 = fn8117(m, v2, uint32(8697780))
+	i0 = fn8118(m, v2, uint32(8697780))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn8117(m, v2, uint32(8697792))
+	i0 = fn8118(m, v2, uint32(8697792))
 	if i0 != 0 {
 		goto L11
 	}
@@ -2468,7 +8342,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3947(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn3948(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2497,7 +8371,7 @@ func fn3947(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if v4 == k32(4294967295) {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512560)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512576)) = v4
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v5 = i0
@@ -2505,56 +8379,56 @@ L1:
 		goto L2
 	}
 	i1 = b2i(v5 == 0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512540)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512556)) = i1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+116))
 	v6 = i0
 	if v6 == k32(4294967295) {
 		goto L3
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512532)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512548)) = v6
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
 	v6 = i0
 	if v6 == k32(4294967295) {
 		goto L4
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512520)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512536)) = v6
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
 	v7 = i0
 	if v7 == k32(4294967295) {
 		goto L5
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512516)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512532)) = v7
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+132))
 	v6 = i0
 	if v6 == k32(4294967295) {
 		goto L6
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512524)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512540)) = v6
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+136))
 	v6 = i0
 	if v6 == k32(4294967295) {
 		goto L7
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512504)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512520)) = v6
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+144))
 	v6 = i0
 	if v6 == k32(4294967295) {
 		goto L8
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512508)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512524)) = v6
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+148))
 	v6 = i0
 	if v6 == k32(4294967295) {
 		goto L9
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512512)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512528)) = v6
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+192))
 	v6 = i0
@@ -2562,7 +8436,7 @@ L9:
 		goto L10
 	}
 	i1 = b2i(v6 == 0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512536)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512552)) = i1
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	v6 = i0
@@ -2570,7 +8444,7 @@ L10:
 		goto L11
 	}
 	i1 = b2i(v6 == 0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512552)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512568)) = i1
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+112))
 	v8 = i0
@@ -2578,7 +8452,7 @@ L11:
 		goto L12
 	}
 	i1 = b2i(v8 == 0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512528)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512544)) = i1
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+140))
 	v8 = i0
@@ -2586,7 +8460,7 @@ L12:
 		goto L13
 	}
 	i1 = b2i(v8 == 0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512544)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512560)) = i1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+152))
 	v8 = i0
@@ -2594,7 +8468,7 @@ L13:
 		goto L14
 	}
 	i1 = b2i(v8 == 0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512548)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512564)) = i1
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	if i0 != 0 {
@@ -2607,7 +8481,7 @@ L16:
 	i0 = b2i(i0 != uint32(0))
 	v8 = i0
 L15:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512556)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512572)) = v8
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+156))
 	if i0 == 0 {
 		goto L17
@@ -2617,7 +8491,7 @@ L15:
 	}
 	v4 = uint32(2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012912))
-	i0 = fn8069(m, i0, uint32(0), uint32(2), uint32(1024))
+	i0 = fn8070(m, i0, uint32(0), uint32(2), uint32(1024))
 	v5 = uint32(10012908)
 	v6 = uint32(10012916)
 	goto L18
@@ -2630,9 +8504,9 @@ L19:
 	v6 = uint32(10012912)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
-	i0 = fn8069(m, i0, uint32(0), v4, uint32(1024))
+	i0 = fn8070(m, i0, uint32(0), v4, uint32(1024))
 	i0 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn8069(m, i0, uint32(0), v4, uint32(1024))
+	i0 = fn8070(m, i0, uint32(0), v4, uint32(1024))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -2645,13 +8519,13 @@ L17:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+80))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+24)) = l1
 	i1 = v3 + uint32(4)
-	i0 = fn2085(m, uint32(0), i1)
+	i0 = fn2086(m, uint32(0), i1)
 	i0 = k32(10089824) + uint32(2452)
 	i1 = v3 + uint32(24)
-	i0 = fn3931(m, i0, i1)
+	i0 = fn3932(m, i0, i1)
 	v1 = i0
 	i1 = v3 + uint32(4)
-	fn2101(m, uint32(0), i1)
+	fn2102(m, uint32(0), i1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	i1 = uint32(int32(v1) >> (uint32(31) & 31))
 	v2 = i1
@@ -2668,7 +8542,7 @@ L17:
 
 //go:norace
 //go:nocheckptr
-func fn3948(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn3949(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2711,7 +8585,7 @@ func fn3948(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	v3 = i0
 	m.g0 = v3
 	i0 = v3 + uint32(136)
-	fn4153(m, i0, v1, uint32(0))
+	fn4154(m, i0, v1, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
 	v4 = i0
 	if v4 == 0 {
@@ -2736,14 +8610,14 @@ L2:
 	if i0 != k32(4294967295) {
 		goto L4
 	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512560))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512576))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	if i0 != k32(4294967295) {
 		goto L5
 	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512540))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512556))
 	i1 = b2i(i1 == 0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
 L5:
@@ -2751,56 +8625,56 @@ L5:
 	if i0 != k32(4294967295) {
 		goto L6
 	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512532))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512548))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+116)) = i1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
 	if i0 != k32(4294967295) {
 		goto L7
 	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512520))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512536))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+124)) = i1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
 	if i0 != k32(4294967295) {
 		goto L8
 	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512516))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512532))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = i1
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+132))
 	if i0 != k32(4294967295) {
 		goto L9
 	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512524))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512540))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+132)) = i1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+136))
 	if i0 != k32(4294967295) {
 		goto L10
 	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512504))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512520))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+136)) = i1
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+144))
 	if i0 != k32(4294967295) {
 		goto L11
 	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512508))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512524))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+144)) = i1
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+148))
 	if i0 != k32(4294967295) {
 		goto L12
 	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512512))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512528))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+148)) = i1
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+192))
 	if i0 != k32(4294967295) {
 		goto L13
 	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512536))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512552))
 	i1 = b2i(i1 == 0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+192)) = i1
 L13:
@@ -2808,7 +8682,7 @@ L13:
 	if i0 != k32(4294967295) {
 		goto L14
 	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512552))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512568))
 	i1 = b2i(i1 == 0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+160)) = i1
 L14:
@@ -2816,7 +8690,7 @@ L14:
 	if i0 != k32(4294967295) {
 		goto L15
 	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512528))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512544))
 	i1 = b2i(i1 == 0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+112)) = i1
 L15:
@@ -2824,7 +8698,7 @@ L15:
 	if i0 != k32(4294967295) {
 		goto L16
 	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512544))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512560))
 	i1 = b2i(i1 == 0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+140)) = i1
 L16:
@@ -2832,7 +8706,7 @@ L16:
 	if i0 != k32(4294967295) {
 		goto L3
 	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512548))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512564))
 	i1 = b2i(i1 == 0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+152)) = i1
 L3:
@@ -2846,14 +8720,14 @@ L3:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+92))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn8117(m, i0, uint32(8697684))
+	i0 = fn8118(m, i0, uint32(8697684))
 	if i0 == 0 {
 		goto L17
 	}
 L18:
 	i0 = v1 + uint32(80)
 	i1 = v1 + uint32(88)
-	i0 = fn3931(m, i0, i1)
+	i0 = fn3932(m, i0, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L17
 	}
@@ -2882,7 +8756,7 @@ L17:
 	}
 	i0 = v3 + uint32(88)
 	i1 = v1 + uint32(88)
-	i0 = fn3931(m, i0, i1)
+	i0 = fn3932(m, i0, i1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L20
 	}
@@ -2893,18 +8767,18 @@ L20:
 	i0 = v3 + uint32(120)
 	i1 = v3 + uint32(136)
 	i2 = k32(10089824) + uint32(6540)
-	fn4125(m, i0, i1, i2)
+	fn4126(m, i0, i1, i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+120))
 	v4 = i0
 	if v4 != 0 {
 		goto L22
 	}
 	i0 = v3 + uint32(136)
-	fn4127(m, i0, v1)
+	fn4128(m, i0, v1)
 	i0 = v3 + uint32(120)
 	i1 = v3 + uint32(88)
 	i2 = v3 + uint32(136)
-	fn4120(m, i0, i1, i2)
+	fn4121(m, i0, i1, i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+120))
 	v4 = i0
 	if v4 != 0 {
@@ -2912,7 +8786,7 @@ L20:
 	}
 	i0 = v3 + uint32(120)
 	i1 = v3 + uint32(88)
-	fn4119(m, i0, i1, v1)
+	fn4120(m, i0, i1, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+120))
 	v4 = i0
 	if v4 == 0 {
@@ -2964,7 +8838,7 @@ L38:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v6 = i0
 L37:
-	fn4548(m)
+	fn4549(m)
 	v7 = uint32(0)
 	v5 = uint32(0)
 	v8 = uint32(0)
@@ -2973,7 +8847,7 @@ L39:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+88))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+92))
 	i2 = v3 + uint32(120)
-	i0 = fn4549(m, i0, i1, i2)
+	i0 = fn4550(m, i0, i1, i2)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -3033,12 +8907,12 @@ L70:
 		goto L44
 	}
 	v9 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513780))
-	i0 = fn8119(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513796))
+	i0 = fn8120(m, i0)
 	i0 = i0 << (uint32(2) & 31)
 	v10 = i0
 	i0 = v10 + uint32(8)
-	i0 = fn2104(m, i0)
+	i0 = fn2105(m, i0)
 	v4 = i0
 	if v4 != 0 {
 		goto L45
@@ -3050,8 +8924,8 @@ L69:
 		goto L44
 	}
 	v9 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513780))
-	i1 = fn2112(m, i1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513796))
+	i1 = fn2113(m, i1)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+260)) = v4
 	if v4 == 0 {
@@ -3059,23 +8933,23 @@ L69:
 	}
 	goto L44
 L68:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513780))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513796))
 	v4 = i0
-	i0 = fn8117(m, v4, uint32(8697808))
+	i0 = fn8118(m, v4, uint32(8697808))
 	if i0 == 0 {
 		goto L72
 	}
-	i0 = fn8117(m, v4, uint32(8697836))
+	i0 = fn8118(m, v4, uint32(8697836))
 	if i0 == 0 {
 		goto L72
 	}
-	i0 = fn8117(m, v4, uint32(8697860))
+	i0 = fn8118(m, v4, uint32(8697860))
 	if i0 != 0 {
 		goto L71
 	}
 L72:
 	i0 = v3 + uint32(136)
-	fn4153(m, i0, v1, uint32(0))
+	fn4154(m, i0, v1, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
 	v10 = i0
 	if v10 == 0 {
@@ -3095,7 +8969,7 @@ L73:
 	v4 = uint32(0)
 	goto L40
 L74:
-	i0 = fn2112(m, v4)
+	i0 = fn2113(m, v4)
 	v4 = i0
 	if v4 != 0 {
 		goto L40
@@ -3108,8 +8982,8 @@ L74:
 L71:
 	v12 = uint32(0)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8059(m, uint32(8583779), uint32(71), uint32(1), i3)
-	fn3949(m, uint32(1), v6)
+	i0 = fn8060(m, uint32(8583779), uint32(71), uint32(1), i3)
+	fn3950(m, uint32(1), v6)
 	goto L47
 L67:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = v6
@@ -3117,25 +8991,25 @@ L67:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012916))
 	v4 = i0
 	i2 = v3 + uint32(48)
-	i0 = fn8051(m, v4, uint32(8697904), i2)
-	i0 = fn8059(m, uint32(8697968), uint32(2481), uint32(1), v4)
-	i0 = fn8065(m, uint32(10))
+	i0 = fn8052(m, v4, uint32(8697904), i2)
+	i0 = fn8060(m, uint32(8697968), uint32(2481), uint32(1), v4)
+	i0 = fn8066(m, uint32(10))
 	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = uint32(8525788)
 	*(*uint64)(unsafe.Add(b, uint64(v3)+32)) = uint64(249108103226)
 	i1 = v3 + uint32(32)
-	i0 = fn8064(m, uint32(8700464), i1)
-	i0 = fn8065(m, uint32(10))
-	i0 = fn8066(m, uint32(8703872))
+	i0 = fn8065(m, uint32(8700464), i1)
+	i0 = fn8066(m, uint32(10))
+	i0 = fn8067(m, uint32(8703872))
 	v10 = uint32(2)
 	goto L43
 L66:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = uint32(8525788)
 	*(*uint64)(unsafe.Add(b, uint64(v3)+64)) = uint64(249108103226)
 	i1 = v3 + uint32(64)
-	i0 = fn8064(m, uint32(8700464), i1)
+	i0 = fn8065(m, uint32(8700464), i1)
 	goto L64
 L65:
-	i0 = fn8066(m, uint32(8703872))
+	i0 = fn8067(m, uint32(8703872))
 L64:
 	v12 = uint32(0)
 	v10 = uint32(2)
@@ -3187,8 +9061,8 @@ L53:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012916))
 	v4 = i0
 	i2 = v3 + uint32(80)
-	i0 = fn8051(m, v4, uint32(8697904), i2)
-	i0 = fn8059(m, uint32(8697968), uint32(2481), uint32(1), v4)
+	i0 = fn8052(m, v4, uint32(8697904), i2)
+	i0 = fn8060(m, uint32(8697968), uint32(2481), uint32(1), v4)
 	v10 = uint32(2)
 	goto L43
 L52:
@@ -3212,8 +9086,8 @@ L75:
 	v11 = uint32(8546752)
 	goto L27
 L76:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513780))
-	i0 = fn2112(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513796))
+	i0 = fn2113(m, i0)
 	v13 = i0
 	if v13 == 0 {
 		goto L27
@@ -3221,12 +9095,12 @@ L76:
 	i1 = v5 << (uint32(2) & 31)
 	v14 = i1
 	i1 = v14 + uint32(4)
-	i0 = fn2106(m, v7, i1)
+	i0 = fn2107(m, v7, i1)
 	v4 = i0
 	if v4 != 0 {
 		goto L77
 	}
-	fn2107(m, v13)
+	fn2108(m, v13)
 	goto L27
 L77:
 	i0 = v4 + v14
@@ -3248,8 +9122,8 @@ L48:
 	v12 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
 	v4 = i0
-	i0 = fn8051(m, v4, uint32(8697904), v3)
-	i0 = fn8059(m, uint32(8583025), uint32(38), uint32(1), v4)
+	i0 = fn8052(m, v4, uint32(8697904), v3)
+	i0 = fn8060(m, uint32(8583025), uint32(38), uint32(1), v4)
 L47:
 	v10 = uint32(2)
 	v11 = uint32(0)
@@ -3261,7 +9135,7 @@ L46:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+116)) = i1
 	goto L39
 L45:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513780))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513796))
 	m.copy(v4, i1, v10)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+256)) = v4
 	i0 = v4 + v10
@@ -3275,12 +9149,12 @@ L44:
 	if int32(v8) < int32(uint32(2)) {
 		goto L78
 	}
-	i0 = fn3749(m)
+	i0 = fn3750(m)
 	v4 = i0
 L78:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
 	i1 = v3 + uint32(16)
-	i0 = fn8064(m, uint32(8580877), i1)
+	i0 = fn8065(m, uint32(8580877), i1)
 	v12 = uint32(0)
 L43:
 	v11 = uint32(0)
@@ -3307,7 +9181,7 @@ L41:
 	i0 = i0 + i1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v10 = i0
-	i0 = fn8117(m, v10, uint32(8697892))
+	i0 = fn8118(m, v10, uint32(8697892))
 	if i0 == 0 {
 		goto L79
 	}
@@ -3315,7 +9189,7 @@ L41:
 	if i0 != 0 {
 		goto L79
 	}
-	i1 = fn2112(m, v10)
+	i1 = fn2113(m, v10)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+264)) = v4
 	if v4 != 0 {
@@ -3349,13 +9223,13 @@ L79:
 	if v10 == 0 {
 		goto L84
 	}
-	i0 = fn4615(m, v10)
+	i0 = fn4616(m, v10)
 	if i0 != 0 {
 		goto L84
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+264))
 	i1 = v3 + uint32(136)
-	i0 = fn4616(m, i0, i1)
+	i0 = fn4617(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L84
 	}
@@ -3364,7 +9238,7 @@ L79:
 		goto L83
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+264))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+264)) = i1
 L84:
@@ -3375,17 +9249,17 @@ L84:
 		goto L87
 	}
 	v4 = uint32(8396338)
-	i0 = fn2112(m, uint32(8697684))
+	i0 = fn2113(m, uint32(8697684))
 	v10 = i0
 	if v10 == 0 {
 		goto L82
 	}
-	i0 = fn2106(m, uint32(0), uint32(4))
+	i0 = fn2107(m, uint32(0), uint32(4))
 	v8 = i0
 	if v8 != 0 {
 		goto L86
 	}
-	fn2107(m, v10)
+	fn2108(m, v10)
 	goto L82
 L87:
 	i1 = v10 - v4
@@ -3396,7 +9270,7 @@ L87:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+212)) = i1
 	i0 = v3 + uint32(136)
 	i1 = v3 + uint32(208)
-	i0 = fn3931(m, i0, i1)
+	i0 = fn3932(m, i0, i1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L85
 	}
@@ -3420,7 +9294,7 @@ L90:
 	}
 	v4 = uint32(8705552)
 L89:
-	i0 = fn2112(m, v4)
+	i0 = fn2113(m, v4)
 	v4 = i0
 	if v4 != 0 {
 		goto L91
@@ -3435,7 +9309,7 @@ L89:
 	v4 = v8
 L93:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i0 = v4 + uint32(4)
 	v4 = i0
 	i0 = v10 + k32(4294967295)
@@ -3444,14 +9318,14 @@ L93:
 		goto L93
 	}
 L92:
-	fn2107(m, v8)
+	fn2108(m, v8)
 	v4 = uint32(8393600)
 	goto L82
 L91:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+140))
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, v10)) = v4
 L88:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+88))
@@ -3464,7 +9338,7 @@ L95:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+92))
 	i0 = i0 + v4
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i0 = v4 + uint32(4)
 	v4 = i0
 	i0 = v10 + uint32(1)
@@ -3475,7 +9349,7 @@ L95:
 	}
 L94:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+92))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+136))
 	*(*uint64)(unsafe.Add(b, uint64(v1)+88)) = l1
 	goto L33
@@ -3497,7 +9371,7 @@ L82:
 	goto L25
 L40:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+172))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+172)) = v4
 	goto L39
 L34:
@@ -3511,14 +9385,14 @@ L34:
 L97:
 	v7 = uint32(0)
 	v5 = uint32(0)
-	i0 = fn4615(m, v4)
+	i0 = fn4616(m, v4)
 	if i0 != 0 {
 		goto L33
 	}
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+264))
 	i1 = v3 + uint32(136)
-	i0 = fn4616(m, i0, i1)
+	i0 = fn4617(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L96
 	}
@@ -3527,7 +9401,7 @@ L97:
 		goto L32
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+264))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+264)) = i1
 L96:
@@ -3544,7 +9418,7 @@ L33:
 	v10 = uint32(0)
 	goto L29
 L98:
-	i0 = fn7951(m, uint32(8528835))
+	i0 = fn7952(m, uint32(8528835))
 	v4 = i0
 	if v4 == 0 {
 		goto L31
@@ -3554,7 +9428,7 @@ L98:
 		goto L31
 	}
 	i0 = v3 + uint32(136)
-	fn4153(m, i0, v1, uint32(0))
+	fn4154(m, i0, v1, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
 	v10 = i0
 	if v10 == 0 {
@@ -3569,7 +9443,7 @@ L98:
 	goto L100
 L101:
 	i1 = v3 + uint32(208)
-	i0 = fn4595(m, v4, i1)
+	i0 = fn4596(m, v4, i1)
 	v11 = i0
 	if v11 != 0 {
 		goto L99
@@ -3592,10 +9466,10 @@ L100:
 	goto L26
 L99:
 	v14 = uint32(0)
-	fn2107(m, uint32(0))
+	fn2108(m, uint32(0))
 	*(*uint32)(unsafe.Add(b, uint64(v3)+136)) = uint32(0)
 	i2 = v3 + uint32(136)
-	i0 = fn8125(m, v11, uint32(8705564), i2)
+	i0 = fn8126(m, v11, uint32(8705564), i2)
 	v13 = i0
 	if v13 != 0 {
 		goto L103
@@ -3610,19 +9484,19 @@ L104:
 	if v10 == uint32(2147483647) {
 		goto L106
 	}
-	i0 = fn2112(m, v13)
+	i0 = fn2113(m, v13)
 	v13 = i0
 	if v13 == 0 {
 		goto L106
 	}
-	i0 = fn2106(m, v8, v4)
+	i0 = fn2107(m, v8, v4)
 	v14 = i0
 	if v14 != 0 {
 		goto L105
 	}
-	fn2107(m, v13)
+	fn2108(m, v13)
 L106:
-	fn2107(m, v11)
+	fn2108(m, v11)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+132)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+128)) = uint32(8511938)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+124)) = uint32(8396338)
@@ -3638,13 +9512,13 @@ L105:
 	v10 = i0
 	v8 = v14
 	i2 = v3 + uint32(136)
-	i0 = fn8125(m, uint32(0), uint32(8705564), i2)
+	i0 = fn8126(m, uint32(0), uint32(8705564), i2)
 	v13 = i0
 	if v13 != 0 {
 		goto L104
 	}
 L102:
-	fn2107(m, v11)
+	fn2108(m, v11)
 	goto L30
 L32:
 	v8 = uint32(0)
@@ -3652,7 +9526,7 @@ L32:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+128)) = uint32(8511938)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+124)) = uint32(8469308)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+120)) = uint32(1)
-	fn2107(m, uint32(0))
+	fn2108(m, uint32(0))
 	goto L24
 L31:
 	v14 = uint32(0)
@@ -3664,7 +9538,7 @@ L30:
 L29:
 	i0 = v3 + uint32(120)
 	i1 = v3 + uint32(192)
-	fn4384(m, i0, i1)
+	fn4385(m, i0, i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+120))
 	if i0 != 0 {
 		goto L107
@@ -3676,7 +9550,7 @@ L29:
 	}
 	i0 = v3 + uint32(136)
 	i2 = v3 + uint32(200)
-	fn3950(m, i0, v1, i2, uint32(8697860))
+	fn3951(m, i0, v1, i2, uint32(8697860))
 	i0 = v3 + uint32(216)
 	i1 = v3 + uint32(148)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
@@ -3698,7 +9572,7 @@ L112:
 	i0 = v3 + uint32(136)
 	i2 = v3 + uint32(200)
 	i3 = *(*uint32)(unsafe.Add(b, v4))
-	fn3950(m, i0, v1, i2, i3)
+	fn3951(m, i0, v1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
 	v13 = i0
 	if v13 != 0 {
@@ -3730,7 +9604,7 @@ L115:
 	i0 = v3 + uint32(136)
 	i2 = v3 + uint32(200)
 	i3 = *(*uint32)(unsafe.Add(b, v4))
-	fn3950(m, i0, v1, i2, i3)
+	fn3951(m, i0, v1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
 	v13 = i0
 	if v13 != 0 {
@@ -3765,7 +9639,7 @@ L113:
 	} else {
 		i3 = uint32(8705652)
 	}
-	fn3950(m, i0, v1, i2, i3)
+	fn3951(m, i0, v1, i2, i3)
 	i0 = v3 + uint32(216)
 	i1 = v3 + uint32(148)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
@@ -3789,7 +9663,7 @@ L119:
 	i0 = v3 + uint32(136)
 	i2 = v3 + uint32(200)
 	i3 = *(*uint32)(unsafe.Add(b, v4))
-	fn3950(m, i0, v1, i2, i3)
+	fn3951(m, i0, v1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
 	v13 = i0
 	if v13 != 0 {
@@ -3816,7 +9690,7 @@ L117:
 	i1 = v3 + uint32(200)
 	i2 = v1 + uint32(104)
 	v4 = i2
-	fn3934(m, i0, i1, v4)
+	fn3935(m, i0, i1, v4)
 	i0 = v3 + uint32(208)
 	i0 = i0 + uint32(8)
 	i1 = v3 + uint32(148)
@@ -3829,7 +9703,7 @@ L117:
 	if v13 != 0 {
 		goto L108
 	}
-	fn3930(m, v4)
+	fn3931(m, v4)
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+200))
 	*(*uint64)(unsafe.Add(b, v4)) = l1
 	i0 = v3 + uint32(120)
@@ -3848,7 +9722,7 @@ L108:
 	v4 = v11
 L121:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i0 = v4 + uint32(4)
 	v4 = i0
 	i0 = v8 + k32(4294967295)
@@ -3857,7 +9731,7 @@ L121:
 		goto L121
 	}
 L120:
-	fn2107(m, v11)
+	fn2108(m, v11)
 	i0 = v3 + uint32(176)
 	i0 = i0 + uint32(8)
 	i1 = v3 + uint32(208)
@@ -3894,7 +9768,7 @@ L25:
 	v4 = v7
 L123:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i0 = v4 + uint32(4)
 	v4 = i0
 	i0 = v5 + k32(4294967295)
@@ -3903,14 +9777,14 @@ L123:
 		goto L123
 	}
 L122:
-	fn2107(m, v7)
+	fn2108(m, v7)
 	if int32(v10) < int32(uint32(1)) {
 		goto L24
 	}
 	v4 = v8
 L124:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i0 = v4 + uint32(4)
 	v4 = i0
 	i0 = v10 + k32(4294967295)
@@ -3919,7 +9793,7 @@ L124:
 		goto L124
 	}
 L24:
-	fn2107(m, v8)
+	fn2108(m, v8)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+192))
 	if int32(i0) < int32(uint32(1)) {
 		goto L125
@@ -3930,7 +9804,7 @@ L126:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+196))
 	i0 = i0 + v4
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i0 = v4 + uint32(4)
 	v4 = i0
 	i0 = v5 + uint32(1)
@@ -3941,7 +9815,7 @@ L126:
 	}
 L125:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+196))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+120))
 	v4 = i0
 	if v4 == 0 {
@@ -3956,14 +9830,14 @@ L125:
 	goto L19
 L127:
 	i0 = v3 + uint32(136)
-	fn4385(m, i0, v1)
+	fn4386(m, i0, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
 	v4 = i0
 	if v4 != 0 {
 		goto L128
 	}
 	i0 = v3 + uint32(136)
-	fn3951(m, i0, v1, v2)
+	fn3952(m, i0, v1, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
 	v4 = i0
 	if v4 != 0 {
@@ -3983,7 +9857,7 @@ L128:
 	v2 = i0
 L19:
 	i0 = v3 + uint32(88)
-	fn4118(m, i0)
+	fn4119(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v2
@@ -3996,7 +9870,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3949(m *Module, v0 uint32, v1 uint32) {
+func fn3950(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4020,14 +9894,14 @@ func fn3949(m *Module, v0 uint32, v1 uint32) {
 	} else {
 		i0 = v1
 	}
-	i0 = fn8051(m, i0, uint32(8697904), v2)
+	i0 = fn8052(m, i0, uint32(8697904), v2)
 	if v0 == 0 {
 		goto L2
 	}
-	i0 = fn8059(m, uint32(8583025), uint32(38), uint32(1), v3)
+	i0 = fn8060(m, uint32(8583025), uint32(38), uint32(1), v3)
 	goto L1
 L2:
-	i0 = fn8059(m, uint32(8697968), uint32(2481), uint32(1), v1)
+	i0 = fn8060(m, uint32(8697968), uint32(2481), uint32(1), v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -4036,7 +9910,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3950(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn3951(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -4056,7 +9930,7 @@ func fn3950(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+108))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn8117(m, i0, v3)
+	i0 = fn8118(m, i0, v3)
 	if i0 == 0 {
 		goto L2
 	}
@@ -4074,7 +9948,7 @@ L4:
 	v7 = i0
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn8117(m, v7, v3)
+	i0 = fn8118(m, v7, v3)
 	if i0 != 0 {
 		goto L4
 	}
@@ -4096,7 +9970,7 @@ L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn8117(m, i0, v3)
+	i0 = fn8118(m, i0, v3)
 	if i0 == 0 {
 		goto L6
 	}
@@ -4114,7 +9988,7 @@ L8:
 	v7 = i0
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn8117(m, v7, v3)
+	i0 = fn8118(m, v7, v3)
 	if i0 != 0 {
 		goto L8
 	}
@@ -4128,13 +10002,13 @@ L6:
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	return
 L5:
-	fn3932(m, v0, v2, v4, v3)
+	fn3933(m, v0, v2, v4, v3)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3951(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn3952(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4168,16 +10042,16 @@ func fn3951(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 		goto L8
 	}
 	i1 = v1 + uint32(136)
-	fn4129(m, v4, i1, uint32(8535571))
+	fn4130(m, v4, i1, uint32(8535571))
 	i1 = v1 + uint32(144)
-	fn4129(m, v4, i1, uint32(8537066))
+	fn4130(m, v4, i1, uint32(8537066))
 	i1 = v1 + uint32(132)
-	fn4129(m, v4, i1, uint32(8536806))
+	fn4130(m, v4, i1, uint32(8536806))
 	i1 = v1 + uint32(124)
-	fn4129(m, v4, i1, uint32(8527817))
+	fn4130(m, v4, i1, uint32(8527817))
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = uint32(0)
 	i1 = v3 + uint32(16)
-	fn4129(m, v4, i1, uint32(8538009))
+	fn4130(m, v4, i1, uint32(8538009))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
 	if i0 == 0 {
 		goto L9
@@ -4186,7 +10060,7 @@ func fn3951(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
 	i1 = v3 + uint32(12)
-	fn4129(m, v4, i1, uint32(8536892))
+	fn4130(m, v4, i1, uint32(8536892))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	if i0 == 0 {
 		goto L10
@@ -4195,7 +10069,7 @@ L9:
 L10:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
 	i1 = v3 + uint32(8)
-	fn4129(m, v4, i1, uint32(8538780))
+	fn4130(m, v4, i1, uint32(8538780))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	if i0 == 0 {
 		goto L11
@@ -4203,14 +10077,14 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+160)) = uint32(0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4122(m, i0, uint32(8528864))
+	i0 = fn4123(m, i0, uint32(8528864))
 	if i0 == 0 {
 		goto L12
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+52)) = uint32(1)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4122(m, i0, uint32(8528483))
+	i0 = fn4123(m, i0, uint32(8528483))
 	if i0 == 0 {
 		goto L13
 	}
@@ -4222,7 +10096,7 @@ L13:
 	}
 	i0 = v3 + uint32(32)
 	i2 = v1 + uint32(56)
-	fn3952(m, i0, v1, i2, uint32(8537603), uint32(8537589))
+	fn3953(m, i0, v1, i2, uint32(8537603), uint32(8537589))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
 	v4 = i0
 	if v4 != 0 {
@@ -4235,7 +10109,7 @@ L14:
 	}
 	i0 = v3 + uint32(32)
 	i2 = v1 + uint32(200)
-	fn3952(m, i0, v1, i2, uint32(8535278), uint32(8535264))
+	fn3953(m, i0, v1, i2, uint32(8535278), uint32(8535264))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
 	v4 = i0
 	if v4 != 0 {
@@ -4248,7 +10122,7 @@ L15:
 	}
 	i0 = v3 + uint32(32)
 	i2 = v1 + uint32(208)
-	fn3952(m, i0, v1, i2, uint32(8529562), uint32(8529548))
+	fn3953(m, i0, v1, i2, uint32(8529562), uint32(8529548))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
 	v4 = i0
 	if v4 != 0 {
@@ -4260,27 +10134,27 @@ L16:
 		goto L17
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4122(m, i0, uint32(8538959))
+	i0 = fn4123(m, i0, uint32(8538959))
 	v4 = i0
 	if v4 == 0 {
 		goto L18
 	}
-	i0 = fn8100(m, v4, uint32(8462790))
+	i0 = fn8101(m, v4, uint32(8462790))
 	if i0 == 0 {
 		goto L18
 	}
 	v5 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v4
 	i1 = v3 + uint32(32)
-	i0 = fn8086(m, v4, i1, uint32(10))
+	i0 = fn8087(m, v4, i1, uint32(10))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 != uint32(68) {
 		goto L19
 	}
@@ -4295,14 +10169,14 @@ L18:
 	*(*uint64)(unsafe.Add(b, uint64(v1)+20)) = uint64(0)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4122(m, i0, uint32(8535289))
+	i0 = fn4123(m, i0, uint32(8535289))
 	if i0 == 0 {
 		goto L20
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+180)) = uint32(1)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4122(m, i0, uint32(8534376))
+	i0 = fn4123(m, i0, uint32(8534376))
 	v6 = i0
 	if v6 == 0 {
 		goto L8
@@ -4312,7 +10186,7 @@ L20:
 	v7 = i0
 	v5 = uint32(0)
 	v8 = uint32(8464515)
-	i0 = fn8105(m, v6)
+	i0 = fn8106(m, v6)
 	v9 = i0
 	if v9 != uint32(1) {
 		goto L21
@@ -4335,18 +10209,18 @@ L21:
 L8:
 	i0 = v1 + uint32(96)
 	v4 = i0
-	i0 = fn4121(m, v4, uint32(8705740))
+	i0 = fn4122(m, v4, uint32(8705740))
 	if i0 == 0 {
 		goto L22
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = uint32(1)
 L22:
-	i0 = fn4121(m, v4, uint32(8705792))
+	i0 = fn4122(m, v4, uint32(8705792))
 	v6 = i0
 	if v6 == 0 {
 		goto L4
 	}
-	i0 = fn8116(m, v6, uint32(61))
+	i0 = fn8117(m, v6, uint32(61))
 	v6 = i0
 	if v6 != 0 {
 		goto L6
@@ -4367,7 +10241,7 @@ L6:
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
-	i0 = fn8119(m, v6)
+	i0 = fn8120(m, v6)
 	i0 = b2i(i0 != uint32(1))
 	v8 = i0
 	if v8 != 0 {
@@ -4397,11 +10271,11 @@ L4:
 		goto L25
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4122(m, i0, uint32(8529671))
+	i0 = fn4123(m, i0, uint32(8529671))
 	if i0 != 0 {
 		goto L26
 	}
-	i0 = fn4121(m, v4, uint32(8705808))
+	i0 = fn4122(m, v4, uint32(8705808))
 	if i0 == 0 {
 		goto L25
 	}
@@ -4409,11 +10283,11 @@ L26:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = uint32(1)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4122(m, i0, uint32(8537415))
+	i0 = fn4123(m, i0, uint32(8537415))
 	if i0 != 0 {
 		goto L28
 	}
-	i0 = fn4121(m, v4, uint32(8705860))
+	i0 = fn4122(m, v4, uint32(8705860))
 	if i0 == 0 {
 		goto L27
 	}
@@ -4421,11 +10295,11 @@ L28:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = uint32(1)
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4122(m, i0, uint32(8528968))
+	i0 = fn4123(m, i0, uint32(8528968))
 	if i0 != 0 {
 		goto L30
 	}
-	i0 = fn4121(m, v4, uint32(8705904))
+	i0 = fn4122(m, v4, uint32(8705904))
 	if i0 == 0 {
 		goto L29
 	}
@@ -4437,14 +10311,14 @@ L29:
 		goto L35
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4122(m, i0, uint32(8539310))
+	i0 = fn4123(m, i0, uint32(8539310))
 	v5 = i0
 	if v5 == 0 {
 		goto L36
 	}
 	v6 = uint32(8421294)
 	i1 = v3 + uint32(16)
-	i0 = fn4128(m, v5, i1)
+	i0 = fn4129(m, v5, i1)
 	if i0 != 0 {
 		goto L34
 	}
@@ -4455,12 +10329,12 @@ L29:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v5
 L36:
-	i0 = fn4121(m, v4, uint32(8705968))
+	i0 = fn4122(m, v4, uint32(8705968))
 	v6 = i0
 	if v6 == 0 {
 		goto L35
 	}
-	i0 = fn8116(m, v6, uint32(61))
+	i0 = fn8117(m, v6, uint32(61))
 	v6 = i0
 	if v6 != 0 {
 		goto L38
@@ -4471,9 +10345,9 @@ L38:
 	i1 = v6 + uint32(4)
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i1 = v3 + uint32(32)
-	i0 = fn8091(m, v6, i1, uint32(10))
+	i0 = fn8092(m, v6, i1, uint32(10))
 	v5 = i0
 	v6 = uint32(8421246)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
@@ -4481,7 +10355,7 @@ L38:
 	if i0 != 0 {
 		goto L34
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 == uint32(68) {
 		goto L34
 	}
@@ -4497,13 +10371,13 @@ L35:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4122(m, i0, uint32(8527059))
+	i0 = fn4123(m, i0, uint32(8527059))
 	v6 = i0
 	if v6 == 0 {
 		goto L40
 	}
 	i1 = v3 + uint32(32)
-	i0 = fn4128(m, v6, i1)
+	i0 = fn4129(m, v6, i1)
 	if i0 == 0 {
 		goto L41
 	}
@@ -4516,20 +10390,20 @@ L41:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = uint32(1)
 L40:
-	i0 = fn4121(m, v4, uint32(8706016))
+	i0 = fn4122(m, v4, uint32(8706016))
 	if i0 == 0 {
 		goto L42
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = uint32(1)
 L42:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4122(m, i0, uint32(8527006))
+	i0 = fn4123(m, i0, uint32(8527006))
 	v6 = i0
 	if v6 == 0 {
 		goto L43
 	}
 	i1 = v3 + uint32(32)
-	i0 = fn4128(m, v6, i1)
+	i0 = fn4129(m, v6, i1)
 	if i0 == 0 {
 		goto L44
 	}
@@ -4542,7 +10416,7 @@ L44:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = uint32(2)
 L43:
-	i0 = fn4121(m, v4, uint32(8706036))
+	i0 = fn4122(m, v4, uint32(8706036))
 	if i0 == 0 {
 		goto L39
 	}
@@ -4553,14 +10427,14 @@ L39:
 		goto L45
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4122(m, i0, uint32(8528398))
+	i0 = fn4123(m, i0, uint32(8528398))
 	v5 = i0
 	if v5 == 0 {
 		goto L49
 	}
 	v6 = uint32(8551529)
 	i1 = v3 + uint32(16)
-	i0 = fn4128(m, v5, i1)
+	i0 = fn4129(m, v5, i1)
 	if i0 != 0 {
 		goto L48
 	}
@@ -4575,13 +10449,13 @@ L39:
 L50:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+184)) = v5
 L49:
-	i0 = fn4121(m, v4, uint32(8706072))
+	i0 = fn4122(m, v4, uint32(8706072))
 	v5 = i0
 	if v5 == 0 {
 		goto L47
 	}
 	v6 = uint32(8551456)
-	i0 = fn8116(m, v5, uint32(61))
+	i0 = fn8117(m, v5, uint32(61))
 	v5 = i0
 	if v5 == 0 {
 		goto L48
@@ -4589,16 +10463,16 @@ L49:
 	i1 = v5 + uint32(4)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i1 = v3 + uint32(32)
-	i0 = fn8091(m, v5, i1, uint32(10))
+	i0 = fn8092(m, v5, i1, uint32(10))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	if i0 != 0 {
 		goto L48
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 == uint32(68) {
 		goto L48
 	}
@@ -4627,20 +10501,20 @@ L45:
 		goto L51
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4122(m, i0, uint32(8527192))
+	i0 = fn4123(m, i0, uint32(8527192))
 	v6 = i0
 	if v6 == 0 {
 		goto L52
 	}
 	v5 = k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = k32(4294967295)
-	i0 = fn8100(m, v6, uint32(8400569))
+	i0 = fn8101(m, v6, uint32(8400569))
 	if i0 == 0 {
 		goto L53
 	}
 	v8 = uint32(0)
 	i1 = v3 + uint32(32)
-	i0 = fn4128(m, v6, i1)
+	i0 = fn4129(m, v6, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L33
 	}
@@ -4652,7 +10526,7 @@ L45:
 L53:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+188)) = v5
 L52:
-	i0 = fn4121(m, v4, uint32(8706148))
+	i0 = fn4122(m, v4, uint32(8706148))
 	v8 = i0
 	if v8 == 0 {
 		goto L51
@@ -4660,7 +10534,7 @@ L52:
 	v6 = uint32(8546430)
 	v7 = uint32(8397050)
 	v5 = uint32(1)
-	i0 = fn8116(m, v8, uint32(61))
+	i0 = fn8117(m, v8, uint32(61))
 	v8 = i0
 	if v8 != 0 {
 		goto L54
@@ -4670,7 +10544,7 @@ L52:
 L54:
 	i0 = v8 + uint32(4)
 	v9 = i0
-	i0 = fn8117(m, v9, uint32(8697860))
+	i0 = fn8118(m, v9, uint32(8697860))
 	if i0 != 0 {
 		goto L56
 	}
@@ -4678,17 +10552,17 @@ L54:
 	goto L55
 L56:
 	v8 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v9
 	i1 = v3 + uint32(32)
-	i0 = fn8091(m, v9, i1, uint32(10))
+	i0 = fn8092(m, v9, i1, uint32(10))
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	if i0 != 0 {
 		goto L32
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 == uint32(68) {
 		goto L32
 	}
@@ -4704,22 +10578,22 @@ L51:
 	}
 	i0 = v1 + uint32(72)
 	v6 = i0
-	i0 = fn4121(m, v4, uint32(8706188))
+	i0 = fn4122(m, v4, uint32(8706188))
 	v4 = i0
 	if v4 == 0 {
 		goto L57
 	}
-	i0 = fn8116(m, v4, uint32(61))
+	i0 = fn8117(m, v4, uint32(61))
 	v4 = i0
 	if v4 == 0 {
 		goto L58
 	}
-	i0 = fn8119(m, v4)
+	i0 = fn8120(m, v4)
 	if i0 < uint32(2) {
 		goto L58
 	}
 	i1 = v4 + uint32(4)
-	i1 = fn2112(m, i1)
+	i1 = fn2113(m, i1)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, v6)) = v4
 	if v4 != 0 {
@@ -4735,7 +10609,7 @@ L58:
 	goto L31
 L57:
 	i0 = v3 + uint32(32)
-	fn3952(m, i0, v1, v6, uint32(8525044), uint32(8525030))
+	fn3953(m, i0, v1, v6, uint32(8525044), uint32(8525030))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
 	v5 = i0
 	if v5 == 0 {
@@ -4769,7 +10643,7 @@ L31:
 		goto L59
 	}
 	i0 = v3 + uint32(32)
-	fn3946(m, i0, v1, v2)
+	fn3947(m, i0, v1, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
 	v4 = i0
 	if v4 == 0 {
@@ -4829,7 +10703,7 @@ L68:
 		goto L70
 	}
 	i0 = v3 + uint32(32)
-	fn4153(m, i0, v1, uint32(0))
+	fn4154(m, i0, v1, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
 	if i0 == 0 {
 		goto L71
@@ -4844,7 +10718,7 @@ L68:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = l1
 	goto L69
 L71:
-	i0 = fn2112(m, uint32(8706312))
+	i0 = fn2113(m, uint32(8706312))
 	v2 = i0
 	if v2 != 0 {
 		goto L72
@@ -4856,19 +10730,19 @@ L71:
 	goto L69
 L72:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, v4)) = v2
 	i0 = v3 + uint32(24)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
 	goto L69
 L70:
-	i0 = fn4591(m)
+	i0 = fn4592(m)
 	if i0 == 0 {
 		goto L73
 	}
 	i0 = v3 + uint32(32)
-	fn4153(m, i0, v1, uint32(0))
+	fn4154(m, i0, v1, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
 	if i0 == 0 {
 		goto L74
@@ -4883,7 +10757,7 @@ L70:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = l1
 	goto L69
 L74:
-	i0 = fn2112(m, uint32(8706336))
+	i0 = fn2113(m, uint32(8706336))
 	v2 = i0
 	if v2 != 0 {
 		goto L75
@@ -4895,7 +10769,7 @@ L74:
 	goto L69
 L75:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, v4)) = v2
 	i0 = v3 + uint32(24)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
@@ -4903,7 +10777,7 @@ L75:
 	goto L69
 L73:
 	i0 = v3 + uint32(16)
-	fn3953(m, i0, v1, v4)
+	fn3954(m, i0, v1, v4)
 L69:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
 	v4 = i0
@@ -4925,7 +10799,7 @@ L76:
 L67:
 	v2 = uint32(0)
 	i0 = v3 + uint32(32)
-	fn4153(m, i0, v1, uint32(0))
+	fn4154(m, i0, v1, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
 	v4 = i0
 	if v4 == 0 {
@@ -4939,7 +10813,7 @@ L67:
 	v6 = i0
 	goto L66
 L77:
-	i0 = fn2112(m, uint32(8706248))
+	i0 = fn2113(m, uint32(8706248))
 	v4 = i0
 	if v4 != 0 {
 		goto L65
@@ -4955,7 +10829,7 @@ L66:
 	goto L1
 L65:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+68))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+68)) = v4
 L64:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+164))
@@ -4970,12 +10844,12 @@ L81:
 	i0 = v1 + uint32(164)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4122(m, i0, uint32(8536005))
+	i0 = fn4123(m, i0, uint32(8536005))
 	v2 = i0
 	if v2 == 0 {
 		goto L84
 	}
-	i0 = fn2113(m, v2)
+	i0 = fn2114(m, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L85
@@ -4985,7 +10859,7 @@ L81:
 	v5 = uint32(8474493)
 	goto L83
 L85:
-	i0 = fn8098(m, v2, uint32(58))
+	i0 = fn8099(m, v2, uint32(58))
 	v6 = i0
 	if v6 != 0 {
 		goto L87
@@ -5013,7 +10887,7 @@ L86:
 		goto L89
 	}
 	i0 = v3 + uint32(32)
-	fn4153(m, i0, v1, uint32(0))
+	fn4154(m, i0, v1, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
 	v6 = i0
 	if v6 == 0 {
@@ -5025,11 +10899,11 @@ L86:
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
 	v5 = i0
-	fn2107(m, v2)
+	fn2108(m, v2)
 	goto L78
 L90:
 	i1 = v3 + uint32(16)
-	i0 = fn4595(m, v2, i1)
+	i0 = fn4596(m, v2, i1)
 	v6 = i0
 	if v6 != 0 {
 		goto L91
@@ -5044,11 +10918,11 @@ L90:
 	v4 = uint32(0)
 	v5 = uint32(8471310)
 	v6 = uint32(1)
-	fn2107(m, v2)
+	fn2108(m, v2)
 	goto L78
 L91:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, v4)) = v6
 L89:
 	if v5 != 0 {
@@ -5066,7 +10940,7 @@ L88:
 		goto L92
 	}
 	i0 = v3 + uint32(32)
-	fn4153(m, i0, v1, uint32(0))
+	fn4154(m, i0, v1, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
 	v6 = i0
 	if v6 == 0 {
@@ -5078,11 +10952,11 @@ L88:
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
 	v5 = i0
-	fn2107(m, v2)
+	fn2108(m, v2)
 	goto L78
 L93:
 	i1 = v3 + uint32(16)
-	i0 = fn4595(m, v5, i1)
+	i0 = fn4596(m, v5, i1)
 	v6 = i0
 	if v6 != 0 {
 		goto L94
@@ -5097,21 +10971,21 @@ L93:
 	v4 = uint32(0)
 	v5 = uint32(8471310)
 	v6 = uint32(1)
-	fn2107(m, v2)
+	fn2108(m, v2)
 	goto L78
 L94:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+168))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+168)) = v6
 L92:
-	fn2107(m, v2)
+	fn2108(m, v2)
 L84:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	if i0 != 0 {
 		goto L95
 	}
 	i0 = v3 + uint32(32)
-	fn3953(m, i0, v1, v4)
+	fn3954(m, i0, v1, v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
 	v6 = i0
 	if v6 != 0 {
@@ -5127,7 +11001,7 @@ L95:
 	if i0 != 0 {
 		goto L96
 	}
-	i0 = fn7967(m, uint32(0), uint32(0))
+	i0 = fn7968(m, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L97
@@ -5141,11 +11015,11 @@ L95:
 		goto L96
 	}
 L98:
-	i0 = fn8100(m, v4, uint32(8524933))
+	i0 = fn8101(m, v4, uint32(8524933))
 	if i0 == 0 {
 		goto L96
 	}
-	i0 = fn4147(m, v4)
+	i0 = fn4148(m, v4)
 	if i0 != 0 {
 		goto L96
 	}
@@ -5154,13 +11028,13 @@ L97:
 L96:
 	v4 = uint32(0)
 	i0 = v3 + uint32(32)
-	fn4153(m, i0, v1, uint32(0))
+	fn4154(m, i0, v1, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
 	v6 = i0
 	if v6 != 0 {
 		goto L79
 	}
-	i0 = fn2112(m, v2)
+	i0 = fn2113(m, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L82
@@ -5172,7 +11046,7 @@ L83:
 	goto L78
 L82:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+168))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+168)) = v2
 L80:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+88))
@@ -5182,7 +11056,7 @@ L80:
 	}
 	i0 = v3 + uint32(32)
 	i1 = v1 + uint32(88)
-	fn3932(m, i0, i1, v4, uint32(8697684))
+	fn3933(m, i0, i1, v4, uint32(8697684))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
 	v4 = i0
 	if v4 == 0 {
@@ -5205,7 +11079,7 @@ L99:
 	}
 	i0 = v3 + uint32(32)
 	i2 = v1 + uint32(172)
-	fn3939(m, i0, v1, i2, uint32(8697860))
+	fn3940(m, i0, v1, i2, uint32(8697860))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
 	v4 = i0
 	if v4 == 0 {
@@ -5271,7 +11145,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3952(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn3953(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -5297,7 +11171,7 @@ func fn3952(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	goto L1
 L2:
-	i0 = fn7951(m, v3)
+	i0 = fn7952(m, v3)
 	v3 = i0
 	if v3 == 0 {
 		goto L4
@@ -5314,7 +11188,7 @@ L4:
 	goto L1
 L3:
 	i0 = v5 + uint32(16)
-	fn4153(m, i0, v1, uint32(0))
+	fn4154(m, i0, v1, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
 	if i0 == 0 {
 		goto L5
@@ -5329,7 +11203,7 @@ L3:
 	goto L1
 L5:
 	i1 = v5 + uint32(12)
-	i0 = fn4595(m, v3, i1)
+	i0 = fn4596(m, v3, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L6
@@ -5347,7 +11221,7 @@ L5:
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	i0 = v0 + uint32(8)
@@ -5360,7 +11234,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3953(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn3954(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5380,11 +11254,11 @@ func fn3953(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn2112(m, uint32(8706312))
+	i0 = fn2113(m, uint32(8706312))
 	v4 = i0
 	goto L1
 L2:
-	i0 = fn4599(m)
+	i0 = fn4600(m)
 	v4 = i0
 L1:
 	if v4 != 0 {
@@ -5396,7 +11270,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
 	goto L3
 L4:
-	fn4153(m, v3, v1, uint32(0))
+	fn4154(m, v3, v1, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	if i0 == 0 {
 		goto L6
@@ -5409,7 +11283,7 @@ L4:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	goto L5
 L6:
-	i0 = fn2112(m, v4)
+	i0 = fn2113(m, v4)
 	v1 = i0
 	if v1 != 0 {
 		goto L7
@@ -5421,13 +11295,13 @@ L6:
 	goto L5
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	i0 = v0 + uint32(8)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 L5:
-	fn2107(m, v4)
+	fn2108(m, v4)
 L3:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -5436,7 +11310,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3954(m *Module, v0 uint32) {
+func fn3955(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5454,65 +11328,65 @@ func fn3954(m *Module, v0 uint32) {
 	i0 = i0 - uint32(336)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn3610(m, v0)
+	i0 = fn3611(m, v0)
 	v2 = i0
-	fn4377(m, uint32(8582572), uint32(0))
+	fn4378(m, uint32(8582572), uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn4207(m, i0)
+	i0 = fn4208(m, i0)
 	v3 = i0
-	fn4377(m, uint32(8580215), uint32(0))
+	fn4378(m, uint32(8580215), uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+204))
-	fn3955(m, i0)
-	fn4377(m, uint32(8584000), uint32(0))
-	fn4377(m, uint32(8580199), uint32(0))
+	fn3956(m, i0)
+	fn4378(m, uint32(8584000), uint32(0))
+	fn4378(m, uint32(8580199), uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+200))
-	fn3955(m, i0)
-	fn4377(m, uint32(8584000), uint32(0))
-	fn4377(m, uint32(8580164), uint32(0))
+	fn3956(m, i0)
+	fn4378(m, uint32(8584000), uint32(0))
+	fn4378(m, uint32(8580164), uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+196))
-	fn3955(m, i0)
-	fn4377(m, uint32(8584000), uint32(0))
+	fn3956(m, i0)
+	fn4378(m, uint32(8584000), uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+320)) = i1
 	i1 = v1 + uint32(320)
-	fn4377(m, uint32(8581578), i1)
+	fn4378(m, uint32(8581578), i1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+304)) = i1
 	i1 = v1 + uint32(304)
-	fn4377(m, uint32(8581477), i1)
+	fn4378(m, uint32(8581477), i1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+152))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+288)) = i1
 	i1 = v1 + uint32(288)
-	fn4377(m, uint32(8581535), i1)
+	fn4378(m, uint32(8581535), i1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+180))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+272)) = i1
 	i1 = v1 + uint32(272)
-	fn4377(m, uint32(8581497), i1)
+	fn4378(m, uint32(8581497), i1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+112))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+256)) = i1
 	i1 = v1 + uint32(256)
-	fn4377(m, uint32(8581515), i1)
+	fn4378(m, uint32(8581515), i1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+280))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+240)) = i1
 	i1 = v1 + uint32(240)
-	fn4377(m, uint32(8581553), i1)
-	fn4377(m, uint32(8580148), uint32(0))
+	fn4378(m, uint32(8581553), i1)
+	fn4378(m, uint32(8580148), uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+224))
-	fn3955(m, i0)
-	fn4377(m, uint32(8584000), uint32(0))
-	fn4377(m, uint32(8580182), uint32(0))
+	fn3956(m, i0)
+	fn4378(m, uint32(8584000), uint32(0))
+	fn4378(m, uint32(8580182), uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+268))
-	fn3955(m, i0)
-	fn4377(m, uint32(8584000), uint32(0))
+	fn3956(m, i0)
+	fn4378(m, uint32(8584000), uint32(0))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+224)) = uint32(8493285)
 	i1 = v1 + uint32(224)
-	fn4399(m, uint32(8580136), i1)
+	fn4400(m, uint32(8580136), i1)
 	i1 = v1 + uint32(332)
-	i0 = fn4371(m, uint32(8493285), i1)
+	i0 = fn4372(m, uint32(8493285), i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+332))
 	v3 = i0
@@ -5521,7 +11395,7 @@ L1:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+208)) = v3
 	i1 = v1 + uint32(208)
-	fn4399(m, uint32(8539810), i1)
+	fn4400(m, uint32(8539810), i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+332))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -5535,21 +11409,21 @@ L1:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L2
 L3:
-	fn4377(m, uint32(8556567), uint32(0))
+	fn4378(m, uint32(8556567), uint32(0))
 L2:
-	fn4399(m, uint32(8584000), uint32(0))
+	fn4400(m, uint32(8584000), uint32(0))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+192)) = uint32(8392214)
 	i1 = v1 + uint32(192)
-	fn4399(m, uint32(8580136), i1)
+	fn4400(m, uint32(8580136), i1)
 	i1 = v1 + uint32(332)
-	i0 = fn4371(m, uint32(8392214), i1)
+	i0 = fn4372(m, uint32(8392214), i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
-	fn3624(m)
+	fn3625(m)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+332))
 	v3 = i0
@@ -5558,7 +11432,7 @@ L4:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+176)) = v3
 	i1 = v1 + uint32(176)
-	fn4399(m, uint32(8539810), i1)
+	fn4400(m, uint32(8539810), i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+332))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -5572,21 +11446,21 @@ L4:
 	if v4 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L5
 L6:
-	fn4377(m, uint32(8556567), uint32(0))
+	fn4378(m, uint32(8556567), uint32(0))
 L5:
-	fn4399(m, uint32(8584000), uint32(0))
+	fn4400(m, uint32(8584000), uint32(0))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+160)) = uint32(8392253)
 	i1 = v1 + uint32(160)
-	fn4399(m, uint32(8580136), i1)
+	fn4400(m, uint32(8580136), i1)
 	i1 = v1 + uint32(332)
-	i0 = fn4371(m, uint32(8392253), i1)
+	i0 = fn4372(m, uint32(8392253), i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L7
 	}
-	fn3624(m)
+	fn3625(m)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+332))
 	v3 = i0
@@ -5595,7 +11469,7 @@ L7:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+144)) = v3
 	i1 = v1 + uint32(144)
-	fn4399(m, uint32(8539810), i1)
+	fn4400(m, uint32(8539810), i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+332))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -5609,21 +11483,21 @@ L7:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L8
 L9:
-	fn4377(m, uint32(8556567), uint32(0))
+	fn4378(m, uint32(8556567), uint32(0))
 L8:
-	fn4399(m, uint32(8584000), uint32(0))
+	fn4400(m, uint32(8584000), uint32(0))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = uint32(8440099)
 	i1 = v1 + uint32(128)
-	fn4399(m, uint32(8580136), i1)
+	fn4400(m, uint32(8580136), i1)
 	i1 = v1 + uint32(332)
-	i0 = fn4371(m, uint32(8440099), i1)
+	i0 = fn4372(m, uint32(8440099), i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L10
 	}
-	fn3624(m)
+	fn3625(m)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+332))
 	v3 = i0
@@ -5632,7 +11506,7 @@ L10:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+112)) = v3
 	i1 = v1 + uint32(112)
-	fn4399(m, uint32(8539810), i1)
+	fn4400(m, uint32(8539810), i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+332))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -5646,21 +11520,21 @@ L10:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L11
 L12:
-	fn4377(m, uint32(8556567), uint32(0))
+	fn4378(m, uint32(8556567), uint32(0))
 L11:
-	fn4399(m, uint32(8584000), uint32(0))
+	fn4400(m, uint32(8584000), uint32(0))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = uint32(8493291)
 	i1 = v1 + uint32(96)
-	fn4399(m, uint32(8580136), i1)
+	fn4400(m, uint32(8580136), i1)
 	i1 = v1 + uint32(332)
-	i0 = fn4371(m, uint32(8493291), i1)
+	i0 = fn4372(m, uint32(8493291), i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L13
 	}
-	fn3624(m)
+	fn3625(m)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+332))
 	v3 = i0
@@ -5669,7 +11543,7 @@ L13:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+80)) = v3
 	i1 = v1 + uint32(80)
-	fn4399(m, uint32(8539810), i1)
+	fn4400(m, uint32(8539810), i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+332))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -5683,21 +11557,21 @@ L13:
 	if v4 != 0 {
 		goto L14
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L14
 L15:
-	fn4377(m, uint32(8556567), uint32(0))
+	fn4378(m, uint32(8556567), uint32(0))
 L14:
-	fn4399(m, uint32(8584000), uint32(0))
+	fn4400(m, uint32(8584000), uint32(0))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = uint32(8392304)
 	i1 = v1 + uint32(64)
-	fn4399(m, uint32(8580136), i1)
+	fn4400(m, uint32(8580136), i1)
 	i1 = v1 + uint32(332)
-	i0 = fn4371(m, uint32(8392304), i1)
+	i0 = fn4372(m, uint32(8392304), i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L16
 	}
-	fn3624(m)
+	fn3625(m)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+332))
 	v3 = i0
@@ -5706,7 +11580,7 @@ L16:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = v3
 	i1 = v1 + uint32(48)
-	fn4399(m, uint32(8539810), i1)
+	fn4400(m, uint32(8539810), i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+332))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -5720,21 +11594,21 @@ L16:
 	if v4 != 0 {
 		goto L17
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L17
 L18:
-	fn4377(m, uint32(8556567), uint32(0))
+	fn4378(m, uint32(8556567), uint32(0))
 L17:
-	fn4399(m, uint32(8584000), uint32(0))
+	fn4400(m, uint32(8584000), uint32(0))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = uint32(8392258)
 	i1 = v1 + uint32(32)
-	fn4399(m, uint32(8580136), i1)
+	fn4400(m, uint32(8580136), i1)
 	i1 = v1 + uint32(332)
-	i0 = fn4371(m, uint32(8392258), i1)
+	i0 = fn4372(m, uint32(8392258), i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L19
 	}
-	fn3624(m)
+	fn3625(m)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+332))
 	v3 = i0
@@ -5743,7 +11617,7 @@ L19:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v3
 	i1 = v1 + uint32(16)
-	fn4399(m, uint32(8539810), i1)
+	fn4400(m, uint32(8539810), i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+332))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -5757,14 +11631,14 @@ L19:
 	if v4 != 0 {
 		goto L20
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L20
 L21:
-	fn4377(m, uint32(8556567), uint32(0))
+	fn4378(m, uint32(8556567), uint32(0))
 L20:
-	fn4399(m, uint32(8584000), uint32(0))
+	fn4400(m, uint32(8584000), uint32(0))
 	i1 = v1 + uint32(328)
-	i0 = fn4371(m, uint32(8469518), i1)
+	i0 = fn4372(m, uint32(8469518), i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+328))
 	v3 = i0
 	if v3 == 0 {
@@ -5776,7 +11650,7 @@ L20:
 	if i0 == 0 {
 		goto L23
 	}
-	fn4377(m, uint32(8582340), uint32(0))
+	fn4378(m, uint32(8582340), uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+328))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v4 = i0
@@ -5790,7 +11664,7 @@ L25:
 	i1 = i1 + v3
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	fn4399(m, uint32(8583605), v1)
+	fn4400(m, uint32(8583605), v1)
 	i0 = v3 + uint32(4)
 	v3 = i0
 	i0 = v4 + k32(4294967295)
@@ -5799,7 +11673,7 @@ L25:
 		goto L25
 	}
 L24:
-	fn4377(m, uint32(8582335), uint32(0))
+	fn4378(m, uint32(8582335), uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+328))
 	v3 = i0
 	if v3 == 0 {
@@ -5817,9 +11691,9 @@ L23:
 	if v4 != 0 {
 		goto L22
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L22:
-	fn3599(m, v0, v2)
+	fn3600(m, v0, v2)
 	i0 = v1 + uint32(336)
 	m.g0 = i0
 	return
@@ -5827,7 +11701,7 @@ L22:
 
 //go:norace
 //go:nocheckptr
-func fn3955(m *Module, v0 uint32) {
+func fn3956(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5847,7 +11721,7 @@ func fn3955(m *Module, v0 uint32) {
 	v0 = uint32(8556567)
 	goto L1
 L2:
-	fn4377(m, uint32(8579520), uint32(0))
+	fn4378(m, uint32(8579520), uint32(0))
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -5862,7 +11736,7 @@ L3:
 		goto L6
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	fn4377(m, uint32(8518924), v1)
+	fn4378(m, uint32(8518924), v1)
 	i0 = v0 + uint32(4)
 	v0 = i0
 	goto L3
@@ -5872,7 +11746,7 @@ L6:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
 	i1 = v1 + uint32(16)
-	fn4377(m, uint32(8392589), i1)
+	fn4378(m, uint32(8392589), i1)
 	i0 = v0 + uint32(4)
 	v0 = i0
 	goto L3
@@ -5882,14 +11756,14 @@ L7:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v2
 	i1 = v1 + uint32(32)
-	fn4377(m, uint32(8392575), i1)
+	fn4378(m, uint32(8392575), i1)
 	i0 = v0 + uint32(4)
 	v0 = i0
 	goto L3
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = v2
 	i1 = v1 + uint32(48)
-	fn4377(m, uint32(8392582), i1)
+	fn4378(m, uint32(8392582), i1)
 	i0 = v0 + uint32(4)
 	v0 = i0
 	goto L3
@@ -5897,12 +11771,12 @@ L5:
 	v0 = uint32(8579520)
 	goto L1
 L4:
-	fn4377(m, uint32(8578188), uint32(0))
+	fn4378(m, uint32(8578188), uint32(0))
 	i0 = v0 + uint32(4)
 	v0 = i0
 	goto L3
 L1:
-	fn4377(m, v0, uint32(0))
+	fn4378(m, v0, uint32(0))
 	i0 = v1 + uint32(64)
 	m.g0 = i0
 	return
@@ -5910,7 +11784,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3956(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3957(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -5964,7 +11838,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3957(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3958(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -5977,7 +11851,7 @@ func fn3957(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i0 = v4 + uint32(8)
 	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
 	*(*uint64)(unsafe.Add(b, v4)) = uint64(0)
-	i0 = fn3958(m, v0, v1, v2, v3, uint32(2), v4)
+	i0 = fn3959(m, v0, v1, v2, v3, uint32(2), v4)
 	v3 = i0
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -5986,7 +11860,7 @@ func fn3957(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3958(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3959(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -6033,7 +11907,7 @@ L2:
 	i0 = v3 - v9
 	i0 = i0 + k32(4294967172)
 	v3 = i0
-	i0 = fn1574(m, v3)
+	i0 = fn1575(m, v3)
 	v10 = i0
 	if v10 != 0 {
 		goto L3
@@ -6105,7 +11979,7 @@ L10:
 	i0 = uint32(1) << (v2 & 31)
 	v5 = i0
 	i4 = uint32(int8(v2))
-	i0 = fn3959(m, v12, v0, v8, v13, i4, v1)
+	i0 = fn3960(m, v12, v0, v8, v13, i4, v1)
 	v15 = i0
 	if v15 == 0 {
 		goto L12
@@ -6123,7 +11997,7 @@ L10:
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	*(*uint32)(unsafe.Add(b, v6)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8551168), v6)
+	i0 = fn3604(m, i0, uint32(8551168), v6)
 	i1 = v2 * uint32(68)
 	i0 = v12 + i1
 	i0 = i0 + v5
@@ -6147,10 +12021,10 @@ L10:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L7
 L13:
-	fn3960(m, v9, v11, v1, v5)
+	fn3961(m, v9, v11, v1, v5)
 L12:
 	i0 = v3 ^ v5
 	v3 = i0
@@ -6172,7 +12046,7 @@ L7:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L1:
 	i0 = v6 + uint32(16)
 	m.g0 = i0
@@ -6181,7 +12055,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3959(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3960(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -6225,12 +12099,12 @@ L1:
 	}
 L4:
 	i3 = v3 & uint32(2147483647)
-	i0 = fn840(m, v1, v4, v2, i3, uint32(0))
+	i0 = fn841(m, v1, v4, v2, i3, uint32(0))
 	v4 = i0
 	goto L2
 L3:
 	i2 = m.table[v5].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(0))
-	i0 = fn838(m, v1, v4, i2, uint32(0))
+	i0 = fn839(m, v1, v4, i2, uint32(0))
 	v4 = i0
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = v0
@@ -6252,7 +12126,7 @@ L2:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	i0 = b2i(v4 == uint32(10084252))
 	v5 = i0
@@ -6262,7 +12136,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn3960(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn3961(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -6403,7 +12277,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3961(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3962(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -6416,7 +12290,7 @@ func fn3961(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = uint32(0)
 	*(*uint64)(unsafe.Add(b, v5)) = uint64(0)
-	i0 = fn3958(m, v0, v1, v2, v3, uint32(3), v5)
+	i0 = fn3959(m, v0, v1, v2, v3, uint32(3), v5)
 	v4 = i0
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -6425,7 +12299,7 @@ func fn3961(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 
 //go:norace
 //go:nocheckptr
-func fn3962(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn3963(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var i0 uint32
@@ -6439,7 +12313,7 @@ func fn3962(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = uint32(0)
 	*(*uint64)(unsafe.Add(b, v6)) = uint64(0)
-	i0 = fn3958(m, v0, v1, v2, v3, uint32(4), v6)
+	i0 = fn3959(m, v0, v1, v2, v3, uint32(4), v6)
 	v5 = i0
 	i0 = v6 + uint32(32)
 	m.g0 = i0
@@ -6448,7 +12322,7 @@ func fn3962(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 
 //go:norace
 //go:nocheckptr
-func fn3963(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3964(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -6467,7 +12341,7 @@ func fn3963(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	i1 = *(*uint32)(unsafe.Add(b, v2))
 	i0 = v4 - i1
 	i0 = i0 + k32(4294967172)
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v6 = i0
 	if v6 != 0 {
 		goto L2
@@ -6479,7 +12353,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = uint32(0)
 	*(*uint64)(unsafe.Add(b, v5)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v6
-	i0 = fn3958(m, v0, v1, v2, v3, uint32(3), v5)
+	i0 = fn3959(m, v0, v1, v2, v3, uint32(3), v5)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
@@ -6492,7 +12366,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L3:
 	if v1 != 0 {
 		goto L1
@@ -6513,7 +12387,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3964(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
+func fn3965(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
 	var v6 uint32
 	_ = v6
 	var i0 uint32
@@ -6529,9 +12403,9 @@ func fn3964(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = uint32(0)
 	*(*uint64)(unsafe.Add(b, v6)) = uint64(0)
-	i0 = fn3610(m, v0)
+	i0 = fn3611(m, v0)
 	v5 = i0
-	i0 = fn3958(m, v0, v1, v2, v3, uint32(4), v6)
+	i0 = fn3959(m, v0, v1, v2, v3, uint32(4), v6)
 	if i0 == 0 {
 		goto L2
 	}
@@ -6549,10 +12423,10 @@ func fn3964(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L2:
-	fn3599(m, v0, v5)
+	fn3600(m, v0, v5)
 L1:
 	i0 = v6 + uint32(32)
 	m.g0 = i0
@@ -6561,7 +12435,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3965(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3966(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6684,7 +12558,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn3966(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3967(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -6985,7 +12859,7 @@ L18:
 	if v11 != 0 {
 		goto L22
 	}
-	i0 = fn3676(m, v1)
+	i0 = fn3677(m, v1)
 	v11 = i0
 	if v11 != 0 {
 		goto L22
@@ -7033,7 +12907,7 @@ L23:
 	if v16 != 0 {
 		goto L24
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L24:
 	if v15 != 0 {
 		goto L15
@@ -7046,7 +12920,7 @@ L20:
 	if i0 == 0 {
 		goto L16
 	}
-	i0 = fn1574(m, v18)
+	i0 = fn1575(m, v18)
 	v16 = i0
 	if v16 != 0 {
 		goto L25
@@ -7078,7 +12952,7 @@ L28:
 	v2 = i0
 L27:
 	i4 = uint32(int8(v2))
-	i0 = fn3959(m, v14, v0, v15, k32(2147483650), i4, uint32(5))
+	i0 = fn3960(m, v14, v0, v15, k32(2147483650), i4, uint32(5))
 	v11 = i0
 	if v11 == 0 {
 		goto L29
@@ -7098,11 +12972,11 @@ L27:
 	if v13 != 0 {
 		goto L15
 	}
-	fn2072(m, v16)
+	fn2073(m, v16)
 	goto L15
 L30:
 	i2 = uint32(1) << (v2 & 31)
-	fn3967(m, v5, v7, i2)
+	fn3968(m, v5, v7, i2)
 L29:
 	i1 = bits.RotateLeft32(k32(4294967294), int(v2&31))
 	i0 = v13 & i1
@@ -7122,7 +12996,7 @@ L29:
 	if v2 != 0 {
 		goto L16
 	}
-	fn2072(m, v16)
+	fn2073(m, v16)
 L16:
 	i2 = uint32(*(*uint8)(unsafe.Add(b, v9)))
 	i1 = v7 * i2
@@ -7137,7 +13011,7 @@ L15:
 
 //go:norace
 //go:nocheckptr
-func fn3967(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn3968(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7253,7 +13127,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3968(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3969(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7319,7 +13193,7 @@ L3:
 	i0 = i0 | i1
 	v2 = i0
 L2:
-	i0 = fn1574(m, v5)
+	i0 = fn1575(m, v5)
 	v9 = i0
 	if v9 != 0 {
 		goto L4
@@ -7355,7 +13229,7 @@ L9:
 	v1 = i0
 L8:
 	i4 = uint32(int8(v1))
-	i0 = fn3959(m, v8, v0, v10, k32(2147483650), i4, uint32(6))
+	i0 = fn3960(m, v8, v0, v10, k32(2147483650), i4, uint32(6))
 	v5 = i0
 	if v5 == 0 {
 		goto L10
@@ -7379,7 +13253,7 @@ L8:
 	goto L1
 L11:
 	i2 = uint32(1) << (v1 & 31)
-	fn3969(m, v4, v6, i2)
+	fn3970(m, v4, v6, i2)
 L10:
 	i1 = bits.RotateLeft32(k32(4294967294), int(v1&31))
 	i0 = v2 & i1
@@ -7401,7 +13275,7 @@ L6:
 		goto L1
 	}
 L5:
-	fn2072(m, v9)
+	fn2073(m, v9)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -7410,7 +13284,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3969(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn3970(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7528,7 +13402,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3970(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3971(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7538,10 +13412,10 @@ func fn3970(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
-	fn4219(m, v3)
+	fn4220(m, v3)
 	i1 = v0 * uint32(68)
 	i0 = v3 + i1
 	i1 = v1 << (uint32(2) & 31)
@@ -7562,13 +13436,13 @@ func fn3970(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L1:
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	fn4220(m, v3)
+	fn4221(m, v3)
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3971(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3972(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -7582,7 +13456,7 @@ func fn3971(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == i1 {
 		goto L1
 	}
-	i0 = fn3972(m, v0, v1)
+	i0 = fn3973(m, v0, v1)
 	v2 = i0
 L1:
 	return v2
@@ -7590,7 +13464,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3972(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3973(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7679,7 +13553,7 @@ func fn3972(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 != 0 {
 		goto L6
 	}
-	i1 = fn2108(m, uint32(40))
+	i1 = fn2109(m, uint32(40))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v5
 	if v5 == 0 {
@@ -7791,7 +13665,7 @@ L7:
 	if v8 == 0 {
 		goto L8
 	}
-	i0 = fn2108(m, v4)
+	i0 = fn2109(m, v4)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
 	v5 = i0
@@ -7799,7 +13673,7 @@ L7:
 	if v10 != 0 {
 		goto L9
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = k32(4294967295)
 	goto L1
 L9:
@@ -7906,10 +13780,10 @@ L8:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn914(m, v0, v2)
+	i0 = fn915(m, v0, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
 	v5 = i0
-	i0 = fn914(m, v0, v2)
+	i0 = fn915(m, v0, v2)
 	i0 = v5 + uint32(1)
 	v14 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
@@ -7922,7 +13796,7 @@ L8:
 L19:
 	i0 = v5 << (uint32(1) & 31)
 	v9 = i0
-	i0 = fn915(m, v9, v2)
+	i0 = fn916(m, v9, v2)
 	v13 = i0
 	i0 = v15 + v9
 	v12 = i0
@@ -8020,14 +13894,14 @@ L26:
 L24:
 	i0 = v5 * v4
 	i0 = i0 + uint32(1)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
 	*(*uint32)(unsafe.Add(b, uint64(i0)+24)) = v9
 	if v9 != 0 {
 		goto L27
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = k32(4294967295)
 	goto L1
 L27:
@@ -8035,7 +13909,7 @@ L27:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v16 = i0
 	i1 = v2 + uint32(24)
-	i0 = fn914(m, v0, i1)
+	i0 = fn915(m, v0, i1)
 	if int32(v16) < int32(uint32(1)) {
 		goto L4
 	}
@@ -8088,7 +13962,7 @@ L30:
 	v19 = i0
 L31:
 	i1 = v2 + uint32(24)
-	i0 = fn915(m, v14, i1)
+	i0 = fn916(m, v14, i1)
 	v20 = i0
 	i0 = b2i(int32(v20) < int32(uint32(0)))
 	v21 = i0
@@ -8288,7 +14162,7 @@ L46:
 	}
 	goto L4
 L5:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = k32(4294967295)
 	goto L1
 L4:
@@ -8882,7 +14756,7 @@ L3:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn2108(m, v4)
+	i0 = fn2109(m, v4)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
 	v5 = i0
@@ -8890,7 +14764,7 @@ L3:
 	if v9 != 0 {
 		goto L96
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = k32(4294967295)
 	goto L1
 L96:
@@ -8912,7 +14786,7 @@ L2:
 		goto L100
 	}
 	i0 = v4 << (uint32(1) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
 	v5 = i0
@@ -8983,7 +14857,7 @@ L100:
 	if i0 != 0 {
 		goto L99
 	}
-	i0 = fn2108(m, v4)
+	i0 = fn2109(m, v4)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
 	v5 = i0
@@ -9382,7 +15256,7 @@ L118:
 	if v13 == 0 {
 		goto L120
 	}
-	fn3960(m, v0, v5, v9, v13)
+	fn3961(m, v0, v5, v9, v13)
 L120:
 	i0 = v2 + uint32(24)
 	i0 = i0 + v9
@@ -9543,7 +15417,7 @@ L129:
 	if i0 == 0 {
 		goto L130
 	}
-	fn3967(m, v0, v5, v10)
+	fn3968(m, v0, v5, v10)
 L130:
 	i1 = v5 << (uint32(1) & 31)
 	i0 = v11 + i1
@@ -9714,7 +15588,7 @@ L146:
 	}
 	goto L140
 L142:
-	fn3969(m, v0, v5, v22)
+	fn3970(m, v0, v5, v22)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v13)))
 	v9 = i0
 	if v9 != uint32(254) {
@@ -10126,11 +16000,11 @@ L110:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = i1
 	goto L1
 L98:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = k32(4294967295)
 	goto L1
 L97:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = k32(4294967295)
 L1:
 	i0 = v2 + uint32(48)
@@ -10140,7 +16014,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3973(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3974(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10221,7 +16095,7 @@ func fn3973(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	v5 = i0
@@ -10237,11 +16111,11 @@ func fn3973(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8483507), v2)
+	i0 = fn3604(m, i0, uint32(8483507), v2)
 	v3 = k32(4294967295)
 	goto L1
 L2:
-	fn4219(m, v5)
+	fn4220(m, v5)
 	i0 = uint32(1) << (v0 & 31)
 	v6 = i0
 	i1 = v5 + uint32(98837)
@@ -10462,7 +16336,7 @@ L2:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3603(m, i0, uint32(8421150), uint32(0))
+	i0 = fn3604(m, i0, uint32(8421150), uint32(0))
 	goto L3
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
@@ -10515,10 +16389,10 @@ L8:
 		goto L8
 	}
 L7:
-	i0 = fn3974(m, v5)
+	i0 = fn3975(m, v5)
 	v3 = i0
 L3:
-	fn4220(m, v5)
+	fn4221(m, v5)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -10527,7 +16401,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3974(m *Module, v0 uint32) uint32 {
+func fn3975(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10560,9 +16434,9 @@ func fn3974(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 	i0 = k32(10089824) + uint32(616)
-	i0 = fn4038(m, i0, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, i0, k64(18446744073709551615), uint32(0))
 L1:
-	i0 = fn4226(m, v0)
+	i0 = fn4227(m, v0)
 	v2 = i0
 	v3 = uint32(0)
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)))
@@ -10580,7 +16454,7 @@ L1:
 		goto L2
 	}
 	i0 = k32(10089824) + uint32(616)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L2:
 	if v2 == 0 {
 		goto L3
@@ -10605,7 +16479,7 @@ L6:
 	if i0 == i1 {
 		goto L7
 	}
-	i0 = fn3972(m, v3, v0)
+	i0 = fn3973(m, v3, v0)
 	if i0 == 0 {
 		goto L7
 	}
@@ -10629,9 +16503,9 @@ L5:
 	if v1 == 0 {
 		goto L8
 	}
-	i0 = fn4038(m, v4, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, v4, k64(18446744073709551615), uint32(0))
 L8:
-	i0 = fn4227(m, v2)
+	i0 = fn4228(m, v2)
 	v2 = i0
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)))
 	v1 = i2
@@ -10647,7 +16521,7 @@ L8:
 	if v1 != 0 {
 		goto L9
 	}
-	fn4052(m, v4)
+	fn4053(m, v4)
 L9:
 	if v2 != 0 {
 		goto L4
@@ -10660,7 +16534,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3975(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3976(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10729,11 +16603,11 @@ func fn3975(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8578309), i2)
+	i0 = fn3604(m, i0, uint32(8578309), i2)
 	v4 = k32(4294967295)
 	goto L1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v5 = i0
 	if int32(v1) > int32(uint32(5)) {
@@ -10748,17 +16622,17 @@ L2:
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8483507), v3)
+	i0 = fn3604(m, i0, uint32(8483507), v3)
 	v4 = k32(4294967295)
 	goto L1
 L3:
-	fn4219(m, v5)
+	fn4220(m, v5)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
 	v6 = i0
 	if v6 != 0 {
 		goto L6
 	}
-	i1 = fn2108(m, uint32(40))
+	i1 = fn2109(m, uint32(40))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v6
 	if v6 == 0 {
@@ -10925,14 +16799,14 @@ L6:
 	i2 = i2 << (v1 & 31)
 	i1 = i1 | i2
 	*(*uint8)(unsafe.Add(b, v8)) = uint8(i1)
-	i0 = fn3972(m, v0, v5)
+	i0 = fn3973(m, v0, v5)
 	v4 = i0
 	goto L4
 L5:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = k32(4294967295)
 L4:
-	fn4220(m, v5)
+	fn4221(m, v5)
 L1:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -10941,7 +16815,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3976(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3977(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10964,7 +16838,7 @@ func fn3976(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if int32(v1) > int32(uint32(5)) {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v1 << (uint32(2) & 31)
 	i0 = i0 + i1
@@ -10975,7 +16849,7 @@ func fn3976(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8483507), v3)
+	i0 = fn3604(m, i0, uint32(8483507), v3)
 	v4 = k32(4294967295)
 	goto L1
 L2:
@@ -11057,7 +16931,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3977(m *Module) uint32 {
+func fn3978(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -11082,25 +16956,25 @@ func fn3977(m *Module) uint32 {
 	_ = i2
 	b := m.base
 	v0 = uint32(0)
-	i0 = fn1973(m, uint32(10084268), uint32(1013))
+	i0 = fn1974(m, uint32(10084268), uint32(1013))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn2036(m, v1, uint32(8537749), uint32(10084252))
+	i0 = fn2037(m, v1, uint32(8537749), uint32(10084252))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn2036(m, v1, uint32(8535633), uint32(10084260))
+	i0 = fn2037(m, v1, uint32(8535633), uint32(10084260))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn2008(m, uint32(0))
+	i0 = fn2009(m, uint32(0))
 	v2 = i0
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = fn2036(m, v1, uint32(8409193), v2)
+	i0 = fn2037(m, v1, uint32(8409193), v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -11113,7 +16987,7 @@ func fn3977(m *Module) uint32 {
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	if v3 != 0 {
 		goto L2
@@ -11124,12 +16998,12 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
 	i0 = uint32(1) << (v4 & 31)
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
-	i0 = fn2036(m, v2, v6, v3)
+	i0 = fn2037(m, v2, v6, v3)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v7 = i0
@@ -11142,7 +17016,7 @@ L4:
 	if v7 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	if v6 != 0 {
 		goto L2
@@ -11155,13 +17029,13 @@ L5:
 		goto L4
 	}
 	i2 = k32(10089824) + uint32(10068)
-	i0 = fn2036(m, v2, uint32(8528268), i2)
+	i0 = fn2037(m, v2, uint32(8528268), i2)
 	if i0 != 0 {
 		goto L2
 	}
-	i2 = fn1574(m, uint32(0))
+	i2 = fn1575(m, uint32(0))
 	v3 = i2
-	i0 = fn2036(m, v1, uint32(8538441), v3)
+	i0 = fn2037(m, v1, uint32(8538441), v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -11174,14 +17048,14 @@ L5:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	if v4 != 0 {
 		goto L2
 	}
-	i2 = fn1574(m, uint32(1))
+	i2 = fn1575(m, uint32(1))
 	v3 = i2
-	i0 = fn2036(m, v1, uint32(8538453), v3)
+	i0 = fn2037(m, v1, uint32(8538453), v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -11194,14 +17068,14 @@ L6:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	if v4 != 0 {
 		goto L2
 	}
-	i2 = fn1574(m, uint32(2))
+	i2 = fn1575(m, uint32(2))
 	v3 = i2
-	i0 = fn2036(m, v1, uint32(8538429), v3)
+	i0 = fn2037(m, v1, uint32(8538429), v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -11214,14 +17088,14 @@ L7:
 	if v5 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
 	if v4 != 0 {
 		goto L2
 	}
-	i2 = fn1574(m, uint32(5))
+	i2 = fn1575(m, uint32(5))
 	v3 = i2
-	i0 = fn2036(m, v1, uint32(8538416), v3)
+	i0 = fn2037(m, v1, uint32(8538416), v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -11234,7 +17108,7 @@ L8:
 	if v5 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	if v4 != 0 {
 		goto L2
@@ -11253,7 +17127,7 @@ L2:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	return uint32(0)
 L1:
 	return v0
@@ -11261,7 +17135,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3978(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3979(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11282,7 +17156,7 @@ func fn3978(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8506859), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8506859), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -11290,12 +17164,12 @@ func fn3978(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -11309,7 +17183,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, v3)) = v4
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8569140), v3)
+	i0 = fn3604(m, i0, uint32(8569140), v3)
 	goto L1
 L3:
 	i0 = v1 + uint32(4)
@@ -11323,11 +17197,11 @@ L3:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8435708))
+	fn3605(m, i0, uint32(8435708))
 	goto L1
 L6:
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v4 << (uint32(2) & 31)
 	i0 = i0 + i1
@@ -11340,7 +17214,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8483481), i2)
+	i0 = fn3604(m, i0, uint32(8483481), i2)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -11361,7 +17235,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3979(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3980(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11377,13 +17251,13 @@ func fn3979(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn1581(m, v1)
+	i0 = fn1582(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L4
 	}
 	v3 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -11396,11 +17270,11 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8569140), v2)
+	i0 = fn3604(m, i0, uint32(8569140), v2)
 	goto L1
 L2:
 	v3 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v1 << (uint32(2) & 31)
 	i0 = i0 + i1
@@ -11423,7 +17297,7 @@ L2:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -11432,7 +17306,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3980(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3981(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11446,12 +17320,12 @@ func fn3980(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn1581(m, v1)
+	i0 = fn1582(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -11465,10 +17339,10 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8569140), v2)
+	i0 = fn3604(m, i0, uint32(8569140), v2)
 	goto L1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v1 << (uint32(2) & 31)
 	i0 = i0 + i1
@@ -11496,7 +17370,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3981(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3982(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11519,7 +17393,7 @@ func fn3981(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8467893), v2, uint32(3), uint32(3))
+	i0 = fn3735(m, uint32(8467893), v2, uint32(3), uint32(3))
 	if i0 != 0 {
 		goto L2
 	}
@@ -11527,12 +17401,12 @@ func fn3981(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -11541,12 +17415,12 @@ L2:
 L3:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -11559,7 +17433,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, v3)) = v4
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8569140), v3)
+	i0 = fn3604(m, i0, uint32(8569140), v3)
 	goto L1
 L5:
 	i0 = uint32(bits.OnesCount32(v5))
@@ -11568,7 +17442,7 @@ L5:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8488384))
+	fn3605(m, i0, uint32(8488384))
 	goto L1
 L6:
 	v2 = uint32(0)
@@ -11586,7 +17460,7 @@ L6:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8515218), i2)
+	i0 = fn3604(m, i0, uint32(8515218), i2)
 	goto L1
 L7:
 	i1 = v1 + uint32(8)
@@ -11594,14 +17468,14 @@ L7:
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v1
 	i2 = v3 + uint32(32)
-	i0 = fn4381(m, uint32(8467878), uint32(8533108), i2)
+	i0 = fn4382(m, uint32(8467878), uint32(8533108), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
-	fn4219(m, v2)
+	fn4220(m, v2)
 	i1 = v4 * uint32(68)
 	i0 = v2 + i1
 	i1 = v6 + k32(4294967295)
@@ -11629,7 +17503,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L8:
 	*(*uint32)(unsafe.Add(b, v5)) = v1
-	fn4220(m, v2)
+	fn4221(m, v2)
 	if v4 != 0 {
 		i0 = v4
 	} else {
@@ -11644,7 +17518,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3982(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3983(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11662,13 +17536,13 @@ func fn3982(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn1581(m, v1)
+	i0 = fn1582(m, v1)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L5
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -11681,8 +17555,8 @@ L4:
 	*(*uint32)(unsafe.Add(b, v2)) = v3
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8569140), v2)
-	i0 = fn3616(m)
+	i0 = fn3604(m, i0, uint32(8569140), v2)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -11691,7 +17565,7 @@ L4:
 L3:
 	i0 = uint32(1) << (v3 & 31)
 	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	v1 = i1
 	i1 = v1 + uint32(98837)
@@ -11783,7 +17657,7 @@ L3:
 	i0 = i0 | i1
 	v1 = i0
 L2:
-	i0 = fn1574(m, v1)
+	i0 = fn1575(m, v1)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -11793,7 +17667,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3983(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3984(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -11810,7 +17684,7 @@ func fn3983(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8409117), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8409117), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -11818,12 +17692,12 @@ func fn3983(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -11832,12 +17706,12 @@ L2:
 L3:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -11860,7 +17734,7 @@ L6:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8392888), i2)
+	i0 = fn3604(m, i0, uint32(8392888), i2)
 	goto L1
 L5:
 	if v1 < uint32(32768) {
@@ -11872,11 +17746,11 @@ L5:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8390944), uint32(0))
+	i0 = fn3604(m, i0, uint32(8390944), uint32(0))
 	goto L1
 L9:
 	i3 = v1 & uint32(32767)
-	i2 = fn3973(m, v2, i3)
+	i2 = fn3974(m, v2, i3)
 	if i2 != 0 {
 		i0 = uint32(0)
 	} else {
@@ -11888,7 +17762,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, v3)) = v2
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8569140), v3)
+	i0 = fn3604(m, i0, uint32(8569140), v3)
 L1:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -11897,7 +17771,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3984(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3985(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11916,7 +17790,7 @@ func fn3984(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8409168), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8409168), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -11924,12 +17798,12 @@ func fn3984(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
@@ -11957,7 +17831,7 @@ L8:
 L7:
 	*(*uint32)(unsafe.Add(b, v3)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8569140), v3)
+	i0 = fn3604(m, i0, uint32(8569140), v3)
 	goto L4
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+112))
@@ -12031,9 +17905,9 @@ L10:
 	goto L3
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8405786), uint32(0))
+	i0 = fn3604(m, i0, uint32(8405786), uint32(0))
 L4:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L11
 	}
@@ -12042,7 +17916,7 @@ L4:
 L11:
 	v2 = k32(4294967295)
 L3:
-	i0 = fn1574(m, v2)
+	i0 = fn1575(m, v2)
 	v2 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -12052,7 +17926,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3985(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3986(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12073,7 +17947,7 @@ func fn3985(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8409151), v2, uint32(3), uint32(3))
+	i0 = fn3735(m, uint32(8409151), v2, uint32(3), uint32(3))
 	if i0 != 0 {
 		goto L2
 	}
@@ -12081,12 +17955,12 @@ func fn3985(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -12098,12 +17972,12 @@ L3:
 	v2 = i0
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -12116,7 +17990,7 @@ L4:
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8405786), uint32(0))
+	i0 = fn3604(m, i0, uint32(8405786), uint32(0))
 	goto L1
 L5:
 	if v4 < uint32(6) {
@@ -12125,7 +17999,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, v3)) = v4
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8569140), v3)
+	i0 = fn3604(m, i0, uint32(8569140), v3)
 	goto L1
 L6:
 	i0 = v5 & uint32(98304)
@@ -12138,7 +18012,7 @@ L6:
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8390944), uint32(0))
+	i0 = fn3604(m, i0, uint32(8390944), uint32(0))
 	goto L1
 L7:
 	i0 = v5 & k32(4294868991)
@@ -12154,10 +18028,10 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8392859), i2)
+	i0 = fn3604(m, i0, uint32(8392859), i2)
 	goto L1
 L8:
-	i2 = fn3975(m, v2, v4, v6)
+	i2 = fn3976(m, v2, v4, v6)
 	if i2 != 0 {
 		i0 = uint32(0)
 	} else {
@@ -12172,7 +18046,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3986(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3987(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12197,11 +18071,11 @@ func fn3986(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v3 = i0
-	fn4219(m, v3)
+	fn4220(m, v3)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
 	i0 = v4 + uint32(512)
@@ -12209,9 +18083,9 @@ func fn3986(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 > uint32(256) {
 		goto L1
 	}
-	fn4220(m, v3)
+	fn4221(m, v3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3603(m, i0, uint32(8421150), uint32(0))
+	i0 = fn3604(m, i0, uint32(8421150), uint32(0))
 	m.depth--
 	return uint32(0)
 L1:
@@ -12267,9 +18141,9 @@ L5:
 		goto L5
 	}
 L4:
-	i0 = fn3974(m, v3)
+	i0 = fn3975(m, v3)
 	v4 = i0
-	fn4220(m, v3)
+	fn4221(m, v3)
 	if v4 != 0 {
 		i0 = uint32(0)
 	} else {
@@ -12281,7 +18155,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn3987(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3988(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12307,10 +18181,10 @@ func fn3987(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -12326,9 +18200,9 @@ L2:
 	}
 	i1 = v5 + uint32(8706716)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i2 = fn1574(m, v6)
+	i2 = fn1575(m, v6)
 	v6 = i2
-	i0 = fn1760(m, v4, i1, v6)
+	i0 = fn1761(m, v4, i1, v6)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v8 = i0
@@ -12341,7 +18215,7 @@ L2:
 	if v8 != 0 {
 		goto L4
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L4:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L3
@@ -12357,7 +18231,7 @@ L4:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return uint32(0)
 L3:
@@ -12376,7 +18250,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3988(m *Module, v0 uint32) uint32 {
+func fn3989(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i1 uint32
@@ -12391,7 +18265,7 @@ func fn3988(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn3989(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3990(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12414,7 +18288,7 @@ func fn3989(m *Module, v0 uint32, v1 uint32) uint32 {
 	v4 = i1
 	i2 = v0 + uint32(28)
 	v5 = i2
-	i0 = fn3432(m, v1, v4, v5, uint32(10), uint32(4))
+	i0 = fn3433(m, v1, v4, v5, uint32(10), uint32(4))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12449,7 +18323,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3990(m *Module, v0 uint32) uint32 {
+func fn3991(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12523,7 +18397,7 @@ L6:
 		goto L3
 	}
 L2:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = uint64(0)
 L1:
 	return uint32(0)
@@ -12531,7 +18405,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3991(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn3992(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -12555,7 +18429,7 @@ func fn3991(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i1 = v0 + uint32(8)
 	v5 = i1
 	i2 = v0 + uint32(12)
-	i0 = fn3432(m, i0, v5, i2, uint32(100), uint32(44))
+	i0 = fn3433(m, i0, v5, i2, uint32(100), uint32(44))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12586,7 +18460,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3992(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn3993(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -12612,7 +18486,7 @@ func fn3992(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	i1 = v0 + uint32(8)
 	v6 = i1
 	i2 = v0 + uint32(12)
-	i0 = fn3432(m, i0, v6, i2, uint32(100), uint32(44))
+	i0 = fn3433(m, i0, v6, i2, uint32(100), uint32(44))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -12713,7 +18587,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3993(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn3994(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -12726,7 +18600,7 @@ func fn3993(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v2
 	if v2 != 0 {
@@ -12734,14 +18608,14 @@ func fn3993(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	return k32(4294967295)
 L1:
-	i0 = fn1501(m, v2, v1)
+	i0 = fn1502(m, v2, v1)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3994(m *Module, v0 uint32) {
+func fn3995(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12767,26 +18641,26 @@ func fn3994(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn3995(m *Module) uint32 {
+func fn3996(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn3706(m, uint32(10084608))
+	i0 = fn3707(m, uint32(10084608))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -12798,14 +18672,14 @@ func fn3995(m *Module) uint32 {
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	i0 = v0 + uint32(16)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	fn3701(m, v0)
+	fn3702(m, v0)
 L1:
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn3996(m *Module, v0 uint32) {
+func fn3997(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12820,8 +18694,8 @@ func fn3996(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
-	i0 = fn4221(m)
+	fn3703(m, v0)
+	i0 = fn4222(m)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	v2 = i0
@@ -12830,10 +18704,10 @@ func fn3996(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	if i0 != uint32(1732) {
+	if i0 != uint32(1733) {
 		goto L1
 	}
-	fn2070(m, v1, v0)
+	fn2071(m, v1, v0)
 	m.depth--
 	return
 L1:
@@ -12855,15 +18729,15 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	fn3710(m, v0)
+	fn3711(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
 	v0 = i1
@@ -12875,7 +18749,7 @@ L2:
 	if int32(v0) < int32(uint32(101)) {
 		goto L3
 	}
-	fn2071(m, v1)
+	fn2072(m, v1)
 L3:
 	m.depth--
 	return
@@ -12883,7 +18757,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn3997(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn3998(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -12909,7 +18783,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3998(m *Module, v0 uint32) uint32 {
+func fn3999(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -12937,7 +18811,7 @@ func fn3998(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -12945,7 +18819,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn3999(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4000(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12969,7 +18843,7 @@ func fn3999(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v4 != v3 {
 		goto L4
 	}
-	i0 = fn3738(m, uint32(8486018), v1)
+	i0 = fn3739(m, uint32(8486018), v1)
 	if i0 != 0 {
 		goto L5
 	}
@@ -12979,7 +18853,7 @@ L6:
 	if v1 == 0 {
 		goto L3
 	}
-	i0 = fn3738(m, uint32(8486018), v1)
+	i0 = fn3739(m, uint32(8486018), v1)
 	if i0 != 0 {
 		goto L3
 	}
@@ -13003,14 +18877,14 @@ L3:
 		goto L1
 	}
 L2:
-	i0 = fn3737(m, uint32(8486018), v2)
+	i0 = fn3738(m, uint32(8486018), v2)
 	if i0 != 0 {
 		goto L1
 	}
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn3706(m, uint32(10084608))
+	i0 = fn3707(m, uint32(10084608))
 	v0 = i0
 	if v0 != 0 {
 		goto L7
@@ -13025,14 +18899,14 @@ L7:
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	i0 = v0 + uint32(16)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	fn3701(m, v0)
+	fn3702(m, v0)
 	m.depth--
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4000(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4001(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -13071,19 +18945,19 @@ func fn4000(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 L3:
 	v5 = uint32(0)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10084860), uint32(6), uint32(6), uint32(0), v4)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10084860), uint32(6), uint32(6), uint32(0), v4)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -13092,12 +18966,12 @@ L2:
 L4:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -13106,12 +18980,12 @@ L4:
 L5:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -13120,12 +18994,12 @@ L5:
 L6:
 	i0 = v1 + uint32(12)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v7 = i0
 	if v7 != k32(4294967295) {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -13134,12 +19008,12 @@ L6:
 L7:
 	i0 = v1 + uint32(16)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v8 = i0
 	if v8 != k32(4294967295) {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -13148,12 +19022,12 @@ L7:
 L8:
 	i0 = v1 + uint32(20)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v9 = i0
 	if v9 != k32(4294967295) {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
@@ -13166,7 +19040,7 @@ L9:
 	i1 = v0 + uint32(8)
 	v1 = i1
 	i2 = v0 + uint32(12)
-	i0 = fn3432(m, i0, v1, i2, uint32(100), uint32(44))
+	i0 = fn3433(m, i0, v1, i2, uint32(100), uint32(44))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -13197,7 +19071,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4001(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4002(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -13216,12 +19090,12 @@ func fn4001(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	v0 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = fn1574(m, v2)
+	i0 = fn1575(m, v2)
 	v0 = i0
 L1:
 	m.depth--
@@ -13230,7 +19104,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4002(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4003(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -13262,19 +19136,19 @@ func fn4002(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	v5 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10084928), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10084928), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -13287,7 +19161,7 @@ L4:
 	v1 = i1
 	i2 = v0 + uint32(28)
 	v2 = i2
-	i0 = fn3432(m, v3, v1, v2, uint32(10), uint32(4))
+	i0 = fn3433(m, v3, v1, v2, uint32(10), uint32(4))
 	if i0 != k32(4294967295) {
 		goto L5
 	}
@@ -13327,7 +19201,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4003(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4004(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -13355,7 +19229,7 @@ func fn4003(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	v5 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10084996), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10084996), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -13371,7 +19245,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v4)) = v1
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8528120), v4)
+	i0 = fn3604(m, i0, uint32(8528120), v4)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
@@ -13379,7 +19253,7 @@ L4:
 	if v1 != 0 {
 		goto L6
 	}
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v1
 	if v1 == 0 {
@@ -13387,7 +19261,7 @@ L4:
 	}
 L6:
 	v5 = uint32(10059656)
-	i0 = fn1501(m, v1, v2)
+	i0 = fn1502(m, v1, v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
@@ -13401,7 +19275,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4004(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4005(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -13417,7 +19291,7 @@ func fn4004(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	m.depth--
 	return i0
 L1:
@@ -13435,7 +19309,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4005(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4006(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13523,11 +19397,11 @@ L6:
 		goto L3
 	}
 L2:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = uint64(0)
 L1:
 	v5 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v8 = i0
 	if v8 == 0 {
 		goto L7
@@ -13581,7 +19455,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v11
 	i1 = v2 + uint32(32)
-	i0 = fn4085(m, uint32(8562007), i1)
+	i0 = fn4086(m, uint32(8562007), i1)
 	v5 = i0
 	goto L11
 L12:
@@ -13593,13 +19467,13 @@ L12:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v10
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(10059656)
 	*(*uint32)(unsafe.Add(b, v2)) = v11
-	i0 = fn4085(m, uint32(8562016), v2)
+	i0 = fn4086(m, uint32(8562016), v2)
 	v5 = i0
 L11:
 	if v5 == 0 {
 		goto L9
 	}
-	i0 = fn1501(m, v8, v5)
+	i0 = fn1502(m, v8, v5)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v7 = i0
@@ -13612,7 +19486,7 @@ L11:
 	if v7 != 0 {
 		goto L13
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L13:
 	if v6 != 0 {
 		goto L9
@@ -13640,7 +19514,7 @@ L9:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L7:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -13649,7 +19523,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn4006(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4007(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
@@ -13657,14 +19531,14 @@ func fn4006(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v0, i1, uint32(8453203))
+	fn3616(m, v0, i1, uint32(8453203))
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4007(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4008(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13678,7 +19552,7 @@ func fn4007(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = k32(10089824) + uint32(31848)
-	i0 = fn4368(m, i0)
+	i0 = fn4369(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L1
@@ -13686,7 +19560,7 @@ func fn4007(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn852(m, v2, v1)
+	i0 = fn853(m, v2, v1)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -13699,7 +19573,7 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	m.depth--
 	return v1
@@ -13707,7 +19581,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4008(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4009(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13738,20 +19612,20 @@ func fn4008(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = fn1384(m, i0)
+	i0 = fn1385(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
 	}
 	v4 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v0, i1, uint32(8579436))
+	fn3616(m, v0, i1, uint32(8579436))
 	goto L1
 L2:
 	v5 = k32(4294967295)
 	i1 = k32(10089824) + uint32(21616)
 	i2 = v2 + uint32(44)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -13763,7 +19637,7 @@ L2:
 	}
 	i1 = k32(10089824) + uint32(22528)
 	i2 = v2 + uint32(40)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -13773,10 +19647,10 @@ L2:
 		goto L5
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
-	fn3615(m, v0, i1, uint32(8522193))
+	fn3616(m, v0, i1, uint32(8522193))
 	goto L3
 L5:
-	i1 = fn590(m, v4)
+	i1 = fn591(m, v4)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+44)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
@@ -13792,7 +19666,7 @@ L5:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
 	v4 = i0
@@ -13802,7 +19676,7 @@ L6:
 	}
 L4:
 	v5 = uint32(0)
-	i0 = fn516(m, v4, uint32(0))
+	i0 = fn517(m, v4, uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L9
@@ -13818,7 +19692,7 @@ L10:
 		goto L11
 	}
 	i1 = k32(10089824) + uint32(24548)
-	i0 = fn2034(m, v1, i1)
+	i0 = fn2035(m, v1, i1)
 	v7 = i0
 	if v7 != 0 {
 		goto L12
@@ -13835,7 +19709,7 @@ L10:
 	if v7 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L8
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
@@ -13849,7 +19723,7 @@ L12:
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3608(m, v0, v8, uint32(8432243), v2)
+	i0 = fn3609(m, v0, v8, uint32(8432243), v2)
 	goto L13
 L14:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
@@ -13869,7 +19743,7 @@ L14:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
 	i3 = v2 + uint32(16)
-	i0 = fn3608(m, v0, v8, uint32(8432101), i3)
+	i0 = fn3609(m, v0, v8, uint32(8432101), i3)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v8 = i0
@@ -13882,7 +19756,7 @@ L13:
 	if v8 != 0 {
 		goto L15
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L15:
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -13896,7 +19770,7 @@ L15:
 	if v7 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L8
 L11:
 	if v6 != 0 {
@@ -13989,10 +19863,10 @@ L18:
 	if v7 != 0 {
 		goto L16
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L16
 L17:
-	i0 = fn2034(m, v1, v4)
+	i0 = fn2035(m, v1, v4)
 	v7 = i0
 	if v7 != 0 {
 		goto L27
@@ -14004,11 +19878,11 @@ L27:
 	if i0 != uint32(10051608) {
 		goto L28
 	}
-	i0 = fn1711(m, v3, v4, v7)
+	i0 = fn1712(m, v3, v4, v7)
 	v5 = i0
 	goto L26
 L28:
-	i0 = fn519(m, v3, v4, v7)
+	i0 = fn520(m, v3, v4, v7)
 	v5 = i0
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -14022,7 +19896,7 @@ L26:
 	if v9 != 0 {
 		goto L29
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L29:
 	if v7 == 0 {
 		goto L30
@@ -14038,7 +19912,7 @@ L29:
 	if v4 != 0 {
 		goto L30
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L30:
 	if int32(v5) < int32(uint32(0)) {
 		goto L8
@@ -14047,21 +19921,21 @@ L16:
 	i0 = v8 + uint32(1)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
-	i0 = fn516(m, i0, v8)
+	i0 = fn517(m, i0, v8)
 	v4 = i0
 	if v4 != 0 {
 		goto L10
 	}
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn3618(m, v0, i1)
+	i0 = fn3619(m, v0, i1)
 	if i0 != 0 {
 		goto L31
 	}
 	v5 = k32(4294967295)
 	goto L8
 L31:
-	fn3609(m, v0)
+	fn3610(m, v0)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
 	v4 = i0
@@ -14076,7 +19950,7 @@ L8:
 	if v7 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -14089,7 +19963,7 @@ L3:
 	if v4 != 0 {
 		goto L32
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L32:
 	if int32(v5) < int32(uint32(0)) {
 		i0 = uint32(0)
@@ -14105,7 +19979,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4009(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4010(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14123,7 +19997,7 @@ func fn4009(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3617(m, v1, i1)
+	i0 = fn3618(m, v1, i1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
@@ -14152,14 +20026,14 @@ L4:
 		goto L2
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026564))
-	i0 = fn3617(m, v1, i1)
+	i0 = fn3618(m, v1, i1)
 	if i0 == 0 {
 		goto L2
 	}
 	v0 = uint32(8458086)
 L3:
-	i1 = fn8105(m, v0)
-	i0 = fn2678(m, v0, i1)
+	i1 = fn8106(m, v0)
+	i0 = fn2679(m, v0, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L6
@@ -14169,7 +20043,7 @@ L3:
 L6:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn852(m, i0, v0)
+	i0 = fn853(m, i0, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L7
@@ -14185,7 +20059,7 @@ L6:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	m.depth--
 	return uint32(0)
 L7:
@@ -14197,7 +20071,7 @@ L7:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L8:
-	fn1082(m, v2, v1)
+	fn1083(m, v2, v1)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -14206,7 +20080,7 @@ L8:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L9:
-	fn1085(m, v2, v1)
+	fn1086(m, v2, v1)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
 	if v1 != uint32(1073741823) {
@@ -14224,7 +20098,7 @@ L10:
 	m.depth--
 	return v2
 L11:
-	fn2072(m, v0)
+	fn2073(m, v0)
 	m.depth--
 	return v2
 L2:
@@ -14244,16 +20118,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4010(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4011(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn564(m, v1)
+	i0 = fn565(m, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4011(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4012(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -14264,27 +20138,27 @@ func fn4011(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn2295(m, i0, i1)
+	i0 = fn2296(m, i0, i1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4012(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4013(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2588(m, v1, uint32(0), uint32(0))
+	i0 = fn2589(m, v1, uint32(0), uint32(0))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4013(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4014(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
@@ -14292,18 +20166,9 @@ func fn4013(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3615(m, v0, i1, uint32(8453203))
+	fn3616(m, v0, i1, uint32(8453203))
 	m.depth--
 	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn4014(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1087(m, v1, v2)
-	return i0
 }
 
 //go:norace
@@ -14311,11 +20176,7 @@ func fn4014(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 func fn4015(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2588(m, v1, v2, uint32(0))
-	m.depth--
+	i0 = fn1088(m, v1, v2)
 	return i0
 }
 
@@ -14327,14 +20188,27 @@ func fn4016(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2588(m, v1, uint32(0), v2)
+	i0 = fn2589(m, v1, v2, uint32(0))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4017(m *Module, v0 uint32) uint32 {
+func fn4017(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn2589(m, v1, uint32(0), v2)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4018(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -14353,7 +20227,7 @@ func fn4017(m *Module, v0 uint32) uint32 {
 	i0 = uint32(8707344) + i1
 	i0 = i0 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2675(m, i0)
+	i0 = fn2676(m, i0)
 	v1 = i0
 L1:
 	m.depth--
@@ -14362,7 +20236,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4018(m *Module, v0 uint32) uint32 {
+func fn4019(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -14381,7 +20255,7 @@ func fn4018(m *Module, v0 uint32) uint32 {
 	i0 = uint32(8707440) + i1
 	i0 = i0 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2675(m, i0)
+	i0 = fn2676(m, i0)
 	v1 = i0
 L1:
 	m.depth--
@@ -14390,7 +20264,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4019(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4020(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14411,7 +20285,7 @@ func fn4019(m *Module, v0 uint32, v1 uint32) uint32 {
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i2 = v2 + uint32(12)
-	i0 = fn3976(m, v0, uint32(7), i2)
+	i0 = fn3977(m, v0, uint32(7), i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L2
 	}
@@ -14445,7 +20319,7 @@ L6:
 	v1 = i0
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	i0 = fn3975(m, v0, uint32(7), v1)
+	i0 = fn3976(m, v0, uint32(7), v1)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -14455,7 +20329,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4020(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4021(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14474,8 +20348,8 @@ func fn4020(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = fn4379(m, i0, uint32(8492299), uint32(0), uint32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = fn4380(m, i0, uint32(8492299), uint32(0), uint32(0))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L1
 	}
@@ -14490,18 +20364,18 @@ L1:
 	}
 	*(*uint8)(unsafe.Add(b, uint64(v3)+98851)) = uint8(k32(1))
 	v3 = uint32(12319)
-	i0 = fn4022(m, uint32(6), uint32(1760), uint32(0), uint32(0), uint32(1))
+	i0 = fn4023(m, uint32(6), uint32(1761), uint32(0), uint32(0), uint32(1))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn2014(m, uint32(10085040))
+	i0 = fn2015(m, uint32(10085040))
 	v4 = i0
 	if v4 == 0 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = uint32(1761)
-	i0 = fn3970(m, uint32(6), uint32(13), v4)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = uint32(1762)
+	i0 = fn3971(m, uint32(6), uint32(13), v4)
 	v5 = i0
 	if v5 == 0 {
 		goto L4
@@ -14517,7 +20391,7 @@ L1:
 	if v6 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -14530,20 +20404,20 @@ L4:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
-	i0 = fn4022(m, uint32(6), uint32(1762), uint32(3), uint32(2), uint32(3))
+	i0 = fn4023(m, uint32(6), uint32(1763), uint32(3), uint32(2), uint32(3))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn2014(m, uint32(10085040))
+	i0 = fn2015(m, uint32(10085040))
 	v4 = i0
 	if v4 == 0 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(3)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = uint32(1763)
-	i0 = fn3970(m, uint32(6), uint32(12), v4)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = uint32(1764)
+	i0 = fn3971(m, uint32(6), uint32(12), v4)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
@@ -14559,7 +20433,7 @@ L5:
 	if v6 != 0 {
 		goto L6
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -14572,17 +20446,17 @@ L6:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L7:
-	i0 = fn4022(m, uint32(6), uint32(1764), uint32(4), uint32(4), k32(4294967295))
+	i0 = fn4023(m, uint32(6), uint32(1765), uint32(4), uint32(4), k32(4294967295))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn4022(m, uint32(6), uint32(1764), uint32(6), uint32(15), k32(4294967295))
+	i0 = fn4023(m, uint32(6), uint32(1765), uint32(6), uint32(15), k32(4294967295))
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn4022(m, uint32(6), uint32(1764), uint32(5), uint32(16), k32(4294967295))
+	i0 = fn4023(m, uint32(6), uint32(1765), uint32(5), uint32(16), k32(4294967295))
 	if i0 != 0 {
 		goto L2
 	}
@@ -14629,7 +20503,7 @@ L8:
 	if v2 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	if v0 != 0 {
 		i0 = uint32(12319)
@@ -14638,14 +20512,14 @@ L9:
 	}
 	v3 = i0
 L2:
-	i0 = fn3973(m, uint32(6), v3)
+	i0 = fn3974(m, uint32(6), v3)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4021(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4022(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -14664,7 +20538,7 @@ func fn4021(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
 	if i0 != 0 {
@@ -14673,13 +20547,13 @@ func fn4021(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	m.depth--
 	return uint32(10059656)
 L1:
-	i0 = fn3387(m)
+	i0 = fn3388(m)
 	v5 = i0
 	if v5 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8548936))
+	fn3605(m, i0, uint32(8548936))
 	m.depth--
 	return uint32(0)
 L2:
@@ -14707,7 +20581,7 @@ L3:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L4:
 	if v4 != 0 {
 		i0 = uint32(0)
@@ -14720,7 +20594,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn4022(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4023(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -14731,7 +20605,7 @@ func fn4022(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2014(m, uint32(10085040))
+	i0 = fn2015(m, uint32(10085040))
 	v5 = i0
 	if v5 != 0 {
 		goto L1
@@ -14741,7 +20615,7 @@ func fn4022(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v1
-	i0 = fn3970(m, v0, v3, v5)
+	i0 = fn3971(m, v0, v3, v5)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
@@ -14757,12 +20631,12 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	if int32(v4) < int32(uint32(0)) {
 		goto L3
 	}
-	i0 = fn3970(m, v0, v4, v5)
+	i0 = fn3971(m, v0, v4, v5)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -14778,7 +20652,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
@@ -14791,85 +20665,10 @@ L3:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L4:
 	m.depth--
 	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn4023(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(10059656)
-L1:
-	i0 = fn3387(m)
-	v5 = i0
-	if v5 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8548936))
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, i0, v5, i2, uint32(10059656))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L4
-	}
-	fn2072(m, v5)
-L4:
-	if v4 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = uint32(10059656)
-	}
-	m.depth--
-	return i0
 }
 
 //go:norace
@@ -14893,7 +20692,7 @@ func fn4024(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
 	if i0 != 0 {
@@ -14902,44 +20701,41 @@ func fn4024(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	m.depth--
 	return uint32(10059656)
 L1:
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn3388(m)
 	v5 = i0
-	i0 = fn3387(m)
-	v1 = i0
-	if v1 != 0 {
+	if v5 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8548936))
+	fn3605(m, i0, uint32(8548936))
 	m.depth--
 	return uint32(0)
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
 	if v6 == uint32(1073741823) {
 		goto L3
 	}
 	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
+	*(*uint32)(unsafe.Add(b, v5)) = i1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, i0, v1, i2, v5)
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, i0, v5, i2, uint32(10059656))
 	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
 	if v0 == uint32(1073741823) {
 		goto L4
 	}
 	i1 = v0 + k32(4294967295)
 	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
+	*(*uint32)(unsafe.Add(b, v5)) = v0
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v5)
 L4:
 	if v4 != 0 {
 		i0 = uint32(0)
@@ -14971,7 +20767,7 @@ func fn4025(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
 	if i0 != 0 {
@@ -14980,13 +20776,91 @@ func fn4025(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	m.depth--
 	return uint32(10059656)
 L1:
-	i0 = fn3387(m)
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	i0 = fn3388(m)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8548936))
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, i0, v1, i2, v5)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	if v4 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = uint32(10059656)
+	}
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4026(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(10059656)
+L1:
+	i0 = fn3388(m)
 	v5 = i0
 	if v5 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8548936))
+	fn3605(m, i0, uint32(8548936))
 	m.depth--
 	return uint32(0)
 L2:
@@ -15014,7 +20888,7 @@ L3:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L4:
 	if v4 != 0 {
 		i0 = uint32(0)
@@ -15027,7 +20901,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn4026(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4027(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15056,12 +20930,12 @@ func fn4026(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v5 == uint32(10058324) {
 		goto L2
 	}
-	i0 = fn2348(m, v5, uint32(10058324))
+	i0 = fn2349(m, v5, uint32(10058324))
 	if i0 == 0 {
 		goto L1
 	}
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+56))
 	if i0 != 0 {
@@ -15070,13 +20944,13 @@ L2:
 	m.depth--
 	return uint32(10059656)
 L3:
-	i0 = fn3387(m)
+	i0 = fn3388(m)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8548936))
+	fn3605(m, i0, uint32(8548936))
 	m.depth--
 	return uint32(0)
 L4:
@@ -15104,7 +20978,7 @@ L5:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	if v4 != 0 {
 		i0 = uint32(0)
@@ -15138,7 +21012,7 @@ L9:
 	m.depth--
 	return uint32(0)
 L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+56))
 	if i0 != 0 {
@@ -15147,14 +21021,14 @@ L10:
 	v1 = uint32(10059656)
 	goto L11
 L12:
-	i0 = fn3387(m)
+	i0 = fn3388(m)
 	v1 = i0
 	if v1 != 0 {
 		goto L13
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8548936))
+	fn3605(m, i0, uint32(8548936))
 	goto L11
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -15181,7 +21055,7 @@ L14:
 	if v0 != 0 {
 		goto L15
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L15:
 	if v5 != 0 {
 		i0 = uint32(0)
@@ -15201,7 +21075,7 @@ L11:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return v1
 L8:
@@ -15222,24 +21096,24 @@ L16:
 	if v5 == uint32(10058324) {
 		goto L17
 	}
-	i0 = fn2348(m, v5, uint32(10058324))
+	i0 = fn2349(m, v5, uint32(10058324))
 	if i0 == 0 {
 		goto L7
 	}
 L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+56))
 	if i0 == 0 {
 		goto L7
 	}
-	i0 = fn3387(m)
+	i0 = fn3388(m)
 	v1 = i0
 	if v1 != 0 {
 		goto L18
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8548936))
+	fn3605(m, i0, uint32(8548936))
 	m.depth--
 	return uint32(0)
 L18:
@@ -15267,7 +21141,7 @@ L19:
 	if v5 != 0 {
 		goto L20
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L20:
 	if v4 != 0 {
 		i0 = uint32(0)
@@ -15282,7 +21156,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn4027(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4028(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15305,8 +21179,8 @@ func fn4027(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	v4 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = fn4379(m, i0, uint32(8502083), uint32(0), uint32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = fn4380(m, i0, uint32(8502083), uint32(0), uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -15317,18 +21191,18 @@ func fn4027(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	*(*uint8)(unsafe.Add(b, uint64(v5)+98852)) = uint8(k32(1))
-	i0 = fn4022(m, uint32(7), uint32(1765), uint32(0), uint32(0), uint32(1))
+	i0 = fn4023(m, uint32(7), uint32(1766), uint32(0), uint32(0), uint32(1))
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn2014(m, uint32(10085040))
+	i0 = fn2015(m, uint32(10085040))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = uint32(1766)
-	i0 = fn3970(m, uint32(7), uint32(13), v5)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = uint32(1767)
+	i0 = fn3971(m, uint32(7), uint32(13), v5)
 	v6 = i0
 	if v6 == 0 {
 		goto L3
@@ -15344,7 +21218,7 @@ func fn4027(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v7 != 0 {
 		goto L3
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -15357,16 +21231,16 @@ L3:
 	if v6 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L4:
-	i0 = fn2014(m, uint32(10085040))
+	i0 = fn2015(m, uint32(10085040))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = uint32(3)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = uint32(1767)
-	i0 = fn3970(m, uint32(7), uint32(2), v5)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = uint32(1768)
+	i0 = fn3971(m, uint32(7), uint32(2), v5)
 	v6 = i0
 	if v6 == 0 {
 		goto L5
@@ -15382,7 +21256,7 @@ L4:
 	if v7 != 0 {
 		goto L5
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -15395,16 +21269,16 @@ L5:
 	if v6 != 0 {
 		goto L6
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L6:
-	i0 = fn2014(m, uint32(10085040))
+	i0 = fn2015(m, uint32(10085040))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = uint32(3)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = uint32(1768)
-	i0 = fn3970(m, uint32(7), uint32(3), v5)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = uint32(1769)
+	i0 = fn3971(m, uint32(7), uint32(3), v5)
 	v6 = i0
 	if v6 == 0 {
 		goto L7
@@ -15420,7 +21294,7 @@ L6:
 	if v7 != 0 {
 		goto L7
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -15433,29 +21307,29 @@ L7:
 	if v6 != 0 {
 		goto L8
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L8:
-	i0 = fn4022(m, uint32(7), uint32(1769), uint32(1), uint32(10), uint32(9))
+	i0 = fn4023(m, uint32(7), uint32(1770), uint32(1), uint32(10), uint32(9))
 	if i0 != 0 {
 		goto L1
 	}
 	v4 = k32(4294967295)
-	i0 = fn4022(m, uint32(7), uint32(1770), uint32(2), uint32(5), k32(4294967295))
+	i0 = fn4023(m, uint32(7), uint32(1771), uint32(2), uint32(5), k32(4294967295))
 	if i0 != 0 {
 		goto L1
 	}
 	v4 = k32(4294967295)
-	i0 = fn4022(m, uint32(7), uint32(1771), uint32(3), uint32(12), k32(4294967295))
+	i0 = fn4023(m, uint32(7), uint32(1772), uint32(3), uint32(12), k32(4294967295))
 	if i0 != 0 {
 		goto L1
 	}
 	v4 = k32(4294967295)
-	i0 = fn4022(m, uint32(7), uint32(1772), uint32(2), uint32(7), k32(4294967295))
+	i0 = fn4023(m, uint32(7), uint32(1773), uint32(2), uint32(7), k32(4294967295))
 	if i0 != 0 {
 		goto L1
 	}
 	v4 = k32(4294967295)
-	i0 = fn4022(m, uint32(7), uint32(1773), uint32(7), uint32(6), k32(4294967295))
+	i0 = fn4023(m, uint32(7), uint32(1774), uint32(7), uint32(6), k32(4294967295))
 	if i0 != 0 {
 		goto L1
 	}
@@ -15502,7 +21376,7 @@ L9:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L10:
 	v2 = uint32(0)
 	v4 = k32(4294967295)
@@ -15513,7 +21387,7 @@ L10:
 		goto L11
 	}
 	v2 = uint32(13999)
-	i0 = fn3387(m)
+	i0 = fn3388(m)
 	v0 = i0
 	if v0 == 0 {
 		goto L11
@@ -15528,7 +21402,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
 	v4 = k32(4294967295)
 	i2 = v3 + uint32(12)
-	i0 = fn3976(m, v0, uint32(7), i2)
+	i0 = fn3977(m, v0, uint32(7), i2)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
@@ -15541,13 +21415,13 @@ L10:
 	i1 = v4 | uint32(64)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v4
-	i0 = fn3975(m, v0, uint32(7), v4)
+	i0 = fn3976(m, v0, uint32(7), v4)
 	v4 = i0
 	if v4 != 0 {
 		goto L1
 	}
 L11:
-	i0 = fn3973(m, uint32(7), v2)
+	i0 = fn3974(m, uint32(7), v2)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -15557,19 +21431,10 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4028(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn4037(m, v0, uint32(10059656))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
 func fn4029(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn4037(m, v0, uint32(10059656))
+	i0 = fn4038(m, v0, uint32(10059656))
 	return i0
 }
 
@@ -15578,12 +21443,7 @@ func fn4029(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 func fn4030(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn4037(m, v0, i1)
+	i0 = fn4038(m, v0, uint32(10059656))
 	return i0
 }
 
@@ -15597,13 +21457,27 @@ func fn4031(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	b := m.base
 	i1 = v1 + uint32(8)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn4037(m, v0, i1)
+	i0 = fn4038(m, v0, i1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
 func fn4032(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn4038(m, v0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4033(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15626,7 +21500,7 @@ func fn4032(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
-	i0 = fn1078(m, v5)
+	i0 = fn1079(m, v5)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -15643,7 +21517,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v5
 	*(*uint32)(unsafe.Add(b, v4)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v1
-	i0 = fn2294(m, uint32(3), v4)
+	i0 = fn2295(m, uint32(3), v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
@@ -15656,7 +21530,7 @@ L1:
 	if v6 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	if v5 != 0 {
 		goto L4
@@ -15664,7 +21538,7 @@ L2:
 	v1 = uint32(0)
 	goto L3
 L4:
-	i0 = fn4037(m, v0, v5)
+	i0 = fn4038(m, v0, v5)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -15677,7 +21551,7 @@ L4:
 	if v6 != 0 {
 		goto L3
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L3:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -15686,7 +21560,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4033(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4034(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15706,7 +21580,7 @@ func fn4033(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v4 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+60))
 	if i0 == 0 {
@@ -15714,15 +21588,15 @@ func fn4033(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v6 = i0
-	i0 = fn3387(m)
+	i0 = fn3388(m)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8548981))
+	fn3605(m, i0, uint32(8548981))
 	m.depth--
 	return uint32(0)
 L2:
@@ -15760,7 +21634,7 @@ L3:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	if v4 != 0 {
 		i0 = uint32(0)
@@ -15775,16 +21649,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4034(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4035(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn4037(m, v0, uint32(0))
+	i0 = fn4038(m, v0, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4035(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4036(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15805,7 +21679,7 @@ func fn4035(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
 	if i0 != 0 {
@@ -15816,12 +21690,12 @@ func fn4035(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L1:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v5 = i0
 	v6 = uint32(10084252)
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	i0 = i0 >> (uint32(1) & 31)
 	v7 = i0
 	i1 = v5 >> (uint32(1) & 31)
@@ -15831,19 +21705,19 @@ L1:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v1 = i0
-	i0 = fn3965(m, v1, v7)
+	i0 = fn3966(m, v1, v7)
 	v7 = i0
-	i1 = fn3965(m, v1, v5)
+	i1 = fn3966(m, v1, v5)
 	if v7 != i1 {
 		goto L2
 	}
-	i0 = fn3387(m)
+	i0 = fn3388(m)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8548981))
+	fn3605(m, i0, uint32(8548981))
 	m.depth--
 	return uint32(0)
 L3:
@@ -15884,7 +21758,7 @@ L5:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	if v6 != 0 {
 		i0 = uint32(0)
@@ -15899,7 +21773,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4036(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4037(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15921,17 +21795,17 @@ func fn4036(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v4 = i0
 	m.g0 = v4
-	i0 = fn3387(m)
+	i0 = fn3388(m)
 	v5 = i0
 	if v5 != 0 {
 		goto L2
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8548981))
+	fn3605(m, i0, uint32(8548981))
 	goto L1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+60))
 	v7 = i0
@@ -15948,7 +21822,7 @@ L4:
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(0)
 	i2 = v4 + uint32(12)
-	i0 = fn3976(m, v0, uint32(7), i2)
+	i0 = fn3977(m, v0, uint32(7), i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -15965,7 +21839,7 @@ L5:
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v6
 	v5 = uint32(0)
-	i0 = fn3975(m, v0, uint32(7), v6)
+	i0 = fn3976(m, v0, uint32(7), v6)
 	if i0 != 0 {
 		goto L1
 	}
@@ -15999,7 +21873,7 @@ L7:
 	if v6 != 0 {
 		goto L8
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L8:
 	if v0 != 0 {
 		i0 = uint32(0)
@@ -16015,7 +21889,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4037(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4038(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16039,7 +21913,7 @@ func fn4037(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
 	if i0 != 0 {
@@ -16048,14 +21922,14 @@ func fn4037(m *Module, v0 uint32, v1 uint32) uint32 {
 	v4 = uint32(10059656)
 	goto L1
 L2:
-	i0 = fn3387(m)
+	i0 = fn3388(m)
 	v5 = i0
 	if v5 != 0 {
 		goto L3
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8548981))
+	fn3605(m, i0, uint32(8548981))
 	goto L1
 L3:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+25)))
@@ -16068,7 +21942,7 @@ L3:
 	v4 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i2 = v2 + uint32(12)
-	i0 = fn3976(m, v6, uint32(7), i2)
+	i0 = fn3977(m, v6, uint32(7), i2)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
@@ -16081,7 +21955,7 @@ L3:
 	i1 = v4 | uint32(64)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v4
-	i0 = fn3975(m, v6, uint32(7), v4)
+	i0 = fn3976(m, v6, uint32(7), v4)
 	if i0 == 0 {
 		goto L4
 	}
@@ -16113,7 +21987,7 @@ L5:
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L6:
 	if v4 != 0 {
 		i0 = uint32(0)
@@ -16129,7 +22003,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4038(m *Module, v0 uint32, v1 uint64, v2 uint32) uint32 {
+func fn4039(m *Module, v0 uint32, v1 uint64, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16188,13 +22062,13 @@ L4:
 	}
 L3:
 	i0 = v3 + uint32(24)
-	i0 = fn4294(m, i0)
+	i0 = fn4295(m, i0)
 	v7 = uint64(0)
 	if int64(v1) < int64(uint64(1)) {
 		goto L5
 	}
 	l0 = *(*uint64)(unsafe.Add(b, uint64(v3)+24))
-	l0 = fn4269(m, l0, v1)
+	l0 = fn4270(m, l0, v1)
 	v7 = l0
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = uint32(0)
@@ -16262,7 +22136,7 @@ L9:
 	v4 = uint32(0)
 	i1 = v3 + uint32(7)
 	i4 = v3 + uint32(8)
-	i0 = fn4108(m, v0, i1, uint32(1), v1, i4, v6)
+	i0 = fn4109(m, v0, i1, uint32(1), v1, i4, v6)
 	i0 = i0 + uint32(3)
 	switch i0 {
 	case 0:
@@ -16285,7 +22159,7 @@ L11:
 	if v8 == 0 {
 		goto L10
 	}
-	i0 = fn3769(m)
+	i0 = fn3770(m)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L10
 	}
@@ -16295,7 +22169,7 @@ L10:
 	if int64(v1) < int64(uint64(1)) {
 		goto L13
 	}
-	l0 = fn4302(m, v7)
+	l0 = fn4303(m, v7)
 	v1 = l0
 	if int64(v1) > int64(uint64(0)) {
 		l0 = v1
@@ -16317,7 +22191,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4039(m *Module, v0 uint32) uint32 {
+func fn4040(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16347,7 +22221,7 @@ L3:
 	if i0 == 0 {
 		goto L4
 	}
-	fn4109(m, v0, uint32(1774), v0)
+	fn4110(m, v0, uint32(1775), v0)
 	m.depth--
 	return uint32(0)
 L4:
@@ -16380,7 +22254,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4040(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn4041(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16405,7 +22279,7 @@ func fn4040(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	goto L1
 L2:
 	i0 = v3 + uint32(8)
-	i0 = fn4294(m, i0)
+	i0 = fn4295(m, i0)
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+8))
 	l2 = *(*uint64)(unsafe.Add(b, v1))
 	i1 = b2i(int64(l1) > int64(l2))
@@ -16425,7 +22299,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4041(m *Module, v0 uint32) {
+func fn4042(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16455,7 +22329,7 @@ func fn4041(m *Module, v0 uint32) {
 	m.g0 = v1
 	i0 = v1 + uint32(4)
 	v2 = i0
-	fn4104(m, v2)
+	fn4105(m, v2)
 	i0 = v1 | uint32(1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -16495,10 +22369,10 @@ L5:
 	if v7 != v4 {
 		goto L2
 	}
-	i0 = fn4106(m, v2, k64(18446744073709551615), uint32(0))
+	i0 = fn4107(m, v2, k64(18446744073709551615), uint32(0))
 	goto L4
 L3:
-	fn4105(m, v2)
+	fn4106(m, v2)
 	i0 = v1 + uint32(80)
 	m.g0 = i0
 	return
@@ -16509,7 +22383,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4042(m *Module, v0 uint32) {
+func fn4043(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16553,7 +22427,7 @@ L3:
 		goto L4
 	}
 	i0 = v2 + uint32(4)
-	fn4107(m, i0)
+	fn4108(m, i0)
 	goto L1
 L5:
 	i2 = *(*uint32)(unsafe.Add(b, v0))
@@ -16576,7 +22450,7 @@ L4:
 		goto L3
 	}
 L2:
-	fn4166(m, uint32(8393057), uint32(8512948))
+	fn4167(m, uint32(8393057), uint32(8512948))
 	panic(ErrUnreachable)
 L1:
 	return
@@ -16584,7 +22458,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4043(m *Module, v0 uint32) uint32 {
+func fn4044(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -16595,7 +22469,7 @@ func fn4043(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4044(m *Module, v0 uint32) {
+func fn4045(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -16607,14 +22481,14 @@ func fn4044(m *Module, v0 uint32) {
 	if v1 < uint32(2) {
 		goto L1
 	}
-	fn4110(m, v0)
+	fn4111(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4045(m *Module, v0 uint32) {
+func fn4046(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16653,7 +22527,7 @@ L4:
 L3:
 	*(*uint8)(unsafe.Add(b, uint64(v1)+15)) = uint8(k32(2))
 	i1 = v1 + uint32(15)
-	i0 = fn4108(m, v0, i1, uint32(1), k64(18446744073709551615), uint32(0), uint32(1))
+	i0 = fn4109(m, v0, i1, uint32(1), k64(18446744073709551615), uint32(0), uint32(1))
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	if i0 != uint32(1) {
 		goto L2
@@ -16666,7 +22540,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4046(m *Module, v0 uint32, v1 uint64, v2 uint32) uint32 {
+func fn4047(m *Module, v0 uint32, v1 uint64, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16708,7 +22582,7 @@ L4:
 L2:
 	*(*uint8)(unsafe.Add(b, uint64(v3)+15)) = uint8(k32(2))
 	i1 = v3 + uint32(15)
-	i0 = fn4108(m, v0, i1, uint32(1), v1, uint32(0), v2)
+	i0 = fn4109(m, v0, i1, uint32(1), v1, uint32(0), v2)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	i0 = b2i(i0 == uint32(1))
 	v5 = i0
@@ -16720,7 +22594,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4047(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4048(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16779,7 +22653,7 @@ L5:
 		goto L8
 	}
 L8:
-	fn4166(m, uint32(8500779), uint32(8501921))
+	fn4167(m, uint32(8500779), uint32(8501921))
 	panic(ErrUnreachable)
 L7:
 	v5 = uint32(4)
@@ -16791,7 +22665,7 @@ L6:
 	if i0 == 0 {
 		goto L1
 	}
-	fn4110(m, v0)
+	fn4111(m, v0)
 	goto L1
 L4:
 	i0 = v4 & uint32(2)
@@ -16814,7 +22688,7 @@ L4:
 	*(*uint8)(unsafe.Add(b, uint64(v3)+15)) = uint8(v6)
 L9:
 	i1 = v3 + uint32(15)
-	i0 = fn4108(m, v0, i1, uint32(1), k64(18446744073709551615), uint32(0), uint32(1))
+	i0 = fn4109(m, v0, i1, uint32(1), k64(18446744073709551615), uint32(0), uint32(1))
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	v4 = i0
 	goto L3
@@ -16828,7 +22702,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4048(m *Module, v0 uint32) uint32 {
+func fn4049(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var l0 uint64
@@ -16836,7 +22710,7 @@ func fn4048(m *Module, v0 uint32) uint32 {
 	var l1 uint64
 	_ = l1
 	b := m.base
-	l0 = fn4469(m)
+	l0 = fn4470(m)
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
 	i0 = b2i(l0 == l1)
 	return i0
@@ -16844,7 +22718,7 @@ func fn4048(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4049(m *Module, v0 uint32) {
+func fn4050(m *Module, v0 uint32) {
 	var v1 uint64
 	_ = v1
 	var v2 uint32
@@ -16858,7 +22732,7 @@ func fn4049(m *Module, v0 uint32) {
 	var l1 uint64
 	_ = l1
 	b := m.base
-	l0 = fn4469(m)
+	l0 = fn4470(m)
 	v1 = l0
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
 	if v1 != l1 {
@@ -16880,7 +22754,7 @@ L1:
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = fn4038(m, v0, k64(18446744073709551615), uint32(1))
+	i0 = fn4039(m, v0, k64(18446744073709551615), uint32(1))
 L2:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = v1
 	return
@@ -16888,7 +22762,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4050(m *Module, v0 uint32) {
+func fn4051(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16909,7 +22783,7 @@ func fn4050(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	l0 = fn4469(m)
+	l0 = fn4470(m)
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
 	if l0 != l1 {
 		goto L2
@@ -16949,7 +22823,7 @@ L5:
 	if i0 == 0 {
 		goto L6
 	}
-	fn4109(m, v0, uint32(1774), v0)
+	fn4110(m, v0, uint32(1775), v0)
 	m.depth--
 	return
 L6:
@@ -16973,10 +22847,10 @@ L6:
 		goto L5
 	}
 L4:
-	fn4166(m, uint32(8466958), uint32(8512948))
+	fn4167(m, uint32(8466958), uint32(8512948))
 	panic(ErrUnreachable)
 L2:
-	fn4166(m, uint32(8466973), uint32(8514217))
+	fn4167(m, uint32(8466973), uint32(8514217))
 	panic(ErrUnreachable)
 L1:
 	m.depth--
@@ -16985,16 +22859,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4051(m *Module, v0 uint32) {
+func fn4052(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
-	i0 = fn4038(m, v0, k64(18446744073709551615), uint32(1))
+	i0 = fn4039(m, v0, k64(18446744073709551615), uint32(1))
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4052(m *Module, v0 uint32) {
+func fn4053(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17022,7 +22896,7 @@ L3:
 	if i0 == 0 {
 		goto L4
 	}
-	fn4109(m, v0, uint32(1774), v0)
+	fn4110(m, v0, uint32(1775), v0)
 	goto L1
 L4:
 	i0 = v1 & uint32(255)
@@ -17045,7 +22919,7 @@ L4:
 		goto L3
 	}
 L2:
-	fn4166(m, uint32(8466958), uint32(8512948))
+	fn4167(m, uint32(8466958), uint32(8512948))
 	panic(ErrUnreachable)
 L1:
 	m.depth--
@@ -17054,7 +22928,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4053(m *Module, v0 uint32, v1 uint32) {
+func fn4054(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -17068,7 +22942,7 @@ func fn4053(m *Module, v0 uint32, v1 uint32) {
 	if v2 != i1 {
 		goto L2
 	}
-	i0 = fn4054(m, v1, uint32(1))
+	i0 = fn4055(m, v1, uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -17085,7 +22959,7 @@ L1:
 	if v2 != i1 {
 		goto L4
 	}
-	i0 = fn4054(m, v1, uint32(1))
+	i0 = fn4055(m, v1, uint32(1))
 	if i0 == 0 {
 		goto L3
 	}
@@ -17103,7 +22977,7 @@ L3:
 	if v2 != i1 {
 		goto L6
 	}
-	i0 = fn4054(m, v1, uint32(1))
+	i0 = fn4055(m, v1, uint32(1))
 	if i0 == 0 {
 		goto L5
 	}
@@ -17121,7 +22995,7 @@ L5:
 	if v2 != i1 {
 		goto L8
 	}
-	i0 = fn4054(m, v1, uint32(1))
+	i0 = fn4055(m, v1, uint32(1))
 	if i0 == 0 {
 		goto L7
 	}
@@ -17138,7 +23012,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn4054(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4055(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17165,7 +23039,7 @@ func fn4054(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == 0 {
 		goto L2
 	}
-	i0 = fn8059(m, v2, uint32(1), v3, v4)
+	i0 = fn8060(m, v2, uint32(1), v3, v4)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v3
@@ -17199,7 +23073,7 @@ L3:
 	i0 = v0 + uint32(12)
 	i1 = v1 + v2
 	v1 = i1
-	i0 = fn748(m, i0, v1)
+	i0 = fn749(m, i0, v1)
 	if i0 == 0 {
 		goto L4
 	}
@@ -17222,7 +23096,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4055(m *Module, v0 uint32) {
+func fn4056(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -17247,7 +23121,7 @@ func fn4055(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return
@@ -17255,7 +23129,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4056(m *Module, v0 uint32, v1 uint32) {
+func fn4057(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17288,7 +23162,7 @@ L2:
 	if v0 != i1 {
 		goto L4
 	}
-	i0 = fn4054(m, v1, uint32(1))
+	i0 = fn4055(m, v1, uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -17309,7 +23183,7 @@ L3:
 	if v0 != i1 {
 		goto L6
 	}
-	i0 = fn4054(m, v1, uint32(1))
+	i0 = fn4055(m, v1, uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -17331,7 +23205,7 @@ L5:
 	if v0 != i1 {
 		goto L8
 	}
-	i0 = fn4054(m, v1, uint32(1))
+	i0 = fn4055(m, v1, uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -17352,7 +23226,7 @@ L7:
 	if v0 != i1 {
 		goto L10
 	}
-	i0 = fn4054(m, v1, uint32(1))
+	i0 = fn4055(m, v1, uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -17373,7 +23247,7 @@ L9:
 	if v0 != i1 {
 		goto L12
 	}
-	i0 = fn4054(m, v1, uint32(1))
+	i0 = fn4055(m, v1, uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -17394,7 +23268,7 @@ L11:
 	if v0 != i1 {
 		goto L14
 	}
-	i0 = fn4054(m, v1, uint32(1))
+	i0 = fn4055(m, v1, uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -17444,7 +23318,7 @@ L16:
 	if v0 != i1 {
 		goto L19
 	}
-	i0 = fn4054(m, v1, uint32(1))
+	i0 = fn4055(m, v1, uint32(1))
 	if i0 == 0 {
 		goto L18
 	}
@@ -17455,7 +23329,7 @@ L19:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
 	*(*uint8)(unsafe.Add(b, v0)) = uint8(k32(114))
 L18:
-	fn4053(m, v2, v1)
+	fn4054(m, v2, v1)
 	goto L1
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
@@ -17466,7 +23340,7 @@ L17:
 		goto L21
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8411725))
+	fn3605(m, i0, uint32(8411725))
 	goto L20
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -17478,7 +23352,7 @@ L21:
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L22:
 	v2 = uint32(128)
-	i0 = fn3825(m, v3, v0, v4)
+	i0 = fn3826(m, v3, v0, v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L15
 	}
@@ -17493,13 +23367,13 @@ L22:
 	if v2 != 0 {
 		goto L20
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L20:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(1)
 	goto L1
 L15:
 	i1 = uint32(int8(v2))
-	fn4057(m, v0, i1, v1)
+	fn4058(m, v0, i1, v1)
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i1 = i1 + k32(4294967295)
@@ -17509,7 +23383,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4057(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn4058(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17545,7 +23419,7 @@ func fn4057(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 		goto L2
 	}
 	i1 = v3 + uint32(12)
-	i0 = fn1579(m, v0, i1)
+	i0 = fn1580(m, v0, i1)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	v6 = i0
@@ -17558,7 +23432,7 @@ func fn4057(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if v4 != v6 {
 		goto L6
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L5
 	}
@@ -17608,7 +23482,7 @@ L7:
 	} else {
 		i0 = i1
 	}
-	fn4053(m, i0, v2)
+	fn4054(m, i0, v2)
 	if v7 < uint32(16) {
 		goto L8
 	}
@@ -17621,7 +23495,7 @@ L9:
 	if v4 != i1 {
 		goto L11
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L10
 	}
@@ -17638,7 +23512,7 @@ L10:
 	if v4 != i1 {
 		goto L13
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L12
 	}
@@ -17657,7 +23531,7 @@ L12:
 	if v4 != i1 {
 		goto L15
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L14
 	}
@@ -17675,7 +23549,7 @@ L14:
 	if v4 != i1 {
 		goto L17
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L16
 	}
@@ -17705,7 +23579,7 @@ L18:
 	if v4 != i1 {
 		goto L20
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L19
 	}
@@ -17722,7 +23596,7 @@ L19:
 	if v4 != i1 {
 		goto L22
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L21
 	}
@@ -17747,7 +23621,7 @@ L4:
 	if v4 != v6 {
 		goto L23
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L3
 	}
@@ -17759,7 +23633,7 @@ L23:
 	i1 = v1 | uint32(105)
 	*(*uint8)(unsafe.Add(b, v4)) = uint8(i1)
 L3:
-	fn4053(m, v5, v2)
+	fn4054(m, v5, v2)
 	goto L1
 L2:
 	if v4 != uint32(10045280) {
@@ -17776,7 +23650,7 @@ L2:
 	if v4 != v5 {
 		goto L27
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L26
 	}
@@ -17790,7 +23664,7 @@ L27:
 L26:
 	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
 	i1 = v3 + uint32(12)
-	i0 = fn1335(m, d0, i1, uint32(1))
+	i0 = fn1336(m, d0, i1, uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L28
 	}
@@ -17798,13 +23672,13 @@ L26:
 	goto L1
 L28:
 	i0 = v3 + uint32(12)
-	fn4067(m, i0, uint32(8), v2)
+	fn4068(m, i0, uint32(8), v2)
 	goto L1
 L25:
 	if v4 != v5 {
 		goto L30
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L29
 	}
@@ -17817,7 +23691,7 @@ L30:
 	*(*uint8)(unsafe.Add(b, v4)) = uint8(i1)
 L29:
 	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+8))
-	fn4068(m, d0, v2)
+	fn4069(m, d0, v2)
 	goto L1
 L24:
 	if v4 != uint32(10021560) {
@@ -17834,7 +23708,7 @@ L24:
 	if v4 != v5 {
 		goto L34
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L33
 	}
@@ -17846,9 +23720,9 @@ L34:
 	i1 = v1 | uint32(121)
 	*(*uint8)(unsafe.Add(b, v4)) = uint8(i1)
 L33:
-	d0 = fn956(m, v0)
+	d0 = fn957(m, v0)
 	i1 = v3 + uint32(12)
-	i0 = fn1335(m, d0, i1, uint32(1))
+	i0 = fn1336(m, d0, i1, uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L36
 	}
@@ -17856,11 +23730,11 @@ L33:
 	goto L35
 L36:
 	i0 = v3 + uint32(12)
-	fn4067(m, i0, uint32(8), v2)
+	fn4068(m, i0, uint32(8), v2)
 L35:
-	d0 = fn958(m, v0)
+	d0 = fn959(m, v0)
 	i1 = v3 + uint32(12)
-	i0 = fn1335(m, d0, i1, uint32(1))
+	i0 = fn1336(m, d0, i1, uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L37
 	}
@@ -17868,13 +23742,13 @@ L35:
 	goto L1
 L37:
 	i0 = v3 + uint32(12)
-	fn4067(m, i0, uint32(8), v2)
+	fn4068(m, i0, uint32(8), v2)
 	goto L1
 L32:
 	if v4 != v5 {
 		goto L39
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L38
 	}
@@ -17886,10 +23760,10 @@ L39:
 	i1 = v1 | uint32(120)
 	*(*uint8)(unsafe.Add(b, v4)) = uint8(i1)
 L38:
-	d0 = fn956(m, v0)
-	fn4068(m, d0, v2)
-	d0 = fn958(m, v0)
-	fn4068(m, d0, v2)
+	d0 = fn957(m, v0)
+	fn4069(m, d0, v2)
+	d0 = fn959(m, v0)
+	fn4069(m, d0, v2)
 	goto L1
 L31:
 	if v4 != uint32(10017064) {
@@ -17901,7 +23775,7 @@ L31:
 	if v4 != i1 {
 		goto L42
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L41
 	}
@@ -17915,9 +23789,9 @@ L42:
 L41:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
-	fn4053(m, v4, v2)
+	fn4054(m, v4, v2)
 	i0 = v0 + uint32(16)
-	fn4067(m, i0, v4, v2)
+	fn4068(m, i0, v4, v2)
 	goto L1
 L40:
 	if v4 != uint32(10072576) {
@@ -17952,7 +23826,7 @@ L40:
 	v5 = uint32(90)
 	goto L47
 L50:
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L46
 	}
@@ -17965,7 +23839,7 @@ L49:
 	v5 = uint32(122)
 	goto L47
 L51:
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L46
 	}
@@ -17999,7 +23873,7 @@ L53:
 	v4 = i0
 L52:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn4069(m, v4, i1, v2)
+	fn4070(m, v4, i1, v2)
 	goto L1
 L45:
 	if v5 == 0 {
@@ -18011,7 +23885,7 @@ L45:
 	v5 = uint32(65)
 	goto L55
 L58:
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L54
 	}
@@ -18024,7 +23898,7 @@ L57:
 	v5 = uint32(97)
 	goto L55
 L59:
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L54
 	}
@@ -18059,11 +23933,11 @@ L61:
 L60:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v0 = i0
-	fn4053(m, v0, v2)
-	fn4067(m, v4, v0, v2)
+	fn4054(m, v0, v2)
+	fn4068(m, v4, v0, v2)
 	goto L1
 L44:
-	i0 = fn2716(m, v0, uint32(8543491), uint32(8412137))
+	i0 = fn2717(m, v0, uint32(8543491), uint32(8412137))
 	v4 = i0
 	if v4 != 0 {
 		goto L62
@@ -18094,7 +23968,7 @@ L62:
 	v6 = uint32(116)
 	goto L64
 L67:
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L63
 	}
@@ -18112,7 +23986,7 @@ L66:
 	v6 = uint32(117)
 	goto L64
 L68:
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L63
 	}
@@ -18128,9 +24002,9 @@ L64:
 L63:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	v0 = i0
-	fn4053(m, v0, v2)
+	fn4054(m, v0, v2)
 	i0 = v4 + uint32(16)
-	fn4067(m, i0, v0, v2)
+	fn4068(m, i0, v0, v2)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -18142,7 +24016,7 @@ L63:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L43:
 	if v4 != uint32(10064376) {
@@ -18164,7 +24038,7 @@ L43:
 	if v5 != v6 {
 		goto L73
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L72
 	}
@@ -18182,7 +24056,7 @@ L72:
 	if v1 != i1 {
 		goto L74
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L70
 	}
@@ -18197,7 +24071,7 @@ L71:
 	if v5 != v6 {
 		goto L76
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L75
 	}
@@ -18209,7 +24083,7 @@ L76:
 	i1 = v1 | uint32(40)
 	*(*uint8)(unsafe.Add(b, v5)) = uint8(i1)
 L75:
-	fn4053(m, v4, v2)
+	fn4054(m, v4, v2)
 L70:
 	if int32(v4) < int32(uint32(1)) {
 		goto L1
@@ -18218,7 +24092,7 @@ L70:
 	v0 = i0
 L77:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	fn4056(m, i0, v2)
+	fn4057(m, i0, v2)
 	i0 = v0 + uint32(4)
 	v0 = i0
 	i0 = v4 + k32(4294967295)
@@ -18237,7 +24111,7 @@ L69:
 	if v4 != i1 {
 		goto L80
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L79
 	}
@@ -18251,7 +24125,7 @@ L80:
 L79:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	fn4053(m, v1, v2)
+	fn4054(m, v1, v2)
 	if int32(v1) < int32(uint32(1)) {
 		goto L1
 	}
@@ -18260,7 +24134,7 @@ L81:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i0 = i0 + v4
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn4056(m, i0, v2)
+	fn4057(m, i0, v2)
 	i0 = v4 + uint32(4)
 	v4 = i0
 	i0 = v1 + k32(4294967295)
@@ -18279,7 +24153,7 @@ L78:
 	if v4 != i1 {
 		goto L84
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L83
 	}
@@ -18295,24 +24169,24 @@ L83:
 	i1 = v3 + uint32(12)
 	i2 = v3 + uint32(60)
 	i3 = v3 + uint32(56)
-	i0 = fn1691(m, v0, i1, i2, i3)
+	i0 = fn1692(m, v0, i1, i2, i3)
 	if i0 == 0 {
 		goto L85
 	}
 L86:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	fn4056(m, i0, v2)
+	fn4057(m, i0, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	fn4056(m, i0, v2)
+	fn4057(m, i0, v2)
 	i1 = v3 + uint32(12)
 	i2 = v3 + uint32(60)
 	i3 = v3 + uint32(56)
-	i0 = fn1691(m, v0, i1, i2, i3)
+	i0 = fn1692(m, v0, i1, i2, i3)
 	if i0 != 0 {
 		goto L86
 	}
 L85:
-	fn4056(m, uint32(0), v2)
+	fn4057(m, uint32(0), v2)
 	goto L1
 L82:
 	if v4 == uint32(10062672) {
@@ -18336,7 +24210,7 @@ L89:
 	v4 = uint32(62)
 	goto L91
 L94:
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L90
 	}
@@ -18349,7 +24223,7 @@ L93:
 	v4 = uint32(60)
 	goto L91
 L95:
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L90
 	}
@@ -18365,8 +24239,8 @@ L91:
 L90:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v8 = i0
-	fn4053(m, v8, v2)
-	i0 = fn1492(m, v8)
+	fn4054(m, v8, v2)
+	i0 = fn1493(m, v8)
 	v6 = i0
 	if v6 == 0 {
 		goto L87
@@ -18374,7 +24248,7 @@ L90:
 	i1 = v3 + uint32(60)
 	i2 = v3 + uint32(12)
 	i3 = v3 + uint32(56)
-	i0 = fn2209(m, v0, i1, i2, i3)
+	i0 = fn2210(m, v0, i1, i2, i3)
 	if i0 == 0 {
 		goto L96
 	}
@@ -18383,7 +24257,7 @@ L97:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
-	i0 = fn4064(m, i0, i1, i2)
+	i0 = fn4065(m, i0, i1, i2)
 	v4 = i0
 	if v4 != 0 {
 		goto L98
@@ -18402,13 +24276,13 @@ L97:
 	if v4 != 0 {
 		goto L96
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L96
 L98:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i0 = fn2294(m, uint32(2), v3)
+	i0 = fn2295(m, uint32(2), v3)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v7 = i0
@@ -18421,7 +24295,7 @@ L98:
 	if v7 != 0 {
 		goto L99
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L99:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v4 = i0
@@ -18436,7 +24310,7 @@ L99:
 	if v7 != 0 {
 		goto L100
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L100:
 	if v5 != 0 {
 		goto L101
@@ -18452,7 +24326,7 @@ L101:
 	i1 = v3 + uint32(60)
 	i2 = v3 + uint32(12)
 	i3 = v3 + uint32(56)
-	i0 = fn2209(m, v0, i1, i2, i3)
+	i0 = fn2210(m, v0, i1, i2, i3)
 	if i0 != 0 {
 		goto L97
 	}
@@ -18477,10 +24351,10 @@ L103:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L102:
-	i0 = fn1515(m, v6)
+	i0 = fn1516(m, v6)
 	if i0 != 0 {
 		goto L104
 	}
@@ -18496,7 +24370,7 @@ L106:
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v4
-	fn4056(m, v4, v2)
+	fn4057(m, v4, v2)
 	i0 = v0 + uint32(4)
 	v0 = i0
 	i0 = v8 + k32(4294967295)
@@ -18516,7 +24390,7 @@ L105:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L104:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(3)
@@ -18531,7 +24405,7 @@ L104:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L88:
 	if v4 != uint32(10020168) {
@@ -18544,7 +24418,7 @@ L88:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(4)
 	goto L1
 L108:
-	i0 = fn927(m, v0)
+	i0 = fn928(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L109
@@ -18558,7 +24432,7 @@ L109:
 	if v5 != i1 {
 		goto L111
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L110
 	}
@@ -18571,36 +24445,36 @@ L111:
 	*(*uint8)(unsafe.Add(b, v5)) = uint8(i1)
 L110:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	fn4053(m, i0, v2)
+	fn4054(m, i0, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	fn4053(m, i0, v2)
+	fn4054(m, i0, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	fn4053(m, i0, v2)
+	fn4054(m, i0, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	fn4053(m, i0, v2)
+	fn4054(m, i0, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	fn4053(m, i0, v2)
-	fn4056(m, v4, v2)
+	fn4054(m, i0, v2)
+	fn4057(m, v4, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn4056(m, i0, v2)
+	fn4057(m, i0, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	fn4056(m, i0, v2)
+	fn4057(m, i0, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	fn4056(m, i0, v2)
+	fn4057(m, i0, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	fn4056(m, i0, v2)
+	fn4057(m, i0, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	fn4056(m, i0, v2)
+	fn4057(m, i0, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	fn4056(m, i0, v2)
+	fn4057(m, i0, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	fn4056(m, i0, v2)
+	fn4057(m, i0, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	fn4053(m, i0, v2)
+	fn4054(m, i0, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	fn4056(m, i0, v2)
+	fn4057(m, i0, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	fn4056(m, i0, v2)
+	fn4057(m, i0, v2)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -18612,15 +24486,15 @@ L110:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L107:
-	i0 = fn523(m, v0)
+	i0 = fn524(m, v0)
 	if i0 == 0 {
 		goto L112
 	}
 	i1 = v3 + uint32(12)
-	i0 = fn525(m, v0, i1, uint32(0))
+	i0 = fn526(m, v0, i1, uint32(0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	v5 = i0
@@ -18632,7 +24506,7 @@ L107:
 	if v0 != v5 {
 		goto L115
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L114
 	}
@@ -18652,7 +24526,7 @@ L113:
 	if v0 != v5 {
 		goto L117
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L116
 	}
@@ -18668,10 +24542,10 @@ L116:
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	v4 = i0
-	fn4053(m, v4, v2)
-	fn4067(m, v0, v4, v2)
+	fn4054(m, v4, v2)
+	fn4068(m, v0, v4, v2)
 	i0 = v3 + uint32(12)
-	fn524(m, i0)
+	fn525(m, i0)
 	goto L1
 L112:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
@@ -18680,7 +24554,7 @@ L112:
 	if v0 != i1 {
 		goto L119
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L118
 	}
@@ -18704,7 +24578,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4058(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4059(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18736,7 +24610,7 @@ func fn4058(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031648))
-	fn3604(m, i0, uint32(8395978))
+	fn3605(m, i0, uint32(8395978))
 	goto L1
 L3:
 	i1 = v3 + v0
@@ -18748,13 +24622,13 @@ L2:
 	if v4 != 0 {
 		goto L6
 	}
-	i1 = fn2108(m, v0)
+	i1 = fn2109(m, v0)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v4
 	if v4 != 0 {
 		goto L7
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = uint32(0)
 	goto L1
 L7:
@@ -18766,12 +24640,12 @@ L6:
 	if int32(i0) >= int32(v0) {
 		goto L4
 	}
-	i0 = fn2110(m, v4, v0)
+	i0 = fn2111(m, v4, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L8
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = uint32(0)
 	goto L1
 L8:
@@ -18786,18 +24660,18 @@ L4:
 		goto L10
 	}
 	i3 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn8056(m, v4, uint32(1), v0, i3)
+	i0 = fn8057(m, v4, uint32(1), v0, i3)
 	v4 = i0
 	goto L9
 L10:
 	v3 = uint32(0)
 	i0 = v2 + uint32(20)
-	i0 = fn527(m, i0, uint32(0), v4, v0, uint32(0), uint32(9))
+	i0 = fn528(m, i0, uint32(0), v4, v0, uint32(0), uint32(9))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i0 = v2 + uint32(20)
-	i0 = fn1881(m, i0)
+	i0 = fn1882(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -18807,7 +24681,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
 	i1 = k32(10089824) + uint32(39696)
 	i3 = v2 + uint32(16)
-	i0 = fn860(m, v3, i1, uint32(8533822), i3)
+	i0 = fn861(m, v3, i1, uint32(8533822), i3)
 	v3 = i0
 	if v3 != 0 {
 		goto L11
@@ -18816,7 +24690,7 @@ L10:
 	goto L9
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn515(m, v3, i1)
+	i0 = fn516(m, v3, i1)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -18829,13 +24703,13 @@ L11:
 	if v5 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	if v4 == v0 {
 		goto L12
 	}
 	v3 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -18846,12 +24720,12 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8511207), v2)
+	i0 = fn3604(m, i0, uint32(8511207), v2)
 	goto L1
 L13:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031648))
-	fn3604(m, i0, uint32(8509307))
+	fn3605(m, i0, uint32(8509307))
 	goto L1
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
@@ -18864,7 +24738,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4059(m *Module, v0 uint32) uint32 {
+func fn4060(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18883,7 +24757,7 @@ func fn4059(m *Module, v0 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v1)+20)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
 	i1 = v1 + uint32(12)
-	i0 = fn4058(m, uint32(4), i1)
+	i0 = fn4059(m, uint32(4), i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -18899,7 +24773,7 @@ L1:
 	if v2 == 0 {
 		goto L3
 	}
-	fn2111(m, v2)
+	fn2112(m, v2)
 L3:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
@@ -18908,7 +24782,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4060(m *Module, v0 uint32) uint32 {
+func fn4061(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18932,8 +24806,8 @@ func fn4060(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(144)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn8043(m, v0)
-	i0 = fn4600(m, i0, v1)
+	i0 = fn8044(m, v0)
+	i0 = fn4601(m, i0, v1)
 	v2 = i0
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+48))
 	if v2 != 0 {
@@ -18948,12 +24822,12 @@ func fn4060(m *Module, v0 uint32) uint32 {
 	}
 	i0 = uint32(v3)
 	v2 = i0
-	i0 = fn2108(m, v2)
+	i0 = fn2109(m, v2)
 	v4 = i0
 	if v4 == 0 {
 		goto L2
 	}
-	i0 = fn8056(m, v4, uint32(1), v2, v0)
+	i0 = fn8057(m, v4, uint32(1), v2, v0)
 	v0 = i0
 	v2 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(0)
@@ -18963,13 +24837,13 @@ func fn4060(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = uint32(1)
 	*(*uint64)(unsafe.Add(b, v1)) = uint64(0)
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v0
 	if v0 == 0 {
 		goto L3
 	}
-	i0 = fn4061(m, v1)
+	i0 = fn4062(m, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	v0 = i0
@@ -18984,16 +24858,16 @@ func fn4060(m *Module, v0 uint32) uint32 {
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v0 = i0
 	if v0 == 0 {
 		goto L3
 	}
-	fn2111(m, v0)
+	fn2112(m, v0)
 L3:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	goto L1
 L2:
 	i0 = v1 + uint32(12)
@@ -19004,13 +24878,13 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, v1)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = uint32(1)
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v0
 	if v0 == 0 {
 		goto L1
 	}
-	i0 = fn4061(m, v1)
+	i0 = fn4062(m, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	v0 = i0
@@ -19025,14 +24899,14 @@ L2:
 	if v4 != 0 {
 		goto L5
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
-	fn2111(m, v0)
+	fn2112(m, v0)
 L1:
 	i0 = v1 + uint32(144)
 	m.g0 = i0
@@ -19041,7 +24915,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4061(m *Module, v0 uint32) uint32 {
+func fn4062(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19059,13 +24933,13 @@ func fn4061(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
 	v2 = uint32(0)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8059(m, uint32(8580608), uint32(41), uint32(1), i3)
+	i0 = fn8060(m, uint32(8580608), uint32(41), uint32(1), i3)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -19082,7 +24956,7 @@ L2:
 	i1 = v3 - v2
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
 	v2 = uint32(0)
-	i0 = fn4381(m, uint32(8422735), uint32(8579559), v1)
+	i0 = fn4382(m, uint32(8422735), uint32(8579559), v1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L3
 	}
@@ -19098,24 +24972,24 @@ L4:
 	}
 L5:
 	v2 = uint32(0)
-	i0 = fn4381(m, uint32(8513723), uint32(0), uint32(0))
+	i0 = fn4382(m, uint32(8513723), uint32(0), uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 L3:
-	i0 = fn4063(m, v0)
+	i0 = fn4064(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L1
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8404227))
+	fn3605(m, i0, uint32(8404227))
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -19124,7 +24998,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4062(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4063(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19146,14 +25020,14 @@ func fn4062(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v0
 	i1 = v0 + v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = i1
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = v0
 	if v0 == 0 {
 		goto L1
 	}
 	i0 = v2 + uint32(12)
-	i0 = fn4061(m, i0)
+	i0 = fn4062(m, i0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
 	v0 = i0
@@ -19168,14 +25042,14 @@ func fn4062(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
-	fn2111(m, v0)
+	fn2112(m, v0)
 L1:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -19184,7 +25058,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4063(m *Module, v0 uint32) uint32 {
+func fn4064(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19260,17 +25134,17 @@ L7:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn8060(m, i0)
+	i0 = fn8061(m, i0)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L3
 	}
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031648))
-	fn3604(m, i0, uint32(8509307))
+	fn3605(m, i0, uint32(8509307))
 	goto L2
 L5:
-	i0 = fn4058(m, uint32(1), v0)
+	i0 = fn4059(m, uint32(1), v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -19291,7 +25165,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v5
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513601))
+	fn3605(m, i0, uint32(8513601))
 	goto L1
 L8:
 	i0 = v3 & k32(4294967168)
@@ -19382,7 +25256,7 @@ L38:
 	v2 = uint32(10014548)
 	goto L9
 L37:
-	i0 = fn4058(m, uint32(4), v0)
+	i0 = fn4059(m, uint32(4), v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L44
@@ -19393,7 +25267,7 @@ L37:
 		goto L43
 	}
 L44:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L45
 	}
@@ -19402,95 +25276,95 @@ L44:
 L45:
 	v2 = k32(4294967295)
 L43:
-	i0 = fn1574(m, v2)
+	i0 = fn1575(m, v2)
 	v2 = i0
 	if v5 == 0 {
 		goto L9
 	}
-	i0 = fn4070(m, v2, v0)
+	i0 = fn4071(m, v2, v0)
 	v2 = i0
 	goto L9
 L36:
-	i0 = fn4071(m, v0)
-	v2 = i0
-	if v5 == 0 {
-		goto L9
-	}
-	i0 = fn4070(m, v2, v0)
-	v2 = i0
-	goto L9
-L35:
 	i0 = fn4072(m, v0)
 	v2 = i0
 	if v5 == 0 {
 		goto L9
 	}
-	i0 = fn4070(m, v2, v0)
+	i0 = fn4071(m, v2, v0)
+	v2 = i0
+	goto L9
+L35:
+	i0 = fn4073(m, v0)
+	v2 = i0
+	if v5 == 0 {
+		goto L9
+	}
+	i0 = fn4071(m, v2, v0)
 	v2 = i0
 	goto L9
 L34:
-	d0 = fn4073(m, v0)
+	d0 = fn4074(m, v0)
 	v6 = d0
 	if v6 != math.Float64frombits(0xbff0000000000000) {
 		goto L46
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L46
 	}
 	v2 = uint32(0)
 	goto L9
 L46:
-	i0 = fn1315(m, v6)
+	i0 = fn1316(m, v6)
 	v2 = i0
 	if v5 == 0 {
 		goto L9
 	}
-	i0 = fn4070(m, v2, v0)
+	i0 = fn4071(m, v2, v0)
 	v2 = i0
 	goto L9
 L33:
-	d0 = fn4074(m, v0)
+	d0 = fn4075(m, v0)
 	v6 = d0
 	if v6 != math.Float64frombits(0xbff0000000000000) {
 		goto L47
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L47
 	}
 	v2 = uint32(0)
 	goto L9
 L47:
-	i0 = fn1315(m, v6)
+	i0 = fn1316(m, v6)
 	v2 = i0
 	if v5 == 0 {
 		goto L9
 	}
-	i0 = fn4070(m, v2, v0)
+	i0 = fn4071(m, v2, v0)
 	v2 = i0
 	goto L9
 L32:
-	d1 = fn4073(m, v0)
+	d1 = fn4074(m, v0)
 	v6 = d1
 	*(*float64)(unsafe.Add(b, uint64(v1)+96)) = v6
 	if v6 != math.Float64frombits(0xbff0000000000000) {
 		goto L48
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L48
 	}
 	v2 = uint32(0)
 	goto L9
 L48:
-	d1 = fn4073(m, v0)
+	d1 = fn4074(m, v0)
 	v6 = d1
 	*(*float64)(unsafe.Add(b, uint64(v1)+104)) = v6
 	if v6 != math.Float64frombits(0xbff0000000000000) {
 		goto L49
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L49
 	}
@@ -19504,35 +25378,35 @@ L49:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+96))
 	*(*uint64)(unsafe.Add(b, v1)) = l1
-	i0 = fn954(m, v1)
+	i0 = fn955(m, v1)
 	v2 = i0
 	if v5 == 0 {
 		goto L9
 	}
-	i0 = fn4070(m, v2, v0)
+	i0 = fn4071(m, v2, v0)
 	v2 = i0
 	goto L9
 L31:
-	d1 = fn4074(m, v0)
+	d1 = fn4075(m, v0)
 	v6 = d1
 	*(*float64)(unsafe.Add(b, uint64(v1)+96)) = v6
 	if v6 != math.Float64frombits(0xbff0000000000000) {
 		goto L50
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L50
 	}
 	v2 = uint32(0)
 	goto L9
 L50:
-	d1 = fn4074(m, v0)
+	d1 = fn4075(m, v0)
 	v6 = d1
 	*(*float64)(unsafe.Add(b, uint64(v1)+104)) = v6
 	if v6 != math.Float64frombits(0xbff0000000000000) {
 		goto L51
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L51
 	}
@@ -19548,16 +25422,16 @@ L51:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+96))
 	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = l1
 	i0 = v1 + uint32(16)
-	i0 = fn954(m, i0)
+	i0 = fn955(m, i0)
 	v2 = i0
 	if v5 == 0 {
 		goto L9
 	}
-	i0 = fn4070(m, v2, v0)
+	i0 = fn4071(m, v2, v0)
 	v2 = i0
 	goto L9
 L30:
-	i0 = fn4058(m, uint32(4), v0)
+	i0 = fn4059(m, uint32(4), v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L53
@@ -19568,7 +25442,7 @@ L30:
 		goto L52
 	}
 L53:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L54
 	}
@@ -19577,17 +25451,17 @@ L53:
 L54:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8564251))
+	fn3605(m, i0, uint32(8564251))
 	goto L9
 L52:
 	v2 = uint32(0)
-	i1 = fn740(m, uint32(0), v3)
+	i1 = fn741(m, uint32(0), v3)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = v4
 	if v4 == 0 {
 		goto L9
 	}
-	i0 = fn4058(m, v3, v0)
+	i0 = fn4059(m, v3, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L55
@@ -19603,7 +25477,7 @@ L52:
 	if v3 != 0 {
 		goto L9
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L9
 L55:
 	i0 = v4 + uint32(16)
@@ -19614,13 +25488,13 @@ L55:
 	v2 = v4
 	goto L9
 L56:
-	i0 = fn4070(m, v4, v0)
+	i0 = fn4071(m, v4, v0)
 	v2 = i0
 	goto L9
 L29:
 	v2 = uint32(1)
 L28:
-	i0 = fn4058(m, uint32(4), v0)
+	i0 = fn4059(m, uint32(4), v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L57
@@ -19632,7 +25506,7 @@ L28:
 		goto L10
 	}
 L57:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L58
 	}
@@ -19641,7 +25515,7 @@ L57:
 L58:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8564343))
+	fn3605(m, i0, uint32(8564343))
 	goto L9
 L27:
 	v2 = uint32(1)
@@ -19665,7 +25539,7 @@ L61:
 	}
 	v4 = v2
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn8060(m, i0)
+	i0 = fn8061(m, i0)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L10
@@ -19673,10 +25547,10 @@ L61:
 L60:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031648))
-	fn3604(m, i0, uint32(8509307))
+	fn3605(m, i0, uint32(8509307))
 	goto L9
 L59:
-	i0 = fn4058(m, uint32(1), v0)
+	i0 = fn4059(m, uint32(1), v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L11
@@ -19686,7 +25560,7 @@ L59:
 L25:
 	v4 = uint32(0)
 L24:
-	i0 = fn4058(m, uint32(4), v0)
+	i0 = fn4059(m, uint32(4), v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L63
@@ -19697,7 +25571,7 @@ L24:
 		goto L62
 	}
 L63:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L64
 	}
@@ -19706,13 +25580,13 @@ L63:
 L64:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8564343))
+	fn3605(m, i0, uint32(8564343))
 	goto L9
 L62:
 	if v2 == 0 {
 		goto L66
 	}
-	i0 = fn4058(m, v2, v0)
+	i0 = fn4059(m, v2, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L67
@@ -19720,11 +25594,11 @@ L62:
 	v2 = uint32(0)
 	goto L9
 L67:
-	i0 = fn2748(m, v3, v2, uint32(8412137))
+	i0 = fn2749(m, v3, v2, uint32(8412137))
 	v2 = i0
 	goto L65
 L66:
-	i0 = fn2662(m, uint32(0), uint32(0))
+	i0 = fn2663(m, uint32(0), uint32(0))
 	v2 = i0
 L65:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = v2
@@ -19737,21 +25611,21 @@ L68:
 	if v4 != 0 {
 		goto L69
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v1 + uint32(96)
-	fn2677(m, i0, i1)
+	fn2678(m, i0, i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
 	v2 = i0
 L69:
 	if v5 == 0 {
 		goto L9
 	}
-	i0 = fn4070(m, v2, v0)
+	i0 = fn4071(m, v2, v0)
 	v2 = i0
 	goto L9
 L23:
-	i0 = fn4075(m, v0)
+	i0 = fn4076(m, v0)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L21
@@ -19759,7 +25633,7 @@ L23:
 	v2 = uint32(0)
 	goto L9
 L22:
-	i0 = fn4058(m, uint32(4), v0)
+	i0 = fn4059(m, uint32(4), v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L70
@@ -19770,7 +25644,7 @@ L22:
 		goto L21
 	}
 L70:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L71
 	}
@@ -19779,16 +25653,16 @@ L70:
 L71:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8564387))
+	fn3605(m, i0, uint32(8564387))
 	goto L9
 L21:
-	i1 = fn2289(m, v3)
+	i1 = fn2290(m, v3)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = v2
 	if v5 == 0 {
 		goto L72
 	}
-	i1 = fn4070(m, v2, v0)
+	i1 = fn4071(m, v2, v0)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = v2
 L72:
@@ -19803,17 +25677,17 @@ L73:
 	}
 	v2 = uint32(12)
 L75:
-	i0 = fn4063(m, v0)
+	i0 = fn4064(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L76
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L77
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8490758))
+	fn3605(m, i0, uint32(8490758))
 L77:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
 	v2 = i0
@@ -19829,7 +25703,7 @@ L77:
 	if v3 != 0 {
 		goto L74
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
 	v2 = i0
 	goto L9
@@ -19849,7 +25723,7 @@ L74:
 	v2 = i0
 	goto L9
 L20:
-	i0 = fn4058(m, uint32(4), v0)
+	i0 = fn4059(m, uint32(4), v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L79
@@ -19860,7 +25734,7 @@ L20:
 		goto L78
 	}
 L79:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L80
 	}
@@ -19869,16 +25743,16 @@ L79:
 L80:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8564168))
+	fn3605(m, i0, uint32(8564168))
 	goto L9
 L78:
-	i1 = fn1492(m, v3)
+	i1 = fn1493(m, v3)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = v2
 	if v5 == 0 {
 		goto L81
 	}
-	i1 = fn4070(m, v2, v0)
+	i1 = fn4071(m, v2, v0)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = v2
 L81:
@@ -19893,17 +25767,17 @@ L82:
 	}
 	v2 = uint32(0)
 L84:
-	i0 = fn4063(m, v0)
+	i0 = fn4064(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L85
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L86
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394832))
+	fn3605(m, i0, uint32(8394832))
 L86:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
 	v2 = i0
@@ -19919,7 +25793,7 @@ L86:
 	if v3 != 0 {
 		goto L83
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
 	v2 = i0
 	goto L9
@@ -19940,13 +25814,13 @@ L83:
 	v2 = i0
 	goto L9
 L19:
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = v2
 	if v5 == 0 {
 		goto L87
 	}
-	i1 = fn4070(m, v2, v0)
+	i1 = fn4071(m, v2, v0)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = v2
 L87:
@@ -19956,13 +25830,13 @@ L87:
 	v2 = uint32(0)
 	goto L9
 L88:
-	i0 = fn4063(m, v0)
+	i0 = fn4064(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L89
 	}
 L90:
-	i0 = fn4063(m, v0)
+	i0 = fn4064(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L93
@@ -19981,7 +25855,7 @@ L90:
 	goto L89
 L93:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	i0 = fn1711(m, i0, v2, v3)
+	i0 = fn1712(m, i0, v2, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -19997,7 +25871,7 @@ L93:
 	if v5 != 0 {
 		goto L94
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L94:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
@@ -20012,7 +25886,7 @@ L94:
 		goto L89
 	}
 L92:
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L89
 L91:
 	if v5 == uint32(1073741823) {
@@ -20024,7 +25898,7 @@ L91:
 	if v5 != 0 {
 		goto L95
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L95:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
@@ -20037,15 +25911,15 @@ L95:
 	if v2 != 0 {
 		goto L96
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L96:
-	i0 = fn4063(m, v0)
+	i0 = fn4064(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L90
 	}
 L89:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L97
 	}
@@ -20063,13 +25937,13 @@ L89:
 	if v3 != 0 {
 		goto L97
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L97:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
 	v2 = i0
 	goto L9
 L18:
-	i0 = fn4058(m, uint32(4), v0)
+	i0 = fn4059(m, uint32(4), v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L99
@@ -20080,7 +25954,7 @@ L18:
 		goto L98
 	}
 L99:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L100
 	}
@@ -20089,7 +25963,7 @@ L99:
 L100:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8564210))
+	fn3605(m, i0, uint32(8564210))
 	goto L9
 L98:
 	if v3 != uint32(62) {
@@ -20098,7 +25972,7 @@ L98:
 	if v4 != 0 {
 		goto L101
 	}
-	i0 = fn4076(m)
+	i0 = fn4077(m)
 	v2 = i0
 	if v2 != 0 {
 		goto L102
@@ -20109,7 +25983,7 @@ L102:
 	if v5 == 0 {
 		goto L9
 	}
-	i0 = fn4070(m, v2, v0)
+	i0 = fn4071(m, v2, v0)
 	v2 = i0
 	goto L9
 L101:
@@ -20117,22 +25991,22 @@ L101:
 		goto L104
 	}
 	v8 = uint32(0)
-	i1 = fn2198(m, uint32(0))
+	i1 = fn2199(m, uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = v2
 	if v5 == 0 {
 		goto L103
 	}
-	i1 = fn4070(m, v2, v0)
+	i1 = fn4071(m, v2, v0)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = v2
 	goto L103
 L104:
 	v2 = uint32(0)
-	i1 = fn2199(m, uint32(0))
+	i1 = fn2200(m, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = v7
-	i0 = fn4077(m, v5, v0)
+	i0 = fn4078(m, v5, v0)
 	v8 = i0
 	if int32(v8) > int32(k32(4294967295)) {
 		goto L105
@@ -20153,7 +26027,7 @@ L104:
 	if v2 != 0 {
 		goto L105
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L105:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
 	v2 = i0
@@ -20168,17 +26042,17 @@ L106:
 		goto L107
 	}
 L108:
-	i0 = fn4063(m, v0)
+	i0 = fn4064(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L109
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L110
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8402370))
+	fn3605(m, i0, uint32(8402370))
 L110:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
 	v2 = i0
@@ -20194,12 +26068,12 @@ L110:
 	if v4 != 0 {
 		goto L107
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L107
 L109:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
 	v7 = i0
-	i0 = fn2206(m, v7, v2)
+	i0 = fn2207(m, v7, v2)
 	if i0 != k32(4294967295) {
 		goto L111
 	}
@@ -20214,7 +26088,7 @@ L109:
 	if v4 != 0 {
 		goto L112
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L112:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -20227,7 +26101,7 @@ L112:
 	if v4 != 0 {
 		goto L113
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L113:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = uint32(0)
 	goto L107
@@ -20243,7 +26117,7 @@ L111:
 	if v7 != 0 {
 		goto L114
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L114:
 	i0 = v4 + k32(4294967295)
 	v4 = i0
@@ -20256,7 +26130,7 @@ L107:
 	if v3 == uint32(60) {
 		goto L9
 	}
-	i0 = fn4078(m, v2, v8, v5, v0)
+	i0 = fn4079(m, v2, v8, v5, v0)
 	v2 = i0
 	goto L9
 L17:
@@ -20266,18 +26140,18 @@ L17:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8507597))
+	fn3605(m, i0, uint32(8507597))
 	goto L9
 L115:
 	v2 = uint32(0)
-	i0 = fn4077(m, v5, v0)
+	i0 = fn4078(m, v5, v0)
 	v10 = i0
 	if int32(v10) < int32(uint32(0)) {
 		goto L9
 	}
 	v2 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = uint32(0)
-	i0 = fn4058(m, uint32(4), v0)
+	i0 = fn4059(m, uint32(4), v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L117
@@ -20297,13 +26171,13 @@ L117:
 	v7 = uint32(0)
 	v4 = uint32(0)
 	v3 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L13
 	}
 	v11 = k32(4294967295)
 L116:
-	i0 = fn4058(m, uint32(4), v0)
+	i0 = fn4059(m, uint32(4), v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L119
@@ -20314,13 +26188,13 @@ L116:
 		goto L118
 	}
 L119:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L14
 	}
 	v16 = k32(4294967295)
 L118:
-	i0 = fn4058(m, uint32(4), v0)
+	i0 = fn4059(m, uint32(4), v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L121
@@ -20331,13 +26205,13 @@ L118:
 		goto L120
 	}
 L121:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L14
 	}
 	v17 = k32(4294967295)
 L120:
-	i0 = fn4058(m, uint32(4), v0)
+	i0 = fn4059(m, uint32(4), v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L123
@@ -20348,13 +26222,13 @@ L120:
 		goto L122
 	}
 L123:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L14
 	}
 	v18 = k32(4294967295)
 L122:
-	i0 = fn4058(m, uint32(4), v0)
+	i0 = fn4059(m, uint32(4), v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L125
@@ -20365,18 +26239,18 @@ L122:
 		goto L124
 	}
 L125:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L14
 	}
 	v19 = k32(4294967295)
 L124:
-	i0 = fn4063(m, v0)
+	i0 = fn4064(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L14
 	}
-	i0 = fn4063(m, v0)
+	i0 = fn4064(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L126
@@ -20392,7 +26266,7 @@ L124:
 	v4 = uint32(0)
 	goto L13
 L126:
-	i0 = fn4063(m, v0)
+	i0 = fn4064(m, v0)
 	v7 = i0
 	if v7 != 0 {
 		goto L127
@@ -20407,7 +26281,7 @@ L126:
 	v7 = uint32(0)
 	goto L13
 L127:
-	i0 = fn4063(m, v0)
+	i0 = fn4064(m, v0)
 	v8 = i0
 	if v8 != 0 {
 		goto L128
@@ -20421,7 +26295,7 @@ L127:
 	v8 = uint32(0)
 	goto L13
 L128:
-	i0 = fn4063(m, v0)
+	i0 = fn4064(m, v0)
 	v9 = i0
 	if v9 != 0 {
 		goto L129
@@ -20434,7 +26308,7 @@ L128:
 	v9 = uint32(0)
 	goto L13
 L129:
-	i0 = fn4063(m, v0)
+	i0 = fn4064(m, v0)
 	v15 = i0
 	if v15 != 0 {
 		goto L130
@@ -20446,7 +26320,7 @@ L129:
 	v15 = uint32(0)
 	goto L13
 L130:
-	i0 = fn4063(m, v0)
+	i0 = fn4064(m, v0)
 	v14 = i0
 	if v14 != 0 {
 		goto L131
@@ -20457,7 +26331,7 @@ L130:
 	v14 = uint32(0)
 	goto L13
 L131:
-	i0 = fn4063(m, v0)
+	i0 = fn4064(m, v0)
 	v13 = i0
 	if v13 != 0 {
 		goto L132
@@ -20467,7 +26341,7 @@ L131:
 	v13 = uint32(0)
 	goto L13
 L132:
-	i0 = fn4058(m, uint32(4), v0)
+	i0 = fn4059(m, uint32(4), v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L134
@@ -20478,7 +26352,7 @@ L132:
 		goto L133
 	}
 L134:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L135
 	}
@@ -20487,7 +26361,7 @@ L134:
 L135:
 	v20 = k32(4294967295)
 L133:
-	i0 = fn4063(m, v0)
+	i0 = fn4064(m, v0)
 	v12 = i0
 	if v12 != 0 {
 		goto L136
@@ -20496,7 +26370,7 @@ L133:
 	v12 = uint32(0)
 	goto L13
 L136:
-	i0 = fn4063(m, v0)
+	i0 = fn4064(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L137
@@ -20521,18 +26395,18 @@ L137:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v14
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v15
 	i0 = v1 + uint32(32)
-	i0 = fn906(m, i0)
+	i0 = fn907(m, i0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L138
 	}
 	i1 = v1 + uint32(32)
-	i1 = fn908(m, i1)
+	i1 = fn909(m, i1)
 	v11 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = v11
 	if v11 == 0 {
 		goto L13
 	}
-	i1 = fn4078(m, v11, v10, v5, v0)
+	i1 = fn4079(m, v11, v10, v5, v0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = i1
 	goto L12
 L138:
@@ -20542,7 +26416,7 @@ L138:
 	}
 	goto L13
 L16:
-	i0 = fn4058(m, uint32(4), v0)
+	i0 = fn4059(m, uint32(4), v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L140
@@ -20559,7 +26433,7 @@ L16:
 		goto L139
 	}
 L140:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L141
 	}
@@ -20568,7 +26442,7 @@ L140:
 L141:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8564590))
+	fn3605(m, i0, uint32(8564590))
 	goto L9
 L139:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -20582,7 +26456,7 @@ L139:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8564590))
+	fn3605(m, i0, uint32(8564590))
 	goto L9
 L142:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -20596,7 +26470,7 @@ L142:
 L15:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8564553))
+	fn3605(m, i0, uint32(8564553))
 	goto L9
 L14:
 	v2 = uint32(0)
@@ -20610,23 +26484,23 @@ L14:
 	v4 = uint32(0)
 	v3 = uint32(0)
 L13:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L12
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8405612))
+	fn3605(m, i0, uint32(8405612))
 L12:
-	fn4066(m, v3)
-	fn4066(m, v4)
-	fn4066(m, v7)
-	fn4066(m, v8)
-	fn4066(m, v9)
-	fn4066(m, v15)
-	fn4066(m, v14)
-	fn4066(m, v13)
-	fn4066(m, v12)
-	fn4066(m, v2)
+	fn4067(m, v3)
+	fn4067(m, v4)
+	fn4067(m, v7)
+	fn4067(m, v8)
+	fn4067(m, v9)
+	fn4067(m, v15)
+	fn4067(m, v14)
+	fn4067(m, v13)
+	fn4067(m, v12)
+	fn4067(m, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
 	v2 = i0
 	goto L9
@@ -20636,12 +26510,12 @@ L11:
 	v4 = v2
 L10:
 	v2 = uint32(0)
-	i0 = fn4058(m, v3, v0)
+	i0 = fn4059(m, v3, v0)
 	v7 = i0
 	if v7 == 0 {
 		goto L9
 	}
-	i1 = fn2679(m, uint32(1), v7, v3)
+	i1 = fn2680(m, uint32(1), v7, v3)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = v3
 	if v3 == 0 {
@@ -20650,10 +26524,10 @@ L10:
 	if v4 == 0 {
 		goto L143
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = v1 + uint32(96)
-	fn2677(m, i0, i1)
+	fn2678(m, i0, i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
 	v3 = i0
 L143:
@@ -20663,7 +26537,7 @@ L143:
 	v2 = v3
 	goto L9
 L144:
-	i0 = fn4070(m, v3, v0)
+	i0 = fn4071(m, v3, v0)
 	v2 = i0
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -20673,13 +26547,13 @@ L9:
 L2:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031648))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031648))
-	fn3604(m, i0, uint32(8509349))
+	fn3605(m, i0, uint32(8509349))
 L1:
 	i0 = v1 + uint32(112)
 	m.g0 = i0
@@ -20688,7 +26562,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4064(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4065(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -20709,7 +26583,7 @@ func fn4064(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v1
 	v4 = uint32(0)
-	i0 = fn4381(m, uint32(8414636), uint32(8468446), v3)
+	i0 = fn4382(m, uint32(8414636), uint32(8468446), v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -20722,7 +26596,7 @@ func fn4064(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = uint64(0)
 	v4 = uint32(0)
-	i1 = fn740(m, uint32(0), uint32(50))
+	i1 = fn741(m, uint32(0), uint32(50))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v5
 	if v5 == 0 {
@@ -20741,13 +26615,13 @@ func fn4064(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if int32(v1) < int32(uint32(3)) {
 		goto L2
 	}
-	i1 = fn3828(m, uint32(1695), uint32(1696), uint32(1775), uint32(0), uint32(0))
+	i1 = fn3829(m, uint32(1696), uint32(1697), uint32(1776), uint32(0), uint32(0))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v4
 	if v4 != 0 {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -20760,17 +26634,17 @@ func fn4064(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L2:
 	i1 = v3 + uint32(8)
-	fn4056(m, v0, i1)
+	fn4057(m, v0, i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
 	v4 = i0
 	if v4 == 0 {
 		goto L3
 	}
-	fn3831(m, v4)
+	fn3832(m, v4)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	v1 = i0
@@ -20782,7 +26656,7 @@ L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
 	i1 = i1 - v1
 	i1 = i1 + k32(4294967280)
-	i0 = fn748(m, i0, i1)
+	i0 = fn749(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -20808,7 +26682,7 @@ L4:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v1 = i0
@@ -20825,23 +26699,23 @@ L5:
 		goto L7
 	}
 L10:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = uint32(0)
 	goto L1
 L9:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8466125))
+	fn3605(m, i0, uint32(8466125))
 	goto L1
 L8:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8507599))
+	fn3605(m, i0, uint32(8507599))
 	goto L1
 L7:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405147))
+	fn3605(m, i0, uint32(8405147))
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -20850,16 +26724,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4065(m *Module) uint32 {
+func fn4066(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10085248))
+	i0 = fn1968(m, uint32(10085248))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4066(m *Module, v0 uint32) {
+func fn4067(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -20881,14 +26755,14 @@ func fn4066(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4067(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn4068(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -20932,18 +26806,18 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	v4 = i0
 	i2 = v3 - v4
-	i0 = fn8059(m, v4, uint32(1), i2, v5)
+	i0 = fn8060(m, v4, uint32(1), i2, v5)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
 	i3 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn8059(m, v0, uint32(1), v1, i3)
+	i0 = fn8060(m, v0, uint32(1), v1, i3)
 	return
 L2:
 	if int32(v1) <= int32(v4) {
 		goto L4
 	}
 	i1 = v1 - v4
-	i0 = fn4054(m, v2, i1)
+	i0 = fn4055(m, v2, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -20960,7 +26834,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4068(m *Module, v0 float64, v1 uint32) {
+func fn4069(m *Module, v0 float64, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20972,7 +26846,7 @@ func fn4068(m *Module, v0 float64, v1 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn4553(m, v0, uint32(103), uint32(17), uint32(0), uint32(0))
+	i0 = fn4554(m, v0, uint32(103), uint32(17), uint32(0), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L1
@@ -20980,7 +26854,7 @@ func fn4068(m *Module, v0 float64, v1 uint32) {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(3)
 	return
 L1:
-	i0 = fn8105(m, v2)
+	i0 = fn8106(m, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	v4 = i0
@@ -20988,7 +26862,7 @@ L1:
 	if v4 != i1 {
 		goto L3
 	}
-	i0 = fn4054(m, v1, uint32(1))
+	i0 = fn4055(m, v1, uint32(1))
 	if i0 == 0 {
 		goto L2
 	}
@@ -20999,14 +26873,14 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
 	*(*uint8)(unsafe.Add(b, v4)) = uint8(v3)
 L2:
-	fn4067(m, v2, v3, v1)
-	fn2111(m, v2)
+	fn4068(m, v2, v3, v1)
+	fn2112(m, v2)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4069(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn4070(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -21020,7 +26894,7 @@ func fn4069(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if v3 != i1 {
 		goto L2
 	}
-	i0 = fn4054(m, v2, uint32(1))
+	i0 = fn4055(m, v2, uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -21031,13 +26905,13 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
 	*(*uint8)(unsafe.Add(b, v3)) = uint8(v1)
 L1:
-	fn4067(m, v0, v1, v2)
+	fn4068(m, v0, v1, v2)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4070(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4071(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -21047,7 +26921,7 @@ func fn4070(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	i0 = fn1501(m, i0, v0)
+	i0 = fn1502(m, i0, v0)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L2
 	}
@@ -21064,30 +26938,30 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4071(m *Module, v0 uint32) uint32 {
+func fn4072(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn4058(m, uint32(8), v0)
+	i0 = fn4059(m, uint32(8), v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
-	i0 = fn1588(m, v0, uint32(8), uint32(1), uint32(1))
+	i0 = fn1589(m, v0, uint32(8), uint32(1), uint32(1))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4072(m *Module, v0 uint32) uint32 {
+func fn4073(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21115,7 +26989,7 @@ func fn4072(m *Module, v0 uint32) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = fn4058(m, uint32(4), v0)
+	i0 = fn4059(m, uint32(4), v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
@@ -21132,11 +27006,11 @@ func fn4072(m *Module, v0 uint32) uint32 {
 		goto L4
 	}
 L6:
-	i0 = fn1571(m, uint32(0))
+	i0 = fn1572(m, uint32(0))
 	return i0
 L5:
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
@@ -21158,7 +27032,7 @@ L3:
 	v5 = i0
 	i0 = v5 + uint32(1)
 	v3 = i0
-	i0 = fn1571(m, v3)
+	i0 = fn1572(m, v3)
 	v6 = i0
 	if v6 == 0 {
 		goto L2
@@ -21180,7 +27054,7 @@ L3:
 	i0 = v6 + uint32(12)
 	v3 = i0
 L9:
-	i0 = fn4058(m, uint32(2), v0)
+	i0 = fn4059(m, uint32(2), v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L7
@@ -21195,7 +27069,7 @@ L9:
 	}
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
 	v9 = i0
-	i0 = fn4058(m, uint32(2), v0)
+	i0 = fn4059(m, uint32(2), v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L7
@@ -21232,7 +27106,7 @@ L8:
 	v1 = uint32(0)
 	v7 = uint32(0)
 L10:
-	i0 = fn4058(m, uint32(2), v0)
+	i0 = fn4059(m, uint32(2), v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L7
@@ -21266,10 +27140,10 @@ L10:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8567522))
+	fn3605(m, i0, uint32(8567522))
 	return uint32(0)
 L11:
 	i0 = uint32(int16(v3))
@@ -21298,26 +27172,26 @@ L7:
 	if v0 != 0 {
 		goto L13
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L13:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8562252))
+	fn3605(m, i0, uint32(8562252))
 L2:
 	return v2
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8564301))
+	fn3605(m, i0, uint32(8564301))
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4073(m *Module, v0 uint32) float64 {
+func fn4074(m *Module, v0 uint32) float64 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21353,18 +27227,18 @@ L6:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn8060(m, i0)
+	i0 = fn8061(m, i0)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L2
 	}
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031648))
-	fn3604(m, i0, uint32(8509307))
+	fn3605(m, i0, uint32(8509307))
 	v3 = math.Float64frombits(0xbff0000000000000)
 	goto L1
 L4:
-	i0 = fn4058(m, uint32(1), v0)
+	i0 = fn4059(m, uint32(1), v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
@@ -21375,7 +27249,7 @@ L3:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
 	v2 = i0
 L2:
-	i0 = fn4058(m, v2, v0)
+	i0 = fn4059(m, v2, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L7
@@ -21386,7 +27260,7 @@ L7:
 	m.copy(v1, v0, v2)
 	i0 = v1 + v2
 	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-	d0 = fn4551(m, v1, uint32(0), uint32(0))
+	d0 = fn4552(m, v1, uint32(0), uint32(0))
 	v3 = d0
 L1:
 	i0 = v1 + uint32(256)
@@ -21396,25 +27270,25 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4074(m *Module, v0 uint32) float64 {
+func fn4075(m *Module, v0 uint32) float64 {
 	var d0 float64
 	_ = d0
 	var i0 uint32
 	_ = i0
-	i0 = fn4058(m, uint32(8), v0)
+	i0 = fn4059(m, uint32(8), v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
 	return math.Float64frombits(0xbff0000000000000)
 L1:
-	d0 = fn1338(m, v0, uint32(1))
+	d0 = fn1339(m, v0, uint32(1))
 	return d0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4075(m *Module, v0 uint32) uint32 {
+func fn4076(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -21441,17 +27315,17 @@ L5:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn8060(m, i0)
+	i0 = fn8061(m, i0)
 	v0 = i0
 	if v0 != k32(4294967295) {
 		goto L2
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031648))
-	fn3604(m, i0, uint32(8509307))
+	fn3605(m, i0, uint32(8509307))
 	goto L1
 L3:
-	i0 = fn4058(m, uint32(1), v0)
+	i0 = fn4059(m, uint32(1), v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -21466,7 +27340,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4076(m *Module) uint32 {
+func fn4077(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -21478,7 +27352,7 @@ func fn4076(m *Module) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10063232))+4))
 	v1 = i0
@@ -21495,17 +27369,17 @@ func fn4076(m *Module) uint32 {
 		goto L1
 	}
 L2:
-	i0 = fn840(m, v0, uint32(10063232), uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v0, uint32(10063232), uint32(0), uint32(0), uint32(0))
 	return i0
 L1:
 	i2 = m.table[v1].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, uint32(10063232), uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v0, uint32(10063232), i2, uint32(0))
+	i0 = fn839(m, v0, uint32(10063232), i2, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4077(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4078(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -21524,10 +27398,10 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8564128))
+	fn3605(m, i0, uint32(8564128))
 	return k32(4294967295)
 L2:
-	i2 = fn1501(m, v0, uint32(10059656))
+	i2 = fn1502(m, v0, uint32(10059656))
 	if int32(i2) > int32(k32(4294967295)) {
 		i0 = v1
 	} else {
@@ -21538,7 +27412,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4078(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4079(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -21586,14 +27460,14 @@ L2:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4079(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4080(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -21632,7 +27506,7 @@ L1:
 	}
 L5:
 	v6 = uint32(0)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10085448), uint32(2), uint32(3), uint32(0), v4)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10085448), uint32(2), uint32(3), uint32(0), v4)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -21658,7 +27532,7 @@ L7:
 	v3 = k32(4294967295)
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v6 = i0
 	if v6 == k32(4294967295) {
 		goto L8
@@ -21666,7 +27540,7 @@ L7:
 	v3 = v6
 	goto L6
 L8:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -21682,13 +27556,13 @@ L10:
 	v6 = uint32(0)
 	i0 = v1 + uint32(12)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L3
 	}
 L9:
-	i0 = fn4064(m, v5, v3, v1)
+	i0 = fn4065(m, v5, v3, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L11
@@ -21700,7 +27574,7 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v1
 	i0 = k32(10089824) + uint32(43376)
 	i1 = v4 + uint32(24)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -21713,7 +27587,7 @@ L11:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = v4 + uint32(32)
 	m.g0 = i0
@@ -21722,7 +27596,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4080(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4081(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -21768,7 +27642,7 @@ L3:
 	v7 = uint32(0)
 	v6 = uint32(1)
 	i8 = v4 + uint32(20)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10085516), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10085516), uint32(1), uint32(1), uint32(0), i8)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -21781,7 +27655,7 @@ L3:
 	v7 = uint32(0)
 	i0 = v3 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v6 = i0
 	if int32(v6) < int32(uint32(0)) {
 		goto L1
@@ -21791,7 +27665,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(0)
 	i1 = k32(10089824) + uint32(39580)
 	i3 = v4 + uint32(16)
-	i0 = fn860(m, v2, i1, uint32(8468737), i3)
+	i0 = fn861(m, v2, i1, uint32(8468737), i3)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -21807,7 +27681,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8431753), v4)
+	i0 = fn3604(m, i0, uint32(8431753), v4)
 	goto L5
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = v6
@@ -21816,14 +27690,14 @@ L6:
 	v7 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = uint32(0)
 	*(*uint64)(unsafe.Add(b, uint64(v4)+40)) = uint64(0)
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = v2
 	if v2 == 0 {
 		goto L5
 	}
 	i0 = v4 + uint32(28)
-	i0 = fn4061(m, i0)
+	i0 = fn4062(m, i0)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
 	v2 = i0
@@ -21838,14 +27712,14 @@ L6:
 	if v1 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
 	v2 = i0
 	if v2 == 0 {
 		goto L5
 	}
-	fn2111(m, v2)
+	fn2112(m, v2)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
@@ -21858,7 +27732,7 @@ L5:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v4 + uint32(64)
 	m.g0 = i0
@@ -21867,7 +27741,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4081(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4082(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -21905,7 +27779,7 @@ L1:
 L5:
 	v6 = uint32(0)
 	i8 = v4 + uint32(4)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10085584), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10085584), uint32(1), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -21928,7 +27802,7 @@ L7:
 	v3 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v6 = i0
 	if v6 == k32(4294967295) {
 		goto L8
@@ -21937,7 +27811,7 @@ L7:
 	goto L6
 L8:
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
@@ -21951,13 +27825,13 @@ L10:
 	v6 = uint32(0)
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L3
 	}
 L9:
-	i0 = fn4064(m, v5, v3, v1)
+	i0 = fn4065(m, v5, v3, v1)
 	v6 = i0
 L3:
 	i0 = v4 + uint32(16)
@@ -21967,7 +27841,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4082(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4083(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -22017,7 +27891,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(52)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10085652), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10085652), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -22026,7 +27900,7 @@ L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(8)
-	i0 = fn525(m, i0, i1, uint32(0))
+	i0 = fn526(m, i0, i1, uint32(0))
 	if i0 != 0 {
 		goto L2
 	}
@@ -22038,7 +27912,7 @@ L3:
 	v6 = uint32(0)
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L2
@@ -22054,14 +27928,14 @@ L5:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
 	i1 = v1 + i2
 	*(*uint32)(unsafe.Add(b, uint64(v4)+76)) = i1
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+88)) = v1
 	if v1 == 0 {
 		goto L2
 	}
 	i0 = v4 + uint32(60)
-	i0 = fn4061(m, i0)
+	i0 = fn4062(m, i0)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+88))
 	v1 = i0
@@ -22076,14 +27950,14 @@ L5:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	if i0 == 0 {
 		goto L6
 	}
 	i0 = v4 + uint32(8)
-	fn524(m, i0)
+	fn525(m, i0)
 L6:
 	i0 = v4 + uint32(96)
 	m.g0 = i0
@@ -22092,13 +27966,13 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn4083(m *Module, v0 uint32) uint32 {
+func fn4084(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn4095(m, v0, uint32(8459522), uint32(4))
+	i0 = fn4096(m, v0, uint32(8459522), uint32(4))
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	m.depth--
 	return i0
@@ -22106,7 +27980,7 @@ func fn4083(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4084(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4085(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22139,12 +28013,12 @@ func fn4084(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn515(m, v0, i1)
+	i0 = fn516(m, v0, i1)
 	v0 = i0
 	if v0 != k32(4294967295) {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -22157,7 +28031,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8573478), v2)
+	i0 = fn3604(m, i0, uint32(8573478), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -22166,7 +28040,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4085(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4086(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -22182,7 +28056,7 @@ func fn4085(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	v1 = uint32(0)
-	i0 = fn4086(m, v0, uint32(0))
+	i0 = fn4087(m, v0, uint32(0))
 	v0 = i0
 	if int32(v0) < int32(uint32(0)) {
 		goto L1
@@ -22200,13 +28074,13 @@ L2:
 	}
 	i0 = v2 + uint32(8)
 	i1 = v2 + uint32(4)
-	i0 = fn4087(m, i0, i1)
+	i0 = fn4088(m, i0, i1)
 	v1 = i0
 	goto L1
 L3:
 	i0 = v2 + uint32(8)
 	i1 = v2 + uint32(4)
-	i0 = fn4088(m, i0, i1, uint32(0), v0)
+	i0 = fn4089(m, i0, i1, uint32(0), v0)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -22216,7 +28090,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4086(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4087(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22258,7 +28132,7 @@ L2:
 	}
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8407590))
+	fn3605(m, i0, uint32(8407590))
 	return k32(4294967295)
 L6:
 	i1 = b2i(v1 == 0)
@@ -22295,7 +28169,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4087(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4088(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22384,18 +28258,18 @@ L30:
 	v3 = i0
 	goto L29
 L28:
-	i3 = fn4086(m, v3, uint32(41))
-	i0 = fn4088(m, v0, v1, uint32(41), i3)
+	i3 = fn4087(m, v3, uint32(41))
+	i0 = fn4089(m, v0, v1, uint32(41), i3)
 	v4 = i0
 	goto L1
 L27:
 	v4 = uint32(0)
-	i0 = fn4086(m, v3, uint32(93))
+	i0 = fn4087(m, v3, uint32(93))
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn1492(m, v3)
+	i0 = fn1493(m, v3)
 	v5 = i0
 	if v5 == 0 {
 		goto L9
@@ -22407,14 +28281,14 @@ L27:
 	v6 = i0
 	v3 = uint32(0)
 L32:
-	i0 = fn4087(m, v0, v1)
+	i0 = fn4088(m, v0, v1)
 	v7 = i0
 	if v7 != 0 {
 		goto L33
 	}
 	v4 = uint32(0)
 	i3 = uint32(0) - v6
-	fn4091(m, v0, v1, uint32(93), i3)
+	fn4092(m, v0, v1, uint32(93), i3)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -22426,7 +28300,7 @@ L32:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L33:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -22440,7 +28314,7 @@ L33:
 		goto L32
 	}
 L31:
-	i0 = fn4098(m, v0, uint32(93))
+	i0 = fn4099(m, v0, uint32(93))
 	if i0 == 0 {
 		goto L34
 	}
@@ -22458,11 +28332,11 @@ L34:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L26:
 	v4 = uint32(0)
-	i0 = fn4086(m, v3, uint32(125))
+	i0 = fn4087(m, v3, uint32(125))
 	v7 = i0
 	if int32(v7) < int32(uint32(0)) {
 		goto L1
@@ -22473,11 +28347,11 @@ L26:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8407491))
-	fn4091(m, v0, v1, uint32(125), v7)
+	fn3605(m, i0, uint32(8407491))
+	fn4092(m, v0, v1, uint32(125), v7)
 	goto L1
 L35:
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v8 = i0
 	if v8 == 0 {
 		goto L8
@@ -22487,14 +28361,14 @@ L35:
 	}
 	v5 = uint32(0)
 L37:
-	i0 = fn4087(m, v0, v1)
+	i0 = fn4088(m, v0, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L38
 	}
 	i3 = v5 ^ k32(4294967295)
 	i3 = i3 + v7
-	fn4091(m, v0, v1, uint32(125), i3)
+	fn4092(m, v0, v1, uint32(125), i3)
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v3 = i0
@@ -22507,22 +28381,22 @@ L37:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L1
 L38:
-	i0 = fn4087(m, v0, v1)
+	i0 = fn4088(m, v0, v1)
 	v6 = i0
 	if v6 == 0 {
 		goto L40
 	}
-	i0 = fn1711(m, v8, v3, v6)
+	i0 = fn1712(m, v8, v3, v6)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L39
 	}
 L40:
 	i3 = v7 - v5
 	i3 = i3 + k32(4294967294)
-	fn4091(m, v0, v1, uint32(125), i3)
+	fn4092(m, v0, v1, uint32(125), i3)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -22534,9 +28408,9 @@ L40:
 	if v0 != 0 {
 		goto L41
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L41:
-	fn4094(m, v6)
+	fn4095(m, v6)
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v3 = i0
@@ -22549,7 +28423,7 @@ L41:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L1
 L39:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -22563,7 +28437,7 @@ L39:
 	if v9 != 0 {
 		goto L42
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L42:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v3 = i0
@@ -22576,7 +28450,7 @@ L42:
 	if v3 != 0 {
 		goto L43
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L43:
 	i0 = v5 + uint32(2)
 	v5 = i0
@@ -22584,7 +28458,7 @@ L43:
 		goto L37
 	}
 L36:
-	i0 = fn4098(m, v0, uint32(125))
+	i0 = fn4099(m, v0, uint32(125))
 	if i0 == 0 {
 		goto L44
 	}
@@ -22602,7 +28476,7 @@ L44:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L1
 L25:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
@@ -22610,7 +28484,7 @@ L25:
 	i1 = v3 + uint32(4)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v4 = i0
 	goto L1
 L24:
@@ -22619,7 +28493,7 @@ L24:
 	i1 = v3 + uint32(4)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v4 = i0
 	goto L1
 L23:
@@ -22628,7 +28502,7 @@ L23:
 	i1 = v3 + uint32(4)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn1575(m, i0)
+	i0 = fn1576(m, i0)
 	v4 = i0
 	goto L1
 L22:
@@ -22637,7 +28511,7 @@ L22:
 	i1 = v3 + uint32(4)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v4 = i0
 	goto L1
 L21:
@@ -22646,7 +28520,7 @@ L21:
 	i1 = v3 + uint32(4)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn1575(m, i0)
+	i0 = fn1576(m, i0)
 	v4 = i0
 	goto L1
 L20:
@@ -22657,7 +28531,7 @@ L20:
 	i1 = v3 + uint32(8)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	l0 = *(*uint64)(unsafe.Add(b, v3))
-	i0 = fn1593(m, l0)
+	i0 = fn1594(m, l0)
 	v4 = i0
 	goto L1
 L19:
@@ -22668,7 +28542,7 @@ L19:
 	i1 = v3 + uint32(8)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	l0 = *(*uint64)(unsafe.Add(b, v3))
-	i0 = fn1576(m, l0)
+	i0 = fn1577(m, l0)
 	v4 = i0
 	goto L1
 L18:
@@ -22721,7 +28595,7 @@ L17:
 	i1 = v3 + uint32(8)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	d0 = *(*float64)(unsafe.Add(b, v3))
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v4 = i0
 	goto L1
 L16:
@@ -22739,7 +28613,7 @@ L16:
 	l1 = *(*uint64)(unsafe.Add(b, v3))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = l1
 	i0 = v2 + uint32(8)
-	i0 = fn954(m, i0)
+	i0 = fn955(m, i0)
 	v4 = i0
 	goto L1
 L15:
@@ -22750,7 +28624,7 @@ L15:
 	i1 = *(*uint32)(unsafe.Add(b, v3))
 	*(*uint8)(unsafe.Add(b, uint64(v2)+31)) = uint8(i1)
 	i0 = v2 + uint32(31)
-	i0 = fn740(m, i0, uint32(1))
+	i0 = fn741(m, i0, uint32(1))
 	v4 = i0
 	goto L1
 L14:
@@ -22759,7 +28633,7 @@ L14:
 	i1 = v3 + uint32(4)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn2699(m, i0)
+	i0 = fn2700(m, i0)
 	v4 = i0
 	goto L1
 L13:
@@ -22888,58 +28762,58 @@ L51:
 	goto L1
 L52:
 	v4 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8481103))
+	fn3605(m, i0, uint32(8481103))
 	goto L1
 L10:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8481139))
+	fn3605(m, i0, uint32(8481139))
 	goto L1
 L9:
-	fn4091(m, v0, v1, uint32(93), v3)
+	fn4092(m, v0, v1, uint32(93), v3)
 	goto L1
 L8:
-	fn4091(m, v0, v1, uint32(125), v7)
+	fn4092(m, v0, v1, uint32(125), v7)
 	goto L1
 L7:
-	i0 = fn8105(m, v3)
+	i0 = fn8106(m, v3)
 	v0 = i0
 	if int32(v0) > int32(k32(4294967295)) {
 		goto L6
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8418616))
+	fn3605(m, i0, uint32(8418616))
 	goto L1
 L6:
-	i0 = fn740(m, v3, v0)
+	i0 = fn741(m, v3, v0)
 	v4 = i0
 	goto L1
 L5:
-	i0 = fn8105(m, v3)
+	i0 = fn8106(m, v3)
 	v0 = i0
 	if int32(v0) > int32(k32(4294967295)) {
 		goto L4
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8472008))
+	fn3605(m, i0, uint32(8472008))
 	goto L1
 L4:
-	i0 = fn2672(m, v3, v0)
+	i0 = fn2673(m, v3, v0)
 	v4 = i0
 	goto L1
 L3:
-	i0 = fn8119(m, v3)
+	i0 = fn8120(m, v3)
 	v0 = i0
 L2:
-	i0 = fn2671(m, v3, v0)
+	i0 = fn2672(m, v3, v0)
 	v4 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -22949,7 +28823,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4088(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4089(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -22969,7 +28843,7 @@ func fn4088(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if int32(v3) < int32(uint32(0)) {
 		goto L4
 	}
-	i0 = fn2289(m, v3)
+	i0 = fn2290(m, v3)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -22982,13 +28856,13 @@ func fn4088(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i0 = v4 + uint32(12)
 	v3 = i0
 L6:
-	i0 = fn4087(m, v0, v1)
+	i0 = fn4088(m, v0, v1)
 	v6 = i0
 	if v6 != 0 {
 		goto L7
 	}
 	i3 = uint32(0) - v5
-	fn4091(m, v0, v1, v2, i3)
+	fn4092(m, v0, v1, v2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -23038,7 +28912,7 @@ L11:
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8407616))
+	fn3605(m, i0, uint32(8407616))
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -23066,17 +28940,17 @@ L8:
 L4:
 	return v4
 L3:
-	fn4091(m, v0, v1, v2, v3)
+	fn4092(m, v0, v1, v2, v3)
 	return uint32(0)
 L2:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4089(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4090(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -23091,7 +28965,7 @@ func fn4089(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	v1 = uint32(0)
-	i0 = fn4086(m, v0, uint32(0))
+	i0 = fn4087(m, v0, uint32(0))
 	v0 = i0
 	if int32(v0) < int32(uint32(0)) {
 		goto L1
@@ -23109,13 +28983,13 @@ L2:
 	}
 	i0 = v2 + uint32(8)
 	i1 = v2 + uint32(4)
-	i0 = fn4087(m, i0, i1)
+	i0 = fn4088(m, i0, i1)
 	v1 = i0
 	goto L1
 L3:
 	i0 = v2 + uint32(8)
 	i1 = v2 + uint32(4)
-	i0 = fn4088(m, i0, i1, uint32(0), v0)
+	i0 = fn4089(m, i0, i1, uint32(0), v0)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -23125,7 +28999,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4090(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4091(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -23145,7 +29019,7 @@ func fn4090(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	m.g0 = v5
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v3
 	v6 = uint32(0)
-	i0 = fn4086(m, v2, uint32(0))
+	i0 = fn4087(m, v2, uint32(0))
 	v7 = i0
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L2
@@ -23165,12 +29039,12 @@ L3:
 		goto L4
 	}
 	i0 = v7 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v6 = i0
 	if v6 != 0 {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v6 = uint32(0)
 	goto L1
 L4:
@@ -23182,7 +29056,7 @@ L4:
 L6:
 	i0 = v5 + uint32(8)
 	i1 = v5 + uint32(4)
-	i0 = fn4087(m, i0, i1)
+	i0 = fn4088(m, i0, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L7
@@ -23191,7 +29065,7 @@ L6:
 	i1 = v5 + uint32(4)
 	i3 = v2 ^ k32(4294967295)
 	i3 = i3 + v7
-	fn4091(m, i0, i1, uint32(0), i3)
+	fn4092(m, i0, i1, uint32(0), i3)
 	goto L5
 L7:
 	*(*uint32)(unsafe.Add(b, v3)) = v1
@@ -23229,7 +29103,7 @@ L11:
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8407616))
+	fn3605(m, i0, uint32(8407616))
 	v2 = v7
 	goto L5
 L10:
@@ -23262,7 +29136,7 @@ L13:
 	if v7 != 0 {
 		goto L14
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L14:
 	i0 = v3 + uint32(4)
 	v3 = i0
@@ -23278,7 +29152,7 @@ L12:
 	v6 = uint32(0)
 	goto L1
 L15:
-	fn2111(m, v6)
+	fn2112(m, v6)
 	v6 = uint32(0)
 L1:
 	i0 = v5 + uint32(16)
@@ -23288,7 +29162,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4091(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn4092(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -23304,7 +29178,7 @@ func fn4091(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = fn2289(m, v3)
+	i0 = fn2290(m, v3)
 	v4 = i0
 	if int32(v3) < int32(uint32(1)) {
 		goto L1
@@ -23312,11 +29186,11 @@ func fn4091(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	i0 = v4 + uint32(12)
 	v5 = i0
 L2:
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v6 = i0
-	i0 = fn4087(m, v0, v1)
+	i0 = fn4088(m, v0, v1)
 	v7 = i0
-	fn3606(m, v6)
+	fn3607(m, v6)
 	if v7 == 0 {
 		goto L3
 	}
@@ -23337,7 +29211,7 @@ L4:
 	if v6 != 0 {
 		goto L3
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L3:
 	i0 = v5 + uint32(4)
 	v5 = i0
@@ -23361,7 +29235,7 @@ L1:
 	if v7 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v7 = i0
@@ -23390,7 +29264,7 @@ L9:
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8407616))
+	fn3605(m, i0, uint32(8407616))
 	return
 L8:
 	i0 = v7 + uint32(1)
@@ -23409,7 +29283,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn4092(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4093(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -23428,12 +29302,12 @@ func fn4092(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v4 == uint32(10058952) {
 		goto L2
 	}
-	i0 = fn2348(m, v4, uint32(10058952))
+	i0 = fn2349(m, v4, uint32(10058952))
 	if i0 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8490375))
+	fn3605(m, i0, uint32(8490375))
 	v0 = k32(4294967295)
 	goto L1
 L2:
@@ -23441,28 +29315,28 @@ L2:
 		goto L3
 	}
 	v0 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8534113))
+	fn3605(m, i0, uint32(8534113))
 	goto L1
 L3:
-	i0 = fn1980(m, v0)
+	i0 = fn1981(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
 	v2 = i0
-	i1 = fn1979(m, v0)
+	i1 = fn1980(m, v0)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3603(m, v2, uint32(8520836), v3)
+	i0 = fn3604(m, v2, uint32(8520836), v3)
 	v0 = k32(4294967295)
 	goto L1
 L4:
-	i0 = fn1760(m, v4, v1, v2)
+	i0 = fn1761(m, v4, v1, v2)
 	v0 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -23472,7 +29346,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4093(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4094(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -23481,7 +29355,7 @@ func fn4093(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn4092(m, v0, v1, v2)
+	i0 = fn4093(m, v0, v1, v2)
 	v1 = i0
 	if v2 == 0 {
 		goto L1
@@ -23497,7 +29371,7 @@ func fn4093(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return v1
@@ -23505,7 +29379,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4094(m *Module, v0 uint32) {
+func fn4095(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -23527,46 +29401,9 @@ func fn4094(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4095(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i2 = fn1574(m, v2)
-	v2 = i2
-	i0 = fn4092(m, v0, v1, v2)
-	v1 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	m.depth--
-	return v1
 }
 
 //go:norace
@@ -23582,9 +29419,9 @@ func fn4096(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i2 = fn2675(m, v2)
+	i2 = fn1575(m, v2)
 	v2 = i2
-	i0 = fn4092(m, v0, v1, v2)
+	i0 = fn4093(m, v0, v1, v2)
 	v1 = i0
 	if v2 == 0 {
 		goto L1
@@ -23600,7 +29437,7 @@ func fn4096(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return v1
@@ -23608,29 +29445,66 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4097(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4097(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
-	i0 = fn2326(m, v1)
-	if i0 != 0 {
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i2 = fn2676(m, v2)
+	v2 = i2
+	i0 = fn4093(m, v0, v1, v2)
+	v1 = i0
+	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn2358(m, v1)
-	if int32(i0) >= int32(uint32(0)) {
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
 		goto L1
 	}
-	return k32(4294967295)
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
 L1:
-	i1 = fn2339(m, v1)
-	i0 = fn4092(m, v0, i1, v1)
-	return i0
+	m.depth--
+	return v1
 }
 
 //go:norace
 //go:nocheckptr
 func fn4098(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	i0 = fn2327(m, v1)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = fn2359(m, v1)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L1
+	}
+	return k32(4294967295)
+L1:
+	i1 = fn2340(m, v1)
+	i0 = fn4093(m, v0, i1, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4099(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -23673,7 +29547,7 @@ L4:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8407616))
+	fn3605(m, i0, uint32(8407616))
 	return uint32(0)
 L3:
 	i0 = v2 + uint32(1)
@@ -23692,7 +29566,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4099(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4100(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -23710,7 +29584,7 @@ func fn4099(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L2
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = fn8080(m, v0, v1, v2, i3)
+	i0 = fn8081(m, v0, v1, v2, i3)
 	v3 = i0
 	if v1 == 0 {
 		goto L1
@@ -23727,7 +29601,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4100(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4101(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -23737,7 +29611,7 @@ func fn4100(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v1 > uint32(2147483646) {
 		goto L2
 	}
-	i0 = fn8080(m, v0, v1, v2, v3)
+	i0 = fn8081(m, v0, v1, v2, v3)
 	v4 = i0
 	if v1 == 0 {
 		goto L1
@@ -23752,7 +29626,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4101(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4102(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -24085,7 +29959,7 @@ L29:
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = v0
 L28:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(68)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(68)
 	goto L4
 L5:
 	v3 = uint32(0)
@@ -24100,7 +29974,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn4102(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4103(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -24155,7 +30029,7 @@ L5:
 	i0 = v0 + k32(4294967295)
 	v0 = i0
 L1:
-	i0 = fn4101(m, v0, v1, v2)
+	i0 = fn4102(m, v0, v1, v2)
 	v0 = i0
 	if int32(v0) < int32(uint32(0)) {
 		goto L6
@@ -24172,7 +30046,7 @@ L6:
 	if i0 != 0 {
 		goto L7
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(68)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(68)
 	v4 = uint32(2147483647)
 L7:
 	return v4
@@ -24180,7 +30054,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn4103(m *Module, v0 uint32, v1 uint32) {
+func fn4104(m *Module, v0 uint32, v1 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -24201,7 +30075,7 @@ L3:
 	v1 = i1
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+1800)) = i1
-	fn2107(m, v1)
+	fn2108(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+1804))
 	v1 = i0
 	if int32(v1) > int32(uint32(0)) {
@@ -24215,43 +30089,43 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4104(m *Module, v0 uint32) {
+func fn4105(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4454(m, v0, uint32(0))
+	i0 = fn4455(m, v0, uint32(0))
 	if i0 != 0 {
 		goto L2
 	}
 	i0 = v0 + uint32(24)
-	i0 = fn4458(m, i0, uint32(0))
+	i0 = fn4459(m, i0, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
 	return
 L2:
-	fn4166(m, uint32(8400950), uint32(8511757))
+	fn4167(m, uint32(8400950), uint32(8511757))
 	panic(ErrUnreachable)
 L1:
-	fn4166(m, uint32(8400950), uint32(8511796))
+	fn4167(m, uint32(8400950), uint32(8511796))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4105(m *Module, v0 uint32) {
+func fn4106(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
-	i0 = fn4455(m, v0)
+	i0 = fn4456(m, v0)
 	i0 = v0 + uint32(24)
-	i0 = fn4459(m, i0)
+	i0 = fn4460(m, i0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4106(m *Module, v0 uint32, v1 uint64, v2 uint32) uint32 {
+func fn4107(m *Module, v0 uint32, v1 uint64, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -24275,7 +30149,7 @@ func fn4106(m *Module, v0 uint32, v1 uint64, v2 uint32) uint32 {
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -24284,10 +30158,10 @@ func fn4106(m *Module, v0 uint32, v1 uint64, v2 uint32) uint32 {
 	if i0 != uint32(1) {
 		goto L1
 	}
-	fn3760(m, v2)
+	fn3761(m, v2)
 	v4 = v2
 L1:
-	i0 = fn4456(m, v0)
+	i0 = fn4457(m, v0)
 	v2 = k32(4294967293)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	v5 = i0
@@ -24298,19 +30172,19 @@ L1:
 		goto L4
 	}
 	i0 = v3 + uint32(8)
-	i0 = fn4291(m, i0)
+	i0 = fn4292(m, i0)
 	l0 = *(*uint64)(unsafe.Add(b, uint64(v3)+8))
-	l0 = fn4269(m, l0, v1)
+	l0 = fn4270(m, l0, v1)
 	i1 = v3 + uint32(16)
-	fn4288(m, l0, i1)
+	fn4289(m, l0, i1)
 	i0 = v0 + uint32(24)
 	i2 = v3 + uint32(16)
-	i0 = fn4461(m, i0, v0, i2)
+	i0 = fn4462(m, i0, v0, i2)
 	v2 = i0
 	goto L3
 L4:
 	i0 = v0 + uint32(24)
-	i0 = fn4460(m, i0, v0)
+	i0 = fn4461(m, i0, v0)
 	v2 = i0
 L3:
 	if v2 != 0 {
@@ -24329,11 +30203,11 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = i1
 	v2 = uint32(0)
 L5:
-	i0 = fn4457(m, v0)
+	i0 = fn4458(m, v0)
 	if v4 == 0 {
 		goto L6
 	}
-	fn3759(m, v4)
+	fn3760(m, v4)
 L6:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -24342,25 +30216,25 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn4107(m *Module, v0 uint32) {
+func fn4108(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn4456(m, v0)
+	i0 = fn4457(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	i1 = i1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = i1
 	i0 = v0 + uint32(24)
-	i0 = fn4462(m, i0)
-	i0 = fn4457(m, v0)
+	i0 = fn4463(m, i0)
+	i0 = fn4458(m, v0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4108(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint64, v4 uint32, v5 uint32) uint32 {
+func fn4109(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint64, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -24405,7 +30279,7 @@ func fn4108(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint64, v4 uint32, v5
 	if v8 == 0 {
 		goto L1
 	}
-	fn4041(m, v7)
+	fn4042(m, v7)
 L1:
 	i0 = uint32(bits.TrailingZeros32(v2))
 	switch i0 {
@@ -24448,13 +30322,13 @@ L5:
 L4:
 	i0 = v6 + uint32(8)
 	v0 = i0
-	i0 = fn4454(m, v0, uint32(0))
+	i0 = fn4455(m, v0, uint32(0))
 	if i0 != 0 {
 		goto L10
 	}
 	i0 = v6 + uint32(32)
 	v2 = i0
-	i0 = fn4458(m, v2, uint32(0))
+	i0 = fn4459(m, v2, uint32(0))
 	if i0 != 0 {
 		goto L9
 	}
@@ -24485,9 +30359,9 @@ L4:
 	if v9 != 0 {
 		goto L11
 	}
-	fn4042(m, v7)
+	fn4043(m, v7)
 L11:
-	i0 = fn4106(m, v0, v3, v5)
+	i0 = fn4107(m, v0, v3, v5)
 	v4 = i0
 	if v4 == 0 {
 		goto L12
@@ -24503,7 +30377,7 @@ L11:
 	if v8 == 0 {
 		goto L13
 	}
-	fn4041(m, v7)
+	fn4042(m, v7)
 L13:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+92)))
 	if i0 != uint32(1) {
@@ -24523,10 +30397,10 @@ L13:
 	if v8 != 0 {
 		goto L15
 	}
-	fn4042(m, v7)
+	fn4043(m, v7)
 L15:
 L16:
-	i0 = fn4106(m, v0, k64(18446744073709551615), v5)
+	i0 = fn4107(m, v0, k64(18446744073709551615), v5)
 	if i0 != 0 {
 		goto L16
 	}
@@ -24558,18 +30432,18 @@ L14:
 	if v5 != 0 {
 		goto L17
 	}
-	fn4042(m, v7)
+	fn4043(m, v7)
 L17:
 	v8 = v4
 L12:
-	i0 = fn4455(m, v0)
-	i0 = fn4459(m, v2)
+	i0 = fn4456(m, v0)
+	i0 = fn4460(m, v2)
 	goto L2
 L10:
-	fn4166(m, uint32(8400950), uint32(8511757))
+	fn4167(m, uint32(8400950), uint32(8511757))
 	panic(ErrUnreachable)
 L9:
-	fn4166(m, uint32(8400950), uint32(8511796))
+	fn4167(m, uint32(8400950), uint32(8511796))
 	panic(ErrUnreachable)
 L3:
 	i2 = *(*uint32)(unsafe.Add(b, v7))
@@ -24587,5008 +30461,9 @@ L3:
 	if v5 != 0 {
 		goto L2
 	}
-	fn4042(m, v7)
+	fn4043(m, v7)
 L2:
 	i0 = v6 + uint32(96)
 	m.g0 = i0
 	return v8
-}
-
-//go:norace
-//go:nocheckptr
-func fn4109(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v0 % k32(257)
-	i0 = i0 << (uint32(4) & 31)
-	i0 = i0 + uint32(10085696)
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i1
-	if v4 != 0 {
-		i1 = v4
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	if v4 == 0 {
-		goto L1
-	}
-	fn4041(m, v3)
-L1:
-	i0 = v3 + uint32(4)
-	v5 = i0
-	v4 = v5
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v4 = i0
-	if v4 == v5 {
-		goto L3
-	}
-	i0 = v4 + k32(4294967216)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != v0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v5
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	i0 = v4 + uint32(8)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(1))
-	v0 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = i1 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v5
-	i0 = v4 + k32(4294967212)
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i2 = b2i(v5 != uint32(0))
-	m.table[v1].(func(*Module, uint32, uint32, uint32))(m, v2, i1, i2)
-	goto L2
-L3:
-	v4 = uint32(0)
-	m.table[v1].(func(*Module, uint32, uint32, uint32))(m, v2, uint32(0), uint32(0))
-	v0 = uint32(1)
-L2:
-	i2 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i2
-	i3 = b2i(v5 == uint32(1))
-	i2 = v5
-	v5 = i3
-	if v5 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	if v5 != 0 {
-		goto L5
-	}
-	fn4042(m, v3)
-L5:
-	if v0 != 0 {
-		goto L6
-	}
-	i0 = v4 + uint32(8)
-	v0 = i0
-	i0 = fn4456(m, v0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+80))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+80)) = i1
-	i0 = v4 + uint32(32)
-	i0 = fn4462(m, i0)
-	i0 = fn4457(m, v0)
-L6:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4110(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i0 = v0 % k32(257)
-	i0 = i0 << (uint32(4) & 31)
-	i0 = i0 + uint32(10085696)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i1
-	if v3 != 0 {
-		i1 = v3
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i1 = v1 + uint32(8)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
-	i1 = v1 + uint32(8)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
-	if v3 == 0 {
-		goto L1
-	}
-	fn4041(m, v2)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v3 = i0
-	i1 = v2 + uint32(4)
-	v4 = i1
-	if v3 == v4 {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	i0 = v3 + k32(4294967216)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != v0 {
-		goto L4
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v6)) = v5
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v6
-	i0 = v3 + uint32(8)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(1))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i1 = v1 + uint32(8)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
-L4:
-	v3 = v5
-	if v5 != v4 {
-		goto L3
-	}
-L2:
-	i2 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i2
-	i3 = b2i(v3 == uint32(1))
-	i2 = v3
-	v3 = i3
-	if v3 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	if v3 != 0 {
-		goto L5
-	}
-	fn4042(m, v2)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v3 = i0
-	i1 = v1 + uint32(8)
-	if v3 == i1 {
-		goto L6
-	}
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v2
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
-	i0 = v3 + k32(4294967220)
-	v2 = i0
-	i0 = fn4456(m, v2)
-	i0 = v3 + k32(4294967292)
-	v0 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	i0 = v3 + k32(4294967244)
-	i0 = fn4462(m, i0)
-	i0 = fn4457(m, v2)
-	v3 = v5
-	i1 = v1 + uint32(8)
-	if v5 != i1 {
-		goto L7
-	}
-L6:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4111(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512644))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4112(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512632))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+236))
-	if i0 != 0 {
-		goto L2
-	}
-	i2 = v1 + uint32(236)
-	fn3939(m, v0, v1, i2, v3)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512636))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+244))
-	if i0 != 0 {
-		goto L3
-	}
-	i2 = v1 + uint32(244)
-	fn3939(m, v2, v1, i2, v3)
-	i0 = v0 + uint32(8)
-	i1 = v2 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, v0)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	if i0 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512640))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+224))
-	if i0 != 0 {
-		goto L4
-	}
-	i2 = v1 + uint32(224)
-	fn3939(m, v2, v1, i2, v3)
-	i0 = v0 + uint32(8)
-	i1 = v2 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, v0)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	if i0 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512652))
-	v3 = i0
-	if v3 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+196))
-	if i0 != 0 {
-		goto L5
-	}
-	i2 = v1 + uint32(196)
-	fn3939(m, v2, v1, i2, v3)
-	i0 = v0 + uint32(8)
-	i1 = v2 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, v0)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	if i0 != 0 {
-		goto L1
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512656))
-	v3 = i0
-	if v3 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+204))
-	if i0 != 0 {
-		goto L6
-	}
-	i2 = v1 + uint32(204)
-	fn3939(m, v2, v1, i2, v3)
-	i0 = v0 + uint32(8)
-	i1 = v2 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, v0)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	if i0 != 0 {
-		goto L1
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512628))
-	v3 = i0
-	if v3 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+228))
-	if i0 != 0 {
-		goto L8
-	}
-	i2 = v1 + uint32(228)
-	fn3939(m, v2, v1, i2, v3)
-	i0 = v0 + uint32(8)
-	i1 = v2 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, v0)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512660))
-	v0 = i0
-	if int32(v0) > int32(k32(4294967295)) {
-		goto L7
-	}
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512660))
-	v0 = i0
-	if int32(v0) < int32(uint32(0)) {
-		goto L1
-	}
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+280))
-	if int32(i0) > int32(uint32(0)) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+280)) = v0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4113(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i1 = v2 + uint32(12)
-	i0 = fn2085(m, uint32(0), i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+236))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512632))
-	fn2107(m, i0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+236))
-	i1 = fn2112(m, i1)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512632)) = v3
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+244))
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512636))
-	fn2107(m, i0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+244))
-	i1 = fn2112(m, i1)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512636)) = v3
-	if v3 == 0 {
-		goto L2
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+224))
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512640))
-	fn2107(m, i0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+224))
-	i1 = fn2112(m, i1)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512640)) = v3
-	if v3 == 0 {
-		goto L2
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+196))
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512652))
-	fn2107(m, i0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+196))
-	i1 = fn2112(m, i1)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512652)) = v3
-	if v3 == 0 {
-		goto L2
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+204))
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512656))
-	fn2107(m, i0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+204))
-	i1 = fn2112(m, i1)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512656)) = v3
-	if v3 == 0 {
-		goto L2
-	}
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+228))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512628))
-	fn2107(m, i0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+228))
-	i1 = fn2112(m, i1)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512628)) = v3
-	if v3 == 0 {
-		goto L2
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+280))
-	v3 = i0
-	if int32(v3) < int32(uint32(1)) {
-		goto L9
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512660)) = v3
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512644))
-	fn2107(m, i0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512644)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512648))
-	fn2107(m, i0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512648)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+216))
-	v4 = i0
-	if int32(v4) >= int32(uint32(1)) {
-		goto L11
-	}
-	v3 = uint32(4)
-	goto L10
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+220))
-	v3 = i0
-	v5 = uint32(1)
-L12:
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = fn8119(m, i1)
-	i0 = v5 + i1
-	i0 = i0 + uint32(1)
-	v5 = i0
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v4 + k32(4294967295)
-	v4 = i0
-	if v4 != 0 {
-		goto L12
-	}
-	i0 = v5 << (uint32(2) & 31)
-	v3 = i0
-L10:
-	i0 = fn2104(m, v3)
-	v6 = i0
-	if v6 == 0 {
-		goto L2
-	}
-	v3 = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+216))
-	if int32(i0) < int32(uint32(1)) {
-		goto L13
-	}
-	v5 = uint32(0)
-	v4 = uint32(0)
-	v3 = v6
-L14:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+220))
-	i1 = i1 + v5
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn8118(m, v3, i1)
-	i0 = fn8116(m, v3, uint32(0))
-	v3 = i0
-	*(*uint64)(unsafe.Add(b, v3)) = uint64(58)
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v4 + uint32(1)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+216))
-	if int32(v4) < int32(i1) {
-		goto L14
-	}
-L13:
-L16:
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
-	if v3 == v6 {
-		goto L15
-	}
-	i0 = v3 + k32(4294967292)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	if i0 == uint32(58) {
-		goto L16
-	}
-L15:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512648)) = v6
-	i1 = v2 + uint32(12)
-	fn2101(m, uint32(0), i1)
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	goto L1
-L2:
-	i1 = v2 + uint32(12)
-	fn2101(m, uint32(0), i1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8511938)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8466407)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4114(m *Module) uint32 {
-	var v0 uint32
-	_ = v0
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512640))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	v0 = uint32(0)
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4115(m *Module) {
-	var v0 uint32
-	_ = v0
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512668))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512664))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	fn2107(m, v0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512664)) = uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512676))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512672))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	fn2107(m, v0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512672)) = uint32(0)
-L2:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4116(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v2 = k32(4294967295)
-	i0 = fn2113(m, v0)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = fn2113(m, v1)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	fn2107(m, v0)
-	return k32(4294967295)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512668))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512664))
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	fn2107(m, v2)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512664)) = uint32(0)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512676))
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512672))
-	v2 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	fn2107(m, v2)
-L4:
-	v2 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512664)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512672)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512668)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512676)) = uint32(0)
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4117(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = uint64(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 == 0 {
-		goto L4
-	}
-	i1 = v4 << (uint32(2) & 31)
-	i1 = fn2104(m, i1)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v4
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if int32(i0) < int32(uint32(1)) {
-		goto L5
-	}
-	v4 = uint32(0)
-	v5 = uint32(0)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = i0 + v4
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = v3 + uint32(4)
-	i0 = fn4595(m, i0, i1)
-	v6 = i0
-	if v6 != 0 {
-		goto L7
-	}
-	i0 = v3 + uint32(8)
-	fn3930(m, i0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8395289)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	if i3 == k32(4294967294) {
-		i1 = uint32(8410440)
-	} else {
-		i1 = uint32(8511938)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = i0 + v4
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = v5 + uint32(1)
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	if int32(v5) < int32(i1) {
-		goto L6
-	}
-L5:
-	fn3930(m, v2)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+8))
-	*(*uint64)(unsafe.Add(b, v2)) = l1
-	goto L2
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
-	i1 = v3 + uint32(8)
-	i0 = fn3931(m, v2, i1)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8511938)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8395289)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	goto L1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8511938)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8395289)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	goto L1
-L2:
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4118(m *Module, v0 uint32) {
-	var i0 uint32
-	_ = i0
-	fn3930(m, v0)
-	i0 = v0 + uint32(8)
-	fn3930(m, i0)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4119(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i1 = v2 + uint32(96)
-	i2 = v1 + uint32(8)
-	fn3934(m, v3, i1, i2)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	if i0 == 0 {
-		goto L2
-	}
-	l1 = *(*uint64)(unsafe.Add(b, v3))
-	*(*uint64)(unsafe.Add(b, v0)) = l1
-	i0 = v0 + uint32(8)
-	i1 = v3 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	goto L1
-L2:
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+20))
-	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = l1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+120)) = i1
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4120(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v4 = i0
-	if v4 == k32(4294967295) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v4
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v4 = i0
-	if v4 == k32(4294967295) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v4
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	v4 = i0
-	if v4 == k32(4294967295) {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v4
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 == 0 {
-		goto L5
-	}
-	fn4548(m)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10242876)) = uint32(0)
-	i0 = v1 + uint32(8)
-	v4 = i0
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i2 = v3 + uint32(12)
-	i0 = fn4549(m, i0, i1, i2)
-	v2 = i0
-	i0 = v2 + k32(4294967227)
-	switch i0 {
-	case 0:
-		goto L11
-	case 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 31, 32, 33, 34, 35, 36, 37, 38, 39:
-		goto L7
-	case 4:
-		goto L10
-	case 19:
-		goto L9
-	case 30, 40:
-		goto L6
-	default:
-		goto L8
-	}
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(0)
-	goto L7
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = uint32(1)
-	goto L7
-L9:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513780))
-	fn3933(m, v0, v4, i2)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	if i0 == 0 {
-		goto L7
-	}
-	goto L4
-L8:
-	if v2 != k32(4294967295) {
-		goto L7
-	}
-L6:
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v2 = i0
-	if int32(v2) >= int32(uint32(0)) {
-		goto L14
-	}
-	i0 = v1 + uint32(16)
-	v2 = i0
-	goto L13
-L14:
-	if v2 == 0 {
-		goto L12
-	}
-	i0 = v1 + uint32(20)
-	v2 = i0
-L13:
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	if int32(v5) > int32(k32(4294967295)) {
-		goto L15
-	}
-	v5 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(0)
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L16
-	}
-	if int32(v6) < int32(uint32(1)) {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v2 = i0
-	v7 = v6
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	i0 = fn8116(m, v4, uint32(61))
-	v8 = i0
-	if v8 == 0 {
-		goto L21
-	}
-	i0 = v8 - v4
-	i0 = uint32(int32(i0) >> (uint32(2) & 31))
-	v8 = i0
-	goto L20
-L21:
-	i0 = fn8119(m, v4)
-	v8 = i0
-L20:
-	i0 = fn8120(m, v4, uint32(8707892), v8)
-	if i0 != 0 {
-		goto L23
-	}
-	i0 = v8 << (uint32(2) & 31)
-	i0 = i0 + uint32(8707892)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == 0 {
-		goto L22
-	}
-L23:
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 != 0 {
-		goto L19
-	}
-	goto L18
-L22:
-	if v4 == 0 {
-		goto L18
-	}
-	v2 = uint32(1)
-	goto L17
-L18:
-	if v5 == 0 {
-		goto L24
-	}
-	i0 = fn7951(m, uint32(8537937))
-	v2 = i0
-	if v2 == 0 {
-		goto L24
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	if i0 == 0 {
-		goto L24
-	}
-	v2 = uint32(1)
-	goto L17
-L24:
-	v2 = uint32(0)
-L17:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v2
-L16:
-	if int32(v6) < int32(uint32(1)) {
-		goto L27
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v2 = i0
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	i0 = fn8116(m, v4, uint32(61))
-	v8 = i0
-	if v8 == 0 {
-		goto L30
-	}
-	i0 = v8 - v4
-	i0 = uint32(int32(i0) >> (uint32(2) & 31))
-	v8 = i0
-	goto L29
-L30:
-	i0 = fn8119(m, v4)
-	v8 = i0
-L29:
-	i0 = fn8120(m, v4, uint32(8707908), v8)
-	if i0 != 0 {
-		goto L32
-	}
-	i0 = v8 << (uint32(2) & 31)
-	i0 = i0 + uint32(8707908)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == 0 {
-		goto L31
-	}
-L32:
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v6 + k32(4294967295)
-	v6 = i0
-	if v6 != 0 {
-		goto L28
-	}
-	goto L27
-L31:
-	if v4 != 0 {
-		goto L26
-	}
-L27:
-	if v5 == 0 {
-		goto L25
-	}
-	i0 = fn7951(m, uint32(8535979))
-	v2 = i0
-	if v2 == 0 {
-		goto L25
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	if i0 == 0 {
-		goto L25
-	}
-L26:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = uint32(1)
-L25:
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-L4:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4121(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	i0 = fn8116(m, v0, uint32(61))
-	v4 = i0
-	if v4 == 0 {
-		goto L5
-	}
-	i0 = v4 - v0
-	i0 = uint32(int32(i0) >> (uint32(2) & 31))
-	v4 = i0
-	goto L4
-L5:
-	i0 = fn8119(m, v0)
-	v4 = i0
-L4:
-	i0 = fn8120(m, v0, v1, v4)
-	if i0 != 0 {
-		goto L6
-	}
-	i1 = v4 << (uint32(2) & 31)
-	i0 = v1 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == 0 {
-		goto L1
-	}
-L6:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 != 0 {
-		goto L3
-	}
-L2:
-	v0 = uint32(0)
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4122(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v2 = uint32(0)
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = fn7951(m, v1)
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	v2 = uint32(0)
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4123(m *Module, v0 uint32) {
-	b := m.base
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(4294967297)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+28)) = k64(18446744073709551615)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = k64(18446744073709551615)
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(4294967298)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4124(m *Module, v0 uint32) {
-	b := m.base
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(4294967296)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(3)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+28)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(0)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4125(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l1 uint64
-	_ = l1
-	b := m.base
-	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = k64(18446744069414584321)
-	*(*uint64)(unsafe.Add(b, uint64(v1)+24)) = k64(18446744073709551615)
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(2)
-	*(*uint64)(unsafe.Add(b, uint64(v1)+32)) = uint64(4294967295)
-	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = uint64(1)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(1)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
-	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+24))
-	*(*uint64)(unsafe.Add(b, uint64(v1)+24)) = l1
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = l1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4126(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = i0 + k32(4294967294)
-	switch i0 {
-	case 0:
-		goto L4
-	case 1:
-		goto L3
-	default:
-		goto L2
-	}
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(4294967297)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+28)) = k64(18446744073709551615)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = k64(18446744073709551615)
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(4294967298)
-	goto L1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(4294967296)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(3)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+28)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(0)
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(1)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = k64(18446744073709551615)
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(1)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+32)) = uint64(4294967295)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	v2 = i0
-	if v2 == k32(4294967295) {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v2
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i0
-	if v2 == k32(4294967295) {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v2 = i0
-	if v2 == k32(4294967295) {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v1 = i0
-	if v1 == k32(4294967295) {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v1
-L8:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4127(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	v2 = i0
-	if v2 == k32(4294967295) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v2
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i0
-	if v2 == k32(4294967295) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v2 = i0
-	if v2 == k32(4294967295) {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v1 = i0
-	if v1 == k32(4294967295) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v1
-L4:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4128(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	i1 = v2 + uint32(12)
-	i0 = fn8087(m, v0, i1, uint32(10))
-	v3 = i0
-	v0 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
-	if i0 == uint32(68) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	v0 = uint32(0)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4129(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = fn7951(m, v2)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	if i0 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	i1 = v3 + uint32(12)
-	i0 = fn8087(m, v0, i1, uint32(10))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if int32(v0) < int32(uint32(0)) {
-		i3 = uint32(1)
-	} else {
-		i3 = v0
-	}
-	i4 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
-	if i4 == uint32(68) {
-		i2 = uint32(1)
-	} else {
-		i2 = i3
-	}
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i3 = uint32(*(*uint8)(unsafe.Add(b, i3)))
-	if i3 != 0 {
-		i1 = uint32(1)
-	} else {
-		i1 = i2
-	}
-	v0 = i1
-	if int32(i0) >= int32(v0) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4130(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var v22 uint32
-	_ = v22
-	var v23 uint32
-	_ = v23
-	var v24 uint32
-	_ = v24
-	var v25 uint32
-	_ = v25
-	var v26 uint32
-	_ = v26
-	var v27 uint32
-	_ = v27
-	var v28 uint32
-	_ = v28
-	var v29 uint32
-	_ = v29
-	var v30 uint32
-	_ = v30
-	var v31 uint32
-	_ = v31
-	var v32 uint32
-	_ = v32
-	var v33 uint32
-	_ = v33
-	var v34 uint32
-	_ = v34
-	var v35 uint32
-	_ = v35
-	var v36 uint32
-	_ = v36
-	var v37 uint32
-	_ = v37
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v3 = i0
-	m.g0 = v3
-	fn4144(m, v3)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v5
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if i0 != uint32(1) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L4
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512560))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512540))
-	i1 = b2i(i1 == 0)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512500))
-	v4 = i0
-	if int32(v4) < int32(uint32(1)) {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v4
-L3:
-	i0 = fn7967(m, uint32(0), uint32(0))
-	v4 = i0
-	if v4 != 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8495039)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8514569)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	goto L1
-L6:
-	i0 = fn2113(m, v4)
-	v6 = i0
-	if v6 != 0 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8511938)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8514569)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	v7 = i0
-	v8 = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v9 = i0
-	v10 = v9
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v11 = i0
-	v12 = v11
-	v13 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v14 = i0
-	v15 = v14
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v16 = i0
-	v17 = v16
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v18 = i0
-	v19 = v18
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v20 = i0
-	v21 = v20
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v22 = i0
-	if v22 == 0 {
-		goto L8
-	}
-	i0 = fn4149(m, uint32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v15 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v17 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v19 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v21 = i0
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6576))
-	v23 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6568))
-	v24 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6564))
-	v25 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6560))
-	v26 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6572))
-	v27 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6556))
-	v28 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6552))
-	v29 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6548))
-	v30 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6544))
-	v31 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6540))
-	v32 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v33 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v34 = i0
-	i0 = v3 + uint32(24)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8708020))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8708012))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(8)
-	v35 = i0
-	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8708004))
-	*(*uint64)(unsafe.Add(b, v35)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8707996))
-	*(*uint64)(unsafe.Add(b, v3)) = l1
-	v36 = uint32(1)
-	v37 = uint32(0)
-L13:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6572)) = v12
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6556)) = v13
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6552)) = v15
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6548)) = v17
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6544)) = v19
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6540)) = v21
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6576)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6568)) = v34
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6564)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6560)) = v33
-	if v2 == 0 {
-		goto L14
-	}
-	i0 = v3 + uint32(32)
-	fn4117(m, i0, v2, v3)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
-	v5 = i0
-	if v5 != 0 {
-		goto L10
-	}
-L14:
-	i0 = v3 + uint32(32)
-	fn4120(m, i0, v3, v1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
-	v5 = i0
-	if v5 != 0 {
-		goto L10
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	if i0 != 0 {
-		goto L17
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(0)
-	goto L16
-L17:
-	if v4 == 0 {
-		goto L18
-	}
-	i0 = fn7951(m, uint32(8537826))
-	v4 = i0
-	if v4 == 0 {
-		goto L18
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	v5 = i0
-	if v5 == 0 {
-		goto L18
-	}
-	if v5 != uint32(48) {
-		goto L19
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+1)))
-	if i0 != 0 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L18
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(0)
-	goto L18
-L19:
-	i0 = fn8100(m, v4, uint32(8451027))
-	if i0 != 0 {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L18
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(1)
-	goto L18
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L18
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(1)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L22
-	}
-	if v4 != uint32(1) {
-		goto L21
-	}
-L22:
-	i1 = fn4146(m, uint32(0))
-	i1 = b2i(i1 != uint32(0))
-	i1 = i1 << (uint32(1) & 31)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L15
-	}
-L16:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(0)
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L23
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v10 = i0
-	if int32(v10) < int32(uint32(1)) {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v4 = i0
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	i0 = fn8116(m, v5, uint32(61))
-	v8 = i0
-	if v8 == 0 {
-		goto L28
-	}
-	i0 = v8 - v5
-	i0 = uint32(int32(i0) >> (uint32(2) & 31))
-	v8 = i0
-	goto L27
-L28:
-	i0 = fn8119(m, v5)
-	v8 = i0
-L27:
-	i0 = fn8120(m, v5, uint32(8708028), v8)
-	if i0 != 0 {
-		goto L30
-	}
-	i0 = v8 << (uint32(2) & 31)
-	i0 = i0 + uint32(8708028)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == 0 {
-		goto L29
-	}
-L30:
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = v10 + k32(4294967295)
-	v10 = i0
-	if v10 != 0 {
-		goto L26
-	}
-	goto L25
-L29:
-	if v5 == 0 {
-		goto L25
-	}
-	v4 = uint32(1)
-	i0 = fn8116(m, v5, uint32(61))
-	v5 = i0
-	if v5 == 0 {
-		goto L24
-	}
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = fn8117(m, v5, uint32(8708048))
-	if i0 == 0 {
-		goto L24
-	}
-	v4 = uint32(0)
-	i0 = fn8117(m, v5, uint32(8708056))
-	if i0 == 0 {
-		goto L24
-	}
-	v12 = uint32(8480458)
-	v13 = uint32(8499741)
-	v5 = uint32(1)
-	v10 = uint32(0)
-	goto L9
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	if i0 == 0 {
-		goto L31
-	}
-	i0 = fn7951(m, uint32(8543517))
-	v8 = i0
-	if v8 == 0 {
-		goto L31
-	}
-	v5 = uint32(1)
-	v10 = uint32(0)
-	v12 = uint32(8480778)
-	v13 = uint32(8499741)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v8)))
-	v4 = i0
-	i0 = v4 + k32(4294967248)
-	switch i0 {
-	case 0:
-		goto L33
-	case 1:
-		goto L34
-	default:
-		goto L32
-	}
-L34:
-	v4 = uint32(1)
-	v5 = uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+1)))
-	if i0 == 0 {
-		goto L24
-	}
-	goto L9
-L33:
-	v4 = uint32(0)
-	v10 = uint32(0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+1)))
-	if i0 == 0 {
-		goto L24
-	}
-	goto L9
-L32:
-	if v4 != 0 {
-		goto L9
-	}
-L31:
-	i0 = fn7967(m, uint32(0), uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L35
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	if i0 != uint32(67) {
-		goto L36
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+1)))
-	if i0 != 0 {
-		goto L36
-	}
-	v4 = uint32(1)
-	goto L24
-L36:
-	i0 = fn8100(m, v4, uint32(8524933))
-	if i0 != 0 {
-		goto L35
-	}
-	v4 = uint32(1)
-	goto L24
-L35:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L23
-	}
-	v4 = uint32(0)
-L24:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v4
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	if i0 != 0 {
-		goto L37
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	if i0 == 0 {
-		goto L38
-	}
-	i0 = fn7951(m, uint32(8539297))
-	v5 = i0
-	if v5 == 0 {
-		goto L38
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	if i0 == 0 {
-		goto L38
-	}
-	i1 = v3 + uint32(32)
-	i0 = fn2090(m, v5, i1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v4
-	i0 = b2i(v4 != uint32(0))
-	v4 = i0
-L38:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	if i0 == 0 {
-		goto L37
-	}
-	if v4 != 0 {
-		goto L37
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = uint32(2)
-L37:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i0 = b2i(i0 == 0)
-	i1 = b2i(v37 != uint32(0))
-	i0 = i0 | i1
-	v5 = i0
-	if v5 != 0 {
-		goto L39
-	}
-	i0 = fn4148(m, uint32(0))
-	v37 = uint32(1)
-L39:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v4 = i0
-	if v34 != k32(4294967295) {
-		goto L41
-	}
-	i1 = b2i(v4 != uint32(1))
-	i0 = v5 & i1
-	if i0 == 0 {
-		goto L40
-	}
-	goto L11
-L41:
-	i1 = b2i(v4 == v34)
-	i0 = v5 & i1
-	if i0 != 0 {
-		goto L11
-	}
-L40:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v11
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v22
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v14
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v16
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v18
-	*(*uint32)(unsafe.Add(b, v1)) = v20
-	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v4
-	v5 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v33 = i0
-	v8 = v7
-	v10 = v9
-	v12 = v11
-	v13 = v22
-	v15 = v14
-	v17 = v16
-	v19 = v18
-	v21 = v20
-	v34 = v4
-	i0 = v36 + uint32(1)
-	v36 = i0
-	if v36 != uint32(3) {
-		goto L13
-	}
-	v10 = uint32(0)
-	v12 = uint32(8453861)
-	v13 = uint32(8514569)
-	goto L9
-L12:
-	v10 = uint32(0)
-	v12 = uint32(8437826)
-	v13 = uint32(8437801)
-	v5 = uint32(1)
-	goto L9
-L11:
-	v5 = uint32(0)
-	v13 = uint32(0)
-	v12 = uint32(0)
-	v10 = uint32(0)
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	v13 = i0
-L9:
-	i0 = fn7967(m, uint32(0), v6)
-	fn2107(m, v6)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6572)) = v27
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6556)) = v28
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6552)) = v29
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6548)) = v30
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6544)) = v31
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6540)) = v32
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6576)) = v23
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6568)) = v24
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6564)) = v25
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6560)) = v26
-	fn3930(m, v3)
-	fn3930(m, v35)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v12
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v13
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-L1:
-	i0 = v3 + uint32(48)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4131(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+596))
-	if i0 == 0 {
-		goto L1
-	}
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	return
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = fn2091(m, v1)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8437905)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8482359)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	return
-L2:
-	if int32(v8) < int32(uint32(0)) {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512560)) = v8
-L3:
-	if int32(v7) < int32(uint32(0)) {
-		goto L4
-	}
-	i1 = b2i(v7 == 0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512540)) = i1
-L4:
-	if int32(v2) < int32(uint32(0)) {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512500)) = v2
-L5:
-	if v6 != 0 {
-		goto L7
-	}
-	v11 = v4
-	goto L6
-L7:
-	v11 = uint32(0)
-	if v4 == 0 {
-		goto L8
-	}
-	i2 = fn4148(m, v3)
-	if i2 != 0 {
-		i0 = v4
-	} else {
-		i0 = uint32(0)
-	}
-	v11 = i0
-L8:
-	i0 = fn4149(m, uint32(0))
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6572)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6556)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6552)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6548)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6544)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6540)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6576)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6568)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6564)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6560)) = v11
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4132(m *Module) uint32 {
-	var v0 uint32
-	_ = v0
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = fn2108(m, uint32(12))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = fn2108(m, uint32(8208))
-	v1 = i0
-	if v1 != 0 {
-		goto L4
-	}
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	goto L3
-L4:
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(8192)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	i1 = v1 + uint32(16)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-	i1 = v1 + uint32(23)
-	i1 = i1 & k32(4294967288)
-	i1 = i1 - v2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	i1 = fn1492(m, uint32(0))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v2 = i0
-	fn2111(m, v1)
-	v1 = v2
-	if v2 != 0 {
-		goto L5
-	}
-L3:
-	fn2111(m, v0)
-L2:
-	i0 = fn3633(m)
-	v0 = i0
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4133(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v2 = i0
-	fn2111(m, v1)
-	v1 = v2
-	if v2 != 0 {
-		goto L2
-	}
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	fn2111(m, v0)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4134(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v3 = i0
-	i1 = v1 + uint32(7)
-	v1 = i1
-	i1 = v1 & k32(4294967288)
-	v4 = i1
-	i0 = v3 + v4
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	if v5 > i1 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v6 = i0
-	goto L3
-L4:
-	if v1 < uint32(8192) {
-		i0 = uint32(8192)
-	} else {
-		i0 = v4
-	}
-	v3 = i0
-	i0 = v3 + uint32(16)
-	i0 = fn2108(m, i0)
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i1 = v1 + uint32(16)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	i1 = v1 + uint32(23)
-	i1 = i1 & k32(4294967288)
-	i1 = i1 - v6
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
-	i0 = v3 + v4
-	v5 = i0
-	v2 = v1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v5
-	i0 = v6 + v3
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-L2:
-	i0 = fn3633(m)
-	m.depth--
-	return i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
-L5:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4135(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1501(m, i0, v1)
-	v0 = i0
-	if int32(v0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4136(m *Module, v0 uint32, v1 float64) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 float64
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	l0 = math.Float64bits(v1)
-	l0 = l0 & uint64(9223372036854775807)
-	if int64(l0) < int64(uint64(9218868437227405312)) {
-		goto L2
-	}
-	d0 = math.Float64frombits(math.Float64bits(v1) &^ (1 << 63))
-	if d0 != math.Float64frombits(0x7ff0000000000000) {
-		goto L3
-	}
-	if v1 > math.Float64frombits(0x0) {
-		i0 = uint32(314159)
-	} else {
-		i0 = k32(4294653137)
-	}
-	v0 = i0
-	goto L1
-L3:
-	i0 = bits.RotateLeft32(v0, int(uint32(28)&31))
-	v0 = i0
-	if v0 < k32(4294967294) {
-		i0 = v0
-	} else {
-		i0 = k32(4294967294)
-	}
-	v0 = i0
-	goto L1
-L2:
-	i1 = v2 + uint32(12)
-	d0 = fn7998(m, v1, i1)
-	v3 = d0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v4 = i0
-	if v3 != math.Float64frombits(0x0) {
-		goto L5
-	}
-	v0 = uint32(0)
-	goto L4
-L5:
-	d0 = math.Float64frombits(math.Float64bits(v3) ^ (1 << 63))
-	if !(v3 < math.Float64frombits(0x0)) {
-		d0 = v3
-	}
-	v1 = d0
-	v0 = uint32(0)
-L6:
-	i0 = v0 << (uint32(28) & 31)
-	i0 = i0 & uint32(1879048192)
-	i1 = v0 >> (uint32(3) & 31)
-	i0 = i0 | i1
-	d1 = float64(v1 * math.Float64frombits(0x41b0000000000000))
-	v1 = d1
-	i1 = sat32u(v1)
-	v5 = i1
-	i0 = i0 + v5
-	v0 = i0
-	i0 = v0 + k32(2147483649)
-	if !(v0 > uint32(2147483646)) {
-		i0 = v0
-	}
-	v0 = i0
-	i0 = v4 + k32(4294967268)
-	v4 = i0
-	d1 = float64(v5)
-	d0 = v1 - d1
-	v1 = d0
-	if v1 != math.Float64frombits(0x0) {
-		goto L6
-	}
-L4:
-	if int32(v4) < int32(uint32(0)) {
-		goto L8
-	}
-	i0 = v4 % k32(31)
-	v4 = i0
-	goto L7
-L8:
-	i1 = v4 ^ k32(4294967295)
-	i1 = i1 % k32(31)
-	i0 = uint32(30) - i1
-	v4 = i0
-L7:
-	i1 = v0 << (v4 & 31)
-	i1 = i1 & uint32(2147483647)
-	i3 = v4 ^ uint32(31)
-	i2 = v0 >> (i3 & 31)
-	i1 = i1 | i2
-	v0 = i1
-	i0 = uint32(0) - v0
-	if !(v3 < math.Float64frombits(0x0)) {
-		i0 = v0
-	}
-	v0 = i0
-	if v0 < k32(4294967294) {
-		i0 = v0
-	} else {
-		i0 = k32(4294967294)
-	}
-	v0 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4137(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = bits.RotateLeft32(v0, int(uint32(28)&31))
-	v0 = i0
-	if v0 < k32(4294967294) {
-		i0 = v0
-	} else {
-		i0 = k32(4294967294)
-	}
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4138(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = bits.RotateLeft32(v0, int(uint32(28)&31))
-	v0 = i0
-	if v0 < k32(4294967294) {
-		i0 = v0
-	} else {
-		i0 = k32(4294967294)
-	}
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4139(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v1 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10089808))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	v1 = i0
-	if v1 < k32(4294967294) {
-		i0 = v1
-	} else {
-		i0 = k32(4294967294)
-	}
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4140(m *Module) {
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4141(m *Module) uint32 {
-	return uint32(10089808)
-}
-
-//go:norace
-//go:nocheckptr
-func fn4142(m *Module, v0 uint64, v1 uint32, v2 uint32) uint64 {
-	var v3 uint64
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint64
-	_ = v8
-	var v9 uint64
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint64
-	_ = v12
-	var v13 uint64
-	_ = v13
-	var v14 uint64
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint64
-	_ = v16
-	var v17 uint64
-	_ = v17
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	var l3 uint64
-	_ = l3
-	b := m.base
-	l0 = v0 ^ uint64(7816392313619706465)
-	v3 = l0
-	l0 = v0 ^ uint64(8317987319222330741)
-	v4 = l0
-	if int32(v2) >= int32(uint32(8)) {
-		goto L2
-	}
-	v5 = uint64(8387220255154660723)
-	v0 = uint64(7237128888997146477)
-	v6 = v2
-	goto L1
-L2:
-	v0 = uint64(7237128888997146477)
-	v5 = uint64(8387220255154660723)
-	v7 = v2
-L3:
-	l0 = *(*uint64)(unsafe.Add(b, v1))
-	v8 = l0
-	l0 = v8 ^ v5
-	v5 = l0
-	l0 = v5 + v3
-	v3 = l0
-	l1 = v4 + v0
-	v4 = l1
-	l2 = bits.RotateLeft64(v0, int(uint64(13)&63))
-	l1 = v4 ^ l2
-	v0 = l1
-	l0 = v3 + v0
-	v9 = l0
-	l1 = bits.RotateLeft64(v0, int(uint64(17)&63))
-	l0 = v9 ^ l1
-	v0 = l0
-	l0 = bits.RotateLeft64(v5, int(uint64(16)&63))
-	l0 = l0 ^ v3
-	v3 = l0
-	l0 = bits.RotateLeft64(v3, int(uint64(21)&63))
-	l2 = bits.RotateLeft64(v4, int(uint64(32)&63))
-	l1 = v3 + l2
-	v4 = l1
-	l0 = l0 ^ v4
-	v5 = l0
-	l0 = bits.RotateLeft64(v9, int(uint64(32)&63))
-	v3 = l0
-	l0 = v4 ^ v8
-	v4 = l0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	i0 = b2i(v7 > uint32(15))
-	v10 = i0
-	i0 = v7 + k32(4294967288)
-	v6 = i0
-	v7 = v6
-	if v10 != 0 {
-		goto L3
-	}
-L1:
-	v11 = uint32(0)
-	v8 = uint64(0)
-	v12 = uint64(0)
-	v13 = uint64(0)
-	v14 = uint64(0)
-	v15 = uint32(0)
-	v9 = uint64(0)
-	v16 = uint64(0)
-	v17 = uint64(0)
-	v7 = uint32(0)
-	v10 = uint32(0)
-	i0 = v6 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L5
-	case 1:
-		goto L6
-	case 2:
-		goto L7
-	case 3:
-		goto L8
-	case 4:
-		goto L9
-	case 5:
-		goto L10
-	case 6:
-		goto L11
-	default:
-		goto L4
-	}
-L11:
-	i0 = v1 + uint32(6)
-	l0 = uint64(*(*uint8)(unsafe.Add(b, i0)))
-	l0 = l0 << (uint64(48) & 63)
-	v8 = l0
-L10:
-	i0 = v1 + uint32(5)
-	l0 = uint64(*(*uint8)(unsafe.Add(b, i0)))
-	l0 = l0 << (uint64(40) & 63)
-	v12 = l0
-L9:
-	i0 = v1 + uint32(4)
-	l0 = uint64(*(*uint8)(unsafe.Add(b, i0)))
-	l0 = l0 << (uint64(32) & 63)
-	v14 = l0
-	v13 = v12
-L8:
-	v9 = v8
-	l0 = uint64(*(*uint8)(unsafe.Add(b, uint64(v1)+3)))
-	l0 = l0 << (uint64(24) & 63)
-	v8 = l0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+2)))
-	v11 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+1)))
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v10 = i0
-	v16 = v13
-	v17 = v14
-	goto L4
-L7:
-	i0 = v1 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v11 = i0
-L6:
-	i0 = v1 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v15 = i0
-L5:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v10 = i0
-	v9 = uint64(0)
-	v16 = uint64(0)
-	v17 = uint64(0)
-	v7 = v15
-L4:
-	l0 = v16 | v9
-	l0 = l0 | v17
-	l0 = l0 & uint64(72057594037862400)
-	l0 = l0 | v8
-	l1 = uint64(v11)
-	l1 = l1 & uint64(255)
-	l1 = l1 << (uint64(16) & 63)
-	l0 = l0 | l1
-	l1 = uint64(v7)
-	l1 = l1 & uint64(255)
-	l1 = l1 << (uint64(8) & 63)
-	l0 = l0 | l1
-	l1 = uint64(v10)
-	l1 = l1 & uint64(255)
-	l0 = l0 | l1
-	l1 = uint64(v2)
-	l1 = l1 << (uint64(56) & 63)
-	l0 = l0 | l1
-	v8 = l0
-	l0 = v8 ^ v5
-	v5 = l0
-	l0 = bits.RotateLeft64(v5, int(uint64(16)&63))
-	l1 = v5 + v3
-	v3 = l1
-	l0 = l0 ^ v3
-	v5 = l0
-	l1 = v0 + v4
-	v4 = l1
-	l1 = bits.RotateLeft64(v4, int(uint64(32)&63))
-	l0 = v5 + l1
-	v9 = l0
-	l0 = v9 ^ v8
-	l2 = bits.RotateLeft64(v0, int(uint64(13)&63))
-	l2 = l2 ^ v4
-	v0 = l2
-	l1 = v3 + v0
-	v3 = l1
-	l2 = bits.RotateLeft64(v0, int(uint64(17)&63))
-	l1 = v3 ^ l2
-	v0 = l1
-	l0 = l0 + v0
-	v4 = l0
-	l1 = bits.RotateLeft64(v0, int(uint64(13)&63))
-	l0 = v4 ^ l1
-	v0 = l0
-	l0 = bits.RotateLeft64(v0, int(uint64(17)&63))
-	l2 = bits.RotateLeft64(v3, int(uint64(32)&63))
-	l2 = l2 ^ uint64(255)
-	l3 = bits.RotateLeft64(v5, int(uint64(21)&63))
-	l3 = l3 ^ v9
-	v3 = l3
-	l2 = l2 + v3
-	v5 = l2
-	l1 = v0 + v5
-	v0 = l1
-	l0 = l0 ^ v0
-	v8 = l0
-	l0 = bits.RotateLeft64(v8, int(uint64(13)&63))
-	l2 = bits.RotateLeft64(v4, int(uint64(32)&63))
-	l3 = bits.RotateLeft64(v3, int(uint64(16)&63))
-	l3 = l3 ^ v5
-	v3 = l3
-	l2 = l2 + v3
-	v4 = l2
-	l1 = v8 + v4
-	v5 = l1
-	l0 = l0 ^ v5
-	v8 = l0
-	l0 = bits.RotateLeft64(v8, int(uint64(17)&63))
-	l2 = bits.RotateLeft64(v0, int(uint64(32)&63))
-	l3 = bits.RotateLeft64(v3, int(uint64(21)&63))
-	l3 = l3 ^ v4
-	v0 = l3
-	l2 = l2 + v0
-	v3 = l2
-	l1 = v8 + v3
-	v4 = l1
-	l0 = l0 ^ v4
-	v8 = l0
-	l0 = bits.RotateLeft64(v8, int(uint64(13)&63))
-	l2 = bits.RotateLeft64(v5, int(uint64(32)&63))
-	l3 = bits.RotateLeft64(v0, int(uint64(16)&63))
-	l3 = l3 ^ v3
-	v0 = l3
-	l2 = l2 + v0
-	v3 = l2
-	l1 = v8 + v3
-	l0 = l0 ^ l1
-	v5 = l0
-	l0 = bits.RotateLeft64(v5, int(uint64(17)&63))
-	l1 = bits.RotateLeft64(v0, int(uint64(21)&63))
-	l1 = l1 ^ v3
-	v0 = l1
-	l1 = bits.RotateLeft64(v0, int(uint64(16)&63))
-	l2 = bits.RotateLeft64(v4, int(uint64(32)&63))
-	l2 = l2 + v0
-	v0 = l2
-	l1 = l1 ^ v0
-	l1 = bits.RotateLeft64(l1, int(uint64(21)&63))
-	l0 = l0 ^ l1
-	l1 = v5 + v0
-	v0 = l1
-	l1 = bits.RotateLeft64(v0, int(uint64(32)&63))
-	l0 = l0 ^ l1
-	l0 = l0 ^ v0
-	return l0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4143(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = i0 << (uint32(7) & 31)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512680))
-	i0 = i0 ^ i1
-	v2 = i0
-	i1 = uint32(int32(v1) % int32(k32(4)))
-	v3 = i1
-	if v3 != 0 {
-		i1 = v3
-	} else {
-		i1 = uint32(4)
-	}
-	v4 = i1
-	i0 = v1 - v4
-	v3 = i0
-	i0 = v3 + uint32(3)
-	if i0 < uint32(7) {
-		goto L1
-	}
-	i0 = div32s(v3, uint32(4))
-	v5 = i0
-	i0 = v5 + k32(4294967295)
-	v6 = i0
-	i0 = v5 & uint32(3)
-	v7 = i0
-	if v7 != 0 {
-		goto L3
-	}
-	v3 = v0
-	v8 = v5
-	goto L2
-L3:
-	v9 = v0
-	v8 = v5
-L4:
-	i0 = v8 + k32(4294967295)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	i1 = v2 * uint32(1000003)
-	i0 = i0 ^ i1
-	v2 = i0
-	i0 = v9 + uint32(4)
-	v3 = i0
-	v9 = v3
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 != 0 {
-		goto L4
-	}
-L2:
-	i0 = v5 << (uint32(2) & 31)
-	v9 = i0
-	if v6 < uint32(3) {
-		goto L5
-	}
-L6:
-	i0 = v3 + uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = v3 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i2 = v3 + uint32(4)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i3 = *(*uint32)(unsafe.Add(b, v3))
-	i4 = v2 * uint32(1000003)
-	i3 = i3 ^ i4
-	i3 = i3 * uint32(1000003)
-	i2 = i2 ^ i3
-	i2 = i2 * uint32(1000003)
-	i1 = i1 ^ i2
-	i1 = i1 * uint32(1000003)
-	i0 = i0 ^ i1
-	v2 = i0
-	i0 = v3 + uint32(16)
-	v3 = i0
-	i0 = v8 + k32(4294967292)
-	v8 = i0
-	if v8 != 0 {
-		goto L6
-	}
-L5:
-	i0 = v0 + v9
-	v0 = i0
-L1:
-	if int32(v4) < int32(uint32(1)) {
-		goto L7
-	}
-	i0 = v4 & uint32(3)
-	v9 = i0
-	if v9 != 0 {
-		goto L9
-	}
-	v8 = v4
-	goto L8
-L9:
-	v3 = v0
-	v8 = v4
-L10:
-	i0 = v8 + k32(4294967295)
-	v8 = i0
-	i0 = v2 * uint32(1000003)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	i0 = i0 ^ i1
-	v2 = i0
-	i0 = v3 + uint32(1)
-	v0 = i0
-	v3 = v0
-	i0 = v9 + k32(4294967295)
-	v9 = i0
-	if v9 != 0 {
-		goto L10
-	}
-L8:
-	if v4 < uint32(4) {
-		goto L7
-	}
-	i0 = v8 + k32(4294967295)
-	v3 = i0
-L11:
-	i0 = v2 * uint32(1000003)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = i0 ^ i1
-	i0 = i0 * uint32(1000003)
-	i1 = v0 + uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = i0 ^ i1
-	i0 = i0 * uint32(1000003)
-	i1 = v0 + uint32(2)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = i0 ^ i1
-	i0 = i0 * uint32(1000003)
-	i1 = v0 + uint32(3)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = i0 ^ i1
-	v2 = i0
-	i0 = v0 + uint32(4)
-	v0 = i0
-	i0 = v3 + k32(4294967292)
-	v3 = i0
-	if v3 < k32(4294967294) {
-		goto L11
-	}
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10512680))+4))
-	i0 = v2 ^ i1
-	i0 = i0 ^ v1
-	v2 = i0
-	if v2 < k32(4294967294) {
-		i0 = v2
-	} else {
-		i0 = k32(4294967294)
-	}
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4144(m *Module, v0 uint32) {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512704)))
-	if i0 == 0 {
-		goto L1
-	}
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	return
-L1:
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512704)) = uint8(k32(1))
-	fn4185(m, v0, uint32(10089824))
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4145(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+604))
-	i0 = b2i(i0 != uint32(0))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4146(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if v0 != 0 {
-		goto L2
-	}
-	i0 = fn7951(m, uint32(8534340))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	v0 = uint32(0)
-	i0 = fn7967(m, uint32(0), uint32(0))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != uint32(67) {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+1)))
-	i0 = b2i(i0 == 0)
-	v0 = i0
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4147(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	v1 = uint32(1)
-	i0 = fn8100(m, v0, uint32(8543632))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = fn8100(m, v0, uint32(8543481))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = fn8100(m, v0, uint32(8543634))
-	i0 = b2i(i0 == 0)
-	v1 = i0
-L1:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn4148(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	v2 = uint32(0)
-	i0 = fn7967(m, uint32(0), uint32(0))
-	i0 = fn2113(m, i0)
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = fn7951(m, uint32(8534340))
-	v2 = i0
-	if v2 == 0 {
-		goto L5
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	if i0 != 0 {
-		goto L4
-	}
-L5:
-	i0 = fn7967(m, uint32(0), uint32(8543632))
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = fn7962(m, uint32(14))
-	v2 = i0
-	if v2 == 0 {
-		goto L7
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	if i0 == 0 {
-		goto L7
-	}
-	v2 = uint32(8709600)
-	goto L3
-L7:
-	i0 = fn7967(m, uint32(0), uint32(8584008))
-	fn4593(m)
-L6:
-	i0 = fn7967(m, uint32(0), uint32(8543481))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = fn7962(m, uint32(14))
-	v2 = i0
-	if v2 == 0 {
-		goto L9
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	if i0 == 0 {
-		goto L9
-	}
-	v2 = uint32(8709604)
-	goto L3
-L9:
-	i0 = fn7967(m, uint32(0), uint32(8584008))
-	fn4593(m)
-L8:
-	i0 = fn7967(m, uint32(0), uint32(8543634))
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = fn7962(m, uint32(14))
-	v2 = i0
-	if v2 == 0 {
-		goto L10
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	if i0 == 0 {
-		goto L10
-	}
-	v2 = uint32(8709608)
-	goto L3
-L10:
-	i0 = fn7967(m, uint32(0), uint32(8584008))
-	fn4593(m)
-L4:
-	v2 = uint32(0)
-	i0 = fn7967(m, uint32(0), v3)
-	goto L2
-L3:
-	i0 = fn7967(m, uint32(6), uint32(8584008))
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v2 = i0
-	fn4593(m)
-	i0 = fn7954(m, uint32(8537225), v2, uint32(1))
-	if i0 == 0 {
-		goto L11
-	}
-	v2 = uint32(0)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8059(m, uint32(8581283), uint32(51), uint32(1), i3)
-	goto L2
-L11:
-	if v0 == 0 {
-		goto L12
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8709616), v1)
-L12:
-	i0 = fn7967(m, uint32(6), uint32(8584008))
-	fn4593(m)
-	v2 = uint32(1)
-L2:
-	fn2107(m, v3)
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4149(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn7967(m, v0, uint32(8584008))
-	v0 = i0
-	fn4593(m)
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4150(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	i0 = v3 + uint32(4136)
-	v4 = i0
-	v5 = v3
-	if v1 != 0 {
-		goto L2
-	}
-	i0 = v2 + uint32(32)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+3720))
-	fn3947(m, i0, v4, i2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = v2 + uint32(16)
-	i0 = i0 + uint32(8)
-	i1 = v2 + uint32(32)
-	i1 = i1 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
-	i0 = v2 + uint32(16)
-	fn3929(m, i0)
-	v3 = k32(4294967295)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
-	if i0 != v5 {
-		goto L4
-	}
-	i0 = v2 + uint32(32)
-	fn4113(m, i0, v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = v2 + uint32(8)
-	i1 = v2 + uint32(32)
-	i1 = i1 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
-	*(*uint64)(unsafe.Add(b, v2)) = l1
-	fn3929(m, v2)
-	v3 = k32(4294967295)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4320))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+7524)) = i1
-	i0 = fn4386(m, v0)
-	i0 = uint32(int32(i0) >> (uint32(31) & 31))
-	v3 = i0
-L1:
-	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4151(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(80)
-	v3 = i0
-	m.g0 = v3
-	if v1 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8534080)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8393630)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	goto L1
-L2:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512704)))
-	if i0 != 0 {
-		goto L3
-	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512704)) = uint8(k32(1))
-	i0 = v3 + uint32(24)
-	fn4185(m, i0, uint32(10089824))
-	i0 = v3 + uint32(72)
-	v4 = i0
-	i1 = v3 + uint32(24)
-	i1 = i1 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+28))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+64)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v5 = i0
-	if v5 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+64))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i0 = v0 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+592))
-	if i0 == 0 {
-		goto L4
-	}
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	goto L1
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+588)) = uint32(1)
-	i0 = v3 + uint32(8)
-	i1 = v3 + uint32(24)
-	fn4125(m, i0, i1, v1)
-	i0 = v3 + uint32(72)
-	v1 = i0
-	i1 = v3 + uint32(8)
-	i1 = i1 + uint32(12)
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+64)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v4 = i0
-	if v4 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+64))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i0 = v0 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	goto L1
-L5:
-	i0 = v3 + uint32(8)
-	i1 = v3 + uint32(24)
-	fn4130(m, i0, i1, v2)
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+64)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+64))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i0 = v0 + uint32(12)
-	i1 = v3 + uint32(72)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	goto L1
-L6:
-	i0 = v3 + uint32(8)
-	i1 = v3 + uint32(24)
-	fn4131(m, i0, i1)
-	i0 = v3 + uint32(64)
-	i0 = i0 + uint32(8)
-	v1 = i0
-	i1 = v3 + uint32(8)
-	i1 = i1 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+64)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v2 = i0
-	if v2 == 0 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+64))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i0 = v0 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	goto L1
-L7:
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(10089824))+588)) = uint64(4294967296)
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-L1:
-	i0 = v3 + uint32(80)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4152(m *Module, v0 uint32, v1 uint32) {
-	fn4151(m, v0, v1, uint32(0))
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4153(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(80)
-	v3 = i0
-	m.g0 = v3
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512704)))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = v3 + uint32(72)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+64)) = uint64(0)
-	goto L2
-L3:
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512704)) = uint8(k32(1))
-	i0 = v3 + uint32(64)
-	fn4185(m, i0, uint32(10089824))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+64))
-	if i0 == 0 {
-		goto L2
-	}
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+64))
-	*(*uint64)(unsafe.Add(b, v0)) = l1
-	i0 = v0 + uint32(8)
-	i1 = v3 + uint32(64)
-	i1 = i1 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+592))
-	if i0 == 0 {
-		goto L4
-	}
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	goto L1
-L4:
-	i0 = v3 + uint32(24)
-	fn4126(m, i0, v1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	if i0 != 0 {
-		goto L5
-	}
-	i1 = v3 + uint32(24)
-	fn4151(m, v0, i1, uint32(0))
-	goto L1
-L5:
-	if v2 != 0 {
-		goto L6
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v3)+12)) = uint64(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+88))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+92))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
-	i1 = v3 + uint32(24)
-	i2 = v3 + uint32(8)
-	fn4151(m, v0, i1, i2)
-	goto L1
-L6:
-	i1 = v3 + uint32(24)
-	fn4151(m, v0, i1, v2)
-L1:
-	i0 = v3 + uint32(80)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4154(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(320)
-	v2 = i0
-	m.g0 = v2
-	if v1 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8534083)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8475042)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	goto L1
-L2:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512704)))
-	if i0 != 0 {
-		goto L3
-	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512704)) = uint8(k32(1))
-	i0 = v2 + uint32(20)
-	fn4185(m, i0, uint32(10089824))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v4
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	goto L1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(0)
-	fn4153(m, v2, v1, uint32(0))
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i0
-	goto L5
-L6:
-	i0 = v2 + uint32(20)
-	fn3937(m, i0)
-	i1 = v2 + uint32(20)
-	fn3941(m, v2, i1, v1)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	if i0 != 0 {
-		goto L7
-	}
-	i0 = v2 + uint32(304)
-	i1 = v2 + uint32(20)
-	fn3948(m, i0, i1, uint32(0))
-	i0 = v2 + uint32(8)
-	i1 = v2 + uint32(304)
-	i1 = i1 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+304))
-	v6 = l1
-	*(*uint64)(unsafe.Add(b, v2)) = v6
-	i0 = uint32(v6)
-	if i0 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+596))
-	if i0 != 0 {
-		goto L8
-	}
-	i0 = v2 + uint32(304)
-	i1 = v2 + uint32(16)
-	i2 = v2 + uint32(20)
-	fn4155(m, i0, i1, i2)
-	i0 = v2 + uint32(8)
-	i1 = v2 + uint32(304)
-	i1 = i1 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+304))
-	*(*uint64)(unsafe.Add(b, v2)) = l1
-	goto L7
-L8:
-	v3 = uint32(0)
-	v4 = uint32(8484277)
-	v1 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v5 = i0
-	if v5 != 0 {
-		goto L10
-	}
-	v5 = uint32(8483060)
-	goto L9
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v5 = i0
-	if v5 != 0 {
-		goto L11
-	}
-	v5 = uint32(8441083)
-	goto L9
-L11:
-	i0 = v2 + uint32(304)
-	i1 = v2 + uint32(20)
-	fn3947(m, i0, i1, uint32(10089824))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+304))
-	v1 = i0
-	if v1 != 0 {
-		goto L12
-	}
-	i0 = v2 + uint32(304)
-	i1 = v5 + uint32(4136)
-	i2 = v2 + uint32(20)
-	fn3941(m, i0, i1, i2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+304))
-	v1 = i0
-	if v1 != 0 {
-		goto L12
-	}
-	i0 = fn4207(m, v5)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+272))
-	if i0 == 0 {
-		goto L13
-	}
-	i0 = v2 + uint32(304)
-	fn4113(m, i0, v1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+304))
-	v1 = i0
-	if v1 != 0 {
-		goto L12
-	}
-L13:
-	v1 = uint32(0)
-	v4 = uint32(0)
-	v5 = uint32(0)
-	v3 = uint32(0)
-	goto L9
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+316))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+312))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+308))
-	v4 = i0
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-L7:
-	i0 = v2 + uint32(20)
-	fn3936(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v1 = i0
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v5
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4207(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+276))
-	if i0 == 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3720))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+596))
-	if i0 != 0 {
-		goto L16
-	}
-	v1 = uint32(1)
-	v3 = uint32(8460514)
-	v4 = uint32(8507551)
-	v5 = uint32(0)
-	goto L15
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+600))
-	if i0 == 0 {
-		goto L18
-	}
-	v5 = uint32(0)
-	i0 = fn4150(m, v1, uint32(0))
-	v3 = i0
-	i0 = v3 >> (uint32(31) & 31)
-	v1 = i0
-	i0 = uint32(int32(v3) >> (uint32(31) & 31))
-	v3 = i0
-	i0 = v3 & uint32(8460285)
-	v4 = i0
-	i0 = v3 & uint32(8484253)
-	v3 = i0
-	goto L17
-L18:
-	i0 = v2 + uint32(20)
-	fn4156(m, i0, v1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v1 = i2
-	if v1 == 0 {
-		i0 = uint32(0)
-	}
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	if v1 == 0 {
-		i0 = uint32(0)
-	}
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	if v1 == 0 {
-		i0 = uint32(0)
-	}
-	v3 = i0
-L17:
-	if v1 == 0 {
-		goto L14
-	}
-L15:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v3
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	goto L1
-L14:
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-L1:
-	i0 = v2 + uint32(320)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4155(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint64
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+600))
-	if i0 == 0 {
-		goto L4
-	}
-	v4 = uint32(1)
-	v2 = uint32(8488096)
-	v1 = uint32(8507401)
-	v5 = uint32(0)
-	goto L3
-L4:
-	i0 = v3 + uint32(16)
-	fn3947(m, i0, v2, uint32(10089824))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i0
-	if v4 != 0 {
-		goto L5
-	}
-	*(*uint64)(unsafe.Add(b, uint64(uint32(10089824))+604)) = uint64(0)
-	fn3748(m)
-	fn4308(m, v3, v2)
-	i0 = v3 + uint32(16)
-	i0 = i0 + uint32(8)
-	v5 = i0
-	i1 = v3 + uint32(8)
-	v6 = i1
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, v5)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v3))
-	v7 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = v7
-	i0 = uint32(v7)
-	v4 = i0
-	if v4 != 0 {
-		goto L5
-	}
-	fn3880(m, v3)
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, v5)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v3))
-	v7 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = v7
-	i0 = uint32(v7)
-	v4 = i0
-	if v4 != 0 {
-		goto L5
-	}
-	fn4187(m, v3, uint32(10089824))
-	i0 = v3 + uint32(16)
-	i0 = i0 + uint32(8)
-	i1 = v3 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v3))
-	v7 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = v7
-	i0 = uint32(v7)
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	v2 = i0
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v2
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	goto L1
-L2:
-	i0 = v3 + uint32(16)
-	fn4188(m, i0, uint32(0), v3)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i0
-	if v4 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	fn4197(m, i0, uint32(1))
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+3680)) = uint32(1)
-	i0 = v3 + uint32(16)
-	i1 = v4 + uint32(4136)
-	fn3941(m, i0, i1, v2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i0
-	if v4 != 0 {
-		goto L7
-	}
-	i0 = v3 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	fn4230(m, i0, i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i0
-	if v4 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4420))
-	i1 = i1 | uint32(101408)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4420)) = i1
-	i0 = v3 + uint32(16)
-	fn2058(m, i0, v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i0
-	if v4 != 0 {
-		goto L7
-	}
-	v2 = uint32(0)
-	v5 = uint32(8440975)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn2133(m, i0)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L8
-	}
-	v1 = uint32(8511938)
-	v4 = uint32(1)
-	goto L6
-L8:
-	i0 = v3 + uint32(16)
-	fn4508(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i0
-	if v4 != 0 {
-		goto L7
-	}
-	v4 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn4206(m, i0, uint32(1))
-	v6 = i0
-	if v6 != 0 {
-		goto L9
-	}
-	v1 = uint32(8514146)
-	goto L6
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+644)) = v6
-	fn4223(m, v6)
-	fn4164(m, v6, uint32(2))
-	*(*uint32)(unsafe.Add(b, v1)) = v6
-	i0 = v3 + uint32(16)
-	fn4165(m, i0, v6)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i0
-	if v4 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	goto L1
-L10:
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+596)) = uint32(1)
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	v5 = i0
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v5
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4156(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = fn4207(m, v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+272))
-	if i0 != 0 {
-		goto L2
-	}
-	if v3 != v4 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+3720))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+600)) = uint32(1)
-L3:
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	goto L1
-L2:
-	i0 = v2 + uint32(32)
-	i1 = v4 + uint32(4136)
-	fn3945(m, i0, i1)
-	i0 = v2 + uint32(24)
-	v6 = i0
-	i1 = v2 + uint32(32)
-	i1 = i1 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+36))
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	v7 = i0
-	if v7 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = v7
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i0 = v0 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v6 = i0
-	v7 = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
-	if i0 != v6 {
-		goto L7
-	}
-	i0 = v2 + uint32(32)
-	i1 = v6 + uint32(4136)
-	fn4113(m, i0, i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = v2 + uint32(8)
-	i1 = v2 + uint32(32)
-	i1 = i1 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
-	*(*uint64)(unsafe.Add(b, v2)) = l1
-	fn3929(m, v2)
-	goto L6
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v7 = i0
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4320))
-	*(*uint32)(unsafe.Add(b, uint64(v7)+7524)) = i1
-	i0 = fn4386(m, v1)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L5
-	}
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8474993)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8460537)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	goto L1
-L5:
-	i0 = v2 + uint32(32)
-	fn3887(m, i0, v1)
-	i0 = v2 + uint32(24)
-	v6 = i0
-	i1 = v2 + uint32(32)
-	i1 = i1 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+36))
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	v7 = i0
-	if v7 == 0 {
-		goto L9
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = v7
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i0 = v0 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	goto L1
-L9:
-	i0 = b2i(v3 != v4)
-	v3 = i0
-	if v3 != 0 {
-		goto L10
-	}
-	i0 = v2 + uint32(32)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	fn6168(m, i0, i1)
-	i0 = v2 + uint32(24)
-	v6 = i0
-	i1 = v2 + uint32(32)
-	i1 = i1 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+36))
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	v7 = i0
-	if v7 == 0 {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = v7
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i0 = v0 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	goto L1
-L10:
-	i0 = v2 + uint32(32)
-	fn2844(m, i0, v1)
-	i0 = v2 + uint32(24)
-	v6 = i0
-	i1 = v2 + uint32(32)
-	i1 = i1 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+36))
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	v7 = i0
-	if v7 == 0 {
-		goto L11
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = v7
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i0 = v0 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	goto L1
-L11:
-	if v3 != 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	i0 = fn6311(m, i0)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L13
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8416280)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8460537)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	goto L1
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+32))
-	v6 = i0
-	if v6 == 0 {
-		goto L12
-	}
-	i0 = fn4516(m, v6)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L12
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8516829)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8460537)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	goto L1
-L12:
-	i0 = v2 + uint32(32)
-	fn4178(m, i0, v1)
-	i0 = v2 + uint32(24)
-	v6 = i0
-	i1 = v2 + uint32(32)
-	i1 = i1 + uint32(12)
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+36))
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	v7 = i0
-	if v7 == 0 {
-		goto L14
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = v7
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i0 = v0 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	goto L1
-L14:
-	i0 = v2 + uint32(32)
-	fn4179(m, i0)
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+36))
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	v6 = i0
-	if v6 == 0 {
-		goto L15
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i0 = v0 + uint32(12)
-	i1 = v2 + uint32(24)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	goto L1
-L15:
-	i0 = v2 + uint32(32)
-	fn4180(m, i0, v4)
-	i0 = v2 + uint32(24)
-	v6 = i0
-	i1 = v2 + uint32(32)
-	i1 = i1 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+36))
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	v7 = i0
-	if v7 == 0 {
-		goto L16
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = v7
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i0 = v0 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	goto L1
-L16:
-	if v3 != 0 {
-		goto L19
-	}
-	i1 = v2 + uint32(32)
-	i0 = fn4371(m, uint32(8414993), i1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	v6 = i0
-	if v6 == 0 {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L20
-	}
-	i0 = fn1493(m, v6)
-	if int32(i0) < int32(uint32(1)) {
-		goto L20
-	}
-	i0 = fn3877(m, uint32(8417935))
-	v6 = i0
-	if v6 != 0 {
-		goto L21
-	}
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8059(m, uint32(8582626), uint32(37), uint32(1), i3)
-	fn4256(m, v1)
-L21:
-	fn4177(m, v6)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	fn4177(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+3720))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+600)) = uint32(1)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+112))
-	if i0 == 0 {
-		goto L22
-	}
-	i0 = v2 + uint32(32)
-	fn4181(m, i0)
-	i0 = v2 + uint32(24)
-	v1 = i0
-	i1 = v2 + uint32(32)
-	i1 = i1 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+36))
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	v6 = i0
-	if v6 == 0 {
-		goto L22
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i0 = v0 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	goto L1
-L22:
-	if v3 != 0 {
-		goto L23
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+3720))
-	fn4182(m, i0)
-	goto L17
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+268))
-	v1 = i0
-	if v1 == 0 {
-		goto L17
-	}
-	i0 = fn2671(m, v1, k32(4294967295))
-	v1 = i0
-	if v1 != 0 {
-		goto L24
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8524258)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8460537)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	goto L1
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+3872))
-	v3 = i0
-	if v3 != 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L26
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L26
-	}
-	fn2072(m, v1)
-L26:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8524258)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8460537)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	goto L1
-L25:
-	i1 = k32(10089824) + uint32(38828)
-	i0 = fn1706(m, v3, i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L27
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L28
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L28
-	}
-	fn2072(m, v1)
-L28:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8524258)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8460537)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	goto L1
-L27:
-	i0 = fn1497(m, v3, uint32(0), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L29
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L29
-	}
-	fn2072(m, v1)
-L29:
-	if v3 == 0 {
-		goto L17
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8524258)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8460537)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	goto L1
-L18:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8417918)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8460537)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	goto L1
-L17:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+42700)) = uint32(1782)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+3876))
-	i0 = fn1801(m, uint32(0), i1)
-	if i0 == 0 {
-		goto L30
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8444138)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8460537)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	goto L1
-L30:
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-L1:
-	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4157(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512712)))
-	if i0 != 0 {
-		goto L2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512712)) = uint8(k32(1))
-	if v1 == 0 {
-		goto L3
-	}
-	i0 = fn4613(m, v0, uint32(8580266), uint32(20))
-	if v2 == 0 {
-		goto L4
-	}
-	i2 = fn8105(m, v2)
-	i0 = fn4613(m, v0, v2, i2)
-	i0 = fn4613(m, v0, uint32(8580443), uint32(2))
-L4:
-	if v3 == 0 {
-		goto L6
-	}
-	i2 = fn8105(m, v3)
-	i0 = fn4613(m, v0, v3, i2)
-	goto L5
-L6:
-	i0 = fn4613(m, v0, uint32(8541258), uint32(17))
-L5:
-	i0 = fn4613(m, v0, uint32(8584000), uint32(1))
-L3:
-	i0 = fn4613(m, v0, uint32(8580396), uint32(22))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+604))
-	v3 = i0
-	if v3 == 0 {
-		goto L8
-	}
-	i0 = fn4613(m, v0, uint32(8392756), uint32(21))
-	fn4499(m, v0, v3, uint32(8))
-	i0 = fn4613(m, v0, uint32(8571331), uint32(1))
-	goto L7
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+600))
-	if i0 == 0 {
-		goto L9
-	}
-	i0 = fn4613(m, v0, uint32(8507585), uint32(11))
-	goto L7
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+596))
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = fn4613(m, v0, uint32(8507580), uint32(16))
-	goto L7
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+592))
-	if i0 == 0 {
-		goto L11
-	}
-	i0 = fn4613(m, v0, uint32(8507386), uint32(14))
-	goto L7
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+588))
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = fn4613(m, v0, uint32(8470824), uint32(15))
-	goto L7
-L12:
-	i0 = fn4613(m, v0, uint32(8450170), uint32(7))
-L7:
-	i0 = fn4613(m, v0, uint32(8584000), uint32(1))
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v1 = i0
-	i0 = fn4234(m)
-	v3 = i0
-	v6 = v1
-	if v1 != 0 {
-		goto L13
-	}
-	v6 = v3
-	if v3 == 0 {
-		goto L1
-	}
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v2 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	if v3 != v1 {
-		goto L1
-	}
-	i0 = fn3610(m, v3)
-	v1 = i0
-	if v1 == 0 {
-		goto L15
-	}
-	i0 = k32(10089824) + uint32(41436)
-	i1 = v5 + uint32(12)
-	i0 = fn4370(m, i0, i1)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L16
-	}
-	fn3609(m, v3)
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v6 = i0
-	if v6 == 0 {
-		goto L18
-	}
-	if v6 != uint32(10059656) {
-		goto L17
-	}
-L18:
-	if v6 == 0 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v5
-	if v5 != 0 {
-		goto L19
-	}
-	fn2072(m, v6)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L15
-	}
-	fn2072(m, v1)
-	goto L15
-L17:
-	fn4263(m, v1)
-	i0 = fn1078(m, v1)
-	v6 = i0
-	if v6 == 0 {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v7
-	if v7 != 0 {
-		goto L20
-	}
-	fn2072(m, v6)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L21
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v7
-	if v7 != 0 {
-		goto L21
-	}
-	fn2072(m, v1)
-L21:
-	i0 = b2i(v6 != uint32(10059656))
-	v1 = i0
-	i0 = b2i(v6 != uint32(0))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn1306(m, i0)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L22
-	}
-	fn3609(m, v3)
-L22:
-	i0 = v6 & v1
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	if v6 != 0 {
-		goto L23
-	}
-	fn2072(m, v5)
-L23:
-	if v1 != 0 {
-		goto L14
-	}
-L15:
-	i0 = fn4613(m, v0, uint32(8584000), uint32(1))
-	i0 = fn4503(m, v0, v2, v3)
-L14:
-	fn4168(m, v0, v2)
-	fn6169(m)
-	i0 = fn4160(m)
-L2:
-	fn4169(m, v4)
-	panic(ErrUnreachable)
-L1:
-	i0 = fn4613(m, v0, uint32(8584000), uint32(1))
-	i0 = fn4503(m, v0, v2, v3)
-	fn4168(m, v0, v2)
-	fn6169(m)
-	fn4169(m, v4)
-	panic(ErrUnreachable)
 }

@@ -14,7 +14,5006 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn4158(m *Module) uint32 {
+func fn4110(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v0 % k32(257)
+	i0 = i0 << (uint32(4) & 31)
+	i0 = i0 + uint32(10085696)
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i1
+	if v4 != 0 {
+		i1 = v4
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	if v4 == 0 {
+		goto L1
+	}
+	fn4042(m, v3)
+L1:
+	i0 = v3 + uint32(4)
+	v5 = i0
+	v4 = v5
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v4 = i0
+	if v4 == v5 {
+		goto L3
+	}
+	i0 = v4 + k32(4294967216)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != v0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v5
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	i0 = v4 + uint32(8)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(1))
+	v0 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i1 = i1 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v5
+	i0 = v4 + k32(4294967212)
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i2 = b2i(v5 != uint32(0))
+	m.table[v1].(func(*Module, uint32, uint32, uint32))(m, v2, i1, i2)
+	goto L2
+L3:
+	v4 = uint32(0)
+	m.table[v1].(func(*Module, uint32, uint32, uint32))(m, v2, uint32(0), uint32(0))
+	v0 = uint32(1)
+L2:
+	i2 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i2
+	i3 = b2i(v5 == uint32(1))
+	i2 = v5
+	v5 = i3
+	if v5 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	if v5 != 0 {
+		goto L5
+	}
+	fn4043(m, v3)
+L5:
+	if v0 != 0 {
+		goto L6
+	}
+	i0 = v4 + uint32(8)
+	v0 = i0
+	i0 = fn4457(m, v0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+80))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+80)) = i1
+	i0 = v4 + uint32(32)
+	i0 = fn4463(m, i0)
+	i0 = fn4458(m, v0)
+L6:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4111(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i0 = v0 % k32(257)
+	i0 = i0 << (uint32(4) & 31)
+	i0 = i0 + uint32(10085696)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i1
+	if v3 != 0 {
+		i1 = v3
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i1 = v1 + uint32(8)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
+	i1 = v1 + uint32(8)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
+	if v3 == 0 {
+		goto L1
+	}
+	fn4042(m, v2)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v3 = i0
+	i1 = v2 + uint32(4)
+	v4 = i1
+	if v3 == v4 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	i0 = v3 + k32(4294967216)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != v0 {
+		goto L4
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v6)) = v5
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v6
+	i0 = v3 + uint32(8)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(1))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
+	i1 = v1 + uint32(8)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
+L4:
+	v3 = v5
+	if v5 != v4 {
+		goto L3
+	}
+L2:
+	i2 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i2
+	i3 = b2i(v3 == uint32(1))
+	i2 = v3
+	v3 = i3
+	if v3 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	if v3 != 0 {
+		goto L5
+	}
+	fn4043(m, v2)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v3 = i0
+	i1 = v1 + uint32(8)
+	if v3 == i1 {
+		goto L6
+	}
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v2
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
+	i0 = v3 + k32(4294967220)
+	v2 = i0
+	i0 = fn4457(m, v2)
+	i0 = v3 + k32(4294967292)
+	v0 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	i0 = v3 + k32(4294967244)
+	i0 = fn4463(m, i0)
+	i0 = fn4458(m, v2)
+	v3 = v5
+	i1 = v1 + uint32(8)
+	if v5 != i1 {
+		goto L7
+	}
+L6:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4112(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512660))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4113(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512648))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+236))
+	if i0 != 0 {
+		goto L2
+	}
+	i2 = v1 + uint32(236)
+	fn3940(m, v0, v1, i2, v3)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512652))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+244))
+	if i0 != 0 {
+		goto L3
+	}
+	i2 = v1 + uint32(244)
+	fn3940(m, v2, v1, i2, v3)
+	i0 = v0 + uint32(8)
+	i1 = v2 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, v0)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	if i0 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512656))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+224))
+	if i0 != 0 {
+		goto L4
+	}
+	i2 = v1 + uint32(224)
+	fn3940(m, v2, v1, i2, v3)
+	i0 = v0 + uint32(8)
+	i1 = v2 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, v0)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	if i0 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512668))
+	v3 = i0
+	if v3 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+196))
+	if i0 != 0 {
+		goto L5
+	}
+	i2 = v1 + uint32(196)
+	fn3940(m, v2, v1, i2, v3)
+	i0 = v0 + uint32(8)
+	i1 = v2 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, v0)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	if i0 != 0 {
+		goto L1
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512672))
+	v3 = i0
+	if v3 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+204))
+	if i0 != 0 {
+		goto L6
+	}
+	i2 = v1 + uint32(204)
+	fn3940(m, v2, v1, i2, v3)
+	i0 = v0 + uint32(8)
+	i1 = v2 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, v0)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	if i0 != 0 {
+		goto L1
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512644))
+	v3 = i0
+	if v3 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+228))
+	if i0 != 0 {
+		goto L8
+	}
+	i2 = v1 + uint32(228)
+	fn3940(m, v2, v1, i2, v3)
+	i0 = v0 + uint32(8)
+	i1 = v2 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, v0)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512676))
+	v0 = i0
+	if int32(v0) > int32(k32(4294967295)) {
+		goto L7
+	}
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512676))
+	v0 = i0
+	if int32(v0) < int32(uint32(0)) {
+		goto L1
+	}
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+280))
+	if int32(i0) > int32(uint32(0)) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+280)) = v0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4114(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i1 = v2 + uint32(12)
+	i0 = fn2086(m, uint32(0), i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+236))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512648))
+	fn2108(m, i0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+236))
+	i1 = fn2113(m, i1)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512648)) = v3
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+244))
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512652))
+	fn2108(m, i0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+244))
+	i1 = fn2113(m, i1)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512652)) = v3
+	if v3 == 0 {
+		goto L2
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+224))
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512656))
+	fn2108(m, i0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+224))
+	i1 = fn2113(m, i1)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512656)) = v3
+	if v3 == 0 {
+		goto L2
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+196))
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512668))
+	fn2108(m, i0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+196))
+	i1 = fn2113(m, i1)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512668)) = v3
+	if v3 == 0 {
+		goto L2
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+204))
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512672))
+	fn2108(m, i0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+204))
+	i1 = fn2113(m, i1)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512672)) = v3
+	if v3 == 0 {
+		goto L2
+	}
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+228))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512644))
+	fn2108(m, i0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+228))
+	i1 = fn2113(m, i1)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512644)) = v3
+	if v3 == 0 {
+		goto L2
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+280))
+	v3 = i0
+	if int32(v3) < int32(uint32(1)) {
+		goto L9
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512676)) = v3
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512660))
+	fn2108(m, i0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512660)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512664))
+	fn2108(m, i0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512664)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+216))
+	v4 = i0
+	if int32(v4) >= int32(uint32(1)) {
+		goto L11
+	}
+	v3 = uint32(4)
+	goto L10
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+220))
+	v3 = i0
+	v5 = uint32(1)
+L12:
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = fn8120(m, i1)
+	i0 = v5 + i1
+	i0 = i0 + uint32(1)
+	v5 = i0
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v4 + k32(4294967295)
+	v4 = i0
+	if v4 != 0 {
+		goto L12
+	}
+	i0 = v5 << (uint32(2) & 31)
+	v3 = i0
+L10:
+	i0 = fn2105(m, v3)
+	v6 = i0
+	if v6 == 0 {
+		goto L2
+	}
+	v3 = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+216))
+	if int32(i0) < int32(uint32(1)) {
+		goto L13
+	}
+	v5 = uint32(0)
+	v4 = uint32(0)
+	v3 = v6
+L14:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+220))
+	i1 = i1 + v5
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn8119(m, v3, i1)
+	i0 = fn8117(m, v3, uint32(0))
+	v3 = i0
+	*(*uint64)(unsafe.Add(b, v3)) = uint64(58)
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v4 + uint32(1)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+216))
+	if int32(v4) < int32(i1) {
+		goto L14
+	}
+L13:
+L16:
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
+	if v3 == v6 {
+		goto L15
+	}
+	i0 = v3 + k32(4294967292)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	if i0 == uint32(58) {
+		goto L16
+	}
+L15:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512664)) = v6
+	i1 = v2 + uint32(12)
+	fn2102(m, uint32(0), i1)
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	goto L1
+L2:
+	i1 = v2 + uint32(12)
+	fn2102(m, uint32(0), i1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8511938)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8466407)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4115(m *Module) uint32 {
+	var v0 uint32
+	_ = v0
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512656))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	v0 = uint32(0)
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4116(m *Module) {
+	var v0 uint32
+	_ = v0
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512684))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512680))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	fn2108(m, v0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512680)) = uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512692))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512688))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	fn2108(m, v0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512688)) = uint32(0)
+L2:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4117(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v2 = k32(4294967295)
+	i0 = fn2114(m, v0)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = fn2114(m, v1)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	fn2108(m, v0)
+	return k32(4294967295)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512684))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512680))
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	fn2108(m, v2)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512680)) = uint32(0)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512692))
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512688))
+	v2 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	fn2108(m, v2)
+L4:
+	v2 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512680)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512688)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512684)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512692)) = uint32(0)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4118(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = uint64(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 == 0 {
+		goto L4
+	}
+	i1 = v4 << (uint32(2) & 31)
+	i1 = fn2105(m, i1)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v4
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if int32(i0) < int32(uint32(1)) {
+		goto L5
+	}
+	v4 = uint32(0)
+	v5 = uint32(0)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = i0 + v4
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = v3 + uint32(4)
+	i0 = fn4596(m, i0, i1)
+	v6 = i0
+	if v6 != 0 {
+		goto L7
+	}
+	i0 = v3 + uint32(8)
+	fn3931(m, i0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8395289)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	if i3 == k32(4294967294) {
+		i1 = uint32(8410440)
+	} else {
+		i1 = uint32(8511938)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = i0 + v4
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = v5 + uint32(1)
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	if int32(v5) < int32(i1) {
+		goto L6
+	}
+L5:
+	fn3931(m, v2)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+8))
+	*(*uint64)(unsafe.Add(b, v2)) = l1
+	goto L2
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
+	i1 = v3 + uint32(8)
+	i0 = fn3932(m, v2, i1)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8511938)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8395289)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	goto L1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8511938)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8395289)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	goto L1
+L2:
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4119(m *Module, v0 uint32) {
+	var i0 uint32
+	_ = i0
+	fn3931(m, v0)
+	i0 = v0 + uint32(8)
+	fn3931(m, i0)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4120(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i1 = v2 + uint32(96)
+	i2 = v1 + uint32(8)
+	fn3935(m, v3, i1, i2)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	if i0 == 0 {
+		goto L2
+	}
+	l1 = *(*uint64)(unsafe.Add(b, v3))
+	*(*uint64)(unsafe.Add(b, v0)) = l1
+	i0 = v0 + uint32(8)
+	i1 = v3 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	goto L1
+L2:
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+20))
+	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = l1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+120)) = i1
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4121(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v4 = i0
+	if v4 == k32(4294967295) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v4
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v4 = i0
+	if v4 == k32(4294967295) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v4
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	v4 = i0
+	if v4 == k32(4294967295) {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v4
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 == 0 {
+		goto L5
+	}
+	fn4549(m)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10242876)) = uint32(0)
+	i0 = v1 + uint32(8)
+	v4 = i0
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i2 = v3 + uint32(12)
+	i0 = fn4550(m, i0, i1, i2)
+	v2 = i0
+	i0 = v2 + k32(4294967227)
+	switch i0 {
+	case 0:
+		goto L11
+	case 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 31, 32, 33, 34, 35, 36, 37, 38, 39:
+		goto L7
+	case 4:
+		goto L10
+	case 19:
+		goto L9
+	case 30, 40:
+		goto L6
+	default:
+		goto L8
+	}
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(0)
+	goto L7
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = uint32(1)
+	goto L7
+L9:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513796))
+	fn3934(m, v0, v4, i2)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	if i0 == 0 {
+		goto L7
+	}
+	goto L4
+L8:
+	if v2 != k32(4294967295) {
+		goto L7
+	}
+L6:
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v2 = i0
+	if int32(v2) >= int32(uint32(0)) {
+		goto L14
+	}
+	i0 = v1 + uint32(16)
+	v2 = i0
+	goto L13
+L14:
+	if v2 == 0 {
+		goto L12
+	}
+	i0 = v1 + uint32(20)
+	v2 = i0
+L13:
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	if int32(v5) > int32(k32(4294967295)) {
+		goto L15
+	}
+	v5 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(0)
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L16
+	}
+	if int32(v6) < int32(uint32(1)) {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v2 = i0
+	v7 = v6
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	i0 = fn8117(m, v4, uint32(61))
+	v8 = i0
+	if v8 == 0 {
+		goto L21
+	}
+	i0 = v8 - v4
+	i0 = uint32(int32(i0) >> (uint32(2) & 31))
+	v8 = i0
+	goto L20
+L21:
+	i0 = fn8120(m, v4)
+	v8 = i0
+L20:
+	i0 = fn8121(m, v4, uint32(8707892), v8)
+	if i0 != 0 {
+		goto L23
+	}
+	i0 = v8 << (uint32(2) & 31)
+	i0 = i0 + uint32(8707892)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == 0 {
+		goto L22
+	}
+L23:
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 != 0 {
+		goto L19
+	}
+	goto L18
+L22:
+	if v4 == 0 {
+		goto L18
+	}
+	v2 = uint32(1)
+	goto L17
+L18:
+	if v5 == 0 {
+		goto L24
+	}
+	i0 = fn7952(m, uint32(8537937))
+	v2 = i0
+	if v2 == 0 {
+		goto L24
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	if i0 == 0 {
+		goto L24
+	}
+	v2 = uint32(1)
+	goto L17
+L24:
+	v2 = uint32(0)
+L17:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v2
+L16:
+	if int32(v6) < int32(uint32(1)) {
+		goto L27
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v2 = i0
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	i0 = fn8117(m, v4, uint32(61))
+	v8 = i0
+	if v8 == 0 {
+		goto L30
+	}
+	i0 = v8 - v4
+	i0 = uint32(int32(i0) >> (uint32(2) & 31))
+	v8 = i0
+	goto L29
+L30:
+	i0 = fn8120(m, v4)
+	v8 = i0
+L29:
+	i0 = fn8121(m, v4, uint32(8707908), v8)
+	if i0 != 0 {
+		goto L32
+	}
+	i0 = v8 << (uint32(2) & 31)
+	i0 = i0 + uint32(8707908)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == 0 {
+		goto L31
+	}
+L32:
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v6 + k32(4294967295)
+	v6 = i0
+	if v6 != 0 {
+		goto L28
+	}
+	goto L27
+L31:
+	if v4 != 0 {
+		goto L26
+	}
+L27:
+	if v5 == 0 {
+		goto L25
+	}
+	i0 = fn7952(m, uint32(8535979))
+	v2 = i0
+	if v2 == 0 {
+		goto L25
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	if i0 == 0 {
+		goto L25
+	}
+L26:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = uint32(1)
+L25:
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+L4:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4122(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	i0 = fn8117(m, v0, uint32(61))
+	v4 = i0
+	if v4 == 0 {
+		goto L5
+	}
+	i0 = v4 - v0
+	i0 = uint32(int32(i0) >> (uint32(2) & 31))
+	v4 = i0
+	goto L4
+L5:
+	i0 = fn8120(m, v0)
+	v4 = i0
+L4:
+	i0 = fn8121(m, v0, v1, v4)
+	if i0 != 0 {
+		goto L6
+	}
+	i1 = v4 << (uint32(2) & 31)
+	i0 = v1 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == 0 {
+		goto L1
+	}
+L6:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 != 0 {
+		goto L3
+	}
+L2:
+	v0 = uint32(0)
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4123(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v2 = uint32(0)
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = fn7952(m, v1)
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	v2 = uint32(0)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4124(m *Module, v0 uint32) {
+	b := m.base
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(4294967297)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+28)) = k64(18446744073709551615)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = k64(18446744073709551615)
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(4294967298)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4125(m *Module, v0 uint32) {
+	b := m.base
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(4294967296)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(3)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+28)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(0)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4126(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l1 uint64
+	_ = l1
+	b := m.base
+	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = k64(18446744069414584321)
+	*(*uint64)(unsafe.Add(b, uint64(v1)+24)) = k64(18446744073709551615)
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(2)
+	*(*uint64)(unsafe.Add(b, uint64(v1)+32)) = uint64(4294967295)
+	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = uint64(1)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(1)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
+	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+24))
+	*(*uint64)(unsafe.Add(b, uint64(v1)+24)) = l1
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = l1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4127(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = i0 + k32(4294967294)
+	switch i0 {
+	case 0:
+		goto L4
+	case 1:
+		goto L3
+	default:
+		goto L2
+	}
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(4294967297)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+28)) = k64(18446744073709551615)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = k64(18446744073709551615)
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(4294967298)
+	goto L1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(4294967296)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(3)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+28)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(0)
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(1)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = k64(18446744073709551615)
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(1)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+32)) = uint64(4294967295)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
+	v2 = i0
+	if v2 == k32(4294967295) {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v2
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i0
+	if v2 == k32(4294967295) {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v2 = i0
+	if v2 == k32(4294967295) {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v1 = i0
+	if v1 == k32(4294967295) {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v1
+L8:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4128(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
+	v2 = i0
+	if v2 == k32(4294967295) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v2
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i0
+	if v2 == k32(4294967295) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v2 = i0
+	if v2 == k32(4294967295) {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v1 = i0
+	if v1 == k32(4294967295) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v1
+L4:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4129(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	i1 = v2 + uint32(12)
+	i0 = fn8088(m, v0, i1, uint32(10))
+	v3 = i0
+	v0 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
+	if i0 == uint32(68) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	v0 = uint32(0)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4130(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = fn7952(m, v2)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	if i0 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	i1 = v3 + uint32(12)
+	i0 = fn8088(m, v0, i1, uint32(10))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if int32(v0) < int32(uint32(0)) {
+		i3 = uint32(1)
+	} else {
+		i3 = v0
+	}
+	i4 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
+	if i4 == uint32(68) {
+		i2 = uint32(1)
+	} else {
+		i2 = i3
+	}
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i3 = uint32(*(*uint8)(unsafe.Add(b, i3)))
+	if i3 != 0 {
+		i1 = uint32(1)
+	} else {
+		i1 = i2
+	}
+	v0 = i1
+	if int32(i0) >= int32(v0) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4131(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var v22 uint32
+	_ = v22
+	var v23 uint32
+	_ = v23
+	var v24 uint32
+	_ = v24
+	var v25 uint32
+	_ = v25
+	var v26 uint32
+	_ = v26
+	var v27 uint32
+	_ = v27
+	var v28 uint32
+	_ = v28
+	var v29 uint32
+	_ = v29
+	var v30 uint32
+	_ = v30
+	var v31 uint32
+	_ = v31
+	var v32 uint32
+	_ = v32
+	var v33 uint32
+	_ = v33
+	var v34 uint32
+	_ = v34
+	var v35 uint32
+	_ = v35
+	var v36 uint32
+	_ = v36
+	var v37 uint32
+	_ = v37
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v3 = i0
+	m.g0 = v3
+	fn4145(m, v3)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v5
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 != uint32(1) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L4
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512576))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512556))
+	i1 = b2i(i1 == 0)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512516))
+	v4 = i0
+	if int32(v4) < int32(uint32(1)) {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v4
+L3:
+	i0 = fn7968(m, uint32(0), uint32(0))
+	v4 = i0
+	if v4 != 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8495039)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8514569)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	goto L1
+L6:
+	i0 = fn2114(m, v4)
+	v6 = i0
+	if v6 != 0 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8511938)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8514569)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
+	v7 = i0
+	v8 = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v9 = i0
+	v10 = v9
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v11 = i0
+	v12 = v11
+	v13 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v14 = i0
+	v15 = v14
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v16 = i0
+	v17 = v16
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v18 = i0
+	v19 = v18
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v20 = i0
+	v21 = v20
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v22 = i0
+	if v22 == 0 {
+		goto L8
+	}
+	i0 = fn4150(m, uint32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v12 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v13 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v15 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v17 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v19 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v21 = i0
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6576))
+	v23 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6568))
+	v24 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6564))
+	v25 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6560))
+	v26 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6572))
+	v27 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6556))
+	v28 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6552))
+	v29 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6548))
+	v30 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6544))
+	v31 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6540))
+	v32 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v33 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v34 = i0
+	i0 = v3 + uint32(24)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8708020))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8708012))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(8)
+	v35 = i0
+	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8708004))
+	*(*uint64)(unsafe.Add(b, v35)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8707996))
+	*(*uint64)(unsafe.Add(b, v3)) = l1
+	v36 = uint32(1)
+	v37 = uint32(0)
+L13:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6572)) = v12
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6556)) = v13
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6552)) = v15
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6548)) = v17
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6544)) = v19
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6540)) = v21
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6576)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6568)) = v34
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6564)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6560)) = v33
+	if v2 == 0 {
+		goto L14
+	}
+	i0 = v3 + uint32(32)
+	fn4118(m, i0, v2, v3)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
+	v5 = i0
+	if v5 != 0 {
+		goto L10
+	}
+L14:
+	i0 = v3 + uint32(32)
+	fn4121(m, i0, v3, v1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
+	v5 = i0
+	if v5 != 0 {
+		goto L10
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	if i0 != 0 {
+		goto L17
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(0)
+	goto L16
+L17:
+	if v4 == 0 {
+		goto L18
+	}
+	i0 = fn7952(m, uint32(8537826))
+	v4 = i0
+	if v4 == 0 {
+		goto L18
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	v5 = i0
+	if v5 == 0 {
+		goto L18
+	}
+	if v5 != uint32(48) {
+		goto L19
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+1)))
+	if i0 != 0 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L18
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(0)
+	goto L18
+L19:
+	i0 = fn8101(m, v4, uint32(8451027))
+	if i0 != 0 {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L18
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(1)
+	goto L18
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L18
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(1)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L22
+	}
+	if v4 != uint32(1) {
+		goto L21
+	}
+L22:
+	i1 = fn4147(m, uint32(0))
+	i1 = b2i(i1 != uint32(0))
+	i1 = i1 << (uint32(1) & 31)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L15
+	}
+L16:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(0)
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L23
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v10 = i0
+	if int32(v10) < int32(uint32(1)) {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v4 = i0
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	i0 = fn8117(m, v5, uint32(61))
+	v8 = i0
+	if v8 == 0 {
+		goto L28
+	}
+	i0 = v8 - v5
+	i0 = uint32(int32(i0) >> (uint32(2) & 31))
+	v8 = i0
+	goto L27
+L28:
+	i0 = fn8120(m, v5)
+	v8 = i0
+L27:
+	i0 = fn8121(m, v5, uint32(8708028), v8)
+	if i0 != 0 {
+		goto L30
+	}
+	i0 = v8 << (uint32(2) & 31)
+	i0 = i0 + uint32(8708028)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == 0 {
+		goto L29
+	}
+L30:
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = v10 + k32(4294967295)
+	v10 = i0
+	if v10 != 0 {
+		goto L26
+	}
+	goto L25
+L29:
+	if v5 == 0 {
+		goto L25
+	}
+	v4 = uint32(1)
+	i0 = fn8117(m, v5, uint32(61))
+	v5 = i0
+	if v5 == 0 {
+		goto L24
+	}
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = fn8118(m, v5, uint32(8708048))
+	if i0 == 0 {
+		goto L24
+	}
+	v4 = uint32(0)
+	i0 = fn8118(m, v5, uint32(8708056))
+	if i0 == 0 {
+		goto L24
+	}
+	v12 = uint32(8480458)
+	v13 = uint32(8499741)
+	v5 = uint32(1)
+	v10 = uint32(0)
+	goto L9
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	if i0 == 0 {
+		goto L31
+	}
+	i0 = fn7952(m, uint32(8543517))
+	v8 = i0
+	if v8 == 0 {
+		goto L31
+	}
+	v5 = uint32(1)
+	v10 = uint32(0)
+	v12 = uint32(8480778)
+	v13 = uint32(8499741)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v8)))
+	v4 = i0
+	i0 = v4 + k32(4294967248)
+	switch i0 {
+	case 0:
+		goto L33
+	case 1:
+		goto L34
+	default:
+		goto L32
+	}
+L34:
+	v4 = uint32(1)
+	v5 = uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+1)))
+	if i0 == 0 {
+		goto L24
+	}
+	goto L9
+L33:
+	v4 = uint32(0)
+	v10 = uint32(0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+1)))
+	if i0 == 0 {
+		goto L24
+	}
+	goto L9
+L32:
+	if v4 != 0 {
+		goto L9
+	}
+L31:
+	i0 = fn7968(m, uint32(0), uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L35
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	if i0 != uint32(67) {
+		goto L36
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+1)))
+	if i0 != 0 {
+		goto L36
+	}
+	v4 = uint32(1)
+	goto L24
+L36:
+	i0 = fn8101(m, v4, uint32(8524933))
+	if i0 != 0 {
+		goto L35
+	}
+	v4 = uint32(1)
+	goto L24
+L35:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L23
+	}
+	v4 = uint32(0)
+L24:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v4
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
+	if i0 != 0 {
+		goto L37
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	if i0 == 0 {
+		goto L38
+	}
+	i0 = fn7952(m, uint32(8539297))
+	v5 = i0
+	if v5 == 0 {
+		goto L38
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	if i0 == 0 {
+		goto L38
+	}
+	i1 = v3 + uint32(32)
+	i0 = fn2091(m, v5, i1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v4
+	i0 = b2i(v4 != uint32(0))
+	v4 = i0
+L38:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	if i0 == 0 {
+		goto L37
+	}
+	if v4 != 0 {
+		goto L37
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = uint32(2)
+L37:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i0 = b2i(i0 == 0)
+	i1 = b2i(v37 != uint32(0))
+	i0 = i0 | i1
+	v5 = i0
+	if v5 != 0 {
+		goto L39
+	}
+	i0 = fn4149(m, uint32(0))
+	v37 = uint32(1)
+L39:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v4 = i0
+	if v34 != k32(4294967295) {
+		goto L41
+	}
+	i1 = b2i(v4 != uint32(1))
+	i0 = v5 & i1
+	if i0 == 0 {
+		goto L40
+	}
+	goto L11
+L41:
+	i1 = b2i(v4 == v34)
+	i0 = v5 & i1
+	if i0 != 0 {
+		goto L11
+	}
+L40:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v11
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v22
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v14
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v16
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v18
+	*(*uint32)(unsafe.Add(b, v1)) = v20
+	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v4
+	v5 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v33 = i0
+	v8 = v7
+	v10 = v9
+	v12 = v11
+	v13 = v22
+	v15 = v14
+	v17 = v16
+	v19 = v18
+	v21 = v20
+	v34 = v4
+	i0 = v36 + uint32(1)
+	v36 = i0
+	if v36 != uint32(3) {
+		goto L13
+	}
+	v10 = uint32(0)
+	v12 = uint32(8453861)
+	v13 = uint32(8514569)
+	goto L9
+L12:
+	v10 = uint32(0)
+	v12 = uint32(8437826)
+	v13 = uint32(8437801)
+	v5 = uint32(1)
+	goto L9
+L11:
+	v5 = uint32(0)
+	v13 = uint32(0)
+	v12 = uint32(0)
+	v10 = uint32(0)
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	v12 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
+	v13 = i0
+L9:
+	i0 = fn7968(m, uint32(0), v6)
+	fn2108(m, v6)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6572)) = v27
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6556)) = v28
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6552)) = v29
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6548)) = v30
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6544)) = v31
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6540)) = v32
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6576)) = v23
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6568)) = v24
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6564)) = v25
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6560)) = v26
+	fn3931(m, v3)
+	fn3931(m, v35)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v12
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v13
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+L1:
+	i0 = v3 + uint32(48)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4132(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+596))
+	if i0 == 0 {
+		goto L1
+	}
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	return
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = fn2092(m, v1)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8437905)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8482359)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	return
+L2:
+	if int32(v8) < int32(uint32(0)) {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512576)) = v8
+L3:
+	if int32(v7) < int32(uint32(0)) {
+		goto L4
+	}
+	i1 = b2i(v7 == 0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512556)) = i1
+L4:
+	if int32(v2) < int32(uint32(0)) {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512516)) = v2
+L5:
+	if v6 != 0 {
+		goto L7
+	}
+	v11 = v4
+	goto L6
+L7:
+	v11 = uint32(0)
+	if v4 == 0 {
+		goto L8
+	}
+	i2 = fn4149(m, v3)
+	if i2 != 0 {
+		i0 = v4
+	} else {
+		i0 = uint32(0)
+	}
+	v11 = i0
+L8:
+	i0 = fn4150(m, uint32(0))
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6572)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6556)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6552)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6548)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6544)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6540)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6576)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6568)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6564)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6560)) = v11
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4133(m *Module) uint32 {
+	var v0 uint32
+	_ = v0
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = fn2109(m, uint32(12))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = fn2109(m, uint32(8208))
+	v1 = i0
+	if v1 != 0 {
+		goto L4
+	}
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	goto L3
+L4:
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(8192)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	i1 = v1 + uint32(16)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
+	i1 = v1 + uint32(23)
+	i1 = i1 & k32(4294967288)
+	i1 = i1 - v2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	i1 = fn1493(m, uint32(0))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v2 = i0
+	fn2112(m, v1)
+	v1 = v2
+	if v2 != 0 {
+		goto L5
+	}
+L3:
+	fn2112(m, v0)
+L2:
+	i0 = fn3634(m)
+	v0 = i0
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4134(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v2 = i0
+	fn2112(m, v1)
+	v1 = v2
+	if v2 != 0 {
+		goto L2
+	}
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	fn2112(m, v0)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4135(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v3 = i0
+	i1 = v1 + uint32(7)
+	v1 = i1
+	i1 = v1 & k32(4294967288)
+	v4 = i1
+	i0 = v3 + v4
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	if v5 > i1 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v6 = i0
+	goto L3
+L4:
+	if v1 < uint32(8192) {
+		i0 = uint32(8192)
+	} else {
+		i0 = v4
+	}
+	v3 = i0
+	i0 = v3 + uint32(16)
+	i0 = fn2109(m, i0)
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	i1 = v1 + uint32(16)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
+	i1 = v1 + uint32(23)
+	i1 = i1 & k32(4294967288)
+	i1 = i1 - v6
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
+	i0 = v3 + v4
+	v5 = i0
+	v2 = v1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v5
+	i0 = v6 + v3
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+L2:
+	i0 = fn3634(m)
+	m.depth--
+	return i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
+L5:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4136(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn1502(m, i0, v1)
+	v0 = i0
+	if int32(v0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4137(m *Module, v0 uint32, v1 float64) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 float64
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	l0 = math.Float64bits(v1)
+	l0 = l0 & uint64(9223372036854775807)
+	if int64(l0) < int64(uint64(9218868437227405312)) {
+		goto L2
+	}
+	d0 = math.Float64frombits(math.Float64bits(v1) &^ (1 << 63))
+	if d0 != math.Float64frombits(0x7ff0000000000000) {
+		goto L3
+	}
+	if v1 > math.Float64frombits(0x0) {
+		i0 = uint32(314159)
+	} else {
+		i0 = k32(4294653137)
+	}
+	v0 = i0
+	goto L1
+L3:
+	i0 = bits.RotateLeft32(v0, int(uint32(28)&31))
+	v0 = i0
+	if v0 < k32(4294967294) {
+		i0 = v0
+	} else {
+		i0 = k32(4294967294)
+	}
+	v0 = i0
+	goto L1
+L2:
+	i1 = v2 + uint32(12)
+	d0 = fn7999(m, v1, i1)
+	v3 = d0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v4 = i0
+	if v3 != math.Float64frombits(0x0) {
+		goto L5
+	}
+	v0 = uint32(0)
+	goto L4
+L5:
+	d0 = math.Float64frombits(math.Float64bits(v3) ^ (1 << 63))
+	if !(v3 < math.Float64frombits(0x0)) {
+		d0 = v3
+	}
+	v1 = d0
+	v0 = uint32(0)
+L6:
+	i0 = v0 << (uint32(28) & 31)
+	i0 = i0 & uint32(1879048192)
+	i1 = v0 >> (uint32(3) & 31)
+	i0 = i0 | i1
+	d1 = float64(v1 * math.Float64frombits(0x41b0000000000000))
+	v1 = d1
+	i1 = sat32u(v1)
+	v5 = i1
+	i0 = i0 + v5
+	v0 = i0
+	i0 = v0 + k32(2147483649)
+	if !(v0 > uint32(2147483646)) {
+		i0 = v0
+	}
+	v0 = i0
+	i0 = v4 + k32(4294967268)
+	v4 = i0
+	d1 = float64(v5)
+	d0 = v1 - d1
+	v1 = d0
+	if v1 != math.Float64frombits(0x0) {
+		goto L6
+	}
+L4:
+	if int32(v4) < int32(uint32(0)) {
+		goto L8
+	}
+	i0 = v4 % k32(31)
+	v4 = i0
+	goto L7
+L8:
+	i1 = v4 ^ k32(4294967295)
+	i1 = i1 % k32(31)
+	i0 = uint32(30) - i1
+	v4 = i0
+L7:
+	i1 = v0 << (v4 & 31)
+	i1 = i1 & uint32(2147483647)
+	i3 = v4 ^ uint32(31)
+	i2 = v0 >> (i3 & 31)
+	i1 = i1 | i2
+	v0 = i1
+	i0 = uint32(0) - v0
+	if !(v3 < math.Float64frombits(0x0)) {
+		i0 = v0
+	}
+	v0 = i0
+	if v0 < k32(4294967294) {
+		i0 = v0
+	} else {
+		i0 = k32(4294967294)
+	}
+	v0 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4138(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = bits.RotateLeft32(v0, int(uint32(28)&31))
+	v0 = i0
+	if v0 < k32(4294967294) {
+		i0 = v0
+	} else {
+		i0 = k32(4294967294)
+	}
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4139(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = bits.RotateLeft32(v0, int(uint32(28)&31))
+	v0 = i0
+	if v0 < k32(4294967294) {
+		i0 = v0
+	} else {
+		i0 = k32(4294967294)
+	}
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4140(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v1 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10089808))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	v1 = i0
+	if v1 < k32(4294967294) {
+		i0 = v1
+	} else {
+		i0 = k32(4294967294)
+	}
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4141(m *Module) {
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4142(m *Module) uint32 {
+	return uint32(10089808)
+}
+
+//go:norace
+//go:nocheckptr
+func fn4143(m *Module, v0 uint64, v1 uint32, v2 uint32) uint64 {
+	var v3 uint64
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var v5 uint64
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint64
+	_ = v8
+	var v9 uint64
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint64
+	_ = v12
+	var v13 uint64
+	_ = v13
+	var v14 uint64
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint64
+	_ = v16
+	var v17 uint64
+	_ = v17
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	var l3 uint64
+	_ = l3
+	b := m.base
+	l0 = v0 ^ uint64(7816392313619706465)
+	v3 = l0
+	l0 = v0 ^ uint64(8317987319222330741)
+	v4 = l0
+	if int32(v2) >= int32(uint32(8)) {
+		goto L2
+	}
+	v5 = uint64(8387220255154660723)
+	v0 = uint64(7237128888997146477)
+	v6 = v2
+	goto L1
+L2:
+	v0 = uint64(7237128888997146477)
+	v5 = uint64(8387220255154660723)
+	v7 = v2
+L3:
+	l0 = *(*uint64)(unsafe.Add(b, v1))
+	v8 = l0
+	l0 = v8 ^ v5
+	v5 = l0
+	l0 = v5 + v3
+	v3 = l0
+	l1 = v4 + v0
+	v4 = l1
+	l2 = bits.RotateLeft64(v0, int(uint64(13)&63))
+	l1 = v4 ^ l2
+	v0 = l1
+	l0 = v3 + v0
+	v9 = l0
+	l1 = bits.RotateLeft64(v0, int(uint64(17)&63))
+	l0 = v9 ^ l1
+	v0 = l0
+	l0 = bits.RotateLeft64(v5, int(uint64(16)&63))
+	l0 = l0 ^ v3
+	v3 = l0
+	l0 = bits.RotateLeft64(v3, int(uint64(21)&63))
+	l2 = bits.RotateLeft64(v4, int(uint64(32)&63))
+	l1 = v3 + l2
+	v4 = l1
+	l0 = l0 ^ v4
+	v5 = l0
+	l0 = bits.RotateLeft64(v9, int(uint64(32)&63))
+	v3 = l0
+	l0 = v4 ^ v8
+	v4 = l0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	i0 = b2i(v7 > uint32(15))
+	v10 = i0
+	i0 = v7 + k32(4294967288)
+	v6 = i0
+	v7 = v6
+	if v10 != 0 {
+		goto L3
+	}
+L1:
+	v11 = uint32(0)
+	v8 = uint64(0)
+	v12 = uint64(0)
+	v13 = uint64(0)
+	v14 = uint64(0)
+	v15 = uint32(0)
+	v9 = uint64(0)
+	v16 = uint64(0)
+	v17 = uint64(0)
+	v7 = uint32(0)
+	v10 = uint32(0)
+	i0 = v6 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L5
+	case 1:
+		goto L6
+	case 2:
+		goto L7
+	case 3:
+		goto L8
+	case 4:
+		goto L9
+	case 5:
+		goto L10
+	case 6:
+		goto L11
+	default:
+		goto L4
+	}
+L11:
+	i0 = v1 + uint32(6)
+	l0 = uint64(*(*uint8)(unsafe.Add(b, i0)))
+	l0 = l0 << (uint64(48) & 63)
+	v8 = l0
+L10:
+	i0 = v1 + uint32(5)
+	l0 = uint64(*(*uint8)(unsafe.Add(b, i0)))
+	l0 = l0 << (uint64(40) & 63)
+	v12 = l0
+L9:
+	i0 = v1 + uint32(4)
+	l0 = uint64(*(*uint8)(unsafe.Add(b, i0)))
+	l0 = l0 << (uint64(32) & 63)
+	v14 = l0
+	v13 = v12
+L8:
+	v9 = v8
+	l0 = uint64(*(*uint8)(unsafe.Add(b, uint64(v1)+3)))
+	l0 = l0 << (uint64(24) & 63)
+	v8 = l0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+2)))
+	v11 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+1)))
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v10 = i0
+	v16 = v13
+	v17 = v14
+	goto L4
+L7:
+	i0 = v1 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v11 = i0
+L6:
+	i0 = v1 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v15 = i0
+L5:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v10 = i0
+	v9 = uint64(0)
+	v16 = uint64(0)
+	v17 = uint64(0)
+	v7 = v15
+L4:
+	l0 = v16 | v9
+	l0 = l0 | v17
+	l0 = l0 & uint64(72057594037862400)
+	l0 = l0 | v8
+	l1 = uint64(v11)
+	l1 = l1 & uint64(255)
+	l1 = l1 << (uint64(16) & 63)
+	l0 = l0 | l1
+	l1 = uint64(v7)
+	l1 = l1 & uint64(255)
+	l1 = l1 << (uint64(8) & 63)
+	l0 = l0 | l1
+	l1 = uint64(v10)
+	l1 = l1 & uint64(255)
+	l0 = l0 | l1
+	l1 = uint64(v2)
+	l1 = l1 << (uint64(56) & 63)
+	l0 = l0 | l1
+	v8 = l0
+	l0 = v8 ^ v5
+	v5 = l0
+	l0 = bits.RotateLeft64(v5, int(uint64(16)&63))
+	l1 = v5 + v3
+	v3 = l1
+	l0 = l0 ^ v3
+	v5 = l0
+	l1 = v0 + v4
+	v4 = l1
+	l1 = bits.RotateLeft64(v4, int(uint64(32)&63))
+	l0 = v5 + l1
+	v9 = l0
+	l0 = v9 ^ v8
+	l2 = bits.RotateLeft64(v0, int(uint64(13)&63))
+	l2 = l2 ^ v4
+	v0 = l2
+	l1 = v3 + v0
+	v3 = l1
+	l2 = bits.RotateLeft64(v0, int(uint64(17)&63))
+	l1 = v3 ^ l2
+	v0 = l1
+	l0 = l0 + v0
+	v4 = l0
+	l1 = bits.RotateLeft64(v0, int(uint64(13)&63))
+	l0 = v4 ^ l1
+	v0 = l0
+	l0 = bits.RotateLeft64(v0, int(uint64(17)&63))
+	l2 = bits.RotateLeft64(v3, int(uint64(32)&63))
+	l2 = l2 ^ uint64(255)
+	l3 = bits.RotateLeft64(v5, int(uint64(21)&63))
+	l3 = l3 ^ v9
+	v3 = l3
+	l2 = l2 + v3
+	v5 = l2
+	l1 = v0 + v5
+	v0 = l1
+	l0 = l0 ^ v0
+	v8 = l0
+	l0 = bits.RotateLeft64(v8, int(uint64(13)&63))
+	l2 = bits.RotateLeft64(v4, int(uint64(32)&63))
+	l3 = bits.RotateLeft64(v3, int(uint64(16)&63))
+	l3 = l3 ^ v5
+	v3 = l3
+	l2 = l2 + v3
+	v4 = l2
+	l1 = v8 + v4
+	v5 = l1
+	l0 = l0 ^ v5
+	v8 = l0
+	l0 = bits.RotateLeft64(v8, int(uint64(17)&63))
+	l2 = bits.RotateLeft64(v0, int(uint64(32)&63))
+	l3 = bits.RotateLeft64(v3, int(uint64(21)&63))
+	l3 = l3 ^ v4
+	v0 = l3
+	l2 = l2 + v0
+	v3 = l2
+	l1 = v8 + v3
+	v4 = l1
+	l0 = l0 ^ v4
+	v8 = l0
+	l0 = bits.RotateLeft64(v8, int(uint64(13)&63))
+	l2 = bits.RotateLeft64(v5, int(uint64(32)&63))
+	l3 = bits.RotateLeft64(v0, int(uint64(16)&63))
+	l3 = l3 ^ v3
+	v0 = l3
+	l2 = l2 + v0
+	v3 = l2
+	l1 = v8 + v3
+	l0 = l0 ^ l1
+	v5 = l0
+	l0 = bits.RotateLeft64(v5, int(uint64(17)&63))
+	l1 = bits.RotateLeft64(v0, int(uint64(21)&63))
+	l1 = l1 ^ v3
+	v0 = l1
+	l1 = bits.RotateLeft64(v0, int(uint64(16)&63))
+	l2 = bits.RotateLeft64(v4, int(uint64(32)&63))
+	l2 = l2 + v0
+	v0 = l2
+	l1 = l1 ^ v0
+	l1 = bits.RotateLeft64(l1, int(uint64(21)&63))
+	l0 = l0 ^ l1
+	l1 = v5 + v0
+	v0 = l1
+	l1 = bits.RotateLeft64(v0, int(uint64(32)&63))
+	l0 = l0 ^ l1
+	l0 = l0 ^ v0
+	return l0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4144(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i0 = i0 << (uint32(7) & 31)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512696))
+	i0 = i0 ^ i1
+	v2 = i0
+	i1 = uint32(int32(v1) % int32(k32(4)))
+	v3 = i1
+	if v3 != 0 {
+		i1 = v3
+	} else {
+		i1 = uint32(4)
+	}
+	v4 = i1
+	i0 = v1 - v4
+	v3 = i0
+	i0 = v3 + uint32(3)
+	if i0 < uint32(7) {
+		goto L1
+	}
+	i0 = div32s(v3, uint32(4))
+	v5 = i0
+	i0 = v5 + k32(4294967295)
+	v6 = i0
+	i0 = v5 & uint32(3)
+	v7 = i0
+	if v7 != 0 {
+		goto L3
+	}
+	v3 = v0
+	v8 = v5
+	goto L2
+L3:
+	v9 = v0
+	v8 = v5
+L4:
+	i0 = v8 + k32(4294967295)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	i1 = v2 * uint32(1000003)
+	i0 = i0 ^ i1
+	v2 = i0
+	i0 = v9 + uint32(4)
+	v3 = i0
+	v9 = v3
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 != 0 {
+		goto L4
+	}
+L2:
+	i0 = v5 << (uint32(2) & 31)
+	v9 = i0
+	if v6 < uint32(3) {
+		goto L5
+	}
+L6:
+	i0 = v3 + uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = v3 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i2 = v3 + uint32(4)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i3 = *(*uint32)(unsafe.Add(b, v3))
+	i4 = v2 * uint32(1000003)
+	i3 = i3 ^ i4
+	i3 = i3 * uint32(1000003)
+	i2 = i2 ^ i3
+	i2 = i2 * uint32(1000003)
+	i1 = i1 ^ i2
+	i1 = i1 * uint32(1000003)
+	i0 = i0 ^ i1
+	v2 = i0
+	i0 = v3 + uint32(16)
+	v3 = i0
+	i0 = v8 + k32(4294967292)
+	v8 = i0
+	if v8 != 0 {
+		goto L6
+	}
+L5:
+	i0 = v0 + v9
+	v0 = i0
+L1:
+	if int32(v4) < int32(uint32(1)) {
+		goto L7
+	}
+	i0 = v4 & uint32(3)
+	v9 = i0
+	if v9 != 0 {
+		goto L9
+	}
+	v8 = v4
+	goto L8
+L9:
+	v3 = v0
+	v8 = v4
+L10:
+	i0 = v8 + k32(4294967295)
+	v8 = i0
+	i0 = v2 * uint32(1000003)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	i0 = i0 ^ i1
+	v2 = i0
+	i0 = v3 + uint32(1)
+	v0 = i0
+	v3 = v0
+	i0 = v9 + k32(4294967295)
+	v9 = i0
+	if v9 != 0 {
+		goto L10
+	}
+L8:
+	if v4 < uint32(4) {
+		goto L7
+	}
+	i0 = v8 + k32(4294967295)
+	v3 = i0
+L11:
+	i0 = v2 * uint32(1000003)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i0 = i0 ^ i1
+	i0 = i0 * uint32(1000003)
+	i1 = v0 + uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = i0 ^ i1
+	i0 = i0 * uint32(1000003)
+	i1 = v0 + uint32(2)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = i0 ^ i1
+	i0 = i0 * uint32(1000003)
+	i1 = v0 + uint32(3)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = i0 ^ i1
+	v2 = i0
+	i0 = v0 + uint32(4)
+	v0 = i0
+	i0 = v3 + k32(4294967292)
+	v3 = i0
+	if v3 < k32(4294967294) {
+		goto L11
+	}
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10512696))+4))
+	i0 = v2 ^ i1
+	i0 = i0 ^ v1
+	v2 = i0
+	if v2 < k32(4294967294) {
+		i0 = v2
+	} else {
+		i0 = k32(4294967294)
+	}
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4145(m *Module, v0 uint32) {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512720)))
+	if i0 == 0 {
+		goto L1
+	}
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	return
+L1:
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512720)) = uint8(k32(1))
+	fn4186(m, v0, uint32(10089824))
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4146(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+604))
+	i0 = b2i(i0 != uint32(0))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4147(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if v0 != 0 {
+		goto L2
+	}
+	i0 = fn7952(m, uint32(8534340))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	v0 = uint32(0)
+	i0 = fn7968(m, uint32(0), uint32(0))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != uint32(67) {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+1)))
+	i0 = b2i(i0 == 0)
+	v0 = i0
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4148(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	v1 = uint32(1)
+	i0 = fn8101(m, v0, uint32(8543632))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = fn8101(m, v0, uint32(8543481))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = fn8101(m, v0, uint32(8543634))
+	i0 = b2i(i0 == 0)
+	v1 = i0
+L1:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn4149(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	v2 = uint32(0)
+	i0 = fn7968(m, uint32(0), uint32(0))
+	i0 = fn2114(m, i0)
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = fn7952(m, uint32(8534340))
+	v2 = i0
+	if v2 == 0 {
+		goto L5
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	if i0 != 0 {
+		goto L4
+	}
+L5:
+	i0 = fn7968(m, uint32(0), uint32(8543632))
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = fn7963(m, uint32(14))
+	v2 = i0
+	if v2 == 0 {
+		goto L7
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	if i0 == 0 {
+		goto L7
+	}
+	v2 = uint32(8709600)
+	goto L3
+L7:
+	i0 = fn7968(m, uint32(0), uint32(8584008))
+	fn4594(m)
+L6:
+	i0 = fn7968(m, uint32(0), uint32(8543481))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = fn7963(m, uint32(14))
+	v2 = i0
+	if v2 == 0 {
+		goto L9
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	if i0 == 0 {
+		goto L9
+	}
+	v2 = uint32(8709604)
+	goto L3
+L9:
+	i0 = fn7968(m, uint32(0), uint32(8584008))
+	fn4594(m)
+L8:
+	i0 = fn7968(m, uint32(0), uint32(8543634))
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = fn7963(m, uint32(14))
+	v2 = i0
+	if v2 == 0 {
+		goto L10
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	if i0 == 0 {
+		goto L10
+	}
+	v2 = uint32(8709608)
+	goto L3
+L10:
+	i0 = fn7968(m, uint32(0), uint32(8584008))
+	fn4594(m)
+L4:
+	v2 = uint32(0)
+	i0 = fn7968(m, uint32(0), v3)
+	goto L2
+L3:
+	i0 = fn7968(m, uint32(6), uint32(8584008))
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v2 = i0
+	fn4594(m)
+	i0 = fn7955(m, uint32(8537225), v2, uint32(1))
+	if i0 == 0 {
+		goto L11
+	}
+	v2 = uint32(0)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	i0 = fn8060(m, uint32(8581283), uint32(51), uint32(1), i3)
+	goto L2
+L11:
+	if v0 == 0 {
+		goto L12
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	i0 = fn8052(m, i0, uint32(8709616), v1)
+L12:
+	i0 = fn7968(m, uint32(6), uint32(8584008))
+	fn4594(m)
+	v2 = uint32(1)
+L2:
+	fn2108(m, v3)
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4150(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn7968(m, v0, uint32(8584008))
+	v0 = i0
+	fn4594(m)
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4151(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	i0 = v3 + uint32(4136)
+	v4 = i0
+	v5 = v3
+	if v1 != 0 {
+		goto L2
+	}
+	i0 = v2 + uint32(32)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+3720))
+	fn3948(m, i0, v4, i2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = v2 + uint32(16)
+	i0 = i0 + uint32(8)
+	i1 = v2 + uint32(32)
+	i1 = i1 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
+	i0 = v2 + uint32(16)
+	fn3930(m, i0)
+	v3 = k32(4294967295)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
+	if i0 != v5 {
+		goto L4
+	}
+	i0 = v2 + uint32(32)
+	fn4114(m, i0, v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = v2 + uint32(8)
+	i1 = v2 + uint32(32)
+	i1 = i1 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
+	*(*uint64)(unsafe.Add(b, v2)) = l1
+	fn3930(m, v2)
+	v3 = k32(4294967295)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4320))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+7524)) = i1
+	i0 = fn4387(m, v0)
+	i0 = uint32(int32(i0) >> (uint32(31) & 31))
+	v3 = i0
+L1:
+	i0 = v2 + uint32(48)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4152(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(80)
+	v3 = i0
+	m.g0 = v3
+	if v1 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8534080)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8393630)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	goto L1
+L2:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512720)))
+	if i0 != 0 {
+		goto L3
+	}
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512720)) = uint8(k32(1))
+	i0 = v3 + uint32(24)
+	fn4186(m, i0, uint32(10089824))
+	i0 = v3 + uint32(72)
+	v4 = i0
+	i1 = v3 + uint32(24)
+	i1 = i1 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+28))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+64)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v5 = i0
+	if v5 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+64))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i0 = v0 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+592))
+	if i0 == 0 {
+		goto L4
+	}
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	goto L1
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+588)) = uint32(1)
+	i0 = v3 + uint32(8)
+	i1 = v3 + uint32(24)
+	fn4126(m, i0, i1, v1)
+	i0 = v3 + uint32(72)
+	v1 = i0
+	i1 = v3 + uint32(8)
+	i1 = i1 + uint32(12)
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+64)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v4 = i0
+	if v4 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+64))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i0 = v0 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	goto L1
+L5:
+	i0 = v3 + uint32(8)
+	i1 = v3 + uint32(24)
+	fn4131(m, i0, i1, v2)
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+64)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+64))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i0 = v0 + uint32(12)
+	i1 = v3 + uint32(72)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	goto L1
+L6:
+	i0 = v3 + uint32(8)
+	i1 = v3 + uint32(24)
+	fn4132(m, i0, i1)
+	i0 = v3 + uint32(64)
+	i0 = i0 + uint32(8)
+	v1 = i0
+	i1 = v3 + uint32(8)
+	i1 = i1 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+64)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v2 = i0
+	if v2 == 0 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+64))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i0 = v0 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	goto L1
+L7:
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(10089824))+588)) = uint64(4294967296)
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+L1:
+	i0 = v3 + uint32(80)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4153(m *Module, v0 uint32, v1 uint32) {
+	fn4152(m, v0, v1, uint32(0))
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4154(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(80)
+	v3 = i0
+	m.g0 = v3
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512720)))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = v3 + uint32(72)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+64)) = uint64(0)
+	goto L2
+L3:
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512720)) = uint8(k32(1))
+	i0 = v3 + uint32(64)
+	fn4186(m, i0, uint32(10089824))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+64))
+	if i0 == 0 {
+		goto L2
+	}
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+64))
+	*(*uint64)(unsafe.Add(b, v0)) = l1
+	i0 = v0 + uint32(8)
+	i1 = v3 + uint32(64)
+	i1 = i1 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+592))
+	if i0 == 0 {
+		goto L4
+	}
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	goto L1
+L4:
+	i0 = v3 + uint32(24)
+	fn4127(m, i0, v1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
+	if i0 != 0 {
+		goto L5
+	}
+	i1 = v3 + uint32(24)
+	fn4152(m, v0, i1, uint32(0))
+	goto L1
+L5:
+	if v2 != 0 {
+		goto L6
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v3)+12)) = uint64(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+88))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+92))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
+	i1 = v3 + uint32(24)
+	i2 = v3 + uint32(8)
+	fn4152(m, v0, i1, i2)
+	goto L1
+L6:
+	i1 = v3 + uint32(24)
+	fn4152(m, v0, i1, v2)
+L1:
+	i0 = v3 + uint32(80)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4155(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(320)
+	v2 = i0
+	m.g0 = v2
+	if v1 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8534083)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8475042)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	goto L1
+L2:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512720)))
+	if i0 != 0 {
+		goto L3
+	}
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512720)) = uint8(k32(1))
+	i0 = v2 + uint32(20)
+	fn4186(m, i0, uint32(10089824))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v4
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	goto L1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(0)
+	fn4154(m, v2, v1, uint32(0))
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i0
+	goto L5
+L6:
+	i0 = v2 + uint32(20)
+	fn3938(m, i0)
+	i1 = v2 + uint32(20)
+	fn3942(m, v2, i1, v1)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	if i0 != 0 {
+		goto L7
+	}
+	i0 = v2 + uint32(304)
+	i1 = v2 + uint32(20)
+	fn3949(m, i0, i1, uint32(0))
+	i0 = v2 + uint32(8)
+	i1 = v2 + uint32(304)
+	i1 = i1 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+304))
+	v6 = l1
+	*(*uint64)(unsafe.Add(b, v2)) = v6
+	i0 = uint32(v6)
+	if i0 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+596))
+	if i0 != 0 {
+		goto L8
+	}
+	i0 = v2 + uint32(304)
+	i1 = v2 + uint32(16)
+	i2 = v2 + uint32(20)
+	fn4156(m, i0, i1, i2)
+	i0 = v2 + uint32(8)
+	i1 = v2 + uint32(304)
+	i1 = i1 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+304))
+	*(*uint64)(unsafe.Add(b, v2)) = l1
+	goto L7
+L8:
+	v3 = uint32(0)
+	v4 = uint32(8484277)
+	v1 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v5 = i0
+	if v5 != 0 {
+		goto L10
+	}
+	v5 = uint32(8483060)
+	goto L9
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v5 = i0
+	if v5 != 0 {
+		goto L11
+	}
+	v5 = uint32(8441083)
+	goto L9
+L11:
+	i0 = v2 + uint32(304)
+	i1 = v2 + uint32(20)
+	fn3948(m, i0, i1, uint32(10089824))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+304))
+	v1 = i0
+	if v1 != 0 {
+		goto L12
+	}
+	i0 = v2 + uint32(304)
+	i1 = v5 + uint32(4136)
+	i2 = v2 + uint32(20)
+	fn3942(m, i0, i1, i2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+304))
+	v1 = i0
+	if v1 != 0 {
+		goto L12
+	}
+	i0 = fn4208(m, v5)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+272))
+	if i0 == 0 {
+		goto L13
+	}
+	i0 = v2 + uint32(304)
+	fn4114(m, i0, v1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+304))
+	v1 = i0
+	if v1 != 0 {
+		goto L12
+	}
+L13:
+	v1 = uint32(0)
+	v4 = uint32(0)
+	v5 = uint32(0)
+	v3 = uint32(0)
+	goto L9
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+316))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+312))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+308))
+	v4 = i0
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+L7:
+	i0 = v2 + uint32(20)
+	fn3937(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v1 = i0
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v5
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn4208(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+276))
+	if i0 == 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3720))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+596))
+	if i0 != 0 {
+		goto L16
+	}
+	v1 = uint32(1)
+	v3 = uint32(8460514)
+	v4 = uint32(8507551)
+	v5 = uint32(0)
+	goto L15
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+600))
+	if i0 == 0 {
+		goto L18
+	}
+	v5 = uint32(0)
+	i0 = fn4151(m, v1, uint32(0))
+	v3 = i0
+	i0 = v3 >> (uint32(31) & 31)
+	v1 = i0
+	i0 = uint32(int32(v3) >> (uint32(31) & 31))
+	v3 = i0
+	i0 = v3 & uint32(8460285)
+	v4 = i0
+	i0 = v3 & uint32(8484253)
+	v3 = i0
+	goto L17
+L18:
+	i0 = v2 + uint32(20)
+	fn4157(m, i0, v1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v1 = i2
+	if v1 == 0 {
+		i0 = uint32(0)
+	}
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	if v1 == 0 {
+		i0 = uint32(0)
+	}
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	if v1 == 0 {
+		i0 = uint32(0)
+	}
+	v3 = i0
+L17:
+	if v1 == 0 {
+		goto L14
+	}
+L15:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v3
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	goto L1
+L14:
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+L1:
+	i0 = v2 + uint32(320)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4156(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint64
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+600))
+	if i0 == 0 {
+		goto L4
+	}
+	v4 = uint32(1)
+	v2 = uint32(8488096)
+	v1 = uint32(8507401)
+	v5 = uint32(0)
+	goto L3
+L4:
+	i0 = v3 + uint32(16)
+	fn3948(m, i0, v2, uint32(10089824))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i0
+	if v4 != 0 {
+		goto L5
+	}
+	*(*uint64)(unsafe.Add(b, uint64(uint32(10089824))+604)) = uint64(0)
+	fn3749(m)
+	fn4309(m, v3, v2)
+	i0 = v3 + uint32(16)
+	i0 = i0 + uint32(8)
+	v5 = i0
+	i1 = v3 + uint32(8)
+	v6 = i1
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, v5)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, v3))
+	v7 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = v7
+	i0 = uint32(v7)
+	v4 = i0
+	if v4 != 0 {
+		goto L5
+	}
+	fn3881(m, v3)
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	*(*uint64)(unsafe.Add(b, v5)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, v3))
+	v7 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = v7
+	i0 = uint32(v7)
+	v4 = i0
+	if v4 != 0 {
+		goto L5
+	}
+	fn4188(m, v3, uint32(10089824))
+	i0 = v3 + uint32(16)
+	i0 = i0 + uint32(8)
+	i1 = v3 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, v3))
+	v7 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = v7
+	i0 = uint32(v7)
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v2 = i0
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v2
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	goto L1
+L2:
+	i0 = v3 + uint32(16)
+	fn4189(m, i0, uint32(0), v3)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i0
+	if v4 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	fn4198(m, i0, uint32(1))
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+3680)) = uint32(1)
+	i0 = v3 + uint32(16)
+	i1 = v4 + uint32(4136)
+	fn3942(m, i0, i1, v2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i0
+	if v4 != 0 {
+		goto L7
+	}
+	i0 = v3 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	fn4231(m, i0, i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i0
+	if v4 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4420))
+	i1 = i1 | uint32(101408)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4420)) = i1
+	i0 = v3 + uint32(16)
+	fn2059(m, i0, v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i0
+	if v4 != 0 {
+		goto L7
+	}
+	v2 = uint32(0)
+	v5 = uint32(8440975)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	i0 = fn2134(m, i0)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L8
+	}
+	v1 = uint32(8511938)
+	v4 = uint32(1)
+	goto L6
+L8:
+	i0 = v3 + uint32(16)
+	fn4509(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i0
+	if v4 != 0 {
+		goto L7
+	}
+	v4 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	i0 = fn4207(m, i0, uint32(1))
+	v6 = i0
+	if v6 != 0 {
+		goto L9
+	}
+	v1 = uint32(8514146)
+	goto L6
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+644)) = v6
+	fn4224(m, v6)
+	fn4165(m, v6, uint32(2))
+	*(*uint32)(unsafe.Add(b, v1)) = v6
+	i0 = v3 + uint32(16)
+	fn4166(m, i0, v6)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i0
+	if v4 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	goto L1
+L10:
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+596)) = uint32(1)
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v5 = i0
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v5
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4157(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = fn4208(m, v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+272))
+	if i0 != 0 {
+		goto L2
+	}
+	if v3 != v4 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+3720))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+600)) = uint32(1)
+L3:
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	goto L1
+L2:
+	i0 = v2 + uint32(32)
+	i1 = v4 + uint32(4136)
+	fn3946(m, i0, i1)
+	i0 = v2 + uint32(24)
+	v6 = i0
+	i1 = v2 + uint32(32)
+	i1 = i1 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+36))
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	v7 = i0
+	if v7 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = v7
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i0 = v0 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v6 = i0
+	v7 = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
+	if i0 != v6 {
+		goto L7
+	}
+	i0 = v2 + uint32(32)
+	i1 = v6 + uint32(4136)
+	fn4114(m, i0, i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = v2 + uint32(8)
+	i1 = v2 + uint32(32)
+	i1 = i1 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
+	*(*uint64)(unsafe.Add(b, v2)) = l1
+	fn3930(m, v2)
+	goto L6
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v7 = i0
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4320))
+	*(*uint32)(unsafe.Add(b, uint64(v7)+7524)) = i1
+	i0 = fn4387(m, v1)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L5
+	}
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8474993)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8460537)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	goto L1
+L5:
+	i0 = v2 + uint32(32)
+	fn3888(m, i0, v1)
+	i0 = v2 + uint32(24)
+	v6 = i0
+	i1 = v2 + uint32(32)
+	i1 = i1 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+36))
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	v7 = i0
+	if v7 == 0 {
+		goto L9
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = v7
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i0 = v0 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	goto L1
+L9:
+	i0 = b2i(v3 != v4)
+	v3 = i0
+	if v3 != 0 {
+		goto L10
+	}
+	i0 = v2 + uint32(32)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
+	fn6169(m, i0, i1)
+	i0 = v2 + uint32(24)
+	v6 = i0
+	i1 = v2 + uint32(32)
+	i1 = i1 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+36))
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	v7 = i0
+	if v7 == 0 {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = v7
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i0 = v0 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	goto L1
+L10:
+	i0 = v2 + uint32(32)
+	fn2845(m, i0, v1)
+	i0 = v2 + uint32(24)
+	v6 = i0
+	i1 = v2 + uint32(32)
+	i1 = i1 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+36))
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	v7 = i0
+	if v7 == 0 {
+		goto L11
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = v7
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i0 = v0 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	goto L1
+L11:
+	if v3 != 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	i0 = fn6312(m, i0)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L13
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8416280)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8460537)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	goto L1
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+32))
+	v6 = i0
+	if v6 == 0 {
+		goto L12
+	}
+	i0 = fn4517(m, v6)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L12
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8516829)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8460537)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	goto L1
+L12:
+	i0 = v2 + uint32(32)
+	fn4179(m, i0, v1)
+	i0 = v2 + uint32(24)
+	v6 = i0
+	i1 = v2 + uint32(32)
+	i1 = i1 + uint32(12)
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+36))
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	v7 = i0
+	if v7 == 0 {
+		goto L14
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = v7
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i0 = v0 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	goto L1
+L14:
+	i0 = v2 + uint32(32)
+	fn4180(m, i0)
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+36))
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	v6 = i0
+	if v6 == 0 {
+		goto L15
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i0 = v0 + uint32(12)
+	i1 = v2 + uint32(24)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	goto L1
+L15:
+	i0 = v2 + uint32(32)
+	fn4181(m, i0, v4)
+	i0 = v2 + uint32(24)
+	v6 = i0
+	i1 = v2 + uint32(32)
+	i1 = i1 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+36))
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	v7 = i0
+	if v7 == 0 {
+		goto L16
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = v7
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i0 = v0 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	goto L1
+L16:
+	if v3 != 0 {
+		goto L19
+	}
+	i1 = v2 + uint32(32)
+	i0 = fn4372(m, uint32(8414993), i1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	v6 = i0
+	if v6 == 0 {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L20
+	}
+	i0 = fn1494(m, v6)
+	if int32(i0) < int32(uint32(1)) {
+		goto L20
+	}
+	i0 = fn3878(m, uint32(8417935))
+	v6 = i0
+	if v6 != 0 {
+		goto L21
+	}
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	i0 = fn8060(m, uint32(8582626), uint32(37), uint32(1), i3)
+	fn4257(m, v1)
+L21:
+	fn4178(m, v6)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	fn4178(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+3720))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+600)) = uint32(1)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+112))
+	if i0 == 0 {
+		goto L22
+	}
+	i0 = v2 + uint32(32)
+	fn4182(m, i0)
+	i0 = v2 + uint32(24)
+	v1 = i0
+	i1 = v2 + uint32(32)
+	i1 = i1 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+36))
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	v6 = i0
+	if v6 == 0 {
+		goto L22
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i0 = v0 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	goto L1
+L22:
+	if v3 != 0 {
+		goto L23
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+3720))
+	fn4183(m, i0)
+	goto L17
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+268))
+	v1 = i0
+	if v1 == 0 {
+		goto L17
+	}
+	i0 = fn2672(m, v1, k32(4294967295))
+	v1 = i0
+	if v1 != 0 {
+		goto L24
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8524258)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8460537)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	goto L1
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+3872))
+	v3 = i0
+	if v3 != 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L26
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L26
+	}
+	fn2073(m, v1)
+L26:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8524258)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8460537)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	goto L1
+L25:
+	i1 = k32(10089824) + uint32(38828)
+	i0 = fn1707(m, v3, i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L27
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L28
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L28
+	}
+	fn2073(m, v1)
+L28:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8524258)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8460537)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	goto L1
+L27:
+	i0 = fn1498(m, v3, uint32(0), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L29
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L29
+	}
+	fn2073(m, v1)
+L29:
+	if v3 == 0 {
+		goto L17
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8524258)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8460537)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	goto L1
+L18:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8417918)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8460537)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	goto L1
+L17:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+42700)) = uint32(1783)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+3876))
+	i0 = fn1802(m, uint32(0), i1)
+	if i0 == 0 {
+		goto L30
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8444138)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8460537)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	goto L1
+L30:
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+L1:
+	i0 = v2 + uint32(48)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4158(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512728)))
+	if i0 != 0 {
+		goto L2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512728)) = uint8(k32(1))
+	if v1 == 0 {
+		goto L3
+	}
+	i0 = fn4614(m, v0, uint32(8580266), uint32(20))
+	if v2 == 0 {
+		goto L4
+	}
+	i2 = fn8106(m, v2)
+	i0 = fn4614(m, v0, v2, i2)
+	i0 = fn4614(m, v0, uint32(8580443), uint32(2))
+L4:
+	if v3 == 0 {
+		goto L6
+	}
+	i2 = fn8106(m, v3)
+	i0 = fn4614(m, v0, v3, i2)
+	goto L5
+L6:
+	i0 = fn4614(m, v0, uint32(8541258), uint32(17))
+L5:
+	i0 = fn4614(m, v0, uint32(8584000), uint32(1))
+L3:
+	i0 = fn4614(m, v0, uint32(8580396), uint32(22))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+604))
+	v3 = i0
+	if v3 == 0 {
+		goto L8
+	}
+	i0 = fn4614(m, v0, uint32(8392756), uint32(21))
+	fn4500(m, v0, v3, uint32(8))
+	i0 = fn4614(m, v0, uint32(8571331), uint32(1))
+	goto L7
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+600))
+	if i0 == 0 {
+		goto L9
+	}
+	i0 = fn4614(m, v0, uint32(8507585), uint32(11))
+	goto L7
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+596))
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = fn4614(m, v0, uint32(8507580), uint32(16))
+	goto L7
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+592))
+	if i0 == 0 {
+		goto L11
+	}
+	i0 = fn4614(m, v0, uint32(8507386), uint32(14))
+	goto L7
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+588))
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = fn4614(m, v0, uint32(8470824), uint32(15))
+	goto L7
+L12:
+	i0 = fn4614(m, v0, uint32(8450170), uint32(7))
+L7:
+	i0 = fn4614(m, v0, uint32(8584000), uint32(1))
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v1 = i0
+	i0 = fn4235(m)
+	v3 = i0
+	v6 = v1
+	if v1 != 0 {
+		goto L13
+	}
+	v6 = v3
+	if v3 == 0 {
+		goto L1
+	}
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v2 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	if v3 != v1 {
+		goto L1
+	}
+	i0 = fn3611(m, v3)
+	v1 = i0
+	if v1 == 0 {
+		goto L15
+	}
+	i0 = k32(10089824) + uint32(41436)
+	i1 = v5 + uint32(12)
+	i0 = fn4371(m, i0, i1)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L16
+	}
+	fn3610(m, v3)
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v6 = i0
+	if v6 == 0 {
+		goto L18
+	}
+	if v6 != uint32(10059656) {
+		goto L17
+	}
+L18:
+	if v6 == 0 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v5
+	if v5 != 0 {
+		goto L19
+	}
+	fn2073(m, v6)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L15
+	}
+	fn2073(m, v1)
+	goto L15
+L17:
+	fn4264(m, v1)
+	i0 = fn1079(m, v1)
+	v6 = i0
+	if v6 == 0 {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v7
+	if v7 != 0 {
+		goto L20
+	}
+	fn2073(m, v6)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L21
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v7
+	if v7 != 0 {
+		goto L21
+	}
+	fn2073(m, v1)
+L21:
+	i0 = b2i(v6 != uint32(10059656))
+	v1 = i0
+	i0 = b2i(v6 != uint32(0))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i0 = fn1307(m, i0)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L22
+	}
+	fn3610(m, v3)
+L22:
+	i0 = v6 & v1
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	if v6 != 0 {
+		goto L23
+	}
+	fn2073(m, v5)
+L23:
+	if v1 != 0 {
+		goto L14
+	}
+L15:
+	i0 = fn4614(m, v0, uint32(8584000), uint32(1))
+	i0 = fn4504(m, v0, v2, v3)
+L14:
+	fn4169(m, v0, v2)
+	fn6170(m)
+	i0 = fn4161(m)
+L2:
+	fn4170(m, v4)
+	panic(ErrUnreachable)
+L1:
+	i0 = fn4614(m, v0, uint32(8584000), uint32(1))
+	i0 = fn4504(m, v0, v2, v3)
+	fn4169(m, v0, v2)
+	fn6170(m)
+	fn4170(m, v4)
+	panic(ErrUnreachable)
+}
+
+//go:norace
+//go:nocheckptr
+func fn4159(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -48,13 +5047,13 @@ func fn4158(m *Module) uint32 {
 	}
 	return uint32(0)
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+644))
 	v2 = i0
-	i0 = fn4470(m)
+	i0 = fn4471(m)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+640))
 	if i0 != i1 {
 		goto L3
@@ -62,7 +5061,7 @@ L1:
 	if v0 == v2 {
 		goto L2
 	}
-	i0 = fn4222(m, v2)
+	i0 = fn4223(m, v2)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
@@ -71,25 +5070,25 @@ L3:
 		goto L2
 	}
 	v2 = v0
-	i0 = fn4206(m, v1, uint32(2))
+	i0 = fn4207(m, v1, uint32(2))
 	v0 = i0
 	if v0 == 0 {
 		goto L2
 	}
-	fn4223(m, v0)
-	i0 = fn4222(m, v0)
+	fn4224(m, v0)
+	i0 = fn4223(m, v0)
 	v2 = v0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	*(*uint32)(unsafe.Add(b, uint64(i0)+3684)) = uint32(1)
-	fn4159(m, v2)
-	fn3765(m, v2)
+	fn4160(m, v2)
+	fn3766(m, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	fn6159(m, i0)
+	fn6160(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4196))
 	v3 = i0
-	fn4217(m, uint32(10089824))
+	fn4218(m, uint32(10089824))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+3724)) = v2
@@ -100,17 +5099,17 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(uint32(10089824))+596)) = uint64(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+92))
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+608)) = i1
-	i0 = fn4211(m, v2)
+	i0 = fn4212(m, v2)
 	v0 = i0
-	fn4218(m, uint32(10089824))
-	fn4212(m, v0)
-	i0 = fn4160(m)
+	fn4219(m, uint32(10089824))
+	fn4213(m, v0)
+	i0 = fn4161(m)
 	v4 = i0
-	fn6306(m)
-	i0 = fn3692(m)
+	fn6307(m)
+	i0 = fn3693(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	fn3889(m, i0)
-	fn4161(m, v2)
+	fn3890(m, i0)
+	fn4162(m, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+3720))
@@ -125,12 +5124,12 @@ L2:
 	*(*uint8)(unsafe.Add(b, uint64(v6)+616)) = uint8(i1)
 	i0 = v6 + uint32(616)
 	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
 	if v1 == 0 {
 		goto L4
 	}
-	i0 = fn4038(m, v0, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, v0, k64(18446744073709551615), uint32(0))
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+620))
 	v1 = i0
@@ -154,29 +5153,29 @@ L5:
 	if v8 != 0 {
 		goto L6
 	}
-	fn4052(m, v0)
+	fn4053(m, v0)
 L6:
 	if v1 == 0 {
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
-	i0 = fn3055(m, i0, uint32(8569725), uint32(0))
-	fn4194(m, v7)
+	i0 = fn3056(m, i0, uint32(8569725), uint32(0))
+	fn4195(m, v7)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3704))
 	v8 = i0
 	if v8 == 0 {
 		goto L9
 	}
-	fn4201(m, v8)
-	fn4190(m, v8)
-	fn4194(m, v8)
-	fn4209(m, v8)
+	fn4202(m, v8)
+	fn4191(m, v8)
+	fn4195(m, v8)
+	fn4210(m, v8)
 L9:
-	i0 = fn4200(m, v1, uint32(2))
+	i0 = fn4201(m, v1, uint32(2))
 	v1 = i0
-	fn4201(m, v1)
-	fn4162(m, v1)
+	fn4202(m, v1)
+	fn4163(m, v1)
 	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	v1 = i1
 	if v1 != 0 {
@@ -188,7 +5187,7 @@ L9:
 	if v1 == 0 {
 		goto L10
 	}
-	i0 = fn4038(m, v0, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, v0, k64(18446744073709551615), uint32(0))
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+620))
 	v1 = i0
@@ -212,35 +5211,35 @@ L11:
 	if v8 != 0 {
 		goto L12
 	}
-	fn4052(m, v0)
+	fn4053(m, v0)
 L12:
 	if v1 != 0 {
 		goto L8
 	}
-	fn4201(m, v7)
+	fn4202(m, v7)
 L7:
-	fn3754(m)
-	i0 = fn4160(m)
+	fn3755(m)
+	i0 = fn4161(m)
 	v5 = i0
-	fn4529(m)
+	fn4530(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	fn3886(m, i0)
-	fn3881(m)
-	fn6169(m)
-	fn4140(m)
-	fn4163(m, v2)
-	fn4532(m)
+	fn3887(m, i0)
+	fn3882(m)
+	fn6170(m)
+	fn4141(m)
+	fn4164(m, v2)
+	fn4533(m)
 	if v3 == 0 {
 		goto L13
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn2135(m, i0)
+	i0 = fn2136(m, i0)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v0 = i0
-	fn4231(m, v0)
-	fn4192(m, v0)
-	fn2124(m, uint32(10089824))
+	fn4232(m, v0)
+	fn4193(m, v0)
+	fn2125(m, uint32(10089824))
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+2496)))
 	v0 = i1
 	if v0 != 0 {
@@ -253,7 +5252,7 @@ L13:
 		goto L14
 	}
 	i0 = k32(10089824) + uint32(2496)
-	fn4051(m, i0)
+	fn4052(m, i0)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2628))
 	v0 = i0
@@ -287,7 +5286,7 @@ L16:
 	if v0 != 0 {
 		goto L17
 	}
-	fn4052(m, v6)
+	fn4053(m, v6)
 L17:
 	m.table[v8].(func(*Module))(m)
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+2496)))
@@ -301,7 +5300,7 @@ L17:
 	if v0 == 0 {
 		goto L18
 	}
-	fn4051(m, v6)
+	fn4052(m, v6)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2628))
 	v0 = i0
@@ -326,14 +5325,14 @@ L15:
 		goto L19
 	}
 	i0 = k32(10089824) + uint32(2496)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012916))
-	i0 = fn8038(m, i0)
+	i0 = fn8039(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8038(m, i0)
-	fn4186(m, uint32(10089824))
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512704)) = uint8(k32(0))
+	i0 = fn8039(m, i0)
+	fn4187(m, uint32(10089824))
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512720)) = uint8(k32(0))
 	if v0 != 0 {
 		i0 = v4
 	} else {
@@ -344,7 +5343,7 @@ L19:
 
 //go:norace
 //go:nocheckptr
-func fn4159(m *Module, v0 uint32) {
+func fn4160(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -361,7 +5360,7 @@ func fn4159(m *Module, v0 uint32) {
 	v1 = i0
 	m.g0 = v1
 	i0 = k32(10089824) + uint32(42224)
-	i0 = fn3836(m, i0)
+	i0 = fn3837(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -375,18 +5374,18 @@ func fn4159(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	fn3649(m, uint32(8450278), uint32(0))
+	fn3650(m, uint32(8450278), uint32(0))
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	i0 = k32(10089824) + uint32(27872)
 	i1 = v1 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v0 = i0
 	if v0 != 0 {
 		goto L4
 	}
-	fn3649(m, uint32(8450278), uint32(0))
+	fn3650(m, uint32(8450278), uint32(0))
 	goto L3
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -400,7 +5399,7 @@ L4:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -413,7 +5412,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -422,7 +5421,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4160(m *Module) uint32 {
+func fn4161(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -445,7 +5444,7 @@ func fn4160(m *Module) uint32 {
 	v1 = uint32(0)
 	i0 = k32(10089824) + uint32(41492)
 	i1 = v0 + uint32(12)
-	i0 = fn4370(m, i0, i1)
+	i0 = fn4371(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -457,12 +5456,12 @@ func fn4160(m *Module) uint32 {
 	if v2 == uint32(10059656) {
 		goto L1
 	}
-	i0 = fn2033(m, v2, uint32(8510171))
+	i0 = fn2034(m, v2, uint32(8510171))
 	v2 = i0
 	if v2 == 0 {
 		goto L5
 	}
-	i0 = fn2030(m, v2)
+	i0 = fn2031(m, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -475,7 +5474,7 @@ func fn4160(m *Module) uint32 {
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	v1 = uint32(0)
 	if int32(v3) < int32(uint32(0)) {
@@ -486,16 +5485,16 @@ L6:
 	}
 	goto L2
 L5:
-	fn3624(m)
+	fn3625(m)
 L4:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn1306(m, i0)
+	i0 = fn1307(m, i0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
 L3:
-	fn3649(m, uint32(8394556), uint32(0))
+	fn3650(m, uint32(8394556), uint32(0))
 	v1 = k32(4294967295)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -515,11 +5514,11 @@ L1:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	i0 = k32(10089824) + uint32(41436)
 	i1 = v0 + uint32(12)
-	i0 = fn4370(m, i0, i1)
+	i0 = fn4371(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L10
 	}
@@ -531,12 +5530,12 @@ L7:
 	if v2 == uint32(10059656) {
 		goto L8
 	}
-	i0 = fn2033(m, v2, uint32(8510171))
+	i0 = fn2034(m, v2, uint32(8510171))
 	v2 = i0
 	if v2 == 0 {
 		goto L12
 	}
-	i0 = fn2030(m, v2)
+	i0 = fn2031(m, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -549,7 +5548,7 @@ L7:
 	if v4 != 0 {
 		goto L13
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L13:
 	if int32(v3) < int32(uint32(0)) {
 		goto L12
@@ -559,15 +5558,15 @@ L13:
 	}
 	goto L9
 L12:
-	fn3624(m)
+	fn3625(m)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn1306(m, i0)
+	i0 = fn1307(m, i0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L9
 	}
 L10:
-	fn3624(m)
+	fn3625(m)
 	v1 = k32(4294967295)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -587,7 +5586,7 @@ L8:
 	if v3 != 0 {
 		goto L14
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L14:
 	i0 = v0 + uint32(16)
 	m.g0 = i0
@@ -596,7 +5595,7 @@ L14:
 
 //go:norace
 //go:nocheckptr
-func fn4161(m *Module, v0 uint32) {
+func fn4162(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -635,13 +5634,13 @@ func fn4161(m *Module, v0 uint32) {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+3876))
-	i0 = fn1802(m, uint32(0), i1)
-	i0 = fn3833(m, v2)
+	i0 = fn1803(m, uint32(0), i1)
+	i0 = fn3834(m, v2)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn4207(m, v2)
+	i0 = fn4208(m, v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
@@ -650,111 +5649,111 @@ func fn4161(m *Module, v0 uint32) {
 	if v6 == 0 {
 		goto L2
 	}
-	fn4377(m, uint32(8582230), uint32(0))
+	fn4378(m, uint32(8582230), uint32(0))
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+3876))
-	i0 = fn1760(m, i0, uint32(8523326), uint32(10059656))
+	i0 = fn1761(m, i0, uint32(8523326), uint32(10059656))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L3
 	}
-	fn3649(m, uint32(8523280), uint32(0))
+	fn3650(m, uint32(8523280), uint32(0))
 L3:
-	i0 = fn4376(m, v5, uint32(8469518), v6)
+	i0 = fn4377(m, v5, uint32(8469518), v6)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+368)) = uint32(8469518)
 	i1 = v1 + uint32(368)
-	fn3649(m, uint32(8433535), i1)
+	fn3650(m, uint32(8433535), i1)
 L4:
-	i0 = fn4376(m, v5, uint32(8393625), v6)
+	i0 = fn4377(m, v5, uint32(8393625), v6)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+352)) = uint32(8393625)
 	i1 = v1 + uint32(352)
-	fn3649(m, uint32(8433535), i1)
+	fn3650(m, uint32(8433535), i1)
 L5:
-	i0 = fn4376(m, v5, uint32(8545370), v6)
+	i0 = fn4377(m, v5, uint32(8545370), v6)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+336)) = uint32(8545370)
 	i1 = v1 + uint32(336)
-	fn3649(m, uint32(8433535), i1)
+	fn3650(m, uint32(8433535), i1)
 L6:
-	i0 = fn4376(m, v5, uint32(8544923), v6)
+	i0 = fn4377(m, v5, uint32(8544923), v6)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L7
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+320)) = uint32(8544923)
 	i1 = v1 + uint32(320)
-	fn3649(m, uint32(8433535), i1)
+	fn3650(m, uint32(8433535), i1)
 L7:
-	i0 = fn4376(m, v5, uint32(8516744), v6)
+	i0 = fn4377(m, v5, uint32(8516744), v6)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L8
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+304)) = uint32(8516744)
 	i1 = v1 + uint32(304)
-	fn3649(m, uint32(8433535), i1)
+	fn3650(m, uint32(8433535), i1)
 L8:
-	i0 = fn4376(m, v5, uint32(8485041), v6)
+	i0 = fn4377(m, v5, uint32(8485041), v6)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L9
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+288)) = uint32(8485041)
 	i1 = v1 + uint32(288)
-	fn3649(m, uint32(8433535), i1)
+	fn3650(m, uint32(8433535), i1)
 L9:
-	i0 = fn4376(m, v5, uint32(8480137), v6)
+	i0 = fn4377(m, v5, uint32(8480137), v6)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L10
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+272)) = uint32(8480137)
 	i1 = v1 + uint32(272)
-	fn3649(m, uint32(8433535), i1)
+	fn3650(m, uint32(8433535), i1)
 L10:
-	i0 = fn4376(m, v5, uint32(8468016), v6)
+	i0 = fn4377(m, v5, uint32(8468016), v6)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L11
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+256)) = uint32(8468016)
 	i1 = v1 + uint32(256)
-	fn3649(m, uint32(8433535), i1)
+	fn3650(m, uint32(8433535), i1)
 L11:
-	i0 = fn4376(m, v5, uint32(8522329), v6)
+	i0 = fn4377(m, v5, uint32(8522329), v6)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L12
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+240)) = uint32(8522329)
 	i1 = v1 + uint32(240)
-	fn3649(m, uint32(8433535), i1)
+	fn3650(m, uint32(8433535), i1)
 L12:
-	i0 = fn4376(m, v5, uint32(8469425), v6)
+	i0 = fn4377(m, v5, uint32(8469425), v6)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L13
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+224)) = uint32(8469425)
 	i1 = v1 + uint32(224)
-	fn3649(m, uint32(8433535), i1)
+	fn3650(m, uint32(8433535), i1)
 L13:
 	if v6 == 0 {
 		goto L14
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+208)) = uint32(8460479)
 	i1 = v1 + uint32(208)
-	fn4377(m, uint32(8580859), i1)
+	fn4378(m, uint32(8580859), i1)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+3872))
 	i2 = v1 + uint32(380)
-	i0 = fn1759(m, i0, uint32(8522033), i2)
+	i0 = fn1760(m, i0, uint32(8522033), i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L15
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+192)) = uint32(8460479)
 	i1 = v1 + uint32(192)
-	fn3649(m, uint32(8433497), i1)
+	fn3650(m, uint32(8433497), i1)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+380))
 	v4 = i0
@@ -773,13 +5772,13 @@ L17:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+380)) = uint32(10059656)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+3872))
-	i0 = fn1760(m, i0, uint32(8460479), v4)
+	i0 = fn1761(m, i0, uint32(8460479), v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L18
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+176)) = uint32(8460479)
 	i1 = v1 + uint32(176)
-	fn3649(m, uint32(8433497), i1)
+	fn3650(m, uint32(8433497), i1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+380))
 	v4 = i0
@@ -794,24 +5793,24 @@ L18:
 	if v7 != 0 {
 		goto L19
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L19:
 	if v6 == 0 {
 		goto L20
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+160)) = uint32(8394590)
 	i1 = v1 + uint32(160)
-	fn4377(m, uint32(8580859), i1)
+	fn4378(m, uint32(8580859), i1)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+3872))
 	i2 = v1 + uint32(380)
-	i0 = fn1759(m, i0, uint32(8520405), i2)
+	i0 = fn1760(m, i0, uint32(8520405), i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L21
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+144)) = uint32(8394590)
 	i1 = v1 + uint32(144)
-	fn3649(m, uint32(8433497), i1)
+	fn3650(m, uint32(8433497), i1)
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+380))
 	v4 = i0
@@ -830,13 +5829,13 @@ L23:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+380)) = uint32(10059656)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+3872))
-	i0 = fn1760(m, i0, uint32(8394590), v4)
+	i0 = fn1761(m, i0, uint32(8394590), v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L24
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = uint32(8394590)
 	i1 = v1 + uint32(128)
-	fn3649(m, uint32(8433497), i1)
+	fn3650(m, uint32(8433497), i1)
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+380))
 	v4 = i0
@@ -851,24 +5850,24 @@ L24:
 	if v7 != 0 {
 		goto L25
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L25:
 	if v6 == 0 {
 		goto L26
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+112)) = uint32(8435824)
 	i1 = v1 + uint32(112)
-	fn4377(m, uint32(8580859), i1)
+	fn4378(m, uint32(8580859), i1)
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+3872))
 	i2 = v1 + uint32(380)
-	i0 = fn1759(m, i0, uint32(8521643), i2)
+	i0 = fn1760(m, i0, uint32(8521643), i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L27
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = uint32(8435824)
 	i1 = v1 + uint32(96)
-	fn3649(m, uint32(8433497), i1)
+	fn3650(m, uint32(8433497), i1)
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+380))
 	v4 = i0
@@ -887,13 +5886,13 @@ L29:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+380)) = uint32(10059656)
 L28:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+3872))
-	i0 = fn1760(m, i0, uint32(8435824), v4)
+	i0 = fn1761(m, i0, uint32(8435824), v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L30
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+80)) = uint32(8435824)
 	i1 = v1 + uint32(80)
-	fn3649(m, uint32(8433497), i1)
+	fn3650(m, uint32(8433497), i1)
 L30:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+380))
 	v5 = i0
@@ -908,14 +5907,14 @@ L30:
 	if v4 != 0 {
 		goto L31
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L31:
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L32
 	}
-	fn3649(m, uint32(8421699), uint32(0))
+	fn3650(m, uint32(8421699), uint32(0))
 L32:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	if i0 != uint32(10051608) {
@@ -925,7 +5924,7 @@ L32:
 	i1 = v1 + uint32(380)
 	i2 = v1 + uint32(376)
 	i3 = v1 + uint32(372)
-	i0 = fn1691(m, v3, i1, i2, i3)
+	i0 = fn1692(m, v3, i1, i2, i3)
 	if i0 == 0 {
 		goto L33
 	}
@@ -936,7 +5935,7 @@ L35:
 	if v5 == uint32(10058952) {
 		goto L37
 	}
-	i0 = fn2348(m, v5, uint32(10058952))
+	i0 = fn2349(m, v5, uint32(10058952))
 	if i0 == 0 {
 		goto L36
 	}
@@ -954,13 +5953,13 @@ L37:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v5
 	i1 = v1 + uint32(32)
-	fn4399(m, uint32(8582399), i1)
+	fn4400(m, uint32(8582399), i1)
 L38:
 	if v4 == 0 {
 		goto L39
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+372))
-	i0 = fn3003(m, i0, uint32(0))
+	i0 = fn3004(m, i0, uint32(0))
 	v5 = i0
 	if v5 == 0 {
 		goto L40
@@ -969,19 +5968,19 @@ L38:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v5
 	i1 = v1 + uint32(16)
-	i0 = fn2294(m, uint32(2), i1)
+	i0 = fn2295(m, uint32(2), i1)
 	v7 = i0
 	if v7 != 0 {
 		goto L42
 	}
-	fn3649(m, uint32(8421699), uint32(0))
+	fn3650(m, uint32(8421699), uint32(0))
 	goto L41
 L42:
-	i0 = fn1501(m, v4, v7)
+	i0 = fn1502(m, v4, v7)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L43
 	}
-	fn3649(m, uint32(8421699), uint32(0))
+	fn3650(m, uint32(8421699), uint32(0))
 L43:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v8 = i0
@@ -994,7 +5993,7 @@ L43:
 	if v8 != 0 {
 		goto L41
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L41:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v7 = i0
@@ -1007,44 +6006,44 @@ L41:
 	if v7 != 0 {
 		goto L39
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L39
 L40:
-	fn3649(m, uint32(8421699), uint32(0))
+	fn3650(m, uint32(8421699), uint32(0))
 L39:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+376))
-	i0 = fn519(m, v3, i1, uint32(10059656))
+	i0 = fn520(m, v3, i1, uint32(10059656))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L36
 	}
-	fn3649(m, uint32(8421699), uint32(0))
+	fn3650(m, uint32(8421699), uint32(0))
 L36:
 	i1 = v1 + uint32(380)
 	i2 = v1 + uint32(376)
 	i3 = v1 + uint32(372)
-	i0 = fn1691(m, v3, i1, i2, i3)
+	i0 = fn1692(m, v3, i1, i2, i3)
 	if i0 != 0 {
 		goto L35
 	}
 	goto L33
 L34:
-	i0 = fn579(m, v3)
+	i0 = fn580(m, v3)
 	v8 = i0
 	if v8 == 0 {
 		goto L44
 	}
-	i0 = fn580(m, v8)
+	i0 = fn581(m, v8)
 	v5 = i0
 	if v5 == 0 {
 		goto L45
 	}
 L46:
-	i0 = fn514(m, v3, v5)
+	i0 = fn515(m, v3, v5)
 	v7 = i0
 	if v7 != 0 {
 		goto L48
 	}
-	fn3649(m, uint32(8421699), uint32(0))
+	fn3650(m, uint32(8421699), uint32(0))
 	goto L47
 L48:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
@@ -1052,7 +6051,7 @@ L48:
 	if v9 == uint32(10058952) {
 		goto L50
 	}
-	i0 = fn2348(m, v9, uint32(10058952))
+	i0 = fn2349(m, v9, uint32(10058952))
 	if i0 == 0 {
 		goto L49
 	}
@@ -1068,12 +6067,12 @@ L50:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = v5
 	i1 = v1 + uint32(64)
-	fn4399(m, uint32(8582399), i1)
+	fn4400(m, uint32(8582399), i1)
 L51:
 	if v4 == 0 {
 		goto L52
 	}
-	i0 = fn3003(m, v7, uint32(0))
+	i0 = fn3004(m, v7, uint32(0))
 	v9 = i0
 	if v9 == 0 {
 		goto L53
@@ -1081,19 +6080,19 @@ L51:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+52)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = v5
 	i1 = v1 + uint32(48)
-	i0 = fn2294(m, uint32(2), i1)
+	i0 = fn2295(m, uint32(2), i1)
 	v10 = i0
 	if v10 != 0 {
 		goto L55
 	}
-	fn3649(m, uint32(8421699), uint32(0))
+	fn3650(m, uint32(8421699), uint32(0))
 	goto L54
 L55:
-	i0 = fn1501(m, v4, v10)
+	i0 = fn1502(m, v4, v10)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L56
 	}
-	fn3649(m, uint32(8421699), uint32(0))
+	fn3650(m, uint32(8421699), uint32(0))
 L56:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v11 = i0
@@ -1106,7 +6105,7 @@ L56:
 	if v11 != 0 {
 		goto L54
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L54:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v10 = i0
@@ -1119,16 +6118,16 @@ L54:
 	if v10 != 0 {
 		goto L52
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L52
 L53:
-	fn3649(m, uint32(8421699), uint32(0))
+	fn3650(m, uint32(8421699), uint32(0))
 L52:
-	i0 = fn519(m, v3, v5, uint32(10059656))
+	i0 = fn520(m, v3, v5, uint32(10059656))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L49
 	}
-	fn3649(m, uint32(8421699), uint32(0))
+	fn3650(m, uint32(8421699), uint32(0))
 L49:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v9 = i0
@@ -1141,7 +6140,7 @@ L49:
 	if v9 != 0 {
 		goto L57
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L57:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v7 = i0
@@ -1154,19 +6153,19 @@ L57:
 	if v7 != 0 {
 		goto L47
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L47:
-	i0 = fn580(m, v8)
+	i0 = fn581(m, v8)
 	v5 = i0
 	if v5 != 0 {
 		goto L46
 	}
 L45:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L58
 	}
-	fn3649(m, uint32(8421699), uint32(0))
+	fn3650(m, uint32(8421699), uint32(0))
 L58:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v5 = i0
@@ -1179,46 +6178,46 @@ L58:
 	if v5 != 0 {
 		goto L33
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L33
 L44:
-	fn3649(m, uint32(8421699), uint32(0))
+	fn3650(m, uint32(8421699), uint32(0))
 L33:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	if i0 != uint32(10051608) {
 		goto L60
 	}
-	fn1723(m, v3)
+	fn1724(m, v3)
 	goto L59
 L60:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+380)) = v3
 	i0 = k32(10089824) + uint32(29976)
 	i1 = v1 + uint32(380)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	if i0 != 0 {
 		goto L59
 	}
-	fn3649(m, uint32(8421657), uint32(0))
+	fn3650(m, uint32(8421657), uint32(0))
 L59:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+3876))
-	i0 = fn1740(m, i0)
+	i0 = fn1741(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L61
 	}
-	fn3649(m, uint32(8415450), uint32(0))
+	fn3650(m, uint32(8415450), uint32(0))
 L61:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+3876))
-	fn1723(m, i0)
+	fn1724(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+3876))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4432))
-	i0 = fn1734(m, i0, i1)
+	i0 = fn1735(m, i0, i1)
 	if i0 == 0 {
 		goto L62
 	}
-	fn3649(m, uint32(8415450), uint32(0))
+	fn3650(m, uint32(8415450), uint32(0))
 L62:
 	if v3 == 0 {
 		goto L63
@@ -1234,10 +6233,10 @@ L62:
 	if v5 != 0 {
 		goto L63
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L63:
-	fn3698(m, v0)
-	fn3699(m, v2)
+	fn3699(m, v0)
+	fn3700(m, v2)
 	if v4 == 0 {
 		goto L64
 	}
@@ -1305,9 +6304,9 @@ L69:
 		goto L71
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = v10
-	fn4399(m, uint32(8582425), v1)
+	fn4400(m, uint32(8582425), v1)
 L71:
-	fn1984(m, v3)
+	fn1985(m, v3)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v8 = i0
 	if v8 == uint32(1073741823) {
@@ -1319,7 +6318,7 @@ L71:
 	if v8 != 0 {
 		goto L67
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L67:
 	i0 = v5 + k32(4294967292)
 	v5 = i0
@@ -1340,25 +6339,25 @@ L65:
 	if v5 != 0 {
 		goto L64
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L64:
 	if v6 == 0 {
 		goto L73
 	}
-	fn4399(m, uint32(8580650), uint32(0))
+	fn4400(m, uint32(8580650), uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+3872))
-	fn1985(m, i0)
-	fn4399(m, uint32(8580733), uint32(0))
+	fn1986(m, i0)
+	fn4400(m, uint32(8580733), uint32(0))
 	goto L72
 L73:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+3872))
-	fn1985(m, i0)
+	fn1986(m, i0)
 L72:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+3876))
-	fn1985(m, i0)
-	fn3846(m, v2)
-	fn3834(m, v2)
-	fn3698(m, v0)
+	fn1986(m, i0)
+	fn3847(m, v2)
+	fn3835(m, v2)
+	fn3699(m, v0)
 L1:
 	i0 = v1 + uint32(384)
 	m.g0 = i0
@@ -1367,7 +6366,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4162(m *Module, v0 uint32) {
+func fn4163(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -1375,7 +6374,7 @@ func fn4162(m *Module, v0 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	if i0 != v0 {
 		goto L3
 	}
@@ -1386,10 +6385,10 @@ func fn4162(m *Module, v0 uint32) {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+3684)) = uint32(1)
-	fn4159(m, v0)
-	fn3765(m, v0)
+	fn4160(m, v0)
+	fn3766(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn6159(m, i0)
+	fn6160(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3704))
 	if i0 != v0 {
 		goto L1
@@ -1402,30 +6401,30 @@ func fn4162(m *Module, v0 uint32) {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+3728)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3889(m, i0)
-	fn4161(m, v0)
+	fn3890(m, i0)
+	fn4162(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3886(m, i0)
-	fn4163(m, v0)
+	fn3887(m, i0)
+	fn4164(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v0 = i0
-	fn4231(m, v0)
-	fn4192(m, v0)
+	fn4232(m, v0)
+	fn4193(m, v0)
 	return
 L3:
-	fn4166(m, uint32(8441335), uint32(8397803))
+	fn4167(m, uint32(8441335), uint32(8397803))
 	panic(ErrUnreachable)
 L2:
-	fn4166(m, uint32(8441335), uint32(8488696))
+	fn4167(m, uint32(8441335), uint32(8488696))
 	panic(ErrUnreachable)
 L1:
-	fn4166(m, uint32(8441335), uint32(8514170))
+	fn4167(m, uint32(8441335), uint32(8514170))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4163(m *Module, v0 uint32) {
+func fn4164(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1437,69 +6436,69 @@ func fn4163(m *Module, v0 uint32) {
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
-	fn3581(m, v2)
+	fn3582(m, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn1127(m, i0)
+	fn1128(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn2602(m, i0)
-	fn4191(m, v0)
+	fn2603(m, i0)
+	fn4192(m, v0)
 	if v1 != v2 {
 		goto L1
 	}
-	fn4382(m, v0)
-	fn4309(m)
-	fn3740(m)
-	fn4115(m)
-	i0 = fn4633(m)
-	fn4634(m)
+	fn4383(m, v0)
+	fn4310(m)
+	fn3741(m)
+	fn4116(m)
+	i0 = fn4634(m)
+	fn4635(m)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
-	fn2379(m, v1)
-	fn2846(m, v1)
-	fn4396(m, v1)
-	fn3583(m, v1)
-	fn1128(m, v1)
-	fn1331(m, v1)
-	fn1651(m, v1)
-	fn4486(m, v1)
-	fn3646(m, v1)
-	fn2061(m, v1)
-	fn2335(m, v1)
-	fn936(m, v1)
-	fn2839(m, v1)
+	fn2380(m, v1)
 	fn2847(m, v1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	fn4397(m, v1)
+	fn3584(m, v1)
+	fn1129(m, v1)
+	fn1332(m, v1)
+	fn1652(m, v1)
+	fn4487(m, v1)
+	fn3647(m, v1)
+	fn2062(m, v1)
+	fn2336(m, v1)
+	fn937(m, v1)
+	fn2840(m, v1)
+	fn2848(m, v1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = i0 + uint32(5684)
-	fn2023(m, i0, uint32(1))
+	fn2024(m, i0, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn4574(m, i0)
+	fn4575(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn2117(m, i0)
-	fn4208(m, v0)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4164(m *Module, v0 uint32, v1 uint32) {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3753(m, i0)
-	fn4232(m, v0)
-	i1 = b2i(v1 == uint32(2))
-	fn3752(m, v0, i1)
+	fn2118(m, i0)
+	fn4209(m, v0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
 func fn4165(m *Module, v0 uint32, v1 uint32) {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3754(m, i0)
+	fn4233(m, v0)
+	i1 = b2i(v1 == uint32(2))
+	fn3753(m, v0, i1)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4166(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1530,9 +6529,9 @@ func fn4165(m *Module, v0 uint32, v1 uint32) {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v3 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
-	fn1328(m, v3)
+	fn1329(m, v3)
 	i0 = v2 + uint32(32)
-	fn2831(m, i0, v3)
+	fn2832(m, i0, v3)
 	i0 = v2 + uint32(48)
 	i0 = i0 + uint32(8)
 	v4 = i0
@@ -1547,15 +6546,15 @@ func fn4165(m *Module, v0 uint32, v1 uint32) {
 	if v5 != 0 {
 		goto L2
 	}
-	fn2830(m, v3)
+	fn2831(m, v3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
 	if i0 != v3 {
 		goto L3
 	}
-	fn2074(m)
+	fn2075(m)
 L3:
 	i0 = v2 + uint32(32)
-	fn935(m, i0, v3)
+	fn936(m, i0, v3)
 	i0 = v2 + uint32(24)
 	v4 = i0
 	i1 = v2 + uint32(32)
@@ -1579,7 +6578,7 @@ L3:
 	goto L1
 L4:
 	i0 = v2 + uint32(32)
-	fn4573(m, i0, v3)
+	fn4574(m, i0, v3)
 	i1 = *(*uint32)(unsafe.Add(b, v6))
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+36))
@@ -1599,7 +6598,7 @@ L4:
 	goto L1
 L5:
 	i0 = v2 + uint32(32)
-	fn3682(m, i0, v3)
+	fn3683(m, i0, v3)
 	i0 = v2 + uint32(24)
 	v4 = i0
 	i1 = v2 + uint32(32)
@@ -1623,7 +6622,7 @@ L5:
 	goto L1
 L6:
 	i0 = v2 + uint32(32)
-	fn4175(m, i0, v3)
+	fn4176(m, i0, v3)
 	i1 = *(*uint32)(unsafe.Add(b, v6))
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+36))
@@ -1633,7 +6632,7 @@ L6:
 	if v4 != 0 {
 		goto L7
 	}
-	i0 = fn3051(m, v3)
+	i0 = fn3052(m, v3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L8
 	}
@@ -1644,7 +6643,7 @@ L6:
 	goto L1
 L8:
 	i0 = v2 + uint32(32)
-	fn6156(m, i0, v3)
+	fn6157(m, i0, v3)
 	i0 = v2 + uint32(24)
 	v4 = i0
 	i1 = v2 + uint32(32)
@@ -1669,7 +6668,7 @@ L8:
 L9:
 	i0 = v2 + uint32(32)
 	i2 = v2 + uint32(12)
-	fn4389(m, i0, v1, i2)
+	fn4390(m, i0, v1, i2)
 	i1 = *(*uint32)(unsafe.Add(b, v6))
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+36))
@@ -1680,7 +6679,7 @@ L9:
 		goto L7
 	}
 	i0 = v2 + uint32(32)
-	fn4176(m, i0, v1)
+	fn4177(m, i0, v1)
 	i0 = v2 + uint32(24)
 	v5 = i0
 	i1 = v2 + uint32(44)
@@ -1695,7 +6694,7 @@ L9:
 		goto L7
 	}
 	i0 = v2 + uint32(32)
-	fn3579(m, i0, v3)
+	fn3580(m, i0, v3)
 	i1 = *(*uint32)(unsafe.Add(b, v6))
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+36))
@@ -1705,12 +6704,12 @@ L9:
 	if v4 != 0 {
 		goto L7
 	}
-	i0 = fn4207(m, v3)
+	i0 = fn4208(m, v3)
 	v3 = i0
 	i0 = v2 + uint32(32)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+272))
-	fn3882(m, i0, v1, i2, i3)
+	fn3883(m, i0, v1, i2, i3)
 	i0 = v2 + uint32(24)
 	i1 = v2 + uint32(44)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
@@ -1721,7 +6720,7 @@ L9:
 	v4 = i0
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	fn4177(m, i0)
+	fn4178(m, i0)
 	*(*uint32)(unsafe.Add(b, v0)) = v4
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
 	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
@@ -1751,19 +6750,19 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4166(m *Module, v0 uint32, v1 uint32) {
+func fn4167(m *Module, v0 uint32, v1 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8043(m, i0)
-	fn4157(m, i0, uint32(1), v0, v1, k32(4294967295))
+	i0 = fn8044(m, i0)
+	fn4158(m, i0, uint32(1), v0, v1, k32(4294967295))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4167(m *Module, v0 uint32) uint32 {
+func fn4168(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -1783,7 +6782,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4168(m *Module, v0 uint32, v1 uint32) {
+func fn4169(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1810,7 +6809,7 @@ func fn4168(m *Module, v0 uint32, v1 uint32) {
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn3833(m, v1)
+	i0 = fn3834(m, v1)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -1832,7 +6831,7 @@ func fn4168(m *Module, v0 uint32, v1 uint32) {
 	i1 = v2 + uint32(28)
 	i2 = v2 + uint32(24)
 	i3 = v2 + uint32(20)
-	i0 = fn1692(m, v5, i1, i2, i3, uint32(0))
+	i0 = fn1693(m, v5, i1, i2, i3, uint32(0))
 	if i0 == 0 {
 		goto L2
 	}
@@ -1845,7 +6844,7 @@ L4:
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn2793(m, v4, uint32(8421444))
+	i0 = fn2794(m, v4, uint32(8421444))
 	if i0 == 0 {
 		goto L3
 	}
@@ -1855,7 +6854,7 @@ L5:
 	i1 = v2 + uint32(28)
 	i2 = v2 + uint32(24)
 	i3 = v2 + uint32(20)
-	i0 = fn1692(m, i0, i1, i2, i3, uint32(0))
+	i0 = fn1693(m, i0, i1, i2, i3, uint32(0))
 	if i0 != 0 {
 		goto L4
 	}
@@ -1875,7 +6874,7 @@ L3:
 	v4 = v1
 	goto L2
 L6:
-	i2 = fn2348(m, v4, uint32(10063232))
+	i2 = fn2349(m, v4, uint32(10063232))
 	if i2 != 0 {
 		i0 = v1
 	} else {
@@ -1887,7 +6886,7 @@ L2:
 	i1 = v2 + uint32(28)
 	i2 = v2 + uint32(24)
 	i3 = v2 + uint32(20)
-	i0 = fn1692(m, v3, i1, i2, i3, uint32(0))
+	i0 = fn1693(m, v3, i1, i2, i3, uint32(0))
 	if i0 == 0 {
 		goto L1
 	}
@@ -1902,7 +6901,7 @@ L8:
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i0 = fn1966(m, i0)
+	i0 = fn1967(m, i0)
 	if i0 == 0 {
 		goto L9
 	}
@@ -1913,7 +6912,7 @@ L8:
 	i1 = v2 + uint32(16)
 	i2 = v2 + uint32(12)
 	i3 = v2 + uint32(8)
-	i0 = fn2208(m, v4, i1, i2, i3)
+	i0 = fn2209(m, v4, i1, i2, i3)
 	if i0 == 0 {
 		goto L10
 	}
@@ -1927,7 +6926,7 @@ L11:
 		goto L12
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i0 = fn2791(m, i0, v1)
+	i0 = fn2792(m, i0, v1)
 	if i0 == 0 {
 		goto L9
 	}
@@ -1935,7 +6934,7 @@ L12:
 	i1 = v2 + uint32(16)
 	i2 = v2 + uint32(12)
 	i3 = v2 + uint32(8)
-	i0 = fn2208(m, v4, i1, i2, i3)
+	i0 = fn2209(m, v4, i1, i2, i3)
 	if i0 != 0 {
 		goto L11
 	}
@@ -1944,20 +6943,20 @@ L10:
 	if i0 != 0 {
 		goto L14
 	}
-	i0 = fn4613(m, v0, uint32(8580240), uint32(20))
+	i0 = fn4614(m, v0, uint32(8580240), uint32(20))
 	goto L13
 L14:
-	i0 = fn4613(m, v0, uint32(8580527), uint32(2))
+	i0 = fn4614(m, v0, uint32(8580527), uint32(2))
 L13:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	fn4500(m, v0, i1)
+	fn4501(m, v0, i1)
 	v6 = uint32(1)
 	i0 = v5 + uint32(1)
 	v5 = i0
 	i1 = v2 + uint32(28)
 	i2 = v2 + uint32(24)
 	i3 = v2 + uint32(20)
-	i0 = fn1692(m, v3, i1, i2, i3, uint32(0))
+	i0 = fn1693(m, v3, i1, i2, i3, uint32(0))
 	if i0 != 0 {
 		goto L8
 	}
@@ -1966,7 +6965,7 @@ L9:
 	i1 = v2 + uint32(28)
 	i2 = v2 + uint32(24)
 	i3 = v2 + uint32(20)
-	i0 = fn1692(m, v3, i1, i2, i3, uint32(0))
+	i0 = fn1693(m, v3, i1, i2, i3, uint32(0))
 	if i0 != 0 {
 		goto L8
 	}
@@ -1974,10 +6973,10 @@ L7:
 	if v5 == 0 {
 		goto L1
 	}
-	i0 = fn4613(m, v0, uint32(8580369), uint32(9))
-	fn4498(m, v0, v5)
-	i0 = fn4613(m, v0, uint32(8571331), uint32(1))
-	i0 = fn4613(m, v0, uint32(8584000), uint32(1))
+	i0 = fn4614(m, v0, uint32(8580369), uint32(9))
+	fn4499(m, v0, v5)
+	i0 = fn4614(m, v0, uint32(8571331), uint32(1))
+	i0 = fn4614(m, v0, uint32(8584000), uint32(1))
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -1986,20 +6985,20 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4169(m *Module, v0 uint32) {
+func fn4170(m *Module, v0 uint32) {
 	if int32(v0) > int32(k32(4294967295)) {
 		goto L1
 	}
-	fn7881(m)
+	fn7882(m)
 	panic(ErrUnreachable)
 L1:
-	fn7958(m, v0)
+	fn7959(m, v0)
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4170(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn4171(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2015,37 +7014,37 @@ func fn4170(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512708)))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512724)))
 	if i0 != 0 {
 		goto L1
 	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512708)) = uint8(k32(1))
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512724)) = uint8(k32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
 	v4 = i0
-	i0 = fn8043(m, v4)
+	i0 = fn8044(m, v4)
 	v5 = i0
-	i0 = fn4613(m, v5, uint32(8580266), uint32(20))
+	i0 = fn4614(m, v5, uint32(8580266), uint32(20))
 	if v0 == 0 {
 		goto L2
 	}
-	i2 = fn8105(m, v0)
-	i0 = fn4613(m, v5, v0, i2)
-	i0 = fn4613(m, v5, uint32(8580443), uint32(2))
+	i2 = fn8106(m, v0)
+	i0 = fn4614(m, v5, v0, i2)
+	i0 = fn4614(m, v5, uint32(8580443), uint32(2))
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
-	i0 = fn8075(m, v4, v1, v2)
-	i0 = fn8054(m, uint32(10), v4)
-	i0 = fn8038(m, v4)
-	fn4157(m, v5, uint32(0), uint32(0), uint32(0), k32(4294967295))
+	i0 = fn8076(m, v4, v1, v2)
+	i0 = fn8055(m, uint32(10), v4)
+	i0 = fn8039(m, v4)
+	fn4158(m, v5, uint32(0), uint32(0), uint32(0), k32(4294967295))
 	panic(ErrUnreachable)
 L1:
-	fn7881(m)
+	fn7882(m)
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4171(m *Module, v0 uint32) {
+func fn4172(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -2053,43 +7052,43 @@ func fn4171(m *Module, v0 uint32) {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn4196(m, v1)
+	i0 = fn4197(m, v1)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	fn4195(m, i0)
+	fn4196(m, i0)
 L1:
-	i2 = fn4158(m)
+	i2 = fn4159(m)
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(120)
 	} else {
 		i0 = v0
 	}
-	fn7958(m, i0)
+	fn7959(m, i0)
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4172(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4173(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
 	_ = i0
 	b := m.base
 	v2 = uint32(1)
-	i0 = fn8043(m, v0)
-	i0 = fn7912(m, i0)
+	i0 = fn8044(m, v0)
+	i0 = fn7913(m, i0)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn4238(m)
+	i0 = fn4239(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+128))
 	if i0 != 0 {
 		goto L2
@@ -2099,11 +7098,11 @@ L2:
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn2793(m, v1, uint32(8542292))
+	i0 = fn2794(m, v1, uint32(8542292))
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn2793(m, v1, uint32(8540414))
+	i0 = fn2794(m, v1, uint32(8540414))
 	i0 = b2i(i0 == 0)
 	v2 = i0
 L1:
@@ -2112,33 +7111,33 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4173(m *Module, v0 uint32) uint32 {
+func fn4174(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
 	_ = i0
-	i0 = fn7253(m, v0, uint32(1783))
+	i0 = fn7254(m, v0, uint32(1784))
 	v1 = i0
-	if v1 == uint32(1784) {
+	if v1 == uint32(1785) {
 		goto L1
 	}
-	i0 = fn7253(m, v0, v1)
+	i0 = fn7254(m, v0, v1)
 L1:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn4174(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4175(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn7253(m, v0, v1)
+	i0 = fn7254(m, v0, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4175(m *Module, v0 uint32, v1 uint32) {
+func fn4176(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2158,7 +7157,7 @@ func fn4175(m *Module, v0 uint32, v1 uint32) {
 	i0 = i0 - uint32(32)
 	v2 = i0
 	m.g0 = v2
-	fn2060(m, v2, v1)
+	fn2061(m, v2, v1)
 	i0 = v2 + uint32(24)
 	v3 = i0
 	i1 = v2 + uint32(12)
@@ -2180,7 +7179,7 @@ func fn4175(m *Module, v0 uint32, v1 uint32) {
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	goto L1
 L2:
-	fn1650(m, v2, v1)
+	fn1651(m, v2, v1)
 	i1 = *(*uint32)(unsafe.Add(b, v4))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+4))
@@ -2199,7 +7198,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	goto L1
 L3:
-	fn2836(m, v2, v1)
+	fn2837(m, v2, v1)
 	i0 = v2 + uint32(24)
 	v3 = i0
 	i1 = v2 + uint32(12)
@@ -2221,7 +7220,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	goto L1
 L4:
-	fn1329(m, v2, v1)
+	fn1330(m, v2, v1)
 	i1 = *(*uint32)(unsafe.Add(b, v4))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+4))
@@ -2240,7 +7239,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	goto L1
 L5:
-	i0 = fn1123(m, v1)
+	i0 = fn1124(m, v1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
@@ -2250,7 +7249,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
 	goto L1
 L6:
-	fn1124(m, v2, v1)
+	fn1125(m, v2, v1)
 	i0 = v2 + uint32(24)
 	v3 = i0
 	i1 = v2 + uint32(12)
@@ -2272,7 +7271,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	goto L1
 L7:
-	fn1125(m, v2, v1)
+	fn1126(m, v2, v1)
 	i1 = *(*uint32)(unsafe.Add(b, v4))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+4))
@@ -2291,7 +7290,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	goto L1
 L8:
-	fn3645(m, v2, v1)
+	fn3646(m, v2, v1)
 	i0 = v2 + uint32(24)
 	v3 = i0
 	i1 = v2 + uint32(12)
@@ -2313,7 +7312,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	goto L1
 L9:
-	fn3558(m, v2, v1)
+	fn3559(m, v2, v1)
 	i1 = *(*uint32)(unsafe.Add(b, v4))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+4))
@@ -2332,7 +7331,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	goto L1
 L10:
-	fn3582(m, v2, v1)
+	fn3583(m, v2, v1)
 	i0 = v2 + uint32(16)
 	i0 = i0 + uint32(8)
 	v1 = i0
@@ -2365,7 +7364,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4176(m *Module, v0 uint32, v1 uint32) {
+func fn4177(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2381,17 +7380,17 @@ func fn4176(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v2 = i0
-	i0 = fn3299(m, v2)
+	i0 = fn3300(m, v2)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i3 = fn3833(m, v2)
-	i0 = fn3854(m, v1, v3, uint32(8415481), i3)
+	i3 = fn3834(m, v2)
+	i0 = fn3855(m, v1, v3, uint32(8415481), i3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn1980(m, v3)
+	i0 = fn1981(m, v3)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -2406,34 +7405,34 @@ func fn4176(m *Module, v0 uint32, v1 uint32) {
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+3876)) = v1
 	i1 = k32(10089824) + uint32(35228)
-	i0 = fn1706(m, v1, i1)
+	i0 = fn1707(m, v1, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+98800)) = v4
 	i1 = k32(10089824) + uint32(36112)
-	i0 = fn1706(m, v1, i1)
+	i0 = fn1707(m, v1, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+98804)) = v1
 	i1 = k32(10089824) + uint32(28516)
-	i0 = fn2373(m, uint32(10049232), i1)
+	i0 = fn2374(m, uint32(10049232), i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+98808)) = v1
 	i1 = k32(10089824) + uint32(23064)
-	i0 = fn2373(m, uint32(10066040), i1)
+	i0 = fn2374(m, uint32(10066040), i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+98812)) = v1
-	i0 = fn1126(m, v3)
+	i0 = fn1127(m, v3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
@@ -2444,7 +7443,7 @@ L3:
 	return
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+3876))
-	i1 = fn1740(m, i1)
+	i1 = fn1741(m, i1)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4432)) = v1
 	if v1 == 0 {
@@ -2461,9 +7460,9 @@ L4:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
-	i0 = fn3875(m, v2)
+	i0 = fn3876(m, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -2483,7 +7482,7 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8489749)
@@ -2494,7 +7493,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4177(m *Module, v0 uint32) {
+func fn4178(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -2516,14 +7515,14 @@ func fn4177(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4178(m *Module, v0 uint32, v1 uint32) {
+func fn4179(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2558,12 +7557,12 @@ func fn4178(m *Module, v0 uint32, v1 uint32) {
 	v2 = i0
 	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4207(m, i0)
+	i0 = fn4208(m, i0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012912))
 	v4 = i0
-	i0 = fn8043(m, v4)
-	i0 = fn4600(m, i0, v2)
+	i0 = fn8044(m, v4)
+	i0 = fn4601(m, i0, v2)
 	if i0 != 0 {
 		goto L3
 	}
@@ -2575,7 +7574,7 @@ func fn4178(m *Module, v0 uint32, v1 uint32) {
 	v5 = uint32(8478447)
 	goto L2
 L3:
-	i0 = fn3877(m, uint32(8449913))
+	i0 = fn3878(m, uint32(8449913))
 	v6 = i0
 	if v6 != 0 {
 		goto L4
@@ -2585,10 +7584,10 @@ L3:
 L4:
 	v7 = uint32(8415788)
 	v5 = uint32(8415805)
-	i2 = fn8043(m, v4)
+	i2 = fn8044(m, v4)
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+164))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v3)+168))
-	i0 = fn4184(m, v3, v6, i2, uint32(0), uint32(8542292), i5, i6)
+	i0 = fn4185(m, v3, v6, i2, uint32(0), uint32(8542292), i5, i6)
 	v4 = i0
 	if v4 != 0 {
 		goto L6
@@ -2596,9 +7595,9 @@ L4:
 	v4 = uint32(1)
 	goto L5
 L6:
-	i0 = fn4374(m, uint32(8522033), v4)
+	i0 = fn4375(m, uint32(8522033), v4)
 	i0 = k32(10089824) + uint32(41464)
-	i0 = fn4373(m, i0, v4)
+	i0 = fn4374(m, i0, v4)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v8 = i0
 	if v8 == uint32(1073741823) {
@@ -2610,21 +7609,21 @@ L6:
 	if v8 != 0 {
 		goto L7
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L7:
 	v4 = uint32(1)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012916))
-	i2 = fn8043(m, i2)
+	i2 = fn8044(m, i2)
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+164))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v3)+168))
-	i0 = fn4184(m, v3, v6, i2, uint32(1), uint32(8541242), i5, i6)
+	i0 = fn4185(m, v3, v6, i2, uint32(1), uint32(8541242), i5, i6)
 	v8 = i0
 	if v8 == 0 {
 		goto L5
 	}
-	i0 = fn4374(m, uint32(8520405), v8)
+	i0 = fn4375(m, uint32(8520405), v8)
 	i0 = k32(10089824) + uint32(41492)
-	i0 = fn4373(m, i0, v8)
+	i0 = fn4374(m, i0, v8)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -2636,28 +7635,28 @@ L7:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L8:
 	v4 = uint32(1)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i2 = fn8043(m, i2)
+	i2 = fn8044(m, i2)
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+164))
-	i0 = fn4184(m, v3, v6, i2, uint32(1), uint32(8541543), i5, uint32(8709760))
+	i0 = fn4185(m, v3, v6, i2, uint32(1), uint32(8541543), i5, uint32(8709760))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
-	i0 = fn2033(m, v3, uint32(8474834))
+	i0 = fn2034(m, v3, uint32(8474834))
 	v8 = i0
 	if v8 == 0 {
 		goto L9
 	}
-	i0 = fn2739(m, v8)
+	i0 = fn2740(m, v8)
 	v9 = i0
 	if v9 == 0 {
 		goto L10
 	}
-	i0 = fn3400(m, v9)
+	i0 = fn3401(m, v9)
 	v9 = i0
 	if v9 == 0 {
 		goto L10
@@ -2673,7 +7672,7 @@ L8:
 	if v10 != 0 {
 		goto L10
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v9 = i0
@@ -2686,10 +7685,10 @@ L10:
 	if v9 != 0 {
 		goto L9
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L9:
-	fn3609(m, v1)
-	i0 = fn4374(m, uint32(8521643), v3)
+	fn3610(m, v1)
+	i0 = fn4375(m, uint32(8521643), v3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L12
 	}
@@ -2710,7 +7709,7 @@ L9:
 	goto L5
 L12:
 	i0 = k32(10089824) + uint32(41436)
-	i0 = fn4373(m, i0, v3)
+	i0 = fn4374(m, i0, v3)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
@@ -2747,7 +7746,7 @@ L13:
 		goto L5
 	}
 L11:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v3 = i0
@@ -2760,7 +7759,7 @@ L5:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L2:
 	v7 = uint32(8415788)
@@ -2777,7 +7776,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4179(m *Module, v0 uint32) {
+func fn4180(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2794,17 +7793,17 @@ func fn4179(m *Module, v0 uint32) {
 	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
 	i0 = v0 + uint32(8)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = fn3877(m, uint32(8415481))
+	i0 = fn3878(m, uint32(8415481))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn3888(m, uint32(8449913), uint32(8461585))
+	i0 = fn3889(m, uint32(8449913), uint32(8461585))
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn2036(m, v1, uint32(8461585), v2)
+	i0 = fn2037(m, v1, uint32(8461585), v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -2820,7 +7819,7 @@ func fn4179(m *Module, v0 uint32) {
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8461565)
@@ -2837,7 +7836,7 @@ L3:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -2850,7 +7849,7 @@ L2:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	return
 L1:
@@ -2863,7 +7862,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4180(m *Module, v0 uint32, v1 uint32) {
+func fn4181(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2886,7 +7885,7 @@ func fn4180(m *Module, v0 uint32, v1 uint32) {
 	v2 = i0
 	m.g0 = v2
 	i0 = k32(10089824) + uint32(24292)
-	i0 = fn3842(m, i0)
+	i0 = fn3843(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -2897,14 +7896,14 @@ func fn4180(m *Module, v0 uint32, v1 uint32) {
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
 	goto L1
 L2:
-	i0 = fn1980(m, v3)
+	i0 = fn1981(m, v3)
 	v3 = i0
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v4 = i0
 	if v4 == 0 {
 		goto L4
 	}
-	i0 = fn1760(m, v3, uint32(8521218), v4)
+	i0 = fn1761(m, v3, uint32(8521218), v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L3
 	}
@@ -2926,9 +7925,9 @@ L3:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
-	i0 = fn1748(m, v3, uint32(8521301))
+	i0 = fn1749(m, v3, uint32(8521301))
 	v4 = i0
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L6
@@ -2942,7 +7941,7 @@ L6:
 	if v4 != 0 {
 		goto L7
 	}
-	i0 = fn3877(m, uint32(8415481))
+	i0 = fn3878(m, uint32(8415481))
 	v4 = i0
 	if v4 != 0 {
 		goto L8
@@ -2953,7 +7952,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
 	goto L1
 L8:
-	i0 = fn1760(m, v3, uint32(8521301), v4)
+	i0 = fn1761(m, v3, uint32(8521301), v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L9
 	}
@@ -2974,10 +7973,10 @@ L9:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L7:
 	i2 = v2 + uint32(12)
-	i0 = fn1759(m, v3, uint32(8521941), i2)
+	i0 = fn1760(m, v3, uint32(8521941), i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L10
 	}
@@ -3007,12 +8006,12 @@ L10:
 	if v6 != 0 {
 		goto L11
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L11:
 	if v5 != 0 {
 		goto L12
 	}
-	i0 = fn3871(m, v1, uint32(8440676))
+	i0 = fn3872(m, v1, uint32(8440676))
 	v4 = i0
 	if v4 != 0 {
 		goto L13
@@ -3023,7 +8022,7 @@ L11:
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
 	goto L1
 L13:
-	i0 = fn1760(m, v3, uint32(8521941), v4)
+	i0 = fn1761(m, v3, uint32(8521941), v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L14
 	}
@@ -3044,7 +8043,7 @@ L14:
 	if v3 != 0 {
 		goto L12
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L12:
 	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
 	i0 = v0 + uint32(8)
@@ -3057,7 +8056,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4181(m *Module, v0 uint32) {
+func fn4182(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3067,7 +8066,7 @@ func fn4181(m *Module, v0 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn3877(m, uint32(8482331))
+	i0 = fn3878(m, uint32(8482331))
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -3089,7 +8088,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
 	i0 = v0 + uint32(8)
@@ -3099,7 +8098,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4182(m *Module, v0 uint32) {
+func fn4183(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -3113,7 +8112,7 @@ func fn4182(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn7967(m, uint32(0), uint32(0))
+	i0 = fn7968(m, uint32(0), uint32(0))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -3127,7 +8126,7 @@ func fn4182(m *Module, v0 uint32) {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8583224)
-	fn4399(m, uint32(8435289), v1)
+	fn4400(m, uint32(8435289), v1)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -3136,7 +8135,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4183(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4184(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3146,7 +8145,7 @@ func fn4183(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v4 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+98827)))
@@ -3162,7 +8161,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4184(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn4185(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var v7 uint32
 	_ = v7
 	var v8 uint32
@@ -3192,7 +8191,7 @@ func fn4184(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	m.g0 = v7
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+160))
 	v8 = i0
-	i0 = fn4629(m, v2)
+	i0 = fn4630(m, v2)
 	if i0 == 0 {
 		goto L2
 	}
@@ -3219,7 +8218,7 @@ func fn4184(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	*(*uint32)(unsafe.Add(b, uint64(v7)+40)) = i1
 	i1 = k32(10089824) + uint32(38416)
 	i3 = v7 + uint32(32)
-	i0 = fn860(m, v1, i1, uint32(8532777), i3)
+	i0 = fn861(m, v1, i1, uint32(8532777), i3)
 	v0 = i0
 	if v0 == 0 {
 		goto L3
@@ -3228,7 +8227,7 @@ func fn4184(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L9
 	}
 	i1 = k32(10089824) + uint32(39556)
-	i0 = fn2034(m, v0, i1)
+	i0 = fn2035(m, v0, i1)
 	v10 = i0
 	if v10 != 0 {
 		goto L8
@@ -3247,7 +8246,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 	v10 = v0
 L8:
-	i0 = fn2675(m, v4)
+	i0 = fn2676(m, v4)
 	v4 = i0
 	if v4 != 0 {
 		goto L10
@@ -3256,19 +8255,19 @@ L8:
 	goto L7
 L10:
 	i1 = k32(10089824) + uint32(37516)
-	i0 = fn2037(m, v10, i1, v4)
+	i0 = fn2038(m, v10, i1, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v7)+60)) = v10
 	i0 = k32(10089824) + uint32(35200)
 	i1 = v7 + uint32(60)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v11 = i0
 	if v11 == 0 {
 		goto L7
 	}
-	i0 = fn2030(m, v11)
+	i0 = fn2031(m, v11)
 	v12 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v11))
 	v13 = i0
@@ -3281,7 +8280,7 @@ L10:
 	if v13 != 0 {
 		goto L11
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L11:
 	if v12 == k32(4294967295) {
 		goto L7
@@ -3295,7 +8294,7 @@ L11:
 	}
 	v11 = uint32(10014548)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8043(m, i0)
+	i0 = fn8044(m, i0)
 	if i0 == v2 {
 		goto L12
 	}
@@ -3313,7 +8312,7 @@ L12:
 	if v12 != 0 {
 		goto L14
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v10 = i0
@@ -3326,9 +8325,9 @@ L14:
 	if v10 != 0 {
 		goto L15
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L15:
-	i0 = fn2671(m, v5, k32(4294967295))
+	i0 = fn2672(m, v5, k32(4294967295))
 	v10 = i0
 	if v10 != 0 {
 		goto L16
@@ -3346,7 +8345,7 @@ L15:
 	}
 	goto L3
 L16:
-	i0 = fn2671(m, v6, k32(4294967295))
+	i0 = fn2672(m, v6, k32(4294967295))
 	v4 = i0
 	if v4 != 0 {
 		goto L17
@@ -3362,7 +8361,7 @@ L16:
 	if v3 != 0 {
 		goto L18
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v3 = i0
@@ -3392,7 +8391,7 @@ L17:
 	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = v10
 	*(*uint32)(unsafe.Add(b, v7)) = v0
 	i1 = k32(10089824) + uint32(21212)
-	i0 = fn860(m, v1, i1, uint32(8532762), v7)
+	i0 = fn861(m, v1, i1, uint32(8532762), v7)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -3405,7 +8404,7 @@ L17:
 	if v1 != 0 {
 		goto L19
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v0 = i0
@@ -3418,7 +8417,7 @@ L19:
 	if v0 != 0 {
 		goto L20
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -3431,7 +8430,7 @@ L20:
 	if v0 != 0 {
 		goto L21
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L21:
 	if v8 == 0 {
 		goto L3
@@ -3441,13 +8440,13 @@ L21:
 	} else {
 		i0 = uint32(8447022)
 	}
-	i0 = fn2675(m, i0)
+	i0 = fn2676(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L22
 	}
 	i1 = k32(10089824) + uint32(37124)
-	i0 = fn2037(m, v8, i1, v4)
+	i0 = fn2038(m, v8, i1, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L22
 	}
@@ -3468,7 +8467,7 @@ L23:
 	v9 = v8
 	goto L1
 L24:
-	fn2072(m, v4)
+	fn2073(m, v4)
 	v9 = v8
 	goto L1
 L22:
@@ -3500,7 +8499,7 @@ L7:
 		goto L5
 	}
 L6:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L5:
 	if v4 == 0 {
 		goto L25
@@ -3516,7 +8515,7 @@ L5:
 	if v3 != 0 {
 		goto L25
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L25:
 	if v10 == 0 {
 		goto L3
@@ -3534,18 +8533,18 @@ L25:
 		goto L3
 	}
 L4:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn4629(m, v2)
+	i0 = fn4630(m, v2)
 	if i0 != 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 L2:
 	v9 = uint32(10059656)
 L1:
@@ -3556,7 +8555,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4185(m *Module, v0 uint32, v1 uint32) {
+func fn4186(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3589,23 +8588,23 @@ func fn4185(m *Module, v0 uint32, v1 uint32) {
 L1:
 	i0 = v1 + uint32(2436)
 	v6 = i0
-	i0 = fn4477(m, v6)
+	i0 = fn4478(m, v6)
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn4484(m, v6)
+	i0 = fn4485(m, v6)
 	if i0 == 0 {
 		goto L3
 	}
-	fn4478(m, v6)
+	fn4479(m, v6)
 L3:
 	i0 = v1 + uint32(2444)
 	v1 = i0
-	i0 = fn4484(m, v1)
+	i0 = fn4485(m, v1)
 	if i0 == 0 {
 		goto L4
 	}
-	fn4478(m, v1)
+	fn4479(m, v1)
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8511938)
@@ -3615,21 +8614,21 @@ L4:
 L2:
 	i0 = v1 + uint32(2444)
 	v7 = i0
-	i0 = fn4477(m, v7)
+	i0 = fn4478(m, v7)
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn4484(m, v6)
+	i0 = fn4485(m, v6)
 	if i0 == 0 {
 		goto L6
 	}
-	fn4478(m, v6)
+	fn4479(m, v6)
 L6:
-	i0 = fn4484(m, v7)
+	i0 = fn4485(m, v7)
 	if i0 == 0 {
 		goto L7
 	}
-	fn4478(m, v7)
+	fn4479(m, v7)
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8511938)
@@ -3641,8 +8640,8 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+6584)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v1)+6580)) = v5
 	i0 = v1 + uint32(6540)
-	fn4123(m, i0)
-	i0 = fn4470(m)
+	fn4124(m, i0)
+	i0 = fn4471(m)
 	v6 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+6612)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v1)+640)) = v6
@@ -3655,33 +8654,33 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn4186(m *Module, v0 uint32) {
+func fn4187(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
 	_ = i0
 	i0 = v0 + uint32(2436)
 	v1 = i0
-	i0 = fn4484(m, v1)
+	i0 = fn4485(m, v1)
 	if i0 == 0 {
 		goto L1
 	}
-	fn4478(m, v1)
+	fn4479(m, v1)
 L1:
 	i0 = v0 + uint32(2444)
 	v0 = i0
-	i0 = fn4484(m, v0)
+	i0 = fn4485(m, v0)
 	if i0 == 0 {
 		goto L2
 	}
-	fn4478(m, v0)
+	fn4479(m, v0)
 L2:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4187(m *Module, v0 uint32, v1 uint32) {
+func fn4188(m *Module, v0 uint32, v1 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -3694,7 +8693,7 @@ func fn4187(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn4188(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn4189(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint64
 	_ = v3
 	var v4 uint32
@@ -3716,7 +8715,7 @@ func fn4188(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn4379(m, v1, uint32(8393267), uint32(0), uint32(0))
+	i0 = fn4380(m, v1, uint32(8393267), uint32(0), uint32(0))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
@@ -3738,7 +8737,7 @@ L1:
 		goto L2
 	}
 	i0 = k32(10089824) + uint32(616)
-	i0 = fn4038(m, i0, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, i0, k64(18446744073709551615), uint32(0))
 L2:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(10089824))+632))
 	v3 = l1
@@ -3755,7 +8754,7 @@ L2:
 	goto L5
 L6:
 	v5 = uint32(8393243)
-	i0 = fn2105(m, uint32(1), uint32(99800))
+	i0 = fn2106(m, uint32(1), uint32(99800))
 	v1 = i0
 	if v1 != 0 {
 		goto L7
@@ -3794,7 +8793,7 @@ L4:
 		goto L8
 	}
 	i0 = k32(10089824) + uint32(616)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L8:
 	if v1 == 0 {
 		goto L9
@@ -3803,15 +8802,15 @@ L8:
 	if v1 == i1 {
 		goto L9
 	}
-	i0 = fn2123(m, v1)
+	i0 = fn2124(m, v1)
 	if i0 == 0 {
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+5608))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+5608)) = uint32(0)
 L10:
-	fn2107(m, v1)
+	fn2108(m, v1)
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
@@ -3825,12 +8824,12 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+3644)) = v4
 	i1 = v1 + uint32(99592)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+99796)) = i1
-	fn3770(m, v1)
+	fn3771(m, v1)
 	i0 = v1 + uint32(3732)
-	fn3681(m, i0)
+	fn3682(m, i0)
 	i0 = v1 + uint32(4136)
-	fn3937(m, i0)
-	fn2333(m, v1)
+	fn3938(m, i0)
+	fn2334(m, v1)
 	i1 = v1 + uint32(42760)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+42764)) = v5
@@ -3868,7 +8867,7 @@ L11:
 		goto L12
 	}
 	i0 = k32(10089824) + uint32(616)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L12:
 	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, v2)) = v1
@@ -3879,7 +8878,7 @@ L12:
 
 //go:norace
 //go:nocheckptr
-func fn4189(m *Module, v0 uint32, v1 uint32) {
+func fn4190(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3901,11 +8900,11 @@ func fn4189(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3720))
 	v2 = i0
-	i0 = fn4379(m, v1, uint32(8446667), uint32(0), uint32(0))
+	i0 = fn4380(m, v1, uint32(8446667), uint32(0), uint32(0))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
-	fn3609(m, v1)
+	fn3610(m, v1)
 L1:
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+616)))
 	v3 = i1
@@ -3920,7 +8919,7 @@ L1:
 	if v3 == 0 {
 		goto L2
 	}
-	i0 = fn4038(m, v2, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, v2, k64(18446744073709551615), uint32(0))
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3704))
 	v3 = i0
@@ -3938,13 +8937,13 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn4052(m, v2)
+	fn4053(m, v2)
 L3:
 	if v3 == 0 {
 		goto L4
 	}
 L5:
-	fn4190(m, v3)
+	fn4191(m, v3)
 	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
 	v4 = i1
 	if v4 != 0 {
@@ -3956,7 +8955,7 @@ L5:
 	if v4 == 0 {
 		goto L6
 	}
-	i0 = fn4038(m, v2, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, v2, k64(18446744073709551615), uint32(0))
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	v3 = i0
@@ -3974,7 +8973,7 @@ L6:
 	if v4 != 0 {
 		goto L7
 	}
-	fn4052(m, v2)
+	fn4053(m, v2)
 L7:
 	if v3 != 0 {
 		goto L5
@@ -4005,7 +9004,7 @@ L8:
 	if v3 != 0 {
 		goto L9
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
@@ -4037,7 +9036,7 @@ L11:
 	if v4 != 0 {
 		goto L12
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L12:
 	i0 = v2 + uint32(4)
 	v2 = i0
@@ -4069,7 +9068,7 @@ L12:
 	if v3 != 0 {
 		goto L13
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L13:
 	i0 = v0 + uint32(99412)
 	v3 = i0
@@ -4090,7 +9089,7 @@ L13:
 	if v3 != 0 {
 		goto L14
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L14:
 	i0 = v0 + uint32(99416)
 	v3 = i0
@@ -4111,7 +9110,7 @@ L14:
 	if v3 != 0 {
 		goto L15
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L15:
 	i0 = v0 + uint32(99420)
 	v3 = i0
@@ -4132,7 +9131,7 @@ L15:
 	if v3 != 0 {
 		goto L16
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L16:
 	i0 = v0 + uint32(99424)
 	v3 = i0
@@ -4153,7 +9152,7 @@ L16:
 	if v3 != 0 {
 		goto L17
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L17:
 	i0 = v0 + uint32(99428)
 	v3 = i0
@@ -4174,7 +9173,7 @@ L17:
 	if v3 != 0 {
 		goto L18
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L18:
 	i0 = v0 + uint32(99432)
 	v3 = i0
@@ -4195,7 +9194,7 @@ L18:
 	if v3 != 0 {
 		goto L19
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L19:
 	i0 = v0 + uint32(99436)
 	v3 = i0
@@ -4216,11 +9215,11 @@ L19:
 	if v3 != 0 {
 		goto L20
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L20:
 	i0 = v0 + uint32(4136)
-	fn3936(m, i0)
-	fn3429(m, v0)
+	fn3937(m, i0)
+	fn3430(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4428))
 	v2 = i0
 	if v2 == 0 {
@@ -4238,7 +9237,7 @@ L20:
 	if v3 != 0 {
 		goto L21
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4432))
 	v2 = i0
@@ -4257,7 +9256,7 @@ L21:
 	if v3 != 0 {
 		goto L22
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4424))
 	v2 = i0
@@ -4276,17 +9275,17 @@ L22:
 	if v3 != 0 {
 		goto L23
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L23:
-	fn3076(m, v0)
-	fn3071(m, v0)
-	fn6157(m, v0)
-	fn3698(m, v1)
-	fn3700(m, v0)
+	fn3077(m, v0)
+	fn3072(m, v0)
+	fn6158(m, v0)
+	fn3699(m, v1)
+	fn3701(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3872))
-	fn1723(m, i0)
+	fn1724(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3876))
-	fn1723(m, i0)
+	fn1724(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3872))
 	v2 = i0
 	if v2 == 0 {
@@ -4304,7 +9303,7 @@ L23:
 	if v3 != 0 {
 		goto L24
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3876))
 	v2 = i0
@@ -4323,7 +9322,7 @@ L24:
 	if v3 != 0 {
 		goto L25
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	if i0 != v0 {
@@ -4356,7 +9355,7 @@ L26:
 
 //go:norace
 //go:nocheckptr
-func fn4190(m *Module, v0 uint32) {
+func fn4191(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4386,7 +9385,7 @@ func fn4190(m *Module, v0 uint32) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8059(m, uint32(8581713), uint32(55), uint32(1), i3)
+	i0 = fn8060(m, uint32(8581713), uint32(55), uint32(1), i3)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+176))
 	v2 = i0
@@ -4405,7 +9404,7 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
 	v2 = i0
@@ -4424,7 +9423,7 @@ L2:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+184))
 	v2 = i0
@@ -4443,7 +9442,7 @@ L3:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
 	v2 = i0
@@ -4462,7 +9461,7 @@ L4:
 	if v3 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v2 = i0
@@ -4481,7 +9480,7 @@ L5:
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	v2 = i0
@@ -4500,7 +9499,7 @@ L6:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	i0 = v0 + uint32(156)
 	v2 = i0
@@ -4521,7 +9520,7 @@ L7:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
 	if v1 == 0 {
 		goto L9
@@ -4531,7 +9530,7 @@ L8:
 		goto L9
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8059(m, uint32(8581081), uint32(59), uint32(1), i3)
+	i0 = fn8060(m, uint32(8581081), uint32(59), uint32(1), i3)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
 	if i0 == 0 {
@@ -4572,7 +9571,7 @@ L11:
 	if v3 != 0 {
 		goto L12
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
 	v2 = i0
@@ -4591,7 +9590,7 @@ L12:
 	if v3 != 0 {
 		goto L13
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
 	v2 = i0
@@ -4610,7 +9609,7 @@ L13:
 	if v3 != 0 {
 		goto L14
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
 	v2 = i0
@@ -4629,7 +9628,7 @@ L14:
 	if v3 != 0 {
 		goto L15
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+120))
 	v2 = i0
@@ -4648,9 +9647,9 @@ L15:
 	if v3 != 0 {
 		goto L16
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L16:
-	fn2116(m, v0)
+	fn2117(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = i1 | uint32(128)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
@@ -4659,20 +9658,20 @@ L16:
 
 //go:norace
 //go:nocheckptr
-func fn4191(m *Module, v0 uint32) {
+func fn4192(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3885(m, i0)
+	fn3886(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn4189(m, i0, v0)
+	fn4190(m, i0, v0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4192(m *Module, v0 uint32) {
+func fn4193(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4698,7 +9697,7 @@ func fn4192(m *Module, v0 uint32) {
 	m.g0 = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3720))
 	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -4712,7 +9711,7 @@ func fn4192(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L2
 	}
-	fn3573(m, v3)
+	fn3574(m, v3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	v4 = i0
 L2:
@@ -4720,8 +9719,8 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
 	i1 = i1 & k32(4294967279)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716)) = uint32(0)
-	fn3758(m, v4, v3, uint32(0))
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732)) = uint32(0)
+	fn3759(m, v4, v3, uint32(0))
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3704))
 	v3 = i0
@@ -4729,11 +9728,11 @@ L1:
 		goto L7
 	}
 L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	if v3 == i1 {
 		goto L6
 	}
-	fn4193(m, v3, uint32(0))
+	fn4194(m, v3, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	v4 = i0
 	i0 = v4 + uint32(99592)
@@ -4744,7 +9743,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+99796)) = v3
 	goto L9
 L10:
-	fn2107(m, v3)
+	fn2108(m, v3)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3704))
 	v3 = i0
@@ -4752,7 +9751,7 @@ L9:
 		goto L8
 	}
 L7:
-	fn2122(m, v0)
+	fn2123(m, v0)
 	i0 = v2 + uint32(616)
 	v5 = i0
 	i1 = uint32(*(*uint8)(unsafe.Add(b, v5)))
@@ -4766,7 +9765,7 @@ L7:
 	if v3 == 0 {
 		goto L11
 	}
-	i0 = fn4038(m, v5, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, v5, k64(18446744073709551615), uint32(0))
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+620))
 	v3 = i0
@@ -4823,52 +9822,52 @@ L15:
 	if v3 != 0 {
 		goto L16
 	}
-	fn4052(m, v5)
+	fn4053(m, v5)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3668))
 	v3 = i0
 	if v3 == 0 {
 		goto L17
 	}
-	fn4473(m, v3)
+	fn4474(m, v3)
 L17:
-	fn4304(m, v0)
-	fn2059(m, v0)
+	fn4305(m, v0)
+	fn2060(m, v0)
 	i1 = k32(10089824) + uint32(50728)
 	if v0 == i1 {
 		goto L18
 	}
-	i0 = fn2123(m, v0)
+	i0 = fn2124(m, v0)
 	if i0 == 0 {
 		goto L19
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5608))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+5608)) = uint32(0)
 L19:
-	fn2107(m, v0)
+	fn2108(m, v0)
 L18:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
 	return
 L6:
 	*(*uint32)(unsafe.Add(b, v1)) = v3
-	fn4170(m, uint32(8422749), uint32(8397825), v1)
+	fn4171(m, uint32(8422749), uint32(8397825), v1)
 	panic(ErrUnreachable)
 L5:
-	fn4166(m, uint32(8482647), uint32(8441318))
+	fn4167(m, uint32(8482647), uint32(8441318))
 	panic(ErrUnreachable)
 L4:
-	fn4166(m, uint32(8482647), uint32(8422900))
+	fn4167(m, uint32(8482647), uint32(8422900))
 	panic(ErrUnreachable)
 L3:
-	fn4166(m, uint32(8482647), uint32(8413074))
+	fn4167(m, uint32(8482647), uint32(8413074))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4193(m *Module, v0 uint32, v1 uint32) {
+func fn4194(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4894,7 +9893,7 @@ func fn4193(m *Module, v0 uint32, v1 uint32) {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	if i0 == v0 {
 		goto L3
 	}
@@ -4918,7 +9917,7 @@ func fn4193(m *Module, v0 uint32, v1 uint32) {
 	if v5 == 0 {
 		goto L4
 	}
-	i0 = fn4038(m, v6, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, v6, k64(18446744073709551615), uint32(0))
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v5 = i0
@@ -4953,7 +9952,7 @@ L7:
 		goto L9
 	}
 	i0 = v3 + uint32(5564)
-	fn4044(m, i0)
+	fn4045(m, i0)
 L9:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+6525)))
 	if i0 != uint32(1) {
@@ -4967,7 +9966,7 @@ L9:
 		goto L8
 	}
 	i0 = v4 + uint32(6528)
-	fn4044(m, i0)
+	fn4045(m, i0)
 L8:
 	i2 = uint32(*(*uint8)(unsafe.Add(b, v6)))
 	v4 = i2
@@ -4983,7 +9982,7 @@ L8:
 	if v4 != 0 {
 		goto L10
 	}
-	fn4052(m, v6)
+	fn4053(m, v6)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v4 = i0
@@ -4994,7 +9993,7 @@ L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3720))
 	i0 = i0 + uint32(2436)
-	i0 = fn4479(m, i0, uint32(0))
+	i0 = fn4480(m, i0, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -5020,7 +10019,7 @@ L14:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	fn2103(m, v4, i1)
+	fn2104(m, v4, i1)
 	v4 = v6
 	if v6 != 0 {
 		goto L14
@@ -5030,7 +10029,7 @@ L13:
 		goto L15
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3758(m, i0, v0, uint32(1))
+	fn3759(m, i0, v0, uint32(1))
 L15:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = i1 | uint32(256)
@@ -5040,19 +10039,19 @@ L15:
 	return
 L3:
 	*(*uint32)(unsafe.Add(b, v2)) = v0
-	fn4170(m, uint32(8451171), uint32(8397825), v2)
+	fn4171(m, uint32(8451171), uint32(8397825), v2)
 	panic(ErrUnreachable)
 L2:
-	fn4166(m, uint32(8451171), uint32(8441318))
+	fn4167(m, uint32(8451171), uint32(8441318))
 	panic(ErrUnreachable)
 L1:
-	fn4166(m, uint32(8446636), uint32(8567846))
+	fn4167(m, uint32(8446636), uint32(8567846))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4194(m *Module, v0 uint32) {
+func fn4195(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -5062,21 +10061,21 @@ func fn4194(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	fn3573(m, v0)
+	fn3574(m, v0)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = i1 & k32(4294967279)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3758(m, i0, v0, uint32(0))
+	fn3759(m, i0, v0, uint32(0))
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4195(m *Module, v0 uint32) {
+func fn4196(m *Module, v0 uint32) {
 	b := m.base
 	*(*uint32)(unsafe.Add(b, uint64(v0)+3708)) = uint32(0)
 	return
@@ -5084,7 +10083,7 @@ func fn4195(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn4196(m *Module, v0 uint32) uint32 {
+func fn4197(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -5096,7 +10095,7 @@ func fn4196(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4197(m *Module, v0 uint32, v1 uint32) {
+func fn4198(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	*(*uint32)(unsafe.Add(b, uint64(v0)+3672)) = v1
 	return
@@ -5104,7 +10103,7 @@ func fn4197(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn4198(m *Module, v0 uint32) uint32 {
+func fn4199(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -5117,13 +10116,13 @@ func fn4198(m *Module, v0 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4424)) = v1
 	if v1 != 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4424))
 	v1 = i0
 L1:
@@ -5132,7 +10131,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4199(m *Module, v0 uint32) uint64 {
+func fn4200(m *Module, v0 uint32) uint64 {
 	var i0 uint32
 	_ = i0
 	var l0 uint64
@@ -5145,7 +10144,7 @@ func fn4199(m *Module, v0 uint32) uint64 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8513569))
+	fn3605(m, i0, uint32(8513569))
 	m.depth--
 	return k64(18446744073709551615)
 L1:
@@ -5156,7 +10155,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4200(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4201(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -5164,12 +10163,12 @@ func fn4200(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn4202(m, v0, v1)
+	i0 = fn4203(m, v0, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
 	}
-	i0 = fn4470(m)
+	i0 = fn4471(m)
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i1 = i1 | uint32(2)
@@ -5178,7 +10177,7 @@ func fn4200(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3720))
 	i0 = i0 + uint32(2436)
-	i0 = fn4480(m, i0)
+	i0 = fn4481(m, i0)
 	if i0 != 0 {
 		goto L2
 	}
@@ -5186,7 +10185,7 @@ func fn4200(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3720))
 	i0 = i0 + uint32(2436)
 	v2 = i0
-	i0 = fn4480(m, v2)
+	i0 = fn4481(m, v2)
 	v0 = i0
 	if v0 == 0 {
 		goto L3
@@ -5195,7 +10194,7 @@ func fn4200(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = i1 & k32(4294967287)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
 L3:
-	i0 = fn4479(m, v2, v1)
+	i0 = fn4480(m, v2, v1)
 	if i0 != 0 {
 		goto L1
 	}
@@ -5205,13 +10204,13 @@ L3:
 L2:
 	return v1
 L1:
-	fn4166(m, uint32(8402035), uint32(8567811))
+	fn4167(m, uint32(8402035), uint32(8567811))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4201(m *Module, v0 uint32) {
+func fn4202(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5224,12 +10223,12 @@ func fn4201(m *Module, v0 uint32) {
 	if v0 == 0 {
 		goto L3
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	if i0 != 0 {
 		goto L2
 	}
-	fn3757(m, v0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716)) = v0
+	fn3758(m, v0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
 	i0 = v1 & uint32(8)
@@ -5240,7 +10239,7 @@ func fn4201(m *Module, v0 uint32) {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3720))
 	i0 = i0 + uint32(2436)
 	v2 = i0
-	i0 = fn4480(m, v2)
+	i0 = fn4481(m, v2)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
@@ -5249,7 +10248,7 @@ func fn4201(m *Module, v0 uint32) {
 	i1 = i1 & k32(4294967287)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
 L5:
-	i0 = fn4479(m, v2, v0)
+	i0 = fn4480(m, v2, v0)
 	if i0 != 0 {
 		goto L1
 	}
@@ -5264,23 +10263,23 @@ L4:
 	if i0 == 0 {
 		goto L6
 	}
-	fn3574(m, v0)
+	fn3575(m, v0)
 L6:
 	return
 L3:
-	fn4166(m, uint32(8469840), uint32(8568622))
+	fn4167(m, uint32(8469840), uint32(8568622))
 	panic(ErrUnreachable)
 L2:
-	fn4166(m, uint32(8469840), uint32(8483034))
+	fn4167(m, uint32(8469840), uint32(8483034))
 	panic(ErrUnreachable)
 L1:
-	fn4166(m, uint32(8402035), uint32(8567811))
+	fn4167(m, uint32(8402035), uint32(8567811))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4202(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4203(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5310,7 +10309,7 @@ func fn4202(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn2105(m, uint32(1), uint32(200))
+	i0 = fn2106(m, uint32(1), uint32(200))
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -5331,7 +10330,7 @@ L3:
 		goto L4
 	}
 	i0 = v4 + uint32(616)
-	i0 = fn4038(m, i0, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, i0, k64(18446744073709551615), uint32(0))
 L4:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+3696))
 	l1 = l1 + uint64(1)
@@ -5407,26 +10406,26 @@ L7:
 		goto L8
 	}
 	i0 = v0 + uint32(616)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L8:
 	v3 = v2
 L2:
 	m.depth--
 	return v3
 L1:
-	fn4166(m, uint32(8482712), uint32(8507478))
+	fn4167(m, uint32(8482712), uint32(8507478))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4203(m *Module) uint32 {
+func fn4204(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	if v0 == 0 {
 		goto L2
@@ -5438,16 +10437,16 @@ func fn4203(m *Module) uint32 {
 	}
 	return v0
 L2:
-	fn4166(m, uint32(8402729), uint32(8568622))
+	fn4167(m, uint32(8402729), uint32(8568622))
 	panic(ErrUnreachable)
 L1:
-	fn4166(m, uint32(8402729), uint32(8441060))
+	fn4167(m, uint32(8402729), uint32(8441060))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4204(m *Module, v0 uint64) uint32 {
+func fn4205(m *Module, v0 uint64) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5486,7 +10485,7 @@ func fn4204(m *Module, v0 uint64) uint32 {
 		goto L3
 	}
 	i0 = k32(10089824) + uint32(616)
-	i0 = fn4038(m, i0, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, i0, k64(18446744073709551615), uint32(0))
 L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+620))
@@ -5529,21 +10528,21 @@ L4:
 		goto L8
 	}
 	i0 = k32(10089824) + uint32(616)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L8:
 	if v3 != 0 {
 		goto L1
 	}
 L2:
 	v3 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	*(*uint64)(unsafe.Add(b, v1)) = v0
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10081992))
-	i0 = fn3603(m, i0, uint32(8506149), v1)
+	i0 = fn3604(m, i0, uint32(8506149), v1)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -5552,25 +10551,25 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4205(m *Module, v0 uint32) uint32 {
+func fn4206(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn4200(m, v0, uint32(0))
+	i0 = fn4201(m, v0, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4206(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4207(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn4202(m, v0, v1)
+	i0 = fn4203(m, v0, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4207(m *Module, v0 uint32) uint32 {
+func fn4208(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	i0 = v0 + uint32(4136)
@@ -5579,13 +10578,13 @@ func fn4207(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4208(m *Module, v0 uint32) {
+func fn4209(m *Module, v0 uint32) {
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4209(m *Module, v0 uint32) {
+func fn4210(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5600,11 +10599,11 @@ func fn4209(m *Module, v0 uint32) {
 	if v0 == 0 {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	if i0 == v0 {
 		goto L1
 	}
-	fn4193(m, v0, uint32(0))
+	fn4194(m, v0, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	i0 = v2 + uint32(99592)
@@ -5615,23 +10614,23 @@ func fn4209(m *Module, v0 uint32) {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+99796)) = v0
 	goto L3
 L4:
-	fn2107(m, v0)
+	fn2108(m, v0)
 L3:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
 	return
 L2:
-	fn4166(m, uint32(8482673), uint32(8568622))
+	fn4167(m, uint32(8482673), uint32(8568622))
 	panic(ErrUnreachable)
 L1:
 	*(*uint32)(unsafe.Add(b, v1)) = v0
-	fn4170(m, uint32(8482673), uint32(8397825), v1)
+	fn4171(m, uint32(8482673), uint32(8397825), v1)
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4210(m *Module, v0 uint32) {
+func fn4211(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -5640,8 +10639,8 @@ func fn4210(m *Module, v0 uint32) {
 	if v0 == 0 {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716)) = uint32(0)
-	fn4193(m, v0, uint32(1))
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732)) = uint32(0)
+	fn4194(m, v0, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
 	i0 = v1 + uint32(99592)
@@ -5652,16 +10651,16 @@ func fn4210(m *Module, v0 uint32) {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+99796)) = v0
 	return
 L2:
-	fn2107(m, v0)
+	fn2108(m, v0)
 	return
 L1:
-	fn4166(m, uint32(8397879), uint32(8568622))
+	fn4167(m, uint32(8397879), uint32(8568622))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4211(m *Module, v0 uint32) uint32 {
+func fn4212(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5698,7 +10697,7 @@ func fn4211(m *Module, v0 uint32) uint32 {
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn4038(m, v2, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, v2, k64(18446744073709551615), uint32(0))
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3704))
 	v4 = i0
@@ -5738,14 +10737,14 @@ L4:
 	if v0 != 0 {
 		goto L5
 	}
-	fn4052(m, v2)
+	fn4053(m, v2)
 L5:
 	return v4
 }
 
 //go:norace
 //go:nocheckptr
-func fn4212(m *Module, v0 uint32) {
+func fn4213(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5759,7 +10758,7 @@ func fn4212(m *Module, v0 uint32) {
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn4190(m, v0)
+	fn4191(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	i0 = v2 + uint32(99592)
@@ -5770,7 +10769,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+99796)) = v0
 	goto L3
 L4:
-	fn2107(m, v0)
+	fn2108(m, v0)
 L3:
 	v0 = v1
 	if v1 != 0 {
@@ -5782,7 +10781,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4213(m *Module) uint32 {
+func fn4214(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -5796,7 +10795,7 @@ func fn4213(m *Module) uint32 {
 		panic(ErrDepth)
 	}
 	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -5806,13 +10805,13 @@ func fn4213(m *Module) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+80)) = v0
 	if v0 != 0 {
 		goto L1
 	}
-	fn3609(m, v1)
+	fn3610(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+80))
 	v0 = i0
 L1:
@@ -5822,7 +10821,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4214(m *Module, v0 uint32) uint32 {
+func fn4215(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -5832,7 +10831,7 @@ func fn4214(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4215(m *Module, v0 uint32) uint32 {
+func fn4216(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5885,12 +10884,12 @@ L2:
 	if v2 != 0 {
 		goto L6
 	}
-	i0 = fn3676(m, v0)
+	i0 = fn3677(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L6
 	}
-	fn3624(m)
+	fn3625(m)
 	return uint32(0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -5908,7 +10907,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4216(m *Module, v0 uint32) {
+func fn4217(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5934,7 +10933,7 @@ func fn4216(m *Module, v0 uint32) {
 		goto L1
 	}
 	i0 = k32(10089824) + uint32(616)
-	i0 = fn4038(m, i0, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, i0, k64(18446744073709551615), uint32(0))
 L1:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+6525)))
 	if i0 == 0 {
@@ -5968,7 +10967,7 @@ L2:
 		goto L4
 	}
 	i0 = k32(10089824) + uint32(616)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
 	v2 = i0
@@ -5978,29 +10977,29 @@ L4:
 	if v2 == 0 {
 		goto L6
 	}
-	fn3573(m, v0)
+	fn3574(m, v0)
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = i1 & k32(4294967279)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3758(m, i0, v0, uint32(0))
+	fn3759(m, i0, v0, uint32(0))
 	return
 L5:
 	if v2 == 0 {
 		goto L7
 	}
-	fn3573(m, v0)
+	fn3574(m, v0)
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = i1 & k32(4294967279)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3758(m, i0, v0, uint32(0))
+	fn3759(m, i0, v0, uint32(0))
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)))
 	v0 = i1
 	if v0 != 0 {
@@ -6013,7 +11012,7 @@ L7:
 		goto L8
 	}
 	i0 = k32(10089824) + uint32(616)
-	i0 = fn4038(m, i0, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, i0, k64(18446744073709551615), uint32(0))
 L8:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i1 = i1 + k32(4294967295)
@@ -6023,7 +11022,7 @@ L8:
 		goto L9
 	}
 	i0 = v1 + uint32(4)
-	fn4044(m, i0)
+	fn4045(m, i0)
 L9:
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)))
 	v0 = i2
@@ -6040,14 +11039,8 @@ L9:
 		goto L10
 	}
 	i0 = k32(10089824) + uint32(616)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L10:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4217(m *Module, v0 uint32) {
 	return
 }
 
@@ -6071,18 +11064,24 @@ func fn4220(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn4221(m *Module) uint32 {
+func fn4221(m *Module, v0 uint32) {
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4222(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
-	fn4166(m, uint32(8402752), uint32(8568622))
+	fn4167(m, uint32(8402752), uint32(8568622))
 	panic(ErrUnreachable)
 L1:
 	return v0
@@ -6090,7 +11089,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4222(m *Module, v0 uint32) uint32 {
+func fn4223(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -6098,7 +11097,7 @@ func fn4222(m *Module, v0 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -6107,27 +11106,27 @@ func fn4222(m *Module, v0 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	fn3573(m, v1)
+	fn3574(m, v1)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i1 = i1 & k32(4294967279)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	fn3758(m, i0, v1, uint32(0))
+	fn3759(m, i0, v1, uint32(0))
 L1:
 	if v0 == 0 {
 		goto L3
 	}
-	fn4201(m, v0)
+	fn4202(m, v0)
 L3:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn4223(m *Module, v0 uint32) {
+func fn4224(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6137,7 +11136,7 @@ func fn4223(m *Module, v0 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn4470(m)
+	i0 = fn4471(m)
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = i1 | uint32(2)
@@ -6146,7 +11145,7 @@ func fn4223(m *Module, v0 uint32) {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3720))
 	i0 = i0 + uint32(2436)
-	i0 = fn4480(m, i0)
+	i0 = fn4481(m, i0)
 	if i0 != 0 {
 		goto L2
 	}
@@ -6154,7 +11153,7 @@ func fn4223(m *Module, v0 uint32) {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3720))
 	i0 = i0 + uint32(2436)
 	v2 = i0
-	i0 = fn4480(m, v2)
+	i0 = fn4481(m, v2)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -6163,7 +11162,7 @@ func fn4223(m *Module, v0 uint32) {
 	i1 = i1 & k32(4294967287)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
 L3:
-	i0 = fn4479(m, v2, v0)
+	i0 = fn4480(m, v2, v0)
 	if i0 != 0 {
 		goto L1
 	}
@@ -6173,13 +11172,13 @@ L3:
 L2:
 	return
 L1:
-	fn4166(m, uint32(8402035), uint32(8567811))
+	fn4167(m, uint32(8402035), uint32(8567811))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4224(m *Module) uint32 {
+func fn4225(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -6189,7 +11188,7 @@ func fn4224(m *Module) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4225(m *Module, v0 uint32) uint32 {
+func fn4226(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -6199,7 +11198,7 @@ func fn4225(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4226(m *Module, v0 uint32) uint32 {
+func fn4227(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -6209,7 +11208,7 @@ func fn4226(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4227(m *Module, v0 uint32) uint32 {
+func fn4228(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -6219,7 +11218,7 @@ func fn4227(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4228(m *Module) uint32 {
+func fn4229(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -6245,12 +11244,12 @@ func fn4228(m *Module) uint32 {
 		panic(ErrDepth)
 	}
 	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = fn4379(m, i0, uint32(8421226), uint32(0), uint32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = fn4380(m, i0, uint32(8421226), uint32(0), uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -6267,7 +11266,7 @@ func fn4228(m *Module) uint32 {
 		goto L2
 	}
 	i0 = k32(10089824) + uint32(616)
-	i0 = fn4038(m, i0, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, i0, k64(18446744073709551615), uint32(0))
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+620))
 	v2 = i0
@@ -6317,7 +11316,7 @@ L12:
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+92))
-	i0 = fn1575(m, i0)
+	i0 = fn1576(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L4
@@ -6327,7 +11326,7 @@ L10:
 	if v5 != 0 {
 		goto L14
 	}
-	i0 = fn3676(m, v0)
+	i0 = fn3677(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L14
@@ -6343,10 +11342,10 @@ L10:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L4
 L14:
-	i0 = fn1711(m, v1, v4, v5)
+	i0 = fn1712(m, v1, v4, v5)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -6359,7 +11358,7 @@ L14:
 	if v5 != 0 {
 		goto L15
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L15:
 	if int32(v0) < int32(uint32(0)) {
 		goto L4
@@ -6392,7 +11391,7 @@ L4:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)))
 	v4 = i2
@@ -6409,7 +11408,7 @@ L3:
 		goto L1
 	}
 	i0 = k32(10089824) + uint32(616)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L1:
 	m.depth--
 	return v0
@@ -6417,7 +11416,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4229(m *Module) uint32 {
+func fn4230(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -6443,16 +11442,16 @@ func fn4229(m *Module) uint32 {
 		panic(ErrDepth)
 	}
 	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn4379(m, v1, uint32(8415005), uint32(0), uint32(0))
+	i0 = fn4380(m, v1, uint32(8415005), uint32(0), uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -6469,7 +11468,7 @@ func fn4229(m *Module) uint32 {
 		goto L3
 	}
 	i0 = k32(10089824) + uint32(616)
-	i0 = fn4038(m, i0, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, i0, k64(18446744073709551615), uint32(0))
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+620))
 	v3 = i0
@@ -6486,13 +11485,13 @@ L7:
 		goto L8
 	}
 L9:
-	i0 = fn3607(m, v0)
+	i0 = fn3608(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	i0 = fn1575(m, i0)
+	i0 = fn1576(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L6
@@ -6504,7 +11503,7 @@ L9:
 	} else {
 		i2 = uint32(10059656)
 	}
-	i0 = fn1711(m, v2, v1, i2)
+	i0 = fn1712(m, v2, v1, i2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -6517,7 +11516,7 @@ L9:
 	if v5 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	if int32(v4) < int32(uint32(0)) {
 		goto L6
@@ -6549,7 +11548,7 @@ L6:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)))
 	v1 = i2
@@ -6566,18 +11565,18 @@ L4:
 		goto L2
 	}
 	i0 = k32(10089824) + uint32(616)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L2:
 	m.depth--
 	return v0
 L1:
-	fn4166(m, uint32(8415048), uint32(8568622))
+	fn4167(m, uint32(8415048), uint32(8568622))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4230(m *Module, v0 uint32, v1 uint32) {
+func fn4231(m *Module, v0 uint32, v1 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -6596,7 +11595,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4231(m *Module, v0 uint32) {
+func fn4232(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -6612,13 +11611,13 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4232(m *Module, v0 uint32) {
+func fn4233(m *Module, v0 uint32) {
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4233(m *Module) uint32 {
+func fn4234(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -6628,26 +11627,26 @@ func fn4233(m *Module) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4234(m *Module) uint32 {
+func fn4235(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var i0 uint32
 	_ = i0
 	i0 = k32(10089824) + uint32(2436)
 	v0 = i0
-	i0 = fn4484(m, v0)
+	i0 = fn4485(m, v0)
 	if i0 != 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
-	i0 = fn4480(m, v0)
+	i0 = fn4481(m, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4235(m *Module) uint32 {
+func fn4236(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -6663,18 +11662,18 @@ func fn4235(m *Module) uint32 {
 		goto L1
 	}
 	i0 = k32(10089824) + uint32(2436)
-	i0 = fn4484(m, i0)
+	i0 = fn4485(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
 	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 	i1 = k32(10089824) + uint32(2436)
-	i1 = fn4480(m, i1)
+	i1 = fn4481(m, i1)
 	i0 = b2i(v1 == i1)
 	v0 = i0
 L1:
@@ -6683,7 +11682,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4236(m *Module) uint32 {
+func fn4237(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -6699,18 +11698,18 @@ func fn4236(m *Module) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = k32(10089824) + uint32(2436)
-	i0 = fn4480(m, i0)
+	i0 = fn4481(m, i0)
 	v0 = i0
 	if v0 != 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6292))
-	i0 = fn4202(m, i0, uint32(4))
+	i0 = fn4203(m, i0, uint32(4))
 	v0 = i0
 	if v0 == 0 {
 		goto L2
 	}
-	i0 = fn4470(m)
+	i0 = fn4471(m)
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = i1 | uint32(2)
@@ -6720,7 +11719,7 @@ func fn4236(m *Module) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3720))
 	i0 = i0 + uint32(2436)
 	v2 = i0
-	i0 = fn4480(m, v2)
+	i0 = fn4481(m, v2)
 	v1 = i0
 	if v1 == 0 {
 		goto L6
@@ -6729,7 +11728,7 @@ func fn4236(m *Module) uint32 {
 	i1 = i1 & k32(4294967287)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
 L6:
-	i0 = fn4479(m, v2, v0)
+	i0 = fn4480(m, v2, v0)
 	if i0 != 0 {
 		goto L1
 	}
@@ -6740,12 +11739,12 @@ L6:
 	goto L4
 L5:
 	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	if i0 == v0 {
 		goto L3
 	}
 L4:
-	fn3762(m, v0)
+	fn3763(m, v0)
 	v1 = uint32(1)
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
@@ -6754,16 +11753,16 @@ L3:
 	m.depth--
 	return v1
 L2:
-	fn4166(m, uint32(8484235), uint32(8514088))
+	fn4167(m, uint32(8484235), uint32(8514088))
 	panic(ErrUnreachable)
 L1:
-	fn4166(m, uint32(8402035), uint32(8567811))
+	fn4167(m, uint32(8402035), uint32(8567811))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4237(m *Module, v0 uint32) {
+func fn4238(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6782,12 +11781,12 @@ func fn4237(m *Module, v0 uint32) {
 	v1 = i0
 	m.g0 = v1
 	i0 = k32(10089824) + uint32(2436)
-	i0 = fn4480(m, i0)
+	i0 = fn4481(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	if i0 != v2 {
 		goto L1
 	}
@@ -6800,12 +11799,12 @@ func fn4237(m *Module, v0 uint32) {
 		goto L4
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+84)) = v3
-	fn4190(m, v2)
+	fn4191(m, v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+84))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+84)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716)) = uint32(0)
-	fn4193(m, v2, uint32(1))
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732)) = uint32(0)
+	fn4194(m, v2, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v4 = i0
 	i0 = v4 + uint32(99592)
@@ -6816,40 +11815,40 @@ func fn4237(m *Module, v0 uint32) {
 	*(*uint32)(unsafe.Add(b, uint64(v4)+99796)) = v2
 	goto L3
 L5:
-	fn2107(m, v2)
+	fn2108(m, v2)
 	goto L3
 L4:
 	if v0 != uint32(1) {
 		goto L3
 	}
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 L3:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
 	return
 L2:
-	fn4166(m, uint32(8483839), uint32(8514285))
+	fn4167(m, uint32(8483839), uint32(8514285))
 	panic(ErrUnreachable)
 L1:
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	fn4170(m, uint32(8483839), uint32(8471229), v1)
+	fn4171(m, uint32(8483839), uint32(8471229), v1)
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4238(m *Module) uint32 {
+func fn4239(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
-	fn4166(m, uint32(8475028), uint32(8568622))
+	fn4167(m, uint32(8475028), uint32(8568622))
 	panic(ErrUnreachable)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -6859,7 +11858,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4239(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4240(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -6871,7 +11870,7 @@ func fn4239(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4240(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4241(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6912,7 +11911,7 @@ L3:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+144))
 	v3 = i0
-	i0 = fn2102(m, v2)
+	i0 = fn2103(m, v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L4
@@ -6950,7 +11949,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4241(m *Module, v0 uint32, v1 uint32) {
+func fn4242(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -6975,7 +11974,7 @@ func fn4241(m *Module, v0 uint32, v1 uint32) {
 	i1 = i1 + uint32(12)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+148)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	fn2103(m, v2, i1)
+	fn2104(m, v2, i1)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i1 = v1 + i2
 	*(*uint32)(unsafe.Add(b, uint64(v0)+152)) = i1
@@ -6987,7 +11986,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4242(m *Module, v0 uint32) uint32 {
+func fn4243(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7022,7 +12021,7 @@ L1:
 	if v1 == v0 {
 		goto L3
 	}
-	i1 = fn4470(m)
+	i1 = fn4471(m)
 	i0 = b2i(v2 != i1)
 	v3 = i0
 L3:
@@ -7031,7 +12030,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4243(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4244(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -7043,28 +12042,28 @@ func fn4243(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	i0 = fn2675(m, uint32(8540414))
+	i0 = fn2676(m, uint32(8540414))
 	v4 = i0
 	if v4 != 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	fn4244(m, i0, uint32(1))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	fn4245(m, i0, uint32(1))
 	return k32(4294967295)
 L1:
-	i0 = fn4172(m, v0, v4)
+	i0 = fn4173(m, v0, v4)
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn4245(m, v0, v4, v3)
+	i0 = fn4246(m, v0, v4, v3)
 	v3 = i0
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = fn8035(m, v0)
+	i0 = fn8036(m, v0)
 	goto L2
 L3:
-	i0 = fn4246(m, v0, v4, v2, v3)
+	i0 = fn4247(m, v0, v4, v2, v3)
 	v3 = i0
 L2:
 	if v1 != 0 {
@@ -7081,14 +12080,14 @@ L2:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
 	return v3
 }
 
 //go:norace
 //go:nocheckptr
-func fn4244(m *Module, v0 uint32, v1 uint32) {
+func fn4245(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7111,12 +12110,12 @@ func fn4244(m *Module, v0 uint32, v1 uint32) {
 	v3 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = uint32(0)
 	i0 = v2 + uint32(28)
-	i0 = fn4255(m, i0)
+	i0 = fn4256(m, i0)
 	if i0 != 0 {
 		goto L2
 	}
 	v4 = uint32(0)
-	i0 = fn3610(m, v0)
+	i0 = fn3611(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L3
@@ -7131,7 +12130,7 @@ func fn4244(m *Module, v0 uint32, v1 uint32) {
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L4:
-	i0 = fn1078(m, v5)
+	i0 = fn1079(m, v5)
 	v3 = i0
 	if v3 != 0 {
 		goto L5
@@ -7149,40 +12148,40 @@ L5:
 		goto L6
 	}
 	i0 = k32(10089824) + uint32(35888)
-	i0 = fn4373(m, i0, v5)
+	i0 = fn4374(m, i0, v5)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L7
 	}
-	fn3609(m, v0)
+	fn3610(m, v0)
 L7:
 	i0 = k32(10089824) + uint32(35988)
-	i0 = fn4373(m, i0, v4)
+	i0 = fn4374(m, i0, v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L8
 	}
-	fn3609(m, v0)
+	fn3610(m, v0)
 L8:
 	i0 = k32(10089824) + uint32(36020)
-	i0 = fn4373(m, i0, v5)
+	i0 = fn4374(m, i0, v5)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L9
 	}
-	fn3609(m, v0)
+	fn3610(m, v0)
 L9:
 	i0 = k32(10089824) + uint32(35952)
-	i0 = fn4373(m, i0, v3)
+	i0 = fn4374(m, i0, v3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
-	fn3609(m, v0)
+	fn3610(m, v0)
 L6:
 	i0 = k32(10089824) + uint32(32548)
 	i1 = v2 + uint32(40)
-	i0 = fn4370(m, i0, i1)
+	i0 = fn4371(m, i0, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L10
 	}
-	fn3624(m)
+	fn3625(m)
 L10:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
@@ -7195,19 +12194,19 @@ L10:
 		i1 = uint32(10059656)
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn4379(m, v0, uint32(8466727), uint32(8532809), v2)
+	i0 = fn4380(m, v0, uint32(8466727), uint32(8532809), v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L12
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L3
 L12:
-	fn3649(m, uint32(8466844), uint32(0))
+	fn3650(m, uint32(8466844), uint32(0))
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
 	v1 = i0
@@ -7218,24 +12217,24 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = v4
 	i1 = v2 + uint32(28)
-	i0 = fn849(m, v1, i1, uint32(3), uint32(0))
+	i0 = fn850(m, v1, i1, uint32(3), uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L15
 	}
 	i0 = v2 + uint32(44)
-	i0 = fn4255(m, i0)
+	i0 = fn4256(m, i0)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn3610(m, v0)
+	i0 = fn3611(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012916))
-	i0 = fn8038(m, i0)
-	fn4377(m, uint32(8582600), uint32(0))
-	fn4257(m, v2, v1, uint32(0))
-	fn4377(m, uint32(8582546), uint32(0))
-	fn4257(m, v2, v5, uint32(0))
+	i0 = fn8039(m, i0)
+	fn4378(m, uint32(8582600), uint32(0))
+	fn4258(m, v2, v1, uint32(0))
+	fn4378(m, uint32(8582546), uint32(0))
+	fn4258(m, v2, v5, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -7261,11 +12260,11 @@ L15:
 		goto L3
 	}
 L14:
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L3
 L13:
-	fn4377(m, uint32(8581617), uint32(0))
-	fn4257(m, v2, v5, uint32(0))
+	fn4378(m, uint32(8581617), uint32(0))
+	fn4258(m, v2, v5, uint32(0))
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
 	v0 = i0
@@ -7283,7 +12282,7 @@ L3:
 	if v1 != 0 {
 		goto L16
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L16:
 	if v4 == 0 {
 		goto L17
@@ -7299,7 +12298,7 @@ L16:
 	if v0 != 0 {
 		goto L17
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L17:
 	if v5 == 0 {
 		goto L18
@@ -7315,7 +12314,7 @@ L17:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L18:
 	if v3 == 0 {
 		goto L19
@@ -7331,24 +12330,24 @@ L18:
 	if v5 != 0 {
 		goto L19
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L19:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
 	return
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	fn4171(m, i0)
+	fn4172(m, i0)
 	panic(ErrUnreachable)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
-	fn4171(m, i0)
+	fn4172(m, i0)
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4245(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4246(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7370,12 +12369,12 @@ func fn4245(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v4 = k32(4294967295)
 	i0 = k32(10089824) + uint32(39448)
 	i1 = v3 + uint32(4)
-	i0 = fn4370(m, i0, i1)
+	i0 = fn4371(m, i0, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	fn4244(m, i0, uint32(1))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	fn4245(m, i0, uint32(1))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
@@ -7383,22 +12382,22 @@ L2:
 	if v4 != 0 {
 		goto L4
 	}
-	i1 = fn2675(m, uint32(8580097))
+	i1 = fn2676(m, uint32(8580097))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v4
 	if v4 != 0 {
 		goto L5
 	}
-	fn3624(m)
+	fn3625(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	v4 = i0
 L5:
 	i0 = k32(10089824) + uint32(39448)
-	i0 = fn4373(m, i0, v4)
+	i0 = fn4374(m, i0, v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
-	fn3624(m)
+	fn3625(m)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	v4 = i0
@@ -7417,17 +12416,17 @@ L4:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	v4 = k32(4294967295)
 	i0 = k32(10089824) + uint32(39472)
 	i1 = v3 + uint32(4)
-	i0 = fn4370(m, i0, i1)
+	i0 = fn4371(m, i0, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L7
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	fn4244(m, i0, uint32(1))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	fn4245(m, i0, uint32(1))
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
@@ -7435,22 +12434,22 @@ L7:
 	if v4 != 0 {
 		goto L9
 	}
-	i1 = fn2675(m, uint32(8580455))
+	i1 = fn2676(m, uint32(8580455))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v4
 	if v4 != 0 {
 		goto L10
 	}
-	fn3624(m)
+	fn3625(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	v4 = i0
 L10:
 	i0 = k32(10089824) + uint32(39472)
-	i0 = fn4373(m, i0, v4)
+	i0 = fn4374(m, i0, v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L11
 	}
-	fn3624(m)
+	fn3625(m)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	v4 = i0
@@ -7469,7 +12468,7 @@ L9:
 	if v5 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
 	i1 = v3 + uint32(8)
 	if v2 != 0 {
@@ -7482,19 +12481,19 @@ L8:
 L12:
 	v5 = v4
 	v4 = uint32(0)
-	i0 = fn4248(m, v0, v1, v6)
+	i0 = fn4249(m, v0, v1, v6)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L13
 	}
 	v4 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L13
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L14
 	}
@@ -7503,13 +12502,13 @@ L12:
 	if int32(v4) < int32(uint32(17)) {
 		goto L14
 	}
-	fn3624(m)
+	fn3625(m)
 	v4 = k32(4294967295)
 	goto L1
 L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	fn4244(m, i0, uint32(1))
-	fn4249(m)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	fn4245(m, i0, uint32(1))
+	fn4250(m)
 L13:
 	if v2 != uint32(11) {
 		goto L12
@@ -7523,7 +12522,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4246(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4247(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -7553,7 +12552,7 @@ func fn4246(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v4 = i0
 	m.g0 = v4
-	i0 = fn3840(m, uint32(8522043))
+	i0 = fn3841(m, uint32(8522043))
 	v5 = i0
 	if v5 != 0 {
 		goto L2
@@ -7562,9 +12561,9 @@ func fn4246(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	goto L1
 L2:
 	v6 = k32(4294967295)
-	i0 = fn1980(m, v5)
+	i0 = fn1981(m, v5)
 	v7 = i0
-	i0 = fn1748(m, v7, uint32(8522928))
+	i0 = fn1749(m, v7, uint32(8522928))
 	v8 = i0
 	if int32(v8) < int32(uint32(0)) {
 		goto L3
@@ -7572,22 +12571,22 @@ L2:
 	if v8 != 0 {
 		goto L4
 	}
-	i0 = fn1760(m, v7, uint32(8522928), v1)
+	i0 = fn1761(m, v7, uint32(8522928), v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
-	i0 = fn1760(m, v7, uint32(8523156), uint32(10059656))
+	i0 = fn1761(m, v7, uint32(8523156), uint32(10059656))
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
 L4:
 	v6 = k32(4294967295)
-	i0 = fn2675(m, uint32(8516739))
+	i0 = fn2676(m, uint32(8516739))
 	v9 = i0
 	if v9 == 0 {
 		goto L5
 	}
-	i0 = fn2784(m, v1, v9, uint32(0), uint32(2147483647), uint32(1))
+	i0 = fn2785(m, v1, v9, uint32(0), uint32(2147483647), uint32(1))
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v11 = i0
@@ -7600,7 +12599,7 @@ L4:
 	if v11 != 0 {
 		goto L6
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L6:
 	if v10 != 0 {
 		goto L16
@@ -7608,18 +12607,18 @@ L6:
 	if v2 == 0 {
 		goto L14
 	}
-	i0 = fn3864(m)
+	i0 = fn3865(m)
 	v9 = i0
-	i0 = fn8057(m, v0)
+	i0 = fn8058(m, v0)
 	if i0 != 0 {
 		goto L14
 	}
 	i0 = v4 + uint32(14)
-	i0 = fn8056(m, i0, uint32(1), uint32(2), v0)
+	i0 = fn8057(m, i0, uint32(1), uint32(2), v0)
 	if i0 == uint32(2) {
 		goto L15
 	}
-	fn8068(m, v0)
+	fn8069(m, v0)
 	goto L14
 L16:
 	if v2 == 0 {
@@ -7629,7 +12628,7 @@ L16:
 L15:
 	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v4)+14)))
 	v10 = i0
-	fn8068(m, v0)
+	fn8069(m, v0)
 	i1 = v9 & uint32(65535)
 	if v10 == i1 {
 		goto L13
@@ -7641,86 +12640,86 @@ L14:
 	if i0 == 0 {
 		goto L18
 	}
-	i0 = fn2794(m, v1, uint32(8542292))
+	i0 = fn2795(m, v1, uint32(8542292))
 	if i0 != 0 {
 		goto L17
 	}
 L18:
-	i0 = fn4250(m, v7, v1, uint32(8446010))
+	i0 = fn4251(m, v7, v1, uint32(8446010))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L17
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8059(m, uint32(8582187), uint32(42), uint32(1), i3)
+	i0 = fn8060(m, uint32(8582187), uint32(42), uint32(1), i3)
 	v6 = k32(4294967295)
 	goto L5
 L17:
-	i0 = fn4132(m)
+	i0 = fn4133(m)
 	v9 = i0
 	if v9 == 0 {
 		goto L11
 	}
 	v10 = uint32(0)
-	i0 = fn456(m, v0, v1, uint32(0), uint32(257), uint32(0), uint32(0), v3, uint32(0), v9)
+	i0 = fn457(m, v0, v1, uint32(0), uint32(257), uint32(0), uint32(0), v3, uint32(0), v9)
 	v11 = i0
 	if v2 == 0 {
 		goto L19
 	}
-	i0 = fn8035(m, v0)
+	i0 = fn8036(m, v0)
 L19:
 	if v11 == 0 {
 		goto L20
 	}
-	i0 = fn4251(m, v11, v1, v7, v7, v3, v9, uint32(0), uint32(0))
+	i0 = fn4252(m, v11, v1, v7, v7, v3, v9, uint32(0), uint32(0))
 	v10 = i0
 L20:
-	fn4133(m, v9)
+	fn4134(m, v9)
 	goto L9
 L13:
-	i0 = fn8035(m, v0)
+	i0 = fn8036(m, v0)
 L12:
-	i0 = fn4610(m, v1, uint32(8518975))
+	i0 = fn4611(m, v1, uint32(8518975))
 	v2 = i0
 	if v2 != 0 {
 		goto L21
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8059(m, uint32(8581769), uint32(31), uint32(1), i3)
+	i0 = fn8060(m, uint32(8581769), uint32(31), uint32(1), i3)
 	goto L5
 L21:
-	i0 = fn4250(m, v7, v1, uint32(8445989))
+	i0 = fn4251(m, v7, v1, uint32(8445989))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L22
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8059(m, uint32(8582187), uint32(42), uint32(1), i3)
-	i0 = fn8035(m, v2)
+	i0 = fn8060(m, uint32(8582187), uint32(42), uint32(1), i3)
+	i0 = fn8036(m, v2)
 	v6 = k32(4294967295)
 	goto L5
 L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
-	i0 = fn4059(m, v2)
-	i1 = fn3864(m)
+	i0 = fn4060(m, v2)
+	i1 = fn3865(m)
 	if i0 == i1 {
 		goto L25
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L23
 	}
 	v0 = uint32(8492693)
 	goto L24
 L25:
-	i0 = fn4059(m, v2)
-	i0 = fn4059(m, v2)
-	i0 = fn4059(m, v2)
-	i0 = fn3616(m)
+	i0 = fn4060(m, v2)
+	i0 = fn4060(m, v2)
+	i0 = fn4060(m, v2)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L23
 	}
 	v0 = uint32(8492664)
-	i0 = fn4060(m, v2)
+	i0 = fn4061(m, v2)
 	v9 = i0
 	if v9 == 0 {
 		goto L24
@@ -7740,18 +12739,18 @@ L25:
 	if v1 != 0 {
 		goto L24
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, v0)
+	fn3605(m, i0, v0)
 L23:
-	i0 = fn8035(m, v2)
+	i0 = fn8036(m, v2)
 L11:
-	fn4249(m)
+	fn4250(m)
 	goto L8
 L10:
-	i0 = fn8035(m, v2)
-	i0 = fn4252(m, v1, v9, v7, v7)
+	i0 = fn8036(m, v2)
+	i0 = fn4253(m, v1, v9, v7, v7)
 	v10 = i0
 	if v3 == 0 {
 		goto L26
@@ -7776,9 +12775,9 @@ L26:
 	if v1 != 0 {
 		goto L9
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L9:
-	fn4249(m)
+	fn4250(m)
 	if v10 != 0 {
 		goto L7
 	}
@@ -7794,11 +12793,11 @@ L8:
 	if v1 != 0 {
 		goto L27
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L27:
 	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	fn4244(m, i0, uint32(1))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	fn4245(m, i0, uint32(1))
 	goto L5
 L7:
 	v6 = uint32(0)
@@ -7813,24 +12812,24 @@ L7:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L5:
 	if v8 != 0 {
 		goto L28
 	}
-	i0 = fn1727(m, v7, uint32(8522928), uint32(0))
+	i0 = fn1728(m, v7, uint32(8522928), uint32(0))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L29
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	fn4244(m, i0, uint32(1))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	fn4245(m, i0, uint32(1))
 L29:
-	i0 = fn1727(m, v7, uint32(8523156), uint32(0))
+	i0 = fn1728(m, v7, uint32(8523156), uint32(0))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L28
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	fn4244(m, i0, uint32(1))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	fn4245(m, i0, uint32(1))
 L28:
 	if v5 == 0 {
 		goto L1
@@ -7847,7 +12846,7 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -7856,18 +12855,18 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4247(m *Module) {
+func fn4248(m *Module) {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	fn4244(m, i0, uint32(1))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	fn4245(m, i0, uint32(1))
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4248(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4249(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7903,7 +12902,7 @@ func fn4248(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
-	i0 = fn4132(m)
+	i0 = fn4133(m)
 	v4 = i0
 	if v4 != 0 {
 		goto L2
@@ -7921,7 +12920,7 @@ L2:
 	v6 = uint32(0)
 	i0 = k32(10089824) + uint32(41464)
 	i1 = v3 + uint32(12)
-	i0 = fn4370(m, i0, i1)
+	i0 = fn4371(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -7936,7 +12935,7 @@ L2:
 	v6 = uint32(0)
 	i1 = k32(10089824) + uint32(32156)
 	i2 = v3 + uint32(8)
-	i0 = fn2025(m, v7, i1, i2)
+	i0 = fn2026(m, v7, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -7951,13 +12950,13 @@ L2:
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn2739(m, v7)
+	i0 = fn2740(m, v7)
 	v6 = i0
 	if v6 != 0 {
 		goto L5
 	}
 L6:
-	fn3624(m)
+	fn3625(m)
 	v6 = uint32(0)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -7977,11 +12976,11 @@ L4:
 	if v8 != 0 {
 		goto L3
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L3:
 	i0 = k32(10089824) + uint32(39448)
 	i1 = v3 + uint32(12)
-	i0 = fn4370(m, i0, i1)
+	i0 = fn4371(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L8
 	}
@@ -7994,7 +12993,7 @@ L3:
 	v5 = uint32(0)
 	goto L7
 L9:
-	i0 = fn2019(m, v5)
+	i0 = fn2020(m, v5)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v7 = i0
@@ -8009,7 +13008,7 @@ L9:
 	if v9 != 0 {
 		goto L10
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L10:
 	if v5 != 0 {
 		goto L11
@@ -8023,19 +13022,19 @@ L11:
 	if i0 == 0 {
 		goto L7
 	}
-	i0 = fn2739(m, v5)
+	i0 = fn2740(m, v5)
 	v8 = i0
 	if v8 != 0 {
 		goto L7
 	}
 L8:
-	fn3624(m)
+	fn3625(m)
 	v8 = uint32(8584008)
 L7:
 	v7 = uint32(0)
 	i0 = k32(10089824) + uint32(39472)
 	i1 = v3 + uint32(12)
-	i0 = fn4370(m, i0, i1)
+	i0 = fn4371(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L13
 	}
@@ -8048,7 +13047,7 @@ L7:
 	v7 = uint32(0)
 	goto L12
 L14:
-	i0 = fn2019(m, v7)
+	i0 = fn2020(m, v7)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v10 = i0
@@ -8063,7 +13062,7 @@ L14:
 	if v11 != 0 {
 		goto L15
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L15:
 	if v7 != 0 {
 		goto L16
@@ -8077,18 +13076,18 @@ L16:
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn2739(m, v7)
+	i0 = fn2740(m, v7)
 	v9 = i0
 	if v9 != 0 {
 		goto L12
 	}
 L13:
-	fn3624(m)
+	fn3625(m)
 	v9 = uint32(8584008)
 L12:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
 	i7 = v3 + uint32(4)
-	i0 = fn457(m, v0, v1, v6, uint32(256), v8, v9, v2, i7, v3, v4)
+	i0 = fn458(m, v0, v1, v6, uint32(256), v8, v9, v2, i7, v3, v4)
 	v0 = i0
 	if v5 == 0 {
 		goto L17
@@ -8104,7 +13103,7 @@ L12:
 	if v6 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	if v7 == 0 {
 		goto L18
@@ -8120,7 +13119,7 @@ L17:
 	if v5 != 0 {
 		goto L18
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	v5 = i0
@@ -8138,7 +13137,7 @@ L18:
 	if v7 != 0 {
 		goto L19
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L19:
 	if v0 != 0 {
 		goto L20
@@ -8148,25 +13147,25 @@ L19:
 	if i0 != uint32(11) {
 		goto L21
 	}
-	fn3624(m)
+	fn3625(m)
 	v5 = uint32(11)
 L21:
-	fn4133(m, v4)
+	fn4134(m, v4)
 	goto L1
 L20:
-	i0 = fn3840(m, uint32(8522043))
+	i0 = fn3841(m, uint32(8522043))
 	v5 = i0
 	if v5 != 0 {
 		goto L22
 	}
-	fn4133(m, v4)
+	fn4134(m, v4)
 	v5 = k32(4294967295)
 	goto L1
 L22:
-	i2 = fn1980(m, v5)
+	i2 = fn1981(m, v5)
 	v7 = i2
 	i6 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn4251(m, v0, v1, v7, v7, v2, v4, i6, uint32(1))
+	i0 = fn4252(m, v0, v1, v7, v7, v2, v4, i6, uint32(1))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -8178,7 +13177,7 @@ L22:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L23:
-	fn4133(m, v4)
+	fn4134(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -8190,29 +13189,29 @@ L23:
 	if v4 != 0 {
 		goto L24
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L24:
 	if v7 != 0 {
 		goto L25
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v7 = i0
-	i0 = fn3610(m, v7)
+	i0 = fn3611(m, v7)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn2348(m, i0, i1)
+	i0 = fn2349(m, i0, i1)
 	if i0 == 0 {
 		goto L26
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn2789(m, i0, uint32(1))
+	i0 = fn2790(m, i0, uint32(1))
 	v4 = i0
 	if v4 == 0 {
 		goto L26
 	}
 	i1 = k32(10089824) + uint32(36284)
-	i0 = fn2034(m, v5, i1)
+	i0 = fn2035(m, v5, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L28
@@ -8230,7 +13229,7 @@ L24:
 	}
 	goto L26
 L28:
-	i0 = fn1581(m, v0)
+	i0 = fn1582(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -8243,7 +13242,7 @@ L28:
 	if v1 != 0 {
 		goto L29
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L29:
 	if int32(v2) < int32(uint32(1)) {
 		goto L31
@@ -8272,7 +13271,7 @@ L30:
 	i2 = i2 + i3
 	i2 = i2 + k32(4294967292)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn2037(m, v5, i1, i2)
+	i0 = fn2038(m, v5, i1, i2)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -8285,7 +13284,7 @@ L30:
 		goto L26
 	}
 L27:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -8300,9 +13299,9 @@ L26:
 	if v0 != 0 {
 		goto L32
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L32:
-	fn3599(m, v7, v5)
+	fn3600(m, v7, v5)
 	v5 = k32(4294967295)
 	goto L1
 L25:
@@ -8319,7 +13318,7 @@ L25:
 	if v4 != 0 {
 		goto L33
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L33:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v5 = i0
@@ -8332,9 +13331,9 @@ L33:
 	if v5 != 0 {
 		goto L34
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L34:
-	fn4249(m)
+	fn4250(m)
 	v5 = uint32(0)
 L1:
 	i0 = v3 + uint32(16)
@@ -8344,7 +13343,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4249(m *Module) {
+func fn4250(m *Module) {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -8364,28 +13363,28 @@ func fn4249(m *Module) {
 	i0 = i0 - uint32(16)
 	v0 = i0
 	m.g0 = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
-	i0 = fn3610(m, v1)
+	i0 = fn3611(m, v1)
 	v2 = i0
 	i0 = k32(10089824) + uint32(41436)
 	i1 = v0 + uint32(8)
-	i0 = fn4370(m, i0, i1)
+	i0 = fn4371(m, i0, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
-	i0 = fn1306(m, v3)
+	i0 = fn1307(m, v3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L3
 	}
-	fn3624(m)
+	fn3625(m)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
@@ -8400,26 +13399,26 @@ L3:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	i0 = k32(10089824) + uint32(41492)
 	i1 = v0 + uint32(12)
-	i0 = fn4370(m, i0, i1)
+	i0 = fn4371(m, i0, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
-	fn3624(m)
+	fn3625(m)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
-	i0 = fn1306(m, v3)
+	i0 = fn1307(m, v3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
-	fn3624(m)
+	fn3625(m)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v3 = i0
@@ -8434,9 +13433,9 @@ L6:
 	if v4 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
-	fn3599(m, v1, v2)
+	fn3600(m, v1, v2)
 	i0 = v0 + uint32(16)
 	m.g0 = i0
 	return
@@ -8444,7 +13443,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn4250(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4251(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8461,16 +13460,16 @@ func fn4250(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	v4 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn3872(m, i0, v2)
+	i0 = fn3873(m, i0, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(8522043)
-	i0 = fn857(m, v2, uint32(8532704), v3)
+	i0 = fn858(m, v2, uint32(8532704), v3)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -8483,13 +13482,13 @@ func fn4250(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	if v1 == 0 {
 		goto L1
 	}
 	v4 = k32(4294967295)
-	i0 = fn1760(m, v0, uint32(8521941), v1)
+	i0 = fn1761(m, v0, uint32(8521941), v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -8520,7 +13519,7 @@ L4:
 		goto L1
 	}
 L3:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -8529,7 +13528,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4251(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn4252(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var v8 uint32
 	_ = v8
 	var v9 uint32
@@ -8548,7 +13547,7 @@ func fn4251(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	v8 = i0
 	m.g0 = v8
 	v9 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v10 = i0
 	if v6 == 0 {
 		goto L5
@@ -8577,7 +13576,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v8)+36)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v8)+32)) = v1
 	i1 = v8 + uint32(32)
-	i0 = fn2696(m, uint32(8515154), i1)
+	i0 = fn2697(m, uint32(8515154), i1)
 	v7 = i0
 	if v7 != 0 {
 		goto L4
@@ -8585,14 +13584,14 @@ L6:
 	v9 = uint32(0)
 	goto L1
 L5:
-	i0 = fn3433(m, v0, v1, v4, k32(4294967295), v5)
+	i0 = fn3434(m, v0, v1, v4, k32(4294967295), v5)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
 	goto L3
 L4:
-	i0 = fn3433(m, v0, v7, v4, k32(4294967295), v5)
+	i0 = fn3434(m, v0, v7, v4, k32(4294967295), v5)
 	v5 = i0
 	if v5 != 0 {
 		goto L7
@@ -8609,10 +13608,10 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L7:
-	i0 = fn3877(m, uint32(8495126))
+	i0 = fn3878(m, uint32(8495126))
 	v4 = i0
 	if v4 != 0 {
 		goto L8
@@ -8628,7 +13627,7 @@ L7:
 	if v9 != 0 {
 		goto L9
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L9:
 	v9 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v7))
@@ -8642,10 +13641,10 @@ L9:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L8:
-	i0 = fn2033(m, v4, uint32(8500500))
+	i0 = fn2034(m, v4, uint32(8500500))
 	v9 = i0
 	if v9 != 0 {
 		goto L10
@@ -8661,7 +13660,7 @@ L8:
 	if v9 != 0 {
 		goto L11
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v9 = i0
@@ -8674,7 +13673,7 @@ L11:
 	if v9 != 0 {
 		goto L12
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L12:
 	v9 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -8688,10 +13687,10 @@ L12:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L10:
-	i0 = fn2049(m, v9)
+	i0 = fn2050(m, v9)
 	if i0 != 0 {
 		goto L13
 	}
@@ -8706,7 +13705,7 @@ L10:
 	if v1 != 0 {
 		goto L14
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v1 = i0
@@ -8719,7 +13718,7 @@ L14:
 	if v1 != 0 {
 		goto L15
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -8732,7 +13731,7 @@ L15:
 	if v1 != 0 {
 		goto L16
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v1 = i0
@@ -8745,18 +13744,18 @@ L16:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L17:
 	v9 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8494203))
+	fn3605(m, i0, uint32(8494203))
 	goto L1
 L13:
 	*(*uint32)(unsafe.Add(b, uint64(v8)+24)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v8)+20)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v8)+16)) = v5
 	i2 = v8 + uint32(16)
-	i0 = fn857(m, v9, uint32(8532810), i2)
+	i0 = fn858(m, v9, uint32(8532810), i2)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v6 = i0
@@ -8769,7 +13768,7 @@ L13:
 	if v6 != 0 {
 		goto L18
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -8782,7 +13781,7 @@ L18:
 	if v6 != 0 {
 		goto L19
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v6 = i0
@@ -8795,7 +13794,7 @@ L19:
 	if v6 != 0 {
 		goto L20
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L20:
 	if v1 == 0 {
 		goto L21
@@ -8811,7 +13810,7 @@ L20:
 	if v9 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L3
 L21:
 	v9 = uint32(0)
@@ -8829,7 +13828,7 @@ L21:
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, v8)) = v5
-	i0 = fn4379(m, v10, uint32(8517459), uint32(8533108), v8)
+	i0 = fn4380(m, v10, uint32(8517459), uint32(8533108), v8)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L22
 	}
@@ -8847,7 +13846,7 @@ L3:
 	}
 	goto L1
 L22:
-	i0 = fn4252(m, v10, v5, v2, v3)
+	i0 = fn4253(m, v10, v5, v2, v3)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -8861,7 +13860,7 @@ L22:
 		goto L1
 	}
 L2:
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v8 + uint32(48)
 	m.g0 = i0
@@ -8870,7 +13869,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4252(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4253(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -8894,11 +13893,11 @@ func fn4252(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8403122))
+	fn3605(m, i0, uint32(8403122))
 	return uint32(0)
 L1:
 	v4 = uint32(0)
-	i0 = fn1748(m, v2, uint32(8521301))
+	i0 = fn1749(m, v2, uint32(8521301))
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L3
@@ -8909,12 +13908,12 @@ L1:
 	v4 = uint32(0)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+3876))
-	i0 = fn1760(m, v2, uint32(8521301), i2)
+	i0 = fn1761(m, v2, uint32(8521301), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
 L4:
-	i0 = fn3355(m, v1, v2, v3)
+	i0 = fn3356(m, v1, v2, v3)
 	v4 = i0
 	if v4 != 0 {
 		goto L3
@@ -8940,7 +13939,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4253(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4254(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -8949,19 +13948,19 @@ func fn4253(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	i0 = fn4243(m, v0, uint32(0), v2, v3)
+	i0 = fn4244(m, v0, uint32(0), v2, v3)
 	return i0
 L1:
-	i0 = fn2731(m, v1)
+	i0 = fn2732(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	fn4244(m, i0, uint32(1))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	fn4245(m, i0, uint32(1))
 	return k32(4294967295)
 L2:
-	i0 = fn4243(m, v0, v1, v2, v3)
+	i0 = fn4244(m, v0, v1, v2, v3)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -8974,14 +13973,14 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	return v3
 }
 
 //go:norace
 //go:nocheckptr
-func fn4254(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4255(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -8990,7 +13989,7 @@ func fn4254(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	_ = i0
 	var i1 uint32
 	_ = i1
-	i0 = fn4132(m)
+	i0 = fn4133(m)
 	v5 = i0
 	if v5 != 0 {
 		goto L1
@@ -8999,23 +13998,23 @@ func fn4254(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 L1:
 	i1 = k32(10089824) + uint32(20564)
 	v6 = i1
-	i0 = fn455(m, v0, v6, v1, v4, v5)
+	i0 = fn456(m, v0, v6, v1, v4, v5)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	fn4133(m, v5)
+	fn4134(m, v5)
 	return uint32(0)
 L2:
-	i0 = fn4251(m, v1, v6, v2, v3, v4, v5, uint32(0), uint32(0))
+	i0 = fn4252(m, v1, v6, v2, v3, v4, v5, uint32(0), uint32(0))
 	v4 = i0
-	fn4133(m, v5)
+	fn4134(m, v5)
 	return v4
 }
 
 //go:norace
 //go:nocheckptr
-func fn4255(m *Module, v0 uint32) uint32 {
+func fn4256(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9036,28 +14035,28 @@ func fn4255(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	v2 = uint32(0)
-	i0 = fn4238(m)
+	i0 = fn4239(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+124))
 	if i0 != 0 {
 		goto L1
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027200))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012916))
-	i0 = fn8038(m, i0)
-	i0 = fn3622(m)
+	i0 = fn8039(m, i0)
+	i0 = fn3623(m)
 	v3 = i0
 	i1 = k32(10089824) + uint32(30720)
-	i0 = fn2034(m, v3, i1)
+	i0 = fn2035(m, v3, i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
@@ -9066,20 +14065,20 @@ L3:
 	if i0 == 0 {
 		goto L6
 	}
-	l0 = fn1595(m, v2)
+	l0 = fn1596(m, v2)
 	i0 = uint32(l0)
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L7
 	}
 	v4 = k32(4294967295)
 	goto L5
 L7:
-	fn3624(m)
+	fn3625(m)
 	v4 = k32(4294967295)
 	goto L5
 L6:
@@ -9100,7 +14099,7 @@ L5:
 	if v0 != 0 {
 		goto L8
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L8:
 	v2 = uint32(1)
 	if v3 == 0 {
@@ -9117,7 +14116,7 @@ L8:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -9131,17 +14130,17 @@ L4:
 	if v4 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	v3 = v2
 L2:
 	i0 = k32(10089824) + uint32(41436)
 	i1 = v1 + uint32(12)
-	i0 = fn4370(m, i0, i1)
+	i0 = fn4371(m, i0, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L11
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L10
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -9152,24 +14151,24 @@ L11:
 	if v2 == uint32(10059656) {
 		goto L12
 	}
-	i0 = fn1299(m, v3, v2, uint32(1))
+	i0 = fn1300(m, v3, v2, uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L10
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L10
 L12:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
 	v2 = i1
-	i0 = fn2018(m, v3, v2, uint32(1))
+	i0 = fn2019(m, v3, v2, uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L13
 	}
-	fn3624(m)
+	fn3625(m)
 L13:
-	i0 = fn8038(m, v2)
+	i0 = fn8039(m, v2)
 L10:
-	fn4377(m, uint32(8584000), uint32(0))
+	fn4378(m, uint32(8584000), uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v2 = i0
 	if v2 == 0 {
@@ -9186,7 +14185,7 @@ L10:
 	if v4 != 0 {
 		goto L14
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L14:
 	if v3 == 0 {
 		goto L15
@@ -9202,7 +14201,7 @@ L14:
 	if v2 != 0 {
 		goto L15
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L15:
 	v2 = uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
@@ -9214,14 +14213,14 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4256(m *Module, v0 uint32) {
-	fn4244(m, v0, uint32(1))
+func fn4257(m *Module, v0 uint32) {
+	fn4245(m, v0, uint32(1))
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4257(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn4258(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9239,16 +14238,16 @@ func fn4257(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	m.g0 = v3
 	i0 = k32(10089824) + uint32(41436)
 	i1 = v3 + uint32(12)
-	i0 = fn4370(m, i0, i1)
+	i0 = fn4371(m, i0, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v4 = i0
-	fn2012(m, v1)
+	fn2013(m, v1)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8059(m, uint32(8581064), uint32(16), uint32(1), i3)
-	fn2012(m, v4)
+	i0 = fn8060(m, uint32(8581064), uint32(16), uint32(1), i3)
+	fn2013(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -9260,7 +14259,7 @@ func fn4257(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -9268,9 +14267,9 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2012(m, v1)
+	fn2013(m, v1)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8059(m, uint32(8581064), uint32(16), uint32(1), i3)
+	i0 = fn8060(m, uint32(8581064), uint32(16), uint32(1), i3)
 	goto L1
 L3:
 	if v4 != uint32(10059656) {
@@ -9287,10 +14286,10 @@ L3:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 	goto L1
 L4:
-	fn4259(m, v4, v3, v1, v2)
+	fn4260(m, v4, v3, v1, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -9304,7 +14303,7 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -9313,18 +14312,18 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4258(m *Module, v0 uint32) {
+func fn4259(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	fn4244(m, i0, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	fn4245(m, i0, v0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4259(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn4260(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -9359,12 +14358,12 @@ func fn4259(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	if i0 != uint32(10242588) {
 		goto L1
 	}
-	i0 = fn1078(m, v2)
+	i0 = fn1079(m, v2)
 	v5 = i0
 	if v5 != 0 {
 		goto L2
 	}
-	i0 = fn1079(m, v2, v3)
+	i0 = fn1080(m, v2, v3)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -9378,21 +14377,21 @@ L2:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2432))
 	v5 = i0
-	i0 = fn3877(m, uint32(8468187))
+	i0 = fn3878(m, uint32(8468187))
 	v3 = i0
 	if v3 == 0 {
 		goto L4
 	}
-	i0 = fn2033(m, v3, uint32(8460387))
+	i0 = fn2034(m, v3, uint32(8460387))
 	v6 = i0
 	if v6 == 0 {
 		goto L6
 	}
-	i0 = fn2049(m, v6)
+	i0 = fn2050(m, v6)
 	if i0 != 0 {
 		goto L5
 	}
@@ -9408,10 +14407,10 @@ L6:
 	if v6 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L4
 L5:
-	i0 = fn852(m, v6, v2)
+	i0 = fn853(m, v6, v2)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v8 = i0
@@ -9424,7 +14423,7 @@ L5:
 	if v8 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v3 = i0
@@ -9437,7 +14436,7 @@ L7:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L8:
 	if v7 == 0 {
 		goto L4
@@ -9453,31 +14452,31 @@ L8:
 	if v3 != 0 {
 		goto L9
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2432)) = v5
 	goto L3
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2432)) = v5
-	fn3624(m)
+	fn3625(m)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v0
-	i1 = fn2198(m, uint32(0))
+	i1 = fn2199(m, uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
 	if v3 != 0 {
 		goto L10
 	}
-	fn3624(m)
+	fn3625(m)
 L10:
 	i0 = v4 + uint32(8)
-	i0 = fn4260(m, i0, v2)
+	i0 = fn4261(m, i0, v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L11
 	}
-	fn3624(m)
-	fn2012(m, v2)
+	fn3625(m)
+	fn2013(m, v2)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8059(m, uint32(8581064), uint32(16), uint32(1), i3)
+	i0 = fn8060(m, uint32(8581064), uint32(16), uint32(1), i3)
 L11:
 	if v3 == 0 {
 		goto L12
@@ -9493,13 +14492,13 @@ L11:
 	if v2 != 0 {
 		goto L12
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L12:
-	i0 = fn1306(m, v0)
+	i0 = fn1307(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L3
 	}
-	fn3624(m)
+	fn3625(m)
 L3:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -9508,7 +14507,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4260(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4261(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9535,7 +14534,7 @@ func fn4260(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	v3 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
 	v5 = i1
@@ -9544,7 +14543,7 @@ func fn4260(m *Module, v0 uint32, v1 uint32) uint32 {
 	if int32(v5) > int32(k32(4294967295)) {
 		goto L2
 	}
-	i0 = fn3352(m, v4, uint32(8478194))
+	i0 = fn3353(m, v4, uint32(8478194))
 	if i0 != 0 {
 		goto L1
 	}
@@ -9553,20 +14552,20 @@ L2:
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn1591(m, v1)
+	i0 = fn1592(m, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L6
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L5
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2206(m, i0, v3)
+	i0 = fn2207(m, i0, v3)
 	if i0 != k32(4294967295) {
 		goto L7
 	}
-	fn3624(m)
+	fn3625(m)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -9578,7 +14577,7 @@ L6:
 	if v4 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L5
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -9592,7 +14591,7 @@ L7:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
@@ -9600,22 +14599,22 @@ L8:
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn1081(m, v1)
+	i0 = fn1082(m, v1)
 	v3 = i0
 	if v3 == 0 {
 		goto L11
 	}
-	i0 = fn1591(m, v3)
+	i0 = fn1592(m, v3)
 	v4 = i0
 	if v4 != 0 {
 		goto L13
 	}
-	fn3624(m)
+	fn3625(m)
 	v4 = uint32(0)
 	goto L12
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2204(m, i0, v4)
+	i0 = fn2205(m, i0, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -9628,7 +14627,7 @@ L13:
 	if v6 != 0 {
 		goto L14
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L14:
 	v4 = uint32(0)
 	i0 = v5 + uint32(1)
@@ -9641,10 +14640,10 @@ L14:
 		goto L15
 	}
 L16:
-	fn3624(m)
+	fn3625(m)
 	goto L12
 L15:
-	i0 = fn4261(m, v0, v3, uint32(8860368))
+	i0 = fn4262(m, v0, v3, uint32(8860368))
 	v4 = i0
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -9664,17 +14663,17 @@ L11:
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn1084(m, v1)
+	i0 = fn1085(m, v1)
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
 	v4 = uint32(0)
-	i0 = fn4262(m, v0, v3)
+	i0 = fn4263(m, v0, v3)
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn4261(m, v0, v3, uint32(8860448))
+	i0 = fn4262(m, v0, v3, uint32(8860448))
 	v4 = i0
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -9689,7 +14688,7 @@ L17:
 		goto L9
 	}
 L10:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	if int32(v4) < int32(uint32(0)) {
 		goto L4
@@ -9703,18 +14702,18 @@ L5:
 	if i0 != 0 {
 		goto L18
 	}
-	i0 = fn1300(m, uint32(8580469), v4)
+	i0 = fn1301(m, uint32(8580469), v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = fn1300(m, i0, v4)
+	i0 = fn1301(m, i0, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
 	v3 = uint32(0)
-	i0 = fn1300(m, uint32(8581979), v4)
+	i0 = fn1301(m, uint32(8581979), v4)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L4
 	}
@@ -9730,10 +14729,10 @@ L18:
 L19:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012916))
-	i0 = fn8038(m, i0)
+	i0 = fn8039(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v6 = i0
-	i0 = fn1078(m, v1)
+	i0 = fn1079(m, v1)
 	v3 = i0
 	if v3 == 0 {
 		goto L23
@@ -9741,7 +14740,7 @@ L19:
 	if v3 == uint32(10059656) {
 		goto L23
 	}
-	i0 = fn4496(m, v3, uint32(8582783), v6)
+	i0 = fn4497(m, v3, uint32(8582783), v6)
 	v5 = i0
 	goto L22
 L23:
@@ -9760,7 +14759,7 @@ L22:
 	if v6 != 0 {
 		goto L24
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L24:
 	if int32(v5) < int32(uint32(0)) {
 		goto L20
@@ -9772,7 +14771,7 @@ L21:
 	v6 = i0
 	i1 = k32(10089824) + uint32(39204)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	v3 = i0
 	if int32(v3) > int32(uint32(0)) {
 		goto L29
@@ -9780,7 +14779,7 @@ L21:
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L28
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L28
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
@@ -9796,10 +14795,10 @@ L29:
 	if v5 != 0 {
 		goto L30
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L30:
 	i1 = k32(10089824) + uint32(33052)
-	i0 = fn2034(m, v1, i1)
+	i0 = fn2035(m, v1, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L20
@@ -9818,7 +14817,7 @@ L30:
 	if v3 != 0 {
 		goto L32
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L32:
 	i0 = k32(10089824) + uint32(20564)
 	v3 = i0
@@ -9832,7 +14831,7 @@ L32:
 L31:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn2696(m, uint32(8581857), v2)
+	i0 = fn2697(m, uint32(8581857), v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v8 = i0
@@ -9845,12 +14844,12 @@ L31:
 	if v8 != 0 {
 		goto L33
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L33:
 	if v5 == 0 {
 		goto L20
 	}
-	i0 = fn1299(m, v5, v7, uint32(1))
+	i0 = fn1300(m, v5, v7, uint32(1))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v3 = i0
@@ -9866,17 +14865,17 @@ L33:
 	if v3 != 0 {
 		goto L28
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L28:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	i0 = fn3617(m, v1, i1)
+	i0 = fn3618(m, v1, i1)
 	if i0 != 0 {
 		goto L20
 	}
 	i1 = k32(10089824) + uint32(24452)
-	i0 = fn2034(m, v6, i1)
+	i0 = fn2035(m, v6, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L34
@@ -9898,10 +14897,10 @@ L28:
 	if v5 != 0 {
 		goto L34
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L34:
-	fn3624(m)
-	i0 = fn1300(m, uint32(8553007), v0)
+	fn3625(m)
+	i0 = fn1301(m, uint32(8553007), v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L20
 	}
@@ -9916,20 +14915,20 @@ L27:
 	if v0 != 0 {
 		goto L20
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L20
 L26:
 	i1 = k32(10089824) + uint32(29292)
-	i0 = fn2790(m, v3, i1)
+	i0 = fn2791(m, v3, i1)
 	if i0 != 0 {
 		goto L35
 	}
 	i1 = k32(10089824) + uint32(24292)
-	i0 = fn2790(m, v3, i1)
+	i0 = fn2791(m, v3, i1)
 	if i0 != 0 {
 		goto L35
 	}
-	i0 = fn1299(m, v3, v0, uint32(1))
+	i0 = fn1300(m, v3, v0, uint32(1))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v7 = i0
@@ -9942,12 +14941,12 @@ L26:
 	if v7 != 0 {
 		goto L36
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L36:
 	if int32(v5) < int32(uint32(0)) {
 		goto L20
 	}
-	i0 = fn1300(m, uint32(8554718), v0)
+	i0 = fn1301(m, uint32(8554718), v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L25
 	}
@@ -9964,9 +14963,9 @@ L35:
 	if v5 != 0 {
 		goto L25
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L25:
-	i0 = fn2364(m, v6)
+	i0 = fn2365(m, v6)
 	v3 = i0
 	if v3 == 0 {
 		goto L39
@@ -9988,16 +14987,16 @@ L25:
 	if v5 != 0 {
 		goto L39
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L39:
-	fn3624(m)
-	i0 = fn1300(m, uint32(8542271), v0)
+	fn3625(m)
+	i0 = fn1301(m, uint32(8542271), v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L20
 	}
 	goto L37
 L38:
-	i0 = fn1299(m, v3, v0, uint32(1))
+	i0 = fn1300(m, v3, v0, uint32(1))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -10010,7 +15009,7 @@ L38:
 	if v6 != 0 {
 		goto L40
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L40:
 	if int32(v5) < int32(uint32(0)) {
 		goto L20
@@ -10019,13 +15018,13 @@ L37:
 	if v1 == uint32(10059656) {
 		goto L41
 	}
-	i0 = fn2019(m, v1)
+	i0 = fn2020(m, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L42
 	}
-	fn3624(m)
-	i0 = fn1300(m, uint32(8542592), v0)
+	fn3625(m)
+	i0 = fn1301(m, uint32(8542592), v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L20
 	}
@@ -10037,12 +15036,12 @@ L42:
 	if i0 == 0 {
 		goto L44
 	}
-	i0 = fn2741(m, v3)
+	i0 = fn2742(m, v3)
 	if i0 == 0 {
 		goto L43
 	}
 L44:
-	i0 = fn1300(m, uint32(8580443), v0)
+	i0 = fn1301(m, uint32(8580443), v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L43
 	}
@@ -10057,10 +15056,10 @@ L44:
 	if v0 != 0 {
 		goto L20
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L20
 L43:
-	i0 = fn1299(m, v3, v0, uint32(1))
+	i0 = fn1300(m, v3, v0, uint32(1))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -10073,14 +15072,14 @@ L43:
 	if v5 != 0 {
 		goto L45
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L45:
 	if int32(v0) < int32(uint32(0)) {
 		goto L20
 	}
 L41:
 	v3 = uint32(0)
-	i0 = fn1300(m, uint32(8584000), v4)
+	i0 = fn1301(m, uint32(8584000), v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L20
 	}
@@ -10095,7 +15094,7 @@ L41:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L3
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -10109,11 +15108,11 @@ L20:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	v3 = k32(4294967295)
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -10126,7 +15125,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4261(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4262(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10141,7 +15140,7 @@ func fn4261(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	_ = i1
 	b := m.base
 	v3 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
 	v5 = i1
@@ -10152,14 +15151,14 @@ func fn4261(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if int32(v5) > int32(k32(4294967295)) {
 		goto L2
 	}
-	i0 = fn3352(m, v4, uint32(8511412))
+	i0 = fn3353(m, v4, uint32(8511412))
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = fn4260(m, v0, v1)
+	i0 = fn4261(m, v0, v1)
 	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
 	i1 = i1 + uint32(1)
@@ -10167,15 +15166,15 @@ L2:
 	if int32(v0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn1300(m, uint32(8584000), v6)
+	i0 = fn1301(m, uint32(8584000), v6)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn1300(m, v2, v6)
+	i0 = fn1301(m, v2, v6)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn1300(m, uint32(8584000), v6)
+	i0 = fn1301(m, uint32(8584000), v6)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v3 = i0
 L1:
@@ -10184,7 +15183,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4262(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4263(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -10192,16 +15191,16 @@ func fn4262(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn1591(m, v1)
+	i0 = fn1592(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 	return uint32(1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2204(m, i0, v1)
+	i0 = fn2205(m, i0, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -10214,7 +15213,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	v1 = uint32(1)
 	i0 = v0 + uint32(1)
@@ -10227,7 +15226,7 @@ L2:
 		goto L4
 	}
 L5:
-	fn3624(m)
+	fn3625(m)
 	return uint32(1)
 L4:
 	v1 = uint32(0)
@@ -10237,32 +15236,32 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4263(m *Module, v0 uint32) {
-	fn4257(m, v0, v0, uint32(0))
+func fn4264(m *Module, v0 uint32) {
+	fn4258(m, v0, v0, uint32(0))
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4264(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4265(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn4132(m)
+	i0 = fn4133(m)
 	v5 = i0
 	if v5 != 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
-	i0 = fn455(m, v0, v1, v2, v3, v5)
+	i0 = fn456(m, v0, v1, v2, v3, v5)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	fn4133(m, v5)
+	fn4134(m, v5)
 	return uint32(0)
 L2:
 	if v3 == 0 {
@@ -10279,39 +15278,39 @@ L2:
 		goto L5
 	}
 	v0 = uint32(0)
-	i0 = fn3440(m, v2, v1, v3, v4, v5)
+	i0 = fn3441(m, v2, v1, v3, v4, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
 L5:
-	i0 = fn3169(m, v2)
+	i0 = fn3170(m, v2)
 	v3 = i0
-	fn4133(m, v5)
+	fn4134(m, v5)
 	return v3
 L4:
-	i0 = fn3433(m, v2, v1, v3, v4, v5)
+	i0 = fn3434(m, v2, v1, v3, v4, v5)
 	v0 = i0
 L3:
-	fn4133(m, v5)
+	fn4134(m, v5)
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4265(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4266(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2731(m, v1)
+	i0 = fn2732(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
-	i0 = fn4264(m, v0, v1, v2, v3, v4)
+	i0 = fn4265(m, v0, v1, v2, v3, v4)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -10324,14 +15323,14 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	return v4
 }
 
 //go:norace
 //go:nocheckptr
-func fn4266(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4267(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -10365,7 +15364,7 @@ func fn4266(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	i1 = i1 | uint32(2048)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i1 = v5 + uint32(60)
-	i0 = fn2738(m, v0, i1)
+	i0 = fn2739(m, v0, i1)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -10389,7 +15388,7 @@ L5:
 	if v7 == uint32(10014932) {
 		goto L7
 	}
-	i0 = fn2348(m, v7, uint32(10014932))
+	i0 = fn2349(m, v7, uint32(10014932))
 	if i0 == 0 {
 		goto L6
 	}
@@ -10399,7 +15398,7 @@ L7:
 	if v3 != 0 {
 		goto L8
 	}
-	v6 = uint32(10378785)
+	v6 = uint32(10378801)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+60)) = v3
 	goto L3
 L8:
@@ -10410,16 +15409,16 @@ L8:
 L6:
 	v6 = uint32(0)
 	i1 = v5 + uint32(16)
-	i0 = fn525(m, v0, i1, uint32(0))
+	i0 = fn526(m, v0, i1, uint32(0))
 	if i0 != 0 {
 		goto L2
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	i1 = fn740(m, i1, i2)
+	i1 = fn741(m, i1, i2)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	i0 = v5 + uint32(16)
-	fn524(m, i0)
+	fn525(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
 	if v0 == 0 {
@@ -10431,13 +15430,13 @@ L6:
 	i0 = v0 + uint32(16)
 	v6 = i0
 L3:
-	i0 = fn8105(m, v6)
+	i0 = fn8106(m, v6)
 	if i0 == v3 {
 		goto L1
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	fn3604(m, i0, uint32(8418704))
+	fn3605(m, i0, uint32(8418704))
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
 	if v0 == 0 {
@@ -10456,13 +15455,13 @@ L3:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, v5)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8404196), v5)
+	i0 = fn3604(m, i0, uint32(8404196), v5)
 L1:
 	i0 = v5 + uint32(64)
 	m.g0 = i0
@@ -10471,7 +15470,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4267(m *Module, v0 uint32, v1 uint64, v2 uint64) uint32 {
+func fn4268(m *Module, v0 uint32, v1 uint64, v2 uint64) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint64
@@ -10513,7 +15512,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4268(m *Module, v0 uint32) float64 {
+func fn4269(m *Module, v0 uint32) float64 {
 	var d0 float64
 	_ = d0
 	var d1 float64
@@ -10534,7 +15533,7 @@ func fn4268(m *Module, v0 uint32) float64 {
 
 //go:norace
 //go:nocheckptr
-func fn4269(m *Module, v0 uint64, v1 uint64) uint64 {
+func fn4270(m *Module, v0 uint64, v1 uint64) uint64 {
 	var v2 uint64
 	_ = v2
 	var l0 uint64
@@ -10566,7 +15565,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4270(m *Module, v0 uint64, v1 uint32) uint64 {
+func fn4271(m *Module, v0 uint64, v1 uint32) uint64 {
 	var v2 uint64
 	_ = v2
 	var v3 uint64
@@ -10682,7 +15681,7 @@ L11:
 
 //go:norace
 //go:nocheckptr
-func fn4271(m *Module, v0 uint32) uint64 {
+func fn4272(m *Module, v0 uint32) uint64 {
 	var v1 uint64
 	_ = v1
 	var i0 uint32
@@ -10690,38 +15689,38 @@ func fn4271(m *Module, v0 uint32) uint64 {
 	var l0 uint64
 	_ = l0
 	b := m.base
-	l0 = fn1595(m, v0)
+	l0 = fn1596(m, v0)
 	v1 = l0
 	if v1 != k64(18446744073709551615) {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8408167))
+	fn3605(m, i0, uint32(8408167))
 L1:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn4272(m *Module, v0 uint64) uint32 {
+func fn4273(m *Module, v0 uint64) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1593(m, v0)
+	i0 = fn1594(m, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4273(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4274(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10756,12 +15755,12 @@ func fn4273(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v4 == uint32(10045280) {
 		goto L4
 	}
-	i0 = fn2348(m, v4, uint32(10045280))
+	i0 = fn2349(m, v4, uint32(10045280))
 	if i0 == 0 {
 		goto L3
 	}
 L4:
-	d1 = fn1320(m, v0)
+	d1 = fn1321(m, v0)
 	*(*float64)(unsafe.Add(b, uint64(v3)+8)) = d1
 	d0 = *(*float64)(unsafe.Add(b, uint64(v3)+8))
 	v5 = d0
@@ -10769,7 +15768,7 @@ L4:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8559769))
+	fn3605(m, i0, uint32(8559769))
 	v0 = k32(4294967295)
 	goto L1
 L5:
@@ -10788,7 +15787,7 @@ L5:
 		goto L7
 	}
 L10:
-	d1 = fn8012(m, v5)
+	d1 = fn8013(m, v5)
 	v6 = d1
 	d0 = v5 - v6
 	d0 = math.Float64frombits(math.Float64bits(d0) &^ (1 << 63))
@@ -10796,7 +15795,7 @@ L10:
 		goto L11
 	}
 	d0 = float64(v5 * math.Float64frombits(0x3fe0000000000000))
-	d0 = fn8012(m, d0)
+	d0 = fn8013(m, d0)
 	v5 = d0
 	d0 = v5 + v5
 	v6 = d0
@@ -10825,7 +15824,7 @@ L6:
 	*(*float64)(unsafe.Add(b, uint64(v3)+8)) = d1
 	d0 = *(*float64)(unsafe.Add(b, uint64(v3)+8))
 	i1 = v3 + uint32(16)
-	d0 = fn8007(m, d0, i1)
+	d0 = fn8008(m, d0, i1)
 	d0 = *(*float64)(unsafe.Add(b, uint64(v3)+16))
 	v5 = d0
 	if !(v5 >= math.Float64frombits(0xc3e0000000000000)) {
@@ -10836,7 +15835,7 @@ L6:
 	}
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8408167))
+	fn3605(m, i0, uint32(8408167))
 	v0 = k32(4294967295)
 	goto L1
 L12:
@@ -10844,26 +15843,26 @@ L12:
 	*(*uint64)(unsafe.Add(b, v1)) = l1
 	goto L2
 L3:
-	l0 = fn1595(m, v0)
+	l0 = fn1596(m, v0)
 	v7 = l0
 	if v7 != k64(18446744073709551615) {
 		goto L14
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L15
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L15
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8408167))
+	fn3605(m, i0, uint32(8408167))
 L15:
 	*(*uint64)(unsafe.Add(b, v1)) = k64(18446744073709551615)
 	v0 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -10880,16 +15879,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4274(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4275(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn4275(m, v0, v1, v2, uint32(1000000000), v3)
+	i0 = fn4276(m, v0, v1, v2, uint32(1000000000), v3)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4275(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4276(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -10928,24 +15927,24 @@ func fn4275(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	if v6 == uint32(10045280) {
 		goto L4
 	}
-	i0 = fn2348(m, v6, uint32(10045280))
+	i0 = fn2349(m, v6, uint32(10045280))
 	if i0 == 0 {
 		goto L3
 	}
 L4:
-	d0 = fn1320(m, v0)
+	d0 = fn1321(m, v0)
 	v7 = d0
 	if v7 == v7 {
 		goto L5
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8559769))
+	fn3605(m, i0, uint32(8559769))
 	v0 = k32(4294967295)
 	goto L1
 L5:
 	i2 = v5 + uint32(16)
-	d1 = fn8007(m, v7, i2)
+	d1 = fn8008(m, v7, i2)
 	*(*float64)(unsafe.Add(b, uint64(v5)+8)) = d1
 	d1 = *(*float64)(unsafe.Add(b, uint64(v5)+8))
 	d2 = float64(v3)
@@ -10967,7 +15966,7 @@ L5:
 		goto L7
 	}
 L10:
-	d1 = fn8012(m, v8)
+	d1 = fn8013(m, v8)
 	v9 = d1
 	d0 = v8 - v9
 	d0 = math.Float64frombits(math.Float64bits(d0) &^ (1 << 63))
@@ -10975,7 +15974,7 @@ L10:
 		goto L11
 	}
 	d0 = float64(v8 * math.Float64frombits(0x3fe0000000000000))
-	d0 = fn8012(m, d0)
+	d0 = fn8013(m, d0)
 	v8 = d0
 	d0 = v8 + v8
 	v9 = d0
@@ -11038,7 +16037,7 @@ L12:
 	}
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8408167))
+	fn3605(m, i0, uint32(8408167))
 	v0 = k32(4294967295)
 	goto L1
 L15:
@@ -11049,27 +16048,27 @@ L15:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	goto L2
 L3:
-	l0 = fn1595(m, v0)
+	l0 = fn1596(m, v0)
 	v10 = l0
 	if v10 != k64(18446744073709551615) {
 		goto L17
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L18
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L18
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8408167))
+	fn3605(m, i0, uint32(8408167))
 L18:
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
 	*(*uint64)(unsafe.Add(b, v1)) = k64(18446744073709551615)
 	v0 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -11087,16 +16086,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4276(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4277(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn4275(m, v0, v1, v2, uint32(1000000), v3)
+	i0 = fn4276(m, v0, v1, v2, uint32(1000000), v3)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4277(m *Module, v0 uint32) uint64 {
+func fn4278(m *Module, v0 uint32) uint64 {
 	var l0 uint64
 	_ = l0
 	l0 = uint64(int64(int32(v0)))
@@ -11106,7 +16105,7 @@ func fn4277(m *Module, v0 uint32) uint64 {
 
 //go:norace
 //go:nocheckptr
-func fn4278(m *Module, v0 uint64) uint64 {
+func fn4279(m *Module, v0 uint64) uint64 {
 	var l0 uint64
 	_ = l0
 	var l1 uint64
@@ -11125,7 +16124,7 @@ func fn4278(m *Module, v0 uint64) uint64 {
 
 //go:norace
 //go:nocheckptr
-func fn4279(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4280(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint64
 	_ = v2
 	var v3 uint64
@@ -11188,7 +16187,7 @@ L3:
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8408210))
+	fn3605(m, i0, uint32(8408210))
 	v1 = k32(4294967295)
 L1:
 	return v1
@@ -11196,16 +16195,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4280(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4281(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn4281(m, v0, v1, v2, uint32(1000000000))
+	i0 = fn4282(m, v0, v1, v2, uint32(1000000000))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4281(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4282(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 float64
@@ -11230,40 +16229,40 @@ func fn4281(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v4 == uint32(10045280) {
 		goto L2
 	}
-	i0 = fn2348(m, v4, uint32(10045280))
+	i0 = fn2349(m, v4, uint32(10045280))
 	if i0 == 0 {
 		goto L1
 	}
 L2:
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v5 = d0
 	if v5 == v5 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8559769))
+	fn3605(m, i0, uint32(8559769))
 	return k32(4294967295)
 L3:
-	i0 = fn4282(m, v0, v5, v2, v3)
+	i0 = fn4283(m, v0, v5, v2, v3)
 	return i0
 L1:
-	l0 = fn1595(m, v1)
+	l0 = fn1596(m, v1)
 	v6 = l0
 	if v6 != k64(18446744073709551615) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
 	v1 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8408210))
+	fn3605(m, i0, uint32(8408210))
 	return k32(4294967295)
 L5:
 	l0 = uint64(v3)
@@ -11282,7 +16281,7 @@ L5:
 	}
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8408210))
+	fn3605(m, i0, uint32(8408210))
 	return k32(4294967295)
 L6:
 	l1 = v6 * v7
@@ -11294,7 +16293,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn4282(m *Module, v0 uint32, v1 float64, v2 uint32, v3 uint32) uint32 {
+func fn4283(m *Module, v0 uint32, v1 float64, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 float64
@@ -11336,7 +16335,7 @@ func fn4282(m *Module, v0 uint32, v1 float64, v2 uint32, v3 uint32) uint32 {
 		goto L2
 	}
 L5:
-	d1 = fn8012(m, v1)
+	d1 = fn8013(m, v1)
 	v5 = d1
 	d0 = v1 - v5
 	d0 = math.Float64frombits(math.Float64bits(d0) &^ (1 << 63))
@@ -11344,7 +16343,7 @@ L5:
 		goto L6
 	}
 	d0 = float64(v1 * math.Float64frombits(0x3fe0000000000000))
-	d0 = fn8012(m, d0)
+	d0 = fn8013(m, d0)
 	v1 = d0
 	d0 = v1 + v1
 	v5 = d0
@@ -11381,7 +16380,7 @@ L1:
 	}
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8408167))
+	fn3605(m, i0, uint32(8408167))
 	v3 = k32(4294967295)
 	v6 = uint64(0)
 	goto L7
@@ -11399,7 +16398,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn4283(m *Module, v0 uint64) float64 {
+func fn4284(m *Module, v0 uint64) float64 {
 	var v1 uint32
 	_ = v1
 	var v2 uint64
@@ -11441,20 +16440,20 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4284(m *Module, v0 uint64) uint32 {
+func fn4285(m *Module, v0 uint64) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1593(m, v0)
+	i0 = fn1594(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4285(m *Module, v0 uint64, v1 uint32) uint64 {
+func fn4286(m *Module, v0 uint64, v1 uint32) uint64 {
 	var v2 uint64
 	_ = v2
 	var v3 uint64
@@ -11579,7 +16578,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4286(m *Module, v0 uint64, v1 uint32, v2 uint32, v3 uint32) {
+func fn4287(m *Module, v0 uint64, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint64
 	_ = v4
 	var v5 uint64
@@ -11724,7 +16723,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4287(m *Module, v0 uint64, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4288(m *Module, v0 uint64, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -11739,7 +16738,7 @@ func fn4287(m *Module, v0 uint64, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	i1 = v4 + uint32(8)
-	fn4286(m, v0, i1, v2, v3)
+	fn4287(m, v0, i1, v2, v3)
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+8))
 	*(*uint64)(unsafe.Add(b, v1)) = l1
 	i0 = v4 + uint32(16)
@@ -11749,7 +16748,7 @@ func fn4287(m *Module, v0 uint64, v1 uint32, v2 uint32, v3 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4288(m *Module, v0 uint64, v1 uint32) {
+func fn4289(m *Module, v0 uint64, v1 uint32) {
 	var v2 uint64
 	_ = v2
 	var v3 uint64
@@ -11776,7 +16775,7 @@ func fn4288(m *Module, v0 uint64, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn4289(m *Module, v0 uint64, v1 uint32) uint32 {
+func fn4290(m *Module, v0 uint64, v1 uint32) uint32 {
 	var v2 uint64
 	_ = v2
 	var v3 uint64
@@ -11803,7 +16802,7 @@ func fn4289(m *Module, v0 uint64, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4290(m *Module, v0 uint32) uint32 {
+func fn4291(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint64
@@ -11829,12 +16828,12 @@ func fn4290(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn7831(m, uint32(9994000), v1)
+	i0 = fn7832(m, uint32(9994000), v1)
 	if i0 == 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	goto L2
 L3:
 	v2 = uint64(9223372036854775807)
@@ -11883,7 +16882,7 @@ L5:
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8408210))
+	fn3605(m, i0, uint32(8408210))
 L2:
 	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
 	v0 = k32(4294967295)
@@ -11895,7 +16894,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4291(m *Module, v0 uint32) uint32 {
+func fn4292(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint64
@@ -11919,7 +16918,7 @@ func fn4291(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn7831(m, uint32(9994000), v1)
+	i0 = fn7832(m, uint32(9994000), v1)
 	if i0 != 0 {
 		goto L2
 	}
@@ -11973,7 +16972,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4292(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4293(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint64
@@ -12008,12 +17007,12 @@ func fn4292(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i1 = v2 + uint32(16)
-	i0 = fn7831(m, uint32(9994000), i1)
+	i0 = fn7832(m, uint32(9994000), i1)
 	if i0 == 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	goto L2
 L3:
 	v3 = uint64(9223372036854775807)
@@ -12065,7 +17064,7 @@ L5:
 	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = uint64(4294967296)
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8568795)
 	v8 = math.Float64frombits(0x3e112e0be826d695)
-	i0 = fn7830(m, uint32(9994000), v2)
+	i0 = fn7831(m, uint32(9994000), v2)
 	if i0 != 0 {
 		goto L8
 	}
@@ -12081,7 +17080,7 @@ L8:
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8408210))
+	fn3605(m, i0, uint32(8408210))
 L2:
 	v0 = k32(4294967295)
 L1:
@@ -12092,7 +17091,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4293(m *Module, v0 uint32) uint32 {
+func fn4294(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint64
@@ -12118,12 +17117,12 @@ func fn4293(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn7831(m, uint32(9993996), v1)
+	i0 = fn7832(m, uint32(9993996), v1)
 	if i0 == 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	goto L2
 L3:
 	v2 = uint64(9223372036854775807)
@@ -12172,7 +17171,7 @@ L5:
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8408210))
+	fn3605(m, i0, uint32(8408210))
 L2:
 	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
 	v0 = k32(4294967295)
@@ -12184,7 +17183,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4294(m *Module, v0 uint32) uint32 {
+func fn4295(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint64
@@ -12208,7 +17207,7 @@ func fn4294(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn7831(m, uint32(9993996), v1)
+	i0 = fn7832(m, uint32(9993996), v1)
 	if i0 != 0 {
 		goto L2
 	}
@@ -12262,7 +17261,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4295(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4296(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint64
@@ -12295,12 +17294,12 @@ func fn4295(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i1 = v2 + uint32(16)
-	i0 = fn7831(m, uint32(9993996), i1)
+	i0 = fn7832(m, uint32(9993996), i1)
 	if i0 == 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	goto L2
 L3:
 	v3 = uint64(9223372036854775807)
@@ -12351,7 +17350,7 @@ L6:
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8568825)
 	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = uint64(1)
-	i0 = fn7830(m, uint32(9993996), v2)
+	i0 = fn7831(m, uint32(9993996), v2)
 	if i0 != 0 {
 		goto L4
 	}
@@ -12365,11 +17364,11 @@ L6:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8408210))
+	fn3605(m, i0, uint32(8408210))
 	goto L2
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 L2:
 	v0 = k32(4294967295)
 L1:
@@ -12380,16 +17379,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4296(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4297(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn4295(m, v0, v1)
+	i0 = fn4296(m, v0, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4297(m *Module, v0 uint32) uint32 {
+func fn4298(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint64
@@ -12415,12 +17414,12 @@ func fn4297(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn7831(m, uint32(9993996), v1)
+	i0 = fn7832(m, uint32(9993996), v1)
 	if i0 == 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	goto L2
 L3:
 	v2 = uint64(9223372036854775807)
@@ -12469,7 +17468,7 @@ L5:
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8408210))
+	fn3605(m, i0, uint32(8408210))
 L2:
 	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
 	v0 = k32(4294967295)
@@ -12481,7 +17480,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4298(m *Module, v0 uint32) uint32 {
+func fn4299(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint64
@@ -12505,7 +17504,7 @@ func fn4298(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn7831(m, uint32(9993996), v1)
+	i0 = fn7832(m, uint32(9993996), v1)
 	if i0 != 0 {
 		goto L2
 	}
@@ -12559,43 +17558,6 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4299(m *Module, v0 uint64, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i0 = v2 + uint32(8)
-	i0 = fn8134(m, i0, v1)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
-	if i0 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
-	v3 = k32(4294967295)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
 func fn4300(m *Module, v0 uint64, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
@@ -12608,21 +17570,22 @@ func fn4300(m *Module, v0 uint64, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v0
 	v3 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v0
 	i0 = v2 + uint32(8)
-	i0 = fn8133(m, i0, v1)
+	i0 = fn8135(m, i0, v1)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 != 0 {
 		goto L2
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	v3 = k32(4294967295)
 L1:
 	i0 = v2 + uint32(16)
@@ -12632,7 +17595,43 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4301(m *Module, v0 uint64) uint64 {
+func fn4301(m *Module, v0 uint64, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v0
+	v3 = uint32(0)
+	i0 = v2 + uint32(8)
+	i0 = fn8134(m, i0, v1)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
+	if i0 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
+	i0 = fn3638(m, i0)
+	v3 = k32(4294967295)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4302(m *Module, v0 uint64) uint64 {
 	var v1 uint32
 	_ = v1
 	var v2 uint64
@@ -12656,7 +17655,7 @@ func fn4301(m *Module, v0 uint64) uint64 {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn7831(m, uint32(9993996), v1)
+	i0 = fn7832(m, uint32(9993996), v1)
 	if i0 != 0 {
 		goto L2
 	}
@@ -12728,7 +17727,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn4302(m *Module, v0 uint64) uint64 {
+func fn4303(m *Module, v0 uint64) uint64 {
 	var v1 uint32
 	_ = v1
 	var v2 uint64
@@ -12752,7 +17751,7 @@ func fn4302(m *Module, v0 uint64) uint64 {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn7831(m, uint32(9993996), v1)
+	i0 = fn7832(m, uint32(9993996), v1)
 	if i0 != 0 {
 		goto L2
 	}
@@ -12803,7 +17802,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4303(m *Module, v0 uint32, v1 uint64) uint32 {
+func fn4304(m *Module, v0 uint32, v1 uint64) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint64
@@ -12941,12 +17940,12 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn4304(m *Module, v0 uint32) {
+func fn4305(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5592))
-	fn2107(m, i0)
+	fn2108(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+5604)) = uint32(0)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+5592)) = uint64(0)
 	return
@@ -12954,16 +17953,16 @@ func fn4304(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn4305(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4306(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn4306(m, v0, v1, uint32(1))
+	i0 = fn4307(m, v0, v1, uint32(1))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4306(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4307(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12997,7 +17996,7 @@ func fn4306(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8507661), uint32(0))
+	i0 = fn3604(m, i0, uint32(8507661), uint32(0))
 	goto L1
 L2:
 	if v1 != 0 {
@@ -13006,7 +18005,7 @@ L2:
 	v4 = uint32(0)
 	goto L1
 L3:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512724)))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512740)))
 	if i0 != 0 {
 		goto L5
 	}
@@ -13022,11 +18021,11 @@ L6:
 	if v2 == 0 {
 		goto L8
 	}
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v7 = i0
 	i0 = fn45(m, v5, v4)
 	v8 = i0
-	fn3762(m, v7)
+	fn3763(m, v7)
 	goto L7
 L8:
 	i0 = fn45(m, v5, v4)
@@ -13035,7 +18034,7 @@ L7:
 	if int32(v8) > int32(k32(4294967295)) {
 		goto L11
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v4 = i0
 	if v4 == uint32(27) {
 		goto L13
@@ -13051,7 +18050,7 @@ L13:
 	if v2 == 0 {
 		goto L10
 	}
-	i0 = fn6307(m)
+	i0 = fn6308(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -13062,7 +18061,7 @@ L12:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	goto L1
 L11:
 	i0 = v6 - v4
@@ -13076,7 +18075,7 @@ L10:
 	}
 	goto L1
 L9:
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512724)) = uint8(k32(1))
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512740)) = uint8(k32(1))
 L5:
 	if v2 == 0 {
 		goto L17
@@ -13085,13 +18084,13 @@ L5:
 	if int32(i0) < int32(uint32(0)) {
 		goto L19
 	}
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+824))
 	i1 = v3 + uint32(16)
-	i0 = fn4600(m, i0, i1)
+	i0 = fn4601(m, i0, i1)
 	v4 = i0
-	fn3762(m, v6)
+	fn3763(m, v6)
 	if v4 != 0 {
 		goto L21
 	}
@@ -13115,12 +18114,12 @@ L20:
 		goto L18
 	}
 L19:
-	i0 = fn4606(m, uint32(8462776), uint32(67108864))
+	i0 = fn4607(m, uint32(8462776), uint32(67108864))
 	v6 = i0
 	if int32(v6) > int32(k32(4294967295)) {
 		goto L22
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v0 = i0
 	i0 = v0 + k32(4294967253)
 	v1 = i0
@@ -13138,17 +18137,17 @@ L22:
 	if int32(i0) < int32(uint32(0)) {
 		goto L23
 	}
-	i0 = fn7844(m, v6)
+	i0 = fn7845(m, v6)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+824))
 	v6 = i0
 	goto L18
 L23:
 	i1 = v3 + uint32(16)
-	i0 = fn4601(m, v6, i1)
+	i0 = fn4602(m, v6, i1)
 	if i0 == 0 {
 		goto L24
 	}
-	i0 = fn7844(m, v6)
+	i0 = fn7845(m, v6)
 	goto L4
 L24:
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+824)) = v6
@@ -13158,7 +18157,7 @@ L24:
 	*(*uint64)(unsafe.Add(b, uint64(uint32(10089824))+840)) = l1
 L18:
 L25:
-	i0 = fn4611(m, v6, v0, v1)
+	i0 = fn4612(m, v6, v0, v1)
 	v4 = i0
 	i0 = v4 + uint32(1)
 	switch i0 {
@@ -13180,18 +18179,18 @@ L26:
 	v4 = uint32(0)
 	goto L1
 L17:
-	i0 = fn4608(m, uint32(8462776), uint32(67108864))
+	i0 = fn4609(m, uint32(8462776), uint32(67108864))
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L4
 	}
 L27:
-	i0 = fn7840(m, v4, v0, v1)
+	i0 = fn7841(m, v4, v0, v1)
 	v6 = i0
 	if int32(v6) > int32(k32(4294967295)) {
 		goto L28
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 == uint32(27) {
 		goto L27
 	}
@@ -13199,7 +18198,7 @@ L28:
 	if int32(v6) > int32(uint32(0)) {
 		goto L29
 	}
-	i0 = fn7844(m, v4)
+	i0 = fn7845(m, v4)
 	goto L4
 L29:
 	i0 = v0 + v6
@@ -13209,13 +18208,13 @@ L29:
 	if int32(v1) > int32(uint32(0)) {
 		goto L27
 	}
-	i0 = fn7844(m, v4)
+	i0 = fn7845(m, v4)
 	v4 = uint32(0)
 	goto L1
 L16:
 	*(*uint32)(unsafe.Add(b, v3)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3603(m, i0, uint32(8462746), v3)
+	i0 = fn3604(m, i0, uint32(8462746), v3)
 	goto L4
 L15:
 	if v0 != uint32(2) {
@@ -13223,7 +18222,7 @@ L15:
 	}
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	fn3604(m, i0, uint32(8504871))
+	fn3605(m, i0, uint32(8504871))
 L4:
 	v4 = k32(4294967295)
 L1:
@@ -13234,22 +18233,22 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4307(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4308(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn4306(m, v0, v1, uint32(1))
+	i0 = fn4307(m, v0, v1, uint32(1))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4308(m *Module, v0 uint32, v1 uint32) {
+func fn4309(m *Module, v0 uint32, v1 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512720)))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512736)))
 	if i0 == 0 {
 		goto L1
 	}
@@ -13258,7 +18257,7 @@ func fn4308(m *Module, v0 uint32, v1 uint32) {
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	return
 L1:
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512720)) = uint8(k32(1))
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512736)) = uint8(k32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	if i0 == 0 {
 		goto L4
@@ -13268,14 +18267,14 @@ L1:
 	if v1 != 0 {
 		goto L3
 	}
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10512680)) = uint64(0)
-	i0 = k32(10512680) + uint32(16)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10512696)) = uint64(0)
+	i0 = k32(10512696) + uint32(16)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = k32(10512680) + uint32(8)
+	i0 = k32(10512696) + uint32(8)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	goto L2
 L4:
-	i0 = fn4306(m, uint32(10512680), uint32(24), uint32(0))
+	i0 = fn4307(m, uint32(10512696), uint32(24), uint32(0))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
@@ -13288,99 +18287,99 @@ L3:
 	i1 = v1 * uint32(459708641)
 	i1 = i1 + k32(3845303128)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+23)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+23)) = uint8(i1)
 	i1 = v1 * uint32(984011701)
 	i1 = i1 + k32(3566711417)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+22)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+22)) = uint8(i1)
 	i1 = v1 * uint32(1014558745)
 	i1 = i1 + uint32(2090033518)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+21)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+21)) = uint8(i1)
 	i1 = v1 * uint32(748126541)
 	i1 = i1 + k32(3522190791)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+20)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+20)) = uint8(i1)
 	i1 = v1 * k32(3689196433)
 	i1 = i1 + k32(3109564500)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+19)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+19)) = uint8(i1)
 	i1 = v1 * k32(2267461669)
 	i1 = i1 + k32(2343900709)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+18)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+18)) = uint8(i1)
 	i1 = v1 * k32(3354999113)
 	i1 = i1 + k32(3870123402)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+17)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+17)) = uint8(i1)
 	i1 = v1 * k32(3905027645)
 	i1 = i1 + uint32(586225427)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+16)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+16)) = uint8(i1)
 	i1 = v1 * uint32(1136269121)
 	i1 = i1 + uint32(1043415696)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+15)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+15)) = uint8(i1)
 	i1 = v1 * uint32(1454385557)
 	i1 = i1 + uint32(1345953809)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+14)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+14)) = uint8(i1)
 	i1 = v1 * uint32(1084380025)
 	i1 = i1 + k32(2165923046)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+13)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+13)) = uint8(i1)
 	i1 = v1 * uint32(1450893357)
 	i1 = i1 + k32(2222380191)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+12)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+12)) = uint8(i1)
 	i1 = v1 * k32(2150370289)
 	i1 = i1 + k32(3989110284)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+11)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+11)) = uint8(i1)
 	i1 = v1 * uint32(2137790469)
 	i1 = i1 + k32(2531105853)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+10)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+10)) = uint8(i1)
 	i1 = v1 * uint32(1744563881)
 	i1 = i1 + uint32(2006221698)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+9)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+9)) = uint8(i1)
 	i1 = v1 * k32(3229587229)
 	i1 = i1 + k32(2832368235)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+8)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+8)) = uint8(i1)
 	i1 = v1 * k32(4103125409)
 	i1 = i1 + uint32(2115878600)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+7)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+7)) = uint8(i1)
 	i1 = v1 * uint32(203977589)
 	i1 = i1 + uint32(548247209)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+6)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+6)) = uint8(i1)
 	i1 = v1 * uint32(257342169)
 	i1 = i1 + uint32(773150046)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+5)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+5)) = uint8(i1)
 	i1 = v1 * uint32(675975949)
 	i1 = i1 + k32(2727824503)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+4)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+4)) = uint8(i1)
 	i1 = v1 * k32(3724496977)
 	i1 = i1 + uint32(159719620)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+3)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+3)) = uint8(i1)
 	i1 = v1 * uint32(1170746341)
 	i1 = i1 + k32(3539360597)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+2)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+2)) = uint8(i1)
 	i1 = v1 * k32(2851891209)
 	i1 = i1 + uint32(505908858)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(10512680))+1)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(10512696))+1)) = uint8(i1)
 	i1 = v1 * uint32(214013)
 	i1 = i1 + uint32(2531011)
 	i1 = i1 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512680)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10512696)) = uint8(i1)
 L2:
 	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
 	i0 = v0 + uint32(8)
@@ -13390,7 +18389,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4309(m *Module) {
+func fn4310(m *Module) {
 	var v0 uint32
 	_ = v0
 	var i0 uint32
@@ -13401,7 +18400,7 @@ func fn4309(m *Module) {
 	if int32(v0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn7844(m, v0)
+	i0 = fn7845(m, v0)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+824)) = k32(4294967295)
 L1:
 	return
@@ -13409,7 +18408,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4310(m *Module, v0 uint32) {
+func fn4311(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13433,7 +18432,7 @@ func fn4310(m *Module, v0 uint32) {
 	v1 = i0
 	v2 = uint32(0)
 L2:
-	i1 = fn3956(m, v0, v2)
+	i1 = fn3957(m, v0, v2)
 	v3 = i1
 	i0 = uint32(8695776) + v3
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
@@ -13472,7 +18471,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4311(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn4312(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -13519,7 +18518,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4312(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn4313(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13543,7 +18542,7 @@ func fn4312(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	m.g0 = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v4 = i0
-	i0 = fn2326(m, v4)
+	i0 = fn2327(m, v4)
 	if i0 == 0 {
 		goto L2
 	}
@@ -13563,19 +18562,19 @@ func fn4312(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 		goto L2
 	}
 	i1 = k32(10089824) + uint32(23032)
-	i0 = fn1700(m, v0, i1)
+	i0 = fn1701(m, v0, i1)
 	if i0 != k32(4294967295) {
 		goto L2
 	}
-	i0 = fn1700(m, v0, v2)
+	i0 = fn1701(m, v0, v2)
 	v4 = i0
 	if v4 > uint32(65535) {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = fn1800(m, i0, i1)
+	i0 = fn1801(m, i0, i1)
 	v0 = i0
 	if v0 == 0 {
 		goto L2
@@ -13595,13 +18594,13 @@ L3:
 	if v5 != uint32(10064992) {
 		goto L2
 	}
-	i0 = fn2373(m, uint32(10064992), v2)
+	i0 = fn2374(m, uint32(10064992), v2)
 	if i0 != 0 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
 	i2 = v3 + uint32(12)
-	i0 = fn4313(m, v0, v2, i2, uint32(0))
+	i0 = fn4314(m, v0, v2, i2, uint32(0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+192))
 	v0 = i0
@@ -13627,7 +18626,7 @@ L5:
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
 	i2 = v3 + uint32(8)
-	i0 = fn4313(m, v4, v2, i2, uint32(0))
+	i0 = fn4314(m, v4, v2, i2, uint32(0))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+192))
 	v6 = i0
@@ -13660,7 +18659,7 @@ L12:
 		goto L2
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn4314(m, v0, v1, v2, i3, uint32(1))
+	i0 = fn4315(m, v0, v1, v2, i3, uint32(1))
 	if i0 == 0 {
 		goto L2
 	}
@@ -13702,12 +18701,12 @@ L11:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn1426(m, v0)
+	i0 = fn1427(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4436))
 	if i0 != 0 {
@@ -13738,7 +18737,7 @@ L10:
 	if v0 == v2 {
 		goto L13
 	}
-	i0 = fn2348(m, v0, v2)
+	i0 = fn2349(m, v0, v2)
 	if i0 == 0 {
 		goto L2
 	}
@@ -13795,12 +18794,12 @@ L8:
 	if i0 != 0 {
 		goto L2
 	}
-	i0 = fn1426(m, v5)
+	i0 = fn1427(m, v5)
 	v0 = i0
 	if v0 == 0 {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4436))
 	if i0 != 0 {
@@ -13824,14 +18823,14 @@ L7:
 		goto L2
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn4314(m, v0, v1, v2, i3, uint32(0))
+	i0 = fn4315(m, v0, v1, v2, i3, uint32(0))
 	if i0 == 0 {
 		goto L2
 	}
 	v0 = uint32(832)
 	goto L1
 L6:
-	i0 = fn4315(m, v0, v1, v4, v2, uint32(82), uint32(193), uint32(202))
+	i0 = fn4316(m, v0, v1, v4, v2, uint32(82), uint32(193), uint32(202))
 	if i0 == 0 {
 		goto L2
 	}
@@ -13866,7 +18865,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4313(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4314(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -13888,7 +18887,7 @@ func fn4313(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	if i0 != uint32(230) {
+	if i0 != uint32(231) {
 		goto L3
 	}
 	v4 = uint32(0)
@@ -13899,37 +18898,37 @@ L3:
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	v4 = i0
-	if v4 != uint32(66) {
+	if v4 != uint32(67) {
 		goto L4
 	}
 	v4 = uint32(0)
 	goto L1
 L4:
-	if v4 == uint32(1172) {
+	if v4 == uint32(1173) {
 		goto L6
 	}
-	if v4 != uint32(1089) {
+	if v4 != uint32(1090) {
 		goto L5
 	}
 L6:
 	i1 = k32(10089824) + uint32(23064)
-	i0 = fn2373(m, v0, i1)
+	i0 = fn2374(m, v0, i1)
 	v5 = i0
 	if v5 != 0 {
 		goto L7
 	}
 	i1 = k32(10089824) + uint32(23032)
-	i0 = fn2373(m, v0, i1)
+	i0 = fn2374(m, v0, i1)
 	i0 = b2i(i0 != uint32(0))
 	v4 = i0
 	goto L1
 L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+98812))
 	v6 = i0
 	i1 = k32(10089824) + uint32(23032)
-	i0 = fn2373(m, v0, i1)
+	i0 = fn2374(m, v0, i1)
 	v7 = i0
 	if v5 != v6 {
 		goto L8
@@ -13938,7 +18937,7 @@ L7:
 	v4 = i0
 	goto L1
 L8:
-	if v4 != uint32(1089) {
+	if v4 != uint32(1090) {
 		goto L9
 	}
 	if v7 != 0 {
@@ -13957,7 +18956,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
 	return uint32(12)
 L1:
-	i1 = fn2373(m, v0, v1)
+	i1 = fn2374(m, v0, v1)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	if v0 != 0 {
@@ -14006,11 +19005,11 @@ L14:
 	}
 	return i0
 L15:
-	i0 = fn2793(m, v1, uint32(8521155))
+	i0 = fn2794(m, v1, uint32(8521155))
 	if i0 != 0 {
 		goto L16
 	}
-	i3 = fn2373(m, uint32(10066040), v1)
+	i3 = fn2374(m, uint32(10066040), v1)
 	i2 = b2i(v0 == i3)
 	v4 = i2
 	if v4 != 0 {
@@ -14064,7 +19063,7 @@ L12:
 
 //go:norace
 //go:nocheckptr
-func fn4314(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4315(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -14085,13 +19084,13 @@ func fn4314(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+440))
 	v0 = i0
-	i0 = fn1687(m, v0, v2)
+	i0 = fn1688(m, v0, v2)
 	if i0 != k32(4294967295) {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn1800(m, i0, v0)
+	i0 = fn1801(m, i0, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -14157,7 +19156,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4315(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn4316(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var v7 uint32
 	_ = v7
 	var v8 uint32
@@ -14193,7 +19192,7 @@ func fn4315(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+440))
-	i0 = fn1687(m, i0, v3)
+	i0 = fn1688(m, i0, v3)
 	v0 = i0
 	if v0 > uint32(65535) {
 		goto L1
@@ -14219,7 +19218,7 @@ L3:
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn1700(m, v0, v3)
+	i0 = fn1701(m, v0, v3)
 	v0 = i0
 	if v0 > uint32(65535) {
 		goto L1
@@ -14239,7 +19238,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4316(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn4317(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14261,7 +19260,7 @@ func fn4316(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	m.g0 = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v4 = i0
-	i0 = fn2326(m, v4)
+	i0 = fn2327(m, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -14270,7 +19269,7 @@ func fn4316(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 		goto L3
 	}
 	i2 = v3 + uint32(12)
-	i0 = fn4313(m, v4, v2, i2, uint32(1))
+	i0 = fn4314(m, v4, v2, i2, uint32(1))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+192))
 	if i0 == 0 {
@@ -14299,7 +19298,7 @@ L5:
 	if v0 == v2 {
 		goto L6
 	}
-	i0 = fn2348(m, v0, v2)
+	i0 = fn2349(m, v0, v2)
 	if i0 == 0 {
 		goto L3
 	}
@@ -14341,7 +19340,7 @@ L4:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+440))
-	i0 = fn1687(m, i0, v2)
+	i0 = fn1688(m, i0, v2)
 	v0 = i0
 	if v0 > uint32(65535) {
 		goto L3
@@ -14368,7 +19367,7 @@ L7:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn1700(m, v0, v2)
+	i0 = fn1701(m, v0, v2)
 	v0 = i0
 	if v0 > uint32(65535) {
 		goto L3
@@ -14411,7 +19410,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4317(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn4318(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -14431,12 +19430,12 @@ func fn4317(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn1687(m, v0, v3)
+	i0 = fn1688(m, v0, v3)
 	v4 = i0
 	if v4 == k32(4294967293) {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v5 = i0
 	if v4 == k32(4294967295) {
@@ -14445,7 +19444,7 @@ func fn4317(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	if v4 > uint32(65535) {
 		goto L2
 	}
-	i0 = fn1800(m, v5, v0)
+	i0 = fn1801(m, v5, v0)
 	v0 = i0
 	i0 = v0 + k32(4294967295)
 	if i0 >= uint32(65535) {
@@ -14466,7 +19465,7 @@ L4:
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn1687(m, v1, v3)
+	i0 = fn1688(m, v1, v3)
 	v3 = i0
 	if v3 == k32(4294967293) {
 		goto L2
@@ -14474,7 +19473,7 @@ L4:
 	if v3 > uint32(65535) {
 		goto L2
 	}
-	i0 = fn1800(m, v5, v0)
+	i0 = fn1801(m, v5, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L2
@@ -14482,7 +19481,7 @@ L4:
 	if v4 > uint32(65535) {
 		goto L2
 	}
-	i0 = fn1800(m, v5, v1)
+	i0 = fn1801(m, v5, v1)
 	v0 = i0
 	i0 = v0 + k32(4294901760)
 	if i0 < k32(4294901761) {
@@ -14526,7 +19525,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4318(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn4319(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14591,7 +19590,7 @@ L5:
 	goto L1
 L6:
 	i1 = k32(10089824) + uint32(23140)
-	i0 = fn2373(m, v0, i1)
+	i0 = fn2374(m, v0, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -14625,12 +19624,12 @@ L6:
 	if i0 != uint32(2) {
 		goto L2
 	}
-	i0 = fn1426(m, v1)
+	i0 = fn1427(m, v1)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4436))
 	if i0 != 0 {
@@ -14666,7 +19665,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4319(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn4320(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -14728,7 +19727,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4320(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn4321(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14779,7 +19778,7 @@ L8:
 	if v2 != uint32(1) {
 		goto L3
 	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+98804))
 	if i2 == v0 {
@@ -14793,7 +19792,7 @@ L7:
 	if v2 != uint32(2) {
 		goto L9
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+98800))
 	if i0 != v0 {
@@ -14832,7 +19831,7 @@ L4:
 	i0 = i0 & uint32(8)
 	v4 = i0
 L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4436))
 	if i0 != 0 {
@@ -14851,7 +19850,7 @@ L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	v5 = i0
 L12:
-	i0 = fn1426(m, v0)
+	i0 = fn1427(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L3
@@ -14925,11 +19924,11 @@ L16:
 		goto L20
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	if i0 != uint32(70) {
+	if i0 != uint32(71) {
 		goto L20
 	}
 	i1 = k32(10089824) + uint32(23636)
-	i0 = fn2373(m, v0, i1)
+	i0 = fn2374(m, v0, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L20
@@ -15018,7 +20017,7 @@ L25:
 	if v2 != uint32(2) {
 		goto L3
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+98808))
 	if i0 != v0 {
@@ -15058,7 +20057,7 @@ L21:
 	if i0 != uint32(10047128) {
 		goto L3
 	}
-	i0 = fn4321(m, v0, v1, v2, uint32(1))
+	i0 = fn4322(m, v0, v1, v2, uint32(1))
 	if i0 != 0 {
 		goto L3
 	}
@@ -15095,7 +20094,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4321(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4322(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15132,7 +20131,7 @@ func fn4321(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 L1:
 	v6 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4436))
 	if i0 != 0 {
@@ -15152,7 +20151,7 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
 	v7 = i0
 L3:
-	i0 = fn1426(m, v0)
+	i0 = fn1427(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L2
@@ -15181,7 +20180,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4322(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn4323(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -15311,7 +20310,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4323(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn4324(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -15383,7 +20382,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4324(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn4325(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -15446,7 +20445,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4325(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn4326(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -15481,7 +20480,7 @@ L4:
 	if v0 != uint32(10042800) {
 		goto L5
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4436))
 	if i0 != 0 {
@@ -15515,7 +20514,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4326(m *Module, v0 uint32, v1 uint32) {
+func fn4327(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -15532,7 +20531,7 @@ func fn4326(m *Module, v0 uint32, v1 uint32) {
 		goto L2
 	}
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4436))
 	if i0 != 0 {
@@ -15566,7 +20565,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4327(m *Module, v0 uint32, v1 uint32) {
+func fn4328(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15648,7 +20647,7 @@ L9:
 		goto L7
 	}
 L10:
-	i0 = fn2338(m, v2)
+	i0 = fn2339(m, v2)
 	if i0 == 0 {
 		goto L7
 	}
@@ -15688,7 +20687,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4328(m *Module, v0 uint32, v1 uint32) {
+func fn4329(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -15739,7 +20738,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4329(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4330(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15766,7 +20765,7 @@ func fn4329(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8527691))
+	fn3605(m, i0, uint32(8527691))
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -15819,63 +20818,63 @@ L2:
 	}
 L23:
 	i0 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	v3 = i0
 	goto L1
 L22:
 	i0 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	goto L1
 L21:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	i0 = fn1575(m, i0)
+	i0 = fn1576(m, i0)
 	v3 = i0
 	goto L1
 L20:
 	i0 = uint32(*(*int16)(unsafe.Add(b, v3)))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	goto L1
 L19:
 	i0 = uint32(*(*uint16)(unsafe.Add(b, v3)))
-	i0 = fn1575(m, i0)
+	i0 = fn1576(m, i0)
 	v3 = i0
 	goto L1
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	goto L1
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn1575(m, i0)
+	i0 = fn1576(m, i0)
 	v3 = i0
 	goto L1
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	goto L1
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn1575(m, i0)
+	i0 = fn1576(m, i0)
 	v3 = i0
 	goto L1
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	v3 = i0
 	goto L1
 L13:
 	f0 = *(*float32)(unsafe.Add(b, v3))
 	d0 = float64(f0)
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v3 = i0
 	goto L1
 L12:
 	d0 = *(*float64)(unsafe.Add(b, v3))
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v3 = i0
 	goto L1
 L11:
@@ -15894,15 +20893,15 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
 	goto L1
 L24:
-	i0 = fn2675(m, v1)
+	i0 = fn2676(m, v1)
 	v3 = i0
 	goto L1
 L10:
-	i0 = fn2675(m, v3)
+	i0 = fn2676(m, v3)
 	v3 = i0
 	goto L1
 L9:
-	i0 = fn2672(m, v3, uint32(1))
+	i0 = fn2673(m, v3, uint32(1))
 	v3 = i0
 	goto L1
 L8:
@@ -15934,7 +20933,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3603(m, i0, uint32(8576323), v2)
+	i0 = fn3604(m, i0, uint32(8576323), v2)
 	goto L1
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -15947,12 +20946,12 @@ L25:
 	goto L1
 L6:
 	l0 = *(*uint64)(unsafe.Add(b, v3))
-	i0 = fn1593(m, l0)
+	i0 = fn1594(m, l0)
 	v3 = i0
 	goto L1
 L5:
 	l0 = *(*uint64)(unsafe.Add(b, v3))
-	i0 = fn1576(m, l0)
+	i0 = fn1577(m, l0)
 	v3 = i0
 	goto L1
 L4:
@@ -15968,7 +20967,7 @@ L4:
 L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8485196))
+	fn3605(m, i0, uint32(8485196))
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -15977,7 +20976,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4330(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4331(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16012,7 +21011,7 @@ func fn4330(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8527646))
+	fn3605(m, i0, uint32(8527646))
 	v1 = k32(4294967295)
 	goto L1
 L2:
@@ -16021,7 +21020,7 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3604(m, i0, uint32(8481558))
+	fn3605(m, i0, uint32(8481558))
 	v1 = k32(4294967295)
 	goto L1
 L3:
@@ -16049,12 +21048,12 @@ L15:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
 	i1 = *(*uint32)(unsafe.Add(b, v1))
-	fn3604(m, i0, i1)
+	fn3605(m, i0, i1)
 	v1 = k32(4294967295)
 	goto L1
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8481659))
+	fn3605(m, i0, uint32(8481659))
 	v1 = k32(4294967295)
 	goto L1
 L13:
@@ -16106,7 +21105,7 @@ L28:
 		goto L29
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8463714))
+	fn3605(m, i0, uint32(8463714))
 	v1 = k32(4294967295)
 	goto L1
 L29:
@@ -16117,12 +21116,12 @@ L29:
 	goto L4
 L27:
 	v1 = k32(4294967295)
-	i0 = fn1580(m, v2)
+	i0 = fn1581(m, v2)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L30
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -16135,7 +21134,7 @@ L30:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
-	i0 = fn3055(m, i0, uint32(8446535), uint32(1))
+	i0 = fn3056(m, i0, uint32(8446535), uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L4
 	}
@@ -16143,12 +21142,12 @@ L30:
 	goto L1
 L26:
 	v1 = k32(4294967295)
-	i0 = fn1580(m, v2)
+	i0 = fn1581(m, v2)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L32
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -16161,7 +21160,7 @@ L32:
 	}
 L31:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
-	i0 = fn3055(m, i0, uint32(8446576), uint32(1))
+	i0 = fn3056(m, i0, uint32(8446576), uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L4
 	}
@@ -16169,12 +21168,12 @@ L31:
 	goto L1
 L25:
 	v1 = k32(4294967295)
-	i0 = fn1580(m, v2)
+	i0 = fn1581(m, v2)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L33
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -16187,7 +21186,7 @@ L33:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
-	i0 = fn3055(m, i0, uint32(8395949), uint32(1))
+	i0 = fn3056(m, i0, uint32(8395949), uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L4
 	}
@@ -16195,12 +21194,12 @@ L33:
 	goto L1
 L24:
 	v1 = k32(4294967295)
-	i0 = fn1580(m, v2)
+	i0 = fn1581(m, v2)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L35
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -16213,7 +21212,7 @@ L35:
 	}
 L34:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
-	i0 = fn3055(m, i0, uint32(8396001), uint32(1))
+	i0 = fn3056(m, i0, uint32(8396001), uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L4
 	}
@@ -16221,12 +21220,12 @@ L34:
 	goto L1
 L23:
 	v1 = k32(4294967295)
-	i0 = fn1580(m, v2)
+	i0 = fn1581(m, v2)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L36
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -16234,7 +21233,7 @@ L36:
 	*(*uint32)(unsafe.Add(b, v4)) = v2
 	goto L4
 L22:
-	i0 = fn517(m, v2)
+	i0 = fn518(m, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L37
@@ -16247,7 +21246,7 @@ L37:
 	if i0 != uint32(2) {
 		goto L38
 	}
-	i0 = fn1580(m, v1)
+	i0 = fn1581(m, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -16260,26 +21259,26 @@ L37:
 	if v0 != 0 {
 		goto L39
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L39:
 	v1 = k32(4294967295)
 	if v2 != k32(4294967295) {
 		goto L40
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L40:
 	*(*uint32)(unsafe.Add(b, v4)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
-	i0 = fn3055(m, i0, uint32(8506406), uint32(1))
+	i0 = fn3056(m, i0, uint32(8506406), uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
 	goto L1
 L38:
-	i0 = fn1583(m, v1)
+	i0 = fn1584(m, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -16292,13 +21291,13 @@ L38:
 	if v0 != 0 {
 		goto L41
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L41:
 	v1 = k32(4294967295)
 	if v2 != k32(4294967295) {
 		goto L42
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -16306,20 +21305,20 @@ L42:
 	*(*uint32)(unsafe.Add(b, v4)) = v2
 	goto L4
 L21:
-	i1 = fn1580(m, v2)
+	i1 = fn1581(m, v2)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, v4)) = v2
 	v1 = k32(4294967295)
 	if v2 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
 	goto L1
 L20:
-	i0 = fn517(m, v2)
+	i0 = fn518(m, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L43
@@ -16332,7 +21331,7 @@ L43:
 	if i0 != uint32(2) {
 		goto L44
 	}
-	i0 = fn1580(m, v1)
+	i0 = fn1581(m, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -16345,26 +21344,26 @@ L43:
 	if v0 != 0 {
 		goto L45
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L45:
 	v1 = k32(4294967295)
 	if v2 != k32(4294967295) {
 		goto L46
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L46:
 	*(*uint32)(unsafe.Add(b, v4)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
-	i0 = fn3055(m, i0, uint32(8506406), uint32(1))
+	i0 = fn3056(m, i0, uint32(8506406), uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
 	goto L1
 L44:
-	i0 = fn1583(m, v1)
+	i0 = fn1584(m, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -16377,13 +21376,13 @@ L44:
 	if v0 != 0 {
 		goto L47
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L47:
 	v1 = k32(4294967295)
 	if v2 != k32(4294967295) {
 		goto L48
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -16391,25 +21390,25 @@ L48:
 	*(*uint32)(unsafe.Add(b, v4)) = v2
 	goto L4
 L19:
-	i1 = fn1582(m, v2)
+	i1 = fn1583(m, v2)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, v4)) = v2
 	v1 = k32(4294967295)
 	if v2 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
 	goto L1
 L18:
-	d0 = fn1320(m, v2)
+	d0 = fn1321(m, v2)
 	v5 = d0
 	if v5 != math.Float64frombits(0xbff0000000000000) {
 		goto L49
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L49
 	}
@@ -16420,13 +21419,13 @@ L49:
 	*(*float32)(unsafe.Add(b, v4)) = f1
 	goto L4
 L17:
-	d1 = fn1320(m, v2)
+	d1 = fn1321(m, v2)
 	v5 = d1
 	*(*float64)(unsafe.Add(b, v4)) = v5
 	if v5 != math.Float64frombits(0xbff0000000000000) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -16458,11 +21457,11 @@ L11:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L4
 L10:
 	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v2, i1)
+	i0 = fn2739(m, v2, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L50
@@ -16475,22 +21474,22 @@ L10:
 	*(*uint8)(unsafe.Add(b, v4)) = uint8(i1)
 	goto L4
 L50:
-	i0 = fn3632(m)
+	i0 = fn3633(m)
 	v1 = k32(4294967295)
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8481558))
+	fn3605(m, i0, uint32(8481558))
 	v1 = k32(4294967295)
 	goto L1
 L8:
-	l1 = fn1595(m, v2)
+	l1 = fn1596(m, v2)
 	v6 = l1
 	*(*uint64)(unsafe.Add(b, v4)) = v6
 	if v6 != k64(18446744073709551615) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -16498,7 +21497,7 @@ L8:
 	goto L1
 L7:
 	v1 = k32(4294967295)
-	i0 = fn517(m, v2)
+	i0 = fn518(m, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -16508,7 +21507,7 @@ L7:
 	if i0 != uint32(2) {
 		goto L51
 	}
-	i0 = fn1580(m, v2)
+	i0 = fn1581(m, v2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -16521,13 +21520,13 @@ L7:
 	if v1 != 0 {
 		goto L52
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L52:
 	v1 = k32(4294967295)
 	if v0 != k32(4294967295) {
 		goto L53
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -16535,13 +21534,13 @@ L53:
 	l1 = uint64(int64(int32(v0)))
 	*(*uint64)(unsafe.Add(b, v4)) = l1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
-	i0 = fn3055(m, i0, uint32(8506406), uint32(1))
+	i0 = fn3056(m, i0, uint32(8506406), uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
 	goto L1
 L51:
-	l0 = fn1596(m, v2)
+	l0 = fn1597(m, v2)
 	v6 = l0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -16554,12 +21553,12 @@ L51:
 	if v0 != 0 {
 		goto L54
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L54:
 	if v6 != k64(18446744073709551615) {
 		goto L55
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -16570,7 +21569,7 @@ L6:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8434440), v3)
+	i0 = fn3604(m, i0, uint32(8434440), v3)
 	v1 = k32(4294967295)
 	goto L1
 L5:
@@ -16585,7 +21584,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4331(m *Module, v0 uint32) {
+func fn4332(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16615,7 +21614,7 @@ func fn4331(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -16633,7 +21632,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -16651,7 +21650,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -16669,7 +21668,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v1 = i0
@@ -16687,7 +21686,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v1 = i0
@@ -16705,7 +21704,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v1 = i0
@@ -16723,16 +21722,16 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
-	fn2121(m, v0)
+	fn2122(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4332(m *Module, v0 uint32) uint32 {
+func fn4333(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16756,7 +21755,7 @@ func fn4332(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8542730), v1)
+	i0 = fn2697(m, uint32(8542730), v1)
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -16765,7 +21764,7 @@ func fn4332(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4333(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4334(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16787,25 +21786,25 @@ func fn4333(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
-	i0 = fn2108(m, uint32(44))
+	i0 = fn2109(m, uint32(44))
 	v4 = i0
 	if v4 != 0 {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v5 = uint32(0)
 	goto L1
 L2:
 	v5 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v6
 	if v6 == 0 {
 		goto L4
 	}
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v6
 	if v6 == 0 {
@@ -16828,7 +21827,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, v4)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = v2
 	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	if v1 == 0 {
 		goto L4
@@ -16839,7 +21838,7 @@ L5:
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = v2
 	i1 = k32(10089824) + uint32(42372)
-	i0 = fn4334(m, v4, i1, uint32(2), v0, uint32(0), uint32(0), uint32(0), uint32(0))
+	i0 = fn4335(m, v4, i1, uint32(2), v0, uint32(0), uint32(0), uint32(0), uint32(0))
 	if i0 == 0 {
 		goto L3
 	}
@@ -16885,7 +21884,7 @@ L13:
 	v6 = i0
 	i0 = v5 + uint32(4)
 	v5 = i0
-	i0 = fn4335(m, v4, v6)
+	i0 = fn4336(m, v4, v6)
 	if i0 != 0 {
 		goto L12
 	}
@@ -16914,18 +21913,18 @@ L16:
 	v6 = i0
 	i0 = v5 + uint32(4)
 	v5 = i0
-	i0 = fn4335(m, v4, v6)
+	i0 = fn4336(m, v4, v6)
 	if i0 != 0 {
 		goto L15
 	}
 	goto L7
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8420900))
+	fn3605(m, i0, uint32(8420900))
 	goto L7
 L8:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn4336(m, v4, i1)
+	i0 = fn4337(m, v4, i1)
 	if i0 != 0 {
 		goto L6
 	}
@@ -16940,7 +21939,7 @@ L7:
 		goto L4
 	}
 	i1 = v1 + k32(4294967295)
-	i0 = fn1505(m, v6, i1, v1, uint32(0))
+	i0 = fn1506(m, v6, i1, v1, uint32(0))
 	v6 = i0
 	if v1 == uint32(1) {
 		goto L4
@@ -16966,7 +21965,7 @@ L6:
 		goto L18
 	}
 	i1 = v5 + k32(4294967295)
-	i0 = fn1505(m, v1, i1, v5, uint32(0))
+	i0 = fn1506(m, v1, i1, v5, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -16990,16 +21989,16 @@ L18:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8565873), v3)
+	i0 = fn3604(m, i0, uint32(8565873), v3)
 	goto L4
 L19:
 	v5 = uint32(0)
-	i0 = fn2198(m, uint32(0))
+	i0 = fn2199(m, uint32(0))
 	v1 = i0
 	if v1 == 0 {
 		goto L4
 	}
-	i0 = fn2198(m, uint32(0))
+	i0 = fn2199(m, uint32(0))
 	v6 = i0
 	if v6 != 0 {
 		goto L22
@@ -17019,7 +22018,7 @@ L19:
 	v0 = v1
 	goto L21
 L22:
-	i0 = fn2198(m, uint32(0))
+	i0 = fn2199(m, uint32(0))
 	v0 = i0
 	if v0 != 0 {
 		goto L23
@@ -17035,7 +22034,7 @@ L22:
 	if v0 != 0 {
 		goto L24
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
@@ -17053,7 +22052,7 @@ L24:
 	goto L21
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i0 = fn4337(m, i0, uint32(0), v1, v6, v0, uint32(0))
+	i0 = fn4338(m, i0, uint32(0), v1, v6, v0, uint32(0))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v7 = i0
@@ -17066,7 +22065,7 @@ L23:
 	if v7 != 0 {
 		goto L25
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
@@ -17079,7 +22078,7 @@ L25:
 	if v1 != 0 {
 		goto L26
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -17093,7 +22092,7 @@ L26:
 		goto L20
 	}
 L21:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L20:
 	if v2 == 0 {
 		goto L4
@@ -17101,10 +22100,10 @@ L20:
 	v5 = v4
 	goto L1
 L4:
-	fn4338(m, v4)
+	fn4339(m, v4)
 	goto L1
 L3:
-	fn4338(m, v4)
+	fn4339(m, v4)
 	v5 = uint32(0)
 L1:
 	i0 = v3 + uint32(16)
@@ -17114,7 +22113,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4334(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn4335(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var v8 uint32
 	_ = v8
 	var v9 uint32
@@ -17125,12 +22124,12 @@ func fn4334(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	_ = i1
 	b := m.base
 	v8 = uint32(0)
-	i0 = fn1591(m, v3)
+	i0 = fn1592(m, v3)
 	v9 = i0
 	if v9 == 0 {
 		goto L1
 	}
-	i0 = fn2014(m, uint32(10240532))
+	i0 = fn2015(m, uint32(10240532))
 	v3 = i0
 	if v3 != 0 {
 		goto L4
@@ -17204,11 +22203,11 @@ L6:
 	*(*uint8)(unsafe.Add(b, uint64(v3)+56)) = uint8(k32(0))
 	i1 = v8 & uint32(240)
 	*(*uint8)(unsafe.Add(b, uint64(v3)+48)) = uint8(i1)
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v8 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v8
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -17225,7 +22224,7 @@ L6:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn1711(m, i0, i1, v3)
+	i0 = fn1712(m, i0, i1, v3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
@@ -17244,11 +22243,11 @@ L8:
 		goto L1
 	}
 L3:
-	fn2072(m, v9)
+	fn2073(m, v9)
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn1501(m, i0, v3)
+	i0 = fn1502(m, i0, v3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L9
 	}
@@ -17264,7 +22263,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	return uint32(0)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -17303,7 +22302,7 @@ L10:
 	if v8 != 0 {
 		goto L12
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L12:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v3
 	v8 = uint32(1)
@@ -17325,7 +22324,7 @@ L13:
 	}
 	v8 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+24))
-	i0 = fn1501(m, i0, v3)
+	i0 = fn1502(m, i0, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -17337,7 +22336,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4335(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4336(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17391,7 +22390,7 @@ func fn4335(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8458567))
+	fn3605(m, i0, uint32(8458567))
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -17457,7 +22456,7 @@ L31:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	i0 = fn4339(m, v0, i1, uint32(2), i3, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, i1, uint32(2), i3, i4, i5, i6, i7)
 	if i0 == 0 {
 		goto L5
 	}
@@ -17478,7 +22477,7 @@ L31:
 	v6 = uint32(0)
 L33:
 	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -17512,7 +22511,7 @@ L35:
 	if v4 == 0 {
 		goto L36
 	}
-	i0 = fn4336(m, v0, v4)
+	i0 = fn4337(m, v0, v4)
 	if i0 == 0 {
 		goto L4
 	}
@@ -17542,7 +22541,7 @@ L34:
 	v6 = uint32(0)
 L38:
 	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -17604,7 +22603,7 @@ L42:
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i9 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	i0 = fn4340(m, v0, v10, v8, v9, i4, i5, i6, i7, i8, i9)
+	i0 = fn4341(m, v0, v10, v8, v9, i4, i5, i6, i7, i8, i9)
 	if i0 == 0 {
 		goto L4
 	}
@@ -17634,7 +22633,7 @@ L44:
 	v5 = k32(4294967295)
 	i0 = v6 + uint32(4)
 	v6 = i0
-	i0 = fn4341(m, v0, v7)
+	i0 = fn4342(m, v0, v7)
 	if i0 != 0 {
 		goto L43
 	}
@@ -17642,7 +22641,7 @@ L44:
 L39:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i0 = fn4342(m, v0, v1, i2, i3)
+	i0 = fn4343(m, v0, v1, i2, i3)
 	if i0 == 0 {
 		goto L5
 	}
@@ -17652,12 +22651,12 @@ L39:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	i0 = fn4334(m, v0, i1, uint32(0), v1, i4, i5, i6, i7)
+	i0 = fn4335(m, v0, i1, uint32(0), v1, i4, i5, i6, i7)
 	if i0 == 0 {
 		goto L2
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4343(m, v0, i1)
+	i0 = fn4344(m, v0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -17687,7 +22686,7 @@ L47:
 	v5 = k32(4294967295)
 	i0 = v6 + uint32(4)
 	v6 = i0
-	i0 = fn4335(m, v0, v7)
+	i0 = fn4336(m, v0, v7)
 	if i0 != 0 {
 		goto L46
 	}
@@ -17695,7 +22694,7 @@ L47:
 L49:
 	v3 = uint32(0)
 	v5 = k32(4294967295)
-	i0 = fn4344(m, v0)
+	i0 = fn4345(m, v0)
 	if i0 == 0 {
 		goto L1
 	}
@@ -17708,7 +22707,7 @@ L49:
 	if int32(i0) < int32(uint32(1)) {
 		goto L6
 	}
-	i0 = fn4344(m, v0)
+	i0 = fn4345(m, v0)
 	if i0 != 0 {
 		goto L6
 	}
@@ -17720,7 +22719,7 @@ L30:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	i0 = fn4339(m, v0, i1, uint32(2), i3, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, i1, uint32(2), i3, i4, i5, i6, i7)
 	if i0 == 0 {
 		goto L4
 	}
@@ -17739,7 +22738,7 @@ L30:
 	v6 = uint32(0)
 L51:
 	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -17770,14 +22769,14 @@ L50:
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i9 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	i0 = fn4340(m, v0, i1, v5, uint32(0), uint32(0), i5, i6, i7, i8, i9)
+	i0 = fn4341(m, v0, i1, v5, uint32(0), uint32(0), i5, i6, i7, i8, i9)
 	if i0 == 0 {
 		goto L2
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = i1
 	v3 = uint32(0)
-	i0 = fn2198(m, uint32(0))
+	i0 = fn2199(m, uint32(0))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	*(*uint32)(unsafe.Add(b, uint64(i0)+32)) = v5
@@ -17810,7 +22809,7 @@ L54:
 	v5 = k32(4294967295)
 	i0 = v6 + uint32(4)
 	v6 = i0
-	i0 = fn4341(m, v0, v7)
+	i0 = fn4342(m, v0, v7)
 	if i0 != 0 {
 		goto L53
 	}
@@ -17842,7 +22841,7 @@ L57:
 	v5 = k32(4294967295)
 	i0 = v6 + uint32(4)
 	v6 = i0
-	i0 = fn4336(m, v0, v7)
+	i0 = fn4337(m, v0, v7)
 	if i0 != 0 {
 		goto L56
 	}
@@ -17875,7 +22874,7 @@ L61:
 	i0 = v6 + uint32(4)
 	v6 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 != 0 {
 		goto L60
 	}
@@ -17888,7 +22887,7 @@ L63:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	i0 = fn4334(m, v0, i1, uint32(1), v1, i4, i5, i6, i7)
+	i0 = fn4335(m, v0, i1, uint32(1), v1, i4, i5, i6, i7)
 	if i0 == 0 {
 		goto L1
 	}
@@ -17909,7 +22908,7 @@ L63:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	i0 = fn4339(m, v0, i1, uint32(2), i3, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, i1, uint32(2), i3, i4, i5, i6, i7)
 	if i0 == 0 {
 		goto L1
 	}
@@ -17919,7 +22918,7 @@ L63:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	i0 = fn4339(m, v0, i1, uint32(16), i3, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, i1, uint32(16), i3, i4, i5, i6, i7)
 	if i0 == 0 {
 		goto L1
 	}
@@ -17950,7 +22949,7 @@ L66:
 	v5 = k32(4294967295)
 	i0 = v6 + uint32(4)
 	v6 = i0
-	i0 = fn4335(m, v0, v7)
+	i0 = fn4336(m, v0, v7)
 	if i0 != 0 {
 		goto L65
 	}
@@ -17958,7 +22957,7 @@ L66:
 L68:
 	v3 = uint32(0)
 	v5 = k32(4294967295)
-	i0 = fn4344(m, v0)
+	i0 = fn4345(m, v0)
 	if i0 == 0 {
 		goto L1
 	}
@@ -17971,7 +22970,7 @@ L68:
 	if int32(i0) < int32(uint32(1)) {
 		goto L69
 	}
-	i0 = fn4344(m, v0)
+	i0 = fn4345(m, v0)
 	if i0 == 0 {
 		goto L1
 	}
@@ -17981,7 +22980,7 @@ L69:
 	goto L2
 L29:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L4
 	}
@@ -18008,7 +23007,7 @@ L29:
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i9 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	i0 = fn4340(m, v0, v9, v6, uint32(0), uint32(0), i5, i6, i7, i8, i9)
+	i0 = fn4341(m, v0, v9, v6, uint32(0), uint32(0), i5, i6, i7, i8, i9)
 	if i0 == 0 {
 		goto L2
 	}
@@ -18039,7 +23038,7 @@ L72:
 	v5 = k32(4294967295)
 	i0 = v6 + uint32(4)
 	v6 = i0
-	i0 = fn4341(m, v0, v7)
+	i0 = fn4342(m, v0, v7)
 	if i0 != 0 {
 		goto L71
 	}
@@ -18049,7 +23048,7 @@ L70:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	i0 = fn4334(m, v0, v9, uint32(4), v1, i4, i5, i6, i7)
+	i0 = fn4335(m, v0, v9, uint32(4), v1, i4, i5, i6, i7)
 	if i0 == 0 {
 		goto L5
 	}
@@ -18072,24 +23071,24 @@ L70:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i0 = fn4339(m, v0, i1, uint32(16), i3, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, i1, uint32(16), i3, i4, i5, i6, i7)
 	if i0 == 0 {
 		goto L5
 	}
 L74:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn4344(m, v0)
+	i0 = fn4345(m, v0)
 	if i0 == 0 {
 		goto L5
 	}
 	if v5 == 0 {
 		goto L6
 	}
-	i0 = fn4344(m, v0)
+	i0 = fn4345(m, v0)
 	if i0 == 0 {
 		goto L5
 	}
@@ -18100,7 +23099,7 @@ L28:
 	if v3 == 0 {
 		goto L6
 	}
-	i0 = fn4336(m, v0, v3)
+	i0 = fn4337(m, v0, v3)
 	if i0 == 0 {
 		goto L4
 	}
@@ -18138,7 +23137,7 @@ L76:
 	v5 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn4336(m, v0, v4)
+	i0 = fn4337(m, v0, v4)
 	if i0 != 0 {
 		goto L75
 	}
@@ -18170,14 +23169,14 @@ L79:
 	v5 = k32(4294967295)
 	i0 = v6 + uint32(4)
 	v6 = i0
-	i0 = fn4336(m, v0, v7)
+	i0 = fn4337(m, v0, v7)
 	if i0 != 0 {
 		goto L78
 	}
 	goto L1
 L81:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L4
 	}
@@ -18192,7 +23191,7 @@ L25:
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn4345(m, v0, i1, i2)
+	i0 = fn4346(m, v0, i1, i2)
 	v6 = i0
 	if int32(v6) < int32(uint32(0)) {
 		goto L2
@@ -18221,7 +23220,7 @@ L25:
 	} else {
 		i1 = uint32(8466166)
 	}
-	i0 = fn3603(m, i0, i1, v2)
+	i0 = fn3604(m, i0, i1, v2)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
@@ -18229,7 +23228,7 @@ L25:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
 	i4 = i4 + uint32(1)
-	fn3656(m, i0, i1, i2, i3, i4)
+	fn3657(m, i0, i1, i2, i3, i4)
 	goto L2
 L84:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
@@ -18242,7 +23241,7 @@ L84:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	i0 = fn4339(m, v0, i1, uint32(258), i3, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, i1, uint32(258), i3, i4, i5, i6, i7)
 	if i0 == 0 {
 		goto L2
 	}
@@ -18257,20 +23256,20 @@ L85:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	i0 = fn4339(m, v0, i1, uint32(2), i3, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, i1, uint32(2), i3, i4, i5, i6, i7)
 	if i0 != 0 {
 		goto L82
 	}
 	goto L2
 L83:
-	i0 = fn4336(m, v0, v5)
+	i0 = fn4337(m, v0, v5)
 	if i0 == 0 {
 		goto L4
 	}
 L82:
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4346(m, v0, i1)
+	i0 = fn4347(m, v0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -18279,7 +23278,7 @@ L82:
 	if v5 == 0 {
 		goto L6
 	}
-	i0 = fn4336(m, v0, v5)
+	i0 = fn4337(m, v0, v5)
 	if i0 != 0 {
 		goto L6
 	}
@@ -18287,12 +23286,12 @@ L82:
 L24:
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L2
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 != 0 {
 		goto L6
 	}
@@ -18300,12 +23299,12 @@ L24:
 L23:
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L2
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -18335,7 +23334,7 @@ L87:
 	v5 = k32(4294967295)
 	i0 = v6 + uint32(4)
 	v6 = i0
-	i0 = fn4335(m, v0, v7)
+	i0 = fn4336(m, v0, v7)
 	if i0 != 0 {
 		goto L86
 	}
@@ -18356,7 +23355,7 @@ L89:
 	v1 = uint32(0)
 L90:
 	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn4335(m, v0, i1)
+	i0 = fn4336(m, v0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -18371,7 +23370,7 @@ L90:
 	goto L90
 L22:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L4
 	}
@@ -18401,7 +23400,7 @@ L92:
 	v5 = k32(4294967295)
 	i0 = v6 + uint32(4)
 	v6 = i0
-	i0 = fn4335(m, v0, v7)
+	i0 = fn4336(m, v0, v7)
 	if i0 != 0 {
 		goto L91
 	}
@@ -18422,7 +23421,7 @@ L94:
 	v1 = uint32(0)
 L95:
 	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn4335(m, v0, i1)
+	i0 = fn4336(m, v0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -18437,7 +23436,7 @@ L95:
 	goto L95
 L21:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L4
 	}
@@ -18467,7 +23466,7 @@ L97:
 	v5 = k32(4294967295)
 	i0 = v6 + uint32(4)
 	v6 = i0
-	i0 = fn4335(m, v0, v7)
+	i0 = fn4336(m, v0, v7)
 	if i0 != 0 {
 		goto L96
 	}
@@ -18488,7 +23487,7 @@ L99:
 	v1 = uint32(0)
 L100:
 	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn4335(m, v0, i1)
+	i0 = fn4336(m, v0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -18503,7 +23502,7 @@ L100:
 	goto L100
 L20:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L4
 	}
@@ -18530,7 +23529,7 @@ L102:
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	v1 = i1
 	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn4347(m, v0, i1)
+	i0 = fn4348(m, v0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -18539,7 +23538,7 @@ L102:
 	if v6 == 0 {
 		goto L103
 	}
-	i0 = fn4336(m, v0, v6)
+	i0 = fn4337(m, v0, v6)
 	if i0 == 0 {
 		goto L1
 	}
@@ -18569,7 +23568,7 @@ L105:
 	v3 = uint32(0)
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn4335(m, v0, v4)
+	i0 = fn4336(m, v0, v4)
 	if i0 != 0 {
 		goto L104
 	}
@@ -18585,7 +23584,7 @@ L19:
 		goto L6
 	}
 	v3 = uint32(0)
-	i0 = fn4336(m, v0, v5)
+	i0 = fn4337(m, v0, v5)
 	if i0 == 0 {
 		goto L2
 	}
@@ -18594,7 +23593,7 @@ L19:
 	if v5 == 0 {
 		goto L6
 	}
-	i0 = fn4336(m, v0, v5)
+	i0 = fn4337(m, v0, v5)
 	if i0 != 0 {
 		goto L6
 	}
@@ -18626,7 +23625,7 @@ L109:
 	v5 = k32(4294967295)
 	i0 = v6 + uint32(4)
 	v6 = i0
-	i0 = fn4335(m, v0, v7)
+	i0 = fn4336(m, v0, v7)
 	if i0 != 0 {
 		goto L108
 	}
@@ -18658,7 +23657,7 @@ L113:
 	v5 = k32(4294967295)
 	i0 = v6 + uint32(4)
 	v6 = i0
-	i0 = fn4348(m, v0, v7)
+	i0 = fn4349(m, v0, v7)
 	if i0 != 0 {
 		goto L112
 	}
@@ -18690,7 +23689,7 @@ L117:
 	v5 = k32(4294967295)
 	i0 = v6 + uint32(4)
 	v6 = i0
-	i0 = fn4335(m, v0, v7)
+	i0 = fn4336(m, v0, v7)
 	if i0 != 0 {
 		goto L116
 	}
@@ -18722,7 +23721,7 @@ L121:
 	v5 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn4335(m, v0, v4)
+	i0 = fn4336(m, v0, v4)
 	if i0 != 0 {
 		goto L120
 	}
@@ -18754,7 +23753,7 @@ L124:
 	v5 = k32(4294967295)
 	i0 = v6 + uint32(4)
 	v6 = i0
-	i0 = fn4335(m, v0, v7)
+	i0 = fn4336(m, v0, v7)
 	if i0 != 0 {
 		goto L123
 	}
@@ -18786,7 +23785,7 @@ L128:
 	v5 = k32(4294967295)
 	i0 = v6 + uint32(4)
 	v6 = i0
-	i0 = fn4348(m, v0, v7)
+	i0 = fn4349(m, v0, v7)
 	if i0 != 0 {
 		goto L127
 	}
@@ -18818,7 +23817,7 @@ L132:
 	v5 = k32(4294967295)
 	i0 = v6 + uint32(4)
 	v6 = i0
-	i0 = fn4335(m, v0, v7)
+	i0 = fn4336(m, v0, v7)
 	if i0 != 0 {
 		goto L131
 	}
@@ -18850,7 +23849,7 @@ L136:
 	v5 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn4335(m, v0, v4)
+	i0 = fn4336(m, v0, v4)
 	if i0 != 0 {
 		goto L135
 	}
@@ -18858,7 +23857,7 @@ L136:
 L16:
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -18867,7 +23866,7 @@ L16:
 	if v5 == 0 {
 		goto L6
 	}
-	i0 = fn4336(m, v0, v5)
+	i0 = fn4337(m, v0, v5)
 	if i0 != 0 {
 		goto L6
 	}
@@ -18899,7 +23898,7 @@ L139:
 	v5 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn4349(m, v0, v4)
+	i0 = fn4350(m, v0, v4)
 	if i0 != 0 {
 		goto L138
 	}
@@ -18931,7 +23930,7 @@ L142:
 	v5 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn4349(m, v0, v4)
+	i0 = fn4350(m, v0, v4)
 	if i0 != 0 {
 		goto L141
 	}
@@ -18962,7 +23961,7 @@ L145:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i2 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i2
-	i0 = fn4345(m, v0, i1, v4)
+	i0 = fn4346(m, v0, i1, v4)
 	v8 = i0
 	if int32(v8) < int32(uint32(0)) {
 		goto L1
@@ -18997,7 +23996,7 @@ L148:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, v6, i2)
+	i0 = fn3604(m, i0, v6, i2)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
@@ -19005,7 +24004,7 @@ L148:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
 	i4 = i4 + uint32(1)
-	fn3656(m, i0, i1, i2, i3, i4)
+	fn3657(m, i0, i1, i2, i3, i4)
 	goto L1
 L147:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -19013,7 +24012,7 @@ L147:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	i0 = fn4339(m, v0, v4, uint32(1), i3, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, v4, uint32(1), i3, i4, i5, i6, i7)
 	if i0 == 0 {
 		goto L1
 	}
@@ -19023,7 +24022,7 @@ L147:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	i0 = fn4350(m, v0, v4, i2, i3, i4, i5)
+	i0 = fn4351(m, v0, v4, i2, i3, i4, i5)
 	if i0 != 0 {
 		goto L144
 	}
@@ -19054,7 +24053,7 @@ L152:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i2 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i2
-	i0 = fn4345(m, v0, i1, v4)
+	i0 = fn4346(m, v0, i1, v4)
 	v8 = i0
 	if int32(v8) < int32(uint32(0)) {
 		goto L1
@@ -19089,7 +24088,7 @@ L155:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i2 = v2 + uint32(32)
-	i0 = fn3603(m, i0, v6, i2)
+	i0 = fn3604(m, i0, v6, i2)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
@@ -19097,7 +24096,7 @@ L155:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
 	i4 = i4 + uint32(1)
-	fn3656(m, i0, i1, i2, i3, i4)
+	fn3657(m, i0, i1, i2, i3, i4)
 	goto L1
 L154:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -19105,7 +24104,7 @@ L154:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	i0 = fn4339(m, v0, v4, uint32(8), i3, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, v4, uint32(8), i3, i4, i5, i6, i7)
 	if i0 == 0 {
 		goto L1
 	}
@@ -19115,14 +24114,14 @@ L154:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	i0 = fn4350(m, v0, v4, i2, i3, i4, i5)
+	i0 = fn4351(m, v0, v4, i2, i3, i4, i5)
 	if i0 != 0 {
 		goto L151
 	}
 	goto L1
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L4
 	}
@@ -19149,7 +24148,7 @@ L159:
 	i1 = *(*uint32)(unsafe.Add(b, v4))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -19158,7 +24157,7 @@ L159:
 	if v7 == 0 {
 		goto L161
 	}
-	i0 = fn4336(m, v0, v7)
+	i0 = fn4337(m, v0, v7)
 	if i0 == 0 {
 		goto L1
 	}
@@ -19195,7 +24194,7 @@ L163:
 	v5 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn4335(m, v0, v4)
+	i0 = fn4336(m, v0, v4)
 	if i0 != 0 {
 		goto L162
 	}
@@ -19207,7 +24206,7 @@ L9:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	i0 = fn4339(m, v0, i1, uint32(2), i3, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, i1, uint32(2), i3, i4, i5, i6, i7)
 	if i0 == 0 {
 		goto L5
 	}
@@ -19228,7 +24227,7 @@ L9:
 	v6 = uint32(0)
 L166:
 	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -19262,7 +24261,7 @@ L168:
 	if v4 == 0 {
 		goto L169
 	}
-	i0 = fn4336(m, v0, v4)
+	i0 = fn4337(m, v0, v4)
 	if i0 == 0 {
 		goto L4
 	}
@@ -19292,7 +24291,7 @@ L167:
 	v6 = uint32(0)
 L171:
 	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -19354,7 +24353,7 @@ L175:
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i9 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	i0 = fn4340(m, v0, v10, v8, v9, i4, i5, i6, i7, i8, i9)
+	i0 = fn4341(m, v0, v10, v8, v9, i4, i5, i6, i7, i8, i9)
 	if i0 == 0 {
 		goto L4
 	}
@@ -19384,7 +24383,7 @@ L177:
 	v5 = k32(4294967295)
 	i0 = v6 + uint32(4)
 	v6 = i0
-	i0 = fn4341(m, v0, v7)
+	i0 = fn4342(m, v0, v7)
 	if i0 != 0 {
 		goto L176
 	}
@@ -19392,7 +24391,7 @@ L177:
 L172:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i0 = fn4342(m, v0, v1, i2, i3)
+	i0 = fn4343(m, v0, v1, i2, i3)
 	if i0 == 0 {
 		goto L5
 	}
@@ -19402,7 +24401,7 @@ L172:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	i0 = fn4334(m, v0, i1, uint32(0), v1, i4, i5, i6, i7)
+	i0 = fn4335(m, v0, i1, uint32(0), v1, i4, i5, i6, i7)
 	if i0 == 0 {
 		goto L2
 	}
@@ -19412,7 +24411,7 @@ L172:
 	i1 = i1 | uint32(8)
 	*(*uint8)(unsafe.Add(b, uint64(v5)+48)) = uint8(i1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4343(m, v0, i1)
+	i0 = fn4344(m, v0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -19442,7 +24441,7 @@ L180:
 	v5 = k32(4294967295)
 	i0 = v6 + uint32(4)
 	v6 = i0
-	i0 = fn4335(m, v0, v7)
+	i0 = fn4336(m, v0, v7)
 	if i0 != 0 {
 		goto L179
 	}
@@ -19450,7 +24449,7 @@ L180:
 L182:
 	v3 = uint32(0)
 	v5 = k32(4294967295)
-	i0 = fn4344(m, v0)
+	i0 = fn4345(m, v0)
 	if i0 == 0 {
 		goto L1
 	}
@@ -19463,7 +24462,7 @@ L182:
 	if int32(i0) < int32(uint32(1)) {
 		goto L6
 	}
-	i0 = fn4344(m, v0)
+	i0 = fn4345(m, v0)
 	if i0 == 0 {
 		goto L1
 	}
@@ -19490,7 +24489,7 @@ L184:
 	i1 = *(*uint32)(unsafe.Add(b, v4))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -19499,7 +24498,7 @@ L184:
 	if v7 == 0 {
 		goto L186
 	}
-	i0 = fn4336(m, v0, v7)
+	i0 = fn4337(m, v0, v7)
 	if i0 == 0 {
 		goto L1
 	}
@@ -19536,7 +24535,7 @@ L188:
 	v5 = k32(4294967295)
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn4335(m, v0, v4)
+	i0 = fn4336(m, v0, v4)
 	if i0 != 0 {
 		goto L187
 	}
@@ -19544,12 +24543,12 @@ L188:
 L7:
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L2
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -19579,7 +24578,7 @@ L191:
 	v5 = k32(4294967295)
 	i0 = v6 + uint32(4)
 	v6 = i0
-	i0 = fn4335(m, v0, v7)
+	i0 = fn4336(m, v0, v7)
 	if i0 != 0 {
 		goto L190
 	}
@@ -19600,7 +24599,7 @@ L193:
 	v1 = uint32(0)
 L194:
 	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn4335(m, v0, i1)
+	i0 = fn4336(m, v0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -19634,7 +24633,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4336(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4337(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19674,7 +24673,7 @@ func fn4336(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8458567))
+	fn3605(m, i0, uint32(8458567))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
@@ -19741,7 +24740,7 @@ L1:
 		goto L4
 	}
 L31:
-	i0 = fn4351(m, v0, uint32(8459155), v1)
+	i0 = fn4352(m, v0, uint32(8459155), v1)
 	if i0 != 0 {
 		goto L32
 	}
@@ -19751,7 +24750,7 @@ L31:
 	m.depth--
 	return uint32(0)
 L32:
-	i0 = fn4352(m, v0, v1)
+	i0 = fn4353(m, v0, v1)
 	if i0 != 0 {
 		goto L4
 	}
@@ -19785,7 +24784,7 @@ L34:
 	v4 = i0
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn4336(m, v0, v4)
+	i0 = fn4337(m, v0, v4)
 	if i0 != 0 {
 		goto L33
 	}
@@ -19796,7 +24795,7 @@ L34:
 	return uint32(0)
 L29:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 != 0 {
 		goto L36
 	}
@@ -19807,7 +24806,7 @@ L29:
 	return uint32(0)
 L36:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 != 0 {
 		goto L4
 	}
@@ -19818,7 +24817,7 @@ L36:
 	return uint32(0)
 L28:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 != 0 {
 		goto L4
 	}
@@ -19844,7 +24843,7 @@ L27:
 	v4 = uint32(0)
 L40:
 	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L39
 	}
@@ -19886,7 +24885,7 @@ L42:
 	if v6 == 0 {
 		goto L43
 	}
-	i0 = fn4336(m, v0, v6)
+	i0 = fn4337(m, v0, v6)
 	if i0 == 0 {
 		goto L3
 	}
@@ -19906,7 +24905,7 @@ L41:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	i0 = fn4334(m, v0, i1, uint32(0), v1, i4, i5, i6, i7)
+	i0 = fn4335(m, v0, i1, uint32(0), v1, i4, i5, i6, i7)
 	if i0 != 0 {
 		goto L44
 	}
@@ -19917,7 +24916,7 @@ L41:
 	return uint32(0)
 L44:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4343(m, v0, i1)
+	i0 = fn4344(m, v0, i1)
 	if i0 != 0 {
 		goto L45
 	}
@@ -19928,7 +24927,7 @@ L44:
 	return uint32(0)
 L45:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 != 0 {
 		goto L46
 	}
@@ -19938,7 +24937,7 @@ L45:
 	m.depth--
 	return uint32(0)
 L46:
-	i0 = fn4344(m, v0)
+	i0 = fn4345(m, v0)
 	if i0 != 0 {
 		goto L4
 	}
@@ -19949,7 +24948,7 @@ L46:
 	return uint32(0)
 L26:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 != 0 {
 		goto L47
 	}
@@ -19960,7 +24959,7 @@ L26:
 	return uint32(0)
 L47:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 != 0 {
 		goto L48
 	}
@@ -19971,7 +24970,7 @@ L47:
 	return uint32(0)
 L48:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 != 0 {
 		goto L4
 	}
@@ -20002,7 +25001,7 @@ L51:
 	if v3 == 0 {
 		goto L53
 	}
-	i0 = fn4336(m, v0, v3)
+	i0 = fn4337(m, v0, v3)
 	if i0 == 0 {
 		goto L52
 	}
@@ -20043,7 +25042,7 @@ L55:
 	v4 = i0
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn4336(m, v0, v4)
+	i0 = fn4337(m, v0, v4)
 	if i0 != 0 {
 		goto L54
 	}
@@ -20077,7 +25076,7 @@ L58:
 	v4 = i0
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn4336(m, v0, v4)
+	i0 = fn4337(m, v0, v4)
 	if i0 != 0 {
 		goto L57
 	}
@@ -20090,7 +25089,7 @@ L23:
 	i2 = k32(10089824) + uint32(33716)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4353(m, v0, v1, i2, i3, i4, uint32(0))
+	i0 = fn4354(m, v0, v1, i2, i3, i4, uint32(0))
 	if i0 != 0 {
 		goto L4
 	}
@@ -20103,7 +25102,7 @@ L22:
 	i2 = k32(10089824) + uint32(36312)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4353(m, v0, v1, i2, i3, i4, uint32(0))
+	i0 = fn4354(m, v0, v1, i2, i3, i4, uint32(0))
 	if i0 != 0 {
 		goto L4
 	}
@@ -20116,7 +25115,7 @@ L21:
 	i2 = k32(10089824) + uint32(40708)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4353(m, v0, v1, i2, i3, i4, uint32(0))
+	i0 = fn4354(m, v0, v1, i2, i3, i4, uint32(0))
 	if i0 != 0 {
 		goto L4
 	}
@@ -20130,7 +25129,7 @@ L20:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4353(m, v0, v1, i2, i3, i4, i5)
+	i0 = fn4354(m, v0, v1, i2, i3, i4, i5)
 	if i0 != 0 {
 		goto L4
 	}
@@ -20140,7 +25139,7 @@ L20:
 	m.depth--
 	return uint32(0)
 L19:
-	i0 = fn4351(m, v0, uint32(8459116), v1)
+	i0 = fn4352(m, v0, uint32(8459116), v1)
 	if i0 != 0 {
 		goto L60
 	}
@@ -20155,7 +25154,7 @@ L60:
 	if v2 == 0 {
 		goto L61
 	}
-	i0 = fn4336(m, v0, v2)
+	i0 = fn4337(m, v0, v2)
 	if i0 != 0 {
 		goto L61
 	}
@@ -20177,7 +25176,7 @@ L61:
 	}
 	goto L2
 L18:
-	i0 = fn4351(m, v0, uint32(8459116), v1)
+	i0 = fn4352(m, v0, uint32(8459116), v1)
 	if i0 != 0 {
 		goto L62
 	}
@@ -20188,7 +25187,7 @@ L18:
 	return uint32(0)
 L62:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 != 0 {
 		goto L63
 	}
@@ -20210,7 +25209,7 @@ L63:
 	}
 	goto L4
 L17:
-	i0 = fn4351(m, v0, uint32(8458851), v1)
+	i0 = fn4352(m, v0, uint32(8458851), v1)
 	if i0 != 0 {
 		goto L64
 	}
@@ -20221,7 +25220,7 @@ L17:
 	return uint32(0)
 L64:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 != 0 {
 		goto L5
 	}
@@ -20232,7 +25231,7 @@ L64:
 	return uint32(0)
 L16:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 != 0 {
 		goto L65
 	}
@@ -20266,7 +25265,7 @@ L67:
 	v4 = i0
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn4336(m, v0, v4)
+	i0 = fn4337(m, v0, v4)
 	if i0 != 0 {
 		goto L66
 	}
@@ -20277,7 +25276,7 @@ L67:
 	return uint32(0)
 L15:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 != 0 {
 		goto L69
 	}
@@ -20311,7 +25310,7 @@ L72:
 	v3 = i0
 	i0 = v2 + uint32(4)
 	v2 = i0
-	i0 = fn4336(m, v0, v3)
+	i0 = fn4337(m, v0, v3)
 	if i0 != 0 {
 		goto L71
 	}
@@ -20343,7 +25342,7 @@ L75:
 		goto L77
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L76
 	}
@@ -20361,7 +25360,7 @@ L76:
 	return uint32(0)
 L14:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 != 0 {
 		goto L78
 	}
@@ -20376,7 +25375,7 @@ L78:
 	if v1 == 0 {
 		goto L4
 	}
-	i0 = fn4336(m, v0, v1)
+	i0 = fn4337(m, v0, v1)
 	if i0 != 0 {
 		goto L4
 	}
@@ -20410,7 +25409,7 @@ L80:
 	v4 = i0
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn4336(m, v0, v4)
+	i0 = fn4337(m, v0, v4)
 	if i0 != 0 {
 		goto L79
 	}
@@ -20421,7 +25420,7 @@ L80:
 	return uint32(0)
 L12:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 != 0 {
 		goto L4
 	}
@@ -20432,7 +25431,7 @@ L12:
 	return uint32(0)
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 != 0 {
 		goto L82
 	}
@@ -20443,7 +25442,7 @@ L11:
 	return uint32(0)
 L82:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 != 0 {
 		goto L4
 	}
@@ -20454,7 +25453,7 @@ L82:
 	return uint32(0)
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 != 0 {
 		goto L4
 	}
@@ -20469,7 +25468,7 @@ L9:
 	if v2 == 0 {
 		goto L83
 	}
-	i0 = fn4336(m, v0, v2)
+	i0 = fn4337(m, v0, v2)
 	if i0 != 0 {
 		goto L83
 	}
@@ -20484,7 +25483,7 @@ L83:
 	if v2 == 0 {
 		goto L84
 	}
-	i0 = fn4336(m, v0, v2)
+	i0 = fn4337(m, v0, v2)
 	if i0 != 0 {
 		goto L84
 	}
@@ -20499,7 +25498,7 @@ L84:
 	if v1 == 0 {
 		goto L4
 	}
-	i0 = fn4336(m, v0, v1)
+	i0 = fn4337(m, v0, v1)
 	if i0 != 0 {
 		goto L4
 	}
@@ -20520,7 +25519,7 @@ L8:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	i0 = fn4354(m, v0, i1, i2, i3, i4, i5, i6)
+	i0 = fn4355(m, v0, i1, i2, i3, i4, i5, i6)
 	if i0 != 0 {
 		goto L85
 	}
@@ -20546,7 +25545,7 @@ L85:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2796(m, i0, uint32(8442313))
+	i0 = fn2797(m, i0, uint32(8442313))
 	if i0 == 0 {
 		goto L4
 	}
@@ -20556,7 +25555,7 @@ L85:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	i0 = fn4339(m, v0, i1, uint32(16), i3, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, i1, uint32(16), i3, i4, i5, i6, i7)
 	if i0 != 0 {
 		goto L4
 	}
@@ -20590,7 +25589,7 @@ L87:
 	v4 = i0
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn4336(m, v0, v4)
+	i0 = fn4337(m, v0, v4)
 	if i0 != 0 {
 		goto L86
 	}
@@ -20623,7 +25622,7 @@ L90:
 	v4 = i0
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn4336(m, v0, v4)
+	i0 = fn4337(m, v0, v4)
 	if i0 != 0 {
 		goto L89
 	}
@@ -20651,14 +25650,14 @@ L3:
 	m.depth--
 	return uint32(0)
 L2:
-	fn4355(m, v0, v1)
+	fn4356(m, v0, v1)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4337(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn4338(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -20704,12 +25703,12 @@ func fn4337(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	m.g0 = v6
 	v7 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+40)) = uint32(0)
-	i0 = fn2198(m, uint32(0))
+	i0 = fn2199(m, uint32(0))
 	v8 = i0
 	if v8 == 0 {
 		goto L1
 	}
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v9 = i0
 	if v9 != 0 {
 		goto L3
@@ -20722,25 +25721,25 @@ func fn4337(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	goto L2
 L3:
 	v13 = uint32(0)
-	i0 = fn2198(m, uint32(0))
+	i0 = fn2199(m, uint32(0))
 	v12 = i0
 	if v12 == 0 {
 		goto L6
 	}
 	v13 = uint32(0)
-	i0 = fn2198(m, uint32(0))
+	i0 = fn2199(m, uint32(0))
 	v11 = i0
 	if v11 == 0 {
 		goto L6
 	}
 	v13 = uint32(0)
-	i0 = fn2198(m, uint32(0))
+	i0 = fn2199(m, uint32(0))
 	v14 = i0
 	if v14 == 0 {
 		goto L5
 	}
 	v7 = uint32(0)
-	i0 = fn2198(m, uint32(0))
+	i0 = fn2199(m, uint32(0))
 	v10 = i0
 	if v10 != 0 {
 		goto L7
@@ -20754,7 +25753,7 @@ L7:
 		goto L9
 	}
 	v7 = uint32(0)
-	i0 = fn548(m, v12, v3)
+	i0 = fn549(m, v12, v3)
 	v13 = i0
 	if v13 == 0 {
 		goto L8
@@ -20770,12 +25769,12 @@ L7:
 	if v15 != 0 {
 		goto L10
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 L10:
 	if v1 == 0 {
 		goto L9
 	}
-	i0 = fn548(m, v14, v1)
+	i0 = fn549(m, v14, v1)
 	v13 = i0
 	if v13 == 0 {
 		goto L8
@@ -20791,19 +25790,19 @@ L10:
 	if v7 != 0 {
 		goto L9
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = v6 + uint32(40)
 	i2 = v6 + uint32(48)
 	i3 = v6 + uint32(44)
-	i0 = fn1691(m, i0, i1, i2, i3)
+	i0 = fn1692(m, i0, i1, i2, i3)
 	if i0 == 0 {
 		goto L13
 	}
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+44))
-	i0 = fn1580(m, i0)
+	i0 = fn1581(m, i0)
 	v15 = i0
 	i0 = v15 & uint32(8)
 	v7 = i0
@@ -20820,17 +25819,17 @@ L14:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i2 = v6 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8466374), i2)
-	fn4363(m, v0, v13)
+	i0 = fn3604(m, i0, uint32(8466374), i2)
+	fn4364(m, v0, v13)
 	goto L8
 L17:
 	v7 = uint32(0)
-	i0 = fn1574(m, uint32(2))
+	i0 = fn1575(m, uint32(2))
 	v15 = i0
 	if v15 == 0 {
 		goto L8
 	}
-	i0 = fn1711(m, v9, v13, v15)
+	i0 = fn1712(m, v9, v13, v15)
 	v16 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v15))
 	v17 = i0
@@ -20846,7 +25845,7 @@ L17:
 	if v13 != 0 {
 		goto L8
 	}
-	fn2072(m, v15)
+	fn2073(m, v15)
 	goto L8
 L18:
 	if v17 == uint32(1073741823) {
@@ -20858,10 +25857,10 @@ L18:
 	if v7 != 0 {
 		goto L19
 	}
-	fn2072(m, v15)
+	fn2073(m, v15)
 L19:
 	v7 = uint32(0)
-	i0 = fn2206(m, v3, v13)
+	i0 = fn2207(m, v3, v13)
 	if int32(i0) < int32(uint32(0)) {
 		goto L8
 	}
@@ -20869,7 +25868,7 @@ L19:
 		goto L15
 	}
 	v7 = uint32(0)
-	i0 = fn2205(m, v1, v13)
+	i0 = fn2206(m, v1, v13)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L15
 	}
@@ -20883,12 +25882,12 @@ L16:
 	}
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn3603(m, i0, uint32(8464817), uint32(0))
-	fn4363(m, v0, v13)
+	i0 = fn3604(m, i0, uint32(8464817), uint32(0))
+	fn4364(m, v0, v13)
 	goto L8
 L23:
 	v7 = uint32(0)
-	i0 = fn2204(m, v1, v13)
+	i0 = fn2205(m, v1, v13)
 	v15 = i0
 	if int32(v15) < int32(uint32(0)) {
 		goto L8
@@ -20899,12 +25898,12 @@ L23:
 	*(*uint32)(unsafe.Add(b, v6)) = v13
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn3603(m, i0, uint32(8505416), v6)
-	fn4363(m, v0, v13)
+	i0 = fn3604(m, i0, uint32(8505416), v6)
+	fn4364(m, v0, v13)
 	goto L8
 L24:
 	v7 = uint32(0)
-	i0 = fn2204(m, v4, v13)
+	i0 = fn2205(m, v4, v13)
 	v15 = i0
 	if int32(v15) < int32(uint32(0)) {
 		goto L8
@@ -20916,16 +25915,16 @@ L24:
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i2 = v6 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8578438), i2)
-	fn4363(m, v0, v13)
+	i0 = fn3604(m, i0, uint32(8578438), i2)
+	fn4364(m, v0, v13)
 	goto L8
 L25:
-	i0 = fn1574(m, uint32(4))
+	i0 = fn1575(m, uint32(4))
 	v15 = i0
 	if v15 == 0 {
 		goto L8
 	}
-	i0 = fn1711(m, v9, v13, v15)
+	i0 = fn1712(m, v9, v13, v15)
 	v16 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v15))
 	v17 = i0
@@ -20959,12 +25958,12 @@ L22:
 		goto L27
 	}
 	v7 = uint32(0)
-	i0 = fn1574(m, uint32(1))
+	i0 = fn1575(m, uint32(1))
 	v17 = i0
 	if v17 == 0 {
 		goto L8
 	}
-	i0 = fn1711(m, v9, v13, v17)
+	i0 = fn1712(m, v9, v13, v17)
 	v18 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v17))
 	v16 = i0
@@ -20980,7 +25979,7 @@ L22:
 	if v13 != 0 {
 		goto L8
 	}
-	fn2072(m, v17)
+	fn2073(m, v17)
 	goto L8
 L28:
 	if v16 == uint32(1073741823) {
@@ -20992,15 +25991,15 @@ L28:
 	if v7 != 0 {
 		goto L29
 	}
-	fn2072(m, v17)
+	fn2073(m, v17)
 L29:
 	v7 = uint32(0)
-	i0 = fn2206(m, v8, v13)
+	i0 = fn2207(m, v8, v13)
 	if int32(i0) < int32(uint32(0)) {
 		goto L8
 	}
 	v7 = uint32(0)
-	i0 = fn2205(m, v3, v13)
+	i0 = fn2206(m, v3, v13)
 	if int32(i0) < int32(uint32(0)) {
 		goto L8
 	}
@@ -21009,14 +26008,14 @@ L29:
 		goto L30
 	}
 	v7 = uint32(0)
-	i0 = fn2206(m, v4, v13)
+	i0 = fn2207(m, v4, v13)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L15
 	}
 	goto L8
 L30:
 	v7 = uint32(0)
-	i0 = fn2205(m, v4, v13)
+	i0 = fn2206(m, v4, v13)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L15
 	}
@@ -21026,24 +26025,24 @@ L27:
 		goto L33
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn1706(m, i0, v13)
+	i0 = fn1707(m, i0, v13)
 	v7 = i0
 	if v7 == 0 {
 		goto L33
 	}
-	i0 = fn1580(m, v7)
+	i0 = fn1581(m, v7)
 	v7 = i0
 	i0 = v7 & uint32(1)
 	if i0 == 0 {
 		goto L34
 	}
 	v7 = uint32(0)
-	i0 = fn1574(m, uint32(2))
+	i0 = fn1575(m, uint32(2))
 	v15 = i0
 	if v15 == 0 {
 		goto L8
 	}
-	i0 = fn1711(m, v9, v13, v15)
+	i0 = fn1712(m, v9, v13, v15)
 	v17 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v15))
 	v13 = i0
@@ -21081,12 +26080,12 @@ L34:
 		goto L33
 	}
 	v7 = uint32(0)
-	i0 = fn1574(m, uint32(3))
+	i0 = fn1575(m, uint32(3))
 	v15 = i0
 	if v15 == 0 {
 		goto L8
 	}
-	i0 = fn1711(m, v9, v13, v15)
+	i0 = fn1712(m, v9, v13, v15)
 	v17 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v15))
 	v13 = i0
@@ -21119,7 +26118,7 @@ L33:
 		goto L37
 	}
 	v7 = uint32(0)
-	i0 = fn2204(m, v1, v13)
+	i0 = fn2205(m, v1, v13)
 	v15 = i0
 	if int32(v15) < int32(uint32(0)) {
 		goto L8
@@ -21127,12 +26126,12 @@ L33:
 	if v15 == 0 {
 		goto L37
 	}
-	i0 = fn1574(m, uint32(4))
+	i0 = fn1575(m, uint32(4))
 	v15 = i0
 	if v15 == 0 {
 		goto L8
 	}
-	i0 = fn1711(m, v9, v13, v15)
+	i0 = fn1712(m, v9, v13, v15)
 	v16 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v15))
 	v17 = i0
@@ -21162,7 +26161,7 @@ L38:
 	goto L20
 L37:
 	v7 = uint32(0)
-	i0 = fn2204(m, v3, v13)
+	i0 = fn2205(m, v3, v13)
 	v15 = i0
 	if int32(v15) < int32(uint32(0)) {
 		goto L8
@@ -21170,12 +26169,12 @@ L37:
 	if v15 == 0 {
 		goto L39
 	}
-	i0 = fn1574(m, uint32(3))
+	i0 = fn1575(m, uint32(3))
 	v15 = i0
 	if v15 == 0 {
 		goto L8
 	}
-	i0 = fn1711(m, v9, v13, v15)
+	i0 = fn1712(m, v9, v13, v15)
 	v17 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v15))
 	v13 = i0
@@ -21212,12 +26211,12 @@ L39:
 	i1 = i1 | uint32(1)
 	*(*uint8)(unsafe.Add(b, uint64(v0)+48)) = uint8(i1)
 L41:
-	i0 = fn1574(m, uint32(3))
+	i0 = fn1575(m, uint32(3))
 	v15 = i0
 	if v15 == 0 {
 		goto L8
 	}
-	i0 = fn1711(m, v9, v13, v15)
+	i0 = fn1712(m, v9, v13, v15)
 	v17 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v15))
 	v13 = i0
@@ -21245,18 +26244,18 @@ L42:
 		goto L15
 	}
 L32:
-	fn2072(m, v15)
+	fn2073(m, v15)
 	goto L15
 L31:
-	fn2072(m, v15)
+	fn2073(m, v15)
 	goto L8
 L21:
-	fn2072(m, v15)
+	fn2073(m, v15)
 L20:
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+48)))
 	i1 = i1 | uint32(1)
 	*(*uint8)(unsafe.Add(b, uint64(v0)+48)) = uint8(i1)
-	i0 = fn2206(m, v2, v13)
+	i0 = fn2207(m, v2, v13)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L12
 	}
@@ -21265,7 +26264,7 @@ L15:
 	i1 = v6 + uint32(40)
 	i2 = v6 + uint32(48)
 	i3 = v6 + uint32(44)
-	i0 = fn1691(m, i0, i1, i2, i3)
+	i0 = fn1692(m, i0, i1, i2, i3)
 	if i0 != 0 {
 		goto L14
 	}
@@ -21280,7 +26279,7 @@ L13:
 		goto L45
 	}
 L46:
-	i0 = fn548(m, v14, v8)
+	i0 = fn549(m, v14, v8)
 	v7 = i0
 	if v7 == 0 {
 		goto L12
@@ -21296,12 +26295,12 @@ L46:
 	if v13 != 0 {
 		goto L45
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L45:
 	if v1 == 0 {
 		goto L47
 	}
-	i0 = fn548(m, v14, v1)
+	i0 = fn549(m, v14, v1)
 	v7 = i0
 	if v7 == 0 {
 		goto L12
@@ -21317,9 +26316,9 @@ L45:
 	if v13 != 0 {
 		goto L47
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L47:
-	i0 = fn548(m, v12, v3)
+	i0 = fn549(m, v12, v3)
 	v7 = i0
 	if v7 == 0 {
 		goto L12
@@ -21335,18 +26334,18 @@ L47:
 	if v13 != 0 {
 		goto L43
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L43
 L44:
 	v7 = uint32(0)
 	i1 = k32(10089824) + uint32(22072)
-	i0 = fn2206(m, v14, i1)
+	i0 = fn2207(m, v14, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L8
 	}
 	v7 = uint32(0)
 	i1 = k32(10089824) + uint32(22180)
-	i0 = fn2206(m, v14, i1)
+	i0 = fn2207(m, v14, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L8
 	}
@@ -21394,28 +26393,28 @@ L52:
 	i0 = b2i(int32(i0) > int32(k32(4294967295)))
 	v17 = i0
 L53:
-	i0 = fn2198(m, v14)
+	i0 = fn2199(m, v14)
 	v3 = i0
 	if v3 == 0 {
 		goto L8
 	}
 	v20 = uint32(0)
-	i0 = fn2198(m, v11)
+	i0 = fn2199(m, v11)
 	v16 = i0
 	if v16 == 0 {
 		goto L49
 	}
-	i0 = fn2198(m, v12)
+	i0 = fn2199(m, v12)
 	v7 = i0
 	if v7 == 0 {
 		goto L49
 	}
-	i0 = fn2198(m, v4)
+	i0 = fn2199(m, v4)
 	v15 = i0
 	if v15 == 0 {
 		goto L48
 	}
-	i0 = fn4337(m, v13, v3, v16, v7, v15, v19)
+	i0 = fn4338(m, v13, v3, v16, v7, v15, v19)
 	if i0 != 0 {
 		goto L54
 	}
@@ -21433,7 +26432,7 @@ L54:
 	if v19 != 0 {
 		goto L55
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L55:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v3 = i0
@@ -21446,7 +26445,7 @@ L55:
 	if v3 != 0 {
 		goto L56
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L56:
 	i0 = *(*uint32)(unsafe.Add(b, v15))
 	v7 = i0
@@ -21459,7 +26458,7 @@ L56:
 	if v7 != 0 {
 		goto L57
 	}
-	fn2072(m, v15)
+	fn2073(m, v15)
 L57:
 	if v17 == 0 {
 		goto L58
@@ -21469,14 +26468,14 @@ L57:
 	i1 = v6 + uint32(52)
 	i2 = v6 + uint32(60)
 	i3 = v6 + uint32(56)
-	i0 = fn1691(m, i0, i1, i2, i3)
+	i0 = fn1692(m, i0, i1, i2, i3)
 	if i0 == 0 {
 		goto L60
 	}
 	v19 = uint32(0)
 L62:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+56))
-	i0 = fn1580(m, i0)
+	i0 = fn1581(m, i0)
 	v7 = i0
 	i0 = v7 & uint32(4)
 	if i0 != 0 {
@@ -21494,19 +26493,19 @@ L62:
 	}
 L65:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+60))
-	i0 = fn2206(m, v10, i1)
+	i0 = fn2207(m, v10, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L61
 	}
 L64:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+60))
-	i0 = fn1706(m, i0, i1)
+	i0 = fn1707(m, i0, i1)
 	v15 = i0
 	if v15 != 0 {
 		goto L66
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L61
 	}
@@ -21520,12 +26519,12 @@ L66:
 		goto L67
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+60))
-	i0 = fn2796(m, i0, uint32(8521155))
+	i0 = fn2797(m, i0, uint32(8521155))
 	if i0 == 0 {
 		goto L67
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+60))
-	i0 = fn2205(m, v16, i1)
+	i0 = fn2206(m, v16, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L61
 	}
@@ -21536,14 +26535,14 @@ L67:
 		goto L68
 	}
 	i0 = v7 & uint32(4091)
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v7 = i0
 	if v7 == 0 {
 		goto L61
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+60))
-	i0 = fn1711(m, i0, i1, v7)
+	i0 = fn1712(m, i0, i1, v7)
 	v15 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v17 = i0
@@ -21556,18 +26555,18 @@ L67:
 	if v17 != 0 {
 		goto L69
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L69:
 	if int32(v15) < int32(uint32(0)) {
 		goto L61
 	}
-	i0 = fn1574(m, v3)
+	i0 = fn1575(m, v3)
 	v7 = i0
 	if v7 == 0 {
 		goto L61
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+60))
-	i0 = fn1711(m, v9, i1, v7)
+	i0 = fn1712(m, v9, i1, v7)
 	v15 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v3 = i0
@@ -21583,7 +26582,7 @@ L69:
 	if v13 != 0 {
 		goto L61
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L61
 L70:
 	if v3 == uint32(1073741823) {
@@ -21595,10 +26594,10 @@ L70:
 	if v3 != 0 {
 		goto L63
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L63
 L68:
-	i0 = fn1580(m, v15)
+	i0 = fn1581(m, v15)
 	i0 = i0 & uint32(134)
 	if i0 == 0 {
 		goto L63
@@ -21618,12 +26617,12 @@ L72:
 	i0 = i0 + v7
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = fn1706(m, i0, v17)
+	i0 = fn1707(m, i0, v17)
 	v3 = i0
 	if v3 == 0 {
 		goto L73
 	}
-	i0 = fn1580(m, v3)
+	i0 = fn1581(m, v3)
 	i0 = i0 & uint32(61440)
 	if i0 == uint32(16384) {
 		goto L63
@@ -21645,7 +26644,7 @@ L71:
 		goto L63
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+60))
-	i0 = fn2205(m, v16, i1)
+	i0 = fn2206(m, v16, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L61
 	}
@@ -21654,11 +26653,11 @@ L63:
 	i1 = v6 + uint32(52)
 	i2 = v6 + uint32(60)
 	i3 = v6 + uint32(56)
-	i0 = fn1691(m, i0, i1, i2, i3)
+	i0 = fn1692(m, i0, i1, i2, i3)
 	if i0 != 0 {
 		goto L62
 	}
-	i0 = fn2200(m, v16)
+	i0 = fn2201(m, v16)
 	v7 = i0
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v13)+48)))
 	i1 = i1 & uint32(254)
@@ -21669,7 +26668,7 @@ L63:
 		goto L59
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+12))
-	i0 = fn1761(m, i0, uint32(8521155))
+	i0 = fn1762(m, i0, uint32(8521155))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L59
 	}
@@ -21686,10 +26685,10 @@ L61:
 	if v13 != 0 {
 		goto L8
 	}
-	fn2072(m, v16)
+	fn2073(m, v16)
 	goto L8
 L60:
-	i0 = fn2200(m, v16)
+	i0 = fn2201(m, v16)
 	v7 = i0
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v13)+48)))
 	i1 = i1 & uint32(254)
@@ -21701,7 +26700,7 @@ L59:
 	i1 = i1 | uint32(32)
 	*(*uint8)(unsafe.Add(b, uint64(v13)+56)) = uint8(i1)
 L58:
-	i0 = fn548(m, v11, v16)
+	i0 = fn549(m, v11, v16)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v16))
 	v3 = i0
@@ -21714,7 +26713,7 @@ L58:
 	if v3 != 0 {
 		goto L74
 	}
-	fn2072(m, v16)
+	fn2073(m, v16)
 L74:
 	if v7 == 0 {
 		goto L12
@@ -21730,7 +26729,7 @@ L74:
 	if v3 != 0 {
 		goto L75
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L75:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v13)+48)))
 	i0 = i0 & uint32(3)
@@ -21774,7 +26773,7 @@ L78:
 	}
 	v7 = uint32(0)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	i0 = fn1505(m, v4, v13, v15, i3)
+	i0 = fn1506(m, v4, v13, v15, i3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L8
 	}
@@ -21796,7 +26795,7 @@ L77:
 	if i0 == 0 {
 		goto L80
 	}
-	i0 = fn4364(m, v9, v11, v10)
+	i0 = fn4365(m, v9, v11, v10)
 	if i0 == 0 {
 		goto L12
 	}
@@ -21810,7 +26809,7 @@ L80:
 	v3 = i0
 	goto L82
 L83:
-	i0 = fn4365(m, v0, v11)
+	i0 = fn4366(m, v0, v11)
 	if i0 == 0 {
 		goto L12
 	}
@@ -21827,11 +26826,11 @@ L82:
 	v13 = i0
 L81:
 	v7 = uint32(0)
-	i0 = fn4366(m, v3, v9, v1, v11, v10, v13)
+	i0 = fn4367(m, v3, v9, v1, v11, v10, v13)
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn548(m, v2, v11)
+	i0 = fn549(m, v2, v11)
 	v13 = i0
 	if v13 == 0 {
 		goto L8
@@ -21848,7 +26847,7 @@ L81:
 	if v0 != 0 {
 		goto L8
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 	goto L8
 L49:
 	v7 = uint32(0)
@@ -21864,7 +26863,7 @@ L48:
 	if v13 != 0 {
 		goto L84
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L84:
 	if v16 == 0 {
 		goto L85
@@ -21880,7 +26879,7 @@ L84:
 	if v13 != 0 {
 		goto L85
 	}
-	fn2072(m, v16)
+	fn2073(m, v16)
 L85:
 	if v7 == 0 {
 		goto L86
@@ -21896,7 +26895,7 @@ L85:
 	if v13 != 0 {
 		goto L86
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L86:
 	v7 = uint32(0)
 	if v20 == 0 {
@@ -21913,13 +26912,13 @@ L86:
 	if v13 != 0 {
 		goto L8
 	}
-	fn2072(m, v20)
+	fn2073(m, v20)
 	goto L8
 L12:
 	v7 = uint32(0)
 	goto L8
 L11:
-	fn2072(m, v15)
+	fn2073(m, v15)
 L8:
 	v13 = v14
 	goto L4
@@ -21940,7 +26939,7 @@ L4:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v0 = i0
@@ -21953,7 +26952,7 @@ L2:
 	if v0 != 0 {
 		goto L87
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L87:
 	if v13 == 0 {
 		goto L88
@@ -21969,7 +26968,7 @@ L87:
 	if v8 != 0 {
 		goto L88
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 L88:
 	if v12 == 0 {
 		goto L89
@@ -21985,7 +26984,7 @@ L88:
 	if v13 != 0 {
 		goto L89
 	}
-	fn2072(m, v12)
+	fn2073(m, v12)
 L89:
 	if v11 == 0 {
 		goto L90
@@ -22001,7 +27000,7 @@ L89:
 	if v13 != 0 {
 		goto L90
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L90:
 	if v10 == 0 {
 		goto L1
@@ -22017,7 +27016,7 @@ L90:
 	if v13 != 0 {
 		goto L1
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L1:
 	i0 = v6 + uint32(64)
 	m.g0 = i0
@@ -22026,7 +27025,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4338(m *Module, v0 uint32) {
+func fn4339(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -22052,7 +27051,7 @@ func fn4338(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -22070,7 +27069,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -22088,15 +27087,15 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
-	fn2111(m, v0)
+	fn2112(m, v0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4339(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn4340(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var v8 uint32
 	_ = v8
 	var v9 uint32
@@ -22127,7 +27126,7 @@ func fn4339(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L3
 	}
 	v11 = uint32(0)
-	i0 = fn2204(m, v10, v1)
+	i0 = fn2205(m, v10, v1)
 	v10 = i0
 	if int32(v10) < int32(uint32(0)) {
 		goto L1
@@ -22146,7 +27145,7 @@ func fn4339(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	v10 = v1
 	goto L2
 L3:
-	i0 = fn4362(m, v9, v1)
+	i0 = fn4363(m, v9, v1)
 	v10 = i0
 	if v10 != 0 {
 		goto L2
@@ -22156,12 +27155,12 @@ L3:
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v9 = i0
-	i0 = fn1706(m, v9, v10)
+	i0 = fn1707(m, v9, v10)
 	v11 = i0
 	if v11 == 0 {
 		goto L7
 	}
-	i0 = fn1580(m, v11)
+	i0 = fn1581(m, v11)
 	v11 = i0
 	i0 = v2 & uint32(4)
 	if i0 == 0 {
@@ -22174,11 +27173,11 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v8)+32)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i2 = v8 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8452369), i2)
+	i0 = fn3604(m, i0, uint32(8452369), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i2 = v5 + uint32(1)
 	i4 = v7 + uint32(1)
-	fn3656(m, i0, v4, i2, v6, i4)
+	fn3657(m, i0, v4, i2, v6, i4)
 	goto L5
 L8:
 	i0 = v2 & uint32(1024)
@@ -22192,11 +27191,11 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v8)+16)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i2 = v8 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8578491), i2)
+	i0 = fn3604(m, i0, uint32(8578491), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i2 = v5 + uint32(1)
 	i4 = v7 + uint32(1)
-	fn3656(m, i0, v4, i2, v6, i4)
+	fn3657(m, i0, v4, i2, v6, i4)
 	goto L5
 L9:
 	i0 = v11 | v2
@@ -22204,7 +27203,7 @@ L9:
 	goto L6
 L7:
 	v11 = v2
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -22220,22 +27219,22 @@ L6:
 	}
 	*(*uint32)(unsafe.Add(b, v8)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn3603(m, i0, uint32(8578236), v8)
+	i0 = fn3604(m, i0, uint32(8578236), v8)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i2 = v5 + uint32(1)
 	i4 = v7 + uint32(1)
-	fn3656(m, i0, v4, i2, v6, i4)
+	fn3657(m, i0, v4, i2, v6, i4)
 	goto L5
 L11:
 	i0 = v11 | uint32(512)
 	v11 = i0
 L10:
-	i0 = fn1574(m, v11)
+	i0 = fn1575(m, v11)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
 	}
-	i0 = fn1711(m, v9, v10, v1)
+	i0 = fn1712(m, v9, v10, v1)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v11 = i0
@@ -22251,7 +27250,7 @@ L10:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L5
 L12:
 	if v11 == uint32(1073741823) {
@@ -22263,14 +27262,14 @@ L12:
 	if v11 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L13:
 	i0 = v2 & uint32(4)
 	if i0 == 0 {
 		goto L15
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	i0 = fn1501(m, i0, v10)
+	i0 = fn1502(m, i0, v10)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -22281,28 +27280,28 @@ L15:
 		goto L14
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn1706(m, i0, v10)
+	i0 = fn1707(m, i0, v10)
 	v1 = i0
 	if v1 == 0 {
 		goto L17
 	}
-	i0 = fn1580(m, v1)
+	i0 = fn1581(m, v1)
 	i0 = i0 | v2
 	v2 = i0
 	goto L16
 L17:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
 L16:
-	i0 = fn1574(m, v2)
+	i0 = fn1575(m, v2)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn1711(m, i0, v10, v1)
+	i0 = fn1712(m, i0, v10, v1)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -22318,7 +27317,7 @@ L16:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L5
 L18:
 	if v0 == uint32(1073741823) {
@@ -22330,7 +27329,7 @@ L18:
 	if v0 != 0 {
 		goto L14
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v0 = i0
@@ -22365,7 +27364,7 @@ L20:
 		goto L1
 	}
 L4:
-	fn2072(m, v10)
+	fn2073(m, v10)
 L1:
 	i0 = v8 + uint32(48)
 	m.g0 = i0
@@ -22374,7 +27373,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4340(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
+func fn4341(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
 	var v10 uint32
 	_ = v10
 	var v11 uint32
@@ -22390,7 +27389,7 @@ func fn4340(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+36))
 	v10 = i0
 	v11 = uint32(0)
-	i0 = fn4334(m, v0, v1, uint32(5), v2, v6, v7, v8, v9)
+	i0 = fn4335(m, v0, v1, uint32(5), v2, v6, v7, v8, v9)
 	if i0 == 0 {
 		goto L1
 	}
@@ -22404,7 +27403,7 @@ func fn4340(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	*(*uint8)(unsafe.Add(b, uint64(v2)+56)) = uint8(i1)
 	i1 = k32(10089824) + uint32(22180)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn4339(m, v0, i1, uint32(16), i3, v6, v7, v8, v9)
+	i0 = fn4340(m, v0, i1, uint32(16), i3, v6, v7, v8, v9)
 	if i0 == 0 {
 		goto L1
 	}
@@ -22415,24 +27414,24 @@ L2:
 	i1 = k32(10089824) + uint32(20964)
 	v2 = i1
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn4339(m, v0, v2, uint32(2), i3, v6, v7, v8, v9)
+	i0 = fn4340(m, v0, v2, uint32(2), i3, v6, v7, v8, v9)
 	if i0 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn4339(m, v0, v2, uint32(16), i3, v6, v7, v8, v9)
+	i0 = fn4340(m, v0, v2, uint32(16), i3, v6, v7, v8, v9)
 	if i0 == 0 {
 		goto L1
 	}
 	i1 = k32(10089824) + uint32(20788)
 	v2 = i1
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn4339(m, v0, v2, uint32(2), i3, v6, v7, v8, v9)
+	i0 = fn4340(m, v0, v2, uint32(2), i3, v6, v7, v8, v9)
 	if i0 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn4339(m, v0, v2, uint32(16), i3, v6, v7, v8, v9)
+	i0 = fn4340(m, v0, v2, uint32(16), i3, v6, v7, v8, v9)
 	if i0 == 0 {
 		goto L1
 	}
@@ -22442,7 +27441,7 @@ L3:
 	}
 	i1 = k32(10089824) + uint32(20700)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn4339(m, v0, i1, uint32(4), i3, v6, v7, v8, v9)
+	i0 = fn4340(m, v0, i1, uint32(4), i3, v6, v7, v8, v9)
 	if i0 == 0 {
 		goto L1
 	}
@@ -22452,7 +27451,7 @@ L4:
 	}
 	i1 = k32(10089824) + uint32(20860)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn4339(m, v0, i1, uint32(4), i3, v6, v7, v8, v9)
+	i0 = fn4340(m, v0, i1, uint32(4), i3, v6, v7, v8, v9)
 	if i0 == 0 {
 		goto L1
 	}
@@ -22464,7 +27463,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4341(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4342(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22498,7 +27497,7 @@ func fn4341(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8458567))
+	fn3605(m, i0, uint32(8458567))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	v2 = i0
 	goto L1
@@ -22533,14 +27532,14 @@ L7:
 	if v8 == 0 {
 		goto L8
 	}
-	i0 = fn2206(m, v8, v2)
+	i0 = fn2207(m, v8, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v7 = i0
 L8:
-	i0 = fn4339(m, v0, v2, uint32(1026), v7, v6, v5, v4, v3)
+	i0 = fn4340(m, v0, v2, uint32(1026), v7, v6, v5, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
@@ -22561,14 +27560,14 @@ L10:
 	v7 = i0
 L9:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4367(m, v0, v2, i2, v1, v7)
+	i0 = fn4368(m, v0, v2, i2, v1, v7)
 	if i0 == 0 {
 		goto L3
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i3 = v1 + uint32(1)
-	i0 = fn4367(m, v0, i1, i2, i3, uint32(8400455))
+	i0 = fn4368(m, v0, i1, i2, i3, uint32(8400455))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	v2 = i0
@@ -22595,20 +27594,20 @@ L6:
 	if v8 == 0 {
 		goto L11
 	}
-	i0 = fn2206(m, v8, v2)
+	i0 = fn2207(m, v8, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v7 = i0
 L11:
-	i0 = fn4339(m, v0, v2, uint32(1026), v7, v6, v5, v4, v3)
+	i0 = fn4340(m, v0, v2, uint32(1026), v7, v6, v5, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4367(m, v0, i1, i2, v1, uint32(8400473))
+	i0 = fn4368(m, v0, i1, i2, v1, uint32(8400473))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	v2 = i0
@@ -22635,20 +27634,20 @@ L5:
 	if v8 == 0 {
 		goto L12
 	}
-	i0 = fn2206(m, v8, v2)
+	i0 = fn2207(m, v8, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v7 = i0
 L12:
-	i0 = fn4339(m, v0, v2, uint32(1026), v7, v6, v5, v4, v3)
+	i0 = fn4340(m, v0, v2, uint32(1026), v7, v6, v5, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4367(m, v0, i1, i2, v1, uint32(8400496))
+	i0 = fn4368(m, v0, i1, i2, v1, uint32(8400496))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	v2 = i0
@@ -22672,7 +27671,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4342(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4343(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -22710,7 +27709,7 @@ func fn4342(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	i0 = fn4334(m, v0, i1, uint32(3), v1, i4, i5, i6, i7)
+	i0 = fn4335(m, v0, i1, uint32(3), v1, i4, i5, i6, i7)
 	if i0 == 0 {
 		goto L2
 	}
@@ -22735,7 +27734,7 @@ L5:
 	if v8 == 0 {
 		goto L6
 	}
-	i0 = fn4336(m, v0, v8)
+	i0 = fn4337(m, v0, v8)
 	if i0 == 0 {
 		goto L2
 	}
@@ -22770,7 +27769,7 @@ L8:
 	if v8 == 0 {
 		goto L9
 	}
-	i0 = fn4336(m, v0, v8)
+	i0 = fn4337(m, v0, v8)
 	if i0 == 0 {
 		goto L2
 	}
@@ -22795,7 +27794,7 @@ L7:
 	if v1 == 0 {
 		goto L10
 	}
-	i0 = fn4336(m, v0, v1)
+	i0 = fn4337(m, v0, v1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -22810,7 +27809,7 @@ L10:
 	if v1 == 0 {
 		goto L11
 	}
-	i0 = fn4336(m, v0, v1)
+	i0 = fn4337(m, v0, v1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -22835,7 +27834,7 @@ L13:
 	if v8 == 0 {
 		goto L14
 	}
-	i0 = fn4336(m, v0, v8)
+	i0 = fn4337(m, v0, v8)
 	if i0 == 0 {
 		goto L2
 	}
@@ -22862,7 +27861,7 @@ L12:
 		goto L15
 	}
 	i1 = v1 + k32(4294967295)
-	i0 = fn1505(m, v7, i1, v1, uint32(0))
+	i0 = fn1506(m, v7, i1, v1, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -22881,7 +27880,7 @@ L15:
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn4346(m, v0, v3)
+	i0 = fn4347(m, v0, v3)
 	if i0 != 0 {
 		goto L1
 	}
@@ -22896,7 +27895,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4343(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4344(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22944,7 +27943,7 @@ L3:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
-	i0 = fn4339(m, v0, i1, uint32(4), i3, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, i1, uint32(4), i3, i4, i5, i6, i7)
 	if i0 == 0 {
 		goto L1
 	}
@@ -22979,7 +27978,7 @@ L5:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
-	i0 = fn4339(m, v0, i1, uint32(4), i3, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, i1, uint32(4), i3, i4, i5, i6, i7)
 	if i0 == 0 {
 		goto L1
 	}
@@ -23014,7 +28013,7 @@ L7:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
-	i0 = fn4339(m, v0, i1, uint32(4), i3, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, i1, uint32(4), i3, i4, i5, i6, i7)
 	if i0 == 0 {
 		goto L1
 	}
@@ -23038,7 +28037,7 @@ L6:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
-	i0 = fn4339(m, v0, i1, uint32(4), i3, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, i1, uint32(4), i3, i4, i5, i6, i7)
 	if i0 != 0 {
 		goto L9
 	}
@@ -23062,7 +28061,7 @@ L8:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
-	i0 = fn4339(m, v0, i1, uint32(4), i3, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, i1, uint32(4), i3, i4, i5, i6, i7)
 	if i0 != 0 {
 		goto L10
 	}
@@ -23079,7 +28078,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4344(m *Module, v0 uint32) uint32 {
+func fn4345(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23105,7 +28104,7 @@ func fn4344(m *Module, v0 uint32) uint32 {
 	return uint32(1)
 L1:
 	i1 = v3 + k32(4294967295)
-	i0 = fn1505(m, v2, i1, v3, uint32(0))
+	i0 = fn1506(m, v2, i1, v3, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -23126,7 +28125,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4345(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4346(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -23144,7 +28143,7 @@ func fn4345(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L3
 	}
 	v0 = uint32(0)
-	i0 = fn2204(m, v4, v2)
+	i0 = fn2205(m, v4, v2)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
@@ -23161,7 +28160,7 @@ func fn4345(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	goto L2
 L3:
-	i0 = fn4362(m, v3, v2)
+	i0 = fn4363(m, v3, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -23169,7 +28168,7 @@ L3:
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn1706(m, i0, v2)
+	i0 = fn1707(m, i0, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L5
@@ -23177,7 +28176,7 @@ L2:
 	v0 = uint32(0)
 	goto L4
 L5:
-	i0 = fn1580(m, v1)
+	i0 = fn1581(m, v1)
 	v0 = i0
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -23191,14 +28190,14 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4346(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4347(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -23228,7 +28227,7 @@ func fn4346(m *Module, v0 uint32, v1 uint32) uint32 {
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	i0 = fn4334(m, v0, i1, uint32(3), v1, i4, i5, i6, i7)
+	i0 = fn4335(m, v0, i1, uint32(3), v1, i4, i5, i6, i7)
 	if i0 != 0 {
 		goto L5
 	}
@@ -23237,13 +28236,13 @@ func fn4346(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
 	goto L2
 L6:
-	i0 = fn4336(m, v0, v1)
+	i0 = fn4337(m, v0, v1)
 	if i0 == 0 {
 		goto L4
 	}
 	goto L1
 L5:
-	i0 = fn4336(m, v0, v1)
+	i0 = fn4337(m, v0, v1)
 	if i0 != 0 {
 		goto L3
 	}
@@ -23264,7 +28263,7 @@ L3:
 	return uint32(1)
 L7:
 	i1 = v1 + k32(4294967295)
-	i0 = fn1505(m, v2, i1, v1, uint32(0))
+	i0 = fn1506(m, v2, i1, v1, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L8
 	}
@@ -23292,7 +28291,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4347(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4348(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -23331,7 +28330,7 @@ func fn4347(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8458567))
+	fn3605(m, i0, uint32(8458567))
 	goto L1
 L2:
 	v3 = k32(4294967295)
@@ -23357,7 +28356,7 @@ L2:
 	}
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 != 0 {
 		goto L3
 	}
@@ -23387,7 +28386,7 @@ L13:
 	v1 = i0
 	i0 = v2 + uint32(4)
 	v2 = i0
-	i0 = fn4347(m, v0, v1)
+	i0 = fn4348(m, v0, v1)
 	if i0 != 0 {
 		goto L12
 	}
@@ -23403,7 +28402,7 @@ L9:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	i0 = fn4339(m, v0, v2, uint32(2), i3, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, v2, uint32(2), i3, i4, i5, i6, i7)
 	v2 = uint32(1)
 	goto L1
 L8:
@@ -23431,7 +28430,7 @@ L16:
 	v4 = i0
 	i0 = v2 + uint32(4)
 	v2 = i0
-	i0 = fn4336(m, v0, v4)
+	i0 = fn4337(m, v0, v4)
 	if i0 != 0 {
 		goto L15
 	}
@@ -23462,7 +28461,7 @@ L20:
 	v2 = uint32(0)
 	i0 = v3 + uint32(4)
 	v3 = i0
-	i0 = fn4347(m, v0, v5)
+	i0 = fn4348(m, v0, v5)
 	if i0 != 0 {
 		goto L19
 	}
@@ -23478,12 +28477,12 @@ L22:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	i0 = fn4339(m, v0, v2, uint32(2), i3, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, v2, uint32(2), i3, i4, i5, i6, i7)
 	v2 = uint32(1)
 	goto L1
 L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L4
 	}
@@ -23512,7 +28511,7 @@ L24:
 	v2 = uint32(0)
 	i0 = v3 + uint32(4)
 	v3 = i0
-	i0 = fn4347(m, v0, v5)
+	i0 = fn4348(m, v0, v5)
 	if i0 != 0 {
 		goto L23
 	}
@@ -23543,7 +28542,7 @@ L28:
 	v2 = uint32(0)
 	i0 = v3 + uint32(4)
 	v3 = i0
-	i0 = fn4347(m, v0, v4)
+	i0 = fn4348(m, v0, v4)
 	if i0 != 0 {
 		goto L27
 	}
@@ -23554,7 +28553,7 @@ L6:
 	if v2 == 0 {
 		goto L30
 	}
-	i0 = fn4347(m, v0, v2)
+	i0 = fn4348(m, v0, v2)
 	if i0 == 0 {
 		goto L4
 	}
@@ -23569,7 +28568,7 @@ L30:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	i0 = fn4339(m, v0, v2, uint32(2), i3, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, v2, uint32(2), i3, i4, i5, i6, i7)
 	goto L3
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -23595,7 +28594,7 @@ L32:
 	v1 = i0
 	i0 = v2 + uint32(4)
 	v2 = i0
-	i0 = fn4347(m, v0, v1)
+	i0 = fn4348(m, v0, v1)
 	if i0 != 0 {
 		goto L31
 	}
@@ -23614,7 +28613,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4348(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4349(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -23643,7 +28642,7 @@ func fn4348(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4336(m, v0, v2)
+	i0 = fn4337(m, v0, v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -23662,7 +28661,7 @@ L1:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	i0 = fn4339(m, v0, v2, uint32(2), i3, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, v2, uint32(2), i3, i4, i5, i6, i7)
 	if i0 != 0 {
 		goto L2
 	}
@@ -23694,7 +28693,7 @@ L5:
 	v4 = i0
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn4335(m, v0, v4)
+	i0 = fn4336(m, v0, v4)
 	if i0 != 0 {
 		goto L4
 	}
@@ -23707,7 +28706,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4349(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4350(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -23745,12 +28744,12 @@ func fn4349(m *Module, v0 uint32, v1 uint32) uint32 {
 L1:
 	v3 = uint32(0)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn2783(m, v2, uint32(46), uint32(0), i3, uint32(1))
+	i0 = fn2784(m, v2, uint32(46), uint32(0), i3, uint32(1))
 	v4 = i0
 	if v4 == k32(4294967295) {
 		goto L4
 	}
-	i0 = fn2806(m, v2, uint32(0), v4)
+	i0 = fn2807(m, v2, uint32(0), v4)
 	v4 = i0
 	if v4 != 0 {
 		goto L3
@@ -23767,7 +28766,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v4 = v2
 L3:
-	i0 = fn2796(m, v2, uint32(8554885))
+	i0 = fn2797(m, v2, uint32(8554885))
 	if i0 != 0 {
 		goto L6
 	}
@@ -23776,7 +28775,7 @@ L3:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i0 = fn4339(m, v0, v4, uint32(128), i3, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, v4, uint32(128), i3, i4, i5, i6, i7)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
@@ -23806,11 +28805,11 @@ L6:
 	v1 = i0
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	fn3604(m, i0, uint32(8464779))
+	fn3605(m, i0, uint32(8464779))
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i2 = v6 + uint32(1)
 	i4 = v1 + uint32(1)
-	fn3656(m, i0, v5, i2, v2, i4)
+	fn3657(m, i0, v5, i2, v2, i4)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -23839,14 +28838,14 @@ L7:
 		goto L2
 	}
 L5:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	return v3
 }
 
 //go:norace
 //go:nocheckptr
-func fn4350(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn4351(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -23871,7 +28870,7 @@ func fn4350(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L2
 	}
 	v8 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v7 = i0
@@ -23888,7 +28887,7 @@ L2:
 		goto L4
 	}
 	v8 = uint32(0)
-	i0 = fn2204(m, v7, v1)
+	i0 = fn2205(m, v7, v1)
 	v7 = i0
 	if int32(v7) < int32(uint32(0)) {
 		goto L1
@@ -23905,7 +28904,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	goto L3
 L4:
-	i0 = fn4362(m, v9, v1)
+	i0 = fn4363(m, v9, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -23919,7 +28918,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v6)) = v1
-	i0 = fn4085(m, uint32(8562025), v6)
+	i0 = fn4086(m, uint32(8562025), v6)
 	v1 = i0
 	if v1 != 0 {
 		goto L5
@@ -23929,7 +28928,7 @@ L3:
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+28))
-	i0 = fn1501(m, i0, v1)
+	i0 = fn1502(m, i0, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v8 = i0
@@ -23942,7 +28941,7 @@ L5:
 	if v8 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = b2i(v0 == 0)
 	v8 = i0
@@ -23954,7 +28953,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4351(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4352(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -23996,7 +28995,7 @@ func fn4351(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L6:
 	*(*uint32)(unsafe.Add(b, v3)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn3603(m, i0, uint32(8453630), v3)
+	i0 = fn3604(m, i0, uint32(8453630), v3)
 	goto L2
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+40))
@@ -24005,19 +29004,19 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8434503), i2)
+	i0 = fn3604(m, i0, uint32(8434503), i2)
 	goto L2
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8423456), i2)
+	i0 = fn3604(m, i0, uint32(8423456), i2)
 	goto L2
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
 	i2 = v3 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8517240), i2)
+	i0 = fn3604(m, i0, uint32(8517240), i2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
@@ -24026,7 +29025,7 @@ L2:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
 	i4 = i4 + uint32(1)
-	fn3656(m, i0, i1, i2, i3, i4)
+	fn3657(m, i0, i1, i2, i3, i4)
 	v4 = uint32(0)
 L1:
 	i0 = v3 + uint32(64)
@@ -24036,7 +29035,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4352(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4353(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24086,7 +29085,7 @@ func fn4352(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn3603(m, i0, uint32(8459040), uint32(0))
+	i0 = fn3604(m, i0, uint32(8459040), uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
@@ -24094,7 +29093,7 @@ func fn4352(m *Module, v0 uint32, v1 uint32) uint32 {
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	i4 = i4 + uint32(1)
-	fn3656(m, i0, i1, i2, i3, i4)
+	fn3657(m, i0, i1, i2, i3, i4)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
@@ -24124,7 +29123,7 @@ L13:
 	if i0 == 0 {
 		goto L14
 	}
-	i0 = fn4345(m, v0, v4, v6)
+	i0 = fn4346(m, v0, v4, v6)
 	i0 = i0 & uint32(514)
 	if i0 == uint32(514) {
 		goto L15
@@ -24137,7 +29136,7 @@ L15:
 	*(*uint32)(unsafe.Add(b, v2)) = v6
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn3603(m, i0, uint32(8578707), v2)
+	i0 = fn3604(m, i0, uint32(8578707), v2)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
@@ -24145,7 +29144,7 @@ L15:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
 	i4 = i4 + uint32(1)
-	fn3656(m, i0, i1, i2, i3, i4)
+	fn3657(m, i0, i1, i2, i3, i4)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
@@ -24173,7 +29172,7 @@ L14:
 		goto L13
 	}
 L16:
-	i0 = fn4345(m, v0, v4, v6)
+	i0 = fn4346(m, v0, v4, v6)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v7 = i0
@@ -24189,7 +29188,7 @@ L16:
 	if i0 == 0 {
 		goto L18
 	}
-	i0 = fn4339(m, v0, v6, uint32(1), v7, v11, v10, v9, v8)
+	i0 = fn4340(m, v0, v6, uint32(1), v7, v11, v10, v9, v8)
 	if i0 != 0 {
 		goto L17
 	}
@@ -24198,7 +29197,7 @@ L16:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
 	goto L3
 L18:
-	i0 = fn4339(m, v0, v6, uint32(8), v7, v11, v10, v9, v8)
+	i0 = fn4340(m, v0, v6, uint32(8), v7, v11, v10, v9, v8)
 	if i0 != 0 {
 		goto L17
 	}
@@ -24220,7 +29219,7 @@ L17:
 	i5 = v5 + uint32(28)
 	v5 = i5
 	i5 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn4350(m, v0, v6, i2, i3, i4, i5)
+	i0 = fn4351(m, v0, v6, i2, i3, i4, i5)
 	if i0 != 0 {
 		goto L5
 	}
@@ -24235,7 +29234,7 @@ L11:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	i0 = fn4339(m, v0, v6, uint32(1), i3, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, v6, uint32(1), i3, i4, i5, i6, i7)
 	if i0 != 0 {
 		goto L19
 	}
@@ -24256,7 +29255,7 @@ L19:
 	i5 = v5 + uint32(28)
 	v5 = i5
 	i5 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn4350(m, v0, v6, i2, i3, i4, i5)
+	i0 = fn4351(m, v0, v6, i2, i3, i4, i5)
 	if i0 != 0 {
 		goto L5
 	}
@@ -24278,7 +29277,7 @@ L7:
 L6:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i0 = fn3603(m, i0, v1, uint32(0))
+	i0 = fn3604(m, i0, v1, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
@@ -24286,7 +29285,7 @@ L6:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
 	i4 = i4 + uint32(1)
-	fn3656(m, i0, i1, i2, i3, i4)
+	fn3657(m, i0, i1, i2, i3, i4)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
@@ -24296,13 +29295,13 @@ L5:
 	i5 = *(*uint32)(unsafe.Add(b, v8))
 	i6 = *(*uint32)(unsafe.Add(b, v9))
 	i7 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn4339(m, v0, v6, v3, v4, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, v6, v3, v4, i4, i5, i6, i7)
 	if i0 == 0 {
 		goto L3
 	}
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 != 0 {
 		goto L20
 	}
@@ -24312,7 +29311,7 @@ L4:
 	goto L3
 L20:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L21
 	}
@@ -24332,7 +29331,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4353(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn4354(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -24378,7 +29377,7 @@ func fn4353(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	v9 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 != 0 {
 		goto L2
 	}
@@ -24404,7 +29403,7 @@ L3:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	i0 = fn4334(m, v0, v2, uint32(0), v1, i4, i5, i6, i7)
+	i0 = fn4335(m, v0, v2, uint32(0), v1, i4, i5, i6, i7)
 	if i0 == 0 {
 		goto L1
 	}
@@ -24433,7 +29432,7 @@ L4:
 L5:
 	v7 = uint32(0)
 	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
-	i0 = fn2696(m, uint32(8515141), v6)
+	i0 = fn2697(m, uint32(8515141), v6)
 	v2 = i0
 	if v2 == 0 {
 		goto L7
@@ -24444,7 +29443,7 @@ L5:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+68))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	i0 = fn4339(m, v0, v2, uint32(4), v1, i4, i5, i6, i7)
+	i0 = fn4340(m, v0, v2, uint32(4), v1, i4, i5, i6, i7)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -24460,7 +29459,7 @@ L5:
 	if v1 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -24472,7 +29471,7 @@ L7:
 	}
 	v7 = uint32(0)
 	i1 = v1 + k32(4294967295)
-	i0 = fn1505(m, v3, i1, v1, uint32(0))
+	i0 = fn1506(m, v3, i1, v1, uint32(0))
 	v3 = i0
 	if v1 == uint32(1) {
 		goto L1
@@ -24499,7 +29498,7 @@ L6:
 	if v1 != 0 {
 		goto L8
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
@@ -24507,7 +29506,7 @@ L8:
 	i1 = i1 | uint32(64)
 	*(*uint8)(unsafe.Add(b, uint64(v1)+56)) = uint8(i1)
 	i1 = *(*uint32)(unsafe.Add(b, v9))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 != 0 {
 		goto L9
 	}
@@ -24568,7 +29567,7 @@ L15:
 	i1 = i1 | uint32(64)
 	*(*uint8)(unsafe.Add(b, uint64(v1)+56)) = uint8(i1)
 	i1 = *(*uint32)(unsafe.Add(b, v10))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L19
 	}
@@ -24583,7 +29582,7 @@ L15:
 	i1 = i1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+60)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
-	i0 = fn4336(m, v0, i1)
+	i0 = fn4337(m, v0, i1)
 	if i0 == 0 {
 		goto L19
 	}
@@ -24616,7 +29615,7 @@ L21:
 	v2 = i0
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn4336(m, v0, v2)
+	i0 = fn4337(m, v0, v2)
 	if i0 != 0 {
 		goto L20
 	}
@@ -24644,7 +29643,7 @@ L17:
 	if v5 == 0 {
 		goto L24
 	}
-	i0 = fn4336(m, v0, v5)
+	i0 = fn4337(m, v0, v5)
 	if i0 != 0 {
 		goto L24
 	}
@@ -24654,7 +29653,7 @@ L17:
 	v7 = uint32(0)
 	goto L1
 L24:
-	i0 = fn4336(m, v0, v4)
+	i0 = fn4337(m, v0, v4)
 	if i0 != 0 {
 		goto L25
 	}
@@ -24685,7 +29684,7 @@ L25:
 		goto L26
 	}
 	i1 = v1 + k32(4294967295)
-	i0 = fn1505(m, v2, i1, v1, uint32(0))
+	i0 = fn1506(m, v2, i1, v1, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -24719,7 +29718,7 @@ L13:
 	v2 = i0
 	i0 = v1 + uint32(4)
 	v1 = i0
-	i0 = fn4336(m, v0, v2)
+	i0 = fn4337(m, v0, v2)
 	if i0 != 0 {
 		goto L10
 	}
@@ -24735,7 +29734,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4354(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn4355(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var v7 uint32
 	_ = v7
 	var v8 uint32
@@ -24756,13 +29755,13 @@ func fn4354(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L2
 	}
 	v8 = uint32(0)
-	i0 = fn2206(m, v7, v1)
+	i0 = fn2207(m, v7, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn4339(m, v0, v1, v2, i3, v3, v4, v5, v6)
+	i0 = fn4340(m, v0, v1, v2, i3, v3, v4, v5, v6)
 	v8 = i0
 L1:
 	return v8
@@ -24770,7 +29769,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4355(m *Module, v0 uint32, v1 uint32) {
+func fn4356(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24814,7 +29813,7 @@ L3:
 L2:
 	v3 = uint32(8459596)
 L1:
-	fn3604(m, v2, v3)
+	fn3605(m, v2, v3)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
@@ -24822,7 +29821,7 @@ L1:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	i4 = i4 + uint32(1)
-	fn3656(m, i0, i1, i2, i3, i4)
+	fn3657(m, i0, i1, i2, i3, i4)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
@@ -24831,7 +29830,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4356(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4357(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -24845,7 +29844,7 @@ func fn4356(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn1591(m, v1)
+	i0 = fn1592(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -24855,12 +29854,12 @@ func fn4356(m *Module, v0 uint32, v1 uint32) uint32 {
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i2 = v2 + uint32(12)
-	i0 = fn1704(m, i0, v1, i2)
+	i0 = fn1705(m, i0, v1, i2)
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3604(m, i0, uint32(8390108))
+	fn3605(m, i0, uint32(8390108))
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -24873,7 +29872,7 @@ L3:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v1 = i0
@@ -24885,37 +29884,37 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4357(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn1706(m, i0, v1)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = fn1580(m, v0)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
 func fn4358(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn1706(m, i0, v1)
+	i0 = fn1707(m, i0, v1)
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
-	i0 = fn1580(m, v0)
+	i0 = fn1581(m, v0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4359(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn1707(m, i0, v1)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = fn1581(m, v0)
 	i0 = i0 >> (uint32(12) & 31)
 	i0 = i0 & uint32(15)
 	return i0
@@ -24923,7 +29922,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4359(m *Module, v0 uint32) uint32 {
+func fn4360(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -24945,6357 +29944,4 @@ L2:
 	v1 = i0
 L1:
 	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn4360(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v4 = i0
-	m.g0 = v4
-	v5 = uint32(0)
-	i0 = fn4132(m)
-	v6 = i0
-	if v6 == 0 {
-		goto L1
-	}
-	i0 = fn455(m, v0, v1, v2, v3, v6)
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	i2 = v4 + uint32(12)
-	i0 = fn3680(m, v2, v1, i2)
-	if i0 != 0 {
-		goto L3
-	}
-	v5 = uint32(0)
-	goto L2
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i2 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 | i2
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = i1
-	i2 = v4 + uint32(12)
-	i0 = fn4333(m, v2, v1, i2)
-	v5 = i0
-L2:
-	fn4133(m, v6)
-L1:
-	i0 = v4 + uint32(32)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn4361(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = fn2204(m, v3, v2)
-	v3 = i0
-	if int32(v3) < int32(uint32(0)) {
-		goto L1
-	}
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L3
-	}
-	return v2
-L3:
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	return v2
-L2:
-	i0 = fn4362(m, v0, v2)
-	v1 = i0
-L1:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn4362(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	v3 = i0
-	i0 = v2 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	v4 = i0
-	i0 = v4 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L7
-	case 1:
-		goto L6
-	default:
-		goto L5
-	}
-L7:
-	if v3 == 0 {
-		goto L8
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v1 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v5 = i0
-	goto L4
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v5 = i0
-	goto L4
-L6:
-	if v3 == 0 {
-		goto L9
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v1 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v5 = i0
-	goto L4
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v5 = i0
-	goto L4
-L5:
-	if v3 == 0 {
-		goto L11
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v1 + i1
-	v5 = i0
-	goto L10
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v5 = i0
-L4:
-	if v5 != uint32(95) {
-		goto L3
-	}
-	i0 = v4 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L15
-	case 1:
-		goto L14
-	default:
-		goto L13
-	}
-L15:
-	if v3 == 0 {
-		goto L17
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v1 + i1
-	v5 = i0
-	goto L16
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-L16:
-	i0 = v5 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v5 = i0
-	goto L12
-L14:
-	if v3 == 0 {
-		goto L19
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v1 + i1
-	v5 = i0
-	goto L18
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-L18:
-	i0 = v5 + uint32(2)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v5 = i0
-	goto L12
-L13:
-	if v3 == 0 {
-		goto L21
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v1 + i1
-	v5 = i0
-	goto L20
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i0
-L20:
-	i0 = v5 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-L12:
-	if v5 == uint32(95) {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	return v1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v6 = i0
-	i0 = v6 + k32(4294967295)
-	v5 = i0
-	i0 = v4 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L25
-	case 1:
-		goto L24
-	default:
-		goto L23
-	}
-L25:
-	if v3 == 0 {
-		goto L27
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v1 + i1
-	v7 = i0
-	goto L26
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v7 = i0
-L26:
-	i0 = v7 + v5
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v5 = i0
-	goto L22
-L24:
-	if v3 == 0 {
-		goto L29
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v1 + i1
-	v7 = i0
-	goto L28
-L29:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v7 = i0
-L28:
-	i1 = v5 << (uint32(1) & 31)
-	i0 = v7 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v5 = i0
-	goto L22
-L23:
-	if v3 == 0 {
-		goto L31
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v1 + i1
-	v7 = i0
-	goto L30
-L31:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v7 = i0
-L30:
-	i1 = v5 << (uint32(2) & 31)
-	i0 = v7 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v8 = i0
-	if v5 != uint32(95) {
-		goto L33
-	}
-	i0 = v6 + k32(4294967294)
-	v5 = i0
-	i0 = v4 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L37
-	case 1:
-		goto L36
-	default:
-		goto L35
-	}
-L37:
-	if v3 == 0 {
-		goto L39
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v1 + i1
-	v2 = i0
-	goto L38
-L39:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v2 = i0
-L38:
-	i0 = v2 + v5
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-	goto L34
-L36:
-	if v3 == 0 {
-		goto L41
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v1 + i1
-	v2 = i0
-	goto L40
-L41:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v2 = i0
-L40:
-	i1 = v5 << (uint32(1) & 31)
-	i0 = v2 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v2 = i0
-	goto L34
-L35:
-	if v3 == 0 {
-		goto L43
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v1 + i1
-	v2 = i0
-	goto L42
-L43:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v2 = i0
-L42:
-	i1 = v5 << (uint32(2) & 31)
-	i0 = v2 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-L34:
-	if v2 == uint32(95) {
-		goto L32
-	}
-L33:
-	v3 = uint32(0)
-	i0 = fn2783(m, v1, uint32(46), uint32(0), v6, uint32(1))
-	if i0 != k32(4294967295) {
-		goto L32
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	v7 = i0
-	i3 = v2 & uint32(64)
-	v9 = i3
-	if v9 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v10 = i0
-	i0 = v2 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	v11 = i0
-	i0 = v11 + k32(4294967295)
-	v12 = i0
-	v5 = uint32(0)
-	v2 = uint32(0)
-L44:
-	switch v12 {
-	case 0:
-		goto L48
-	case 1:
-		goto L47
-	default:
-		goto L46
-	}
-L48:
-	v4 = v10
-	if v7 != 0 {
-		goto L49
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v4 = i0
-L49:
-	i0 = v4 + v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v4 = i0
-	goto L45
-L47:
-	v4 = v10
-	if v7 != 0 {
-		goto L50
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v4 = i0
-L50:
-	i0 = v4 + v3
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v4 = i0
-	goto L45
-L46:
-	v4 = v10
-	if v7 != 0 {
-		goto L51
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v4 = i0
-L51:
-	i0 = v4 + v5
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-L45:
-	i0 = v3 + uint32(2)
-	v3 = i0
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v2 + uint32(1)
-	v2 = i0
-	if v4 == uint32(95) {
-		goto L44
-	}
-	i0 = v8 + uint32(1)
-	if i0 != v2 {
-		goto L52
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	return v1
-L52:
-	i0 = v8 + v6
-	i0 = i0 - v2
-	v5 = i0
-	i0 = v5 + uint32(1)
-	if i0 < uint32(2147483646) {
-		goto L53
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8512766))
-	return uint32(0)
-L53:
-	v3 = uint32(127)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v4 = i0
-	i0 = v4 & uint32(64)
-	if i0 != 0 {
-		goto L54
-	}
-	i3 = v4 >> (uint32(2) & 31)
-	i3 = i3 & uint32(7)
-	v3 = i3
-	if v3 == uint32(2) {
-		i1 = uint32(65535)
-	} else {
-		i1 = uint32(1114111)
-	}
-	if v3 == uint32(1) {
-		i0 = uint32(255)
-	} else {
-		i0 = i1
-	}
-	v3 = i0
-L54:
-	if v9 != 0 {
-		goto L55
-	}
-	if v11 == uint32(2) {
-		i1 = uint32(65535)
-	} else {
-		i1 = uint32(1114111)
-	}
-	if v11 == uint32(1) {
-		i0 = uint32(255)
-	} else {
-		i0 = i1
-	}
-	v4 = i0
-	if v4 > v3 {
-		i0 = v4
-	} else {
-		i0 = v3
-	}
-	v3 = i0
-L55:
-	i0 = v5 + uint32(2)
-	i0 = fn2662(m, i0, v3)
-	v3 = i0
-	if v3 == 0 {
-		goto L56
-	}
-	i0 = v8 - v2
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i0
-	i0 = v4 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	v7 = i0
-	i0 = v4 & uint32(32)
-	if i0 == 0 {
-		goto L58
-	}
-	i3 = v4 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v3 + i1
-	v4 = i0
-	goto L57
-L58:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v4 = i0
-L57:
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	i0 = v5 + uint32(1)
-	v10 = i0
-	i0 = v7 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L62
-	case 1:
-		goto L61
-	default:
-		goto L60
-	}
-L62:
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(95))
-	goto L59
-L61:
-	*(*uint16)(unsafe.Add(b, v4)) = uint16(k32(95))
-	goto L59
-L60:
-	*(*uint32)(unsafe.Add(b, v4)) = uint32(95)
-L59:
-	i0 = fn2665(m, v3, uint32(1), v0, v2, v10)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L64
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L56
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 == 0 {
-		goto L63
-	}
-	goto L56
-L64:
-	i1 = v5 + uint32(2)
-	i0 = fn2665(m, v3, i1, v1, uint32(0), v6)
-	if int32(i0) <= int32(k32(4294967295)) {
-		goto L65
-	}
-	return v3
-L65:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L56
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L56
-	}
-L63:
-	fn2072(m, v3)
-L56:
-	v1 = uint32(0)
-	goto L1
-L32:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	return v1
-L1:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn4363(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	if int32(i0) < int32(uint32(1)) {
-		goto L1
-	}
-	v3 = uint32(0)
-	v4 = uint32(0)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = i0 + v3
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn2791(m, i0, v1)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v4 + uint32(1)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v2 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	if int32(v4) >= int32(i1) {
-		goto L1
-	}
-	goto L3
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = v2 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = fn1580(m, i1)
-	i2 = v2 + uint32(20)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i2 = fn1580(m, i2)
-	i2 = i2 + uint32(1)
-	i3 = v2 + uint32(24)
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	i3 = fn1580(m, i3)
-	i4 = v2 + uint32(28)
-	i4 = *(*uint32)(unsafe.Add(b, i4))
-	i4 = fn1580(m, i4)
-	i4 = i4 + uint32(1)
-	fn3656(m, i0, i1, i2, i3, i4)
-	return
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8461682))
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4364(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
-	i0 = fn1574(m, uint32(5))
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	i1 = v3 + uint32(4)
-	i2 = v3 + uint32(12)
-	i3 = v3 + uint32(8)
-	i0 = fn1691(m, v0, i1, i2, i3)
-	if i0 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn1580(m, i0)
-	if i0 != uint32(1) {
-		goto L5
-	}
-	v4 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn2204(m, v1, i1)
-	v6 = i0
-	if int32(v6) < int32(uint32(0)) {
-		goto L2
-	}
-	if v6 != 0 {
-		goto L6
-	}
-	v4 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn2204(m, v2, i1)
-	v6 = i0
-	if int32(v6) < int32(uint32(0)) {
-		goto L2
-	}
-	if v6 == 0 {
-		goto L5
-	}
-L6:
-	v4 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn1711(m, v0, i1, v5)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v4 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn2205(m, v1, i1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-L5:
-	i1 = v3 + uint32(4)
-	i2 = v3 + uint32(12)
-	i3 = v3 + uint32(8)
-	i0 = fn1691(m, v0, i1, i2, i3)
-	if i0 != 0 {
-		goto L4
-	}
-L3:
-	v4 = uint32(1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn4365(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v2 = uint32(0)
-	i1 = k32(10089824) + uint32(22072)
-	i0 = fn2205(m, v1, i1)
-	v3 = i0
-	if int32(v3) < int32(uint32(0)) {
-		goto L1
-	}
-	if v3 == 0 {
-		goto L2
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+56)))
-	i1 = i1 | uint32(8)
-	*(*uint8)(unsafe.Add(b, uint64(v0)+56)) = uint8(i1)
-L2:
-	v2 = uint32(0)
-	i1 = k32(10089824) + uint32(22180)
-	i0 = fn2205(m, v1, i1)
-	v1 = i0
-	if int32(v1) < int32(uint32(0)) {
-		goto L1
-	}
-	v2 = uint32(1)
-	if v1 == 0 {
-		goto L1
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+56)))
-	i1 = i1 | uint32(16)
-	*(*uint8)(unsafe.Add(b, uint64(v0)+56)) = uint8(i1)
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4366(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v6 = i0
-	m.g0 = v6
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = uint32(0)
-	i1 = v6 + uint32(4)
-	i2 = v6 + uint32(12)
-	i3 = v6 + uint32(8)
-	i0 = fn1691(m, v0, i1, i2, i3)
-	if i0 == 0 {
-		goto L3
-	}
-L4:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	i0 = fn1580(m, i0)
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn2204(m, v4, i1)
-	v9 = i0
-	if int32(v9) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn1706(m, v1, i1)
-	i0 = fn1580(m, i0)
-	i0 = i0 << (uint32(12) & 31)
-	i1 = v8 | uint32(2048)
-	if v9 == 0 {
-		i1 = v8
-	}
-	i0 = i0 | i1
-	i0 = fn1574(m, i0)
-	v8 = i0
-	if v8 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn1711(m, v0, i1, v8)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v9 = i0
-	if int32(v10) > int32(k32(4294967295)) {
-		goto L5
-	}
-	if v9 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v9 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v0
-	v7 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L5:
-	if v9 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v9
-	if v9 != 0 {
-		goto L6
-	}
-	fn2072(m, v8)
-L6:
-	i1 = v6 + uint32(4)
-	i2 = v6 + uint32(12)
-	i3 = v6 + uint32(8)
-	i0 = fn1691(m, v0, i1, i2, i3)
-	if i0 != 0 {
-		goto L4
-	}
-L3:
-	i0 = fn1574(m, uint32(16384))
-	v8 = i0
-	if v8 != 0 {
-		goto L7
-	}
-	v7 = uint32(0)
-	goto L1
-L7:
-	i0 = fn579(m, v3)
-	v10 = i0
-	if v10 == 0 {
-		goto L9
-	}
-	i1 = fn580(m, v10)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = v9
-	if v9 == 0 {
-		goto L10
-	}
-L11:
-	i1 = fn1706(m, v0, v9)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v9
-	if v9 == 0 {
-		goto L14
-	}
-	if v5 == 0 {
-		goto L15
-	}
-	i0 = fn1580(m, v9)
-	i0 = i0 | uint32(64)
-	i0 = fn1574(m, i0)
-	v9 = i0
-	if v9 == 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn1711(m, v0, i1, v9)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v7 = i0
-	if int32(v4) > int32(k32(4294967295)) {
-		goto L16
-	}
-	if v7 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v7 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v0
-	if v0 != 0 {
-		goto L8
-	}
-	fn2072(m, v9)
-	goto L8
-L16:
-	if v7 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v7
-	if v7 != 0 {
-		goto L15
-	}
-	fn2072(m, v9)
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v7
-	if v7 != 0 {
-		goto L12
-	}
-	goto L13
-L14:
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L8
-	}
-	if v2 == 0 {
-		goto L17
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn2204(m, v2, i1)
-	v9 = i0
-	if int32(v9) < int32(uint32(0)) {
-		goto L8
-	}
-	if v9 != 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v7
-	if v7 == 0 {
-		goto L13
-	}
-	goto L12
-L17:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn1711(m, v0, i1, v8)
-	if int32(i0) < int32(uint32(0)) {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v7
-	if v7 != 0 {
-		goto L12
-	}
-L13:
-	fn2072(m, v9)
-L12:
-	i1 = fn580(m, v10)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = v9
-	if v9 != 0 {
-		goto L11
-	}
-L10:
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v10)) = v0
-	if v0 != 0 {
-		goto L18
-	}
-	fn2072(m, v10)
-L18:
-	v7 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v0
-	v7 = uint32(1)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L9:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v0
-	v7 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v0
-	if v0 != 0 {
-		goto L19
-	}
-	fn2072(m, v8)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v10)) = v8
-	if v8 != 0 {
-		goto L20
-	}
-	fn2072(m, v10)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v8 = i0
-	if v8 != 0 {
-		goto L21
-	}
-	v7 = uint32(0)
-	goto L1
-L21:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v0
-	v7 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v8)
-L1:
-	i0 = v6 + uint32(16)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn4367(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var i6 uint32
-	_ = i6
-	var i7 uint32
-	_ = i7
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	i1 = k32(10089824) + uint32(22180)
-	i0 = fn2790(m, v2, i1)
-	if i0 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	v6 = uint32(0)
-	i0 = fn2696(m, uint32(8441416), v5)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	fn3611(m, i0, v2)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L3
-	}
-	fn2072(m, v2)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	i2 = i2 + uint32(1)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i4 = i4 + uint32(1)
-	fn3656(m, i0, i1, i2, i3, i4)
-	goto L1
-L2:
-	v6 = uint32(1)
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(i0)+56)))
-	v7 = i0
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	i0 = fn4334(m, v0, v2, uint32(6), v3, i4, i5, i6, i7)
-	if i0 != 0 {
-		goto L4
-	}
-	v6 = uint32(0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+56)))
-	i1 = i1 & uint32(127)
-	i2 = v7 & uint32(128)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, uint64(v3)+56)) = uint8(i1)
-	if int32(v7) > int32(k32(4294967295)) {
-		goto L5
-	}
-	i1 = k32(10089824) + uint32(22180)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	i0 = fn4339(m, v0, i1, uint32(16), i3, i4, i5, i6, i7)
-	if i0 != 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
-	v6 = uint32(0)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+40)) = v4
-	i0 = fn4336(m, v0, v1)
-	if i0 != 0 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
-	v6 = uint32(0)
-	goto L1
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	v6 = uint32(0)
-	i1 = v3 + k32(4294967295)
-	i0 = fn1505(m, v2, i1, v3, uint32(0))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	v6 = uint32(1)
-	if v3 == uint32(1) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	i2 = v3 << (uint32(2) & 31)
-	i1 = i1 + i2
-	i1 = i1 + k32(4294967288)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn4368(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L2
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8573379), v1)
-	goto L1
-L2:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3872))
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8489670))
-	goto L1
-L3:
-	i2 = v1 + uint32(28)
-	i0 = fn1704(m, v3, v0, i2)
-	if i0 != 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8526060), i2)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v2 = i0
-L1:
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4369(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3872))
-	v3 = i0
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8489670))
-	goto L1
-L2:
-	i2 = v1 + uint32(12)
-	i0 = fn1759(m, v3, v0, i2)
-	if i0 != 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3603(m, i0, uint32(8433485), v1)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v2 = i0
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4370(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L2
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8573379), v2)
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
-	v3 = k32(4294967295)
-	goto L1
-L2:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3872))
-	v4 = i0
-	if v4 != 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
-	goto L1
-L3:
-	i0 = fn1704(m, v4, v0, v1)
-	v3 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4371(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3872))
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
-	return uint32(0)
-L1:
-	i0 = fn1759(m, v2, v0, v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4372(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4373(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v2 = k32(4294967295)
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3872))
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8489670))
-	return k32(4294967295)
-L2:
-	if v1 != 0 {
-		goto L3
-	}
-	i0 = fn1726(m, v2, v0, uint32(0))
-	i0 = uint32(int32(i0) >> (uint32(31) & 31))
-	return i0
-L3:
-	i0 = fn1711(m, v2, v0, v1)
-	v2 = i0
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4374(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn4375(m, i0, v0, v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4375(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = fn2838(m, v1)
-	v1 = i0
-	goto L1
-L2:
-	i0 = fn2675(m, v1)
-	v1 = i0
-L1:
-	if v1 != 0 {
-		goto L3
-	}
-	return k32(4294967295)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3872))
-	v0 = i0
-	if v0 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8489670))
-	v2 = k32(4294967295)
-	goto L4
-L5:
-	if v2 != 0 {
-		goto L6
-	}
-	i0 = fn1726(m, v0, v1, uint32(0))
-	i0 = uint32(int32(i0) >> (uint32(31) & 31))
-	v2 = i0
-	goto L4
-L6:
-	i0 = fn1711(m, v0, v1, v2)
-	v2 = i0
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L7
-	}
-	fn2072(m, v1)
-L7:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4376(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	fn4377(m, uint32(8580843), v3)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3872))
-	i0 = fn1760(m, i0, v1, uint32(10059656))
-	v1 = i0
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	i0 = uint32(int32(v1) >> (uint32(31) & 31))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4377(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	i0 = k32(10089824) + uint32(41436)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	fn4378(m, i0, i1, v0, v1)
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4378(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(1008)
-	v4 = i0
-	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v5 = i0
-	i0 = fn3610(m, v5)
-	v6 = i0
-	i0 = fn4100(m, v4, uint32(1001), v2, v3)
-	v2 = i0
-	i1 = fn4368(m, v0)
-	v3 = i1
-	i0 = fn4397(m, v4, v3)
-	if i0 == 0 {
-		goto L1
-	}
-	fn3609(m, v5)
-	i0 = fn8055(m, v4, v1)
-L1:
-	if v2 < uint32(1001) {
-		goto L2
-	}
-	i0 = fn4397(m, uint32(8509915), v3)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = fn8059(m, uint32(8509915), uint32(13), uint32(1), v1)
-L2:
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v3)
-L3:
-	fn3599(m, v5, v6)
-	i0 = v4 + uint32(1008)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4379(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
-	i0 = fn4380(m, v0, v1, v2, v3)
-	v3 = i0
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4380(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	v5 = uint32(0)
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v6 = i0
-	if v6 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+3720))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+6592))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+5612))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = fn3610(m, v0)
-	v7 = i0
-	if v2 == 0 {
-		goto L7
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = fn4089(m, v2, v3)
-	v5 = i0
-	if v5 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L8
-	}
-	v2 = v5
-	goto L5
-L8:
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	i0 = fn2294(m, uint32(1), v4)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v3
-	if v3 != 0 {
-		goto L6
-	}
-	fn2072(m, v5)
-	if v2 == 0 {
-		goto L4
-	}
-	goto L5
-L7:
-	i0 = fn2289(m, uint32(0))
-	v2 = i0
-L6:
-	if v2 == 0 {
-		goto L4
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+3720))
-	i0 = i0 + uint32(6592)
-	v5 = i0
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v5 = i0
-	if v5 == 0 {
-		goto L10
-	}
-	v3 = uint32(0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v1, v2, i2)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L11
-	}
-	v5 = k32(4294967295)
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+5612))
-	if i0 != 0 {
-		goto L12
-	}
-	v5 = uint32(0)
-	v3 = uint32(1)
-	goto L9
-L12:
-	i0 = fn2675(m, v1)
-	v8 = i0
-	if v8 != 0 {
-		goto L13
-	}
-	v5 = k32(4294967295)
-	v3 = uint32(0)
-	goto L9
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+5612))
-	i0 = fn579(m, i0)
-	v6 = i0
-	if v6 != 0 {
-		goto L15
-	}
-	v3 = uint32(0)
-	v5 = k32(4294967295)
-	goto L14
-L15:
-	fn3376(m, v0)
-	i0 = fn580(m, v6)
-	v5 = i0
-	if v5 == 0 {
-		goto L17
-	}
-	i0 = k32(10089824) + uint32(22036)
-	v9 = i0
-L18:
-	i2 = v4 + uint32(12)
-	i0 = fn2025(m, v5, v9, i2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v3 = i0
-	if v3 == 0 {
-		goto L19
-	}
-	i0 = fn2030(m, v3)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v10 + k32(4294967295)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v10
-	if v10 != 0 {
-		goto L19
-	}
-	fn2072(m, v3)
-L19:
-	if int32(v1) <= int32(k32(4294967295)) {
-		goto L16
-	}
-	if v1 == 0 {
-		goto L21
-	}
-	fn3377(m, v0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v8
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+85)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L24
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	i0 = v5 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	if v1 != 0 {
-		goto L23
-	}
-L24:
-	i2 = v4 + uint32(4)
-	i0 = fn840(m, v0, v5, i2, uint32(2), uint32(0))
-	v1 = i0
-	goto L22
-L23:
-	i3 = v4 + uint32(4)
-	i2 = m.table[v1].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, i3, uint32(2), uint32(0))
-	i0 = fn838(m, v0, v5, i2, uint32(0))
-	v1 = i0
-L22:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v1
-	fn3376(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v1 = i0
-	goto L20
-L21:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v8
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+85)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L27
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	i0 = v5 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	if v1 != 0 {
-		goto L26
-	}
-L27:
-	i2 = v4 + uint32(4)
-	i0 = fn840(m, v0, v5, i2, uint32(2), uint32(0))
-	v1 = i0
-	goto L25
-L26:
-	i3 = v4 + uint32(4)
-	i2 = m.table[v1].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, i3, uint32(2), uint32(0))
-	i0 = fn838(m, v0, v5, i2, uint32(0))
-	v1 = i0
-L25:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v1
-L20:
-	if v1 == 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L28
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L28
-	}
-	fn2072(m, v1)
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L29
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L29
-	}
-	fn2072(m, v5)
-L29:
-	i0 = fn580(m, v6)
-	v5 = i0
-	if v5 != 0 {
-		goto L18
-	}
-L17:
-	v5 = uint32(0)
-L16:
-	fn3377(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v1 = i0
-	if v1 != 0 {
-		goto L31
-	}
-	v3 = uint32(1)
-	goto L30
-L31:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = b2i(i0 == 0)
-	v3 = i0
-L30:
-	if v5 == 0 {
-		goto L32
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L32
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L32
-	}
-	fn2072(m, v5)
-L32:
-	i0 = v3 + k32(4294967295)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v1
-	if v1 != 0 {
-		goto L14
-	}
-	fn2072(m, v6)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v1
-	if v1 != 0 {
-		goto L9
-	}
-	fn2072(m, v8)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L33
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L33
-	}
-	fn2072(m, v2)
-L33:
-	if v3 == 0 {
-		goto L3
-	}
-	fn3599(m, v0, v7)
-	goto L1
-L4:
-	v5 = k32(4294967295)
-L3:
-	if v7 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v7)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn4381(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
-	i0 = fn4380(m, v4, v0, v1, v2)
-	v2 = i0
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4382(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3720))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+604))
-	if i0 != v0 {
-		goto L1
-	}
-	i0 = fn4207(m, v1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+144))
-	if i0 == 0 {
-		goto L2
-	}
-	fn4377(m, uint32(8580783), uint32(0))
-L2:
-	i0 = fn4379(m, v0, uint32(8416555), uint32(0), uint32(0))
-	fn3609(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+6592))
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+6592)) = uint32(0)
-	if v0 == 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	fn2107(m, v0)
-	v0 = v2
-	if v2 != 0 {
-		goto L3
-	}
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4383(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v2 = i0
-	v3 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2358(m, i0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = k32(10089824) + uint32(25972)
-	i0 = fn2349(m, v0, i1)
-	v4 = i0
-	if v4 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if i0 != 0 {
-		goto L1
-	}
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v2, i1, uint32(8522620), v1)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v6 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+85)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
-	i0 = v4 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	if v6 != 0 {
-		goto L5
-	}
-L6:
-	i0 = fn840(m, v5, v4, uint32(0), uint32(0), uint32(0))
-	v5 = i0
-	goto L4
-L5:
-	i2 = m.table[v6].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v5, v4, i2, uint32(0))
-	v5 = i0
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L7
-	}
-	fn2072(m, v4)
-L7:
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = fn1582(m, v5)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v3
-	if v3 != 0 {
-		goto L8
-	}
-	fn2072(m, v5)
-L8:
-	if v4 != k32(4294967295) {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
-	v0 = i0
-	if v0 == 0 {
-		goto L10
-	}
-	v3 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 == 0 {
-		goto L10
-	}
-	goto L1
-L11:
-	if int32(v4) > int32(k32(4294967295)) {
-		goto L9
-	}
-L10:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3615(m, v2, i1, uint32(8546720))
-	v3 = k32(4294967295)
-	goto L1
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	if v2 != uint32(10064992) {
-		goto L13
-	}
-	v3 = uint32(0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+85)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L12
-	}
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+84))
-	v0 = i0
-	i0 = v0 >> (uint32(14) & 31)
-	i0 = i0 & uint32(1)
-	i1 = v0 & uint32(24)
-	i1 = b2i(i1 != uint32(0))
-	i0 = i0 + i1
-	i0 = i0 << (uint32(3) & 31)
-	v3 = i0
-L12:
-	i0 = v3 + v4
-	v3 = i0
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4384(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512728))
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	i1 = v2 + uint32(12)
-	i0 = fn2085(m, uint32(0), i1)
-	goto L2
-L3:
-	i0 = v2 + uint32(16)
-	v4 = i0
-L6:
-	i0 = v2 + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, v3))
-	fn3933(m, i0, v1, i2)
-	i0 = v2 + uint32(8)
-	i1 = v4 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v5 = i0
-	if v5 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	goto L6
-L5:
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i0 = v0 + uint32(12)
-	i1 = v2 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512728))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512728)) = uint32(0)
-	i1 = v2 + uint32(12)
-	i0 = fn2085(m, uint32(0), i1)
-	if v3 == 0 {
-		goto L2
-	}
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	fn2107(m, i0)
-	fn2107(m, v3)
-	v3 = v4
-	if v4 != 0 {
-		goto L7
-	}
-L2:
-	i1 = v2 + uint32(12)
-	fn2101(m, uint32(0), i1)
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4385(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	i1 = v2 + uint32(12)
-	i0 = fn2085(m, uint32(0), i1)
-	goto L2
-L3:
-	i0 = v1 + uint32(96)
-	v4 = i0
-	i0 = v2 + uint32(16)
-	v1 = i0
-L6:
-	i0 = v2 + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, v3))
-	fn3933(m, i0, v4, i2)
-	i0 = v2 + uint32(8)
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	l1 = *(*uint64)(unsafe.Add(b, v1))
-	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v5 = i0
-	if v5 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	goto L6
-L5:
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i0 = v0 + uint32(12)
-	i1 = v2 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732)) = uint32(0)
-	i1 = v2 + uint32(12)
-	i0 = fn2085(m, uint32(0), i1)
-	if v3 == 0 {
-		goto L2
-	}
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	fn2107(m, i0)
-	fn2107(m, v3)
-	v3 = v1
-	if v1 != 0 {
-		goto L7
-	}
-L2:
-	i1 = v2 + uint32(12)
-	fn2101(m, uint32(0), i1)
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4386(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3872))
-	v2 = i0
-	i0 = fn4207(m, v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+212))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = v3 + uint32(216)
-	i0 = fn3935(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = fn1760(m, v2, uint32(8469518), v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L4
-	}
-	fn2072(m, v4)
-L4:
-	if int32(v5) < int32(uint32(0)) {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+228))
-	v4 = i0
-	if v4 == 0 {
-		goto L5
-	}
-	i0 = fn2671(m, v4, k32(4294967295))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = fn1760(m, v2, uint32(8493291), v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L6
-	}
-	fn2072(m, v4)
-L6:
-	if int32(v5) < int32(uint32(0)) {
-		goto L2
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+232))
-	v4 = i0
-	if v4 == 0 {
-		goto L7
-	}
-	i0 = fn2671(m, v4, k32(4294967295))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = fn1760(m, v2, uint32(8493285), v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L8
-	}
-	fn2072(m, v4)
-L8:
-	if int32(v5) < int32(uint32(0)) {
-		goto L2
-	}
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+236))
-	v4 = i0
-	if v4 == 0 {
-		goto L9
-	}
-	i0 = fn2671(m, v4, k32(4294967295))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = fn1760(m, v2, uint32(8392304), v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L10
-	}
-	fn2072(m, v4)
-L10:
-	if int32(v5) < int32(uint32(0)) {
-		goto L2
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+240))
-	v4 = i0
-	if v4 == 0 {
-		goto L11
-	}
-	i0 = fn2671(m, v4, k32(4294967295))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = fn1760(m, v2, uint32(8392214), v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L12
-	}
-	fn2072(m, v4)
-L12:
-	if int32(v5) < int32(uint32(0)) {
-		goto L2
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+244))
-	v4 = i0
-	if v4 == 0 {
-		goto L13
-	}
-	i0 = fn2671(m, v4, k32(4294967295))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = fn1760(m, v2, uint32(8392258), v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L14
-	}
-	fn2072(m, v4)
-L14:
-	if int32(v5) < int32(uint32(0)) {
-		goto L2
-	}
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+248))
-	v4 = i0
-	if v4 == 0 {
-		goto L15
-	}
-	i0 = fn2671(m, v4, k32(4294967295))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = fn1760(m, v2, uint32(8392253), v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L16
-	}
-	fn2072(m, v4)
-L16:
-	if int32(v5) < int32(uint32(0)) {
-		goto L2
-	}
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+208))
-	v4 = i0
-	if v4 == 0 {
-		goto L17
-	}
-	i0 = fn2671(m, v4, k32(4294967295))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = fn1760(m, v2, uint32(8440099), v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L18
-	}
-	fn2072(m, v4)
-L18:
-	if int32(v5) < int32(uint32(0)) {
-		goto L2
-	}
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	v4 = i0
-	if v4 == 0 {
-		goto L20
-	}
-	i0 = fn2671(m, v4, k32(4294967295))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = fn1760(m, v2, uint32(8392238), v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L21
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L21
-	}
-	fn2072(m, v4)
-L21:
-	if int32(v5) >= int32(uint32(0)) {
-		goto L19
-	}
-	goto L2
-L20:
-	i0 = fn1760(m, v2, uint32(8392238), uint32(10059656))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-L19:
-	i0 = v3 + uint32(88)
-	i0 = fn3935(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = fn1760(m, v2, uint32(8393625), v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L22
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L22
-	}
-	fn2072(m, v4)
-L22:
-	if int32(v5) < int32(uint32(0)) {
-		goto L2
-	}
-	i0 = v3 + uint32(80)
-	i0 = fn3935(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = fn1760(m, v2, uint32(8393590), v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L23
-	}
-	fn2072(m, v4)
-L23:
-	if int32(v5) < int32(uint32(0)) {
-		goto L2
-	}
-	i0 = v3 + uint32(104)
-	i0 = fn3935(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = fn1760(m, v2, uint32(8414993), v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L24
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L24
-	}
-	fn2072(m, v4)
-L24:
-	if int32(v5) < int32(uint32(0)) {
-		goto L2
-	}
-	i0 = fn4387(m, v3)
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = fn1760(m, v2, uint32(8414983), v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L25
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L25
-	}
-	fn2072(m, v4)
-L25:
-	if int32(v5) < int32(uint32(0)) {
-		goto L2
-	}
-	i0 = fn4114(m)
-	v4 = i0
-	if v4 == 0 {
-		goto L27
-	}
-	i0 = fn2671(m, v4, k32(4294967295))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = fn1760(m, v2, uint32(8440132), v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L28
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L28
-	}
-	fn2072(m, v4)
-L28:
-	if int32(v5) >= int32(uint32(0)) {
-		goto L26
-	}
-	goto L2
-L27:
-	i0 = fn1760(m, v2, uint32(8440132), uint32(10059656))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-L26:
-	i0 = fn4369(m, uint32(8418113))
-	v5 = i0
-	if v5 == 0 {
-		goto L2
-	}
-	v4 = k32(4294967295)
-	i0 = fn4388(m, v1, v5)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if int32(v6) > int32(k32(4294967295)) {
-		goto L29
-	}
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = v1 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-	return k32(4294967295)
-L29:
-	if v1 == uint32(1073741823) {
-		goto L30
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L30
-	}
-	fn2072(m, v5)
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+140))
-	i0 = b2i(i0 == 0)
-	i0 = fn606(m, i0)
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = fn1760(m, v2, uint32(8500235), v3)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L31
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L31
-	}
-	fn2072(m, v3)
-L31:
-	v4 = uint32(0)
-	if int32(v2) < int32(uint32(0)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	v4 = k32(4294967295)
-L1:
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn4387(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	v2 = i0
-	i0 = fn1684(m)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	if int32(v2) < int32(uint32(1)) {
-		goto L4
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	i0 = fn8116(m, v0, uint32(61))
-	v4 = i0
-	if v4 != 0 {
-		goto L7
-	}
-	i0 = fn2671(m, v0, k32(4294967295))
-	v5 = i0
-	if v5 == 0 {
-		goto L2
-	}
-	v0 = uint32(10014548)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548)) = i1
-	goto L6
-L7:
-	i1 = v4 - v0
-	i1 = uint32(int32(i1) >> (uint32(2) & 31))
-	i0 = fn2671(m, v0, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L2
-	}
-	i0 = v4 + uint32(4)
-	i0 = fn2671(m, i0, k32(4294967295))
-	v0 = i0
-	if v0 != 0 {
-		goto L6
-	}
-	v0 = uint32(0)
-	goto L3
-L6:
-	i0 = fn1711(m, v3, v5, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L8
-	}
-	fn2072(m, v5)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	if v5 != 0 {
-		goto L9
-	}
-	fn2072(m, v0)
-L9:
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 != 0 {
-		goto L5
-	}
-L4:
-	return v3
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L10
-	}
-	fn2072(m, v5)
-L10:
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v0)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L11
-	}
-	fn2072(m, v3)
-L11:
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn4388(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3720))
-	v2 = i0
-	v3 = k32(4294967295)
-	i0 = fn4207(m, v0)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+136))
-	i0 = fn1574(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2277(m, v1, uint32(0))
-	v5 = i0
-	if v5 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	if v6 != 0 {
-		goto L2
-	}
-	fn2072(m, v5)
-L2:
-	fn2276(m, v1, uint32(0), v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
-	i0 = fn1574(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2277(m, v1, uint32(1))
-	v5 = i0
-	if v5 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	if v6 != 0 {
-		goto L3
-	}
-	fn2072(m, v5)
-L3:
-	fn2276(m, v1, uint32(1), v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
-	i0 = fn1574(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2277(m, v1, uint32(2))
-	v5 = i0
-	if v5 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	if v6 != 0 {
-		goto L4
-	}
-	fn2072(m, v5)
-L4:
-	fn2276(m, v1, uint32(2), v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+132))
-	i0 = fn1574(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2277(m, v1, uint32(3))
-	v5 = i0
-	if v5 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	if v6 != 0 {
-		goto L5
-	}
-	fn2072(m, v5)
-L5:
-	fn2276(m, v1, uint32(3), v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+140))
-	i0 = b2i(i0 == 0)
-	i0 = fn1574(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2277(m, v1, uint32(4))
-	v5 = i0
-	if v5 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	if v6 != 0 {
-		goto L6
-	}
-	fn2072(m, v5)
-L6:
-	fn2276(m, v1, uint32(4), v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = b2i(i0 == 0)
-	i0 = fn1574(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2277(m, v1, uint32(5))
-	v5 = i0
-	if v5 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	if v6 != 0 {
-		goto L7
-	}
-	fn2072(m, v5)
-L7:
-	fn2276(m, v1, uint32(5), v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = b2i(i0 == 0)
-	i0 = fn1574(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2277(m, v1, uint32(6))
-	v5 = i0
-	if v5 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	if v6 != 0 {
-		goto L8
-	}
-	fn2072(m, v5)
-L8:
-	fn2276(m, v1, uint32(6), v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = b2i(i0 == 0)
-	i0 = fn1574(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2277(m, v1, uint32(7))
-	v5 = i0
-	if v5 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	if v6 != 0 {
-		goto L9
-	}
-	fn2072(m, v5)
-L9:
-	fn2276(m, v1, uint32(7), v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+144))
-	i0 = fn1574(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2277(m, v1, uint32(8))
-	fn4372(m, i0)
-	fn2276(m, v1, uint32(8), v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	i0 = fn1574(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2277(m, v1, uint32(9))
-	fn4372(m, i0)
-	fn2276(m, v1, uint32(9), v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+148))
-	i0 = fn1574(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2277(m, v1, uint32(10))
-	fn4372(m, i0)
-	fn2276(m, v1, uint32(10), v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if i0 != 0 {
-		goto L11
-	}
-	v4 = uint32(1)
-	goto L10
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = b2i(i0 != uint32(0))
-	v4 = i0
-L10:
-	i0 = fn1574(m, v4)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2277(m, v1, uint32(11))
-	fn4372(m, i0)
-	fn2276(m, v1, uint32(11), v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn1574(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2277(m, v1, uint32(12))
-	fn4372(m, i0)
-	fn2276(m, v1, uint32(12), v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn606(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2277(m, v1, uint32(13))
-	fn4372(m, i0)
-	fn2276(m, v1, uint32(13), v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+6568))
-	i0 = fn1574(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2277(m, v1, uint32(14))
-	fn4372(m, i0)
-	fn2276(m, v1, uint32(14), v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+120))
-	i0 = fn1574(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2277(m, v1, uint32(15))
-	fn4372(m, i0)
-	fn2276(m, v1, uint32(15), v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
-	i0 = fn606(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2277(m, v1, uint32(16))
-	fn4372(m, i0)
-	fn2276(m, v1, uint32(16), v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+184))
-	i0 = fn1574(m, i0)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = fn2277(m, v1, uint32(17))
-	fn4372(m, i0)
-	fn2276(m, v1, uint32(17), v0)
-	i0 = fn1574(m, uint32(1))
-	v0 = i0
-	if v0 == 0 {
-		goto L12
-	}
-	i0 = fn2277(m, v1, uint32(18))
-	fn4372(m, i0)
-	fn2276(m, v1, uint32(18), v0)
-L12:
-	if v0 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = k32(4294967295)
-	}
-	v3 = i0
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4389(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = fn3832(m, v4)
-	v5 = i0
-	if v5 == 0 {
-		goto L2
-	}
-	i0 = fn1973(m, uint32(10240748), uint32(1013))
-	v6 = i0
-	if v6 != 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8405071)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8483316)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	goto L1
-L3:
-	i0 = fn1980(m, v6)
-	v7 = i0
-	if v7 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v8 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+3872)) = v7
-	i1 = fn1740(m, v7)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4428)) = v8
-	if v8 == 0 {
-		goto L2
-	}
-	i0 = fn1760(m, v7, uint32(8421729), v5)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8043(m, i0)
-	i0 = fn1303(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L8
-	}
-	i1 = k32(10089824) + uint32(41436)
-	i0 = fn1711(m, v7, i1, v4)
-	if int32(i0) < int32(uint32(0)) {
-		goto L9
-	}
-	i0 = fn1760(m, v7, uint32(8521643), v4)
-	if int32(i0) < int32(uint32(0)) {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v8
-	if v8 != 0 {
-		goto L10
-	}
-	fn2072(m, v4)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v9 = i0
-	i0 = fn588(m, v7, uint32(8466692))
-	v4 = i0
-	if v4 != 0 {
-		goto L7
-	}
-	v4 = uint32(8489684)
-	goto L6
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L8
-	}
-	fn2072(m, v4)
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8435802)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8435831)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	goto L1
-L7:
-	i0 = fn1760(m, v7, uint32(8522262), v4)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v10 + k32(4294967295)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v10
-	if v10 != 0 {
-		goto L11
-	}
-	fn2072(m, v4)
-L11:
-	if int32(v8) >= int32(uint32(0)) {
-		goto L12
-	}
-	v4 = uint32(8489684)
-	goto L6
-L12:
-	i0 = fn588(m, v7, uint32(8466731))
-	v4 = i0
-	if v4 != 0 {
-		goto L13
-	}
-	v4 = uint32(8489684)
-	goto L6
-L13:
-	i0 = fn1760(m, v7, uint32(8522278), v4)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v10 + k32(4294967295)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v10
-	if v10 != 0 {
-		goto L14
-	}
-	fn2072(m, v4)
-L14:
-	if int32(v8) >= int32(uint32(0)) {
-		goto L15
-	}
-	v4 = uint32(8489684)
-	goto L6
-L15:
-	i0 = fn588(m, v7, uint32(8466742))
-	v4 = i0
-	if v4 != 0 {
-		goto L16
-	}
-	v4 = uint32(8489684)
-	goto L6
-L16:
-	i0 = fn1760(m, v7, uint32(8522293), v4)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v10 + k32(4294967295)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v10
-	if v10 != 0 {
-		goto L17
-	}
-	fn2072(m, v4)
-L17:
-	if int32(v8) >= int32(uint32(0)) {
-		goto L18
-	}
-	v4 = uint32(8489684)
-	goto L6
-L18:
-	i0 = fn588(m, v7, uint32(8466799))
-	v4 = i0
-	if v4 != 0 {
-		goto L19
-	}
-	v4 = uint32(8489684)
-	goto L6
-L19:
-	i0 = fn1760(m, v7, uint32(8522349), v4)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v10 + k32(4294967295)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v10
-	if v10 != 0 {
-		goto L20
-	}
-	fn2072(m, v4)
-L20:
-	if int32(v8) >= int32(uint32(0)) {
-		goto L21
-	}
-	v4 = uint32(8489684)
-	goto L6
-L21:
-	i0 = fn3749(m)
-	i0 = fn2675(m, i0)
-	v4 = i0
-	if v4 != 0 {
-		goto L22
-	}
-	v4 = uint32(8489684)
-	goto L6
-L22:
-	i0 = fn1760(m, v7, uint32(8459522), v4)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v10 + k32(4294967295)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v10
-	if v10 != 0 {
-		goto L23
-	}
-	fn2072(m, v4)
-L23:
-	if int32(v8) >= int32(uint32(0)) {
-		goto L24
-	}
-	v4 = uint32(8489684)
-	goto L6
-L24:
-	i0 = fn1574(m, uint32(51185136))
-	v4 = i0
-	if v4 != 0 {
-		goto L25
-	}
-	v4 = uint32(8489684)
-	goto L6
-L25:
-	i0 = fn1760(m, v7, uint32(8459417), v4)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L26
-	}
-	i1 = v10 + k32(4294967295)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v10
-	if v10 != 0 {
-		goto L26
-	}
-	fn2072(m, v4)
-L26:
-	if int32(v8) >= int32(uint32(0)) {
-		goto L27
-	}
-	v4 = uint32(8489684)
-	goto L6
-L27:
-	i0 = fn59(m)
-	v4 = i0
-	i1 = fn58(m)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v4
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(8460227)
-	i0 = fn4085(m, uint32(8554931), v3)
-	v4 = i0
-	if v4 != 0 {
-		goto L28
-	}
-	v4 = uint32(8489684)
-	goto L6
-L28:
-	i0 = fn1760(m, v7, uint32(8401531), v4)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L29
-	}
-	i1 = v10 + k32(4294967295)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v10
-	if v10 != 0 {
-		goto L29
-	}
-	fn2072(m, v4)
-L29:
-	if int32(v8) >= int32(uint32(0)) {
-		goto L30
-	}
-	v4 = uint32(8489684)
-	goto L6
-L30:
-	i0 = fn2675(m, uint32(8860832))
-	v4 = i0
-	if v4 != 0 {
-		goto L31
-	}
-	v4 = uint32(8489684)
-	goto L6
-L31:
-	i0 = fn1760(m, v7, uint32(8466586), v4)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L32
-	}
-	i1 = v10 + k32(4294967295)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v10
-	if v10 != 0 {
-		goto L32
-	}
-	fn2072(m, v4)
-L32:
-	if int32(v8) >= int32(uint32(0)) {
-		goto L33
-	}
-	v4 = uint32(8489684)
-	goto L6
-L33:
-	i0 = fn1574(m, uint32(1013))
-	v4 = i0
-	if v4 != 0 {
-		goto L34
-	}
-	v4 = uint32(8489684)
-	goto L6
-L34:
-	i0 = fn1760(m, v7, uint32(8459439), v4)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L35
-	}
-	i1 = v10 + k32(4294967295)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v10
-	if v10 != 0 {
-		goto L35
-	}
-	fn2072(m, v4)
-L35:
-	if int32(v8) >= int32(uint32(0)) {
-		goto L36
-	}
-	v4 = uint32(8489684)
-	goto L6
-L36:
-	i0 = fn3746(m)
-	i0 = fn2675(m, i0)
-	v4 = i0
-	if v4 != 0 {
-		goto L37
-	}
-	v4 = uint32(8489684)
-	goto L6
-L37:
-	i0 = fn1760(m, v7, uint32(8401685), v4)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L38
-	}
-	i1 = v10 + k32(4294967295)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v10
-	if v10 != 0 {
-		goto L38
-	}
-	fn2072(m, v4)
-L38:
-	if int32(v8) >= int32(uint32(0)) {
-		goto L39
-	}
-	v4 = uint32(8489684)
-	goto L6
-L39:
-	i0 = fn3747(m)
-	i0 = fn2675(m, i0)
-	v4 = i0
-	if v4 != 0 {
-		goto L40
-	}
-	v4 = uint32(8489684)
-	goto L6
-L40:
-	i0 = fn1760(m, v7, uint32(8462565), v4)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L41
-	}
-	i1 = v10 + k32(4294967295)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v10
-	if v10 != 0 {
-		goto L41
-	}
-	fn2072(m, v4)
-L41:
-	if int32(v8) >= int32(uint32(0)) {
-		goto L42
-	}
-	v4 = uint32(8489684)
-	goto L6
-L42:
-	i0 = fn1594(m, uint32(2147483647))
-	v4 = i0
-	if v4 != 0 {
-		goto L43
-	}
-	v4 = uint32(8489684)
-	goto L6
-L43:
-	i0 = fn1760(m, v7, uint32(8476409), v4)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L44
-	}
-	i1 = v10 + k32(4294967295)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v10
-	if v10 != 0 {
-		goto L44
-	}
-	fn2072(m, v4)
-L44:
-	if int32(v8) >= int32(uint32(0)) {
-		goto L45
-	}
-	v4 = uint32(8489684)
-	goto L6
-L45:
-	i0 = fn1314(m)
-	v4 = i0
-	if v4 != 0 {
-		goto L46
-	}
-	v4 = uint32(8489684)
-	goto L6
-L46:
-	i0 = fn1760(m, v7, uint32(8449971), v4)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L47
-	}
-	i1 = v10 + k32(4294967295)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v10
-	if v10 != 0 {
-		goto L47
-	}
-	fn2072(m, v4)
-L47:
-	if int32(v8) >= int32(uint32(0)) {
-		goto L48
-	}
-	v4 = uint32(8489684)
-	goto L6
-L48:
-	i0 = fn1649(m)
-	v4 = i0
-	if v4 != 0 {
-		goto L49
-	}
-	v4 = uint32(8489684)
-	goto L6
-L49:
-	i0 = fn1760(m, v7, uint32(8449958), v4)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L50
-	}
-	i1 = v10 + k32(4294967295)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v10
-	if v10 != 0 {
-		goto L50
-	}
-	fn2072(m, v4)
-L50:
-	if int32(v8) >= int32(uint32(0)) {
-		goto L51
-	}
-	v4 = uint32(8489684)
-	goto L6
-L51:
-	v4 = uint32(8485713)
-	i0 = fn2278(m, v9, uint32(10513152), uint32(10241996), uint32(0))
-	if int32(i0) < int32(uint32(0)) {
-		goto L6
-	}
-	i0 = fn4390(m)
-	v8 = i0
-	if v8 != 0 {
-		goto L52
-	}
-	v4 = uint32(8489684)
-	goto L6
-L52:
-	i0 = fn1760(m, v7, uint32(8450032), v8)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L53
-	}
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v11
-	if v11 != 0 {
-		goto L53
-	}
-	fn2072(m, v8)
-L53:
-	if int32(v10) >= int32(uint32(0)) {
-		goto L54
-	}
-	v4 = uint32(8489684)
-	goto L6
-L54:
-	i0 = fn1574(m, uint32(1114111))
-	v8 = i0
-	if v8 != 0 {
-		goto L55
-	}
-	v4 = uint32(8489684)
-	goto L6
-L55:
-	i0 = fn1760(m, v7, uint32(8500169), v8)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L56
-	}
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v11
-	if v11 != 0 {
-		goto L56
-	}
-	fn2072(m, v8)
-L56:
-	if int32(v10) >= int32(uint32(0)) {
-		goto L57
-	}
-	v4 = uint32(8489684)
-	goto L6
-L57:
-	i0 = fn4391(m)
-	v8 = i0
-	if v8 != 0 {
-		goto L58
-	}
-	v4 = uint32(8489684)
-	goto L6
-L58:
-	i0 = fn1760(m, v7, uint32(8421402), v8)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L59
-	}
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v11
-	if v11 != 0 {
-		goto L59
-	}
-	fn2072(m, v8)
-L59:
-	if int32(v10) >= int32(uint32(0)) {
-		goto L60
-	}
-	v4 = uint32(8489684)
-	goto L6
-L60:
-	i0 = fn4392(m)
-	v8 = i0
-	if v8 != 0 {
-		goto L61
-	}
-	v4 = uint32(8489684)
-	goto L6
-L61:
-	i0 = fn1760(m, v7, uint32(8421444), v8)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L62
-	}
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v11
-	if v11 != 0 {
-		goto L62
-	}
-	fn2072(m, v8)
-L62:
-	if int32(v10) >= int32(uint32(0)) {
-		goto L63
-	}
-	v4 = uint32(8489684)
-	goto L6
-L63:
-	i0 = fn2675(m, uint32(8490467))
-	v8 = i0
-	if v8 != 0 {
-		goto L64
-	}
-	v4 = uint32(8489684)
-	goto L6
-L64:
-	i0 = fn1760(m, v7, uint32(8445800), v8)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L65
-	}
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v11
-	if v11 != 0 {
-		goto L65
-	}
-	fn2072(m, v8)
-L65:
-	if int32(v10) >= int32(uint32(0)) {
-		goto L66
-	}
-	v4 = uint32(8489684)
-	goto L6
-L66:
-	i0 = fn2675(m, uint32(8860832))
-	v8 = i0
-	if v8 != 0 {
-		goto L67
-	}
-	v4 = uint32(8489684)
-	goto L6
-L67:
-	i0 = fn1760(m, v7, uint32(8418009), v8)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L68
-	}
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v11
-	if v11 != 0 {
-		goto L68
-	}
-	fn2072(m, v8)
-L68:
-	if int32(v10) >= int32(uint32(0)) {
-		goto L69
-	}
-	v4 = uint32(8489684)
-	goto L6
-L69:
-	i0 = fn2278(m, v9, uint32(10512736), uint32(10242012), uint32(128))
-	if int32(i0) < int32(uint32(0)) {
-		goto L6
-	}
-	i0 = fn4393(m, v1)
-	v8 = i0
-	if v8 != 0 {
-		goto L70
-	}
-	v4 = uint32(8489684)
-	goto L6
-L70:
-	i0 = fn1760(m, v7, uint32(8449998), v8)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L71
-	}
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v11
-	if v11 != 0 {
-		goto L71
-	}
-	fn2072(m, v8)
-L71:
-	if int32(v10) >= int32(uint32(0)) {
-		goto L72
-	}
-	v4 = uint32(8489684)
-	goto L6
-L72:
-	i0 = fn4394(m, v8)
-	v8 = i0
-	if v8 != 0 {
-		goto L73
-	}
-	v4 = uint32(8489684)
-	goto L6
-L73:
-	i0 = fn1760(m, v7, uint32(8453720), v8)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L74
-	}
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v11
-	if v11 != 0 {
-		goto L74
-	}
-	fn2072(m, v8)
-L74:
-	if int32(v10) >= int32(uint32(0)) {
-		goto L75
-	}
-	v4 = uint32(8489684)
-	goto L6
-L75:
-	i0 = fn2278(m, v9, uint32(10512944), uint32(10242028), uint32(128))
-	if int32(i0) < int32(uint32(0)) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4395(m, i0)
-	v8 = i0
-	if v8 != 0 {
-		goto L76
-	}
-	v4 = uint32(8489684)
-	goto L6
-L76:
-	i0 = fn1760(m, v7, uint32(8418113), v8)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L77
-	}
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v11
-	if v11 != 0 {
-		goto L77
-	}
-	fn2072(m, v8)
-L77:
-	if int32(v10) >= int32(uint32(0)) {
-		goto L78
-	}
-	v4 = uint32(8489684)
-	goto L6
-L78:
-	i0 = fn2675(m, uint32(8396033))
-	v8 = i0
-	if v8 != 0 {
-		goto L79
-	}
-	v4 = uint32(8489684)
-	goto L6
-L79:
-	i0 = fn1760(m, v7, uint32(8489616), v8)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L80
-	}
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v11
-	if v11 != 0 {
-		goto L80
-	}
-	fn2072(m, v8)
-L80:
-	if int32(v10) >= int32(uint32(0)) {
-		goto L81
-	}
-	v4 = uint32(8489684)
-	goto L6
-L81:
-	i0 = fn4485(m)
-	v8 = i0
-	if v8 != 0 {
-		goto L82
-	}
-	v4 = uint32(8489684)
-	goto L6
-L82:
-	i0 = fn1760(m, v7, uint32(8450057), v8)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L83
-	}
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v11
-	if v11 != 0 {
-		goto L83
-	}
-	fn2072(m, v8)
-L83:
-	if int32(v10) >= int32(uint32(0)) {
-		goto L84
-	}
-	v4 = uint32(8489684)
-	goto L6
-L84:
-	i0 = fn2278(m, v9, uint32(10513360), uint32(10242044), uint32(0))
-	if int32(i0) < int32(uint32(0)) {
-		goto L6
-	}
-	i0 = fn1492(m, uint32(0))
-	v4 = i0
-	if v4 != 0 {
-		goto L85
-	}
-	v4 = uint32(8489684)
-	goto L6
-L85:
-	i0 = fn1760(m, v7, uint32(8469425), v4)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L86
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v9
-	if v9 != 0 {
-		goto L86
-	}
-	fn2072(m, v4)
-L86:
-	if int32(v8) >= int32(uint32(0)) {
-		goto L87
-	}
-	v4 = uint32(8489684)
-	goto L6
-L87:
-	i0 = fn1684(m)
-	v4 = i0
-	if v4 != 0 {
-		goto L88
-	}
-	v4 = uint32(8489684)
-	goto L6
-L88:
-	i0 = fn1760(m, v7, uint32(8495185), v4)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L89
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v9
-	if v9 != 0 {
-		goto L89
-	}
-	fn2072(m, v4)
-L89:
-	if int32(v8) >= int32(uint32(0)) {
-		goto L90
-	}
-	v4 = uint32(8489684)
-	goto L6
-L90:
-	i0 = fn1492(m, uint32(0))
-	v4 = i0
-	if v4 != 0 {
-		goto L91
-	}
-	v4 = uint32(8489684)
-	goto L6
-L91:
-	i0 = fn1760(m, v7, uint32(8416544), v4)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L92
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v9
-	if v9 != 0 {
-		goto L92
-	}
-	fn2072(m, v4)
-L92:
-	if int32(v8) >= int32(uint32(0)) {
-		goto L93
-	}
-	v4 = uint32(8489684)
-	goto L6
-L93:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	v8 = i0
-	if v8 == 0 {
-		goto L5
-	}
-	v4 = uint32(8489684)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
-	if i0 == 0 {
-		goto L5
-	}
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8484497)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-	goto L1
-L5:
-	i0 = fn3854(m, v1, v6, uint32(8408269), v5)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i0 = fn3977(m)
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = fn1760(m, v7, uint32(8472992), v1)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L94
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L94
-	}
-	fn2072(m, v1)
-L94:
-	if int32(v7) < int32(uint32(0)) {
-		goto L2
-	}
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8489684)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8483316)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4390(m *Module) uint32 {
-	var v0 uint32
-	_ = v0
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v0 = uint32(0)
-	i0 = fn2275(m, uint32(10513152))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = fn4141(m)
-	v2 = i0
-	i0 = fn1574(m, uint32(32))
-	v3 = i0
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	return uint32(0)
-L2:
-	v0 = uint32(0)
-	fn2276(m, v1, uint32(0), v3)
-	i0 = fn1594(m, uint32(2147483647))
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	return uint32(0)
-L3:
-	fn2276(m, v1, uint32(1), v3)
-	i0 = fn1574(m, uint32(314159))
-	v0 = i0
-	if v0 != 0 {
-		goto L4
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	return uint32(0)
-L4:
-	fn2276(m, v1, uint32(2), v0)
-	v0 = uint32(0)
-	i0 = fn1574(m, uint32(0))
-	v3 = i0
-	if v3 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	return uint32(0)
-L5:
-	fn2276(m, v1, uint32(3), v3)
-	i0 = fn1574(m, uint32(1000003))
-	v0 = i0
-	if v0 != 0 {
-		goto L6
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	return uint32(0)
-L6:
-	fn2276(m, v1, uint32(4), v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn2675(m, i0)
-	v0 = i0
-	if v0 != 0 {
-		goto L7
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	return uint32(0)
-L7:
-	fn2276(m, v1, uint32(5), v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn1574(m, i0)
-	v0 = i0
-	if v0 != 0 {
-		goto L8
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	return uint32(0)
-L8:
-	fn2276(m, v1, uint32(6), v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn1574(m, i0)
-	v0 = i0
-	if v0 != 0 {
-		goto L9
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	return uint32(0)
-L9:
-	fn2276(m, v1, uint32(7), v0)
-	v0 = uint32(0)
-	i0 = fn1574(m, uint32(0))
-	v3 = i0
-	if v3 != 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	return uint32(0)
-L10:
-	fn2276(m, v1, uint32(8), v3)
-	v0 = v1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4391(m *Module) uint32 {
-	var v0 uint32
-	_ = v0
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v0 = uint32(0)
-	i0 = fn3863(m)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = fn1515(m, v1)
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn1525(m, v1)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 == 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	v0 = uint32(0)
-	if v2 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v1)
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4392(m *Module) uint32 {
-	var v0 uint32
-	_ = v0
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v0 = i0
-	m.g0 = v0
-	v1 = uint32(0)
-	i0 = fn2289(m, uint32(290))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	v3 = uint32(12)
-L3:
-	i0 = v3 + uint32(8860836)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2675(m, i0)
-	v4 = i0
-	if v4 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	v1 = uint32(0)
-	if v3 == 0 {
-		goto L2
-	}
-	goto L1
-L4:
-	i0 = v2 + v3
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = v3 + uint32(4)
-	v3 = i0
-	if v3 != uint32(1172) {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	i0 = fn857(m, uint32(10063232), uint32(8568478), v0)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v2)
-L1:
-	i0 = v0 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn4393(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = fn2275(m, uint32(10512736))
-	v1 = i0
-	if v1 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i2 = fn1574(m, uint32(3))
-	fn2276(m, v1, uint32(0), i2)
-	i2 = fn1574(m, uint32(13))
-	fn2276(m, v1, uint32(1), i2)
-	i2 = fn1574(m, uint32(5))
-	fn2276(m, v1, uint32(2), i2)
-	i2 = fn2675(m, uint32(8465659))
-	fn2276(m, v1, uint32(3), i2)
-	i2 = fn1574(m, uint32(0))
-	fn2276(m, v1, uint32(4), i2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v0 = i0
-	if v0 != 0 {
-		goto L2
-	}
-	return v1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 != 0 {
-		goto L3
-	}
-	return v1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn4394(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = fn1684(m)
-	v1 = i0
-	if v1 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10240740))
-	i0 = fn2675(m, i0)
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = fn1760(m, v1, uint32(8489437), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L5
-	}
-	fn2072(m, v3)
-L5:
-	if int32(v4) < int32(uint32(0)) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10240744))
-	i0 = fn2675(m, i0)
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = fn1760(m, v1, uint32(8475194), v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L6
-	}
-	fn2072(m, v3)
-L6:
-	if int32(v4) < int32(uint32(0)) {
-		goto L4
-	}
-	i0 = fn1760(m, v1, uint32(8459522), v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L4
-	}
-	i0 = fn1574(m, uint32(51185136))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = fn1760(m, v1, uint32(8459417), v3)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L7
-	}
-	fn2072(m, v3)
-L7:
-	if int32(v0) < int32(uint32(0)) {
-		goto L4
-	}
-	i0 = fn2675(m, uint32(8468305))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = fn1760(m, v1, uint32(8469822), v3)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L8
-	}
-	fn2072(m, v3)
-L8:
-	if int32(v0) < int32(uint32(0)) {
-		goto L4
-	}
-	i0 = fn2008(m, v1)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 == 0 {
-		goto L3
-	}
-	goto L2
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	v2 = uint32(0)
-	if v3 != 0 {
-		goto L2
-	}
-L3:
-	fn2072(m, v1)
-L2:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4395(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = fn2275(m, uint32(10512944))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = fn4388(m, v0, v1)
-	if int32(i0) <= int32(k32(4294967295)) {
-		goto L2
-	}
-	return v1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn4396(m *Module, v0 uint32) {
-	fn2284(m, v0, uint32(10512736))
-	fn2284(m, v0, uint32(10512944))
-	fn2284(m, v0, uint32(10513152))
-	fn2284(m, v0, uint32(10513360))
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4397(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = k32(4294967295)
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = fn2675(m, v0)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	v3 = uint32(0)
-	i0 = k32(10089824) + uint32(43376)
-	i1 = v2 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
-	v1 = i0
-	if v1 != 0 {
-		goto L3
-	}
-	v3 = k32(4294967295)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4398(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v5 = i0
-	i0 = fn3610(m, v5)
-	v6 = i0
-	i0 = fn2687(m, v2, v3)
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = fn4368(m, v0)
-	v2 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v2
-	i0 = k32(10089824) + uint32(43376)
-	i1 = v4 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
-	v0 = i0
-	if v0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L3
-	}
-	fn2072(m, v0)
-	goto L3
-L4:
-	fn3609(m, v5)
-	i0 = fn2739(m, v3)
-	v0 = i0
-	if v0 == 0 {
-		goto L5
-	}
-	i0 = fn8055(m, v0, v1)
-L5:
-	if v2 == 0 {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-L1:
-	fn3599(m, v5, v6)
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4399(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	i0 = k32(10089824) + uint32(41436)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	fn4398(m, i0, i1, v0, v1)
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4400(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v1 == 0 {
-		goto L3
-	}
-	if v2 != uint32(1) {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	v5 = uint32(0)
-	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10241656), uint32(1), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v1 = i0
-	i0 = fn4379(m, v1, uint32(8466757), uint32(0), uint32(0))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L4
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026140))
-	i0 = fn3618(m, v1, i1)
-	if i0 == 0 {
-		goto L1
-	}
-	fn3609(m, v1)
-	v5 = uint32(10059656)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+5612))
-	v1 = i0
-	if v1 != 0 {
-		goto L5
-	}
-	v5 = uint32(0)
-	i1 = fn1492(m, uint32(0))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+5612)) = v1
-	if v1 == 0 {
-		goto L1
-	}
-	fn3702(m, v1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+5612))
-	v1 = i0
-L5:
-	i2 = fn1501(m, v1, v2)
-	if int32(i2) < int32(uint32(0)) {
-		i0 = uint32(0)
-	} else {
-		i0 = uint32(10059656)
-	}
-	v5 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn4401(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	if v2 != 0 {
-		goto L3
-	}
-	v5 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3615(m, v4, i1, uint32(8571738))
-	goto L2
-L3:
-	v5 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v6 = i0
-	if v6 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+3720))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+6592))
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+5612))
-	if i0 == 0 {
-		goto L2
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v6 = i0
-	if v6 != 0 {
-		goto L5
-	}
-	v5 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3615(m, v4, i1, uint32(8571704))
-	goto L2
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v5 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3608(m, v4, i1, uint32(8427682), v3)
-	goto L2
-L6:
-	v5 = uint32(0)
-	i0 = fn2739(m, v6)
-	v6 = i0
-	if v6 == 0 {
-		goto L2
-	}
-	i0 = v1 + uint32(4)
-	i1 = v2 + k32(4294967295)
-	i0 = fn2295(m, i0, i1)
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v2
-	i3 = v3 + uint32(16)
-	i0 = fn4379(m, v4, v6, uint32(8533108), i3)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L7
-	}
-	fn2072(m, v2)
-L7:
-	if int32(v5) < int32(uint32(0)) {
-		i0 = uint32(0)
-	} else {
-		i0 = uint32(10059656)
-	}
-	v5 = i0
-L2:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v5
-L1:
-	fn4166(m, uint32(8401543), uint32(8568622))
-	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn4402(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v5 = i0
-	v6 = uint32(8502105)
-	i0 = fn3924(m, uint32(8527233))
-	v7 = i0
-	if v7 == 0 {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	v8 = i0
-	if v8 == 0 {
-		goto L2
-	}
-	if v8 != uint32(48) {
-		goto L3
-	}
-	v6 = v7
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
-	if i0 != 0 {
-		goto L2
-	}
-	v7 = uint32(10059656)
-	goto L1
-L3:
-	v6 = v7
-L2:
-	i0 = fn2113(m, v6)
-	v6 = i0
-	if v6 != 0 {
-		goto L4
-	}
-	i0 = fn1117(m, v5)
-	v7 = uint32(0)
-	goto L1
-L4:
-	i0 = fn8112(m, v6, uint32(46))
-	v7 = i0
-	if v7 != 0 {
-		goto L7
-	}
-	i0 = fn2675(m, uint32(8415481))
-	v7 = i0
-	v9 = v6
-	goto L6
-L7:
-	if v7 == v6 {
-		goto L5
-	}
-	i0 = v7 + uint32(1)
-	v9 = i0
-	i1 = v7 - v6
-	i0 = fn2672(m, v6, i1)
-	v7 = i0
-L6:
-	if v7 != 0 {
-		goto L8
-	}
-	fn2107(m, v6)
-	v7 = uint32(0)
-	goto L1
-L8:
-	i0 = fn3878(m, v7)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v10 + k32(4294967295)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v10
-	if v10 != 0 {
-		goto L9
-	}
-	fn2072(m, v7)
-L9:
-	if v8 != 0 {
-		goto L10
-	}
-	v7 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
-	i0 = fn3618(m, v5, i1)
-	if i0 != 0 {
-		goto L5
-	}
-	fn2107(m, v6)
-	goto L1
-L10:
-	i0 = fn2033(m, v8, v9)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v7
-	if v7 != 0 {
-		goto L11
-	}
-	fn2072(m, v8)
-L11:
-	if v9 != 0 {
-		goto L12
-	}
-	v7 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3618(m, v5, i1)
-	if i0 != 0 {
-		goto L5
-	}
-	fn2107(m, v6)
-	goto L1
-L12:
-	fn2107(m, v6)
-	i0 = fn849(m, v9, v1, v2, v3)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v6
-	if v6 != 0 {
-		goto L1
-	}
-	fn2072(m, v9)
-	goto L1
-L5:
-	fn3609(m, v5)
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
-	i0 = fn3052(m, i0, uint32(0), uint32(8579682), v4)
-	v7 = i0
-	fn2107(m, v6)
-	if int32(v7) < int32(uint32(0)) {
-		i0 = uint32(0)
-	} else {
-		i0 = uint32(10059656)
-	}
-	v7 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn4403(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2334(m)
-	m.depth--
-	return uint32(10059656)
-}
-
-//go:norace
-//go:nocheckptr
-func fn4404(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2334(m)
-	m.depth--
-	return uint32(10059656)
-}
-
-//go:norace
-//go:nocheckptr
-func fn4405(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn4228(m)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4406(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn4229(m)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4407(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v3 = i0
-	i0 = k32(10089824) + uint32(29292)
-	i0 = fn3836(m, i0)
-	v4 = i0
-	if v4 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if i0 != 0 {
-		goto L1
-	}
-L3:
-	v5 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3615(m, v3, i1, uint32(8489728))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L4
-	}
-	fn2072(m, v4)
-L4:
-	v5 = uint32(10059656)
-	if v1 == uint32(10059656) {
-		goto L1
-	}
-	v5 = uint32(0)
-	i1 = k32(10089824) + uint32(45776)
-	i0 = fn2037(m, v4, i1, uint32(10059656))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = k32(10089824) + uint32(41492)
-	i0 = fn4368(m, i0)
-	v6 = i0
-	if v6 == 0 {
-		goto L1
-	}
-	if v6 != uint32(10059656) {
-		goto L5
-	}
-	v5 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3615(m, v3, i1, uint32(8394540))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	v5 = uint32(0)
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, uint32(10059656))
-	goto L1
-L5:
-	i0 = fn1299(m, v1, v6, uint32(0))
-	if i0 == 0 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035244))
-	i0 = fn3618(m, v3, i1)
-	if i0 == 0 {
-		goto L7
-	}
-	fn3609(m, v3)
-	i1 = k32(10089824) + uint32(32156)
-	i0 = fn2034(m, v6, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L8
-	}
-	v3 = uint32(0)
-	i0 = fn2739(m, v5)
-	v7 = i0
-	if v7 == 0 {
-		goto L9
-	}
-	i0 = fn2020(m, v1)
-	v8 = i0
-	if v8 == 0 {
-		goto L9
-	}
-	i0 = fn2716(m, v8, v7, uint32(8502283))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v10 + k32(4294967295)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v10
-	if v10 != 0 {
-		goto L10
-	}
-	fn2072(m, v8)
-L10:
-	if v9 == 0 {
-		goto L9
-	}
-	i1 = k32(10089824) + uint32(29108)
-	i2 = v2 + uint32(4)
-	i0 = fn2025(m, v6, i1, i2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v8
-	v3 = uint32(0)
-	if v8 == 0 {
-		goto L11
-	}
-	goto L9
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v8 = i0
-	if v8 == 0 {
-		goto L13
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v8
-	i0 = k32(10089824) + uint32(43376)
-	i1 = v2 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v7
-	if v7 != 0 {
-		goto L14
-	}
-	fn2072(m, v3)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v3
-	if v3 != 0 {
-		goto L15
-	}
-	fn2072(m, v9)
-L15:
-	if v8 != 0 {
-		goto L16
-	}
-	v3 = uint32(0)
-	goto L9
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v3 = i0
-	if v3 != uint32(1073741823) {
-		goto L17
-	}
-	v3 = uint32(1)
-	goto L9
-L17:
-	i1 = v3 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v7
-	v3 = uint32(1)
-	v9 = v8
-	if v7 == 0 {
-		goto L11
-	}
-	goto L9
-L13:
-	i0 = fn2700(m, v9, v7, uint32(8402826))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v7
-	if v7 != 0 {
-		goto L18
-	}
-	fn2072(m, v9)
-L18:
-	i0 = fn1299(m, v8, v6, uint32(1))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v7 = i0
-	if v9 == 0 {
-		goto L19
-	}
-	if v7 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v7
-	v3 = uint32(0)
-	v9 = v8
-	if v7 == 0 {
-		goto L11
-	}
-	goto L9
-L19:
-	v3 = uint32(1)
-	if v7 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v7
-	v3 = uint32(1)
-	v9 = v8
-	if v7 != 0 {
-		goto L9
-	}
-L11:
-	fn2072(m, v9)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v8
-	if v8 != 0 {
-		goto L20
-	}
-	fn2072(m, v5)
-L20:
-	if v3 != 0 {
-		goto L6
-	}
-L8:
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, v6)
-	goto L1
-L7:
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, v6)
-	goto L1
-L6:
-	i0 = k32(10089824) + uint32(43736)
-	i0 = fn1299(m, i0, v6, uint32(1))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v3 = i0
-	if v5 == 0 {
-		goto L21
-	}
-	v5 = uint32(0)
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, v6)
-	goto L1
-L21:
-	if v3 == uint32(1073741823) {
-		goto L22
-	}
-	i1 = v3 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v5
-	if v5 != 0 {
-		goto L22
-	}
-	fn2072(m, v6)
-L22:
-	i3 = k32(10089824) + uint32(45776)
-	i2 = fn2037(m, v4, i3, v1)
-	if i2 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = uint32(10059656)
-	}
-	v5 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v5
 }

@@ -14,7 +14,899 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn4408(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4361(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v4 = i0
+	m.g0 = v4
+	v5 = uint32(0)
+	i0 = fn4133(m)
+	v6 = i0
+	if v6 == 0 {
+		goto L1
+	}
+	i0 = fn456(m, v0, v1, v2, v3, v6)
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	i2 = v4 + uint32(12)
+	i0 = fn3681(m, v2, v1, i2)
+	if i0 != 0 {
+		goto L3
+	}
+	v5 = uint32(0)
+	goto L2
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i2 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 | i2
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = i1
+	i2 = v4 + uint32(12)
+	i0 = fn4334(m, v2, v1, i2)
+	v5 = i0
+L2:
+	fn4134(m, v6)
+L1:
+	i0 = v4 + uint32(32)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn4362(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = fn2205(m, v3, v2)
+	v3 = i0
+	if int32(v3) < int32(uint32(0)) {
+		goto L1
+	}
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L3
+	}
+	return v2
+L3:
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	return v2
+L2:
+	i0 = fn4363(m, v0, v2)
+	v1 = i0
+L1:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn4363(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	v3 = i0
+	i0 = v2 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	v4 = i0
+	i0 = v4 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L7
+	case 1:
+		goto L6
+	default:
+		goto L5
+	}
+L7:
+	if v3 == 0 {
+		goto L8
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v1 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v5 = i0
+	goto L4
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v5 = i0
+	goto L4
+L6:
+	if v3 == 0 {
+		goto L9
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v1 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v5 = i0
+	goto L4
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v5 = i0
+	goto L4
+L5:
+	if v3 == 0 {
+		goto L11
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v1 + i1
+	v5 = i0
+	goto L10
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v5 = i0
+L4:
+	if v5 != uint32(95) {
+		goto L3
+	}
+	i0 = v4 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L15
+	case 1:
+		goto L14
+	default:
+		goto L13
+	}
+L15:
+	if v3 == 0 {
+		goto L17
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v1 + i1
+	v5 = i0
+	goto L16
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+L16:
+	i0 = v5 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v5 = i0
+	goto L12
+L14:
+	if v3 == 0 {
+		goto L19
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v1 + i1
+	v5 = i0
+	goto L18
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+L18:
+	i0 = v5 + uint32(2)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v5 = i0
+	goto L12
+L13:
+	if v3 == 0 {
+		goto L21
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v1 + i1
+	v5 = i0
+	goto L20
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i0
+L20:
+	i0 = v5 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+L12:
+	if v5 == uint32(95) {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	return v1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v6 = i0
+	i0 = v6 + k32(4294967295)
+	v5 = i0
+	i0 = v4 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L25
+	case 1:
+		goto L24
+	default:
+		goto L23
+	}
+L25:
+	if v3 == 0 {
+		goto L27
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v1 + i1
+	v7 = i0
+	goto L26
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v7 = i0
+L26:
+	i0 = v7 + v5
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v5 = i0
+	goto L22
+L24:
+	if v3 == 0 {
+		goto L29
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v1 + i1
+	v7 = i0
+	goto L28
+L29:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v7 = i0
+L28:
+	i1 = v5 << (uint32(1) & 31)
+	i0 = v7 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v5 = i0
+	goto L22
+L23:
+	if v3 == 0 {
+		goto L31
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v1 + i1
+	v7 = i0
+	goto L30
+L31:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v7 = i0
+L30:
+	i1 = v5 << (uint32(2) & 31)
+	i0 = v7 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v8 = i0
+	if v5 != uint32(95) {
+		goto L33
+	}
+	i0 = v6 + k32(4294967294)
+	v5 = i0
+	i0 = v4 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L37
+	case 1:
+		goto L36
+	default:
+		goto L35
+	}
+L37:
+	if v3 == 0 {
+		goto L39
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v1 + i1
+	v2 = i0
+	goto L38
+L39:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v2 = i0
+L38:
+	i0 = v2 + v5
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+	goto L34
+L36:
+	if v3 == 0 {
+		goto L41
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v1 + i1
+	v2 = i0
+	goto L40
+L41:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v2 = i0
+L40:
+	i1 = v5 << (uint32(1) & 31)
+	i0 = v2 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v2 = i0
+	goto L34
+L35:
+	if v3 == 0 {
+		goto L43
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v1 + i1
+	v2 = i0
+	goto L42
+L43:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v2 = i0
+L42:
+	i1 = v5 << (uint32(2) & 31)
+	i0 = v2 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+L34:
+	if v2 == uint32(95) {
+		goto L32
+	}
+L33:
+	v3 = uint32(0)
+	i0 = fn2784(m, v1, uint32(46), uint32(0), v6, uint32(1))
+	if i0 != k32(4294967295) {
+		goto L32
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	v7 = i0
+	i3 = v2 & uint32(64)
+	v9 = i3
+	if v9 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v10 = i0
+	i0 = v2 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	v11 = i0
+	i0 = v11 + k32(4294967295)
+	v12 = i0
+	v5 = uint32(0)
+	v2 = uint32(0)
+L44:
+	switch v12 {
+	case 0:
+		goto L48
+	case 1:
+		goto L47
+	default:
+		goto L46
+	}
+L48:
+	v4 = v10
+	if v7 != 0 {
+		goto L49
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v4 = i0
+L49:
+	i0 = v4 + v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v4 = i0
+	goto L45
+L47:
+	v4 = v10
+	if v7 != 0 {
+		goto L50
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v4 = i0
+L50:
+	i0 = v4 + v3
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v4 = i0
+	goto L45
+L46:
+	v4 = v10
+	if v7 != 0 {
+		goto L51
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v4 = i0
+L51:
+	i0 = v4 + v5
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+L45:
+	i0 = v3 + uint32(2)
+	v3 = i0
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v2 + uint32(1)
+	v2 = i0
+	if v4 == uint32(95) {
+		goto L44
+	}
+	i0 = v8 + uint32(1)
+	if i0 != v2 {
+		goto L52
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	return v1
+L52:
+	i0 = v8 + v6
+	i0 = i0 - v2
+	v5 = i0
+	i0 = v5 + uint32(1)
+	if i0 < uint32(2147483646) {
+		goto L53
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	fn3605(m, i0, uint32(8512766))
+	return uint32(0)
+L53:
+	v3 = uint32(127)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v4 = i0
+	i0 = v4 & uint32(64)
+	if i0 != 0 {
+		goto L54
+	}
+	i3 = v4 >> (uint32(2) & 31)
+	i3 = i3 & uint32(7)
+	v3 = i3
+	if v3 == uint32(2) {
+		i1 = uint32(65535)
+	} else {
+		i1 = uint32(1114111)
+	}
+	if v3 == uint32(1) {
+		i0 = uint32(255)
+	} else {
+		i0 = i1
+	}
+	v3 = i0
+L54:
+	if v9 != 0 {
+		goto L55
+	}
+	if v11 == uint32(2) {
+		i1 = uint32(65535)
+	} else {
+		i1 = uint32(1114111)
+	}
+	if v11 == uint32(1) {
+		i0 = uint32(255)
+	} else {
+		i0 = i1
+	}
+	v4 = i0
+	if v4 > v3 {
+		i0 = v4
+	} else {
+		i0 = v3
+	}
+	v3 = i0
+L55:
+	i0 = v5 + uint32(2)
+	i0 = fn2663(m, i0, v3)
+	v3 = i0
+	if v3 == 0 {
+		goto L56
+	}
+	i0 = v8 - v2
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i0
+	i0 = v4 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	v7 = i0
+	i0 = v4 & uint32(32)
+	if i0 == 0 {
+		goto L58
+	}
+	i3 = v4 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v3 + i1
+	v4 = i0
+	goto L57
+L58:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v4 = i0
+L57:
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	i0 = v5 + uint32(1)
+	v10 = i0
+	i0 = v7 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L62
+	case 1:
+		goto L61
+	default:
+		goto L60
+	}
+L62:
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(95))
+	goto L59
+L61:
+	*(*uint16)(unsafe.Add(b, v4)) = uint16(k32(95))
+	goto L59
+L60:
+	*(*uint32)(unsafe.Add(b, v4)) = uint32(95)
+L59:
+	i0 = fn2666(m, v3, uint32(1), v0, v2, v10)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L64
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L56
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 == 0 {
+		goto L63
+	}
+	goto L56
+L64:
+	i1 = v5 + uint32(2)
+	i0 = fn2666(m, v3, i1, v1, uint32(0), v6)
+	if int32(i0) <= int32(k32(4294967295)) {
+		goto L65
+	}
+	return v3
+L65:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L56
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L56
+	}
+L63:
+	fn2073(m, v3)
+L56:
+	v1 = uint32(0)
+	goto L1
+L32:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	return v1
+L1:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn4364(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	if int32(i0) < int32(uint32(1)) {
+		goto L1
+	}
+	v3 = uint32(0)
+	v4 = uint32(0)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = i0 + v3
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = fn2792(m, i0, v1)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v4 + uint32(1)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v2 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	if int32(v4) >= int32(i1) {
+		goto L1
+	}
+	goto L3
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = v2 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = fn1581(m, i1)
+	i2 = v2 + uint32(20)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i2 = fn1581(m, i2)
+	i2 = i2 + uint32(1)
+	i3 = v2 + uint32(24)
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	i3 = fn1581(m, i3)
+	i4 = v2 + uint32(28)
+	i4 = *(*uint32)(unsafe.Add(b, i4))
+	i4 = fn1581(m, i4)
+	i4 = i4 + uint32(1)
+	fn3657(m, i0, i1, i2, i3, i4)
+	return
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8461682))
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4365(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
+	i0 = fn1575(m, uint32(5))
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	i1 = v3 + uint32(4)
+	i2 = v3 + uint32(12)
+	i3 = v3 + uint32(8)
+	i0 = fn1692(m, v0, i1, i2, i3)
+	if i0 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = fn1581(m, i0)
+	if i0 != uint32(1) {
+		goto L5
+	}
+	v4 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = fn2205(m, v1, i1)
+	v6 = i0
+	if int32(v6) < int32(uint32(0)) {
+		goto L2
+	}
+	if v6 != 0 {
+		goto L6
+	}
+	v4 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = fn2205(m, v2, i1)
+	v6 = i0
+	if int32(v6) < int32(uint32(0)) {
+		goto L2
+	}
+	if v6 == 0 {
+		goto L5
+	}
+L6:
+	v4 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = fn1712(m, v0, i1, v5)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v4 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = fn2206(m, v1, i1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+L5:
+	i1 = v3 + uint32(4)
+	i2 = v3 + uint32(12)
+	i3 = v3 + uint32(8)
+	i0 = fn1692(m, v0, i1, i2, i3)
+	if i0 != 0 {
+		goto L4
+	}
+L3:
+	v4 = uint32(1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn4366(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24,8 +916,5469 @@ func fn4408(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = fn3607(m, i0)
+	v2 = uint32(0)
+	i1 = k32(10089824) + uint32(22072)
+	i0 = fn2206(m, v1, i1)
+	v3 = i0
+	if int32(v3) < int32(uint32(0)) {
+		goto L1
+	}
+	if v3 == 0 {
+		goto L2
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+56)))
+	i1 = i1 | uint32(8)
+	*(*uint8)(unsafe.Add(b, uint64(v0)+56)) = uint8(i1)
+L2:
+	v2 = uint32(0)
+	i1 = k32(10089824) + uint32(22180)
+	i0 = fn2206(m, v1, i1)
+	v1 = i0
+	if int32(v1) < int32(uint32(0)) {
+		goto L1
+	}
+	v2 = uint32(1)
+	if v1 == 0 {
+		goto L1
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+56)))
+	i1 = i1 | uint32(16)
+	*(*uint8)(unsafe.Add(b, uint64(v0)+56)) = uint8(i1)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4367(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v6 = i0
+	m.g0 = v6
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = uint32(0)
+	i1 = v6 + uint32(4)
+	i2 = v6 + uint32(12)
+	i3 = v6 + uint32(8)
+	i0 = fn1692(m, v0, i1, i2, i3)
+	if i0 == 0 {
+		goto L3
+	}
+L4:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	i0 = fn1581(m, i0)
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i0 = fn2205(m, v4, i1)
+	v9 = i0
+	if int32(v9) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i0 = fn1707(m, v1, i1)
+	i0 = fn1581(m, i0)
+	i0 = i0 << (uint32(12) & 31)
+	i1 = v8 | uint32(2048)
+	if v9 == 0 {
+		i1 = v8
+	}
+	i0 = i0 | i1
+	i0 = fn1575(m, i0)
+	v8 = i0
+	if v8 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i0 = fn1712(m, v0, i1, v8)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v9 = i0
+	if int32(v10) > int32(k32(4294967295)) {
+		goto L5
+	}
+	if v9 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v9 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v0
+	v7 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L5:
+	if v9 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v9
+	if v9 != 0 {
+		goto L6
+	}
+	fn2073(m, v8)
+L6:
+	i1 = v6 + uint32(4)
+	i2 = v6 + uint32(12)
+	i3 = v6 + uint32(8)
+	i0 = fn1692(m, v0, i1, i2, i3)
+	if i0 != 0 {
+		goto L4
+	}
+L3:
+	i0 = fn1575(m, uint32(16384))
+	v8 = i0
+	if v8 != 0 {
+		goto L7
+	}
+	v7 = uint32(0)
+	goto L1
+L7:
+	i0 = fn580(m, v3)
+	v10 = i0
+	if v10 == 0 {
+		goto L9
+	}
+	i1 = fn581(m, v10)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = v9
+	if v9 == 0 {
+		goto L10
+	}
+L11:
+	i1 = fn1707(m, v0, v9)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v9
+	if v9 == 0 {
+		goto L14
+	}
+	if v5 == 0 {
+		goto L15
+	}
+	i0 = fn1581(m, v9)
+	i0 = i0 | uint32(64)
+	i0 = fn1575(m, i0)
+	v9 = i0
+	if v9 == 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i0 = fn1712(m, v0, i1, v9)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v7 = i0
+	if int32(v4) > int32(k32(4294967295)) {
+		goto L16
+	}
+	if v7 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v7 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v0
+	if v0 != 0 {
+		goto L8
+	}
+	fn2073(m, v9)
+	goto L8
+L16:
+	if v7 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v7
+	if v7 != 0 {
+		goto L15
+	}
+	fn2073(m, v9)
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v7
+	if v7 != 0 {
+		goto L12
+	}
+	goto L13
+L14:
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L8
+	}
+	if v2 == 0 {
+		goto L17
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i0 = fn2205(m, v2, i1)
+	v9 = i0
+	if int32(v9) < int32(uint32(0)) {
+		goto L8
+	}
+	if v9 != 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v7
+	if v7 == 0 {
+		goto L13
+	}
+	goto L12
+L17:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i0 = fn1712(m, v0, i1, v8)
+	if int32(i0) < int32(uint32(0)) {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v7
+	if v7 != 0 {
+		goto L12
+	}
+L13:
+	fn2073(m, v9)
+L12:
+	i1 = fn581(m, v10)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = v9
+	if v9 != 0 {
+		goto L11
+	}
+L10:
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v10)) = v0
+	if v0 != 0 {
+		goto L18
+	}
+	fn2073(m, v10)
+L18:
+	v7 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v0
+	v7 = uint32(1)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L9:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v0
+	v7 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v0
+	if v0 != 0 {
+		goto L19
+	}
+	fn2073(m, v8)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v10)) = v8
+	if v8 != 0 {
+		goto L20
+	}
+	fn2073(m, v10)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v8 = i0
+	if v8 != 0 {
+		goto L21
+	}
+	v7 = uint32(0)
+	goto L1
+L21:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v0
+	v7 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v8)
+L1:
+	i0 = v6 + uint32(16)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn4368(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var i6 uint32
+	_ = i6
+	var i7 uint32
+	_ = i7
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	i1 = k32(10089824) + uint32(22180)
+	i0 = fn2791(m, v2, i1)
+	if i0 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	v6 = uint32(0)
+	i0 = fn2697(m, uint32(8441416), v5)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
+	fn3612(m, i0, v2)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L3
+	}
+	fn2073(m, v2)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	i2 = i2 + uint32(1)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i4 = i4 + uint32(1)
+	fn3657(m, i0, i1, i2, i3, i4)
+	goto L1
+L2:
+	v6 = uint32(1)
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(i0)+56)))
+	v7 = i0
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	i0 = fn4335(m, v0, v2, uint32(6), v3, i4, i5, i6, i7)
+	if i0 != 0 {
+		goto L4
+	}
+	v6 = uint32(0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+56)))
+	i1 = i1 & uint32(127)
+	i2 = v7 & uint32(128)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, uint64(v3)+56)) = uint8(i1)
+	if int32(v7) > int32(k32(4294967295)) {
+		goto L5
+	}
+	i1 = k32(10089824) + uint32(22180)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	i7 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	i0 = fn4340(m, v0, i1, uint32(16), i3, i4, i5, i6, i7)
+	if i0 != 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
+	v6 = uint32(0)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+40)) = v4
+	i0 = fn4337(m, v0, v1)
+	if i0 != 0 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
+	v6 = uint32(0)
+	goto L1
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	v6 = uint32(0)
+	i1 = v3 + k32(4294967295)
+	i0 = fn1506(m, v2, i1, v3, uint32(0))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	v6 = uint32(1)
+	if v3 == uint32(1) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	i2 = v3 << (uint32(2) & 31)
+	i1 = i1 + i2
+	i1 = i1 + k32(4294967288)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn4369(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L2
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8573379), v1)
+	goto L1
+L2:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3872))
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8489670))
+	goto L1
+L3:
+	i2 = v1 + uint32(28)
+	i0 = fn1705(m, v3, v0, i2)
+	if i0 != 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	i2 = v1 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8526060), i2)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v2 = i0
+L1:
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4370(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3872))
+	v3 = i0
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8489670))
+	goto L1
+L2:
+	i2 = v1 + uint32(12)
+	i0 = fn1760(m, v3, v0, i2)
+	if i0 != 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	i0 = fn3604(m, i0, uint32(8433485), v1)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v2 = i0
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4371(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L2
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8573379), v2)
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
+	v3 = k32(4294967295)
+	goto L1
+L2:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3872))
+	v4 = i0
+	if v4 != 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
+	goto L1
+L3:
+	i0 = fn1705(m, v4, v0, v1)
+	v3 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4372(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3872))
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
+	return uint32(0)
+L1:
+	i0 = fn1760(m, v2, v0, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4373(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4374(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v2 = k32(4294967295)
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3872))
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8489670))
+	return k32(4294967295)
+L2:
+	if v1 != 0 {
+		goto L3
+	}
+	i0 = fn1727(m, v2, v0, uint32(0))
+	i0 = uint32(int32(i0) >> (uint32(31) & 31))
+	return i0
+L3:
+	i0 = fn1712(m, v2, v0, v1)
+	v2 = i0
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4375(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = fn4376(m, i0, v0, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4376(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = fn2839(m, v1)
+	v1 = i0
+	goto L1
+L2:
+	i0 = fn2676(m, v1)
+	v1 = i0
+L1:
+	if v1 != 0 {
+		goto L3
+	}
+	return k32(4294967295)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3872))
+	v0 = i0
+	if v0 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8489670))
+	v2 = k32(4294967295)
+	goto L4
+L5:
+	if v2 != 0 {
+		goto L6
+	}
+	i0 = fn1727(m, v0, v1, uint32(0))
+	i0 = uint32(int32(i0) >> (uint32(31) & 31))
+	v2 = i0
+	goto L4
+L6:
+	i0 = fn1712(m, v0, v1, v2)
+	v2 = i0
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L7
+	}
+	fn2073(m, v1)
+L7:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4377(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	fn4378(m, uint32(8580843), v3)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3872))
+	i0 = fn1761(m, i0, v1, uint32(10059656))
+	v1 = i0
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	i0 = uint32(int32(v1) >> (uint32(31) & 31))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4378(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	i0 = k32(10089824) + uint32(41436)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	fn4379(m, i0, i1, v0, v1)
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4379(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(1008)
+	v4 = i0
+	m.g0 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v5 = i0
+	i0 = fn3611(m, v5)
+	v6 = i0
+	i0 = fn4101(m, v4, uint32(1001), v2, v3)
+	v2 = i0
+	i1 = fn4369(m, v0)
+	v3 = i1
+	i0 = fn4398(m, v4, v3)
+	if i0 == 0 {
+		goto L1
+	}
+	fn3610(m, v5)
+	i0 = fn8056(m, v4, v1)
+L1:
+	if v2 < uint32(1001) {
+		goto L2
+	}
+	i0 = fn4398(m, uint32(8509915), v3)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = fn8060(m, uint32(8509915), uint32(13), uint32(1), v1)
+L2:
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v3)
+L3:
+	fn3600(m, v5, v6)
+	i0 = v4 + uint32(1008)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4380(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
+	i0 = fn4381(m, v0, v1, v2, v3)
+	v3 = i0
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4381(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	v5 = uint32(0)
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v6 = i0
+	if v6 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+3720))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+6592))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+5612))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = fn3611(m, v0)
+	v7 = i0
+	if v2 == 0 {
+		goto L7
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = fn4090(m, v2, v3)
+	v5 = i0
+	if v5 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L8
+	}
+	v2 = v5
+	goto L5
+L8:
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	i0 = fn2295(m, uint32(1), v4)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v3
+	if v3 != 0 {
+		goto L6
+	}
+	fn2073(m, v5)
+	if v2 == 0 {
+		goto L4
+	}
+	goto L5
+L7:
+	i0 = fn2290(m, uint32(0))
+	v2 = i0
+L6:
+	if v2 == 0 {
+		goto L4
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+3720))
+	i0 = i0 + uint32(6592)
+	v5 = i0
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v5 = i0
+	if v5 == 0 {
+		goto L10
+	}
+	v3 = uint32(0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v1, v2, i2)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L11
+	}
+	v5 = k32(4294967295)
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+5612))
+	if i0 != 0 {
+		goto L12
+	}
+	v5 = uint32(0)
+	v3 = uint32(1)
+	goto L9
+L12:
+	i0 = fn2676(m, v1)
+	v8 = i0
+	if v8 != 0 {
+		goto L13
+	}
+	v5 = k32(4294967295)
+	v3 = uint32(0)
+	goto L9
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+5612))
+	i0 = fn580(m, i0)
+	v6 = i0
+	if v6 != 0 {
+		goto L15
+	}
+	v3 = uint32(0)
+	v5 = k32(4294967295)
+	goto L14
+L15:
+	fn3377(m, v0)
+	i0 = fn581(m, v6)
+	v5 = i0
+	if v5 == 0 {
+		goto L17
+	}
+	i0 = k32(10089824) + uint32(22036)
+	v9 = i0
+L18:
+	i2 = v4 + uint32(12)
+	i0 = fn2026(m, v5, v9, i2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v3 = i0
+	if v3 == 0 {
+		goto L19
+	}
+	i0 = fn2031(m, v3)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v10 + k32(4294967295)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v10
+	if v10 != 0 {
+		goto L19
+	}
+	fn2073(m, v3)
+L19:
+	if int32(v1) <= int32(k32(4294967295)) {
+		goto L16
+	}
+	if v1 == 0 {
+		goto L21
+	}
+	fn3378(m, v0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v8
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+85)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L24
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	i0 = v5 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	if v1 != 0 {
+		goto L23
+	}
+L24:
+	i2 = v4 + uint32(4)
+	i0 = fn841(m, v0, v5, i2, uint32(2), uint32(0))
+	v1 = i0
+	goto L22
+L23:
+	i3 = v4 + uint32(4)
+	i2 = m.table[v1].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, i3, uint32(2), uint32(0))
+	i0 = fn839(m, v0, v5, i2, uint32(0))
+	v1 = i0
+L22:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v1
+	fn3377(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v1 = i0
+	goto L20
+L21:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v8
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+85)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L27
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	i0 = v5 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	if v1 != 0 {
+		goto L26
+	}
+L27:
+	i2 = v4 + uint32(4)
+	i0 = fn841(m, v0, v5, i2, uint32(2), uint32(0))
+	v1 = i0
+	goto L25
+L26:
+	i3 = v4 + uint32(4)
+	i2 = m.table[v1].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, i3, uint32(2), uint32(0))
+	i0 = fn839(m, v0, v5, i2, uint32(0))
+	v1 = i0
+L25:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v1
+L20:
+	if v1 == 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L28
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L28
+	}
+	fn2073(m, v1)
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L29
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L29
+	}
+	fn2073(m, v5)
+L29:
+	i0 = fn581(m, v6)
+	v5 = i0
+	if v5 != 0 {
+		goto L18
+	}
+L17:
+	v5 = uint32(0)
+L16:
+	fn3378(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v1 = i0
+	if v1 != 0 {
+		goto L31
+	}
+	v3 = uint32(1)
+	goto L30
+L31:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = b2i(i0 == 0)
+	v3 = i0
+L30:
+	if v5 == 0 {
+		goto L32
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L32
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L32
+	}
+	fn2073(m, v5)
+L32:
+	i0 = v3 + k32(4294967295)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v1
+	if v1 != 0 {
+		goto L14
+	}
+	fn2073(m, v6)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v1
+	if v1 != 0 {
+		goto L9
+	}
+	fn2073(m, v8)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L33
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L33
+	}
+	fn2073(m, v2)
+L33:
+	if v3 == 0 {
+		goto L3
+	}
+	fn3600(m, v0, v7)
+	goto L1
+L4:
+	v5 = k32(4294967295)
+L3:
+	if v7 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v7)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn4382(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
+	i0 = fn4381(m, v4, v0, v1, v2)
+	v2 = i0
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4383(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3720))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+604))
+	if i0 != v0 {
+		goto L1
+	}
+	i0 = fn4208(m, v1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+144))
+	if i0 == 0 {
+		goto L2
+	}
+	fn4378(m, uint32(8580783), uint32(0))
+L2:
+	i0 = fn4380(m, v0, uint32(8416555), uint32(0), uint32(0))
+	fn3610(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+6592))
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+6592)) = uint32(0)
+	if v0 == 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	fn2108(m, v0)
+	v0 = v2
+	if v2 != 0 {
+		goto L3
+	}
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4384(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v2 = i0
+	v3 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2359(m, i0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = k32(10089824) + uint32(25972)
+	i0 = fn2350(m, v0, i1)
+	v4 = i0
+	if v4 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if i0 != 0 {
+		goto L1
+	}
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3609(m, v2, i1, uint32(8522620), v1)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v6 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+85)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
+	i0 = v4 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	if v6 != 0 {
+		goto L5
+	}
+L6:
+	i0 = fn841(m, v5, v4, uint32(0), uint32(0), uint32(0))
+	v5 = i0
+	goto L4
+L5:
+	i2 = m.table[v6].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, uint32(0), uint32(0), uint32(0))
+	i0 = fn839(m, v5, v4, i2, uint32(0))
+	v5 = i0
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L7
+	}
+	fn2073(m, v4)
+L7:
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = fn1583(m, v5)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v3
+	if v3 != 0 {
+		goto L8
+	}
+	fn2073(m, v5)
+L8:
+	if v4 != k32(4294967295) {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
+	v0 = i0
+	if v0 == 0 {
+		goto L10
+	}
+	v3 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 == 0 {
+		goto L10
+	}
+	goto L1
+L11:
+	if int32(v4) > int32(k32(4294967295)) {
+		goto L9
+	}
+L10:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3616(m, v2, i1, uint32(8546720))
+	v3 = k32(4294967295)
+	goto L1
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	if v2 != uint32(10064992) {
+		goto L13
+	}
+	v3 = uint32(0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+85)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L12
+	}
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+84))
+	v0 = i0
+	i0 = v0 >> (uint32(14) & 31)
+	i0 = i0 & uint32(1)
+	i1 = v0 & uint32(24)
+	i1 = b2i(i1 != uint32(0))
+	i0 = i0 + i1
+	i0 = i0 << (uint32(3) & 31)
+	v3 = i0
+L12:
+	i0 = v3 + v4
+	v3 = i0
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4385(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512744))
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	i1 = v2 + uint32(12)
+	i0 = fn2086(m, uint32(0), i1)
+	goto L2
+L3:
+	i0 = v2 + uint32(16)
+	v4 = i0
+L6:
+	i0 = v2 + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, v3))
+	fn3934(m, i0, v1, i2)
+	i0 = v2 + uint32(8)
+	i1 = v4 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, v2)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v5 = i0
+	if v5 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	goto L6
+L5:
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i0 = v0 + uint32(12)
+	i1 = v2 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512744))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512744)) = uint32(0)
+	i1 = v2 + uint32(12)
+	i0 = fn2086(m, uint32(0), i1)
+	if v3 == 0 {
+		goto L2
+	}
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	fn2108(m, i0)
+	fn2108(m, v3)
+	v3 = v4
+	if v4 != 0 {
+		goto L7
+	}
+L2:
+	i1 = v2 + uint32(12)
+	fn2102(m, uint32(0), i1)
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4386(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512748))
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	i1 = v2 + uint32(12)
+	i0 = fn2086(m, uint32(0), i1)
+	goto L2
+L3:
+	i0 = v1 + uint32(96)
+	v4 = i0
+	i0 = v2 + uint32(16)
+	v1 = i0
+L6:
+	i0 = v2 + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, v3))
+	fn3934(m, i0, v4, i2)
+	i0 = v2 + uint32(8)
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	l1 = *(*uint64)(unsafe.Add(b, v1))
+	*(*uint64)(unsafe.Add(b, v2)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v5 = i0
+	if v5 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	goto L6
+L5:
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i0 = v0 + uint32(12)
+	i1 = v2 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512748))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512748)) = uint32(0)
+	i1 = v2 + uint32(12)
+	i0 = fn2086(m, uint32(0), i1)
+	if v3 == 0 {
+		goto L2
+	}
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	fn2108(m, i0)
+	fn2108(m, v3)
+	v3 = v1
+	if v1 != 0 {
+		goto L7
+	}
+L2:
+	i1 = v2 + uint32(12)
+	fn2102(m, uint32(0), i1)
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4387(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+3872))
+	v2 = i0
+	i0 = fn4208(m, v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+212))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = v3 + uint32(216)
+	i0 = fn3936(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = fn1761(m, v2, uint32(8469518), v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L4
+	}
+	fn2073(m, v4)
+L4:
+	if int32(v5) < int32(uint32(0)) {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+228))
+	v4 = i0
+	if v4 == 0 {
+		goto L5
+	}
+	i0 = fn2672(m, v4, k32(4294967295))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = fn1761(m, v2, uint32(8493291), v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L6
+	}
+	fn2073(m, v4)
+L6:
+	if int32(v5) < int32(uint32(0)) {
+		goto L2
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+232))
+	v4 = i0
+	if v4 == 0 {
+		goto L7
+	}
+	i0 = fn2672(m, v4, k32(4294967295))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = fn1761(m, v2, uint32(8493285), v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L8
+	}
+	fn2073(m, v4)
+L8:
+	if int32(v5) < int32(uint32(0)) {
+		goto L2
+	}
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+236))
+	v4 = i0
+	if v4 == 0 {
+		goto L9
+	}
+	i0 = fn2672(m, v4, k32(4294967295))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = fn1761(m, v2, uint32(8392304), v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L10
+	}
+	fn2073(m, v4)
+L10:
+	if int32(v5) < int32(uint32(0)) {
+		goto L2
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+240))
+	v4 = i0
+	if v4 == 0 {
+		goto L11
+	}
+	i0 = fn2672(m, v4, k32(4294967295))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = fn1761(m, v2, uint32(8392214), v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L12
+	}
+	fn2073(m, v4)
+L12:
+	if int32(v5) < int32(uint32(0)) {
+		goto L2
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+244))
+	v4 = i0
+	if v4 == 0 {
+		goto L13
+	}
+	i0 = fn2672(m, v4, k32(4294967295))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = fn1761(m, v2, uint32(8392258), v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L14
+	}
+	fn2073(m, v4)
+L14:
+	if int32(v5) < int32(uint32(0)) {
+		goto L2
+	}
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+248))
+	v4 = i0
+	if v4 == 0 {
+		goto L15
+	}
+	i0 = fn2672(m, v4, k32(4294967295))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = fn1761(m, v2, uint32(8392253), v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L16
+	}
+	fn2073(m, v4)
+L16:
+	if int32(v5) < int32(uint32(0)) {
+		goto L2
+	}
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+208))
+	v4 = i0
+	if v4 == 0 {
+		goto L17
+	}
+	i0 = fn2672(m, v4, k32(4294967295))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = fn1761(m, v2, uint32(8440099), v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L18
+	}
+	fn2073(m, v4)
+L18:
+	if int32(v5) < int32(uint32(0)) {
+		goto L2
+	}
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	v4 = i0
+	if v4 == 0 {
+		goto L20
+	}
+	i0 = fn2672(m, v4, k32(4294967295))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = fn1761(m, v2, uint32(8392238), v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L21
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L21
+	}
+	fn2073(m, v4)
+L21:
+	if int32(v5) >= int32(uint32(0)) {
+		goto L19
+	}
+	goto L2
+L20:
+	i0 = fn1761(m, v2, uint32(8392238), uint32(10059656))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+L19:
+	i0 = v3 + uint32(88)
+	i0 = fn3936(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = fn1761(m, v2, uint32(8393625), v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L22
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L22
+	}
+	fn2073(m, v4)
+L22:
+	if int32(v5) < int32(uint32(0)) {
+		goto L2
+	}
+	i0 = v3 + uint32(80)
+	i0 = fn3936(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = fn1761(m, v2, uint32(8393590), v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L23
+	}
+	fn2073(m, v4)
+L23:
+	if int32(v5) < int32(uint32(0)) {
+		goto L2
+	}
+	i0 = v3 + uint32(104)
+	i0 = fn3936(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = fn1761(m, v2, uint32(8414993), v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L24
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L24
+	}
+	fn2073(m, v4)
+L24:
+	if int32(v5) < int32(uint32(0)) {
+		goto L2
+	}
+	i0 = fn4388(m, v3)
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = fn1761(m, v2, uint32(8414983), v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L25
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L25
+	}
+	fn2073(m, v4)
+L25:
+	if int32(v5) < int32(uint32(0)) {
+		goto L2
+	}
+	i0 = fn4115(m)
+	v4 = i0
+	if v4 == 0 {
+		goto L27
+	}
+	i0 = fn2672(m, v4, k32(4294967295))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = fn1761(m, v2, uint32(8440132), v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L28
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L28
+	}
+	fn2073(m, v4)
+L28:
+	if int32(v5) >= int32(uint32(0)) {
+		goto L26
+	}
+	goto L2
+L27:
+	i0 = fn1761(m, v2, uint32(8440132), uint32(10059656))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+L26:
+	i0 = fn4370(m, uint32(8418113))
+	v5 = i0
+	if v5 == 0 {
+		goto L2
+	}
+	v4 = k32(4294967295)
+	i0 = fn4389(m, v1, v5)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if int32(v6) > int32(k32(4294967295)) {
+		goto L29
+	}
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = v1 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+	return k32(4294967295)
+L29:
+	if v1 == uint32(1073741823) {
+		goto L30
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L30
+	}
+	fn2073(m, v5)
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+140))
+	i0 = b2i(i0 == 0)
+	i0 = fn607(m, i0)
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = fn1761(m, v2, uint32(8500235), v3)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L31
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L31
+	}
+	fn2073(m, v3)
+L31:
+	v4 = uint32(0)
+	if int32(v2) < int32(uint32(0)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	v4 = k32(4294967295)
+L1:
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn4388(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	v2 = i0
+	i0 = fn1685(m)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	if int32(v2) < int32(uint32(1)) {
+		goto L4
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	i0 = fn8117(m, v0, uint32(61))
+	v4 = i0
+	if v4 != 0 {
+		goto L7
+	}
+	i0 = fn2672(m, v0, k32(4294967295))
+	v5 = i0
+	if v5 == 0 {
+		goto L2
+	}
+	v0 = uint32(10014548)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548)) = i1
+	goto L6
+L7:
+	i1 = v4 - v0
+	i1 = uint32(int32(i1) >> (uint32(2) & 31))
+	i0 = fn2672(m, v0, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L2
+	}
+	i0 = v4 + uint32(4)
+	i0 = fn2672(m, i0, k32(4294967295))
+	v0 = i0
+	if v0 != 0 {
+		goto L6
+	}
+	v0 = uint32(0)
+	goto L3
+L6:
+	i0 = fn1712(m, v3, v5, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L8
+	}
+	fn2073(m, v5)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	if v5 != 0 {
+		goto L9
+	}
+	fn2073(m, v0)
+L9:
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 != 0 {
+		goto L5
+	}
+L4:
+	return v3
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L10
+	}
+	fn2073(m, v5)
+L10:
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v0)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 != 0 {
+		goto L11
+	}
+	fn2073(m, v3)
+L11:
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn4389(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+3720))
+	v2 = i0
+	v3 = k32(4294967295)
+	i0 = fn4208(m, v0)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+136))
+	i0 = fn1575(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2278(m, v1, uint32(0))
+	v5 = i0
+	if v5 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	if v6 != 0 {
+		goto L2
+	}
+	fn2073(m, v5)
+L2:
+	fn2277(m, v1, uint32(0), v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
+	i0 = fn1575(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2278(m, v1, uint32(1))
+	v5 = i0
+	if v5 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	if v6 != 0 {
+		goto L3
+	}
+	fn2073(m, v5)
+L3:
+	fn2277(m, v1, uint32(1), v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
+	i0 = fn1575(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2278(m, v1, uint32(2))
+	v5 = i0
+	if v5 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	if v6 != 0 {
+		goto L4
+	}
+	fn2073(m, v5)
+L4:
+	fn2277(m, v1, uint32(2), v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+132))
+	i0 = fn1575(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2278(m, v1, uint32(3))
+	v5 = i0
+	if v5 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	if v6 != 0 {
+		goto L5
+	}
+	fn2073(m, v5)
+L5:
+	fn2277(m, v1, uint32(3), v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+140))
+	i0 = b2i(i0 == 0)
+	i0 = fn1575(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2278(m, v1, uint32(4))
+	v5 = i0
+	if v5 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	if v6 != 0 {
+		goto L6
+	}
+	fn2073(m, v5)
+L6:
+	fn2277(m, v1, uint32(4), v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = b2i(i0 == 0)
+	i0 = fn1575(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2278(m, v1, uint32(5))
+	v5 = i0
+	if v5 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	if v6 != 0 {
+		goto L7
+	}
+	fn2073(m, v5)
+L7:
+	fn2277(m, v1, uint32(5), v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = b2i(i0 == 0)
+	i0 = fn1575(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2278(m, v1, uint32(6))
+	v5 = i0
+	if v5 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	if v6 != 0 {
+		goto L8
+	}
+	fn2073(m, v5)
+L8:
+	fn2277(m, v1, uint32(6), v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = b2i(i0 == 0)
+	i0 = fn1575(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2278(m, v1, uint32(7))
+	v5 = i0
+	if v5 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	if v6 != 0 {
+		goto L9
+	}
+	fn2073(m, v5)
+L9:
+	fn2277(m, v1, uint32(7), v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+144))
+	i0 = fn1575(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2278(m, v1, uint32(8))
+	fn4373(m, i0)
+	fn2277(m, v1, uint32(8), v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	i0 = fn1575(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2278(m, v1, uint32(9))
+	fn4373(m, i0)
+	fn2277(m, v1, uint32(9), v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+148))
+	i0 = fn1575(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2278(m, v1, uint32(10))
+	fn4373(m, i0)
+	fn2277(m, v1, uint32(10), v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if i0 != 0 {
+		goto L11
+	}
+	v4 = uint32(1)
+	goto L10
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	i0 = b2i(i0 != uint32(0))
+	v4 = i0
+L10:
+	i0 = fn1575(m, v4)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2278(m, v1, uint32(11))
+	fn4373(m, i0)
+	fn2277(m, v1, uint32(11), v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn1575(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2278(m, v1, uint32(12))
+	fn4373(m, i0)
+	fn2277(m, v1, uint32(12), v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn607(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2278(m, v1, uint32(13))
+	fn4373(m, i0)
+	fn2277(m, v1, uint32(13), v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+6568))
+	i0 = fn1575(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2278(m, v1, uint32(14))
+	fn4373(m, i0)
+	fn2277(m, v1, uint32(14), v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+120))
+	i0 = fn1575(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2278(m, v1, uint32(15))
+	fn4373(m, i0)
+	fn2277(m, v1, uint32(15), v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+180))
+	i0 = fn607(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2278(m, v1, uint32(16))
+	fn4373(m, i0)
+	fn2277(m, v1, uint32(16), v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+184))
+	i0 = fn1575(m, i0)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = fn2278(m, v1, uint32(17))
+	fn4373(m, i0)
+	fn2277(m, v1, uint32(17), v0)
+	i0 = fn1575(m, uint32(1))
+	v0 = i0
+	if v0 == 0 {
+		goto L12
+	}
+	i0 = fn2278(m, v1, uint32(18))
+	fn4373(m, i0)
+	fn2277(m, v1, uint32(18), v0)
+L12:
+	if v0 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = k32(4294967295)
+	}
+	v3 = i0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4390(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = fn3833(m, v4)
+	v5 = i0
+	if v5 == 0 {
+		goto L2
+	}
+	i0 = fn1974(m, uint32(10240748), uint32(1013))
+	v6 = i0
+	if v6 != 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8405071)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8483316)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	goto L1
+L3:
+	i0 = fn1981(m, v6)
+	v7 = i0
+	if v7 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v8 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+3872)) = v7
+	i1 = fn1741(m, v7)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4428)) = v8
+	if v8 == 0 {
+		goto L2
+	}
+	i0 = fn1761(m, v7, uint32(8421729), v5)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	i0 = fn8044(m, i0)
+	i0 = fn1304(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L8
+	}
+	i1 = k32(10089824) + uint32(41436)
+	i0 = fn1712(m, v7, i1, v4)
+	if int32(i0) < int32(uint32(0)) {
+		goto L9
+	}
+	i0 = fn1761(m, v7, uint32(8521643), v4)
+	if int32(i0) < int32(uint32(0)) {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v8
+	if v8 != 0 {
+		goto L10
+	}
+	fn2073(m, v4)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v9 = i0
+	i0 = fn589(m, v7, uint32(8466692))
+	v4 = i0
+	if v4 != 0 {
+		goto L7
+	}
+	v4 = uint32(8489684)
+	goto L6
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L8
+	}
+	fn2073(m, v4)
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8435802)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8435831)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	goto L1
+L7:
+	i0 = fn1761(m, v7, uint32(8522262), v4)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v10 + k32(4294967295)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v10
+	if v10 != 0 {
+		goto L11
+	}
+	fn2073(m, v4)
+L11:
+	if int32(v8) >= int32(uint32(0)) {
+		goto L12
+	}
+	v4 = uint32(8489684)
+	goto L6
+L12:
+	i0 = fn589(m, v7, uint32(8466731))
+	v4 = i0
+	if v4 != 0 {
+		goto L13
+	}
+	v4 = uint32(8489684)
+	goto L6
+L13:
+	i0 = fn1761(m, v7, uint32(8522278), v4)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v10 + k32(4294967295)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v10
+	if v10 != 0 {
+		goto L14
+	}
+	fn2073(m, v4)
+L14:
+	if int32(v8) >= int32(uint32(0)) {
+		goto L15
+	}
+	v4 = uint32(8489684)
+	goto L6
+L15:
+	i0 = fn589(m, v7, uint32(8466742))
+	v4 = i0
+	if v4 != 0 {
+		goto L16
+	}
+	v4 = uint32(8489684)
+	goto L6
+L16:
+	i0 = fn1761(m, v7, uint32(8522293), v4)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v10 + k32(4294967295)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v10
+	if v10 != 0 {
+		goto L17
+	}
+	fn2073(m, v4)
+L17:
+	if int32(v8) >= int32(uint32(0)) {
+		goto L18
+	}
+	v4 = uint32(8489684)
+	goto L6
+L18:
+	i0 = fn589(m, v7, uint32(8466799))
+	v4 = i0
+	if v4 != 0 {
+		goto L19
+	}
+	v4 = uint32(8489684)
+	goto L6
+L19:
+	i0 = fn1761(m, v7, uint32(8522349), v4)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v10 + k32(4294967295)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v10
+	if v10 != 0 {
+		goto L20
+	}
+	fn2073(m, v4)
+L20:
+	if int32(v8) >= int32(uint32(0)) {
+		goto L21
+	}
+	v4 = uint32(8489684)
+	goto L6
+L21:
+	i0 = fn3750(m)
+	i0 = fn2676(m, i0)
+	v4 = i0
+	if v4 != 0 {
+		goto L22
+	}
+	v4 = uint32(8489684)
+	goto L6
+L22:
+	i0 = fn1761(m, v7, uint32(8459522), v4)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v10 + k32(4294967295)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v10
+	if v10 != 0 {
+		goto L23
+	}
+	fn2073(m, v4)
+L23:
+	if int32(v8) >= int32(uint32(0)) {
+		goto L24
+	}
+	v4 = uint32(8489684)
+	goto L6
+L24:
+	i0 = fn1575(m, uint32(51185136))
+	v4 = i0
+	if v4 != 0 {
+		goto L25
+	}
+	v4 = uint32(8489684)
+	goto L6
+L25:
+	i0 = fn1761(m, v7, uint32(8459417), v4)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L26
+	}
+	i1 = v10 + k32(4294967295)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v10
+	if v10 != 0 {
+		goto L26
+	}
+	fn2073(m, v4)
+L26:
+	if int32(v8) >= int32(uint32(0)) {
+		goto L27
+	}
+	v4 = uint32(8489684)
+	goto L6
+L27:
+	i0 = fn60(m)
+	v4 = i0
+	i1 = fn59(m)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v4
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(8460227)
+	i0 = fn4086(m, uint32(8554931), v3)
+	v4 = i0
+	if v4 != 0 {
+		goto L28
+	}
+	v4 = uint32(8489684)
+	goto L6
+L28:
+	i0 = fn1761(m, v7, uint32(8401531), v4)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L29
+	}
+	i1 = v10 + k32(4294967295)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v10
+	if v10 != 0 {
+		goto L29
+	}
+	fn2073(m, v4)
+L29:
+	if int32(v8) >= int32(uint32(0)) {
+		goto L30
+	}
+	v4 = uint32(8489684)
+	goto L6
+L30:
+	i0 = fn2676(m, uint32(8860832))
+	v4 = i0
+	if v4 != 0 {
+		goto L31
+	}
+	v4 = uint32(8489684)
+	goto L6
+L31:
+	i0 = fn1761(m, v7, uint32(8466586), v4)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L32
+	}
+	i1 = v10 + k32(4294967295)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v10
+	if v10 != 0 {
+		goto L32
+	}
+	fn2073(m, v4)
+L32:
+	if int32(v8) >= int32(uint32(0)) {
+		goto L33
+	}
+	v4 = uint32(8489684)
+	goto L6
+L33:
+	i0 = fn1575(m, uint32(1013))
+	v4 = i0
+	if v4 != 0 {
+		goto L34
+	}
+	v4 = uint32(8489684)
+	goto L6
+L34:
+	i0 = fn1761(m, v7, uint32(8459439), v4)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L35
+	}
+	i1 = v10 + k32(4294967295)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v10
+	if v10 != 0 {
+		goto L35
+	}
+	fn2073(m, v4)
+L35:
+	if int32(v8) >= int32(uint32(0)) {
+		goto L36
+	}
+	v4 = uint32(8489684)
+	goto L6
+L36:
+	i0 = fn3747(m)
+	i0 = fn2676(m, i0)
+	v4 = i0
+	if v4 != 0 {
+		goto L37
+	}
+	v4 = uint32(8489684)
+	goto L6
+L37:
+	i0 = fn1761(m, v7, uint32(8401685), v4)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L38
+	}
+	i1 = v10 + k32(4294967295)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v10
+	if v10 != 0 {
+		goto L38
+	}
+	fn2073(m, v4)
+L38:
+	if int32(v8) >= int32(uint32(0)) {
+		goto L39
+	}
+	v4 = uint32(8489684)
+	goto L6
+L39:
+	i0 = fn3748(m)
+	i0 = fn2676(m, i0)
+	v4 = i0
+	if v4 != 0 {
+		goto L40
+	}
+	v4 = uint32(8489684)
+	goto L6
+L40:
+	i0 = fn1761(m, v7, uint32(8462565), v4)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L41
+	}
+	i1 = v10 + k32(4294967295)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v10
+	if v10 != 0 {
+		goto L41
+	}
+	fn2073(m, v4)
+L41:
+	if int32(v8) >= int32(uint32(0)) {
+		goto L42
+	}
+	v4 = uint32(8489684)
+	goto L6
+L42:
+	i0 = fn1595(m, uint32(2147483647))
+	v4 = i0
+	if v4 != 0 {
+		goto L43
+	}
+	v4 = uint32(8489684)
+	goto L6
+L43:
+	i0 = fn1761(m, v7, uint32(8476409), v4)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L44
+	}
+	i1 = v10 + k32(4294967295)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v10
+	if v10 != 0 {
+		goto L44
+	}
+	fn2073(m, v4)
+L44:
+	if int32(v8) >= int32(uint32(0)) {
+		goto L45
+	}
+	v4 = uint32(8489684)
+	goto L6
+L45:
+	i0 = fn1315(m)
+	v4 = i0
+	if v4 != 0 {
+		goto L46
+	}
+	v4 = uint32(8489684)
+	goto L6
+L46:
+	i0 = fn1761(m, v7, uint32(8449971), v4)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L47
+	}
+	i1 = v10 + k32(4294967295)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v10
+	if v10 != 0 {
+		goto L47
+	}
+	fn2073(m, v4)
+L47:
+	if int32(v8) >= int32(uint32(0)) {
+		goto L48
+	}
+	v4 = uint32(8489684)
+	goto L6
+L48:
+	i0 = fn1650(m)
+	v4 = i0
+	if v4 != 0 {
+		goto L49
+	}
+	v4 = uint32(8489684)
+	goto L6
+L49:
+	i0 = fn1761(m, v7, uint32(8449958), v4)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L50
+	}
+	i1 = v10 + k32(4294967295)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v10
+	if v10 != 0 {
+		goto L50
+	}
+	fn2073(m, v4)
+L50:
+	if int32(v8) >= int32(uint32(0)) {
+		goto L51
+	}
+	v4 = uint32(8489684)
+	goto L6
+L51:
+	v4 = uint32(8485713)
+	i0 = fn2279(m, v9, uint32(10513168), uint32(10241996), uint32(0))
+	if int32(i0) < int32(uint32(0)) {
+		goto L6
+	}
+	i0 = fn4391(m)
+	v8 = i0
+	if v8 != 0 {
+		goto L52
+	}
+	v4 = uint32(8489684)
+	goto L6
+L52:
+	i0 = fn1761(m, v7, uint32(8450032), v8)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L53
+	}
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v11
+	if v11 != 0 {
+		goto L53
+	}
+	fn2073(m, v8)
+L53:
+	if int32(v10) >= int32(uint32(0)) {
+		goto L54
+	}
+	v4 = uint32(8489684)
+	goto L6
+L54:
+	i0 = fn1575(m, uint32(1114111))
+	v8 = i0
+	if v8 != 0 {
+		goto L55
+	}
+	v4 = uint32(8489684)
+	goto L6
+L55:
+	i0 = fn1761(m, v7, uint32(8500169), v8)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L56
+	}
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v11
+	if v11 != 0 {
+		goto L56
+	}
+	fn2073(m, v8)
+L56:
+	if int32(v10) >= int32(uint32(0)) {
+		goto L57
+	}
+	v4 = uint32(8489684)
+	goto L6
+L57:
+	i0 = fn4392(m)
+	v8 = i0
+	if v8 != 0 {
+		goto L58
+	}
+	v4 = uint32(8489684)
+	goto L6
+L58:
+	i0 = fn1761(m, v7, uint32(8421402), v8)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L59
+	}
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v11
+	if v11 != 0 {
+		goto L59
+	}
+	fn2073(m, v8)
+L59:
+	if int32(v10) >= int32(uint32(0)) {
+		goto L60
+	}
+	v4 = uint32(8489684)
+	goto L6
+L60:
+	i0 = fn4393(m)
+	v8 = i0
+	if v8 != 0 {
+		goto L61
+	}
+	v4 = uint32(8489684)
+	goto L6
+L61:
+	i0 = fn1761(m, v7, uint32(8421444), v8)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L62
+	}
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v11
+	if v11 != 0 {
+		goto L62
+	}
+	fn2073(m, v8)
+L62:
+	if int32(v10) >= int32(uint32(0)) {
+		goto L63
+	}
+	v4 = uint32(8489684)
+	goto L6
+L63:
+	i0 = fn2676(m, uint32(8490467))
+	v8 = i0
+	if v8 != 0 {
+		goto L64
+	}
+	v4 = uint32(8489684)
+	goto L6
+L64:
+	i0 = fn1761(m, v7, uint32(8445800), v8)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L65
+	}
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v11
+	if v11 != 0 {
+		goto L65
+	}
+	fn2073(m, v8)
+L65:
+	if int32(v10) >= int32(uint32(0)) {
+		goto L66
+	}
+	v4 = uint32(8489684)
+	goto L6
+L66:
+	i0 = fn2676(m, uint32(8860832))
+	v8 = i0
+	if v8 != 0 {
+		goto L67
+	}
+	v4 = uint32(8489684)
+	goto L6
+L67:
+	i0 = fn1761(m, v7, uint32(8418009), v8)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L68
+	}
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v11
+	if v11 != 0 {
+		goto L68
+	}
+	fn2073(m, v8)
+L68:
+	if int32(v10) >= int32(uint32(0)) {
+		goto L69
+	}
+	v4 = uint32(8489684)
+	goto L6
+L69:
+	i0 = fn2279(m, v9, uint32(10512752), uint32(10242012), uint32(128))
+	if int32(i0) < int32(uint32(0)) {
+		goto L6
+	}
+	i0 = fn4394(m, v1)
+	v8 = i0
+	if v8 != 0 {
+		goto L70
+	}
+	v4 = uint32(8489684)
+	goto L6
+L70:
+	i0 = fn1761(m, v7, uint32(8449998), v8)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L71
+	}
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v11
+	if v11 != 0 {
+		goto L71
+	}
+	fn2073(m, v8)
+L71:
+	if int32(v10) >= int32(uint32(0)) {
+		goto L72
+	}
+	v4 = uint32(8489684)
+	goto L6
+L72:
+	i0 = fn4395(m, v8)
+	v8 = i0
+	if v8 != 0 {
+		goto L73
+	}
+	v4 = uint32(8489684)
+	goto L6
+L73:
+	i0 = fn1761(m, v7, uint32(8453720), v8)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L74
+	}
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v11
+	if v11 != 0 {
+		goto L74
+	}
+	fn2073(m, v8)
+L74:
+	if int32(v10) >= int32(uint32(0)) {
+		goto L75
+	}
+	v4 = uint32(8489684)
+	goto L6
+L75:
+	i0 = fn2279(m, v9, uint32(10512960), uint32(10242028), uint32(128))
+	if int32(i0) < int32(uint32(0)) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn4396(m, i0)
+	v8 = i0
+	if v8 != 0 {
+		goto L76
+	}
+	v4 = uint32(8489684)
+	goto L6
+L76:
+	i0 = fn1761(m, v7, uint32(8418113), v8)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L77
+	}
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v11
+	if v11 != 0 {
+		goto L77
+	}
+	fn2073(m, v8)
+L77:
+	if int32(v10) >= int32(uint32(0)) {
+		goto L78
+	}
+	v4 = uint32(8489684)
+	goto L6
+L78:
+	i0 = fn2676(m, uint32(8396033))
+	v8 = i0
+	if v8 != 0 {
+		goto L79
+	}
+	v4 = uint32(8489684)
+	goto L6
+L79:
+	i0 = fn1761(m, v7, uint32(8489616), v8)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L80
+	}
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v11
+	if v11 != 0 {
+		goto L80
+	}
+	fn2073(m, v8)
+L80:
+	if int32(v10) >= int32(uint32(0)) {
+		goto L81
+	}
+	v4 = uint32(8489684)
+	goto L6
+L81:
+	i0 = fn4486(m)
+	v8 = i0
+	if v8 != 0 {
+		goto L82
+	}
+	v4 = uint32(8489684)
+	goto L6
+L82:
+	i0 = fn1761(m, v7, uint32(8450057), v8)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L83
+	}
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v11
+	if v11 != 0 {
+		goto L83
+	}
+	fn2073(m, v8)
+L83:
+	if int32(v10) >= int32(uint32(0)) {
+		goto L84
+	}
+	v4 = uint32(8489684)
+	goto L6
+L84:
+	i0 = fn2279(m, v9, uint32(10513376), uint32(10242044), uint32(0))
+	if int32(i0) < int32(uint32(0)) {
+		goto L6
+	}
+	i0 = fn1493(m, uint32(0))
+	v4 = i0
+	if v4 != 0 {
+		goto L85
+	}
+	v4 = uint32(8489684)
+	goto L6
+L85:
+	i0 = fn1761(m, v7, uint32(8469425), v4)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L86
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v9
+	if v9 != 0 {
+		goto L86
+	}
+	fn2073(m, v4)
+L86:
+	if int32(v8) >= int32(uint32(0)) {
+		goto L87
+	}
+	v4 = uint32(8489684)
+	goto L6
+L87:
+	i0 = fn1685(m)
+	v4 = i0
+	if v4 != 0 {
+		goto L88
+	}
+	v4 = uint32(8489684)
+	goto L6
+L88:
+	i0 = fn1761(m, v7, uint32(8495185), v4)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L89
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v9
+	if v9 != 0 {
+		goto L89
+	}
+	fn2073(m, v4)
+L89:
+	if int32(v8) >= int32(uint32(0)) {
+		goto L90
+	}
+	v4 = uint32(8489684)
+	goto L6
+L90:
+	i0 = fn1493(m, uint32(0))
+	v4 = i0
+	if v4 != 0 {
+		goto L91
+	}
+	v4 = uint32(8489684)
+	goto L6
+L91:
+	i0 = fn1761(m, v7, uint32(8416544), v4)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L92
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v9
+	if v9 != 0 {
+		goto L92
+	}
+	fn2073(m, v4)
+L92:
+	if int32(v8) >= int32(uint32(0)) {
+		goto L93
+	}
+	v4 = uint32(8489684)
+	goto L6
+L93:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	v8 = i0
+	if v8 == 0 {
+		goto L5
+	}
+	v4 = uint32(8489684)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
+	if i0 == 0 {
+		goto L5
+	}
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8484497)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+	goto L1
+L5:
+	i0 = fn3855(m, v1, v6, uint32(8408269), v5)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i0 = fn3978(m)
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = fn1761(m, v7, uint32(8472992), v1)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L94
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L94
+	}
+	fn2073(m, v1)
+L94:
+	if int32(v7) < int32(uint32(0)) {
+		goto L2
+	}
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(8489684)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(8483316)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(1)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4391(m *Module) uint32 {
+	var v0 uint32
+	_ = v0
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v0 = uint32(0)
+	i0 = fn2276(m, uint32(10513168))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = fn4142(m)
+	v2 = i0
+	i0 = fn1575(m, uint32(32))
+	v3 = i0
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	return uint32(0)
+L2:
+	v0 = uint32(0)
+	fn2277(m, v1, uint32(0), v3)
+	i0 = fn1595(m, uint32(2147483647))
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	return uint32(0)
+L3:
+	fn2277(m, v1, uint32(1), v3)
+	i0 = fn1575(m, uint32(314159))
+	v0 = i0
+	if v0 != 0 {
+		goto L4
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	return uint32(0)
+L4:
+	fn2277(m, v1, uint32(2), v0)
+	v0 = uint32(0)
+	i0 = fn1575(m, uint32(0))
+	v3 = i0
+	if v3 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	return uint32(0)
+L5:
+	fn2277(m, v1, uint32(3), v3)
+	i0 = fn1575(m, uint32(1000003))
+	v0 = i0
+	if v0 != 0 {
+		goto L6
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	return uint32(0)
+L6:
+	fn2277(m, v1, uint32(4), v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = fn2676(m, i0)
+	v0 = i0
+	if v0 != 0 {
+		goto L7
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	return uint32(0)
+L7:
+	fn2277(m, v1, uint32(5), v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = fn1575(m, i0)
+	v0 = i0
+	if v0 != 0 {
+		goto L8
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	return uint32(0)
+L8:
+	fn2277(m, v1, uint32(6), v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = fn1575(m, i0)
+	v0 = i0
+	if v0 != 0 {
+		goto L9
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	return uint32(0)
+L9:
+	fn2277(m, v1, uint32(7), v0)
+	v0 = uint32(0)
+	i0 = fn1575(m, uint32(0))
+	v3 = i0
+	if v3 != 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	return uint32(0)
+L10:
+	fn2277(m, v1, uint32(8), v3)
+	v0 = v1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4392(m *Module) uint32 {
+	var v0 uint32
+	_ = v0
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v0 = uint32(0)
+	i0 = fn3864(m)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = fn1516(m, v1)
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn1526(m, v1)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 == 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	v0 = uint32(0)
+	if v2 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v1)
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4393(m *Module) uint32 {
+	var v0 uint32
+	_ = v0
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v0 = i0
+	m.g0 = v0
+	v1 = uint32(0)
+	i0 = fn2290(m, uint32(290))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	v3 = uint32(12)
+L3:
+	i0 = v3 + uint32(8860836)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2676(m, i0)
+	v4 = i0
+	if v4 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	v1 = uint32(0)
+	if v3 == 0 {
+		goto L2
+	}
+	goto L1
+L4:
+	i0 = v2 + v3
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = v3 + uint32(4)
+	v3 = i0
+	if v3 != uint32(1172) {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	i0 = fn858(m, uint32(10063232), uint32(8568478), v0)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v2)
+L1:
+	i0 = v0 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn4394(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = fn2276(m, uint32(10512752))
+	v1 = i0
+	if v1 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i2 = fn1575(m, uint32(3))
+	fn2277(m, v1, uint32(0), i2)
+	i2 = fn1575(m, uint32(13))
+	fn2277(m, v1, uint32(1), i2)
+	i2 = fn1575(m, uint32(5))
+	fn2277(m, v1, uint32(2), i2)
+	i2 = fn2676(m, uint32(8465659))
+	fn2277(m, v1, uint32(3), i2)
+	i2 = fn1575(m, uint32(0))
+	fn2277(m, v1, uint32(4), i2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v0 = i0
+	if v0 != 0 {
+		goto L2
+	}
+	return v1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 != 0 {
+		goto L3
+	}
+	return v1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn4395(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = fn1685(m)
+	v1 = i0
+	if v1 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10240740))
+	i0 = fn2676(m, i0)
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = fn1761(m, v1, uint32(8489437), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L5
+	}
+	fn2073(m, v3)
+L5:
+	if int32(v4) < int32(uint32(0)) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10240744))
+	i0 = fn2676(m, i0)
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = fn1761(m, v1, uint32(8475194), v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L6
+	}
+	fn2073(m, v3)
+L6:
+	if int32(v4) < int32(uint32(0)) {
+		goto L4
+	}
+	i0 = fn1761(m, v1, uint32(8459522), v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L4
+	}
+	i0 = fn1575(m, uint32(51185136))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = fn1761(m, v1, uint32(8459417), v3)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L7
+	}
+	fn2073(m, v3)
+L7:
+	if int32(v0) < int32(uint32(0)) {
+		goto L4
+	}
+	i0 = fn2676(m, uint32(8468305))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = fn1761(m, v1, uint32(8469822), v3)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L8
+	}
+	fn2073(m, v3)
+L8:
+	if int32(v0) < int32(uint32(0)) {
+		goto L4
+	}
+	i0 = fn2009(m, v1)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 == 0 {
+		goto L3
+	}
+	goto L2
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	v2 = uint32(0)
+	if v3 != 0 {
+		goto L2
+	}
+L3:
+	fn2073(m, v1)
+L2:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4396(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = fn2276(m, uint32(10512960))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = fn4389(m, v0, v1)
+	if int32(i0) <= int32(k32(4294967295)) {
+		goto L2
+	}
+	return v1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn4397(m *Module, v0 uint32) {
+	fn2285(m, v0, uint32(10512752))
+	fn2285(m, v0, uint32(10512960))
+	fn2285(m, v0, uint32(10513168))
+	fn2285(m, v0, uint32(10513376))
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4398(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = k32(4294967295)
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = fn2676(m, v0)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
+	v3 = uint32(0)
+	i0 = k32(10089824) + uint32(43376)
+	i1 = v2 + uint32(8)
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
+	v1 = i0
+	if v1 != 0 {
+		goto L3
+	}
+	v3 = k32(4294967295)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4399(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v5 = i0
+	i0 = fn3611(m, v5)
+	v6 = i0
+	i0 = fn2688(m, v2, v3)
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = fn4369(m, v0)
+	v2 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v2
+	i0 = k32(10089824) + uint32(43376)
+	i1 = v4 + uint32(8)
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
+	v0 = i0
+	if v0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L3
+	}
+	fn2073(m, v0)
+	goto L3
+L4:
+	fn3610(m, v5)
+	i0 = fn2740(m, v3)
+	v0 = i0
+	if v0 == 0 {
+		goto L5
+	}
+	i0 = fn8056(m, v0, v1)
+L5:
+	if v2 == 0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+L1:
+	fn3600(m, v5, v6)
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4400(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	i0 = k32(10089824) + uint32(41436)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	fn4399(m, i0, i1, v0, v1)
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4401(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v1 == 0 {
+		goto L3
+	}
+	if v2 != uint32(1) {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	v5 = uint32(0)
+	i8 = v4 + uint32(12)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10241656), uint32(1), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v1 = i0
+	i0 = fn4380(m, v1, uint32(8466757), uint32(0), uint32(0))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L4
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026140))
+	i0 = fn3619(m, v1, i1)
+	if i0 == 0 {
+		goto L1
+	}
+	fn3610(m, v1)
+	v5 = uint32(10059656)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+5612))
+	v1 = i0
+	if v1 != 0 {
+		goto L5
+	}
+	v5 = uint32(0)
+	i1 = fn1493(m, uint32(0))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+5612)) = v1
+	if v1 == 0 {
+		goto L1
+	}
+	fn3703(m, v1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+5612))
+	v1 = i0
+L5:
+	i2 = fn1502(m, v1, v2)
+	if int32(i2) < int32(uint32(0)) {
+		i0 = uint32(0)
+	} else {
+		i0 = uint32(10059656)
+	}
+	v5 = i0
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn4402(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	if v2 != 0 {
+		goto L3
+	}
+	v5 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3616(m, v4, i1, uint32(8571738))
+	goto L2
+L3:
+	v5 = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v6 = i0
+	if v6 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+3720))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+6592))
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+5612))
+	if i0 == 0 {
+		goto L2
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	if v6 != 0 {
+		goto L5
+	}
+	v5 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3616(m, v4, i1, uint32(8571704))
+	goto L2
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v5 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3609(m, v4, i1, uint32(8427682), v3)
+	goto L2
+L6:
+	v5 = uint32(0)
+	i0 = fn2740(m, v6)
+	v6 = i0
+	if v6 == 0 {
+		goto L2
+	}
+	i0 = v1 + uint32(4)
+	i1 = v2 + k32(4294967295)
+	i0 = fn2296(m, i0, i1)
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v2
+	i3 = v3 + uint32(16)
+	i0 = fn4380(m, v4, v6, uint32(8533108), i3)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L7
+	}
+	fn2073(m, v2)
+L7:
+	if int32(v5) < int32(uint32(0)) {
+		i0 = uint32(0)
+	} else {
+		i0 = uint32(10059656)
+	}
+	v5 = i0
+L2:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return v5
+L1:
+	fn4167(m, uint32(8401543), uint32(8568622))
+	panic(ErrUnreachable)
+}
+
+//go:norace
+//go:nocheckptr
+func fn4403(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v5 = i0
+	v6 = uint32(8502105)
+	i0 = fn3925(m, uint32(8527233))
+	v7 = i0
+	if v7 == 0 {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	v8 = i0
+	if v8 == 0 {
+		goto L2
+	}
+	if v8 != uint32(48) {
+		goto L3
+	}
+	v6 = v7
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
+	if i0 != 0 {
+		goto L2
+	}
+	v7 = uint32(10059656)
+	goto L1
+L3:
+	v6 = v7
+L2:
+	i0 = fn2114(m, v6)
+	v6 = i0
+	if v6 != 0 {
+		goto L4
+	}
+	i0 = fn1118(m, v5)
+	v7 = uint32(0)
+	goto L1
+L4:
+	i0 = fn8113(m, v6, uint32(46))
+	v7 = i0
+	if v7 != 0 {
+		goto L7
+	}
+	i0 = fn2676(m, uint32(8415481))
+	v7 = i0
+	v9 = v6
+	goto L6
+L7:
+	if v7 == v6 {
+		goto L5
+	}
+	i0 = v7 + uint32(1)
+	v9 = i0
+	i1 = v7 - v6
+	i0 = fn2673(m, v6, i1)
+	v7 = i0
+L6:
+	if v7 != 0 {
+		goto L8
+	}
+	fn2108(m, v6)
+	v7 = uint32(0)
+	goto L1
+L8:
+	i0 = fn3879(m, v7)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v10 + k32(4294967295)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v10
+	if v10 != 0 {
+		goto L9
+	}
+	fn2073(m, v7)
+L9:
+	if v8 != 0 {
+		goto L10
+	}
+	v7 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
+	i0 = fn3619(m, v5, i1)
+	if i0 != 0 {
+		goto L5
+	}
+	fn2108(m, v6)
+	goto L1
+L10:
+	i0 = fn2034(m, v8, v9)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v7
+	if v7 != 0 {
+		goto L11
+	}
+	fn2073(m, v8)
+L11:
+	if v9 != 0 {
+		goto L12
+	}
+	v7 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	i0 = fn3619(m, v5, i1)
+	if i0 != 0 {
+		goto L5
+	}
+	fn2108(m, v6)
+	goto L1
+L12:
+	fn2108(m, v6)
+	i0 = fn850(m, v9, v1, v2, v3)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v6
+	if v6 != 0 {
+		goto L1
+	}
+	fn2073(m, v9)
+	goto L1
+L5:
+	fn3610(m, v5)
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
+	i0 = fn3053(m, i0, uint32(0), uint32(8579682), v4)
+	v7 = i0
+	fn2108(m, v6)
+	if int32(v7) < int32(uint32(0)) {
+		i0 = uint32(0)
+	} else {
+		i0 = uint32(10059656)
+	}
+	v7 = i0
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn4404(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn2335(m)
+	m.depth--
+	return uint32(10059656)
+}
+
+//go:norace
+//go:nocheckptr
+func fn4405(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn2335(m)
+	m.depth--
+	return uint32(10059656)
+}
+
+//go:norace
+//go:nocheckptr
+func fn4406(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn4229(m)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4407(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn4230(m)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4408(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v3 = i0
+	i0 = k32(10089824) + uint32(29292)
+	i0 = fn3837(m, i0)
+	v4 = i0
+	if v4 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if i0 != 0 {
+		goto L1
+	}
+L3:
+	v5 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3616(m, v3, i1, uint32(8489728))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L4
+	}
+	fn2073(m, v4)
+L4:
+	v5 = uint32(10059656)
+	if v1 == uint32(10059656) {
+		goto L1
+	}
+	v5 = uint32(0)
+	i1 = k32(10089824) + uint32(45776)
+	i0 = fn2038(m, v4, i1, uint32(10059656))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = k32(10089824) + uint32(41492)
+	i0 = fn4369(m, i0)
+	v6 = i0
+	if v6 == 0 {
+		goto L1
+	}
+	if v6 != uint32(10059656) {
+		goto L5
+	}
+	v5 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3616(m, v3, i1, uint32(8394540))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	v5 = uint32(0)
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, uint32(10059656))
+	goto L1
+L5:
+	i0 = fn1300(m, v1, v6, uint32(0))
+	if i0 == 0 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035244))
+	i0 = fn3619(m, v3, i1)
+	if i0 == 0 {
+		goto L7
+	}
+	fn3610(m, v3)
+	i1 = k32(10089824) + uint32(32156)
+	i0 = fn2035(m, v6, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L8
+	}
+	v3 = uint32(0)
+	i0 = fn2740(m, v5)
+	v7 = i0
+	if v7 == 0 {
+		goto L9
+	}
+	i0 = fn2021(m, v1)
+	v8 = i0
+	if v8 == 0 {
+		goto L9
+	}
+	i0 = fn2717(m, v8, v7, uint32(8502283))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v10 + k32(4294967295)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v10
+	if v10 != 0 {
+		goto L10
+	}
+	fn2073(m, v8)
+L10:
+	if v9 == 0 {
+		goto L9
+	}
+	i1 = k32(10089824) + uint32(29108)
+	i2 = v2 + uint32(4)
+	i0 = fn2026(m, v6, i1, i2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v8
+	v3 = uint32(0)
+	if v8 == 0 {
+		goto L11
+	}
+	goto L9
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v8 = i0
+	if v8 == 0 {
+		goto L13
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v8
+	i0 = k32(10089824) + uint32(43376)
+	i1 = v2 + uint32(8)
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v7
+	if v7 != 0 {
+		goto L14
+	}
+	fn2073(m, v3)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v3
+	if v3 != 0 {
+		goto L15
+	}
+	fn2073(m, v9)
+L15:
+	if v8 != 0 {
+		goto L16
+	}
+	v3 = uint32(0)
+	goto L9
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v3 = i0
+	if v3 != uint32(1073741823) {
+		goto L17
+	}
+	v3 = uint32(1)
+	goto L9
+L17:
+	i1 = v3 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v7
+	v3 = uint32(1)
+	v9 = v8
+	if v7 == 0 {
+		goto L11
+	}
+	goto L9
+L13:
+	i0 = fn2701(m, v9, v7, uint32(8402826))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v7
+	if v7 != 0 {
+		goto L18
+	}
+	fn2073(m, v9)
+L18:
+	i0 = fn1300(m, v8, v6, uint32(1))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v7 = i0
+	if v9 == 0 {
+		goto L19
+	}
+	if v7 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v7
+	v3 = uint32(0)
+	v9 = v8
+	if v7 == 0 {
+		goto L11
+	}
+	goto L9
+L19:
+	v3 = uint32(1)
+	if v7 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v7
+	v3 = uint32(1)
+	v9 = v8
+	if v7 != 0 {
+		goto L9
+	}
+L11:
+	fn2073(m, v9)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v8
+	if v8 != 0 {
+		goto L20
+	}
+	fn2073(m, v5)
+L20:
+	if v3 != 0 {
+		goto L6
+	}
+L8:
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v6)
+	goto L1
+L7:
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v6)
+	goto L1
+L6:
+	i0 = k32(10089824) + uint32(43736)
+	i0 = fn1300(m, i0, v6, uint32(1))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v3 = i0
+	if v5 == 0 {
+		goto L21
+	}
+	v5 = uint32(0)
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v6)
+	goto L1
+L21:
+	if v3 == uint32(1073741823) {
+		goto L22
+	}
+	i1 = v3 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v5
+	if v5 != 0 {
+		goto L22
+	}
+	fn2073(m, v6)
+L22:
+	i3 = k32(10089824) + uint32(45776)
+	i2 = fn2038(m, v4, i3, v1)
+	if i2 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = uint32(10059656)
+	}
+	v5 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn4409(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = fn3608(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
 	if v2 != 0 {
@@ -46,19 +6399,19 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4409(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4410(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = fn3607(m, i0)
-	i0 = fn3626(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = fn3608(m, i0)
+	i0 = fn3627(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4410(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4411(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -69,7 +6422,7 @@ func fn4410(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(3) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8466731), v2, uint32(3), uint32(3))
+	i0 = fn3735(m, uint32(8466731), v2, uint32(3), uint32(3))
 	if i0 != 0 {
 		goto L1
 	}
@@ -79,20 +6432,20 @@ L1:
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	i2 = v1 + uint32(8)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	fn4257(m, uint32(0), i1, i2)
+	fn4258(m, uint32(0), i1, i2)
 	return uint32(10059656)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4411(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4412(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	if v2 < uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8400663), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8400663), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -107,14 +6460,14 @@ L4:
 	v2 = i0
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027200))
-	fn3611(m, i0, v2)
+	fn3612(m, i0, v2)
 L1:
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4412(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4413(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -136,24 +6489,24 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4413(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4414(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn3849(m, i0)
-	i0 = fn1574(m, i0)
+	i0 = fn3850(m, i0)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4414(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4415(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -163,18 +6516,18 @@ func fn4414(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2126(m)
+	i0 = fn2127(m)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v3 = i0
 L1:
 	m.depth--
@@ -183,7 +6536,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4415(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4416(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -218,7 +6571,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10241724), uint32(0), uint32(0), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10241724), uint32(0), uint32(0), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -230,7 +6583,7 @@ L2:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L1
@@ -238,85 +6591,27 @@ L2:
 	if v3 == 0 {
 		goto L6
 	}
-	i0 = fn2660(m)
+	i0 = fn2661(m)
 	v3 = i0
 	goto L5
 L6:
-	i0 = fn2659(m)
+	i0 = fn2660(m)
 	v3 = i0
 L5:
 	if v3 != k32(4294967295) {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L7:
-	i0 = fn1594(m, v3)
+	i0 = fn1595(m, v3)
 	v6 = i0
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
 	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn4416(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v4 = i0
-	i0 = fn4207(m, v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+64))
-	v5 = i0
-	i0 = fn8117(m, v5, uint32(8860752))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = k32(10089824) + uint32(21000)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+21000))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+21000)) = i1
-	goto L1
-L2:
-	i1 = fn2671(m, v5, k32(4294967295))
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v5
-	if v5 == 0 {
-		goto L1
-	}
-	i1 = v2 + uint32(12)
-	fn2677(m, v4, i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v3 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
 }
 
 //go:norace
@@ -340,19 +6635,35 @@ func fn4417(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	v3 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	v4 = i1
-	i1 = fn4207(m, v4)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+68))
-	i1 = fn2671(m, i1, k32(4294967295))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v4 = i0
+	i0 = fn4208(m, v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+64))
+	v5 = i0
+	i0 = fn8118(m, v5, uint32(8860752))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = k32(10089824) + uint32(21000)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+21000))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+21000)) = i1
+	goto L1
+L2:
+	i1 = fn2672(m, v5, k32(4294967295))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v5
 	if v5 == 0 {
 		goto L1
 	}
 	i1 = v2 + uint32(12)
-	fn2677(m, v4, i1)
+	fn2678(m, v4, i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
 L1:
@@ -364,6 +6675,48 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn4418(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
+	v4 = i1
+	i1 = fn4208(m, v4)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+68))
+	i1 = fn2672(m, i1, k32(4294967295))
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v5
+	if v5 == 0 {
+		goto L1
+	}
+	i1 = v2 + uint32(12)
+	fn2678(m, v4, i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v3 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4419(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -378,12 +6731,12 @@ func fn4418(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v1 = i0
 L1:
 	m.depth--
@@ -392,21 +6745,21 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4419(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4420(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3350(m)
-	i0 = fn1574(m, i0)
+	i0 = fn3351(m)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4420(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4421(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -428,14 +6781,14 @@ func fn4420(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i1 = v3 + uint32(8)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
-	i0 = fn3723(m, v1, v2, uint32(8475423), uint32(10241768), v3)
+	i0 = fn3724(m, v1, v2, uint32(8475423), uint32(10241768), v3)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn4383(m, i0)
+	i0 = fn4384(m, i0)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L2
@@ -455,11 +6808,11 @@ func fn4420(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v4 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3618(m, v5, i1)
+	i0 = fn3619(m, v5, i1)
 	if i0 == 0 {
 		goto L1
 	}
-	fn3609(m, v5)
+	fn3610(m, v5)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -471,7 +6824,7 @@ func fn4420(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	goto L1
 L2:
-	i0 = fn1577(m, v2)
+	i0 = fn1578(m, v2)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -481,7 +6834,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4421(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4422(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -503,7 +6856,7 @@ func fn4421(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v4 = uint32(0)
-	i0 = fn3734(m, uint32(8488441), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8488441), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -512,19 +6865,19 @@ L2:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
 	v4 = uint32(0)
 	goto L1
 L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+52))
 	v2 = i0
@@ -571,7 +6924,7 @@ L9:
 	}
 	goto L3
 L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+52))
 	v2 = i0
@@ -582,7 +6935,7 @@ L5:
 L4:
 	v4 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3615(m, v5, i1, uint32(8469610))
+	fn3616(m, v5, i1, uint32(8469610))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
@@ -590,7 +6943,7 @@ L3:
 	if v1 != 0 {
 		goto L11
 	}
-	i0 = fn3676(m, v2)
+	i0 = fn3677(m, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L11
@@ -607,7 +6960,7 @@ L11:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L12:
 	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = fn4379(m, v5, uint32(8488437), uint32(8568478), v3)
+	i0 = fn4380(m, v5, uint32(8488437), uint32(8568478), v3)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L13
 	}
@@ -626,7 +6979,7 @@ L13:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -635,7 +6988,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4422(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4423(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -674,7 +7027,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10241804), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10241804), uint32(0), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -686,26 +7039,26 @@ L2:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v7 = i0
 	if v7 != k32(4294967295) {
 		goto L5
 	}
 	v6 = uint32(0)
 	v7 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L5:
 	*(*uint32)(unsafe.Add(b, v4)) = v7
 	v6 = uint32(0)
-	i0 = fn4381(m, uint32(8488788), uint32(8468737), v4)
+	i0 = fn4382(m, uint32(8488788), uint32(8468737), v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	v6 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+52))
 	v3 = i0
 	if v3 == 0 {
@@ -752,12 +7105,12 @@ L6:
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn1428(m, v3)
+	i0 = fn1429(m, v3)
 	v6 = i0
 	if v6 != 0 {
 		goto L11
 	}
-	fn3624(m)
+	fn3625(m)
 	v6 = uint32(10059656)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -775,7 +7128,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4423(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4424(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -798,7 +7151,7 @@ func fn4423(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	fn3722(m, uint32(8451011), uint32(8399114), uint32(8435764), v1)
+	fn3723(m, uint32(8451011), uint32(8399114), uint32(8435764), v1)
 	v1 = uint32(0)
 	goto L1
 L2:
@@ -806,7 +7159,7 @@ L2:
 	if v3 != uint32(10072576) {
 		goto L3
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -818,7 +7171,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L4:
 	i1 = v2 + uint32(12)
-	fn2837(m, v3, i1)
+	fn2838(m, v3, i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v1 = i0
 	goto L1
@@ -827,7 +7180,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8424361), v2)
+	i0 = fn3604(m, i0, uint32(8424361), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -836,7 +7189,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4424(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4425(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -846,28 +7199,28 @@ func fn4424(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3722(m, uint32(8511272), uint32(8399114), uint32(8435764), v1)
+	fn3723(m, uint32(8511272), uint32(8399114), uint32(8435764), v1)
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i0 = i0 & uint32(3)
-	i0 = fn606(m, i0)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4425(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn4145(m)
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
 func fn4426(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn4146(m)
+	i0 = fn607(m, i0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4427(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 float64
 	_ = v2
 	var d0 float64
@@ -886,13 +7239,13 @@ func fn4426(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = d0
 	goto L3
 L4:
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v2 = d0
 	if v2 != math.Float64frombits(0xbff0000000000000) {
 		goto L3
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -903,13 +7256,13 @@ L3:
 	}
 	d0 = float64(v2 * math.Float64frombits(0x412e848000000000))
 	i0 = sat32u(d0)
-	fn3750(m, i0)
+	fn3751(m, i0)
 	m.depth--
 	return uint32(10059656)
 L2:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477325))
+	fn3605(m, i0, uint32(8477325))
 L1:
 	m.depth--
 	return v1
@@ -917,7 +7270,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4427(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4428(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 float64
 	_ = v2
 	var v3 uint32
@@ -929,7 +7282,7 @@ func fn4427(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3751(m)
+	i0 = fn3752(m)
 	d0 = float64(i0)
 	d0 = float64(d0 * math.Float64frombits(0x3eb0c6f7a0b5ed8d))
 	v2 = d0
@@ -937,12 +7290,12 @@ func fn4427(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = fn1315(m, v2)
+	i0 = fn1316(m, v2)
 	v3 = i0
 L1:
 	m.depth--
@@ -951,26 +7304,26 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4428(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4429(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn1581(m, v1)
+	i0 = fn1582(m, v1)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	fn3850(m, i0, v2)
+	fn3851(m, i0, v2)
 	v1 = uint32(10059656)
 L1:
 	return v1
@@ -978,7 +7331,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4429(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4430(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -990,19 +7343,19 @@ func fn4429(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	if v1 != uint32(10059656) {
 		goto L3
 	}
 	v2 = uint32(0)
-	i0 = fn4020(m, v3, uint32(0), uint32(0))
+	i0 = fn4021(m, v3, uint32(0), uint32(0))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L2
 	}
 	goto L1
 L3:
-	i0 = fn4020(m, v3, uint32(1789), v1)
+	i0 = fn4021(m, v3, uint32(1790), v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -1015,7 +7368,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4430(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4431(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -1033,7 +7386,7 @@ func fn4430(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v4 = i0
 	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	if v3 != 0 {
 		i1 = v3
@@ -1062,19 +7415,19 @@ func fn4430(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 L3:
 	i2 = v4 + uint32(4)
-	i0 = fn840(m, v5, v0, i2, uint32(3), uint32(0))
+	i0 = fn841(m, v5, v0, i2, uint32(3), uint32(0))
 	v0 = i0
 	goto L1
 L2:
 	i3 = v4 + uint32(4)
 	i2 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, i3, uint32(3), uint32(0))
-	i0 = fn838(m, v5, v0, i2, uint32(0))
+	i0 = fn839(m, v5, v0, i2, uint32(0))
 	v0 = i0
 L1:
 	if v0 != 0 {
 		goto L5
 	}
-	i0 = fn4020(m, v5, uint32(0), uint32(0))
+	i0 = fn4021(m, v5, uint32(0), uint32(0))
 	v3 = k32(4294967295)
 	goto L4
 L5:
@@ -1090,7 +7443,7 @@ L5:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -1099,7 +7452,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn4431(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4432(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -1116,21 +7469,21 @@ func fn4431(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		i0 = uint32(0)
 	} else {
-		i0 = uint32(1789)
+		i0 = uint32(1790)
 	}
 	if v2 != 0 {
 		i1 = uint32(0)
 	} else {
 		i1 = v1
 	}
-	fn3379(m, i0, i1)
+	fn3380(m, i0, i1)
 	m.depth--
 	return uint32(10059656)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4432(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4433(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1140,7 +7493,7 @@ func fn4432(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+64))
 	v2 = i0
 	if v2 != 0 {
@@ -1162,7 +7515,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4433(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4434(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1178,21 +7531,21 @@ func fn4433(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn1581(m, v1)
+	i0 = fn1582(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L4
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	goto L3
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	if int32(v1) > int32(uint32(0)) {
 		goto L2
@@ -1200,7 +7553,7 @@ L4:
 L3:
 	v1 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3615(m, v3, i1, uint32(8545840))
+	fn3616(m, v3, i1, uint32(8545840))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
@@ -1214,10 +7567,10 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
 	v1 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	i0 = fn3608(m, v3, i1, uint32(8393080), v2)
+	i0 = fn3609(m, v3, i1, uint32(8393080), v2)
 	goto L1
 L5:
-	fn3351(m, v1)
+	fn3352(m, v1)
 	v1 = uint32(10059656)
 L1:
 	i0 = v2 + uint32(16)
@@ -1227,7 +7580,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4434(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4435(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1236,19 +7589,19 @@ func fn4434(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i0
 	b := m.base
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	if v1 != uint32(10059656) {
 		goto L3
 	}
 	v2 = uint32(0)
-	i0 = fn4027(m, v3, uint32(0), uint32(0))
+	i0 = fn4028(m, v3, uint32(0), uint32(0))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L2
 	}
 	goto L1
 L3:
-	i0 = fn4027(m, v3, uint32(1790), v1)
+	i0 = fn4028(m, v3, uint32(1791), v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -1260,7 +7613,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4435(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4436(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -1290,7 +7643,7 @@ L1:
 	v0 = uint32(0)
 	goto L2
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	if v3 != 0 {
 		i1 = v3
@@ -1319,19 +7672,19 @@ L3:
 	}
 L6:
 	i2 = v4 + uint32(4)
-	i0 = fn840(m, v5, v0, i2, uint32(3), uint32(0))
+	i0 = fn841(m, v5, v0, i2, uint32(3), uint32(0))
 	v0 = i0
 	goto L4
 L5:
 	i3 = v4 + uint32(4)
 	i2 = m.table[v2].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, i3, uint32(3), uint32(0))
-	i0 = fn838(m, v5, v0, i2, uint32(0))
+	i0 = fn839(m, v5, v0, i2, uint32(0))
 	v0 = i0
 L4:
 	if v0 != 0 {
 		goto L8
 	}
-	i0 = fn4027(m, v5, uint32(0), uint32(0))
+	i0 = fn4028(m, v5, uint32(0), uint32(0))
 	v0 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	v2 = i0
@@ -1392,7 +7745,7 @@ L9:
 	}
 	v2 = uint32(10059656)
 L7:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -1401,7 +7754,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4436(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4437(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -1418,21 +7771,21 @@ func fn4436(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		i0 = uint32(0)
 	} else {
-		i0 = uint32(1790)
+		i0 = uint32(1791)
 	}
 	if v2 != 0 {
 		i1 = uint32(0)
 	} else {
 		i1 = v1
 	}
-	fn3380(m, i0, i1)
+	fn3381(m, i0, i1)
 	m.depth--
 	return uint32(10059656)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4437(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4438(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1442,7 +7795,7 @@ func fn4437(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+68))
 	v2 = i0
 	if v2 != 0 {
@@ -1464,7 +7817,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4438(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4439(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1474,7 +7827,7 @@ func fn4438(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8474947), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8474947), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -1490,19 +7843,19 @@ L1:
 	if i0 != 0 {
 		goto L2
 	}
-	fn3722(m, uint32(8474947), uint32(8545234), uint32(8491733), v2)
+	fn3723(m, uint32(8474947), uint32(8545234), uint32(8491733), v2)
 	m.depth--
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn3378(m, i0, v2)
+	i0 = fn3379(m, i0, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4439(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4440(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -1510,19 +7863,19 @@ func fn4439(m *Module, v0 uint32, v1 uint32) uint32 {
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
 	v2 = i0
-	i0 = fn2135(m, v2)
+	i0 = fn2136(m, v2)
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn8054(m, uint32(10), v2)
+	i0 = fn8055(m, uint32(10), v2)
 L1:
-	fn2067(m, v2)
+	fn2068(m, v2)
 	return uint32(10059656)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4440(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4441(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -1550,25 +7903,25 @@ func fn4440(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	v5 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10241872), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10241872), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L4
 	}
 	v5 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L4:
-	i2 = fn3381(m, v1)
+	i2 = fn3382(m, v1)
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -1583,7 +7936,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4441(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4442(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1593,18 +7946,18 @@ func fn4441(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3382(m)
+	i0 = fn3383(m)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = fn1574(m, v2)
+	i0 = fn1575(m, v2)
 	v3 = i0
 L1:
 	m.depth--
@@ -1613,7 +7966,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4442(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4443(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1639,7 +7992,7 @@ func fn4442(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v3 + uint32(40)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
 	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8532758), uint32(10241916), i4)
+	i0 = fn3724(m, v1, v2, uint32(8532758), uint32(10241916), i4)
 	if i0 == 0 {
 		goto L1
 	}
@@ -1651,7 +8004,7 @@ func fn4442(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v4 == uint32(10059656) {
 		goto L2
 	}
-	i0 = fn2049(m, v4)
+	i0 = fn2050(m, v4)
 	if i0 != 0 {
 		goto L2
 	}
@@ -1661,7 +8014,7 @@ func fn4442(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8424128), v3)
+	i0 = fn3604(m, i0, uint32(8424128), v3)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
@@ -1672,7 +8025,7 @@ L2:
 	if v4 == uint32(10059656) {
 		goto L3
 	}
-	i0 = fn2049(m, v4)
+	i0 = fn2050(m, v4)
 	if i0 != 0 {
 		goto L3
 	}
@@ -1683,10 +8036,10 @@ L2:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8424167), i2)
+	i0 = fn3604(m, i0, uint32(8424167), i2)
 	goto L1
 L3:
-	i0 = fn3386(m)
+	i0 = fn3387(m)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
 	v2 = i0
@@ -1697,7 +8050,7 @@ L3:
 		goto L5
 	}
 	v4 = uint32(0)
-	i0 = fn3385(m, v2)
+	i0 = fn3386(m, v2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L4
 	}
@@ -1707,7 +8060,7 @@ L5:
 		goto L4
 	}
 	v4 = uint32(0)
-	i0 = fn3385(m, uint32(0))
+	i0 = fn3386(m, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -1721,7 +8074,7 @@ L4:
 	if v2 == uint32(10059656) {
 		goto L7
 	}
-	i0 = fn3383(m, v2)
+	i0 = fn3384(m, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -1731,12 +8084,12 @@ L7:
 	if v2 != uint32(10059656) {
 		goto L1
 	}
-	i0 = fn3383(m, uint32(0))
+	i0 = fn3384(m, uint32(0))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
 L6:
-	i0 = fn3385(m, v1)
+	i0 = fn3386(m, v1)
 	v4 = uint32(0)
 L1:
 	i0 = v3 + uint32(48)
@@ -1746,7 +8099,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4443(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4444(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1760,11 +8113,11 @@ func fn4443(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn3384(m)
+	i0 = fn3385(m)
 	v2 = i0
-	i0 = fn3386(m)
+	i0 = fn3387(m)
 	v3 = i0
-	i0 = fn2275(m, uint32(10513360))
+	i0 = fn2276(m, uint32(10513376))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -1789,7 +8142,7 @@ func fn4443(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v5 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L2:
-	fn2276(m, v4, uint32(0), v2)
+	fn2277(m, v4, uint32(0), v2)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -1798,14 +8151,14 @@ L2:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L3:
-	fn2276(m, v4, uint32(1), v3)
+	fn2277(m, v4, uint32(1), v3)
 L1:
 	return v4
 }
 
 //go:norace
 //go:nocheckptr
-func fn4444(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4445(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1825,26 +8178,26 @@ func fn4444(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	fn3722(m, uint32(8487750), uint32(8399114), uint32(8435764), v1)
+	fn3723(m, uint32(8487750), uint32(8399114), uint32(8435764), v1)
 	goto L1
 L2:
 	i1 = v2 + uint32(12)
-	i0 = fn2738(m, v1, i1)
+	i0 = fn2739(m, v1, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	v3 = i0
-	i0 = fn8105(m, v1)
+	i0 = fn8106(m, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	if i0 == i1 {
 		goto L3
 	}
-	fn3604(m, v3, uint32(8441774))
+	fn3605(m, v3, uint32(8441774))
 	goto L1
 L3:
-	fn3604(m, v3, uint32(8494553))
+	fn3605(m, v3, uint32(8494553))
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -1853,12 +8206,12 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4445(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4446(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
 	_ = i2
-	i2 = fn4632(m, uint32(0))
+	i2 = fn4633(m, uint32(0))
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -1869,21 +8222,8 @@ func fn4445(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4446(m *Module, v0 uint32, v1 uint32) uint32 {
-	return uint32(10014564)
-}
-
-//go:norace
-//go:nocheckptr
 func fn4447(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn3647(m, v1)
-	m.depth--
-	return i0
+	return uint32(10014564)
 }
 
 //go:norace
@@ -1891,21 +8231,34 @@ func fn4447(m *Module, v0 uint32, v1 uint32) uint32 {
 func fn4448(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+7524))
-	i0 = fn1574(m, i0)
+	i0 = fn3648(m, v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4449(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4449(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+7524))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4450(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -1931,20 +8284,20 @@ func fn4449(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	v5 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10241952), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10241952), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L4
 	}
 	v5 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -1956,7 +8309,7 @@ L4:
 		goto L5
 	}
 L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(i0)+7524)) = v1
 	v5 = uint32(10059656)
@@ -1965,7 +8318,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(640)
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8515347), v4)
+	i0 = fn3604(m, i0, uint32(8515347), v4)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -1974,7 +8327,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4450(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4451(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -1989,7 +8342,7 @@ func fn4450(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(55834574848)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012912))
 	i3 = v2 + uint32(8)
-	i0 = fn4253(m, i0, uint32(8542292), uint32(0), i3)
+	i0 = fn4254(m, i0, uint32(8542292), uint32(0), i3)
 	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return uint32(10059656)
@@ -1997,7 +8350,7 @@ func fn4450(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4451(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4452(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2008,19 +8361,19 @@ func fn4451(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn4238(m)
+	i0 = fn4239(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+188))
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = fn1574(m, v2)
+	i0 = fn1575(m, v2)
 	v3 = i0
 L1:
 	m.depth--
@@ -2029,16 +8382,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4452(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4453(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn606(m, uint32(1))
+	i0 = fn607(m, uint32(1))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4453(m *Module) {
+func fn4454(m *Module) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -2049,11 +8402,11 @@ func fn4453(m *Module) {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+848)) = uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513776)))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513792)))
 	if i0 != 0 {
 		goto L2
 	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513776)) = uint8(k32(1))
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513792)) = uint8(k32(1))
 L2:
 	i1 = k32(10089824) + uint32(856)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+852)) = i1
@@ -2063,13 +8416,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4454(m *Module, v0 uint32, v1 uint32) uint32 {
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn4455(m *Module, v0 uint32) uint32 {
+func fn4455(m *Module, v0 uint32, v1 uint32) uint32 {
 	return uint32(0)
 }
 
@@ -2087,31 +8434,31 @@ func fn4457(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4458(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4458(m *Module, v0 uint32) uint32 {
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4459(m *Module, v0 uint32) uint32 {
+func fn4459(m *Module, v0 uint32, v1 uint32) uint32 {
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4460(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4460(m *Module, v0 uint32) uint32 {
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4461(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4461(m *Module, v0 uint32, v1 uint32) uint32 {
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4462(m *Module, v0 uint32) uint32 {
+func fn4462(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	return uint32(0)
 }
 
@@ -2123,7 +8470,13 @@ func fn4463(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4464(m *Module, v0 uint64, v1 uint32) {
+func fn4464(m *Module, v0 uint32) uint32 {
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn4465(m *Module, v0 uint64, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -2137,24 +8490,24 @@ func fn4464(m *Module, v0 uint64, v1 uint32) {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	l0 = fn4278(m, v0)
+	l0 = fn4279(m, v0)
 	v0 = l0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+852))
 	if i0 == 0 {
 		goto L2
 	}
 	i0 = v2 + uint32(8)
-	i0 = fn4294(m, i0)
+	i0 = fn4295(m, i0)
 	goto L1
 L2:
 	i0 = v2 + uint32(8)
-	i0 = fn4291(m, i0)
+	i0 = fn4292(m, i0)
 L1:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
-	l1 = fn4269(m, l1, v0)
+	l1 = fn4270(m, l1, v0)
 	v0 = l1
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v0
-	fn4288(m, v0, v1)
+	fn4289(m, v0, v1)
 	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return
@@ -2162,7 +8515,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4465(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4466(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -2175,30 +8528,30 @@ func fn4465(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+848)) = uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513776)))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513792)))
 	if i0 != 0 {
 		goto L2
 	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513776)) = uint8(k32(1))
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513792)) = uint8(k32(1))
 L2:
 	i1 = k32(10089824) + uint32(856)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+852)) = i1
 L1:
-	i0 = fn2104(m, uint32(8))
+	i0 = fn2105(m, uint32(8))
 	v4 = i0
 	if v4 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v4)) = v0
-	fn2107(m, v4)
+	fn2108(m, v4)
 L3:
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4466(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4467(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -2214,32 +8567,26 @@ func fn4466(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+848)) = uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513776)))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513792)))
 	if i0 != 0 {
 		goto L2
 	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513776)) = uint8(k32(1))
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513792)) = uint8(k32(1))
 L2:
 	i1 = k32(10089824) + uint32(856)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+852)) = i1
 L1:
-	i0 = fn2104(m, uint32(8))
+	i0 = fn2105(m, uint32(8))
 	v2 = i0
 	if v2 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v2)) = v0
-	fn2107(m, v2)
+	fn2108(m, v2)
 L3:
 	m.depth--
 	return k32(4294967295)
-}
-
-//go:norace
-//go:nocheckptr
-func fn4467(m *Module, v0 uint32) uint32 {
-	return uint32(0)
 }
 
 //go:norace
@@ -2250,7 +8597,13 @@ func fn4468(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4469(m *Module) uint64 {
+func fn4469(m *Module, v0 uint32) uint32 {
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn4470(m *Module) uint64 {
 	var v0 uint32
 	_ = v0
 	var i0 uint32
@@ -2268,11 +8621,11 @@ func fn4469(m *Module) uint64 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+848)) = uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513776)))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513792)))
 	if i0 != 0 {
 		goto L2
 	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513776)) = uint8(k32(1))
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513792)) = uint8(k32(1))
 L2:
 	i1 = k32(10089824) + uint32(856)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+852)) = i1
@@ -2284,7 +8637,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4470(m *Module) uint32 {
+func fn4471(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var i0 uint32
@@ -2300,11 +8653,11 @@ func fn4470(m *Module) uint32 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+848)) = uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513776)))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513792)))
 	if i0 != 0 {
 		goto L2
 	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513776)) = uint8(k32(1))
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513792)) = uint8(k32(1))
 L2:
 	i1 = k32(10089824) + uint32(856)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+852)) = i1
@@ -2316,7 +8669,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4471(m *Module) {
+func fn4472(m *Module) {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2324,16 +8677,16 @@ func fn4471(m *Module) {
 	if i0 != 0 {
 		goto L1
 	}
-	fn7958(m, uint32(0))
+	fn7959(m, uint32(0))
 	panic(ErrUnreachable)
 L1:
-	fn7881(m)
+	fn7882(m)
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4472(m *Module) uint32 {
+func fn4473(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var i0 uint32
@@ -2349,16 +8702,16 @@ func fn4472(m *Module) uint32 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+848)) = uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513776)))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513792)))
 	if i0 != 0 {
 		goto L2
 	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513776)) = uint8(k32(1))
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10513792)) = uint8(k32(1))
 L2:
 	i1 = k32(10089824) + uint32(856)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+852)) = i1
 L1:
-	i0 = fn2105(m, uint32(1), uint32(76))
+	i0 = fn2106(m, uint32(1), uint32(76))
 	v0 = i0
 	if v0 == 0 {
 		goto L3
@@ -2371,18 +8724,18 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4473(m *Module, v0 uint32) {
+func fn4474(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn2107(m, v0)
+	fn2108(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4474(m *Module, v0 uint32, v1 uint64, v2 uint32) uint32 {
+func fn4475(m *Module, v0 uint32, v1 uint64, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2412,25 +8765,25 @@ func fn4474(m *Module, v0 uint32, v1 uint64, v2 uint32) uint32 {
 	if int64(v1) < int64(uint64(1)) {
 		goto L4
 	}
-	l0 = fn4278(m, v1)
+	l0 = fn4279(m, v1)
 	v1 = l0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+852))
 	if i0 == 0 {
 		goto L6
 	}
 	i0 = v3 + uint32(24)
-	i0 = fn4294(m, i0)
+	i0 = fn4295(m, i0)
 	goto L5
 L6:
 	i0 = v3 + uint32(24)
-	i0 = fn4291(m, i0)
+	i0 = fn4292(m, i0)
 L5:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+24))
-	l1 = fn4269(m, l1, v1)
+	l1 = fn4270(m, l1, v1)
 	v1 = l1
 	*(*uint64)(unsafe.Add(b, uint64(v3)+24)) = v1
 	i1 = v3 + uint32(8)
-	fn4288(m, v1, i1)
+	fn4289(m, v1, i1)
 L4:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	v4 = i0
@@ -2468,7 +8821,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4475(m *Module, v0 uint32) {
+func fn4476(m *Module, v0 uint32) {
 	b := m.base
 	*(*uint8)(unsafe.Add(b, v0)) = uint8(k32(0))
 	return
@@ -2476,7 +8829,7 @@ func fn4475(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn4476(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4477(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var l1 uint64
@@ -2486,13 +8839,13 @@ func fn4476(m *Module, v0 uint32, v1 uint32) uint32 {
 	} else {
 		l1 = uint64(0)
 	}
-	i0 = fn4474(m, v0, l1, uint32(0))
+	i0 = fn4475(m, v0, l1, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4477(m *Module, v0 uint32) uint32 {
+func fn4478(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2583,7 +8936,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4478(m *Module, v0 uint32) {
+func fn4479(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -2618,7 +8971,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4479(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4480(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -2648,7 +9001,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4480(m *Module, v0 uint32) uint32 {
+func fn4481(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -2678,11 +9031,11 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4481(m *Module) uint32 {
+func fn4482(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3716))
 	return i0
@@ -2690,7 +9043,7 @@ func fn4481(m *Module) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4482(m *Module, v0 uint32) uint32 {
+func fn4483(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -2702,7 +9055,7 @@ func fn4482(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(i0)+3716)) = v0
 L1:
@@ -2711,7 +9064,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4483(m *Module, v0 uint32, v1 uint64) uint32 {
+func fn4484(m *Module, v0 uint32, v1 uint64) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint64
@@ -2727,7 +9080,7 @@ func fn4483(m *Module, v0 uint32, v1 uint64) uint32 {
 	var l0 uint64
 	_ = l0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	if int64(v1) >= int64(uint64(1)) {
 		goto L2
@@ -2735,10 +9088,10 @@ func fn4483(m *Module, v0 uint32, v1 uint64) uint32 {
 	v3 = uint64(0)
 	goto L1
 L2:
-	l0 = fn4301(m, v1)
+	l0 = fn4302(m, v1)
 	v3 = l0
 L1:
-	l0 = fn4285(m, v1, uint32(1))
+	l0 = fn4286(m, v1, uint32(1))
 	v4 = l0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	if i0 == 0 {
@@ -2750,15 +9103,15 @@ L5:
 	}
 	return uint32(0)
 L6:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v5 = i0
-	i0 = fn4474(m, v0, v4, uint32(1))
+	i0 = fn4475(m, v0, v4, uint32(1))
 	v6 = i0
-	fn3762(m, v5)
+	fn3763(m, v5)
 	if v6 != uint32(2) {
 		goto L3
 	}
-	i0 = fn3768(m, v2)
+	i0 = fn3769(m, v2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L7
 	}
@@ -2767,14 +9120,14 @@ L7:
 	if int64(v1) < int64(uint64(1)) {
 		goto L8
 	}
-	l0 = fn4302(m, v3)
+	l0 = fn4303(m, v3)
 	v1 = l0
 	if int64(v1) >= int64(uint64(0)) {
 		goto L8
 	}
 	return uint32(0)
 L8:
-	l0 = fn4285(m, v1, uint32(1))
+	l0 = fn4286(m, v1, uint32(1))
 	v4 = l0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	if i0 != 0 {
@@ -2789,7 +9142,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4484(m *Module, v0 uint32) uint32 {
+func fn4485(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2799,7 +9152,7 @@ func fn4484(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4485(m *Module) uint32 {
+func fn4486(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -2815,16 +9168,16 @@ func fn4485(m *Module) uint32 {
 	i0 = i0 - uint32(256)
 	v0 = i0
 	m.g0 = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn2278(m, i0, uint32(10513568), uint32(10242376), uint32(0))
+	i0 = fn2279(m, i0, uint32(10513584), uint32(10242376), uint32(0))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L2
 	}
 	v1 = uint32(0)
 	goto L1
 L2:
-	i0 = fn2275(m, uint32(10513568))
+	i0 = fn2276(m, uint32(10513584))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -2832,7 +9185,7 @@ L2:
 	v1 = uint32(0)
 	goto L1
 L3:
-	i0 = fn2675(m, uint32(8423221))
+	i0 = fn2676(m, uint32(8423221))
 	v2 = i0
 	if v2 != 0 {
 		goto L4
@@ -2854,11 +9207,11 @@ L5:
 	v1 = uint32(0)
 	goto L1
 L6:
-	fn2072(m, v1)
+	fn2073(m, v1)
 	v1 = uint32(0)
 	goto L1
 L4:
-	fn2276(m, v1, uint32(0), v2)
+	fn2277(m, v1, uint32(0), v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -2867,20 +9220,20 @@ L4:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
 L7:
-	fn2276(m, v1, uint32(1), uint32(10059656))
-	i0 = fn7944(m, uint32(3), v0, uint32(255))
+	fn2277(m, v1, uint32(1), uint32(10059656))
+	i0 = fn7945(m, uint32(3), v0, uint32(255))
 	v2 = i0
 	i0 = v2 + k32(4294967294)
 	if i0 > uint32(252) {
 		goto L9
 	}
 	i1 = v2 + k32(4294967295)
-	i0 = fn2732(m, v0, i1)
+	i0 = fn2733(m, v0, i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L8
 	}
-	fn3624(m)
+	fn3625(m)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v2 = i0
@@ -2892,7 +9245,7 @@ L9:
 L10:
 	v2 = uint32(10059656)
 L8:
-	fn2276(m, v1, uint32(2), v2)
+	fn2277(m, v1, uint32(2), v2)
 L1:
 	i0 = v0 + uint32(256)
 	m.g0 = i0
@@ -2901,14 +9254,14 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4486(m *Module, v0 uint32) {
-	fn2284(m, v0, uint32(10513568))
+func fn4487(m *Module, v0 uint32) {
+	fn2285(m, v0, uint32(10513584))
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4487(m *Module, v0 uint32) {
+func fn4488(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2923,8 +9276,8 @@ func fn4487(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
-	i0 = fn4221(m)
+	fn3703(m, v0)
+	i0 = fn4222(m)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	v2 = i0
@@ -2933,10 +9286,10 @@ func fn4487(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	if i0 != uint32(1842) {
+	if i0 != uint32(1843) {
 		goto L1
 	}
-	fn2070(m, v1, v0)
+	fn2071(m, v1, v0)
 	m.depth--
 	return
 L1:
@@ -2958,7 +9311,7 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
@@ -2976,9 +9329,9 @@ L2:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
 	v0 = i1
@@ -2990,7 +9343,7 @@ L3:
 	if int32(v0) < int32(uint32(101)) {
 		goto L4
 	}
-	fn2071(m, v1)
+	fn2072(m, v1)
 L4:
 	m.depth--
 	return
@@ -2998,7 +9351,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn4488(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4489(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -3037,7 +9390,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4489(m *Module, v0 uint32) uint32 {
+func fn4490(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3067,7 +9420,7 @@ func fn4489(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -3086,7 +9439,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return uint32(0)
@@ -3094,7 +9447,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4490(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4491(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3133,7 +9486,7 @@ func fn4490(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L3:
 	v1 = uint32(0)
 	i8 = v3 + uint32(16)
-	i0 = fn3732(m, v4, v5, v2, uint32(0), uint32(10242832), uint32(4), uint32(4), uint32(0), i8)
+	i0 = fn3733(m, v4, v5, v2, uint32(0), uint32(10242832), uint32(4), uint32(4), uint32(0), i8)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -3149,14 +9502,14 @@ L2:
 	if v1 == uint32(10046920) {
 		goto L4
 	}
-	i0 = fn2348(m, v1, uint32(10046920))
+	i0 = fn2349(m, v1, uint32(10046920))
 	if i0 != 0 {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10046920))+12))
 	i3 = v4 + uint32(4)
 	i3 = *(*uint32)(unsafe.Add(b, i3))
-	fn3722(m, uint32(8468187), uint32(8577135), i2, i3)
+	fn3723(m, uint32(8468187), uint32(8577135), i2, i3)
 	v1 = uint32(0)
 	goto L1
 L5:
@@ -3166,12 +9519,12 @@ L5:
 L4:
 	i0 = v4 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -3180,12 +9533,12 @@ L4:
 L6:
 	i0 = v4 + uint32(12)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -3203,7 +9556,7 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575951), v3)
+	i0 = fn3604(m, i0, uint32(8575951), v3)
 	v1 = i0
 	goto L1
 L12:
@@ -3227,11 +9580,11 @@ L10:
 		goto L8
 	}
 L9:
-	fn3641(m, uint32(8518730), uint32(50))
+	fn3642(m, uint32(8518730), uint32(50))
 	v1 = uint32(0)
 	goto L1
 L8:
-	i0 = fn3706(m, uint32(10242588))
+	i0 = fn3707(m, uint32(10242588))
 	v1 = i0
 	if v1 != 0 {
 		goto L13
@@ -3262,7 +9615,7 @@ L15:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v5
-	fn3701(m, v1)
+	fn3702(m, v1)
 L1:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -3271,7 +9624,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4491(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4492(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3302,10 +9655,10 @@ L3:
 		goto L1
 	}
 L2:
-	fn3641(m, uint32(8518730), uint32(50))
+	fn3642(m, uint32(8518730), uint32(50))
 	return uint32(0)
 L1:
-	i0 = fn3706(m, uint32(10242588))
+	i0 = fn3707(m, uint32(10242588))
 	v4 = i0
 	if v4 != 0 {
 		goto L4
@@ -3339,13 +9692,13 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v1
-	fn3701(m, v4)
+	fn3702(m, v4)
 	return v4
 }
 
 //go:norace
 //go:nocheckptr
-func fn4492(m *Module, v0 uint32) uint32 {
+func fn4493(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3364,9 +9717,9 @@ func fn4492(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v1 = i0
-	i0 = fn1078(m, v1)
+	i0 = fn1079(m, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v3 = i0
@@ -3387,11 +9740,11 @@ L4:
 		goto L2
 	}
 L3:
-	fn3641(m, uint32(8518730), uint32(50))
+	fn3642(m, uint32(8518730), uint32(50))
 	v3 = uint32(0)
 	goto L1
 L2:
-	i0 = fn3706(m, uint32(10242588))
+	i0 = fn3707(m, uint32(10242588))
 	v3 = i0
 	if v3 != 0 {
 		goto L5
@@ -3426,7 +9779,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
-	fn3701(m, v3)
+	fn3702(m, v3)
 L1:
 	if v2 == 0 {
 		goto L8
@@ -3442,16 +9795,16 @@ L1:
 	if v0 != 0 {
 		goto L8
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L8:
 	if v3 != 0 {
 		goto L9
 	}
-	fn3627(m, v1)
+	fn3628(m, v1)
 	m.depth--
 	return k32(4294967295)
 L9:
-	i0 = fn1079(m, v1, v3)
+	i0 = fn1080(m, v1, v3)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -3463,16 +9816,16 @@ L9:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L10:
-	fn3606(m, v1)
+	fn3607(m, v1)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4493(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn4494(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3489,16 +9842,16 @@ func fn4493(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
-	i0 = fn3610(m, v3)
+	i0 = fn3611(m, v3)
 	v4 = i0
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
-	i0 = fn912(m, v1, v0, v2)
+	i0 = fn913(m, v1, v0, v2)
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -3514,10 +9867,10 @@ func fn4493(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L2:
-	i0 = fn1382(m, v3, v0, v5, uint32(0))
+	i0 = fn1383(m, v3, v0, v5, uint32(0))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -3530,7 +9883,7 @@ L2:
 	if v6 != 0 {
 		goto L3
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
@@ -3543,14 +9896,14 @@ L3:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	if v1 == 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v2
-	fn3599(m, v3, v4)
-	i0 = fn4492(m, v1)
+	fn3600(m, v3, v4)
+	i0 = fn4493(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -3562,28 +9915,28 @@ L4:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	m.depth--
 	return
 L1:
-	fn3627(m, v4)
+	fn3628(m, v4)
 	m.depth--
 	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4494(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn4495(m, v0, v1, v2, v3, v4, v5)
-	return i0
 }
 
 //go:norace
 //go:nocheckptr
 func fn4495(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn4496(m, v0, v1, v2, v3, v4, v5)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4496(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -3795,7 +10148,7 @@ L14:
 	}
 L13:
 	v7 = k32(4294967295)
-	i0 = fn3877(m, uint32(8449913))
+	i0 = fn3878(m, uint32(8449913))
 	v8 = i0
 	if v8 == 0 {
 		goto L1
@@ -3804,41 +10157,41 @@ L13:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v1
 	i1 = k32(10089824) + uint32(38416)
 	i3 = v6 + uint32(32)
-	i0 = fn860(m, v8, i1, uint32(8423779), i3)
+	i0 = fn861(m, v8, i1, uint32(8423779), i3)
 	v10 = i0
 	if v10 != 0 {
 		goto L24
 	}
-	fn3624(m)
-	i0 = fn2714(m, v1)
+	fn3625(m)
+	i0 = fn2715(m, v1)
 	v11 = i0
 	if v11 != 0 {
 		goto L26
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L25
 L26:
 	v10 = uint32(0)
 	i0 = v11 + uint32(16)
 	v9 = i0
-	i0 = fn8112(m, v9, uint32(47))
+	i0 = fn8113(m, v9, uint32(47))
 	v12 = i0
 	i0 = v12 + uint32(1)
 	if v12 == 0 {
 		i0 = v9
 	}
 	v13 = i0
-	i0 = fn8105(m, v13)
+	i0 = fn8106(m, v13)
 	v14 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v15 = i0
 	i0 = k32(10089824) + uint32(38828)
 	i1 = v6 + uint32(4160)
-	i0 = fn4370(m, i0, i1)
+	i0 = fn4371(m, i0, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L29
 	}
-	fn3624(m)
+	fn3625(m)
 	v10 = uint32(0)
 	goto L28
 L29:
@@ -3854,10 +10207,10 @@ L29:
 	if i0 == 0 {
 		goto L28
 	}
-	i0 = fn1493(m, v9)
+	i0 = fn1494(m, v9)
 	v12 = i0
 	i1 = k32(10089824) + uint32(38416)
-	i0 = fn2034(m, v8, i1)
+	i0 = fn2035(m, v8, i1)
 	v16 = i0
 	if int32(v12) < int32(uint32(1)) {
 		goto L31
@@ -3865,12 +10218,12 @@ L29:
 	v9 = uint32(0)
 L32:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4160))
-	i0 = fn1494(m, i0, v9)
+	i0 = fn1495(m, i0, v9)
 	v10 = i0
 	if v10 != 0 {
 		goto L33
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L31
 L33:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
@@ -3879,7 +10232,7 @@ L33:
 	if i0 == 0 {
 		goto L34
 	}
-	i0 = fn2714(m, v10)
+	i0 = fn2715(m, v10)
 	v10 = i0
 	if v10 == 0 {
 		goto L35
@@ -3903,12 +10256,12 @@ L33:
 	if v17 != 0 {
 		goto L34
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 	goto L34
 L36:
 	i0 = v6 + uint32(48)
 	i1 = v10 + uint32(16)
-	i0 = fn8102(m, i0, i1)
+	i0 = fn8103(m, i0, i1)
 	v19 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v20 = i0
@@ -3921,9 +10274,9 @@ L36:
 	if v20 != 0 {
 		goto L37
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L37:
-	i0 = fn8105(m, v19)
+	i0 = fn8106(m, v19)
 	if i0 != v17 {
 		goto L34
 	}
@@ -3941,17 +10294,17 @@ L37:
 	v17 = v18
 L38:
 	i0 = v19 + v17
-	i0 = fn8102(m, i0, v13)
+	i0 = fn8103(m, i0, v13)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = uint32(8518975)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v19
 	i3 = v6 + uint32(16)
-	i0 = fn861(m, v15, v16, uint32(8412726), i3)
+	i0 = fn862(m, v15, v16, uint32(8412726), i3)
 	v10 = i0
 	if v10 != 0 {
 		goto L30
 	}
 L35:
-	fn3624(m)
+	fn3625(m)
 L34:
 	i1 = v9 + uint32(1)
 	v9 = i1
@@ -3975,7 +10328,7 @@ L30:
 	if v9 != 0 {
 		goto L28
 	}
-	fn2072(m, v16)
+	fn2073(m, v16)
 L28:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4160))
 	v9 = i0
@@ -3993,7 +10346,7 @@ L28:
 	if v12 != 0 {
 		goto L27
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, v11))
 	v9 = i0
@@ -4006,7 +10359,7 @@ L27:
 	if v9 != 0 {
 		goto L39
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L39:
 	if v10 != 0 {
 		goto L24
@@ -4024,10 +10377,10 @@ L25:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L1
 L24:
-	i0 = fn1301(m, v10)
+	i0 = fn1302(m, v10)
 	v7 = i0
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L40
@@ -4043,7 +10396,7 @@ L24:
 	if v1 != 0 {
 		goto L41
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L41:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v1 = i0
@@ -4056,17 +10409,17 @@ L41:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 	goto L4
 L40:
-	i0 = fn484(m, v7, v1)
+	i0 = fn485(m, v7, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L42
 	}
-	fn3624(m)
+	fn3625(m)
 L42:
-	l0 = fn7837(m, v7, uint64(0), uint32(0))
+	l0 = fn7838(m, v7, uint64(0), uint32(0))
 	if l0 != k64(18446744073709551615) {
 		goto L43
 	}
@@ -4081,7 +10434,7 @@ L42:
 	if v7 != 0 {
 		goto L44
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L44:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v7 = i0
@@ -4094,9 +10447,9 @@ L44:
 	if v7 != 0 {
 		goto L45
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L45:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L4
 L43:
 	*(*uint32)(unsafe.Add(b, v6)) = v10
@@ -4107,7 +10460,7 @@ L43:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = i1
 	i1 = k32(10089824) + uint32(21212)
-	i0 = fn860(m, v8, i1, uint32(8423779), v6)
+	i0 = fn861(m, v8, i1, uint32(8423779), v6)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v9 = i0
@@ -4120,17 +10473,17 @@ L43:
 	if v9 != 0 {
 		goto L46
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L46:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	if v7 != 0 {
 		goto L47
 	}
-	fn3624(m)
+	fn3625(m)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+4160)) = v10
 	i0 = k32(10089824) + uint32(30004)
 	i1 = v6 + uint32(4160)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v7 = i0
@@ -4143,7 +10496,7 @@ L46:
 	if v7 != 0 {
 		goto L48
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L48:
 	if v1 == 0 {
 		goto L49
@@ -4160,10 +10513,10 @@ L48:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L49:
-	fn3624(m)
+	fn3625(m)
 	goto L4
 L47:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
@@ -4177,7 +10530,7 @@ L47:
 	if v1 != 0 {
 		goto L50
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L50:
 	v1 = uint32(0)
 	if int32(v2) < int32(uint32(1)) {
@@ -4199,9 +10552,9 @@ L52:
 	if v8 != 0 {
 		goto L53
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L53:
-	i0 = fn1298(m, v7, k32(4294967295))
+	i0 = fn1299(m, v7, k32(4294967295))
 	v1 = i0
 	if v1 == 0 {
 		goto L54
@@ -4213,13 +10566,13 @@ L53:
 	}
 	goto L52
 L54:
-	fn3624(m)
+	fn3625(m)
 	v1 = uint32(0)
 L51:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+4160)) = v7
 	i0 = k32(10089824) + uint32(30004)
 	i1 = v6 + uint32(4160)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v2 = i0
 	if v2 == 0 {
 		goto L56
@@ -4235,10 +10588,10 @@ L51:
 	if v8 != 0 {
 		goto L55
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L55
 L56:
-	fn3624(m)
+	fn3625(m)
 L55:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v2 = i0
@@ -4251,7 +10604,7 @@ L55:
 	if v2 != 0 {
 		goto L57
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L57:
 	v7 = k32(4294967295)
 	if v1 == 0 {
@@ -4375,7 +10728,7 @@ L66:
 	v2 = uint32(0)
 	goto L63
 L65:
-	i0 = fn2806(m, v1, v2, v9)
+	i0 = fn2807(m, v1, v2, v9)
 	v8 = i0
 	if v8 == 0 {
 		goto L72
@@ -4397,11 +10750,11 @@ L73:
 	v1 = v8
 	goto L63
 L74:
-	fn2072(m, v1)
+	fn2073(m, v1)
 	v1 = v8
 	goto L63
 L72:
-	fn3624(m)
+	fn3625(m)
 L63:
 	if v4 == 0 {
 		goto L75
@@ -4425,7 +10778,7 @@ L77:
 	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
 L78:
 	i0 = v6 + uint32(4160)
-	i0 = fn1300(m, i0, v0)
+	i0 = fn1301(m, i0, v0)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L3
 	}
@@ -4437,11 +10790,11 @@ L78:
 		goto L77
 	}
 L76:
-	i0 = fn1299(m, v1, v0, uint32(1))
+	i0 = fn1300(m, v1, v0, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
-	i0 = fn1300(m, uint32(8584000), v0)
+	i0 = fn1301(m, uint32(8584000), v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -4456,7 +10809,7 @@ L76:
 	if v7 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	v7 = uint32(0)
 	goto L1
@@ -4474,7 +10827,7 @@ L3:
 		goto L1
 	}
 L2:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v6 + uint32(4176)
 	m.g0 = i0
@@ -4483,7 +10836,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4496(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4497(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4527,13 +10880,13 @@ L2:
 	if i0 == uint32(10242588) {
 		goto L3
 	}
-	fn3641(m, uint32(8518730), uint32(724))
+	fn3642(m, uint32(8518730), uint32(724))
 	v4 = k32(4294967295)
 	goto L1
 L3:
 	v4 = k32(4294967295)
 	i1 = v3 + uint32(36)
-	i0 = fn4371(m, uint32(8401046), i1)
+	i0 = fn4372(m, uint32(8401046), i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -4553,7 +10906,7 @@ L5:
 		goto L6
 	}
 	i1 = v3 + uint32(44)
-	i0 = fn1579(m, v5, i1)
+	i0 = fn1580(m, v5, i1)
 	v5 = i0
 	v6 = uint32(2147483647)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
@@ -4577,7 +10930,7 @@ L5:
 	if v0 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
 	v4 = uint32(0)
 	goto L1
@@ -4599,9 +10952,9 @@ L6:
 	if v7 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L4:
-	i0 = fn1300(m, v1, v2)
+	i0 = fn1301(m, v1, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -4645,7 +10998,7 @@ L12:
 	v10 = uint32(0)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn1385(m, i0)
+	i0 = fn1386(m, i0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v4 = i0
@@ -4656,7 +11009,7 @@ L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn913(m, i0, i1)
+	i0 = fn914(m, i0, i1)
 	v4 = i0
 L16:
 	if v10 == 0 {
@@ -4693,12 +11046,12 @@ L20:
 		i0 = uint32(8582250)
 	}
 	i1 = v3 + uint32(32)
-	i0 = fn2696(m, i0, i1)
+	i0 = fn2697(m, i0, i1)
 	v6 = i0
 	if v6 == 0 {
 		goto L14
 	}
-	i0 = fn1299(m, v6, v2, uint32(1))
+	i0 = fn1300(m, v6, v2, uint32(1))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -4711,7 +11064,7 @@ L20:
 	if v7 != 0 {
 		goto L22
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L22:
 	if int32(v5) < int32(uint32(0)) {
 		goto L14
@@ -4743,12 +11096,12 @@ L18:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v6
 	i1 = v3 + uint32(16)
-	i0 = fn2696(m, uint32(8582370), i1)
+	i0 = fn2697(m, uint32(8582370), i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L13
 	}
-	i0 = fn1299(m, v5, v2, uint32(1))
+	i0 = fn1300(m, v5, v2, uint32(1))
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v12 = i0
@@ -4761,7 +11114,7 @@ L18:
 	if v12 != 0 {
 		goto L23
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L23:
 	if int32(v11) < int32(uint32(0)) {
 		goto L13
@@ -4771,7 +11124,7 @@ L23:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = uint32(0)
 	i4 = v3 + uint32(44)
 	i5 = v3 + uint32(40)
-	i0 = fn4495(m, v2, v6, v4, uint32(4), i4, i5)
+	i0 = fn4496(m, v2, v6, v4, uint32(4), i4, i5)
 	if i0 != 0 {
 		goto L26
 	}
@@ -4782,17 +11135,17 @@ L23:
 	}
 L26:
 	v5 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L27
 	}
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027628))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L27
 	}
-	fn3624(m)
+	fn3625(m)
 	v5 = uint32(0)
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
@@ -4812,12 +11165,12 @@ L25:
 	if v6 != 0 {
 		goto L24
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L24:
 	if int32(v5) < int32(uint32(0)) {
 		goto L13
 	}
-	i0 = fn6307(m)
+	i0 = fn6308(m)
 	if int32(i0) < int32(uint32(0)) {
 		goto L13
 	}
@@ -4833,7 +11186,7 @@ L17:
 	if v4 != 0 {
 		goto L28
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L28:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v0 = i0
@@ -4851,12 +11204,12 @@ L28:
 	} else {
 		i0 = uint32(8582250)
 	}
-	i0 = fn2696(m, i0, v3)
+	i0 = fn2697(m, i0, v3)
 	v0 = i0
 	if v0 == 0 {
 		goto L29
 	}
-	i0 = fn1299(m, v0, v2, uint32(1))
+	i0 = fn1300(m, v0, v2, uint32(1))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -4869,7 +11222,7 @@ L28:
 	if v2 != 0 {
 		goto L30
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L30:
 	if int32(v1) > int32(k32(4294967295)) {
 		goto L1
@@ -4896,7 +11249,7 @@ L13:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -4905,16 +11258,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4497(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4498(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn4496(m, v0, uint32(8582783), v1)
+	i0 = fn4497(m, v0, uint32(8582783), v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4498(m *Module, v0 uint32, v1 uint32) {
+func fn4499(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4958,7 +11311,7 @@ L1:
 	i1 = i1 + v3
 	i1 = i1 + uint32(10)
 	i2 = uint32(0) - v3
-	i0 = fn4613(m, v0, i1, i2)
+	i0 = fn4614(m, v0, i1, i2)
 	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return
@@ -4966,7 +11319,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4499(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn4500(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5024,7 +11377,7 @@ L1:
 	if int32(v4) < int32(v5) {
 		goto L1
 	}
-	i0 = fn4613(m, v0, v2, v4)
+	i0 = fn4614(m, v0, v2, v4)
 	i0 = v3 + uint32(16)
 	m.g0 = i0
 	return
@@ -5032,7 +11385,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4500(m *Module, v0 uint32, v1 uint32) {
+func fn4501(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5147,7 +11500,7 @@ L11:
 		goto L11
 	}
 L6:
-	i0 = fn4613(m, v0, v5, v3)
+	i0 = fn4614(m, v0, v5, v3)
 	if v6 == 0 {
 		goto L2
 	}
@@ -5203,13 +11556,13 @@ L13:
 	}
 	*(*uint8)(unsafe.Add(b, uint64(v2)+7)) = uint8(v1)
 	i1 = v2 + uint32(7)
-	i0 = fn4613(m, v0, i1, uint32(1))
+	i0 = fn4614(m, v0, i1, uint32(1))
 	goto L17
 L18:
 	if v1 > uint32(255) {
 		goto L19
 	}
-	i0 = fn4613(m, v0, uint32(8392572), uint32(2))
+	i0 = fn4614(m, v0, uint32(8392572), uint32(2))
 	v4 = uint32(0)
 	*(*uint8)(unsafe.Add(b, uint64(v2)+15)) = uint8(k32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10080164))
@@ -5236,13 +11589,13 @@ L20:
 	if int32(v4) < int32(uint32(2)) {
 		goto L20
 	}
-	i0 = fn4613(m, v0, v13, v4)
+	i0 = fn4614(m, v0, v13, v4)
 	goto L17
 L19:
 	if v1 > uint32(65535) {
 		goto L21
 	}
-	i0 = fn4613(m, v0, uint32(8393830), uint32(2))
+	i0 = fn4614(m, v0, uint32(8393830), uint32(2))
 	v4 = uint32(0)
 	*(*uint8)(unsafe.Add(b, uint64(v2)+15)) = uint8(k32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10080164))
@@ -5269,10 +11622,10 @@ L22:
 	if int32(v4) < int32(uint32(4)) {
 		goto L22
 	}
-	i0 = fn4613(m, v0, v13, v4)
+	i0 = fn4614(m, v0, v13, v4)
 	goto L17
 L21:
-	i0 = fn4613(m, v0, uint32(8526017), uint32(2))
+	i0 = fn4614(m, v0, uint32(8526017), uint32(2))
 	v4 = uint32(0)
 	*(*uint8)(unsafe.Add(b, uint64(v2)+15)) = uint8(k32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10080164))
@@ -5299,7 +11652,7 @@ L23:
 	if int32(v4) < int32(uint32(8)) {
 		goto L23
 	}
-	i0 = fn4613(m, v0, v13, v4)
+	i0 = fn4614(m, v0, v13, v4)
 L17:
 	i0 = v10 + uint32(1)
 	v10 = i0
@@ -5311,7 +11664,7 @@ L3:
 		goto L1
 	}
 L2:
-	i0 = fn4613(m, v0, uint32(8553748), uint32(3))
+	i0 = fn4614(m, v0, uint32(8553748), uint32(3))
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -5320,14 +11673,14 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4501(m *Module, v0 uint32, v1 uint32) {
-	fn4502(m, v0, v1, uint32(1))
+func fn4502(m *Module, v0 uint32, v1 uint32) {
+	fn4503(m, v0, v1, uint32(1))
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4502(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn4503(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5354,7 +11707,7 @@ func fn4502(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4613(m, v0, uint32(8582750), uint32(32))
+	i0 = fn4614(m, v0, uint32(8582750), uint32(32))
 L1:
 	v2 = uint32(8582525)
 	if int32(v1) > int32(k32(4261281276)) {
@@ -5420,7 +11773,7 @@ L10:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v7 = i0
-	i0 = fn4613(m, v0, uint32(8580006), uint32(7))
+	i0 = fn4614(m, v0, uint32(8580006), uint32(7))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+80))
 	v1 = i0
 	if v1 == 0 {
@@ -5432,17 +11785,17 @@ L10:
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn4613(m, v0, uint32(8579777), uint32(1))
+	i0 = fn4614(m, v0, uint32(8579777), uint32(1))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+80))
-	fn4500(m, v0, i1)
-	i0 = fn4613(m, v0, uint32(8579777), uint32(1))
+	fn4501(m, v0, i1)
+	i0 = fn4614(m, v0, uint32(8579777), uint32(1))
 	goto L11
 L12:
-	i0 = fn4613(m, v0, uint32(8540414), uint32(3))
+	i0 = fn4614(m, v0, uint32(8540414), uint32(3))
 L11:
-	i0 = fn3679(m, v5)
+	i0 = fn3680(m, v5)
 	v1 = i0
-	i0 = fn4613(m, v0, uint32(8579998), uint32(7))
+	i0 = fn4614(m, v0, uint32(8579998), uint32(7))
 	if int32(v1) < int32(uint32(0)) {
 		goto L14
 	}
@@ -5470,12 +11823,12 @@ L15:
 	i1 = i1 + v2
 	i1 = i1 + uint32(10)
 	i2 = uint32(0) - v2
-	i0 = fn4613(m, v0, i1, i2)
+	i0 = fn4614(m, v0, i1, i2)
 	goto L13
 L14:
-	i0 = fn4613(m, v0, uint32(8540414), uint32(3))
+	i0 = fn4614(m, v0, uint32(8540414), uint32(3))
 L13:
-	i0 = fn4613(m, v0, uint32(8579896), uint32(4))
+	i0 = fn4614(m, v0, uint32(8579896), uint32(4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+84))
 	v1 = i0
 	if v1 == 0 {
@@ -5487,12 +11840,12 @@ L13:
 	if i0 == 0 {
 		goto L17
 	}
-	fn4500(m, v0, v1)
+	fn4501(m, v0, v1)
 	goto L16
 L17:
-	i0 = fn4613(m, v0, uint32(8540414), uint32(3))
+	i0 = fn4614(m, v0, uint32(8540414), uint32(3))
 L16:
-	i0 = fn4613(m, v0, uint32(8584000), uint32(1))
+	i0 = fn4614(m, v0, uint32(8584000), uint32(1))
 	i0 = v6 + uint32(1)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
@@ -5502,7 +11855,7 @@ L16:
 	}
 	goto L2
 L3:
-	i0 = fn4613(m, v0, v2, uint32(20))
+	i0 = fn4614(m, v0, v2, uint32(20))
 L2:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -5511,7 +11864,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4503(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4504(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5546,7 +11899,7 @@ func fn4503(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 != 0 {
 		goto L4
 	}
-	i0 = fn4234(m)
+	i0 = fn4235(m)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -5602,7 +11955,7 @@ L3:
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn4233(m)
+	i0 = fn4234(m)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -5629,7 +11982,7 @@ L10:
 		goto L1
 	}
 L9:
-	i0 = fn4226(m, v1)
+	i0 = fn4227(m, v1)
 	if i0 != 0 {
 		goto L11
 	}
@@ -5640,17 +11993,17 @@ L11:
 	i0 = i0 + uint32(8)
 	v6 = i0
 	v7 = uint32(0)
-	i0 = fn4226(m, v1)
+	i0 = fn4227(m, v1)
 	v8 = i0
 L12:
 	if v7 == 0 {
 		goto L13
 	}
-	i0 = fn4613(m, v0, uint32(8584000), uint32(1))
+	i0 = fn4614(m, v0, uint32(8584000), uint32(1))
 	if v7 < uint32(100) {
 		goto L13
 	}
-	i0 = fn4613(m, v0, uint32(8583489), uint32(4))
+	i0 = fn4614(m, v0, uint32(8583489), uint32(4))
 	v4 = uint32(0)
 	goto L1
 L13:
@@ -5659,10 +12012,10 @@ L13:
 	if v9 != 0 {
 		goto L15
 	}
-	i0 = fn4613(m, v0, uint32(8392797), uint32(17))
+	i0 = fn4614(m, v0, uint32(8392797), uint32(17))
 	goto L14
 L15:
-	i0 = fn4613(m, v0, uint32(8392815), uint32(9))
+	i0 = fn4614(m, v0, uint32(8392815), uint32(9))
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
 	v4 = i0
@@ -5692,8 +12045,8 @@ L16:
 	if int32(v1) < int32(uint32(8)) {
 		goto L16
 	}
-	i0 = fn4613(m, v0, v5, v1)
-	i0 = fn4613(m, v0, uint32(8582755), uint32(27))
+	i0 = fn4614(m, v0, v5, v1)
+	i0 = fn4614(m, v0, uint32(8582755), uint32(27))
 	if v9 != 0 {
 		goto L17
 	}
@@ -5702,13 +12055,13 @@ L16:
 	if i0 == 0 {
 		goto L17
 	}
-	i0 = fn4613(m, v0, uint32(8581595), uint32(21))
+	i0 = fn4614(m, v0, uint32(8581595), uint32(21))
 L17:
 	v4 = uint32(0)
-	fn4502(m, v0, v8, uint32(0))
+	fn4503(m, v0, v8, uint32(0))
 	i0 = v7 + uint32(1)
 	v7 = i0
-	i0 = fn4227(m, v8)
+	i0 = fn4228(m, v8)
 	v8 = i0
 	if v8 != 0 {
 		goto L12
@@ -5721,7 +12074,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4504(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4505(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5737,7 +12090,7 @@ func fn4504(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(8468296)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8394406)
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(8488478)
-	i0 = fn4085(m, uint32(8523423), v2)
+	i0 = fn4086(m, uint32(8523423), v2)
 	v3 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -5746,7 +12099,7 @@ func fn4504(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4505(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4506(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -5775,7 +12128,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4506(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4507(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5795,7 +12148,7 @@ func fn4506(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8481577), uint32(0))
+	i0 = fn3604(m, i0, uint32(8481577), uint32(0))
 	v4 = k32(4294967295)
 	goto L1
 L2:
@@ -5813,7 +12166,7 @@ L6:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8509255), uint32(0))
+	i0 = fn3604(m, i0, uint32(8509255), uint32(0))
 	v4 = k32(4294967295)
 	goto L1
 L7:
@@ -5838,7 +12191,7 @@ L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575915), v3)
+	i0 = fn3604(m, i0, uint32(8575915), v3)
 	v4 = k32(4294967295)
 	goto L1
 L4:
@@ -5864,7 +12217,7 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -5873,7 +12226,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4507(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4508(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -5893,7 +12246,7 @@ func fn4507(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn913(m, i0, i1)
+	i0 = fn914(m, i0, i1)
 	v2 = i0
 	if int32(v2) >= int32(uint32(0)) {
 		goto L1
@@ -5901,14 +12254,14 @@ func fn4507(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return uint32(10059656)
 L1:
-	i0 = fn1574(m, v2)
+	i0 = fn1575(m, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4508(m *Module, v0 uint32) {
+func fn4509(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5931,9 +12284,9 @@ func fn4508(m *Module, v0 uint32) {
 	v1 = i0
 	m.g0 = v1
 	i1 = k32(10089824) + uint32(6416)
-	fn2100(m, uint32(0), i1)
+	fn2101(m, uint32(0), i1)
 	i0 = k32(10089824) + uint32(6504)
-	i0 = fn4477(m, i0)
+	i0 = fn4478(m, i0)
 	if i0 == 0 {
 		goto L2
 	}
@@ -5947,7 +12300,7 @@ L2:
 	if i0 != 0 {
 		goto L3
 	}
-	i1 = fn4472(m)
+	i1 = fn4473(m)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456)) = v2
 	if v2 != 0 {
@@ -5963,19 +12316,19 @@ L3:
 	v3 = l1
 	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = v3
 	i5 = v1 + uint32(8)
-	i1 = fn3828(m, uint32(1850), uint32(1851), uint32(1852), uint32(0), i5)
+	i1 = fn3829(m, uint32(1851), uint32(1852), uint32(1853), uint32(0), i5)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6468)) = i1
 	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = v3
 	i5 = v1 + uint32(8)
-	i1 = fn3828(m, uint32(1853), uint32(1854), uint32(1855), uint32(0), i5)
+	i1 = fn3829(m, uint32(1854), uint32(1855), uint32(1856), uint32(0), i5)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6476)) = i1
 	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = v3
 	i5 = v1 + uint32(8)
-	i1 = fn3828(m, uint32(1695), uint32(1696), uint32(0), uint32(1855), i5)
+	i1 = fn3829(m, uint32(1696), uint32(1697), uint32(0), uint32(1856), i5)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6480)) = i1
 	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = v3
 	i5 = v1 + uint32(8)
-	i1 = fn3828(m, uint32(1856), uint32(1696), uint32(0), uint32(1857), i5)
+	i1 = fn3829(m, uint32(1857), uint32(1697), uint32(0), uint32(1858), i5)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6484)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6468))
@@ -6005,7 +12358,7 @@ L4:
 	i1 = k32(10089824) + uint32(20596)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6496)) = v2
-	i0 = fn2032(m, v2)
+	i0 = fn2033(m, v2)
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6384)) = uint32(1)
 	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
@@ -6027,16 +12380,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4509(m *Module, v0 uint32) uint32 {
+func fn4510(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn2032(m, v0)
+	i0 = fn2033(m, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4510(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4511(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if v0 == 0 {
@@ -6045,7 +12398,7 @@ func fn4510(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn2791(m, v0, v1)
+	i0 = fn2792(m, v0, v1)
 	i0 = b2i(i0 == 0)
 	return i0
 L1:
@@ -6055,7 +12408,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4511(m *Module, v0 uint32) {
+func fn4512(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -6077,7 +12430,7 @@ func fn4511(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return
@@ -6085,7 +12438,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4512(m *Module, v0 uint32) uint32 {
+func fn4513(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -6095,7 +12448,7 @@ func fn4512(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4513(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4514(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6174,7 +12527,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4514(m *Module, v0 uint32) {
+func fn4515(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -6192,13 +12545,13 @@ func fn4514(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn4515(m *Module, v0 uint32) uint32 {
+func fn4516(m *Module, v0 uint32) uint32 {
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4516(m *Module, v0 uint32) uint32 {
+func fn4517(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6222,12 +12575,12 @@ func fn4516(m *Module, v0 uint32) uint32 {
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(65535)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8523376), v1)
+	i0 = fn3604(m, i0, uint32(8523376), v1)
 	v2 = k32(4294967295)
 	goto L1
 L2:
 	v2 = uint32(0)
-	i0 = fn2073(m, uint32(1858), uint32(0))
+	i0 = fn2074(m, uint32(1859), uint32(0))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L3
 	}
@@ -6249,37 +12602,37 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = k32(4294967295)
 	goto L1
 L4:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = uint32(1859)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(1860)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(1861)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = uint32(1862)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = uint32(1860)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(1861)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(1862)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = uint32(1863)
 	i1 = k32(10089824) + uint32(6416)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
 	v2 = uint32(0)
-	fn2100(m, uint32(0), v0)
+	fn2101(m, uint32(0), v0)
 	i1 = v1 + uint32(12)
-	fn2101(m, uint32(0), i1)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = uint32(1859)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(1863)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(1864)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = uint32(1865)
+	fn2102(m, uint32(0), i1)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = uint32(1860)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(1864)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(1865)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = uint32(1866)
 	i1 = k32(10089824) + uint32(6396)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
-	fn2100(m, uint32(1), v0)
+	fn2101(m, uint32(1), v0)
 	i1 = v1 + uint32(12)
-	fn2101(m, uint32(1), i1)
+	fn2102(m, uint32(1), i1)
 	i1 = k32(10089824) + uint32(6436)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
-	fn2100(m, uint32(2), v0)
+	fn2101(m, uint32(2), v0)
 	i1 = v1 + uint32(12)
-	fn2101(m, uint32(2), i1)
+	fn2102(m, uint32(2), i1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6388)) = uint32(1)
 L1:
 	i0 = v1 + uint32(32)
@@ -6289,7 +12642,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4517(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4518(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -6321,7 +12674,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	i0 = fn4476(m, i0, uint32(1))
+	i0 = fn4477(m, i0, uint32(1))
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6388))
 	if i0 == 0 {
@@ -6335,12 +12688,12 @@ L2:
 	i2 = i2 - i3
 	i2 = i2 << (uint32(3) & 31)
 	i1 = v0 + i2
-	i0 = fn3826(m, i0, i1)
+	i0 = fn3827(m, i0, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
 	}
-	i0 = fn4525(m)
+	i0 = fn4526(m)
 	v0 = i0
 	if v0 == 0 {
 		goto L3
@@ -6349,14 +12702,14 @@ L2:
 	v3 = uint32(0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	m.depth--
 	return v3
 }
 
 //go:norace
 //go:nocheckptr
-func fn4518(m *Module, v0 uint32, v1 uint32) {
+func fn4519(m *Module, v0 uint32, v1 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -6374,7 +12727,7 @@ func fn4518(m *Module, v0 uint32, v1 uint32) {
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	m.table[i2].(func(*Module, uint32, uint32))(m, i0, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	i0 = fn4476(m, i0, uint32(1))
+	i0 = fn4477(m, i0, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6388))
 	if i0 == 0 {
 		goto L2
@@ -6384,7 +12737,7 @@ func fn4518(m *Module, v0 uint32, v1 uint32) {
 	if v0 == 0 {
 		goto L2
 	}
-	i0 = fn3824(m, v0, v1)
+	i0 = fn3825(m, v0, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -6398,7 +12751,7 @@ func fn4518(m *Module, v0 uint32, v1 uint32) {
 	m.table[i2].(func(*Module, uint32, uint32))(m, i0, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	fn4475(m, i0)
+	fn4476(m, i0)
 L1:
 	m.depth--
 	return
@@ -6406,7 +12759,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4519(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4520(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6425,7 +12778,7 @@ func fn4519(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i0 = k32(10089824) + uint32(6504)
 	v3 = i0
-	i0 = fn4480(m, v3)
+	i0 = fn4481(m, v3)
 	if i0 == 0 {
 		goto L2
 	}
@@ -6440,7 +12793,7 @@ func fn4519(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	i0 = fn4476(m, i0, uint32(1))
+	i0 = fn4477(m, i0, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6388))
 	if i0 == 0 {
 		goto L3
@@ -6450,7 +12803,7 @@ func fn4519(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == 0 {
 		goto L3
 	}
-	i0 = fn3824(m, v2, v1)
+	i0 = fn3825(m, v2, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -6464,17 +12817,17 @@ func fn4519(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.table[i2].(func(*Module, uint32, uint32))(m, i0, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	m.depth--
 	return v0
 L2:
-	i0 = fn4479(m, v3, uint32(10014548))
-	i0 = fn4236(m)
+	i0 = fn4480(m, v3, uint32(10014548))
+	i0 = fn4237(m)
 	v4 = i0
-	i0 = fn4527(m, v0, v1, v2)
+	i0 = fn4528(m, v0, v1, v2)
 	v0 = i0
-	fn4237(m, v4)
-	i0 = fn4479(m, v3, uint32(0))
+	fn4238(m, v4)
+	i0 = fn4480(m, v3, uint32(0))
 L1:
 	m.depth--
 	return v0
@@ -6482,33 +12835,33 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4520(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4521(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn4526(m, uint32(1), v0, v1, v2)
+	i0 = fn4527(m, uint32(1), v0, v1, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4521(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4522(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn4526(m, uint32(0), v0, uint32(1), v1)
+	i0 = fn4527(m, uint32(0), v0, uint32(1), v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4522(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4523(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -6525,7 +12878,7 @@ func fn4522(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i0 = k32(10089824) + uint32(6504)
 	v3 = i0
-	i0 = fn4480(m, v3)
+	i0 = fn4481(m, v3)
 	if i0 == 0 {
 		goto L2
 	}
@@ -6540,7 +12893,7 @@ func fn4522(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	i0 = fn4476(m, i0, uint32(1))
+	i0 = fn4477(m, i0, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6388))
 	if i0 == 0 {
 		goto L3
@@ -6550,7 +12903,7 @@ func fn4522(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == 0 {
 		goto L3
 	}
-	i0 = fn3824(m, v2, v1)
+	i0 = fn3825(m, v2, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -6564,14 +12917,14 @@ func fn4522(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.table[i2].(func(*Module, uint32, uint32))(m, i0, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	m.depth--
 	return v0
 L2:
-	i0 = fn4479(m, v3, uint32(10014548))
-	i0 = fn4527(m, v0, v1, v2)
+	i0 = fn4480(m, v3, uint32(10014548))
+	i0 = fn4528(m, v0, v1, v2)
 	v0 = i0
-	i0 = fn4479(m, v3, uint32(0))
+	i0 = fn4480(m, v3, uint32(0))
 L1:
 	m.depth--
 	return v0
@@ -6579,33 +12932,33 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4523(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4524(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn4528(m, uint32(1), v0, v1, v2)
+	i0 = fn4529(m, uint32(1), v0, v1, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4524(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4525(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn4528(m, uint32(0), v0, uint32(1), v1)
+	i0 = fn4529(m, uint32(0), v0, uint32(1), v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4525(m *Module) uint32 {
+func fn4526(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -6635,7 +12988,7 @@ func fn4525(m *Module) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6472))
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
-	i0 = fn4234(m)
+	i0 = fn4235(m)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -6692,7 +13045,7 @@ L6:
 	i0 = v3 + i1
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, v4)) = v5
-	i1 = fn3679(m, v1)
+	i1 = fn3680(m, v1)
 	v2 = i1
 	if int32(v2) > int32(uint32(0)) {
 		i1 = v2
@@ -6734,7 +13087,7 @@ L10:
 	i1 = v7 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L11:
-	i0 = fn3825(m, v6, v2, uint32(0))
+	i0 = fn3826(m, v6, v2, uint32(0))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L9
 	}
@@ -6749,7 +13102,7 @@ L11:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L8
 L9:
 	*(*uint32)(unsafe.Add(b, v4)) = v2
@@ -6812,7 +13165,7 @@ L15:
 L16:
 	i0 = v2 + k32(4294967292)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2032(m, i0)
+	i0 = fn2033(m, i0)
 	i0 = i0 ^ v3
 	i1 = *(*uint32)(unsafe.Add(b, v2))
 	i0 = i0 ^ i1
@@ -6863,7 +13216,7 @@ L17:
 L18:
 	m.copy(v1, v0, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6476))
-	i0 = fn3825(m, i0, v1, uint32(0))
+	i0 = fn3826(m, i0, v1, uint32(0))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L19
 	}
@@ -6879,7 +13232,7 @@ L19:
 
 //go:norace
 //go:nocheckptr
-func fn4526(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4527(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -6898,7 +13251,7 @@ func fn4526(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 	i0 = k32(10089824) + uint32(6504)
 	v4 = i0
-	i0 = fn4480(m, v4)
+	i0 = fn4481(m, v4)
 	if i0 == 0 {
 		goto L1
 	}
@@ -6918,8 +13271,8 @@ L2:
 	m.depth--
 	return i0
 L1:
-	i0 = fn4479(m, v4, uint32(10014548))
-	i0 = fn4236(m)
+	i0 = fn4480(m, v4, uint32(10014548))
+	i0 = fn4237(m)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -6941,7 +13294,7 @@ L3:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	i0 = fn4476(m, i0, uint32(1))
+	i0 = fn4477(m, i0, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6388))
 	if i0 != 0 {
 		goto L7
@@ -6951,7 +13304,7 @@ L3:
 L7:
 	v4 = uint32(0)
 	i2 = v3 * v2
-	i0 = fn4531(m, uint32(0), v0, i2)
+	i0 = fn4532(m, uint32(0), v0, i2)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L8
 	}
@@ -6963,18 +13316,18 @@ L8:
 	m.table[i2].(func(*Module, uint32, uint32))(m, i0, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	fn4475(m, i0)
+	fn4476(m, i0)
 L5:
-	fn4237(m, v5)
+	fn4238(m, v5)
 	i0 = k32(10089824) + uint32(6504)
-	i0 = fn4479(m, i0, uint32(0))
+	i0 = fn4480(m, i0, uint32(0))
 	m.depth--
 	return v4
 }
 
 //go:norace
 //go:nocheckptr
-func fn4527(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4528(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -7000,7 +13353,7 @@ func fn4527(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	i0 = fn4476(m, i0, uint32(1))
+	i0 = fn4477(m, i0, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6388))
 	if i0 == 0 {
 		goto L2
@@ -7016,7 +13369,7 @@ L1:
 	if v0 == 0 {
 		goto L4
 	}
-	i0 = fn3824(m, v0, v1)
+	i0 = fn3825(m, v0, v1)
 	v0 = i0
 	if v0 == 0 {
 		goto L4
@@ -7029,14 +13382,14 @@ L1:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6432))
 	m.table[i2].(func(*Module, uint32, uint32))(m, i0, v0)
 L4:
-	i0 = fn4531(m, uint32(0), v3, v2)
+	i0 = fn4532(m, uint32(0), v3, v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
-	fn4166(m, uint32(8516853), uint32(8502127))
+	fn4167(m, uint32(8516853), uint32(8502127))
 	panic(ErrUnreachable)
 L3:
-	i0 = fn4531(m, uint32(0), v3, v2)
+	i0 = fn4532(m, uint32(0), v3, v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
@@ -7046,14 +13399,14 @@ L3:
 	v3 = uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	m.depth--
 	return v3
 }
 
 //go:norace
 //go:nocheckptr
-func fn4528(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4529(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -7070,7 +13423,7 @@ func fn4528(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 	i0 = k32(10089824) + uint32(6504)
 	v4 = i0
-	i0 = fn4480(m, v4)
+	i0 = fn4481(m, v4)
 	if i0 == 0 {
 		goto L1
 	}
@@ -7090,7 +13443,7 @@ L2:
 	m.depth--
 	return i0
 L1:
-	i0 = fn4479(m, v4, uint32(10014548))
+	i0 = fn4480(m, v4, uint32(10014548))
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
 	if v0 == 0 {
@@ -7111,7 +13464,7 @@ L3:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	i0 = fn4476(m, i0, uint32(1))
+	i0 = fn4477(m, i0, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6388))
 	if i0 != 0 {
 		goto L7
@@ -7121,7 +13474,7 @@ L3:
 L7:
 	v4 = uint32(0)
 	i2 = v3 * v2
-	i0 = fn4531(m, uint32(0), v0, i2)
+	i0 = fn4532(m, uint32(0), v0, i2)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L8
 	}
@@ -7133,17 +13486,17 @@ L8:
 	m.table[i2].(func(*Module, uint32, uint32))(m, i0, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	fn4475(m, i0)
+	fn4476(m, i0)
 L5:
 	i0 = k32(10089824) + uint32(6504)
-	i0 = fn4479(m, i0, uint32(0))
+	i0 = fn4480(m, i0, uint32(0))
 	m.depth--
 	return v4
 }
 
 //go:norace
 //go:nocheckptr
-func fn4529(m *Module) {
+func fn4530(m *Module) {
 	var v0 uint32
 	_ = v0
 	var i0 uint32
@@ -7157,47 +13510,47 @@ func fn4529(m *Module) {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	i0 = fn4476(m, i0, uint32(1))
+	i0 = fn4477(m, i0, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6388))
 	if i0 == 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6388)) = uint32(0)
 	i1 = k32(10089824) + uint32(6416)
-	fn2101(m, uint32(0), i1)
+	fn2102(m, uint32(0), i1)
 	i1 = k32(10089824) + uint32(6396)
-	fn2101(m, uint32(1), i1)
+	fn2102(m, uint32(1), i1)
 	i1 = k32(10089824) + uint32(6436)
-	fn2101(m, uint32(2), i1)
+	fn2102(m, uint32(2), i1)
 	i0 = k32(10089824) + uint32(6504)
 	v0 = i0
-	i0 = fn4479(m, v0, uint32(10014548))
+	i0 = fn4480(m, v0, uint32(10014548))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6480))
-	fn3830(m, i0)
+	fn3831(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6484))
-	fn3830(m, i0)
+	fn3831(m, i0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(10089824))+6460)) = uint64(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6476))
-	fn3830(m, i0)
+	fn3831(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6468))
-	fn3830(m, i0)
-	i0 = fn4479(m, v0, uint32(0))
+	fn3831(m, i0)
+	i0 = fn4480(m, v0, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6416))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6472))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6432))
 	m.table[i2].(func(*Module, uint32, uint32))(m, i0, i1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6472)) = uint32(0)
-	i0 = fn2073(m, uint32(0), uint32(0))
+	i0 = fn2074(m, uint32(0), uint32(0))
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4530(m *Module, v0 uint32, v1 uint32) {
+func fn4531(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7208,7 +13561,7 @@ func fn4530(m *Module, v0 uint32, v1 uint32) {
 	_ = i1
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	i0 = fn4476(m, i0, uint32(1))
+	i0 = fn4477(m, i0, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6388))
 	if i0 == 0 {
 		goto L3
@@ -7218,7 +13571,7 @@ func fn4530(m *Module, v0 uint32, v1 uint32) {
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = fn3826(m, v2, v1)
+	i0 = fn3827(m, v2, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -7226,11 +13579,11 @@ func fn4530(m *Module, v0 uint32, v1 uint32) {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn4613(m, v0, uint32(8582697), uint32(52))
+	i0 = fn4614(m, v0, uint32(8582697), uint32(52))
 	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v3)+4)))
 	if i0 == 0 {
 		goto L4
@@ -7239,14 +13592,14 @@ func fn4530(m *Module, v0 uint32, v1 uint32) {
 	v1 = i0
 	v2 = uint32(0)
 L5:
-	i0 = fn4613(m, v0, uint32(8579770), uint32(8))
+	i0 = fn4614(m, v0, uint32(8579770), uint32(8))
 	i1 = v1 + k32(4294967292)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	fn4500(m, v0, i1)
-	i0 = fn4613(m, v0, uint32(8579997), uint32(8))
+	fn4501(m, v0, i1)
+	i0 = fn4614(m, v0, uint32(8579997), uint32(8))
 	i1 = *(*uint32)(unsafe.Add(b, v1))
-	fn4498(m, v0, i1)
-	i0 = fn4613(m, v0, uint32(8584000), uint32(1))
+	fn4499(m, v0, i1)
+	i0 = fn4614(m, v0, uint32(8584000), uint32(1))
 	i0 = v1 + uint32(8)
 	v1 = i0
 	i0 = v2 + uint32(1)
@@ -7256,20 +13609,20 @@ L5:
 		goto L5
 	}
 L4:
-	i0 = fn4613(m, v0, uint32(8584000), uint32(1))
+	i0 = fn4614(m, v0, uint32(8584000), uint32(1))
 	return
 L3:
-	i0 = fn4613(m, v0, uint32(8583929), uint32(65))
+	i0 = fn4614(m, v0, uint32(8583929), uint32(65))
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	fn4475(m, i0)
+	fn4476(m, i0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4531(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4532(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7294,7 +13647,7 @@ func fn4531(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	v4 = k32(4294967295)
-	i0 = fn4525(m)
+	i0 = fn4526(m)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -7307,7 +13660,7 @@ func fn4531(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6484))
-	i0 = fn3826(m, i0, v0)
+	i0 = fn3827(m, i0, v0)
 	v6 = i0
 L2:
 	if v6 != 0 {
@@ -7316,21 +13669,21 @@ L2:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8862056))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = l1
 	i4 = v3 + uint32(8)
-	i0 = fn3828(m, uint32(1695), uint32(1696), uint32(0), uint32(1855), i4)
+	i0 = fn3829(m, uint32(1696), uint32(1697), uint32(0), uint32(1856), i4)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6484))
-	i0 = fn3825(m, i0, v0, v6)
+	i0 = fn3826(m, i0, v0, v6)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
-	fn3831(m, v6)
+	fn3832(m, v6)
 	v4 = k32(4294967295)
 	goto L1
 L4:
-	i0 = fn3826(m, v6, v1)
+	i0 = fn3827(m, v6, v1)
 	v0 = i0
 	if v0 == 0 {
 		goto L7
@@ -7353,7 +13706,7 @@ L7:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v5
 	*(*uint32)(unsafe.Add(b, v0)) = v2
-	i0 = fn3825(m, v6, v1, v0)
+	i0 = fn3826(m, v6, v1, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L5
@@ -7383,7 +13736,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4532(m *Module) {
+func fn4533(m *Module) {
 	var v0 uint32
 	_ = v0
 	var i0 uint32
@@ -7394,32 +13747,32 @@ func fn4532(m *Module) {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6384)) = uint32(2)
-	fn4529(m)
+	fn4530(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6484))
-	fn3831(m, i0)
+	fn3832(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6480))
-	fn3831(m, i0)
+	fn3832(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6476))
-	fn3831(m, i0)
+	fn3832(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6468))
-	fn3831(m, i0)
+	fn3832(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
 	v0 = i0
 	if v0 == 0 {
 		goto L2
 	}
-	fn4473(m, v0)
+	fn4474(m, v0)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456)) = uint32(0)
 L2:
 	i0 = k32(10089824) + uint32(6504)
-	fn4478(m, i0)
+	fn4479(m, i0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4533(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4534(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7445,7 +13798,7 @@ func fn4533(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v1 == 0 {
 		goto L2
 	}
-	i0 = fn3826(m, v1, v0)
+	i0 = fn3827(m, v1, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -7462,7 +13815,7 @@ func fn4533(m *Module, v0 uint32, v1 uint32) uint32 {
 L2:
 	v2 = uint32(0)
 	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+4)))
-	i0 = fn2289(m, i0)
+	i0 = fn2290(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -7477,7 +13830,7 @@ L2:
 	v5 = i0
 	v6 = uint32(0)
 L4:
-	i0 = fn2289(m, uint32(2))
+	i0 = fn2290(m, uint32(2))
 	v3 = i0
 	if v3 == 0 {
 		goto L6
@@ -7495,7 +13848,7 @@ L4:
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v7
 	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn1575(m, i0)
+	i0 = fn1576(m, i0)
 	v7 = i0
 	if v7 != 0 {
 		goto L5
@@ -7511,7 +13864,7 @@ L7:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -7525,7 +13878,7 @@ L6:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return uint32(0)
 L5:
@@ -7546,7 +13899,7 @@ L3:
 	if v1 == 0 {
 		goto L8
 	}
-	i0 = fn3825(m, v1, v0, v4)
+	i0 = fn3826(m, v1, v0, v4)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
@@ -7562,9 +13915,9 @@ L3:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L10:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L9:
@@ -7582,24 +13935,24 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4534(m *Module) uint32 {
+func fn4535(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	i0 = fn4476(m, i0, uint32(1))
+	i0 = fn4477(m, i0, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6388))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4535(m *Module) {
+func fn4536(m *Module) {
 	var v0 uint32
 	_ = v0
 	var i0 uint32
@@ -7609,34 +13962,34 @@ func fn4535(m *Module) {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	i0 = fn4476(m, i0, uint32(1))
+	i0 = fn4477(m, i0, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6388))
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = k32(10089824) + uint32(6504)
 	v0 = i0
-	i0 = fn4479(m, v0, uint32(10014548))
+	i0 = fn4480(m, v0, uint32(10014548))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6480))
-	fn3830(m, i0)
+	fn3831(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6484))
-	fn3830(m, i0)
+	fn3831(m, i0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(10089824))+6460)) = uint64(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6476))
-	fn3830(m, i0)
+	fn3831(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6468))
-	fn3830(m, i0)
-	i0 = fn4479(m, v0, uint32(0))
+	fn3831(m, i0)
+	i0 = fn4480(m, v0, uint32(0))
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4536(m *Module) uint32 {
+func fn4537(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -7669,7 +14022,7 @@ func fn4536(m *Module) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v1
 	if v1 == 0 {
@@ -7684,87 +14037,87 @@ func fn4536(m *Module) uint32 {
 	v2 = l1
 	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = v2
 	i5 = v0 + uint32(24)
-	i1 = fn3828(m, uint32(1695), uint32(1696), uint32(0), uint32(1866), i5)
+	i1 = fn3829(m, uint32(1696), uint32(1697), uint32(0), uint32(1867), i5)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
 	if v3 == 0 {
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	i0 = fn4476(m, i0, uint32(1))
+	i0 = fn4477(m, i0, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6480))
 	v4 = i0
 	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = v2
 	i4 = v0 + uint32(24)
-	i0 = fn3828(m, uint32(1695), uint32(1696), uint32(0), uint32(1855), i4)
+	i0 = fn3829(m, uint32(1696), uint32(1697), uint32(0), uint32(1856), i4)
 	v3 = i0
 	if v3 == 0 {
 		goto L7
 	}
-	i0 = fn3827(m, v4, uint32(1867), v3)
+	i0 = fn3828(m, v4, uint32(1868), v3)
 	if i0 != 0 {
 		goto L8
 	}
 	v1 = v3
 	goto L7
 L8:
-	fn3831(m, v3)
+	fn3832(m, v3)
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	if v1 == 0 {
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	i0 = fn4476(m, i0, uint32(1))
+	i0 = fn4477(m, i0, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6484))
 	v5 = i0
 	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = v2
 	v3 = uint32(0)
 	i4 = v0 + uint32(24)
-	i0 = fn3828(m, uint32(1856), uint32(1696), uint32(0), uint32(1857), i4)
+	i0 = fn3829(m, uint32(1857), uint32(1697), uint32(0), uint32(1858), i4)
 	v4 = i0
 	if v4 == 0 {
 		goto L9
 	}
-	i0 = fn3827(m, v5, uint32(1868), v4)
+	i0 = fn3828(m, v5, uint32(1869), v4)
 	if i0 != 0 {
 		goto L10
 	}
 	v3 = v4
 	goto L9
 L10:
-	fn3831(m, v4)
+	fn3832(m, v4)
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	if v3 == 0 {
 		goto L6
 	}
 	i0 = k32(10089824) + uint32(6504)
 	v3 = i0
-	i0 = fn4479(m, v3, uint32(10014548))
+	i0 = fn4480(m, v3, uint32(10014548))
 	i2 = v0 + uint32(4)
-	i0 = fn3827(m, v1, uint32(1869), i2)
+	i0 = fn3828(m, v1, uint32(1870), i2)
 	if i0 != 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v0 + uint32(4)
-	i0 = fn3827(m, i0, uint32(1870), i2)
+	i0 = fn3828(m, i0, uint32(1871), i2)
 	v1 = i0
-	i0 = fn4479(m, v3, uint32(0))
+	i0 = fn4480(m, v3, uint32(0))
 	if v1 != 0 {
 		goto L4
 	}
 	goto L3
 L6:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L4
 L5:
-	i0 = fn4479(m, v3, uint32(0))
+	i0 = fn4480(m, v3, uint32(0))
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -7783,28 +14136,28 @@ L4:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
 	if v1 == 0 {
 		goto L2
 	}
-	fn3831(m, v1)
+	fn3832(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
 	if v1 == 0 {
 		goto L11
 	}
-	fn3831(m, v1)
+	fn3832(m, v1)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
 	if v1 == 0 {
 		goto L12
 	}
-	fn3831(m, v1)
+	fn3832(m, v1)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -7816,7 +14169,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4537(m *Module, v0 uint32) {
+func fn4538(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -7838,7 +14191,7 @@ func fn4537(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return
@@ -7846,7 +14199,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4538(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4539(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -7871,7 +14224,7 @@ func fn4538(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L1:
 	l1 = *(*uint64)(unsafe.Add(b, v2))
 	*(*uint64)(unsafe.Add(b, v4)) = l1
-	i0 = fn3825(m, v3, v1, v4)
+	i0 = fn3826(m, v3, v1, v4)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L2
 	}
@@ -7887,7 +14240,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4539(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4540(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -7909,22 +14262,22 @@ func fn4539(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = l1
 	v5 = k32(4294967295)
 	i4 = v4 + uint32(8)
-	i0 = fn3828(m, uint32(1695), uint32(1696), uint32(0), uint32(1855), i4)
+	i0 = fn3829(m, uint32(1696), uint32(1697), uint32(0), uint32(1856), i4)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
 	}
-	i0 = fn3827(m, v2, uint32(1867), v6)
+	i0 = fn3828(m, v2, uint32(1868), v6)
 	if i0 != 0 {
 		goto L2
 	}
 	v5 = uint32(0)
-	i0 = fn3825(m, v3, v1, v6)
+	i0 = fn3826(m, v3, v1, v6)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
 L2:
-	fn3831(m, v6)
+	fn3832(m, v6)
 	v5 = k32(4294967295)
 L1:
 	i0 = v4 + uint32(16)
@@ -7934,7 +14287,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4540(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4541(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -7956,12 +14309,12 @@ func fn4540(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
 	v5 = i0
 	v6 = uint32(1)
-	i0 = fn2289(m, uint32(4))
+	i0 = fn2290(m, uint32(4))
 	v7 = i0
 	if v7 == 0 {
 		goto L1
 	}
-	i0 = fn1577(m, v5)
+	i0 = fn1578(m, v5)
 	v5 = i0
 	if v5 != 0 {
 		goto L2
@@ -7977,13 +14330,13 @@ func fn4540(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	m.depth--
 	return uint32(1)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn1577(m, i0)
+	i0 = fn1578(m, i0)
 	v5 = i0
 	if v5 != 0 {
 		goto L3
@@ -7999,14 +14352,14 @@ L2:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	m.depth--
 	return uint32(1)
 L3:
 	i0 = v7 + uint32(16)
 	*(*uint32)(unsafe.Add(b, i0)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn4533(m, i0, v4)
+	i0 = fn4534(m, i0, v4)
 	v5 = i0
 	if v5 != 0 {
 		goto L4
@@ -8022,7 +14375,7 @@ L3:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	m.depth--
 	return uint32(1)
 L4:
@@ -8030,7 +14383,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, i0)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(i0)+6)))
-	i0 = fn1575(m, i0)
+	i0 = fn1576(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L5
@@ -8046,14 +14399,14 @@ L4:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	m.depth--
 	return uint32(1)
 L5:
 	i0 = v7 + uint32(24)
 	*(*uint32)(unsafe.Add(b, i0)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn1501(m, i0, v7)
+	i0 = fn1502(m, i0, v7)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v6 = i0
@@ -8066,7 +14419,7 @@ L5:
 	if v6 != 0 {
 		goto L6
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L6:
 	i0 = v3 >> (uint32(31) & 31)
 	v6 = i0
@@ -8077,7 +14430,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4541(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4542(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -8085,14 +14438,14 @@ func fn4541(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v1
-	i0 = fn3827(m, v2, uint32(1869), v3)
+	i0 = fn3828(m, v2, uint32(1870), v3)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4542(m *Module, v0 uint32) uint32 {
+func fn4543(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8113,7 +14466,7 @@ func fn4542(m *Module, v0 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	i0 = fn4476(m, i0, uint32(1))
+	i0 = fn4477(m, i0, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6388))
 	if i0 == 0 {
 		goto L2
@@ -8130,35 +14483,35 @@ func fn4542(m *Module, v0 uint32) uint32 {
 	i2 = i2 - i3
 	i2 = i2 << (uint32(3) & 31)
 	i1 = v0 + i2
-	i0 = fn3826(m, v2, i1)
+	i0 = fn3827(m, v2, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	m.depth--
 	return uint32(10059656)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	if v0 != 0 {
 		goto L3
 	}
 	m.depth--
 	return uint32(10059656)
 L3:
-	i0 = fn4533(m, v0, uint32(0))
+	i0 = fn4534(m, v0, uint32(0))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4543(m *Module) uint32 {
+func fn4544(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -8168,7 +14521,7 @@ func fn4543(m *Module) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4544(m *Module) uint32 {
+func fn4545(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -8185,29 +14538,29 @@ func fn4544(m *Module) uint32 {
 	v0 = i0
 	m.g0 = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	i0 = fn4476(m, i0, uint32(1))
+	i0 = fn4477(m, i0, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6388))
 	if i0 == 0 {
 		goto L2
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6476))
-	i1 = fn3821(m, i1)
+	i1 = fn3822(m, i1)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6468))
-	i2 = fn3821(m, i2)
+	i2 = fn3822(m, i2)
 	i1 = i1 + i2
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6480))
-	i2 = fn3821(m, i2)
+	i2 = fn3822(m, i2)
 	i1 = i1 + i2
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6484))
 	i2 = v0 + uint32(12)
-	i0 = fn3827(m, i0, uint32(1871), i2)
+	i0 = fn3828(m, i0, uint32(1872), i2)
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
 	i0 = v0 + uint32(16)
@@ -8217,13 +14570,13 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4545(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4546(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i1 = fn3821(m, v2)
+	i1 = fn3822(m, v2)
 	i2 = *(*uint32)(unsafe.Add(b, v3))
 	i1 = i1 + i2
 	*(*uint32)(unsafe.Add(b, v3)) = i1
@@ -8232,7 +14585,7 @@ func fn4545(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4546(m *Module) uint32 {
+func fn4547(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -8251,7 +14604,7 @@ func fn4546(m *Module) uint32 {
 	v0 = i0
 	m.g0 = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	i0 = fn4476(m, i0, uint32(1))
+	i0 = fn4477(m, i0, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6460))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6464))
@@ -8259,7 +14612,7 @@ func fn4546(m *Module) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6388))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	if v3 != 0 {
 		i1 = v2
 	} else {
@@ -8272,7 +14625,7 @@ func fn4546(m *Module) uint32 {
 		i1 = uint32(0)
 	}
 	*(*uint32)(unsafe.Add(b, v0)) = i1
-	i0 = fn4085(m, uint32(8460318), v0)
+	i0 = fn4086(m, uint32(8460318), v0)
 	v3 = i0
 	i0 = v0 + uint32(16)
 	m.g0 = i0
@@ -8281,14 +14634,14 @@ func fn4546(m *Module) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4547(m *Module) {
+func fn4548(m *Module) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	i0 = fn4476(m, i0, uint32(1))
+	i0 = fn4477(m, i0, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6388))
 	if i0 == 0 {
 		goto L1
@@ -8297,24 +14650,24 @@ func fn4547(m *Module) {
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6464)) = i1
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6456))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4548(m *Module) {
+func fn4549(m *Module) {
 	b := m.base
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10242880)) = uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10242876)) = uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10242884)) = uint32(8862064)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513780)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513796)) = uint32(0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4549(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4550(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8368,7 +14721,7 @@ func fn4549(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v5 == 0 {
 		goto L1
 	}
-	i0 = fn8117(m, v8, uint32(8862068))
+	i0 = fn8118(m, v8, uint32(8862068))
 	if i0 != 0 {
 		goto L3
 	}
@@ -8376,7 +14729,7 @@ func fn4549(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10242880)) = i1
 	goto L1
 L3:
-	i0 = fn8117(m, v8, uint32(8862080))
+	i0 = fn8118(m, v8, uint32(8862080))
 	if i0 != 0 {
 		goto L4
 	}
@@ -8385,7 +14738,7 @@ L3:
 	v6 = uint32(104)
 	goto L1
 L4:
-	i0 = fn8117(m, v8, uint32(8862108))
+	i0 = fn8118(m, v8, uint32(8862108))
 	v6 = i0
 	i1 = v7 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10242880)) = i1
@@ -8414,11 +14767,11 @@ L2:
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8059(m, uint32(8581223), uint32(21), uint32(1), i3)
+	i0 = fn8060(m, uint32(8581223), uint32(21), uint32(1), i3)
 	goto L1
 L9:
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	i0 = fn8117(m, uint32(8862336), v6)
+	i0 = fn8118(m, uint32(8862336), v6)
 	if i0 != 0 {
 		goto L10
 	}
@@ -8426,7 +14779,7 @@ L9:
 	goto L5
 L10:
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(1)
-	i0 = fn8117(m, uint32(8862424), v6)
+	i0 = fn8118(m, uint32(8862424), v6)
 	if i0 != 0 {
 		goto L6
 	}
@@ -8439,10 +14792,10 @@ L8:
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8059(m, uint32(8581335), uint32(26), uint32(1), i3)
+	i0 = fn8060(m, uint32(8581335), uint32(26), uint32(1), i3)
 	goto L1
 L7:
-	i0 = fn8116(m, uint32(8862220), v5)
+	i0 = fn8117(m, uint32(8862220), v5)
 	v4 = i0
 	if v4 != 0 {
 		goto L11
@@ -8455,7 +14808,7 @@ L7:
 	i1 = uint32(int8(v5))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8582166), v3)
+	i0 = fn8052(m, i0, uint32(8582166), v3)
 	goto L1
 L11:
 	i0 = v4 + uint32(4)
@@ -8468,7 +14821,7 @@ L11:
 		goto L13
 	}
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10242884)) = uint32(8862064)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513780)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513796)) = v6
 	goto L12
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10242880))
@@ -8485,7 +14838,7 @@ L13:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
 	i2 = v3 + uint32(16)
-	i0 = fn8051(m, i0, uint32(8581245), i2)
+	i0 = fn8052(m, i0, uint32(8581245), i2)
 	goto L1
 L14:
 	i1 = v6 + uint32(1)
@@ -8493,13 +14846,13 @@ L14:
 	i2 = v6 << (uint32(2) & 31)
 	i1 = v1 + i2
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513780)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513796)) = i1
 L12:
 	v6 = v5
 	goto L1
 L6:
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(2)
-	i0 = fn8117(m, uint32(8862460), v6)
+	i0 = fn8118(m, uint32(8862460), v6)
 	if i0 != 0 {
 		goto L15
 	}
@@ -8507,7 +14860,7 @@ L6:
 	goto L5
 L15:
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(3)
-	i0 = fn8117(m, uint32(8862496), v6)
+	i0 = fn8118(m, uint32(8862496), v6)
 	if i0 != 0 {
 		goto L16
 	}
@@ -8528,7 +14881,7 @@ L16:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
 	i2 = v3 + uint32(48)
-	i0 = fn8051(m, i0, uint32(8580763), i2)
+	i0 = fn8052(m, i0, uint32(8580763), i2)
 	goto L1
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10242884)) = uint32(8862064)
@@ -8557,7 +14910,7 @@ L17:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
 	i2 = v3 + uint32(32)
-	i0 = fn8051(m, i0, uint32(8580694), i2)
+	i0 = fn8052(m, i0, uint32(8580694), i2)
 	goto L1
 L18:
 	i1 = v4 + uint32(1)
@@ -8565,7 +14918,7 @@ L18:
 	i2 = v4 << (uint32(2) & 31)
 	i1 = v1 + i2
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513780)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513796)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
 	v6 = i0
 L1:
@@ -8576,7 +14929,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4550(m *Module, v0 uint32, v1 uint32) float64 {
+func fn4551(m *Module, v0 uint32, v1 uint32) float64 {
 	var v2 float64
 	_ = v2
 	var v3 uint32
@@ -8705,7 +15058,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4551(m *Module, v0 uint32, v1 uint32, v2 uint32) float64 {
+func fn4552(m *Module, v0 uint32, v1 uint32, v2 uint32) float64 {
 	var v3 uint32
 	_ = v3
 	var v4 float64
@@ -8727,24 +15080,24 @@ func fn4551(m *Module, v0 uint32, v1 uint32, v2 uint32) float64 {
 	i0 = i0 - uint32(48)
 	v3 = i0
 	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i1 = v3 + uint32(44)
-	d0 = fn4558(m, v0, i1)
+	d0 = fn4559(m, v0, i1)
 	v4 = d0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
 	if i0 != v0 {
 		goto L1
 	}
 	i1 = v3 + uint32(44)
-	d0 = fn4550(m, v0, i1)
+	d0 = fn4551(m, v0, i1)
 	v4 = d0
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v5 = i0
 	if v5 != uint32(48) {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = v0
 	goto L4
 L5:
@@ -8763,7 +15116,7 @@ L5:
 L7:
 	*(*uint32)(unsafe.Add(b, v3)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8574432), v3)
+	i0 = fn3604(m, i0, uint32(8574432), v3)
 	v4 = math.Float64frombits(0xbff0000000000000)
 	goto L2
 L6:
@@ -8773,7 +15126,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8574432), i2)
+	i0 = fn3604(m, i0, uint32(8574432), i2)
 	goto L4
 L8:
 	if v5 != uint32(68) {
@@ -8788,7 +15141,7 @@ L8:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v0
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, v2, uint32(8574386), i2)
+	i0 = fn3604(m, v2, uint32(8574386), i2)
 L4:
 	v4 = math.Float64frombits(0xbff0000000000000)
 L3:
@@ -8805,7 +15158,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4552(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn4553(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -8825,7 +15178,7 @@ func fn4552(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	i0 = i0 - uint32(16)
 	v6 = i0
 	m.g0 = v6
-	i0 = fn8098(m, v0, uint32(95))
+	i0 = fn8099(m, v0, uint32(95))
 	if i0 != 0 {
 		goto L2
 	}
@@ -8834,12 +15187,12 @@ func fn4552(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	goto L1
 L2:
 	i0 = v1 + uint32(1)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v7 = i0
 	if v7 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = i0
 	goto L1
 L3:
@@ -8885,7 +15238,7 @@ L8:
 	i1 = v9 - v7
 	i0 = m.table[v5].(func(*Module, uint32, uint32, uint32) uint32)(m, v7, i1, v4)
 	v0 = i0
-	fn2111(m, v7)
+	fn2112(m, v7)
 	goto L1
 L7:
 	i0 = v8 + k32(4294967248)
@@ -8896,12 +15249,12 @@ L7:
 		goto L5
 	}
 L6:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	*(*uint32)(unsafe.Add(b, v6)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v3
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8531925), v6)
+	i0 = fn3604(m, i0, uint32(8531925), v6)
 	goto L1
 L5:
 	i0 = v1 + k32(4294967295)
@@ -8917,7 +15270,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4553(m *Module, v0 float64, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4554(m *Module, v0 float64, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -9003,11 +15356,11 @@ L5:
 	v6 = uint32(0)
 	goto L2
 L10:
-	fn3641(m, uint32(8518813), uint32(1269))
+	fn3642(m, uint32(8518813), uint32(1269))
 	v2 = uint32(0)
 	goto L1
 L4:
-	fn3641(m, uint32(8518813), uint32(1275))
+	fn3642(m, uint32(8518813), uint32(1275))
 	v2 = uint32(0)
 	goto L1
 L3:
@@ -9017,7 +15370,7 @@ L2:
 	i3 = v5 + uint32(8)
 	i4 = v5 + uint32(4)
 	i5 = v5 + uint32(12)
-	i0 = fn4571(m, v0, v6, v2, i3, i4, i5)
+	i0 = fn4572(m, v0, v6, v2, i3, i4, i5)
 	v6 = i0
 	if v6 == 0 {
 		goto L14
@@ -9076,12 +15429,12 @@ L17:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = uint32(0)
 L22:
-	i0 = fn2108(m, uint32(5))
+	i0 = fn2109(m, uint32(5))
 	v2 = i0
 	if v2 != 0 {
 		goto L23
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L12
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
@@ -9107,7 +15460,7 @@ L24:
 		goto L27
 	}
 	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = fn8109(m, v1, i1, uint32(3))
+	i0 = fn8110(m, v1, i1, uint32(3))
 	i0 = i0 + uint32(3)
 	v1 = i0
 	if v4 == 0 {
@@ -9118,7 +15471,7 @@ L24:
 L27:
 	i1 = v7 + uint32(4)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn8109(m, v1, i1, uint32(3))
+	i0 = fn8110(m, v1, i1, uint32(3))
 	i0 = i0 + uint32(3)
 	v1 = i0
 	if v4 == 0 {
@@ -9223,12 +15576,12 @@ L35:
 	}
 	i0 = v13 + i1
 	i0 = i0 + v11
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L37
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L12
 L37:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
@@ -9257,7 +15610,7 @@ L38:
 	i2 = uint32(0) - v1
 	m.fill(v4, uint32(48), i2)
 	i0 = v4 - v1
-	i0 = fn8109(m, i0, v6, v10)
+	i0 = fn8110(m, i0, v6, v10)
 	i0 = i0 + v10
 	v4 = i0
 	if int32(v1) > int32(v10) {
@@ -9269,7 +15622,7 @@ L43:
 	if int32(v1) > int32(v10) {
 		goto L44
 	}
-	i0 = fn8109(m, v4, v6, v1)
+	i0 = fn8110(m, v4, v6, v1)
 	i0 = i0 + v1
 	v4 = i0
 	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(46))
@@ -9277,13 +15630,13 @@ L43:
 	i1 = v6 + v1
 	i2 = v10 - v1
 	v1 = i2
-	i0 = fn8109(m, i0, i1, v1)
+	i0 = fn8110(m, i0, i1, v1)
 	i0 = i0 + v1
 	v4 = i0
 	v1 = v10
 	goto L41
 L44:
-	i0 = fn8109(m, v4, v6, v10)
+	i0 = fn8110(m, v4, v6, v10)
 	i0 = i0 + v10
 	v4 = i0
 L42:
@@ -9326,22 +15679,22 @@ L41:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 	i0 = v1 + uint32(1)
 	v1 = i0
-	i1 = fn8071(m, v1, uint32(8514781), v5)
+	i1 = fn8072(m, v1, uint32(8514781), v5)
 	i0 = v1 + i1
 	v1 = i0
 L15:
 	*(*uint8)(unsafe.Add(b, v1)) = uint8(k32(0))
 	goto L11
 L14:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L1
 L13:
-	fn3641(m, uint32(8518813), uint32(1103))
+	fn3642(m, uint32(8518813), uint32(1103))
 L12:
 	v2 = uint32(0)
 L11:
-	fn4570(m, v6)
+	fn4571(m, v6)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -9350,7 +15703,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4554(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4555(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9369,11 +15722,11 @@ func fn4554(m *Module, v0 uint32, v1 uint32) uint32 {
 	if int32(v1) < int32(uint32(1073741823)) {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return i0
 L1:
 	i0 = v1 << (uint32(1) & 31)
-	i0 = fn2662(m, i0, uint32(127))
+	i0 = fn2663(m, i0, uint32(127))
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -9431,7 +15784,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn4555(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4556(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -9471,7 +15824,7 @@ func fn4555(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	goto L2
 L3:
 	v7 = uint32(0)
-	i0 = fn511(m, v2)
+	i0 = fn512(m, v2)
 	v8 = i0
 	if int32(v8) < int32(uint32(0)) {
 		goto L1
@@ -9480,7 +15833,7 @@ L3:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8553679))
+	fn3605(m, i0, uint32(8553679))
 	return uint32(0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
@@ -9497,7 +15850,7 @@ L4:
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8552921))
+	fn3605(m, i0, uint32(8552921))
 	return uint32(0)
 L8:
 	i0 = v7 & uint32(32)
@@ -9523,7 +15876,7 @@ L7:
 	goto L5
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8548435))
+	fn3605(m, i0, uint32(8548435))
 	return uint32(0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
@@ -9538,7 +15891,7 @@ L5:
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8552921))
+	fn3605(m, i0, uint32(8552921))
 	return uint32(0)
 L10:
 	i1 = uint32(int32(v3) >> (uint32(31) & 31))
@@ -9561,7 +15914,7 @@ L2:
 	if int32(i0) > int32(v1) {
 		goto L11
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return i0
 L11:
 	v7 = uint32(0)
@@ -9571,7 +15924,7 @@ L11:
 	if v4 == 0 {
 		goto L13
 	}
-	i0 = fn740(m, uint32(0), v8)
+	i0 = fn741(m, uint32(0), v8)
 	v9 = i0
 	if v9 == 0 {
 		goto L1
@@ -9580,7 +15933,7 @@ L11:
 	v10 = i0
 	goto L12
 L13:
-	i0 = fn2662(m, v8, uint32(127))
+	i0 = fn2663(m, v8, uint32(127))
 	v9 = i0
 	if v9 == 0 {
 		goto L1
@@ -9839,25 +16192,25 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4556(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn4555(m, v0, v1, v2, v3, uint32(0))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
 func fn4557(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn4555(m, v0, v1, v2, v3, uint32(1))
+	i0 = fn4556(m, v0, v1, v2, v3, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4558(m *Module, v0 uint32, v1 uint32) float64 {
+func fn4558(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn4556(m, v0, v1, v2, v3, uint32(1))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4559(m *Module, v0 uint32, v1 uint32) float64 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10961,7 +17314,7 @@ L93:
 	if int32(v4) > int32(v11) {
 		goto L93
 	}
-	v11 = uint32(10512716)
+	v11 = uint32(10512732)
 	if int32(v7) <= int32(uint32(7)) {
 		goto L91
 	}
@@ -10973,7 +17326,7 @@ L93:
 	goto L90
 L92:
 	v7 = uint32(0)
-	v11 = uint32(10512716)
+	v11 = uint32(10512732)
 L91:
 	i0 = *(*uint32)(unsafe.Add(b, v11))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
@@ -11013,7 +17366,7 @@ L94:
 	goto L89
 L90:
 	i0 = v4 & k32(4294967288)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v9 = i0
 	if v9 == 0 {
 		goto L47
@@ -11038,7 +17391,7 @@ L88:
 L97:
 	i2 = uint32(*(*int8)(unsafe.Add(b, v7)))
 	i2 = i2 + k32(4294967248)
-	i0 = fn4559(m, v9, uint32(10), i2)
+	i0 = fn4560(m, v9, uint32(10), i2)
 	v9 = i0
 	if v9 == 0 {
 		goto L47
@@ -11062,7 +17415,7 @@ L96:
 L98:
 	i2 = uint32(*(*int8)(unsafe.Add(b, v7)))
 	i2 = i2 + k32(4294967248)
-	i0 = fn4559(m, v9, uint32(10), i2)
+	i0 = fn4560(m, v9, uint32(10), i2)
 	v9 = i0
 	if v9 == 0 {
 		goto L47
@@ -11098,7 +17451,7 @@ L99:
 	if int32(v7) > int32(uint32(7)) {
 		goto L103
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v4 = i0
 	i1 = v7 << (uint32(2) & 31)
@@ -11142,7 +17495,7 @@ L103:
 	v11 = i0
 L102:
 	i0 = v11 & k32(4294967288)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v8 = i0
 	if v8 == 0 {
 		goto L46
@@ -11160,7 +17513,7 @@ L100:
 	i0 = v2 + uint32(24)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i2 = v2 + uint32(36)
-	i0 = fn4560(m, i0, i1, i2)
+	i0 = fn4561(m, i0, i1, i2)
 	v5 = i0
 	if v5 != 0 {
 		goto L105
@@ -11171,7 +17524,7 @@ L100:
 L105:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	v18 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v11 = i0
 	i0 = v11 + uint32(7564)
@@ -11198,7 +17551,7 @@ L111:
 	*(*uint32)(unsafe.Add(b, uint64(v11)+9896)) = i1
 	goto L112
 L113:
-	i0 = fn2108(m, uint32(32))
+	i0 = fn2109(m, uint32(32))
 	v7 = i0
 	if v7 == 0 {
 		goto L109
@@ -11216,22 +17569,22 @@ L110:
 	v13 = v5
 	goto L108
 L114:
-	i0 = fn4561(m, v7, v10)
+	i0 = fn4562(m, v7, v10)
 	v7 = i0
 	if v7 == 0 {
 		goto L109
 	}
-	i0 = fn4562(m, v7, v5)
+	i0 = fn4563(m, v7, v5)
 	v13 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v4 = i0
 	if int32(v4) < int32(uint32(8)) {
 		goto L116
 	}
-	fn2111(m, v5)
+	fn2112(m, v5)
 	goto L115
 L116:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v4 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -11293,7 +17646,7 @@ L108:
 	if int32(v0) < int32(uint32(1)) {
 		goto L117
 	}
-	i0 = fn4563(m, v13, v0)
+	i0 = fn4564(m, v13, v0)
 	v13 = i0
 	if v13 == 0 {
 		goto L107
@@ -11302,7 +17655,7 @@ L117:
 	if int32(v15) < int32(uint32(1)) {
 		goto L106
 	}
-	i0 = fn4561(m, v8, v15)
+	i0 = fn4562(m, v8, v15)
 	v8 = i0
 	if v8 != 0 {
 		goto L106
@@ -11317,7 +17670,7 @@ L106:
 	if int32(v11) < int32(uint32(1)) {
 		goto L118
 	}
-	i0 = fn4563(m, v8, v11)
+	i0 = fn4564(m, v8, v11)
 	v8 = i0
 	if v8 == 0 {
 		goto L48
@@ -11328,7 +17681,7 @@ L118:
 	if int32(v5) < int32(uint32(1)) {
 		goto L119
 	}
-	i0 = fn4563(m, v7, v5)
+	i0 = fn4564(m, v7, v5)
 	v7 = i0
 	if v7 != 0 {
 		goto L119
@@ -11336,7 +17689,7 @@ L118:
 	v7 = uint32(0)
 	goto L45
 L119:
-	i0 = fn4564(m, v13, v8)
+	i0 = fn4565(m, v13, v8)
 	v11 = i0
 	if v11 == 0 {
 		goto L45
@@ -11502,10 +17855,10 @@ L132:
 		goto L123
 	}
 	i1 = v2 + uint32(44)
-	d0 = fn4565(m, v11, i1)
+	d0 = fn4566(m, v11, i1)
 	v12 = d0
 	i1 = v2 + uint32(40)
-	d0 = fn4565(m, v7, i1)
+	d0 = fn4566(m, v7, i1)
 	v21 = d0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
 	i0 = v20 - i1
@@ -11601,7 +17954,7 @@ L123:
 		goto L50
 	}
 L134:
-	i0 = fn4563(m, v11, uint32(1))
+	i0 = fn4564(m, v11, uint32(1))
 	v11 = i0
 	if v11 == 0 {
 		goto L45
@@ -11852,10 +18205,10 @@ L141:
 	if int32(v5) < int32(uint32(8)) {
 		goto L150
 	}
-	fn2111(m, v13)
+	fn2112(m, v13)
 	goto L149
 L150:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v5 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -11873,10 +18226,10 @@ L149:
 	if int32(v5) < int32(uint32(8)) {
 		goto L152
 	}
-	fn2111(m, v8)
+	fn2112(m, v8)
 	goto L151
 L152:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v5 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -11891,10 +18244,10 @@ L151:
 	if int32(v5) < int32(uint32(8)) {
 		goto L154
 	}
-	fn2111(m, v7)
+	fn2112(m, v7)
 	goto L153
 L154:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v5 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -11909,10 +18262,10 @@ L153:
 	if int32(v7) < int32(uint32(8)) {
 		goto L155
 	}
-	fn2111(m, v11)
+	fn2112(m, v11)
 	goto L99
 L155:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v7 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -11929,7 +18282,7 @@ L120:
 	}
 	goto L50
 L52:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(68)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(68)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(9218868437227405312)
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+24))
 	v12 = d0
@@ -11966,7 +18319,7 @@ L50:
 	}
 	i0 = v2 + uint32(24)
 	i2 = v2 + uint32(8)
-	i0 = fn4566(m, i0, v6, i2)
+	i0 = fn4567(m, i0, v6, i2)
 	if i0 != 0 {
 		goto L44
 	}
@@ -11993,7 +18346,7 @@ L46:
 L45:
 	v11 = uint32(0)
 L44:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(48)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(48)
 	v12 = math.Float64frombits(0xbff0000000000000)
 	goto L29
 L43:
@@ -12024,10 +18377,10 @@ L29:
 	if int32(v6) < int32(uint32(8)) {
 		goto L158
 	}
-	fn2111(m, v13)
+	fn2112(m, v13)
 	goto L157
 L158:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v6 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -12045,10 +18398,10 @@ L157:
 	if int32(v6) < int32(uint32(8)) {
 		goto L160
 	}
-	fn2111(m, v8)
+	fn2112(m, v8)
 	goto L159
 L160:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v6 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -12066,10 +18419,10 @@ L159:
 	if int32(v6) < int32(uint32(8)) {
 		goto L162
 	}
-	fn2111(m, v7)
+	fn2112(m, v7)
 	goto L161
 L162:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v6 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -12087,10 +18440,10 @@ L161:
 	if int32(v7) < int32(uint32(8)) {
 		goto L164
 	}
-	fn2111(m, v9)
+	fn2112(m, v9)
 	goto L163
 L164:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v7 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -12108,10 +18461,10 @@ L163:
 	if int32(v7) < int32(uint32(8)) {
 		goto L165
 	}
-	fn2111(m, v11)
+	fn2112(m, v11)
 	goto L16
 L165:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v7 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -12128,7 +18481,7 @@ L16:
 
 //go:norace
 //go:nocheckptr
-func fn4559(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4560(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12258,7 +18611,7 @@ L8:
 	if int32(v6) > int32(uint32(7)) {
 		goto L13
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v5 = i0
 	i1 = v6 << (uint32(2) & 31)
@@ -12302,7 +18655,7 @@ L13:
 	v1 = i0
 L12:
 	i0 = v1 & k32(4294967288)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L10
@@ -12317,10 +18670,10 @@ L10:
 	if int32(v3) < int32(uint32(8)) {
 		goto L15
 	}
-	fn2111(m, v0)
+	fn2112(m, v0)
 	return uint32(0)
 L15:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v3 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -12343,10 +18696,10 @@ L9:
 	if int32(v6) < int32(uint32(8)) {
 		goto L16
 	}
-	fn2111(m, v0)
+	fn2112(m, v0)
 	goto L7
 L16:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v6 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -12367,7 +18720,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn4560(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4561(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12381,7 +18734,7 @@ func fn4560(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
 	i0 = v3 + uint32(7564)
@@ -12408,7 +18761,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+9896)) = i1
 	goto L3
 L4:
-	i0 = fn2108(m, uint32(32))
+	i0 = fn2109(m, uint32(32))
 	v5 = i0
 	if v5 != 0 {
 		goto L3
@@ -12512,7 +18865,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn4561(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4562(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12535,7 +18888,7 @@ func fn4561(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 << (uint32(2) & 31)
 	i1 = i1 + uint32(8862852)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn4559(m, v0, i1, uint32(0))
+	i0 = fn4560(m, v0, i1, uint32(0))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -12548,7 +18901,7 @@ L2:
 L3:
 	i0 = uint32(int32(v1) >> (uint32(2) & 31))
 	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = i0 + uint32(7528)
 	v2 = i0
@@ -12561,7 +18914,7 @@ L4:
 	goto L5
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn4562(m, v0, i1)
+	i0 = fn4563(m, v0, i1)
 	v3 = i0
 	if v0 == 0 {
 		goto L7
@@ -12571,10 +18924,10 @@ L6:
 	if int32(v4) < int32(uint32(8)) {
 		goto L8
 	}
-	fn2111(m, v0)
+	fn2112(m, v0)
 	goto L7
 L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v4 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -12606,7 +18959,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4562(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4563(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12663,7 +19016,7 @@ L8:
 		goto L6
 	}
 L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+7560))
@@ -12688,7 +19041,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+9896)) = i1
 	goto L2
 L10:
-	i0 = fn2108(m, uint32(24))
+	i0 = fn2109(m, uint32(24))
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -12724,7 +19077,7 @@ L6:
 	if int32(v0) > int32(uint32(7)) {
 		goto L12
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v7 = i0
 	i1 = v0 << (uint32(2) & 31)
@@ -12768,7 +19121,7 @@ L12:
 	v3 = i0
 L11:
 	i0 = v3 & k32(4294967288)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v8 = i0
 	if v8 != 0 {
 		goto L4
@@ -12892,7 +19245,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4563(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4564(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12954,7 +19307,7 @@ L2:
 	if int32(v3) > int32(uint32(7)) {
 		goto L9
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v7 = i0
 	i1 = v3 << (uint32(2) & 31)
@@ -12998,7 +19351,7 @@ L9:
 	v2 = i0
 L8:
 	i0 = v2 & k32(4294967288)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v8 = i0
 	if v8 == 0 {
 		goto L6
@@ -13017,10 +19370,10 @@ L6:
 	if int32(v3) < int32(uint32(8)) {
 		goto L11
 	}
-	fn2111(m, v0)
+	fn2112(m, v0)
 	return uint32(0)
 L11:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v3 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -13102,10 +19455,10 @@ L13:
 	if int32(v3) < int32(uint32(8)) {
 		goto L17
 	}
-	fn2111(m, v0)
+	fn2112(m, v0)
 	return v8
 L17:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v3 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -13120,7 +19473,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn4564(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4565(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13198,7 +19551,7 @@ L3:
 	if v2 > v4 {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+7560))
@@ -13223,7 +19576,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+9896)) = i1
 	goto L6
 L7:
-	i0 = fn2108(m, uint32(24))
+	i0 = fn2109(m, uint32(24))
 	v2 = i0
 	if v2 != 0 {
 		goto L6
@@ -13249,7 +19602,7 @@ L1:
 	if int32(v2) > int32(uint32(7)) {
 		goto L11
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v7 = i0
 	i1 = v2 << (uint32(2) & 31)
@@ -13293,7 +19646,7 @@ L11:
 	v4 = i0
 L10:
 	i0 = v4 & k32(4294967288)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v8 = i0
 	if v8 != 0 {
 		goto L9
@@ -13403,7 +19756,7 @@ L17:
 
 //go:norace
 //go:nocheckptr
-func fn4565(m *Module, v0 uint32, v1 uint32) float64 {
+func fn4566(m *Module, v0 uint32, v1 uint32) float64 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13577,7 +19930,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4566(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4567(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13634,14 +19987,14 @@ func fn4566(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v7 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	i2 = v3 + uint32(12)
-	i0 = fn4560(m, v0, i1, i2)
+	i0 = fn4561(m, v0, i1, i2)
 	v8 = i0
 	if v8 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
 	v9 = i0
-	i0 = fn4563(m, v8, uint32(1))
+	i0 = fn4564(m, v8, uint32(1))
 	v8 = i0
 	if v8 == 0 {
 		goto L1
@@ -13656,7 +20009,7 @@ func fn4566(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = i1 + i2
 	v10 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v10
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v11 = i0
 	i0 = v11 + uint32(7564)
@@ -13683,7 +20036,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v11)+9896)) = i1
 	goto L6
 L7:
-	i0 = fn2108(m, uint32(32))
+	i0 = fn2109(m, uint32(32))
 	v5 = i0
 	if v5 == 0 {
 		goto L5
@@ -13697,7 +20050,7 @@ L5:
 	if int32(v2) >= int32(uint32(8)) {
 		goto L2
 	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v2 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -13714,7 +20067,7 @@ L3:
 	if int32(v7) < int32(uint32(1)) {
 		goto L10
 	}
-	i0 = fn4561(m, v5, v7)
+	i0 = fn4562(m, v5, v7)
 	v5 = i0
 	if v5 != 0 {
 		goto L9
@@ -13724,7 +20077,7 @@ L3:
 	if int32(v2) >= int32(uint32(8)) {
 		goto L2
 	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v2 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -13740,7 +20093,7 @@ L10:
 		goto L9
 	}
 	i1 = uint32(0) - v7
-	i0 = fn4561(m, v8, i1)
+	i0 = fn4562(m, v8, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L8
@@ -13836,7 +20189,7 @@ L9:
 	if int32(v10) < int32(uint32(1)) {
 		goto L11
 	}
-	i0 = fn4563(m, v8, v10)
+	i0 = fn4564(m, v8, v10)
 	v8 = i0
 	if v8 != 0 {
 		goto L11
@@ -13846,11 +20199,11 @@ L9:
 	if int32(v8) < int32(uint32(8)) {
 		goto L12
 	}
-	fn2111(m, v5)
+	fn2112(m, v5)
 	v7 = k32(4294967295)
 	goto L1
 L12:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v8 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -13867,7 +20220,7 @@ L11:
 	if int32(v7) < int32(uint32(1)) {
 		goto L13
 	}
-	i0 = fn4563(m, v5, v7)
+	i0 = fn4564(m, v5, v7)
 	v5 = i0
 	if v5 != 0 {
 		goto L13
@@ -13877,7 +20230,7 @@ L11:
 	if int32(v2) >= int32(uint32(8)) {
 		goto L2
 	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v2 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -13946,7 +20299,7 @@ L16:
 	v12 = i0
 	v7 = uint32(0)
 L21:
-	i0 = fn4559(m, v8, uint32(10), uint32(0))
+	i0 = fn4560(m, v8, uint32(10), uint32(0))
 	v8 = i0
 	if v8 == 0 {
 		goto L8
@@ -13960,7 +20313,7 @@ L21:
 	}
 	i0 = v1 + i1
 	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
-	i1 = fn4569(m, v8, v5)
+	i1 = fn4570(m, v8, v5)
 	i0 = i0 - i1
 	i0 = i0 + k32(4294967248)
 	v11 = i0
@@ -13991,10 +20344,10 @@ L15:
 	if int32(v7) < int32(uint32(8)) {
 		goto L23
 	}
-	fn2111(m, v8)
+	fn2112(m, v8)
 	goto L14
 L23:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v7 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -14012,10 +20365,10 @@ L14:
 	if int32(v8) < int32(uint32(8)) {
 		goto L25
 	}
-	fn2111(m, v5)
+	fn2112(m, v5)
 	goto L24
 L25:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v8 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -14060,11 +20413,11 @@ L26:
 	*(*float64)(unsafe.Add(b, v0)) = d1
 	goto L1
 L8:
-	fn4568(m, v5)
+	fn4569(m, v5)
 	v7 = k32(4294967295)
 	goto L1
 L2:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	v7 = k32(4294967295)
 L1:
 	i0 = v3 + uint32(16)
@@ -14074,7 +20427,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4567(m *Module, v0 uint32) uint32 {
+func fn4568(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14095,7 +20448,7 @@ func fn4567(m *Module, v0 uint32) uint32 {
 	if int32(v0) > int32(uint32(7)) {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i1 = v0 << (uint32(2) & 31)
@@ -14139,7 +20492,7 @@ L4:
 	v2 = i0
 L3:
 	i0 = v2 & k32(4294967288)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -14155,7 +20508,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4568(m *Module, v0 uint32) {
+func fn4569(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -14173,10 +20526,10 @@ func fn4568(m *Module, v0 uint32) {
 	if int32(v1) < int32(uint32(8)) {
 		goto L2
 	}
-	fn2111(m, v0)
+	fn2112(m, v0)
 	return
 L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v1 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -14191,7 +20544,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4569(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4570(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14409,7 +20762,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4570(m *Module, v0 uint32) {
+func fn4571(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14432,10 +20785,10 @@ func fn4570(m *Module, v0 uint32) {
 	if int32(v2) < int32(uint32(8)) {
 		goto L1
 	}
-	fn2111(m, v1)
+	fn2112(m, v1)
 	return
 L1:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v2 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -14449,7 +20802,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4571(m *Module, v0 float64, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn4572(m *Module, v0 float64, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint64
 	_ = v6
 	var v7 float64
@@ -14546,7 +20899,7 @@ func fn4571(m *Module, v0 float64, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v
 		goto L6
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(9999)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+7560))
@@ -14579,7 +20932,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+9896)) = i1
 	goto L3
 L9:
-	i0 = fn2108(m, uint32(24))
+	i0 = fn2109(m, uint32(24))
 	v4 = i0
 	if v4 != 0 {
 		goto L3
@@ -14606,7 +20959,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+9896)) = i1
 	goto L5
 L11:
-	i0 = fn2108(m, uint32(24))
+	i0 = fn2109(m, uint32(24))
 	v4 = i0
 	if v4 != 0 {
 		goto L5
@@ -14623,7 +20976,7 @@ L6:
 		goto L14
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+7560))
@@ -14648,14 +21001,14 @@ L15:
 	*(*uint32)(unsafe.Add(b, uint64(v8)+9896)) = i1
 	goto L13
 L16:
-	i0 = fn2108(m, uint32(24))
+	i0 = fn2109(m, uint32(24))
 	v4 = i0
 	if v4 != 0 {
 		goto L13
 	}
 	return uint32(0)
 L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v4 = i0
 	i0 = v4 + uint32(7564)
@@ -14682,7 +21035,7 @@ L18:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+9896)) = i1
 	goto L19
 L20:
-	i0 = fn2108(m, uint32(32))
+	i0 = fn2109(m, uint32(32))
 	v10 = i0
 	if v10 != 0 {
 		goto L19
@@ -15193,7 +21546,7 @@ L59:
 	v26 = v2
 	v25 = v14
 L52:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v8 = i0
 	i1 = v4 << (uint32(2) & 31)
@@ -15239,7 +21592,7 @@ L51:
 	v25 = v14
 L50:
 	i0 = v29 & k32(4294967288)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L49
@@ -15680,7 +22033,7 @@ L62:
 	v12 = v22
 	goto L96
 L97:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v8 = i0
 	i0 = v8 + uint32(7564)
@@ -15707,7 +22060,7 @@ L99:
 	*(*uint32)(unsafe.Add(b, uint64(v8)+9896)) = i1
 	goto L100
 L101:
-	i0 = fn2108(m, uint32(32))
+	i0 = fn2109(m, uint32(32))
 	v4 = i0
 	if v4 == 0 {
 		goto L47
@@ -15753,21 +22106,21 @@ L102:
 	if v25 == 0 {
 		goto L106
 	}
-	i0 = fn4561(m, v4, v23)
+	i0 = fn4562(m, v4, v23)
 	v4 = i0
 	if v4 == 0 {
 		goto L47
 	}
-	i0 = fn4562(m, v4, v10)
+	i0 = fn4563(m, v4, v10)
 	v8 = i0
-	fn4568(m, v10)
+	fn4569(m, v10)
 	if v8 == 0 {
 		goto L105
 	}
 	v10 = v8
 	goto L104
 L106:
-	i0 = fn4561(m, v10, v23)
+	i0 = fn4562(m, v10, v23)
 	v10 = i0
 	if v10 != 0 {
 		goto L104
@@ -15781,7 +22134,7 @@ L105:
 	v10 = uint32(0)
 	goto L103
 L104:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v14 = i0
 	i0 = v14 + uint32(7564)
@@ -15808,7 +22161,7 @@ L109:
 	*(*uint32)(unsafe.Add(b, uint64(v14)+9896)) = i1
 	goto L110
 L111:
-	i0 = fn2108(m, uint32(32))
+	i0 = fn2109(m, uint32(32))
 	v8 = i0
 	if v8 == 0 {
 		goto L107
@@ -15822,7 +22175,7 @@ L108:
 	if int32(v20) < int32(uint32(1)) {
 		goto L112
 	}
-	i0 = fn4561(m, v8, v20)
+	i0 = fn4562(m, v8, v20)
 	v8 = i0
 	if v8 == 0 {
 		goto L107
@@ -15849,14 +22202,14 @@ L112:
 	v12 = i0
 	v17 = uint32(0)
 L113:
-	i0 = fn4572(m, v8, v21)
+	i0 = fn4573(m, v8, v21)
 	v11 = i0
 	i0 = v11 + v12
 	v12 = i0
 	if int32(v12) < int32(uint32(1)) {
 		goto L116
 	}
-	i0 = fn4563(m, v10, v12)
+	i0 = fn4564(m, v10, v12)
 	v10 = i0
 	if v10 != 0 {
 		goto L116
@@ -15870,7 +22223,7 @@ L116:
 	if int32(v12) < int32(uint32(1)) {
 		goto L117
 	}
-	i0 = fn4563(m, v8, v12)
+	i0 = fn4564(m, v8, v12)
 	v8 = i0
 	if v8 == 0 {
 		goto L107
@@ -15923,7 +22276,7 @@ L122:
 	}
 L121:
 	v14 = uint32(0)
-	i0 = fn4559(m, v10, uint32(10), uint32(0))
+	i0 = fn4560(m, v10, uint32(10), uint32(0))
 	v10 = i0
 	if v10 != 0 {
 		goto L125
@@ -15940,7 +22293,7 @@ L125:
 	goto L119
 L126:
 	v14 = uint32(0)
-	i0 = fn4559(m, v4, uint32(10), uint32(0))
+	i0 = fn4560(m, v4, uint32(10), uint32(0))
 	v12 = i0
 	v4 = uint32(0)
 	if v12 == 0 {
@@ -15965,7 +22318,7 @@ L128:
 	if int32(v24) <= int32(k32(4294967295)) {
 		goto L45
 	}
-	i0 = fn4559(m, v8, uint32(5), uint32(0))
+	i0 = fn4560(m, v8, uint32(5), uint32(0))
 	v8 = i0
 	if v8 != 0 {
 		goto L129
@@ -16031,7 +22384,7 @@ L127:
 	v13 = i0
 	v4 = v1
 L141:
-	i1 = fn4569(m, v10, v8)
+	i1 = fn4570(m, v10, v8)
 	i1 = i1 + uint32(48)
 	v15 = i1
 	*(*uint8)(unsafe.Add(b, v4)) = uint8(v15)
@@ -16056,7 +22409,7 @@ L142:
 	i0 = v13 + k32(4294967295)
 	v13 = i0
 	v14 = uint32(0)
-	i0 = fn4559(m, v10, uint32(10), uint32(0))
+	i0 = fn4560(m, v10, uint32(10), uint32(0))
 	v10 = i0
 	if v10 != 0 {
 		goto L141
@@ -16076,7 +22429,7 @@ L140:
 	v14 = v12
 	goto L144
 L145:
-	i0 = fn4563(m, v12, v4)
+	i0 = fn4564(m, v12, v4)
 	v14 = i0
 	if v14 != 0 {
 		goto L144
@@ -16091,7 +22444,7 @@ L144:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+4))
-	i0 = fn4567(m, i0)
+	i0 = fn4568(m, i0)
 	v12 = i0
 	if v12 == 0 {
 		goto L118
@@ -16102,7 +22455,7 @@ L144:
 	i2 = i2 << (uint32(2) & 31)
 	i2 = i2 + uint32(8)
 	m.copy(i0, i1, i2)
-	i0 = fn4563(m, v12, uint32(1))
+	i0 = fn4564(m, v12, uint32(1))
 	v12 = i0
 	if v12 == 0 {
 		goto L118
@@ -16113,7 +22466,7 @@ L146:
 	v16 = uint32(1)
 	v22 = v1
 L147:
-	i0 = fn4569(m, v10, v8)
+	i0 = fn4570(m, v10, v8)
 	v26 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+16))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+16))
@@ -16157,7 +22510,7 @@ L150:
 	}
 	v27 = uint32(0)
 L148:
-	i0 = fn4564(m, v8, v12)
+	i0 = fn4565(m, v8, v12)
 	v21 = i0
 	if v21 != 0 {
 		goto L151
@@ -16216,7 +22569,7 @@ L155:
 L152:
 	i0 = v26 + uint32(48)
 	v15 = i0
-	fn4568(m, v21)
+	fn4569(m, v21)
 	i0 = b2i(v28 == uint32(1))
 	v13 = i0
 	if v13 != 0 {
@@ -16266,7 +22619,7 @@ L160:
 		goto L136
 	}
 L159:
-	i0 = fn4563(m, v10, uint32(1))
+	i0 = fn4564(m, v10, uint32(1))
 	v10 = i0
 	if v10 == 0 {
 		goto L133
@@ -16331,7 +22684,7 @@ L163:
 	if v16 == v24 {
 		goto L139
 	}
-	i0 = fn4559(m, v10, uint32(10), uint32(0))
+	i0 = fn4560(m, v10, uint32(10), uint32(0))
 	v10 = i0
 	if v10 == 0 {
 		goto L133
@@ -16340,7 +22693,7 @@ L163:
 		goto L165
 	}
 	v4 = uint32(0)
-	i0 = fn4559(m, v12, uint32(10), uint32(0))
+	i0 = fn4560(m, v12, uint32(10), uint32(0))
 	v14 = i0
 	v12 = v14
 	if v14 != 0 {
@@ -16349,7 +22702,7 @@ L163:
 	v14 = uint32(0)
 	goto L118
 L165:
-	i0 = fn4559(m, v14, uint32(10), uint32(0))
+	i0 = fn4560(m, v14, uint32(10), uint32(0))
 	v14 = i0
 	if v14 != 0 {
 		goto L166
@@ -16359,7 +22712,7 @@ L165:
 	goto L118
 L166:
 	v4 = uint32(0)
-	i0 = fn4559(m, v12, uint32(10), uint32(0))
+	i0 = fn4560(m, v12, uint32(10), uint32(0))
 	v12 = i0
 	if v12 == 0 {
 		goto L118
@@ -16369,7 +22722,7 @@ L164:
 	v16 = i0
 	goto L147
 L139:
-	i0 = fn4563(m, v10, uint32(1))
+	i0 = fn4564(m, v10, uint32(1))
 	v10 = i0
 	if v10 == 0 {
 		goto L133
@@ -16494,10 +22847,10 @@ L115:
 	if int32(v9) < int32(uint32(8)) {
 		goto L174
 	}
-	fn2111(m, v8)
+	fn2112(m, v8)
 	goto L114
 L174:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v9 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -16518,13 +22871,13 @@ L114:
 	if int32(v8) < int32(uint32(8)) {
 		goto L175
 	}
-	fn2111(m, v14)
+	fn2112(m, v14)
 	if v4 != 0 {
 		goto L103
 	}
 	goto L47
 L175:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v8 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -16543,10 +22896,10 @@ L103:
 	if int32(v8) < int32(uint32(8)) {
 		goto L176
 	}
-	fn2111(m, v4)
+	fn2112(m, v4)
 	goto L47
 L176:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v8 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -16564,10 +22917,10 @@ L47:
 	if int32(v4) < int32(uint32(8)) {
 		goto L178
 	}
-	fn2111(m, v10)
+	fn2112(m, v10)
 	goto L177
 L178:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v4 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -16593,11 +22946,11 @@ L179:
 	if int32(v4) < int32(uint32(8)) {
 		goto L180
 	}
-	fn2111(m, v8)
+	fn2112(m, v8)
 	return uint32(0)
 L180:
 	v1 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v4 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -16643,10 +22996,10 @@ L43:
 	if int32(v2) < int32(uint32(8)) {
 		goto L183
 	}
-	fn2111(m, v8)
+	fn2112(m, v8)
 	goto L182
 L183:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v2 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -16665,17 +23018,17 @@ L182:
 	if v14 == v12 {
 		goto L184
 	}
-	fn4568(m, v14)
+	fn4569(m, v14)
 L184:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
 	v8 = i0
 	if int32(v8) < int32(uint32(8)) {
 		goto L185
 	}
-	fn2111(m, v12)
+	fn2112(m, v12)
 	goto L42
 L185:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v8 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -16693,10 +23046,10 @@ L42:
 	if int32(v8) < int32(uint32(8)) {
 		goto L187
 	}
-	fn2111(m, v10)
+	fn2112(m, v10)
 	goto L186
 L187:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v8 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -16785,7 +23138,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4572(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4573(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16874,7 +23227,7 @@ func fn4572(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4573(m *Module, v0 uint32, v1 uint32) {
+func fn4574(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16886,7 +23239,7 @@ func fn4573(m *Module, v0 uint32, v1 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = v2 + uint32(7564)
@@ -16913,7 +23266,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+9896)) = i1
 	goto L5
 L6:
-	i0 = fn2108(m, uint32(32))
+	i0 = fn2109(m, uint32(32))
 	v4 = i0
 	if v4 == 0 {
 		goto L2
@@ -16924,68 +23277,68 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(625)
 	*(*uint64)(unsafe.Add(b, uint64(v4)+12)) = uint64(4294967296)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+7528)) = v4
-	i0 = fn4562(m, v4, v4)
+	i0 = fn4563(m, v4, v4)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 	i0 = v1 + uint32(7532)
 	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn4562(m, v4, v4)
+	i0 = fn4563(m, v4, v4)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 	i0 = v1 + uint32(7536)
 	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn4562(m, v4, v4)
+	i0 = fn4563(m, v4, v4)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 	i0 = v1 + uint32(7540)
 	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn4562(m, v4, v4)
+	i0 = fn4563(m, v4, v4)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 	i0 = v1 + uint32(7544)
 	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn4562(m, v4, v4)
+	i0 = fn4563(m, v4, v4)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 	i0 = v1 + uint32(7548)
 	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn4562(m, v4, v4)
+	i0 = fn4563(m, v4, v4)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 	i0 = v1 + uint32(7552)
 	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn4562(m, v4, v4)
+	i0 = fn4563(m, v4, v4)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 	i0 = v1 + uint32(7556)
 	*(*uint32)(unsafe.Add(b, i0)) = v4
-	fn3925(m, v0)
+	fn3926(m, v0)
 	return
 L2:
-	fn3927(m, v0)
+	fn3928(m, v0)
 	return
 L1:
-	fn3927(m, v0)
+	fn3928(m, v0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4574(m *Module, v0 uint32) {
+func fn4575(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17016,10 +23369,10 @@ L1:
 	if int32(v3) < int32(uint32(8)) {
 		goto L3
 	}
-	fn2111(m, v0)
+	fn2112(m, v0)
 	goto L2
 L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i2 = v3 << (uint32(2) & 31)
 	i1 = i1 + i2
@@ -17039,7 +23392,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4575(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4576(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -17076,11 +23429,11 @@ func fn4575(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	if i0 != uint32(10072576) {
 		goto L3
 	}
-	i0 = fn2746(m, v0, v1)
+	i0 = fn2747(m, v0, v1)
 	v6 = i0
 	goto L1
 L3:
-	i0 = fn2019(m, v1)
+	i0 = fn2020(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -17088,7 +23441,7 @@ L3:
 	v6 = k32(4294967295)
 	goto L1
 L4:
-	i0 = fn2746(m, v0, v1)
+	i0 = fn2747(m, v0, v1)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -17101,12 +23454,12 @@ L4:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L2:
 	v6 = k32(4294967295)
 	i4 = v5 + uint32(12)
-	i0 = fn4576(m, v1, v2, v3, v4, i4, uint32(115), uint32(60))
+	i0 = fn4577(m, v1, v2, v3, v4, i4, uint32(115), uint32(60))
 	if i0 == 0 {
 		goto L1
 	}
@@ -17124,11 +23477,11 @@ L2:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8443766))
+	fn3605(m, i0, uint32(8443766))
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8443722))
+	fn3605(m, i0, uint32(8443722))
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
@@ -17136,7 +23489,7 @@ L6:
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8443811))
+	fn3605(m, i0, uint32(8443811))
 	goto L1
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
@@ -17144,7 +23497,7 @@ L8:
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8443877))
+	fn3605(m, i0, uint32(8443877))
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
@@ -17153,7 +23506,7 @@ L9:
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8443669))
+	fn3605(m, i0, uint32(8443669))
 	goto L1
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -17176,7 +23529,7 @@ L12:
 		goto L11
 	}
 L13:
-	i0 = fn2746(m, v0, v1)
+	i0 = fn2747(m, v0, v1)
 	v6 = i0
 	goto L1
 L11:
@@ -17267,7 +23620,7 @@ L17:
 	if v10 <= v2 {
 		goto L18
 	}
-	i1 = fn2682(m, v1, uint32(0), v4)
+	i1 = fn2683(m, v1, uint32(0), v4)
 	v6 = i1
 	if v2 > v6 {
 		i0 = v2
@@ -17297,20 +23650,20 @@ L21:
 	}
 L20:
 	v6 = k32(4294967295)
-	i0 = fn2690(m, v0, v3, v2)
+	i0 = fn2691(m, v0, v3, v2)
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 L19:
 	i4 = v3 - v9
 	v3 = i4
-	fn4577(m, v0, v4, v8, v7, v3)
+	fn4578(m, v0, v4, v8, v7, v3)
 	if v4 == 0 {
 		goto L22
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	fn2663(m, i0, i1, v1, uint32(0), v4)
+	fn2664(m, i0, i1, v1, uint32(0), v4)
 L22:
 	i1 = v3 + v4
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -17330,7 +23683,7 @@ L5:
 	} else {
 		i1 = uint32(8574128)
 	}
-	i0 = fn3603(m, i0, i1, v5)
+	i0 = fn3604(m, i0, i1, v5)
 L1:
 	i0 = v5 + uint32(48)
 	m.g0 = i0
@@ -17339,7 +23692,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4576(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn4577(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var v7 uint32
 	_ = v7
 	var v8 uint32
@@ -17759,7 +24112,7 @@ L48:
 L43:
 	v8 = uint32(0)
 	i1 = v7 + uint32(28)
-	i0 = fn4578(m, v1, i1, v3, v13)
+	i0 = fn4579(m, v1, i1, v3, v13)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -17850,7 +24203,7 @@ L58:
 	}
 	v8 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8554684), uint32(0))
+	i0 = fn3604(m, i0, uint32(8554684), uint32(0))
 	goto L49
 L63:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = uint32(95)
@@ -17896,7 +24249,7 @@ L64:
 	}
 	v8 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8554684), uint32(0))
+	i0 = fn3604(m, i0, uint32(8554684), uint32(0))
 	goto L49
 L68:
 	i0 = v9 + k32(4294967295)
@@ -17935,7 +24288,7 @@ L73:
 	*(*uint32)(unsafe.Add(b, uint64(v7)+28)) = i1
 	i1 = v7 + uint32(28)
 	i3 = v4 + uint32(28)
-	i0 = fn4578(m, v1, i1, v3, i3)
+	i0 = fn4579(m, v1, i1, v3, i3)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -17948,7 +24301,7 @@ L73:
 L75:
 	v8 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8460041), uint32(0))
+	i0 = fn3604(m, i0, uint32(8460041), uint32(0))
 	goto L49
 L74:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
@@ -17961,7 +24314,7 @@ L52:
 	}
 	i2 = v9 * v2
 	i1 = v10 + i2
-	i0 = fn2679(m, v9, i1, v11)
+	i0 = fn2680(m, v9, i1, v11)
 	v4 = i0
 	if v4 == 0 {
 		goto L49
@@ -17972,7 +24325,7 @@ L52:
 	*(*uint32)(unsafe.Add(b, v7)) = v4
 	v8 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8574236), v7)
+	i0 = fn3604(m, i0, uint32(8574236), v7)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -17984,7 +24337,7 @@ L52:
 	if v3 != 0 {
 		goto L49
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L49
 L76:
 	v8 = uint32(1)
@@ -18053,7 +24406,7 @@ L82:
 		i1 = uint32(8554552)
 	}
 	i2 = v7 + uint32(16)
-	i0 = fn3603(m, i0, i1, i2)
+	i0 = fn3604(m, i0, i1, i2)
 L49:
 	i0 = v7 + uint32(32)
 	m.g0 = i0
@@ -18062,7 +24415,7 @@ L49:
 
 //go:norace
 //go:nocheckptr
-func fn4577(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn4578(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -18075,7 +24428,7 @@ func fn4577(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	fn2788(m, i0, i1, v3, v2)
+	fn2789(m, i0, i1, v3, v2)
 L1:
 	if v4 == 0 {
 		goto L2
@@ -18084,7 +24437,7 @@ L1:
 	i1 = v3 + v1
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i1 = i1 + i2
-	fn2788(m, i0, i1, v4, v2)
+	fn2789(m, i0, i1, v4, v2)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i1 = i1 + v3
@@ -18094,7 +24447,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4578(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4579(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -18186,7 +24539,7 @@ L8:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v5 = i0
 L7:
-	i0 = fn2955(m, v5)
+	i0 = fn2956(m, v5)
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L5
@@ -18197,7 +24550,7 @@ L7:
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8471615), uint32(0))
+	i0 = fn3604(m, i0, uint32(8471615), uint32(0))
 	i1 = v4 + v7
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	return k32(4294967295)
@@ -18228,7 +24581,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4579(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4580(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -18273,11 +24626,11 @@ func fn4579(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	if i0 != uint32(10050376) {
 		goto L3
 	}
-	i0 = fn1604(m, v0, v1, uint32(10), uint32(0))
+	i0 = fn1605(m, v0, v1, uint32(10), uint32(0))
 	v6 = i0
 	goto L1
 L3:
-	i0 = fn2019(m, v1)
+	i0 = fn2020(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -18285,7 +24638,7 @@ L3:
 	v6 = k32(4294967295)
 	goto L1
 L4:
-	i0 = fn2746(m, v0, v1)
+	i0 = fn2747(m, v0, v1)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -18298,12 +24651,12 @@ L4:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L2:
 	v6 = k32(4294967295)
 	i4 = v5 + uint32(12)
-	i0 = fn4576(m, v1, v2, v3, v4, i4, uint32(100), uint32(62))
+	i0 = fn4577(m, v1, v2, v3, v4, i4, uint32(100), uint32(62))
 	if i0 == 0 {
 		goto L1
 	}
@@ -18329,7 +24682,7 @@ L7:
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8443552))
+	fn3605(m, i0, uint32(8443552))
 	goto L8
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
@@ -18337,7 +24690,7 @@ L9:
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8443602))
+	fn3605(m, i0, uint32(8443602))
 	goto L8
 L10:
 	v2 = uint32(2)
@@ -18361,7 +24714,7 @@ L17:
 		goto L18
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8577574))
+	fn3605(m, i0, uint32(8577574))
 	goto L8
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
@@ -18369,16 +24722,16 @@ L18:
 		goto L19
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8577625))
+	fn3605(m, i0, uint32(8577625))
 	goto L8
 L19:
 	v6 = k32(4294967295)
-	i0 = fn1580(m, v1)
+	i0 = fn1581(m, v1)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L22
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L21
 	}
@@ -18389,11 +24742,11 @@ L22:
 	}
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8569448))
+	fn3605(m, i0, uint32(8569448))
 	v6 = k32(4294967295)
 	goto L8
 L20:
-	i0 = fn2699(m, v3)
+	i0 = fn2700(m, v3)
 	v1 = i0
 	if v3 > uint32(127) {
 		i1 = v3
@@ -18446,13 +24799,13 @@ L24:
 		goto L23
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	i0 = fn1604(m, v0, v1, v3, i3)
+	i0 = fn1605(m, v0, v1, v3, i3)
 	v6 = i0
 	goto L1
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
 	v8 = i0
-	i0 = fn1601(m, v1, v3)
+	i0 = fn1602(m, v1, v3)
 	v1 = i0
 	if v1 == 0 {
 		goto L8
@@ -18561,7 +24914,7 @@ L12:
 L11:
 	v6 = k32(4294967295)
 	i1 = v5 + uint32(48)
-	i0 = fn4580(m, v2, i1)
+	i0 = fn4581(m, v2, i1)
 	if i0 == k32(4294967295) {
 		goto L33
 	}
@@ -18571,7 +24924,7 @@ L11:
 	i7 = v5 + uint32(48)
 	i8 = v5 + uint32(12)
 	i9 = v5 + uint32(108)
-	i0 = fn4581(m, i0, v9, v11, v3, i4, v7, uint32(0), i7, i8, i9)
+	i0 = fn4582(m, i0, v9, v11, v3, i4, v7, uint32(0), i7, i8, i9)
 	v2 = i0
 	if v2 == k32(4294967295) {
 		goto L33
@@ -18598,7 +24951,7 @@ L36:
 	}
 L35:
 	v6 = k32(4294967295)
-	i0 = fn2690(m, v0, v2, v10)
+	i0 = fn2691(m, v0, v2, v10)
 	if i0 == k32(4294967295) {
 		goto L33
 	}
@@ -18607,7 +24960,7 @@ L34:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	i7 = v5 + uint32(48)
 	i8 = b2i(v4 == uint32(88))
-	i0 = fn4582(m, v0, i1, v1, v3, v1, v8, i6, i7, i8)
+	i0 = fn4583(m, v0, i1, v1, v3, v1, v8, i6, i7, i8)
 	v6 = i0
 L33:
 	if v1 == 0 {
@@ -18624,7 +24977,7 @@ L33:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+48))
 	v1 = i0
@@ -18642,7 +24995,7 @@ L8:
 	if v4 != 0 {
 		goto L37
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L37:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+52))
 	v1 = i0
@@ -18660,10 +25013,10 @@ L37:
 	if v4 != 0 {
 		goto L38
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L38:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+60))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	goto L1
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -18677,16 +25030,16 @@ L6:
 	} else {
 		i1 = uint32(8574128)
 	}
-	i0 = fn3603(m, i0, i1, v5)
+	i0 = fn3604(m, i0, i1, v5)
 	goto L1
 L5:
-	i0 = fn570(m, v1)
+	i0 = fn571(m, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 	i1 = v5 + uint32(12)
-	i0 = fn4583(m, v1, i1, v0)
+	i0 = fn4584(m, v1, i1, v0)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -18699,7 +25052,7 @@ L5:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v5 + uint32(112)
 	m.g0 = i0
@@ -18708,7 +25061,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4580(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4581(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18738,14 +25091,14 @@ L7:
 		goto L1
 	}
 L6:
-	i1 = fn2699(m, uint32(46))
+	i1 = fn2700(m, uint32(46))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	if v0 == uint32(44) {
 		i1 = uint32(44)
 	} else {
 		i1 = uint32(95)
 	}
-	i1 = fn2699(m, i1)
+	i1 = fn2700(m, i1)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
 	v2 = k32(4294967295)
@@ -18763,21 +25116,21 @@ L6:
 	goto L2
 L5:
 	v2 = k32(4294967295)
-	i0 = fn7963(m)
+	i0 = fn7964(m)
 	v0 = i0
 	i2 = v1 + uint32(4)
-	i0 = fn4626(m, v0, v1, i2)
+	i0 = fn4627(m, v0, v1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = fn2114(m, i1)
+	i1 = fn2115(m, i1)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
 	if v0 != 0 {
 		goto L8
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return k32(4294967295)
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v0
@@ -18786,9 +25139,9 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(8584004)
 	goto L2
 L3:
-	i1 = fn2699(m, uint32(46))
+	i1 = fn2700(m, uint32(46))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i1 = fn2662(m, uint32(0), uint32(0))
+	i1 = fn2663(m, uint32(0), uint32(0))
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
 	v2 = k32(4294967295)
@@ -18808,7 +25161,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4581(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
+func fn4582(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
 	var v10 uint32
 	_ = v10
 	var v11 uint32
@@ -18921,7 +25274,7 @@ L10:
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
 	i9 = v10 + uint32(12)
-	i1 = fn2773(m, uint32(0), uint32(0), uint32(0), uint32(0), v4, v5, i7, i8, i9)
+	i1 = fn2774(m, uint32(0), uint32(0), uint32(0), uint32(0), v4, v5, i7, i8, i9)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v5
 	v3 = k32(4294967295)
@@ -19069,7 +25422,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn4582(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
+func fn4583(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
 	var v9 uint32
 	_ = v9
 	var v10 uint32
@@ -19104,7 +25457,7 @@ func fn4582(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	fn2788(m, i0, i1, v11, v6)
+	fn2789(m, i0, i1, v11, v6)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i2 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 + i2
@@ -19153,7 +25506,7 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	fn2663(m, i0, i1, v4, v5, v11)
+	fn2664(m, i0, i1, v4, v5, v11)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
 	if v8 == 0 {
@@ -19222,7 +25575,7 @@ L7:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	fn2788(m, i0, i1, v11, v6)
+	fn2789(m, i0, i1, v11, v6)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i1 = i1 + i2
@@ -19238,7 +25591,7 @@ L14:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn2773(m, v0, i1, v2, v3, v11, i5, i6, i7, uint32(0))
+	i0 = fn2774(m, v0, i1, v2, v3, v11, i5, i6, i7, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L16
 	}
@@ -19334,7 +25687,7 @@ L18:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i2 = *(*uint32)(unsafe.Add(b, v7))
-	fn2663(m, i0, v11, i2, uint32(0), v9)
+	fn2664(m, i0, v11, i2, uint32(0), v9)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	i1 = i1 + i2
@@ -19349,7 +25702,7 @@ L28:
 		goto L29
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	fn2663(m, i0, v11, v2, v3, v9)
+	fn2664(m, i0, v11, v2, v3, v9)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
 	i1 = i1 + i2
@@ -19363,7 +25716,7 @@ L29:
 		goto L16
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	fn2788(m, i0, v11, v9, v6)
+	fn2789(m, i0, v11, v9, v6)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i1 = i1 + i2
@@ -19372,13 +25725,13 @@ L16:
 	return v5
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8401441))
+	fn3605(m, i0, uint32(8401441))
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4583(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4584(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19443,13 +25796,13 @@ func fn4583(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	v7 = i0
-	d0 = fn1320(m, v0)
+	d0 = fn1321(m, v0)
 	v8 = d0
 	if v8 != math.Float64frombits(0xbff0000000000000) {
 		goto L3
 	}
 	v0 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
@@ -19514,12 +25867,12 @@ L3:
 		i3 = i4
 	}
 	i4 = v3 + uint32(28)
-	i0 = fn4553(m, d0, i1, i2, i3, i4)
+	i0 = fn4554(m, d0, i1, i2, i3, i4)
 	v4 = i0
 	if v4 == 0 {
 		goto L2
 	}
-	i0 = fn8105(m, v4)
+	i0 = fn8106(m, v4)
 	v6 = i0
 	if v10 != uint32(37) {
 		goto L4
@@ -19550,14 +25903,14 @@ L6:
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn2688(m, v2, v4, v6)
+	i0 = fn2689(m, v2, v4, v6)
 	v0 = i0
-	fn2111(m, v4)
+	fn2112(m, v4)
 	goto L1
 L5:
-	i0 = fn2678(m, v4, v6)
+	i0 = fn2679(m, v4, v6)
 	v11 = i0
-	fn2111(m, v4)
+	fn2112(m, v4)
 	if v11 == 0 {
 		goto L2
 	}
@@ -19758,7 +26111,7 @@ L17:
 L29:
 	v0 = k32(4294967295)
 	i1 = v3 + uint32(8)
-	i0 = fn4580(m, v4, i1)
+	i0 = fn4581(m, v4, i1)
 	if i0 == k32(4294967295) {
 		goto L30
 	}
@@ -19772,7 +26125,7 @@ L29:
 	i5 = v6 - v7
 	i7 = v3 + uint32(8)
 	i9 = v3 + uint32(32)
-	i0 = fn4581(m, i0, uint32(0), i2, v13, v6, i5, v15, i7, v1, i9)
+	i0 = fn4582(m, i0, uint32(0), i2, v13, v6, i5, v15, i7, v1, i9)
 	v4 = i0
 	if v4 == k32(4294967295) {
 		goto L30
@@ -19799,7 +26152,7 @@ L33:
 	}
 L32:
 	v0 = k32(4294967295)
-	i0 = fn2690(m, v2, v4, v7)
+	i0 = fn2691(m, v2, v4, v7)
 	if i0 == k32(4294967295) {
 		goto L30
 	}
@@ -19807,7 +26160,7 @@ L31:
 	i1 = v3 + uint32(36)
 	i6 = *(*uint32)(unsafe.Add(b, v1))
 	i7 = v3 + uint32(8)
-	i0 = fn4582(m, v2, i1, v11, v13, uint32(0), uint32(0), i6, i7, uint32(0))
+	i0 = fn4583(m, v2, i1, v11, v13, uint32(0), uint32(0), i6, i7, uint32(0))
 	v0 = i0
 L30:
 	i0 = *(*uint32)(unsafe.Add(b, v11))
@@ -19821,7 +26174,7 @@ L30:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	v1 = i0
@@ -19839,7 +26192,7 @@ L2:
 	if v4 != 0 {
 		goto L34
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L34:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v1 = i0
@@ -19857,10 +26210,10 @@ L34:
 	if v4 != 0 {
 		goto L35
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L35:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	fn2111(m, i0)
+	fn2112(m, i0)
 L1:
 	i0 = v3 + uint32(80)
 	m.g0 = i0
@@ -19869,7 +26222,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4584(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4585(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -19890,7 +26243,7 @@ func fn4584(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	if v3 != v4 {
 		goto L2
 	}
-	i0 = fn2019(m, v1)
+	i0 = fn2020(m, v1)
 	v4 = i0
 	if v4 != 0 {
 		goto L3
@@ -19898,7 +26251,7 @@ func fn4584(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	v6 = k32(4294967295)
 	goto L1
 L3:
-	i0 = fn2746(m, v0, v4)
+	i0 = fn2747(m, v0, v4)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v3 = i0
@@ -19911,12 +26264,12 @@ L3:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L2:
 	v6 = k32(4294967295)
 	i4 = v5 + uint32(12)
-	i0 = fn4576(m, v1, v2, v3, v4, i4, uint32(0), uint32(62))
+	i0 = fn4577(m, v1, v2, v3, v4, i4, uint32(0), uint32(62))
 	if i0 == 0 {
 		goto L1
 	}
@@ -19937,7 +26290,7 @@ L6:
 	}
 L5:
 	i1 = v5 + uint32(12)
-	i0 = fn4583(m, v1, i1, v0)
+	i0 = fn4584(m, v1, i1, v0)
 	v6 = i0
 	goto L1
 L4:
@@ -19952,7 +26305,7 @@ L4:
 	} else {
 		i1 = uint32(8574128)
 	}
-	i0 = fn3603(m, i0, i1, v5)
+	i0 = fn3604(m, i0, i1, v5)
 L1:
 	i0 = v5 + uint32(48)
 	m.g0 = i0
@@ -19961,7 +26314,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4585(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4586(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -20026,7 +26379,7 @@ func fn4585(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	if v3 != v4 {
 		goto L2
 	}
-	i0 = fn2019(m, v1)
+	i0 = fn2020(m, v1)
 	v4 = i0
 	if v4 != 0 {
 		goto L3
@@ -20034,7 +26387,7 @@ func fn4585(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	v6 = k32(4294967295)
 	goto L1
 L3:
-	i0 = fn2746(m, v0, v4)
+	i0 = fn2747(m, v0, v4)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v3 = i0
@@ -20047,12 +26400,12 @@ L3:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L2:
 	v6 = k32(4294967295)
 	i4 = v5 + uint32(12)
-	i0 = fn4576(m, v1, v2, v3, v4, i4, uint32(0), uint32(62))
+	i0 = fn4577(m, v1, v2, v3, v4, i4, uint32(0), uint32(62))
 	if i0 == 0 {
 		goto L1
 	}
@@ -20110,7 +26463,7 @@ L9:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8443390))
+	fn3605(m, i0, uint32(8443390))
 	goto L6
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
@@ -20120,27 +26473,27 @@ L11:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8443446))
+	fn3605(m, i0, uint32(8443446))
 	goto L6
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+40))
 	v4 = i0
-	d0 = fn956(m, v1)
+	d0 = fn957(m, v1)
 	v10 = d0
 	if v10 != math.Float64frombits(0xbff0000000000000) {
 		goto L13
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L7
 	}
 L13:
-	d0 = fn958(m, v1)
+	d0 = fn959(m, v1)
 	v11 = d0
 	if v11 != math.Float64frombits(0xbff0000000000000) {
 		goto L14
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L7
 	}
@@ -20208,7 +26561,7 @@ L15:
 	}
 	v4 = i2
 	i4 = v5 + uint32(72)
-	i0 = fn4553(m, v10, v2, v4, v3, i4)
+	i0 = fn4554(m, v10, v2, v4, v3, i4)
 	v1 = i0
 	if v1 != 0 {
 		goto L18
@@ -20218,7 +26571,7 @@ L15:
 	goto L5
 L18:
 	i4 = v5 + uint32(68)
-	i0 = fn4553(m, v11, v2, v4, v3, i4)
+	i0 = fn4554(m, v11, v2, v4, v3, i4)
 	v2 = i0
 	if v2 != 0 {
 		goto L19
@@ -20226,16 +26579,16 @@ L18:
 	v2 = uint32(0)
 	goto L5
 L19:
-	i0 = fn8105(m, v1)
+	i0 = fn8106(m, v1)
 	v13 = i0
-	i0 = fn8105(m, v2)
+	i0 = fn8106(m, v2)
 	v16 = i0
-	i0 = fn2678(m, v1, v13)
+	i0 = fn2679(m, v1, v13)
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
-	i0 = fn2678(m, v2, v16)
+	i0 = fn2679(m, v2, v16)
 	v3 = i0
 	if v3 != 0 {
 		goto L20
@@ -20243,20 +26596,20 @@ L19:
 	v3 = uint32(0)
 	goto L4
 L20:
-	i0 = fn4586(m, v4)
+	i0 = fn4587(m, v4)
 	v6 = i0
-	i0 = fn4586(m, v3)
+	i0 = fn4587(m, v3)
 	v17 = i0
 	i1 = b2i(v6 == uint32(45))
 	v18 = i1
 	i3 = v5 + uint32(180)
 	i4 = v5 + uint32(172)
-	fn4587(m, v4, v18, v13, i3, i4)
+	fn4588(m, v4, v18, v13, i3, i4)
 	i1 = b2i(v17 == uint32(45))
 	v17 = i1
 	i3 = v5 + uint32(176)
 	i4 = v5 + uint32(168)
-	fn4587(m, v3, v17, v16, i3, i4)
+	fn4588(m, v3, v17, v16, i3, i4)
 	v6 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	if v7 == uint32(110) {
@@ -20265,7 +26618,7 @@ L20:
 		i0 = i1
 	}
 	i1 = v5 + uint32(48)
-	i0 = fn4580(m, i0, i1)
+	i0 = fn4581(m, i0, i1)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -20283,7 +26636,7 @@ L20:
 	i7 = v5 + uint32(48)
 	i8 = v5 + uint32(184)
 	i9 = v5 + uint32(76)
-	i0 = fn4581(m, i0, uint32(0), i2, v18, v13, i5, i6, i7, i8, i9)
+	i0 = fn4582(m, i0, uint32(0), i2, v18, v13, i5, i6, i7, i8, i9)
 	v7 = i0
 	if v7 == k32(4294967295) {
 		goto L4
@@ -20306,7 +26659,7 @@ L21:
 	i7 = v5 + uint32(48)
 	i8 = v5 + uint32(184)
 	i9 = v5 + uint32(76)
-	i0 = fn4581(m, i0, uint32(0), v13, v17, v16, i5, i6, i7, i8, i9)
+	i0 = fn4582(m, i0, uint32(0), v13, v17, v16, i5, i6, i7, i8, i9)
 	v13 = i0
 	if v13 == k32(4294967295) {
 		goto L4
@@ -20391,7 +26744,7 @@ L27:
 	}
 L26:
 	v6 = k32(4294967295)
-	i0 = fn2690(m, v0, v13, v16)
+	i0 = fn2691(m, v0, v13, v16)
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -20402,7 +26755,7 @@ L25:
 	v16 = i0
 	i4 = v13 - v14
 	v13 = i4
-	fn4577(m, v0, v7, v8, v9, v13)
+	fn4578(m, v0, v7, v8, v9, v13)
 	if v12 != 0 {
 		goto L28
 	}
@@ -20442,7 +26795,7 @@ L28:
 	v6 = k32(4294967295)
 	i1 = v5 + uint32(124)
 	i7 = v5 + uint32(48)
-	i0 = fn4582(m, v0, i1, v4, v18, uint32(0), uint32(0), uint32(0), i7, uint32(0))
+	i0 = fn4583(m, v0, i1, v4, v18, uint32(0), uint32(0), uint32(0), i7, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -20450,7 +26803,7 @@ L33:
 	v6 = k32(4294967295)
 	i1 = v5 + uint32(80)
 	i7 = v5 + uint32(48)
-	i0 = fn4582(m, v0, i1, v3, v17, uint32(0), uint32(0), uint32(0), i7, uint32(0))
+	i0 = fn4583(m, v0, i1, v3, v17, uint32(0), uint32(0), uint32(0), i7, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L4
 	}
@@ -20531,7 +26884,7 @@ L8:
 	} else {
 		i1 = uint32(8574128)
 	}
-	i0 = fn3603(m, i0, i1, v5)
+	i0 = fn3604(m, i0, i1, v5)
 	goto L1
 L7:
 	v2 = uint32(0)
@@ -20542,8 +26895,8 @@ L5:
 	v4 = uint32(0)
 	v3 = uint32(0)
 L4:
-	fn2111(m, v1)
-	fn2111(m, v2)
+	fn2112(m, v1)
+	fn2112(m, v2)
 	if v4 == 0 {
 		goto L43
 	}
@@ -20558,7 +26911,7 @@ L4:
 	if v1 != 0 {
 		goto L43
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L43:
 	if v3 == 0 {
 		goto L44
@@ -20574,7 +26927,7 @@ L43:
 	if v4 != 0 {
 		goto L44
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L44:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+48))
 	v4 = i0
@@ -20592,7 +26945,7 @@ L44:
 	if v3 != 0 {
 		goto L45
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L45:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+52))
 	v4 = i0
@@ -20610,10 +26963,10 @@ L45:
 	if v3 != 0 {
 		goto L46
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L46:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+60))
-	fn2111(m, i0)
+	fn2112(m, i0)
 L1:
 	i0 = v5 + uint32(224)
 	m.g0 = i0
@@ -20622,7 +26975,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4586(m *Module, v0 uint32) uint32 {
+func fn4587(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -20704,7 +27057,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn4587(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn4588(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -20835,17 +27188,17 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4588(m *Module, v0 uint32) uint32 {
+func fn4589(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v1 = i0
-	i0 = fn7912(m, v0)
+	i0 = fn7913(m, v0)
 	v0 = i0
-	fn3762(m, v1)
+	fn3763(m, v1)
 	if v0 != 0 {
 		goto L1
 	}
@@ -20858,13 +27211,13 @@ L1:
 	i0 = k32(10089824) + uint32(21000)
 	return i0
 L2:
-	i0 = fn4589(m)
+	i0 = fn4590(m)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4589(m *Module) uint32 {
+func fn4590(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -20880,7 +27233,7 @@ func fn4589(m *Module) uint32 {
 	i0 = i0 - uint32(16)
 	v0 = i0
 	m.g0 = v0
-	i0 = fn7962(m, uint32(14))
+	i0 = fn7963(m, uint32(14))
 	v1 = i0
 	if v1 == 0 {
 		goto L6
@@ -20890,12 +27243,12 @@ func fn4589(m *Module) uint32 {
 		goto L5
 	}
 L6:
-	i0 = fn2112(m, uint32(8862872))
+	i0 = fn2113(m, uint32(8862872))
 	v1 = i0
 	goto L4
 L5:
 	i1 = v0 + uint32(12)
-	i0 = fn4590(m, v1, i1, uint32(0), uint32(0), uint32(2))
+	i0 = fn4591(m, v1, i1, uint32(0), uint32(0), uint32(2))
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -20906,13 +27259,13 @@ L4:
 		goto L2
 	}
 L3:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L1
 L2:
-	i0 = fn2671(m, v1, k32(4294967295))
+	i0 = fn2672(m, v1, k32(4294967295))
 	v2 = i0
-	fn2107(m, v1)
+	fn2108(m, v1)
 L1:
 	i0 = v0 + uint32(16)
 	m.g0 = i0
@@ -20921,7 +27274,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4590(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4591(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -20961,7 +27314,7 @@ func fn4590(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 L3:
 	v7 = uint32(1)
 L2:
-	i0 = fn8022(m, uint32(0), v0, uint32(0))
+	i0 = fn8023(m, uint32(0), v0, uint32(0))
 	v4 = i0
 	if v4 == k32(4294967295) {
 		goto L4
@@ -20973,12 +27326,12 @@ L2:
 	i0 = v4 + uint32(1)
 	v4 = i0
 	i0 = v4 << (uint32(2) & 31)
-	i0 = fn2104(m, i0)
+	i0 = fn2105(m, i0)
 	v8 = i0
 	if v8 == 0 {
 		goto L1
 	}
-	i0 = fn8022(m, v8, v0, v4)
+	i0 = fn8023(m, v8, v0, v4)
 	v9 = i0
 	i0 = v9 + k32(4294967295)
 	if i0 > k32(4294967293) {
@@ -21015,17 +27368,17 @@ L6:
 	*(*uint32)(unsafe.Add(b, v2)) = v9
 	goto L1
 L5:
-	fn2107(m, v8)
+	fn2108(m, v8)
 L4:
 	v6 = k32(4294967295)
-	i0 = fn8105(m, v0)
+	i0 = fn8106(m, v0)
 	i0 = i0 + uint32(1)
 	v4 = i0
 	if v4 > uint32(536870911) {
 		goto L1
 	}
 	i0 = v4 << (uint32(2) & 31)
-	i0 = fn2104(m, i0)
+	i0 = fn2105(m, i0)
 	v11 = i0
 	if v11 == 0 {
 		goto L1
@@ -21039,7 +27392,7 @@ L4:
 	v10 = v0
 L10:
 	i3 = v5 + uint32(8)
-	i0 = fn8020(m, v6, v10, v4, i3)
+	i0 = fn8021(m, v6, v10, v4, i3)
 	v8 = i0
 	i0 = v8 + k32(4294967295)
 	if i0 > k32(4294967292) {
@@ -21093,7 +27446,7 @@ L14:
 	v6 = uint32(0)
 	goto L1
 L8:
-	fn2107(m, v11)
+	fn2108(m, v11)
 	if v2 == 0 {
 		goto L15
 	}
@@ -21113,7 +27466,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4591(m *Module) uint32 {
+func fn4592(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var i0 uint32
@@ -21126,7 +27479,7 @@ func fn4591(m *Module) uint32 {
 	if v0 != k32(4294967295) {
 		goto L1
 	}
-	i1 = fn4592(m)
+	i1 = fn4593(m)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6300)) = v0
 L1:
@@ -21135,7 +27488,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4592(m *Module) uint32 {
+func fn4593(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -21156,7 +27509,7 @@ func fn4592(m *Module) uint32 {
 	v0 = i0
 	m.g0 = v0
 	v1 = uint32(1)
-	i0 = fn7967(m, uint32(0), uint32(0))
+	i0 = fn7968(m, uint32(0), uint32(0))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -21170,14 +27523,14 @@ func fn4592(m *Module) uint32 {
 		goto L2
 	}
 L3:
-	i0 = fn8100(m, v2, uint32(8524933))
+	i0 = fn8101(m, v2, uint32(8524933))
 	if i0 == 0 {
 		goto L2
 	}
 	v1 = uint32(0)
 	goto L1
 L2:
-	i0 = fn7962(m, uint32(14))
+	i0 = fn7963(m, uint32(14))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -21187,12 +27540,12 @@ L2:
 		goto L1
 	}
 	i1 = v0 + uint32(16)
-	i0 = fn2706(m, v2, i1, uint32(20))
+	i0 = fn2707(m, v2, i1, uint32(20))
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = v0 + uint32(16)
-	i0 = fn8094(m, i0, uint32(8468426), uint32(6))
+	i0 = fn8095(m, i0, uint32(8468426), uint32(6))
 	if i0 == 0 {
 		goto L4
 	}
@@ -21201,22 +27554,22 @@ L2:
 		goto L4
 	}
 	i0 = v0 + uint32(16)
-	i0 = fn8094(m, i0, uint32(8543578), uint32(15))
+	i0 = fn8095(m, i0, uint32(8543578), uint32(15))
 	if i0 == 0 {
 		goto L4
 	}
 	i0 = v0 + uint32(16)
-	i0 = fn8094(m, i0, uint32(8543826), uint32(15))
+	i0 = fn8095(m, i0, uint32(8543826), uint32(15))
 	if i0 == 0 {
 		goto L4
 	}
 	i0 = v0 + uint32(16)
-	i0 = fn8094(m, i0, uint32(8543563), uint32(15))
+	i0 = fn8095(m, i0, uint32(8543563), uint32(15))
 	if i0 == 0 {
 		goto L4
 	}
 	i0 = v0 + uint32(16)
-	i0 = fn8094(m, i0, uint32(8543716), uint32(6))
+	i0 = fn8095(m, i0, uint32(8543716), uint32(6))
 	if i0 == 0 {
 		goto L4
 	}
@@ -21225,32 +27578,32 @@ L2:
 		goto L4
 	}
 	i0 = v0 + uint32(16)
-	i0 = fn8094(m, i0, uint32(8543722), uint32(7))
+	i0 = fn8095(m, i0, uint32(8543722), uint32(7))
 	if i0 == 0 {
 		goto L4
 	}
 	i0 = v0 + uint32(16)
-	i0 = fn8094(m, i0, uint32(8408792), uint32(10))
+	i0 = fn8095(m, i0, uint32(8408792), uint32(10))
 	if i0 == 0 {
 		goto L4
 	}
 	i0 = v0 + uint32(16)
-	i0 = fn8094(m, i0, uint32(8545507), uint32(17))
+	i0 = fn8095(m, i0, uint32(8545507), uint32(17))
 	if i0 == 0 {
 		goto L4
 	}
 	i0 = v0 + uint32(16)
-	i0 = fn8094(m, i0, uint32(8543761), uint32(9))
+	i0 = fn8095(m, i0, uint32(8543761), uint32(9))
 	if i0 == 0 {
 		goto L4
 	}
 	i0 = v0 + uint32(16)
-	i0 = fn8094(m, i0, uint32(8408799), uint32(3))
+	i0 = fn8095(m, i0, uint32(8408799), uint32(3))
 	if i0 == 0 {
 		goto L4
 	}
 	i0 = v0 + uint32(16)
-	i0 = fn8094(m, i0, uint32(8468386), uint32(9))
+	i0 = fn8095(m, i0, uint32(8468386), uint32(9))
 	if i0 == 0 {
 		goto L4
 	}
@@ -21263,7 +27616,7 @@ L6:
 	*(*uint8)(unsafe.Add(b, uint64(v0)+15)) = uint8(v2)
 	i0 = v0 + uint32(8)
 	i1 = v0 + uint32(15)
-	i0 = fn8022(m, i0, i1, uint32(1))
+	i0 = fn8023(m, i0, i1, uint32(1))
 	v1 = i0
 	i0 = v1 + k32(4294967295)
 	if i0 > k32(4294967293) {
@@ -21302,7 +27655,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4593(m *Module) {
+func fn4594(m *Module) {
 	b := m.base
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6300)) = k32(4294967295)
 	return
@@ -21310,7 +27663,7 @@ func fn4593(m *Module) {
 
 //go:norace
 //go:nocheckptr
-func fn4594(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn4595(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -21331,8 +27684,8 @@ func fn4594(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	if int32(i0) < int32(uint32(1)) {
 		goto L3
 	}
-	i1 = fn8105(m, v0)
-	i0 = fn2749(m, v0, i1, v1, v2, v3, v5)
+	i1 = fn8106(m, v0)
+	i0 = fn2750(m, v0, i1, v1, v2, v3, v5)
 	return i0
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6300))
@@ -21340,14 +27693,14 @@ L3:
 	if v4 != k32(4294967295) {
 		goto L4
 	}
-	i1 = fn4592(m)
+	i1 = fn4593(m)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6300)) = v4
 L4:
 	if v4 == 0 {
 		goto L2
 	}
-	i0 = fn8105(m, v0)
+	i0 = fn8106(m, v0)
 	v6 = i0
 	v7 = uint32(0)
 	v4 = k32(4294967293)
@@ -21372,7 +27725,7 @@ L5:
 L7:
 	v4 = k32(4294967295)
 	i0 = v5 << (uint32(2) & 31)
-	i0 = fn2104(m, i0)
+	i0 = fn2105(m, i0)
 	v8 = i0
 	if v8 == 0 {
 		goto L1
@@ -21397,7 +27750,7 @@ L9:
 	if v7 == 0 {
 		goto L11
 	}
-	fn2107(m, v8)
+	fn2108(m, v8)
 	if v2 == 0 {
 		goto L12
 	}
@@ -21437,7 +27790,7 @@ L13:
 	*(*uint32)(unsafe.Add(b, v1)) = v8
 	return uint32(0)
 L2:
-	i0 = fn4590(m, v0, v1, v2, v3, v5)
+	i0 = fn4591(m, v0, v1, v2, v3, v5)
 	v4 = i0
 L1:
 	return v4
@@ -21445,7 +27798,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4595(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4596(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -21461,7 +27814,7 @@ func fn4595(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i1 = v2 + uint32(12)
-	i0 = fn4594(m, v0, i1, v1, uint32(0), uint32(0), uint32(2))
+	i0 = fn4595(m, v0, i1, v1, uint32(0), uint32(0), uint32(2))
 	v0 = i0
 	if v0 == 0 {
 		goto L2
@@ -21482,7 +27835,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4596(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+func fn4597(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
 	var v7 uint32
 	_ = v7
 	var v8 uint32
@@ -21501,7 +27854,7 @@ func fn4596(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	if int32(i0) < int32(uint32(1)) {
 		goto L3
 	}
-	i0 = fn2751(m, v0, v1, v2, v3, v4, v6)
+	i0 = fn2752(m, v0, v1, v2, v3, v4, v6)
 	return i0
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6300))
@@ -21509,7 +27862,7 @@ L3:
 	if v5 != k32(4294967295) {
 		goto L4
 	}
-	i1 = fn4592(m)
+	i1 = fn4593(m)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6300)) = v5
 L4:
@@ -21530,18 +27883,18 @@ L4:
 L6:
 	v7 = uint32(0)
 L5:
-	i0 = fn8119(m, v0)
+	i0 = fn8120(m, v0)
 	v8 = i0
 	i0 = v8 + uint32(1)
 	v6 = i0
 	if v4 == 0 {
 		goto L8
 	}
-	i0 = fn2104(m, v6)
+	i0 = fn2105(m, v6)
 	v9 = i0
 	goto L7
 L8:
-	i0 = fn2108(m, v6)
+	i0 = fn2109(m, v6)
 	v9 = i0
 L7:
 	if v9 != 0 {
@@ -21569,10 +27922,10 @@ L11:
 	if v4 == 0 {
 		goto L14
 	}
-	fn2107(m, v9)
+	fn2108(m, v9)
 	goto L13
 L14:
-	fn2111(m, v9)
+	fn2112(m, v9)
 L13:
 	if v2 == 0 {
 		goto L15
@@ -21602,7 +27955,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, v1)) = v9
 	return uint32(0)
 L2:
-	i0 = fn4598(m, v0, v1, v2, v3, v4, v6)
+	i0 = fn4599(m, v0, v1, v2, v3, v4, v6)
 	v5 = i0
 L1:
 	return v5
@@ -21610,16 +27963,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4597(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn4598(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn4596(m, v0, v1, v2, v3, uint32(1), v4, v5)
+	i0 = fn4597(m, v0, v1, v2, v3, uint32(1), v4, v5)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4598(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn4599(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -21645,7 +27998,7 @@ func fn4598(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	i0 = i0 - uint32(16)
 	v6 = i0
 	m.g0 = v6
-	i0 = fn8119(m, v0)
+	i0 = fn8120(m, v0)
 	v7 = i0
 	v8 = k32(4294967293)
 	v9 = uint32(0)
@@ -21704,7 +28057,7 @@ L10:
 		goto L12
 	}
 	i1 = v6 + uint32(8)
-	i0 = fn8025(m, uint32(0), i1, uint32(0))
+	i0 = fn8026(m, uint32(0), i1, uint32(0))
 	v5 = i0
 	if v5 == k32(4294967295) {
 		goto L4
@@ -21715,7 +28068,7 @@ L10:
 	goto L9
 L12:
 	i1 = v6 + uint32(8)
-	i0 = fn8025(m, v5, i1, v11)
+	i0 = fn8026(m, v5, i1, v11)
 	v13 = i0
 	if v13 == k32(4294967295) {
 		goto L4
@@ -21746,11 +28099,11 @@ L13:
 	if v4 == 0 {
 		goto L15
 	}
-	i0 = fn2104(m, v11)
+	i0 = fn2105(m, v11)
 	v10 = i0
 	goto L14
 L15:
-	i0 = fn2108(m, v11)
+	i0 = fn2109(m, v11)
 	v10 = i0
 L14:
 	if v10 != 0 {
@@ -21762,10 +28115,10 @@ L4:
 	if v4 == 0 {
 		goto L17
 	}
-	fn2107(m, v10)
+	fn2108(m, v10)
 	goto L16
 L17:
-	fn2111(m, v10)
+	fn2112(m, v10)
 L16:
 	if v2 == 0 {
 		goto L18
@@ -21785,7 +28138,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4599(m *Module) uint32 {
+func fn4600(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -21799,7 +28152,7 @@ func fn4599(m *Module) uint32 {
 	i0 = i0 - uint32(16)
 	v0 = i0
 	m.g0 = v0
-	i0 = fn7962(m, uint32(14))
+	i0 = fn7963(m, uint32(14))
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -21809,12 +28162,12 @@ func fn4599(m *Module) uint32 {
 		goto L2
 	}
 L3:
-	i0 = fn2112(m, uint32(8862872))
+	i0 = fn2113(m, uint32(8862872))
 	v1 = i0
 	goto L1
 L2:
 	i1 = v0 + uint32(12)
-	i0 = fn4590(m, v1, i1, uint32(0), uint32(0), uint32(2))
+	i0 = fn4591(m, v1, i1, uint32(0), uint32(0), uint32(2))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	if int32(v1) < int32(uint32(0)) {
@@ -21831,39 +28184,39 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4600(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4601(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn7827(m, v0, v1)
+	i0 = fn7828(m, v0, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4601(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4602(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v2 = i0
-	i0 = fn7827(m, v0, v1)
+	i0 = fn7828(m, v0, v1)
 	v1 = i0
-	fn3762(m, v2)
+	fn3763(m, v2)
 	if v1 != 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4602(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4603(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -21878,7 +28231,7 @@ func fn4602(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i1 = v2 + uint32(12)
-	i0 = fn4596(m, v0, i1, uint32(0), uint32(0), uint32(1), uint32(0), uint32(2))
+	i0 = fn4597(m, v0, i1, uint32(0), uint32(0), uint32(1), uint32(0), uint32(2))
 	if i0 != 0 {
 		goto L3
 	}
@@ -21888,13 +28241,13 @@ func fn4602(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 L3:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
 	v0 = k32(4294967295)
 	goto L1
 L2:
-	i0 = fn7920(m, v3, v1)
+	i0 = fn7921(m, v3, v1)
 	v0 = i0
-	fn2107(m, v3)
+	fn2108(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -21903,7 +28256,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4603(m *Module, v0 uint32) uint32 {
+func fn4604(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21917,13 +28270,13 @@ func fn4603(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
 	v2 = k32(4294967295)
-	i0 = fn7822(m, v0, uint32(1), v1)
+	i0 = fn7823(m, v0, uint32(1), v1)
 	v0 = i0
 	if v0 != k32(4294967295) {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	goto L1
 L2:
 	i0 = v0 ^ k32(4294967295)
@@ -21937,16 +28290,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4604(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4605(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn4605(m, v0, v1, uint32(1), v2)
+	i0 = fn4606(m, v0, v1, uint32(1), v2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4605(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4606(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -21975,7 +28328,7 @@ func fn4605(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(0)
 	i2 = v4 + uint32(16)
-	i0 = fn7822(m, v0, uint32(1), i2)
+	i0 = fn7823(m, v0, uint32(1), i2)
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L6
@@ -21996,7 +28349,7 @@ L5:
 	goto L1
 L4:
 	v3 = k32(4294967295)
-	i0 = fn7822(m, v0, uint32(1), uint32(0))
+	i0 = fn7823(m, v0, uint32(1), uint32(0))
 	v5 = i0
 	if int32(v5) > int32(k32(4294967295)) {
 		goto L7
@@ -22020,7 +28373,7 @@ L7:
 L8:
 	*(*uint32)(unsafe.Add(b, v4)) = v3
 	v3 = uint32(0)
-	i0 = fn7822(m, v0, uint32(2), v4)
+	i0 = fn7823(m, v0, uint32(2), v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
@@ -22030,7 +28383,7 @@ L8:
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 L2:
 	v3 = k32(4294967295)
 L1:
@@ -22041,16 +28394,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4606(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4607(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn4607(m, v0, v1, uint32(1))
+	i0 = fn4608(m, v0, v1, uint32(1))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4607(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4608(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -22072,7 +28425,7 @@ func fn4607(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L3
 	}
 	v4 = k32(4294967295)
-	i0 = fn2731(m, v0)
+	i0 = fn2732(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -22080,24 +28433,24 @@ func fn4607(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(10059656)
 	*(*uint32)(unsafe.Add(b, v3)) = v5
-	i0 = fn4381(m, uint32(8461585), uint32(8468445), v3)
+	i0 = fn4382(m, uint32(8461585), uint32(8468445), v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
 L7:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v4 = i0
-	i0 = fn7916(m, v0, v1, uint32(0))
+	i0 = fn7917(m, v0, v1, uint32(0))
 	v6 = i0
-	fn3762(m, v4)
+	fn3763(m, v4)
 	if int32(v6) > int32(k32(4294967295)) {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 != uint32(27) {
 		goto L4
 	}
-	i0 = fn6307(m)
+	i0 = fn6308(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -22121,7 +28474,7 @@ L6:
 	if v6 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L5:
 	v4 = k32(4294967295)
@@ -22131,7 +28484,7 @@ L5:
 	if v6 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L4:
 	v4 = k32(4294967295)
@@ -22139,7 +28492,7 @@ L4:
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3635(m, i0, v5, uint32(0))
+	i0 = fn3636(m, i0, v5, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -22152,7 +28505,7 @@ L4:
 	if v6 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -22166,10 +28519,10 @@ L8:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L2
 L3:
-	i0 = fn7916(m, v0, v1, uint32(0))
+	i0 = fn7917(m, v0, v1, uint32(0))
 	v6 = i0
 	if int32(v6) >= int32(uint32(0)) {
 		goto L2
@@ -22178,14 +28531,14 @@ L3:
 	goto L1
 L2:
 	v4 = k32(4294967295)
-	i0 = fn4605(m, v6, uint32(0), v2, uint32(10242888))
+	i0 = fn4606(m, v6, uint32(0), v2, uint32(10242888))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L9
 	}
 	v4 = v6
 	goto L1
 L9:
-	i0 = fn7844(m, v6)
+	i0 = fn7845(m, v6)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -22194,7 +28547,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4608(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4609(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22210,7 +28563,7 @@ func fn4608(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(32)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn7916(m, v0, v1, uint32(0))
+	i0 = fn7917(m, v0, v1, uint32(0))
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L2
@@ -22222,7 +28575,7 @@ func fn4608(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(0)
 	i2 = v2 + uint32(16)
-	i0 = fn7822(m, v1, uint32(1), i2)
+	i0 = fn7823(m, v1, uint32(1), i2)
 	v0 = i0
 	if v0 == k32(4294967295) {
 		goto L3
@@ -22234,7 +28587,7 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn7822(m, v1, uint32(1), uint32(0))
+	i0 = fn7823(m, v1, uint32(1), uint32(0))
 	v0 = i0
 	if int32(v0) < int32(uint32(0)) {
 		goto L3
@@ -22245,12 +28598,12 @@ L4:
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn7822(m, v1, uint32(2), v2)
+	i0 = fn7823(m, v1, uint32(2), v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
 L3:
-	i0 = fn7844(m, v1)
+	i0 = fn7845(m, v1)
 L2:
 	v1 = k32(4294967295)
 L1:
@@ -22261,7 +28614,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4609(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4610(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22286,22 +28639,22 @@ func fn4609(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v0
 	i2 = v2 + uint32(16)
-	i0 = fn4381(m, uint32(8461585), uint32(8468284), i2)
+	i0 = fn4382(m, uint32(8461585), uint32(8468284), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i0 = v2 + uint32(34)
-	i0 = fn8025(m, i0, v1, uint32(10))
+	i0 = fn8026(m, i0, v1, uint32(10))
 	if i0 < uint32(10) {
 		goto L2
 	}
 	v3 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
 	goto L1
 L2:
 	v3 = uint32(0)
 	i1 = v2 + uint32(44)
-	i0 = fn4596(m, v0, i1, uint32(0), uint32(0), uint32(1), uint32(0), uint32(2))
+	i0 = fn4597(m, v0, i1, uint32(0), uint32(0), uint32(1), uint32(0), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -22311,16 +28664,16 @@ L2:
 		goto L1
 	}
 	i1 = v2 + uint32(34)
-	i0 = fn8045(m, v1, i1)
+	i0 = fn8046(m, v1, i1)
 	v0 = i0
-	fn2107(m, v1)
+	fn2108(m, v1)
 	if v0 == 0 {
 		goto L1
 	}
 	v3 = uint32(0)
-	i0 = fn8043(m, v0)
+	i0 = fn8044(m, v0)
 	v4 = i0
-	i0 = fn7822(m, v4, uint32(1), uint32(0))
+	i0 = fn7823(m, v4, uint32(1), uint32(0))
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L3
@@ -22334,14 +28687,14 @@ L2:
 	goto L1
 L4:
 	*(*uint32)(unsafe.Add(b, v2)) = v5
-	i0 = fn7822(m, v4, uint32(2), v2)
+	i0 = fn7823(m, v4, uint32(2), v2)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L3
 	}
 	v3 = v0
 	goto L1
 L3:
-	i0 = fn8035(m, v0)
+	i0 = fn8036(m, v0)
 L1:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -22350,7 +28703,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4610(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4611(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22375,7 +28728,7 @@ func fn4610(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i1 = v2 + uint32(28)
-	i0 = fn2734(m, v0, i1)
+	i0 = fn2735(m, v0, i1)
 	if i0 != 0 {
 		goto L2
 	}
@@ -22389,21 +28742,21 @@ L2:
 	v3 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = uint32(0)
 	i2 = v2 + uint32(16)
-	i0 = fn4381(m, uint32(8461585), uint32(8468317), i2)
+	i0 = fn4382(m, uint32(8461585), uint32(8468317), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
 	i0 = v4 + uint32(16)
 	v5 = i0
 L6:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v3 = i0
-	i0 = fn8045(m, v5, v1)
+	i0 = fn8046(m, v5, v1)
 	v4 = i0
-	fn3762(m, v3)
+	fn3763(m, v3)
 	i0 = b2i(v4 != uint32(0))
 	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v7 = i1
 	i1 = b2i(v7 != uint32(27))
 	i0 = v6 | i1
@@ -22411,12 +28764,12 @@ L6:
 	if v3 != 0 {
 		goto L5
 	}
-	i0 = fn6307(m)
+	i0 = fn6308(m)
 	if i0 == 0 {
 		goto L6
 	}
 	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v7 = i0
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
@@ -22432,7 +28785,7 @@ L5:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	if v3 != 0 {
 		goto L3
@@ -22453,22 +28806,22 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L3:
 	if v6 != 0 {
 		goto L8
 	}
 	v3 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v7
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3634(m, i0, v0)
+	i0 = fn3635(m, i0, v0)
 	goto L1
 L8:
 	v3 = uint32(0)
-	i0 = fn8043(m, v4)
+	i0 = fn8044(m, v4)
 	v5 = i0
-	i0 = fn7822(m, v5, uint32(1), uint32(0))
+	i0 = fn7823(m, v5, uint32(1), uint32(0))
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L9
@@ -22482,7 +28835,7 @@ L8:
 	goto L1
 L10:
 	*(*uint32)(unsafe.Add(b, v2)) = v6
-	i0 = fn7822(m, v5, uint32(2), v2)
+	i0 = fn7823(m, v5, uint32(2), v2)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L9
 	}
@@ -22490,64 +28843,12 @@ L10:
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
-	i0 = fn8035(m, v4)
+	i0 = fn3638(m, i0)
+	i0 = fn8036(m, v4)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
 	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4611(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if v2 < uint32(2147483647) {
-		i0 = v2
-	} else {
-		i0 = uint32(2147483647)
-	}
-	v3 = i0
-L4:
-	i0 = fn3761(m)
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	i0 = fn7840(m, v0, v1, v3)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
-	v5 = i0
-	fn3762(m, v4)
-	if int32(v2) > int32(k32(4294967295)) {
-		goto L3
-	}
-	if v5 != uint32(27) {
-		goto L3
-	}
-	i0 = fn6307(m)
-	if i0 == 0 {
-		goto L4
-	}
-	v5 = uint32(27)
-	goto L2
-L3:
-	if int32(v2) > int32(k32(4294967295)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v5
-	v2 = k32(4294967295)
-L1:
-	return v2
 }
 
 //go:norace
@@ -22569,21 +28870,21 @@ func fn4612(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v3 = i0
 L4:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	i0 = fn7842(m, v0, v1, v3)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	i0 = fn7841(m, v0, v1, v3)
 	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v5 = i0
-	fn3762(m, v4)
+	fn3763(m, v4)
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L3
 	}
 	if v5 != uint32(27) {
 		goto L3
 	}
-	i0 = fn6307(m)
+	i0 = fn6308(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -22594,9 +28895,9 @@ L3:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v5
 	v2 = k32(4294967295)
 L1:
 	return v2
@@ -22605,6 +28906,58 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn4613(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if v2 < uint32(2147483647) {
+		i0 = v2
+	} else {
+		i0 = uint32(2147483647)
+	}
+	v3 = i0
+L4:
+	i0 = fn3762(m)
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	i0 = fn7843(m, v0, v1, v3)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
+	v5 = i0
+	fn3763(m, v4)
+	if int32(v2) > int32(k32(4294967295)) {
+		goto L3
+	}
+	if v5 != uint32(27) {
+		goto L3
+	}
+	i0 = fn6308(m)
+	if i0 == 0 {
+		goto L4
+	}
+	v5 = uint32(27)
+	goto L2
+L3:
+	if int32(v2) > int32(k32(4294967295)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
+	i0 = fn3638(m, i0)
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v5
+	v2 = k32(4294967295)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4614(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -22617,13 +28970,13 @@ func fn4613(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v3 = i0
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	i0 = fn7842(m, v0, v1, v3)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	i0 = fn7843(m, v0, v1, v3)
 	v2 = i0
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 == uint32(27) {
 		goto L2
 	}
@@ -22638,7 +28991,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4614(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4615(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -22655,7 +29008,7 @@ func fn4614(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	i1 = v3 + uint32(16)
-	i0 = fn4596(m, v0, i1, uint32(0), uint32(0), uint32(1), uint32(0), uint32(2))
+	i0 = fn4597(m, v0, i1, uint32(0), uint32(0), uint32(1), uint32(0), uint32(2))
 	if i0 != 0 {
 		goto L3
 	}
@@ -22665,21 +29018,21 @@ func fn4614(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 L3:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
 	v0 = k32(4294967295)
 	goto L1
 L2:
 	i1 = v3 + uint32(16)
-	i0 = fn7919(m, v4, i1, uint32(4096))
+	i0 = fn7920(m, v4, i1, uint32(4096))
 	v0 = i0
-	fn2107(m, v4)
+	fn2108(m, v4)
 	if v0 == k32(4294967295) {
 		goto L1
 	}
 	if v0 != uint32(4096) {
 		goto L4
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
 	v0 = k32(4294967295)
 	goto L1
 L4:
@@ -22689,7 +29042,7 @@ L4:
 	i0 = v3 + uint32(16)
 	i1 = v3 + uint32(4124)
 	i2 = v3 + uint32(12)
-	i0 = fn4594(m, i0, i1, i2, uint32(0), uint32(0), uint32(2))
+	i0 = fn4595(m, i0, i1, i2, uint32(0), uint32(0), uint32(2))
 	if i0 != 0 {
 		goto L6
 	}
@@ -22699,7 +29052,7 @@ L4:
 		goto L5
 	}
 L6:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
 	v0 = k32(4294967295)
 	goto L1
 L5:
@@ -22707,13 +29060,13 @@ L5:
 	if i0 < v2 {
 		goto L7
 	}
-	fn2107(m, v0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
+	fn2108(m, v0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
 	v0 = k32(4294967295)
 	goto L1
 L7:
-	i0 = fn8121(m, v1, v0, v2)
-	fn2107(m, v0)
+	i0 = fn8122(m, v1, v0, v2)
+	fn2108(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v0 = i0
 L1:
@@ -22724,7 +29077,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4615(m *Module, v0 uint32) uint32 {
+func fn4616(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -22735,7 +29088,7 @@ func fn4615(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4616(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4617(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22760,43 +29113,43 @@ func fn4616(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn8117(m, v0, uint32(8862896))
+	i0 = fn8118(m, v0, uint32(8862896))
 	if i0 != 0 {
 		goto L2
 	}
 L3:
 	v0 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16384)) = uint32(0)
-	i0 = fn4617(m, v2, uint32(4096))
+	i0 = fn4618(m, v2, uint32(4096))
 	if i0 != 0 {
 		goto L4
 	}
 	v0 = k32(4294967295)
 	goto L1
 L4:
-	i1 = fn2112(m, v2)
+	i1 = fn2113(m, v2)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	goto L1
 L2:
 	if v3 != uint32(47) {
 		goto L5
 	}
-	i1 = fn2112(m, v0)
+	i1 = fn2113(m, v0)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v0 = uint32(0)
 	goto L1
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16384)) = uint32(0)
-	i0 = fn4617(m, v2, uint32(4096))
+	i0 = fn4618(m, v2, uint32(4096))
 	if i0 != 0 {
 		goto L6
 	}
 	v0 = k32(4294967295)
 	goto L1
 L6:
-	i0 = fn8119(m, v2)
+	i0 = fn8120(m, v2)
 	v4 = i0
-	i1 = fn8119(m, v0)
+	i1 = fn8120(m, v0)
 	v5 = i1
 	i0 = v4 + v5
 	i0 = i0 + uint32(2)
@@ -22809,7 +29162,7 @@ L6:
 	goto L1
 L7:
 	i1 = v3 << (uint32(2) & 31)
-	i1 = fn2104(m, i1)
+	i1 = fn2105(m, i1)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v3
 	if v3 != 0 {
@@ -22840,7 +29193,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4617(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4618(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22859,7 +29212,7 @@ func fn4617(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = v2 + uint32(16)
-	i0 = fn7911(m, i0, uint32(4096))
+	i0 = fn7912(m, i0, uint32(4096))
 	if i0 != 0 {
 		goto L2
 	}
@@ -22870,7 +29223,7 @@ L2:
 	i0 = v2 + uint32(16)
 	i1 = v2 + uint32(4124)
 	i2 = v2 + uint32(12)
-	i0 = fn4594(m, i0, i1, i2, uint32(0), uint32(0), uint32(2))
+	i0 = fn4595(m, i0, i1, i2, uint32(0), uint32(0), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -22883,11 +29236,11 @@ L2:
 	if i0 < v1 {
 		goto L3
 	}
-	fn2107(m, v4)
+	fn2108(m, v4)
 	goto L1
 L3:
-	i0 = fn8121(m, v0, v4, v1)
-	fn2107(m, v4)
+	i0 = fn8122(m, v0, v4, v1)
+	fn2108(m, v4)
 	v3 = v0
 L1:
 	i0 = v2 + uint32(4128)
@@ -22897,7 +29250,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4618(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn4619(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -22932,7 +29285,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4619(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4620(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -22946,21 +29299,21 @@ func fn4619(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn8119(m, v0)
-	i1 = fn8119(m, v1)
+	i0 = fn8120(m, v0)
+	i1 = fn8120(m, v1)
 	i0 = i0 + i1
 	i0 = i0 + uint32(1)
 	v2 = i0
 	i0 = v2 << (uint32(2) & 31)
 	i0 = i0 + uint32(4)
-	i0 = fn2104(m, i0)
+	i0 = fn2105(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn8119(m, v0)
+	i0 = fn8120(m, v0)
 	v4 = i0
-	i0 = fn8119(m, v1)
+	i0 = fn8120(m, v1)
 	v5 = i0
 	if v2 > uint32(4096) {
 		goto L2
@@ -22979,7 +29332,7 @@ func fn4619(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 == v0 {
 		goto L4
 	}
-	i0 = fn8118(m, v3, v0)
+	i0 = fn8119(m, v3, v0)
 L4:
 	v2 = uint32(1)
 	if v4 == uint32(1) {
@@ -23005,17 +29358,17 @@ L5:
 	i0 = v3 + i1
 	v2 = i0
 L3:
-	i0 = fn8118(m, v2, v1)
+	i0 = fn8119(m, v2, v1)
 	return v3
 L2:
-	fn2107(m, v3)
+	fn2108(m, v3)
 L1:
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4620(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4621(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -23028,9 +29381,9 @@ func fn4620(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	_ = i1
 	b := m.base
 	v3 = k32(4294967295)
-	i0 = fn8119(m, v0)
+	i0 = fn8120(m, v0)
 	v4 = i0
-	i0 = fn8119(m, v1)
+	i0 = fn8120(m, v1)
 	v5 = i0
 	i0 = v2 + k32(4294967295)
 	v2 = i0
@@ -23069,7 +29422,7 @@ L3:
 	i0 = v0 + i1
 	v0 = i0
 L2:
-	i0 = fn8118(m, v0, v1)
+	i0 = fn8119(m, v0, v1)
 	v3 = uint32(0)
 L1:
 	return v3
@@ -23077,7 +29430,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4621(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4622(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -23386,7 +29739,7 @@ L19:
 
 //go:norace
 //go:nocheckptr
-func fn4622(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4623(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -23398,7 +29751,7 @@ func fn4622(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i2 = v2 + uint32(12)
-	i0 = fn4621(m, v0, v1, i2)
+	i0 = fn4622(m, v0, v1, i2)
 	v1 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -23407,19 +29760,19 @@ func fn4622(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4623(m *Module, v0 uint32) uint32 {
+func fn4624(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(58)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(58)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4624(m *Module, v0 uint32) uint32 {
+func fn4625(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23433,13 +29786,13 @@ func fn4624(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
 	v2 = k32(4294967295)
-	i0 = fn7822(m, v0, uint32(3), v1)
+	i0 = fn7823(m, v0, uint32(3), v1)
 	v0 = i0
 	if int32(v0) > int32(k32(4294967295)) {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	goto L1
 L2:
 	i0 = v0 ^ k32(4294967295)
@@ -23454,7 +29807,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4625(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4626(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -23471,12 +29824,12 @@ func fn4625(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v1 = uint32(0)
-	i0 = fn7826(m, v0, uint32(2), v2)
+	i0 = fn7827(m, v0, uint32(2), v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	v1 = k32(4294967295)
 L1:
 	i0 = v2 + uint32(16)
@@ -23486,7 +29839,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4626(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4627(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -23503,7 +29856,7 @@ func fn4626(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
-	i0 = fn8105(m, v4)
+	i0 = fn8106(m, v4)
 	if i0 > uint32(1) {
 		goto L2
 	}
@@ -23517,7 +29870,7 @@ L1:
 	v5 = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v6 = i0
-	i0 = fn8105(m, v6)
+	i0 = fn8106(m, v6)
 	if i0 > uint32(1) {
 		goto L4
 	}
@@ -23529,38 +29882,38 @@ L1:
 		goto L3
 	}
 L4:
-	i0 = fn7967(m, uint32(0), uint32(0))
+	i0 = fn7968(m, uint32(0), uint32(0))
 	v3 = i0
 	if v3 != 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
-	fn3604(m, i0, uint32(8495009))
+	fn3605(m, i0, uint32(8495009))
 	return k32(4294967295)
 L5:
-	i0 = fn2114(m, v3)
+	i0 = fn2115(m, v3)
 	v4 = i0
 	if v4 != 0 {
 		goto L6
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return k32(4294967295)
 L6:
 	v5 = uint32(1)
-	i0 = fn7967(m, uint32(1), uint32(0))
+	i0 = fn7968(m, uint32(1), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn8100(m, v3, v4)
+	i0 = fn8101(m, v3, v4)
 	if i0 == 0 {
 		goto L3
 	}
 	v5 = uint32(0)
-	i0 = fn7967(m, uint32(0), v3)
+	i0 = fn7968(m, uint32(0), v3)
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = fn2730(m, i1, uint32(0))
+	i1 = fn2731(m, i1, uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v3
 	if v3 != 0 {
@@ -23570,7 +29923,7 @@ L3:
 	goto L7
 L8:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = fn2730(m, i1, uint32(0))
+	i1 = fn2731(m, i1, uint32(0))
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	if v0 != 0 {
@@ -23583,15 +29936,15 @@ L7:
 	if v5 != 0 {
 		goto L9
 	}
-	i0 = fn7967(m, uint32(0), v4)
+	i0 = fn7968(m, uint32(0), v4)
 L9:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4627(m *Module, v0 uint32, v1 uint32) {
+func fn4628(m *Module, v0 uint32, v1 uint32) {
 	var i0 uint32
 	_ = i0
 	if int32(v0) > int32(uint32(0)) {
@@ -23604,7 +29957,7 @@ func fn4627(m *Module, v0 uint32, v1 uint32) {
 		goto L1
 	}
 L2:
-	i0 = fn7844(m, v0)
+	i0 = fn7845(m, v0)
 	i0 = v0 + uint32(1)
 	v0 = i0
 	if int32(v0) <= int32(v1) {
@@ -23616,13 +29969,13 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4628(m *Module, v0 uint32) uint32 {
+func fn4629(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn7947(m, uint32(2))
+	i0 = fn7948(m, uint32(2))
 	v1 = i0
 	if int32(v1) >= int32(uint32(1)) {
 		goto L1
@@ -23635,7 +29988,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4629(m *Module, v0 uint32) uint32 {
+func fn4630(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -23650,7 +30003,7 @@ func fn4629(m *Module, v0 uint32) uint32 {
 	if int32(v0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn7827(m, v0, v1)
+	i0 = fn7828(m, v0, v1)
 	i0 = b2i(i0 == 0)
 	v2 = i0
 L1:
@@ -23661,7 +30014,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4630(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4631(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -23708,7 +30061,7 @@ func fn4630(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i1 = v2 + uint32(12)
-	i0 = fn2738(m, v1, i1)
+	i0 = fn2739(m, v1, i1)
 	v5 = i0
 	if v5 != 0 {
 		goto L2
@@ -23716,7 +30069,7 @@ func fn4630(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = uint32(0)
 	goto L1
 L2:
-	i0 = fn2108(m, uint32(160))
+	i0 = fn2109(m, uint32(160))
 	v6 = i0
 	if v6 == 0 {
 		goto L4
@@ -23725,10 +30078,10 @@ L2:
 	if int32(v4) > int32(uint32(0)) {
 		goto L3
 	}
-	fn2111(m, v6)
+	fn2112(m, v6)
 	goto L1
 L4:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = i0
 	goto L1
 L3:
@@ -23740,12 +30093,12 @@ L6:
 	i1 = i1 + v7
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	v9 = i1
-	i0 = fn2790(m, v1, v9)
+	i0 = fn2791(m, v1, v9)
 	if i0 != 0 {
 		goto L7
 	}
 	i1 = v2 + uint32(8)
-	i0 = fn2738(m, v9, i1)
+	i0 = fn2739(m, v9, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L5
@@ -23769,7 +30122,7 @@ L6:
 		i4 = v12
 	}
 	v11 = i4
-	i0 = fn4631(m, v5, i1, v10, i3, v11, v6)
+	i0 = fn4632(m, v5, i1, v10, i3, v11, v6)
 	v10 = i0
 	if int32(v10) > int32(v11) {
 		goto L7
@@ -23798,7 +30151,7 @@ L7:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2111(m, v6)
+	fn2112(m, v6)
 	if v3 != 0 {
 		goto L8
 	}
@@ -23814,7 +30167,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	goto L1
 L5:
-	fn2111(m, v6)
+	fn2112(m, v6)
 	v3 = uint32(0)
 L1:
 	i0 = v2 + uint32(16)
@@ -23824,7 +30177,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4631(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn4632(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -24187,25 +30540,25 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn4632(m *Module, v0 uint32) uint32 {
+func fn4633(m *Module, v0 uint32) uint32 {
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4633(m *Module) uint32 {
+func fn4634(m *Module) uint32 {
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4634(m *Module) {
+func fn4635(m *Module) {
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4635(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4636(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -24221,27 +30574,27 @@ func fn4635(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i0 = i0 - uint32(720)
 	v4 = i0
 	m.g0 = v4
-	i0 = fn8098(m, v2, uint32(47))
+	i0 = fn8099(m, v2, uint32(47))
 	if i0 != 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v2
 	i0 = v4 + uint32(176)
 	i3 = v4 + uint32(16)
-	i0 = fn4099(m, i0, uint32(260), uint32(8423824), i3)
+	i0 = fn4100(m, i0, uint32(260), uint32(8423824), i3)
 	i0 = v4 + uint32(176)
 	v2 = i0
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v4)) = v0
 	i0 = v4 + uint32(448)
-	i0 = fn4099(m, i0, uint32(258), uint32(8424433), v4)
+	i0 = fn4100(m, i0, uint32(258), uint32(8424433), v4)
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn8043(m, v3)
+	i0 = fn8044(m, v3)
 	i1 = v4 + uint32(32)
-	i0 = fn4601(m, i0, i1)
+	i0 = fn4602(m, i0, i1)
 	if i0 != k32(4294967295) {
 		goto L3
 	}
@@ -24249,27 +30602,27 @@ L1:
 	goto L2
 L3:
 	v3 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	i1 = fn3849(m, i1)
-	i0 = fn7248(m, v2, i1)
+	i1 = fn3850(m, i1)
+	i0 = fn7249(m, v2, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L4
 	}
-	i0 = fn7247(m)
+	i0 = fn7248(m)
 	v0 = i0
 	if v0 != 0 {
 		i0 = v0
 	} else {
 		i0 = uint32(8438369)
 	}
-	i0 = fn2730(m, i0, uint32(8486274))
+	i0 = fn2731(m, i0, uint32(8486274))
 	v0 = i0
 	if v0 == 0 {
 		goto L2
 	}
-	i0 = fn2675(m, v1)
+	i0 = fn2676(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L5
@@ -24285,10 +30638,10 @@ L3:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L2
 L5:
-	i0 = fn2731(m, v2)
+	i0 = fn2732(m, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L6
@@ -24304,7 +30657,7 @@ L5:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -24317,10 +30670,10 @@ L7:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L2
 L6:
-	i0 = fn3640(m, v0, v1, v2)
+	i0 = fn3641(m, v0, v1, v2)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -24332,7 +30685,7 @@ L6:
 	if v5 != 0 {
 		goto L8
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -24345,7 +30698,7 @@ L8:
 	if v0 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -24358,11 +30711,11 @@ L9:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L2
 L4:
 	i1 = v4 + uint32(448)
-	i0 = fn7249(m, v0, i1)
+	i0 = fn7250(m, v0, i1)
 	v3 = i0
 L2:
 	i0 = v4 + uint32(720)
@@ -24372,20 +30725,11 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4636(m *Module) uint32 {
+func fn4637(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10243416))
+	i0 = fn1968(m, uint32(10243416))
 	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4637(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn3689(m)
-	return uint32(10059656)
 }
 
 //go:norace
@@ -24400,27 +30744,10 @@ func fn4638(m *Module, v0 uint32, v1 uint32) uint32 {
 //go:norace
 //go:nocheckptr
 func fn4639(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
 	var i0 uint32
 	_ = i0
 	i0 = fn3691(m)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L2
-	}
-	v3 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = fn606(m, v2)
-	v3 = i0
-L1:
-	return v3
+	return uint32(10059656)
 }
 
 //go:norace
@@ -24428,21 +30755,47 @@ L1:
 func fn4640(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	i0 = fn3692(m)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L2
+	}
+	v3 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = fn607(m, v2)
+	v3 = i0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4641(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn1581(m, v1)
+	i0 = fn1582(m, v1)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(i0)+3744)) = v2
 	v1 = uint32(10059656)
@@ -24452,7 +30805,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4641(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4642(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24464,19 +30817,19 @@ func fn4641(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3744))
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = fn1574(m, v3)
+	i0 = fn1575(m, v3)
 	v2 = i0
 L1:
 	m.depth--
@@ -24485,7 +30838,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4642(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4643(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24503,7 +30856,7 @@ func fn4642(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
 	i0 = v3 + uint32(3792)
@@ -24516,7 +30869,7 @@ func fn4642(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
-	i0 = fn4085(m, uint32(8562033), v2)
+	i0 = fn4086(m, uint32(8562033), v2)
 	v3 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -24525,7 +30878,7 @@ func fn4642(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4643(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4644(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24562,11 +30915,11 @@ L6:
 	i1 = v2 + uint32(60)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
 	i2 = v2 + uint32(16)
-	i0 = fn3718(m, v1, uint32(8505892), i2)
+	i0 = fn3719(m, v1, uint32(8505892), i2)
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
@@ -24578,16 +30931,16 @@ L6:
 L5:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8410811))
+	fn3605(m, i0, uint32(8410811))
 	goto L1
 L4:
 	i1 = v2 + uint32(60)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3718(m, v1, uint32(8505893), v2)
+	i0 = fn3719(m, v1, uint32(8505893), v2)
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	*(*uint32)(unsafe.Add(b, uint64(i0)+3756)) = i1
@@ -24600,11 +30953,11 @@ L3:
 	i1 = v2 + uint32(60)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8505891), i2)
+	i0 = fn3719(m, v1, uint32(8505891), i2)
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
@@ -24626,7 +30979,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4644(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4645(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24644,7 +30997,7 @@ func fn4644(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
 	i0 = v3 + uint32(3788)
@@ -24657,7 +31010,7 @@ func fn4644(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
-	i0 = fn4085(m, uint32(8562033), v2)
+	i0 = fn4086(m, uint32(8562033), v2)
 	v3 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -24666,7 +31019,7 @@ func fn4644(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4645(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4646(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -24701,7 +31054,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10243832), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10243832), uint32(0), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -24711,45 +31064,45 @@ L2:
 	if v5 != i1 {
 		goto L8
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	v3 = uint32(2)
 	goto L7
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L10
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L11
 	}
 	v6 = uint32(0)
 	goto L1
 L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	goto L9
 L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	if v3 < uint32(3) {
 		goto L7
 	}
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3615(m, v1, i1, uint32(8458350))
+	fn3616(m, v1, i1, uint32(8458350))
 	goto L6
 L7:
-	i0 = fn3697(m, v1, v3, uint32(2))
+	i0 = fn3698(m, v1, v3, uint32(2))
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L5
 	}
 L6:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -24758,7 +31111,7 @@ L6:
 L12:
 	v3 = k32(4294967295)
 L5:
-	i0 = fn1594(m, v3)
+	i0 = fn1595(m, v3)
 	v6 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -24768,7 +31121,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4646(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4647(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -24807,7 +31160,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(44)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10243900), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10243900), uint32(0), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -24820,7 +31173,7 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(40)
-	i0 = fn4084(m, i0, i1)
+	i0 = fn4085(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -24829,7 +31182,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = v3
 	v6 = uint32(0)
 	i2 = v4 + uint32(32)
-	i0 = fn4381(m, uint32(8411710), uint32(8462014), i2)
+	i0 = fn4382(m, uint32(8411710), uint32(8462014), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -24839,7 +31192,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8562093), i2)
+	i0 = fn3604(m, i0, uint32(8562093), i2)
 	v6 = i0
 	goto L1
 L7:
@@ -24848,20 +31201,20 @@ L7:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477899))
+	fn3605(m, i0, uint32(8477899))
 	goto L1
 L6:
 	v3 = k32(4294967295)
 	*(*uint32)(unsafe.Add(b, v4)) = k32(4294967295)
 	v6 = uint32(0)
-	i0 = fn4381(m, uint32(8411710), uint32(8462014), v4)
+	i0 = fn4382(m, uint32(8411710), uint32(8462014), v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn3685(m, i0, v3)
+	i0 = fn3686(m, i0, v3)
 	v6 = i0
 L1:
 	i0 = v4 + uint32(48)
@@ -24871,7 +31224,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4647(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4648(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -24906,7 +31259,7 @@ func fn4647(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+3848))
@@ -24927,7 +31280,7 @@ func fn4647(m *Module, v0 uint32, v1 uint32) uint32 {
 	v12 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+3816))
 	v13 = i0
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -24941,12 +31294,12 @@ func fn4647(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+68)) = v13
 	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = uint32(8415123)
 	i1 = v2 + uint32(64)
-	i0 = fn4085(m, uint32(8389175), i1)
+	i0 = fn4086(m, uint32(8389175), i1)
 	v11 = i0
 	if v11 == 0 {
 		goto L4
 	}
-	i0 = fn1501(m, v4, v11)
+	i0 = fn1502(m, v4, v11)
 	if i0 != 0 {
 		goto L5
 	}
@@ -24961,7 +31314,7 @@ func fn4647(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v12 != 0 {
 		goto L6
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L6:
 	i0 = v2 + uint32(52)
 	*(*uint32)(unsafe.Add(b, i0)) = v8
@@ -24972,12 +31325,12 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v10
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = uint32(8415123)
 	i1 = v2 + uint32(32)
-	i0 = fn4085(m, uint32(8389175), i1)
+	i0 = fn4086(m, uint32(8389175), i1)
 	v11 = i0
 	if v11 == 0 {
 		goto L4
 	}
-	i0 = fn1501(m, v4, v11)
+	i0 = fn1502(m, v4, v11)
 	if i0 != 0 {
 		goto L5
 	}
@@ -24992,7 +31345,7 @@ L6:
 	if v12 != 0 {
 		goto L7
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L7:
 	i0 = v2 + uint32(20)
 	*(*uint32)(unsafe.Add(b, i0)) = v5
@@ -25002,12 +31355,12 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(8509566)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v7
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(8415123)
-	i0 = fn4085(m, uint32(8389175), v2)
+	i0 = fn4086(m, uint32(8389175), v2)
 	v11 = i0
 	if v11 == 0 {
 		goto L4
 	}
-	i0 = fn1501(m, v4, v11)
+	i0 = fn1502(m, v4, v11)
 	if i0 != 0 {
 		goto L5
 	}
@@ -25036,7 +31389,7 @@ L5:
 	if v12 != 0 {
 		goto L4
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v11 = i0
@@ -25053,41 +31406,13 @@ L4:
 		goto L1
 	}
 L3:
-	fn2072(m, v11)
+	fn2073(m, v11)
 L2:
 	v3 = v4
 L1:
 	i0 = v2 + uint32(96)
 	m.g0 = i0
 	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4648(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn3711(m, v1)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = fn606(m, v2)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
 }
 
 //go:norace
@@ -25106,12 +31431,12 @@ func fn4649(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = fn606(m, v2)
+	i0 = fn607(m, v2)
 	v1 = i0
 L1:
 	m.depth--
@@ -25120,140 +31445,30 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4650(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
+func fn4650(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
 	var i0 uint32
 	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = fn3734(m, uint32(8413614), v2, uint32(0), uint32(2147483647))
-	if i0 == 0 {
-		goto L1
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
 	}
-	i0 = fn2289(m, v2)
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	if int32(v2) < int32(uint32(1)) {
+	i0 = fn3713(m, v1)
+	v2 = i0
+	if v2 != k32(4294967295) {
 		goto L2
 	}
-	i0 = v2 & uint32(1)
-	v6 = i0
-	v7 = uint32(0)
-	if v2 == uint32(1) {
-		goto L3
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
 	}
-	i0 = v5 + uint32(16)
-	v4 = i0
-	i0 = v2 & uint32(2147483646)
-	v8 = i0
-	v7 = uint32(0)
-	v2 = v1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v10 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-L5:
-	i0 = v4 + k32(4294967292)
-	*(*uint32)(unsafe.Add(b, i0)) = v9
-	i0 = v2 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v10 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-L6:
-	*(*uint32)(unsafe.Add(b, v4)) = v9
-	i0 = v4 + uint32(8)
-	v4 = i0
-	i0 = v2 + uint32(8)
-	v2 = i0
-	i1 = v7 + uint32(2)
-	v7 = i1
-	if v8 != v7 {
-		goto L4
-	}
-L3:
-	if v6 == 0 {
-		goto L2
-	}
-	i0 = v5 + uint32(12)
-	v2 = i0
-	i1 = v7 << (uint32(2) & 31)
-	v9 = i1
-	i0 = v1 + v9
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L7:
-	i0 = v2 + v9
-	*(*uint32)(unsafe.Add(b, i0)) = v4
 L2:
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	v4 = uint32(0)
-	i0 = fn4381(m, uint32(8413611), uint32(8568478), v3)
-	if int32(i0) < int32(uint32(0)) {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn3683(m, i0, v5)
-	v4 = i0
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
+	i0 = fn607(m, v2)
+	v1 = i0
 L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
+	m.depth--
+	return v1
 }
 
 //go:norace
@@ -25285,11 +31500,11 @@ func fn4651(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	v4 = uint32(0)
-	i0 = fn3734(m, uint32(8409280), v2, uint32(0), uint32(2147483647))
+	i0 = fn3735(m, uint32(8413614), v2, uint32(0), uint32(2147483647))
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn2289(m, v2)
+	i0 = fn2290(m, v2)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -25367,20 +31582,158 @@ L7:
 L2:
 	*(*uint32)(unsafe.Add(b, v3)) = v5
 	v4 = uint32(0)
-	i0 = fn4381(m, uint32(8409277), uint32(8568478), v3)
+	i0 = fn4382(m, uint32(8413611), uint32(8568478), v3)
+	if int32(i0) < int32(uint32(0)) {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = fn3684(m, i0, v5)
+	v4 = i0
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn4652(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = fn3735(m, uint32(8409280), v2, uint32(0), uint32(2147483647))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = fn2290(m, v2)
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	if int32(v2) < int32(uint32(1)) {
+		goto L2
+	}
+	i0 = v2 & uint32(1)
+	v6 = i0
+	v7 = uint32(0)
+	if v2 == uint32(1) {
+		goto L3
+	}
+	i0 = v5 + uint32(16)
+	v4 = i0
+	i0 = v2 & uint32(2147483646)
+	v8 = i0
+	v7 = uint32(0)
+	v2 = v1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v10 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+L5:
+	i0 = v4 + k32(4294967292)
+	*(*uint32)(unsafe.Add(b, i0)) = v9
+	i0 = v2 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v10 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+L6:
+	*(*uint32)(unsafe.Add(b, v4)) = v9
+	i0 = v4 + uint32(8)
+	v4 = i0
+	i0 = v2 + uint32(8)
+	v2 = i0
+	i1 = v7 + uint32(2)
+	v7 = i1
+	if v8 != v7 {
+		goto L4
+	}
+L3:
+	if v6 == 0 {
+		goto L2
+	}
+	i0 = v5 + uint32(12)
+	v2 = i0
+	i1 = v7 << (uint32(2) & 31)
+	v9 = i1
+	i0 = v1 + v9
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L7:
+	i0 = v2 + v9
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+L2:
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	v4 = uint32(0)
+	i0 = fn4382(m, uint32(8409277), uint32(8568478), v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L8
 	}
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v1 = i0
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v8 = i0
 	if v8 == 0 {
 		goto L8
 	}
-	fn4219(m, v1)
+	fn4220(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
 	if int32(i0) < int32(uint32(1)) {
 		goto L10
@@ -25415,7 +31768,7 @@ L13:
 	if v2 == 0 {
 		goto L12
 	}
-	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v7, uint32(1932), v8)
+	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, v7, uint32(1933), v8)
 	if i0 != 0 {
 		goto L9
 	}
@@ -25429,11 +31782,11 @@ L12:
 		goto L11
 	}
 L10:
-	fn4220(m, v1)
+	fn4221(m, v1)
 	v4 = v8
 	goto L8
 L9:
-	fn4220(m, v1)
+	fn4221(m, v1)
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v2 = i0
@@ -25446,7 +31799,7 @@ L9:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
@@ -25459,7 +31812,7 @@ L8:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -25468,28 +31821,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4652(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4653(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1501(m, v1, v0)
+	i0 = fn1502(m, v1, v0)
 	i0 = i0 >> (uint32(31) & 31)
 	m.depth--
 	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4653(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	fn3686(m, i0)
-	return uint32(10059656)
 }
 
 //go:norace
@@ -25498,7 +31839,7 @@ func fn4654(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	fn3687(m, i0)
 	return uint32(10059656)
@@ -25507,6 +31848,18 @@ func fn4654(m *Module, v0 uint32, v1 uint32) uint32 {
 //go:norace
 //go:nocheckptr
 func fn4655(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	fn3688(m, i0)
+	return uint32(10059656)
+}
+
+//go:norace
+//go:nocheckptr
+func fn4656(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -25518,19 +31871,19 @@ func fn4655(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn3688(m, i0)
+	i0 = fn3689(m, i0)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = fn1594(m, v3)
+	i0 = fn1595(m, v3)
 	v2 = i0
 L1:
 	m.depth--
@@ -25539,7 +31892,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4656(m *Module, v0 uint32) uint32 {
+func fn4657(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25553,36 +31906,36 @@ func fn4656(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v1 = k32(4294967295)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
 	v2 = i2
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+3856))
-	i0 = fn4092(m, v0, uint32(8496766), i2)
+	i0 = fn4093(m, v0, uint32(8496766), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+3860))
-	i0 = fn4092(m, v0, uint32(8416980), i2)
+	i0 = fn4093(m, v0, uint32(8416980), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8528471), uint32(1))
+	i0 = fn4096(m, v0, uint32(8528471), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8537707), uint32(2))
+	i0 = fn4096(m, v0, uint32(8537707), uint32(2))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8537725), uint32(4))
+	i0 = fn4096(m, v0, uint32(8537725), uint32(4))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8534357), uint32(32))
+	i0 = fn4096(m, v0, uint32(8534357), uint32(32))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8535015), uint32(38))
+	i0 = fn4096(m, v0, uint32(8535015), uint32(38))
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v1 = i0
 L1:
@@ -25592,16 +31945,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4657(m *Module) uint32 {
+func fn4658(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10243944))
+	i0 = fn1968(m, uint32(10243944))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4658(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4659(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -25653,7 +32006,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4659(m *Module, v0 uint32) uint32 {
+func fn4660(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25685,7 +32038,7 @@ func fn4659(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
@@ -25704,7 +32057,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -25723,7 +32076,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -25742,7 +32095,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -25761,7 +32114,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -25780,7 +32133,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v1 = i0
@@ -25799,7 +32152,7 @@ L6:
 	if v0 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	m.depth--
 	return uint32(0)
@@ -25807,20 +32160,20 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn4660(m *Module, v0 uint32) {
+func fn4661(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn4659(m, v0)
+	i0 = fn4660(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4661(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4662(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -25857,7 +32210,7 @@ func fn4661(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(4) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8436648), v2, uint32(4), uint32(4))
+	i0 = fn3735(m, uint32(8436648), v2, uint32(4), uint32(4))
 	if i0 != 0 {
 		goto L2
 	}
@@ -25873,7 +32226,7 @@ L2:
 	if i0 != 0 {
 		goto L3
 	}
-	fn3722(m, uint32(8436648), uint32(8545234), uint32(8441912), v2)
+	fn3723(m, uint32(8436648), uint32(8545234), uint32(8441912), v2)
 	v2 = uint32(0)
 	goto L1
 L3:
@@ -25881,7 +32234,7 @@ L3:
 	if i0 == uint32(1) {
 		goto L4
 	}
-	fn3722(m, uint32(8436648), uint32(8545234), uint32(8441912), v2)
+	fn3723(m, uint32(8436648), uint32(8545234), uint32(8441912), v2)
 	v2 = uint32(0)
 	goto L1
 L4:
@@ -25962,12 +32315,12 @@ L5:
 	v5 = i0
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L13
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L13
 	}
@@ -25984,7 +32337,7 @@ L13:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8425266), v3)
+	i0 = fn3604(m, i0, uint32(8425266), v3)
 	goto L1
 L14:
 	i0 = v1 + uint32(12)
@@ -25993,7 +32346,7 @@ L14:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i1
 	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn2348(m, v5, i1)
+	i0 = fn2349(m, v5, i1)
 	if i0 == 0 {
 		goto L15
 	}
@@ -26016,7 +32369,7 @@ L16:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8500614))
+	fn3605(m, i0, uint32(8500614))
 	goto L1
 L18:
 	if v6 < uint32(22) {
@@ -26024,7 +32377,7 @@ L18:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550866))
+	fn3605(m, i0, uint32(8550866))
 	goto L1
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
@@ -26039,16 +32392,16 @@ L19:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8425644), i2)
+	i0 = fn3604(m, i0, uint32(8425644), i2)
 	goto L1
 L20:
 	i0 = uint32(int8(v4))
 	v2 = i0
-	i0 = fn4662(m, v2)
+	i0 = fn4663(m, v2)
 	if i0 != v6 {
 		goto L21
 	}
-	i0 = fn4663(m, v5, v2, v7)
+	i0 = fn4664(m, v5, v2, v7)
 	v2 = i0
 	goto L1
 L21:
@@ -26068,7 +32421,7 @@ L21:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8476866))
+	fn3605(m, i0, uint32(8476866))
 	goto L1
 L22:
 	switch v6 {
@@ -26086,7 +32439,7 @@ L22:
 L29:
 	i0 = div32s(v2, uint32(4))
 	v1 = i0
-	i0 = fn1492(m, v1)
+	i0 = fn1493(m, v1)
 	v9 = i0
 	if v9 != 0 {
 		goto L30
@@ -26104,8 +32457,8 @@ L30:
 	v2 = uint32(0)
 L31:
 	i0 = v7 + v2
-	d0 = fn1337(m, i0, v6)
-	i0 = fn1315(m, d0)
+	d0 = fn1338(m, i0, v6)
+	i0 = fn1316(m, d0)
 	v0 = i0
 	if v0 != 0 {
 		goto L32
@@ -26138,7 +32491,7 @@ L32:
 L28:
 	i0 = div32s(v2, uint32(8))
 	v0 = i0
-	i0 = fn1492(m, v0)
+	i0 = fn1493(m, v0)
 	v9 = i0
 	if v9 != 0 {
 		goto L33
@@ -26155,8 +32508,8 @@ L33:
 	v6 = i0
 	v1 = uint32(0)
 L34:
-	d0 = fn1338(m, v2, v6)
-	i0 = fn1315(m, d0)
+	d0 = fn1339(m, v2, v6)
+	i0 = fn1316(m, d0)
 	v7 = i0
 	if v7 != 0 {
 		goto L35
@@ -26197,7 +32550,7 @@ L27:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = i1
 	i0 = v7 + uint32(16)
 	i3 = v3 + uint32(44)
-	i0 = fn2707(m, i0, v2, uint32(8402826), i3)
+	i0 = fn2708(m, i0, v2, uint32(8402826), i3)
 	v9 = i0
 	if v9 != 0 {
 		goto L24
@@ -26213,7 +32566,7 @@ L26:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = i1
 	i0 = v7 + uint32(16)
 	i3 = v3 + uint32(44)
-	i0 = fn2708(m, i0, v2, uint32(8402826), i3)
+	i0 = fn2709(m, i0, v2, uint32(8402826), i3)
 	v9 = i0
 	if v9 != 0 {
 		goto L24
@@ -26270,7 +32623,7 @@ L38:
 	if v0 != 0 {
 		goto L36
 	}
-	i0 = fn1492(m, v8)
+	i0 = fn1493(m, v8)
 	v9 = i0
 	if v9 != 0 {
 		goto L39
@@ -26288,7 +32641,7 @@ L39:
 	v0 = uint32(0)
 	v7 = uint32(0)
 L40:
-	i0 = fn1588(m, v2, v1, v11, v6)
+	i0 = fn1589(m, v2, v1, v11, v6)
 	v10 = i0
 	if v10 != 0 {
 		goto L41
@@ -26321,7 +32674,7 @@ L41:
 	}
 L24:
 	i1 = uint32(int8(v4))
-	i0 = fn4663(m, v5, i1, v9)
+	i0 = fn4664(m, v5, i1, v9)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v1 = i0
@@ -26335,7 +32688,7 @@ L24:
 		goto L1
 	}
 L23:
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L1
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -26347,5830 +32700,9 @@ L15:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8427999), i2)
+	i0 = fn3604(m, i0, uint32(8427999), i2)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
 	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4662(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	v1 = uint32(1)
-	i0 = v0 + k32(4294967230)
-	switch i0 {
-	case 0:
-		goto L12
-	case 6:
-		goto L8
-	case 7, 10:
-		goto L7
-	case 15:
-		goto L6
-	case 32:
-		goto L1
-	case 34:
-		goto L9
-	case 36:
-		goto L10
-	case 38:
-		goto L4
-	case 39, 42:
-		goto L3
-	case 47:
-		goto L2
-	case 51, 53:
-		goto L11
-	default:
-		goto L5
-	}
-L12:
-	return uint32(0)
-L11:
-	return uint32(20)
-L10:
-	return uint32(14)
-L9:
-	return uint32(16)
-L8:
-	return uint32(2)
-L7:
-	return uint32(6)
-L6:
-	return uint32(10)
-L5:
-	return k32(4294967295)
-L4:
-	return uint32(4)
-L3:
-	return uint32(8)
-L2:
-	v1 = uint32(12)
-L1:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn4663(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v3 = uint32(0)
-	i0 = fn2699(m, v1)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2289(m, uint32(2))
-	v1 = i0
-	if v1 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	v3 = uint32(0)
-	if v1 == 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L4:
-	i0 = v1 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-	i0 = fn4664(m, v0, v1, uint32(0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	v4 = v1
-	if v2 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v4)
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4664(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(80)
-	v3 = i0
-	m.g0 = v3
-	i0 = fn2369(m, v0, uint32(10243944))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == v0 {
-		goto L4
-	}
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+148))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+148))
-	if i0 == i1 {
-		goto L3
-	}
-	goto L2
-L4:
-	if v2 == 0 {
-		goto L2
-	}
-L3:
-	i0 = fn3737(m, uint32(8391799), v2)
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	goto L1
-L2:
-	i1 = v3 + uint32(72)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = i1
-	i1 = v3 + uint32(76)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
-	i2 = v3 + uint32(48)
-	i0 = fn3718(m, v1, uint32(8391789), i2)
-	if i0 != 0 {
-		goto L5
-	}
-	v2 = uint32(0)
-	goto L1
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	v2 = i1
-	if v2 != 0 {
-		i1 = v2
-	} else {
-		i1 = uint32(10059656)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	v2 = uint32(0)
-	i2 = v3 + uint32(32)
-	i0 = fn4381(m, uint32(8520126), uint32(8533006), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
-	v2 = i0
-	if v2 != uint32(117) {
-		goto L6
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8543931), uint32(1))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
-	v2 = i0
-L6:
-	i0 = v2 & k32(4294967293)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	v1 = i0
-	if v1 == 0 {
-		goto L9
-	}
-	if v5 == uint32(117) {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v6 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v2
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8577879), i2)
-	goto L1
-L10:
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i1
-	if v6 == v2 {
-		goto L11
-	}
-	i0 = fn2348(m, v6, v2)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	v1 = i0
-	if v2 == 0 {
-		goto L9
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(253)
-	if i0 != uint32(117) {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8577810), v3)
-	goto L1
-L9:
-	if v1 != 0 {
-		goto L8
-	}
-	v7 = uint32(0)
-	goto L7
-L8:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i0
-	if v2 == uint32(10014932) {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+84))
-	i0 = i0 & uint32(33554432)
-	if i0 != 0 {
-		goto L7
-	}
-	i0 = fn2348(m, v2, uint32(10014932))
-	if i0 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+84))
-	v1 = i0
-	i0 = v1 & uint32(201326592)
-	if i0 != 0 {
-		goto L7
-	}
-	i0 = v1 & uint32(268435456)
-	if i0 == 0 {
-		goto L12
-	}
-	if v5 == uint32(117) {
-		goto L7
-	}
-L12:
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i1
-	if v6 == v1 {
-		goto L14
-	}
-	i0 = fn2348(m, v6, v1)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	v2 = i0
-	if v1 == 0 {
-		goto L13
-	}
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i1 = uint32(*(*int8)(unsafe.Add(b, i1)))
-	if i0 == i1 {
-		goto L7
-	}
-L13:
-	i0 = fn579(m, v2)
-	v7 = i0
-	if v7 != 0 {
-		goto L15
-	}
-	v2 = uint32(0)
-	goto L1
-L15:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = uint32(0)
-L7:
-	v5 = uint32(8862944)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
-	i0 = i0 + k32(4294967230)
-	switch i0 {
-	case 0:
-		goto L30
-	case 6:
-		goto L26
-	case 7:
-		goto L24
-	case 10:
-		goto L22
-	case 15:
-		goto L20
-	case 32:
-		goto L17
-	case 34:
-		goto L18
-	case 36:
-		goto L19
-	case 38:
-		goto L27
-	case 39:
-		goto L25
-	case 42:
-		goto L23
-	case 47:
-		goto L21
-	case 51:
-		goto L29
-	case 53:
-		goto L28
-	default:
-		goto L16
-	}
-L30:
-	v5 = uint32(8862976)
-	goto L17
-L29:
-	v5 = uint32(8863008)
-	goto L17
-L28:
-	v5 = uint32(8863040)
-	goto L17
-L27:
-	v5 = uint32(8863072)
-	goto L17
-L26:
-	v5 = uint32(8863104)
-	goto L17
-L25:
-	v5 = uint32(8863136)
-	goto L17
-L24:
-	v5 = uint32(8863168)
-	goto L17
-L23:
-	v5 = uint32(8863200)
-	goto L17
-L22:
-	v5 = uint32(8863232)
-	goto L17
-L21:
-	v5 = uint32(8863264)
-	goto L17
-L20:
-	v5 = uint32(8863296)
-	goto L17
-L19:
-	v5 = uint32(8863328)
-	goto L17
-L18:
-	v5 = uint32(8863360)
-L17:
-	v2 = uint32(0)
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	v6 = i0
-	if v6 == 0 {
-		goto L31
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v8 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+87)))
-	i0 = i0 & uint32(6)
-	if i0 != 0 {
-		goto L32
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	v9 = i1
-	if v8 == v9 {
-		goto L32
-	}
-	v1 = uint32(0)
-	i0 = fn2348(m, v8, v9)
-	if i0 == 0 {
-		goto L31
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	v6 = i0
-L32:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v1 = i0
-L31:
-	i0 = fn4705(m, v0, v1, v5)
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	if int32(v1) < int32(uint32(1)) {
-		goto L35
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	v8 = i1
-	if v6 == v8 {
-		goto L34
-	}
-	i0 = fn2348(m, v6, v8)
-	if i0 != 0 {
-		goto L35
-	}
-	v0 = uint32(0)
-L36:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	i0 = fn516(m, i0, v0)
-	v4 = i0
-	if v4 != 0 {
-		goto L37
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-	goto L1
-L37:
-	i0 = fn4706(m, v5, v0, v4)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v8 == 0 {
-		goto L38
-	}
-	if v6 == uint32(1073741823) {
-		goto L39
-	}
-	i1 = v6 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L39
-	}
-	fn2072(m, v4)
-L39:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-	goto L1
-L38:
-	if v6 == uint32(1073741823) {
-		goto L40
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L40
-	}
-	fn2072(m, v4)
-L40:
-	i1 = v0 + uint32(1)
-	v0 = i1
-	if v1 != v0 {
-		goto L36
-	}
-	goto L33
-L35:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	v0 = i0
-	if v0 == 0 {
-		goto L33
-	}
-L34:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v6 = i0
-	if v6 == uint32(10014932) {
-		goto L42
-	}
-	i0 = fn2348(m, v6, uint32(10014932))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	v0 = i0
-	if v6 != 0 {
-		goto L42
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	v6 = i0
-	i0 = v6 & uint32(134217728)
-	if i0 == 0 {
-		goto L41
-	}
-L42:
-	i0 = fn4707(m, v5, v0)
-	v0 = i0
-	if v0 != 0 {
-		goto L43
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-	goto L1
-L43:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L33
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L33
-	}
-	fn2072(m, v0)
-	goto L33
-L41:
-	i0 = v6 & uint32(268435456)
-	if i0 == 0 {
-		goto L44
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
-	if i0 != uint32(117) {
-		goto L45
-	}
-	i1 = v3 + uint32(68)
-	i0 = fn2698(m, v0, i1)
-	v0 = i0
-	if v0 != 0 {
-		goto L46
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-	goto L1
-L46:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
-	if int32(i0) < int32(uint32(1)) {
-		goto L33
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	fn2111(m, i0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v0
-	goto L33
-L45:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i0 = fn2686(m, v0)
-	v0 = i0
-	if v0 != 0 {
-		goto L47
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-	goto L1
-L47:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	fn2111(m, i0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v0
-	goto L33
-L44:
-	v0 = uint32(1)
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	v4 = i1
-	if v8 == v4 {
-		goto L48
-	}
-	i0 = fn2348(m, v8, v4)
-	i0 = b2i(i0 != uint32(0))
-	v0 = i0
-L48:
-	if int32(v1) < int32(uint32(1)) {
-		goto L33
-	}
-	if v0 == 0 {
-		goto L33
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	v0 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+4))
-	i2 = i2 * v1
-	m.copy(i0, i1, i2)
-L33:
-	if v7 != 0 {
-		goto L49
-	}
-	v2 = v5
-	goto L1
-L49:
-	i0 = fn4708(m, v5, v7)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v0 = i0
-	if v4 != k32(4294967295) {
-		goto L50
-	}
-	if v0 == uint32(1073741823) {
-		goto L51
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v0
-	if v0 != 0 {
-		goto L51
-	}
-	fn2072(m, v7)
-L51:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-	goto L1
-L50:
-	if v0 != uint32(1073741823) {
-		goto L52
-	}
-	v2 = v5
-	goto L1
-L52:
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v0
-	if v0 == 0 {
-		goto L53
-	}
-	v2 = v5
-	goto L1
-L53:
-	fn2072(m, v7)
-	v2 = v5
-	goto L1
-L16:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8567331))
-L1:
-	i0 = v3 + uint32(80)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4665(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = i0 + v1
-	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4666(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i1 = v3 + uint32(14)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v4 = k32(4294967295)
-	i0 = fn3716(m, v2, uint32(8445262), v3)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = uint32(*(*int16)(unsafe.Add(b, uint64(v3)+14)))
-	v2 = i0
-	if int32(v2) > int32(k32(4294967167)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8462424))
-	goto L1
-L2:
-	if int32(v2) < int32(uint32(128)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8462240))
-	goto L1
-L3:
-	v4 = uint32(0)
-	if int32(v1) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = i0 + v1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn4667(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	v3 = uint32(0)
-	if int32(v2) < int32(uint32(1)) {
-		goto L1
-	}
-L3:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v4 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v5 = i1
-	if v4 != v5 {
-		goto L2
-	}
-	i0 = v0 + uint32(1)
-	v0 = i0
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	goto L3
-L2:
-	i2 = uint32(int8(v4))
-	i3 = uint32(int8(v5))
-	if int32(i2) < int32(i3) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(1)
-	}
-	v3 = i0
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4668(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = i0 + v1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4669(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i1 = v3 + uint32(15)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3716(m, v2, uint32(8445291), v3)
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = k32(4294967295)
-	goto L1
-L2:
-	v2 = uint32(0)
-	if int32(v1) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = i0 + v1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+15)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4670(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v3 = uint32(0)
-	if int32(v2) < int32(uint32(1)) {
-		goto L1
-	}
-L3:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v4 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v5 = i1
-	if v4 != v5 {
-		goto L2
-	}
-	i0 = v0 + uint32(1)
-	v0 = i0
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	goto L3
-L2:
-	if v4 < v5 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(1)
-	}
-	v3 = i0
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4671(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2699(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4672(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i1 = v3 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v4 = k32(4294967295)
-	i0 = fn3716(m, v2, uint32(8441873), v3)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn2697(m, i0, uint32(0), uint32(0))
-	if i0 == uint32(2) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8441875))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = v3 + uint32(8)
-	i0 = fn2697(m, i0, i1, uint32(1))
-	if int32(v1) < int32(uint32(0)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-L3:
-	v4 = uint32(0)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn4673(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v3 = uint32(0)
-	if int32(v2) < int32(uint32(1)) {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i1
-	if v4 != v5 {
-		goto L2
-	}
-	i0 = v0 + uint32(4)
-	v0 = i0
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	goto L3
-L2:
-	if int32(v4) < int32(v5) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(1)
-	}
-	v3 = i0
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4674(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2699(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4675(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i1 = v3 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v4 = k32(4294967295)
-	i0 = fn3716(m, v2, uint32(8441873), v3)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn2741(m, i0)
-	if i0 == uint32(1) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8441875))
-	goto L1
-L2:
-	v4 = uint32(0)
-	if int32(v1) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	v6 = i0
-	i0 = v2 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L6
-	case 1:
-		goto L5
-	default:
-		goto L4
-	}
-L6:
-	if v6 == 0 {
-		goto L7
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v5 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-	goto L3
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-	goto L3
-L5:
-	if v6 == 0 {
-		goto L8
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v5 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v2 = i0
-	goto L3
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v2 = i0
-	goto L3
-L4:
-	if v6 == 0 {
-		goto L10
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v5 + i1
-	v2 = i0
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	v2 = i0
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v2 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn4676(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v3 = uint32(0)
-	if int32(v2) < int32(uint32(1)) {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i1
-	if v4 != v5 {
-		goto L2
-	}
-	i0 = v0 + uint32(4)
-	v0 = i0
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	goto L3
-L2:
-	if v4 < v5 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(1)
-	}
-	v3 = i0
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4677(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(1) & 31)
-	i0 = i0 + i1
-	i0 = uint32(*(*int16)(unsafe.Add(b, i0)))
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4678(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i1 = v3 + uint32(14)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3716(m, v2, uint32(8445262), v3)
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = k32(4294967295)
-	goto L1
-L2:
-	v2 = uint32(0)
-	if int32(v1) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(1) & 31)
-	i0 = i0 + i1
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v3)+14)))
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(i1)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4679(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	v3 = uint32(0)
-	if int32(v2) < int32(uint32(1)) {
-		goto L1
-	}
-L3:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
-	v4 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v1)))
-	v5 = i1
-	if v4 != v5 {
-		goto L2
-	}
-	i0 = v0 + uint32(2)
-	v0 = i0
-	i0 = v1 + uint32(2)
-	v1 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	goto L3
-L2:
-	i2 = uint32(int16(v4))
-	i3 = uint32(int16(v5))
-	if int32(i2) < int32(i3) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(1)
-	}
-	v3 = i0
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4680(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(1) & 31)
-	i0 = i0 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4681(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i1 = v3 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3716(m, v2, uint32(8445233), v3)
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = k32(4294967295)
-	goto L1
-L2:
-	v2 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v4 = i0
-	if int32(v4) > int32(k32(4294967295)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8462303))
-	goto L1
-L3:
-	if v4 < uint32(65536) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8462110))
-	v2 = k32(4294967295)
-	goto L1
-L4:
-	v2 = uint32(0)
-	if int32(v1) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(1) & 31)
-	i0 = i0 + i1
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(v4)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4682(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v3 = uint32(0)
-	if int32(v2) < int32(uint32(1)) {
-		goto L1
-	}
-L3:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
-	v4 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v1)))
-	v5 = i1
-	if v4 != v5 {
-		goto L2
-	}
-	i0 = v0 + uint32(2)
-	v0 = i0
-	i0 = v1 + uint32(2)
-	v1 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	goto L3
-L2:
-	if v4 < v5 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(1)
-	}
-	v3 = i0
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4683(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4684(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i1 = v3 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3716(m, v2, uint32(8445233), v3)
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = k32(4294967295)
-	goto L1
-L2:
-	v2 = uint32(0)
-	if int32(v1) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4685(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v3 = uint32(0)
-	if int32(v2) < int32(uint32(1)) {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i1
-	if v4 != v5 {
-		goto L2
-	}
-	i0 = v0 + uint32(4)
-	v0 = i0
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	goto L3
-L2:
-	if int32(v4) < int32(v5) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(1)
-	}
-	v3 = i0
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4686(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1575(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4687(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
-	i0 = i0 & uint32(16777216)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-	i0 = fn517(m, v2)
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	m.depth--
-	return k32(4294967295)
-L1:
-	i0 = fn1583(m, v2)
-	v4 = i0
-	if v4 != k32(4294967295) {
-		goto L4
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L4
-	}
-	v5 = k32(4294967295)
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L2
-	}
-	v5 = k32(4294967295)
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 == 0 {
-		goto L3
-	}
-	goto L2
-L4:
-	v5 = uint32(0)
-	if int32(v1) < int32(uint32(0)) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-L5:
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	v5 = uint32(0)
-	if v1 != 0 {
-		goto L2
-	}
-L3:
-	fn2072(m, v2)
-L2:
-	m.depth--
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn4688(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v3 = uint32(0)
-	if int32(v2) < int32(uint32(1)) {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i1
-	if v4 != v5 {
-		goto L2
-	}
-	i0 = v0 + uint32(4)
-	v0 = i0
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	goto L3
-L2:
-	if v4 < v5 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(1)
-	}
-	v3 = i0
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4689(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4690(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i1 = v3 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3716(m, v2, uint32(8445204), v3)
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = k32(4294967295)
-	goto L1
-L2:
-	v2 = uint32(0)
-	if int32(v1) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4691(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v3 = uint32(0)
-	if int32(v2) < int32(uint32(1)) {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i1
-	if v4 != v5 {
-		goto L2
-	}
-	i0 = v0 + uint32(4)
-	v0 = i0
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	goto L3
-L2:
-	if int32(v4) < int32(v5) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(1)
-	}
-	v3 = i0
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4692(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1575(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4693(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
-	i0 = i0 & uint32(16777216)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-	i0 = fn517(m, v2)
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	m.depth--
-	return k32(4294967295)
-L1:
-	i0 = fn1583(m, v2)
-	v4 = i0
-	if v4 != k32(4294967295) {
-		goto L4
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L4
-	}
-	v5 = k32(4294967295)
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L2
-	}
-	v5 = k32(4294967295)
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 == 0 {
-		goto L3
-	}
-	goto L2
-L4:
-	v5 = uint32(0)
-	if int32(v1) < int32(uint32(0)) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-L5:
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	v5 = uint32(0)
-	if v1 != 0 {
-		goto L2
-	}
-L3:
-	fn2072(m, v2)
-L2:
-	m.depth--
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn4694(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v3 = uint32(0)
-	if int32(v2) < int32(uint32(1)) {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i1
-	if v4 != v5 {
-		goto L2
-	}
-	i0 = v0 + uint32(4)
-	v0 = i0
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	goto L3
-L2:
-	if v4 < v5 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(1)
-	}
-	v3 = i0
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4695(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(3) & 31)
-	i0 = i0 + i1
-	l0 = *(*uint64)(unsafe.Add(b, i0))
-	i0 = fn1593(m, l0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4696(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i1 = v3 + uint32(8)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3716(m, v2, uint32(8445320), v3)
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = k32(4294967295)
-	goto L1
-L2:
-	v2 = uint32(0)
-	if int32(v1) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(3) & 31)
-	i0 = i0 + i1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+8))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4697(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	v3 = uint32(0)
-	if int32(v2) < int32(uint32(1)) {
-		goto L1
-	}
-L3:
-	l0 = *(*uint64)(unsafe.Add(b, v0))
-	v4 = l0
-	l1 = *(*uint64)(unsafe.Add(b, v1))
-	v5 = l1
-	if v4 != v5 {
-		goto L2
-	}
-	i0 = v0 + uint32(8)
-	v0 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	goto L3
-L2:
-	if int64(v4) < int64(v5) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(1)
-	}
-	v3 = i0
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4698(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(3) & 31)
-	i0 = i0 + i1
-	l0 = *(*uint64)(unsafe.Add(b, i0))
-	i0 = fn1576(m, l0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4699(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
-	i0 = i0 & uint32(16777216)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-	i0 = fn517(m, v2)
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	m.depth--
-	return k32(4294967295)
-L1:
-	l0 = fn1596(m, v2)
-	v4 = l0
-	if v4 != k64(18446744073709551615) {
-		goto L4
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L4
-	}
-	v5 = k32(4294967295)
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L2
-	}
-	v5 = k32(4294967295)
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 == 0 {
-		goto L3
-	}
-	goto L2
-L4:
-	v5 = uint32(0)
-	if int32(v1) < int32(uint32(0)) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(3) & 31)
-	i0 = i0 + i1
-	*(*uint64)(unsafe.Add(b, i0)) = v4
-L5:
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	v5 = uint32(0)
-	if v1 != 0 {
-		goto L2
-	}
-L3:
-	fn2072(m, v2)
-L2:
-	m.depth--
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn4700(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	v3 = uint32(0)
-	if int32(v2) < int32(uint32(1)) {
-		goto L1
-	}
-L3:
-	l0 = *(*uint64)(unsafe.Add(b, v0))
-	v4 = l0
-	l1 = *(*uint64)(unsafe.Add(b, v1))
-	v5 = l1
-	if v4 != v5 {
-		goto L2
-	}
-	i0 = v0 + uint32(8)
-	v0 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	goto L3
-L2:
-	if v4 < v5 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(1)
-	}
-	v3 = i0
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4701(m *Module, v0 uint32, v1 uint32) uint32 {
-	var d0 float64
-	_ = d0
-	var f0 float32
-	_ = f0
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	f0 = *(*float32)(unsafe.Add(b, i0))
-	d0 = float64(f0)
-	i0 = fn1315(m, d0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4702(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var f1 float32
-	_ = f1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i1 = v3 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3716(m, v2, uint32(8406923), v3)
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = k32(4294967295)
-	goto L1
-L2:
-	v2 = uint32(0)
-	if int32(v1) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	f1 = *(*float32)(unsafe.Add(b, uint64(v3)+12))
-	*(*float32)(unsafe.Add(b, i0)) = f1
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4703(m *Module, v0 uint32, v1 uint32) uint32 {
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(3) & 31)
-	i0 = i0 + i1
-	d0 = *(*float64)(unsafe.Add(b, i0))
-	i0 = fn1315(m, d0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4704(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var d1 float64
-	_ = d1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i1 = v3 + uint32(8)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3716(m, v2, uint32(8406950), v3)
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = k32(4294967295)
-	goto L1
-L2:
-	v2 = uint32(0)
-	if int32(v1) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(3) & 31)
-	i0 = i0 + i1
-	d1 = *(*float64)(unsafe.Add(b, uint64(v3)+8))
-	*(*float64)(unsafe.Add(b, i0)) = d1
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4705(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if int32(v1) > int32(k32(4294967295)) {
-		goto L1
-	}
-	fn3641(m, uint32(8518756), uint32(622))
-	m.depth--
-	return uint32(0)
-L1:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v3 = i1
-	i0 = div32s(uint32(2147483647), v3)
-	if int32(i0) < int32(v1) {
-		goto L4
-	}
-	v4 = uint32(0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	if v1 != 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	goto L2
-L5:
-	i0 = v3 * v1
-	v1 = i0
-	if int32(v1) > int32(k32(4294967295)) {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	goto L6
-L7:
-	i1 = fn2108(m, v1)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
-	if v1 != 0 {
-		goto L2
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L4
-	}
-	fn2072(m, v0)
-L4:
-	i0 = fn3633(m)
-	v4 = i0
-L3:
-	m.depth--
-	return v4
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4706(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if int32(v1) < int32(uint32(0)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	if int32(v3) > int32(v1) {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495622))
-	m.depth--
-	return k32(4294967295)
-L1:
-	if v2 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	if int32(i0) < int32(uint32(1)) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8414176))
-	m.depth--
-	return k32(4294967295)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
-	v2 = i1
-	i1 = v2 * v1
-	i0 = v4 + i1
-	i3 = v1 + uint32(1)
-	v1 = i3
-	i2 = v2 * v1
-	i1 = v4 + i2
-	i3 = v3 - v1
-	i2 = v2 * i3
-	m.copy(i0, i1, i2)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = i3 + k32(4294967295)
-	i2 = fn4709(m, v0, i3)
-	if i2 == k32(4294967295) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	m.depth--
-	return i0
-L3:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+12))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v1, v2)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4707(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = v2 + uint32(40)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v2 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
-	i0 = fn525(m, v1, v2, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	if i0 == uint32(1) {
-		goto L2
-	}
-	fn524(m, v2)
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510661))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v4 = i0
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+4))
-	v1 = i2
-	i1 = div32s(v4, v1)
-	i0 = v4
-	v4 = i1
-	i1 = v4 * v1
-	v5 = i1
-	i0 = i0 - v5
-	if i0 == 0 {
-		goto L3
-	}
-	fn524(m, v2)
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8476825))
-	goto L1
-L3:
-	if int32(v4) < int32(uint32(1)) {
-		goto L4
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v6 = i1
-	i1 = v6 ^ uint32(2147483647)
-	if int32(v4) > int32(i1) {
-		goto L6
-	}
-	i0 = v6 + v4
-	v4 = i0
-	i1 = div32s(uint32(2147483647), v1)
-	if int32(v4) <= int32(i1) {
-		goto L5
-	}
-L6:
-	fn524(m, v2)
-	i0 = fn3633(m)
-	v3 = i0
-	goto L1
-L5:
-	i0 = fn4709(m, v0, v4)
-	if i0 != k32(4294967295) {
-		goto L7
-	}
-	fn524(m, v2)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v6 * v1
-	i0 = i0 + i1
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	m.copy(i0, i1, v5)
-L4:
-	fn524(m, v2)
-	v3 = uint32(10059656)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 == 0 {
-		goto L8
-	}
-	fn524(m, v2)
-L8:
-	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4708(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = fn579(m, v1)
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	return k32(4294967295)
-L1:
-	i0 = fn580(m, v2)
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+12))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, k32(4294967295), v3)
-	if int32(i0) < int32(uint32(0)) {
-		goto L6
-	}
-	i1 = v1 + uint32(1)
-	i0 = fn4709(m, v0, i1)
-	if i0 == k32(4294967295) {
-		goto L6
-	}
-	i1 = v1 << (uint32(1) & 31)
-	v4 = i1
-	if int32(v4) > int32(uint32(0)) {
-		i1 = v4
-	} else {
-		i1 = uint32(0)
-	}
-	if !(int32(v1) < int32(uint32(0))) {
-		i1 = v1
-	}
-	v4 = i1
-	if int32(v4) < int32(v1) {
-		i1 = v4
-	} else {
-		i1 = v1
-	}
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+12))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, i1, v3)
-	if i0 == 0 {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L7
-	}
-	fn2072(m, v3)
-L7:
-	v1 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-	return k32(4294967295)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L8
-	}
-	fn2072(m, v3)
-L8:
-	i0 = fn580(m, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L4
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L9
-	}
-	fn2072(m, v2)
-L9:
-	i2 = fn3616(m)
-	if i2 != 0 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	v1 = i0
-L2:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn4709(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	if int32(i0) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 == v1 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8414176))
-	m.depth--
-	return k32(4294967295)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if int32(i0) < int32(v1) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = v1 + uint32(16)
-	if int32(i0) >= int32(i1) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	m.depth--
-	return uint32(0)
-L2:
-	if v1 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn2111(m, i0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = uint64(0)
-	m.depth--
-	return uint32(0)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	v2 = i0
-	l0 = uint64(v2)
-	i1 = uint32(int32(v1) >> (uint32(4) & 31))
-	i1 = i1 + v1
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i4) > int32(uint32(7)) {
-		i2 = uint32(7)
-	} else {
-		i2 = uint32(3)
-	}
-	i1 = i1 + i2
-	v3 = i1
-	l1 = uint64(v3)
-	l0 = l0 * l1
-	l0 = l0 >> (uint64(32) & 63)
-	i0 = uint32(l0)
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = v3 * v2
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2110(m, i0, v2)
-	v2 = i0
-	if v2 != 0 {
-		goto L4
-	}
-L5:
-	i0 = fn3633(m)
-	m.depth--
-	return k32(4294967295)
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn4710(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
-	v3 = k32(4294967295)
-	i0 = fn2838(m, uint32(8514549))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v4
-	i0 = fn2838(m, uint32(8482337))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
-	i0 = fn2838(m, uint32(8520878))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
-	i0 = fn2838(m, uint32(8440922))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v4
-	i1 = fn2360(m, v0, uint32(10244064), uint32(0))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 == 0 {
-		goto L1
-	}
-	i1 = fn2360(m, v0, uint32(10244084), uint32(0))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
-	if v4 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(10064992)
-	i2 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn4092(m, v0, uint32(8485829), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn3888(m, uint32(8517842), uint32(8501534))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v4 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	v3 = k32(4294967295)
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	i0 = fn859(m, v4, uint32(8440636), uint32(8533108), v1)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L3
-	}
-	fn2072(m, v4)
-L3:
-	if v5 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	v3 = k32(4294967295)
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L5
-	}
-	fn2072(m, v5)
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn4097(m, v0, i1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	*(*uint16)(unsafe.Add(b, uint64(v1)+29)) = uint16(k32(25702))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+25)) = uint32(1366379628)
-	*(*uint64)(unsafe.Add(b, uint64(v1)+17)) = uint64(5289838850841330274)
-	i2 = v1 + uint32(17)
-	i2 = fn2705(m, i2, uint32(14), uint32(0))
-	i0 = fn4093(m, v0, uint32(8422095), i2)
-	i0 = uint32(int32(i0) >> (uint32(31) & 31))
-	v3 = i0
-L1:
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4711(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	fn3702(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	if i0 == 0 {
-		goto L1
-	}
-	fn3007(m, v0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	fn2111(m, v2)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4712(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2339(m, i0)
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	i0 = fn2696(m, uint32(8571124), v1)
-	v0 = i0
-	goto L1
-L2:
-	i0 = v2 & k32(4294967293)
-	if i0 != uint32(117) {
-		goto L8
-	}
-	if v2 != uint32(117) {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2671(m, i0, v3)
-	v4 = i0
-	goto L6
-L8:
-	i0 = fn1492(m, v3)
-	v4 = i0
-	if v4 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) < int32(uint32(1)) {
-		goto L4
-	}
-	v5 = uint32(0)
-	v3 = uint32(0)
-L10:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v3)
-	v6 = i0
-	if v6 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + v5
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(v3) < int32(i1) {
-		goto L10
-	}
-	goto L4
-L9:
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 == 0 {
-		goto L3
-	}
-	goto L1
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v3 << (uint32(2) & 31)
-	i3 = v1 + uint32(28)
-	i0 = fn2708(m, i0, i1, uint32(0), i3)
-	v4 = i0
-L6:
-	if v4 != 0 {
-		goto L4
-	}
-L5:
-	v0 = uint32(0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2339(m, i0)
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v4
-	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8568310), i1)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	fn2072(m, v4)
-L1:
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4713(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10243944))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i1
-	if v4 == v3 {
-		goto L1
-	}
-	i0 = fn2348(m, v4, v3)
-	if i0 != 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(10060432)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	if v4 == v3 {
-		goto L3
-	}
-	i0 = fn2348(m, v4, v3)
-	if i0 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(10060432)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i0 = v2 & k32(4294967294)
-	if i0 != uint32(2) {
-		goto L5
-	}
-	if v4 == v3 {
-		goto L5
-	}
-	if v2 == uint32(2) {
-		i0 = uint32(10014564)
-	} else {
-		i0 = uint32(10014548)
-	}
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	m.depth--
-	return v6
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	if v5 != i1 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v5 = i0
-	if v5 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	if int32(v4) < int32(v3) {
-		i2 = v4
-	} else {
-		i2 = v3
-	}
-	i0 = m.table[v5].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, i1, i2)
-	v3 = i0
-	if v3 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	goto L6
-L8:
-	v0 = uint32(10014548)
-	v6 = uint32(0)
-	switch v2 {
-	case 0:
-		goto L15
-	case 1:
-		goto L14
-	case 2:
-		goto L10
-	case 3:
-		goto L9
-	case 4:
-		goto L13
-	case 5:
-		goto L12
-	default:
-		goto L4
-	}
-L15:
-	i0 = v3 >> (uint32(31) & 31)
-	v1 = i0
-	goto L11
-L14:
-	i0 = b2i(int32(v3) < int32(uint32(1)))
-	v1 = i0
-	goto L11
-L13:
-	i0 = b2i(int32(v3) > int32(uint32(0)))
-	v1 = i0
-	goto L11
-L12:
-	i0 = v3 ^ k32(4294967295)
-	i0 = i0 >> (uint32(31) & 31)
-	v1 = i0
-L11:
-	if v1 != 0 {
-		goto L9
-	}
-L10:
-	v0 = uint32(10014564)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L16
-	}
-	m.depth--
-	return v0
-L16:
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	m.depth--
-	return v0
-L7:
-	if int32(v4) < int32(uint32(1)) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	if int32(i0) < int32(uint32(1)) {
-		goto L6
-	}
-	v3 = uint32(0)
-L17:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v3)
-	v4 = i0
-	if v4 != 0 {
-		goto L18
-	}
-	m.depth--
-	return uint32(0)
-L18:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, v3)
-	v5 = i0
-	if v5 != 0 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 != uint32(1073741823) {
-		goto L20
-	}
-	m.depth--
-	return uint32(0)
-L20:
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 == 0 {
-		goto L21
-	}
-	m.depth--
-	return uint32(0)
-L21:
-	fn2072(m, v4)
-	m.depth--
-	return uint32(0)
-L19:
-	i0 = fn2026(m, v4, v5, uint32(2))
-	v7 = i0
-	if v7 == 0 {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L23
-	}
-	fn2072(m, v4)
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L24
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L24
-	}
-	fn2072(m, v5)
-L24:
-	v6 = uint32(0)
-	if int32(v7) < int32(uint32(0)) {
-		goto L4
-	}
-	i0 = v3 + uint32(1)
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i1
-	if int32(v3) >= int32(v4) {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	if int32(v3) >= int32(i1) {
-		goto L6
-	}
-	goto L17
-L22:
-	i0 = v2 + k32(4294967294)
-	switch i0 {
-	case 0:
-		goto L28
-	case 1:
-		goto L27
-	default:
-		goto L26
-	}
-L28:
-	v6 = uint32(10014564)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L25
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564)) = i1
-	goto L25
-L27:
-	v6 = uint32(10014548)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L25
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548)) = i1
-	goto L25
-L26:
-	i0 = fn2029(m, v4, v5, v2)
-	v6 = i0
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L29
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L29
-	}
-	fn2072(m, v4)
-L29:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L4
-	}
-	fn2072(m, v5)
-	goto L4
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v1 = i0
-	v0 = uint32(10014564)
-	v6 = uint32(0)
-	switch v2 {
-	case 0:
-		goto L32
-	case 1:
-		goto L35
-	case 2:
-		goto L31
-	case 3:
-		goto L30
-	case 4:
-		goto L34
-	case 5:
-		goto L33
-	default:
-		goto L4
-	}
-L35:
-	if int32(v4) <= int32(v1) {
-		goto L31
-	}
-	goto L30
-L34:
-	if int32(v4) > int32(v1) {
-		goto L31
-	}
-	goto L30
-L33:
-	if int32(v4) >= int32(v1) {
-		goto L31
-	}
-	goto L30
-L32:
-	if int32(v4) >= int32(v1) {
-		goto L30
-	}
-L31:
-	v0 = uint32(10014548)
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L36
-	}
-	m.depth--
-	return v0
-L36:
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	m.depth--
-	return v0
-L4:
-	m.depth--
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn4714(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10243944))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v1 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i1
-	if v2 == v3 {
-		goto L1
-	}
-	i0 = fn2348(m, v2, v3)
-	if i0 != 0 {
-		goto L1
-	}
-	fn3641(m, uint32(8518756), uint32(2979))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3706(m, i0)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-	fn3701(m, v1)
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn4715(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	v0 = uint32(0)
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4716(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4717(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10243944))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i1
-	if v4 == v3 {
-		goto L2
-	}
-	i0 = fn2348(m, v4, v3)
-	if i0 != 0 {
-		goto L2
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8391832), v2)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	if v3 == i1 {
-		goto L3
-	}
-	i0 = fn3632(m)
-	v3 = uint32(0)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v6 = i1
-	i1 = v6 ^ uint32(2147483647)
-	if int32(v4) <= int32(i1) {
-		goto L4
-	}
-	i0 = fn3633(m)
-	v3 = i0
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	i1 = v6 + v4
-	i0 = fn4705(m, i0, i1, v3)
-	v3 = i0
-	if v3 != 0 {
-		goto L5
-	}
-	v3 = uint32(0)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	if int32(v4) < int32(uint32(1)) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+4))
-	i2 = i2 * v4
-	m.copy(i0, i1, i2)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if int32(v4) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = i1 * i2
-	i0 = i0 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+4))
-	i2 = i2 * v4
-	m.copy(i0, i1, i2)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4718(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(0)
-	if int32(v1) > int32(uint32(0)) {
-		i0 = v1
-	} else {
-		i0 = uint32(0)
-	}
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10243944))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i1 = div32s(uint32(2147483647), v4)
-	if int32(v1) <= int32(i1) {
-		goto L1
-	}
-	i0 = fn3633(m)
-	m.depth--
-	return i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = v4 * v1
-	v5 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4705(m, i0, v5, i2)
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	if v5 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
-	i1 = i1 * v4
-	v4 = i1
-	i1 = v4 * v1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn778(m, i0, i1, i2, v4)
-L3:
-	v2 = v3
-L2:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4719(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if int32(v1) < int32(uint32(0)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) > int32(v1) {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495597))
-	m.depth--
-	return uint32(0)
-L1:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4720(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(0)
-L1:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(v2) < int32(i1) {
-		goto L2
-	}
-	m.depth--
-	return uint32(0)
-L2:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	m.depth--
-	return k32(4294967295)
-L3:
-	i0 = fn2026(m, v3, v1, uint32(2))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L4
-	}
-	fn2072(m, v3)
-L4:
-	i0 = v2 + uint32(1)
-	v2 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	m.depth--
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn4721(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10243944))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v3 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i1
-	if v4 == v5 {
-		goto L2
-	}
-	i0 = fn2348(m, v4, v5)
-	if i0 != 0 {
-		goto L2
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8571160), v2)
-	goto L1
-L2:
-	i0 = fn4722(m, v3, v0, v1)
-	if i0 != k32(4294967295) {
-		goto L3
-	}
-	v0 = uint32(0)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4722(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	v0 = i1
-	if v3 == v0 {
-		goto L1
-	}
-	i0 = fn2348(m, v3, v0)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = fn4708(m, v1, v2)
-	return i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v0 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	if v0 == i1 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8505694))
-	return k32(4294967295)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v3 = i1
-	i1 = v3 ^ uint32(2147483647)
-	if int32(v4) > int32(i1) {
-		goto L4
-	}
-	i0 = v3 + v4
-	v5 = i0
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = div32s(uint32(2147483647), i2)
-	if int32(v5) <= int32(i1) {
-		goto L3
-	}
-L4:
-	i0 = fn3633(m)
-	return k32(4294967295)
-L3:
-	v0 = k32(4294967295)
-	i0 = fn4709(m, v1, v5)
-	if i0 == k32(4294967295) {
-		goto L5
-	}
-	v0 = uint32(0)
-	if int32(v3) < int32(uint32(1)) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
-	i1 = i1 * v4
-	i0 = i0 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+4))
-	i2 = i2 * v3
-	m.copy(i0, i1, i2)
-L5:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4723(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v1 == uint32(1) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i1 = div32s(uint32(2147483647), v3)
-	if int32(v2) <= int32(i1) {
-		goto L2
-	}
-	i0 = fn3633(m)
-	m.depth--
-	return i0
-L2:
-	if int32(v1) > int32(uint32(0)) {
-		i0 = v1
-	} else {
-		i0 = uint32(0)
-	}
-	v4 = i0
-	i0 = v3 * v2
-	v3 = i0
-	if int32(v1) < int32(uint32(1)) {
-		goto L3
-	}
-	i1 = uint32(2147483647) / v4
-	if int32(v3) <= int32(i1) {
-		goto L3
-	}
-	i0 = fn3633(m)
-	m.depth--
-	return i0
-L3:
-	i1 = v2 * v4
-	i0 = fn4709(m, v0, i1)
-	if i0 != k32(4294967295) {
-		goto L4
-	}
-	m.depth--
-	return uint32(0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	i1 = v3 * v4
-	fn778(m, v1, i1, v1, v3)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L5:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4724(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10243944))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v3 = i0
-	i0 = fn567(m, v1)
-	if i0 == 0 {
-		goto L6
-	}
-	v4 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn515(m, v1, i1)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L7
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-	goto L5
-L7:
-	if int32(v1) < int32(uint32(0)) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	goto L4
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != uint32(10064048) {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	v5 = i0
-	v4 = uint32(0)
-	i1 = v2 + uint32(12)
-	i2 = v2 + uint32(8)
-	i3 = v2 + uint32(4)
-	i0 = fn2263(m, v1, i1, i2, i3)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = v2 + uint32(12)
-	i2 = v2 + uint32(8)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn2264(m, i0, i1, i2, i3)
-	v1 = i0
-	if int32(v1) > int32(uint32(0)) {
-		goto L9
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = div32s(uint32(2147483647), i1)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L10
-	}
-	i0 = fn3633(m)
-	v4 = i0
-	goto L1
-L10:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v1
-	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = uint64(0)
-	v4 = v0
-	goto L1
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4705(m, i0, v1, i2)
-	v4 = i0
-	if v6 != uint32(1) {
-		goto L11
-	}
-	if v4 != 0 {
-		goto L12
-	}
-	v4 = uint32(0)
-	goto L1
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i2 = i2 * v5
-	i1 = i1 + i2
-	i2 = v1 * v5
-	m.copy(i0, i1, i2)
-	goto L1
-L11:
-	if v4 != 0 {
-		goto L13
-	}
-	v4 = uint32(0)
-	goto L1
-L13:
-	i0 = v1 & uint32(1)
-	v7 = i0
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v3 = i0
-	if v1 == uint32(1) {
-		goto L14
-	}
-	i0 = v5 << (uint32(1) & 31)
-	v8 = i0
-	i0 = v1 & uint32(2147483646)
-	v9 = i0
-	v1 = uint32(0)
-	v6 = uint32(0)
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i2 = v3 * v5
-	i1 = i1 + i2
-	m.copy(i0, i1, v5)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + v5
-	i0 = i0 + v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i2 = i2 + v3
-	v3 = i2
-	i2 = v3 * v5
-	i1 = i1 + i2
-	m.copy(i0, i1, v5)
-	i0 = v1 + v8
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v3
-	v3 = i0
-	i1 = v6 + uint32(2)
-	v6 = i1
-	if v9 != v6 {
-		goto L15
-	}
-L14:
-	if v7 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i1 = v6 * v5
-	i0 = i0 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i2 = v3 * v5
-	i1 = i1 + i2
-	m.copy(i0, i1, v5)
-	goto L1
-L8:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8414058))
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i0 = v4 + v1
-	v1 = i0
-	if int32(v1) < int32(uint32(0)) {
-		goto L3
-	}
-L4:
-	if int32(v4) > int32(v1) {
-		goto L2
-	}
-L3:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495597))
-	goto L1
-L2:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	v4 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn4725(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10243944))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v4 = i0
-	i0 = fn567(m, v1)
-	if i0 == 0 {
-		goto L9
-	}
-	v5 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn515(m, v1, i1)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L10
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-	goto L8
-L10:
-	if int32(v1) < int32(uint32(0)) {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	goto L7
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != uint32(10064048) {
-		goto L11
-	}
-	v6 = uint32(0)
-	v5 = k32(4294967295)
-	i1 = v3 + uint32(28)
-	i2 = v3 + uint32(24)
-	i3 = v3 + uint32(20)
-	i0 = fn2263(m, v1, i1, i2, i3)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = v3 + uint32(28)
-	i2 = v3 + uint32(24)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	i0 = fn2264(m, i0, i1, i2, i3)
-	v7 = i0
-	if v2 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	v4 = i1
-	if v6 == v4 {
-		goto L14
-	}
-	i0 = fn2348(m, v6, v4)
-	if i0 == 0 {
-		goto L13
-	}
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v6 = i0
-	if v0 != v2 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn2369(m, i0, uint32(10243944))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if int32(v6) > int32(uint32(0)) {
-		i1 = v6
-	} else {
-		i1 = uint32(0)
-	}
-	v6 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v4 = i2
-	if int32(v6) < int32(v4) {
-		i1 = v6
-	} else {
-		i1 = v4
-	}
-	v6 = i1
-	i2 = uint32(int32(v4) >> (uint32(31) & 31))
-	i2 = i2 & v4
-	v7 = i2
-	i1 = v6 - v7
-	v8 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i0 = fn4705(m, i0, v8, i2)
-	v4 = i0
-	if int32(v6) < int32(uint32(1)) {
-		goto L17
-	}
-	if v4 == 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+4))
-	v5 = i2
-	i2 = v5 * v7
-	i1 = i1 + i2
-	i2 = v5 * v8
-	m.copy(i0, i1, i2)
-	goto L16
-L17:
-	if v4 == 0 {
-		goto L1
-	}
-L16:
-	i0 = fn4725(m, v0, v1, v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if i0 == i1 {
-		goto L12
-	}
-	i0 = fn3632(m)
-	goto L1
-L13:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8501986), i2)
-	goto L1
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	v8 = i0
-	if int32(v8) >= int32(uint32(1)) {
-		goto L4
-	}
-	if int32(v8) <= int32(k32(4294967295)) {
-		goto L18
-	}
-	v8 = uint32(0)
-	goto L2
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v1 = i1
-	if int32(i0) <= int32(v1) {
-		goto L2
-	}
-	goto L3
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8414058))
-	v5 = k32(4294967295)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	i0 = v5 + v1
-	v1 = i0
-	if int32(v1) < int32(uint32(0)) {
-		goto L6
-	}
-L7:
-	if int32(v1) < int32(v5) {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495622))
-	v5 = k32(4294967295)
-	goto L1
-L5:
-	if v2 == 0 {
-		goto L19
-	}
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+12))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v1, v2)
-	v5 = i0
-	goto L1
-L19:
-	v7 = uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	v4 = i0
-	v6 = uint32(0)
-	v8 = uint32(1)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v1 = i1
-	if int32(i0) >= int32(v1) {
-		goto L2
-	}
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v1
-L2:
-	if v6 == 0 {
-		goto L21
-	}
-	if v6 == v7 {
-		goto L20
-	}
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	if int32(i0) < int32(uint32(1)) {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8414176))
-	v5 = k32(4294967295)
-	goto L1
-L20:
-	if v8 != uint32(1) {
-		goto L22
-	}
-	if int32(v6) >= int32(v7) {
-		goto L24
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i1 = i1 + v6
-	i1 = i1 * v4
-	i0 = v1 + i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v5 = i2
-	i2 = v5 * v4
-	i1 = v1 + i2
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i2 = i2 - v5
-	i2 = i2 * v4
-	m.copy(i0, i1, i2)
-	i1 = v6 - v7
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = i1 + i2
-	i0 = fn4709(m, v0, i1)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L23
-	}
-	v5 = k32(4294967295)
-	goto L1
-L24:
-	if int32(v6) <= int32(v7) {
-		goto L23
-	}
-	i1 = v6 - v7
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = i1 + i2
-	i0 = fn4709(m, v0, i1)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L25
-	}
-	v5 = k32(4294967295)
-	goto L1
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i1 = i1 + v6
-	v5 = i1
-	i1 = v5 * v4
-	i0 = v1 + i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i2 = i2 * v4
-	i1 = v1 + i2
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i2 = i2 - v5
-	i2 = i2 * v4
-	m.copy(i0, i1, i2)
-L23:
-	v5 = uint32(0)
-	if int32(v6) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i1 = i1 * v4
-	i0 = i0 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i2 = v4 * v6
-	m.copy(i0, i1, i2)
-	goto L1
-L22:
-	if v6 != 0 {
-		goto L26
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v1 = i0
-	if int32(v8) <= int32(k32(4294967295)) {
-		goto L28
-	}
-	v5 = v8
-	goto L27
-L28:
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = i1
-	i1 = uint32(0) - v8
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v5
-	i3 = v7 + k32(4294967295)
-	i2 = v8 * i3
-	i1 = v1 + i2
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v1
-L27:
-	if int32(v7) < int32(uint32(1)) {
-		goto L29
-	}
-	v2 = uint32(0)
-	i0 = uint32(0) - v7
-	v8 = i0
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v6 = i0
-	i1 = v1 + v2
-	i1 = i1 * v4
-	i0 = v6 + i1
-	i2 = v1 + uint32(1)
-	i2 = i2 * v4
-	i1 = v6 + i2
-	i2 = v5 + k32(4294967295)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v6 = i3
-	i4 = v1 ^ k32(4294967295)
-	i3 = v6 + i4
-	i4 = v5 + v1
-	if !(i4 < v6) {
-		i2 = i3
-	}
-	i2 = i2 * v4
-	m.copy(i0, i1, i2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	v5 = i0
-	i0 = v5 + v1
-	v1 = i0
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	if v8 != v2 {
-		goto L30
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v1 = i0
-L29:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	i1 = v5 * v7
-	i1 = i1 + v1
-	v1 = i1
-	if v2 <= v1 {
-		goto L31
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v5 = i0
-	i1 = v1 - v7
-	i1 = i1 * v4
-	i0 = v5 + i1
-	i2 = v1 * v4
-	i1 = v5 + i2
-	i2 = v2 - v1
-	i2 = i2 * v4
-	m.copy(i0, i1, i2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-L31:
-	i1 = v2 - v7
-	i0 = fn4709(m, v0, i1)
-	v5 = i0
-	goto L1
-L26:
-	if v6 == v7 {
-		goto L32
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8503446), v3)
-	v5 = k32(4294967295)
-	goto L1
-L32:
-	if int32(v7) >= int32(uint32(1)) {
-		goto L33
-	}
-	v5 = uint32(0)
-	goto L1
-L33:
-	i0 = v7 & uint32(1)
-	v9 = i0
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v6 = i0
-	if v7 != uint32(1) {
-		goto L35
-	}
-	v7 = uint32(0)
-	goto L34
-L35:
-	i0 = v4 << (uint32(1) & 31)
-	v8 = i0
-	i0 = v7 & uint32(2147483646)
-	v10 = i0
-	v1 = uint32(0)
-	v7 = uint32(0)
-L36:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v6 * v4
-	i0 = i0 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i1 = i1 + v1
-	m.copy(i0, i1, v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	i1 = i1 + v6
-	v6 = i1
-	i1 = v6 * v4
-	i0 = i0 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i1 = i1 + v4
-	i1 = i1 + v1
-	m.copy(i0, i1, v4)
-	i0 = v1 + v8
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	i0 = i0 + v6
-	v6 = i0
-	i1 = v7 + uint32(2)
-	v7 = i1
-	if v10 != v7 {
-		goto L36
-	}
-L34:
-	if v9 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v6 * v4
-	i0 = i0 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i2 = v7 * v4
-	i1 = i1 + i2
-	m.copy(i0, i1, v4)
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn4726(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8482587))
-	m.depth--
-	return k32(4294967295)
-L1:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
-	if v3 != 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(8863712)
-L3:
-	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = uint64(4294967296)
-	*(*uint64)(unsafe.Add(b, uint64(v1)+36)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v4
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = v4 * i2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
-	i1 = v1 + uint32(12)
-	i3 = v2 & uint32(24)
-	if !(i3 == uint32(24)) {
-		i1 = uint32(0)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
-	i1 = v2 << (uint32(28) & 31)
-	i1 = uint32(int32(i1) >> (uint32(31) & 31))
-	i2 = v0 + uint32(8)
-	i1 = i1 & i2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = i1
-	i0 = v2 & uint32(4)
-	if i0 == 0 {
-		goto L4
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	i3 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	if i3 == uint32(117) {
-		i1 = uint32(8393388)
-	} else {
-		i1 = i2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = i1
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = i1
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn4727(m *Module, v0 uint32, v1 uint32) {
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = i1
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4728(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn4729(m, v0, i1, v1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4729(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i5 uint32
-	_ = i5
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v2 != 0 {
-		goto L1
-	}
-	fn3641(m, uint32(8518756), uint32(672))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	v4 = uint32(0)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+12))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, k32(4294967295), v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i1 = v3 + uint32(1)
-	i0 = fn4709(m, v0, i1)
-	if i0 == k32(4294967295) {
-		goto L2
-	}
-	i0 = v3 + v1
-	v4 = i0
-	if int32(v4) > int32(uint32(0)) {
-		i0 = v4
-	} else {
-		i0 = uint32(0)
-	}
-	if !(int32(v1) < int32(uint32(0))) {
-		i0 = v1
-	}
-	v4 = i0
-	if int32(v4) < int32(v3) {
-		i0 = v4
-	} else {
-		i0 = v3
-	}
-	v1 = i0
-	if int32(v3) <= int32(v4) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
-	v4 = i1
-	i2 = v1 + uint32(1)
-	i1 = v4 * i2
-	i0 = v5 + i1
-	i2 = v4 * v1
-	i1 = v5 + i2
-	i3 = v3 - v1
-	i2 = v4 * i3
-	m.copy(i0, i1, i2)
-L3:
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(i5)+12))
-	i2 = m.table[i5].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v1, v2)
-	if i2 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = uint32(10059656)
-	}
-	v4 = i0
-L2:
-	m.depth--
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn4730(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(0)
-	i0 = fn2289(m, uint32(2))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn1591(m, i0)
-	v4 = i0
-	if v4 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-	m.depth--
-	return uint32(0)
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1594(m, i0)
-	v0 = i0
-	if v0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-	m.depth--
-	return uint32(0)
-L3:
-	i0 = v3 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = v0
-	v2 = v3
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4731(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L1
-	case 1:
-		goto L5
-	case 3:
-		goto L4
-	case 7:
-		goto L3
-	default:
-		goto L2
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	i0 = v3 + k32(4294967295)
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	i0 = v3 & uint32(3)
-	v5 = i0
-	if v5 != 0 {
-		goto L7
-	}
-	v6 = v4
-	goto L6
-L7:
-	i0 = v5 ^ k32(4294967295)
-	i0 = i0 + v3
-	v6 = i0
-L8:
-	i0 = v0 + uint32(1)
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	v7 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(v7)
-	i0 = v0 + uint32(2)
-	v0 = i0
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 != 0 {
-		goto L8
-	}
-L6:
-	if v4 < uint32(3) {
-		goto L1
-	}
-	i0 = v6 + uint32(1)
-	v5 = i0
-L9:
-	i0 = v0 + uint32(1)
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	v7 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(v7)
-	i0 = v0 + uint32(2)
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	v7 = i0
-	i1 = v0 + uint32(3)
-	v4 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(v7)
-	i0 = v0 + uint32(4)
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	v7 = i0
-	i1 = v0 + uint32(5)
-	v4 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(v7)
-	i0 = v0 + uint32(6)
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	v7 = i0
-	i1 = v0 + uint32(7)
-	v4 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(v7)
-	i0 = v0 + uint32(8)
-	v0 = i0
-	i0 = v5 + k32(4294967292)
-	v5 = i0
-	if v5 != 0 {
-		goto L9
-	}
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	i0 = v5 + k32(4294967295)
-	v3 = i0
-	if int32(v3) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	i0 = v5 & uint32(1)
-	if i0 != 0 {
-		goto L11
-	}
-	v5 = v3
-	goto L10
-L11:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v7 = i0
-	i1 = v0 + uint32(3)
-	v4 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i0 = v0 + uint32(2)
-	v6 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	v8 = i0
-	i1 = v0 + uint32(1)
-	v9 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v9)))
-	*(*uint8)(unsafe.Add(b, v6)) = uint8(i1)
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(v7)
-	*(*uint8)(unsafe.Add(b, v9)) = uint8(v8)
-	i0 = v5 + k32(4294967294)
-	v5 = i0
-	i0 = v0 + uint32(4)
-	v0 = i0
-L10:
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = v5 + uint32(1)
-	v5 = i0
-L12:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-	i1 = v0 + uint32(3)
-	v7 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i0 = v0 + uint32(2)
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	v6 = i0
-	i1 = v0 + uint32(1)
-	v8 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v8)))
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(i1)
-	*(*uint8)(unsafe.Add(b, v7)) = uint8(v3)
-	*(*uint8)(unsafe.Add(b, v8)) = uint8(v6)
-	i0 = v0 + uint32(4)
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	v7 = i0
-	i1 = v0 + uint32(7)
-	v4 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
-	i0 = v0 + uint32(5)
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	v6 = i0
-	i1 = v0 + uint32(6)
-	v8 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v8)))
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(v7)
-	*(*uint8)(unsafe.Add(b, v8)) = uint8(v6)
-	i0 = v0 + uint32(8)
-	v0 = i0
-	i0 = v5 + k32(4294967294)
-	v5 = i0
-	if v5 != 0 {
-		goto L12
-	}
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	i0 = v5 + k32(4294967295)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-L13:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-	i1 = v0 + uint32(7)
-	v7 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i0 = v0 + uint32(6)
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	v6 = i0
-	i1 = v0 + uint32(1)
-	v8 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v8)))
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(i1)
-	*(*uint8)(unsafe.Add(b, v8)) = uint8(v6)
-	i0 = v0 + uint32(5)
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	v6 = i0
-	i1 = v0 + uint32(2)
-	v8 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v8)))
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(i1)
-	*(*uint8)(unsafe.Add(b, v8)) = uint8(v6)
-	i0 = v0 + uint32(4)
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	v6 = i0
-	i1 = v0 + uint32(3)
-	v8 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v8)))
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(i1)
-	*(*uint8)(unsafe.Add(b, v7)) = uint8(v3)
-	*(*uint8)(unsafe.Add(b, v8)) = uint8(v6)
-	i0 = v0 + uint32(8)
-	v0 = i0
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 != 0 {
-		goto L13
-	}
-	goto L1
-L2:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8485086))
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4732(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	if int32(i0) < int32(uint32(1)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if int32(i0) < int32(uint32(0)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) > int32(uint32(15)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	m.depth--
-	return uint32(10059656)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn2111(m, i0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = uint64(0)
-	m.depth--
-	return uint32(10059656)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8414176))
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn4733(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10243944))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if int32(v2) > int32(uint32(0)) {
-		i1 = v2
-	} else {
-		i1 = uint32(0)
-	}
-	v3 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i2
-	if int32(v3) < int32(v2) {
-		i1 = v3
-	} else {
-		i1 = v2
-	}
-	v3 = i1
-	i2 = uint32(int32(v2) >> (uint32(31) & 31))
-	i2 = i2 & v2
-	v4 = i2
-	i1 = v3 - v4
-	v5 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4705(m, i0, v5, i2)
-	v2 = i0
-	if int32(v3) < int32(uint32(1)) {
-		goto L1
-	}
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+4))
-	v0 = i2
-	i2 = v0 * v4
-	i1 = i1 + i2
-	i2 = v0 * v5
-	m.copy(i0, i1, i2)
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4734(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) >= int32(uint32(1)) {
-		goto L3
-	}
-	v2 = uint32(0)
-	goto L2
-L3:
-	v3 = uint32(0)
-	v2 = uint32(0)
-	v4 = uint32(0)
-L4:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v4)
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = fn2026(m, v5, v1, uint32(2))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v7
-	if v7 != 0 {
-		goto L5
-	}
-	fn2072(m, v5)
-L5:
-	if int32(v6) < int32(uint32(1)) {
-		goto L7
-	}
-	i0 = v2 + uint32(1)
-	v2 = i0
-	goto L6
-L7:
-	if v6 != 0 {
-		goto L1
-	}
-L6:
-	i0 = v4 + uint32(1)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(v4) < int32(i1) {
-		goto L4
-	}
-L2:
-	i0 = fn1594(m, v2)
-	v3 = i0
-L1:
-	m.depth--
-	return v3
 }

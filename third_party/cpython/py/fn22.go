@@ -14,7 +14,5676 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn4735(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4663(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	v1 = uint32(1)
+	i0 = v0 + k32(4294967230)
+	switch i0 {
+	case 0:
+		goto L12
+	case 6:
+		goto L8
+	case 7, 10:
+		goto L7
+	case 15:
+		goto L6
+	case 32:
+		goto L1
+	case 34:
+		goto L9
+	case 36:
+		goto L10
+	case 38:
+		goto L4
+	case 39, 42:
+		goto L3
+	case 47:
+		goto L2
+	case 51, 53:
+		goto L11
+	default:
+		goto L5
+	}
+L12:
+	return uint32(0)
+L11:
+	return uint32(20)
+L10:
+	return uint32(14)
+L9:
+	return uint32(16)
+L8:
+	return uint32(2)
+L7:
+	return uint32(6)
+L6:
+	return uint32(10)
+L5:
+	return k32(4294967295)
+L4:
+	return uint32(4)
+L3:
+	return uint32(8)
+L2:
+	v1 = uint32(12)
+L1:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn4664(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v3 = uint32(0)
+	i0 = fn2700(m, v1)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2290(m, uint32(2))
+	v1 = i0
+	if v1 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	v3 = uint32(0)
+	if v1 == 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L4:
+	i0 = v1 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+	i0 = fn4665(m, v0, v1, uint32(0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	v4 = v1
+	if v2 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v4)
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4665(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(80)
+	v3 = i0
+	m.g0 = v3
+	i0 = fn2370(m, v0, uint32(10243944))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == v0 {
+		goto L4
+	}
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+148))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+148))
+	if i0 == i1 {
+		goto L3
+	}
+	goto L2
+L4:
+	if v2 == 0 {
+		goto L2
+	}
+L3:
+	i0 = fn3738(m, uint32(8391799), v2)
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	goto L1
+L2:
+	i1 = v3 + uint32(72)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = i1
+	i1 = v3 + uint32(76)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
+	i2 = v3 + uint32(48)
+	i0 = fn3719(m, v1, uint32(8391789), i2)
+	if i0 != 0 {
+		goto L5
+	}
+	v2 = uint32(0)
+	goto L1
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	v2 = i1
+	if v2 != 0 {
+		i1 = v2
+	} else {
+		i1 = uint32(10059656)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
+	v2 = uint32(0)
+	i2 = v3 + uint32(32)
+	i0 = fn4382(m, uint32(8520126), uint32(8533006), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
+	v2 = i0
+	if v2 != uint32(117) {
+		goto L6
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
+	i0 = fn3056(m, i0, uint32(8543931), uint32(1))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
+	v2 = i0
+L6:
+	i0 = v2 & k32(4294967293)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	v1 = i0
+	if v1 == 0 {
+		goto L9
+	}
+	if v5 == uint32(117) {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v6 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v2
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8577879), i2)
+	goto L1
+L10:
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i1
+	if v6 == v2 {
+		goto L11
+	}
+	i0 = fn2349(m, v6, v2)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	v1 = i0
+	if v2 == 0 {
+		goto L9
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(253)
+	if i0 != uint32(117) {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8577810), v3)
+	goto L1
+L9:
+	if v1 != 0 {
+		goto L8
+	}
+	v7 = uint32(0)
+	goto L7
+L8:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i0
+	if v2 == uint32(10014932) {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+84))
+	i0 = i0 & uint32(33554432)
+	if i0 != 0 {
+		goto L7
+	}
+	i0 = fn2349(m, v2, uint32(10014932))
+	if i0 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+84))
+	v1 = i0
+	i0 = v1 & uint32(201326592)
+	if i0 != 0 {
+		goto L7
+	}
+	i0 = v1 & uint32(268435456)
+	if i0 == 0 {
+		goto L12
+	}
+	if v5 == uint32(117) {
+		goto L7
+	}
+L12:
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i1
+	if v6 == v1 {
+		goto L14
+	}
+	i0 = fn2349(m, v6, v1)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	v2 = i0
+	if v1 == 0 {
+		goto L13
+	}
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	i1 = uint32(*(*int8)(unsafe.Add(b, i1)))
+	if i0 == i1 {
+		goto L7
+	}
+L13:
+	i0 = fn580(m, v2)
+	v7 = i0
+	if v7 != 0 {
+		goto L15
+	}
+	v2 = uint32(0)
+	goto L1
+L15:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = uint32(0)
+L7:
+	v5 = uint32(8862944)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
+	i0 = i0 + k32(4294967230)
+	switch i0 {
+	case 0:
+		goto L30
+	case 6:
+		goto L26
+	case 7:
+		goto L24
+	case 10:
+		goto L22
+	case 15:
+		goto L20
+	case 32:
+		goto L17
+	case 34:
+		goto L18
+	case 36:
+		goto L19
+	case 38:
+		goto L27
+	case 39:
+		goto L25
+	case 42:
+		goto L23
+	case 47:
+		goto L21
+	case 51:
+		goto L29
+	case 53:
+		goto L28
+	default:
+		goto L16
+	}
+L30:
+	v5 = uint32(8862976)
+	goto L17
+L29:
+	v5 = uint32(8863008)
+	goto L17
+L28:
+	v5 = uint32(8863040)
+	goto L17
+L27:
+	v5 = uint32(8863072)
+	goto L17
+L26:
+	v5 = uint32(8863104)
+	goto L17
+L25:
+	v5 = uint32(8863136)
+	goto L17
+L24:
+	v5 = uint32(8863168)
+	goto L17
+L23:
+	v5 = uint32(8863200)
+	goto L17
+L22:
+	v5 = uint32(8863232)
+	goto L17
+L21:
+	v5 = uint32(8863264)
+	goto L17
+L20:
+	v5 = uint32(8863296)
+	goto L17
+L19:
+	v5 = uint32(8863328)
+	goto L17
+L18:
+	v5 = uint32(8863360)
+L17:
+	v2 = uint32(0)
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	v6 = i0
+	if v6 == 0 {
+		goto L31
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v8 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+87)))
+	i0 = i0 & uint32(6)
+	if i0 != 0 {
+		goto L32
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	v9 = i1
+	if v8 == v9 {
+		goto L32
+	}
+	v1 = uint32(0)
+	i0 = fn2349(m, v8, v9)
+	if i0 == 0 {
+		goto L31
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	v6 = i0
+L32:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v1 = i0
+L31:
+	i0 = fn4706(m, v0, v1, v5)
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	if int32(v1) < int32(uint32(1)) {
+		goto L35
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	v8 = i1
+	if v6 == v8 {
+		goto L34
+	}
+	i0 = fn2349(m, v6, v8)
+	if i0 != 0 {
+		goto L35
+	}
+	v0 = uint32(0)
+L36:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	i0 = fn517(m, i0, v0)
+	v4 = i0
+	if v4 != 0 {
+		goto L37
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+	goto L1
+L37:
+	i0 = fn4707(m, v5, v0, v4)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v8 == 0 {
+		goto L38
+	}
+	if v6 == uint32(1073741823) {
+		goto L39
+	}
+	i1 = v6 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L39
+	}
+	fn2073(m, v4)
+L39:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+	goto L1
+L38:
+	if v6 == uint32(1073741823) {
+		goto L40
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L40
+	}
+	fn2073(m, v4)
+L40:
+	i1 = v0 + uint32(1)
+	v0 = i1
+	if v1 != v0 {
+		goto L36
+	}
+	goto L33
+L35:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	v0 = i0
+	if v0 == 0 {
+		goto L33
+	}
+L34:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v6 = i0
+	if v6 == uint32(10014932) {
+		goto L42
+	}
+	i0 = fn2349(m, v6, uint32(10014932))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	v0 = i0
+	if v6 != 0 {
+		goto L42
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	v6 = i0
+	i0 = v6 & uint32(134217728)
+	if i0 == 0 {
+		goto L41
+	}
+L42:
+	i0 = fn4708(m, v5, v0)
+	v0 = i0
+	if v0 != 0 {
+		goto L43
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+	goto L1
+L43:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L33
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L33
+	}
+	fn2073(m, v0)
+	goto L33
+L41:
+	i0 = v6 & uint32(268435456)
+	if i0 == 0 {
+		goto L44
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
+	if i0 != uint32(117) {
+		goto L45
+	}
+	i1 = v3 + uint32(68)
+	i0 = fn2699(m, v0, i1)
+	v0 = i0
+	if v0 != 0 {
+		goto L46
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+	goto L1
+L46:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
+	if int32(i0) < int32(uint32(1)) {
+		goto L33
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	fn2112(m, i0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v0
+	goto L33
+L45:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = fn2687(m, v0)
+	v0 = i0
+	if v0 != 0 {
+		goto L47
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+	goto L1
+L47:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	fn2112(m, i0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v0
+	goto L33
+L44:
+	v0 = uint32(1)
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	v4 = i1
+	if v8 == v4 {
+		goto L48
+	}
+	i0 = fn2349(m, v8, v4)
+	i0 = b2i(i0 != uint32(0))
+	v0 = i0
+L48:
+	if int32(v1) < int32(uint32(1)) {
+		goto L33
+	}
+	if v0 == 0 {
+		goto L33
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	v0 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+4))
+	i2 = i2 * v1
+	m.copy(i0, i1, i2)
+L33:
+	if v7 != 0 {
+		goto L49
+	}
+	v2 = v5
+	goto L1
+L49:
+	i0 = fn4709(m, v5, v7)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v0 = i0
+	if v4 != k32(4294967295) {
+		goto L50
+	}
+	if v0 == uint32(1073741823) {
+		goto L51
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v0
+	if v0 != 0 {
+		goto L51
+	}
+	fn2073(m, v7)
+L51:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+	goto L1
+L50:
+	if v0 != uint32(1073741823) {
+		goto L52
+	}
+	v2 = v5
+	goto L1
+L52:
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v0
+	if v0 == 0 {
+		goto L53
+	}
+	v2 = v5
+	goto L1
+L53:
+	fn2073(m, v7)
+	v2 = v5
+	goto L1
+L16:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8567331))
+L1:
+	i0 = v3 + uint32(80)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4666(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = i0 + v1
+	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4667(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i1 = v3 + uint32(14)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v4 = k32(4294967295)
+	i0 = fn3717(m, v2, uint32(8445262), v3)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = uint32(*(*int16)(unsafe.Add(b, uint64(v3)+14)))
+	v2 = i0
+	if int32(v2) > int32(k32(4294967167)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	fn3605(m, i0, uint32(8462424))
+	goto L1
+L2:
+	if int32(v2) < int32(uint32(128)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	fn3605(m, i0, uint32(8462240))
+	goto L1
+L3:
+	v4 = uint32(0)
+	if int32(v1) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = i0 + v1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn4668(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	v3 = uint32(0)
+	if int32(v2) < int32(uint32(1)) {
+		goto L1
+	}
+L3:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v4 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v5 = i1
+	if v4 != v5 {
+		goto L2
+	}
+	i0 = v0 + uint32(1)
+	v0 = i0
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	goto L3
+L2:
+	i2 = uint32(int8(v4))
+	i3 = uint32(int8(v5))
+	if int32(i2) < int32(i3) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(1)
+	}
+	v3 = i0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4669(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = i0 + v1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4670(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i1 = v3 + uint32(15)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = fn3717(m, v2, uint32(8445291), v3)
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = k32(4294967295)
+	goto L1
+L2:
+	v2 = uint32(0)
+	if int32(v1) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = i0 + v1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+15)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4671(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v3 = uint32(0)
+	if int32(v2) < int32(uint32(1)) {
+		goto L1
+	}
+L3:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v4 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v5 = i1
+	if v4 != v5 {
+		goto L2
+	}
+	i0 = v0 + uint32(1)
+	v0 = i0
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	goto L3
+L2:
+	if v4 < v5 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(1)
+	}
+	v3 = i0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4672(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2700(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4673(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i1 = v3 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v4 = k32(4294967295)
+	i0 = fn3717(m, v2, uint32(8441873), v3)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = fn2698(m, i0, uint32(0), uint32(0))
+	if i0 == uint32(2) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8441875))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i1 = v3 + uint32(8)
+	i0 = fn2698(m, i0, i1, uint32(1))
+	if int32(v1) < int32(uint32(0)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+L3:
+	v4 = uint32(0)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn4674(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v3 = uint32(0)
+	if int32(v2) < int32(uint32(1)) {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i1
+	if v4 != v5 {
+		goto L2
+	}
+	i0 = v0 + uint32(4)
+	v0 = i0
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	goto L3
+L2:
+	if int32(v4) < int32(v5) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(1)
+	}
+	v3 = i0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4675(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2700(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4676(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i1 = v3 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v4 = k32(4294967295)
+	i0 = fn3717(m, v2, uint32(8441873), v3)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = fn2742(m, i0)
+	if i0 == uint32(1) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8441875))
+	goto L1
+L2:
+	v4 = uint32(0)
+	if int32(v1) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	v6 = i0
+	i0 = v2 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L6
+	case 1:
+		goto L5
+	default:
+		goto L4
+	}
+L6:
+	if v6 == 0 {
+		goto L7
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v5 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+	goto L3
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+	goto L3
+L5:
+	if v6 == 0 {
+		goto L8
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v5 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v2 = i0
+	goto L3
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v2 = i0
+	goto L3
+L4:
+	if v6 == 0 {
+		goto L10
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v5 + i1
+	v2 = i0
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
+	v2 = i0
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v2 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn4677(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v3 = uint32(0)
+	if int32(v2) < int32(uint32(1)) {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i1
+	if v4 != v5 {
+		goto L2
+	}
+	i0 = v0 + uint32(4)
+	v0 = i0
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	goto L3
+L2:
+	if v4 < v5 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(1)
+	}
+	v3 = i0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4678(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(1) & 31)
+	i0 = i0 + i1
+	i0 = uint32(*(*int16)(unsafe.Add(b, i0)))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4679(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i1 = v3 + uint32(14)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = fn3717(m, v2, uint32(8445262), v3)
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = k32(4294967295)
+	goto L1
+L2:
+	v2 = uint32(0)
+	if int32(v1) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(1) & 31)
+	i0 = i0 + i1
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v3)+14)))
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(i1)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4680(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	v3 = uint32(0)
+	if int32(v2) < int32(uint32(1)) {
+		goto L1
+	}
+L3:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
+	v4 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v1)))
+	v5 = i1
+	if v4 != v5 {
+		goto L2
+	}
+	i0 = v0 + uint32(2)
+	v0 = i0
+	i0 = v1 + uint32(2)
+	v1 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	goto L3
+L2:
+	i2 = uint32(int16(v4))
+	i3 = uint32(int16(v5))
+	if int32(i2) < int32(i3) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(1)
+	}
+	v3 = i0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4681(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(1) & 31)
+	i0 = i0 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4682(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i1 = v3 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = fn3717(m, v2, uint32(8445233), v3)
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = k32(4294967295)
+	goto L1
+L2:
+	v2 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v4 = i0
+	if int32(v4) > int32(k32(4294967295)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	fn3605(m, i0, uint32(8462303))
+	goto L1
+L3:
+	if v4 < uint32(65536) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	fn3605(m, i0, uint32(8462110))
+	v2 = k32(4294967295)
+	goto L1
+L4:
+	v2 = uint32(0)
+	if int32(v1) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(1) & 31)
+	i0 = i0 + i1
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(v4)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4683(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v3 = uint32(0)
+	if int32(v2) < int32(uint32(1)) {
+		goto L1
+	}
+L3:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
+	v4 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v1)))
+	v5 = i1
+	if v4 != v5 {
+		goto L2
+	}
+	i0 = v0 + uint32(2)
+	v0 = i0
+	i0 = v1 + uint32(2)
+	v1 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	goto L3
+L2:
+	if v4 < v5 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(1)
+	}
+	v3 = i0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4684(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4685(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i1 = v3 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = fn3717(m, v2, uint32(8445233), v3)
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = k32(4294967295)
+	goto L1
+L2:
+	v2 = uint32(0)
+	if int32(v1) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4686(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v3 = uint32(0)
+	if int32(v2) < int32(uint32(1)) {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i1
+	if v4 != v5 {
+		goto L2
+	}
+	i0 = v0 + uint32(4)
+	v0 = i0
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	goto L3
+L2:
+	if int32(v4) < int32(v5) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(1)
+	}
+	v3 = i0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4687(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1576(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4688(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
+	i0 = i0 & uint32(16777216)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+	i0 = fn518(m, v2)
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	m.depth--
+	return k32(4294967295)
+L1:
+	i0 = fn1584(m, v2)
+	v4 = i0
+	if v4 != k32(4294967295) {
+		goto L4
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L4
+	}
+	v5 = k32(4294967295)
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L2
+	}
+	v5 = k32(4294967295)
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 == 0 {
+		goto L3
+	}
+	goto L2
+L4:
+	v5 = uint32(0)
+	if int32(v1) < int32(uint32(0)) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+L5:
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	v5 = uint32(0)
+	if v1 != 0 {
+		goto L2
+	}
+L3:
+	fn2073(m, v2)
+L2:
+	m.depth--
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn4689(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v3 = uint32(0)
+	if int32(v2) < int32(uint32(1)) {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i1
+	if v4 != v5 {
+		goto L2
+	}
+	i0 = v0 + uint32(4)
+	v0 = i0
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	goto L3
+L2:
+	if v4 < v5 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(1)
+	}
+	v3 = i0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4690(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4691(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i1 = v3 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = fn3717(m, v2, uint32(8445204), v3)
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = k32(4294967295)
+	goto L1
+L2:
+	v2 = uint32(0)
+	if int32(v1) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4692(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v3 = uint32(0)
+	if int32(v2) < int32(uint32(1)) {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i1
+	if v4 != v5 {
+		goto L2
+	}
+	i0 = v0 + uint32(4)
+	v0 = i0
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	goto L3
+L2:
+	if int32(v4) < int32(v5) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(1)
+	}
+	v3 = i0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4693(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1576(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4694(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
+	i0 = i0 & uint32(16777216)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+	i0 = fn518(m, v2)
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	m.depth--
+	return k32(4294967295)
+L1:
+	i0 = fn1584(m, v2)
+	v4 = i0
+	if v4 != k32(4294967295) {
+		goto L4
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L4
+	}
+	v5 = k32(4294967295)
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L2
+	}
+	v5 = k32(4294967295)
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 == 0 {
+		goto L3
+	}
+	goto L2
+L4:
+	v5 = uint32(0)
+	if int32(v1) < int32(uint32(0)) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+L5:
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	v5 = uint32(0)
+	if v1 != 0 {
+		goto L2
+	}
+L3:
+	fn2073(m, v2)
+L2:
+	m.depth--
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn4695(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v3 = uint32(0)
+	if int32(v2) < int32(uint32(1)) {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i1
+	if v4 != v5 {
+		goto L2
+	}
+	i0 = v0 + uint32(4)
+	v0 = i0
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	goto L3
+L2:
+	if v4 < v5 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(1)
+	}
+	v3 = i0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4696(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(3) & 31)
+	i0 = i0 + i1
+	l0 = *(*uint64)(unsafe.Add(b, i0))
+	i0 = fn1594(m, l0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4697(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i1 = v3 + uint32(8)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = fn3717(m, v2, uint32(8445320), v3)
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = k32(4294967295)
+	goto L1
+L2:
+	v2 = uint32(0)
+	if int32(v1) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(3) & 31)
+	i0 = i0 + i1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+8))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4698(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var v5 uint64
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	v3 = uint32(0)
+	if int32(v2) < int32(uint32(1)) {
+		goto L1
+	}
+L3:
+	l0 = *(*uint64)(unsafe.Add(b, v0))
+	v4 = l0
+	l1 = *(*uint64)(unsafe.Add(b, v1))
+	v5 = l1
+	if v4 != v5 {
+		goto L2
+	}
+	i0 = v0 + uint32(8)
+	v0 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	goto L3
+L2:
+	if int64(v4) < int64(v5) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(1)
+	}
+	v3 = i0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4699(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(3) & 31)
+	i0 = i0 + i1
+	l0 = *(*uint64)(unsafe.Add(b, i0))
+	i0 = fn1577(m, l0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4700(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
+	i0 = i0 & uint32(16777216)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+	i0 = fn518(m, v2)
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	m.depth--
+	return k32(4294967295)
+L1:
+	l0 = fn1597(m, v2)
+	v4 = l0
+	if v4 != k64(18446744073709551615) {
+		goto L4
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L4
+	}
+	v5 = k32(4294967295)
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L2
+	}
+	v5 = k32(4294967295)
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 == 0 {
+		goto L3
+	}
+	goto L2
+L4:
+	v5 = uint32(0)
+	if int32(v1) < int32(uint32(0)) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(3) & 31)
+	i0 = i0 + i1
+	*(*uint64)(unsafe.Add(b, i0)) = v4
+L5:
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	v5 = uint32(0)
+	if v1 != 0 {
+		goto L2
+	}
+L3:
+	fn2073(m, v2)
+L2:
+	m.depth--
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn4701(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var v5 uint64
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	v3 = uint32(0)
+	if int32(v2) < int32(uint32(1)) {
+		goto L1
+	}
+L3:
+	l0 = *(*uint64)(unsafe.Add(b, v0))
+	v4 = l0
+	l1 = *(*uint64)(unsafe.Add(b, v1))
+	v5 = l1
+	if v4 != v5 {
+		goto L2
+	}
+	i0 = v0 + uint32(8)
+	v0 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	goto L3
+L2:
+	if v4 < v5 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(1)
+	}
+	v3 = i0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4702(m *Module, v0 uint32, v1 uint32) uint32 {
+	var d0 float64
+	_ = d0
+	var f0 float32
+	_ = f0
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	f0 = *(*float32)(unsafe.Add(b, i0))
+	d0 = float64(f0)
+	i0 = fn1316(m, d0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4703(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var f1 float32
+	_ = f1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i1 = v3 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = fn3717(m, v2, uint32(8406923), v3)
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = k32(4294967295)
+	goto L1
+L2:
+	v2 = uint32(0)
+	if int32(v1) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	f1 = *(*float32)(unsafe.Add(b, uint64(v3)+12))
+	*(*float32)(unsafe.Add(b, i0)) = f1
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4704(m *Module, v0 uint32, v1 uint32) uint32 {
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(3) & 31)
+	i0 = i0 + i1
+	d0 = *(*float64)(unsafe.Add(b, i0))
+	i0 = fn1316(m, d0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4705(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var d1 float64
+	_ = d1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i1 = v3 + uint32(8)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = fn3717(m, v2, uint32(8406950), v3)
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = k32(4294967295)
+	goto L1
+L2:
+	v2 = uint32(0)
+	if int32(v1) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(3) & 31)
+	i0 = i0 + i1
+	d1 = *(*float64)(unsafe.Add(b, uint64(v3)+8))
+	*(*float64)(unsafe.Add(b, i0)) = d1
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4706(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if int32(v1) > int32(k32(4294967295)) {
+		goto L1
+	}
+	fn3642(m, uint32(8518756), uint32(622))
+	m.depth--
+	return uint32(0)
+L1:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v3 = i1
+	i0 = div32s(uint32(2147483647), v3)
+	if int32(i0) < int32(v1) {
+		goto L4
+	}
+	v4 = uint32(0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+	if v1 != 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	goto L2
+L5:
+	i0 = v3 * v1
+	v1 = i0
+	if int32(v1) > int32(k32(4294967295)) {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	goto L6
+L7:
+	i1 = fn2109(m, v1)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
+	if v1 != 0 {
+		goto L2
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L4
+	}
+	fn2073(m, v0)
+L4:
+	i0 = fn3634(m)
+	v4 = i0
+L3:
+	m.depth--
+	return v4
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4707(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if int32(v1) < int32(uint32(0)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	if int32(v3) > int32(v1) {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
+	fn3605(m, i0, uint32(8495622))
+	m.depth--
+	return k32(4294967295)
+L1:
+	if v2 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	if int32(i0) < int32(uint32(1)) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
+	fn3605(m, i0, uint32(8414176))
+	m.depth--
+	return k32(4294967295)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
+	v2 = i1
+	i1 = v2 * v1
+	i0 = v4 + i1
+	i3 = v1 + uint32(1)
+	v1 = i3
+	i2 = v2 * v1
+	i1 = v4 + i2
+	i3 = v3 - v1
+	i2 = v2 * i3
+	m.copy(i0, i1, i2)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = i3 + k32(4294967295)
+	i2 = fn4710(m, v0, i3)
+	if i2 == k32(4294967295) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	m.depth--
+	return i0
+L3:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+12))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v1, v2)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4708(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = v2 + uint32(40)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v2 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
+	i0 = fn526(m, v1, v2, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	if i0 == uint32(1) {
+		goto L2
+	}
+	fn525(m, v2)
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8510661))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v4 = i0
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+4))
+	v1 = i2
+	i1 = div32s(v4, v1)
+	i0 = v4
+	v4 = i1
+	i1 = v4 * v1
+	v5 = i1
+	i0 = i0 - v5
+	if i0 == 0 {
+		goto L3
+	}
+	fn525(m, v2)
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8476825))
+	goto L1
+L3:
+	if int32(v4) < int32(uint32(1)) {
+		goto L4
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v6 = i1
+	i1 = v6 ^ uint32(2147483647)
+	if int32(v4) > int32(i1) {
+		goto L6
+	}
+	i0 = v6 + v4
+	v4 = i0
+	i1 = div32s(uint32(2147483647), v1)
+	if int32(v4) <= int32(i1) {
+		goto L5
+	}
+L6:
+	fn525(m, v2)
+	i0 = fn3634(m)
+	v3 = i0
+	goto L1
+L5:
+	i0 = fn4710(m, v0, v4)
+	if i0 != k32(4294967295) {
+		goto L7
+	}
+	fn525(m, v2)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v6 * v1
+	i0 = i0 + i1
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	m.copy(i0, i1, v5)
+L4:
+	fn525(m, v2)
+	v3 = uint32(10059656)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 == 0 {
+		goto L8
+	}
+	fn525(m, v2)
+L8:
+	i0 = v2 + uint32(48)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4709(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = fn580(m, v1)
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	return k32(4294967295)
+L1:
+	i0 = fn581(m, v2)
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+12))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, k32(4294967295), v3)
+	if int32(i0) < int32(uint32(0)) {
+		goto L6
+	}
+	i1 = v1 + uint32(1)
+	i0 = fn4710(m, v0, i1)
+	if i0 == k32(4294967295) {
+		goto L6
+	}
+	i1 = v1 << (uint32(1) & 31)
+	v4 = i1
+	if int32(v4) > int32(uint32(0)) {
+		i1 = v4
+	} else {
+		i1 = uint32(0)
+	}
+	if !(int32(v1) < int32(uint32(0))) {
+		i1 = v1
+	}
+	v4 = i1
+	if int32(v4) < int32(v1) {
+		i1 = v4
+	} else {
+		i1 = v1
+	}
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+12))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, i1, v3)
+	if i0 == 0 {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L7
+	}
+	fn2073(m, v3)
+L7:
+	v1 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+	return k32(4294967295)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L8
+	}
+	fn2073(m, v3)
+L8:
+	i0 = fn581(m, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L4
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L9
+	}
+	fn2073(m, v2)
+L9:
+	i2 = fn3617(m)
+	if i2 != 0 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	v1 = i0
+L2:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn4710(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	if int32(i0) < int32(uint32(1)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 == v1 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
+	fn3605(m, i0, uint32(8414176))
+	m.depth--
+	return k32(4294967295)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if int32(i0) < int32(v1) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = v1 + uint32(16)
+	if int32(i0) >= int32(i1) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+	m.depth--
+	return uint32(0)
+L2:
+	if v1 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn2112(m, i0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = uint64(0)
+	m.depth--
+	return uint32(0)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	v2 = i0
+	l0 = uint64(v2)
+	i1 = uint32(int32(v1) >> (uint32(4) & 31))
+	i1 = i1 + v1
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i4) > int32(uint32(7)) {
+		i2 = uint32(7)
+	} else {
+		i2 = uint32(3)
+	}
+	i1 = i1 + i2
+	v3 = i1
+	l1 = uint64(v3)
+	l0 = l0 * l1
+	l0 = l0 >> (uint64(32) & 63)
+	i0 = uint32(l0)
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = v3 * v2
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn2111(m, i0, v2)
+	v2 = i0
+	if v2 != 0 {
+		goto L4
+	}
+L5:
+	i0 = fn3634(m)
+	m.depth--
+	return k32(4294967295)
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn4711(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
+	v3 = k32(4294967295)
+	i0 = fn2839(m, uint32(8514549))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v4
+	i0 = fn2839(m, uint32(8482337))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
+	i0 = fn2839(m, uint32(8520878))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
+	i0 = fn2839(m, uint32(8440922))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v4
+	i1 = fn2361(m, v0, uint32(10244064), uint32(0))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 == 0 {
+		goto L1
+	}
+	i1 = fn2361(m, v0, uint32(10244084), uint32(0))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
+	if v4 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(10064992)
+	i2 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn4093(m, v0, uint32(8485829), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn3889(m, uint32(8517842), uint32(8501534))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v4 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	v3 = k32(4294967295)
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	i0 = fn860(m, v4, uint32(8440636), uint32(8533108), v1)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L3
+	}
+	fn2073(m, v4)
+L3:
+	if v5 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	v3 = k32(4294967295)
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L5
+	}
+	fn2073(m, v5)
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn4098(m, v0, i1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	*(*uint16)(unsafe.Add(b, uint64(v1)+29)) = uint16(k32(25702))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+25)) = uint32(1366379628)
+	*(*uint64)(unsafe.Add(b, uint64(v1)+17)) = uint64(5289838850841330274)
+	i2 = v1 + uint32(17)
+	i2 = fn2706(m, i2, uint32(14), uint32(0))
+	i0 = fn4094(m, v0, uint32(8422095), i2)
+	i0 = uint32(int32(i0) >> (uint32(31) & 31))
+	v3 = i0
+L1:
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4712(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	fn3703(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	if i0 == 0 {
+		goto L1
+	}
+	fn3008(m, v0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	fn2112(m, v2)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4713(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2340(m, i0)
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	i0 = fn2697(m, uint32(8571124), v1)
+	v0 = i0
+	goto L1
+L2:
+	i0 = v2 & k32(4294967293)
+	if i0 != uint32(117) {
+		goto L8
+	}
+	if v2 != uint32(117) {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn2672(m, i0, v3)
+	v4 = i0
+	goto L6
+L8:
+	i0 = fn1493(m, v3)
+	v4 = i0
+	if v4 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i0) < int32(uint32(1)) {
+		goto L4
+	}
+	v5 = uint32(0)
+	v3 = uint32(0)
+L10:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v3)
+	v6 = i0
+	if v6 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + v5
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(v3) < int32(i1) {
+		goto L10
+	}
+	goto L4
+L9:
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 == 0 {
+		goto L3
+	}
+	goto L1
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v3 << (uint32(2) & 31)
+	i3 = v1 + uint32(28)
+	i0 = fn2709(m, i0, i1, uint32(0), i3)
+	v4 = i0
+L6:
+	if v4 != 0 {
+		goto L4
+	}
+L5:
+	v0 = uint32(0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2340(m, i0)
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v4
+	i1 = v1 + uint32(16)
+	i0 = fn2697(m, uint32(8568310), i1)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	fn2073(m, v4)
+L1:
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4714(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10243944))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i1
+	if v4 == v3 {
+		goto L1
+	}
+	i0 = fn2349(m, v4, v3)
+	if i0 != 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(10060432)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	if v4 == v3 {
+		goto L3
+	}
+	i0 = fn2349(m, v4, v3)
+	if i0 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(10060432)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = v2 & k32(4294967294)
+	if i0 != uint32(2) {
+		goto L5
+	}
+	if v4 == v3 {
+		goto L5
+	}
+	if v2 == uint32(2) {
+		i0 = uint32(10014564)
+	} else {
+		i0 = uint32(10014548)
+	}
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	m.depth--
+	return v6
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	if v5 != i1 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v5 = i0
+	if v5 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	if int32(v4) < int32(v3) {
+		i2 = v4
+	} else {
+		i2 = v3
+	}
+	i0 = m.table[v5].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, i1, i2)
+	v3 = i0
+	if v3 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	goto L6
+L8:
+	v0 = uint32(10014548)
+	v6 = uint32(0)
+	switch v2 {
+	case 0:
+		goto L15
+	case 1:
+		goto L14
+	case 2:
+		goto L10
+	case 3:
+		goto L9
+	case 4:
+		goto L13
+	case 5:
+		goto L12
+	default:
+		goto L4
+	}
+L15:
+	i0 = v3 >> (uint32(31) & 31)
+	v1 = i0
+	goto L11
+L14:
+	i0 = b2i(int32(v3) < int32(uint32(1)))
+	v1 = i0
+	goto L11
+L13:
+	i0 = b2i(int32(v3) > int32(uint32(0)))
+	v1 = i0
+	goto L11
+L12:
+	i0 = v3 ^ k32(4294967295)
+	i0 = i0 >> (uint32(31) & 31)
+	v1 = i0
+L11:
+	if v1 != 0 {
+		goto L9
+	}
+L10:
+	v0 = uint32(10014564)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L16
+	}
+	m.depth--
+	return v0
+L16:
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	m.depth--
+	return v0
+L7:
+	if int32(v4) < int32(uint32(1)) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	if int32(i0) < int32(uint32(1)) {
+		goto L6
+	}
+	v3 = uint32(0)
+L17:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v3)
+	v4 = i0
+	if v4 != 0 {
+		goto L18
+	}
+	m.depth--
+	return uint32(0)
+L18:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, v3)
+	v5 = i0
+	if v5 != 0 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 != uint32(1073741823) {
+		goto L20
+	}
+	m.depth--
+	return uint32(0)
+L20:
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 == 0 {
+		goto L21
+	}
+	m.depth--
+	return uint32(0)
+L21:
+	fn2073(m, v4)
+	m.depth--
+	return uint32(0)
+L19:
+	i0 = fn2027(m, v4, v5, uint32(2))
+	v7 = i0
+	if v7 == 0 {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L23
+	}
+	fn2073(m, v4)
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L24
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L24
+	}
+	fn2073(m, v5)
+L24:
+	v6 = uint32(0)
+	if int32(v7) < int32(uint32(0)) {
+		goto L4
+	}
+	i0 = v3 + uint32(1)
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i1
+	if int32(v3) >= int32(v4) {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	if int32(v3) >= int32(i1) {
+		goto L6
+	}
+	goto L17
+L22:
+	i0 = v2 + k32(4294967294)
+	switch i0 {
+	case 0:
+		goto L28
+	case 1:
+		goto L27
+	default:
+		goto L26
+	}
+L28:
+	v6 = uint32(10014564)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L25
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564)) = i1
+	goto L25
+L27:
+	v6 = uint32(10014548)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L25
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548)) = i1
+	goto L25
+L26:
+	i0 = fn2030(m, v4, v5, v2)
+	v6 = i0
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L29
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L29
+	}
+	fn2073(m, v4)
+L29:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L4
+	}
+	fn2073(m, v5)
+	goto L4
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v1 = i0
+	v0 = uint32(10014564)
+	v6 = uint32(0)
+	switch v2 {
+	case 0:
+		goto L32
+	case 1:
+		goto L35
+	case 2:
+		goto L31
+	case 3:
+		goto L30
+	case 4:
+		goto L34
+	case 5:
+		goto L33
+	default:
+		goto L4
+	}
+L35:
+	if int32(v4) <= int32(v1) {
+		goto L31
+	}
+	goto L30
+L34:
+	if int32(v4) > int32(v1) {
+		goto L31
+	}
+	goto L30
+L33:
+	if int32(v4) >= int32(v1) {
+		goto L31
+	}
+	goto L30
+L32:
+	if int32(v4) >= int32(v1) {
+		goto L30
+	}
+L31:
+	v0 = uint32(10014548)
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L36
+	}
+	m.depth--
+	return v0
+L36:
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	m.depth--
+	return v0
+L4:
+	m.depth--
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn4715(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10243944))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v1 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i1
+	if v2 == v3 {
+		goto L1
+	}
+	i0 = fn2349(m, v2, v3)
+	if i0 != 0 {
+		goto L1
+	}
+	fn3642(m, uint32(8518756), uint32(2979))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn3707(m, i0)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
+	fn3702(m, v1)
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn4716(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	v0 = uint32(0)
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4717(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4718(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10243944))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i1
+	if v4 == v3 {
+		goto L2
+	}
+	i0 = fn2349(m, v4, v3)
+	if i0 != 0 {
+		goto L2
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8391832), v2)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	if v3 == i1 {
+		goto L3
+	}
+	i0 = fn3633(m)
+	v3 = uint32(0)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v6 = i1
+	i1 = v6 ^ uint32(2147483647)
+	if int32(v4) <= int32(i1) {
+		goto L4
+	}
+	i0 = fn3634(m)
+	v3 = i0
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	i1 = v6 + v4
+	i0 = fn4706(m, i0, i1, v3)
+	v3 = i0
+	if v3 != 0 {
+		goto L5
+	}
+	v3 = uint32(0)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	if int32(v4) < int32(uint32(1)) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+4))
+	i2 = i2 * v4
+	m.copy(i0, i1, i2)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if int32(v4) < int32(uint32(1)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = i1 * i2
+	i0 = i0 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+4))
+	i2 = i2 * v4
+	m.copy(i0, i1, i2)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4719(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(0)
+	if int32(v1) > int32(uint32(0)) {
+		i0 = v1
+	} else {
+		i0 = uint32(0)
+	}
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10243944))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i1 = div32s(uint32(2147483647), v4)
+	if int32(v1) <= int32(i1) {
+		goto L1
+	}
+	i0 = fn3634(m)
+	m.depth--
+	return i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = v4 * v1
+	v5 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn4706(m, i0, v5, i2)
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	if v5 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
+	i1 = i1 * v4
+	v4 = i1
+	i1 = v4 * v1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn779(m, i0, i1, i2, v4)
+L3:
+	v2 = v3
+L2:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4720(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if int32(v1) < int32(uint32(0)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i0) > int32(v1) {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
+	fn3605(m, i0, uint32(8495597))
+	m.depth--
+	return uint32(0)
+L1:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4721(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(0)
+L1:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(v2) < int32(i1) {
+		goto L2
+	}
+	m.depth--
+	return uint32(0)
+L2:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	m.depth--
+	return k32(4294967295)
+L3:
+	i0 = fn2027(m, v3, v1, uint32(2))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L4
+	}
+	fn2073(m, v3)
+L4:
+	i0 = v2 + uint32(1)
+	v2 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	m.depth--
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn4722(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10243944))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v3 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i1
+	if v4 == v5 {
+		goto L2
+	}
+	i0 = fn2349(m, v4, v5)
+	if i0 != 0 {
+		goto L2
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8571160), v2)
+	goto L1
+L2:
+	i0 = fn4723(m, v3, v0, v1)
+	if i0 != k32(4294967295) {
+		goto L3
+	}
+	v0 = uint32(0)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4723(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	v0 = i1
+	if v3 == v0 {
+		goto L1
+	}
+	i0 = fn2349(m, v3, v0)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = fn4709(m, v1, v2)
+	return i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v0 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	if v0 == i1 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8505694))
+	return k32(4294967295)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v3 = i1
+	i1 = v3 ^ uint32(2147483647)
+	if int32(v4) > int32(i1) {
+		goto L4
+	}
+	i0 = v3 + v4
+	v5 = i0
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = div32s(uint32(2147483647), i2)
+	if int32(v5) <= int32(i1) {
+		goto L3
+	}
+L4:
+	i0 = fn3634(m)
+	return k32(4294967295)
+L3:
+	v0 = k32(4294967295)
+	i0 = fn4710(m, v1, v5)
+	if i0 == k32(4294967295) {
+		goto L5
+	}
+	v0 = uint32(0)
+	if int32(v3) < int32(uint32(1)) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
+	i1 = i1 * v4
+	i0 = i0 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+4))
+	i2 = i2 * v3
+	m.copy(i0, i1, i2)
+L5:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4724(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v1 == uint32(1) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i1 = div32s(uint32(2147483647), v3)
+	if int32(v2) <= int32(i1) {
+		goto L2
+	}
+	i0 = fn3634(m)
+	m.depth--
+	return i0
+L2:
+	if int32(v1) > int32(uint32(0)) {
+		i0 = v1
+	} else {
+		i0 = uint32(0)
+	}
+	v4 = i0
+	i0 = v3 * v2
+	v3 = i0
+	if int32(v1) < int32(uint32(1)) {
+		goto L3
+	}
+	i1 = uint32(2147483647) / v4
+	if int32(v3) <= int32(i1) {
+		goto L3
+	}
+	i0 = fn3634(m)
+	m.depth--
+	return i0
+L3:
+	i1 = v2 * v4
+	i0 = fn4710(m, v0, i1)
+	if i0 != k32(4294967295) {
+		goto L4
+	}
+	m.depth--
+	return uint32(0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	i1 = v3 * v4
+	fn779(m, v1, i1, v1, v3)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L5:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4725(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10243944))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v3 = i0
+	i0 = fn568(m, v1)
+	if i0 == 0 {
+		goto L6
+	}
+	v4 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
+	i0 = fn516(m, v1, i1)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L7
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+	goto L5
+L7:
+	if int32(v1) < int32(uint32(0)) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	goto L4
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != uint32(10064048) {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	v5 = i0
+	v4 = uint32(0)
+	i1 = v2 + uint32(12)
+	i2 = v2 + uint32(8)
+	i3 = v2 + uint32(4)
+	i0 = fn2264(m, v1, i1, i2, i3)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = v2 + uint32(12)
+	i2 = v2 + uint32(8)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = fn2265(m, i0, i1, i2, i3)
+	v1 = i0
+	if int32(v1) > int32(uint32(0)) {
+		goto L9
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = div32s(uint32(2147483647), i1)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L10
+	}
+	i0 = fn3634(m)
+	v4 = i0
+	goto L1
+L10:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v1
+	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = uint64(0)
+	v4 = v0
+	goto L1
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn4706(m, i0, v1, i2)
+	v4 = i0
+	if v6 != uint32(1) {
+		goto L11
+	}
+	if v4 != 0 {
+		goto L12
+	}
+	v4 = uint32(0)
+	goto L1
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i2 = i2 * v5
+	i1 = i1 + i2
+	i2 = v1 * v5
+	m.copy(i0, i1, i2)
+	goto L1
+L11:
+	if v4 != 0 {
+		goto L13
+	}
+	v4 = uint32(0)
+	goto L1
+L13:
+	i0 = v1 & uint32(1)
+	v7 = i0
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v3 = i0
+	if v1 == uint32(1) {
+		goto L14
+	}
+	i0 = v5 << (uint32(1) & 31)
+	v8 = i0
+	i0 = v1 & uint32(2147483646)
+	v9 = i0
+	v1 = uint32(0)
+	v6 = uint32(0)
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i2 = v3 * v5
+	i1 = i1 + i2
+	m.copy(i0, i1, v5)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + v5
+	i0 = i0 + v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i2 = i2 + v3
+	v3 = i2
+	i2 = v3 * v5
+	i1 = i1 + i2
+	m.copy(i0, i1, v5)
+	i0 = v1 + v8
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v3
+	v3 = i0
+	i1 = v6 + uint32(2)
+	v6 = i1
+	if v9 != v6 {
+		goto L15
+	}
+L14:
+	if v7 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i1 = v6 * v5
+	i0 = i0 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i2 = v3 * v5
+	i1 = i1 + i2
+	m.copy(i0, i1, v5)
+	goto L1
+L8:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8414058))
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = v4 + v1
+	v1 = i0
+	if int32(v1) < int32(uint32(0)) {
+		goto L3
+	}
+L4:
+	if int32(v4) > int32(v1) {
+		goto L2
+	}
+L3:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
+	fn3605(m, i0, uint32(8495597))
+	goto L1
+L2:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	v4 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn4726(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10243944))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v4 = i0
+	i0 = fn568(m, v1)
+	if i0 == 0 {
+		goto L9
+	}
+	v5 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
+	i0 = fn516(m, v1, i1)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L10
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+	goto L8
+L10:
+	if int32(v1) < int32(uint32(0)) {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	goto L7
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != uint32(10064048) {
+		goto L11
+	}
+	v6 = uint32(0)
+	v5 = k32(4294967295)
+	i1 = v3 + uint32(28)
+	i2 = v3 + uint32(24)
+	i3 = v3 + uint32(20)
+	i0 = fn2264(m, v1, i1, i2, i3)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = v3 + uint32(28)
+	i2 = v3 + uint32(24)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	i0 = fn2265(m, i0, i1, i2, i3)
+	v7 = i0
+	if v2 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	v4 = i1
+	if v6 == v4 {
+		goto L14
+	}
+	i0 = fn2349(m, v6, v4)
+	if i0 == 0 {
+		goto L13
+	}
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v6 = i0
+	if v0 != v2 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = fn2370(m, i0, uint32(10243944))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if int32(v6) > int32(uint32(0)) {
+		i1 = v6
+	} else {
+		i1 = uint32(0)
+	}
+	v6 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v4 = i2
+	if int32(v6) < int32(v4) {
+		i1 = v6
+	} else {
+		i1 = v4
+	}
+	v6 = i1
+	i2 = uint32(int32(v4) >> (uint32(31) & 31))
+	i2 = i2 & v4
+	v7 = i2
+	i1 = v6 - v7
+	v8 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	i0 = fn4706(m, i0, v8, i2)
+	v4 = i0
+	if int32(v6) < int32(uint32(1)) {
+		goto L17
+	}
+	if v4 == 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+4))
+	v5 = i2
+	i2 = v5 * v7
+	i1 = i1 + i2
+	i2 = v5 * v8
+	m.copy(i0, i1, i2)
+	goto L16
+L17:
+	if v4 == 0 {
+		goto L1
+	}
+L16:
+	i0 = fn4726(m, v0, v1, v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if i0 == i1 {
+		goto L12
+	}
+	i0 = fn3633(m)
+	goto L1
+L13:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8501986), i2)
+	goto L1
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v8 = i0
+	if int32(v8) >= int32(uint32(1)) {
+		goto L4
+	}
+	if int32(v8) <= int32(k32(4294967295)) {
+		goto L18
+	}
+	v8 = uint32(0)
+	goto L2
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v1 = i1
+	if int32(i0) <= int32(v1) {
+		goto L2
+	}
+	goto L3
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8414058))
+	v5 = k32(4294967295)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	i0 = v5 + v1
+	v1 = i0
+	if int32(v1) < int32(uint32(0)) {
+		goto L6
+	}
+L7:
+	if int32(v1) < int32(v5) {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
+	fn3605(m, i0, uint32(8495622))
+	v5 = k32(4294967295)
+	goto L1
+L5:
+	if v2 == 0 {
+		goto L19
+	}
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+12))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v1, v2)
+	v5 = i0
+	goto L1
+L19:
+	v7 = uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	v4 = i0
+	v6 = uint32(0)
+	v8 = uint32(1)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v1 = i1
+	if int32(i0) >= int32(v1) {
+		goto L2
+	}
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v1
+L2:
+	if v6 == 0 {
+		goto L21
+	}
+	if v6 == v7 {
+		goto L20
+	}
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	if int32(i0) < int32(uint32(1)) {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
+	fn3605(m, i0, uint32(8414176))
+	v5 = k32(4294967295)
+	goto L1
+L20:
+	if v8 != uint32(1) {
+		goto L22
+	}
+	if int32(v6) >= int32(v7) {
+		goto L24
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i1 = i1 + v6
+	i1 = i1 * v4
+	i0 = v1 + i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v5 = i2
+	i2 = v5 * v4
+	i1 = v1 + i2
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i2 = i2 - v5
+	i2 = i2 * v4
+	m.copy(i0, i1, i2)
+	i1 = v6 - v7
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = i1 + i2
+	i0 = fn4710(m, v0, i1)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L23
+	}
+	v5 = k32(4294967295)
+	goto L1
+L24:
+	if int32(v6) <= int32(v7) {
+		goto L23
+	}
+	i1 = v6 - v7
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = i1 + i2
+	i0 = fn4710(m, v0, i1)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L25
+	}
+	v5 = k32(4294967295)
+	goto L1
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i1 = i1 + v6
+	v5 = i1
+	i1 = v5 * v4
+	i0 = v1 + i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	i2 = i2 * v4
+	i1 = v1 + i2
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i2 = i2 - v5
+	i2 = i2 * v4
+	m.copy(i0, i1, i2)
+L23:
+	v5 = uint32(0)
+	if int32(v6) < int32(uint32(1)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i1 = i1 * v4
+	i0 = i0 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i2 = v4 * v6
+	m.copy(i0, i1, i2)
+	goto L1
+L22:
+	if v6 != 0 {
+		goto L26
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v1 = i0
+	if int32(v8) <= int32(k32(4294967295)) {
+		goto L28
+	}
+	v5 = v8
+	goto L27
+L28:
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = i1
+	i1 = uint32(0) - v8
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v5
+	i3 = v7 + k32(4294967295)
+	i2 = v8 * i3
+	i1 = v1 + i2
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v1
+L27:
+	if int32(v7) < int32(uint32(1)) {
+		goto L29
+	}
+	v2 = uint32(0)
+	i0 = uint32(0) - v7
+	v8 = i0
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v6 = i0
+	i1 = v1 + v2
+	i1 = i1 * v4
+	i0 = v6 + i1
+	i2 = v1 + uint32(1)
+	i2 = i2 * v4
+	i1 = v6 + i2
+	i2 = v5 + k32(4294967295)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v6 = i3
+	i4 = v1 ^ k32(4294967295)
+	i3 = v6 + i4
+	i4 = v5 + v1
+	if !(i4 < v6) {
+		i2 = i3
+	}
+	i2 = i2 * v4
+	m.copy(i0, i1, i2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v5 = i0
+	i0 = v5 + v1
+	v1 = i0
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	if v8 != v2 {
+		goto L30
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v1 = i0
+L29:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	i1 = v5 * v7
+	i1 = i1 + v1
+	v1 = i1
+	if v2 <= v1 {
+		goto L31
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v5 = i0
+	i1 = v1 - v7
+	i1 = i1 * v4
+	i0 = v5 + i1
+	i2 = v1 * v4
+	i1 = v5 + i2
+	i2 = v2 - v1
+	i2 = i2 * v4
+	m.copy(i0, i1, i2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+L31:
+	i1 = v2 - v7
+	i0 = fn4710(m, v0, i1)
+	v5 = i0
+	goto L1
+L26:
+	if v6 == v7 {
+		goto L32
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8503446), v3)
+	v5 = k32(4294967295)
+	goto L1
+L32:
+	if int32(v7) >= int32(uint32(1)) {
+		goto L33
+	}
+	v5 = uint32(0)
+	goto L1
+L33:
+	i0 = v7 & uint32(1)
+	v9 = i0
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v6 = i0
+	if v7 != uint32(1) {
+		goto L35
+	}
+	v7 = uint32(0)
+	goto L34
+L35:
+	i0 = v4 << (uint32(1) & 31)
+	v8 = i0
+	i0 = v7 & uint32(2147483646)
+	v10 = i0
+	v1 = uint32(0)
+	v7 = uint32(0)
+L36:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v6 * v4
+	i0 = i0 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i1 = i1 + v1
+	m.copy(i0, i1, v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	i1 = i1 + v6
+	v6 = i1
+	i1 = v6 * v4
+	i0 = i0 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i1 = i1 + v4
+	i1 = i1 + v1
+	m.copy(i0, i1, v4)
+	i0 = v1 + v8
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	i0 = i0 + v6
+	v6 = i0
+	i1 = v7 + uint32(2)
+	v7 = i1
+	if v10 != v7 {
+		goto L36
+	}
+L34:
+	if v9 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v6 * v4
+	i0 = i0 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i2 = v7 * v4
+	i1 = i1 + i2
+	m.copy(i0, i1, v4)
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn4727(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
+	fn3605(m, i0, uint32(8482587))
+	m.depth--
+	return k32(4294967295)
+L1:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
+	if v3 != 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(8863712)
+L3:
+	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = uint64(4294967296)
+	*(*uint64)(unsafe.Add(b, uint64(v1)+36)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v4
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = v4 * i2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
+	i1 = v1 + uint32(12)
+	i3 = v2 & uint32(24)
+	if !(i3 == uint32(24)) {
+		i1 = uint32(0)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
+	i1 = v2 << (uint32(28) & 31)
+	i1 = uint32(int32(i1) >> (uint32(31) & 31))
+	i2 = v0 + uint32(8)
+	i1 = i1 & i2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = i1
+	i0 = v2 & uint32(4)
+	if i0 == 0 {
+		goto L4
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	i3 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	if i3 == uint32(117) {
+		i1 = uint32(8393388)
+	} else {
+		i1 = i2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = i1
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = i1
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn4728(m *Module, v0 uint32, v1 uint32) {
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = i1
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4729(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn4730(m, v0, i1, v1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4730(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i5 uint32
+	_ = i5
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v2 != 0 {
+		goto L1
+	}
+	fn3642(m, uint32(8518756), uint32(672))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	v4 = uint32(0)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+12))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, k32(4294967295), v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i1 = v3 + uint32(1)
+	i0 = fn4710(m, v0, i1)
+	if i0 == k32(4294967295) {
+		goto L2
+	}
+	i0 = v3 + v1
+	v4 = i0
+	if int32(v4) > int32(uint32(0)) {
+		i0 = v4
+	} else {
+		i0 = uint32(0)
+	}
+	if !(int32(v1) < int32(uint32(0))) {
+		i0 = v1
+	}
+	v4 = i0
+	if int32(v4) < int32(v3) {
+		i0 = v4
+	} else {
+		i0 = v3
+	}
+	v1 = i0
+	if int32(v3) <= int32(v4) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
+	v4 = i1
+	i2 = v1 + uint32(1)
+	i1 = v4 * i2
+	i0 = v5 + i1
+	i2 = v4 * v1
+	i1 = v5 + i2
+	i3 = v3 - v1
+	i2 = v4 * i3
+	m.copy(i0, i1, i2)
+L3:
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(i5)+12))
+	i2 = m.table[i5].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v1, v2)
+	if i2 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = uint32(10059656)
+	}
+	v4 = i0
+L2:
+	m.depth--
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn4731(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(0)
+	i0 = fn2290(m, uint32(2))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn1592(m, i0)
+	v4 = i0
+	if v4 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+	m.depth--
+	return uint32(0)
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn1595(m, i0)
+	v0 = i0
+	if v0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+	m.depth--
+	return uint32(0)
+L3:
+	i0 = v3 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = v0
+	v2 = v3
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4732(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L1
+	case 1:
+		goto L5
+	case 3:
+		goto L4
+	case 7:
+		goto L3
+	default:
+		goto L2
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	i0 = v3 + k32(4294967295)
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	i0 = v3 & uint32(3)
+	v5 = i0
+	if v5 != 0 {
+		goto L7
+	}
+	v6 = v4
+	goto L6
+L7:
+	i0 = v5 ^ k32(4294967295)
+	i0 = i0 + v3
+	v6 = i0
+L8:
+	i0 = v0 + uint32(1)
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	v7 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(v7)
+	i0 = v0 + uint32(2)
+	v0 = i0
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 != 0 {
+		goto L8
+	}
+L6:
+	if v4 < uint32(3) {
+		goto L1
+	}
+	i0 = v6 + uint32(1)
+	v5 = i0
+L9:
+	i0 = v0 + uint32(1)
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	v7 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(v7)
+	i0 = v0 + uint32(2)
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	v7 = i0
+	i1 = v0 + uint32(3)
+	v4 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(v7)
+	i0 = v0 + uint32(4)
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	v7 = i0
+	i1 = v0 + uint32(5)
+	v4 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(v7)
+	i0 = v0 + uint32(6)
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	v7 = i0
+	i1 = v0 + uint32(7)
+	v4 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(v7)
+	i0 = v0 + uint32(8)
+	v0 = i0
+	i0 = v5 + k32(4294967292)
+	v5 = i0
+	if v5 != 0 {
+		goto L9
+	}
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	i0 = v5 + k32(4294967295)
+	v3 = i0
+	if int32(v3) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	i0 = v5 & uint32(1)
+	if i0 != 0 {
+		goto L11
+	}
+	v5 = v3
+	goto L10
+L11:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v7 = i0
+	i1 = v0 + uint32(3)
+	v4 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i0 = v0 + uint32(2)
+	v6 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	v8 = i0
+	i1 = v0 + uint32(1)
+	v9 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v9)))
+	*(*uint8)(unsafe.Add(b, v6)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(v7)
+	*(*uint8)(unsafe.Add(b, v9)) = uint8(v8)
+	i0 = v5 + k32(4294967294)
+	v5 = i0
+	i0 = v0 + uint32(4)
+	v0 = i0
+L10:
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = v5 + uint32(1)
+	v5 = i0
+L12:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+	i1 = v0 + uint32(3)
+	v7 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i0 = v0 + uint32(2)
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	v6 = i0
+	i1 = v0 + uint32(1)
+	v8 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v8)))
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, v7)) = uint8(v3)
+	*(*uint8)(unsafe.Add(b, v8)) = uint8(v6)
+	i0 = v0 + uint32(4)
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	v7 = i0
+	i1 = v0 + uint32(7)
+	v4 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
+	i0 = v0 + uint32(5)
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	v6 = i0
+	i1 = v0 + uint32(6)
+	v8 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v8)))
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(v7)
+	*(*uint8)(unsafe.Add(b, v8)) = uint8(v6)
+	i0 = v0 + uint32(8)
+	v0 = i0
+	i0 = v5 + k32(4294967294)
+	v5 = i0
+	if v5 != 0 {
+		goto L12
+	}
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	i0 = v5 + k32(4294967295)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+L13:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+	i1 = v0 + uint32(7)
+	v7 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i0 = v0 + uint32(6)
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	v6 = i0
+	i1 = v0 + uint32(1)
+	v8 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v8)))
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, v8)) = uint8(v6)
+	i0 = v0 + uint32(5)
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	v6 = i0
+	i1 = v0 + uint32(2)
+	v8 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v8)))
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, v8)) = uint8(v6)
+	i0 = v0 + uint32(4)
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	v6 = i0
+	i1 = v0 + uint32(3)
+	v8 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v8)))
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, v7)) = uint8(v3)
+	*(*uint8)(unsafe.Add(b, v8)) = uint8(v6)
+	i0 = v0 + uint32(8)
+	v0 = i0
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 != 0 {
+		goto L13
+	}
+	goto L1
+L2:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8485086))
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4733(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	if int32(i0) < int32(uint32(1)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if int32(i0) < int32(uint32(0)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i0) > int32(uint32(15)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	m.depth--
+	return uint32(10059656)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn2112(m, i0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = uint64(0)
+	m.depth--
+	return uint32(10059656)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
+	fn3605(m, i0, uint32(8414176))
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn4734(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -36,7 +5705,7 @@ func fn4735(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10243944))
+	i0 = fn2370(m, i0, uint32(10243944))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	if int32(v2) > int32(uint32(0)) {
@@ -59,7 +5728,7 @@ func fn4735(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v3 - v4
 	v5 = i1
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn4705(m, i0, v5, i2)
+	i0 = fn4706(m, i0, v5, i2)
 	v2 = i0
 	if int32(v3) < int32(uint32(1)) {
 		goto L1
@@ -83,7 +5752,159 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4736(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4735(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i0) >= int32(uint32(1)) {
+		goto L3
+	}
+	v2 = uint32(0)
+	goto L2
+L3:
+	v3 = uint32(0)
+	v2 = uint32(0)
+	v4 = uint32(0)
+L4:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v4)
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = fn2027(m, v5, v1, uint32(2))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v7
+	if v7 != 0 {
+		goto L5
+	}
+	fn2073(m, v5)
+L5:
+	if int32(v6) < int32(uint32(1)) {
+		goto L7
+	}
+	i0 = v2 + uint32(1)
+	v2 = i0
+	goto L6
+L7:
+	if v6 != 0 {
+		goto L1
+	}
+L6:
+	i0 = v4 + uint32(1)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(v4) < int32(i1) {
+		goto L4
+	}
+L2:
+	i0 = fn1595(m, v2)
+	v3 = i0
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4736(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10243944))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if int32(v2) > int32(uint32(0)) {
+		i1 = v2
+	} else {
+		i1 = uint32(0)
+	}
+	v3 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i2
+	if int32(v3) < int32(v2) {
+		i1 = v3
+	} else {
+		i1 = v2
+	}
+	v3 = i1
+	i2 = uint32(int32(v2) >> (uint32(31) & 31))
+	i2 = i2 & v2
+	v4 = i2
+	i1 = v3 - v4
+	v5 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn4706(m, i0, v5, i2)
+	v2 = i0
+	if int32(v3) < int32(uint32(1)) {
+		goto L1
+	}
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+4))
+	v0 = i2
+	i2 = v0 * v4
+	i1 = i1 + i2
+	i2 = v0 * v5
+	m.copy(i0, i1, i2)
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4737(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -111,7 +5932,7 @@ func fn4736(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 L3:
 	v6 = uint32(0)
 	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10244828), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10244828), uint32(1), uint32(1), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -119,9 +5940,9 @@ L3:
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v2 = i0
-	i2 = fn2367(m, v1)
+	i2 = fn2368(m, v1)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+16))
-	i2 = fn4722(m, i2, v0, v2)
+	i2 = fn4723(m, i2, v0, v2)
 	if i2 == k32(4294967295) {
 		i0 = uint32(0)
 	} else {
@@ -136,7 +5957,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4737(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4738(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -164,7 +5985,7 @@ func fn4737(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 L3:
 	v6 = uint32(0)
 	i8 = v5 + uint32(8)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10244872), uint32(2), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10244872), uint32(2), uint32(2), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -174,12 +5995,12 @@ L2:
 	v3 = i0
 	i0 = v2 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L7
 	}
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -192,14 +6013,14 @@ L2:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L8:
 	if v6 != k32(4294967295) {
 		goto L6
 	}
 L7:
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -211,7 +6032,7 @@ L6:
 L5:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8397212))
+	fn3605(m, i0, uint32(8397212))
 	goto L1
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -221,11 +6042,11 @@ L4:
 	if int32(i0) >= int32(v6) {
 		goto L9
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v6 = uint32(0)
 	goto L1
 L9:
-	i0 = fn2367(m, v1)
+	i0 = fn2368(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v4 = i0
@@ -233,7 +6054,7 @@ L9:
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v5)) = v1
 	v6 = uint32(0)
-	i0 = fn860(m, v3, v4, uint32(8462014), v5)
+	i0 = fn861(m, v3, v4, uint32(8462014), v5)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -246,7 +6067,7 @@ L9:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8418532))
+	fn3605(m, i0, uint32(8418532))
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -258,12 +6079,12 @@ L9:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v4 = i0
-	i0 = fn4707(m, v0, v2)
+	i0 = fn4708(m, v0, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -276,7 +6097,7 @@ L10:
 	if v0 != 0 {
 		goto L11
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L11:
 	if v3 == 0 {
 		goto L1
@@ -289,7 +6110,7 @@ L11:
 L12:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031648))
-	fn3604(m, i0, uint32(8418787))
+	fn3605(m, i0, uint32(8418787))
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -301,7 +6122,7 @@ L12:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -310,7 +6131,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4738(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4739(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -340,12 +6161,12 @@ func fn4738(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8395089))
+	fn3605(m, i0, uint32(8395089))
 	m.depth--
 	return uint32(0)
 L1:
 	v2 = uint32(10059656)
-	i0 = fn1493(m, v1)
+	i0 = fn1494(m, v1)
 	v3 = i0
 	if int32(v3) < int32(uint32(1)) {
 		goto L2
@@ -353,7 +6174,7 @@ L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i1
 	i1 = v4 + v3
-	i0 = fn4709(m, v0, i1)
+	i0 = fn4710(m, v0, i1)
 	if i0 != k32(4294967295) {
 		goto L3
 	}
@@ -375,7 +6196,7 @@ L4:
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn4709(m, v0, v4)
+	i0 = fn4710(m, v0, v4)
 	m.depth--
 	return uint32(0)
 L5:
@@ -394,8 +6215,8 @@ L5:
 L6:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454029))
-	i0 = fn4709(m, v0, v4)
+	fn3605(m, i0, uint32(8454029))
+	i0 = fn4710(m, v0, v4)
 L2:
 	m.depth--
 	return v2
@@ -403,7 +6224,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4739(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4740(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -426,7 +6247,7 @@ func fn4739(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3722(m, uint32(8500190), uint32(8399114), uint32(8435764), v1)
+	fn3723(m, uint32(8500190), uint32(8399114), uint32(8435764), v1)
 	m.depth--
 	return uint32(0)
 L1:
@@ -438,7 +6259,7 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8570874))
+	fn3605(m, i0, uint32(8570874))
 	m.depth--
 	return uint32(0)
 L2:
@@ -446,7 +6267,7 @@ L2:
 		goto L5
 	}
 	v2 = uint32(0)
-	i0 = fn2697(m, v1, uint32(0), uint32(0))
+	i0 = fn2698(m, v1, uint32(0), uint32(0))
 	v3 = i0
 	if int32(v3) < int32(uint32(2)) {
 		goto L4
@@ -456,17 +6277,17 @@ L2:
 	i2 = v3 + k32(4294967295)
 	v3 = i2
 	i1 = v4 + v3
-	i0 = fn4709(m, v0, i1)
+	i0 = fn4710(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L3
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i2 = v4 << (uint32(2) & 31)
 	i1 = i1 + i2
-	i0 = fn2697(m, v1, i1, v3)
+	i0 = fn2698(m, v1, i1, v3)
 	goto L4
 L5:
-	i0 = fn2741(m, v1)
+	i0 = fn2742(m, v1)
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i1
@@ -475,11 +6296,11 @@ L5:
 	if v2 < uint32(536870912) {
 		goto L6
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L6:
-	i0 = fn4709(m, v0, v2)
+	i0 = fn4710(m, v0, v2)
 	if i0 != k32(4294967295) {
 		goto L7
 	}
@@ -489,7 +6310,7 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i2 = v4 << (uint32(2) & 31)
 	i1 = i1 + i2
-	i0 = fn2684(m, v1, i1, v3, uint32(0))
+	i0 = fn2685(m, v1, i1, v3, uint32(0))
 L4:
 	v2 = uint32(10059656)
 L3:
@@ -499,7 +6320,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4740(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4741(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -531,7 +6352,7 @@ func fn4740(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8392377), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8392377), v2, uint32(1), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -544,7 +6365,7 @@ L2:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn3395(m, i0, i1)
+	i0 = fn3396(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -554,7 +6375,7 @@ L2:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(8)
-	i0 = fn3395(m, i0, i1)
+	i0 = fn3396(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -598,7 +6419,7 @@ L7:
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn2026(m, v1, v6, uint32(2))
+	i0 = fn2027(m, v1, v6, uint32(2))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v8 = i0
@@ -611,12 +6432,12 @@ L7:
 	if v8 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	if int32(v7) < int32(uint32(1)) {
 		goto L9
 	}
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v4 = i0
 	goto L1
 L9:
@@ -631,7 +6452,7 @@ L9:
 L6:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8391878))
+	fn3605(m, i0, uint32(8391878))
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -640,7 +6461,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4741(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4742(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -658,7 +6479,7 @@ func fn4741(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8396331), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8396331), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -666,12 +6487,12 @@ func fn4741(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
 	}
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -684,13 +6505,13 @@ L1:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	if v3 != k32(4294967295) {
 		goto L2
 	}
 L3:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -701,14 +6522,14 @@ L5:
 L2:
 	i2 = v1 + uint32(4)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn4729(m, v0, v3, i2)
+	i0 = fn4730(m, v0, v3, i2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4742(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4743(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -737,7 +6558,7 @@ func fn4742(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8447724), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8447724), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -746,12 +6567,12 @@ L2:
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L11
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -764,14 +6585,14 @@ L2:
 	if v3 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	if v2 != k32(4294967295) {
 		goto L9
 	}
 L11:
 	v3 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -798,7 +6619,7 @@ L9:
 	}
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8391811))
+	fn3605(m, i0, uint32(8391811))
 	m.depth--
 	return uint32(0)
 L7:
@@ -817,7 +6638,7 @@ L5:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495797))
+	fn3605(m, i0, uint32(8495797))
 	m.depth--
 	return uint32(0)
 L3:
@@ -855,7 +6676,7 @@ L3:
 		goto L14
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8414176))
+	fn3605(m, i0, uint32(8414176))
 	goto L13
 L14:
 	i0 = v6 - v2
@@ -875,7 +6696,7 @@ L14:
 	m.copy(i0, i1, i2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = i1 - v7
-	i0 = fn4709(m, v0, i1)
+	i0 = fn4710(m, v0, i1)
 	if i0 == k32(4294967295) {
 		goto L13
 	}
@@ -894,7 +6715,7 @@ L13:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return uint32(0)
 L1:
@@ -904,7 +6725,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4743(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4744(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -936,7 +6757,7 @@ func fn4743(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 L3:
 	v6 = uint32(0)
 	i8 = v5 + uint32(40)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10244916), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10244916), uint32(1), uint32(1), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -947,14 +6768,14 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
 	v4 = i0
-	i0 = fn2367(m, v1)
+	i0 = fn2368(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	if i0 != 0 {
 		goto L4
 	}
-	i1 = fn3888(m, uint32(8392026), uint32(8436648))
+	i1 = fn3889(m, uint32(8392026), uint32(8436648))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v6
 	if v6 != 0 {
@@ -971,15 +6792,15 @@ L4:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8444771))
+	fn3605(m, i0, uint32(8444771))
 	goto L1
 L5:
-	i0 = fn1580(m, v2)
+	i0 = fn1581(m, v2)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -989,7 +6810,7 @@ L6:
 	v6 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	i2 = v5 + uint32(44)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -1007,7 +6828,7 @@ L6:
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+44)) = uint32(10059656)
 L7:
-	i0 = fn4662(m, v4)
+	i0 = fn4663(m, v4)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -1018,7 +6839,7 @@ L7:
 		goto L9
 	}
 L10:
-	i0 = fn1492(m, v1)
+	i0 = fn1493(m, v1)
 	v7 = i0
 	if v7 == 0 {
 		goto L11
@@ -1055,7 +6876,7 @@ L13:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+44))
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v7
-	i0 = fn4085(m, uint32(8533083), v5)
+	i0 = fn4086(m, uint32(8533083), v5)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v0 = i0
@@ -1068,7 +6889,7 @@ L13:
 	if v0 != 0 {
 		goto L15
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+44))
 	v0 = i0
@@ -1083,7 +6904,7 @@ L15:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
@@ -1097,7 +6918,7 @@ L12:
 	if v0 != 0 {
 		goto L11
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+44))
 	v0 = i0
@@ -1112,7 +6933,7 @@ L11:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L9:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -1124,11 +6945,11 @@ L9:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = v2 * v1
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v2 = i0
 	goto L16
 L17:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = i0
 L16:
 	if v2 != 0 {
@@ -1147,7 +6968,7 @@ L16:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -1164,7 +6985,7 @@ L18:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v5)+28)) = v7
 	i1 = v5 + uint32(16)
-	i0 = fn4085(m, uint32(8533095), i1)
+	i0 = fn4086(m, uint32(8533095), i1)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+44))
 	v0 = i0
@@ -1179,7 +7000,7 @@ L18:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v5 + uint32(48)
 	m.g0 = i0
@@ -1188,7 +7009,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4744(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4745(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1227,7 +7048,7 @@ L3:
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn2026(m, v4, v1, uint32(2))
+	i0 = fn2027(m, v4, v1, uint32(2))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -1240,7 +7061,7 @@ L3:
 	if v6 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
 	if int32(v5) < int32(uint32(1)) {
 		goto L5
@@ -1271,7 +7092,7 @@ L4:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8414176))
+	fn3605(m, i0, uint32(8414176))
 	m.depth--
 	return uint32(0)
 L6:
@@ -1293,7 +7114,7 @@ L6:
 	m.copy(i0, i1, i2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = i1 - v7
-	i0 = fn4709(m, v0, i1)
+	i0 = fn4710(m, v0, i1)
 	if i0 != k32(4294967295) {
 		goto L1
 	}
@@ -1312,7 +7133,7 @@ L5:
 L2:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8391909))
+	fn3605(m, i0, uint32(8391909))
 L1:
 	m.depth--
 	return v2
@@ -1320,7 +7141,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4745(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4746(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1380,7 +7201,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4746(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4747(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -1418,7 +7239,7 @@ func fn4746(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 L3:
 	v6 = uint32(0)
 	i8 = v5 + uint32(4)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10244960), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10244960), uint32(1), uint32(1), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -1440,7 +7261,7 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v9 = i0
-	i0 = fn2367(m, v1)
+	i0 = fn2368(m, v1)
 	v2 = i0
 	if int32(v4) < int32(uint32(65536)) {
 		goto L1
@@ -1459,7 +7280,7 @@ L4:
 		i1 = v7
 	}
 	i1 = i1 + v1
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v3 = i0
 	if v3 != 0 {
 		goto L5
@@ -1472,7 +7293,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v3
 	i1 = v5 + uint32(8)
-	i0 = fn862(m, v4, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, v4, i1, k32(2147483650), uint32(0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v11 = i0
@@ -1485,7 +7306,7 @@ L5:
 	if v11 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	if v4 != 0 {
 		goto L7
@@ -1504,7 +7325,7 @@ L7:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
 	i0 = v1 + k32(4294901760)
 	v1 = i0
@@ -1523,7 +7344,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4747(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4748(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1543,7 +7364,7 @@ func fn4747(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L1
@@ -1593,7 +7414,7 @@ L3:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	m.depth--
 	return uint32(0)
@@ -1601,7 +7422,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn4748(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4749(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1627,18 +7448,18 @@ func fn4748(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = v3 * v2
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	m.depth--
 	return i0
 L1:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4749(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4750(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1663,7 +7484,7 @@ func fn4749(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8570807))
+	fn3605(m, i0, uint32(8570807))
 	goto L1
 L2:
 	if v3 != uint32(117) {
@@ -1671,7 +7492,7 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2671(m, i0, i1)
+	i0 = fn2672(m, i0, i1)
 	v0 = i0
 	goto L1
 L3:
@@ -1680,7 +7501,7 @@ L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = i1 << (uint32(2) & 31)
 	i3 = v2 + uint32(12)
-	i0 = fn2708(m, i0, i1, uint32(0), i3)
+	i0 = fn2709(m, i0, i1, uint32(0), i3)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -1690,7 +7511,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4750(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4751(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -1706,23 +7527,7 @@ func fn4750(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	i0 = i0 + i1
-	i0 = fn1577(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4751(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
-	i0 = fn2699(m, i0)
+	i0 = fn1578(m, i0)
 	m.depth--
 	return i0
 }
@@ -1737,15 +7542,31 @@ func fn4752(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = fn1574(m, i0)
+	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
+	i0 = fn2700(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4753(m *Module, v0 uint32) {
+func fn4753(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4754(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1762,7 +7583,7 @@ func fn4753(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
 	if v2 == 0 {
@@ -1779,9 +7600,9 @@ func fn4753(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -1793,7 +7614,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return
@@ -1801,7 +7622,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4754(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4755(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -1840,7 +7661,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4755(m *Module, v0 uint32) uint32 {
+func fn4756(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1888,7 +7709,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return uint32(0)
@@ -1896,7 +7717,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4756(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4757(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -1921,13 +7742,13 @@ func fn4756(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409927))
+	fn3605(m, i0, uint32(8409927))
 	goto L1
 L2:
-	i0 = fn2367(m, v1)
+	i0 = fn2368(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	i0 = fn3390(m, i0)
+	i0 = fn3391(m, i0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v4 = i0
@@ -1935,7 +7756,7 @@ L2:
 		goto L4
 	}
 	*(*uint32)(unsafe.Add(b, v5)) = v3
-	i0 = fn4085(m, uint32(8569696), v5)
+	i0 = fn4086(m, uint32(8569696), v5)
 	v3 = i0
 	goto L1
 L4:
@@ -1944,7 +7765,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v3
 	i1 = v5 + uint32(16)
-	i0 = fn4085(m, uint32(8462010), i1)
+	i0 = fn4086(m, uint32(8462010), i1)
 	v3 = i0
 L1:
 	i0 = v5 + uint32(32)
@@ -1954,7 +7775,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4757(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4758(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1967,12 +7788,12 @@ func fn4757(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -2012,16 +7833,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4758(m *Module) uint32 {
+func fn4759(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10245120))
+	i0 = fn1968(m, uint32(10245120))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4759(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4760(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -2249,7 +8070,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4760(m *Module, v0 uint32) uint32 {
+func fn4761(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2281,7 +8102,7 @@ func fn4760(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
@@ -2300,7 +8121,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -2319,7 +8140,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -2338,7 +8159,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -2357,7 +8178,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	v1 = i0
@@ -2376,7 +8197,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
 	v1 = i0
@@ -2395,7 +8216,7 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
 	v1 = i0
@@ -2414,7 +8235,7 @@ L7:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
 	v1 = i0
@@ -2433,7 +8254,7 @@ L8:
 	if v2 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
 	v1 = i0
@@ -2452,7 +8273,7 @@ L9:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	v1 = i0
@@ -2471,7 +8292,7 @@ L10:
 	if v2 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
 	v1 = i0
@@ -2490,7 +8311,7 @@ L11:
 	if v2 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	v1 = i0
@@ -2509,7 +8330,7 @@ L12:
 	if v2 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	v1 = i0
@@ -2528,7 +8349,7 @@ L13:
 	if v2 != 0 {
 		goto L14
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v1 = i0
@@ -2547,7 +8368,7 @@ L14:
 	if v2 != 0 {
 		goto L15
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v1 = i0
@@ -2566,7 +8387,7 @@ L15:
 	if v2 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v1 = i0
@@ -2585,7 +8406,7 @@ L16:
 	if v2 != 0 {
 		goto L17
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	v1 = i0
@@ -2604,7 +8425,7 @@ L17:
 	if v2 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -2623,7 +8444,7 @@ L18:
 	if v2 != 0 {
 		goto L19
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	v1 = i0
@@ -2636,7 +8457,7 @@ L21:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v2 = i0
-	fn3710(m, v1)
+	fn3711(m, v1)
 	v1 = v2
 	if v2 != 0 {
 		goto L21
@@ -2649,20 +8470,20 @@ L20:
 
 //go:norace
 //go:nocheckptr
-func fn4761(m *Module, v0 uint32) {
+func fn4762(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn4760(m, v0)
+	i0 = fn4761(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4762(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4763(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -2699,7 +8520,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10245448), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10245448), uint32(0), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -2722,7 +8543,7 @@ L9:
 	}
 L8:
 	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+184))
 	v3 = i0
 	if v3 == 0 {
@@ -2736,7 +8557,7 @@ L8:
 	goto L5
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8447788))
+	fn3605(m, i0, uint32(8447788))
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -2750,7 +8571,7 @@ L6:
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i2 = v4 + uint32(12)
-	i0 = fn1704(m, i0, v3, i2)
+	i0 = fn1705(m, i0, v3, i2)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -2763,7 +8584,7 @@ L5:
 	if v6 != 0 {
 		goto L11
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	if v1 == 0 {
@@ -2778,7 +8599,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4763(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4764(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2795,7 +8616,7 @@ func fn4763(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+184))
 	v4 = i0
 	if v4 == 0 {
@@ -2816,7 +8637,7 @@ L3:
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+40))
-	i0 = fn839(m, i0)
+	i0 = fn840(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -2824,7 +8645,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v4
 	i0 = k32(10089824) + uint32(33800)
 	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -2837,7 +8658,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -2846,7 +8667,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4764(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4765(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2859,7 +8680,7 @@ func fn4764(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+184))
 	v2 = i0
 	if v2 == 0 {
@@ -2876,7 +8697,7 @@ func fn4764(m *Module, v0 uint32, v1 uint32) uint32 {
 	return v2
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8447788))
+	fn3605(m, i0, uint32(8447788))
 L1:
 	m.depth--
 	return v2
@@ -2884,7 +8705,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4765(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4766(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2894,7 +8715,7 @@ func fn4765(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+184))
 	v2 = i0
 	if v2 != 0 {
@@ -2915,7 +8736,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4766(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4767(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2930,7 +8751,7 @@ func fn4766(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+184))
 	v3 = i0
@@ -2966,7 +8787,7 @@ L1:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	m.depth--
 	return uint32(10059656)
@@ -2974,7 +8795,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4767(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4768(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3002,7 +8823,7 @@ func fn4767(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	v5 = uint32(0)
 	i8 = v4 + uint32(4)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10245516), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10245516), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -3017,7 +8838,7 @@ L2:
 	v5 = uint32(0)
 	i0 = k32(10089824) + uint32(28284)
 	i1 = v4 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -3034,7 +8855,7 @@ L2:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -3043,7 +8864,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4768(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4769(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3073,7 +8894,130 @@ func fn4768(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	v5 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10245584), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10245584), uint32(1), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+32))
+	i3 = *(*uint32)(unsafe.Add(b, v1))
+	i2 = fn2207(m, i2, i3)
+	if int32(i2) < int32(uint32(0)) {
+		i0 = uint32(0)
+	} else {
+		i0 = uint32(10059656)
+	}
+	v5 = i0
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn4770(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v1 == 0 {
+		goto L3
+	}
+	if v2 != uint32(1) {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	v5 = uint32(0)
+	i8 = v4 + uint32(4)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10245652), uint32(1), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+28))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v5
+	v5 = uint32(0)
+	i0 = k32(10089824) + uint32(31784)
+	i1 = v4 + uint32(8)
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	v5 = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn4771(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v1 == 0 {
+		goto L3
+	}
+	if v2 != uint32(1) {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	v5 = uint32(0)
+	i8 = v4 + uint32(12)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10245720), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -3097,130 +9041,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4769(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v1 == 0 {
-		goto L3
-	}
-	if v2 != uint32(1) {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	v5 = uint32(0)
-	i8 = v4 + uint32(4)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10245652), uint32(1), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+28))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v5
-	v5 = uint32(0)
-	i0 = k32(10089824) + uint32(31784)
-	i1 = v4 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	v5 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn4770(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v1 == 0 {
-		goto L3
-	}
-	if v2 != uint32(1) {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	v5 = uint32(0)
-	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10245720), uint32(1), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+32))
-	i3 = *(*uint32)(unsafe.Add(b, v1))
-	i2 = fn2205(m, i2, i3)
-	if int32(i2) < int32(uint32(0)) {
-		i0 = uint32(0)
-	} else {
-		i0 = uint32(10059656)
-	}
-	v5 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn4771(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4772(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3252,7 +9073,7 @@ func fn4771(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	v5 = uint32(0)
 	i8 = v4 + uint32(20)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10245792), uint32(2), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10245792), uint32(2), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -3266,7 +9087,7 @@ L2:
 	i2 = *(*uint32)(unsafe.Add(b, i2))
 	v2 = i2
 	i3 = v4 + uint32(28)
-	i0 = fn1743(m, i0, i1, v2, i3)
+	i0 = fn1744(m, i0, i1, v2, i3)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L1
@@ -3279,7 +9100,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3603(m, i0, uint32(8551212), v4)
+	i0 = fn3604(m, i0, uint32(8551212), v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -3293,7 +9114,7 @@ L2:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	v5 = uint32(0)
 	goto L1
 L4:
@@ -3310,7 +9131,7 @@ L4:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	v5 = uint32(10059656)
 L1:
@@ -3321,7 +9142,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4772(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4773(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3351,7 +9172,7 @@ func fn4772(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	v5 = uint32(0)
 	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10245864), uint32(2), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10245864), uint32(2), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -3363,7 +9184,7 @@ L2:
 	i3 = v1 + uint32(4)
 	i3 = *(*uint32)(unsafe.Add(b, i3))
 	v5 = i3
-	i0 = fn1722(m, i0, i1, uint32(2045), v5)
+	i0 = fn1723(m, i0, i1, uint32(2046), v5)
 	v1 = i0
 	if v1 != 0 {
 		goto L5
@@ -3371,7 +9192,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v4)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(10059656)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3603(m, i0, uint32(8552869), v4)
+	i0 = fn3604(m, i0, uint32(8552869), v4)
 	goto L4
 L5:
 	v5 = uint32(10059656)
@@ -3388,7 +9209,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4773(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4774(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -3407,7 +9228,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3603(m, i0, uint32(8552869), v2)
+	i0 = fn3604(m, i0, uint32(8552869), v2)
 	v1 = k32(4294967295)
 L1:
 	i0 = v2 + uint32(16)
@@ -3417,7 +9238,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4774(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4775(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3447,7 +9268,7 @@ func fn4774(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	v5 = uint32(0)
 	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10245936), uint32(2), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10245936), uint32(2), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -3457,7 +9278,7 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i2 = v1 + uint32(4)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn4775(m, i0, i1, i2)
+	i0 = fn4776(m, i0, i1, i2)
 	v5 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -3467,7 +9288,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4775(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4776(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3493,7 +9314,7 @@ func fn4775(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	i2 = v3 + uint32(8)
-	i0 = fn1726(m, i0, v1, i2)
+	i0 = fn1727(m, i0, v1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -3507,7 +9328,7 @@ func fn4775(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v4 = i0
 	goto L1
 L2:
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L3
@@ -3519,11 +9340,11 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v0 = i0
 	i3 = v3 + uint32(12)
-	i0 = fn1702(m, v0, v1, v5, i3)
+	i0 = fn1703(m, v0, v1, v5, i3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn1712(m, v0, v1, v2, v5)
+	i0 = fn1713(m, v0, v1, v2, v5)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v1 = i0
@@ -3544,7 +9365,7 @@ L3:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L4:
 	if v1 != 0 {
@@ -3561,7 +9382,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4776(m *Module, v0 uint32) {
+func fn4777(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -3583,14 +9404,14 @@ func fn4776(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4777(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4778(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3611,7 +9432,7 @@ func fn4777(m *Module, v0 uint32, v1 uint32) uint32 {
 	v0 = uint32(0)
 	i0 = k32(10089824) + uint32(28284)
 	i1 = v2 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -3630,7 +9451,7 @@ L2:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -3639,7 +9460,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4778(m *Module, v0 uint32) uint32 {
+func fn4779(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3667,72 +9488,72 @@ func fn4778(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
-	i1 = fn2354(m, uint32(0), v0, uint32(10245980), uint32(0))
+	i1 = fn2355(m, uint32(0), v0, uint32(10245980), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	v4 = k32(4294967295)
 	if v3 == 0 {
 		goto L1
 	}
-	i1 = fn2354(m, uint32(0), v0, uint32(10246000), uint32(0))
+	i1 = fn2355(m, uint32(0), v0, uint32(10246000), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v3
 	if v3 == 0 {
 		goto L1
 	}
-	i1 = fn2354(m, uint32(0), v0, uint32(10246020), uint32(0))
+	i1 = fn2355(m, uint32(0), v0, uint32(10246020), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v3
 	if v3 == 0 {
 		goto L1
 	}
-	i1 = fn2354(m, uint32(0), v0, uint32(10246040), v3)
+	i1 = fn2355(m, uint32(0), v0, uint32(10246040), v3)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v3
 	if v3 == 0 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn4097(m, v0, i1)
+	i0 = fn4098(m, v0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn4097(m, v0, i1)
+	i0 = fn4098(m, v0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn3877(m, uint32(8449904))
+	i1 = fn3878(m, uint32(8449904))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
 	if v3 == 0 {
 		goto L1
 	}
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v3
 	if v3 == 0 {
 		goto L1
 	}
-	i1 = fn2198(m, uint32(0))
+	i1 = fn2199(m, uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v3
 	if v3 == 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8394213)
-	i1 = fn4085(m, uint32(8559198), v1)
+	i1 = fn4086(m, uint32(8559198), v1)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v3
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn3877(m, uint32(8409185))
+	i0 = fn3878(m, uint32(8409185))
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i1 = fn2033(m, v3, uint32(8391564))
+	i1 = fn2034(m, v3, uint32(8391564))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = v5
 	if v5 == 0 {
@@ -3749,14 +9570,14 @@ func fn4778(m *Module, v0 uint32) uint32 {
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
-	i0 = fn3877(m, uint32(8420126))
+	i0 = fn3878(m, uint32(8420126))
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i1 = fn2033(m, v3, uint32(8436252))
+	i1 = fn2034(m, v3, uint32(8436252))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+44)) = v5
 	if v5 == 0 {
@@ -3773,20 +9594,20 @@ L3:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
-	i0 = fn3877(m, uint32(8415029))
+	i0 = fn3878(m, uint32(8415029))
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i1 = fn2033(m, v3, uint32(8438984))
+	i1 = fn2034(m, v3, uint32(8438984))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = v5
 	if v5 == 0 {
 		goto L2
 	}
-	i1 = fn2033(m, v3, uint32(8439425))
+	i1 = fn2034(m, v3, uint32(8439425))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = v5
 	if v5 == 0 {
@@ -3803,26 +9624,26 @@ L4:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
-	i0 = fn3877(m, uint32(8416436))
+	i0 = fn3878(m, uint32(8416436))
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i1 = fn2033(m, v3, uint32(8436241))
+	i1 = fn2034(m, v3, uint32(8436241))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = v5
 	if v5 == 0 {
 		goto L2
 	}
-	i1 = fn2033(m, v3, uint32(8467723))
+	i1 = fn2034(m, v3, uint32(8467723))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+56)) = v5
 	if v5 == 0 {
 		goto L2
 	}
-	i1 = fn2033(m, v3, uint32(8467705))
+	i1 = fn2034(m, v3, uint32(8467705))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+60)) = v5
 	if v5 == 0 {
@@ -3839,14 +9660,14 @@ L5:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
-	i0 = fn3877(m, uint32(8420958))
+	i0 = fn3878(m, uint32(8420958))
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i1 = fn2033(m, v3, uint32(8487568))
+	i1 = fn2034(m, v3, uint32(8487568))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+68)) = v5
 	if v5 == 0 {
@@ -3863,14 +9684,14 @@ L6:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
-	i0 = fn3877(m, uint32(8468187))
+	i0 = fn3878(m, uint32(8468187))
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i1 = fn2033(m, v3, uint32(8467739))
+	i1 = fn2034(m, v3, uint32(8467739))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+72)) = v5
 	if v5 == 0 {
@@ -3887,19 +9708,19 @@ L7:
 	if v5 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
-	i0 = fn3877(m, uint32(8475598))
+	i0 = fn3878(m, uint32(8475598))
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn2033(m, v3, uint32(8402721))
+	i0 = fn2034(m, v3, uint32(8402721))
 	v5 = i0
 	if v5 == 0 {
 		goto L2
 	}
-	i1 = fn839(m, v5)
+	i1 = fn840(m, v5)
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -3913,7 +9734,7 @@ L8:
 	if v6 != 0 {
 		goto L10
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
 	v6 = i0
@@ -3921,7 +9742,7 @@ L9:
 	if v6 == 0 {
 		goto L2
 	}
-	i1 = fn2198(m, uint32(0))
+	i1 = fn2199(m, uint32(0))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v5
 	if v5 == 0 {
@@ -3938,20 +9759,20 @@ L9:
 	if v5 != 0 {
 		goto L11
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L11:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	i0 = fn4092(m, v0, uint32(8416455), i2)
+	i0 = fn4093(m, v0, uint32(8416455), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	i0 = fn4092(m, v0, uint32(8416423), i2)
+	i0 = fn4093(m, v0, uint32(8416423), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i0 = fn4092(m, v0, uint32(8416408), i2)
+	i0 = fn4093(m, v0, uint32(8416408), i2)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v4 = i0
 	goto L1
@@ -3968,7 +9789,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -3977,7 +9798,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4779(m *Module, v0 uint32) {
+func fn4780(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3994,7 +9815,7 @@ func fn4779(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if v2 == 0 {
@@ -4012,7 +9833,7 @@ func fn4779(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
@@ -4031,7 +9852,7 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
@@ -4047,7 +9868,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return
@@ -4055,7 +9876,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4780(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4781(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -4074,7 +9895,7 @@ func fn4780(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8410521))
+	fn3605(m, i0, uint32(8410521))
 	m.depth--
 	return uint32(0)
 L1:
@@ -4086,23 +9907,23 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8410133))
+	fn3605(m, i0, uint32(8410133))
 	m.depth--
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10245120))
+	i0 = fn2370(m, i0, uint32(10245120))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn4781(m, i0, i1, i2)
+	i0 = fn4782(m, i0, i1, i2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4781(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4782(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4126,7 +9947,7 @@ func fn4781(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i3 = v3 + uint32(44)
-	i0 = fn1743(m, i0, i1, v1, i3)
+	i0 = fn1744(m, i0, i1, v1, i3)
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L1
@@ -4139,7 +9960,7 @@ func fn4781(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3603(m, i0, uint32(8551212), v3)
+	i0 = fn3604(m, i0, uint32(8551212), v3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -4153,7 +9974,7 @@ func fn4781(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	v4 = uint32(0)
 	goto L1
 L2:
@@ -4170,18 +9991,18 @@ L2:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
-	i0 = fn4785(m, v0, v1, v2)
+	i0 = fn4786(m, v0, v1, v2)
 	v5 = i0
 	if v5 != 0 {
 		goto L4
 	}
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn1722(m, i0, i1, uint32(2045), v1)
+	i0 = fn1723(m, i0, i1, uint32(2046), v1)
 	if i0 != 0 {
 		goto L5
 	}
@@ -4189,15 +10010,15 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(10059656)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8552869), i2)
+	i0 = fn3604(m, i0, uint32(8552869), i2)
 L5:
-	fn3627(m, v4)
+	fn3628(m, v4)
 	v4 = uint32(0)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn1722(m, i0, i1, uint32(2045), v1)
+	i0 = fn1723(m, i0, i1, uint32(2046), v1)
 	v0 = i0
 	if v0 != 0 {
 		goto L7
@@ -4206,7 +10027,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(10059656)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8552869), i2)
+	i0 = fn3604(m, i0, uint32(8552869), i2)
 	goto L6
 L7:
 	if int32(v0) <= int32(k32(4294967295)) {
@@ -4227,7 +10048,7 @@ L6:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -4236,7 +10057,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4782(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4783(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -4286,7 +10107,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4783(m *Module, v0 uint32) uint32 {
+func fn4784(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4316,7 +10137,7 @@ func fn4783(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -4335,7 +10156,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return uint32(0)
@@ -4343,7 +10164,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4784(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4785(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -4371,7 +10192,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4785(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4786(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4413,7 +10234,7 @@ func fn4785(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+84)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+80)) = v1
 	i2 = v3 + uint32(80)
-	i0 = fn3603(m, v0, uint32(8531648), i2)
+	i0 = fn3604(m, v0, uint32(8531648), i2)
 	goto L1
 L2:
 	v5 = uint32(1)
@@ -4427,7 +10248,7 @@ L2:
 	}
 	v5 = uint32(1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = fn3617(m, v2, i1)
+	i0 = fn3618(m, v2, i1)
 	if i0 != 0 {
 		goto L4
 	}
@@ -4452,11 +10273,11 @@ L6:
 		goto L8
 	}
 L9:
-	i0 = fn839(m, v5)
+	i0 = fn840(m, v5)
 	v2 = i0
 	goto L7
 L8:
-	i0 = fn852(m, v5, v2)
+	i0 = fn853(m, v5, v2)
 	v2 = i0
 L7:
 	v5 = uint32(0)
@@ -4487,7 +10308,7 @@ L3:
 	if v7 != 0 {
 		goto L10
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
 	v6 = i0
@@ -4496,7 +10317,7 @@ L10:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8404703))
+	fn3605(m, i0, uint32(8404703))
 	if v5 != 0 {
 		goto L1
 	}
@@ -4511,14 +10332,14 @@ L10:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L11:
 	if v2 != 0 {
 		goto L13
 	}
 	i2 = v3 + uint32(88)
-	i0 = fn605(m, v6, uint32(10059656), i2)
+	i0 = fn606(m, v6, uint32(10059656), i2)
 	v6 = i0
 	goto L12
 L13:
@@ -4526,7 +10347,7 @@ L13:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+104)) = v6
 	i1 = k32(10089824) + uint32(42256)
 	i2 = v3 + uint32(104)
-	i1 = fn862(m, i1, i2, k32(2147483650), uint32(0))
+	i1 = fn863(m, i1, i2, k32(2147483650), uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+88)) = v7
 	v6 = uint32(1)
@@ -4534,7 +10355,7 @@ L13:
 		goto L14
 	}
 	i2 = v3 + uint32(88)
-	i2 = fn1231(m, i2)
+	i2 = fn1232(m, i2)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -4556,7 +10377,7 @@ L14:
 	if v5 != 0 {
 		goto L12
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+88))
 	v2 = i0
@@ -4618,9 +10439,9 @@ L21:
 	if v2 != 0 {
 		goto L19
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L19:
-	i2 = fn4786(m, v0, v1)
+	i2 = fn4787(m, v0, v1)
 	if i2 == k32(4294967295) {
 		i0 = uint32(0)
 	} else {
@@ -4635,7 +10456,7 @@ L18:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8551134))
+	fn3605(m, i0, uint32(8551134))
 	goto L17
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+48))
@@ -4643,7 +10464,7 @@ L23:
 		goto L24
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	fn3604(m, i0, uint32(8482981))
+	fn3605(m, i0, uint32(8482981))
 	v2 = uint32(0)
 	goto L17
 L24:
@@ -4657,7 +10478,7 @@ L24:
 L25:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = uint32(2)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v2
-	i2 = fn4786(m, v0, v1)
+	i2 = fn4787(m, v0, v1)
 	if i2 == k32(4294967295) {
 		i0 = uint32(0)
 	} else {
@@ -4678,7 +10499,7 @@ L17:
 	if v0 != 0 {
 		goto L26
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L26:
 	if v2 == 0 {
 		goto L1
@@ -4695,13 +10516,13 @@ L26:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	v5 = i0
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v2 = i0
 	if v5 == 0 {
 		goto L27
@@ -4733,9 +10554,9 @@ L16:
 	if v4 != 0 {
 		goto L28
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L28:
-	i2 = fn4786(m, v0, v1)
+	i2 = fn4787(m, v0, v1)
 	if i2 == k32(4294967295) {
 		i0 = uint32(0)
 	} else {
@@ -4744,7 +10565,7 @@ L28:
 	v4 = i0
 	goto L1
 L27:
-	i0 = fn4787(m, v0, v1, v2)
+	i0 = fn4788(m, v0, v1, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L29
@@ -4760,7 +10581,7 @@ L27:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -4774,21 +10595,21 @@ L29:
 	if v4 != 0 {
 		goto L30
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L30:
 	v4 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027628))
-	i0 = fn3617(m, v2, i1)
+	i0 = fn3618(m, v2, i1)
 	if i0 != 0 {
 		goto L32
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027200))
-	i0 = fn3617(m, v2, i1)
+	i0 = fn3618(m, v2, i1)
 	if i0 == 0 {
 		goto L31
 	}
 L32:
-	fn3606(m, v2)
+	fn3607(m, v2)
 	goto L1
 L31:
 	v4 = uint32(10059656)
@@ -4803,7 +10624,7 @@ L31:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L15:
 	if v2 == v1 {
@@ -4833,13 +10654,13 @@ L43:
 	}
 	i1 = v4 & uint32(253)
 	*(*uint8)(unsafe.Add(b, uint64(v2)+52)) = uint8(i1)
-	i0 = fn1947(m, uint32(10246168), v1, uint32(0), uint32(0))
+	i0 = fn1948(m, uint32(10246168), v1, uint32(0), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L34
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	i0 = fn4788(m, v0, v2, v4, i3)
+	i0 = fn4789(m, v0, v2, v4, i3)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -4852,7 +10673,7 @@ L43:
 	if v5 != 0 {
 		goto L44
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L44:
 	if v0 == 0 {
 		goto L34
@@ -4868,7 +10689,7 @@ L44:
 	if v4 != 0 {
 		goto L45
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L45:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+60)) = v2
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+52)))
@@ -4894,7 +10715,7 @@ L47:
 	v4 = uint32(0)
 	i0 = k32(10089824) + uint32(29788)
 	i1 = v3 + uint32(104)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
@@ -4907,12 +10728,12 @@ L47:
 	if v5 != 0 {
 		goto L48
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L48:
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn2030(m, v2)
+	i0 = fn2031(m, v2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -4925,7 +10746,7 @@ L48:
 	if v4 != 0 {
 		goto L49
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L49:
 	v4 = uint32(0)
 	if int32(v0) < int32(uint32(0)) {
@@ -4947,7 +10768,7 @@ L42:
 	if v2 != uint32(10059656) {
 		goto L51
 	}
-	i0 = fn4789(m, v0, v1, uint32(0))
+	i0 = fn4790(m, v0, v1, uint32(0))
 	if i0 != 0 {
 		goto L34
 	}
@@ -4956,7 +10777,7 @@ L51:
 	v4 = uint32(0)
 	i1 = k32(10089824) + uint32(26972)
 	i2 = v3 + uint32(100)
-	i0 = fn2025(m, v2, i1, i2)
+	i0 = fn2026(m, v2, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L35
 	}
@@ -4968,7 +10789,7 @@ L51:
 	if v5 == uint32(10059656) {
 		goto L39
 	}
-	i0 = fn2030(m, v5)
+	i0 = fn2031(m, v5)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+100))
 	v6 = i0
@@ -4983,12 +10804,12 @@ L51:
 	if v7 != 0 {
 		goto L52
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L52:
 	if int32(v5) < int32(uint32(0)) {
 		goto L35
 	}
-	i0 = fn4790(m, v0, v2)
+	i0 = fn4791(m, v0, v2)
 	v6 = i0
 	if v6 == 0 {
 		goto L35
@@ -5008,13 +10829,13 @@ L52:
 	if v4 != 0 {
 		goto L41
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L41:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v2
 	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
 	i5 = v3 + uint32(32)
-	i1 = fn4791(m, v0, v1, i3, uint32(8447810), i5)
+	i1 = fn4792(m, v0, v1, i3, uint32(8447810), i5)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+100)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -5039,23 +10860,23 @@ L40:
 	if v7 != 0 {
 		goto L53
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L53:
 	if v5 == 0 {
 		goto L37
 	}
 	i1 = k32(10089824) + uint32(26972)
-	i0 = fn2037(m, v2, i1, uint32(10014564))
+	i0 = fn2038(m, v2, i1, uint32(10014564))
 	if i0 == k32(4294967295) {
 		goto L35
 	}
-	i0 = fn1947(m, uint32(10246168), v1, uint32(0), uint32(0))
+	i0 = fn1948(m, uint32(10246168), v1, uint32(0), uint32(0))
 	v5 = i0
 	if v5 == 0 {
 		goto L35
 	}
 	i1 = k32(10089824) + uint32(28308)
-	i0 = fn2034(m, v2, i1)
+	i0 = fn2035(m, v2, i1)
 	v6 = i0
 	if v6 != 0 {
 		goto L54
@@ -5071,7 +10892,7 @@ L53:
 	if v1 != 0 {
 		goto L35
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L35
 L54:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+92)) = v5
@@ -5079,7 +10900,7 @@ L54:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+96)) = i1
 	i1 = v3 + uint32(92)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn849(m, v6, i1, uint32(1), i3)
+	i0 = fn850(m, v6, i1, uint32(1), i3)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -5092,7 +10913,7 @@ L54:
 	if v7 != 0 {
 		goto L55
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L55:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -5105,7 +10926,7 @@ L55:
 	if v6 != 0 {
 		goto L56
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L56:
 	if v0 == 0 {
 		goto L35
@@ -5121,7 +10942,7 @@ L56:
 	if v4 != 0 {
 		goto L57
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L57:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+60)) = v2
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+52)))
@@ -5144,7 +10965,7 @@ L59:
 	v4 = uint32(0)
 	i0 = k32(10089824) + uint32(29788)
 	i1 = v3 + uint32(104)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
@@ -5157,12 +10978,12 @@ L59:
 	if v5 != 0 {
 		goto L60
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L60:
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn2030(m, v2)
+	i0 = fn2031(m, v2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -5175,7 +10996,7 @@ L60:
 	if v4 != 0 {
 		goto L61
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L61:
 	v4 = uint32(0)
 	if int32(v0) < int32(uint32(0)) {
@@ -5191,8 +11012,8 @@ L58:
 	v4 = uint32(10059656)
 	goto L1
 L39:
-	fn4776(m, v5)
-	i0 = fn593(m, v2, uint32(10042800))
+	fn4777(m, v5)
+	i0 = fn594(m, v2, uint32(10042800))
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L35
@@ -5205,7 +11026,7 @@ L39:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v2
 	i5 = v3 + uint32(64)
-	i1 = fn4791(m, v0, v1, v4, uint32(8531310), i5)
+	i1 = fn4792(m, v0, v1, v4, uint32(8531310), i5)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+100)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -5223,7 +11044,7 @@ L39:
 L62:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = v2
 	i5 = v3 + uint32(48)
-	i1 = fn4791(m, v0, v1, v4, uint32(8532221), i5)
+	i1 = fn4792(m, v0, v1, v4, uint32(8532221), i5)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+100)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -5241,7 +11062,7 @@ L62:
 L38:
 	*(*uint32)(unsafe.Add(b, v3)) = v1
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn4791(m, v0, v1, i2, uint32(8532120), v3)
+	i0 = fn4792(m, v0, v1, i2, uint32(8532120), v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -5260,7 +11081,7 @@ L37:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v2
 	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
 	i5 = v3 + uint32(16)
-	i1 = fn4791(m, v0, v1, i3, uint32(8531380), i5)
+	i1 = fn4792(m, v0, v1, i3, uint32(8531380), i5)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+100)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -5275,7 +11096,7 @@ L37:
 		goto L1
 	}
 L36:
-	fn2072(m, v2)
+	fn2073(m, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+100))
 	v4 = i0
 	goto L1
@@ -5297,7 +11118,7 @@ L34:
 		goto L1
 	}
 L33:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v3 + uint32(112)
 	m.g0 = i0
@@ -5306,7 +11127,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4786(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4787(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5353,7 +11174,7 @@ func fn4786(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v2)) = v5
 	i0 = k32(10089824) + uint32(29724)
-	i0 = fn862(m, i0, v2, k32(2147483651), uint32(0))
+	i0 = fn863(m, i0, v2, k32(2147483651), uint32(0))
 	v5 = i0
 	goto L4
 L5:
@@ -5363,7 +11184,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, v2)) = v5
 	i0 = k32(10089824) + uint32(29724)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn862(m, i0, v2, k32(2147483651), i3)
+	i0 = fn863(m, i0, v2, k32(2147483651), i3)
 	v5 = i0
 L4:
 	if v5 == 0 {
@@ -5380,7 +11201,7 @@ L4:
 	if v6 != 0 {
 		goto L6
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -5393,7 +11214,7 @@ L6:
 	if v6 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	if v4 == 0 {
 		goto L8
@@ -5409,7 +11230,7 @@ L7:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
 	if v5 != 0 {
 		goto L3
@@ -5471,7 +11292,7 @@ L12:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v6
 	*(*uint32)(unsafe.Add(b, v2)) = v10
-	i0 = fn862(m, v9, v2, k32(2147483651), uint32(0))
+	i0 = fn863(m, v9, v2, k32(2147483651), uint32(0))
 	v4 = i0
 	goto L13
 L14:
@@ -5480,7 +11301,7 @@ L14:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v6
 	*(*uint32)(unsafe.Add(b, v2)) = v10
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn862(m, v9, v2, k32(2147483651), i3)
+	i0 = fn863(m, v9, v2, k32(2147483651), i3)
 	v4 = i0
 L13:
 	if v4 == 0 {
@@ -5497,7 +11318,7 @@ L13:
 	if v6 != 0 {
 		goto L15
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L15:
 	i0 = v3 + uint32(4)
 	v3 = i0
@@ -5534,7 +11355,7 @@ L10:
 		goto L1
 	}
 L2:
-	fn2072(m, v8)
+	fn2073(m, v8)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -5543,7 +11364,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4787(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4788(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5562,7 +11383,7 @@ func fn4787(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	fn3604(m, i0, uint32(8482981))
+	fn3605(m, i0, uint32(8482981))
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
@@ -5577,7 +11398,7 @@ L1:
 		goto L4
 	}
 	v3 = uint32(0)
-	i0 = fn839(m, v2)
+	i0 = fn840(m, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -5601,10 +11422,10 @@ L5:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	fn3604(m, i0, uint32(8482981))
+	fn3605(m, i0, uint32(8482981))
 	return uint32(0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -5631,22 +11452,22 @@ L3:
 	if v1 != 0 {
 		goto L8
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8404318))
+	fn3605(m, i0, uint32(8404318))
 	return uint32(0)
 L7:
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3617(m, v2, i1)
+	i0 = fn3618(m, v2, i1)
 	if i0 != 0 {
 		goto L10
 	}
 	v4 = v2
 	goto L9
 L10:
-	i0 = fn2675(m, uint32(8484146))
+	i0 = fn2676(m, uint32(8484146))
 	v5 = i0
 	if v5 != 0 {
 		goto L11
@@ -5663,11 +11484,11 @@ L10:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	return uint32(0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn852(m, i0, v5)
+	i0 = fn853(m, i0, v5)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -5680,7 +11501,7 @@ L11:
 	if v6 != 0 {
 		goto L12
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -5697,7 +11518,7 @@ L12:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	return uint32(0)
 L13:
 	if v5 == uint32(1073741823) {
@@ -5706,7 +11527,7 @@ L13:
 	i1 = v5 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L14:
-	fn1082(m, v4, v2)
+	fn1083(m, v4, v2)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -5715,7 +11536,7 @@ L14:
 	i1 = v5 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L15:
-	fn1085(m, v4, v2)
+	fn1086(m, v4, v2)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -5727,14 +11548,14 @@ L15:
 	if v5 != 0 {
 		goto L9
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v4
-	i0 = fn1078(m, v4)
+	i0 = fn1079(m, v4)
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = uint32(2)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v2
-	i0 = fn4786(m, v0, v1)
+	i0 = fn4787(m, v0, v1)
 	if i0 == k32(4294967295) {
 		goto L2
 	}
@@ -5748,7 +11569,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4788(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4789(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -5773,7 +11594,7 @@ func fn4788(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8404985))
+	fn3605(m, i0, uint32(8404985))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+48))
@@ -5787,7 +11608,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v4)) = v5
 	i0 = k32(10089824) + uint32(29724)
-	i0 = fn862(m, i0, v4, k32(2147483651), uint32(0))
+	i0 = fn863(m, i0, v4, k32(2147483651), uint32(0))
 	v1 = i0
 	goto L4
 L5:
@@ -5797,7 +11618,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, v4)) = v5
 	i0 = k32(10089824) + uint32(29724)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn862(m, i0, v4, k32(2147483651), i3)
+	i0 = fn863(m, i0, v4, k32(2147483651), i3)
 	v1 = i0
 L4:
 	if v1 != 0 {
@@ -5818,7 +11639,7 @@ L6:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
@@ -5850,7 +11671,7 @@ L10:
 	goto L7
 L8:
 	v5 = uint32(0)
-	i0 = fn2289(m, uint32(2))
+	i0 = fn2290(m, uint32(2))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -5879,7 +11700,7 @@ L12:
 	if v3 == 0 {
 		goto L13
 	}
-	i0 = fn1501(m, v3, v0)
+	i0 = fn1502(m, v3, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -5895,7 +11716,7 @@ L12:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L14:
 	v5 = uint32(10059656)
@@ -5908,10 +11729,10 @@ L14:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L13:
-	i1 = fn1492(m, uint32(1))
+	i1 = fn1493(m, uint32(1))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v3
 	if v3 != 0 {
@@ -5928,7 +11749,7 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -5943,7 +11764,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4789(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4790(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5962,10 +11783,10 @@ func fn4789(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2369(m, i0, uint32(10245120))
+	i0 = fn2370(m, i0, uint32(10245120))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v4 = i0
 	if v4 != 0 {
 		goto L2
@@ -5994,7 +11815,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v2
-	fn3701(m, v4)
+	fn3702(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -6012,7 +11833,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, v3)) = v1
 	i0 = k32(10089824) + uint32(29724)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn862(m, i0, v3, k32(2147483650), i3)
+	i0 = fn863(m, i0, v3, k32(2147483650), i3)
 	v0 = i0
 	if v0 != 0 {
 		goto L7
@@ -6032,7 +11853,7 @@ L7:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -6045,7 +11866,7 @@ L6:
 	if v0 != 0 {
 		goto L8
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
@@ -6058,7 +11879,7 @@ L8:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -6067,7 +11888,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4790(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4791(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6108,7 +11929,7 @@ L2:
 	v0 = uint32(0)
 	i1 = k32(10089824) + uint32(33836)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v1, i1, i2)
+	i0 = fn2026(m, v1, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -6117,7 +11938,7 @@ L2:
 	if v0 == 0 {
 		goto L4
 	}
-	i0 = fn839(m, v0)
+	i0 = fn840(m, v0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v1 = i0
@@ -6132,11 +11953,11 @@ L2:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L4:
 	i1 = k32(10089824) + uint32(27672)
-	i0 = fn2034(m, v1, i1)
+	i0 = fn2035(m, v1, i1)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -6146,7 +11967,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4791(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4792(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -6162,12 +11983,12 @@ func fn4791(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	m.g0 = v5
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v4
 	v6 = uint32(0)
-	i0 = fn2687(m, v3, v4)
+	i0 = fn2688(m, v3, v4)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn852(m, v2, v4)
+	i0 = fn853(m, v2, v4)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
@@ -6180,12 +12001,12 @@ func fn4791(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn4789(m, v0, v1, v3)
+	i0 = fn4790(m, v0, v1, v3)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -6216,7 +12037,7 @@ L4:
 		goto L1
 	}
 L3:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -6225,7 +12046,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4792(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4793(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6244,7 +12065,7 @@ func fn4792(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10245120))
+	i0 = fn2370(m, i0, uint32(10245120))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -6261,7 +12082,7 @@ func fn4792(m *Module, v0 uint32, v1 uint32) uint32 {
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i2 = v2 + uint32(12)
-	i0 = fn4793(m, v3, v1, i2)
+	i0 = fn4794(m, v3, v1, i2)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -6285,15 +12106,15 @@ L6:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
-	i0 = fn4781(m, v3, v0, uint32(0))
+	i0 = fn4782(m, v3, v0, uint32(0))
 	v3 = i0
 	goto L1
 L5:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v1 = i2
-	i0 = fn4781(m, v3, v0, v1)
+	i0 = fn4782(m, v3, v0, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -6306,10 +12127,10 @@ L5:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L3:
-	i0 = fn859(m, v1, uint32(8400425), uint32(0), uint32(0))
+	i0 = fn860(m, v1, uint32(8400425), uint32(0), uint32(0))
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -6325,15 +12146,15 @@ L3:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
-	i0 = fn4781(m, v3, v0, uint32(0))
+	i0 = fn4782(m, v3, v0, uint32(0))
 	v3 = i0
 	goto L1
 L2:
-	i2 = fn3622(m)
+	i2 = fn3623(m)
 	v1 = i2
-	i0 = fn4781(m, v3, v0, v1)
+	i0 = fn4782(m, v3, v0, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -6346,7 +12167,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -6355,7 +12176,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4793(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4794(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -6393,11 +12214,11 @@ L6:
 		goto L8
 	}
 L9:
-	i0 = fn839(m, v2)
+	i0 = fn840(m, v2)
 	v2 = i0
 	goto L7
 L8:
-	i0 = fn852(m, v2, v1)
+	i0 = fn853(m, v2, v1)
 	v2 = i0
 L7:
 	if v2 != 0 {
@@ -6406,7 +12227,7 @@ L7:
 	return k32(4294967295)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	fn3604(m, i0, uint32(8547428))
+	fn3605(m, i0, uint32(8547428))
 	return k32(4294967295)
 L3:
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+52)))
@@ -6424,7 +12245,7 @@ L3:
 	} else {
 		i1 = uint32(10059656)
 	}
-	i0 = fn1079(m, v0, i1)
+	i0 = fn1080(m, v0, i1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L11
 	}
@@ -6459,7 +12280,7 @@ L12:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	return uint32(1)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
@@ -6477,7 +12298,7 @@ L13:
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	fn3611(m, i0, v2)
+	fn3612(m, i0, v2)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
 	if v1 != uint32(1073741823) {
@@ -6492,7 +12313,7 @@ L14:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	return k32(4294967295)
 L1:
 	return v0
@@ -6500,7 +12321,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4794(m *Module, v0 uint32) {
+func fn4795(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6517,7 +12338,7 @@ func fn4794(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
 	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
@@ -6548,7 +12369,7 @@ func fn4794(m *Module, v0 uint32) {
 	m.depth--
 	return
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -6560,7 +12381,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return
@@ -6568,7 +12389,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4795(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4796(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -6607,7 +12428,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4796(m *Module, v0 uint32) uint32 {
+func fn4797(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -6635,7 +12456,7 @@ func fn4796(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -6643,7 +12464,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4797(m *Module, v0 uint32) uint32 {
+func fn4798(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6663,7 +12484,7 @@ func fn4797(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	v2 = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn4798(m, v0, v1, i2)
+	i0 = fn4799(m, v0, v1, i2)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 1:
@@ -6676,7 +12497,7 @@ func fn4797(m *Module, v0 uint32) uint32 {
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v0 = i0
-	i0 = fn1233(m, v0)
+	i0 = fn1234(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -6688,7 +12509,7 @@ L3:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -6701,7 +12522,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4798(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4799(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6748,12 +12569,12 @@ L4:
 	return uint32(1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8484100))
+	fn3605(m, i0, uint32(8484100))
 	m.depth--
 	return k32(4294967295)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = fn4799(m, v3)
+	i0 = fn4800(m, v3)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -6769,7 +12590,7 @@ L2:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	m.depth--
@@ -6785,7 +12606,7 @@ L5:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	m.depth--
 	return v4
@@ -6793,7 +12614,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4799(m *Module, v0 uint32) uint32 {
+func fn4800(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6812,7 +12633,7 @@ func fn4799(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10245120))
+	i0 = fn2370(m, i0, uint32(10245120))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -6820,13 +12641,13 @@ func fn4799(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	fn3604(m, i0, uint32(8551134))
+	fn3605(m, i0, uint32(8551134))
 	v3 = uint32(0)
 	goto L1
 L2:
 	v3 = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn4793(m, v2, v0, i2)
+	i0 = fn4794(m, v2, v0, i2)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -6844,7 +12665,7 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn3611(m, i0, v0)
+	fn3612(m, i0, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -6856,7 +12677,7 @@ L3:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -6865,7 +12686,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4800(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4801(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6885,7 +12706,7 @@ func fn4800(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i2 = v2 + uint32(12)
-	i0 = fn4798(m, v0, v2, i2)
+	i0 = fn4799(m, v0, v2, i2)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 1:
@@ -6898,7 +12719,7 @@ func fn4800(m *Module, v0 uint32, v1 uint32) uint32 {
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v0 = i0
-	i0 = fn1233(m, v0)
+	i0 = fn1234(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -6910,7 +12731,7 @@ L3:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
@@ -6923,7 +12744,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4801(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4802(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6949,7 +12770,7 @@ func fn4801(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8392939), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8392939), v2, uint32(1), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -6958,7 +12779,7 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8552528), uint32(1))
+	i0 = fn3056(m, i0, uint32(8552528), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -7016,7 +12837,7 @@ L9:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8468154))
+	fn3605(m, i0, uint32(8468154))
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -7068,7 +12889,7 @@ L12:
 	i0 = v3 + uint32(12)
 	i1 = v3 + uint32(8)
 	i2 = v3 + uint32(4)
-	fn3621(m, i0, i1, i2)
+	fn3622(m, i0, i1, i2)
 	goto L13
 L14:
 	i0 = v6 & uint32(1073741824)
@@ -7085,7 +12906,7 @@ L17:
 	v6 = uint32(8480637)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, v6)
+	fn3605(m, i0, v6)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -7097,7 +12918,7 @@ L16:
 	if v6 != 0 {
 		goto L18
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	v2 = i0
@@ -7115,7 +12936,7 @@ L18:
 	if v6 != 0 {
 		goto L19
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	v2 = i0
@@ -7133,7 +12954,7 @@ L19:
 	if v6 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L15:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v2
@@ -7150,7 +12971,7 @@ L20:
 	if i0 != 0 {
 		goto L13
 	}
-	i1 = fn1078(m, v2)
+	i1 = fn1079(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -7170,12 +12991,12 @@ L13:
 	if v6 != 0 {
 		goto L21
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	fn3605(m, i0, i1, i2)
+	fn3606(m, i0, i1, i2)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -7184,7 +13005,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4802(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4803(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -7212,7 +13033,7 @@ func fn4802(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return uint32(10059656)
@@ -7220,7 +13041,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4803(m *Module, v0 uint32) {
+func fn4804(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -7231,15 +13052,15 @@ func fn4803(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2017(m, v0)
+	i0 = fn2018(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
-	fn3007(m, v0)
-	i0 = fn4804(m, v0)
+	fn3703(m, v0)
+	fn3008(m, v0)
+	i0 = fn4805(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -7253,7 +13074,7 @@ func fn4803(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -7261,7 +13082,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4804(m *Module, v0 uint32) uint32 {
+func fn4805(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7291,7 +13112,7 @@ func fn4804(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -7310,7 +13131,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -7329,7 +13150,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -7348,7 +13169,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v1 = i0
@@ -7367,7 +13188,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v1 = i0
@@ -7386,7 +13207,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v1 = i0
@@ -7405,7 +13226,7 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	v1 = i0
@@ -7424,7 +13245,7 @@ L7:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
 	v1 = i0
@@ -7443,7 +13264,7 @@ L8:
 	if v2 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
 	v1 = i0
@@ -7462,16 +13283,16 @@ L9:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
-	fn1797(m, v0)
+	fn1798(m, v0)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4805(m *Module, v0 uint32) uint32 {
+func fn4806(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -7481,27 +13302,27 @@ func fn4805(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10245120))
+	i0 = fn2370(m, i0, uint32(10245120))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8551134))
+	fn3605(m, i0, uint32(8551134))
 	m.depth--
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+44))
-	i0 = fn852(m, i0, v0)
+	i0 = fn853(m, i0, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4806(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4807(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -7631,7 +13452,7 @@ L11:
 		goto L1
 	}
 L12:
-	i0 = fn1794(m, v0, v1, v2)
+	i0 = fn1795(m, v0, v1, v2)
 	v3 = uint32(0)
 L1:
 	m.depth--
@@ -7640,7 +13461,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4807(m *Module, v0 uint32) uint32 {
+func fn4808(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7654,14 +13475,14 @@ func fn4807(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10245120))
+	i0 = fn2370(m, i0, uint32(10245120))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8551134))
+	fn3605(m, i0, uint32(8551134))
 	m.depth--
 	return uint32(0)
 L1:
@@ -7679,11 +13500,11 @@ L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+88)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(0)
-	fn2062(m, v1)
+	fn2063(m, v1)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -7700,14 +13521,14 @@ L2:
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v0
-	fn3701(m, v1)
+	fn3702(m, v1)
 	m.depth--
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn4808(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4809(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7744,7 +13565,7 @@ L4:
 	}
 L3:
 	i8 = v3 + uint32(12)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10247148), uint32(0), uint32(0), uint32(0), i8)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10247148), uint32(0), uint32(0), uint32(0), i8)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -7760,7 +13581,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
 L5:
-	i0 = fn4809(m, v0, v2)
+	i0 = fn4810(m, v0, v2)
 	v2 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -7770,7 +13591,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4809(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4810(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7805,7 +13626,7 @@ func fn4809(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v3 = i0
@@ -7824,7 +13645,7 @@ L1:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v3 = i0
@@ -7843,7 +13664,7 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v3 = i0
@@ -7862,7 +13683,7 @@ L3:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v3 = i0
@@ -7881,7 +13702,7 @@ L4:
 	if v4 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v3 = i0
@@ -7900,7 +13721,7 @@ L5:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v3 = i0
@@ -7919,7 +13740,7 @@ L6:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	v3 = i0
@@ -7938,7 +13759,7 @@ L7:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
 	v3 = i0
@@ -7957,7 +13778,7 @@ L8:
 	if v4 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
 	v3 = i0
@@ -7976,7 +13797,7 @@ L9:
 	if v4 != 0 {
 		goto L10
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L10:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = uint32(0)
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+52)))
@@ -7986,9 +13807,9 @@ L10:
 		goto L14
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10245120))
+	i0 = fn2370(m, i0, uint32(10245120))
 	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+184))
 	v1 = i0
 	if v1 == 0 {
@@ -8004,7 +13825,7 @@ L15:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+40))
-	i0 = fn839(m, i0)
+	i0 = fn840(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L11
@@ -8012,7 +13833,7 @@ L15:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
 	i0 = k32(10089824) + uint32(33800)
 	i1 = v2 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -8025,7 +13846,7 @@ L15:
 	if v5 != 0 {
 		goto L16
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L16:
 	if v1 != 0 {
 		goto L12
@@ -8046,12 +13867,12 @@ L12:
 	v3 = k32(4294967295)
 	i0 = k32(10089824) + uint32(33768)
 	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v1 = i0
 	if v1 == 0 {
 		goto L11
 	}
-	i0 = fn2030(m, v1)
+	i0 = fn2031(m, v1)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -8064,7 +13885,7 @@ L12:
 	if v5 != 0 {
 		goto L17
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L17:
 	if int32(v4) < int32(uint32(0)) {
 		goto L11
@@ -8072,17 +13893,17 @@ L17:
 	if v4 == 0 {
 		goto L18
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn4167(m, i0)
+	i0 = fn4168(m, i0)
 	if i0 != 0 {
 		goto L18
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = fn2369(m, i1, uint32(10245120))
+	i1 = fn2370(m, i1, uint32(10245120))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+72))
-	i1 = fn839(m, i1)
+	i1 = fn840(m, i1)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = v1
 	if v1 == 0 {
@@ -8098,7 +13919,7 @@ L11:
 
 //go:norace
 //go:nocheckptr
-func fn4810(m *Module, v0 uint32) {
+func fn4811(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8130,34 +13951,34 @@ func fn4810(m *Module, v0 uint32) {
 	}
 	i1 = v2 & uint32(254)
 	*(*uint8)(unsafe.Add(b, uint64(v0)+52)) = uint8(i1)
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v3 = i0
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn2696(m, uint32(8508030), v1)
+	i0 = fn2697(m, uint32(8508030), v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
 	}
 	i1 = k32(10089824) + uint32(36884)
-	i0 = fn1711(m, v2, i1, v4)
+	i0 = fn1712(m, v2, i1, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
 	i1 = k32(10089824) + uint32(32580)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = fn1711(m, v2, i1, i2)
+	i0 = fn1712(m, v2, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
 	i1 = k32(10089824) + uint32(33656)
-	i0 = fn1711(m, v2, i1, v0)
+	i0 = fn1712(m, v2, i1, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -8167,24 +13988,24 @@ func fn4810(m *Module, v0 uint32) {
 		goto L4
 	}
 	i1 = k32(10089824) + uint32(41192)
-	i0 = fn1711(m, v2, i1, v5)
+	i0 = fn1712(m, v2, i1, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = k32(10089824) + uint32(29680)
-	i0 = fn2034(m, i0, i1)
+	i0 = fn2035(m, i0, i1)
 	v0 = i0
 	if v0 == 0 {
 		goto L3
 	}
-	i0 = fn852(m, v0, v2)
+	i0 = fn853(m, v0, v2)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
 	}
-	fn3651(m, v0)
+	fn3652(m, v0)
 	goto L5
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -8198,7 +14019,7 @@ L6:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
@@ -8211,7 +14032,7 @@ L5:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -8224,7 +14045,7 @@ L3:
 	if v0 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	if v4 == 0 {
 		goto L2
@@ -8240,9 +14061,9 @@ L7:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
-	fn3606(m, v3)
+	fn3607(m, v3)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -8251,16 +14072,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4811(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4812(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn4799(m, v0)
+	i0 = fn4800(m, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4812(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4813(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -8281,7 +14102,7 @@ func fn4812(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409698))
+	fn3605(m, i0, uint32(8409698))
 	m.depth--
 	return uint32(0)
 L1:
@@ -8292,7 +14113,7 @@ L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+52))
-	fn3604(m, i0, uint32(8551134))
+	fn3605(m, i0, uint32(8551134))
 	m.depth--
 	return uint32(0)
 L3:
@@ -8329,11 +14150,11 @@ L9:
 		goto L11
 	}
 L12:
-	i0 = fn839(m, v1)
+	i0 = fn840(m, v1)
 	v4 = i0
 	goto L10
 L11:
-	i0 = fn852(m, v1, v4)
+	i0 = fn853(m, v1, v4)
 	v4 = i0
 L10:
 	if v4 != 0 {
@@ -8345,7 +14166,7 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+52))
-	fn3604(m, i0, uint32(8547447))
+	fn3605(m, i0, uint32(8547447))
 	m.depth--
 	return uint32(0)
 L6:
@@ -8370,7 +14191,7 @@ L13:
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
-	fn3611(m, i0, v4)
+	fn3612(m, i0, v4)
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -8383,7 +14204,7 @@ L5:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return uint32(0)
 L4:
@@ -8393,7 +14214,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn4813(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4814(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -8423,7 +14244,7 @@ func fn4813(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 L3:
 	v6 = uint32(0)
 	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10246856), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10246856), uint32(1), uint32(1), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -8435,7 +14256,7 @@ L2:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8551134))
+	fn3605(m, i0, uint32(8551134))
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
@@ -8446,7 +14267,7 @@ L4:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+52))
-	fn3604(m, i0, uint32(8482981))
+	fn3605(m, i0, uint32(8482981))
 	v6 = uint32(0)
 	goto L1
 L5:
@@ -8462,7 +14283,7 @@ L5:
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = uint32(2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v2
-	i2 = fn4786(m, v6, v0)
+	i2 = fn4787(m, v6, v0)
 	if i2 == k32(4294967295) {
 		i0 = uint32(0)
 	} else {
@@ -8477,7 +14298,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4814(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4815(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -8505,7 +14326,7 @@ func fn4814(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 L3:
 	v6 = uint32(0)
 	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10246900), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10246900), uint32(1), uint32(1), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -8517,13 +14338,13 @@ L2:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8551134))
+	fn3605(m, i0, uint32(8551134))
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i2 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn4787(m, i0, v0, i2)
+	i0 = fn4788(m, i0, v0, i2)
 	v6 = i0
 L1:
 	i0 = v5 + uint32(16)
@@ -8533,7 +14354,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4815(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4816(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -8573,7 +14394,7 @@ L5:
 L4:
 	v7 = uint32(0)
 	i8 = v5 + uint32(8)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10246968), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10246968), uint32(1), uint32(1), uint32(0), i8)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -8592,7 +14413,7 @@ L4:
 	if v4 == 0 {
 		goto L2
 	}
-	i0 = fn4788(m, v7, v0, v3, v4)
+	i0 = fn4789(m, v7, v0, v3, v4)
 	v7 = i0
 	goto L1
 L3:
@@ -8600,7 +14421,7 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v7 = i0
 L2:
-	i0 = fn3527(m)
+	i0 = fn3528(m)
 	v4 = i0
 	if v4 != 0 {
 		goto L6
@@ -8608,7 +14429,7 @@ L2:
 	v7 = uint32(0)
 	goto L1
 L6:
-	i0 = fn4788(m, v7, v0, v3, v4)
+	i0 = fn4789(m, v7, v0, v3, v4)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v3 = i0
@@ -8621,7 +14442,7 @@ L6:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -8630,7 +14451,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4816(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4817(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -8670,7 +14491,7 @@ func fn4816(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 L3:
 	v6 = uint32(0)
 	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10247012), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10247012), uint32(1), uint32(1), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -8682,7 +14503,7 @@ L2:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8551134))
+	fn3605(m, i0, uint32(8551134))
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -8703,7 +14524,7 @@ L6:
 	i1 = v6 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L7:
-	i0 = fn2026(m, v2, v3, uint32(2))
+	i0 = fn2027(m, v2, v3, uint32(2))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -8716,7 +14537,7 @@ L7:
 	if v6 != 0 {
 		goto L8
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L8:
 	v4 = uint32(0)
 	v6 = uint32(0)
@@ -8747,7 +14568,7 @@ L9:
 	if v6 != 0 {
 		goto L10
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L10:
 	v4 = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -8767,14 +14588,14 @@ L10:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v2 = i0
 	if v2 != 0 {
 		goto L11
 	}
-	i0 = fn1594(m, v4)
+	i0 = fn1595(m, v4)
 	v6 = i0
 	goto L1
 L11:
@@ -8801,9 +14622,9 @@ L14:
 	if v0 != 0 {
 		goto L15
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L15:
-	i0 = fn1594(m, v4)
+	i0 = fn1595(m, v4)
 	v6 = i0
 	goto L1
 L13:
@@ -8819,7 +14640,7 @@ L13:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn2026(m, i0, v3, uint32(2))
+	i0 = fn2027(m, i0, v3, uint32(2))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -8832,7 +14653,7 @@ L16:
 	if v6 != 0 {
 		goto L17
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L17:
 	v6 = uint32(0)
 	i0 = v3 + uint32(1)
@@ -8862,18 +14683,18 @@ L19:
 	if v0 != 0 {
 		goto L20
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L20:
 	i0 = v4 + uint32(1)
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	v6 = i0
 	goto L1
 L18:
-	i0 = fn1594(m, v4)
+	i0 = fn1595(m, v4)
 	v6 = i0
 	goto L1
 L12:
-	i0 = fn1492(m, v8)
+	i0 = fn1493(m, v8)
 	v9 = i0
 	if v9 != 0 {
 		goto L21
@@ -8910,7 +14731,7 @@ L26:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn2026(m, i0, v3, uint32(2))
+	i0 = fn2027(m, i0, v3, uint32(2))
 	v11 = i0
 	if v11 != 0 {
 		goto L29
@@ -8926,7 +14747,7 @@ L27:
 	v10 = i0
 	goto L28
 L30:
-	i0 = fn1501(m, v9, v2)
+	i0 = fn1502(m, v9, v2)
 	v11 = i0
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -8940,7 +14761,7 @@ L29:
 	if v12 != 0 {
 		goto L31
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L31:
 	if int32(v11) < int32(uint32(0)) {
 		goto L22
@@ -8970,7 +14791,7 @@ L25:
 	if v0 != 0 {
 		goto L24
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v0 = i0
@@ -8983,10 +14804,10 @@ L24:
 	if v0 != 0 {
 		goto L32
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L32:
 	i0 = v8 + v4
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	v6 = i0
 	goto L1
 L23:
@@ -9004,7 +14825,7 @@ L33:
 	if v10 == v11 {
 		goto L35
 	}
-	i0 = fn1505(m, v2, uint32(0), v11, v9)
+	i0 = fn1506(m, v2, uint32(0), v11, v9)
 	if int32(i0) < int32(uint32(0)) {
 		goto L22
 	}
@@ -9020,11 +14841,11 @@ L35:
 	if v0 != 0 {
 		goto L36
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L36:
 	i0 = v11 + v4
 	i0 = i0 - v10
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	v6 = i0
 	goto L1
 L22:
@@ -9040,7 +14861,7 @@ L22:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -9049,7 +14870,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4817(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4818(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -9086,7 +14907,7 @@ L4:
 L3:
 	v7 = uint32(0)
 	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10247080), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10247080), uint32(0), uint32(1), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -9106,7 +14927,7 @@ L5:
 	}
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8551134))
+	fn3605(m, i0, uint32(8551134))
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
@@ -9149,9 +14970,9 @@ L7:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
-	i2 = fn4786(m, v2, v0)
+	i2 = fn4787(m, v2, v0)
 	if i2 == k32(4294967295) {
 		i0 = uint32(0)
 	} else {
@@ -9166,7 +14987,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4818(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4819(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -9189,7 +15010,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4819(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4820(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -9212,7 +15033,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4820(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4821(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -9233,7 +15054,7 @@ func fn4820(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409640))
+	fn3605(m, i0, uint32(8409640))
 	m.depth--
 	return uint32(0)
 L1:
@@ -9243,7 +15064,7 @@ L1:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8551134))
+	fn3605(m, i0, uint32(8551134))
 	m.depth--
 	return uint32(0)
 L3:
@@ -9261,7 +15082,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn4821(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4822(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9270,7 +15091,7 @@ func fn4821(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10245120))
+	i0 = fn2370(m, i0, uint32(10245120))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
 	v3 = i0
@@ -9292,16 +15113,16 @@ L1:
 		goto L2
 	}
 L3:
-	i0 = fn839(m, v3)
+	i0 = fn840(m, v3)
 	return i0
 L2:
-	i0 = fn852(m, v3, v0)
+	i0 = fn853(m, v3, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4822(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4823(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -9311,13 +15132,13 @@ func fn4822(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10245120))
+	i0 = fn2370(m, i0, uint32(10245120))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8551134))
+	fn3605(m, i0, uint32(8551134))
 	m.depth--
 	return uint32(0)
 L1:
@@ -9338,7 +15159,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4823(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4824(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -9362,7 +15183,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4824(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4825(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -9378,7 +15199,7 @@ func fn4824(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8551134))
+	fn3605(m, i0, uint32(8551134))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -9386,11 +15207,11 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3604(m, i0, uint32(8481737))
+	fn3605(m, i0, uint32(8481737))
 	m.depth--
 	return k32(4294967295)
 L2:
-	i0 = fn2030(m, v1)
+	i0 = fn2031(m, v1)
 	v1 = i0
 	if int32(v1) >= int32(uint32(0)) {
 		goto L3
@@ -9410,7 +15231,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4825(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4826(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -9438,7 +15259,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4826(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4827(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9460,13 +15281,13 @@ func fn4826(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10245120))
+	i0 = fn2370(m, i0, uint32(10245120))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8551134))
+	fn3605(m, i0, uint32(8551134))
 	m.depth--
 	return uint32(0)
 L1:
@@ -9488,7 +15309,7 @@ L2:
 	m.depth--
 	return uint32(10059656)
 L3:
-	i0 = fn1492(m, v2)
+	i0 = fn1493(m, v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L4
@@ -9503,7 +15324,7 @@ L4:
 	v2 = uint32(0)
 	goto L6
 L7:
-	i0 = fn2289(m, uint32(2))
+	i0 = fn2290(m, uint32(2))
 	v2 = i0
 	if v2 != 0 {
 		goto L8
@@ -9520,7 +15341,7 @@ L7:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return uint32(0)
 L8:
@@ -9600,7 +15421,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn4827(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4828(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -9612,13 +15433,13 @@ func fn4827(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10245120))
+	i0 = fn2370(m, i0, uint32(10245120))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8551134))
+	fn3605(m, i0, uint32(8551134))
 	m.depth--
 	return uint32(0)
 L1:
@@ -9644,7 +15465,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4828(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4829(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -9656,13 +15477,13 @@ func fn4828(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10245120))
+	i0 = fn2370(m, i0, uint32(10245120))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8551134))
+	fn3605(m, i0, uint32(8551134))
 	m.depth--
 	return uint32(0)
 L1:
@@ -9688,7 +15509,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4829(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4830(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -9698,13 +15519,13 @@ func fn4829(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10245120))
+	i0 = fn2370(m, i0, uint32(10245120))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8551134))
+	fn3605(m, i0, uint32(8551134))
 	m.depth--
 	return uint32(0)
 L1:
@@ -9721,7 +15542,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4830(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4831(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -9736,12 +15557,12 @@ func fn4830(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3604(m, i0, uint32(8481737))
+	fn3605(m, i0, uint32(8481737))
 	m.depth--
 	return k32(4294967295)
 L1:
 	v3 = k32(4294967295)
-	i0 = fn2030(m, v1)
+	i0 = fn2031(m, v1)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L2
@@ -9750,7 +15571,7 @@ L1:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8483698))
+	fn3605(m, i0, uint32(8483698))
 	m.depth--
 	return k32(4294967295)
 L3:
@@ -9765,7 +15586,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4831(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4832(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -9798,7 +15619,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4832(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4833(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -9826,7 +15647,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4833(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4834(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -9841,7 +15662,7 @@ func fn4833(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3604(m, i0, uint32(8481737))
+	fn3605(m, i0, uint32(8481737))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -9870,7 +15691,7 @@ L2:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
 	m.depth--
 	return uint32(0)
@@ -9878,7 +15699,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4834(m *Module, v0 uint32) {
+func fn4835(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -9889,15 +15710,15 @@ func fn4834(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2017(m, v0)
+	i0 = fn2018(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
-	fn3007(m, v0)
-	i0 = fn4835(m, v0)
+	fn3703(m, v0)
+	fn3008(m, v0)
+	i0 = fn4836(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -9911,7 +15732,7 @@ func fn4834(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -9919,7 +15740,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4835(m *Module, v0 uint32) uint32 {
+func fn4836(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9932,7 +15753,7 @@ func fn4835(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn4804(m, v0)
+	i0 = fn4805(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	v1 = i0
 	if v1 == 0 {
@@ -9950,7 +15771,7 @@ func fn4835(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
 	v1 = i0
@@ -9969,7 +15790,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
 	v1 = i0
@@ -9988,7 +15809,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	v1 = i0
@@ -10007,7 +15828,7 @@ L3:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	m.depth--
 	return uint32(0)
@@ -10015,21 +15836,21 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn4836(m *Module, v0 uint32) uint32 {
+func fn4837(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10245120))
+	i0 = fn2370(m, i0, uint32(10245120))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+64))
-	i0 = fn852(m, i0, v0)
+	i0 = fn853(m, i0, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4837(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4838(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -10203,7 +16024,7 @@ L15:
 		goto L1
 	}
 L16:
-	i0 = fn1794(m, v0, v1, v2)
+	i0 = fn1795(m, v0, v1, v2)
 	v3 = uint32(0)
 L1:
 	m.depth--
@@ -10212,7 +16033,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4838(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4839(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10268,7 +16089,7 @@ L7:
 	v1 = k32(4294967295)
 	v7 = uint32(0)
 	i8 = v3 + uint32(16)
-	i0 = fn3732(m, v5, v4, v2, uint32(0), uint32(10248160), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v5, v4, v2, uint32(0), uint32(10248160), uint32(1), uint32(1), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -10336,7 +16157,7 @@ L12:
 L11:
 	i0 = v2 + uint32(16)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v7 = i0
 	if int32(v7) < int32(uint32(0)) {
 		goto L1
@@ -10347,7 +16168,7 @@ L3:
 	v5 = uint32(10059656)
 	v6 = uint32(10059656)
 L2:
-	i0 = fn4809(m, v0, v4)
+	i0 = fn4810(m, v0, v4)
 	if i0 == 0 {
 		goto L13
 	}
@@ -10355,7 +16176,7 @@ L2:
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10245120))
+	i0 = fn2370(m, i0, uint32(10245120))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
@@ -10364,13 +16185,13 @@ L13:
 		goto L14
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
-	i0 = fn2204(m, i0, v1)
+	i0 = fn2205(m, i0, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L15
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+68))
-	i0 = fn852(m, i0, v8)
+	i0 = fn853(m, i0, v8)
 	v9 = i0
 	if v9 != 0 {
 		goto L16
@@ -10378,7 +16199,7 @@ L13:
 	v1 = k32(4294967295)
 	goto L1
 L16:
-	i0 = fn2030(m, v9)
+	i0 = fn2031(m, v9)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v10 = i0
@@ -10391,7 +16212,7 @@ L16:
 	if v10 != 0 {
 		goto L17
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L17:
 	if int32(v1) < int32(uint32(1)) {
 		goto L15
@@ -10403,7 +16224,7 @@ L17:
 		goto L14
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
-	i0 = fn2206(m, v1, i1)
+	i0 = fn2207(m, v1, i1)
 	if i0 == 0 {
 		goto L14
 	}
@@ -10426,7 +16247,7 @@ L18:
 	*(*uint32)(unsafe.Add(b, v3)) = v8
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8530890), v3)
+	i0 = fn3604(m, i0, uint32(8530890), v3)
 	v1 = k32(4294967295)
 	goto L1
 L14:
@@ -10435,7 +16256,7 @@ L14:
 	if v6 != uint32(10059656) {
 		goto L20
 	}
-	i1 = fn3527(m)
+	i1 = fn3528(m)
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = v6
 	if v1 == 0 {
@@ -10452,7 +16273,7 @@ L14:
 	if v6 != 0 {
 		goto L22
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	v6 = i0
@@ -10486,7 +16307,7 @@ L23:
 	if v6 != 0 {
 		goto L19
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	v1 = i0
@@ -10505,7 +16326,7 @@ L19:
 	if v6 != 0 {
 		goto L24
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L24:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = uint32(0)
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+52)))
@@ -10537,7 +16358,7 @@ L25:
 	if v6 != 0 {
 		goto L26
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L26:
 	if v5 != uint32(10059656) {
 		goto L28
@@ -10546,7 +16367,7 @@ L26:
 	l1 = l1 + uint64(1)
 	v11 = l1
 	*(*uint64)(unsafe.Add(b, uint64(v2)+80)) = v11
-	i0 = fn1576(m, v11)
+	i0 = fn1577(m, v11)
 	v5 = i0
 	goto L27
 L28:
@@ -10554,7 +16375,7 @@ L28:
 	if i0 == uint32(10072576) {
 		goto L29
 	}
-	i0 = fn2019(m, v5)
+	i0 = fn2020(m, v5)
 	v5 = i0
 	goto L27
 L29:
@@ -10583,7 +16404,7 @@ L27:
 	if v5 != 0 {
 		goto L31
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L31:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
 	v5 = i0
@@ -10600,7 +16421,7 @@ L32:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = v4
 	i0 = k32(10089824) + uint32(35168)
 	i1 = v3 + uint32(44)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L34
@@ -10619,12 +16440,12 @@ L34:
 	if v4 != 0 {
 		goto L35
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L35:
 	if v1 != uint32(10014548) {
 		goto L33
 	}
-	i2 = fn4839(m, v2, v0)
+	i2 = fn4840(m, v2, v0)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -10634,11 +16455,11 @@ L35:
 	goto L1
 L33:
 	v1 = k32(4294967295)
-	i0 = fn4789(m, v2, v0, uint32(0))
+	i0 = fn4790(m, v2, v0, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn4777(m, v2, v0)
+	i0 = fn4778(m, v2, v0)
 	v1 = i0
 L1:
 	i0 = v3 + uint32(48)
@@ -10648,7 +16469,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4839(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4840(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10673,7 +16494,7 @@ func fn4839(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4775(m, v0, i1, v1)
+	i0 = fn4776(m, v0, i1, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -10683,7 +16504,7 @@ func fn4839(m *Module, v0 uint32, v1 uint32) uint32 {
 L2:
 	v4 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	i0 = fn2206(m, i0, v1)
+	i0 = fn2207(m, i0, v1)
 	if i0 != k32(4294967295) {
 		goto L3
 	}
@@ -10699,11 +16520,11 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	i0 = fn3528(m, i0)
+	i0 = fn3529(m, i0)
 	if i0 != k32(4294967295) {
 		goto L4
 	}
@@ -10719,17 +16540,17 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L4:
 	v5 = uint32(0)
-	i0 = fn4785(m, v0, v1, uint32(0))
+	i0 = fn4786(m, v0, v1, uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L6
 	}
-	i0 = fn3622(m)
-	fn3627(m, i0)
+	i0 = fn3623(m)
+	fn3628(m, i0)
 	v5 = k32(4294967295)
 	goto L5
 L6:
@@ -10744,10 +16565,10 @@ L6:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4775(m, v0, i1, v3)
+	i0 = fn4776(m, v0, i1, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -10760,7 +16581,7 @@ L5:
 	if v6 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	v3 = k32(4294967295)
 	if v4 == 0 {
@@ -10777,19 +16598,19 @@ L7:
 	if v3 != 0 {
 		goto L9
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L9:
 	v3 = v5
 L8:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	i3 = fn2205(m, i3, v1)
+	i3 = fn2206(m, i3, v1)
 	if i3 == k32(4294967295) {
 		i1 = k32(4294967295)
 	} else {
 		i1 = v3
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	i2 = fn3529(m, i2)
+	i2 = fn3530(m, i2)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -10806,7 +16627,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	i0 = k32(10089824) + uint32(28284)
 	i1 = v2 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L11
@@ -10825,7 +16646,7 @@ L11:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
@@ -10845,7 +16666,7 @@ L10:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -10854,7 +16675,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4840(m *Module, v0 uint32) {
+func fn4841(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10884,25 +16705,25 @@ func fn4840(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v1 = i0
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = fn2675(m, uint32(8579779))
+	i0 = fn2676(m, uint32(8579779))
 	v3 = i0
 	if v3 == 0 {
 		goto L3
 	}
 	i1 = k32(10089824) + uint32(36884)
-	i0 = fn1711(m, v2, i1, v3)
+	i0 = fn1712(m, v2, i1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
 	i1 = k32(10089824) + uint32(41956)
-	i0 = fn1711(m, v2, i1, v0)
+	i0 = fn1712(m, v2, i1, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -10912,24 +16733,24 @@ func fn4840(m *Module, v0 uint32) {
 		goto L4
 	}
 	i1 = k32(10089824) + uint32(41192)
-	i0 = fn1711(m, v2, i1, v4)
+	i0 = fn1712(m, v2, i1, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = k32(10089824) + uint32(29680)
-	i0 = fn2034(m, i0, i1)
+	i0 = fn2035(m, i0, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
 	}
-	i0 = fn852(m, v4, v2)
+	i0 = fn853(m, v4, v2)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
 	}
-	fn3651(m, v4)
+	fn3652(m, v4)
 	goto L5
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -10943,7 +16764,7 @@ L6:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -10956,7 +16777,7 @@ L5:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -10969,7 +16790,7 @@ L3:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	if v3 == 0 {
 		goto L2
@@ -10985,28 +16806,13 @@ L7:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
-	fn3606(m, v1)
+	fn3607(m, v1)
 L1:
-	fn4810(m, v0)
+	fn4811(m, v0)
 	m.depth--
 	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4841(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8458151))
-	m.depth--
-	return uint32(0)
 }
 
 //go:norace
@@ -11019,14 +16825,29 @@ func fn4842(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8458194))
+	fn3605(m, i0, uint32(8458151))
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4843(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4843(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8458194))
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn4844(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -11061,7 +16882,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(4)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10247936), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10247936), uint32(0), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -11099,12 +16920,12 @@ L6:
 	v6 = uint32(0)
 	i0 = k32(10089824) + uint32(29788)
 	i1 = v4 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn2030(m, v1)
+	i0 = fn2031(m, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
@@ -11117,7 +16938,7 @@ L6:
 	if v6 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	v6 = uint32(0)
 	if int32(v2) < int32(uint32(0)) {
@@ -11163,7 +16984,7 @@ L10:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -11172,7 +16993,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4844(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4845(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -11180,14 +17001,14 @@ func fn4844(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4845(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4846(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -11214,14 +17035,14 @@ func fn4845(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint8)(unsafe.Add(b, uint64(v0)+52)) = uint8(i1)
 	v2 = uint32(0)
 L1:
-	i0 = fn1574(m, v2)
+	i0 = fn1575(m, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4846(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4847(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -11256,7 +17077,7 @@ L4:
 L3:
 	v7 = uint32(0)
 	i8 = v5 + uint32(4)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10248004), uint32(0), uint32(0), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10248004), uint32(0), uint32(0), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -11277,7 +17098,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	i1 = v5 + uint32(8)
-	i0 = fn849(m, i0, i1, uint32(2), uint32(0))
+	i0 = fn850(m, i0, i1, uint32(2), uint32(0))
 	v7 = i0
 L1:
 	i0 = v5 + uint32(16)
@@ -11287,7 +17108,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4847(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4848(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -11324,7 +17145,7 @@ L8:
 L7:
 	v7 = uint32(0)
 	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10248076), uint32(0), uint32(0), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10248076), uint32(0), uint32(0), uint32(0), i8)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -11362,7 +17183,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+60))
 	i1 = v5 + uint32(20)
-	i0 = fn849(m, i0, i1, uint32(3), uint32(0))
+	i0 = fn850(m, i0, i1, uint32(3), uint32(0))
 	v7 = i0
 L1:
 	i0 = v5 + uint32(32)
@@ -11372,7 +17193,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4848(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4849(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11381,7 +17202,7 @@ func fn4848(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10245120))
+	i0 = fn2370(m, i0, uint32(10245120))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
 	v3 = i0
@@ -11403,16 +17224,16 @@ L1:
 		goto L2
 	}
 L3:
-	i0 = fn839(m, v3)
+	i0 = fn840(m, v3)
 	return i0
 L2:
-	i0 = fn852(m, v3, v0)
+	i0 = fn853(m, v3, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4849(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4850(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11441,7 +17262,7 @@ L2:
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn2696(m, uint32(8529251), v2)
+	i0 = fn2697(m, uint32(8529251), v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L4
@@ -11463,7 +17284,7 @@ L4:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
 	v0 = i0
@@ -11482,7 +17303,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4850(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4851(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -11497,7 +17318,7 @@ func fn4850(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == uint32(10072576) {
 		goto L2
 	}
-	i0 = fn2019(m, v1)
+	i0 = fn2020(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -11530,7 +17351,7 @@ L1:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	m.depth--
 	return uint32(10059656)
@@ -11538,7 +17359,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4851(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4852(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -11566,7 +17387,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4852(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4853(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -11589,7 +17410,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4853(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4854(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -11607,7 +17428,7 @@ func fn4853(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4854(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4855(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -11622,11 +17443,11 @@ func fn4854(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3604(m, i0, uint32(8481737))
+	fn3605(m, i0, uint32(8481737))
 	m.depth--
 	return k32(4294967295)
 L1:
-	i0 = fn2030(m, v1)
+	i0 = fn2031(m, v1)
 	v1 = i0
 	if int32(v1) >= int32(uint32(0)) {
 		goto L2
@@ -11646,7 +17467,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4855(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4856(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -11664,7 +17485,7 @@ func fn4855(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4856(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4857(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -11692,7 +17513,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4857(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4858(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -11720,16 +17541,16 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4858(m *Module) uint32 {
+func fn4859(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10248204))
+	i0 = fn1968(m, uint32(10248204))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4859(m *Module, v0 uint32) uint32 {
+func fn4860(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -11740,7 +17561,7 @@ func fn4859(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -11759,7 +17580,7 @@ func fn4859(m *Module, v0 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return uint32(0)
@@ -11767,7 +17588,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4860(m *Module, v0 uint32) {
+func fn4861(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -11778,7 +17599,7 @@ func fn4860(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -11797,7 +17618,7 @@ func fn4860(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return
@@ -11805,7 +17626,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4861(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4862(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -11854,7 +17675,7 @@ L1:
 L5:
 	v6 = uint32(0)
 	i8 = v4 + uint32(16)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10248408), uint32(2), uint32(4), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10248408), uint32(2), uint32(4), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -11885,12 +17706,12 @@ L7:
 	v2 = uint32(0)
 	goto L8
 L9:
-	i0 = fn517(m, v2)
+	i0 = fn518(m, v2)
 	v5 = i0
 	if v5 == 0 {
 		goto L11
 	}
-	i0 = fn1582(m, v5)
+	i0 = fn1583(m, v5)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v9 = i0
@@ -11903,13 +17724,13 @@ L9:
 	if v9 != 0 {
 		goto L12
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L12:
 	if v2 != k32(4294967295) {
 		goto L10
 	}
 L11:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L13
 	}
@@ -11931,7 +17752,7 @@ L8:
 		goto L14
 	}
 	i1 = v4 + uint32(12)
-	i0 = fn4084(m, v8, i1)
+	i0 = fn4085(m, v8, i1)
 	if i0 != 0 {
 		goto L15
 	}
@@ -11947,19 +17768,19 @@ L14:
 	v3 = i0
 L6:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = fn4862(m, v7, v6, v2, i3, v3)
+	i0 = fn4863(m, v7, v6, v2, i3, v3)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L16
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L16
 	}
 	v6 = uint32(0)
 	goto L3
 L16:
-	i0 = fn1594(m, v1)
+	i0 = fn1595(m, v1)
 	v6 = i0
 L3:
 	i0 = v4 + uint32(48)
@@ -11969,7 +17790,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4862(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4863(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -12006,13 +17827,13 @@ func fn4862(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477666))
+	fn3605(m, i0, uint32(8477666))
 	goto L1
 L2:
 	if v3 != k32(4294967295) {
 		goto L3
 	}
-	i0 = fn573(m, v0)
+	i0 = fn574(m, v0)
 	v3 = i0
 	if int32(v3) >= int32(uint32(0)) {
 		goto L3
@@ -12049,11 +17870,11 @@ L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, v0, v5)
+	i0 = fn3604(m, i0, v0, v5)
 	v6 = k32(4294967295)
 	goto L1
 L4:
-	i0 = fn3396(m, uint32(8401708))
+	i0 = fn3397(m, uint32(8401708))
 	if i0 == 0 {
 		goto L8
 	}
@@ -12064,7 +17885,7 @@ L8:
 		goto L9
 	}
 	v6 = v2
-	fn3397(m)
+	fn3398(m)
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -12092,7 +17913,7 @@ L17:
 	v2 = v7
 	goto L18
 L19:
-	i0 = fn852(m, v4, v7)
+	i0 = fn853(m, v4, v7)
 	v2 = i0
 	if v2 == 0 {
 		goto L10
@@ -12108,7 +17929,7 @@ L19:
 	if v15 != 0 {
 		goto L18
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L18:
 	if v10 != 0 {
 		goto L20
@@ -12137,7 +17958,7 @@ L20:
 	if v7 != 0 {
 		goto L24
 	}
-	fn2072(m, uint32(10014548))
+	fn2073(m, uint32(10014548))
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v7 = i0
@@ -12150,7 +17971,7 @@ L24:
 	if v7 != 0 {
 		goto L25
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L25:
 	v13 = v14
 	goto L22
@@ -12169,7 +17990,7 @@ L23:
 	if v6 != 0 {
 		goto L26
 	}
-	fn2072(m, uint32(10014564))
+	fn2073(m, uint32(10014564))
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -12182,7 +18003,7 @@ L26:
 	if v6 != 0 {
 		goto L27
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L27:
 	i0 = v14 + uint32(1)
 	v6 = i0
@@ -12209,14 +18030,14 @@ L21:
 	if v3 != 0 {
 		goto L29
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L29:
 	v10 = uint32(0)
-	i0 = fn2026(m, v1, v2, uint32(0))
+	i0 = fn2027(m, v1, v2, uint32(0))
 	v3 = i0
 	goto L14
 L28:
-	i0 = fn2030(m, v7)
+	i0 = fn2031(m, v7)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v15 = i0
@@ -12229,14 +18050,14 @@ L28:
 	if v15 != 0 {
 		goto L14
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L14
 L16:
-	fn3397(m)
+	fn3398(m)
 	v6 = k32(4294967295)
 	goto L1
 L15:
-	i0 = fn2026(m, v1, v2, uint32(0))
+	i0 = fn2027(m, v1, v2, uint32(0))
 	v3 = i0
 L14:
 	if int32(v3) < int32(uint32(0)) {
@@ -12253,7 +18074,7 @@ L14:
 	if v7 != 0 {
 		goto L30
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L30:
 	i1 = v14 + uint32(1)
 	if v3 != 0 {
@@ -12272,12 +18093,12 @@ L30:
 		goto L12
 	}
 L13:
-	fn3397(m)
+	fn3398(m)
 	goto L1
 L11:
 	v7 = v2
 L10:
-	fn3397(m)
+	fn3398(m)
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v0 = i0
 	if v0 != uint32(1073741823) {
@@ -12293,7 +18114,7 @@ L31:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -12302,7 +18123,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4863(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4864(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -12349,7 +18170,7 @@ L1:
 L5:
 	v6 = uint32(0)
 	i8 = v4 + uint32(16)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10248492), uint32(2), uint32(4), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10248492), uint32(2), uint32(4), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -12380,12 +18201,12 @@ L9:
 	v2 = uint32(0)
 	goto L10
 L11:
-	i0 = fn517(m, v2)
+	i0 = fn518(m, v2)
 	v5 = i0
 	if v5 == 0 {
 		goto L13
 	}
-	i0 = fn1582(m, v5)
+	i0 = fn1583(m, v5)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v9 = i0
@@ -12398,13 +18219,13 @@ L11:
 	if v9 != 0 {
 		goto L14
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L14:
 	if v2 != k32(4294967295) {
 		goto L12
 	}
 L13:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L15
 	}
@@ -12429,7 +18250,7 @@ L10:
 	goto L16
 L17:
 	i1 = v4 + uint32(12)
-	i0 = fn4084(m, v6, i1)
+	i0 = fn4085(m, v6, i1)
 	if i0 != 0 {
 		goto L18
 	}
@@ -12449,11 +18270,11 @@ L16:
 		goto L7
 	}
 L8:
-	i0 = fn4862(m, v3, v7, v2, v6, uint32(10059656))
+	i0 = fn4863(m, v3, v7, v2, v6, uint32(10059656))
 	v1 = i0
 	goto L6
 L7:
-	i0 = fn852(m, v1, v7)
+	i0 = fn853(m, v1, v7)
 	v5 = i0
 	if v5 != 0 {
 		goto L19
@@ -12461,7 +18282,7 @@ L7:
 	v6 = uint32(0)
 	goto L3
 L19:
-	i0 = fn4862(m, v3, v5, v2, v6, v1)
+	i0 = fn4863(m, v3, v5, v2, v6, v1)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
@@ -12474,7 +18295,7 @@ L19:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L6:
 	v6 = uint32(0)
 	if int32(v1) < int32(uint32(0)) {
@@ -12485,18 +18306,18 @@ L6:
 		goto L21
 	}
 	v6 = uint32(0)
-	i0 = fn1497(m, v3, v1, v7)
+	i0 = fn1498(m, v3, v1, v7)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L20
 	}
 	goto L3
 L21:
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v7
 	*(*uint32)(unsafe.Add(b, v4)) = v1
-	i0 = fn860(m, v3, v2, uint32(8532707), v4)
+	i0 = fn861(m, v3, v2, uint32(8532707), v4)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -12512,7 +18333,7 @@ L21:
 	if v3 != 0 {
 		goto L20
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L20:
 	v6 = uint32(10059656)
 L3:
@@ -12523,7 +18344,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4864(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4865(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -12572,7 +18393,7 @@ L1:
 L5:
 	v6 = uint32(0)
 	i8 = v4 + uint32(16)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10248576), uint32(2), uint32(4), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10248576), uint32(2), uint32(4), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -12603,12 +18424,12 @@ L7:
 	v2 = uint32(0)
 	goto L8
 L9:
-	i0 = fn517(m, v2)
+	i0 = fn518(m, v2)
 	v5 = i0
 	if v5 == 0 {
 		goto L11
 	}
-	i0 = fn1582(m, v5)
+	i0 = fn1583(m, v5)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v9 = i0
@@ -12621,13 +18442,13 @@ L9:
 	if v9 != 0 {
 		goto L12
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L12:
 	if v2 != k32(4294967295) {
 		goto L10
 	}
 L11:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L13
 	}
@@ -12649,7 +18470,7 @@ L8:
 		goto L14
 	}
 	i1 = v4 + uint32(12)
-	i0 = fn4084(m, v8, i1)
+	i0 = fn4085(m, v8, i1)
 	if i0 != 0 {
 		goto L15
 	}
@@ -12665,19 +18486,19 @@ L14:
 	v3 = i0
 L6:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = fn4865(m, v7, v6, v2, i3, v3)
+	i0 = fn4866(m, v7, v6, v2, i3, v3)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L16
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L16
 	}
 	v6 = uint32(0)
 	goto L3
 L16:
-	i0 = fn1594(m, v1)
+	i0 = fn1595(m, v1)
 	v6 = i0
 L3:
 	i0 = v4 + uint32(48)
@@ -12687,7 +18508,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4865(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4866(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -12724,13 +18545,13 @@ func fn4865(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477666))
+	fn3605(m, i0, uint32(8477666))
 	goto L1
 L2:
 	if v3 != k32(4294967295) {
 		goto L3
 	}
-	i0 = fn573(m, v0)
+	i0 = fn574(m, v0)
 	v3 = i0
 	if int32(v3) >= int32(uint32(0)) {
 		goto L3
@@ -12767,11 +18588,11 @@ L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, v0, v5)
+	i0 = fn3604(m, i0, v0, v5)
 	v6 = k32(4294967295)
 	goto L1
 L4:
-	i0 = fn3396(m, uint32(8401817))
+	i0 = fn3397(m, uint32(8401817))
 	if i0 == 0 {
 		goto L8
 	}
@@ -12782,7 +18603,7 @@ L8:
 		goto L9
 	}
 	v6 = v2
-	fn3397(m)
+	fn3398(m)
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -12810,7 +18631,7 @@ L16:
 	v2 = v7
 	goto L19
 L20:
-	i0 = fn852(m, v4, v7)
+	i0 = fn853(m, v4, v7)
 	v2 = i0
 	if v2 == 0 {
 		goto L10
@@ -12826,7 +18647,7 @@ L20:
 	if v15 != 0 {
 		goto L19
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L19:
 	if v10 != 0 {
 		goto L21
@@ -12855,7 +18676,7 @@ L21:
 	if v6 != 0 {
 		goto L23
 	}
-	fn2072(m, uint32(10014548))
+	fn2073(m, uint32(10014548))
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -12868,7 +18689,7 @@ L23:
 	if v6 != 0 {
 		goto L24
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L24:
 	i0 = v14 + uint32(1)
 	v6 = i0
@@ -12888,7 +18709,7 @@ L22:
 	if v7 != 0 {
 		goto L26
 	}
-	fn2072(m, uint32(10014564))
+	fn2073(m, uint32(10014564))
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v7 = i0
@@ -12901,7 +18722,7 @@ L26:
 	if v7 != 0 {
 		goto L27
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L27:
 	v13 = v14
 	goto L17
@@ -12923,14 +18744,14 @@ L25:
 	if v3 != 0 {
 		goto L29
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L29:
 	v10 = uint32(0)
-	i0 = fn2026(m, v2, v1, uint32(0))
+	i0 = fn2027(m, v2, v1, uint32(0))
 	v3 = i0
 	goto L14
 L28:
-	i0 = fn2030(m, v7)
+	i0 = fn2031(m, v7)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v15 = i0
@@ -12943,10 +18764,10 @@ L28:
 	if v15 != 0 {
 		goto L14
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L14
 L18:
-	fn3397(m)
+	fn3398(m)
 	v6 = k32(4294967295)
 	goto L1
 L17:
@@ -12955,7 +18776,7 @@ L17:
 	}
 	goto L13
 L15:
-	i0 = fn2026(m, v2, v1, uint32(0))
+	i0 = fn2027(m, v2, v1, uint32(0))
 	v3 = i0
 L14:
 	if int32(v3) < int32(uint32(0)) {
@@ -12972,7 +18793,7 @@ L14:
 	if v7 != 0 {
 		goto L30
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L30:
 	i0 = v14 + uint32(1)
 	if v3 == 0 {
@@ -12989,12 +18810,12 @@ L30:
 		goto L12
 	}
 L13:
-	fn3397(m)
+	fn3398(m)
 	goto L1
 L11:
 	v7 = v2
 L10:
-	fn3397(m)
+	fn3398(m)
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v0 = i0
 	if v0 != uint32(1073741823) {
@@ -13010,7 +18831,7 @@ L31:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -13019,7 +18840,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4866(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4867(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -13066,7 +18887,7 @@ L1:
 L5:
 	v6 = uint32(0)
 	i8 = v4 + uint32(16)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10248660), uint32(2), uint32(4), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10248660), uint32(2), uint32(4), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -13097,12 +18918,12 @@ L9:
 	v2 = uint32(0)
 	goto L10
 L11:
-	i0 = fn517(m, v2)
+	i0 = fn518(m, v2)
 	v5 = i0
 	if v5 == 0 {
 		goto L13
 	}
-	i0 = fn1582(m, v5)
+	i0 = fn1583(m, v5)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v9 = i0
@@ -13115,13 +18936,13 @@ L11:
 	if v9 != 0 {
 		goto L14
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L14:
 	if v2 != k32(4294967295) {
 		goto L12
 	}
 L13:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L15
 	}
@@ -13146,7 +18967,7 @@ L10:
 	goto L16
 L17:
 	i1 = v4 + uint32(12)
-	i0 = fn4084(m, v6, i1)
+	i0 = fn4085(m, v6, i1)
 	if i0 != 0 {
 		goto L18
 	}
@@ -13166,11 +18987,11 @@ L16:
 		goto L7
 	}
 L8:
-	i0 = fn4865(m, v3, v7, v2, v6, uint32(10059656))
+	i0 = fn4866(m, v3, v7, v2, v6, uint32(10059656))
 	v1 = i0
 	goto L6
 L7:
-	i0 = fn852(m, v1, v7)
+	i0 = fn853(m, v1, v7)
 	v5 = i0
 	if v5 != 0 {
 		goto L19
@@ -13178,7 +18999,7 @@ L7:
 	v6 = uint32(0)
 	goto L3
 L19:
-	i0 = fn4865(m, v3, v5, v2, v6, v1)
+	i0 = fn4866(m, v3, v5, v2, v6, v1)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
@@ -13191,7 +19012,7 @@ L19:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L6:
 	v6 = uint32(0)
 	if int32(v1) < int32(uint32(0)) {
@@ -13202,18 +19023,18 @@ L6:
 		goto L21
 	}
 	v6 = uint32(0)
-	i0 = fn1497(m, v3, v1, v7)
+	i0 = fn1498(m, v3, v1, v7)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L20
 	}
 	goto L3
 L21:
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v7
 	*(*uint32)(unsafe.Add(b, v4)) = v1
-	i0 = fn860(m, v3, v2, uint32(8532707), v4)
+	i0 = fn861(m, v3, v2, uint32(8532707), v4)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -13229,7 +19050,7 @@ L21:
 	if v3 != 0 {
 		goto L20
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L20:
 	v6 = uint32(10059656)
 L3:
@@ -13240,7 +19061,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4867(m *Module, v0 uint32) uint32 {
+func fn4868(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -13249,8 +19070,8 @@ func fn4867(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
-	i1 = fn2838(m, uint32(8396331))
+	i0 = fn1984(m, v0)
+	i1 = fn2839(m, uint32(8396331))
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, i0)) = v0
 	if v0 != 0 {
@@ -13264,43 +19085,43 @@ func fn4867(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4868(m *Module) uint32 {
+func fn4869(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10248704))
+	i0 = fn1968(m, uint32(10248704))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4869(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4870(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3527(m)
+	i0 = fn3528(m)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4870(m *Module, v0 uint32) uint32 {
+func fn4871(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
 	_ = i0
 	v1 = k32(4294967295)
-	i0 = fn4097(m, v0, uint32(10080336))
+	i0 = fn4098(m, v0, uint32(10080336))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4097(m, v0, uint32(10080544))
+	i0 = fn4098(m, v0, uint32(10080544))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4097(m, v0, uint32(10080752))
+	i0 = fn4098(m, v0, uint32(10080752))
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v1 = i0
 L1:
@@ -13309,16 +19130,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4871(m *Module) uint32 {
+func fn4872(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10249120))
+	i0 = fn1968(m, uint32(10249120))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4872(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4873(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13378,16 +19199,16 @@ func fn4872(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v3 + uint32(156)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+108)) = i1
 	i4 = v3 + uint32(96)
-	i0 = fn3723(m, v1, v2, uint32(8532795), uint32(10249440), i4)
+	i0 = fn3724(m, v1, v2, uint32(8532795), uint32(10249440), i4)
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn2369(m, v0, uint32(10249120))
+	i0 = fn2370(m, v0, uint32(10249120))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn1983(m, v2)
+	i0 = fn1984(m, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -13395,7 +19216,7 @@ func fn4872(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(8393179)
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8505304), v3)
+	i0 = fn3604(m, i0, uint32(8505304), v3)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+168))
@@ -13411,12 +19232,12 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i2 = v3 + uint32(172)
-	i0 = fn1704(m, i0, v2, i2)
+	i0 = fn1705(m, i0, v2, i2)
 	if i0 != 0 {
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	fn3604(m, i0, uint32(8403548))
+	fn3605(m, i0, uint32(8403548))
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+172))
 	v2 = i1
@@ -13446,7 +19267,7 @@ L4:
 	v4 = uint32(1)
 	goto L7
 L8:
-	i0 = fn2348(m, v4, v2)
+	i0 = fn2349(m, v4, v2)
 	i0 = b2i(i0 != uint32(0))
 	v4 = i0
 L7:
@@ -13514,7 +19335,7 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = uint32(0)
@@ -13631,104 +19452,104 @@ L17:
 	if i0 != 0 {
 		goto L19
 	}
-	i1 = fn2033(m, v4, uint32(8440896))
+	i1 = fn2034(m, v4, uint32(8440896))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+164)) = v4
 	if v4 != 0 {
 		goto L19
 	}
-	fn3624(m)
+	fn3625(m)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+160))
 	if i0 != 0 {
 		goto L20
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+168))
-	i1 = fn2033(m, i1, uint32(8482277))
+	i1 = fn2034(m, i1, uint32(8482277))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+160)) = v4
 	if v4 != 0 {
 		goto L20
 	}
-	fn3624(m)
+	fn3625(m)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+156))
 	if i0 != 0 {
 		goto L21
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+168))
-	i1 = fn2033(m, i1, uint32(8446500))
+	i1 = fn2034(m, i1, uint32(8446500))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+156)) = v4
 	if v4 != 0 {
 		goto L21
 	}
-	fn3624(m)
+	fn3625(m)
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+152))
 	if i0 != 0 {
 		goto L22
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+168))
-	i1 = fn2033(m, i1, uint32(8437774))
+	i1 = fn2034(m, i1, uint32(8437774))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+152)) = v4
 	if v4 != 0 {
 		goto L22
 	}
-	fn3624(m)
+	fn3625(m)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+148))
 	if i0 != 0 {
 		goto L23
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+168))
-	i1 = fn2033(m, i1, uint32(8446490))
+	i1 = fn2034(m, i1, uint32(8446490))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+148)) = v4
 	if v4 != 0 {
 		goto L23
 	}
-	fn3624(m)
+	fn3625(m)
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+144))
 	if i0 != 0 {
 		goto L24
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+168))
-	i1 = fn2033(m, i1, uint32(8471121))
+	i1 = fn2034(m, i1, uint32(8471121))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+144)) = v4
 	if v4 != 0 {
 		goto L24
 	}
-	fn3624(m)
+	fn3625(m)
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+140))
 	if i0 != 0 {
 		goto L25
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+168))
-	i1 = fn2033(m, i1, uint32(8502184))
+	i1 = fn2034(m, i1, uint32(8502184))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+140)) = v4
 	if v4 != 0 {
 		goto L25
 	}
-	fn3624(m)
+	fn3625(m)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
 	if i0 != 0 {
 		goto L18
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+168))
-	i1 = fn2033(m, i1, uint32(8402826))
+	i1 = fn2034(m, i1, uint32(8402826))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+136)) = v4
 	if v4 != 0 {
 		goto L18
 	}
-	fn3624(m)
+	fn3625(m)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+164))
 	v4 = i0
@@ -13751,10 +19572,10 @@ L30:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(64)
-	i0 = fn3603(m, i0, uint32(8426252), i2)
+	i0 = fn3604(m, i0, uint32(8426252), i2)
 	goto L28
 L31:
-	i0 = fn2741(m, v4)
+	i0 = fn2742(m, v4)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L28
@@ -13765,7 +19586,7 @@ L31:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+80)) = uint32(8440896)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(80)
-	i0 = fn3603(m, i0, uint32(8471933), i2)
+	i0 = fn3604(m, i0, uint32(8471933), i2)
 	goto L28
 L32:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
@@ -13850,7 +19671,7 @@ L29:
 	v4 = uint32(1)
 	goto L40
 L41:
-	i0 = fn2030(m, v4)
+	i0 = fn2031(m, v4)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L28
@@ -13859,28 +19680,28 @@ L40:
 	*(*uint8)(unsafe.Add(b, uint64(v2)+8)) = uint8(v4)
 	i1 = v2 + uint32(24)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+156))
-	i0 = fn4873(m, uint32(8446500), i1, i2, k32(4294967295))
+	i0 = fn4874(m, uint32(8446500), i1, i2, k32(4294967295))
 	if i0 != 0 {
 		goto L28
 	}
 	i0 = v2 + uint32(28)
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+152))
-	i0 = fn4874(m, v4, i1)
+	i0 = fn4875(m, v4, i1)
 	if i0 != 0 {
 		goto L28
 	}
 	i1 = v2 + uint32(20)
 	v1 = i1
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+148))
-	i0 = fn4873(m, uint32(8446490), v1, i2, uint32(34))
+	i0 = fn4874(m, uint32(8446490), v1, i2, uint32(34))
 	if i0 != 0 {
 		goto L28
 	}
 	i0 = v2 + uint32(12)
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+144))
-	i0 = fn4875(m, v0, i1)
+	i0 = fn4876(m, v0, i1)
 	if i0 != 0 {
 		goto L28
 	}
@@ -13891,7 +19712,7 @@ L40:
 	if v7 == 0 {
 		goto L42
 	}
-	i0 = fn2030(m, v7)
+	i0 = fn2031(m, v7)
 	v6 = i0
 	if int32(v6) < int32(uint32(0)) {
 		goto L28
@@ -13903,7 +19724,7 @@ L42:
 	if v6 == 0 {
 		goto L43
 	}
-	i0 = fn2030(m, v6)
+	i0 = fn2031(m, v6)
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L28
@@ -13916,7 +19737,7 @@ L43:
 		goto L44
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8480955), uint32(0))
+	i0 = fn3604(m, i0, uint32(8480955), uint32(0))
 	goto L28
 L44:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
@@ -13925,7 +19746,7 @@ L44:
 		goto L45
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8471967))
+	fn3605(m, i0, uint32(8471967))
 	goto L28
 L45:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+148))
@@ -13947,7 +19768,7 @@ L47:
 		goto L46
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8512846))
+	fn3605(m, i0, uint32(8512846))
 	goto L28
 L46:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -13955,24 +19776,24 @@ L46:
 		goto L48
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8402565))
+	fn3605(m, i0, uint32(8402565))
 	goto L28
 L48:
-	i0 = fn4876(m, uint32(8440896), v5, v2, uint32(1))
+	i0 = fn4877(m, uint32(8440896), v5, v2, uint32(1))
 	if i0 != 0 {
 		goto L28
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	i3 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+9)))
 	i3 = b2i(i3 == 0)
-	i0 = fn4876(m, uint32(8446500), i1, v2, i3)
+	i0 = fn4877(m, uint32(8446500), i1, v2, i3)
 	if i0 != 0 {
 		goto L28
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i3 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+9)))
 	i3 = b2i(i3 == 0)
-	i0 = fn4876(m, uint32(8446490), i1, v2, i3)
+	i0 = fn4877(m, uint32(8446490), i1, v2, i3)
 	if i0 != 0 {
 		goto L28
 	}
@@ -13992,7 +19813,7 @@ L48:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(8446500)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8480395), i2)
+	i0 = fn3604(m, i0, uint32(8480395), i2)
 	goto L28
 L49:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -14007,7 +19828,7 @@ L49:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(8446490)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8480395), i2)
+	i0 = fn3604(m, i0, uint32(8480395), i2)
 	goto L28
 L50:
 	if v4 == k32(4294967295) {
@@ -14020,7 +19841,7 @@ L50:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(8446490)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8480395), i2)
+	i0 = fn3604(m, i0, uint32(8480395), i2)
 	goto L28
 L51:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -14050,7 +19871,7 @@ L27:
 	if v1 != 0 {
 		goto L26
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+168))
 	v2 = i0
@@ -14069,7 +19890,7 @@ L26:
 	if v1 != 0 {
 		goto L53
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L53:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+164))
 	v2 = i0
@@ -14088,7 +19909,7 @@ L53:
 	if v1 != 0 {
 		goto L54
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L54:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+160))
 	v2 = i0
@@ -14107,7 +19928,7 @@ L54:
 	if v1 != 0 {
 		goto L55
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L55:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+156))
 	v2 = i0
@@ -14126,7 +19947,7 @@ L55:
 	if v1 != 0 {
 		goto L56
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L56:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+152))
 	v2 = i0
@@ -14145,7 +19966,7 @@ L56:
 	if v1 != 0 {
 		goto L57
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L57:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+148))
 	v2 = i0
@@ -14164,7 +19985,7 @@ L57:
 	if v1 != 0 {
 		goto L58
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L58:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+144))
 	v2 = i0
@@ -14183,7 +20004,7 @@ L58:
 	if v1 != 0 {
 		goto L59
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L59:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+140))
 	v2 = i0
@@ -14202,7 +20023,7 @@ L59:
 	if v1 != 0 {
 		goto L60
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L60:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
 	v2 = i0
@@ -14221,7 +20042,7 @@ L60:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v3 + uint32(176)
 	m.g0 = i0
@@ -14230,7 +20051,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4873(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4874(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -14270,12 +20091,12 @@ L3:
 	*(*uint32)(unsafe.Add(b, v4)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8426957), v4)
+	i0 = fn3604(m, i0, uint32(8426957), v4)
 	v3 = k32(4294967295)
 	goto L1
 L4:
 	v3 = k32(4294967295)
-	i0 = fn2741(m, v2)
+	i0 = fn2742(m, v2)
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L1
@@ -14286,7 +20107,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8471933), i2)
+	i0 = fn3604(m, i0, uint32(8471933), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
@@ -14373,7 +20194,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4874(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4875(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14393,7 +20214,7 @@ func fn4874(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	v1 = uint32(0)
-	i1 = fn2705(m, uint32(8583926), uint32(2), uint32(0))
+	i1 = fn2706(m, uint32(8583926), uint32(2), uint32(0))
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 	goto L1
 L2:
@@ -14412,7 +20233,7 @@ L3:
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(8437774)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8472863), v2)
+	i0 = fn3604(m, i0, uint32(8472863), v2)
 	v1 = k32(4294967295)
 	goto L1
 L4:
@@ -14442,7 +20263,7 @@ L5:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -14451,7 +20272,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4875(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4876(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14476,17 +20297,17 @@ L2:
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(8471121)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8444747), v2)
+	i0 = fn3604(m, i0, uint32(8444747), v2)
 	v3 = k32(4294967295)
 	goto L1
 L3:
 	v3 = k32(4294967295)
-	i0 = fn1581(m, v1)
+	i0 = fn1582(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -14501,7 +20322,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4876(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4877(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -14535,14 +20356,14 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
 	v2 = i0
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn2783(m, v2, v1, uint32(0), i3, uint32(1))
+	i0 = fn2784(m, v2, v1, uint32(0), i3, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
 	*(*uint32)(unsafe.Add(b, v4)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, v5, v4)
+	i0 = fn3604(m, i0, v5, v4)
 	v3 = k32(4294967295)
 L1:
 	i0 = v4 + uint32(16)
@@ -14552,7 +20373,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4877(m *Module, v0 uint32) {
+func fn4878(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -14565,10 +20386,10 @@ func fn4877(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
 	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v0)
-	fn3710(m, v0)
+	fn3711(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -14580,7 +20401,7 @@ func fn4877(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -14588,7 +20409,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4878(m *Module, v0 uint32) uint32 {
+func fn4879(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -14616,7 +20437,7 @@ func fn4878(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -14624,7 +20445,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4879(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4880(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -14663,7 +20484,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4880(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4881(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -14678,14 +20499,14 @@ func fn4880(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return uint32(10059656)
 L1:
-	i0 = fn2699(m, v0)
+	i0 = fn2700(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4881(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4882(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -14700,14 +20521,14 @@ func fn4881(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return uint32(10059656)
 L1:
-	i0 = fn2699(m, v0)
+	i0 = fn2700(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4882(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4883(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -14733,7 +20554,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4883(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4884(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -14748,22 +20569,7 @@ func fn4883(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return uint32(10059656)
 L1:
-	i0 = fn2699(m, v0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4884(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn1574(m, i0)
+	i0 = fn2700(m, v0)
 	m.depth--
 	return i0
 }
@@ -14771,6 +20577,21 @@ func fn4884(m *Module, v0 uint32, v1 uint32) uint32 {
 //go:norace
 //go:nocheckptr
 func fn4885(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4886(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14787,9 +20608,9 @@ func fn4885(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3603(m, v3, uint32(8422193), v2)
+	i0 = fn3604(m, v3, uint32(8422193), v2)
 	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return uint32(0)
@@ -14797,7 +20618,7 @@ func fn4885(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4886(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4887(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -14858,7 +20679,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4887(m *Module, v0 uint32) uint32 {
+func fn4888(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14891,7 +20712,7 @@ func fn4887(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10249120))
+	i0 = fn2370(m, i0, uint32(10249120))
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -14899,7 +20720,7 @@ func fn4887(m *Module, v0 uint32) uint32 {
 	v2 = uint32(0)
 	goto L1
 L2:
-	i0 = fn1983(m, v2)
+	i0 = fn1984(m, v2)
 	v3 = i0
 	if v3 != 0 {
 		goto L3
@@ -14907,13 +20728,13 @@ L2:
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8520389)
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	i0 = fn3603(m, i0, uint32(8505304), v1)
+	i0 = fn3604(m, i0, uint32(8505304), v1)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v4 = i0
 	v2 = uint32(0)
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v5
 	if v4 == 0 {
@@ -14930,7 +20751,7 @@ L3:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v5 = i0
@@ -14943,13 +20764,13 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn580(m, i0)
+	i0 = fn581(m, i0)
 	v7 = i0
 	if v7 != 0 {
 		goto L8
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -14968,10 +20789,10 @@ L9:
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	fn3604(m, i0, uint32(8519677))
+	fn3605(m, i0, uint32(8519677))
 	goto L1
 L10:
-	i0 = fn4888(m, v0)
+	i0 = fn4889(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
@@ -14989,7 +20810,7 @@ L8:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, v4, uint32(8564430), i2)
+	i0 = fn3604(m, v4, uint32(8564430), i2)
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v4 = i0
@@ -15002,7 +20823,7 @@ L8:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
@@ -15059,7 +20880,7 @@ L17:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v9 = i0
 L16:
-	i0 = fn4889(m, v0, v3, v9)
+	i0 = fn4890(m, v0, v3, v9)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L20
 	}
@@ -15088,7 +20909,7 @@ L20:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
@@ -15102,10 +20923,10 @@ L14:
 	if v2 != 0 {
 		goto L21
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L21:
 	v2 = uint32(0)
-	i0 = fn4889(m, v0, v3, k32(4294967294))
+	i0 = fn4890(m, v0, v3, k32(4294967294))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -15125,7 +20946,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4888(m *Module, v0 uint32) uint32 {
+func fn4889(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15167,7 +20988,7 @@ func fn4888(m *Module, v0 uint32) uint32 {
 L3:
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = fn2679(m, uint32(4), i1, v1)
+	i0 = fn2680(m, uint32(4), i1, v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -15195,7 +21016,7 @@ L6:
 		goto L4
 	}
 L7:
-	i0 = fn570(m, v4)
+	i0 = fn571(m, v4)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
@@ -15208,7 +21029,7 @@ L7:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
 	if v1 == 0 {
 		goto L1
@@ -15218,7 +21039,7 @@ L4:
 L2:
 	v3 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn1501(m, i0, v1)
+	i0 = fn1502(m, i0, v1)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -15249,14 +21070,14 @@ L10:
 		goto L1
 	}
 L9:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	return v3
 }
 
 //go:norace
 //go:nocheckptr
-func fn4889(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4890(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15326,7 +21147,7 @@ L12:
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn4888(m, v0)
+	i0 = fn4889(m, v0)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L4
 	}
@@ -15364,14 +21185,14 @@ L18:
 	if i0 != v2 {
 		goto L19
 	}
-	i0 = fn4888(m, v0)
+	i0 = fn4889(m, v0)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L2
 	}
 	v0 = k32(4294967295)
 	goto L1
 L19:
-	i0 = fn4892(m, v0, v1, v2)
+	i0 = fn4893(m, v0, v1, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L20
 	}
@@ -15400,7 +21221,7 @@ L22:
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v5
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, v0, uint32(8564768), i2)
+	i0 = fn3604(m, v0, uint32(8564768), i2)
 	v0 = k32(4294967295)
 	goto L1
 L23:
@@ -15422,13 +21243,13 @@ L25:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	i1 = v4 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L26
 	}
 L27:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = k32(4294967295)
 	goto L1
 L26:
@@ -15455,7 +21276,7 @@ L21:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, v3)) = v5
-	i0 = fn3603(m, v0, uint32(8564768), v3)
+	i0 = fn3604(m, v0, uint32(8564768), v3)
 	v0 = k32(4294967295)
 	goto L1
 L28:
@@ -15477,13 +21298,13 @@ L30:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	i1 = v4 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L31
 	}
 L32:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = k32(4294967295)
 	goto L1
 L31:
@@ -15520,7 +21341,7 @@ L9:
 	if i0 == 0 {
 		goto L33
 	}
-	i0 = fn4888(m, v0)
+	i0 = fn4889(m, v0)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L34
 	}
@@ -15543,7 +21364,7 @@ L33:
 	if i0 != v2 {
 		goto L35
 	}
-	i0 = fn4888(m, v0)
+	i0 = fn4889(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L36
 	}
@@ -15553,7 +21374,7 @@ L36:
 	v0 = k32(4294967295)
 	goto L1
 L35:
-	i0 = fn4892(m, v0, v1, v2)
+	i0 = fn4893(m, v0, v1, v2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L2
 	}
@@ -15587,7 +21408,7 @@ L37:
 	v5 = i0
 	goto L3
 L38:
-	i0 = fn4892(m, v0, v1, v2)
+	i0 = fn4893(m, v0, v1, v2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L2
 	}
@@ -15605,7 +21426,7 @@ L7:
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v5
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, v0, uint32(8564768), i2)
+	i0 = fn3604(m, v0, uint32(8564768), i2)
 	v0 = k32(4294967295)
 	goto L1
 L39:
@@ -15627,13 +21448,13 @@ L41:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	i1 = v4 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L42
 	}
 L43:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = k32(4294967295)
 	goto L1
 L42:
@@ -15674,7 +21495,7 @@ L6:
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = v5
 	i2 = v3 + uint32(64)
-	i0 = fn3603(m, v0, uint32(8564768), i2)
+	i0 = fn3604(m, v0, uint32(8564768), i2)
 	v0 = k32(4294967295)
 	goto L1
 L45:
@@ -15696,13 +21517,13 @@ L47:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	i1 = v4 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L48
 	}
 L49:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = k32(4294967295)
 	goto L1
 L48:
@@ -15724,7 +21545,7 @@ L44:
 	if v5 != v2 {
 		goto L50
 	}
-	i0 = fn4888(m, v0)
+	i0 = fn4889(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L51
 	}
@@ -15744,7 +21565,7 @@ L50:
 	if i0 == 0 {
 		goto L52
 	}
-	i0 = fn4888(m, v0)
+	i0 = fn4889(m, v0)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L53
 	}
@@ -15763,7 +21584,7 @@ L52:
 	if i0 != 0 {
 		goto L54
 	}
-	i0 = fn4892(m, v0, v1, v2)
+	i0 = fn4893(m, v0, v1, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L55
 	}
@@ -15779,7 +21600,7 @@ L54:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = v5
 	i2 = v3 + uint32(48)
-	i0 = fn3603(m, v0, uint32(8577785), i2)
+	i0 = fn3604(m, v0, uint32(8577785), i2)
 	v0 = k32(4294967295)
 	goto L1
 L5:
@@ -15795,7 +21616,7 @@ L5:
 	}
 L56:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn3603(m, i0, uint32(8540796), uint32(0))
+	i0 = fn3604(m, i0, uint32(8540796), uint32(0))
 	v0 = k32(4294967295)
 	goto L1
 L4:
@@ -15817,7 +21638,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4890(m *Module, v0 uint32) uint32 {
+func fn4891(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15847,7 +21668,7 @@ func fn4890(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -15866,7 +21687,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -15885,7 +21706,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return uint32(0)
@@ -15893,7 +21714,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4891(m *Module, v0 uint32) {
+func fn4892(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15908,7 +21729,7 @@ func fn4891(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
 	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
@@ -15916,10 +21737,10 @@ func fn4891(m *Module, v0 uint32) {
 	if v2 == 0 {
 		goto L1
 	}
-	fn2111(m, v2)
+	fn2112(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -15931,7 +21752,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return
@@ -15939,7 +21760,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4892(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4893(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15965,7 +21786,7 @@ func fn4892(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, v3)) = v5
-	i0 = fn3603(m, v0, uint32(8564768), v3)
+	i0 = fn3604(m, v0, uint32(8564768), v3)
 	v0 = k32(4294967295)
 	goto L1
 L2:
@@ -15987,13 +21808,13 @@ L4:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	i1 = v4 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L5
 	}
 L6:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v0 = k32(4294967295)
 	goto L1
 L5:
@@ -16016,7 +21837,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4893(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4894(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -16077,7 +21898,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4894(m *Module, v0 uint32) uint32 {
+func fn4895(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16107,7 +21928,7 @@ func fn4894(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -16126,7 +21947,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v1 = i0
@@ -16145,7 +21966,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return uint32(0)
@@ -16153,7 +21974,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4895(m *Module, v0 uint32) {
+func fn4896(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16168,7 +21989,7 @@ func fn4895(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
 	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -16176,9 +21997,9 @@ func fn4895(m *Module, v0 uint32) {
 	if v2 == 0 {
 		goto L1
 	}
-	fn2111(m, v2)
+	fn2112(m, v2)
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -16190,7 +22011,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return
@@ -16198,7 +22019,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4896(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4897(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16240,14 +22061,14 @@ func fn4896(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v3 = i0
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v4 = i0
 	if v4 != 0 {
 		goto L2
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
@@ -16256,11 +22077,11 @@ func fn4896(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3603(m, v6, uint32(8427477), v2)
+	i0 = fn3604(m, v6, uint32(8427477), v2)
 	goto L1
 L2:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = uint64(0)
-	i0 = fn580(m, v4)
+	i0 = fn581(m, v4)
 	v5 = i0
 	if v5 != 0 {
 		goto L4
@@ -16286,7 +22107,7 @@ L6:
 		goto L8
 	}
 L11:
-	i0 = fn529(m, v1)
+	i0 = fn530(m, v1)
 	i0 = b2i(i0 == 0)
 	v5 = i0
 	goto L7
@@ -16310,7 +22131,7 @@ L7:
 	if i0 == 0 {
 		goto L14
 	}
-	i0 = fn4897(m, v0, v1, v5)
+	i0 = fn4898(m, v0, v1, v5)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
@@ -16329,7 +22150,7 @@ L14:
 	if v1 != uint32(10059656) {
 		goto L15
 	}
-	i0 = fn4897(m, v0, uint32(0), v5)
+	i0 = fn4898(m, v0, uint32(0), v5)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v6 = i0
@@ -16345,7 +22166,7 @@ L14:
 	v6 = uint32(10059656)
 	goto L13
 L15:
-	i0 = fn2019(m, v1)
+	i0 = fn2020(m, v1)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v7 = i0
@@ -16358,7 +22179,7 @@ L15:
 	if v7 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	if v6 != 0 {
 		goto L17
@@ -16375,10 +22196,10 @@ L16:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L17:
-	i0 = fn4897(m, v0, v6, v5)
+	i0 = fn4898(m, v0, v6, v5)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -16392,12 +22213,12 @@ L17:
 		goto L12
 	}
 L13:
-	fn2072(m, v6)
+	fn2073(m, v6)
 L12:
 	if v5 == 0 {
 		goto L5
 	}
-	i0 = fn580(m, v4)
+	i0 = fn581(m, v4)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -16418,7 +22239,7 @@ L5:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -16432,9 +22253,9 @@ L3:
 	if v1 != 0 {
 		goto L18
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L18:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L19
 	}
@@ -16465,13 +22286,13 @@ L19:
 L22:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	i0 = fn3603(m, i0, uint32(8508632), uint32(0))
+	i0 = fn3604(m, i0, uint32(8508632), uint32(0))
 	goto L1
 L21:
 	i1 = v1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = i1
 	v5 = uint32(0)
-	i0 = fn4897(m, v0, uint32(0), uint32(1))
+	i0 = fn4898(m, v0, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -16503,7 +22324,7 @@ L23:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = v1 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L24
@@ -16661,13 +22482,13 @@ L28:
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v1
 	v5 = uint32(0)
-	i0 = fn2679(m, uint32(4), v9, v1)
+	i0 = fn2680(m, uint32(4), v9, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn852(m, i0, v1)
+	i0 = fn853(m, i0, v1)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
@@ -16680,10 +22501,10 @@ L28:
 	if v6 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L24:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v5 = uint32(0)
 L1:
 	i0 = v2 + uint32(16)
@@ -16693,7 +22514,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4897(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4898(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16781,7 +22602,7 @@ L3:
 L9:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	i0 = fn3603(m, i0, uint32(8478250), uint32(0))
+	i0 = fn3604(m, i0, uint32(8478250), uint32(0))
 	goto L1
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(1)
@@ -16790,7 +22611,7 @@ L7:
 L2:
 	v1 = uint32(0)
 	i4 = v3 + uint32(12)
-	i0 = fn4899(m, v0, v5, v6, v2, i4, uint32(0))
+	i0 = fn4900(m, v0, v5, v6, v2, i4, uint32(0))
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
@@ -16808,7 +22629,7 @@ L2:
 	i1 = v4 + uint32(32768)
 	v4 = i1
 	i1 = v4 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v7 = i0
 	if v7 == 0 {
 		goto L10
@@ -16818,14 +22639,14 @@ L2:
 L11:
 	v1 = uint32(1)
 	i5 = v3 + uint32(12)
-	i1 = fn4899(m, v0, v5, v6, v2, i5, uint32(1))
+	i1 = fn4900(m, v0, v5, v6, v2, i5, uint32(1))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	i1 = i1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = i1
 	goto L1
 L10:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -16834,7 +22655,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4898(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4899(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16854,18 +22675,18 @@ func fn4898(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v2 = uint32(0)
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn580(m, v3)
+	i0 = fn581(m, v3)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
 	}
 L3:
-	i0 = fn4896(m, v0, v1)
+	i0 = fn4897(m, v0, v1)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -16878,7 +22699,7 @@ L3:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	if v4 != 0 {
 		goto L5
@@ -16894,7 +22715,7 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L5:
@@ -16909,9 +22730,9 @@ L5:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
-	i0 = fn580(m, v3)
+	i0 = fn581(m, v3)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -16928,9 +22749,9 @@ L2:
 	if v1 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
-	i2 = fn3616(m)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		i0 = uint32(0)
 	} else {
@@ -16944,7 +22765,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4899(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn4900(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -17063,7 +22884,7 @@ L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
 	v12 = i0
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v12)+8))
-	i0 = fn2783(m, v12, v1, uint32(0), i3, uint32(1))
+	i0 = fn2784(m, v12, v1, uint32(0), i3, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L14
 	}
@@ -17115,7 +22936,7 @@ L17:
 		goto L21
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	i0 = fn3603(m, i0, uint32(8402406), uint32(0))
+	i0 = fn3604(m, i0, uint32(8402406), uint32(0))
 	goto L2
 L21:
 	if v5 == 0 {
@@ -17180,7 +23001,7 @@ L26:
 	i0 = v6 + uint32(2)
 	return i0
 L3:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	v6 = k32(4294967295)
 L1:
@@ -17189,7 +23010,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4900(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4901(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -17198,7 +23019,7 @@ func fn4900(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -17263,7 +23084,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4901(m *Module, v0 uint32) uint32 {
+func fn4902(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17276,7 +23097,7 @@ func fn4901(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -17295,7 +23116,7 @@ func fn4901(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
@@ -17314,7 +23135,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -17333,7 +23154,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -17352,7 +23173,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -17371,7 +23192,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v1 = i0
@@ -17390,7 +23211,7 @@ L5:
 	if v0 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	m.depth--
 	return uint32(0)
@@ -17398,20 +23219,20 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn4902(m *Module, v0 uint32) {
+func fn4903(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn4901(m, v0)
+	i0 = fn4902(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4903(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4904(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17431,10 +23252,10 @@ func fn4903(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	v4 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(0)
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -17444,7 +23265,7 @@ func fn4903(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(0)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = uint64(0)
-	i1 = fn1492(m, uint32(0))
+	i1 = fn1493(m, uint32(0))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v6
 	if v6 != 0 {
@@ -17461,7 +23282,7 @@ func fn4903(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L2:
 	*(*uint8)(unsafe.Add(b, uint64(v0)+36)) = uint8(k32(0))
@@ -17471,7 +23292,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	i1 = v3 + uint32(24)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3735(m, v1, uint32(8864151), uint32(1), uint32(2), v3)
+	i0 = fn3736(m, v1, uint32(8864151), uint32(1), uint32(2), v3)
 	if i0 != 0 {
 		goto L3
 	}
@@ -17487,11 +23308,11 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i1 = fn579(m, i1)
+	i1 = fn580(m, i1)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	if v4 != 0 {
@@ -17509,7 +23330,7 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
@@ -17521,11 +23342,11 @@ L4:
 		goto L6
 	}
 	i1 = v3 + uint32(28)
-	i0 = fn845(m, v1, i1, uint32(1), v2)
+	i0 = fn846(m, v1, i1, uint32(1), v2)
 	v4 = i0
 	goto L5
 L6:
-	i0 = fn845(m, v1, uint32(0), uint32(0), v2)
+	i0 = fn846(m, v1, uint32(0), uint32(0), v2)
 	v4 = i0
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v4
@@ -17544,10 +23365,10 @@ L5:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L7:
-	fn3701(m, v0)
+	fn3702(m, v0)
 	v4 = v0
 L1:
 	i0 = v3 + uint32(32)
@@ -17557,7 +23378,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4904(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4905(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17581,10 +23402,10 @@ func fn4904(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	v4 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(0)
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -17609,7 +23430,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	i1 = v3 + uint32(24)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3735(m, v1, uint32(8864151), uint32(1), uint32(2), v3)
+	i0 = fn3736(m, v1, uint32(8864151), uint32(1), uint32(2), v3)
 	if i0 != 0 {
 		goto L3
 	}
@@ -17624,14 +23445,14 @@ L2:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
 	i2 = v0 + uint32(8)
 	v1 = i2
-	i0 = fn2025(m, i0, i1, v1)
+	i0 = fn2026(m, i0, i1, v1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
@@ -17646,7 +23467,7 @@ L3:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -17654,14 +23475,14 @@ L4:
 	if v1 == 0 {
 		goto L6
 	}
-	i0 = fn2049(m, v1)
+	i0 = fn2050(m, v1)
 	if i0 != 0 {
 		goto L5
 	}
 L6:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8504637))
+	fn3605(m, i0, uint32(8504637))
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -17673,7 +23494,7 @@ L6:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
@@ -17685,11 +23506,11 @@ L5:
 		goto L8
 	}
 	i1 = v3 + uint32(28)
-	i0 = fn845(m, v5, i1, uint32(1), v2)
+	i0 = fn846(m, v5, i1, uint32(1), v2)
 	v5 = i0
 	goto L7
 L8:
-	i0 = fn845(m, v5, uint32(0), uint32(0), v2)
+	i0 = fn846(m, v5, uint32(0), uint32(0), v2)
 	v5 = i0
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v5
@@ -17707,10 +23528,10 @@ L7:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L9:
-	fn3701(m, v0)
+	fn3702(m, v0)
 	v4 = v0
 L1:
 	i0 = v3 + uint32(32)
@@ -17720,7 +23541,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4905(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4906(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17738,13 +23559,13 @@ func fn4905(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	v4 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(0)
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v0 = i0
 	i1 = v3 + uint32(20)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	i1 = v3 + uint32(24)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3735(m, v1, uint32(8864151), uint32(1), uint32(2), v3)
+	i0 = fn3736(m, v1, uint32(8864151), uint32(1), uint32(2), v3)
 	if i0 == 0 {
 		goto L1
 	}
@@ -17757,7 +23578,7 @@ func fn4905(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8472692))
+	fn3605(m, i0, uint32(8472692))
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
@@ -17769,11 +23590,11 @@ L2:
 		goto L4
 	}
 	i1 = v3 + uint32(28)
-	i0 = fn845(m, v5, i1, uint32(1), v2)
+	i0 = fn846(m, v5, i1, uint32(1), v2)
 	v1 = i0
 	goto L3
 L4:
-	i0 = fn845(m, v5, uint32(0), uint32(0), v2)
+	i0 = fn846(m, v5, uint32(0), uint32(0), v2)
 	v1 = i0
 L3:
 	if v1 == 0 {
@@ -17781,7 +23602,7 @@ L3:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i0 = fn1711(m, i0, i1, v1)
+	i0 = fn1712(m, i0, i1, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -17810,7 +23631,7 @@ L6:
 		goto L1
 	}
 L5:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -17819,23 +23640,23 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4906(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4907(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = fn1730(m, i0)
+	i0 = fn1731(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4907(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4908(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -17861,7 +23682,7 @@ func fn4907(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	v5 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10249832), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10249832), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -17870,10 +23691,10 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v1 = i0
 	v5 = uint32(0)
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn1726(m, i0, v1, uint32(0))
+	i0 = fn1727(m, i0, v1, uint32(0))
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L1
@@ -17884,7 +23705,7 @@ L2:
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn3603(m, i0, uint32(8403548), uint32(0))
+	i0 = fn3604(m, i0, uint32(8403548), uint32(0))
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -17893,7 +23714,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4908(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4909(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -17921,7 +23742,7 @@ func fn4908(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	v5 = uint32(0)
 	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10249900), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10249900), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -17929,16 +23750,16 @@ L3:
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v1 = i0
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	i2 = v4 + uint32(12)
-	i0 = fn1704(m, i0, v1, i2)
+	i0 = fn1705(m, i0, v1, i2)
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v5))
-	fn3604(m, i0, uint32(8403548))
+	fn3605(m, i0, uint32(8403548))
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v5 = i0
@@ -17950,7 +23771,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4909(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4910(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -17985,7 +23806,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10249968), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10249968), uint32(0), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -17995,14 +23816,14 @@ L2:
 	if v5 != i1 {
 		goto L6
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+20))
 	v3 = i0
 	goto L5
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v1 = i0
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	v3 = i0
@@ -18015,23 +23836,23 @@ L6:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8444633), uint32(0))
+	i0 = fn3604(m, i0, uint32(8444633), uint32(0))
 	goto L1
 L7:
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L8
 	}
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v1
 L5:
-	i0 = fn1594(m, v3)
+	i0 = fn1595(m, v3)
 	v6 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -18041,7 +23862,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4910(m *Module, v0 uint32) uint32 {
+func fn4911(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18063,76 +23884,76 @@ func fn4910(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v2 = i0
-	i1 = fn2360(m, v0, uint32(10248904), uint32(0))
+	i1 = fn2361(m, v0, uint32(10248904), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v3
 	v4 = k32(4294967295)
-	i0 = fn4092(m, v0, uint32(8403569), v3)
+	i0 = fn4093(m, v0, uint32(8403569), v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10249000), uint32(0))
+	i1 = fn2361(m, v0, uint32(10249000), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v3
-	i0 = fn4092(m, v0, uint32(8446058), v3)
+	i0 = fn4093(m, v0, uint32(8446058), v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10249080), uint32(0))
+	i1 = fn2361(m, v0, uint32(10249080), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
-	i0 = fn4092(m, v0, uint32(8440851), v3)
+	i0 = fn4093(m, v0, uint32(8440851), v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(131072)
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
-	i0 = fn4092(m, v0, uint32(8411700), v3)
+	i0 = fn4093(m, v0, uint32(8411700), v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	v4 = k32(4294967295)
-	i0 = fn4095(m, v0, uint32(8534629), uint32(0))
+	i0 = fn4096(m, v0, uint32(8534629), uint32(0))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v4 = k32(4294967295)
-	i0 = fn4095(m, v0, uint32(8534330), uint32(1))
+	i0 = fn4096(m, v0, uint32(8534330), uint32(1))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v4 = k32(4294967295)
-	i0 = fn4095(m, v0, uint32(8539547), uint32(2))
+	i0 = fn4096(m, v0, uint32(8539547), uint32(2))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v4 = k32(4294967295)
-	i0 = fn4095(m, v0, uint32(8537290), uint32(3))
+	i0 = fn4096(m, v0, uint32(8537290), uint32(3))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v4 = k32(4294967295)
-	i0 = fn4095(m, v0, uint32(8528807), uint32(4))
+	i0 = fn4096(m, v0, uint32(8528807), uint32(4))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	v4 = k32(4294967295)
-	i0 = fn4095(m, v0, uint32(8534051), uint32(5))
+	i0 = fn4096(m, v0, uint32(8534051), uint32(5))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026140))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn2294(m, uint32(1), v1)
+	i0 = fn2295(m, uint32(1), v1)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10249100), v3)
+	i1 = fn2361(m, v0, uint32(10249100), v3)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -18146,7 +23967,7 @@ func fn4910(m *Module, v0 uint32) uint32 {
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -18154,11 +23975,11 @@ L2:
 	if v5 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v5)
+	i0 = fn4098(m, v0, v5)
 	if i0 != 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8482337))
+	i1 = fn2839(m, uint32(8482337))
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v0
 	if v0 != 0 {
@@ -18175,16 +23996,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4911(m *Module) uint32 {
+func fn4912(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10250012))
+	i0 = fn1968(m, uint32(10250012))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4912(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4913(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -18200,7 +24021,7 @@ func fn4912(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8469551), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8469551), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -18215,13 +24036,13 @@ L1:
 	if i0 != 0 {
 		goto L2
 	}
-	fn3722(m, uint32(8469551), uint32(8545685), uint32(8395279), v2)
+	fn3723(m, uint32(8469551), uint32(8545685), uint32(8395279), v2)
 	m.depth--
 	return uint32(0)
 L2:
 	i1 = v1 + uint32(4)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn1501(m, v2, i1)
+	i0 = fn1502(m, v2, i1)
 	if i0 == 0 {
 		goto L3
 	}
@@ -18230,7 +24051,7 @@ L2:
 L3:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	i4 = i4 + k32(4294967295)
-	i2 = fn4913(m, v2, uint32(0), i4)
+	i2 = fn4914(m, v2, uint32(0), i4)
 	if i2 != 0 {
 		i0 = uint32(0)
 	} else {
@@ -18242,7 +24063,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4913(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4914(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18313,7 +24134,7 @@ L6:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L7:
-	i0 = fn2026(m, v4, v5, uint32(0))
+	i0 = fn2027(m, v4, v5, uint32(0))
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v9 = i0
@@ -18326,7 +24147,7 @@ L7:
 	if v9 != 0 {
 		goto L8
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -18339,7 +24160,7 @@ L8:
 	if v5 != 0 {
 		goto L9
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L9:
 	if int32(v8) < int32(uint32(0)) {
 		goto L1
@@ -18377,7 +24198,7 @@ L11:
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
-	fn3604(m, i0, v4)
+	fn3605(m, i0, v4)
 L1:
 	m.depth--
 	return k32(4294967295)
@@ -18385,7 +24206,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4914(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4915(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18405,7 +24226,7 @@ func fn4914(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8447716), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8447716), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -18420,7 +24241,7 @@ L1:
 	if i0 != 0 {
 		goto L2
 	}
-	fn3722(m, uint32(8447716), uint32(8545685), uint32(8395279), v2)
+	fn3723(m, uint32(8447716), uint32(8545685), uint32(8395279), v2)
 	m.depth--
 	return uint32(0)
 L2:
@@ -18456,7 +24277,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L5:
 	v5 = uint32(0)
-	i0 = fn2026(m, v3, v1, uint32(0))
+	i0 = fn2027(m, v3, v1, uint32(0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -18469,7 +24290,7 @@ L5:
 	if v6 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	if int32(v4) < int32(uint32(0)) {
 		goto L7
@@ -18495,7 +24316,7 @@ L8:
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495902))
+	fn3605(m, i0, uint32(8495902))
 	m.depth--
 	return uint32(0)
 L10:
@@ -18515,7 +24336,7 @@ L10:
 L11:
 	*(*uint32)(unsafe.Add(b, v3)) = v1
 	v5 = uint32(0)
-	i0 = fn4915(m, v2, uint32(0))
+	i0 = fn4916(m, v2, uint32(0))
 	if i0 != 0 {
 		goto L12
 	}
@@ -18533,7 +24354,7 @@ L12:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L7:
 	m.depth--
 	return v5
@@ -18541,7 +24362,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn4915(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4916(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18574,7 +24395,7 @@ func fn4915(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495902))
+	fn3605(m, i0, uint32(8495902))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -18621,7 +24442,7 @@ L7:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L8:
-	i0 = fn2026(m, v5, v7, uint32(0))
+	i0 = fn2027(m, v5, v7, uint32(0))
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v9 = i0
@@ -18634,7 +24455,7 @@ L8:
 	if v9 != 0 {
 		goto L9
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v5 = i0
@@ -18647,7 +24468,7 @@ L9:
 	if v5 != 0 {
 		goto L10
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L10:
 	v5 = k32(4294967295)
 	if int32(v8) < int32(uint32(0)) {
@@ -18679,21 +24500,21 @@ L6:
 		goto L5
 	}
 L4:
-	i0 = fn4913(m, v0, v1, v3)
+	i0 = fn4914(m, v0, v1, v3)
 	v5 = i0
 L3:
 	m.depth--
 	return v5
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454029))
+	fn3605(m, i0, uint32(8454029))
 	m.depth--
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4916(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4917(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -18706,18 +24527,18 @@ func fn4916(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3722(m, uint32(8447702), uint32(8399114), uint32(8395279), v1)
+	fn3723(m, uint32(8447702), uint32(8399114), uint32(8395279), v1)
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn4917(m, v1, uint32(2168))
+	i0 = fn4918(m, v1, uint32(2169))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4917(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4918(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18740,7 +24561,7 @@ func fn4917(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495902))
+	fn3605(m, i0, uint32(8495902))
 	m.depth--
 	return uint32(0)
 L1:
@@ -18760,7 +24581,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L2:
 	v5 = uint32(0)
-	i0 = fn1505(m, v0, v3, v2, uint32(0))
+	i0 = fn1506(m, v0, v3, v2, uint32(0))
 	if i0 == 0 {
 		goto L4
 	}
@@ -18775,7 +24596,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return uint32(0)
 L4:
@@ -18809,7 +24630,7 @@ L6:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	m.depth--
 	return v5
@@ -18817,7 +24638,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4918(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4919(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18835,7 +24656,7 @@ func fn4918(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8502271), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8502271), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -18850,7 +24671,7 @@ L1:
 	if i0 != 0 {
 		goto L2
 	}
-	fn3722(m, uint32(8502271), uint32(8545685), uint32(8395279), v2)
+	fn3723(m, uint32(8502271), uint32(8545685), uint32(8395279), v2)
 	m.depth--
 	return uint32(0)
 L2:
@@ -18859,7 +24680,7 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495902))
+	fn3605(m, i0, uint32(8495902))
 	m.depth--
 	return uint32(0)
 L3:
@@ -18881,7 +24702,7 @@ L3:
 	v3 = i0
 L4:
 	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = fn4915(m, v2, uint32(0))
+	i0 = fn4916(m, v2, uint32(0))
 	if i0 != 0 {
 		goto L5
 	}
@@ -18899,7 +24720,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	m.depth--
 	return uint32(0)
@@ -18907,7 +24728,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn4919(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4920(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -18920,18 +24741,18 @@ func fn4919(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3722(m, uint32(8391238), uint32(8399114), uint32(8395279), v1)
+	fn3723(m, uint32(8391238), uint32(8399114), uint32(8395279), v1)
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn4920(m, v1, uint32(2168))
+	i0 = fn4921(m, v1, uint32(2169))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4920(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4921(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19070,7 +24891,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4921(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4922(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -19083,18 +24904,18 @@ func fn4921(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3722(m, uint32(8392528), uint32(8399114), uint32(8395279), v1)
+	fn3723(m, uint32(8392528), uint32(8399114), uint32(8395279), v1)
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn4917(m, v1, uint32(2169))
+	i0 = fn4918(m, v1, uint32(2170))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4922(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4923(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19175,7 +24996,7 @@ L7:
 	i1 = v10 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v9)) = i1
 L8:
-	i0 = fn2026(m, v7, v9, uint32(0))
+	i0 = fn2027(m, v7, v9, uint32(0))
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v11 = i0
@@ -19188,7 +25009,7 @@ L8:
 	if v11 != 0 {
 		goto L9
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v7 = i0
@@ -19201,7 +25022,7 @@ L9:
 	if v7 != 0 {
 		goto L10
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L10:
 	if int32(v10) < int32(uint32(0)) {
 		goto L1
@@ -19272,7 +25093,7 @@ L13:
 	i1 = v9 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L14:
-	i0 = fn2026(m, v8, v7, uint32(0))
+	i0 = fn2027(m, v8, v7, uint32(0))
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v11 = i0
@@ -19285,7 +25106,7 @@ L14:
 	if v11 != 0 {
 		goto L15
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v8 = i0
@@ -19298,7 +25119,7 @@ L15:
 	if v8 != 0 {
 		goto L16
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L16:
 	if int32(v9) < int32(uint32(0)) {
 		goto L1
@@ -19335,7 +25156,7 @@ L3:
 	v3 = uint32(10031860)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	fn3604(m, i0, v2)
+	fn3605(m, i0, v2)
 L1:
 	m.depth--
 	return k32(4294967295)
@@ -19343,7 +25164,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4923(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4924(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -19356,18 +25177,18 @@ func fn4923(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3722(m, uint32(8392515), uint32(8399114), uint32(8395279), v1)
+	fn3723(m, uint32(8392515), uint32(8399114), uint32(8395279), v1)
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn4920(m, v1, uint32(2169))
+	i0 = fn4921(m, v1, uint32(2170))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4924(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4925(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19385,7 +25206,7 @@ func fn4924(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8392541), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8392541), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -19400,7 +25221,7 @@ L1:
 	if i0 != 0 {
 		goto L2
 	}
-	fn3722(m, uint32(8392541), uint32(8545685), uint32(8395279), v2)
+	fn3723(m, uint32(8392541), uint32(8545685), uint32(8395279), v2)
 	m.depth--
 	return uint32(0)
 L2:
@@ -19409,7 +25230,7 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495902))
+	fn3605(m, i0, uint32(8495902))
 	m.depth--
 	return uint32(0)
 L3:
@@ -19431,7 +25252,7 @@ L3:
 	v3 = i0
 L4:
 	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = fn4922(m, v2, uint32(0))
+	i0 = fn4923(m, v2, uint32(0))
 	if i0 != 0 {
 		goto L5
 	}
@@ -19449,7 +25270,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	m.depth--
 	return uint32(0)
@@ -19457,7 +25278,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn4925(m *Module, v0 uint32) uint32 {
+func fn4926(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -19465,8 +25286,8 @@ func fn4925(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i2 = fn2675(m, uint32(8864185))
-	i0 = fn4093(m, v0, uint32(8520416), i2)
+	i2 = fn2676(m, uint32(8864185))
+	i0 = fn4094(m, v0, uint32(8520416), i2)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	m.depth--
 	return i0
@@ -19474,16 +25295,16 @@ func fn4925(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn4926(m *Module) uint32 {
+func fn4927(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10250240))
+	i0 = fn1968(m, uint32(10250240))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn4927(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4928(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19627,7 +25448,7 @@ L11:
 	}
 	v13 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8486353))
+	fn3605(m, i0, uint32(8486353))
 	goto L1
 L14:
 	i0 = v9 + uint32(2)
@@ -19644,7 +25465,7 @@ L14:
 		goto L6
 	}
 L5:
-	i0 = fn2662(m, v3, uint32(127))
+	i0 = fn2663(m, v3, uint32(127))
 	v13 = i0
 	if v13 != 0 {
 		goto L15
@@ -19885,7 +25706,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v13 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8423892), v2)
+	i0 = fn3604(m, i0, uint32(8423892), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -19894,7 +25715,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4928(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4929(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20042,7 +25863,7 @@ L12:
 	}
 	v9 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8486353))
+	fn3605(m, i0, uint32(8486353))
 	goto L1
 L14:
 	i0 = v9 + uint32(2)
@@ -20059,7 +25880,7 @@ L14:
 		goto L7
 	}
 L6:
-	i0 = fn2662(m, v1, v4)
+	i0 = fn2663(m, v1, v4)
 	v9 = i0
 	if v9 != 0 {
 		goto L15
@@ -20523,7 +26344,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v9 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8423892), v2)
+	i0 = fn3604(m, i0, uint32(8423892), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -20532,7 +26353,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4929(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4930(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -20559,7 +26380,7 @@ func fn4929(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(32)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = i1
 	i2 = v2 + uint32(16)
-	i0 = fn3718(m, v1, uint32(8471276), i2)
+	i0 = fn3719(m, v1, uint32(8471276), i2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -20578,9 +26399,9 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
 	i3 = v2 + uint32(36)
-	i0 = fn4930(m, v1, i1, i2, i3)
+	i0 = fn4931(m, v1, i1, i2, i3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
-	i0 = fn4931(m, i0, i1)
+	i0 = fn4932(m, i0, i1)
 	v1 = i0
 	goto L1
 L3:
@@ -20588,7 +26409,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8423892), v2)
+	i0 = fn3604(m, i0, uint32(8423892), v2)
 L1:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -20597,7 +26418,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4930(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4931(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -20654,7 +26475,7 @@ func fn4930(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	i0 = v4 + uint32(12)
-	fn2694(m, i0)
+	fn2695(m, i0)
 	*(*uint8)(unsafe.Add(b, uint64(v4)+44)) = uint8(k32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v5 = i0
@@ -20751,10 +26572,10 @@ L19:
 		goto L14
 	}
 L13:
-	fn4932(m, uint32(8407901), v0, v8)
+	fn4933(m, uint32(8407901), v0, v8)
 	goto L4
 L12:
-	fn4932(m, uint32(8407872), v0, v14)
+	fn4933(m, uint32(8407872), v0, v14)
 	goto L4
 L11:
 	v5 = uint32(1)
@@ -20762,7 +26583,7 @@ L11:
 	if i0 != 0 {
 		goto L9
 	}
-	i0 = fn2806(m, v0, v1, v14)
+	i0 = fn2807(m, v0, v1, v14)
 	v5 = i0
 	if v5 == 0 {
 		goto L4
@@ -20777,7 +26598,7 @@ L9:
 		goto L20
 	}
 	i0 = v4 + uint32(12)
-	i0 = fn2818(m, i0, v0, v1, v14)
+	i0 = fn2819(m, i0, v0, v1, v14)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -20788,7 +26609,7 @@ L20:
 	if v10 != v14 {
 		goto L22
 	}
-	fn4932(m, uint32(8407901), v0, v8)
+	fn4933(m, uint32(8407901), v0, v8)
 	goto L4
 L22:
 	switch v15 {
@@ -20880,7 +26701,7 @@ L40:
 	}
 L39:
 	i2 = v14 + uint32(1)
-	fn4932(m, uint32(8486404), v0, i2)
+	fn4933(m, uint32(8486404), v0, i2)
 	goto L4
 L38:
 	i0 = v6 + v14
@@ -21326,7 +27147,7 @@ L83:
 	goto L27
 L70:
 	i2 = v14 + uint32(7)
-	fn4932(m, uint32(8486404), v0, i2)
+	fn4933(m, uint32(8486404), v0, i2)
 	goto L4
 L28:
 	if v5 != uint32(34) {
@@ -21334,32 +27155,32 @@ L28:
 	}
 L27:
 	i0 = v4 + uint32(12)
-	i0 = fn2817(m, i0, v5)
+	i0 = fn2818(m, i0, v5)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L8
 	}
 	goto L4
 L21:
 	i0 = v4 + uint32(12)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v5 = i0
 	i1 = v14 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	goto L3
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8422322))
+	fn3605(m, i0, uint32(8422322))
 	goto L4
 L6:
 	i2 = v14 + uint32(1)
-	fn4932(m, uint32(8486404), v0, i2)
+	fn4933(m, uint32(8486404), v0, i2)
 	goto L4
 L5:
-	fn4932(m, uint32(8486307), v0, v14)
+	fn4933(m, uint32(8486307), v0, v14)
 L4:
 	*(*uint32)(unsafe.Add(b, v3)) = k32(4294967295)
 	i0 = v4 + uint32(12)
-	fn2695(m, i0)
+	fn2696(m, i0)
 	v5 = uint32(0)
 L3:
 	i0 = v4 + uint32(48)
@@ -21369,7 +27190,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn4931(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4932(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -21383,7 +27204,7 @@ func fn4931(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 == 0 {
 		goto L1
 	}
-	i0 = fn1594(m, v1)
+	i0 = fn1595(m, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -21399,10 +27220,10 @@ func fn4931(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L2:
-	i0 = fn2289(m, uint32(2))
+	i0 = fn2290(m, uint32(2))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -21418,7 +27239,7 @@ L2:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -21431,7 +27252,7 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
@@ -21444,7 +27265,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4932(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn4933(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -21460,7 +27281,7 @@ func fn4932(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	m.g0 = v3
 	i0 = k32(10089824) + uint32(20824)
 	i1 = k32(10089824) + uint32(21120)
-	i0 = fn3890(m, i0, i1)
+	i0 = fn3891(m, i0, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -21468,7 +27289,7 @@ func fn4932(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v1
 	*(*uint32)(unsafe.Add(b, v3)) = v0
-	i0 = fn857(m, v4, uint32(8461900), v3)
+	i0 = fn858(m, v4, uint32(8461900), v3)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -21481,12 +27302,12 @@ func fn4932(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	if v2 == 0 {
 		goto L1
 	}
-	fn3611(m, v4, v2)
+	fn3612(m, v4, v2)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -21498,7 +27319,7 @@ L2:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -21507,7 +27328,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4933(m *Module, v0 uint32) uint32 {
+func fn4934(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -21515,16 +27336,16 @@ func fn4933(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i2 = fn2362(m, uint32(10250400))
-	i0 = fn4093(m, v0, uint32(8442529), i2)
+	i2 = fn2363(m, uint32(10250400))
+	i0 = fn4094(m, v0, uint32(8442529), i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L1
 	}
 	m.depth--
 	return k32(4294967295)
 L1:
-	i2 = fn2362(m, uint32(10250420))
-	i0 = fn4093(m, v0, uint32(8445839), i2)
+	i2 = fn2363(m, uint32(10250420))
+	i0 = fn4094(m, v0, uint32(8445839), i2)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	m.depth--
 	return i0
@@ -21532,7 +27353,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4934(m *Module, v0 uint32) {
+func fn4935(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -21545,8 +27366,8 @@ func fn4934(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
-	i0 = fn4935(m, v0)
+	fn3703(m, v0)
+	i0 = fn4936(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -21560,7 +27381,7 @@ func fn4934(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -21568,7 +27389,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4935(m *Module, v0 uint32) uint32 {
+func fn4936(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21598,7 +27419,7 @@ func fn4935(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -21617,7 +27438,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -21636,7 +27457,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v1 = i0
@@ -21655,7 +27476,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v1 = i0
@@ -21674,7 +27495,7 @@ L4:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	m.depth--
 	return uint32(0)
@@ -21682,7 +27503,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn4936(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4937(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -21709,7 +27530,7 @@ func fn4936(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
 	v4 = uint32(0)
 	i4 = v3 + uint32(16)
-	i0 = fn3723(m, v1, v2, uint32(8500766), uint32(10250652), i4)
+	i0 = fn3724(m, v1, v2, uint32(8500766), uint32(10250652), i4)
 	if i0 == 0 {
 		goto L1
 	}
@@ -21725,10 +27546,10 @@ func fn4936(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8423892), v3)
+	i0 = fn3604(m, i0, uint32(8423892), v3)
 	goto L1
 L2:
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -21736,7 +27557,7 @@ L2:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
 	i4 = v3 + uint32(36)
-	i0 = fn4937(m, v0, v2, i2, i3, i4)
+	i0 = fn4938(m, v0, v2, i2, i3, i4)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -21749,13 +27570,13 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	if v1 == 0 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	i0 = fn4931(m, v1, i1)
+	i0 = fn4932(m, v1, i1)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(48)
@@ -21765,7 +27586,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4937(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4938(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -21823,7 +27644,7 @@ L1:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477841))
+	fn3605(m, i0, uint32(8477841))
 	return uint32(0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
@@ -21831,7 +27652,7 @@ L3:
 	if int32(v8) > int32(v3) {
 		goto L5
 	}
-	i0 = fn1594(m, v3)
+	i0 = fn1595(m, v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L6
@@ -21840,7 +27661,7 @@ L3:
 L6:
 	v8 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	fn3611(m, i0, v3)
+	fn3612(m, i0, v3)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -21852,7 +27673,7 @@ L6:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	return uint32(0)
 L5:
 	i0 = v5 >> (uint32(2) & 31)
@@ -21910,11 +27731,11 @@ L7:
 L20:
 	i1 = v3 + uint32(1)
 	i2 = uint32(*(*int8)(unsafe.Add(b, uint64(v0)+8)))
-	i0 = fn4930(m, v2, i1, i2, v4)
+	i0 = fn4931(m, v2, i1, i2, v4)
 	return i0
 L19:
 	v8 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v7 = i1
@@ -21923,15 +27744,15 @@ L19:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L21
 	}
-	i0 = fn3352(m, v5, uint32(8472278))
+	i0 = fn3353(m, v5, uint32(8472278))
 	if i0 != 0 {
 		goto L4
 	}
 L21:
 	i3 = v3 + uint32(1)
-	i0 = fn4940(m, v0, v1, v2, i3, v4)
+	i0 = fn4941(m, v0, v1, v2, i3, v4)
 	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
 	i1 = i1 + uint32(1)
@@ -21939,7 +27760,7 @@ L21:
 	return v3
 L18:
 	v8 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v7 = i1
@@ -21948,15 +27769,15 @@ L18:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L22
 	}
-	i0 = fn3352(m, v5, uint32(8472227))
+	i0 = fn3353(m, v5, uint32(8472227))
 	if i0 != 0 {
 		goto L4
 	}
 L22:
 	i3 = v3 + uint32(1)
-	i0 = fn4941(m, v0, v1, v2, i3, v4)
+	i0 = fn4942(m, v0, v1, v2, i3, v4)
 	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
 	i1 = i1 + uint32(1)
@@ -22359,7 +28180,7 @@ L67:
 	if v7 != uint32(78) {
 		goto L11
 	}
-	i0 = fn4942(m, v0, uint32(8533114), v3, v4)
+	i0 = fn4943(m, v0, uint32(8533114), v3, v4)
 	return i0
 L13:
 	i0 = v3 + uint32(7)
@@ -22582,7 +28403,7 @@ L95:
 	if v7 != uint32(121) {
 		goto L11
 	}
-	i0 = fn4942(m, v0, uint32(8389951), v3, v4)
+	i0 = fn4943(m, v0, uint32(8389951), v3, v4)
 	return i0
 L12:
 	i0 = v3 + uint32(8)
@@ -22836,7 +28657,7 @@ L127:
 	if v7 != uint32(121) {
 		goto L11
 	}
-	i0 = fn4942(m, v0, uint32(8389940), v3, v4)
+	i0 = fn4943(m, v0, uint32(8389940), v3, v4)
 	return i0
 L11:
 	if v6 == 0 {
@@ -22903,7 +28724,7 @@ L142:
 		goto L138
 	}
 L141:
-	i0 = fn1594(m, v3)
+	i0 = fn1595(m, v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L143
@@ -22912,7 +28733,7 @@ L141:
 L143:
 	v8 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	fn3611(m, i0, v3)
+	fn3612(m, i0, v3)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -22924,7 +28745,7 @@ L143:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	return uint32(0)
 L140:
 	i0 = v5 + v2
@@ -23108,7 +28929,7 @@ L155:
 		goto L151
 	}
 L154:
-	i0 = fn1594(m, v3)
+	i0 = fn1595(m, v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L176
@@ -23117,7 +28938,7 @@ L154:
 L176:
 	v8 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	fn3611(m, i0, v3)
+	fn3612(m, i0, v3)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -23129,7 +28950,7 @@ L176:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	return uint32(0)
 L153:
 	i0 = v5 + v2
@@ -23589,21 +29410,21 @@ L146:
 	i2 = v9 * v3
 	i1 = v5 + i2
 	i2 = v2 - v3
-	i0 = fn2679(m, v9, i1, i2)
+	i0 = fn2680(m, v9, i1, i2)
 	v13 = i0
 	if v13 != 0 {
 		goto L233
 	}
 	return uint32(0)
 L233:
-	i0 = fn852(m, v8, v13)
+	i0 = fn853(m, v8, v13)
 	v8 = i0
 	goto L144
 L145:
 	v8 = uint32(0)
 	i1 = v2 - v3
 	v7 = i1
-	i0 = fn740(m, uint32(0), v7)
+	i0 = fn741(m, uint32(0), v7)
 	v13 = i0
 	if v13 == 0 {
 		goto L4
@@ -23732,11 +29553,11 @@ L234:
 	if v14 != 0 {
 		goto L249
 	}
-	i0 = fn1316(m, v13)
+	i0 = fn1317(m, v13)
 	v8 = i0
 	goto L144
 L249:
-	i0 = fn1606(m, v15, uint32(0), uint32(10))
+	i0 = fn1607(m, v15, uint32(0), uint32(10))
 	v8 = i0
 L144:
 	i0 = *(*uint32)(unsafe.Add(b, v13))
@@ -23750,7 +29571,7 @@ L144:
 	if v3 != 0 {
 		goto L250
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 L250:
 	*(*uint32)(unsafe.Add(b, v4)) = v2
 L4:
@@ -23759,7 +29580,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn4938(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4939(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -23842,7 +29663,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4939(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4940(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -23862,7 +29683,7 @@ func fn4939(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	i1 = v3 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8442527), uint32(10250664), v3)
+	i0 = fn3724(m, v1, v2, uint32(8442527), uint32(10250664), v3)
 	if i0 != 0 {
 		goto L2
 	}
@@ -23877,12 +29698,12 @@ L2:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn2033(m, i0, uint32(8402826))
+	i0 = fn2034(m, i0, uint32(8402826))
 	v1 = i0
 	if v1 == 0 {
 		goto L3
 	}
-	i1 = fn2030(m, v1)
+	i1 = fn2031(m, v1)
 	v4 = i1
 	*(*uint8)(unsafe.Add(b, uint64(v0)+8)) = uint8(v4)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -23896,7 +29717,7 @@ L2:
 	if v4 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
 	v4 = i0
@@ -23906,35 +29727,35 @@ L4:
 		goto L3
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = fn2033(m, i1, uint32(8466814))
+	i1 = fn2034(m, i1, uint32(8466814))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
 	if v1 == 0 {
 		goto L3
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = fn2033(m, i1, uint32(8466826))
+	i1 = fn2034(m, i1, uint32(8466826))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v1
 	if v1 == 0 {
 		goto L3
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = fn2033(m, i1, uint32(8406660))
+	i1 = fn2034(m, i1, uint32(8406660))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v1
 	if v1 == 0 {
 		goto L3
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = fn2033(m, i1, uint32(8397393))
+	i1 = fn2034(m, i1, uint32(8397393))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v1
 	if v1 == 0 {
 		goto L3
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = fn2033(m, i1, uint32(8399985))
+	i1 = fn2034(m, i1, uint32(8399985))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v1
 	if v1 == 0 {
@@ -23954,7 +29775,7 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -23963,7 +29784,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4940(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4941(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -24037,11 +29858,11 @@ L1:
 	if v6 == uint32(10059656) {
 		goto L4
 	}
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v10 = i0
 	goto L3
 L4:
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v10 = i0
 L3:
 	v11 = uint32(0)
@@ -24246,13 +30067,13 @@ L41:
 	i1 = v3 + uint32(1)
 	i2 = uint32(*(*int8)(unsafe.Add(b, uint64(v0)+8)))
 	i3 = v5 + uint32(12)
-	i0 = fn4930(m, v2, i1, i2, i3)
+	i0 = fn4931(m, v2, i1, i2, i3)
 	v3 = i0
 	if v3 == 0 {
 		goto L7
 	}
 	i3 = v5 + uint32(8)
-	i0 = fn1743(m, v1, v3, v3, i3)
+	i0 = fn1744(m, v1, v3, v3, i3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L45
 	}
@@ -24273,7 +30094,7 @@ L45:
 	if v7 != 0 {
 		goto L46
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L46:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	v3 = i0
@@ -24550,7 +30371,7 @@ L76:
 	}
 L70:
 	i4 = v5 + uint32(12)
-	i0 = fn4937(m, v0, v1, v2, v3, i4)
+	i0 = fn4938(m, v0, v1, v2, v3, i4)
 	v7 = i0
 	if v7 == 0 {
 		goto L12
@@ -24560,7 +30381,7 @@ L70:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v7
 	*(*uint32)(unsafe.Add(b, v5)) = v19
-	i0 = fn2294(m, uint32(2), v5)
+	i0 = fn2295(m, uint32(2), v5)
 	v3 = i0
 	if v3 == 0 {
 		goto L11
@@ -24579,7 +30400,7 @@ L70:
 	if v9 != 0 {
 		goto L92
 	}
-	fn2072(m, v19)
+	fn2073(m, v19)
 L92:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v9 = i0
@@ -24592,9 +30413,9 @@ L92:
 	if v9 != 0 {
 		goto L93
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L93:
-	i0 = fn1501(m, v10, v3)
+	i0 = fn1502(m, v10, v3)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v7 = i0
@@ -24610,7 +30431,7 @@ L93:
 	if v8 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L7
 L94:
 	if v7 == uint32(1073741823) {
@@ -24624,7 +30445,7 @@ L94:
 	}
 	goto L89
 L91:
-	i0 = fn1711(m, v10, v19, v7)
+	i0 = fn1712(m, v10, v19, v7)
 	if int32(i0) < int32(uint32(0)) {
 		goto L11
 	}
@@ -24642,7 +30463,7 @@ L91:
 	if v3 != 0 {
 		goto L95
 	}
-	fn2072(m, v19)
+	fn2073(m, v19)
 L95:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v3 = i0
@@ -24657,7 +30478,7 @@ L95:
 		goto L89
 	}
 L90:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L89:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	v7 = i0
@@ -24987,7 +30808,7 @@ L144:
 	if v9 != uint32(125) {
 		goto L124
 	}
-	fn4932(m, uint32(8404903), v2, v7)
+	fn4933(m, uint32(8404903), v2, v7)
 	goto L7
 L124:
 	if int32(v3) <= int32(v13) {
@@ -25001,7 +30822,7 @@ L15:
 		goto L148
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn852(m, i0, v10)
+	i0 = fn853(m, i0, v10)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v3 = i0
@@ -25024,7 +30845,7 @@ L148:
 	v11 = v10
 	goto L5
 L149:
-	i0 = fn852(m, v3, v10)
+	i0 = fn853(m, v3, v10)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v3 = i0
@@ -25039,10 +30860,10 @@ L149:
 	}
 	goto L6
 L14:
-	fn4932(m, uint32(8440882), v2, v7)
+	fn4933(m, uint32(8440882), v2, v7)
 	goto L7
 L13:
-	fn4932(m, uint32(8440858), v2, v3)
+	fn4933(m, uint32(8440858), v2, v3)
 L12:
 	v7 = uint32(0)
 L11:
@@ -25061,7 +30882,7 @@ L10:
 	if v3 != 0 {
 		goto L9
 	}
-	fn2072(m, v19)
+	fn2073(m, v19)
 L9:
 	if v7 == 0 {
 		goto L7
@@ -25077,10 +30898,10 @@ L9:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L7
 L8:
-	fn4932(m, uint32(8419605), v2, v3)
+	fn4933(m, uint32(8419605), v2, v3)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v3 = i0
@@ -25095,7 +30916,7 @@ L7:
 		goto L5
 	}
 L6:
-	fn2072(m, v10)
+	fn2073(m, v10)
 L5:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -25104,7 +30925,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn4941(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn4942(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -25142,7 +30963,7 @@ func fn4941(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	i0 = i0 - uint32(16)
 	v5 = i0
 	m.g0 = v5
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v6 = i0
 	if v6 == 0 {
 		goto L2
@@ -25323,7 +31144,7 @@ L28:
 	}
 L8:
 	i4 = v5 + uint32(12)
-	i0 = fn4937(m, v0, v1, v2, v3, i4)
+	i0 = fn4938(m, v0, v1, v2, v3, i4)
 	v3 = i0
 	if v3 == 0 {
 		goto L5
@@ -25331,7 +31152,7 @@ L8:
 	i0 = v8 + uint32(4)
 	v14 = i0
 L32:
-	i0 = fn1501(m, v6, v3)
+	i0 = fn1502(m, v6, v3)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v7 = i0
@@ -25347,7 +31168,7 @@ L32:
 	if v7 != 0 {
 		goto L35
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L35:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	v3 = i0
@@ -25676,7 +31497,7 @@ L82:
 	if v11 != uint32(93) {
 		goto L33
 	}
-	fn4932(m, uint32(8391941), v2, v3)
+	fn4933(m, uint32(8391941), v2, v3)
 	goto L5
 L34:
 	if v7 == uint32(1073741823) {
@@ -25688,11 +31509,11 @@ L34:
 	if v8 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L5
 L33:
 	i4 = v5 + uint32(12)
-	i0 = fn4937(m, v0, v1, v2, v7, i4)
+	i0 = fn4938(m, v0, v1, v2, v7, i4)
 	v3 = i0
 	if v3 != 0 {
 		goto L32
@@ -25728,14 +31549,14 @@ L86:
 	if v8 == uint32(93) {
 		goto L90
 	}
-	fn4932(m, uint32(8480552), v2, v10)
+	fn4933(m, uint32(8480552), v2, v10)
 	goto L5
 L90:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	goto L1
 L6:
-	fn4932(m, uint32(8440882), v2, v3)
+	fn4933(m, uint32(8440882), v2, v3)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v3 = i0
@@ -25748,7 +31569,7 @@ L5:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L2:
 	v6 = uint32(0)
 L1:
@@ -25759,7 +31580,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4942(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4943(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -25767,7 +31588,7 @@ func fn4942(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2838(m, v1)
+	i0 = fn2839(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -25775,7 +31596,7 @@ func fn4942(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = fn852(m, i0, v1)
+	i0 = fn853(m, i0, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i0 = i0 + v2
@@ -25791,7 +31612,7 @@ L1:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	*(*uint32)(unsafe.Add(b, v3)) = v2
 	return v0
@@ -25799,7 +31620,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn4943(m *Module, v0 uint32) uint32 {
+func fn4944(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25812,7 +31633,7 @@ func fn4943(m *Module, v0 uint32) uint32 {
 	_ = i1
 	b := m.base
 	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
 	v3 = i1
@@ -25821,7 +31642,7 @@ func fn4943(m *Module, v0 uint32) uint32 {
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn3352(m, v2, v0)
+	i0 = fn3353(m, v2, v0)
 	i0 = b2i(i0 != uint32(0))
 	v1 = i0
 L1:
@@ -25830,7 +31651,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4944(m *Module, v0 uint32) {
+func fn4945(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -25852,14 +31673,14 @@ func fn4944(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4945(m *Module, v0 uint32) {
+func fn4946(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -25872,8 +31693,8 @@ func fn4945(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
-	i0 = fn4946(m, v0)
+	fn3703(m, v0)
+	i0 = fn4947(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -25887,7 +31708,7 @@ func fn4945(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -25895,7 +31716,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4946(m *Module, v0 uint32) uint32 {
+func fn4947(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -25925,7 +31746,7 @@ func fn4946(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -25944,7 +31765,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -25963,7 +31784,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -25982,7 +31803,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v1 = i0
@@ -26001,7 +31822,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v1 = i0
@@ -26020,7 +31841,7 @@ L5:
 	if v0 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	m.depth--
 	return uint32(0)
@@ -26028,7 +31849,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn4947(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4948(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -26048,7 +31869,7 @@ func fn4947(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i1 = v3 + uint32(52)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8499915), uint32(10250916), v3)
+	i0 = fn3724(m, v1, v2, uint32(8499915), uint32(10250916), v3)
 	if i0 != 0 {
 		goto L2
 	}
@@ -26056,7 +31877,7 @@ func fn4947(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	goto L1
 L2:
 	i0 = v3 + uint32(16)
-	fn2694(m, i0)
+	fn2695(m, i0)
 	*(*uint8)(unsafe.Add(b, uint64(v3)+48)) = uint8(k32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v4 = i0
@@ -26068,7 +31889,7 @@ L2:
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
 	v1 = i0
-	i1 = fn2699(m, uint32(10))
+	i1 = fn2700(m, uint32(10))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = v2
 	if v1 == 0 {
@@ -26078,8 +31899,8 @@ L4:
 		goto L5
 	}
 	i0 = v3 + uint32(60)
-	i1 = fn575(m, v4, v1)
-	fn2802(m, i0, i1)
+	i1 = fn576(m, v4, v1)
+	fn2803(m, i0, i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
 	v2 = i0
 L5:
@@ -26087,18 +31908,18 @@ L5:
 		goto L3
 	}
 	i0 = v3 + uint32(16)
-	fn2695(m, i0)
+	fn2696(m, i0)
 	v0 = uint32(0)
 	goto L1
 L3:
 	i1 = v3 + uint32(16)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i0 = fn4948(m, v0, i1, i2, v2)
+	i0 = fn4949(m, v0, i1, i2, v2)
 	if i0 == 0 {
 		goto L6
 	}
 	i0 = v3 + uint32(16)
-	fn2695(m, i0)
+	fn2696(m, i0)
 	v0 = uint32(0)
 	if v2 == 0 {
 		goto L1
@@ -26114,7 +31935,7 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L6:
 	if v2 == 0 {
@@ -26131,9 +31952,9 @@ L6:
 	if v0 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
-	i0 = fn2289(m, uint32(1))
+	i0 = fn2290(m, uint32(1))
 	v2 = i0
 	if v2 != 0 {
 		goto L8
@@ -26143,8 +31964,8 @@ L7:
 L8:
 	v0 = uint32(0)
 	i2 = v3 + uint32(16)
-	i2 = fn2689(m, i2)
-	i0 = fn2292(m, v2, uint32(0), i2)
+	i2 = fn2690(m, i2)
+	i0 = fn2293(m, v2, uint32(0), i2)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L9
 	}
@@ -26162,7 +31983,7 @@ L9:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v3 + uint32(64)
 	m.g0 = i0
@@ -26171,7 +31992,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4948(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4949(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -26198,21 +32019,21 @@ func fn4948(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v2 != uint32(10059656) {
 		goto L2
 	}
-	i0 = fn2688(m, v1, uint32(8463980), uint32(4))
+	i0 = fn2689(m, v1, uint32(8463980), uint32(4))
 	v5 = i0
 	goto L1
 L2:
 	if v2 != uint32(10014548) {
 		goto L3
 	}
-	i0 = fn2688(m, v1, uint32(8478325), uint32(4))
+	i0 = fn2689(m, v1, uint32(8478325), uint32(4))
 	v5 = i0
 	goto L1
 L3:
 	if v2 != uint32(10014564) {
 		goto L4
 	}
-	i0 = fn2688(m, v1, uint32(8483692), uint32(5))
+	i0 = fn2689(m, v1, uint32(8483692), uint32(5))
 	v5 = i0
 	goto L1
 L4:
@@ -26231,7 +32052,7 @@ L4:
 	}
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn852(m, i0, v2)
+	i0 = fn853(m, i0, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -26247,7 +32068,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8423850), i2)
+	i0 = fn3604(m, i0, uint32(8423850), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -26260,7 +32081,7 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L7:
 	i0 = m.table[v5].(func(*Module, uint32, uint32) uint32)(m, uint32(0), v2)
@@ -26271,7 +32092,7 @@ L7:
 	v5 = k32(4294967295)
 	goto L1
 L6:
-	i0 = fn2746(m, v1, v2)
+	i0 = fn2747(m, v1, v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -26284,7 +32105,7 @@ L6:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L5:
 	i0 = v5 & uint32(16777216)
@@ -26300,7 +32121,7 @@ L5:
 	v5 = k32(4294967295)
 	goto L1
 L9:
-	i0 = fn2746(m, v1, v2)
+	i0 = fn2747(m, v1, v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -26313,13 +32134,13 @@ L9:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L8:
 	if v6 == uint32(10045280) {
 		goto L11
 	}
-	i0 = fn2348(m, v6, uint32(10045280))
+	i0 = fn2349(m, v6, uint32(10045280))
 	if i0 == 0 {
 		goto L10
 	}
@@ -26337,25 +32158,25 @@ L11:
 	}
 	*(*uint32)(unsafe.Add(b, v4)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8531701), v4)
+	i0 = fn3604(m, i0, uint32(8531701), v4)
 	v5 = k32(4294967295)
 	goto L1
 L14:
 	if !(v7 > math.Float64frombits(0x0)) {
 		goto L15
 	}
-	i0 = fn2675(m, uint32(8389951))
+	i0 = fn2676(m, uint32(8389951))
 	v2 = i0
 	goto L12
 L15:
 	if !(v7 < math.Float64frombits(0x0)) {
 		goto L16
 	}
-	i0 = fn2675(m, uint32(8389940))
+	i0 = fn2676(m, uint32(8389940))
 	v2 = i0
 	goto L12
 L16:
-	i0 = fn2675(m, uint32(8533114))
+	i0 = fn2676(m, uint32(8533114))
 	v2 = i0
 	goto L12
 L13:
@@ -26369,7 +32190,7 @@ L12:
 	v5 = k32(4294967295)
 	goto L1
 L17:
-	i0 = fn4951(m, v1, v2)
+	i0 = fn4952(m, v1, v2)
 	v5 = i0
 	goto L1
 L10:
@@ -26380,16 +32201,16 @@ L10:
 	if i0 == 0 {
 		goto L18
 	}
-	i0 = fn4943(m, uint32(8405992))
+	i0 = fn4944(m, uint32(8405992))
 	if i0 == 0 {
 		goto L19
 	}
 	v5 = k32(4294967295)
 	goto L1
 L19:
-	i0 = fn4952(m, v0, v1, v2, v3)
+	i0 = fn4953(m, v0, v1, v2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
 	i1 = i1 + uint32(1)
@@ -26400,16 +32221,16 @@ L18:
 	if i0 == 0 {
 		goto L20
 	}
-	i0 = fn4943(m, uint32(8405992))
+	i0 = fn4944(m, uint32(8405992))
 	if i0 == 0 {
 		goto L21
 	}
 	v5 = k32(4294967295)
 	goto L1
 L21:
-	i0 = fn4953(m, v0, v1, v2, v3)
+	i0 = fn4954(m, v0, v1, v2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
 	i1 = i1 + uint32(1)
@@ -26424,13 +32245,13 @@ L20:
 	goto L24
 L25:
 	v5 = k32(4294967295)
-	i0 = fn1591(m, v2)
+	i0 = fn1592(m, v2)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1746(m, i0, v6)
+	i0 = fn1747(m, i0, v6)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -26442,7 +32263,7 @@ L25:
 	}
 L28:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8509279))
+	fn3605(m, i0, uint32(8509279))
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v2 = i0
@@ -26459,7 +32280,7 @@ L27:
 	goto L1
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1711(m, i0, v6, v2)
+	i0 = fn1712(m, i0, v6, v2)
 	if i0 == 0 {
 		goto L24
 	}
@@ -26478,12 +32299,12 @@ L26:
 	goto L1
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn852(m, i0, v2)
+	i0 = fn853(m, i0, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L22
 	}
-	i0 = fn4943(m, uint32(8405992))
+	i0 = fn4944(m, uint32(8405992))
 	if i0 == 0 {
 		goto L29
 	}
@@ -26498,12 +32319,12 @@ L24:
 	if v5 != 0 {
 		goto L22
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L22
 L29:
-	i0 = fn4948(m, v0, v1, v2, v3)
+	i0 = fn4949(m, v0, v1, v2, v3)
 	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
@@ -26519,7 +32340,7 @@ L29:
 	if v1 != 0 {
 		goto L30
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L30:
 	if v5 != 0 {
 		goto L22
@@ -26529,7 +32350,7 @@ L30:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1718(m, i0, v6)
+	i0 = fn1719(m, i0, v6)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v2 = i0
@@ -26558,10 +32379,10 @@ L31:
 		goto L1
 	}
 L23:
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L22:
-	fn4944(m, v6)
+	fn4945(m, v6)
 	v5 = k32(4294967295)
 L1:
 	i0 = v4 + uint32(32)
@@ -26571,7 +32392,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4949(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4950(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -26665,7 +32486,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4950(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4951(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -26705,7 +32526,7 @@ func fn4950(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v3 + uint32(80)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = i1
 	i4 = v3 + uint32(16)
-	i0 = fn3723(m, v1, v2, uint32(8445829), uint32(10250928), i4)
+	i0 = fn3724(m, v1, v2, uint32(8445829), uint32(10250928), i4)
 	if i0 != 0 {
 		goto L2
 	}
@@ -26728,7 +32549,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8426765), v3)
+	i0 = fn3604(m, i0, uint32(8426765), v3)
 	goto L1
 L3:
 	v1 = uint32(0)
@@ -26818,19 +32639,19 @@ L9:
 	if v0 == uint32(10058324) {
 		goto L11
 	}
-	i0 = fn2348(m, v0, uint32(10058324))
+	i0 = fn2349(m, v0, uint32(10058324))
 	if i0 == 0 {
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	v1 = i0
 L11:
-	i0 = fn1953(m, v1)
+	i0 = fn1954(m, v1)
 	v1 = i0
-	if v1 == uint32(2179) {
+	if v1 == uint32(2180) {
 		goto L12
 	}
-	if v1 != uint32(2180) {
+	if v1 != uint32(2181) {
 		goto L10
 	}
 L12:
@@ -26841,10736 +32662,4 @@ L1:
 	i0 = v3 + uint32(96)
 	m.g0 = i0
 	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn4951(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = fn2746(m, v0, v1)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4952(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v4 = k32(4294967295)
-	i0 = fn582(m, v2, uint32(8501300))
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v5)
-L3:
-	i0 = fn2688(m, v1, uint32(8523733), uint32(2))
-	return i0
-L2:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 == uint32(10059656) {
-		goto L6
-	}
-	i0 = fn1591(m, v2)
-	v6 = i0
-	if v6 != 0 {
-		goto L7
-	}
-	v7 = uint32(0)
-	v8 = uint32(0)
-	goto L4
-L7:
-	v7 = uint32(0)
-	v8 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1746(m, i0, v6)
-	i0 = i0 + uint32(1)
-	switch i0 {
-	case 0:
-		goto L5
-	case 1:
-		goto L8
-	default:
-		goto L9
-	}
-L9:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8509279))
-	v8 = uint32(0)
-	goto L5
-L8:
-	v8 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1711(m, i0, v6, v2)
-	if i0 != 0 {
-		goto L5
-	}
-L6:
-	v8 = uint32(0)
-	v7 = uint32(0)
-	i0 = fn2817(m, v1, uint32(91))
-	if i0 != 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	if v2 != uint32(10059656) {
-		goto L12
-	}
-	v10 = uint32(0)
-	v7 = uint32(0)
-	goto L11
-L12:
-	i0 = fn2800(m, v3, v2)
-	v7 = i0
-	if v7 != 0 {
-		goto L13
-	}
-	v8 = uint32(0)
-	v7 = uint32(0)
-	goto L10
-L13:
-	v8 = uint32(0)
-	i0 = fn2746(m, v1, v7)
-	if int32(i0) < int32(uint32(0)) {
-		goto L10
-	}
-	i0 = fn2800(m, v9, v7)
-	v10 = i0
-	v9 = v10
-	if v10 == 0 {
-		goto L10
-	}
-L11:
-	v11 = v7
-	i0 = v5 + uint32(12)
-	v12 = i0
-	v7 = uint32(0)
-	v2 = uint32(0)
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(2)
-	if i0 != 0 {
-		goto L18
-	}
-	if int32(v2) >= int32(v8) {
-		goto L15
-	}
-	i1 = v2 << (uint32(2) & 31)
-	i0 = v12 + i1
-	v8 = i0
-	goto L17
-L18:
-	if int32(v2) >= int32(v8) {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	i0 = i0 + v7
-	v8 = i0
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v8 = i0
-	if v2 == 0 {
-		goto L19
-	}
-	i0 = fn2746(m, v1, v9)
-	if int32(i0) < int32(uint32(0)) {
-		goto L14
-	}
-L19:
-	i0 = v7 + uint32(4)
-	v7 = i0
-	i0 = v2 + uint32(1)
-	v2 = i0
-	i0 = fn4948(m, v0, v1, v8, v11)
-	if i0 == 0 {
-		goto L16
-	}
-	goto L14
-L15:
-	if v6 == 0 {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1718(m, i0, v6)
-	if i0 == 0 {
-		goto L21
-	}
-	v7 = v11
-	v8 = v10
-	goto L5
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v2
-	if v2 != 0 {
-		goto L20
-	}
-	fn2072(m, v6)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if i0 != uint32(10059656) {
-		goto L23
-	}
-	v7 = v10
-	goto L22
-L23:
-	if v11 == 0 {
-		goto L24
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L24
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v11)) = v2
-	if v2 != 0 {
-		goto L24
-	}
-	fn2072(m, v11)
-L24:
-	if v10 == 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L25
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v10)) = v2
-	if v2 != 0 {
-		goto L25
-	}
-	fn2072(m, v10)
-L25:
-	v7 = uint32(0)
-	v11 = uint32(0)
-	v8 = uint32(0)
-	i0 = fn2746(m, v1, v3)
-	if int32(i0) < int32(uint32(0)) {
-		goto L4
-	}
-L22:
-	v8 = v7
-	v7 = v11
-	i0 = fn2817(m, v1, uint32(93))
-	if i0 != 0 {
-		goto L4
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-	goto L1
-L14:
-	v8 = v10
-	v7 = v11
-L10:
-	if v6 == 0 {
-		goto L4
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	fn2072(m, v6)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L26
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 != 0 {
-		goto L26
-	}
-	fn2072(m, v5)
-L26:
-	if v8 == 0 {
-		goto L27
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L27
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v5
-	if v5 != 0 {
-		goto L27
-	}
-	fn2072(m, v8)
-L27:
-	if v7 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v7)
-	return k32(4294967295)
-L1:
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn4953(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	*(*uint8)(unsafe.Add(b, uint64(v4)+7)) = uint8(k32(1))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = fn2688(m, v1, uint32(8389003), uint32(2))
-	v2 = i0
-	goto L1
-L2:
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 == uint32(10059656) {
-		goto L6
-	}
-	i0 = fn1591(m, v2)
-	v5 = i0
-	if v5 != 0 {
-		goto L7
-	}
-	v2 = k32(4294967295)
-	goto L1
-L7:
-	v6 = uint32(0)
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1746(m, i0, v5)
-	i0 = i0 + uint32(1)
-	switch i0 {
-	case 0:
-		goto L5
-	case 1:
-		goto L8
-	default:
-		goto L9
-	}
-L9:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8509279))
-	v7 = uint32(0)
-	goto L5
-L8:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1711(m, i0, v5, v2)
-	if i0 != 0 {
-		goto L5
-	}
-L6:
-	v7 = uint32(0)
-	v6 = uint32(0)
-	i0 = fn2817(m, v1, uint32(123))
-	if i0 != 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v7 = i0
-	if v7 != uint32(10059656) {
-		goto L13
-	}
-	v9 = uint32(0)
-	v7 = uint32(0)
-	goto L12
-L13:
-	v6 = uint32(0)
-	i0 = fn2800(m, v3, v7)
-	v7 = i0
-	if v7 != 0 {
-		goto L14
-	}
-	v7 = uint32(0)
-	goto L11
-L14:
-	i0 = fn2800(m, v8, v7)
-	v9 = i0
-	v8 = v9
-	if v9 == 0 {
-		goto L11
-	}
-L12:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+32)))
-	if i0 != 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 == uint32(10051608) {
-		goto L16
-	}
-L17:
-	i0 = fn592(m, v2)
-	v6 = i0
-	if v6 == 0 {
-		goto L15
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+32)))
-	if i0 == 0 {
-		goto L19
-	}
-	i0 = fn1515(m, v6)
-	if int32(i0) < int32(uint32(0)) {
-		goto L18
-	}
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	if int32(i0) < int32(uint32(1)) {
-		goto L20
-	}
-	v10 = uint32(0)
-	v11 = uint32(0)
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = i0 + v10
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L23
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	if i0 == uint32(2) {
-		goto L22
-	}
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8421781))
-	goto L18
-L22:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v12
-	i1 = v2 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v2
-	i2 = v4 + uint32(7)
-	i0 = fn4954(m, v0, v1, i2, v12, v2, v7, v8)
-	if int32(i0) <= int32(k32(4294967295)) {
-		goto L18
-	}
-	i0 = v10 + uint32(4)
-	v10 = i0
-	i0 = v11 + uint32(1)
-	v11 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	if int32(v11) < int32(i1) {
-		goto L21
-	}
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v2
-	if v2 != 0 {
-		goto L10
-	}
-	fn2072(m, v6)
-	goto L10
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v2
-	if v2 != 0 {
-		goto L15
-	}
-	fn2072(m, v6)
-	goto L15
-L16:
-	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
-L24:
-	i2 = v4 + uint32(12)
-	i3 = v4 + uint32(8)
-	i0 = fn1691(m, v2, v4, i2, i3)
-	if i0 == 0 {
-		goto L10
-	}
-	i2 = v4 + uint32(7)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i0 = fn4954(m, v0, v1, i2, i3, i4, v7, v8)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L24
-	}
-L15:
-	v6 = v9
-L11:
-	if v5 == 0 {
-		goto L3
-	}
-	goto L5
-L10:
-	if v5 == 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1718(m, i0, v5)
-	if i0 == 0 {
-		goto L26
-	}
-	v6 = v9
-	goto L5
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L25
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 != 0 {
-		goto L25
-	}
-	fn2072(m, v5)
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if i0 != uint32(10059656) {
-		goto L27
-	}
-	v6 = v9
-	goto L4
-L27:
-	if v7 == 0 {
-		goto L28
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L28
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v2
-	if v2 != 0 {
-		goto L28
-	}
-	fn2072(m, v7)
-L28:
-	if v9 == 0 {
-		goto L29
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L29
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v2
-	if v2 != 0 {
-		goto L29
-	}
-	fn2072(m, v9)
-L29:
-	v6 = uint32(0)
-	v7 = uint32(0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+7)))
-	if i0 != 0 {
-		goto L4
-	}
-	v6 = uint32(0)
-	v7 = uint32(0)
-	i0 = fn2746(m, v1, v3)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L4
-	}
-	v2 = k32(4294967295)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v5)
-	goto L3
-L4:
-	i0 = fn2817(m, v1, uint32(125))
-	if i0 != 0 {
-		goto L3
-	}
-	v2 = uint32(0)
-	goto L1
-L3:
-	if v6 == 0 {
-		goto L30
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L30
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v2
-	if v2 != 0 {
-		goto L30
-	}
-	fn2072(m, v6)
-L30:
-	v2 = k32(4294967295)
-	if v7 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	v2 = k32(4294967295)
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v7)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4954(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 float64
-	_ = v9
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v7 = i0
-	m.g0 = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v8 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v8 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L4:
-	v8 = v3
-	goto L2
-L3:
-	if v8 == uint32(10045280) {
-		goto L8
-	}
-	i0 = fn2348(m, v8, uint32(10045280))
-	if i0 == 0 {
-		goto L7
-	}
-L8:
-	d0 = *(*float64)(unsafe.Add(b, uint64(v3)+8))
-	v9 = d0
-	l0 = math.Float64bits(v9)
-	l0 = l0 & uint64(9223372036854775807)
-	if int64(l0) < int64(uint64(9218868437227405312)) {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	if i0 != 0 {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, v7)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8531701), v7)
-	v3 = k32(4294967295)
-	goto L1
-L10:
-	if !(v9 > math.Float64frombits(0x0)) {
-		goto L11
-	}
-	i0 = fn2675(m, uint32(8389951))
-	v8 = i0
-	goto L5
-L11:
-	if !(v9 < math.Float64frombits(0x0)) {
-		goto L6
-	}
-	i0 = fn2675(m, uint32(8389940))
-	v8 = i0
-	goto L5
-L9:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10045280))+44))
-	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v3)
-	v8 = i0
-	goto L5
-L7:
-	i0 = b2i(v3 == uint32(10059656))
-	v8 = i0
-	if v8 != 0 {
-		goto L13
-	}
-	if v3 == uint32(10014548) {
-		goto L13
-	}
-	if v3 != uint32(10014564) {
-		goto L12
-	}
-L13:
-	if v3 == uint32(10014548) {
-		i2 = uint32(42528)
-	} else {
-		i2 = uint32(32800)
-	}
-	if v8 != 0 {
-		i1 = uint32(38056)
-	} else {
-		i1 = i2
-	}
-	i0 = uint32(10089824) + i1
-	v8 = i0
-	if v3 == uint32(10014564) {
-		goto L2
-	}
-	if v3 == uint32(10059656) {
-		goto L2
-	}
-	if v3 == uint32(10014548) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8394633))
-	v3 = k32(4294967295)
-	goto L1
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v8 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+87)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L14
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10050376))+44))
-	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v3)
-	v8 = i0
-	goto L5
-L14:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+33)))
-	if i0 == 0 {
-		goto L15
-	}
-	v3 = uint32(0)
-	goto L1
-L15:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v7)+32)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v7 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8432320), i2)
-	v3 = k32(4294967295)
-	goto L1
-L6:
-	i0 = fn2675(m, uint32(8533114))
-	v8 = i0
-L5:
-	if v8 != 0 {
-		goto L2
-	}
-	v3 = k32(4294967295)
-	goto L1
-L2:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	if i0 != uint32(1) {
-		goto L17
-	}
-	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if i0 == uint32(10059656) {
-		goto L16
-	}
-	v3 = k32(4294967295)
-	i0 = fn2746(m, v1, v5)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	v3 = k32(4294967295)
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v8)
-	goto L1
-L17:
-	v3 = k32(4294967295)
-	i0 = fn2746(m, v1, v6)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	v3 = k32(4294967295)
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v8)
-	goto L1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v3 = i0
-	if v3 == 0 {
-		goto L19
-	}
-	i0 = m.table[v3].(func(*Module, uint32, uint32) uint32)(m, uint32(0), v8)
-	v2 = i0
-	goto L18
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn852(m, i0, v8)
-	v3 = i0
-	if v3 != 0 {
-		goto L20
-	}
-	v2 = uint32(0)
-	goto L18
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L21
-	}
-	v2 = v3
-	goto L18
-L21:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = i1
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v7 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8423850), i2)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v6
-	if v6 != 0 {
-		goto L18
-	}
-	fn2072(m, v3)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L22
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v3
-	if v3 != 0 {
-		goto L22
-	}
-	fn2072(m, v8)
-L22:
-	v3 = k32(4294967295)
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn2746(m, v1, v2)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	if v6 != 0 {
-		goto L23
-	}
-	fn2072(m, v2)
-L23:
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = fn2746(m, v1, i1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4948(m, v0, v1, v4, v5)
-	i0 = uint32(int32(i0) >> (uint32(31) & 31))
-	v3 = i0
-L1:
-	i0 = v7 + uint32(48)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4955(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn4095(m, v0, uint32(8533294), uint32(1))
-	i0 = uint32(int32(i0) >> (uint32(31) & 31))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4956(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1967(m, uint32(10250968))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4957(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v3 != 0 {
-		goto L2
-	}
-	v5 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v5 = i0
-L1:
-	if v3 != 0 {
-		goto L5
-	}
-	if v1 == 0 {
-		goto L5
-	}
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L4
-	}
-L5:
-	v6 = uint32(0)
-	i8 = v4 + uint32(4)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10251320), uint32(1), uint32(2), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
-	v7 = i0
-	if v7 != k32(4294967295) {
-		goto L6
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L6
-	}
-	v6 = uint32(0)
-	goto L3
-L6:
-	i0 = v5 + v2
-	v6 = i0
-	v3 = uint32(10059656)
-	if int32(v2) >= int32(uint32(2)) {
-		goto L8
-	}
-	i0 = v6 + k32(4294967295)
-	v6 = i0
-	v2 = uint32(10059656)
-	goto L7
-L8:
-	i0 = v6 + k32(4294967294)
-	v6 = i0
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-L7:
-	if v6 == 0 {
-		goto L9
-	}
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-L9:
-	if v2 != uint32(10059656) {
-		goto L13
-	}
-	v1 = uint32(0)
-	goto L12
-L13:
-	i0 = fn1580(m, v2)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L12
-	}
-	v1 = k32(4294967295)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L11
-	}
-L12:
-	v2 = k32(4294967295)
-	if v3 == uint32(10059656) {
-		goto L15
-	}
-	if v3 != uint32(10014548) {
-		goto L16
-	}
-	v2 = uint32(1)
-	goto L15
-L16:
-	if v3 == uint32(10014564) {
-		goto L17
-	}
-	v1 = uint32(8486964)
-	goto L14
-L17:
-	v2 = uint32(0)
-L15:
-	i0 = fn3441(m, v7, v1, v2)
-	v1 = i0
-	if v1 == k32(4294967295) {
-		goto L11
-	}
-	if v1 != uint32(2147483647) {
-		goto L10
-	}
-	v1 = uint32(8470034)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, v1)
-L11:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L18
-	}
-	v6 = uint32(0)
-	goto L3
-L18:
-	v1 = k32(4294967295)
-L10:
-	i0 = fn1574(m, v1)
-	v6 = i0
-L3:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn4958(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v1 == 0 {
-		goto L3
-	}
-	if v2 != uint32(1) {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	v5 = uint32(0)
-	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10251388), uint32(1), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L4
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L4
-	}
-	v5 = uint32(0)
-	goto L1
-L4:
-	i0 = fn3443(m, v1)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L5
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L5
-	}
-	v5 = uint32(0)
-	goto L1
-L5:
-	i0 = fn606(m, v1)
-	v5 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn4959(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v1 == 0 {
-		goto L3
-	}
-	if v2 != uint32(1) {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	v5 = uint32(0)
-	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10251456), uint32(1), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L4
-	}
-	v5 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L4:
-	i0 = fn3443(m, v1)
-	if i0 != 0 {
-		goto L6
-	}
-	v1 = uint32(0)
-	goto L5
-L6:
-	i0 = fn3444(m, v1)
-	i0 = b2i(i0 != uint32(0))
-	v1 = i0
-L5:
-	i0 = fn606(m, v1)
-	v5 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn4960(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v1 == 0 {
-		goto L3
-	}
-	if v2 != uint32(1) {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	v5 = uint32(0)
-	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10251524), uint32(1), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L4
-	}
-	v5 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L4:
-	i0 = fn3443(m, v1)
-	if i0 != 0 {
-		goto L6
-	}
-	v1 = uint32(0)
-	goto L5
-L6:
-	i0 = fn3445(m, v1)
-	i0 = b2i(i0 != uint32(0))
-	v1 = i0
-L5:
-	i0 = fn606(m, v1)
-	v5 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn4961(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v1 == 0 {
-		goto L3
-	}
-	if v2 != uint32(1) {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	v5 = uint32(0)
-	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10251592), uint32(1), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L4
-	}
-	v5 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L4:
-	i0 = fn3443(m, v1)
-	if i0 != 0 {
-		goto L6
-	}
-	v1 = uint32(0)
-	goto L5
-L6:
-	i0 = fn3446(m, v1)
-	i0 = b2i(i0 != uint32(0))
-	v1 = i0
-L5:
-	i0 = fn606(m, v1)
-	v5 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn4962(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v1 == 0 {
-		goto L3
-	}
-	if v2 != uint32(1) {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	v5 = uint32(0)
-	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10251660), uint32(1), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L4
-	}
-	v5 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L4:
-	i0 = fn3443(m, v1)
-	if i0 != 0 {
-		goto L6
-	}
-	v1 = uint32(0)
-	goto L5
-L6:
-	i0 = fn3447(m, v1)
-	i0 = b2i(i0 != uint32(0))
-	v1 = i0
-L5:
-	i0 = fn606(m, v1)
-	v5 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn4963(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v1 == 0 {
-		goto L3
-	}
-	if v2 != uint32(1) {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	v5 = uint32(0)
-	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10251728), uint32(1), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L4
-	}
-	v5 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L4:
-	i0 = fn3443(m, v1)
-	if i0 != 0 {
-		goto L6
-	}
-	v1 = uint32(0)
-	goto L5
-L6:
-	i0 = fn3448(m, v1)
-	i0 = b2i(i0 != uint32(0))
-	v1 = i0
-L5:
-	i0 = fn606(m, v1)
-	v5 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn4964(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v1 == 0 {
-		goto L3
-	}
-	if v2 != uint32(1) {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	v5 = uint32(0)
-	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10251796), uint32(1), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L4
-	}
-	v5 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L4:
-	i0 = fn3443(m, v1)
-	if i0 != 0 {
-		goto L6
-	}
-	v1 = uint32(0)
-	goto L5
-L6:
-	i0 = fn3449(m, v1)
-	i0 = b2i(i0 != uint32(0))
-	v1 = i0
-L5:
-	i0 = fn606(m, v1)
-	v5 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn4965(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v1 == 0 {
-		goto L3
-	}
-	if v2 != uint32(1) {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	v5 = uint32(0)
-	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10251864), uint32(1), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L4
-	}
-	v5 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L4:
-	i0 = fn3443(m, v1)
-	if i0 != 0 {
-		goto L6
-	}
-	v1 = uint32(0)
-	goto L5
-L6:
-	i0 = fn3450(m, v1)
-	i0 = b2i(i0 != uint32(0))
-	v1 = i0
-L5:
-	i0 = fn606(m, v1)
-	v5 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn4966(m *Module, v0 uint32, v1 uint32) uint32 {
-	return uint32(10059656)
-}
-
-//go:norace
-//go:nocheckptr
-func fn4967(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(432)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = fn1492(m, uint32(26))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+420)) = uint32(8554792)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+416)) = uint32(8539110)
-	i1 = v2 + uint32(416)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+404)) = uint32(8579525)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+400)) = uint32(8538380)
-	i1 = v2 + uint32(400)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+388)) = uint32(8546872)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+384)) = uint32(8538057)
-	i1 = v2 + uint32(384)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(8)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+372)) = uint32(8543272)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+368)) = uint32(8527589)
-	i1 = v2 + uint32(368)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(12)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+356)) = uint32(8539813)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+352)) = uint32(8524776)
-	i1 = v2 + uint32(352)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+340)) = uint32(8554885)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+336)) = uint32(8524815)
-	i1 = v2 + uint32(336)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(20)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+324)) = uint32(8579528)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+320)) = uint32(8529731)
-	i1 = v2 + uint32(320)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(24)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+308)) = uint32(8389227)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+304)) = uint32(8529401)
-	i1 = v2 + uint32(304)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(28)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+292)) = uint32(8554797)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+288)) = uint32(8529612)
-	i1 = v2 + uint32(288)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(32)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+276)) = uint32(8543090)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+272)) = uint32(8527561)
-	i1 = v2 + uint32(272)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(36)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+260)) = uint32(8554778)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+256)) = uint32(8527851)
-	i1 = v2 + uint32(256)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(40)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+244)) = uint32(8546979)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+240)) = uint32(8538096)
-	i1 = v2 + uint32(240)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(44)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+228)) = uint32(8523328)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+224)) = uint32(8529422)
-	i1 = v2 + uint32(224)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(48)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+212)) = uint32(8543256)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+208)) = uint32(8539095)
-	i1 = v2 + uint32(208)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(52)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+196)) = uint32(8543263)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+192)) = uint32(8538365)
-	i1 = v2 + uint32(192)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(56)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+180)) = uint32(8543249)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+176)) = uint32(8538033)
-	i1 = v2 + uint32(176)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(60)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+164)) = uint32(8543245)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+160)) = uint32(8527571)
-	i1 = v2 + uint32(160)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(64)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+148)) = uint32(8543235)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+144)) = uint32(8524749)
-	i1 = v2 + uint32(144)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(68)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+132)) = uint32(8543260)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+128)) = uint32(8524795)
-	i1 = v2 + uint32(128)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(72)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+116)) = uint32(8543266)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+112)) = uint32(8529710)
-	i1 = v2 + uint32(112)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(76)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+100)) = uint32(8543195)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+96)) = uint32(8529387)
-	i1 = v2 + uint32(96)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(80)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+84)) = uint32(8543259)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = uint32(8529595)
-	i1 = v2 + uint32(80)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L23
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(84)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+68)) = uint32(8543238)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = uint32(8527543)
-	i1 = v2 + uint32(64)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L24
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(88)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = uint32(8543253)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = uint32(8527831)
-	i1 = v2 + uint32(48)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(92)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = uint32(8543250)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = uint32(8538073)
-	i1 = v2 + uint32(32)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L26
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(96)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(8543232)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(8529407)
-	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L27
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + uint32(100)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	if i0 != 0 {
-		goto L29
-	}
-	v3 = uint32(0)
-	goto L28
-L29:
-	i0 = v3 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L30
-	}
-	v3 = uint32(1)
-	goto L28
-L30:
-	i0 = v3 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L31
-	}
-	v3 = uint32(2)
-	goto L28
-L31:
-	i0 = v3 + uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L32
-	}
-	v3 = uint32(3)
-	goto L28
-L32:
-	i0 = v3 + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L33
-	}
-	v3 = uint32(4)
-	goto L28
-L33:
-	i0 = v3 + uint32(20)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L34
-	}
-	v3 = uint32(5)
-	goto L28
-L34:
-	i0 = v3 + uint32(24)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L35
-	}
-	v3 = uint32(6)
-	goto L28
-L35:
-	i0 = v3 + uint32(28)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L36
-	}
-	v3 = uint32(7)
-	goto L28
-L36:
-	i0 = v3 + uint32(32)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L37
-	}
-	v3 = uint32(8)
-	goto L28
-L37:
-	i0 = v3 + uint32(36)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L38
-	}
-	v3 = uint32(9)
-	goto L28
-L38:
-	i0 = v3 + uint32(40)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L39
-	}
-	v3 = uint32(10)
-	goto L28
-L39:
-	i0 = v3 + uint32(44)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L40
-	}
-	v3 = uint32(11)
-	goto L28
-L40:
-	i0 = v3 + uint32(48)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L41
-	}
-	v3 = uint32(12)
-	goto L28
-L41:
-	i0 = v3 + uint32(52)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L42
-	}
-	v3 = uint32(13)
-	goto L28
-L42:
-	i0 = v3 + uint32(56)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L43
-	}
-	v3 = uint32(14)
-	goto L28
-L43:
-	i0 = v3 + uint32(60)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L44
-	}
-	v3 = uint32(15)
-	goto L28
-L44:
-	i0 = v3 + uint32(64)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L45
-	}
-	v3 = uint32(16)
-	goto L28
-L45:
-	i0 = v3 + uint32(68)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L46
-	}
-	v3 = uint32(17)
-	goto L28
-L46:
-	i0 = v3 + uint32(72)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L47
-	}
-	v3 = uint32(18)
-	goto L28
-L47:
-	i0 = v3 + uint32(76)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L48
-	}
-	v3 = uint32(19)
-	goto L28
-L48:
-	i0 = v3 + uint32(80)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L49
-	}
-	v3 = uint32(20)
-	goto L28
-L49:
-	i0 = v3 + uint32(84)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L50
-	}
-	v3 = uint32(21)
-	goto L28
-L50:
-	i0 = v3 + uint32(88)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L51
-	}
-	v3 = uint32(22)
-	goto L28
-L51:
-	i0 = v3 + uint32(92)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L52
-	}
-	v3 = uint32(23)
-	goto L28
-L52:
-	i0 = v3 + uint32(96)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L53
-	}
-	v3 = uint32(24)
-	goto L28
-L53:
-	i0 = v3 + uint32(100)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == 0 {
-		goto L54
-	}
-	v3 = v4
-	goto L1
-L54:
-	v3 = uint32(25)
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L55
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L55
-	}
-	fn2072(m, v4)
-L55:
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8516473), v2)
-L1:
-	i0 = v2 + uint32(432)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4968(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1492(m, uint32(12))
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	v3 = uint32(0)
-	i0 = fn4017(m, uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn4017(m, uint32(1))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = i0 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn4017(m, uint32(2))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = i0 + uint32(8)
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn4017(m, uint32(3))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = i0 + uint32(12)
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn4017(m, uint32(4))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = i0 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn4017(m, uint32(5))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = i0 + uint32(20)
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn4017(m, uint32(6))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = i0 + uint32(24)
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn4017(m, uint32(7))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = i0 + uint32(28)
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn4017(m, uint32(8))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = i0 + uint32(32)
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn4017(m, uint32(9))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = i0 + uint32(36)
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn4017(m, uint32(10))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = i0 + uint32(40)
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn4017(m, uint32(11))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = i0 + uint32(44)
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	v3 = v2
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-	m.depth--
-	return uint32(0)
-L2:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4969(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1492(m, uint32(6))
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	v3 = uint32(0)
-	i0 = fn4018(m, uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn4018(m, uint32(1))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = i0 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn4018(m, uint32(2))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = i0 + uint32(8)
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn4018(m, uint32(3))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = i0 + uint32(12)
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn4018(m, uint32(4))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = i0 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = fn4018(m, uint32(5))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = i0 + uint32(20)
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	v3 = v2
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-	m.depth--
-	return uint32(0)
-L2:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn4970(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v1 == 0 {
-		goto L3
-	}
-	if v2 != uint32(2) {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10251936), uint32(2), uint32(2), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
-	if i0 != k32(4294967295) {
-		goto L4
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v1 = i0
-	if v1 == uint32(10020168) {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8574617), v4)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3603(m, i0, uint32(8506306), uint32(0))
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn4971(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1967(m, uint32(10251980))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4972(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v0 = i0
-	if v0 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v0 = i0
-	if v0 == 0 {
-		goto L5
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v0 = i0
-	if v0 == 0 {
-		goto L6
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	v0 = i0
-	if v0 == 0 {
-		goto L7
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v0 = i0
-	if v0 == 0 {
-		goto L8
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v0 = i0
-	if v0 == 0 {
-		goto L9
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
-	v0 = i0
-	if v0 == 0 {
-		goto L10
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	v0 = i0
-	if v0 == 0 {
-		goto L11
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	v0 = i0
-	if v0 == 0 {
-		goto L12
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	v0 = i0
-	if v0 == 0 {
-		goto L13
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
-	v0 = i0
-	if v0 == 0 {
-		goto L14
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	v0 = i0
-	if v0 == 0 {
-		goto L15
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v0 = i0
-	if v0 == 0 {
-		goto L16
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	v0 = i0
-	if v0 == 0 {
-		goto L17
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+64))
-	v0 = i0
-	if v0 == 0 {
-		goto L18
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
-	v0 = i0
-	if v0 == 0 {
-		goto L19
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	v0 = i0
-	if v0 == 0 {
-		goto L20
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L20:
-	v0 = uint32(0)
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn4973(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	fn4974(m, i0)
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn4974(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	if v1 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L5
-	}
-	fn2072(m, v1)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L6
-	}
-	fn2072(m, v1)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v1 = i0
-	if v1 == 0 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L7
-	}
-	fn2072(m, v1)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v1 = i0
-	if v1 == 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L8
-	}
-	fn2072(m, v1)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v1 = i0
-	if v1 == 0 {
-		goto L9
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L9
-	}
-	fn2072(m, v1)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v1 = i0
-	if v1 == 0 {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L10
-	}
-	fn2072(m, v1)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v1 = i0
-	if v1 == 0 {
-		goto L11
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L11
-	}
-	fn2072(m, v1)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	v1 = i0
-	if v1 == 0 {
-		goto L12
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L12
-	}
-	fn2072(m, v1)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v1 = i0
-	if v1 == 0 {
-		goto L13
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L13
-	}
-	fn2072(m, v1)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	v1 = i0
-	if v1 == 0 {
-		goto L14
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L14
-	}
-	fn2072(m, v1)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v1 = i0
-	if v1 == 0 {
-		goto L15
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L15
-	}
-	fn2072(m, v1)
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	v1 = i0
-	if v1 == 0 {
-		goto L16
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L16
-	}
-	fn2072(m, v1)
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	v1 = i0
-	if v1 == 0 {
-		goto L17
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L17
-	}
-	fn2072(m, v1)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v1 = i0
-	if v1 == 0 {
-		goto L18
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L18
-	}
-	fn2072(m, v1)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v1 = i0
-	if v1 == 0 {
-		goto L19
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L19
-	}
-	fn2072(m, v1)
-L19:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4975(m *Module, v0 uint32) {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	fn4974(m, i0)
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn4976(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v4 = i0
-	m.g0 = v4
-	if v3 != 0 {
-		goto L2
-	}
-	v5 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v5 = i0
-L1:
-	if v3 != 0 {
-		goto L5
-	}
-	if v1 == 0 {
-		goto L5
-	}
-	i0 = v2 & k32(4294967294)
-	if i0 == uint32(2) {
-		goto L4
-	}
-L5:
-	v6 = uint32(0)
-	i8 = v4 + uint32(16)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10252184), uint32(2), uint32(3), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-L4:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v8 = i0
-	v9 = uint32(1)
-	i0 = v5 + v2
-	v6 = i0
-	i0 = v6 + k32(4294967294)
-	v2 = i0
-	if v2 != 0 {
-		goto L9
-	}
-	v3 = uint32(10059656)
-	goto L8
-L9:
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v3 != 0 {
-		goto L11
-	}
-	v3 = uint32(10059656)
-	goto L10
-L11:
-	i0 = v6 + k32(4294967293)
-	v2 = i0
-	if v2 == 0 {
-		goto L8
-	}
-L10:
-	i0 = v1 + uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v5 != 0 {
-		goto L12
-	}
-	v9 = uint32(1)
-	goto L7
-L12:
-	v6 = uint32(0)
-	i0 = fn2030(m, v5)
-	v9 = i0
-	if int32(v9) < int32(uint32(0)) {
-		goto L3
-	}
-	if v2 != uint32(1) {
-		goto L7
-	}
-L8:
-	v2 = uint32(10059656)
-	goto L6
-L7:
-	i0 = v1 + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-L6:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v5 = i0
-	i0 = fn4977(m, v5)
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	if v3 != uint32(10059656) {
-		goto L16
-	}
-	v3 = uint32(4)
-	goto L15
-L16:
-	i0 = fn1580(m, v3)
-	v3 = i0
-	if int32(v3) > int32(k32(4294967295)) {
-		goto L17
-	}
-	i0 = b2i(v3 != k32(4294967295))
-	v0 = i0
-	v3 = uint32(5)
-	if v0 != 0 {
-		goto L15
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L14
-	}
-	goto L15
-L17:
-	if v3 < uint32(6) {
-		goto L15
-	}
-	*(*uint32)(unsafe.Add(b, v4)) = uint32(5)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8516601), v4)
-	goto L14
-L15:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+44)) = v3
-	i1 = b2i(v3 != uint32(0))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = i1
-	i1 = b2i(v9 != uint32(0))
-	i2 = b2i(v3 < uint32(3))
-	i1 = i1 & i2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+72)) = i1
-	i1 = k32(10089824) + uint32(43376)
-	i2 = v1 + uint32(28)
-	v3 = i2
-	i0 = fn2025(m, v7, i1, v3)
-	if int32(i0) < int32(uint32(0)) {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	if i0 != 0 {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8481954))
-	goto L14
-L18:
-	if v2 == uint32(10059656) {
-		i0 = uint32(0)
-	} else {
-		i0 = v2
-	}
-	v3 = i0
-	if v3 == 0 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	if int32(i0) > int32(uint32(4)) {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8544269))
-	goto L14
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L19:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+80)) = v3
-	i0 = fn4978(m, v5, v1, v8)
-	if int32(i0) < int32(uint32(0)) {
-		goto L14
-	}
-	i0 = fn4979(m, v1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L14
-	}
-	v6 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	v6 = uint32(10059656)
-	if v3 != 0 {
-		goto L3
-	}
-	goto L13
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	v6 = uint32(0)
-	if v3 != 0 {
-		goto L3
-	}
-L13:
-	fn2072(m, v1)
-L3:
-	i0 = v4 + uint32(48)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn4977(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = fn2108(m, uint32(16))
-	v1 = i0
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = fn3633(m)
-	return uint32(0)
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(8)
-	*(*uint64)(unsafe.Add(b, v1)) = uint64(7)
-	i1 = fn2108(m, uint32(64))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2111(m, v1)
-	i0 = fn3633(m)
-	return uint32(0)
-L2:
-	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
-	i0 = v2 + uint32(56)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = fn740(m, uint32(0), uint32(4096))
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	fn2111(m, v1)
-	return uint32(0)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = fn3706(m, i0)
-	v2 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v2)+12)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	*(*uint64)(unsafe.Add(b, uint64(v2)+60)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+52)) = k64(18446744069414584320)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+44)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+36)) = uint64(17592186044416)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v3
-	i0 = v2 + uint32(20)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(28)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v2 + uint32(68)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(76)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	fn3701(m, v2)
-	return v2
-L4:
-	fn2111(m, v1)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L5
-	}
-	fn2072(m, v3)
-L5:
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn4978(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	*(*uint8)(unsafe.Add(b, uint64(v3)+15)) = uint8(k32(46))
-	i2 = k32(10089824) + uint32(38912)
-	i1 = fn2034(m, v1, i2)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
-	v5 = k32(4294967295)
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v6 = i0
-	if v6 == uint32(10058324) {
-		goto L3
-	}
-	i0 = fn2348(m, v6, uint32(10058324))
-	if i0 != 0 {
-		goto L3
-	}
-	v6 = v4
-	goto L2
-L3:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+8)))
-	i0 = i0 & uint32(32)
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v6 = i0
-L4:
-	if v6 == v1 {
-		goto L5
-	}
-	v6 = v4
-	goto L2
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	if i0 == uint32(2208) {
-		goto L6
-	}
-	v6 = v4
-	goto L2
-L6:
-	v6 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L2
-	}
-	fn2072(m, v4)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v6
-	if v4 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L7
-	}
-	fn2072(m, v4)
-L7:
-	i1 = k32(10089824) + uint32(39852)
-	i2 = v3 + uint32(8)
-	i0 = fn2025(m, v1, i1, i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = i1
-	if v4 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L8
-	}
-	fn2072(m, v4)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	v4 = i0
-	if int32(v4) < int32(uint32(2)) {
-		goto L9
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v3)+7)) = uint8(v4)
-	*(*uint8)(unsafe.Add(b, uint64(v3)+6)) = uint8(k32(128))
-	i1 = v3 + uint32(6)
-	i0 = fn4987(m, v1, i1, uint32(2))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	if int32(i0) < int32(uint32(4)) {
-		goto L9
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+52)) = uint32(1)
-L9:
-	i0 = fn4988(m, v0, v1, v2, uint32(0))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = v3 + uint32(15)
-	i0 = fn4987(m, v1, i1, uint32(1))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+52))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	v2 = i0
-	if v2 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	i0 = i0 + v2
-	i0 = i0 + uint32(16)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	i0 = i0 - v2
-	i0 = i0 + k32(4294967287)
-	v2 = i0
-	if v2 < uint32(4) {
-		goto L11
-	}
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(149))
-	i0 = v4 + uint32(5)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v4 + uint32(4)
-	i1 = v2 >> (uint32(24) & 31)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v4 + uint32(3)
-	i1 = v2 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v4 + uint32(2)
-	i1 = v2 >> (uint32(8) & 31)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v4 + uint32(1)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
-	goto L10
-L11:
-	i1 = v4 + uint32(9)
-	m.copy(v4, i1, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	i1 = i1 + k32(4294967287)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+56)) = k32(4294967295)
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+52)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v4 = i0
-	if v4 == 0 {
-		goto L12
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L12
-	}
-	fn2072(m, v4)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v4 = i0
-	if v4 == 0 {
-		goto L13
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L13
-	}
-	fn2072(m, v4)
-L13:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn4979(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v3 = i0
-	if v3 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v2 + v3
-	i0 = i0 + uint32(16)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = i0 - v3
-	i0 = i0 + k32(4294967287)
-	v3 = i0
-	if v3 < uint32(4) {
-		goto L3
-	}
-	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(149))
-	i0 = v2 + uint32(5)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v2 + uint32(4)
-	i1 = v3 >> (uint32(24) & 31)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v2 + uint32(3)
-	i1 = v3 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v2 + uint32(2)
-	i1 = v3 >> (uint32(8) & 31)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v2 + uint32(1)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v3)
-	goto L2
-L3:
-	i1 = v2 + uint32(9)
-	m.copy(v2, i1, v3)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i1 = i1 + k32(4294967287)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = k32(4294967295)
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(0)
-	v2 = k32(4294967295)
-	i0 = v1 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn748(m, i0, i1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = fn852(m, i0, v3)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L5
-	}
-	fn2072(m, v3)
-L5:
-	if v0 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L6
-	}
-	fn2072(m, v0)
-L6:
-	if v0 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = k32(4294967295)
-	}
-	v2 = i0
-L4:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn4980(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v4 = i0
-	m.g0 = v4
-	if v3 != 0 {
-		goto L2
-	}
-	v5 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v5 = i0
-L1:
-	if v3 != 0 {
-		goto L5
-	}
-	if v1 == 0 {
-		goto L5
-	}
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L4
-	}
-L5:
-	v6 = uint32(0)
-	i8 = v4 + uint32(16)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10252264), uint32(1), uint32(2), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v7 = i0
-	v8 = uint32(1)
-	i0 = v5 + v2
-	v6 = i0
-	i0 = v6 + k32(4294967295)
-	v2 = i0
-	if v2 != 0 {
-		goto L9
-	}
-	v3 = uint32(10059656)
-	goto L8
-L9:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v3 != 0 {
-		goto L11
-	}
-	v3 = uint32(10059656)
-	goto L10
-L11:
-	i0 = v6 + k32(4294967294)
-	v2 = i0
-	if v2 == 0 {
-		goto L8
-	}
-L10:
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v5 != 0 {
-		goto L12
-	}
-	v8 = uint32(1)
-	goto L7
-L12:
-	v6 = uint32(0)
-	i0 = fn2030(m, v5)
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L3
-	}
-	if v2 != uint32(1) {
-		goto L7
-	}
-L8:
-	v2 = uint32(10059656)
-	goto L6
-L7:
-	i0 = v1 + uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-L6:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v5 = i0
-	i0 = fn4977(m, v5)
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	if v3 != uint32(10059656) {
-		goto L16
-	}
-	v3 = uint32(4)
-	goto L15
-L16:
-	i0 = fn1580(m, v3)
-	v3 = i0
-	if int32(v3) > int32(k32(4294967295)) {
-		goto L17
-	}
-	i0 = b2i(v3 != k32(4294967295))
-	v0 = i0
-	v3 = uint32(5)
-	if v0 != 0 {
-		goto L15
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L14
-	}
-	goto L15
-L17:
-	if v3 < uint32(6) {
-		goto L15
-	}
-	*(*uint32)(unsafe.Add(b, v4)) = uint32(5)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8516601), v4)
-	goto L14
-L15:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+44)) = v3
-	i1 = b2i(v3 != uint32(0))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = i1
-	i1 = b2i(v8 != uint32(0))
-	i2 = b2i(v3 < uint32(3))
-	i1 = i1 & i2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+72)) = i1
-	if v2 == uint32(10059656) {
-		i0 = uint32(0)
-	} else {
-		i0 = v2
-	}
-	v2 = i0
-	if v2 == 0 {
-		goto L18
-	}
-	if v3 > uint32(4) {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8544269))
-	goto L14
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L18:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+80)) = v2
-	i0 = fn4978(m, v5, v1, v7)
-	if int32(i0) < int32(uint32(0)) {
-		goto L14
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+52))
-	if i0 == 0 {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	v2 = i0
-	if v2 == k32(4294967295) {
-		goto L20
-	}
-	i0 = v3 + v2
-	i0 = i0 + uint32(16)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	i0 = i0 - v2
-	i0 = i0 + k32(4294967287)
-	v2 = i0
-	if v2 < uint32(4) {
-		goto L22
-	}
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(149))
-	i0 = v3 + uint32(5)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(4)
-	i1 = v2 >> (uint32(24) & 31)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v3 + uint32(3)
-	i1 = v2 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v3 + uint32(2)
-	i1 = v2 >> (uint32(8) & 31)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v3 + uint32(1)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
-	goto L21
-L22:
-	i1 = v3 + uint32(9)
-	m.copy(v3, i1, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	i1 = i1 + k32(4294967287)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
-L21:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+56)) = k32(4294967295)
-L20:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = uint32(0)
-	i0 = v4 + uint32(44)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	i0 = fn748(m, i0, i1)
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	if int32(v3) < int32(uint32(0)) {
-		i0 = uint32(0)
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L3
-	}
-	goto L13
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	v6 = uint32(0)
-	if v3 != 0 {
-		goto L3
-	}
-L13:
-	fn2072(m, v1)
-L3:
-	i0 = v4 + uint32(48)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn4981(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v4 = i0
-	m.g0 = v4
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = i0 + v2
-	v5 = i0
-	goto L3
-L4:
-	v5 = v2
-	if v1 == 0 {
-		goto L3
-	}
-	v6 = uint32(1)
-	v5 = v2
-	if v2 != uint32(1) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v1 = i0
-	v7 = uint32(0)
-	v8 = uint32(8402826)
-	v2 = uint32(8535201)
-	goto L2
-L3:
-	v9 = uint32(0)
-	v6 = uint32(1)
-	i8 = v4 + uint32(16)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10252348), uint32(1), uint32(1), uint32(0), i8)
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	v7 = uint32(0)
-	v8 = uint32(8402826)
-	v2 = uint32(8535201)
-	i0 = v5 + k32(4294967295)
-	v9 = i0
-	if v9 == 0 {
-		goto L2
-	}
-	i0 = v3 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	if v6 != 0 {
-		goto L6
-	}
-	v6 = uint32(1)
-	goto L5
-L6:
-	v9 = uint32(0)
-	i0 = fn2030(m, v6)
-	v6 = i0
-	if int32(v6) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = v5 + k32(4294967294)
-	v9 = i0
-	if v9 != 0 {
-		goto L5
-	}
-	v7 = uint32(0)
-	goto L2
-L5:
-	i0 = v3 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 != 0 {
-		goto L8
-	}
-	v2 = uint32(8535201)
-	goto L7
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L9
-	}
-	fn3722(m, uint32(8513731), uint32(8576952), uint32(8435764), v2)
-	v9 = uint32(0)
-	goto L1
-L9:
-	i1 = v4 + uint32(12)
-	i0 = fn2738(m, v2, i1)
-	v2 = i0
-	if v2 == 0 {
-		goto L11
-	}
-	i0 = fn8105(m, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	if i0 == i1 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L11:
-	v9 = uint32(0)
-	goto L1
-L10:
-	i0 = v9 + k32(4294967295)
-	v9 = i0
-	if v9 == 0 {
-		goto L2
-	}
-L7:
-	i0 = v3 + uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v5 != 0 {
-		goto L13
-	}
-	v8 = uint32(8402826)
-	goto L12
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L14
-	}
-	fn3722(m, uint32(8513731), uint32(8571888), uint32(8435764), v5)
-	v9 = uint32(0)
-	goto L1
-L14:
-	i1 = v4 + uint32(12)
-	i0 = fn2738(m, v5, i1)
-	v8 = i0
-	if v8 == 0 {
-		goto L16
-	}
-	i0 = fn8105(m, v8)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	if i0 == i1 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L16:
-	v9 = uint32(0)
-	goto L1
-L15:
-	if v9 == uint32(1) {
-		goto L2
-	}
-L12:
-	i0 = v3 + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-L2:
-	i0 = fn4982(m, v0)
-	v3 = i0
-	if v3 != 0 {
-		goto L17
-	}
-	v9 = uint32(0)
-	goto L1
-L17:
-	v9 = uint32(0)
-	i0 = fn4983(m, v3, v1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L19
-	}
-	i1 = fn2114(m, v2)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+116)) = i1
-	i1 = fn2114(m, v8)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+120)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+116))
-	if i0 == 0 {
-		goto L21
-	}
-	if v2 != 0 {
-		goto L20
-	}
-L21:
-	i0 = fn3633(m)
-	goto L19
-L20:
-	if v7 == 0 {
-		goto L24
-	}
-	if v7 != uint32(10059656) {
-		goto L23
-	}
-L24:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+112)) = uint32(0)
-	goto L22
-L23:
-	i1 = fn579(m, v7)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+112)) = v2
-	if v2 == 0 {
-		goto L19
-	}
-L22:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+140)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn4984(m, i0, v3)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	goto L18
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	v9 = uint32(0)
-	if v2 != 0 {
-		goto L1
-	}
-L18:
-	fn2072(m, v3)
-L1:
-	i0 = v4 + uint32(48)
-	m.g0 = i0
-	return v9
-}
-
-//go:norace
-//go:nocheckptr
-func fn4982(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = fn2108(m, uint32(128))
-	v1 = i0
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = fn3633(m)
-	return uint32(0)
-L1:
-	m.fill(v1, uint32(0), uint32(128))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
-	i0 = fn3706(m, i0)
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i1 = fn2108(m, uint32(32))
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
-	if v3 == 0 {
-		goto L5
-	}
-	fn3701(m, v0)
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L6
-	}
-	fn2072(m, v0)
-L6:
-	i0 = fn3633(m)
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
-	i0 = fn3706(m, i0)
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(32)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i0 = v2 + uint32(20)
-	m.fill(i0, uint32(0), uint32(124))
-	fn3701(m, v2)
-	return v2
-L3:
-	fn2111(m, v1)
-	return uint32(0)
-L2:
-	fn2111(m, v1)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L7
-	}
-	fn2072(m, v0)
-L7:
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn4983(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i1 = k32(10089824) + uint32(38884)
-	i2 = v0 + uint32(108)
-	v2 = i2
-	i0 = fn2025(m, v1, i1, v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i1 = k32(10089824) + uint32(39696)
-	i2 = v0 + uint32(100)
-	i0 = fn2025(m, v1, i1, i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i1 = k32(10089824) + uint32(39580)
-	i2 = v0 + uint32(96)
-	v3 = i2
-	i0 = fn2025(m, v1, i1, v3)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i1 = k32(10089824) + uint32(39760)
-	i2 = v0 + uint32(104)
-	v4 = i2
-	i0 = fn2025(m, v1, i1, v4)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	if i0 == 0 {
-		goto L3
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	if i0 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8419557))
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	v1 = i0
-	if v1 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L5
-	}
-	fn2072(m, v1)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L6
-	}
-	fn2072(m, v1)
-L6:
-	v1 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	v1 = k32(4294967295)
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn4984(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 float64
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(208)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+136)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v3 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v4 = i0
-	if int32(v4) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = v4 + uint32(1)
-	v5 = i0
-	i0 = v4 << (uint32(2) & 31)
-	i0 = i0 + k32(4294967292)
-	v4 = i0
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = i0 + v4
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v6
-	if v6 != 0 {
-		goto L3
-	}
-	fn2072(m, v7)
-L3:
-	i0 = v4 + k32(4294967292)
-	v4 = i0
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 > uint32(1) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
-L1:
-	i1 = k32(10089824) + uint32(38948)
-	i0 = fn2034(m, v1, i1)
-	v7 = i0
-	if v7 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v7
-	if v4 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L6
-	}
-	fn2072(m, v4)
-L6:
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+88))
-	v4 = i1
-	i0 = i0 - v4
-	if int32(i0) < int32(uint32(1)) {
-		goto L11
-	}
-	i0 = v4 + uint32(1)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	v5 = i0
-	i0 = v5 + v4
-	v4 = i0
-	goto L10
-L11:
-	if v4 != uint32(2147483647) {
-		goto L12
-	}
-	v7 = uint32(8564514)
-	goto L8
-L12:
-	v7 = uint32(8509889)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = fn5018(m, v1, uint32(1))
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L7
-	}
-	if v4 == 0 {
-		goto L8
-	}
-	v7 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	v5 = i0
-	v4 = v5
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v7
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	v4 = i0
-	i0 = v4 + k32(4294967256)
-	switch i0 {
-	case 0:
-		goto L57
-	case 1:
-		goto L82
-	case 6:
-		goto L13
-	case 8:
-		goto L52
-	case 9:
-		goto L51
-	case 10:
-		goto L61
-	case 26:
-		goto L94
-	case 27:
-		goto L95
-	case 30:
-		goto L97
-	case 31:
-		goto L96
-	case 33:
-		goto L101
-	case 34:
-		goto L104
-	case 35:
-		goto L103
-	case 36:
-		goto L100
-	case 37:
-		goto L102
-	case 38:
-		goto L105
-	case 40:
-		goto L48
-	case 41:
-		goto L47
-	case 42:
-		goto L46
-	case 43:
-		goto L87
-	case 44:
-		goto L88
-	case 45:
-		goto L89
-	case 46:
-		goto L86
-	case 48:
-		goto L84
-	case 53:
-		goto L77
-	case 57:
-		goto L64
-	case 58:
-		goto L62
-	case 59:
-		goto L66
-	case 60:
-		goto L74
-	case 61:
-		goto L63
-	case 63:
-		goto L58
-	case 64:
-		goto L60
-	case 65:
-		goto L69
-	case 66:
-		goto L59
-	case 68:
-		goto L76
-	case 71:
-		goto L70
-	case 72:
-		goto L54
-	case 73:
-		goto L56
-	case 74:
-		goto L55
-	case 75:
-		goto L50
-	case 76:
-		goto L78
-	case 77:
-		goto L49
-	case 85:
-		goto L75
-	case 88:
-		goto L45
-	case 89:
-		goto L68
-	case 90:
-		goto L43
-	case 91:
-		goto L42
-	case 92:
-		goto L41
-	case 93:
-		goto L81
-	case 94:
-		goto L80
-	case 95:
-		goto L79
-	case 96:
-		goto L40
-	case 97:
-		goto L39
-	case 98:
-		goto L99
-	case 99:
-		goto L98
-	case 100:
-		goto L85
-	case 101:
-		goto L83
-	case 102:
-		goto L93
-	case 103:
-		goto L73
-	case 104:
-		goto L72
-	case 105:
-		goto L71
-	case 106:
-		goto L67
-	case 107:
-		goto L65
-	case 108:
-		goto L53
-	case 109:
-		goto L44
-	case 110:
-		goto L92
-	case 111:
-		goto L91
-	case 112:
-		goto L90
-	default:
-		goto L38
-	}
-L105:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L106
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
-L106:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L107
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v6 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v6 > i1 {
-		goto L37
-	}
-	i0 = v6 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L37
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L37
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L107:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(10059656)
-	goto L9
-L104:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
-	i0 = i0 - v7
-	if int32(i0) < int32(uint32(4)) {
-		goto L109
-	}
-	i0 = v7 + uint32(4)
-	v4 = i0
-	i0 = v5 + v7
-	v7 = i0
-	goto L108
-L109:
-	if int32(v7) < int32(uint32(2147483644)) {
-		goto L110
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8564514))
-	goto L13
-L110:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	if i0 != 0 {
-		goto L111
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L111:
-	i0 = fn5018(m, v1, uint32(4))
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L13
-	}
-	if v4 > uint32(3) {
-		goto L112
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L112:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	v7 = i0
-	v4 = uint32(4)
-L108:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v4
-	i0 = fn5019(m, v1, v7, uint32(4))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L103:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
-	i0 = i0 - v7
-	if int32(i0) < int32(uint32(1)) {
-		goto L114
-	}
-	i0 = v7 + uint32(1)
-	v4 = i0
-	i0 = v5 + v7
-	v7 = i0
-	goto L113
-L114:
-	if v7 != uint32(2147483647) {
-		goto L115
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8564514))
-	goto L13
-L115:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	if i0 != 0 {
-		goto L116
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L116:
-	i0 = fn5018(m, v1, uint32(1))
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L13
-	}
-	if v4 != 0 {
-		goto L117
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L117:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	v7 = i0
-	v4 = uint32(1)
-L113:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v4
-	i0 = fn5019(m, v1, v7, uint32(1))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L102:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
-	i0 = i0 - v7
-	if int32(i0) < int32(uint32(2)) {
-		goto L119
-	}
-	i0 = v7 + uint32(2)
-	v4 = i0
-	i0 = v5 + v7
-	v7 = i0
-	goto L118
-L119:
-	if int32(v7) < int32(uint32(2147483646)) {
-		goto L120
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8564514))
-	goto L13
-L120:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	if i0 != 0 {
-		goto L121
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L121:
-	i0 = fn5018(m, v1, uint32(2))
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L13
-	}
-	if v4 > uint32(1) {
-		goto L122
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L122:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	v7 = i0
-	v4 = uint32(2)
-L118:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v4
-	i0 = fn5019(m, v1, v7, uint32(2))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L101:
-	i2 = v2 + uint32(204)
-	i0 = fn5020(m, v0, v1, i2)
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L13
-	}
-	if v4 > uint32(1) {
-		goto L123
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L123:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+204))
-	v7 = i0
-	i1 = v2 + uint32(188)
-	i0 = fn8087(m, v7, i1, uint32(0))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
-	if i0 != 0 {
-		goto L126
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	switch i0 {
-	case 0, 10:
-		goto L125
-	default:
-		goto L126
-	}
-L126:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	i0 = fn1606(m, v7, uint32(0), uint32(0))
-	v6 = i0
-	if v6 != 0 {
-		goto L124
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8397426))
-	goto L13
-L125:
-	if v4 != uint32(3) {
-		goto L127
-	}
-	if v5 > uint32(1) {
-		goto L127
-	}
-	i0 = fn606(m, v5)
-	v6 = i0
-	if v6 != 0 {
-		goto L124
-	}
-	goto L13
-L127:
-	i0 = fn1574(m, v5)
-	v6 = i0
-	if v6 == 0 {
-		goto L13
-	}
-L124:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L129
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L128
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L128
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L128
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L129:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	goto L9
-L128:
-	i0 = fn3633(m)
-	goto L13
-L100:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+188)) = uint32(0)
-	i2 = v2 + uint32(188)
-	i0 = fn5020(m, v0, v1, i2)
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L13
-	}
-	if v4 > uint32(1) {
-		goto L130
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L130:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
-	v7 = i0
-	i0 = v7 + v4
-	i0 = i0 + k32(4294967294)
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	if i0 != uint32(76) {
-		goto L131
-	}
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(0))
-L131:
-	i0 = fn1606(m, v7, uint32(0), uint32(0))
-	v6 = i0
-	if v6 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L133
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L132
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L132
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L132
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L133:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	goto L9
-L132:
-	i0 = fn3633(m)
-	goto L13
-L99:
-	i0 = fn5021(m, v0, v1, uint32(1))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L98:
-	i0 = fn5021(m, v0, v1, uint32(4))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L97:
-	i2 = v2 + uint32(204)
-	i0 = fn5020(m, v0, v1, i2)
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L13
-	}
-	if v4 > uint32(1) {
-		goto L134
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L134:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+204))
-	i1 = v2 + uint32(188)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	d0 = fn4551(m, i0, i1, i2)
-	v8 = d0
-	if v8 != math.Float64frombits(0xbff0000000000000) {
-		goto L135
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L13
-	}
-L135:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	switch i0 {
-	case 0, 10:
-		goto L136
-	default:
-		goto L137
-	}
-L137:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8406736))
-	goto L13
-L136:
-	i0 = fn1315(m, v8)
-	v6 = i0
-	if v6 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L139
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L138
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L138
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L138
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L139:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	goto L9
-L138:
-	i0 = fn3633(m)
-	goto L13
-L96:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
-	i0 = i0 - v7
-	if int32(i0) < int32(uint32(8)) {
-		goto L141
-	}
-	i0 = v7 + uint32(8)
-	v4 = i0
-	i0 = v5 + v7
-	v7 = i0
-	goto L140
-L141:
-	if int32(v7) < int32(uint32(2147483640)) {
-		goto L142
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8564514))
-	goto L13
-L142:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	if i0 != 0 {
-		goto L143
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L143:
-	i0 = fn5018(m, v1, uint32(8))
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L13
-	}
-	if v4 > uint32(7) {
-		goto L144
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L144:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	v7 = i0
-	v4 = uint32(8)
-L140:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v4
-	d0 = fn1338(m, v7, uint32(0))
-	v8 = d0
-	if v8 != math.Float64frombits(0xbff0000000000000) {
-		goto L145
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L13
-	}
-L145:
-	i0 = fn1315(m, v8)
-	v6 = i0
-	if v6 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L146
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L35
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L35
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L35
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L146:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	goto L9
-L95:
-	i0 = fn5022(m, v0, v1, uint32(1))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L94:
-	i0 = fn5022(m, v0, v1, uint32(4))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L93:
-	i0 = fn5022(m, v0, v1, uint32(8))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L92:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
-	i0 = i0 - v7
-	if int32(i0) < int32(uint32(8)) {
-		goto L148
-	}
-	i0 = v7 + uint32(8)
-	v6 = i0
-	i0 = v5 + v7
-	v4 = i0
-	goto L147
-L148:
-	if int32(v7) < int32(uint32(2147483640)) {
-		goto L149
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8564514))
-	goto L13
-L149:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	if i0 != 0 {
-		goto L150
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L150:
-	i0 = fn5018(m, v1, uint32(8))
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L13
-	}
-	if v4 > uint32(7) {
-		goto L151
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L151:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	v4 = i0
-	v6 = uint32(8)
-L147:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v6
-	i0 = v4 + uint32(4)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L153
-	}
-	i0 = v4 + uint32(5)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L153
-	}
-	i0 = v4 + uint32(6)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L153
-	}
-	i0 = v4 + uint32(7)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L153
-	}
-	i0 = v4 + uint32(3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 << (uint32(24) & 31)
-	v7 = i0
-	if int32(v7) > int32(k32(4294967295)) {
-		goto L152
-	}
-L153:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = uint32(2147483647)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i2 = v2 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8419047), i2)
-	goto L13
-L152:
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v4)))
-	i2 = v4 + uint32(2)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	i2 = i2 << (uint32(16) & 31)
-	i1 = i1 | i2
-	i1 = i1 | v7
-	v4 = i1
-	if int32(v4) > int32(k32(4294967295)) {
-		i1 = v4
-	} else {
-		i1 = k32(4294967295)
-	}
-	v4 = i1
-	i0 = fn646(m, uint32(0), v4)
-	v5 = i0
-	if v5 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	if i0 != 0 {
-		goto L155
-	}
-	v7 = uint32(10378785)
-	goto L154
-L155:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	v7 = i0
-L154:
-	i0 = fn5023(m, v0, v1, v7, v4)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L156
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L13
-	}
-	fn2072(m, v5)
-	goto L13
-L156:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L157
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L34
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L34
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v6, i1)
-	v6 = i0
-	if v6 == 0 {
-		goto L34
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L157:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v6 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	goto L9
-L91:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+112))
-	v4 = i0
-	if v4 != 0 {
-		goto L158
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8461273))
-	goto L13
-L158:
-	i0 = fn580(m, v4)
-	v6 = i0
-	if v6 != 0 {
-		goto L159
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8414225))
-	goto L13
-L159:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L160
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L33
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L33
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L33
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L160:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	goto L9
-L90:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	if int32(v7) > int32(i1) {
-		goto L161
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	if i3 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	goto L13
-L161:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i1 = v7 + k32(4294967295)
-	v5 = i1
-	i1 = v5 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	i0 = fn1883(m, v7)
-	v4 = i0
-	if v4 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	if i0 != 0 {
-		goto L162
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i1 = v5 << (uint32(2) & 31)
-	i0 = i0 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v4
-	if v4 != 0 {
-		goto L9
-	}
-	fn2072(m, v7)
-	goto L9
-L162:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L9
-	}
-	fn2072(m, v4)
-	goto L9
-L89:
-	i0 = fn5024(m, v0, v1, uint32(1))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L88:
-	i0 = fn5024(m, v0, v1, uint32(4))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L87:
-	i2 = v2 + uint32(188)
-	i0 = fn5020(m, v0, v1, i2)
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L13
-	}
-	if v4 < uint32(3) {
-		goto L164
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	v5 = i0
-	i1 = v7 + v4
-	i1 = i1 + k32(4294967294)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if v5 != i1 {
-		goto L164
-	}
-	i0 = v5 + k32(4294967262)
-	switch i0 {
-	case 0, 5:
-		goto L163
-	default:
-		goto L164
-	}
-L164:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8508590))
-	goto L13
-L163:
-	i0 = v7 + uint32(1)
-	i1 = v4 + k32(4294967293)
-	i0 = fn755(m, i0, i1, uint32(0), uint32(0), uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+116))
-	v7 = i0
-	i0 = fn8100(m, v7, uint32(8419373))
-	if i0 != 0 {
-		goto L166
-	}
-	v6 = v4
-	goto L165
-L166:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+120))
-	i0 = fn2700(m, v4, v7, i2)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L167
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L167
-	}
-	fn2072(m, v4)
-L167:
-	if v6 == 0 {
-		goto L13
-	}
-L165:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L169
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L168
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L168
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L168
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L169:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	goto L9
-L168:
-	i0 = fn3633(m)
-	goto L13
-L86:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+188)) = uint32(0)
-	i2 = v2 + uint32(188)
-	i0 = fn5020(m, v0, v1, i2)
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L13
-	}
-	if v4 != 0 {
-		goto L170
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L170:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
-	i1 = v4 + k32(4294967295)
-	i0 = fn2759(m, i0, i1, uint32(0))
-	v6 = i0
-	if v6 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L172
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L171
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L171
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L171
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L172:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	goto L9
-L171:
-	i0 = fn3633(m)
-	goto L13
-L85:
-	i0 = fn5025(m, v0, v1, uint32(1))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L84:
-	i0 = fn5025(m, v0, v1, uint32(4))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L83:
-	i0 = fn5025(m, v0, v1, uint32(8))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L82:
-	i0 = fn5026(m, v0, v1, uint32(0))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L81:
-	i0 = fn5026(m, v0, v1, uint32(1))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L80:
-	i0 = fn5026(m, v0, v1, uint32(2))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L79:
-	i0 = fn5026(m, v0, v1, uint32(3))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L78:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
-	v4 = i0
-	if int32(v4) > int32(uint32(0)) {
-		goto L173
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8534759))
-	goto L13
-L173:
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v7 = i0
-	i1 = b2i(v4 != uint32(0))
-	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
-	i1 = v4 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v4 == 0 {
-		goto L174
-	}
-	i0 = v3 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-L174:
-	*(*uint32)(unsafe.Add(b, uint64(v7)+20)) = v6
-	if int32(v5) < int32(uint32(0)) {
-		goto L13
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	i2 = i2 - v5
-	i0 = fn5026(m, v0, v1, i2)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L77:
-	i0 = fn1492(m, uint32(0))
-	v6 = i0
-	if v6 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L175
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L32
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L32
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L32
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L175:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	goto L9
-L76:
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
-	v4 = i0
-	if int32(v4) > int32(uint32(0)) {
-		goto L176
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8534759))
-	goto L13
-L176:
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v7 = i0
-	i1 = b2i(v4 != uint32(0))
-	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
-	i1 = v4 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v9 = i0
-	if v4 == 0 {
-		goto L177
-	}
-	i0 = v6 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-L177:
-	*(*uint32)(unsafe.Add(b, uint64(v7)+20)) = v5
-	if int32(v9) < int32(uint32(0)) {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	v6 = i0
-	i0 = v6 - v9
-	v4 = i0
-	i0 = fn1492(m, v4)
-	v5 = i0
-	if v5 == 0 {
-		goto L13
-	}
-	if int32(v4) < int32(uint32(1)) {
-		goto L178
-	}
-	i0 = v4 & uint32(1)
-	v10 = i0
-	v3 = uint32(0)
-	v11 = v9
-	i1 = v9 + uint32(1)
-	if v6 == i1 {
-		goto L179
-	}
-	i0 = v9 << (uint32(2) & 31)
-	v3 = i0
-	v6 = uint32(0)
-	i1 = v4 & uint32(2147483646)
-	i0 = uint32(0) - i1
-	v11 = i0
-	v4 = uint32(4)
-L180:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = i0 + v4
-	i0 = i0 + k32(4294967292)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 + v3
-	i1 = i1 + v4
-	i1 = i1 + k32(4294967292)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = i0 + v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 + v3
-	i1 = i1 + v4
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v4 + uint32(8)
-	v4 = i0
-	i1 = v6 + k32(4294967294)
-	v6 = i1
-	if v11 != v6 {
-		goto L180
-	}
-	i0 = v9 - v6
-	v11 = i0
-	i0 = uint32(0) - v6
-	v3 = i0
-L179:
-	if v10 == 0 {
-		goto L178
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i1 = v3 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i2 = v11 << (uint32(2) & 31)
-	i1 = i1 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-L178:
-	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v9
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L181
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L31
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L31
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v6, i1)
-	v6 = i0
-	if v6 == 0 {
-		goto L31
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L181:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v6 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	goto L9
-L75:
-	i0 = fn1684(m)
-	v6 = i0
-	if v6 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L182
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L30
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L30
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L30
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L182:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	goto L9
-L74:
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
-	v4 = i0
-	if int32(v4) > int32(uint32(0)) {
-		goto L183
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8534759))
-	goto L13
-L183:
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v7 = i0
-	i1 = b2i(v4 != uint32(0))
-	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
-	i1 = v4 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v3 = i0
-	if v4 == 0 {
-		goto L184
-	}
-	i0 = v6 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-L184:
-	*(*uint32)(unsafe.Add(b, uint64(v7)+20)) = v5
-	if int32(v3) < int32(uint32(0)) {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	v6 = i0
-	i0 = fn1684(m)
-	v9 = i0
-	if v9 == 0 {
-		goto L13
-	}
-	i0 = v6 - v3
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L185
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8527765))
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v4
-	if v4 != 0 {
-		goto L13
-	}
-	fn2072(m, v9)
-	goto L13
-L185:
-	i0 = v3 + uint32(1)
-	v7 = i0
-	if int32(v7) >= int32(v6) {
-		goto L186
-	}
-	i0 = v3 << (uint32(2) & 31)
-	v4 = i0
-L188:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	i1 = i1 + v4
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i2 = v5 + uint32(4)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn1711(m, v9, i1, i2)
-	if int32(i0) <= int32(k32(4294967295)) {
-		goto L187
-	}
-	i0 = v4 + uint32(8)
-	v4 = i0
-	i0 = v7 + uint32(2)
-	v7 = i0
-	if int32(v7) >= int32(v6) {
-		goto L186
-	}
-	goto L188
-L187:
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v4
-	if v4 != 0 {
-		goto L13
-	}
-	fn2072(m, v9)
-	goto L13
-L186:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+8))
-	v4 = i0
-	if int32(v4) <= int32(v3) {
-		goto L189
-	}
-	i0 = v4 + k32(4294967295)
-	v5 = i0
-	i0 = v4 << (uint32(2) & 31)
-	i0 = i0 + k32(4294967292)
-	v4 = i0
-L190:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+12))
-	i0 = i0 + v4
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 == 0 {
-		goto L191
-	}
-	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L191
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v6
-	if v6 != 0 {
-		goto L191
-	}
-	fn2072(m, v7)
-L191:
-	i0 = v4 + k32(4294967292)
-	v4 = i0
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if int32(v5) >= int32(v3) {
-		goto L190
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v11)+8)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+8))
-	v4 = i0
-L189:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+12))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+24))
-	if v4 != i1 {
-		goto L192
-	}
-	i0 = v4 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v5 = i0
-	i1 = v4 ^ uint32(2147483647)
-	if v5 > i1 {
-		goto L29
-	}
-	i0 = v5 + v4
-	v4 = i0
-	if v4 > uint32(536870911) {
-		goto L29
-	}
-	i1 = v4 << (uint32(2) & 31)
-	i0 = fn2110(m, v7, i1)
-	v7 = i0
-	if v7 == 0 {
-		goto L29
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v11)+24)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v11)+12)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+8))
-	v4 = i0
-L192:
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v11)+8)) = i1
-	i1 = v4 << (uint32(2) & 31)
-	i0 = v7 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v9
-	goto L9
-L73:
-	i0 = fn2198(m, uint32(0))
-	v6 = i0
-	if v6 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L193
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L28
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L28
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L28
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L193:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	goto L9
-L72:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
-	v7 = i0
-	if int32(v7) > int32(uint32(0)) {
-		goto L194
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8534759))
-	goto L13
-L194:
-	i1 = v7 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v7 = i0
-	i1 = b2i(v5 != uint32(0))
-	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
-	i1 = v5 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v11 = i0
-	if v5 == 0 {
-		goto L195
-	}
-	i0 = v6 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-L195:
-	*(*uint32)(unsafe.Add(b, uint64(v7)+20)) = v4
-	if int32(v11) < int32(uint32(0)) {
-		goto L13
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	v6 = i1
-	if int32(v11) > int32(v6) {
-		goto L197
-	}
-	if int32(v11) > int32(v4) {
-		goto L196
-	}
-L197:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if v5 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	goto L13
-L196:
-	if v6 == v11 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = v11 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
-	v5 = i0
-	if v5 == uint32(10062672) {
-		goto L199
-	}
-	i0 = fn2348(m, v5, uint32(10062672))
-	if i0 == 0 {
-		goto L198
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
-	v4 = i0
-L199:
-	if int32(v4) <= int32(v11) {
-		goto L200
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
-	if i3 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	goto L13
-L200:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	v5 = i0
-	i0 = v5 - v11
-	v4 = i0
-	i0 = fn2289(m, v4)
-	v10 = i0
-	if v10 == 0 {
-		goto L13
-	}
-	if int32(v4) < int32(uint32(1)) {
-		goto L201
-	}
-	i0 = v4 & uint32(3)
-	v3 = i0
-	v6 = uint32(0)
-	v13 = v11
-	i0 = v11 - v5
-	if i0 > k32(4294967292) {
-		goto L202
-	}
-	i0 = v11 << (uint32(2) & 31)
-	v5 = i0
-	v9 = uint32(0)
-	i1 = v4 & uint32(2147483644)
-	i0 = uint32(0) - i1
-	v13 = i0
-	v4 = uint32(0)
-L203:
-	i0 = v10 + v4
-	v6 = i0
-	i0 = v6 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 + v5
-	i1 = i1 + v4
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v6 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 + v5
-	i1 = i1 + v4
-	i1 = i1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v6 + uint32(20)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 + v5
-	i1 = i1 + v4
-	i1 = i1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v6 + uint32(24)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 + v5
-	i1 = i1 + v4
-	i1 = i1 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v4 + uint32(16)
-	v4 = i0
-	i1 = v9 + k32(4294967292)
-	v9 = i1
-	if v13 != v9 {
-		goto L203
-	}
-	i0 = v11 - v9
-	v13 = i0
-	i0 = uint32(0) - v9
-	v6 = i0
-L202:
-	if v3 == 0 {
-		goto L201
-	}
-	i0 = v13 << (uint32(2) & 31)
-	v4 = i0
-	i1 = v6 << (uint32(2) & 31)
-	i0 = v10 + i1
-	i0 = i0 + uint32(12)
-	v5 = i0
-L204:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 + v4
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + k32(4294967295)
-	v3 = i0
-	if v3 != 0 {
-		goto L204
-	}
-L201:
-	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v11
-	i0 = fn2212(m, v12, v10)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L205
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v10)) = v7
-	if v7 != 0 {
-		goto L205
-	}
-	fn2072(m, v10)
-L205:
-	if int32(v4) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L198:
-	i1 = k32(10089824) + uint32(28284)
-	i0 = fn2034(m, v12, i1)
-	v10 = i0
-	if v10 == 0 {
-		goto L13
-	}
-	if v11 >= v6 {
-		goto L206
-	}
-	i0 = v11 << (uint32(2) & 31)
-	v7 = i0
-	v3 = v11
-L207:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	i1 = i1 + v7
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v5 = i1
-	i0 = fn852(m, v10, v5)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L208
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v9
-	if v9 != 0 {
-		goto L208
-	}
-	fn2072(m, v5)
-L208:
-	if v4 != 0 {
-		goto L209
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
-	v4 = i0
-	i1 = v3 + uint32(1)
-	v13 = i1
-	if int32(v4) <= int32(v13) {
-		goto L210
-	}
-	i0 = v4 + k32(4294967295)
-	v5 = i0
-	i0 = v4 << (uint32(2) & 31)
-	i0 = i0 + k32(4294967292)
-	v4 = i0
-L211:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
-	i0 = i0 + v4
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 == 0 {
-		goto L212
-	}
-	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L212
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v6
-	if v6 != 0 {
-		goto L212
-	}
-	fn2072(m, v7)
-L212:
-	i0 = v4 + k32(4294967292)
-	v4 = i0
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if int32(v5) > int32(v3) {
-		goto L211
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v9)+8)) = v13
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v9 = i0
-L210:
-	*(*uint32)(unsafe.Add(b, uint64(v9)+8)) = v11
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v10)) = v4
-	if v4 != 0 {
-		goto L13
-	}
-	fn2072(m, v10)
-	goto L13
-L209:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L213
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L213
-	}
-	fn2072(m, v4)
-L213:
-	i0 = v7 + uint32(4)
-	v7 = i0
-	i1 = v3 + uint32(1)
-	v3 = i1
-	if v6 != v3 {
-		goto L207
-	}
-L206:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = v11
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v10)) = v4
-	if v4 != 0 {
-		goto L9
-	}
-	fn2072(m, v10)
-	goto L9
-L71:
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
-	v4 = i0
-	if int32(v4) > int32(uint32(0)) {
-		goto L214
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8534759))
-	goto L13
-L214:
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v7 = i0
-	i1 = b2i(v4 != uint32(0))
-	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
-	i1 = v4 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v13 = i0
-	if v4 == 0 {
-		goto L215
-	}
-	i0 = v6 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-L215:
-	*(*uint32)(unsafe.Add(b, uint64(v7)+20)) = v5
-	if int32(v13) < int32(uint32(0)) {
-		goto L13
-	}
-	if int32(v5) <= int32(v13) {
-		goto L216
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if v4 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	goto L13
-L216:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	v5 = i0
-	i0 = v5 - v13
-	v4 = i0
-	i0 = fn2289(m, v4)
-	v9 = i0
-	if v9 == 0 {
-		goto L13
-	}
-	if int32(v4) < int32(uint32(1)) {
-		goto L217
-	}
-	i0 = v4 & uint32(3)
-	v3 = i0
-	v6 = uint32(0)
-	v10 = v13
-	i0 = v13 - v5
-	if i0 > k32(4294967292) {
-		goto L218
-	}
-	i0 = v13 << (uint32(2) & 31)
-	v5 = i0
-	v11 = uint32(0)
-	i1 = v4 & uint32(2147483644)
-	i0 = uint32(0) - i1
-	v10 = i0
-	v4 = uint32(0)
-L219:
-	i0 = v9 + v4
-	v6 = i0
-	i0 = v6 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 + v5
-	i1 = i1 + v4
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v6 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 + v5
-	i1 = i1 + v4
-	i1 = i1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v6 + uint32(20)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 + v5
-	i1 = i1 + v4
-	i1 = i1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v6 + uint32(24)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 + v5
-	i1 = i1 + v4
-	i1 = i1 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v4 + uint32(16)
-	v4 = i0
-	i1 = v11 + k32(4294967292)
-	v11 = i1
-	if v10 != v11 {
-		goto L219
-	}
-	i0 = v13 - v11
-	v10 = i0
-	i0 = uint32(0) - v11
-	v6 = i0
-L218:
-	if v3 == 0 {
-		goto L217
-	}
-	i0 = v10 << (uint32(2) & 31)
-	v4 = i0
-	i1 = v6 << (uint32(2) & 31)
-	i0 = v9 + i1
-	i0 = i0 + uint32(12)
-	v5 = i0
-L220:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 + v4
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + k32(4294967295)
-	v3 = i0
-	if v3 != 0 {
-		goto L220
-	}
-L217:
-	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v13
-	i0 = fn2199(m, v9)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L221
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v4
-	if v4 != 0 {
-		goto L221
-	}
-	fn2072(m, v9)
-L221:
-	if v6 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L222
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L27
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L27
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L27
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L222:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	goto L9
-L70:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
-	v4 = i0
-	if int32(v4) > int32(uint32(0)) {
-		goto L223
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8534759))
-	goto L13
-L223:
-	i1 = v4 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v7 = i0
-	i1 = b2i(v5 != uint32(0))
-	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
-	i1 = v5 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v5 == 0 {
-		goto L224
-	}
-	i0 = v3 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-L224:
-	*(*uint32)(unsafe.Add(b, uint64(v7)+20)) = v6
-	if int32(v4) < int32(uint32(0)) {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	v3 = i0
-	i0 = v3 - v4
-	v11 = i0
-	if int32(v11) > int32(uint32(0)) {
-		goto L225
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if v5 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	goto L13
-L225:
-	i1 = v4 + uint32(1)
-	v13 = i1
-	if int32(v6) <= int32(v13) {
-		goto L226
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if v5 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	goto L13
-L226:
-	i0 = v3 - v13
-	v6 = i0
-	i0 = fn2289(m, v6)
-	v9 = i0
-	if v9 == 0 {
-		goto L13
-	}
-	if int32(v6) < int32(uint32(1)) {
-		goto L227
-	}
-	i0 = v6 & uint32(3)
-	v3 = i0
-	v5 = uint32(0)
-	v10 = v13
-	i0 = v11 + k32(4294967294)
-	if i0 < uint32(3) {
-		goto L228
-	}
-	i0 = v4 << (uint32(2) & 31)
-	v5 = i0
-	v11 = uint32(0)
-	i1 = v6 & uint32(2147483644)
-	i0 = uint32(0) - i1
-	v10 = i0
-	v4 = uint32(0)
-L229:
-	i0 = v9 + v4
-	v6 = i0
-	i0 = v6 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 + v5
-	i1 = i1 + v4
-	i1 = i1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v6 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 + v5
-	i1 = i1 + v4
-	i1 = i1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v6 + uint32(20)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 + v5
-	i1 = i1 + v4
-	i1 = i1 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v6 + uint32(24)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 + v5
-	i1 = i1 + v4
-	i1 = i1 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v4 + uint32(16)
-	v4 = i0
-	i1 = v11 + k32(4294967292)
-	v11 = i1
-	if v10 != v11 {
-		goto L229
-	}
-	i0 = v13 - v11
-	v10 = i0
-	i0 = uint32(0) - v11
-	v5 = i0
-L228:
-	if v3 == 0 {
-		goto L227
-	}
-	i0 = v10 << (uint32(2) & 31)
-	v4 = i0
-	i1 = v5 << (uint32(2) & 31)
-	i0 = v9 + i1
-	i0 = i0 + uint32(12)
-	v5 = i0
-L230:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 + v4
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + k32(4294967295)
-	v3 = i0
-	if v3 != 0 {
-		goto L230
-	}
-L227:
-	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v13
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	if int32(v7) > int32(i1) {
-		goto L232
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	if i3 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	v6 = uint32(0)
-	goto L231
-L232:
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i1 = v7 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 != 0 {
-		goto L233
-	}
-	v6 = uint32(0)
-	goto L231
-L233:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
-	if i0 != 0 {
-		goto L235
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L235
-	}
-	v6 = uint32(0)
-	i1 = k32(10089824) + uint32(23104)
-	i0 = fn2039(m, v4, i1)
-	v7 = i0
-	if int32(v7) < int32(uint32(0)) {
-		goto L234
-	}
-	if v7 != 0 {
-		goto L235
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+192)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v2)+188)) = v4
-	i0 = k32(10089824) + uint32(24636)
-	i1 = v2 + uint32(188)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
-	v6 = i0
-	goto L234
-L235:
-	i0 = fn854(m, v4, v9)
-	v6 = i0
-L234:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L231
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L231
-	}
-	fn2072(m, v4)
-L231:
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L236
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v4
-	if v4 != 0 {
-		goto L236
-	}
-	fn2072(m, v9)
-L236:
-	if v6 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L237
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L26
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L26
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L26
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L237:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	goto L9
-L69:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
-	v4 = i0
-	if int32(v4) > int32(uint32(0)) {
-		goto L238
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8534759))
-	goto L13
-L238:
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v5 = i0
-	i1 = b2i(v4 != uint32(0))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
-	i1 = v4 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v10 = i0
-	if v4 == 0 {
-		goto L239
-	}
-	i0 = v6 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-L239:
-	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = v7
-	if int32(v10) < int32(uint32(0)) {
-		goto L13
-	}
-	i2 = v2 + uint32(204)
-	i0 = fn5020(m, v0, v1, i2)
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L13
-	}
-	if v4 > uint32(1) {
-		goto L240
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L240:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+204))
-	i1 = v4 + k32(4294967295)
-	i0 = fn2705(m, i0, i1, uint32(8402826))
-	v4 = i0
-	if v4 == 0 {
-		goto L13
-	}
-	v13 = uint32(0)
-	i2 = v2 + uint32(204)
-	i0 = fn5020(m, v0, v1, i2)
-	v7 = i0
-	if int32(v7) < int32(uint32(0)) {
-		goto L241
-	}
-	if v7 > uint32(1) {
-		goto L242
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L243
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L243
-	}
-	fn2072(m, v4)
-L243:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L242:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+204))
-	i1 = v7 + k32(4294967295)
-	i0 = fn2705(m, i0, i1, uint32(8402826))
-	v7 = i0
-	if v7 == 0 {
-		goto L241
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+72)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v2)+68)) = v7
-	i1 = k32(10089824) + uint32(33260)
-	i2 = v2 + uint32(64)
-	i0 = fn863(m, v1, i1, i2)
-	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L241
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v5
-	if v5 != 0 {
-		goto L241
-	}
-	fn2072(m, v7)
-L241:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L244
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L244
-	}
-	fn2072(m, v4)
-L244:
-	if v13 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
-	if int32(i0) <= int32(v10) {
-		goto L246
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
-	if i3 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	v6 = uint32(0)
-	goto L245
-L246:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	v5 = i0
-	i0 = v5 - v10
-	v4 = i0
-	i0 = fn2289(m, v4)
-	v9 = i0
-	if v9 != 0 {
-		goto L247
-	}
-	v6 = uint32(0)
-	goto L245
-L247:
-	if int32(v4) < int32(uint32(1)) {
-		goto L248
-	}
-	i0 = v4 & uint32(3)
-	v3 = i0
-	v6 = uint32(0)
-	v12 = v10
-	i0 = v10 - v5
-	if i0 > k32(4294967292) {
-		goto L249
-	}
-	i0 = v10 << (uint32(2) & 31)
-	v5 = i0
-	v11 = uint32(0)
-	i1 = v4 & uint32(2147483644)
-	i0 = uint32(0) - i1
-	v12 = i0
-	v4 = uint32(0)
-L250:
-	i0 = v9 + v4
-	v6 = i0
-	i0 = v6 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 + v5
-	i1 = i1 + v4
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v6 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 + v5
-	i1 = i1 + v4
-	i1 = i1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v6 + uint32(20)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 + v5
-	i1 = i1 + v4
-	i1 = i1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v6 + uint32(24)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 + v5
-	i1 = i1 + v4
-	i1 = i1 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v4 + uint32(16)
-	v4 = i0
-	i1 = v11 + k32(4294967292)
-	v11 = i1
-	if v12 != v11 {
-		goto L250
-	}
-	i0 = v10 - v11
-	v12 = i0
-	i0 = uint32(0) - v11
-	v6 = i0
-L249:
-	if v3 == 0 {
-		goto L248
-	}
-	i0 = v12 << (uint32(2) & 31)
-	v4 = i0
-	i1 = v6 << (uint32(2) & 31)
-	i0 = v9 + i1
-	i0 = i0 + uint32(12)
-	v5 = i0
-L251:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 + v4
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v3 + k32(4294967295)
-	v3 = i0
-	if v3 != 0 {
-		goto L251
-	}
-L248:
-	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v10
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
-	if i0 != 0 {
-		goto L253
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L253
-	}
-	v6 = uint32(0)
-	i1 = k32(10089824) + uint32(23104)
-	i0 = fn2039(m, v13, i1)
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L252
-	}
-	if v4 != 0 {
-		goto L253
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+192)) = v13
-	*(*uint32)(unsafe.Add(b, uint64(v2)+188)) = v13
-	i0 = k32(10089824) + uint32(24636)
-	i1 = v2 + uint32(188)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
-	v6 = i0
-	goto L252
-L253:
-	i0 = fn854(m, v13, v9)
-	v6 = i0
-L252:
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L245
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v4
-	if v4 != 0 {
-		goto L245
-	}
-	fn2072(m, v9)
-L245:
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L254
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v13)) = v4
-	if v4 != 0 {
-		goto L254
-	}
-	fn2072(m, v13)
-L254:
-	if v6 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L256
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L255
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L255
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L255
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L256:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	goto L9
-L255:
-	i0 = fn3633(m)
-	goto L13
-L68:
-	i0 = fn5027(m, v0, v1, uint32(0))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L67:
-	i0 = fn5027(m, v0, v1, uint32(1))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L66:
-	i2 = v2 + uint32(188)
-	i0 = fn5020(m, v0, v1, i2)
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L13
-	}
-	if v4 > uint32(1) {
-		goto L257
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L257:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
-	i1 = v4 + k32(4294967295)
-	i0 = fn2748(m, i0, i1, uint32(8402826))
-	v4 = i0
-	if v4 == 0 {
-		goto L13
-	}
-	v5 = uint32(0)
-	i2 = v2 + uint32(188)
-	i0 = fn5020(m, v0, v1, i2)
-	v7 = i0
-	if int32(v7) < int32(uint32(0)) {
-		goto L258
-	}
-	if v7 > uint32(1) {
-		goto L259
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L260
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L260
-	}
-	fn2072(m, v4)
-L260:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L259:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
-	i1 = v7 + k32(4294967295)
-	i0 = fn2748(m, i0, i1, uint32(8402826))
-	v7 = i0
-	if v7 == 0 {
-		goto L258
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+88)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v2)+84)) = v7
-	i1 = k32(10089824) + uint32(33260)
-	i2 = v2 + uint32(80)
-	i0 = fn863(m, v1, i1, i2)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L258
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v6
-	if v6 != 0 {
-		goto L258
-	}
-	fn2072(m, v7)
-L258:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L261
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L261
-	}
-	fn2072(m, v4)
-L261:
-	if v5 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L263
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L262
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L262
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v6, i1)
-	v6 = i0
-	if v6 == 0 {
-		goto L262
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L263:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v6 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	goto L9
-L262:
-	i0 = fn3633(m)
-	goto L13
-L65:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	v3 = i1
-	if int32(v5) > int32(v3) {
-		goto L264
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	if i3 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	goto L13
-L264:
-	i1 = v5 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v11 = i0
-	i1 = v6 << (uint32(2) & 31)
-	i0 = v11 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	if v7 == 0 {
-		goto L13
-	}
-	if int32(v6) > int32(v3) {
-		goto L267
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	if i3 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	goto L266
-L267:
-	i1 = v5 + k32(4294967294)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v5
-	i1 = v5 << (uint32(2) & 31)
-	i0 = v11 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 != 0 {
-		goto L265
-	}
-L266:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v4
-	if v4 != 0 {
-		goto L13
-	}
-	fn2072(m, v7)
-	goto L13
-L265:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if i0 != uint32(10072576) {
-		goto L269
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	if i0 == uint32(10072576) {
-		goto L268
-	}
-L269:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8435381))
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L270
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v5
-	if v5 != 0 {
-		goto L270
-	}
-	fn2072(m, v7)
-L270:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L13
-	}
-	fn2072(m, v4)
-	goto L13
-L268:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+104)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+96)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v2)+100)) = v7
-	i1 = k32(10089824) + uint32(33260)
-	i2 = v2 + uint32(96)
-	i0 = fn863(m, v1, i1, i2)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L271
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v5
-	if v5 != 0 {
-		goto L271
-	}
-	fn2072(m, v7)
-L271:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L272
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L272
-	}
-	fn2072(m, v4)
-L272:
-	if v6 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L273
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L25
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L25
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L25
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L273:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	goto L9
-L64:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i0 = i0 + k32(4294967295)
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	if int32(v7) > int32(i1) {
-		goto L274
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	if i3 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	goto L13
-L274:
-	i0 = fn5028(m, v0, v1, v7)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L63:
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
-	v4 = i0
-	if int32(v4) > int32(uint32(0)) {
-		goto L275
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8534759))
-	goto L13
-L275:
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v6 = i0
-	i1 = b2i(v4 != uint32(0))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
-	i1 = v4 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v7 = i0
-	if v4 == 0 {
-		goto L276
-	}
-	i0 = v3 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-L276:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v5
-	if int32(v7) < int32(uint32(0)) {
-		goto L13
-	}
-	i0 = fn5028(m, v0, v1, v7)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L62:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i0 = v7 + k32(4294967294)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	v5 = i1
-	if int32(i0) >= int32(v5) {
-		goto L277
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	if i3 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	goto L13
-L277:
-	if int32(v7) > int32(v5) {
-		goto L278
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	if i3 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	goto L13
-L278:
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i1 = v7 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v4 = i0
-	if v4 == 0 {
-		goto L13
-	}
-	i0 = v7 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	i1 = k32(10089824) + uint32(25936)
-	i2 = v2 + uint32(188)
-	i0 = fn2025(m, v6, i1, i2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L279
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L13
-	}
-	fn2072(m, v4)
-	goto L13
-L279:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
-	v7 = i0
-	if v7 == 0 {
-		goto L280
-	}
-	i0 = fn852(m, v7, v4)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L281
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L281
-	}
-	fn2072(m, v4)
-L281:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L282
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L282
-	}
-	fn2072(m, v4)
-L282:
-	if v7 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v4
-	if v4 != 0 {
-		goto L9
-	}
-	fn2072(m, v7)
-	goto L9
-L280:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(4)
-	if i0 != 0 {
-		goto L284
-	}
-	v5 = v4
-	goto L283
-L284:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i0 == uint32(2) {
-		goto L285
-	}
-	v5 = v4
-	goto L283
-L285:
-	i0 = v4 + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L286
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L286:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L287
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-L287:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L283
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L283
-	}
-	fn2072(m, v4)
-L283:
-	if v5 == uint32(10059656) {
-		goto L288
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(32)
-	if i0 != 0 {
-		goto L289
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8390599))
-	v4 = uint32(1)
-	goto L14
-L289:
-	i1 = k32(10089824) + uint32(22528)
-	i0 = fn2034(m, v6, i1)
-	v9 = i0
-	if v9 == 0 {
-		goto L15
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+196)) = uint32(0)
-	i1 = v2 + uint32(196)
-	i2 = v2 + uint32(204)
-	i3 = v2 + uint32(200)
-	i0 = fn1691(m, v5, i1, i2, i3)
-	if i0 == 0 {
-		goto L290
-	}
-L291:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+204))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L292
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+204))
-	v4 = i0
-L292:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if i0 != uint32(10072576) {
-		goto L293
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i1 = v2 + uint32(204)
-	fn2837(m, i0, i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+204))
-	v4 = i0
-L293:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+200))
-	i0 = fn519(m, v9, v4, i2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+204))
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v4 = i0
-	if int32(v3) > int32(k32(4294967295)) {
-		goto L294
-	}
-	if v4 == uint32(1073741823) {
-		goto L295
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v11)) = v4
-	if v4 != 0 {
-		goto L295
-	}
-	fn2072(m, v11)
-L295:
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v4
-	if v4 != 0 {
-		goto L15
-	}
-	fn2072(m, v9)
-	goto L15
-L294:
-	if v4 == uint32(1073741823) {
-		goto L296
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v11)) = v4
-	if v4 != 0 {
-		goto L296
-	}
-	fn2072(m, v11)
-L296:
-	i1 = v2 + uint32(196)
-	i2 = v2 + uint32(204)
-	i3 = v2 + uint32(200)
-	i0 = fn1691(m, v5, i1, i2, i3)
-	if i0 != 0 {
-		goto L291
-	}
-L290:
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L288
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v4
-	if v4 != 0 {
-		goto L288
-	}
-	fn2072(m, v9)
-L288:
-	if v7 == 0 {
-		goto L297
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(32)
-	if i0 != 0 {
-		goto L298
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8390594))
-	v4 = uint32(1)
-	goto L14
-L298:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+196)) = uint32(0)
-L299:
-	i1 = v2 + uint32(196)
-	i2 = v2 + uint32(204)
-	i3 = v2 + uint32(200)
-	i0 = fn1691(m, v7, i1, i2, i3)
-	if i0 == 0 {
-		goto L297
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+204))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+200))
-	i0 = fn2037(m, v6, i1, i2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L299
-	}
-	v4 = uint32(1)
-	goto L14
-L297:
-	v4 = uint32(0)
-	goto L14
-L61:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	if int32(v7) > int32(i1) {
-		goto L300
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	if i3 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	goto L13
-L300:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v5 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L301
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L301:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L302
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L24
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L24
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L24
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L302:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	goto L9
-L60:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
-	i0 = i0 - v7
-	if int32(i0) < int32(uint32(1)) {
-		goto L304
-	}
-	i0 = v7 + uint32(1)
-	v4 = i0
-	i0 = v5 + v7
-	v7 = i0
-	goto L303
-L304:
-	if v7 != uint32(2147483647) {
-		goto L305
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8564514))
-	goto L13
-L305:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	if i0 != 0 {
-		goto L306
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L306:
-	i0 = fn5018(m, v1, uint32(1))
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L13
-	}
-	if v4 != 0 {
-		goto L307
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L307:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	v7 = i0
-	v4 = uint32(1)
-L303:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	v4 = i1
-	if i0 <= v4 {
-		goto L309
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = v4 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v5 != 0 {
-		goto L308
-	}
-L309:
-	i0 = fn1594(m, v4)
-	v7 = i0
-	if v7 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+112)) = v4
-	i2 = v2 + uint32(112)
-	i0 = fn3603(m, v5, uint32(8506479), i2)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v4
-	if v4 != 0 {
-		goto L13
-	}
-	fn2072(m, v7)
-	goto L13
-L308:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L310
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L310:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L311
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L23
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L23
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v6, i1)
-	v6 = i0
-	if v6 == 0 {
-		goto L23
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L311:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v6 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	goto L9
-L59:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
-	i0 = i0 - v7
-	if int32(i0) < int32(uint32(4)) {
-		goto L313
-	}
-	i0 = v7 + uint32(4)
-	v4 = i0
-	i0 = v5 + v7
-	v7 = i0
-	goto L312
-L313:
-	if int32(v7) < int32(uint32(2147483644)) {
-		goto L314
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8564514))
-	goto L13
-L314:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	if i0 != 0 {
-		goto L315
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L315:
-	i0 = fn5018(m, v1, uint32(4))
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L13
-	}
-	if v4 > uint32(3) {
-		goto L316
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L316:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	v7 = i0
-	v4 = uint32(4)
-L312:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	v4 = i1
-	if int32(v4) > int32(k32(4294967295)) {
-		i1 = v4
-	} else {
-		i1 = k32(4294967295)
-	}
-	v4 = i1
-	if i0 <= v4 {
-		goto L318
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = v4 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v5 != 0 {
-		goto L317
-	}
-L318:
-	i0 = fn1594(m, v4)
-	v7 = i0
-	if v7 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+128)) = v4
-	i2 = v2 + uint32(128)
-	i0 = fn3603(m, v5, uint32(8506479), i2)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v4
-	if v4 != 0 {
-		goto L13
-	}
-	fn2072(m, v7)
-	goto L13
-L317:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L319
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L319:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L320
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L22
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L22
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v6, i1)
-	v6 = i0
-	if v6 == 0 {
-		goto L22
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L320:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v6 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	goto L9
-L58:
-	i2 = v2 + uint32(188)
-	i0 = fn5020(m, v0, v1, i2)
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L13
-	}
-	if v4 > uint32(1) {
-		goto L321
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L321:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
-	i0 = fn1606(m, i0, uint32(0), uint32(10))
-	v4 = i0
-	if v4 == 0 {
-		goto L13
-	}
-	i0 = fn1582(m, v4)
-	v7 = i0
-	if v7 != k32(4294967295) {
-		goto L322
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L322
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L13
-	}
-	fn2072(m, v4)
-	goto L13
-L322:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	if i0 <= v7 {
-		goto L324
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = v7 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v5 != 0 {
-		goto L323
-	}
-L324:
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L325
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+144)) = v7
-	i2 = v2 + uint32(144)
-	i0 = fn3603(m, v5, uint32(8506479), i2)
-L325:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L13
-	}
-	fn2072(m, v4)
-	goto L13
-L323:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L326
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L326
-	}
-	fn2072(m, v4)
-L326:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L327
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L327:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L329
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L328
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L328
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v6, i1)
-	v6 = i0
-	if v6 == 0 {
-		goto L328
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L329:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v6 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	goto L9
-L328:
-	i0 = fn3633(m)
-	goto L13
-L57:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+132))
-	if int32(v4) >= int32(i1) {
-		goto L331
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
-	v5 = i0
-	goto L330
-L331:
-	i0 = v4 << (uint32(1) & 31)
-	i0 = i0 + uint32(20)
-	v4 = i0
-	if v4 > uint32(536870911) {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
-	i1 = v4 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L21
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+132)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v1)+124)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
-	v4 = i0
-L330:
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v7)+20)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = uint32(1)
-	i1 = v4 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	goto L9
-L56:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
-	i0 = i0 - v7
-	if int32(i0) < int32(uint32(1)) {
-		goto L333
-	}
-	i0 = v7 + uint32(1)
-	v4 = i0
-	i0 = v5 + v7
-	v7 = i0
-	goto L332
-L333:
-	if v7 != uint32(2147483647) {
-		goto L334
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8564514))
-	goto L13
-L334:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	if i0 != 0 {
-		goto L335
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L335:
-	i0 = fn5018(m, v1, uint32(1))
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L13
-	}
-	if v4 != 0 {
-		goto L336
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L336:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	v7 = i0
-	v4 = uint32(1)
-L332:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	if int32(v5) > int32(i1) {
-		goto L337
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	if i3 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	goto L13
-L337:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i3 = v5 << (uint32(2) & 31)
-	i2 = i2 + i3
-	i2 = i2 + k32(4294967292)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn5029(m, v1, i1, i2)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L55:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
-	i0 = i0 - v7
-	if int32(i0) < int32(uint32(4)) {
-		goto L339
-	}
-	i0 = v7 + uint32(4)
-	v6 = i0
-	i0 = v5 + v7
-	v4 = i0
-	goto L338
-L339:
-	if int32(v7) < int32(uint32(2147483644)) {
-		goto L340
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8564514))
-	goto L13
-L340:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	if i0 != 0 {
-		goto L341
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L341:
-	i0 = fn5018(m, v1, uint32(4))
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L13
-	}
-	if v4 > uint32(3) {
-		goto L342
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L342:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	v4 = i0
-	v6 = uint32(4)
-L338:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
-	if int32(v5) > int32(i1) {
-		goto L343
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
-	if i3 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	goto L13
-L343:
-	i0 = v4 + uint32(3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 << (uint32(24) & 31)
-	v6 = i0
-	if int32(v6) > int32(k32(4294967295)) {
-		goto L344
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8398972))
-	goto L13
-L344:
-	i1 = v4 + uint32(2)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i1 = i1 << (uint32(16) & 31)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	i1 = i1 | i2
-	i2 = v4 + uint32(1)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	i2 = i2 << (uint32(8) & 31)
-	i1 = i1 | i2
-	i1 = i1 | v6
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i3 = v5 << (uint32(2) & 31)
-	i2 = i2 + i3
-	i2 = i2 + k32(4294967292)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn5029(m, v1, i1, i2)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L54:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+188)) = uint32(0)
-	i2 = v2 + uint32(188)
-	i0 = fn5020(m, v0, v1, i2)
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L13
-	}
-	if v4 > uint32(1) {
-		goto L345
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L345:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	if int32(v7) > int32(i1) {
-		goto L346
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	if i3 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	goto L13
-L346:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i1 = v7 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
-	i0 = fn1606(m, i0, uint32(0), uint32(10))
-	v4 = i0
-	if v4 == 0 {
-		goto L13
-	}
-	i0 = fn1582(m, v4)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L347
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L347
-	}
-	fn2072(m, v4)
-L347:
-	if int32(v7) > int32(k32(4294967295)) {
-		goto L348
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8399002))
-	goto L13
-L348:
-	i0 = fn5029(m, v1, v7, v5)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L53:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	if int32(v7) > int32(i1) {
-		goto L349
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	if i3 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	goto L13
-L349:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i3 = v7 << (uint32(2) & 31)
-	i2 = i2 + i3
-	i2 = i2 + k32(4294967292)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn5029(m, v1, i1, i2)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L52:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
-	v5 = i0
-	if int32(v5) < int32(uint32(1)) {
-		goto L350
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
-	i1 = v5 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v6 = i0
-	i0 = v6 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != v7 {
-		goto L350
-	}
-	i1 = v5 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v7
-	v5 = uint32(0)
-	i1 = b2i(v7 != uint32(0))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
-	if v7 == 0 {
-		goto L351
-	}
-	i0 = v6 + k32(4294967288)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-L351:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v5
-	goto L9
-L350:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	if int32(v7) > int32(i1) {
-		goto L352
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	if i3 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	goto L13
-L352:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i1 = v7 + k32(4294967295)
-	v4 = i1
-	i1 = v4 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L353
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v5
-	if v5 != 0 {
-		goto L353
-	}
-	fn2072(m, v7)
-L353:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = v4
-	goto L9
-L51:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
-	v4 = i0
-	if int32(v4) > int32(uint32(0)) {
-		goto L354
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8534759))
-	goto L13
-L354:
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v3 = i0
-	i1 = b2i(v4 != uint32(0))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
-	i1 = v4 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v11 = i0
-	if v4 == 0 {
-		goto L355
-	}
-	i0 = v5 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-L355:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v7
-	if int32(v11) < int32(uint32(0)) {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v4 = i0
-	if int32(v4) <= int32(v11) {
-		goto L9
-	}
-	i0 = v4 + k32(4294967295)
-	v5 = i0
-	i0 = v4 << (uint32(2) & 31)
-	i0 = i0 + k32(4294967292)
-	v4 = i0
-L356:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = i0 + v4
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 == 0 {
-		goto L357
-	}
-	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L357
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v6
-	if v6 != 0 {
-		goto L357
-	}
-	fn2072(m, v7)
-L357:
-	i0 = v4 + k32(4294967292)
-	v4 = i0
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if int32(v5) >= int32(v11) {
-		goto L356
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v11
-	goto L9
-L50:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
-	i2 = i2 + k32(4294967294)
-	i0 = fn5030(m, v0, v1, i2)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L49:
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
-	v4 = i0
-	if int32(v4) > int32(uint32(0)) {
-		goto L358
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8534759))
-	goto L13
-L358:
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v6 = i0
-	i1 = b2i(v4 != uint32(0))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
-	i1 = v4 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v7 = i0
-	if v4 == 0 {
-		goto L359
-	}
-	i0 = v3 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-L359:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v5
-	if int32(v7) < int32(uint32(0)) {
-		goto L13
-	}
-	i0 = fn5030(m, v0, v1, v7)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L48:
-	i2 = v2 + uint32(188)
-	i0 = fn5020(m, v0, v1, i2)
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L13
-	}
-	if v4 != 0 {
-		goto L360
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L360:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
-	i1 = v4 + k32(4294967295)
-	i0 = fn2705(m, i0, i1, uint32(8402826))
-	v4 = i0
-	if v4 != 0 {
-		goto L361
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035456))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8417847))
-	goto L13
-L361:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i0 = fn852(m, i0, v4)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L362
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L362
-	}
-	fn2072(m, v4)
-L362:
-	if v6 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L364
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L363
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L363
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L363
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L364:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	goto L9
-L363:
-	i0 = fn3633(m)
-	goto L13
-L47:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	if int32(v7) > int32(i1) {
-		goto L365
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	if i3 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	goto L13
-L365:
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i1 = v7 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i0 = fn852(m, i0, v4)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L366
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L366
-	}
-	fn2072(m, v4)
-L366:
-	if v6 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L367
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L20
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L20
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L20
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L367:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	goto L9
-L46:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	v3 = i1
-	if int32(v6) > int32(v3) {
-		goto L368
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	if i3 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	goto L13
-L368:
-	i1 = v6 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v11 = i0
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v11 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v5 == 0 {
-		goto L13
-	}
-	if int32(v7) > int32(v3) {
-		goto L370
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	if i3 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	v6 = uint32(0)
-	goto L369
-L370:
-	i1 = v6 + k32(4294967294)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v7
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v11 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 != 0 {
-		goto L371
-	}
-	v6 = uint32(0)
-	goto L369
-L371:
-	i0 = fn854(m, v4, v5)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L369
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L369
-	}
-	fn2072(m, v4)
-L369:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L372
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L372
-	}
-	fn2072(m, v5)
-L372:
-	if v6 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L373
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v3 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v3 > i1 {
-		goto L19
-	}
-	i0 = v3 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L19
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L19
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L373:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	goto L9
-L45:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
-	i0 = i0 - v7
-	if int32(i0) < int32(uint32(1)) {
-		goto L375
-	}
-	i0 = v7 + uint32(1)
-	v4 = i0
-	i0 = v5 + v7
-	v7 = i0
-	goto L374
-L375:
-	if v7 != uint32(2147483647) {
-		goto L376
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8564514))
-	goto L13
-L376:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	if i0 != 0 {
-		goto L377
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L377:
-	i0 = fn5018(m, v1, uint32(1))
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L13
-	}
-	if v4 != 0 {
-		goto L378
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L378:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	v7 = i0
-	v4 = uint32(1)
-L374:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v4
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	v4 = i0
-	if v4 < uint32(6) {
-		goto L379
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+160)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v2 + uint32(160)
-	i0 = fn3603(m, i0, uint32(8516665), i2)
-	goto L13
-L379:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+136)) = v4
-	goto L9
-L44:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
-	i0 = i0 - v7
-	if int32(i0) < int32(uint32(8)) {
-		goto L381
-	}
-	i0 = v7 + uint32(8)
-	v6 = i0
-	i0 = v5 + v7
-	v4 = i0
-	goto L380
-L381:
-	if int32(v7) < int32(uint32(2147483640)) {
-		goto L382
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8564514))
-	goto L13
-L382:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	if i0 != 0 {
-		goto L383
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L383:
-	i0 = fn5018(m, v1, uint32(8))
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L13
-	}
-	if v4 > uint32(7) {
-		goto L384
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L384:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	v4 = i0
-	v6 = uint32(8)
-L380:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v6
-	i0 = v4 + uint32(4)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L386
-	}
-	i0 = v4 + uint32(5)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L386
-	}
-	i0 = v4 + uint32(6)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L386
-	}
-	i0 = v4 + uint32(7)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L386
-	}
-	i0 = v4 + uint32(3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 << (uint32(24) & 31)
-	v7 = i0
-	if int32(v7) > int32(k32(4294967295)) {
-		goto L385
-	}
-L386:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+176)) = uint32(2147483647)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i2 = v2 + uint32(176)
-	i0 = fn3603(m, i0, uint32(8418890), i2)
-	goto L13
-L385:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v4)))
-	i1 = v4 + uint32(2)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i1 = i1 << (uint32(16) & 31)
-	i0 = i0 | i1
-	i0 = i0 | v7
-	v7 = i0
-	if int32(v7) > int32(k32(4294967295)) {
-		i0 = v7
-	} else {
-		i0 = k32(4294967295)
-	}
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
-	i1 = i1 - v6
-	if int32(v4) > int32(i1) {
-		goto L387
-	}
-	i0 = v4 + v6
-	v5 = i0
-	goto L16
-L387:
-	i1 = v4 ^ uint32(2147483647)
-	if int32(v6) <= int32(i1) {
-		goto L388
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8564514))
-	goto L13
-L388:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	if i0 != 0 {
-		goto L389
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L389:
-	i0 = fn5018(m, v1, v4)
-	v6 = i0
-	if int32(v6) < int32(uint32(0)) {
-		goto L13
-	}
-	v5 = v4
-	if int32(v7) <= int32(v6) {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
-	goto L13
-L43:
-	i0 = fn5031(m, v0, v1, uint32(1))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L42:
-	i0 = fn5031(m, v0, v1, uint32(2))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L41:
-	i0 = fn5031(m, v0, v1, uint32(4))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L9
-	}
-	goto L13
-L40:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L390
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548)) = i1
-L390:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L391
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v6 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v6 > i1 {
-		goto L18
-	}
-	i0 = v6 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L18
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L18
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L391:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(10014548)
-	goto L9
-L39:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L392
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564)) = i1
-L392:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	if v7 != i1 {
-		goto L393
-	}
-	i0 = v7 >> (uint32(3) & 31)
-	i0 = i0 + uint32(6)
-	v6 = i0
-	i1 = v7 ^ uint32(2147483647)
-	if v6 > i1 {
-		goto L17
-	}
-	i0 = v6 + v7
-	v7 = i0
-	if v7 > uint32(536870911) {
-		goto L17
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L17
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-L393:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v5 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(10014564)
-	goto L9
-L38:
-	i0 = v4 + k32(4294967264)
-	i0 = i0 & uint32(255)
-	if i0 > uint32(94) {
-		goto L36
-	}
-	if v4 == uint32(39) {
-		goto L36
-	}
-	if v4 == uint32(92) {
-		goto L36
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn3603(m, v7, uint32(8554660), v2)
-	goto L5
-L37:
-	i0 = fn3633(m)
-	goto L13
-L36:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
-	i2 = v2 + uint32(16)
-	i0 = fn3603(m, v7, uint32(8554524), i2)
-	goto L5
-L35:
-	i0 = fn3633(m)
-	goto L13
-L34:
-	i0 = fn3633(m)
-	goto L13
-L33:
-	i0 = fn3633(m)
-	goto L13
-L32:
-	i0 = fn3633(m)
-	goto L13
-L31:
-	i0 = fn3633(m)
-	goto L13
-L30:
-	i0 = fn3633(m)
-	goto L13
-L29:
-	i0 = fn3633(m)
-	goto L13
-L28:
-	i0 = fn3633(m)
-	goto L13
-L27:
-	i0 = fn3633(m)
-	goto L13
-L26:
-	i0 = fn3633(m)
-	goto L13
-L25:
-	i0 = fn3633(m)
-	goto L13
-L24:
-	i0 = fn3633(m)
-	goto L13
-L23:
-	i0 = fn3633(m)
-	goto L13
-L22:
-	i0 = fn3633(m)
-	goto L13
-L21:
-	i0 = fn3633(m)
-	goto L13
-L20:
-	i0 = fn3633(m)
-	goto L13
-L19:
-	i0 = fn3633(m)
-	goto L13
-L18:
-	i0 = fn3633(m)
-	goto L13
-L17:
-	i0 = fn3633(m)
-	goto L13
-L16:
-	i1 = v5 - v4
-	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = i1
-	goto L9
-L15:
-	v4 = uint32(1)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L394
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	if v6 != 0 {
-		goto L394
-	}
-	fn2072(m, v5)
-L394:
-	if v7 == 0 {
-		goto L395
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L395
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v5
-	if v5 != 0 {
-		goto L395
-	}
-	fn2072(m, v7)
-L395:
-	if v4 == 0 {
-		goto L9
-	}
-L13:
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+88))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+92))
-	i0 = i0 - i1
-	v4 = i0
-	if int32(v4) < int32(uint32(1)) {
-		goto L396
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v4
-	i2 = v2 + uint32(32)
-	i0 = fn857(m, v7, uint32(8462014), i2)
-	v4 = i0
-	if v4 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L397
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L397
-	}
-	fn2072(m, v4)
-L397:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+88))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+92)) = i1
-L396:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v4 = i0
-	if v4 == 0 {
-		goto L398
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L398
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L398
-	}
-	fn2072(m, v4)
-L398:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	if int32(v1) > int32(i1) {
-		goto L399
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	if i3 != 0 {
-		i1 = uint32(8505394)
-	} else {
-		i1 = uint32(8392983)
-	}
-	fn3604(m, i0, i1)
-	v4 = uint32(0)
-	goto L4
-L399:
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	goto L4
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, v7)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031648))
-	i0 = fn3603(m, i0, uint32(8394491), uint32(0))
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v7 = i0
-	if v7 != 0 {
-		goto L400
-	}
-	v4 = uint32(0)
-	goto L4
-L400:
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v1
-	if v1 != 0 {
-		goto L4
-	}
-	fn2072(m, v7)
-L4:
-	i0 = v2 + uint32(208)
-	m.g0 = i0
-	return v4
 }

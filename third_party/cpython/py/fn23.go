@@ -14,7 +14,10739 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn4985(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4952(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = fn2747(m, v0, v1)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4953(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v4 = k32(4294967295)
+	i0 = fn583(m, v2, uint32(8501300))
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v5)
+L3:
+	i0 = fn2689(m, v1, uint32(8523733), uint32(2))
+	return i0
+L2:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 == uint32(10059656) {
+		goto L6
+	}
+	i0 = fn1592(m, v2)
+	v6 = i0
+	if v6 != 0 {
+		goto L7
+	}
+	v7 = uint32(0)
+	v8 = uint32(0)
+	goto L4
+L7:
+	v7 = uint32(0)
+	v8 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn1747(m, i0, v6)
+	i0 = i0 + uint32(1)
+	switch i0 {
+	case 0:
+		goto L5
+	case 1:
+		goto L8
+	default:
+		goto L9
+	}
+L9:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8509279))
+	v8 = uint32(0)
+	goto L5
+L8:
+	v8 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn1712(m, i0, v6, v2)
+	if i0 != 0 {
+		goto L5
+	}
+L6:
+	v8 = uint32(0)
+	v7 = uint32(0)
+	i0 = fn2818(m, v1, uint32(91))
+	if i0 != 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	if v2 != uint32(10059656) {
+		goto L12
+	}
+	v10 = uint32(0)
+	v7 = uint32(0)
+	goto L11
+L12:
+	i0 = fn2801(m, v3, v2)
+	v7 = i0
+	if v7 != 0 {
+		goto L13
+	}
+	v8 = uint32(0)
+	v7 = uint32(0)
+	goto L10
+L13:
+	v8 = uint32(0)
+	i0 = fn2747(m, v1, v7)
+	if int32(i0) < int32(uint32(0)) {
+		goto L10
+	}
+	i0 = fn2801(m, v9, v7)
+	v10 = i0
+	v9 = v10
+	if v10 == 0 {
+		goto L10
+	}
+L11:
+	v11 = v7
+	i0 = v5 + uint32(12)
+	v12 = i0
+	v7 = uint32(0)
+	v2 = uint32(0)
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(2)
+	if i0 != 0 {
+		goto L18
+	}
+	if int32(v2) >= int32(v8) {
+		goto L15
+	}
+	i1 = v2 << (uint32(2) & 31)
+	i0 = v12 + i1
+	v8 = i0
+	goto L17
+L18:
+	if int32(v2) >= int32(v8) {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	i0 = i0 + v7
+	v8 = i0
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v8 = i0
+	if v2 == 0 {
+		goto L19
+	}
+	i0 = fn2747(m, v1, v9)
+	if int32(i0) < int32(uint32(0)) {
+		goto L14
+	}
+L19:
+	i0 = v7 + uint32(4)
+	v7 = i0
+	i0 = v2 + uint32(1)
+	v2 = i0
+	i0 = fn4949(m, v0, v1, v8, v11)
+	if i0 == 0 {
+		goto L16
+	}
+	goto L14
+L15:
+	if v6 == 0 {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn1719(m, i0, v6)
+	if i0 == 0 {
+		goto L21
+	}
+	v7 = v11
+	v8 = v10
+	goto L5
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v2
+	if v2 != 0 {
+		goto L20
+	}
+	fn2073(m, v6)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if i0 != uint32(10059656) {
+		goto L23
+	}
+	v7 = v10
+	goto L22
+L23:
+	if v11 == 0 {
+		goto L24
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L24
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v11)) = v2
+	if v2 != 0 {
+		goto L24
+	}
+	fn2073(m, v11)
+L24:
+	if v10 == 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L25
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v10)) = v2
+	if v2 != 0 {
+		goto L25
+	}
+	fn2073(m, v10)
+L25:
+	v7 = uint32(0)
+	v11 = uint32(0)
+	v8 = uint32(0)
+	i0 = fn2747(m, v1, v3)
+	if int32(i0) < int32(uint32(0)) {
+		goto L4
+	}
+L22:
+	v8 = v7
+	v7 = v11
+	i0 = fn2818(m, v1, uint32(93))
+	if i0 != 0 {
+		goto L4
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+	goto L1
+L14:
+	v8 = v10
+	v7 = v11
+L10:
+	if v6 == 0 {
+		goto L4
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	fn2073(m, v6)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L26
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 != 0 {
+		goto L26
+	}
+	fn2073(m, v5)
+L26:
+	if v8 == 0 {
+		goto L27
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L27
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v5
+	if v5 != 0 {
+		goto L27
+	}
+	fn2073(m, v8)
+L27:
+	if v7 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v7)
+	return k32(4294967295)
+L1:
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn4954(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	*(*uint8)(unsafe.Add(b, uint64(v4)+7)) = uint8(k32(1))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = fn2689(m, v1, uint32(8389003), uint32(2))
+	v2 = i0
+	goto L1
+L2:
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 == uint32(10059656) {
+		goto L6
+	}
+	i0 = fn1592(m, v2)
+	v5 = i0
+	if v5 != 0 {
+		goto L7
+	}
+	v2 = k32(4294967295)
+	goto L1
+L7:
+	v6 = uint32(0)
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn1747(m, i0, v5)
+	i0 = i0 + uint32(1)
+	switch i0 {
+	case 0:
+		goto L5
+	case 1:
+		goto L8
+	default:
+		goto L9
+	}
+L9:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8509279))
+	v7 = uint32(0)
+	goto L5
+L8:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn1712(m, i0, v5, v2)
+	if i0 != 0 {
+		goto L5
+	}
+L6:
+	v7 = uint32(0)
+	v6 = uint32(0)
+	i0 = fn2818(m, v1, uint32(123))
+	if i0 != 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v7 = i0
+	if v7 != uint32(10059656) {
+		goto L13
+	}
+	v9 = uint32(0)
+	v7 = uint32(0)
+	goto L12
+L13:
+	v6 = uint32(0)
+	i0 = fn2801(m, v3, v7)
+	v7 = i0
+	if v7 != 0 {
+		goto L14
+	}
+	v7 = uint32(0)
+	goto L11
+L14:
+	i0 = fn2801(m, v8, v7)
+	v9 = i0
+	v8 = v9
+	if v9 == 0 {
+		goto L11
+	}
+L12:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+32)))
+	if i0 != 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 == uint32(10051608) {
+		goto L16
+	}
+L17:
+	i0 = fn593(m, v2)
+	v6 = i0
+	if v6 == 0 {
+		goto L15
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+32)))
+	if i0 == 0 {
+		goto L19
+	}
+	i0 = fn1516(m, v6)
+	if int32(i0) < int32(uint32(0)) {
+		goto L18
+	}
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	if int32(i0) < int32(uint32(1)) {
+		goto L20
+	}
+	v10 = uint32(0)
+	v11 = uint32(0)
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i0 = i0 + v10
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L23
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	if i0 == uint32(2) {
+		goto L22
+	}
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8421781))
+	goto L18
+L22:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v12
+	i1 = v2 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v2
+	i2 = v4 + uint32(7)
+	i0 = fn4955(m, v0, v1, i2, v12, v2, v7, v8)
+	if int32(i0) <= int32(k32(4294967295)) {
+		goto L18
+	}
+	i0 = v10 + uint32(4)
+	v10 = i0
+	i0 = v11 + uint32(1)
+	v11 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	if int32(v11) < int32(i1) {
+		goto L21
+	}
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v2
+	if v2 != 0 {
+		goto L10
+	}
+	fn2073(m, v6)
+	goto L10
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v2
+	if v2 != 0 {
+		goto L15
+	}
+	fn2073(m, v6)
+	goto L15
+L16:
+	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
+L24:
+	i2 = v4 + uint32(12)
+	i3 = v4 + uint32(8)
+	i0 = fn1692(m, v2, v4, i2, i3)
+	if i0 == 0 {
+		goto L10
+	}
+	i2 = v4 + uint32(7)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	i0 = fn4955(m, v0, v1, i2, i3, i4, v7, v8)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L24
+	}
+L15:
+	v6 = v9
+L11:
+	if v5 == 0 {
+		goto L3
+	}
+	goto L5
+L10:
+	if v5 == 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn1719(m, i0, v5)
+	if i0 == 0 {
+		goto L26
+	}
+	v6 = v9
+	goto L5
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L25
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 != 0 {
+		goto L25
+	}
+	fn2073(m, v5)
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if i0 != uint32(10059656) {
+		goto L27
+	}
+	v6 = v9
+	goto L4
+L27:
+	if v7 == 0 {
+		goto L28
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L28
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v2
+	if v2 != 0 {
+		goto L28
+	}
+	fn2073(m, v7)
+L28:
+	if v9 == 0 {
+		goto L29
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L29
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v2
+	if v2 != 0 {
+		goto L29
+	}
+	fn2073(m, v9)
+L29:
+	v6 = uint32(0)
+	v7 = uint32(0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+7)))
+	if i0 != 0 {
+		goto L4
+	}
+	v6 = uint32(0)
+	v7 = uint32(0)
+	i0 = fn2747(m, v1, v3)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L4
+	}
+	v2 = k32(4294967295)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v5)
+	goto L3
+L4:
+	i0 = fn2818(m, v1, uint32(125))
+	if i0 != 0 {
+		goto L3
+	}
+	v2 = uint32(0)
+	goto L1
+L3:
+	if v6 == 0 {
+		goto L30
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L30
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v2
+	if v2 != 0 {
+		goto L30
+	}
+	fn2073(m, v6)
+L30:
+	v2 = k32(4294967295)
+	if v7 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	v2 = k32(4294967295)
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v7)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4955(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 float64
+	_ = v9
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v7 = i0
+	m.g0 = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v8 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v8 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L4:
+	v8 = v3
+	goto L2
+L3:
+	if v8 == uint32(10045280) {
+		goto L8
+	}
+	i0 = fn2349(m, v8, uint32(10045280))
+	if i0 == 0 {
+		goto L7
+	}
+L8:
+	d0 = *(*float64)(unsafe.Add(b, uint64(v3)+8))
+	v9 = d0
+	l0 = math.Float64bits(v9)
+	l0 = l0 & uint64(9223372036854775807)
+	if int64(l0) < int64(uint64(9218868437227405312)) {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	if i0 != 0 {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, v7)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8531701), v7)
+	v3 = k32(4294967295)
+	goto L1
+L10:
+	if !(v9 > math.Float64frombits(0x0)) {
+		goto L11
+	}
+	i0 = fn2676(m, uint32(8389951))
+	v8 = i0
+	goto L5
+L11:
+	if !(v9 < math.Float64frombits(0x0)) {
+		goto L6
+	}
+	i0 = fn2676(m, uint32(8389940))
+	v8 = i0
+	goto L5
+L9:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10045280))+44))
+	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v3)
+	v8 = i0
+	goto L5
+L7:
+	i0 = b2i(v3 == uint32(10059656))
+	v8 = i0
+	if v8 != 0 {
+		goto L13
+	}
+	if v3 == uint32(10014548) {
+		goto L13
+	}
+	if v3 != uint32(10014564) {
+		goto L12
+	}
+L13:
+	if v3 == uint32(10014548) {
+		i2 = uint32(42528)
+	} else {
+		i2 = uint32(32800)
+	}
+	if v8 != 0 {
+		i1 = uint32(38056)
+	} else {
+		i1 = i2
+	}
+	i0 = uint32(10089824) + i1
+	v8 = i0
+	if v3 == uint32(10014564) {
+		goto L2
+	}
+	if v3 == uint32(10059656) {
+		goto L2
+	}
+	if v3 == uint32(10014548) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8394633))
+	v3 = k32(4294967295)
+	goto L1
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v8 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+87)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L14
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10050376))+44))
+	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v3)
+	v8 = i0
+	goto L5
+L14:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+33)))
+	if i0 == 0 {
+		goto L15
+	}
+	v3 = uint32(0)
+	goto L1
+L15:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v7)+32)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v7 + uint32(32)
+	i0 = fn3604(m, i0, uint32(8432320), i2)
+	v3 = k32(4294967295)
+	goto L1
+L6:
+	i0 = fn2676(m, uint32(8533114))
+	v8 = i0
+L5:
+	if v8 != 0 {
+		goto L2
+	}
+	v3 = k32(4294967295)
+	goto L1
+L2:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	if i0 != uint32(1) {
+		goto L17
+	}
+	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if i0 == uint32(10059656) {
+		goto L16
+	}
+	v3 = k32(4294967295)
+	i0 = fn2747(m, v1, v5)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	v3 = k32(4294967295)
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v8)
+	goto L1
+L17:
+	v3 = k32(4294967295)
+	i0 = fn2747(m, v1, v6)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	v3 = k32(4294967295)
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v8)
+	goto L1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v3 = i0
+	if v3 == 0 {
+		goto L19
+	}
+	i0 = m.table[v3].(func(*Module, uint32, uint32) uint32)(m, uint32(0), v8)
+	v2 = i0
+	goto L18
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = fn853(m, i0, v8)
+	v3 = i0
+	if v3 != 0 {
+		goto L20
+	}
+	v2 = uint32(0)
+	goto L18
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L21
+	}
+	v2 = v3
+	goto L18
+L21:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = i1
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v7 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8423850), i2)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v6
+	if v6 != 0 {
+		goto L18
+	}
+	fn2073(m, v3)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L22
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v3
+	if v3 != 0 {
+		goto L22
+	}
+	fn2073(m, v8)
+L22:
+	v3 = k32(4294967295)
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn2747(m, v1, v2)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	if v6 != 0 {
+		goto L23
+	}
+	fn2073(m, v2)
+L23:
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	i0 = fn2747(m, v1, i1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4949(m, v0, v1, v4, v5)
+	i0 = uint32(int32(i0) >> (uint32(31) & 31))
+	v3 = i0
+L1:
+	i0 = v7 + uint32(48)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4956(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn4096(m, v0, uint32(8533294), uint32(1))
+	i0 = uint32(int32(i0) >> (uint32(31) & 31))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4957(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1968(m, uint32(10250968))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4958(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v3 != 0 {
+		goto L2
+	}
+	v5 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v5 = i0
+L1:
+	if v3 != 0 {
+		goto L5
+	}
+	if v1 == 0 {
+		goto L5
+	}
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L4
+	}
+L5:
+	v6 = uint32(0)
+	i8 = v4 + uint32(4)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10251320), uint32(1), uint32(2), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1582(m, i0)
+	v7 = i0
+	if v7 != k32(4294967295) {
+		goto L6
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L6
+	}
+	v6 = uint32(0)
+	goto L3
+L6:
+	i0 = v5 + v2
+	v6 = i0
+	v3 = uint32(10059656)
+	if int32(v2) >= int32(uint32(2)) {
+		goto L8
+	}
+	i0 = v6 + k32(4294967295)
+	v6 = i0
+	v2 = uint32(10059656)
+	goto L7
+L8:
+	i0 = v6 + k32(4294967294)
+	v6 = i0
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+L7:
+	if v6 == 0 {
+		goto L9
+	}
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+L9:
+	if v2 != uint32(10059656) {
+		goto L13
+	}
+	v1 = uint32(0)
+	goto L12
+L13:
+	i0 = fn1581(m, v2)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L12
+	}
+	v1 = k32(4294967295)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L11
+	}
+L12:
+	v2 = k32(4294967295)
+	if v3 == uint32(10059656) {
+		goto L15
+	}
+	if v3 != uint32(10014548) {
+		goto L16
+	}
+	v2 = uint32(1)
+	goto L15
+L16:
+	if v3 == uint32(10014564) {
+		goto L17
+	}
+	v1 = uint32(8486964)
+	goto L14
+L17:
+	v2 = uint32(0)
+L15:
+	i0 = fn3442(m, v7, v1, v2)
+	v1 = i0
+	if v1 == k32(4294967295) {
+		goto L11
+	}
+	if v1 != uint32(2147483647) {
+		goto L10
+	}
+	v1 = uint32(8470034)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, v1)
+L11:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L18
+	}
+	v6 = uint32(0)
+	goto L3
+L18:
+	v1 = k32(4294967295)
+L10:
+	i0 = fn1575(m, v1)
+	v6 = i0
+L3:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn4959(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v1 == 0 {
+		goto L3
+	}
+	if v2 != uint32(1) {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	v5 = uint32(0)
+	i8 = v4 + uint32(12)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10251388), uint32(1), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1582(m, i0)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L4
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L4
+	}
+	v5 = uint32(0)
+	goto L1
+L4:
+	i0 = fn3444(m, v1)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L5
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L5
+	}
+	v5 = uint32(0)
+	goto L1
+L5:
+	i0 = fn607(m, v1)
+	v5 = i0
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn4960(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v1 == 0 {
+		goto L3
+	}
+	if v2 != uint32(1) {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	v5 = uint32(0)
+	i8 = v4 + uint32(12)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10251456), uint32(1), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1582(m, i0)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L4
+	}
+	v5 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L4:
+	i0 = fn3444(m, v1)
+	if i0 != 0 {
+		goto L6
+	}
+	v1 = uint32(0)
+	goto L5
+L6:
+	i0 = fn3445(m, v1)
+	i0 = b2i(i0 != uint32(0))
+	v1 = i0
+L5:
+	i0 = fn607(m, v1)
+	v5 = i0
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn4961(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v1 == 0 {
+		goto L3
+	}
+	if v2 != uint32(1) {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	v5 = uint32(0)
+	i8 = v4 + uint32(12)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10251524), uint32(1), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1582(m, i0)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L4
+	}
+	v5 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L4:
+	i0 = fn3444(m, v1)
+	if i0 != 0 {
+		goto L6
+	}
+	v1 = uint32(0)
+	goto L5
+L6:
+	i0 = fn3446(m, v1)
+	i0 = b2i(i0 != uint32(0))
+	v1 = i0
+L5:
+	i0 = fn607(m, v1)
+	v5 = i0
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn4962(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v1 == 0 {
+		goto L3
+	}
+	if v2 != uint32(1) {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	v5 = uint32(0)
+	i8 = v4 + uint32(12)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10251592), uint32(1), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1582(m, i0)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L4
+	}
+	v5 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L4:
+	i0 = fn3444(m, v1)
+	if i0 != 0 {
+		goto L6
+	}
+	v1 = uint32(0)
+	goto L5
+L6:
+	i0 = fn3447(m, v1)
+	i0 = b2i(i0 != uint32(0))
+	v1 = i0
+L5:
+	i0 = fn607(m, v1)
+	v5 = i0
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn4963(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v1 == 0 {
+		goto L3
+	}
+	if v2 != uint32(1) {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	v5 = uint32(0)
+	i8 = v4 + uint32(12)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10251660), uint32(1), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1582(m, i0)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L4
+	}
+	v5 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L4:
+	i0 = fn3444(m, v1)
+	if i0 != 0 {
+		goto L6
+	}
+	v1 = uint32(0)
+	goto L5
+L6:
+	i0 = fn3448(m, v1)
+	i0 = b2i(i0 != uint32(0))
+	v1 = i0
+L5:
+	i0 = fn607(m, v1)
+	v5 = i0
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn4964(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v1 == 0 {
+		goto L3
+	}
+	if v2 != uint32(1) {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	v5 = uint32(0)
+	i8 = v4 + uint32(12)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10251728), uint32(1), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1582(m, i0)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L4
+	}
+	v5 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L4:
+	i0 = fn3444(m, v1)
+	if i0 != 0 {
+		goto L6
+	}
+	v1 = uint32(0)
+	goto L5
+L6:
+	i0 = fn3449(m, v1)
+	i0 = b2i(i0 != uint32(0))
+	v1 = i0
+L5:
+	i0 = fn607(m, v1)
+	v5 = i0
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn4965(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v1 == 0 {
+		goto L3
+	}
+	if v2 != uint32(1) {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	v5 = uint32(0)
+	i8 = v4 + uint32(12)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10251796), uint32(1), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1582(m, i0)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L4
+	}
+	v5 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L4:
+	i0 = fn3444(m, v1)
+	if i0 != 0 {
+		goto L6
+	}
+	v1 = uint32(0)
+	goto L5
+L6:
+	i0 = fn3450(m, v1)
+	i0 = b2i(i0 != uint32(0))
+	v1 = i0
+L5:
+	i0 = fn607(m, v1)
+	v5 = i0
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn4966(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v1 == 0 {
+		goto L3
+	}
+	if v2 != uint32(1) {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	v5 = uint32(0)
+	i8 = v4 + uint32(12)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10251864), uint32(1), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1582(m, i0)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L4
+	}
+	v5 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L4:
+	i0 = fn3444(m, v1)
+	if i0 != 0 {
+		goto L6
+	}
+	v1 = uint32(0)
+	goto L5
+L6:
+	i0 = fn3451(m, v1)
+	i0 = b2i(i0 != uint32(0))
+	v1 = i0
+L5:
+	i0 = fn607(m, v1)
+	v5 = i0
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn4967(m *Module, v0 uint32, v1 uint32) uint32 {
+	return uint32(10059656)
+}
+
+//go:norace
+//go:nocheckptr
+func fn4968(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(432)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = fn1493(m, uint32(26))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+420)) = uint32(8554792)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+416)) = uint32(8539110)
+	i1 = v2 + uint32(416)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+404)) = uint32(8579525)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+400)) = uint32(8538380)
+	i1 = v2 + uint32(400)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+388)) = uint32(8546872)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+384)) = uint32(8538057)
+	i1 = v2 + uint32(384)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(8)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+372)) = uint32(8543272)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+368)) = uint32(8527589)
+	i1 = v2 + uint32(368)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(12)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+356)) = uint32(8539813)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+352)) = uint32(8524776)
+	i1 = v2 + uint32(352)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+340)) = uint32(8554885)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+336)) = uint32(8524815)
+	i1 = v2 + uint32(336)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(20)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+324)) = uint32(8579528)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+320)) = uint32(8529731)
+	i1 = v2 + uint32(320)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(24)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+308)) = uint32(8389227)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+304)) = uint32(8529401)
+	i1 = v2 + uint32(304)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(28)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+292)) = uint32(8554797)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+288)) = uint32(8529612)
+	i1 = v2 + uint32(288)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(32)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+276)) = uint32(8543090)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+272)) = uint32(8527561)
+	i1 = v2 + uint32(272)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(36)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+260)) = uint32(8554778)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+256)) = uint32(8527851)
+	i1 = v2 + uint32(256)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(40)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+244)) = uint32(8546979)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+240)) = uint32(8538096)
+	i1 = v2 + uint32(240)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(44)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+228)) = uint32(8523328)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+224)) = uint32(8529422)
+	i1 = v2 + uint32(224)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(48)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+212)) = uint32(8543256)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+208)) = uint32(8539095)
+	i1 = v2 + uint32(208)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(52)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+196)) = uint32(8543263)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+192)) = uint32(8538365)
+	i1 = v2 + uint32(192)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(56)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+180)) = uint32(8543249)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+176)) = uint32(8538033)
+	i1 = v2 + uint32(176)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(60)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+164)) = uint32(8543245)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+160)) = uint32(8527571)
+	i1 = v2 + uint32(160)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(64)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+148)) = uint32(8543235)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+144)) = uint32(8524749)
+	i1 = v2 + uint32(144)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(68)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+132)) = uint32(8543260)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+128)) = uint32(8524795)
+	i1 = v2 + uint32(128)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(72)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+116)) = uint32(8543266)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+112)) = uint32(8529710)
+	i1 = v2 + uint32(112)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(76)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+100)) = uint32(8543195)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+96)) = uint32(8529387)
+	i1 = v2 + uint32(96)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(80)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+84)) = uint32(8543259)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = uint32(8529595)
+	i1 = v2 + uint32(80)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L23
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(84)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+68)) = uint32(8543238)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = uint32(8527543)
+	i1 = v2 + uint32(64)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L24
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(88)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = uint32(8543253)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = uint32(8527831)
+	i1 = v2 + uint32(48)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(92)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = uint32(8543250)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = uint32(8538073)
+	i1 = v2 + uint32(32)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L26
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(96)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(8543232)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(8529407)
+	i1 = v2 + uint32(16)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L27
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + uint32(100)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	if i0 != 0 {
+		goto L29
+	}
+	v3 = uint32(0)
+	goto L28
+L29:
+	i0 = v3 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L30
+	}
+	v3 = uint32(1)
+	goto L28
+L30:
+	i0 = v3 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L31
+	}
+	v3 = uint32(2)
+	goto L28
+L31:
+	i0 = v3 + uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L32
+	}
+	v3 = uint32(3)
+	goto L28
+L32:
+	i0 = v3 + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L33
+	}
+	v3 = uint32(4)
+	goto L28
+L33:
+	i0 = v3 + uint32(20)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L34
+	}
+	v3 = uint32(5)
+	goto L28
+L34:
+	i0 = v3 + uint32(24)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L35
+	}
+	v3 = uint32(6)
+	goto L28
+L35:
+	i0 = v3 + uint32(28)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L36
+	}
+	v3 = uint32(7)
+	goto L28
+L36:
+	i0 = v3 + uint32(32)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L37
+	}
+	v3 = uint32(8)
+	goto L28
+L37:
+	i0 = v3 + uint32(36)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L38
+	}
+	v3 = uint32(9)
+	goto L28
+L38:
+	i0 = v3 + uint32(40)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L39
+	}
+	v3 = uint32(10)
+	goto L28
+L39:
+	i0 = v3 + uint32(44)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L40
+	}
+	v3 = uint32(11)
+	goto L28
+L40:
+	i0 = v3 + uint32(48)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L41
+	}
+	v3 = uint32(12)
+	goto L28
+L41:
+	i0 = v3 + uint32(52)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L42
+	}
+	v3 = uint32(13)
+	goto L28
+L42:
+	i0 = v3 + uint32(56)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L43
+	}
+	v3 = uint32(14)
+	goto L28
+L43:
+	i0 = v3 + uint32(60)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L44
+	}
+	v3 = uint32(15)
+	goto L28
+L44:
+	i0 = v3 + uint32(64)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L45
+	}
+	v3 = uint32(16)
+	goto L28
+L45:
+	i0 = v3 + uint32(68)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L46
+	}
+	v3 = uint32(17)
+	goto L28
+L46:
+	i0 = v3 + uint32(72)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L47
+	}
+	v3 = uint32(18)
+	goto L28
+L47:
+	i0 = v3 + uint32(76)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L48
+	}
+	v3 = uint32(19)
+	goto L28
+L48:
+	i0 = v3 + uint32(80)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L49
+	}
+	v3 = uint32(20)
+	goto L28
+L49:
+	i0 = v3 + uint32(84)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L50
+	}
+	v3 = uint32(21)
+	goto L28
+L50:
+	i0 = v3 + uint32(88)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L51
+	}
+	v3 = uint32(22)
+	goto L28
+L51:
+	i0 = v3 + uint32(92)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L52
+	}
+	v3 = uint32(23)
+	goto L28
+L52:
+	i0 = v3 + uint32(96)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L53
+	}
+	v3 = uint32(24)
+	goto L28
+L53:
+	i0 = v3 + uint32(100)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == 0 {
+		goto L54
+	}
+	v3 = v4
+	goto L1
+L54:
+	v3 = uint32(25)
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L55
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L55
+	}
+	fn2073(m, v4)
+L55:
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8516473), v2)
+L1:
+	i0 = v2 + uint32(432)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4969(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1493(m, uint32(12))
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	v3 = uint32(0)
+	i0 = fn4018(m, uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = fn4018(m, uint32(1))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = i0 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = fn4018(m, uint32(2))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = i0 + uint32(8)
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = fn4018(m, uint32(3))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = i0 + uint32(12)
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = fn4018(m, uint32(4))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = i0 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = fn4018(m, uint32(5))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = i0 + uint32(20)
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = fn4018(m, uint32(6))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = i0 + uint32(24)
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = fn4018(m, uint32(7))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = i0 + uint32(28)
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = fn4018(m, uint32(8))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = i0 + uint32(32)
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = fn4018(m, uint32(9))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = i0 + uint32(36)
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = fn4018(m, uint32(10))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = i0 + uint32(40)
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = fn4018(m, uint32(11))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = i0 + uint32(44)
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	v3 = v2
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+	m.depth--
+	return uint32(0)
+L2:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4970(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1493(m, uint32(6))
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	v3 = uint32(0)
+	i0 = fn4019(m, uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = fn4019(m, uint32(1))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = i0 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = fn4019(m, uint32(2))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = i0 + uint32(8)
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = fn4019(m, uint32(3))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = i0 + uint32(12)
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = fn4019(m, uint32(4))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = i0 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = fn4019(m, uint32(5))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = i0 + uint32(20)
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	v3 = v2
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+	m.depth--
+	return uint32(0)
+L2:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn4971(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v1 == 0 {
+		goto L3
+	}
+	if v2 != uint32(2) {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	i8 = v4 + uint32(8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10251936), uint32(2), uint32(2), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1582(m, i0)
+	if i0 != k32(4294967295) {
+		goto L4
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v1 = i0
+	if v1 == uint32(10020168) {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8574617), v4)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	i0 = fn3604(m, i0, uint32(8506306), uint32(0))
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn4972(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1968(m, uint32(10251980))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4973(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v0 = i0
+	if v0 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v0 = i0
+	if v0 == 0 {
+		goto L5
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v0 = i0
+	if v0 == 0 {
+		goto L6
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v0 = i0
+	if v0 == 0 {
+		goto L7
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v0 = i0
+	if v0 == 0 {
+		goto L8
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v0 = i0
+	if v0 == 0 {
+		goto L9
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
+	v0 = i0
+	if v0 == 0 {
+		goto L10
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
+	v0 = i0
+	if v0 == 0 {
+		goto L11
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	v0 = i0
+	if v0 == 0 {
+		goto L12
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	v0 = i0
+	if v0 == 0 {
+		goto L13
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
+	v0 = i0
+	if v0 == 0 {
+		goto L14
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
+	v0 = i0
+	if v0 == 0 {
+		goto L15
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v0 = i0
+	if v0 == 0 {
+		goto L16
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	v0 = i0
+	if v0 == 0 {
+		goto L17
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+64))
+	v0 = i0
+	if v0 == 0 {
+		goto L18
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
+	v0 = i0
+	if v0 == 0 {
+		goto L19
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	v0 = i0
+	if v0 == 0 {
+		goto L20
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L20:
+	v0 = uint32(0)
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn4974(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	fn4975(m, i0)
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn4975(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	if v1 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L5
+	}
+	fn2073(m, v1)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L6
+	}
+	fn2073(m, v1)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v1 = i0
+	if v1 == 0 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L7
+	}
+	fn2073(m, v1)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v1 = i0
+	if v1 == 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L8
+	}
+	fn2073(m, v1)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v1 = i0
+	if v1 == 0 {
+		goto L9
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L9
+	}
+	fn2073(m, v1)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v1 = i0
+	if v1 == 0 {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L10
+	}
+	fn2073(m, v1)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v1 = i0
+	if v1 == 0 {
+		goto L11
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L11
+	}
+	fn2073(m, v1)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	v1 = i0
+	if v1 == 0 {
+		goto L12
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L12
+	}
+	fn2073(m, v1)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v1 = i0
+	if v1 == 0 {
+		goto L13
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L13
+	}
+	fn2073(m, v1)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	v1 = i0
+	if v1 == 0 {
+		goto L14
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L14
+	}
+	fn2073(m, v1)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v1 = i0
+	if v1 == 0 {
+		goto L15
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L15
+	}
+	fn2073(m, v1)
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	v1 = i0
+	if v1 == 0 {
+		goto L16
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L16
+	}
+	fn2073(m, v1)
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	v1 = i0
+	if v1 == 0 {
+		goto L17
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L17
+	}
+	fn2073(m, v1)
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v1 = i0
+	if v1 == 0 {
+		goto L18
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L18
+	}
+	fn2073(m, v1)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v1 = i0
+	if v1 == 0 {
+		goto L19
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L19
+	}
+	fn2073(m, v1)
+L19:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4976(m *Module, v0 uint32) {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	fn4975(m, i0)
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn4977(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v4 = i0
+	m.g0 = v4
+	if v3 != 0 {
+		goto L2
+	}
+	v5 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v5 = i0
+L1:
+	if v3 != 0 {
+		goto L5
+	}
+	if v1 == 0 {
+		goto L5
+	}
+	i0 = v2 & k32(4294967294)
+	if i0 == uint32(2) {
+		goto L4
+	}
+L5:
+	v6 = uint32(0)
+	i8 = v4 + uint32(16)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10252184), uint32(2), uint32(3), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+L4:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v8 = i0
+	v9 = uint32(1)
+	i0 = v5 + v2
+	v6 = i0
+	i0 = v6 + k32(4294967294)
+	v2 = i0
+	if v2 != 0 {
+		goto L9
+	}
+	v3 = uint32(10059656)
+	goto L8
+L9:
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v3 != 0 {
+		goto L11
+	}
+	v3 = uint32(10059656)
+	goto L10
+L11:
+	i0 = v6 + k32(4294967293)
+	v2 = i0
+	if v2 == 0 {
+		goto L8
+	}
+L10:
+	i0 = v1 + uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	if v5 != 0 {
+		goto L12
+	}
+	v9 = uint32(1)
+	goto L7
+L12:
+	v6 = uint32(0)
+	i0 = fn2031(m, v5)
+	v9 = i0
+	if int32(v9) < int32(uint32(0)) {
+		goto L3
+	}
+	if v2 != uint32(1) {
+		goto L7
+	}
+L8:
+	v2 = uint32(10059656)
+	goto L6
+L7:
+	i0 = v1 + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+L6:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v5 = i0
+	i0 = fn4978(m, v5)
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	if v3 != uint32(10059656) {
+		goto L16
+	}
+	v3 = uint32(4)
+	goto L15
+L16:
+	i0 = fn1581(m, v3)
+	v3 = i0
+	if int32(v3) > int32(k32(4294967295)) {
+		goto L17
+	}
+	i0 = b2i(v3 != k32(4294967295))
+	v0 = i0
+	v3 = uint32(5)
+	if v0 != 0 {
+		goto L15
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L14
+	}
+	goto L15
+L17:
+	if v3 < uint32(6) {
+		goto L15
+	}
+	*(*uint32)(unsafe.Add(b, v4)) = uint32(5)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8516601), v4)
+	goto L14
+L15:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+44)) = v3
+	i1 = b2i(v3 != uint32(0))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = i1
+	i1 = b2i(v9 != uint32(0))
+	i2 = b2i(v3 < uint32(3))
+	i1 = i1 & i2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+72)) = i1
+	i1 = k32(10089824) + uint32(43376)
+	i2 = v1 + uint32(28)
+	v3 = i2
+	i0 = fn2026(m, v7, i1, v3)
+	if int32(i0) < int32(uint32(0)) {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	if i0 != 0 {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8481954))
+	goto L14
+L18:
+	if v2 == uint32(10059656) {
+		i0 = uint32(0)
+	} else {
+		i0 = v2
+	}
+	v3 = i0
+	if v3 == 0 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
+	if int32(i0) > int32(uint32(4)) {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8544269))
+	goto L14
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L19:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+80)) = v3
+	i0 = fn4979(m, v5, v1, v8)
+	if int32(i0) < int32(uint32(0)) {
+		goto L14
+	}
+	i0 = fn4980(m, v1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L14
+	}
+	v6 = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	v6 = uint32(10059656)
+	if v3 != 0 {
+		goto L3
+	}
+	goto L13
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	v6 = uint32(0)
+	if v3 != 0 {
+		goto L3
+	}
+L13:
+	fn2073(m, v1)
+L3:
+	i0 = v4 + uint32(48)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn4978(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = fn2109(m, uint32(16))
+	v1 = i0
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = fn3634(m)
+	return uint32(0)
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(8)
+	*(*uint64)(unsafe.Add(b, v1)) = uint64(7)
+	i1 = fn2109(m, uint32(64))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2112(m, v1)
+	i0 = fn3634(m)
+	return uint32(0)
+L2:
+	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
+	i0 = v2 + uint32(56)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = fn741(m, uint32(0), uint32(4096))
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	fn2112(m, v1)
+	return uint32(0)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	i0 = fn3707(m, i0)
+	v2 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v2)+12)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
+	*(*uint64)(unsafe.Add(b, uint64(v2)+60)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+52)) = k64(18446744069414584320)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+44)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+36)) = uint64(17592186044416)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v3
+	i0 = v2 + uint32(20)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(28)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v2 + uint32(68)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(76)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	fn3702(m, v2)
+	return v2
+L4:
+	fn2112(m, v1)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L5
+	}
+	fn2073(m, v3)
+L5:
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn4979(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	*(*uint8)(unsafe.Add(b, uint64(v3)+15)) = uint8(k32(46))
+	i2 = k32(10089824) + uint32(38912)
+	i1 = fn2035(m, v1, i2)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
+	v5 = k32(4294967295)
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v6 = i0
+	if v6 == uint32(10058324) {
+		goto L3
+	}
+	i0 = fn2349(m, v6, uint32(10058324))
+	if i0 != 0 {
+		goto L3
+	}
+	v6 = v4
+	goto L2
+L3:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+8)))
+	i0 = i0 & uint32(32)
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v6 = i0
+L4:
+	if v6 == v1 {
+		goto L5
+	}
+	v6 = v4
+	goto L2
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	if i0 == uint32(2209) {
+		goto L6
+	}
+	v6 = v4
+	goto L2
+L6:
+	v6 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L2
+	}
+	fn2073(m, v4)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v6
+	if v4 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L7
+	}
+	fn2073(m, v4)
+L7:
+	i1 = k32(10089824) + uint32(39852)
+	i2 = v3 + uint32(8)
+	i0 = fn2026(m, v1, i1, i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = i1
+	if v4 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L8
+	}
+	fn2073(m, v4)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
+	v4 = i0
+	if int32(v4) < int32(uint32(2)) {
+		goto L9
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v3)+7)) = uint8(v4)
+	*(*uint8)(unsafe.Add(b, uint64(v3)+6)) = uint8(k32(128))
+	i1 = v3 + uint32(6)
+	i0 = fn4988(m, v1, i1, uint32(2))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
+	if int32(i0) < int32(uint32(4)) {
+		goto L9
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+52)) = uint32(1)
+L9:
+	i0 = fn4989(m, v0, v1, v2, uint32(0))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = v3 + uint32(15)
+	i0 = fn4988(m, v1, i1, uint32(1))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+52))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	v2 = i0
+	if v2 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	i0 = i0 + v2
+	i0 = i0 + uint32(16)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
+	i0 = i0 - v2
+	i0 = i0 + k32(4294967287)
+	v2 = i0
+	if v2 < uint32(4) {
+		goto L11
+	}
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(149))
+	i0 = v4 + uint32(5)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v4 + uint32(4)
+	i1 = v2 >> (uint32(24) & 31)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v4 + uint32(3)
+	i1 = v2 >> (uint32(16) & 31)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v4 + uint32(2)
+	i1 = v2 >> (uint32(8) & 31)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v4 + uint32(1)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
+	goto L10
+L11:
+	i1 = v4 + uint32(9)
+	m.copy(v4, i1, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
+	i1 = i1 + k32(4294967287)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+56)) = k32(4294967295)
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+52)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v4 = i0
+	if v4 == 0 {
+		goto L12
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L12
+	}
+	fn2073(m, v4)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v4 = i0
+	if v4 == 0 {
+		goto L13
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L13
+	}
+	fn2073(m, v4)
+L13:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn4980(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v3 = i0
+	if v3 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v2 + v3
+	i0 = i0 + uint32(16)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i0 = i0 - v3
+	i0 = i0 + k32(4294967287)
+	v3 = i0
+	if v3 < uint32(4) {
+		goto L3
+	}
+	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(149))
+	i0 = v2 + uint32(5)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v2 + uint32(4)
+	i1 = v3 >> (uint32(24) & 31)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v2 + uint32(3)
+	i1 = v3 >> (uint32(16) & 31)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v2 + uint32(2)
+	i1 = v3 >> (uint32(8) & 31)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v2 + uint32(1)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v3)
+	goto L2
+L3:
+	i1 = v2 + uint32(9)
+	m.copy(v2, i1, v3)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i1 = i1 + k32(4294967287)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = k32(4294967295)
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(0)
+	v2 = k32(4294967295)
+	i0 = v1 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i0 = fn749(m, i0, i1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	i0 = fn853(m, i0, v3)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L5
+	}
+	fn2073(m, v3)
+L5:
+	if v0 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L6
+	}
+	fn2073(m, v0)
+L6:
+	if v0 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = k32(4294967295)
+	}
+	v2 = i0
+L4:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn4981(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v4 = i0
+	m.g0 = v4
+	if v3 != 0 {
+		goto L2
+	}
+	v5 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v5 = i0
+L1:
+	if v3 != 0 {
+		goto L5
+	}
+	if v1 == 0 {
+		goto L5
+	}
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L4
+	}
+L5:
+	v6 = uint32(0)
+	i8 = v4 + uint32(16)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10252264), uint32(1), uint32(2), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v7 = i0
+	v8 = uint32(1)
+	i0 = v5 + v2
+	v6 = i0
+	i0 = v6 + k32(4294967295)
+	v2 = i0
+	if v2 != 0 {
+		goto L9
+	}
+	v3 = uint32(10059656)
+	goto L8
+L9:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v3 != 0 {
+		goto L11
+	}
+	v3 = uint32(10059656)
+	goto L10
+L11:
+	i0 = v6 + k32(4294967294)
+	v2 = i0
+	if v2 == 0 {
+		goto L8
+	}
+L10:
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	if v5 != 0 {
+		goto L12
+	}
+	v8 = uint32(1)
+	goto L7
+L12:
+	v6 = uint32(0)
+	i0 = fn2031(m, v5)
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L3
+	}
+	if v2 != uint32(1) {
+		goto L7
+	}
+L8:
+	v2 = uint32(10059656)
+	goto L6
+L7:
+	i0 = v1 + uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+L6:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v5 = i0
+	i0 = fn4978(m, v5)
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	if v3 != uint32(10059656) {
+		goto L16
+	}
+	v3 = uint32(4)
+	goto L15
+L16:
+	i0 = fn1581(m, v3)
+	v3 = i0
+	if int32(v3) > int32(k32(4294967295)) {
+		goto L17
+	}
+	i0 = b2i(v3 != k32(4294967295))
+	v0 = i0
+	v3 = uint32(5)
+	if v0 != 0 {
+		goto L15
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L14
+	}
+	goto L15
+L17:
+	if v3 < uint32(6) {
+		goto L15
+	}
+	*(*uint32)(unsafe.Add(b, v4)) = uint32(5)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8516601), v4)
+	goto L14
+L15:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+44)) = v3
+	i1 = b2i(v3 != uint32(0))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = i1
+	i1 = b2i(v8 != uint32(0))
+	i2 = b2i(v3 < uint32(3))
+	i1 = i1 & i2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+72)) = i1
+	if v2 == uint32(10059656) {
+		i0 = uint32(0)
+	} else {
+		i0 = v2
+	}
+	v2 = i0
+	if v2 == 0 {
+		goto L18
+	}
+	if v3 > uint32(4) {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8544269))
+	goto L14
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L18:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+80)) = v2
+	i0 = fn4979(m, v5, v1, v7)
+	if int32(i0) < int32(uint32(0)) {
+		goto L14
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+52))
+	if i0 == 0 {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	v2 = i0
+	if v2 == k32(4294967295) {
+		goto L20
+	}
+	i0 = v3 + v2
+	i0 = i0 + uint32(16)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
+	i0 = i0 - v2
+	i0 = i0 + k32(4294967287)
+	v2 = i0
+	if v2 < uint32(4) {
+		goto L22
+	}
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(149))
+	i0 = v3 + uint32(5)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(4)
+	i1 = v2 >> (uint32(24) & 31)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v3 + uint32(3)
+	i1 = v2 >> (uint32(16) & 31)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v3 + uint32(2)
+	i1 = v2 >> (uint32(8) & 31)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v3 + uint32(1)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
+	goto L21
+L22:
+	i1 = v3 + uint32(9)
+	m.copy(v3, i1, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
+	i1 = i1 + k32(4294967287)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
+L21:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+56)) = k32(4294967295)
+L20:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = uint32(0)
+	i0 = v4 + uint32(44)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
+	i0 = fn749(m, i0, i1)
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
+	if int32(v3) < int32(uint32(0)) {
+		i0 = uint32(0)
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L3
+	}
+	goto L13
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	v6 = uint32(0)
+	if v3 != 0 {
+		goto L3
+	}
+L13:
+	fn2073(m, v1)
+L3:
+	i0 = v4 + uint32(48)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn4982(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v4 = i0
+	m.g0 = v4
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = i0 + v2
+	v5 = i0
+	goto L3
+L4:
+	v5 = v2
+	if v1 == 0 {
+		goto L3
+	}
+	v6 = uint32(1)
+	v5 = v2
+	if v2 != uint32(1) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v1 = i0
+	v7 = uint32(0)
+	v8 = uint32(8402826)
+	v2 = uint32(8535201)
+	goto L2
+L3:
+	v9 = uint32(0)
+	v6 = uint32(1)
+	i8 = v4 + uint32(16)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10252348), uint32(1), uint32(1), uint32(0), i8)
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	v7 = uint32(0)
+	v8 = uint32(8402826)
+	v2 = uint32(8535201)
+	i0 = v5 + k32(4294967295)
+	v9 = i0
+	if v9 == 0 {
+		goto L2
+	}
+	i0 = v3 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	if v6 != 0 {
+		goto L6
+	}
+	v6 = uint32(1)
+	goto L5
+L6:
+	v9 = uint32(0)
+	i0 = fn2031(m, v6)
+	v6 = i0
+	if int32(v6) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = v5 + k32(4294967294)
+	v9 = i0
+	if v9 != 0 {
+		goto L5
+	}
+	v7 = uint32(0)
+	goto L2
+L5:
+	i0 = v3 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 != 0 {
+		goto L8
+	}
+	v2 = uint32(8535201)
+	goto L7
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L9
+	}
+	fn3723(m, uint32(8513731), uint32(8576952), uint32(8435764), v2)
+	v9 = uint32(0)
+	goto L1
+L9:
+	i1 = v4 + uint32(12)
+	i0 = fn2739(m, v2, i1)
+	v2 = i0
+	if v2 == 0 {
+		goto L11
+	}
+	i0 = fn8106(m, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	if i0 == i1 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L11:
+	v9 = uint32(0)
+	goto L1
+L10:
+	i0 = v9 + k32(4294967295)
+	v9 = i0
+	if v9 == 0 {
+		goto L2
+	}
+L7:
+	i0 = v3 + uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	if v5 != 0 {
+		goto L13
+	}
+	v8 = uint32(8402826)
+	goto L12
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L14
+	}
+	fn3723(m, uint32(8513731), uint32(8571888), uint32(8435764), v5)
+	v9 = uint32(0)
+	goto L1
+L14:
+	i1 = v4 + uint32(12)
+	i0 = fn2739(m, v5, i1)
+	v8 = i0
+	if v8 == 0 {
+		goto L16
+	}
+	i0 = fn8106(m, v8)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	if i0 == i1 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L16:
+	v9 = uint32(0)
+	goto L1
+L15:
+	if v9 == uint32(1) {
+		goto L2
+	}
+L12:
+	i0 = v3 + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+L2:
+	i0 = fn4983(m, v0)
+	v3 = i0
+	if v3 != 0 {
+		goto L17
+	}
+	v9 = uint32(0)
+	goto L1
+L17:
+	v9 = uint32(0)
+	i0 = fn4984(m, v3, v1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L19
+	}
+	i1 = fn2115(m, v2)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+116)) = i1
+	i1 = fn2115(m, v8)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+120)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+116))
+	if i0 == 0 {
+		goto L21
+	}
+	if v2 != 0 {
+		goto L20
+	}
+L21:
+	i0 = fn3634(m)
+	goto L19
+L20:
+	if v7 == 0 {
+		goto L24
+	}
+	if v7 != uint32(10059656) {
+		goto L23
+	}
+L24:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+112)) = uint32(0)
+	goto L22
+L23:
+	i1 = fn580(m, v7)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+112)) = v2
+	if v2 == 0 {
+		goto L19
+	}
+L22:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+140)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = fn4985(m, i0, v3)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	goto L18
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	v9 = uint32(0)
+	if v2 != 0 {
+		goto L1
+	}
+L18:
+	fn2073(m, v3)
+L1:
+	i0 = v4 + uint32(48)
+	m.g0 = i0
+	return v9
+}
+
+//go:norace
+//go:nocheckptr
+func fn4983(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = fn2109(m, uint32(128))
+	v1 = i0
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = fn3634(m)
+	return uint32(0)
+L1:
+	m.fill(v1, uint32(0), uint32(128))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
+	i0 = fn3707(m, i0)
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i1 = fn2109(m, uint32(32))
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
+	if v3 == 0 {
+		goto L5
+	}
+	fn3702(m, v0)
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L6
+	}
+	fn2073(m, v0)
+L6:
+	i0 = fn3634(m)
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
+	i0 = fn3707(m, i0)
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(32)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	i0 = v2 + uint32(20)
+	m.fill(i0, uint32(0), uint32(124))
+	fn3702(m, v2)
+	return v2
+L3:
+	fn2112(m, v1)
+	return uint32(0)
+L2:
+	fn2112(m, v1)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L7
+	}
+	fn2073(m, v0)
+L7:
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn4984(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i1 = k32(10089824) + uint32(38884)
+	i2 = v0 + uint32(108)
+	v2 = i2
+	i0 = fn2026(m, v1, i1, v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i1 = k32(10089824) + uint32(39696)
+	i2 = v0 + uint32(100)
+	i0 = fn2026(m, v1, i1, i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i1 = k32(10089824) + uint32(39580)
+	i2 = v0 + uint32(96)
+	v3 = i2
+	i0 = fn2026(m, v1, i1, v3)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i1 = k32(10089824) + uint32(39760)
+	i2 = v0 + uint32(104)
+	v4 = i2
+	i0 = fn2026(m, v1, i1, v4)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	if i0 == 0 {
+		goto L3
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	if i0 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8419557))
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	v1 = i0
+	if v1 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L5
+	}
+	fn2073(m, v1)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L6
+	}
+	fn2073(m, v1)
+L6:
+	v1 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	v1 = k32(4294967295)
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn4985(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 float64
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(208)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+136)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v3 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v4 = i0
+	if int32(v4) < int32(uint32(1)) {
+		goto L1
+	}
+	i0 = v4 + uint32(1)
+	v5 = i0
+	i0 = v4 << (uint32(2) & 31)
+	i0 = i0 + k32(4294967292)
+	v4 = i0
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = i0 + v4
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v6
+	if v6 != 0 {
+		goto L3
+	}
+	fn2073(m, v7)
+L3:
+	i0 = v4 + k32(4294967292)
+	v4 = i0
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 > uint32(1) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
+L1:
+	i1 = k32(10089824) + uint32(38948)
+	i0 = fn2035(m, v1, i1)
+	v7 = i0
+	if v7 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v7
+	if v4 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L6
+	}
+	fn2073(m, v4)
+L6:
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+88))
+	v4 = i1
+	i0 = i0 - v4
+	if int32(i0) < int32(uint32(1)) {
+		goto L11
+	}
+	i0 = v4 + uint32(1)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
+	v5 = i0
+	i0 = v5 + v4
+	v4 = i0
+	goto L10
+L11:
+	if v4 != uint32(2147483647) {
+		goto L12
+	}
+	v7 = uint32(8564514)
+	goto L8
+L12:
+	v7 = uint32(8509889)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = fn5019(m, v1, uint32(1))
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L7
+	}
+	if v4 == 0 {
+		goto L8
+	}
+	v7 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
+	v5 = i0
+	v4 = v5
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v7
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	v4 = i0
+	i0 = v4 + k32(4294967256)
+	switch i0 {
+	case 0:
+		goto L57
+	case 1:
+		goto L82
+	case 6:
+		goto L13
+	case 8:
+		goto L52
+	case 9:
+		goto L51
+	case 10:
+		goto L61
+	case 26:
+		goto L94
+	case 27:
+		goto L95
+	case 30:
+		goto L97
+	case 31:
+		goto L96
+	case 33:
+		goto L101
+	case 34:
+		goto L104
+	case 35:
+		goto L103
+	case 36:
+		goto L100
+	case 37:
+		goto L102
+	case 38:
+		goto L105
+	case 40:
+		goto L48
+	case 41:
+		goto L47
+	case 42:
+		goto L46
+	case 43:
+		goto L87
+	case 44:
+		goto L88
+	case 45:
+		goto L89
+	case 46:
+		goto L86
+	case 48:
+		goto L84
+	case 53:
+		goto L77
+	case 57:
+		goto L64
+	case 58:
+		goto L62
+	case 59:
+		goto L66
+	case 60:
+		goto L74
+	case 61:
+		goto L63
+	case 63:
+		goto L58
+	case 64:
+		goto L60
+	case 65:
+		goto L69
+	case 66:
+		goto L59
+	case 68:
+		goto L76
+	case 71:
+		goto L70
+	case 72:
+		goto L54
+	case 73:
+		goto L56
+	case 74:
+		goto L55
+	case 75:
+		goto L50
+	case 76:
+		goto L78
+	case 77:
+		goto L49
+	case 85:
+		goto L75
+	case 88:
+		goto L45
+	case 89:
+		goto L68
+	case 90:
+		goto L43
+	case 91:
+		goto L42
+	case 92:
+		goto L41
+	case 93:
+		goto L81
+	case 94:
+		goto L80
+	case 95:
+		goto L79
+	case 96:
+		goto L40
+	case 97:
+		goto L39
+	case 98:
+		goto L99
+	case 99:
+		goto L98
+	case 100:
+		goto L85
+	case 101:
+		goto L83
+	case 102:
+		goto L93
+	case 103:
+		goto L73
+	case 104:
+		goto L72
+	case 105:
+		goto L71
+	case 106:
+		goto L67
+	case 107:
+		goto L65
+	case 108:
+		goto L53
+	case 109:
+		goto L44
+	case 110:
+		goto L92
+	case 111:
+		goto L91
+	case 112:
+		goto L90
+	default:
+		goto L38
+	}
+L105:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L106
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
+L106:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L107
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v6 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v6 > i1 {
+		goto L37
+	}
+	i0 = v6 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L37
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L37
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L107:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(10059656)
+	goto L9
+L104:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
+	i0 = i0 - v7
+	if int32(i0) < int32(uint32(4)) {
+		goto L109
+	}
+	i0 = v7 + uint32(4)
+	v4 = i0
+	i0 = v5 + v7
+	v7 = i0
+	goto L108
+L109:
+	if int32(v7) < int32(uint32(2147483644)) {
+		goto L110
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8564514))
+	goto L13
+L110:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	if i0 != 0 {
+		goto L111
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L111:
+	i0 = fn5019(m, v1, uint32(4))
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L13
+	}
+	if v4 > uint32(3) {
+		goto L112
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L112:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
+	v7 = i0
+	v4 = uint32(4)
+L108:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v4
+	i0 = fn5020(m, v1, v7, uint32(4))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L103:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
+	i0 = i0 - v7
+	if int32(i0) < int32(uint32(1)) {
+		goto L114
+	}
+	i0 = v7 + uint32(1)
+	v4 = i0
+	i0 = v5 + v7
+	v7 = i0
+	goto L113
+L114:
+	if v7 != uint32(2147483647) {
+		goto L115
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8564514))
+	goto L13
+L115:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	if i0 != 0 {
+		goto L116
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L116:
+	i0 = fn5019(m, v1, uint32(1))
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L13
+	}
+	if v4 != 0 {
+		goto L117
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L117:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
+	v7 = i0
+	v4 = uint32(1)
+L113:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v4
+	i0 = fn5020(m, v1, v7, uint32(1))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L102:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
+	i0 = i0 - v7
+	if int32(i0) < int32(uint32(2)) {
+		goto L119
+	}
+	i0 = v7 + uint32(2)
+	v4 = i0
+	i0 = v5 + v7
+	v7 = i0
+	goto L118
+L119:
+	if int32(v7) < int32(uint32(2147483646)) {
+		goto L120
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8564514))
+	goto L13
+L120:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	if i0 != 0 {
+		goto L121
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L121:
+	i0 = fn5019(m, v1, uint32(2))
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L13
+	}
+	if v4 > uint32(1) {
+		goto L122
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L122:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
+	v7 = i0
+	v4 = uint32(2)
+L118:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v4
+	i0 = fn5020(m, v1, v7, uint32(2))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L101:
+	i2 = v2 + uint32(204)
+	i0 = fn5021(m, v0, v1, i2)
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L13
+	}
+	if v4 > uint32(1) {
+		goto L123
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L123:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+204))
+	v7 = i0
+	i1 = v2 + uint32(188)
+	i0 = fn8088(m, v7, i1, uint32(0))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
+	if i0 != 0 {
+		goto L126
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	switch i0 {
+	case 0, 10:
+		goto L125
+	default:
+		goto L126
+	}
+L126:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	i0 = fn1607(m, v7, uint32(0), uint32(0))
+	v6 = i0
+	if v6 != 0 {
+		goto L124
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8397426))
+	goto L13
+L125:
+	if v4 != uint32(3) {
+		goto L127
+	}
+	if v5 > uint32(1) {
+		goto L127
+	}
+	i0 = fn607(m, v5)
+	v6 = i0
+	if v6 != 0 {
+		goto L124
+	}
+	goto L13
+L127:
+	i0 = fn1575(m, v5)
+	v6 = i0
+	if v6 == 0 {
+		goto L13
+	}
+L124:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L129
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L128
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L128
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L128
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L129:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	goto L9
+L128:
+	i0 = fn3634(m)
+	goto L13
+L100:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+188)) = uint32(0)
+	i2 = v2 + uint32(188)
+	i0 = fn5021(m, v0, v1, i2)
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L13
+	}
+	if v4 > uint32(1) {
+		goto L130
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L130:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
+	v7 = i0
+	i0 = v7 + v4
+	i0 = i0 + k32(4294967294)
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	if i0 != uint32(76) {
+		goto L131
+	}
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(0))
+L131:
+	i0 = fn1607(m, v7, uint32(0), uint32(0))
+	v6 = i0
+	if v6 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L133
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L132
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L132
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L132
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L133:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	goto L9
+L132:
+	i0 = fn3634(m)
+	goto L13
+L99:
+	i0 = fn5022(m, v0, v1, uint32(1))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L98:
+	i0 = fn5022(m, v0, v1, uint32(4))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L97:
+	i2 = v2 + uint32(204)
+	i0 = fn5021(m, v0, v1, i2)
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L13
+	}
+	if v4 > uint32(1) {
+		goto L134
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L134:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+204))
+	i1 = v2 + uint32(188)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	d0 = fn4552(m, i0, i1, i2)
+	v8 = d0
+	if v8 != math.Float64frombits(0xbff0000000000000) {
+		goto L135
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L13
+	}
+L135:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	switch i0 {
+	case 0, 10:
+		goto L136
+	default:
+		goto L137
+	}
+L137:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8406736))
+	goto L13
+L136:
+	i0 = fn1316(m, v8)
+	v6 = i0
+	if v6 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L139
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L138
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L138
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L138
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L139:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	goto L9
+L138:
+	i0 = fn3634(m)
+	goto L13
+L96:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
+	i0 = i0 - v7
+	if int32(i0) < int32(uint32(8)) {
+		goto L141
+	}
+	i0 = v7 + uint32(8)
+	v4 = i0
+	i0 = v5 + v7
+	v7 = i0
+	goto L140
+L141:
+	if int32(v7) < int32(uint32(2147483640)) {
+		goto L142
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8564514))
+	goto L13
+L142:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	if i0 != 0 {
+		goto L143
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L143:
+	i0 = fn5019(m, v1, uint32(8))
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L13
+	}
+	if v4 > uint32(7) {
+		goto L144
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L144:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
+	v7 = i0
+	v4 = uint32(8)
+L140:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v4
+	d0 = fn1339(m, v7, uint32(0))
+	v8 = d0
+	if v8 != math.Float64frombits(0xbff0000000000000) {
+		goto L145
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L13
+	}
+L145:
+	i0 = fn1316(m, v8)
+	v6 = i0
+	if v6 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L146
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L35
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L35
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L35
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L146:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	goto L9
+L95:
+	i0 = fn5023(m, v0, v1, uint32(1))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L94:
+	i0 = fn5023(m, v0, v1, uint32(4))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L93:
+	i0 = fn5023(m, v0, v1, uint32(8))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L92:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
+	i0 = i0 - v7
+	if int32(i0) < int32(uint32(8)) {
+		goto L148
+	}
+	i0 = v7 + uint32(8)
+	v6 = i0
+	i0 = v5 + v7
+	v4 = i0
+	goto L147
+L148:
+	if int32(v7) < int32(uint32(2147483640)) {
+		goto L149
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8564514))
+	goto L13
+L149:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	if i0 != 0 {
+		goto L150
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L150:
+	i0 = fn5019(m, v1, uint32(8))
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L13
+	}
+	if v4 > uint32(7) {
+		goto L151
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L151:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
+	v4 = i0
+	v6 = uint32(8)
+L147:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v6
+	i0 = v4 + uint32(4)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L153
+	}
+	i0 = v4 + uint32(5)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L153
+	}
+	i0 = v4 + uint32(6)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L153
+	}
+	i0 = v4 + uint32(7)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L153
+	}
+	i0 = v4 + uint32(3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 << (uint32(24) & 31)
+	v7 = i0
+	if int32(v7) > int32(k32(4294967295)) {
+		goto L152
+	}
+L153:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = uint32(2147483647)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i2 = v2 + uint32(48)
+	i0 = fn3604(m, i0, uint32(8419047), i2)
+	goto L13
+L152:
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v4)))
+	i2 = v4 + uint32(2)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	i2 = i2 << (uint32(16) & 31)
+	i1 = i1 | i2
+	i1 = i1 | v7
+	v4 = i1
+	if int32(v4) > int32(k32(4294967295)) {
+		i1 = v4
+	} else {
+		i1 = k32(4294967295)
+	}
+	v4 = i1
+	i0 = fn647(m, uint32(0), v4)
+	v5 = i0
+	if v5 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	if i0 != 0 {
+		goto L155
+	}
+	v7 = uint32(10378801)
+	goto L154
+L155:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	v7 = i0
+L154:
+	i0 = fn5024(m, v0, v1, v7, v4)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L156
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L13
+	}
+	fn2073(m, v5)
+	goto L13
+L156:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L157
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L34
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L34
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v6, i1)
+	v6 = i0
+	if v6 == 0 {
+		goto L34
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L157:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v6 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	goto L9
+L91:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+112))
+	v4 = i0
+	if v4 != 0 {
+		goto L158
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8461273))
+	goto L13
+L158:
+	i0 = fn581(m, v4)
+	v6 = i0
+	if v6 != 0 {
+		goto L159
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8414225))
+	goto L13
+L159:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L160
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L33
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L33
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L33
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L160:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	goto L9
+L90:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	if int32(v7) > int32(i1) {
+		goto L161
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	if i3 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	goto L13
+L161:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i1 = v7 + k32(4294967295)
+	v5 = i1
+	i1 = v5 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	i0 = fn1884(m, v7)
+	v4 = i0
+	if v4 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
+	if i0 != 0 {
+		goto L162
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	i1 = v5 << (uint32(2) & 31)
+	i0 = i0 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v4
+	if v4 != 0 {
+		goto L9
+	}
+	fn2073(m, v7)
+	goto L9
+L162:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L9
+	}
+	fn2073(m, v4)
+	goto L9
+L89:
+	i0 = fn5025(m, v0, v1, uint32(1))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L88:
+	i0 = fn5025(m, v0, v1, uint32(4))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L87:
+	i2 = v2 + uint32(188)
+	i0 = fn5021(m, v0, v1, i2)
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L13
+	}
+	if v4 < uint32(3) {
+		goto L164
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	v5 = i0
+	i1 = v7 + v4
+	i1 = i1 + k32(4294967294)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if v5 != i1 {
+		goto L164
+	}
+	i0 = v5 + k32(4294967262)
+	switch i0 {
+	case 0, 5:
+		goto L163
+	default:
+		goto L164
+	}
+L164:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8508590))
+	goto L13
+L163:
+	i0 = v7 + uint32(1)
+	i1 = v4 + k32(4294967293)
+	i0 = fn756(m, i0, i1, uint32(0), uint32(0), uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+116))
+	v7 = i0
+	i0 = fn8101(m, v7, uint32(8419373))
+	if i0 != 0 {
+		goto L166
+	}
+	v6 = v4
+	goto L165
+L166:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+120))
+	i0 = fn2701(m, v4, v7, i2)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L167
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L167
+	}
+	fn2073(m, v4)
+L167:
+	if v6 == 0 {
+		goto L13
+	}
+L165:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L169
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L168
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L168
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L168
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L169:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	goto L9
+L168:
+	i0 = fn3634(m)
+	goto L13
+L86:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+188)) = uint32(0)
+	i2 = v2 + uint32(188)
+	i0 = fn5021(m, v0, v1, i2)
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L13
+	}
+	if v4 != 0 {
+		goto L170
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L170:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
+	i1 = v4 + k32(4294967295)
+	i0 = fn2760(m, i0, i1, uint32(0))
+	v6 = i0
+	if v6 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L172
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L171
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L171
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L171
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L172:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	goto L9
+L171:
+	i0 = fn3634(m)
+	goto L13
+L85:
+	i0 = fn5026(m, v0, v1, uint32(1))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L84:
+	i0 = fn5026(m, v0, v1, uint32(4))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L83:
+	i0 = fn5026(m, v0, v1, uint32(8))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L82:
+	i0 = fn5027(m, v0, v1, uint32(0))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L81:
+	i0 = fn5027(m, v0, v1, uint32(1))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L80:
+	i0 = fn5027(m, v0, v1, uint32(2))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L79:
+	i0 = fn5027(m, v0, v1, uint32(3))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L78:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
+	v4 = i0
+	if int32(v4) > int32(uint32(0)) {
+		goto L173
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8534759))
+	goto L13
+L173:
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v7 = i0
+	i1 = b2i(v4 != uint32(0))
+	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
+	i1 = v4 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v4 == 0 {
+		goto L174
+	}
+	i0 = v3 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+L174:
+	*(*uint32)(unsafe.Add(b, uint64(v7)+20)) = v6
+	if int32(v5) < int32(uint32(0)) {
+		goto L13
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	i2 = i2 - v5
+	i0 = fn5027(m, v0, v1, i2)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L77:
+	i0 = fn1493(m, uint32(0))
+	v6 = i0
+	if v6 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L175
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L32
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L32
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L32
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L175:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	goto L9
+L76:
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
+	v4 = i0
+	if int32(v4) > int32(uint32(0)) {
+		goto L176
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8534759))
+	goto L13
+L176:
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v7 = i0
+	i1 = b2i(v4 != uint32(0))
+	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
+	i1 = v4 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v9 = i0
+	if v4 == 0 {
+		goto L177
+	}
+	i0 = v6 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+L177:
+	*(*uint32)(unsafe.Add(b, uint64(v7)+20)) = v5
+	if int32(v9) < int32(uint32(0)) {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	v6 = i0
+	i0 = v6 - v9
+	v4 = i0
+	i0 = fn1493(m, v4)
+	v5 = i0
+	if v5 == 0 {
+		goto L13
+	}
+	if int32(v4) < int32(uint32(1)) {
+		goto L178
+	}
+	i0 = v4 & uint32(1)
+	v10 = i0
+	v3 = uint32(0)
+	v11 = v9
+	i1 = v9 + uint32(1)
+	if v6 == i1 {
+		goto L179
+	}
+	i0 = v9 << (uint32(2) & 31)
+	v3 = i0
+	v6 = uint32(0)
+	i1 = v4 & uint32(2147483646)
+	i0 = uint32(0) - i1
+	v11 = i0
+	v4 = uint32(4)
+L180:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i0 = i0 + v4
+	i0 = i0 + k32(4294967292)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 + v3
+	i1 = i1 + v4
+	i1 = i1 + k32(4294967292)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i0 = i0 + v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 + v3
+	i1 = i1 + v4
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v4 + uint32(8)
+	v4 = i0
+	i1 = v6 + k32(4294967294)
+	v6 = i1
+	if v11 != v6 {
+		goto L180
+	}
+	i0 = v9 - v6
+	v11 = i0
+	i0 = uint32(0) - v6
+	v3 = i0
+L179:
+	if v10 == 0 {
+		goto L178
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i1 = v3 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i2 = v11 << (uint32(2) & 31)
+	i1 = i1 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+L178:
+	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v9
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L181
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L31
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L31
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v6, i1)
+	v6 = i0
+	if v6 == 0 {
+		goto L31
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L181:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v6 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	goto L9
+L75:
+	i0 = fn1685(m)
+	v6 = i0
+	if v6 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L182
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L30
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L30
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L30
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L182:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	goto L9
+L74:
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
+	v4 = i0
+	if int32(v4) > int32(uint32(0)) {
+		goto L183
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8534759))
+	goto L13
+L183:
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v7 = i0
+	i1 = b2i(v4 != uint32(0))
+	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
+	i1 = v4 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v3 = i0
+	if v4 == 0 {
+		goto L184
+	}
+	i0 = v6 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+L184:
+	*(*uint32)(unsafe.Add(b, uint64(v7)+20)) = v5
+	if int32(v3) < int32(uint32(0)) {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	v6 = i0
+	i0 = fn1685(m)
+	v9 = i0
+	if v9 == 0 {
+		goto L13
+	}
+	i0 = v6 - v3
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L185
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8527765))
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v4
+	if v4 != 0 {
+		goto L13
+	}
+	fn2073(m, v9)
+	goto L13
+L185:
+	i0 = v3 + uint32(1)
+	v7 = i0
+	if int32(v7) >= int32(v6) {
+		goto L186
+	}
+	i0 = v3 << (uint32(2) & 31)
+	v4 = i0
+L188:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	i1 = i1 + v4
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i2 = v5 + uint32(4)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i0 = fn1712(m, v9, i1, i2)
+	if int32(i0) <= int32(k32(4294967295)) {
+		goto L187
+	}
+	i0 = v4 + uint32(8)
+	v4 = i0
+	i0 = v7 + uint32(2)
+	v7 = i0
+	if int32(v7) >= int32(v6) {
+		goto L186
+	}
+	goto L188
+L187:
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v4
+	if v4 != 0 {
+		goto L13
+	}
+	fn2073(m, v9)
+	goto L13
+L186:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+8))
+	v4 = i0
+	if int32(v4) <= int32(v3) {
+		goto L189
+	}
+	i0 = v4 + k32(4294967295)
+	v5 = i0
+	i0 = v4 << (uint32(2) & 31)
+	i0 = i0 + k32(4294967292)
+	v4 = i0
+L190:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+12))
+	i0 = i0 + v4
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 == 0 {
+		goto L191
+	}
+	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L191
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v6
+	if v6 != 0 {
+		goto L191
+	}
+	fn2073(m, v7)
+L191:
+	i0 = v4 + k32(4294967292)
+	v4 = i0
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if int32(v5) >= int32(v3) {
+		goto L190
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v11)+8)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+8))
+	v4 = i0
+L189:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+12))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+24))
+	if v4 != i1 {
+		goto L192
+	}
+	i0 = v4 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v5 = i0
+	i1 = v4 ^ uint32(2147483647)
+	if v5 > i1 {
+		goto L29
+	}
+	i0 = v5 + v4
+	v4 = i0
+	if v4 > uint32(536870911) {
+		goto L29
+	}
+	i1 = v4 << (uint32(2) & 31)
+	i0 = fn2111(m, v7, i1)
+	v7 = i0
+	if v7 == 0 {
+		goto L29
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v11)+24)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v11)+12)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+8))
+	v4 = i0
+L192:
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v11)+8)) = i1
+	i1 = v4 << (uint32(2) & 31)
+	i0 = v7 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v9
+	goto L9
+L73:
+	i0 = fn2199(m, uint32(0))
+	v6 = i0
+	if v6 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L193
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L28
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L28
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L28
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L193:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	goto L9
+L72:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
+	v7 = i0
+	if int32(v7) > int32(uint32(0)) {
+		goto L194
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8534759))
+	goto L13
+L194:
+	i1 = v7 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v7 = i0
+	i1 = b2i(v5 != uint32(0))
+	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
+	i1 = v5 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v11 = i0
+	if v5 == 0 {
+		goto L195
+	}
+	i0 = v6 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+L195:
+	*(*uint32)(unsafe.Add(b, uint64(v7)+20)) = v4
+	if int32(v11) < int32(uint32(0)) {
+		goto L13
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	v6 = i1
+	if int32(v11) > int32(v6) {
+		goto L197
+	}
+	if int32(v11) > int32(v4) {
+		goto L196
+	}
+L197:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if v5 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	goto L13
+L196:
+	if v6 == v11 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = v11 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v12 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
+	v5 = i0
+	if v5 == uint32(10062672) {
+		goto L199
+	}
+	i0 = fn2349(m, v5, uint32(10062672))
+	if i0 == 0 {
+		goto L198
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
+	v4 = i0
+L199:
+	if int32(v4) <= int32(v11) {
+		goto L200
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
+	if i3 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	goto L13
+L200:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	v5 = i0
+	i0 = v5 - v11
+	v4 = i0
+	i0 = fn2290(m, v4)
+	v10 = i0
+	if v10 == 0 {
+		goto L13
+	}
+	if int32(v4) < int32(uint32(1)) {
+		goto L201
+	}
+	i0 = v4 & uint32(3)
+	v3 = i0
+	v6 = uint32(0)
+	v13 = v11
+	i0 = v11 - v5
+	if i0 > k32(4294967292) {
+		goto L202
+	}
+	i0 = v11 << (uint32(2) & 31)
+	v5 = i0
+	v9 = uint32(0)
+	i1 = v4 & uint32(2147483644)
+	i0 = uint32(0) - i1
+	v13 = i0
+	v4 = uint32(0)
+L203:
+	i0 = v10 + v4
+	v6 = i0
+	i0 = v6 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 + v5
+	i1 = i1 + v4
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v6 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 + v5
+	i1 = i1 + v4
+	i1 = i1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v6 + uint32(20)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 + v5
+	i1 = i1 + v4
+	i1 = i1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v6 + uint32(24)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 + v5
+	i1 = i1 + v4
+	i1 = i1 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v4 + uint32(16)
+	v4 = i0
+	i1 = v9 + k32(4294967292)
+	v9 = i1
+	if v13 != v9 {
+		goto L203
+	}
+	i0 = v11 - v9
+	v13 = i0
+	i0 = uint32(0) - v9
+	v6 = i0
+L202:
+	if v3 == 0 {
+		goto L201
+	}
+	i0 = v13 << (uint32(2) & 31)
+	v4 = i0
+	i1 = v6 << (uint32(2) & 31)
+	i0 = v10 + i1
+	i0 = i0 + uint32(12)
+	v5 = i0
+L204:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 + v4
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + k32(4294967295)
+	v3 = i0
+	if v3 != 0 {
+		goto L204
+	}
+L201:
+	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v11
+	i0 = fn2213(m, v12, v10)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L205
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v10)) = v7
+	if v7 != 0 {
+		goto L205
+	}
+	fn2073(m, v10)
+L205:
+	if int32(v4) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L198:
+	i1 = k32(10089824) + uint32(28284)
+	i0 = fn2035(m, v12, i1)
+	v10 = i0
+	if v10 == 0 {
+		goto L13
+	}
+	if v11 >= v6 {
+		goto L206
+	}
+	i0 = v11 << (uint32(2) & 31)
+	v7 = i0
+	v3 = v11
+L207:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	i1 = i1 + v7
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v5 = i1
+	i0 = fn853(m, v10, v5)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L208
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v9
+	if v9 != 0 {
+		goto L208
+	}
+	fn2073(m, v5)
+L208:
+	if v4 != 0 {
+		goto L209
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
+	v4 = i0
+	i1 = v3 + uint32(1)
+	v13 = i1
+	if int32(v4) <= int32(v13) {
+		goto L210
+	}
+	i0 = v4 + k32(4294967295)
+	v5 = i0
+	i0 = v4 << (uint32(2) & 31)
+	i0 = i0 + k32(4294967292)
+	v4 = i0
+L211:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
+	i0 = i0 + v4
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 == 0 {
+		goto L212
+	}
+	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L212
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v6
+	if v6 != 0 {
+		goto L212
+	}
+	fn2073(m, v7)
+L212:
+	i0 = v4 + k32(4294967292)
+	v4 = i0
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if int32(v5) > int32(v3) {
+		goto L211
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v9)+8)) = v13
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v9 = i0
+L210:
+	*(*uint32)(unsafe.Add(b, uint64(v9)+8)) = v11
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v10)) = v4
+	if v4 != 0 {
+		goto L13
+	}
+	fn2073(m, v10)
+	goto L13
+L209:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L213
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L213
+	}
+	fn2073(m, v4)
+L213:
+	i0 = v7 + uint32(4)
+	v7 = i0
+	i1 = v3 + uint32(1)
+	v3 = i1
+	if v6 != v3 {
+		goto L207
+	}
+L206:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = v11
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v10)) = v4
+	if v4 != 0 {
+		goto L9
+	}
+	fn2073(m, v10)
+	goto L9
+L71:
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
+	v4 = i0
+	if int32(v4) > int32(uint32(0)) {
+		goto L214
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8534759))
+	goto L13
+L214:
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v7 = i0
+	i1 = b2i(v4 != uint32(0))
+	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
+	i1 = v4 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v13 = i0
+	if v4 == 0 {
+		goto L215
+	}
+	i0 = v6 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+L215:
+	*(*uint32)(unsafe.Add(b, uint64(v7)+20)) = v5
+	if int32(v13) < int32(uint32(0)) {
+		goto L13
+	}
+	if int32(v5) <= int32(v13) {
+		goto L216
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if v4 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	goto L13
+L216:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	v5 = i0
+	i0 = v5 - v13
+	v4 = i0
+	i0 = fn2290(m, v4)
+	v9 = i0
+	if v9 == 0 {
+		goto L13
+	}
+	if int32(v4) < int32(uint32(1)) {
+		goto L217
+	}
+	i0 = v4 & uint32(3)
+	v3 = i0
+	v6 = uint32(0)
+	v10 = v13
+	i0 = v13 - v5
+	if i0 > k32(4294967292) {
+		goto L218
+	}
+	i0 = v13 << (uint32(2) & 31)
+	v5 = i0
+	v11 = uint32(0)
+	i1 = v4 & uint32(2147483644)
+	i0 = uint32(0) - i1
+	v10 = i0
+	v4 = uint32(0)
+L219:
+	i0 = v9 + v4
+	v6 = i0
+	i0 = v6 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 + v5
+	i1 = i1 + v4
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v6 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 + v5
+	i1 = i1 + v4
+	i1 = i1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v6 + uint32(20)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 + v5
+	i1 = i1 + v4
+	i1 = i1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v6 + uint32(24)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 + v5
+	i1 = i1 + v4
+	i1 = i1 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v4 + uint32(16)
+	v4 = i0
+	i1 = v11 + k32(4294967292)
+	v11 = i1
+	if v10 != v11 {
+		goto L219
+	}
+	i0 = v13 - v11
+	v10 = i0
+	i0 = uint32(0) - v11
+	v6 = i0
+L218:
+	if v3 == 0 {
+		goto L217
+	}
+	i0 = v10 << (uint32(2) & 31)
+	v4 = i0
+	i1 = v6 << (uint32(2) & 31)
+	i0 = v9 + i1
+	i0 = i0 + uint32(12)
+	v5 = i0
+L220:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 + v4
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + k32(4294967295)
+	v3 = i0
+	if v3 != 0 {
+		goto L220
+	}
+L217:
+	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v13
+	i0 = fn2200(m, v9)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L221
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v4
+	if v4 != 0 {
+		goto L221
+	}
+	fn2073(m, v9)
+L221:
+	if v6 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L222
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L27
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L27
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L27
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L222:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	goto L9
+L70:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
+	v4 = i0
+	if int32(v4) > int32(uint32(0)) {
+		goto L223
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8534759))
+	goto L13
+L223:
+	i1 = v4 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v7 = i0
+	i1 = b2i(v5 != uint32(0))
+	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
+	i1 = v5 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v5 == 0 {
+		goto L224
+	}
+	i0 = v3 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+L224:
+	*(*uint32)(unsafe.Add(b, uint64(v7)+20)) = v6
+	if int32(v4) < int32(uint32(0)) {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	v3 = i0
+	i0 = v3 - v4
+	v11 = i0
+	if int32(v11) > int32(uint32(0)) {
+		goto L225
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if v5 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	goto L13
+L225:
+	i1 = v4 + uint32(1)
+	v13 = i1
+	if int32(v6) <= int32(v13) {
+		goto L226
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if v5 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	goto L13
+L226:
+	i0 = v3 - v13
+	v6 = i0
+	i0 = fn2290(m, v6)
+	v9 = i0
+	if v9 == 0 {
+		goto L13
+	}
+	if int32(v6) < int32(uint32(1)) {
+		goto L227
+	}
+	i0 = v6 & uint32(3)
+	v3 = i0
+	v5 = uint32(0)
+	v10 = v13
+	i0 = v11 + k32(4294967294)
+	if i0 < uint32(3) {
+		goto L228
+	}
+	i0 = v4 << (uint32(2) & 31)
+	v5 = i0
+	v11 = uint32(0)
+	i1 = v6 & uint32(2147483644)
+	i0 = uint32(0) - i1
+	v10 = i0
+	v4 = uint32(0)
+L229:
+	i0 = v9 + v4
+	v6 = i0
+	i0 = v6 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 + v5
+	i1 = i1 + v4
+	i1 = i1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v6 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 + v5
+	i1 = i1 + v4
+	i1 = i1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v6 + uint32(20)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 + v5
+	i1 = i1 + v4
+	i1 = i1 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v6 + uint32(24)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 + v5
+	i1 = i1 + v4
+	i1 = i1 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v4 + uint32(16)
+	v4 = i0
+	i1 = v11 + k32(4294967292)
+	v11 = i1
+	if v10 != v11 {
+		goto L229
+	}
+	i0 = v13 - v11
+	v10 = i0
+	i0 = uint32(0) - v11
+	v5 = i0
+L228:
+	if v3 == 0 {
+		goto L227
+	}
+	i0 = v10 << (uint32(2) & 31)
+	v4 = i0
+	i1 = v5 << (uint32(2) & 31)
+	i0 = v9 + i1
+	i0 = i0 + uint32(12)
+	v5 = i0
+L230:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 + v4
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + k32(4294967295)
+	v3 = i0
+	if v3 != 0 {
+		goto L230
+	}
+L227:
+	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v13
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	if int32(v7) > int32(i1) {
+		goto L232
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	if i3 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	v6 = uint32(0)
+	goto L231
+L232:
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i1 = v7 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 != 0 {
+		goto L233
+	}
+	v6 = uint32(0)
+	goto L231
+L233:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
+	if i0 != 0 {
+		goto L235
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L235
+	}
+	v6 = uint32(0)
+	i1 = k32(10089824) + uint32(23104)
+	i0 = fn2040(m, v4, i1)
+	v7 = i0
+	if int32(v7) < int32(uint32(0)) {
+		goto L234
+	}
+	if v7 != 0 {
+		goto L235
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+192)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v2)+188)) = v4
+	i0 = k32(10089824) + uint32(24636)
+	i1 = v2 + uint32(188)
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
+	v6 = i0
+	goto L234
+L235:
+	i0 = fn855(m, v4, v9)
+	v6 = i0
+L234:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L231
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L231
+	}
+	fn2073(m, v4)
+L231:
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L236
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v4
+	if v4 != 0 {
+		goto L236
+	}
+	fn2073(m, v9)
+L236:
+	if v6 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L237
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L26
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L26
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L26
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L237:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	goto L9
+L69:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
+	v4 = i0
+	if int32(v4) > int32(uint32(0)) {
+		goto L238
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8534759))
+	goto L13
+L238:
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v5 = i0
+	i1 = b2i(v4 != uint32(0))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
+	i1 = v4 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v10 = i0
+	if v4 == 0 {
+		goto L239
+	}
+	i0 = v6 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+L239:
+	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = v7
+	if int32(v10) < int32(uint32(0)) {
+		goto L13
+	}
+	i2 = v2 + uint32(204)
+	i0 = fn5021(m, v0, v1, i2)
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L13
+	}
+	if v4 > uint32(1) {
+		goto L240
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L240:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+204))
+	i1 = v4 + k32(4294967295)
+	i0 = fn2706(m, i0, i1, uint32(8402826))
+	v4 = i0
+	if v4 == 0 {
+		goto L13
+	}
+	v13 = uint32(0)
+	i2 = v2 + uint32(204)
+	i0 = fn5021(m, v0, v1, i2)
+	v7 = i0
+	if int32(v7) < int32(uint32(0)) {
+		goto L241
+	}
+	if v7 > uint32(1) {
+		goto L242
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L243
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L243
+	}
+	fn2073(m, v4)
+L243:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L242:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+204))
+	i1 = v7 + k32(4294967295)
+	i0 = fn2706(m, i0, i1, uint32(8402826))
+	v7 = i0
+	if v7 == 0 {
+		goto L241
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+72)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v2)+68)) = v7
+	i1 = k32(10089824) + uint32(33260)
+	i2 = v2 + uint32(64)
+	i0 = fn864(m, v1, i1, i2)
+	v13 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L241
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v5
+	if v5 != 0 {
+		goto L241
+	}
+	fn2073(m, v7)
+L241:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L244
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L244
+	}
+	fn2073(m, v4)
+L244:
+	if v13 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
+	if int32(i0) <= int32(v10) {
+		goto L246
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
+	if i3 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	v6 = uint32(0)
+	goto L245
+L246:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	v5 = i0
+	i0 = v5 - v10
+	v4 = i0
+	i0 = fn2290(m, v4)
+	v9 = i0
+	if v9 != 0 {
+		goto L247
+	}
+	v6 = uint32(0)
+	goto L245
+L247:
+	if int32(v4) < int32(uint32(1)) {
+		goto L248
+	}
+	i0 = v4 & uint32(3)
+	v3 = i0
+	v6 = uint32(0)
+	v12 = v10
+	i0 = v10 - v5
+	if i0 > k32(4294967292) {
+		goto L249
+	}
+	i0 = v10 << (uint32(2) & 31)
+	v5 = i0
+	v11 = uint32(0)
+	i1 = v4 & uint32(2147483644)
+	i0 = uint32(0) - i1
+	v12 = i0
+	v4 = uint32(0)
+L250:
+	i0 = v9 + v4
+	v6 = i0
+	i0 = v6 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 + v5
+	i1 = i1 + v4
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v6 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 + v5
+	i1 = i1 + v4
+	i1 = i1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v6 + uint32(20)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 + v5
+	i1 = i1 + v4
+	i1 = i1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v6 + uint32(24)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 + v5
+	i1 = i1 + v4
+	i1 = i1 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v4 + uint32(16)
+	v4 = i0
+	i1 = v11 + k32(4294967292)
+	v11 = i1
+	if v12 != v11 {
+		goto L250
+	}
+	i0 = v10 - v11
+	v12 = i0
+	i0 = uint32(0) - v11
+	v6 = i0
+L249:
+	if v3 == 0 {
+		goto L248
+	}
+	i0 = v12 << (uint32(2) & 31)
+	v4 = i0
+	i1 = v6 << (uint32(2) & 31)
+	i0 = v9 + i1
+	i0 = i0 + uint32(12)
+	v5 = i0
+L251:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 + v4
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v3 + k32(4294967295)
+	v3 = i0
+	if v3 != 0 {
+		goto L251
+	}
+L248:
+	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v10
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
+	if i0 != 0 {
+		goto L253
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v13)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L253
+	}
+	v6 = uint32(0)
+	i1 = k32(10089824) + uint32(23104)
+	i0 = fn2040(m, v13, i1)
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L252
+	}
+	if v4 != 0 {
+		goto L253
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+192)) = v13
+	*(*uint32)(unsafe.Add(b, uint64(v2)+188)) = v13
+	i0 = k32(10089824) + uint32(24636)
+	i1 = v2 + uint32(188)
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
+	v6 = i0
+	goto L252
+L253:
+	i0 = fn855(m, v13, v9)
+	v6 = i0
+L252:
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L245
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v4
+	if v4 != 0 {
+		goto L245
+	}
+	fn2073(m, v9)
+L245:
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L254
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v13)) = v4
+	if v4 != 0 {
+		goto L254
+	}
+	fn2073(m, v13)
+L254:
+	if v6 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L256
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L255
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L255
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L255
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L256:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	goto L9
+L255:
+	i0 = fn3634(m)
+	goto L13
+L68:
+	i0 = fn5028(m, v0, v1, uint32(0))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L67:
+	i0 = fn5028(m, v0, v1, uint32(1))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L66:
+	i2 = v2 + uint32(188)
+	i0 = fn5021(m, v0, v1, i2)
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L13
+	}
+	if v4 > uint32(1) {
+		goto L257
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L257:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
+	i1 = v4 + k32(4294967295)
+	i0 = fn2749(m, i0, i1, uint32(8402826))
+	v4 = i0
+	if v4 == 0 {
+		goto L13
+	}
+	v5 = uint32(0)
+	i2 = v2 + uint32(188)
+	i0 = fn5021(m, v0, v1, i2)
+	v7 = i0
+	if int32(v7) < int32(uint32(0)) {
+		goto L258
+	}
+	if v7 > uint32(1) {
+		goto L259
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L260
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L260
+	}
+	fn2073(m, v4)
+L260:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L259:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
+	i1 = v7 + k32(4294967295)
+	i0 = fn2749(m, i0, i1, uint32(8402826))
+	v7 = i0
+	if v7 == 0 {
+		goto L258
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+88)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v2)+84)) = v7
+	i1 = k32(10089824) + uint32(33260)
+	i2 = v2 + uint32(80)
+	i0 = fn864(m, v1, i1, i2)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L258
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v6
+	if v6 != 0 {
+		goto L258
+	}
+	fn2073(m, v7)
+L258:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L261
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L261
+	}
+	fn2073(m, v4)
+L261:
+	if v5 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L263
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L262
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L262
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v6, i1)
+	v6 = i0
+	if v6 == 0 {
+		goto L262
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L263:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v6 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	goto L9
+L262:
+	i0 = fn3634(m)
+	goto L13
+L65:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	v3 = i1
+	if int32(v5) > int32(v3) {
+		goto L264
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	if i3 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	goto L13
+L264:
+	i1 = v5 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v11 = i0
+	i1 = v6 << (uint32(2) & 31)
+	i0 = v11 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	if v7 == 0 {
+		goto L13
+	}
+	if int32(v6) > int32(v3) {
+		goto L267
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	if i3 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	goto L266
+L267:
+	i1 = v5 + k32(4294967294)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v5
+	i1 = v5 << (uint32(2) & 31)
+	i0 = v11 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 != 0 {
+		goto L265
+	}
+L266:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v4
+	if v4 != 0 {
+		goto L13
+	}
+	fn2073(m, v7)
+	goto L13
+L265:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if i0 != uint32(10072576) {
+		goto L269
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	if i0 == uint32(10072576) {
+		goto L268
+	}
+L269:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8435381))
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L270
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v5
+	if v5 != 0 {
+		goto L270
+	}
+	fn2073(m, v7)
+L270:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L13
+	}
+	fn2073(m, v4)
+	goto L13
+L268:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+104)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+96)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v2)+100)) = v7
+	i1 = k32(10089824) + uint32(33260)
+	i2 = v2 + uint32(96)
+	i0 = fn864(m, v1, i1, i2)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L271
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v5
+	if v5 != 0 {
+		goto L271
+	}
+	fn2073(m, v7)
+L271:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L272
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L272
+	}
+	fn2073(m, v4)
+L272:
+	if v6 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L273
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L25
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L25
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L25
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L273:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	goto L9
+L64:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	i0 = i0 + k32(4294967295)
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	if int32(v7) > int32(i1) {
+		goto L274
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	if i3 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	goto L13
+L274:
+	i0 = fn5029(m, v0, v1, v7)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L63:
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
+	v4 = i0
+	if int32(v4) > int32(uint32(0)) {
+		goto L275
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8534759))
+	goto L13
+L275:
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v6 = i0
+	i1 = b2i(v4 != uint32(0))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
+	i1 = v4 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v7 = i0
+	if v4 == 0 {
+		goto L276
+	}
+	i0 = v3 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+L276:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v5
+	if int32(v7) < int32(uint32(0)) {
+		goto L13
+	}
+	i0 = fn5029(m, v0, v1, v7)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L62:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i0 = v7 + k32(4294967294)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	v5 = i1
+	if int32(i0) >= int32(v5) {
+		goto L277
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	if i3 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	goto L13
+L277:
+	if int32(v7) > int32(v5) {
+		goto L278
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	if i3 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	goto L13
+L278:
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i1 = v7 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v4 = i0
+	if v4 == 0 {
+		goto L13
+	}
+	i0 = v7 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	i1 = k32(10089824) + uint32(25936)
+	i2 = v2 + uint32(188)
+	i0 = fn2026(m, v6, i1, i2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L279
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L13
+	}
+	fn2073(m, v4)
+	goto L13
+L279:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
+	v7 = i0
+	if v7 == 0 {
+		goto L280
+	}
+	i0 = fn853(m, v7, v4)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L281
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L281
+	}
+	fn2073(m, v4)
+L281:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L282
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L282
+	}
+	fn2073(m, v4)
+L282:
+	if v7 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v4
+	if v4 != 0 {
+		goto L9
+	}
+	fn2073(m, v7)
+	goto L9
+L280:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(4)
+	if i0 != 0 {
+		goto L284
+	}
+	v5 = v4
+	goto L283
+L284:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i0 == uint32(2) {
+		goto L285
+	}
+	v5 = v4
+	goto L283
+L285:
+	i0 = v4 + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L286
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L286:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L287
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+L287:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L283
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L283
+	}
+	fn2073(m, v4)
+L283:
+	if v5 == uint32(10059656) {
+		goto L288
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(32)
+	if i0 != 0 {
+		goto L289
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8390599))
+	v4 = uint32(1)
+	goto L14
+L289:
+	i1 = k32(10089824) + uint32(22528)
+	i0 = fn2035(m, v6, i1)
+	v9 = i0
+	if v9 == 0 {
+		goto L15
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+196)) = uint32(0)
+	i1 = v2 + uint32(196)
+	i2 = v2 + uint32(204)
+	i3 = v2 + uint32(200)
+	i0 = fn1692(m, v5, i1, i2, i3)
+	if i0 == 0 {
+		goto L290
+	}
+L291:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+204))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L292
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+204))
+	v4 = i0
+L292:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if i0 != uint32(10072576) {
+		goto L293
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i1 = v2 + uint32(204)
+	fn2838(m, i0, i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+204))
+	v4 = i0
+L293:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+200))
+	i0 = fn520(m, v9, v4, i2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+204))
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v4 = i0
+	if int32(v3) > int32(k32(4294967295)) {
+		goto L294
+	}
+	if v4 == uint32(1073741823) {
+		goto L295
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v11)) = v4
+	if v4 != 0 {
+		goto L295
+	}
+	fn2073(m, v11)
+L295:
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v4
+	if v4 != 0 {
+		goto L15
+	}
+	fn2073(m, v9)
+	goto L15
+L294:
+	if v4 == uint32(1073741823) {
+		goto L296
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v11)) = v4
+	if v4 != 0 {
+		goto L296
+	}
+	fn2073(m, v11)
+L296:
+	i1 = v2 + uint32(196)
+	i2 = v2 + uint32(204)
+	i3 = v2 + uint32(200)
+	i0 = fn1692(m, v5, i1, i2, i3)
+	if i0 != 0 {
+		goto L291
+	}
+L290:
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L288
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v4
+	if v4 != 0 {
+		goto L288
+	}
+	fn2073(m, v9)
+L288:
+	if v7 == 0 {
+		goto L297
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(32)
+	if i0 != 0 {
+		goto L298
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8390594))
+	v4 = uint32(1)
+	goto L14
+L298:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+196)) = uint32(0)
+L299:
+	i1 = v2 + uint32(196)
+	i2 = v2 + uint32(204)
+	i3 = v2 + uint32(200)
+	i0 = fn1692(m, v7, i1, i2, i3)
+	if i0 == 0 {
+		goto L297
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+204))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+200))
+	i0 = fn2038(m, v6, i1, i2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L299
+	}
+	v4 = uint32(1)
+	goto L14
+L297:
+	v4 = uint32(0)
+	goto L14
+L61:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	if int32(v7) > int32(i1) {
+		goto L300
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	if i3 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	goto L13
+L300:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L301
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L301:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L302
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L24
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L24
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L24
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L302:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	goto L9
+L60:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
+	i0 = i0 - v7
+	if int32(i0) < int32(uint32(1)) {
+		goto L304
+	}
+	i0 = v7 + uint32(1)
+	v4 = i0
+	i0 = v5 + v7
+	v7 = i0
+	goto L303
+L304:
+	if v7 != uint32(2147483647) {
+		goto L305
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8564514))
+	goto L13
+L305:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	if i0 != 0 {
+		goto L306
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L306:
+	i0 = fn5019(m, v1, uint32(1))
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L13
+	}
+	if v4 != 0 {
+		goto L307
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L307:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
+	v7 = i0
+	v4 = uint32(1)
+L303:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	v4 = i1
+	if i0 <= v4 {
+		goto L309
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = v4 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	if v5 != 0 {
+		goto L308
+	}
+L309:
+	i0 = fn1595(m, v4)
+	v7 = i0
+	if v7 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+112)) = v4
+	i2 = v2 + uint32(112)
+	i0 = fn3604(m, v5, uint32(8506479), i2)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v4
+	if v4 != 0 {
+		goto L13
+	}
+	fn2073(m, v7)
+	goto L13
+L308:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L310
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L310:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L311
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L23
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L23
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v6, i1)
+	v6 = i0
+	if v6 == 0 {
+		goto L23
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L311:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v6 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	goto L9
+L59:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
+	i0 = i0 - v7
+	if int32(i0) < int32(uint32(4)) {
+		goto L313
+	}
+	i0 = v7 + uint32(4)
+	v4 = i0
+	i0 = v5 + v7
+	v7 = i0
+	goto L312
+L313:
+	if int32(v7) < int32(uint32(2147483644)) {
+		goto L314
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8564514))
+	goto L13
+L314:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	if i0 != 0 {
+		goto L315
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L315:
+	i0 = fn5019(m, v1, uint32(4))
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L13
+	}
+	if v4 > uint32(3) {
+		goto L316
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L316:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
+	v7 = i0
+	v4 = uint32(4)
+L312:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	v4 = i1
+	if int32(v4) > int32(k32(4294967295)) {
+		i1 = v4
+	} else {
+		i1 = k32(4294967295)
+	}
+	v4 = i1
+	if i0 <= v4 {
+		goto L318
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = v4 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	if v5 != 0 {
+		goto L317
+	}
+L318:
+	i0 = fn1595(m, v4)
+	v7 = i0
+	if v7 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+128)) = v4
+	i2 = v2 + uint32(128)
+	i0 = fn3604(m, v5, uint32(8506479), i2)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v4
+	if v4 != 0 {
+		goto L13
+	}
+	fn2073(m, v7)
+	goto L13
+L317:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L319
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L319:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L320
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L22
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L22
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v6, i1)
+	v6 = i0
+	if v6 == 0 {
+		goto L22
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L320:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v6 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	goto L9
+L58:
+	i2 = v2 + uint32(188)
+	i0 = fn5021(m, v0, v1, i2)
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L13
+	}
+	if v4 > uint32(1) {
+		goto L321
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L321:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
+	i0 = fn1607(m, i0, uint32(0), uint32(10))
+	v4 = i0
+	if v4 == 0 {
+		goto L13
+	}
+	i0 = fn1583(m, v4)
+	v7 = i0
+	if v7 != k32(4294967295) {
+		goto L322
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L322
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L13
+	}
+	fn2073(m, v4)
+	goto L13
+L322:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	if i0 <= v7 {
+		goto L324
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = v7 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	if v5 != 0 {
+		goto L323
+	}
+L324:
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L325
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+144)) = v7
+	i2 = v2 + uint32(144)
+	i0 = fn3604(m, v5, uint32(8506479), i2)
+L325:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L13
+	}
+	fn2073(m, v4)
+	goto L13
+L323:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L326
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L326
+	}
+	fn2073(m, v4)
+L326:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L327
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L327:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L329
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L328
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L328
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v6, i1)
+	v6 = i0
+	if v6 == 0 {
+		goto L328
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L329:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v6 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	goto L9
+L328:
+	i0 = fn3634(m)
+	goto L13
+L57:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+132))
+	if int32(v4) >= int32(i1) {
+		goto L331
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
+	v5 = i0
+	goto L330
+L331:
+	i0 = v4 << (uint32(1) & 31)
+	i0 = i0 + uint32(20)
+	v4 = i0
+	if v4 > uint32(536870911) {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
+	i1 = v4 << (uint32(2) & 31)
+	i0 = fn2111(m, i0, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L21
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+132)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v1)+124)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
+	v4 = i0
+L330:
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v7)+20)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = uint32(1)
+	i1 = v4 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	goto L9
+L56:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
+	i0 = i0 - v7
+	if int32(i0) < int32(uint32(1)) {
+		goto L333
+	}
+	i0 = v7 + uint32(1)
+	v4 = i0
+	i0 = v5 + v7
+	v7 = i0
+	goto L332
+L333:
+	if v7 != uint32(2147483647) {
+		goto L334
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8564514))
+	goto L13
+L334:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	if i0 != 0 {
+		goto L335
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L335:
+	i0 = fn5019(m, v1, uint32(1))
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L13
+	}
+	if v4 != 0 {
+		goto L336
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L336:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
+	v7 = i0
+	v4 = uint32(1)
+L332:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	if int32(v5) > int32(i1) {
+		goto L337
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	if i3 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	goto L13
+L337:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i3 = v5 << (uint32(2) & 31)
+	i2 = i2 + i3
+	i2 = i2 + k32(4294967292)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i0 = fn5030(m, v1, i1, i2)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L55:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
+	i0 = i0 - v7
+	if int32(i0) < int32(uint32(4)) {
+		goto L339
+	}
+	i0 = v7 + uint32(4)
+	v6 = i0
+	i0 = v5 + v7
+	v4 = i0
+	goto L338
+L339:
+	if int32(v7) < int32(uint32(2147483644)) {
+		goto L340
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8564514))
+	goto L13
+L340:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	if i0 != 0 {
+		goto L341
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L341:
+	i0 = fn5019(m, v1, uint32(4))
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L13
+	}
+	if v4 > uint32(3) {
+		goto L342
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L342:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
+	v4 = i0
+	v6 = uint32(4)
+L338:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
+	if int32(v5) > int32(i1) {
+		goto L343
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
+	if i3 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	goto L13
+L343:
+	i0 = v4 + uint32(3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 << (uint32(24) & 31)
+	v6 = i0
+	if int32(v6) > int32(k32(4294967295)) {
+		goto L344
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8398972))
+	goto L13
+L344:
+	i1 = v4 + uint32(2)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i1 = i1 << (uint32(16) & 31)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	i1 = i1 | i2
+	i2 = v4 + uint32(1)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	i2 = i2 << (uint32(8) & 31)
+	i1 = i1 | i2
+	i1 = i1 | v6
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i3 = v5 << (uint32(2) & 31)
+	i2 = i2 + i3
+	i2 = i2 + k32(4294967292)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i0 = fn5030(m, v1, i1, i2)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L54:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+188)) = uint32(0)
+	i2 = v2 + uint32(188)
+	i0 = fn5021(m, v0, v1, i2)
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L13
+	}
+	if v4 > uint32(1) {
+		goto L345
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L345:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	if int32(v7) > int32(i1) {
+		goto L346
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	if i3 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	goto L13
+L346:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i1 = v7 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
+	i0 = fn1607(m, i0, uint32(0), uint32(10))
+	v4 = i0
+	if v4 == 0 {
+		goto L13
+	}
+	i0 = fn1583(m, v4)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L347
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L347
+	}
+	fn2073(m, v4)
+L347:
+	if int32(v7) > int32(k32(4294967295)) {
+		goto L348
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8399002))
+	goto L13
+L348:
+	i0 = fn5030(m, v1, v7, v5)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L53:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	if int32(v7) > int32(i1) {
+		goto L349
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	if i3 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	goto L13
+L349:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i3 = v7 << (uint32(2) & 31)
+	i2 = i2 + i3
+	i2 = i2 + k32(4294967292)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i0 = fn5030(m, v1, i1, i2)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L52:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
+	v5 = i0
+	if int32(v5) < int32(uint32(1)) {
+		goto L350
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
+	i1 = v5 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v6 = i0
+	i0 = v6 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != v7 {
+		goto L350
+	}
+	i1 = v5 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v7
+	v5 = uint32(0)
+	i1 = b2i(v7 != uint32(0))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
+	if v7 == 0 {
+		goto L351
+	}
+	i0 = v6 + k32(4294967288)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+L351:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v5
+	goto L9
+L350:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	if int32(v7) > int32(i1) {
+		goto L352
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	if i3 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	goto L13
+L352:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i1 = v7 + k32(4294967295)
+	v4 = i1
+	i1 = v4 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L353
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v5
+	if v5 != 0 {
+		goto L353
+	}
+	fn2073(m, v7)
+L353:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = v4
+	goto L9
+L51:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
+	v4 = i0
+	if int32(v4) > int32(uint32(0)) {
+		goto L354
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8534759))
+	goto L13
+L354:
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v3 = i0
+	i1 = b2i(v4 != uint32(0))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
+	i1 = v4 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v11 = i0
+	if v4 == 0 {
+		goto L355
+	}
+	i0 = v5 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+L355:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v7
+	if int32(v11) < int32(uint32(0)) {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v4 = i0
+	if int32(v4) <= int32(v11) {
+		goto L9
+	}
+	i0 = v4 + k32(4294967295)
+	v5 = i0
+	i0 = v4 << (uint32(2) & 31)
+	i0 = i0 + k32(4294967292)
+	v4 = i0
+L356:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = i0 + v4
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 == 0 {
+		goto L357
+	}
+	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L357
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v6
+	if v6 != 0 {
+		goto L357
+	}
+	fn2073(m, v7)
+L357:
+	i0 = v4 + k32(4294967292)
+	v4 = i0
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if int32(v5) >= int32(v11) {
+		goto L356
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v11
+	goto L9
+L50:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
+	i2 = i2 + k32(4294967294)
+	i0 = fn5031(m, v0, v1, i2)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L49:
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+128))
+	v4 = i0
+	if int32(v4) > int32(uint32(0)) {
+		goto L358
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8534759))
+	goto L13
+L358:
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v6 = i0
+	i1 = b2i(v4 != uint32(0))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+124))
+	i1 = v4 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v7 = i0
+	if v4 == 0 {
+		goto L359
+	}
+	i0 = v3 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+L359:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v5
+	if int32(v7) < int32(uint32(0)) {
+		goto L13
+	}
+	i0 = fn5031(m, v0, v1, v7)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L48:
+	i2 = v2 + uint32(188)
+	i0 = fn5021(m, v0, v1, i2)
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L13
+	}
+	if v4 != 0 {
+		goto L360
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L360:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+188))
+	i1 = v4 + k32(4294967295)
+	i0 = fn2706(m, i0, i1, uint32(8402826))
+	v4 = i0
+	if v4 != 0 {
+		goto L361
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035456))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8417847))
+	goto L13
+L361:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	i0 = fn853(m, i0, v4)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L362
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L362
+	}
+	fn2073(m, v4)
+L362:
+	if v6 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L364
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L363
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L363
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L363
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L364:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	goto L9
+L363:
+	i0 = fn3634(m)
+	goto L13
+L47:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	if int32(v7) > int32(i1) {
+		goto L365
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	if i3 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	goto L13
+L365:
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i1 = v7 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	i0 = fn853(m, i0, v4)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L366
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L366
+	}
+	fn2073(m, v4)
+L366:
+	if v6 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L367
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L20
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L20
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L20
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L367:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	goto L9
+L46:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	v3 = i1
+	if int32(v6) > int32(v3) {
+		goto L368
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	if i3 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	goto L13
+L368:
+	i1 = v6 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v11 = i0
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v11 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	if v5 == 0 {
+		goto L13
+	}
+	if int32(v7) > int32(v3) {
+		goto L370
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	if i3 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	v6 = uint32(0)
+	goto L369
+L370:
+	i1 = v6 + k32(4294967294)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v7
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v11 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 != 0 {
+		goto L371
+	}
+	v6 = uint32(0)
+	goto L369
+L371:
+	i0 = fn855(m, v4, v5)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L369
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L369
+	}
+	fn2073(m, v4)
+L369:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L372
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L372
+	}
+	fn2073(m, v5)
+L372:
+	if v6 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L373
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v3 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v3 > i1 {
+		goto L19
+	}
+	i0 = v3 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L19
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L19
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L373:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	goto L9
+L45:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
+	i0 = i0 - v7
+	if int32(i0) < int32(uint32(1)) {
+		goto L375
+	}
+	i0 = v7 + uint32(1)
+	v4 = i0
+	i0 = v5 + v7
+	v7 = i0
+	goto L374
+L375:
+	if v7 != uint32(2147483647) {
+		goto L376
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8564514))
+	goto L13
+L376:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	if i0 != 0 {
+		goto L377
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L377:
+	i0 = fn5019(m, v1, uint32(1))
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L13
+	}
+	if v4 != 0 {
+		goto L378
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L378:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
+	v7 = i0
+	v4 = uint32(1)
+L374:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v4
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	v4 = i0
+	if v4 < uint32(6) {
+		goto L379
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+160)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v2 + uint32(160)
+	i0 = fn3604(m, i0, uint32(8516665), i2)
+	goto L13
+L379:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+136)) = v4
+	goto L9
+L44:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
+	i0 = i0 - v7
+	if int32(i0) < int32(uint32(8)) {
+		goto L381
+	}
+	i0 = v7 + uint32(8)
+	v6 = i0
+	i0 = v5 + v7
+	v4 = i0
+	goto L380
+L381:
+	if int32(v7) < int32(uint32(2147483640)) {
+		goto L382
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8564514))
+	goto L13
+L382:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	if i0 != 0 {
+		goto L383
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L383:
+	i0 = fn5019(m, v1, uint32(8))
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L13
+	}
+	if v4 > uint32(7) {
+		goto L384
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L384:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
+	v4 = i0
+	v6 = uint32(8)
+L380:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v6
+	i0 = v4 + uint32(4)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L386
+	}
+	i0 = v4 + uint32(5)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L386
+	}
+	i0 = v4 + uint32(6)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L386
+	}
+	i0 = v4 + uint32(7)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L386
+	}
+	i0 = v4 + uint32(3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 << (uint32(24) & 31)
+	v7 = i0
+	if int32(v7) > int32(k32(4294967295)) {
+		goto L385
+	}
+L386:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+176)) = uint32(2147483647)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i2 = v2 + uint32(176)
+	i0 = fn3604(m, i0, uint32(8418890), i2)
+	goto L13
+L385:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v4)))
+	i1 = v4 + uint32(2)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i1 = i1 << (uint32(16) & 31)
+	i0 = i0 | i1
+	i0 = i0 | v7
+	v7 = i0
+	if int32(v7) > int32(k32(4294967295)) {
+		i0 = v7
+	} else {
+		i0 = k32(4294967295)
+	}
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
+	i1 = i1 - v6
+	if int32(v4) > int32(i1) {
+		goto L387
+	}
+	i0 = v4 + v6
+	v5 = i0
+	goto L16
+L387:
+	i1 = v4 ^ uint32(2147483647)
+	if int32(v6) <= int32(i1) {
+		goto L388
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8564514))
+	goto L13
+L388:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	if i0 != 0 {
+		goto L389
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L389:
+	i0 = fn5019(m, v1, v4)
+	v6 = i0
+	if int32(v6) < int32(uint32(0)) {
+		goto L13
+	}
+	v5 = v4
+	if int32(v7) <= int32(v6) {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, uint32(8509889))
+	goto L13
+L43:
+	i0 = fn5032(m, v0, v1, uint32(1))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L42:
+	i0 = fn5032(m, v0, v1, uint32(2))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L41:
+	i0 = fn5032(m, v0, v1, uint32(4))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L9
+	}
+	goto L13
+L40:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L390
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548)) = i1
+L390:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L391
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v6 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v6 > i1 {
+		goto L18
+	}
+	i0 = v6 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L18
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L18
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L391:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(10014548)
+	goto L9
+L39:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L392
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564)) = i1
+L392:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	if v7 != i1 {
+		goto L393
+	}
+	i0 = v7 >> (uint32(3) & 31)
+	i0 = i0 + uint32(6)
+	v6 = i0
+	i1 = v7 ^ uint32(2147483647)
+	if v6 > i1 {
+		goto L17
+	}
+	i0 = v6 + v7
+	v7 = i0
+	if v7 > uint32(536870911) {
+		goto L17
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i0 = fn2111(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L17
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+L393:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v5 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(10014564)
+	goto L9
+L38:
+	i0 = v4 + k32(4294967264)
+	i0 = i0 & uint32(255)
+	if i0 > uint32(94) {
+		goto L36
+	}
+	if v4 == uint32(39) {
+		goto L36
+	}
+	if v4 == uint32(92) {
+		goto L36
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	i0 = fn3604(m, v7, uint32(8554660), v2)
+	goto L5
+L37:
+	i0 = fn3634(m)
+	goto L13
+L36:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
+	i2 = v2 + uint32(16)
+	i0 = fn3604(m, v7, uint32(8554524), i2)
+	goto L5
+L35:
+	i0 = fn3634(m)
+	goto L13
+L34:
+	i0 = fn3634(m)
+	goto L13
+L33:
+	i0 = fn3634(m)
+	goto L13
+L32:
+	i0 = fn3634(m)
+	goto L13
+L31:
+	i0 = fn3634(m)
+	goto L13
+L30:
+	i0 = fn3634(m)
+	goto L13
+L29:
+	i0 = fn3634(m)
+	goto L13
+L28:
+	i0 = fn3634(m)
+	goto L13
+L27:
+	i0 = fn3634(m)
+	goto L13
+L26:
+	i0 = fn3634(m)
+	goto L13
+L25:
+	i0 = fn3634(m)
+	goto L13
+L24:
+	i0 = fn3634(m)
+	goto L13
+L23:
+	i0 = fn3634(m)
+	goto L13
+L22:
+	i0 = fn3634(m)
+	goto L13
+L21:
+	i0 = fn3634(m)
+	goto L13
+L20:
+	i0 = fn3634(m)
+	goto L13
+L19:
+	i0 = fn3634(m)
+	goto L13
+L18:
+	i0 = fn3634(m)
+	goto L13
+L17:
+	i0 = fn3634(m)
+	goto L13
+L16:
+	i1 = v5 - v4
+	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = i1
+	goto L9
+L15:
+	v4 = uint32(1)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L394
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	if v6 != 0 {
+		goto L394
+	}
+	fn2073(m, v5)
+L394:
+	if v7 == 0 {
+		goto L395
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L395
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v5
+	if v5 != 0 {
+		goto L395
+	}
+	fn2073(m, v7)
+L395:
+	if v4 == 0 {
+		goto L9
+	}
+L13:
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+88))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+92))
+	i0 = i0 - i1
+	v4 = i0
+	if int32(v4) < int32(uint32(1)) {
+		goto L396
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v4
+	i2 = v2 + uint32(32)
+	i0 = fn858(m, v7, uint32(8462014), i2)
+	v4 = i0
+	if v4 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L397
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L397
+	}
+	fn2073(m, v4)
+L397:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+88))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+92)) = i1
+L396:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v4 = i0
+	if v4 == 0 {
+		goto L398
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L398
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L398
+	}
+	fn2073(m, v4)
+L398:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	if int32(v1) > int32(i1) {
+		goto L399
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	if i3 != 0 {
+		i1 = uint32(8505394)
+	} else {
+		i1 = uint32(8392983)
+	}
+	fn3605(m, i0, i1)
+	v4 = uint32(0)
+	goto L4
+L399:
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i1 = v1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	goto L4
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn3605(m, i0, v7)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031648))
+	i0 = fn3604(m, i0, uint32(8394491), uint32(0))
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v7 = i0
+	if v7 != 0 {
+		goto L400
+	}
+	v4 = uint32(0)
+	goto L4
+L400:
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v1
+	if v1 != 0 {
+		goto L4
+	}
+	fn2073(m, v7)
+L4:
+	i0 = v2 + uint32(208)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn4986(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -65,7 +10797,7 @@ L3:
 	v9 = uint32(0)
 	v6 = uint32(1)
 	i8 = v4 + uint32(16)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10252428), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10252428), uint32(1), uint32(1), uint32(0), i8)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -90,7 +10822,7 @@ L3:
 	goto L5
 L6:
 	v9 = uint32(0)
-	i0 = fn2030(m, v6)
+	i0 = fn2031(m, v6)
 	v6 = i0
 	if int32(v6) < int32(uint32(0)) {
 		goto L1
@@ -118,23 +10850,23 @@ L8:
 	if i0 != 0 {
 		goto L9
 	}
-	fn3722(m, uint32(8422743), uint32(8576952), uint32(8435764), v1)
+	fn3723(m, uint32(8422743), uint32(8576952), uint32(8435764), v1)
 	v9 = uint32(0)
 	goto L1
 L9:
 	i1 = v4 + uint32(12)
-	i0 = fn2738(m, v1, i1)
+	i0 = fn2739(m, v1, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L11
 	}
-	i0 = fn8105(m, v1)
+	i0 = fn8106(m, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	if i0 == i1 {
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 L11:
 	v9 = uint32(0)
 	goto L1
@@ -160,23 +10892,23 @@ L13:
 	if i0 != 0 {
 		goto L14
 	}
-	fn3722(m, uint32(8422743), uint32(8571888), uint32(8435764), v5)
+	fn3723(m, uint32(8422743), uint32(8571888), uint32(8435764), v5)
 	v9 = uint32(0)
 	goto L1
 L14:
 	i1 = v4 + uint32(12)
-	i0 = fn2738(m, v5, i1)
+	i0 = fn2739(m, v5, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L16
 	}
-	i0 = fn8105(m, v8)
+	i0 = fn8106(m, v8)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	if i0 == i1 {
 		goto L15
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 L16:
 	v9 = uint32(0)
 	goto L1
@@ -189,7 +10921,7 @@ L12:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v7 = i0
 L2:
-	i0 = fn4982(m, v0)
+	i0 = fn4983(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L17
@@ -203,10 +10935,10 @@ L17:
 	if i0 == 0 {
 		goto L18
 	}
-	fn524(m, v5)
+	fn525(m, v5)
 L18:
 	v9 = uint32(0)
-	i0 = fn525(m, v2, v5, uint32(8))
+	i0 = fn526(m, v2, v5, uint32(8))
 	if int32(i0) < int32(uint32(0)) {
 		goto L20
 	}
@@ -220,9 +10952,9 @@ L18:
 	if int32(v2) < int32(uint32(0)) {
 		goto L20
 	}
-	i1 = fn2114(m, v1)
+	i1 = fn2115(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+116)) = i1
-	i1 = fn2114(m, v8)
+	i1 = fn2115(m, v8)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+120)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+116))
@@ -233,7 +10965,7 @@ L18:
 		goto L21
 	}
 L22:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L20
 L21:
 	if v7 == 0 {
@@ -246,7 +10978,7 @@ L25:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+112)) = uint32(0)
 	goto L23
 L24:
-	i1 = fn579(m, v7)
+	i1 = fn580(m, v7)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+112)) = v2
 	if v2 == 0 {
@@ -255,7 +10987,7 @@ L24:
 L23:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+140)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn4984(m, i0, v3)
+	i0 = fn4985(m, i0, v3)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
@@ -283,7 +11015,7 @@ L20:
 		goto L1
 	}
 L19:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v4 + uint32(48)
 	m.g0 = i0
@@ -292,13 +11024,13 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4986(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4987(m *Module, v0 uint32, v1 uint32) uint32 {
 	return uint32(10059656)
 }
 
 //go:norace
 //go:nocheckptr
-func fn4987(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4988(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -343,7 +11075,7 @@ L1:
 	if int32(v5) < int32(i1) {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return k32(4294967295)
 L4:
 	i1 = div32s(v6, uint32(2))
@@ -351,7 +11083,7 @@ L4:
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = v4
 	i0 = v0 + uint32(32)
-	i0 = fn748(m, i0, v4)
+	i0 = fn749(m, i0, v4)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L3
 	}
@@ -453,7 +11185,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn4988(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn4989(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -528,14 +11260,14 @@ func fn4988(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn4979(m, v1)
+	i0 = fn4980(m, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
 	v6 = i0
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
-	i1 = fn740(m, uint32(0), i2)
+	i1 = fn741(m, uint32(0), i2)
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v7
 	if v6 == 0 {
@@ -552,7 +11284,7 @@ func fn4988(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v7 != 0 {
 		goto L4
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
 	v7 = i0
@@ -573,7 +11305,7 @@ L2:
 	}
 	*(*uint8)(unsafe.Add(b, uint64(v4)+32)) = uint8(k32(80))
 	*(*uint8)(unsafe.Add(b, uint64(v4)+76)) = uint8(k32(81))
-	i0 = fn852(m, v5, v2)
+	i0 = fn853(m, v5, v2)
 	v3 = i0
 	if v3 != 0 {
 		goto L6
@@ -592,18 +11324,18 @@ L8:
 		goto L10
 	}
 	v5 = uint32(1)
-	i0 = fn4988(m, v0, v1, v3, uint32(1))
+	i0 = fn4989(m, v0, v1, v3, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L9
 	}
 	i1 = v4 + uint32(76)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L7
 	}
 	goto L9
 L10:
-	i0 = fn2019(m, v3)
+	i0 = fn2020(m, v3)
 	v6 = i0
 	if v6 == 0 {
 		goto L9
@@ -614,7 +11346,7 @@ L10:
 		goto L13
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn3604(m, i0, uint32(8417847))
+	fn3605(m, i0, uint32(8417847))
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -629,7 +11361,7 @@ L10:
 	goto L12
 L13:
 	i1 = v4 + uint32(32)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L14
 	}
@@ -653,12 +11385,12 @@ L16:
 	v5 = i0
 L15:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	i0 = fn4987(m, v1, v5, i2)
+	i0 = fn4988(m, v1, v5, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L14
 	}
 	v5 = uint32(1)
-	i0 = fn4987(m, v1, uint32(8584000), uint32(1))
+	i0 = fn4988(m, v1, uint32(8584000), uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L11
 	}
@@ -675,7 +11407,7 @@ L14:
 		goto L9
 	}
 L12:
-	fn2072(m, v6)
+	fn2073(m, v6)
 	v5 = k32(4294967295)
 	goto L7
 L11:
@@ -690,7 +11422,7 @@ L11:
 	if v7 != 0 {
 		goto L7
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L7
 L9:
 	v5 = k32(4294967295)
@@ -706,7 +11438,7 @@ L7:
 	if v6 != 0 {
 		goto L17
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L17:
 	if v3 != uint32(10059656) {
 		goto L1
@@ -717,7 +11449,7 @@ L5:
 	}
 	*(*uint8)(unsafe.Add(b, uint64(v4)+32)) = uint8(k32(78))
 	i1 = v4 + uint32(32)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v5 = i0
 	goto L1
@@ -741,7 +11473,7 @@ L21:
 	*(*uint8)(unsafe.Add(b, uint64(v4)+32)) = uint8(i1)
 	v5 = k32(4294967295)
 	i1 = v4 + uint32(32)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
@@ -752,7 +11484,7 @@ L22:
 	} else {
 		i1 = uint32(8582824)
 	}
-	i0 = fn4987(m, v1, i1, uint32(4))
+	i0 = fn4988(m, v1, i1, uint32(4))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L19
 	}
@@ -765,7 +11497,7 @@ L20:
 		goto L25
 	}
 	i1 = v4 + uint32(72)
-	i0 = fn1579(m, v2, i1)
+	i0 = fn1580(m, v2, i1)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+72))
 	if i0 != 0 {
@@ -799,13 +11531,13 @@ L28:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v5
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(73)
 	i0 = v4 + uint32(32)
-	i0 = fn8071(m, i0, uint32(8581987), v4)
+	i0 = fn8072(m, i0, uint32(8581987), v4)
 	i0 = v4 + uint32(32)
-	i0 = fn8105(m, i0)
+	i0 = fn8106(m, i0)
 	v2 = i0
 L27:
 	i1 = v4 + uint32(32)
-	i0 = fn4987(m, v1, i1, v2)
+	i0 = fn4988(m, v1, i1, v2)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v5 = i0
 	goto L1
@@ -814,7 +11546,7 @@ L26:
 	if int32(i0) < int32(uint32(2)) {
 		goto L31
 	}
-	i0 = fn1586(m, v2)
+	i0 = fn1587(m, v2)
 	v7 = i0
 	if v7 != 0 {
 		goto L32
@@ -822,20 +11554,20 @@ L26:
 	*(*uint16)(unsafe.Add(b, uint64(v4)+32)) = uint16(k32(138))
 	v3 = uint32(0)
 	i1 = v4 + uint32(32)
-	i0 = fn4987(m, v1, i1, uint32(2))
+	i0 = fn4988(m, v1, i1, uint32(2))
 	if int32(i0) < int32(uint32(0)) {
 		goto L24
 	}
 	v5 = uint32(0)
 	goto L1
 L32:
-	i0 = fn1587(m, v2)
+	i0 = fn1588(m, v2)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L33
 	}
 	v3 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L24
 	}
@@ -845,14 +11577,14 @@ L33:
 	v10 = i1
 	i1 = v10 + uint32(1)
 	v5 = i1
-	i0 = fn740(m, uint32(0), v5)
+	i0 = fn741(m, uint32(0), v5)
 	v8 = i0
 	if v8 == 0 {
 		goto L24
 	}
 	i1 = v8 + uint32(16)
 	v3 = i1
-	i0 = fn1590(m, v2, v3, v5, uint32(1), uint32(1), uint32(1))
+	i0 = fn1591(m, v2, v3, v5, uint32(1), uint32(1), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L35
 	}
@@ -903,11 +11635,11 @@ L37:
 	*(*uint8)(unsafe.Add(b, uint64(v4)+32)) = uint8(v7)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+76)) = v2
 	i1 = v4 + uint32(32)
-	i0 = fn4987(m, v1, i1, v2)
+	i0 = fn4988(m, v1, i1, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L35
 	}
-	i0 = fn4987(m, v1, v3, v5)
+	i0 = fn4988(m, v1, v3, v5)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L34
 	}
@@ -920,28 +11652,28 @@ L34:
 	goto L23
 L31:
 	*(*uint8)(unsafe.Add(b, uint64(v4)+32)) = uint8(k32(76))
-	i0 = fn2020(m, v2)
+	i0 = fn2021(m, v2)
 	v3 = i0
 	if v3 == 0 {
 		goto L24
 	}
 	i1 = v4 + uint32(76)
-	i0 = fn2738(m, v3, i1)
+	i0 = fn2739(m, v3, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L24
 	}
 	i1 = v4 + uint32(32)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L24
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+76))
-	i0 = fn4987(m, v1, v2, i2)
+	i0 = fn4988(m, v1, v2, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L24
 	}
-	i0 = fn4987(m, v1, uint32(8582449), uint32(2))
+	i0 = fn4988(m, v1, uint32(8582449), uint32(2))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L24
 	}
@@ -960,7 +11692,7 @@ L25:
 	*(*uint8)(unsafe.Add(b, uint64(v4)+32)) = uint8(k32(71))
 	v5 = uint32(0)
 	i1 = v4 + uint32(33)
-	i0 = fn1335(m, v11, i1, uint32(0))
+	i0 = fn1336(m, v11, i1, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L39
 	}
@@ -993,7 +11725,7 @@ L42:
 	if int32(v2) < int32(i1) {
 		goto L45
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L39
 L45:
 	i1 = div32s(v6, uint32(2))
@@ -1001,7 +11733,7 @@ L45:
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = v2
 	i0 = v1 + uint32(32)
-	i0 = fn748(m, i0, v2)
+	i0 = fn749(m, i0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L39
 	}
@@ -1044,30 +11776,30 @@ L41:
 	v2 = uint32(0)
 	v5 = k32(4294967295)
 	i1 = v4 + uint32(32)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L47
 	}
-	i0 = fn4553(m, v11, uint32(114), uint32(0), uint32(2), uint32(0))
+	i0 = fn4554(m, v11, uint32(114), uint32(0), uint32(2), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L48
 	}
-	i0 = fn3633(m)
-	fn2111(m, uint32(0))
+	i0 = fn3634(m)
+	fn2112(m, uint32(0))
 	goto L1
 L48:
-	i2 = fn8105(m, v2)
-	i0 = fn4987(m, v1, v2, i2)
+	i2 = fn8106(m, v2)
+	i0 = fn4988(m, v1, v2, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L49
 	}
-	i0 = fn4987(m, v1, uint32(8584000), uint32(1))
+	i0 = fn4988(m, v1, uint32(8584000), uint32(1))
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v5 = i0
 L49:
 L47:
-	fn2111(m, v2)
+	fn2112(m, v2)
 	goto L1
 L40:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -1125,25 +11857,25 @@ L50:
 	if i0 == 0 {
 		goto L54
 	}
-	i0 = fn4990(m, v1, v2)
+	i0 = fn4991(m, v1, v2)
 	v5 = i0
 	goto L1
 L54:
 	if v9 != uint32(10017064) {
 		goto L55
 	}
-	i0 = fn4991(m, v0, v1, v2)
+	i0 = fn4992(m, v0, v1, v2)
 	v5 = i0
 	goto L1
 L55:
 	if v9 != uint32(10072576) {
 		goto L56
 	}
-	i0 = fn4992(m, v1, v2)
+	i0 = fn4993(m, v1, v2)
 	v5 = i0
 	goto L1
 L56:
-	i0 = fn4993(m)
+	i0 = fn4994(m)
 	if i0 == 0 {
 		goto L57
 	}
@@ -1154,7 +11886,7 @@ L57:
 		goto L59
 	}
 	v3 = uint32(0)
-	i0 = fn4994(m, v0, v1, v2)
+	i0 = fn4995(m, v0, v1, v2)
 	v5 = i0
 	goto L58
 L59:
@@ -1162,7 +11894,7 @@ L59:
 		goto L60
 	}
 	v3 = uint32(0)
-	i0 = fn4995(m, v0, v1, v2)
+	i0 = fn4996(m, v0, v1, v2)
 	v5 = i0
 	goto L58
 L60:
@@ -1170,7 +11902,7 @@ L60:
 		goto L61
 	}
 	v3 = uint32(0)
-	i0 = fn4996(m, v0, v1, v2)
+	i0 = fn4997(m, v0, v1, v2)
 	v5 = i0
 	goto L58
 L61:
@@ -1178,7 +11910,7 @@ L61:
 		goto L62
 	}
 	v3 = uint32(0)
-	i0 = fn4997(m, v0, v1, v2)
+	i0 = fn4998(m, v0, v1, v2)
 	v5 = i0
 	goto L58
 L62:
@@ -1186,7 +11918,7 @@ L62:
 		goto L63
 	}
 	v3 = uint32(0)
-	i0 = fn4998(m, v0, v1, v2)
+	i0 = fn4999(m, v0, v1, v2)
 	v5 = i0
 	goto L58
 L63:
@@ -1194,7 +11926,7 @@ L63:
 		goto L64
 	}
 	v3 = uint32(0)
-	i0 = fn4999(m, v0, v1, v2)
+	i0 = fn5000(m, v0, v1, v2)
 	v5 = i0
 	goto L58
 L64:
@@ -1202,7 +11934,7 @@ L64:
 		goto L65
 	}
 	v3 = uint32(0)
-	i0 = fn5000(m, v0, v1, v2)
+	i0 = fn5001(m, v0, v1, v2)
 	v5 = i0
 	goto L58
 L65:
@@ -1211,7 +11943,7 @@ L65:
 	if v5 == 0 {
 		goto L70
 	}
-	i0 = fn852(m, v5, v2)
+	i0 = fn853(m, v5, v2)
 	v3 = i0
 	if v3 == 0 {
 		goto L66
@@ -1230,13 +11962,13 @@ L65:
 	if v5 != 0 {
 		goto L70
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L70:
 	if v9 != uint32(10064992) {
 		goto L71
 	}
 	v3 = uint32(0)
-	i0 = fn5001(m, v0, v1, v2)
+	i0 = fn5002(m, v0, v1, v2)
 	v5 = i0
 	goto L58
 L71:
@@ -1249,13 +11981,13 @@ L71:
 		goto L76
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = fn1706(m, i1, v9)
+	i1 = fn1707(m, i1, v9)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v5
 	if v5 != 0 {
 		goto L77
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L66
 	}
@@ -1272,7 +12004,7 @@ L77:
 L76:
 	v3 = uint32(0)
 	i2 = v4 + uint32(28)
-	i0 = fn518(m, v5, v9, i2)
+	i0 = fn519(m, v5, v9, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L75
 	}
@@ -1293,11 +12025,11 @@ L74:
 	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L78:
-	i0 = fn5002(m, v5, v2)
+	i0 = fn5003(m, v5, v2)
 	v3 = i0
 	goto L72
 L73:
-	i0 = fn2348(m, v9, uint32(10064992))
+	i0 = fn2349(m, v9, uint32(10064992))
 	if i0 != 0 {
 		goto L67
 	}
@@ -1305,7 +12037,7 @@ L73:
 	v5 = k32(4294967295)
 	i1 = k32(10089824) + uint32(25244)
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v2, i1, i2)
+	i0 = fn2026(m, v2, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L58
 	}
@@ -1314,20 +12046,20 @@ L73:
 		goto L79
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v6 = i0
 	if v6 == 0 {
 		goto L58
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i0 = fn5002(m, i0, v6)
+	i0 = fn5003(m, i0, v6)
 	v3 = i0
 	goto L72
 L79:
 	v3 = uint32(0)
 	i1 = k32(10089824) + uint32(25212)
 	i2 = v4 + uint32(28)
-	i0 = fn2025(m, v2, i1, i2)
+	i0 = fn2026(m, v2, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L58
 	}
@@ -1336,7 +12068,7 @@ L79:
 	if v6 == 0 {
 		goto L68
 	}
-	i0 = fn839(m, v6)
+	i0 = fn840(m, v6)
 	v3 = i0
 L72:
 	if v3 == 0 {
@@ -1350,7 +12082,7 @@ L69:
 	if i0 == 0 {
 		goto L80
 	}
-	i0 = fn5003(m, v0, v1, v2, v3)
+	i0 = fn5004(m, v0, v1, v2, v3)
 	v5 = i0
 	goto L58
 L80:
@@ -1359,11 +12091,11 @@ L80:
 		goto L81
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn3604(m, i0, uint32(8490849))
+	fn3605(m, i0, uint32(8490849))
 	v5 = k32(4294967295)
 	goto L58
 L81:
-	i0 = fn5004(m, v0, v1, v3, v2)
+	i0 = fn5005(m, v0, v1, v3, v2)
 	v5 = i0
 	goto L58
 L68:
@@ -1374,25 +12106,25 @@ L68:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v6
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v1, uint32(8531754), i2)
+	i0 = fn3604(m, v1, uint32(8531754), i2)
 	goto L58
 L67:
 	v3 = uint32(0)
-	i0 = fn5003(m, v0, v1, v2, uint32(0))
+	i0 = fn5004(m, v0, v1, v2, uint32(0))
 	v5 = i0
 	goto L58
 L66:
 	v5 = k32(4294967295)
 	v3 = uint32(0)
 L58:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	i1 = i1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	fn4989(m, i0)
-	fn4989(m, v3)
+	fn4990(m, i0)
+	fn4990(m, v3)
 	goto L1
 L39:
 	v5 = k32(4294967295)
@@ -1414,7 +12146,7 @@ L23:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L19:
 	v5 = uint32(0)
@@ -1426,7 +12158,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4989(m *Module, v0 uint32) {
+func fn4990(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -1448,14 +12180,14 @@ func fn4989(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn4990(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4991(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1539,7 +12271,7 @@ L1:
 	}
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3611(m, i0, v1)
+	fn3612(m, i0, v1)
 	v3 = k32(4294967295)
 	goto L5
 L6:
@@ -1552,9 +12284,9 @@ L6:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = v2 + uint32(16)
 	i0 = i0 | uint32(1)
-	i0 = fn4099(m, i0, uint32(29), uint32(8581974), v2)
+	i0 = fn4100(m, i0, uint32(29), uint32(8581974), v2)
 	i0 = v2 + uint32(16)
-	i0 = fn8105(m, i0)
+	i0 = fn8106(m, i0)
 	v3 = i0
 	goto L8
 L9:
@@ -1579,7 +12311,7 @@ L10:
 	v3 = uint32(5)
 L8:
 	i1 = v2 + uint32(16)
-	i0 = fn4987(m, v0, i1, v3)
+	i0 = fn4988(m, v0, i1, v3)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v3 = i0
 L5:
@@ -1590,7 +12322,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn4991(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4992(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1620,12 +12352,12 @@ func fn4991(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L4
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(10017064)
-	i0 = fn4085(m, uint32(8569684), v3)
+	i0 = fn4086(m, uint32(8569684), v3)
 	v4 = i0
 	goto L3
 L4:
 	i0 = v2 + uint32(16)
-	i0 = fn2710(m, i0, v4, uint32(8402826))
+	i0 = fn2711(m, i0, v4, uint32(8402826))
 	v5 = i0
 	if v5 != 0 {
 		goto L5
@@ -1640,7 +12372,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v5
 	i1 = v3 + uint32(16)
-	i0 = fn4085(m, uint32(8569662), i1)
+	i0 = fn4086(m, uint32(8569662), i1)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -1653,7 +12385,7 @@ L5:
 	if v6 != 0 {
 		goto L3
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L3:
 	if v4 != 0 {
 		goto L6
@@ -1661,7 +12393,7 @@ L3:
 	v0 = k32(4294967295)
 	goto L1
 L6:
-	i0 = fn5004(m, v0, v1, v4, v2)
+	i0 = fn5005(m, v0, v1, v4, v2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
@@ -1674,7 +12406,7 @@ L6:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L2:
 	v0 = k32(4294967295)
@@ -1704,11 +12436,11 @@ L7:
 	*(*uint8)(unsafe.Add(b, uint64(v3)+40)) = uint8(v4)
 	*(*uint8)(unsafe.Add(b, uint64(v3)+39)) = uint8(v7)
 	i1 = v3 + uint32(39)
-	i0 = fn5006(m, v1, i1, v6, v5, v4, v2)
+	i0 = fn5007(m, v1, i1, v6, v5, v4, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn5007(m, v1, v2)
+	i0 = fn5008(m, v1, v2)
 	v0 = i0
 L1:
 	i0 = v3 + uint32(48)
@@ -1718,7 +12450,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4992(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn4993(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1755,13 +12487,13 @@ func fn4992(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L4
 	}
 	i1 = v2 + uint32(4)
-	i0 = fn2738(m, v1, i1)
+	i0 = fn2739(m, v1, i1)
 	v3 = i0
 	if v3 != 0 {
 		goto L6
 	}
-	fn3624(m)
-	i0 = fn2716(m, v1, uint32(8543626), uint32(8412137))
+	fn3625(m)
+	i0 = fn2717(m, v1, uint32(8543626), uint32(8412137))
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -1805,7 +12537,7 @@ L8:
 L7:
 	*(*uint8)(unsafe.Add(b, v6)) = uint8(v8)
 	i1 = v2 + uint32(8)
-	i0 = fn5006(m, v0, i1, v7, v3, v5, v4)
+	i0 = fn5007(m, v0, i1, v7, v3, v5, v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L9
 	}
@@ -1824,7 +12556,7 @@ L7:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L9:
 	if v4 == 0 {
@@ -1841,12 +12573,12 @@ L9:
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L2
 L4:
 	*(*uint8)(unsafe.Add(b, uint64(v2)+4)) = uint8(k32(86))
 	i0 = v2 + uint32(8)
-	fn745(m, i0)
+	fn746(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
@@ -1869,7 +12601,7 @@ L11:
 	v3 = i0
 L10:
 	i0 = v2 + uint32(8)
-	i0 = fn746(m, i0, v7)
+	i0 = fn747(m, i0, v7)
 	v4 = i0
 	if v4 == 0 {
 		goto L12
@@ -1904,7 +12636,7 @@ L18:
 		goto L16
 	}
 	i0 = v2 + uint32(8)
-	i0 = fn753(m, i0, v4, uint32(9))
+	i0 = fn754(m, i0, v4, uint32(9))
 	v4 = i0
 	if v4 == 0 {
 		goto L12
@@ -1995,7 +12727,7 @@ L21:
 	goto L15
 L20:
 	i0 = v2 + uint32(8)
-	i0 = fn753(m, i0, v4, uint32(5))
+	i0 = fn754(m, i0, v4, uint32(5))
 	v4 = i0
 	if v4 == 0 {
 		goto L12
@@ -2043,13 +12775,13 @@ L15:
 	}
 L13:
 	i0 = v2 + uint32(8)
-	i0 = fn744(m, i0, v4)
+	i0 = fn745(m, i0, v4)
 	v5 = i0
 	if v5 == 0 {
 		goto L3
 	}
 	i1 = v2 + uint32(4)
-	i0 = fn4987(m, v0, i1, uint32(1))
+	i0 = fn4988(m, v0, i1, uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L22
 	}
@@ -2064,12 +12796,12 @@ L13:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L3
 L22:
 	i1 = v5 + uint32(16)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	i0 = fn4987(m, v0, i1, i2)
+	i0 = fn4988(m, v0, i1, i2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
@@ -2085,7 +12817,7 @@ L22:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L3
 L23:
 	if v4 == uint32(1073741823) {
@@ -2097,21 +12829,21 @@ L23:
 	if v4 != 0 {
 		goto L24
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L24:
-	i0 = fn4987(m, v0, uint32(8584000), uint32(1))
+	i0 = fn4988(m, v0, uint32(8584000), uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L2
 	}
 	goto L3
 L12:
 	i0 = v2 + uint32(8)
-	fn749(m, i0)
+	fn750(m, i0)
 L3:
 	v5 = k32(4294967295)
 	goto L1
 L2:
-	i0 = fn5007(m, v0, v1)
+	i0 = fn5008(m, v0, v1)
 	v5 = i0
 L1:
 	i0 = v2 + uint32(544)
@@ -2121,7 +12853,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4993(m *Module) uint32 {
+func fn4994(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -2134,7 +12866,7 @@ func fn4993(m *Module) uint32 {
 	_ = i1
 	b := m.base
 	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	v2 = i1
@@ -2143,7 +12875,7 @@ func fn4993(m *Module) uint32 {
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn3352(m, v1, uint32(8404604))
+	i0 = fn3353(m, v1, uint32(8404604))
 	i0 = b2i(i0 != uint32(0))
 	v0 = i0
 L1:
@@ -2152,7 +12884,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4994(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4995(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2180,7 +12912,7 @@ func fn4994(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn5008(m, v1, v2)
+	i0 = fn5009(m, v1, v2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -2202,11 +12934,11 @@ L3:
 	*(*uint8)(unsafe.Add(b, uint64(v3)+14)) = uint8(v4)
 	v4 = k32(4294967295)
 	i1 = v3 + uint32(14)
-	i0 = fn4987(m, v1, i1, v5)
+	i0 = fn4988(m, v1, i1, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn5007(m, v1, v2)
+	i0 = fn5008(m, v1, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -2227,7 +12959,7 @@ L5:
 		goto L9
 	}
 	v4 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v7 = i1
@@ -2236,7 +12968,7 @@ L5:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L10
 	}
-	i0 = fn3352(m, v5, uint32(8404604))
+	i0 = fn3353(m, v5, uint32(8404604))
 	if i0 != 0 {
 		goto L1
 	}
@@ -2254,7 +12986,7 @@ L10:
 	}
 L11:
 	i1 = v3 + uint32(19)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L12
 	}
@@ -2266,7 +12998,7 @@ L14:
 	i1 = v3 + uint32(20)
 	i2 = v3 + uint32(28)
 	i3 = v3 + uint32(24)
-	i0 = fn1691(m, v2, i1, i2, i3)
+	i0 = fn1692(m, v2, i1, i2, i3)
 	if i0 != 0 {
 		goto L15
 	}
@@ -2294,12 +13026,12 @@ L16:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L17:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i0 = fn4988(m, v0, v1, i2, uint32(0))
+	i0 = fn4989(m, v0, v1, i2, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i0 = fn4988(m, v0, v1, i2, uint32(0))
+	i0 = fn4989(m, v0, v1, i2, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
@@ -2320,7 +13052,7 @@ L17:
 	if v7 != 0 {
 		goto L18
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
 	v5 = i0
@@ -2339,7 +13071,7 @@ L18:
 	if v7 != 0 {
 		goto L19
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L19:
 	v5 = uint32(1000)
 	i0 = v4 + uint32(1)
@@ -2349,7 +13081,7 @@ L19:
 	}
 L13:
 	i1 = v3 + uint32(17)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L20
 	}
@@ -2361,7 +13093,7 @@ L20:
 		goto L21
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3603(m, i0, uint32(8453988), uint32(0))
+	i0 = fn3604(m, i0, uint32(8453988), uint32(0))
 	v4 = k32(4294967295)
 	goto L6
 L21:
@@ -2374,12 +13106,12 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v2
 	i0 = k32(10089824) + uint32(35384)
 	i1 = v3 + uint32(28)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
-	i0 = fn579(m, v5)
+	i0 = fn580(m, v5)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -2392,12 +13124,12 @@ L9:
 	if v6 != 0 {
 		goto L22
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L22:
 	if v7 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
 	v5 = i1
@@ -2406,7 +13138,7 @@ L22:
 	if int32(v5) > int32(k32(4294967295)) {
 		goto L24
 	}
-	i0 = fn3352(m, v4, uint32(8404604))
+	i0 = fn3353(m, v4, uint32(8404604))
 	if i0 == 0 {
 		goto L24
 	}
@@ -2424,9 +13156,9 @@ L22:
 	}
 	goto L1
 L24:
-	i0 = fn5009(m, v0, v1, v7)
+	i0 = fn5010(m, v0, v1, v7)
 	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i1 = i1 + uint32(1)
@@ -2443,13 +13175,13 @@ L24:
 		goto L1
 	}
 L23:
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L8:
 	i1 = v3 + uint32(20)
 	i2 = v3 + uint32(28)
 	i3 = v3 + uint32(24)
-	i0 = fn1691(m, v2, i1, i2, i3)
+	i0 = fn1692(m, v2, i1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -2471,12 +13203,12 @@ L25:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L26:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i0 = fn4988(m, v0, v1, i2, uint32(0))
+	i0 = fn4989(m, v0, v1, i2, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i0 = fn4988(m, v0, v1, i2, uint32(0))
+	i0 = fn4989(m, v0, v1, i2, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
@@ -2497,7 +13229,7 @@ L26:
 	if v4 != 0 {
 		goto L27
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
 	v0 = i0
@@ -2516,10 +13248,10 @@ L27:
 	if v4 != 0 {
 		goto L28
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L28:
 	i1 = v3 + uint32(18)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v4 = i0
 	goto L6
@@ -2540,7 +13272,7 @@ L7:
 	if v4 != 0 {
 		goto L29
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L29:
 	v4 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
@@ -2560,9 +13292,9 @@ L29:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i1 = i1 + uint32(1)
@@ -2586,14 +13318,14 @@ L31:
 	v0 = v4
 	goto L30
 L32:
-	i0 = fn1591(m, v2)
+	i0 = fn1592(m, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L30
 	}
 	v0 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	i0 = fn1718(m, i0, v2)
+	i0 = fn1719(m, i0, v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -2626,7 +13358,7 @@ L35:
 		goto L30
 	}
 L33:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L30:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -2635,7 +13367,7 @@ L30:
 
 //go:norace
 //go:nocheckptr
-func fn4995(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4996(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2670,14 +13402,14 @@ func fn4995(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v4 = k32(4294967295)
-	i0 = fn581(m, v2)
+	i0 = fn582(m, v2)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(10062672)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
-	i0 = fn4085(m, uint32(8569670), v3)
+	i0 = fn4086(m, uint32(8569670), v3)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v7 = i0
@@ -2690,12 +13422,12 @@ func fn4995(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v7 != 0 {
 		goto L3
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L3:
 	if v6 == 0 {
 		goto L1
 	}
-	i0 = fn5004(m, v0, v1, v6, v2)
+	i0 = fn5005(m, v0, v1, v6, v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
@@ -2708,16 +13440,16 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L2:
 	v4 = k32(4294967295)
 	i1 = v3 + uint32(19)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn5007(m, v1, v2)
+	i0 = fn5008(m, v1, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -2729,7 +13461,7 @@ L2:
 	}
 L4:
 	i1 = v3 + uint32(18)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L5
 	}
@@ -2741,7 +13473,7 @@ L7:
 	i1 = v3 + uint32(24)
 	i2 = v3 + uint32(28)
 	i3 = v3 + uint32(20)
-	i0 = fn2209(m, v2, i1, i2, i3)
+	i0 = fn2210(m, v2, i1, i2, i3)
 	if i0 != 0 {
 		goto L8
 	}
@@ -2749,7 +13481,7 @@ L7:
 	goto L6
 L8:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i0 = fn4988(m, v0, v1, i2, uint32(0))
+	i0 = fn4989(m, v0, v1, i2, uint32(0))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	v5 = i0
@@ -2768,7 +13500,7 @@ L8:
 	if v7 != 0 {
 		goto L9
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L9:
 	if int32(v6) >= int32(uint32(0)) {
 		goto L10
@@ -2784,7 +13516,7 @@ L10:
 	}
 L6:
 	i1 = v3 + uint32(17)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L11
 	}
@@ -2796,7 +13528,7 @@ L11:
 		goto L12
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3603(m, i0, uint32(8454064), uint32(0))
+	i0 = fn3604(m, i0, uint32(8454064), uint32(0))
 	v4 = k32(4294967295)
 	goto L1
 L12:
@@ -2812,7 +13544,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4996(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4997(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2844,7 +13576,7 @@ func fn4996(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn5008(m, v1, v2)
+	i0 = fn5009(m, v1, v2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -2856,14 +13588,14 @@ L2:
 		goto L3
 	}
 	v4 = k32(4294967295)
-	i0 = fn581(m, v2)
+	i0 = fn582(m, v2)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(10063232)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
-	i0 = fn4085(m, uint32(8569670), v3)
+	i0 = fn4086(m, uint32(8569670), v3)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v7 = i0
@@ -2876,12 +13608,12 @@ L2:
 	if v7 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L4:
 	if v6 == 0 {
 		goto L1
 	}
-	i0 = fn5004(m, v0, v1, v6, v2)
+	i0 = fn5005(m, v0, v1, v6, v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
@@ -2894,27 +13626,27 @@ L4:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L3:
 	v4 = k32(4294967295)
 	i1 = v3 + uint32(15)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn579(m, v2)
+	i0 = fn580(m, v2)
 	v8 = i0
 	if v8 == 0 {
 		goto L1
 	}
-	i0 = fn580(m, v8)
+	i0 = fn581(m, v8)
 	v5 = i0
 	if v5 == 0 {
 		goto L5
 	}
 L6:
-	i0 = fn4988(m, v0, v1, v5, uint32(0))
+	i0 = fn4989(m, v0, v1, v5, uint32(0))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -2930,7 +13662,7 @@ L6:
 	if v1 != 0 {
 		goto L8
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L8:
 	v4 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -2944,7 +13676,7 @@ L8:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L1
 L7:
 	if v6 == uint32(1073741823) {
@@ -2956,15 +13688,15 @@ L7:
 	if v6 != 0 {
 		goto L9
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L9:
-	i0 = fn580(m, v8)
+	i0 = fn581(m, v8)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
 	}
 L5:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v5 = i0
@@ -2981,7 +13713,7 @@ L5:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L1
 L10:
 	if v5 == uint32(1073741823) {
@@ -2993,7 +13725,7 @@ L10:
 	if v5 != 0 {
 		goto L11
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v5 = i0
@@ -3052,23 +13784,23 @@ L12:
 	}
 	*(*uint8)(unsafe.Add(b, uint64(v3)+13)) = uint8(k32(49))
 	i1 = v3 + uint32(13)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L17
 	}
 	v4 = k32(4294967295)
 	goto L1
 L17:
-	i0 = fn4990(m, v1, v2)
+	i0 = fn4991(m, v1, v2)
 	v4 = i0
 	goto L1
 L16:
 	i1 = v3 + uint32(14)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn5007(m, v1, v2)
+	i0 = fn5008(m, v1, v2)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -3078,7 +13810,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4997(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4998(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3108,7 +13840,7 @@ func fn4997(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn5008(m, v1, v2)
+	i0 = fn5009(m, v1, v2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -3129,14 +13861,14 @@ L4:
 L3:
 	*(*uint8)(unsafe.Add(b, uint64(v3)+10)) = uint8(v4)
 	i1 = v3 + uint32(10)
-	i0 = fn4987(m, v1, i1, v5)
+	i0 = fn4988(m, v1, i1, v5)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L5
 	}
 	v4 = k32(4294967295)
 	goto L1
 L5:
-	i0 = fn1493(m, v2)
+	i0 = fn1494(m, v2)
 	v5 = i0
 	if int32(v5) >= int32(uint32(0)) {
 		goto L6
@@ -3145,7 +13877,7 @@ L5:
 	goto L1
 L6:
 	v4 = uint32(0)
-	i0 = fn5007(m, v1, v2)
+	i0 = fn5008(m, v1, v2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L7
 	}
@@ -3164,7 +13896,7 @@ L7:
 		goto L10
 	}
 	v4 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	v6 = i1
@@ -3173,7 +13905,7 @@ L7:
 	if int32(v6) > int32(k32(4294967295)) {
 		goto L11
 	}
-	i0 = fn3352(m, v5, uint32(8404604))
+	i0 = fn3353(m, v5, uint32(8404604))
 	if i0 != 0 {
 		goto L1
 	}
@@ -3189,7 +13921,7 @@ L11:
 	v7 = uint32(0)
 L12:
 	i1 = v3 + uint32(13)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L8
 	}
@@ -3215,7 +13947,7 @@ L15:
 	i1 = v9 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L16:
-	i0 = fn4988(m, v0, v1, v5, uint32(0))
+	i0 = fn4989(m, v0, v1, v5, uint32(0))
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v10 = i0
@@ -3228,7 +13960,7 @@ L16:
 	if v10 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	if int32(v9) < int32(uint32(0)) {
 		goto L8
@@ -3247,7 +13979,7 @@ L14:
 	v7 = v5
 L13:
 	i1 = v3 + uint32(14)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L8
 	}
@@ -3259,12 +13991,12 @@ L13:
 	goto L8
 L10:
 	v4 = k32(4294967295)
-	i0 = fn579(m, v2)
+	i0 = fn580(m, v2)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
 	v6 = i1
@@ -3273,7 +14005,7 @@ L10:
 	if int32(v6) > int32(k32(4294967295)) {
 		goto L19
 	}
-	i0 = fn3352(m, v4, uint32(8404604))
+	i0 = fn3353(m, v4, uint32(8404604))
 	if i0 == 0 {
 		goto L19
 	}
@@ -3291,9 +14023,9 @@ L10:
 	}
 	goto L1
 L19:
-	i0 = fn5010(m, v0, v1, v5)
+	i0 = fn5011(m, v0, v1, v5)
 	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i1 = i1 + uint32(1)
@@ -3310,7 +14042,7 @@ L19:
 		goto L1
 	}
 L18:
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
@@ -3324,7 +14056,7 @@ L9:
 	i1 = v4 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 L20:
-	i0 = fn4988(m, v0, v1, v5, uint32(0))
+	i0 = fn4989(m, v0, v1, v5, uint32(0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
@@ -3337,7 +14069,7 @@ L20:
 	if v0 != 0 {
 		goto L21
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L21:
 	if int32(v4) >= int32(uint32(0)) {
 		goto L22
@@ -3346,11 +14078,11 @@ L21:
 	goto L8
 L22:
 	i1 = v3 + uint32(15)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v4 = i0
 L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
 	i1 = i1 + uint32(1)
@@ -3374,14 +14106,14 @@ L24:
 	v5 = v4
 	goto L23
 L25:
-	i0 = fn1591(m, v2)
+	i0 = fn1592(m, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L23
 	}
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	i0 = fn1718(m, i0, v2)
+	i0 = fn1719(m, i0, v2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -3414,7 +14146,7 @@ L28:
 		goto L23
 	}
 L26:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L23:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -3423,7 +14155,7 @@ L23:
 
 //go:norace
 //go:nocheckptr
-func fn4998(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn4999(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3457,7 +14189,7 @@ func fn4998(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint8)(unsafe.Add(b, uint64(v3)+12)) = uint8(k32(49))
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = k32(2273740073)
 	v4 = k32(4294967295)
-	i0 = fn2290(m, v2)
+	i0 = fn2291(m, v2)
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L1
@@ -3479,7 +14211,7 @@ L4:
 L3:
 	*(*uint8)(unsafe.Add(b, uint64(v3)+6)) = uint8(v4)
 	i1 = v3 + uint32(6)
-	i0 = fn4987(m, v1, i1, v6)
+	i0 = fn4988(m, v1, i1, v6)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v4 = i0
 	goto L1
@@ -3501,7 +14233,7 @@ L9:
 		goto L8
 	}
 	v4 = k32(4294967295)
-	i0 = fn4988(m, v0, v1, v8, uint32(0))
+	i0 = fn4989(m, v0, v1, v8, uint32(0))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
@@ -3581,7 +14313,7 @@ L10:
 	v4 = k32(4294967295)
 L15:
 	i1 = v3 + uint32(13)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -3590,20 +14322,20 @@ L15:
 	if v6 != 0 {
 		goto L15
 	}
-	i0 = fn4990(m, v1, v2)
+	i0 = fn4991(m, v1, v2)
 	v4 = i0
 	goto L1
 L14:
 	i1 = v3 + uint32(8)
 	i1 = i1 + v5
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L5
 	}
 	goto L1
 L6:
 	i1 = v3 + uint32(15)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -3617,7 +14349,7 @@ L18:
 		goto L17
 	}
 	v4 = k32(4294967295)
-	i0 = fn4988(m, v0, v1, v8, uint32(0))
+	i0 = fn4989(m, v0, v1, v8, uint32(0))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
@@ -3695,7 +14427,7 @@ L19:
 	v6 = uint32(0)
 L26:
 	i1 = v3 + uint32(13)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -3707,22 +14439,22 @@ L26:
 	goto L26
 L25:
 	i1 = v3 + uint32(12)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 L24:
-	i0 = fn4990(m, v1, v2)
+	i0 = fn4991(m, v1, v2)
 	v4 = i0
 	goto L1
 L23:
 	i1 = v3 + uint32(14)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 L5:
-	i0 = fn5007(m, v1, v2)
+	i0 = fn5008(m, v1, v2)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -3732,7 +14464,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn4999(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5000(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3760,11 +14492,11 @@ func fn4999(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L4
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(10014932)
-	i0 = fn4085(m, uint32(8569684), v3)
+	i0 = fn4086(m, uint32(8569684), v3)
 	v5 = i0
 	goto L3
 L4:
-	i0 = fn764(m, v2)
+	i0 = fn765(m, v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L5
@@ -3775,7 +14507,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = uint32(10014932)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v4
 	i1 = v3 + uint32(16)
-	i0 = fn4085(m, uint32(8569670), i1)
+	i0 = fn4086(m, uint32(8569670), i1)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -3788,7 +14520,7 @@ L5:
 	if v6 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	if v5 != 0 {
 		goto L6
@@ -3796,7 +14528,7 @@ L3:
 	v4 = k32(4294967295)
 	goto L1
 L6:
-	i0 = fn5004(m, v0, v1, v5, v2)
+	i0 = fn5005(m, v0, v1, v5, v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
@@ -3809,13 +14541,13 @@ L6:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L2:
 	if v4 != 0 {
 		goto L9
 	}
-	v5 = uint32(10378785)
+	v5 = uint32(10378801)
 	goto L8
 L9:
 	if int32(v4) < int32(uint32(0)) {
@@ -3834,14 +14566,14 @@ L8:
 	*(*uint8)(unsafe.Add(b, uint64(v3)+41)) = uint8(i1)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = uint32(0)
 	i1 = v3 + uint32(39)
-	i0 = fn5006(m, v1, i1, uint32(9), v5, v4, v2)
+	i0 = fn5007(m, v1, i1, uint32(9), v5, v4, v2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L10
 	}
 	v4 = k32(4294967295)
 	goto L1
 L10:
-	i0 = fn5007(m, v1, v2)
+	i0 = fn5008(m, v1, v2)
 	v4 = i0
 	goto L1
 L7:
@@ -3854,7 +14586,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5000(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5001(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3877,12 +14609,12 @@ func fn5000(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn3604(m, i0, uint32(8544305))
+	fn3605(m, i0, uint32(8544305))
 	v4 = k32(4294967295)
 	goto L1
 L2:
 	v4 = k32(4294967295)
-	i0 = fn2137(m, v2)
+	i0 = fn2138(m, v2)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -3891,13 +14623,13 @@ L2:
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn526(m, v5, uint32(65))
+	i0 = fn527(m, v5, uint32(65))
 	if i0 != 0 {
 		goto L3
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn3604(m, i0, uint32(8445566))
+	fn3605(m, i0, uint32(8445566))
 	v4 = k32(4294967295)
 	goto L1
 L3:
@@ -3906,12 +14638,12 @@ L3:
 	if v0 == 0 {
 		goto L6
 	}
-	i0 = fn852(m, v0, v2)
+	i0 = fn853(m, v0, v2)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
-	i0 = fn2030(m, v0)
+	i0 = fn2031(m, v0)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v6 = i0
@@ -3924,7 +14656,7 @@ L3:
 	if v6 != 0 {
 		goto L7
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L7:
 	i0 = v4 + uint32(1)
 	switch i0 {
@@ -3944,17 +14676,17 @@ L6:
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn5011(m, v1, v2, v0, v4)
+	i0 = fn5012(m, v1, v2, v0, v4)
 	v4 = i0
 	goto L1
 L8:
-	i0 = fn5012(m, v1, v2, v0, v4)
+	i0 = fn5013(m, v1, v2, v0, v4)
 	v4 = i0
 	goto L1
 L5:
 	*(*uint8)(unsafe.Add(b, uint64(v3)+15)) = uint8(k32(151))
 	i1 = v3 + uint32(15)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L10
 	}
@@ -3964,7 +14696,7 @@ L5:
 	}
 	*(*uint8)(unsafe.Add(b, uint64(v3)+14)) = uint8(k32(152))
 	i1 = v3 + uint32(14)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L9
 	}
@@ -3981,7 +14713,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5001(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5002(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4000,7 +14732,7 @@ func fn5001(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(10059656)
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(10064992)
-	i0 = fn4085(m, uint32(8568465), v3)
+	i0 = fn4086(m, uint32(8568465), v3)
 	v4 = i0
 	if v4 != 0 {
 		goto L3
@@ -4008,7 +14740,7 @@ func fn5001(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v2 = k32(4294967295)
 	goto L1
 L3:
-	i0 = fn5004(m, v0, v1, v4, uint32(10059832))
+	i0 = fn5005(m, v0, v1, v4, uint32(10059832))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -4021,7 +14753,7 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L2:
 	if v2 != uint32(10063696) {
@@ -4030,7 +14762,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(10063904)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = uint32(10064992)
 	i1 = v3 + uint32(16)
-	i0 = fn4085(m, uint32(8568465), i1)
+	i0 = fn4086(m, uint32(8568465), i1)
 	v4 = i0
 	if v4 != 0 {
 		goto L5
@@ -4038,7 +14770,7 @@ L2:
 	v2 = k32(4294967295)
 	goto L1
 L5:
-	i0 = fn5004(m, v0, v1, v4, uint32(10063696))
+	i0 = fn5005(m, v0, v1, v4, uint32(10063696))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -4051,7 +14783,7 @@ L5:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L4:
 	if v2 != uint32(10060224) {
@@ -4060,7 +14792,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(10060432)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = uint32(10064992)
 	i1 = v3 + uint32(32)
-	i0 = fn4085(m, uint32(8568465), i1)
+	i0 = fn4086(m, uint32(8568465), i1)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -4068,7 +14800,7 @@ L4:
 	v2 = k32(4294967295)
 	goto L1
 L7:
-	i0 = fn5004(m, v0, v1, v4, uint32(10060224))
+	i0 = fn5005(m, v0, v1, v4, uint32(10060224))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -4081,10 +14813,10 @@ L7:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L6:
-	i0 = fn5003(m, v0, v1, v2, uint32(0))
+	i0 = fn5004(m, v0, v1, v2, uint32(0))
 	v2 = i0
 L1:
 	i0 = v3 + uint32(48)
@@ -4094,7 +14826,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5002(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5003(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -4102,7 +14834,7 @@ func fn5002(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn852(m, v0, v1)
+	i0 = fn853(m, v0, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -4115,14 +14847,14 @@ func fn5002(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5003(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5004(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -4174,7 +14906,7 @@ L7:
 	v6 = k32(4294967295)
 	i1 = k32(10089824) + uint32(25080)
 	i2 = v4 + uint32(132)
-	i0 = fn2025(m, v2, i1, i2)
+	i0 = fn2026(m, v2, i1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L9
 	}
@@ -4187,7 +14919,7 @@ L9:
 		goto L6
 	}
 	i2 = k32(10089824) + uint32(24548)
-	i1 = fn2034(m, v2, i2)
+	i1 = fn2035(m, v2, i2)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+132)) = v3
 	v7 = uint32(0)
@@ -4197,7 +14929,7 @@ L9:
 L6:
 	v6 = k32(4294967295)
 	v7 = uint32(0)
-	i0 = fn5013(m, uint32(0), v3)
+	i0 = fn5014(m, uint32(0), v3)
 	v5 = i0
 	if v5 != 0 {
 		goto L10
@@ -4209,7 +14941,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+140)) = uint32(0)
 	i1 = k32(10089824) + uint32(24452)
 	i2 = v4 + uint32(116)
-	i0 = fn2025(m, v2, i1, i2)
+	i0 = fn2026(m, v2, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -4233,10 +14965,10 @@ L10:
 	if v3 != 0 {
 		goto L16
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L16:
 	i0 = k32(10089824) + uint32(37216)
-	i0 = fn4368(m, i0)
+	i0 = fn4369(m, i0)
 	v8 = i0
 	if v8 == 0 {
 		goto L2
@@ -4250,7 +14982,7 @@ L19:
 	i1 = v4 + uint32(136)
 	i2 = v4 + uint32(116)
 	i3 = v4 + uint32(140)
-	i0 = fn1691(m, v8, i1, i2, i3)
+	i0 = fn1692(m, v8, i1, i2, i3)
 	if i0 == 0 {
 		goto L13
 	}
@@ -4267,12 +14999,12 @@ L19:
 	if i0 == 0 {
 		goto L21
 	}
-	i0 = fn2796(m, v9, uint32(8522043))
+	i0 = fn2797(m, v9, uint32(8522043))
 	if i0 != 0 {
 		goto L20
 	}
 L21:
-	i0 = fn5014(m, v3, v5, uint32(0))
+	i0 = fn5015(m, v3, v5, uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L20
@@ -4291,9 +15023,9 @@ L21:
 	if v9 != 0 {
 		goto L20
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L20:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L19
 	}
@@ -4319,7 +15051,7 @@ L18:
 	if v7 != 0 {
 		goto L22
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v3 = i0
@@ -4332,7 +15064,7 @@ L22:
 	if v3 != 0 {
 		goto L23
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+116))
 	v3 = i0
@@ -4345,19 +15077,19 @@ L23:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	goto L12
 L17:
-	i0 = fn579(m, v8)
+	i0 = fn580(m, v8)
 	v10 = i0
 	if v10 == 0 {
 		goto L4
 	}
 L25:
-	i1 = fn580(m, v10)
+	i1 = fn581(m, v10)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+116)) = v3
 	if v3 == 0 {
 		goto L14
 	}
-	i1 = fn514(m, v8, v3)
+	i1 = fn515(m, v8, v3)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+140)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+116))
@@ -4376,7 +15108,7 @@ L25:
 	if v3 != 0 {
 		goto L27
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v3 = i0
@@ -4389,7 +15121,7 @@ L27:
 	if v3 != 0 {
 		goto L28
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L28:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v3 = i0
@@ -4413,12 +15145,12 @@ L26:
 	if i0 == 0 {
 		goto L30
 	}
-	i0 = fn2796(m, v9, uint32(8522043))
+	i0 = fn2797(m, v9, uint32(8522043))
 	if i0 != 0 {
 		goto L29
 	}
 L30:
-	i0 = fn5014(m, v3, v5, uint32(0))
+	i0 = fn5015(m, v3, v5, uint32(0))
 	v9 = i0
 	if v9 == 0 {
 		goto L29
@@ -4437,7 +15169,7 @@ L30:
 	if v11 != 0 {
 		goto L29
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v9 = i0
@@ -4450,7 +15182,7 @@ L29:
 	if v9 != 0 {
 		goto L31
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L31:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+116))
 	v3 = i0
@@ -4465,9 +15197,9 @@ L31:
 	if v9 != 0 {
 		goto L32
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L32:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L25
 	}
@@ -4482,7 +15214,7 @@ L32:
 	if v3 != 0 {
 		goto L33
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L33:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v3 = i0
@@ -4506,7 +15238,7 @@ L24:
 	if v7 != 0 {
 		goto L34
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L34:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v7 = i0
@@ -4519,7 +15251,7 @@ L34:
 	if v7 != 0 {
 		goto L35
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L35:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v3 = i0
@@ -4532,7 +15264,7 @@ L35:
 	if v3 != 0 {
 		goto L36
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L36:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v3 = i0
@@ -4545,7 +15277,7 @@ L36:
 	if v3 != 0 {
 		goto L37
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L37:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+116))
 	v3 = i0
@@ -4569,7 +15301,7 @@ L14:
 	if v3 != 0 {
 		goto L13
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L13:
 	i0 = k32(10089824) + uint32(24292)
 	v3 = i0
@@ -4584,13 +15316,13 @@ L13:
 	if v7 != 0 {
 		goto L12
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	i0 = k32(10089824) + uint32(24292)
 	v3 = i0
 L12:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+128)) = v3
 L11:
-	i0 = fn3878(m, v3)
+	i0 = fn3879(m, v3)
 	v7 = i0
 	if v7 != 0 {
 		goto L38
@@ -4599,12 +15331,12 @@ L11:
 	v7 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v4)) = v2
-	i0 = fn3603(m, v7, uint32(8512063), v4)
+	i0 = fn3604(m, v7, uint32(8512063), v4)
 	v7 = uint32(0)
 	goto L5
 L38:
 	i2 = v4 + uint32(124)
-	i0 = fn5014(m, v7, v5, i2)
+	i0 = fn5015(m, v7, v5, i2)
 	v8 = i0
 	if v8 != 0 {
 		goto L39
@@ -4616,7 +15348,7 @@ L38:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v3
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v8, uint32(8512013), i2)
+	i0 = fn3604(m, v8, uint32(8512013), i2)
 	goto L5
 L39:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -4633,7 +15365,7 @@ L39:
 	if v1 != 0 {
 		goto L41
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L41:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v8 = i0
@@ -4642,7 +15374,7 @@ L41:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+132))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+104)) = i1
 	i2 = v4 + uint32(96)
-	i0 = fn3603(m, v8, uint32(8529200), i2)
+	i0 = fn3604(m, v8, uint32(8529200), i2)
 	goto L5
 L40:
 	if v9 == uint32(1073741823) {
@@ -4654,7 +15386,7 @@ L40:
 	if v9 != 0 {
 		goto L42
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L42:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
 	if int32(i0) < int32(uint32(2)) {
@@ -4664,14 +15396,14 @@ L42:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+132))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+84)) = i1
 	i1 = v4 + uint32(80)
-	i0 = fn2294(m, uint32(2), i1)
+	i0 = fn2295(m, uint32(2), i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i2 = v4 + uint32(140)
-	i0 = fn1704(m, i0, v8, i2)
+	i0 = fn1705(m, i0, v8, i2)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v9 = i0
@@ -4687,7 +15419,7 @@ L42:
 	if v3 != 0 {
 		goto L5
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L5
 L44:
 	if v9 == uint32(1073741823) {
@@ -4699,14 +15431,14 @@ L44:
 	if v9 != 0 {
 		goto L45
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L45:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+140))
 	v8 = i0
 	if v8 == 0 {
 		goto L43
 	}
-	i0 = fn1580(m, v8)
+	i0 = fn1581(m, v8)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+140))
 	v2 = i0
@@ -4721,19 +15453,19 @@ L45:
 	if v8 != 0 {
 		goto L46
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L46:
 	if int32(v3) > int32(uint32(0)) {
 		goto L47
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
 	i2 = v4 + uint32(64)
-	i0 = fn3603(m, i0, uint32(8496090), i2)
+	i0 = fn3604(m, i0, uint32(8496090), i2)
 	goto L5
 L47:
 	if v3 > uint32(255) {
@@ -4765,7 +15497,7 @@ L50:
 	v3 = uint32(5)
 L48:
 	i1 = v4 + uint32(116)
-	i0 = fn4987(m, v1, i1, v3)
+	i0 = fn4988(m, v1, i1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -4805,7 +15537,7 @@ L52:
 	if v9 != 0 {
 		goto L53
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L53:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v8 = i0
@@ -4818,7 +15550,7 @@ L53:
 	if v8 != 0 {
 		goto L54
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L54:
 	v5 = uint32(0)
 L51:
@@ -4828,17 +15560,17 @@ L51:
 		goto L56
 	}
 	*(*uint8)(unsafe.Add(b, uint64(v4)+116)) = uint8(k32(147))
-	i0 = fn4988(m, v0, v1, v3, uint32(0))
+	i0 = fn4989(m, v0, v1, v3, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+132))
-	i0 = fn4988(m, v0, v1, i2, uint32(0))
+	i0 = fn4989(m, v0, v1, i2, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
 	i1 = v4 + uint32(116)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L5
 	}
@@ -4884,7 +15616,7 @@ L58:
 	if v8 != 0 {
 		goto L59
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L59:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
 	if int32(i0) < int32(uint32(2)) {
@@ -4893,7 +15625,7 @@ L59:
 	v3 = uint32(1)
 L60:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = fn4988(m, v0, v1, i2, uint32(0))
+	i0 = fn4989(m, v0, v1, i2, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -4902,7 +15634,7 @@ L60:
 		goto L61
 	}
 	i1 = v4 + uint32(116)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -4915,7 +15647,7 @@ L61:
 	}
 L57:
 	i1 = v4 + uint32(123)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -4930,7 +15662,7 @@ L57:
 	}
 	i1 = v4 + uint32(128)
 	i2 = v4 + uint32(132)
-	i0 = fn5015(m, v0, i1, i2)
+	i0 = fn5016(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -4940,9 +15672,9 @@ L62:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+128))
 	v8 = i0
 	if v3 == uint32(3) {
-		i1 = uint32(2209)
-	} else {
 		i1 = uint32(2210)
+	} else {
+		i1 = uint32(2211)
 	}
 	v10 = i1
 	i0 = m.table[v10].(func(*Module, uint32) uint32)(m, v8)
@@ -4951,7 +15683,7 @@ L62:
 		goto L63
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035244))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L5
 	}
@@ -4961,12 +15693,12 @@ L62:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = v8
 	i2 = v4 + uint32(32)
-	i0 = fn3603(m, v3, uint32(8468628), i2)
+	i0 = fn3604(m, v3, uint32(8468628), i2)
 	goto L5
 L63:
 	i1 = v3 + uint32(16)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn4987(m, v1, i1, i2)
+	i0 = fn4988(m, v1, i1, i2)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v8 = i0
@@ -4982,7 +15714,7 @@ L63:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L5
 L64:
 	if v8 == uint32(1073741823) {
@@ -4994,9 +15726,9 @@ L64:
 	if v8 != 0 {
 		goto L65
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L65:
-	i0 = fn4987(m, v1, uint32(8584000), uint32(1))
+	i0 = fn4988(m, v1, uint32(8584000), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -5007,7 +15739,7 @@ L65:
 		goto L66
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035244))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L5
 	}
@@ -5019,12 +15751,12 @@ L65:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = v2
 	i2 = v4 + uint32(48)
-	i0 = fn3603(m, v3, uint32(8468567), i2)
+	i0 = fn3604(m, v3, uint32(8468567), i2)
 	goto L5
 L66:
 	i1 = v3 + uint32(16)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn4987(m, v1, i1, i2)
+	i0 = fn4988(m, v1, i1, i2)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v8 = i0
@@ -5040,7 +15772,7 @@ L66:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L5
 L67:
 	if v8 == uint32(1073741823) {
@@ -5052,9 +15784,9 @@ L67:
 	if v8 != 0 {
 		goto L68
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L68:
-	i0 = fn4987(m, v1, uint32(8584000), uint32(1))
+	i0 = fn4988(m, v1, uint32(8584000), uint32(1))
 	v3 = i0
 	if v5 == 0 {
 		goto L69
@@ -5072,17 +15804,17 @@ L70:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	i2 = i2 + v3
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn4988(m, v0, v1, i2, uint32(0))
+	i0 = fn4989(m, v0, v1, i2, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
 	i1 = v4 + uint32(140)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
 	i1 = v4 + uint32(136)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L5
 	}
@@ -5102,7 +15834,7 @@ L69:
 	v6 = k32(4294967295)
 	goto L5
 L55:
-	i0 = fn5007(m, v1, v2)
+	i0 = fn5008(m, v1, v2)
 	v6 = i0
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+128))
@@ -5121,7 +15853,7 @@ L5:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -5136,7 +15868,7 @@ L4:
 		goto L2
 	}
 L3:
-	fn2072(m, v8)
+	fn2073(m, v8)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+128)) = uint32(0)
 	v6 = k32(4294967295)
@@ -5157,7 +15889,7 @@ L1:
 	if v2 != 0 {
 		goto L71
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L71:
 	if v7 == 0 {
 		goto L72
@@ -5173,7 +15905,7 @@ L71:
 	if v3 != 0 {
 		goto L72
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L72:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+124))
 	v3 = i0
@@ -5191,7 +15923,7 @@ L72:
 	if v7 != 0 {
 		goto L73
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L73:
 	if v5 == 0 {
 		goto L74
@@ -5207,7 +15939,7 @@ L73:
 	if v3 != 0 {
 		goto L74
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L74:
 	i0 = v4 + uint32(144)
 	m.g0 = i0
@@ -5216,7 +15948,7 @@ L74:
 
 //go:norace
 //go:nocheckptr
-func fn5004(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5005(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -5256,13 +15988,13 @@ func fn5004(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	*(*uint8)(unsafe.Add(b, uint64(v4)+150)) = uint8(k32(98))
 	*(*uint8)(unsafe.Add(b, uint64(v4)+149)) = uint8(k32(129))
 	*(*uint8)(unsafe.Add(b, uint64(v4)+148)) = uint8(k32(146))
-	i0 = fn2290(m, v2)
+	i0 = fn2291(m, v2)
 	i0 = i0 + k32(4294967289)
 	if i0 > k32(4294967290) {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn3604(m, i0, uint32(8410953))
+	fn3605(m, i0, uint32(8410953))
 	v2 = k32(4294967295)
 	goto L1
 L2:
@@ -5281,7 +16013,7 @@ L2:
 	i1 = v4 + uint32(172)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+112)) = i1
 	i4 = v4 + uint32(112)
-	i0 = fn3735(m, v2, uint32(8500745), uint32(2), uint32(6), i4)
+	i0 = fn3736(m, v2, uint32(8500745), uint32(2), uint32(6), i4)
 	if i0 != 0 {
 		goto L3
 	}
@@ -5289,12 +16021,12 @@ L2:
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+172))
-	i0 = fn2049(m, i0)
+	i0 = fn2050(m, i0)
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn3604(m, i0, uint32(8494439))
+	fn3605(m, i0, uint32(8494439))
 	v2 = k32(4294967295)
 	goto L1
 L4:
@@ -5306,7 +16038,7 @@ L4:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn3604(m, i0, uint32(8491501))
+	fn3605(m, i0, uint32(8491501))
 	v2 = k32(4294967295)
 	goto L1
 L5:
@@ -5324,7 +16056,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+160)) = uint32(0)
 	goto L7
 L8:
-	i0 = fn603(m, v2)
+	i0 = fn604(m, v2)
 	if i0 != 0 {
 		goto L7
 	}
@@ -5335,7 +16067,7 @@ L8:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+96)) = i1
 	i2 = v4 + uint32(96)
-	i0 = fn3603(m, v2, uint32(8433673), i2)
+	i0 = fn3604(m, v2, uint32(8433673), i2)
 	v2 = k32(4294967295)
 	goto L1
 L7:
@@ -5347,7 +16079,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+156)) = uint32(0)
 	goto L9
 L10:
-	i0 = fn603(m, v2)
+	i0 = fn604(m, v2)
 	if i0 != 0 {
 		goto L9
 	}
@@ -5358,7 +16090,7 @@ L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+80)) = i1
 	i2 = v4 + uint32(80)
-	i0 = fn3603(m, v2, uint32(8433752), i2)
+	i0 = fn3604(m, v2, uint32(8433752), i2)
 	v2 = k32(4294967295)
 	goto L1
 L9:
@@ -5370,7 +16102,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+152)) = uint32(0)
 	goto L11
 L12:
-	i0 = fn2049(m, v2)
+	i0 = fn2050(m, v2)
 	if i0 != 0 {
 		goto L11
 	}
@@ -5381,7 +16113,7 @@ L12:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = i1
 	i2 = v4 + uint32(64)
-	i0 = fn3603(m, v2, uint32(8434008), i2)
+	i0 = fn3604(m, v2, uint32(8434008), i2)
 	v2 = k32(4294967295)
 	goto L1
 L11:
@@ -5392,7 +16124,7 @@ L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+172))
 	i1 = k32(10089824) + uint32(24548)
 	i2 = v4 + uint32(144)
-	i0 = fn2025(m, i0, i1, i2)
+	i0 = fn2026(m, i0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L13
 	}
@@ -5408,14 +16140,14 @@ L11:
 		goto L17
 	}
 	i1 = k32(10089824) + uint32(24696)
-	i0 = fn2790(m, v2, i1)
+	i0 = fn2791(m, v2, i1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+144))
 	v5 = i0
 	if v2 == 0 {
 		goto L18
 	}
-	fn4989(m, v5)
+	fn4990(m, v5)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+168))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
@@ -5427,7 +16159,7 @@ L11:
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v5
 	i2 = v4 + uint32(48)
-	i0 = fn3603(m, v2, uint32(8502551), i2)
+	i0 = fn3604(m, v2, uint32(8502551), i2)
 	v2 = k32(4294967295)
 	goto L1
 L19:
@@ -5443,7 +16175,7 @@ L19:
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = fn3603(m, v2, uint32(8425369), v4)
+	i0 = fn3604(m, v2, uint32(8425369), v4)
 	v2 = k32(4294967295)
 	goto L1
 L20:
@@ -5462,7 +16194,7 @@ L20:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v2, uint32(8427205), i2)
+	i0 = fn3604(m, v2, uint32(8427205), i2)
 	v2 = k32(4294967295)
 	goto L1
 L21:
@@ -5481,7 +16213,7 @@ L21:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
 	i2 = v4 + uint32(32)
-	i0 = fn3603(m, v0, uint32(8424669), i2)
+	i0 = fn3604(m, v0, uint32(8424669), i2)
 	v2 = k32(4294967295)
 	goto L1
 L22:
@@ -5489,21 +16221,21 @@ L22:
 	if int32(i0) < int32(uint32(4)) {
 		goto L23
 	}
-	i0 = fn4988(m, v0, v1, v6, uint32(0))
+	i0 = fn4989(m, v0, v1, v6, uint32(0))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L24
 	}
 	v2 = k32(4294967295)
 	goto L1
 L24:
-	i0 = fn4988(m, v0, v1, v7, uint32(0))
+	i0 = fn4989(m, v0, v1, v7, uint32(0))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L25
 	}
 	v2 = k32(4294967295)
 	goto L1
 L25:
-	i0 = fn4988(m, v0, v1, v8, uint32(0))
+	i0 = fn4989(m, v0, v1, v8, uint32(0))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L26
 	}
@@ -5511,7 +16243,7 @@ L25:
 	goto L1
 L26:
 	i1 = v4 + uint32(148)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L14
 	}
@@ -5520,7 +16252,7 @@ L26:
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
 	i0 = i0 + uint32(2)
-	i0 = fn2289(m, i0)
+	i0 = fn2290(m, i0)
 	v9 = i0
 	if v9 != 0 {
 		goto L27
@@ -5529,7 +16261,7 @@ L23:
 	goto L1
 L27:
 	i1 = k32(10089824) + uint32(24636)
-	i0 = fn2034(m, v6, i1)
+	i0 = fn2035(m, v6, i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L28
@@ -5547,7 +16279,7 @@ L27:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L1
 L28:
 	*(*uint32)(unsafe.Add(b, uint64(v9)+12)) = v2
@@ -5596,7 +16328,7 @@ L32:
 	}
 L30:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i1 = fn851(m, i1, v9, v8)
+	i1 = fn852(m, i1, v9, v8)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+172)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, v9))
@@ -5610,7 +16342,7 @@ L30:
 	if v2 != 0 {
 		goto L34
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L34:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+172))
 	v2 = i0
@@ -5621,7 +16353,7 @@ L33:
 	v2 = k32(4294967295)
 	goto L1
 L35:
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+172))
 	v5 = i0
@@ -5641,19 +16373,19 @@ L35:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L36:
-	i0 = fn4988(m, v0, v1, v5, uint32(0))
+	i0 = fn4989(m, v0, v1, v5, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L38
 	}
-	i0 = fn4988(m, v0, v1, v2, uint32(0))
+	i0 = fn4989(m, v0, v1, v2, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L38
 	}
 	i1 = v4 + uint32(151)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L37
 	}
@@ -5669,7 +16401,7 @@ L38:
 	if v0 != 0 {
 		goto L39
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L39:
 	v2 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+172))
@@ -5686,7 +16418,7 @@ L39:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L37:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -5700,7 +16432,7 @@ L37:
 	if v5 != 0 {
 		goto L40
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L40:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+172))
 	v2 = i0
@@ -5715,14 +16447,14 @@ L40:
 	if v5 != 0 {
 		goto L14
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L14
 L18:
 	i1 = k32(10089824) + uint32(24664)
-	i0 = fn2790(m, v5, i1)
+	i0 = fn2791(m, v5, i1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+144))
-	fn4989(m, i0)
+	fn4990(m, i0)
 	if v2 == 0 {
 		goto L16
 	}
@@ -5733,7 +16465,7 @@ L18:
 		goto L41
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn3604(m, i0, uint32(8389470))
+	fn3605(m, i0, uint32(8389470))
 	v2 = k32(4294967295)
 	goto L1
 L41:
@@ -5745,14 +16477,14 @@ L41:
 		goto L42
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn3604(m, i0, uint32(8485603))
+	fn3605(m, i0, uint32(8485603))
 	v2 = k32(4294967295)
 	goto L1
 L42:
 	if v3 == 0 {
 		goto L43
 	}
-	i0 = fn5016(m, v3)
+	i0 = fn5017(m, v3)
 	v5 = i0
 	if v5 != 0 {
 		goto L44
@@ -5771,17 +16503,17 @@ L44:
 	if v6 != 0 {
 		goto L45
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L45:
 	if v5 == v2 {
 		goto L43
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn3604(m, i0, uint32(8412393))
+	fn3605(m, i0, uint32(8412393))
 	v2 = k32(4294967295)
 	goto L1
 L43:
-	i0 = fn4988(m, v0, v1, v2, uint32(0))
+	i0 = fn4989(m, v0, v1, v2, uint32(0))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L46
 	}
@@ -5791,7 +16523,7 @@ L46:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+168))
 	v2 = i0
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn2297(m, v2, uint32(1), i2)
+	i0 = fn2298(m, v2, uint32(1), i2)
 	v2 = i0
 	if v2 != 0 {
 		goto L47
@@ -5799,7 +16531,7 @@ L46:
 	v2 = k32(4294967295)
 	goto L1
 L47:
-	i0 = fn4988(m, v0, v1, v2, uint32(0))
+	i0 = fn4989(m, v0, v1, v2, uint32(0))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -5812,7 +16544,7 @@ L47:
 	if v6 != 0 {
 		goto L48
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L48:
 	if int32(v5) >= int32(uint32(0)) {
 		goto L15
@@ -5820,10 +16552,10 @@ L48:
 	v2 = k32(4294967295)
 	goto L1
 L17:
-	fn4989(m, v2)
+	fn4990(m, v2)
 L16:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+172))
-	i0 = fn4988(m, v0, v1, i2, uint32(0))
+	i0 = fn4989(m, v0, v1, i2, uint32(0))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L49
 	}
@@ -5831,7 +16563,7 @@ L16:
 	goto L1
 L49:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+168))
-	i0 = fn4988(m, v0, v1, i2, uint32(0))
+	i0 = fn4989(m, v0, v1, i2, uint32(0))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L50
 	}
@@ -5839,7 +16571,7 @@ L49:
 	goto L1
 L50:
 	i1 = v4 + uint32(151)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L14
 	}
@@ -5848,7 +16580,7 @@ L50:
 L15:
 	v2 = k32(4294967295)
 	i1 = v4 + uint32(149)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
@@ -5857,24 +16589,24 @@ L14:
 		goto L51
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn5005(m, i0, v3)
+	i0 = fn5006(m, i0, v3)
 	if i0 == 0 {
 		goto L52
 	}
 	*(*uint8)(unsafe.Add(b, uint64(v4)+144)) = uint8(k32(48))
 	i1 = v4 + uint32(144)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L53
 	}
 	v2 = k32(4294967295)
 	goto L1
 L53:
-	i0 = fn4990(m, v1, v3)
+	i0 = fn4991(m, v1, v3)
 	v2 = i0
 	goto L1
 L52:
-	i0 = fn5007(m, v1, v3)
+	i0 = fn5008(m, v1, v3)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L51
 	}
@@ -5886,7 +16618,7 @@ L51:
 	if v2 == 0 {
 		goto L54
 	}
-	i0 = fn5010(m, v0, v1, v2)
+	i0 = fn5011(m, v0, v1, v2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L54
 	}
@@ -5898,7 +16630,7 @@ L54:
 	if v2 == 0 {
 		goto L55
 	}
-	i0 = fn5009(m, v0, v1, v2)
+	i0 = fn5010(m, v0, v1, v2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L55
 	}
@@ -5915,7 +16647,7 @@ L55:
 	if v5 != 0 {
 		goto L58
 	}
-	i0 = fn4988(m, v0, v1, v2, uint32(0))
+	i0 = fn4989(m, v0, v1, v2, uint32(0))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L57
 	}
@@ -5924,31 +16656,31 @@ L55:
 L58:
 	*(*uint8)(unsafe.Add(b, uint64(v4)+144)) = uint8(k32(134))
 	*(*uint8)(unsafe.Add(b, uint64(v4)+143)) = uint8(k32(48))
-	i0 = fn4988(m, v0, v1, v5, uint32(0))
+	i0 = fn4989(m, v0, v1, v5, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L59
 	}
-	i0 = fn4988(m, v0, v1, v3, uint32(0))
+	i0 = fn4989(m, v0, v1, v3, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L59
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+164))
-	i0 = fn4988(m, v0, v1, i2, uint32(0))
+	i0 = fn4989(m, v0, v1, i2, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L59
 	}
 	i1 = v4 + uint32(144)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L59
 	}
 	i1 = v4 + uint32(151)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L59
 	}
 	i1 = v4 + uint32(143)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L56
 	}
@@ -5958,7 +16690,7 @@ L59:
 L57:
 	v2 = k32(4294967295)
 	i1 = v4 + uint32(150)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -5975,7 +16707,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5005(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5006(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6048,7 +16780,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5006(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn5007(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -6112,7 +16844,7 @@ L9:
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = uint32(0)
 	v8 = k32(4294967295)
-	i0 = fn4987(m, v0, v1, v2)
+	i0 = fn4988(m, v0, v1, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -6120,7 +16852,7 @@ L8:
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn4979(m, v0)
+	i0 = fn4980(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -6128,29 +16860,29 @@ L8:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = fn852(m, i0, v5)
+	i0 = fn853(m, i0, v5)
 	v4 = i0
 	goto L3
 L7:
-	i0 = fn4987(m, v0, v1, v2)
+	i0 = fn4988(m, v0, v1, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
 L6:
-	i0 = fn4987(m, v0, v3, v4)
+	i0 = fn4988(m, v0, v3, v4)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L2
 	}
 L5:
 	return k32(4294967295)
 L4:
-	i0 = fn740(m, v3, v4)
+	i0 = fn741(m, v3, v4)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = fn852(m, i0, v2)
+	i0 = fn853(m, i0, v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -6163,7 +16895,7 @@ L4:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	if v4 == 0 {
 		goto L1
@@ -6179,12 +16911,12 @@ L3:
 	if v2 != 0 {
 		goto L11
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v4 = i0
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i1 = fn740(m, uint32(0), i2)
+	i1 = fn741(m, uint32(0), i2)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v2
 	if v4 == 0 {
@@ -6201,7 +16933,7 @@ L11:
 	if v2 != 0 {
 		goto L13
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v2 = i0
@@ -6220,7 +16952,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5007(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5008(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6249,7 +16981,7 @@ L2:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	i0 = v3
 	v3 = i2
-	i0 = fn5017(m, i0, v1, v3)
+	i0 = fn5018(m, i0, v1, v3)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L3
 	}
@@ -6261,7 +16993,7 @@ L3:
 		goto L4
 	}
 	i1 = v2 + uint32(15)
-	i0 = fn4987(m, v0, i1, uint32(1))
+	i0 = fn4988(m, v0, i1, uint32(1))
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v0 = i0
 	goto L1
@@ -6274,9 +17006,9 @@ L4:
 	*(*uint8)(unsafe.Add(b, uint64(v2)+16)) = uint8(k32(112))
 	i0 = v2 + uint32(16)
 	i0 = i0 | uint32(1)
-	i0 = fn4099(m, i0, uint32(29), uint32(8581974), v2)
+	i0 = fn4100(m, i0, uint32(29), uint32(8581974), v2)
 	i0 = v2 + uint32(16)
-	i0 = fn8105(m, i0)
+	i0 = fn8106(m, i0)
 	v1 = i0
 	goto L5
 L6:
@@ -6299,7 +17031,7 @@ L7:
 	v1 = uint32(5)
 L5:
 	i1 = v2 + uint32(16)
-	i0 = fn4987(m, v0, i1, v1)
+	i0 = fn4988(m, v0, i1, v1)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v0 = i0
 L1:
@@ -6310,7 +17042,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5008(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5009(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6338,20 +17070,20 @@ func fn5008(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L3
 	}
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+76)) = v3
 	if v3 == 0 {
 		goto L2
 	}
 L3:
-	i0 = fn1591(m, v1)
+	i0 = fn1592(m, v1)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	i0 = fn1746(m, i0, v3)
+	i0 = fn1747(m, i0, v3)
 	v4 = i0
 	if int32(v4) < int32(uint32(1)) {
 		goto L5
@@ -6361,14 +17093,14 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8449055), v2)
+	i0 = fn3604(m, i0, uint32(8449055), v2)
 	goto L4
 L5:
 	if v4 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	i0 = fn1711(m, i0, v3, uint32(10059656))
+	i0 = fn1712(m, i0, v3, uint32(10059656))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
@@ -6381,7 +17113,7 @@ L5:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	if v4 != 0 {
 		goto L2
@@ -6400,7 +17132,7 @@ L4:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = k32(4294967295)
 	v3 = uint32(0)
@@ -6412,7 +17144,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5009(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5010(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6440,12 +17172,12 @@ func fn5009(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 L6:
-	i0 = fn580(m, v2)
+	i0 = fn581(m, v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
@@ -6458,42 +17190,42 @@ L7:
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn2290(m, v4)
+	i0 = fn2291(m, v4)
 	if i0 == uint32(2) {
 		goto L8
 	}
 L9:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8421808))
+	fn3605(m, i0, uint32(8421808))
 	goto L4
 L8:
-	i0 = fn580(m, v2)
+	i0 = fn581(m, v2)
 	v6 = i0
 	if v6 != 0 {
 		goto L10
 	}
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
 	v6 = uint32(0)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = fn4988(m, v0, v1, i2, uint32(0))
+	i0 = fn4989(m, v0, v1, i2, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
 	v6 = uint32(0)
 	i2 = v4 + uint32(16)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn4988(m, v0, v1, i2, uint32(0))
+	i0 = fn4989(m, v0, v1, i2, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
 	v6 = uint32(0)
 	i1 = v3 + uint32(14)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -6509,22 +17241,22 @@ L8:
 	if v6 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L10:
 	i1 = v3 + uint32(15)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = fn4988(m, v0, v1, i2, uint32(0))
+	i0 = fn4989(m, v0, v1, i2, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
 	i2 = v4 + uint32(16)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn4988(m, v0, v1, i2, uint32(0))
+	i0 = fn4989(m, v0, v1, i2, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -6539,7 +17271,7 @@ L10:
 	if v5 != 0 {
 		goto L11
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L11:
 	v5 = uint32(998)
 L13:
@@ -6550,23 +17282,23 @@ L13:
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn2290(m, v6)
+	i0 = fn2291(m, v6)
 	if i0 == uint32(2) {
 		goto L14
 	}
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8421808))
+	fn3605(m, i0, uint32(8421808))
 	goto L3
 L14:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn4988(m, v0, v1, i2, uint32(0))
+	i0 = fn4989(m, v0, v1, i2, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
 	i2 = v6 + uint32(16)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn4988(m, v0, v1, i2, uint32(0))
+	i0 = fn4989(m, v0, v1, i2, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -6581,25 +17313,25 @@ L14:
 	if v5 != 0 {
 		goto L16
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L16:
 	if v4 == 0 {
 		goto L12
 	}
 	i0 = v4 + k32(4294967295)
 	v5 = i0
-	i0 = fn580(m, v2)
+	i0 = fn581(m, v2)
 	v6 = i0
 	if v6 != 0 {
 		goto L13
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
 L12:
 	i1 = v3 + uint32(13)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -6623,7 +17355,7 @@ L4:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L17:
 	if v6 != 0 {
 		goto L3
@@ -6646,16 +17378,16 @@ L18:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L2:
 L19:
-	i0 = fn580(m, v2)
+	i0 = fn581(m, v2)
 	v6 = i0
 	if v6 != 0 {
 		goto L20
 	}
-	i2 = fn3616(m)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -6670,13 +17402,13 @@ L20:
 	if i0 == 0 {
 		goto L22
 	}
-	i0 = fn2290(m, v6)
+	i0 = fn2291(m, v6)
 	if i0 == uint32(2) {
 		goto L21
 	}
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8421808))
+	fn3605(m, i0, uint32(8421808))
 	v5 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
@@ -6689,18 +17421,18 @@ L22:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L21:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn4988(m, v0, v1, i2, uint32(0))
+	i0 = fn4989(m, v0, v1, i2, uint32(0))
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L23
 	}
 	i2 = v6 + uint32(16)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn4988(m, v0, v1, i2, uint32(0))
+	i0 = fn4989(m, v0, v1, i2, uint32(0))
 	v4 = i0
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -6714,14 +17446,14 @@ L23:
 	if v5 != 0 {
 		goto L24
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L24:
 	v5 = k32(4294967295)
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
 	}
 	i1 = v3 + uint32(14)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L19
 	}
@@ -6733,7 +17465,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5010(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5011(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6761,33 +17493,33 @@ func fn5010(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 L6:
-	i0 = fn580(m, v2)
+	i0 = fn581(m, v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
 	v5 = uint32(0)
 	goto L1
 L7:
-	i0 = fn580(m, v2)
+	i0 = fn581(m, v2)
 	v6 = i0
 	if v6 != 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L5
 	}
-	i0 = fn4988(m, v0, v1, v4, uint32(0))
+	i0 = fn4989(m, v0, v1, v4, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
 	i1 = v3 + uint32(14)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -6803,15 +17535,15 @@ L7:
 	if v6 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L8:
 	i1 = v3 + uint32(15)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
-	i0 = fn4988(m, v0, v1, v4, uint32(0))
+	i0 = fn4989(m, v0, v1, v4, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -6826,12 +17558,12 @@ L8:
 	if v5 != 0 {
 		goto L9
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L9:
 	v5 = uint32(998)
 L11:
 	v4 = v5
-	i0 = fn4988(m, v0, v1, v6, uint32(0))
+	i0 = fn4989(m, v0, v1, v6, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -6846,25 +17578,25 @@ L11:
 	if v5 != 0 {
 		goto L12
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L12:
 	if v4 == 0 {
 		goto L10
 	}
 	i0 = v4 + k32(4294967295)
 	v5 = i0
-	i0 = fn580(m, v2)
+	i0 = fn581(m, v2)
 	v6 = i0
 	if v6 != 0 {
 		goto L11
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
 L10:
 	i1 = v3 + uint32(13)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -6885,7 +17617,7 @@ L5:
 	if v5 != 0 {
 		goto L13
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L13:
 	if v6 != 0 {
 		goto L4
@@ -6905,19 +17637,19 @@ L4:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L3:
 	v5 = k32(4294967295)
 	goto L1
 L2:
 L14:
-	i0 = fn580(m, v2)
+	i0 = fn581(m, v2)
 	v6 = i0
 	if v6 != 0 {
 		goto L15
 	}
-	i2 = fn3616(m)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		i0 = k32(4294967295)
 	} else {
@@ -6926,7 +17658,7 @@ L14:
 	v5 = i0
 	goto L1
 L15:
-	i0 = fn4988(m, v0, v1, v6, uint32(0))
+	i0 = fn4989(m, v0, v1, v6, uint32(0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
@@ -6939,14 +17671,14 @@ L15:
 	if v5 != 0 {
 		goto L16
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L16:
 	v5 = k32(4294967295)
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
 	}
 	i1 = v3 + uint32(14)
-	i0 = fn4987(m, v1, i1, uint32(1))
+	i0 = fn4988(m, v1, i1, uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L14
 	}
@@ -6958,7 +17690,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5011(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5012(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -6999,11 +17731,11 @@ L2:
 	*(*uint8)(unsafe.Add(b, uint64(v4)+8)) = uint8(v3)
 	*(*uint8)(unsafe.Add(b, uint64(v4)+7)) = uint8(v7)
 	i1 = v4 + uint32(7)
-	i0 = fn5006(m, v0, i1, v6, v2, v3, v1)
+	i0 = fn5007(m, v0, i1, v6, v2, v3, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn5007(m, v0, v1)
+	i0 = fn5008(m, v0, v1)
 	v5 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -7013,7 +17745,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5012(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5013(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -7041,11 +17773,11 @@ func fn5012(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	*(*uint8)(unsafe.Add(b, uint64(v4)+9)) = uint8(i1)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(0)
 	i1 = v4 + uint32(7)
-	i0 = fn5006(m, v0, i1, uint32(9), v2, v3, v1)
+	i0 = fn5007(m, v0, i1, uint32(9), v2, v3, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn5007(m, v0, v1)
+	i0 = fn5008(m, v0, v1)
 	v5 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -7055,7 +17787,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5013(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5014(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7076,7 +17808,7 @@ func fn5013(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i1 = k32(10089824) + uint32(44600)
-	i0 = fn2812(m, v1, i1, k32(4294967295))
+	i0 = fn2813(m, v1, i1, k32(4294967295))
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -7097,7 +17829,7 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i0 = i0 + v4
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2796(m, i0, uint32(8541432))
+	i0 = fn2797(m, i0, uint32(8541432))
 	if i0 != 0 {
 		goto L4
 	}
@@ -7117,13 +17849,13 @@ L4:
 		goto L7
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = v1
-	i0 = fn3603(m, v4, uint32(8530923), v2)
+	i0 = fn3604(m, v4, uint32(8530923), v2)
 	goto L6
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, v4, uint32(8531135), i2)
+	i0 = fn3604(m, v4, uint32(8531135), i2)
 L6:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -7137,7 +17869,7 @@ L6:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -7146,7 +17878,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5014(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5015(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7206,10 +17938,10 @@ L7:
 	if v8 != 0 {
 		goto L8
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L8:
 	i2 = v3 + uint32(12)
-	i0 = fn2025(m, v4, v0, i2)
+	i0 = fn2026(m, v4, v0, i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v0 = i0
 	if v0 == 0 {
@@ -7237,7 +17969,7 @@ L9:
 	if v6 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L2
 L6:
 	if v2 != 0 {
@@ -7254,7 +17986,7 @@ L6:
 	if v7 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L3
 L5:
 	v4 = uint32(0)
@@ -7274,7 +18006,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5015(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5016(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7303,13 +18035,13 @@ func fn5015(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = v4
 	v5 = k32(4294967295)
 	i1 = v3 + uint32(48)
-	i0 = fn2294(m, uint32(2), i1)
+	i0 = fn2295(m, uint32(2), i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn1706(m, i0, v4)
+	i0 = fn1707(m, i0, v4)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v7 = i0
@@ -7322,7 +18054,7 @@ func fn5015(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v7 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	if v6 == 0 {
 		goto L4
@@ -7343,7 +18075,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8425688), i2)
+	i0 = fn3604(m, i0, uint32(8425688), i2)
 	goto L1
 L5:
 	i0 = v6 + uint32(16)
@@ -7373,7 +18105,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8558909), i2)
+	i0 = fn3604(m, i0, uint32(8558909), i2)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -7393,7 +18125,7 @@ L7:
 	if v5 != 0 {
 		goto L9
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -7412,7 +18144,7 @@ L9:
 	if v5 != 0 {
 		goto L10
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v4 = i0
@@ -7434,13 +18166,13 @@ L12:
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	goto L3
 L4:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
 	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1706(m, i0, i1)
+	i0 = fn1707(m, i0, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L13
@@ -7455,7 +18187,7 @@ L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3603(m, i0, uint32(8425438), v3)
+	i0 = fn3604(m, i0, uint32(8425438), v3)
 	goto L1
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -7483,10 +18215,10 @@ L15:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L3
 L13:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -7500,7 +18232,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5016(m *Module, v0 uint32) uint32 {
+func fn5017(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7518,7 +18250,7 @@ func fn5016(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	i1 = k32(10089824) + uint32(22072)
 	i2 = v1 + uint32(12)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if i0 == 0 {
 		goto L2
 	}
@@ -7543,7 +18275,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5017(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5018(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7664,7 +18396,7 @@ L8:
 	}
 	i1 = v5 << (uint32(3) & 31)
 	v6 = i1
-	i1 = fn2108(m, v6)
+	i1 = fn2109(m, v6)
 	v8 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v8
 	if v8 != 0 {
@@ -7672,7 +18404,7 @@ L8:
 	}
 L10:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v10
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return k32(4294967295)
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
@@ -7743,17 +18475,17 @@ L13:
 		goto L12
 	}
 L11:
-	fn2111(m, v10)
+	fn2112(m, v10)
 L6:
 	return v9
 L5:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn5018(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5019(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7783,7 +18515,7 @@ func fn5018(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn857(m, v4, uint32(8462014), v2)
+	i0 = fn858(m, v4, uint32(8462014), v2)
 	v3 = i0
 	if v3 != 0 {
 		goto L3
@@ -7802,7 +18534,7 @@ L3:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = i1
@@ -7811,7 +18543,7 @@ L2:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = fn839(m, i0)
+	i0 = fn840(m, i0)
 	v1 = i0
 	goto L5
 L6:
@@ -7823,13 +18555,13 @@ L6:
 		goto L7
 	}
 	v3 = k32(4294967295)
-	i0 = fn1594(m, uint32(131072))
+	i0 = fn1595(m, uint32(131072))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = fn852(m, i0, v4)
+	i0 = fn853(m, i0, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -7842,17 +18574,17 @@ L6:
 	if v6 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
 	if v5 != 0 {
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
 	v3 = i0
 	if v3 == 0 {
@@ -7870,7 +18602,7 @@ L8:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L7
 L9:
 	i0 = v0 + uint32(32)
@@ -7879,9 +18611,9 @@ L9:
 	if i0 == 0 {
 		goto L10
 	}
-	fn524(m, v3)
+	fn525(m, v3)
 L10:
-	i0 = fn525(m, v5, v3, uint32(8))
+	i0 = fn526(m, v5, v3, uint32(8))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L12
 	}
@@ -7907,7 +18639,7 @@ L11:
 	if v4 != 0 {
 		goto L13
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L13:
 	if int32(v3) >= int32(uint32(0)) {
 		goto L14
@@ -7922,7 +18654,7 @@ L14:
 	v3 = v1
 	goto L1
 L7:
-	i0 = fn1594(m, v1)
+	i0 = fn1595(m, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L15
@@ -7931,7 +18663,7 @@ L7:
 	goto L1
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	i0 = fn852(m, i0, v3)
+	i0 = fn853(m, i0, v3)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -7944,7 +18676,7 @@ L15:
 	if v4 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	if v1 != 0 {
 		goto L16
@@ -7958,9 +18690,9 @@ L16:
 	if i0 == 0 {
 		goto L17
 	}
-	fn524(m, v3)
+	fn525(m, v3)
 L17:
-	i0 = fn525(m, v1, v3, uint32(8))
+	i0 = fn526(m, v1, v3, uint32(8))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L19
 	}
@@ -7986,7 +18718,7 @@ L18:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -7995,7 +18727,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5019(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5020(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8087,7 +18819,7 @@ L6:
 		goto L6
 	}
 L1:
-	i0 = fn1574(m, v3)
+	i0 = fn1575(m, v3)
 	v7 = i0
 	if v7 == 0 {
 		goto L7
@@ -8115,7 +18847,7 @@ L1:
 		goto L8
 	}
 	i1 = v3 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
+	i0 = fn2111(m, v5, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L8
@@ -8132,14 +18864,14 @@ L9:
 	*(*uint32)(unsafe.Add(b, i0)) = v7
 	return uint32(0)
 L8:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L7:
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn5020(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5021(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8177,12 +18909,12 @@ L2:
 	i1 = v6 - v3
 	v4 = i1
 	i1 = v4 + uint32(2)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v6 = i0
 	if v6 != 0 {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return k32(4294967295)
 L4:
 	i1 = v5 + v3
@@ -8206,11 +18938,11 @@ L1:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
+	fn3605(m, i0, uint32(8509889))
 	return k32(4294967295)
 L5:
 	v4 = k32(4294967295)
-	i0 = fn5018(m, v1, k32(4294967295))
+	i0 = fn5019(m, v1, k32(4294967295))
 	v6 = i0
 	if int32(v6) < int32(uint32(0)) {
 		goto L6
@@ -8228,18 +18960,18 @@ L5:
 	}
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
+	fn3605(m, i0, uint32(8509889))
 	return k32(4294967295)
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+80))
 	i1 = v6 + uint32(1)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v4 = i0
 	if v4 != 0 {
 		goto L9
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return k32(4294967295)
 L9:
 	m.copy(v4, v5, v6)
@@ -8254,7 +18986,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn5021(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5022(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8304,7 +19036,7 @@ L3:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8564514))
+	fn3605(m, i0, uint32(8564514))
 	return k32(4294967295)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
@@ -8312,11 +19044,11 @@ L4:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
+	fn3605(m, i0, uint32(8509889))
 	return k32(4294967295)
 L5:
 	v7 = k32(4294967295)
-	i0 = fn5018(m, v1, v2)
+	i0 = fn5019(m, v1, v2)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L1
@@ -8325,7 +19057,7 @@ L5:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
+	fn3605(m, i0, uint32(8509889))
 	return k32(4294967295)
 L6:
 	v4 = v2
@@ -8409,14 +19141,14 @@ L13:
 		goto L15
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8397227))
+	fn3605(m, i0, uint32(8397227))
 	return k32(4294967295)
 L15:
 	if v3 != 0 {
 		goto L8
 	}
 L9:
-	i0 = fn1574(m, uint32(0))
+	i0 = fn1575(m, uint32(0))
 	v3 = i0
 	goto L7
 L8:
@@ -8436,7 +19168,7 @@ L17:
 		goto L18
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8564514))
+	fn3605(m, i0, uint32(8564514))
 	return k32(4294967295)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
@@ -8444,10 +19176,10 @@ L18:
 		goto L19
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
+	fn3605(m, i0, uint32(8509889))
 	return k32(4294967295)
 L19:
-	i0 = fn5018(m, v1, v3)
+	i0 = fn5019(m, v1, v3)
 	v2 = i0
 	if int32(v2) >= int32(uint32(0)) {
 		goto L20
@@ -8458,7 +19190,7 @@ L20:
 		goto L21
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
+	fn3605(m, i0, uint32(8509889))
 	return k32(4294967295)
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
@@ -8466,7 +19198,7 @@ L21:
 	v2 = v3
 L16:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v2
-	i0 = fn1588(m, v11, v3, uint32(1), uint32(1))
+	i0 = fn1589(m, v11, v3, uint32(1), uint32(1))
 	v3 = i0
 L7:
 	if v3 == 0 {
@@ -8495,7 +19227,7 @@ L7:
 		goto L22
 	}
 	i1 = v11 << (uint32(2) & 31)
-	i0 = fn2110(m, v9, i1)
+	i0 = fn2111(m, v9, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L22
@@ -8512,14 +19244,14 @@ L23:
 	*(*uint32)(unsafe.Add(b, i0)) = v3
 	return uint32(0)
 L22:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L1:
 	return v7
 }
 
 //go:norace
 //go:nocheckptr
-func fn5022(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5023(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8570,7 +19302,7 @@ L4:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8564514))
+	fn3605(m, i0, uint32(8564514))
 	goto L2
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
@@ -8578,11 +19310,11 @@ L5:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
+	fn3605(m, i0, uint32(8509889))
 	goto L2
 L6:
 	v7 = k32(4294967295)
-	i0 = fn5018(m, v1, v2)
+	i0 = fn5019(m, v1, v2)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
@@ -8591,7 +19323,7 @@ L6:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
+	fn3605(m, i0, uint32(8509889))
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
@@ -8701,17 +19433,17 @@ L16:
 L9:
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(2147483647)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3603(m, i0, uint32(8418941), v3)
+	i0 = fn3604(m, i0, uint32(8418941), v3)
 	goto L1
 L8:
-	i0 = fn740(m, uint32(0), v2)
+	i0 = fn741(m, uint32(0), v2)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 	v7 = k32(4294967295)
 	i2 = v4 + uint32(16)
-	i0 = fn5023(m, v0, v1, i2, v2)
+	i0 = fn5024(m, v0, v1, i2, v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L18
 	}
@@ -8727,7 +19459,7 @@ L8:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -8753,7 +19485,7 @@ L18:
 		goto L19
 	}
 	i1 = v5 << (uint32(2) & 31)
-	i0 = fn2110(m, v9, i1)
+	i0 = fn2111(m, v9, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L19
@@ -8771,7 +19503,7 @@ L20:
 	v7 = uint32(0)
 	goto L1
 L19:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	v7 = k32(4294967295)
 L1:
@@ -8782,7 +19514,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5023(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5024(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -8837,7 +19569,7 @@ L3:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
+	fn3605(m, i0, uint32(8509889))
 	goto L4
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+92))
@@ -8848,7 +19580,7 @@ L5:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v5
 	i2 = v4 + uint32(16)
-	i0 = fn857(m, v6, uint32(8462014), i2)
+	i0 = fn858(m, v6, uint32(8462014), i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L4
@@ -8864,7 +19596,7 @@ L5:
 	if v6 != 0 {
 		goto L7
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+88))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+92)) = i1
@@ -8874,13 +19606,13 @@ L6:
 		goto L8
 	}
 	v5 = k32(4294967295)
-	i0 = fn1594(m, v3)
+	i0 = fn1595(m, v3)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	i0 = fn852(m, i0, v6)
+	i0 = fn853(m, i0, v6)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -8893,7 +19625,7 @@ L6:
 	if v7 != 0 {
 		goto L9
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L9:
 	if v1 == 0 {
 		goto L1
@@ -8907,7 +19639,7 @@ L9:
 	}
 	*(*uint32)(unsafe.Add(b, v4)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8568199), v4)
+	i0 = fn3604(m, i0, uint32(8568199), v4)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -8920,7 +19652,7 @@ L9:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -8938,10 +19670,10 @@ L10:
 	if v3 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
+	fn3605(m, i0, uint32(8509889))
 	goto L1
 L11:
 	i1 = v1 + uint32(16)
@@ -8963,18 +19695,18 @@ L13:
 	v5 = v3
 	goto L1
 L14:
-	fn2072(m, v1)
+	fn2073(m, v1)
 	v5 = v3
 	goto L1
 L8:
 	v5 = k32(4294967295)
-	i0 = fn1878(m, v2, v3, uint32(512))
+	i0 = fn1879(m, v2, v3, uint32(512))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+100))
-	i0 = fn852(m, i0, v2)
+	i0 = fn853(m, i0, v2)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -8987,12 +19719,12 @@ L8:
 	if v6 != 0 {
 		goto L15
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L15:
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -9005,18 +19737,18 @@ L15:
 	if v5 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	v5 = k32(4294967295)
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L17
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8476962))
+	fn3605(m, i0, uint32(8476962))
 	goto L1
 L17:
 	v5 = v3
@@ -9024,7 +19756,7 @@ L17:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
+	fn3605(m, i0, uint32(8509889))
 L4:
 	v5 = k32(4294967295)
 	goto L1
@@ -9038,7 +19770,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5024(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5025(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9088,7 +19820,7 @@ L3:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8564514))
+	fn3605(m, i0, uint32(8564514))
 	return k32(4294967295)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
@@ -9096,11 +19828,11 @@ L4:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
+	fn3605(m, i0, uint32(8509889))
 	return k32(4294967295)
 L5:
 	v7 = k32(4294967295)
-	i0 = fn5018(m, v1, v2)
+	i0 = fn5019(m, v1, v2)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L1
@@ -9109,7 +19841,7 @@ L5:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
+	fn3605(m, i0, uint32(8509889))
 	return k32(4294967295)
 L6:
 	v4 = v2
@@ -9194,7 +19926,7 @@ L11:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8397263))
+	fn3605(m, i0, uint32(8397263))
 	return k32(4294967295)
 L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
@@ -9213,7 +19945,7 @@ L14:
 		goto L15
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8564514))
+	fn3605(m, i0, uint32(8564514))
 	return k32(4294967295)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
@@ -9221,10 +19953,10 @@ L15:
 		goto L16
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
+	fn3605(m, i0, uint32(8509889))
 	return k32(4294967295)
 L16:
-	i0 = fn5018(m, v1, v3)
+	i0 = fn5019(m, v1, v3)
 	v2 = i0
 	if int32(v2) < int32(uint32(0)) {
 		goto L1
@@ -9233,7 +19965,7 @@ L16:
 		goto L17
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
+	fn3605(m, i0, uint32(8509889))
 	return k32(4294967295)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
@@ -9243,16 +19975,16 @@ L13:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+116))
 	v2 = i0
-	i0 = fn8100(m, v2, uint32(8419373))
+	i0 = fn8101(m, v2, uint32(8419373))
 	if i0 != 0 {
 		goto L19
 	}
-	i0 = fn740(m, v11, v3)
+	i0 = fn741(m, v11, v3)
 	v3 = i0
 	goto L18
 L19:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+120))
-	i0 = fn2702(m, v11, v3, v2, i3)
+	i0 = fn2703(m, v11, v3, v2, i3)
 	v3 = i0
 L18:
 	if v3 == 0 {
@@ -9281,7 +20013,7 @@ L18:
 		goto L20
 	}
 	i1 = v11 << (uint32(2) & 31)
-	i0 = fn2110(m, v9, i1)
+	i0 = fn2111(m, v9, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L20
@@ -9298,14 +20030,14 @@ L21:
 	*(*uint32)(unsafe.Add(b, i0)) = v3
 	return uint32(0)
 L20:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L1:
 	return v7
 }
 
 //go:norace
 //go:nocheckptr
-func fn5025(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5026(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9361,7 +20093,7 @@ L3:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8564514))
+	fn3605(m, i0, uint32(8564514))
 	v8 = k32(4294967295)
 	goto L1
 L4:
@@ -9370,12 +20102,12 @@ L4:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
+	fn3605(m, i0, uint32(8509889))
 	v8 = k32(4294967295)
 	goto L1
 L5:
 	v8 = k32(4294967295)
-	i0 = fn5018(m, v1, v2)
+	i0 = fn5019(m, v1, v2)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
@@ -9384,7 +20116,7 @@ L5:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
+	fn3605(m, i0, uint32(8509889))
 	goto L1
 L6:
 	v5 = v2
@@ -9495,7 +20227,7 @@ L15:
 L8:
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(2147483647)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3603(m, i0, uint32(8418993), v3)
+	i0 = fn3604(m, i0, uint32(8418993), v3)
 	goto L1
 L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
@@ -9514,7 +20246,7 @@ L18:
 		goto L19
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8564514))
+	fn3605(m, i0, uint32(8564514))
 	goto L1
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
@@ -9522,10 +20254,10 @@ L19:
 		goto L20
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
+	fn3605(m, i0, uint32(8509889))
 	goto L1
 L20:
-	i0 = fn5018(m, v1, v2)
+	i0 = fn5019(m, v1, v2)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
@@ -9534,7 +20266,7 @@ L20:
 		goto L21
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
+	fn3605(m, i0, uint32(8509889))
 	goto L1
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
@@ -9542,7 +20274,7 @@ L21:
 	v4 = v2
 L17:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = v4
-	i0 = fn2748(m, v12, v2, uint32(8412137))
+	i0 = fn2749(m, v12, v2, uint32(8412137))
 	v12 = i0
 	if v12 == 0 {
 		goto L1
@@ -9570,7 +20302,7 @@ L17:
 		goto L22
 	}
 	i1 = v2 << (uint32(2) & 31)
-	i0 = fn2110(m, v10, i1)
+	i0 = fn2111(m, v10, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L22
@@ -9588,7 +20320,7 @@ L23:
 	v8 = uint32(0)
 	goto L1
 L22:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -9597,7 +20329,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5026(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5027(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9633,7 +20365,7 @@ func fn5026(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	} else {
 		i1 = uint32(8392983)
 	}
-	fn3604(m, i0, i1)
+	fn3605(m, i0, i1)
 	return k32(4294967295)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
@@ -9649,10 +20381,10 @@ L1:
 	} else {
 		i1 = uint32(8392983)
 	}
-	fn3604(m, i0, i1)
+	fn3605(m, i0, i1)
 	return k32(4294967295)
 L2:
-	i0 = fn2289(m, v2)
+	i0 = fn2290(m, v2)
 	v6 = i0
 	if v6 == 0 {
 		goto L3
@@ -9766,7 +20498,7 @@ L4:
 		goto L8
 	}
 	i1 = v3 << (uint32(2) & 31)
-	i0 = fn2110(m, v0, i1)
+	i0 = fn2111(m, v0, i1)
 	v0 = i0
 	if v0 == 0 {
 		goto L8
@@ -9783,14 +20515,14 @@ L9:
 	*(*uint32)(unsafe.Add(b, i0)) = v6
 	return uint32(0)
 L8:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L3:
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn5027(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5028(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9842,7 +20574,7 @@ L3:
 	} else {
 		i1 = uint32(8392983)
 	}
-	fn3604(m, i0, i1)
+	fn3605(m, i0, i1)
 	v8 = k32(4294967295)
 	goto L1
 L4:
@@ -9869,7 +20601,7 @@ L2:
 	} else {
 		i1 = uint32(8392983)
 	}
-	fn3604(m, i0, i1)
+	fn3605(m, i0, i1)
 	goto L6
 L7:
 	i1 = v6 + k32(4294967295)
@@ -9901,7 +20633,7 @@ L6:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L5:
 	if int32(v8) > int32(v5) {
@@ -9914,7 +20646,7 @@ L5:
 	} else {
 		i1 = uint32(8392983)
 	}
-	fn3604(m, i0, i1)
+	fn3605(m, i0, i1)
 	goto L9
 L10:
 	i1 = v6 + k32(4294967294)
@@ -9942,7 +20674,7 @@ L9:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L11:
 	v8 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, v10))
@@ -9956,7 +20688,7 @@ L11:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 	goto L1
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
@@ -10002,7 +20734,7 @@ L18:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = uint32(8525064)
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, v5, uint32(8424623), i2)
+	i0 = fn3604(m, v5, uint32(8424623), i2)
 	goto L13
 L19:
 	i0 = m.table[v5].(func(*Module, uint32, uint32, uint32) uint32)(m, v4, v10, v7)
@@ -10024,7 +20756,7 @@ L19:
 	if v6 != 0 {
 		goto L20
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v6 = i0
@@ -10037,7 +20769,7 @@ L20:
 	if v6 != 0 {
 		goto L21
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -10050,7 +20782,7 @@ L21:
 	if v6 != 0 {
 		goto L22
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v4 = i0
@@ -10075,7 +20807,7 @@ L22:
 		goto L23
 	}
 	i1 = v6 << (uint32(2) & 31)
-	i0 = fn2110(m, v8, i1)
+	i0 = fn2111(m, v8, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L23
@@ -10093,7 +20825,7 @@ L24:
 	v8 = uint32(0)
 	goto L1
 L23:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v8 = k32(4294967295)
 	goto L1
 L15:
@@ -10107,7 +20839,7 @@ L15:
 		i1 = uint32(8535036)
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3603(m, v8, v5, v3)
+	i0 = fn3604(m, v8, v5, v3)
 L14:
 	if v7 == 0 {
 		goto L12
@@ -10124,7 +20856,7 @@ L13:
 	if v6 != 0 {
 		goto L12
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v6 = i0
@@ -10137,7 +20869,7 @@ L12:
 	if v6 != 0 {
 		goto L25
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -10154,7 +20886,7 @@ L26:
 	if v6 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -10163,7 +20895,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5028(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5029(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10210,7 +20942,7 @@ L3:
 	} else {
 		i1 = uint32(8392983)
 	}
-	fn3604(m, i0, i1)
+	fn3605(m, i0, i1)
 	v2 = k32(4294967295)
 	goto L1
 L2:
@@ -10229,7 +20961,7 @@ L2:
 	}
 	i0 = v5 - v2
 	v1 = i0
-	i0 = fn1492(m, v1)
+	i0 = fn1493(m, v1)
 	v0 = i0
 	if v0 != 0 {
 		goto L8
@@ -10299,7 +21031,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v2
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
 	v2 = i1
-	i0 = fn1505(m, v6, v2, v2, v0)
+	i0 = fn1506(m, v6, v2, v2, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
@@ -10312,12 +21044,12 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L7:
 	i1 = k32(10089824) + uint32(32676)
 	i2 = v3 + uint32(12)
-	i0 = fn2025(m, v6, i1, i2)
+	i0 = fn2026(m, v6, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -10326,7 +21058,7 @@ L7:
 		goto L13
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn5034(m, i0, v2)
+	i0 = fn5035(m, i0, v2)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v8 = i0
@@ -10346,7 +21078,7 @@ L7:
 	}
 	goto L4
 L14:
-	i0 = fn5002(m, v8, v2)
+	i0 = fn5003(m, v8, v2)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v2 = i0
@@ -10361,7 +21093,7 @@ L14:
 	if v4 != 0 {
 		goto L15
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L15:
 	if v8 == 0 {
 		goto L5
@@ -10380,7 +21112,7 @@ L15:
 	goto L6
 L13:
 	i1 = k32(10089824) + uint32(28516)
-	i0 = fn2034(m, v6, i1)
+	i0 = fn2035(m, v6, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L5
@@ -10397,7 +21129,7 @@ L17:
 	i1 = i1 + v0
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	v9 = i1
-	i0 = fn852(m, v8, v9)
+	i0 = fn853(m, v8, v9)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v7 = i0
@@ -10410,14 +21142,14 @@ L17:
 	if v7 != 0 {
 		goto L18
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L18:
 	if v4 != 0 {
 		goto L19
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i1 = v6 + uint32(1)
-	fn5032(m, i0, i1)
+	fn5033(m, i0, i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -10444,7 +21176,7 @@ L19:
 	if v9 != 0 {
 		goto L20
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L20:
 	i0 = v0 + uint32(4)
 	v0 = i0
@@ -10468,7 +21200,7 @@ L16:
 		goto L6
 	}
 L12:
-	fn2072(m, v8)
+	fn2073(m, v8)
 L6:
 	v2 = uint32(0)
 	goto L1
@@ -10476,7 +21208,7 @@ L5:
 	v2 = k32(4294967295)
 	goto L1
 L4:
-	fn2072(m, v8)
+	fn2073(m, v8)
 	v2 = k32(4294967295)
 L1:
 	i0 = v3 + uint32(16)
@@ -10486,7 +21218,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5029(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5030(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10513,13 +21245,13 @@ func fn5029(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = v1 << (uint32(3) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v4 = i0
 	if v4 != 0 {
 		goto L2
 	}
 L3:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return k32(4294967295)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v4
@@ -10619,7 +21351,7 @@ L8:
 	if v1 != 0 {
 		goto L9
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	return uint32(0)
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -10632,7 +21364,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn5030(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5031(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10671,7 +21403,7 @@ L2:
 	} else {
 		i1 = uint32(8392983)
 	}
-	fn3604(m, i0, i1)
+	fn3605(m, i0, i1)
 	return k32(4294967295)
 L1:
 	v5 = uint32(0)
@@ -10684,7 +21416,7 @@ L1:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8528719))
+	fn3605(m, i0, uint32(8528719))
 	return k32(4294967295)
 L4:
 	v5 = uint32(0)
@@ -10709,7 +21441,7 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, v7))
 	i2 = v7 + uint32(4)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn519(m, v6, i1, i2)
+	i0 = fn520(m, v6, i1, i2)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L6
 	}
@@ -10756,7 +21488,7 @@ L8:
 	if v7 != 0 {
 		goto L9
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L9:
 	i0 = v1 + k32(4294967292)
 	v1 = i0
@@ -10772,7 +21504,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn5031(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5032(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10823,7 +21555,7 @@ L3:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8564514))
+	fn3605(m, i0, uint32(8564514))
 	v7 = k32(4294967295)
 	goto L1
 L4:
@@ -10832,12 +21564,12 @@ L4:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
+	fn3605(m, i0, uint32(8509889))
 	v7 = k32(4294967295)
 	goto L1
 L5:
 	v7 = k32(4294967295)
-	i0 = fn5018(m, v1, v2)
+	i0 = fn5019(m, v1, v2)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
@@ -10846,7 +21578,7 @@ L5:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8509889))
+	fn3605(m, i0, uint32(8509889))
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
@@ -10930,16 +21662,16 @@ L12:
 	}
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn3604(m, i0, uint32(8546848))
+	fn3605(m, i0, uint32(8546848))
 	goto L1
 L7:
-	i0 = fn1574(m, v4)
+	i0 = fn1575(m, v4)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn1706(m, i0, v2)
+	i0 = fn1707(m, i0, v2)
 	v5 = i0
 	if v5 == 0 {
 		goto L14
@@ -10955,7 +21687,7 @@ L7:
 	if v4 != 0 {
 		goto L15
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
@@ -10988,7 +21720,7 @@ L16:
 		goto L17
 	}
 	i1 = v4 << (uint32(2) & 31)
-	i0 = fn2110(m, v9, i1)
+	i0 = fn2111(m, v9, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L17
@@ -11006,10 +21738,10 @@ L18:
 	v7 = uint32(0)
 	goto L1
 L17:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L1
 L14:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L19
 	}
@@ -11025,11 +21757,11 @@ L14:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = fn1706(m, i0, v2)
+	i0 = fn1707(m, i0, v2)
 	v5 = i0
 	if v5 != 0 {
 		goto L20
@@ -11045,15 +21777,15 @@ L19:
 	if v5 != 0 {
 		goto L21
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L21:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8506513), v3)
+	i0 = fn3604(m, i0, uint32(8506513), v3)
 	goto L1
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
@@ -11062,7 +21794,7 @@ L20:
 	if i0 == 0 {
 		goto L22
 	}
-	i0 = fn2290(m, v5)
+	i0 = fn2291(m, v5)
 	if i0 != uint32(2) {
 		goto L22
 	}
@@ -11088,7 +21820,7 @@ L20:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v9
 	i1 = k32(10089824) + uint32(33260)
 	i2 = v3 + uint32(32)
-	i0 = fn863(m, v1, i1, i2)
+	i0 = fn864(m, v1, i1, i2)
 	v4 = i0
 	if v4 != 0 {
 		goto L23
@@ -11105,11 +21837,11 @@ L20:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn1711(m, i0, v2, v4)
+	i0 = fn1712(m, i0, v2, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v9 = i0
@@ -11122,7 +21854,7 @@ L23:
 	if v9 != 0 {
 		goto L24
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L24:
 	v7 = k32(4294967295)
 	if int32(v5) > int32(k32(4294967295)) {
@@ -11140,11 +21872,11 @@ L24:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn5033(m, i0, v4)
+	i0 = fn5034(m, i0, v4)
 	v7 = i0
 	goto L1
 L22:
@@ -11159,12 +21891,12 @@ L22:
 	if v5 != 0 {
 		goto L26
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L26:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8417721), i2)
+	i0 = fn3604(m, i0, uint32(8417721), i2)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -11173,7 +21905,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5032(m *Module, v0 uint32, v1 uint32) {
+func fn5033(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11218,7 +21950,7 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L3:
 	i0 = v2 + k32(4294967292)
 	v2 = i0
@@ -11234,7 +21966,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5033(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5034(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11267,13 +21999,13 @@ func fn5033(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L3
 	}
 	i1 = v3 << (uint32(2) & 31)
-	i0 = fn2110(m, v2, i1)
+	i0 = fn2111(m, v2, i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
 L3:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return k32(4294967295)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v3
@@ -11291,7 +22023,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5034(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5035(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11315,7 +22047,7 @@ func fn5034(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	i0 = v2 - v1
 	v3 = i0
-	i0 = fn1492(m, v3)
+	i0 = fn1493(m, v3)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -11386,7 +22118,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5035(m *Module, v0 uint32) uint32 {
+func fn5036(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11402,86 +22134,86 @@ func fn5035(m *Module, v0 uint32) uint32 {
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
-	i1 = fn2354(m, uint32(0), v0, uint32(10252472), uint32(0))
+	i1 = fn2355(m, uint32(0), v0, uint32(10252472), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = v2
 	v3 = k32(4294967295)
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2354(m, uint32(0), v0, uint32(10252492), uint32(0))
+	i1 = fn2355(m, uint32(0), v0, uint32(10252492), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+68)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2354(m, uint32(0), v0, uint32(10252512), uint32(0))
+	i1 = fn2355(m, uint32(0), v0, uint32(10252512), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+72)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2354(m, uint32(0), v0, uint32(10252532), uint32(0))
+	i1 = fn2355(m, uint32(0), v0, uint32(10252532), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+56)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2354(m, uint32(0), v0, uint32(10252552), uint32(0))
+	i1 = fn2355(m, uint32(0), v0, uint32(10252552), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+60)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, uint32(10060488))
+	i0 = fn4098(m, v0, uint32(10060488))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	i0 = fn4097(m, v0, i1)
+	i0 = fn4098(m, v0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+60))
-	i0 = fn4097(m, v0, i1)
+	i0 = fn4098(m, v0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn3643(m, uint32(8439110), uint32(0), uint32(0))
+	i1 = fn3644(m, uint32(8439110), uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn3643(m, uint32(8438931), v2, uint32(0))
+	i1 = fn3644(m, uint32(8438931), v2, uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = fn3643(m, uint32(8438907), i2, uint32(0))
+	i1 = fn3644(m, uint32(8438907), i2, uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
 	if v2 == 0 {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn4092(m, v0, uint32(8439118), i2)
+	i0 = fn4093(m, v0, uint32(8439118), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4092(m, v0, uint32(8438939), i2)
+	i0 = fn4093(m, v0, uint32(8438939), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4092(m, v0, uint32(8438915), i2)
+	i0 = fn4093(m, v0, uint32(8438915), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn5036(m, v1)
+	i0 = fn5037(m, v1)
 	v3 = i0
 L1:
 	return v3
@@ -11489,7 +22221,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5036(m *Module, v0 uint32) uint32 {
+func fn5037(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11510,18 +22242,18 @@ func fn5036(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	i1 = k32(10089824) + uint32(33900)
-	i1 = fn3390(m, i1)
+	i1 = fn3391(m, i1)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v2
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = fn3877(m, uint32(8475175))
+	i0 = fn3878(m, uint32(8475175))
 	v2 = i0
 	if v2 == 0 {
 		goto L2
 	}
-	i1 = fn2033(m, v2, uint32(8493802))
+	i1 = fn2034(m, v2, uint32(8493802))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
 	if v3 == 0 {
@@ -11535,7 +22267,7 @@ func fn5036(m *Module, v0 uint32) uint32 {
 	v4 = uint32(8424850)
 	goto L4
 L5:
-	i1 = fn2033(m, v2, uint32(8390011))
+	i1 = fn2034(m, v2, uint32(8390011))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v3
 	if v3 == 0 {
@@ -11549,7 +22281,7 @@ L5:
 	v4 = uint32(8424737)
 	goto L4
 L6:
-	i1 = fn2033(m, v2, uint32(8390031))
+	i1 = fn2034(m, v2, uint32(8390031))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v3
 	if v3 == 0 {
@@ -11563,7 +22295,7 @@ L6:
 	v4 = uint32(8424794)
 	goto L4
 L7:
-	i1 = fn2033(m, v2, uint32(8495226))
+	i1 = fn2034(m, v2, uint32(8495226))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v3
 	if v3 == 0 {
@@ -11588,14 +22320,14 @@ L8:
 	if v3 != 0 {
 		goto L9
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L9:
-	i0 = fn3877(m, uint32(8492086))
+	i0 = fn3878(m, uint32(8492086))
 	v2 = i0
 	if v2 == 0 {
 		goto L2
 	}
-	i1 = fn2033(m, v2, uint32(8535808))
+	i1 = fn2034(m, v2, uint32(8535808))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v3
 	if v3 == 0 {
@@ -11609,7 +22341,7 @@ L9:
 	v4 = uint32(8425147)
 	goto L11
 L12:
-	i1 = fn2033(m, v2, uint32(8535711))
+	i1 = fn2034(m, v2, uint32(8535711))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v3
 	if v3 == 0 {
@@ -11623,7 +22355,7 @@ L12:
 	v4 = uint32(8425023)
 	goto L11
 L13:
-	i1 = fn2033(m, v2, uint32(8535800))
+	i1 = fn2034(m, v2, uint32(8535800))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = v3
 	if v3 == 0 {
@@ -11637,7 +22369,7 @@ L13:
 	v4 = uint32(8425082)
 	goto L11
 L14:
-	i1 = fn2033(m, v2, uint32(8535703))
+	i1 = fn2034(m, v2, uint32(8535703))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = v3
 	if v3 == 0 {
@@ -11662,15 +22394,15 @@ L15:
 	if v3 != 0 {
 		goto L16
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L16:
-	i1 = fn3888(m, uint32(8423214), uint32(8500162))
+	i1 = fn3889(m, uint32(8423214), uint32(8500162))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = v2
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = fn2049(m, v2)
+	i0 = fn2050(m, v2)
 	if i0 != 0 {
 		goto L17
 	}
@@ -11679,10 +22411,10 @@ L16:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3603(m, i0, uint32(8427373), v1)
+	i0 = fn3604(m, i0, uint32(8427373), v1)
 	goto L2
 L17:
-	i1 = fn3888(m, uint32(8415866), uint32(8466016))
+	i1 = fn3889(m, uint32(8415866), uint32(8466016))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = v3
 	v2 = uint32(0)
@@ -11695,7 +22427,7 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, v4, i2)
+	i0 = fn3604(m, i0, v4, i2)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -11708,14 +22440,14 @@ L10:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L2
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
 	i2 = v1 + uint32(32)
-	i0 = fn3603(m, i0, v4, i2)
+	i0 = fn3604(m, i0, v4, i2)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -11728,9 +22460,9 @@ L3:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
-	fn4974(m, v0)
+	fn4975(m, v0)
 	v2 = k32(4294967295)
 L1:
 	i0 = v1 + uint32(48)
@@ -11740,7 +22472,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5037(m *Module, v0 uint32) {
+func fn5038(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11761,7 +22493,7 @@ func fn5037(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	i0 = v2 + k32(4294967295)
@@ -11787,7 +22519,7 @@ L2:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	i0 = v3 + k32(4294967292)
 	v3 = i0
@@ -11798,7 +22530,7 @@ L3:
 	}
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -11812,7 +22544,7 @@ L1:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	m.depth--
 	return
@@ -11820,7 +22552,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn5038(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5039(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -11846,7 +22578,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5039(m *Module, v0 uint32) {
+func fn5040(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11863,7 +22595,7 @@ func fn5039(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if v2 == 0 {
@@ -11881,7 +22613,7 @@ func fn5039(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -11896,7 +22628,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return
@@ -11904,7 +22636,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5040(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5041(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -11943,7 +22675,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5041(m *Module, v0 uint32) uint32 {
+func fn5042(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -11971,7 +22703,7 @@ func fn5041(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -11979,7 +22711,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5042(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5043(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12032,7 +22764,7 @@ L3:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
 	i0 = v0 + k32(4294967288)
 	v0 = i0
@@ -12055,16 +22787,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5043(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5044(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn5044(m, v0)
+	i0 = fn5045(m, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5044(m *Module, v0 uint32) uint32 {
+func fn5045(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12090,7 +22822,7 @@ func fn5044(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -12120,14 +22852,14 @@ L5:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v6 = i0
-	i0 = fn1591(m, v7)
+	i0 = fn1592(m, v7)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v7
 	*(*uint32)(unsafe.Add(b, v1)) = v6
-	i0 = fn4085(m, uint32(8532707), v1)
+	i0 = fn4086(m, uint32(8532707), v1)
 	v7 = i0
 	if v7 != 0 {
 		goto L7
@@ -12143,10 +22875,10 @@ L5:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L3
 L7:
-	i0 = fn1711(m, v2, v4, v7)
+	i0 = fn1712(m, v2, v4, v7)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v8 = i0
@@ -12159,7 +22891,7 @@ L7:
 	if v8 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v4 = i0
@@ -12172,7 +22904,7 @@ L8:
 	if v4 != 0 {
 		goto L9
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L9:
 	if int32(v6) < int32(uint32(0)) {
 		goto L3
@@ -12203,7 +22935,7 @@ L3:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -12212,7 +22944,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5045(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5046(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12225,7 +22957,7 @@ func fn5045(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn5044(m, v0)
+	i0 = fn5045(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L1
@@ -12233,7 +22965,7 @@ func fn5045(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn2289(m, uint32(2))
+	i0 = fn2290(m, uint32(2))
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -12255,11 +22987,11 @@ L3:
 	m.depth--
 	return uint32(0)
 L4:
-	fn2072(m, v0)
+	fn2073(m, v0)
 	m.depth--
 	return uint32(0)
 L2:
-	i0 = fn2289(m, uint32(1))
+	i0 = fn2290(m, uint32(1))
 	v3 = i0
 	if v3 != 0 {
 		goto L5
@@ -12275,7 +23007,7 @@ L2:
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -12294,7 +23026,7 @@ L7:
 	m.depth--
 	return uint32(0)
 L8:
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return uint32(0)
 L5:
@@ -12316,7 +23048,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn5046(m *Module, v0 uint32) {
+func fn5047(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12333,7 +23065,7 @@ func fn5046(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if v2 == 0 {
@@ -12351,7 +23083,7 @@ func fn5046(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -12366,7 +23098,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return
@@ -12374,7 +23106,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5047(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5048(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -12413,7 +23145,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5048(m *Module, v0 uint32) uint32 {
+func fn5049(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -12441,7 +23173,7 @@ func fn5048(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -12449,7 +23181,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5049(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5050(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12503,7 +23235,7 @@ L3:
 	if v6 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L4:
 	i0 = v2 + k32(4294967292)
 	v2 = i0
@@ -12513,7 +23245,7 @@ L4:
 		goto L3
 	}
 L2:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 L1:
@@ -12524,13 +23256,13 @@ L1:
 	}
 	i0 = v2 << (uint32(2) & 31)
 	v4 = i0
-	i0 = fn2108(m, v4)
+	i0 = fn2109(m, v4)
 	v2 = i0
 	if v2 != 0 {
 		goto L6
 	}
 L7:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = uint32(0)
 	goto L5
 L6:
@@ -12549,20 +23281,20 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn5050(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5051(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn5051(m, v0)
+	i0 = fn5052(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5051(m *Module, v0 uint32) uint32 {
+func fn5052(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12583,7 +23315,7 @@ func fn5051(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -12610,12 +23342,12 @@ L4:
 	if v5 == 0 {
 		goto L5
 	}
-	i0 = fn1594(m, v4)
+	i0 = fn1595(m, v4)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
 	}
-	i0 = fn1711(m, v1, v2, v5)
+	i0 = fn1712(m, v1, v2, v5)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -12628,7 +23360,7 @@ L4:
 	if v6 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	if int32(v5) < int32(uint32(0)) {
 		goto L3
@@ -12658,7 +23390,7 @@ L3:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	m.depth--
 	return uint32(0)
@@ -12666,7 +23398,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn5052(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5053(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12679,7 +23411,7 @@ func fn5052(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn5051(m, v0)
+	i0 = fn5052(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L1
@@ -12687,7 +23419,7 @@ func fn5052(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn2289(m, uint32(2))
+	i0 = fn2290(m, uint32(2))
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -12709,11 +23441,11 @@ L3:
 	m.depth--
 	return uint32(0)
 L4:
-	fn2072(m, v0)
+	fn2073(m, v0)
 	m.depth--
 	return uint32(0)
 L2:
-	i0 = fn2289(m, uint32(1))
+	i0 = fn2290(m, uint32(1))
 	v3 = i0
 	if v3 != 0 {
 		goto L5
@@ -12729,7 +23461,7 @@ L2:
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -12748,7 +23480,7 @@ L7:
 	m.depth--
 	return uint32(0)
 L8:
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return uint32(0)
 L5:
@@ -12770,7 +23502,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn5053(m *Module, v0 uint32) {
+func fn5054(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -12783,8 +23515,8 @@ func fn5053(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
-	i0 = fn5054(m, v0)
+	fn3703(m, v0)
+	i0 = fn5055(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -12798,7 +23530,7 @@ func fn5053(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -12806,7 +23538,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5054(m *Module, v0 uint32) uint32 {
+func fn5055(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12842,7 +23574,7 @@ func fn5054(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v1 = i0
@@ -12861,7 +23593,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -12880,7 +23612,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -12899,7 +23631,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -12918,7 +23650,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
 	v1 = i0
@@ -12937,7 +23669,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v1 = i0
@@ -12956,7 +23688,7 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
 	v1 = i0
@@ -12975,7 +23707,7 @@ L7:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
@@ -13011,7 +23743,7 @@ L11:
 	if v4 != 0 {
 		goto L12
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L12:
 	i0 = v0 + k32(4294967288)
 	v0 = i0
@@ -13028,8 +23760,8 @@ L10:
 	i2 = v1 << (uint32(3) & 31)
 	m.fill(i0, uint32(0), i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	fn2111(m, i0)
-	fn2111(m, v3)
+	fn2112(m, i0)
+	fn2112(m, v3)
 L9:
 	m.depth--
 	return uint32(0)
@@ -13037,7 +23769,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn5055(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5056(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -13051,7 +23783,7 @@ func fn5055(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn2794(m, v1, uint32(8506845))
+	i0 = fn2795(m, v1, uint32(8506845))
 	if i0 == 0 {
 		goto L2
 	}
@@ -13069,7 +23801,7 @@ func fn5055(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	return v2
 L2:
-	i0 = fn2027(m, v0, v1)
+	i0 = fn2028(m, v0, v1)
 	v2 = i0
 L1:
 	return v2
@@ -13077,7 +23809,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5056(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5057(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -13094,7 +23826,7 @@ func fn5056(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn2794(m, v1, uint32(8506845))
+	i0 = fn2795(m, v1, uint32(8506845))
 	if i0 == 0 {
 		goto L2
 	}
@@ -13127,11 +23859,11 @@ L3:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L2:
-	i0 = fn2046(m, v0, v1, v2)
+	i0 = fn2047(m, v0, v1, v2)
 	v1 = i0
 L1:
 	m.depth--
@@ -13140,7 +23872,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5057(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5058(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13290,7 +24022,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5058(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5059(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13340,7 +24072,7 @@ L4:
 	goto L2
 L3:
 	i8 = v3 + uint32(16)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10253224), uint32(1), uint32(4), uint32(0), i8)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10253224), uint32(1), uint32(4), uint32(0), i8)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -13381,7 +24113,7 @@ L9:
 	v4 = uint32(1)
 	goto L6
 L11:
-	i0 = fn2030(m, v4)
+	i0 = fn2031(m, v4)
 	v4 = i0
 	if int32(v4) >= int32(uint32(0)) {
 		goto L12
@@ -13404,7 +24136,7 @@ L5:
 	if i0 == 0 {
 		goto L13
 	}
-	i0 = fn5054(m, v0)
+	i0 = fn5055(m, v0)
 L13:
 	if v2 != uint32(10059656) {
 		goto L15
@@ -13412,7 +24144,7 @@ L13:
 	v1 = uint32(4)
 	goto L14
 L15:
-	i0 = fn1580(m, v2)
+	i0 = fn1581(m, v2)
 	v1 = i0
 	if int32(v1) > int32(k32(4294967295)) {
 		goto L16
@@ -13423,7 +24155,7 @@ L15:
 	if v2 != 0 {
 		goto L14
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L14
 	}
@@ -13435,7 +24167,7 @@ L16:
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(5)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8516601), v3)
+	i0 = fn3604(m, i0, uint32(8516601), v3)
 	v1 = k32(4294967295)
 	goto L1
 L14:
@@ -13450,7 +24182,7 @@ L14:
 	i1 = k32(10089824) + uint32(43376)
 	i2 = v0 + uint32(28)
 	v2 = i2
-	i0 = fn2025(m, v7, i1, v2)
+	i0 = fn2026(m, v7, i1, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -13459,7 +24191,7 @@ L14:
 		goto L17
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8481954))
+	fn3605(m, i0, uint32(8481954))
 	goto L1
 L17:
 	if v6 == uint32(10059656) {
@@ -13476,7 +24208,7 @@ L17:
 		goto L19
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8544269))
+	fn3605(m, i0, uint32(8544269))
 	goto L1
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -13492,22 +24224,22 @@ L18:
 	if i0 != 0 {
 		goto L20
 	}
-	i0 = fn2108(m, uint32(16))
+	i0 = fn2109(m, uint32(16))
 	v4 = i0
 	if v4 == 0 {
 		goto L22
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = uint32(8)
 	*(*uint64)(unsafe.Add(b, v4)) = uint64(7)
-	i1 = fn2108(m, uint32(64))
+	i1 = fn2109(m, uint32(64))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v2
 	if v2 != 0 {
 		goto L21
 	}
-	fn2111(m, v4)
+	fn2112(m, v4)
 L22:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
 	goto L1
 L21:
@@ -13534,7 +24266,7 @@ L20:
 		goto L23
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(4096)
-	i1 = fn740(m, uint32(0), uint32(4096))
+	i1 = fn741(m, uint32(0), uint32(4096))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v2
 	if v2 == 0 {
@@ -13550,7 +24282,7 @@ L23:
 	}
 	i1 = k32(10089824) + uint32(31812)
 	i2 = v0 + uint32(20)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v1 = i0
 L1:
@@ -13561,7 +24293,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5059(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn5060(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -13593,7 +24325,7 @@ func fn5059(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 L3:
 	v6 = uint32(0)
 	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10253144), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10253144), uint32(1), uint32(1), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -13611,7 +24343,7 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i0 = fn3603(m, v2, uint32(8570688), v5)
+	i0 = fn3604(m, v2, uint32(8570688), v5)
 	v6 = uint32(0)
 	goto L1
 L4:
@@ -13621,7 +24353,7 @@ L4:
 	v2 = i0
 	v6 = uint32(0)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i1 = fn740(m, uint32(0), i2)
+	i1 = fn741(m, uint32(0), i2)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v4
 	if v2 == 0 {
@@ -13638,7 +24370,7 @@ L4:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v4 = i0
@@ -13649,11 +24381,11 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = k32(4294967295)
 	v6 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
-	i0 = fn4978(m, v3, v0, v1)
+	i0 = fn4979(m, v3, v0, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i2 = fn4979(m, v0)
+	i2 = fn4980(m, v0)
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -13668,7 +24400,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5060(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5061(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13720,7 +24452,7 @@ L3:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
 	i0 = v0 + k32(4294967288)
 	v0 = i0
@@ -13743,7 +24475,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5061(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5062(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13775,7 +24507,7 @@ L1:
 	if v0 == 0 {
 		goto L5
 	}
-	i0 = fn4383(m, v0)
+	i0 = fn4384(m, v0)
 	v0 = i0
 	if v0 == k32(4294967295) {
 		goto L4
@@ -13788,13 +24520,13 @@ L5:
 	}
 L4:
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
 	v2 = k32(4294967295)
 L3:
-	i0 = fn1577(m, v2)
+	i0 = fn1578(m, v2)
 	v2 = i0
 L2:
 	m.depth--
@@ -13803,7 +24535,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5062(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5063(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13817,10 +24549,10 @@ func fn5062(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10251980))
+	i0 = fn2370(m, i0, uint32(10251980))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+68))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -13834,7 +24566,7 @@ func fn5062(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	fn3701(m, v2)
+	fn3702(m, v2)
 L1:
 	m.depth--
 	return v2
@@ -13842,7 +24574,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5063(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5064(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13876,11 +24608,11 @@ func fn5063(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8508220))
+	fn3605(m, i0, uint32(8508220))
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10251980))
+	i0 = fn2370(m, i0, uint32(10251980))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -13892,24 +24624,24 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v5 = i0
-	i0 = fn2108(m, uint32(16))
+	i0 = fn2109(m, uint32(16))
 	v4 = i0
 	if v4 != 0 {
 		goto L7
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = uint32(8)
 	*(*uint64)(unsafe.Add(b, v4)) = uint64(7)
-	i1 = fn2108(m, uint32(64))
+	i1 = fn2109(m, uint32(64))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v1
 	if v1 != 0 {
 		goto L8
 	}
-	fn2111(m, v4)
-	i0 = fn3633(m)
+	fn2112(m, v4)
+	i0 = fn3634(m)
 	goto L2
 L8:
 	*(*uint64)(unsafe.Add(b, v1)) = uint64(0)
@@ -13932,7 +24664,7 @@ L8:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
 	v1 = i0
 	if v1 < uint32(268435456) {
@@ -13942,7 +24674,7 @@ L8:
 	goto L4
 L9:
 	i1 = v1 << (uint32(3) & 31)
-	i1 = fn2108(m, i1)
+	i1 = fn2109(m, i1)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v1
 	if v1 == 0 {
@@ -13998,22 +24730,22 @@ L6:
 		goto L15
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
-	i0 = fn2108(m, uint32(16))
+	i0 = fn2109(m, uint32(16))
 	v4 = i0
 	if v4 == 0 {
 		goto L17
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = uint32(8)
 	*(*uint64)(unsafe.Add(b, v4)) = uint64(7)
-	i1 = fn2108(m, uint32(64))
+	i1 = fn2109(m, uint32(64))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
 	if v5 != 0 {
 		goto L16
 	}
-	fn2111(m, v4)
+	fn2112(m, v4)
 L17:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L16:
 	*(*uint64)(unsafe.Add(b, v5)) = uint64(0)
@@ -14035,7 +24767,7 @@ L18:
 	i1 = v3 + uint32(12)
 	i2 = v3 + uint32(8)
 	i3 = v3 + uint32(4)
-	i0 = fn1691(m, v1, i1, i2, i3)
+	i0 = fn1692(m, v1, i1, i2, i3)
 	if i0 == 0 {
 		goto L5
 	}
@@ -14053,16 +24785,16 @@ L18:
 	}
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8421849))
+	fn3605(m, i0, uint32(8421849))
 	goto L14
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn1582(m, i0)
+	i0 = fn1583(m, i0)
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L21
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L14
 	}
@@ -14070,7 +24802,7 @@ L21:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	i1 = i1 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn5017(m, v4, i1, v5)
+	i0 = fn5018(m, v4, i1, v5)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L18
 	}
@@ -14079,7 +24811,7 @@ L15:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8424520), v3)
+	i0 = fn3604(m, i0, uint32(8424520), v3)
 	goto L2
 L14:
 	v7 = k32(4294967295)
@@ -14111,7 +24843,7 @@ L23:
 	if v8 != 0 {
 		goto L24
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L24:
 	i0 = v1 + k32(4294967288)
 	v1 = i0
@@ -14128,8 +24860,8 @@ L22:
 	i2 = v0 << (uint32(3) & 31)
 	m.fill(i0, uint32(0), i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	fn2111(m, i0)
-	fn2111(m, v4)
+	fn2112(m, i0)
+	fn2112(m, v4)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -14165,7 +24897,7 @@ L27:
 	if v6 != 0 {
 		goto L28
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L28:
 	i0 = v1 + k32(4294967288)
 	v1 = i0
@@ -14182,15 +24914,15 @@ L26:
 	i2 = v5 << (uint32(3) & 31)
 	m.fill(i0, uint32(0), i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	fn2111(m, i0)
-	fn2111(m, v8)
+	fn2112(m, i0)
+	fn2112(m, v8)
 L25:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
 	v7 = uint32(0)
 	goto L1
 L4:
-	fn2111(m, v4)
-	i0 = fn3633(m)
+	fn2112(m, v4)
+	i0 = fn3634(m)
 L2:
 	v7 = k32(4294967295)
 L1:
@@ -14201,7 +24933,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5064(m *Module, v0 uint32) {
+func fn5065(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -14214,8 +24946,8 @@ func fn5064(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
-	i0 = fn5065(m, v0)
+	fn3703(m, v0)
+	i0 = fn5066(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -14229,7 +24961,7 @@ func fn5064(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -14237,7 +24969,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5065(m *Module, v0 uint32) uint32 {
+func fn5066(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14273,7 +25005,7 @@ func fn5065(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
 	v1 = i0
@@ -14292,7 +25024,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
 	v1 = i0
@@ -14311,7 +25043,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
 	v1 = i0
@@ -14330,7 +25062,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -14349,7 +25081,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v1 = i0
@@ -14368,7 +25100,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v1 = i0
@@ -14387,7 +25119,7 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
 	v1 = i0
@@ -14406,7 +25138,7 @@ L7:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	if i0 == 0 {
@@ -14414,7 +25146,7 @@ L8:
 	}
 	i0 = v0 + uint32(32)
 	v1 = i0
-	fn524(m, v1)
+	fn525(m, v1)
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -14450,7 +25182,7 @@ L12:
 	if v5 != 0 {
 		goto L13
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L13:
 	i0 = v1 + k32(4294967292)
 	v1 = i0
@@ -14460,19 +25192,19 @@ L13:
 		goto L12
 	}
 L11:
-	fn2111(m, v3)
+	fn2112(m, v3)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+124)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+80)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+120))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+120)) = uint32(0)
 	m.depth--
 	return uint32(0)
@@ -14480,7 +25212,7 @@ L10:
 
 //go:norace
 //go:nocheckptr
-func fn5066(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5067(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -14494,7 +25226,7 @@ func fn5066(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn2794(m, v1, uint32(8513707))
+	i0 = fn2795(m, v1, uint32(8513707))
 	if i0 == 0 {
 		goto L2
 	}
@@ -14512,7 +25244,7 @@ func fn5066(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	return v2
 L2:
-	i0 = fn2027(m, v0, v1)
+	i0 = fn2028(m, v0, v1)
 	v2 = i0
 L1:
 	return v2
@@ -14520,7 +25252,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5067(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5068(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -14537,7 +25269,7 @@ func fn5067(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn2794(m, v1, uint32(8513707))
+	i0 = fn2795(m, v1, uint32(8513707))
 	if i0 == 0 {
 		goto L2
 	}
@@ -14570,11 +25302,11 @@ L3:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L2:
-	i0 = fn2046(m, v0, v1, v2)
+	i0 = fn2047(m, v0, v1, v2)
 	v1 = i0
 L1:
 	m.depth--
@@ -14583,7 +25315,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5068(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5069(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14741,7 +25473,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5069(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5070(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14793,7 +25525,7 @@ L5:
 	v7 = uint32(1)
 	v8 = uint32(0)
 	i8 = v3 + uint32(16)
-	i0 = fn3732(m, v5, v4, v2, uint32(0), uint32(10253640), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v5, v4, v2, uint32(0), uint32(10253640), uint32(1), uint32(1), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -14816,7 +25548,7 @@ L5:
 	v7 = uint32(1)
 	goto L3
 L7:
-	i0 = fn2030(m, v7)
+	i0 = fn2031(m, v7)
 	v7 = i0
 	if int32(v7) < int32(uint32(0)) {
 		goto L1
@@ -14851,22 +25583,22 @@ L9:
 	if i0 != 0 {
 		goto L10
 	}
-	fn3722(m, uint32(8442667), uint32(8576952), uint32(8435764), v5)
+	fn3723(m, uint32(8442667), uint32(8576952), uint32(8435764), v5)
 	goto L1
 L10:
 	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v5, i1)
+	i0 = fn2739(m, v5, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
-	i0 = fn8105(m, v5)
+	i0 = fn8106(m, v5)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	if i0 == i1 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 	goto L1
 L11:
 	i0 = v10 + k32(4294967295)
@@ -14890,22 +25622,22 @@ L13:
 	if i0 != 0 {
 		goto L14
 	}
-	fn3722(m, uint32(8442667), uint32(8571888), uint32(8435764), v6)
+	fn3723(m, uint32(8442667), uint32(8571888), uint32(8435764), v6)
 	goto L1
 L14:
 	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v6, i1)
+	i0 = fn2739(m, v6, i1)
 	v9 = i0
 	if v9 == 0 {
 		goto L1
 	}
-	i0 = fn8105(m, v9)
+	i0 = fn8106(m, v9)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	if i0 == i1 {
 		goto L15
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 	goto L1
 L15:
 	if v10 == uint32(1) {
@@ -14920,16 +25652,16 @@ L2:
 	if i0 == 0 {
 		goto L16
 	}
-	i0 = fn5065(m, v0)
+	i0 = fn5066(m, v0)
 L16:
 	v1 = k32(4294967295)
-	i0 = fn4983(m, v0, v4)
+	i0 = fn4984(m, v0, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2114(m, v5)
+	i1 = fn2115(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
-	i1 = fn2114(m, v9)
+	i1 = fn2115(m, v9)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+120)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
@@ -14940,7 +25672,7 @@ L16:
 		goto L17
 	}
 L18:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L1
 L17:
 	if v8 == 0 {
@@ -14953,7 +25685,7 @@ L21:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = uint32(0)
 	goto L19
 L20:
-	i1 = fn579(m, v8)
+	i1 = fn580(m, v8)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
 	if v2 == 0 {
@@ -14962,10 +25694,10 @@ L20:
 L19:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+140)) = v7
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10251980))
+	i0 = fn2370(m, i0, uint32(10251980))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+64))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L22
@@ -14976,13 +25708,13 @@ L22:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = uint32(8)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
-	i1 = fn2108(m, uint32(32))
+	i1 = fn2109(m, uint32(32))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v4
 	if v4 == 0 {
 		goto L24
 	}
-	fn3701(m, v2)
+	fn3702(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
 	goto L23
 L24:
@@ -14997,9 +25729,9 @@ L24:
 	if v4 != 0 {
 		goto L25
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L25:
-	i1 = fn3633(m)
+	i1 = fn3634(m)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
 	if v2 == 0 {
@@ -15007,12 +25739,12 @@ L25:
 	}
 L23:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(32)
-	i0 = fn2108(m, uint32(128))
+	i0 = fn2109(m, uint32(128))
 	v2 = i0
 	if v2 != 0 {
 		goto L26
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	goto L1
 L26:
@@ -15028,7 +25760,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5070(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn5071(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -15051,7 +25783,7 @@ func fn5070(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	}
 L3:
 	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10253512), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10253512), uint32(1), uint32(1), uint32(0), i8)
 	if i0 == 0 {
 		goto L1
 	}
@@ -15059,7 +25791,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	fn3604(m, i0, uint32(8552077))
+	fn3605(m, i0, uint32(8552077))
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -15068,7 +25800,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5071(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn5072(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -15093,7 +25825,7 @@ func fn5071(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409871))
+	fn3605(m, i0, uint32(8409871))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
@@ -15108,11 +25840,11 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i0 = fn3603(m, v3, uint32(8570635), v5)
+	i0 = fn3604(m, v3, uint32(8570635), v5)
 	v3 = uint32(0)
 	goto L1
 L4:
-	i0 = fn4984(m, v3, v0)
+	i0 = fn4985(m, v3, v0)
 	v3 = i0
 L1:
 	i0 = v5 + uint32(16)
@@ -15122,7 +25854,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5072(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn5073(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -15156,7 +25888,7 @@ func fn5072(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 L3:
 	v6 = uint32(0)
 	i8 = v5 + uint32(100)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10253556), uint32(2), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10253556), uint32(2), uint32(2), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -15171,7 +25903,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+80)) = v3
 	v6 = uint32(0)
 	i2 = v5 + uint32(80)
-	i0 = fn4381(m, uint32(8412261), uint32(8532821), i2)
+	i0 = fn4382(m, uint32(8412261), uint32(8532821), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -15195,13 +25927,13 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+68)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v5)+64)) = v3
 	i1 = v5 + uint32(64)
-	i0 = fn2294(m, uint32(2), i1)
+	i0 = fn2295(m, uint32(2), i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	i0 = fn1706(m, i0, v4)
+	i0 = fn1707(m, i0, v4)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v8 = i0
@@ -15214,7 +25946,7 @@ L6:
 	if v8 != 0 {
 		goto L7
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L7:
 	if v1 == 0 {
 		goto L8
@@ -15236,7 +25968,7 @@ L10:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
 	i2 = v5 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8425762), i2)
+	i0 = fn3604(m, i0, uint32(8425762), i2)
 	goto L1
 L9:
 	i0 = v1 + uint32(16)
@@ -15267,15 +25999,15 @@ L11:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
 	i2 = v5 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8558997), i2)
+	i0 = fn3604(m, i0, uint32(8558997), i2)
 	goto L1
 L8:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+32))
-	i0 = fn1706(m, i0, v3)
+	i0 = fn1707(m, i0, v3)
 	v4 = i0
 	if v4 == 0 {
 		goto L12
@@ -15292,16 +26024,16 @@ L8:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
 	i2 = v5 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8425513), i2)
+	i0 = fn3604(m, i0, uint32(8425513), i2)
 	goto L1
 L12:
 	v4 = v3
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L4:
-	i0 = fn3878(m, v4)
+	i0 = fn3879(m, v4)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -15310,7 +26042,7 @@ L4:
 	if int32(i0) < int32(uint32(4)) {
 		goto L15
 	}
-	i0 = fn5013(m, v3, v2)
+	i0 = fn5014(m, v3, v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L16
@@ -15318,7 +26050,7 @@ L4:
 	v6 = uint32(0)
 	goto L13
 L16:
-	i1 = fn5014(m, v3, v4, uint32(0))
+	i1 = fn5015(m, v3, v4, uint32(0))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+108)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -15332,25 +26064,25 @@ L16:
 	if v0 != 0 {
 		goto L14
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L14
 L15:
 	i2 = v5 + uint32(108)
-	i0 = fn2025(m, v3, v2, i2)
+	i0 = fn2026(m, v3, v2, i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+108))
 	v6 = i0
 L14:
 	if v6 != 0 {
 		goto L17
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L17
 	}
 	*(*uint32)(unsafe.Add(b, v5)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3603(m, i0, uint32(8531106), v5)
+	i0 = fn3604(m, i0, uint32(8531106), v5)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+108))
 	v6 = i0
@@ -15366,7 +26098,7 @@ L13:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v5 + uint32(112)
 	m.g0 = i0
@@ -15375,7 +26107,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5073(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5074(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15414,7 +26146,7 @@ L2:
 	if v3 == 0 {
 		goto L3
 	}
-	i1 = fn8105(m, v3)
+	i1 = fn8106(m, v3)
 	i0 = v2 + i1
 	i0 = i0 + uint32(1)
 	v2 = i0
@@ -15424,7 +26156,7 @@ L3:
 	if v3 == 0 {
 		goto L4
 	}
-	i1 = fn8105(m, v3)
+	i1 = fn8106(m, v3)
 	i0 = v2 + i1
 	i0 = i0 + uint32(1)
 	v2 = i0
@@ -15434,7 +26166,7 @@ L4:
 	if v0 == 0 {
 		goto L5
 	}
-	i1 = fn8105(m, v0)
+	i1 = fn8106(m, v0)
 	i0 = v2 + i1
 	i0 = i0 + uint32(1)
 	v2 = i0
@@ -15443,12 +26175,12 @@ L5:
 		goto L7
 	}
 	v0 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L6
 	}
 L7:
-	i0 = fn1577(m, v2)
+	i0 = fn1578(m, v2)
 	v0 = i0
 L6:
 	m.depth--
@@ -15457,7 +26189,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn5074(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5075(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15471,10 +26203,10 @@ func fn5074(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10251980))
+	i0 = fn2370(m, i0, uint32(10251980))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+72))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -15488,7 +26220,7 @@ func fn5074(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	fn3701(m, v2)
+	fn3702(m, v2)
 L1:
 	m.depth--
 	return v2
@@ -15496,7 +26228,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5075(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5076(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15534,11 +26266,11 @@ func fn5075(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8508220))
+	fn3605(m, i0, uint32(8508220))
 	goto L3
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10251980))
+	i0 = fn2370(m, i0, uint32(10251980))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -15556,13 +26288,13 @@ L4:
 	}
 	i0 = v4 << (uint32(2) & 31)
 	v1 = i0
-	i0 = fn2108(m, v1)
+	i0 = fn2109(m, v1)
 	v7 = i0
 	if v7 != 0 {
 		goto L6
 	}
 L7:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L3
 L6:
 	m.fill(v7, uint32(0), v1)
@@ -15664,13 +26396,13 @@ L5:
 	}
 	i0 = v4 << (uint32(2) & 31)
 	v5 = i0
-	i0 = fn2108(m, v5)
+	i0 = fn2109(m, v5)
 	v7 = i0
 	if v7 != 0 {
 		goto L15
 	}
 L16:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L3
 L15:
 	m.fill(v7, uint32(0), v5)
@@ -15678,7 +26410,7 @@ L17:
 	i1 = v3 + uint32(12)
 	i2 = v3 + uint32(8)
 	i3 = v3 + uint32(4)
-	i0 = fn1691(m, v1, i1, i2, i3)
+	i0 = fn1692(m, v1, i1, i2, i3)
 	if i0 == 0 {
 		goto L2
 	}
@@ -15694,12 +26426,12 @@ L17:
 	v0 = uint32(10026352)
 	goto L20
 L21:
-	i0 = fn1582(m, v5)
+	i0 = fn1583(m, v5)
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L23
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L22
 	}
@@ -15713,11 +26445,11 @@ L22:
 	v0 = uint32(10027208)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	fn3604(m, i0, v1)
+	fn3605(m, i0, v1)
 	goto L18
 L19:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = fn5029(m, v0, v5, i2)
+	i0 = fn5030(m, v0, v5, i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L17
 	}
@@ -15746,7 +26478,7 @@ L24:
 	if v5 != 0 {
 		goto L25
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L25:
 	i0 = v1 + k32(4294967292)
 	v1 = i0
@@ -15755,13 +26487,13 @@ L25:
 	if v4 != 0 {
 		goto L24
 	}
-	fn2111(m, v7)
+	fn2112(m, v7)
 	goto L3
 L14:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8424446), v3)
+	i0 = fn3604(m, i0, uint32(8424446), v3)
 L3:
 	v1 = k32(4294967295)
 	goto L1
@@ -15799,7 +26531,7 @@ L28:
 	if v9 != 0 {
 		goto L29
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L29:
 	i0 = v1 + k32(4294967292)
 	v1 = i0
@@ -15809,7 +26541,7 @@ L29:
 		goto L28
 	}
 L27:
-	fn2111(m, v11)
+	fn2112(m, v11)
 L26:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v7
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v4
@@ -15822,16 +26554,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5076(m *Module) uint32 {
+func fn5077(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10253684))
+	i0 = fn1968(m, uint32(10253684))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5077(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5078(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -15872,7 +26604,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5078(m *Module, v0 uint32) uint32 {
+func fn5079(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15904,7 +26636,7 @@ func fn5078(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
@@ -15923,7 +26655,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return uint32(0)
@@ -15931,7 +26663,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5079(m *Module, v0 uint32) {
+func fn5080(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15963,7 +26695,7 @@ func fn5079(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
@@ -15982,7 +26714,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return
@@ -15990,7 +26722,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5080(m *Module, v0 uint32) uint32 {
+func fn5081(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16007,24 +26739,24 @@ func fn5080(m *Module, v0 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
-	i1 = fn3644(m, uint32(8389607), uint32(8554374), uint32(0), uint32(0))
+	i1 = fn3645(m, uint32(8389607), uint32(8554374), uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
 	v3 = k32(4294967295)
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4092(m, v0, uint32(8389614), v2)
+	i0 = fn4093(m, v0, uint32(8389614), v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10253776), uint32(0))
+	i1 = fn2361(m, v0, uint32(10253776), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v3 = i0
 L1:
@@ -16034,7 +26766,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5081(m *Module, v0 uint32) {
+func fn5082(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16059,7 +26791,7 @@ func fn5081(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
 	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(0)
@@ -16096,7 +26828,7 @@ L2:
 	if v7 != 0 {
 		goto L3
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L3:
 	i0 = v2 + uint32(1)
 	i0 = uint32(int32(i0) % int32(v5))
@@ -16107,12 +26839,12 @@ L3:
 		goto L2
 	}
 L1:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	if i0 == 0 {
 		goto L4
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
@@ -16128,7 +26860,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	m.depth--
 	return
@@ -16136,7 +26868,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn5082(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5083(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16203,7 +26935,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5083(m *Module, v0 uint32) uint32 {
+func fn5084(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16258,7 +26990,7 @@ L2:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	i0 = v1 + uint32(1)
 	i0 = uint32(int32(i0) % int32(v4))
@@ -16269,14 +27001,14 @@ L3:
 		goto L2
 	}
 L1:
-	fn2111(m, v3)
+	fn2112(m, v3)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn5084(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5085(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16293,7 +27025,7 @@ func fn5084(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2369(m, v0, uint32(10253684))
+	i0 = fn2370(m, v0, uint32(10253684))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v3 = i0
@@ -16310,7 +27042,7 @@ func fn5084(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v5 != v4 {
 		goto L4
 	}
-	i0 = fn3738(m, uint32(8481345), v1)
+	i0 = fn3739(m, uint32(8481345), v1)
 	if i0 != 0 {
 		goto L5
 	}
@@ -16320,7 +27052,7 @@ L6:
 	if v1 == 0 {
 		goto L3
 	}
-	i0 = fn3738(m, uint32(8481345), v1)
+	i0 = fn3739(m, uint32(8481345), v1)
 	if i0 != 0 {
 		goto L3
 	}
@@ -16344,7 +27076,7 @@ L3:
 		goto L1
 	}
 L2:
-	i0 = fn3737(m, uint32(8481345), v2)
+	i0 = fn3738(m, uint32(8481345), v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -16362,7 +27094,7 @@ L1:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(0)
 	v1 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(0)
-	i1 = fn2109(m, uint32(8), uint32(4))
+	i1 = fn2110(m, uint32(8), uint32(4))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v2
 	if v2 == 0 {
@@ -16371,7 +27103,7 @@ L1:
 	m.depth--
 	return v0
 L8:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -16383,7 +27115,7 @@ L8:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L7:
 	m.depth--
 	return v1
@@ -16391,19 +27123,19 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn5085(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5086(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	i0 = b2i(i0 == 0)
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5086(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn5087(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -16440,7 +27172,7 @@ L4:
 L3:
 	v7 = uint32(0)
 	i8 = v5 + uint32(8)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10254076), uint32(0), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10254076), uint32(0), uint32(2), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -16462,7 +27194,7 @@ L6:
 	goto L7
 L8:
 	v7 = uint32(0)
-	i0 = fn2030(m, v4)
+	i0 = fn2031(m, v4)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
@@ -16475,7 +27207,7 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v3 = i0
 L5:
-	i0 = fn5087(m, v0, v1, v4, v3)
+	i0 = fn5088(m, v0, v1, v4, v3)
 	v7 = i0
 L1:
 	i0 = v5 + uint32(16)
@@ -16485,7 +27217,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5087(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5088(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint64
@@ -16518,7 +27250,7 @@ func fn5087(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 	v6 = uint32(0)
 	i0 = v4 + uint32(8)
-	i0 = fn4280(m, i0, v3, uint32(1))
+	i0 = fn4281(m, i0, v3, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -16528,10 +27260,10 @@ func fn5087(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8446254))
+	fn3605(m, i0, uint32(8446254))
 	goto L1
 L3:
-	l0 = fn4301(m, v7)
+	l0 = fn4302(m, v7)
 	v5 = l0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
@@ -16549,7 +27281,7 @@ L8:
 	if v5 == 0 {
 		goto L9
 	}
-	l0 = fn4302(m, v5)
+	l0 = fn4303(m, v5)
 	v7 = l0
 	if int64(v7) <= int64(k64(18446744073709551615)) {
 		goto L7
@@ -16559,7 +27291,7 @@ L9:
 	*(*uint8)(unsafe.Add(b, uint64(v4)+7)) = uint8(k32(1))
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
 	i1 = v4 + uint32(7)
-	i0 = fn4108(m, v2, i1, uint32(1), v7, v4, uint32(1))
+	i0 = fn4109(m, v2, i1, uint32(1), v7, v4, uint32(1))
 	i0 = i0 + uint32(3)
 	switch i0 {
 	case 1:
@@ -16576,14 +27308,14 @@ L13:
 	v6 = i0
 	goto L1
 L12:
-	i0 = fn2367(m, v1)
+	i0 = fn2368(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	fn3614(m, i0)
+	fn3615(m, i0)
 	goto L5
 L11:
 	v6 = uint32(0)
-	i0 = fn3769(m)
+	i0 = fn3770(m)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -16595,16 +27327,16 @@ L10:
 	}
 	goto L8
 L7:
-	i0 = fn2367(m, v1)
+	i0 = fn2368(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	fn3614(m, i0)
+	fn3615(m, i0)
 	goto L5
 L6:
-	i0 = fn2367(m, v1)
+	i0 = fn2368(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	fn3614(m, i0)
+	fn3615(m, i0)
 L5:
 	v6 = uint32(0)
 	goto L1
@@ -16626,7 +27358,7 @@ L4:
 	if v3 == v2 {
 		goto L14
 	}
-	i0 = fn2109(m, v3, uint32(4))
+	i0 = fn2110(m, v3, uint32(4))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v6 = i0
@@ -16668,7 +27400,7 @@ L15:
 	m.copy(i0, i1, i2)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
@@ -16699,7 +27431,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5088(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn5089(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -16718,18 +27450,18 @@ func fn5088(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409549))
+	fn3605(m, i0, uint32(8409549))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn5087(m, v0, v1, uint32(0), uint32(10059656))
+	i0 = fn5088(m, v0, v1, uint32(0), uint32(10059656))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5089(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5090(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -16767,7 +27499,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(4)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10254152), uint32(1), uint32(3), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10254152), uint32(1), uint32(3), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -16785,12 +27517,12 @@ L2:
 		goto L5
 	}
 	v6 = uint32(0)
-	i0 = fn2030(m, v1)
+	i0 = fn2031(m, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 L5:
-	i0 = fn5090(m, v0, v2)
+	i0 = fn5091(m, v0, v2)
 	v6 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -16800,7 +27532,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5090(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5091(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16841,7 +27573,7 @@ L1:
 	}
 	i0 = v0 + uint32(8)
 	i2 = v2 + uint32(4)
-	fn4109(m, i0, uint32(2256), i2)
+	fn4110(m, i0, uint32(2257), i2)
 	v3 = uint32(10059656)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+4)))
 	i0 = i0 & uint32(1)
@@ -16868,7 +27600,7 @@ L3:
 	if v5 == v3 {
 		goto L5
 	}
-	i0 = fn2109(m, v5, uint32(4))
+	i0 = fn2110(m, v5, uint32(4))
 	v3 = i0
 	if v3 == 0 {
 		goto L4
@@ -16909,7 +27641,7 @@ L6:
 	m.copy(i0, i1, i2)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
@@ -16932,7 +27664,7 @@ L5:
 	v3 = uint32(10059656)
 	goto L2
 L4:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = uint32(0)
 L2:
 	i0 = v2 + uint32(16)
@@ -16942,7 +27674,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5091(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5092(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -16970,14 +27702,14 @@ func fn5091(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	v5 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10254220), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10254220), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn5090(m, v0, i1)
+	i0 = fn5091(m, v0, i1)
 	v5 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -16987,7 +27719,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5092(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5093(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -17002,12 +27734,12 @@ func fn5092(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	v0 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v0 = i0
 L1:
 	m.depth--
@@ -17016,7 +27748,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5093(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn5094(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -17041,16 +27773,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5094(m *Module) uint32 {
+func fn5095(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10254264))
+	i0 = fn1968(m, uint32(10254264))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5095(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5096(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -17077,7 +27809,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5096(m *Module, v0 uint32) uint32 {
+func fn5097(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17109,7 +27841,7 @@ func fn5096(m *Module, v0 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
@@ -17130,7 +27862,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	m.depth--
 	return uint32(0)
@@ -17138,7 +27870,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5097(m *Module, v0 uint32) {
+func fn5098(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17170,7 +27902,7 @@ func fn5097(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
@@ -17191,7 +27923,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	m.depth--
 	return
@@ -17199,7 +27931,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5098(m *Module, v0 uint32) uint32 {
+func fn5099(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17220,23 +27952,23 @@ func fn5098(m *Module, v0 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
-	i1 = fn2360(m, v0, uint32(10254352), uint32(0))
+	i1 = fn2361(m, v0, uint32(10254352), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v2
 	v3 = k32(4294967295)
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn1574(m, uint32(0))
+	i0 = fn1575(m, uint32(0))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
-	i0 = fn510(m, v0)
+	i0 = fn511(m, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
@@ -17249,12 +27981,12 @@ func fn5098(m *Module, v0 uint32) uint32 {
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2033(m, v2, uint32(8521537))
+	i1 = fn2034(m, v2, uint32(8521537))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -17267,7 +27999,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	if i2 != 0 {
@@ -17283,7 +28015,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5099(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5100(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17297,7 +28029,7 @@ func fn5099(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10254264))
+	i0 = fn2370(m, i0, uint32(10254264))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v4 = i0
@@ -17321,7 +28053,7 @@ L3:
 		goto L1
 	}
 L2:
-	i0 = fn3737(m, uint32(8462824), v2)
+	i0 = fn3738(m, uint32(8462824), v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -17334,7 +28066,7 @@ L1:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8399024))
+	fn3605(m, i0, uint32(8399024))
 	m.depth--
 	return k32(4294967295)
 L4:
@@ -17345,14 +28077,14 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v3 = i0
 L5:
-	i0 = fn5100(m, v0, v3)
+	i0 = fn5101(m, v0, v3)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5100(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5101(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17395,7 +28127,7 @@ func fn5100(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 L3:
-	i0 = fn4307(m, v2, uint32(2496))
+	i0 = fn4308(m, v2, uint32(2496))
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -17538,19 +28270,19 @@ L11:
 	v4 = uint32(0)
 	goto L1
 L4:
-	fn3624(m)
+	fn3625(m)
 	v4 = k32(4294967295)
 	i0 = v2 + uint32(2504)
-	i0 = fn4290(m, i0)
+	i0 = fn4291(m, i0)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+2504))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i1 = fn7259(m)
+	i1 = fn7260(m)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
 	i0 = v2 + uint32(2504)
-	i0 = fn4293(m, i0)
+	i0 = fn4294(m, i0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L13
 	}
@@ -17703,7 +28435,7 @@ L2:
 	if v4 != uint32(10050376) {
 		goto L24
 	}
-	i0 = fn566(m, v1)
+	i0 = fn567(m, v1)
 	v9 = i0
 	goto L23
 L24:
@@ -17713,15 +28445,15 @@ L24:
 		goto L25
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10254264))
+	i0 = fn2370(m, i0, uint32(10254264))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = fn852(m, i0, v1)
+	i0 = fn853(m, i0, v1)
 	v9 = i0
 	goto L23
 L25:
 	v4 = k32(4294967295)
-	i0 = fn2032(m, v1)
+	i0 = fn2033(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L26
@@ -17729,7 +28461,7 @@ L25:
 	v8 = uint32(0)
 	goto L22
 L26:
-	i0 = fn1577(m, v1)
+	i0 = fn1578(m, v1)
 	v9 = i0
 L23:
 	if v9 != 0 {
@@ -17740,7 +28472,7 @@ L23:
 	goto L22
 L27:
 	v10 = uint32(1)
-	i0 = fn1587(m, v9)
+	i0 = fn1588(m, v9)
 	v1 = i0
 	i0 = v1 + uint32(1)
 	switch i0 {
@@ -17752,7 +28484,7 @@ L27:
 		goto L31
 	}
 L32:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L29
 	}
@@ -17764,17 +28496,17 @@ L31:
 L30:
 	i0 = v10 << (uint32(2) & 31)
 	v1 = i0
-	i0 = fn2108(m, v1)
+	i0 = fn2109(m, v1)
 	v8 = i0
 	if v8 != 0 {
 		goto L33
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L29
 L33:
 	v4 = k32(4294967295)
 	v6 = uint32(1)
-	i0 = fn1590(m, v9, v8, v1, uint32(1), uint32(0), uint32(1))
+	i0 = fn1591(m, v9, v8, v1, uint32(1), uint32(0), uint32(1))
 	if i0 == k32(4294967295) {
 		goto L28
 	}
@@ -17935,9 +28667,9 @@ L28:
 	if v1 != 0 {
 		goto L22
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L22:
-	fn2111(m, v8)
+	fn2112(m, v8)
 L1:
 	i0 = v2 + uint32(2512)
 	m.g0 = i0
@@ -17946,7 +28678,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5101(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5102(m *Module, v0 uint32, v1 uint32) uint32 {
 	var d0 float64
 	_ = d0
 	var d1 float64
@@ -17958,23 +28690,23 @@ func fn5101(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn5102(m, v0)
+	i0 = fn5103(m, v0)
 	i0 = i0 >> (uint32(5) & 31)
 	d0 = float64(i0)
 	d0 = float64(d0 * math.Float64frombits(0x4190000000000000))
-	i1 = fn5102(m, v0)
+	i1 = fn5103(m, v0)
 	i1 = i1 >> (uint32(6) & 31)
 	d1 = float64(i1)
 	d0 = d0 + d1
 	d0 = float64(d0 * math.Float64frombits(0x3ca0000000000000))
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5102(m *Module, v0 uint32) uint32 {
+func fn5103(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18104,7 +28836,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5103(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5104(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -18116,7 +28848,7 @@ func fn5103(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8513333), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8513333), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -18128,7 +28860,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
 L3:
-	i2 = fn5100(m, v0, v3)
+	i2 = fn5101(m, v0, v3)
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -18141,7 +28873,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5104(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5105(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18156,7 +28888,7 @@ func fn5104(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2289(m, uint32(625))
+	i0 = fn2290(m, uint32(625))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -18165,7 +28897,7 @@ func fn5104(m *Module, v0 uint32, v1 uint32) uint32 {
 L3:
 	i0 = v0 + v3
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1575(m, i0)
+	i0 = fn1576(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L2
@@ -18178,7 +28910,7 @@ L3:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
@@ -18199,7 +28931,7 @@ L2:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return uint32(0)
@@ -18207,7 +28939,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5105(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5106(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18231,10 +28963,10 @@ func fn5105(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8491448))
+	fn3605(m, i0, uint32(8491448))
 	goto L1
 L2:
-	i0 = fn2290(m, v1)
+	i0 = fn2291(m, v1)
 	if i0 != uint32(625) {
 		goto L3
 	}
@@ -18244,12 +28976,12 @@ L2:
 L4:
 	i0 = v4 + v3
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1583(m, i0)
+	i0 = fn1584(m, i0)
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -18265,12 +28997,12 @@ L5:
 	}
 	i0 = v1 + uint32(2508)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1580(m, i0)
+	i0 = fn1581(m, i0)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -18283,7 +29015,7 @@ L8:
 L7:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8482981))
+	fn3605(m, i0, uint32(8482981))
 	goto L1
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
@@ -18294,7 +29026,7 @@ L6:
 L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8476908))
+	fn3605(m, i0, uint32(8476908))
 L1:
 	i0 = v2 + uint32(2496)
 	m.g0 = i0
@@ -18303,7 +29035,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5106(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5107(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint64
 	_ = v2
 	var v3 uint64
@@ -18328,13 +29060,13 @@ func fn5106(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	l0 = fn1595(m, v1)
+	l0 = fn1596(m, v1)
 	v2 = l0
 	if v2 != k64(18446744073709551615) {
 		goto L5
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -18345,25 +29077,25 @@ L5:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477575))
+	fn3605(m, i0, uint32(8477575))
 	m.depth--
 	return uint32(0)
 L3:
 	if v2 != uint64(0) {
 		goto L6
 	}
-	i0 = fn1574(m, uint32(0))
+	i0 = fn1575(m, uint32(0))
 	m.depth--
 	return i0
 L6:
 	if v2 > uint64(32) {
 		goto L7
 	}
-	i0 = fn5102(m, v0)
+	i0 = fn5103(m, v0)
 	i2 = uint32(v2)
 	i1 = uint32(32) - i2
 	i0 = i0 >> (i1 & 31)
-	i0 = fn1575(m, i0)
+	i0 = fn1576(m, i0)
 	m.depth--
 	return i0
 L7:
@@ -18372,7 +29104,7 @@ L7:
 	if v3 < uint64(17179869152) {
 		goto L8
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 L8:
@@ -18382,7 +29114,7 @@ L8:
 	i0 = v1 << (uint32(2) & 31)
 	i0 = i0 + uint32(4)
 	v4 = i0
-	i0 = fn2108(m, v4)
+	i0 = fn2109(m, v4)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -18394,7 +29126,7 @@ L8:
 	v1 = i0
 	v7 = v5
 L9:
-	i1 = fn5102(m, v0)
+	i1 = fn5103(m, v0)
 	if int64(v2) < int64(uint64(32)) {
 		i2 = v1
 	} else {
@@ -18413,30 +29145,30 @@ L9:
 	if v6 != 0 {
 		goto L9
 	}
-	i0 = fn1588(m, v5, v4, uint32(1), uint32(0))
+	i0 = fn1589(m, v5, v4, uint32(1), uint32(0))
 	v1 = i0
-	fn2111(m, v5)
+	fn2112(m, v5)
 L2:
 	m.depth--
 	return v1
 L1:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn5107(m *Module) uint32 {
+func fn5108(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10254528))
+	i0 = fn1968(m, uint32(10254528))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5108(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5109(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -18502,7 +29234,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5109(m *Module, v0 uint32) uint32 {
+func fn5110(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18537,7 +29269,7 @@ func fn5109(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
@@ -18556,7 +29288,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -18575,7 +29307,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -18594,7 +29326,7 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -18602,32 +29334,32 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5110(m *Module, v0 uint32) {
+func fn5111(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn5109(m, v0)
+	i0 = fn5110(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn5111(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5112(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn1723(m, i0)
+	fn1724(m, i0)
 	return uint32(10059656)
 }
 
 //go:norace
 //go:nocheckptr
-func fn5112(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5113(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18646,7 +29378,7 @@ func fn5112(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i2 = v2 + uint32(12)
-	i0 = fn5113(m, v0, v1, i2)
+	i0 = fn5114(m, v0, v1, i2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v1 = i0
@@ -18659,12 +29391,12 @@ func fn5112(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L4
 	}
 	v3 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
 L4:
-	i0 = fn1594(m, v0)
+	i0 = fn1595(m, v0)
 	v3 = i0
 	goto L2
 L3:
@@ -18683,7 +29415,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -18692,7 +29424,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5113(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5114(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18728,7 +29460,7 @@ func fn5113(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L2:
 	v4 = uint32(0)
@@ -18736,7 +29468,7 @@ L2:
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i2 = v3 + uint32(12)
-	i0 = fn1704(m, i0, v1, i2)
+	i0 = fn1705(m, i0, v1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -18749,7 +29481,7 @@ L2:
 	goto L3
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = fn852(m, i1, v1)
+	i1 = fn853(m, i1, v1)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v5
 	if v5 == 0 {
@@ -18761,17 +29493,17 @@ L4:
 	if int32(i0) < int32(uint32(100)) {
 		goto L5
 	}
-	fn1723(m, v4)
+	fn1724(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v5 = i0
 L5:
-	i0 = fn1711(m, v4, v1, v5)
+	i0 = fn1712(m, v4, v1, v5)
 	if i0 != k32(4294967295) {
 		goto L6
 	}
-	fn3624(m)
+	fn3625(m)
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
@@ -18785,7 +29517,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5114(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5115(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18806,14 +29538,14 @@ func fn5114(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8467792), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8467792), v2, uint32(2), uint32(2))
 	if i0 == 0 {
 		goto L1
 	}
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i2 = v3 + uint32(12)
-	i0 = fn5113(m, v0, i1, i2)
+	i0 = fn5114(m, v0, i1, i2)
 	if i0 == 0 {
 		goto L4
 	}
@@ -18821,7 +29553,7 @@ L2:
 	v2 = i0
 	i1 = v1 + uint32(4)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn5115(m, v2, i1)
+	i0 = fn5116(m, v2, i1)
 	v4 = i0
 	goto L3
 L4:
@@ -18843,7 +29575,7 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -18852,7 +29584,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5115(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5116(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18871,7 +29603,7 @@ func fn5115(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10254528))
+	i0 = fn2370(m, i0, uint32(10254528))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -18880,19 +29612,19 @@ func fn5115(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn3603(m, i0, uint32(8546513), uint32(0))
+	i0 = fn3604(m, i0, uint32(8546513), uint32(0))
 	goto L1
 L2:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn2346(m, i0, uint32(0))
+	i0 = fn2347(m, i0, uint32(0))
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
 	v4 = uint32(0)
 	i1 = v5 + uint32(12)
-	i0 = fn525(m, v1, i1, uint32(0))
+	i0 = fn526(m, v1, i1, uint32(0))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L3
 	}
@@ -18907,7 +29639,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
@@ -18920,7 +29652,7 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn3603(m, v0, uint32(8419101), v2)
+	i0 = fn3604(m, v0, uint32(8419101), v2)
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
@@ -18933,7 +29665,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -18955,7 +29687,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5116(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5117(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18978,12 +29710,12 @@ func fn5116(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8398026))
+	fn3605(m, i0, uint32(8398026))
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i2 = v3 + uint32(12)
-	i0 = fn5113(m, v0, i1, i2)
+	i0 = fn5114(m, v0, i1, i2)
 	if i0 == 0 {
 		goto L1
 	}
@@ -18991,7 +29723,7 @@ L2:
 	v0 = i0
 	i1 = v1 + uint32(4)
 	i2 = v2 + k32(4294967295)
-	i0 = fn5117(m, v0, i1, i2)
+	i0 = fn5118(m, v0, i1, i2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -19004,7 +29736,7 @@ L2:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -19013,7 +29745,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5117(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5118(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19032,7 +29764,7 @@ func fn5117(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10254528))
+	i0 = fn2370(m, i0, uint32(10254528))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -19044,37 +29776,37 @@ func fn5117(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v3)) = v5
-	i0 = fn3603(m, v0, uint32(8564855), v3)
+	i0 = fn3604(m, v0, uint32(8564855), v3)
 	v2 = uint32(0)
 	goto L1
 L2:
 	i0 = v3 + uint32(8)
-	fn745(m, i0)
+	fn746(m, i0)
 	i0 = v3 + uint32(8)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn746(m, i0, i1)
+	i0 = fn747(m, i0, i1)
 	v5 = i0
 	if v5 != 0 {
 		goto L3
 	}
 	i0 = v3 + uint32(8)
-	fn749(m, i0)
+	fn750(m, i0)
 	v2 = uint32(0)
 	goto L1
 L3:
 	v2 = uint32(0)
-	i0 = fn5124(m, v0, v1, uint32(0), v5, v4)
+	i0 = fn5125(m, v0, v1, uint32(0), v5, v4)
 	if i0 == 0 {
 		goto L4
 	}
 	i0 = v3 + uint32(8)
-	fn749(m, i0)
+	fn750(m, i0)
 	goto L1
 L4:
 	i0 = v3 + uint32(8)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = v5 + i2
-	i0 = fn744(m, i0, i1)
+	i0 = fn745(m, i0, i1)
 	v2 = i0
 L1:
 	i0 = v3 + uint32(544)
@@ -19084,7 +29816,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5118(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5119(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19107,12 +29839,12 @@ func fn5118(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8398026))
+	fn3605(m, i0, uint32(8398026))
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i2 = v3 + uint32(12)
-	i0 = fn5113(m, v0, i1, i2)
+	i0 = fn5114(m, v0, i1, i2)
 	if i0 == 0 {
 		goto L1
 	}
@@ -19120,7 +29852,7 @@ L2:
 	v0 = i0
 	i1 = v1 + uint32(4)
 	i2 = v2 + k32(4294967295)
-	i0 = fn5119(m, v0, i1, i2)
+	i0 = fn5120(m, v0, i1, i2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -19133,7 +29865,7 @@ L2:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -19142,7 +29874,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5119(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5120(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19167,7 +29899,7 @@ func fn5119(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10254528))
+	i0 = fn2370(m, i0, uint32(10254528))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -19188,18 +29920,18 @@ func fn5119(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 L5:
 	v0 = uint32(0)
-	i0 = fn3603(m, v1, uint32(8398094), uint32(0))
+	i0 = fn3604(m, v1, uint32(8398094), uint32(0))
 	goto L1
 L4:
 	v0 = uint32(0)
-	i0 = fn3603(m, v1, uint32(8397991), uint32(0))
+	i0 = fn3604(m, v1, uint32(8397991), uint32(0))
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = v5
 	i1 = v2 + k32(4294967294)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = i1
 	i2 = v3 + uint32(64)
-	i0 = fn3603(m, v1, uint32(8564804), i2)
+	i0 = fn3604(m, v1, uint32(8564804), i2)
 	v0 = uint32(0)
 	goto L1
 L2:
@@ -19208,7 +29940,7 @@ L2:
 	i1 = v3 + uint32(84)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
 	i2 = v3 + uint32(48)
-	i0 = fn3716(m, v2, uint32(8554794), i2)
+	i0 = fn3717(m, v2, uint32(8554794), i2)
 	if i0 != 0 {
 		goto L6
 	}
@@ -19218,17 +29950,17 @@ L6:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn515(m, i0, i1)
+	i0 = fn516(m, i0, i1)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L10
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
 	i0 = v3 + uint32(84)
-	fn524(m, i0)
+	fn525(m, i0)
 	v0 = uint32(0)
 	goto L1
 L10:
@@ -19251,9 +29983,9 @@ L9:
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v3)) = v5
-	i0 = fn3603(m, v0, uint32(8503036), v3)
+	i0 = fn3604(m, v0, uint32(8503036), v3)
 	i0 = v3 + uint32(84)
-	fn524(m, i0)
+	fn525(m, i0)
 	v0 = uint32(0)
 	goto L1
 L11:
@@ -19278,15 +30010,15 @@ L8:
 	i1 = v5 + v2
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, v0, uint32(8565079), i2)
+	i0 = fn3604(m, v0, uint32(8565079), i2)
 	i0 = v3 + uint32(84)
-	fn524(m, i0)
+	fn525(m, i0)
 	v0 = uint32(0)
 	goto L1
 L12:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+84))
 	i5 = i5 + v2
-	i2 = fn5124(m, v0, v1, uint32(2), i5, v4)
+	i2 = fn5125(m, v0, v1, uint32(2), i5, v4)
 	if i2 != 0 {
 		i0 = uint32(0)
 	} else {
@@ -19294,7 +30026,7 @@ L12:
 	}
 	v0 = i0
 	i0 = v3 + uint32(84)
-	fn524(m, i0)
+	fn525(m, i0)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
@@ -19302,9 +30034,9 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v2
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, v0, uint32(8445669), i2)
+	i0 = fn3604(m, v0, uint32(8445669), i2)
 	i0 = v3 + uint32(84)
-	fn524(m, i0)
+	fn525(m, i0)
 	v0 = uint32(0)
 L1:
 	i0 = v3 + uint32(128)
@@ -19314,7 +30046,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5120(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5121(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19346,14 +30078,14 @@ func fn5120(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8467864), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8467864), v2, uint32(2), uint32(2))
 	if i0 == 0 {
 		goto L1
 	}
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i2 = v3 + uint32(60)
-	i0 = fn5113(m, v0, i1, i2)
+	i0 = fn5114(m, v0, i1, i2)
 	if i0 != 0 {
 		goto L5
 	}
@@ -19364,7 +30096,7 @@ L5:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(16)
-	i0 = fn525(m, i0, i1, uint32(0))
+	i0 = fn526(m, i0, i1, uint32(0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
 	v2 = i0
@@ -19372,7 +30104,7 @@ L5:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn2369(m, i0, uint32(10254528))
+	i0 = fn2370(m, i0, uint32(10254528))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
@@ -19384,12 +30116,12 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = fn3603(m, v4, uint32(8418852), v3)
+	i0 = fn3604(m, v4, uint32(8418852), v3)
 	v4 = uint32(0)
 	goto L3
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	i0 = fn5121(m, v2, i1, v4)
+	i0 = fn5122(m, v2, i1, v4)
 	v4 = i0
 	goto L3
 L4:
@@ -19409,14 +30141,14 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	if i0 == 0 {
 		goto L7
 	}
 	i0 = v3 + uint32(16)
-	fn524(m, i0)
+	fn525(m, i0)
 L7:
 	i0 = v3 + uint32(64)
 	m.g0 = i0
@@ -19425,7 +30157,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn5121(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5122(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19455,7 +30187,7 @@ func fn5121(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2289(m, i0)
+	i0 = fn2290(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L1
@@ -19501,7 +30233,7 @@ L6:
 	}
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i0 = fn740(m, v0, i1)
+	i0 = fn741(m, v0, i1)
 	v10 = i0
 	goto L7
 L9:
@@ -19524,7 +30256,7 @@ L12:
 	v10 = i0
 L11:
 	i0 = v0 + uint32(1)
-	i0 = fn740(m, i0, v10)
+	i0 = fn741(m, i0, v10)
 	v10 = i0
 	goto L7
 L8:
@@ -19570,7 +30302,7 @@ L3:
 	if v0 != 0 {
 		goto L13
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L13:
 	m.depth--
 	return uint32(0)
@@ -19578,7 +30310,7 @@ L13:
 
 //go:norace
 //go:nocheckptr
-func fn5122(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5123(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -19627,7 +30359,7 @@ L1:
 	}
 L5:
 	i8 = v4 + uint32(52)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10254780), uint32(2), uint32(3), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10254780), uint32(2), uint32(3), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -19635,14 +30367,14 @@ L5:
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i2 = v4 + uint32(48)
-	i0 = fn5113(m, v0, i1, i2)
+	i0 = fn5114(m, v0, i1, i2)
 	if i0 == 0 {
 		goto L3
 	}
 	v3 = uint32(0)
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn525(m, i0, v4, uint32(0))
+	i0 = fn526(m, i0, v4, uint32(0))
 	if i0 != 0 {
 		goto L3
 	}
@@ -19652,12 +30384,12 @@ L4:
 	}
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L7
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -19670,13 +30402,13 @@ L4:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	if v3 != k32(4294967295) {
 		goto L6
 	}
 L7:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
@@ -19684,7 +30416,7 @@ L7:
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
 	v1 = i0
-	i0 = fn5123(m, v1, v4, v3)
+	i0 = fn5124(m, v1, v4, v3)
 	v3 = i0
 	goto L2
 L3:
@@ -19706,13 +30438,13 @@ L2:
 	if v2 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	if i0 == 0 {
 		goto L10
 	}
-	fn524(m, v4)
+	fn525(m, v4)
 L10:
 	i0 = v4 + uint32(64)
 	m.g0 = i0
@@ -19721,7 +30453,7 @@ L10:
 
 //go:norace
 //go:nocheckptr
-func fn5123(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5124(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19744,7 +30476,7 @@ func fn5123(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10254528))
+	i0 = fn2370(m, i0, uint32(10254528))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v4 = i0
 	if int32(v2) < int32(uint32(0)) {
@@ -19766,7 +30498,7 @@ L4:
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v3)) = v5
-	i0 = fn3603(m, v0, uint32(8502986), v3)
+	i0 = fn3604(m, v0, uint32(8502986), v3)
 	v2 = uint32(0)
 	goto L1
 L5:
@@ -19791,13 +30523,13 @@ L3:
 	i1 = v5 + v2
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, v0, uint32(8564961), i2)
+	i0 = fn3604(m, v0, uint32(8564961), i2)
 	v2 = uint32(0)
 	goto L1
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 + v2
-	i0 = fn5121(m, v0, i1, v4)
+	i0 = fn5122(m, v0, i1, v4)
 	v2 = i0
 	goto L1
 L2:
@@ -19806,7 +30538,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v2
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, v0, uint32(8445669), i2)
+	i0 = fn3604(m, v0, uint32(8445669), i2)
 	v2 = uint32(0)
 L1:
 	i0 = v3 + uint32(48)
@@ -19816,7 +30548,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5124(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn5125(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -19888,7 +30620,7 @@ L9:
 	if v10 == uint32(10014932) {
 		goto L11
 	}
-	i0 = fn2348(m, v10, uint32(10014932))
+	i0 = fn2349(m, v10, uint32(10014932))
 	if i0 != 0 {
 		goto L11
 	}
@@ -19906,7 +30638,7 @@ L11:
 	if v10 != 0 {
 		goto L13
 	}
-	v11 = uint32(10378785)
+	v11 = uint32(10378801)
 	v10 = uint32(0)
 	goto L10
 L13:
@@ -19937,7 +30669,7 @@ L8:
 	if v10 == uint32(10014932) {
 		goto L15
 	}
-	i0 = fn2348(m, v10, uint32(10014932))
+	i0 = fn2349(m, v10, uint32(10014932))
 	if i0 != 0 {
 		goto L15
 	}
@@ -19955,7 +30687,7 @@ L15:
 	if v10 != 0 {
 		goto L17
 	}
-	v12 = uint32(10378785)
+	v12 = uint32(10378801)
 	v10 = uint32(0)
 	goto L14
 L17:
@@ -20002,14 +30734,14 @@ L7:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
 	v0 = uint32(8396167)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	fn3604(m, i0, v0)
+	fn3605(m, i0, v0)
 	v5 = k32(4294967295)
 	goto L1
 L5:
@@ -20036,11173 +30768,4 @@ L3:
 	return uint32(0)
 L1:
 	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5125(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l1 uint64
-	_ = l1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	i1 = fn1684(m)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	v3 = k32(4294967295)
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = fn2360(m, v0, uint32(10254824), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn4097(m, v0, v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = fn2360(m, v0, uint32(10254844), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	v4 = uint32(8864864)
-	v5 = uint32(10254864)
-	v6 = uint32(120)
-L3:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	v7 = i0
-	if v7 == 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-L5:
-	i0 = v7 & uint32(255)
-	i1 = v6 & uint32(255)
-	v7 = i1
-	if i0 != v7 {
-		goto L6
-	}
-	if v2 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = uint32(20)
-	}
-	i0 = v5 + i1
-	v6 = i0
-	i0 = v5 + v2
-	v2 = i0
-	i0 = v2 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if i0 == i1 {
-		goto L7
-	}
-	v5 = v6
-	goto L4
-L7:
-	v5 = v6
-	i0 = v7 + k32(4294967196)
-	switch i0 {
-	case 0, 2:
-		goto L4
-	case 1:
-		goto L8
-	default:
-		goto L9
-	}
-L9:
-	if v7 != uint32(63) {
-		goto L8
-	}
-	v5 = v6
-	goto L4
-L8:
-	i0 = v2 + uint32(12)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+12))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	v5 = v6
-	goto L4
-L6:
-	i0 = v5 + v2
-	v7 = i0
-	i0 = v2 + uint32(20)
-	v2 = i0
-	i0 = v7 + uint32(20)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v7 = i0
-	if v7 != 0 {
-		goto L5
-	}
-L4:
-	i0 = v4 + uint32(20)
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	v6 = i0
-	if v6 != 0 {
-		goto L3
-	}
-L2:
-	i1 = fn3643(m, uint32(8438040), uint32(0), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn4092(m, v0, uint32(8438386), v2)
-	i0 = uint32(int32(i0) >> (uint32(31) & 31))
-	v3 = i0
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5126(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	fn3702(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	if i0 == 0 {
-		goto L1
-	}
-	fn3007(m, v0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	fn2111(m, v2)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L3
-	}
-	fn2072(m, v2)
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = fn2366(m, i1, uint32(74))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5127(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	i0 = v2 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn2672(m, i0, i1)
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-	v0 = uint32(0)
-	goto L1
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = fn2339(m, i1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
-	i0 = fn2696(m, uint32(8568150), v1)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5128(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	v3 = uint32(0)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5129(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5130(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = v1 + uint32(12)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v1 = i0
-	if v2 != 0 {
-		goto L4
-	}
-	if v1 == uint32(1) {
-		goto L3
-	}
-L4:
-	i8 = v3 + uint32(12)
-	i0 = fn3732(m, v4, v1, v2, uint32(0), uint32(10255692), uint32(1), uint32(1), uint32(0), i8)
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = fn2764(m, v1)
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L5:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
-	i0 = i0 & uint32(8)
-	if i0 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L8
-	}
-	fn2072(m, v1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	v1 = i0
-	i1 = fn2339(m, v4)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3603(m, v1, uint32(8425204), v3)
-	goto L2
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L9
-	}
-	fn2072(m, v4)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10254528))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i0
-	i0 = v1 + uint32(16)
-	v4 = i0
-	i0 = fn8105(m, v4)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	if i0 == i1 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	fn3604(m, i0, uint32(8441774))
-	goto L2
-L10:
-	i0 = v1 + uint32(17)
-	v6 = i0
-	v7 = uint32(10254864)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+16)))
-	i0 = i0 + k32(4294967263)
-	switch i0 {
-	case 0, 29:
-		goto L14
-	case 27, 28:
-		goto L11
-	case 31:
-		goto L12
-	default:
-		goto L13
-	}
-L14:
-	v7 = uint32(10255744)
-	goto L11
-L13:
-	v7 = uint32(8864864)
-	v6 = v4
-	goto L11
-L12:
-	v7 = uint32(8864864)
-L11:
-	i0 = v7 + uint32(20)
-	v8 = i0
-	v1 = v6
-	v9 = uint32(0)
-	v10 = uint32(0)
-	v11 = uint32(0)
-L16:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v4 = i0
-	if v4 == 0 {
-		goto L18
-	}
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i1 = v4 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(8)
-	if i0 != 0 {
-		goto L16
-	}
-	i0 = v4 + k32(4294967248)
-	i0 = i0 & uint32(255)
-	v12 = i0
-	if v12 <= uint32(9) {
-		goto L19
-	}
-	v12 = uint32(1)
-	goto L17
-L19:
-	i0 = v1 + uint32(1)
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v4 = i0
-	i0 = v4 + k32(4294967248)
-	v13 = i0
-	i0 = v13 & uint32(255)
-	if i0 <= uint32(9) {
-		goto L21
-	}
-	v1 = v2
-	goto L20
-L21:
-L22:
-	if int32(v12) < int32(uint32(214748364)) {
-		goto L23
-	}
-	i0 = v4 & uint32(255)
-	if i0 > uint32(55) {
-		goto L15
-	}
-	if v12 != uint32(214748364) {
-		goto L15
-	}
-L23:
-	i0 = v12 * uint32(10)
-	i1 = v13 & uint32(255)
-	i0 = i0 + i1
-	v12 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v4 = i0
-	i0 = v2 + uint32(1)
-	v1 = i0
-	v2 = v1
-	i0 = v4 + k32(4294967248)
-	v13 = i0
-	i0 = v13 & uint32(255)
-	if i0 < uint32(10) {
-		goto L22
-	}
-L20:
-	i0 = v4 & uint32(255)
-	if i0 != 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	fn3604(m, i0, uint32(8443508))
-	goto L2
-L18:
-	i0 = v11 + uint32(1)
-	v1 = i0
-	if v1 < uint32(134217728) {
-		goto L24
-	}
-	i0 = fn3633(m)
-	goto L2
-L24:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v9
-	i0 = v1 << (uint32(4) & 31)
-	i0 = fn2108(m, i0)
-	v12 = i0
-	if v12 != 0 {
-		goto L25
-	}
-	i0 = fn3633(m)
-	goto L2
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	if v1 == 0 {
-		goto L26
-	}
-	fn2111(m, v1)
-L26:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v12
-	v0 = uint32(0)
-L28:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	v1 = i0
-	if v1 == 0 {
-		goto L27
-	}
-	i0 = v6 + uint32(1)
-	v6 = i0
-	i1 = v1 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(8)
-	if i0 != 0 {
-		goto L28
-	}
-	i0 = v1 + k32(4294967248)
-	i0 = i0 & uint32(255)
-	v13 = i0
-	if v13 <= uint32(9) {
-		goto L30
-	}
-	v13 = uint32(1)
-	goto L29
-L30:
-	i0 = v6 + uint32(1)
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	v1 = i0
-	i0 = v1 + k32(4294967248)
-	i0 = i0 & uint32(255)
-	if i0 <= uint32(9) {
-		goto L31
-	}
-	v6 = v4
-	goto L29
-L31:
-L32:
-	i0 = v1 & uint32(255)
-	i1 = v13 * uint32(10)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967248)
-	v13 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	v1 = i0
-	i0 = v4 + uint32(1)
-	v6 = i0
-	v4 = v6
-	i0 = v1 + k32(4294967248)
-	i0 = i0 & uint32(255)
-	if i0 < uint32(10) {
-		goto L32
-	}
-L29:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	v4 = i0
-	if v4 == 0 {
-		goto L34
-	}
-	v2 = v7
-L35:
-	i0 = v4 & uint32(255)
-	i1 = v1 & uint32(255)
-	v4 = i1
-	if i0 == v4 {
-		goto L33
-	}
-	i0 = v2 + uint32(20)
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v4 = i0
-	if v4 != 0 {
-		goto L35
-	}
-L34:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	fn3604(m, i0, uint32(8407465))
-	panic(ErrUnreachable)
-L33:
-	if int32(v0) < int32(uint32(1)) {
-		goto L36
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L36
-	}
-	i2 = v0 + k32(4294967295)
-	i2 = uint32(int32(i2) % int32(v1))
-	i2 = i2 ^ k32(4294967295)
-	i1 = v1 + i2
-	v1 = i1
-	i1 = v1 + v0
-	i3 = v0 ^ uint32(2147483647)
-	if int32(v1) > int32(i3) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = i1
-	}
-	v0 = i0
-L36:
-	i0 = v4 + k32(4294967184)
-	switch i0 {
-	case 0, 3:
-		goto L39
-	case 8:
-		goto L38
-	default:
-		goto L37
-	}
-L39:
-	*(*uint32)(unsafe.Add(b, uint64(v12)+8)) = v13
-	*(*uint32)(unsafe.Add(b, uint64(v12)+4)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v12)+12)) = uint32(1)
-	*(*uint32)(unsafe.Add(b, v12)) = v2
-	i0 = v0 + v13
-	v0 = i0
-	i0 = v12 + uint32(16)
-	v12 = i0
-	goto L28
-L38:
-	i0 = v0 + v13
-	v0 = i0
-	goto L28
-L37:
-	if v13 == 0 {
-		goto L28
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v12)+4)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v12)+12)) = v13
-	*(*uint32)(unsafe.Add(b, v12)) = v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v12)+8)) = v1
-	i0 = v1 * v13
-	i0 = i0 + v0
-	v0 = i0
-	i0 = v12 + uint32(16)
-	v12 = i0
-	goto L28
-L27:
-	*(*uint64)(unsafe.Add(b, uint64(v12)+8)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v12)+4)) = v0
-	v1 = uint32(0)
-	*(*uint32)(unsafe.Add(b, v12)) = uint32(0)
-	goto L1
-L17:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	v13 = i0
-	if v13 == 0 {
-		goto L41
-	}
-	v2 = v8
-L42:
-	i0 = v13 & uint32(255)
-	i1 = v4 & uint32(255)
-	v13 = i1
-	if i0 == v13 {
-		goto L40
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v13 = i0
-	i0 = v2 + uint32(20)
-	v2 = i0
-	if v13 != 0 {
-		goto L42
-	}
-L41:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	fn3604(m, i0, uint32(8407465))
-	goto L2
-L40:
-	i0 = v13 + k32(4294967184)
-	switch i0 {
-	case 0, 3:
-		goto L45
-	case 8:
-		goto L43
-	default:
-		goto L44
-	}
-L45:
-	i0 = v11 + uint32(1)
-	v11 = i0
-	i0 = v10 + uint32(1)
-	v10 = i0
-	goto L43
-L44:
-	i0 = v12 + v10
-	v10 = i0
-	i1 = b2i(v12 != uint32(0))
-	i0 = v11 + i1
-	v11 = i0
-L43:
-	i0 = v2 + k32(4294967280)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if int32(v9) < int32(uint32(1)) {
-		goto L46
-	}
-	i0 = v2 + k32(4294967284)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == 0 {
-		goto L46
-	}
-	i1 = v9 + k32(4294967295)
-	i1 = uint32(int32(i1) % int32(v2))
-	i1 = i1 ^ k32(4294967295)
-	i0 = v2 + i1
-	v2 = i0
-	i1 = v9 ^ uint32(2147483647)
-	if int32(v2) > int32(i1) {
-		goto L15
-	}
-	i0 = v2 + v9
-	v9 = i0
-L46:
-	if v9 == k32(4294967295) {
-		goto L15
-	}
-	i1 = v9 ^ uint32(2147483647)
-	i1 = div32s(i1, v4)
-	if int32(v12) > int32(i1) {
-		goto L15
-	}
-	i1 = v4 * v12
-	i0 = v9 + i1
-	v9 = i0
-	goto L16
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	fn3604(m, i0, uint32(8470628))
-L2:
-	v1 = k32(4294967295)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5131(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i2 = fn2366(m, v0, uint32(47))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(10059656)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = k64(18446744073709551615)
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5132(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = v2 + uint32(56)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v2 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
-	i1 = v2 + uint32(16)
-	i0 = fn525(m, v1, i1, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10254528))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i1
-	if i0 == v4 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn3603(m, v1, uint32(8418852), v2)
-	goto L1
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i0 = fn5121(m, v0, i1, v1)
-	v3 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = v2 + uint32(16)
-	fn524(m, i0)
-L3:
-	i0 = v2 + uint32(64)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5133(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v4 = i0
-	m.g0 = v4
-	v5 = uint32(0)
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v5 = i0
-L1:
-	i0 = v4 + uint32(48)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v4 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v4 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v4 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v4 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = uint64(0)
-	if v3 != 0 {
-		goto L4
-	}
-	if v1 == 0 {
-		goto L4
-	}
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L3
-	}
-L4:
-	v6 = uint32(0)
-	i8 = v4 + uint32(56)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10255624), uint32(1), uint32(2), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-L3:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v4 + uint32(8)
-	i0 = fn525(m, i0, i1, uint32(0))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = v5 + v2
-	if i0 != uint32(1) {
-		goto L6
-	}
-	v3 = uint32(0)
-	goto L5
-L6:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
-	v1 = i0
-	if v1 == 0 {
-		goto L7
-	}
-	i0 = fn1582(m, v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v6
-	if v6 != 0 {
-		goto L8
-	}
-	fn2072(m, v1)
-L8:
-	if v3 != k32(4294967295) {
-		goto L5
-	}
-L7:
-	v6 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L2
-	}
-	v3 = k32(4294967295)
-L5:
-	i1 = v4 + uint32(8)
-	i0 = fn5123(m, v0, i1, v3)
-	v6 = i0
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	if i0 == 0 {
-		goto L9
-	}
-	i0 = v4 + uint32(8)
-	fn524(m, i0)
-L9:
-	i0 = v4 + uint32(64)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5134(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v0 = i0
-L1:
-	i0 = v0 + uint32(16)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	i0 = v2 + uint32(16)
-	v2 = i0
-	if v3 != 0 {
-		goto L1
-	}
-	i0 = fn1577(m, v0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5135(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v0 = i0
-	i0 = v0 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2672(m, i0, i1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5136(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1594(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5137(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = uint32(*(*int8)(unsafe.Add(b, v1)))
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5138(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v4 = i0
-	m.g0 = v4
-	v5 = k32(4294967295)
-	i2 = v4 + uint32(28)
-	i0 = fn5139(m, v0, v2, i2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v2 = i0
-	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i3 = v2 << (uint32(3) & 31)
-	i2 = uint32(32) - i3
-	v3 = i2
-	i1 = uint32(2147483647) >> (v3 & 31)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = uint32(int32(k32(2147483648)) >> (v3 & 31))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	i0 = fn3603(m, v0, uint32(8503769), v4)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v5 = i0
-	i0 = v5 + k32(4294967168)
-	if i0 > k32(4294967039) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v0 = i0
-	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
-	i3 = v0 << (uint32(3) & 31)
-	i2 = uint32(32) - i3
-	v0 = i2
-	i1 = uint32(2147483647) >> (v0 & 31)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = i1
-	i1 = uint32(int32(k32(2147483648)) >> (v0 & 31))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = i1
-	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v5, uint32(8503769), i2)
-	v5 = k32(4294967295)
-	goto L1
-L3:
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(v5)
-	v5 = uint32(0)
-L1:
-	i0 = v4 + uint32(32)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5139(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = fn567(m, v1)
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn3604(m, i0, uint32(8444423))
-	goto L3
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L2
-L4:
-	i0 = fn517(m, v1)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-L3:
-	v1 = k32(4294967295)
-	goto L1
-L2:
-	i0 = fn1580(m, v1)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L6
-	}
-	fn2072(m, v1)
-L6:
-	v1 = k32(4294967295)
-	if v0 != k32(4294967295) {
-		goto L7
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L7:
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	return uint32(0)
-L1:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5140(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5141(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v4 = i0
-	m.g0 = v4
-	v5 = k32(4294967295)
-	i2 = v4 + uint32(28)
-	i0 = fn5139(m, v0, v2, i2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v2 = i0
-	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	v5 = k32(4294967295)
-	i3 = v2 << (uint32(3) & 31)
-	i2 = uint32(32) - i3
-	i1 = k32(4294967295) >> (i2 & 31)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	i0 = fn3603(m, v0, uint32(8393715), v4)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v5 = i0
-	if v5 < uint32(256) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v2 = i0
-	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
-	v5 = k32(4294967295)
-	i3 = v2 << (uint32(3) & 31)
-	i2 = uint32(32) - i3
-	i1 = k32(4294967295) >> (i2 & 31)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = i1
-	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v0, uint32(8393715), i2)
-	goto L1
-L3:
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(v5)
-	v5 = uint32(0)
-L1:
-	i0 = v4 + uint32(32)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5142(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn740(m, v1, uint32(1))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5143(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = fn756(m, v2)
-	if i0 == uint32(1) {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn3604(m, i0, uint32(8545888))
-	m.depth--
-	return k32(4294967295)
-L1:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+16)))
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5144(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 << (uint32(24) & 31)
-	i1 = v1 + uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i1 = i1 << (uint32(16) & 31)
-	i0 = i0 | i1
-	i0 = uint32(int32(i0) >> (uint32(16) & 31))
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5145(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v4 = i0
-	m.g0 = v4
-	v5 = k32(4294967295)
-	i2 = v4 + uint32(28)
-	i0 = fn5139(m, v0, v2, i2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v6 = i0
-	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i3 = v6 << (uint32(3) & 31)
-	i2 = uint32(32) - i3
-	v6 = i2
-	i1 = uint32(2147483647) >> (v6 & 31)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = uint32(int32(k32(2147483648)) >> (v6 & 31))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	i0 = fn3603(m, v2, uint32(8503769), v4)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v6 = i0
-	if v6 != uint32(2) {
-		goto L4
-	}
-	i0 = v2 + k32(4294934528)
-	if i0 < k32(4294901760) {
-		goto L3
-	}
-L4:
-	i0 = v1 + k32(4294967295)
-	v0 = i0
-L5:
-	i0 = v0 + v6
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
-	i0 = uint32(int32(v2) >> (uint32(8) & 31))
-	v2 = i0
-	v5 = uint32(0)
-	i0 = v6 + k32(4294967295)
-	v6 = i0
-	if int32(v6) > int32(uint32(0)) {
-		goto L5
-	}
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	i0 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	v6 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v4)+20)) = uint64(140737488322560)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v6
-	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v2, uint32(8503769), i2)
-	v5 = k32(4294967295)
-L1:
-	i0 = v4 + uint32(32)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5146(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v3 = i0
-	v2 = uint32(0)
-L1:
-	i0 = v2 << (uint32(8) & 31)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 | i1
-	v2 = i0
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i0 = v3 + k32(4294967295)
-	v3 = i0
-	if int32(v3) > int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn1575(m, v2)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5147(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	v5 = k32(4294967295)
-	i2 = v4 + uint32(12)
-	i0 = fn5148(m, v0, v2, i2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = i0 << (uint32(3) & 31)
-	v6 = i0
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v7 = i0
-	if v7 == uint32(4) {
-		goto L4
-	}
-	i1 = v7 << (uint32(3) & 31)
-	v6 = i1
-	i0 = v2 >> (v6 & 31)
-	if i0 != 0 {
-		goto L2
-	}
-L4:
-	i0 = v1 + k32(4294967295)
-	v0 = i0
-L5:
-	i0 = v0 + v7
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
-	i0 = v2 >> (uint32(8) & 31)
-	v2 = i0
-	v5 = uint32(0)
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if int32(v7) > int32(uint32(0)) {
-		goto L5
-	}
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	v5 = k32(4294967295)
-	i2 = uint32(32) - v6
-	i1 = k32(4294967295) >> (i2 & 31)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	i0 = fn3603(m, v2, uint32(8393715), v4)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5148(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = fn567(m, v1)
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn3604(m, i0, uint32(8444423))
-	goto L3
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L2
-L4:
-	i0 = fn517(m, v1)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-L3:
-	v1 = k32(4294967295)
-	goto L1
-L2:
-	i0 = fn1583(m, v1)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L6
-	}
-	fn2072(m, v1)
-L6:
-	v1 = k32(4294967295)
-	if v0 != k32(4294967295) {
-		goto L7
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L7:
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	return uint32(0)
-L1:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5149(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v1 = i0
-	i0 = v1 << (uint32(24) & 31)
-	i1 = v1 & uint32(65280)
-	i1 = i1 << (uint32(8) & 31)
-	i0 = i0 | i1
-	i1 = v1 >> (uint32(8) & 31)
-	i1 = i1 & uint32(65280)
-	i2 = v1 >> (uint32(24) & 31)
-	i1 = i1 | i2
-	i0 = i0 | i1
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5150(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	l0 = uint64(*(*uint8)(unsafe.Add(b, v1)))
-	l0 = l0 << (uint64(16) & 63)
-	i1 = v1 + uint32(1)
-	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
-	l1 = l1 << (uint64(8) & 63)
-	l0 = l0 | l1
-	i1 = v1 + uint32(2)
-	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
-	l0 = l0 | l1
-	l0 = l0 << (uint64(16) & 63)
-	i1 = v1 + uint32(3)
-	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
-	l1 = l1 << (uint64(8) & 63)
-	l0 = l0 | l1
-	i1 = v1 + uint32(4)
-	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
-	l0 = l0 | l1
-	l0 = l0 << (uint64(16) & 63)
-	i1 = v1 + uint32(5)
-	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
-	l1 = l1 << (uint64(8) & 63)
-	l0 = l0 | l1
-	i1 = v1 + uint32(6)
-	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
-	l0 = l0 | l1
-	l0 = l0 << (uint64(8) & 63)
-	i1 = v1 + uint32(7)
-	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
-	l0 = l0 | l1
-	i0 = fn1593(m, l0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5151(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v4 = i0
-	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = fn567(m, v2)
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn3604(m, i0, uint32(8444423))
-	goto L2
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	goto L3
-L4:
-	i0 = fn517(m, v2)
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-L3:
-	i0 = fn1590(m, v2, v1, uint32(8), uint32(0), uint32(1), uint32(0))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	if v5 != 0 {
-		goto L6
-	}
-	fn2072(m, v2)
-L6:
-	if int32(v1) > int32(k32(4294967295)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	i0 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	v1 = i0
-	i0 = v4 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(9223372036854775807)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = k64(9223372036854775808)
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	i0 = fn3603(m, v2, uint32(8506182), v4)
-L2:
-	v1 = k32(4294967295)
-L1:
-	i0 = v4 + uint32(32)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5152(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint64
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v2 = i0
-	v3 = uint64(0)
-L1:
-	l0 = v3 << (uint64(8) & 63)
-	l1 = uint64(*(*uint8)(unsafe.Add(b, v1)))
-	l0 = l0 | l1
-	v3 = l0
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if int32(v2) > int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn1576(m, v3)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5153(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = fn567(m, v2)
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn3604(m, i0, uint32(8444423))
-	goto L2
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	goto L3
-L4:
-	i0 = fn517(m, v2)
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-L3:
-	i0 = fn1590(m, v2, v1, uint32(8), uint32(0), uint32(0), uint32(0))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	if v5 != 0 {
-		goto L6
-	}
-	fn2072(m, v2)
-L6:
-	if int32(v1) > int32(k32(4294967295)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	i0 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	v1 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = k64(18446744073709551615)
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	i0 = fn3603(m, v2, uint32(8393773), v4)
-L2:
-	v1 = k32(4294967295)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5154(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = b2i(i0 != uint32(0))
-	i0 = fn606(m, i0)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5155(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2030(m, v2)
-	v2 = i0
-	if int32(v2) >= int32(uint32(0)) {
-		goto L1
-	}
-	m.depth--
-	return k32(4294967295)
-L1:
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(v2)
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5156(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 float64
-	_ = v4
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v3 = uint32(0)
-	d0 = fn1336(m, v1, uint32(0))
-	v4 = d0
-	if v4 != math.Float64frombits(0xbff0000000000000) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = fn1315(m, v4)
-	v3 = i0
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5157(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 float64
-	_ = v4
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	d0 = fn1320(m, v2)
-	v4 = d0
-	if v4 != math.Float64frombits(0xbff0000000000000) {
-		goto L1
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn3604(m, i0, uint32(8407166))
-	m.depth--
-	return k32(4294967295)
-L1:
-	i0 = fn1333(m, v4, v1, uint32(0))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5158(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 float64
-	_ = v4
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v3 = uint32(0)
-	d0 = fn1337(m, v1, uint32(0))
-	v4 = d0
-	if v4 != math.Float64frombits(0xbff0000000000000) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = fn1315(m, v4)
-	v3 = i0
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5159(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 float64
-	_ = v4
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	d0 = fn1320(m, v2)
-	v4 = d0
-	if v4 != math.Float64frombits(0xbff0000000000000) {
-		goto L1
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn3604(m, i0, uint32(8407166))
-	m.depth--
-	return k32(4294967295)
-L1:
-	i0 = fn1334(m, v4, v1, uint32(0))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5160(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 float64
-	_ = v4
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v3 = uint32(0)
-	d0 = fn1338(m, v1, uint32(0))
-	v4 = d0
-	if v4 != math.Float64frombits(0xbff0000000000000) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = fn1315(m, v4)
-	v3 = i0
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5161(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 float64
-	_ = v4
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	d0 = fn1320(m, v2)
-	v4 = d0
-	if v4 != math.Float64frombits(0xbff0000000000000) {
-		goto L1
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn3604(m, i0, uint32(8407166))
-	m.depth--
-	return k32(4294967295)
-L1:
-	i0 = fn1335(m, v4, v1, uint32(0))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5162(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	fn3702(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v0 + uint32(12)
-	fn524(m, i0)
-	fn3710(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5163(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v0 = i0
-	if v0 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L4:
-	v3 = uint32(0)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5164(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2367(m, i0)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if int32(v3) < int32(i1) {
-		goto L2
-	}
-	i0 = v0 + uint32(12)
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L3
-	}
-	fn2072(m, v2)
-L3:
-	fn524(m, v1)
-	m.depth--
-	return uint32(0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = i1 + v3
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i0 = fn5121(m, v2, i1, i2)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
-	i1 = i1 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = i1
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5165(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	i0 = fn1594(m, uint32(0))
-	m.depth--
-	return i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = i0 - i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = div32s(i0, i1)
-	i0 = fn1594(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5166(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = uint32(*(*int16)(unsafe.Add(b, v1)))
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5167(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v4 = i0
-	m.g0 = v4
-	v5 = k32(4294967295)
-	i2 = v4 + uint32(28)
-	i0 = fn5139(m, v0, v2, i2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v2 = i0
-	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i3 = v2 << (uint32(3) & 31)
-	i2 = uint32(32) - i3
-	v3 = i2
-	i1 = uint32(2147483647) >> (v3 & 31)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = uint32(int32(k32(2147483648)) >> (v3 & 31))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	i0 = fn3603(m, v0, uint32(8503769), v4)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v5 = i0
-	i0 = v5 + k32(4294934528)
-	if i0 > k32(4294901759) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v0 = i0
-	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
-	i3 = v0 << (uint32(3) & 31)
-	i2 = uint32(32) - i3
-	v0 = i2
-	i1 = uint32(2147483647) >> (v0 & 31)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = i1
-	i1 = uint32(int32(k32(2147483648)) >> (v0 & 31))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = i1
-	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v5, uint32(8503769), i2)
-	v5 = k32(4294967295)
-	goto L1
-L3:
-	*(*uint16)(unsafe.Add(b, v1)) = uint16(v5)
-	v5 = uint32(0)
-L1:
-	i0 = v4 + uint32(32)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5168(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v1)))
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5169(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v4 = i0
-	m.g0 = v4
-	v5 = k32(4294967295)
-	i2 = v4 + uint32(28)
-	i0 = fn5139(m, v0, v2, i2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v2 = i0
-	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	v5 = k32(4294967295)
-	i3 = v2 << (uint32(3) & 31)
-	i2 = uint32(32) - i3
-	i1 = k32(4294967295) >> (i2 & 31)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	i0 = fn3603(m, v0, uint32(8393715), v4)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v5 = i0
-	if v5 < uint32(65536) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v2 = i0
-	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
-	v5 = k32(4294967295)
-	i3 = v2 << (uint32(3) & 31)
-	i2 = uint32(32) - i3
-	i1 = k32(4294967295) >> (i2 & 31)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = i1
-	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v0, uint32(8393715), i2)
-	goto L1
-L3:
-	*(*uint16)(unsafe.Add(b, v1)) = uint16(v5)
-	v5 = uint32(0)
-L1:
-	i0 = v4 + uint32(32)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5170(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5171(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	v5 = k32(4294967295)
-	i2 = v4 + uint32(12)
-	i0 = fn5139(m, v0, v2, i2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v2 = i0
-	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i3 = v2 << (uint32(3) & 31)
-	i2 = uint32(32) - i3
-	v2 = i2
-	i1 = uint32(2147483647) >> (v2 & 31)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = uint32(int32(k32(2147483648)) >> (v2 & 31))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	i0 = fn3603(m, v0, uint32(8503769), v4)
-	goto L1
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	v5 = uint32(0)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5172(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1575(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5173(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	v5 = k32(4294967295)
-	i2 = v4 + uint32(12)
-	i0 = fn5148(m, v0, v2, i2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v2 = i0
-	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	v5 = k32(4294967295)
-	i3 = v2 << (uint32(3) & 31)
-	i2 = uint32(32) - i3
-	i1 = k32(4294967295) >> (i2 & 31)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	i0 = fn3603(m, v0, uint32(8393715), v4)
-	goto L1
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	v5 = uint32(0)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5174(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5175(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	v5 = k32(4294967295)
-	i2 = v4 + uint32(12)
-	i0 = fn5139(m, v0, v2, i2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v2 = i0
-	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i3 = v2 << (uint32(3) & 31)
-	i2 = uint32(32) - i3
-	v2 = i2
-	i1 = uint32(2147483647) >> (v2 & 31)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = uint32(int32(k32(2147483648)) >> (v2 & 31))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	i0 = fn3603(m, v0, uint32(8503769), v4)
-	goto L1
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	v5 = uint32(0)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5176(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1575(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5177(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	v5 = k32(4294967295)
-	i2 = v4 + uint32(12)
-	i0 = fn5148(m, v0, v2, i2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v2 = i0
-	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	v5 = k32(4294967295)
-	i3 = v2 << (uint32(3) & 31)
-	i2 = uint32(32) - i3
-	i1 = k32(4294967295) >> (i2 & 31)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	i0 = fn3603(m, v0, uint32(8393715), v4)
-	goto L1
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	v5 = uint32(0)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5178(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1594(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5179(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L6
-	}
-	i0 = fn567(m, v2)
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn3604(m, i0, uint32(8444423))
-	goto L3
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	goto L4
-L5:
-	i0 = fn517(m, v2)
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-L4:
-	i0 = fn1582(m, v2)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	if v6 != 0 {
-		goto L7
-	}
-	fn2072(m, v2)
-L7:
-	if v5 != k32(4294967295) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L2
-	}
-L3:
-	v2 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v1 = i0
-	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i3 = v1 << (uint32(3) & 31)
-	i2 = uint32(32) - i3
-	v3 = i2
-	i1 = uint32(2147483647) >> (v3 & 31)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = uint32(int32(k32(2147483648)) >> (v3 & 31))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	i0 = fn3603(m, v5, uint32(8503769), v4)
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	v2 = uint32(0)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5180(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1577(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5181(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L6
-	}
-	i0 = fn567(m, v2)
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn3604(m, i0, uint32(8444423))
-	goto L3
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	goto L4
-L5:
-	i0 = fn517(m, v2)
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-L4:
-	i0 = fn1584(m, v2)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	if v6 != 0 {
-		goto L7
-	}
-	fn2072(m, v2)
-L7:
-	if v5 != k32(4294967295) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
-	if i0 != 0 {
-		goto L8
-	}
-	v2 = k32(4294967295)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v1 = i0
-	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	v2 = k32(4294967295)
-	i3 = v1 << (uint32(3) & 31)
-	i2 = uint32(32) - i3
-	i1 = k32(4294967295) >> (i2 & 31)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	i0 = fn3603(m, v5, uint32(8393715), v4)
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	v2 = uint32(0)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5182(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	l0 = *(*uint64)(unsafe.Add(b, v1))
-	i0 = fn1593(m, l0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5183(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v4 = i0
-	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L6
-	}
-	i0 = fn567(m, v2)
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn3604(m, i0, uint32(8444423))
-	goto L3
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	goto L4
-L5:
-	i0 = fn517(m, v2)
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-L4:
-	l0 = fn1595(m, v2)
-	v6 = l0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	if v5 != 0 {
-		goto L7
-	}
-	fn2072(m, v2)
-L7:
-	if v6 != k64(18446744073709551615) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L2
-	}
-L3:
-	v2 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	i0 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	v0 = i0
-	i0 = v4 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(9223372036854775807)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = k64(9223372036854775808)
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	i0 = fn3603(m, v1, uint32(8506182), v4)
-	goto L1
-L2:
-	*(*uint64)(unsafe.Add(b, v1)) = v6
-	v2 = uint32(0)
-L1:
-	i0 = v4 + uint32(32)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5184(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	l0 = *(*uint64)(unsafe.Add(b, v1))
-	i0 = fn1576(m, l0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5185(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L6
-	}
-	i0 = fn567(m, v2)
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn3604(m, i0, uint32(8444423))
-	goto L3
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	goto L4
-L5:
-	i0 = fn517(m, v2)
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-L4:
-	l0 = fn1596(m, v2)
-	v6 = l0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	if v5 != 0 {
-		goto L7
-	}
-	fn2072(m, v2)
-L7:
-	if v6 != k64(18446744073709551615) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L2
-	}
-L3:
-	v2 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	i0 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	v0 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = k64(18446744073709551615)
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	i0 = fn3603(m, v1, uint32(8393773), v4)
-	goto L1
-L2:
-	*(*uint64)(unsafe.Add(b, v1)) = v6
-	v2 = uint32(0)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5186(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = fn606(m, i0)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5187(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2030(m, v2)
-	v2 = i0
-	if int32(v2) >= int32(uint32(0)) {
-		goto L1
-	}
-	m.depth--
-	return k32(4294967295)
-L1:
-	i1 = b2i(v2 != uint32(0))
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5188(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 float64
-	_ = v3
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	d0 = fn1336(m, v1, uint32(1))
-	v3 = d0
-	if v3 != math.Float64frombits(0xbff0000000000000) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = fn1315(m, v3)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5189(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 float64
-	_ = v4
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	d0 = fn1320(m, v2)
-	v4 = d0
-	if v4 != math.Float64frombits(0xbff0000000000000) {
-		goto L1
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn3604(m, i0, uint32(8407166))
-	m.depth--
-	return k32(4294967295)
-L1:
-	i0 = fn1333(m, v4, v1, uint32(1))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5190(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var d0 float64
-	_ = d0
-	var f0 float32
-	_ = f0
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	f0 = *(*float32)(unsafe.Add(b, v1))
-	d0 = float64(f0)
-	i0 = fn1315(m, d0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5191(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 float32
-	_ = v4
-	var d0 float64
-	_ = d0
-	var f0 float32
-	_ = f0
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	d0 = fn1320(m, v2)
-	f0 = float32(d0)
-	v4 = f0
-	if v4 != math.Float32frombits(0xbf800000) {
-		goto L1
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn3604(m, i0, uint32(8407166))
-	m.depth--
-	return k32(4294967295)
-L1:
-	*(*float32)(unsafe.Add(b, v1)) = v4
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5192(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	d0 = *(*float64)(unsafe.Add(b, v1))
-	i0 = fn1315(m, d0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5193(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 float64
-	_ = v4
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	d0 = fn1320(m, v2)
-	v4 = d0
-	if v4 != math.Float64frombits(0xbff0000000000000) {
-		goto L1
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn3604(m, i0, uint32(8407166))
-	m.depth--
-	return k32(4294967295)
-L1:
-	*(*float64)(unsafe.Add(b, v1)) = v4
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5194(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1591(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5195(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn567(m, v2)
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn3604(m, i0, uint32(8444423))
-	m.depth--
-	return k32(4294967295)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	goto L1
-L2:
-	i0 = fn517(m, v2)
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	m.depth--
-	return k32(4294967295)
-L1:
-	i0 = fn1592(m, v2)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L4
-	}
-	fn2072(m, v2)
-L4:
-	if v0 != 0 {
-		goto L5
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L5
-	}
-	m.depth--
-	return k32(4294967295)
-L5:
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5196(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v1 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 << (uint32(24) & 31)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i1 = i1 << (uint32(16) & 31)
-	i0 = i0 | i1
-	i0 = uint32(int32(i0) >> (uint32(16) & 31))
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5197(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v4 = i0
-	m.g0 = v4
-	v5 = k32(4294967295)
-	i2 = v4 + uint32(28)
-	i0 = fn5139(m, v0, v2, i2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v1 = i0
-	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i3 = v1 << (uint32(3) & 31)
-	i2 = uint32(32) - i3
-	v1 = i2
-	i1 = uint32(2147483647) >> (v1 & 31)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = uint32(int32(k32(2147483648)) >> (v1 & 31))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	i0 = fn3603(m, v2, uint32(8503769), v4)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v6 = i0
-	if v6 != uint32(2) {
-		goto L3
-	}
-	i0 = v2 + k32(4294934528)
-	if i0 >= k32(4294901760) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	i0 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	v1 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v4)+20)) = uint64(140737488322560)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v1
-	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v2, uint32(8503769), i2)
-	v5 = k32(4294967295)
-	goto L1
-L3:
-L4:
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(v2)
-	i0 = uint32(int32(v2) >> (uint32(8) & 31))
-	v2 = i0
-	i0 = v1 + uint32(1)
-	v1 = i0
-	v5 = uint32(0)
-	i0 = v6 + k32(4294967295)
-	v6 = i0
-	if int32(v6) > int32(uint32(0)) {
-		goto L4
-	}
-L1:
-	i0 = v4 + uint32(32)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5198(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v1 + k32(4294967295)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v1 = i0
-	v2 = uint32(0)
-L1:
-	i0 = v2 << (uint32(8) & 31)
-	i1 = v3 + v1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = i0 | i1
-	v2 = i0
-	i0 = v1 + k32(4294967295)
-	v1 = i0
-	if int32(v1) > int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn1575(m, v2)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5199(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	v5 = k32(4294967295)
-	i2 = v4 + uint32(12)
-	i0 = fn5148(m, v0, v2, i2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = i0 << (uint32(3) & 31)
-	v6 = i0
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v7 = i0
-	if v7 == uint32(4) {
-		goto L4
-	}
-	i1 = v7 << (uint32(3) & 31)
-	v6 = i1
-	i0 = v2 >> (v6 & 31)
-	if i0 != 0 {
-		goto L2
-	}
-L4:
-L5:
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(v2)
-	i0 = v2 >> (uint32(8) & 31)
-	v2 = i0
-	i0 = v1 + uint32(1)
-	v1 = i0
-	v5 = uint32(0)
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if int32(v7) > int32(uint32(0)) {
-		goto L5
-	}
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	v5 = k32(4294967295)
-	i2 = uint32(32) - v6
-	i1 = k32(4294967295) >> (i2 & 31)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	i0 = fn3603(m, v1, uint32(8393715), v4)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5200(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5201(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v1 + uint32(7)
-	l0 = uint64(*(*uint8)(unsafe.Add(b, i0)))
-	l0 = l0 << (uint64(16) & 63)
-	i1 = v1 + uint32(6)
-	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
-	l1 = l1 << (uint64(8) & 63)
-	l0 = l0 | l1
-	i1 = v1 + uint32(5)
-	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
-	l0 = l0 | l1
-	l0 = l0 << (uint64(16) & 63)
-	i1 = v1 + uint32(4)
-	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
-	l1 = l1 << (uint64(8) & 63)
-	l0 = l0 | l1
-	i1 = v1 + uint32(3)
-	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
-	l0 = l0 | l1
-	l0 = l0 << (uint64(16) & 63)
-	i1 = v1 + uint32(2)
-	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
-	l1 = l1 << (uint64(8) & 63)
-	l0 = l0 | l1
-	i1 = v1 + uint32(1)
-	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
-	l0 = l0 | l1
-	l0 = l0 << (uint64(8) & 63)
-	l1 = uint64(*(*uint8)(unsafe.Add(b, v1)))
-	l0 = l0 | l1
-	i0 = fn1593(m, l0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5202(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v4 = i0
-	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = fn567(m, v2)
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn3604(m, i0, uint32(8444423))
-	goto L2
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	goto L3
-L4:
-	i0 = fn517(m, v2)
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-L3:
-	i0 = fn1590(m, v2, v1, uint32(8), uint32(1), uint32(1), uint32(0))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	if v5 != 0 {
-		goto L6
-	}
-	fn2072(m, v2)
-L6:
-	if int32(v1) > int32(k32(4294967295)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	i0 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	v1 = i0
-	i0 = v4 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(9223372036854775807)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = k64(9223372036854775808)
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	i0 = fn3603(m, v2, uint32(8506182), v4)
-L2:
-	v1 = k32(4294967295)
-L1:
-	i0 = v4 + uint32(32)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5203(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v1 + k32(4294967295)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v1 = i0
-	v4 = uint64(0)
-L1:
-	l0 = v4 << (uint64(8) & 63)
-	i1 = v3 + v1
-	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
-	l0 = l0 | l1
-	v4 = l0
-	i0 = v1 + k32(4294967295)
-	v1 = i0
-	if int32(v1) > int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn1576(m, v4)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5204(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = fn567(m, v2)
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn3604(m, i0, uint32(8444423))
-	goto L2
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	goto L3
-L4:
-	i0 = fn517(m, v2)
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-L3:
-	i0 = fn1590(m, v2, v1, uint32(8), uint32(1), uint32(0), uint32(0))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	if v5 != 0 {
-		goto L6
-	}
-	fn2072(m, v2)
-L6:
-	if int32(v1) > int32(k32(4294967295)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	i0 = uint32(*(*int8)(unsafe.Add(b, v3)))
-	v1 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = k64(18446744073709551615)
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	i0 = fn3603(m, v2, uint32(8393773), v4)
-L2:
-	v1 = k32(4294967295)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5205(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 float64
-	_ = v3
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	d0 = fn1336(m, v1, uint32(1))
-	v3 = d0
-	if v3 != math.Float64frombits(0xbff0000000000000) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = fn1315(m, v3)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5206(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 float64
-	_ = v4
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	d0 = fn1320(m, v2)
-	v4 = d0
-	if v4 != math.Float64frombits(0xbff0000000000000) {
-		goto L1
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn3604(m, i0, uint32(8407166))
-	m.depth--
-	return k32(4294967295)
-L1:
-	i0 = fn1333(m, v4, v1, uint32(1))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5207(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 float64
-	_ = v3
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	d0 = fn1337(m, v1, uint32(1))
-	v3 = d0
-	if v3 != math.Float64frombits(0xbff0000000000000) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = fn1315(m, v3)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5208(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 float64
-	_ = v4
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	d0 = fn1320(m, v2)
-	v4 = d0
-	if v4 != math.Float64frombits(0xbff0000000000000) {
-		goto L1
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn3604(m, i0, uint32(8407166))
-	m.depth--
-	return k32(4294967295)
-L1:
-	i0 = fn1334(m, v4, v1, uint32(1))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5209(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 float64
-	_ = v3
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	d0 = fn1338(m, v1, uint32(1))
-	v3 = d0
-	if v3 != math.Float64frombits(0xbff0000000000000) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = fn1315(m, v3)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5210(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 float64
-	_ = v4
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	d0 = fn1320(m, v2)
-	v4 = d0
-	if v4 != math.Float64frombits(0xbff0000000000000) {
-		goto L1
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn3604(m, i0, uint32(8407166))
-	m.depth--
-	return k32(4294967295)
-L1:
-	i0 = fn1335(m, v4, v1, uint32(1))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5211(m *Module, v0 uint32, v1 uint32) uint64 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+4)))
-	v2 = i0
-	i0 = v2 << (uint32(2) & 31)
-	v3 = i0
-	i0 = v3 + uint32(8865408)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v2 < uint32(3) {
-		goto L4
-	}
-	v3 = v4
-	i0 = v1 & uint32(3)
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = v1 % k32(100)
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = v4 + uint32(1)
-	v3 = i0
-	goto L2
-L5:
-	i0 = v1 % k32(400)
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = v4 + uint32(1)
-	v3 = i0
-	goto L2
-L4:
-	i0 = v3 + uint32(8865344)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v2 != uint32(2) {
-		goto L6
-	}
-	i0 = v1 & uint32(3)
-	if i0 != 0 {
-		goto L6
-	}
-	i0 = v1 % k32(100)
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = v5 + uint32(1)
-	v5 = i0
-	goto L6
-L7:
-	i0 = v1 % k32(400)
-	if i0 != 0 {
-		goto L6
-	}
-	i0 = v5 + uint32(1)
-	v5 = i0
-L6:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5)))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+6)))
-	v6 = i0
-	v3 = v4
-	goto L1
-L3:
-	v3 = v4
-L2:
-	i0 = v2 << (uint32(2) & 31)
-	i0 = i0 + uint32(8865344)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5)))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+6)))
-	v6 = i0
-	i0 = v1 & uint32(3)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v1 % k32(100)
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = v4 + uint32(1)
-	v4 = i0
-	goto L1
-L8:
-	i0 = v1 % k32(400)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v4 + uint32(1)
-	v4 = i0
-L1:
-	i0 = v1 + k32(4294967295)
-	v1 = i0
-	i0 = v1 * uint32(365)
-	i1 = div32s(v1, uint32(4))
-	i0 = i0 + i1
-	i1 = div32s(v1, k32(4294967196))
-	i0 = i0 + i1
-	i1 = div32s(v1, uint32(400))
-	i0 = i0 + i1
-	v1 = i0
-	i1 = uint32(int8(v6))
-	i2 = v1 + v3
-	i2 = i2 + uint32(7)
-	i2 = uint32(int32(i2) % int32(k32(7)))
-	i2 = i2 ^ k32(4294967295)
-	i1 = i1 + i2
-	i1 = uint32(int16(i1))
-	i1 = uint32(int32(i1) % int32(k32(7)))
-	i0 = v1
-	v1 = i1
-	i1 = v1 + uint32(7)
-	if !(int32(v1) < int32(uint32(0))) {
-		i1 = v1
-	}
-	i2 = v2 * uint32(7)
-	i1 = i1 + i2
-	v1 = i1
-	i1 = v1 + k32(4294967283)
-	i2 = v1 + k32(4294967290)
-	v1 = i2
-	i3 = v5 & uint32(255)
-	i4 = uint32(int8(v1))
-	if !(int32(i3) < int32(i4)) {
-		i1 = v1
-	}
-	i1 = uint32(int8(i1))
-	i0 = i0 + i1
-	i0 = i0 + v4
-	i0 = i0 + k32(4294248133)
-	l0 = uint64(int64(int32(i0)))
-	l0 = l0 * uint64(86400)
-	l1 = uint64(*(*int16)(unsafe.Add(b, uint64(v0)+8)))
-	l1 = l1 * uint64(3600)
-	l0 = l0 + l1
-	l1 = uint64(*(*int8)(unsafe.Add(b, uint64(v0)+10)))
-	l1 = l1 * uint64(60)
-	l0 = l0 + l1
-	l1 = uint64(*(*int8)(unsafe.Add(b, uint64(v0)+11)))
-	l0 = l0 + l1
-	return l0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5212(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = v0 + k32(4294967283)
-	if i0 > k32(4294967283) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8524176), uint32(0))
-	return k32(4294967295)
-L1:
-	i0 = v1 + k32(4294967290)
-	if i0 > k32(4294967290) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8524132), uint32(0))
-	return k32(4294967295)
-L2:
-	if v2 < uint32(7) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8524039), uint32(0))
-	return k32(4294967295)
-L3:
-	i0 = v3 + k32(4294967128)
-	if i0 > k32(4294966960) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8523986), uint32(0))
-	return k32(4294967295)
-L4:
-	*(*uint8)(unsafe.Add(b, uint64(v6)+11)) = uint8(v5)
-	*(*uint8)(unsafe.Add(b, uint64(v6)+10)) = uint8(v4)
-	*(*uint16)(unsafe.Add(b, uint64(v6)+8)) = uint16(v3)
-	*(*uint8)(unsafe.Add(b, uint64(v6)+6)) = uint8(v2)
-	*(*uint8)(unsafe.Add(b, uint64(v6)+5)) = uint8(v1)
-	*(*uint8)(unsafe.Add(b, uint64(v6)+4)) = uint8(v0)
-	*(*uint32)(unsafe.Add(b, v6)) = uint32(2378)
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5213(m *Module, v0 uint32, v1 uint32) uint64 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+6)))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+4)))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = v2 & uint32(65535)
-	if i0 < uint32(59) {
-		goto L1
-	}
-	i0 = v1 & uint32(3)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v1 % k32(100)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = v2 + uint32(1)
-	v2 = i0
-	goto L1
-L2:
-	i0 = v1 % k32(400)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v2 + uint32(1)
-	v2 = i0
-L1:
-	l0 = uint64(v2)
-	l0 = l0 & uint64(65535)
-	i1 = v1 * uint32(365)
-	i2 = v1 + k32(4294967295)
-	v1 = i2
-	i2 = div32s(v1, uint32(4))
-	i1 = i1 + i2
-	i2 = div32s(v1, k32(4294967196))
-	i1 = i1 + i2
-	i2 = div32s(v1, uint32(400))
-	i1 = i1 + i2
-	i1 = i1 + k32(4294247768)
-	l1 = uint64(int64(int32(i1)))
-	l0 = l0 + l1
-	l0 = l0 * uint64(86400)
-	l1 = uint64(*(*int16)(unsafe.Add(b, uint64(v0)+8)))
-	l1 = l1 * uint64(3600)
-	l0 = l0 + l1
-	l1 = uint64(*(*int8)(unsafe.Add(b, uint64(v0)+10)))
-	l1 = l1 * uint64(60)
-	l0 = l0 + l1
-	l1 = uint64(*(*int8)(unsafe.Add(b, uint64(v0)+11)))
-	l0 = l0 + l1
-	return l0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5214(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1967(m, uint32(10256224))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5215(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1983(m, v0)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v0 = i0
-	if v0 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v0 = i0
-	if v0 == 0 {
-		goto L5
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v0 = i0
-	if v0 == 0 {
-		goto L6
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	v0 = i0
-	if v0 == 0 {
-		goto L7
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v4 = i0
-	if v4 == 0 {
-		goto L8
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v0 = i0
-	if v0 == 0 {
-		goto L10
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v0 = i0
-	if v0 == 0 {
-		goto L11
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L11:
-	v4 = v5
-	if v5 != 0 {
-		goto L9
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v0 = i0
-	if v0 == 0 {
-		goto L12
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
-	v0 = i0
-	if v0 == 0 {
-		goto L13
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	v0 = i0
-	if v0 == 0 {
-		goto L14
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L14:
-	v0 = uint32(0)
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5216(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1983(m, v0)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v0)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v0)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v0 = i0
-	if v0 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	fn2072(m, v0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v0 = i0
-	if v0 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L5
-	}
-	fn2072(m, v0)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v0 = i0
-	if v0 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L6
-	}
-	fn2072(m, v0)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v2 = i0
-	if v2 == 0 {
-		goto L7
-	}
-L8:
-	v0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	if v3 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L9
-	}
-	fn2072(m, v3)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	if v3 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L10
-	}
-	fn2072(m, v3)
-L10:
-	fn2111(m, v0)
-	if v2 != 0 {
-		goto L8
-	}
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v0 = i0
-	if v0 == 0 {
-		goto L11
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L11
-	}
-	fn2072(m, v0)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v0 = i0
-	if v0 == 0 {
-		goto L12
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L12
-	}
-	fn2072(m, v0)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	v0 = i0
-	if v0 == 0 {
-		goto L13
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L13
-	}
-	fn2072(m, v0)
-L13:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5217(m *Module, v0 uint32) {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn5216(m, v0)
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5218(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i1 = fn869(m, uint32(8535162), uint32(0))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513824)) = v1
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = fn1983(m, v0)
-	v2 = i0
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513824))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+16))
-	i1 = fn2360(m, v0, uint32(10256320), i3)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = fn4092(m, v0, uint32(8450087), v1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i1 = fn3888(m, uint32(8469180), uint32(8492240))
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	if v0 == 0 {
-		goto L2
-	}
-	i1 = fn3888(m, uint32(8449913), uint32(8461585))
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
-	if v0 == 0 {
-		goto L2
-	}
-	i1 = fn3877(m, uint32(8451192))
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v0 = i0
-	if v0 != uint32(1073741823) {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = uint32(10059656)
-	goto L6
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = uint32(10059656)
-	i1 = v0 + uint32(1)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v1
-	if v1 != uint32(1073741823) {
-		goto L5
-	}
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = uint32(10059656)
-	goto L4
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = uint32(10059656)
-	i1 = v0 + uint32(2)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v1
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + uint32(3)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = uint32(10059656)
-L3:
-	i1 = fn1684(m)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = fn3888(m, uint32(8475598), uint32(8390729))
-	v0 = i0
-	if v0 != 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(0)
-	goto L2
-L8:
-	i0 = fn839(m, v0)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L9
-	}
-	fn2072(m, v0)
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v1
-	v0 = uint32(0)
-	if v1 != 0 {
-		goto L1
-	}
-L2:
-	v0 = k32(4294967295)
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5219(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	if v3 == uint32(10059656) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
-	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8568107), i1)
-	v0 = i0
-	goto L1
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8567764), v1)
-	v0 = i0
-L1:
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5220(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	if v2 == uint32(10059656) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8567764), v1)
-	v2 = i0
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5221(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = v1 + uint32(12)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v5 = i0
-	if v2 != 0 {
-		goto L3
-	}
-	if v5 == uint32(1) {
-		goto L2
-	}
-L3:
-	v1 = uint32(0)
-	i8 = v3 + uint32(12)
-	i0 = fn3732(m, v4, v5, v2, uint32(0), uint32(10257072), uint32(1), uint32(1), uint32(0), i8)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i0 = fn5222(m, v0, i1)
-	v1 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5222(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = fn2369(m, v0, uint32(10256224))
-	i0 = fn1983(m, i0)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	if i0 != v0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v4 = i0
-	if v4 == 0 {
-		goto L5
-	}
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i0 = fn2026(m, v1, i1, uint32(2))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L5
-	}
-	if v5 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v4 = i0
-	if v4 != 0 {
-		goto L6
-	}
-L5:
-	v4 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	if i0 != v0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	v5 = i0
-	goto L2
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v5 = i0
-	if v5 == v4 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v0 = i0
-	if v0 == 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-L8:
-	if v1 == 0 {
-		goto L9
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
-L9:
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(0)
-	if v5 == 0 {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v4
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v4
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	goto L1
-L3:
-	i0 = fn2033(m, v0, uint32(8495243))
-	v5 = i0
-	if v5 != 0 {
-		goto L11
-	}
-	v5 = uint32(0)
-	goto L2
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	if v6 != 0 {
-		goto L2
-	}
-	fn2072(m, v5)
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(10059656)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
-	i3 = v2 + uint32(16)
-	i0 = fn859(m, v5, uint32(8402717), uint32(8533108), i3)
-	v6 = i0
-	if v6 == 0 {
-		goto L1
-	}
-	if v6 != uint32(10059656) {
-		goto L12
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v6
-	if v6 != 0 {
-		goto L13
-	}
-	fn2072(m, uint32(10059656))
-L13:
-	i0 = fn5229(m, v3, v0, v1)
-	v7 = i0
-	if v7 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v7
-	i0 = fn859(m, v5, uint32(8400432), uint32(8532821), v2)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v5
-	if v5 != 0 {
-		goto L14
-	}
-	fn2072(m, v7)
-L14:
-	if v6 == 0 {
-		goto L1
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v6)+101)) = uint8(k32(1))
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	if i0 != v0 {
-		goto L15
-	}
-	i0 = fn2108(m, uint32(16))
-	v4 = i0
-	if v4 == 0 {
-		goto L15
-	}
-	*(*uint64)(unsafe.Add(b, v4)) = uint64(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L16:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-L17:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v1 = i0
-	if v1 == v4 {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v0 = i0
-	if v0 == 0 {
-		goto L19
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-L19:
-	if v5 == 0 {
-		goto L20
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v0
-L20:
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(0)
-	if v1 == 0 {
-		goto L21
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
-L21:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-L18:
-	if v5 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v4 = i0
-	if v4 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v4 = i0
-	if v4 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v4 = i0
-	if v4 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v4 = i0
-	if v4 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v4 = i0
-	if v4 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v4 = i0
-	if v4 == 0 {
-		goto L22
-	}
-	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
-L22:
-L23:
-	v4 = v5
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L24
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L24
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L24
-	}
-	fn2072(m, v1)
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L25
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L25
-	}
-	fn2072(m, v1)
-L25:
-	fn2111(m, v4)
-	if v5 != 0 {
-		goto L23
-	}
-L15:
-	v4 = v6
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5223(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	fn3702(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L1
-	}
-	fn3007(m, v0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	fn2111(m, v2)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	fn2111(m, v2)
-L3:
-	i0 = v0 + uint32(36)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	fn2111(m, v2)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	v2 = i0
-	if v2 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	if i0 == 0 {
-		goto L6
-	}
-	v2 = uint32(0)
-	v3 = uint32(0)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	i0 = i0 + v2
-	fn5224(m, i0)
-	i0 = v2 + uint32(16)
-	v2 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	if v3 < i1 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	v2 = i0
-L6:
-	fn2111(m, v2)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v2 = i0
-	if v2 == 0 {
-		goto L8
-	}
-	fn2111(m, v2)
-L8:
-	i0 = v0 + uint32(48)
-	fn5224(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+92)))
-	if i0 != 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	v2 = i0
-	if v2 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L10
-	}
-	fn2072(m, v2)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v2 = i0
-	if v2 == 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L11
-	}
-	fn2072(m, v2)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v2 = i0
-	if v2 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L9
-	}
-	fn2072(m, v2)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v2 = i0
-	if v2 == 0 {
-		goto L12
-	}
-	fn2111(m, v2)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v2 = i0
-	if v2 == 0 {
-		goto L13
-	}
-	fn2111(m, v2)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	if v2 == 0 {
-		goto L14
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L14
-	}
-	fn2072(m, v2)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	if v2 == 0 {
-		goto L15
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L15
-	}
-	fn2072(m, v2)
-L15:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L16
-	}
-	fn2072(m, v1)
-L16:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5224(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5225(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	v3 = uint32(0)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5226(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5227(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v6 = i0
-	goto L3
-L4:
-	v6 = uint32(0)
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	v7 = uint32(0)
-	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10256692), uint32(0), uint32(0), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	v4 = uint32(10059656)
-	i1 = uint32(0) - v3
-	if v6 == i1 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if i0 != v0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v6 = i0
-	goto L6
-L7:
-	i0 = fn2033(m, v0, uint32(8495243))
-	v6 = i0
-	if v6 != 0 {
-		goto L8
-	}
-	v6 = uint32(0)
-	goto L6
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v2
-	if v2 != 0 {
-		goto L6
-	}
-	fn2072(m, v6)
-L6:
-	if v4 == 0 {
-		goto L12
-	}
-	if v4 != uint32(10059656) {
-		goto L11
-	}
-L12:
-	i0 = fn859(m, v6, uint32(8446661), uint32(0), uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L13
-	}
-	fn2072(m, v4)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if i0 != v0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v2 = i0
-	if v2 == 0 {
-		goto L14
-	}
-L15:
-	v4 = v2
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v3 = i0
-	if v3 == 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L16
-	}
-	fn2072(m, v3)
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v3 = i0
-	if v3 == 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L17
-	}
-	fn2072(m, v3)
-L17:
-	fn2111(m, v4)
-	if v2 != 0 {
-		goto L15
-	}
-L14:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(0)
-	goto L10
-L11:
-	v7 = uint32(0)
-	i0 = fn2675(m, uint32(8447724))
-	v8 = i0
-	if v8 == 0 {
-		goto L1
-	}
-	i0 = fn579(m, v4)
-	v9 = i0
-	if v9 == 0 {
-		goto L9
-	}
-	i0 = fn580(m, v9)
-	v2 = i0
-	if v2 == 0 {
-		goto L18
-	}
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if i0 != v0 {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v4 = i0
-	if v4 == 0 {
-		goto L21
-	}
-L22:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i0 = fn2026(m, v2, i1, uint32(2))
-	v3 = i0
-	if int32(v3) < int32(uint32(0)) {
-		goto L21
-	}
-	if v3 != 0 {
-		goto L23
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v4 = i0
-	if v4 != 0 {
-		goto L22
-	}
-	goto L21
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	if i0 != v4 {
-		goto L24
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v3
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v7 = i0
-	if v7 == 0 {
-		goto L25
-	}
-	*(*uint32)(unsafe.Add(b, v7)) = v3
-L25:
-	if v3 == 0 {
-		goto L26
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v7
-L26:
-	*(*uint64)(unsafe.Add(b, v4)) = uint64(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v3 = i0
-	if v3 == 0 {
-		goto L27
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L27
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v7
-	if v7 != 0 {
-		goto L27
-	}
-	fn2072(m, v3)
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v3 = i0
-	if v3 == 0 {
-		goto L28
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L28
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v7
-	if v7 != 0 {
-		goto L28
-	}
-	fn2072(m, v3)
-L28:
-	fn2111(m, v4)
-	goto L20
-L21:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L18
-	}
-	fn2072(m, v2)
-	goto L18
-L20:
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = uint32(10059656)
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	i0 = fn863(m, v6, v8, v5)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L29
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L29
-	}
-	fn2072(m, v2)
-L29:
-	if v4 == 0 {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L30
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L30
-	}
-	fn2072(m, v4)
-L30:
-	i0 = fn580(m, v9)
-	v2 = i0
-	if v2 != 0 {
-		goto L19
-	}
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L31
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v4
-	if v4 != 0 {
-		goto L31
-	}
-	fn2072(m, v9)
-L31:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v4
-	if v4 != 0 {
-		goto L10
-	}
-	fn2072(m, v8)
-L10:
-	i2 = fn3616(m)
-	if i2 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = uint32(10059656)
-	}
-	v7 = i0
-	goto L1
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, v8)
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn5228(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 != uint32(1) {
-		goto L3
-	}
-	if v4 == 0 {
-		goto L2
-	}
-L3:
-	v6 = uint32(0)
-	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10256760), uint32(1), uint32(1), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i2 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn5229(m, i0, v0, i2)
-	v6 = i0
-	if v6 != 0 {
-		goto L4
-	}
-	v6 = uint32(0)
-	goto L1
-L4:
-	*(*uint8)(unsafe.Add(b, uint64(v6)+101)) = uint8(k32(0))
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5229(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	v5 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v2
-	i1 = v3 + uint32(32)
-	i0 = fn865(m, v4, i1)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	v6 = uint32(0)
-	if v4 != uint32(10059656) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v2
-	i3 = v3 + uint32(16)
-	i0 = fn859(m, v5, uint32(8519316), uint32(8533108), i3)
-	v6 = i0
-	if v6 != 0 {
-		goto L3
-	}
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	v5 = uint32(0)
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	v4 = uint32(10059656)
-	goto L2
-L3:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, uint32(0))
-	v5 = i0
-	if v5 != 0 {
-		goto L6
-	}
-	v0 = v6
-	goto L5
-L6:
-	if v6 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8518975)
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i0 = fn857(m, v6, uint32(8423779), v3)
-	v6 = i0
-	if v6 != 0 {
-		goto L8
-	}
-	v0 = uint32(0)
-	goto L7
-L8:
-	i0 = fn5231(m, v0, v5, v6)
-	if i0 == 0 {
-		goto L9
-	}
-	v0 = v6
-	goto L7
-L9:
-	v0 = uint32(0)
-	i0 = fn859(m, v6, uint32(8483655), uint32(0), uint32(0))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v7
-	if v7 != 0 {
-		goto L10
-	}
-	fn2072(m, v6)
-L10:
-	if v1 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L11
-	}
-	fn2072(m, v1)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L12:
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v2
-	goto L4
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 != 0 {
-		goto L5
-	}
-	fn2072(m, v5)
-L5:
-	if v0 != 0 {
-		goto L13
-	}
-	v5 = uint32(0)
-	goto L4
-L13:
-	v5 = uint32(0)
-	i0 = fn3622(m)
-	v6 = i0
-	i0 = fn859(m, v0, uint32(8483655), uint32(0), uint32(0))
-	v2 = i0
-	fn3627(m, v6)
-	if v2 == 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	if v6 != 0 {
-		goto L14
-	}
-	fn2072(m, v2)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	fn2072(m, v0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v4)
-L1:
-	i0 = v3 + uint32(48)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5230(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i0 = i0 + v3
-	v6 = i0
-	goto L3
-L4:
-	v6 = v3
-	if v2 == 0 {
-		goto L3
-	}
-	v6 = v3
-	i0 = v3 + k32(4294967295)
-	if i0 >= uint32(2) {
-		goto L3
-	}
-	v6 = v3
-	goto L2
-L3:
-	v7 = uint32(0)
-	i8 = v5 + uint32(8)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10256828), uint32(1), uint32(2), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	v3 = uint32(10059656)
-	if v6 == uint32(1) {
-		goto L5
-	}
-	i0 = v2 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v2 = i0
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
-	v7 = i0
-	if v7 == 0 {
-		goto L6
-	}
-	i0 = fn2020(m, v2)
-	v4 = i0
-	if v4 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn5231(m, i0, v7, v2)
-	if i0 != 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v4
-	*(*uint8)(unsafe.Add(b, uint64(v7)+101)) = uint8(k32(2))
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v3
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L7
-	}
-	fn2072(m, v4)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v2
-	if v2 != 0 {
-		goto L6
-	}
-	fn2072(m, v7)
-L6:
-	v7 = uint32(0)
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn5231(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint64
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var i7 uint32
-	_ = i7
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v3 = i0
-	m.g0 = v3
-	*(*uint64)(unsafe.Add(b, uint64(v1)+28)) = uint64(0)
-	i0 = v1 + uint32(36)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v2
-	i0 = v1 + uint32(32)
-	v6 = i0
-	i0 = v1 + uint32(28)
-	v2 = i0
-	i3 = v3 + uint32(32)
-	i0 = fn859(m, v5, uint32(8519423), uint32(8533108), i3)
-	v5 = i0
-	if v5 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	if i0 == uint32(10064376) {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v5
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8446974), i2)
-	goto L5
-L6:
-	v4 = uint32(0)
-	i0 = fn2291(m, v5, uint32(0))
-	v7 = i0
-	if v7 == 0 {
-		goto L5
-	}
-	i0 = fn2291(m, v5, uint32(1))
-	v8 = i0
-	if v8 == 0 {
-		goto L7
-	}
-	i0 = fn2291(m, v5, uint32(2))
-	v9 = i0
-	if v9 == 0 {
-		goto L7
-	}
-	i0 = fn2291(m, v5, uint32(3))
-	v10 = i0
-	if v10 == 0 {
-		goto L7
-	}
-	i0 = fn2291(m, v5, uint32(4))
-	v11 = i0
-	if v11 == 0 {
-		goto L7
-	}
-	i0 = fn2291(m, v5, uint32(5))
-	v12 = i0
-	if v12 == 0 {
-		goto L7
-	}
-	v4 = uint32(0)
-	i0 = fn2290(m, v8)
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L5
-	}
-	v4 = uint32(0)
-	i0 = fn2290(m, v9)
-	v14 = i0
-	if int32(v14) < int32(uint32(0)) {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v14
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v13
-	i1 = v13 << (uint32(3) & 31)
-	i1 = fn2108(m, i1)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v4
-	if v4 != 0 {
-		goto L8
-	}
-	v8 = uint32(0)
-	v14 = uint32(0)
-	v13 = uint32(0)
-	v7 = uint32(0)
-	v4 = uint32(0)
-	goto L2
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i0 = i0 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
-	v13 = i0
-	if v13 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	if i0 == 0 {
-		goto L12
-	}
-	v4 = uint32(0)
-	v15 = uint32(0)
-	v16 = v13
-	v14 = uint32(0)
-L13:
-	i0 = fn2291(m, v8, v14)
-	v17 = i0
-	if v17 == 0 {
-		goto L9
-	}
-	l0 = fn1595(m, v17)
-	v18 = l0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = i0 + v15
-	*(*uint64)(unsafe.Add(b, i0)) = v18
-	if v18 != k64(18446744073709551615) {
-		goto L14
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L10
-	}
-L14:
-	i0 = fn2291(m, v7, v14)
-	v17 = i0
-	if v17 == 0 {
-		goto L10
-	}
-	i0 = fn1582(m, v17)
-	v17 = i0
-	if v17 == k32(4294967295) {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, v16)) = v17
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v19 = i1
-	if v17 > v19 {
-		goto L15
-	}
-	i0 = v15 + uint32(8)
-	v15 = i0
-	i0 = v16 + uint32(4)
-	v16 = i0
-	i0 = v14 + uint32(1)
-	v14 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	if v14 >= i1 {
-		goto L11
-	}
-	goto L13
-L15:
-	*(*uint32)(unsafe.Add(b, v3)) = v17
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8503811), v3)
-	goto L9
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v19 = i0
-L11:
-	i0 = v19 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
-	v8 = i0
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i0 = fn2108(m, i0)
-	v7 = i0
-	if v8 != 0 {
-		goto L16
-	}
-	v14 = uint32(0)
-	goto L3
-L16:
-	if v7 != 0 {
-		goto L17
-	}
-	v14 = uint32(0)
-	goto L3
-L17:
-	v14 = uint32(0)
-	v17 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	if i0 == 0 {
-		goto L19
-	}
-	v4 = uint32(0)
-	v16 = v8
-	v15 = uint32(0)
-L20:
-	i0 = fn2291(m, v9, v15)
-	v17 = i0
-	if v17 != 0 {
-		goto L21
-	}
-	v14 = uint32(0)
-	goto L3
-L21:
-	i1 = fn1580(m, v17)
-	v17 = i1
-	*(*uint32)(unsafe.Add(b, v16)) = v17
-	if v17 != k32(4294967295) {
-		goto L22
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L18
-	}
-L22:
-	i0 = fn2291(m, v10, v15)
-	v17 = i0
-	if v17 == 0 {
-		goto L18
-	}
-	i0 = fn2030(m, v17)
-	v17 = i0
-	if v17 == k32(4294967295) {
-		goto L18
-	}
-	i0 = v7 + v15
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v17)
-	i0 = v16 + uint32(4)
-	v16 = i0
-	i0 = v15 + uint32(1)
-	v15 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v17 = i1
-	if v15 < v17 {
-		goto L20
-	}
-L19:
-	i0 = fn2109(m, v17, uint32(4))
-	v9 = i0
-	if v9 != 0 {
-		goto L23
-	}
-	v4 = uint32(0)
-	goto L3
-L23:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	fn5241(m, v13, v8, v9, v7, i4, i5)
-	v4 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i0 = fn5242(m, v13, i1, v8, v6, i4, i5)
-	if i0 != 0 {
-		goto L25
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i1 = i1 << (uint32(4) & 31)
-	i1 = fn2108(m, i1)
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = v14
-	if v14 == 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	if i0 != 0 {
-		goto L27
-	}
-	v4 = uint32(0)
-	goto L26
-L27:
-	v10 = uint32(0)
-	v14 = uint32(0)
-	v4 = uint32(0)
-L28:
-	i0 = fn2291(m, v11, v4)
-	v15 = i0
-	if v15 == 0 {
-		goto L25
-	}
-	i0 = v4 + uint32(1)
-	v4 = i0
-	i1 = v8 + v14
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i2 = v9 + v14
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	i4 = i4 + v10
-	i0 = fn5243(m, v0, i1, i2, v15, i4)
-	if i0 != 0 {
-		goto L25
-	}
-	i0 = v10 + uint32(16)
-	v10 = i0
-	i0 = v14 + uint32(4)
-	v14 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	if v4 < i1 {
-		goto L28
-	}
-L26:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i1 = fn2109(m, i1, uint32(4))
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = v14
-	if v14 == 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v14 = i0
-	if v14 == 0 {
-		goto L29
-	}
-	i0 = v14 & uint32(1)
-	v16 = i0
-	v10 = uint32(0)
-	if v14 == uint32(1) {
-		goto L30
-	}
-	i0 = v14 & k32(4294967294)
-	v15 = i0
-	v14 = uint32(0)
-	v10 = uint32(0)
-L31:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
-	i0 = i0 + v14
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	i2 = v13 + v14
-	v11 = i2
-	i2 = *(*uint32)(unsafe.Add(b, v11))
-	i2 = i2 << (uint32(4) & 31)
-	i1 = i1 + i2
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
-	i0 = i0 + v14
-	i0 = i0 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	i2 = v11 + uint32(4)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i2 = i2 << (uint32(4) & 31)
-	i1 = i1 + i2
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v14 + uint32(8)
-	v14 = i0
-	i1 = v10 + uint32(2)
-	v10 = i1
-	if v15 != v10 {
-		goto L31
-	}
-L30:
-	if v16 == 0 {
-		goto L29
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
-	i1 = v10 << (uint32(2) & 31)
-	v14 = i1
-	i0 = i0 + v14
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	i2 = v13 + v14
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i2 = i2 << (uint32(4) & 31)
-	i1 = i1 + i2
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-L29:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v15 = i0
-	if v15 == 0 {
-		goto L32
-	}
-	v10 = uint32(0)
-	v14 = v7
-	v11 = v15
-L34:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v14)))
-	if i0 != 0 {
-		goto L35
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	i1 = i1 - v10
-	*(*uint32)(unsafe.Add(b, uint64(v1)+44)) = i1
-	goto L33
-L35:
-	i0 = v14 + uint32(1)
-	v14 = i0
-	i0 = v10 + k32(4294967280)
-	v10 = i0
-	i0 = v11 + k32(4294967295)
-	v11 = i0
-	if v11 != 0 {
-		goto L34
-	}
-L33:
-	if v15 == 0 {
-		goto L32
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	if i0 != 0 {
-		goto L32
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+44)) = i1
-L32:
-	if v12 == uint32(10059656) {
-		goto L39
-	}
-	i0 = fn2030(m, v12)
-	if i0 != 0 {
-		goto L38
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v15 = i0
-L39:
-	if v15 != 0 {
-		goto L37
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8551020), uint32(0))
-	goto L25
-L38:
-	i2 = v1 + uint32(48)
-	i0 = fn5244(m, v0, v12, i2)
-	if i0 == 0 {
-		goto L36
-	}
-	goto L25
-L37:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v14 = i0
-	if v14 != 0 {
-		goto L41
-	}
-	i0 = v15 + k32(4294967295)
-	v14 = i0
-	goto L40
-L41:
-	i1 = v14 << (uint32(2) & 31)
-	i0 = v13 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v14 = i0
-L40:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	i2 = v14 << (uint32(4) & 31)
-	i1 = i1 + i2
-	v14 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v14)+12))
-	i7 = v1 + uint32(48)
-	fn5245(m, v0, i1, uint32(0), i3, uint32(0), uint32(0), uint32(0), i7)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+4))
-	i0 = fn2030(m, i0)
-	if i0 == 0 {
-		goto L36
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+52))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+4))
-	v14 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v14))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L42
-	}
-	i1 = v10 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v14)) = i1
-L42:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+52)) = v14
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v14 = i0
-	if v14 == uint32(1073741823) {
-		goto L36
-	}
-	i1 = v14 + k32(4294967295)
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v14
-	if v14 != 0 {
-		goto L36
-	}
-	fn2072(m, v0)
-L36:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v14 = i0
-	if v14 > uint32(1) {
-		goto L44
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+92)))
-	if i0 != 0 {
-		goto L43
-	}
-L44:
-	v0 = uint32(0)
-	*(*uint8)(unsafe.Add(b, uint64(v1)+100)) = uint8(k32(0))
-	goto L1
-L43:
-	if v14 != 0 {
-		goto L45
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v1)+100)) = uint8(k32(1))
-	v0 = uint32(0)
-	goto L1
-L45:
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	i1 = v1 + uint32(48)
-	i0 = fn5246(m, i0, i1)
-	v14 = i0
-	if int32(v14) >= int32(uint32(0)) {
-		goto L24
-	}
-L25:
-	v14 = v9
-	goto L3
-L24:
-	*(*uint8)(unsafe.Add(b, uint64(v1)+100)) = uint8(v14)
-	goto L1
-L18:
-	v4 = uint32(0)
-	v14 = uint32(0)
-	goto L3
-L10:
-	v4 = uint32(0)
-L9:
-	v7 = uint32(0)
-	goto L4
-L7:
-	v4 = uint32(0)
-L5:
-	v7 = uint32(0)
-	v13 = uint32(0)
-L4:
-	v14 = uint32(0)
-	v8 = uint32(0)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v9 = i0
-	if v9 == 0 {
-		goto L2
-	}
-	fn2111(m, v9)
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v2 = i0
-	if v2 == 0 {
-		goto L46
-	}
-	fn2111(m, v2)
-	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
-L46:
-	i0 = v1 + uint32(36)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v9 = i0
-	if v9 == 0 {
-		goto L47
-	}
-	fn2111(m, v9)
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-L47:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	v2 = i0
-	if v2 == 0 {
-		goto L48
-	}
-	if v4 == 0 {
-		goto L49
-	}
-	v2 = uint32(0)
-L50:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	i0 = i0 + v2
-	fn5224(m, i0)
-	i0 = v2 + uint32(16)
-	v2 = i0
-	i0 = v4 + k32(4294967295)
-	v4 = i0
-	if v4 != 0 {
-		goto L50
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
-	v2 = i0
-L49:
-	fn2111(m, v2)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = uint32(0)
-L48:
-	v0 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
-	v2 = i0
-	if v2 == 0 {
-		goto L51
-	}
-	fn2111(m, v2)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = uint32(0)
-L51:
-	v9 = v14
-L1:
-	if v5 == 0 {
-		goto L52
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L52
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 != 0 {
-		goto L52
-	}
-	fn2072(m, v5)
-L52:
-	if v8 == 0 {
-		goto L53
-	}
-	fn2111(m, v8)
-L53:
-	if v9 == 0 {
-		goto L54
-	}
-	fn2111(m, v9)
-L54:
-	if v7 == 0 {
-		goto L55
-	}
-	fn2111(m, v7)
-L55:
-	if v13 == 0 {
-		goto L56
-	}
-	fn2111(m, v13)
-L56:
-	i0 = v3 + uint32(48)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5232(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 != uint32(1) {
-		goto L3
-	}
-	if v4 == 0 {
-		goto L2
-	}
-L3:
-	v6 = uint32(0)
-	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10256872), uint32(1), uint32(1), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i2 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn5233(m, i0, v0, i2)
-	v2 = i0
-	if v2 != 0 {
-		goto L4
-	}
-	v6 = uint32(0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5233(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint64
-	_ = v8
-	var v9 uint64
-	_ = v9
-	var v10 uint64
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if v2 != uint32(10059656) {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+100)))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = v1 + uint32(48)
-	v0 = i0
-	goto L1
-L3:
-	i0 = v0 + uint32(28)
-	v0 = i0
-	goto L1
-L2:
-	v0 = uint32(0)
-	i1 = v3 + uint32(8)
-	i0 = fn5237(m, v2, i1)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+23)))
-	v4 = i0
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v3)+8))
-	v5 = l0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v0 = i0
-	if v0 == 0 {
-		goto L4
-	}
-	i2 = v4 << (uint32(2) & 31)
-	i1 = v1 + i2
-	i1 = i1 + uint32(32)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v6 = i1
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	if int64(v5) >= int64(l1) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	v0 = i0
-	goto L1
-L5:
-	i2 = v0 << (uint32(3) & 31)
-	i1 = v6 + i2
-	i1 = i1 + k32(4294967288)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	if int64(v5) > int64(l1) {
-		goto L4
-	}
-	v2 = uint32(0)
-L6:
-	i1 = v0 + v2
-	i1 = i1 >> (uint32(1) & 31)
-	v4 = i1
-	i1 = v4 + uint32(1)
-	i3 = v4 << (uint32(3) & 31)
-	i2 = v6 + i3
-	l2 = *(*uint64)(unsafe.Add(b, i2))
-	i2 = b2i(int64(l2) > int64(v5))
-	v7 = i2
-	if v7 != 0 {
-		i0 = v2
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-	if v7 != 0 {
-		i1 = v4
-	} else {
-		i1 = v0
-	}
-	v0 = i1
-	if v2 < v0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
-	i1 = v0 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v0 = i0
-	goto L1
-L4:
-	i0 = v1 + uint32(48)
-	v0 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+92)))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
-	v7 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+13)))
-	i1 = i1 << (uint32(8) & 31)
-	i2 = v2 + uint32(14)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	i1 = i1 | i2
-	v2 = i1
-	i2 = *(*uint32)(unsafe.Add(b, v7))
-	l0 = m.table[i2].(func(*Module, uint32, uint32) uint64)(m, v7, v2)
-	v8 = l0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+88))
-	v7 = i0
-	i2 = *(*uint32)(unsafe.Add(b, v7))
-	l0 = m.table[i2].(func(*Module, uint32, uint32) uint64)(m, v7, v2)
-	v9 = l0
-	l2 = uint64(*(*int32)(unsafe.Add(b, uint64(v1)+80)))
-	v10 = l2
-	i4 = b2i(int64(v10) > int64(k64(18446744073709551615)))
-	i3 = b2i(v4 == i4)
-	v2 = i3
-	if v2 != 0 {
-		l1 = uint64(0)
-	} else {
-		l1 = v10
-	}
-	l0 = v8 + l1
-	v8 = l0
-	if v2 != 0 {
-		l2 = v10
-	} else {
-		l2 = uint64(0)
-	}
-	l1 = v9 - l2
-	v10 = l1
-	if int64(v8) >= int64(v10) {
-		goto L8
-	}
-	i0 = b2i(int64(v8) <= int64(v5))
-	i1 = b2i(int64(v10) > int64(v5))
-	i0 = i0 & i1
-	v2 = i0
-	goto L7
-L8:
-	i0 = b2i(int64(v10) > int64(v5))
-	i1 = b2i(int64(v8) <= int64(v5))
-	i0 = i0 | i1
-	v2 = i0
-L7:
-	if v2 != 0 {
-		i1 = uint32(16)
-	} else {
-		i1 = uint32(0)
-	}
-	i0 = v0 + i1
-	v0 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5234(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 != uint32(1) {
-		goto L3
-	}
-	if v4 == 0 {
-		goto L2
-	}
-L3:
-	v6 = uint32(0)
-	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10256916), uint32(1), uint32(1), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i2 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn5233(m, i0, v0, i2)
-	v2 = i0
-	if v2 != 0 {
-		goto L4
-	}
-	v6 = uint32(0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5235(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 != uint32(1) {
-		goto L3
-	}
-	if v4 == 0 {
-		goto L2
-	}
-L3:
-	v6 = uint32(0)
-	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10256960), uint32(1), uint32(1), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i2 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn5233(m, i0, v0, i2)
-	v2 = i0
-	if v2 != 0 {
-		goto L4
-	}
-	v6 = uint32(0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5236(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint64
-	_ = v10
-	var v11 uint64
-	_ = v11
-	var v12 uint64
-	_ = v12
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	var l3 uint64
-	_ = l3
-	var l4 uint64
-	_ = l4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513824))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
-	v4 = i1
-	if v3 == v4 {
-		goto L2
-	}
-	i0 = fn2348(m, v3, v4)
-	if i0 != 0 {
-		goto L2
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8488219))
-	goto L1
-L2:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+12)))
-	if i0 != 0 {
-		goto L4
-	}
-	v3 = uint32(10059656)
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v3 = i0
-L3:
-	if v3 == v0 {
-		goto L5
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8475473))
-	goto L1
-L5:
-	v3 = uint32(0)
-	i1 = v2 + uint32(8)
-	i0 = fn5237(m, v1, i1)
-	if i0 != 0 {
-		goto L1
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
-	v5 = l0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i0
-	if v4 == 0 {
-		goto L9
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v6 = i1
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	if int64(v5) >= int64(l1) {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	v7 = i0
-	v8 = uint32(0)
-	goto L6
-L10:
-	i2 = v4 << (uint32(3) & 31)
-	i1 = v6 + i2
-	i1 = i1 + k32(4294967288)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	if int64(v5) > int64(l1) {
-		goto L9
-	}
-	v7 = uint32(0)
-L11:
-	i1 = v4 + v7
-	i1 = i1 >> (uint32(1) & 31)
-	v8 = i1
-	i1 = v8 + uint32(1)
-	i3 = v8 << (uint32(3) & 31)
-	i2 = v6 + i3
-	l2 = *(*uint64)(unsafe.Add(b, i2))
-	i2 = b2i(int64(l2) > int64(v5))
-	v9 = i2
-	if v9 != 0 {
-		i0 = v7
-	} else {
-		i0 = i1
-	}
-	v7 = i0
-	if v9 != 0 {
-		i1 = v8
-	} else {
-		i1 = v4
-	}
-	v4 = i1
-	if v7 < v4 {
-		goto L11
-	}
-	if v4 < uint32(2) {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i1 = v4 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v7 = i0
-	i0 = v7 + k32(4294967292)
-	v0 = i0
-	i0 = v7 + k32(4294967288)
-	v7 = i0
-	goto L7
-L9:
-	i0 = v0 + uint32(48)
-	v7 = i0
-	v8 = uint32(0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+92)))
-	if i0 != 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v8 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+13)))
-	i1 = i1 << (uint32(8) & 31)
-	i2 = v1 + uint32(14)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	i1 = i1 | i2
-	v9 = i1
-	i2 = *(*uint32)(unsafe.Add(b, v8))
-	l0 = m.table[i2].(func(*Module, uint32, uint32) uint64)(m, v8, v9)
-	v10 = l0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v8 = i0
-	i2 = *(*uint32)(unsafe.Add(b, v8))
-	l0 = m.table[i2].(func(*Module, uint32, uint32) uint64)(m, v8, v9)
-	v11 = l0
-	l1 = uint64(*(*int32)(unsafe.Add(b, uint64(v0)+60)))
-	l0 = v10 - l1
-	v10 = l0
-	l2 = uint64(*(*int32)(unsafe.Add(b, uint64(v0)+76)))
-	l1 = v11 - l2
-	v11 = l1
-	if int64(v10) >= int64(v11) {
-		goto L14
-	}
-	i0 = b2i(int64(v10) <= int64(v5))
-	i1 = b2i(int64(v11) > int64(v5))
-	i0 = i0 & i1
-	v9 = i0
-	goto L13
-L14:
-	i0 = b2i(int64(v10) <= int64(v5))
-	i1 = b2i(int64(v11) > int64(v5))
-	i0 = i0 | i1
-	v9 = i0
-L13:
-	l2 = uint64(*(*int32)(unsafe.Add(b, uint64(v0)+80)))
-	v12 = l2
-	i2 = b2i(int64(v12) > int64(uint64(0)))
-	v8 = i2
-	if v8 != 0 {
-		l0 = v11
-	} else {
-		l0 = v10
-	}
-	i0 = b2i(int64(l0) <= int64(v5))
-	l1 = v11 + v12
-	l2 = v10 - v12
-	if v8 == 0 {
-		l1 = l2
-	}
-	i1 = b2i(int64(l1) > int64(v5))
-	i0 = i0 & i1
-	v8 = i0
-	if v9 != 0 {
-		i1 = uint32(16)
-	} else {
-		i1 = uint32(0)
-	}
-	i0 = v7 + i1
-	v7 = i0
-L12:
-	switch v4 {
-	case 0:
-		goto L6
-	case 1:
-		goto L17
-	default:
-		goto L16
-	}
-L17:
-	i0 = v0 + uint32(44)
-	v9 = i0
-	goto L15
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i1 = v4 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967288)
-	v9 = i0
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = i0 - i1
-	v9 = i0
-	if int32(v9) < int32(uint32(1)) {
-		goto L6
-	}
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i4 = v4 << (uint32(3) & 31)
-	i3 = i3 + i4
-	i3 = i3 + k32(4294967288)
-	l3 = *(*uint64)(unsafe.Add(b, i3))
-	l4 = uint64(v9)
-	l3 = l3 + l4
-	if int64(v5) < int64(l3) {
-		i0 = uint32(1)
-	} else {
-		i0 = v8
-	}
-	v8 = i0
-	goto L6
-L8:
-	i0 = v0 + uint32(44)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v0 = i0
-L7:
-	i2 = v4 << (uint32(3) & 31)
-	i1 = v6 + i2
-	i1 = i1 + k32(4294967288)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	l0 = v5 - l1
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	i2 = *(*uint32)(unsafe.Add(b, v0))
-	v7 = i2
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = i1 - i2
-	l1 = uint64(int64(int32(i1)))
-	i0 = b2i(int64(l0) < int64(l1))
-	v8 = i0
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = fn539(m, v1, i1)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	if v8 != 0 {
-		goto L18
-	}
-	v3 = v1
-	goto L1
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513824))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
-	if i0 != i1 {
-		goto L19
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v1)+23)) = uint8(k32(1))
-	v3 = v1
-	goto L1
-L19:
-	i0 = fn2033(m, v1, uint32(8502322))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L20
-	}
-	fn2072(m, v1)
-L20:
-	v3 = uint32(0)
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = fn2289(m, uint32(0))
-	v1 = i0
-	if v1 != 0 {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 == 0 {
-		goto L21
-	}
-	goto L1
-L22:
-	i0 = fn1684(m)
-	v4 = i0
-	if v4 != 0 {
-		goto L23
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L24
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L24
-	}
-	fn2072(m, v0)
-L24:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L23:
-	v3 = uint32(0)
-	i2 = k32(10089824) + uint32(10084)
-	i0 = fn1760(m, v4, uint32(8506025), i2)
-	if i0 != 0 {
-		goto L25
-	}
-	i0 = fn851(m, v0, v1, v4)
-	v3 = i0
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L26
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v7
-	if v7 != 0 {
-		goto L26
-	}
-	fn2072(m, v1)
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L27
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L27
-	}
-	fn2072(m, v4)
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-L21:
-	fn2072(m, v0)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5237(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513824))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
-	if i0 != i1 {
-		goto L3
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	i0 = i0 << (uint32(8) & 31)
-	i1 = v0 + uint32(14)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v2 = i1
-	i0 = i0 | v2
-	v3 = i0
-	i0 = v0 + uint32(19)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v4 = i0
-	i0 = v0 + uint32(18)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v5 = i0
-	i0 = v0 + uint32(17)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v6 = i0
-	i0 = v0 + uint32(16)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v7 = i0
-	i0 = v0 + uint32(15)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v0 = i0
-	i0 = v0 << (uint32(2) & 31)
-	i0 = i0 + uint32(8865408)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v8 = i0
-	if v0 < uint32(3) {
-		goto L4
-	}
-	i0 = v2 & uint32(3)
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = v3 % k32(100)
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = v8 + uint32(1)
-	v8 = i0
-	goto L4
-L5:
-	i0 = v3 % k32(400)
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = v8 + uint32(1)
-	v8 = i0
-L4:
-	i0 = v3 + k32(4294967295)
-	v0 = i0
-	i0 = div32s(v0, uint32(4))
-	i0 = i0 + v7
-	i1 = v0 * uint32(365)
-	i0 = i0 + i1
-	i1 = div32s(v0, k32(4294967196))
-	i0 = i0 + i1
-	i1 = div32s(v0, uint32(400))
-	i0 = i0 + i1
-	i0 = i0 + v8
-	v3 = i0
-	goto L2
-L3:
-	i0 = fn859(m, v0, uint32(8465665), uint32(0), uint32(0))
-	v8 = i0
-	if v8 != 0 {
-		goto L6
-	}
-	return k32(4294967295)
-L6:
-	i0 = fn1580(m, v8)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v6
-	if v6 != 0 {
-		goto L7
-	}
-	fn2072(m, v8)
-L7:
-	v8 = k32(4294967295)
-	if v3 != k32(4294967295) {
-		goto L8
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L8:
-	i0 = fn2033(m, v0, uint32(8435298))
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = fn1580(m, v5)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v8
-	if v8 != 0 {
-		goto L9
-	}
-	fn2072(m, v5)
-L9:
-	v8 = k32(4294967295)
-	if v6 == k32(4294967295) {
-		goto L1
-	}
-	i0 = fn2033(m, v0, uint32(8481522))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn1580(m, v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v8
-	if v8 != 0 {
-		goto L10
-	}
-	fn2072(m, v4)
-L10:
-	v8 = k32(4294967295)
-	if v5 == k32(4294967295) {
-		goto L1
-	}
-	i0 = fn2033(m, v0, uint32(8505604))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = fn1580(m, v0)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v8
-	if v8 != 0 {
-		goto L11
-	}
-	fn2072(m, v0)
-L11:
-	v8 = k32(4294967295)
-	if v4 == k32(4294967295) {
-		goto L1
-	}
-L2:
-	i1 = v3 + k32(4294248133)
-	l1 = uint64(int64(int32(i1)))
-	l1 = l1 * uint64(86400)
-	i2 = v5 * uint32(60)
-	i2 = i2 + v4
-	i3 = v6 * uint32(3600)
-	i2 = i2 + i3
-	l2 = uint64(int64(int32(i2)))
-	l1 = l1 + l2
-	*(*uint64)(unsafe.Add(b, v1)) = l1
-	v8 = uint32(0)
-L1:
-	return v8
-}
-
-//go:norace
-//go:nocheckptr
-func fn5238(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+101)))
-	v3 = i0
-	if v3 != uint32(2) {
-		goto L3
-	}
-	i0 = fn3888(m, uint32(8492094), uint32(8438939))
-	v4 = i0
-	if v4 != 0 {
-		goto L4
-	}
-	v0 = uint32(0)
-	goto L1
-L4:
-	v0 = uint32(0)
-	i0 = fn3603(m, v4, uint32(8549931), uint32(0))
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	v0 = uint32(0)
-	if v3 == 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	i0 = fn2033(m, v0, uint32(8492076))
-	v4 = i0
-	if v4 != 0 {
-		goto L5
-	}
-	v0 = uint32(0)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	i1 = b2i(v3 == uint32(1))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn4085(m, uint32(8568856), v2)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v4)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5239(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 != uint32(2) {
-		goto L3
-	}
-	if v4 == 0 {
-		goto L2
-	}
-L3:
-	v6 = uint32(0)
-	i8 = v5 + uint32(8)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10257004), uint32(2), uint32(2), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	i0 = v2 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1585(m, i0)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L6
-	}
-	v6 = uint32(0)
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L5
-	}
-	goto L1
-L6:
-	i0 = v2 & uint32(255)
-	if i0 == 0 {
-		goto L4
-	}
-L5:
-	i0 = fn5222(m, v0, v3)
-	v6 = i0
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn5229(m, i0, v0, v3)
-	v6 = i0
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5240(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v3 = uint32(0)
-	i0 = fn3888(m, uint32(8475598), uint32(8390729))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn839(m, v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L2
-	}
-	fn2072(m, v4)
-L2:
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = fn2036(m, v0, uint32(8495243), v5)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if int32(v0) > int32(k32(4294967295)) {
-		goto L4
-	}
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	v3 = uint32(0)
-	if v4 == 0 {
-		goto L3
-	}
-	goto L1
-L4:
-	v3 = uint32(10059656)
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	v3 = uint32(10059656)
-	if v4 != 0 {
-		goto L1
-	}
-L3:
-	fn2072(m, v5)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5241(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if v5 == 0 {
-		goto L1
-	}
-	v6 = uint32(0)
-	if v4 < uint32(2) {
-		goto L2
-	}
-	i0 = v5 + k32(4294967295)
-	v7 = i0
-	v6 = uint32(0)
-	v8 = uint32(2)
-L3:
-	i1 = v0 + uint32(4)
-	v9 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	v10 = i1
-	i0 = v3 + v10
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 == 0 {
-		goto L4
-	}
-	i1 = v10 << (uint32(2) & 31)
-	v11 = i1
-	i0 = v2 + v11
-	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = v1 + v11
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v11 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	v13 = i1
-	i0 = v3 + v13
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L6
-	}
-	i2 = v13 << (uint32(2) & 31)
-	i1 = v1 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = v11 - i1
-	v13 = i0
-	if v13 != 0 {
-		goto L5
-	}
-L6:
-	if v10 >= v7 {
-		goto L4
-	}
-	i1 = v0 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v0 = i1
-	i0 = v3 + v0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L4
-	}
-	i2 = v0 << (uint32(2) & 31)
-	i1 = v1 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = v11 - i1
-	v13 = i0
-	if v13 == 0 {
-		goto L4
-	}
-L5:
-	*(*uint32)(unsafe.Add(b, v12)) = v13
-	i0 = v6 + uint32(1)
-	v6 = i0
-L4:
-	if v8 >= v4 {
-		goto L2
-	}
-	i0 = v8 + uint32(1)
-	v8 = i0
-	v0 = v9
-	if v6 != v5 {
-		goto L3
-	}
-L2:
-	if v6 >= v5 {
-		goto L1
-	}
-	i0 = v5 & uint32(1)
-	v6 = i0
-	v0 = uint32(0)
-	if v5 == uint32(1) {
-		goto L7
-	}
-	i0 = v5 & k32(4294967294)
-	v10 = i0
-	v0 = uint32(0)
-	v8 = v2
-L8:
-	i0 = v3 + v0
-	v9 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v9)))
-	if i0 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	if i0 != 0 {
-		goto L9
-	}
-	*(*uint32)(unsafe.Add(b, v8)) = uint32(3600)
-L9:
-	i0 = v9 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = v8 + uint32(4)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	if i0 != 0 {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, v9)) = uint32(3600)
-L10:
-	i0 = v8 + uint32(8)
-	v8 = i0
-	i1 = v0 + uint32(2)
-	v0 = i1
-	if v10 != v0 {
-		goto L8
-	}
-L7:
-	if v6 == 0 {
-		goto L1
-	}
-	i0 = v3 + v0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 == 0 {
-		goto L1
-	}
-	i1 = v0 << (uint32(2) & 31)
-	i0 = v2 + i1
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	if i0 != 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v8)) = uint32(3600)
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5242(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint64
-	_ = v9
-	var v10 uint64
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	b := m.base
-	if v5 == 0 {
-		goto L2
-	}
-	i1 = v5 << (uint32(3) & 31)
-	v6 = i1
-	i1 = fn2108(m, v6)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v7
-	v8 = k32(4294967295)
-	if v7 == 0 {
-		goto L1
-	}
-	m.copy(v7, v1, v6)
-	i0 = v3 + uint32(4)
-	i1 = fn2108(m, v6)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v7
-	if v7 == 0 {
-		goto L1
-	}
-	m.copy(v7, v1, v6)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v8 = i0
-	if v4 < uint32(2) {
-		goto L4
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v2 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	if int32(v6) < int32(v8) {
-		i0 = v6
-	} else {
-		i0 = v8
-	}
-	l0 = uint64(int64(int32(i0)))
-	v9 = l0
-	if int32(v6) > int32(v8) {
-		i0 = v6
-	} else {
-		i0 = v8
-	}
-	l0 = uint64(int64(int32(i0)))
-	v10 = l0
-	goto L3
-L4:
-	l0 = uint64(int64(int32(v8)))
-	v10 = l0
-	v9 = v10
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v8 = i0
-	l1 = *(*uint64)(unsafe.Add(b, v8))
-	l1 = l1 + v10
-	*(*uint64)(unsafe.Add(b, v8)) = l1
-	i0 = v3 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	l1 = l1 + v9
-	*(*uint64)(unsafe.Add(b, v6)) = l1
-	if v5 == uint32(1) {
-		goto L2
-	}
-	i0 = v8 + uint32(8)
-	v3 = i0
-	i0 = v6 + uint32(8)
-	v8 = i0
-	i0 = v5 + k32(4294967295)
-	v7 = i0
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v6 = i0
-	l1 = *(*uint64)(unsafe.Add(b, v3))
-	i3 = v0 + uint32(4)
-	v0 = i3
-	i3 = *(*uint32)(unsafe.Add(b, v0))
-	i3 = i3 << (uint32(2) & 31)
-	i2 = v2 + i3
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	v5 = i2
-	i4 = v6 << (uint32(2) & 31)
-	i3 = v2 + i4
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	v6 = i3
-	if int32(v5) > int32(v6) {
-		i2 = v5
-	} else {
-		i2 = v6
-	}
-	l2 = uint64(int64(int32(i2)))
-	l1 = l1 + l2
-	*(*uint64)(unsafe.Add(b, v3)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v8))
-	if int32(v5) < int32(v6) {
-		i2 = v5
-	} else {
-		i2 = v6
-	}
-	l2 = uint64(int64(int32(i2)))
-	l1 = l1 + l2
-	*(*uint64)(unsafe.Add(b, v8)) = l1
-	i0 = v3 + uint32(8)
-	v3 = i0
-	i0 = v8 + uint32(8)
-	v8 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 != 0 {
-		goto L5
-	}
-L2:
-	v8 = uint32(0)
-L1:
-	return v8
-}
-
-//go:norace
-//go:nocheckptr
-func fn5243(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, v4)) = uint64(0)
-	i1 = fn5247(m, v0, v1)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	v1 = k32(4294967295)
-	if v5 == 0 {
-		goto L1
-	}
-	i1 = fn5247(m, v0, v2)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v3
-	v1 = uint32(0)
-L1:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5244(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(160)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+140)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+136)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+132)) = uint32(1048576)
-	i0 = fn757(m, v1)
-	v4 = i0
-	if v4 != 0 {
-		goto L2
-	}
-	v5 = k32(4294967295)
-	goto L1
-L2:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	if i0 == uint32(60) {
-		goto L7
-	}
-	v5 = uint32(0)
-L8:
-	i0 = v4 + v5
-	v6 = i0
-	i0 = v5 + uint32(1)
-	v7 = i0
-	v5 = v7
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(3)
-	if i0 != 0 {
-		goto L8
-	}
-	if v7 == uint32(1) {
-		goto L5
-	}
-	i0 = v4 + v7
-	i0 = i0 + k32(4294967295)
-	v6 = i0
-	v5 = v6
-	goto L6
-L7:
-	i0 = v4 + uint32(1)
-	v4 = i0
-	v5 = v4
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	v6 = i0
-	if v6 == uint32(62) {
-		goto L9
-	}
-	v5 = v4
-L10:
-	i1 = v6 & uint32(255)
-	v6 = i1
-	i1 = v6 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = i0 & uint32(7)
-	if i0 != 0 {
-		goto L11
-	}
-	i0 = v6 + k32(4294967253)
-	switch i0 {
-	case 0, 2:
-		goto L11
-	default:
-		goto L5
-	}
-L11:
-	i0 = v5 + uint32(1)
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	v6 = i0
-	if v6 != uint32(62) {
-		goto L10
-	}
-L9:
-	i0 = v5 + uint32(1)
-	v6 = i0
-L6:
-	i1 = v5 - v4
-	i0 = fn2672(m, v4, i1)
-	v4 = i0
-	if v4 != 0 {
-		goto L4
-	}
-L5:
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8531245), v3)
-	goto L3
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+128)) = v6
-	v6 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+156)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+152)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+148)) = uint32(0)
-	i0 = v3 + uint32(128)
-	i1 = v3 + uint32(156)
-	i2 = v3 + uint32(152)
-	i3 = v3 + uint32(148)
-	i0 = fn5248(m, i0, i1, i2, i3)
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+156))
-	v5 = i0
-	i0 = v5 + k32(4294967271)
-	if i0 > k32(4294967246) {
-		goto L13
-	}
-L14:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8531195), i2)
-	goto L12
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+152))
-	i0 = i0 * k32(4294967236)
-	i1 = v5 * k32(4294963696)
-	i0 = i0 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+148))
-	i0 = i0 - i1
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+128))
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	v5 = i0
-	if v5 != 0 {
-		goto L18
-	}
-	v5 = uint32(1048576)
-	v7 = uint32(0)
-	v1 = uint32(0)
-	v6 = uint32(0)
-	goto L17
-L18:
-	if v5 == uint32(60) {
-		goto L22
-	}
-	v5 = uint32(0)
-L23:
-	i0 = v7 + v5
-	v6 = i0
-	i0 = v5 + uint32(1)
-	v9 = i0
-	v5 = v9
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(3)
-	if i0 != 0 {
-		goto L23
-	}
-	if v9 == uint32(1) {
-		goto L20
-	}
-	i0 = v7 + v9
-	i0 = i0 + k32(4294967295)
-	v9 = i0
-	v5 = v9
-	goto L21
-L22:
-	i0 = v7 + uint32(1)
-	v7 = i0
-	v5 = v7
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	v6 = i0
-	if v6 == uint32(62) {
-		goto L24
-	}
-	v5 = v7
-L25:
-	i1 = v6 & uint32(255)
-	v6 = i1
-	i1 = v6 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = i0 & uint32(7)
-	if i0 != 0 {
-		goto L26
-	}
-	i0 = v6 + k32(4294967253)
-	switch i0 {
-	case 0, 2:
-		goto L26
-	default:
-		goto L20
-	}
-L26:
-	i0 = v5 + uint32(1)
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	v6 = i0
-	if v6 != uint32(62) {
-		goto L25
-	}
-L24:
-	i0 = v5 + uint32(1)
-	v9 = i0
-L21:
-	i1 = v5 - v7
-	i0 = fn2672(m, v7, i1)
-	v6 = i0
-	if v6 != 0 {
-		goto L19
-	}
-L20:
-	v6 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L12
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v1
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8531220), i2)
-	goto L12
-L19:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+128)) = v9
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v9)))
-	if i0 != uint32(44) {
-		goto L28
-	}
-	i1 = v8 + uint32(3600)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+132)) = i1
-	goto L27
-L28:
-	i0 = v3 + uint32(128)
-	i1 = v3 + uint32(132)
-	i0 = fn5249(m, i0, i1)
-	if i0 != 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+128))
-	v9 = i0
-L27:
-	i1 = v3 + uint32(136)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+120)) = i1
-	i1 = v3 + uint32(140)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+124)) = i1
-	i0 = v3 + uint32(124)
-	v5 = i0
-	v10 = uint32(1)
-L29:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v9)))
-	if i0 == uint32(44) {
-		goto L30
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+96)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v3 + uint32(96)
-	i0 = fn3603(m, i0, uint32(8531989), i2)
-	goto L12
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v11 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+152)) = uint32(2)
-	v12 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+148)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+144)) = uint32(0)
-	i0 = v9 + uint32(1)
-	v13 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v13)))
-	v5 = i0
-	i0 = v5 + k32(4294967222)
-	switch i0 {
-	case 0:
-		goto L36
-	case 3:
-		goto L37
-	default:
-		goto L35
-	}
-L37:
-	i1 = v9 + uint32(2)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v12 = i1
-	i1 = v12 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L33
-	}
-	i4 = v9 + uint32(3)
-	v5 = i4
-	i4 = uint32(*(*int8)(unsafe.Add(b, v5)))
-	v13 = i4
-	i4 = v13 & uint32(255)
-	i4 = i4 << (uint32(2) & 31)
-	i3 = uint32(8708064) + i4
-	i3 = uint32(*(*uint8)(unsafe.Add(b, i3)))
-	i3 = i3 & uint32(4)
-	v7 = i3
-	if v7 != 0 {
-		i1 = uint32(4)
-	} else {
-		i1 = uint32(3)
-	}
-	i0 = v9 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(46) {
-		goto L33
-	}
-	i1 = v9 + uint32(4)
-	if v7 == 0 {
-		i1 = v5
-	}
-	v5 = i1
-	i1 = v5 + uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v9 = i1
-	i1 = v9 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L33
-	}
-	i0 = v5 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(46) {
-		goto L33
-	}
-	i1 = v5 + uint32(3)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v14 = i1
-	i1 = v14 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L33
-	}
-	i1 = v5 + uint32(4)
-	v15 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+156)) = v15
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v15)))
-	if i0 != uint32(47) {
-		goto L38
-	}
-	i1 = v5 + uint32(5)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+156)) = i1
-	i0 = v3 + uint32(156)
-	i1 = v3 + uint32(152)
-	i2 = v3 + uint32(148)
-	i3 = v3 + uint32(144)
-	i0 = fn5248(m, i0, i1, i2, i3)
-	if i0 != 0 {
-		goto L33
-	}
-L38:
-	i0 = fn2109(m, uint32(1), uint32(12))
-	v5 = i0
-	if v5 == 0 {
-		goto L33
-	}
-	i0 = uint32(int8(v12))
-	v12 = i0
-	i0 = v12 * uint32(10)
-	i0 = i0 + v13
-	i0 = i0 + k32(4294966768)
-	i1 = v12 + k32(4294967248)
-	if v7 == 0 {
-		i0 = i1
-	}
-	i1 = uint32(int8(v9))
-	i1 = i1 + k32(4294967248)
-	i2 = uint32(int8(v14))
-	i2 = i2 + k32(4294967248)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+152))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+148))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+144))
-	i0 = fn5212(m, i0, i1, i2, i3, i4, i5, v5)
-	if i0 != 0 {
-		goto L34
-	}
-	goto L31
-L36:
-	i0 = v9 + uint32(2)
-	v13 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v13)))
-	v5 = i0
-	v12 = uint32(1)
-L35:
-	i1 = v5 & uint32(255)
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L33
-	}
-	i0 = uint32(int8(v5))
-	i0 = i0 + k32(4294967248)
-	v7 = i0
-	i1 = v13 + uint32(1)
-	v5 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	v9 = i1
-	i1 = v9 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L39
-	}
-	i0 = v7 * uint32(10)
-	i1 = uint32(int8(v9))
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967248)
-	v7 = i0
-	i1 = v13 + uint32(2)
-	v5 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	v9 = i1
-	i1 = v9 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L39
-	}
-	i0 = v13 + uint32(3)
-	v5 = i0
-	i0 = v7 * uint32(10)
-	i1 = uint32(int8(v9))
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967248)
-	v7 = i0
-L39:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+156)) = v5
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	if i0 != uint32(47) {
-		goto L40
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+156)) = i1
-	i0 = v3 + uint32(156)
-	i1 = v3 + uint32(152)
-	i2 = v3 + uint32(148)
-	i3 = v3 + uint32(144)
-	i0 = fn5248(m, i0, i1, i2, i3)
-	if i0 != 0 {
-		goto L33
-	}
-L40:
-	i0 = fn2109(m, uint32(1), uint32(12))
-	v5 = i0
-	if v5 == 0 {
-		goto L33
-	}
-	if int32(v7) < int32(v12) {
-		goto L42
-	}
-	if int32(v7) < int32(uint32(366)) {
-		goto L41
-	}
-L42:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = v12
-	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v3 + uint32(64)
-	i0 = fn3603(m, i0, uint32(8516631), i2)
-	goto L34
-L41:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+152))
-	v9 = i0
-	i0 = v9 + k32(4294967128)
-	if i0 > k32(4294966960) {
-		goto L32
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8523986), uint32(0))
-L34:
-	fn2111(m, v5)
-L33:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v3 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8532031), i2)
-	goto L12
-L32:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+148))
-	v13 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+144))
-	*(*uint8)(unsafe.Add(b, uint64(v5)+11)) = uint8(i1)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+10)) = uint8(v13)
-	*(*uint16)(unsafe.Add(b, uint64(v5)+8)) = uint16(v9)
-	*(*uint16)(unsafe.Add(b, uint64(v5)+6)) = uint16(v7)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+4)) = uint8(v12)
-	*(*uint32)(unsafe.Add(b, v5)) = uint32(2379)
-L31:
-	*(*uint32)(unsafe.Add(b, v11)) = v5
-	i0 = v10 & uint32(1)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+156))
-	v9 = i0
-	i0 = v3 + uint32(120)
-	v5 = i0
-	v10 = uint32(0)
-	if v7 != 0 {
-		goto L29
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v9)))
-	if i0 != 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+140))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+132))
-	v5 = i0
-L17:
-	fn5245(m, v0, v4, v6, v8, v5, v1, v7, v2)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L43
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L43
-	}
-	fn2072(m, v4)
-L43:
-	v5 = uint32(0)
-	if v6 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, v6)
-	goto L1
-L16:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+112)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v3 + uint32(112)
-	i0 = fn3603(m, i0, uint32(8531170), i2)
-	goto L12
-L15:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+80)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v3 + uint32(80)
-	i0 = fn3603(m, i0, uint32(8532074), i2)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L44
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L44
-	}
-	fn2072(m, v4)
-L44:
-	if v6 == 0 {
-		goto L3
-	}
-	if v6 == uint32(10059656) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v5
-	if v5 != 0 {
-		goto L3
-	}
-	fn2072(m, v6)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+140))
-	v5 = i0
-	if v5 == 0 {
-		goto L45
-	}
-	fn2111(m, v5)
-L45:
-	v5 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
-	v6 = i0
-	if v6 == 0 {
-		goto L1
-	}
-	fn2111(m, v6)
-L1:
-	i0 = v3 + uint32(160)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5245(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) {
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = fn5247(m, v0, v3)
-	v8 = i0
-	if v8 == 0 {
-		goto L1
-	}
-	v9 = uint32(0)
-	v10 = uint32(0)
-	i0 = fn5247(m, v0, uint32(0))
-	v11 = i0
-	if v11 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v10 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L3:
-	if v2 != 0 {
-		goto L6
-	}
-	v12 = uint32(1)
-	v10 = uint32(0)
-	v0 = uint32(0)
-	v4 = uint32(0)
-	v9 = uint32(0)
-	goto L5
-L6:
-	i0 = fn5247(m, v0, v4)
-	v10 = i0
-	if v10 != 0 {
-		goto L7
-	}
-	v10 = uint32(0)
-	goto L4
-L7:
-	i1 = v4 - v3
-	v9 = i1
-	i0 = fn5247(m, v0, v9)
-	v0 = i0
-	if v0 == 0 {
-		goto L4
-	}
-	v12 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v13 = i0
-	if v13 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v13 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L5:
-	*(*uint16)(unsafe.Add(b, uint64(v7)+45)) = uint16(k32(0))
-	*(*uint8)(unsafe.Add(b, uint64(v7)+44)) = uint8(v12)
-	*(*uint32)(unsafe.Add(b, uint64(v7)+40)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v7)+36)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v7)+32)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v7)+28)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v7)+24)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v7)+20)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = v11
-	*(*uint32)(unsafe.Add(b, v7)) = v8
-	i0 = v7 + uint32(47)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-	goto L1
-L4:
-	v9 = v1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v7
-	if v7 != 0 {
-		goto L8
-	}
-	fn2072(m, v8)
-L8:
-	if v11 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v11)) = v7
-	if v7 != 0 {
-		goto L9
-	}
-	fn2072(m, v11)
-L9:
-	if v9 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v7
-	if v7 != 0 {
-		goto L10
-	}
-	fn2072(m, v9)
-L10:
-	if v10 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v10)) = v7
-	if v7 != 0 {
-		goto L1
-	}
-	fn2072(m, v10)
-	return
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5246(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn2026(m, i0, i1, uint32(2))
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2026(m, i0, i1, uint32(2))
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn2026(m, i0, i1, uint32(2))
-	v2 = i0
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5247(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = fn1574(m, v1)
-	v3 = i0
-	if v3 != 0 {
-		goto L2
-	}
-	v3 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i2 = v2 + uint32(12)
-	i0 = fn1704(m, i0, v3, i2)
-	if i0 != 0 {
-		goto L3
-	}
-	i4 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513824))
-	v4 = i4
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, uint32(0), v1, uint32(0), uint32(1), i4)
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i3 = v2 + uint32(12)
-	i0 = fn1743(m, i0, v3, v1, i3)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L4
-	}
-	fn2072(m, v3)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v3 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5248(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	v4 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	v6 = i0
-	i0 = v6 + k32(4294967253)
-	switch i0 {
-	case 0, 2:
-		goto L2
-	default:
-		goto L1
-	}
-L2:
-	if v6 == uint32(45) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(1)
-	}
-	v4 = i0
-	i0 = v5 + uint32(1)
-	v5 = i0
-L1:
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
-	v6 = k32(4294967295)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L3
-	}
-	i1 = uint32(*(*int8)(unsafe.Add(b, v5)))
-	i1 = i1 + k32(4294967248)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v7
-	i1 = v5 + uint32(1)
-	v8 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v8)))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L4
-	}
-	i1 = v7 * uint32(10)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v8
-	i2 = v5 + uint32(1)
-	i2 = uint32(*(*int8)(unsafe.Add(b, i2)))
-	i1 = v8 + i2
-	i1 = i1 + k32(4294967248)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v7
-	i1 = v5 + uint32(2)
-	v8 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v8)))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L4
-	}
-	i1 = v7 * uint32(10)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v8
-	i1 = v5 + uint32(2)
-	i1 = uint32(*(*int8)(unsafe.Add(b, i1)))
-	i0 = v8 + i1
-	i0 = i0 + k32(4294967248)
-	v7 = i0
-	i0 = v5 + uint32(3)
-	v8 = i0
-L4:
-	i1 = v7 * v4
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v8)))
-	if i0 == uint32(58) {
-		goto L6
-	}
-	v5 = v8
-	goto L5
-L6:
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	i1 = v8 + uint32(1)
-	v5 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L3
-	}
-	i1 = uint32(*(*int8)(unsafe.Add(b, v5)))
-	i1 = i1 + k32(4294967248)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	i1 = v8 + uint32(2)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L3
-	}
-	i1 = v5 * uint32(10)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	i2 = v8 + uint32(2)
-	i2 = uint32(*(*int8)(unsafe.Add(b, i2)))
-	i1 = v5 + i2
-	i1 = i1 + k32(4294967248)
-	i1 = i1 * v4
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = v8 + uint32(3)
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	if i0 != uint32(58) {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
-	i1 = v8 + uint32(4)
-	v5 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L3
-	}
-	i1 = uint32(*(*int8)(unsafe.Add(b, v5)))
-	i1 = i1 + k32(4294967248)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	i1 = v8 + uint32(5)
-	v1 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L3
-	}
-	i1 = v5 * uint32(10)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	i2 = uint32(*(*int8)(unsafe.Add(b, v1)))
-	i1 = v5 + i2
-	i1 = i1 + k32(4294967248)
-	i1 = i1 * v4
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = v8 + uint32(6)
-	v5 = i0
-L5:
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	v6 = uint32(0)
-L3:
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5249(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(0)
-	v3 = k32(4294967295)
-	i1 = v2 + uint32(12)
-	i2 = v2 + uint32(8)
-	i3 = v2 + uint32(4)
-	i0 = fn5248(m, v0, i1, i2, i3)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v0 = i0
-	i0 = v0 + k32(4294967271)
-	if i0 < k32(4294967247) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i1 = i1 * k32(4294967236)
-	i2 = v0 * k32(4294963696)
-	i1 = i1 + i2
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = i1 - i2
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	v3 = uint32(0)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5250(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1967(m, uint32(10257116))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5251(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5252(m *Module, v0 uint32) {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn5251(m, v0)
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5253(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 float64
-	_ = v2
-	var v3 float64
-	_ = v3
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	d0 = fn1320(m, v1)
-	v2 = d0
-	if v2 != math.Float64frombits(0xbff0000000000000) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	d0 = fn7970(m, v2)
-	v3 = d0
-	if v2 != v2 {
-		goto L3
-	}
-	if v3 == v3 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
-	m.depth--
-	return uint32(0)
-L3:
-	l0 = math.Float64bits(v2)
-	l0 = l0 & uint64(9223372036854775807)
-	if int64(l0) > int64(uint64(9218868437227405311)) {
-		goto L4
-	}
-	d0 = math.Float64frombits(math.Float64bits(v3) &^ (1 << 63))
-	if d0 != math.Float64frombits(0x7ff0000000000000) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
-	m.depth--
-	return uint32(0)
-L4:
-	i0 = fn1315(m, v3)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5254(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 float64
-	_ = v2
-	var v3 float64
-	_ = v3
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	d0 = fn1320(m, v1)
-	v2 = d0
-	if v2 != math.Float64frombits(0xbff0000000000000) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	d0 = fn7971(m, v2)
-	v3 = d0
-	if v2 != v2 {
-		goto L3
-	}
-	if v3 == v3 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
-	m.depth--
-	return uint32(0)
-L3:
-	l0 = math.Float64bits(v2)
-	l0 = l0 & uint64(9223372036854775807)
-	if int64(l0) > int64(uint64(9218868437227405311)) {
-		goto L4
-	}
-	d0 = math.Float64frombits(math.Float64bits(v3) &^ (1 << 63))
-	if d0 != math.Float64frombits(0x7ff0000000000000) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
-	m.depth--
-	return uint32(0)
-L4:
-	i0 = fn1315(m, v3)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5255(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 float64
-	_ = v2
-	var v3 float64
-	_ = v3
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	d0 = fn1320(m, v1)
-	v2 = d0
-	if v2 != math.Float64frombits(0xbff0000000000000) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	d0 = fn7972(m, v2)
-	v3 = d0
-	if v2 != v2 {
-		goto L3
-	}
-	if v3 == v3 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
-	m.depth--
-	return uint32(0)
-L3:
-	l0 = math.Float64bits(v2)
-	l0 = l0 & uint64(9223372036854775807)
-	if int64(l0) > int64(uint64(9218868437227405311)) {
-		goto L4
-	}
-	d0 = math.Float64frombits(math.Float64bits(v3) &^ (1 << 63))
-	if d0 != math.Float64frombits(0x7ff0000000000000) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
-	m.depth--
-	return uint32(0)
-L4:
-	i0 = fn1315(m, v3)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5256(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 float64
-	_ = v2
-	var v3 float64
-	_ = v3
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	d0 = fn1320(m, v1)
-	v2 = d0
-	if v2 != math.Float64frombits(0xbff0000000000000) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	d0 = fn7973(m, v2)
-	v3 = d0
-	if v2 != v2 {
-		goto L3
-	}
-	if v3 == v3 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
-	m.depth--
-	return uint32(0)
-L3:
-	l0 = math.Float64bits(v2)
-	l0 = l0 & uint64(9223372036854775807)
-	if int64(l0) > int64(uint64(9218868437227405311)) {
-		goto L4
-	}
-	d0 = math.Float64frombits(math.Float64bits(v3) &^ (1 << 63))
-	if d0 != math.Float64frombits(0x7ff0000000000000) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
-	m.depth--
-	return uint32(0)
-L4:
-	i0 = fn1315(m, v3)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5257(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 float64
-	_ = v2
-	var v3 float64
-	_ = v3
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	d0 = fn1320(m, v1)
-	v2 = d0
-	if v2 != math.Float64frombits(0xbff0000000000000) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	d0 = fn7974(m, v2)
-	v3 = d0
-	if v2 != v2 {
-		goto L3
-	}
-	if v3 == v3 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
-	m.depth--
-	return uint32(0)
-L3:
-	l0 = math.Float64bits(v2)
-	l0 = l0 & uint64(9223372036854775807)
-	if int64(l0) > int64(uint64(9218868437227405311)) {
-		goto L4
-	}
-	d0 = math.Float64frombits(math.Float64bits(v3) &^ (1 << 63))
-	if d0 != math.Float64frombits(0x7ff0000000000000) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
-	m.depth--
-	return uint32(0)
-L4:
-	i0 = fn1315(m, v3)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5258(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn5260(m, v1, v2, uint32(2400), uint32(8544932))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5259(m *Module, v0 float64, v1 float64) float64 {
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	i0 = b2i(v1 != v1)
-	i1 = b2i(v0 != v0)
-	i0 = i0 | i1
-	if i0 == 0 {
-		goto L1
-	}
-	return math.Float64frombits(0x7ff8000000000000)
-L1:
-	d0 = math.Float64frombits(math.Float64bits(v0) &^ (1 << 63))
-	if d0 != math.Float64frombits(0x7ff0000000000000) {
-		goto L2
-	}
-	d0 = math.Float64frombits(math.Float64bits(v1) &^ (1 << 63))
-	if d0 != math.Float64frombits(0x7ff0000000000000) {
-		goto L3
-	}
-	d0 = math.Copysign(math.Float64frombits(0x3ff0000000000000), v1)
-	if d0 != math.Float64frombits(0x3ff0000000000000) {
-		goto L4
-	}
-	d0 = math.Copysign(math.Float64frombits(0x3fe921fb54442d18), v0)
-	return d0
-L4:
-	d0 = math.Copysign(math.Float64frombits(0x4002d97c7f3321d2), v0)
-	return d0
-L3:
-	d0 = math.Copysign(math.Float64frombits(0x3ff921fb54442d18), v0)
-	return d0
-L2:
-	if v0 == math.Float64frombits(0x0) {
-		goto L6
-	}
-	d0 = math.Float64frombits(math.Float64bits(v1) &^ (1 << 63))
-	if d0 != math.Float64frombits(0x7ff0000000000000) {
-		goto L5
-	}
-L6:
-	d0 = math.Copysign(math.Float64frombits(0x3ff0000000000000), v1)
-	if d0 != math.Float64frombits(0x3ff0000000000000) {
-		goto L7
-	}
-	d0 = math.Copysign(math.Float64frombits(0x0), v0)
-	return d0
-L7:
-	d0 = math.Copysign(math.Float64frombits(0x400921fb54442d18), v0)
-	return d0
-L5:
-	d0 = fn7975(m, v0, v1)
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5260(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 float64
-	_ = v4
-	var v5 float64
-	_ = v5
-	var v6 float64
-	_ = v6
-	var v7 float64
-	_ = v7
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v1 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, v3, v1, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	d0 = fn1320(m, i0)
-	v4 = d0
-	if v4 != math.Float64frombits(0xbff0000000000000) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = v0 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	d0 = fn1320(m, i0)
-	v5 = d0
-	if v5 != math.Float64frombits(0xbff0000000000000) {
-		goto L3
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(0)
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	d0 = m.table[v2].(func(*Module, float64, float64) float64)(m, v4, v5)
-	v6 = d0
-	if v6 == v6 {
-		goto L8
-	}
-	i0 = b2i(v4 != v4)
-	i1 = b2i(v5 != v5)
-	i0 = i0 | i1
-	if i0 != 0 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
-	goto L4
-L8:
-	d0 = math.Float64frombits(math.Float64bits(v6) &^ (1 << 63))
-	v7 = d0
-	if v7 != math.Float64frombits(0x7ff0000000000000) {
-		goto L9
-	}
-	l0 = math.Float64bits(v4)
-	l0 = l0 & uint64(9223372036854775807)
-	if int64(l0) > int64(uint64(9218868437227405311)) {
-		goto L7
-	}
-	l0 = math.Float64bits(v5)
-	l0 = l0 & uint64(9223372036854775807)
-	if int64(l0) > int64(uint64(9218868437227405311)) {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(68)
-	goto L6
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
-	v1 = i0
-	switch v1 {
-	case 0:
-		goto L5
-	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17:
-		goto L10
-	case 18:
-		goto L4
-	default:
-		goto L11
-	}
-L11:
-	if v1 == uint32(68) {
-		goto L6
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3637(m, i0)
-	m.depth--
-	return uint32(0)
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	goto L5
-L6:
-	if v7 < math.Float64frombits(0x3ff8000000000000) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
-	m.depth--
-	return uint32(0)
-L5:
-	i0 = fn1315(m, v6)
-	m.depth--
-	return i0
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5261(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 float64
-	_ = v2
-	var v3 float64
-	_ = v3
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	d0 = fn1320(m, v1)
-	v2 = d0
-	if v2 != math.Float64frombits(0xbff0000000000000) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	d0 = fn7976(m, v2)
-	v3 = d0
-	if v2 != v2 {
-		goto L3
-	}
-	if v3 == v3 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
-	m.depth--
-	return uint32(0)
-L3:
-	l0 = math.Float64bits(v2)
-	l0 = l0 & uint64(9223372036854775807)
-	if int64(l0) > int64(uint64(9218868437227405311)) {
-		goto L4
-	}
-	d0 = math.Float64frombits(math.Float64bits(v3) &^ (1 << 63))
-	if d0 != math.Float64frombits(0x7ff0000000000000) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
-	m.depth--
-	return uint32(0)
-L4:
-	i0 = fn1315(m, v3)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5262(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 float64
-	_ = v2
-	var v3 float64
-	_ = v3
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	d0 = fn1320(m, v1)
-	v2 = d0
-	if v2 != math.Float64frombits(0xbff0000000000000) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	d0 = fn7977(m, v2)
-	v3 = d0
-	if v2 != v2 {
-		goto L3
-	}
-	if v3 == v3 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
-	m.depth--
-	return uint32(0)
-L3:
-	l0 = math.Float64bits(v2)
-	l0 = l0 & uint64(9223372036854775807)
-	if int64(l0) > int64(uint64(9218868437227405311)) {
-		goto L4
-	}
-	d0 = math.Float64frombits(math.Float64bits(v3) &^ (1 << 63))
-	if d0 != math.Float64frombits(0x7ff0000000000000) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
-	m.depth--
-	return uint32(0)
-L4:
-	i0 = fn1315(m, v3)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5263(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 float64
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != uint32(10045280) {
-		goto L3
-	}
-	d0 = *(*float64)(unsafe.Add(b, uint64(v1)+8))
-	v2 = d0
-	goto L2
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2349(m, v1, i1)
-	v0 = i0
-	if v0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+85)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i0 = v0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v3 != 0 {
-		goto L6
-	}
-L7:
-	i0 = fn840(m, v1, v0, uint32(0), uint32(0), uint32(0))
-	v3 = i0
-	goto L5
-L6:
-	i2 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v1, v0, i2, uint32(0))
-	v3 = i0
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-	m.depth--
-	return v3
-L4:
-	v3 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-	d0 = fn1320(m, v1)
-	v2 = d0
-	if v2 != math.Float64frombits(0xbff0000000000000) {
-		goto L2
-	}
-	v2 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	d0 = math.Ceil(v2)
-	i0 = fn1578(m, d0)
-	v3 = i0
-L1:
-	m.depth--
-	return v3
 }

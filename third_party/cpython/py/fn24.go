@@ -14,33 +14,11202 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn5264(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5126(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
 	var i0 uint32
 	_ = i0
+	var i1 uint32
+	_ = i1
+	var l1 uint64
+	_ = l1
+	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn5260(m, v1, v2, uint32(2401), uint32(8460570))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	i1 = fn1685(m)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	v3 = k32(4294967295)
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = fn2361(m, v0, uint32(10254824), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn4098(m, v0, v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = fn2361(m, v0, uint32(10254844), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	v4 = uint32(8864864)
+	v5 = uint32(10254864)
+	v6 = uint32(120)
+L3:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	v7 = i0
+	if v7 == 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+L5:
+	i0 = v7 & uint32(255)
+	i1 = v6 & uint32(255)
+	v7 = i1
+	if i0 != v7 {
+		goto L6
+	}
+	if v2 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = uint32(20)
+	}
+	i0 = v5 + i1
+	v6 = i0
+	i0 = v5 + v2
+	v2 = i0
+	i0 = v2 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if i0 == i1 {
+		goto L7
+	}
+	v5 = v6
+	goto L4
+L7:
+	v5 = v6
+	i0 = v7 + k32(4294967196)
+	switch i0 {
+	case 0, 2:
+		goto L4
+	case 1:
+		goto L8
+	default:
+		goto L9
+	}
+L9:
+	if v7 != uint32(63) {
+		goto L8
+	}
+	v5 = v6
+	goto L4
+L8:
+	i0 = v2 + uint32(12)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	v5 = v6
+	goto L4
+L6:
+	i0 = v5 + v2
+	v7 = i0
+	i0 = v2 + uint32(20)
+	v2 = i0
+	i0 = v7 + uint32(20)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v7 = i0
+	if v7 != 0 {
+		goto L5
+	}
+L4:
+	i0 = v4 + uint32(20)
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	v6 = i0
+	if v6 != 0 {
+		goto L3
+	}
+L2:
+	i1 = fn3644(m, uint32(8438040), uint32(0), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn4093(m, v0, uint32(8438386), v2)
+	i0 = uint32(int32(i0) >> (uint32(31) & 31))
+	v3 = i0
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5127(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	fn3703(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	if i0 == 0 {
+		goto L1
+	}
+	fn3008(m, v0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	fn2112(m, v2)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L3
+	}
+	fn2073(m, v2)
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = fn2367(m, i1, uint32(74))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5128(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	i0 = v2 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = fn2673(m, i0, i1)
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+	v0 = uint32(0)
+	goto L1
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = fn2340(m, i1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
+	i0 = fn2697(m, uint32(8568150), v1)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5129(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5130(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5131(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = v1 + uint32(12)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v1 = i0
+	if v2 != 0 {
+		goto L4
+	}
+	if v1 == uint32(1) {
+		goto L3
+	}
+L4:
+	i8 = v3 + uint32(12)
+	i0 = fn3733(m, v4, v1, v2, uint32(0), uint32(10255692), uint32(1), uint32(1), uint32(0), i8)
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = fn2765(m, v1)
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L5:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
+	i0 = i0 & uint32(8)
+	if i0 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L8
+	}
+	fn2073(m, v1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	v1 = i0
+	i1 = fn2340(m, v4)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = fn3604(m, v1, uint32(8425204), v3)
+	goto L2
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L9
+	}
+	fn2073(m, v4)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10254528))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i0
+	i0 = v1 + uint32(16)
+	v4 = i0
+	i0 = fn8106(m, v4)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	if i0 == i1 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	fn3605(m, i0, uint32(8441774))
+	goto L2
+L10:
+	i0 = v1 + uint32(17)
+	v6 = i0
+	v7 = uint32(10254864)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+16)))
+	i0 = i0 + k32(4294967263)
+	switch i0 {
+	case 0, 29:
+		goto L14
+	case 27, 28:
+		goto L11
+	case 31:
+		goto L12
+	default:
+		goto L13
+	}
+L14:
+	v7 = uint32(10255744)
+	goto L11
+L13:
+	v7 = uint32(8864864)
+	v6 = v4
+	goto L11
+L12:
+	v7 = uint32(8864864)
+L11:
+	i0 = v7 + uint32(20)
+	v8 = i0
+	v1 = v6
+	v9 = uint32(0)
+	v10 = uint32(0)
+	v11 = uint32(0)
+L16:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v4 = i0
+	if v4 == 0 {
+		goto L18
+	}
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i1 = v4 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(8)
+	if i0 != 0 {
+		goto L16
+	}
+	i0 = v4 + k32(4294967248)
+	i0 = i0 & uint32(255)
+	v12 = i0
+	if v12 <= uint32(9) {
+		goto L19
+	}
+	v12 = uint32(1)
+	goto L17
+L19:
+	i0 = v1 + uint32(1)
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v4 = i0
+	i0 = v4 + k32(4294967248)
+	v13 = i0
+	i0 = v13 & uint32(255)
+	if i0 <= uint32(9) {
+		goto L21
+	}
+	v1 = v2
+	goto L20
+L21:
+L22:
+	if int32(v12) < int32(uint32(214748364)) {
+		goto L23
+	}
+	i0 = v4 & uint32(255)
+	if i0 > uint32(55) {
+		goto L15
+	}
+	if v12 != uint32(214748364) {
+		goto L15
+	}
+L23:
+	i0 = v12 * uint32(10)
+	i1 = v13 & uint32(255)
+	i0 = i0 + i1
+	v12 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v4 = i0
+	i0 = v2 + uint32(1)
+	v1 = i0
+	v2 = v1
+	i0 = v4 + k32(4294967248)
+	v13 = i0
+	i0 = v13 & uint32(255)
+	if i0 < uint32(10) {
+		goto L22
+	}
+L20:
+	i0 = v4 & uint32(255)
+	if i0 != 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	fn3605(m, i0, uint32(8443508))
+	goto L2
+L18:
+	i0 = v11 + uint32(1)
+	v1 = i0
+	if v1 < uint32(134217728) {
+		goto L24
+	}
+	i0 = fn3634(m)
+	goto L2
+L24:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v9
+	i0 = v1 << (uint32(4) & 31)
+	i0 = fn2109(m, i0)
+	v12 = i0
+	if v12 != 0 {
+		goto L25
+	}
+	i0 = fn3634(m)
+	goto L2
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	if v1 == 0 {
+		goto L26
+	}
+	fn2112(m, v1)
+L26:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v12
+	v0 = uint32(0)
+L28:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	v1 = i0
+	if v1 == 0 {
+		goto L27
+	}
+	i0 = v6 + uint32(1)
+	v6 = i0
+	i1 = v1 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(8)
+	if i0 != 0 {
+		goto L28
+	}
+	i0 = v1 + k32(4294967248)
+	i0 = i0 & uint32(255)
+	v13 = i0
+	if v13 <= uint32(9) {
+		goto L30
+	}
+	v13 = uint32(1)
+	goto L29
+L30:
+	i0 = v6 + uint32(1)
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	v1 = i0
+	i0 = v1 + k32(4294967248)
+	i0 = i0 & uint32(255)
+	if i0 <= uint32(9) {
+		goto L31
+	}
+	v6 = v4
+	goto L29
+L31:
+L32:
+	i0 = v1 & uint32(255)
+	i1 = v13 * uint32(10)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967248)
+	v13 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	v1 = i0
+	i0 = v4 + uint32(1)
+	v6 = i0
+	v4 = v6
+	i0 = v1 + k32(4294967248)
+	i0 = i0 & uint32(255)
+	if i0 < uint32(10) {
+		goto L32
+	}
+L29:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	v4 = i0
+	if v4 == 0 {
+		goto L34
+	}
+	v2 = v7
+L35:
+	i0 = v4 & uint32(255)
+	i1 = v1 & uint32(255)
+	v4 = i1
+	if i0 == v4 {
+		goto L33
+	}
+	i0 = v2 + uint32(20)
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v4 = i0
+	if v4 != 0 {
+		goto L35
+	}
+L34:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	fn3605(m, i0, uint32(8407465))
+	panic(ErrUnreachable)
+L33:
+	if int32(v0) < int32(uint32(1)) {
+		goto L36
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L36
+	}
+	i2 = v0 + k32(4294967295)
+	i2 = uint32(int32(i2) % int32(v1))
+	i2 = i2 ^ k32(4294967295)
+	i1 = v1 + i2
+	v1 = i1
+	i1 = v1 + v0
+	i3 = v0 ^ uint32(2147483647)
+	if int32(v1) > int32(i3) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = i1
+	}
+	v0 = i0
+L36:
+	i0 = v4 + k32(4294967184)
+	switch i0 {
+	case 0, 3:
+		goto L39
+	case 8:
+		goto L38
+	default:
+		goto L37
+	}
+L39:
+	*(*uint32)(unsafe.Add(b, uint64(v12)+8)) = v13
+	*(*uint32)(unsafe.Add(b, uint64(v12)+4)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v12)+12)) = uint32(1)
+	*(*uint32)(unsafe.Add(b, v12)) = v2
+	i0 = v0 + v13
+	v0 = i0
+	i0 = v12 + uint32(16)
+	v12 = i0
+	goto L28
+L38:
+	i0 = v0 + v13
+	v0 = i0
+	goto L28
+L37:
+	if v13 == 0 {
+		goto L28
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v12)+4)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v12)+12)) = v13
+	*(*uint32)(unsafe.Add(b, v12)) = v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v12)+8)) = v1
+	i0 = v1 * v13
+	i0 = i0 + v0
+	v0 = i0
+	i0 = v12 + uint32(16)
+	v12 = i0
+	goto L28
+L27:
+	*(*uint64)(unsafe.Add(b, uint64(v12)+8)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v12)+4)) = v0
+	v1 = uint32(0)
+	*(*uint32)(unsafe.Add(b, v12)) = uint32(0)
+	goto L1
+L17:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	v13 = i0
+	if v13 == 0 {
+		goto L41
+	}
+	v2 = v8
+L42:
+	i0 = v13 & uint32(255)
+	i1 = v4 & uint32(255)
+	v13 = i1
+	if i0 == v13 {
+		goto L40
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v13 = i0
+	i0 = v2 + uint32(20)
+	v2 = i0
+	if v13 != 0 {
+		goto L42
+	}
+L41:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	fn3605(m, i0, uint32(8407465))
+	goto L2
+L40:
+	i0 = v13 + k32(4294967184)
+	switch i0 {
+	case 0, 3:
+		goto L45
+	case 8:
+		goto L43
+	default:
+		goto L44
+	}
+L45:
+	i0 = v11 + uint32(1)
+	v11 = i0
+	i0 = v10 + uint32(1)
+	v10 = i0
+	goto L43
+L44:
+	i0 = v12 + v10
+	v10 = i0
+	i1 = b2i(v12 != uint32(0))
+	i0 = v11 + i1
+	v11 = i0
+L43:
+	i0 = v2 + k32(4294967280)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if int32(v9) < int32(uint32(1)) {
+		goto L46
+	}
+	i0 = v2 + k32(4294967284)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == 0 {
+		goto L46
+	}
+	i1 = v9 + k32(4294967295)
+	i1 = uint32(int32(i1) % int32(v2))
+	i1 = i1 ^ k32(4294967295)
+	i0 = v2 + i1
+	v2 = i0
+	i1 = v9 ^ uint32(2147483647)
+	if int32(v2) > int32(i1) {
+		goto L15
+	}
+	i0 = v2 + v9
+	v9 = i0
+L46:
+	if v9 == k32(4294967295) {
+		goto L15
+	}
+	i1 = v9 ^ uint32(2147483647)
+	i1 = div32s(i1, v4)
+	if int32(v12) > int32(i1) {
+		goto L15
+	}
+	i1 = v4 * v12
+	i0 = v9 + i1
+	v9 = i0
+	goto L16
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	fn3605(m, i0, uint32(8470628))
+L2:
+	v1 = k32(4294967295)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5132(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i2 = fn2367(m, v0, uint32(47))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(10059656)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = k64(18446744073709551615)
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5133(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = v2 + uint32(56)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v2 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
+	i1 = v2 + uint32(16)
+	i0 = fn526(m, v1, i1, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10254528))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i1
+	if i0 == v4 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	i0 = fn3604(m, v1, uint32(8418852), v2)
+	goto L1
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i0 = fn5122(m, v0, i1, v1)
+	v3 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = v2 + uint32(16)
+	fn525(m, i0)
+L3:
+	i0 = v2 + uint32(64)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5134(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v4 = i0
+	m.g0 = v4
+	v5 = uint32(0)
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v5 = i0
+L1:
+	i0 = v4 + uint32(48)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v4 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v4 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v4 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v4 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = uint64(0)
+	if v3 != 0 {
+		goto L4
+	}
+	if v1 == 0 {
+		goto L4
+	}
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L3
+	}
+L4:
+	v6 = uint32(0)
+	i8 = v4 + uint32(56)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10255624), uint32(1), uint32(2), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+L3:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v4 + uint32(8)
+	i0 = fn526(m, i0, i1, uint32(0))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = v5 + v2
+	if i0 != uint32(1) {
+		goto L6
+	}
+	v3 = uint32(0)
+	goto L5
+L6:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn518(m, i0)
+	v1 = i0
+	if v1 == 0 {
+		goto L7
+	}
+	i0 = fn1583(m, v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v6
+	if v6 != 0 {
+		goto L8
+	}
+	fn2073(m, v1)
+L8:
+	if v3 != k32(4294967295) {
+		goto L5
+	}
+L7:
+	v6 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L2
+	}
+	v3 = k32(4294967295)
+L5:
+	i1 = v4 + uint32(8)
+	i0 = fn5124(m, v0, i1, v3)
+	v6 = i0
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	if i0 == 0 {
+		goto L9
+	}
+	i0 = v4 + uint32(8)
+	fn525(m, i0)
+L9:
+	i0 = v4 + uint32(64)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5135(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v0 = i0
+L1:
+	i0 = v0 + uint32(16)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	i0 = v2 + uint32(16)
+	v2 = i0
+	if v3 != 0 {
+		goto L1
+	}
+	i0 = fn1578(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5265(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5136(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn5266(m, v1, uint32(2402), uint32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v0 = i0
+	i0 = v0 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn2673(m, i0, i1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5266(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5137(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn1595(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5138(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = uint32(*(*int8)(unsafe.Add(b, v1)))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5139(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v4 = i0
+	m.g0 = v4
+	v5 = k32(4294967295)
+	i2 = v4 + uint32(28)
+	i0 = fn5140(m, v0, v2, i2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v2 = i0
+	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i3 = v2 << (uint32(3) & 31)
+	i2 = uint32(32) - i3
+	v3 = i2
+	i1 = uint32(2147483647) >> (v3 & 31)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = uint32(int32(k32(2147483648)) >> (v3 & 31))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	i0 = fn3604(m, v0, uint32(8503769), v4)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v5 = i0
+	i0 = v5 + k32(4294967168)
+	if i0 > k32(4294967039) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v0 = i0
+	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
+	i3 = v0 << (uint32(3) & 31)
+	i2 = uint32(32) - i3
+	v0 = i2
+	i1 = uint32(2147483647) >> (v0 & 31)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = i1
+	i1 = uint32(int32(k32(2147483648)) >> (v0 & 31))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = i1
+	i2 = v4 + uint32(16)
+	i0 = fn3604(m, v5, uint32(8503769), i2)
+	v5 = k32(4294967295)
+	goto L1
+L3:
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(v5)
+	v5 = uint32(0)
+L1:
+	i0 = v4 + uint32(32)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn5140(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = fn568(m, v1)
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn3605(m, i0, uint32(8444423))
+	goto L3
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L2
+L4:
+	i0 = fn518(m, v1)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+L3:
+	v1 = k32(4294967295)
+	goto L1
+L2:
+	i0 = fn1581(m, v1)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L6
+	}
+	fn2073(m, v1)
+L6:
+	v1 = k32(4294967295)
+	if v0 != k32(4294967295) {
+		goto L7
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L7:
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	return uint32(0)
+L1:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5141(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5142(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v4 = i0
+	m.g0 = v4
+	v5 = k32(4294967295)
+	i2 = v4 + uint32(28)
+	i0 = fn5140(m, v0, v2, i2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v2 = i0
+	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	v5 = k32(4294967295)
+	i3 = v2 << (uint32(3) & 31)
+	i2 = uint32(32) - i3
+	i1 = k32(4294967295) >> (i2 & 31)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	i0 = fn3604(m, v0, uint32(8393715), v4)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v5 = i0
+	if v5 < uint32(256) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v2 = i0
+	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
+	v5 = k32(4294967295)
+	i3 = v2 << (uint32(3) & 31)
+	i2 = uint32(32) - i3
+	i1 = k32(4294967295) >> (i2 & 31)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = i1
+	i2 = v4 + uint32(16)
+	i0 = fn3604(m, v0, uint32(8393715), i2)
+	goto L1
+L3:
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(v5)
+	v5 = uint32(0)
+L1:
+	i0 = v4 + uint32(32)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn5143(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn741(m, v1, uint32(1))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5144(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = fn757(m, v2)
+	if i0 == uint32(1) {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn3605(m, i0, uint32(8545888))
+	m.depth--
+	return k32(4294967295)
+L1:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+16)))
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5145(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 << (uint32(24) & 31)
+	i1 = v1 + uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i1 = i1 << (uint32(16) & 31)
+	i0 = i0 | i1
+	i0 = uint32(int32(i0) >> (uint32(16) & 31))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5146(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v4 = i0
+	m.g0 = v4
+	v5 = k32(4294967295)
+	i2 = v4 + uint32(28)
+	i0 = fn5140(m, v0, v2, i2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v6 = i0
+	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i3 = v6 << (uint32(3) & 31)
+	i2 = uint32(32) - i3
+	v6 = i2
+	i1 = uint32(2147483647) >> (v6 & 31)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = uint32(int32(k32(2147483648)) >> (v6 & 31))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	i0 = fn3604(m, v2, uint32(8503769), v4)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v6 = i0
+	if v6 != uint32(2) {
+		goto L4
+	}
+	i0 = v2 + k32(4294934528)
+	if i0 < k32(4294901760) {
+		goto L3
+	}
+L4:
+	i0 = v1 + k32(4294967295)
+	v0 = i0
+L5:
+	i0 = v0 + v6
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
+	i0 = uint32(int32(v2) >> (uint32(8) & 31))
+	v2 = i0
+	v5 = uint32(0)
+	i0 = v6 + k32(4294967295)
+	v6 = i0
+	if int32(v6) > int32(uint32(0)) {
+		goto L5
+	}
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	i0 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	v6 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v4)+20)) = uint64(140737488322560)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v6
+	i2 = v4 + uint32(16)
+	i0 = fn3604(m, v2, uint32(8503769), i2)
+	v5 = k32(4294967295)
+L1:
+	i0 = v4 + uint32(32)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn5147(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v3 = i0
+	v2 = uint32(0)
+L1:
+	i0 = v2 << (uint32(8) & 31)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 | i1
+	v2 = i0
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i0 = v3 + k32(4294967295)
+	v3 = i0
+	if int32(v3) > int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn1576(m, v2)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5148(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	v5 = k32(4294967295)
+	i2 = v4 + uint32(12)
+	i0 = fn5149(m, v0, v2, i2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = i0 << (uint32(3) & 31)
+	v6 = i0
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v7 = i0
+	if v7 == uint32(4) {
+		goto L4
+	}
+	i1 = v7 << (uint32(3) & 31)
+	v6 = i1
+	i0 = v2 >> (v6 & 31)
+	if i0 != 0 {
+		goto L2
+	}
+L4:
+	i0 = v1 + k32(4294967295)
+	v0 = i0
+L5:
+	i0 = v0 + v7
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
+	i0 = v2 >> (uint32(8) & 31)
+	v2 = i0
+	v5 = uint32(0)
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if int32(v7) > int32(uint32(0)) {
+		goto L5
+	}
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	v5 = k32(4294967295)
+	i2 = uint32(32) - v6
+	i1 = k32(4294967295) >> (i2 & 31)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	i0 = fn3604(m, v2, uint32(8393715), v4)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn5149(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = fn568(m, v1)
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn3605(m, i0, uint32(8444423))
+	goto L3
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L2
+L4:
+	i0 = fn518(m, v1)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+L3:
+	v1 = k32(4294967295)
+	goto L1
+L2:
+	i0 = fn1584(m, v1)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L6
+	}
+	fn2073(m, v1)
+L6:
+	v1 = k32(4294967295)
+	if v0 != k32(4294967295) {
+		goto L7
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L7:
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	return uint32(0)
+L1:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5150(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v1 = i0
+	i0 = v1 << (uint32(24) & 31)
+	i1 = v1 & uint32(65280)
+	i1 = i1 << (uint32(8) & 31)
+	i0 = i0 | i1
+	i1 = v1 >> (uint32(8) & 31)
+	i1 = i1 & uint32(65280)
+	i2 = v1 >> (uint32(24) & 31)
+	i1 = i1 | i2
+	i0 = i0 | i1
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5151(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	l0 = uint64(*(*uint8)(unsafe.Add(b, v1)))
+	l0 = l0 << (uint64(16) & 63)
+	i1 = v1 + uint32(1)
+	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
+	l1 = l1 << (uint64(8) & 63)
+	l0 = l0 | l1
+	i1 = v1 + uint32(2)
+	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
+	l0 = l0 | l1
+	l0 = l0 << (uint64(16) & 63)
+	i1 = v1 + uint32(3)
+	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
+	l1 = l1 << (uint64(8) & 63)
+	l0 = l0 | l1
+	i1 = v1 + uint32(4)
+	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
+	l0 = l0 | l1
+	l0 = l0 << (uint64(16) & 63)
+	i1 = v1 + uint32(5)
+	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
+	l1 = l1 << (uint64(8) & 63)
+	l0 = l0 | l1
+	i1 = v1 + uint32(6)
+	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
+	l0 = l0 | l1
+	l0 = l0 << (uint64(8) & 63)
+	i1 = v1 + uint32(7)
+	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
+	l0 = l0 | l1
+	i0 = fn1594(m, l0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5152(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v4 = i0
+	m.g0 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = fn568(m, v2)
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn3605(m, i0, uint32(8444423))
+	goto L2
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	goto L3
+L4:
+	i0 = fn518(m, v2)
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+L3:
+	i0 = fn1591(m, v2, v1, uint32(8), uint32(0), uint32(1), uint32(0))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	if v5 != 0 {
+		goto L6
+	}
+	fn2073(m, v2)
+L6:
+	if int32(v1) > int32(k32(4294967295)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	i0 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	v1 = i0
+	i0 = v4 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(9223372036854775807)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = k64(9223372036854775808)
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	i0 = fn3604(m, v2, uint32(8506182), v4)
+L2:
+	v1 = k32(4294967295)
+L1:
+	i0 = v4 + uint32(32)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5153(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint64
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v2 = i0
+	v3 = uint64(0)
+L1:
+	l0 = v3 << (uint64(8) & 63)
+	l1 = uint64(*(*uint8)(unsafe.Add(b, v1)))
+	l0 = l0 | l1
+	v3 = l0
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if int32(v2) > int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn1577(m, v3)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5154(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = fn568(m, v2)
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn3605(m, i0, uint32(8444423))
+	goto L2
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	goto L3
+L4:
+	i0 = fn518(m, v2)
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+L3:
+	i0 = fn1591(m, v2, v1, uint32(8), uint32(0), uint32(0), uint32(0))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	if v5 != 0 {
+		goto L6
+	}
+	fn2073(m, v2)
+L6:
+	if int32(v1) > int32(k32(4294967295)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	i0 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	v1 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = k64(18446744073709551615)
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	i0 = fn3604(m, v2, uint32(8393773), v4)
+L2:
+	v1 = k32(4294967295)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5155(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = b2i(i0 != uint32(0))
+	i0 = fn607(m, i0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5156(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn2031(m, v2)
+	v2 = i0
+	if int32(v2) >= int32(uint32(0)) {
+		goto L1
+	}
+	m.depth--
+	return k32(4294967295)
+L1:
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(v2)
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5157(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 float64
+	_ = v4
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v3 = uint32(0)
+	d0 = fn1337(m, v1, uint32(0))
+	v4 = d0
+	if v4 != math.Float64frombits(0xbff0000000000000) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = fn1316(m, v4)
+	v3 = i0
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5158(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 float64
+	_ = v4
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	d0 = fn1321(m, v2)
+	v4 = d0
+	if v4 != math.Float64frombits(0xbff0000000000000) {
+		goto L1
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn3605(m, i0, uint32(8407166))
+	m.depth--
+	return k32(4294967295)
+L1:
+	i0 = fn1334(m, v4, v1, uint32(0))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5159(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 float64
+	_ = v4
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v3 = uint32(0)
+	d0 = fn1338(m, v1, uint32(0))
+	v4 = d0
+	if v4 != math.Float64frombits(0xbff0000000000000) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = fn1316(m, v4)
+	v3 = i0
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5160(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 float64
+	_ = v4
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	d0 = fn1321(m, v2)
+	v4 = d0
+	if v4 != math.Float64frombits(0xbff0000000000000) {
+		goto L1
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn3605(m, i0, uint32(8407166))
+	m.depth--
+	return k32(4294967295)
+L1:
+	i0 = fn1335(m, v4, v1, uint32(0))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5161(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 float64
+	_ = v4
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v3 = uint32(0)
+	d0 = fn1339(m, v1, uint32(0))
+	v4 = d0
+	if v4 != math.Float64frombits(0xbff0000000000000) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = fn1316(m, v4)
+	v3 = i0
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5162(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 float64
+	_ = v4
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	d0 = fn1321(m, v2)
+	v4 = d0
+	if v4 != math.Float64frombits(0xbff0000000000000) {
+		goto L1
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn3605(m, i0, uint32(8407166))
+	m.depth--
+	return k32(4294967295)
+L1:
+	i0 = fn1336(m, v4, v1, uint32(0))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5163(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	fn3703(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v0 + uint32(12)
+	fn525(m, i0)
+	fn3711(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5164(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v0 = i0
+	if v0 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L4:
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5165(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2368(m, i0)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if int32(v3) < int32(i1) {
+		goto L2
+	}
+	i0 = v0 + uint32(12)
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L3
+	}
+	fn2073(m, v2)
+L3:
+	fn525(m, v1)
+	m.depth--
+	return uint32(0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = i1 + v3
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i0 = fn5122(m, v2, i1, i2)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
+	i1 = i1 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = i1
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5166(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	i0 = fn1595(m, uint32(0))
+	m.depth--
+	return i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	i0 = i0 - i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = div32s(i0, i1)
+	i0 = fn1595(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5167(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = uint32(*(*int16)(unsafe.Add(b, v1)))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5168(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v4 = i0
+	m.g0 = v4
+	v5 = k32(4294967295)
+	i2 = v4 + uint32(28)
+	i0 = fn5140(m, v0, v2, i2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v2 = i0
+	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i3 = v2 << (uint32(3) & 31)
+	i2 = uint32(32) - i3
+	v3 = i2
+	i1 = uint32(2147483647) >> (v3 & 31)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = uint32(int32(k32(2147483648)) >> (v3 & 31))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	i0 = fn3604(m, v0, uint32(8503769), v4)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v5 = i0
+	i0 = v5 + k32(4294934528)
+	if i0 > k32(4294901759) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v0 = i0
+	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
+	i3 = v0 << (uint32(3) & 31)
+	i2 = uint32(32) - i3
+	v0 = i2
+	i1 = uint32(2147483647) >> (v0 & 31)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = i1
+	i1 = uint32(int32(k32(2147483648)) >> (v0 & 31))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = i1
+	i2 = v4 + uint32(16)
+	i0 = fn3604(m, v5, uint32(8503769), i2)
+	v5 = k32(4294967295)
+	goto L1
+L3:
+	*(*uint16)(unsafe.Add(b, v1)) = uint16(v5)
+	v5 = uint32(0)
+L1:
+	i0 = v4 + uint32(32)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn5169(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v1)))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5170(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v4 = i0
+	m.g0 = v4
+	v5 = k32(4294967295)
+	i2 = v4 + uint32(28)
+	i0 = fn5140(m, v0, v2, i2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v2 = i0
+	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	v5 = k32(4294967295)
+	i3 = v2 << (uint32(3) & 31)
+	i2 = uint32(32) - i3
+	i1 = k32(4294967295) >> (i2 & 31)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	i0 = fn3604(m, v0, uint32(8393715), v4)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v5 = i0
+	if v5 < uint32(65536) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v2 = i0
+	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
+	v5 = k32(4294967295)
+	i3 = v2 << (uint32(3) & 31)
+	i2 = uint32(32) - i3
+	i1 = k32(4294967295) >> (i2 & 31)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = i1
+	i2 = v4 + uint32(16)
+	i0 = fn3604(m, v0, uint32(8393715), i2)
+	goto L1
+L3:
+	*(*uint16)(unsafe.Add(b, v1)) = uint16(v5)
+	v5 = uint32(0)
+L1:
+	i0 = v4 + uint32(32)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn5171(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5172(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	v5 = k32(4294967295)
+	i2 = v4 + uint32(12)
+	i0 = fn5140(m, v0, v2, i2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v2 = i0
+	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i3 = v2 << (uint32(3) & 31)
+	i2 = uint32(32) - i3
+	v2 = i2
+	i1 = uint32(2147483647) >> (v2 & 31)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = uint32(int32(k32(2147483648)) >> (v2 & 31))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	i0 = fn3604(m, v0, uint32(8503769), v4)
+	goto L1
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	v5 = uint32(0)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn5173(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1576(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5174(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	v5 = k32(4294967295)
+	i2 = v4 + uint32(12)
+	i0 = fn5149(m, v0, v2, i2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v2 = i0
+	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	v5 = k32(4294967295)
+	i3 = v2 << (uint32(3) & 31)
+	i2 = uint32(32) - i3
+	i1 = k32(4294967295) >> (i2 & 31)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	i0 = fn3604(m, v0, uint32(8393715), v4)
+	goto L1
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	v5 = uint32(0)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn5175(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5176(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	v5 = k32(4294967295)
+	i2 = v4 + uint32(12)
+	i0 = fn5140(m, v0, v2, i2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v2 = i0
+	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i3 = v2 << (uint32(3) & 31)
+	i2 = uint32(32) - i3
+	v2 = i2
+	i1 = uint32(2147483647) >> (v2 & 31)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = uint32(int32(k32(2147483648)) >> (v2 & 31))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	i0 = fn3604(m, v0, uint32(8503769), v4)
+	goto L1
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	v5 = uint32(0)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn5177(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1576(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5178(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	v5 = k32(4294967295)
+	i2 = v4 + uint32(12)
+	i0 = fn5149(m, v0, v2, i2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v2 = i0
+	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	v5 = k32(4294967295)
+	i3 = v2 << (uint32(3) & 31)
+	i2 = uint32(32) - i3
+	i1 = k32(4294967295) >> (i2 & 31)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	i0 = fn3604(m, v0, uint32(8393715), v4)
+	goto L1
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	v5 = uint32(0)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn5179(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1595(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5180(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L6
+	}
+	i0 = fn568(m, v2)
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn3605(m, i0, uint32(8444423))
+	goto L3
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	goto L4
+L5:
+	i0 = fn518(m, v2)
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+L4:
+	i0 = fn1583(m, v2)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	if v6 != 0 {
+		goto L7
+	}
+	fn2073(m, v2)
+L7:
+	if v5 != k32(4294967295) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L2
+	}
+L3:
+	v2 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v1 = i0
+	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i3 = v1 << (uint32(3) & 31)
+	i2 = uint32(32) - i3
+	v3 = i2
+	i1 = uint32(2147483647) >> (v3 & 31)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = uint32(int32(k32(2147483648)) >> (v3 & 31))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	i0 = fn3604(m, v5, uint32(8503769), v4)
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	v2 = uint32(0)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5181(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1578(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5182(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L6
+	}
+	i0 = fn568(m, v2)
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn3605(m, i0, uint32(8444423))
+	goto L3
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	goto L4
+L5:
+	i0 = fn518(m, v2)
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+L4:
+	i0 = fn1585(m, v2)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	if v6 != 0 {
+		goto L7
+	}
+	fn2073(m, v2)
+L7:
+	if v5 != k32(4294967295) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3620(m, i0)
+	if i0 != 0 {
+		goto L8
+	}
+	v2 = k32(4294967295)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v1 = i0
+	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	v2 = k32(4294967295)
+	i3 = v1 << (uint32(3) & 31)
+	i2 = uint32(32) - i3
+	i1 = k32(4294967295) >> (i2 & 31)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	i0 = fn3604(m, v5, uint32(8393715), v4)
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	v2 = uint32(0)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5183(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	l0 = *(*uint64)(unsafe.Add(b, v1))
+	i0 = fn1594(m, l0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5184(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v4 = i0
+	m.g0 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L6
+	}
+	i0 = fn568(m, v2)
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn3605(m, i0, uint32(8444423))
+	goto L3
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	goto L4
+L5:
+	i0 = fn518(m, v2)
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+L4:
+	l0 = fn1596(m, v2)
+	v6 = l0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	if v5 != 0 {
+		goto L7
+	}
+	fn2073(m, v2)
+L7:
+	if v6 != k64(18446744073709551615) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L2
+	}
+L3:
+	v2 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	i0 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	v0 = i0
+	i0 = v4 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(9223372036854775807)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = k64(9223372036854775808)
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	i0 = fn3604(m, v1, uint32(8506182), v4)
+	goto L1
+L2:
+	*(*uint64)(unsafe.Add(b, v1)) = v6
+	v2 = uint32(0)
+L1:
+	i0 = v4 + uint32(32)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5185(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	l0 = *(*uint64)(unsafe.Add(b, v1))
+	i0 = fn1577(m, l0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5186(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L6
+	}
+	i0 = fn568(m, v2)
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn3605(m, i0, uint32(8444423))
+	goto L3
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	goto L4
+L5:
+	i0 = fn518(m, v2)
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+L4:
+	l0 = fn1597(m, v2)
+	v6 = l0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	if v5 != 0 {
+		goto L7
+	}
+	fn2073(m, v2)
+L7:
+	if v6 != k64(18446744073709551615) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L2
+	}
+L3:
+	v2 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	i0 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	v0 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = k64(18446744073709551615)
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	i0 = fn3604(m, v1, uint32(8393773), v4)
+	goto L1
+L2:
+	*(*uint64)(unsafe.Add(b, v1)) = v6
+	v2 = uint32(0)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5187(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = fn607(m, i0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5188(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn2031(m, v2)
+	v2 = i0
+	if int32(v2) >= int32(uint32(0)) {
+		goto L1
+	}
+	m.depth--
+	return k32(4294967295)
+L1:
+	i1 = b2i(v2 != uint32(0))
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5189(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 float64
+	_ = v3
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	d0 = fn1337(m, v1, uint32(1))
+	v3 = d0
+	if v3 != math.Float64frombits(0xbff0000000000000) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = fn1316(m, v3)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5190(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 float64
+	_ = v4
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	d0 = fn1321(m, v2)
+	v4 = d0
+	if v4 != math.Float64frombits(0xbff0000000000000) {
+		goto L1
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn3605(m, i0, uint32(8407166))
+	m.depth--
+	return k32(4294967295)
+L1:
+	i0 = fn1334(m, v4, v1, uint32(1))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5191(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var d0 float64
+	_ = d0
+	var f0 float32
+	_ = f0
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	f0 = *(*float32)(unsafe.Add(b, v1))
+	d0 = float64(f0)
+	i0 = fn1316(m, d0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5192(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 float32
+	_ = v4
+	var d0 float64
+	_ = d0
+	var f0 float32
+	_ = f0
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	d0 = fn1321(m, v2)
+	f0 = float32(d0)
+	v4 = f0
+	if v4 != math.Float32frombits(0xbf800000) {
+		goto L1
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn3605(m, i0, uint32(8407166))
+	m.depth--
+	return k32(4294967295)
+L1:
+	*(*float32)(unsafe.Add(b, v1)) = v4
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5193(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	d0 = *(*float64)(unsafe.Add(b, v1))
+	i0 = fn1316(m, d0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5194(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 float64
+	_ = v4
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	d0 = fn1321(m, v2)
+	v4 = d0
+	if v4 != math.Float64frombits(0xbff0000000000000) {
+		goto L1
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn3605(m, i0, uint32(8407166))
+	m.depth--
+	return k32(4294967295)
+L1:
+	*(*float64)(unsafe.Add(b, v1)) = v4
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5195(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1592(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5196(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn568(m, v2)
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn3605(m, i0, uint32(8444423))
+	m.depth--
+	return k32(4294967295)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	goto L1
+L2:
+	i0 = fn518(m, v2)
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	m.depth--
+	return k32(4294967295)
+L1:
+	i0 = fn1593(m, v2)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L4
+	}
+	fn2073(m, v2)
+L4:
+	if v0 != 0 {
+		goto L5
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L5
+	}
+	m.depth--
+	return k32(4294967295)
+L5:
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5197(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v1 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 << (uint32(24) & 31)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i1 = i1 << (uint32(16) & 31)
+	i0 = i0 | i1
+	i0 = uint32(int32(i0) >> (uint32(16) & 31))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5198(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v4 = i0
+	m.g0 = v4
+	v5 = k32(4294967295)
+	i2 = v4 + uint32(28)
+	i0 = fn5140(m, v0, v2, i2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v1 = i0
+	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i3 = v1 << (uint32(3) & 31)
+	i2 = uint32(32) - i3
+	v1 = i2
+	i1 = uint32(2147483647) >> (v1 & 31)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = uint32(int32(k32(2147483648)) >> (v1 & 31))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	i0 = fn3604(m, v2, uint32(8503769), v4)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v6 = i0
+	if v6 != uint32(2) {
+		goto L3
+	}
+	i0 = v2 + k32(4294934528)
+	if i0 >= k32(4294901760) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	i0 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	v1 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v4)+20)) = uint64(140737488322560)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v1
+	i2 = v4 + uint32(16)
+	i0 = fn3604(m, v2, uint32(8503769), i2)
+	v5 = k32(4294967295)
+	goto L1
+L3:
+L4:
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(v2)
+	i0 = uint32(int32(v2) >> (uint32(8) & 31))
+	v2 = i0
+	i0 = v1 + uint32(1)
+	v1 = i0
+	v5 = uint32(0)
+	i0 = v6 + k32(4294967295)
+	v6 = i0
+	if int32(v6) > int32(uint32(0)) {
+		goto L4
+	}
+L1:
+	i0 = v4 + uint32(32)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn5199(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v1 + k32(4294967295)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v1 = i0
+	v2 = uint32(0)
+L1:
+	i0 = v2 << (uint32(8) & 31)
+	i1 = v3 + v1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = i0 | i1
+	v2 = i0
+	i0 = v1 + k32(4294967295)
+	v1 = i0
+	if int32(v1) > int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn1576(m, v2)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5200(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	v5 = k32(4294967295)
+	i2 = v4 + uint32(12)
+	i0 = fn5149(m, v0, v2, i2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = i0 << (uint32(3) & 31)
+	v6 = i0
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v7 = i0
+	if v7 == uint32(4) {
+		goto L4
+	}
+	i1 = v7 << (uint32(3) & 31)
+	v6 = i1
+	i0 = v2 >> (v6 & 31)
+	if i0 != 0 {
+		goto L2
+	}
+L4:
+L5:
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(v2)
+	i0 = v2 >> (uint32(8) & 31)
+	v2 = i0
+	i0 = v1 + uint32(1)
+	v1 = i0
+	v5 = uint32(0)
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if int32(v7) > int32(uint32(0)) {
+		goto L5
+	}
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	i1 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	v5 = k32(4294967295)
+	i2 = uint32(32) - v6
+	i1 = k32(4294967295) >> (i2 & 31)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	i0 = fn3604(m, v1, uint32(8393715), v4)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn5201(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5202(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v1 + uint32(7)
+	l0 = uint64(*(*uint8)(unsafe.Add(b, i0)))
+	l0 = l0 << (uint64(16) & 63)
+	i1 = v1 + uint32(6)
+	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
+	l1 = l1 << (uint64(8) & 63)
+	l0 = l0 | l1
+	i1 = v1 + uint32(5)
+	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
+	l0 = l0 | l1
+	l0 = l0 << (uint64(16) & 63)
+	i1 = v1 + uint32(4)
+	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
+	l1 = l1 << (uint64(8) & 63)
+	l0 = l0 | l1
+	i1 = v1 + uint32(3)
+	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
+	l0 = l0 | l1
+	l0 = l0 << (uint64(16) & 63)
+	i1 = v1 + uint32(2)
+	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
+	l1 = l1 << (uint64(8) & 63)
+	l0 = l0 | l1
+	i1 = v1 + uint32(1)
+	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
+	l0 = l0 | l1
+	l0 = l0 << (uint64(8) & 63)
+	l1 = uint64(*(*uint8)(unsafe.Add(b, v1)))
+	l0 = l0 | l1
+	i0 = fn1594(m, l0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5203(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v4 = i0
+	m.g0 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = fn568(m, v2)
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn3605(m, i0, uint32(8444423))
+	goto L2
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	goto L3
+L4:
+	i0 = fn518(m, v2)
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+L3:
+	i0 = fn1591(m, v2, v1, uint32(8), uint32(1), uint32(1), uint32(0))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	if v5 != 0 {
+		goto L6
+	}
+	fn2073(m, v2)
+L6:
+	if int32(v1) > int32(k32(4294967295)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	i0 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	v1 = i0
+	i0 = v4 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(9223372036854775807)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = k64(9223372036854775808)
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	i0 = fn3604(m, v2, uint32(8506182), v4)
+L2:
+	v1 = k32(4294967295)
+L1:
+	i0 = v4 + uint32(32)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5204(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v1 + k32(4294967295)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v1 = i0
+	v4 = uint64(0)
+L1:
+	l0 = v4 << (uint64(8) & 63)
+	i1 = v3 + v1
+	l1 = uint64(*(*uint8)(unsafe.Add(b, i1)))
+	l0 = l0 | l1
+	v4 = l0
+	i0 = v1 + k32(4294967295)
+	v1 = i0
+	if int32(v1) > int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn1577(m, v4)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5205(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = fn568(m, v2)
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn3605(m, i0, uint32(8444423))
+	goto L2
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	goto L3
+L4:
+	i0 = fn518(m, v2)
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+L3:
+	i0 = fn1591(m, v2, v1, uint32(8), uint32(1), uint32(0), uint32(0))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	if v5 != 0 {
+		goto L6
+	}
+	fn2073(m, v2)
+L6:
+	if int32(v1) > int32(k32(4294967295)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	i0 = uint32(*(*int8)(unsafe.Add(b, v3)))
+	v1 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = k64(18446744073709551615)
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	i0 = fn3604(m, v2, uint32(8393773), v4)
+L2:
+	v1 = k32(4294967295)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5206(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 float64
+	_ = v3
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	d0 = fn1337(m, v1, uint32(1))
+	v3 = d0
+	if v3 != math.Float64frombits(0xbff0000000000000) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = fn1316(m, v3)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5207(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 float64
+	_ = v4
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	d0 = fn1321(m, v2)
+	v4 = d0
+	if v4 != math.Float64frombits(0xbff0000000000000) {
+		goto L1
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn3605(m, i0, uint32(8407166))
+	m.depth--
+	return k32(4294967295)
+L1:
+	i0 = fn1334(m, v4, v1, uint32(1))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5208(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 float64
+	_ = v3
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	d0 = fn1338(m, v1, uint32(1))
+	v3 = d0
+	if v3 != math.Float64frombits(0xbff0000000000000) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = fn1316(m, v3)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5209(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 float64
+	_ = v4
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	d0 = fn1321(m, v2)
+	v4 = d0
+	if v4 != math.Float64frombits(0xbff0000000000000) {
+		goto L1
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn3605(m, i0, uint32(8407166))
+	m.depth--
+	return k32(4294967295)
+L1:
+	i0 = fn1335(m, v4, v1, uint32(1))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5210(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 float64
+	_ = v3
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	d0 = fn1339(m, v1, uint32(1))
+	v3 = d0
+	if v3 != math.Float64frombits(0xbff0000000000000) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = fn1316(m, v3)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5211(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 float64
+	_ = v4
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	d0 = fn1321(m, v2)
+	v4 = d0
+	if v4 != math.Float64frombits(0xbff0000000000000) {
+		goto L1
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn3605(m, i0, uint32(8407166))
+	m.depth--
+	return k32(4294967295)
+L1:
+	i0 = fn1336(m, v4, v1, uint32(1))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5212(m *Module, v0 uint32, v1 uint32) uint64 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+4)))
+	v2 = i0
+	i0 = v2 << (uint32(2) & 31)
+	v3 = i0
+	i0 = v3 + uint32(8865408)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v2 < uint32(3) {
+		goto L4
+	}
+	v3 = v4
+	i0 = v1 & uint32(3)
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = v1 % k32(100)
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = v4 + uint32(1)
+	v3 = i0
+	goto L2
+L5:
+	i0 = v1 % k32(400)
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = v4 + uint32(1)
+	v3 = i0
+	goto L2
+L4:
+	i0 = v3 + uint32(8865344)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	if v2 != uint32(2) {
+		goto L6
+	}
+	i0 = v1 & uint32(3)
+	if i0 != 0 {
+		goto L6
+	}
+	i0 = v1 % k32(100)
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = v5 + uint32(1)
+	v5 = i0
+	goto L6
+L7:
+	i0 = v1 % k32(400)
+	if i0 != 0 {
+		goto L6
+	}
+	i0 = v5 + uint32(1)
+	v5 = i0
+L6:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5)))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+6)))
+	v6 = i0
+	v3 = v4
+	goto L1
+L3:
+	v3 = v4
+L2:
+	i0 = v2 << (uint32(2) & 31)
+	i0 = i0 + uint32(8865344)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5)))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+6)))
+	v6 = i0
+	i0 = v1 & uint32(3)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v1 % k32(100)
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = v4 + uint32(1)
+	v4 = i0
+	goto L1
+L8:
+	i0 = v1 % k32(400)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v4 + uint32(1)
+	v4 = i0
+L1:
+	i0 = v1 + k32(4294967295)
+	v1 = i0
+	i0 = v1 * uint32(365)
+	i1 = div32s(v1, uint32(4))
+	i0 = i0 + i1
+	i1 = div32s(v1, k32(4294967196))
+	i0 = i0 + i1
+	i1 = div32s(v1, uint32(400))
+	i0 = i0 + i1
+	v1 = i0
+	i1 = uint32(int8(v6))
+	i2 = v1 + v3
+	i2 = i2 + uint32(7)
+	i2 = uint32(int32(i2) % int32(k32(7)))
+	i2 = i2 ^ k32(4294967295)
+	i1 = i1 + i2
+	i1 = uint32(int16(i1))
+	i1 = uint32(int32(i1) % int32(k32(7)))
+	i0 = v1
+	v1 = i1
+	i1 = v1 + uint32(7)
+	if !(int32(v1) < int32(uint32(0))) {
+		i1 = v1
+	}
+	i2 = v2 * uint32(7)
+	i1 = i1 + i2
+	v1 = i1
+	i1 = v1 + k32(4294967283)
+	i2 = v1 + k32(4294967290)
+	v1 = i2
+	i3 = v5 & uint32(255)
+	i4 = uint32(int8(v1))
+	if !(int32(i3) < int32(i4)) {
+		i1 = v1
+	}
+	i1 = uint32(int8(i1))
+	i0 = i0 + i1
+	i0 = i0 + v4
+	i0 = i0 + k32(4294248133)
+	l0 = uint64(int64(int32(i0)))
+	l0 = l0 * uint64(86400)
+	l1 = uint64(*(*int16)(unsafe.Add(b, uint64(v0)+8)))
+	l1 = l1 * uint64(3600)
+	l0 = l0 + l1
+	l1 = uint64(*(*int8)(unsafe.Add(b, uint64(v0)+10)))
+	l1 = l1 * uint64(60)
+	l0 = l0 + l1
+	l1 = uint64(*(*int8)(unsafe.Add(b, uint64(v0)+11)))
+	l0 = l0 + l1
+	return l0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5213(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = v0 + k32(4294967283)
+	if i0 > k32(4294967283) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8524176), uint32(0))
+	return k32(4294967295)
+L1:
+	i0 = v1 + k32(4294967290)
+	if i0 > k32(4294967290) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8524132), uint32(0))
+	return k32(4294967295)
+L2:
+	if v2 < uint32(7) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8524039), uint32(0))
+	return k32(4294967295)
+L3:
+	i0 = v3 + k32(4294967128)
+	if i0 > k32(4294966960) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8523986), uint32(0))
+	return k32(4294967295)
+L4:
+	*(*uint8)(unsafe.Add(b, uint64(v6)+11)) = uint8(v5)
+	*(*uint8)(unsafe.Add(b, uint64(v6)+10)) = uint8(v4)
+	*(*uint16)(unsafe.Add(b, uint64(v6)+8)) = uint16(v3)
+	*(*uint8)(unsafe.Add(b, uint64(v6)+6)) = uint8(v2)
+	*(*uint8)(unsafe.Add(b, uint64(v6)+5)) = uint8(v1)
+	*(*uint8)(unsafe.Add(b, uint64(v6)+4)) = uint8(v0)
+	*(*uint32)(unsafe.Add(b, v6)) = uint32(2379)
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5214(m *Module, v0 uint32, v1 uint32) uint64 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+6)))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+4)))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = v2 & uint32(65535)
+	if i0 < uint32(59) {
+		goto L1
+	}
+	i0 = v1 & uint32(3)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v1 % k32(100)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = v2 + uint32(1)
+	v2 = i0
+	goto L1
+L2:
+	i0 = v1 % k32(400)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v2 + uint32(1)
+	v2 = i0
+L1:
+	l0 = uint64(v2)
+	l0 = l0 & uint64(65535)
+	i1 = v1 * uint32(365)
+	i2 = v1 + k32(4294967295)
+	v1 = i2
+	i2 = div32s(v1, uint32(4))
+	i1 = i1 + i2
+	i2 = div32s(v1, k32(4294967196))
+	i1 = i1 + i2
+	i2 = div32s(v1, uint32(400))
+	i1 = i1 + i2
+	i1 = i1 + k32(4294247768)
+	l1 = uint64(int64(int32(i1)))
+	l0 = l0 + l1
+	l0 = l0 * uint64(86400)
+	l1 = uint64(*(*int16)(unsafe.Add(b, uint64(v0)+8)))
+	l1 = l1 * uint64(3600)
+	l0 = l0 + l1
+	l1 = uint64(*(*int8)(unsafe.Add(b, uint64(v0)+10)))
+	l1 = l1 * uint64(60)
+	l0 = l0 + l1
+	l1 = uint64(*(*int8)(unsafe.Add(b, uint64(v0)+11)))
+	l0 = l0 + l1
+	return l0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5215(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1968(m, uint32(10256224))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5216(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1984(m, v0)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v0 = i0
+	if v0 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v0 = i0
+	if v0 == 0 {
+		goto L5
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v0 = i0
+	if v0 == 0 {
+		goto L6
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v0 = i0
+	if v0 == 0 {
+		goto L7
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v4 = i0
+	if v4 == 0 {
+		goto L8
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v0 = i0
+	if v0 == 0 {
+		goto L10
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v0 = i0
+	if v0 == 0 {
+		goto L11
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L11:
+	v4 = v5
+	if v5 != 0 {
+		goto L9
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v0 = i0
+	if v0 == 0 {
+		goto L12
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
+	v0 = i0
+	if v0 == 0 {
+		goto L13
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
+	v0 = i0
+	if v0 == 0 {
+		goto L14
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L14:
+	v0 = uint32(0)
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5217(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1984(m, v0)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v0)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v0)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v0 = i0
+	if v0 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	fn2073(m, v0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v0 = i0
+	if v0 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L5
+	}
+	fn2073(m, v0)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v0 = i0
+	if v0 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L6
+	}
+	fn2073(m, v0)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v2 = i0
+	if v2 == 0 {
+		goto L7
+	}
+L8:
+	v0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	if v3 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L9
+	}
+	fn2073(m, v3)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	if v3 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L10
+	}
+	fn2073(m, v3)
+L10:
+	fn2112(m, v0)
+	if v2 != 0 {
+		goto L8
+	}
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v0 = i0
+	if v0 == 0 {
+		goto L11
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L11
+	}
+	fn2073(m, v0)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v0 = i0
+	if v0 == 0 {
+		goto L12
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L12
+	}
+	fn2073(m, v0)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
+	v0 = i0
+	if v0 == 0 {
+		goto L13
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L13
+	}
+	fn2073(m, v0)
+L13:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5218(m *Module, v0 uint32) {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn5217(m, v0)
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5219(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i1 = fn870(m, uint32(8535162), uint32(0))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513840)) = v1
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = fn1984(m, v0)
+	v2 = i0
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513840))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+16))
+	i1 = fn2361(m, v0, uint32(10256320), i3)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = fn4093(m, v0, uint32(8450087), v1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i1 = fn3889(m, uint32(8469180), uint32(8492240))
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	if v0 == 0 {
+		goto L2
+	}
+	i1 = fn3889(m, uint32(8449913), uint32(8461585))
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
+	if v0 == 0 {
+		goto L2
+	}
+	i1 = fn3878(m, uint32(8451192))
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v0 = i0
+	if v0 != uint32(1073741823) {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = uint32(10059656)
+	goto L6
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = uint32(10059656)
+	i1 = v0 + uint32(1)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v1
+	if v1 != uint32(1073741823) {
+		goto L5
+	}
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = uint32(10059656)
+	goto L4
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = uint32(10059656)
+	i1 = v0 + uint32(2)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v1
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + uint32(3)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = uint32(10059656)
+L3:
+	i1 = fn1685(m)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = fn3889(m, uint32(8475598), uint32(8390729))
+	v0 = i0
+	if v0 != 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(0)
+	goto L2
+L8:
+	i0 = fn840(m, v0)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L9
+	}
+	fn2073(m, v0)
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v1
+	v0 = uint32(0)
+	if v1 != 0 {
+		goto L1
+	}
+L2:
+	v0 = k32(4294967295)
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5220(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	if v3 == uint32(10059656) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
+	i1 = v1 + uint32(16)
+	i0 = fn2697(m, uint32(8568107), i1)
+	v0 = i0
+	goto L1
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	i0 = fn2697(m, uint32(8567764), v1)
+	v0 = i0
+L1:
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5221(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	if v2 == uint32(10059656) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	i0 = fn2697(m, uint32(8567764), v1)
+	v2 = i0
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5222(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = v1 + uint32(12)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v5 = i0
+	if v2 != 0 {
+		goto L3
+	}
+	if v5 == uint32(1) {
+		goto L2
+	}
+L3:
+	v1 = uint32(0)
+	i8 = v3 + uint32(12)
+	i0 = fn3733(m, v4, v5, v2, uint32(0), uint32(10257072), uint32(1), uint32(1), uint32(0), i8)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i0 = fn5223(m, v0, i1)
+	v1 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5223(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = fn2370(m, v0, uint32(10256224))
+	i0 = fn1984(m, i0)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	if i0 != v0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v4 = i0
+	if v4 == 0 {
+		goto L5
+	}
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	i0 = fn2027(m, v1, i1, uint32(2))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L5
+	}
+	if v5 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v4 = i0
+	if v4 != 0 {
+		goto L6
+	}
+L5:
+	v4 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	if i0 != v0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v5 = i0
+	goto L2
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v5 = i0
+	if v5 == v4 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v0 = i0
+	if v0 == 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+L8:
+	if v1 == 0 {
+		goto L9
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
+L9:
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(0)
+	if v5 == 0 {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v4
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v4
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	goto L1
+L3:
+	i0 = fn2034(m, v0, uint32(8495243))
+	v5 = i0
+	if v5 != 0 {
+		goto L11
+	}
+	v5 = uint32(0)
+	goto L2
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	if v6 != 0 {
+		goto L2
+	}
+	fn2073(m, v5)
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(10059656)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
+	i3 = v2 + uint32(16)
+	i0 = fn860(m, v5, uint32(8402717), uint32(8533108), i3)
+	v6 = i0
+	if v6 == 0 {
+		goto L1
+	}
+	if v6 != uint32(10059656) {
+		goto L12
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v6
+	if v6 != 0 {
+		goto L13
+	}
+	fn2073(m, uint32(10059656))
+L13:
+	i0 = fn5230(m, v3, v0, v1)
+	v7 = i0
+	if v7 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v7
+	i0 = fn860(m, v5, uint32(8400432), uint32(8532821), v2)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v5
+	if v5 != 0 {
+		goto L14
+	}
+	fn2073(m, v7)
+L14:
+	if v6 == 0 {
+		goto L1
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v6)+101)) = uint8(k32(1))
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	if i0 != v0 {
+		goto L15
+	}
+	i0 = fn2109(m, uint32(16))
+	v4 = i0
+	if v4 == 0 {
+		goto L15
+	}
+	*(*uint64)(unsafe.Add(b, v4)) = uint64(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L16:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+L17:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v1 = i0
+	if v1 == v4 {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v0 = i0
+	if v0 == 0 {
+		goto L19
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+L19:
+	if v5 == 0 {
+		goto L20
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v0
+L20:
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(0)
+	if v1 == 0 {
+		goto L21
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
+L21:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+L18:
+	if v5 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v4 = i0
+	if v4 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v4 = i0
+	if v4 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v4 = i0
+	if v4 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v4 = i0
+	if v4 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v4 = i0
+	if v4 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v4 = i0
+	if v4 == 0 {
+		goto L22
+	}
+	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
+L22:
+L23:
+	v4 = v5
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L24
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L24
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L24
+	}
+	fn2073(m, v1)
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L25
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L25
+	}
+	fn2073(m, v1)
+L25:
+	fn2112(m, v4)
+	if v5 != 0 {
+		goto L23
+	}
+L15:
+	v4 = v6
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5224(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	fn3703(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L1
+	}
+	fn3008(m, v0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	fn2112(m, v2)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	fn2112(m, v2)
+L3:
+	i0 = v0 + uint32(36)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	fn2112(m, v2)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	v2 = i0
+	if v2 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	if i0 == 0 {
+		goto L6
+	}
+	v2 = uint32(0)
+	v3 = uint32(0)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	i0 = i0 + v2
+	fn5225(m, i0)
+	i0 = v2 + uint32(16)
+	v2 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	if v3 < i1 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	v2 = i0
+L6:
+	fn2112(m, v2)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v2 = i0
+	if v2 == 0 {
+		goto L8
+	}
+	fn2112(m, v2)
+L8:
+	i0 = v0 + uint32(48)
+	fn5225(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+92)))
+	if i0 != 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	v2 = i0
+	if v2 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L10
+	}
+	fn2073(m, v2)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v2 = i0
+	if v2 == 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L11
+	}
+	fn2073(m, v2)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v2 = i0
+	if v2 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L9
+	}
+	fn2073(m, v2)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v2 = i0
+	if v2 == 0 {
+		goto L12
+	}
+	fn2112(m, v2)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v2 = i0
+	if v2 == 0 {
+		goto L13
+	}
+	fn2112(m, v2)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	if v2 == 0 {
+		goto L14
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L14
+	}
+	fn2073(m, v2)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	if v2 == 0 {
+		goto L15
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L15
+	}
+	fn2073(m, v2)
+L15:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L16
+	}
+	fn2073(m, v1)
+L16:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5225(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5226(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5227(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5228(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v6 = i0
+	goto L3
+L4:
+	v6 = uint32(0)
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	v7 = uint32(0)
+	i8 = v5 + uint32(12)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10256692), uint32(0), uint32(0), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	v4 = uint32(10059656)
+	i1 = uint32(0) - v3
+	if v6 == i1 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 != v0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v6 = i0
+	goto L6
+L7:
+	i0 = fn2034(m, v0, uint32(8495243))
+	v6 = i0
+	if v6 != 0 {
+		goto L8
+	}
+	v6 = uint32(0)
+	goto L6
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v2
+	if v2 != 0 {
+		goto L6
+	}
+	fn2073(m, v6)
+L6:
+	if v4 == 0 {
+		goto L12
+	}
+	if v4 != uint32(10059656) {
+		goto L11
+	}
+L12:
+	i0 = fn860(m, v6, uint32(8446661), uint32(0), uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L13
+	}
+	fn2073(m, v4)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 != v0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v2 = i0
+	if v2 == 0 {
+		goto L14
+	}
+L15:
+	v4 = v2
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v3 = i0
+	if v3 == 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 != 0 {
+		goto L16
+	}
+	fn2073(m, v3)
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v3 = i0
+	if v3 == 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 != 0 {
+		goto L17
+	}
+	fn2073(m, v3)
+L17:
+	fn2112(m, v4)
+	if v2 != 0 {
+		goto L15
+	}
+L14:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(0)
+	goto L10
+L11:
+	v7 = uint32(0)
+	i0 = fn2676(m, uint32(8447724))
+	v8 = i0
+	if v8 == 0 {
+		goto L1
+	}
+	i0 = fn580(m, v4)
+	v9 = i0
+	if v9 == 0 {
+		goto L9
+	}
+	i0 = fn581(m, v9)
+	v2 = i0
+	if v2 == 0 {
+		goto L18
+	}
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 != v0 {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v4 = i0
+	if v4 == 0 {
+		goto L21
+	}
+L22:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	i0 = fn2027(m, v2, i1, uint32(2))
+	v3 = i0
+	if int32(v3) < int32(uint32(0)) {
+		goto L21
+	}
+	if v3 != 0 {
+		goto L23
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v4 = i0
+	if v4 != 0 {
+		goto L22
+	}
+	goto L21
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	if i0 != v4 {
+		goto L24
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v3
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v7 = i0
+	if v7 == 0 {
+		goto L25
+	}
+	*(*uint32)(unsafe.Add(b, v7)) = v3
+L25:
+	if v3 == 0 {
+		goto L26
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v7
+L26:
+	*(*uint64)(unsafe.Add(b, v4)) = uint64(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v3 = i0
+	if v3 == 0 {
+		goto L27
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L27
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v7
+	if v7 != 0 {
+		goto L27
+	}
+	fn2073(m, v3)
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v3 = i0
+	if v3 == 0 {
+		goto L28
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L28
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v7
+	if v7 != 0 {
+		goto L28
+	}
+	fn2073(m, v3)
+L28:
+	fn2112(m, v4)
+	goto L20
+L21:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L18
+	}
+	fn2073(m, v2)
+	goto L18
+L20:
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = uint32(10059656)
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	i0 = fn864(m, v6, v8, v5)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L29
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L29
+	}
+	fn2073(m, v2)
+L29:
+	if v4 == 0 {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L30
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L30
+	}
+	fn2073(m, v4)
+L30:
+	i0 = fn581(m, v9)
+	v2 = i0
+	if v2 != 0 {
+		goto L19
+	}
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L31
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v4
+	if v4 != 0 {
+		goto L31
+	}
+	fn2073(m, v9)
+L31:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v4
+	if v4 != 0 {
+		goto L10
+	}
+	fn2073(m, v8)
+L10:
+	i2 = fn3617(m)
+	if i2 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = uint32(10059656)
+	}
+	v7 = i0
+	goto L1
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v8)
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn5229(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 != uint32(1) {
+		goto L3
+	}
+	if v4 == 0 {
+		goto L2
+	}
+L3:
+	v6 = uint32(0)
+	i8 = v5 + uint32(12)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10256760), uint32(1), uint32(1), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i2 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn5230(m, i0, v0, i2)
+	v6 = i0
+	if v6 != 0 {
+		goto L4
+	}
+	v6 = uint32(0)
+	goto L1
+L4:
+	*(*uint8)(unsafe.Add(b, uint64(v6)+101)) = uint8(k32(0))
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5230(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	v5 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v2
+	i1 = v3 + uint32(32)
+	i0 = fn866(m, v4, i1)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	v6 = uint32(0)
+	if v4 != uint32(10059656) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v2
+	i3 = v3 + uint32(16)
+	i0 = fn860(m, v5, uint32(8519316), uint32(8533108), i3)
+	v6 = i0
+	if v6 != 0 {
+		goto L3
+	}
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	v5 = uint32(0)
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	v4 = uint32(10059656)
+	goto L2
+L3:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, uint32(0))
+	v5 = i0
+	if v5 != 0 {
+		goto L6
+	}
+	v0 = v6
+	goto L5
+L6:
+	if v6 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8518975)
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	i0 = fn858(m, v6, uint32(8423779), v3)
+	v6 = i0
+	if v6 != 0 {
+		goto L8
+	}
+	v0 = uint32(0)
+	goto L7
+L8:
+	i0 = fn5232(m, v0, v5, v6)
+	if i0 == 0 {
+		goto L9
+	}
+	v0 = v6
+	goto L7
+L9:
+	v0 = uint32(0)
+	i0 = fn860(m, v6, uint32(8483655), uint32(0), uint32(0))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v7
+	if v7 != 0 {
+		goto L10
+	}
+	fn2073(m, v6)
+L10:
+	if v1 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L11
+	}
+	fn2073(m, v1)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L12:
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v2
+	goto L4
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 != 0 {
+		goto L5
+	}
+	fn2073(m, v5)
+L5:
+	if v0 != 0 {
+		goto L13
+	}
+	v5 = uint32(0)
+	goto L4
+L13:
+	v5 = uint32(0)
+	i0 = fn3623(m)
+	v6 = i0
+	i0 = fn860(m, v0, uint32(8483655), uint32(0), uint32(0))
+	v2 = i0
+	fn3628(m, v6)
+	if v2 == 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	if v6 != 0 {
+		goto L14
+	}
+	fn2073(m, v2)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	fn2073(m, v0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v4)
+L1:
+	i0 = v3 + uint32(48)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn5231(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	i0 = i0 + v3
+	v6 = i0
+	goto L3
+L4:
+	v6 = v3
+	if v2 == 0 {
+		goto L3
+	}
+	v6 = v3
+	i0 = v3 + k32(4294967295)
+	if i0 >= uint32(2) {
+		goto L3
+	}
+	v6 = v3
+	goto L2
+L3:
+	v7 = uint32(0)
+	i8 = v5 + uint32(8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10256828), uint32(1), uint32(2), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	v3 = uint32(10059656)
+	if v6 == uint32(1) {
+		goto L5
+	}
+	i0 = v2 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v2 = i0
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
+	v7 = i0
+	if v7 == 0 {
+		goto L6
+	}
+	i0 = fn2021(m, v2)
+	v4 = i0
+	if v4 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = fn5232(m, i0, v7, v2)
+	if i0 != 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v4
+	*(*uint8)(unsafe.Add(b, uint64(v7)+101)) = uint8(k32(2))
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v3
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L7
+	}
+	fn2073(m, v4)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v2
+	if v2 != 0 {
+		goto L6
+	}
+	fn2073(m, v7)
+L6:
+	v7 = uint32(0)
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn5232(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint64
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var i7 uint32
+	_ = i7
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v3 = i0
+	m.g0 = v3
+	*(*uint64)(unsafe.Add(b, uint64(v1)+28)) = uint64(0)
+	i0 = v1 + uint32(36)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v2
+	i0 = v1 + uint32(32)
+	v6 = i0
+	i0 = v1 + uint32(28)
+	v2 = i0
+	i3 = v3 + uint32(32)
+	i0 = fn860(m, v5, uint32(8519423), uint32(8533108), i3)
+	v5 = i0
+	if v5 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	if i0 == uint32(10064376) {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v5
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8446974), i2)
+	goto L5
+L6:
+	v4 = uint32(0)
+	i0 = fn2292(m, v5, uint32(0))
+	v7 = i0
+	if v7 == 0 {
+		goto L5
+	}
+	i0 = fn2292(m, v5, uint32(1))
+	v8 = i0
+	if v8 == 0 {
+		goto L7
+	}
+	i0 = fn2292(m, v5, uint32(2))
+	v9 = i0
+	if v9 == 0 {
+		goto L7
+	}
+	i0 = fn2292(m, v5, uint32(3))
+	v10 = i0
+	if v10 == 0 {
+		goto L7
+	}
+	i0 = fn2292(m, v5, uint32(4))
+	v11 = i0
+	if v11 == 0 {
+		goto L7
+	}
+	i0 = fn2292(m, v5, uint32(5))
+	v12 = i0
+	if v12 == 0 {
+		goto L7
+	}
+	v4 = uint32(0)
+	i0 = fn2291(m, v8)
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L5
+	}
+	v4 = uint32(0)
+	i0 = fn2291(m, v9)
+	v14 = i0
+	if int32(v14) < int32(uint32(0)) {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v14
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v13
+	i1 = v13 << (uint32(3) & 31)
+	i1 = fn2109(m, i1)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v4
+	if v4 != 0 {
+		goto L8
+	}
+	v8 = uint32(0)
+	v14 = uint32(0)
+	v13 = uint32(0)
+	v7 = uint32(0)
+	v4 = uint32(0)
+	goto L2
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i0 = i0 << (uint32(2) & 31)
+	i0 = fn2109(m, i0)
+	v13 = i0
+	if v13 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	if i0 == 0 {
+		goto L12
+	}
+	v4 = uint32(0)
+	v15 = uint32(0)
+	v16 = v13
+	v14 = uint32(0)
+L13:
+	i0 = fn2292(m, v8, v14)
+	v17 = i0
+	if v17 == 0 {
+		goto L9
+	}
+	l0 = fn1596(m, v17)
+	v18 = l0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = i0 + v15
+	*(*uint64)(unsafe.Add(b, i0)) = v18
+	if v18 != k64(18446744073709551615) {
+		goto L14
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L10
+	}
+L14:
+	i0 = fn2292(m, v7, v14)
+	v17 = i0
+	if v17 == 0 {
+		goto L10
+	}
+	i0 = fn1583(m, v17)
+	v17 = i0
+	if v17 == k32(4294967295) {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, v16)) = v17
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v19 = i1
+	if v17 > v19 {
+		goto L15
+	}
+	i0 = v15 + uint32(8)
+	v15 = i0
+	i0 = v16 + uint32(4)
+	v16 = i0
+	i0 = v14 + uint32(1)
+	v14 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	if v14 >= i1 {
+		goto L11
+	}
+	goto L13
+L15:
+	*(*uint32)(unsafe.Add(b, v3)) = v17
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8503811), v3)
+	goto L9
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v19 = i0
+L11:
+	i0 = v19 << (uint32(2) & 31)
+	i0 = fn2109(m, i0)
+	v8 = i0
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	i0 = fn2109(m, i0)
+	v7 = i0
+	if v8 != 0 {
+		goto L16
+	}
+	v14 = uint32(0)
+	goto L3
+L16:
+	if v7 != 0 {
+		goto L17
+	}
+	v14 = uint32(0)
+	goto L3
+L17:
+	v14 = uint32(0)
+	v17 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	if i0 == 0 {
+		goto L19
+	}
+	v4 = uint32(0)
+	v16 = v8
+	v15 = uint32(0)
+L20:
+	i0 = fn2292(m, v9, v15)
+	v17 = i0
+	if v17 != 0 {
+		goto L21
+	}
+	v14 = uint32(0)
+	goto L3
+L21:
+	i1 = fn1581(m, v17)
+	v17 = i1
+	*(*uint32)(unsafe.Add(b, v16)) = v17
+	if v17 != k32(4294967295) {
+		goto L22
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L18
+	}
+L22:
+	i0 = fn2292(m, v10, v15)
+	v17 = i0
+	if v17 == 0 {
+		goto L18
+	}
+	i0 = fn2031(m, v17)
+	v17 = i0
+	if v17 == k32(4294967295) {
+		goto L18
+	}
+	i0 = v7 + v15
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v17)
+	i0 = v16 + uint32(4)
+	v16 = i0
+	i0 = v15 + uint32(1)
+	v15 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v17 = i1
+	if v15 < v17 {
+		goto L20
+	}
+L19:
+	i0 = fn2110(m, v17, uint32(4))
+	v9 = i0
+	if v9 != 0 {
+		goto L23
+	}
+	v4 = uint32(0)
+	goto L3
+L23:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	fn5242(m, v13, v8, v9, v7, i4, i5)
+	v4 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i0 = fn5243(m, v13, i1, v8, v6, i4, i5)
+	if i0 != 0 {
+		goto L25
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	i1 = i1 << (uint32(4) & 31)
+	i1 = fn2109(m, i1)
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = v14
+	if v14 == 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	if i0 != 0 {
+		goto L27
+	}
+	v4 = uint32(0)
+	goto L26
+L27:
+	v10 = uint32(0)
+	v14 = uint32(0)
+	v4 = uint32(0)
+L28:
+	i0 = fn2292(m, v11, v4)
+	v15 = i0
+	if v15 == 0 {
+		goto L25
+	}
+	i0 = v4 + uint32(1)
+	v4 = i0
+	i1 = v8 + v14
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i2 = v9 + v14
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	i4 = i4 + v10
+	i0 = fn5244(m, v0, i1, i2, v15, i4)
+	if i0 != 0 {
+		goto L25
+	}
+	i0 = v10 + uint32(16)
+	v10 = i0
+	i0 = v14 + uint32(4)
+	v14 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	if v4 < i1 {
+		goto L28
+	}
+L26:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i1 = fn2110(m, i1, uint32(4))
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = v14
+	if v14 == 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v14 = i0
+	if v14 == 0 {
+		goto L29
+	}
+	i0 = v14 & uint32(1)
+	v16 = i0
+	v10 = uint32(0)
+	if v14 == uint32(1) {
+		goto L30
+	}
+	i0 = v14 & k32(4294967294)
+	v15 = i0
+	v14 = uint32(0)
+	v10 = uint32(0)
+L31:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
+	i0 = i0 + v14
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	i2 = v13 + v14
+	v11 = i2
+	i2 = *(*uint32)(unsafe.Add(b, v11))
+	i2 = i2 << (uint32(4) & 31)
+	i1 = i1 + i2
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
+	i0 = i0 + v14
+	i0 = i0 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	i2 = v11 + uint32(4)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i2 = i2 << (uint32(4) & 31)
+	i1 = i1 + i2
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v14 + uint32(8)
+	v14 = i0
+	i1 = v10 + uint32(2)
+	v10 = i1
+	if v15 != v10 {
+		goto L31
+	}
+L30:
+	if v16 == 0 {
+		goto L29
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
+	i1 = v10 << (uint32(2) & 31)
+	v14 = i1
+	i0 = i0 + v14
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	i2 = v13 + v14
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i2 = i2 << (uint32(4) & 31)
+	i1 = i1 + i2
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+L29:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v15 = i0
+	if v15 == 0 {
+		goto L32
+	}
+	v10 = uint32(0)
+	v14 = v7
+	v11 = v15
+L34:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v14)))
+	if i0 != 0 {
+		goto L35
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	i1 = i1 - v10
+	*(*uint32)(unsafe.Add(b, uint64(v1)+44)) = i1
+	goto L33
+L35:
+	i0 = v14 + uint32(1)
+	v14 = i0
+	i0 = v10 + k32(4294967280)
+	v10 = i0
+	i0 = v11 + k32(4294967295)
+	v11 = i0
+	if v11 != 0 {
+		goto L34
+	}
+L33:
+	if v15 == 0 {
+		goto L32
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
+	if i0 != 0 {
+		goto L32
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+44)) = i1
+L32:
+	if v12 == uint32(10059656) {
+		goto L39
+	}
+	i0 = fn2031(m, v12)
+	if i0 != 0 {
+		goto L38
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v15 = i0
+L39:
+	if v15 != 0 {
+		goto L37
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8551020), uint32(0))
+	goto L25
+L38:
+	i2 = v1 + uint32(48)
+	i0 = fn5245(m, v0, v12, i2)
+	if i0 == 0 {
+		goto L36
+	}
+	goto L25
+L37:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v14 = i0
+	if v14 != 0 {
+		goto L41
+	}
+	i0 = v15 + k32(4294967295)
+	v14 = i0
+	goto L40
+L41:
+	i1 = v14 << (uint32(2) & 31)
+	i0 = v13 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v14 = i0
+L40:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	i2 = v14 << (uint32(4) & 31)
+	i1 = i1 + i2
+	v14 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v14)+12))
+	i7 = v1 + uint32(48)
+	fn5246(m, v0, i1, uint32(0), i3, uint32(0), uint32(0), uint32(0), i7)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+4))
+	i0 = fn2031(m, i0)
+	if i0 == 0 {
+		goto L36
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+52))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+4))
+	v14 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v14))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L42
+	}
+	i1 = v10 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v14)) = i1
+L42:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+52)) = v14
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v14 = i0
+	if v14 == uint32(1073741823) {
+		goto L36
+	}
+	i1 = v14 + k32(4294967295)
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v14
+	if v14 != 0 {
+		goto L36
+	}
+	fn2073(m, v0)
+L36:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v14 = i0
+	if v14 > uint32(1) {
+		goto L44
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+92)))
+	if i0 != 0 {
+		goto L43
+	}
+L44:
+	v0 = uint32(0)
+	*(*uint8)(unsafe.Add(b, uint64(v1)+100)) = uint8(k32(0))
+	goto L1
+L43:
+	if v14 != 0 {
+		goto L45
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v1)+100)) = uint8(k32(1))
+	v0 = uint32(0)
+	goto L1
+L45:
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	i1 = v1 + uint32(48)
+	i0 = fn5247(m, i0, i1)
+	v14 = i0
+	if int32(v14) >= int32(uint32(0)) {
+		goto L24
+	}
+L25:
+	v14 = v9
+	goto L3
+L24:
+	*(*uint8)(unsafe.Add(b, uint64(v1)+100)) = uint8(v14)
+	goto L1
+L18:
+	v4 = uint32(0)
+	v14 = uint32(0)
+	goto L3
+L10:
+	v4 = uint32(0)
+L9:
+	v7 = uint32(0)
+	goto L4
+L7:
+	v4 = uint32(0)
+L5:
+	v7 = uint32(0)
+	v13 = uint32(0)
+L4:
+	v14 = uint32(0)
+	v8 = uint32(0)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v9 = i0
+	if v9 == 0 {
+		goto L2
+	}
+	fn2112(m, v9)
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v2 = i0
+	if v2 == 0 {
+		goto L46
+	}
+	fn2112(m, v2)
+	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
+L46:
+	i0 = v1 + uint32(36)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v9 = i0
+	if v9 == 0 {
+		goto L47
+	}
+	fn2112(m, v9)
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+L47:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	v2 = i0
+	if v2 == 0 {
+		goto L48
+	}
+	if v4 == 0 {
+		goto L49
+	}
+	v2 = uint32(0)
+L50:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	i0 = i0 + v2
+	fn5225(m, i0)
+	i0 = v2 + uint32(16)
+	v2 = i0
+	i0 = v4 + k32(4294967295)
+	v4 = i0
+	if v4 != 0 {
+		goto L50
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
+	v2 = i0
+L49:
+	fn2112(m, v2)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = uint32(0)
+L48:
+	v0 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
+	v2 = i0
+	if v2 == 0 {
+		goto L51
+	}
+	fn2112(m, v2)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = uint32(0)
+L51:
+	v9 = v14
+L1:
+	if v5 == 0 {
+		goto L52
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L52
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 != 0 {
+		goto L52
+	}
+	fn2073(m, v5)
+L52:
+	if v8 == 0 {
+		goto L53
+	}
+	fn2112(m, v8)
+L53:
+	if v9 == 0 {
+		goto L54
+	}
+	fn2112(m, v9)
+L54:
+	if v7 == 0 {
+		goto L55
+	}
+	fn2112(m, v7)
+L55:
+	if v13 == 0 {
+		goto L56
+	}
+	fn2112(m, v13)
+L56:
+	i0 = v3 + uint32(48)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5233(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 != uint32(1) {
+		goto L3
+	}
+	if v4 == 0 {
+		goto L2
+	}
+L3:
+	v6 = uint32(0)
+	i8 = v5 + uint32(12)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10256872), uint32(1), uint32(1), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i2 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn5234(m, i0, v0, i2)
+	v2 = i0
+	if v2 != 0 {
+		goto L4
+	}
+	v6 = uint32(0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5234(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint64
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint64
+	_ = v8
+	var v9 uint64
+	_ = v9
+	var v10 uint64
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if v2 != uint32(10059656) {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+100)))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = v1 + uint32(48)
+	v0 = i0
+	goto L1
+L3:
+	i0 = v0 + uint32(28)
+	v0 = i0
+	goto L1
+L2:
+	v0 = uint32(0)
+	i1 = v3 + uint32(8)
+	i0 = fn5238(m, v2, i1)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+23)))
+	v4 = i0
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v3)+8))
+	v5 = l0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v0 = i0
+	if v0 == 0 {
+		goto L4
+	}
+	i2 = v4 << (uint32(2) & 31)
+	i1 = v1 + i2
+	i1 = i1 + uint32(32)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v6 = i1
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	if int64(v5) >= int64(l1) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
+	v0 = i0
+	goto L1
+L5:
+	i2 = v0 << (uint32(3) & 31)
+	i1 = v6 + i2
+	i1 = i1 + k32(4294967288)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	if int64(v5) > int64(l1) {
+		goto L4
+	}
+	v2 = uint32(0)
+L6:
+	i1 = v0 + v2
+	i1 = i1 >> (uint32(1) & 31)
+	v4 = i1
+	i1 = v4 + uint32(1)
+	i3 = v4 << (uint32(3) & 31)
+	i2 = v6 + i3
+	l2 = *(*uint64)(unsafe.Add(b, i2))
+	i2 = b2i(int64(l2) > int64(v5))
+	v7 = i2
+	if v7 != 0 {
+		i0 = v2
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+	if v7 != 0 {
+		i1 = v4
+	} else {
+		i1 = v0
+	}
+	v0 = i1
+	if v2 < v0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
+	i1 = v0 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v0 = i0
+	goto L1
+L4:
+	i0 = v1 + uint32(48)
+	v0 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+92)))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
+	v7 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+13)))
+	i1 = i1 << (uint32(8) & 31)
+	i2 = v2 + uint32(14)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	i1 = i1 | i2
+	v2 = i1
+	i2 = *(*uint32)(unsafe.Add(b, v7))
+	l0 = m.table[i2].(func(*Module, uint32, uint32) uint64)(m, v7, v2)
+	v8 = l0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+88))
+	v7 = i0
+	i2 = *(*uint32)(unsafe.Add(b, v7))
+	l0 = m.table[i2].(func(*Module, uint32, uint32) uint64)(m, v7, v2)
+	v9 = l0
+	l2 = uint64(*(*int32)(unsafe.Add(b, uint64(v1)+80)))
+	v10 = l2
+	i4 = b2i(int64(v10) > int64(k64(18446744073709551615)))
+	i3 = b2i(v4 == i4)
+	v2 = i3
+	if v2 != 0 {
+		l1 = uint64(0)
+	} else {
+		l1 = v10
+	}
+	l0 = v8 + l1
+	v8 = l0
+	if v2 != 0 {
+		l2 = v10
+	} else {
+		l2 = uint64(0)
+	}
+	l1 = v9 - l2
+	v10 = l1
+	if int64(v8) >= int64(v10) {
+		goto L8
+	}
+	i0 = b2i(int64(v8) <= int64(v5))
+	i1 = b2i(int64(v10) > int64(v5))
+	i0 = i0 & i1
+	v2 = i0
+	goto L7
+L8:
+	i0 = b2i(int64(v10) > int64(v5))
+	i1 = b2i(int64(v8) <= int64(v5))
+	i0 = i0 | i1
+	v2 = i0
+L7:
+	if v2 != 0 {
+		i1 = uint32(16)
+	} else {
+		i1 = uint32(0)
+	}
+	i0 = v0 + i1
+	v0 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5235(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 != uint32(1) {
+		goto L3
+	}
+	if v4 == 0 {
+		goto L2
+	}
+L3:
+	v6 = uint32(0)
+	i8 = v5 + uint32(12)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10256916), uint32(1), uint32(1), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i2 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn5234(m, i0, v0, i2)
+	v2 = i0
+	if v2 != 0 {
+		goto L4
+	}
+	v6 = uint32(0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5236(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 != uint32(1) {
+		goto L3
+	}
+	if v4 == 0 {
+		goto L2
+	}
+L3:
+	v6 = uint32(0)
+	i8 = v5 + uint32(12)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10256960), uint32(1), uint32(1), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i2 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn5234(m, i0, v0, i2)
+	v2 = i0
+	if v2 != 0 {
+		goto L4
+	}
+	v6 = uint32(0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5237(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint64
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint64
+	_ = v10
+	var v11 uint64
+	_ = v11
+	var v12 uint64
+	_ = v12
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	var l3 uint64
+	_ = l3
+	var l4 uint64
+	_ = l4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513840))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
+	v4 = i1
+	if v3 == v4 {
+		goto L2
+	}
+	i0 = fn2349(m, v3, v4)
+	if i0 != 0 {
+		goto L2
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8488219))
+	goto L1
+L2:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+12)))
+	if i0 != 0 {
+		goto L4
+	}
+	v3 = uint32(10059656)
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v3 = i0
+L3:
+	if v3 == v0 {
+		goto L5
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8475473))
+	goto L1
+L5:
+	v3 = uint32(0)
+	i1 = v2 + uint32(8)
+	i0 = fn5238(m, v1, i1)
+	if i0 != 0 {
+		goto L1
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
+	v5 = l0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i0
+	if v4 == 0 {
+		goto L9
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v6 = i1
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	if int64(v5) >= int64(l1) {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	v7 = i0
+	v8 = uint32(0)
+	goto L6
+L10:
+	i2 = v4 << (uint32(3) & 31)
+	i1 = v6 + i2
+	i1 = i1 + k32(4294967288)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	if int64(v5) > int64(l1) {
+		goto L9
+	}
+	v7 = uint32(0)
+L11:
+	i1 = v4 + v7
+	i1 = i1 >> (uint32(1) & 31)
+	v8 = i1
+	i1 = v8 + uint32(1)
+	i3 = v8 << (uint32(3) & 31)
+	i2 = v6 + i3
+	l2 = *(*uint64)(unsafe.Add(b, i2))
+	i2 = b2i(int64(l2) > int64(v5))
+	v9 = i2
+	if v9 != 0 {
+		i0 = v7
+	} else {
+		i0 = i1
+	}
+	v7 = i0
+	if v9 != 0 {
+		i1 = v8
+	} else {
+		i1 = v4
+	}
+	v4 = i1
+	if v7 < v4 {
+		goto L11
+	}
+	if v4 < uint32(2) {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	i1 = v4 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v7 = i0
+	i0 = v7 + k32(4294967292)
+	v0 = i0
+	i0 = v7 + k32(4294967288)
+	v7 = i0
+	goto L7
+L9:
+	i0 = v0 + uint32(48)
+	v7 = i0
+	v8 = uint32(0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+92)))
+	if i0 != 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v8 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+13)))
+	i1 = i1 << (uint32(8) & 31)
+	i2 = v1 + uint32(14)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	i1 = i1 | i2
+	v9 = i1
+	i2 = *(*uint32)(unsafe.Add(b, v8))
+	l0 = m.table[i2].(func(*Module, uint32, uint32) uint64)(m, v8, v9)
+	v10 = l0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v8 = i0
+	i2 = *(*uint32)(unsafe.Add(b, v8))
+	l0 = m.table[i2].(func(*Module, uint32, uint32) uint64)(m, v8, v9)
+	v11 = l0
+	l1 = uint64(*(*int32)(unsafe.Add(b, uint64(v0)+60)))
+	l0 = v10 - l1
+	v10 = l0
+	l2 = uint64(*(*int32)(unsafe.Add(b, uint64(v0)+76)))
+	l1 = v11 - l2
+	v11 = l1
+	if int64(v10) >= int64(v11) {
+		goto L14
+	}
+	i0 = b2i(int64(v10) <= int64(v5))
+	i1 = b2i(int64(v11) > int64(v5))
+	i0 = i0 & i1
+	v9 = i0
+	goto L13
+L14:
+	i0 = b2i(int64(v10) <= int64(v5))
+	i1 = b2i(int64(v11) > int64(v5))
+	i0 = i0 | i1
+	v9 = i0
+L13:
+	l2 = uint64(*(*int32)(unsafe.Add(b, uint64(v0)+80)))
+	v12 = l2
+	i2 = b2i(int64(v12) > int64(uint64(0)))
+	v8 = i2
+	if v8 != 0 {
+		l0 = v11
+	} else {
+		l0 = v10
+	}
+	i0 = b2i(int64(l0) <= int64(v5))
+	l1 = v11 + v12
+	l2 = v10 - v12
+	if v8 == 0 {
+		l1 = l2
+	}
+	i1 = b2i(int64(l1) > int64(v5))
+	i0 = i0 & i1
+	v8 = i0
+	if v9 != 0 {
+		i1 = uint32(16)
+	} else {
+		i1 = uint32(0)
+	}
+	i0 = v7 + i1
+	v7 = i0
+L12:
+	switch v4 {
+	case 0:
+		goto L6
+	case 1:
+		goto L17
+	default:
+		goto L16
+	}
+L17:
+	i0 = v0 + uint32(44)
+	v9 = i0
+	goto L15
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	i1 = v4 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967288)
+	v9 = i0
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = i0 - i1
+	v9 = i0
+	if int32(v9) < int32(uint32(1)) {
+		goto L6
+	}
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	i4 = v4 << (uint32(3) & 31)
+	i3 = i3 + i4
+	i3 = i3 + k32(4294967288)
+	l3 = *(*uint64)(unsafe.Add(b, i3))
+	l4 = uint64(v9)
+	l3 = l3 + l4
+	if int64(v5) < int64(l3) {
+		i0 = uint32(1)
+	} else {
+		i0 = v8
+	}
+	v8 = i0
+	goto L6
+L8:
+	i0 = v0 + uint32(44)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v0 = i0
+L7:
+	i2 = v4 << (uint32(3) & 31)
+	i1 = v6 + i2
+	i1 = i1 + k32(4294967288)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	l0 = v5 - l1
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	i2 = *(*uint32)(unsafe.Add(b, v0))
+	v7 = i2
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = i1 - i2
+	l1 = uint64(int64(int32(i1)))
+	i0 = b2i(int64(l0) < int64(l1))
+	v8 = i0
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i0 = fn540(m, v1, i1)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	if v8 != 0 {
+		goto L18
+	}
+	v3 = v1
+	goto L1
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513840))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
+	if i0 != i1 {
+		goto L19
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v1)+23)) = uint8(k32(1))
+	v3 = v1
+	goto L1
+L19:
+	i0 = fn2034(m, v1, uint32(8502322))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L20
+	}
+	fn2073(m, v1)
+L20:
+	v3 = uint32(0)
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = fn2290(m, uint32(0))
+	v1 = i0
+	if v1 != 0 {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 == 0 {
+		goto L21
+	}
+	goto L1
+L22:
+	i0 = fn1685(m)
+	v4 = i0
+	if v4 != 0 {
+		goto L23
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L24
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L24
+	}
+	fn2073(m, v0)
+L24:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L23:
+	v3 = uint32(0)
+	i2 = k32(10089824) + uint32(10084)
+	i0 = fn1761(m, v4, uint32(8506025), i2)
+	if i0 != 0 {
+		goto L25
+	}
+	i0 = fn852(m, v0, v1, v4)
+	v3 = i0
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L26
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v7
+	if v7 != 0 {
+		goto L26
+	}
+	fn2073(m, v1)
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L27
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L27
+	}
+	fn2073(m, v4)
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+L21:
+	fn2073(m, v0)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5238(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513840))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
+	if i0 != i1 {
+		goto L3
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	i0 = i0 << (uint32(8) & 31)
+	i1 = v0 + uint32(14)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v2 = i1
+	i0 = i0 | v2
+	v3 = i0
+	i0 = v0 + uint32(19)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v4 = i0
+	i0 = v0 + uint32(18)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v5 = i0
+	i0 = v0 + uint32(17)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v6 = i0
+	i0 = v0 + uint32(16)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v7 = i0
+	i0 = v0 + uint32(15)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v0 = i0
+	i0 = v0 << (uint32(2) & 31)
+	i0 = i0 + uint32(8865408)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v8 = i0
+	if v0 < uint32(3) {
+		goto L4
+	}
+	i0 = v2 & uint32(3)
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = v3 % k32(100)
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = v8 + uint32(1)
+	v8 = i0
+	goto L4
+L5:
+	i0 = v3 % k32(400)
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = v8 + uint32(1)
+	v8 = i0
+L4:
+	i0 = v3 + k32(4294967295)
+	v0 = i0
+	i0 = div32s(v0, uint32(4))
+	i0 = i0 + v7
+	i1 = v0 * uint32(365)
+	i0 = i0 + i1
+	i1 = div32s(v0, k32(4294967196))
+	i0 = i0 + i1
+	i1 = div32s(v0, uint32(400))
+	i0 = i0 + i1
+	i0 = i0 + v8
+	v3 = i0
+	goto L2
+L3:
+	i0 = fn860(m, v0, uint32(8465665), uint32(0), uint32(0))
+	v8 = i0
+	if v8 != 0 {
+		goto L6
+	}
+	return k32(4294967295)
+L6:
+	i0 = fn1581(m, v8)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v6
+	if v6 != 0 {
+		goto L7
+	}
+	fn2073(m, v8)
+L7:
+	v8 = k32(4294967295)
+	if v3 != k32(4294967295) {
+		goto L8
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L8:
+	i0 = fn2034(m, v0, uint32(8435298))
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = fn1581(m, v5)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v8
+	if v8 != 0 {
+		goto L9
+	}
+	fn2073(m, v5)
+L9:
+	v8 = k32(4294967295)
+	if v6 == k32(4294967295) {
+		goto L1
+	}
+	i0 = fn2034(m, v0, uint32(8481522))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn1581(m, v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v8
+	if v8 != 0 {
+		goto L10
+	}
+	fn2073(m, v4)
+L10:
+	v8 = k32(4294967295)
+	if v5 == k32(4294967295) {
+		goto L1
+	}
+	i0 = fn2034(m, v0, uint32(8505604))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = fn1581(m, v0)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v8
+	if v8 != 0 {
+		goto L11
+	}
+	fn2073(m, v0)
+L11:
+	v8 = k32(4294967295)
+	if v4 == k32(4294967295) {
+		goto L1
+	}
+L2:
+	i1 = v3 + k32(4294248133)
+	l1 = uint64(int64(int32(i1)))
+	l1 = l1 * uint64(86400)
+	i2 = v5 * uint32(60)
+	i2 = i2 + v4
+	i3 = v6 * uint32(3600)
+	i2 = i2 + i3
+	l2 = uint64(int64(int32(i2)))
+	l1 = l1 + l2
+	*(*uint64)(unsafe.Add(b, v1)) = l1
+	v8 = uint32(0)
+L1:
+	return v8
+}
+
+//go:norace
+//go:nocheckptr
+func fn5239(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+101)))
+	v3 = i0
+	if v3 != uint32(2) {
+		goto L3
+	}
+	i0 = fn3889(m, uint32(8492094), uint32(8438939))
+	v4 = i0
+	if v4 != 0 {
+		goto L4
+	}
+	v0 = uint32(0)
+	goto L1
+L4:
+	v0 = uint32(0)
+	i0 = fn3604(m, v4, uint32(8549931), uint32(0))
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	v0 = uint32(0)
+	if v3 == 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	i0 = fn2034(m, v0, uint32(8492076))
+	v4 = i0
+	if v4 != 0 {
+		goto L5
+	}
+	v0 = uint32(0)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	i1 = b2i(v3 == uint32(1))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	i0 = fn4086(m, uint32(8568856), v2)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v4)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5240(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 != uint32(2) {
+		goto L3
+	}
+	if v4 == 0 {
+		goto L2
+	}
+L3:
+	v6 = uint32(0)
+	i8 = v5 + uint32(8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10257004), uint32(2), uint32(2), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	i0 = v2 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1586(m, i0)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L6
+	}
+	v6 = uint32(0)
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L5
+	}
+	goto L1
+L6:
+	i0 = v2 & uint32(255)
+	if i0 == 0 {
+		goto L4
+	}
+L5:
+	i0 = fn5223(m, v0, v3)
+	v6 = i0
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = fn5230(m, i0, v0, v3)
+	v6 = i0
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5241(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v3 = uint32(0)
+	i0 = fn3889(m, uint32(8475598), uint32(8390729))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn840(m, v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L2
+	}
+	fn2073(m, v4)
+L2:
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = fn2037(m, v0, uint32(8495243), v5)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if int32(v0) > int32(k32(4294967295)) {
+		goto L4
+	}
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	v3 = uint32(0)
+	if v4 == 0 {
+		goto L3
+	}
+	goto L1
+L4:
+	v3 = uint32(10059656)
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	v3 = uint32(10059656)
+	if v4 != 0 {
+		goto L1
+	}
+L3:
+	fn2073(m, v5)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5242(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if v5 == 0 {
+		goto L1
+	}
+	v6 = uint32(0)
+	if v4 < uint32(2) {
+		goto L2
+	}
+	i0 = v5 + k32(4294967295)
+	v7 = i0
+	v6 = uint32(0)
+	v8 = uint32(2)
+L3:
+	i1 = v0 + uint32(4)
+	v9 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	v10 = i1
+	i0 = v3 + v10
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 == 0 {
+		goto L4
+	}
+	i1 = v10 << (uint32(2) & 31)
+	v11 = i1
+	i0 = v2 + v11
+	v12 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = v1 + v11
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v11 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	v13 = i1
+	i0 = v3 + v13
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L6
+	}
+	i2 = v13 << (uint32(2) & 31)
+	i1 = v1 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = v11 - i1
+	v13 = i0
+	if v13 != 0 {
+		goto L5
+	}
+L6:
+	if v10 >= v7 {
+		goto L4
+	}
+	i1 = v0 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v0 = i1
+	i0 = v3 + v0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L4
+	}
+	i2 = v0 << (uint32(2) & 31)
+	i1 = v1 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = v11 - i1
+	v13 = i0
+	if v13 == 0 {
+		goto L4
+	}
+L5:
+	*(*uint32)(unsafe.Add(b, v12)) = v13
+	i0 = v6 + uint32(1)
+	v6 = i0
+L4:
+	if v8 >= v4 {
+		goto L2
+	}
+	i0 = v8 + uint32(1)
+	v8 = i0
+	v0 = v9
+	if v6 != v5 {
+		goto L3
+	}
+L2:
+	if v6 >= v5 {
+		goto L1
+	}
+	i0 = v5 & uint32(1)
+	v6 = i0
+	v0 = uint32(0)
+	if v5 == uint32(1) {
+		goto L7
+	}
+	i0 = v5 & k32(4294967294)
+	v10 = i0
+	v0 = uint32(0)
+	v8 = v2
+L8:
+	i0 = v3 + v0
+	v9 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v9)))
+	if i0 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	if i0 != 0 {
+		goto L9
+	}
+	*(*uint32)(unsafe.Add(b, v8)) = uint32(3600)
+L9:
+	i0 = v9 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = v8 + uint32(4)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	if i0 != 0 {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, v9)) = uint32(3600)
+L10:
+	i0 = v8 + uint32(8)
+	v8 = i0
+	i1 = v0 + uint32(2)
+	v0 = i1
+	if v10 != v0 {
+		goto L8
+	}
+L7:
+	if v6 == 0 {
+		goto L1
+	}
+	i0 = v3 + v0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 == 0 {
+		goto L1
+	}
+	i1 = v0 << (uint32(2) & 31)
+	i0 = v2 + i1
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	if i0 != 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v8)) = uint32(3600)
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5243(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint64
+	_ = v9
+	var v10 uint64
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	b := m.base
+	if v5 == 0 {
+		goto L2
+	}
+	i1 = v5 << (uint32(3) & 31)
+	v6 = i1
+	i1 = fn2109(m, v6)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v7
+	v8 = k32(4294967295)
+	if v7 == 0 {
+		goto L1
+	}
+	m.copy(v7, v1, v6)
+	i0 = v3 + uint32(4)
+	i1 = fn2109(m, v6)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v7
+	if v7 == 0 {
+		goto L1
+	}
+	m.copy(v7, v1, v6)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v8 = i0
+	if v4 < uint32(2) {
+		goto L4
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v2 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	if int32(v6) < int32(v8) {
+		i0 = v6
+	} else {
+		i0 = v8
+	}
+	l0 = uint64(int64(int32(i0)))
+	v9 = l0
+	if int32(v6) > int32(v8) {
+		i0 = v6
+	} else {
+		i0 = v8
+	}
+	l0 = uint64(int64(int32(i0)))
+	v10 = l0
+	goto L3
+L4:
+	l0 = uint64(int64(int32(v8)))
+	v10 = l0
+	v9 = v10
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v8 = i0
+	l1 = *(*uint64)(unsafe.Add(b, v8))
+	l1 = l1 + v10
+	*(*uint64)(unsafe.Add(b, v8)) = l1
+	i0 = v3 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	l1 = *(*uint64)(unsafe.Add(b, v6))
+	l1 = l1 + v9
+	*(*uint64)(unsafe.Add(b, v6)) = l1
+	if v5 == uint32(1) {
+		goto L2
+	}
+	i0 = v8 + uint32(8)
+	v3 = i0
+	i0 = v6 + uint32(8)
+	v8 = i0
+	i0 = v5 + k32(4294967295)
+	v7 = i0
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v6 = i0
+	l1 = *(*uint64)(unsafe.Add(b, v3))
+	i3 = v0 + uint32(4)
+	v0 = i3
+	i3 = *(*uint32)(unsafe.Add(b, v0))
+	i3 = i3 << (uint32(2) & 31)
+	i2 = v2 + i3
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	v5 = i2
+	i4 = v6 << (uint32(2) & 31)
+	i3 = v2 + i4
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	v6 = i3
+	if int32(v5) > int32(v6) {
+		i2 = v5
+	} else {
+		i2 = v6
+	}
+	l2 = uint64(int64(int32(i2)))
+	l1 = l1 + l2
+	*(*uint64)(unsafe.Add(b, v3)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, v8))
+	if int32(v5) < int32(v6) {
+		i2 = v5
+	} else {
+		i2 = v6
+	}
+	l2 = uint64(int64(int32(i2)))
+	l1 = l1 + l2
+	*(*uint64)(unsafe.Add(b, v8)) = l1
+	i0 = v3 + uint32(8)
+	v3 = i0
+	i0 = v8 + uint32(8)
+	v8 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 != 0 {
+		goto L5
+	}
+L2:
+	v8 = uint32(0)
+L1:
+	return v8
+}
+
+//go:norace
+//go:nocheckptr
+func fn5244(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, v4)) = uint64(0)
+	i1 = fn5248(m, v0, v1)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	v1 = k32(4294967295)
+	if v5 == 0 {
+		goto L1
+	}
+	i1 = fn5248(m, v0, v2)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v3
+	v1 = uint32(0)
+L1:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5245(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(160)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+140)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+136)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+132)) = uint32(1048576)
+	i0 = fn758(m, v1)
+	v4 = i0
+	if v4 != 0 {
+		goto L2
+	}
+	v5 = k32(4294967295)
+	goto L1
+L2:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	if i0 == uint32(60) {
+		goto L7
+	}
+	v5 = uint32(0)
+L8:
+	i0 = v4 + v5
+	v6 = i0
+	i0 = v5 + uint32(1)
+	v7 = i0
+	v5 = v7
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(3)
+	if i0 != 0 {
+		goto L8
+	}
+	if v7 == uint32(1) {
+		goto L5
+	}
+	i0 = v4 + v7
+	i0 = i0 + k32(4294967295)
+	v6 = i0
+	v5 = v6
+	goto L6
+L7:
+	i0 = v4 + uint32(1)
+	v4 = i0
+	v5 = v4
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	v6 = i0
+	if v6 == uint32(62) {
+		goto L9
+	}
+	v5 = v4
+L10:
+	i1 = v6 & uint32(255)
+	v6 = i1
+	i1 = v6 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = i0 & uint32(7)
+	if i0 != 0 {
+		goto L11
+	}
+	i0 = v6 + k32(4294967253)
+	switch i0 {
+	case 0, 2:
+		goto L11
+	default:
+		goto L5
+	}
+L11:
+	i0 = v5 + uint32(1)
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	v6 = i0
+	if v6 != uint32(62) {
+		goto L10
+	}
+L9:
+	i0 = v5 + uint32(1)
+	v6 = i0
+L6:
+	i1 = v5 - v4
+	i0 = fn2673(m, v4, i1)
+	v4 = i0
+	if v4 != 0 {
+		goto L4
+	}
+L5:
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8531245), v3)
+	goto L3
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+128)) = v6
+	v6 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+156)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+152)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+148)) = uint32(0)
+	i0 = v3 + uint32(128)
+	i1 = v3 + uint32(156)
+	i2 = v3 + uint32(152)
+	i3 = v3 + uint32(148)
+	i0 = fn5249(m, i0, i1, i2, i3)
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+156))
+	v5 = i0
+	i0 = v5 + k32(4294967271)
+	if i0 > k32(4294967246) {
+		goto L13
+	}
+L14:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8531195), i2)
+	goto L12
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+152))
+	i0 = i0 * k32(4294967236)
+	i1 = v5 * k32(4294963696)
+	i0 = i0 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+148))
+	i0 = i0 - i1
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+128))
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	v5 = i0
+	if v5 != 0 {
+		goto L18
+	}
+	v5 = uint32(1048576)
+	v7 = uint32(0)
+	v1 = uint32(0)
+	v6 = uint32(0)
+	goto L17
+L18:
+	if v5 == uint32(60) {
+		goto L22
+	}
+	v5 = uint32(0)
+L23:
+	i0 = v7 + v5
+	v6 = i0
+	i0 = v5 + uint32(1)
+	v9 = i0
+	v5 = v9
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(3)
+	if i0 != 0 {
+		goto L23
+	}
+	if v9 == uint32(1) {
+		goto L20
+	}
+	i0 = v7 + v9
+	i0 = i0 + k32(4294967295)
+	v9 = i0
+	v5 = v9
+	goto L21
+L22:
+	i0 = v7 + uint32(1)
+	v7 = i0
+	v5 = v7
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	v6 = i0
+	if v6 == uint32(62) {
+		goto L24
+	}
+	v5 = v7
+L25:
+	i1 = v6 & uint32(255)
+	v6 = i1
+	i1 = v6 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = i0 & uint32(7)
+	if i0 != 0 {
+		goto L26
+	}
+	i0 = v6 + k32(4294967253)
+	switch i0 {
+	case 0, 2:
+		goto L26
+	default:
+		goto L20
+	}
+L26:
+	i0 = v5 + uint32(1)
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	v6 = i0
+	if v6 != uint32(62) {
+		goto L25
+	}
+L24:
+	i0 = v5 + uint32(1)
+	v9 = i0
+L21:
+	i1 = v5 - v7
+	i0 = fn2673(m, v7, i1)
+	v6 = i0
+	if v6 != 0 {
+		goto L19
+	}
+L20:
+	v6 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L12
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v1
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v3 + uint32(32)
+	i0 = fn3604(m, i0, uint32(8531220), i2)
+	goto L12
+L19:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+128)) = v9
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v9)))
+	if i0 != uint32(44) {
+		goto L28
+	}
+	i1 = v8 + uint32(3600)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+132)) = i1
+	goto L27
+L28:
+	i0 = v3 + uint32(128)
+	i1 = v3 + uint32(132)
+	i0 = fn5250(m, i0, i1)
+	if i0 != 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+128))
+	v9 = i0
+L27:
+	i1 = v3 + uint32(136)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+120)) = i1
+	i1 = v3 + uint32(140)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+124)) = i1
+	i0 = v3 + uint32(124)
+	v5 = i0
+	v10 = uint32(1)
+L29:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v9)))
+	if i0 == uint32(44) {
+		goto L30
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+96)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v3 + uint32(96)
+	i0 = fn3604(m, i0, uint32(8531989), i2)
+	goto L12
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v11 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+152)) = uint32(2)
+	v12 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+148)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+144)) = uint32(0)
+	i0 = v9 + uint32(1)
+	v13 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v13)))
+	v5 = i0
+	i0 = v5 + k32(4294967222)
+	switch i0 {
+	case 0:
+		goto L36
+	case 3:
+		goto L37
+	default:
+		goto L35
+	}
+L37:
+	i1 = v9 + uint32(2)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v12 = i1
+	i1 = v12 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L33
+	}
+	i4 = v9 + uint32(3)
+	v5 = i4
+	i4 = uint32(*(*int8)(unsafe.Add(b, v5)))
+	v13 = i4
+	i4 = v13 & uint32(255)
+	i4 = i4 << (uint32(2) & 31)
+	i3 = uint32(8708064) + i4
+	i3 = uint32(*(*uint8)(unsafe.Add(b, i3)))
+	i3 = i3 & uint32(4)
+	v7 = i3
+	if v7 != 0 {
+		i1 = uint32(4)
+	} else {
+		i1 = uint32(3)
+	}
+	i0 = v9 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(46) {
+		goto L33
+	}
+	i1 = v9 + uint32(4)
+	if v7 == 0 {
+		i1 = v5
+	}
+	v5 = i1
+	i1 = v5 + uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v9 = i1
+	i1 = v9 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L33
+	}
+	i0 = v5 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(46) {
+		goto L33
+	}
+	i1 = v5 + uint32(3)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v14 = i1
+	i1 = v14 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L33
+	}
+	i1 = v5 + uint32(4)
+	v15 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+156)) = v15
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v15)))
+	if i0 != uint32(47) {
+		goto L38
+	}
+	i1 = v5 + uint32(5)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+156)) = i1
+	i0 = v3 + uint32(156)
+	i1 = v3 + uint32(152)
+	i2 = v3 + uint32(148)
+	i3 = v3 + uint32(144)
+	i0 = fn5249(m, i0, i1, i2, i3)
+	if i0 != 0 {
+		goto L33
+	}
+L38:
+	i0 = fn2110(m, uint32(1), uint32(12))
+	v5 = i0
+	if v5 == 0 {
+		goto L33
+	}
+	i0 = uint32(int8(v12))
+	v12 = i0
+	i0 = v12 * uint32(10)
+	i0 = i0 + v13
+	i0 = i0 + k32(4294966768)
+	i1 = v12 + k32(4294967248)
+	if v7 == 0 {
+		i0 = i1
+	}
+	i1 = uint32(int8(v9))
+	i1 = i1 + k32(4294967248)
+	i2 = uint32(int8(v14))
+	i2 = i2 + k32(4294967248)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+152))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+148))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+144))
+	i0 = fn5213(m, i0, i1, i2, i3, i4, i5, v5)
+	if i0 != 0 {
+		goto L34
+	}
+	goto L31
+L36:
+	i0 = v9 + uint32(2)
+	v13 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v13)))
+	v5 = i0
+	v12 = uint32(1)
+L35:
+	i1 = v5 & uint32(255)
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L33
+	}
+	i0 = uint32(int8(v5))
+	i0 = i0 + k32(4294967248)
+	v7 = i0
+	i1 = v13 + uint32(1)
+	v5 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	v9 = i1
+	i1 = v9 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L39
+	}
+	i0 = v7 * uint32(10)
+	i1 = uint32(int8(v9))
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967248)
+	v7 = i0
+	i1 = v13 + uint32(2)
+	v5 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	v9 = i1
+	i1 = v9 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L39
+	}
+	i0 = v13 + uint32(3)
+	v5 = i0
+	i0 = v7 * uint32(10)
+	i1 = uint32(int8(v9))
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967248)
+	v7 = i0
+L39:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+156)) = v5
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	if i0 != uint32(47) {
+		goto L40
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+156)) = i1
+	i0 = v3 + uint32(156)
+	i1 = v3 + uint32(152)
+	i2 = v3 + uint32(148)
+	i3 = v3 + uint32(144)
+	i0 = fn5249(m, i0, i1, i2, i3)
+	if i0 != 0 {
+		goto L33
+	}
+L40:
+	i0 = fn2110(m, uint32(1), uint32(12))
+	v5 = i0
+	if v5 == 0 {
+		goto L33
+	}
+	if int32(v7) < int32(v12) {
+		goto L42
+	}
+	if int32(v7) < int32(uint32(366)) {
+		goto L41
+	}
+L42:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = v12
+	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v3 + uint32(64)
+	i0 = fn3604(m, i0, uint32(8516631), i2)
+	goto L34
+L41:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+152))
+	v9 = i0
+	i0 = v9 + k32(4294967128)
+	if i0 > k32(4294966960) {
+		goto L32
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8523986), uint32(0))
+L34:
+	fn2112(m, v5)
+L33:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v3 + uint32(48)
+	i0 = fn3604(m, i0, uint32(8532031), i2)
+	goto L12
+L32:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+148))
+	v13 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+144))
+	*(*uint8)(unsafe.Add(b, uint64(v5)+11)) = uint8(i1)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+10)) = uint8(v13)
+	*(*uint16)(unsafe.Add(b, uint64(v5)+8)) = uint16(v9)
+	*(*uint16)(unsafe.Add(b, uint64(v5)+6)) = uint16(v7)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+4)) = uint8(v12)
+	*(*uint32)(unsafe.Add(b, v5)) = uint32(2380)
+L31:
+	*(*uint32)(unsafe.Add(b, v11)) = v5
+	i0 = v10 & uint32(1)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+156))
+	v9 = i0
+	i0 = v3 + uint32(120)
+	v5 = i0
+	v10 = uint32(0)
+	if v7 != 0 {
+		goto L29
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v9)))
+	if i0 != 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+140))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+132))
+	v5 = i0
+L17:
+	fn5246(m, v0, v4, v6, v8, v5, v1, v7, v2)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L43
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L43
+	}
+	fn2073(m, v4)
+L43:
+	v5 = uint32(0)
+	if v6 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v6)
+	goto L1
+L16:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+112)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v3 + uint32(112)
+	i0 = fn3604(m, i0, uint32(8531170), i2)
+	goto L12
+L15:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+80)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v3 + uint32(80)
+	i0 = fn3604(m, i0, uint32(8532074), i2)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L44
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L44
+	}
+	fn2073(m, v4)
+L44:
+	if v6 == 0 {
+		goto L3
+	}
+	if v6 == uint32(10059656) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v5
+	if v5 != 0 {
+		goto L3
+	}
+	fn2073(m, v6)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+140))
+	v5 = i0
+	if v5 == 0 {
+		goto L45
+	}
+	fn2112(m, v5)
+L45:
+	v5 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
+	v6 = i0
+	if v6 == 0 {
+		goto L1
+	}
+	fn2112(m, v6)
+L1:
+	i0 = v3 + uint32(160)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn5246(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) {
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = fn5248(m, v0, v3)
+	v8 = i0
+	if v8 == 0 {
+		goto L1
+	}
+	v9 = uint32(0)
+	v10 = uint32(0)
+	i0 = fn5248(m, v0, uint32(0))
+	v11 = i0
+	if v11 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v10 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L3:
+	if v2 != 0 {
+		goto L6
+	}
+	v12 = uint32(1)
+	v10 = uint32(0)
+	v0 = uint32(0)
+	v4 = uint32(0)
+	v9 = uint32(0)
+	goto L5
+L6:
+	i0 = fn5248(m, v0, v4)
+	v10 = i0
+	if v10 != 0 {
+		goto L7
+	}
+	v10 = uint32(0)
+	goto L4
+L7:
+	i1 = v4 - v3
+	v9 = i1
+	i0 = fn5248(m, v0, v9)
+	v0 = i0
+	if v0 == 0 {
+		goto L4
+	}
+	v12 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v13 = i0
+	if v13 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v13 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L5:
+	*(*uint16)(unsafe.Add(b, uint64(v7)+45)) = uint16(k32(0))
+	*(*uint8)(unsafe.Add(b, uint64(v7)+44)) = uint8(v12)
+	*(*uint32)(unsafe.Add(b, uint64(v7)+40)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v7)+36)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v7)+32)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v7)+28)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v7)+24)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v7)+20)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = v11
+	*(*uint32)(unsafe.Add(b, v7)) = v8
+	i0 = v7 + uint32(47)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+	goto L1
+L4:
+	v9 = v1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v7
+	if v7 != 0 {
+		goto L8
+	}
+	fn2073(m, v8)
+L8:
+	if v11 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v11)) = v7
+	if v7 != 0 {
+		goto L9
+	}
+	fn2073(m, v11)
+L9:
+	if v9 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v7
+	if v7 != 0 {
+		goto L10
+	}
+	fn2073(m, v9)
+L10:
+	if v10 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v10)) = v7
+	if v7 != 0 {
+		goto L1
+	}
+	fn2073(m, v10)
+	return
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5247(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn2027(m, i0, i1, uint32(2))
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn2027(m, i0, i1, uint32(2))
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn2027(m, i0, i1, uint32(2))
+	v2 = i0
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5248(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = fn1575(m, v1)
+	v3 = i0
+	if v3 != 0 {
+		goto L2
+	}
+	v3 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i2 = v2 + uint32(12)
+	i0 = fn1705(m, i0, v3, i2)
+	if i0 != 0 {
+		goto L3
+	}
+	i4 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10513840))
+	v4 = i4
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, uint32(0), v1, uint32(0), uint32(1), i4)
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i3 = v2 + uint32(12)
+	i0 = fn1744(m, i0, v3, v1, i3)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L4
+	}
+	fn2073(m, v3)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v3 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5249(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	v4 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	v6 = i0
+	i0 = v6 + k32(4294967253)
+	switch i0 {
+	case 0, 2:
+		goto L2
+	default:
+		goto L1
+	}
+L2:
+	if v6 == uint32(45) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(1)
+	}
+	v4 = i0
+	i0 = v5 + uint32(1)
+	v5 = i0
+L1:
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
+	v6 = k32(4294967295)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L3
+	}
+	i1 = uint32(*(*int8)(unsafe.Add(b, v5)))
+	i1 = i1 + k32(4294967248)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v7
+	i1 = v5 + uint32(1)
+	v8 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v8)))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L4
+	}
+	i1 = v7 * uint32(10)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v8
+	i2 = v5 + uint32(1)
+	i2 = uint32(*(*int8)(unsafe.Add(b, i2)))
+	i1 = v8 + i2
+	i1 = i1 + k32(4294967248)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v7
+	i1 = v5 + uint32(2)
+	v8 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v8)))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L4
+	}
+	i1 = v7 * uint32(10)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v8
+	i1 = v5 + uint32(2)
+	i1 = uint32(*(*int8)(unsafe.Add(b, i1)))
+	i0 = v8 + i1
+	i0 = i0 + k32(4294967248)
+	v7 = i0
+	i0 = v5 + uint32(3)
+	v8 = i0
+L4:
+	i1 = v7 * v4
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v8)))
+	if i0 == uint32(58) {
+		goto L6
+	}
+	v5 = v8
+	goto L5
+L6:
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+	i1 = v8 + uint32(1)
+	v5 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L3
+	}
+	i1 = uint32(*(*int8)(unsafe.Add(b, v5)))
+	i1 = i1 + k32(4294967248)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	i1 = v8 + uint32(2)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L3
+	}
+	i1 = v5 * uint32(10)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	i2 = v8 + uint32(2)
+	i2 = uint32(*(*int8)(unsafe.Add(b, i2)))
+	i1 = v5 + i2
+	i1 = i1 + k32(4294967248)
+	i1 = i1 * v4
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = v8 + uint32(3)
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	if i0 != uint32(58) {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
+	i1 = v8 + uint32(4)
+	v5 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L3
+	}
+	i1 = uint32(*(*int8)(unsafe.Add(b, v5)))
+	i1 = i1 + k32(4294967248)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	i1 = v8 + uint32(5)
+	v1 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L3
+	}
+	i1 = v5 * uint32(10)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	i2 = uint32(*(*int8)(unsafe.Add(b, v1)))
+	i1 = v5 + i2
+	i1 = i1 + k32(4294967248)
+	i1 = i1 * v4
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = v8 + uint32(6)
+	v5 = i0
+L5:
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	v6 = uint32(0)
+L3:
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5250(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(0)
+	v3 = k32(4294967295)
+	i1 = v2 + uint32(12)
+	i2 = v2 + uint32(8)
+	i3 = v2 + uint32(4)
+	i0 = fn5249(m, v0, i1, i2, i3)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v0 = i0
+	i0 = v0 + k32(4294967271)
+	if i0 < k32(4294967247) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i1 = i1 * k32(4294967236)
+	i2 = v0 * k32(4294963696)
+	i1 = i1 + i2
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = i1 - i2
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	v3 = uint32(0)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5251(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1968(m, uint32(10257116))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5252(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5253(m *Module, v0 uint32) {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn5252(m, v0)
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5254(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 float64
+	_ = v2
+	var v3 float64
+	_ = v3
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	d0 = fn1321(m, v1)
+	v2 = d0
+	if v2 != math.Float64frombits(0xbff0000000000000) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	d0 = fn7971(m, v2)
+	v3 = d0
+	if v2 != v2 {
+		goto L3
+	}
+	if v3 == v3 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8438146))
+	m.depth--
+	return uint32(0)
+L3:
+	l0 = math.Float64bits(v2)
+	l0 = l0 & uint64(9223372036854775807)
+	if int64(l0) > int64(uint64(9218868437227405311)) {
+		goto L4
+	}
+	d0 = math.Float64frombits(math.Float64bits(v3) &^ (1 << 63))
+	if d0 != math.Float64frombits(0x7ff0000000000000) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8438146))
+	m.depth--
+	return uint32(0)
+L4:
+	i0 = fn1316(m, v3)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5255(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 float64
+	_ = v2
+	var v3 float64
+	_ = v3
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	d0 = fn1321(m, v1)
+	v2 = d0
+	if v2 != math.Float64frombits(0xbff0000000000000) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	d0 = fn7972(m, v2)
+	v3 = d0
+	if v2 != v2 {
+		goto L3
+	}
+	if v3 == v3 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8438146))
+	m.depth--
+	return uint32(0)
+L3:
+	l0 = math.Float64bits(v2)
+	l0 = l0 & uint64(9223372036854775807)
+	if int64(l0) > int64(uint64(9218868437227405311)) {
+		goto L4
+	}
+	d0 = math.Float64frombits(math.Float64bits(v3) &^ (1 << 63))
+	if d0 != math.Float64frombits(0x7ff0000000000000) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8438146))
+	m.depth--
+	return uint32(0)
+L4:
+	i0 = fn1316(m, v3)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5256(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 float64
+	_ = v2
+	var v3 float64
+	_ = v3
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	d0 = fn1321(m, v1)
+	v2 = d0
+	if v2 != math.Float64frombits(0xbff0000000000000) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	d0 = fn7973(m, v2)
+	v3 = d0
+	if v2 != v2 {
+		goto L3
+	}
+	if v3 == v3 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8438146))
+	m.depth--
+	return uint32(0)
+L3:
+	l0 = math.Float64bits(v2)
+	l0 = l0 & uint64(9223372036854775807)
+	if int64(l0) > int64(uint64(9218868437227405311)) {
+		goto L4
+	}
+	d0 = math.Float64frombits(math.Float64bits(v3) &^ (1 << 63))
+	if d0 != math.Float64frombits(0x7ff0000000000000) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8438146))
+	m.depth--
+	return uint32(0)
+L4:
+	i0 = fn1316(m, v3)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5257(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 float64
+	_ = v2
+	var v3 float64
+	_ = v3
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	d0 = fn1321(m, v1)
+	v2 = d0
+	if v2 != math.Float64frombits(0xbff0000000000000) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	d0 = fn7974(m, v2)
+	v3 = d0
+	if v2 != v2 {
+		goto L3
+	}
+	if v3 == v3 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8438146))
+	m.depth--
+	return uint32(0)
+L3:
+	l0 = math.Float64bits(v2)
+	l0 = l0 & uint64(9223372036854775807)
+	if int64(l0) > int64(uint64(9218868437227405311)) {
+		goto L4
+	}
+	d0 = math.Float64frombits(math.Float64bits(v3) &^ (1 << 63))
+	if d0 != math.Float64frombits(0x7ff0000000000000) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8438146))
+	m.depth--
+	return uint32(0)
+L4:
+	i0 = fn1316(m, v3)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5258(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 float64
+	_ = v2
+	var v3 float64
+	_ = v3
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	d0 = fn1321(m, v1)
+	v2 = d0
+	if v2 != math.Float64frombits(0xbff0000000000000) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	d0 = fn7975(m, v2)
+	v3 = d0
+	if v2 != v2 {
+		goto L3
+	}
+	if v3 == v3 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8438146))
+	m.depth--
+	return uint32(0)
+L3:
+	l0 = math.Float64bits(v2)
+	l0 = l0 & uint64(9223372036854775807)
+	if int64(l0) > int64(uint64(9218868437227405311)) {
+		goto L4
+	}
+	d0 = math.Float64frombits(math.Float64bits(v3) &^ (1 << 63))
+	if d0 != math.Float64frombits(0x7ff0000000000000) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8438146))
+	m.depth--
+	return uint32(0)
+L4:
+	i0 = fn1316(m, v3)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5259(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn5261(m, v1, v2, uint32(2401), uint32(8544932))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5260(m *Module, v0 float64, v1 float64) float64 {
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	i0 = b2i(v1 != v1)
+	i1 = b2i(v0 != v0)
+	i0 = i0 | i1
+	if i0 == 0 {
+		goto L1
+	}
+	return math.Float64frombits(0x7ff8000000000000)
+L1:
+	d0 = math.Float64frombits(math.Float64bits(v0) &^ (1 << 63))
+	if d0 != math.Float64frombits(0x7ff0000000000000) {
+		goto L2
+	}
+	d0 = math.Float64frombits(math.Float64bits(v1) &^ (1 << 63))
+	if d0 != math.Float64frombits(0x7ff0000000000000) {
+		goto L3
+	}
+	d0 = math.Copysign(math.Float64frombits(0x3ff0000000000000), v1)
+	if d0 != math.Float64frombits(0x3ff0000000000000) {
+		goto L4
+	}
+	d0 = math.Copysign(math.Float64frombits(0x3fe921fb54442d18), v0)
+	return d0
+L4:
+	d0 = math.Copysign(math.Float64frombits(0x4002d97c7f3321d2), v0)
+	return d0
+L3:
+	d0 = math.Copysign(math.Float64frombits(0x3ff921fb54442d18), v0)
+	return d0
+L2:
+	if v0 == math.Float64frombits(0x0) {
+		goto L6
+	}
+	d0 = math.Float64frombits(math.Float64bits(v1) &^ (1 << 63))
+	if d0 != math.Float64frombits(0x7ff0000000000000) {
+		goto L5
+	}
+L6:
+	d0 = math.Copysign(math.Float64frombits(0x3ff0000000000000), v1)
+	if d0 != math.Float64frombits(0x3ff0000000000000) {
+		goto L7
+	}
+	d0 = math.Copysign(math.Float64frombits(0x0), v0)
+	return d0
+L7:
+	d0 = math.Copysign(math.Float64frombits(0x400921fb54442d18), v0)
+	return d0
+L5:
+	d0 = fn7976(m, v0, v1)
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5261(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 float64
+	_ = v4
+	var v5 float64
+	_ = v5
+	var v6 float64
+	_ = v6
+	var v7 float64
+	_ = v7
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v1 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, v3, v1, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	d0 = fn1321(m, i0)
+	v4 = d0
+	if v4 != math.Float64frombits(0xbff0000000000000) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = v0 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	d0 = fn1321(m, i0)
+	v5 = d0
+	if v5 != math.Float64frombits(0xbff0000000000000) {
+		goto L3
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(0)
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	d0 = m.table[v2].(func(*Module, float64, float64) float64)(m, v4, v5)
+	v6 = d0
+	if v6 == v6 {
+		goto L8
+	}
+	i0 = b2i(v4 != v4)
+	i1 = b2i(v5 != v5)
+	i0 = i0 | i1
+	if i0 != 0 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
+	goto L4
+L8:
+	d0 = math.Float64frombits(math.Float64bits(v6) &^ (1 << 63))
+	v7 = d0
+	if v7 != math.Float64frombits(0x7ff0000000000000) {
+		goto L9
+	}
+	l0 = math.Float64bits(v4)
+	l0 = l0 & uint64(9223372036854775807)
+	if int64(l0) > int64(uint64(9218868437227405311)) {
+		goto L7
+	}
+	l0 = math.Float64bits(v5)
+	l0 = l0 & uint64(9223372036854775807)
+	if int64(l0) > int64(uint64(9218868437227405311)) {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(68)
+	goto L6
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
+	v1 = i0
+	switch v1 {
+	case 0:
+		goto L5
+	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17:
+		goto L10
+	case 18:
+		goto L4
+	default:
+		goto L11
+	}
+L11:
+	if v1 == uint32(68) {
+		goto L6
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3638(m, i0)
+	m.depth--
+	return uint32(0)
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	goto L5
+L6:
+	if v7 < math.Float64frombits(0x3ff8000000000000) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	fn3605(m, i0, uint32(8438327))
+	m.depth--
+	return uint32(0)
+L5:
+	i0 = fn1316(m, v6)
+	m.depth--
+	return i0
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8438146))
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5262(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 float64
+	_ = v2
+	var v3 float64
+	_ = v3
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	d0 = fn1321(m, v1)
+	v2 = d0
+	if v2 != math.Float64frombits(0xbff0000000000000) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	d0 = fn7977(m, v2)
+	v3 = d0
+	if v2 != v2 {
+		goto L3
+	}
+	if v3 == v3 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8438146))
+	m.depth--
+	return uint32(0)
+L3:
+	l0 = math.Float64bits(v2)
+	l0 = l0 & uint64(9223372036854775807)
+	if int64(l0) > int64(uint64(9218868437227405311)) {
+		goto L4
+	}
+	d0 = math.Float64frombits(math.Float64bits(v3) &^ (1 << 63))
+	if d0 != math.Float64frombits(0x7ff0000000000000) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8438146))
+	m.depth--
+	return uint32(0)
+L4:
+	i0 = fn1316(m, v3)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5263(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 float64
+	_ = v2
+	var v3 float64
+	_ = v3
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	d0 = fn1321(m, v1)
+	v2 = d0
+	if v2 != math.Float64frombits(0xbff0000000000000) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	d0 = fn7978(m, v2)
+	v3 = d0
+	if v2 != v2 {
+		goto L3
+	}
+	if v3 == v3 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8438146))
+	m.depth--
+	return uint32(0)
+L3:
+	l0 = math.Float64bits(v2)
+	l0 = l0 & uint64(9223372036854775807)
+	if int64(l0) > int64(uint64(9218868437227405311)) {
+		goto L4
+	}
+	d0 = math.Float64frombits(math.Float64bits(v3) &^ (1 << 63))
+	if d0 != math.Float64frombits(0x7ff0000000000000) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8438146))
+	m.depth--
+	return uint32(0)
+L4:
+	i0 = fn1316(m, v3)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5264(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 float64
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != uint32(10045280) {
+		goto L3
+	}
+	d0 = *(*float64)(unsafe.Add(b, uint64(v1)+8))
+	v2 = d0
+	goto L2
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn2350(m, v1, i1)
+	v0 = i0
+	if v0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+85)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i0 = v0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v3 != 0 {
+		goto L6
+	}
+L7:
+	i0 = fn841(m, v1, v0, uint32(0), uint32(0), uint32(0))
+	v3 = i0
+	goto L5
+L6:
+	i2 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, uint32(0), uint32(0), uint32(0))
+	i0 = fn839(m, v1, v0, i2, uint32(0))
+	v3 = i0
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+	m.depth--
+	return v3
+L4:
+	v3 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+	d0 = fn1321(m, v1)
+	v2 = d0
+	if v2 != math.Float64frombits(0xbff0000000000000) {
+		goto L2
+	}
+	v2 = math.Float64frombits(0xbff0000000000000)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	d0 = math.Ceil(v2)
+	i0 = fn1579(m, d0)
+	v3 = i0
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5265(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn5261(m, v1, v2, uint32(2402), uint32(8460570))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5266(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn5267(m, v1, uint32(2403), uint32(0))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5267(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 float64
 	_ = v3
 	var v4 float64
@@ -57,18 +11226,18 @@ func fn5266(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	d0 = fn1320(m, v0)
+	d0 = fn1321(m, v0)
 	v3 = d0
 	if v3 != math.Float64frombits(0xbff0000000000000) {
 		goto L2
 	}
 	v0 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	d0 = m.table[v1].(func(*Module, float64) float64)(m, v3)
 	v4 = d0
 	if v3 != v3 {
@@ -78,7 +11247,7 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	m.depth--
 	return uint32(0)
 L3:
@@ -96,12 +11265,12 @@ L3:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
+	fn3605(m, i0, uint32(8438327))
 	m.depth--
 	return uint32(0)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	m.depth--
 	return uint32(0)
 L4:
@@ -110,7 +11279,7 @@ L4:
 	if int64(l0) > int64(uint64(9218868437227405311)) {
 		goto L6
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v0 = i0
 	if v0 == 0 {
 		goto L6
@@ -122,7 +11291,7 @@ L4:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	m.depth--
 	return uint32(0)
 L8:
@@ -130,16 +11299,16 @@ L8:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
+	fn3605(m, i0, uint32(8438327))
 	m.depth--
 	return uint32(0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	m.depth--
 	return uint32(0)
 L6:
-	i0 = fn1315(m, v4)
+	i0 = fn1316(m, v4)
 	v0 = i0
 L1:
 	m.depth--
@@ -148,7 +11317,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5267(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5268(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 float64
 	_ = v2
 	var v3 float64
@@ -163,19 +11332,19 @@ func fn5267(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v2 = d0
 	if v2 != math.Float64frombits(0xbff0000000000000) {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	d0 = fn7984(m, v2)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	d0 = fn7985(m, v2)
 	v3 = d0
 	if v2 != v2 {
 		goto L3
@@ -184,7 +11353,7 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	m.depth--
 	return uint32(0)
 L3:
@@ -198,11 +11367,11 @@ L3:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
+	fn3605(m, i0, uint32(8438327))
 	m.depth--
 	return uint32(0)
 L4:
-	i0 = fn1315(m, v3)
+	i0 = fn1316(m, v3)
 	v1 = i0
 L1:
 	m.depth--
@@ -211,7 +11380,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5268(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5269(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 float64
 	_ = v2
 	var d0 float64
@@ -230,20 +11399,20 @@ func fn5268(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = d0
 	goto L2
 L3:
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v2 = d0
 	if v2 != math.Float64frombits(0xbff0000000000000) {
 		goto L2
 	}
 	v1 = uint32(0)
 	v2 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
 	d0 = float64(v2 * math.Float64frombits(0x404ca5dc1a63c1f8))
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v1 = i0
 L1:
 	m.depth--
@@ -252,7 +11421,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5269(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5270(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -299,7 +11468,7 @@ func fn5269(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8395284), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8395284), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -318,7 +11487,7 @@ L2:
 	if v6 != 0 {
 		goto L3
 	}
-	i0 = fn578(m, v5)
+	i0 = fn579(m, v5)
 	v5 = i0
 	if v5 != 0 {
 		goto L3
@@ -333,7 +11502,7 @@ L3:
 	if v7 != 0 {
 		goto L4
 	}
-	i0 = fn578(m, v4)
+	i0 = fn579(m, v4)
 	v4 = i0
 	if v4 != 0 {
 		goto L4
@@ -353,7 +11522,7 @@ L3:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
@@ -363,20 +11532,20 @@ L4:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8415294))
+	fn3605(m, i0, uint32(8415294))
 	goto L5
 L6:
 	if int32(v8) < int32(uint32(17)) {
 		goto L10
 	}
 	i0 = v8 << (uint32(3) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v9 = i0
 	if v9 != 0 {
 		goto L9
 	}
-	i0 = fn3633(m)
-	fn2111(m, uint32(0))
+	i0 = fn3634(m)
+	fn2112(m, uint32(0))
 	goto L5
 L10:
 	v9 = v3
@@ -409,23 +11578,23 @@ L13:
 	if v15 != uint32(10050376) {
 		goto L15
 	}
-	d0 = fn1614(m, v14)
+	d0 = fn1615(m, v14)
 	v16 = d0
 	if v16 != math.Float64frombits(0xbff0000000000000) {
 		goto L12
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L14
 	}
 	goto L7
 L15:
-	d0 = fn1320(m, v14)
+	d0 = fn1321(m, v14)
 	v16 = d0
 	if v16 != math.Float64frombits(0xbff0000000000000) {
 		goto L12
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L7
 	}
@@ -446,23 +11615,23 @@ L17:
 	if v15 != uint32(10050376) {
 		goto L19
 	}
-	d0 = fn1614(m, v14)
+	d0 = fn1615(m, v14)
 	v17 = d0
 	if v17 != math.Float64frombits(0xbff0000000000000) {
 		goto L16
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L7
 	}
 	goto L18
 L19:
-	d0 = fn1320(m, v14)
+	d0 = fn1321(m, v14)
 	v17 = d0
 	if v17 != math.Float64frombits(0xbff0000000000000) {
 		goto L16
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L7
 	}
@@ -494,12 +11663,12 @@ L16:
 	if v13 != 0 {
 		goto L11
 	}
-	d0 = fn5270(m, v8, v9, v10, v11)
+	d0 = fn5271(m, v8, v9, v10, v11)
 	v10 = d0
 	if v9 == v3 {
 		goto L8
 	}
-	fn2111(m, v9)
+	fn2112(m, v9)
 L8:
 	if v6 != 0 {
 		goto L20
@@ -515,7 +11684,7 @@ L8:
 	if v1 != 0 {
 		goto L20
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L20:
 	if v7 != 0 {
 		goto L21
@@ -531,16 +11700,16 @@ L20:
 	if v1 != 0 {
 		goto L21
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L21:
-	i0 = fn1315(m, v10)
+	i0 = fn1316(m, v10)
 	v1 = i0
 	goto L1
 L7:
 	if v9 == v3 {
 		goto L5
 	}
-	fn2111(m, v9)
+	fn2112(m, v9)
 L5:
 	if v6 != 0 {
 		goto L22
@@ -556,7 +11725,7 @@ L5:
 	if v1 != 0 {
 		goto L22
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L22:
 	v1 = uint32(0)
 	if v7 != 0 {
@@ -573,7 +11742,7 @@ L22:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v3 + uint32(128)
 	m.g0 = i0
@@ -582,7 +11751,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5270(m *Module, v0 uint32, v1 uint32, v2 float64, v3 uint32) float64 {
+func fn5271(m *Module, v0 uint32, v1 uint32, v2 float64, v3 uint32) float64 {
 	var v4 uint32
 	_ = v4
 	var v5 float64
@@ -656,7 +11825,7 @@ L3:
 	goto L1
 L4:
 	i1 = v4 + uint32(12)
-	d0 = fn7998(m, v2, i1)
+	d0 = fn7999(m, v2, i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v3 = i0
 	if int32(v3) > int32(k32(4294966272)) {
@@ -719,7 +11888,7 @@ L9:
 	}
 L8:
 	d2 = float64(v2 * math.Float64frombits(0x7fd0000000000000))
-	d0 = fn5270(m, v0, v1, d2, uint32(0))
+	d0 = fn5271(m, v0, v1, d2, uint32(0))
 	d0 = float64(d0 * math.Float64frombits(0x10000000000000))
 	v5 = d0
 	goto L1
@@ -729,7 +11898,7 @@ L5:
 	v6 = uint32(0)
 	v10 = math.Float64frombits(0x3ff0000000000000)
 	i1 = uint32(0) - v3
-	d0 = fn8000(m, math.Float64frombits(0x3ff0000000000000), i1)
+	d0 = fn8001(m, math.Float64frombits(0x3ff0000000000000), i1)
 	v11 = d0
 	if v0 != uint32(1) {
 		goto L11
@@ -752,7 +11921,7 @@ L12:
 	d3 = float64(v2 * v2)
 	v10 = d3
 	d3 = math.Float64frombits(math.Float64bits(v10) ^ (1 << 63))
-	d1 = fn7996(m, v2, v2, d3)
+	d1 = fn7997(m, v2, v2, d3)
 	d0 = v13 + d1
 	i2 = v3 + uint32(8)
 	d2 = *(*float64)(unsafe.Add(b, i2))
@@ -761,7 +11930,7 @@ L12:
 	d3 = float64(v2 * v2)
 	v14 = d3
 	d3 = math.Float64frombits(math.Float64bits(v14) ^ (1 << 63))
-	d1 = fn7996(m, v2, v2, d3)
+	d1 = fn7997(m, v2, v2, d3)
 	d0 = d0 + d1
 	v13 = d0
 	d3 = v5 + v10
@@ -795,7 +11964,7 @@ L10:
 	d3 = float64(v2 * v2)
 	v5 = d3
 	d3 = math.Float64frombits(math.Float64bits(v5) ^ (1 << 63))
-	d1 = fn7996(m, v2, v2, d3)
+	d1 = fn7997(m, v2, v2, d3)
 	d0 = v13 + d1
 	v13 = d0
 	d3 = v10 + v5
@@ -819,7 +11988,7 @@ L13:
 	v15 = d1
 	d1 = v15 + math.Float64frombits(0xbff0000000000000)
 	d5 = math.Float64frombits(math.Float64bits(v5) ^ (1 << 63))
-	d3 = fn7996(m, v14, v2, d5)
+	d3 = fn7997(m, v14, v2, d5)
 	d2 = v13 + d3
 	d5 = v10 - v15
 	d4 = v5 + d5
@@ -839,39 +12008,6 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5271(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 float64
-	_ = v2
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	d0 = fn1320(m, v1)
-	v2 = d0
-	if v2 != math.Float64frombits(0xbff0000000000000) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	d0 = fn7985(m, v2)
-	i0 = fn1315(m, d0)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
 func fn5272(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 float64
 	_ = v2
@@ -883,20 +12019,20 @@ func fn5272(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v2 = d0
 	if v2 != math.Float64frombits(0xbff0000000000000) {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	d0 = fn7987(m, v2)
-	i0 = fn1315(m, d0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	d0 = fn7986(m, v2)
+	i0 = fn1316(m, d0)
 	v1 = i0
 L1:
 	m.depth--
@@ -908,58 +12044,28 @@ L1:
 func fn5273(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 float64
 	_ = v2
-	var v3 float64
-	_ = v3
 	var d0 float64
 	_ = d0
 	var i0 uint32
 	_ = i0
-	var l0 uint64
-	_ = l0
 	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v2 = d0
 	if v2 != math.Float64frombits(0xbff0000000000000) {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	d0 = fn7991(m, v2)
-	v3 = d0
-	if v2 != v2 {
-		goto L3
-	}
-	if v3 == v3 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
-	m.depth--
-	return uint32(0)
-L3:
-	l0 = math.Float64bits(v2)
-	l0 = l0 & uint64(9223372036854775807)
-	if int64(l0) > int64(uint64(9218868437227405311)) {
-		goto L4
-	}
-	d0 = math.Float64frombits(math.Float64bits(v3) &^ (1 << 63))
-	if d0 != math.Float64frombits(0x7ff0000000000000) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
-	m.depth--
-	return uint32(0)
-L4:
-	i0 = fn1315(m, v3)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	d0 = fn7988(m, v2)
+	i0 = fn1316(m, d0)
 	v1 = i0
 L1:
 	m.depth--
@@ -969,19 +12075,6 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn5274(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn5266(m, v1, uint32(2403), uint32(1))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5275(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 float64
 	_ = v2
 	var v3 float64
@@ -996,19 +12089,19 @@ func fn5275(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v2 = d0
 	if v2 != math.Float64frombits(0xbff0000000000000) {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	d0 = fn7995(m, v2)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	d0 = fn7992(m, v2)
 	v3 = d0
 	if v2 != v2 {
 		goto L3
@@ -1017,7 +12110,7 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	m.depth--
 	return uint32(0)
 L3:
@@ -1031,11 +12124,11 @@ L3:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
+	fn3605(m, i0, uint32(8438327))
 	m.depth--
 	return uint32(0)
 L4:
-	i0 = fn1315(m, v3)
+	i0 = fn1316(m, v3)
 	v1 = i0
 L1:
 	m.depth--
@@ -1044,20 +12137,96 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5276(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5275(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn5266(m, v1, uint32(2404), uint32(0))
+	i0 = fn5267(m, v1, uint32(2404), uint32(1))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
+func fn5276(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 float64
+	_ = v2
+	var v3 float64
+	_ = v3
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	d0 = fn1321(m, v1)
+	v2 = d0
+	if v2 != math.Float64frombits(0xbff0000000000000) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	d0 = fn7996(m, v2)
+	v3 = d0
+	if v2 != v2 {
+		goto L3
+	}
+	if v3 == v3 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8438146))
+	m.depth--
+	return uint32(0)
+L3:
+	l0 = math.Float64bits(v2)
+	l0 = l0 & uint64(9223372036854775807)
+	if int64(l0) > int64(uint64(9218868437227405311)) {
+		goto L4
+	}
+	d0 = math.Float64frombits(math.Float64bits(v3) &^ (1 << 63))
+	if d0 != math.Float64frombits(0x7ff0000000000000) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	fn3605(m, i0, uint32(8438327))
+	m.depth--
+	return uint32(0)
+L4:
+	i0 = fn1316(m, v3)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
 func fn5277(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn5267(m, v1, uint32(2405), uint32(0))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5278(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1088,12 +12257,12 @@ func fn5277(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i1 = v2 + uint32(12)
-	i0 = fn1579(m, v1, i1)
+	i0 = fn1580(m, v1, i1)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -1108,7 +12277,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(2147483647)
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3603(m, i0, uint32(8506545), v2)
+	i0 = fn3604(m, i0, uint32(8506545), v2)
 	goto L1
 L3:
 	v1 = uint32(0)
@@ -1120,7 +12289,7 @@ L3:
 	}
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8418307))
+	fn3605(m, i0, uint32(8418307))
 	goto L1
 L4:
 	if v3 > uint32(12) {
@@ -1129,11 +12298,11 @@ L4:
 	i0 = v3 << (uint32(2) & 31)
 	i0 = i0 + uint32(8865600)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1575(m, i0)
+	i0 = fn1576(m, i0)
 	v1 = i0
 	goto L1
 L6:
-	i0 = fn1574(m, uint32(1))
+	i0 = fn1575(m, uint32(1))
 	v5 = i0
 	if v5 != 0 {
 		goto L7
@@ -1168,12 +12337,12 @@ L12:
 	i3 = v8 + k32(4294967294)
 	i3 = uint32(bits.LeadingZeros32(i3))
 	i2 = uint32(32) - i3
-	i0 = fn5278(m, v6, v8, i2)
+	i0 = fn5279(m, v6, v8, i2)
 	v6 = i0
 	if v6 == 0 {
 		goto L15
 	}
-	i0 = fn540(m, v5, v6)
+	i0 = fn541(m, v5, v6)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v9 = i0
@@ -1186,7 +12355,7 @@ L12:
 	if v9 != 0 {
 		goto L16
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L16:
 	if v7 == 0 {
 		goto L15
@@ -1202,9 +12371,9 @@ L16:
 	if v6 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
-	i0 = fn540(m, v1, v7)
+	i0 = fn541(m, v1, v7)
 	v5 = i0
 	if v5 != 0 {
 		goto L14
@@ -1222,7 +12391,7 @@ L15:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -1243,7 +12412,7 @@ L14:
 	if v6 != 0 {
 		goto L19
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L19:
 	v1 = v5
 	v5 = v7
@@ -1273,7 +12442,7 @@ L11:
 		goto L1
 	}
 L10:
-	fn2072(m, v5)
+	fn2073(m, v5)
 L9:
 	if v1 != 0 {
 		goto L20
@@ -1283,7 +12452,7 @@ L9:
 L20:
 	i2 = uint32(bits.OnesCount32(v3))
 	i1 = v3 - i2
-	i0 = fn1628(m, v1, i1)
+	i0 = fn1629(m, v1, i1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -1296,7 +12465,7 @@ L20:
 	if v4 != 0 {
 		goto L21
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L21:
 	v1 = v3
 L1:
@@ -1307,7 +12476,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5278(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5279(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1349,7 +12518,7 @@ L3:
 		goto L3
 	}
 L2:
-	i0 = fn1575(m, v0)
+	i0 = fn1576(m, v0)
 	m.depth--
 	return i0
 L1:
@@ -1359,7 +12528,7 @@ L1:
 	i3 = v4 + k32(4294967294)
 	i3 = uint32(bits.LeadingZeros32(i3))
 	i2 = uint32(32) - i3
-	i0 = fn5278(m, v0, v4, i2)
+	i0 = fn5279(m, v0, v4, i2)
 	v0 = i0
 	if v0 != 0 {
 		goto L4
@@ -1367,7 +12536,7 @@ L1:
 	m.depth--
 	return uint32(0)
 L4:
-	i0 = fn5278(m, v4, v1, v2)
+	i0 = fn5279(m, v4, v1, v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L6
@@ -1375,7 +12544,7 @@ L4:
 	v1 = uint32(0)
 	goto L5
 L6:
-	i0 = fn540(m, v0, v4)
+	i0 = fn541(m, v0, v4)
 	v1 = i0
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -1389,7 +12558,7 @@ L5:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L7:
 	if v4 == 0 {
 		goto L8
@@ -1405,7 +12574,7 @@ L7:
 	if v0 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
 	m.depth--
 	return v1
@@ -1413,7 +12582,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn5279(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5280(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 float64
 	_ = v2
 	var v3 uint32
@@ -1440,12 +12609,12 @@ func fn5279(m *Module, v0 uint32, v1 uint32) uint32 {
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+4))
-	i0 = fn2349(m, v1, i1)
+	i0 = fn2350(m, v1, i1)
 	v0 = i0
 	if v0 == 0 {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v3 = i0
@@ -1462,12 +12631,12 @@ L3:
 		goto L6
 	}
 L7:
-	i0 = fn840(m, v1, v0, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v1, v0, uint32(0), uint32(0), uint32(0))
 	v3 = i0
 	goto L5
 L6:
 	i2 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v1, v0, i2, uint32(0))
+	i0 = fn839(m, v1, v0, i2, uint32(0))
 	v3 = i0
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -1481,28 +12650,28 @@ L5:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	m.depth--
 	return v3
 L4:
 	v3 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v2 = d0
 	if v2 != math.Float64frombits(0xbff0000000000000) {
 		goto L2
 	}
 	v2 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
 	d0 = math.Floor(v2)
-	i0 = fn1578(m, d0)
+	i0 = fn1579(m, d0)
 	v3 = i0
 L1:
 	m.depth--
@@ -1511,7 +12680,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5280(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5281(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 float64
 	_ = v3
 	var v4 float64
@@ -1535,7 +12704,7 @@ func fn5280(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(3) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8519807), v2, uint32(3), uint32(3))
+	i0 = fn3735(m, uint32(8519807), v2, uint32(3), uint32(3))
 	if i0 != 0 {
 		goto L1
 	}
@@ -1552,13 +12721,13 @@ L1:
 	v3 = d0
 	goto L2
 L3:
-	d0 = fn1320(m, v2)
+	d0 = fn1321(m, v2)
 	v3 = d0
 	if v3 != math.Float64frombits(0xbff0000000000000) {
 		goto L2
 	}
 	v3 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -1576,13 +12745,13 @@ L2:
 	v4 = d0
 	goto L4
 L5:
-	d0 = fn1320(m, v2)
+	d0 = fn1321(m, v2)
 	v4 = d0
 	if v4 != math.Float64frombits(0xbff0000000000000) {
 		goto L4
 	}
 	v4 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -1600,20 +12769,20 @@ L4:
 	v5 = d0
 	goto L6
 L7:
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v5 = d0
 	if v5 != math.Float64frombits(0xbff0000000000000) {
 		goto L6
 	}
 	v5 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
 	m.depth--
 	return uint32(0)
 L6:
-	d0 = fn7996(m, v3, v4, v5)
+	d0 = fn7997(m, v3, v4, v5)
 	v6 = d0
 	l0 = math.Float64bits(v6)
 	l0 = l0 & uint64(9223372036854775807)
@@ -1633,7 +12802,7 @@ L6:
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8519786))
+	fn3605(m, i0, uint32(8519786))
 	m.depth--
 	return uint32(0)
 L9:
@@ -1653,18 +12822,18 @@ L9:
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8519770))
+	fn3605(m, i0, uint32(8519770))
 	m.depth--
 	return uint32(0)
 L8:
-	i0 = fn1315(m, v6)
+	i0 = fn1316(m, v6)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5281(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5282(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 float64
 	_ = v3
 	var v4 float64
@@ -1686,7 +12855,7 @@ func fn5281(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8504122), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8504122), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -1703,13 +12872,13 @@ L1:
 	v3 = d0
 	goto L2
 L3:
-	d0 = fn1320(m, v2)
+	d0 = fn1321(m, v2)
 	v3 = d0
 	if v3 != math.Float64frombits(0xbff0000000000000) {
 		goto L2
 	}
 	v3 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -1727,13 +12896,13 @@ L2:
 	v4 = d0
 	goto L4
 L5:
-	d0 = fn1320(m, v2)
+	d0 = fn1321(m, v2)
 	v4 = d0
 	if v4 != math.Float64frombits(0xbff0000000000000) {
 		goto L4
 	}
 	v4 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -1749,12 +12918,12 @@ L4:
 	if d0 != math.Float64frombits(0x7ff0000000000000) {
 		goto L6
 	}
-	i0 = fn1315(m, v3)
+	i0 = fn1316(m, v3)
 	m.depth--
 	return i0
 L6:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	d0 = fn7997(m, v3, v4)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	d0 = fn7998(m, v3, v4)
 	v5 = d0
 	i0 = b2i(v3 != v3)
 	i1 = b2i(v4 != v4)
@@ -1765,20 +12934,20 @@ L6:
 	if v5 == v5 {
 		goto L7
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	m.depth--
 	return uint32(0)
 L7:
-	i0 = fn1315(m, v5)
+	i0 = fn1316(m, v5)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5282(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5283(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -1808,13 +12977,13 @@ func fn5282(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = d0
 	goto L4
 L5:
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v3 = d0
 	if v3 != math.Float64frombits(0xbff0000000000000) {
 		goto L4
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -1842,14 +13011,14 @@ L3:
 	goto L2
 L6:
 	i1 = v2 + uint32(28)
-	d0 = fn7998(m, v3, i1)
+	d0 = fn7999(m, v3, i1)
 	v3 = d0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
 	v1 = i0
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
 	*(*float64)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8562049), v2)
+	i0 = fn4086(m, uint32(8562049), v2)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -1859,7 +13028,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5283(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5284(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1907,7 +13076,7 @@ func fn5283(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(256)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -1915,7 +13084,7 @@ func fn5283(m *Module, v0 uint32, v1 uint32) uint32 {
 	v4 = uint32(0)
 	goto L1
 L2:
-	i0 = fn580(m, v3)
+	i0 = fn581(m, v3)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
@@ -1938,23 +13107,23 @@ L9:
 	if v4 != uint32(10050376) {
 		goto L11
 	}
-	d0 = fn1614(m, v1)
+	d0 = fn1615(m, v1)
 	v10 = d0
 	if v10 != math.Float64frombits(0xbff0000000000000) {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
 	goto L6
 L11:
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v10 = d0
 	if v10 != math.Float64frombits(0xbff0000000000000) {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L6
 	}
@@ -1972,7 +13141,7 @@ L8:
 	if v4 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	v4 = uint32(0)
 	v11 = v10
@@ -2040,7 +13209,7 @@ L17:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8462029))
+	fn3605(m, i0, uint32(8462029))
 	goto L3
 L19:
 	d0 = v8 + v10
@@ -2073,7 +13242,7 @@ L21:
 	if v6 != v2 {
 		goto L23
 	}
-	i0 = fn2108(m, v1)
+	i0 = fn2109(m, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L22
@@ -2084,7 +13253,7 @@ L21:
 	goto L20
 L23:
 	v5 = v7
-	i0 = fn2110(m, v6, v1)
+	i0 = fn2111(m, v6, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L20
@@ -2092,7 +13261,7 @@ L23:
 L22:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	fn3604(m, i0, uint32(8416305))
+	fn3605(m, i0, uint32(8416305))
 	goto L3
 L20:
 	i1 = v4 << (uint32(3) & 31)
@@ -2102,13 +13271,13 @@ L20:
 	v7 = i0
 	v6 = v1
 L16:
-	i0 = fn580(m, v3)
+	i0 = fn581(m, v3)
 	v1 = i0
 	if v1 != 0 {
 		goto L7
 	}
 	v4 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
@@ -2121,10 +13290,10 @@ L16:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8462059))
+	fn3605(m, i0, uint32(8462059))
 	goto L3
 L25:
-	i0 = fn1315(m, v9)
+	i0 = fn1316(m, v9)
 	v4 = i0
 	goto L3
 L24:
@@ -2210,11 +13379,11 @@ L6:
 	if v7 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L3
 L5:
 	v6 = v2
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L31
 	}
@@ -2223,7 +13392,7 @@ L5:
 L31:
 	v12 = math.Float64frombits(0x0)
 L4:
-	i0 = fn1315(m, v12)
+	i0 = fn1316(m, v12)
 	v4 = i0
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -2237,12 +13406,12 @@ L3:
 	if v1 != 0 {
 		goto L32
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L32:
 	if v6 == v2 {
 		goto L1
 	}
-	fn2111(m, v6)
+	fn2112(m, v6)
 L1:
 	i0 = v2 + uint32(256)
 	m.g0 = i0
@@ -2251,20 +13420,20 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5284(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5285(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn5286(m, v1, uint32(2405))
+	i0 = fn5287(m, v1, uint32(2406))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5285(m *Module, v0 float64) float64 {
+func fn5286(m *Module, v0 float64) float64 {
 	var v1 float64
 	_ = v1
 	var v2 float64
@@ -2290,13 +13459,13 @@ func fn5285(m *Module, v0 float64) float64 {
 	if !(v0 <= math.Float64frombits(0x0)) {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	return math.Float64frombits(0x7ff8000000000000)
 L2:
 	if v0 != math.Float64frombits(0x0) {
 		goto L3
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	d0 = math.Copysign(math.Float64frombits(0x7ff0000000000000), v0)
 	return d0
 L3:
@@ -2307,7 +13476,7 @@ L3:
 	if !(v0 < math.Float64frombits(0x0)) {
 		goto L5
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	return math.Float64frombits(0x7ff8000000000000)
 L5:
 	if !(v0 <= math.Float64frombits(0x4037000000000000)) {
@@ -2330,7 +13499,7 @@ L4:
 	if d0 != math.Float64frombits(0x7ff0000000000000) {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(68)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(68)
 	return v0
 L6:
 	if !(v1 > math.Float64frombits(0x4069000000000000)) {
@@ -2339,11 +13508,11 @@ L6:
 	if !(v0 < math.Float64frombits(0x0)) {
 		goto L8
 	}
-	d1 = fn5325(m, v0)
+	d1 = fn5326(m, v0)
 	d0 = math.Float64frombits(0x0) / d1
 	return d0
 L8:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(68)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(68)
 	return math.Float64frombits(0x7ff0000000000000)
 L7:
 	d0 = v1 + math.Float64frombits(0x40161945b9800000)
@@ -2361,13 +13530,13 @@ L7:
 	if !(v0 < math.Float64frombits(0x0)) {
 		goto L10
 	}
-	d0 = fn5325(m, v1)
+	d0 = fn5326(m, v1)
 	v0 = d0
-	d0 = fn7991(m, v2)
+	d0 = fn7992(m, v2)
 	d1 = math.Float64frombits(0xc00921fb54442d18) / v0
 	d1 = d1 / v1
 	d0 = float64(d0 * d1)
-	d1 = fn5326(m, v1)
+	d1 = fn5327(m, v1)
 	d0 = d0 / d1
 	v0 = d0
 	d1 = float64(v3 * v0)
@@ -2377,22 +13546,22 @@ L7:
 		goto L11
 	}
 	d2 = v1 + math.Float64frombits(0xbfe0000000000000)
-	d1 = fn8009(m, v2, d2)
+	d1 = fn8010(m, v2, d2)
 	d0 = v0 / d1
 	v0 = d0
 	goto L9
 L11:
 	d2 = float64(v1 * math.Float64frombits(0x3fe0000000000000))
 	d2 = d2 + math.Float64frombits(0xbfd0000000000000)
-	d1 = fn8009(m, v2, d2)
+	d1 = fn8010(m, v2, d2)
 	v1 = d1
 	d0 = v0 / v1
 	d0 = d0 / v1
 	v0 = d0
 	goto L9
 L10:
-	d1 = fn5326(m, v1)
-	d2 = fn7991(m, v2)
+	d1 = fn5327(m, v1)
+	d2 = fn7992(m, v2)
 	d1 = d1 / d2
 	v0 = d1
 	d0 = float64(v3 * v0)
@@ -2402,14 +13571,14 @@ L10:
 		goto L12
 	}
 	d1 = v1 + math.Float64frombits(0xbfe0000000000000)
-	d0 = fn8009(m, v2, d1)
+	d0 = fn8010(m, v2, d1)
 	d0 = float64(d0 * v0)
 	v0 = d0
 	goto L9
 L12:
 	d1 = float64(v1 * math.Float64frombits(0x3fe0000000000000))
 	d1 = d1 + math.Float64frombits(0xbfd0000000000000)
-	d0 = fn8009(m, v2, d1)
+	d0 = fn8010(m, v2, d1)
 	v1 = d0
 	d1 = float64(v1 * v0)
 	d0 = float64(v1 * d1)
@@ -2419,14 +13588,14 @@ L9:
 	if d0 != math.Float64frombits(0x7ff0000000000000) {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(68)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(68)
 L1:
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5286(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5287(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 float64
 	_ = v2
 	var d0 float64
@@ -2437,21 +13606,21 @@ func fn5286(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	d0 = fn1320(m, v0)
+	d0 = fn1321(m, v0)
 	v2 = d0
 	if v2 != math.Float64frombits(0xbff0000000000000) {
 		goto L2
 	}
 	v0 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	d0 = m.table[v1].(func(*Module, float64) float64)(m, v2)
 	v2 = d0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v0 = i0
 	switch v0 {
 	case 0:
@@ -2465,7 +13634,7 @@ L2:
 	}
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	m.depth--
 	return uint32(0)
 L6:
@@ -2474,7 +13643,7 @@ L6:
 	}
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	m.depth--
 	return uint32(0)
 L4:
@@ -2483,11 +13652,11 @@ L4:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
+	fn3605(m, i0, uint32(8438327))
 	m.depth--
 	return uint32(0)
 L3:
-	i0 = fn1315(m, v2)
+	i0 = fn1316(m, v2)
 	v0 = i0
 L1:
 	m.depth--
@@ -2496,7 +13665,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5287(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5288(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2537,18 +13706,18 @@ L4:
 	if i0 != uint32(10050376) {
 		goto L1
 	}
-	i0 = fn1630(m, v3, v4)
+	i0 = fn1631(m, v3, v4)
 	m.depth--
 	return i0
 L3:
-	i0 = fn1574(m, uint32(0))
+	i0 = fn1575(m, uint32(0))
 	m.depth--
 	return i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
 L1:
-	i0 = fn568(m, v3)
+	i0 = fn569(m, v3)
 	v3 = i0
 	if v3 == 0 {
 		goto L7
@@ -2568,7 +13737,7 @@ L1:
 L8:
 	v2 = v3
 	i0 = *(*uint32)(unsafe.Add(b, v4))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L9
@@ -2584,7 +13753,7 @@ L8:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L7
 L9:
 	if v2 != v6 {
@@ -2603,11 +13772,11 @@ L9:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	v3 = v6
 	goto L10
 L11:
-	i0 = fn1630(m, v2, v1)
+	i0 = fn1631(m, v2, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v7 = i0
@@ -2620,7 +13789,7 @@ L11:
 	if v7 != 0 {
 		goto L12
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -2633,7 +13802,7 @@ L12:
 	if v2 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L13:
 	if v3 == 0 {
 		goto L7
@@ -2653,7 +13822,7 @@ L6:
 	m.depth--
 	return v3
 L5:
-	i0 = fn566(m, v3)
+	i0 = fn567(m, v3)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
@@ -2672,14 +13841,14 @@ L14:
 	m.depth--
 	return v2
 L15:
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return v2
 }
 
 //go:norace
 //go:nocheckptr
-func fn5288(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5289(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2717,12 +13886,12 @@ func fn5288(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L5
 	}
 	i0 = v2 << (uint32(3) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v4 = i0
 	if v4 != 0 {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v1 = i0
 	goto L1
 L5:
@@ -2730,7 +13899,7 @@ L5:
 	if int32(v2) > int32(uint32(0)) {
 		goto L4
 	}
-	d0 = fn5270(m, v2, v3, math.Float64frombits(0x0), uint32(0))
+	d0 = fn5271(m, v2, v3, math.Float64frombits(0x0), uint32(0))
 	v5 = d0
 	goto L3
 L4:
@@ -2753,23 +13922,23 @@ L8:
 	if v11 != uint32(10050376) {
 		goto L10
 	}
-	d0 = fn1614(m, v10)
+	d0 = fn1615(m, v10)
 	v5 = d0
 	if v5 != math.Float64frombits(0xbff0000000000000) {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
 	goto L2
 L10:
-	d0 = fn1320(m, v10)
+	d0 = fn1321(m, v10)
 	v5 = d0
 	if v5 != math.Float64frombits(0xbff0000000000000) {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
@@ -2797,14 +13966,14 @@ L7:
 	if v9 != 0 {
 		goto L6
 	}
-	d0 = fn5270(m, v2, v4, v6, v7)
+	d0 = fn5271(m, v2, v4, v6, v7)
 	v5 = d0
 	if v4 == v3 {
 		goto L3
 	}
-	fn2111(m, v4)
+	fn2112(m, v4)
 L3:
-	i0 = fn1315(m, v5)
+	i0 = fn1316(m, v5)
 	v1 = i0
 	goto L1
 L2:
@@ -2812,7 +13981,7 @@ L2:
 	if v4 == v3 {
 		goto L1
 	}
-	fn2111(m, v4)
+	fn2112(m, v4)
 L1:
 	i0 = v3 + uint32(128)
 	m.g0 = i0
@@ -2821,7 +13990,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5289(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5290(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -2869,7 +14038,7 @@ L4:
 	goto L2
 L3:
 	v6 = uint32(0)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10258164), uint32(2), uint32(2), uint32(0), v4)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10258164), uint32(2), uint32(2), uint32(0), v4)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -2885,13 +14054,13 @@ L2:
 	v7 = d0
 	goto L5
 L6:
-	d0 = fn1320(m, v3)
+	d0 = fn1321(m, v3)
 	v7 = d0
 	if v7 != math.Float64frombits(0xbff0000000000000) {
 		goto L5
 	}
 	v7 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -2909,13 +14078,13 @@ L5:
 	v8 = d0
 	goto L7
 L8:
-	d0 = fn1320(m, v3)
+	d0 = fn1321(m, v3)
 	v8 = d0
 	if v8 != math.Float64frombits(0xbff0000000000000) {
 		goto L7
 	}
 	v8 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -2944,13 +14113,13 @@ L13:
 	v9 = d0
 	goto L14
 L15:
-	d0 = fn1320(m, v3)
+	d0 = fn1321(m, v3)
 	v9 = d0
 	if v9 != math.Float64frombits(0xbff0000000000000) {
 		goto L14
 	}
 	v9 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L14
 	}
@@ -2973,12 +14142,12 @@ L12:
 	v10 = d0
 	goto L11
 L16:
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v10 = d0
 	if v10 != math.Float64frombits(0xbff0000000000000) {
 		goto L11
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -3029,14 +14198,14 @@ L18:
 L10:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477611))
-	i0 = fn3616(m)
+	fn3605(m, i0, uint32(8477611))
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v1 = k32(4294967295)
 L9:
-	i0 = fn606(m, v1)
+	i0 = fn607(m, v1)
 	v6 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -3046,7 +14215,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5290(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5291(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 float64
 	_ = v2
 	var d0 float64
@@ -3064,14 +14233,14 @@ func fn5290(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = d0
 	goto L2
 L3:
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v2 = d0
 	if v2 != math.Float64frombits(0xbff0000000000000) {
 		goto L2
 	}
 	v1 = uint32(0)
 	v2 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -3079,45 +14248,7 @@ L2:
 	l0 = math.Float64bits(v2)
 	l0 = l0 & uint64(9223372036854775807)
 	i0 = b2i(int64(l0) < int64(uint64(9218868437227405312)))
-	i0 = fn606(m, i0)
-	v1 = i0
-L1:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5291(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 float64
-	_ = v2
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != uint32(10045280) {
-		goto L3
-	}
-	d0 = *(*float64)(unsafe.Add(b, uint64(v1)+8))
-	v2 = d0
-	goto L2
-L3:
-	d0 = fn1320(m, v1)
-	v2 = d0
-	if v2 != math.Float64frombits(0xbff0000000000000) {
-		goto L2
-	}
-	v1 = uint32(0)
-	v2 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	d0 = math.Float64frombits(math.Float64bits(v2) &^ (1 << 63))
-	i0 = b2i(d0 == math.Float64frombits(0x7ff0000000000000))
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	v1 = i0
 L1:
 	return v1
@@ -3141,20 +14272,21 @@ func fn5292(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = d0
 	goto L2
 L3:
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v2 = d0
 	if v2 != math.Float64frombits(0xbff0000000000000) {
 		goto L2
 	}
 	v1 = uint32(0)
 	v2 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = b2i(v2 != v2)
-	i0 = fn606(m, i0)
+	d0 = math.Float64frombits(math.Float64bits(v2) &^ (1 << 63))
+	i0 = b2i(d0 == math.Float64frombits(0x7ff0000000000000))
+	i0 = fn607(m, i0)
 	v1 = i0
 L1:
 	return v1
@@ -3163,6 +14295,43 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn5293(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 float64
+	_ = v2
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != uint32(10045280) {
+		goto L3
+	}
+	d0 = *(*float64)(unsafe.Add(b, uint64(v1)+8))
+	v2 = d0
+	goto L2
+L3:
+	d0 = fn1321(m, v1)
+	v2 = d0
+	if v2 != math.Float64frombits(0xbff0000000000000) {
+		goto L2
+	}
+	v1 = uint32(0)
+	v2 = math.Float64frombits(0xbff0000000000000)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = b2i(v2 != v2)
+	i0 = fn607(m, i0)
+	v1 = i0
+L1:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5294(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3205,7 +14374,7 @@ func fn5293(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn517(m, v1)
+	i0 = fn518(m, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -3223,7 +14392,7 @@ func fn5293(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477501))
+	fn3605(m, i0, uint32(8477501))
 	goto L2
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -3237,13 +14406,13 @@ L4:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
-	i0 = fn1574(m, uint32(0))
+	i0 = fn1575(m, uint32(0))
 	m.depth--
 	return i0
 L3:
-	i0 = fn1587(m, v1)
+	i0 = fn1588(m, v1)
 	v2 = i0
 	if v2 == k32(4294967295) {
 		goto L2
@@ -3257,12 +14426,12 @@ L3:
 	}
 	i1 = v3 & k32(4294967294)
 	i1 = i1 + k32(4294967234)
-	i0 = fn1626(m, v1, i1)
+	i0 = fn1627(m, v1, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
 	}
-	l0 = fn1596(m, v2)
+	l0 = fn1597(m, v2)
 	v5 = l0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -3275,12 +14444,12 @@ L3:
 	if v6 != 0 {
 		goto L9
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L9:
 	if v5 != k64(18446744073709551615) {
 		goto L10
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
@@ -3316,7 +14485,7 @@ L10:
 	v7 = i2
 	i1 = uint32(31) - v7
 	i0 = i0 >> (i1 & 31)
-	i0 = fn1575(m, i0)
+	i0 = fn1576(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -3327,7 +14496,7 @@ L10:
 	v9 = i0
 	goto L7
 L8:
-	l0 = fn1596(m, v1)
+	l0 = fn1597(m, v1)
 	v5 = l0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -3340,12 +14509,12 @@ L8:
 	if v2 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	if v5 != k64(18446744073709551615) {
 		goto L12
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -3380,7 +14549,7 @@ L12:
 	l1 = v10 * v10
 	i1 = b2i(l1 > v5)
 	i0 = v1 - i1
-	i0 = fn1575(m, i0)
+	i0 = fn1576(m, i0)
 	m.depth--
 	return i0
 L7:
@@ -3389,12 +14558,12 @@ L14:
 	v11 = i3
 	i2 = v7 + v11
 	i1 = v8 - i2
-	i0 = fn1626(m, v1, i1)
+	i0 = fn1627(m, v1, i1)
 	v6 = i0
 	if v6 == 0 {
 		goto L13
 	}
-	i0 = fn542(m, v6, v2)
+	i0 = fn543(m, v6, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v12 = i0
@@ -3407,14 +14576,14 @@ L14:
 	if v12 != 0 {
 		goto L15
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L15:
 	if v3 == 0 {
 		goto L13
 	}
 	i2 = v7 ^ k32(4294967295)
 	i1 = v11 + i2
-	i0 = fn1628(m, v2, i1)
+	i0 = fn1629(m, v2, i1)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v7 = i0
@@ -3427,7 +14596,7 @@ L15:
 	if v7 != 0 {
 		goto L16
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L16:
 	if v6 != 0 {
 		goto L17
@@ -3443,10 +14612,10 @@ L16:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L2
 L17:
-	i0 = fn539(m, v6, v3)
+	i0 = fn540(m, v6, v3)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -3459,7 +14628,7 @@ L17:
 	if v7 != 0 {
 		goto L18
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -3472,7 +14641,7 @@ L18:
 	if v6 != 0 {
 		goto L19
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L19:
 	if v2 == 0 {
 		goto L2
@@ -3485,12 +14654,12 @@ L19:
 	if v3 == 0 {
 		goto L14
 	}
-	i0 = fn540(m, v2, v2)
+	i0 = fn541(m, v2, v2)
 	v3 = i0
 	if v3 == 0 {
 		goto L13
 	}
-	i0 = fn2026(m, v1, v3, uint32(0))
+	i0 = fn2027(m, v1, v3, uint32(0))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v9 = i0
@@ -3503,7 +14672,7 @@ L19:
 	if v9 != 0 {
 		goto L20
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L20:
 	i0 = v6 + uint32(1)
 	switch i0 {
@@ -3516,7 +14685,7 @@ L20:
 	}
 L22:
 	i1 = k32(10089824) + uint32(10084)
-	i0 = fn537(m, v2, i1)
+	i0 = fn538(m, v2, i1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -3529,7 +14698,7 @@ L22:
 	if v6 != 0 {
 		goto L23
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L23:
 	v2 = v3
 L21:
@@ -3550,7 +14719,7 @@ L24:
 	m.depth--
 	return v2
 L25:
-	fn2072(m, v1)
+	fn2073(m, v1)
 	m.depth--
 	return v2
 L13:
@@ -3565,7 +14734,7 @@ L13:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -3578,7 +14747,7 @@ L2:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -3586,7 +14755,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5294(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5295(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3612,12 +14781,12 @@ func fn5294(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn1574(m, uint32(1))
+	i0 = fn1575(m, uint32(1))
 	m.depth--
 	return i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn568(m, i0)
+	i0 = fn569(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L4
@@ -3637,7 +14806,7 @@ L1:
 L5:
 	v2 = v3
 	i0 = *(*uint32)(unsafe.Add(b, v4))
-	i0 = fn568(m, i0)
+	i0 = fn569(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L6
@@ -3654,7 +14823,7 @@ L5:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return uint32(0)
 L6:
@@ -3674,7 +14843,7 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	v3 = v6
 	goto L7
 L8:
@@ -3689,17 +14858,17 @@ L8:
 		goto L10
 	}
 L11:
-	i0 = fn1574(m, uint32(0))
+	i0 = fn1575(m, uint32(0))
 	v3 = i0
 	goto L9
 L10:
 	v3 = uint32(0)
-	i0 = fn1630(m, v2, v1)
+	i0 = fn1631(m, v2, v1)
 	v7 = i0
 	if v7 == 0 {
 		goto L9
 	}
-	i0 = fn542(m, v2, v7)
+	i0 = fn543(m, v2, v7)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v9 = i0
@@ -3712,12 +14881,12 @@ L10:
 	if v9 != 0 {
 		goto L12
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L12:
 	if v8 == 0 {
 		goto L9
 	}
-	i0 = fn540(m, v8, v1)
+	i0 = fn541(m, v8, v1)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v9 = i0
@@ -3730,12 +14899,12 @@ L12:
 	if v9 != 0 {
 		goto L13
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L13:
 	if v7 == 0 {
 		goto L9
 	}
-	i0 = fn566(m, v7)
+	i0 = fn567(m, v7)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v8 = i0
@@ -3748,7 +14917,7 @@ L13:
 	if v8 != 0 {
 		goto L9
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v7 = i0
@@ -3761,7 +14930,7 @@ L9:
 	if v7 != 0 {
 		goto L14
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -3774,7 +14943,7 @@ L14:
 	if v2 != 0 {
 		goto L15
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L15:
 	if v3 == 0 {
 		goto L4
@@ -3794,7 +14963,7 @@ L3:
 	m.depth--
 	return v3
 L2:
-	i0 = fn566(m, v3)
+	i0 = fn567(m, v3)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
@@ -3813,14 +14982,14 @@ L16:
 	m.depth--
 	return v2
 L17:
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return v2
 }
 
 //go:norace
 //go:nocheckptr
-func fn5295(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5296(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 float64
@@ -3845,7 +15014,7 @@ func fn5295(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8447059), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8447059), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -3862,13 +15031,13 @@ L2:
 	v4 = d0
 	goto L3
 L4:
-	d0 = fn1320(m, v2)
+	d0 = fn1321(m, v2)
 	v4 = d0
 	if v4 != math.Float64frombits(0xbff0000000000000) {
 		goto L3
 	}
 	v4 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -3885,13 +15054,13 @@ L3:
 		goto L6
 	}
 	i1 = v3 + uint32(12)
-	i0 = fn1579(m, v2, i1)
+	i0 = fn1580(m, v2, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L7
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -3907,11 +15076,11 @@ L7:
 	if i0 == 0 {
 		goto L8
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	goto L5
 L8:
 	v2 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v6 = i1
 	i1 = uint32(int32(v6) >> (uint32(31) & 31))
@@ -3919,23 +15088,23 @@ L8:
 	if v6 == 0 {
 		i1 = v1
 	}
-	d0 = fn8000(m, v4, i1)
+	d0 = fn8001(m, v4, i1)
 	v4 = d0
 	d0 = math.Float64frombits(math.Float64bits(v4) &^ (1 << 63))
 	if d0 != math.Float64frombits(0x7ff0000000000000) {
 		goto L5
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(68)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(68)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
+	fn3605(m, i0, uint32(8438327))
 	goto L1
 L6:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8548580))
+	fn3605(m, i0, uint32(8548580))
 	goto L1
 L5:
-	i0 = fn1315(m, v4)
+	i0 = fn1316(m, v4)
 	v2 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -3945,20 +15114,20 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5296(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5297(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn5286(m, v1, uint32(2406))
+	i0 = fn5287(m, v1, uint32(2407))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5297(m *Module, v0 float64) float64 {
+func fn5298(m *Module, v0 float64) float64 {
 	var v1 float64
 	_ = v1
 	var v2 float64
@@ -4001,7 +15170,7 @@ L1:
 	if !(v0 <= math.Float64frombits(0x0)) {
 		goto L2
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	return math.Float64frombits(0x7ff0000000000000)
 L3:
 	d0 = math.Float64frombits(math.Float64bits(v0) &^ (1 << 63))
@@ -4009,7 +15178,7 @@ L3:
 	if !(v2 < math.Float64frombits(0x3bc79ca10c924223)) {
 		goto L4
 	}
-	d0 = fn8003(m, v2)
+	d0 = fn8004(m, v2)
 	d0 = math.Float64frombits(math.Float64bits(d0) ^ (1 << 63))
 	return d0
 L4:
@@ -4090,11 +15259,11 @@ L5:
 	d0 = v2 + math.Float64frombits(0xbfe0000000000000)
 	d1 = v2 + math.Float64frombits(0x40181945b9800000)
 	d1 = d1 + math.Float64frombits(0xbfe0000000000000)
-	d1 = fn8003(m, d1)
+	d1 = fn8004(m, d1)
 	d1 = d1 + math.Float64frombits(0xbff0000000000000)
 	d0 = float64(d0 * d1)
 	d1 = v4 / v1
-	d1 = fn8003(m, d1)
+	d1 = fn8004(m, d1)
 	d1 = d1 + math.Float64frombits(0xc0181945b9800000)
 	d0 = d0 + d1
 	v1 = d0
@@ -4109,7 +15278,7 @@ L5:
 	d0 = math.Copysign(d0, v2)
 	v0 = d0
 	d0 = v0 + v0
-	d0 = fn8012(m, d0)
+	d0 = fn8013(m, d0)
 	i0 = sat32s(d0)
 	switch i0 {
 	case 1:
@@ -4125,38 +15294,38 @@ L5:
 	}
 L14:
 	d0 = float64(v0 * math.Float64frombits(0x400921fb54442d18))
-	d0 = fn8014(m, d0)
+	d0 = fn8015(m, d0)
 	v0 = d0
 	goto L9
 L13:
 	d0 = v0 + math.Float64frombits(0xbfe0000000000000)
 	d0 = float64(d0 * math.Float64frombits(0x400921fb54442d18))
-	d0 = fn7982(m, d0)
+	d0 = fn7983(m, d0)
 	v0 = d0
 	goto L9
 L12:
 	d0 = math.Float64frombits(0x3ff0000000000000) - v0
 	d0 = float64(d0 * math.Float64frombits(0x400921fb54442d18))
-	d0 = fn8014(m, d0)
+	d0 = fn8015(m, d0)
 	v0 = d0
 	goto L9
 L11:
 	d0 = v0 + math.Float64frombits(0xbff8000000000000)
 	d0 = float64(d0 * math.Float64frombits(0x400921fb54442d18))
-	d0 = fn7982(m, d0)
+	d0 = fn7983(m, d0)
 	d0 = math.Float64frombits(math.Float64bits(d0) ^ (1 << 63))
 	v0 = d0
 	goto L9
 L10:
 	d0 = v0 + math.Float64frombits(0xc000000000000000)
 	d0 = float64(d0 * math.Float64frombits(0x400921fb54442d18))
-	d0 = fn8014(m, d0)
+	d0 = fn8015(m, d0)
 	v0 = d0
 L9:
 	d1 = math.Float64frombits(math.Float64bits(v0) &^ (1 << 63))
-	d1 = fn8003(m, d1)
+	d1 = fn8004(m, d1)
 	d0 = math.Float64frombits(0x3ff250d048e7a1bd) - d1
-	d1 = fn8003(m, v2)
+	d1 = fn8004(m, v2)
 	d0 = d0 - d1
 	d0 = d0 - v1
 	v1 = d0
@@ -4165,14 +15334,14 @@ L8:
 	if d0 != math.Float64frombits(0x7ff0000000000000) {
 		goto L2
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(68)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(68)
 L2:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn5298(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5299(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4198,7 +15367,7 @@ func fn5298(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8470270), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8470270), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -4220,32 +15389,32 @@ L2:
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	goto L3
 L5:
-	d0 = fn1614(m, v4)
+	d0 = fn1615(m, v4)
 	v6 = d0
 	if v6 != math.Float64frombits(0xbff0000000000000) {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L3
 	}
-	fn3624(m)
+	fn3625(m)
 	i1 = v3 + uint32(8)
-	d0 = fn1613(m, v4, i1)
+	d0 = fn1614(m, v4, i1)
 	v6 = d0
 	if v6 != math.Float64frombits(0xbff0000000000000) {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
@@ -4258,11 +15427,11 @@ L7:
 	if !(v6 > math.Float64frombits(0x0)) {
 		goto L10
 	}
-	d0 = fn8003(m, v6)
+	d0 = fn8004(m, v6)
 	v6 = d0
 	goto L8
 L10:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	if v6 == math.Float64frombits(0x0) {
 		d0 = math.Float64frombits(0xfff0000000000000)
 	} else {
@@ -4274,14 +15443,14 @@ L9:
 	if !(v6 <= math.Float64frombits(0x0)) {
 		goto L8
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	v6 = math.Float64frombits(0x7ff8000000000000)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	d0 = float64(int32(i0))
 	d0 = float64(d0 * math.Float64frombits(0x3fe62e42fefa39ef))
 	d0 = d0 + v6
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v5 = i0
 	goto L3
 L6:
@@ -4293,32 +15462,32 @@ L6:
 	if !(v6 > math.Float64frombits(0x0)) {
 		goto L12
 	}
-	d0 = fn8003(m, v6)
-	i0 = fn1315(m, d0)
+	d0 = fn8004(m, v6)
+	i0 = fn1316(m, d0)
 	v5 = i0
 	goto L3
 L12:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	if v6 == math.Float64frombits(0x0) {
 		d0 = math.Float64frombits(0xfff0000000000000)
 	} else {
 		d0 = math.Float64frombits(0x7ff8000000000000)
 	}
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v5 = i0
 	goto L3
 L11:
 	if !(v6 <= math.Float64frombits(0x0)) {
 		goto L13
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	v6 = math.Float64frombits(0x7ff8000000000000)
 L13:
-	i0 = fn1315(m, v6)
+	i0 = fn1316(m, v6)
 	v5 = i0
 	goto L3
 L4:
-	i0 = fn5266(m, v4, uint32(2407), uint32(0))
+	i0 = fn5267(m, v4, uint32(2408), uint32(0))
 	v5 = i0
 L3:
 	if v2 != uint32(1) {
@@ -4349,32 +15518,32 @@ L15:
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	goto L16
 L18:
-	d0 = fn1614(m, v2)
+	d0 = fn1615(m, v2)
 	v6 = d0
 	if v6 != math.Float64frombits(0xbff0000000000000) {
 		goto L19
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L19
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L16
 	}
-	fn3624(m)
+	fn3625(m)
 	i1 = v3 + uint32(12)
-	d0 = fn1613(m, v2, i1)
+	d0 = fn1614(m, v2, i1)
 	v6 = d0
 	if v6 != math.Float64frombits(0xbff0000000000000) {
 		goto L20
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L16
 	}
@@ -4387,11 +15556,11 @@ L20:
 	if !(v6 > math.Float64frombits(0x0)) {
 		goto L23
 	}
-	d0 = fn8003(m, v6)
+	d0 = fn8004(m, v6)
 	v6 = d0
 	goto L21
 L23:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	if v6 == math.Float64frombits(0x0) {
 		d0 = math.Float64frombits(0xfff0000000000000)
 	} else {
@@ -4403,14 +15572,14 @@ L22:
 	if !(v6 <= math.Float64frombits(0x0)) {
 		goto L21
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	v6 = math.Float64frombits(0x7ff8000000000000)
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	d0 = float64(int32(i0))
 	d0 = float64(d0 * math.Float64frombits(0x3fe62e42fefa39ef))
 	d0 = d0 + v6
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v1 = i0
 	goto L16
 L19:
@@ -4422,32 +15591,32 @@ L19:
 	if !(v6 > math.Float64frombits(0x0)) {
 		goto L25
 	}
-	d0 = fn8003(m, v6)
-	i0 = fn1315(m, d0)
+	d0 = fn8004(m, v6)
+	i0 = fn1316(m, d0)
 	v1 = i0
 	goto L16
 L25:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	if v6 == math.Float64frombits(0x0) {
 		d0 = math.Float64frombits(0xfff0000000000000)
 	} else {
 		d0 = math.Float64frombits(0x7ff8000000000000)
 	}
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v1 = i0
 	goto L16
 L24:
 	if !(v6 <= math.Float64frombits(0x0)) {
 		goto L26
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	v6 = math.Float64frombits(0x7ff8000000000000)
 L26:
-	i0 = fn1315(m, v6)
+	i0 = fn1316(m, v6)
 	v1 = i0
 	goto L16
 L17:
-	i0 = fn5266(m, v2, uint32(2407), uint32(0))
+	i0 = fn5267(m, v2, uint32(2408), uint32(0))
 	v1 = i0
 L16:
 	if v1 != 0 {
@@ -4470,7 +15639,7 @@ L29:
 	}
 	goto L1
 L28:
-	i0 = fn543(m, v5, v1)
+	i0 = fn544(m, v5, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
@@ -4483,7 +15652,7 @@ L28:
 	if v4 != 0 {
 		goto L30
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L30:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -4498,7 +15667,7 @@ L30:
 		goto L1
 	}
 L27:
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -4507,7 +15676,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5299(m *Module, v0 float64) float64 {
+func fn5300(m *Module, v0 float64) float64 {
 	var d0 float64
 	_ = d0
 	var l0 uint64
@@ -4521,10 +15690,10 @@ func fn5299(m *Module, v0 float64) float64 {
 	if !(v0 > math.Float64frombits(0x0)) {
 		goto L2
 	}
-	d0 = fn8003(m, v0)
+	d0 = fn8004(m, v0)
 	return d0
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	if v0 == math.Float64frombits(0x0) {
 		d0 = math.Float64frombits(0xfff0000000000000)
 	} else {
@@ -4535,7 +15704,7 @@ L1:
 	if !(v0 <= math.Float64frombits(0x0)) {
 		goto L3
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	v0 = math.Float64frombits(0x7ff8000000000000)
 L3:
 	return v0
@@ -4543,26 +15712,26 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn5300(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5301(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn5266(m, v1, uint32(2408), uint32(0))
+	i0 = fn5267(m, v1, uint32(2409), uint32(0))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5301(m *Module, v0 float64) float64 {
+func fn5302(m *Module, v0 float64) float64 {
 	var d0 float64
 	_ = d0
 	if v0 == math.Float64frombits(0x0) {
 		goto L1
 	}
-	d0 = fn8005(m, v0)
+	d0 = fn8006(m, v0)
 	v0 = d0
 L1:
 	return v0
@@ -4570,7 +15739,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5302(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5303(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4603,32 +15772,32 @@ func fn5302(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	goto L1
 L3:
-	d0 = fn1614(m, v1)
+	d0 = fn1615(m, v1)
 	v4 = d0
 	if v4 != math.Float64frombits(0xbff0000000000000) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 	i1 = v2 + uint32(12)
-	d0 = fn1613(m, v1, i1)
+	d0 = fn1614(m, v1, i1)
 	v4 = d0
 	if v4 != math.Float64frombits(0xbff0000000000000) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -4641,11 +15810,11 @@ L5:
 	if !(v4 > math.Float64frombits(0x0)) {
 		goto L8
 	}
-	d0 = fn8004(m, v4)
+	d0 = fn8005(m, v4)
 	v4 = d0
 	goto L6
 L8:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	if v4 == math.Float64frombits(0x0) {
 		d0 = math.Float64frombits(0xfff0000000000000)
 	} else {
@@ -4657,14 +15826,14 @@ L7:
 	if !(v4 <= math.Float64frombits(0x0)) {
 		goto L6
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	v4 = math.Float64frombits(0x7ff8000000000000)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	d0 = float64(int32(i0))
 	d0 = float64(d0 * math.Float64frombits(0x3fd34413509f79ff))
 	d0 = d0 + v4
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v3 = i0
 	goto L1
 L4:
@@ -4676,32 +15845,32 @@ L4:
 	if !(v4 > math.Float64frombits(0x0)) {
 		goto L10
 	}
-	d0 = fn8004(m, v4)
-	i0 = fn1315(m, d0)
+	d0 = fn8005(m, v4)
+	i0 = fn1316(m, d0)
 	v3 = i0
 	goto L1
 L10:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	if v4 == math.Float64frombits(0x0) {
 		d0 = math.Float64frombits(0xfff0000000000000)
 	} else {
 		d0 = math.Float64frombits(0x7ff8000000000000)
 	}
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v3 = i0
 	goto L1
 L9:
 	if !(v4 <= math.Float64frombits(0x0)) {
 		goto L11
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	v4 = math.Float64frombits(0x7ff8000000000000)
 L11:
-	i0 = fn1315(m, v4)
+	i0 = fn1316(m, v4)
 	v3 = i0
 	goto L1
 L2:
-	i0 = fn5266(m, v1, uint32(2409), uint32(0))
+	i0 = fn5267(m, v1, uint32(2410), uint32(0))
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -4711,7 +15880,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5303(m *Module, v0 float64) float64 {
+func fn5304(m *Module, v0 float64) float64 {
 	var d0 float64
 	_ = d0
 	var l0 uint64
@@ -4725,10 +15894,10 @@ func fn5303(m *Module, v0 float64) float64 {
 	if !(v0 > math.Float64frombits(0x0)) {
 		goto L2
 	}
-	d0 = fn8004(m, v0)
+	d0 = fn8005(m, v0)
 	return d0
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	if v0 == math.Float64frombits(0x0) {
 		d0 = math.Float64frombits(0xfff0000000000000)
 	} else {
@@ -4739,7 +15908,7 @@ L1:
 	if !(v0 <= math.Float64frombits(0x0)) {
 		goto L3
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	v0 = math.Float64frombits(0x7ff8000000000000)
 L3:
 	return v0
@@ -4747,7 +15916,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn5304(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5305(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4782,32 +15951,32 @@ func fn5304(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	goto L1
 L3:
-	d0 = fn1614(m, v1)
+	d0 = fn1615(m, v1)
 	v4 = d0
 	if v4 != math.Float64frombits(0xbff0000000000000) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 	i1 = v2 + uint32(12)
-	d0 = fn1613(m, v1, i1)
+	d0 = fn1614(m, v1, i1)
 	v4 = d0
 	if v4 != math.Float64frombits(0xbff0000000000000) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -4820,18 +15989,18 @@ L5:
 	if !(v4 <= math.Float64frombits(0x0)) {
 		goto L6
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	v4 = math.Float64frombits(0x7ff8000000000000)
 	goto L6
 L7:
 	if !(v4 > math.Float64frombits(0x0)) {
 		goto L8
 	}
-	d0 = fn8006(m, v4)
+	d0 = fn8007(m, v4)
 	v4 = d0
 	goto L6
 L8:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	if v4 == math.Float64frombits(0x0) {
 		d0 = math.Float64frombits(0xfff0000000000000)
 	} else {
@@ -4842,7 +16011,7 @@ L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	d1 = float64(int32(i1))
 	d0 = v4 + d1
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v3 = i0
 	goto L1
 L4:
@@ -4854,20 +16023,20 @@ L4:
 	if !(v4 <= math.Float64frombits(0x0)) {
 		goto L9
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
-	i0 = fn1315(m, math.Float64frombits(0x7ff8000000000000))
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
+	i0 = fn1316(m, math.Float64frombits(0x7ff8000000000000))
 	v3 = i0
 	goto L1
 L10:
 	if !(v4 > math.Float64frombits(0x0)) {
 		goto L11
 	}
-	d0 = fn8006(m, v4)
-	i0 = fn1315(m, d0)
+	d0 = fn8007(m, v4)
+	i0 = fn1316(m, d0)
 	v3 = i0
 	goto L1
 L11:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	if v4 == math.Float64frombits(0x0) {
 		d0 = math.Float64frombits(0xfff0000000000000)
 	} else {
@@ -4875,11 +16044,11 @@ L11:
 	}
 	v4 = d0
 L9:
-	i0 = fn1315(m, v4)
+	i0 = fn1316(m, v4)
 	v3 = i0
 	goto L1
 L2:
-	i0 = fn5266(m, v1, uint32(2410), uint32(0))
+	i0 = fn5267(m, v1, uint32(2411), uint32(0))
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -4889,7 +16058,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5305(m *Module, v0 float64) float64 {
+func fn5306(m *Module, v0 float64) float64 {
 	var d0 float64
 	_ = d0
 	var l0 uint64
@@ -4903,16 +16072,16 @@ func fn5305(m *Module, v0 float64) float64 {
 	if !(v0 <= math.Float64frombits(0x0)) {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	return math.Float64frombits(0x7ff8000000000000)
 L2:
 	if !(v0 > math.Float64frombits(0x0)) {
 		goto L3
 	}
-	d0 = fn8006(m, v0)
+	d0 = fn8007(m, v0)
 	return d0
 L3:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	if v0 == math.Float64frombits(0x0) {
 		d0 = math.Float64frombits(0xfff0000000000000)
 	} else {
@@ -4925,7 +16094,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5306(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5307(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -4953,13 +16122,13 @@ func fn5306(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = d0
 	goto L3
 L4:
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v3 = d0
 	if v3 != math.Float64frombits(0xbff0000000000000) {
 		goto L3
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -4973,7 +16142,7 @@ L3:
 	*(*float64)(unsafe.Add(b, uint64(v2)+8)) = v3
 	d1 = math.Copysign(math.Float64frombits(0x0), v3)
 	*(*float64)(unsafe.Add(b, v2)) = d1
-	i0 = fn4085(m, uint32(8565797), v2)
+	i0 = fn4086(m, uint32(8565797), v2)
 	v1 = i0
 	goto L1
 L5:
@@ -4983,18 +16152,18 @@ L5:
 	*(*float64)(unsafe.Add(b, uint64(v2)+24)) = v3
 	*(*float64)(unsafe.Add(b, uint64(v2)+16)) = v3
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8565797), i1)
+	i0 = fn4086(m, uint32(8565797), i1)
 	v1 = i0
 	goto L1
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i2 = v2 + uint32(56)
-	d1 = fn8007(m, v3, i2)
+	d1 = fn8008(m, v3, i2)
 	*(*float64)(unsafe.Add(b, uint64(v2)+32)) = d1
 	d1 = *(*float64)(unsafe.Add(b, uint64(v2)+56))
 	*(*float64)(unsafe.Add(b, uint64(v2)+40)) = d1
 	i1 = v2 + uint32(32)
-	i0 = fn4085(m, uint32(8565797), i1)
+	i0 = fn4086(m, uint32(8565797), i1)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(64)
@@ -5004,7 +16173,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5307(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5308(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 float64
 	_ = v3
 	var v4 float64
@@ -5030,7 +16199,7 @@ func fn5307(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8392955), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8392955), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -5047,13 +16216,13 @@ L1:
 	v3 = d0
 	goto L2
 L3:
-	d0 = fn1320(m, v2)
+	d0 = fn1321(m, v2)
 	v3 = d0
 	if v3 != math.Float64frombits(0xbff0000000000000) {
 		goto L2
 	}
 	v3 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -5071,20 +16240,20 @@ L2:
 	v4 = d0
 	goto L4
 L5:
-	d0 = fn1320(m, v2)
+	d0 = fn1321(m, v2)
 	v4 = d0
 	if v4 != math.Float64frombits(0xbff0000000000000) {
 		goto L4
 	}
 	v4 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
 	m.depth--
 	return uint32(0)
 L4:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	l0 = math.Float64bits(v4)
 	v5 = l0
 	l0 = math.Float64bits(v3)
@@ -5096,7 +16265,7 @@ L4:
 	if int64(l0) > int64(uint64(9218868437227405311)) {
 		goto L9
 	}
-	d0 = fn8009(m, v3, v4)
+	d0 = fn8010(m, v3, v4)
 	v6 = d0
 	l0 = math.Float64bits(v6)
 	l0 = l0 & uint64(9223372036854775807)
@@ -5110,9 +16279,9 @@ L4:
 		goto L8
 	}
 L10:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	m.depth--
 	return uint32(0)
 L9:
@@ -5124,7 +16293,7 @@ L9:
 	} else {
 		d0 = v3
 	}
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	m.depth--
 	return i0
 L11:
@@ -5136,7 +16305,7 @@ L11:
 	} else {
 		d0 = v4
 	}
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	m.depth--
 	return i0
 L12:
@@ -5169,7 +16338,7 @@ L14:
 	} else {
 		d0 = math.Float64frombits(0x7ff0000000000000)
 	}
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	m.depth--
 	return i0
 L15:
@@ -5181,7 +16350,7 @@ L15:
 	if v2 == 0 {
 		d0 = math.Float64frombits(0x0)
 	}
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	m.depth--
 	return i0
 L13:
@@ -5195,17 +16364,17 @@ L13:
 	if !(v4 > math.Float64frombits(0x0)) {
 		goto L7
 	}
-	i0 = fn1315(m, v4)
+	i0 = fn1316(m, v4)
 	m.depth--
 	return i0
 L8:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(68)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(68)
 	d0 = math.Float64frombits(math.Float64bits(v6) &^ (1 << 63))
 	if d0 < math.Float64frombits(0x3ff8000000000000) {
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
+	fn3605(m, i0, uint32(8438327))
 	m.depth--
 	return uint32(0)
 L7:
@@ -5218,14 +16387,14 @@ L7:
 	}
 	v6 = d0
 L6:
-	i0 = fn1315(m, v6)
+	i0 = fn1316(m, v6)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5308(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5309(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 float64
 	_ = v2
 	var d0 float64
@@ -5244,20 +16413,20 @@ func fn5308(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = d0
 	goto L2
 L3:
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v2 = d0
 	if v2 != math.Float64frombits(0xbff0000000000000) {
 		goto L2
 	}
 	v1 = uint32(0)
 	v2 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
 	d0 = float64(v2 * math.Float64frombits(0x3f91df46a2529d39))
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v1 = i0
 L1:
 	m.depth--
@@ -5266,20 +16435,20 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5309(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5310(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn5260(m, v1, v2, uint32(2411), uint32(8445928))
+	i0 = fn5261(m, v1, v2, uint32(2412), uint32(8445928))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5310(m *Module, v0 float64, v1 float64) float64 {
+func fn5311(m *Module, v0 float64, v1 float64) float64 {
 	var v2 float64
 	_ = v2
 	var v3 float64
@@ -5310,7 +16479,7 @@ func fn5310(m *Module, v0 float64, v1 float64) float64 {
 	}
 	d1 = math.Float64frombits(math.Float64bits(v1) &^ (1 << 63))
 	v3 = d1
-	d0 = fn7997(m, v2, v3)
+	d0 = fn7998(m, v2, v3)
 	v1 = d0
 	d1 = v3 - v1
 	v4 = d1
@@ -5326,7 +16495,7 @@ func fn5310(m *Module, v0 float64, v1 float64) float64 {
 L4:
 	d1 = v2 - v1
 	d1 = float64(d1 * math.Float64frombits(0x3fe0000000000000))
-	d1 = fn7997(m, d1, v3)
+	d1 = fn7998(m, d1, v3)
 	v3 = d1
 	d1 = v3 + v3
 	d0 = v1 - d1
@@ -5357,20 +16526,20 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5311(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5312(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn5266(m, v1, uint32(2412), uint32(0))
+	i0 = fn5267(m, v1, uint32(2413), uint32(0))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5312(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5313(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 float64
 	_ = v2
 	var v3 float64
@@ -5385,19 +16554,19 @@ func fn5312(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v2 = d0
 	if v2 != math.Float64frombits(0xbff0000000000000) {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	d0 = fn8015(m, v2)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	d0 = fn8016(m, v2)
 	v3 = d0
 	if v2 != v2 {
 		goto L3
@@ -5406,7 +16575,7 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	m.depth--
 	return uint32(0)
 L3:
@@ -5420,28 +16589,15 @@ L3:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
+	fn3605(m, i0, uint32(8438327))
 	m.depth--
 	return uint32(0)
 L4:
-	i0 = fn1315(m, v3)
+	i0 = fn1316(m, v3)
 	v1 = i0
 L1:
 	m.depth--
 	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5313(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn5266(m, v1, uint32(2413), uint32(0))
-	m.depth--
-	return i0
 }
 
 //go:norace
@@ -5452,7 +16608,7 @@ func fn5314(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn5266(m, v1, uint32(2414), uint32(0))
+	i0 = fn5267(m, v1, uint32(2414), uint32(0))
 	m.depth--
 	return i0
 }
@@ -5460,6 +16616,19 @@ func fn5314(m *Module, v0 uint32, v1 uint32) uint32 {
 //go:norace
 //go:nocheckptr
 func fn5315(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn5267(m, v1, uint32(2415), uint32(0))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5316(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 float64
 	_ = v2
 	var v3 float64
@@ -5474,19 +16643,19 @@ func fn5315(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v2 = d0
 	if v2 != math.Float64frombits(0xbff0000000000000) {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	d0 = fn8018(m, v2)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	d0 = fn8019(m, v2)
 	v3 = d0
 	if v2 != v2 {
 		goto L3
@@ -5495,7 +16664,7 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	m.depth--
 	return uint32(0)
 L3:
@@ -5509,11 +16678,11 @@ L3:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	m.depth--
 	return uint32(0)
 L4:
-	i0 = fn1315(m, v3)
+	i0 = fn1316(m, v3)
 	v1 = i0
 L1:
 	m.depth--
@@ -5522,7 +16691,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5316(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5317(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5591,7 +16760,7 @@ func fn5316(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8504089), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8504089), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -5603,12 +16772,12 @@ L2:
 	v2 = i0
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn579(m, i0)
+	i0 = fn580(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
-	i0 = fn579(m, v2)
+	i0 = fn580(m, v2)
 	v6 = i0
 	if v6 != 0 {
 		goto L3
@@ -5624,10 +16793,10 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L3:
-	i0 = fn1574(m, uint32(0))
+	i0 = fn1575(m, uint32(0))
 	v7 = i0
 	if v7 != 0 {
 		goto L6
@@ -5643,7 +16812,7 @@ L3:
 	if v1 != 0 {
 		goto L7
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L7:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -5681,40 +16850,40 @@ L8:
 		goto L9
 	}
 	v17 = uint32(1)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
 	v18 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L10
 	}
 	v1 = uint32(0)
 	goto L4
 L10:
-	fn3624(m)
+	fn3625(m)
 L9:
 	i0 = m.table[v8].(func(*Module, uint32) uint32)(m, v6)
 	v1 = i0
 	if v1 != 0 {
 		goto L21
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L22
 	}
 	v18 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L23
 	}
 	v1 = uint32(0)
 	goto L4
 L23:
-	fn3624(m)
+	fn3625(m)
 L22:
 	i0 = v17 & uint32(1)
 	if i0 == 0 {
@@ -5733,7 +16902,7 @@ L21:
 L20:
 	v18 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8469132), uint32(0))
+	i0 = fn3604(m, i0, uint32(8469132), uint32(0))
 	goto L4
 L19:
 	i0 = v4 & uint32(1)
@@ -5764,14 +16933,14 @@ L17:
 		goto L16
 	}
 	i1 = v3 + uint32(12)
-	i0 = fn1579(m, v2, i1)
+	i0 = fn1580(m, v2, i1)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	if i0 != 0 {
 		goto L16
 	}
 	i1 = v3 + uint32(12)
-	i0 = fn1579(m, v1, i1)
+	i0 = fn1580(m, v1, i1)
 	v18 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	if i0 != 0 {
@@ -5828,7 +16997,7 @@ L24:
 	if v18 != 0 {
 		goto L25
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -5841,7 +17010,7 @@ L25:
 	if v2 != 0 {
 		goto L26
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L26:
 	i0 = v4 + v13
 	v13 = i0
@@ -5856,7 +17025,7 @@ L16:
 	v4 = v7
 	goto L27
 L28:
-	i0 = fn1574(m, v13)
+	i0 = fn1575(m, v13)
 	v18 = i0
 	if v18 != 0 {
 		goto L29
@@ -5864,7 +17033,7 @@ L28:
 	v18 = uint32(0)
 	goto L4
 L29:
-	i0 = fn539(m, v7, v18)
+	i0 = fn540(m, v7, v18)
 	v4 = i0
 	if v4 == 0 {
 		goto L4
@@ -5880,7 +17049,7 @@ L29:
 	if v13 != 0 {
 		goto L30
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L30:
 	v13 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v18))
@@ -5894,7 +17063,7 @@ L30:
 	if v16 != 0 {
 		goto L27
 	}
-	fn2072(m, v18)
+	fn2073(m, v18)
 L27:
 	i0 = v15 & uint32(1)
 	if i0 != 0 {
@@ -5942,12 +17111,12 @@ L35:
 L37:
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+8))
 	v21 = d0
-	d0 = fn1614(m, v1)
+	d0 = fn1615(m, v1)
 	v20 = d0
 	if v20 != math.Float64frombits(0xbff0000000000000) {
 		goto L34
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L33
 	}
@@ -5967,12 +17136,12 @@ L36:
 L38:
 	d0 = *(*float64)(unsafe.Add(b, uint64(v1)+8))
 	v20 = d0
-	d0 = fn1614(m, v2)
+	d0 = fn1615(m, v2)
 	v21 = d0
 	if v21 != math.Float64frombits(0xbff0000000000000) {
 		goto L34
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L33
 	}
@@ -5981,7 +17150,7 @@ L34:
 	d2 = float64(v20 * v21)
 	v22 = d2
 	d2 = math.Float64frombits(math.Float64bits(v22) ^ (1 << 63))
-	d0 = fn7996(m, v21, v20, d2)
+	d0 = fn7997(m, v21, v20, d2)
 	v23 = d0
 	d0 = v12 + v22
 	v20 = d0
@@ -6028,7 +17197,7 @@ L34:
 	if v4 != 0 {
 		goto L39
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L39:
 	d0 = v21 + v12
 	v10 = d0
@@ -6051,13 +17220,13 @@ L39:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	v11 = v22
 	v12 = v20
 	v15 = uint32(1)
 	goto L8
 L33:
-	fn3624(m)
+	fn3625(m)
 L32:
 	v19 = uint32(0)
 	goto L13
@@ -6086,7 +17255,7 @@ L40:
 	d2 = d2 + d3
 	d1 = v10 + d2
 	d0 = v20 + d1
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v18 = i0
 	if v18 != 0 {
 		goto L41
@@ -6094,7 +17263,7 @@ L40:
 	v18 = uint32(0)
 	goto L4
 L41:
-	i0 = fn539(m, v7, v18)
+	i0 = fn540(m, v7, v18)
 	v4 = i0
 	if v4 == 0 {
 		goto L4
@@ -6110,7 +17279,7 @@ L41:
 	if v15 != 0 {
 		goto L42
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L42:
 	v14 = uint32(0)
 	v10 = math.Float64frombits(0x0)
@@ -6125,7 +17294,7 @@ L42:
 	if v7 != 0 {
 		goto L43
 	}
-	fn2072(m, v18)
+	fn2073(m, v18)
 	if v19 != 0 {
 		goto L11
 	}
@@ -6141,7 +17310,7 @@ L43:
 		goto L11
 	}
 L12:
-	i0 = fn540(m, v2, v1)
+	i0 = fn541(m, v2, v1)
 	v18 = i0
 	if v18 != 0 {
 		goto L44
@@ -6150,7 +17319,7 @@ L12:
 	v7 = v4
 	goto L4
 L44:
-	i0 = fn539(m, v4, v18)
+	i0 = fn540(m, v4, v18)
 	v7 = i0
 	if v7 != 0 {
 		goto L45
@@ -6169,7 +17338,7 @@ L45:
 	if v15 != 0 {
 		goto L46
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L46:
 	if v2 == 0 {
 		goto L47
@@ -6185,7 +17354,7 @@ L46:
 	if v4 != 0 {
 		goto L47
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L47:
 	if v1 == 0 {
 		goto L48
@@ -6201,7 +17370,7 @@ L47:
 	if v2 != 0 {
 		goto L48
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L48:
 	v15 = uint32(0)
 	v4 = uint32(0)
@@ -6217,7 +17386,7 @@ L48:
 	if v1 != 0 {
 		goto L8
 	}
-	fn2072(m, v18)
+	fn2073(m, v18)
 	v4 = uint32(0)
 	goto L8
 L11:
@@ -6232,7 +17401,7 @@ L11:
 	if v1 != 0 {
 		goto L49
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L49:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
@@ -6246,7 +17415,7 @@ L49:
 		goto L1
 	}
 L5:
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -6260,7 +17429,7 @@ L4:
 	if v13 != 0 {
 		goto L50
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L50:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v13 = i0
@@ -6273,7 +17442,7 @@ L50:
 	if v13 != 0 {
 		goto L51
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L51:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v13 = i0
@@ -6286,7 +17455,7 @@ L51:
 	if v13 != 0 {
 		goto L52
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L52:
 	if v2 == 0 {
 		goto L53
@@ -6302,7 +17471,7 @@ L52:
 	if v13 != 0 {
 		goto L53
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L53:
 	if v1 == 0 {
 		goto L54
@@ -6318,7 +17487,7 @@ L53:
 	if v2 != 0 {
 		goto L54
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L54:
 	v4 = uint32(0)
 	if v18 == 0 {
@@ -6335,7 +17504,7 @@ L54:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v18)
+	fn2073(m, v18)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -6344,7 +17513,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5317(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5318(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6372,13 +17541,13 @@ func fn5317(m *Module, v0 uint32, v1 uint32) uint32 {
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	i0 = fn2349(m, v1, i1)
+	i0 = fn2350(m, v1, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L3
 	}
 	v3 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -6387,10 +17556,10 @@ L2:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8504593), v2)
+	i0 = fn3604(m, i0, uint32(8504593), v2)
 	goto L1
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v3 = i0
@@ -6407,12 +17576,12 @@ L3:
 		goto L5
 	}
 L6:
-	i0 = fn840(m, v1, v0, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v1, v0, uint32(0), uint32(0), uint32(0))
 	v3 = i0
 	goto L4
 L5:
 	i2 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v1, v0, i2, uint32(0))
+	i0 = fn839(m, v1, v0, i2, uint32(0))
 	v3 = i0
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -6426,7 +17595,7 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -6435,7 +17604,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5318(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5319(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -6490,7 +17659,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(4)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10258232), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10258232), uint32(1), uint32(1), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -6505,7 +17674,7 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v3 = i0
 L2:
-	i0 = fn579(m, v6)
+	i0 = fn580(m, v6)
 	v1 = i0
 	if v1 != 0 {
 		goto L5
@@ -6537,7 +17706,7 @@ L6:
 	goto L8
 L9:
 	i1 = v4 + uint32(12)
-	i0 = fn1579(m, v2, i1)
+	i0 = fn1580(m, v2, i1)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	if i0 == 0 {
@@ -6577,7 +17746,7 @@ L14:
 		goto L15
 	}
 L17:
-	fn2072(m, v2)
+	fn2073(m, v2)
 	v3 = uint32(0)
 	v6 = uint32(1)
 	goto L14
@@ -6593,7 +17762,7 @@ L21:
 	if v3 != 0 {
 		goto L19
 	}
-	i0 = fn580(m, v1)
+	i0 = fn581(m, v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L22
@@ -6609,14 +17778,14 @@ L21:
 	if v3 != 0 {
 		goto L23
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L23:
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn1574(m, v7)
+	i0 = fn1575(m, v7)
 	v6 = i0
 	goto L1
 L22:
@@ -6625,7 +17794,7 @@ L22:
 		goto L24
 	}
 	i1 = v4 + uint32(12)
-	i0 = fn1579(m, v2, i1)
+	i0 = fn1580(m, v2, i1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	if i0 != 0 {
@@ -6676,7 +17845,7 @@ L25:
 	}
 	goto L20
 L24:
-	i0 = fn1574(m, v7)
+	i0 = fn1575(m, v7)
 	v6 = i0
 	if v6 != 0 {
 		goto L26
@@ -6692,7 +17861,7 @@ L24:
 	if v3 != 0 {
 		goto L27
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L27:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -6708,7 +17877,7 @@ L27:
 	}
 	goto L1
 L26:
-	i0 = fn540(m, v6, v2)
+	i0 = fn541(m, v6, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
@@ -6721,7 +17890,7 @@ L26:
 	if v5 != 0 {
 		goto L28
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L28:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -6734,7 +17903,7 @@ L28:
 	if v6 != 0 {
 		goto L29
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L29:
 	if v3 != 0 {
 		goto L21
@@ -6776,7 +17945,7 @@ L8:
 	if v2 != 0 {
 		goto L31
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L31:
 L32:
 	v3 = uint32(0)
@@ -6784,7 +17953,7 @@ L33:
 	if v3 != 0 {
 		goto L30
 	}
-	i0 = fn580(m, v1)
+	i0 = fn581(m, v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L34
@@ -6800,16 +17969,16 @@ L33:
 	if v3 != 0 {
 		goto L35
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L35:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L36
 	}
 	v6 = uint32(0)
 	goto L1
 L36:
-	i0 = fn1315(m, v9)
+	i0 = fn1316(m, v9)
 	v6 = i0
 	goto L1
 L34:
@@ -6831,7 +18000,7 @@ L34:
 	if v3 != 0 {
 		goto L38
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L38:
 	d0 = float64(v9 * v10)
 	v9 = d0
@@ -6841,7 +18010,7 @@ L37:
 		goto L39
 	}
 	i1 = v4 + uint32(12)
-	i0 = fn1579(m, v2, i1)
+	i0 = fn1580(m, v2, i1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	if i0 != 0 {
@@ -6858,14 +18027,14 @@ L37:
 	if v6 != 0 {
 		goto L40
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L40:
 	d1 = float64(int32(v3))
 	d0 = float64(v9 * d1)
 	v9 = d0
 	goto L32
 L39:
-	i0 = fn1315(m, v9)
+	i0 = fn1316(m, v9)
 	v6 = i0
 	if v6 != 0 {
 		goto L41
@@ -6881,7 +18050,7 @@ L39:
 	if v3 != 0 {
 		goto L42
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L42:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -6897,7 +18066,7 @@ L42:
 	}
 	goto L1
 L41:
-	i0 = fn540(m, v6, v2)
+	i0 = fn541(m, v6, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -6910,7 +18079,7 @@ L41:
 	if v7 != 0 {
 		goto L43
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L43:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -6923,7 +18092,7 @@ L43:
 	if v6 != 0 {
 		goto L44
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L44:
 	if v3 != 0 {
 		goto L33
@@ -6944,12 +18113,12 @@ L44:
 L30:
 L46:
 	v2 = v3
-	i0 = fn580(m, v1)
+	i0 = fn581(m, v1)
 	v6 = i0
 	if v6 != 0 {
 		goto L47
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L48
 	}
@@ -6968,10 +18137,10 @@ L48:
 	if v3 != 0 {
 		goto L45
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L45
 L47:
-	i0 = fn540(m, v2, v6)
+	i0 = fn541(m, v2, v6)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v7 = i0
@@ -6984,7 +18153,7 @@ L47:
 	if v7 != 0 {
 		goto L49
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L49:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v2 = i0
@@ -6997,7 +18166,7 @@ L49:
 	if v2 != 0 {
 		goto L50
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L50:
 	if v3 != 0 {
 		goto L46
@@ -7016,7 +18185,7 @@ L45:
 		goto L1
 	}
 L7:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -7025,7 +18194,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5319(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5320(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7051,7 +18220,7 @@ func fn5319(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8462609), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8462609), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -7070,17 +18239,17 @@ L2:
 		goto L3
 	}
 L4:
-	i0 = fn5277(m, v2, v4)
+	i0 = fn5278(m, v2, v4)
 	v2 = i0
 	goto L1
 L3:
 	v2 = uint32(0)
-	i0 = fn568(m, v4)
+	i0 = fn569(m, v4)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn568(m, v5)
+	i0 = fn569(m, v5)
 	v4 = i0
 	if v4 != 0 {
 		goto L5
@@ -7096,7 +18265,7 @@ L3:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -7105,7 +18274,7 @@ L5:
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8445138))
+	fn3605(m, i0, uint32(8445138))
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
@@ -7114,10 +18283,10 @@ L10:
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8445171))
+	fn3605(m, i0, uint32(8445171))
 	goto L9
 L11:
-	i0 = fn2026(m, v1, v4, uint32(0))
+	i0 = fn2027(m, v1, v4, uint32(0))
 	v5 = i0
 	if v5 == 0 {
 		goto L12
@@ -7125,12 +18294,12 @@ L11:
 	if int32(v5) < int32(uint32(1)) {
 		goto L9
 	}
-	i0 = fn1574(m, uint32(0))
+	i0 = fn1575(m, uint32(0))
 	v2 = i0
 	goto L7
 L12:
 	i1 = v3 + uint32(12)
-	l0 = fn1598(m, v4, i1)
+	l0 = fn1599(m, v4, i1)
 	v6 = l0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	if int32(i0) < int32(uint32(1)) {
@@ -7138,7 +18307,7 @@ L12:
 	}
 	*(*uint64)(unsafe.Add(b, v3)) = uint64(9223372036854775807)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3603(m, i0, uint32(8506091), v3)
+	i0 = fn3604(m, i0, uint32(8506091), v3)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -7151,7 +18320,7 @@ L9:
 	if v5 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -7167,7 +18336,7 @@ L13:
 	goto L1
 L8:
 	i1 = v3 + uint32(12)
-	l0 = fn1598(m, v1, i1)
+	l0 = fn1599(m, v1, i1)
 	v7 = l0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	if i0 != 0 {
@@ -7176,11 +18345,11 @@ L8:
 	if int64(v6) < int64(uint64(2)) {
 		goto L14
 	}
-	i0 = fn5320(m, v7, v6, uint32(0))
+	i0 = fn5321(m, v7, v6, uint32(0))
 	v2 = i0
 	goto L7
 L14:
-	i0 = fn5321(m, v1, v6, uint32(0))
+	i0 = fn5322(m, v1, v6, uint32(0))
 	v2 = i0
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -7194,7 +18363,7 @@ L7:
 	if v5 != 0 {
 		goto L15
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -7208,7 +18377,7 @@ L15:
 		goto L1
 	}
 L6:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -7217,7 +18386,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5320(m *Module, v0 uint64, v1 uint64, v2 uint32) uint32 {
+func fn5321(m *Module, v0 uint64, v1 uint64, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7305,7 +18474,7 @@ func fn5320(m *Module, v0 uint64, v1 uint64, v2 uint32) uint32 {
 	l1 = l1 - l2
 	l1 = l1 & uint64(4294967295)
 	l0 = l0 << (l1 & 63)
-	i0 = fn1576(m, l0)
+	i0 = fn1577(m, l0)
 	m.depth--
 	return i0
 L7:
@@ -7321,7 +18490,7 @@ L7:
 	if v1 >= uint64(2) {
 		goto L8
 	}
-	i0 = fn1576(m, v0)
+	i0 = fn1577(m, v0)
 	m.depth--
 	return i0
 L8:
@@ -7387,7 +18556,7 @@ L6:
 	if v1 >= uint64(2) {
 		goto L13
 	}
-	i0 = fn1576(m, v0)
+	i0 = fn1577(m, v0)
 	m.depth--
 	return i0
 L13:
@@ -7421,7 +18590,7 @@ L12:
 	l1 = l1 - l2
 	l1 = l1 & uint64(4294967295)
 	l0 = l0 << (l1 & 63)
-	i0 = fn1576(m, l0)
+	i0 = fn1577(m, l0)
 	m.depth--
 	return i0
 L11:
@@ -7460,19 +18629,19 @@ L5:
 	v4 = uint32(0)
 	l1 = v1 >> (uint64(1) & 63)
 	v5 = l1
-	i0 = fn5320(m, v0, v5, v2)
+	i0 = fn5321(m, v0, v5, v2)
 	v3 = i0
 	if v3 == 0 {
 		goto L15
 	}
 	l0 = v0 - v5
 	l1 = v1 - v5
-	i0 = fn5320(m, l0, l1, v2)
+	i0 = fn5321(m, l0, l1, v2)
 	v10 = i0
 	if v10 == 0 {
 		goto L17
 	}
-	i0 = fn540(m, v3, v10)
+	i0 = fn541(m, v3, v10)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v12 = i0
@@ -7485,7 +18654,7 @@ L5:
 	if v12 != 0 {
 		goto L18
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v3 = i0
@@ -7498,7 +18667,7 @@ L18:
 	if v3 != 0 {
 		goto L19
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L19:
 	if v2 != 0 {
 		goto L20
@@ -7512,7 +18681,7 @@ L20:
 	m.depth--
 	return v11
 L21:
-	i0 = fn5320(m, v1, v5, uint32(1))
+	i0 = fn5321(m, v1, v5, uint32(1))
 	v2 = i0
 	if v2 != 0 {
 		goto L16
@@ -7530,11 +18699,11 @@ L17:
 	if v2 != 0 {
 		goto L15
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L16:
-	i0 = fn542(m, v11, v2)
+	i0 = fn543(m, v11, v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v11))
 	v3 = i0
@@ -7547,7 +18716,7 @@ L16:
 	if v3 != 0 {
 		goto L22
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -7560,7 +18729,7 @@ L22:
 	if v3 != 0 {
 		goto L15
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L15:
 	m.depth--
 	return v4
@@ -7584,7 +18753,7 @@ L24:
 		goto L24
 	}
 L23:
-	i0 = fn1576(m, v5)
+	i0 = fn1577(m, v5)
 	m.depth--
 	return i0
 L2:
@@ -7614,14 +18783,14 @@ L26:
 		goto L26
 	}
 L25:
-	i0 = fn1576(m, v5)
+	i0 = fn1577(m, v5)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5321(m *Module, v0 uint32, v1 uint64, v2 uint32) uint32 {
+func fn5322(m *Module, v0 uint32, v1 uint64, v2 uint32) uint32 {
 	var v3 uint64
 	_ = v3
 	var v4 uint32
@@ -7651,7 +18820,7 @@ func fn5321(m *Module, v0 uint32, v1 uint64, v2 uint32) uint32 {
 		goto L4
 	}
 L4:
-	i0 = fn1574(m, uint32(1))
+	i0 = fn1575(m, uint32(1))
 	m.depth--
 	return i0
 L3:
@@ -7667,17 +18836,17 @@ L3:
 L2:
 	l1 = v1 >> (uint64(1) & 63)
 	v3 = l1
-	i0 = fn5321(m, v0, v3, v2)
+	i0 = fn5322(m, v0, v3, v2)
 	v4 = i0
 	if v4 == 0 {
 		goto L6
 	}
-	i0 = fn1576(m, v3)
+	i0 = fn1577(m, v3)
 	v5 = i0
 	if v5 == 0 {
 		goto L7
 	}
-	i0 = fn537(m, v0, v5)
+	i0 = fn538(m, v0, v5)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -7690,13 +18859,13 @@ L2:
 	if v6 != 0 {
 		goto L8
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L8:
 	if v0 == 0 {
 		goto L7
 	}
 	l1 = v1 - v3
-	i0 = fn5321(m, v0, l1, v2)
+	i0 = fn5322(m, v0, l1, v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v6 = i0
@@ -7709,12 +18878,12 @@ L8:
 	if v6 != 0 {
 		goto L9
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L9:
 	if v5 == 0 {
 		goto L7
 	}
-	i0 = fn540(m, v4, v5)
+	i0 = fn541(m, v4, v5)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -7727,7 +18896,7 @@ L9:
 	if v0 != 0 {
 		goto L10
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
@@ -7740,7 +18909,7 @@ L10:
 	if v0 != 0 {
 		goto L11
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L11:
 	if v2 != 0 {
 		goto L12
@@ -7754,7 +18923,7 @@ L12:
 	m.depth--
 	return v6
 L13:
-	i0 = fn5320(m, v1, v3, uint32(1))
+	i0 = fn5321(m, v1, v3, uint32(1))
 	v2 = i0
 	if v2 != 0 {
 		goto L5
@@ -7772,12 +18941,12 @@ L7:
 	if v0 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	m.depth--
 	return uint32(0)
 L5:
-	i0 = fn542(m, v6, v2)
+	i0 = fn543(m, v6, v2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i0
@@ -7790,7 +18959,7 @@ L5:
 	if v4 != 0 {
 		goto L14
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -7803,7 +18972,7 @@ L14:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return v0
@@ -7811,7 +18980,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5322(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5323(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7844,7 +19013,7 @@ func fn5322(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8518983), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8518983), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -7856,12 +19025,12 @@ L2:
 	v4 = i0
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn568(m, i0)
+	i0 = fn569(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn568(m, v4)
+	i0 = fn569(m, v4)
 	v4 = i0
 	if v4 != 0 {
 		goto L3
@@ -7877,7 +19046,7 @@ L2:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -7886,7 +19055,7 @@ L3:
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8445138))
+	fn3605(m, i0, uint32(8445138))
 	goto L7
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
@@ -7895,18 +19064,18 @@ L8:
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8445171))
+	fn3605(m, i0, uint32(8445171))
 	goto L7
 L9:
 	i1 = v3 + uint32(12)
-	l0 = fn1598(m, v1, i1)
+	l0 = fn1599(m, v1, i1)
 	v5 = l0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	if i0 != 0 {
 		goto L10
 	}
 	i1 = v3 + uint32(12)
-	l0 = fn1598(m, v4, i1)
+	l0 = fn1599(m, v4, i1)
 	v6 = l0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	if i0 != 0 {
@@ -7916,7 +19085,7 @@ L9:
 		goto L11
 	}
 L12:
-	i0 = fn1574(m, uint32(0))
+	i0 = fn1575(m, uint32(0))
 	v2 = i0
 	goto L5
 L11:
@@ -7931,11 +19100,11 @@ L11:
 	if int64(v6) < int64(uint64(2)) {
 		goto L6
 	}
-	i0 = fn5320(m, v5, v6, uint32(1))
+	i0 = fn5321(m, v5, v6, uint32(1))
 	v2 = i0
 	goto L5
 L10:
-	i0 = fn537(m, v1, v4)
+	i0 = fn538(m, v1, v4)
 	v8 = i0
 	if v8 == 0 {
 		goto L7
@@ -7956,13 +19125,13 @@ L10:
 	if v2 != 0 {
 		goto L14
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L14:
-	i0 = fn1574(m, uint32(0))
+	i0 = fn1575(m, uint32(0))
 	v2 = i0
 	goto L5
 L13:
-	i0 = fn2026(m, v8, v4, uint32(0))
+	i0 = fn2027(m, v8, v4, uint32(0))
 	v9 = i0
 	if int32(v9) < int32(uint32(1)) {
 		goto L16
@@ -7984,7 +19153,7 @@ L17:
 	v4 = v8
 	goto L15
 L18:
-	fn2072(m, v4)
+	fn2073(m, v4)
 	v4 = v8
 	goto L15
 L16:
@@ -7999,14 +19168,14 @@ L16:
 	if v10 != 0 {
 		goto L19
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L19:
 	if int32(v9) < int32(uint32(0)) {
 		goto L7
 	}
 L15:
 	i1 = v3 + uint32(12)
-	l0 = fn1598(m, v4, i1)
+	l0 = fn1599(m, v4, i1)
 	v6 = l0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	if i0 == 0 {
@@ -8014,7 +19183,7 @@ L15:
 	}
 	*(*uint64)(unsafe.Add(b, v3)) = uint64(9223372036854775807)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3603(m, i0, uint32(8506114), v3)
+	i0 = fn3604(m, i0, uint32(8506114), v3)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v8 = i0
@@ -8027,7 +19196,7 @@ L7:
 	if v8 != 0 {
 		goto L20
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -8042,7 +19211,7 @@ L20:
 	}
 	goto L1
 L6:
-	i0 = fn5321(m, v1, v6, uint32(1))
+	i0 = fn5322(m, v1, v6, uint32(1))
 	v2 = i0
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -8056,7 +19225,7 @@ L5:
 	if v8 != 0 {
 		goto L21
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -8070,7 +19239,7 @@ L21:
 		goto L1
 	}
 L4:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -8079,7 +19248,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5323(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5324(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -8138,7 +19307,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(4)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10258300), uint32(2), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10258300), uint32(2), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -8154,13 +19323,13 @@ L2:
 	v7 = d0
 	goto L5
 L6:
-	d0 = fn1320(m, v3)
+	d0 = fn1321(m, v3)
 	v7 = d0
 	if v7 != math.Float64frombits(0xbff0000000000000) {
 		goto L5
 	}
 	v7 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -8178,13 +19347,13 @@ L5:
 	v8 = d0
 	goto L7
 L8:
-	d0 = fn1320(m, v3)
+	d0 = fn1321(m, v3)
 	v8 = d0
 	if v8 != math.Float64frombits(0xbff0000000000000) {
 		goto L7
 	}
 	v8 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -8201,12 +19370,12 @@ L7:
 		goto L9
 	}
 L10:
-	d0 = fn8008(m, v7, v8)
-	i0 = fn1315(m, d0)
+	d0 = fn8009(m, v7, v8)
+	i0 = fn1316(m, d0)
 	v6 = i0
 	goto L1
 L9:
-	i0 = fn568(m, v1)
+	i0 = fn569(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L11
@@ -8221,7 +19390,7 @@ L11:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8445101))
+	fn3605(m, i0, uint32(8445101))
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -8233,10 +19402,10 @@ L11:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L12:
-	l0 = fn1596(m, v1)
+	l0 = fn1597(m, v1)
 	v9 = l0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -8249,7 +19418,7 @@ L12:
 	if v3 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L13:
 	l0 = v9 + uint64(1)
 	v10 = l0
@@ -8264,22 +19433,22 @@ L13:
 		goto L16
 	}
 L16:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L15
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 L15:
 	if v7 == v7 {
 		goto L17
 	}
-	i0 = fn1315(m, v7)
+	i0 = fn1316(m, v7)
 	v6 = i0
 	goto L1
 L17:
@@ -8293,7 +19462,7 @@ L17:
 	if v10 != v11 {
 		goto L19
 	}
-	i0 = fn1315(m, v7)
+	i0 = fn1316(m, v7)
 	v6 = i0
 	goto L1
 L19:
@@ -8316,13 +19485,13 @@ L19:
 	l1 = v11 & k64(9223372036854775808)
 	l0 = l0 | l1
 	d0 = math.Float64frombits(l0)
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v6 = i0
 	goto L1
 L21:
 	l0 = v10 - v9
 	d0 = math.Float64frombits(l0)
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v6 = i0
 	goto L1
 L20:
@@ -8335,7 +19504,7 @@ L20:
 	}
 	l0 = v10 - v9
 	d0 = math.Float64frombits(l0)
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v6 = i0
 	goto L1
 L22:
@@ -8345,15 +19514,15 @@ L22:
 	}
 	l0 = v9 + v10
 	d0 = math.Float64frombits(l0)
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v6 = i0
 	goto L1
 L18:
-	i0 = fn1315(m, v8)
+	i0 = fn1316(m, v8)
 	v6 = i0
 	goto L1
 L14:
-	i0 = fn1315(m, v7)
+	i0 = fn1316(m, v7)
 	v6 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -8363,7 +19532,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5324(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5325(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 float64
 	_ = v2
 	var v3 float64
@@ -8386,13 +19555,13 @@ func fn5324(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = d0
 	goto L5
 L6:
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v2 = d0
 	if v2 != math.Float64frombits(0xbff0000000000000) {
 		goto L5
 	}
 	v2 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -8408,13 +19577,13 @@ L4:
 	if v3 == math.Float64frombits(0x7ff0000000000000) {
 		goto L1
 	}
-	d0 = fn8008(m, v3, math.Float64frombits(0x7ff0000000000000))
+	d0 = fn8009(m, v3, math.Float64frombits(0x7ff0000000000000))
 	v2 = d0
 	d0 = math.Float64frombits(math.Float64bits(v2) &^ (1 << 63))
 	if d0 != math.Float64frombits(0x7ff0000000000000) {
 		goto L7
 	}
-	d1 = fn8008(m, v3, math.Float64frombits(0xfff0000000000000))
+	d1 = fn8009(m, v3, math.Float64frombits(0xfff0000000000000))
 	d0 = v3 - d1
 	v2 = d0
 	goto L3
@@ -8426,7 +19595,7 @@ L3:
 		goto L1
 	}
 	v2 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L1
 	}
@@ -8434,14 +19603,14 @@ L2:
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn1315(m, v2)
+	i0 = fn1316(m, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5325(m *Module, v0 float64) float64 {
+func fn5326(m *Module, v0 float64) float64 {
 	var v1 float64
 	_ = v1
 	var d0 float64
@@ -8460,7 +19629,7 @@ func fn5325(m *Module, v0 float64) float64 {
 	d0 = d0 - d1
 	v1 = d0
 	d0 = v1 + v1
-	d0 = fn8012(m, d0)
+	d0 = fn8013(m, d0)
 	i0 = sat32s(d0)
 	switch i0 {
 	case 1:
@@ -8476,32 +19645,32 @@ func fn5325(m *Module, v0 float64) float64 {
 	}
 L6:
 	d0 = float64(v1 * math.Float64frombits(0x400921fb54442d18))
-	d0 = fn8014(m, d0)
+	d0 = fn8015(m, d0)
 	v1 = d0
 	goto L1
 L5:
 	d0 = v1 + math.Float64frombits(0xbfe0000000000000)
 	d0 = float64(d0 * math.Float64frombits(0x400921fb54442d18))
-	d0 = fn7982(m, d0)
+	d0 = fn7983(m, d0)
 	v1 = d0
 	goto L1
 L4:
 	d0 = math.Float64frombits(0x3ff0000000000000) - v1
 	d0 = float64(d0 * math.Float64frombits(0x400921fb54442d18))
-	d0 = fn8014(m, d0)
+	d0 = fn8015(m, d0)
 	v1 = d0
 	goto L1
 L3:
 	d0 = v1 + math.Float64frombits(0xbff8000000000000)
 	d0 = float64(d0 * math.Float64frombits(0x400921fb54442d18))
-	d0 = fn7982(m, d0)
+	d0 = fn7983(m, d0)
 	d0 = math.Float64frombits(math.Float64bits(d0) ^ (1 << 63))
 	v1 = d0
 	goto L1
 L2:
 	d0 = v1 + math.Float64frombits(0xc000000000000000)
 	d0 = float64(d0 * math.Float64frombits(0x400921fb54442d18))
-	d0 = fn8014(m, d0)
+	d0 = fn8015(m, d0)
 	v1 = d0
 L1:
 	d0 = math.Copysign(math.Float64frombits(0x3ff0000000000000), v0)
@@ -8511,7 +19680,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5326(m *Module, v0 float64) float64 {
+func fn5327(m *Module, v0 float64) float64 {
 	var v1 float64
 	_ = v1
 	var v2 uint32
@@ -8610,7 +19779,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5327(m *Module, v0 uint32) uint32 {
+func fn5328(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8629,47 +19798,47 @@ func fn5327(m *Module, v0 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
-	i1 = fn2838(m, uint32(8522245))
+	i1 = fn2839(m, uint32(8522245))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v2
 	v3 = k32(4294967295)
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8521760))
+	i1 = fn2839(m, uint32(8521760))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2838(m, uint32(8523211))
+	i1 = fn2839(m, uint32(8523211))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i2 = fn1315(m, math.Float64frombits(0x400921fb54442d18))
-	i0 = fn4093(m, v0, uint32(8468337), i2)
+	i2 = fn1316(m, math.Float64frombits(0x400921fb54442d18))
+	i0 = fn4094(m, v0, uint32(8468337), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i2 = fn1315(m, math.Float64frombits(0x4005bf0a8b145769))
-	i0 = fn4093(m, v0, uint32(8502357), i2)
+	i2 = fn1316(m, math.Float64frombits(0x4005bf0a8b145769))
+	i0 = fn4094(m, v0, uint32(8502357), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i2 = fn1315(m, math.Float64frombits(0x401921fb54442d18))
-	i0 = fn4093(m, v0, uint32(8393826), i2)
+	i2 = fn1316(m, math.Float64frombits(0x401921fb54442d18))
+	i0 = fn4094(m, v0, uint32(8393826), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i2 = fn1315(m, math.Float64frombits(0x7ff0000000000000))
-	i0 = fn4093(m, v0, uint32(8475469), i2)
+	i2 = fn1316(m, math.Float64frombits(0x7ff0000000000000))
+	i0 = fn4094(m, v0, uint32(8475469), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i2 = fn1315(m, math.Float64frombits(0x7ff8000000000000))
-	i0 = fn4093(m, v0, uint32(8461852), i2)
+	i2 = fn1316(m, math.Float64frombits(0x7ff8000000000000))
+	i0 = fn4094(m, v0, uint32(8461852), i2)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v3 = i0
 L1:
@@ -8679,16 +19848,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5328(m *Module) uint32 {
+func fn5329(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10258344))
+	i0 = fn1968(m, uint32(10258344))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5329(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5330(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -8721,17 +19890,17 @@ func fn5329(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = v2 + uint32(80)
-	fn959(m, i0, v1)
+	fn960(m, i0, v1)
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+88))
 	v3 = d0
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+80))
 	v4 = d0
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	l0 = math.Float64bits(v4)
 	l0 = l0 & uint64(9223372036854775807)
 	if int64(l0) > int64(uint64(9218868437227405311)) {
@@ -8742,7 +19911,7 @@ func fn5329(m *Module, v0 uint32, v1 uint32) uint32 {
 	if int64(l0) < int64(uint64(9218868437227405312)) {
 		goto L3
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	d0 = math.Copysign(math.Float64frombits(0x3ff0000000000000), v4)
 	v5 = d0
 	if v4 == math.Float64frombits(0x0) {
@@ -8764,7 +19933,7 @@ L6:
 	v1 = i0
 	goto L4
 L5:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	if v4 == v4 {
 		goto L7
 	}
@@ -8823,10 +19992,10 @@ L8:
 	i1 = v6 << (uint32(4) & 31)
 	i0 = i0 + i1
 	v1 = i0
-	i0 = v1 + uint32(10513848)
+	i0 = v1 + uint32(10513864)
 	d0 = *(*float64)(unsafe.Add(b, i0))
 	v3 = d0
-	i0 = v1 + uint32(10513840)
+	i0 = v1 + uint32(10513856)
 	d0 = *(*float64)(unsafe.Add(b, i0))
 	v5 = d0
 	goto L2
@@ -8841,12 +20010,12 @@ L3:
 		goto L13
 	}
 L14:
-	d0 = fn7975(m, v5, v4)
+	d0 = fn7976(m, v5, v4)
 	v5 = d0
 	d0 = float64(v4 * math.Float64frombits(0x3fe0000000000000))
 	d1 = float64(v3 * math.Float64frombits(0x3fe0000000000000))
-	d0 = fn7999(m, d0, d1)
-	d0 = fn8003(m, d0)
+	d0 = fn8000(m, d0, d1)
+	d0 = fn8004(m, d0)
 	d0 = d0 + math.Float64frombits(0x3ff62e42fefa39ef)
 	d1 = math.Float64frombits(math.Float64bits(v3) ^ (1 << 63))
 	d0 = math.Copysign(d0, d1)
@@ -8868,7 +20037,7 @@ L13:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = l1
 	i0 = v2 + uint32(48)
 	i1 = v2 + uint32(32)
-	fn5330(m, i0, i1)
+	fn5331(m, i0, i1)
 	i0 = v2 + uint32(64)
 	i0 = i0 + uint32(8)
 	v6 = i0
@@ -8890,7 +20059,7 @@ L13:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	i0 = v2 + uint32(48)
 	i1 = v2 + uint32(16)
-	fn5330(m, i0, i1)
+	fn5331(m, i0, i1)
 	l1 = *(*uint64)(unsafe.Add(b, v7))
 	*(*uint64)(unsafe.Add(b, v6)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+48))
@@ -8899,7 +20068,7 @@ L13:
 	v3 = d0
 	d1 = *(*float64)(unsafe.Add(b, uint64(v2)+64))
 	v4 = d1
-	d0 = fn7975(m, v3, v4)
+	d0 = fn7976(m, v3, v4)
 	v5 = d0
 	d0 = v5 + v5
 	v5 = d0
@@ -8908,10 +20077,10 @@ L13:
 	d2 = *(*float64)(unsafe.Add(b, v6))
 	d1 = float64(v3 * d2)
 	d0 = d0 - d1
-	d0 = fn7973(m, d0)
+	d0 = fn7974(m, d0)
 	v3 = d0
 L12:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 L2:
 	i0 = v2 + uint32(48)
 	i0 = i0 + uint32(8)
@@ -8923,7 +20092,7 @@ L2:
 	*(*float64)(unsafe.Add(b, uint64(v2)+48)) = v5
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+48))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = fn954(m, v2)
+	i0 = fn955(m, v2)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(96)
@@ -8933,7 +20102,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5330(m *Module, v0 uint32, v1 uint32) {
+func fn5331(m *Module, v0 uint32, v1 uint32) {
 	var v2 float64
 	_ = v2
 	var v3 float64
@@ -8979,7 +20148,7 @@ func fn5330(m *Module, v0 uint32, v1 uint32) {
 	if int64(l0) < int64(uint64(9218868437227405312)) {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	d0 = math.Copysign(math.Float64frombits(0x3ff0000000000000), v2)
 	v3 = d0
 	if v2 == math.Float64frombits(0x0) {
@@ -9001,7 +20170,7 @@ L4:
 	v4 = i0
 	goto L2
 L3:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	if v2 == v2 {
 		goto L5
 	}
@@ -9063,10 +20232,10 @@ L6:
 	i2 = v1 << (uint32(4) & 31)
 	i1 = i1 + i2
 	v1 = i1
-	i1 = v1 + uint32(10514632)
+	i1 = v1 + uint32(10514648)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i1 = v1 + uint32(10514624)
+	i1 = v1 + uint32(10514640)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, v0)) = l1
 	return
@@ -9091,20 +20260,20 @@ L10:
 	if !(v5 < math.Float64frombits(0x10000000000000)) {
 		goto L12
 	}
-	d0 = fn8000(m, v6, uint32(53))
+	d0 = fn8001(m, v6, uint32(53))
 	v6 = d0
-	d2 = fn8000(m, v5, uint32(53))
-	d1 = fn7999(m, v6, d2)
+	d2 = fn8001(m, v5, uint32(53))
+	d1 = fn8000(m, v6, d2)
 	d0 = v6 + d1
 	d0 = math.Sqrt(d0)
-	d0 = fn8000(m, d0, k32(4294967269))
+	d0 = fn8001(m, d0, k32(4294967269))
 	v6 = d0
 	goto L11
 L12:
 	d0 = float64(v6 * math.Float64frombits(0x3fc0000000000000))
 	v6 = d0
 	d2 = float64(v5 * math.Float64frombits(0x3fc0000000000000))
-	d1 = fn7999(m, v6, d2)
+	d1 = fn8000(m, v6, d2)
 	d0 = v6 + d1
 	d0 = math.Sqrt(d0)
 	v6 = d0
@@ -9128,13 +20297,13 @@ L11:
 		d1 = d2
 	}
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = d1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn5331(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5332(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -9167,17 +20336,17 @@ func fn5331(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = v2 + uint32(80)
-	fn959(m, i0, v1)
+	fn960(m, i0, v1)
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+88))
 	v3 = d0
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+80))
 	v4 = d0
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	l0 = math.Float64bits(v4)
 	l0 = l0 & uint64(9223372036854775807)
 	if int64(l0) > int64(uint64(9218868437227405311)) {
@@ -9188,7 +20357,7 @@ func fn5331(m *Module, v0 uint32, v1 uint32) uint32 {
 	if int64(l0) < int64(uint64(9218868437227405312)) {
 		goto L3
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	d0 = math.Copysign(math.Float64frombits(0x3ff0000000000000), v4)
 	v5 = d0
 	if v4 == math.Float64frombits(0x0) {
@@ -9210,7 +20379,7 @@ L6:
 	v1 = i0
 	goto L4
 L5:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	if v4 == v4 {
 		goto L7
 	}
@@ -9269,10 +20438,10 @@ L8:
 	i1 = v6 << (uint32(4) & 31)
 	i0 = i0 + i1
 	v1 = i0
-	i0 = v1 + uint32(10515416)
+	i0 = v1 + uint32(10515432)
 	d0 = *(*float64)(unsafe.Add(b, i0))
 	v3 = d0
-	i0 = v1 + uint32(10515408)
+	i0 = v1 + uint32(10515424)
 	d0 = *(*float64)(unsafe.Add(b, i0))
 	v5 = d0
 	goto L2
@@ -9288,11 +20457,11 @@ L3:
 L14:
 	d0 = float64(v4 * math.Float64frombits(0x3fe0000000000000))
 	d1 = float64(v3 * math.Float64frombits(0x3fe0000000000000))
-	d0 = fn7999(m, d0, d1)
-	d0 = fn8003(m, d0)
+	d0 = fn8000(m, d0, d1)
+	d0 = fn8004(m, d0)
 	d0 = d0 + math.Float64frombits(0x3ff62e42fefa39ef)
 	v5 = d0
-	d0 = fn7975(m, v3, v4)
+	d0 = fn7976(m, v3, v4)
 	v3 = d0
 	goto L12
 L13:
@@ -9310,7 +20479,7 @@ L13:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = l1
 	i0 = v2 + uint32(48)
 	i1 = v2 + uint32(32)
-	fn5330(m, i0, i1)
+	fn5331(m, i0, i1)
 	i0 = v2 + uint32(64)
 	i0 = i0 + uint32(8)
 	v6 = i0
@@ -9332,7 +20501,7 @@ L13:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	i0 = v2 + uint32(48)
 	i1 = v2 + uint32(16)
-	fn5330(m, i0, i1)
+	fn5331(m, i0, i1)
 	l1 = *(*uint64)(unsafe.Add(b, v7))
 	*(*uint64)(unsafe.Add(b, v6)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+48))
@@ -9346,14 +20515,14 @@ L13:
 	d2 = *(*float64)(unsafe.Add(b, v6))
 	d1 = float64(v4 * d2)
 	d0 = d0 + d1
-	d0 = fn7973(m, d0)
+	d0 = fn7974(m, d0)
 	v5 = d0
-	d0 = fn7975(m, v4, v3)
+	d0 = fn7976(m, v4, v3)
 	v3 = d0
 	d0 = v3 + v3
 	v3 = d0
 L12:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 L2:
 	i0 = v2 + uint32(48)
 	i0 = i0 + uint32(8)
@@ -9365,7 +20534,7 @@ L2:
 	*(*float64)(unsafe.Add(b, uint64(v2)+48)) = v5
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+48))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = fn954(m, v2)
+	i0 = fn955(m, v2)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(96)
@@ -9375,7 +20544,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5332(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5333(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -9400,18 +20569,18 @@ func fn5332(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = v2 + uint32(64)
-	fn959(m, i0, v1)
+	fn960(m, i0, v1)
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+72))
 	v3 = d0
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+64))
 	v4 = d0
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v1 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i0 = v2 + uint32(64)
 	i0 = i0 + uint32(8)
 	v5 = i0
@@ -9426,7 +20595,7 @@ func fn5332(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	i0 = v2 + uint32(48)
 	i1 = v2 + uint32(16)
-	fn5333(m, i0, i1)
+	fn5334(m, i0, i1)
 	i1 = v2 + uint32(48)
 	i1 = i1 + uint32(8)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
@@ -9438,7 +20607,7 @@ func fn5332(m *Module, v0 uint32, v1 uint32) uint32 {
 	d1 = *(*float64)(unsafe.Add(b, uint64(v2)+64))
 	d1 = math.Float64frombits(math.Float64bits(d1) ^ (1 << 63))
 	*(*float64)(unsafe.Add(b, uint64(v2)+40)) = d1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v5 = i0
 	if v5 == uint32(68) {
 		goto L3
@@ -9448,11 +20617,11 @@ func fn5332(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
+	fn3605(m, i0, uint32(8438327))
 	goto L1
 L2:
 	i0 = v2 + uint32(8)
@@ -9462,7 +20631,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = fn954(m, v2)
+	i0 = fn955(m, v2)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(80)
@@ -9472,7 +20641,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5333(m *Module, v0 uint32, v1 uint32) {
+func fn5334(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -9526,7 +20695,7 @@ func fn5333(m *Module, v0 uint32, v1 uint32) {
 	if int64(l0) < int64(uint64(9218868437227405312)) {
 		goto L2
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	d0 = math.Copysign(math.Float64frombits(0x3ff0000000000000), v3)
 	v4 = d0
 	if v3 == math.Float64frombits(0x0) {
@@ -9548,7 +20717,7 @@ L5:
 	v5 = i0
 	goto L3
 L4:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	if v3 == v3 {
 		goto L6
 	}
@@ -9610,10 +20779,10 @@ L7:
 	i2 = v1 << (uint32(4) & 31)
 	i1 = i1 + i2
 	v1 = i1
-	i1 = v1 + uint32(10516200)
+	i1 = v1 + uint32(10516216)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i1 = v1 + uint32(10516192)
+	i1 = v1 + uint32(10516208)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, v0)) = l1
 	goto L1
@@ -9630,8 +20799,8 @@ L2:
 L13:
 	d0 = float64(v3 * math.Float64frombits(0x3fe0000000000000))
 	d1 = float64(v4 * math.Float64frombits(0x3fe0000000000000))
-	d0 = fn7999(m, d0, d1)
-	d0 = fn8003(m, d0)
+	d0 = fn8000(m, d0, d1)
+	d0 = fn8004(m, d0)
 	d0 = d0 + math.Float64frombits(0x3ff62e42fefa39ef)
 	d0 = math.Copysign(d0, v3)
 	v3 = d0
@@ -9652,7 +20821,7 @@ L12:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	i0 = v2 + uint32(32)
 	i1 = v2 + uint32(16)
-	fn5330(m, i0, i1)
+	fn5331(m, i0, i1)
 	i0 = v2 + uint32(48)
 	i0 = i0 + uint32(8)
 	v5 = i0
@@ -9672,7 +20841,7 @@ L12:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+48))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
 	i0 = v2 + uint32(32)
-	fn5330(m, i0, v2)
+	fn5331(m, i0, v2)
 	l1 = *(*uint64)(unsafe.Add(b, v7))
 	*(*uint64)(unsafe.Add(b, v5)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
@@ -9692,13 +20861,13 @@ L12:
 	d0 = float64(v3 * v9)
 	d1 = float64(v10 * v8)
 	d0 = d0 - d1
-	d0 = fn7973(m, d0)
+	d0 = fn7974(m, d0)
 	v3 = d0
 L11:
-	d1 = fn7975(m, v4, v6)
+	d1 = fn7976(m, v4, v6)
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = d1
 	*(*float64)(unsafe.Add(b, v0)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 L1:
 	i0 = v2 + uint32(80)
 	m.g0 = i0
@@ -9707,7 +20876,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5334(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5335(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9724,9 +20893,9 @@ func fn5334(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = v2 + uint32(48)
-	fn959(m, i0, v1)
+	fn960(m, i0, v1)
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -9739,11 +20908,11 @@ func fn5334(m *Module, v0 uint32, v1 uint32) uint32 {
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+48))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	v1 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i0 = v2 + uint32(32)
 	i1 = v2 + uint32(16)
-	fn5333(m, i0, i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	fn5334(m, i0, i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v3 = i0
 	if v3 == uint32(68) {
 		goto L3
@@ -9753,11 +20922,11 @@ func fn5334(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
+	fn3605(m, i0, uint32(8438327))
 	goto L1
 L2:
 	i0 = v2 + uint32(8)
@@ -9767,7 +20936,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = fn954(m, v2)
+	i0 = fn955(m, v2)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(64)
@@ -9777,7 +20946,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5335(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5336(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -9802,18 +20971,18 @@ func fn5335(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = v2 + uint32(64)
-	fn959(m, i0, v1)
+	fn960(m, i0, v1)
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+72))
 	v3 = d0
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+64))
 	v4 = d0
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v1 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i0 = v2 + uint32(64)
 	i0 = i0 + uint32(8)
 	v5 = i0
@@ -9828,7 +20997,7 @@ func fn5335(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	i0 = v2 + uint32(48)
 	i1 = v2 + uint32(16)
-	fn5336(m, i0, i1)
+	fn5337(m, i0, i1)
 	i1 = v2 + uint32(48)
 	i1 = i1 + uint32(8)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
@@ -9840,7 +21009,7 @@ func fn5335(m *Module, v0 uint32, v1 uint32) uint32 {
 	d1 = *(*float64)(unsafe.Add(b, uint64(v2)+64))
 	d1 = math.Float64frombits(math.Float64bits(d1) ^ (1 << 63))
 	*(*float64)(unsafe.Add(b, uint64(v2)+40)) = d1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v5 = i0
 	if v5 == uint32(68) {
 		goto L3
@@ -9850,11 +21019,11 @@ func fn5335(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
+	fn3605(m, i0, uint32(8438327))
 	goto L1
 L2:
 	i0 = v2 + uint32(8)
@@ -9864,7 +21033,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = fn954(m, v2)
+	i0 = fn955(m, v2)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(80)
@@ -9874,7 +21043,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5336(m *Module, v0 uint32, v1 uint32) {
+func fn5337(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -9924,7 +21093,7 @@ func fn5336(m *Module, v0 uint32, v1 uint32) {
 	if int64(l0) < int64(uint64(9218868437227405312)) {
 		goto L2
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	d0 = math.Copysign(math.Float64frombits(0x3ff0000000000000), v3)
 	v4 = d0
 	if v3 == math.Float64frombits(0x0) {
@@ -9946,7 +21115,7 @@ L5:
 	v5 = i0
 	goto L3
 L4:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	if v3 == v3 {
 		goto L6
 	}
@@ -10008,10 +21177,10 @@ L7:
 	i2 = v1 << (uint32(4) & 31)
 	i1 = i1 + i2
 	v1 = i1
-	i1 = v1 + uint32(10516984)
+	i1 = v1 + uint32(10517000)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i1 = v1 + uint32(10516976)
+	i1 = v1 + uint32(10516992)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, v0)) = l1
 	goto L1
@@ -10028,7 +21197,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = l1
 	i0 = v2 + uint32(48)
 	i1 = v2 + uint32(32)
-	fn951(m, i0, i1)
+	fn952(m, i0, i1)
 	i0 = v2 + uint32(16)
 	i0 = i0 + uint32(8)
 	i1 = v2 + uint32(48)
@@ -10039,7 +21208,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	i0 = v2 + uint32(64)
 	i1 = v2 + uint32(16)
-	fn5336(m, i0, i1)
+	fn5337(m, i0, i1)
 	i0 = v2 + uint32(8)
 	i1 = v2 + uint32(64)
 	i1 = i1 + uint32(8)
@@ -10047,7 +21216,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+64))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	fn951(m, v0, v2)
+	fn952(m, v0, v2)
 	goto L1
 L11:
 	if v3 > math.Float64frombits(0x5fdfffffffffffff) {
@@ -10062,7 +21231,7 @@ L15:
 	d0 = float64(v3 * math.Float64frombits(0x3fd0000000000000))
 	d1 = float64(v3 * math.Float64frombits(0x3fe0000000000000))
 	d2 = float64(v4 * math.Float64frombits(0x3fe0000000000000))
-	d1 = fn7999(m, d1, d2)
+	d1 = fn8000(m, d1, d2)
 	v3 = d1
 	d0 = d0 / v3
 	d0 = d0 / v3
@@ -10084,17 +21253,17 @@ L14:
 	v1 = uint32(18)
 	goto L12
 L17:
-	d0 = fn7999(m, v6, math.Float64frombits(0x4000000000000000))
+	d0 = fn8000(m, v6, math.Float64frombits(0x4000000000000000))
 	v3 = d0
 	d1 = math.Float64frombits(math.Float64bits(v6) ^ (1 << 63))
-	d0 = fn7975(m, math.Float64frombits(0x4000000000000000), d1)
+	d0 = fn7976(m, math.Float64frombits(0x4000000000000000), d1)
 	d0 = float64(d0 * math.Float64frombits(0x3fe0000000000000))
 	d0 = math.Copysign(d0, v4)
 	v4 = d0
 	d0 = math.Sqrt(v6)
 	d1 = math.Sqrt(v3)
 	d0 = d0 / d1
-	d0 = fn8003(m, d0)
+	d0 = fn8004(m, d0)
 	d0 = math.Float64frombits(math.Float64bits(d0) ^ (1 << 63))
 	v3 = d0
 	goto L13
@@ -10111,14 +21280,14 @@ L16:
 	if v8 == math.Float64frombits(0x0) {
 		goto L18
 	}
-	d0 = fn8005(m, v8)
+	d0 = fn8006(m, v8)
 	v8 = d0
 L18:
 	d0 = float64(v4 * math.Float64frombits(0xc000000000000000))
 	d2 = v3 + math.Float64frombits(0x3ff0000000000000)
 	d1 = float64(v6 * d2)
 	d1 = d1 - v7
-	d0 = fn7975(m, d0, d1)
+	d0 = fn7976(m, d0, d1)
 	d0 = float64(d0 * math.Float64frombits(0xbfe0000000000000))
 	v4 = d0
 	d0 = float64(v8 * math.Float64frombits(0x3fd0000000000000))
@@ -10128,7 +21297,7 @@ L13:
 L12:
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v4
 	*(*float64)(unsafe.Add(b, v0)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v1
 L1:
 	i0 = v2 + uint32(80)
 	m.g0 = i0
@@ -10137,7 +21306,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5337(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5338(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10154,9 +21323,9 @@ func fn5337(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = v2 + uint32(48)
-	fn959(m, i0, v1)
+	fn960(m, i0, v1)
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -10169,11 +21338,11 @@ func fn5337(m *Module, v0 uint32, v1 uint32) uint32 {
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+48))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	v1 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i0 = v2 + uint32(32)
 	i1 = v2 + uint32(16)
-	fn5336(m, i0, i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	fn5337(m, i0, i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v3 = i0
 	if v3 == uint32(68) {
 		goto L3
@@ -10183,11 +21352,11 @@ func fn5337(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
+	fn3605(m, i0, uint32(8438327))
 	goto L1
 L2:
 	i0 = v2 + uint32(8)
@@ -10197,7 +21366,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = fn954(m, v2)
+	i0 = fn955(m, v2)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(64)
@@ -10207,7 +21376,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5338(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5339(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -10234,18 +21403,18 @@ func fn5338(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = v2 + uint32(64)
-	fn959(m, i0, v1)
+	fn960(m, i0, v1)
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+72))
 	v3 = d0
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+64))
 	v4 = d0
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v1 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i0 = v2 + uint32(32)
 	i0 = i0 + uint32(8)
 	v5 = i0
@@ -10260,7 +21429,7 @@ func fn5338(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	i0 = v2 + uint32(64)
 	i1 = v2 + uint32(16)
-	fn5339(m, i0, i1)
+	fn5340(m, i0, i1)
 	i0 = v2 + uint32(48)
 	i0 = i0 + uint32(8)
 	i1 = v2 + uint32(64)
@@ -10271,7 +21440,7 @@ func fn5338(m *Module, v0 uint32, v1 uint32) uint32 {
 	v6 = l1
 	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = v6
 	*(*uint64)(unsafe.Add(b, uint64(v2)+48)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v5 = i0
 	if v5 == uint32(68) {
 		goto L3
@@ -10281,11 +21450,11 @@ func fn5338(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
+	fn3605(m, i0, uint32(8438327))
 	goto L1
 L2:
 	i0 = v2 + uint32(8)
@@ -10295,7 +21464,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+48))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = fn954(m, v2)
+	i0 = fn955(m, v2)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(80)
@@ -10305,7 +21474,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5339(m *Module, v0 uint32, v1 uint32) {
+func fn5340(m *Module, v0 uint32, v1 uint32) {
 	var v2 float64
 	_ = v2
 	var v3 float64
@@ -10369,10 +21538,10 @@ L2:
 	if i0 != 0 {
 		goto L4
 	}
-	d2 = fn7982(m, v3)
+	d2 = fn7983(m, v3)
 	d1 = math.Copysign(math.Float64frombits(0x7ff0000000000000), d2)
 	*(*float64)(unsafe.Add(b, v0)) = d1
-	d0 = fn8014(m, v3)
+	d0 = fn8015(m, v3)
 	v5 = d0
 	if !(v2 > math.Float64frombits(0x0)) {
 		goto L5
@@ -10472,10 +21641,10 @@ L10:
 	i2 = v1 << (uint32(4) & 31)
 	i1 = i1 + i2
 	v1 = i1
-	i1 = v1 + uint32(10517768)
+	i1 = v1 + uint32(10517784)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i1 = v1 + uint32(10517760)
+	i1 = v1 + uint32(10517776)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, v0)) = l1
 L3:
@@ -10486,10 +21655,10 @@ L3:
 	if v2 != v2 {
 		goto L14
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	return
 L14:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	return
 L1:
 	if !(v3 > math.Float64frombits(0x4086232bdd7abcd2)) {
@@ -10498,24 +21667,24 @@ L1:
 	d1 = math.Copysign(math.Float64frombits(0x3ff0000000000000), v2)
 	d0 = v2 - d1
 	v2 = d0
-	d0 = fn8015(m, v2)
-	d1 = fn8014(m, v5)
+	d0 = fn8016(m, v2)
+	d1 = fn8015(m, v5)
 	d0 = float64(d0 * d1)
 	d0 = float64(d0 * math.Float64frombits(0x4005bf0a8b145769))
 	v3 = d0
-	d0 = fn7984(m, v2)
-	d1 = fn7982(m, v5)
+	d0 = fn7985(m, v2)
+	d1 = fn7983(m, v5)
 	d0 = float64(d0 * d1)
 	d0 = float64(d0 * math.Float64frombits(0x4005bf0a8b145769))
 	v2 = d0
 	goto L15
 L16:
-	d0 = fn8014(m, v5)
-	d1 = fn8015(m, v2)
+	d0 = fn8015(m, v5)
+	d1 = fn8016(m, v2)
 	d0 = float64(d0 * d1)
 	v3 = d0
-	d0 = fn7982(m, v5)
-	d1 = fn7984(m, v2)
+	d0 = fn7983(m, v5)
+	d1 = fn7985(m, v2)
 	d0 = float64(d0 * d1)
 	v2 = d0
 L15:
@@ -10530,16 +21699,16 @@ L15:
 		goto L17
 	}
 L18:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(68)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(68)
 	return
 L17:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn5340(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5341(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10556,9 +21725,9 @@ func fn5340(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = v2 + uint32(48)
-	fn959(m, i0, v1)
+	fn960(m, i0, v1)
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -10571,11 +21740,11 @@ func fn5340(m *Module, v0 uint32, v1 uint32) uint32 {
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+48))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	v1 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i0 = v2 + uint32(32)
 	i1 = v2 + uint32(16)
-	fn5339(m, i0, i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	fn5340(m, i0, i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v3 = i0
 	if v3 == uint32(68) {
 		goto L3
@@ -10585,11 +21754,11 @@ func fn5340(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
+	fn3605(m, i0, uint32(8438327))
 	goto L1
 L2:
 	i0 = v2 + uint32(8)
@@ -10599,7 +21768,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = fn954(m, v2)
+	i0 = fn955(m, v2)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(64)
@@ -10609,7 +21778,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5341(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5342(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -10650,13 +21819,13 @@ func fn5341(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = v2 + uint32(16)
-	fn959(m, i0, v1)
+	fn960(m, i0, v1)
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+24))
 	v3 = d0
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+16))
 	v4 = d0
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -10687,9 +21856,9 @@ L4:
 	if i0 != 0 {
 		goto L6
 	}
-	d0 = fn8014(m, v3)
+	d0 = fn8015(m, v3)
 	v8 = d0
-	d0 = fn7982(m, v3)
+	d0 = fn7983(m, v3)
 	v9 = d0
 	if !(v4 > math.Float64frombits(0x0)) {
 		goto L7
@@ -10788,10 +21957,10 @@ L12:
 	i1 = v11 << (uint32(4) & 31)
 	i0 = i0 + i1
 	v1 = i0
-	i0 = v1 + uint32(10518552)
+	i0 = v1 + uint32(10518568)
 	d0 = *(*float64)(unsafe.Add(b, i0))
 	v10 = d0
-	i0 = v1 + uint32(10518544)
+	i0 = v1 + uint32(10518560)
 	d0 = *(*float64)(unsafe.Add(b, i0))
 	v8 = d0
 L5:
@@ -10806,33 +21975,33 @@ L5:
 		goto L2
 	}
 	v1 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	goto L1
 L3:
 	if !(v4 > math.Float64frombits(0x4086232bdd7abcd2)) {
 		goto L17
 	}
 	d0 = v4 + math.Float64frombits(0xbff0000000000000)
-	d0 = fn7991(m, d0)
+	d0 = fn7992(m, d0)
 	v4 = d0
-	d1 = fn8014(m, v3)
+	d1 = fn8015(m, v3)
 	d0 = float64(v4 * d1)
 	d0 = float64(d0 * math.Float64frombits(0x4005bf0a8b145769))
 	v10 = d0
-	d1 = fn7982(m, v3)
+	d1 = fn7983(m, v3)
 	d0 = float64(v4 * d1)
 	d0 = float64(d0 * math.Float64frombits(0x4005bf0a8b145769))
 	v8 = d0
 	goto L16
 L17:
-	d0 = fn7991(m, v4)
+	d0 = fn7992(m, v4)
 	v4 = d0
-	d1 = fn8014(m, v3)
+	d1 = fn8015(m, v3)
 	d0 = float64(v4 * d1)
 	v10 = d0
-	d1 = fn7982(m, v3)
+	d1 = fn7983(m, v3)
 	d0 = float64(v4 * d1)
 	v8 = d0
 L16:
@@ -10846,23 +22015,23 @@ L16:
 	}
 L18:
 	v1 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(68)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(68)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
+	fn3605(m, i0, uint32(8438327))
 	goto L1
 L2:
 	i0 = v2 + uint32(16)
 	i0 = i0 + uint32(8)
 	v1 = i0
 	*(*float64)(unsafe.Add(b, v1)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i0 = v2 + uint32(8)
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	*(*float64)(unsafe.Add(b, uint64(v2)+16)) = v8
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = fn954(m, v2)
+	i0 = fn955(m, v2)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -10872,7 +22041,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5342(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5343(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -10929,7 +22098,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(112)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10258852), uint32(2), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10258852), uint32(2), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -10937,17 +22106,17 @@ L3:
 L2:
 	i0 = v4 + uint32(96)
 	i1 = *(*uint32)(unsafe.Add(b, v1))
-	fn959(m, i0, i1)
+	fn960(m, i0, i1)
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = v4 + uint32(80)
 	i1 = v1 + uint32(4)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	fn959(m, i0, i1)
-	i0 = fn3616(m)
+	fn960(m, i0, i1)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -10973,13 +22142,13 @@ L7:
 	v7 = d0
 	goto L8
 L9:
-	d0 = fn1320(m, v3)
+	d0 = fn1321(m, v3)
 	v7 = d0
 	if v7 != math.Float64frombits(0xbff0000000000000) {
 		goto L8
 	}
 	v7 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -11001,7 +22170,7 @@ L6:
 	goto L5
 L10:
 	v8 = math.Float64frombits(0xbff0000000000000)
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v9 = d0
 	if v9 == math.Float64frombits(0xbff0000000000000) {
 		goto L11
@@ -11009,7 +22178,7 @@ L10:
 	v8 = v9
 	goto L5
 L11:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -11088,7 +22257,7 @@ L14:
 	i0 = v4 + uint32(160)
 	i1 = v4 + uint32(64)
 	i2 = v4 + uint32(48)
-	fn950(m, i0, i1, i2)
+	fn951(m, i0, i1, i2)
 	i0 = v4 + uint32(32)
 	i0 = i0 + uint32(8)
 	i1 = v4 + uint32(160)
@@ -11098,7 +22267,7 @@ L14:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+160))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+32)) = l1
 	i0 = v4 + uint32(32)
-	d0 = fn953(m, i0)
+	d0 = fn954(m, i0)
 	v9 = d0
 	i0 = v4 + uint32(16)
 	i0 = i0 + uint32(8)
@@ -11110,7 +22279,7 @@ L14:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = l1
 	v1 = uint32(1)
 	i2 = v4 + uint32(16)
-	d2 = fn953(m, i2)
+	d2 = fn954(m, i2)
 	d1 = float64(v7 * d2)
 	if v9 <= d1 {
 		goto L12
@@ -11122,7 +22291,7 @@ L14:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+128))
 	*(*uint64)(unsafe.Add(b, v4)) = l1
-	d2 = fn953(m, v4)
+	d2 = fn954(m, v4)
 	d1 = float64(v7 * d2)
 	if v9 <= d1 {
 		goto L12
@@ -11133,14 +22302,14 @@ L14:
 L13:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477611))
-	i0 = fn3616(m)
+	fn3605(m, i0, uint32(8477611))
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v1 = k32(4294967295)
 L12:
-	i0 = fn606(m, v1)
+	i0 = fn607(m, v1)
 	v6 = i0
 L1:
 	i0 = v4 + uint32(176)
@@ -11150,7 +22319,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5343(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5344(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -11172,13 +22341,13 @@ func fn5343(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	fn959(m, v2, v1)
+	fn960(m, v2, v1)
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+8))
 	v3 = d0
 	d0 = *(*float64)(unsafe.Add(b, v2))
 	v4 = d0
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -11189,7 +22358,7 @@ func fn5343(m *Module, v0 uint32, v1 uint32) uint32 {
 	l1 = l1 & uint64(9223372036854775807)
 	i1 = b2i(int64(l1) < int64(uint64(9218868437227405312)))
 	i0 = i0 & i1
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -11199,7 +22368,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5344(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5345(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -11219,13 +22388,13 @@ func fn5344(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	fn959(m, v2, v1)
+	fn960(m, v2, v1)
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+8))
 	v3 = d0
 	d0 = *(*float64)(unsafe.Add(b, v2))
 	v4 = d0
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -11234,7 +22403,7 @@ func fn5344(m *Module, v0 uint32, v1 uint32) uint32 {
 	d1 = math.Float64frombits(math.Float64bits(v3) &^ (1 << 63))
 	i1 = b2i(d1 == math.Float64frombits(0x7ff0000000000000))
 	i0 = i0 | i1
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -11244,7 +22413,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5345(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5346(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -11262,20 +22431,20 @@ func fn5345(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	fn959(m, v2, v1)
+	fn960(m, v2, v1)
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+8))
 	v3 = d0
 	d0 = *(*float64)(unsafe.Add(b, v2))
 	v4 = d0
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = b2i(v4 != v4)
 	i1 = b2i(v3 != v3)
 	i0 = i0 | i1
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -11285,7 +22454,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5346(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5347(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11309,7 +22478,7 @@ func fn5346(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8470270), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8470270), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -11318,8 +22487,8 @@ func fn5346(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L2:
 	i0 = v3 + uint32(80)
 	i1 = *(*uint32)(unsafe.Add(b, v1))
-	fn959(m, i0, i1)
-	i0 = fn3616(m)
+	fn960(m, i0, i1)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -11347,18 +22516,18 @@ L4:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+80))
 	v5 = l1
 	*(*uint64)(unsafe.Add(b, uint64(v3)+96)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	*(*uint64)(unsafe.Add(b, uint64(v3)+64)) = v5
 	i0 = v3 + uint32(96)
 	i1 = v3 + uint32(64)
-	fn5347(m, i0, i1)
+	fn5348(m, i0, i1)
 	if v4 == 0 {
 		goto L5
 	}
 	i0 = v3 + uint32(128)
-	fn959(m, i0, v4)
+	fn960(m, i0, v4)
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -11373,7 +22542,7 @@ L4:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+48)) = l1
 	i0 = v3 + uint32(112)
 	i1 = v3 + uint32(48)
-	fn5347(m, i0, i1)
+	fn5348(m, i0, i1)
 	i1 = v3 + uint32(112)
 	i1 = i1 + uint32(8)
 	v1 = i1
@@ -11399,14 +22568,14 @@ L4:
 	i0 = v3 + uint32(112)
 	i1 = v3 + uint32(32)
 	i2 = v3 + uint32(16)
-	fn952(m, i0, i1, i2)
+	fn953(m, i0, i1, i2)
 	l1 = *(*uint64)(unsafe.Add(b, v1))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+112))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+96)) = l1
 L5:
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v1 = i0
 	switch v1 {
 	case 0:
@@ -11420,7 +22589,7 @@ L5:
 	}
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	goto L1
 L9:
 	if v1 == uint32(68) {
@@ -11429,7 +22598,7 @@ L9:
 L8:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	goto L1
 L7:
 	i0 = v3 + uint32(8)
@@ -11439,13 +22608,13 @@ L7:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+96))
 	*(*uint64)(unsafe.Add(b, v3)) = l1
-	i0 = fn954(m, v3)
+	i0 = fn955(m, v3)
 	v2 = i0
 	goto L1
 L6:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
+	fn3605(m, i0, uint32(8438327))
 L1:
 	i0 = v3 + uint32(144)
 	m.g0 = i0
@@ -11454,7 +22623,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5347(m *Module, v0 uint32, v1 uint32) {
+func fn5348(m *Module, v0 uint32, v1 uint32) {
 	var v2 float64
 	_ = v2
 	var v3 float64
@@ -11498,7 +22667,7 @@ func fn5347(m *Module, v0 uint32, v1 uint32) {
 	if int64(l0) < int64(uint64(9218868437227405312)) {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	d0 = math.Copysign(math.Float64frombits(0x3ff0000000000000), v2)
 	v3 = d0
 	if v2 == math.Float64frombits(0x0) {
@@ -11520,7 +22689,7 @@ L4:
 	v4 = i0
 	goto L2
 L3:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	if v2 == v2 {
 		goto L5
 	}
@@ -11582,10 +22751,10 @@ L6:
 	i2 = v1 << (uint32(4) & 31)
 	i1 = i1 + i2
 	v1 = i1
-	i1 = v1 + uint32(10519336)
+	i1 = v1 + uint32(10519352)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i1 = v1 + uint32(10519328)
+	i1 = v1 + uint32(10519344)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, v0)) = l1
 	return
@@ -11603,8 +22772,8 @@ L1:
 L12:
 	d0 = float64(v6 * math.Float64frombits(0x3fe0000000000000))
 	d1 = float64(v5 * math.Float64frombits(0x3fe0000000000000))
-	d0 = fn7999(m, d0, d1)
-	d0 = fn8003(m, d0)
+	d0 = fn8000(m, d0, d1)
+	d0 = fn8004(m, d0)
 	d0 = d0 + math.Float64frombits(0x3fe62e42fefa39ef)
 	v5 = d0
 	goto L10
@@ -11628,21 +22797,21 @@ L11:
 		goto L14
 	}
 L15:
-	d0 = fn8000(m, v6, uint32(53))
-	d1 = fn8000(m, v5, uint32(53))
-	d0 = fn7999(m, d0, d1)
-	d0 = fn8003(m, d0)
+	d0 = fn8001(m, v6, uint32(53))
+	d1 = fn8001(m, v5, uint32(53))
+	d0 = fn8000(m, d0, d1)
+	d0 = fn8004(m, d0)
 	d0 = d0 + math.Float64frombits(0xc0425e4f7b2737fa)
 	v5 = d0
 	goto L10
 L14:
-	d1 = fn7975(m, v3, v2)
+	d1 = fn7976(m, v3, v2)
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = d1
 	*(*uint64)(unsafe.Add(b, v0)) = k64(18442240474082181120)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	return
 L13:
-	d0 = fn7999(m, v6, v5)
+	d0 = fn8000(m, v6, v5)
 	v7 = d0
 	if !(v7 >= math.Float64frombits(0x3fe6b851eb851eb8)) {
 		goto L16
@@ -11673,26 +22842,26 @@ L13:
 	if v5 == math.Float64frombits(0x0) {
 		goto L17
 	}
-	d0 = fn8005(m, v5)
+	d0 = fn8006(m, v5)
 	v5 = d0
 L17:
 	d0 = float64(v5 * math.Float64frombits(0x3fe0000000000000))
 	v5 = d0
 	goto L10
 L16:
-	d0 = fn8003(m, v7)
+	d0 = fn8004(m, v7)
 	v5 = d0
 L10:
-	d1 = fn7975(m, v3, v2)
+	d1 = fn7976(m, v3, v2)
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = d1
 	*(*float64)(unsafe.Add(b, v0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn5348(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5349(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11711,9 +22880,9 @@ func fn5348(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = v2 + uint32(64)
-	fn959(m, i0, v1)
+	fn960(m, i0, v1)
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -11726,10 +22895,10 @@ func fn5348(m *Module, v0 uint32, v1 uint32) uint32 {
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+64))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	v1 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i0 = v2 + uint32(32)
 	i1 = v2 + uint32(16)
-	fn5347(m, i0, i1)
+	fn5348(m, i0, i1)
 	i0 = v2 + uint32(32)
 	i0 = i0 + uint32(8)
 	v3 = i0
@@ -11745,7 +22914,7 @@ func fn5348(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*float64)(unsafe.Add(b, uint64(v2)+32)) = d1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+48)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v3 = i0
 	if v3 == uint32(68) {
 		goto L3
@@ -11755,11 +22924,11 @@ func fn5348(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
+	fn3605(m, i0, uint32(8438327))
 	goto L1
 L2:
 	i0 = v2 + uint32(8)
@@ -11769,7 +22938,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+48))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = fn954(m, v2)
+	i0 = fn955(m, v2)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(80)
@@ -11779,7 +22948,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5349(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5350(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -11797,17 +22966,17 @@ func fn5349(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	fn959(m, v2, v1)
+	fn960(m, v2, v1)
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+8))
 	v3 = d0
 	d0 = *(*float64)(unsafe.Add(b, v2))
 	v4 = d0
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	v5 = math.Float64frombits(0x7ff8000000000000)
 	if v4 != v4 {
 		goto L2
@@ -11859,10 +23028,10 @@ L8:
 	v5 = d0
 	goto L2
 L6:
-	d0 = fn7975(m, v3, v4)
+	d0 = fn7976(m, v3, v4)
 	v5 = d0
 L2:
-	i0 = fn1315(m, v5)
+	i0 = fn1316(m, v5)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -11872,7 +23041,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5350(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5351(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -11895,13 +23064,13 @@ func fn5350(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = v2 + uint32(32)
-	fn959(m, i0, v1)
+	fn960(m, i0, v1)
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	v3 = math.Float64frombits(0x7ff8000000000000)
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+32))
 	v4 = d0
@@ -11957,7 +23126,7 @@ L8:
 	v3 = d0
 	goto L2
 L6:
-	d0 = fn7975(m, v5, v4)
+	d0 = fn7976(m, v5, v4)
 	v3 = d0
 L2:
 	i0 = v2 + uint32(16)
@@ -11969,9 +23138,9 @@ L2:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	i0 = v2 + uint32(16)
-	d0 = fn953(m, i0)
+	d0 = fn954(m, i0)
 	v4 = d0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v1 = i0
 	switch v1 {
 	case 0:
@@ -11986,7 +23155,7 @@ L2:
 L13:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	goto L1
 L12:
 	if v1 == uint32(68) {
@@ -11995,18 +23164,18 @@ L12:
 L11:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	goto L1
 L10:
 	*(*float64)(unsafe.Add(b, uint64(v2)+8)) = v3
 	*(*float64)(unsafe.Add(b, v2)) = v4
-	i0 = fn4085(m, uint32(8513700), v2)
+	i0 = fn4086(m, uint32(8513700), v2)
 	v1 = i0
 	goto L1
 L9:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
+	fn3605(m, i0, uint32(8438327))
 L1:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -12015,7 +23184,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5351(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5352(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 float64
@@ -12054,7 +23223,7 @@ func fn5351(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8403489), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8403489), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -12071,13 +23240,13 @@ L2:
 	v4 = d0
 	goto L3
 L4:
-	d0 = fn1320(m, v2)
+	d0 = fn1321(m, v2)
 	v4 = d0
 	if v4 != math.Float64frombits(0xbff0000000000000) {
 		goto L3
 	}
 	v4 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -12095,13 +23264,13 @@ L3:
 	v5 = d0
 	goto L5
 L6:
-	d0 = fn1320(m, v2)
+	d0 = fn1321(m, v2)
 	v5 = d0
 	if v5 != math.Float64frombits(0xbff0000000000000) {
 		goto L5
 	}
 	v5 = math.Float64frombits(0xbff0000000000000)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -12135,14 +23304,14 @@ L9:
 	if i0 != 0 {
 		goto L11
 	}
-	d0 = fn7982(m, v5)
+	d0 = fn7983(m, v5)
 	v9 = d0
 	if !(v4 > math.Float64frombits(0x0)) {
 		goto L12
 	}
 	d1 = math.Copysign(math.Float64frombits(0x7ff0000000000000), v9)
 	*(*float64)(unsafe.Add(b, uint64(v3)+16)) = d1
-	d2 = fn8014(m, v5)
+	d2 = fn8015(m, v5)
 	d1 = math.Copysign(math.Float64frombits(0x7ff0000000000000), d2)
 	*(*float64)(unsafe.Add(b, uint64(v3)+24)) = d1
 	goto L10
@@ -12150,7 +23319,7 @@ L12:
 	d2 = math.Float64frombits(math.Float64bits(v9) ^ (1 << 63))
 	d1 = math.Copysign(math.Float64frombits(0x7ff0000000000000), d2)
 	*(*float64)(unsafe.Add(b, uint64(v3)+16)) = d1
-	d2 = fn8014(m, v5)
+	d2 = fn8015(m, v5)
 	d2 = math.Float64frombits(math.Float64bits(d2) ^ (1 << 63))
 	d1 = math.Copysign(math.Float64frombits(0x7ff0000000000000), d2)
 	*(*float64)(unsafe.Add(b, uint64(v3)+24)) = d1
@@ -12239,10 +23408,10 @@ L17:
 	i2 = v1 << (uint32(4) & 31)
 	i1 = i1 + i2
 	v2 = i1
-	i1 = v2 + uint32(10520120)
+	i1 = v2 + uint32(10520136)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i1 = v2 + uint32(10520112)
+	i1 = v2 + uint32(10520128)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = l1
 L10:
@@ -12257,9 +23426,9 @@ L10:
 		goto L7
 	}
 	v2 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	goto L1
 L8:
 	if v5 != math.Float64frombits(0x0) {
@@ -12268,10 +23437,10 @@ L8:
 	v9 = v4
 	goto L21
 L22:
-	d1 = fn7982(m, v5)
+	d1 = fn7983(m, v5)
 	d0 = float64(v4 * d1)
 	v9 = d0
-	d0 = fn8014(m, v5)
+	d0 = fn8015(m, v5)
 	v5 = d0
 L21:
 	*(*float64)(unsafe.Add(b, uint64(v3)+16)) = v9
@@ -12283,10 +23452,10 @@ L7:
 	i1 = i1 + uint32(8)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+16))
 	*(*uint64)(unsafe.Add(b, v3)) = l1
-	i0 = fn954(m, v3)
+	i0 = fn955(m, v3)
 	v2 = i0
 L1:
 	i0 = v3 + uint32(32)
@@ -12296,7 +23465,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5352(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5353(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -12321,18 +23490,18 @@ func fn5352(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = v2 + uint32(64)
-	fn959(m, i0, v1)
+	fn960(m, i0, v1)
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+72))
 	v3 = d0
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+64))
 	v4 = d0
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v1 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i0 = v2 + uint32(64)
 	i0 = i0 + uint32(8)
 	v5 = i0
@@ -12347,7 +23516,7 @@ func fn5352(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	i0 = v2 + uint32(48)
 	i1 = v2 + uint32(16)
-	fn5353(m, i0, i1)
+	fn5354(m, i0, i1)
 	i1 = v2 + uint32(48)
 	i1 = i1 + uint32(8)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
@@ -12359,7 +23528,7 @@ func fn5352(m *Module, v0 uint32, v1 uint32) uint32 {
 	d1 = *(*float64)(unsafe.Add(b, uint64(v2)+64))
 	d1 = math.Float64frombits(math.Float64bits(d1) ^ (1 << 63))
 	*(*float64)(unsafe.Add(b, uint64(v2)+40)) = d1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v5 = i0
 	if v5 == uint32(68) {
 		goto L3
@@ -12369,11 +23538,11 @@ func fn5352(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
+	fn3605(m, i0, uint32(8438327))
 	goto L1
 L2:
 	i0 = v2 + uint32(8)
@@ -12383,7 +23552,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = fn954(m, v2)
+	i0 = fn955(m, v2)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(80)
@@ -12393,7 +23562,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5353(m *Module, v0 uint32, v1 uint32) {
+func fn5354(m *Module, v0 uint32, v1 uint32) {
 	var v2 float64
 	_ = v2
 	var v3 float64
@@ -12457,19 +23626,19 @@ L2:
 	if i0 != 0 {
 		goto L4
 	}
-	d0 = fn7982(m, v3)
+	d0 = fn7983(m, v3)
 	v5 = d0
 	if !(v2 > math.Float64frombits(0x0)) {
 		goto L5
 	}
 	d1 = math.Copysign(math.Float64frombits(0x7ff0000000000000), v5)
 	*(*float64)(unsafe.Add(b, v0)) = d1
-	d2 = fn8014(m, v3)
+	d2 = fn8015(m, v3)
 	d1 = math.Copysign(math.Float64frombits(0x7ff0000000000000), d2)
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = d1
 	goto L3
 L5:
-	d2 = fn8014(m, v3)
+	d2 = fn8015(m, v3)
 	d1 = math.Copysign(math.Float64frombits(0x7ff0000000000000), d2)
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = d1
 	d2 = math.Float64frombits(math.Float64bits(v5) ^ (1 << 63))
@@ -12563,10 +23732,10 @@ L10:
 	i2 = v1 << (uint32(4) & 31)
 	i1 = i1 + i2
 	v1 = i1
-	i1 = v1 + uint32(10520904)
+	i1 = v1 + uint32(10520920)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i1 = v1 + uint32(10520896)
+	i1 = v1 + uint32(10520912)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, v0)) = l1
 L3:
@@ -12577,10 +23746,10 @@ L3:
 	if v2 != v2 {
 		goto L14
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	return
 L14:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	return
 L1:
 	if !(v3 > math.Float64frombits(0x4086232bdd7abcd2)) {
@@ -12589,24 +23758,24 @@ L1:
 	d1 = math.Copysign(math.Float64frombits(0x3ff0000000000000), v2)
 	d0 = v2 - d1
 	v2 = d0
-	d0 = fn7984(m, v2)
-	d1 = fn8014(m, v5)
+	d0 = fn7985(m, v2)
+	d1 = fn8015(m, v5)
 	d0 = float64(d0 * d1)
 	d0 = float64(d0 * math.Float64frombits(0x4005bf0a8b145769))
 	v3 = d0
-	d0 = fn8015(m, v2)
-	d1 = fn7982(m, v5)
+	d0 = fn8016(m, v2)
+	d1 = fn7983(m, v5)
 	d0 = float64(d0 * d1)
 	d0 = float64(d0 * math.Float64frombits(0x4005bf0a8b145769))
 	v2 = d0
 	goto L15
 L16:
-	d0 = fn8014(m, v5)
-	d1 = fn7984(m, v2)
+	d0 = fn8015(m, v5)
+	d1 = fn7985(m, v2)
 	d0 = float64(d0 * d1)
 	v3 = d0
-	d0 = fn7982(m, v5)
-	d1 = fn8015(m, v2)
+	d0 = fn7983(m, v5)
+	d1 = fn8016(m, v2)
 	d0 = float64(d0 * d1)
 	v2 = d0
 L15:
@@ -12621,81 +23790,11 @@ L15:
 		goto L17
 	}
 L18:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(68)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(68)
 	return
 L17:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5354(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v2 = i0
-	m.g0 = v2
-	i0 = v2 + uint32(48)
-	fn959(m, i0, v1)
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v2 + uint32(16)
-	i0 = i0 + uint32(8)
-	i1 = v2 + uint32(48)
-	i1 = i1 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+48))
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
-	v1 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	i0 = v2 + uint32(32)
-	i1 = v2 + uint32(16)
-	fn5353(m, i0, i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
-	v3 = i0
-	if v3 == uint32(68) {
-		goto L3
-	}
-	if v3 != uint32(18) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
-	goto L1
-L2:
-	i0 = v2 + uint32(8)
-	i1 = v2 + uint32(32)
-	i1 = i1 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
-	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = fn954(m, v2)
-	v1 = i0
-L1:
-	i0 = v2 + uint32(64)
-	m.g0 = i0
-	return v1
 }
 
 //go:norace
@@ -12717,9 +23816,9 @@ func fn5355(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = v2 + uint32(48)
-	fn959(m, i0, v1)
+	fn960(m, i0, v1)
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -12732,11 +23831,11 @@ func fn5355(m *Module, v0 uint32, v1 uint32) uint32 {
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+48))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	v1 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i0 = v2 + uint32(32)
 	i1 = v2 + uint32(16)
-	fn5330(m, i0, i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	fn5354(m, i0, i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v3 = i0
 	if v3 == uint32(68) {
 		goto L3
@@ -12746,11 +23845,11 @@ func fn5355(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
+	fn3605(m, i0, uint32(8438327))
 	goto L1
 L2:
 	i0 = v2 + uint32(8)
@@ -12760,7 +23859,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = fn954(m, v2)
+	i0 = fn955(m, v2)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(64)
@@ -12771,6 +23870,76 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn5356(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v2 = i0
+	m.g0 = v2
+	i0 = v2 + uint32(48)
+	fn960(m, i0, v1)
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v2 + uint32(16)
+	i0 = i0 + uint32(8)
+	i1 = v2 + uint32(48)
+	i1 = i1 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+48))
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
+	v1 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	i0 = v2 + uint32(32)
+	i1 = v2 + uint32(16)
+	fn5331(m, i0, i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
+	v3 = i0
+	if v3 == uint32(68) {
+		goto L3
+	}
+	if v3 != uint32(18) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8438146))
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	fn3605(m, i0, uint32(8438327))
+	goto L1
+L2:
+	i0 = v2 + uint32(8)
+	i1 = v2 + uint32(32)
+	i1 = i1 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
+	*(*uint64)(unsafe.Add(b, v2)) = l1
+	i0 = fn955(m, v2)
+	v1 = i0
+L1:
+	i0 = v2 + uint32(64)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5357(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 float64
@@ -12795,18 +23964,18 @@ func fn5356(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = v2 + uint32(64)
-	fn959(m, i0, v1)
+	fn960(m, i0, v1)
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+72))
 	v3 = d0
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+64))
 	v4 = d0
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v1 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i0 = v2 + uint32(64)
 	i0 = i0 + uint32(8)
 	v5 = i0
@@ -12821,7 +23990,7 @@ func fn5356(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	i0 = v2 + uint32(48)
 	i1 = v2 + uint32(16)
-	fn5357(m, i0, i1)
+	fn5358(m, i0, i1)
 	i1 = v2 + uint32(48)
 	i1 = i1 + uint32(8)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
@@ -12833,7 +24002,7 @@ func fn5356(m *Module, v0 uint32, v1 uint32) uint32 {
 	d1 = *(*float64)(unsafe.Add(b, uint64(v2)+64))
 	d1 = math.Float64frombits(math.Float64bits(d1) ^ (1 << 63))
 	*(*float64)(unsafe.Add(b, uint64(v2)+40)) = d1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v5 = i0
 	if v5 == uint32(68) {
 		goto L3
@@ -12843,11 +24012,11 @@ func fn5356(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
+	fn3605(m, i0, uint32(8438327))
 	goto L1
 L2:
 	i0 = v2 + uint32(8)
@@ -12857,7 +24026,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = fn954(m, v2)
+	i0 = fn955(m, v2)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(80)
@@ -12867,7 +24036,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5357(m *Module, v0 uint32, v1 uint32) {
+func fn5358(m *Module, v0 uint32, v1 uint32) {
 	var v2 float64
 	_ = v2
 	var v3 float64
@@ -12933,9 +24102,9 @@ L2:
 	if i0 != 0 {
 		goto L4
 	}
-	d0 = fn8014(m, v3)
+	d0 = fn8015(m, v3)
 	v5 = d0
-	d1 = fn7982(m, v3)
+	d1 = fn7983(m, v3)
 	d2 = v5 + v5
 	d1 = float64(d1 * d2)
 	d0 = math.Copysign(math.Float64frombits(0x0), d1)
@@ -13037,10 +24206,10 @@ L10:
 	i2 = v1 << (uint32(4) & 31)
 	i1 = i1 + i2
 	v1 = i1
-	i1 = v1 + uint32(10521688)
+	i1 = v1 + uint32(10521704)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i1 = v1 + uint32(10521680)
+	i1 = v1 + uint32(10521696)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, v0)) = l1
 L3:
@@ -13052,21 +24221,21 @@ L3:
 	if d0 != math.Float64frombits(0x7ff0000000000000) {
 		goto L14
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(18)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(18)
 	return
 L14:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	return
 L1:
 	if !(v3 > math.Float64frombits(0x4086232bdd7abcd2)) {
 		goto L16
 	}
-	d0 = fn8014(m, v5)
+	d0 = fn8015(m, v5)
 	v8 = d0
-	d0 = fn7982(m, v5)
+	d0 = fn7983(m, v5)
 	v5 = d0
 	d0 = float64(v3 * math.Float64frombits(0xc000000000000000))
-	d0 = fn7991(m, d0)
+	d0 = fn7992(m, d0)
 	d2 = float64(v8 * math.Float64frombits(0x4010000000000000))
 	d1 = float64(v5 * d2)
 	d0 = float64(d0 * d1)
@@ -13075,9 +24244,9 @@ L1:
 	v5 = d0
 	goto L15
 L16:
-	d0 = fn8018(m, v2)
+	d0 = fn8019(m, v2)
 	v8 = d0
-	d1 = fn8017(m, v5)
+	d1 = fn8018(m, v5)
 	v3 = d1
 	d1 = float64(v3 * v3)
 	d1 = d1 + math.Float64frombits(0x3ff0000000000000)
@@ -13089,7 +24258,7 @@ L16:
 	v8 = d1
 	d0 = d0 / v8
 	v5 = d0
-	d1 = fn7984(m, v2)
+	d1 = fn7985(m, v2)
 	d0 = math.Float64frombits(0x3ff0000000000000) / d1
 	v2 = d0
 	d2 = v3 / v8
@@ -13099,13 +24268,13 @@ L16:
 L15:
 	*(*float64)(unsafe.Add(b, uint64(v0)+8)) = v3
 	*(*float64)(unsafe.Add(b, v0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn5358(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5359(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13122,9 +24291,9 @@ func fn5358(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = v2 + uint32(48)
-	fn959(m, i0, v1)
+	fn960(m, i0, v1)
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -13137,11 +24306,11 @@ func fn5358(m *Module, v0 uint32, v1 uint32) uint32 {
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+48))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
 	v1 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i0 = v2 + uint32(32)
 	i1 = v2 + uint32(16)
-	fn5357(m, i0, i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	fn5358(m, i0, i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v3 = i0
 	if v3 == uint32(68) {
 		goto L3
@@ -13151,11 +24320,11 @@ func fn5358(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8438146))
+	fn3605(m, i0, uint32(8438146))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8438327))
+	fn3605(m, i0, uint32(8438327))
 	goto L1
 L2:
 	i0 = v2 + uint32(8)
@@ -13165,7 +24334,7 @@ L2:
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = fn954(m, v2)
+	i0 = fn955(m, v2)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(64)
@@ -13175,7 +24344,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5359(m *Module, v0 uint32) uint32 {
+func fn5360(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13192,23 +24361,23 @@ func fn5359(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	v2 = k32(4294967295)
-	i2 = fn1315(m, math.Float64frombits(0x400921fb54442d18))
-	i0 = fn4093(m, v0, uint32(8468337), i2)
+	i2 = fn1316(m, math.Float64frombits(0x400921fb54442d18))
+	i0 = fn4094(m, v0, uint32(8468337), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i2 = fn1315(m, math.Float64frombits(0x4005bf0a8b145769))
-	i0 = fn4093(m, v0, uint32(8502357), i2)
+	i2 = fn1316(m, math.Float64frombits(0x4005bf0a8b145769))
+	i0 = fn4094(m, v0, uint32(8502357), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i2 = fn1315(m, math.Float64frombits(0x401921fb54442d18))
-	i0 = fn4093(m, v0, uint32(8393826), i2)
+	i2 = fn1316(m, math.Float64frombits(0x401921fb54442d18))
+	i0 = fn4094(m, v0, uint32(8393826), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i2 = fn1315(m, math.Float64frombits(0x7ff0000000000000))
-	i0 = fn4093(m, v0, uint32(8475469), i2)
+	i2 = fn1316(m, math.Float64frombits(0x7ff0000000000000))
+	i0 = fn4094(m, v0, uint32(8475469), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -13218,13 +24387,13 @@ func fn5359(m *Module, v0 uint32) uint32 {
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8868904))
 	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = l1
 	i2 = v1 + uint32(16)
-	i2 = fn954(m, i2)
-	i0 = fn4093(m, v0, uint32(8468265), i2)
+	i2 = fn955(m, i2)
+	i0 = fn4094(m, v0, uint32(8468265), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i2 = fn1315(m, math.Float64frombits(0x7ff8000000000000))
-	i0 = fn4093(m, v0, uint32(8461852), i2)
+	i2 = fn1316(m, math.Float64frombits(0x7ff8000000000000))
+	i0 = fn4094(m, v0, uint32(8461852), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -13236,17 +24405,19 @@ func fn5359(m *Module, v0 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v1)+32)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, v1)) = uint64(0)
 	v2 = uint32(0)
-	i2 = fn954(m, v1)
-	i0 = fn4093(m, v0, uint32(8468260), i2)
+	i2 = fn955(m, v1)
+	i0 = fn4094(m, v0, uint32(8468260), i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L2
 	}
 	v2 = k32(4294967295)
 	goto L1
 L2:
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514616)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514632)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514624)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514616)) = k64(18442240474082181120)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514608)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514600)) = k64(18442240474082181120)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514600)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514592)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514584)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514576)) = uint64(9221120237041090560)
@@ -13254,98 +24425,98 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514560)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514552)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514544)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514536)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514536)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514528)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514520)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514512)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514504)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514496)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514504)) = k64(18442240474082181120)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514496)) = uint64(4605249457297304856)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514488)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514480)) = uint64(4605249457297304856)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514480)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514472)) = k64(18442240474082181120)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514464)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514456)) = k64(18442240474082181120)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514456)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514448)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514440)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514432)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514424)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514416)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514408)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514400)) = uint64(4605249457297304856)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514392)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514384)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514376)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514368)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514416)) = uint64(4605249457297304856)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514408)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514400)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514392)) = k64(18442240474082181120)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514384)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514376)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514368)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514360)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514352)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514344)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514336)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514328)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514320)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514312)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514304)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514296)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514312)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514304)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514296)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514288)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514280)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514280)) = k64(18442240474082181120)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514272)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514264)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514256)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514248)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514240)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514232)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514264)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514256)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514248)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514240)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514232)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514224)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514216)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514208)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514200)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514192)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514184)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514216)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514208)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514200)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514192)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514184)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514176)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514168)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514168)) = k64(18442240474082181120)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514160)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514152)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514144)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514136)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514128)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514120)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514152)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514144)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514136)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514128)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514120)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514112)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514104)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514096)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514088)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514080)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514072)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514064)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514056)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514048)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514040)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514032)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514104)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514096)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514088)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514080)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514072)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514064)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514056)) = k64(18442240474082181120)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514048)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514040)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514032)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514024)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514016)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514008)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514000)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513992)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513984)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513976)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513968)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513976)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513968)) = uint64(4609753056924675352)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513960)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513952)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513944)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513936)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513952)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513944)) = k64(18442240474082181120)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513936)) = uint64(4612488097114038738)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513928)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513920)) = uint64(4612488097114038738)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513920)) = uint64(4614256656552045848)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513912)) = k64(18442240474082181120)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513904)) = uint64(4614256656552045848)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513896)) = k64(18442240474082181120)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513896)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513888)) = uint64(4614256656552045848)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513880)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513872)) = uint64(4614256656552045848)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513864)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513856)) = uint64(4614256656552045848)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513848)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513840)) = uint64(4612488097114038738)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10513856)) = uint64(4612488097114038738)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516200)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516192)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516184)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516176)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516176)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516168)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516160)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516160)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516152)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516144)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516136)) = uint64(9221120237041090560)
@@ -13353,489 +24524,489 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516120)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516112)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516104)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516096)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516096)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516088)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516080)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516072)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516072)) = uint64(4605249457297304856)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516064)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516056)) = uint64(4605249457297304856)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516056)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516048)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516040)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516032)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516024)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516024)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516016)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516008)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516000)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515992)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515992)) = k64(13828621494152080664)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515984)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515976)) = k64(13828621494152080664)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515968)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515960)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515952)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515944)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515936)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515976)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515968)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515960)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515952)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515944)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515936)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515928)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515920)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515912)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515904)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515896)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515888)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515880)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515872)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515864)) = k64(13833125093779451160)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515856)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515848)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515840)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515832)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515824)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515816)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515808)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515800)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515880)) = k64(13833125093779451160)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515872)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515864)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515856)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515848)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515840)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515832)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515824)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515816)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515808)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515800)) = k64(13833125093779451160)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515792)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515784)) = k64(13833125093779451160)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515776)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515768)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515760)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515752)) = k64(13833125093779451160)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515744)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515736)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515728)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515720)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515712)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515704)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515696)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515688)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515784)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515776)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515768)) = k64(13833125093779451160)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515760)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515752)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515744)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515736)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515728)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515720)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515712)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515704)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515696)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515688)) = k64(13833125093779451160)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515680)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515672)) = k64(13833125093779451160)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515664)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515656)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515648)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515640)) = k64(13833125093779451160)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515632)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515624)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515616)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515608)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515600)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515672)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515664)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515656)) = k64(13833125093779451160)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515648)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515640)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515632)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515624)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515616)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515608)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515600)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515592)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515584)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515576)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515568)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515560)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515552)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515544)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515536)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515528)) = k64(13833125093779451160)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515544)) = k64(13833125093779451160)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515536)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515528)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515520)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515512)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515512)) = uint64(4612488097114038738)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515504)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515496)) = uint64(4612488097114038738)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515496)) = uint64(4614256656552045848)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515488)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515480)) = uint64(4614256656552045848)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515472)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515464)) = uint64(4614256656552045848)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515464)) = k64(13837628693406821656)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515456)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515448)) = k64(13837628693406821656)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515440)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515432)) = k64(13837628693406821656)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515432)) = k64(13835860133968814546)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515424)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515416)) = k64(13835860133968814546)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515408)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516568)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516560)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516552)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516544)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516536)) = k64(13833125093779451160)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516528)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516520)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516512)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516504)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516496)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516488)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516480)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516472)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516584)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516576)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516568)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516560)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516552)) = k64(13833125093779451160)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516544)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516536)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516528)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516520)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516512)) = k64(18442240474082181120)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516504)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516496)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516488)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516480)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516472)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516464)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516456)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516448)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516440)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516432)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516424)) = k64(13833125093779451160)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516416)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516408)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516400)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516392)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516384)) = k64(18442240474082181120)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516456)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516448)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516440)) = k64(13833125093779451160)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516432)) = k64(18442240474082181120)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516424)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516416)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516408)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516400)) = k64(18442240474082181120)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516392)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516384)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516376)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516368)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516360)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516352)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516344)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516336)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516328)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516320)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516312)) = k64(13833125093779451160)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516328)) = k64(13833125093779451160)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516320)) = k64(18442240474082181120)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516312)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516304)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516296)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516296)) = uint64(4605249457297304856)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516288)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516280)) = uint64(4605249457297304856)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516280)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516272)) = k64(18442240474082181120)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516264)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516256)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516248)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516248)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516240)) = k64(18442240474082181120)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516232)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516224)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516216)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516216)) = k64(13828621494152080664)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516208)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516200)) = k64(13828621494152080664)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516192)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516584)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516576)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516592)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516600)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516608)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516616)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516624)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516632)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516640)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516648)) = k64(13833125093779451160)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516656)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516664)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516600)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516592)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516608)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516616)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516624)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516632)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516640)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516648)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516656)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516664)) = k64(13833125093779451160)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516672)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516680)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516688)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516696)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516704)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516712)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516720)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516728)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516736)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516744)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516752)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516760)) = k64(13828621494152080664)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516720)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516728)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516736)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516744)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516752)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516760)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516768)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516776)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516776)) = k64(13828621494152080664)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516784)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516792)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516800)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516808)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516808)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516816)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516824)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516832)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516840)) = uint64(4605249457297304856)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516840)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516848)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516856)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516856)) = uint64(4605249457297304856)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516864)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516872)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516880)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516880)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516888)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516896)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516904)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516904)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516912)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516920)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516920)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516928)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516936)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516944)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516936)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516944)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516952)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516960)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516960)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516968)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517352)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517344)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517336)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517328)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517320)) = k64(13833125093779451160)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517312)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517304)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516976)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516984)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517368)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517360)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517352)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517344)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517336)) = k64(13833125093779451160)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517328)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517320)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517312)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517304)) = uint64(4609753056924675352)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517296)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517288)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517280)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517272)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517264)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517256)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517288)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517280)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517272)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517264)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517256)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517248)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517240)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517232)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517224)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517216)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517208)) = k64(13833125093779451160)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517200)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517192)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517184)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517176)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517168)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517240)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517232)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517224)) = k64(13833125093779451160)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517216)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517208)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517200)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517192)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517184)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517176)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517168)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517160)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517152)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517144)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517136)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517128)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517120)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517112)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517104)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517096)) = k64(13833125093779451160)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517112)) = k64(13833125093779451160)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517104)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517096)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517088)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517080)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517080)) = uint64(4609753056924675352)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517072)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517064)) = uint64(4609753056924675352)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517056)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517048)) = uint64(4609753056924675352)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517040)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517032)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517032)) = k64(13833125093779451160)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517024)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517016)) = k64(13833125093779451160)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517008)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517000)) = k64(13833125093779451160)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516992)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516984)) = k64(13833125093779451160)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10516976)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517368)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517360)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517376)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517384)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517392)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517400)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517384)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517376)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517392)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517400)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517408)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517416)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517416)) = uint64(4609753056924675352)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517424)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517432)) = k64(13833125093779451160)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517440)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517448)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517432)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517440)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517448)) = k64(13833125093779451160)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517456)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517464)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517472)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517480)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517488)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517496)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517504)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517512)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517520)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517528)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517536)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517544)) = k64(13833125093779451160)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517504)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517512)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517520)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517528)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517536)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517544)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517552)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517560)) = k64(13833125093779451160)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517568)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517576)) = k64(13833125093779451160)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517584)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517592)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517592)) = k64(13833125093779451160)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517600)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517608)) = uint64(4609753056924675352)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517616)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517624)) = uint64(4609753056924675352)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517632)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517640)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517640)) = uint64(4609753056924675352)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517648)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517656)) = k64(13833125093779451160)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517664)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517672)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517656)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517664)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517672)) = k64(13833125093779451160)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517680)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517688)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517696)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517704)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517712)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517720)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517728)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517736)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517744)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517752)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517728)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517736)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517744)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517752)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517760)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517768)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518552)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518544)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518536)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518528)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518520)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518512)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518504)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518504)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518496)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518488)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518480)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518472)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518472)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518464)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518456)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518448)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518440)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518432)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518432)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518424)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518416)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518408)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518400)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518392)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518384)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518376)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518408)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518400)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518392)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518384)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518376)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518368)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518360)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518352)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518344)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518336)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518360)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518352)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518344)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518336)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518328)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518320)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518320)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518312)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518304)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518296)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518288)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518296)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518288)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518280)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518272)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518264)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518256)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518248)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518240)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518232)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518224)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518216)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518232)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518224)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518216)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518208)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518200)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518192)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518184)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518176)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518168)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518160)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518152)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518184)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518176)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518168)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518160)) = uint64(4607182418800017408)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518152)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518144)) = uint64(4607182418800017408)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518136)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518128)) = uint64(4607182418800017408)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518120)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518112)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518136)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518128)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518120)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518112)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518104)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518096)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518088)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518080)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518072)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518064)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518056)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518048)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518040)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518072)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518064)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518056)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518048)) = uint64(4607182418800017408)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518040)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518032)) = uint64(4607182418800017408)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518024)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518016)) = uint64(4607182418800017408)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518008)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518000)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517992)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518024)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518016)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518008)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518000)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517992)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517984)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517976)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517968)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517960)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517952)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517960)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517952)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517944)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517936)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517928)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517920)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517912)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517904)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517896)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517888)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517896)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517888)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517880)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517872)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517872)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517864)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517856)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517848)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517840)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517832)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517824)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517816)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517848)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517840)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517832)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517824)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517816)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517808)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517800)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517792)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517784)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517776)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517768)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517760)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518552)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518544)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518560)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518568)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518576)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518584)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517800)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517792)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517784)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10517776)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518568)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518560)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518576)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518584)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518592)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518600)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518608)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518616)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518624)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518632)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518600)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518608)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518616)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518624)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518632)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518640)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518648)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518656)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518664)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518672)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518680)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518656)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518664)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518672)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518680)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518688)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518696)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518704)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518712)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518720)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518728)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518736)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518744)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518736)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518744)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518752)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518760)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518768)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518776)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518784)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518792)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518800)) = uint64(4607182418800017408)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518808)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518784)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518792)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518800)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518808)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518816)) = uint64(4607182418800017408)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518824)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518832)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518840)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518848)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518856)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518824)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518832)) = uint64(4607182418800017408)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518840)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518848)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518856)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518864)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518872)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518880)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518888)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518896)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518904)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518912)) = uint64(4607182418800017408)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518920)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518896)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518904)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518912)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518920)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518928)) = uint64(4607182418800017408)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518936)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518944)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518952)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518960)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518968)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518936)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518944)) = uint64(4607182418800017408)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518952)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518960)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518968)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518976)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518984)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10518992)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519000)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519008)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519016)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519008)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519016)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519024)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519032)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519040)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519048)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519056)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519064)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519072)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519080)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519072)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519080)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519088)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519096)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519104)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519104)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519112)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519120)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519128)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519136)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519144)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519120)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519128)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519136)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519144)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519152)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519160)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519168)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519176)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519184)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519192)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519160)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519168)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519176)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519184)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519192)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519200)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519208)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519216)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519216)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519224)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519232)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519240)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519248)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519256)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519256)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519264)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519272)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519272)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519280)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519288)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519288)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519296)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519304)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519312)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519320)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519328)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519336)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520120)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520112)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520104)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520096)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520096)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520088)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520080)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520080)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520072)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520064)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520056)) = uint64(9221120237041090560)
@@ -13843,485 +25014,483 @@ L2:
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520040)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520032)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520024)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520016)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520016)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520008)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520000)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519992)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519992)) = uint64(4605249457297304856)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519984)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519976)) = uint64(4605249457297304856)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519976)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519968)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519960)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519952)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519944)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519944)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519936)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519928)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519920)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519912)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519912)) = k64(13828621494152080664)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519904)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519896)) = k64(13828621494152080664)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519888)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519880)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519872)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519864)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519856)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519896)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519888)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519880)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519872)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519864)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519856)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519848)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519840)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519832)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519824)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519816)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519808)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519800)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519792)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519784)) = k64(13833125093779451160)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519776)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519768)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519760)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519752)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519744)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519736)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519728)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519720)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519800)) = k64(13833125093779451160)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519792)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519784)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519776)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519768)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519760)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519752)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519744)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519736)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519728)) = k64(18442240474082181120)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519720)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519712)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519704)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519696)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519688)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519680)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519672)) = k64(13833125093779451160)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519664)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519656)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519648)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519640)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519632)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519624)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519616)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519608)) = uint64(4614256656552045848)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519704)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519696)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519688)) = k64(13833125093779451160)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519680)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519672)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519664)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519656)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519648)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519640)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519632)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519624)) = uint64(4614256656552045848)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519616)) = k64(18442240474082181120)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519608)) = k64(13837628693406821656)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519600)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519592)) = k64(13837628693406821656)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519584)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519576)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519568)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519560)) = k64(13833125093779451160)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519552)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519544)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519536)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519528)) = uint64(4609753056924675352)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519520)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519592)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519584)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519576)) = k64(13833125093779451160)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519568)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519560)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519552)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519544)) = uint64(4609753056924675352)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519536)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519528)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519520)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519512)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519504)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519496)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519488)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519480)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519472)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519464)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519456)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519448)) = k64(13833125093779451160)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519464)) = k64(13833125093779451160)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519456)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519448)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519440)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519432)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519432)) = uint64(4612488097114038738)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519424)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519416)) = uint64(4612488097114038738)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519416)) = uint64(4614256656552045848)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519408)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519400)) = uint64(4614256656552045848)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519392)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519384)) = uint64(4614256656552045848)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519384)) = k64(13837628693406821656)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519376)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519368)) = k64(13837628693406821656)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519360)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519352)) = k64(13837628693406821656)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519352)) = k64(13835860133968814546)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519344)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519336)) = k64(13835860133968814546)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10519328)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521272)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521264)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521256)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521248)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521288)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521280)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521272)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521264)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521256)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521248)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521240)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521232)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521224)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521216)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521208)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521200)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521192)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521184)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521176)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521208)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521200)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521192)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521184)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521176)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521168)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521160)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521152)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521144)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521136)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521160)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521152)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521144)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521136)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521128)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521120)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521120)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521112)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521104)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521096)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521088)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521096)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521088)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521080)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521072)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521064)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521056)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521048)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521040)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521032)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521024)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521032)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521024)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521016)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521008)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521008)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521000)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520992)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520984)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520976)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520968)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520960)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520952)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520984)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520976)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520968)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520960)) = k64(18442240474082181120)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520952)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520944)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520936)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520928)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520920)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520912)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520904)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520896)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521288)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521280)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521296)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521304)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521312)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521320)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520936)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520928)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520920)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520912)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521304)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521296)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521312)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521320)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521328)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521336)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521344)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521344)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521352)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521360)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521368)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521360)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521368)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521376)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521384)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521392)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521400)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521408)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521416)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521424)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521432)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521424)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521432)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521440)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521448)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521456)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521456)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521464)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521472)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521480)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521488)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521496)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521472)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521480)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521488)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521496)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521504)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521512)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521520)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521528)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521536)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521544)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521512)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521520)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521528)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521536)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521544)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521552)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521560)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521568)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521568)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521576)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521584)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521592)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521600)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521608)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521608)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521616)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521624)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521624)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521632)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521640)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521640)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521648)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521656)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521664)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521672)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514888)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514880)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514872)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514864)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514856)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514848)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514840)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514832)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514824)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514816)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521680)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521688)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514904)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514896)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514888)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514880)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514872)) = k64(18442240474082181120)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514864)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514856)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514848)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514840)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514832)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514824)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514816)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514808)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514800)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514792)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514784)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514776)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514768)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514760)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514752)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514744)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514736)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514760)) = k64(18442240474082181120)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514752)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514744)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514736)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514728)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514720)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514720)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514712)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514704)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514704)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514696)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514688)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514680)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514680)) = k64(18442240474082181120)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514672)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514664)) = k64(18442240474082181120)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514656)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514648)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514640)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514632)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514624)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514904)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514896)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514912)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514920)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514928)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514936)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514944)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514952)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514960)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514968)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514976)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514984)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514992)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515000)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514640)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514920)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514912)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514928)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514936)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514944)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514952)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514960)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514968)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514976)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514984)) = k64(18442240474082181120)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10514992)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515000)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515008)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515016)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515024)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515032)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515040)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515048)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515056)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515064)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515072)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515080)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515088)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515096)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515016)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515024)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515032)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515040)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515048)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515056)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515064)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515072)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515080)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515088)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515096)) = k64(18442240474082181120)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515104)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515112)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515120)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515128)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515136)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515144)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515152)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515160)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515168)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515176)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515184)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515192)) = k64(18442240474082181120)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515152)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515160)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515168)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515176)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515184)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515192)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515200)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515208)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515208)) = k64(18442240474082181120)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515216)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515224)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515232)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515240)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515240)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515248)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515256)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515264)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515272)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515272)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515280)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515288)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515288)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515296)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515304)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515312)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515320)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515304)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515312)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515320)) = k64(18442240474082181120)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515328)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515336)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515344)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515352)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515360)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515368)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515376)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515384)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515392)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515400)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522056)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522048)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522040)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522032)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515376)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515384)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515392)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515400)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515408)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10515416)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522072)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522064)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522056)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522048)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522040)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522032)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522024)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522016)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522008)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522000)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521992)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521984)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521976)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521968)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521960)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521992)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521984)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521976)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521968)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521960)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521952)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521944)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521936)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521928)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521920)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521944)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521936)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521928)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521920)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521912)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521904)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521896)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521888)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521880)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521872)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521880)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521872)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521864)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521856)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521848)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521840)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521832)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521824)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521816)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521808)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521800)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521792)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521816)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521808)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521800)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521792)) = k64(13830554455654793216)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521784)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521776)) = k64(13830554455654793216)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521768)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521760)) = k64(13830554455654793216)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521752)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521744)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521736)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521768)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521760)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521752)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521744)) = k64(13830554455654793216)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521736)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521728)) = k64(13830554455654793216)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521720)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521712)) = k64(13830554455654793216)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521704)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521696)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521688)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521680)) = k64(13830554455654793216)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522072)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522064)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522080)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522088)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522096)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522104)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521720)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521712)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521704)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10521696)) = k64(13830554455654793216)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522088)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522080)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522096)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522104)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522112)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522120)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522128)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522136)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522144)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522152)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522144)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522152)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522160)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522168)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522176)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522184)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522192)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522200)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522208)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522216)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522208)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522216)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522224)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522232)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522240)) = uint64(4607182418800017408)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522248)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522256)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522264)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522272)) = uint64(4607182418800017408)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522280)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522240)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522248)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522256)) = uint64(4607182418800017408)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522264)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522272)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522280)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522288)) = uint64(4607182418800017408)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522296)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522304)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522312)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522320)) = uint64(4607182418800017408)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522328)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522296)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522304)) = uint64(4607182418800017408)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522312)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522320)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522328)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522336)) = uint64(4607182418800017408)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522344)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522352)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522360)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522352)) = uint64(4607182418800017408)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522360)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522368)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522376)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522384)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522392)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522392)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522400)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522408)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522408)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522416)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522424)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522424)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522432)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522440)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522448)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522456)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522464)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522472)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520344)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520336)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520328)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520320)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520312)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520304)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520312)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520304)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520296)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520288)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520280)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520272)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520264)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520256)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520248)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520240)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520248)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520240)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520232)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520224)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520224)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520216)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520208)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520200)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520192)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520184)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520176)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520168)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520200)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520192)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520184)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520176)) = k64(18442240474082181120)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520168)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520160)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520152)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520144)) = k64(18442240474082181120)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520136)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520128)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520120)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520112)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520344)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520336)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520352)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520360)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520368)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520376)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520152)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520144)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520136)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520128)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520360)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520352)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520368)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520376)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520384)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520392)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520400)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520408)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520416)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520424)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520392)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520400)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520408)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520416)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520424)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520432)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520440)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520448)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520456)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520464)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520472)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520480)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520488)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520504)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520464)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520472)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520480)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520488)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520496)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520520)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520512)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520504)) = k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520520)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520512)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520536)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520528)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520568)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520560)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520552)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520544)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520536)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520528)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520904)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520896)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520888)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520880)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520872)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520864)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520856)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520856)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520848)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520840)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520832)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520824)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520824)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520816)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520808)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520800)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520792)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520784)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520784)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520776)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520768)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520760)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520752)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520744)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520736)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520728)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520760)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520752)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520744)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520736)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520728)) = k64(9223372036854775808)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520720)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520712)) = k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520704)) = uint64(9218868437227405312)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520696)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520688)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520712)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520704)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520696)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520688)) = uint64(9218868437227405312)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520680)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520672)) = uint64(9218868437227405312)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520672)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520664)) = uint64(9221120237041090560)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520656)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520648)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520640)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520648)) = k64(14338730928118049148)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520640)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520632)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520624)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520616)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520608)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520600)) = k64(14338730928118049148)
 	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520592)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520584)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520576)) = k64(14338730928118049148)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520568)) = uint64(9221120237041090560)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520560)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520584)) = uint64(9221120237041090560)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10520576)) = uint64(9221120237041090560)
 L1:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
@@ -14330,16 +25499,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5360(m *Module) uint32 {
+func fn5361(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10258896))
+	i0 = fn1968(m, uint32(10258896))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5361(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5362(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 float64
@@ -14369,16 +25538,16 @@ func fn5361(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = v2
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8502768), v3)
+	i0 = fn3604(m, i0, uint32(8502768), v3)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	d0 = fn1320(m, i0)
+	d0 = fn1321(m, i0)
 	v4 = d0
 	if v4 != math.Float64frombits(0xbff0000000000000) {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -14387,12 +25556,12 @@ L2:
 L3:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	d0 = fn1320(m, i0)
+	d0 = fn1321(m, i0)
 	v5 = d0
 	if v5 != math.Float64frombits(0xbff0000000000000) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -14401,12 +25570,12 @@ L3:
 L4:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	d0 = fn1320(m, i0)
+	d0 = fn1321(m, i0)
 	v6 = d0
 	if v6 != math.Float64frombits(0xbff0000000000000) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -14478,7 +25647,7 @@ L10:
 	if v4 >= math.Float64frombits(0x3ff0000000000000) {
 		goto L8
 	}
-	d0 = fn8003(m, v4)
+	d0 = fn8004(m, v4)
 	d0 = math.Float64frombits(math.Float64bits(d0) ^ (1 << 63))
 	d0 = math.Sqrt(d0)
 	v4 = d0
@@ -14572,9 +25741,9 @@ L9:
 	goto L7
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8413167))
+	fn3605(m, i0, uint32(8413167))
 L7:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L13
 	}
@@ -14583,7 +25752,7 @@ L7:
 L13:
 	v4 = math.Float64frombits(0xbff0000000000000)
 L6:
-	i0 = fn1315(m, v4)
+	i0 = fn1316(m, v4)
 	v2 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -14593,16 +25762,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5362(m *Module) uint32 {
+func fn5363(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10259016))
+	i0 = fn1968(m, uint32(10259016))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5363(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5364(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -14623,7 +25792,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5364(m *Module, v0 uint32) uint32 {
+func fn5365(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14648,12 +25817,12 @@ func fn5364(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	fn5365(m, i0)
-	i0 = fn4203(m)
+	fn5366(m, i0)
+	i0 = fn4204(m)
 	v2 = i0
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v3 = i0
-	i0 = fn4198(m, v2)
+	i0 = fn4199(m, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
@@ -14661,7 +25830,7 @@ func fn5364(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i1 = k32(10089824) + uint32(29512)
 	i2 = v1 + uint32(12)
-	i0 = fn1704(m, v2, i1, i2)
+	i0 = fn1705(m, v2, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -14672,7 +25841,7 @@ func fn5364(m *Module, v0 uint32) uint32 {
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(0)
 	i1 = v1 + uint32(8)
-	i0 = fn3006(m, v4, i1)
+	i0 = fn3007(m, v4, i1)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v4 = i0
@@ -14690,7 +25859,7 @@ func fn5364(m *Module, v0 uint32) uint32 {
 	if v6 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v4 = i0
@@ -14705,7 +25874,7 @@ L4:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	if int32(v5) <= int32(k32(4294967295)) {
 		goto L2
@@ -14716,14 +25885,14 @@ L5:
 	}
 L3:
 	i1 = k32(10089824) + uint32(29512)
-	i0 = fn1711(m, v2, i1, uint32(10059656))
+	i0 = fn1712(m, v2, i1, uint32(10059656))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
 L2:
-	fn3651(m, uint32(0))
+	fn3652(m, uint32(0))
 L1:
-	fn3606(m, v3)
+	fn3607(m, v3)
 	i0 = v1 + uint32(16)
 	m.g0 = i0
 	return uint32(0)
@@ -14731,7 +25900,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5365(m *Module, v0 uint32) {
+func fn5366(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14758,7 +25927,7 @@ func fn5365(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
@@ -14777,7 +25946,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -14796,7 +25965,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -14815,7 +25984,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -14834,7 +26003,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -14853,7 +26022,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v1 = i0
@@ -14872,7 +26041,7 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v1 = i0
@@ -14891,7 +26060,7 @@ L7:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v1 = i0
@@ -14910,23 +26079,23 @@ L8:
 	if v0 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn5366(m *Module, v0 uint32) {
+func fn5367(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
-	i0 = fn5364(m, v0)
+	i0 = fn5365(m, v0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn5367(m *Module, v0 uint32) uint32 {
+func fn5368(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14969,12 +26138,12 @@ func fn5367(m *Module, v0 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
-	i0 = fn4203(m)
+	i0 = fn4204(m)
 	v3 = i0
 	i1 = v1 + uint32(12)
-	i0 = fn5368(m, v3, i1)
+	i0 = fn5369(m, v3, i1)
 	v4 = i0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
@@ -14984,62 +26153,62 @@ func fn5367(m *Module, v0 uint32) uint32 {
 	}
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259856)) = uint32(10259312)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10260064)) = uint32(10260160)
-	i0 = fn2416(m, v3, uint32(10259312))
+	i0 = fn2417(m, v3, uint32(10259312))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn2416(m, v3, uint32(10259728))
+	i0 = fn2417(m, v3, uint32(10259728))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn2416(m, v3, uint32(10259520))
+	i0 = fn2417(m, v3, uint32(10259520))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn2416(m, v3, uint32(10259104))
+	i0 = fn2417(m, v3, uint32(10259104))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn2416(m, v3, uint32(10260160))
+	i0 = fn2417(m, v3, uint32(10260160))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn2416(m, v3, uint32(10259936))
+	i0 = fn2417(m, v3, uint32(10259936))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
 L3:
-	i1 = fn2339(m, uint32(10259312))
-	i0 = fn4092(m, v0, i1, uint32(10259312))
+	i1 = fn2340(m, uint32(10259312))
+	i0 = fn4093(m, v0, i1, uint32(10259312))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i1 = fn2339(m, uint32(10259728))
-	i0 = fn4092(m, v0, i1, uint32(10259728))
+	i1 = fn2340(m, uint32(10259728))
+	i0 = fn4093(m, v0, i1, uint32(10259728))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i1 = fn2339(m, uint32(10259520))
-	i0 = fn4092(m, v0, i1, uint32(10259520))
+	i1 = fn2340(m, uint32(10259520))
+	i0 = fn4093(m, v0, i1, uint32(10259520))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i1 = fn2339(m, uint32(10259104))
-	i0 = fn4092(m, v0, i1, uint32(10259104))
+	i1 = fn2340(m, uint32(10259104))
+	i0 = fn4093(m, v0, i1, uint32(10259104))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i1 = fn2339(m, uint32(10260160))
-	i0 = fn4092(m, v0, i1, uint32(10260160))
+	i1 = fn2340(m, uint32(10260160))
+	i0 = fn4093(m, v0, i1, uint32(10260160))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i1 = fn2339(m, uint32(10259936))
-	i0 = fn4092(m, v0, i1, uint32(10259936))
+	i1 = fn2340(m, uint32(10259936))
+	i0 = fn4093(m, v0, i1, uint32(10259936))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn2360(m, v0, uint32(10260464), uint32(10064376))
+	i0 = fn2361(m, v0, uint32(10260464), uint32(10064376))
 	v5 = i0
 	if v5 == 0 {
 		goto L2
@@ -15141,49 +26310,49 @@ L13:
 	*(*uint32)(unsafe.Add(b, v2)) = v5
 	goto L4
 L5:
-	i1 = fn1574(m, uint32(1000))
+	i1 = fn1575(m, uint32(1000))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v6
 	if v6 == 0 {
 		goto L2
 	}
-	i1 = fn1574(m, uint32(1000000))
+	i1 = fn1575(m, uint32(1000000))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v6
 	if v6 == 0 {
 		goto L2
 	}
-	i1 = fn1574(m, uint32(60000000))
+	i1 = fn1575(m, uint32(60000000))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v6
 	if v6 == 0 {
 		goto L2
 	}
-	i1 = fn1574(m, uint32(86400))
+	i1 = fn1575(m, uint32(86400))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = v6
 	if v6 == 0 {
 		goto L2
 	}
-	i1 = fn1578(m, math.Float64frombits(0x41ead27480000000))
+	i1 = fn1579(m, math.Float64frombits(0x41ead27480000000))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v6
 	if v6 == 0 {
 		goto L2
 	}
-	i1 = fn1578(m, math.Float64frombits(0x42341dd760000000))
+	i1 = fn1579(m, math.Float64frombits(0x42341dd760000000))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v6
 	if v6 == 0 {
 		goto L2
 	}
-	i1 = fn1578(m, math.Float64frombits(0x42619a1c74000000))
+	i1 = fn1579(m, math.Float64frombits(0x42619a1c74000000))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v6
 	if v6 == 0 {
 		goto L2
 	}
-	i1 = fn5369(m, uint32(1970), uint32(1), uint32(1), uint32(0), uint32(0), uint32(0), uint32(0), uint32(10260144), uint32(0), uint32(10259728))
+	i1 = fn5370(m, uint32(1970), uint32(1), uint32(1), uint32(0), uint32(0), uint32(0), uint32(0), uint32(10260144), uint32(0), uint32(10259728))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v6
 	if v6 == 0 {
@@ -15194,7 +26363,7 @@ L4:
 	if i0 != 0 {
 		goto L14
 	}
-	i0 = fn2326(m, uint32(10259104))
+	i0 = fn2327(m, uint32(10259104))
 	v5 = i0
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259256))
 	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259104), uint32(0))
@@ -15204,7 +26373,7 @@ L4:
 	}
 	*(*uint64)(unsafe.Add(b, uint64(v6)+16)) = uint64(4294967296)
 	*(*uint64)(unsafe.Add(b, uint64(v6)+8)) = uint64(4294967295)
-	i0 = fn1760(m, v5, uint32(8451231), v6)
+	i0 = fn1761(m, v5, uint32(8451231), v6)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -15231,7 +26400,7 @@ L17:
 	if v7 != 0 {
 		goto L18
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L18:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259256))
 	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259104), uint32(0))
@@ -15241,7 +26410,7 @@ L18:
 	}
 	*(*uint64)(unsafe.Add(b, uint64(v6)+16)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(v6)+8)) = k64(14151776786299486207)
-	i0 = fn1760(m, v5, uint32(8460456), v6)
+	i0 = fn1761(m, v5, uint32(8460456), v6)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -15268,7 +26437,7 @@ L19:
 	if v7 != 0 {
 		goto L20
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L20:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259256))
 	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259104), uint32(0))
@@ -15278,7 +26447,7 @@ L20:
 	}
 	*(*uint64)(unsafe.Add(b, uint64(v6)+16)) = uint64(4294963001119103)
 	*(*uint64)(unsafe.Add(b, uint64(v6)+8)) = uint64(4294967295999999999)
-	i0 = fn1760(m, v5, uint32(8392568), v6)
+	i0 = fn1761(m, v5, uint32(8392568), v6)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
@@ -15305,16 +26474,16 @@ L21:
 	if v5 != 0 {
 		goto L22
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L22:
-	i0 = fn2326(m, uint32(10259312))
+	i0 = fn2327(m, uint32(10259312))
 	v5 = i0
-	i0 = fn5370(m, uint32(1), uint32(1), uint32(1), uint32(10259312))
+	i0 = fn5371(m, uint32(1), uint32(1), uint32(1), uint32(10259312))
 	v6 = i0
 	if v6 == 0 {
 		goto L2
 	}
-	i0 = fn1760(m, v5, uint32(8460456), v6)
+	i0 = fn1761(m, v5, uint32(8460456), v6)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -15341,14 +26510,14 @@ L23:
 	if v7 != 0 {
 		goto L24
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L24:
-	i0 = fn5370(m, uint32(9999), uint32(12), uint32(31), uint32(10259312))
+	i0 = fn5371(m, uint32(9999), uint32(12), uint32(31), uint32(10259312))
 	v6 = i0
 	if v6 == 0 {
 		goto L2
 	}
-	i0 = fn1760(m, v5, uint32(8392568), v6)
+	i0 = fn1761(m, v5, uint32(8392568), v6)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -15375,7 +26544,7 @@ L25:
 	if v7 != 0 {
 		goto L26
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L26:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259256))
 	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259104), uint32(0))
@@ -15385,7 +26554,7 @@ L26:
 	}
 	*(*uint64)(unsafe.Add(b, uint64(v6)+16)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(v6)+8)) = uint64(8589934591)
-	i0 = fn1760(m, v5, uint32(8451231), v6)
+	i0 = fn1761(m, v5, uint32(8451231), v6)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
@@ -15412,9 +26581,9 @@ L27:
 	if v5 != 0 {
 		goto L28
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L28:
-	i0 = fn2326(m, uint32(10259520))
+	i0 = fn2327(m, uint32(10259520))
 	v5 = i0
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259672))
 	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259520), uint32(0))
@@ -15427,7 +26596,7 @@ L28:
 	*(*uint8)(unsafe.Add(b, uint64(v6)+12)) = uint8(k32(0))
 	i0 = v6 + uint32(16)
 	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = fn1760(m, v5, uint32(8460456), v6)
+	i0 = fn1761(m, v5, uint32(8460456), v6)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -15454,7 +26623,7 @@ L29:
 	if v7 != 0 {
 		goto L30
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L30:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259672))
 	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259520), uint32(0))
@@ -15464,7 +26633,7 @@ L30:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = k32(4294967295)
 	*(*uint64)(unsafe.Add(b, uint64(v6)+12)) = uint64(17805556718442240)
-	i0 = fn1760(m, v5, uint32(8392568), v6)
+	i0 = fn1761(m, v5, uint32(8392568), v6)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -15491,7 +26660,7 @@ L31:
 	if v7 != 0 {
 		goto L32
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L32:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259256))
 	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259104), uint32(0))
@@ -15501,7 +26670,7 @@ L32:
 	}
 	*(*uint64)(unsafe.Add(b, uint64(v6)+16)) = uint64(4294967296)
 	*(*uint64)(unsafe.Add(b, uint64(v6)+8)) = uint64(4294967295)
-	i0 = fn1760(m, v5, uint32(8451231), v6)
+	i0 = fn1761(m, v5, uint32(8451231), v6)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
@@ -15528,16 +26697,16 @@ L33:
 	if v5 != 0 {
 		goto L34
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L34:
-	i0 = fn2326(m, uint32(10259728))
+	i0 = fn2327(m, uint32(10259728))
 	v5 = i0
-	i0 = fn5369(m, uint32(1), uint32(1), uint32(1), uint32(0), uint32(0), uint32(0), uint32(0), uint32(10059656), uint32(0), uint32(10259728))
+	i0 = fn5370(m, uint32(1), uint32(1), uint32(1), uint32(0), uint32(0), uint32(0), uint32(0), uint32(10059656), uint32(0), uint32(10259728))
 	v6 = i0
 	if v6 == 0 {
 		goto L2
 	}
-	i0 = fn1760(m, v5, uint32(8460456), v6)
+	i0 = fn1761(m, v5, uint32(8460456), v6)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -15564,14 +26733,14 @@ L35:
 	if v7 != 0 {
 		goto L36
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L36:
-	i0 = fn5369(m, uint32(9999), uint32(12), uint32(31), uint32(23), uint32(59), uint32(59), uint32(999999), uint32(10059656), uint32(0), uint32(10259728))
+	i0 = fn5370(m, uint32(9999), uint32(12), uint32(31), uint32(23), uint32(59), uint32(59), uint32(999999), uint32(10059656), uint32(0), uint32(10259728))
 	v6 = i0
 	if v6 == 0 {
 		goto L2
 	}
-	i0 = fn1760(m, v5, uint32(8392568), v6)
+	i0 = fn1761(m, v5, uint32(8392568), v6)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -15598,7 +26767,7 @@ L37:
 	if v7 != 0 {
 		goto L38
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L38:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259256))
 	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259104), uint32(0))
@@ -15608,7 +26777,7 @@ L38:
 	}
 	*(*uint64)(unsafe.Add(b, uint64(v6)+16)) = uint64(4294967296)
 	*(*uint64)(unsafe.Add(b, uint64(v6)+8)) = uint64(4294967295)
-	i0 = fn1760(m, v5, uint32(8451231), v6)
+	i0 = fn1761(m, v5, uint32(8451231), v6)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
@@ -15635,20 +26804,20 @@ L39:
 	if v5 != 0 {
 		goto L40
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L40:
-	i0 = fn2326(m, uint32(10259936))
+	i0 = fn2327(m, uint32(10259936))
 	v5 = i0
-	i0 = fn1760(m, v5, uint32(8516772), uint32(10260144))
+	i0 = fn1761(m, v5, uint32(8516772), uint32(10260144))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn5371(m, k32(4294967295), uint32(60), uint32(1))
+	i0 = fn5372(m, k32(4294967295), uint32(60), uint32(1))
 	v6 = i0
 	if v6 == 0 {
 		goto L2
 	}
-	i0 = fn1760(m, v5, uint32(8460456), v6)
+	i0 = fn1761(m, v5, uint32(8460456), v6)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -15675,14 +26844,14 @@ L41:
 	if v7 != 0 {
 		goto L42
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L42:
-	i0 = fn5371(m, uint32(0), uint32(86340), uint32(0))
+	i0 = fn5372(m, uint32(0), uint32(86340), uint32(0))
 	v6 = i0
 	if v6 == 0 {
 		goto L2
 	}
-	i0 = fn1760(m, v5, uint32(8392568), v6)
+	i0 = fn1761(m, v5, uint32(8392568), v6)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
@@ -15699,7 +26868,7 @@ L42:
 		goto L2
 	}
 L16:
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L2
 L15:
 	if v5 == uint32(1073741823) {
@@ -15711,32 +26880,32 @@ L15:
 	if v5 != 0 {
 		goto L14
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L14:
-	i0 = fn4095(m, v0, uint32(8529912), uint32(1))
+	i0 = fn4096(m, v0, uint32(8529912), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn4095(m, v0, uint32(8529904), uint32(9999))
+	i0 = fn4096(m, v0, uint32(8529904), uint32(9999))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn4092(m, v0, uint32(8539255), uint32(10260144))
+	i0 = fn4093(m, v0, uint32(8539255), uint32(10260144))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i2 = fn867(m, uint32(10263260), uint32(8535162), uint32(0))
-	i0 = fn4093(m, v0, uint32(8535171), i2)
+	i2 = fn868(m, uint32(10263260), uint32(8535162), uint32(0))
+	i0 = fn4094(m, v0, uint32(8535171), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
 	v6 = uint32(0)
-	i0 = fn5372(m, v3, v0)
+	i0 = fn5373(m, v3, v0)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L1
 	}
 L2:
-	fn5365(m, v2)
+	fn5366(m, v2)
 	v6 = k32(4294967295)
 L1:
 	if v4 == 0 {
@@ -15753,10822 +26922,9 @@ L1:
 	if v0 != 0 {
 		goto L43
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L43:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
 	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5368(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
-	i0 = fn4198(m, v0)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	v3 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
-	i1 = k32(10089824) + uint32(29512)
-	i2 = v2 + uint32(8)
-	i0 = fn1704(m, v0, i1, i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	v0 = uint32(0)
-	goto L2
-L3:
-	v0 = uint32(1)
-	if v3 == uint32(10059656) {
-		goto L2
-	}
-	i1 = v2 + uint32(12)
-	i0 = fn3006(m, v3, i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	if i0 != uint32(10059656) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v3
-	if v3 != 0 {
-		goto L4
-	}
-	fn2072(m, uint32(10059656))
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L2
-	}
-	fn2072(m, v3)
-L2:
-	if v1 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v3 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5369(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v10 = i0
-	m.g0 = v10
-	i0 = v0 + k32(4294957296)
-	if i0 > k32(4294957296) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, v10)) = v0
-	v9 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8496066), v10)
-	goto L1
-L2:
-	i0 = v1 + k32(4294967283)
-	if i0 > k32(4294967283) {
-		goto L3
-	}
-	v9 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8545157))
-	goto L1
-L3:
-	if int32(v2) < int32(uint32(1)) {
-		goto L5
-	}
-	if v1 != uint32(2) {
-		goto L7
-	}
-	i0 = v0 & uint32(3)
-	if i0 != 0 {
-		goto L7
-	}
-	i0 = v0 & uint32(65535)
-	v11 = i0
-	i0 = v11 % k32(400)
-	v12 = i0
-	v13 = uint32(29)
-	i0 = v11 % k32(100)
-	if i0 != 0 {
-		goto L6
-	}
-	if v12 == 0 {
-		goto L6
-	}
-L7:
-	i0 = v1 << (uint32(2) & 31)
-	i0 = i0 + uint32(8868928)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v13 = i0
-L6:
-	if int32(v13) >= int32(v2) {
-		goto L4
-	}
-L5:
-	v9 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8468924))
-	goto L1
-L4:
-	if v3 <= uint32(23) {
-		goto L10
-	}
-	v0 = uint32(8544812)
-	goto L9
-L10:
-	if v4 <= uint32(59) {
-		goto L11
-	}
-	v0 = uint32(8543413)
-	goto L9
-L11:
-	if v5 <= uint32(59) {
-		goto L12
-	}
-	v0 = uint32(8543437)
-	goto L9
-L12:
-	if v6 <= uint32(999999) {
-		goto L13
-	}
-	v0 = uint32(8543375)
-	goto L9
-L13:
-	if v8 < uint32(2) {
-		goto L8
-	}
-	v0 = uint32(8545696)
-L9:
-	v9 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, v0)
-	goto L1
-L8:
-	if v7 == uint32(10059656) {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	v13 = i0
-	if v13 == uint32(10260160) {
-		goto L14
-	}
-	i0 = fn2348(m, v13, uint32(10260160))
-	if i0 != 0 {
-		goto L14
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v10)+16)) = i1
-	v9 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v10 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8576357), i2)
-	goto L1
-L14:
-	i1 = b2i(v7 != uint32(10059656))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v9)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v9, i1)
-	v9 = i0
-	if v9 != 0 {
-		goto L15
-	}
-	v9 = uint32(0)
-	goto L1
-L15:
-	*(*uint32)(unsafe.Add(b, uint64(v9)+8)) = k32(4294967295)
-	i1 = b2i(v7 != uint32(10059656))
-	*(*uint8)(unsafe.Add(b, uint64(v9)+12)) = uint8(i1)
-	i0 = v9 + uint32(22)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v6)
-	i0 = v9 + uint32(21)
-	i1 = v6 >> (uint32(8) & 31)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v9 + uint32(20)
-	i1 = v6 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v9 + uint32(19)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v5)
-	i0 = v9 + uint32(18)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v4)
-	i0 = v9 + uint32(17)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v3)
-	i0 = v9 + uint32(16)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
-	i0 = v9 + uint32(15)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v1)
-	i0 = v9 + uint32(14)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v0)
-	i1 = v0 >> (uint32(8) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(v9)+13)) = uint8(i1)
-	if v7 == uint32(10059656) {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-L17:
-	*(*uint32)(unsafe.Add(b, uint64(v9)+24)) = v7
-L16:
-	*(*uint8)(unsafe.Add(b, uint64(v9)+23)) = uint8(v8)
-L1:
-	i0 = v10 + uint32(32)
-	m.g0 = i0
-	return v9
-}
-
-//go:norace
-//go:nocheckptr
-func fn5370(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	i0 = v0 + k32(4294957296)
-	if i0 > k32(4294957296) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8496066), v4)
-	goto L1
-L2:
-	i0 = v1 + k32(4294967283)
-	if i0 > k32(4294967283) {
-		goto L3
-	}
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8545157))
-	goto L1
-L3:
-	if int32(v2) < int32(uint32(1)) {
-		goto L5
-	}
-	if v1 != uint32(2) {
-		goto L7
-	}
-	i0 = v0 & uint32(3)
-	if i0 != 0 {
-		goto L7
-	}
-	i0 = v0 & uint32(65535)
-	v6 = i0
-	i0 = v6 % k32(400)
-	v7 = i0
-	v5 = uint32(29)
-	i0 = v6 % k32(100)
-	if i0 != 0 {
-		goto L6
-	}
-	if v7 == 0 {
-		goto L6
-	}
-L7:
-	i0 = v1 << (uint32(2) & 31)
-	i0 = i0 + uint32(8868928)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-L6:
-	if int32(v5) >= int32(v2) {
-		goto L4
-	}
-L5:
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8468924))
-	goto L1
-L4:
-	v5 = uint32(0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v3, uint32(0))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = k32(4294967295)
-	i0 = v3 + uint32(16)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
-	i0 = v3 + uint32(15)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v1)
-	i0 = v3 + uint32(14)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v0)
-	i1 = v0 >> (uint32(8) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(v3)+13)) = uint8(i1)
-	v5 = v3
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5371(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if v1 < uint32(86400) {
-		goto L1
-	}
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = div32s(v1, uint32(86400))
-	v2 = i0
-	i0 = v2 + v0
-	i1 = v2 * k32(4294880896)
-	i1 = i1 + v1
-	v1 = i1
-	i1 = uint32(int32(v1) >> (uint32(31) & 31))
-	v2 = i1
-	i0 = i0 + v2
-	v0 = i0
-	i0 = v2 & uint32(86400)
-	i0 = i0 + v1
-	v1 = i0
-L1:
-	i0 = v0 + uint32(999999999)
-	if i0 < uint32(1999999999) {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(999999999)
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3603(m, i0, uint32(8516566), v3)
-	goto L2
-L3:
-	v4 = uint32(0)
-	i0 = v1 | v0
-	if i0 != 0 {
-		goto L5
-	}
-	v2 = uint32(10261056)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10261060))
-	if i0 == uint32(10259104) {
-		goto L4
-	}
-L5:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259256))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259104), uint32(0))
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
-L4:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10260152))
-	if i0 != v2 {
-		goto L7
-	}
-	v4 = uint32(10260144)
-	goto L6
-L7:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10260088))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259936), uint32(0))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
-	v4 = v1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-L2:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5372(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v2 = k32(4294967295)
-	i0 = fn4198(m, v0)
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = fn3003(m, v1, uint32(0))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i1 = k32(10089824) + uint32(29512)
-	i0 = fn1711(m, v3, i1, v0)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5373(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v3 == 0 {
-		goto L1
-	}
-	if v2 < uint32(1000000) {
-		goto L2
-	}
-	i0 = div32s(v2, uint32(1000000))
-	v3 = i0
-	i0 = v3 + v1
-	i1 = v3 * k32(4293967296)
-	i1 = i1 + v2
-	v2 = i1
-	i1 = uint32(int32(v2) >> (uint32(31) & 31))
-	v3 = i1
-	i0 = i0 + v3
-	v1 = i0
-	i0 = v3 & uint32(1000000)
-	i0 = i0 + v2
-	v2 = i0
-L2:
-	if v1 < uint32(86400) {
-		goto L1
-	}
-	i0 = div32s(v1, uint32(86400))
-	v3 = i0
-	i0 = v3 + v0
-	i1 = v3 * k32(4294880896)
-	i1 = i1 + v1
-	v1 = i1
-	i1 = uint32(int32(v1) >> (uint32(31) & 31))
-	v3 = i1
-	i0 = i0 + v3
-	v0 = i0
-	i0 = v3 & uint32(86400)
-	i0 = i0 + v1
-	v1 = i0
-L1:
-	i0 = v0 + uint32(999999999)
-	if i0 < uint32(1999999999) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = uint32(999999999)
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3603(m, i0, uint32(8516566), v5)
-	goto L3
-L4:
-	i0 = v1 | v0
-	i0 = i0 | v2
-	if i0 != 0 {
-		goto L5
-	}
-	v3 = uint32(10261056)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10261060))
-	if i0 == v4 {
-		goto L3
-	}
-L5:
-	v3 = uint32(0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v4, uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = k32(4294967295)
-	v3 = v4
-L3:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5374(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v7 = i0
-	m.g0 = v7
-	if v0 <= uint32(23) {
-		goto L4
-	}
-	v0 = uint32(8544812)
-	goto L3
-L4:
-	if v1 <= uint32(59) {
-		goto L5
-	}
-	v0 = uint32(8543413)
-	goto L3
-L5:
-	if v2 <= uint32(59) {
-		goto L6
-	}
-	v0 = uint32(8543437)
-	goto L3
-L6:
-	if v3 <= uint32(999999) {
-		goto L7
-	}
-	v0 = uint32(8543375)
-	goto L3
-L7:
-	if v5 < uint32(2) {
-		goto L2
-	}
-	v0 = uint32(8545696)
-L3:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, v0)
-	goto L1
-L2:
-	if v4 == uint32(10059656) {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v8 = i0
-	if v8 == uint32(10260160) {
-		goto L8
-	}
-	i0 = fn2348(m, v8, uint32(10260160))
-	if i0 != 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8576357), v7)
-	goto L1
-L8:
-	i1 = b2i(v4 != uint32(10059656))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v6, i1)
-	v6 = i0
-	if v6 != 0 {
-		goto L9
-	}
-	v6 = uint32(0)
-	goto L1
-L9:
-	*(*uint8)(unsafe.Add(b, uint64(v6)+13)) = uint8(v0)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = k32(4294967295)
-	i1 = b2i(v4 != uint32(10059656))
-	*(*uint8)(unsafe.Add(b, uint64(v6)+12)) = uint8(i1)
-	i0 = v6 + uint32(18)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v3)
-	i0 = v6 + uint32(17)
-	i1 = v3 >> (uint32(8) & 31)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v6 + uint32(16)
-	i1 = v3 >> (uint32(16) & 31)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v6 + uint32(15)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
-	i0 = v6 + uint32(14)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v1)
-	if v4 == uint32(10059656) {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v4
-L10:
-	*(*uint8)(unsafe.Add(b, uint64(v6)+19)) = uint8(v5)
-L1:
-	i0 = v7 + uint32(16)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5375(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(8488721)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	i0 = fn3603(m, i0, uint32(8569920), v2)
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5376(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(8401921)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	i0 = fn3603(m, i0, uint32(8569920), v2)
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5377(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(8395455)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	i0 = fn3603(m, i0, uint32(8569920), v2)
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5378(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i0
-	if v2 == uint32(10259728) {
-		goto L1
-	}
-	i0 = fn2348(m, v2, uint32(10259728))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8488219))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+12)))
-	if i0 != 0 {
-		goto L4
-	}
-	v2 = uint32(10059656)
-	if v0 != uint32(10059656) {
-		goto L3
-	}
-	goto L2
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v2 = i0
-	if v2 == v0 {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8475473))
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = fn5379(m, v2, uint32(8401921), v1)
-	v0 = i0
-	if v0 != 0 {
-		goto L5
-	}
-	m.depth--
-	return uint32(0)
-L5:
-	v2 = uint32(10059656)
-	if v0 != uint32(10059656) {
-		goto L10
-	}
-	v1 = uint32(8510615)
-	v3 = uint32(0)
-	v4 = uint32(0)
-	goto L9
-L10:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+12)))
-	if i0 == 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v2 = i0
-L11:
-	i0 = fn5379(m, v2, uint32(8395455), v1)
-	v5 = i0
-	if v5 != 0 {
-		goto L12
-	}
-	v3 = uint32(0)
-	v4 = uint32(0)
-	v2 = uint32(0)
-	goto L7
-L12:
-	v4 = uint32(10059656)
-	if v5 != uint32(10059656) {
-		goto L13
-	}
-	v3 = uint32(0)
-	v1 = uint32(8510575)
-	goto L9
-L13:
-	i0 = fn5380(m, v0, v5)
-	v2 = i0
-	if v2 != 0 {
-		goto L14
-	}
-	v3 = uint32(0)
-	v4 = v5
-	v2 = uint32(0)
-	goto L7
-L14:
-	i0 = fn5381(m, v1, v2, uint32(1))
-	v3 = i0
-	if v3 != 0 {
-		goto L15
-	}
-	v3 = uint32(0)
-	v4 = v5
-	goto L7
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L16
-	}
-	fn2072(m, v5)
-L16:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+12)))
-	if i0 != 0 {
-		goto L18
-	}
-	v1 = uint32(10059656)
-	goto L17
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v1 = i0
-L17:
-	i0 = fn5379(m, v1, uint32(8395455), v3)
-	v5 = i0
-	if v5 != 0 {
-		goto L19
-	}
-	v4 = uint32(0)
-	goto L7
-L19:
-	v4 = uint32(10059656)
-	if v5 != uint32(10059656) {
-		goto L20
-	}
-	v1 = uint32(8396045)
-	goto L8
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	if i0 != 0 {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	if i0 != 0 {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	if i0 != 0 {
-		goto L22
-	}
-	v1 = v3
-	goto L21
-L22:
-	i0 = fn5381(m, v3, v5, uint32(1))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L23
-	}
-	fn2072(m, v3)
-L23:
-	if v1 != 0 {
-		goto L21
-	}
-	v3 = uint32(0)
-	v4 = v5
-	goto L7
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L24
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L24
-	}
-	fn2072(m, v2)
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L25
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 != 0 {
-		goto L25
-	}
-	fn2072(m, v5)
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L6
-	}
-	fn2072(m, v0)
-	m.depth--
-	return v1
-L9:
-	v2 = uint32(0)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, v1)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L26
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L26
-	}
-	fn2072(m, v0)
-L26:
-	if v4 == 0 {
-		goto L27
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L27
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L27
-	}
-	fn2072(m, v4)
-L27:
-	if v2 == 0 {
-		goto L28
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L28
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L28
-	}
-	fn2072(m, v2)
-L28:
-	v1 = uint32(0)
-	if v3 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L6
-	}
-	fn2072(m, v3)
-L6:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5379(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(10059656)
-	if v0 == uint32(10059656) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v2
-	i3 = v3 + uint32(16)
-	i0 = fn859(m, v0, v1, uint32(8533108), i3)
-	v0 = i0
-	if v0 != uint32(10059656) {
-		goto L2
-	}
-	v4 = v0
-	goto L1
-L2:
-	if v0 != 0 {
-		goto L3
-	}
-	v4 = v0
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	if v4 == uint32(10259104) {
-		goto L5
-	}
-	i0 = fn2348(m, v4, uint32(10259104))
-	if i0 == 0 {
-		goto L4
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v4 = i0
-	if v4 != k32(4294967295) {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L8
-	}
-	v4 = v0
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if int32(i0) < int32(uint32(1)) {
-		goto L6
-	}
-	v4 = v0
-	goto L1
-L7:
-	i0 = v4 + k32(4294967295)
-	if i0 <= k32(4294967293) {
-		goto L6
-	}
-	v4 = v0
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L9
-	}
-	fn2072(m, v0)
-L9:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8554231), uint32(0))
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v4
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8573818), v3)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5380(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == uint32(10259104) {
-		goto L3
-	}
-	i0 = fn2348(m, v3, uint32(10259104))
-	if i0 == 0 {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	if v3 == uint32(10259104) {
-		goto L4
-	}
-	i0 = fn2348(m, v3, uint32(10259104))
-	if i0 == 0 {
-		goto L2
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i0 = i0 - i1
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i0 = i0 - i1
-	v6 = i0
-	if v6 < uint32(1000000) {
-		goto L5
-	}
-	i0 = div32s(v6, uint32(1000000))
-	v0 = i0
-	i0 = v0 + v3
-	i1 = v0 * k32(4293967296)
-	i1 = i1 + v6
-	v0 = i1
-	i1 = uint32(int32(v0) >> (uint32(31) & 31))
-	v1 = i1
-	i0 = i0 + v1
-	v3 = i0
-	i0 = v1 & uint32(1000000)
-	i0 = i0 + v0
-	v6 = i0
-L5:
-	i0 = v5 - v4
-	v0 = i0
-	if v3 < uint32(86400) {
-		goto L6
-	}
-	i0 = div32s(v3, uint32(86400))
-	v1 = i0
-	i0 = v1 + v0
-	i1 = v1 * k32(4294880896)
-	i1 = i1 + v3
-	v1 = i1
-	i1 = uint32(int32(v1) >> (uint32(31) & 31))
-	v3 = i1
-	i0 = i0 + v3
-	v0 = i0
-	i0 = v3 & uint32(86400)
-	i0 = i0 + v1
-	v3 = i0
-L6:
-	i0 = v0 + uint32(999999999)
-	if i0 < uint32(1999999999) {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(999999999)
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3603(m, i0, uint32(8516566), v2)
-	goto L1
-L7:
-	i0 = v0 | v6
-	i0 = i0 | v3
-	if i0 != 0 {
-		goto L8
-	}
-	v1 = uint32(10261056)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10261060))
-	if i0 == uint32(10259104) {
-		goto L1
-	}
-L8:
-	v1 = uint32(0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259256))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259104), uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = k32(4294967295)
-	v1 = v4
-	if v4 != uint32(10060432) {
-		goto L1
-	}
-L2:
-	v1 = uint32(10060432)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5381(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v3 = i0
-	m.g0 = v3
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	i1 = i1 << (uint32(8) & 31)
-	i2 = v0 + uint32(14)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	i1 = i1 | i2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = i1
-	i1 = v0 + uint32(15)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = i1 * v2
-	i2 = v0 + uint32(16)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	i1 = i1 + i2
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i0 = i0 * v2
-	i1 = v0 + uint32(19)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = i0 + i1
-	v5 = i0
-	i0 = v0 + uint32(18)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v6 = i0
-	i0 = v0 + uint32(17)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v7 = i0
-	i0 = v0 + uint32(21)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 << (uint32(8) & 31)
-	i1 = v0 + uint32(20)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i1 = i1 << (uint32(16) & 31)
-	i0 = i0 | i1
-	i1 = v0 + uint32(22)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = i0 | i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i1 = i1 * v2
-	i0 = i0 + i1
-	v1 = i0
-	if v1 < uint32(1000000) {
-		goto L1
-	}
-	i0 = div32s(v1, uint32(1000000))
-	v2 = i0
-	i0 = v2 + v5
-	i1 = v2 * k32(4293967296)
-	i1 = i1 + v1
-	v1 = i1
-	i1 = uint32(int32(v1) >> (uint32(31) & 31))
-	v2 = i1
-	i0 = i0 + v2
-	v5 = i0
-	i0 = v2 & uint32(1000000)
-	i0 = i0 + v1
-	v1 = i0
-L1:
-	if v5 < uint32(60) {
-		goto L2
-	}
-	i0 = div32s(v5, uint32(60))
-	v2 = i0
-	i0 = v2 + v6
-	i1 = v2 * k32(4294967236)
-	i1 = i1 + v5
-	v5 = i1
-	i1 = uint32(int32(v5) >> (uint32(31) & 31))
-	v2 = i1
-	i0 = i0 + v2
-	v6 = i0
-	i0 = v2 & uint32(60)
-	i0 = i0 + v5
-	v5 = i0
-L2:
-	if v6 < uint32(60) {
-		goto L3
-	}
-	i0 = div32s(v6, uint32(60))
-	v2 = i0
-	i0 = v2 + v7
-	i1 = v2 * k32(4294967236)
-	i1 = i1 + v6
-	v6 = i1
-	i1 = uint32(int32(v6) >> (uint32(31) & 31))
-	v2 = i1
-	i0 = i0 + v2
-	v7 = i0
-	i0 = v2 & uint32(60)
-	i0 = i0 + v6
-	v6 = i0
-L3:
-	if v7 < uint32(24) {
-		goto L4
-	}
-	i1 = div32s(v7, uint32(24))
-	v2 = i1
-	i1 = v2 + v4
-	i2 = v2 * k32(4294967272)
-	i2 = i2 + v7
-	v7 = i2
-	i2 = uint32(int32(v7) >> (uint32(31) & 31))
-	v2 = i2
-	i1 = i1 + v2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	i0 = v2 & uint32(24)
-	i0 = i0 + v7
-	v7 = i0
-L4:
-	v2 = uint32(0)
-	i0 = v3 + uint32(44)
-	i1 = v3 + uint32(40)
-	i2 = v3 + uint32(36)
-	i0 = fn5385(m, i0, i1, i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L5
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 != 0 {
-		goto L7
-	}
-	v2 = uint32(10059656)
-	goto L6
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v2 = i0
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v0 = i0
-	if v0 != uint32(10259728) {
-		goto L8
-	}
-	i0 = fn5369(m, v9, v8, v4, v7, v6, v5, v1, v2, uint32(0), uint32(10259728))
-	v2 = i0
-	goto L5
-L8:
-	i0 = v3 + uint32(28)
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-	i0 = v3 + uint32(24)
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-	i0 = v3 + uint32(20)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	i0 = v3 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v8
-	*(*uint32)(unsafe.Add(b, v3)) = v9
-	i0 = fn5386(m, v0, uint32(0), uint32(8532710), v3)
-	v2 = i0
-L5:
-	i0 = v3 + uint32(48)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5382(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i1 = k32(10089824) + uint32(23104)
-	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v0, i1, i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = fn839(m, v4)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	if v6 != 0 {
-		goto L2
-	}
-	fn2072(m, v5)
-	goto L2
-L3:
-	i0 = fn2289(m, uint32(0))
-	v4 = i0
-L2:
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2401(m, v0)
-	v5 = i0
-	if v5 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn4085(m, uint32(8568501), v2)
-	v3 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5383(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = uint32(10059656)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v2 = i0
-L1:
-	i0 = fn5379(m, v2, uint32(8401921), v0)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5384(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = uint32(10059656)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v2 = i0
-L1:
-	i0 = fn5379(m, v2, uint32(8395455), v0)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5385(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	i0 = v3 & uint32(3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 != uint32(2) {
-		goto L2
-	}
-	if v4 != 0 {
-		goto L2
-	}
-	i0 = v3 % k32(400)
-	v6 = i0
-	v7 = uint32(29)
-	i0 = v3 % k32(100)
-	if i0 != 0 {
-		goto L1
-	}
-	if v6 == 0 {
-		goto L1
-	}
-L2:
-	i0 = v5 << (uint32(2) & 31)
-	i0 = i0 + uint32(8868928)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if int32(v6) < int32(uint32(1)) {
-		goto L6
-	}
-	if int32(v6) <= int32(v7) {
-		goto L5
-	}
-L6:
-	if v6 != 0 {
-		goto L8
-	}
-	i1 = v5 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if int32(v6) < int32(uint32(1)) {
-		goto L7
-	}
-	if v6 != uint32(2) {
-		goto L10
-	}
-	i0 = v5 & uint32(3)
-	if i0 != 0 {
-		goto L10
-	}
-	i0 = v5 % k32(400)
-	v3 = i0
-	v1 = uint32(29)
-	i0 = v5 % k32(100)
-	if i0 != 0 {
-		goto L9
-	}
-	if v3 == 0 {
-		goto L9
-	}
-L10:
-	i0 = v6 << (uint32(2) & 31)
-	i0 = i0 + uint32(8868928)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-L9:
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	goto L5
-L8:
-	i1 = v7 + uint32(1)
-	if v6 != i1 {
-		goto L11
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if int32(i0) < int32(uint32(13)) {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(1)
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L5
-L11:
-	i0 = v5 << (uint32(2) & 31)
-	i0 = i0 + uint32(8868992)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	if int32(v5) < int32(uint32(3)) {
-		goto L12
-	}
-	if v4 != 0 {
-		goto L12
-	}
-	i0 = v3 % k32(100)
-	if i0 == 0 {
-		goto L13
-	}
-	i0 = v7 + uint32(1)
-	v7 = i0
-	goto L12
-L13:
-	i0 = v3 % k32(400)
-	if i0 != 0 {
-		goto L12
-	}
-	i0 = v7 + uint32(1)
-	v7 = i0
-L12:
-	i0 = v3 * uint32(365)
-	i1 = v3 + k32(4294967295)
-	v5 = i1
-	i1 = div32s(v5, uint32(4))
-	i0 = i0 + i1
-	i1 = div32s(v5, k32(4294967196))
-	i0 = i0 + i1
-	i1 = div32s(v5, uint32(400))
-	i0 = i0 + i1
-	i0 = i0 + v6
-	i0 = i0 + v7
-	v6 = i0
-	i0 = v6 + k32(4291314871)
-	if i0 < k32(4291315237) {
-		goto L4
-	}
-	i0 = v6 + k32(4294966932)
-	i0 = i0 + k32(4294967295)
-	fn5388(m, i0, v0, v1, v2)
-	return uint32(0)
-L7:
-	i1 = v5 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(12)
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(31)
-L5:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = i0 + k32(4294967295)
-	if i0 < uint32(9999) {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8496310))
-	v1 = k32(4294967295)
-L3:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5386(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
-	i0 = fn4089(m, v2, v3)
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-	v5 = uint32(0)
-	goto L1
-L2:
-	if v1 != 0 {
-		goto L5
-	}
-	v3 = uint32(0)
-	goto L4
-L5:
-	v5 = uint32(0)
-	i0 = fn1684(m)
-	v3 = i0
-	if v3 != 0 {
-		goto L6
-	}
-	v3 = uint32(0)
-	goto L3
-L6:
-	i0 = fn1574(m, v1)
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	i0 = fn1760(m, v3, uint32(8506025), v1)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L7
-	}
-	fn2072(m, v1)
-L7:
-	v5 = uint32(0)
-	if int32(v6) < int32(uint32(0)) {
-		goto L3
-	}
-L4:
-	i0 = fn851(m, v0, v2, v3)
-	v5 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L8
-	}
-	fn2072(m, v2)
-L8:
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5387(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v1 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = b2i(i0 != uint32(0))
-	v1 = i0
-L1:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5388(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	i2 = div32s(v0, uint32(146097))
-	v4 = i2
-	i2 = v4 * uint32(146097)
-	i1 = v0 - i2
-	v0 = i1
-	i2 = div32s(v0, uint32(36524))
-	v5 = i2
-	i2 = v5 * uint32(36524)
-	i1 = v0 - i2
-	v6 = i1
-	i2 = div32s(v6, uint32(1461))
-	v7 = i2
-	i2 = v7 * uint32(1461)
-	i1 = v6 - i2
-	v8 = i1
-	i1 = uint32(int16(v8))
-	i1 = div32s(i1, uint32(365))
-	v9 = i1
-	i1 = uint32(int16(v9))
-	i2 = v7 << (uint32(2) & 31)
-	i3 = v5 * uint32(100)
-	i4 = v4 * uint32(400)
-	i3 = i3 + i4
-	i2 = i2 + i3
-	i1 = i1 + i2
-	i1 = i1 + uint32(1)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	i0 = v8 + k32(4294965836)
-	if i0 < uint32(365) {
-		goto L2
-	}
-	i0 = v0 + k32(4294821200)
-	if i0 > uint32(36523) {
-		goto L1
-	}
-L2:
-	i1 = v4 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(12)
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(31)
-	return
-L1:
-	i1 = v9 * uint32(365)
-	i0 = v8 - i1
-	i0 = uint32(int16(i0))
-	v4 = i0
-	v5 = uint32(0)
-	i0 = v8 + k32(4294966201)
-	if i0 > uint32(364) {
-		goto L3
-	}
-	i0 = v6 + k32(4294930771)
-	i0 = b2i(i0 < k32(4294965835))
-	i1 = v0 + k32(4294857724)
-	i1 = b2i(i1 < uint32(36524))
-	i0 = i0 | i1
-	v5 = i0
-L3:
-	i1 = v4 + uint32(50)
-	i1 = uint32(int32(i1) >> (uint32(5) & 31))
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = v0 << (uint32(2) & 31)
-	i0 = i0 + uint32(8868992)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = b2i(int32(v0) > int32(uint32(2)))
-	i1 = i1 & v5
-	i0 = i0 + i1
-	v8 = i0
-	if int32(v8) <= int32(v4) {
-		goto L4
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != uint32(2) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	i0 = v2 & uint32(3)
-	if i0 != 0 {
-		goto L6
-	}
-	i0 = v2 % k32(400)
-	v6 = i0
-	v1 = uint32(29)
-	i0 = v2 % k32(100)
-	if i0 != 0 {
-		goto L5
-	}
-	if v6 == 0 {
-		goto L5
-	}
-L6:
-	i0 = v0 << (uint32(2) & 31)
-	i0 = i0 + uint32(8868928)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-L5:
-	i0 = v8 - v1
-	v8 = i0
-L4:
-	i1 = v4 - v8
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5389(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	v2 = uint32(0)
-	i0 = fn2291(m, v0, uint32(0))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = fn2291(m, v0, uint32(1))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2291(m, v0, uint32(2))
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	i0 = fn2696(m, uint32(8567883), v1)
-	v2 = i0
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5390(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = v1 + uint32(12)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v5 = i0
-	if v2 != 0 {
-		goto L3
-	}
-	if v5 == uint32(3) {
-		goto L2
-	}
-L3:
-	v1 = uint32(0)
-	i8 = v3 + uint32(4)
-	i0 = fn3732(m, v4, v5, v2, uint32(0), uint32(10260704), uint32(3), uint32(3), uint32(0), i8)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	i0 = fn1581(m, i0)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L4
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L4
-	}
-	v1 = uint32(0)
-	goto L1
-L4:
-	i0 = v4 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
-	v5 = i0
-	if v5 != k32(4294967295) {
-		goto L5
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L5
-	}
-	v1 = uint32(0)
-	goto L1
-L5:
-	i0 = v4 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
-	v4 = i0
-	if v4 != k32(4294967295) {
-		goto L6
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L6
-	}
-	v1 = uint32(0)
-	goto L1
-L6:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(3))
-	v1 = i0
-	if v1 != 0 {
-		goto L7
-	}
-	v1 = uint32(0)
-	goto L1
-L7:
-	i1 = fn1574(m, v2)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
-	i0 = v1 + uint32(16)
-	i1 = fn1574(m, v5)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v1 + uint32(20)
-	i1 = fn1574(m, v4)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5391(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10064376))+24))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5392(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(10064376))+92))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v1, v2)
-	v3 = i0
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5393(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint64
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+12))
-	v3 = l0
-	i1 = v0 + uint32(20)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v2)+4)) = v3
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(10064376)
-	i0 = fn4085(m, uint32(8569653), v2)
-	v0 = i0
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5394(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2291(m, v0, uint32(0))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5395(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2291(m, v0, uint32(1))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5396(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2291(m, v0, uint32(2))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5397(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v1 = i0
-	m.g0 = v1
-	v2 = uint32(0)
-	v3 = uint32(8868922)
-	i0 = fn2675(m, uint32(8868922))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v5 = i0
-	if v5 != 0 {
-		goto L3
-	}
-	v5 = v4
-	goto L2
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = v5
-	i1 = v1 + uint32(48)
-	i0 = fn2696(m, uint32(8515087), i1)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L4
-	}
-	fn2072(m, v4)
-L4:
-	v3 = uint32(8580527)
-	if v5 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v4 = i0
-	if v4 != 0 {
-		goto L6
-	}
-	v4 = v5
-	goto L5
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v5
-	i1 = v1 + uint32(32)
-	i0 = fn2696(m, uint32(8515095), i1)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v3
-	if v3 != 0 {
-		goto L7
-	}
-	fn2072(m, v5)
-L7:
-	v3 = uint32(8580527)
-	if v4 == 0 {
-		goto L1
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v5 = i0
-	if v5 != 0 {
-		goto L9
-	}
-	v3 = v4
-	goto L8
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v4
-	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8515110), i1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L10
-	}
-	fn2072(m, v4)
-L10:
-	if v3 == 0 {
-		goto L1
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	if i0 == 0 {
-		goto L12
-	}
-	v5 = v3
-	goto L11
-L12:
-	i0 = fn2675(m, uint32(8546870))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L13
-	}
-	fn2072(m, v3)
-L13:
-	if v5 == 0 {
-		goto L1
-	}
-L11:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v5
-	i0 = fn2696(m, uint32(8567920), v1)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-L1:
-	i0 = v1 + uint32(64)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5398(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint64
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 != k32(4294967295) {
-		goto L1
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+12))
-	v2 = l0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
-	*(*uint64)(unsafe.Add(b, v1)) = v2
-	i0 = fn4085(m, uint32(8468365), v1)
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i1 = fn2032(m, v3)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5399(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(96)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	i0 = div32s(v2, uint32(60))
-	v3 = i0
-	i0 = v3 * k32(4294967236)
-	i0 = i0 + v2
-	v2 = i0
-	i0 = uint32(int32(v2) >> (uint32(31) & 31))
-	v4 = i0
-	i0 = v4 + v3
-	v3 = i0
-	i0 = div32s(v3, uint32(60))
-	v5 = i0
-	i0 = v5 * k32(4294967236)
-	i0 = i0 + v3
-	v3 = i0
-	i0 = uint32(int32(v3) >> (uint32(31) & 31))
-	v6 = i0
-	i0 = v6 & uint32(60)
-	i0 = i0 + v3
-	v3 = i0
-	i0 = v6 + v5
-	v5 = i0
-	i0 = v4 & uint32(60)
-	i0 = i0 + v2
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	if v0 == k32(4294967295) {
-		i1 = uint32(8868922)
-	} else {
-		i1 = uint32(8435293)
-	}
-	if v0 == uint32(1) {
-		i0 = uint32(8868922)
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	i0 = v1 + uint32(84)
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-	i0 = v1 + uint32(80)
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v1)+76)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v1)+72)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v1)+68)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = v0
-	i1 = v1 + uint32(64)
-	i0 = fn2696(m, uint32(8514681), i1)
-	v0 = i0
-	goto L1
-L3:
-	i0 = v1 + uint32(48)
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v1)+44)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v0
-	i1 = v1 + uint32(32)
-	i0 = fn2696(m, uint32(8514933), i1)
-	v0 = i0
-	goto L1
-L2:
-	if v2 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v5
-	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8514691), i1)
-	v0 = i0
-	goto L1
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	i0 = fn2696(m, uint32(8514943), v1)
-	v0 = i0
-L1:
-	i0 = v1 + uint32(96)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5400(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	if v3 == uint32(10259104) {
-		goto L1
-	}
-	i0 = fn2348(m, v3, uint32(10259104))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(10060432)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = i0 - i1
-	v3 = i0
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i0 = i0 - i1
-	v3 = i0
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i0 = i0 - i1
-	v3 = i0
-L2:
-	switch v2 {
-	case 1:
-		goto L4
-	case 2:
-		goto L8
-	case 3:
-		goto L7
-	case 4:
-		goto L5
-	case 5:
-		goto L3
-	default:
-		goto L6
-	}
-L8:
-	if v3 != 0 {
-		i0 = uint32(10014564)
-	} else {
-		i0 = uint32(10014548)
-	}
-	return i0
-L7:
-	if v3 != 0 {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	return i0
-L6:
-	if int32(v3) < int32(uint32(0)) {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	return i0
-L5:
-	if int32(v3) > int32(uint32(0)) {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	return i0
-L4:
-	if int32(v3) < int32(uint32(1)) {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	return i0
-L3:
-	if int32(v3) > int32(k32(4294967295)) {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5401(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 float64
-	_ = v8
-	var v9 float64
-	_ = v9
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(80)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = fn4203(m)
-	i0 = fn5368(m, i0, uint32(0))
-	v5 = i0
-	if v5 != 0 {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L3
-	}
-	v6 = uint32(0)
-	goto L1
-L3:
-	v6 = uint32(0)
-	i0 = fn3877(m, uint32(8488191))
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v6 = i0
-	v4 = v5
-L1:
-	v5 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+76)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
-	i0 = v3 + uint32(16)
-	i1 = v3 + uint32(60)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v3 + uint32(20)
-	i1 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v3 + uint32(24)
-	i1 = v3 + uint32(52)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v3)+40)) = uint64(0)
-	i1 = v3 + uint32(76)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = v3 + uint32(72)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i1 = v3 + uint32(68)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
-	i1 = v3 + uint32(64)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8520109), uint32(10261024), v3)
-	if i0 == 0 {
-		goto L4
-	}
-	v5 = uint32(0)
-	i0 = fn1574(m, uint32(0))
-	v2 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
-	v1 = i0
-	if v1 != 0 {
-		goto L6
-	}
-	v1 = v2
-	goto L5
-L6:
-	i3 = k32(10089824) + uint32(10084)
-	i4 = v3 + uint32(40)
-	i0 = fn5402(m, uint32(8422389), v2, v1, i3, i4)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v7
-	if v7 != 0 {
-		goto L7
-	}
-	fn2072(m, v2)
-L7:
-	if v1 == 0 {
-		goto L4
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+64))
-	v2 = i0
-	if v2 != 0 {
-		goto L9
-	}
-	v2 = v1
-	goto L8
-L9:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i4 = v3 + uint32(40)
-	i0 = fn5402(m, uint32(8422513), v1, v2, i3, i4)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v7
-	if v7 != 0 {
-		goto L10
-	}
-	fn2072(m, v1)
-L10:
-	if v2 == 0 {
-		goto L4
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	v1 = i0
-	if v1 != 0 {
-		goto L12
-	}
-	v1 = v2
-	goto L11
-L12:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	i4 = v3 + uint32(40)
-	i0 = fn5402(m, uint32(8422559), v2, v1, i3, i4)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v7
-	if v7 != 0 {
-		goto L13
-	}
-	fn2072(m, v2)
-L13:
-	if v1 == 0 {
-		goto L4
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	v2 = i0
-	if v2 != 0 {
-		goto L15
-	}
-	v2 = v1
-	goto L14
-L15:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i4 = v3 + uint32(40)
-	i0 = fn5402(m, uint32(8419379), v1, v2, i3, i4)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v7
-	if v7 != 0 {
-		goto L16
-	}
-	fn2072(m, v1)
-L16:
-	if v2 == 0 {
-		goto L4
-	}
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v1 = i0
-	if v1 != 0 {
-		goto L18
-	}
-	v1 = v2
-	goto L17
-L18:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	i4 = v3 + uint32(40)
-	i0 = fn5402(m, uint32(8412729), v2, v1, i3, i4)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v7
-	if v7 != 0 {
-		goto L19
-	}
-	fn2072(m, v2)
-L19:
-	if v1 == 0 {
-		goto L4
-	}
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
-	v2 = i0
-	if v2 != 0 {
-		goto L21
-	}
-	v2 = v1
-	goto L20
-L21:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	i4 = v3 + uint32(40)
-	i0 = fn5402(m, uint32(8408329), v1, v2, i3, i4)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L22
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v7
-	if v7 != 0 {
-		goto L22
-	}
-	fn2072(m, v1)
-L22:
-	if v2 == 0 {
-		goto L4
-	}
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	v1 = i0
-	if v1 != 0 {
-		goto L24
-	}
-	v1 = v2
-	goto L23
-L24:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
-	i4 = v3 + uint32(40)
-	i0 = fn5402(m, uint32(8416623), v2, v1, i3, i4)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L25
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	if v6 != 0 {
-		goto L25
-	}
-	fn2072(m, v2)
-L25:
-	if v1 == 0 {
-		goto L4
-	}
-L23:
-	d0 = *(*float64)(unsafe.Add(b, uint64(v3)+40))
-	v8 = d0
-	if v8 != math.Float64frombits(0x0) {
-		goto L28
-	}
-	v2 = v1
-	goto L27
-L28:
-	d0 = fn8012(m, v8)
-	v9 = d0
-	d0 = v9 - v8
-	d0 = math.Float64frombits(math.Float64bits(d0) &^ (1 << 63))
-	if d0 != math.Float64frombits(0x3fe0000000000000) {
-		goto L29
-	}
-	i1 = k32(10089824) + uint32(10084)
-	i0 = fn534(m, v1, i1)
-	v2 = i0
-	if v2 != 0 {
-		goto L30
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	v5 = uint32(0)
-	if v2 == 0 {
-		goto L26
-	}
-	goto L4
-L30:
-	i0 = fn2030(m, v2)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L31
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v7
-	if v7 != 0 {
-		goto L31
-	}
-	fn2072(m, v2)
-L31:
-	if v6 != k32(4294967295) {
-		goto L32
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	v5 = uint32(0)
-	if v2 == 0 {
-		goto L26
-	}
-	goto L4
-L32:
-	d0 = *(*float64)(unsafe.Add(b, uint64(v3)+40))
-	d1 = float64(int32(v6))
-	v8 = d1
-	d0 = d0 + v8
-	d0 = float64(d0 * math.Float64frombits(0x3fe0000000000000))
-	d0 = fn8012(m, d0)
-	v9 = d0
-	d0 = v9 + v9
-	d0 = d0 - v8
-	v9 = d0
-L29:
-	i0 = sat32s(v9)
-	i0 = fn1574(m, i0)
-	v6 = i0
-	if v6 != 0 {
-		goto L33
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	v5 = uint32(0)
-	if v2 == 0 {
-		goto L26
-	}
-	goto L4
-L33:
-	i0 = fn539(m, v1, v6)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L34
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v7
-	if v7 != 0 {
-		goto L34
-	}
-	fn2072(m, v6)
-L34:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L35
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v6
-	if v6 != 0 {
-		goto L35
-	}
-	fn2072(m, v1)
-L35:
-	if v2 == 0 {
-		goto L4
-	}
-L27:
-	i0 = fn5403(m, v2, v0)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	v1 = v2
-	if v6 != 0 {
-		goto L4
-	}
-L26:
-	fn2072(m, v1)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L36
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L36
-	}
-	fn2072(m, v4)
-L36:
-	i0 = v3 + uint32(80)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5402(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 float64
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v6 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+87)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = fn540(m, v2, v3)
-	v6 = i0
-	if v6 != 0 {
-		goto L3
-	}
-	v2 = uint32(0)
-	goto L1
-L3:
-	i0 = fn539(m, v1, v6)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v6)
-	goto L1
-L2:
-	if v6 == uint32(10045280) {
-		goto L5
-	}
-	i0 = fn2348(m, v6, uint32(10045280))
-	if i0 == 0 {
-		goto L4
-	}
-L5:
-	d0 = fn1320(m, v2)
-	v7 = d0
-	if v7 != math.Float64frombits(0xbff0000000000000) {
-		goto L6
-	}
-	v2 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L6:
-	v2 = uint32(0)
-	i1 = v5 + uint32(8)
-	d0 = fn8007(m, v7, i1)
-	v7 = d0
-	d0 = *(*float64)(unsafe.Add(b, uint64(v5)+8))
-	i0 = fn1578(m, d0)
-	v6 = i0
-	if v6 == 0 {
-		goto L1
-	}
-	i0 = fn540(m, v6, v3)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v8
-	if v8 != 0 {
-		goto L7
-	}
-	fn2072(m, v6)
-L7:
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = fn539(m, v1, v0)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L8
-	}
-	fn2072(m, v0)
-L8:
-	if v6 == 0 {
-		goto L1
-	}
-	if v7 != math.Float64frombits(0x0) {
-		goto L9
-	}
-	v2 = v6
-	goto L1
-L9:
-	d1 = fn1614(m, v3)
-	d0 = float64(v7 * d1)
-	i1 = v5 + uint32(8)
-	d0 = fn8007(m, d0, i1)
-	v7 = d0
-	d0 = *(*float64)(unsafe.Add(b, uint64(v5)+8))
-	i0 = fn1578(m, d0)
-	v3 = i0
-	if v3 != 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v6)
-	goto L1
-L10:
-	i0 = fn539(m, v6, v3)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v1
-	if v1 != 0 {
-		goto L11
-	}
-	fn2072(m, v6)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v6
-	if v6 != 0 {
-		goto L12
-	}
-	fn2072(m, v3)
-L12:
-	d2 = *(*float64)(unsafe.Add(b, v4))
-	d1 = v7 + d2
-	*(*float64)(unsafe.Add(b, v4)) = d1
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v2
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8435032), v5)
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5403(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = fn4203(m)
-	i0 = fn5368(m, i0, uint32(0))
-	v4 = i0
-	if v4 != 0 {
-		goto L1
-	}
-	i0 = fn3616(m)
-	i0 = fn3877(m, uint32(8488191))
-	v4 = i0
-L1:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	i0 = fn5411(m, v0, i1)
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = v0 + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
-	v6 = i0
-	if v6 != k32(4294967295) {
-		goto L7
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L6
-	}
-	goto L5
-L7:
-	if v6 > uint32(999999) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L9
-	}
-	fn2072(m, v0)
-L9:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	i0 = fn5411(m, v7, i1)
-	v0 = i0
-	if v0 != 0 {
-		goto L10
-	}
-	v3 = uint32(0)
-	goto L3
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v3
-	if v3 != 0 {
-		goto L11
-	}
-	fn2072(m, v7)
-L11:
-	i0 = v0 + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
-	v5 = i0
-	if v5 != k32(4294967295) {
-		goto L12
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L5
-	}
-	goto L6
-L12:
-	if v5 > uint32(86399) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-L13:
-	i0 = fn1581(m, v7)
-	v8 = i0
-	if v8 != k32(4294967295) {
-		goto L15
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L14
-	}
-	v3 = uint32(0)
-	goto L4
-L15:
-	i0 = v8 + uint32(999999999)
-	if i0 < uint32(1999999999) {
-		goto L14
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(999999999)
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3603(m, i0, uint32(8516566), v2)
-	goto L4
-L14:
-	i0 = v5 | v6
-	i0 = i0 | v8
-	if i0 != 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10261060))
-	if i0 != v1 {
-		goto L16
-	}
-	v3 = uint32(10261056)
-	goto L4
-L16:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, uint32(0))
-	v3 = i0
-	if v3 != 0 {
-		goto L17
-	}
-	v3 = uint32(0)
-	goto L4
-L17:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = k32(4294967295)
-	goto L4
-L6:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8496334))
-	v3 = uint32(0)
-	goto L4
-L5:
-	v7 = uint32(0)
-	v3 = uint32(0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	if v5 != 0 {
-		goto L18
-	}
-	fn2072(m, v0)
-L18:
-	if v7 == 0 {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v0
-	if v0 != 0 {
-		goto L2
-	}
-	fn2072(m, v7)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L19
-	}
-	fn2072(m, v4)
-L19:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5404(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == uint32(10259104) {
-		goto L3
-	}
-	i0 = fn2348(m, v3, uint32(10259104))
-	if i0 == 0 {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	if v3 == uint32(10259104) {
-		goto L4
-	}
-	i0 = fn2348(m, v3, uint32(10259104))
-	if i0 == 0 {
-		goto L2
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = i0 + i1
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = i0 + i1
-	v6 = i0
-	if v6 < uint32(1000000) {
-		goto L5
-	}
-	i0 = div32s(v6, uint32(1000000))
-	v0 = i0
-	i0 = v0 + v3
-	i1 = v0 * k32(4293967296)
-	i1 = i1 + v6
-	v0 = i1
-	i1 = uint32(int32(v0) >> (uint32(31) & 31))
-	v1 = i1
-	i0 = i0 + v1
-	v3 = i0
-	i0 = v1 & uint32(1000000)
-	i0 = i0 + v0
-	v6 = i0
-L5:
-	i0 = v5 + v4
-	v0 = i0
-	if v3 < uint32(86400) {
-		goto L6
-	}
-	i0 = div32s(v3, uint32(86400))
-	v1 = i0
-	i0 = v1 + v0
-	i1 = v1 * k32(4294880896)
-	i1 = i1 + v3
-	v1 = i1
-	i1 = uint32(int32(v1) >> (uint32(31) & 31))
-	v3 = i1
-	i0 = i0 + v3
-	v0 = i0
-	i0 = v3 & uint32(86400)
-	i0 = i0 + v1
-	v3 = i0
-L6:
-	i0 = v0 + uint32(999999999)
-	if i0 < uint32(1999999999) {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(999999999)
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3603(m, i0, uint32(8516566), v2)
-	goto L1
-L7:
-	i0 = v0 | v6
-	i0 = i0 | v3
-	if i0 != 0 {
-		goto L8
-	}
-	v1 = uint32(10261056)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10261060))
-	if i0 == uint32(10259104) {
-		goto L1
-	}
-L8:
-	v1 = uint32(0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259256))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259104), uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = k32(4294967295)
-	v1 = v4
-	if v4 != uint32(10060432) {
-		goto L1
-	}
-L2:
-	v1 = uint32(10060432)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5405(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	if v2 == uint32(10259104) {
-		goto L5
-	}
-	i0 = fn2348(m, v2, uint32(10259104))
-	if i0 == 0 {
-		goto L4
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = fn5406(m, v1, v0)
-	v0 = i0
-	goto L3
-L6:
-	if v2 == uint32(10045280) {
-		goto L7
-	}
-	i0 = fn2348(m, v2, uint32(10045280))
-	if i0 == 0 {
-		goto L2
-	}
-L7:
-	i0 = fn5407(m, v0, v1, uint32(0))
-	v0 = i0
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = fn5406(m, v0, v1)
-	v0 = i0
-	goto L3
-L8:
-	if v2 == uint32(10045280) {
-		goto L9
-	}
-	i0 = fn2348(m, v2, uint32(10045280))
-	if i0 == 0 {
-		goto L2
-	}
-L9:
-	i0 = fn5407(m, v1, v0, uint32(0))
-	v0 = i0
-L3:
-	if v0 != uint32(10060432) {
-		goto L1
-	}
-L2:
-	v0 = uint32(10060432)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5406(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(0)
-	i0 = fn5409(m, v1)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = fn540(m, v0, v1)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = fn5403(m, v0, uint32(10259104))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5407(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = fn5409(m, v0)
-	v4 = i0
-	if v4 != 0 {
-		goto L2
-	}
-	v0 = uint32(0)
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
-	v0 = uint32(0)
-	i0 = k32(10089824) + uint32(28684)
-	i1 = v3 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
-	i0 = i0 & uint32(4)
-	if i0 != 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8573960), v3)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 == 0 {
-		goto L6
-	}
-	goto L4
-L7:
-	i0 = fn2290(m, v1)
-	if i0 == uint32(2) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8490578))
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-L6:
-	fn2072(m, v1)
-	goto L4
-L5:
-	i1 = v1 + uint32(12)
-	v5 = i1
-	i2 = v2 << (uint32(2) & 31)
-	i1 = v5 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn540(m, v4, i1)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L8
-	}
-	fn2072(m, v4)
-L8:
-	if v0 != 0 {
-		goto L10
-	}
-	v0 = uint32(0)
-	goto L9
-L10:
-	i2 = b2i(v2 == 0)
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v5 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn1634(m, v0, i1)
-	v2 = i0
-	if v2 != 0 {
-		goto L12
-	}
-	v4 = uint32(0)
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	if v5 != 0 {
-		goto L11
-	}
-	fn2072(m, v2)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L14
-	}
-	fn2072(m, v0)
-L14:
-	if v4 != 0 {
-		goto L15
-	}
-	v0 = uint32(0)
-	goto L9
-L15:
-	i0 = fn5403(m, v4, uint32(10259104))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L9
-	}
-	fn2072(m, v4)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	v4 = v1
-	if v2 != 0 {
-		goto L1
-	}
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	v0 = uint32(0)
-	if v1 != 0 {
-		goto L1
-	}
-L3:
-	fn2072(m, v4)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5408(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	if v2 == uint32(10259104) {
-		goto L1
-	}
-	i0 = fn2348(m, v2, uint32(10259104))
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(10060432)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i0
-	if v2 == uint32(10259104) {
-		goto L2
-	}
-	i0 = fn2348(m, v2, uint32(10259104))
-	if i0 != 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(10060432)
-L2:
-	v2 = uint32(0)
-	i0 = fn5409(m, v0)
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = fn5409(m, v1)
-	v1 = i0
-	if v1 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	v2 = uint32(0)
-	if v1 == 0 {
-		goto L4
-	}
-	goto L3
-L5:
-	i0 = fn544(m, v0, v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L6
-	}
-	fn2072(m, v0)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L7
-	}
-	fn2072(m, v1)
-L7:
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = fn5403(m, v3, uint32(10259104))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	v0 = v3
-	if v1 != 0 {
-		goto L3
-	}
-L4:
-	fn2072(m, v0)
-L3:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5409(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v1 = uint32(0)
-	i0 = fn4203(m)
-	i0 = fn5368(m, i0, uint32(0))
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L3
-	}
-	v3 = uint32(0)
-	goto L1
-L3:
-	v3 = uint32(0)
-	i0 = fn3877(m, uint32(8488191))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v3 = i0
-	v1 = v2
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn1574(m, i0)
-	v2 = i0
-	if v2 != 0 {
-		goto L5
-	}
-	v0 = uint32(0)
-	goto L4
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i0 = fn540(m, v2, i1)
-	v4 = i0
-	if v4 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	if v5 != 0 {
-		goto L10
-	}
-	fn2072(m, v2)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn1574(m, i0)
-	v2 = i0
-	if v2 != 0 {
-		goto L11
-	}
-	v0 = uint32(0)
-	v5 = v4
-	goto L7
-L11:
-	i0 = fn539(m, v2, v4)
-	v5 = i0
-	if v5 != 0 {
-		goto L12
-	}
-	v0 = uint32(0)
-	v5 = v4
-	goto L8
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	if v6 != 0 {
-		goto L13
-	}
-	fn2072(m, v2)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L14
-	}
-	fn2072(m, v4)
-L14:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn540(m, v5, i1)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i0
-	if v2 == 0 {
-		goto L15
-	}
-	if v3 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v3
-	if v3 != 0 {
-		goto L16
-	}
-	fn2072(m, v5)
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn1574(m, i0)
-	v5 = i0
-	if v5 == 0 {
-		goto L9
-	}
-	i0 = fn539(m, v2, v5)
-	v0 = i0
-	goto L8
-L15:
-	if v3 != uint32(1073741823) {
-		goto L17
-	}
-	v0 = uint32(0)
-	goto L4
-L17:
-	i1 = v3 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	v0 = uint32(0)
-	if v2 != 0 {
-		goto L4
-	}
-	goto L6
-L9:
-	v0 = uint32(0)
-	v5 = uint32(0)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L18
-	}
-	fn2072(m, v2)
-L18:
-	if v5 == 0 {
-		goto L4
-	}
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-L6:
-	fn2072(m, v5)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L19
-	}
-	fn2072(m, v1)
-L19:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5410(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == uint32(10259104) {
-		goto L2
-	}
-	i0 = fn2348(m, v3, uint32(10259104))
-	if i0 != 0 {
-		goto L2
-	}
-	v3 = uint32(10060432)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	if v3 == uint32(10259104) {
-		goto L3
-	}
-	i0 = fn2348(m, v3, uint32(10259104))
-	if i0 != 0 {
-		goto L3
-	}
-	v3 = uint32(10060432)
-	goto L1
-L3:
-	v3 = uint32(0)
-	i0 = fn5409(m, v0)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = fn5409(m, v1)
-	v1 = i0
-	if v1 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	v3 = uint32(0)
-	if v1 == 0 {
-		goto L4
-	}
-	goto L1
-L5:
-	i0 = fn5411(m, v0, v1)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	if v5 != 0 {
-		goto L6
-	}
-	fn2072(m, v0)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L7
-	}
-	fn2072(m, v1)
-L7:
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = v4 + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn5403(m, i0, uint32(10259104))
-	v0 = i0
-	if v0 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	v3 = uint32(0)
-	v0 = v4
-	if v1 == 0 {
-		goto L4
-	}
-	goto L1
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
-	i0 = fn2294(m, uint32(2), v2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L9
-	}
-	fn2072(m, v0)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	v0 = v4
-	if v1 != 0 {
-		goto L1
-	}
-L4:
-	fn2072(m, v0)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5411(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = fn538(m, v0, v1)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
-	i0 = i0 & uint32(4)
-	if i0 != 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8558817), v2)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v3 = i0
-	if v3 != uint32(2) {
-		goto L4
-	}
-	v3 = v1
-	goto L1
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8503408), i2)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v1)
-	v3 = uint32(0)
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5412(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v0 = i1
-	i0 = uint32(0) - v0
-	v4 = i0
-	if v4 >= uint32(1000000) {
-		goto L2
-	}
-	i0 = uint32(0) - v2
-	v0 = i0
-	goto L1
-L2:
-	i0 = div32s(v4, uint32(1000000))
-	v4 = i0
-	i0 = v4 - v2
-	i1 = v4 * k32(4293967296)
-	i1 = i1 - v0
-	v2 = i1
-	i1 = uint32(int32(v2) >> (uint32(31) & 31))
-	v4 = i1
-	i0 = i0 + v4
-	v0 = i0
-	i0 = v4 & uint32(1000000)
-	i0 = i0 + v2
-	v4 = i0
-L1:
-	if v0 >= uint32(86400) {
-		goto L4
-	}
-	i0 = uint32(0) - v3
-	v2 = i0
-	goto L3
-L4:
-	i0 = div32s(v0, uint32(86400))
-	v2 = i0
-	i0 = v2 - v3
-	i1 = v2 * k32(4294880896)
-	i1 = i1 + v0
-	v0 = i1
-	i1 = uint32(int32(v0) >> (uint32(31) & 31))
-	v3 = i1
-	i0 = i0 + v3
-	v2 = i0
-	i0 = v3 & uint32(86400)
-	i0 = i0 + v0
-	v0 = i0
-L3:
-	i0 = v2 + uint32(999999999)
-	if i0 < uint32(1999999999) {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(999999999)
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3603(m, i0, uint32(8516566), v1)
-	goto L5
-L6:
-	i0 = v2 | v4
-	i0 = i0 | v0
-	if i0 != 0 {
-		goto L7
-	}
-	v3 = uint32(10261056)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10261060))
-	if i0 == uint32(10259104) {
-		goto L5
-	}
-L7:
-	v3 = uint32(0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259256))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259104), uint32(0))
-	v5 = i0
-	if v5 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = k32(4294967295)
-	v3 = v5
-L5:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5413(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	i0 = v2 + uint32(999999999)
-	if i0 < uint32(1999999999) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(999999999)
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3603(m, i0, uint32(8516566), v1)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	i0 = v3 | v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i1
-	i0 = i0 | v4
-	if i0 != 0 {
-		goto L3
-	}
-	v0 = uint32(10261056)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10261060))
-	if i0 == uint32(10259104) {
-		goto L1
-	}
-L3:
-	v0 = uint32(0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259256))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259104), uint32(0))
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = k32(4294967295)
-	v0 = v5
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5414(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	if int32(v2) > int32(k32(4294967295)) {
-		goto L2
-	}
-	i0 = fn5412(m, v0)
-	v0 = i0
-	goto L1
-L2:
-	if v2 < uint32(1000000000) {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(999999999)
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3603(m, i0, uint32(8516566), v1)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	i0 = v3 | v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i1
-	i0 = i0 | v4
-	if i0 != 0 {
-		goto L4
-	}
-	v0 = uint32(10261056)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10261060))
-	if i0 == uint32(10259104) {
-		goto L1
-	}
-L4:
-	v0 = uint32(0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259256))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259104), uint32(0))
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = k32(4294967295)
-	v0 = v5
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5415(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	if v2 == uint32(10259104) {
-		goto L3
-	}
-	i0 = fn2348(m, v2, uint32(10259104))
-	if i0 == 0 {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L5
-	}
-	v2 = uint32(0)
-	i0 = fn5409(m, v0)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = fn542(m, v0, v1)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L6
-	}
-	fn2072(m, v0)
-L6:
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = fn5403(m, v1, uint32(10259104))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-	goto L4
-L5:
-	if v2 == uint32(10259104) {
-		goto L7
-	}
-	i0 = fn2348(m, v2, uint32(10259104))
-	if i0 == 0 {
-		goto L2
-	}
-L7:
-	i0 = fn5416(m, v0, v1)
-	v2 = i0
-L4:
-	if v2 != uint32(10060432) {
-		goto L1
-	}
-L2:
-	v2 = uint32(10060432)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5416(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(0)
-	i0 = fn5409(m, v0)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = fn5409(m, v1)
-	v1 = i0
-	if v1 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	v2 = uint32(0)
-	if v1 == 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	i0 = fn542(m, v0, v1)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L4
-	}
-	fn2072(m, v0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	v0 = v1
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v0)
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5417(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	if v2 == uint32(10259104) {
-		goto L3
-	}
-	i0 = fn2348(m, v2, uint32(10259104))
-	if i0 == 0 {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i0
-	if v2 == uint32(10259104) {
-		goto L6
-	}
-	i0 = fn2348(m, v2, uint32(10259104))
-	if i0 == 0 {
-		goto L5
-	}
-L6:
-	v2 = uint32(0)
-	i0 = fn5409(m, v0)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = fn5409(m, v1)
-	v1 = i0
-	if v1 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	v2 = uint32(0)
-	if v1 == 0 {
-		goto L7
-	}
-	goto L1
-L8:
-	i0 = fn543(m, v0, v1)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L9
-	}
-	fn2072(m, v0)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	v0 = v1
-	if v3 != 0 {
-		goto L4
-	}
-L7:
-	fn2072(m, v0)
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v2 = i0
-	if v2 == uint32(10045280) {
-		goto L11
-	}
-	i0 = fn2348(m, v2, uint32(10045280))
-	if i0 == 0 {
-		goto L10
-	}
-L11:
-	i0 = fn5407(m, v0, v1, uint32(1))
-	v2 = i0
-	goto L4
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = fn5409(m, v0)
-	v2 = i0
-	if v2 != 0 {
-		goto L12
-	}
-	m.depth--
-	return uint32(0)
-L12:
-	i0 = fn1634(m, v2, v1)
-	v1 = i0
-	if v1 != 0 {
-		goto L14
-	}
-	v0 = uint32(0)
-	goto L13
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L13
-	}
-	fn2072(m, v1)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L16
-	}
-	fn2072(m, v2)
-L16:
-	if v0 != 0 {
-		goto L17
-	}
-	m.depth--
-	return uint32(0)
-L17:
-	i0 = fn5403(m, v0, uint32(10259104))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L4
-	}
-	fn2072(m, v0)
-L4:
-	if v2 != uint32(10060432) {
-		goto L1
-	}
-L2:
-	v2 = uint32(10060432)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5418(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn5409(m, v0)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = fn4203(m)
-	i0 = fn5368(m, i0, uint32(0))
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-	i0 = fn3616(m)
-	i0 = fn3877(m, uint32(8488191))
-	v2 = i0
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	i0 = fn543(m, v0, i1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L3
-	}
-	fn2072(m, v2)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	fn2072(m, v0)
-L4:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5419(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+12))
-	v4 = l0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = v4
-	i2 = v2 + uint32(16)
-	i1 = fn4085(m, uint32(8468365), i2)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8533558), v2)
-	v0 = i0
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5420(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i0 = v0 + uint32(14)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-	i0 = v0 + uint32(15)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v5 = i0
-	i1 = v0 + uint32(16)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v3
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	i2 = v4 << (uint32(8) & 31)
-	i1 = v2 | i2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	i0 = fn2696(m, uint32(8567216), v1)
-	v0 = i0
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5421(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L1
-	}
-	i1 = v0 + uint32(13)
-	i1 = fn4139(m, i1, uint32(4))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5422(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
-	i0 = k32(10089824) + uint32(35260)
-	i1 = v1 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v0 = i0
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5423(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v3 = uint32(10259312)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	if v4 == uint32(10259312) {
-		goto L2
-	}
-	v5 = uint32(10060432)
-	i0 = fn2348(m, v4, uint32(10259312))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	if v3 == uint32(10259728) {
-		goto L1
-	}
-L2:
-	v5 = uint32(10060432)
-	i0 = fn2348(m, v3, uint32(10259728))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(13)
-	i1 = v1 + uint32(13)
-	i0 = fn8094(m, i0, i1, uint32(4))
-	v1 = i0
-	switch v2 {
-	case 1:
-		goto L4
-	case 2:
-		goto L8
-	case 3:
-		goto L7
-	case 4:
-		goto L5
-	case 5:
-		goto L3
-	default:
-		goto L6
-	}
-L8:
-	if v1 != 0 {
-		i0 = uint32(10014564)
-	} else {
-		i0 = uint32(10014548)
-	}
-	return i0
-L7:
-	if v1 != 0 {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	return i0
-L6:
-	if int32(v1) < int32(uint32(0)) {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	return i0
-L5:
-	if int32(v1) > int32(uint32(0)) {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	return i0
-L4:
-	if int32(v1) < int32(uint32(1)) {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	return i0
-L3:
-	if int32(v1) > int32(k32(4294967295)) {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	v5 = i0
-L1:
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5424(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	if i0 != uint32(1) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
-	v5 = i0
-	i0 = v5 & uint32(134217728)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i0 != uint32(4) {
-		goto L2
-	}
-	i0 = v4 + uint32(18)
-	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967295)
-	if i0 > uint32(11) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+13)) = v1
-	v1 = v2
-	goto L1
-L3:
-	i0 = v5 & uint32(268435456)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i0 != uint32(4) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v5 = i0
-	i0 = v5 & uint32(32)
-	v6 = i0
-	i0 = v5 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L7
-	case 1:
-		goto L6
-	default:
-		goto L5
-	}
-L7:
-	if v6 == 0 {
-		goto L9
-	}
-	i3 = v5 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v4 + i1
-	v5 = i0
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v5 = i0
-L8:
-	i0 = v5 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v5 = i0
-	goto L4
-L6:
-	if v6 == 0 {
-		goto L11
-	}
-	i3 = v5 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v4 + i1
-	v5 = i0
-	goto L10
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v5 = i0
-L10:
-	i0 = v5 + uint32(4)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v5 = i0
-	goto L4
-L5:
-	if v6 == 0 {
-		goto L13
-	}
-	i3 = v5 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v4 + i1
-	v5 = i0
-	goto L12
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v5 = i0
-L12:
-	i0 = v5 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-L4:
-	i0 = v5 + k32(4294967295)
-	if i0 > uint32(11) {
-		goto L2
-	}
-	i0 = fn2763(m, v4)
-	v2 = i0
-	if v2 != 0 {
-		goto L14
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035244))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8551682))
-	goto L1
-L14:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
-	v1 = i0
-	if v1 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+13)) = v0
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-	goto L1
-L2:
-	i1 = v3 + uint32(20)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
-	i1 = v3 + uint32(24)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i1 = v3 + uint32(28)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8468365), uint32(10261712), v3)
-	if i0 != 0 {
-		goto L16
-	}
-	v1 = uint32(0)
-	goto L1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	i0 = fn5370(m, i0, i1, i2, v0)
-	v1 = i0
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5425(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v2 = uint32(10060432)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == uint32(10259728) {
-		goto L1
-	}
-	i0 = fn2348(m, v3, uint32(10259728))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	if v3 == uint32(10259728) {
-		goto L1
-	}
-	i0 = fn2348(m, v3, uint32(10259728))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == uint32(10259312) {
-		goto L3
-	}
-	i0 = fn2348(m, v3, uint32(10259312))
-	if i0 == 0 {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	if v3 == uint32(10259104) {
-		goto L4
-	}
-	i0 = fn2348(m, v3, uint32(10259104))
-	if i0 == 0 {
-		goto L1
-	}
-L4:
-	i0 = fn5426(m, v0, v1, uint32(0))
-	return i0
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == uint32(10259104) {
-		goto L5
-	}
-	i0 = fn2348(m, v3, uint32(10259104))
-	if i0 == 0 {
-		goto L1
-	}
-L5:
-	i0 = fn5426(m, v1, v0, uint32(0))
-	v2 = i0
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5426(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	i1 = i1 << (uint32(8) & 31)
-	i2 = v0 + uint32(14)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	i1 = i1 | i2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = i1
-	i1 = v0 + uint32(15)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = i1
-	v4 = uint32(0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v1 = i2
-	i1 = uint32(0) - v1
-	if v2 == 0 {
-		i1 = v1
-	}
-	i2 = v0 + uint32(16)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	i1 = i1 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
-	i0 = v3 + uint32(28)
-	i1 = v3 + uint32(24)
-	i2 = v3 + uint32(20)
-	i0 = fn5385(m, i0, i1, i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v0 = i0
-	if v0 != uint32(10259312) {
-		goto L2
-	}
-	i0 = fn5370(m, v2, v1, v4, uint32(10259312))
-	v4 = i0
-	goto L1
-L2:
-	if v0 != uint32(10259728) {
-		goto L3
-	}
-	i0 = fn5369(m, v2, v1, v4, uint32(0), uint32(0), uint32(0), uint32(0), uint32(10059656), uint32(0), uint32(10259728))
-	v4 = i0
-	goto L1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = fn857(m, v0, uint32(8468365), v3)
-	v4 = i0
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5427(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(10060432)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	if v4 == uint32(10259728) {
-		goto L1
-	}
-	i0 = fn2348(m, v4, uint32(10259728))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	if v4 == uint32(10259728) {
-		goto L1
-	}
-	i0 = fn2348(m, v4, uint32(10259728))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	if v4 == uint32(10259312) {
-		goto L2
-	}
-	i0 = fn2348(m, v4, uint32(10259312))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	if v4 == uint32(10259312) {
-		goto L4
-	}
-	i0 = fn2348(m, v4, uint32(10259312))
-	if i0 == 0 {
-		goto L3
-	}
-L4:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	i0 = i0 << (uint32(8) & 31)
-	i1 = v0 + uint32(14)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v5 = i1
-	i0 = i0 | v5
-	v4 = i0
-	i0 = v0 + uint32(16)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v6 = i0
-	i0 = v0 + uint32(15)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v0 = i0
-	i0 = v0 << (uint32(2) & 31)
-	i0 = i0 + uint32(8868992)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v0 < uint32(3) {
-		goto L5
-	}
-	i0 = v5 & uint32(3)
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = v4 % k32(100)
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = v3 + uint32(1)
-	v3 = i0
-	goto L5
-L6:
-	i0 = v4 % k32(400)
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = v3 + uint32(1)
-	v3 = i0
-L5:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+13)))
-	i0 = i0 << (uint32(8) & 31)
-	i1 = v1 + uint32(14)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v7 = i1
-	i0 = i0 | v7
-	v5 = i0
-	i0 = v4 + k32(4294967295)
-	v0 = i0
-	i0 = div32s(v0, uint32(4))
-	i0 = i0 + v6
-	i1 = v0 * uint32(365)
-	i0 = i0 + i1
-	i1 = div32s(v0, k32(4294967196))
-	i0 = i0 + i1
-	i1 = div32s(v0, uint32(400))
-	i0 = i0 + i1
-	i0 = i0 + v3
-	v3 = i0
-	i0 = v1 + uint32(16)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v6 = i0
-	i0 = v1 + uint32(15)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v0 = i0
-	i0 = v0 << (uint32(2) & 31)
-	i0 = i0 + uint32(8868992)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v0 < uint32(3) {
-		goto L7
-	}
-	i0 = v7 & uint32(3)
-	if i0 != 0 {
-		goto L7
-	}
-	i0 = v5 % k32(100)
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = v4 + uint32(1)
-	v4 = i0
-	goto L7
-L8:
-	i0 = v5 % k32(400)
-	if i0 != 0 {
-		goto L7
-	}
-	i0 = v4 + uint32(1)
-	v4 = i0
-L7:
-	i1 = v5 + k32(4294967295)
-	v0 = i1
-	i1 = div32s(v0, uint32(4))
-	i1 = i1 + v6
-	i2 = v0 * uint32(365)
-	i1 = i1 + i2
-	i2 = div32s(v0, k32(4294967196))
-	i1 = i1 + i2
-	i2 = div32s(v0, uint32(400))
-	i1 = i1 + i2
-	i1 = i1 + v4
-	v4 = i1
-	i0 = v3 - v4
-	v0 = i0
-	i0 = v0 + uint32(999999999)
-	if i0 < uint32(1999999999) {
-		goto L9
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(999999999)
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3603(m, i0, uint32(8516566), v2)
-	goto L1
-L9:
-	if v3 != v4 {
-		goto L10
-	}
-	v3 = uint32(10261056)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10261060))
-	if i0 == uint32(10259104) {
-		goto L1
-	}
-L10:
-	v3 = uint32(0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259256))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259104), uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = k32(4294967295)
-	v3 = v4
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	if v4 == uint32(10259104) {
-		goto L11
-	}
-	i0 = fn2348(m, v4, uint32(10259104))
-	if i0 == 0 {
-		goto L1
-	}
-L11:
-	i0 = fn5426(m, v0, v1, uint32(1))
-	v3 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5428(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn5369(m, v0, v1, v2, v3, v4, v5, v6, v7, uint32(0), v8)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5429(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn5430(m, v0, v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5430(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(80)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i1 = v2 + uint32(24)
-	i0 = fn4273(m, v1, i1, uint32(0))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+24))
-	i1 = v2 + uint32(32)
-	i0 = fn4299(m, l0, i1)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+48))
-	i0 = i0 + uint32(1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = i0 + uint32(1900)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
-	v4 = i0
-	if v0 != uint32(10259312) {
-		goto L2
-	}
-	i0 = fn5370(m, v1, v3, v4, uint32(10259312))
-	v3 = i0
-	goto L1
-L2:
-	if v0 != uint32(10259728) {
-		goto L3
-	}
-	i0 = fn5369(m, v1, v3, v4, uint32(0), uint32(0), uint32(0), uint32(0), uint32(10059656), uint32(0), uint32(10259728))
-	v3 = i0
-	goto L1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	i0 = fn857(m, v0, uint32(8468365), v2)
-	v3 = i0
-L1:
-	i0 = v2 + uint32(80)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5431(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v2 = i0
-	m.g0 = v2
-	i1 = v2 + uint32(44)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	i2 = v2 + uint32(16)
-	i0 = fn3718(m, v1, uint32(8465675), i2)
-	if i0 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L2:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
-	v3 = i0
-	if int32(v3) > int32(uint32(0)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8546013))
-	goto L1
-L3:
-	i1 = v2 + uint32(40)
-	i2 = v2 + uint32(36)
-	i3 = v2 + uint32(32)
-	fn5388(m, v3, i1, i2, i3)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
-	v4 = i0
-	if v0 != uint32(10259312) {
-		goto L4
-	}
-	i0 = fn5370(m, v4, v3, v1, uint32(10259312))
-	v1 = i0
-	goto L1
-L4:
-	if v0 != uint32(10259728) {
-		goto L5
-	}
-	i0 = fn5369(m, v4, v3, v1, uint32(0), uint32(0), uint32(0), uint32(0), uint32(10059656), uint32(0), uint32(10259728))
-	v1 = i0
-	goto L1
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn857(m, v0, uint32(8468365), v2)
-	v1 = i0
-L1:
-	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5432(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8435598))
-	goto L1
-L2:
-	i1 = v2 + uint32(44)
-	i0 = fn2738(m, v1, i1)
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
-	v4 = i0
-	if v4 > uint32(10) {
-		goto L3
-	}
-	i0 = uint32(1) << (v4 & 31)
-	i0 = i0 & uint32(1408)
-	if i0 == 0 {
-		goto L3
-	}
-	i2 = v2 + uint32(40)
-	i3 = v2 + uint32(36)
-	i4 = v2 + uint32(32)
-	i0 = fn5433(m, v3, v4, i2, i3, i4)
-	if int32(i0) < int32(uint32(0)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
-	v3 = i0
-	if v0 != uint32(10259312) {
-		goto L4
-	}
-	i0 = fn5370(m, v3, v4, v1, uint32(10259312))
-	v1 = i0
-	goto L1
-L4:
-	if v0 != uint32(10259728) {
-		goto L5
-	}
-	i0 = fn5369(m, v3, v4, v1, uint32(0), uint32(0), uint32(0), uint32(0), uint32(10059656), uint32(0), uint32(10259728))
-	v1 = i0
-	goto L1
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
-	i2 = v2 + uint32(16)
-	i0 = fn857(m, v0, uint32(8468365), i2)
-	v1 = i0
-	goto L1
-L3:
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8531960), v2)
-L1:
-	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5433(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	v5 = k32(4294967295)
-	i0 = uint32(*(*int8)(unsafe.Add(b, v0)))
-	i0 = i0 + k32(4294967248)
-	v6 = i0
-	if v6 > uint32(9) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 * uint32(10)
-	i1 = i1 + v6
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	i0 = v0 + uint32(1)
-	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967248)
-	v7 = i0
-	if v7 > uint32(9) {
-		goto L1
-	}
-	i1 = v6 * uint32(10)
-	i1 = i1 + v7
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	i0 = v0 + uint32(2)
-	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967248)
-	v7 = i0
-	if v7 > uint32(9) {
-		goto L1
-	}
-	i1 = v6 * uint32(10)
-	i1 = i1 + v7
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	i0 = v0 + uint32(3)
-	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967248)
-	v7 = i0
-	if v7 > uint32(9) {
-		goto L1
-	}
-	i1 = v6 * uint32(10)
-	i1 = i1 + v7
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v8
-	i0 = v0 + uint32(4)
-	v6 = i0
-	if v6 == 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(5)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	v9 = i2
-	i2 = b2i(v9 == uint32(45))
-	v7 = i2
-	if v7 == 0 {
-		i0 = v6
-	}
-	v6 = i0
-	if v7 != 0 {
-		i1 = uint32(5)
-	} else {
-		i1 = uint32(4)
-	}
-	i0 = v0 + i1
-	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
-	v7 = i0
-	if v7 == uint32(87) {
-		goto L3
-	}
-	i0 = v7 + k32(4294967248)
-	v2 = i0
-	if v2 >= uint32(10) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 * uint32(10)
-	i1 = i1 + v2
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = v6 + uint32(1)
-	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967248)
-	v1 = i0
-	if v1 > uint32(9) {
-		goto L1
-	}
-	i1 = v2 * uint32(10)
-	i1 = i1 + v1
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = v6 + uint32(2)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	if v9 != uint32(45) {
-		goto L4
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	if i0 != uint32(45) {
-		goto L2
-	}
-	i0 = v0 + uint32(8)
-	v2 = i0
-L4:
-	i0 = uint32(*(*int8)(unsafe.Add(b, v2)))
-	i0 = i0 + k32(4294967248)
-	v0 = i0
-	if v0 > uint32(9) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i1 = i1 * uint32(10)
-	i1 = i1 + v0
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	i0 = v2 + uint32(1)
-	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967248)
-	v6 = i0
-	if v6 > uint32(9) {
-		goto L1
-	}
-	i1 = v0 * uint32(10)
-	i1 = i1 + v6
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	if v2 == k32(4294967294) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	return i0
-L3:
-	v5 = k32(4294967293)
-	i0 = v6 + uint32(1)
-	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967248)
-	v7 = i0
-	if v7 > uint32(9) {
-		goto L1
-	}
-	i0 = v6 + uint32(2)
-	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967248)
-	v10 = i0
-	if v10 > uint32(9) {
-		goto L1
-	}
-	i0 = v6 + uint32(3)
-	v6 = i0
-	if v6 == 0 {
-		goto L1
-	}
-	v11 = uint32(1)
-	i0 = v6 - v0
-	if i0 >= v1 {
-		goto L5
-	}
-	if v9 != uint32(45) {
-		goto L6
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	if i0 != uint32(45) {
-		goto L2
-	}
-	i0 = v0 + uint32(9)
-	v6 = i0
-L6:
-	v5 = k32(4294967292)
-	i0 = uint32(*(*int8)(unsafe.Add(b, v6)))
-	i0 = i0 + k32(4294967248)
-	v11 = i0
-	if v11 > uint32(9) {
-		goto L1
-	}
-	i0 = v6 + uint32(1)
-	if i0 == 0 {
-		goto L1
-	}
-L5:
-	i2 = v7 * uint32(10)
-	i1 = v10 + i2
-	i0 = fn5435(m, v8, i1, v11, v2, v3, v4)
-	v0 = i0
-	i0 = v0 + k32(4294967293)
-	if v0 == 0 {
-		i0 = uint32(0)
-	}
-	return i0
-L2:
-	v5 = k32(4294967294)
-L1:
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5434(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(96)
-	v3 = i0
-	m.g0 = v3
-	i1 = v3 + uint32(92)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = i1
-	i1 = v3 + uint32(88)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = i1
-	i1 = v3 + uint32(84)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = i1
-	i4 = v3 + uint32(64)
-	i0 = fn3723(m, v1, v2, uint32(8446700), uint32(10261600), i4)
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8495940), uint32(0))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+92))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+88))
-	v2 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+84))
-	i3 = v3 + uint32(92)
-	i4 = v3 + uint32(80)
-	i5 = v3 + uint32(84)
-	i0 = fn5435(m, i0, v2, i2, i3, i4, i5)
-	i0 = i0 + uint32(4)
-	switch i0 {
-	case 0:
-		goto L6
-	case 1:
-		goto L4
-	case 2:
-		goto L5
-	default:
-		goto L3
-	}
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+92))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8516714), i2)
-	goto L1
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v2
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8516697), i2)
-	goto L1
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+84))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v3 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8567564), i2)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+84))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+80))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+92))
-	v4 = i0
-	if v0 != uint32(10259312) {
-		goto L7
-	}
-	i0 = fn5370(m, v4, v1, v2, uint32(10259312))
-	v2 = i0
-	goto L1
-L7:
-	if v0 != uint32(10259728) {
-		goto L8
-	}
-	i0 = fn5369(m, v4, v1, v2, uint32(0), uint32(0), uint32(0), uint32(0), uint32(10059656), uint32(0), uint32(10259728))
-	v2 = i0
-	goto L1
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i0 = fn857(m, v0, uint32(8468365), v3)
-	v2 = i0
-L1:
-	i0 = v3 + uint32(96)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5435(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	i0 = v0 + k32(4294957296)
-	if i0 >= k32(4294957297) {
-		goto L1
-	}
-	return k32(4294967292)
-L1:
-	i0 = v1 + k32(4294967243)
-	if i0 > k32(4294967243) {
-		goto L3
-	}
-	if v1 == uint32(53) {
-		goto L4
-	}
-	return k32(4294967294)
-L4:
-	v6 = k32(4294967294)
-	i0 = v0 * uint32(365)
-	i1 = v0 + k32(4294967295)
-	v7 = i1
-	i1 = v7 >> (uint32(2) & 31)
-	i0 = i0 + i1
-	i1 = v7 & uint32(65535)
-	v7 = i1
-	i1 = v7 / k32(100)
-	i0 = i0 - i1
-	i1 = v7 / k32(400)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294966938)
-	i0 = uint32(int32(i0) % int32(k32(7)))
-	i0 = i0 + k32(4294967294)
-	switch i0 {
-	case 0:
-		goto L5
-	case 1:
-		goto L3
-	default:
-		goto L2
-	}
-L5:
-	i0 = v0 & uint32(3)
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = v0 & uint32(65535)
-	v7 = i0
-	i0 = v7 % k32(400)
-	v8 = i0
-	i0 = v7 % k32(100)
-	if i0 != 0 {
-		goto L3
-	}
-	if v8 != 0 {
-		goto L2
-	}
-L3:
-	i0 = v2 + k32(4294967288)
-	if i0 >= k32(4294967289) {
-		goto L6
-	}
-	return k32(4294967293)
-L6:
-	i0 = v1 * uint32(7)
-	i0 = i0 + v2
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	i1 = v0 >> (uint32(2) & 31)
-	i2 = v0 * uint32(365)
-	i1 = i1 + i2
-	i2 = v0 & uint32(65535)
-	v0 = i2
-	i2 = v0 / k32(100)
-	i1 = i1 - i2
-	i2 = v0 / k32(400)
-	i1 = i1 + i2
-	v0 = i1
-	i2 = v0 + uint32(7)
-	i2 = uint32(int32(i2) % int32(k32(7)))
-	i1 = v0
-	v0 = i2
-	i1 = i1 - v0
-	if int32(v0) > int32(uint32(3)) {
-		i2 = uint32(8)
-	} else {
-		i2 = uint32(1)
-	}
-	i1 = i1 + i2
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967288)
-	fn5388(m, i0, v3, v4, v5)
-	v6 = uint32(0)
-L2:
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5436(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = fn3888(m, uint32(8488432), uint32(8488432))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn839(m, v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L2
-	}
-	fn2072(m, v4)
-L2:
-	if v5 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v5
-	i0 = k32(10089824) + uint32(33536)
-	i1 = v2 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5437(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	i0 = i0 << (uint32(8) & 31)
-	i1 = v0 + uint32(14)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v3 = i1
-	i0 = i0 | v3
-	v4 = i0
-	i0 = v0 + uint32(16)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v5 = i0
-	i0 = v0 + uint32(15)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v0 = i0
-	i0 = v0 << (uint32(2) & 31)
-	v6 = i0
-	i0 = v6 + uint32(8868992)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	if v0 < uint32(3) {
-		goto L1
-	}
-	i0 = v3 & uint32(3)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v4 % k32(100)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = v7 + uint32(1)
-	v7 = i0
-	goto L1
-L2:
-	i0 = v4 % k32(400)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v7 + uint32(1)
-	v7 = i0
-L1:
-	i0 = v2 + uint32(24)
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = v2 + uint32(20)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+12)) = uint64(0)
-	i1 = v6 + uint32(8869116)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
-	i1 = v4 * uint32(365)
-	i3 = v4 + k32(4294967295)
-	v0 = i3
-	i3 = div32s(v0, uint32(4))
-	i2 = v5 + i3
-	i1 = i1 + i2
-	i2 = div32s(v0, k32(4294967196))
-	i1 = i1 + i2
-	i2 = div32s(v0, uint32(400))
-	i1 = i1 + i2
-	i1 = i1 + v7
-	i1 = i1 + k32(4294966937)
-	i1 = uint32(int32(i1) % int32(k32(7)))
-	i1 = i1 << (uint32(2) & 31)
-	i1 = i1 + uint32(8869088)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn2696(m, uint32(8514709), v2)
-	v0 = i0
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5438(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i1 = v3 + uint32(8)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8488155), uint32(10261616), v3)
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
-	v2 = uint32(0)
-	i0 = k32(10089824) + uint32(42340)
-	i1 = v3 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn5439(m, v0, i1, v1, v0)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5439(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(160)
-	v4 = i0
-	m.g0 = v4
-	i0 = fn3888(m, uint32(8488432), uint32(8488170))
-	v5 = i0
-	if v5 != 0 {
-		goto L2
-	}
-	v6 = uint32(0)
-	goto L1
-L2:
-	i0 = v4 + uint32(60)
-	fn2694(m, i0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+92)) = uint8(k32(1))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v7 = i0
-	if v7 != 0 {
-		goto L6
-	}
-	v8 = uint32(0)
-	v9 = uint32(0)
-	v10 = uint32(0)
-	v11 = uint32(0)
-	goto L5
-L6:
-	i0 = k32(10089824) + uint32(42752)
-	v12 = i0
-	v13 = uint32(0)
-	v6 = uint32(0)
-	v8 = uint32(0)
-	v9 = uint32(0)
-	v10 = uint32(0)
-	v11 = uint32(0)
-L9:
-	i0 = fn2783(m, v1, uint32(37), v6, v7, uint32(1))
-	v14 = i0
-	if int32(v14) < int32(uint32(0)) {
-		goto L8
-	}
-	i0 = v14 + uint32(1)
-	v6 = i0
-	if v6 == v7 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v15 = i0
-	i0 = v15 & uint32(32)
-	v16 = i0
-	i0 = v15 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	i0 = i0 + k32(4294967295)
-	v17 = i0
-	switch v17 {
-	case 0:
-		goto L13
-	case 1:
-		goto L12
-	default:
-		goto L11
-	}
-L13:
-	if v16 == 0 {
-		goto L15
-	}
-	i3 = v15 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v1 + i1
-	v18 = i0
-	goto L14
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v18 = i0
-L14:
-	i0 = v18 + v6
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v18 = i0
-	goto L10
-L12:
-	if v16 == 0 {
-		goto L17
-	}
-	i3 = v15 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v1 + i1
-	v18 = i0
-	goto L16
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v18 = i0
-L16:
-	i1 = v6 << (uint32(1) & 31)
-	i0 = v18 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v18 = i0
-	goto L10
-L11:
-	if v16 == 0 {
-		goto L19
-	}
-	i3 = v15 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v1 + i1
-	v18 = i0
-	goto L18
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v18 = i0
-L18:
-	i1 = v6 << (uint32(2) & 31)
-	i0 = v18 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v18 = i0
-L10:
-	i0 = v14 + uint32(2)
-	v6 = i0
-	i0 = v18 + k32(4294967206)
-	switch i0 {
-	case 0:
-		goto L28
-	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11:
-		goto L20
-	case 12:
-		goto L27
-	default:
-		goto L29
-	}
-L29:
-	if v18 == uint32(58) {
-		goto L30
-	}
-	if v18 != uint32(122) {
-		goto L20
-	}
-	if v8 == 0 {
-		goto L31
-	}
-	v18 = v8
-	goto L21
-L31:
-	i0 = fn5450(m, v0, uint32(8868922), v3)
-	v8 = i0
-	if v8 == 0 {
-		goto L26
-	}
-	v18 = v8
-	goto L21
-L30:
-	if int32(v6) >= int32(v7) {
-		goto L20
-	}
-	switch v17 {
-	case 0:
-		goto L35
-	case 1:
-		goto L34
-	default:
-		goto L33
-	}
-L35:
-	if v16 == 0 {
-		goto L37
-	}
-	i3 = v15 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v1 + i1
-	v18 = i0
-	goto L36
-L37:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v18 = i0
-L36:
-	i0 = v18 + v6
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v18 = i0
-	goto L32
-L34:
-	if v16 == 0 {
-		goto L39
-	}
-	i3 = v15 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v1 + i1
-	v18 = i0
-	goto L38
-L39:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v18 = i0
-L38:
-	i1 = v6 << (uint32(1) & 31)
-	i0 = v18 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v18 = i0
-	goto L32
-L33:
-	if v16 == 0 {
-		goto L41
-	}
-	i3 = v15 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v1 + i1
-	v18 = i0
-	goto L40
-L41:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v18 = i0
-L40:
-	i1 = v6 << (uint32(2) & 31)
-	i0 = v18 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v18 = i0
-L32:
-	if v18 != uint32(122) {
-		goto L20
-	}
-	i0 = v14 + uint32(3)
-	v6 = i0
-	if v11 == 0 {
-		goto L42
-	}
-	v18 = v11
-	goto L21
-L42:
-	i0 = fn5450(m, v0, uint32(8543330), v3)
-	v11 = i0
-	if v11 == 0 {
-		goto L43
-	}
-	v18 = v11
-	goto L21
-L43:
-	v11 = uint32(0)
-	goto L7
-L28:
-	if v10 != 0 {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v18 = i0
-	if v18 == uint32(10259728) {
-		goto L46
-	}
-	i0 = fn2348(m, v18, uint32(10259728))
-	if i0 == 0 {
-		goto L45
-	}
-L46:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 == 0 {
-		goto L45
-	}
-	v18 = uint32(24)
-	goto L44
-L45:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v18 = i0
-	if v18 == uint32(10259520) {
-		goto L47
-	}
-	i0 = fn2348(m, v18, uint32(10259520))
-	if i0 != 0 {
-		goto L47
-	}
-	v18 = uint32(0)
-	goto L23
-L47:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 == 0 {
-		goto L25
-	}
-	v18 = uint32(20)
-L44:
-	i0 = v0 + v18
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v18 = i0
-	goto L23
-L27:
-	if v9 != 0 {
-		goto L24
-	}
-	v18 = uint32(18)
-	v15 = uint32(17)
-	v16 = uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v9 = i0
-	if v9 == uint32(10259520) {
-		goto L49
-	}
-	i0 = fn2348(m, v9, uint32(10259520))
-	if i0 != 0 {
-		goto L49
-	}
-	v18 = uint32(22)
-	v15 = uint32(21)
-	v16 = uint32(20)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v9 = i0
-	if v9 == uint32(10259728) {
-		goto L49
-	}
-	i0 = fn2348(m, v9, uint32(10259728))
-	if i0 != 0 {
-		goto L49
-	}
-	v18 = uint32(0)
-	goto L48
-L49:
-	i0 = v0 + v15
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 << (uint32(8) & 31)
-	i1 = v0 + v16
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i1 = i1 << (uint32(16) & 31)
-	i0 = i0 | i1
-	i1 = v0 + v18
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = i0 | i1
-	v18 = i0
-L48:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v18
-	i0 = v4 + uint32(96)
-	i2 = v4 + uint32(48)
-	i0 = fn8071(m, i0, uint32(8514704), i2)
-	i0 = v4 + uint32(96)
-	i0 = fn2675(m, i0)
-	v9 = i0
-	if v9 != 0 {
-		goto L24
-	}
-	v9 = uint32(0)
-	goto L7
-L26:
-	v8 = uint32(0)
-	goto L7
-L25:
-	v18 = uint32(0)
-	goto L23
-L24:
-	v18 = v9
-	goto L21
-L23:
-	i0 = fn2672(m, uint32(0), uint32(0))
-	v10 = i0
-	if v10 != 0 {
-		goto L50
-	}
-	v10 = uint32(0)
-	goto L7
-L50:
-	if v18 == uint32(10059656) {
-		goto L22
-	}
-	if v18 == 0 {
-		goto L22
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+100)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v4)+96)) = v18
-	i1 = v4 + uint32(96)
-	i0 = fn862(m, v12, i1, k32(2147483650), uint32(0))
-	v18 = i0
-	if v18 == 0 {
-		goto L53
-	}
-	if v18 == uint32(10059656) {
-		goto L53
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v18)+4))
-	v15 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v15)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L52
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v15)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v4 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8575760), i2)
-	i0 = *(*uint32)(unsafe.Add(b, v18))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L51
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v18)) = v1
-	if v1 != 0 {
-		goto L51
-	}
-	fn2072(m, v18)
-	goto L51
-L53:
-	if v18 == 0 {
-		goto L51
-	}
-L52:
-	if v18 != uint32(10059656) {
-		goto L54
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v18 = i0
-	if v18 == uint32(1073741823) {
-		goto L22
-	}
-	i1 = v18 + k32(4294967295)
-	v18 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v18
-	if v18 != 0 {
-		goto L22
-	}
-	fn2072(m, uint32(10059656))
-	goto L22
-L54:
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v15 = i0
-	if v15 == uint32(1073741823) {
-		goto L55
-	}
-	i1 = v15 + k32(4294967295)
-	v15 = i1
-	*(*uint32)(unsafe.Add(b, v10)) = v15
-	if v15 != 0 {
-		goto L55
-	}
-	fn2072(m, v10)
-L55:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(8579527)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(8579528)
-	i3 = v4 + uint32(16)
-	i0 = fn859(m, v18, uint32(8502322), uint32(8412726), i3)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v18))
-	v15 = i0
-	if v15 == uint32(1073741823) {
-		goto L56
-	}
-	i1 = v15 + k32(4294967295)
-	v15 = i1
-	*(*uint32)(unsafe.Add(b, v18)) = v15
-	if v15 != 0 {
-		goto L56
-	}
-	fn2072(m, v18)
-L56:
-	if v10 != 0 {
-		goto L57
-	}
-	v10 = uint32(0)
-	goto L7
-L57:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8472585))
-L51:
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L58
-	}
-	v10 = uint32(0)
-	goto L7
-L58:
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v10)) = v1
-	if v1 == 0 {
-		goto L59
-	}
-	v10 = uint32(0)
-	goto L7
-L59:
-	fn2072(m, v10)
-	v10 = uint32(0)
-	goto L7
-L22:
-	v18 = v10
-L21:
-	i0 = v4 + uint32(60)
-	i0 = fn2818(m, i0, v1, v13, v14)
-	if int32(i0) < int32(uint32(0)) {
-		goto L7
-	}
-	v13 = v6
-	i0 = v4 + uint32(60)
-	i0 = fn2746(m, i0, v18)
-	if int32(i0) < int32(uint32(0)) {
-		goto L7
-	}
-L20:
-	if v6 != v7 {
-		goto L9
-	}
-L8:
-	if v13 == 0 {
-		goto L5
-	}
-	v6 = uint32(0)
-	i0 = v4 + uint32(60)
-	i0 = fn2818(m, i0, v1, v13, v7)
-	if int32(i0) < int32(uint32(0)) {
-		goto L7
-	}
-	i0 = v4 + uint32(60)
-	i0 = fn2689(m, i0)
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	goto L4
-L7:
-	i0 = v4 + uint32(60)
-	fn2695(m, i0)
-	v6 = uint32(0)
-	goto L3
-L5:
-	i0 = v4 + uint32(60)
-	fn2695(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v2
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	i0 = fn865(m, v5, v4)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v14 = i0
-	if v14 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v14 + k32(4294967295)
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v14
-	if v14 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	if v9 == 0 {
-		goto L60
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L60
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v1
-	if v1 != 0 {
-		goto L60
-	}
-	fn2072(m, v9)
-L60:
-	if v8 == 0 {
-		goto L61
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L61
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v1
-	if v1 != 0 {
-		goto L61
-	}
-	fn2072(m, v8)
-L61:
-	if v11 == 0 {
-		goto L62
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L62
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v11)) = v1
-	if v1 != 0 {
-		goto L62
-	}
-	fn2072(m, v11)
-L62:
-	if v10 == 0 {
-		goto L63
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L63
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v10)) = v1
-	if v1 != 0 {
-		goto L63
-	}
-	fn2072(m, v10)
-L63:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-L1:
-	i0 = v4 + uint32(160)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5440(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i1 = v2 + uint32(4)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3718(m, v1, uint32(8520911), v2)
-	if i0 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn2741(m, i0)
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn2019(m, v0)
-	v1 = i0
-	goto L1
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	i0 = k32(10089824) + uint32(41640)
-	i1 = v2 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
-	v1 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5441(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	i0 = i0 << (uint32(8) & 31)
-	i1 = v0 + uint32(14)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = i0 | i1
-	i1 = v0 + uint32(15)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i2 = v0 + uint32(16)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	i0 = fn5442(m, i0, i1, i2, uint32(0), uint32(0), uint32(0), k32(4294967295))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5442(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v7 = i0
-	m.g0 = v7
-	i0 = fn3888(m, uint32(8488432), uint32(8488308))
-	v8 = i0
-	if v8 != 0 {
-		goto L2
-	}
-	v0 = uint32(0)
-	goto L1
-L2:
-	i0 = v1 << (uint32(2) & 31)
-	i0 = i0 + uint32(8868992)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v9 = i0
-	v10 = v9
-	i0 = b2i(int32(v1) < int32(uint32(3)))
-	v11 = i0
-	if v11 != 0 {
-		goto L3
-	}
-	i0 = v0 & uint32(3)
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = v0 % k32(100)
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = v9 + uint32(1)
-	v10 = i0
-	goto L3
-L5:
-	i0 = v0 % k32(400)
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = v9 + uint32(1)
-	v10 = i0
-	goto L3
-L4:
-	v10 = v9
-L3:
-	i0 = v0 * uint32(365)
-	i1 = v0 + k32(4294967295)
-	v12 = i1
-	i1 = div32s(v12, uint32(4))
-	i0 = i0 + i1
-	i1 = div32s(v12, k32(4294967196))
-	i0 = i0 + i1
-	i1 = div32s(v12, uint32(400))
-	i0 = i0 + i1
-	i0 = i0 + v2
-	i0 = i0 + v10
-	i0 = i0 + k32(4294966937)
-	i0 = uint32(int32(i0) % int32(k32(7)))
-	v12 = i0
-	if v11 != 0 {
-		goto L6
-	}
-	i0 = v0 & uint32(3)
-	if i0 != 0 {
-		goto L6
-	}
-	i0 = v0 % k32(100)
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = v9 + uint32(1)
-	v9 = i0
-	goto L6
-L7:
-	i0 = v0 % k32(400)
-	if i0 != 0 {
-		goto L6
-	}
-	i0 = v9 + uint32(1)
-	v9 = i0
-L6:
-	i0 = v7 + uint32(32)
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	i0 = v7 + uint32(24)
-	*(*uint32)(unsafe.Add(b, i0)) = v12
-	i0 = v7 + uint32(20)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	i0 = v7 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v2
-	i0 = v7 + uint32(28)
-	i1 = v9 + v2
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = v1
-	*(*uint32)(unsafe.Add(b, v7)) = v0
-	i0 = fn857(m, v8, uint32(8569610), v7)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v8)
-L1:
-	i0 = v7 + uint32(48)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5443(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	i0 = i0 << (uint32(8) & 31)
-	i1 = v0 + uint32(14)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v2 = i1
-	i0 = i0 | v2
-	v3 = i0
-	i0 = v3 + k32(4294967295)
-	v4 = i0
-	i0 = v4 * uint32(365)
-	i1 = div32s(v4, uint32(4))
-	i0 = i0 + i1
-	i1 = div32s(v4, k32(4294967196))
-	i0 = i0 + i1
-	i1 = div32s(v4, uint32(400))
-	i0 = i0 + i1
-	v5 = i0
-	i1 = v5 + uint32(7)
-	i1 = uint32(int32(i1) % int32(k32(7)))
-	v6 = i1
-	i0 = v5 - v6
-	if int32(v6) > int32(uint32(3)) {
-		i1 = uint32(8)
-	} else {
-		i1 = uint32(1)
-	}
-	i0 = i0 + i1
-	v6 = i0
-	i0 = v0 + uint32(16)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v7 = i0
-	i0 = v0 + uint32(15)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v8 = i0
-	i0 = v8 << (uint32(2) & 31)
-	i0 = i0 + uint32(8868992)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v0 = i0
-	if v8 < uint32(3) {
-		goto L1
-	}
-	i0 = v2 & uint32(3)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v3 % k32(100)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = v0 + uint32(1)
-	v0 = i0
-	goto L1
-L2:
-	i0 = v3 % k32(400)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(1)
-	v0 = i0
-L1:
-	i0 = v5 + v7
-	i0 = i0 + v0
-	v7 = i0
-	i0 = v7 - v6
-	v0 = i0
-	i0 = div32s(v0, uint32(7))
-	v5 = i0
-	i0 = v5 * k32(4294967289)
-	i0 = i0 + v0
-	v0 = i0
-	i0 = uint32(int32(v0) >> (uint32(31) & 31))
-	v6 = i0
-	i0 = v6 + v5
-	v5 = i0
-	if int32(v5) > int32(k32(4294967295)) {
-		goto L4
-	}
-	i1 = v3 + k32(4294967294)
-	v0 = i1
-	i1 = v0 * uint32(365)
-	i2 = div32s(v0, uint32(4))
-	i1 = i1 + i2
-	i2 = div32s(v0, k32(4294967196))
-	i1 = i1 + i2
-	i2 = div32s(v0, uint32(400))
-	i1 = i1 + i2
-	v0 = i1
-	i2 = v0 + uint32(7)
-	i2 = uint32(int32(i2) % int32(k32(7)))
-	i1 = v0
-	v0 = i2
-	i1 = i1 - v0
-	if int32(v0) > int32(uint32(3)) {
-		i2 = uint32(8)
-	} else {
-		i2 = uint32(1)
-	}
-	i1 = i1 + i2
-	i0 = v7 - i1
-	v0 = i0
-	i0 = div32s(v0, uint32(7))
-	v3 = i0
-	i0 = v3 * k32(4294967289)
-	i0 = i0 + v0
-	v0 = i0
-	i0 = uint32(int32(v0) >> (uint32(31) & 31))
-	v5 = i0
-	i0 = v5 & uint32(7)
-	i0 = i0 + v0
-	v6 = i0
-	i0 = v5 + v3
-	v5 = i0
-	goto L3
-L4:
-	i0 = v6 & uint32(7)
-	i0 = i0 + v0
-	v6 = i0
-	if v5 >= uint32(52) {
-		goto L5
-	}
-	v4 = v3
-	goto L3
-L5:
-	i3 = v3 * uint32(365)
-	i4 = v3 >> (uint32(2) & 31)
-	i3 = i3 + i4
-	i4 = v3 / k32(100)
-	i3 = i3 - i4
-	i4 = v3 / k32(400)
-	i3 = i3 + i4
-	v4 = i3
-	i4 = v4 + uint32(7)
-	i4 = uint32(int32(i4) % int32(k32(7)))
-	i3 = v4
-	v4 = i4
-	i3 = i3 - v4
-	if int32(v4) > int32(uint32(3)) {
-		i4 = uint32(8)
-	} else {
-		i4 = uint32(1)
-	}
-	i3 = i3 + i4
-	i2 = b2i(int32(v7) >= int32(i3))
-	v4 = i2
-	if v4 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = v5
-	}
-	v5 = i0
-	i0 = v3 + v4
-	v4 = i0
-L3:
-	i0 = fn4203(m)
-	i0 = fn5368(m, i0, uint32(0))
-	v0 = i0
-	if v0 != 0 {
-		goto L6
-	}
-	i0 = fn3616(m)
-	i0 = fn3877(m, uint32(8488191))
-	v0 = i0
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v3, uint32(3))
-	v3 = i0
-	if v3 == 0 {
-		goto L7
-	}
-	i1 = fn1574(m, v4)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
-	i0 = v3 + uint32(16)
-	i1 = v5 + uint32(1)
-	i1 = fn1574(m, i1)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v3 + uint32(20)
-	i1 = v6 + uint32(1)
-	i1 = fn1574(m, i1)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L8
-	}
-	fn2072(m, v0)
-L8:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5444(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = v0 + uint32(14)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v3 = i0
-	i0 = v0 + uint32(15)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	v5 = i0
-	i1 = v0 + uint32(16)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
-	i2 = v5 << (uint32(8) & 31)
-	i1 = v3 | i2
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn2696(m, uint32(8514956), v2)
-	v0 = i0
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5445(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	i0 = i0 << (uint32(8) & 31)
-	i1 = v0 + uint32(14)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v2 = i1
-	i0 = i0 | v2
-	v3 = i0
-	i0 = v0 + uint32(16)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v4 = i0
-	i0 = v0 + uint32(15)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v0 = i0
-	i0 = v0 << (uint32(2) & 31)
-	i0 = i0 + uint32(8868992)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v0 < uint32(3) {
-		goto L1
-	}
-	i0 = v2 & uint32(3)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v3 % k32(100)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = v5 + uint32(1)
-	v5 = i0
-	goto L1
-L2:
-	i0 = v3 % k32(400)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v5 + uint32(1)
-	v5 = i0
-L1:
-	i0 = v3 * uint32(365)
-	i2 = v3 + k32(4294967295)
-	v0 = i2
-	i2 = div32s(v0, uint32(4))
-	i1 = v4 + i2
-	i0 = i0 + i1
-	i1 = div32s(v0, k32(4294967196))
-	i0 = i0 + i1
-	i1 = div32s(v0, uint32(400))
-	i0 = i0 + i1
-	i0 = i0 + v5
-	i0 = i0 + k32(4294966937)
-	i0 = uint32(int32(i0) % int32(k32(7)))
-	i0 = i0 + uint32(1)
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5446(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	i0 = i0 << (uint32(8) & 31)
-	i1 = v0 + uint32(14)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v2 = i1
-	i0 = i0 | v2
-	v3 = i0
-	i0 = v0 + uint32(16)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v4 = i0
-	i0 = v0 + uint32(15)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v0 = i0
-	i0 = v0 << (uint32(2) & 31)
-	i0 = i0 + uint32(8868992)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v0 < uint32(3) {
-		goto L1
-	}
-	i0 = v2 & uint32(3)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v3 % k32(100)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = v5 + uint32(1)
-	v5 = i0
-	goto L1
-L2:
-	i0 = v3 % k32(400)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v5 + uint32(1)
-	v5 = i0
-L1:
-	i0 = v3 + k32(4294967295)
-	v0 = i0
-	i0 = div32s(v0, uint32(4))
-	i0 = i0 + v4
-	i1 = v0 * uint32(365)
-	i0 = i0 + i1
-	i1 = div32s(v0, k32(4294967196))
-	i0 = i0 + i1
-	i1 = div32s(v0, uint32(400))
-	i0 = i0 + i1
-	i0 = i0 + v5
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5447(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	i0 = i0 << (uint32(8) & 31)
-	i1 = v0 + uint32(14)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v2 = i1
-	i0 = i0 | v2
-	v3 = i0
-	i0 = v0 + uint32(16)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v4 = i0
-	i0 = v0 + uint32(15)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v0 = i0
-	i0 = v0 << (uint32(2) & 31)
-	i0 = i0 + uint32(8868992)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v0 < uint32(3) {
-		goto L1
-	}
-	i0 = v2 & uint32(3)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v3 % k32(100)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = v5 + uint32(1)
-	v5 = i0
-	goto L1
-L2:
-	i0 = v3 % k32(400)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v5 + uint32(1)
-	v5 = i0
-L1:
-	i0 = v3 * uint32(365)
-	i2 = v3 + k32(4294967295)
-	v0 = i2
-	i2 = div32s(v0, uint32(4))
-	i1 = v4 + i2
-	i0 = i0 + i1
-	i1 = div32s(v0, k32(4294967196))
-	i0 = i0 + i1
-	i1 = div32s(v0, uint32(400))
-	i0 = i0 + i1
-	i0 = i0 + v5
-	i0 = i0 + k32(4294966937)
-	i0 = uint32(int32(i0) % int32(k32(7)))
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5448(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v4 = i0
-	m.g0 = v4
-	if v3 != 0 {
-		goto L2
-	}
-	v5 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v5 = i0
-L1:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	v6 = i0
-	i0 = v0 + uint32(14)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v7 = i0
-	i0 = v0 + uint32(16)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v8 = i0
-	i0 = v0 + uint32(15)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v9 = i0
-	if v1 == 0 {
-		goto L5
-	}
-	if v2 > uint32(3) {
-		goto L5
-	}
-	if v3 == 0 {
-		goto L4
-	}
-L5:
-	v10 = uint32(0)
-	i8 = v4 + uint32(20)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10261656), uint32(0), uint32(3), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-L4:
-	i0 = v6 << (uint32(8) & 31)
-	i0 = i0 | v7
-	v3 = i0
-	i0 = v5 + v2
-	v2 = i0
-	if v2 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v10 = i0
-	if v10 == 0 {
-		goto L7
-	}
-	i0 = fn1581(m, v10)
-	v3 = i0
-	if v3 != k32(4294967295) {
-		goto L8
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L8
-	}
-	v10 = uint32(0)
-	goto L3
-L8:
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 == 0 {
-		goto L6
-	}
-L7:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v10 = i0
-	if v10 == 0 {
-		goto L9
-	}
-	i0 = fn1581(m, v10)
-	v9 = i0
-	if v9 != k32(4294967295) {
-		goto L10
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L10
-	}
-	v10 = uint32(0)
-	goto L3
-L10:
-	if v2 == uint32(1) {
-		goto L6
-	}
-L9:
-	v8 = k32(4294967295)
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
-	v1 = i0
-	if v1 == k32(4294967295) {
-		goto L11
-	}
-	v8 = v1
-	goto L6
-L11:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L6
-	}
-	v10 = uint32(0)
-	goto L3
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v0 = i0
-	if v0 != uint32(10259312) {
-		goto L12
-	}
-	i0 = fn5370(m, v3, v9, v8, uint32(10259312))
-	v10 = i0
-	goto L3
-L12:
-	if v0 != uint32(10259728) {
-		goto L13
-	}
-	i0 = fn5369(m, v3, v9, v8, uint32(0), uint32(0), uint32(0), uint32(0), uint32(10059656), uint32(0), uint32(10259728))
-	v10 = i0
-	goto L3
-L13:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v9
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	i0 = fn857(m, v0, uint32(8468365), v4)
-	v10 = i0
-L3:
-	i0 = v4 + uint32(32)
-	m.g0 = i0
-	return v10
-}
-
-//go:norace
-//go:nocheckptr
-func fn5449(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	i1 = v0 + uint32(13)
-	i1 = fn740(m, i1, uint32(4))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	i2 = v2 + uint32(16)
-	i1 = fn4085(m, uint32(8568572), i2)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8568496), v2)
-	v0 = i0
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5450(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(112)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	if v4 == uint32(10259728) {
-		goto L6
-	}
-	i0 = fn2348(m, v4, uint32(10259728))
-	if i0 == 0 {
-		goto L5
-	}
-L6:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 == 0 {
-		goto L5
-	}
-	v4 = uint32(24)
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	if v4 == uint32(10259520) {
-		goto L7
-	}
-	i0 = fn2348(m, v4, uint32(10259520))
-	if i0 == 0 {
-		goto L3
-	}
-L7:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 == 0 {
-		goto L3
-	}
-	v4 = uint32(20)
-L4:
-	i0 = v0 + v4
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 == uint32(10059656) {
-		goto L3
-	}
-	if v4 != 0 {
-		goto L2
-	}
-L3:
-	i0 = fn2672(m, uint32(0), uint32(0))
-	v0 = i0
-	goto L1
-L2:
-	v0 = uint32(0)
-	i0 = fn5451(m, v3, v1, v4, v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn2675(m, v3)
-	v0 = i0
-L1:
-	i0 = v3 + uint32(112)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5451(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(80)
-	v4 = i0
-	m.g0 = v4
-	i0 = fn5379(m, v2, uint32(8401921), v3)
-	v3 = i0
-	if v3 != 0 {
-		goto L2
-	}
-	v3 = k32(4294967295)
-	goto L1
-L2:
-	if v3 != uint32(10059656) {
-		goto L3
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	fn2072(m, uint32(10059656))
-L4:
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(k32(0))
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if int32(i0) <= int32(k32(4294967295)) {
-		goto L7
-	}
-	v5 = uint32(43)
-	goto L6
-L7:
-	i0 = fn5412(m, v3)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v6
-	if v6 != 0 {
-		goto L8
-	}
-	fn2072(m, v3)
-L8:
-	if v2 == 0 {
-		goto L5
-	}
-	v5 = uint32(45)
-	v3 = v2
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v7
-	if v7 != 0 {
-		goto L9
-	}
-	fn2072(m, v3)
-L9:
-	i0 = div32s(v2, uint32(60))
-	v3 = i0
-	i0 = v3 * k32(4294967236)
-	i0 = i0 + v2
-	v2 = i0
-	i0 = uint32(int32(v2) >> (uint32(31) & 31))
-	v7 = i0
-	i0 = v7 + v3
-	v3 = i0
-	i0 = div32s(v3, uint32(60))
-	v8 = i0
-	i0 = v8 * k32(4294967236)
-	i0 = i0 + v3
-	v3 = i0
-	i0 = uint32(int32(v3) >> (uint32(31) & 31))
-	v9 = i0
-	i0 = v9 & uint32(60)
-	i0 = i0 + v3
-	v10 = i0
-	i0 = v9 + v8
-	v8 = i0
-	i0 = v7 & uint32(60)
-	i0 = i0 + v2
-	v3 = i0
-	if v6 == 0 {
-		goto L11
-	}
-	i0 = v4 + uint32(72)
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	i0 = v4 + uint32(68)
-	*(*uint32)(unsafe.Add(b, i0)) = v3
-	i0 = v4 + uint32(64)
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v5
-	i3 = v4 + uint32(48)
-	i0 = fn4099(m, v0, uint32(100), uint32(8514596), i3)
-	goto L10
-L11:
-	if v3 == 0 {
-		goto L12
-	}
-	i0 = v4 + uint32(36)
-	*(*uint32)(unsafe.Add(b, i0)) = v3
-	i0 = v4 + uint32(32)
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v5
-	i3 = v4 + uint32(16)
-	i0 = fn4099(m, v0, uint32(100), uint32(8514788), i3)
-	goto L10
-L12:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v8
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	i0 = fn4099(m, v0, uint32(100), uint32(8514807), v4)
-L10:
-	v3 = uint32(0)
-	goto L1
-L5:
-	v3 = k32(4294967295)
-L1:
-	i0 = v4 + uint32(80)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5452(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	i0 = i0 << (uint32(8) & 31)
-	i1 = v0 + uint32(14)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = i0 | i1
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5453(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v0 + uint32(15)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5454(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v0 + uint32(16)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5455(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5456(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(96)
-	v1 = i0
-	m.g0 = v1
-	i0 = v0 + uint32(15)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-	i0 = v0 + uint32(14)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+19)))
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v6 = i0
-	i0 = v0 + uint32(17)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 << (uint32(8) & 31)
-	i1 = v0 + uint32(16)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i1 = i1 << (uint32(16) & 31)
-	i0 = i0 | i1
-	i1 = v0 + uint32(18)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = i0 | i1
-	v7 = i0
-	if v7 == 0 {
-		goto L2
-	}
-	i0 = v1 + uint32(64)
-	i0 = i0 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v1)+76)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+72)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v1)+68)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = v6
-	i1 = v1 + uint32(64)
-	i0 = fn2696(m, uint32(8567231), i1)
-	v2 = i0
-	goto L1
-L2:
-	if v2 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+60)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+56)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v1)+52)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = v6
-	i1 = v1 + uint32(48)
-	i0 = fn2696(m, uint32(8567216), i1)
-	v2 = i0
-	goto L1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v6
-	i1 = v1 + uint32(32)
-	i0 = fn2696(m, uint32(8567205), i1)
-	v2 = i0
-L1:
-	if v2 != 0 {
-		goto L5
-	}
-	v0 = uint32(0)
-	goto L4
-L5:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v5 = i0
-	if v5 == uint32(10059656) {
-		goto L6
-	}
-	v0 = uint32(0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i2 = i2 + k32(4294967295)
-	i0 = fn2806(m, v2, uint32(0), i2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	if v6 != 0 {
-		goto L7
-	}
-	fn2072(m, v2)
-L7:
-	if v3 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v3
-	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8568118), i1)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L6
-	}
-	fn2072(m, v3)
-L6:
-	if v2 != 0 {
-		goto L8
-	}
-	v0 = v2
-	goto L4
-L8:
-	if v4 != 0 {
-		goto L9
-	}
-	v0 = v2
-	goto L4
-L9:
-	v0 = uint32(0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i2 = i2 + k32(4294967295)
-	i0 = fn2806(m, v2, uint32(0), i2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	if v5 != 0 {
-		goto L10
-	}
-	fn2072(m, v2)
-L10:
-	if v3 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i0 = fn2696(m, uint32(8566167), v1)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	fn2072(m, v3)
-L4:
-	i0 = v1 + uint32(96)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5457(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i6 uint32
-	_ = i6
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 != k32(4294967295) {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+19)))
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = v0 + uint32(17)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 << (uint32(8) & 31)
-	i1 = v0 + uint32(16)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i1 = i1 << (uint32(16) & 31)
-	i0 = i0 | i1
-	i1 = v0 + uint32(18)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = i0 | i1
-	v1 = i0
-	i0 = v0 + uint32(15)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-	i0 = v0 + uint32(14)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 != 0 {
-		goto L6
-	}
-	v5 = uint32(10059656)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v5 = i0
-L5:
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn5374(m, v4, v3, v2, v1, v5, uint32(0), i6)
-	v1 = i0
-	if v1 != 0 {
-		goto L3
-	}
-	m.depth--
-	return k32(4294967295)
-L4:
-	v1 = v0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	v1 = v0
-L3:
-	v2 = uint32(10059656)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+12)))
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v2 = i0
-L7:
-	i0 = fn5379(m, v2, uint32(8401921), uint32(10059656))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L8
-	}
-	fn2072(m, v1)
-L8:
-	v1 = k32(4294967295)
-	if v2 == 0 {
-		goto L1
-	}
-	if v2 != uint32(10059656) {
-		goto L10
-	}
-	i1 = v0 + uint32(13)
-	i1 = fn4139(m, i1, uint32(6))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
-	goto L9
-L10:
-	i0 = v0 + uint32(14)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 * uint32(60)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	i1 = i1 * uint32(3600)
-	i0 = i0 + i1
-	i1 = v0 + uint32(15)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = i0 + i1
-	v3 = i0
-	i0 = v0 + uint32(17)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 << (uint32(8) & 31)
-	i1 = v0 + uint32(16)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i1 = i1 << (uint32(16) & 31)
-	i0 = i0 | i1
-	i1 = v0 + uint32(18)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = i0 | i1
-	v5 = i0
-	if v5 < uint32(1000000) {
-		goto L11
-	}
-	i0 = v5 / k32(1000000)
-	v4 = i0
-	i0 = v4 + v3
-	i1 = v4 * k32(4293967296)
-	i1 = i1 + v5
-	v4 = i1
-	i1 = uint32(int32(v4) >> (uint32(31) & 31))
-	v5 = i1
-	i0 = i0 + v5
-	v3 = i0
-	i0 = v5 & uint32(1000000)
-	i0 = i0 + v4
-	v5 = i0
-L11:
-	if v3 >= uint32(86400) {
-		goto L13
-	}
-	v6 = uint32(0)
-	goto L12
-L13:
-	i0 = v3 / k32(86400)
-	v4 = i0
-	i0 = v4 * k32(4294880896)
-	i0 = i0 + v3
-	v3 = i0
-	i0 = uint32(int32(v3) >> (uint32(31) & 31))
-	v7 = i0
-	i0 = v7 + v4
-	v6 = i0
-	i0 = v7 & uint32(86400)
-	i0 = i0 + v3
-	v3 = i0
-L12:
-	i0 = v3 | v5
-	i0 = i0 | v6
-	if i0 != 0 {
-		goto L17
-	}
-	v4 = uint32(10261056)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10261060))
-	if i0 == uint32(10259104) {
-		goto L16
-	}
-L17:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259256))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259104), uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L15
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = k32(4294967295)
-L16:
-	i0 = fn5380(m, v4, v2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L18
-	}
-	fn2072(m, v4)
-L18:
-	if v3 != 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	v1 = k32(4294967295)
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-	m.depth--
-	return k32(4294967295)
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	v1 = k32(4294967295)
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-	m.depth--
-	return k32(4294967295)
-L14:
-	i1 = fn2032(m, v3)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L9
-	}
-	fn2072(m, v3)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5458(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
-	i0 = k32(10089824) + uint32(35260)
-	i1 = v1 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v0 = i0
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5459(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	if v3 == uint32(10259520) {
-		goto L1
-	}
-	i0 = fn2348(m, v3, uint32(10259520))
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(10060432)
-L1:
-	v3 = uint32(10059656)
-	v4 = uint32(10059656)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	v5 = i0
-	if v5 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i0
-L2:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+12)))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v3 = i0
-L3:
-	if v4 != v3 {
-		goto L4
-	}
-	i0 = v0 + uint32(13)
-	i1 = v1 + uint32(13)
-	i0 = fn8094(m, i0, i1, uint32(6))
-	v1 = i0
-	switch v2 {
-	case 1:
-		goto L6
-	case 2:
-		goto L10
-	case 3:
-		goto L9
-	case 4:
-		goto L7
-	case 5:
-		goto L5
-	default:
-		goto L8
-	}
-L10:
-	if v1 != 0 {
-		i0 = uint32(10014564)
-	} else {
-		i0 = uint32(10014548)
-	}
-	m.depth--
-	return i0
-L9:
-	if v1 != 0 {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	m.depth--
-	return i0
-L8:
-	if int32(v1) < int32(uint32(0)) {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	m.depth--
-	return i0
-L7:
-	if int32(v1) > int32(uint32(0)) {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	m.depth--
-	return i0
-L6:
-	if int32(v1) < int32(uint32(1)) {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	m.depth--
-	return i0
-L5:
-	if int32(v1) > int32(k32(4294967295)) {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	m.depth--
-	return i0
-L4:
-	v3 = uint32(10059656)
-	if v5 == 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i0
-L11:
-	i0 = fn5379(m, v3, uint32(8401921), uint32(10059656))
-	v3 = i0
-	if v3 != 0 {
-		goto L12
-	}
-	m.depth--
-	return uint32(0)
-L12:
-	v4 = uint32(10059656)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+12)))
-	if i0 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v4 = i0
-L13:
-	i0 = fn5379(m, v4, uint32(8401921), uint32(10059656))
-	v4 = i0
-	if v4 != 0 {
-		goto L15
-	}
-	v1 = uint32(0)
-	goto L14
-L15:
-	if v3 == v4 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v5 = i0
-	if v5 == uint32(10259104) {
-		goto L18
-	}
-	i0 = fn2348(m, v5, uint32(10259104))
-	if i0 == 0 {
-		goto L16
-	}
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	if v5 == uint32(10259104) {
-		goto L19
-	}
-	i0 = fn2348(m, v5, uint32(10259104))
-	if i0 == 0 {
-		goto L16
-	}
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	if i0 != i1 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	if i0 != i1 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	if i0 != i1 {
-		goto L16
-	}
-L17:
-	i0 = v0 + uint32(13)
-	i1 = v1 + uint32(13)
-	i0 = fn8094(m, i0, i1, uint32(6))
-	v1 = i0
-	switch v2 {
-	case 1:
-		goto L21
-	case 2:
-		goto L25
-	case 3:
-		goto L24
-	case 4:
-		goto L22
-	case 5:
-		goto L20
-	default:
-		goto L23
-	}
-L25:
-	if v1 != 0 {
-		i0 = uint32(10014564)
-	} else {
-		i0 = uint32(10014548)
-	}
-	v1 = i0
-	goto L14
-L24:
-	if v1 != 0 {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	v1 = i0
-	goto L14
-L23:
-	if int32(v1) < int32(uint32(0)) {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	v1 = i0
-	goto L14
-L22:
-	if int32(v1) > int32(uint32(0)) {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	v1 = i0
-	goto L14
-L21:
-	if int32(v1) < int32(uint32(1)) {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	v1 = i0
-	goto L14
-L20:
-	if int32(v1) > int32(k32(4294967295)) {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	v1 = i0
-	goto L14
-L16:
-	if v3 == uint32(10059656) {
-		goto L26
-	}
-	if v4 == uint32(10059656) {
-		goto L26
-	}
-	i0 = v0 + uint32(15)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	i2 = v1 + uint32(15)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	i1 = i1 + i2
-	i0 = i0 - i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+13)))
-	i1 = i1 - i2
-	i1 = i1 * uint32(3600)
-	i0 = i0 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	i0 = i0 + i1
-	i1 = v0 + uint32(14)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i2 = v1 + uint32(14)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	i1 = i1 - i2
-	i1 = i1 * uint32(60)
-	i0 = i0 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = i1 - i2
-	i1 = i1 * uint32(86400)
-	i0 = i0 + i1
-	v5 = i0
-	if v5 != 0 {
-		goto L27
-	}
-	i0 = v0 + uint32(17)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 << (uint32(8) & 31)
-	i1 = v0 + uint32(16)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i1 = i1 << (uint32(16) & 31)
-	i0 = i0 | i1
-	i1 = v0 + uint32(18)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = i0 | i1
-	i1 = v1 + uint32(17)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i1 = i1 << (uint32(8) & 31)
-	i2 = v1 + uint32(16)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	i2 = i2 << (uint32(16) & 31)
-	i1 = i1 | i2
-	i2 = v1 + uint32(18)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	i1 = i1 | i2
-	i0 = i0 - i1
-	v5 = i0
-L27:
-	switch v2 {
-	case 1:
-		goto L29
-	case 2:
-		goto L33
-	case 3:
-		goto L32
-	case 4:
-		goto L30
-	case 5:
-		goto L28
-	default:
-		goto L31
-	}
-L33:
-	if v5 != 0 {
-		i0 = uint32(10014564)
-	} else {
-		i0 = uint32(10014548)
-	}
-	v1 = i0
-	goto L14
-L32:
-	if v5 != 0 {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	v1 = i0
-	goto L14
-L31:
-	if int32(v5) < int32(uint32(0)) {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	v1 = i0
-	goto L14
-L30:
-	if int32(v5) > int32(uint32(0)) {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	v1 = i0
-	goto L14
-L29:
-	if int32(v5) < int32(uint32(1)) {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	v1 = i0
-	goto L14
-L28:
-	if int32(v5) > int32(k32(4294967295)) {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	v1 = i0
-	goto L14
-L26:
-	i0 = v2 + k32(4294967294)
-	switch i0 {
-	case 0:
-		goto L36
-	case 1:
-		goto L35
-	default:
-		goto L34
-	}
-L36:
-	v1 = uint32(10014564)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564)) = i1
-	goto L14
-L35:
-	v1 = uint32(10014548)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548)) = i1
-	goto L14
-L34:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8421176))
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L37
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L37
-	}
-	fn2072(m, v3)
-L37:
-	if v4 == 0 {
-		goto L38
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L38
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L38
-	}
-	fn2072(m, v4)
-L38:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5460(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v1 != 0 {
-		i0 = uint32(24)
-	} else {
-		i0 = uint32(20)
-	}
-	i0 = fn2118(m, i0)
-	v1 = i0
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = fn3633(m)
-	m.depth--
-	return i0
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L2:
-	fn2062(m, v1)
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5461(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = uint32(0)
-	v5 = uint32(10059656)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = uint32(10059656)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v6 = i0
-	i0 = v6 + k32(4294967295)
-	if i0 > uint32(1) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v7 = i0
-	if v6 != uint32(2) {
-		goto L3
-	}
-	i0 = v1 + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
-	v6 = i0
-	i0 = v6 & uint32(134217728)
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	if i0 != uint32(6) {
-		goto L4
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+16)))
-	i0 = i0 & uint32(120)
-	if i0 > uint32(23) {
-		goto L4
-	}
-	i0 = fn5462(m, v0, v7, v5)
-	v4 = i0
-	goto L1
-L5:
-	i0 = v6 & uint32(268435456)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	if i0 != uint32(6) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
-	v6 = i0
-	i0 = v6 & uint32(32)
-	v8 = i0
-	i0 = v6 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L9
-	case 1:
-		goto L8
-	default:
-		goto L7
-	}
-L9:
-	if v8 == 0 {
-		goto L10
-	}
-	i3 = v6 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v7 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v6 = i0
-	goto L6
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v6 = i0
-	goto L6
-L8:
-	if v8 == 0 {
-		goto L11
-	}
-	i3 = v6 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v7 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v6 = i0
-	goto L6
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v6 = i0
-	goto L6
-L7:
-	if v8 == 0 {
-		goto L13
-	}
-	i3 = v6 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v7 + i1
-	v6 = i0
-	goto L12
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v6 = i0
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v6 = i0
-L6:
-	i0 = v6 & uint32(120)
-	if i0 > uint32(23) {
-		goto L4
-	}
-	i0 = fn2763(m, v7)
-	v1 = i0
-	if v1 != 0 {
-		goto L14
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035244))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8551908))
-	goto L1
-L14:
-	i0 = fn5462(m, v0, v1, v5)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = uint32(10059656)
-L2:
-	i0 = v3 + uint32(20)
-	i1 = v3 + uint32(24)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v3 + uint32(16)
-	i1 = v3 + uint32(28)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i1 = v3 + uint32(32)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
-	i1 = v3 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
-	i1 = v3 + uint32(40)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i1 = v3 + uint32(44)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8468726), uint32(10262176), v3)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i0 = fn5374(m, i0, i1, i2, i3, i4, i5, v0)
-	v4 = i0
-L1:
-	i0 = v3 + uint32(48)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5462(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if v2 == uint32(10059656) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v4 = i0
-	if v4 == uint32(10260160) {
-		goto L2
-	}
-	i0 = fn2348(m, v4, uint32(10260160))
-	if i0 != 0 {
-		goto L2
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8576357), v3)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8470246))
-	goto L1
-L2:
-	i1 = b2i(v2 != uint32(10059656))
-	v4 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v4)
-	v0 = i0
-	if v0 != 0 {
-		goto L3
-	}
-	v0 = uint32(0)
-	goto L1
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+13)) = i1
-	i0 = v0 + uint32(17)
-	i1 = v1 + uint32(20)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(i1)
-	*(*uint8)(unsafe.Add(b, uint64(v0)+12)) = uint8(v4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = k32(4294967295)
-	i0 = v1 + uint32(16)
-	v1 = i0
-	if v2 == uint32(10059656) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v2
-L4:
-	i0 = uint32(*(*int8)(unsafe.Add(b, v1)))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L6
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+19)) = uint8(k32(1))
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	i1 = i1 ^ uint32(128)
-	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
-	goto L1
-L6:
-	*(*uint8)(unsafe.Add(b, uint64(v0)+19)) = uint8(k32(0))
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5463(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v2 = uint32(10059656)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-L1:
-	i0 = fn5379(m, v2, uint32(8401921), uint32(10059656))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5464(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(144)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = uint32(0)
-	i0 = v0 + uint32(16)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v5 = i0
-	i0 = v0 + uint32(17)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v6 = i0
-	i0 = v0 + uint32(18)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v7 = i0
-	i1 = v3 + uint32(28)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	i4 = v3 + uint32(16)
-	i0 = fn3723(m, v1, v2, uint32(8407401), uint32(10262060), i4)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = v6 << (uint32(8) & 31)
-	i1 = v5 << (uint32(16) & 31)
-	i0 = i0 | i1
-	i0 = i0 | v7
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	i0 = fn8100(m, v1, uint32(8449196))
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = fn8100(m, v1, uint32(8412729))
-	if i0 != 0 {
-		goto L5
-	}
-	v1 = uint32(0)
-	goto L2
-L5:
-	i0 = fn8100(m, v1, uint32(8419379))
-	if i0 != 0 {
-		goto L6
-	}
-	v1 = uint32(1)
-	goto L2
-L6:
-	i0 = fn8100(m, v1, uint32(8422559))
-	if i0 != 0 {
-		goto L7
-	}
-	v1 = uint32(2)
-	goto L2
-L7:
-	i0 = fn8100(m, v1, uint32(8422513))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = fn8100(m, v1, uint32(8422389))
-	if i0 != 0 {
-		goto L8
-	}
-	v1 = uint32(4)
-	goto L2
-L8:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8480824), uint32(0))
-	goto L1
-L4:
-	if v2 != 0 {
-		i0 = uint32(4)
-	} else {
-		i0 = uint32(2)
-	}
-	v1 = i0
-	goto L2
-L3:
-	i0 = v2 / k32(1000)
-	v2 = i0
-	v1 = uint32(3)
-L2:
-	i0 = v0 + uint32(14)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v5 = i0
-	i0 = v0 + uint32(15)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v6 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
-	*(*uint32)(unsafe.Add(b, v3)) = v7
-	i1 = v1 << (uint32(3) & 31)
-	i1 = i1 + uint32(8869204)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = fn2696(m, i1, v3)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 != 0 {
-		goto L9
-	}
-	v4 = v2
-	goto L1
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v0 = i0
-	if v0 != uint32(10059656) {
-		goto L10
-	}
-	v4 = v2
-	goto L1
-L10:
-	i0 = v3 + uint32(32)
-	i0 = fn5451(m, i0, uint32(8543330), v0, uint32(10059656))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-	goto L1
-L11:
-	i0 = v3 + uint32(24)
-	i1 = v3 + uint32(32)
-	i1 = fn2675(m, i1)
-	fn2802(m, i0, i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v4 = i0
-L1:
-	i0 = v3 + uint32(144)
-	m.g0 = i0
-	return v4
 }

@@ -14,7 +14,10820 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
+func fn5369(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
+	i0 = fn4199(m, v0)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	v3 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
+	i1 = k32(10089824) + uint32(29512)
+	i2 = v2 + uint32(8)
+	i0 = fn1705(m, v0, i1, i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	v0 = uint32(0)
+	goto L2
+L3:
+	v0 = uint32(1)
+	if v3 == uint32(10059656) {
+		goto L2
+	}
+	i1 = v2 + uint32(12)
+	i0 = fn3007(m, v3, i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	if i0 != uint32(10059656) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v3
+	if v3 != 0 {
+		goto L4
+	}
+	fn2073(m, uint32(10059656))
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L2
+	}
+	fn2073(m, v3)
+L2:
+	if v1 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v3 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5370(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v10 = i0
+	m.g0 = v10
+	i0 = v0 + k32(4294957296)
+	if i0 > k32(4294957296) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, v10)) = v0
+	v9 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8496066), v10)
+	goto L1
+L2:
+	i0 = v1 + k32(4294967283)
+	if i0 > k32(4294967283) {
+		goto L3
+	}
+	v9 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8545157))
+	goto L1
+L3:
+	if int32(v2) < int32(uint32(1)) {
+		goto L5
+	}
+	if v1 != uint32(2) {
+		goto L7
+	}
+	i0 = v0 & uint32(3)
+	if i0 != 0 {
+		goto L7
+	}
+	i0 = v0 & uint32(65535)
+	v11 = i0
+	i0 = v11 % k32(400)
+	v12 = i0
+	v13 = uint32(29)
+	i0 = v11 % k32(100)
+	if i0 != 0 {
+		goto L6
+	}
+	if v12 == 0 {
+		goto L6
+	}
+L7:
+	i0 = v1 << (uint32(2) & 31)
+	i0 = i0 + uint32(8868928)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v13 = i0
+L6:
+	if int32(v13) >= int32(v2) {
+		goto L4
+	}
+L5:
+	v9 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8468924))
+	goto L1
+L4:
+	if v3 <= uint32(23) {
+		goto L10
+	}
+	v0 = uint32(8544812)
+	goto L9
+L10:
+	if v4 <= uint32(59) {
+		goto L11
+	}
+	v0 = uint32(8543413)
+	goto L9
+L11:
+	if v5 <= uint32(59) {
+		goto L12
+	}
+	v0 = uint32(8543437)
+	goto L9
+L12:
+	if v6 <= uint32(999999) {
+		goto L13
+	}
+	v0 = uint32(8543375)
+	goto L9
+L13:
+	if v8 < uint32(2) {
+		goto L8
+	}
+	v0 = uint32(8545696)
+L9:
+	v9 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, v0)
+	goto L1
+L8:
+	if v7 == uint32(10059656) {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	v13 = i0
+	if v13 == uint32(10260160) {
+		goto L14
+	}
+	i0 = fn2349(m, v13, uint32(10260160))
+	if i0 != 0 {
+		goto L14
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v10)+16)) = i1
+	v9 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v10 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8576357), i2)
+	goto L1
+L14:
+	i1 = b2i(v7 != uint32(10059656))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v9)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v9, i1)
+	v9 = i0
+	if v9 != 0 {
+		goto L15
+	}
+	v9 = uint32(0)
+	goto L1
+L15:
+	*(*uint32)(unsafe.Add(b, uint64(v9)+8)) = k32(4294967295)
+	i1 = b2i(v7 != uint32(10059656))
+	*(*uint8)(unsafe.Add(b, uint64(v9)+12)) = uint8(i1)
+	i0 = v9 + uint32(22)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v6)
+	i0 = v9 + uint32(21)
+	i1 = v6 >> (uint32(8) & 31)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v9 + uint32(20)
+	i1 = v6 >> (uint32(16) & 31)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v9 + uint32(19)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v5)
+	i0 = v9 + uint32(18)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v4)
+	i0 = v9 + uint32(17)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v3)
+	i0 = v9 + uint32(16)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
+	i0 = v9 + uint32(15)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v1)
+	i0 = v9 + uint32(14)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v0)
+	i1 = v0 >> (uint32(8) & 31)
+	*(*uint8)(unsafe.Add(b, uint64(v9)+13)) = uint8(i1)
+	if v7 == uint32(10059656) {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+L17:
+	*(*uint32)(unsafe.Add(b, uint64(v9)+24)) = v7
+L16:
+	*(*uint8)(unsafe.Add(b, uint64(v9)+23)) = uint8(v8)
+L1:
+	i0 = v10 + uint32(32)
+	m.g0 = i0
+	return v9
+}
+
+//go:norace
+//go:nocheckptr
+func fn5371(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	i0 = v0 + k32(4294957296)
+	if i0 > k32(4294957296) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8496066), v4)
+	goto L1
+L2:
+	i0 = v1 + k32(4294967283)
+	if i0 > k32(4294967283) {
+		goto L3
+	}
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8545157))
+	goto L1
+L3:
+	if int32(v2) < int32(uint32(1)) {
+		goto L5
+	}
+	if v1 != uint32(2) {
+		goto L7
+	}
+	i0 = v0 & uint32(3)
+	if i0 != 0 {
+		goto L7
+	}
+	i0 = v0 & uint32(65535)
+	v6 = i0
+	i0 = v6 % k32(400)
+	v7 = i0
+	v5 = uint32(29)
+	i0 = v6 % k32(100)
+	if i0 != 0 {
+		goto L6
+	}
+	if v7 == 0 {
+		goto L6
+	}
+L7:
+	i0 = v1 << (uint32(2) & 31)
+	i0 = i0 + uint32(8868928)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+L6:
+	if int32(v5) >= int32(v2) {
+		goto L4
+	}
+L5:
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8468924))
+	goto L1
+L4:
+	v5 = uint32(0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v3, uint32(0))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = k32(4294967295)
+	i0 = v3 + uint32(16)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
+	i0 = v3 + uint32(15)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v1)
+	i0 = v3 + uint32(14)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v0)
+	i1 = v0 >> (uint32(8) & 31)
+	*(*uint8)(unsafe.Add(b, uint64(v3)+13)) = uint8(i1)
+	v5 = v3
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn5372(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if v1 < uint32(86400) {
+		goto L1
+	}
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = div32s(v1, uint32(86400))
+	v2 = i0
+	i0 = v2 + v0
+	i1 = v2 * k32(4294880896)
+	i1 = i1 + v1
+	v1 = i1
+	i1 = uint32(int32(v1) >> (uint32(31) & 31))
+	v2 = i1
+	i0 = i0 + v2
+	v0 = i0
+	i0 = v2 & uint32(86400)
+	i0 = i0 + v1
+	v1 = i0
+L1:
+	i0 = v0 + uint32(999999999)
+	if i0 < uint32(1999999999) {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(999999999)
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3604(m, i0, uint32(8516566), v3)
+	goto L2
+L3:
+	v4 = uint32(0)
+	i0 = v1 | v0
+	if i0 != 0 {
+		goto L5
+	}
+	v2 = uint32(10261056)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10261060))
+	if i0 == uint32(10259104) {
+		goto L4
+	}
+L5:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259256))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259104), uint32(0))
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
+L4:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10260152))
+	if i0 != v2 {
+		goto L7
+	}
+	v4 = uint32(10260144)
+	goto L6
+L7:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10260088))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259936), uint32(0))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
+	v4 = v1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+L2:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5373(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v2 = k32(4294967295)
+	i0 = fn4199(m, v0)
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = fn3004(m, v1, uint32(0))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i1 = k32(10089824) + uint32(29512)
+	i0 = fn1712(m, v3, i1, v0)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5374(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v3 == 0 {
+		goto L1
+	}
+	if v2 < uint32(1000000) {
+		goto L2
+	}
+	i0 = div32s(v2, uint32(1000000))
+	v3 = i0
+	i0 = v3 + v1
+	i1 = v3 * k32(4293967296)
+	i1 = i1 + v2
+	v2 = i1
+	i1 = uint32(int32(v2) >> (uint32(31) & 31))
+	v3 = i1
+	i0 = i0 + v3
+	v1 = i0
+	i0 = v3 & uint32(1000000)
+	i0 = i0 + v2
+	v2 = i0
+L2:
+	if v1 < uint32(86400) {
+		goto L1
+	}
+	i0 = div32s(v1, uint32(86400))
+	v3 = i0
+	i0 = v3 + v0
+	i1 = v3 * k32(4294880896)
+	i1 = i1 + v1
+	v1 = i1
+	i1 = uint32(int32(v1) >> (uint32(31) & 31))
+	v3 = i1
+	i0 = i0 + v3
+	v0 = i0
+	i0 = v3 & uint32(86400)
+	i0 = i0 + v1
+	v1 = i0
+L1:
+	i0 = v0 + uint32(999999999)
+	if i0 < uint32(1999999999) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = uint32(999999999)
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3604(m, i0, uint32(8516566), v5)
+	goto L3
+L4:
+	i0 = v1 | v0
+	i0 = i0 | v2
+	if i0 != 0 {
+		goto L5
+	}
+	v3 = uint32(10261056)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10261060))
+	if i0 == v4 {
+		goto L3
+	}
+L5:
+	v3 = uint32(0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v4, uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = k32(4294967295)
+	v3 = v4
+L3:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5375(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v7 = i0
+	m.g0 = v7
+	if v0 <= uint32(23) {
+		goto L4
+	}
+	v0 = uint32(8544812)
+	goto L3
+L4:
+	if v1 <= uint32(59) {
+		goto L5
+	}
+	v0 = uint32(8543413)
+	goto L3
+L5:
+	if v2 <= uint32(59) {
+		goto L6
+	}
+	v0 = uint32(8543437)
+	goto L3
+L6:
+	if v3 <= uint32(999999) {
+		goto L7
+	}
+	v0 = uint32(8543375)
+	goto L3
+L7:
+	if v5 < uint32(2) {
+		goto L2
+	}
+	v0 = uint32(8545696)
+L3:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, v0)
+	goto L1
+L2:
+	if v4 == uint32(10059656) {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v8 = i0
+	if v8 == uint32(10260160) {
+		goto L8
+	}
+	i0 = fn2349(m, v8, uint32(10260160))
+	if i0 != 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8576357), v7)
+	goto L1
+L8:
+	i1 = b2i(v4 != uint32(10059656))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v6, i1)
+	v6 = i0
+	if v6 != 0 {
+		goto L9
+	}
+	v6 = uint32(0)
+	goto L1
+L9:
+	*(*uint8)(unsafe.Add(b, uint64(v6)+13)) = uint8(v0)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = k32(4294967295)
+	i1 = b2i(v4 != uint32(10059656))
+	*(*uint8)(unsafe.Add(b, uint64(v6)+12)) = uint8(i1)
+	i0 = v6 + uint32(18)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v3)
+	i0 = v6 + uint32(17)
+	i1 = v3 >> (uint32(8) & 31)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v6 + uint32(16)
+	i1 = v3 >> (uint32(16) & 31)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v6 + uint32(15)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
+	i0 = v6 + uint32(14)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v1)
+	if v4 == uint32(10059656) {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v4
+L10:
+	*(*uint8)(unsafe.Add(b, uint64(v6)+19)) = uint8(v5)
+L1:
+	i0 = v7 + uint32(16)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5376(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(8488721)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
+	i0 = fn3604(m, i0, uint32(8569920), v2)
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5377(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(8401921)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
+	i0 = fn3604(m, i0, uint32(8569920), v2)
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5378(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(8395455)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
+	i0 = fn3604(m, i0, uint32(8569920), v2)
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5379(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i0
+	if v2 == uint32(10259728) {
+		goto L1
+	}
+	i0 = fn2349(m, v2, uint32(10259728))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8488219))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+12)))
+	if i0 != 0 {
+		goto L4
+	}
+	v2 = uint32(10059656)
+	if v0 != uint32(10059656) {
+		goto L3
+	}
+	goto L2
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v2 = i0
+	if v2 == v0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8475473))
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = fn5380(m, v2, uint32(8401921), v1)
+	v0 = i0
+	if v0 != 0 {
+		goto L5
+	}
+	m.depth--
+	return uint32(0)
+L5:
+	v2 = uint32(10059656)
+	if v0 != uint32(10059656) {
+		goto L10
+	}
+	v1 = uint32(8510615)
+	v3 = uint32(0)
+	v4 = uint32(0)
+	goto L9
+L10:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+12)))
+	if i0 == 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v2 = i0
+L11:
+	i0 = fn5380(m, v2, uint32(8395455), v1)
+	v5 = i0
+	if v5 != 0 {
+		goto L12
+	}
+	v3 = uint32(0)
+	v4 = uint32(0)
+	v2 = uint32(0)
+	goto L7
+L12:
+	v4 = uint32(10059656)
+	if v5 != uint32(10059656) {
+		goto L13
+	}
+	v3 = uint32(0)
+	v1 = uint32(8510575)
+	goto L9
+L13:
+	i0 = fn5381(m, v0, v5)
+	v2 = i0
+	if v2 != 0 {
+		goto L14
+	}
+	v3 = uint32(0)
+	v4 = v5
+	v2 = uint32(0)
+	goto L7
+L14:
+	i0 = fn5382(m, v1, v2, uint32(1))
+	v3 = i0
+	if v3 != 0 {
+		goto L15
+	}
+	v3 = uint32(0)
+	v4 = v5
+	goto L7
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L16
+	}
+	fn2073(m, v5)
+L16:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+12)))
+	if i0 != 0 {
+		goto L18
+	}
+	v1 = uint32(10059656)
+	goto L17
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v1 = i0
+L17:
+	i0 = fn5380(m, v1, uint32(8395455), v3)
+	v5 = i0
+	if v5 != 0 {
+		goto L19
+	}
+	v4 = uint32(0)
+	goto L7
+L19:
+	v4 = uint32(10059656)
+	if v5 != uint32(10059656) {
+		goto L20
+	}
+	v1 = uint32(8396045)
+	goto L8
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	if i0 != 0 {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	if i0 != 0 {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	if i0 != 0 {
+		goto L22
+	}
+	v1 = v3
+	goto L21
+L22:
+	i0 = fn5382(m, v3, v5, uint32(1))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L23
+	}
+	fn2073(m, v3)
+L23:
+	if v1 != 0 {
+		goto L21
+	}
+	v3 = uint32(0)
+	v4 = v5
+	goto L7
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L24
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L24
+	}
+	fn2073(m, v2)
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L25
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 != 0 {
+		goto L25
+	}
+	fn2073(m, v5)
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L6
+	}
+	fn2073(m, v0)
+	m.depth--
+	return v1
+L9:
+	v2 = uint32(0)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, v1)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L26
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L26
+	}
+	fn2073(m, v0)
+L26:
+	if v4 == 0 {
+		goto L27
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L27
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L27
+	}
+	fn2073(m, v4)
+L27:
+	if v2 == 0 {
+		goto L28
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L28
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L28
+	}
+	fn2073(m, v2)
+L28:
+	v1 = uint32(0)
+	if v3 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 != 0 {
+		goto L6
+	}
+	fn2073(m, v3)
+L6:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5380(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(10059656)
+	if v0 == uint32(10059656) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v2
+	i3 = v3 + uint32(16)
+	i0 = fn860(m, v0, v1, uint32(8533108), i3)
+	v0 = i0
+	if v0 != uint32(10059656) {
+		goto L2
+	}
+	v4 = v0
+	goto L1
+L2:
+	if v0 != 0 {
+		goto L3
+	}
+	v4 = v0
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	if v4 == uint32(10259104) {
+		goto L5
+	}
+	i0 = fn2349(m, v4, uint32(10259104))
+	if i0 == 0 {
+		goto L4
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v4 = i0
+	if v4 != k32(4294967295) {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L8
+	}
+	v4 = v0
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if int32(i0) < int32(uint32(1)) {
+		goto L6
+	}
+	v4 = v0
+	goto L1
+L7:
+	i0 = v4 + k32(4294967295)
+	if i0 <= k32(4294967293) {
+		goto L6
+	}
+	v4 = v0
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L9
+	}
+	fn2073(m, v0)
+L9:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8554231), uint32(0))
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v4
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8573818), v3)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5381(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == uint32(10259104) {
+		goto L3
+	}
+	i0 = fn2349(m, v3, uint32(10259104))
+	if i0 == 0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	if v3 == uint32(10259104) {
+		goto L4
+	}
+	i0 = fn2349(m, v3, uint32(10259104))
+	if i0 == 0 {
+		goto L2
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i0 = i0 - i1
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i0 = i0 - i1
+	v6 = i0
+	if v6 < uint32(1000000) {
+		goto L5
+	}
+	i0 = div32s(v6, uint32(1000000))
+	v0 = i0
+	i0 = v0 + v3
+	i1 = v0 * k32(4293967296)
+	i1 = i1 + v6
+	v0 = i1
+	i1 = uint32(int32(v0) >> (uint32(31) & 31))
+	v1 = i1
+	i0 = i0 + v1
+	v3 = i0
+	i0 = v1 & uint32(1000000)
+	i0 = i0 + v0
+	v6 = i0
+L5:
+	i0 = v5 - v4
+	v0 = i0
+	if v3 < uint32(86400) {
+		goto L6
+	}
+	i0 = div32s(v3, uint32(86400))
+	v1 = i0
+	i0 = v1 + v0
+	i1 = v1 * k32(4294880896)
+	i1 = i1 + v3
+	v1 = i1
+	i1 = uint32(int32(v1) >> (uint32(31) & 31))
+	v3 = i1
+	i0 = i0 + v3
+	v0 = i0
+	i0 = v3 & uint32(86400)
+	i0 = i0 + v1
+	v3 = i0
+L6:
+	i0 = v0 + uint32(999999999)
+	if i0 < uint32(1999999999) {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(999999999)
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3604(m, i0, uint32(8516566), v2)
+	goto L1
+L7:
+	i0 = v0 | v6
+	i0 = i0 | v3
+	if i0 != 0 {
+		goto L8
+	}
+	v1 = uint32(10261056)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10261060))
+	if i0 == uint32(10259104) {
+		goto L1
+	}
+L8:
+	v1 = uint32(0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259256))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259104), uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = k32(4294967295)
+	v1 = v4
+	if v4 != uint32(10060432) {
+		goto L1
+	}
+L2:
+	v1 = uint32(10060432)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5382(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v3 = i0
+	m.g0 = v3
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	i1 = i1 << (uint32(8) & 31)
+	i2 = v0 + uint32(14)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	i1 = i1 | i2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = i1
+	i1 = v0 + uint32(15)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = i1 * v2
+	i2 = v0 + uint32(16)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	i1 = i1 + i2
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i0 = i0 * v2
+	i1 = v0 + uint32(19)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = i0 + i1
+	v5 = i0
+	i0 = v0 + uint32(18)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v6 = i0
+	i0 = v0 + uint32(17)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v7 = i0
+	i0 = v0 + uint32(21)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 << (uint32(8) & 31)
+	i1 = v0 + uint32(20)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i1 = i1 << (uint32(16) & 31)
+	i0 = i0 | i1
+	i1 = v0 + uint32(22)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = i0 | i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i1 = i1 * v2
+	i0 = i0 + i1
+	v1 = i0
+	if v1 < uint32(1000000) {
+		goto L1
+	}
+	i0 = div32s(v1, uint32(1000000))
+	v2 = i0
+	i0 = v2 + v5
+	i1 = v2 * k32(4293967296)
+	i1 = i1 + v1
+	v1 = i1
+	i1 = uint32(int32(v1) >> (uint32(31) & 31))
+	v2 = i1
+	i0 = i0 + v2
+	v5 = i0
+	i0 = v2 & uint32(1000000)
+	i0 = i0 + v1
+	v1 = i0
+L1:
+	if v5 < uint32(60) {
+		goto L2
+	}
+	i0 = div32s(v5, uint32(60))
+	v2 = i0
+	i0 = v2 + v6
+	i1 = v2 * k32(4294967236)
+	i1 = i1 + v5
+	v5 = i1
+	i1 = uint32(int32(v5) >> (uint32(31) & 31))
+	v2 = i1
+	i0 = i0 + v2
+	v6 = i0
+	i0 = v2 & uint32(60)
+	i0 = i0 + v5
+	v5 = i0
+L2:
+	if v6 < uint32(60) {
+		goto L3
+	}
+	i0 = div32s(v6, uint32(60))
+	v2 = i0
+	i0 = v2 + v7
+	i1 = v2 * k32(4294967236)
+	i1 = i1 + v6
+	v6 = i1
+	i1 = uint32(int32(v6) >> (uint32(31) & 31))
+	v2 = i1
+	i0 = i0 + v2
+	v7 = i0
+	i0 = v2 & uint32(60)
+	i0 = i0 + v6
+	v6 = i0
+L3:
+	if v7 < uint32(24) {
+		goto L4
+	}
+	i1 = div32s(v7, uint32(24))
+	v2 = i1
+	i1 = v2 + v4
+	i2 = v2 * k32(4294967272)
+	i2 = i2 + v7
+	v7 = i2
+	i2 = uint32(int32(v7) >> (uint32(31) & 31))
+	v2 = i2
+	i1 = i1 + v2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
+	i0 = v2 & uint32(24)
+	i0 = i0 + v7
+	v7 = i0
+L4:
+	v2 = uint32(0)
+	i0 = v3 + uint32(44)
+	i1 = v3 + uint32(40)
+	i2 = v3 + uint32(36)
+	i0 = fn5386(m, i0, i1, i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L5
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 != 0 {
+		goto L7
+	}
+	v2 = uint32(10059656)
+	goto L6
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v2 = i0
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v0 = i0
+	if v0 != uint32(10259728) {
+		goto L8
+	}
+	i0 = fn5370(m, v9, v8, v4, v7, v6, v5, v1, v2, uint32(0), uint32(10259728))
+	v2 = i0
+	goto L5
+L8:
+	i0 = v3 + uint32(28)
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+	i0 = v3 + uint32(24)
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	i0 = v3 + uint32(20)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	i0 = v3 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v8
+	*(*uint32)(unsafe.Add(b, v3)) = v9
+	i0 = fn5387(m, v0, uint32(0), uint32(8532710), v3)
+	v2 = i0
+L5:
+	i0 = v3 + uint32(48)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5383(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i1 = k32(10089824) + uint32(23104)
+	i2 = v2 + uint32(12)
+	i0 = fn2026(m, v0, i1, i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = fn840(m, v4)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	if v6 != 0 {
+		goto L2
+	}
+	fn2073(m, v5)
+	goto L2
+L3:
+	i0 = fn2290(m, uint32(0))
+	v4 = i0
+L2:
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2402(m, v0)
+	v5 = i0
+	if v5 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	i0 = fn4086(m, uint32(8568501), v2)
+	v3 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5384(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = uint32(10059656)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v2 = i0
+L1:
+	i0 = fn5380(m, v2, uint32(8401921), v0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5385(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = uint32(10059656)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v2 = i0
+L1:
+	i0 = fn5380(m, v2, uint32(8395455), v0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5386(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	i0 = v3 & uint32(3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 != uint32(2) {
+		goto L2
+	}
+	if v4 != 0 {
+		goto L2
+	}
+	i0 = v3 % k32(400)
+	v6 = i0
+	v7 = uint32(29)
+	i0 = v3 % k32(100)
+	if i0 != 0 {
+		goto L1
+	}
+	if v6 == 0 {
+		goto L1
+	}
+L2:
+	i0 = v5 << (uint32(2) & 31)
+	i0 = i0 + uint32(8868928)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if int32(v6) < int32(uint32(1)) {
+		goto L6
+	}
+	if int32(v6) <= int32(v7) {
+		goto L5
+	}
+L6:
+	if v6 != 0 {
+		goto L8
+	}
+	i1 = v5 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if int32(v6) < int32(uint32(1)) {
+		goto L7
+	}
+	if v6 != uint32(2) {
+		goto L10
+	}
+	i0 = v5 & uint32(3)
+	if i0 != 0 {
+		goto L10
+	}
+	i0 = v5 % k32(400)
+	v3 = i0
+	v1 = uint32(29)
+	i0 = v5 % k32(100)
+	if i0 != 0 {
+		goto L9
+	}
+	if v3 == 0 {
+		goto L9
+	}
+L10:
+	i0 = v6 << (uint32(2) & 31)
+	i0 = i0 + uint32(8868928)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+L9:
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	goto L5
+L8:
+	i1 = v7 + uint32(1)
+	if v6 != i1 {
+		goto L11
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if int32(i0) < int32(uint32(13)) {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(1)
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L5
+L11:
+	i0 = v5 << (uint32(2) & 31)
+	i0 = i0 + uint32(8868992)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	if int32(v5) < int32(uint32(3)) {
+		goto L12
+	}
+	if v4 != 0 {
+		goto L12
+	}
+	i0 = v3 % k32(100)
+	if i0 == 0 {
+		goto L13
+	}
+	i0 = v7 + uint32(1)
+	v7 = i0
+	goto L12
+L13:
+	i0 = v3 % k32(400)
+	if i0 != 0 {
+		goto L12
+	}
+	i0 = v7 + uint32(1)
+	v7 = i0
+L12:
+	i0 = v3 * uint32(365)
+	i1 = v3 + k32(4294967295)
+	v5 = i1
+	i1 = div32s(v5, uint32(4))
+	i0 = i0 + i1
+	i1 = div32s(v5, k32(4294967196))
+	i0 = i0 + i1
+	i1 = div32s(v5, uint32(400))
+	i0 = i0 + i1
+	i0 = i0 + v6
+	i0 = i0 + v7
+	v6 = i0
+	i0 = v6 + k32(4291314871)
+	if i0 < k32(4291315237) {
+		goto L4
+	}
+	i0 = v6 + k32(4294966932)
+	i0 = i0 + k32(4294967295)
+	fn5389(m, i0, v0, v1, v2)
+	return uint32(0)
+L7:
+	i1 = v5 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(12)
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(31)
+L5:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i0 = i0 + k32(4294967295)
+	if i0 < uint32(9999) {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	fn3605(m, i0, uint32(8496310))
+	v1 = k32(4294967295)
+L3:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5387(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
+	i0 = fn4090(m, v2, v3)
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+	v5 = uint32(0)
+	goto L1
+L2:
+	if v1 != 0 {
+		goto L5
+	}
+	v3 = uint32(0)
+	goto L4
+L5:
+	v5 = uint32(0)
+	i0 = fn1685(m)
+	v3 = i0
+	if v3 != 0 {
+		goto L6
+	}
+	v3 = uint32(0)
+	goto L3
+L6:
+	i0 = fn1575(m, v1)
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	i0 = fn1761(m, v3, uint32(8506025), v1)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L7
+	}
+	fn2073(m, v1)
+L7:
+	v5 = uint32(0)
+	if int32(v6) < int32(uint32(0)) {
+		goto L3
+	}
+L4:
+	i0 = fn852(m, v0, v2, v3)
+	v5 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L8
+	}
+	fn2073(m, v2)
+L8:
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn5388(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v1 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = b2i(i0 != uint32(0))
+	v1 = i0
+L1:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5389(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	i2 = div32s(v0, uint32(146097))
+	v4 = i2
+	i2 = v4 * uint32(146097)
+	i1 = v0 - i2
+	v0 = i1
+	i2 = div32s(v0, uint32(36524))
+	v5 = i2
+	i2 = v5 * uint32(36524)
+	i1 = v0 - i2
+	v6 = i1
+	i2 = div32s(v6, uint32(1461))
+	v7 = i2
+	i2 = v7 * uint32(1461)
+	i1 = v6 - i2
+	v8 = i1
+	i1 = uint32(int16(v8))
+	i1 = div32s(i1, uint32(365))
+	v9 = i1
+	i1 = uint32(int16(v9))
+	i2 = v7 << (uint32(2) & 31)
+	i3 = v5 * uint32(100)
+	i4 = v4 * uint32(400)
+	i3 = i3 + i4
+	i2 = i2 + i3
+	i1 = i1 + i2
+	i1 = i1 + uint32(1)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	i0 = v8 + k32(4294965836)
+	if i0 < uint32(365) {
+		goto L2
+	}
+	i0 = v0 + k32(4294821200)
+	if i0 > uint32(36523) {
+		goto L1
+	}
+L2:
+	i1 = v4 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(12)
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(31)
+	return
+L1:
+	i1 = v9 * uint32(365)
+	i0 = v8 - i1
+	i0 = uint32(int16(i0))
+	v4 = i0
+	v5 = uint32(0)
+	i0 = v8 + k32(4294966201)
+	if i0 > uint32(364) {
+		goto L3
+	}
+	i0 = v6 + k32(4294930771)
+	i0 = b2i(i0 < k32(4294965835))
+	i1 = v0 + k32(4294857724)
+	i1 = b2i(i1 < uint32(36524))
+	i0 = i0 | i1
+	v5 = i0
+L3:
+	i1 = v4 + uint32(50)
+	i1 = uint32(int32(i1) >> (uint32(5) & 31))
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	i0 = v0 << (uint32(2) & 31)
+	i0 = i0 + uint32(8868992)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = b2i(int32(v0) > int32(uint32(2)))
+	i1 = i1 & v5
+	i0 = i0 + i1
+	v8 = i0
+	if int32(v8) <= int32(v4) {
+		goto L4
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != uint32(2) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	i0 = v2 & uint32(3)
+	if i0 != 0 {
+		goto L6
+	}
+	i0 = v2 % k32(400)
+	v6 = i0
+	v1 = uint32(29)
+	i0 = v2 % k32(100)
+	if i0 != 0 {
+		goto L5
+	}
+	if v6 == 0 {
+		goto L5
+	}
+L6:
+	i0 = v0 << (uint32(2) & 31)
+	i0 = i0 + uint32(8868928)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+L5:
+	i0 = v8 - v1
+	v8 = i0
+L4:
+	i1 = v4 - v8
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5390(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	v2 = uint32(0)
+	i0 = fn2292(m, v0, uint32(0))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = fn2292(m, v0, uint32(1))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2292(m, v0, uint32(2))
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	i0 = fn2697(m, uint32(8567883), v1)
+	v2 = i0
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5391(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = v1 + uint32(12)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v5 = i0
+	if v2 != 0 {
+		goto L3
+	}
+	if v5 == uint32(3) {
+		goto L2
+	}
+L3:
+	v1 = uint32(0)
+	i8 = v3 + uint32(4)
+	i0 = fn3733(m, v4, v5, v2, uint32(0), uint32(10260704), uint32(3), uint32(3), uint32(0), i8)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	i0 = fn1582(m, i0)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L4
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L4
+	}
+	v1 = uint32(0)
+	goto L1
+L4:
+	i0 = v4 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1582(m, i0)
+	v5 = i0
+	if v5 != k32(4294967295) {
+		goto L5
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L5
+	}
+	v1 = uint32(0)
+	goto L1
+L5:
+	i0 = v4 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1582(m, i0)
+	v4 = i0
+	if v4 != k32(4294967295) {
+		goto L6
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L6
+	}
+	v1 = uint32(0)
+	goto L1
+L6:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(3))
+	v1 = i0
+	if v1 != 0 {
+		goto L7
+	}
+	v1 = uint32(0)
+	goto L1
+L7:
+	i1 = fn1575(m, v2)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
+	i0 = v1 + uint32(16)
+	i1 = fn1575(m, v5)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v1 + uint32(20)
+	i1 = fn1575(m, v4)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5392(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10064376))+24))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5393(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(10064376))+92))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v1, v2)
+	v3 = i0
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5394(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint64
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+12))
+	v3 = l0
+	i1 = v0 + uint32(20)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v2)+4)) = v3
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(10064376)
+	i0 = fn4086(m, uint32(8569653), v2)
+	v0 = i0
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5395(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn2292(m, v0, uint32(0))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5396(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn2292(m, v0, uint32(1))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5397(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn2292(m, v0, uint32(2))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5398(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v1 = i0
+	m.g0 = v1
+	v2 = uint32(0)
+	v3 = uint32(8868922)
+	i0 = fn2676(m, uint32(8868922))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v5 = i0
+	if v5 != 0 {
+		goto L3
+	}
+	v5 = v4
+	goto L2
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = v5
+	i1 = v1 + uint32(48)
+	i0 = fn2697(m, uint32(8515087), i1)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L4
+	}
+	fn2073(m, v4)
+L4:
+	v3 = uint32(8580527)
+	if v5 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v4 = i0
+	if v4 != 0 {
+		goto L6
+	}
+	v4 = v5
+	goto L5
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v5
+	i1 = v1 + uint32(32)
+	i0 = fn2697(m, uint32(8515095), i1)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v3
+	if v3 != 0 {
+		goto L7
+	}
+	fn2073(m, v5)
+L7:
+	v3 = uint32(8580527)
+	if v4 == 0 {
+		goto L1
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v5 = i0
+	if v5 != 0 {
+		goto L9
+	}
+	v3 = v4
+	goto L8
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v4
+	i1 = v1 + uint32(16)
+	i0 = fn2697(m, uint32(8515110), i1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L10
+	}
+	fn2073(m, v4)
+L10:
+	if v3 == 0 {
+		goto L1
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	if i0 == 0 {
+		goto L12
+	}
+	v5 = v3
+	goto L11
+L12:
+	i0 = fn2676(m, uint32(8546870))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L13
+	}
+	fn2073(m, v3)
+L13:
+	if v5 == 0 {
+		goto L1
+	}
+L11:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v5
+	i0 = fn2697(m, uint32(8567920), v1)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+L1:
+	i0 = v1 + uint32(64)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5399(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint64
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 != k32(4294967295) {
+		goto L1
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+12))
+	v2 = l0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
+	*(*uint64)(unsafe.Add(b, v1)) = v2
+	i0 = fn4086(m, uint32(8468365), v1)
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i1 = fn2033(m, v3)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5400(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(96)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	i0 = div32s(v2, uint32(60))
+	v3 = i0
+	i0 = v3 * k32(4294967236)
+	i0 = i0 + v2
+	v2 = i0
+	i0 = uint32(int32(v2) >> (uint32(31) & 31))
+	v4 = i0
+	i0 = v4 + v3
+	v3 = i0
+	i0 = div32s(v3, uint32(60))
+	v5 = i0
+	i0 = v5 * k32(4294967236)
+	i0 = i0 + v3
+	v3 = i0
+	i0 = uint32(int32(v3) >> (uint32(31) & 31))
+	v6 = i0
+	i0 = v6 & uint32(60)
+	i0 = i0 + v3
+	v3 = i0
+	i0 = v6 + v5
+	v5 = i0
+	i0 = v4 & uint32(60)
+	i0 = i0 + v2
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	if v0 == k32(4294967295) {
+		i1 = uint32(8868922)
+	} else {
+		i1 = uint32(8435293)
+	}
+	if v0 == uint32(1) {
+		i0 = uint32(8868922)
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	i0 = v1 + uint32(84)
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+	i0 = v1 + uint32(80)
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v1)+76)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v1)+72)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v1)+68)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = v0
+	i1 = v1 + uint32(64)
+	i0 = fn2697(m, uint32(8514681), i1)
+	v0 = i0
+	goto L1
+L3:
+	i0 = v1 + uint32(48)
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v1)+44)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v0
+	i1 = v1 + uint32(32)
+	i0 = fn2697(m, uint32(8514933), i1)
+	v0 = i0
+	goto L1
+L2:
+	if v2 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v5
+	i1 = v1 + uint32(16)
+	i0 = fn2697(m, uint32(8514691), i1)
+	v0 = i0
+	goto L1
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	i0 = fn2697(m, uint32(8514943), v1)
+	v0 = i0
+L1:
+	i0 = v1 + uint32(96)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5401(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	if v3 == uint32(10259104) {
+		goto L1
+	}
+	i0 = fn2349(m, v3, uint32(10259104))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(10060432)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = i0 - i1
+	v3 = i0
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i0 = i0 - i1
+	v3 = i0
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i0 = i0 - i1
+	v3 = i0
+L2:
+	switch v2 {
+	case 1:
+		goto L4
+	case 2:
+		goto L8
+	case 3:
+		goto L7
+	case 4:
+		goto L5
+	case 5:
+		goto L3
+	default:
+		goto L6
+	}
+L8:
+	if v3 != 0 {
+		i0 = uint32(10014564)
+	} else {
+		i0 = uint32(10014548)
+	}
+	return i0
+L7:
+	if v3 != 0 {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	return i0
+L6:
+	if int32(v3) < int32(uint32(0)) {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	return i0
+L5:
+	if int32(v3) > int32(uint32(0)) {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	return i0
+L4:
+	if int32(v3) < int32(uint32(1)) {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	return i0
+L3:
+	if int32(v3) > int32(k32(4294967295)) {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5402(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 float64
+	_ = v8
+	var v9 float64
+	_ = v9
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(80)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = fn4204(m)
+	i0 = fn5369(m, i0, uint32(0))
+	v5 = i0
+	if v5 != 0 {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L3
+	}
+	v6 = uint32(0)
+	goto L1
+L3:
+	v6 = uint32(0)
+	i0 = fn3878(m, uint32(8488191))
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v6 = i0
+	v4 = v5
+L1:
+	v5 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+76)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
+	i0 = v3 + uint32(16)
+	i1 = v3 + uint32(60)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v3 + uint32(20)
+	i1 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v3 + uint32(24)
+	i1 = v3 + uint32(52)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v3)+40)) = uint64(0)
+	i1 = v3 + uint32(76)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = v3 + uint32(72)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i1 = v3 + uint32(68)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
+	i1 = v3 + uint32(64)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
+	i0 = fn3724(m, v1, v2, uint32(8520109), uint32(10261024), v3)
+	if i0 == 0 {
+		goto L4
+	}
+	v5 = uint32(0)
+	i0 = fn1575(m, uint32(0))
+	v2 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
+	v1 = i0
+	if v1 != 0 {
+		goto L6
+	}
+	v1 = v2
+	goto L5
+L6:
+	i3 = k32(10089824) + uint32(10084)
+	i4 = v3 + uint32(40)
+	i0 = fn5403(m, uint32(8422389), v2, v1, i3, i4)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v7
+	if v7 != 0 {
+		goto L7
+	}
+	fn2073(m, v2)
+L7:
+	if v1 == 0 {
+		goto L4
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+64))
+	v2 = i0
+	if v2 != 0 {
+		goto L9
+	}
+	v2 = v1
+	goto L8
+L9:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i4 = v3 + uint32(40)
+	i0 = fn5403(m, uint32(8422513), v1, v2, i3, i4)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v7
+	if v7 != 0 {
+		goto L10
+	}
+	fn2073(m, v1)
+L10:
+	if v2 == 0 {
+		goto L4
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	v1 = i0
+	if v1 != 0 {
+		goto L12
+	}
+	v1 = v2
+	goto L11
+L12:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	i4 = v3 + uint32(40)
+	i0 = fn5403(m, uint32(8422559), v2, v1, i3, i4)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v7
+	if v7 != 0 {
+		goto L13
+	}
+	fn2073(m, v2)
+L13:
+	if v1 == 0 {
+		goto L4
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	v2 = i0
+	if v2 != 0 {
+		goto L15
+	}
+	v2 = v1
+	goto L14
+L15:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i4 = v3 + uint32(40)
+	i0 = fn5403(m, uint32(8419379), v1, v2, i3, i4)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v7
+	if v7 != 0 {
+		goto L16
+	}
+	fn2073(m, v1)
+L16:
+	if v2 == 0 {
+		goto L4
+	}
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v1 = i0
+	if v1 != 0 {
+		goto L18
+	}
+	v1 = v2
+	goto L17
+L18:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	i4 = v3 + uint32(40)
+	i0 = fn5403(m, uint32(8412729), v2, v1, i3, i4)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v7
+	if v7 != 0 {
+		goto L19
+	}
+	fn2073(m, v2)
+L19:
+	if v1 == 0 {
+		goto L4
+	}
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
+	v2 = i0
+	if v2 != 0 {
+		goto L21
+	}
+	v2 = v1
+	goto L20
+L21:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	i4 = v3 + uint32(40)
+	i0 = fn5403(m, uint32(8408329), v1, v2, i3, i4)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L22
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v7
+	if v7 != 0 {
+		goto L22
+	}
+	fn2073(m, v1)
+L22:
+	if v2 == 0 {
+		goto L4
+	}
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
+	v1 = i0
+	if v1 != 0 {
+		goto L24
+	}
+	v1 = v2
+	goto L23
+L24:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
+	i4 = v3 + uint32(40)
+	i0 = fn5403(m, uint32(8416623), v2, v1, i3, i4)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L25
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	if v6 != 0 {
+		goto L25
+	}
+	fn2073(m, v2)
+L25:
+	if v1 == 0 {
+		goto L4
+	}
+L23:
+	d0 = *(*float64)(unsafe.Add(b, uint64(v3)+40))
+	v8 = d0
+	if v8 != math.Float64frombits(0x0) {
+		goto L28
+	}
+	v2 = v1
+	goto L27
+L28:
+	d0 = fn8013(m, v8)
+	v9 = d0
+	d0 = v9 - v8
+	d0 = math.Float64frombits(math.Float64bits(d0) &^ (1 << 63))
+	if d0 != math.Float64frombits(0x3fe0000000000000) {
+		goto L29
+	}
+	i1 = k32(10089824) + uint32(10084)
+	i0 = fn535(m, v1, i1)
+	v2 = i0
+	if v2 != 0 {
+		goto L30
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	v5 = uint32(0)
+	if v2 == 0 {
+		goto L26
+	}
+	goto L4
+L30:
+	i0 = fn2031(m, v2)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L31
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v7
+	if v7 != 0 {
+		goto L31
+	}
+	fn2073(m, v2)
+L31:
+	if v6 != k32(4294967295) {
+		goto L32
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	v5 = uint32(0)
+	if v2 == 0 {
+		goto L26
+	}
+	goto L4
+L32:
+	d0 = *(*float64)(unsafe.Add(b, uint64(v3)+40))
+	d1 = float64(int32(v6))
+	v8 = d1
+	d0 = d0 + v8
+	d0 = float64(d0 * math.Float64frombits(0x3fe0000000000000))
+	d0 = fn8013(m, d0)
+	v9 = d0
+	d0 = v9 + v9
+	d0 = d0 - v8
+	v9 = d0
+L29:
+	i0 = sat32s(v9)
+	i0 = fn1575(m, i0)
+	v6 = i0
+	if v6 != 0 {
+		goto L33
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	v5 = uint32(0)
+	if v2 == 0 {
+		goto L26
+	}
+	goto L4
+L33:
+	i0 = fn540(m, v1, v6)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L34
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v7
+	if v7 != 0 {
+		goto L34
+	}
+	fn2073(m, v6)
+L34:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L35
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v6
+	if v6 != 0 {
+		goto L35
+	}
+	fn2073(m, v1)
+L35:
+	if v2 == 0 {
+		goto L4
+	}
+L27:
+	i0 = fn5404(m, v2, v0)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	v1 = v2
+	if v6 != 0 {
+		goto L4
+	}
+L26:
+	fn2073(m, v1)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L36
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L36
+	}
+	fn2073(m, v4)
+L36:
+	i0 = v3 + uint32(80)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn5403(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 float64
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v6 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+87)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = fn541(m, v2, v3)
+	v6 = i0
+	if v6 != 0 {
+		goto L3
+	}
+	v2 = uint32(0)
+	goto L1
+L3:
+	i0 = fn540(m, v1, v6)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v6)
+	goto L1
+L2:
+	if v6 == uint32(10045280) {
+		goto L5
+	}
+	i0 = fn2349(m, v6, uint32(10045280))
+	if i0 == 0 {
+		goto L4
+	}
+L5:
+	d0 = fn1321(m, v2)
+	v7 = d0
+	if v7 != math.Float64frombits(0xbff0000000000000) {
+		goto L6
+	}
+	v2 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L6:
+	v2 = uint32(0)
+	i1 = v5 + uint32(8)
+	d0 = fn8008(m, v7, i1)
+	v7 = d0
+	d0 = *(*float64)(unsafe.Add(b, uint64(v5)+8))
+	i0 = fn1579(m, d0)
+	v6 = i0
+	if v6 == 0 {
+		goto L1
+	}
+	i0 = fn541(m, v6, v3)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v8
+	if v8 != 0 {
+		goto L7
+	}
+	fn2073(m, v6)
+L7:
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = fn540(m, v1, v0)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L8
+	}
+	fn2073(m, v0)
+L8:
+	if v6 == 0 {
+		goto L1
+	}
+	if v7 != math.Float64frombits(0x0) {
+		goto L9
+	}
+	v2 = v6
+	goto L1
+L9:
+	d1 = fn1615(m, v3)
+	d0 = float64(v7 * d1)
+	i1 = v5 + uint32(8)
+	d0 = fn8008(m, d0, i1)
+	v7 = d0
+	d0 = *(*float64)(unsafe.Add(b, uint64(v5)+8))
+	i0 = fn1579(m, d0)
+	v3 = i0
+	if v3 != 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v6)
+	goto L1
+L10:
+	i0 = fn540(m, v6, v3)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v1
+	if v1 != 0 {
+		goto L11
+	}
+	fn2073(m, v6)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v6
+	if v6 != 0 {
+		goto L12
+	}
+	fn2073(m, v3)
+L12:
+	d2 = *(*float64)(unsafe.Add(b, v4))
+	d1 = v7 + d2
+	*(*float64)(unsafe.Add(b, v4)) = d1
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v2
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8435032), v5)
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5404(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = fn4204(m)
+	i0 = fn5369(m, i0, uint32(0))
+	v4 = i0
+	if v4 != 0 {
+		goto L1
+	}
+	i0 = fn3617(m)
+	i0 = fn3878(m, uint32(8488191))
+	v4 = i0
+L1:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	i0 = fn5412(m, v0, i1)
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = v0 + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1582(m, i0)
+	v6 = i0
+	if v6 != k32(4294967295) {
+		goto L7
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L6
+	}
+	goto L5
+L7:
+	if v6 > uint32(999999) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L9
+	}
+	fn2073(m, v0)
+L9:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
+	i0 = fn5412(m, v7, i1)
+	v0 = i0
+	if v0 != 0 {
+		goto L10
+	}
+	v3 = uint32(0)
+	goto L3
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v3
+	if v3 != 0 {
+		goto L11
+	}
+	fn2073(m, v7)
+L11:
+	i0 = v0 + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1582(m, i0)
+	v5 = i0
+	if v5 != k32(4294967295) {
+		goto L12
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L5
+	}
+	goto L6
+L12:
+	if v5 > uint32(86399) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+L13:
+	i0 = fn1582(m, v7)
+	v8 = i0
+	if v8 != k32(4294967295) {
+		goto L15
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L14
+	}
+	v3 = uint32(0)
+	goto L4
+L15:
+	i0 = v8 + uint32(999999999)
+	if i0 < uint32(1999999999) {
+		goto L14
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(999999999)
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3604(m, i0, uint32(8516566), v2)
+	goto L4
+L14:
+	i0 = v5 | v6
+	i0 = i0 | v8
+	if i0 != 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10261060))
+	if i0 != v1 {
+		goto L16
+	}
+	v3 = uint32(10261056)
+	goto L4
+L16:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, uint32(0))
+	v3 = i0
+	if v3 != 0 {
+		goto L17
+	}
+	v3 = uint32(0)
+	goto L4
+L17:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = k32(4294967295)
+	goto L4
+L6:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8496334))
+	v3 = uint32(0)
+	goto L4
+L5:
+	v7 = uint32(0)
+	v3 = uint32(0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	if v5 != 0 {
+		goto L18
+	}
+	fn2073(m, v0)
+L18:
+	if v7 == 0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v0
+	if v0 != 0 {
+		goto L2
+	}
+	fn2073(m, v7)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L19
+	}
+	fn2073(m, v4)
+L19:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5405(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == uint32(10259104) {
+		goto L3
+	}
+	i0 = fn2349(m, v3, uint32(10259104))
+	if i0 == 0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	if v3 == uint32(10259104) {
+		goto L4
+	}
+	i0 = fn2349(m, v3, uint32(10259104))
+	if i0 == 0 {
+		goto L2
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = i0 + i1
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = i0 + i1
+	v6 = i0
+	if v6 < uint32(1000000) {
+		goto L5
+	}
+	i0 = div32s(v6, uint32(1000000))
+	v0 = i0
+	i0 = v0 + v3
+	i1 = v0 * k32(4293967296)
+	i1 = i1 + v6
+	v0 = i1
+	i1 = uint32(int32(v0) >> (uint32(31) & 31))
+	v1 = i1
+	i0 = i0 + v1
+	v3 = i0
+	i0 = v1 & uint32(1000000)
+	i0 = i0 + v0
+	v6 = i0
+L5:
+	i0 = v5 + v4
+	v0 = i0
+	if v3 < uint32(86400) {
+		goto L6
+	}
+	i0 = div32s(v3, uint32(86400))
+	v1 = i0
+	i0 = v1 + v0
+	i1 = v1 * k32(4294880896)
+	i1 = i1 + v3
+	v1 = i1
+	i1 = uint32(int32(v1) >> (uint32(31) & 31))
+	v3 = i1
+	i0 = i0 + v3
+	v0 = i0
+	i0 = v3 & uint32(86400)
+	i0 = i0 + v1
+	v3 = i0
+L6:
+	i0 = v0 + uint32(999999999)
+	if i0 < uint32(1999999999) {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(999999999)
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3604(m, i0, uint32(8516566), v2)
+	goto L1
+L7:
+	i0 = v0 | v6
+	i0 = i0 | v3
+	if i0 != 0 {
+		goto L8
+	}
+	v1 = uint32(10261056)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10261060))
+	if i0 == uint32(10259104) {
+		goto L1
+	}
+L8:
+	v1 = uint32(0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259256))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259104), uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = k32(4294967295)
+	v1 = v4
+	if v4 != uint32(10060432) {
+		goto L1
+	}
+L2:
+	v1 = uint32(10060432)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5406(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	if v2 == uint32(10259104) {
+		goto L5
+	}
+	i0 = fn2349(m, v2, uint32(10259104))
+	if i0 == 0 {
+		goto L4
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = fn5407(m, v1, v0)
+	v0 = i0
+	goto L3
+L6:
+	if v2 == uint32(10045280) {
+		goto L7
+	}
+	i0 = fn2349(m, v2, uint32(10045280))
+	if i0 == 0 {
+		goto L2
+	}
+L7:
+	i0 = fn5408(m, v0, v1, uint32(0))
+	v0 = i0
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = fn5407(m, v0, v1)
+	v0 = i0
+	goto L3
+L8:
+	if v2 == uint32(10045280) {
+		goto L9
+	}
+	i0 = fn2349(m, v2, uint32(10045280))
+	if i0 == 0 {
+		goto L2
+	}
+L9:
+	i0 = fn5408(m, v1, v0, uint32(0))
+	v0 = i0
+L3:
+	if v0 != uint32(10060432) {
+		goto L1
+	}
+L2:
+	v0 = uint32(10060432)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5407(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(0)
+	i0 = fn5410(m, v1)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = fn541(m, v0, v1)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = fn5404(m, v0, uint32(10259104))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5408(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = fn5410(m, v0)
+	v4 = i0
+	if v4 != 0 {
+		goto L2
+	}
+	v0 = uint32(0)
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
+	v0 = uint32(0)
+	i0 = k32(10089824) + uint32(28684)
+	i1 = v3 + uint32(12)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
+	i0 = i0 & uint32(4)
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8573960), v3)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 == 0 {
+		goto L6
+	}
+	goto L4
+L7:
+	i0 = fn2291(m, v1)
+	if i0 == uint32(2) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8490578))
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+L6:
+	fn2073(m, v1)
+	goto L4
+L5:
+	i1 = v1 + uint32(12)
+	v5 = i1
+	i2 = v2 << (uint32(2) & 31)
+	i1 = v5 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn541(m, v4, i1)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L8
+	}
+	fn2073(m, v4)
+L8:
+	if v0 != 0 {
+		goto L10
+	}
+	v0 = uint32(0)
+	goto L9
+L10:
+	i2 = b2i(v2 == 0)
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v5 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn1635(m, v0, i1)
+	v2 = i0
+	if v2 != 0 {
+		goto L12
+	}
+	v4 = uint32(0)
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	if v5 != 0 {
+		goto L11
+	}
+	fn2073(m, v2)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L14
+	}
+	fn2073(m, v0)
+L14:
+	if v4 != 0 {
+		goto L15
+	}
+	v0 = uint32(0)
+	goto L9
+L15:
+	i0 = fn5404(m, v4, uint32(10259104))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L9
+	}
+	fn2073(m, v4)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	v4 = v1
+	if v2 != 0 {
+		goto L1
+	}
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	v0 = uint32(0)
+	if v1 != 0 {
+		goto L1
+	}
+L3:
+	fn2073(m, v4)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5409(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	if v2 == uint32(10259104) {
+		goto L1
+	}
+	i0 = fn2349(m, v2, uint32(10259104))
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(10060432)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i0
+	if v2 == uint32(10259104) {
+		goto L2
+	}
+	i0 = fn2349(m, v2, uint32(10259104))
+	if i0 != 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(10060432)
+L2:
+	v2 = uint32(0)
+	i0 = fn5410(m, v0)
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = fn5410(m, v1)
+	v1 = i0
+	if v1 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	v2 = uint32(0)
+	if v1 == 0 {
+		goto L4
+	}
+	goto L3
+L5:
+	i0 = fn545(m, v0, v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L6
+	}
+	fn2073(m, v0)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L7
+	}
+	fn2073(m, v1)
+L7:
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = fn5404(m, v3, uint32(10259104))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	v0 = v3
+	if v1 != 0 {
+		goto L3
+	}
+L4:
+	fn2073(m, v0)
+L3:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5410(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v1 = uint32(0)
+	i0 = fn4204(m)
+	i0 = fn5369(m, i0, uint32(0))
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L3
+	}
+	v3 = uint32(0)
+	goto L1
+L3:
+	v3 = uint32(0)
+	i0 = fn3878(m, uint32(8488191))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v3 = i0
+	v1 = v2
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn1575(m, i0)
+	v2 = i0
+	if v2 != 0 {
+		goto L5
+	}
+	v0 = uint32(0)
+	goto L4
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i0 = fn541(m, v2, i1)
+	v4 = i0
+	if v4 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	if v5 != 0 {
+		goto L10
+	}
+	fn2073(m, v2)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = fn1575(m, i0)
+	v2 = i0
+	if v2 != 0 {
+		goto L11
+	}
+	v0 = uint32(0)
+	v5 = v4
+	goto L7
+L11:
+	i0 = fn540(m, v2, v4)
+	v5 = i0
+	if v5 != 0 {
+		goto L12
+	}
+	v0 = uint32(0)
+	v5 = v4
+	goto L8
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	if v6 != 0 {
+		goto L13
+	}
+	fn2073(m, v2)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L14
+	}
+	fn2073(m, v4)
+L14:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = fn541(m, v5, i1)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i0
+	if v2 == 0 {
+		goto L15
+	}
+	if v3 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v3
+	if v3 != 0 {
+		goto L16
+	}
+	fn2073(m, v5)
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn1575(m, i0)
+	v5 = i0
+	if v5 == 0 {
+		goto L9
+	}
+	i0 = fn540(m, v2, v5)
+	v0 = i0
+	goto L8
+L15:
+	if v3 != uint32(1073741823) {
+		goto L17
+	}
+	v0 = uint32(0)
+	goto L4
+L17:
+	i1 = v3 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	v0 = uint32(0)
+	if v2 != 0 {
+		goto L4
+	}
+	goto L6
+L9:
+	v0 = uint32(0)
+	v5 = uint32(0)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L18
+	}
+	fn2073(m, v2)
+L18:
+	if v5 == 0 {
+		goto L4
+	}
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+L6:
+	fn2073(m, v5)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L19
+	}
+	fn2073(m, v1)
+L19:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5411(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == uint32(10259104) {
+		goto L2
+	}
+	i0 = fn2349(m, v3, uint32(10259104))
+	if i0 != 0 {
+		goto L2
+	}
+	v3 = uint32(10060432)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	if v3 == uint32(10259104) {
+		goto L3
+	}
+	i0 = fn2349(m, v3, uint32(10259104))
+	if i0 != 0 {
+		goto L3
+	}
+	v3 = uint32(10060432)
+	goto L1
+L3:
+	v3 = uint32(0)
+	i0 = fn5410(m, v0)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = fn5410(m, v1)
+	v1 = i0
+	if v1 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	v3 = uint32(0)
+	if v1 == 0 {
+		goto L4
+	}
+	goto L1
+L5:
+	i0 = fn5412(m, v0, v1)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	if v5 != 0 {
+		goto L6
+	}
+	fn2073(m, v0)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L7
+	}
+	fn2073(m, v1)
+L7:
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = v4 + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn5404(m, i0, uint32(10259104))
+	v0 = i0
+	if v0 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	v3 = uint32(0)
+	v0 = v4
+	if v1 == 0 {
+		goto L4
+	}
+	goto L1
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
+	i0 = fn2295(m, uint32(2), v2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L9
+	}
+	fn2073(m, v0)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	v0 = v4
+	if v1 != 0 {
+		goto L1
+	}
+L4:
+	fn2073(m, v0)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5412(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = fn539(m, v0, v1)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
+	i0 = i0 & uint32(4)
+	if i0 != 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8558817), v2)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v3 = i0
+	if v3 != uint32(2) {
+		goto L4
+	}
+	v3 = v1
+	goto L1
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v2 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8503408), i2)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v1)
+	v3 = uint32(0)
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5413(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v0 = i1
+	i0 = uint32(0) - v0
+	v4 = i0
+	if v4 >= uint32(1000000) {
+		goto L2
+	}
+	i0 = uint32(0) - v2
+	v0 = i0
+	goto L1
+L2:
+	i0 = div32s(v4, uint32(1000000))
+	v4 = i0
+	i0 = v4 - v2
+	i1 = v4 * k32(4293967296)
+	i1 = i1 - v0
+	v2 = i1
+	i1 = uint32(int32(v2) >> (uint32(31) & 31))
+	v4 = i1
+	i0 = i0 + v4
+	v0 = i0
+	i0 = v4 & uint32(1000000)
+	i0 = i0 + v2
+	v4 = i0
+L1:
+	if v0 >= uint32(86400) {
+		goto L4
+	}
+	i0 = uint32(0) - v3
+	v2 = i0
+	goto L3
+L4:
+	i0 = div32s(v0, uint32(86400))
+	v2 = i0
+	i0 = v2 - v3
+	i1 = v2 * k32(4294880896)
+	i1 = i1 + v0
+	v0 = i1
+	i1 = uint32(int32(v0) >> (uint32(31) & 31))
+	v3 = i1
+	i0 = i0 + v3
+	v2 = i0
+	i0 = v3 & uint32(86400)
+	i0 = i0 + v0
+	v0 = i0
+L3:
+	i0 = v2 + uint32(999999999)
+	if i0 < uint32(1999999999) {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(999999999)
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3604(m, i0, uint32(8516566), v1)
+	goto L5
+L6:
+	i0 = v2 | v4
+	i0 = i0 | v0
+	if i0 != 0 {
+		goto L7
+	}
+	v3 = uint32(10261056)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10261060))
+	if i0 == uint32(10259104) {
+		goto L5
+	}
+L7:
+	v3 = uint32(0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259256))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259104), uint32(0))
+	v5 = i0
+	if v5 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = k32(4294967295)
+	v3 = v5
+L5:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5414(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	i0 = v2 + uint32(999999999)
+	if i0 < uint32(1999999999) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(999999999)
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3604(m, i0, uint32(8516566), v1)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	i0 = v3 | v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i1
+	i0 = i0 | v4
+	if i0 != 0 {
+		goto L3
+	}
+	v0 = uint32(10261056)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10261060))
+	if i0 == uint32(10259104) {
+		goto L1
+	}
+L3:
+	v0 = uint32(0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259256))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259104), uint32(0))
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = k32(4294967295)
+	v0 = v5
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5415(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	if int32(v2) > int32(k32(4294967295)) {
+		goto L2
+	}
+	i0 = fn5413(m, v0)
+	v0 = i0
+	goto L1
+L2:
+	if v2 < uint32(1000000000) {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(999999999)
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3604(m, i0, uint32(8516566), v1)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	i0 = v3 | v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i1
+	i0 = i0 | v4
+	if i0 != 0 {
+		goto L4
+	}
+	v0 = uint32(10261056)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10261060))
+	if i0 == uint32(10259104) {
+		goto L1
+	}
+L4:
+	v0 = uint32(0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259256))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259104), uint32(0))
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = k32(4294967295)
+	v0 = v5
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5416(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	if v2 == uint32(10259104) {
+		goto L3
+	}
+	i0 = fn2349(m, v2, uint32(10259104))
+	if i0 == 0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L5
+	}
+	v2 = uint32(0)
+	i0 = fn5410(m, v0)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = fn543(m, v0, v1)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L6
+	}
+	fn2073(m, v0)
+L6:
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = fn5404(m, v1, uint32(10259104))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+	goto L4
+L5:
+	if v2 == uint32(10259104) {
+		goto L7
+	}
+	i0 = fn2349(m, v2, uint32(10259104))
+	if i0 == 0 {
+		goto L2
+	}
+L7:
+	i0 = fn5417(m, v0, v1)
+	v2 = i0
+L4:
+	if v2 != uint32(10060432) {
+		goto L1
+	}
+L2:
+	v2 = uint32(10060432)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5417(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(0)
+	i0 = fn5410(m, v0)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = fn5410(m, v1)
+	v1 = i0
+	if v1 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	v2 = uint32(0)
+	if v1 == 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	i0 = fn543(m, v0, v1)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L4
+	}
+	fn2073(m, v0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	v0 = v1
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v0)
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5418(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	if v2 == uint32(10259104) {
+		goto L3
+	}
+	i0 = fn2349(m, v2, uint32(10259104))
+	if i0 == 0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i0
+	if v2 == uint32(10259104) {
+		goto L6
+	}
+	i0 = fn2349(m, v2, uint32(10259104))
+	if i0 == 0 {
+		goto L5
+	}
+L6:
+	v2 = uint32(0)
+	i0 = fn5410(m, v0)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = fn5410(m, v1)
+	v1 = i0
+	if v1 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	v2 = uint32(0)
+	if v1 == 0 {
+		goto L7
+	}
+	goto L1
+L8:
+	i0 = fn544(m, v0, v1)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L9
+	}
+	fn2073(m, v0)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	v0 = v1
+	if v3 != 0 {
+		goto L4
+	}
+L7:
+	fn2073(m, v0)
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v2 = i0
+	if v2 == uint32(10045280) {
+		goto L11
+	}
+	i0 = fn2349(m, v2, uint32(10045280))
+	if i0 == 0 {
+		goto L10
+	}
+L11:
+	i0 = fn5408(m, v0, v1, uint32(1))
+	v2 = i0
+	goto L4
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = fn5410(m, v0)
+	v2 = i0
+	if v2 != 0 {
+		goto L12
+	}
+	m.depth--
+	return uint32(0)
+L12:
+	i0 = fn1635(m, v2, v1)
+	v1 = i0
+	if v1 != 0 {
+		goto L14
+	}
+	v0 = uint32(0)
+	goto L13
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L13
+	}
+	fn2073(m, v1)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L16
+	}
+	fn2073(m, v2)
+L16:
+	if v0 != 0 {
+		goto L17
+	}
+	m.depth--
+	return uint32(0)
+L17:
+	i0 = fn5404(m, v0, uint32(10259104))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L4
+	}
+	fn2073(m, v0)
+L4:
+	if v2 != uint32(10060432) {
+		goto L1
+	}
+L2:
+	v2 = uint32(10060432)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5419(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn5410(m, v0)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = fn4204(m)
+	i0 = fn5369(m, i0, uint32(0))
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+	i0 = fn3617(m)
+	i0 = fn3878(m, uint32(8488191))
+	v2 = i0
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
+	i0 = fn544(m, v0, i1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L3
+	}
+	fn2073(m, v2)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	fn2073(m, v0)
+L4:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5420(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+12))
+	v4 = l0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = v4
+	i2 = v2 + uint32(16)
+	i1 = fn4086(m, uint32(8468365), i2)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	i0 = fn4086(m, uint32(8533558), v2)
+	v0 = i0
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5421(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i0 = v0 + uint32(14)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+	i0 = v0 + uint32(15)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v5 = i0
+	i1 = v0 + uint32(16)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v3
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	i2 = v4 << (uint32(8) & 31)
+	i1 = v2 | i2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	i0 = fn2697(m, uint32(8567216), v1)
+	v0 = i0
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5422(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L1
+	}
+	i1 = v0 + uint32(13)
+	i1 = fn4140(m, i1, uint32(4))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5423(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
+	i0 = k32(10089824) + uint32(35260)
+	i1 = v1 + uint32(12)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v0 = i0
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5424(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v3 = uint32(10259312)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	if v4 == uint32(10259312) {
+		goto L2
+	}
+	v5 = uint32(10060432)
+	i0 = fn2349(m, v4, uint32(10259312))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	if v3 == uint32(10259728) {
+		goto L1
+	}
+L2:
+	v5 = uint32(10060432)
+	i0 = fn2349(m, v3, uint32(10259728))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(13)
+	i1 = v1 + uint32(13)
+	i0 = fn8095(m, i0, i1, uint32(4))
+	v1 = i0
+	switch v2 {
+	case 1:
+		goto L4
+	case 2:
+		goto L8
+	case 3:
+		goto L7
+	case 4:
+		goto L5
+	case 5:
+		goto L3
+	default:
+		goto L6
+	}
+L8:
+	if v1 != 0 {
+		i0 = uint32(10014564)
+	} else {
+		i0 = uint32(10014548)
+	}
+	return i0
+L7:
+	if v1 != 0 {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	return i0
+L6:
+	if int32(v1) < int32(uint32(0)) {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	return i0
+L5:
+	if int32(v1) > int32(uint32(0)) {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	return i0
+L4:
+	if int32(v1) < int32(uint32(1)) {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	return i0
+L3:
+	if int32(v1) > int32(k32(4294967295)) {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	v5 = i0
+L1:
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn5425(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	if i0 != uint32(1) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
+	v5 = i0
+	i0 = v5 & uint32(134217728)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i0 != uint32(4) {
+		goto L2
+	}
+	i0 = v4 + uint32(18)
+	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967295)
+	if i0 > uint32(11) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+13)) = v1
+	v1 = v2
+	goto L1
+L3:
+	i0 = v5 & uint32(268435456)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i0 != uint32(4) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v5 = i0
+	i0 = v5 & uint32(32)
+	v6 = i0
+	i0 = v5 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L7
+	case 1:
+		goto L6
+	default:
+		goto L5
+	}
+L7:
+	if v6 == 0 {
+		goto L9
+	}
+	i3 = v5 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v4 + i1
+	v5 = i0
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v5 = i0
+L8:
+	i0 = v5 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v5 = i0
+	goto L4
+L6:
+	if v6 == 0 {
+		goto L11
+	}
+	i3 = v5 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v4 + i1
+	v5 = i0
+	goto L10
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v5 = i0
+L10:
+	i0 = v5 + uint32(4)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v5 = i0
+	goto L4
+L5:
+	if v6 == 0 {
+		goto L13
+	}
+	i3 = v5 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v4 + i1
+	v5 = i0
+	goto L12
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v5 = i0
+L12:
+	i0 = v5 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+L4:
+	i0 = v5 + k32(4294967295)
+	if i0 > uint32(11) {
+		goto L2
+	}
+	i0 = fn2764(m, v4)
+	v2 = i0
+	if v2 != 0 {
+		goto L14
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035244))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8551682))
+	goto L1
+L14:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
+	v1 = i0
+	if v1 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+13)) = v0
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+	goto L1
+L2:
+	i1 = v3 + uint32(20)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
+	i1 = v3 + uint32(24)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i1 = v3 + uint32(28)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = fn3724(m, v1, v2, uint32(8468365), uint32(10261712), v3)
+	if i0 != 0 {
+		goto L16
+	}
+	v1 = uint32(0)
+	goto L1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	i0 = fn5371(m, i0, i1, i2, v0)
+	v1 = i0
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5426(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v2 = uint32(10060432)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == uint32(10259728) {
+		goto L1
+	}
+	i0 = fn2349(m, v3, uint32(10259728))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	if v3 == uint32(10259728) {
+		goto L1
+	}
+	i0 = fn2349(m, v3, uint32(10259728))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == uint32(10259312) {
+		goto L3
+	}
+	i0 = fn2349(m, v3, uint32(10259312))
+	if i0 == 0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	if v3 == uint32(10259104) {
+		goto L4
+	}
+	i0 = fn2349(m, v3, uint32(10259104))
+	if i0 == 0 {
+		goto L1
+	}
+L4:
+	i0 = fn5427(m, v0, v1, uint32(0))
+	return i0
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == uint32(10259104) {
+		goto L5
+	}
+	i0 = fn2349(m, v3, uint32(10259104))
+	if i0 == 0 {
+		goto L1
+	}
+L5:
+	i0 = fn5427(m, v1, v0, uint32(0))
+	v2 = i0
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5427(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	i1 = i1 << (uint32(8) & 31)
+	i2 = v0 + uint32(14)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	i1 = i1 | i2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = i1
+	i1 = v0 + uint32(15)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = i1
+	v4 = uint32(0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v1 = i2
+	i1 = uint32(0) - v1
+	if v2 == 0 {
+		i1 = v1
+	}
+	i2 = v0 + uint32(16)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	i1 = i1 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
+	i0 = v3 + uint32(28)
+	i1 = v3 + uint32(24)
+	i2 = v3 + uint32(20)
+	i0 = fn5386(m, i0, i1, i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v0 = i0
+	if v0 != uint32(10259312) {
+		goto L2
+	}
+	i0 = fn5371(m, v2, v1, v4, uint32(10259312))
+	v4 = i0
+	goto L1
+L2:
+	if v0 != uint32(10259728) {
+		goto L3
+	}
+	i0 = fn5370(m, v2, v1, v4, uint32(0), uint32(0), uint32(0), uint32(0), uint32(10059656), uint32(0), uint32(10259728))
+	v4 = i0
+	goto L1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i0 = fn858(m, v0, uint32(8468365), v3)
+	v4 = i0
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5428(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(10060432)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	if v4 == uint32(10259728) {
+		goto L1
+	}
+	i0 = fn2349(m, v4, uint32(10259728))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	if v4 == uint32(10259728) {
+		goto L1
+	}
+	i0 = fn2349(m, v4, uint32(10259728))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	if v4 == uint32(10259312) {
+		goto L2
+	}
+	i0 = fn2349(m, v4, uint32(10259312))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	if v4 == uint32(10259312) {
+		goto L4
+	}
+	i0 = fn2349(m, v4, uint32(10259312))
+	if i0 == 0 {
+		goto L3
+	}
+L4:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	i0 = i0 << (uint32(8) & 31)
+	i1 = v0 + uint32(14)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v5 = i1
+	i0 = i0 | v5
+	v4 = i0
+	i0 = v0 + uint32(16)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v6 = i0
+	i0 = v0 + uint32(15)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v0 = i0
+	i0 = v0 << (uint32(2) & 31)
+	i0 = i0 + uint32(8868992)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v0 < uint32(3) {
+		goto L5
+	}
+	i0 = v5 & uint32(3)
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = v4 % k32(100)
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = v3 + uint32(1)
+	v3 = i0
+	goto L5
+L6:
+	i0 = v4 % k32(400)
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = v3 + uint32(1)
+	v3 = i0
+L5:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+13)))
+	i0 = i0 << (uint32(8) & 31)
+	i1 = v1 + uint32(14)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v7 = i1
+	i0 = i0 | v7
+	v5 = i0
+	i0 = v4 + k32(4294967295)
+	v0 = i0
+	i0 = div32s(v0, uint32(4))
+	i0 = i0 + v6
+	i1 = v0 * uint32(365)
+	i0 = i0 + i1
+	i1 = div32s(v0, k32(4294967196))
+	i0 = i0 + i1
+	i1 = div32s(v0, uint32(400))
+	i0 = i0 + i1
+	i0 = i0 + v3
+	v3 = i0
+	i0 = v1 + uint32(16)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v6 = i0
+	i0 = v1 + uint32(15)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v0 = i0
+	i0 = v0 << (uint32(2) & 31)
+	i0 = i0 + uint32(8868992)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v0 < uint32(3) {
+		goto L7
+	}
+	i0 = v7 & uint32(3)
+	if i0 != 0 {
+		goto L7
+	}
+	i0 = v5 % k32(100)
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = v4 + uint32(1)
+	v4 = i0
+	goto L7
+L8:
+	i0 = v5 % k32(400)
+	if i0 != 0 {
+		goto L7
+	}
+	i0 = v4 + uint32(1)
+	v4 = i0
+L7:
+	i1 = v5 + k32(4294967295)
+	v0 = i1
+	i1 = div32s(v0, uint32(4))
+	i1 = i1 + v6
+	i2 = v0 * uint32(365)
+	i1 = i1 + i2
+	i2 = div32s(v0, k32(4294967196))
+	i1 = i1 + i2
+	i2 = div32s(v0, uint32(400))
+	i1 = i1 + i2
+	i1 = i1 + v4
+	v4 = i1
+	i0 = v3 - v4
+	v0 = i0
+	i0 = v0 + uint32(999999999)
+	if i0 < uint32(1999999999) {
+		goto L9
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(999999999)
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3604(m, i0, uint32(8516566), v2)
+	goto L1
+L9:
+	if v3 != v4 {
+		goto L10
+	}
+	v3 = uint32(10261056)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10261060))
+	if i0 == uint32(10259104) {
+		goto L1
+	}
+L10:
+	v3 = uint32(0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259256))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259104), uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = k32(4294967295)
+	v3 = v4
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	if v4 == uint32(10259104) {
+		goto L11
+	}
+	i0 = fn2349(m, v4, uint32(10259104))
+	if i0 == 0 {
+		goto L1
+	}
+L11:
+	i0 = fn5427(m, v0, v1, uint32(1))
+	v3 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5429(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn5370(m, v0, v1, v2, v3, v4, v5, v6, v7, uint32(0), v8)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5430(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn5431(m, v0, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5431(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(80)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i1 = v2 + uint32(24)
+	i0 = fn4274(m, v1, i1, uint32(0))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+24))
+	i1 = v2 + uint32(32)
+	i0 = fn4300(m, l0, i1)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+48))
+	i0 = i0 + uint32(1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
+	i0 = i0 + uint32(1900)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
+	v4 = i0
+	if v0 != uint32(10259312) {
+		goto L2
+	}
+	i0 = fn5371(m, v1, v3, v4, uint32(10259312))
+	v3 = i0
+	goto L1
+L2:
+	if v0 != uint32(10259728) {
+		goto L3
+	}
+	i0 = fn5370(m, v1, v3, v4, uint32(0), uint32(0), uint32(0), uint32(0), uint32(10059656), uint32(0), uint32(10259728))
+	v3 = i0
+	goto L1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	i0 = fn858(m, v0, uint32(8468365), v2)
+	v3 = i0
+L1:
+	i0 = v2 + uint32(80)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5432(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v2 = i0
+	m.g0 = v2
+	i1 = v2 + uint32(44)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	i2 = v2 + uint32(16)
+	i0 = fn3719(m, v1, uint32(8465675), i2)
+	if i0 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L2:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
+	v3 = i0
+	if int32(v3) > int32(uint32(0)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8546013))
+	goto L1
+L3:
+	i1 = v2 + uint32(40)
+	i2 = v2 + uint32(36)
+	i3 = v2 + uint32(32)
+	fn5389(m, v3, i1, i2, i3)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
+	v4 = i0
+	if v0 != uint32(10259312) {
+		goto L4
+	}
+	i0 = fn5371(m, v4, v3, v1, uint32(10259312))
+	v1 = i0
+	goto L1
+L4:
+	if v0 != uint32(10259728) {
+		goto L5
+	}
+	i0 = fn5370(m, v4, v3, v1, uint32(0), uint32(0), uint32(0), uint32(0), uint32(10059656), uint32(0), uint32(10259728))
+	v1 = i0
+	goto L1
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	i0 = fn858(m, v0, uint32(8468365), v2)
+	v1 = i0
+L1:
+	i0 = v2 + uint32(48)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5433(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8435598))
+	goto L1
+L2:
+	i1 = v2 + uint32(44)
+	i0 = fn2739(m, v1, i1)
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
+	v4 = i0
+	if v4 > uint32(10) {
+		goto L3
+	}
+	i0 = uint32(1) << (v4 & 31)
+	i0 = i0 & uint32(1408)
+	if i0 == 0 {
+		goto L3
+	}
+	i2 = v2 + uint32(40)
+	i3 = v2 + uint32(36)
+	i4 = v2 + uint32(32)
+	i0 = fn5434(m, v3, v4, i2, i3, i4)
+	if int32(i0) < int32(uint32(0)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
+	v3 = i0
+	if v0 != uint32(10259312) {
+		goto L4
+	}
+	i0 = fn5371(m, v3, v4, v1, uint32(10259312))
+	v1 = i0
+	goto L1
+L4:
+	if v0 != uint32(10259728) {
+		goto L5
+	}
+	i0 = fn5370(m, v3, v4, v1, uint32(0), uint32(0), uint32(0), uint32(0), uint32(10059656), uint32(0), uint32(10259728))
+	v1 = i0
+	goto L1
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
+	i2 = v2 + uint32(16)
+	i0 = fn858(m, v0, uint32(8468365), i2)
+	v1 = i0
+	goto L1
+L3:
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8531960), v2)
+L1:
+	i0 = v2 + uint32(48)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5434(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	v5 = k32(4294967295)
+	i0 = uint32(*(*int8)(unsafe.Add(b, v0)))
+	i0 = i0 + k32(4294967248)
+	v6 = i0
+	if v6 > uint32(9) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 * uint32(10)
+	i1 = i1 + v6
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	i0 = v0 + uint32(1)
+	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967248)
+	v7 = i0
+	if v7 > uint32(9) {
+		goto L1
+	}
+	i1 = v6 * uint32(10)
+	i1 = i1 + v7
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	i0 = v0 + uint32(2)
+	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967248)
+	v7 = i0
+	if v7 > uint32(9) {
+		goto L1
+	}
+	i1 = v6 * uint32(10)
+	i1 = i1 + v7
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	i0 = v0 + uint32(3)
+	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967248)
+	v7 = i0
+	if v7 > uint32(9) {
+		goto L1
+	}
+	i1 = v6 * uint32(10)
+	i1 = i1 + v7
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v8
+	i0 = v0 + uint32(4)
+	v6 = i0
+	if v6 == 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(5)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	v9 = i2
+	i2 = b2i(v9 == uint32(45))
+	v7 = i2
+	if v7 == 0 {
+		i0 = v6
+	}
+	v6 = i0
+	if v7 != 0 {
+		i1 = uint32(5)
+	} else {
+		i1 = uint32(4)
+	}
+	i0 = v0 + i1
+	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
+	v7 = i0
+	if v7 == uint32(87) {
+		goto L3
+	}
+	i0 = v7 + k32(4294967248)
+	v2 = i0
+	if v2 >= uint32(10) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 * uint32(10)
+	i1 = i1 + v2
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i0 = v6 + uint32(1)
+	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967248)
+	v1 = i0
+	if v1 > uint32(9) {
+		goto L1
+	}
+	i1 = v2 * uint32(10)
+	i1 = i1 + v1
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = v6 + uint32(2)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	if v9 != uint32(45) {
+		goto L4
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	if i0 != uint32(45) {
+		goto L2
+	}
+	i0 = v0 + uint32(8)
+	v2 = i0
+L4:
+	i0 = uint32(*(*int8)(unsafe.Add(b, v2)))
+	i0 = i0 + k32(4294967248)
+	v0 = i0
+	if v0 > uint32(9) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i1 = i1 * uint32(10)
+	i1 = i1 + v0
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	i0 = v2 + uint32(1)
+	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967248)
+	v6 = i0
+	if v6 > uint32(9) {
+		goto L1
+	}
+	i1 = v0 * uint32(10)
+	i1 = i1 + v6
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	if v2 == k32(4294967294) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	return i0
+L3:
+	v5 = k32(4294967293)
+	i0 = v6 + uint32(1)
+	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967248)
+	v7 = i0
+	if v7 > uint32(9) {
+		goto L1
+	}
+	i0 = v6 + uint32(2)
+	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967248)
+	v10 = i0
+	if v10 > uint32(9) {
+		goto L1
+	}
+	i0 = v6 + uint32(3)
+	v6 = i0
+	if v6 == 0 {
+		goto L1
+	}
+	v11 = uint32(1)
+	i0 = v6 - v0
+	if i0 >= v1 {
+		goto L5
+	}
+	if v9 != uint32(45) {
+		goto L6
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	if i0 != uint32(45) {
+		goto L2
+	}
+	i0 = v0 + uint32(9)
+	v6 = i0
+L6:
+	v5 = k32(4294967292)
+	i0 = uint32(*(*int8)(unsafe.Add(b, v6)))
+	i0 = i0 + k32(4294967248)
+	v11 = i0
+	if v11 > uint32(9) {
+		goto L1
+	}
+	i0 = v6 + uint32(1)
+	if i0 == 0 {
+		goto L1
+	}
+L5:
+	i2 = v7 * uint32(10)
+	i1 = v10 + i2
+	i0 = fn5436(m, v8, i1, v11, v2, v3, v4)
+	v0 = i0
+	i0 = v0 + k32(4294967293)
+	if v0 == 0 {
+		i0 = uint32(0)
+	}
+	return i0
+L2:
+	v5 = k32(4294967294)
+L1:
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn5435(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(96)
+	v3 = i0
+	m.g0 = v3
+	i1 = v3 + uint32(92)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = i1
+	i1 = v3 + uint32(88)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = i1
+	i1 = v3 + uint32(84)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = i1
+	i4 = v3 + uint32(64)
+	i0 = fn3724(m, v1, v2, uint32(8446700), uint32(10261600), i4)
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8495940), uint32(0))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+92))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+88))
+	v2 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+84))
+	i3 = v3 + uint32(92)
+	i4 = v3 + uint32(80)
+	i5 = v3 + uint32(84)
+	i0 = fn5436(m, i0, v2, i2, i3, i4, i5)
+	i0 = i0 + uint32(4)
+	switch i0 {
+	case 0:
+		goto L6
+	case 1:
+		goto L4
+	case 2:
+		goto L5
+	default:
+		goto L3
+	}
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+92))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8516714), i2)
+	goto L1
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v2
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v3 + uint32(32)
+	i0 = fn3604(m, i0, uint32(8516697), i2)
+	goto L1
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+84))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v3 + uint32(48)
+	i0 = fn3604(m, i0, uint32(8567564), i2)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+84))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+80))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+92))
+	v4 = i0
+	if v0 != uint32(10259312) {
+		goto L7
+	}
+	i0 = fn5371(m, v4, v1, v2, uint32(10259312))
+	v2 = i0
+	goto L1
+L7:
+	if v0 != uint32(10259728) {
+		goto L8
+	}
+	i0 = fn5370(m, v4, v1, v2, uint32(0), uint32(0), uint32(0), uint32(0), uint32(10059656), uint32(0), uint32(10259728))
+	v2 = i0
+	goto L1
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	i0 = fn858(m, v0, uint32(8468365), v3)
+	v2 = i0
+L1:
+	i0 = v3 + uint32(96)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5436(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	i0 = v0 + k32(4294957296)
+	if i0 >= k32(4294957297) {
+		goto L1
+	}
+	return k32(4294967292)
+L1:
+	i0 = v1 + k32(4294967243)
+	if i0 > k32(4294967243) {
+		goto L3
+	}
+	if v1 == uint32(53) {
+		goto L4
+	}
+	return k32(4294967294)
+L4:
+	v6 = k32(4294967294)
+	i0 = v0 * uint32(365)
+	i1 = v0 + k32(4294967295)
+	v7 = i1
+	i1 = v7 >> (uint32(2) & 31)
+	i0 = i0 + i1
+	i1 = v7 & uint32(65535)
+	v7 = i1
+	i1 = v7 / k32(100)
+	i0 = i0 - i1
+	i1 = v7 / k32(400)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294966938)
+	i0 = uint32(int32(i0) % int32(k32(7)))
+	i0 = i0 + k32(4294967294)
+	switch i0 {
+	case 0:
+		goto L5
+	case 1:
+		goto L3
+	default:
+		goto L2
+	}
+L5:
+	i0 = v0 & uint32(3)
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = v0 & uint32(65535)
+	v7 = i0
+	i0 = v7 % k32(400)
+	v8 = i0
+	i0 = v7 % k32(100)
+	if i0 != 0 {
+		goto L3
+	}
+	if v8 != 0 {
+		goto L2
+	}
+L3:
+	i0 = v2 + k32(4294967288)
+	if i0 >= k32(4294967289) {
+		goto L6
+	}
+	return k32(4294967293)
+L6:
+	i0 = v1 * uint32(7)
+	i0 = i0 + v2
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	i1 = v0 >> (uint32(2) & 31)
+	i2 = v0 * uint32(365)
+	i1 = i1 + i2
+	i2 = v0 & uint32(65535)
+	v0 = i2
+	i2 = v0 / k32(100)
+	i1 = i1 - i2
+	i2 = v0 / k32(400)
+	i1 = i1 + i2
+	v0 = i1
+	i2 = v0 + uint32(7)
+	i2 = uint32(int32(i2) % int32(k32(7)))
+	i1 = v0
+	v0 = i2
+	i1 = i1 - v0
+	if int32(v0) > int32(uint32(3)) {
+		i2 = uint32(8)
+	} else {
+		i2 = uint32(1)
+	}
+	i1 = i1 + i2
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967288)
+	fn5389(m, i0, v3, v4, v5)
+	v6 = uint32(0)
+L2:
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5437(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = fn3889(m, uint32(8488432), uint32(8488432))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn840(m, v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L2
+	}
+	fn2073(m, v4)
+L2:
+	if v5 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v5
+	i0 = k32(10089824) + uint32(33536)
+	i1 = v2 + uint32(8)
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5438(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	i0 = i0 << (uint32(8) & 31)
+	i1 = v0 + uint32(14)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v3 = i1
+	i0 = i0 | v3
+	v4 = i0
+	i0 = v0 + uint32(16)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v5 = i0
+	i0 = v0 + uint32(15)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v0 = i0
+	i0 = v0 << (uint32(2) & 31)
+	v6 = i0
+	i0 = v6 + uint32(8868992)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	if v0 < uint32(3) {
+		goto L1
+	}
+	i0 = v3 & uint32(3)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v4 % k32(100)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = v7 + uint32(1)
+	v7 = i0
+	goto L1
+L2:
+	i0 = v4 % k32(400)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v7 + uint32(1)
+	v7 = i0
+L1:
+	i0 = v2 + uint32(24)
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = v2 + uint32(20)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+12)) = uint64(0)
+	i1 = v6 + uint32(8869116)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
+	i1 = v4 * uint32(365)
+	i3 = v4 + k32(4294967295)
+	v0 = i3
+	i3 = div32s(v0, uint32(4))
+	i2 = v5 + i3
+	i1 = i1 + i2
+	i2 = div32s(v0, k32(4294967196))
+	i1 = i1 + i2
+	i2 = div32s(v0, uint32(400))
+	i1 = i1 + i2
+	i1 = i1 + v7
+	i1 = i1 + k32(4294966937)
+	i1 = uint32(int32(i1) % int32(k32(7)))
+	i1 = i1 << (uint32(2) & 31)
+	i1 = i1 + uint32(8869088)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = fn2697(m, uint32(8514709), v2)
+	v0 = i0
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5439(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i1 = v3 + uint32(8)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = fn3724(m, v1, v2, uint32(8488155), uint32(10261616), v3)
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
+	v2 = uint32(0)
+	i0 = k32(10089824) + uint32(42340)
+	i1 = v3 + uint32(12)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = fn5440(m, v0, i1, v1, v0)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5440(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(160)
+	v4 = i0
+	m.g0 = v4
+	i0 = fn3889(m, uint32(8488432), uint32(8488170))
+	v5 = i0
+	if v5 != 0 {
+		goto L2
+	}
+	v6 = uint32(0)
+	goto L1
+L2:
+	i0 = v4 + uint32(60)
+	fn2695(m, i0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+92)) = uint8(k32(1))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v7 = i0
+	if v7 != 0 {
+		goto L6
+	}
+	v8 = uint32(0)
+	v9 = uint32(0)
+	v10 = uint32(0)
+	v11 = uint32(0)
+	goto L5
+L6:
+	i0 = k32(10089824) + uint32(42752)
+	v12 = i0
+	v13 = uint32(0)
+	v6 = uint32(0)
+	v8 = uint32(0)
+	v9 = uint32(0)
+	v10 = uint32(0)
+	v11 = uint32(0)
+L9:
+	i0 = fn2784(m, v1, uint32(37), v6, v7, uint32(1))
+	v14 = i0
+	if int32(v14) < int32(uint32(0)) {
+		goto L8
+	}
+	i0 = v14 + uint32(1)
+	v6 = i0
+	if v6 == v7 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v15 = i0
+	i0 = v15 & uint32(32)
+	v16 = i0
+	i0 = v15 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	i0 = i0 + k32(4294967295)
+	v17 = i0
+	switch v17 {
+	case 0:
+		goto L13
+	case 1:
+		goto L12
+	default:
+		goto L11
+	}
+L13:
+	if v16 == 0 {
+		goto L15
+	}
+	i3 = v15 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v1 + i1
+	v18 = i0
+	goto L14
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v18 = i0
+L14:
+	i0 = v18 + v6
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v18 = i0
+	goto L10
+L12:
+	if v16 == 0 {
+		goto L17
+	}
+	i3 = v15 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v1 + i1
+	v18 = i0
+	goto L16
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v18 = i0
+L16:
+	i1 = v6 << (uint32(1) & 31)
+	i0 = v18 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v18 = i0
+	goto L10
+L11:
+	if v16 == 0 {
+		goto L19
+	}
+	i3 = v15 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v1 + i1
+	v18 = i0
+	goto L18
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v18 = i0
+L18:
+	i1 = v6 << (uint32(2) & 31)
+	i0 = v18 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v18 = i0
+L10:
+	i0 = v14 + uint32(2)
+	v6 = i0
+	i0 = v18 + k32(4294967206)
+	switch i0 {
+	case 0:
+		goto L28
+	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11:
+		goto L20
+	case 12:
+		goto L27
+	default:
+		goto L29
+	}
+L29:
+	if v18 == uint32(58) {
+		goto L30
+	}
+	if v18 != uint32(122) {
+		goto L20
+	}
+	if v8 == 0 {
+		goto L31
+	}
+	v18 = v8
+	goto L21
+L31:
+	i0 = fn5451(m, v0, uint32(8868922), v3)
+	v8 = i0
+	if v8 == 0 {
+		goto L26
+	}
+	v18 = v8
+	goto L21
+L30:
+	if int32(v6) >= int32(v7) {
+		goto L20
+	}
+	switch v17 {
+	case 0:
+		goto L35
+	case 1:
+		goto L34
+	default:
+		goto L33
+	}
+L35:
+	if v16 == 0 {
+		goto L37
+	}
+	i3 = v15 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v1 + i1
+	v18 = i0
+	goto L36
+L37:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v18 = i0
+L36:
+	i0 = v18 + v6
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v18 = i0
+	goto L32
+L34:
+	if v16 == 0 {
+		goto L39
+	}
+	i3 = v15 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v1 + i1
+	v18 = i0
+	goto L38
+L39:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v18 = i0
+L38:
+	i1 = v6 << (uint32(1) & 31)
+	i0 = v18 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v18 = i0
+	goto L32
+L33:
+	if v16 == 0 {
+		goto L41
+	}
+	i3 = v15 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v1 + i1
+	v18 = i0
+	goto L40
+L41:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v18 = i0
+L40:
+	i1 = v6 << (uint32(2) & 31)
+	i0 = v18 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v18 = i0
+L32:
+	if v18 != uint32(122) {
+		goto L20
+	}
+	i0 = v14 + uint32(3)
+	v6 = i0
+	if v11 == 0 {
+		goto L42
+	}
+	v18 = v11
+	goto L21
+L42:
+	i0 = fn5451(m, v0, uint32(8543330), v3)
+	v11 = i0
+	if v11 == 0 {
+		goto L43
+	}
+	v18 = v11
+	goto L21
+L43:
+	v11 = uint32(0)
+	goto L7
+L28:
+	if v10 != 0 {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v18 = i0
+	if v18 == uint32(10259728) {
+		goto L46
+	}
+	i0 = fn2349(m, v18, uint32(10259728))
+	if i0 == 0 {
+		goto L45
+	}
+L46:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 == 0 {
+		goto L45
+	}
+	v18 = uint32(24)
+	goto L44
+L45:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v18 = i0
+	if v18 == uint32(10259520) {
+		goto L47
+	}
+	i0 = fn2349(m, v18, uint32(10259520))
+	if i0 != 0 {
+		goto L47
+	}
+	v18 = uint32(0)
+	goto L23
+L47:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 == 0 {
+		goto L25
+	}
+	v18 = uint32(20)
+L44:
+	i0 = v0 + v18
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v18 = i0
+	goto L23
+L27:
+	if v9 != 0 {
+		goto L24
+	}
+	v18 = uint32(18)
+	v15 = uint32(17)
+	v16 = uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v9 = i0
+	if v9 == uint32(10259520) {
+		goto L49
+	}
+	i0 = fn2349(m, v9, uint32(10259520))
+	if i0 != 0 {
+		goto L49
+	}
+	v18 = uint32(22)
+	v15 = uint32(21)
+	v16 = uint32(20)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v9 = i0
+	if v9 == uint32(10259728) {
+		goto L49
+	}
+	i0 = fn2349(m, v9, uint32(10259728))
+	if i0 != 0 {
+		goto L49
+	}
+	v18 = uint32(0)
+	goto L48
+L49:
+	i0 = v0 + v15
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 << (uint32(8) & 31)
+	i1 = v0 + v16
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i1 = i1 << (uint32(16) & 31)
+	i0 = i0 | i1
+	i1 = v0 + v18
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = i0 | i1
+	v18 = i0
+L48:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v18
+	i0 = v4 + uint32(96)
+	i2 = v4 + uint32(48)
+	i0 = fn8072(m, i0, uint32(8514704), i2)
+	i0 = v4 + uint32(96)
+	i0 = fn2676(m, i0)
+	v9 = i0
+	if v9 != 0 {
+		goto L24
+	}
+	v9 = uint32(0)
+	goto L7
+L26:
+	v8 = uint32(0)
+	goto L7
+L25:
+	v18 = uint32(0)
+	goto L23
+L24:
+	v18 = v9
+	goto L21
+L23:
+	i0 = fn2673(m, uint32(0), uint32(0))
+	v10 = i0
+	if v10 != 0 {
+		goto L50
+	}
+	v10 = uint32(0)
+	goto L7
+L50:
+	if v18 == uint32(10059656) {
+		goto L22
+	}
+	if v18 == 0 {
+		goto L22
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+100)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v4)+96)) = v18
+	i1 = v4 + uint32(96)
+	i0 = fn863(m, v12, i1, k32(2147483650), uint32(0))
+	v18 = i0
+	if v18 == 0 {
+		goto L53
+	}
+	if v18 == uint32(10059656) {
+		goto L53
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v18)+4))
+	v15 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v15)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L52
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v15)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v4 + uint32(32)
+	i0 = fn3604(m, i0, uint32(8575760), i2)
+	i0 = *(*uint32)(unsafe.Add(b, v18))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L51
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v18)) = v1
+	if v1 != 0 {
+		goto L51
+	}
+	fn2073(m, v18)
+	goto L51
+L53:
+	if v18 == 0 {
+		goto L51
+	}
+L52:
+	if v18 != uint32(10059656) {
+		goto L54
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v18 = i0
+	if v18 == uint32(1073741823) {
+		goto L22
+	}
+	i1 = v18 + k32(4294967295)
+	v18 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v18
+	if v18 != 0 {
+		goto L22
+	}
+	fn2073(m, uint32(10059656))
+	goto L22
+L54:
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v15 = i0
+	if v15 == uint32(1073741823) {
+		goto L55
+	}
+	i1 = v15 + k32(4294967295)
+	v15 = i1
+	*(*uint32)(unsafe.Add(b, v10)) = v15
+	if v15 != 0 {
+		goto L55
+	}
+	fn2073(m, v10)
+L55:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(8579527)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(8579528)
+	i3 = v4 + uint32(16)
+	i0 = fn860(m, v18, uint32(8502322), uint32(8412726), i3)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v18))
+	v15 = i0
+	if v15 == uint32(1073741823) {
+		goto L56
+	}
+	i1 = v15 + k32(4294967295)
+	v15 = i1
+	*(*uint32)(unsafe.Add(b, v18)) = v15
+	if v15 != 0 {
+		goto L56
+	}
+	fn2073(m, v18)
+L56:
+	if v10 != 0 {
+		goto L57
+	}
+	v10 = uint32(0)
+	goto L7
+L57:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8472585))
+L51:
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L58
+	}
+	v10 = uint32(0)
+	goto L7
+L58:
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v10)) = v1
+	if v1 == 0 {
+		goto L59
+	}
+	v10 = uint32(0)
+	goto L7
+L59:
+	fn2073(m, v10)
+	v10 = uint32(0)
+	goto L7
+L22:
+	v18 = v10
+L21:
+	i0 = v4 + uint32(60)
+	i0 = fn2819(m, i0, v1, v13, v14)
+	if int32(i0) < int32(uint32(0)) {
+		goto L7
+	}
+	v13 = v6
+	i0 = v4 + uint32(60)
+	i0 = fn2747(m, i0, v18)
+	if int32(i0) < int32(uint32(0)) {
+		goto L7
+	}
+L20:
+	if v6 != v7 {
+		goto L9
+	}
+L8:
+	if v13 == 0 {
+		goto L5
+	}
+	v6 = uint32(0)
+	i0 = v4 + uint32(60)
+	i0 = fn2819(m, i0, v1, v13, v7)
+	if int32(i0) < int32(uint32(0)) {
+		goto L7
+	}
+	i0 = v4 + uint32(60)
+	i0 = fn2690(m, i0)
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	goto L4
+L7:
+	i0 = v4 + uint32(60)
+	fn2696(m, i0)
+	v6 = uint32(0)
+	goto L3
+L5:
+	i0 = v4 + uint32(60)
+	fn2696(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v2
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	i0 = fn866(m, v5, v4)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v14 = i0
+	if v14 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v14 + k32(4294967295)
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v14
+	if v14 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	if v9 == 0 {
+		goto L60
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L60
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v1
+	if v1 != 0 {
+		goto L60
+	}
+	fn2073(m, v9)
+L60:
+	if v8 == 0 {
+		goto L61
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L61
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v1
+	if v1 != 0 {
+		goto L61
+	}
+	fn2073(m, v8)
+L61:
+	if v11 == 0 {
+		goto L62
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L62
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v11)) = v1
+	if v1 != 0 {
+		goto L62
+	}
+	fn2073(m, v11)
+L62:
+	if v10 == 0 {
+		goto L63
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L63
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v10)) = v1
+	if v1 != 0 {
+		goto L63
+	}
+	fn2073(m, v10)
+L63:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+L1:
+	i0 = v4 + uint32(160)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5441(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i1 = v2 + uint32(4)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = fn3719(m, v1, uint32(8520911), v2)
+	if i0 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = fn2742(m, i0)
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn2020(m, v0)
+	v1 = i0
+	goto L1
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	i0 = k32(10089824) + uint32(41640)
+	i1 = v2 + uint32(8)
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
+	v1 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5442(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	i0 = i0 << (uint32(8) & 31)
+	i1 = v0 + uint32(14)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = i0 | i1
+	i1 = v0 + uint32(15)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i2 = v0 + uint32(16)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	i0 = fn5443(m, i0, i1, i2, uint32(0), uint32(0), uint32(0), k32(4294967295))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5443(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v7 = i0
+	m.g0 = v7
+	i0 = fn3889(m, uint32(8488432), uint32(8488308))
+	v8 = i0
+	if v8 != 0 {
+		goto L2
+	}
+	v0 = uint32(0)
+	goto L1
+L2:
+	i0 = v1 << (uint32(2) & 31)
+	i0 = i0 + uint32(8868992)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v9 = i0
+	v10 = v9
+	i0 = b2i(int32(v1) < int32(uint32(3)))
+	v11 = i0
+	if v11 != 0 {
+		goto L3
+	}
+	i0 = v0 & uint32(3)
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = v0 % k32(100)
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = v9 + uint32(1)
+	v10 = i0
+	goto L3
+L5:
+	i0 = v0 % k32(400)
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = v9 + uint32(1)
+	v10 = i0
+	goto L3
+L4:
+	v10 = v9
+L3:
+	i0 = v0 * uint32(365)
+	i1 = v0 + k32(4294967295)
+	v12 = i1
+	i1 = div32s(v12, uint32(4))
+	i0 = i0 + i1
+	i1 = div32s(v12, k32(4294967196))
+	i0 = i0 + i1
+	i1 = div32s(v12, uint32(400))
+	i0 = i0 + i1
+	i0 = i0 + v2
+	i0 = i0 + v10
+	i0 = i0 + k32(4294966937)
+	i0 = uint32(int32(i0) % int32(k32(7)))
+	v12 = i0
+	if v11 != 0 {
+		goto L6
+	}
+	i0 = v0 & uint32(3)
+	if i0 != 0 {
+		goto L6
+	}
+	i0 = v0 % k32(100)
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = v9 + uint32(1)
+	v9 = i0
+	goto L6
+L7:
+	i0 = v0 % k32(400)
+	if i0 != 0 {
+		goto L6
+	}
+	i0 = v9 + uint32(1)
+	v9 = i0
+L6:
+	i0 = v7 + uint32(32)
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	i0 = v7 + uint32(24)
+	*(*uint32)(unsafe.Add(b, i0)) = v12
+	i0 = v7 + uint32(20)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	i0 = v7 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v2
+	i0 = v7 + uint32(28)
+	i1 = v9 + v2
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = v1
+	*(*uint32)(unsafe.Add(b, v7)) = v0
+	i0 = fn858(m, v8, uint32(8569610), v7)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v8)
+L1:
+	i0 = v7 + uint32(48)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5444(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	i0 = i0 << (uint32(8) & 31)
+	i1 = v0 + uint32(14)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v2 = i1
+	i0 = i0 | v2
+	v3 = i0
+	i0 = v3 + k32(4294967295)
+	v4 = i0
+	i0 = v4 * uint32(365)
+	i1 = div32s(v4, uint32(4))
+	i0 = i0 + i1
+	i1 = div32s(v4, k32(4294967196))
+	i0 = i0 + i1
+	i1 = div32s(v4, uint32(400))
+	i0 = i0 + i1
+	v5 = i0
+	i1 = v5 + uint32(7)
+	i1 = uint32(int32(i1) % int32(k32(7)))
+	v6 = i1
+	i0 = v5 - v6
+	if int32(v6) > int32(uint32(3)) {
+		i1 = uint32(8)
+	} else {
+		i1 = uint32(1)
+	}
+	i0 = i0 + i1
+	v6 = i0
+	i0 = v0 + uint32(16)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v7 = i0
+	i0 = v0 + uint32(15)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v8 = i0
+	i0 = v8 << (uint32(2) & 31)
+	i0 = i0 + uint32(8868992)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v0 = i0
+	if v8 < uint32(3) {
+		goto L1
+	}
+	i0 = v2 & uint32(3)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v3 % k32(100)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = v0 + uint32(1)
+	v0 = i0
+	goto L1
+L2:
+	i0 = v3 % k32(400)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(1)
+	v0 = i0
+L1:
+	i0 = v5 + v7
+	i0 = i0 + v0
+	v7 = i0
+	i0 = v7 - v6
+	v0 = i0
+	i0 = div32s(v0, uint32(7))
+	v5 = i0
+	i0 = v5 * k32(4294967289)
+	i0 = i0 + v0
+	v0 = i0
+	i0 = uint32(int32(v0) >> (uint32(31) & 31))
+	v6 = i0
+	i0 = v6 + v5
+	v5 = i0
+	if int32(v5) > int32(k32(4294967295)) {
+		goto L4
+	}
+	i1 = v3 + k32(4294967294)
+	v0 = i1
+	i1 = v0 * uint32(365)
+	i2 = div32s(v0, uint32(4))
+	i1 = i1 + i2
+	i2 = div32s(v0, k32(4294967196))
+	i1 = i1 + i2
+	i2 = div32s(v0, uint32(400))
+	i1 = i1 + i2
+	v0 = i1
+	i2 = v0 + uint32(7)
+	i2 = uint32(int32(i2) % int32(k32(7)))
+	i1 = v0
+	v0 = i2
+	i1 = i1 - v0
+	if int32(v0) > int32(uint32(3)) {
+		i2 = uint32(8)
+	} else {
+		i2 = uint32(1)
+	}
+	i1 = i1 + i2
+	i0 = v7 - i1
+	v0 = i0
+	i0 = div32s(v0, uint32(7))
+	v3 = i0
+	i0 = v3 * k32(4294967289)
+	i0 = i0 + v0
+	v0 = i0
+	i0 = uint32(int32(v0) >> (uint32(31) & 31))
+	v5 = i0
+	i0 = v5 & uint32(7)
+	i0 = i0 + v0
+	v6 = i0
+	i0 = v5 + v3
+	v5 = i0
+	goto L3
+L4:
+	i0 = v6 & uint32(7)
+	i0 = i0 + v0
+	v6 = i0
+	if v5 >= uint32(52) {
+		goto L5
+	}
+	v4 = v3
+	goto L3
+L5:
+	i3 = v3 * uint32(365)
+	i4 = v3 >> (uint32(2) & 31)
+	i3 = i3 + i4
+	i4 = v3 / k32(100)
+	i3 = i3 - i4
+	i4 = v3 / k32(400)
+	i3 = i3 + i4
+	v4 = i3
+	i4 = v4 + uint32(7)
+	i4 = uint32(int32(i4) % int32(k32(7)))
+	i3 = v4
+	v4 = i4
+	i3 = i3 - v4
+	if int32(v4) > int32(uint32(3)) {
+		i4 = uint32(8)
+	} else {
+		i4 = uint32(1)
+	}
+	i3 = i3 + i4
+	i2 = b2i(int32(v7) >= int32(i3))
+	v4 = i2
+	if v4 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = v5
+	}
+	v5 = i0
+	i0 = v3 + v4
+	v4 = i0
+L3:
+	i0 = fn4204(m)
+	i0 = fn5369(m, i0, uint32(0))
+	v0 = i0
+	if v0 != 0 {
+		goto L6
+	}
+	i0 = fn3617(m)
+	i0 = fn3878(m, uint32(8488191))
+	v0 = i0
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v3, uint32(3))
+	v3 = i0
+	if v3 == 0 {
+		goto L7
+	}
+	i1 = fn1575(m, v4)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
+	i0 = v3 + uint32(16)
+	i1 = v5 + uint32(1)
+	i1 = fn1575(m, i1)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v3 + uint32(20)
+	i1 = v6 + uint32(1)
+	i1 = fn1575(m, i1)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L8
+	}
+	fn2073(m, v0)
+L8:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5445(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = v0 + uint32(14)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v3 = i0
+	i0 = v0 + uint32(15)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	v5 = i0
+	i1 = v0 + uint32(16)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
+	i2 = v5 << (uint32(8) & 31)
+	i1 = v3 | i2
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = fn2697(m, uint32(8514956), v2)
+	v0 = i0
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5446(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	i0 = i0 << (uint32(8) & 31)
+	i1 = v0 + uint32(14)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v2 = i1
+	i0 = i0 | v2
+	v3 = i0
+	i0 = v0 + uint32(16)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v4 = i0
+	i0 = v0 + uint32(15)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v0 = i0
+	i0 = v0 << (uint32(2) & 31)
+	i0 = i0 + uint32(8868992)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	if v0 < uint32(3) {
+		goto L1
+	}
+	i0 = v2 & uint32(3)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v3 % k32(100)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = v5 + uint32(1)
+	v5 = i0
+	goto L1
+L2:
+	i0 = v3 % k32(400)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v5 + uint32(1)
+	v5 = i0
+L1:
+	i0 = v3 * uint32(365)
+	i2 = v3 + k32(4294967295)
+	v0 = i2
+	i2 = div32s(v0, uint32(4))
+	i1 = v4 + i2
+	i0 = i0 + i1
+	i1 = div32s(v0, k32(4294967196))
+	i0 = i0 + i1
+	i1 = div32s(v0, uint32(400))
+	i0 = i0 + i1
+	i0 = i0 + v5
+	i0 = i0 + k32(4294966937)
+	i0 = uint32(int32(i0) % int32(k32(7)))
+	i0 = i0 + uint32(1)
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5447(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	i0 = i0 << (uint32(8) & 31)
+	i1 = v0 + uint32(14)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v2 = i1
+	i0 = i0 | v2
+	v3 = i0
+	i0 = v0 + uint32(16)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v4 = i0
+	i0 = v0 + uint32(15)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v0 = i0
+	i0 = v0 << (uint32(2) & 31)
+	i0 = i0 + uint32(8868992)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	if v0 < uint32(3) {
+		goto L1
+	}
+	i0 = v2 & uint32(3)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v3 % k32(100)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = v5 + uint32(1)
+	v5 = i0
+	goto L1
+L2:
+	i0 = v3 % k32(400)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v5 + uint32(1)
+	v5 = i0
+L1:
+	i0 = v3 + k32(4294967295)
+	v0 = i0
+	i0 = div32s(v0, uint32(4))
+	i0 = i0 + v4
+	i1 = v0 * uint32(365)
+	i0 = i0 + i1
+	i1 = div32s(v0, k32(4294967196))
+	i0 = i0 + i1
+	i1 = div32s(v0, uint32(400))
+	i0 = i0 + i1
+	i0 = i0 + v5
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5448(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	i0 = i0 << (uint32(8) & 31)
+	i1 = v0 + uint32(14)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v2 = i1
+	i0 = i0 | v2
+	v3 = i0
+	i0 = v0 + uint32(16)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v4 = i0
+	i0 = v0 + uint32(15)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v0 = i0
+	i0 = v0 << (uint32(2) & 31)
+	i0 = i0 + uint32(8868992)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	if v0 < uint32(3) {
+		goto L1
+	}
+	i0 = v2 & uint32(3)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v3 % k32(100)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = v5 + uint32(1)
+	v5 = i0
+	goto L1
+L2:
+	i0 = v3 % k32(400)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v5 + uint32(1)
+	v5 = i0
+L1:
+	i0 = v3 * uint32(365)
+	i2 = v3 + k32(4294967295)
+	v0 = i2
+	i2 = div32s(v0, uint32(4))
+	i1 = v4 + i2
+	i0 = i0 + i1
+	i1 = div32s(v0, k32(4294967196))
+	i0 = i0 + i1
+	i1 = div32s(v0, uint32(400))
+	i0 = i0 + i1
+	i0 = i0 + v5
+	i0 = i0 + k32(4294966937)
+	i0 = uint32(int32(i0) % int32(k32(7)))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5449(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v4 = i0
+	m.g0 = v4
+	if v3 != 0 {
+		goto L2
+	}
+	v5 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v5 = i0
+L1:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	v6 = i0
+	i0 = v0 + uint32(14)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v7 = i0
+	i0 = v0 + uint32(16)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v8 = i0
+	i0 = v0 + uint32(15)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v9 = i0
+	if v1 == 0 {
+		goto L5
+	}
+	if v2 > uint32(3) {
+		goto L5
+	}
+	if v3 == 0 {
+		goto L4
+	}
+L5:
+	v10 = uint32(0)
+	i8 = v4 + uint32(20)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10261656), uint32(0), uint32(3), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+L4:
+	i0 = v6 << (uint32(8) & 31)
+	i0 = i0 | v7
+	v3 = i0
+	i0 = v5 + v2
+	v2 = i0
+	if v2 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v10 = i0
+	if v10 == 0 {
+		goto L7
+	}
+	i0 = fn1582(m, v10)
+	v3 = i0
+	if v3 != k32(4294967295) {
+		goto L8
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L8
+	}
+	v10 = uint32(0)
+	goto L3
+L8:
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 == 0 {
+		goto L6
+	}
+L7:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v10 = i0
+	if v10 == 0 {
+		goto L9
+	}
+	i0 = fn1582(m, v10)
+	v9 = i0
+	if v9 != k32(4294967295) {
+		goto L10
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L10
+	}
+	v10 = uint32(0)
+	goto L3
+L10:
+	if v2 == uint32(1) {
+		goto L6
+	}
+L9:
+	v8 = k32(4294967295)
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1582(m, i0)
+	v1 = i0
+	if v1 == k32(4294967295) {
+		goto L11
+	}
+	v8 = v1
+	goto L6
+L11:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L6
+	}
+	v10 = uint32(0)
+	goto L3
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v0 = i0
+	if v0 != uint32(10259312) {
+		goto L12
+	}
+	i0 = fn5371(m, v3, v9, v8, uint32(10259312))
+	v10 = i0
+	goto L3
+L12:
+	if v0 != uint32(10259728) {
+		goto L13
+	}
+	i0 = fn5370(m, v3, v9, v8, uint32(0), uint32(0), uint32(0), uint32(0), uint32(10059656), uint32(0), uint32(10259728))
+	v10 = i0
+	goto L3
+L13:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v9
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	i0 = fn858(m, v0, uint32(8468365), v4)
+	v10 = i0
+L3:
+	i0 = v4 + uint32(32)
+	m.g0 = i0
+	return v10
+}
+
+//go:norace
+//go:nocheckptr
+func fn5450(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	i1 = v0 + uint32(13)
+	i1 = fn741(m, i1, uint32(4))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	i2 = v2 + uint32(16)
+	i1 = fn4086(m, uint32(8568572), i2)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	i0 = fn4086(m, uint32(8568496), v2)
+	v0 = i0
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5451(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(112)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	if v4 == uint32(10259728) {
+		goto L6
+	}
+	i0 = fn2349(m, v4, uint32(10259728))
+	if i0 == 0 {
+		goto L5
+	}
+L6:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 == 0 {
+		goto L5
+	}
+	v4 = uint32(24)
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	if v4 == uint32(10259520) {
+		goto L7
+	}
+	i0 = fn2349(m, v4, uint32(10259520))
+	if i0 == 0 {
+		goto L3
+	}
+L7:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 == 0 {
+		goto L3
+	}
+	v4 = uint32(20)
+L4:
+	i0 = v0 + v4
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 == uint32(10059656) {
+		goto L3
+	}
+	if v4 != 0 {
+		goto L2
+	}
+L3:
+	i0 = fn2673(m, uint32(0), uint32(0))
+	v0 = i0
+	goto L1
+L2:
+	v0 = uint32(0)
+	i0 = fn5452(m, v3, v1, v4, v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn2676(m, v3)
+	v0 = i0
+L1:
+	i0 = v3 + uint32(112)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5452(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(80)
+	v4 = i0
+	m.g0 = v4
+	i0 = fn5380(m, v2, uint32(8401921), v3)
+	v3 = i0
+	if v3 != 0 {
+		goto L2
+	}
+	v3 = k32(4294967295)
+	goto L1
+L2:
+	if v3 != uint32(10059656) {
+		goto L3
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	fn2073(m, uint32(10059656))
+L4:
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(k32(0))
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if int32(i0) <= int32(k32(4294967295)) {
+		goto L7
+	}
+	v5 = uint32(43)
+	goto L6
+L7:
+	i0 = fn5413(m, v3)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v6
+	if v6 != 0 {
+		goto L8
+	}
+	fn2073(m, v3)
+L8:
+	if v2 == 0 {
+		goto L5
+	}
+	v5 = uint32(45)
+	v3 = v2
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v7
+	if v7 != 0 {
+		goto L9
+	}
+	fn2073(m, v3)
+L9:
+	i0 = div32s(v2, uint32(60))
+	v3 = i0
+	i0 = v3 * k32(4294967236)
+	i0 = i0 + v2
+	v2 = i0
+	i0 = uint32(int32(v2) >> (uint32(31) & 31))
+	v7 = i0
+	i0 = v7 + v3
+	v3 = i0
+	i0 = div32s(v3, uint32(60))
+	v8 = i0
+	i0 = v8 * k32(4294967236)
+	i0 = i0 + v3
+	v3 = i0
+	i0 = uint32(int32(v3) >> (uint32(31) & 31))
+	v9 = i0
+	i0 = v9 & uint32(60)
+	i0 = i0 + v3
+	v10 = i0
+	i0 = v9 + v8
+	v8 = i0
+	i0 = v7 & uint32(60)
+	i0 = i0 + v2
+	v3 = i0
+	if v6 == 0 {
+		goto L11
+	}
+	i0 = v4 + uint32(72)
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	i0 = v4 + uint32(68)
+	*(*uint32)(unsafe.Add(b, i0)) = v3
+	i0 = v4 + uint32(64)
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v5
+	i3 = v4 + uint32(48)
+	i0 = fn4100(m, v0, uint32(100), uint32(8514596), i3)
+	goto L10
+L11:
+	if v3 == 0 {
+		goto L12
+	}
+	i0 = v4 + uint32(36)
+	*(*uint32)(unsafe.Add(b, i0)) = v3
+	i0 = v4 + uint32(32)
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v5
+	i3 = v4 + uint32(16)
+	i0 = fn4100(m, v0, uint32(100), uint32(8514788), i3)
+	goto L10
+L12:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v8
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	i0 = fn4100(m, v0, uint32(100), uint32(8514807), v4)
+L10:
+	v3 = uint32(0)
+	goto L1
+L5:
+	v3 = k32(4294967295)
+L1:
+	i0 = v4 + uint32(80)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5453(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	i0 = i0 << (uint32(8) & 31)
+	i1 = v0 + uint32(14)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = i0 | i1
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5454(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v0 + uint32(15)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5455(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v0 + uint32(16)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5456(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5457(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(96)
+	v1 = i0
+	m.g0 = v1
+	i0 = v0 + uint32(15)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+	i0 = v0 + uint32(14)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+19)))
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v6 = i0
+	i0 = v0 + uint32(17)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 << (uint32(8) & 31)
+	i1 = v0 + uint32(16)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i1 = i1 << (uint32(16) & 31)
+	i0 = i0 | i1
+	i1 = v0 + uint32(18)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = i0 | i1
+	v7 = i0
+	if v7 == 0 {
+		goto L2
+	}
+	i0 = v1 + uint32(64)
+	i0 = i0 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v1)+76)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+72)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v1)+68)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = v6
+	i1 = v1 + uint32(64)
+	i0 = fn2697(m, uint32(8567231), i1)
+	v2 = i0
+	goto L1
+L2:
+	if v2 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+60)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+56)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v1)+52)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = v6
+	i1 = v1 + uint32(48)
+	i0 = fn2697(m, uint32(8567216), i1)
+	v2 = i0
+	goto L1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v6
+	i1 = v1 + uint32(32)
+	i0 = fn2697(m, uint32(8567205), i1)
+	v2 = i0
+L1:
+	if v2 != 0 {
+		goto L5
+	}
+	v0 = uint32(0)
+	goto L4
+L5:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v5 = i0
+	if v5 == uint32(10059656) {
+		goto L6
+	}
+	v0 = uint32(0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i2 = i2 + k32(4294967295)
+	i0 = fn2807(m, v2, uint32(0), i2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	if v6 != 0 {
+		goto L7
+	}
+	fn2073(m, v2)
+L7:
+	if v3 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v3
+	i1 = v1 + uint32(16)
+	i0 = fn2697(m, uint32(8568118), i1)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 != 0 {
+		goto L6
+	}
+	fn2073(m, v3)
+L6:
+	if v2 != 0 {
+		goto L8
+	}
+	v0 = v2
+	goto L4
+L8:
+	if v4 != 0 {
+		goto L9
+	}
+	v0 = v2
+	goto L4
+L9:
+	v0 = uint32(0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i2 = i2 + k32(4294967295)
+	i0 = fn2807(m, v2, uint32(0), i2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	if v5 != 0 {
+		goto L10
+	}
+	fn2073(m, v2)
+L10:
+	if v3 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	i0 = fn2697(m, uint32(8566167), v1)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	fn2073(m, v3)
+L4:
+	i0 = v1 + uint32(96)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5458(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i6 uint32
+	_ = i6
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 != k32(4294967295) {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+19)))
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = v0 + uint32(17)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 << (uint32(8) & 31)
+	i1 = v0 + uint32(16)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i1 = i1 << (uint32(16) & 31)
+	i0 = i0 | i1
+	i1 = v0 + uint32(18)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = i0 | i1
+	v1 = i0
+	i0 = v0 + uint32(15)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+	i0 = v0 + uint32(14)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 != 0 {
+		goto L6
+	}
+	v5 = uint32(10059656)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v5 = i0
+L5:
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn5375(m, v4, v3, v2, v1, v5, uint32(0), i6)
+	v1 = i0
+	if v1 != 0 {
+		goto L3
+	}
+	m.depth--
+	return k32(4294967295)
+L4:
+	v1 = v0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	v1 = v0
+L3:
+	v2 = uint32(10059656)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+12)))
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v2 = i0
+L7:
+	i0 = fn5380(m, v2, uint32(8401921), uint32(10059656))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L8
+	}
+	fn2073(m, v1)
+L8:
+	v1 = k32(4294967295)
+	if v2 == 0 {
+		goto L1
+	}
+	if v2 != uint32(10059656) {
+		goto L10
+	}
+	i1 = v0 + uint32(13)
+	i1 = fn4140(m, i1, uint32(6))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
+	goto L9
+L10:
+	i0 = v0 + uint32(14)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 * uint32(60)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	i1 = i1 * uint32(3600)
+	i0 = i0 + i1
+	i1 = v0 + uint32(15)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = i0 + i1
+	v3 = i0
+	i0 = v0 + uint32(17)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 << (uint32(8) & 31)
+	i1 = v0 + uint32(16)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i1 = i1 << (uint32(16) & 31)
+	i0 = i0 | i1
+	i1 = v0 + uint32(18)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = i0 | i1
+	v5 = i0
+	if v5 < uint32(1000000) {
+		goto L11
+	}
+	i0 = v5 / k32(1000000)
+	v4 = i0
+	i0 = v4 + v3
+	i1 = v4 * k32(4293967296)
+	i1 = i1 + v5
+	v4 = i1
+	i1 = uint32(int32(v4) >> (uint32(31) & 31))
+	v5 = i1
+	i0 = i0 + v5
+	v3 = i0
+	i0 = v5 & uint32(1000000)
+	i0 = i0 + v4
+	v5 = i0
+L11:
+	if v3 >= uint32(86400) {
+		goto L13
+	}
+	v6 = uint32(0)
+	goto L12
+L13:
+	i0 = v3 / k32(86400)
+	v4 = i0
+	i0 = v4 * k32(4294880896)
+	i0 = i0 + v3
+	v3 = i0
+	i0 = uint32(int32(v3) >> (uint32(31) & 31))
+	v7 = i0
+	i0 = v7 + v4
+	v6 = i0
+	i0 = v7 & uint32(86400)
+	i0 = i0 + v3
+	v3 = i0
+L12:
+	i0 = v3 | v5
+	i0 = i0 | v6
+	if i0 != 0 {
+		goto L17
+	}
+	v4 = uint32(10261056)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10261060))
+	if i0 == uint32(10259104) {
+		goto L16
+	}
+L17:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10259256))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, uint32(10259104), uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L15
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = k32(4294967295)
+L16:
+	i0 = fn5381(m, v4, v2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L18
+	}
+	fn2073(m, v4)
+L18:
+	if v3 != 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	v1 = k32(4294967295)
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+	m.depth--
+	return k32(4294967295)
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	v1 = k32(4294967295)
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+	m.depth--
+	return k32(4294967295)
+L14:
+	i1 = fn2033(m, v3)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L9
+	}
+	fn2073(m, v3)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5459(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
+	i0 = k32(10089824) + uint32(35260)
+	i1 = v1 + uint32(12)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v0 = i0
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5460(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	if v3 == uint32(10259520) {
+		goto L1
+	}
+	i0 = fn2349(m, v3, uint32(10259520))
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(10060432)
+L1:
+	v3 = uint32(10059656)
+	v4 = uint32(10059656)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	v5 = i0
+	if v5 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i0
+L2:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+12)))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v3 = i0
+L3:
+	if v4 != v3 {
+		goto L4
+	}
+	i0 = v0 + uint32(13)
+	i1 = v1 + uint32(13)
+	i0 = fn8095(m, i0, i1, uint32(6))
+	v1 = i0
+	switch v2 {
+	case 1:
+		goto L6
+	case 2:
+		goto L10
+	case 3:
+		goto L9
+	case 4:
+		goto L7
+	case 5:
+		goto L5
+	default:
+		goto L8
+	}
+L10:
+	if v1 != 0 {
+		i0 = uint32(10014564)
+	} else {
+		i0 = uint32(10014548)
+	}
+	m.depth--
+	return i0
+L9:
+	if v1 != 0 {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	m.depth--
+	return i0
+L8:
+	if int32(v1) < int32(uint32(0)) {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	m.depth--
+	return i0
+L7:
+	if int32(v1) > int32(uint32(0)) {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	m.depth--
+	return i0
+L6:
+	if int32(v1) < int32(uint32(1)) {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	m.depth--
+	return i0
+L5:
+	if int32(v1) > int32(k32(4294967295)) {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	m.depth--
+	return i0
+L4:
+	v3 = uint32(10059656)
+	if v5 == 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i0
+L11:
+	i0 = fn5380(m, v3, uint32(8401921), uint32(10059656))
+	v3 = i0
+	if v3 != 0 {
+		goto L12
+	}
+	m.depth--
+	return uint32(0)
+L12:
+	v4 = uint32(10059656)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+12)))
+	if i0 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v4 = i0
+L13:
+	i0 = fn5380(m, v4, uint32(8401921), uint32(10059656))
+	v4 = i0
+	if v4 != 0 {
+		goto L15
+	}
+	v1 = uint32(0)
+	goto L14
+L15:
+	if v3 == v4 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v5 = i0
+	if v5 == uint32(10259104) {
+		goto L18
+	}
+	i0 = fn2349(m, v5, uint32(10259104))
+	if i0 == 0 {
+		goto L16
+	}
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	if v5 == uint32(10259104) {
+		goto L19
+	}
+	i0 = fn2349(m, v5, uint32(10259104))
+	if i0 == 0 {
+		goto L16
+	}
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	if i0 != i1 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	if i0 != i1 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	if i0 != i1 {
+		goto L16
+	}
+L17:
+	i0 = v0 + uint32(13)
+	i1 = v1 + uint32(13)
+	i0 = fn8095(m, i0, i1, uint32(6))
+	v1 = i0
+	switch v2 {
+	case 1:
+		goto L21
+	case 2:
+		goto L25
+	case 3:
+		goto L24
+	case 4:
+		goto L22
+	case 5:
+		goto L20
+	default:
+		goto L23
+	}
+L25:
+	if v1 != 0 {
+		i0 = uint32(10014564)
+	} else {
+		i0 = uint32(10014548)
+	}
+	v1 = i0
+	goto L14
+L24:
+	if v1 != 0 {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	v1 = i0
+	goto L14
+L23:
+	if int32(v1) < int32(uint32(0)) {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	v1 = i0
+	goto L14
+L22:
+	if int32(v1) > int32(uint32(0)) {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	v1 = i0
+	goto L14
+L21:
+	if int32(v1) < int32(uint32(1)) {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	v1 = i0
+	goto L14
+L20:
+	if int32(v1) > int32(k32(4294967295)) {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	v1 = i0
+	goto L14
+L16:
+	if v3 == uint32(10059656) {
+		goto L26
+	}
+	if v4 == uint32(10059656) {
+		goto L26
+	}
+	i0 = v0 + uint32(15)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	i2 = v1 + uint32(15)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	i1 = i1 + i2
+	i0 = i0 - i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+13)))
+	i1 = i1 - i2
+	i1 = i1 * uint32(3600)
+	i0 = i0 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	i0 = i0 + i1
+	i1 = v0 + uint32(14)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i2 = v1 + uint32(14)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	i1 = i1 - i2
+	i1 = i1 * uint32(60)
+	i0 = i0 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i1 = i1 - i2
+	i1 = i1 * uint32(86400)
+	i0 = i0 + i1
+	v5 = i0
+	if v5 != 0 {
+		goto L27
+	}
+	i0 = v0 + uint32(17)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 << (uint32(8) & 31)
+	i1 = v0 + uint32(16)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i1 = i1 << (uint32(16) & 31)
+	i0 = i0 | i1
+	i1 = v0 + uint32(18)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = i0 | i1
+	i1 = v1 + uint32(17)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i1 = i1 << (uint32(8) & 31)
+	i2 = v1 + uint32(16)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	i2 = i2 << (uint32(16) & 31)
+	i1 = i1 | i2
+	i2 = v1 + uint32(18)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	i1 = i1 | i2
+	i0 = i0 - i1
+	v5 = i0
+L27:
+	switch v2 {
+	case 1:
+		goto L29
+	case 2:
+		goto L33
+	case 3:
+		goto L32
+	case 4:
+		goto L30
+	case 5:
+		goto L28
+	default:
+		goto L31
+	}
+L33:
+	if v5 != 0 {
+		i0 = uint32(10014564)
+	} else {
+		i0 = uint32(10014548)
+	}
+	v1 = i0
+	goto L14
+L32:
+	if v5 != 0 {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	v1 = i0
+	goto L14
+L31:
+	if int32(v5) < int32(uint32(0)) {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	v1 = i0
+	goto L14
+L30:
+	if int32(v5) > int32(uint32(0)) {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	v1 = i0
+	goto L14
+L29:
+	if int32(v5) < int32(uint32(1)) {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	v1 = i0
+	goto L14
+L28:
+	if int32(v5) > int32(k32(4294967295)) {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	v1 = i0
+	goto L14
+L26:
+	i0 = v2 + k32(4294967294)
+	switch i0 {
+	case 0:
+		goto L36
+	case 1:
+		goto L35
+	default:
+		goto L34
+	}
+L36:
+	v1 = uint32(10014564)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564)) = i1
+	goto L14
+L35:
+	v1 = uint32(10014548)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548)) = i1
+	goto L14
+L34:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8421176))
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L37
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 != 0 {
+		goto L37
+	}
+	fn2073(m, v3)
+L37:
+	if v4 == 0 {
+		goto L38
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L38
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L38
+	}
+	fn2073(m, v4)
+L38:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5461(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v1 != 0 {
+		i0 = uint32(24)
+	} else {
+		i0 = uint32(20)
+	}
+	i0 = fn2119(m, i0)
+	v1 = i0
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = fn3634(m)
+	m.depth--
+	return i0
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L2:
+	fn2063(m, v1)
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5462(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = uint32(0)
+	v5 = uint32(10059656)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = uint32(10059656)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v6 = i0
+	i0 = v6 + k32(4294967295)
+	if i0 > uint32(1) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v7 = i0
+	if v6 != uint32(2) {
+		goto L3
+	}
+	i0 = v1 + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
+	v6 = i0
+	i0 = v6 & uint32(134217728)
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	if i0 != uint32(6) {
+		goto L4
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+16)))
+	i0 = i0 & uint32(120)
+	if i0 > uint32(23) {
+		goto L4
+	}
+	i0 = fn5463(m, v0, v7, v5)
+	v4 = i0
+	goto L1
+L5:
+	i0 = v6 & uint32(268435456)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	if i0 != uint32(6) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
+	v6 = i0
+	i0 = v6 & uint32(32)
+	v8 = i0
+	i0 = v6 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L9
+	case 1:
+		goto L8
+	default:
+		goto L7
+	}
+L9:
+	if v8 == 0 {
+		goto L10
+	}
+	i3 = v6 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v7 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v6 = i0
+	goto L6
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v6 = i0
+	goto L6
+L8:
+	if v8 == 0 {
+		goto L11
+	}
+	i3 = v6 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v7 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v6 = i0
+	goto L6
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v6 = i0
+	goto L6
+L7:
+	if v8 == 0 {
+		goto L13
+	}
+	i3 = v6 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v7 + i1
+	v6 = i0
+	goto L12
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v6 = i0
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v6 = i0
+L6:
+	i0 = v6 & uint32(120)
+	if i0 > uint32(23) {
+		goto L4
+	}
+	i0 = fn2764(m, v7)
+	v1 = i0
+	if v1 != 0 {
+		goto L14
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035244))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8551908))
+	goto L1
+L14:
+	i0 = fn5463(m, v0, v1, v5)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = uint32(10059656)
+L2:
+	i0 = v3 + uint32(20)
+	i1 = v3 + uint32(24)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v3 + uint32(16)
+	i1 = v3 + uint32(28)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i1 = v3 + uint32(32)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
+	i1 = v3 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
+	i1 = v3 + uint32(40)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i1 = v3 + uint32(44)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = fn3724(m, v1, v2, uint32(8468726), uint32(10262176), v3)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	i0 = fn5375(m, i0, i1, i2, i3, i4, i5, v0)
+	v4 = i0
+L1:
+	i0 = v3 + uint32(48)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5463(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if v2 == uint32(10059656) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v4 = i0
+	if v4 == uint32(10260160) {
+		goto L2
+	}
+	i0 = fn2349(m, v4, uint32(10260160))
+	if i0 != 0 {
+		goto L2
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8576357), v3)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8470246))
+	goto L1
+L2:
+	i1 = b2i(v2 != uint32(10059656))
+	v4 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v4)
+	v0 = i0
+	if v0 != 0 {
+		goto L3
+	}
+	v0 = uint32(0)
+	goto L1
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+13)) = i1
+	i0 = v0 + uint32(17)
+	i1 = v1 + uint32(20)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(i1)
+	*(*uint8)(unsafe.Add(b, uint64(v0)+12)) = uint8(v4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = k32(4294967295)
+	i0 = v1 + uint32(16)
+	v1 = i0
+	if v2 == uint32(10059656) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v2
+L4:
+	i0 = uint32(*(*int8)(unsafe.Add(b, v1)))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L6
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+19)) = uint8(k32(1))
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	i1 = i1 ^ uint32(128)
+	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
+	goto L1
+L6:
+	*(*uint8)(unsafe.Add(b, uint64(v0)+19)) = uint8(k32(0))
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5464(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v2 = uint32(10059656)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+L1:
+	i0 = fn5380(m, v2, uint32(8401921), uint32(10059656))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
 func fn5465(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(144)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = uint32(0)
+	i0 = v0 + uint32(16)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v5 = i0
+	i0 = v0 + uint32(17)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v6 = i0
+	i0 = v0 + uint32(18)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v7 = i0
+	i1 = v3 + uint32(28)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	i4 = v3 + uint32(16)
+	i0 = fn3724(m, v1, v2, uint32(8407401), uint32(10262060), i4)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = v6 << (uint32(8) & 31)
+	i1 = v5 << (uint32(16) & 31)
+	i0 = i0 | i1
+	i0 = i0 | v7
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	i0 = fn8101(m, v1, uint32(8449196))
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = fn8101(m, v1, uint32(8412729))
+	if i0 != 0 {
+		goto L5
+	}
+	v1 = uint32(0)
+	goto L2
+L5:
+	i0 = fn8101(m, v1, uint32(8419379))
+	if i0 != 0 {
+		goto L6
+	}
+	v1 = uint32(1)
+	goto L2
+L6:
+	i0 = fn8101(m, v1, uint32(8422559))
+	if i0 != 0 {
+		goto L7
+	}
+	v1 = uint32(2)
+	goto L2
+L7:
+	i0 = fn8101(m, v1, uint32(8422513))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = fn8101(m, v1, uint32(8422389))
+	if i0 != 0 {
+		goto L8
+	}
+	v1 = uint32(4)
+	goto L2
+L8:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8480824), uint32(0))
+	goto L1
+L4:
+	if v2 != 0 {
+		i0 = uint32(4)
+	} else {
+		i0 = uint32(2)
+	}
+	v1 = i0
+	goto L2
+L3:
+	i0 = v2 / k32(1000)
+	v2 = i0
+	v1 = uint32(3)
+L2:
+	i0 = v0 + uint32(14)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v5 = i0
+	i0 = v0 + uint32(15)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v6 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
+	*(*uint32)(unsafe.Add(b, v3)) = v7
+	i1 = v1 << (uint32(3) & 31)
+	i1 = i1 + uint32(8869204)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = fn2697(m, i1, v3)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 != 0 {
+		goto L9
+	}
+	v4 = v2
+	goto L1
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v0 = i0
+	if v0 != uint32(10059656) {
+		goto L10
+	}
+	v4 = v2
+	goto L1
+L10:
+	i0 = v3 + uint32(32)
+	i0 = fn5452(m, i0, uint32(8543330), v0, uint32(10059656))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+	goto L1
+L11:
+	i0 = v3 + uint32(24)
+	i1 = v3 + uint32(32)
+	i1 = fn2676(m, i1)
+	fn2803(m, i0, i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v4 = i0
+L1:
+	i0 = v3 + uint32(144)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5466(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -36,7 +10849,7 @@ func fn5465(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
 	v4 = uint32(0)
 	i4 = v3 + uint32(48)
-	i0 = fn3723(m, v1, v2, uint32(8488155), uint32(10262068), i4)
+	i0 = fn3724(m, v1, v2, uint32(8488155), uint32(10262068), i4)
 	if i0 == 0 {
 		goto L1
 	}
@@ -59,13 +10872,13 @@ func fn5465(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(1)
 	*(*uint64)(unsafe.Add(b, v3)) = uint64(4294969196)
-	i0 = fn4085(m, uint32(8468349), v3)
+	i0 = fn4086(m, uint32(8468349), v3)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	i0 = fn5439(m, v0, i1, v2, uint32(10059656))
+	i0 = fn5440(m, v0, i1, v2, uint32(10059656))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -78,7 +10891,7 @@ func fn5465(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v3 + uint32(64)
 	m.g0 = i0
@@ -87,7 +10900,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5466(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5467(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -120,7 +10933,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	i0 = k32(10089824) + uint32(42752)
 	i1 = v2 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v0 = i0
 	if v0 != 0 {
 		goto L3
@@ -148,7 +10961,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575760), v2)
+	i0 = fn3604(m, i0, uint32(8575760), v2)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -160,7 +10973,7 @@ L5:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -169,7 +10982,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5467(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5468(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -183,13 +10996,13 @@ func fn5467(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v2 = i0
 L1:
-	i0 = fn5379(m, v2, uint32(8395455), uint32(10059656))
+	i0 = fn5380(m, v2, uint32(8395455), uint32(10059656))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5468(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5469(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -278,7 +11091,7 @@ L3:
 L7:
 	v6 = uint32(0)
 	i8 = v4 + uint32(32)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10262120), uint32(0), uint32(5), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10262120), uint32(0), uint32(5), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
@@ -299,12 +11112,12 @@ L6:
 	if v2 == 0 {
 		goto L9
 	}
-	i0 = fn1581(m, v2)
+	i0 = fn1582(m, v2)
 	v7 = i0
 	if v7 != k32(4294967295) {
 		goto L10
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -323,12 +11136,12 @@ L9:
 	if v2 == 0 {
 		goto L11
 	}
-	i0 = fn1581(m, v2)
+	i0 = fn1582(m, v2)
 	v8 = i0
 	if v8 != k32(4294967295) {
 		goto L12
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -347,12 +11160,12 @@ L11:
 	if v2 == 0 {
 		goto L13
 	}
-	i0 = fn1581(m, v2)
+	i0 = fn1582(m, v2)
 	v9 = i0
 	if v9 != k32(4294967295) {
 		goto L14
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L14
 	}
@@ -371,12 +11184,12 @@ L13:
 	if v2 == 0 {
 		goto L15
 	}
-	i0 = fn1581(m, v2)
+	i0 = fn1582(m, v2)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L16
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L16
 	}
@@ -405,7 +11218,7 @@ L17:
 	v10 = k32(4294967295)
 	i0 = v1 + uint32(20)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v1 = i0
 	if v1 == k32(4294967295) {
 		goto L18
@@ -413,7 +11226,7 @@ L17:
 	v10 = v1
 	goto L8
 L18:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -425,7 +11238,7 @@ L8:
 	if v0 != uint32(10259520) {
 		goto L19
 	}
-	i0 = fn5374(m, v7, v8, v9, v6, v11, v10, uint32(10259520))
+	i0 = fn5375(m, v7, v8, v9, v6, v11, v10, uint32(10259520))
 	v6 = i0
 	goto L5
 L19:
@@ -435,7 +11248,7 @@ L19:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v8
 	*(*uint32)(unsafe.Add(b, v4)) = v7
-	i0 = fn5386(m, v0, v10, uint32(8532713), v4)
+	i0 = fn5387(m, v0, v10, uint32(8532713), v4)
 	v6 = i0
 L5:
 	i0 = v4 + uint32(64)
@@ -445,7 +11258,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn5469(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5470(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -485,11 +11298,11 @@ func fn5469(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8435598))
+	fn3605(m, i0, uint32(8435598))
 	goto L1
 L2:
 	i1 = v2 + uint32(60)
-	i0 = fn2738(m, v1, i1)
+	i0 = fn2739(m, v1, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -519,14 +11332,14 @@ L4:
 	i5 = v2 + uint32(44)
 	i6 = v2 + uint32(40)
 	i7 = v2 + uint32(36)
-	i0 = fn5470(m, v4, v5, i2, i3, i4, i5, i6, i7)
+	i0 = fn5471(m, v4, v5, i2, i3, i4, i5, i6, i7)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L3
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
-	i0 = fn5471(m, v4, i1, i2)
+	i0 = fn5472(m, v4, i1, i2)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -542,7 +11355,7 @@ L4:
 	if v0 != uint32(10259520) {
 		goto L6
 	}
-	i0 = fn5374(m, v6, v5, v4, v3, v1, uint32(0), uint32(10259520))
+	i0 = fn5375(m, v6, v5, v4, v3, v1, uint32(0), uint32(10259520))
 	v3 = i0
 	goto L5
 L6:
@@ -553,7 +11366,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v6
 	i2 = v2 + uint32(16)
-	i0 = fn857(m, v0, uint32(8532713), i2)
+	i0 = fn858(m, v0, uint32(8532713), i2)
 	v3 = i0
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -567,13 +11380,13 @@ L5:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8531960), v2)
+	i0 = fn3604(m, i0, uint32(8531960), v2)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -582,7 +11395,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5470(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn5471(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var v8 uint32
 	_ = v8
 	var v9 uint32
@@ -630,7 +11443,7 @@ L3:
 		goto L2
 	}
 L1:
-	i0 = fn5474(m, v0, v1, v2, v3, v4, v5)
+	i0 = fn5475(m, v0, v1, v2, v3, v4, v5)
 	v10 = i0
 	if int32(v10) < int32(uint32(0)) {
 		goto L5
@@ -670,7 +11483,7 @@ L7:
 	i2 = v8 + uint32(12)
 	i3 = v8 + uint32(8)
 	i4 = v8 + uint32(4)
-	i0 = fn5474(m, v10, v9, i2, i3, i4, v7)
+	i0 = fn5475(m, v10, v9, i2, i3, i4, v7)
 	v10 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
 	i1 = i1 * uint32(60)
@@ -704,7 +11517,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn5471(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5472(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -840,7 +11653,7 @@ L11:
 	*(*uint32)(unsafe.Add(b, v3)) = v5
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8552771), v3)
+	i0 = fn3604(m, i0, uint32(8552771), v3)
 	goto L9
 L10:
 	v0 = uint32(0)
@@ -880,7 +11693,7 @@ L9:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L2:
 	v0 = uint32(10059656)
@@ -899,7 +11712,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5472(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5473(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -920,7 +11733,7 @@ func fn5472(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(60)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = i1
 	i2 = v2 + uint32(48)
-	i0 = fn3718(m, v1, uint32(8520067), i2)
+	i0 = fn3719(m, v1, uint32(8520067), i2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -932,7 +11745,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v4 = i0
 	i0 = v0 + uint32(13)
-	i0 = fn740(m, i0, uint32(6))
+	i0 = fn741(m, i0, uint32(6))
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -963,14 +11776,14 @@ L5:
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
 	i1 = v2 + uint32(16)
-	i0 = fn2294(m, uint32(1), i1)
+	i0 = fn2295(m, uint32(1), i1)
 	v0 = i0
 	goto L6
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v1
 	i1 = v2 + uint32(32)
-	i0 = fn2294(m, uint32(2), i1)
+	i0 = fn2295(m, uint32(2), i1)
 	v0 = i0
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -984,11 +11797,11 @@ L6:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8568496), v2)
+	i0 = fn4086(m, uint32(8568496), v2)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(64)
@@ -998,7 +11811,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5473(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5474(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1019,7 +11832,7 @@ func fn5473(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v3 = i0
 	i0 = v0 + uint32(13)
-	i0 = fn740(m, i0, uint32(6))
+	i0 = fn741(m, i0, uint32(6))
 	v4 = i0
 	if v4 != 0 {
 		goto L2
@@ -1039,14 +11852,14 @@ L2:
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
 	i1 = v2 + uint32(16)
-	i0 = fn2294(m, uint32(1), i1)
+	i0 = fn2295(m, uint32(1), i1)
 	v0 = i0
 	goto L3
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v4
 	i1 = v2 + uint32(32)
-	i0 = fn2294(m, uint32(2), i1)
+	i0 = fn2295(m, uint32(2), i1)
 	v0 = i0
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -1060,11 +11873,11 @@ L3:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8568496), v2)
+	i0 = fn4086(m, uint32(8568496), v2)
 	v0 = i0
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -1073,7 +11886,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5474(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn5475(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -1319,7 +12132,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5475(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5476(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1384,7 +12197,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8552771), v2)
+	i0 = fn3604(m, i0, uint32(8552771), v2)
 	goto L1
 L2:
 	if v1 != 0 {
@@ -1433,21 +12246,6 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5476(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
 func fn5477(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
@@ -1455,9 +12253,8 @@ func fn5477(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = v0 + uint32(14)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn1574(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
@@ -1471,9 +12268,9 @@ func fn5478(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = v0 + uint32(15)
+	i0 = v0 + uint32(14)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
@@ -1481,6 +12278,22 @@ func fn5478(m *Module, v0 uint32, v1 uint32) uint32 {
 //go:norace
 //go:nocheckptr
 func fn5479(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v0 + uint32(15)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5480(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -1499,14 +12312,14 @@ func fn5479(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v0 + uint32(18)
 	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
 	i0 = i0 | i1
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5480(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5481(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -1537,7 +12350,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn5481(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5482(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1545,14 +12358,14 @@ func fn5481(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+19)))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5482(m *Module, v0 uint32) {
+func fn5483(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1585,7 +12398,7 @@ func fn5482(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
@@ -1596,7 +12409,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5483(m *Module, v0 uint32) uint32 {
+func fn5484(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1682,7 +12495,7 @@ func fn5483(m *Module, v0 uint32) uint32 {
 	i1 = v4 | i2
 	*(*uint32)(unsafe.Add(b, uint64(v1)+100)) = i1
 	i1 = v1 + uint32(96)
-	i0 = fn2696(m, uint32(8567300), i1)
+	i0 = fn2697(m, uint32(8567300), i1)
 	v2 = i0
 	goto L1
 L2:
@@ -1721,7 +12534,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+68)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = v2
 	i1 = v1 + uint32(64)
-	i0 = fn2696(m, uint32(8567273), i1)
+	i0 = fn2697(m, uint32(8567273), i1)
 	v2 = i0
 	goto L1
 L3:
@@ -1734,7 +12547,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v2
 	i1 = v1 + uint32(32)
-	i0 = fn2696(m, uint32(8567250), i1)
+	i0 = fn2697(m, uint32(8567250), i1)
 	v2 = i0
 L1:
 	if v2 != 0 {
@@ -1751,7 +12564,7 @@ L5:
 	v3 = uint32(0)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	i2 = i2 + k32(4294967295)
-	i0 = fn2806(m, v2, uint32(0), i2)
+	i0 = fn2807(m, v2, uint32(0), i2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -1764,7 +12577,7 @@ L5:
 	if v6 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	if v4 == 0 {
 		goto L4
@@ -1772,7 +12585,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v4
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8566167), i1)
+	i0 = fn2697(m, uint32(8566167), i1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -1785,7 +12598,7 @@ L7:
 	if v5 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
 	if v2 == 0 {
 		goto L4
@@ -1809,7 +12622,7 @@ L10:
 	v3 = uint32(0)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	i2 = i2 + k32(4294967295)
-	i0 = fn2806(m, v2, uint32(0), i2)
+	i0 = fn2807(m, v2, uint32(0), i2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -1822,14 +12635,14 @@ L10:
 	if v5 != 0 {
 		goto L11
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L11:
 	if v0 == 0 {
 		goto L4
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v1)) = v0
-	i0 = fn2696(m, uint32(8568118), v1)
+	i0 = fn2697(m, uint32(8568118), v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -1842,7 +12655,7 @@ L11:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	i0 = v1 + uint32(128)
 	m.g0 = i0
@@ -1851,7 +12664,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn5484(m *Module, v0 uint32) uint32 {
+func fn5485(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1934,7 +12747,7 @@ L7:
 	v9 = i0
 L6:
 	i9 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn5369(m, v2, v8, v7, v6, v5, v4, v3, v9, uint32(0), i9)
+	i0 = fn5370(m, v2, v8, v7, v6, v5, v4, v3, v9, uint32(0), i9)
 	v2 = i0
 	if v2 != 0 {
 		goto L4
@@ -1962,7 +12775,7 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	v3 = i0
 L8:
-	i0 = fn5379(m, v3, uint32(8401921), v2)
+	i0 = fn5380(m, v3, uint32(8401921), v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -1975,7 +12788,7 @@ L8:
 	if v4 != 0 {
 		goto L10
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L10:
 	if v3 != 0 {
 		goto L11
@@ -1987,7 +12800,7 @@ L11:
 		goto L13
 	}
 	i1 = v0 + uint32(13)
-	i1 = fn4139(m, i1, uint32(10))
+	i1 = fn4140(m, i1, uint32(10))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
 	goto L12
 L13:
@@ -2106,7 +12919,7 @@ L17:
 	*(*uint32)(unsafe.Add(b, v1)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(999999999)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3603(m, i0, uint32(8516566), v1)
+	i0 = fn3604(m, i0, uint32(8516566), v1)
 	goto L2
 L18:
 	i0 = v4 | v5
@@ -2131,7 +12944,7 @@ L20:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = k32(4294967295)
 L19:
-	i0 = fn5380(m, v6, v3)
+	i0 = fn5381(m, v6, v3)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i0
@@ -2144,7 +12957,7 @@ L19:
 	if v4 != 0 {
 		goto L21
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L21:
 	if v2 != 0 {
 		goto L22
@@ -2161,10 +12974,10 @@ L21:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L22:
-	i1 = fn2032(m, v2)
+	i1 = fn2033(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -2177,7 +12990,7 @@ L22:
 	if v4 != 0 {
 		goto L12
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
@@ -2190,7 +13003,7 @@ L12:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v0 = i0
@@ -2211,7 +13024,7 @@ L23:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -2220,7 +13033,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5485(m *Module, v0 uint32) uint32 {
+func fn5486(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2236,7 +13049,7 @@ func fn5485(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn2675(m, uint32(8580577))
+	i0 = fn2676(m, uint32(8580577))
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -2248,7 +13061,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	i0 = k32(10089824) + uint32(35260)
 	i1 = v1 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -2261,7 +13074,7 @@ L2:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -2270,7 +13083,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5486(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5487(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2294,7 +13107,7 @@ func fn5486(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v3 == uint32(10259728) {
 		goto L1
 	}
-	i0 = fn2348(m, v3, uint32(10259728))
+	i0 = fn2349(m, v3, uint32(10259728))
 	if i0 != 0 {
 		goto L1
 	}
@@ -2323,7 +13136,7 @@ L3:
 	}
 	i0 = v0 + uint32(13)
 	i1 = v1 + uint32(13)
-	i0 = fn8094(m, i0, i1, uint32(10))
+	i0 = fn8095(m, i0, i1, uint32(10))
 	v1 = i0
 	switch v2 {
 	case 1:
@@ -2397,7 +13210,7 @@ L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v3 = i0
 L11:
-	i0 = fn5379(m, v3, uint32(8401921), v0)
+	i0 = fn5380(m, v3, uint32(8401921), v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L13
@@ -2416,7 +13229,7 @@ L15:
 	v4 = i0
 L14:
 	v5 = uint32(0)
-	i0 = fn5379(m, v4, uint32(8401921), v1)
+	i0 = fn5380(m, v4, uint32(8401921), v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L16
@@ -2429,7 +13242,7 @@ L14:
 	if v6 == uint32(10259104) {
 		goto L19
 	}
-	i0 = fn2348(m, v6, uint32(10259104))
+	i0 = fn2349(m, v6, uint32(10259104))
 	if i0 == 0 {
 		goto L17
 	}
@@ -2439,7 +13252,7 @@ L19:
 	if v6 == uint32(10259104) {
 		goto L20
 	}
-	i0 = fn2348(m, v6, uint32(10259104))
+	i0 = fn2349(m, v6, uint32(10259104))
 	if i0 == 0 {
 		goto L17
 	}
@@ -2462,7 +13275,7 @@ L20:
 L18:
 	i0 = v0 + uint32(13)
 	i1 = v1 + uint32(13)
-	i0 = fn8094(m, i0, i1, uint32(10))
+	i0 = fn8095(m, i0, i1, uint32(10))
 	v6 = i0
 	i0 = v2 & k32(4294967294)
 	if i0 != uint32(2) {
@@ -2472,7 +13285,7 @@ L18:
 		goto L21
 	}
 	v6 = uint32(1)
-	i0 = fn5487(m, v0, v1, v3, v4)
+	i0 = fn5488(m, v0, v1, v3, v4)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -2554,7 +13367,7 @@ L17:
 	if v4 == uint32(10059656) {
 		goto L29
 	}
-	i0 = fn5488(m, v0, v1)
+	i0 = fn5489(m, v0, v1)
 	v6 = i0
 	if v6 == 0 {
 		goto L16
@@ -2580,7 +13393,7 @@ L30:
 	if v7 != 0 {
 		goto L31
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L31:
 	i0 = v2 & k32(4294967294)
 	if i0 != uint32(2) {
@@ -2590,7 +13403,7 @@ L31:
 		goto L32
 	}
 	v5 = uint32(0)
-	i0 = fn5487(m, v0, v1, v3, v4)
+	i0 = fn5488(m, v0, v1, v3, v4)
 	v1 = i0
 	if v1 == k32(4294967295) {
 		goto L16
@@ -2693,7 +13506,7 @@ L40:
 L39:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8421096))
+	fn3605(m, i0, uint32(8421096))
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
@@ -2706,7 +13519,7 @@ L16:
 	if v1 != 0 {
 		goto L42
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L42:
 	if v4 == 0 {
 		goto L43
@@ -2722,7 +13535,7 @@ L42:
 	if v1 != 0 {
 		goto L43
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L43:
 	m.depth--
 	return v5
@@ -2730,7 +13543,7 @@ L43:
 
 //go:norace
 //go:nocheckptr
-func fn5487(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5488(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -2742,7 +13555,7 @@ func fn5487(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v4 = k32(4294967295)
-	i0 = fn5493(m, v0)
+	i0 = fn5494(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -2785,9 +13598,9 @@ L3:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
-	i0 = fn5493(m, v1)
+	i0 = fn5494(m, v1)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -2825,7 +13638,7 @@ L2:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return v4
@@ -2833,7 +13646,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5488(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5489(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2876,7 +13689,7 @@ func fn5488(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 == uint32(10259728) {
 		goto L3
 	}
-	i0 = fn2348(m, v3, uint32(10259728))
+	i0 = fn2349(m, v3, uint32(10259728))
 	if i0 == 0 {
 		goto L2
 	}
@@ -2886,7 +13699,7 @@ L3:
 	if v3 == uint32(10259728) {
 		goto L6
 	}
-	i0 = fn2348(m, v3, uint32(10259728))
+	i0 = fn2349(m, v3, uint32(10259728))
 	if i0 == 0 {
 		goto L5
 	}
@@ -2942,7 +13755,7 @@ L13:
 	v4 = i0
 L12:
 	v3 = uint32(0)
-	i0 = fn5379(m, v4, uint32(8401921), v0)
+	i0 = fn5380(m, v4, uint32(8401921), v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -2957,7 +13770,7 @@ L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	v5 = i0
 L14:
-	i0 = fn5379(m, v5, uint32(8401921), v1)
+	i0 = fn5380(m, v5, uint32(8401921), v1)
 	v5 = i0
 	if v5 != 0 {
 		goto L16
@@ -2973,7 +13786,7 @@ L14:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L16:
 	i0 = b2i(v4 != uint32(10059656))
@@ -2984,7 +13797,7 @@ L16:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8421041))
+	fn3605(m, i0, uint32(8421041))
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -2996,7 +13809,7 @@ L16:
 	if v0 != 0 {
 		goto L18
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
@@ -3009,7 +13822,7 @@ L18:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L17:
 	v6 = uint32(0)
@@ -3032,7 +13845,7 @@ L17:
 		goto L19
 	}
 L20:
-	i0 = fn5380(m, v4, v5)
+	i0 = fn5381(m, v4, v5)
 	v6 = i0
 	if v6 != 0 {
 		goto L19
@@ -3048,7 +13861,7 @@ L20:
 	if v0 != 0 {
 		goto L21
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L21:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -3062,7 +13875,7 @@ L21:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -3077,7 +13890,7 @@ L10:
 	if v3 != 0 {
 		goto L22
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v3 = i0
@@ -3090,7 +13903,7 @@ L22:
 	if v3 != 0 {
 		goto L9
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L9:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
 	i0 = i0 << (uint32(8) & 31)
@@ -3281,7 +14094,7 @@ L28:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(999999999)
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3603(m, i0, uint32(8516566), v2)
+	i0 = fn3604(m, i0, uint32(8516566), v2)
 	goto L1
 L29:
 	v3 = uint32(0)
@@ -3313,7 +14126,7 @@ L30:
 	v3 = v5
 	goto L4
 L32:
-	i0 = fn5380(m, v5, v6)
+	i0 = fn5381(m, v5, v6)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
@@ -3326,7 +14139,7 @@ L32:
 	if v0 != 0 {
 		goto L33
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L33:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
@@ -3339,7 +14152,7 @@ L33:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -3347,12 +14160,12 @@ L5:
 	if v3 == uint32(10259104) {
 		goto L34
 	}
-	i0 = fn2348(m, v3, uint32(10259104))
+	i0 = fn2349(m, v3, uint32(10259104))
 	if i0 == 0 {
 		goto L2
 	}
 L34:
-	i0 = fn5381(m, v0, v1, k32(4294967295))
+	i0 = fn5382(m, v0, v1, k32(4294967295))
 	v3 = i0
 L4:
 	if v3 != uint32(10060432) {
@@ -3375,7 +14188,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5489(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5490(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -3391,12 +14204,12 @@ func fn5489(m *Module, v0 uint32, v1 uint32) uint32 {
 	} else {
 		i0 = uint32(24)
 	}
-	i0 = fn2118(m, i0)
+	i0 = fn2119(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L1:
@@ -3409,14 +14222,14 @@ L1:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L2:
-	fn2062(m, v1)
+	fn2063(m, v1)
 	m.depth--
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn5490(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5491(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3493,7 +14306,7 @@ L3:
 	if i0 > uint32(11) {
 		goto L4
 	}
-	i0 = fn5491(m, v0, v7, v5)
+	i0 = fn5492(m, v0, v7, v5)
 	v4 = i0
 	goto L1
 L5:
@@ -3588,23 +14401,23 @@ L6:
 	if i0 > uint32(11) {
 		goto L4
 	}
-	i0 = fn2763(m, v7)
+	i0 = fn2764(m, v7)
 	v1 = i0
 	if v1 != 0 {
 		goto L16
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035244))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8551793))
+	fn3605(m, i0, uint32(8551793))
 	goto L1
 L16:
-	i0 = fn5491(m, v0, v1, v5)
+	i0 = fn5492(m, v0, v1, v5)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -3617,7 +14430,7 @@ L16:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = uint32(10059656)
@@ -3645,7 +14458,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	i1 = v3 + uint32(76)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8468723), uint32(10263104), v3)
+	i0 = fn3724(m, v1, v2, uint32(8468723), uint32(10263104), v3)
 	if i0 == 0 {
 		goto L1
 	}
@@ -3658,7 +14471,7 @@ L2:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
-	i0 = fn5369(m, i0, i1, i2, i3, i4, i5, i6, i7, i8, v0)
+	i0 = fn5370(m, i0, i1, i2, i3, i4, i5, i6, i7, i8, v0)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(80)
@@ -3668,7 +14481,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5491(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5492(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3694,7 +14507,7 @@ func fn5491(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v4 == uint32(10260160) {
 		goto L2
 	}
-	i0 = fn2348(m, v4, uint32(10260160))
+	i0 = fn2349(m, v4, uint32(10260160))
 	if i0 != 0 {
 		goto L2
 	}
@@ -3703,9 +14516,9 @@ func fn5491(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8576357), v3)
+	i0 = fn3604(m, i0, uint32(8576357), v3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8470246))
+	fn3605(m, i0, uint32(8470246))
 	goto L1
 L2:
 	i1 = b2i(v2 != uint32(10059656))
@@ -3762,7 +14575,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5492(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5493(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -3773,7 +14586,7 @@ func fn5492(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10259728) {
 		goto L2
 	}
-	i0 = fn2348(m, v2, uint32(10259728))
+	i0 = fn2349(m, v2, uint32(10259728))
 	if i0 == 0 {
 		goto L1
 	}
@@ -3783,13 +14596,13 @@ L2:
 	if v2 == uint32(10259104) {
 		goto L3
 	}
-	i0 = fn2348(m, v2, uint32(10259104))
+	i0 = fn2349(m, v2, uint32(10259104))
 	if i0 != 0 {
 		goto L3
 	}
 	return uint32(10060432)
 L3:
-	i0 = fn5381(m, v0, v1, uint32(1))
+	i0 = fn5382(m, v0, v1, uint32(1))
 	return i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -3797,19 +14610,19 @@ L1:
 	if v2 == uint32(10259104) {
 		goto L4
 	}
-	i0 = fn2348(m, v2, uint32(10259104))
+	i0 = fn2349(m, v2, uint32(10259104))
 	if i0 != 0 {
 		goto L4
 	}
 	return uint32(10060432)
 L4:
-	i0 = fn5381(m, v1, v0, uint32(1))
+	i0 = fn5382(m, v1, v0, uint32(1))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5493(m *Module, v0 uint32) uint32 {
+func fn5494(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3896,7 +14709,7 @@ L1:
 	i8 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+23)))
 	i8 = b2i(i8 == 0)
 	i9 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn5369(m, i0, v8, v7, v6, v5, v4, i6, v11, i8, i9)
+	i0 = fn5370(m, i0, v8, v7, v6, v5, v4, i6, v11, i8, i9)
 	v0 = i0
 	if v0 != 0 {
 		goto L3
@@ -3914,7 +14727,7 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v1 = i0
 L4:
-	i0 = fn5379(m, v1, uint32(8401921), v0)
+	i0 = fn5380(m, v1, uint32(8401921), v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -3927,7 +14740,7 @@ L4:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	m.depth--
 	return v1
@@ -3935,7 +14748,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn5494(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5495(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3980,13 +14793,13 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10262900), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10262900), uint32(0), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 L2:
-	v7 = uint32(2500)
+	v7 = uint32(2501)
 	v3 = uint32(10059656)
 	i1 = uint32(0) - v2
 	if v5 == i1 {
@@ -3998,13 +14811,13 @@ L2:
 	if v1 == uint32(10059656) {
 		goto L6
 	}
-	v7 = uint32(2501)
+	v7 = uint32(2502)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v3 = i0
 	if v3 == uint32(10260160) {
 		goto L7
 	}
-	i0 = fn2348(m, v3, uint32(10260160))
+	i0 = fn2349(m, v3, uint32(10260160))
 	if i0 == 0 {
 		goto L5
 	}
@@ -4012,7 +14825,7 @@ L7:
 	v3 = v1
 L6:
 	i0 = v4 + uint32(24)
-	i0 = fn4290(m, i0)
+	i0 = fn4291(m, i0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L8
 	}
@@ -4023,13 +14836,13 @@ L8:
 	l0 = *(*uint64)(unsafe.Add(b, uint64(v4)+24))
 	i1 = v4 + uint32(16)
 	i2 = v4 + uint32(12)
-	i0 = fn4287(m, l0, i1, i2, uint32(0))
+	i0 = fn4288(m, l0, i1, i2, uint32(0))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
 	l2 = *(*uint64)(unsafe.Add(b, uint64(v4)+16))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = fn5495(m, v0, v7, l2, i3, v3)
+	i0 = fn5496(m, v0, v7, l2, i3, v3)
 	v1 = i0
 	if v3 != uint32(10059656) {
 		goto L9
@@ -4047,7 +14860,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v1
 	i0 = k32(10089824) + uint32(33572)
 	i1 = v4 + uint32(24)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -4060,7 +14873,7 @@ L10:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -4068,7 +14881,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8576357), v4)
+	i0 = fn3604(m, i0, uint32(8576357), v4)
 L1:
 	i0 = v4 + uint32(32)
 	m.g0 = i0
@@ -4077,7 +14890,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5495(m *Module, v0 uint32, v1 uint32, v2 uint64, v3 uint32, v4 uint32) uint32 {
+func fn5496(m *Module, v0 uint32, v1 uint32, v2 uint64, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -4145,7 +14958,7 @@ L2:
 	v12 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+60))
 	v13 = i0
-	if v1 != uint32(2500) {
+	if v1 != uint32(2501) {
 		goto L3
 	}
 	if v4 != uint32(10059656) {
@@ -4158,7 +14971,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+32)) = v9
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v5 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8496066), i2)
+	i0 = fn3604(m, i0, uint32(8496066), i2)
 	goto L5
 L6:
 	i0 = v6 << (uint32(2) & 31)
@@ -4217,7 +15030,7 @@ L7:
 		goto L4
 	}
 L5:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
@@ -4228,7 +15041,7 @@ L9:
 L4:
 	l0 = v2 + uint64(62135596800)
 	v15 = l0
-	l0 = fn5518(m, v15)
+	l0 = fn5519(m, v15)
 	v2 = l0
 	if v2 != k64(18446744073709551615) {
 		goto L10
@@ -4243,7 +15056,7 @@ L10:
 		goto L3
 	}
 	l0 = v15 + v2
-	l0 = fn5518(m, l0)
+	l0 = fn5519(m, l0)
 	v2 = l0
 	if v2 != k64(18446744073709551615) {
 		goto L11
@@ -4257,7 +15070,7 @@ L3:
 	if v0 != uint32(10259728) {
 		goto L12
 	}
-	i0 = fn5369(m, v9, v6, v13, v12, v11, v7, v3, v4, v10, uint32(10259728))
+	i0 = fn5370(m, v9, v6, v13, v12, v11, v7, v3, v4, v10, uint32(10259728))
 	v1 = i0
 	goto L1
 L12:
@@ -4273,7 +15086,7 @@ L12:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v13
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v6
 	*(*uint32)(unsafe.Add(b, v5)) = v9
-	i0 = fn5386(m, v0, v10, uint32(8532710), v5)
+	i0 = fn5387(m, v0, v10, uint32(8532710), v5)
 	v1 = i0
 L1:
 	i0 = v5 + uint32(96)
@@ -4283,7 +15096,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5496(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5497(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4315,13 +15128,13 @@ func fn5496(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553834), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553834), uint32(1))
 	if i0 != 0 {
 		goto L1
 	}
 	v3 = uint32(0)
 	i0 = v2 + uint32(56)
-	i0 = fn4290(m, i0)
+	i0 = fn4291(m, i0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -4329,7 +15142,7 @@ func fn5496(m *Module, v0 uint32, v1 uint32) uint32 {
 	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+56))
 	i1 = v2 + uint32(48)
 	i2 = v2 + uint32(44)
-	i0 = fn4287(m, l0, i1, i2, uint32(0))
+	i0 = fn4288(m, l0, i1, i2, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -4338,7 +15151,7 @@ func fn5496(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = uint32(0)
 	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+48))
 	i1 = v2 + uint32(64)
-	i0 = fn4300(m, l0, i1)
+	i0 = fn4301(m, l0, i1)
 	if i0 != 0 {
 		goto L1
 	}
@@ -4365,7 +15178,7 @@ func fn5496(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != uint32(10259728) {
 		goto L2
 	}
-	i0 = fn5369(m, v6, v5, v9, v8, v7, v3, v4, uint32(10059656), uint32(0), uint32(10259728))
+	i0 = fn5370(m, v6, v5, v9, v8, v7, v3, v4, uint32(10059656), uint32(0), uint32(10259728))
 	v3 = i0
 	goto L1
 L2:
@@ -4381,7 +15194,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v5
 	*(*uint32)(unsafe.Add(b, v2)) = v6
-	i0 = fn5386(m, v0, uint32(0), uint32(8532710), v2)
+	i0 = fn5387(m, v0, uint32(0), uint32(8532710), v2)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(112)
@@ -4391,7 +15204,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5497(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5498(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4423,7 +15236,7 @@ func fn5497(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
 	v5 = uint32(0)
 	i4 = v3 + uint32(16)
-	i0 = fn3723(m, v1, v2, uint32(8448352), uint32(10262944), i4)
+	i0 = fn3724(m, v1, v2, uint32(8448352), uint32(10262944), i4)
 	if i0 == 0 {
 		goto L1
 	}
@@ -4440,7 +15253,7 @@ func fn5497(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v4 = v2
 	goto L3
 L4:
-	i0 = fn2348(m, v1, uint32(10260160))
+	i0 = fn2349(m, v1, uint32(10260160))
 	if i0 == 0 {
 		goto L2
 	}
@@ -4450,18 +15263,18 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
 	i1 = v3 + uint32(40)
 	i2 = v3 + uint32(36)
-	i0 = fn4276(m, i0, i1, i2, uint32(2))
+	i0 = fn4277(m, i0, i1, i2, uint32(2))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	if v4 == uint32(10059656) {
-		i1 = uint32(2500)
-	} else {
 		i1 = uint32(2501)
+	} else {
+		i1 = uint32(2502)
 	}
 	l2 = *(*uint64)(unsafe.Add(b, uint64(v3)+40))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	i0 = fn5495(m, v0, i1, l2, i3, v4)
+	i0 = fn5496(m, v0, i1, l2, i3, v4)
 	v2 = i0
 	if v2 != 0 {
 		goto L5
@@ -4481,7 +15294,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = v2
 	i0 = k32(10089824) + uint32(33572)
 	i1 = v3 + uint32(40)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -4494,7 +15307,7 @@ L6:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
@@ -4502,7 +15315,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8576357), v3)
+	i0 = fn3604(m, i0, uint32(8576357), v3)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -4511,7 +15324,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5498(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5499(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4541,14 +15354,14 @@ func fn5498(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8554017), uint32(1))
+	i0 = fn3056(m, i0, uint32(8554017), uint32(1))
 	if i0 != 0 {
 		goto L1
 	}
 	i1 = v2 + uint32(48)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8448333), i2)
+	i0 = fn3719(m, v1, uint32(8448333), i2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -4558,7 +15371,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+48))
 	i1 = v2 + uint32(56)
 	i2 = v2 + uint32(52)
-	i0 = fn4276(m, i0, i1, i2, uint32(2))
+	i0 = fn4277(m, i0, i1, i2, uint32(2))
 	if i0 != k32(4294967295) {
 		goto L3
 	}
@@ -4570,7 +15383,7 @@ L3:
 	v3 = uint32(0)
 	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+56))
 	i1 = v2 + uint32(64)
-	i0 = fn4300(m, l0, i1)
+	i0 = fn4301(m, l0, i1)
 	if i0 != 0 {
 		goto L1
 	}
@@ -4597,7 +15410,7 @@ L3:
 	if v0 != uint32(10259728) {
 		goto L4
 	}
-	i0 = fn5369(m, v5, v4, v8, v7, v6, v3, v1, uint32(10059656), uint32(0), uint32(10259728))
+	i0 = fn5370(m, v5, v4, v8, v7, v6, v3, v1, uint32(10059656), uint32(0), uint32(10259728))
 	v3 = i0
 	goto L1
 L4:
@@ -4613,7 +15426,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v8
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v2)) = v5
-	i0 = fn5386(m, v0, uint32(0), uint32(8532710), v2)
+	i0 = fn5387(m, v0, uint32(0), uint32(8532710), v2)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(112)
@@ -4623,7 +15436,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5499(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5500(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4645,12 +15458,12 @@ func fn5499(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
 	v3 = uint32(0)
 	i2 = v2 + uint32(16)
-	i0 = fn3718(m, v1, uint32(8488084), i2)
+	i0 = fn3719(m, v1, uint32(8488084), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = k32(10089824) + uint32(27936)
-	i0 = fn3878(m, i0)
+	i0 = fn3879(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -4662,7 +15475,7 @@ func fn5499(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i1 = k32(10089824) + uint32(27968)
-	i0 = fn863(m, v1, i1, v2)
+	i0 = fn864(m, v1, i1, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -4675,7 +15488,7 @@ func fn5499(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -4684,7 +15497,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5500(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5501(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4724,7 +15537,7 @@ func fn5500(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v3 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = i1
 	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8488031), uint32(10262960), i4)
+	i0 = fn3724(m, v1, v2, uint32(8488031), uint32(10262960), i4)
 	if i0 == 0 {
 		goto L1
 	}
@@ -4785,7 +15598,7 @@ L2:
 	if v0 != uint32(10259728) {
 		goto L5
 	}
-	i0 = fn5369(m, v5, v2, v9, v4, v8, v7, v6, v1, v10, uint32(10259728))
+	i0 = fn5370(m, v5, v2, v9, v4, v8, v7, v6, v1, v10, uint32(10259728))
 	v4 = i0
 	goto L1
 L5:
@@ -4801,7 +15614,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v3)) = v5
-	i0 = fn5386(m, v0, v10, uint32(8532710), v3)
+	i0 = fn5387(m, v0, v10, uint32(8532710), v3)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(64)
@@ -4811,7 +15624,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5501(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5502(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4859,10 +15672,10 @@ func fn5501(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8435598))
+	fn3605(m, i0, uint32(8435598))
 	goto L1
 L2:
-	i0 = fn2741(m, v1)
+	i0 = fn2742(m, v1)
 	v3 = i0
 	if int32(v3) < int32(uint32(7)) {
 		goto L5
@@ -4972,12 +15785,12 @@ L17:
 	}
 	v4 = uint32(10)
 L8:
-	i0 = fn2683(m, v1)
+	i0 = fn2684(m, v1)
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
-	i0 = fn2743(m, v3, v4, uint32(84))
+	i0 = fn2744(m, v3, v4, uint32(84))
 	if i0 == 0 {
 		goto L3
 	}
@@ -4992,12 +15805,12 @@ L8:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8531960), v2)
+	i0 = fn3604(m, i0, uint32(8531960), v2)
 	goto L1
 L4:
 	v3 = v1
@@ -5011,13 +15824,13 @@ L4:
 	v3 = v1
 L3:
 	i1 = v2 + uint32(108)
-	i0 = fn2738(m, v3, i1)
+	i0 = fn2739(m, v3, i1)
 	v4 = i0
 	if v4 != 0 {
 		goto L23
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035244))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L21
 	}
@@ -5124,7 +15937,7 @@ L24:
 	i2 = v2 + uint32(104)
 	i3 = v2 + uint32(100)
 	i4 = v2 + uint32(96)
-	i0 = fn5433(m, v4, v5, i2, i3, i4)
+	i0 = fn5434(m, v4, v5, i2, i3, i4)
 	if i0 != 0 {
 		goto L22
 	}
@@ -5168,7 +15981,7 @@ L31:
 	i5 = v2 + uint32(80)
 	i6 = v2 + uint32(76)
 	i7 = v2 + uint32(72)
-	i0 = fn5470(m, v5, v4, i2, i3, i4, i5, i6, i7)
+	i0 = fn5471(m, v5, v4, i2, i3, i4, i5, i6, i7)
 	v7 = i0
 	if int32(v7) < int32(uint32(0)) {
 		goto L22
@@ -5178,7 +15991,7 @@ L31:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+76))
 	v8 = i0
 L30:
-	i0 = fn5471(m, v7, v8, v6)
+	i0 = fn5472(m, v7, v8, v6)
 	v4 = i0
 	if v4 == 0 {
 		goto L21
@@ -5200,7 +16013,7 @@ L30:
 	if v0 != uint32(10259728) {
 		goto L33
 	}
-	i0 = fn5369(m, v10, v9, v8, v7, v6, v5, v1, v4, uint32(0), uint32(10259728))
+	i0 = fn5370(m, v10, v9, v8, v7, v6, v5, v1, v4, uint32(0), uint32(10259728))
 	v1 = i0
 	goto L32
 L33:
@@ -5217,7 +16030,7 @@ L33:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v10
 	i3 = v2 + uint32(32)
-	i0 = fn5386(m, v0, uint32(0), uint32(8532710), i3)
+	i0 = fn5387(m, v0, uint32(0), uint32(8532710), i3)
 	v1 = i0
 L32:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -5231,7 +16044,7 @@ L32:
 	if v0 != 0 {
 		goto L34
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L34:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -5249,7 +16062,7 @@ L22:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8531960), i2)
+	i0 = fn3604(m, i0, uint32(8531960), i2)
 L21:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -5264,7 +16077,7 @@ L21:
 		goto L1
 	}
 L20:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(112)
 	m.g0 = i0
@@ -5273,7 +16086,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5502(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5503(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -5290,13 +16103,13 @@ func fn5502(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
 	i2 = v0 + uint32(16)
 	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	i0 = fn5370(m, i0, i1, i2, uint32(10259312))
+	i0 = fn5371(m, i0, i1, i2, uint32(10259312))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5503(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5504(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5380,7 +16193,7 @@ L6:
 	v0 = uint32(8545696)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, v0)
+	fn3605(m, i0, v0)
 	m.depth--
 	return uint32(0)
 L1:
@@ -5413,7 +16226,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn5504(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5505(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5470,13 +16283,13 @@ L1:
 	i3 = i3 | i4
 	i3 = i3 | v2
 	i5 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+23)))
-	i0 = fn5374(m, v7, v6, v5, i3, v8, i5, uint32(10259520))
+	i0 = fn5375(m, v7, v6, v5, i3, v8, i5, uint32(10259520))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5505(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5506(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5585,7 +16398,7 @@ L1:
 	i1 = i1 + uint32(8869088)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn2696(m, uint32(8514709), v2)
+	i0 = fn2697(m, uint32(8514709), v2)
 	v0 = i0
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -5594,7 +16407,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5506(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5507(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5627,7 +16440,7 @@ func fn5506(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 == uint32(10059656) {
 		goto L1
 	}
-	i0 = fn5379(m, v3, uint32(8395455), v0)
+	i0 = fn5380(m, v3, uint32(8395455), v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -5665,7 +16478,7 @@ L3:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
 	i0 = i0 << (uint32(8) & 31)
@@ -5682,14 +16495,14 @@ L1:
 	i4 = uint32(*(*uint8)(unsafe.Add(b, i4)))
 	i5 = v0 + uint32(19)
 	i5 = uint32(*(*uint8)(unsafe.Add(b, i5)))
-	i0 = fn5442(m, i0, i1, i2, i3, i4, i5, v2)
+	i0 = fn5443(m, i0, i1, i2, i3, i4, i5, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5507(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5508(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5730,19 +16543,19 @@ func fn5507(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == uint32(10059656) {
 		goto L2
 	}
-	i0 = fn4203(m)
-	i0 = fn5368(m, i0, uint32(0))
+	i0 = fn4204(m)
+	i0 = fn5369(m, i0, uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn3616(m)
-	i0 = fn3877(m, uint32(8488191))
+	i0 = fn3617(m)
+	i0 = fn3878(m, uint32(8488191))
 	v2 = i0
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+32))
-	i0 = fn5488(m, v0, i1)
+	i0 = fn5489(m, v0, i1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -5755,7 +16568,7 @@ L3:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	if v0 != 0 {
 		goto L5
@@ -5763,7 +16576,7 @@ L4:
 	m.depth--
 	return uint32(0)
 L5:
-	i0 = fn5418(m, v0, v0)
+	i0 = fn5419(m, v0, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -5776,7 +16589,7 @@ L5:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	m.depth--
 	return v2
 L2:
@@ -5796,7 +16609,7 @@ L2:
 	i5 = v0 + uint32(19)
 	i5 = uint32(*(*uint8)(unsafe.Add(b, i5)))
 	i6 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+23)))
-	l0 = fn5508(m, i0, i1, i2, i3, i4, i5, i6)
+	l0 = fn5509(m, i0, i1, i2, i3, i4, i5, i6)
 	v4 = l0
 	if v4 != k64(18446744073709551615) {
 		goto L6
@@ -5819,7 +16632,7 @@ L6:
 	l1 = v4 + k64(18446744011573868416)
 	d1 = float64(int64(l1))
 	d0 = d0 + d1
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v2 = i0
 L1:
 	m.depth--
@@ -5828,7 +16641,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5508(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint64 {
+func fn5509(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint64 {
 	var v7 uint32
 	_ = v7
 	var v8 uint64
@@ -5868,7 +16681,7 @@ func fn5508(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	}
 	*(*uint32)(unsafe.Add(b, v7)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8496066), v7)
+	i0 = fn3604(m, i0, uint32(8496066), v7)
 	v8 = k64(18446744073709551615)
 	goto L1
 L2:
@@ -5926,7 +16739,7 @@ L3:
 	v8 = l0
 L1:
 	v10 = k64(18446744073709551615)
-	l0 = fn5518(m, v8)
+	l0 = fn5519(m, v8)
 	v11 = l0
 	if v11 == k64(18446744073709551615) {
 		goto L5
@@ -5936,7 +16749,7 @@ L1:
 	v12 = l1
 	l0 = v8 - v12
 	v11 = l0
-	l0 = fn5518(m, v11)
+	l0 = fn5519(m, v11)
 	v13 = l0
 	if v13 == k64(18446744073709551615) {
 		goto L5
@@ -5952,7 +16765,7 @@ L1:
 	}
 	l0 = v11 + l1
 	v14 = l0
-	l0 = fn5518(m, v14)
+	l0 = fn5519(m, v14)
 	v15 = l0
 	if v15 == k64(18446744073709551615) {
 		goto L5
@@ -5971,7 +16784,7 @@ L6:
 	v10 = k64(18446744073709551615)
 	l0 = v8 - v14
 	v12 = l0
-	l0 = fn5518(m, v12)
+	l0 = fn5519(m, v12)
 	v14 = l0
 	if v14 == k64(18446744073709551615) {
 		goto L5
@@ -6012,7 +16825,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn5509(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5510(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6057,7 +16870,7 @@ L4:
 	goto L2
 L3:
 	v3 = uint32(0)
-	i0 = fn5379(m, v2, uint32(8401921), v0)
+	i0 = fn5380(m, v2, uint32(8401921), v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -6077,7 +16890,7 @@ L3:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -6089,7 +16902,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v0)) = v3
 	goto L2
 L5:
-	i0 = fn5381(m, v0, v2, k32(4294967295))
+	i0 = fn5382(m, v0, v2, k32(4294967295))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -6102,7 +16915,7 @@ L5:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	if v0 == 0 {
 		goto L1
@@ -6140,9 +16953,9 @@ L2:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L8:
-	i0 = fn5442(m, v2, v8, v7, v6, v5, v4, uint32(0))
+	i0 = fn5443(m, v2, v8, v7, v6, v5, v4, uint32(0))
 	v3 = i0
 L1:
 	m.depth--
@@ -6151,7 +16964,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5510(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5511(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6198,7 +17011,7 @@ func fn5510(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v3 + uint32(156)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
 	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8407414), uint32(10262976), i4)
+	i0 = fn3724(m, v1, v2, uint32(8407414), uint32(10262976), i4)
 	if i0 == 0 {
 		goto L1
 	}
@@ -6212,36 +17025,36 @@ func fn5510(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 == 0 {
 		goto L4
 	}
-	i0 = fn8100(m, v1, uint32(8449196))
+	i0 = fn8101(m, v1, uint32(8449196))
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn8100(m, v1, uint32(8412729))
+	i0 = fn8101(m, v1, uint32(8412729))
 	if i0 != 0 {
 		goto L5
 	}
 	v1 = uint32(0)
 	goto L2
 L5:
-	i0 = fn8100(m, v1, uint32(8419379))
+	i0 = fn8101(m, v1, uint32(8419379))
 	if i0 != 0 {
 		goto L6
 	}
 	v1 = uint32(1)
 	goto L2
 L6:
-	i0 = fn8100(m, v1, uint32(8422559))
+	i0 = fn8101(m, v1, uint32(8422559))
 	if i0 != 0 {
 		goto L7
 	}
 	v1 = uint32(2)
 	goto L2
 L7:
-	i0 = fn8100(m, v1, uint32(8422513))
+	i0 = fn8101(m, v1, uint32(8422513))
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn8100(m, v1, uint32(8422389))
+	i0 = fn8101(m, v1, uint32(8422389))
 	if i0 != 0 {
 		goto L8
 	}
@@ -6250,7 +17063,7 @@ L7:
 L8:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8480824), uint32(0))
+	i0 = fn3604(m, i0, uint32(8480824), uint32(0))
 	goto L1
 L4:
 	if v2 != 0 {
@@ -6302,7 +17115,7 @@ L2:
 	i1 = v1 << (uint32(3) & 31)
 	i1 = i1 + uint32(8869316)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = fn2696(m, i1, v3)
+	i1 = fn2697(m, i1, v3)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = v2
 	if v2 == 0 {
@@ -6317,7 +17130,7 @@ L2:
 L9:
 	i0 = v3 + uint32(48)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = fn5451(m, i0, uint32(8543330), i2, v0)
+	i0 = fn5452(m, i0, uint32(8543330), i2, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L10
 	}
@@ -6332,13 +17145,13 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L10:
 	i0 = v3 + uint32(44)
 	i1 = v3 + uint32(48)
-	i1 = fn2675(m, i1)
-	fn2802(m, i0, i1)
+	i1 = fn2676(m, i1)
+	fn2803(m, i0, i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
 	v4 = i0
 L1:
@@ -6349,7 +17162,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5511(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5512(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6382,7 +17195,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
 	i0 = k32(10089824) + uint32(42752)
 	i1 = v2 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v0 = i0
 	if v0 != 0 {
 		goto L3
@@ -6410,7 +17223,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575760), v2)
+	i0 = fn3604(m, i0, uint32(8575760), v2)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -6422,7 +17235,7 @@ L5:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -6431,7 +17244,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5512(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5513(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -6546,7 +17359,7 @@ L3:
 L7:
 	v6 = uint32(0)
 	i8 = v4 + uint32(32)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10263044), uint32(0), uint32(8), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10263044), uint32(0), uint32(8), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
@@ -6570,12 +17383,12 @@ L6:
 	if v2 == 0 {
 		goto L9
 	}
-	i0 = fn1581(m, v2)
+	i0 = fn1582(m, v2)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L10
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -6594,12 +17407,12 @@ L9:
 	if v2 == 0 {
 		goto L11
 	}
-	i0 = fn1581(m, v2)
+	i0 = fn1582(m, v2)
 	v10 = i0
 	if v10 != k32(4294967295) {
 		goto L12
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -6618,12 +17431,12 @@ L11:
 	if v2 == 0 {
 		goto L13
 	}
-	i0 = fn1581(m, v2)
+	i0 = fn1582(m, v2)
 	v11 = i0
 	if v11 != k32(4294967295) {
 		goto L14
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L14
 	}
@@ -6642,12 +17455,12 @@ L13:
 	if v2 == 0 {
 		goto L15
 	}
-	i0 = fn1581(m, v2)
+	i0 = fn1582(m, v2)
 	v12 = i0
 	if v12 != k32(4294967295) {
 		goto L16
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L16
 	}
@@ -6666,12 +17479,12 @@ L15:
 	if v2 == 0 {
 		goto L17
 	}
-	i0 = fn1581(m, v2)
+	i0 = fn1582(m, v2)
 	v19 = i0
 	if v19 != k32(4294967295) {
 		goto L18
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L18
 	}
@@ -6690,12 +17503,12 @@ L17:
 	if v2 == 0 {
 		goto L19
 	}
-	i0 = fn1581(m, v2)
+	i0 = fn1582(m, v2)
 	v18 = i0
 	if v18 != k32(4294967295) {
 		goto L20
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L20
 	}
@@ -6714,12 +17527,12 @@ L19:
 	if v2 == 0 {
 		goto L21
 	}
-	i0 = fn1581(m, v2)
+	i0 = fn1582(m, v2)
 	v7 = i0
 	if v7 != k32(4294967295) {
 		goto L22
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L22
 	}
@@ -6748,7 +17561,7 @@ L23:
 	v13 = k32(4294967295)
 	i0 = v1 + uint32(32)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v1 = i0
 	if v1 == k32(4294967295) {
 		goto L24
@@ -6756,7 +17569,7 @@ L23:
 	v13 = v1
 	goto L8
 L24:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -6768,7 +17581,7 @@ L8:
 	if v0 != uint32(10259728) {
 		goto L25
 	}
-	i0 = fn5369(m, v6, v10, v11, v12, v19, v18, v7, v15, v13, uint32(10259728))
+	i0 = fn5370(m, v6, v10, v11, v12, v19, v18, v7, v15, v13, uint32(10259728))
 	v6 = i0
 	goto L5
 L25:
@@ -6784,7 +17597,7 @@ L25:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v11
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v10
 	*(*uint32)(unsafe.Add(b, v4)) = v6
-	i0 = fn5386(m, v0, v13, uint32(8532710), v4)
+	i0 = fn5387(m, v0, v13, uint32(8532710), v4)
 	v6 = i0
 L5:
 	i0 = v4 + uint32(80)
@@ -6794,7 +17607,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn5513(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5514(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6844,7 +17657,7 @@ func fn5513(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v3 + uint32(36)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
 	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8486486), uint32(10263088), i4)
+	i0 = fn3724(m, v1, v2, uint32(8486486), uint32(10263088), i4)
 	if i0 != 0 {
 		goto L2
 	}
@@ -6861,7 +17674,7 @@ L2:
 	if v2 == uint32(10260160) {
 		goto L3
 	}
-	i0 = fn2348(m, v2, uint32(10260160))
+	i0 = fn2349(m, v2, uint32(10260160))
 	if i0 != 0 {
 		goto L3
 	}
@@ -6871,7 +17684,7 @@ L2:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8576357), i2)
+	i0 = fn3604(m, i0, uint32(8576357), i2)
 	goto L1
 L3:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
@@ -6928,7 +17741,7 @@ L11:
 	i5 = uint32(*(*uint8)(unsafe.Add(b, v8)))
 	i6 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+23)))
 	v4 = i6
-	l0 = fn5508(m, i0, i1, i2, i3, i4, i5, v4)
+	l0 = fn5509(m, i0, i1, i2, i3, i4, i5, v4)
 	v9 = l0
 	if v9 != k64(18446744073709551615) {
 		goto L12
@@ -6946,7 +17759,7 @@ L12:
 	i4 = uint32(*(*uint8)(unsafe.Add(b, v7)))
 	i5 = uint32(*(*uint8)(unsafe.Add(b, v8)))
 	i6 = b2i(v4 == 0)
-	l0 = fn5508(m, i0, i1, i2, i3, i4, i5, i6)
+	l0 = fn5509(m, i0, i1, i2, i3, i4, i5, i6)
 	v10 = l0
 	if v10 != k64(18446744073709551615) {
 		goto L13
@@ -6966,7 +17779,7 @@ L13:
 		l0 = l1
 	}
 	l0 = l0 + k64(18446744011573868416)
-	i0 = fn5514(m, l0)
+	i0 = fn5515(m, l0)
 	v4 = i0
 	if v4 != 0 {
 		goto L9
@@ -6989,7 +17802,7 @@ L10:
 	if v1 != 0 {
 		goto L15
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
@@ -7000,7 +17813,7 @@ L15:
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 	goto L1
 L14:
-	i0 = fn5379(m, v4, uint32(8401921), v0)
+	i0 = fn5380(m, v4, uint32(8401921), v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
@@ -7013,7 +17826,7 @@ L14:
 	if v2 != 0 {
 		goto L16
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L16:
 	if v1 != 0 {
 		goto L17
@@ -7035,7 +17848,7 @@ L17:
 	if v1 != 0 {
 		goto L18
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 	goto L18
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -7043,7 +17856,7 @@ L19:
 	if v4 == uint32(10259104) {
 		goto L20
 	}
-	i0 = fn2348(m, v4, uint32(10259104))
+	i0 = fn2349(m, v4, uint32(10259104))
 	if i0 != 0 {
 		goto L20
 	}
@@ -7058,17 +17871,17 @@ L19:
 	if v0 != 0 {
 		goto L21
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L21:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8487086), v3)
+	i0 = fn3604(m, i0, uint32(8487086), v3)
 	goto L1
 L20:
-	i0 = fn5381(m, v0, v1, k32(4294967295))
+	i0 = fn5382(m, v0, v1, k32(4294967295))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -7081,7 +17894,7 @@ L20:
 	if v4 != 0 {
 		goto L22
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L22:
 	if v0 != 0 {
 		goto L23
@@ -7120,7 +17933,7 @@ L23:
 	i6 = i6 | i7
 	i8 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+23)))
 	i9 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn5369(m, i0, i1, i2, i3, i4, i5, i6, uint32(10260144), i8, i9)
+	i0 = fn5370(m, i0, i1, i2, i3, i4, i5, i6, uint32(10260144), i8, i9)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -7133,7 +17946,7 @@ L23:
 	if v1 != 0 {
 		goto L26
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L26:
 	if v4 != 0 {
 		goto L24
@@ -7163,7 +17976,7 @@ L27:
 	if v1 != 0 {
 		goto L28
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L28:
 	v4 = v0
 L24:
@@ -7172,7 +17985,7 @@ L24:
 	if v0 != uint32(10059656) {
 		goto L30
 	}
-	i1 = fn5515(m, v4)
+	i1 = fn5516(m, v4)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v0
 	if v0 != 0 {
@@ -7195,7 +18008,7 @@ L31:
 	v0 = uint32(0)
 	goto L1
 L32:
-	fn2072(m, v4)
+	fn2073(m, v4)
 	v0 = uint32(0)
 	goto L1
 L30:
@@ -7223,14 +18036,14 @@ L29:
 	if v0 != 0 {
 		goto L33
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L33:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
 	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = v4
 	i0 = k32(10089824) + uint32(33572)
 	i1 = v3 + uint32(40)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -7243,7 +18056,7 @@ L33:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L18:
 	v1 = uint32(0)
@@ -7259,7 +18072,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5514(m *Module, v0 uint64) uint32 {
+func fn5515(m *Module, v0 uint64) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7284,7 +18097,7 @@ func fn5514(m *Module, v0 uint64) uint32 {
 	v1 = i0
 	m.g0 = v1
 	v2 = uint32(0)
-	i0 = fn4299(m, v0, v1)
+	i0 = fn4300(m, v0, v1)
 	if i0 != 0 {
 		goto L1
 	}
@@ -7336,11 +18149,11 @@ L4:
 	if v3 != 0 {
 		goto L7
 	}
-	i0 = fn5475(m, v6, uint32(0))
+	i0 = fn5476(m, v6, uint32(0))
 	v2 = i0
 	goto L6
 L7:
-	i0 = fn2730(m, v3, uint32(8486274))
+	i0 = fn2731(m, v3, uint32(8486274))
 	v4 = i0
 	if v4 != 0 {
 		goto L8
@@ -7348,7 +18161,7 @@ L7:
 	v2 = uint32(0)
 	goto L6
 L8:
-	i0 = fn5475(m, v6, v4)
+	i0 = fn5476(m, v6, v4)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v3 = i0
@@ -7361,7 +18174,7 @@ L8:
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i0
@@ -7374,7 +18187,7 @@ L6:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L1:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
@@ -7383,7 +18196,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5515(m *Module, v0 uint32) uint32 {
+func fn5516(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7401,19 +18214,19 @@ func fn5515(m *Module, v0 uint32) uint32 {
 	var l0 uint64
 	_ = l0
 	b := m.base
-	i0 = fn4203(m)
-	i0 = fn5368(m, i0, uint32(0))
+	i0 = fn4204(m)
+	i0 = fn5369(m, i0, uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L1
 	}
-	i0 = fn3616(m)
-	i0 = fn3877(m, uint32(8488191))
+	i0 = fn3617(m)
+	i0 = fn3878(m, uint32(8488191))
 	v1 = i0
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+32))
-	i0 = fn5488(m, v0, i1)
+	i0 = fn5489(m, v0, i1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -7426,7 +18239,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	v1 = uint32(0)
 	if v0 == 0 {
@@ -7449,12 +18262,12 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L4:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(1)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(4294967295)
-	i0 = fn5416(m, v0, v2)
+	i0 = fn5417(m, v0, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -7467,7 +18280,7 @@ L4:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -7480,13 +18293,13 @@ L5:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	v1 = uint32(0)
 	if v3 == 0 {
 		goto L3
 	}
-	l0 = fn4271(m, v3)
+	l0 = fn4272(m, v3)
 	v4 = l0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -7499,17 +18312,17 @@ L6:
 	if v0 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	if v4 != k64(18446744073709551615) {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
 L8:
-	i0 = fn5514(m, v4)
+	i0 = fn5515(m, v4)
 	v1 = i0
 L3:
 	return v1
@@ -7517,7 +18330,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn5516(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5517(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7538,7 +18351,7 @@ func fn5516(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(60)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = i1
 	i2 = v2 + uint32(48)
-	i0 = fn3718(m, v1, uint32(8520067), i2)
+	i0 = fn3719(m, v1, uint32(8520067), i2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -7550,7 +18363,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v4 = i0
 	i0 = v0 + uint32(13)
-	i0 = fn740(m, i0, uint32(10))
+	i0 = fn741(m, i0, uint32(10))
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -7583,14 +18396,14 @@ L5:
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
 	i1 = v2 + uint32(16)
-	i0 = fn2294(m, uint32(1), i1)
+	i0 = fn2295(m, uint32(1), i1)
 	v0 = i0
 	goto L6
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v1
 	i1 = v2 + uint32(32)
-	i0 = fn2294(m, uint32(2), i1)
+	i0 = fn2295(m, uint32(2), i1)
 	v0 = i0
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -7604,11 +18417,11 @@ L6:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8568496), v2)
+	i0 = fn4086(m, uint32(8568496), v2)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(64)
@@ -7618,7 +18431,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5517(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5518(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7639,7 +18452,7 @@ func fn5517(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v3 = i0
 	i0 = v0 + uint32(13)
-	i0 = fn740(m, i0, uint32(10))
+	i0 = fn741(m, i0, uint32(10))
 	v4 = i0
 	if v4 != 0 {
 		goto L2
@@ -7659,14 +18472,14 @@ L2:
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
 	i1 = v2 + uint32(16)
-	i0 = fn2294(m, uint32(1), i1)
+	i0 = fn2295(m, uint32(1), i1)
 	v0 = i0
 	goto L3
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v4
 	i1 = v2 + uint32(32)
-	i0 = fn2294(m, uint32(2), i1)
+	i0 = fn2295(m, uint32(2), i1)
 	v0 = i0
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -7680,11 +18493,11 @@ L3:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8568496), v2)
+	i0 = fn4086(m, uint32(8568496), v2)
 	v0 = i0
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -7693,7 +18506,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5518(m *Module, v0 uint64) uint64 {
+func fn5519(m *Module, v0 uint64) uint64 {
 	var v1 uint32
 	_ = v1
 	var v2 uint64
@@ -7724,7 +18537,7 @@ func fn5518(m *Module, v0 uint64) uint64 {
 	v2 = k64(18446744073709551615)
 	l0 = v0 + k64(18446744011573868416)
 	i1 = v1 + uint32(16)
-	i0 = fn4299(m, l0, i1)
+	i0 = fn4300(m, l0, i1)
 	if i0 != 0 {
 		goto L1
 	}
@@ -7738,7 +18551,7 @@ func fn5518(m *Module, v0 uint64) uint64 {
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8496066), v1)
+	i0 = fn3604(m, i0, uint32(8496066), v1)
 	goto L1
 L2:
 	l0 = uint64(*(*int32)(unsafe.Add(b, uint64(v1)+16)))
@@ -7809,7 +18622,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5519(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5520(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -7818,23 +18631,7 @@ func fn5519(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i0 = v0 + uint32(17)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5520(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v0 + uint32(18)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
@@ -7848,9 +18645,9 @@ func fn5521(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = v0 + uint32(19)
+	i0 = v0 + uint32(18)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
@@ -7858,6 +18655,22 @@ func fn5521(m *Module, v0 uint32, v1 uint32) uint32 {
 //go:norace
 //go:nocheckptr
 func fn5522(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v0 + uint32(19)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5523(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -7876,14 +18689,14 @@ func fn5522(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v0 + uint32(22)
 	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
 	i0 = i0 | i1
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5523(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5524(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -7914,7 +18727,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn5524(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5525(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -7922,14 +18735,14 @@ func fn5524(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+23)))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5525(m *Module, v0 uint32) {
+func fn5526(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7959,7 +18772,7 @@ func fn5525(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -7978,7 +18791,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+160))
@@ -7989,7 +18802,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5526(m *Module, v0 uint32) uint32 {
+func fn5527(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8012,7 +18825,7 @@ func fn5526(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8516769), v1)
+	i0 = fn2697(m, uint32(8516769), v1)
 	v0 = i0
 	goto L1
 L2:
@@ -8026,7 +18839,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8568150), i1)
+	i0 = fn2697(m, uint32(8568150), i1)
 	v0 = i0
 	goto L1
 L3:
@@ -8034,7 +18847,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v2
 	i1 = v1 + uint32(32)
-	i0 = fn2696(m, uint32(8568249), i1)
+	i0 = fn2697(m, uint32(8568249), i1)
 	v0 = i0
 L1:
 	i0 = v1 + uint32(48)
@@ -8044,7 +18857,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5527(m *Module, v0 uint32) uint32 {
+func fn5528(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint64
@@ -8075,12 +18888,12 @@ func fn5527(m *Module, v0 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
 	*(*uint64)(unsafe.Add(b, v1)) = v2
-	i0 = fn4085(m, uint32(8468365), v1)
+	i0 = fn4086(m, uint32(8468365), v1)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i1 = fn2032(m, v3)
+	i1 = fn2033(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -8093,7 +18906,7 @@ func fn5527(m *Module, v0 uint32) uint32 {
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v0 = i0
@@ -8104,7 +18917,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5528(m *Module, v0 uint32) uint32 {
+func fn5529(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8163,14 +18976,14 @@ L2:
 		goto L5
 	}
 L7:
-	i0 = fn2675(m, uint32(8539255))
+	i0 = fn2676(m, uint32(8539255))
 	v2 = i0
 	goto L1
 L6:
 	if int32(v0) > int32(k32(4294967295)) {
 		goto L5
 	}
-	i0 = fn5412(m, v2)
+	i0 = fn5413(m, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L8
@@ -8213,7 +19026,7 @@ L4:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	i0 = div32s(v0, uint32(60))
 	v2 = i0
@@ -8249,7 +19062,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v4
 	i1 = v1 + uint32(32)
-	i0 = fn2696(m, uint32(8514656), i1)
+	i0 = fn2697(m, uint32(8514656), i1)
 	v2 = i0
 	goto L1
 L10:
@@ -8261,14 +19074,14 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v4
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8514913), i1)
+	i0 = fn2697(m, uint32(8514913), i1)
 	v2 = i0
 	goto L1
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v8
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v6
 	*(*uint32)(unsafe.Add(b, v1)) = v4
-	i0 = fn2696(m, uint32(8514867), v1)
+	i0 = fn2697(m, uint32(8514867), v1)
 	v2 = i0
 L1:
 	i0 = v1 + uint32(64)
@@ -8278,7 +19091,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5529(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5530(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8298,7 +19111,7 @@ func fn5529(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v4 == uint32(10259936) {
 		goto L2
 	}
-	i0 = fn2348(m, v4, uint32(10259936))
+	i0 = fn2349(m, v4, uint32(10259936))
 	if i0 == 0 {
 		goto L1
 	}
@@ -8312,7 +19125,7 @@ L2:
 	if v4 == uint32(10259104) {
 		goto L3
 	}
-	i0 = fn2348(m, v4, uint32(10259104))
+	i0 = fn2349(m, v4, uint32(10259104))
 	if i0 == 0 {
 		goto L1
 	}
@@ -8355,7 +19168,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5530(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5531(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8376,13 +19189,13 @@ func fn5530(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	i1 = v3 + uint32(24)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8486500), uint32(10263248), v3)
+	i0 = fn3724(m, v1, v2, uint32(8486500), uint32(10263248), v3)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i0 = fn5475(m, i0, i1)
+	i0 = fn5476(m, i0, i1)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(32)
@@ -8392,7 +19205,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5531(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5532(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8412,7 +19225,7 @@ func fn5531(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 == uint32(10259728) {
 		goto L2
 	}
-	i0 = fn2348(m, v3, uint32(10259728))
+	i0 = fn2349(m, v3, uint32(10259728))
 	if i0 != 0 {
 		goto L2
 	}
@@ -8423,10 +19236,10 @@ func fn5531(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8426997), v2)
+	i0 = fn3604(m, i0, uint32(8426997), v2)
 	goto L1
 L2:
-	i0 = fn5528(m, v0)
+	i0 = fn5529(m, v0)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -8436,7 +19249,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5532(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5533(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8458,7 +19271,7 @@ func fn5532(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 == uint32(10259728) {
 		goto L2
 	}
-	i0 = fn2348(m, v3, uint32(10259728))
+	i0 = fn2349(m, v3, uint32(10259728))
 	if i0 != 0 {
 		goto L2
 	}
@@ -8469,7 +19282,7 @@ func fn5532(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8426997), v2)
+	i0 = fn3604(m, i0, uint32(8426997), v2)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -8489,7 +19302,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5533(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5534(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8512,7 +19325,7 @@ func fn5533(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == uint32(10259728) {
 		goto L1
 	}
-	i0 = fn2348(m, v4, uint32(10259728))
+	i0 = fn2349(m, v4, uint32(10259728))
 	if i0 != 0 {
 		goto L1
 	}
@@ -8523,7 +19336,7 @@ func fn5533(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8426997), v2)
+	i0 = fn3604(m, i0, uint32(8426997), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -8532,7 +19345,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5534(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5535(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -8548,12 +19361,12 @@ func fn5534(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10259728) {
 		goto L1
 	}
-	i0 = fn2348(m, v2, uint32(10259728))
+	i0 = fn2349(m, v2, uint32(10259728))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8488219))
+	fn3605(m, i0, uint32(8488219))
 	m.depth--
 	return uint32(0)
 L1:
@@ -8567,19 +19380,19 @@ L1:
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8475473))
+	fn3605(m, i0, uint32(8475473))
 	m.depth--
 	return uint32(0)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn5381(m, v1, i1, uint32(1))
+	i0 = fn5382(m, v1, i1, uint32(1))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5535(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5536(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8601,14 +19414,14 @@ func fn5535(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn2294(m, uint32(1), v2)
+	i0 = fn2295(m, uint32(1), v2)
 	v0 = i0
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
 	i1 = v2 + uint32(16)
-	i0 = fn2294(m, uint32(2), i1)
+	i0 = fn2295(m, uint32(2), i1)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -8618,16 +19431,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5536(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn5537(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn5374(m, v0, v1, v2, v3, v4, uint32(0), v5)
+	i0 = fn5375(m, v0, v1, v2, v3, v4, uint32(0), v5)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5537(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5538(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -8641,7 +19454,7 @@ func fn5537(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	i1 = v2 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3735(m, v1, uint32(8448356), uint32(1), uint32(1), v2)
+	i0 = fn3736(m, v1, uint32(8448356), uint32(1), uint32(1), v2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -8649,7 +19462,7 @@ func fn5537(m *Module, v0 uint32, v1 uint32) uint32 {
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5430(m, v0, i1)
+	i0 = fn5431(m, v0, i1)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -8659,16 +19472,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5538(m *Module) uint32 {
+func fn5539(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10263320))
+	i0 = fn1968(m, uint32(10263320))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5539(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5540(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8897,7 +19710,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5540(m *Module, v0 uint32) uint32 {
+func fn5541(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8931,7 +19744,7 @@ func fn5540(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v0 = i0
@@ -8950,7 +19763,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v0 = i0
@@ -8969,7 +19782,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v0 = i0
@@ -8988,7 +19801,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	v0 = i0
@@ -9007,7 +19820,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v0 = i0
@@ -9026,7 +19839,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	v0 = i0
@@ -9045,7 +19858,7 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	v0 = i0
@@ -9064,7 +19877,7 @@ L7:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
 	v0 = i0
@@ -9083,7 +19896,7 @@ L8:
 	if v2 != 0 {
 		goto L9
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	v0 = i0
@@ -9102,7 +19915,7 @@ L9:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
 	v0 = i0
@@ -9121,7 +19934,7 @@ L10:
 	if v2 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
 	v0 = i0
@@ -9140,7 +19953,7 @@ L11:
 	if v2 != 0 {
 		goto L12
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
 	v0 = i0
@@ -9159,7 +19972,7 @@ L12:
 	if v2 != 0 {
 		goto L13
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+80))
 	v0 = i0
@@ -9178,7 +19991,7 @@ L13:
 	if v2 != 0 {
 		goto L14
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+88))
 	v0 = i0
@@ -9206,7 +20019,7 @@ L17:
 	if v3 != 0 {
 		goto L18
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L18:
 	i0 = v0 + uint32(16)
 	v2 = i0
@@ -9218,7 +20031,7 @@ L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+88))
 	v0 = i0
 L16:
-	fn2111(m, v0)
+	fn2112(m, v0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+88)) = uint32(0)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+92))
@@ -9248,7 +20061,7 @@ L21:
 	if v3 != 0 {
 		goto L22
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L22:
 	i0 = v0 + uint32(16)
 	v2 = i0
@@ -9260,7 +20073,7 @@ L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+92))
 	v0 = i0
 L20:
-	fn2111(m, v0)
+	fn2112(m, v0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+92)) = uint32(0)
 L19:
 	m.depth--
@@ -9269,31 +20082,31 @@ L19:
 
 //go:norace
 //go:nocheckptr
-func fn5541(m *Module, v0 uint32) {
+func fn5542(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn5540(m, v0)
+	i0 = fn5541(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn5542(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5543(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn5543(m, i0)
+	i0 = fn5544(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5543(m *Module, v0 uint32) uint32 {
+func fn5544(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9320,7 +20133,7 @@ func fn5543(m *Module, v0 uint32) uint32 {
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	i2 = v1 + uint32(12)
-	i0 = fn3533(m, i0, uint32(0), i2)
+	i0 = fn3534(m, i0, uint32(0), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -9333,10 +20146,10 @@ func fn5543(m *Module, v0 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = fn854(m, i0, uint32(0))
+	i0 = fn855(m, i0, uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -9364,7 +20177,7 @@ func fn5543(m *Module, v0 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = fn3534(m, i0, v4)
+	i0 = fn3535(m, i0, v4)
 	v0 = i0
 	if v0 != 0 {
 		goto L3
@@ -9400,7 +20213,7 @@ L4:
 		goto L1
 	}
 L2:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -9409,7 +20222,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5544(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5545(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9433,12 +20246,12 @@ func fn5544(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == v0 {
 		goto L1
 	}
-	i0 = fn2348(m, v2, v0)
+	i0 = fn2349(m, v2, v0)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394194))
+	fn3605(m, i0, uint32(8394194))
 	m.depth--
 	return uint32(0)
 L1:
@@ -9457,10 +20270,10 @@ L1:
 L5:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = fn854(m, i0, uint32(0))
+	i0 = fn855(m, i0, uint32(0))
 	v0 = i0
 	if v0 == 0 {
 		goto L2
@@ -9500,7 +20313,7 @@ L6:
 	v0 = v1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i0 = fn3534(m, i0, v0)
+	i0 = fn3535(m, i0, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -9513,7 +20326,7 @@ L3:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L7:
 	if v1 != 0 {
 		goto L8
@@ -9533,7 +20346,7 @@ L8:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return v2
@@ -9541,7 +20354,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5545(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5546(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9587,7 +20400,7 @@ func fn5545(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v5 = i0
-	i0 = fn5543(m, v5)
+	i0 = fn5544(m, v5)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -9603,7 +20416,7 @@ func fn5545(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v6 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	i0 = v3 + uint32(32)
 	i1 = v3 + uint32(44)
@@ -9628,7 +20441,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	i1 = v3 + uint32(76)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8532795), uint32(10263472), v3)
+	i0 = fn3724(m, v1, v2, uint32(8532795), uint32(10263472), v3)
 	if i0 == 0 {
 		goto L1
 	}
@@ -9648,7 +20461,7 @@ L5:
 	if v4 == v1 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v1)
+	i0 = fn2349(m, v4, v1)
 	if i0 == 0 {
 		goto L3
 	}
@@ -9657,10 +20470,10 @@ L5:
 L4:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = fn854(m, i0, uint32(0))
+	i0 = fn855(m, i0, uint32(0))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -9695,7 +20508,7 @@ L4:
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
 	i7 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
 	i8 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	i0 = fn5546(m, v1, i1, i2, i3, i4, i5, i6, i7, i8)
+	i0 = fn5547(m, v1, i1, i2, i3, i4, i5, i6, i7, i8)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
@@ -9710,11 +20523,11 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -9731,7 +20544,7 @@ L6:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v1
@@ -9744,12 +20557,12 @@ L7:
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v0
-	fn3701(m, v4)
+	fn3702(m, v4)
 	goto L1
 L3:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
+	fn3605(m, i0, uint32(8394185))
 L1:
 	i0 = v3 + uint32(80)
 	m.g0 = i0
@@ -9758,7 +20571,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5546(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
+func fn5547(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) uint32 {
 	var v9 uint32
 	_ = v9
 	var v10 uint32
@@ -9774,18 +20587,18 @@ func fn5546(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L4
 	}
 	v9 = k32(4294967295)
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L5:
 	i0 = v0 + uint32(8)
-	i0 = fn7265(m, i0, v1)
+	i0 = fn7266(m, i0, v1)
 	if i0 != 0 {
 		goto L4
 	}
@@ -9798,15 +20611,15 @@ L4:
 	}
 	v9 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn5548(m, i0, v2)
+	i0 = fn5549(m, i0, v2)
 	v1 = i0
 	if v1 == k32(4294967295) {
 		goto L1
 	}
 	i0 = v0 + uint32(8)
-	i0 = fn7274(m, i0, v1)
+	i0 = fn7275(m, i0, v1)
 	if i0 != 0 {
 		goto L8
 	}
@@ -9817,18 +20630,18 @@ L8:
 		goto L9
 	}
 	v9 = k32(4294967295)
-	i0 = fn1582(m, v3)
+	i0 = fn1583(m, v3)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L10
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L10:
 	i0 = v0 + uint32(8)
-	i0 = fn7273(m, i0, v1)
+	i0 = fn7274(m, i0, v1)
 	if i0 != 0 {
 		goto L9
 	}
@@ -9840,18 +20653,18 @@ L9:
 		goto L11
 	}
 	v9 = k32(4294967295)
-	i0 = fn1582(m, v4)
+	i0 = fn1583(m, v4)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L12
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L12:
 	i0 = v0 + uint32(8)
-	i0 = fn7272(m, i0, v1)
+	i0 = fn7273(m, i0, v1)
 	if i0 != 0 {
 		goto L11
 	}
@@ -9863,12 +20676,12 @@ L11:
 		goto L13
 	}
 	v9 = k32(4294967295)
-	i0 = fn1582(m, v5)
+	i0 = fn1583(m, v5)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L14
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -9883,18 +20696,18 @@ L13:
 		goto L15
 	}
 	v9 = k32(4294967295)
-	i0 = fn1582(m, v6)
+	i0 = fn1583(m, v6)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L16
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L16:
 	i0 = v0 + uint32(8)
-	i0 = fn7277(m, i0, v1)
+	i0 = fn7278(m, i0, v1)
 	if i0 != 0 {
 		goto L15
 	}
@@ -9909,14 +20722,14 @@ L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v5 = i0
 	i0 = v9 & uint32(33554432)
 	if i0 == 0 {
 		goto L18
 	}
-	i0 = fn1493(m, v8)
+	i0 = fn1494(m, v8)
 	v10 = i0
 	if int32(v10) >= int32(uint32(1)) {
 		goto L20
@@ -9928,7 +20741,7 @@ L20:
 	v1 = uint32(0)
 L21:
 	v11 = v1
-	i0 = fn1494(m, v8, v6)
+	i0 = fn1495(m, v8, v6)
 	v4 = i0
 	v9 = uint32(8523430)
 	v2 = uint32(10034612)
@@ -9976,7 +20789,7 @@ L22:
 	}
 L19:
 	i0 = v0 + uint32(8)
-	i0 = fn7275(m, i0, v1)
+	i0 = fn7276(m, i0, v1)
 	if i0 != 0 {
 		goto L17
 	}
@@ -9993,7 +20806,7 @@ L18:
 	v9 = i0
 	goto L24
 L25:
-	i0 = fn5549(m, v5, v8)
+	i0 = fn5550(m, v5, v8)
 	v9 = i0
 	i0 = v9 & uint32(98304)
 	if i0 != 0 {
@@ -10001,7 +20814,7 @@ L25:
 	}
 L24:
 	i0 = v0 + uint32(8)
-	i0 = fn7275(m, i0, v9)
+	i0 = fn7276(m, i0, v9)
 	if i0 != 0 {
 		goto L17
 	}
@@ -10016,7 +20829,7 @@ L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v5 = i0
 	i0 = v1 & uint32(33554432)
@@ -10024,7 +20837,7 @@ L17:
 		goto L26
 	}
 	v1 = uint32(0)
-	i0 = fn1493(m, v7)
+	i0 = fn1494(m, v7)
 	v11 = i0
 	if int32(v11) < int32(uint32(1)) {
 		goto L27
@@ -10033,7 +20846,7 @@ L17:
 	v1 = uint32(0)
 L28:
 	v6 = v1
-	i0 = fn1494(m, v7, v8)
+	i0 = fn1495(m, v7, v8)
 	v4 = i0
 	v9 = uint32(8523430)
 	v2 = uint32(10034612)
@@ -10082,7 +20895,7 @@ L29:
 L27:
 	v9 = uint32(0)
 	i0 = v0 + uint32(8)
-	i0 = fn7276(m, i0, v1)
+	i0 = fn7277(m, i0, v1)
 	if i0 != 0 {
 		goto L1
 	}
@@ -10099,7 +20912,7 @@ L26:
 	v1 = i0
 	goto L31
 L32:
-	i0 = fn5549(m, v5, v7)
+	i0 = fn5550(m, v5, v7)
 	v1 = i0
 	i0 = v1 & uint32(98304)
 	if i0 != 0 {
@@ -10107,7 +20920,7 @@ L32:
 	}
 L31:
 	i0 = v0 + uint32(8)
-	i0 = fn7276(m, i0, v1)
+	i0 = fn7277(m, i0, v1)
 	if i0 != 0 {
 		goto L1
 	}
@@ -10120,7 +20933,7 @@ L6:
 	v2 = uint32(10027208)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
-	fn3604(m, i0, v9)
+	fn3605(m, i0, v9)
 L2:
 	v9 = k32(4294967295)
 L1:
@@ -10129,7 +20942,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5547(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5548(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -10143,10 +20956,10 @@ func fn5547(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = fn854(m, i0, uint32(0))
+	i0 = fn855(m, i0, uint32(0))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -10179,7 +20992,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5548(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5549(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10260,62 +21073,62 @@ L8:
 	m.depth--
 	return uint32(7)
 L9:
-	i0 = fn2791(m, v1, v3)
+	i0 = fn2792(m, v1, v3)
 	if i0 == 0 {
 		goto L1
 	}
 	v2 = uint32(1)
 	i1 = v0 + uint32(48)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2791(m, v1, i1)
+	i0 = fn2792(m, v1, i1)
 	if i0 == 0 {
 		goto L1
 	}
 	v2 = uint32(2)
 	i1 = v0 + uint32(52)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2791(m, v1, i1)
+	i0 = fn2792(m, v1, i1)
 	if i0 == 0 {
 		goto L1
 	}
 	v2 = uint32(3)
 	i1 = v0 + uint32(56)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2791(m, v1, i1)
+	i0 = fn2792(m, v1, i1)
 	if i0 == 0 {
 		goto L1
 	}
 	v2 = uint32(4)
 	i1 = v0 + uint32(60)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2791(m, v1, i1)
+	i0 = fn2792(m, v1, i1)
 	if i0 == 0 {
 		goto L1
 	}
 	v2 = uint32(5)
 	i1 = v0 + uint32(64)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2791(m, v1, i1)
+	i0 = fn2792(m, v1, i1)
 	if i0 == 0 {
 		goto L1
 	}
 	v2 = uint32(6)
 	i1 = v0 + uint32(68)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2791(m, v1, i1)
+	i0 = fn2792(m, v1, i1)
 	if i0 == 0 {
 		goto L1
 	}
 	v2 = uint32(7)
 	i1 = v0 + uint32(72)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2791(m, v1, i1)
+	i0 = fn2792(m, v1, i1)
 	if i0 == 0 {
 		goto L1
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8523774))
+	fn3605(m, i0, uint32(8523774))
 	v2 = k32(4294967295)
 L1:
 	m.depth--
@@ -10324,7 +21137,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5549(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5550(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10353,7 +21166,7 @@ func fn5549(m *Module, v0 uint32, v1 uint32) uint32 {
 L2:
 	v2 = uint32(8403071)
 	v3 = uint32(10034612)
-	i0 = fn1742(m, v1)
+	i0 = fn1743(m, v1)
 	if i0 != uint32(9) {
 		goto L1
 	}
@@ -10372,19 +21185,19 @@ L3:
 L4:
 	i1 = v0 + k32(4294967292)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn1706(m, v1, i1)
+	i0 = fn1707(m, v1, i1)
 	v5 = i0
 	if v5 != 0 {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L1
 	}
 	m.depth--
 	return uint32(65536)
 L5:
-	i0 = fn2030(m, v5)
+	i0 = fn2031(m, v5)
 	v5 = i0
 	if int32(v5) >= int32(uint32(0)) {
 		goto L6
@@ -10411,45 +21224,9 @@ L7:
 	return v4
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	fn3604(m, i0, v2)
+	fn3605(m, i0, v2)
 	m.depth--
 	return uint32(32768)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5550(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v3 = k32(4294967295)
-	i0 = fn1582(m, v1)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	v3 = uint32(0)
-	i0 = v0 + uint32(8)
-	i0 = fn7265(m, i0, v1)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8523925))
-	v3 = k32(4294967295)
-L1:
-	m.depth--
-	return v3
 }
 
 //go:norace
@@ -10464,22 +21241,24 @@ func fn5551(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v3 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn5548(m, i0, v1)
+	i0 = fn1583(m, v1)
 	v1 = i0
-	if v1 == k32(4294967295) {
-		goto L1
+	if v1 != k32(4294967295) {
+		goto L2
 	}
-	v3 = uint32(0)
-	i0 = v0 + uint32(8)
-	i0 = fn7274(m, i0, v1)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8504688))
+L2:
+	v3 = uint32(0)
+	i0 = v0 + uint32(8)
+	i0 = fn7266(m, i0, v1)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8523925))
 	v3 = k32(4294967295)
 L1:
 	m.depth--
@@ -10498,24 +21277,22 @@ func fn5552(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v3 = k32(4294967295)
-	i0 = fn1582(m, v1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = fn5549(m, i0, v1)
 	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
+	if v1 == k32(4294967295) {
 		goto L1
 	}
-L2:
 	v3 = uint32(0)
 	i0 = v0 + uint32(8)
-	i0 = fn7273(m, i0, v1)
+	i0 = fn7275(m, i0, v1)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8524381))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8504688))
 	v3 = k32(4294967295)
 L1:
 	m.depth--
@@ -10534,24 +21311,24 @@ func fn5553(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v3 = k32(4294967295)
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
 	v3 = uint32(0)
 	i0 = v0 + uint32(8)
-	i0 = fn7272(m, i0, v1)
+	i0 = fn7274(m, i0, v1)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8523736))
+	fn3605(m, i0, uint32(8524381))
 	v3 = k32(4294967295)
 L1:
 	m.depth--
@@ -10570,28 +21347,25 @@ func fn5554(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v3 = k32(4294967295)
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
-		goto L4
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L3
-	}
-	goto L1
-L4:
-	if v1 < uint32(2) {
 		goto L2
 	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8545769))
-	m.depth--
-	return k32(4294967295)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = v1
 	v3 = uint32(0)
+	i0 = v0 + uint32(8)
+	i0 = fn7273(m, i0, v1)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8523736))
+	v3 = k32(4294967295)
 L1:
 	m.depth--
 	return v3
@@ -10609,24 +21383,63 @@ func fn5555(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v3 = k32(4294967295)
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L4
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L3
+	}
+	goto L1
+L4:
+	if v1 < uint32(2) {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8545769))
+	m.depth--
+	return k32(4294967295)
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = v1
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5556(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v3 = k32(4294967295)
+	i0 = fn1583(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
 	v3 = uint32(0)
 	i0 = v0 + uint32(8)
-	i0 = fn7277(m, i0, v1)
+	i0 = fn7278(m, i0, v1)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8545806))
+	fn3605(m, i0, uint32(8545806))
 	v3 = k32(4294967295)
 L1:
 	m.depth--
@@ -10635,7 +21448,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5556(m *Module, v0 uint32) uint32 {
+func fn5557(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10671,17 +21484,17 @@ func fn5556(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(192)
 	v1 = i0
 	m.g0 = v1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308664)) = uint32(1693)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308656)) = uint32(2641)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308668)) = uint32(2642)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308672)) = uint32(2643)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676)) = uint32(1692)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10522480)))
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308664)) = uint32(1694)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308656)) = uint32(2642)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308668)) = uint32(2643)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308672)) = uint32(2644)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676)) = uint32(1693)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10522496)))
 	if i0 != 0 {
 		goto L1
 	}
-	fn7264(m, uint32(4))
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10522480)) = uint8(k32(1))
+	fn7265(m, uint32(4))
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10522496)) = uint8(k32(1))
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
@@ -10709,7 +21522,7 @@ L1:
 	i0 = v4 + uint32(16)
 	v4 = i0
 L5:
-	i0 = fn8100(m, uint32(8449776), v3)
+	i0 = fn8101(m, uint32(8449776), v3)
 	if i0 != 0 {
 		goto L6
 	}
@@ -10739,7 +21552,7 @@ L5:
 	i0 = v4 + uint32(16)
 	v4 = i0
 L13:
-	i0 = fn8100(m, uint32(8468995), v3)
+	i0 = fn8101(m, uint32(8468995), v3)
 	if i0 != 0 {
 		goto L14
 	}
@@ -10756,31 +21569,31 @@ L13:
 	if v3 == 0 {
 		goto L7
 	}
-	i1 = fn2354(m, uint32(0), v0, uint32(10263512), uint32(0))
+	i1 = fn2355(m, uint32(0), v0, uint32(10263512), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v3
 	if v3 == 0 {
 		goto L7
 	}
-	i1 = fn2354(m, uint32(0), v0, uint32(10263532), uint32(0))
+	i1 = fn2355(m, uint32(0), v0, uint32(10263532), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	if v3 == 0 {
 		goto L7
 	}
-	i1 = fn2354(m, uint32(0), v0, uint32(10263552), uint32(0))
+	i1 = fn2355(m, uint32(0), v0, uint32(10263552), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v3
 	if v3 == 0 {
 		goto L7
 	}
-	i1 = fn2354(m, uint32(0), v0, uint32(10263572), uint32(0))
+	i1 = fn2355(m, uint32(0), v0, uint32(10263572), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v3
 	if v3 == 0 {
 		goto L7
 	}
-	i0 = fn2675(m, uint32(8465955))
+	i0 = fn2676(m, uint32(8465955))
 	v3 = i0
 	if v3 == 0 {
 		goto L7
@@ -10788,14 +21601,14 @@ L13:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+132))
-	i0 = fn1760(m, i0, uint32(8522917), v3)
+	i0 = fn1761(m, i0, uint32(8522917), v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L10
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+132))
-	i0 = fn1760(m, i0, uint32(8522917), v3)
+	i0 = fn1761(m, i0, uint32(8522917), v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L10
 	}
@@ -10810,14 +21623,14 @@ L13:
 	if v4 != 0 {
 		goto L15
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L15:
-	i0 = fn3877(m, uint32(8414383))
+	i0 = fn3878(m, uint32(8414383))
 	v3 = i0
 	if v3 == 0 {
 		goto L7
 	}
-	i0 = fn2033(m, v3, uint32(8446444))
+	i0 = fn2034(m, v3, uint32(8446444))
 	v4 = i0
 	if v4 == 0 {
 		goto L8
@@ -10825,7 +21638,7 @@ L15:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+176)) = i1
 	i3 = v1 + uint32(176)
-	i0 = fn859(m, v4, uint32(8440636), uint32(8568478), i3)
+	i0 = fn860(m, v4, uint32(8440636), uint32(8568478), i3)
 	v5 = i0
 	if v5 == 0 {
 		goto L8
@@ -10841,9 +21654,9 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L16:
-	i1 = fn2033(m, v3, uint32(8465650))
+	i1 = fn2034(m, v3, uint32(8465650))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+76)) = v5
 	if v5 == 0 {
@@ -10860,7 +21673,7 @@ L16:
 	if v5 != 0 {
 		goto L17
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v3 = i0
@@ -10873,9 +21686,9 @@ L17:
 	if v3 != 0 {
 		goto L18
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L18:
-	i0 = fn3877(m, uint32(8415123))
+	i0 = fn3878(m, uint32(8415123))
 	v4 = i0
 	if v4 == 0 {
 		goto L7
@@ -10883,7 +21696,7 @@ L18:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+164)) = uint32(8397939)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+160)) = uint32(8491969)
 	i4 = v1 + uint32(160)
-	i1 = fn859(m, v4, uint32(8490515), uint32(8556822), i4)
+	i1 = fn860(m, v4, uint32(8490515), uint32(8556822), i4)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v3
 	v5 = uint32(0)
@@ -10904,12 +21717,12 @@ L12:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = uint32(8468995)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8434875), i2)
+	i0 = fn3604(m, i0, uint32(8434875), i2)
 	i0 = v2 + uint32(112)
 	v3 = i0
 	goto L3
 L11:
-	i0 = fn2675(m, uint32(8465955))
+	i0 = fn2676(m, uint32(8465955))
 	v3 = i0
 	if v3 != 0 {
 		goto L19
@@ -10919,7 +21732,7 @@ L11:
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+132))
-	i0 = fn1760(m, i0, uint32(8522917), v3)
+	i0 = fn1761(m, i0, uint32(8522917), v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L10
 	}
@@ -10934,10 +21747,10 @@ L19:
 	if v5 != 0 {
 		goto L20
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L20:
 	v6 = uint32(0)
-	i0 = fn3877(m, uint32(8517842))
+	i0 = fn3878(m, uint32(8517842))
 	v5 = i0
 	if v5 != 0 {
 		goto L21
@@ -10945,7 +21758,7 @@ L20:
 	v5 = uint32(0)
 	goto L9
 L21:
-	i0 = fn2033(m, v5, uint32(8473614))
+	i0 = fn2034(m, v5, uint32(8473614))
 	v3 = i0
 	if v3 == 0 {
 		goto L9
@@ -10956,7 +21769,7 @@ L21:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+148)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v1)+144)) = uint32(8403400)
 	i3 = v1 + uint32(144)
-	i1 = fn857(m, uint32(10064992), uint32(8388998), i3)
+	i1 = fn858(m, uint32(10064992), uint32(8388998), i3)
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v6
 	if v6 != 0 {
@@ -10976,7 +21789,7 @@ L22:
 	if v6 != 0 {
 		goto L23
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
@@ -10989,7 +21802,7 @@ L23:
 	if v4 != 0 {
 		goto L24
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -11002,36 +21815,36 @@ L24:
 	if v4 != 0 {
 		goto L25
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L25:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn4097(m, v0, i1)
+	i0 = fn4098(m, v0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn4097(m, v0, i1)
+	i0 = fn4098(m, v0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i0 = fn4097(m, v0, i1)
+	i0 = fn4098(m, v0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036092))
-	i1 = fn3643(m, uint32(8452009), i2, uint32(0))
+	i1 = fn3644(m, uint32(8452009), i2, uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v3
 	if v3 == 0 {
 		goto L7
 	}
-	i0 = fn4097(m, v0, v3)
+	i0 = fn4098(m, v0, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
-	i1 = fn2289(m, uint32(9))
+	i1 = fn2290(m, uint32(9))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+84)) = v3
 	if v3 == 0 {
@@ -11039,12 +21852,12 @@ L25:
 	}
 	i0 = v2 + uint32(88)
 	v3 = i0
-	i0 = fn2108(m, uint32(160))
+	i0 = fn2109(m, uint32(160))
 	v4 = i0
 	if v4 != 0 {
 		goto L26
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L3
 L26:
 	m.copy(v4, uint32(8869408), uint32(160))
@@ -11073,7 +21886,7 @@ L27:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+84)) = i1
 	i1 = v1 + uint32(80)
-	i0 = fn2294(m, uint32(2), i1)
+	i0 = fn2295(m, uint32(2), i1)
 	v4 = i0
 	goto L28
 L32:
@@ -11095,7 +21908,7 @@ L32:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+132)) = v9
 	*(*uint32)(unsafe.Add(b, uint64(v1)+128)) = v4
 	i1 = v1 + uint32(128)
-	i0 = fn2294(m, uint32(3), i1)
+	i0 = fn2295(m, uint32(3), i1)
 	v4 = i0
 	goto L28
 L31:
@@ -11104,7 +21917,7 @@ L31:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036724))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+100)) = i1
 	i1 = v1 + uint32(96)
-	i0 = fn2294(m, uint32(2), i1)
+	i0 = fn2295(m, uint32(2), i1)
 	v4 = i0
 	goto L28
 L30:
@@ -11116,14 +21929,14 @@ L30:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+116)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+112)) = v4
 	i1 = v1 + uint32(112)
-	i0 = fn2294(m, uint32(2), i1)
+	i0 = fn2295(m, uint32(2), i1)
 	v4 = i0
 	goto L28
 L29:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = i1
 	i1 = v1 + uint32(64)
-	i0 = fn2294(m, uint32(1), i1)
+	i0 = fn2295(m, uint32(1), i1)
 	v4 = i0
 L28:
 	if v4 == 0 {
@@ -11133,7 +21946,7 @@ L28:
 	v8 = i0
 	i1 = v5 + uint32(4)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = fn3643(m, i1, v4, uint32(0))
+	i1 = fn3644(m, i1, v4, uint32(0))
 	v9 = i1
 	*(*uint32)(unsafe.Add(b, v8)) = v9
 	if v9 == 0 {
@@ -11150,11 +21963,11 @@ L28:
 	if v9 != 0 {
 		goto L33
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L33:
 	i1 = *(*uint32)(unsafe.Add(b, v5))
 	i2 = *(*uint32)(unsafe.Add(b, v8))
-	i0 = fn4092(m, v0, i1, i2)
+	i0 = fn4093(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
@@ -11181,12 +21994,12 @@ L34:
 	}
 	i0 = v2 + uint32(92)
 	v5 = i0
-	i0 = fn2108(m, uint32(96))
+	i0 = fn2109(m, uint32(96))
 	v4 = i0
 	if v4 != 0 {
 		goto L35
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = v5
 	goto L3
 L35:
@@ -11216,13 +22029,13 @@ L37:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036724))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
 	i1 = v1 + uint32(32)
-	i0 = fn2294(m, uint32(2), i1)
+	i0 = fn2295(m, uint32(2), i1)
 	v5 = i0
 	goto L38
 L39:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = v5
 	i1 = v1 + uint32(48)
-	i0 = fn2294(m, uint32(1), i1)
+	i0 = fn2295(m, uint32(1), i1)
 	v5 = i0
 L38:
 	if v5 == 0 {
@@ -11230,7 +22043,7 @@ L38:
 	}
 	i1 = v4 + k32(4294967288)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = fn3643(m, i1, v5, uint32(0))
+	i1 = fn3644(m, i1, v5, uint32(0))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, v4)) = v7
 	if v7 == 0 {
@@ -11247,46 +22060,46 @@ L38:
 	if v7 != 0 {
 		goto L40
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L40:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
 	i0 = v4 + uint32(16)
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i0 = fn4092(m, v0, i1, v5)
+	i0 = fn4093(m, v0, i1, v5)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L37
 	}
 	goto L7
 L36:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = fn854(m, i1, uint32(0))
+	i1 = fn855(m, i1, uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v3
 	if v3 == 0 {
 		goto L7
 	}
-	i0 = fn4092(m, v0, uint32(8394237), v3)
+	i0 = fn4093(m, v0, uint32(8394237), v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
-	i1 = fn3531(m, uint32(8393936), uint32(0))
+	i1 = fn3532(m, uint32(8393936), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = v3
 	if v3 == 0 {
 		goto L7
 	}
-	i0 = fn4092(m, v0, uint32(8529787), uint32(10014548))
+	i0 = fn4093(m, v0, uint32(8529787), uint32(10014548))
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
-	i0 = fn4092(m, v0, uint32(8529058), uint32(10014548))
+	i0 = fn4093(m, v0, uint32(8529058), uint32(10014548))
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = fn854(m, i1, uint32(0))
+	i1 = fn855(m, i1, uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v3
 	if v3 == 0 {
@@ -11300,12 +22113,12 @@ L36:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(9)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(1)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
-	i0 = fn4092(m, v0, uint32(8394291), i2)
+	i0 = fn4093(m, v0, uint32(8394291), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = fn854(m, i1, uint32(0))
+	i1 = fn855(m, i1, uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = v3
 	if v3 == 0 {
@@ -11324,140 +22137,140 @@ L36:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(1)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
-	i0 = fn4092(m, v0, uint32(8394275), i2)
+	i0 = fn4093(m, v0, uint32(8394275), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
-	i2 = fn1594(m, uint32(425000000))
-	i0 = fn4093(m, v0, uint32(8539633), i2)
+	i2 = fn1595(m, uint32(425000000))
+	i0 = fn4094(m, v0, uint32(8539633), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
-	i2 = fn1594(m, uint32(425000000))
-	i0 = fn4093(m, v0, uint32(8525740), i2)
+	i2 = fn1595(m, uint32(425000000))
+	i0 = fn4094(m, v0, uint32(8525740), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
-	i2 = fn1594(m, k32(3869967296))
-	i0 = fn4093(m, v0, uint32(8533667), i2)
+	i2 = fn1595(m, k32(3869967296))
+	i0 = fn4094(m, v0, uint32(8533667), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
-	i2 = fn1594(m, k32(3444967297))
-	i0 = fn4093(m, v0, uint32(8524725), i2)
+	i2 = fn1595(m, k32(3444967297))
+	i0 = fn4094(m, v0, uint32(8524725), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+9973056))
 	v4 = i1
-	i1 = fn2838(m, v4)
+	i1 = fn2839(m, v4)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+44)) = v3
 	if v3 == 0 {
 		goto L7
 	}
-	i0 = fn4092(m, v0, v4, v3)
+	i0 = fn4093(m, v0, v4, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
 	i0 = v2 + uint32(48)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(9973056))+4))
 	v4 = i1
-	i1 = fn2838(m, v4)
+	i1 = fn2839(m, v4)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, i0)) = v3
 	if v3 == 0 {
 		goto L7
 	}
-	i0 = fn4092(m, v0, v4, v3)
+	i0 = fn4093(m, v0, v4, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
 	i0 = v2 + uint32(52)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(9973056))+8))
 	v4 = i1
-	i1 = fn2838(m, v4)
+	i1 = fn2839(m, v4)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, i0)) = v3
 	if v3 == 0 {
 		goto L7
 	}
-	i0 = fn4092(m, v0, v4, v3)
+	i0 = fn4093(m, v0, v4, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
 	i0 = v2 + uint32(56)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(9973056))+12))
 	v4 = i1
-	i1 = fn2838(m, v4)
+	i1 = fn2839(m, v4)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, i0)) = v3
 	if v3 == 0 {
 		goto L7
 	}
-	i0 = fn4092(m, v0, v4, v3)
+	i0 = fn4093(m, v0, v4, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
 	i0 = v2 + uint32(60)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(9973056))+16))
 	v4 = i1
-	i1 = fn2838(m, v4)
+	i1 = fn2839(m, v4)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, i0)) = v3
 	if v3 == 0 {
 		goto L7
 	}
-	i0 = fn4092(m, v0, v4, v3)
+	i0 = fn4093(m, v0, v4, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
 	i0 = v2 + uint32(64)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(9973056))+20))
 	v4 = i1
-	i1 = fn2838(m, v4)
+	i1 = fn2839(m, v4)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, i0)) = v3
 	if v3 == 0 {
 		goto L7
 	}
-	i0 = fn4092(m, v0, v4, v3)
+	i0 = fn4093(m, v0, v4, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
 	i0 = v2 + uint32(68)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(9973056))+24))
 	v4 = i1
-	i1 = fn2838(m, v4)
+	i1 = fn2839(m, v4)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, i0)) = v3
 	if v3 == 0 {
 		goto L7
 	}
-	i0 = fn4092(m, v0, v4, v3)
+	i0 = fn4093(m, v0, v4, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
 	i0 = v2 + uint32(72)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(9973056))+28))
 	v4 = i1
-	i1 = fn2838(m, v4)
+	i1 = fn2839(m, v4)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, i0)) = v3
 	if v3 == 0 {
 		goto L7
 	}
-	i0 = fn4092(m, v0, v4, v3)
+	i0 = fn4093(m, v0, v4, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
-	i0 = fn4096(m, v0, uint32(8522010), uint32(8546164))
+	i0 = fn4097(m, v0, uint32(8522010), uint32(8546164))
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
 	v3 = uint32(0)
-	i2 = fn7321(m)
-	i0 = fn4096(m, v0, uint32(8521989), i2)
+	i2 = fn7322(m)
+	i0 = fn4097(m, v0, uint32(8521989), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
@@ -11474,7 +22287,7 @@ L10:
 	if v2 != 0 {
 		goto L41
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L41:
 	v5 = uint32(0)
 	v6 = uint32(0)
@@ -11493,7 +22306,7 @@ L9:
 	if v3 != 0 {
 		goto L42
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L42:
 	if v5 == 0 {
 		goto L43
@@ -11509,7 +22322,7 @@ L42:
 	if v3 != 0 {
 		goto L43
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L43:
 	v3 = k32(4294967295)
 	if v6 == 0 {
@@ -11527,7 +22340,7 @@ L43:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L2
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -11541,7 +22354,7 @@ L8:
 	if v2 != 0 {
 		goto L44
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L44:
 	v3 = k32(4294967295)
 	if v4 == 0 {
@@ -11559,7 +22372,7 @@ L44:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L2
 L7:
 	v3 = k32(4294967295)
@@ -11575,7 +22388,7 @@ L6:
 L4:
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8449776)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3603(m, i0, uint32(8434875), v1)
+	i0 = fn3604(m, i0, uint32(8434875), v1)
 	i0 = v2 + uint32(116)
 	v3 = i0
 L3:
@@ -11589,13 +22402,13 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5557(m *Module, v0 uint32) {
+func fn5558(m *Module, v0 uint32) {
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn5558(m *Module, v0 uint32) {
+func fn5559(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -11608,9 +22421,9 @@ func fn5558(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = v0 + uint32(12)
-	fn7345(m, i0)
+	fn7346(m, i0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -11624,7 +22437,7 @@ func fn5558(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -11632,7 +22445,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5559(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5560(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -11658,7 +22471,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5560(m *Module, v0 uint32) uint32 {
+func fn5561(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11678,9 +22491,9 @@ func fn5560(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn5543(m, i0)
+	i0 = fn5544(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -11696,20 +22509,20 @@ func fn5560(m *Module, v0 uint32) uint32 {
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	i0 = v0 + uint32(12)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	i0 = fn7279(m, i0, i1)
+	i0 = fn7280(m, i0, i1)
 	v3 = i0
 	if v3 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i0 = fn2696(m, uint32(8571110), v1)
+	i0 = fn2697(m, uint32(8571110), v1)
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
 	m.table[i1].(func(*Module, uint32))(m, v3)
@@ -11721,7 +22534,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5561(m *Module, v0 uint32) uint32 {
+func fn5562(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11777,39 +22590,39 @@ func fn5561(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = uint32(0)
 	i0 = v0 + uint32(12)
 	v2 = i0
-	i0 = fn7337(m, v2)
+	i0 = fn7338(m, v2)
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn7336(m, v2)
+	i0 = fn7337(m, v2)
 	if i0 == 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8480921))
+	fn3605(m, i0, uint32(8480921))
 	goto L3
 L5:
-	i0 = fn7331(m, v2)
+	i0 = fn7332(m, v2)
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn4137(m, v0)
+	i0 = fn4138(m, v0)
 	v2 = i0
 	goto L2
 L6:
-	i0 = fn7342(m, v2)
+	i0 = fn7343(m, v2)
 	i0 = i0 * uint32(314159)
 	v2 = i0
 	goto L2
 L4:
 	i0 = v1 + uint32(12)
-	fn7266(m, i0)
-	i0 = fn7296(m)
+	fn7267(m, i0)
+	i0 = fn7297(m)
 	v3 = i0
 	if v3 == 0 {
 		goto L11
 	}
-	i0 = fn7296(m)
+	i0 = fn7297(m)
 	v4 = i0
 	if v4 == 0 {
 		goto L7
@@ -11822,7 +22635,7 @@ L4:
 	i1 = i1 - v6
 	i2 = v1 + uint32(12)
 	i3 = v1 + uint32(48)
-	fn7362(m, v4, i1, i2, i3)
+	fn7363(m, v4, i1, i2, i3)
 	i1 = v1 + uint32(80)
 	i2 = v1 + uint32(52)
 	if !(int32(v5) < int32(uint32(0))) {
@@ -11831,27 +22644,27 @@ L4:
 	i3 = v1 + uint32(112)
 	i4 = v1 + uint32(12)
 	i5 = v1 + uint32(48)
-	fn7446(m, v3, i1, v4, i3, i4, i5)
+	fn7447(m, v3, i1, v4, i3, i4, i5)
 	i2 = v1 + uint32(48)
-	i0 = fn7376(m, v4, v2, i2)
+	i0 = fn7377(m, v4, v2, i2)
 	if i0 == 0 {
 		goto L10
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(0)
-	fn7351(m, v4)
+	fn7352(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = k32(3869967275)
 	*(*uint64)(unsafe.Add(b, uint64(v1)+12)) = uint64(1825361191419313237)
 	i3 = v1 + uint32(12)
 	i4 = v1 + uint32(48)
-	fn7428(m, v4, v4, v3, i3, i4)
+	fn7429(m, v4, v4, v3, i3, i4)
 	i2 = v1 + uint32(112)
 	i3 = v1 + uint32(12)
 	i4 = v1 + uint32(48)
-	fn7448(m, v4, v4, i2, i3, i4)
+	fn7449(m, v4, v4, i2, i3, i4)
 	i1 = v1 + uint32(48)
-	i0 = fn7372(m, v4, i1)
+	i0 = fn7373(m, v4, i1)
 	v5 = i0
-	i0 = fn7333(m, v2)
+	i0 = fn7334(m, v2)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+48))
 	v2 = i0
@@ -11878,22 +22691,22 @@ L12:
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8395848))
+	fn3605(m, i0, uint32(8395848))
 	goto L9
 L11:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L3
 L10:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L9:
 	v2 = k32(4294967295)
 L8:
-	fn7345(m, v3)
-	fn7345(m, v4)
+	fn7346(m, v3)
+	fn7346(m, v4)
 	goto L2
 L7:
-	i0 = fn3633(m)
-	fn7345(m, v3)
+	i0 = fn3634(m)
+	fn7346(m, v3)
 L3:
 	v2 = k32(4294967295)
 L2:
@@ -11906,7 +22719,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5562(m *Module, v0 uint32) uint32 {
+func fn5563(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11930,9 +22743,9 @@ func fn5562(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn5543(m, i0)
+	i0 = fn5544(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -11948,22 +22761,22 @@ func fn5562(m *Module, v0 uint32) uint32 {
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	i0 = v1 + uint32(12)
 	i1 = v0 + uint32(12)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	i0 = fn7282(m, i0, i1, i2)
+	i0 = fn7283(m, i0, i1, i2)
 	v3 = i0
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v0 = i0
-	i0 = fn2662(m, v3, uint32(127))
+	i0 = fn2663(m, v3, uint32(127))
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -12000,7 +22813,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5563(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5564(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12032,9 +22845,9 @@ func fn5563(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2370(m, i0, i1, uint32(10263320))
+	i0 = fn2371(m, i0, i1, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn5543(m, i0)
+	i0 = fn5544(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -12050,10 +22863,10 @@ func fn5563(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v6 != 0 {
 		goto L2
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v7 = i0
@@ -12064,7 +22877,7 @@ L2:
 	if v7 == v6 {
 		goto L6
 	}
-	i0 = fn2348(m, v7, v6)
+	i0 = fn2349(m, v7, v6)
 	if i0 == 0 {
 		goto L5
 	}
@@ -12086,7 +22899,7 @@ L5:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v5)
+	i0 = fn5565(m, i0, v1, v5)
 	v1 = i0
 	v6 = v0
 	goto L3
@@ -12094,7 +22907,7 @@ L7:
 	if v6 == uint32(10045280) {
 		goto L9
 	}
-	i0 = fn2348(m, v6, uint32(10045280))
+	i0 = fn2349(m, v6, uint32(10045280))
 	if i0 == 0 {
 		goto L8
 	}
@@ -12103,7 +22916,7 @@ L9:
 	if i0 > k32(4294967293) {
 		goto L10
 	}
-	i0 = fn5565(m, v5, uint32(1024))
+	i0 = fn5566(m, v5, uint32(1024))
 	if i0 != 0 {
 		goto L1
 	}
@@ -12112,7 +22925,7 @@ L10:
 	i1 = i1 | uint32(1024)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5566(m, i0, v1, v5)
+	i0 = fn5567(m, i0, v1, v5)
 	v1 = i0
 	v6 = v0
 	goto L3
@@ -12125,7 +22938,7 @@ L8:
 	v6 = uint32(1)
 	goto L11
 L12:
-	i0 = fn2348(m, v6, uint32(10021560))
+	i0 = fn2349(m, v6, uint32(10021560))
 	i0 = b2i(i0 != uint32(0))
 	v6 = i0
 L11:
@@ -12137,12 +22950,12 @@ L11:
 		goto L13
 	}
 	i0 = v3 + uint32(16)
-	fn959(m, i0, v1)
+	fn960(m, i0, v1)
 	d0 = *(*float64)(unsafe.Add(b, uint64(v3)+16))
 	if d0 != math.Float64frombits(0xbff0000000000000) {
 		goto L14
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L14
 	}
@@ -12155,7 +22968,7 @@ L14:
 		goto L15
 	}
 	d0 = *(*float64)(unsafe.Add(b, uint64(v3)+16))
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v6 = i0
 	if v6 != 0 {
 		goto L16
@@ -12168,7 +22981,7 @@ L16:
 	i1 = i1 | uint32(1024)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5566(m, i0, v6, v5)
+	i0 = fn5567(m, i0, v6, v5)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -12181,7 +22994,7 @@ L16:
 	if v7 != 0 {
 		goto L4
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	v6 = v0
 	goto L3
 L15:
@@ -12197,7 +23010,7 @@ L15:
 	goto L3
 L13:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+76))
-	i0 = fn593(m, v1, i1)
+	i0 = fn594(m, v1, i1)
 	v6 = i0
 	if int32(v6) >= int32(uint32(0)) {
 		goto L17
@@ -12208,7 +23021,7 @@ L17:
 	if v6 == 0 {
 		goto L19
 	}
-	i0 = fn5567(m, v1, v5)
+	i0 = fn5568(m, v1, v5)
 	v7 = i0
 	if v7 != 0 {
 		goto L20
@@ -12217,14 +23030,14 @@ L17:
 	goto L1
 L20:
 	i0 = v0 + uint32(12)
-	i0 = fn7337(m, i0)
+	i0 = fn7338(m, i0)
 	if i0 == 0 {
 		goto L21
 	}
 	v6 = v0
 	goto L18
 L21:
-	i0 = fn5568(m, v0, v1, v5)
+	i0 = fn5569(m, v0, v1, v5)
 	v6 = i0
 	if v6 != 0 {
 		goto L18
@@ -12246,7 +23059,7 @@ L22:
 	v4 = uint32(0)
 	goto L1
 L23:
-	fn2072(m, v7)
+	fn2073(m, v7)
 	v4 = uint32(0)
 	goto L1
 L19:
@@ -12290,14 +23103,14 @@ L25:
 L26:
 	i0 = v6 + uint32(12)
 	v0 = i0
-	i0 = fn7336(m, v0)
+	i0 = fn7337(m, v0)
 	v8 = i0
 	i0 = v1 + uint32(12)
 	v7 = i0
-	i0 = fn7336(m, v7)
+	i0 = fn7337(m, v7)
 	v9 = i0
 	i2 = v3 + uint32(12)
-	i0 = fn7384(m, v0, v7, i2)
+	i0 = fn7385(m, v0, v7, i2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -12310,7 +23123,7 @@ L26:
 	if v7 != 0 {
 		goto L27
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
@@ -12323,7 +23136,7 @@ L27:
 	if v6 != 0 {
 		goto L28
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L28:
 	if v0 != uint32(2147483647) {
 		goto L29
@@ -12340,7 +23153,7 @@ L28:
 	}
 L31:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn5565(m, v5, i1)
+	i0 = fn5566(m, v5, i1)
 	if i0 != 0 {
 		goto L1
 	}
@@ -12409,7 +23222,7 @@ L34:
 	i0 = b2i(v0 == uint32(1))
 	v0 = i0
 L33:
-	i0 = fn606(m, v0)
+	i0 = fn607(m, v0)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(32)
@@ -12419,7 +23232,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5564(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5565(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12447,14 +23260,14 @@ func fn5564(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8444580))
+	fn3605(m, i0, uint32(8444580))
 	goto L1
 L2:
 	i0 = v3 + uint32(8)
-	fn7266(m, i0)
+	fn7267(m, i0)
 	i2 = v3 + uint32(8)
 	i3 = v3 + uint32(44)
-	i0 = fn5588(m, v0, v1, i2, i3)
+	i0 = fn5589(m, v0, v1, i2, i3)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -12467,14 +23280,14 @@ L2:
 	}
 	i0 = v1 + uint32(12)
 	i2 = v3 + uint32(44)
-	fn7361(m, i0, uint32(256), i2)
+	fn7362(m, i0, uint32(256), i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
 	v0 = i0
 L3:
 	i1 = v0 & uint32(958)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = v0
-	i0 = fn5565(m, v2, v0)
+	i0 = fn5566(m, v2, v0)
 	if i0 != 0 {
 		goto L4
 	}
@@ -12492,7 +23305,7 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -12501,7 +23314,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5565(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5566(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12518,7 +23331,7 @@ func fn5565(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i1
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	i1 = i1 | v1
@@ -12536,7 +23349,7 @@ L1:
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return uint32(1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
@@ -12566,7 +23379,7 @@ L5:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8451286))
+	fn3605(m, i0, uint32(8451286))
 	return uint32(1)
 L3:
 	i0 = v0 + k32(4294967292)
@@ -12575,7 +23388,7 @@ L3:
 	if v5 == 0 {
 		goto L6
 	}
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v6 = i0
 	if v6 == 0 {
 		goto L6
@@ -12599,7 +23412,7 @@ L10:
 	}
 	i1 = v0 + k32(4294967292)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn1501(m, v6, i1)
+	i0 = fn1502(m, v6, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L8
 	}
@@ -12630,7 +23443,7 @@ L13:
 	}
 	i1 = v0 + k32(4294967292)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn1501(m, v6, i1)
+	i0 = fn1502(m, v6, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L8
 	}
@@ -12643,7 +23456,7 @@ L14:
 		goto L13
 	}
 L12:
-	fn3611(m, v5, v6)
+	fn3612(m, v5, v6)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -12669,14 +23482,14 @@ L8:
 		goto L6
 	}
 L7:
-	fn2072(m, v6)
+	fn2073(m, v6)
 L6:
 	return uint32(1)
 }
 
 //go:norace
 //go:nocheckptr
-func fn5566(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5567(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12709,7 +23522,7 @@ func fn5566(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = uint32(0)
-	i0 = fn2369(m, v0, uint32(10263320))
+	i0 = fn2370(m, v0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -12718,7 +23531,7 @@ func fn5566(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn5564(m, v0, v1, v2)
+	i0 = fn5565(m, v0, v1, v2)
 	v1 = i0
 	goto L1
 L2:
@@ -12727,21 +23540,21 @@ L2:
 	if v5 == uint32(10045280) {
 		goto L3
 	}
-	i0 = fn2348(m, v5, uint32(10045280))
+	i0 = fn2349(m, v5, uint32(10045280))
 	if i0 != 0 {
 		goto L3
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8406672))
+	fn3605(m, i0, uint32(8406672))
 	goto L1
 L3:
-	d0 = fn1320(m, v1)
+	d0 = fn1321(m, v1)
 	v6 = d0
 	if v6 != math.Float64frombits(0xbff0000000000000) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -12758,7 +23571,7 @@ L4:
 		goto L5
 	}
 L6:
-	i0 = fn2369(m, v0, uint32(10263320))
+	i0 = fn2370(m, v0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -12766,7 +23579,7 @@ L6:
 	if v1 != v0 {
 		goto L8
 	}
-	i0 = fn3706(m, v1)
+	i0 = fn3707(m, v1)
 	v1 = i0
 	goto L7
 L8:
@@ -12790,18 +23603,18 @@ L9:
 	if i0 != v0 {
 		goto L10
 	}
-	fn3701(m, v1)
+	fn3702(m, v1)
 L10:
 	i0 = v1 + uint32(12)
 	v0 = i0
 	if v6 == v6 {
 		goto L11
 	}
-	fn7360(m, v0, uint32(0), uint32(4))
+	fn7361(m, v0, uint32(0), uint32(4))
 	goto L1
 L11:
 	i1 = b2i(v7 != math.Float64frombits(0x3ff0000000000000))
-	fn7360(m, v0, i1, uint32(2))
+	fn7361(m, v0, i1, uint32(2))
 	goto L1
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+108))
@@ -12828,7 +23641,7 @@ L12:
 	if v9 != 0 {
 		goto L13
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L13:
 	if v5 == 0 {
 		goto L1
@@ -12855,10 +23668,10 @@ L13:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L14:
-	i0 = fn1582(m, v4)
+	i0 = fn1583(m, v4)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -12871,12 +23684,12 @@ L14:
 	if v1 != 0 {
 		goto L15
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L15:
 	if v9 != k32(4294967295) {
 		goto L16
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L16
 	}
@@ -12892,10 +23705,10 @@ L15:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L16:
-	i0 = fn5564(m, v0, v8, v2)
+	i0 = fn5565(m, v0, v8, v2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -12908,13 +23721,13 @@ L16:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	v1 = uint32(0)
 	if v0 == 0 {
 		goto L1
 	}
-	i0 = fn7296(m)
+	i0 = fn7297(m)
 	v5 = i0
 	if v5 != 0 {
 		goto L18
@@ -12930,17 +23743,17 @@ L17:
 	if v5 != 0 {
 		goto L19
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L19:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L1
 L18:
-	i0 = fn7296(m)
+	i0 = fn7297(m)
 	v4 = i0
 	if v4 != 0 {
 		goto L20
 	}
-	fn7345(m, v5)
+	fn7346(m, v5)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -12952,30 +23765,30 @@ L18:
 	if v5 != 0 {
 		goto L21
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L21:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L1
 L20:
 	i0 = v3 + uint32(8)
-	fn7266(m, i0)
+	fn7267(m, i0)
 	i2 = v3 + uint32(8)
 	i3 = v3 + uint32(44)
-	fn7368(m, v5, uint32(5), i2, i3)
+	fn7369(m, v5, uint32(5), i2, i3)
 	i1 = v9 + k32(4294967295)
 	i2 = v3 + uint32(8)
 	i3 = v3 + uint32(44)
-	fn7367(m, v4, i1, i2, i3)
+	fn7368(m, v4, i1, i2, i3)
 	i3 = v3 + uint32(8)
 	i4 = v3 + uint32(44)
-	fn7441(m, v5, v5, v4, i3, i4)
+	fn7442(m, v5, v5, v4, i3, i4)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	i0 = fn5565(m, v2, i1)
+	i0 = fn5566(m, v2, i1)
 	if i0 == 0 {
 		goto L22
 	}
-	fn7345(m, v5)
-	fn7345(m, v4)
+	fn7346(m, v5)
+	fn7346(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -12987,18 +23800,18 @@ L20:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L22:
 	i0 = v0 + uint32(12)
 	v8 = i0
 	i3 = v3 + uint32(8)
 	i4 = v3 + uint32(44)
-	fn7428(m, v8, v8, v5, i3, i4)
-	fn7345(m, v5)
-	fn7345(m, v4)
+	fn7429(m, v8, v8, v5, i3, i4)
+	fn7346(m, v5)
+	fn7346(m, v4)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	i0 = fn5565(m, v2, i1)
+	i0 = fn5566(m, v2, i1)
 	if i0 == 0 {
 		goto L23
 	}
@@ -13013,11 +23826,11 @@ L22:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L23:
 	i1 = b2i(v7 != math.Float64frombits(0x3ff0000000000000))
-	fn7348(m, v8, i1)
+	fn7349(m, v8, i1)
 	i1 = uint32(1) - v9
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
 	v1 = v0
@@ -13029,7 +23842,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5567(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5568(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -13037,7 +23850,7 @@ func fn5567(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2033(m, v0, uint32(8437699))
+	i0 = fn2034(m, v0, uint32(8437699))
 	v0 = i0
 	if v0 != 0 {
 		goto L1
@@ -13045,10 +23858,10 @@ func fn5567(m *Module, v0 uint32, v1 uint32) uint32 {
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = fn5564(m, i0, v0, v1)
+	i0 = fn5565(m, i0, v0, v1)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -13061,14 +23874,14 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn5568(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5569(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13094,17 +23907,17 @@ func fn5568(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	v4 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = uint32(0)
-	i0 = fn2033(m, v1, uint32(8437789))
+	i0 = fn2034(m, v1, uint32(8437789))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v2)
+	i0 = fn5565(m, i0, v1, v2)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
@@ -13117,13 +23930,13 @@ func fn5568(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v6 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	if v2 == 0 {
 		goto L1
 	}
 	i0 = v0 + uint32(12)
-	i0 = fn7380(m, i0)
+	i0 = fn7381(m, i0)
 	v6 = i0
 	if v6 != 0 {
 		goto L3
@@ -13139,14 +23952,14 @@ L2:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	v0 = i0
-	i1 = fn2369(m, v0, uint32(10263320))
+	i1 = fn2370(m, v0, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -13154,7 +23967,7 @@ L3:
 	if v0 != v1 {
 		goto L6
 	}
-	i0 = fn3706(m, v1)
+	i0 = fn3707(m, v1)
 	v1 = i0
 	goto L5
 L6:
@@ -13177,17 +23990,17 @@ L5:
 	if i0 != v0 {
 		goto L9
 	}
-	fn3701(m, v1)
+	fn3702(m, v1)
 L9:
 	i0 = v3 + uint32(8)
-	fn7266(m, i0)
+	fn7267(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = uint32(0)
 	i2 = v2 + uint32(12)
 	i3 = v3 + uint32(8)
 	i4 = v3 + uint32(44)
-	fn7428(m, v4, v6, i2, i3, i4)
+	fn7429(m, v4, v6, i2, i3, i4)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -13200,9 +24013,9 @@ L9:
 	if v4 != 0 {
 		goto L10
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L10:
-	fn7345(m, v6)
+	fn7346(m, v6)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
 	if i0 != 0 {
 		goto L7
@@ -13221,14 +24034,14 @@ L8:
 	if v1 != 0 {
 		goto L11
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L11:
-	fn7345(m, v6)
+	fn7346(m, v6)
 	goto L1
 L7:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8511882))
+	fn3605(m, i0, uint32(8511882))
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -13240,7 +24053,7 @@ L7:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -13249,7 +24062,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5569(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5570(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13283,11 +24096,11 @@ func fn5569(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v3 + uint32(32)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
 	i4 = v3 + uint32(16)
-	i0 = fn3723(m, v1, v2, uint32(8532758), uint32(10265272), i4)
+	i0 = fn3724(m, v1, v2, uint32(8532758), uint32(10265272), i4)
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn2369(m, v0, uint32(10263320))
+	i0 = fn2370(m, v0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
@@ -13295,7 +24108,7 @@ func fn5569(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 != uint32(10059656) {
 		goto L3
 	}
-	i1 = fn5543(m, v2)
+	i1 = fn5544(m, v2)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v2
 	if v2 == 0 {
@@ -13312,7 +24125,7 @@ func fn5569(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -13322,26 +24135,26 @@ L3:
 	if v1 == v2 {
 		goto L2
 	}
-	i0 = fn2348(m, v1, v2)
+	i0 = fn2349(m, v1, v2)
 	if i0 != 0 {
 		goto L2
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
+	fn3605(m, i0, uint32(8394185))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
 	v2 = i0
-	i0 = fn2369(m, v0, uint32(10263320))
+	i0 = fn2370(m, v0, uint32(10263320))
 	v1 = i0
 	if v2 != 0 {
 		goto L4
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+76)) = uint32(0)
-	i0 = fn2369(m, v0, uint32(10263320))
+	i0 = fn2370(m, v0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
@@ -13349,7 +24162,7 @@ L2:
 	if v2 != v0 {
 		goto L6
 	}
-	i0 = fn3706(m, v2)
+	i0 = fn3707(m, v2)
 	v2 = i0
 	goto L5
 L6:
@@ -13375,16 +24188,16 @@ L7:
 	if i0 != v0 {
 		goto L8
 	}
-	fn3701(m, v2)
+	fn3702(m, v2)
 L8:
 	i0 = v3 + uint32(40)
-	fn7266(m, i0)
+	fn7267(m, i0)
 	v4 = uint32(0)
 	i2 = v3 + uint32(40)
 	i3 = v3 + uint32(76)
-	fn7367(m, v1, uint32(0), i2, i3)
+	fn7368(m, v1, uint32(0), i2, i3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
-	i0 = fn5565(m, v5, i1)
+	i0 = fn5566(m, v5, i1)
 	if i0 != 0 {
 		goto L9
 	}
@@ -13402,7 +24215,7 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
@@ -13413,13 +24226,13 @@ L4:
 	if v6 == v1 {
 		goto L11
 	}
-	i0 = fn2348(m, v6, v1)
+	i0 = fn2349(m, v6, v1)
 	if i0 == 0 {
 		goto L10
 	}
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = uint32(0)
-	i0 = fn2369(m, v0, uint32(10263320))
+	i0 = fn2370(m, v0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	if i0 != v0 {
@@ -13442,7 +24255,7 @@ L13:
 	v4 = v2
 	goto L1
 L12:
-	i0 = fn2369(m, v0, uint32(10263320))
+	i0 = fn2370(m, v0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
@@ -13450,7 +24263,7 @@ L12:
 	if v4 != v0 {
 		goto L15
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v1 = i0
 	goto L14
 L15:
@@ -13474,13 +24287,13 @@ L14:
 	if i0 != v0 {
 		goto L16
 	}
-	fn3701(m, v1)
+	fn3702(m, v1)
 L16:
 	i1 = v2 + uint32(12)
 	i2 = v3 + uint32(40)
-	i0 = fn7376(m, v7, i1, i2)
+	i0 = fn7377(m, v7, i1, i2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	i0 = fn5565(m, v5, i1)
+	i0 = fn5566(m, v5, i1)
 	if i0 != 0 {
 		goto L17
 	}
@@ -13498,7 +24311,7 @@ L17:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
@@ -13509,21 +24322,21 @@ L10:
 	if i0 == 0 {
 		goto L18
 	}
-	i0 = fn5570(m, v2, uint32(1), uint32(1))
+	i0 = fn5571(m, v2, uint32(1), uint32(1))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn5571(m, v0, v2, v5)
+	i0 = fn5572(m, v0, v2, v5)
 	v4 = i0
-	fn2111(m, v2)
+	fn2112(m, v2)
 	goto L1
 L18:
 	i0 = v1 & uint32(16777216)
 	if i0 == 0 {
 		goto L19
 	}
-	i0 = fn5564(m, v0, v2, v5)
+	i0 = fn5565(m, v0, v2, v5)
 	v4 = i0
 	goto L1
 L19:
@@ -13549,11 +24362,11 @@ L22:
 		goto L23
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394869))
+	fn3605(m, i0, uint32(8394869))
 	v4 = uint32(0)
 	goto L1
 L23:
-	i0 = fn1525(m, v2)
+	i0 = fn1526(m, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L20
@@ -13564,16 +24377,16 @@ L21:
 	if v6 == uint32(10045280) {
 		goto L25
 	}
-	i0 = fn2348(m, v6, uint32(10045280))
+	i0 = fn2349(m, v6, uint32(10045280))
 	if i0 == 0 {
 		goto L24
 	}
 L25:
-	i0 = fn5565(m, v5, uint32(1024))
+	i0 = fn5566(m, v5, uint32(1024))
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn5566(m, v0, v2, v5)
+	i0 = fn5567(m, v0, v2, v5)
 	v4 = i0
 	goto L1
 L24:
@@ -13582,10 +24395,10 @@ L24:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v3)
+	i0 = fn3604(m, i0, uint32(8508256), v3)
 	goto L1
 L20:
-	i0 = fn5572(m, v2)
+	i0 = fn5573(m, v2)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -13598,7 +24411,7 @@ L20:
 	if v4 != 0 {
 		goto L26
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L26:
 	if v1 != 0 {
 		goto L27
@@ -13606,9 +24419,9 @@ L26:
 	v4 = uint32(0)
 	goto L1
 L27:
-	i0 = fn5571(m, v0, v1, v5)
+	i0 = fn5572(m, v0, v1, v5)
 	v4 = i0
-	fn2111(m, v1)
+	fn2112(m, v1)
 L1:
 	i0 = v3 + uint32(80)
 	m.g0 = i0
@@ -13617,7 +24430,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5570(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5571(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13663,12 +24476,12 @@ L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v0 = i0
 	i0 = v0 + uint32(1)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v5 = i0
 	if v5 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return v5
 L3:
 	i0 = v3 >> (uint32(2) & 31)
@@ -13723,7 +24536,7 @@ L8:
 	v10 = i0
 	goto L12
 L13:
-	i0 = fn2950(m, v0)
+	i0 = fn2951(m, v0)
 	v10 = i0
 L12:
 	i0 = v3 + k32(4294967295)
@@ -13773,7 +24586,7 @@ L15:
 	v0 = i0
 	goto L19
 L20:
-	i0 = fn2950(m, v0)
+	i0 = fn2951(m, v0)
 	v0 = i0
 L19:
 	if v0 == 0 {
@@ -13853,14 +24666,14 @@ L29:
 	v4 = i0
 	goto L30
 L31:
-	i0 = fn2950(m, v0)
+	i0 = fn2951(m, v0)
 	v4 = i0
 L30:
 	v7 = uint32(32)
 	if v4 != 0 {
 		goto L28
 	}
-	i0 = fn2955(m, v0)
+	i0 = fn2956(m, v0)
 	v0 = i0
 	if int32(v0) > int32(k32(4294967295)) {
 		goto L32
@@ -13893,7 +24706,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn5571(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5572(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13918,7 +24731,7 @@ func fn5571(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = uint32(0)
-	i0 = fn2369(m, v0, uint32(10263320))
+	i0 = fn2370(m, v0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
@@ -13926,7 +24739,7 @@ func fn5571(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v5 != v0 {
 		goto L2
 	}
-	i0 = fn3706(m, v5)
+	i0 = fn3707(m, v5)
 	v5 = i0
 	goto L1
 L2:
@@ -13950,13 +24763,13 @@ L1:
 	if i0 != v0 {
 		goto L4
 	}
-	fn3701(m, v5)
+	fn3702(m, v5)
 L4:
 	i0 = v3 + uint32(8)
-	fn7266(m, i0)
+	fn7267(m, i0)
 	i2 = v3 + uint32(8)
 	i3 = v3 + uint32(44)
-	fn7278(m, v7, v1, i2, i3)
+	fn7279(m, v7, v1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
 	v0 = i0
 	i0 = v0 & uint32(4161)
@@ -13964,14 +24777,14 @@ L4:
 		goto L5
 	}
 	i2 = v3 + uint32(44)
-	fn7361(m, v7, uint32(256), i2)
+	fn7362(m, v7, uint32(256), i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
 	v0 = i0
 L5:
 	i1 = v0 & uint32(958)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = v0
-	i0 = fn5565(m, v2, v0)
+	i0 = fn5566(m, v2, v0)
 	if i0 != 0 {
 		goto L6
 	}
@@ -13989,7 +24802,7 @@ L6:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L3:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -13998,7 +24811,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn5572(m *Module, v0 uint32) uint32 {
+func fn5573(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14026,13 +24839,13 @@ func fn5572(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(32)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn2290(m, v0)
+	i0 = fn2291(m, v0)
 	if i0 == uint32(3) {
 		goto L2
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8544874))
+	fn3605(m, i0, uint32(8544874))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -14045,15 +24858,15 @@ L2:
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8545723))
+	fn3605(m, i0, uint32(8545723))
 	goto L1
 L3:
-	i0 = fn1580(m, v2)
+	i0 = fn1581(m, v2)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -14065,7 +24878,7 @@ L7:
 L6:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8545723))
+	fn3605(m, i0, uint32(8545723))
 	goto L1
 L5:
 	*(*uint8)(unsafe.Add(b, uint64(v1)+27)) = uint8(k32(0))
@@ -14085,40 +24898,40 @@ L5:
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn2793(m, v2, uint32(8536449))
+	i0 = fn2794(m, v2, uint32(8536449))
 	if i0 != 0 {
 		goto L10
 	}
 	i0 = v1 + uint32(26)
 	i1 = v1 + uint32(26)
-	i1 = fn8105(m, i1)
+	i1 = fn8106(m, i1)
 	i0 = i0 + i1
 	*(*uint32)(unsafe.Add(b, i0)) = uint32(6712905)
 	v4 = uint32(0)
 	v5 = uint32(0)
 	goto L8
 L10:
-	i0 = fn2793(m, v2, uint32(8462014))
+	i0 = fn2794(m, v2, uint32(8462014))
 	if i0 != 0 {
 		goto L11
 	}
 	i0 = v1 + uint32(26)
 	i1 = v1 + uint32(26)
-	i1 = fn8105(m, i1)
+	i1 = fn8106(m, i1)
 	i0 = i0 + i1
 	*(*uint32)(unsafe.Add(b, i0)) = uint32(5136718)
 	v5 = uint32(1)
 	v4 = uint32(0)
 	goto L8
 L11:
-	i0 = fn2793(m, v2, uint32(8533822))
+	i0 = fn2794(m, v2, uint32(8533822))
 	if i0 != 0 {
 		goto L12
 	}
 	v4 = uint32(0)
 	i0 = v1 + uint32(26)
 	i1 = v1 + uint32(26)
-	i1 = fn8105(m, i1)
+	i1 = fn8106(m, i1)
 	i0 = i0 + i1
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+8533113))
@@ -14131,7 +24944,7 @@ L11:
 L12:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8579041))
+	fn3605(m, i0, uint32(8579041))
 	goto L1
 L9:
 	i0 = v3 & uint32(16777216)
@@ -14140,12 +24953,12 @@ L9:
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8444552))
+	fn3605(m, i0, uint32(8444552))
 	goto L1
 L13:
 	v4 = k32(4294967295)
 	v5 = uint32(1)
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v2 = i0
 	if v2 == k32(4294967295) {
 		goto L14
@@ -14153,7 +24966,7 @@ L13:
 	v4 = v2
 	goto L8
 L14:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
@@ -14182,32 +24995,32 @@ L16:
 		goto L17
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8411354))
+	fn3605(m, i0, uint32(8411354))
 	v0 = uint32(0)
 	goto L1
 L17:
-	i0 = fn1525(m, v2)
+	i0 = fn1526(m, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
 L15:
-	i0 = fn2290(m, v2)
+	i0 = fn2291(m, v2)
 	v3 = i0
 	i0 = v3 + uint32(16)
 	v6 = i0
-	i0 = fn2108(m, v6)
+	i0 = fn2109(m, v6)
 	v0 = i0
 	if v0 != 0 {
 		goto L19
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L18
 L19:
 	i1 = v1 + uint32(26)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
 	i3 = v1 + uint32(16)
-	i0 = fn8070(m, v0, v6, uint32(8435289), i3)
+	i0 = fn8071(m, v0, v6, uint32(8435289), i3)
 	v7 = i0
 	if int32(v7) < int32(uint32(0)) {
 		goto L21
@@ -14217,7 +25030,7 @@ L19:
 	}
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8435343))
+	fn3605(m, i0, uint32(8435343))
 	goto L18
 L20:
 	i0 = v0 + v7
@@ -14250,15 +25063,15 @@ L24:
 		goto L25
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8411354))
+	fn3605(m, i0, uint32(8411354))
 	goto L18
 L25:
-	i0 = fn1580(m, v8)
+	i0 = fn1581(m, v8)
 	v8 = i0
 	if v8 != k32(4294967295) {
 		goto L28
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L18
 	}
@@ -14269,7 +25082,7 @@ L28:
 	}
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8411354))
+	fn3605(m, i0, uint32(8411354))
 	goto L18
 L26:
 	if v5 == 0 {
@@ -14296,12 +25109,12 @@ L22:
 	*(*uint8)(unsafe.Add(b, v7)) = uint8(k32(69))
 	*(*uint32)(unsafe.Add(b, v1)) = v4
 	i0 = v7 + uint32(1)
-	i0 = fn8070(m, i0, uint32(12), uint32(8468720), v1)
+	i0 = fn8071(m, i0, uint32(12), uint32(8468720), v1)
 	if i0 < uint32(12) {
 		goto L30
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8435343))
+	fn3605(m, i0, uint32(8435343))
 	goto L18
 L30:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -14315,7 +25128,7 @@ L30:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -14329,307 +25142,18 @@ L18:
 	if v3 != 0 {
 		goto L31
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L31:
 	if v0 == 0 {
 		goto L4
 	}
-	fn2111(m, v0)
+	fn2112(m, v0)
 L4:
 	v0 = uint32(0)
 L1:
 	i0 = v1 + uint32(32)
 	m.g0 = i0
 	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5573(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2370(m, i0, i1, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v4 = i0
-	i0 = fn5543(m, v4)
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	if v6 != 0 {
-		goto L2
-	}
-	fn2072(m, v5)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	v6 = i1
-	if v7 == v6 {
-		goto L5
-	}
-	i0 = fn2348(m, v7, v6)
-	if i0 == 0 {
-		goto L4
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L6
-	}
-	v3 = uint32(10060432)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v0, v5)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	v6 = i1
-	if v7 == v6 {
-		goto L9
-	}
-	i0 = fn2348(m, v7, v6)
-	if i0 == 0 {
-		goto L8
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L7
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L11
-	}
-	v3 = uint32(10060432)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
-	goto L10
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v5)
-	v1 = i0
-	if v1 != 0 {
-		goto L7
-	}
-	v3 = uint32(0)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v4 = i1
-	if v6 != v4 {
-		goto L13
-	}
-	i0 = fn3706(m, v4)
-	v4 = i0
-	goto L12
-L13:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v6, uint32(0))
-	v4 = i0
-L12:
-	if v4 == 0 {
-		goto L15
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v4)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = k32(4294967295)
-	i1 = v4 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
-	i0 = v4 + uint32(12)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	if i0 != v6 {
-		goto L16
-	}
-	fn3701(m, v4)
-L16:
-	i1 = v0 + uint32(12)
-	i2 = v1 + uint32(12)
-	i3 = v5 + uint32(8)
-	i4 = v2 + uint32(12)
-	fn7408(m, v8, i1, i2, i3, i4)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	if v6 != 0 {
-		goto L17
-	}
-	fn2072(m, v0)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L18
-	}
-	fn2072(m, v1)
-L18:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v5, i1)
-	if i0 != 0 {
-		goto L14
-	}
-	v3 = v4
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	if v5 != 0 {
-		goto L19
-	}
-	fn2072(m, v0)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
 }
 
 //go:norace
@@ -14668,10 +25192,10 @@ func fn5574(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2370(m, i0, i1, uint32(10263320))
+	i0 = fn2371(m, i0, i1, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v4 = i0
-	i0 = fn5543(m, v4)
+	i0 = fn5544(m, v4)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -14687,10 +25211,10 @@ func fn5574(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v6 != 0 {
 		goto L2
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v7 = i0
@@ -14701,7 +25225,7 @@ L2:
 	if v7 == v6 {
 		goto L5
 	}
-	i0 = fn2348(m, v7, v6)
+	i0 = fn2349(m, v7, v6)
 	if i0 == 0 {
 		goto L4
 	}
@@ -14732,14 +25256,14 @@ L4:
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v0, v5)
+	i0 = fn5565(m, i0, v0, v5)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v7 = i0
@@ -14750,7 +25274,7 @@ L3:
 	if v7 == v6 {
 		goto L9
 	}
-	i0 = fn2348(m, v7, v6)
+	i0 = fn2349(m, v7, v6)
 	if i0 == 0 {
 		goto L8
 	}
@@ -14781,7 +25305,7 @@ L8:
 	goto L10
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v5)
+	i0 = fn5565(m, i0, v1, v5)
 	v1 = i0
 	if v1 != 0 {
 		goto L7
@@ -14799,12 +25323,12 @@ L10:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -14812,7 +25336,7 @@ L7:
 	if v6 != v4 {
 		goto L13
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L12
 L13:
@@ -14835,13 +25359,13 @@ L12:
 	if i0 != v6 {
 		goto L16
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L16:
 	i1 = v0 + uint32(12)
 	i2 = v1 + uint32(12)
 	i3 = v5 + uint32(8)
 	i4 = v2 + uint32(12)
-	fn7410(m, v8, i1, i2, i3, i4)
+	fn7409(m, v8, i1, i2, i3, i4)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -14853,7 +25377,7 @@ L16:
 	if v6 != 0 {
 		goto L17
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -14866,10 +25390,10 @@ L17:
 	if v0 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v5, i1)
+	i0 = fn5566(m, v5, i1)
 	if i0 != 0 {
 		goto L14
 	}
@@ -14887,7 +25411,7 @@ L15:
 	if v5 != 0 {
 		goto L19
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -14900,7 +25424,7 @@ L19:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -14914,7 +25438,7 @@ L14:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -14957,10 +25481,10 @@ func fn5575(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2370(m, i0, i1, uint32(10263320))
+	i0 = fn2371(m, i0, i1, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v4 = i0
-	i0 = fn5543(m, v4)
+	i0 = fn5544(m, v4)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -14976,10 +25500,10 @@ func fn5575(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v6 != 0 {
 		goto L2
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v7 = i0
@@ -14990,7 +25514,7 @@ L2:
 	if v7 == v6 {
 		goto L5
 	}
-	i0 = fn2348(m, v7, v6)
+	i0 = fn2349(m, v7, v6)
 	if i0 == 0 {
 		goto L4
 	}
@@ -15021,14 +25545,14 @@ L4:
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v0, v5)
+	i0 = fn5565(m, i0, v0, v5)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v7 = i0
@@ -15039,7 +25563,7 @@ L3:
 	if v7 == v6 {
 		goto L9
 	}
-	i0 = fn2348(m, v7, v6)
+	i0 = fn2349(m, v7, v6)
 	if i0 == 0 {
 		goto L8
 	}
@@ -15070,7 +25594,7 @@ L8:
 	goto L10
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v5)
+	i0 = fn5565(m, i0, v1, v5)
 	v1 = i0
 	if v1 != 0 {
 		goto L7
@@ -15088,12 +25612,12 @@ L10:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -15101,7 +25625,7 @@ L7:
 	if v6 != v4 {
 		goto L13
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L12
 L13:
@@ -15124,13 +25648,13 @@ L12:
 	if i0 != v6 {
 		goto L16
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L16:
 	i1 = v0 + uint32(12)
 	i2 = v1 + uint32(12)
 	i3 = v5 + uint32(8)
 	i4 = v2 + uint32(12)
-	fn7428(m, v8, i1, i2, i3, i4)
+	fn7411(m, v8, i1, i2, i3, i4)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -15142,7 +25666,7 @@ L16:
 	if v6 != 0 {
 		goto L17
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -15155,10 +25679,10 @@ L17:
 	if v0 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v5, i1)
+	i0 = fn5566(m, v5, i1)
 	if i0 != 0 {
 		goto L14
 	}
@@ -15176,7 +25700,7 @@ L15:
 	if v5 != 0 {
 		goto L19
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -15189,7 +25713,7 @@ L19:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -15203,7 +25727,7 @@ L14:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -15246,10 +25770,10 @@ func fn5576(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2370(m, i0, i1, uint32(10263320))
+	i0 = fn2371(m, i0, i1, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v4 = i0
-	i0 = fn5543(m, v4)
+	i0 = fn5544(m, v4)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -15265,10 +25789,10 @@ func fn5576(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v6 != 0 {
 		goto L2
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v7 = i0
@@ -15279,7 +25803,7 @@ L2:
 	if v7 == v6 {
 		goto L5
 	}
-	i0 = fn2348(m, v7, v6)
+	i0 = fn2349(m, v7, v6)
 	if i0 == 0 {
 		goto L4
 	}
@@ -15310,14 +25834,14 @@ L4:
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v0, v5)
+	i0 = fn5565(m, i0, v0, v5)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v7 = i0
@@ -15328,7 +25852,7 @@ L3:
 	if v7 == v6 {
 		goto L9
 	}
-	i0 = fn2348(m, v7, v6)
+	i0 = fn2349(m, v7, v6)
 	if i0 == 0 {
 		goto L8
 	}
@@ -15359,7 +25883,7 @@ L8:
 	goto L10
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v5)
+	i0 = fn5565(m, i0, v1, v5)
 	v1 = i0
 	if v1 != 0 {
 		goto L7
@@ -15377,12 +25901,12 @@ L10:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -15390,7 +25914,7 @@ L7:
 	if v6 != v4 {
 		goto L13
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L12
 L13:
@@ -15413,13 +25937,13 @@ L12:
 	if i0 != v6 {
 		goto L16
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L16:
 	i1 = v0 + uint32(12)
 	i2 = v1 + uint32(12)
 	i3 = v5 + uint32(8)
 	i4 = v2 + uint32(12)
-	fn7448(m, v8, i1, i2, i3, i4)
+	fn7429(m, v8, i1, i2, i3, i4)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -15431,7 +25955,7 @@ L16:
 	if v6 != 0 {
 		goto L17
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -15444,10 +25968,10 @@ L17:
 	if v0 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v5, i1)
+	i0 = fn5566(m, v5, i1)
 	if i0 != 0 {
 		goto L14
 	}
@@ -15465,7 +25989,7 @@ L15:
 	if v5 != 0 {
 		goto L19
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -15478,7 +26002,7 @@ L19:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -15492,7 +26016,7 @@ L14:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -15502,6 +26026,295 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn5577(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn2371(m, i0, i1, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v4 = i0
+	i0 = fn5544(m, v4)
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	if v6 != 0 {
+		goto L2
+	}
+	fn2073(m, v5)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	v6 = i1
+	if v7 == v6 {
+		goto L5
+	}
+	i0 = fn2349(m, v7, v6)
+	if i0 == 0 {
+		goto L4
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L6
+	}
+	v3 = uint32(10060432)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i0 = fn5565(m, i0, v0, v5)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	v6 = i1
+	if v7 == v6 {
+		goto L9
+	}
+	i0 = fn2349(m, v7, v6)
+	if i0 == 0 {
+		goto L8
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L7
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L11
+	}
+	v3 = uint32(10060432)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
+	goto L10
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i0 = fn5565(m, i0, v1, v5)
+	v1 = i0
+	if v1 != 0 {
+		goto L7
+	}
+	v3 = uint32(0)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v6 = i0
+	i1 = fn2370(m, v6, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v4 = i1
+	if v6 != v4 {
+		goto L13
+	}
+	i0 = fn3707(m, v4)
+	v4 = i0
+	goto L12
+L13:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v6, uint32(0))
+	v4 = i0
+L12:
+	if v4 == 0 {
+		goto L15
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v4)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = k32(4294967295)
+	i1 = v4 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
+	i0 = v4 + uint32(12)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	if i0 != v6 {
+		goto L16
+	}
+	fn3702(m, v4)
+L16:
+	i1 = v0 + uint32(12)
+	i2 = v1 + uint32(12)
+	i3 = v5 + uint32(8)
+	i4 = v2 + uint32(12)
+	fn7449(m, v8, i1, i2, i3, i4)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	if v6 != 0 {
+		goto L17
+	}
+	fn2073(m, v0)
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L18
+	}
+	fn2073(m, v1)
+L18:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = fn5566(m, v5, i1)
+	if i0 != 0 {
+		goto L14
+	}
+	v3 = v4
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	if v5 != 0 {
+		goto L19
+	}
+	fn2073(m, v0)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5578(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15541,10 +26354,10 @@ func fn5577(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2370(m, i0, i1, uint32(10263320))
+	i0 = fn2371(m, i0, i1, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v4 = i0
-	i0 = fn5543(m, v4)
+	i0 = fn5544(m, v4)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -15560,10 +26373,10 @@ func fn5577(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v6 != 0 {
 		goto L2
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v7 = i0
@@ -15574,7 +26387,7 @@ L2:
 	if v7 == v6 {
 		goto L5
 	}
-	i0 = fn2348(m, v7, v6)
+	i0 = fn2349(m, v7, v6)
 	if i0 == 0 {
 		goto L4
 	}
@@ -15605,14 +26418,14 @@ L4:
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v0, v5)
+	i0 = fn5565(m, i0, v0, v5)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v7 = i0
@@ -15623,7 +26436,7 @@ L3:
 	if v7 == v6 {
 		goto L9
 	}
-	i0 = fn2348(m, v7, v6)
+	i0 = fn2349(m, v7, v6)
 	if i0 == 0 {
 		goto L8
 	}
@@ -15654,7 +26467,7 @@ L8:
 	goto L10
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v5)
+	i0 = fn5565(m, i0, v1, v5)
 	v1 = i0
 	if v1 != 0 {
 		goto L7
@@ -15672,12 +26485,12 @@ L10:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v7 = i0
-	i1 = fn2369(m, v7, uint32(10263320))
+	i1 = fn2370(m, v7, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v8 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
@@ -15685,7 +26498,7 @@ L7:
 	if v7 != v6 {
 		goto L13
 	}
-	i0 = fn3706(m, v6)
+	i0 = fn3707(m, v6)
 	v6 = i0
 	goto L12
 L13:
@@ -15706,11 +26519,11 @@ L12:
 	if i0 != v7 {
 		goto L17
 	}
-	fn3701(m, v6)
+	fn3702(m, v6)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v4 = i0
-	i1 = fn2369(m, v4, uint32(10263320))
+	i1 = fn2370(m, v4, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v8 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
@@ -15718,7 +26531,7 @@ L17:
 	if v4 != v7 {
 		goto L15
 	}
-	i0 = fn3706(m, v7)
+	i0 = fn3707(m, v7)
 	v7 = i0
 	goto L14
 L16:
@@ -15733,7 +26546,7 @@ L16:
 	if v5 != 0 {
 		goto L18
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -15746,7 +26559,7 @@ L18:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L15:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+152))
@@ -15770,13 +26583,13 @@ L14:
 	if i0 != v4 {
 		goto L22
 	}
-	fn3701(m, v7)
+	fn3702(m, v7)
 L22:
 	i2 = v0 + uint32(12)
 	i3 = v1 + uint32(12)
 	i4 = v5 + uint32(8)
 	i5 = v2 + uint32(12)
-	fn7414(m, v9, v10, i2, i3, i4, i5)
+	fn7415(m, v9, v10, i2, i3, i4, i5)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -15788,7 +26601,7 @@ L22:
 	if v4 != 0 {
 		goto L23
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -15801,10 +26614,10 @@ L23:
 	if v0 != 0 {
 		goto L24
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L24:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v5, i1)
+	i0 = fn5566(m, v5, i1)
 	if i0 == 0 {
 		goto L20
 	}
@@ -15819,7 +26632,7 @@ L24:
 	if v0 != 0 {
 		goto L25
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
@@ -15845,7 +26658,7 @@ L21:
 	if v5 != 0 {
 		goto L26
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -15858,7 +26671,7 @@ L26:
 	if v0 != 0 {
 		goto L27
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
@@ -15875,7 +26688,7 @@ L27:
 L20:
 	*(*uint32)(unsafe.Add(b, v2)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v7
-	i0 = fn2294(m, uint32(2), v2)
+	i0 = fn2295(m, uint32(2), v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v0 = i0
@@ -15888,7 +26701,7 @@ L20:
 	if v0 != 0 {
 		goto L28
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L28:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
@@ -15902,7 +26715,7 @@ L28:
 		goto L1
 	}
 L19:
-	fn2072(m, v6)
+	fn2073(m, v6)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -15911,7 +26724,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5578(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5579(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15948,10 +26761,10 @@ func fn5578(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn2371(m, i0, i1, i2, uint32(10263320))
+	i0 = fn2372(m, i0, i1, i2, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v5 = i0
-	i0 = fn5543(m, v5)
+	i0 = fn5544(m, v5)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -15967,10 +26780,10 @@ func fn5578(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v7 != 0 {
 		goto L2
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v8 = i0
@@ -15981,7 +26794,7 @@ L2:
 	if v8 == v7 {
 		goto L5
 	}
-	i0 = fn2348(m, v8, v7)
+	i0 = fn2349(m, v8, v7)
 	if i0 == 0 {
 		goto L4
 	}
@@ -16012,14 +26825,14 @@ L4:
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
-	i0 = fn5564(m, i0, v0, v6)
+	i0 = fn5565(m, i0, v0, v6)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v7 = i0
@@ -16030,7 +26843,7 @@ L3:
 	if v7 == v4 {
 		goto L9
 	}
-	i0 = fn2348(m, v7, v4)
+	i0 = fn2349(m, v7, v4)
 	if i0 == 0 {
 		goto L8
 	}
@@ -16061,7 +26874,7 @@ L8:
 	goto L10
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v6)
+	i0 = fn5565(m, i0, v1, v6)
 	v1 = i0
 	if v1 != 0 {
 		goto L7
@@ -16079,7 +26892,7 @@ L10:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L7:
 	if v2 != uint32(10059656) {
@@ -16089,7 +26902,7 @@ L7:
 	goto L12
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v7 = i0
@@ -16100,7 +26913,7 @@ L13:
 	if v7 == v4 {
 		goto L15
 	}
-	i0 = fn2348(m, v7, v4)
+	i0 = fn2349(m, v7, v4)
 	if i0 == 0 {
 		goto L14
 	}
@@ -16131,7 +26944,7 @@ L14:
 	goto L16
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v2, v6)
+	i0 = fn5565(m, i0, v2, v6)
 	v2 = i0
 	if v2 != 0 {
 		goto L12
@@ -16149,7 +26962,7 @@ L16:
 	if v2 != 0 {
 		goto L18
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -16162,12 +26975,12 @@ L18:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	v4 = i0
-	i1 = fn2369(m, v4, uint32(10263320))
+	i1 = fn2370(m, v4, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -16175,7 +26988,7 @@ L12:
 	if v4 != v5 {
 		goto L20
 	}
-	i0 = fn3706(m, v5)
+	i0 = fn3707(m, v5)
 	v5 = i0
 	goto L19
 L20:
@@ -16196,7 +27009,7 @@ L19:
 	if i0 != v4 {
 		goto L24
 	}
-	fn3701(m, v5)
+	fn3702(m, v5)
 L24:
 	i0 = v5 + uint32(12)
 	v4 = i0
@@ -16209,7 +27022,7 @@ L24:
 	}
 	i3 = v6 + uint32(8)
 	i4 = v3 + uint32(12)
-	fn7441(m, v4, v8, v7, i3, i4)
+	fn7442(m, v4, v8, v7, i3, i4)
 	goto L21
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -16223,7 +27036,7 @@ L23:
 	if v6 != 0 {
 		goto L25
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -16236,7 +27049,7 @@ L25:
 	if v0 != 0 {
 		goto L26
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L26:
 	v4 = uint32(0)
 	if v2 == 0 {
@@ -16253,13 +27066,13 @@ L26:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L22:
 	i3 = v2 + uint32(12)
 	i4 = v6 + uint32(8)
 	i5 = v3 + uint32(12)
-	fn7446(m, v4, v8, v7, i3, i4, i5)
+	fn7447(m, v4, v8, v7, i3, i4, i5)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -16271,7 +27084,7 @@ L22:
 	if v4 != 0 {
 		goto L21
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -16284,7 +27097,7 @@ L21:
 	if v2 != 0 {
 		goto L27
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -16297,10 +27110,10 @@ L27:
 	if v0 != 0 {
 		goto L28
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L28:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn5565(m, v6, i1)
+	i0 = fn5566(m, v6, i1)
 	if i0 != 0 {
 		goto L29
 	}
@@ -16319,130 +27132,11 @@ L29:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
 	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5579(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	v2 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v3 = i0
-	i0 = fn5543(m, v3)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v4)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v5 = i0
-	i1 = fn2369(m, v5, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v3 = i1
-	if v5 != v3 {
-		goto L4
-	}
-	i0 = fn3706(m, v3)
-	v3 = i0
-	goto L3
-L4:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
-	v3 = i0
-L3:
-	if v3 == 0 {
-		goto L1
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v3)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v3)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = k32(4294967295)
-	i1 = v3 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i0 = v3 + uint32(12)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	if i0 != v5 {
-		goto L5
-	}
-	fn3701(m, v3)
-L5:
-	i1 = v0 + uint32(12)
-	i2 = v4 + uint32(8)
-	i3 = v1 + uint32(12)
-	fn7406(m, v7, i1, i2, i3)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn5565(m, v4, i1)
-	if i0 != 0 {
-		goto L6
-	}
-	v2 = v3
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v2
 }
 
 //go:norace
@@ -16478,10 +27172,10 @@ func fn5580(m *Module, v0 uint32) uint32 {
 	v2 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v3 = i0
-	i0 = fn5543(m, v3)
+	i0 = fn5544(m, v3)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -16497,11 +27191,11 @@ func fn5580(m *Module, v0 uint32) uint32 {
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v5 = i0
-	i1 = fn2369(m, v5, uint32(10263320))
+	i1 = fn2370(m, v5, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v6 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
@@ -16509,7 +27203,7 @@ L2:
 	if v5 != v3 {
 		goto L4
 	}
-	i0 = fn3706(m, v3)
+	i0 = fn3707(m, v3)
 	v3 = i0
 	goto L3
 L4:
@@ -16532,14 +27226,14 @@ L3:
 	if i0 != v5 {
 		goto L5
 	}
-	fn3701(m, v3)
+	fn3702(m, v3)
 L5:
 	i1 = v0 + uint32(12)
 	i2 = v4 + uint32(8)
 	i3 = v1 + uint32(12)
 	fn7407(m, v7, i1, i2, i3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn5565(m, v4, i1)
+	i0 = fn5566(m, v4, i1)
 	if i0 != 0 {
 		goto L6
 	}
@@ -16557,7 +27251,7 @@ L6:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -16597,10 +27291,10 @@ func fn5581(m *Module, v0 uint32) uint32 {
 	v2 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v3 = i0
-	i0 = fn5543(m, v3)
+	i0 = fn5544(m, v3)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -16616,11 +27310,11 @@ func fn5581(m *Module, v0 uint32) uint32 {
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v5 = i0
-	i1 = fn2369(m, v5, uint32(10263320))
+	i1 = fn2370(m, v5, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v6 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
@@ -16628,7 +27322,7 @@ L2:
 	if v5 != v3 {
 		goto L4
 	}
-	i0 = fn3706(m, v3)
+	i0 = fn3707(m, v3)
 	v3 = i0
 	goto L3
 L4:
@@ -16651,14 +27345,14 @@ L3:
 	if i0 != v5 {
 		goto L5
 	}
-	fn3701(m, v3)
+	fn3702(m, v3)
 L5:
 	i1 = v0 + uint32(12)
 	i2 = v4 + uint32(8)
 	i3 = v1 + uint32(12)
-	fn7405(m, v7, i1, i2, i3)
+	fn7408(m, v7, i1, i2, i3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn5565(m, v4, i1)
+	i0 = fn5566(m, v4, i1)
 	if i0 != 0 {
 		goto L6
 	}
@@ -16676,7 +27370,7 @@ L6:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -16686,17 +27380,136 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn5582(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	v2 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v3 = i0
+	i0 = fn5544(m, v3)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v4)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v5 = i0
+	i1 = fn2370(m, v5, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v3 = i1
+	if v5 != v3 {
+		goto L4
+	}
+	i0 = fn3707(m, v3)
+	v3 = i0
+	goto L3
+L4:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
+	v3 = i0
+L3:
+	if v3 == 0 {
+		goto L1
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v3)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v3)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = k32(4294967295)
+	i1 = v3 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i0 = v3 + uint32(12)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	if i0 != v5 {
+		goto L5
+	}
+	fn3702(m, v3)
+L5:
+	i1 = v0 + uint32(12)
+	i2 = v4 + uint32(8)
+	i3 = v1 + uint32(12)
+	fn7406(m, v7, i1, i2, i3)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = fn5566(m, v4, i1)
+	if i0 != 0 {
+		goto L6
+	}
+	v2 = v3
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5583(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	i0 = v0 + uint32(12)
-	i0 = fn7338(m, i0)
+	i0 = fn7339(m, i0)
 	i0 = b2i(i0 == 0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5583(m *Module, v0 uint32) uint32 {
+func fn5584(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16710,9 +27523,9 @@ func fn5583(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn5543(m, i0)
+	i0 = fn5544(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -16731,16 +27544,16 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
-	i0 = fn5584(m, v0, v1, uint32(1))
+	i0 = fn5585(m, v0, v1, uint32(1))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5584(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5585(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16767,30 +27580,30 @@ func fn5584(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
 	i0 = v0 + uint32(12)
 	v0 = i0
-	i0 = fn7337(m, v0)
+	i0 = fn7338(m, v0)
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn7331(m, v0)
+	i0 = fn7332(m, v0)
 	if i0 == 0 {
 		goto L3
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8444330))
+	fn3605(m, i0, uint32(8444330))
 	goto L1
 L3:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8444295))
+	fn3605(m, i0, uint32(8444295))
 	goto L1
 L2:
-	i0 = fn7296(m)
+	i0 = fn7297(m)
 	v4 = i0
 	if v4 != 0 {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v1 = uint32(0)
 	goto L1
 L4:
@@ -16819,13 +27632,13 @@ L4:
 	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = l1
 	i2 = v3 + uint32(8)
 	i3 = v3 + uint32(4)
-	fn7452(m, v4, v0, i2, i3)
+	fn7453(m, v4, v0, i2, i3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = fn5565(m, v1, i1)
+	i0 = fn5566(m, v1, i1)
 	if i0 == 0 {
 		goto L5
 	}
-	fn7345(m, v4)
+	fn7346(m, v4)
 	v1 = uint32(0)
 	goto L1
 L5:
@@ -16834,7 +27647,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
 	i0 = v3 + uint32(44)
 	i4 = v3 + uint32(4)
-	i0 = fn7464(m, i0, uint32(0), uint32(1073741824), v4, i4)
+	i0 = fn7465(m, i0, uint32(0), uint32(1073741824), v4, i4)
 	v0 = i0
 	i0 = v0 + uint32(1)
 	switch i0 {
@@ -16846,11 +27659,11 @@ L5:
 		goto L6
 	}
 L8:
-	i0 = fn3633(m)
-	fn7345(m, v4)
+	i0 = fn3634(m)
+	fn7346(m, v4)
 	goto L1
 L7:
-	i0 = fn7342(m, v4)
+	i0 = fn7343(m, v4)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
 	v0 = i0
@@ -16858,20 +27671,20 @@ L7:
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
 	m.table[i1].(func(*Module, uint32))(m, v0)
-	fn7345(m, v4)
+	fn7346(m, v4)
 	i0 = v2 * v1
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v1 = i0
 	goto L1
 L6:
-	i0 = fn7332(m, v4)
+	i0 = fn7333(m, v4)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	i0 = fn1572(m, i0, v0, i2)
+	i0 = fn1573(m, i0, v0, i2)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
 	m.table[i1].(func(*Module, uint32))(m, i0)
-	fn7345(m, v4)
+	fn7346(m, v4)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -16880,7 +27693,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5585(m *Module, v0 uint32) uint32 {
+func fn5586(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16895,32 +27708,32 @@ func fn5585(m *Module, v0 uint32) uint32 {
 	}
 	i0 = v0 + uint32(12)
 	v1 = i0
-	i0 = fn7331(m, v1)
+	i0 = fn7332(m, v1)
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn7336(m, v1)
+	i0 = fn7337(m, v1)
 	if i0 == 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8406770))
+	fn3605(m, i0, uint32(8406770))
 	m.depth--
 	return uint32(0)
 L3:
-	i0 = fn7332(m, v1)
+	i0 = fn7333(m, v1)
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn2675(m, uint32(8461816))
+	i0 = fn2676(m, uint32(8461816))
 	v0 = i0
 	goto L1
 L4:
-	i0 = fn2675(m, uint32(8461852))
+	i0 = fn2676(m, uint32(8461852))
 	v0 = i0
 	goto L1
 L2:
-	i0 = fn5562(m, v0)
+	i0 = fn5563(m, v0)
 	v0 = i0
 L1:
 	if v0 != 0 {
@@ -16929,7 +27742,7 @@ L1:
 	m.depth--
 	return uint32(0)
 L5:
-	i0 = fn1316(m, v0)
+	i0 = fn1317(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -16942,299 +27755,10 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	m.depth--
 	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5586(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2370(m, i0, i1, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v4 = i0
-	i0 = fn5543(m, v4)
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	if v6 != 0 {
-		goto L2
-	}
-	fn2072(m, v5)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	v6 = i1
-	if v7 == v6 {
-		goto L5
-	}
-	i0 = fn2348(m, v7, v6)
-	if i0 == 0 {
-		goto L4
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L6
-	}
-	v3 = uint32(10060432)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v0, v5)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	v6 = i1
-	if v7 == v6 {
-		goto L9
-	}
-	i0 = fn2348(m, v7, v6)
-	if i0 == 0 {
-		goto L8
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L7
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L11
-	}
-	v3 = uint32(10060432)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
-	goto L10
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v5)
-	v1 = i0
-	if v1 != 0 {
-		goto L7
-	}
-	v3 = uint32(0)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v4 = i1
-	if v6 != v4 {
-		goto L13
-	}
-	i0 = fn3706(m, v4)
-	v4 = i0
-	goto L12
-L13:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v6, uint32(0))
-	v4 = i0
-L12:
-	if v4 == 0 {
-		goto L15
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v4)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = k32(4294967295)
-	i1 = v4 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
-	i0 = v4 + uint32(12)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	if i0 != v6 {
-		goto L16
-	}
-	fn3701(m, v4)
-L16:
-	i1 = v0 + uint32(12)
-	i2 = v1 + uint32(12)
-	i3 = v5 + uint32(8)
-	i4 = v2 + uint32(12)
-	fn7416(m, v8, i1, i2, i3, i4)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	if v6 != 0 {
-		goto L17
-	}
-	fn2072(m, v0)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L18
-	}
-	fn2072(m, v1)
-L18:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v5, i1)
-	if i0 != 0 {
-		goto L14
-	}
-	v3 = v4
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	if v5 != 0 {
-		goto L19
-	}
-	fn2072(m, v0)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
 }
 
 //go:norace
@@ -17273,10 +27797,10 @@ func fn5587(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2370(m, i0, i1, uint32(10263320))
+	i0 = fn2371(m, i0, i1, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v4 = i0
-	i0 = fn5543(m, v4)
+	i0 = fn5544(m, v4)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -17292,10 +27816,10 @@ func fn5587(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v6 != 0 {
 		goto L2
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v7 = i0
@@ -17306,7 +27830,7 @@ L2:
 	if v7 == v6 {
 		goto L5
 	}
-	i0 = fn2348(m, v7, v6)
+	i0 = fn2349(m, v7, v6)
 	if i0 == 0 {
 		goto L4
 	}
@@ -17337,14 +27861,14 @@ L4:
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v0, v5)
+	i0 = fn5565(m, i0, v0, v5)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v7 = i0
@@ -17355,7 +27879,7 @@ L3:
 	if v7 == v6 {
 		goto L9
 	}
-	i0 = fn2348(m, v7, v6)
+	i0 = fn2349(m, v7, v6)
 	if i0 == 0 {
 		goto L8
 	}
@@ -17386,7 +27910,7 @@ L8:
 	goto L10
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v5)
+	i0 = fn5565(m, i0, v1, v5)
 	v1 = i0
 	if v1 != 0 {
 		goto L7
@@ -17404,12 +27928,12 @@ L10:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -17417,7 +27941,7 @@ L7:
 	if v6 != v4 {
 		goto L13
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L12
 L13:
@@ -17440,13 +27964,13 @@ L12:
 	if i0 != v6 {
 		goto L16
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L16:
 	i1 = v0 + uint32(12)
 	i2 = v1 + uint32(12)
 	i3 = v5 + uint32(8)
 	i4 = v2 + uint32(12)
-	fn7411(m, v8, i1, i2, i3, i4)
+	fn7417(m, v8, i1, i2, i3, i4)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -17458,7 +27982,7 @@ L16:
 	if v6 != 0 {
 		goto L17
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -17471,10 +27995,10 @@ L17:
 	if v0 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v5, i1)
+	i0 = fn5566(m, v5, i1)
 	if i0 != 0 {
 		goto L14
 	}
@@ -17492,7 +28016,7 @@ L15:
 	if v5 != 0 {
 		goto L19
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -17505,7 +28029,7 @@ L19:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -17519,7 +28043,7 @@ L14:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -17528,7 +28052,296 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5588(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5588(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn2371(m, i0, i1, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v4 = i0
+	i0 = fn5544(m, v4)
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	if v6 != 0 {
+		goto L2
+	}
+	fn2073(m, v5)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	v6 = i1
+	if v7 == v6 {
+		goto L5
+	}
+	i0 = fn2349(m, v7, v6)
+	if i0 == 0 {
+		goto L4
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L6
+	}
+	v3 = uint32(10060432)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i0 = fn5565(m, i0, v0, v5)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	v6 = i1
+	if v7 == v6 {
+		goto L9
+	}
+	i0 = fn2349(m, v7, v6)
+	if i0 == 0 {
+		goto L8
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L7
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L11
+	}
+	v3 = uint32(10060432)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432)) = i1
+	goto L10
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i0 = fn5565(m, i0, v1, v5)
+	v1 = i0
+	if v1 != 0 {
+		goto L7
+	}
+	v3 = uint32(0)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v6 = i0
+	i1 = fn2370(m, v6, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v4 = i1
+	if v6 != v4 {
+		goto L13
+	}
+	i0 = fn3707(m, v4)
+	v4 = i0
+	goto L12
+L13:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v6, uint32(0))
+	v4 = i0
+L12:
+	if v4 == 0 {
+		goto L15
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v4)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = k32(4294967295)
+	i1 = v4 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
+	i0 = v4 + uint32(12)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	if i0 != v6 {
+		goto L16
+	}
+	fn3702(m, v4)
+L16:
+	i1 = v0 + uint32(12)
+	i2 = v1 + uint32(12)
+	i3 = v5 + uint32(8)
+	i4 = v2 + uint32(12)
+	fn7412(m, v8, i1, i2, i3, i4)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	if v6 != 0 {
+		goto L17
+	}
+	fn2073(m, v0)
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L18
+	}
+	fn2073(m, v1)
+L18:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = fn5566(m, v5, i1)
+	if i0 != 0 {
+		goto L14
+	}
+	v3 = v4
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	if v5 != 0 {
+		goto L19
+	}
+	fn2073(m, v0)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5589(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -17544,7 +28357,7 @@ func fn5588(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = fn2369(m, v0, uint32(10263320))
+	i0 = fn2370(m, v0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
@@ -17552,7 +28365,7 @@ func fn5588(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v5 != v0 {
 		goto L2
 	}
-	i0 = fn3706(m, v5)
+	i0 = fn3707(m, v5)
 	v5 = i0
 	goto L1
 L2:
@@ -17573,7 +28386,7 @@ L1:
 	if i0 != v0 {
 		goto L4
 	}
-	fn3701(m, v5)
+	fn3702(m, v5)
 L4:
 	i0 = v5 + uint32(12)
 	v0 = i0
@@ -17587,9 +28400,9 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+32))
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = uint32(1)
-	fn7354(m, v0, uint32(0))
+	fn7355(m, v0, uint32(0))
 	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = uint32(0)
-	fn7347(m, v0)
+	fn7348(m, v0)
 	return v5
 L5:
 	i0 = b2i(v6 == uint32(2))
@@ -17614,162 +28427,17 @@ L5:
 		i1 = uint32(2)
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = i1
-	fn7354(m, v0, v6)
+	fn7355(m, v0, v6)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = uint32(0)
-	fn7347(m, v0)
-	fn7363(m, v0, v2, v3)
+	fn7348(m, v0)
+	fn7364(m, v0, v2, v3)
 	return v5
 L6:
 	i1 = v1 + uint32(12)
 	i2 = v4 >> (uint32(3) & 31)
-	fn7467(m, v0, i1, i2, v6, uint32(1073741824), v2, v3)
+	fn7468(m, v0, i1, i2, v6, uint32(1073741824), v2, v3)
 L3:
 	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5589(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(10059656)
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
-	i1 = v3 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8532691), uint32(10264892), v3)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v2)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i1
-	if v1 == v5 {
-		goto L2
-	}
-	i0 = fn2348(m, v1, v5)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v1 = i0
-	i1 = fn2369(m, v1, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v2 = i1
-	if v1 != v2 {
-		goto L5
-	}
-	i0 = fn3706(m, v2)
-	v2 = i0
-	goto L4
-L5:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, uint32(0))
-	v2 = i0
-L4:
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
-	i1 = v2 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i0 = v2 + uint32(12)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	if i0 != v1 {
-		goto L6
-	}
-	fn3701(m, v2)
-L6:
-	i1 = v0 + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i2 = i2 + uint32(8)
-	i3 = v3 + uint32(8)
-	fn7417(m, v6, i1, i2, i3)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn5565(m, i0, i1)
-	if i0 != 0 {
-		goto L7
-	}
-	v4 = v2
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
 }
 
 //go:norace
@@ -17801,12 +28469,12 @@ func fn5590(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
 	i1 = v3 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8532691), uint32(10264900), v3)
+	i0 = fn3724(m, v1, v2, uint32(8532691), uint32(10264892), v3)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -17814,7 +28482,7 @@ func fn5590(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 != uint32(10059656) {
 		goto L3
 	}
-	i1 = fn5543(m, v2)
+	i1 = fn5544(m, v2)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
 	if v1 == 0 {
@@ -17831,7 +28499,7 @@ func fn5590(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -17841,18 +28509,18 @@ L3:
 	if v1 == v5 {
 		goto L2
 	}
-	i0 = fn2348(m, v1, v5)
+	i0 = fn2349(m, v1, v5)
 	if i0 != 0 {
 		goto L2
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
+	fn3605(m, i0, uint32(8394185))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v1 = i0
-	i1 = fn2369(m, v1, uint32(10263320))
+	i1 = fn2370(m, v1, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -17860,7 +28528,7 @@ L2:
 	if v1 != v2 {
 		goto L5
 	}
-	i0 = fn3706(m, v2)
+	i0 = fn3707(m, v2)
 	v2 = i0
 	goto L4
 L5:
@@ -17883,16 +28551,16 @@ L4:
 	if i0 != v1 {
 		goto L6
 	}
-	fn3701(m, v2)
+	fn3702(m, v2)
 L6:
 	i1 = v0 + uint32(12)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i2 = i2 + uint32(8)
 	i3 = v3 + uint32(8)
-	fn7429(m, v6, i1, i2, i3)
+	fn7418(m, v6, i1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn5565(m, i0, i1)
+	i0 = fn5566(m, i0, i1)
 	if i0 != 0 {
 		goto L7
 	}
@@ -17910,7 +28578,7 @@ L7:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -17946,12 +28614,12 @@ func fn5591(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
 	i1 = v3 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8532691), uint32(10264908), v3)
+	i0 = fn3724(m, v1, v2, uint32(8532691), uint32(10264900), v3)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -17959,7 +28627,7 @@ func fn5591(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 != uint32(10059656) {
 		goto L3
 	}
-	i1 = fn5543(m, v2)
+	i1 = fn5544(m, v2)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
 	if v1 == 0 {
@@ -17976,7 +28644,7 @@ func fn5591(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -17986,18 +28654,18 @@ L3:
 	if v1 == v5 {
 		goto L2
 	}
-	i0 = fn2348(m, v1, v5)
+	i0 = fn2349(m, v1, v5)
 	if i0 != 0 {
 		goto L2
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
+	fn3605(m, i0, uint32(8394185))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v1 = i0
-	i1 = fn2369(m, v1, uint32(10263320))
+	i1 = fn2370(m, v1, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -18005,7 +28673,7 @@ L2:
 	if v1 != v2 {
 		goto L5
 	}
-	i0 = fn3706(m, v2)
+	i0 = fn3707(m, v2)
 	v2 = i0
 	goto L4
 L5:
@@ -18028,16 +28696,16 @@ L4:
 	if i0 != v1 {
 		goto L6
 	}
-	fn3701(m, v2)
+	fn3702(m, v2)
 L6:
 	i1 = v0 + uint32(12)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i2 = i2 + uint32(8)
 	i3 = v3 + uint32(8)
-	fn7432(m, v6, i1, i2, i3)
+	fn7430(m, v6, i1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn5565(m, i0, i1)
+	i0 = fn5566(m, i0, i1)
 	if i0 != 0 {
 		goto L7
 	}
@@ -18055,7 +28723,7 @@ L7:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -18091,12 +28759,12 @@ func fn5592(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
 	i1 = v3 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8532691), uint32(10264916), v3)
+	i0 = fn3724(m, v1, v2, uint32(8532691), uint32(10264908), v3)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -18104,7 +28772,7 @@ func fn5592(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 != uint32(10059656) {
 		goto L3
 	}
-	i1 = fn5543(m, v2)
+	i1 = fn5544(m, v2)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
 	if v1 == 0 {
@@ -18121,7 +28789,7 @@ func fn5592(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -18131,18 +28799,18 @@ L3:
 	if v1 == v5 {
 		goto L2
 	}
-	i0 = fn2348(m, v1, v5)
+	i0 = fn2349(m, v1, v5)
 	if i0 != 0 {
 		goto L2
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
+	fn3605(m, i0, uint32(8394185))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v1 = i0
-	i1 = fn2369(m, v1, uint32(10263320))
+	i1 = fn2370(m, v1, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -18150,7 +28818,7 @@ L2:
 	if v1 != v2 {
 		goto L5
 	}
-	i0 = fn3706(m, v2)
+	i0 = fn3707(m, v2)
 	v2 = i0
 	goto L4
 L5:
@@ -18173,16 +28841,16 @@ L4:
 	if i0 != v1 {
 		goto L6
 	}
-	fn3701(m, v2)
+	fn3702(m, v2)
 L6:
 	i1 = v0 + uint32(12)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i2 = i2 + uint32(8)
 	i3 = v3 + uint32(8)
-	fn7438(m, v6, i1, i2, i3)
+	fn7433(m, v6, i1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn5565(m, i0, i1)
+	i0 = fn5566(m, i0, i1)
 	if i0 != 0 {
 		goto L7
 	}
@@ -18200,7 +28868,7 @@ L7:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -18236,12 +28904,12 @@ func fn5593(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
 	i1 = v3 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8532691), uint32(10264924), v3)
+	i0 = fn3724(m, v1, v2, uint32(8532691), uint32(10264916), v3)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -18249,7 +28917,7 @@ func fn5593(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 != uint32(10059656) {
 		goto L3
 	}
-	i1 = fn5543(m, v2)
+	i1 = fn5544(m, v2)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
 	if v1 == 0 {
@@ -18266,7 +28934,7 @@ func fn5593(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -18276,18 +28944,18 @@ L3:
 	if v1 == v5 {
 		goto L2
 	}
-	i0 = fn2348(m, v1, v5)
+	i0 = fn2349(m, v1, v5)
 	if i0 != 0 {
 		goto L2
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
+	fn3605(m, i0, uint32(8394185))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v1 = i0
-	i1 = fn2369(m, v1, uint32(10263320))
+	i1 = fn2370(m, v1, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -18295,7 +28963,7 @@ L2:
 	if v1 != v2 {
 		goto L5
 	}
-	i0 = fn3706(m, v2)
+	i0 = fn3707(m, v2)
 	v2 = i0
 	goto L4
 L5:
@@ -18318,7 +28986,7 @@ L4:
 	if i0 != v1 {
 		goto L6
 	}
-	fn3701(m, v2)
+	fn3702(m, v2)
 L6:
 	i1 = v0 + uint32(12)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -18327,7 +28995,7 @@ L6:
 	fn7439(m, v6, i1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn5565(m, i0, i1)
+	i0 = fn5566(m, i0, i1)
 	if i0 != 0 {
 		goto L7
 	}
@@ -18345,7 +29013,7 @@ L7:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -18381,12 +29049,12 @@ func fn5594(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
 	i1 = v3 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8532691), uint32(10264932), v3)
+	i0 = fn3724(m, v1, v2, uint32(8532691), uint32(10264924), v3)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -18394,7 +29062,7 @@ func fn5594(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 != uint32(10059656) {
 		goto L3
 	}
-	i1 = fn5543(m, v2)
+	i1 = fn5544(m, v2)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
 	if v1 == 0 {
@@ -18411,7 +29079,7 @@ func fn5594(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -18421,18 +29089,18 @@ L3:
 	if v1 == v5 {
 		goto L2
 	}
-	i0 = fn2348(m, v1, v5)
+	i0 = fn2349(m, v1, v5)
 	if i0 != 0 {
 		goto L2
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
+	fn3605(m, i0, uint32(8394185))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v1 = i0
-	i1 = fn2369(m, v1, uint32(10263320))
+	i1 = fn2370(m, v1, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -18440,7 +29108,7 @@ L2:
 	if v1 != v2 {
 		goto L5
 	}
-	i0 = fn3706(m, v2)
+	i0 = fn3707(m, v2)
 	v2 = i0
 	goto L4
 L5:
@@ -18463,16 +29131,16 @@ L4:
 	if i0 != v1 {
 		goto L6
 	}
-	fn3701(m, v2)
+	fn3702(m, v2)
 L6:
 	i1 = v0 + uint32(12)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i2 = i2 + uint32(8)
 	i3 = v3 + uint32(8)
-	fn7455(m, v6, i1, i2, i3)
+	fn7440(m, v6, i1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn5565(m, i0, i1)
+	i0 = fn5566(m, i0, i1)
 	if i0 != 0 {
 		goto L7
 	}
@@ -18490,7 +29158,7 @@ L7:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -18506,6 +29174,8 @@ func fn5595(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	_ = v4
 	var v5 uint32
 	_ = v5
+	var v6 uint32
+	_ = v6
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -18514,133 +29184,85 @@ func fn5595(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	_ = i2
 	var i3 uint32
 	_ = i3
-	var l1 uint64
-	_ = l1
 	b := m.base
 	i0 = m.g0
-	i0 = i0 - uint32(64)
+	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(10059656)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
-	i1 = v3 + uint32(60)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(10059656)
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
+	i1 = v3 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8532758), uint32(10264940), v3)
+	i0 = fn3724(m, v1, v2, uint32(8532691), uint32(10264932), v3)
 	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v2 = i0
-	if v2 != uint32(10059656) {
-		goto L4
-	}
-	i1 = fn5543(m, v1)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v2
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L3
-	}
-	fn2072(m, v2)
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i1
-	if v2 == v4 {
-		goto L3
-	}
-	i0 = fn2348(m, v2, v4)
-	if i0 != 0 {
-		goto L3
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L3:
-	i0 = v3 + uint32(24)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v2 = i1
-	i1 = v2 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(16)
-	i0 = i0 + uint32(16)
-	i1 = v2 + uint32(24)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(16)
-	i0 = i0 + uint32(24)
-	i1 = v2 + uint32(32)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(16)
-	i0 = i0 + uint32(32)
-	i1 = v2 + uint32(40)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	v4 = i0
-	if v4 == uint32(10059656) {
-		goto L5
-	}
-	v2 = uint32(0)
-	i0 = fn5548(m, v1, v4)
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = v3 + uint32(16)
-	i0 = fn7274(m, i0, v4)
-	if i0 != 0 {
-		goto L5
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8480975))
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v1 = i0
-	i1 = fn2369(m, v1, uint32(10263320))
+	if v1 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v2)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i1
+	if v1 == v5 {
+		goto L2
+	}
+	i0 = fn2349(m, v1, v5)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v1 = i0
+	i1 = fn2370(m, v1, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v4 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	v2 = i1
 	if v1 != v2 {
-		goto L7
+		goto L5
 	}
-	i0 = fn3706(m, v2)
+	i0 = fn3707(m, v2)
 	v2 = i0
-	goto L6
-L7:
+	goto L4
+L5:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+152))
 	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, uint32(0))
 	v2 = i0
-L6:
+L4:
 	if v2 == 0 {
-		goto L2
+		goto L1
 	}
 	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
@@ -18649,41 +29271,43 @@ L6:
 	i1 = v2 + uint32(36)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
 	i0 = v2 + uint32(12)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	if i0 != v1 {
-		goto L8
+		goto L6
 	}
-	fn3701(m, v2)
-L8:
+	fn3702(m, v2)
+L6:
 	i1 = v0 + uint32(12)
-	i2 = v3 + uint32(16)
-	i3 = v3 + uint32(52)
-	fn7452(m, v5, i1, i2, i3)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	i0 = fn5565(m, i0, i1)
-	if i0 == 0 {
-		goto L1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i2 = i2 + uint32(8)
+	i3 = v3 + uint32(8)
+	fn7456(m, v6, i1, i2, i3)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = fn5566(m, i0, i1)
+	if i0 != 0 {
+		goto L7
 	}
+	v4 = v2
+	goto L1
+L7:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
 	if v1 == uint32(1073741823) {
-		goto L2
+		goto L1
 	}
 	i1 = v1 + k32(4294967295)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	if v1 != 0 {
-		goto L2
+		goto L1
 	}
-	fn2072(m, v2)
-L2:
-	v2 = uint32(0)
+	fn2073(m, v2)
 L1:
-	i0 = v3 + uint32(64)
+	i0 = v3 + uint32(16)
 	m.g0 = i0
-	return v2
+	return v4
 }
 
 //go:norace
@@ -18717,12 +29341,12 @@ func fn5596(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i1 = v3 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8532758), uint32(10264952), v3)
+	i0 = fn3724(m, v1, v2, uint32(8532758), uint32(10264940), v3)
 	if i0 == 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
@@ -18730,7 +29354,7 @@ func fn5596(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 != uint32(10059656) {
 		goto L4
 	}
-	i1 = fn5543(m, v1)
+	i1 = fn5544(m, v1)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v2
 	if v2 == 0 {
@@ -18747,7 +29371,7 @@ func fn5596(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L3
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
@@ -18757,13 +29381,13 @@ L4:
 	if v2 == v4 {
 		goto L3
 	}
-	i0 = fn2348(m, v2, v4)
+	i0 = fn2349(m, v2, v4)
 	if i0 != 0 {
 		goto L3
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
+	fn3605(m, i0, uint32(8394185))
 	goto L1
 L3:
 	i0 = v3 + uint32(24)
@@ -18795,24 +29419,24 @@ L3:
 		goto L5
 	}
 	v2 = uint32(0)
-	i0 = fn5548(m, v1, v4)
+	i0 = fn5549(m, v1, v4)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
 	}
 	i0 = v3 + uint32(16)
-	i0 = fn7274(m, i0, v4)
+	i0 = fn7275(m, i0, v4)
 	if i0 != 0 {
 		goto L5
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8406503))
+	fn3605(m, i0, uint32(8480975))
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v1 = i0
-	i1 = fn2369(m, v1, uint32(10263320))
+	i1 = fn2370(m, v1, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v4 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
@@ -18820,7 +29444,7 @@ L5:
 	if v1 != v2 {
 		goto L7
 	}
-	i0 = fn3706(m, v2)
+	i0 = fn3707(m, v2)
 	v2 = i0
 	goto L6
 L7:
@@ -18843,15 +29467,15 @@ L6:
 	if i0 != v1 {
 		goto L8
 	}
-	fn3701(m, v2)
+	fn3702(m, v2)
 L8:
 	i1 = v0 + uint32(12)
 	i2 = v3 + uint32(16)
 	i3 = v3 + uint32(52)
-	fn7459(m, v5, i1, i2, i3)
+	fn7453(m, v5, i1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	i0 = fn5565(m, i0, i1)
+	i0 = fn5566(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -18866,7 +29490,7 @@ L8:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	v2 = uint32(0)
 L1:
@@ -18878,6 +29502,195 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn5597(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(10059656)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
+	i1 = v3 + uint32(60)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = fn3724(m, v1, v2, uint32(8532758), uint32(10264952), v3)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v2 = i0
+	if v2 != uint32(10059656) {
+		goto L4
+	}
+	i1 = fn5544(m, v1)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v2
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L3
+	}
+	fn2073(m, v2)
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i1
+	if v2 == v4 {
+		goto L3
+	}
+	i0 = fn2349(m, v2, v4)
+	if i0 != 0 {
+		goto L3
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L3:
+	i0 = v3 + uint32(24)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v2 = i1
+	i1 = v2 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(16)
+	i0 = i0 + uint32(16)
+	i1 = v2 + uint32(24)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(16)
+	i0 = i0 + uint32(24)
+	i1 = v2 + uint32(32)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(16)
+	i0 = i0 + uint32(32)
+	i1 = v2 + uint32(40)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	v4 = i0
+	if v4 == uint32(10059656) {
+		goto L5
+	}
+	v2 = uint32(0)
+	i0 = fn5549(m, v1, v4)
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = v3 + uint32(16)
+	i0 = fn7275(m, i0, v4)
+	if i0 != 0 {
+		goto L5
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8406503))
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v1 = i0
+	i1 = fn2370(m, v1, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v4 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v2 = i1
+	if v1 != v2 {
+		goto L7
+	}
+	i0 = fn3707(m, v2)
+	v2 = i0
+	goto L6
+L7:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, uint32(0))
+	v2 = i0
+L6:
+	if v2 == 0 {
+		goto L2
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
+	i1 = v2 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i0 = v2 + uint32(12)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	if i0 != v1 {
+		goto L8
+	}
+	fn3702(m, v2)
+L8:
+	i1 = v0 + uint32(12)
+	i2 = v3 + uint32(16)
+	i3 = v3 + uint32(52)
+	fn7460(m, v5, i1, i2, i3)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
+	i0 = fn5566(m, i0, i1)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+L2:
+	v2 = uint32(0)
+L1:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5598(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18904,12 +29717,12 @@ func fn5597(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
 	i1 = v3 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8532691), uint32(10264964), v3)
+	i0 = fn3724(m, v1, v2, uint32(8532691), uint32(10264964), v3)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -18917,7 +29730,7 @@ func fn5597(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 != uint32(10059656) {
 		goto L3
 	}
-	i1 = fn5543(m, v2)
+	i1 = fn5544(m, v2)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
 	if v1 == 0 {
@@ -18934,7 +29747,7 @@ func fn5597(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -18944,18 +29757,18 @@ L3:
 	if v1 == v5 {
 		goto L2
 	}
-	i0 = fn2348(m, v1, v5)
+	i0 = fn2349(m, v1, v5)
 	if i0 != 0 {
 		goto L2
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
+	fn3605(m, i0, uint32(8394185))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v1 = i0
-	i1 = fn2369(m, v1, uint32(10263320))
+	i1 = fn2370(m, v1, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -18963,7 +29776,7 @@ L2:
 	if v1 != v2 {
 		goto L5
 	}
-	i0 = fn3706(m, v2)
+	i0 = fn3707(m, v2)
 	v2 = i0
 	goto L4
 L5:
@@ -18986,16 +29799,16 @@ L4:
 	if i0 != v1 {
 		goto L6
 	}
-	fn3701(m, v2)
+	fn3702(m, v2)
 L6:
 	i1 = v0 + uint32(12)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i2 = i2 + uint32(8)
 	i3 = v3 + uint32(8)
-	fn7461(m, v6, i1, i2, i3)
+	fn7462(m, v6, i1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn5565(m, i0, i1)
+	i0 = fn5566(m, i0, i1)
 	if i0 != 0 {
 		goto L7
 	}
@@ -19013,331 +29826,9 @@ L7:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5598(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
-	i1 = v3 + uint32(60)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i1 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8532690), uint32(10264972), i4)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v2)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i1
-	if v1 == v5 {
-		goto L2
-	}
-	i0 = fn2348(m, v1, v5)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v1 = i1
-	if v5 == v1 {
-		goto L6
-	}
-	i0 = fn2348(m, v5, v1)
-	if i0 == 0 {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v0, v6)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	v5 = i1
-	if v6 == v5 {
-		goto L10
-	}
-	i0 = fn2348(m, v6, v5)
-	if i0 == 0 {
-		goto L9
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v3)
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v7)
-	v1 = i0
-	if v1 != 0 {
-		goto L8
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v5 = i0
-	i1 = fn2369(m, v5, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v2 = i1
-	if v5 != v2 {
-		goto L14
-	}
-	i0 = fn3706(m, v2)
-	v2 = i0
-	goto L13
-L14:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
-	v2 = i0
-L13:
-	if v2 == 0 {
-		goto L16
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
-	i1 = v2 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i0 = v2 + uint32(12)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	if i0 != v5 {
-		goto L17
-	}
-	fn3701(m, v2)
-L17:
-	i1 = v0 + uint32(12)
-	i2 = v1 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i3 = i3 + uint32(8)
-	i4 = v3 + uint32(52)
-	i0 = fn7386(m, v7, i1, i2, i3, i4)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	if v5 != 0 {
-		goto L18
-	}
-	fn2072(m, v0)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L19
-	}
-	fn2072(m, v1)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	i0 = fn5565(m, i0, i1)
-	if i0 != 0 {
-		goto L15
-	}
-	v4 = v2
-	goto L1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L20
-	}
-	fn2072(m, v0)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v3 + uint32(64)
 	m.g0 = i0
 	return v4
 }
@@ -19380,12 +29871,12 @@ func fn5599(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v3 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
 	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8532690), uint32(10264984), i4)
+	i0 = fn3724(m, v1, v2, uint32(8532690), uint32(10264972), i4)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
@@ -19393,7 +29884,7 @@ func fn5599(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 != uint32(10059656) {
 		goto L3
 	}
-	i1 = fn5543(m, v2)
+	i1 = fn5544(m, v2)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
 	if v1 == 0 {
@@ -19410,7 +29901,7 @@ func fn5599(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -19420,19 +29911,19 @@ L3:
 	if v1 == v5 {
 		goto L2
 	}
-	i0 = fn2348(m, v1, v5)
+	i0 = fn2349(m, v1, v5)
 	if i0 != 0 {
 		goto L2
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
+	fn3605(m, i0, uint32(8394185))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v5 = i0
@@ -19443,7 +29934,7 @@ L2:
 	if v5 == v1 {
 		goto L6
 	}
-	i0 = fn2348(m, v5, v1)
+	i0 = fn2349(m, v5, v1)
 	if i0 == 0 {
 		goto L5
 	}
@@ -19469,11 +29960,11 @@ L5:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v0, v6)
+	i0 = fn5565(m, i0, v0, v6)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -19484,7 +29975,7 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v6 = i0
@@ -19495,7 +29986,7 @@ L4:
 	if v6 == v5 {
 		goto L10
 	}
-	i0 = fn2348(m, v6, v5)
+	i0 = fn2349(m, v6, v5)
 	if i0 == 0 {
 		goto L9
 	}
@@ -19519,11 +30010,11 @@ L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v3)
+	i0 = fn3604(m, i0, uint32(8508256), v3)
 	goto L11
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v7)
+	i0 = fn5565(m, i0, v1, v7)
 	v1 = i0
 	if v1 != 0 {
 		goto L8
@@ -19540,12 +30031,12 @@ L11:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v5 = i0
-	i1 = fn2369(m, v5, uint32(10263320))
+	i1 = fn2370(m, v5, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v6 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
@@ -19553,7 +30044,7 @@ L8:
 	if v5 != v2 {
 		goto L14
 	}
-	i0 = fn3706(m, v2)
+	i0 = fn3707(m, v2)
 	v2 = i0
 	goto L13
 L14:
@@ -19576,7 +30067,7 @@ L13:
 	if i0 != v5 {
 		goto L17
 	}
-	fn3701(m, v2)
+	fn3702(m, v2)
 L17:
 	i1 = v0 + uint32(12)
 	i2 = v1 + uint32(12)
@@ -19595,7 +30086,7 @@ L17:
 	if v5 != 0 {
 		goto L18
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -19608,11 +30099,11 @@ L18:
 	if v0 != 0 {
 		goto L19
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	i0 = fn5565(m, i0, i1)
+	i0 = fn5566(m, i0, i1)
 	if i0 != 0 {
 		goto L15
 	}
@@ -19630,7 +30121,7 @@ L16:
 	if v2 != 0 {
 		goto L20
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -19643,7 +30134,7 @@ L20:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -19657,7 +30148,7 @@ L15:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v3 + uint32(64)
 	m.g0 = i0
@@ -19702,12 +30193,12 @@ func fn5600(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v3 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
 	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8532690), uint32(10264996), i4)
+	i0 = fn3724(m, v1, v2, uint32(8532690), uint32(10264984), i4)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
@@ -19715,7 +30206,7 @@ func fn5600(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 != uint32(10059656) {
 		goto L3
 	}
-	i1 = fn5543(m, v2)
+	i1 = fn5544(m, v2)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
 	if v1 == 0 {
@@ -19732,7 +30223,7 @@ func fn5600(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -19742,19 +30233,19 @@ L3:
 	if v1 == v5 {
 		goto L2
 	}
-	i0 = fn2348(m, v1, v5)
+	i0 = fn2349(m, v1, v5)
 	if i0 != 0 {
 		goto L2
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
+	fn3605(m, i0, uint32(8394185))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v5 = i0
@@ -19765,7 +30256,7 @@ L2:
 	if v5 == v1 {
 		goto L6
 	}
-	i0 = fn2348(m, v5, v1)
+	i0 = fn2349(m, v5, v1)
 	if i0 == 0 {
 		goto L5
 	}
@@ -19791,11 +30282,11 @@ L5:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v0, v6)
+	i0 = fn5565(m, i0, v0, v6)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -19806,7 +30297,7 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v6 = i0
@@ -19817,7 +30308,7 @@ L4:
 	if v6 == v5 {
 		goto L10
 	}
-	i0 = fn2348(m, v6, v5)
+	i0 = fn2349(m, v6, v5)
 	if i0 == 0 {
 		goto L9
 	}
@@ -19841,11 +30332,11 @@ L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v3)
+	i0 = fn3604(m, i0, uint32(8508256), v3)
 	goto L11
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v7)
+	i0 = fn5565(m, i0, v1, v7)
 	v1 = i0
 	if v1 != 0 {
 		goto L8
@@ -19862,12 +30353,12 @@ L11:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v5 = i0
-	i1 = fn2369(m, v5, uint32(10263320))
+	i1 = fn2370(m, v5, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v6 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
@@ -19875,7 +30366,7 @@ L8:
 	if v5 != v2 {
 		goto L14
 	}
-	i0 = fn3706(m, v2)
+	i0 = fn3707(m, v2)
 	v2 = i0
 	goto L13
 L14:
@@ -19898,14 +30389,14 @@ L13:
 	if i0 != v5 {
 		goto L17
 	}
-	fn3701(m, v2)
+	fn3702(m, v2)
 L17:
 	i1 = v0 + uint32(12)
 	i2 = v1 + uint32(12)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
 	i3 = i3 + uint32(8)
 	i4 = v3 + uint32(52)
-	fn7434(m, v7, i1, i2, i3, i4)
+	i0 = fn7388(m, v7, i1, i2, i3, i4)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -19917,7 +30408,7 @@ L17:
 	if v5 != 0 {
 		goto L18
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -19930,11 +30421,11 @@ L18:
 	if v0 != 0 {
 		goto L19
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	i0 = fn5565(m, i0, i1)
+	i0 = fn5566(m, i0, i1)
 	if i0 != 0 {
 		goto L15
 	}
@@ -19952,7 +30443,7 @@ L16:
 	if v2 != 0 {
 		goto L20
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -19965,7 +30456,7 @@ L20:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -19979,7 +30470,7 @@ L15:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v3 + uint32(64)
 	m.g0 = i0
@@ -20024,12 +30515,12 @@ func fn5601(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v3 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
 	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8532690), uint32(10265008), i4)
+	i0 = fn3724(m, v1, v2, uint32(8532690), uint32(10264996), i4)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
@@ -20037,7 +30528,7 @@ func fn5601(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 != uint32(10059656) {
 		goto L3
 	}
-	i1 = fn5543(m, v2)
+	i1 = fn5544(m, v2)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
 	if v1 == 0 {
@@ -20054,7 +30545,7 @@ func fn5601(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v5 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -20064,19 +30555,19 @@ L3:
 	if v1 == v5 {
 		goto L2
 	}
-	i0 = fn2348(m, v1, v5)
+	i0 = fn2349(m, v1, v5)
 	if i0 != 0 {
 		goto L2
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
+	fn3605(m, i0, uint32(8394185))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v5 = i0
@@ -20087,7 +30578,7 @@ L2:
 	if v5 == v1 {
 		goto L6
 	}
-	i0 = fn2348(m, v5, v1)
+	i0 = fn2349(m, v5, v1)
 	if i0 == 0 {
 		goto L5
 	}
@@ -20113,11 +30604,11 @@ L5:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v0, v6)
+	i0 = fn5565(m, i0, v0, v6)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -20128,7 +30619,7 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v6 = i0
@@ -20139,7 +30630,7 @@ L4:
 	if v6 == v5 {
 		goto L10
 	}
-	i0 = fn2348(m, v6, v5)
+	i0 = fn2349(m, v6, v5)
 	if i0 == 0 {
 		goto L9
 	}
@@ -20163,11 +30654,11 @@ L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v3)
+	i0 = fn3604(m, i0, uint32(8508256), v3)
 	goto L11
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v7)
+	i0 = fn5565(m, i0, v1, v7)
 	v1 = i0
 	if v1 != 0 {
 		goto L8
@@ -20184,12 +30675,12 @@ L11:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v5 = i0
-	i1 = fn2369(m, v5, uint32(10263320))
+	i1 = fn2370(m, v5, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v6 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
@@ -20197,7 +30688,7 @@ L8:
 	if v5 != v2 {
 		goto L14
 	}
-	i0 = fn3706(m, v2)
+	i0 = fn3707(m, v2)
 	v2 = i0
 	goto L13
 L14:
@@ -20220,7 +30711,7 @@ L13:
 	if i0 != v5 {
 		goto L17
 	}
-	fn3701(m, v2)
+	fn3702(m, v2)
 L17:
 	i1 = v0 + uint32(12)
 	i2 = v1 + uint32(12)
@@ -20239,7 +30730,7 @@ L17:
 	if v5 != 0 {
 		goto L18
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -20252,11 +30743,11 @@ L18:
 	if v0 != 0 {
 		goto L19
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	i0 = fn5565(m, i0, i1)
+	i0 = fn5566(m, i0, i1)
 	if i0 != 0 {
 		goto L15
 	}
@@ -20274,7 +30765,7 @@ L16:
 	if v2 != 0 {
 		goto L20
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -20287,7 +30778,7 @@ L20:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -20301,9575 +30792,9 @@ L15:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5602(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
-	i1 = v3 + uint32(60)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i1 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8532690), uint32(10265020), i4)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v2)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i1
-	if v1 == v5 {
-		goto L2
-	}
-	i0 = fn2348(m, v1, v5)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v1 = i1
-	if v5 == v1 {
-		goto L6
-	}
-	i0 = fn2348(m, v5, v1)
-	if i0 == 0 {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v0, v6)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	v5 = i1
-	if v6 == v5 {
-		goto L10
-	}
-	i0 = fn2348(m, v6, v5)
-	if i0 == 0 {
-		goto L9
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v3)
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v7)
-	v1 = i0
-	if v1 != 0 {
-		goto L8
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v5 = i0
-	i1 = fn2369(m, v5, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v2 = i1
-	if v5 != v2 {
-		goto L14
-	}
-	i0 = fn3706(m, v2)
-	v2 = i0
-	goto L13
-L14:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
-	v2 = i0
-L13:
-	if v2 == 0 {
-		goto L16
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
-	i1 = v2 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i0 = v2 + uint32(12)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	if i0 != v5 {
-		goto L17
-	}
-	fn3701(m, v2)
-L17:
-	i1 = v0 + uint32(12)
-	i2 = v1 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i3 = i3 + uint32(8)
-	i4 = v3 + uint32(52)
-	fn7436(m, v7, i1, i2, i3, i4)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	if v5 != 0 {
-		goto L18
-	}
-	fn2072(m, v0)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L19
-	}
-	fn2072(m, v1)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	i0 = fn5565(m, i0, i1)
-	if i0 != 0 {
-		goto L15
-	}
-	v4 = v2
-	goto L1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L20
-	}
-	fn2072(m, v0)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5603(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
-	i1 = v3 + uint32(60)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i1 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8532690), uint32(10265032), i4)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v2)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i1
-	if v1 == v5 {
-		goto L2
-	}
-	i0 = fn2348(m, v1, v5)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v1 = i1
-	if v5 == v1 {
-		goto L6
-	}
-	i0 = fn2348(m, v5, v1)
-	if i0 == 0 {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v0, v6)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	v5 = i1
-	if v6 == v5 {
-		goto L10
-	}
-	i0 = fn2348(m, v6, v5)
-	if i0 == 0 {
-		goto L9
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v3)
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v7)
-	v1 = i0
-	if v1 != 0 {
-		goto L8
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v5 = i0
-	i1 = fn2369(m, v5, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v2 = i1
-	if v5 != v2 {
-		goto L14
-	}
-	i0 = fn3706(m, v2)
-	v2 = i0
-	goto L13
-L14:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
-	v2 = i0
-L13:
-	if v2 == 0 {
-		goto L16
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
-	i1 = v2 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i0 = v2 + uint32(12)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	if i0 != v5 {
-		goto L17
-	}
-	fn3701(m, v2)
-L17:
-	i1 = v0 + uint32(12)
-	i2 = v1 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i3 = i3 + uint32(8)
-	i4 = v3 + uint32(52)
-	fn7437(m, v7, i1, i2, i3, i4)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	if v5 != 0 {
-		goto L18
-	}
-	fn2072(m, v0)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L19
-	}
-	fn2072(m, v1)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	i0 = fn5565(m, i0, i1)
-	if i0 != 0 {
-		goto L15
-	}
-	v4 = v2
-	goto L1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L20
-	}
-	fn2072(m, v0)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5604(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
-	i1 = v3 + uint32(60)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i1 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8532690), uint32(10265044), i4)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v2)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i1
-	if v1 == v5 {
-		goto L2
-	}
-	i0 = fn2348(m, v1, v5)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v1 = i1
-	if v5 == v1 {
-		goto L6
-	}
-	i0 = fn2348(m, v5, v1)
-	if i0 == 0 {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v0, v6)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	v5 = i1
-	if v6 == v5 {
-		goto L10
-	}
-	i0 = fn2348(m, v6, v5)
-	if i0 == 0 {
-		goto L9
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v3)
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v7)
-	v1 = i0
-	if v1 != 0 {
-		goto L8
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v5 = i0
-	i1 = fn2369(m, v5, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v2 = i1
-	if v5 != v2 {
-		goto L14
-	}
-	i0 = fn3706(m, v2)
-	v2 = i0
-	goto L13
-L14:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
-	v2 = i0
-L13:
-	if v2 == 0 {
-		goto L16
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
-	i1 = v2 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i0 = v2 + uint32(12)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	if i0 != v5 {
-		goto L17
-	}
-	fn3701(m, v2)
-L17:
-	i1 = v0 + uint32(12)
-	i2 = v1 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i3 = i3 + uint32(8)
-	i4 = v3 + uint32(52)
-	fn7440(m, v7, i1, i2, i3, i4)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	if v5 != 0 {
-		goto L18
-	}
-	fn2072(m, v0)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L19
-	}
-	fn2072(m, v1)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	i0 = fn5565(m, i0, i1)
-	if i0 != 0 {
-		goto L15
-	}
-	v4 = v2
-	goto L1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L20
-	}
-	fn2072(m, v0)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5605(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(112)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+108)) = uint32(10059656)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+104)) = uint32(10059656)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+96)) = uint32(0)
-	i1 = v3 + uint32(100)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i1 = v3 + uint32(108)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	i1 = v3 + uint32(104)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = i1
-	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8532757), uint32(10265056), i4)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+104))
-	v2 = i0
-	if v2 != uint32(10059656) {
-		goto L4
-	}
-	i1 = fn5543(m, v1)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+104)) = v2
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L3
-	}
-	fn2072(m, v2)
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i1
-	if v2 == v4 {
-		goto L3
-	}
-	i0 = fn2348(m, v2, v4)
-	if i0 != 0 {
-		goto L3
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L3:
-	i0 = v3 + uint32(64)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+104))
-	v2 = i1
-	i1 = v2 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(56)
-	i0 = i0 + uint32(16)
-	i1 = v2 + uint32(24)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(56)
-	i0 = i0 + uint32(24)
-	i1 = v2 + uint32(32)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(56)
-	i0 = i0 + uint32(32)
-	i1 = v2 + uint32(40)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v3)+56)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+108))
-	v4 = i0
-	if v4 == uint32(10059656) {
-		goto L7
-	}
-	v2 = uint32(0)
-	i0 = fn5548(m, v1, v4)
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = v3 + uint32(56)
-	i0 = fn7274(m, i0, v4)
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+104))
-	v2 = i0
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v4 = i1
-	if v5 == v4 {
-		goto L10
-	}
-	i0 = fn2348(m, v5, v4)
-	if i0 == 0 {
-		goto L9
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L11
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
-	goto L1
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v0, v2)
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+100))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+104))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v2 = i1
-	if v5 == v2 {
-		goto L13
-	}
-	i0 = fn2348(m, v5, v2)
-	if i0 == 0 {
-		goto L12
-	}
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	goto L5
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L15
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v3)
-	goto L14
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v4, v6)
-	v4 = i0
-	if v4 != 0 {
-		goto L5
-	}
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v0)
-	goto L2
-L6:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8476373))
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v1 = i0
-	i1 = fn2369(m, v1, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v2 = i1
-	if v1 != v2 {
-		goto L17
-	}
-	i0 = fn3706(m, v2)
-	v2 = i0
-	goto L16
-L17:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, uint32(0))
-	v2 = i0
-L16:
-	if v2 == 0 {
-		goto L18
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
-	i1 = v2 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i0 = v2 + uint32(12)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	if i0 != v1 {
-		goto L19
-	}
-	fn3701(m, v2)
-L19:
-	i1 = v0 + uint32(12)
-	i2 = v4 + uint32(12)
-	i3 = v3 + uint32(56)
-	i4 = v3 + uint32(96)
-	fn7453(m, v6, i1, i2, i3, i4)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L20
-	}
-	fn2072(m, v0)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L21
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L21
-	}
-	fn2072(m, v4)
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+104))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+96))
-	i0 = fn5565(m, i0, i1)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-	goto L2
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L22
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L22
-	}
-	fn2072(m, v0)
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v4)
-L2:
-	v2 = uint32(0)
-L1:
-	i0 = v3 + uint32(112)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5606(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
-	i1 = v3 + uint32(60)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i1 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8532690), uint32(10265072), i4)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v2)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i1
-	if v1 == v5 {
-		goto L2
-	}
-	i0 = fn2348(m, v1, v5)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v1 = i1
-	if v5 == v1 {
-		goto L6
-	}
-	i0 = fn2348(m, v5, v1)
-	if i0 == 0 {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v0, v6)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	v5 = i1
-	if v6 == v5 {
-		goto L10
-	}
-	i0 = fn2348(m, v6, v5)
-	if i0 == 0 {
-		goto L9
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v3)
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v7)
-	v1 = i0
-	if v1 != 0 {
-		goto L8
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v5 = i0
-	i1 = fn2369(m, v5, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v2 = i1
-	if v5 != v2 {
-		goto L14
-	}
-	i0 = fn3706(m, v2)
-	v2 = i0
-	goto L13
-L14:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
-	v2 = i0
-L13:
-	if v2 == 0 {
-		goto L16
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
-	i1 = v2 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i0 = v2 + uint32(12)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	if i0 != v5 {
-		goto L17
-	}
-	fn3701(m, v2)
-L17:
-	i1 = v0 + uint32(12)
-	i2 = v1 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i3 = i3 + uint32(8)
-	i4 = v3 + uint32(52)
-	fn7456(m, v7, i1, i2, i3, i4)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	if v5 != 0 {
-		goto L18
-	}
-	fn2072(m, v0)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L19
-	}
-	fn2072(m, v1)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	i0 = fn5565(m, i0, i1)
-	if i0 != 0 {
-		goto L15
-	}
-	v4 = v2
-	goto L1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L20
-	}
-	fn2072(m, v0)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5607(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(80)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(10059656)
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = uint32(0)
-	i1 = v3 + uint32(76)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
-	i1 = v3 + uint32(72)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = i1
-	i1 = v3 + uint32(68)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = i1
-	i4 = v3 + uint32(48)
-	i0 = fn3723(m, v1, v2, uint32(8532689), uint32(10265088), i4)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
-	v2 = i0
-	if v2 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v1)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i1
-	if v2 == v5 {
-		goto L2
-	}
-	i0 = fn2348(m, v2, v5)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v2 = i1
-	if v5 == v2 {
-		goto L6
-	}
-	i0 = fn2348(m, v5, v2)
-	if i0 == 0 {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v0, v6)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	v5 = i1
-	if v6 == v5 {
-		goto L10
-	}
-	i0 = fn2348(m, v6, v5)
-	if i0 == 0 {
-		goto L9
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v2, v7)
-	v2 = i0
-	if v2 != 0 {
-		goto L8
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v9 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
-	v6 = i1
-	if v7 == v6 {
-		goto L15
-	}
-	i0 = fn2348(m, v7, v6)
-	if i0 == 0 {
-		goto L14
-	}
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	goto L13
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v6 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L17
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v3)
-	goto L16
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
-	i0 = fn5564(m, i0, v5, v8)
-	v5 = i0
-	if v5 != 0 {
-		goto L13
-	}
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L18
-	}
-	fn2072(m, v0)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-	goto L1
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v1 = i1
-	if v6 != v1 {
-		goto L20
-	}
-	i0 = fn3706(m, v1)
-	v1 = i0
-	goto L19
-L20:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v6, uint32(0))
-	v1 = i0
-L19:
-	if v1 == 0 {
-		goto L22
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v1)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v1)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = k32(4294967295)
-	i1 = v1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
-	i0 = v1 + uint32(12)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	if i0 != v6 {
-		goto L23
-	}
-	fn3701(m, v1)
-L23:
-	i1 = v0 + uint32(12)
-	i2 = v2 + uint32(12)
-	i3 = v5 + uint32(12)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
-	i4 = i4 + uint32(8)
-	i5 = v3 + uint32(64)
-	fn7419(m, v8, i1, i2, i3, i4, i5)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L24
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	if v6 != 0 {
-		goto L24
-	}
-	fn2072(m, v0)
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L25
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L25
-	}
-	fn2072(m, v2)
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L26
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L26
-	}
-	fn2072(m, v5)
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+64))
-	i0 = fn5565(m, i0, i1)
-	if i0 != 0 {
-		goto L21
-	}
-	v4 = v1
-	goto L1
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L27
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L27
-	}
-	fn2072(m, v0)
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L28
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L28
-	}
-	fn2072(m, v2)
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-	goto L1
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = v3 + uint32(80)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5608(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = v0 + uint32(12)
-	i0 = fn7328(m, i0)
-	if i0 == 0 {
-		goto L3
-	}
-	v0 = uint32(10014548)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
-	v2 = i0
-	if v2 != uint32(1073741823) {
-		goto L2
-	}
-	goto L1
-L3:
-	v0 = uint32(10014564)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-L2:
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5609(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = v0 + uint32(12)
-	i0 = fn7329(m, i0)
-	if i0 == 0 {
-		goto L3
-	}
-	v0 = uint32(10014548)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
-	v2 = i0
-	if v2 != uint32(1073741823) {
-		goto L2
-	}
-	goto L1
-L3:
-	v0 = uint32(10014564)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-L2:
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5610(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = v0 + uint32(12)
-	i0 = fn7330(m, i0)
-	if i0 == 0 {
-		goto L3
-	}
-	v0 = uint32(10014548)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
-	v2 = i0
-	if v2 != uint32(1073741823) {
-		goto L2
-	}
-	goto L1
-L3:
-	v0 = uint32(10014564)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-L2:
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5611(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = v0 + uint32(12)
-	i0 = fn7331(m, i0)
-	if i0 == 0 {
-		goto L3
-	}
-	v0 = uint32(10014548)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
-	v2 = i0
-	if v2 != uint32(1073741823) {
-		goto L2
-	}
-	goto L1
-L3:
-	v0 = uint32(10014564)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-L2:
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5612(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = v0 + uint32(12)
-	i0 = fn7334(m, i0)
-	if i0 == 0 {
-		goto L3
-	}
-	v0 = uint32(10014548)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
-	v2 = i0
-	if v2 != uint32(1073741823) {
-		goto L2
-	}
-	goto L1
-L3:
-	v0 = uint32(10014564)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-L2:
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5613(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = v0 + uint32(12)
-	i0 = fn7336(m, i0)
-	if i0 == 0 {
-		goto L3
-	}
-	v0 = uint32(10014548)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
-	v2 = i0
-	if v2 != uint32(1073741823) {
-		goto L2
-	}
-	goto L1
-L3:
-	v0 = uint32(10014564)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-L2:
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5614(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = v0 + uint32(12)
-	i0 = fn7335(m, i0)
-	if i0 == 0 {
-		goto L3
-	}
-	v0 = uint32(10014548)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
-	v2 = i0
-	if v2 != uint32(1073741823) {
-		goto L2
-	}
-	goto L1
-L3:
-	v0 = uint32(10014564)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-L2:
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5615(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = v0 + uint32(12)
-	i0 = fn7338(m, i0)
-	if i0 == 0 {
-		goto L3
-	}
-	v0 = uint32(10014548)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
-	v2 = i0
-	if v2 != uint32(1073741823) {
-		goto L2
-	}
-	goto L1
-L3:
-	v0 = uint32(10014564)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-L2:
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5616(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(10059656)
-	i1 = v3 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v4 = uint32(0)
-	i0 = fn3723(m, v1, v2, uint32(8532691), uint32(10265104), v3)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v2)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v2 = i1
-	if v4 == v2 {
-		goto L2
-	}
-	i0 = fn2348(m, v4, v2)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = v0 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = i1 + uint32(8)
-	i0 = fn7339(m, i0, i1)
-	if i0 == 0 {
-		goto L4
-	}
-	v4 = uint32(10014548)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548)) = i1
-	goto L1
-L4:
-	v4 = uint32(10014564)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564)) = i1
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5617(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(10059656)
-	i1 = v3 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v4 = uint32(0)
-	i0 = fn3723(m, v1, v2, uint32(8532691), uint32(10265112), v3)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v2)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v2 = i1
-	if v4 == v2 {
-		goto L2
-	}
-	i0 = fn2348(m, v4, v2)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = v0 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = i1 + uint32(8)
-	i0 = fn7340(m, i0, i1)
-	if i0 == 0 {
-		goto L4
-	}
-	v4 = uint32(10014548)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548)) = i1
-	goto L1
-L4:
-	v4 = uint32(10014564)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564)) = i1
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5618(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(0)
-	i0 = v0 + uint32(12)
-	v0 = i0
-	i0 = fn7337(m, v0)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = fn7323(m, v0)
-	v2 = i0
-L1:
-	i0 = fn1594(m, v2)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5619(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5620(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5621(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v2 = i0
-	i1 = fn2369(m, v2, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v3 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v0 = i1
-	if v2 != v0 {
-		goto L2
-	}
-	i0 = fn3706(m, v0)
-	v0 = i0
-	goto L1
-L2:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v2, uint32(0))
-	v0 = i0
-L1:
-	if v0 == 0 {
-		goto L3
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v0)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = k32(4294967295)
-	i1 = v0 + uint32(36)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v4
-	i0 = v0 + uint32(12)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 != v2 {
-		goto L4
-	}
-	fn3701(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v4 = i0
-L4:
-	*(*uint64)(unsafe.Add(b, v4)) = uint64(10)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(1)
-	fn7354(m, v5, uint32(0))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	fn7347(m, v5)
-L3:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5622(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v3 = i0
-	i1 = fn2369(m, v3, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v4 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i1
-	if v3 != v5 {
-		goto L2
-	}
-	i0 = fn3706(m, v5)
-	v5 = i0
-	goto L1
-L2:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v3, uint32(0))
-	v5 = i0
-L1:
-	v6 = uint32(0)
-	if v5 == 0 {
-		goto L3
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v5)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v5)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = k32(4294967295)
-	i1 = v5 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+32)) = i1
-	i0 = v5 + uint32(12)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	if i0 != v3 {
-		goto L4
-	}
-	fn3701(m, v5)
-L4:
-	i1 = v0 + uint32(12)
-	i2 = v2 + uint32(12)
-	i0 = fn7381(m, v7, i1, i2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+13)))
-	i0 = i0 & uint32(2)
-	if i0 != 0 {
-		goto L5
-	}
-	v6 = v5
-	goto L3
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v3
-	if v3 != 0 {
-		goto L6
-	}
-	fn2072(m, v5)
-L6:
-	i0 = fn3633(m)
-L3:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5623(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v3 = i0
-	i1 = fn2369(m, v3, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v4 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i1
-	if v3 != v5 {
-		goto L2
-	}
-	i0 = fn3706(m, v5)
-	v5 = i0
-	goto L1
-L2:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v3, uint32(0))
-	v5 = i0
-L1:
-	v6 = uint32(0)
-	if v5 == 0 {
-		goto L3
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v5)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v5)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = k32(4294967295)
-	i1 = v5 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+32)) = i1
-	i0 = v5 + uint32(12)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	if i0 != v3 {
-		goto L4
-	}
-	fn3701(m, v5)
-L4:
-	i1 = v0 + uint32(12)
-	i2 = v2 + uint32(12)
-	i0 = fn7382(m, v7, i1, i2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+13)))
-	i0 = i0 & uint32(2)
-	if i0 != 0 {
-		goto L5
-	}
-	v6 = v5
-	goto L3
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v3
-	if v3 != 0 {
-		goto L6
-	}
-	fn2072(m, v5)
-L6:
-	i0 = fn3633(m)
-L3:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5624(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(10059656)
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
-	i1 = v3 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8532691), uint32(10265120), v3)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v2)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i1
-	if v1 == v5 {
-		goto L2
-	}
-	i0 = fn2348(m, v1, v5)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v1 = i0
-	i1 = fn2369(m, v1, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v2 = i1
-	if v1 != v2 {
-		goto L5
-	}
-	i0 = fn3706(m, v2)
-	v2 = i0
-	goto L4
-L5:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, uint32(0))
-	v2 = i0
-L4:
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
-	i1 = v2 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i0 = v2 + uint32(12)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	if i0 != v1 {
-		goto L6
-	}
-	fn3701(m, v2)
-L6:
-	i1 = v0 + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i2 = i2 + uint32(8)
-	i3 = v3 + uint32(8)
-	fn7398(m, v6, i1, i2, i3)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn5565(m, i0, i1)
-	if i0 != 0 {
-		goto L7
-	}
-	v4 = v2
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5625(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(10059656)
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
-	i1 = v3 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8532691), uint32(10265128), v3)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v2)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i1
-	if v1 == v5 {
-		goto L2
-	}
-	i0 = fn2348(m, v1, v5)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v1 = i0
-	i1 = fn2369(m, v1, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v2 = i1
-	if v1 != v2 {
-		goto L5
-	}
-	i0 = fn3706(m, v2)
-	v2 = i0
-	goto L4
-L5:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, uint32(0))
-	v2 = i0
-L4:
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
-	i1 = v2 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i0 = v2 + uint32(12)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	if i0 != v1 {
-		goto L6
-	}
-	fn3701(m, v2)
-L6:
-	i1 = v0 + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i2 = i2 + uint32(8)
-	i3 = v3 + uint32(8)
-	fn7397(m, v6, i1, i2, i3)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn5565(m, i0, i1)
-	if i0 != 0 {
-		goto L7
-	}
-	v4 = v2
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5626(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(10059656)
-	i1 = v3 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v4 = uint32(0)
-	i0 = fn3723(m, v1, v2, uint32(8532691), uint32(10265136), v3)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v2)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v2 = i1
-	if v4 == v2 {
-		goto L2
-	}
-	i0 = fn2348(m, v4, v2)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = v0 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = i1 + uint32(8)
-	i0 = fn7396(m, i0, i1)
-	i0 = fn2675(m, i0)
-	v4 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5627(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(10059656)
-	i1 = v3 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v4 = uint32(0)
-	i0 = fn3723(m, v1, v2, uint32(8532691), uint32(10265144), v3)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v2)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v2 = i1
-	if v1 == v2 {
-		goto L2
-	}
-	i0 = fn2348(m, v1, v2)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = v3 + uint32(8)
-	i1 = v0 + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+52))
-	i0 = fn7283(m, i0, i1, i2)
-	v0 = i0
-	if int32(v0) > int32(k32(4294967295)) {
-		goto L4
-	}
-	i0 = fn3633(m)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v2 = i0
-	i0 = fn2662(m, v0, uint32(127))
-	v4 = i0
-	if v4 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v1 = i0
-	i0 = v1 & uint32(32)
-	if i0 == 0 {
-		goto L7
-	}
-	i3 = v1 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v4 + i1
-	v1 = i0
-	goto L6
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v1 = i0
-L6:
-	m.copy(v1, v2, v0)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5628(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = uint32(10059656)
-	i1 = v3 + uint32(40)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i1 = v3 + uint32(44)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	v4 = uint32(0)
-	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8532690), uint32(10265152), i4)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v2)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = v1
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i1
-	if v1 == v5 {
-		goto L2
-	}
-	i0 = fn2348(m, v1, v5)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v1 = i1
-	if v5 == v1 {
-		goto L6
-	}
-	i0 = fn2348(m, v5, v1)
-	if i0 == 0 {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v0, v6)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	v5 = i1
-	if v6 == v5 {
-		goto L10
-	}
-	i0 = fn2348(m, v6, v5)
-	if i0 == 0 {
-		goto L9
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v3)
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v7)
-	v1 = i0
-	if v1 != 0 {
-		goto L8
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v5 = i0
-	i1 = fn2369(m, v5, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v2 = i1
-	if v5 != v2 {
-		goto L14
-	}
-	i0 = fn3706(m, v2)
-	v2 = i0
-	goto L13
-L14:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
-	v2 = i0
-L13:
-	if v2 == 0 {
-		goto L15
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
-	i1 = v2 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i0 = v2 + uint32(12)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	if i0 != v5 {
-		goto L16
-	}
-	fn3701(m, v2)
-L16:
-	i1 = v0 + uint32(12)
-	i2 = v1 + uint32(12)
-	i0 = fn7390(m, v4, i1, i2)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L17
-	}
-	fn2072(m, v0)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L18
-	}
-	fn2072(m, v1)
-L18:
-	v4 = v2
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L19
-	}
-	fn2072(m, v0)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = v3 + uint32(48)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5629(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = uint32(10059656)
-	i1 = v3 + uint32(40)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i1 = v3 + uint32(44)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	v4 = uint32(0)
-	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8532690), uint32(10265164), i4)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v2)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = v1
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i1
-	if v1 == v5 {
-		goto L2
-	}
-	i0 = fn2348(m, v1, v5)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v1 = i1
-	if v5 == v1 {
-		goto L6
-	}
-	i0 = fn2348(m, v5, v1)
-	if i0 == 0 {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v0, v6)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	v5 = i1
-	if v6 == v5 {
-		goto L10
-	}
-	i0 = fn2348(m, v6, v5)
-	if i0 == 0 {
-		goto L9
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v3)
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v7)
-	v1 = i0
-	if v1 != 0 {
-		goto L8
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v5 = i0
-	i1 = fn2369(m, v5, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v2 = i1
-	if v5 != v2 {
-		goto L14
-	}
-	i0 = fn3706(m, v2)
-	v2 = i0
-	goto L13
-L14:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
-	v2 = i0
-L13:
-	if v2 == 0 {
-		goto L15
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
-	i1 = v2 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i0 = v2 + uint32(12)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	if i0 != v5 {
-		goto L16
-	}
-	fn3701(m, v2)
-L16:
-	i1 = v0 + uint32(12)
-	i2 = v1 + uint32(12)
-	i0 = fn7391(m, v4, i1, i2)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L17
-	}
-	fn2072(m, v0)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L18
-	}
-	fn2072(m, v1)
-L18:
-	v4 = v2
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L19
-	}
-	fn2072(m, v0)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = v3 + uint32(48)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5630(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
-	i1 = v3 + uint32(60)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i1 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8532690), uint32(10265176), i4)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v2)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i1
-	if v1 == v5 {
-		goto L2
-	}
-	i0 = fn2348(m, v1, v5)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v1 = i1
-	if v5 == v1 {
-		goto L6
-	}
-	i0 = fn2348(m, v5, v1)
-	if i0 == 0 {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v0, v6)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	v5 = i1
-	if v6 == v5 {
-		goto L10
-	}
-	i0 = fn2348(m, v6, v5)
-	if i0 == 0 {
-		goto L9
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v3)
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v7)
-	v1 = i0
-	if v1 != 0 {
-		goto L8
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v5 = i0
-	i1 = fn2369(m, v5, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v2 = i1
-	if v5 != v2 {
-		goto L14
-	}
-	i0 = fn3706(m, v2)
-	v2 = i0
-	goto L13
-L14:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
-	v2 = i0
-L13:
-	if v2 == 0 {
-		goto L16
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
-	i1 = v2 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i0 = v2 + uint32(12)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	if i0 != v5 {
-		goto L17
-	}
-	fn3701(m, v2)
-L17:
-	i1 = v0 + uint32(12)
-	i2 = v1 + uint32(12)
-	i3 = v3 + uint32(52)
-	i0 = fn7383(m, v7, i1, i2, i3)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	if v5 != 0 {
-		goto L18
-	}
-	fn2072(m, v0)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L19
-	}
-	fn2072(m, v1)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	i0 = fn5565(m, i0, i1)
-	if i0 != 0 {
-		goto L15
-	}
-	v4 = v2
-	goto L1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L20
-	}
-	fn2072(m, v0)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5631(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = uint32(10059656)
-	i1 = v3 + uint32(44)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i1 = v3 + uint32(40)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	v4 = uint32(0)
-	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8532690), uint32(10265188), i4)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v2)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v2 = i1
-	if v1 == v2 {
-		goto L2
-	}
-	i0 = fn2348(m, v1, v2)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v2 = i1
-	if v1 == v2 {
-		goto L6
-	}
-	i0 = fn2348(m, v1, v2)
-	if i0 == 0 {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v0, v5)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v1 = i1
-	if v5 == v1 {
-		goto L10
-	}
-	i0 = fn2348(m, v5, v1)
-	if i0 == 0 {
-		goto L9
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v3)
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v2, v6)
-	v2 = i0
-	if v2 != 0 {
-		goto L8
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-	goto L1
-L8:
-	i0 = v0 + uint32(12)
-	i1 = v2 + uint32(12)
-	i0 = fn7460(m, i0, i1)
-	if i0 == 0 {
-		goto L15
-	}
-	v4 = uint32(10014548)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L14
-	}
-	goto L13
-L15:
-	v4 = uint32(10014564)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L13
-	}
-L14:
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L16
-	}
-	fn2072(m, v0)
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v3 + uint32(48)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5632(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
-	i1 = v3 + uint32(60)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i1 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8532690), uint32(10265200), i4)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v2)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i1
-	if v1 == v5 {
-		goto L2
-	}
-	i0 = fn2348(m, v1, v5)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v1 = i1
-	if v5 == v1 {
-		goto L6
-	}
-	i0 = fn2348(m, v5, v1)
-	if i0 == 0 {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v0, v6)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	v5 = i1
-	if v6 == v5 {
-		goto L10
-	}
-	i0 = fn2348(m, v6, v5)
-	if i0 == 0 {
-		goto L9
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v3)
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v7)
-	v1 = i0
-	if v1 != 0 {
-		goto L8
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v5 = i0
-	i1 = fn2369(m, v5, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v2 = i1
-	if v5 != v2 {
-		goto L14
-	}
-	i0 = fn3706(m, v2)
-	v2 = i0
-	goto L13
-L14:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
-	v2 = i0
-L13:
-	if v2 == 0 {
-		goto L16
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
-	i1 = v2 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i0 = v2 + uint32(12)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	if i0 != v5 {
-		goto L17
-	}
-	fn3701(m, v2)
-L17:
-	i1 = v0 + uint32(12)
-	i2 = v1 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i3 = i3 + uint32(8)
-	i4 = v3 + uint32(52)
-	fn7394(m, v7, i1, i2, i3, i4)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	if v5 != 0 {
-		goto L18
-	}
-	fn2072(m, v0)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L19
-	}
-	fn2072(m, v1)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	i0 = fn5565(m, i0, i1)
-	if i0 != 0 {
-		goto L15
-	}
-	v4 = v2
-	goto L1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L20
-	}
-	fn2072(m, v0)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5633(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
-	i1 = v3 + uint32(60)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i1 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8532690), uint32(10265212), i4)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v2)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i1
-	if v1 == v5 {
-		goto L2
-	}
-	i0 = fn2348(m, v1, v5)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v1 = i1
-	if v5 == v1 {
-		goto L6
-	}
-	i0 = fn2348(m, v5, v1)
-	if i0 == 0 {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v0, v6)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	v5 = i1
-	if v6 == v5 {
-		goto L10
-	}
-	i0 = fn2348(m, v6, v5)
-	if i0 == 0 {
-		goto L9
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v3)
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v7)
-	v1 = i0
-	if v1 != 0 {
-		goto L8
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v5 = i0
-	i1 = fn2369(m, v5, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v2 = i1
-	if v5 != v2 {
-		goto L14
-	}
-	i0 = fn3706(m, v2)
-	v2 = i0
-	goto L13
-L14:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
-	v2 = i0
-L13:
-	if v2 == 0 {
-		goto L16
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
-	i1 = v2 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i0 = v2 + uint32(12)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	if i0 != v5 {
-		goto L17
-	}
-	fn3701(m, v2)
-L17:
-	i1 = v0 + uint32(12)
-	i2 = v1 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i3 = i3 + uint32(8)
-	i4 = v3 + uint32(52)
-	fn7399(m, v7, i1, i2, i3, i4)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	if v5 != 0 {
-		goto L18
-	}
-	fn2072(m, v0)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L19
-	}
-	fn2072(m, v1)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	i0 = fn5565(m, i0, i1)
-	if i0 != 0 {
-		goto L15
-	}
-	v4 = v2
-	goto L1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L20
-	}
-	fn2072(m, v0)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5634(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
-	i1 = v3 + uint32(60)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i1 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8532690), uint32(10265224), i4)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v2)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i1
-	if v1 == v5 {
-		goto L2
-	}
-	i0 = fn2348(m, v1, v5)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v1 = i1
-	if v5 == v1 {
-		goto L6
-	}
-	i0 = fn2348(m, v5, v1)
-	if i0 == 0 {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v0, v6)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	v5 = i1
-	if v6 == v5 {
-		goto L10
-	}
-	i0 = fn2348(m, v6, v5)
-	if i0 == 0 {
-		goto L9
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v3)
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v7)
-	v1 = i0
-	if v1 != 0 {
-		goto L8
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v5 = i0
-	i1 = fn2369(m, v5, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v2 = i1
-	if v5 != v2 {
-		goto L14
-	}
-	i0 = fn3706(m, v2)
-	v2 = i0
-	goto L13
-L14:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
-	v2 = i0
-L13:
-	if v2 == 0 {
-		goto L16
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
-	i1 = v2 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i0 = v2 + uint32(12)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	if i0 != v5 {
-		goto L17
-	}
-	fn3701(m, v2)
-L17:
-	i1 = v0 + uint32(12)
-	i2 = v1 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i3 = i3 + uint32(8)
-	i4 = v3 + uint32(52)
-	fn7404(m, v7, i1, i2, i3, i4)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	if v5 != 0 {
-		goto L18
-	}
-	fn2072(m, v0)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L19
-	}
-	fn2072(m, v1)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	i0 = fn5565(m, i0, i1)
-	if i0 != 0 {
-		goto L15
-	}
-	v4 = v2
-	goto L1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L20
-	}
-	fn2072(m, v0)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5635(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
-	i1 = v3 + uint32(60)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i1 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8532690), uint32(10265236), i4)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v2)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i1
-	if v1 == v5 {
-		goto L2
-	}
-	i0 = fn2348(m, v1, v5)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v1 = i1
-	if v5 == v1 {
-		goto L6
-	}
-	i0 = fn2348(m, v5, v1)
-	if i0 == 0 {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v0, v6)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	v5 = i1
-	if v6 == v5 {
-		goto L10
-	}
-	i0 = fn2348(m, v6, v5)
-	if i0 == 0 {
-		goto L9
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v3)
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v7)
-	v1 = i0
-	if v1 != 0 {
-		goto L8
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v5 = i0
-	i1 = fn2369(m, v5, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v2 = i1
-	if v5 != v2 {
-		goto L14
-	}
-	i0 = fn3706(m, v2)
-	v2 = i0
-	goto L13
-L14:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
-	v2 = i0
-L13:
-	if v2 == 0 {
-		goto L16
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
-	i1 = v2 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i0 = v2 + uint32(12)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	if i0 != v5 {
-		goto L17
-	}
-	fn3701(m, v2)
-L17:
-	i1 = v0 + uint32(12)
-	i2 = v1 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i3 = i3 + uint32(8)
-	i4 = v3 + uint32(52)
-	fn7400(m, v7, i1, i2, i3, i4)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	if v5 != 0 {
-		goto L18
-	}
-	fn2072(m, v0)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L19
-	}
-	fn2072(m, v1)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	i0 = fn5565(m, i0, i1)
-	if i0 != 0 {
-		goto L15
-	}
-	v4 = v2
-	goto L1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L20
-	}
-	fn2072(m, v0)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5636(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
-	i1 = v3 + uint32(60)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i1 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8532690), uint32(10265248), i4)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v2)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i1
-	if v1 == v5 {
-		goto L2
-	}
-	i0 = fn2348(m, v1, v5)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v1 = i1
-	if v5 == v1 {
-		goto L6
-	}
-	i0 = fn2348(m, v5, v1)
-	if i0 == 0 {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v0, v6)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	v5 = i1
-	if v6 == v5 {
-		goto L10
-	}
-	i0 = fn2348(m, v6, v5)
-	if i0 == 0 {
-		goto L9
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v3)
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v7)
-	v1 = i0
-	if v1 != 0 {
-		goto L8
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v5 = i0
-	i1 = fn2369(m, v5, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v2 = i1
-	if v5 != v2 {
-		goto L14
-	}
-	i0 = fn3706(m, v2)
-	v2 = i0
-	goto L13
-L14:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
-	v2 = i0
-L13:
-	if v2 == 0 {
-		goto L16
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
-	i1 = v2 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i0 = v2 + uint32(12)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	if i0 != v5 {
-		goto L17
-	}
-	fn3701(m, v2)
-L17:
-	i1 = v0 + uint32(12)
-	i2 = v1 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i3 = i3 + uint32(8)
-	i4 = v3 + uint32(52)
-	fn7402(m, v7, i1, i2, i3, i4)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	if v5 != 0 {
-		goto L18
-	}
-	fn2072(m, v0)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L19
-	}
-	fn2072(m, v1)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	i0 = fn5565(m, i0, i1)
-	if i0 != 0 {
-		goto L15
-	}
-	v4 = v2
-	goto L1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L20
-	}
-	fn2072(m, v0)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5637(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
-	i1 = v3 + uint32(60)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i1 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8532690), uint32(10265260), i4)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L3
-	}
-	i1 = fn5543(m, v2)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i1
-	if v1 == v5 {
-		goto L2
-	}
-	i0 = fn2348(m, v1, v5)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394185))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v1 = i1
-	if v5 == v1 {
-		goto L6
-	}
-	i0 = fn2348(m, v5, v1)
-	if i0 == 0 {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v0, v6)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	v5 = i1
-	if v6 == v5 {
-		goto L10
-	}
-	i0 = fn2348(m, v6, v5)
-	if i0 == 0 {
-		goto L9
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v3)
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v1, v7)
-	v1 = i0
-	if v1 != 0 {
-		goto L8
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v5 = i0
-	i1 = fn2369(m, v5, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v2 = i1
-	if v5 != v2 {
-		goto L14
-	}
-	i0 = fn3706(m, v2)
-	v2 = i0
-	goto L13
-L14:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
-	v2 = i0
-L13:
-	if v2 == 0 {
-		goto L16
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
-	i1 = v2 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i0 = v2 + uint32(12)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	if i0 != v5 {
-		goto L17
-	}
-	fn3701(m, v2)
-L17:
-	i1 = v0 + uint32(12)
-	i2 = v1 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i3 = i3 + uint32(8)
-	i4 = v3 + uint32(52)
-	fn7403(m, v7, i1, i2, i3, i4)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	if v5 != 0 {
-		goto L18
-	}
-	fn2072(m, v0)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L19
-	}
-	fn2072(m, v1)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	i0 = fn5565(m, i0, i1)
-	if i0 != 0 {
-		goto L15
-	}
-	v4 = v2
-	goto L1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L20
-	}
-	fn2072(m, v0)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5638(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = fn2369(m, v0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v3 = i0
-	i0 = fn5543(m, v3)
-	v4 = i0
-	if v4 != 0 {
-		goto L2
-	}
-	v0 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L3
-	}
-	fn2072(m, v4)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn5566(m, i0, v1, v4)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 != v0 {
-		goto L4
-	}
-	v0 = v4
-	goto L1
-L4:
-	if v4 != 0 {
-		goto L5
-	}
-	v0 = v4
-	goto L1
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn865(m, v0, v2)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5639(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = v0 + uint32(12)
-	v3 = i0
-	i0 = fn7380(m, v3)
-	v4 = i0
-	if v4 != 0 {
-		goto L2
-	}
-	i0 = fn3633(m)
-	v0 = uint32(0)
-	goto L1
-L2:
-	v5 = uint32(0)
-	v6 = uint32(0)
-	i0 = fn7341(m, v3)
-	i0 = fn1575(m, i0)
-	v3 = i0
-	if v3 == 0 {
-		goto L7
-	}
-	i0 = fn7330(m, v4)
-	if i0 == 0 {
-		goto L8
-	}
-	v6 = uint32(0)
-	i0 = fn2675(m, uint32(8536449))
-	v7 = i0
-	if v7 == 0 {
-		goto L7
-	}
-	v8 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(0)
-	v6 = v7
-	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8562071), i1)
-	v7 = i0
-	if v7 == 0 {
-		goto L7
-	}
-	goto L5
-L8:
-	i0 = fn7331(m, v4)
-	if i0 == 0 {
-		goto L10
-	}
-	i2 = fn7334(m, v4)
-	if i2 != 0 {
-		i0 = uint32(8462014)
-	} else {
-		i0 = uint32(8533822)
-	}
-	i0 = fn2675(m, i0)
-	v9 = i0
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn1594(m, i0)
-	v9 = i0
-L9:
-	v6 = uint32(0)
-	if v9 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	if int32(i0) < int32(uint32(1)) {
-		goto L11
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(0)
-	fn7353(m, v4)
-	i0 = fn7279(m, v4, uint32(1))
-	v8 = i0
-	if v8 != 0 {
-		goto L12
-	}
-	i0 = fn3633(m)
-	v6 = v9
-	goto L7
-L12:
-	i0 = fn8105(m, v8)
-	v10 = i0
-	i0 = fn2289(m, v10)
-	v7 = i0
-	if v7 == 0 {
-		goto L6
-	}
-	if int32(v10) >= int32(uint32(1)) {
-		goto L13
-	}
-	v6 = v9
-	goto L5
-L13:
-	i0 = v7 + uint32(12)
-	v5 = i0
-	v6 = uint32(0)
-L14:
-	i0 = v8 + v6
-	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967248)
-	i0 = fn1574(m, i0)
-	v11 = i0
-	if v11 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, v5)) = v11
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i1 = v6 + uint32(1)
-	v6 = i1
-	if v10 != v6 {
-		goto L14
-	}
-	v6 = v9
-	goto L5
-L11:
-	v8 = uint32(0)
-	v6 = v9
-	i0 = fn2289(m, uint32(0))
-	v7 = i0
-	if v7 != 0 {
-		goto L5
-	}
-L7:
-	fn7345(m, v4)
-	v0 = uint32(0)
-	goto L3
-L6:
-	fn7345(m, v4)
-	v0 = uint32(0)
-	v6 = v9
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+20))
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v7
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn865(m, v0, v2)
-	v0 = i0
-	fn7345(m, v4)
-	v5 = v7
-	if v8 == 0 {
-		goto L3
-	}
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, v8)
-	v5 = v7
-L3:
-	if v3 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L15
-	}
-	fn2072(m, v3)
-L15:
-	if v5 == 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L16
-	}
-	fn2072(m, v5)
-L16:
-	if v6 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, v6)
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5640(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = uint32(0)
-	i0 = v0 + uint32(12)
-	v4 = i0
-	i0 = fn7337(m, v4)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = fn7331(m, v4)
-	if i0 == 0 {
-		goto L3
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8449834))
-	goto L1
-L3:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8449793))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v5 = i0
-	i0 = fn5543(m, v5)
-	v6 = i0
-	if v6 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v0
-	if v0 != 0 {
-		goto L4
-	}
-	fn2072(m, v6)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v7 = i0
-	i1 = fn2369(m, v7, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	v0 = i1
-	if v7 != v0 {
-		goto L6
-	}
-	i0 = fn3706(m, v0)
-	v0 = i0
-	goto L5
-L6:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v7, uint32(0))
-	v0 = i0
-L5:
-	if v0 == 0 {
-		goto L1
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v0)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = k32(4294967295)
-	i1 = v0 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = i1
-	i0 = v0 + uint32(12)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	if i0 != v7 {
-		goto L7
-	}
-	fn3701(m, v0)
-L7:
-	i2 = v2 + uint32(28)
-	i0 = fn7376(m, v9, v4, i2)
-	if i0 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L9
-	}
-	fn2072(m, v0)
-L9:
-	i0 = fn3633(m)
-	goto L1
-L8:
-	v7 = uint32(0)
-	i0 = fn7338(m, v9)
-	if i0 != 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v7 = i0
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	i0 = fn5584(m, v0, v6, uint32(3))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L11
-	}
-	fn2072(m, v0)
-L11:
-	if v4 != 0 {
-		goto L12
-	}
-	v3 = uint32(0)
-	goto L1
-L12:
-	i1 = uint32(int32(v7) >> (uint32(31) & 31))
-	v3 = i1
-	i0 = v7 ^ v3
-	i0 = i0 - v3
-	i0 = fn1594(m, i0)
-	v0 = i0
-	if v0 != 0 {
-		goto L14
-	}
-	v3 = uint32(0)
-	goto L13
-L14:
-	i0 = fn1574(m, uint32(10))
-	v3 = i0
-	if v3 != 0 {
-		goto L18
-	}
-	v3 = uint32(0)
-	v6 = uint32(0)
-	goto L17
-L18:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v5)+104))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v3, v0, uint32(10059656))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v9
-	if v9 != 0 {
-		goto L19
-	}
-	fn2072(m, v0)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L20
-	}
-	fn2072(m, v3)
-L20:
-	v3 = uint32(0)
-	if v6 == 0 {
-		goto L13
-	}
-	if int32(v7) < int32(uint32(0)) {
-		goto L22
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+96))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v4, v6)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L23
-	}
-	fn2072(m, v4)
-L23:
-	v3 = uint32(0)
-	if v7 != 0 {
-		goto L24
-	}
-	v0 = v6
-	v4 = uint32(0)
-	v6 = uint32(0)
-	goto L17
-L24:
-	i0 = fn1574(m, uint32(1))
-	v5 = i0
-	if v5 != 0 {
-		goto L21
-	}
-	v0 = v6
-	v4 = v7
-	v6 = uint32(0)
-	goto L17
-L22:
-	i0 = fn1630(m, v4, v6)
-	v0 = i0
-	if v0 == 0 {
-		goto L16
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+100))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v4, v0)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L25
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L25
-	}
-	fn2072(m, v4)
-L25:
-	if v7 != 0 {
-		goto L26
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 != uint32(1073741823) {
-		goto L27
-	}
-	v3 = uint32(0)
-	goto L16
-L27:
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 == 0 {
-		goto L28
-	}
-	v3 = uint32(0)
-	goto L16
-L28:
-	fn2072(m, v0)
-	v3 = uint32(0)
-	goto L16
-L26:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+100))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v6, v0)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L29
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v3
-	if v3 != 0 {
-		goto L29
-	}
-	fn2072(m, v6)
-L29:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L30
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L30
-	}
-	fn2072(m, v0)
-L30:
-	if v4 != 0 {
-		goto L31
-	}
-	v3 = uint32(0)
-	v4 = v7
-	goto L13
-L31:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v7
-	i1 = v2 + uint32(16)
-	i0 = fn2294(m, uint32(2), i1)
-	v3 = i0
-	v6 = v4
-	v4 = v7
-	goto L16
-L21:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v5
-	*(*uint32)(unsafe.Add(b, v2)) = v7
-	i0 = fn2294(m, uint32(2), v2)
-	v3 = i0
-	v0 = v6
-	v4 = v7
-	v6 = v5
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L32
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v7
-	if v7 != 0 {
-		goto L32
-	}
-	fn2072(m, v0)
-L32:
-	if v6 == 0 {
-		goto L15
-	}
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v0
-	if v0 != 0 {
-		goto L15
-	}
-	fn2072(m, v6)
-L15:
-	if v4 == 0 {
-		goto L1
-	}
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5641(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5642(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(80)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+76)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+72)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+68)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v3 = i0
-	i0 = fn5543(m, v3)
-	v4 = i0
-	if v4 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L3
-	}
-	fn2072(m, v4)
-L3:
-	i1 = v2 + uint32(76)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
-	i1 = v2 + uint32(64)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	i2 = v2 + uint32(16)
-	i0 = fn3718(m, v1, uint32(8532690), i2)
-	if i0 != 0 {
-		goto L4
-	}
-	v1 = uint32(0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L10
-	}
-	i1 = v2 + uint32(28)
-	i0 = fn2738(m, v1, i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L11
-	}
-	v1 = uint32(0)
-	goto L1
-L11:
-	v6 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	v1 = i0
-	if int32(v1) < int32(uint32(1)) {
-		goto L9
-	}
-	i0 = v5 + v1
-	i0 = i0 + k32(4294967295)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(78) {
-		goto L12
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8509929), uint32(1))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	v1 = i0
-	if int32(v1) < int32(uint32(1)) {
-		goto L9
-	}
-L12:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	if i0 != 0 {
-		goto L9
-	}
-	i0 = v1 + uint32(1)
-	i0 = fn2108(m, i0)
-	v7 = i0
-	if v7 != 0 {
-		goto L8
-	}
-	i0 = fn3633(m)
-	v1 = uint32(0)
-	goto L1
-L10:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8435634))
-	goto L1
-L9:
-	i0 = v2 + uint32(36)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
-	i0 = fn7285(m, i0, v5, i2)
-	if i0 == 0 {
-		goto L7
-	}
-	goto L5
-L8:
-	m.copy(v7, v5, v1)
-	*(*uint8)(unsafe.Add(b, v7)) = uint8(k32(95))
-	v6 = uint32(0)
-	i0 = v7 + v1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-	i0 = v2 + uint32(36)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
-	i0 = fn7285(m, i0, v7, i2)
-	if i0 != 0 {
-		goto L6
-	}
-	fn2111(m, v7)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+80))
-	if i0 != 0 {
-		goto L13
-	}
-	i1 = fn3888(m, uint32(8465831), uint32(8465998))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+80)) = v1
-	if v1 != 0 {
-		goto L13
-	}
-	v1 = uint32(0)
-	goto L1
-L13:
-	i0 = fn5562(m, v0)
-	v1 = i0
-	if v1 != 0 {
-		goto L14
-	}
-	v1 = uint32(0)
-	goto L1
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+80))
-	i0 = fn852(m, i0, v1)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L15
-	}
-	fn2072(m, v1)
-L15:
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	i0 = fn859(m, v0, uint32(8521005), uint32(8568439), v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L16
-	}
-	fn2072(m, v0)
-L16:
-	if v1 != 0 {
-		goto L1
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	fn3624(m)
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8471875))
-	goto L1
-L6:
-	*(*uint16)(unsafe.Add(b, uint64(v2)+47)) = uint16(k32(255))
-	v5 = v7
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+76))
-	v1 = i0
-	if v1 == 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(32)
-	if i0 != 0 {
-		goto L26
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8403283))
-	v1 = uint32(0)
-	goto L18
-L26:
-	i0 = fn2675(m, uint32(8397335))
-	v3 = i0
-	if v3 == 0 {
-		goto L24
-	}
-	i0 = fn1706(m, v1, v3)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L27
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v7
-	if v7 != 0 {
-		goto L27
-	}
-	fn2072(m, v3)
-L27:
-	if v1 == 0 {
-		goto L29
-	}
-	i0 = fn2752(m, v1)
-	v3 = i0
-	if v3 == 0 {
-		goto L24
-	}
-	i1 = v3 + uint32(16)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = i1
-	goto L28
-L29:
-	v3 = uint32(0)
-	v1 = uint32(0)
-	v7 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L17
-	}
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+76))
-	i2 = v2 + uint32(72)
-	i3 = v2 + uint32(56)
-	i0 = fn5643(m, i0, uint32(8448437), i2, i3)
-	if i0 != 0 {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+76))
-	i2 = v2 + uint32(68)
-	i3 = v2 + uint32(60)
-	i0 = fn5643(m, i0, uint32(8473484), i2, i3)
-	if i0 != 0 {
-		goto L21
-	}
-	i0 = v2 + uint32(36)
-	i0 = fn7284(m, i0)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L19
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403192))
-	goto L18
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	v1 = i0
-	i0 = fn8105(m, v1)
-	v7 = i0
-	if v7 > uint32(1) {
-		goto L30
-	}
-	v3 = uint32(0)
-	if v7 != uint32(1) {
-		goto L22
-	}
-	i0 = uint32(*(*int8)(unsafe.Add(b, v1)))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L22
-	}
-L30:
-	i0 = fn5644(m, v1)
-	v3 = i0
-	if v3 != 0 {
-		goto L23
-	}
-L24:
-	v3 = uint32(0)
-	v1 = uint32(0)
-	goto L18
-L23:
-	i1 = v3 + uint32(16)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = i1
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	v1 = i0
-	i0 = fn8105(m, v1)
-	v7 = i0
-	if v7 > uint32(1) {
-		goto L31
-	}
-	if v7 != uint32(1) {
-		goto L19
-	}
-	i0 = uint32(*(*int8)(unsafe.Add(b, v1)))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L19
-	}
-L31:
-	i1 = fn5644(m, v1)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+72)) = v1
-	if v1 != 0 {
-		goto L20
-	}
-L21:
-	v1 = uint32(0)
-	goto L18
-L20:
-	i1 = v1 + uint32(16)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+56)) = i1
-L19:
-	i0 = v0 + uint32(12)
-	i1 = v2 + uint32(36)
-	i2 = v4 + uint32(8)
-	i3 = v2 + uint32(32)
-	i0 = fn7286(m, i0, i1, i2, i3)
-	v7 = i0
-	if v7 != 0 {
-		goto L32
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+33)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L33
-	}
-	i0 = fn3633(m)
-	v1 = uint32(0)
-	goto L18
-L33:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8465892))
-	goto L18
-L32:
-	i1 = fn8105(m, v7)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = v4
-	if v6 != 0 {
-		goto L34
-	}
-	v4 = v7
-L35:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	v1 = i0
-	if v1 == uint32(255) {
-		goto L37
-	}
-	if v1 != 0 {
-		goto L36
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	v4 = i0
-	goto L34
-L37:
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(0))
-L36:
-	i0 = v4 + uint32(1)
-	v4 = i0
-	goto L35
-L34:
-	i0 = fn2748(m, v7, v4, uint32(0))
-	v1 = i0
-	goto L17
-L18:
-	v7 = uint32(0)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+68))
-	v4 = i0
-	if v4 == 0 {
-		goto L38
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L38
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L38
-	}
-	fn2072(m, v4)
-L38:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
-	v4 = i0
-	if v4 == 0 {
-		goto L39
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L39
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L39
-	}
-	fn2072(m, v4)
-L39:
-	if v3 == 0 {
-		goto L40
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L40
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L40
-	}
-	fn2072(m, v3)
-L40:
-	if v6 != 0 {
-		goto L41
-	}
-	fn2111(m, v5)
-L41:
-	if v7 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, v7)
-L1:
-	i0 = v2 + uint32(80)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5643(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	v4 = k32(4294967295)
-	i0 = fn2675(m, v1)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = fn1706(m, v0, v1)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	if v0 != 0 {
-		goto L3
-	}
-	i2 = fn3616(m)
-	if i2 != 0 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	return i0
-L3:
-	i0 = fn2752(m, v0)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	i1 = v1 + uint32(16)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v4 = uint32(0)
-L1:
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5644(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i0 = v1 + uint32(8)
-	i0 = fn8022(m, i0, v0, uint32(2))
-	if i0 == uint32(1) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8539471))
-	goto L1
-L2:
-	i0 = v1 + uint32(8)
-	i0 = fn2671(m, i0, uint32(1))
-	v2 = i0
-	if v2 != 0 {
-		goto L3
-	}
-	v0 = uint32(0)
-	goto L1
-L3:
-	i0 = fn2752(m, v2)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5645(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = fn5562(m, v0)
-	v3 = i0
-	if v3 != 0 {
-		goto L2
-	}
-	v0 = uint32(0)
-	goto L1
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
-	i0 = fn4085(m, uint32(8568465), v2)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5646(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+44)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v4 = i0
-	i0 = fn5543(m, v4)
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	if v6 != 0 {
-		goto L2
-	}
-	fn2072(m, v5)
-L2:
-	i1 = v2 + uint32(44)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3718(m, v1, uint32(8532691), v2)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = uint32(1)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(4294967297)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(4294967296)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(144))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	v1 = i0
-	i1 = v2 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i0 = v1 & uint32(1)
-	if i0 != 0 {
-		goto L4
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8444684))
-	goto L1
-L4:
-	i0 = fn1582(m, v3)
-	v6 = i0
-	if v6 != k32(4294967295) {
-		goto L5
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L5
-	}
-	v3 = uint32(0)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v3 = i0
-	i1 = fn2369(m, v3, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v4 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v1 = i1
-	if v3 != v1 {
-		goto L7
-	}
-	i0 = fn3706(m, v1)
-	v1 = i0
-	goto L6
-L7:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v3, uint32(0))
-	v1 = i0
-L6:
-	if v1 != 0 {
-		goto L8
-	}
-	v3 = uint32(0)
-	goto L1
-L8:
-	*(*uint64)(unsafe.Add(b, uint64(v1)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v1)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = k32(4294967295)
-	i1 = v1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
-	i0 = v1 + uint32(12)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	if i0 != v3 {
-		goto L9
-	}
-	fn3701(m, v1)
-L9:
-	v3 = uint32(0)
-	i2 = uint32(0) - v6
-	if v6 == k32(2147483648) {
-		i1 = uint32(2147483647)
-	} else {
-		i1 = i2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	i1 = v0 + uint32(12)
-	i2 = v2 + uint32(12)
-	i3 = v5 + uint32(8)
-	i4 = v2 + uint32(40)
-	fn7453(m, v7, i1, i2, i3, i4)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
-	i0 = fn5565(m, v5, i1)
-	if i0 != 0 {
-		goto L10
-	}
-	v3 = v1
-	goto L1
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L3:
-	i0 = fn5584(m, v0, v5, uint32(6))
-	v3 = i0
-L1:
-	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5647(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn5543(m, i0)
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-L2:
-	i0 = fn5584(m, v0, v2, uint32(2))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5648(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn5543(m, i0)
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-L2:
-	i0 = fn5584(m, v0, v2, uint32(3))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5649(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn5543(m, i0)
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-L2:
-	i0 = fn5584(m, v0, v2, uint32(1))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5650(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 float64
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(0)
-	i0 = fn5585(m, v0)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	d0 = fn1320(m, v0)
-	v3 = d0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L2
-	}
-	fn2072(m, v0)
-L2:
-	if v3 != math.Float64frombits(0xbff0000000000000) {
-		goto L3
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L3:
-	i0 = fn955(m, v3, math.Float64frombits(0x0))
-	v2 = i0
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5651(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = v0 + uint32(12)
-	i0 = fn7343(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = i0 << (uint32(2) & 31)
-	i0 = i0 + v2
-	v2 = i0
-L1:
-	i0 = fn1577(m, v2)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5652(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5653(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v2 = i0
-	i1 = fn2369(m, v2, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v3 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v0 = i1
-	if v2 != v0 {
-		goto L2
-	}
-	i0 = fn3706(m, v0)
-	v0 = i0
-	goto L1
-L2:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v2, uint32(0))
-	v0 = i0
-L1:
-	if v0 == 0 {
-		goto L3
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v0)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = k32(4294967295)
-	i1 = v0 + uint32(36)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v4
-	i0 = v0 + uint32(12)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 != v2 {
-		goto L4
-	}
-	fn3701(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v4 = i0
-L4:
-	*(*uint64)(unsafe.Add(b, v4)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(1)
-	fn7354(m, v5, uint32(0))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	fn7347(m, v5)
-L3:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5654(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	fn3702(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5655(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v0 = i0
-	if v0 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L4:
-	v3 = uint32(0)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5656(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5657(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(288)
-	v1 = i0
-	m.g0 = v1
-	i0 = v1 + uint32(160)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = fn7289(m, i0, uint32(121), i2, uint32(10266736))
-	if i0 < uint32(121) {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8436210))
-	goto L1
-L2:
-	i0 = v1 + uint32(32)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn7289(m, i0, uint32(121), i2, uint32(10266736))
-	if i0 < uint32(121) {
-		goto L3
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8436210))
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	v6 = i0
-	i0 = v1 + uint32(20)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v1 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	i0 = v1 + uint32(28)
-	i1 = v1 + uint32(32)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v1 + uint32(24)
-	i1 = v1 + uint32(160)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v4
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i2 = v2 << (uint32(2) & 31)
-	i1 = uint32(9973056) + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	i0 = fn2696(m, uint32(8559346), v1)
-	v0 = i0
-L1:
-	i0 = v1 + uint32(288)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5658(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = fn2793(m, v1, uint32(8414662))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	return v1
-L3:
-	i0 = fn2793(m, v1, uint32(8418113))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	return v1
-L2:
-	i0 = fn2027(m, v0, v1)
-	v1 = i0
-L1:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5659(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v2 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3604(m, i0, uint32(8509077))
-	m.depth--
-	return k32(4294967295)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = fn2793(m, v1, uint32(8414662))
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v1 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	if i0 != i1 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	goto L2
-L6:
-	i0 = fn5549(m, v1, v2)
-	v2 = i0
-	i0 = v2 & uint32(98304)
-	if i0 == 0 {
-		goto L2
-	}
-	m.depth--
-	return k32(4294967295)
-L5:
-	i0 = fn2793(m, v1, uint32(8418113))
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v1 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	if i0 != i1 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	goto L3
-L7:
-	i0 = fn5549(m, v1, v2)
-	v2 = i0
-	i0 = v2 & uint32(98304)
-	if i0 == 0 {
-		goto L3
-	}
-	m.depth--
-	return k32(4294967295)
-L4:
-	i0 = fn2046(m, v0, v1, v2)
-	m.depth--
-	return i0
-L3:
-	i0 = v0 + uint32(8)
-	i0 = fn7276(m, i0, v2)
-	if i0 == 0 {
-		goto L8
-	}
-	m.depth--
-	return uint32(0)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8402933))
-	m.depth--
-	return k32(4294967295)
-L2:
-	i0 = v0 + uint32(8)
-	i0 = fn7275(m, i0, v2)
-	if i0 == 0 {
-		goto L9
-	}
-	m.depth--
-	return uint32(0)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8402974))
-	m.depth--
-	return k32(4294967295)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5660(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var i6 uint32
-	_ = i6
-	var i7 uint32
-	_ = i7
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(10059656)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(10059656)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = uint32(10059656)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = uint32(10059656)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = uint32(10059656)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(10059656)
-	i0 = v3 + uint32(16)
-	i1 = v3 + uint32(44)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v3 + uint32(20)
-	i1 = v3 + uint32(40)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v3 + uint32(24)
-	i1 = v3 + uint32(36)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v3 + uint32(28)
-	i1 = v3 + uint32(32)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = uint32(10059656)
-	i1 = v3 + uint32(60)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i1 = v3 + uint32(52)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
-	i1 = v3 + uint32(48)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8532785), uint32(10266816), v3)
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = k32(4294967295)
-	goto L1
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	i7 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	i8 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
-	i0 = fn5546(m, v0, i1, i2, i3, i4, i5, i6, i7, i8)
-	v2 = i0
-L1:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5661(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2369(m, v0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v4 = i0
-	if v4 != v0 {
-		goto L2
-	}
-	i0 = fn3706(m, v4)
-	v4 = i0
-	goto L1
-L2:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
-	v4 = i0
-L1:
-	if v4 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(0)
-L3:
-	v5 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	i1 = fn854(m, i1, uint32(0))
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = v6
-	if v6 != 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L4
-	}
-	fn2072(m, v4)
-	m.depth--
-	return uint32(0)
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	i1 = fn854(m, i1, uint32(0))
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v6
-	if v6 != 0 {
-		goto L6
-	}
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L4
-	}
-	fn2072(m, v4)
-	m.depth--
-	return uint32(0)
-L6:
-	i0 = v4 + uint32(8)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
-	v7 = i0
-	if v7 == 0 {
-		goto L8
-	}
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v7)+8))
-	*(*uint64)(unsafe.Add(b, v5)) = l1
-	i0 = v5 + uint32(32)
-	i1 = v7 + uint32(40)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v5 + uint32(24)
-	i1 = v7 + uint32(32)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v5 + uint32(16)
-	i1 = v7 + uint32(24)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v5 + uint32(8)
-	i1 = v7 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	goto L7
-L8:
-	i0 = v5 + uint32(32)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+8869820))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v5 + uint32(24)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8869812))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v5 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8869804))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v5 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8869796))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8869788))
-	*(*uint64)(unsafe.Add(b, v5)) = l1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	i1 = v4 + uint32(20)
-	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v4)+52)) = uint64(1)
-	i1 = v4 + uint32(24)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	if i0 != v0 {
-		goto L9
-	}
-	fn3701(m, v4)
-L9:
-	v5 = v4
-L4:
-	m.depth--
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5662(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v3 = i1
-	if v4 == v3 {
-		goto L4
-	}
-	i0 = fn2348(m, v4, v3)
-	if i0 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v4 = i0
-	i1 = fn2369(m, v4, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v3 = i1
-	if v4 != v3 {
-		goto L7
-	}
-	i0 = fn3706(m, v3)
-	v3 = i0
-	goto L6
-L7:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v4, uint32(0))
-	v3 = i0
-L6:
-	if v3 == 0 {
-		goto L9
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v3)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v3)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = k32(4294967295)
-	i1 = v3 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i0 = v3 + uint32(12)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	if i0 != v4 {
-		goto L10
-	}
-	fn3701(m, v3)
-L10:
-	i1 = v1 + uint32(12)
-	i2 = v0 + uint32(8)
-	i3 = v2 + uint32(12)
-	fn7405(m, v6, i1, i2, i3)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L11
-	}
-	fn2072(m, v1)
-L11:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v0, i1)
-	if i0 != 0 {
-		goto L8
-	}
-	v4 = v3
-	goto L1
-L9:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L8:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5663(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v3 = i1
-	if v4 == v3 {
-		goto L4
-	}
-	i0 = fn2348(m, v4, v3)
-	if i0 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v4 = i0
-	i1 = fn2369(m, v4, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v3 = i1
-	if v4 != v3 {
-		goto L7
-	}
-	i0 = fn3706(m, v3)
-	v3 = i0
-	goto L6
-L7:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v4, uint32(0))
-	v3 = i0
-L6:
-	if v3 == 0 {
-		goto L9
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v3)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v3)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = k32(4294967295)
-	i1 = v3 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i0 = v3 + uint32(12)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	if i0 != v4 {
-		goto L10
-	}
-	fn3701(m, v3)
-L10:
-	i1 = v1 + uint32(12)
-	i2 = v0 + uint32(8)
-	i3 = v2 + uint32(12)
-	fn7417(m, v6, i1, i2, i3)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L11
-	}
-	fn2072(m, v1)
-L11:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v0, i1)
-	if i0 != 0 {
-		goto L8
-	}
-	v4 = v3
-	goto L1
-L9:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L8:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5664(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v3 = i1
-	if v4 == v3 {
-		goto L4
-	}
-	i0 = fn2348(m, v4, v3)
-	if i0 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v4 = i0
-	i1 = fn2369(m, v4, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v3 = i1
-	if v4 != v3 {
-		goto L7
-	}
-	i0 = fn3706(m, v3)
-	v3 = i0
-	goto L6
-L7:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v4, uint32(0))
-	v3 = i0
-L6:
-	if v3 == 0 {
-		goto L9
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v3)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v3)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = k32(4294967295)
-	i1 = v3 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i0 = v3 + uint32(12)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	if i0 != v4 {
-		goto L10
-	}
-	fn3701(m, v3)
-L10:
-	i1 = v1 + uint32(12)
-	i2 = v0 + uint32(8)
-	i3 = v2 + uint32(12)
-	fn7429(m, v6, i1, i2, i3)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L11
-	}
-	fn2072(m, v1)
-L11:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v0, i1)
-	if i0 != 0 {
-		goto L8
-	}
-	v4 = v3
-	goto L1
-L9:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L8:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-L1:
-	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return v4
 }

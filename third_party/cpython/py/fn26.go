@@ -14,6 +14,9721 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
+func fn5602(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
+	i1 = v3 + uint32(60)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i1 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
+	i4 = v3 + uint32(32)
+	i0 = fn3724(m, v1, v2, uint32(8532690), uint32(10265008), i4)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v2)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i1
+	if v1 == v5 {
+		goto L2
+	}
+	i0 = fn2349(m, v1, v5)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v1 = i1
+	if v5 == v1 {
+		goto L6
+	}
+	i0 = fn2349(m, v5, v1)
+	if i0 == 0 {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = fn5565(m, i0, v0, v6)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	v5 = i1
+	if v6 == v5 {
+		goto L10
+	}
+	i0 = fn2349(m, v6, v5)
+	if i0 == 0 {
+		goto L9
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v3)
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i0 = fn5565(m, i0, v1, v7)
+	v1 = i0
+	if v1 != 0 {
+		goto L8
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v5 = i0
+	i1 = fn2370(m, v5, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v2 = i1
+	if v5 != v2 {
+		goto L14
+	}
+	i0 = fn3707(m, v2)
+	v2 = i0
+	goto L13
+L14:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
+	v2 = i0
+L13:
+	if v2 == 0 {
+		goto L16
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
+	i1 = v2 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i0 = v2 + uint32(12)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	if i0 != v5 {
+		goto L17
+	}
+	fn3702(m, v2)
+L17:
+	i1 = v0 + uint32(12)
+	i2 = v1 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i3 = i3 + uint32(8)
+	i4 = v3 + uint32(52)
+	fn7436(m, v7, i1, i2, i3, i4)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	if v5 != 0 {
+		goto L18
+	}
+	fn2073(m, v0)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L19
+	}
+	fn2073(m, v1)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
+	i0 = fn5566(m, i0, i1)
+	if i0 != 0 {
+		goto L15
+	}
+	v4 = v2
+	goto L1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L20
+	}
+	fn2073(m, v0)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5603(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
+	i1 = v3 + uint32(60)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i1 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
+	i4 = v3 + uint32(32)
+	i0 = fn3724(m, v1, v2, uint32(8532690), uint32(10265020), i4)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v2)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i1
+	if v1 == v5 {
+		goto L2
+	}
+	i0 = fn2349(m, v1, v5)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v1 = i1
+	if v5 == v1 {
+		goto L6
+	}
+	i0 = fn2349(m, v5, v1)
+	if i0 == 0 {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = fn5565(m, i0, v0, v6)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	v5 = i1
+	if v6 == v5 {
+		goto L10
+	}
+	i0 = fn2349(m, v6, v5)
+	if i0 == 0 {
+		goto L9
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v3)
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i0 = fn5565(m, i0, v1, v7)
+	v1 = i0
+	if v1 != 0 {
+		goto L8
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v5 = i0
+	i1 = fn2370(m, v5, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v2 = i1
+	if v5 != v2 {
+		goto L14
+	}
+	i0 = fn3707(m, v2)
+	v2 = i0
+	goto L13
+L14:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
+	v2 = i0
+L13:
+	if v2 == 0 {
+		goto L16
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
+	i1 = v2 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i0 = v2 + uint32(12)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	if i0 != v5 {
+		goto L17
+	}
+	fn3702(m, v2)
+L17:
+	i1 = v0 + uint32(12)
+	i2 = v1 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i3 = i3 + uint32(8)
+	i4 = v3 + uint32(52)
+	fn7437(m, v7, i1, i2, i3, i4)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	if v5 != 0 {
+		goto L18
+	}
+	fn2073(m, v0)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L19
+	}
+	fn2073(m, v1)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
+	i0 = fn5566(m, i0, i1)
+	if i0 != 0 {
+		goto L15
+	}
+	v4 = v2
+	goto L1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L20
+	}
+	fn2073(m, v0)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5604(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
+	i1 = v3 + uint32(60)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i1 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
+	i4 = v3 + uint32(32)
+	i0 = fn3724(m, v1, v2, uint32(8532690), uint32(10265032), i4)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v2)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i1
+	if v1 == v5 {
+		goto L2
+	}
+	i0 = fn2349(m, v1, v5)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v1 = i1
+	if v5 == v1 {
+		goto L6
+	}
+	i0 = fn2349(m, v5, v1)
+	if i0 == 0 {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = fn5565(m, i0, v0, v6)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	v5 = i1
+	if v6 == v5 {
+		goto L10
+	}
+	i0 = fn2349(m, v6, v5)
+	if i0 == 0 {
+		goto L9
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v3)
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i0 = fn5565(m, i0, v1, v7)
+	v1 = i0
+	if v1 != 0 {
+		goto L8
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v5 = i0
+	i1 = fn2370(m, v5, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v2 = i1
+	if v5 != v2 {
+		goto L14
+	}
+	i0 = fn3707(m, v2)
+	v2 = i0
+	goto L13
+L14:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
+	v2 = i0
+L13:
+	if v2 == 0 {
+		goto L16
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
+	i1 = v2 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i0 = v2 + uint32(12)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	if i0 != v5 {
+		goto L17
+	}
+	fn3702(m, v2)
+L17:
+	i1 = v0 + uint32(12)
+	i2 = v1 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i3 = i3 + uint32(8)
+	i4 = v3 + uint32(52)
+	fn7438(m, v7, i1, i2, i3, i4)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	if v5 != 0 {
+		goto L18
+	}
+	fn2073(m, v0)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L19
+	}
+	fn2073(m, v1)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
+	i0 = fn5566(m, i0, i1)
+	if i0 != 0 {
+		goto L15
+	}
+	v4 = v2
+	goto L1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L20
+	}
+	fn2073(m, v0)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5605(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
+	i1 = v3 + uint32(60)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i1 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
+	i4 = v3 + uint32(32)
+	i0 = fn3724(m, v1, v2, uint32(8532690), uint32(10265044), i4)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v2)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i1
+	if v1 == v5 {
+		goto L2
+	}
+	i0 = fn2349(m, v1, v5)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v1 = i1
+	if v5 == v1 {
+		goto L6
+	}
+	i0 = fn2349(m, v5, v1)
+	if i0 == 0 {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = fn5565(m, i0, v0, v6)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	v5 = i1
+	if v6 == v5 {
+		goto L10
+	}
+	i0 = fn2349(m, v6, v5)
+	if i0 == 0 {
+		goto L9
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v3)
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i0 = fn5565(m, i0, v1, v7)
+	v1 = i0
+	if v1 != 0 {
+		goto L8
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v5 = i0
+	i1 = fn2370(m, v5, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v2 = i1
+	if v5 != v2 {
+		goto L14
+	}
+	i0 = fn3707(m, v2)
+	v2 = i0
+	goto L13
+L14:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
+	v2 = i0
+L13:
+	if v2 == 0 {
+		goto L16
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
+	i1 = v2 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i0 = v2 + uint32(12)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	if i0 != v5 {
+		goto L17
+	}
+	fn3702(m, v2)
+L17:
+	i1 = v0 + uint32(12)
+	i2 = v1 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i3 = i3 + uint32(8)
+	i4 = v3 + uint32(52)
+	fn7441(m, v7, i1, i2, i3, i4)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	if v5 != 0 {
+		goto L18
+	}
+	fn2073(m, v0)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L19
+	}
+	fn2073(m, v1)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
+	i0 = fn5566(m, i0, i1)
+	if i0 != 0 {
+		goto L15
+	}
+	v4 = v2
+	goto L1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L20
+	}
+	fn2073(m, v0)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5606(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(112)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+108)) = uint32(10059656)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+104)) = uint32(10059656)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+96)) = uint32(0)
+	i1 = v3 + uint32(100)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i1 = v3 + uint32(108)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
+	i1 = v3 + uint32(104)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = i1
+	i4 = v3 + uint32(32)
+	i0 = fn3724(m, v1, v2, uint32(8532757), uint32(10265056), i4)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+104))
+	v2 = i0
+	if v2 != uint32(10059656) {
+		goto L4
+	}
+	i1 = fn5544(m, v1)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+104)) = v2
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L3
+	}
+	fn2073(m, v2)
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i1
+	if v2 == v4 {
+		goto L3
+	}
+	i0 = fn2349(m, v2, v4)
+	if i0 != 0 {
+		goto L3
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L3:
+	i0 = v3 + uint32(64)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+104))
+	v2 = i1
+	i1 = v2 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(56)
+	i0 = i0 + uint32(16)
+	i1 = v2 + uint32(24)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(56)
+	i0 = i0 + uint32(24)
+	i1 = v2 + uint32(32)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(56)
+	i0 = i0 + uint32(32)
+	i1 = v2 + uint32(40)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+56)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+108))
+	v4 = i0
+	if v4 == uint32(10059656) {
+		goto L7
+	}
+	v2 = uint32(0)
+	i0 = fn5549(m, v1, v4)
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = v3 + uint32(56)
+	i0 = fn7275(m, i0, v4)
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+104))
+	v2 = i0
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v4 = i1
+	if v5 == v4 {
+		goto L10
+	}
+	i0 = fn2349(m, v5, v4)
+	if i0 == 0 {
+		goto L9
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L11
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
+	goto L1
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i0 = fn5565(m, i0, v0, v2)
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+100))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+104))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v2 = i1
+	if v5 == v2 {
+		goto L13
+	}
+	i0 = fn2349(m, v5, v2)
+	if i0 == 0 {
+		goto L12
+	}
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	goto L5
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L15
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v3)
+	goto L14
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = fn5565(m, i0, v4, v6)
+	v4 = i0
+	if v4 != 0 {
+		goto L5
+	}
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v0)
+	goto L2
+L6:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8476373))
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v1 = i0
+	i1 = fn2370(m, v1, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v2 = i1
+	if v1 != v2 {
+		goto L17
+	}
+	i0 = fn3707(m, v2)
+	v2 = i0
+	goto L16
+L17:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, uint32(0))
+	v2 = i0
+L16:
+	if v2 == 0 {
+		goto L18
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
+	i1 = v2 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i0 = v2 + uint32(12)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	if i0 != v1 {
+		goto L19
+	}
+	fn3702(m, v2)
+L19:
+	i1 = v0 + uint32(12)
+	i2 = v4 + uint32(12)
+	i3 = v3 + uint32(56)
+	i4 = v3 + uint32(96)
+	fn7454(m, v6, i1, i2, i3, i4)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L20
+	}
+	fn2073(m, v0)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L21
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L21
+	}
+	fn2073(m, v4)
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+104))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+96))
+	i0 = fn5566(m, i0, i1)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+	goto L2
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L22
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L22
+	}
+	fn2073(m, v0)
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v4)
+L2:
+	v2 = uint32(0)
+L1:
+	i0 = v3 + uint32(112)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5607(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
+	i1 = v3 + uint32(60)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i1 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
+	i4 = v3 + uint32(32)
+	i0 = fn3724(m, v1, v2, uint32(8532690), uint32(10265072), i4)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v2)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i1
+	if v1 == v5 {
+		goto L2
+	}
+	i0 = fn2349(m, v1, v5)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v1 = i1
+	if v5 == v1 {
+		goto L6
+	}
+	i0 = fn2349(m, v5, v1)
+	if i0 == 0 {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = fn5565(m, i0, v0, v6)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	v5 = i1
+	if v6 == v5 {
+		goto L10
+	}
+	i0 = fn2349(m, v6, v5)
+	if i0 == 0 {
+		goto L9
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v3)
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i0 = fn5565(m, i0, v1, v7)
+	v1 = i0
+	if v1 != 0 {
+		goto L8
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v5 = i0
+	i1 = fn2370(m, v5, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v2 = i1
+	if v5 != v2 {
+		goto L14
+	}
+	i0 = fn3707(m, v2)
+	v2 = i0
+	goto L13
+L14:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
+	v2 = i0
+L13:
+	if v2 == 0 {
+		goto L16
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
+	i1 = v2 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i0 = v2 + uint32(12)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	if i0 != v5 {
+		goto L17
+	}
+	fn3702(m, v2)
+L17:
+	i1 = v0 + uint32(12)
+	i2 = v1 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i3 = i3 + uint32(8)
+	i4 = v3 + uint32(52)
+	fn7457(m, v7, i1, i2, i3, i4)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	if v5 != 0 {
+		goto L18
+	}
+	fn2073(m, v0)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L19
+	}
+	fn2073(m, v1)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
+	i0 = fn5566(m, i0, i1)
+	if i0 != 0 {
+		goto L15
+	}
+	v4 = v2
+	goto L1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L20
+	}
+	fn2073(m, v0)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5608(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(80)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(10059656)
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = uint32(0)
+	i1 = v3 + uint32(76)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
+	i1 = v3 + uint32(72)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = i1
+	i1 = v3 + uint32(68)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = i1
+	i4 = v3 + uint32(48)
+	i0 = fn3724(m, v1, v2, uint32(8532689), uint32(10265088), i4)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
+	v2 = i0
+	if v2 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v1)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i1
+	if v2 == v5 {
+		goto L2
+	}
+	i0 = fn2349(m, v2, v5)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v2 = i1
+	if v5 == v2 {
+		goto L6
+	}
+	i0 = fn2349(m, v5, v2)
+	if i0 == 0 {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(32)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = fn5565(m, i0, v0, v6)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	v5 = i1
+	if v6 == v5 {
+		goto L10
+	}
+	i0 = fn2349(m, v6, v5)
+	if i0 == 0 {
+		goto L9
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i0 = fn5565(m, i0, v2, v7)
+	v2 = i0
+	if v2 != 0 {
+		goto L8
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v9 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
+	v6 = i1
+	if v7 == v6 {
+		goto L15
+	}
+	i0 = fn2349(m, v7, v6)
+	if i0 == 0 {
+		goto L14
+	}
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	goto L13
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v6 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L17
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v3)
+	goto L16
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
+	i0 = fn5565(m, i0, v5, v8)
+	v5 = i0
+	if v5 != 0 {
+		goto L13
+	}
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L18
+	}
+	fn2073(m, v0)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+	goto L1
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v6 = i0
+	i1 = fn2370(m, v6, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v1 = i1
+	if v6 != v1 {
+		goto L20
+	}
+	i0 = fn3707(m, v1)
+	v1 = i0
+	goto L19
+L20:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v6, uint32(0))
+	v1 = i0
+L19:
+	if v1 == 0 {
+		goto L22
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v1)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v1)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = k32(4294967295)
+	i1 = v1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
+	i0 = v1 + uint32(12)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	if i0 != v6 {
+		goto L23
+	}
+	fn3702(m, v1)
+L23:
+	i1 = v0 + uint32(12)
+	i2 = v2 + uint32(12)
+	i3 = v5 + uint32(12)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
+	i4 = i4 + uint32(8)
+	i5 = v3 + uint32(64)
+	fn7420(m, v8, i1, i2, i3, i4, i5)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L24
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	if v6 != 0 {
+		goto L24
+	}
+	fn2073(m, v0)
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L25
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L25
+	}
+	fn2073(m, v2)
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L26
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L26
+	}
+	fn2073(m, v5)
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+64))
+	i0 = fn5566(m, i0, i1)
+	if i0 != 0 {
+		goto L21
+	}
+	v4 = v1
+	goto L1
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L27
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L27
+	}
+	fn2073(m, v0)
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L28
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L28
+	}
+	fn2073(m, v2)
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+	goto L1
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = v3 + uint32(80)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5609(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = v0 + uint32(12)
+	i0 = fn7329(m, i0)
+	if i0 == 0 {
+		goto L3
+	}
+	v0 = uint32(10014548)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
+	v2 = i0
+	if v2 != uint32(1073741823) {
+		goto L2
+	}
+	goto L1
+L3:
+	v0 = uint32(10014564)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+L2:
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5610(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = v0 + uint32(12)
+	i0 = fn7330(m, i0)
+	if i0 == 0 {
+		goto L3
+	}
+	v0 = uint32(10014548)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
+	v2 = i0
+	if v2 != uint32(1073741823) {
+		goto L2
+	}
+	goto L1
+L3:
+	v0 = uint32(10014564)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+L2:
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5611(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = v0 + uint32(12)
+	i0 = fn7331(m, i0)
+	if i0 == 0 {
+		goto L3
+	}
+	v0 = uint32(10014548)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
+	v2 = i0
+	if v2 != uint32(1073741823) {
+		goto L2
+	}
+	goto L1
+L3:
+	v0 = uint32(10014564)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+L2:
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5612(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = v0 + uint32(12)
+	i0 = fn7332(m, i0)
+	if i0 == 0 {
+		goto L3
+	}
+	v0 = uint32(10014548)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
+	v2 = i0
+	if v2 != uint32(1073741823) {
+		goto L2
+	}
+	goto L1
+L3:
+	v0 = uint32(10014564)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+L2:
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5613(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = v0 + uint32(12)
+	i0 = fn7335(m, i0)
+	if i0 == 0 {
+		goto L3
+	}
+	v0 = uint32(10014548)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
+	v2 = i0
+	if v2 != uint32(1073741823) {
+		goto L2
+	}
+	goto L1
+L3:
+	v0 = uint32(10014564)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+L2:
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5614(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = v0 + uint32(12)
+	i0 = fn7337(m, i0)
+	if i0 == 0 {
+		goto L3
+	}
+	v0 = uint32(10014548)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
+	v2 = i0
+	if v2 != uint32(1073741823) {
+		goto L2
+	}
+	goto L1
+L3:
+	v0 = uint32(10014564)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+L2:
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5615(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = v0 + uint32(12)
+	i0 = fn7336(m, i0)
+	if i0 == 0 {
+		goto L3
+	}
+	v0 = uint32(10014548)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
+	v2 = i0
+	if v2 != uint32(1073741823) {
+		goto L2
+	}
+	goto L1
+L3:
+	v0 = uint32(10014564)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+L2:
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5616(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = v0 + uint32(12)
+	i0 = fn7339(m, i0)
+	if i0 == 0 {
+		goto L3
+	}
+	v0 = uint32(10014548)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
+	v2 = i0
+	if v2 != uint32(1073741823) {
+		goto L2
+	}
+	goto L1
+L3:
+	v0 = uint32(10014564)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+L2:
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5617(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(10059656)
+	i1 = v3 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v4 = uint32(0)
+	i0 = fn3724(m, v1, v2, uint32(8532691), uint32(10265104), v3)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v2)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v2 = i1
+	if v4 == v2 {
+		goto L2
+	}
+	i0 = fn2349(m, v4, v2)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = v0 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i1 = i1 + uint32(8)
+	i0 = fn7340(m, i0, i1)
+	if i0 == 0 {
+		goto L4
+	}
+	v4 = uint32(10014548)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548)) = i1
+	goto L1
+L4:
+	v4 = uint32(10014564)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564)) = i1
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5618(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(10059656)
+	i1 = v3 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v4 = uint32(0)
+	i0 = fn3724(m, v1, v2, uint32(8532691), uint32(10265112), v3)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v2)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v2 = i1
+	if v4 == v2 {
+		goto L2
+	}
+	i0 = fn2349(m, v4, v2)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = v0 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i1 = i1 + uint32(8)
+	i0 = fn7341(m, i0, i1)
+	if i0 == 0 {
+		goto L4
+	}
+	v4 = uint32(10014548)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548)) = i1
+	goto L1
+L4:
+	v4 = uint32(10014564)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564)) = i1
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5619(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(0)
+	i0 = v0 + uint32(12)
+	v0 = i0
+	i0 = fn7338(m, v0)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = fn7324(m, v0)
+	v2 = i0
+L1:
+	i0 = fn1595(m, v2)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5620(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5621(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5622(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v2 = i0
+	i1 = fn2370(m, v2, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v3 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v0 = i1
+	if v2 != v0 {
+		goto L2
+	}
+	i0 = fn3707(m, v0)
+	v0 = i0
+	goto L1
+L2:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v2, uint32(0))
+	v0 = i0
+L1:
+	if v0 == 0 {
+		goto L3
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v0)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = k32(4294967295)
+	i1 = v0 + uint32(36)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v4
+	i0 = v0 + uint32(12)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 != v2 {
+		goto L4
+	}
+	fn3702(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v4 = i0
+L4:
+	*(*uint64)(unsafe.Add(b, v4)) = uint64(10)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(1)
+	fn7355(m, v5, uint32(0))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	fn7348(m, v5)
+L3:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5623(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v3 = i0
+	i1 = fn2370(m, v3, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v4 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i1
+	if v3 != v5 {
+		goto L2
+	}
+	i0 = fn3707(m, v5)
+	v5 = i0
+	goto L1
+L2:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v3, uint32(0))
+	v5 = i0
+L1:
+	v6 = uint32(0)
+	if v5 == 0 {
+		goto L3
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v5)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v5)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = k32(4294967295)
+	i1 = v5 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+32)) = i1
+	i0 = v5 + uint32(12)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	if i0 != v3 {
+		goto L4
+	}
+	fn3702(m, v5)
+L4:
+	i1 = v0 + uint32(12)
+	i2 = v2 + uint32(12)
+	i0 = fn7382(m, v7, i1, i2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+13)))
+	i0 = i0 & uint32(2)
+	if i0 != 0 {
+		goto L5
+	}
+	v6 = v5
+	goto L3
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v3
+	if v3 != 0 {
+		goto L6
+	}
+	fn2073(m, v5)
+L6:
+	i0 = fn3634(m)
+L3:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5624(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v3 = i0
+	i1 = fn2370(m, v3, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v4 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i1
+	if v3 != v5 {
+		goto L2
+	}
+	i0 = fn3707(m, v5)
+	v5 = i0
+	goto L1
+L2:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v3, uint32(0))
+	v5 = i0
+L1:
+	v6 = uint32(0)
+	if v5 == 0 {
+		goto L3
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v5)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v5)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = k32(4294967295)
+	i1 = v5 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+32)) = i1
+	i0 = v5 + uint32(12)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	if i0 != v3 {
+		goto L4
+	}
+	fn3702(m, v5)
+L4:
+	i1 = v0 + uint32(12)
+	i2 = v2 + uint32(12)
+	i0 = fn7383(m, v7, i1, i2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+13)))
+	i0 = i0 & uint32(2)
+	if i0 != 0 {
+		goto L5
+	}
+	v6 = v5
+	goto L3
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v3
+	if v3 != 0 {
+		goto L6
+	}
+	fn2073(m, v5)
+L6:
+	i0 = fn3634(m)
+L3:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5625(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(10059656)
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
+	i1 = v3 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = fn3724(m, v1, v2, uint32(8532691), uint32(10265120), v3)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v2)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i1
+	if v1 == v5 {
+		goto L2
+	}
+	i0 = fn2349(m, v1, v5)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v1 = i0
+	i1 = fn2370(m, v1, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v2 = i1
+	if v1 != v2 {
+		goto L5
+	}
+	i0 = fn3707(m, v2)
+	v2 = i0
+	goto L4
+L5:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, uint32(0))
+	v2 = i0
+L4:
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
+	i1 = v2 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i0 = v2 + uint32(12)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	if i0 != v1 {
+		goto L6
+	}
+	fn3702(m, v2)
+L6:
+	i1 = v0 + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i2 = i2 + uint32(8)
+	i3 = v3 + uint32(8)
+	fn7399(m, v6, i1, i2, i3)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = fn5566(m, i0, i1)
+	if i0 != 0 {
+		goto L7
+	}
+	v4 = v2
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5626(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(10059656)
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
+	i1 = v3 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = fn3724(m, v1, v2, uint32(8532691), uint32(10265128), v3)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v2)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i1
+	if v1 == v5 {
+		goto L2
+	}
+	i0 = fn2349(m, v1, v5)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v1 = i0
+	i1 = fn2370(m, v1, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v2 = i1
+	if v1 != v2 {
+		goto L5
+	}
+	i0 = fn3707(m, v2)
+	v2 = i0
+	goto L4
+L5:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, uint32(0))
+	v2 = i0
+L4:
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
+	i1 = v2 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i0 = v2 + uint32(12)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	if i0 != v1 {
+		goto L6
+	}
+	fn3702(m, v2)
+L6:
+	i1 = v0 + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i2 = i2 + uint32(8)
+	i3 = v3 + uint32(8)
+	fn7398(m, v6, i1, i2, i3)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = fn5566(m, i0, i1)
+	if i0 != 0 {
+		goto L7
+	}
+	v4 = v2
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5627(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(10059656)
+	i1 = v3 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v4 = uint32(0)
+	i0 = fn3724(m, v1, v2, uint32(8532691), uint32(10265136), v3)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v2)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v2 = i1
+	if v4 == v2 {
+		goto L2
+	}
+	i0 = fn2349(m, v4, v2)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = v0 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i1 = i1 + uint32(8)
+	i0 = fn7397(m, i0, i1)
+	i0 = fn2676(m, i0)
+	v4 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5628(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(10059656)
+	i1 = v3 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v4 = uint32(0)
+	i0 = fn3724(m, v1, v2, uint32(8532691), uint32(10265144), v3)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v2)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v2 = i1
+	if v1 == v2 {
+		goto L2
+	}
+	i0 = fn2349(m, v1, v2)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = v3 + uint32(8)
+	i1 = v0 + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+52))
+	i0 = fn7284(m, i0, i1, i2)
+	v0 = i0
+	if int32(v0) > int32(k32(4294967295)) {
+		goto L4
+	}
+	i0 = fn3634(m)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v2 = i0
+	i0 = fn2663(m, v0, uint32(127))
+	v4 = i0
+	if v4 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v1 = i0
+	i0 = v1 & uint32(32)
+	if i0 == 0 {
+		goto L7
+	}
+	i3 = v1 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v4 + i1
+	v1 = i0
+	goto L6
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v1 = i0
+L6:
+	m.copy(v1, v2, v0)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5629(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = uint32(10059656)
+	i1 = v3 + uint32(40)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i1 = v3 + uint32(44)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
+	v4 = uint32(0)
+	i4 = v3 + uint32(32)
+	i0 = fn3724(m, v1, v2, uint32(8532690), uint32(10265152), i4)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v2)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = v1
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i1
+	if v1 == v5 {
+		goto L2
+	}
+	i0 = fn2349(m, v1, v5)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v1 = i1
+	if v5 == v1 {
+		goto L6
+	}
+	i0 = fn2349(m, v5, v1)
+	if i0 == 0 {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = fn5565(m, i0, v0, v6)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	v5 = i1
+	if v6 == v5 {
+		goto L10
+	}
+	i0 = fn2349(m, v6, v5)
+	if i0 == 0 {
+		goto L9
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v3)
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i0 = fn5565(m, i0, v1, v7)
+	v1 = i0
+	if v1 != 0 {
+		goto L8
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v5 = i0
+	i1 = fn2370(m, v5, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v2 = i1
+	if v5 != v2 {
+		goto L14
+	}
+	i0 = fn3707(m, v2)
+	v2 = i0
+	goto L13
+L14:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
+	v2 = i0
+L13:
+	if v2 == 0 {
+		goto L15
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
+	i1 = v2 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i0 = v2 + uint32(12)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	if i0 != v5 {
+		goto L16
+	}
+	fn3702(m, v2)
+L16:
+	i1 = v0 + uint32(12)
+	i2 = v1 + uint32(12)
+	i0 = fn7391(m, v4, i1, i2)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L17
+	}
+	fn2073(m, v0)
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L18
+	}
+	fn2073(m, v1)
+L18:
+	v4 = v2
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L19
+	}
+	fn2073(m, v0)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = v3 + uint32(48)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5630(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = uint32(10059656)
+	i1 = v3 + uint32(40)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i1 = v3 + uint32(44)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
+	v4 = uint32(0)
+	i4 = v3 + uint32(32)
+	i0 = fn3724(m, v1, v2, uint32(8532690), uint32(10265164), i4)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v2)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = v1
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i1
+	if v1 == v5 {
+		goto L2
+	}
+	i0 = fn2349(m, v1, v5)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v1 = i1
+	if v5 == v1 {
+		goto L6
+	}
+	i0 = fn2349(m, v5, v1)
+	if i0 == 0 {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = fn5565(m, i0, v0, v6)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	v5 = i1
+	if v6 == v5 {
+		goto L10
+	}
+	i0 = fn2349(m, v6, v5)
+	if i0 == 0 {
+		goto L9
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v3)
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i0 = fn5565(m, i0, v1, v7)
+	v1 = i0
+	if v1 != 0 {
+		goto L8
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v5 = i0
+	i1 = fn2370(m, v5, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v2 = i1
+	if v5 != v2 {
+		goto L14
+	}
+	i0 = fn3707(m, v2)
+	v2 = i0
+	goto L13
+L14:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
+	v2 = i0
+L13:
+	if v2 == 0 {
+		goto L15
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
+	i1 = v2 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i0 = v2 + uint32(12)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	if i0 != v5 {
+		goto L16
+	}
+	fn3702(m, v2)
+L16:
+	i1 = v0 + uint32(12)
+	i2 = v1 + uint32(12)
+	i0 = fn7392(m, v4, i1, i2)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L17
+	}
+	fn2073(m, v0)
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L18
+	}
+	fn2073(m, v1)
+L18:
+	v4 = v2
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L19
+	}
+	fn2073(m, v0)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = v3 + uint32(48)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5631(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
+	i1 = v3 + uint32(60)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i1 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
+	i4 = v3 + uint32(32)
+	i0 = fn3724(m, v1, v2, uint32(8532690), uint32(10265176), i4)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v2)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i1
+	if v1 == v5 {
+		goto L2
+	}
+	i0 = fn2349(m, v1, v5)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v1 = i1
+	if v5 == v1 {
+		goto L6
+	}
+	i0 = fn2349(m, v5, v1)
+	if i0 == 0 {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = fn5565(m, i0, v0, v6)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	v5 = i1
+	if v6 == v5 {
+		goto L10
+	}
+	i0 = fn2349(m, v6, v5)
+	if i0 == 0 {
+		goto L9
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v3)
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i0 = fn5565(m, i0, v1, v7)
+	v1 = i0
+	if v1 != 0 {
+		goto L8
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v5 = i0
+	i1 = fn2370(m, v5, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v2 = i1
+	if v5 != v2 {
+		goto L14
+	}
+	i0 = fn3707(m, v2)
+	v2 = i0
+	goto L13
+L14:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
+	v2 = i0
+L13:
+	if v2 == 0 {
+		goto L16
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
+	i1 = v2 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i0 = v2 + uint32(12)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	if i0 != v5 {
+		goto L17
+	}
+	fn3702(m, v2)
+L17:
+	i1 = v0 + uint32(12)
+	i2 = v1 + uint32(12)
+	i3 = v3 + uint32(52)
+	i0 = fn7384(m, v7, i1, i2, i3)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	if v5 != 0 {
+		goto L18
+	}
+	fn2073(m, v0)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L19
+	}
+	fn2073(m, v1)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
+	i0 = fn5566(m, i0, i1)
+	if i0 != 0 {
+		goto L15
+	}
+	v4 = v2
+	goto L1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L20
+	}
+	fn2073(m, v0)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5632(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = uint32(10059656)
+	i1 = v3 + uint32(44)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i1 = v3 + uint32(40)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
+	v4 = uint32(0)
+	i4 = v3 + uint32(32)
+	i0 = fn3724(m, v1, v2, uint32(8532690), uint32(10265188), i4)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v2)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v2 = i1
+	if v1 == v2 {
+		goto L2
+	}
+	i0 = fn2349(m, v1, v2)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v2 = i1
+	if v1 == v2 {
+		goto L6
+	}
+	i0 = fn2349(m, v1, v2)
+	if i0 == 0 {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i0 = fn5565(m, i0, v0, v5)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v1 = i1
+	if v5 == v1 {
+		goto L10
+	}
+	i0 = fn2349(m, v5, v1)
+	if i0 == 0 {
+		goto L9
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v3)
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = fn5565(m, i0, v2, v6)
+	v2 = i0
+	if v2 != 0 {
+		goto L8
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+	goto L1
+L8:
+	i0 = v0 + uint32(12)
+	i1 = v2 + uint32(12)
+	i0 = fn7461(m, i0, i1)
+	if i0 == 0 {
+		goto L15
+	}
+	v4 = uint32(10014548)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L14
+	}
+	goto L13
+L15:
+	v4 = uint32(10014564)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L13
+	}
+L14:
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L16
+	}
+	fn2073(m, v0)
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v3 + uint32(48)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5633(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
+	i1 = v3 + uint32(60)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i1 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
+	i4 = v3 + uint32(32)
+	i0 = fn3724(m, v1, v2, uint32(8532690), uint32(10265200), i4)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v2)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i1
+	if v1 == v5 {
+		goto L2
+	}
+	i0 = fn2349(m, v1, v5)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v1 = i1
+	if v5 == v1 {
+		goto L6
+	}
+	i0 = fn2349(m, v5, v1)
+	if i0 == 0 {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = fn5565(m, i0, v0, v6)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	v5 = i1
+	if v6 == v5 {
+		goto L10
+	}
+	i0 = fn2349(m, v6, v5)
+	if i0 == 0 {
+		goto L9
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v3)
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i0 = fn5565(m, i0, v1, v7)
+	v1 = i0
+	if v1 != 0 {
+		goto L8
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v5 = i0
+	i1 = fn2370(m, v5, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v2 = i1
+	if v5 != v2 {
+		goto L14
+	}
+	i0 = fn3707(m, v2)
+	v2 = i0
+	goto L13
+L14:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
+	v2 = i0
+L13:
+	if v2 == 0 {
+		goto L16
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
+	i1 = v2 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i0 = v2 + uint32(12)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	if i0 != v5 {
+		goto L17
+	}
+	fn3702(m, v2)
+L17:
+	i1 = v0 + uint32(12)
+	i2 = v1 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i3 = i3 + uint32(8)
+	i4 = v3 + uint32(52)
+	fn7395(m, v7, i1, i2, i3, i4)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	if v5 != 0 {
+		goto L18
+	}
+	fn2073(m, v0)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L19
+	}
+	fn2073(m, v1)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
+	i0 = fn5566(m, i0, i1)
+	if i0 != 0 {
+		goto L15
+	}
+	v4 = v2
+	goto L1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L20
+	}
+	fn2073(m, v0)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5634(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
+	i1 = v3 + uint32(60)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i1 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
+	i4 = v3 + uint32(32)
+	i0 = fn3724(m, v1, v2, uint32(8532690), uint32(10265212), i4)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v2)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i1
+	if v1 == v5 {
+		goto L2
+	}
+	i0 = fn2349(m, v1, v5)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v1 = i1
+	if v5 == v1 {
+		goto L6
+	}
+	i0 = fn2349(m, v5, v1)
+	if i0 == 0 {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = fn5565(m, i0, v0, v6)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	v5 = i1
+	if v6 == v5 {
+		goto L10
+	}
+	i0 = fn2349(m, v6, v5)
+	if i0 == 0 {
+		goto L9
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v3)
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i0 = fn5565(m, i0, v1, v7)
+	v1 = i0
+	if v1 != 0 {
+		goto L8
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v5 = i0
+	i1 = fn2370(m, v5, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v2 = i1
+	if v5 != v2 {
+		goto L14
+	}
+	i0 = fn3707(m, v2)
+	v2 = i0
+	goto L13
+L14:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
+	v2 = i0
+L13:
+	if v2 == 0 {
+		goto L16
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
+	i1 = v2 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i0 = v2 + uint32(12)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	if i0 != v5 {
+		goto L17
+	}
+	fn3702(m, v2)
+L17:
+	i1 = v0 + uint32(12)
+	i2 = v1 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i3 = i3 + uint32(8)
+	i4 = v3 + uint32(52)
+	fn7400(m, v7, i1, i2, i3, i4)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	if v5 != 0 {
+		goto L18
+	}
+	fn2073(m, v0)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L19
+	}
+	fn2073(m, v1)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
+	i0 = fn5566(m, i0, i1)
+	if i0 != 0 {
+		goto L15
+	}
+	v4 = v2
+	goto L1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L20
+	}
+	fn2073(m, v0)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5635(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
+	i1 = v3 + uint32(60)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i1 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
+	i4 = v3 + uint32(32)
+	i0 = fn3724(m, v1, v2, uint32(8532690), uint32(10265224), i4)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v2)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i1
+	if v1 == v5 {
+		goto L2
+	}
+	i0 = fn2349(m, v1, v5)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v1 = i1
+	if v5 == v1 {
+		goto L6
+	}
+	i0 = fn2349(m, v5, v1)
+	if i0 == 0 {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = fn5565(m, i0, v0, v6)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	v5 = i1
+	if v6 == v5 {
+		goto L10
+	}
+	i0 = fn2349(m, v6, v5)
+	if i0 == 0 {
+		goto L9
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v3)
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i0 = fn5565(m, i0, v1, v7)
+	v1 = i0
+	if v1 != 0 {
+		goto L8
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v5 = i0
+	i1 = fn2370(m, v5, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v2 = i1
+	if v5 != v2 {
+		goto L14
+	}
+	i0 = fn3707(m, v2)
+	v2 = i0
+	goto L13
+L14:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
+	v2 = i0
+L13:
+	if v2 == 0 {
+		goto L16
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
+	i1 = v2 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i0 = v2 + uint32(12)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	if i0 != v5 {
+		goto L17
+	}
+	fn3702(m, v2)
+L17:
+	i1 = v0 + uint32(12)
+	i2 = v1 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i3 = i3 + uint32(8)
+	i4 = v3 + uint32(52)
+	fn7405(m, v7, i1, i2, i3, i4)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	if v5 != 0 {
+		goto L18
+	}
+	fn2073(m, v0)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L19
+	}
+	fn2073(m, v1)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
+	i0 = fn5566(m, i0, i1)
+	if i0 != 0 {
+		goto L15
+	}
+	v4 = v2
+	goto L1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L20
+	}
+	fn2073(m, v0)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5636(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
+	i1 = v3 + uint32(60)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i1 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
+	i4 = v3 + uint32(32)
+	i0 = fn3724(m, v1, v2, uint32(8532690), uint32(10265236), i4)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v2)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i1
+	if v1 == v5 {
+		goto L2
+	}
+	i0 = fn2349(m, v1, v5)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v1 = i1
+	if v5 == v1 {
+		goto L6
+	}
+	i0 = fn2349(m, v5, v1)
+	if i0 == 0 {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = fn5565(m, i0, v0, v6)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	v5 = i1
+	if v6 == v5 {
+		goto L10
+	}
+	i0 = fn2349(m, v6, v5)
+	if i0 == 0 {
+		goto L9
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v3)
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i0 = fn5565(m, i0, v1, v7)
+	v1 = i0
+	if v1 != 0 {
+		goto L8
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v5 = i0
+	i1 = fn2370(m, v5, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v2 = i1
+	if v5 != v2 {
+		goto L14
+	}
+	i0 = fn3707(m, v2)
+	v2 = i0
+	goto L13
+L14:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
+	v2 = i0
+L13:
+	if v2 == 0 {
+		goto L16
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
+	i1 = v2 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i0 = v2 + uint32(12)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	if i0 != v5 {
+		goto L17
+	}
+	fn3702(m, v2)
+L17:
+	i1 = v0 + uint32(12)
+	i2 = v1 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i3 = i3 + uint32(8)
+	i4 = v3 + uint32(52)
+	fn7401(m, v7, i1, i2, i3, i4)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	if v5 != 0 {
+		goto L18
+	}
+	fn2073(m, v0)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L19
+	}
+	fn2073(m, v1)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
+	i0 = fn5566(m, i0, i1)
+	if i0 != 0 {
+		goto L15
+	}
+	v4 = v2
+	goto L1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L20
+	}
+	fn2073(m, v0)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5637(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
+	i1 = v3 + uint32(60)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i1 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
+	i4 = v3 + uint32(32)
+	i0 = fn3724(m, v1, v2, uint32(8532690), uint32(10265248), i4)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v2)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i1
+	if v1 == v5 {
+		goto L2
+	}
+	i0 = fn2349(m, v1, v5)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v1 = i1
+	if v5 == v1 {
+		goto L6
+	}
+	i0 = fn2349(m, v5, v1)
+	if i0 == 0 {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = fn5565(m, i0, v0, v6)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	v5 = i1
+	if v6 == v5 {
+		goto L10
+	}
+	i0 = fn2349(m, v6, v5)
+	if i0 == 0 {
+		goto L9
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v3)
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i0 = fn5565(m, i0, v1, v7)
+	v1 = i0
+	if v1 != 0 {
+		goto L8
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v5 = i0
+	i1 = fn2370(m, v5, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v2 = i1
+	if v5 != v2 {
+		goto L14
+	}
+	i0 = fn3707(m, v2)
+	v2 = i0
+	goto L13
+L14:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
+	v2 = i0
+L13:
+	if v2 == 0 {
+		goto L16
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
+	i1 = v2 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i0 = v2 + uint32(12)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	if i0 != v5 {
+		goto L17
+	}
+	fn3702(m, v2)
+L17:
+	i1 = v0 + uint32(12)
+	i2 = v1 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i3 = i3 + uint32(8)
+	i4 = v3 + uint32(52)
+	fn7403(m, v7, i1, i2, i3, i4)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	if v5 != 0 {
+		goto L18
+	}
+	fn2073(m, v0)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L19
+	}
+	fn2073(m, v1)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
+	i0 = fn5566(m, i0, i1)
+	if i0 != 0 {
+		goto L15
+	}
+	v4 = v2
+	goto L1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L20
+	}
+	fn2073(m, v0)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5638(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
+	i1 = v3 + uint32(60)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i1 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
+	i4 = v3 + uint32(32)
+	i0 = fn3724(m, v1, v2, uint32(8532690), uint32(10265260), i4)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L3
+	}
+	i1 = fn5544(m, v2)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i1
+	if v1 == v5 {
+		goto L2
+	}
+	i0 = fn2349(m, v1, v5)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8394185))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v1 = i1
+	if v5 == v1 {
+		goto L6
+	}
+	i0 = fn2349(m, v5, v1)
+	if i0 == 0 {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = fn5565(m, i0, v0, v6)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	v5 = i1
+	if v6 == v5 {
+		goto L10
+	}
+	i0 = fn2349(m, v6, v5)
+	if i0 == 0 {
+		goto L9
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v3)
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i0 = fn5565(m, i0, v1, v7)
+	v1 = i0
+	if v1 != 0 {
+		goto L8
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v5 = i0
+	i1 = fn2370(m, v5, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v2 = i1
+	if v5 != v2 {
+		goto L14
+	}
+	i0 = fn3707(m, v2)
+	v2 = i0
+	goto L13
+L14:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
+	v2 = i0
+L13:
+	if v2 == 0 {
+		goto L16
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = k32(4294967295)
+	i1 = v2 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i0 = v2 + uint32(12)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	if i0 != v5 {
+		goto L17
+	}
+	fn3702(m, v2)
+L17:
+	i1 = v0 + uint32(12)
+	i2 = v1 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i3 = i3 + uint32(8)
+	i4 = v3 + uint32(52)
+	fn7404(m, v7, i1, i2, i3, i4)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	if v5 != 0 {
+		goto L18
+	}
+	fn2073(m, v0)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L19
+	}
+	fn2073(m, v1)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
+	i0 = fn5566(m, i0, i1)
+	if i0 != 0 {
+		goto L15
+	}
+	v4 = v2
+	goto L1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L20
+	}
+	fn2073(m, v0)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5639(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = fn2370(m, v0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v3 = i0
+	i0 = fn5544(m, v3)
+	v4 = i0
+	if v4 != 0 {
+		goto L2
+	}
+	v0 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L3
+	}
+	fn2073(m, v4)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = fn5567(m, i0, v1, v4)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 != v0 {
+		goto L4
+	}
+	v0 = v4
+	goto L1
+L4:
+	if v4 != 0 {
+		goto L5
+	}
+	v0 = v4
+	goto L1
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	i0 = fn866(m, v0, v2)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5640(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = v0 + uint32(12)
+	v3 = i0
+	i0 = fn7381(m, v3)
+	v4 = i0
+	if v4 != 0 {
+		goto L2
+	}
+	i0 = fn3634(m)
+	v0 = uint32(0)
+	goto L1
+L2:
+	v5 = uint32(0)
+	v6 = uint32(0)
+	i0 = fn7342(m, v3)
+	i0 = fn1576(m, i0)
+	v3 = i0
+	if v3 == 0 {
+		goto L7
+	}
+	i0 = fn7331(m, v4)
+	if i0 == 0 {
+		goto L8
+	}
+	v6 = uint32(0)
+	i0 = fn2676(m, uint32(8536449))
+	v7 = i0
+	if v7 == 0 {
+		goto L7
+	}
+	v8 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(0)
+	v6 = v7
+	i1 = v2 + uint32(16)
+	i0 = fn4086(m, uint32(8562071), i1)
+	v7 = i0
+	if v7 == 0 {
+		goto L7
+	}
+	goto L5
+L8:
+	i0 = fn7332(m, v4)
+	if i0 == 0 {
+		goto L10
+	}
+	i2 = fn7335(m, v4)
+	if i2 != 0 {
+		i0 = uint32(8462014)
+	} else {
+		i0 = uint32(8533822)
+	}
+	i0 = fn2676(m, i0)
+	v9 = i0
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = fn1595(m, i0)
+	v9 = i0
+L9:
+	v6 = uint32(0)
+	if v9 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	if int32(i0) < int32(uint32(1)) {
+		goto L11
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(0)
+	fn7354(m, v4)
+	i0 = fn7280(m, v4, uint32(1))
+	v8 = i0
+	if v8 != 0 {
+		goto L12
+	}
+	i0 = fn3634(m)
+	v6 = v9
+	goto L7
+L12:
+	i0 = fn8106(m, v8)
+	v10 = i0
+	i0 = fn2290(m, v10)
+	v7 = i0
+	if v7 == 0 {
+		goto L6
+	}
+	if int32(v10) >= int32(uint32(1)) {
+		goto L13
+	}
+	v6 = v9
+	goto L5
+L13:
+	i0 = v7 + uint32(12)
+	v5 = i0
+	v6 = uint32(0)
+L14:
+	i0 = v8 + v6
+	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967248)
+	i0 = fn1575(m, i0)
+	v11 = i0
+	if v11 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, v5)) = v11
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i1 = v6 + uint32(1)
+	v6 = i1
+	if v10 != v6 {
+		goto L14
+	}
+	v6 = v9
+	goto L5
+L11:
+	v8 = uint32(0)
+	v6 = v9
+	i0 = fn2290(m, uint32(0))
+	v7 = i0
+	if v7 != 0 {
+		goto L5
+	}
+L7:
+	fn7346(m, v4)
+	v0 = uint32(0)
+	goto L3
+L6:
+	fn7346(m, v4)
+	v0 = uint32(0)
+	v6 = v9
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+20))
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v7
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	i0 = fn866(m, v0, v2)
+	v0 = i0
+	fn7346(m, v4)
+	v5 = v7
+	if v8 == 0 {
+		goto L3
+	}
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, v8)
+	v5 = v7
+L3:
+	if v3 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L15
+	}
+	fn2073(m, v3)
+L15:
+	if v5 == 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L16
+	}
+	fn2073(m, v5)
+L16:
+	if v6 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v6)
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5641(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = uint32(0)
+	i0 = v0 + uint32(12)
+	v4 = i0
+	i0 = fn7338(m, v4)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = fn7332(m, v4)
+	if i0 == 0 {
+		goto L3
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8449834))
+	goto L1
+L3:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	fn3605(m, i0, uint32(8449793))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v5 = i0
+	i0 = fn5544(m, v5)
+	v6 = i0
+	if v6 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v0
+	if v0 != 0 {
+		goto L4
+	}
+	fn2073(m, v6)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v7 = i0
+	i1 = fn2370(m, v7, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	v0 = i1
+	if v7 != v0 {
+		goto L6
+	}
+	i0 = fn3707(m, v0)
+	v0 = i0
+	goto L5
+L6:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v7, uint32(0))
+	v0 = i0
+L5:
+	if v0 == 0 {
+		goto L1
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v0)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = k32(4294967295)
+	i1 = v0 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = i1
+	i0 = v0 + uint32(12)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	if i0 != v7 {
+		goto L7
+	}
+	fn3702(m, v0)
+L7:
+	i2 = v2 + uint32(28)
+	i0 = fn7377(m, v9, v4, i2)
+	if i0 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L9
+	}
+	fn2073(m, v0)
+L9:
+	i0 = fn3634(m)
+	goto L1
+L8:
+	v7 = uint32(0)
+	i0 = fn7339(m, v9)
+	if i0 != 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v7 = i0
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	i0 = fn5585(m, v0, v6, uint32(3))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L11
+	}
+	fn2073(m, v0)
+L11:
+	if v4 != 0 {
+		goto L12
+	}
+	v3 = uint32(0)
+	goto L1
+L12:
+	i1 = uint32(int32(v7) >> (uint32(31) & 31))
+	v3 = i1
+	i0 = v7 ^ v3
+	i0 = i0 - v3
+	i0 = fn1595(m, i0)
+	v0 = i0
+	if v0 != 0 {
+		goto L14
+	}
+	v3 = uint32(0)
+	goto L13
+L14:
+	i0 = fn1575(m, uint32(10))
+	v3 = i0
+	if v3 != 0 {
+		goto L18
+	}
+	v3 = uint32(0)
+	v6 = uint32(0)
+	goto L17
+L18:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v5)+104))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v3, v0, uint32(10059656))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v9
+	if v9 != 0 {
+		goto L19
+	}
+	fn2073(m, v0)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 != 0 {
+		goto L20
+	}
+	fn2073(m, v3)
+L20:
+	v3 = uint32(0)
+	if v6 == 0 {
+		goto L13
+	}
+	if int32(v7) < int32(uint32(0)) {
+		goto L22
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+96))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v4, v6)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L23
+	}
+	fn2073(m, v4)
+L23:
+	v3 = uint32(0)
+	if v7 != 0 {
+		goto L24
+	}
+	v0 = v6
+	v4 = uint32(0)
+	v6 = uint32(0)
+	goto L17
+L24:
+	i0 = fn1575(m, uint32(1))
+	v5 = i0
+	if v5 != 0 {
+		goto L21
+	}
+	v0 = v6
+	v4 = v7
+	v6 = uint32(0)
+	goto L17
+L22:
+	i0 = fn1631(m, v4, v6)
+	v0 = i0
+	if v0 == 0 {
+		goto L16
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+100))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v4, v0)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L25
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L25
+	}
+	fn2073(m, v4)
+L25:
+	if v7 != 0 {
+		goto L26
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 != uint32(1073741823) {
+		goto L27
+	}
+	v3 = uint32(0)
+	goto L16
+L27:
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 == 0 {
+		goto L28
+	}
+	v3 = uint32(0)
+	goto L16
+L28:
+	fn2073(m, v0)
+	v3 = uint32(0)
+	goto L16
+L26:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+100))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v6, v0)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L29
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v3
+	if v3 != 0 {
+		goto L29
+	}
+	fn2073(m, v6)
+L29:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L30
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L30
+	}
+	fn2073(m, v0)
+L30:
+	if v4 != 0 {
+		goto L31
+	}
+	v3 = uint32(0)
+	v4 = v7
+	goto L13
+L31:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v7
+	i1 = v2 + uint32(16)
+	i0 = fn2295(m, uint32(2), i1)
+	v3 = i0
+	v6 = v4
+	v4 = v7
+	goto L16
+L21:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v5
+	*(*uint32)(unsafe.Add(b, v2)) = v7
+	i0 = fn2295(m, uint32(2), v2)
+	v3 = i0
+	v0 = v6
+	v4 = v7
+	v6 = v5
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L32
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v7
+	if v7 != 0 {
+		goto L32
+	}
+	fn2073(m, v0)
+L32:
+	if v6 == 0 {
+		goto L15
+	}
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v0
+	if v0 != 0 {
+		goto L15
+	}
+	fn2073(m, v6)
+L15:
+	if v4 == 0 {
+		goto L1
+	}
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5642(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5643(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(80)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+76)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+72)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+68)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v3 = i0
+	i0 = fn5544(m, v3)
+	v4 = i0
+	if v4 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L3
+	}
+	fn2073(m, v4)
+L3:
+	i1 = v2 + uint32(76)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
+	i1 = v2 + uint32(64)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	i2 = v2 + uint32(16)
+	i0 = fn3719(m, v1, uint32(8532690), i2)
+	if i0 != 0 {
+		goto L4
+	}
+	v1 = uint32(0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L10
+	}
+	i1 = v2 + uint32(28)
+	i0 = fn2739(m, v1, i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L11
+	}
+	v1 = uint32(0)
+	goto L1
+L11:
+	v6 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	v1 = i0
+	if int32(v1) < int32(uint32(1)) {
+		goto L9
+	}
+	i0 = v5 + v1
+	i0 = i0 + k32(4294967295)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(78) {
+		goto L12
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
+	i0 = fn3056(m, i0, uint32(8509929), uint32(1))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	v1 = i0
+	if int32(v1) < int32(uint32(1)) {
+		goto L9
+	}
+L12:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	if i0 != 0 {
+		goto L9
+	}
+	i0 = v1 + uint32(1)
+	i0 = fn2109(m, i0)
+	v7 = i0
+	if v7 != 0 {
+		goto L8
+	}
+	i0 = fn3634(m)
+	v1 = uint32(0)
+	goto L1
+L10:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8435634))
+	goto L1
+L9:
+	i0 = v2 + uint32(36)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
+	i0 = fn7286(m, i0, v5, i2)
+	if i0 == 0 {
+		goto L7
+	}
+	goto L5
+L8:
+	m.copy(v7, v5, v1)
+	*(*uint8)(unsafe.Add(b, v7)) = uint8(k32(95))
+	v6 = uint32(0)
+	i0 = v7 + v1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+	i0 = v2 + uint32(36)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
+	i0 = fn7286(m, i0, v7, i2)
+	if i0 != 0 {
+		goto L6
+	}
+	fn2112(m, v7)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+80))
+	if i0 != 0 {
+		goto L13
+	}
+	i1 = fn3889(m, uint32(8465831), uint32(8465998))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+80)) = v1
+	if v1 != 0 {
+		goto L13
+	}
+	v1 = uint32(0)
+	goto L1
+L13:
+	i0 = fn5563(m, v0)
+	v1 = i0
+	if v1 != 0 {
+		goto L14
+	}
+	v1 = uint32(0)
+	goto L1
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+80))
+	i0 = fn853(m, i0, v1)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L15
+	}
+	fn2073(m, v1)
+L15:
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	i0 = fn860(m, v0, uint32(8521005), uint32(8568439), v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L16
+	}
+	fn2073(m, v0)
+L16:
+	if v1 != 0 {
+		goto L1
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	fn3625(m)
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8471875))
+	goto L1
+L6:
+	*(*uint16)(unsafe.Add(b, uint64(v2)+47)) = uint16(k32(255))
+	v5 = v7
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+76))
+	v1 = i0
+	if v1 == 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(32)
+	if i0 != 0 {
+		goto L26
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8403283))
+	v1 = uint32(0)
+	goto L18
+L26:
+	i0 = fn2676(m, uint32(8397335))
+	v3 = i0
+	if v3 == 0 {
+		goto L24
+	}
+	i0 = fn1707(m, v1, v3)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L27
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v7
+	if v7 != 0 {
+		goto L27
+	}
+	fn2073(m, v3)
+L27:
+	if v1 == 0 {
+		goto L29
+	}
+	i0 = fn2753(m, v1)
+	v3 = i0
+	if v3 == 0 {
+		goto L24
+	}
+	i1 = v3 + uint32(16)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = i1
+	goto L28
+L29:
+	v3 = uint32(0)
+	v1 = uint32(0)
+	v7 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L17
+	}
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+76))
+	i2 = v2 + uint32(72)
+	i3 = v2 + uint32(56)
+	i0 = fn5644(m, i0, uint32(8448437), i2, i3)
+	if i0 != 0 {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+76))
+	i2 = v2 + uint32(68)
+	i3 = v2 + uint32(60)
+	i0 = fn5644(m, i0, uint32(8473484), i2, i3)
+	if i0 != 0 {
+		goto L21
+	}
+	i0 = v2 + uint32(36)
+	i0 = fn7285(m, i0)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L19
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8403192))
+	goto L18
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
+	v1 = i0
+	i0 = fn8106(m, v1)
+	v7 = i0
+	if v7 > uint32(1) {
+		goto L30
+	}
+	v3 = uint32(0)
+	if v7 != uint32(1) {
+		goto L22
+	}
+	i0 = uint32(*(*int8)(unsafe.Add(b, v1)))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L22
+	}
+L30:
+	i0 = fn5645(m, v1)
+	v3 = i0
+	if v3 != 0 {
+		goto L23
+	}
+L24:
+	v3 = uint32(0)
+	v1 = uint32(0)
+	goto L18
+L23:
+	i1 = v3 + uint32(16)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = i1
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	v1 = i0
+	i0 = fn8106(m, v1)
+	v7 = i0
+	if v7 > uint32(1) {
+		goto L31
+	}
+	if v7 != uint32(1) {
+		goto L19
+	}
+	i0 = uint32(*(*int8)(unsafe.Add(b, v1)))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L19
+	}
+L31:
+	i1 = fn5645(m, v1)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+72)) = v1
+	if v1 != 0 {
+		goto L20
+	}
+L21:
+	v1 = uint32(0)
+	goto L18
+L20:
+	i1 = v1 + uint32(16)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+56)) = i1
+L19:
+	i0 = v0 + uint32(12)
+	i1 = v2 + uint32(36)
+	i2 = v4 + uint32(8)
+	i3 = v2 + uint32(32)
+	i0 = fn7287(m, i0, i1, i2, i3)
+	v7 = i0
+	if v7 != 0 {
+		goto L32
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+33)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L33
+	}
+	i0 = fn3634(m)
+	v1 = uint32(0)
+	goto L18
+L33:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8465892))
+	goto L18
+L32:
+	i1 = fn8106(m, v7)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = v4
+	if v6 != 0 {
+		goto L34
+	}
+	v4 = v7
+L35:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	v1 = i0
+	if v1 == uint32(255) {
+		goto L37
+	}
+	if v1 != 0 {
+		goto L36
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	v4 = i0
+	goto L34
+L37:
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(0))
+L36:
+	i0 = v4 + uint32(1)
+	v4 = i0
+	goto L35
+L34:
+	i0 = fn2749(m, v7, v4, uint32(0))
+	v1 = i0
+	goto L17
+L18:
+	v7 = uint32(0)
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+68))
+	v4 = i0
+	if v4 == 0 {
+		goto L38
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L38
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L38
+	}
+	fn2073(m, v4)
+L38:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
+	v4 = i0
+	if v4 == 0 {
+		goto L39
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L39
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L39
+	}
+	fn2073(m, v4)
+L39:
+	if v3 == 0 {
+		goto L40
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L40
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L40
+	}
+	fn2073(m, v3)
+L40:
+	if v6 != 0 {
+		goto L41
+	}
+	fn2112(m, v5)
+L41:
+	if v7 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, v7)
+L1:
+	i0 = v2 + uint32(80)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5644(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+	v4 = k32(4294967295)
+	i0 = fn2676(m, v1)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = fn1707(m, v0, v1)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	if v0 != 0 {
+		goto L3
+	}
+	i2 = fn3617(m)
+	if i2 != 0 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	return i0
+L3:
+	i0 = fn2753(m, v0)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	i1 = v1 + uint32(16)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v4 = uint32(0)
+L1:
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5645(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i0 = v1 + uint32(8)
+	i0 = fn8023(m, i0, v0, uint32(2))
+	if i0 == uint32(1) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8539471))
+	goto L1
+L2:
+	i0 = v1 + uint32(8)
+	i0 = fn2672(m, i0, uint32(1))
+	v2 = i0
+	if v2 != 0 {
+		goto L3
+	}
+	v0 = uint32(0)
+	goto L1
+L3:
+	i0 = fn2753(m, v2)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5646(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = fn5563(m, v0)
+	v3 = i0
+	if v3 != 0 {
+		goto L2
+	}
+	v0 = uint32(0)
+	goto L1
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
+	i0 = fn4086(m, uint32(8568465), v2)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5647(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+44)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v4 = i0
+	i0 = fn5544(m, v4)
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	if v6 != 0 {
+		goto L2
+	}
+	fn2073(m, v5)
+L2:
+	i1 = v2 + uint32(44)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = fn3719(m, v1, uint32(8532691), v2)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = uint32(1)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(4294967297)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(4294967296)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(144))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	v1 = i0
+	i1 = v2 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i0 = v1 & uint32(1)
+	if i0 != 0 {
+		goto L4
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8444684))
+	goto L1
+L4:
+	i0 = fn1583(m, v3)
+	v6 = i0
+	if v6 != k32(4294967295) {
+		goto L5
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L5
+	}
+	v3 = uint32(0)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v3 = i0
+	i1 = fn2370(m, v3, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v4 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v1 = i1
+	if v3 != v1 {
+		goto L7
+	}
+	i0 = fn3707(m, v1)
+	v1 = i0
+	goto L6
+L7:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v3, uint32(0))
+	v1 = i0
+L6:
+	if v1 != 0 {
+		goto L8
+	}
+	v3 = uint32(0)
+	goto L1
+L8:
+	*(*uint64)(unsafe.Add(b, uint64(v1)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v1)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = k32(4294967295)
+	i1 = v1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
+	i0 = v1 + uint32(12)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	if i0 != v3 {
+		goto L9
+	}
+	fn3702(m, v1)
+L9:
+	v3 = uint32(0)
+	i2 = uint32(0) - v6
+	if v6 == k32(2147483648) {
+		i1 = uint32(2147483647)
+	} else {
+		i1 = i2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	i1 = v0 + uint32(12)
+	i2 = v2 + uint32(12)
+	i3 = v5 + uint32(8)
+	i4 = v2 + uint32(40)
+	fn7454(m, v7, i1, i2, i3, i4)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
+	i0 = fn5566(m, v5, i1)
+	if i0 != 0 {
+		goto L10
+	}
+	v3 = v1
+	goto L1
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L3:
+	i0 = fn5585(m, v0, v5, uint32(6))
+	v3 = i0
+L1:
+	i0 = v2 + uint32(48)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5648(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = fn5544(m, i0)
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+L2:
+	i0 = fn5585(m, v0, v2, uint32(2))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5649(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = fn5544(m, i0)
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+L2:
+	i0 = fn5585(m, v0, v2, uint32(3))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5650(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = fn5544(m, i0)
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+L2:
+	i0 = fn5585(m, v0, v2, uint32(1))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5651(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 float64
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(0)
+	i0 = fn5586(m, v0)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	d0 = fn1321(m, v0)
+	v3 = d0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L2
+	}
+	fn2073(m, v0)
+L2:
+	if v3 != math.Float64frombits(0xbff0000000000000) {
+		goto L3
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L3:
+	i0 = fn956(m, v3, math.Float64frombits(0x0))
+	v2 = i0
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5652(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = v0 + uint32(12)
+	i0 = fn7344(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	i0 = i0 << (uint32(2) & 31)
+	i0 = i0 + v2
+	v2 = i0
+L1:
+	i0 = fn1578(m, v2)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5653(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5654(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v2 = i0
+	i1 = fn2370(m, v2, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v3 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v0 = i1
+	if v2 != v0 {
+		goto L2
+	}
+	i0 = fn3707(m, v0)
+	v0 = i0
+	goto L1
+L2:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v2, uint32(0))
+	v0 = i0
+L1:
+	if v0 == 0 {
+		goto L3
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v0)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = k32(4294967295)
+	i1 = v0 + uint32(36)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v4
+	i0 = v0 + uint32(12)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 != v2 {
+		goto L4
+	}
+	fn3702(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v4 = i0
+L4:
+	*(*uint64)(unsafe.Add(b, v4)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(1)
+	fn7355(m, v5, uint32(0))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	fn7348(m, v5)
+L3:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5655(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	fn3703(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5656(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v0 = i0
+	if v0 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L4:
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5657(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5658(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(288)
+	v1 = i0
+	m.g0 = v1
+	i0 = v1 + uint32(160)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	i0 = fn7290(m, i0, uint32(121), i2, uint32(10266736))
+	if i0 < uint32(121) {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8436210))
+	goto L1
+L2:
+	i0 = v1 + uint32(32)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn7290(m, i0, uint32(121), i2, uint32(10266736))
+	if i0 < uint32(121) {
+		goto L3
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8436210))
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	v6 = i0
+	i0 = v1 + uint32(20)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v1 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	i0 = v1 + uint32(28)
+	i1 = v1 + uint32(32)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v1 + uint32(24)
+	i1 = v1 + uint32(160)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v4
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	i2 = v2 << (uint32(2) & 31)
+	i1 = uint32(9973056) + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	i0 = fn2697(m, uint32(8559346), v1)
+	v0 = i0
+L1:
+	i0 = v1 + uint32(288)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5659(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = fn2794(m, v1, uint32(8414662))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	return v1
+L3:
+	i0 = fn2794(m, v1, uint32(8418113))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	return v1
+L2:
+	i0 = fn2028(m, v0, v1)
+	v1 = i0
+L1:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5660(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v2 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	fn3605(m, i0, uint32(8509077))
+	m.depth--
+	return k32(4294967295)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = fn2794(m, v1, uint32(8414662))
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v1 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	if i0 != i1 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	goto L2
+L6:
+	i0 = fn5550(m, v1, v2)
+	v2 = i0
+	i0 = v2 & uint32(98304)
+	if i0 == 0 {
+		goto L2
+	}
+	m.depth--
+	return k32(4294967295)
+L5:
+	i0 = fn2794(m, v1, uint32(8418113))
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v1 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	if i0 != i1 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	goto L3
+L7:
+	i0 = fn5550(m, v1, v2)
+	v2 = i0
+	i0 = v2 & uint32(98304)
+	if i0 == 0 {
+		goto L3
+	}
+	m.depth--
+	return k32(4294967295)
+L4:
+	i0 = fn2047(m, v0, v1, v2)
+	m.depth--
+	return i0
+L3:
+	i0 = v0 + uint32(8)
+	i0 = fn7277(m, i0, v2)
+	if i0 == 0 {
+		goto L8
+	}
+	m.depth--
+	return uint32(0)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8402933))
+	m.depth--
+	return k32(4294967295)
+L2:
+	i0 = v0 + uint32(8)
+	i0 = fn7276(m, i0, v2)
+	if i0 == 0 {
+		goto L9
+	}
+	m.depth--
+	return uint32(0)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8402974))
+	m.depth--
+	return k32(4294967295)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5661(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var i6 uint32
+	_ = i6
+	var i7 uint32
+	_ = i7
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(10059656)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(10059656)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(10059656)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = uint32(10059656)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = uint32(10059656)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = uint32(10059656)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(10059656)
+	i0 = v3 + uint32(16)
+	i1 = v3 + uint32(44)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v3 + uint32(20)
+	i1 = v3 + uint32(40)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v3 + uint32(24)
+	i1 = v3 + uint32(36)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v3 + uint32(28)
+	i1 = v3 + uint32(32)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = uint32(10059656)
+	i1 = v3 + uint32(60)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i1 = v3 + uint32(52)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
+	i1 = v3 + uint32(48)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
+	i0 = fn3724(m, v1, v2, uint32(8532785), uint32(10266816), v3)
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = k32(4294967295)
+	goto L1
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	i7 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
+	i8 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
+	i0 = fn5547(m, v0, i1, i2, i3, i4, i5, i6, i7, i8)
+	v2 = i0
+L1:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5662(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn2370(m, v0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v4 = i0
+	if v4 != v0 {
+		goto L2
+	}
+	i0 = fn3707(m, v4)
+	v4 = i0
+	goto L1
+L2:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
+	v4 = i0
+L1:
+	if v4 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(0)
+L3:
+	v5 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	i1 = fn855(m, i1, uint32(0))
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = v6
+	if v6 != 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L4
+	}
+	fn2073(m, v4)
+	m.depth--
+	return uint32(0)
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	i1 = fn855(m, i1, uint32(0))
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v6
+	if v6 != 0 {
+		goto L6
+	}
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L4
+	}
+	fn2073(m, v4)
+	m.depth--
+	return uint32(0)
+L6:
+	i0 = v4 + uint32(8)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
+	v7 = i0
+	if v7 == 0 {
+		goto L8
+	}
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v7)+8))
+	*(*uint64)(unsafe.Add(b, v5)) = l1
+	i0 = v5 + uint32(32)
+	i1 = v7 + uint32(40)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v5 + uint32(24)
+	i1 = v7 + uint32(32)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v5 + uint32(16)
+	i1 = v7 + uint32(24)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v5 + uint32(8)
+	i1 = v7 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	goto L7
+L8:
+	i0 = v5 + uint32(32)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+8869820))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v5 + uint32(24)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8869812))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v5 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8869804))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v5 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8869796))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8869788))
+	*(*uint64)(unsafe.Add(b, v5)) = l1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
+	i1 = v4 + uint32(20)
+	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v4)+52)) = uint64(1)
+	i1 = v4 + uint32(24)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	if i0 != v0 {
+		goto L9
+	}
+	fn3702(m, v4)
+L9:
+	v5 = v4
+L4:
+	m.depth--
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn5663(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v3 = i1
+	if v4 == v3 {
+		goto L4
+	}
+	i0 = fn2349(m, v4, v3)
+	if i0 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v2)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i0 = fn5565(m, i0, v1, v0)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v4 = i0
+	i1 = fn2370(m, v4, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v3 = i1
+	if v4 != v3 {
+		goto L7
+	}
+	i0 = fn3707(m, v3)
+	v3 = i0
+	goto L6
+L7:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v4, uint32(0))
+	v3 = i0
+L6:
+	if v3 == 0 {
+		goto L9
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v3)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v3)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = k32(4294967295)
+	i1 = v3 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i0 = v3 + uint32(12)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	if i0 != v4 {
+		goto L10
+	}
+	fn3702(m, v3)
+L10:
+	i1 = v1 + uint32(12)
+	i2 = v0 + uint32(8)
+	i3 = v2 + uint32(12)
+	fn7406(m, v6, i1, i2, i3)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L11
+	}
+	fn2073(m, v1)
+L11:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = fn5566(m, v0, i1)
+	if i0 != 0 {
+		goto L8
+	}
+	v4 = v3
+	goto L1
+L9:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L8:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5664(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v3 = i1
+	if v4 == v3 {
+		goto L4
+	}
+	i0 = fn2349(m, v4, v3)
+	if i0 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v2)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i0 = fn5565(m, i0, v1, v0)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v4 = i0
+	i1 = fn2370(m, v4, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v3 = i1
+	if v4 != v3 {
+		goto L7
+	}
+	i0 = fn3707(m, v3)
+	v3 = i0
+	goto L6
+L7:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v4, uint32(0))
+	v3 = i0
+L6:
+	if v3 == 0 {
+		goto L9
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v3)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v3)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = k32(4294967295)
+	i1 = v3 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i0 = v3 + uint32(12)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	if i0 != v4 {
+		goto L10
+	}
+	fn3702(m, v3)
+L10:
+	i1 = v1 + uint32(12)
+	i2 = v0 + uint32(8)
+	i3 = v2 + uint32(12)
+	fn7418(m, v6, i1, i2, i3)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L11
+	}
+	fn2073(m, v1)
+L11:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = fn5566(m, v0, i1)
+	if i0 != 0 {
+		goto L8
+	}
+	v4 = v3
+	goto L1
+L9:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L8:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
 func fn5665(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
@@ -40,7 +9755,7 @@ func fn5665(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -51,7 +9766,7 @@ func fn5665(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v3)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
@@ -76,11 +9791,11 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -89,11 +9804,11 @@ L5:
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v4 = i0
-	i1 = fn2369(m, v4, uint32(10263320))
+	i1 = fn2370(m, v4, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -101,7 +9816,7 @@ L2:
 	if v4 != v3 {
 		goto L7
 	}
-	i0 = fn3706(m, v3)
+	i0 = fn3707(m, v3)
 	v3 = i0
 	goto L6
 L7:
@@ -124,12 +9839,12 @@ L6:
 	if i0 != v4 {
 		goto L10
 	}
-	fn3701(m, v3)
+	fn3702(m, v3)
 L10:
 	i1 = v1 + uint32(12)
 	i2 = v0 + uint32(8)
 	i3 = v2 + uint32(12)
-	fn7432(m, v6, i1, i2, i3)
+	fn7430(m, v6, i1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -141,10 +9856,10 @@ L10:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L8
 	}
@@ -163,7 +9878,7 @@ L9:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L8:
 	v4 = uint32(0)
@@ -178,7 +9893,7 @@ L8:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -213,7 +9928,7 @@ func fn5666(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -224,7 +9939,7 @@ func fn5666(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v3)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
@@ -249,11 +9964,11 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -262,11 +9977,11 @@ L5:
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v4 = i0
-	i1 = fn2369(m, v4, uint32(10263320))
+	i1 = fn2370(m, v4, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -274,7 +9989,7 @@ L2:
 	if v4 != v3 {
 		goto L7
 	}
-	i0 = fn3706(m, v3)
+	i0 = fn3707(m, v3)
 	v3 = i0
 	goto L6
 L7:
@@ -297,12 +10012,12 @@ L6:
 	if i0 != v4 {
 		goto L10
 	}
-	fn3701(m, v3)
+	fn3702(m, v3)
 L10:
 	i1 = v1 + uint32(12)
 	i2 = v0 + uint32(8)
 	i3 = v2 + uint32(12)
-	fn7406(m, v6, i1, i2, i3)
+	fn7433(m, v6, i1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -314,10 +10029,10 @@ L10:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L8
 	}
@@ -336,7 +10051,7 @@ L9:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L8:
 	v4 = uint32(0)
@@ -351,7 +10066,7 @@ L8:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -386,7 +10101,7 @@ func fn5667(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -397,7 +10112,7 @@ func fn5667(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v3)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
@@ -422,11 +10137,11 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -435,11 +10150,11 @@ L5:
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v4 = i0
-	i1 = fn2369(m, v4, uint32(10263320))
+	i1 = fn2370(m, v4, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -447,7 +10162,7 @@ L2:
 	if v4 != v3 {
 		goto L7
 	}
-	i0 = fn3706(m, v3)
+	i0 = fn3707(m, v3)
 	v3 = i0
 	goto L6
 L7:
@@ -470,12 +10185,12 @@ L6:
 	if i0 != v4 {
 		goto L10
 	}
-	fn3701(m, v3)
+	fn3702(m, v3)
 L10:
 	i1 = v1 + uint32(12)
 	i2 = v0 + uint32(8)
 	i3 = v2 + uint32(12)
-	fn7438(m, v6, i1, i2, i3)
+	fn7407(m, v6, i1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -487,10 +10202,10 @@ L10:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L8
 	}
@@ -509,7 +10224,7 @@ L9:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L8:
 	v4 = uint32(0)
@@ -524,7 +10239,7 @@ L8:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -559,7 +10274,7 @@ func fn5668(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -570,7 +10285,7 @@ func fn5668(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v3)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
@@ -595,11 +10310,11 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -608,11 +10323,11 @@ L5:
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v4 = i0
-	i1 = fn2369(m, v4, uint32(10263320))
+	i1 = fn2370(m, v4, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -620,7 +10335,7 @@ L2:
 	if v4 != v3 {
 		goto L7
 	}
-	i0 = fn3706(m, v3)
+	i0 = fn3707(m, v3)
 	v3 = i0
 	goto L6
 L7:
@@ -643,7 +10358,7 @@ L6:
 	if i0 != v4 {
 		goto L10
 	}
-	fn3701(m, v3)
+	fn3702(m, v3)
 L10:
 	i1 = v1 + uint32(12)
 	i2 = v0 + uint32(8)
@@ -660,10 +10375,10 @@ L10:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L8
 	}
@@ -682,7 +10397,7 @@ L9:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L8:
 	v4 = uint32(0)
@@ -697,7 +10412,7 @@ L8:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -732,7 +10447,7 @@ func fn5669(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -743,7 +10458,7 @@ func fn5669(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v3)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
@@ -768,11 +10483,11 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -781,11 +10496,11 @@ L5:
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v4 = i0
-	i1 = fn2369(m, v4, uint32(10263320))
+	i1 = fn2370(m, v4, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -793,7 +10508,7 @@ L2:
 	if v4 != v3 {
 		goto L7
 	}
-	i0 = fn3706(m, v3)
+	i0 = fn3707(m, v3)
 	v3 = i0
 	goto L6
 L7:
@@ -816,12 +10531,12 @@ L6:
 	if i0 != v4 {
 		goto L10
 	}
-	fn3701(m, v3)
+	fn3702(m, v3)
 L10:
 	i1 = v1 + uint32(12)
 	i2 = v0 + uint32(8)
 	i3 = v2 + uint32(12)
-	fn7455(m, v6, i1, i2, i3)
+	fn7440(m, v6, i1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -833,10 +10548,10 @@ L10:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L8
 	}
@@ -855,7 +10570,7 @@ L9:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L8:
 	v4 = uint32(0)
@@ -870,7 +10585,7 @@ L8:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -905,7 +10620,7 @@ func fn5670(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -916,7 +10631,7 @@ func fn5670(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v3)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
@@ -941,11 +10656,11 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -954,11 +10669,11 @@ L5:
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v4 = i0
-	i1 = fn2369(m, v4, uint32(10263320))
+	i1 = fn2370(m, v4, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -966,7 +10681,7 @@ L2:
 	if v4 != v3 {
 		goto L7
 	}
-	i0 = fn3706(m, v3)
+	i0 = fn3707(m, v3)
 	v3 = i0
 	goto L6
 L7:
@@ -989,12 +10704,12 @@ L6:
 	if i0 != v4 {
 		goto L10
 	}
-	fn3701(m, v3)
+	fn3702(m, v3)
 L10:
 	i1 = v1 + uint32(12)
 	i2 = v0 + uint32(8)
 	i3 = v2 + uint32(12)
-	fn7407(m, v6, i1, i2, i3)
+	fn7456(m, v6, i1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -1006,10 +10721,10 @@ L10:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L8
 	}
@@ -1028,7 +10743,7 @@ L9:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L8:
 	v4 = uint32(0)
@@ -1043,7 +10758,7 @@ L8:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -1078,7 +10793,7 @@ func fn5671(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -1089,7 +10804,7 @@ func fn5671(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v3)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
@@ -1114,11 +10829,11 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -1127,11 +10842,11 @@ L5:
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v4 = i0
-	i1 = fn2369(m, v4, uint32(10263320))
+	i1 = fn2370(m, v4, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -1139,7 +10854,7 @@ L2:
 	if v4 != v3 {
 		goto L7
 	}
-	i0 = fn3706(m, v3)
+	i0 = fn3707(m, v3)
 	v3 = i0
 	goto L6
 L7:
@@ -1162,12 +10877,12 @@ L6:
 	if i0 != v4 {
 		goto L10
 	}
-	fn3701(m, v3)
+	fn3702(m, v3)
 L10:
 	i1 = v1 + uint32(12)
 	i2 = v0 + uint32(8)
 	i3 = v2 + uint32(12)
-	fn7452(m, v6, i1, i2, i3)
+	fn7408(m, v6, i1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -1179,10 +10894,10 @@ L10:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L8
 	}
@@ -1201,7 +10916,7 @@ L9:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L8:
 	v4 = uint32(0)
@@ -1216,7 +10931,7 @@ L8:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -1251,7 +10966,7 @@ func fn5672(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -1262,7 +10977,7 @@ func fn5672(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v3)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
@@ -1287,11 +11002,11 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -1300,11 +11015,11 @@ L5:
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v4 = i0
-	i1 = fn2369(m, v4, uint32(10263320))
+	i1 = fn2370(m, v4, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -1312,7 +11027,7 @@ L2:
 	if v4 != v3 {
 		goto L7
 	}
-	i0 = fn3706(m, v3)
+	i0 = fn3707(m, v3)
 	v3 = i0
 	goto L6
 L7:
@@ -1335,12 +11050,12 @@ L6:
 	if i0 != v4 {
 		goto L10
 	}
-	fn3701(m, v3)
+	fn3702(m, v3)
 L10:
 	i1 = v1 + uint32(12)
 	i2 = v0 + uint32(8)
 	i3 = v2 + uint32(12)
-	fn7459(m, v6, i1, i2, i3)
+	fn7453(m, v6, i1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -1352,10 +11067,10 @@ L10:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L8
 	}
@@ -1374,7 +11089,7 @@ L9:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L8:
 	v4 = uint32(0)
@@ -1389,7 +11104,7 @@ L8:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -1424,7 +11139,7 @@ func fn5673(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -1435,7 +11150,7 @@ func fn5673(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v3)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
@@ -1460,11 +11175,11 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -1473,11 +11188,11 @@ L5:
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v4 = i0
-	i1 = fn2369(m, v4, uint32(10263320))
+	i1 = fn2370(m, v4, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -1485,7 +11200,7 @@ L2:
 	if v4 != v3 {
 		goto L7
 	}
-	i0 = fn3706(m, v3)
+	i0 = fn3707(m, v3)
 	v3 = i0
 	goto L6
 L7:
@@ -1508,12 +11223,12 @@ L6:
 	if i0 != v4 {
 		goto L10
 	}
-	fn3701(m, v3)
+	fn3702(m, v3)
 L10:
 	i1 = v1 + uint32(12)
 	i2 = v0 + uint32(8)
 	i3 = v2 + uint32(12)
-	fn7461(m, v6, i1, i2, i3)
+	fn7460(m, v6, i1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -1525,10 +11240,10 @@ L10:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L8
 	}
@@ -1547,7 +11262,7 @@ L9:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L8:
 	v4 = uint32(0)
@@ -1562,7 +11277,7 @@ L8:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -1582,10 +11297,6 @@ func fn5674(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = v5
 	var v6 uint32
 	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -1594,256 +11305,156 @@ func fn5674(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i2
 	var i3 uint32
 	_ = i3
-	var i4 uint32
-	_ = i4
 	b := m.base
 	i0 = m.g0
-	i0 = i0 - uint32(64)
+	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	v3 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = uint32(0)
-	i1 = v2 + uint32(60)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i1 = v2 + uint32(56)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
-	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
-	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v4 = i0
+	i0 = fn2370(m, i0, uint32(10263320))
+	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v4 = i1
-	if v5 == v4 {
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v3 = i1
+	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
+	v3 = i0
+	if v3 == uint32(1073741823) {
 		goto L2
 	}
-	i1 = v4 + uint32(1)
+	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
 	i0 = i0 & uint32(1)
 	if i0 != 0 {
 		goto L5
 	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	v3 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
-	if v1 == 0 {
-		goto L1
+	if v1 != 0 {
+		goto L2
 	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v4 = i1
-	if v6 == v4 {
-		goto L8
-	}
-	i0 = fn2348(m, v6, v4)
-	if i0 == 0 {
-		goto L7
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	goto L6
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L10
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
-	v5 = i0
-	if v5 != 0 {
-		goto L6
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
+	v4 = uint32(0)
 	goto L1
-L6:
+L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	v4 = i0
+	i1 = fn2370(m, v4, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v4 = i1
-	if v6 != v4 {
-		goto L12
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v3 = i1
+	if v4 != v3 {
+		goto L7
 	}
-	i0 = fn3706(m, v4)
-	v4 = i0
-	goto L11
-L12:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v6, uint32(0))
-	v4 = i0
-L11:
-	if v4 == 0 {
-		goto L14
+	i0 = fn3707(m, v3)
+	v3 = i0
+	goto L6
+L7:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v4, uint32(0))
+	v3 = i0
+L6:
+	if v3 == 0 {
+		goto L9
 	}
-	*(*uint64)(unsafe.Add(b, uint64(v4)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = k32(4294967295)
-	i1 = v4 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
-	i0 = v4 + uint32(12)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	if i0 != v6 {
-		goto L15
-	}
-	fn3701(m, v4)
-L15:
-	i1 = v1 + uint32(12)
-	i2 = v5 + uint32(12)
-	i3 = v0 + uint32(8)
-	i4 = v2 + uint32(52)
-	fn7408(m, v8, i1, i2, i3, i4)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
+	*(*uint64)(unsafe.Add(b, uint64(v3)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v3)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = k32(4294967295)
+	i1 = v3 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i0 = v3 + uint32(12)
 	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L16
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	if i0 != v4 {
+		goto L10
 	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v6
-	if v6 != 0 {
-		goto L16
-	}
-	fn2072(m, v1)
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L17
-	}
-	fn2072(m, v5)
-L17:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn5565(m, v0, i1)
-	if i0 != 0 {
-		goto L13
-	}
-	v3 = v4
-	goto L1
-L14:
+	fn3702(m, v3)
+L10:
+	i1 = v1 + uint32(12)
+	i2 = v0 + uint32(8)
+	i3 = v2 + uint32(12)
+	fn7462(m, v6, i1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
 	if v4 == uint32(1073741823) {
-		goto L18
+		goto L11
 	}
 	i1 = v4 + k32(4294967295)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v4
 	if v4 != 0 {
-		goto L18
+		goto L11
 	}
-	fn2072(m, v1)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
+	fn2073(m, v1)
+L11:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = fn5566(m, v0, i1)
+	if i0 != 0 {
+		goto L8
 	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
+	v4 = v3
 	goto L1
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
+L9:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L8:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
 	if v1 == uint32(1073741823) {
 		goto L1
 	}
 	i1 = v1 + k32(4294967295)
 	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v3)
 L1:
-	i0 = v2 + uint32(64)
+	i0 = v2 + uint32(16)
 	m.g0 = i0
-	return v3
+	return v4
 }
 
 //go:norace
@@ -1885,14 +11496,14 @@ func fn5675(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -1903,7 +11514,7 @@ func fn5675(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v4 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -1929,11 +11540,11 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -1942,7 +11553,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
@@ -1953,7 +11564,7 @@ L2:
 	if v6 == v4 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v4)
+	i0 = fn2349(m, v6, v4)
 	if i0 == 0 {
 		goto L7
 	}
@@ -1977,11 +11588,11 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
+	i0 = fn5565(m, i0, v5, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -1998,15 +11609,15 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -2014,7 +11625,7 @@ L6:
 	if v6 != v4 {
 		goto L12
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L11
 L12:
@@ -2037,13 +11648,13 @@ L11:
 	if i0 != v6 {
 		goto L15
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L15:
 	i1 = v1 + uint32(12)
 	i2 = v5 + uint32(12)
 	i3 = v0 + uint32(8)
 	i4 = v2 + uint32(52)
-	i0 = fn7386(m, v8, i1, i2, i3, i4)
+	fn7409(m, v8, i1, i2, i3, i4)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -2055,7 +11666,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -2068,10 +11679,10 @@ L16:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L13
 	}
@@ -2089,7 +11700,7 @@ L14:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -2102,7 +11713,7 @@ L18:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -2116,7 +11727,7 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -2162,14 +11773,14 @@ func fn5676(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -2180,7 +11791,7 @@ func fn5676(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v4 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -2206,11 +11817,11 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -2219,7 +11830,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
@@ -2230,7 +11841,7 @@ L2:
 	if v6 == v4 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v4)
+	i0 = fn2349(m, v6, v4)
 	if i0 == 0 {
 		goto L7
 	}
@@ -2254,11 +11865,11 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
+	i0 = fn5565(m, i0, v5, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -2275,15 +11886,15 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -2291,7 +11902,7 @@ L6:
 	if v6 != v4 {
 		goto L12
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L11
 L12:
@@ -2314,7 +11925,7 @@ L11:
 	if i0 != v6 {
 		goto L15
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L15:
 	i1 = v1 + uint32(12)
 	i2 = v5 + uint32(12)
@@ -2332,7 +11943,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -2345,10 +11956,10 @@ L16:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L13
 	}
@@ -2366,7 +11977,7 @@ L14:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -2379,7 +11990,7 @@ L18:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -2393,7 +12004,7 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -2439,14 +12050,14 @@ func fn5677(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -2457,7 +12068,7 @@ func fn5677(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v4 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -2483,11 +12094,11 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -2496,7 +12107,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
@@ -2507,7 +12118,7 @@ L2:
 	if v6 == v4 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v4)
+	i0 = fn2349(m, v6, v4)
 	if i0 == 0 {
 		goto L7
 	}
@@ -2531,11 +12142,11 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
+	i0 = fn5565(m, i0, v5, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -2552,15 +12163,15 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -2568,7 +12179,7 @@ L6:
 	if v6 != v4 {
 		goto L12
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L11
 L12:
@@ -2591,13 +12202,13 @@ L11:
 	if i0 != v6 {
 		goto L15
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L15:
 	i1 = v1 + uint32(12)
 	i2 = v5 + uint32(12)
 	i3 = v0 + uint32(8)
 	i4 = v2 + uint32(52)
-	fn7411(m, v8, i1, i2, i3, i4)
+	i0 = fn7388(m, v8, i1, i2, i3, i4)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -2609,7 +12220,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -2622,10 +12233,10 @@ L16:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L13
 	}
@@ -2643,7 +12254,7 @@ L14:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -2656,7 +12267,7 @@ L18:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -2670,7 +12281,7 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -2716,14 +12327,14 @@ func fn5678(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -2734,7 +12345,7 @@ func fn5678(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v4 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -2760,11 +12371,11 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -2773,7 +12384,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
@@ -2784,7 +12395,7 @@ L2:
 	if v6 == v4 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v4)
+	i0 = fn2349(m, v6, v4)
 	if i0 == 0 {
 		goto L7
 	}
@@ -2808,11 +12419,11 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
+	i0 = fn5565(m, i0, v5, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -2829,15 +12440,15 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -2845,7 +12456,7 @@ L6:
 	if v6 != v4 {
 		goto L12
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L11
 L12:
@@ -2868,13 +12479,13 @@ L11:
 	if i0 != v6 {
 		goto L15
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L15:
 	i1 = v1 + uint32(12)
 	i2 = v5 + uint32(12)
 	i3 = v0 + uint32(8)
 	i4 = v2 + uint32(52)
-	fn7416(m, v8, i1, i2, i3, i4)
+	fn7412(m, v8, i1, i2, i3, i4)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -2886,7 +12497,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -2899,10 +12510,10 @@ L16:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L13
 	}
@@ -2920,7 +12531,7 @@ L14:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -2933,7 +12544,7 @@ L18:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -2947,7 +12558,7 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -2957,6 +12568,283 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn5679(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = uint32(0)
+	i1 = v2 + uint32(60)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i1 = v2 + uint32(56)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
+	i2 = v2 + uint32(32)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v4 = i1
+	if v5 == v4 {
+		goto L4
+	}
+	i0 = fn2349(m, v5, v4)
+	if i0 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v2 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i0 = fn5565(m, i0, v1, v0)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v4 = i1
+	if v6 == v4 {
+		goto L8
+	}
+	i0 = fn2349(m, v6, v4)
+	if i0 == 0 {
+		goto L7
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	goto L6
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L10
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v2)
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = fn5565(m, i0, v5, v0)
+	v5 = i0
+	if v5 != 0 {
+		goto L6
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v6 = i0
+	i1 = fn2370(m, v6, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v4 = i1
+	if v6 != v4 {
+		goto L12
+	}
+	i0 = fn3707(m, v4)
+	v4 = i0
+	goto L11
+L12:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v6, uint32(0))
+	v4 = i0
+L11:
+	if v4 == 0 {
+		goto L14
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v4)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = k32(4294967295)
+	i1 = v4 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
+	i0 = v4 + uint32(12)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	if i0 != v6 {
+		goto L15
+	}
+	fn3702(m, v4)
+L15:
+	i1 = v1 + uint32(12)
+	i2 = v5 + uint32(12)
+	i3 = v0 + uint32(8)
+	i4 = v2 + uint32(52)
+	fn7417(m, v8, i1, i2, i3, i4)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v6
+	if v6 != 0 {
+		goto L16
+	}
+	fn2073(m, v1)
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L17
+	}
+	fn2073(m, v5)
+L17:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
+	i0 = fn5566(m, v0, i1)
+	if i0 != 0 {
+		goto L13
+	}
+	v3 = v4
+	goto L1
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L18
+	}
+	fn2073(m, v1)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+	goto L1
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+L1:
+	i0 = v2 + uint32(64)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5680(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2999,14 +12887,14 @@ func fn5679(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(72)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = i1
 	i2 = v2 + uint32(48)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+76))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	v5 = i0
@@ -3017,7 +12905,7 @@ func fn5679(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v1 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v1)
+	i0 = fn2349(m, v5, v1)
 	if i0 == 0 {
 		goto L3
 	}
@@ -3043,11 +12931,11 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v4, v0)
+	i0 = fn5565(m, i0, v4, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -3056,7 +12944,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
@@ -3067,7 +12955,7 @@ L2:
 	if v6 == v1 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v1)
+	i0 = fn2349(m, v6, v1)
 	if i0 == 0 {
 		goto L7
 	}
@@ -3092,11 +12980,11 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
+	i0 = fn5565(m, i0, v5, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -3113,16 +13001,16 @@ L9:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v8 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
@@ -3130,7 +13018,7 @@ L6:
 	if v6 != v1 {
 		goto L12
 	}
-	i0 = fn3706(m, v1)
+	i0 = fn3707(m, v1)
 	v1 = i0
 	goto L11
 L12:
@@ -3151,11 +13039,11 @@ L11:
 	if i0 != v6 {
 		goto L16
 	}
-	fn3701(m, v1)
+	fn3702(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
 	v7 = i0
-	i1 = fn2369(m, v7, uint32(10263320))
+	i1 = fn2370(m, v7, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v8 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
@@ -3163,7 +13051,7 @@ L16:
 	if v7 != v6 {
 		goto L14
 	}
-	i0 = fn3706(m, v6)
+	i0 = fn3707(m, v6)
 	v6 = i0
 	goto L13
 L15:
@@ -3178,7 +13066,7 @@ L15:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -3191,7 +13079,7 @@ L17:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L14:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+152))
@@ -3215,13 +13103,13 @@ L13:
 	if i0 != v7 {
 		goto L21
 	}
-	fn3701(m, v6)
+	fn3702(m, v6)
 L21:
 	i2 = v4 + uint32(12)
 	i3 = v5 + uint32(12)
 	i4 = v0 + uint32(8)
 	i5 = v2 + uint32(68)
-	fn7414(m, v9, v10, i2, i3, i4, i5)
+	fn7415(m, v9, v10, i2, i3, i4, i5)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v7 = i0
 	if v7 == uint32(1073741823) {
@@ -3233,7 +13121,7 @@ L21:
 	if v7 != 0 {
 		goto L22
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
@@ -3246,10 +13134,10 @@ L22:
 	if v4 != 0 {
 		goto L23
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L23:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+68))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 == 0 {
 		goto L19
 	}
@@ -3264,7 +13152,7 @@ L23:
 	if v4 != 0 {
 		goto L24
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -3290,7 +13178,7 @@ L20:
 	if v0 != 0 {
 		goto L25
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
@@ -3303,7 +13191,7 @@ L25:
 	if v4 != 0 {
 		goto L26
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -3320,7 +13208,7 @@ L26:
 L19:
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v6
-	i0 = fn2294(m, uint32(2), v2)
+	i0 = fn2295(m, uint32(2), v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i0
@@ -3333,7 +13221,7 @@ L19:
 	if v4 != 0 {
 		goto L27
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -3347,286 +13235,9 @@ L27:
 		goto L1
 	}
 L18:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(80)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5680(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = uint32(0)
-	i1 = v2 + uint32(60)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i1 = v2 + uint32(56)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
-	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v4 = i1
-	if v5 == v4 {
-		goto L4
-	}
-	i0 = fn2348(m, v5, v4)
-	if i0 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v4 = i1
-	if v6 == v4 {
-		goto L8
-	}
-	i0 = fn2348(m, v6, v4)
-	if i0 == 0 {
-		goto L7
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	goto L6
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L10
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
-	v5 = i0
-	if v5 != 0 {
-		goto L6
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v4 = i1
-	if v6 != v4 {
-		goto L12
-	}
-	i0 = fn3706(m, v4)
-	v4 = i0
-	goto L11
-L12:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v6, uint32(0))
-	v4 = i0
-L11:
-	if v4 == 0 {
-		goto L14
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v4)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = k32(4294967295)
-	i1 = v4 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
-	i0 = v4 + uint32(12)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	if i0 != v6 {
-		goto L15
-	}
-	fn3701(m, v4)
-L15:
-	i1 = v1 + uint32(12)
-	i2 = v5 + uint32(12)
-	i3 = v0 + uint32(8)
-	i4 = v2 + uint32(52)
-	fn7434(m, v8, i1, i2, i3, i4)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v6
-	if v6 != 0 {
-		goto L16
-	}
-	fn2072(m, v1)
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L17
-	}
-	fn2072(m, v5)
-L17:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn5565(m, v0, i1)
-	if i0 != 0 {
-		goto L13
-	}
-	v3 = v4
-	goto L1
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L18
-	}
-	fn2072(m, v1)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-	goto L1
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-L1:
-	i0 = v2 + uint32(64)
 	m.g0 = i0
 	return v3
 }
@@ -3670,14 +13281,14 @@ func fn5681(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -3688,7 +13299,7 @@ func fn5681(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v4 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -3714,11 +13325,11 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -3727,7 +13338,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
@@ -3738,7 +13349,7 @@ L2:
 	if v6 == v4 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v4)
+	i0 = fn2349(m, v6, v4)
 	if i0 == 0 {
 		goto L7
 	}
@@ -3762,11 +13373,11 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
+	i0 = fn5565(m, i0, v5, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -3783,15 +13394,15 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -3799,7 +13410,7 @@ L6:
 	if v6 != v4 {
 		goto L12
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L11
 L12:
@@ -3822,7 +13433,7 @@ L11:
 	if i0 != v6 {
 		goto L15
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L15:
 	i1 = v1 + uint32(12)
 	i2 = v5 + uint32(12)
@@ -3840,7 +13451,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -3853,10 +13464,10 @@ L16:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L13
 	}
@@ -3874,7 +13485,7 @@ L14:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -3887,7 +13498,7 @@ L18:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -3901,7 +13512,7 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -3947,14 +13558,14 @@ func fn5682(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -3965,7 +13576,7 @@ func fn5682(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v4 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -3991,11 +13602,11 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -4004,7 +13615,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
@@ -4015,7 +13626,7 @@ L2:
 	if v6 == v4 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v4)
+	i0 = fn2349(m, v6, v4)
 	if i0 == 0 {
 		goto L7
 	}
@@ -4039,11 +13650,11 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
+	i0 = fn5565(m, i0, v5, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -4060,15 +13671,15 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -4076,7 +13687,7 @@ L6:
 	if v6 != v4 {
 		goto L12
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L11
 L12:
@@ -4099,7 +13710,7 @@ L11:
 	if i0 != v6 {
 		goto L15
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L15:
 	i1 = v1 + uint32(12)
 	i2 = v5 + uint32(12)
@@ -4117,7 +13728,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -4130,10 +13741,10 @@ L16:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L13
 	}
@@ -4151,7 +13762,7 @@ L14:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -4164,7 +13775,7 @@ L18:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -4178,7 +13789,7 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -4224,14 +13835,14 @@ func fn5683(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -4242,7 +13853,7 @@ func fn5683(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v4 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -4268,11 +13879,11 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -4281,7 +13892,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
@@ -4292,7 +13903,7 @@ L2:
 	if v6 == v4 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v4)
+	i0 = fn2349(m, v6, v4)
 	if i0 == 0 {
 		goto L7
 	}
@@ -4316,11 +13927,11 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
+	i0 = fn5565(m, i0, v5, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -4337,15 +13948,15 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -4353,7 +13964,7 @@ L6:
 	if v6 != v4 {
 		goto L12
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L11
 L12:
@@ -4376,7 +13987,7 @@ L11:
 	if i0 != v6 {
 		goto L15
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L15:
 	i1 = v1 + uint32(12)
 	i2 = v5 + uint32(12)
@@ -4394,7 +14005,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -4407,10 +14018,10 @@ L16:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L13
 	}
@@ -4428,7 +14039,7 @@ L14:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -4441,7 +14052,7 @@ L18:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -4455,7 +14066,7 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -4501,14 +14112,14 @@ func fn5684(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -4519,7 +14130,7 @@ func fn5684(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v4 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -4545,11 +14156,11 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -4558,7 +14169,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
@@ -4569,7 +14180,7 @@ L2:
 	if v6 == v4 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v4)
+	i0 = fn2349(m, v6, v4)
 	if i0 == 0 {
 		goto L7
 	}
@@ -4593,11 +14204,11 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
+	i0 = fn5565(m, i0, v5, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -4614,15 +14225,15 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -4630,7 +14241,7 @@ L6:
 	if v6 != v4 {
 		goto L12
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L11
 L12:
@@ -4653,13 +14264,13 @@ L11:
 	if i0 != v6 {
 		goto L15
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L15:
 	i1 = v1 + uint32(12)
 	i2 = v5 + uint32(12)
 	i3 = v0 + uint32(8)
 	i4 = v2 + uint32(52)
-	fn7428(m, v8, i1, i2, i3, i4)
+	fn7438(m, v8, i1, i2, i3, i4)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -4671,7 +14282,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -4684,10 +14295,10 @@ L16:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L13
 	}
@@ -4705,7 +14316,7 @@ L14:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -4718,7 +14329,7 @@ L18:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -4732,7 +14343,7 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -4778,14 +14389,14 @@ func fn5685(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -4796,7 +14407,7 @@ func fn5685(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v4 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -4822,11 +14433,11 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -4835,7 +14446,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
@@ -4846,7 +14457,7 @@ L2:
 	if v6 == v4 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v4)
+	i0 = fn2349(m, v6, v4)
 	if i0 == 0 {
 		goto L7
 	}
@@ -4870,11 +14481,11 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
+	i0 = fn5565(m, i0, v5, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -4891,15 +14502,15 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -4907,7 +14518,7 @@ L6:
 	if v6 != v4 {
 		goto L12
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L11
 L12:
@@ -4930,13 +14541,13 @@ L11:
 	if i0 != v6 {
 		goto L15
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L15:
 	i1 = v1 + uint32(12)
 	i2 = v5 + uint32(12)
 	i3 = v0 + uint32(8)
 	i4 = v2 + uint32(52)
-	fn7440(m, v8, i1, i2, i3, i4)
+	fn7429(m, v8, i1, i2, i3, i4)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -4948,7 +14559,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -4961,10 +14572,10 @@ L16:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L13
 	}
@@ -4982,7 +14593,7 @@ L14:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -4995,7 +14606,7 @@ L18:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -5009,7 +14620,7 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -5055,14 +14666,14 @@ func fn5686(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -5073,7 +14684,7 @@ func fn5686(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v4 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -5099,11 +14710,11 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -5112,7 +14723,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
@@ -5123,7 +14734,7 @@ L2:
 	if v6 == v4 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v4)
+	i0 = fn2349(m, v6, v4)
 	if i0 == 0 {
 		goto L7
 	}
@@ -5147,11 +14758,11 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
+	i0 = fn5565(m, i0, v5, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -5168,15 +14779,15 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -5184,7 +14795,7 @@ L6:
 	if v6 != v4 {
 		goto L12
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L11
 L12:
@@ -5207,13 +14818,13 @@ L11:
 	if i0 != v6 {
 		goto L15
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L15:
 	i1 = v1 + uint32(12)
 	i2 = v5 + uint32(12)
 	i3 = v0 + uint32(8)
 	i4 = v2 + uint32(52)
-	fn7453(m, v8, i1, i2, i3, i4)
+	fn7441(m, v8, i1, i2, i3, i4)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -5225,7 +14836,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -5238,10 +14849,10 @@ L16:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L13
 	}
@@ -5259,7 +14870,7 @@ L14:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -5272,7 +14883,7 @@ L18:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -5286,7 +14897,7 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -5332,14 +14943,14 @@ func fn5687(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -5350,7 +14961,7 @@ func fn5687(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v4 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -5376,11 +14987,11 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -5389,7 +15000,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
@@ -5400,7 +15011,7 @@ L2:
 	if v6 == v4 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v4)
+	i0 = fn2349(m, v6, v4)
 	if i0 == 0 {
 		goto L7
 	}
@@ -5424,11 +15035,11 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
+	i0 = fn5565(m, i0, v5, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -5445,15 +15056,15 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -5461,7 +15072,7 @@ L6:
 	if v6 != v4 {
 		goto L12
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L11
 L12:
@@ -5484,13 +15095,13 @@ L11:
 	if i0 != v6 {
 		goto L15
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L15:
 	i1 = v1 + uint32(12)
 	i2 = v5 + uint32(12)
 	i3 = v0 + uint32(8)
 	i4 = v2 + uint32(52)
-	fn7448(m, v8, i1, i2, i3, i4)
+	fn7454(m, v8, i1, i2, i3, i4)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -5502,7 +15113,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -5515,10 +15126,10 @@ L16:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L13
 	}
@@ -5536,7 +15147,7 @@ L14:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -5549,7 +15160,7 @@ L18:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -5563,7 +15174,7 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -5609,14 +15220,14 @@ func fn5688(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -5627,7 +15238,7 @@ func fn5688(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v4 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -5653,11 +15264,11 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -5666,7 +15277,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
@@ -5677,7 +15288,7 @@ L2:
 	if v6 == v4 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v4)
+	i0 = fn2349(m, v6, v4)
 	if i0 == 0 {
 		goto L7
 	}
@@ -5701,11 +15312,11 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
+	i0 = fn5565(m, i0, v5, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -5722,15 +15333,15 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -5738,7 +15349,7 @@ L6:
 	if v6 != v4 {
 		goto L12
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L11
 L12:
@@ -5761,13 +15372,13 @@ L11:
 	if i0 != v6 {
 		goto L15
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L15:
 	i1 = v1 + uint32(12)
 	i2 = v5 + uint32(12)
 	i3 = v0 + uint32(8)
 	i4 = v2 + uint32(52)
-	fn7456(m, v8, i1, i2, i3, i4)
+	fn7449(m, v8, i1, i2, i3, i4)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -5779,7 +15390,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -5792,10 +15403,10 @@ L16:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L13
 	}
@@ -5813,7 +15424,7 @@ L14:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -5826,7 +15437,7 @@ L18:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -5840,7 +15451,7 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -5886,14 +15497,14 @@ func fn5689(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -5904,7 +15515,7 @@ func fn5689(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v4 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -5930,11 +15541,11 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -5943,7 +15554,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
@@ -5954,7 +15565,7 @@ L2:
 	if v6 == v4 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v4)
+	i0 = fn2349(m, v6, v4)
 	if i0 == 0 {
 		goto L7
 	}
@@ -5978,11 +15589,11 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
+	i0 = fn5565(m, i0, v5, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -5999,15 +15610,15 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -6015,7 +15626,7 @@ L6:
 	if v6 != v4 {
 		goto L12
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L11
 L12:
@@ -6038,13 +15649,13 @@ L11:
 	if i0 != v6 {
 		goto L15
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L15:
 	i1 = v1 + uint32(12)
 	i2 = v5 + uint32(12)
 	i3 = v0 + uint32(8)
 	i4 = v2 + uint32(52)
-	fn7410(m, v8, i1, i2, i3, i4)
+	fn7457(m, v8, i1, i2, i3, i4)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -6056,7 +15667,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -6069,10 +15680,10 @@ L16:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L13
 	}
@@ -6090,7 +15701,7 @@ L14:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -6103,7 +15714,7 @@ L18:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -6117,7 +15728,7 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -6126,7 +15737,284 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5690(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5690(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = uint32(0)
+	i1 = v2 + uint32(60)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i1 = v2 + uint32(56)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
+	i2 = v2 + uint32(32)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v4 = i1
+	if v5 == v4 {
+		goto L4
+	}
+	i0 = fn2349(m, v5, v4)
+	if i0 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v2 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i0 = fn5565(m, i0, v1, v0)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v4 = i1
+	if v6 == v4 {
+		goto L8
+	}
+	i0 = fn2349(m, v6, v4)
+	if i0 == 0 {
+		goto L7
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	goto L6
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L10
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v2)
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = fn5565(m, i0, v5, v0)
+	v5 = i0
+	if v5 != 0 {
+		goto L6
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v6 = i0
+	i1 = fn2370(m, v6, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v4 = i1
+	if v6 != v4 {
+		goto L12
+	}
+	i0 = fn3707(m, v4)
+	v4 = i0
+	goto L11
+L12:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v6, uint32(0))
+	v4 = i0
+L11:
+	if v4 == 0 {
+		goto L14
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v4)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = k32(4294967295)
+	i1 = v4 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
+	i0 = v4 + uint32(12)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	if i0 != v6 {
+		goto L15
+	}
+	fn3702(m, v4)
+L15:
+	i1 = v1 + uint32(12)
+	i2 = v5 + uint32(12)
+	i3 = v0 + uint32(8)
+	i4 = v2 + uint32(52)
+	fn7411(m, v8, i1, i2, i3, i4)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v6
+	if v6 != 0 {
+		goto L16
+	}
+	fn2073(m, v1)
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L17
+	}
+	fn2073(m, v5)
+L17:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
+	i0 = fn5566(m, v0, i1)
+	if i0 != 0 {
+		goto L13
+	}
+	v3 = v4
+	goto L1
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L18
+	}
+	fn2073(m, v1)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+	goto L1
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+L1:
+	i0 = v2 + uint32(64)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5691(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6166,14 +16054,14 @@ func fn5690(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v3 + uint32(68)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = i1
 	i4 = v3 + uint32(48)
-	i0 = fn3723(m, v1, v2, uint32(8532689), uint32(10266800), i4)
+	i0 = fn3724(m, v1, v2, uint32(8532689), uint32(10266800), i4)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v5 = i0
@@ -6184,7 +16072,7 @@ func fn5690(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v5 == v1 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v1)
+	i0 = fn2349(m, v5, v1)
 	if i0 == 0 {
 		goto L3
 	}
@@ -6210,11 +16098,11 @@ L3:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v2, v0)
+	i0 = fn5565(m, i0, v2, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -6223,7 +16111,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
@@ -6234,7 +16122,7 @@ L2:
 	if v6 == v1 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v1)
+	i0 = fn2349(m, v6, v1)
 	if i0 == 0 {
 		goto L7
 	}
@@ -6259,11 +16147,11 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
+	i0 = fn5565(m, i0, v5, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -6280,7 +16168,7 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
@@ -6292,7 +16180,7 @@ L6:
 	goto L11
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
 	v4 = i0
@@ -6303,7 +16191,7 @@ L12:
 	if v4 == v1 {
 		goto L14
 	}
-	i0 = fn2348(m, v4, v1)
+	i0 = fn2349(m, v4, v1)
 	if i0 == 0 {
 		goto L13
 	}
@@ -6327,11 +16215,11 @@ L13:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v3)
+	i0 = fn3604(m, i0, uint32(8508256), v3)
 	goto L15
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v6, v0)
+	i0 = fn5565(m, i0, v6, v0)
 	v6 = i0
 	if v6 != 0 {
 		goto L11
@@ -6348,7 +16236,7 @@ L15:
 	if v0 != 0 {
 		goto L17
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L17:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -6362,15 +16250,15 @@ L17:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v4 = i0
-	i1 = fn2369(m, v4, uint32(10263320))
+	i1 = fn2370(m, v4, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -6378,7 +16266,7 @@ L11:
 	if v4 != v1 {
 		goto L19
 	}
-	i0 = fn3706(m, v1)
+	i0 = fn3707(m, v1)
 	v1 = i0
 	goto L18
 L19:
@@ -6399,7 +16287,7 @@ L18:
 	if i0 != v4 {
 		goto L23
 	}
-	fn3701(m, v1)
+	fn3702(m, v1)
 L23:
 	i0 = v1 + uint32(12)
 	v4 = i0
@@ -6412,7 +16300,7 @@ L23:
 	}
 	i3 = v0 + uint32(8)
 	i4 = v3 + uint32(64)
-	fn7441(m, v4, v8, v7, i3, i4)
+	fn7442(m, v4, v8, v7, i3, i4)
 	goto L20
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -6426,7 +16314,7 @@ L22:
 	if v0 != 0 {
 		goto L24
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
@@ -6439,7 +16327,7 @@ L24:
 	if v0 != 0 {
 		goto L25
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L25:
 	v4 = uint32(0)
 	if v6 == 0 {
@@ -6456,13 +16344,13 @@ L25:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L21:
 	i3 = v6 + uint32(12)
 	i4 = v0 + uint32(8)
 	i5 = v3 + uint32(64)
-	fn7446(m, v4, v8, v7, i3, i4, i5)
+	fn7447(m, v4, v8, v7, i3, i4, i5)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -6474,7 +16362,7 @@ L21:
 	if v4 != 0 {
 		goto L20
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -6487,7 +16375,7 @@ L20:
 	if v4 != 0 {
 		goto L26
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
@@ -6500,10 +16388,10 @@ L26:
 	if v2 != 0 {
 		goto L27
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L27:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+64))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L28
 	}
@@ -6522,7 +16410,7 @@ L28:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(80)
 	m.g0 = i0
@@ -6531,7 +16419,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5691(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5692(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6574,14 +16462,14 @@ func fn5691(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(68)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+56)) = i1
 	i2 = v2 + uint32(48)
-	i0 = fn3718(m, v1, uint32(8532810), i2)
+	i0 = fn3719(m, v1, uint32(8532810), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+76))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -6592,7 +16480,7 @@ func fn5691(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v4 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -6618,11 +16506,11 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -6631,7 +16519,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	v6 = i0
@@ -6642,7 +16530,7 @@ L2:
 	if v6 == v5 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v5)
+	i0 = fn2349(m, v6, v5)
 	if i0 == 0 {
 		goto L7
 	}
@@ -6667,11 +16555,11 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v4, v0)
+	i0 = fn5565(m, i0, v4, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L6
@@ -6688,13 +16576,13 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+68))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
 	v7 = i0
@@ -6705,7 +16593,7 @@ L6:
 	if v7 == v5 {
 		goto L13
 	}
-	i0 = fn2348(m, v7, v5)
+	i0 = fn2349(m, v7, v5)
 	if i0 == 0 {
 		goto L12
 	}
@@ -6729,11 +16617,11 @@ L12:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L14
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = fn5564(m, i0, v6, v0)
+	i0 = fn5565(m, i0, v6, v0)
 	v6 = i0
 	if v6 != 0 {
 		goto L11
@@ -6750,7 +16638,7 @@ L14:
 	if v0 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -6763,15 +16651,15 @@ L16:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v7 = i0
-	i1 = fn2369(m, v7, uint32(10263320))
+	i1 = fn2370(m, v7, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v8 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
@@ -6779,7 +16667,7 @@ L11:
 	if v7 != v5 {
 		goto L18
 	}
-	i0 = fn3706(m, v5)
+	i0 = fn3707(m, v5)
 	v5 = i0
 	goto L17
 L18:
@@ -6802,14 +16690,14 @@ L17:
 	if i0 != v7 {
 		goto L21
 	}
-	fn3701(m, v5)
+	fn3702(m, v5)
 L21:
 	i1 = v1 + uint32(12)
 	i2 = v4 + uint32(12)
 	i3 = v6 + uint32(12)
 	i4 = v0 + uint32(8)
 	i5 = v2 + uint32(64)
-	fn7419(m, v9, i1, i2, i3, i4, i5)
+	fn7420(m, v9, i1, i2, i3, i4, i5)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v7 = i0
 	if v7 == uint32(1073741823) {
@@ -6821,7 +16709,7 @@ L21:
 	if v7 != 0 {
 		goto L22
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -6834,7 +16722,7 @@ L22:
 	if v1 != 0 {
 		goto L23
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
@@ -6847,10 +16735,10 @@ L23:
 	if v1 != 0 {
 		goto L24
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L24:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L19
 	}
@@ -6868,7 +16756,7 @@ L20:
 	if v0 != 0 {
 		goto L25
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -6881,7 +16769,7 @@ L25:
 	if v0 != 0 {
 		goto L26
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
@@ -6894,7 +16782,7 @@ L26:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -6908,26 +16796,11 @@ L19:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v2 + uint32(80)
 	m.g0 = i0
 	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5692(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v0 + uint32(8)
-	i0 = fn7324(m, i0)
-	i0 = fn1594(m, i0)
-	m.depth--
-	return i0
 }
 
 //go:norace
@@ -6940,7 +16813,7 @@ func fn5693(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i0 = v0 + uint32(8)
 	i0 = fn7325(m, i0)
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 }
@@ -6953,7 +16826,9 @@ func fn5694(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn5621(m, v0, v0)
+	i0 = v0 + uint32(8)
+	i0 = fn7326(m, i0)
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 }
@@ -6961,6 +16836,19 @@ func fn5694(m *Module, v0 uint32, v1 uint32) uint32 {
 //go:norace
 //go:nocheckptr
 func fn5695(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn5622(m, v0, v0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5696(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -6972,7 +16860,7 @@ func fn5695(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v2 = i0
@@ -6982,17 +16870,17 @@ func fn5695(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == v0 {
 		goto L1
 	}
-	i0 = fn2348(m, v2, v0)
+	i0 = fn2349(m, v2, v0)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8465979))
+	fn3605(m, i0, uint32(8465979))
 	m.depth--
 	return uint32(0)
 L1:
 	i0 = v1 + uint32(12)
-	i0 = fn7328(m, i0)
+	i0 = fn7329(m, i0)
 	if i0 == 0 {
 		goto L3
 	}
@@ -7022,116 +16910,6 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5696(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v3 = i1
-	if v4 == v3 {
-		goto L4
-	}
-	i0 = fn2348(m, v4, v3)
-	if i0 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	v0 = uint32(0)
-	goto L1
-L2:
-	i0 = v1 + uint32(12)
-	i0 = fn7329(m, i0)
-	if i0 == 0 {
-		goto L8
-	}
-	v0 = uint32(10014548)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
-	v3 = i0
-	if v3 != uint32(1073741823) {
-		goto L7
-	}
-	goto L6
-L8:
-	v0 = uint32(10014564)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L6
-	}
-L7:
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
 func fn5697(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
@@ -7151,7 +16929,7 @@ func fn5697(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -7162,7 +16940,7 @@ func fn5697(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v3)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
@@ -7187,11 +16965,11 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -7233,7 +17011,7 @@ L6:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -7261,7 +17039,7 @@ func fn5698(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -7272,7 +17050,7 @@ func fn5698(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v3)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
@@ -7297,11 +17075,11 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -7343,7 +17121,7 @@ L6:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -7371,7 +17149,7 @@ func fn5699(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -7382,17 +17160,17 @@ func fn5699(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v3)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
+	v0 = i0
+	if v0 == uint32(1073741823) {
 		goto L2
 	}
-	i1 = v3 + uint32(1)
+	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	goto L2
 L3:
@@ -7407,11 +17185,11 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -7420,8 +17198,7 @@ L5:
 	goto L1
 L2:
 	i0 = v1 + uint32(12)
-	i1 = v0 + uint32(8)
-	i0 = fn7339(m, i0, i1)
+	i0 = fn7332(m, i0)
 	if i0 == 0 {
 		goto L8
 	}
@@ -7454,7 +17231,7 @@ L6:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -7482,7 +17259,7 @@ func fn5700(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -7493,337 +17270,7 @@ func fn5700(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v3)
-	if i0 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	v0 = uint32(0)
-	goto L1
-L2:
-	i0 = v1 + uint32(12)
-	i0 = fn7334(m, i0)
-	if i0 == 0 {
-		goto L8
-	}
-	v0 = uint32(10014548)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
-	v3 = i0
-	if v3 != uint32(1073741823) {
-		goto L7
-	}
-	goto L6
-L8:
-	v0 = uint32(10014564)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L6
-	}
-L7:
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5701(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v3 = i1
-	if v4 == v3 {
-		goto L4
-	}
-	i0 = fn2348(m, v4, v3)
-	if i0 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	v0 = uint32(0)
-	goto L1
-L2:
-	i0 = v1 + uint32(12)
-	i0 = fn7335(m, i0)
-	if i0 == 0 {
-		goto L8
-	}
-	v0 = uint32(10014548)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
-	v3 = i0
-	if v3 != uint32(1073741823) {
-		goto L7
-	}
-	goto L6
-L8:
-	v0 = uint32(10014564)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L6
-	}
-L7:
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5702(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v3 = i1
-	if v4 == v3 {
-		goto L4
-	}
-	i0 = fn2348(m, v4, v3)
-	if i0 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	v0 = uint32(0)
-	goto L1
-L2:
-	i0 = v1 + uint32(12)
-	i0 = fn7336(m, i0)
-	if i0 == 0 {
-		goto L8
-	}
-	v0 = uint32(10014548)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
-	v3 = i0
-	if v3 != uint32(1073741823) {
-		goto L7
-	}
-	goto L6
-L8:
-	v0 = uint32(10014564)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L6
-	}
-L7:
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5703(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v3 = i1
-	if v4 == v3 {
-		goto L4
-	}
-	i0 = fn2348(m, v4, v3)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
@@ -7848,11 +17295,11 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -7895,7 +17342,7 @@ L6:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -7904,7 +17351,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5704(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5701(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7923,7 +17370,7 @@ func fn5704(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -7934,7 +17381,7 @@ func fn5704(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v3)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
@@ -7959,11 +17406,11 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -7972,7 +17419,7 @@ L5:
 	goto L1
 L2:
 	i0 = v1 + uint32(12)
-	i0 = fn7338(m, i0)
+	i0 = fn7335(m, i0)
 	if i0 == 0 {
 		goto L8
 	}
@@ -8005,7 +17452,338 @@ L6:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5702(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v3 = i1
+	if v4 == v3 {
+		goto L4
+	}
+	i0 = fn2349(m, v4, v3)
+	if i0 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v2)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i0 = fn5565(m, i0, v1, v0)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	v0 = uint32(0)
+	goto L1
+L2:
+	i0 = v1 + uint32(12)
+	i0 = fn7336(m, i0)
+	if i0 == 0 {
+		goto L8
+	}
+	v0 = uint32(10014548)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
+	v3 = i0
+	if v3 != uint32(1073741823) {
+		goto L7
+	}
+	goto L6
+L8:
+	v0 = uint32(10014564)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L6
+	}
+L7:
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5703(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v3 = i1
+	if v4 == v3 {
+		goto L4
+	}
+	i0 = fn2349(m, v4, v3)
+	if i0 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v2)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i0 = fn5565(m, i0, v1, v0)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	v0 = uint32(0)
+	goto L1
+L2:
+	i0 = v1 + uint32(12)
+	i0 = fn7337(m, i0)
+	if i0 == 0 {
+		goto L8
+	}
+	v0 = uint32(10014548)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
+	v3 = i0
+	if v3 != uint32(1073741823) {
+		goto L7
+	}
+	goto L6
+L8:
+	v0 = uint32(10014564)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L6
+	}
+L7:
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5704(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v3 = i1
+	if v4 == v3 {
+		goto L4
+	}
+	i0 = fn2349(m, v4, v3)
+	if i0 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v2)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i0 = fn5565(m, i0, v1, v0)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	v0 = uint32(0)
+	goto L1
+L2:
+	i0 = v1 + uint32(12)
+	i1 = v0 + uint32(8)
+	i0 = fn7341(m, i0, i1)
+	if i0 == 0 {
+		goto L8
+	}
+	v0 = uint32(10014548)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
+	v3 = i0
+	if v3 != uint32(1073741823) {
+		goto L7
+	}
+	goto L6
+L8:
+	v0 = uint32(10014564)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L6
+	}
+L7:
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -8033,7 +17811,7 @@ func fn5705(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -8044,7 +17822,117 @@ func fn5705(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v3)
+	i0 = fn2349(m, v4, v3)
+	if i0 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v2)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i0 = fn5565(m, i0, v1, v0)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	v0 = uint32(0)
+	goto L1
+L2:
+	i0 = v1 + uint32(12)
+	i0 = fn7339(m, i0)
+	if i0 == 0 {
+		goto L8
+	}
+	v0 = uint32(10014548)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
+	v3 = i0
+	if v3 != uint32(1073741823) {
+		goto L7
+	}
+	goto L6
+L8:
+	v0 = uint32(10014564)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L6
+	}
+L7:
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5706(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v3 = i1
+	if v4 == v3 {
+		goto L4
+	}
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
@@ -8069,11 +17957,11 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -8081,7 +17969,7 @@ L5:
 	v0 = uint32(0)
 	goto L1
 L2:
-	i0 = fn5706(m, v1, v0)
+	i0 = fn5707(m, v1, v0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -8094,7 +17982,7 @@ L2:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -8103,7 +17991,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5706(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5707(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8129,11 +18017,11 @@ func fn5706(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v3 = i0
-	i1 = fn2369(m, v3, uint32(10263320))
+	i1 = fn2370(m, v3, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v4 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
@@ -8141,7 +18029,7 @@ func fn5706(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 != v5 {
 		goto L2
 	}
-	i0 = fn3706(m, v5)
+	i0 = fn3707(m, v5)
 	v5 = i0
 	goto L1
 L2:
@@ -8165,13 +18053,13 @@ L1:
 	if i0 != v3 {
 		goto L4
 	}
-	fn3701(m, v5)
+	fn3702(m, v5)
 L4:
 	i1 = v0 + uint32(12)
 	i2 = v2 + uint32(12)
-	i0 = fn7376(m, v7, i1, i2)
+	i0 = fn7377(m, v7, i1, i2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v1, i1)
+	i0 = fn5566(m, v1, i1)
 	if i0 == 0 {
 		goto L6
 	}
@@ -8190,9 +18078,9 @@ L4:
 L6:
 	i1 = v1 + uint32(8)
 	i2 = v2 + uint32(12)
-	fn7363(m, v7, i1, i2)
+	fn7364(m, v7, i1, i2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v1, i1)
+	i0 = fn5566(m, v1, i1)
 	if i0 != 0 {
 		goto L7
 	}
@@ -8211,7 +18099,7 @@ L7:
 		goto L3
 	}
 L5:
-	fn2072(m, v5)
+	fn2073(m, v5)
 L3:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -8220,7 +18108,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn5707(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5708(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -8232,7 +18120,7 @@ func fn5707(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v2 = i0
@@ -8242,12 +18130,12 @@ func fn5707(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == v0 {
 		goto L1
 	}
-	i0 = fn2348(m, v2, v0)
+	i0 = fn2349(m, v2, v0)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8465979))
+	fn3605(m, i0, uint32(8465979))
 	m.depth--
 	return uint32(0)
 L1:
@@ -8265,7 +18153,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5708(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5709(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8289,7 +18177,7 @@ func fn5708(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -8300,7 +18188,7 @@ func fn5708(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v3)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
@@ -8325,11 +18213,11 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -8338,11 +18226,11 @@ L5:
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v4 = i0
-	i1 = fn2369(m, v4, uint32(10263320))
+	i1 = fn2370(m, v4, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -8350,7 +18238,7 @@ L2:
 	if v4 != v3 {
 		goto L7
 	}
-	i0 = fn3706(m, v3)
+	i0 = fn3707(m, v3)
 	v3 = i0
 	goto L6
 L7:
@@ -8373,11 +18261,11 @@ L6:
 	if i0 != v4 {
 		goto L10
 	}
-	fn3701(m, v3)
+	fn3702(m, v3)
 L10:
 	i1 = v1 + uint32(12)
 	i2 = v2 + uint32(12)
-	i0 = fn7381(m, v6, i1, i2)
+	i0 = fn7382(m, v6, i1, i2)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -8389,10 +18277,10 @@ L10:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L8
 	}
@@ -8411,7 +18299,7 @@ L9:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L8:
 	v4 = uint32(0)
@@ -8426,7 +18314,7 @@ L8:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -8435,7 +18323,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5709(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5710(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8454,7 +18342,7 @@ func fn5709(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -8465,7 +18353,7 @@ func fn5709(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v3 {
 		goto L3
 	}
-	i0 = fn2348(m, v4, v3)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L2
 	}
@@ -8489,11 +18377,11 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -8504,176 +18392,6 @@ L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5710(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v3 = i1
-	if v4 == v3 {
-		goto L4
-	}
-	i0 = fn2348(m, v4, v3)
-	if i0 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v4 = i0
-	i1 = fn2369(m, v4, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v3 = i1
-	if v4 != v3 {
-		goto L7
-	}
-	i0 = fn3706(m, v3)
-	v3 = i0
-	goto L6
-L7:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v4, uint32(0))
-	v3 = i0
-L6:
-	if v3 == 0 {
-		goto L9
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v3)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v3)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = k32(4294967295)
-	i1 = v3 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i0 = v3 + uint32(12)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	if i0 != v4 {
-		goto L10
-	}
-	fn3701(m, v3)
-L10:
-	i1 = v1 + uint32(12)
-	i2 = v2 + uint32(12)
-	i0 = fn7382(m, v6, i1, i2)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L11
-	}
-	fn2072(m, v1)
-L11:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v0, i1)
-	if i0 != 0 {
-		goto L8
-	}
-	v4 = v3
-	goto L1
-L9:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L8:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v4
 }
 
 //go:norace
@@ -8695,8 +18413,6 @@ func fn5711(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i1
 	var i2 uint32
 	_ = i2
-	var i3 uint32
-	_ = i3
 	b := m.base
 	i0 = m.g0
 	i0 = i0 - uint32(16)
@@ -8704,7 +18420,7 @@ func fn5711(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -8715,7 +18431,7 @@ func fn5711(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v3)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
@@ -8740,11 +18456,11 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -8753,11 +18469,11 @@ L5:
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v4 = i0
-	i1 = fn2369(m, v4, uint32(10263320))
+	i1 = fn2370(m, v4, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -8765,7 +18481,7 @@ L2:
 	if v4 != v3 {
 		goto L7
 	}
-	i0 = fn3706(m, v3)
+	i0 = fn3707(m, v3)
 	v3 = i0
 	goto L6
 L7:
@@ -8788,12 +18504,11 @@ L6:
 	if i0 != v4 {
 		goto L10
 	}
-	fn3701(m, v3)
+	fn3702(m, v3)
 L10:
 	i1 = v1 + uint32(12)
-	i2 = v0 + uint32(8)
-	i3 = v2 + uint32(12)
-	fn7398(m, v6, i1, i2, i3)
+	i2 = v2 + uint32(12)
+	i0 = fn7383(m, v6, i1, i2)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -8805,10 +18520,10 @@ L10:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L8
 	}
@@ -8827,7 +18542,7 @@ L9:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L8:
 	v4 = uint32(0)
@@ -8842,7 +18557,7 @@ L8:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -8877,7 +18592,7 @@ func fn5712(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -8888,7 +18603,7 @@ func fn5712(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v3)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
@@ -8913,11 +18628,11 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -8926,11 +18641,11 @@ L5:
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v4 = i0
-	i1 = fn2369(m, v4, uint32(10263320))
+	i1 = fn2370(m, v4, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -8938,7 +18653,7 @@ L2:
 	if v4 != v3 {
 		goto L7
 	}
-	i0 = fn3706(m, v3)
+	i0 = fn3707(m, v3)
 	v3 = i0
 	goto L6
 L7:
@@ -8961,12 +18676,12 @@ L6:
 	if i0 != v4 {
 		goto L10
 	}
-	fn3701(m, v3)
+	fn3702(m, v3)
 L10:
 	i1 = v1 + uint32(12)
 	i2 = v0 + uint32(8)
 	i3 = v2 + uint32(12)
-	fn7397(m, v6, i1, i2, i3)
+	fn7399(m, v6, i1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -8978,10 +18693,10 @@ L10:
 	if v4 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L8
 	}
@@ -9000,7 +18715,7 @@ L9:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L8:
 	v4 = uint32(0)
@@ -9015,7 +18730,7 @@ L8:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -9033,17 +18748,24 @@ func fn5713(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = v4
 	var v5 uint32
 	_ = v5
+	var v6 uint32
+	_ = v6
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
 	b := m.base
 	i0 = m.g0
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -9054,7 +18776,7 @@ func fn5713(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v3)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
@@ -9077,43 +18799,115 @@ L3:
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	v1 = uint32(0)
+	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	v1 = uint32(0)
+	v4 = uint32(0)
 	goto L1
 L2:
-	i0 = v1 + uint32(12)
-	i1 = v0 + uint32(8)
-	i0 = fn7396(m, i0, i1)
-	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v4 = i0
+	i1 = fn2370(m, v4, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v3 = i1
+	if v4 != v3 {
+		goto L7
+	}
+	i0 = fn3707(m, v3)
+	v3 = i0
+	goto L6
+L7:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v4, uint32(0))
+	v3 = i0
+L6:
+	if v3 == 0 {
+		goto L9
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v3)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v3)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = k32(4294967295)
+	i1 = v3 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i0 = v3 + uint32(12)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	if i0 != v4 {
+		goto L10
+	}
+	fn3702(m, v3)
+L10:
+	i1 = v1 + uint32(12)
+	i2 = v0 + uint32(8)
+	i3 = v2 + uint32(12)
+	fn7398(m, v6, i1, i2, i3)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L11
+	}
+	fn2073(m, v1)
+L11:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = fn5566(m, v0, i1)
+	if i0 != 0 {
+		goto L8
+	}
+	v4 = v3
+	goto L1
+L9:
+	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
 	if v3 == uint32(1073741823) {
-		goto L6
+		goto L1
 	}
 	i1 = v3 + k32(4294967295)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v3
 	if v3 != 0 {
-		goto L6
+		goto L1
 	}
-	fn2072(m, v1)
-L6:
-	i0 = fn2675(m, v0)
+	fn2073(m, v1)
+	goto L1
+L8:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
-	return v1
+	return v4
 }
 
 //go:norace
@@ -9131,17 +18925,13 @@ func fn5714(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i0
 	var i1 uint32
 	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
 	b := m.base
 	i0 = m.g0
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -9152,7 +18942,7 @@ func fn5714(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v3)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
@@ -9177,11 +18967,11 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -9189,10 +18979,9 @@ L5:
 	v1 = uint32(0)
 	goto L1
 L2:
-	i0 = v2 + uint32(12)
-	i1 = v1 + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = fn7282(m, i0, i1, i2)
+	i0 = v1 + uint32(12)
+	i1 = v0 + uint32(8)
+	i0 = fn7397(m, i0, i1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -9205,46 +18994,10 @@ L2:
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
-	if int32(v0) > int32(k32(4294967295)) {
-		goto L7
-	}
-	i0 = fn3633(m)
-	v1 = uint32(0)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v3 = i0
-	i0 = fn2662(m, v0, uint32(127))
+	i0 = fn2676(m, v0)
 	v1 = i0
-	if v1 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v4 = i0
-	i0 = v4 & uint32(32)
-	if i0 == 0 {
-		goto L10
-	}
-	i3 = v4 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v1 + i1
-	v4 = i0
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v4 = i0
-L9:
-	m.copy(v4, v3, v0)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -9276,7 +19029,7 @@ func fn5715(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v4 = i0
@@ -9287,7 +19040,7 @@ func fn5715(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v4, v3)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
@@ -9312,11 +19065,11 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -9340,18 +19093,18 @@ L2:
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	if int32(v0) > int32(k32(4294967295)) {
 		goto L7
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v1 = uint32(0)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
-	i0 = fn2662(m, v0, uint32(127))
+	i0 = fn2663(m, v0, uint32(127))
 	v1 = i0
 	if v1 == 0 {
 		goto L8
@@ -9397,242 +19150,128 @@ func fn5716(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = v4
 	var v5 uint32
 	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	var i2 uint32
 	_ = i2
+	var i3 uint32
+	_ = i3
 	b := m.base
 	i0 = m.g0
-	i0 = i0 - uint32(48)
+	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i1 = v2 + uint32(44)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i1 = v2 + uint32(40)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
-	v3 = uint32(0)
-	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
-	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v4 = i0
+	i0 = fn2370(m, i0, uint32(10263320))
+	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v4 = i1
-	if v5 == v4 {
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v3 = i1
+	if v4 == v3 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v4, v3)
 	if i0 == 0 {
 		goto L3
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
+	v3 = i0
+	if v3 == uint32(1073741823) {
 		goto L2
 	}
-	i1 = v4 + uint32(1)
+	i1 = v3 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
 	i0 = i0 & uint32(1)
 	if i0 != 0 {
 		goto L5
 	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	v3 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
-	if v1 == 0 {
-		goto L1
+	if v1 != 0 {
+		goto L2
 	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v5 = i1
-	if v6 == v5 {
-		goto L8
-	}
-	i0 = fn2348(m, v6, v5)
-	if i0 == 0 {
-		goto L7
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	goto L6
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L10
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v4, v0)
-	v4 = i0
-	if v4 != 0 {
-		goto L6
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
+	v1 = uint32(0)
 	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v5 = i0
-	i1 = fn2369(m, v5, uint32(10263320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v0 = i1
-	if v5 != v0 {
-		goto L12
-	}
-	i0 = fn3706(m, v0)
-	v0 = i0
-	goto L11
-L12:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
-	v0 = i0
-L11:
-	if v0 == 0 {
-		goto L13
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v0)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = k32(4294967295)
-	i1 = v0 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = i1
-	i0 = v0 + uint32(12)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	if i0 != v5 {
-		goto L14
-	}
-	fn3701(m, v0)
-L14:
+L2:
+	i0 = v2 + uint32(12)
 	i1 = v1 + uint32(12)
-	i2 = v4 + uint32(12)
-	i0 = fn7390(m, v3, i1, i2)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i0 = fn7284(m, i0, i1, i2)
+	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
 	if v3 == uint32(1073741823) {
-		goto L15
+		goto L6
 	}
 	i1 = v3 + k32(4294967295)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v3
 	if v3 != 0 {
-		goto L15
+		goto L6
 	}
-	fn2072(m, v1)
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L16
+	fn2073(m, v1)
+L6:
+	if int32(v0) > int32(k32(4294967295)) {
+		goto L7
 	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L16
-	}
-	fn2072(m, v4)
-L16:
-	v3 = v0
+	i0 = fn3634(m)
+	v1 = uint32(0)
 	goto L1
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L17
-	}
-	fn2072(m, v1)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v3 = i0
+	i0 = fn2663(m, v0, uint32(127))
 	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
+	if v1 == 0 {
+		goto L8
 	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v4 = i0
+	i0 = v4 & uint32(32)
+	if i0 == 0 {
+		goto L10
 	}
-	fn2072(m, v4)
+	i3 = v4 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v1 + i1
+	v4 = i0
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v4 = i0
+L9:
+	m.copy(v4, v3, v0)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
 L1:
-	i0 = v2 + uint32(48)
+	i0 = v2 + uint32(16)
 	m.g0 = i0
-	return v3
+	return v1
 }
 
 //go:norace
@@ -9667,14 +19306,14 @@ func fn5717(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	v3 = uint32(0)
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -9685,7 +19324,7 @@ func fn5717(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v4 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -9711,11 +19350,11 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -9724,7 +19363,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	v6 = i0
@@ -9735,7 +19374,7 @@ L2:
 	if v6 == v5 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v5)
+	i0 = fn2349(m, v6, v5)
 	if i0 == 0 {
 		goto L7
 	}
@@ -9759,11 +19398,11 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v4, v0)
+	i0 = fn5565(m, i0, v4, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L6
@@ -9780,15 +19419,15 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v5 = i0
-	i1 = fn2369(m, v5, uint32(10263320))
+	i1 = fn2370(m, v5, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v6 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
@@ -9796,7 +19435,7 @@ L6:
 	if v5 != v0 {
 		goto L12
 	}
-	i0 = fn3706(m, v0)
+	i0 = fn3707(m, v0)
 	v0 = i0
 	goto L11
 L12:
@@ -9819,7 +19458,7 @@ L11:
 	if i0 != v5 {
 		goto L14
 	}
-	fn3701(m, v0)
+	fn3702(m, v0)
 L14:
 	i1 = v1 + uint32(12)
 	i2 = v4 + uint32(12)
@@ -9835,7 +19474,7 @@ L14:
 	if v3 != 0 {
 		goto L15
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -9848,7 +19487,7 @@ L15:
 	if v1 != 0 {
 		goto L16
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L16:
 	v3 = v0
 	goto L1
@@ -9864,7 +19503,7 @@ L13:
 	if v0 != 0 {
 		goto L17
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -9877,7 +19516,7 @@ L17:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -9899,36 +19538,31 @@ func fn5718(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = v6
 	var v7 uint32
 	_ = v7
-	var v8 uint32
-	_ = v8
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	var i2 uint32
 	_ = i2
-	var i3 uint32
-	_ = i3
 	b := m.base
 	i0 = m.g0
-	i0 = i0 - uint32(64)
+	i0 = i0 - uint32(48)
 	v2 = i0
 	m.g0 = v2
-	v3 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = uint32(0)
-	i1 = v2 + uint32(60)
+	i1 = v2 + uint32(44)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i1 = v2 + uint32(56)
+	i1 = v2 + uint32(40)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
+	v3 = uint32(0)
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -9939,7 +19573,7 @@ func fn5718(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v4 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -9965,181 +19599,161 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
 	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v4 = i1
-	if v6 == v4 {
+	v5 = i1
+	if v6 == v5 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v4)
+	i0 = fn2349(m, v6, v5)
 	if i0 == 0 {
 		goto L7
 	}
 L8:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
 		goto L6
 	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
 	goto L6
 L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
 	i0 = i0 & uint32(1)
 	if i0 != 0 {
 		goto L10
 	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
-	v5 = i0
-	if v5 != 0 {
+	i0 = fn5565(m, i0, v4, v0)
+	v4 = i0
+	if v4 != 0 {
 		goto L6
 	}
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
+	v0 = i0
+	if v0 == uint32(1073741823) {
 		goto L1
 	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	v5 = i0
+	i1 = fn2370(m, v5, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v4 = i1
-	if v6 != v4 {
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v0 = i1
+	if v5 != v0 {
 		goto L12
 	}
-	i0 = fn3706(m, v4)
-	v4 = i0
+	i0 = fn3707(m, v0)
+	v0 = i0
 	goto L11
 L12:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v6, uint32(0))
-	v4 = i0
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v5, uint32(0))
+	v0 = i0
 L11:
-	if v4 == 0 {
-		goto L14
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v4)+24)) = uint64(17179869184)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+12)) = uint8(k32(48))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = k32(4294967295)
-	i1 = v4 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
-	i0 = v4 + uint32(12)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	if i0 != v6 {
-		goto L15
-	}
-	fn3701(m, v4)
-L15:
-	i1 = v1 + uint32(12)
-	i2 = v5 + uint32(12)
-	i3 = v2 + uint32(52)
-	i0 = fn7383(m, v8, i1, i2, i3)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v6
-	if v6 != 0 {
-		goto L16
-	}
-	fn2072(m, v1)
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L17
-	}
-	fn2072(m, v5)
-L17:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn5565(m, v0, i1)
-	if i0 != 0 {
+	if v0 == 0 {
 		goto L13
 	}
-	v3 = v4
-	goto L1
+	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v0)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = k32(4294967295)
+	i1 = v0 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = i1
+	i0 = v0 + uint32(12)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	if i0 != v5 {
+		goto L14
+	}
+	fn3702(m, v0)
 L14:
+	i1 = v1 + uint32(12)
+	i2 = v4 + uint32(12)
+	i0 = fn7392(m, v3, i1, i2)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L18
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L15
 	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L18
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L15
 	}
-	fn2072(m, v1)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
+	fn2073(m, v1)
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
 	if v1 == uint32(1073741823) {
-		goto L1
+		goto L16
 	}
 	i1 = v1 + k32(4294967295)
 	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
 	if v1 != 0 {
-		goto L1
+		goto L16
 	}
-	fn2072(m, v5)
+	fn2073(m, v4)
+L16:
+	v3 = v0
 	goto L1
 L13:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L17
+	}
+	fn2073(m, v1)
+L17:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -10151,9 +19765,9 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
-	i0 = v2 + uint32(64)
+	i0 = v2 + uint32(48)
 	m.g0 = i0
 	return v3
 }
@@ -10183,8 +19797,6 @@ func fn5719(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i2
 	var i3 uint32
 	_ = i3
-	var i4 uint32
-	_ = i4
 	b := m.base
 	i0 = m.g0
 	i0 = i0 - uint32(64)
@@ -10197,14 +19809,14 @@ func fn5719(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -10215,7 +19827,7 @@ func fn5719(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v4 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -10241,11 +19853,11 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -10254,7 +19866,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
@@ -10265,7 +19877,7 @@ L2:
 	if v6 == v4 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v4)
+	i0 = fn2349(m, v6, v4)
 	if i0 == 0 {
 		goto L7
 	}
@@ -10289,11 +19901,11 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
+	i0 = fn5565(m, i0, v5, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -10310,15 +19922,15 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -10326,7 +19938,7 @@ L6:
 	if v6 != v4 {
 		goto L12
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L11
 L12:
@@ -10349,13 +19961,12 @@ L11:
 	if i0 != v6 {
 		goto L15
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L15:
 	i1 = v1 + uint32(12)
 	i2 = v5 + uint32(12)
-	i3 = v0 + uint32(8)
-	i4 = v2 + uint32(52)
-	fn7394(m, v8, i1, i2, i3, i4)
+	i3 = v2 + uint32(52)
+	i0 = fn7384(m, v8, i1, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -10367,7 +19978,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -10380,10 +19991,10 @@ L16:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L13
 	}
@@ -10401,7 +20012,7 @@ L14:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -10414,7 +20025,7 @@ L18:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -10428,7 +20039,7 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -10474,14 +20085,14 @@ func fn5720(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -10492,7 +20103,7 @@ func fn5720(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v4 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -10518,11 +20129,11 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -10531,7 +20142,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
@@ -10542,7 +20153,7 @@ L2:
 	if v6 == v4 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v4)
+	i0 = fn2349(m, v6, v4)
 	if i0 == 0 {
 		goto L7
 	}
@@ -10566,11 +20177,11 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
+	i0 = fn5565(m, i0, v5, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -10587,15 +20198,15 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -10603,7 +20214,7 @@ L6:
 	if v6 != v4 {
 		goto L12
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L11
 L12:
@@ -10626,13 +20237,13 @@ L11:
 	if i0 != v6 {
 		goto L15
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L15:
 	i1 = v1 + uint32(12)
 	i2 = v5 + uint32(12)
 	i3 = v0 + uint32(8)
 	i4 = v2 + uint32(52)
-	fn7399(m, v8, i1, i2, i3, i4)
+	fn7395(m, v8, i1, i2, i3, i4)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -10644,7 +20255,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -10657,10 +20268,10 @@ L16:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L13
 	}
@@ -10678,7 +20289,7 @@ L14:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -10691,7 +20302,7 @@ L18:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -10705,7 +20316,7 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -10751,14 +20362,14 @@ func fn5721(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -10769,7 +20380,7 @@ func fn5721(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v4 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -10795,11 +20406,11 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -10808,7 +20419,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
@@ -10819,7 +20430,7 @@ L2:
 	if v6 == v4 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v4)
+	i0 = fn2349(m, v6, v4)
 	if i0 == 0 {
 		goto L7
 	}
@@ -10843,11 +20454,11 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
+	i0 = fn5565(m, i0, v5, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -10864,15 +20475,15 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -10880,7 +20491,7 @@ L6:
 	if v6 != v4 {
 		goto L12
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L11
 L12:
@@ -10903,13 +20514,13 @@ L11:
 	if i0 != v6 {
 		goto L15
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L15:
 	i1 = v1 + uint32(12)
 	i2 = v5 + uint32(12)
 	i3 = v0 + uint32(8)
 	i4 = v2 + uint32(52)
-	fn7404(m, v8, i1, i2, i3, i4)
+	fn7400(m, v8, i1, i2, i3, i4)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -10921,7 +20532,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -10934,10 +20545,10 @@ L16:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L13
 	}
@@ -10955,7 +20566,7 @@ L14:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -10968,7 +20579,7 @@ L18:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -10982,7 +20593,7 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -11028,14 +20639,14 @@ func fn5722(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -11046,7 +20657,7 @@ func fn5722(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v4 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -11072,11 +20683,11 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -11085,7 +20696,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
@@ -11096,7 +20707,7 @@ L2:
 	if v6 == v4 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v4)
+	i0 = fn2349(m, v6, v4)
 	if i0 == 0 {
 		goto L7
 	}
@@ -11120,11 +20731,11 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
+	i0 = fn5565(m, i0, v5, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -11141,15 +20752,15 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -11157,7 +20768,7 @@ L6:
 	if v6 != v4 {
 		goto L12
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L11
 L12:
@@ -11180,13 +20791,13 @@ L11:
 	if i0 != v6 {
 		goto L15
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L15:
 	i1 = v1 + uint32(12)
 	i2 = v5 + uint32(12)
 	i3 = v0 + uint32(8)
 	i4 = v2 + uint32(52)
-	fn7400(m, v8, i1, i2, i3, i4)
+	fn7405(m, v8, i1, i2, i3, i4)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -11198,7 +20809,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -11211,10 +20822,10 @@ L16:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L13
 	}
@@ -11232,7 +20843,7 @@ L14:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -11245,7 +20856,7 @@ L18:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -11259,7 +20870,7 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -11269,209 +20880,6 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn5723(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v2 = i0
-	m.g0 = v2
-	i1 = v2 + uint32(44)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
-	i1 = v2 + uint32(40)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
-	v3 = uint32(0)
-	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v4 = i1
-	if v5 == v4 {
-		goto L4
-	}
-	i0 = fn2348(m, v5, v4)
-	if i0 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v5 = i1
-	if v6 == v5 {
-		goto L8
-	}
-	i0 = fn2348(m, v6, v5)
-	if i0 == 0 {
-		goto L7
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	goto L6
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L10
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v4, v0)
-	v4 = i0
-	if v4 != 0 {
-		goto L6
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L6:
-	i0 = v1 + uint32(12)
-	i1 = v4 + uint32(12)
-	i0 = fn7460(m, i0, i1)
-	if i0 == 0 {
-		goto L13
-	}
-	v3 = uint32(10014548)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
-	v0 = i0
-	if v0 != uint32(1073741823) {
-		goto L12
-	}
-	goto L11
-L13:
-	v3 = uint32(10014564)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L11
-	}
-L12:
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L14
-	}
-	fn2072(m, v1)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-L1:
-	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5724(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11508,14 +20916,14 @@ func fn5724(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -11526,7 +20934,7 @@ func fn5724(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v4 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -11552,11 +20960,11 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -11565,7 +20973,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
@@ -11576,7 +20984,7 @@ L2:
 	if v6 == v4 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v4)
+	i0 = fn2349(m, v6, v4)
 	if i0 == 0 {
 		goto L7
 	}
@@ -11600,11 +21008,11 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
+	i0 = fn5565(m, i0, v5, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -11621,15 +21029,15 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -11637,7 +21045,7 @@ L6:
 	if v6 != v4 {
 		goto L12
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L11
 L12:
@@ -11660,13 +21068,13 @@ L11:
 	if i0 != v6 {
 		goto L15
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L15:
 	i1 = v1 + uint32(12)
 	i2 = v5 + uint32(12)
 	i3 = v0 + uint32(8)
 	i4 = v2 + uint32(52)
-	fn7402(m, v8, i1, i2, i3, i4)
+	fn7401(m, v8, i1, i2, i3, i4)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
 	if v6 == uint32(1073741823) {
@@ -11678,7 +21086,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -11691,10 +21099,10 @@ L16:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L13
 	}
@@ -11712,7 +21120,7 @@ L14:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -11725,7 +21133,7 @@ L18:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -11739,9 +21147,212 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(64)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5724(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v2 = i0
+	m.g0 = v2
+	i1 = v2 + uint32(44)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i1 = v2 + uint32(40)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
+	v3 = uint32(0)
+	i2 = v2 + uint32(32)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v4 = i1
+	if v5 == v4 {
+		goto L4
+	}
+	i0 = fn2349(m, v5, v4)
+	if i0 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v2 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i0 = fn5565(m, i0, v1, v0)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v5 = i1
+	if v6 == v5 {
+		goto L8
+	}
+	i0 = fn2349(m, v6, v5)
+	if i0 == 0 {
+		goto L7
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	goto L6
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L10
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v2)
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = fn5565(m, i0, v4, v0)
+	v4 = i0
+	if v4 != 0 {
+		goto L6
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L6:
+	i0 = v1 + uint32(12)
+	i1 = v4 + uint32(12)
+	i0 = fn7461(m, i0, i1)
+	if i0 == 0 {
+		goto L13
+	}
+	v3 = uint32(10014548)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
+	v0 = i0
+	if v0 != uint32(1073741823) {
+		goto L12
+	}
+	goto L11
+L13:
+	v3 = uint32(10014564)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L11
+	}
+L12:
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L14
+	}
+	fn2073(m, v1)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+L1:
+	i0 = v2 + uint32(48)
 	m.g0 = i0
 	return v3
 }
@@ -11785,14 +21396,14 @@ func fn5725(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(56)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8532821), i2)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
@@ -11803,7 +21414,7 @@ func fn5725(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 == v4 {
 		goto L4
 	}
-	i0 = fn2348(m, v5, v4)
+	i0 = fn2349(m, v5, v4)
 	if i0 == 0 {
 		goto L3
 	}
@@ -11829,11 +21440,11 @@ L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8508256), i2)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = fn5564(m, i0, v1, v0)
+	i0 = fn5565(m, i0, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -11842,7 +21453,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
@@ -11853,7 +21464,7 @@ L2:
 	if v6 == v4 {
 		goto L8
 	}
-	i0 = fn2348(m, v6, v4)
+	i0 = fn2349(m, v6, v4)
 	if i0 == 0 {
 		goto L7
 	}
@@ -11877,11 +21488,11 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L9
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = fn5564(m, i0, v5, v0)
+	i0 = fn5565(m, i0, v5, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -11898,15 +21509,15 @@ L9:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v6 = i0
-	i1 = fn2369(m, v6, uint32(10263320))
+	i1 = fn2370(m, v6, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v7 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
@@ -11914,7 +21525,7 @@ L6:
 	if v6 != v4 {
 		goto L12
 	}
-	i0 = fn3706(m, v4)
+	i0 = fn3707(m, v4)
 	v4 = i0
 	goto L11
 L12:
@@ -11937,7 +21548,7 @@ L11:
 	if i0 != v6 {
 		goto L15
 	}
-	fn3701(m, v4)
+	fn3702(m, v4)
 L15:
 	i1 = v1 + uint32(12)
 	i2 = v5 + uint32(12)
@@ -11955,7 +21566,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -11968,10 +21579,10 @@ L16:
 	if v1 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L13
 	}
@@ -11989,7 +21600,7 @@ L14:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -12002,7 +21613,7 @@ L18:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -12016,7 +21627,7 @@ L13:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -12026,6 +21637,283 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn5726(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = uint32(0)
+	i1 = v2 + uint32(60)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
+	i1 = v2 + uint32(56)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
+	i2 = v2 + uint32(32)
+	i0 = fn3719(m, v1, uint32(8532821), i2)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v4 = i1
+	if v5 == v4 {
+		goto L4
+	}
+	i0 = fn2349(m, v5, v4)
+	if i0 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v2 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8508256), i2)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i0 = fn5565(m, i0, v1, v0)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v4 = i1
+	if v6 == v4 {
+		goto L8
+	}
+	i0 = fn2349(m, v6, v4)
+	if i0 == 0 {
+		goto L7
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	goto L6
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L10
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8508256), v2)
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = fn5565(m, i0, v5, v0)
+	v5 = i0
+	if v5 != 0 {
+		goto L6
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10263320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v6 = i0
+	i1 = fn2370(m, v6, uint32(10263320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v4 = i1
+	if v6 != v4 {
+		goto L12
+	}
+	i0 = fn3707(m, v4)
+	v4 = i0
+	goto L11
+L12:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v6, uint32(0))
+	v4 = i0
+L11:
+	if v4 == 0 {
+		goto L14
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v4)+24)) = uint64(17179869184)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+12)) = uint8(k32(48))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = k32(4294967295)
+	i1 = v4 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
+	i0 = v4 + uint32(12)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	if i0 != v6 {
+		goto L15
+	}
+	fn3702(m, v4)
+L15:
+	i1 = v1 + uint32(12)
+	i2 = v5 + uint32(12)
+	i3 = v0 + uint32(8)
+	i4 = v2 + uint32(52)
+	fn7404(m, v8, i1, i2, i3, i4)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v6
+	if v6 != 0 {
+		goto L16
+	}
+	fn2073(m, v1)
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L17
+	}
+	fn2073(m, v5)
+L17:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
+	i0 = fn5566(m, v0, i1)
+	if i0 != 0 {
+		goto L13
+	}
+	v3 = v4
+	goto L1
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L18
+	}
+	fn2073(m, v1)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+	goto L1
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+L1:
+	i0 = v2 + uint32(64)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5727(m *Module, v0 uint32, v1 uint32) uint32 {
 	b := m.base
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
 	return uint32(10059656)
@@ -12033,7 +21921,7 @@ func fn5726(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn5727(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5728(m *Module, v0 uint32, v1 uint32) uint32 {
 	b := m.base
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	return uint32(10059656)
@@ -12041,20 +21929,20 @@ func fn5727(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn5728(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5729(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L4
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -12066,7 +21954,7 @@ L4:
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8524287))
+	fn3605(m, i0, uint32(8524287))
 	m.depth--
 	return uint32(0)
 L2:
@@ -12079,7 +21967,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5729(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5730(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -12088,13 +21976,13 @@ func fn5729(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L3
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
@@ -12106,7 +21994,7 @@ L3:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8524419))
+	fn3605(m, i0, uint32(8524419))
 L2:
 	m.depth--
 	return v2
@@ -12118,20 +22006,20 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5730(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5731(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L4
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -12142,7 +22030,7 @@ L4:
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8524334))
+	fn3605(m, i0, uint32(8524334))
 	m.depth--
 	return uint32(0)
 L2:
@@ -12155,7 +22043,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5731(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5732(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12188,13 +22076,13 @@ func fn5731(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v4 = i0
 	v5 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -12216,7 +22104,7 @@ L4:
 	}
 	i1 = v7 + k32(4294967292)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn1501(m, v6, i1)
+	i0 = fn1502(m, v6, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -12245,7 +22133,7 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v4 = i0
 	v5 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v9 = i0
 	if v9 == 0 {
 		goto L6
@@ -12267,7 +22155,7 @@ L8:
 	}
 	i1 = v7 + k32(4294967292)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn1501(m, v9, i1)
+	i0 = fn1502(m, v9, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L9
 	}
@@ -12282,7 +22170,7 @@ L8:
 	if v7 != 0 {
 		goto L6
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L6
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
@@ -12320,7 +22208,7 @@ L7:
 	i1 = uint32(9973056) + i2
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
-	i0 = fn4085(m, uint32(8568350), v2)
+	i0 = fn4086(m, uint32(8568350), v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -12333,7 +22221,7 @@ L7:
 	if v7 != 0 {
 		goto L10
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v7 = i0
@@ -12362,7 +22250,7 @@ L6:
 		goto L1
 	}
 L2:
-	fn2072(m, v6)
+	fn2073(m, v6)
 L1:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -12371,7 +22259,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5732(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5733(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12400,14 +22288,14 @@ func fn5732(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(24)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
 	i2 = v2 + uint32(16)
-	i0 = fn3718(m, v1, uint32(8532691), i2)
+	i0 = fn3719(m, v1, uint32(8532691), i2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
@@ -12416,7 +22304,7 @@ func fn5732(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = uint32(0)
-	i0 = fn2369(m, v5, uint32(10263320))
+	i0 = fn2370(m, v5, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -12424,7 +22312,7 @@ func fn5732(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v1 != v5 {
 		goto L4
 	}
-	i0 = fn3706(m, v1)
+	i0 = fn3707(m, v1)
 	v1 = i0
 	goto L3
 L4:
@@ -12450,14 +22338,14 @@ L5:
 	if i0 != v5 {
 		goto L6
 	}
-	fn3701(m, v1)
+	fn3702(m, v1)
 L6:
 	v3 = uint32(0)
 	i2 = v0 + uint32(8)
 	i3 = v2 + uint32(28)
-	fn7367(m, v4, uint32(0), i2, i3)
+	fn7368(m, v4, uint32(0), i2, i3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L7
 	}
@@ -12475,7 +22363,7 @@ L7:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -12483,13 +22371,13 @@ L2:
 	if v6 == v5 {
 		goto L9
 	}
-	i0 = fn2348(m, v6, v5)
+	i0 = fn2349(m, v6, v5)
 	if i0 == 0 {
 		goto L8
 	}
 L9:
 	i0 = v1 + uint32(12)
-	i0 = fn7331(m, i0)
+	i0 = fn7332(m, i0)
 	if i0 == 0 {
 		goto L10
 	}
@@ -12500,13 +22388,13 @@ L9:
 	if int32(i0) <= int32(i1) {
 		goto L10
 	}
-	i0 = fn5565(m, v0, uint32(2))
+	i0 = fn5566(m, v0, uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v1 = i0
-	i1 = fn2369(m, v1, uint32(10263320))
+	i1 = fn2370(m, v1, uint32(10263320))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v5 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
@@ -12514,7 +22402,7 @@ L9:
 	if v1 != v0 {
 		goto L12
 	}
-	i0 = fn3706(m, v0)
+	i0 = fn3707(m, v0)
 	v0 = i0
 	goto L11
 L12:
@@ -12537,13 +22425,13 @@ L11:
 	if i0 != v1 {
 		goto L13
 	}
-	fn3701(m, v0)
+	fn3702(m, v0)
 L13:
-	fn7360(m, v3, uint32(0), uint32(4))
+	fn7361(m, v3, uint32(0), uint32(4))
 	v3 = v0
 	goto L1
 L10:
-	i0 = fn5706(m, v1, v0)
+	i0 = fn5707(m, v1, v0)
 	v3 = i0
 	goto L1
 L8:
@@ -12558,14 +22446,14 @@ L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v5 = i0
 	v3 = uint32(0)
-	i0 = fn5570(m, v1, uint32(0), uint32(0))
+	i0 = fn5571(m, v1, uint32(0), uint32(0))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn5733(m, v5, v1, v0)
+	i0 = fn5734(m, v5, v1, v0)
 	v3 = i0
-	fn2111(m, v1)
+	fn2112(m, v1)
 	goto L1
 L14:
 	i0 = v5 & uint32(16777216)
@@ -12578,13 +22466,13 @@ L14:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = uint32(0)
 	i2 = v0 + uint32(8)
 	i3 = v2 + uint32(28)
-	i0 = fn5588(m, v5, v1, i2, i3)
+	i0 = fn5589(m, v5, v1, i2, i3)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L16
 	}
@@ -12602,7 +22490,7 @@ L16:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L15:
 	i0 = v5 & uint32(100663296)
@@ -12629,11 +22517,11 @@ L19:
 		goto L20
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8394869))
+	fn3605(m, i0, uint32(8394869))
 	v3 = uint32(0)
 	goto L1
 L20:
-	i0 = fn1525(m, v1)
+	i0 = fn1526(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L17
@@ -12644,17 +22532,17 @@ L18:
 	if v6 == uint32(10045280) {
 		goto L22
 	}
-	i0 = fn2348(m, v6, uint32(10045280))
+	i0 = fn2349(m, v6, uint32(10045280))
 	if i0 == 0 {
 		goto L21
 	}
 L22:
-	i0 = fn5565(m, v0, uint32(1024))
+	i0 = fn5566(m, v0, uint32(1024))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = fn5734(m, i0, v1, v0)
+	i0 = fn5735(m, i0, v1, v0)
 	v3 = i0
 	goto L1
 L21:
@@ -12663,10 +22551,10 @@ L21:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8508256), v2)
+	i0 = fn3604(m, i0, uint32(8508256), v2)
 	goto L1
 L17:
-	i0 = fn5572(m, v1)
+	i0 = fn5573(m, v1)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -12679,7 +22567,7 @@ L17:
 	if v4 != 0 {
 		goto L23
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L23:
 	if v5 != 0 {
 		goto L24
@@ -12687,9 +22575,9 @@ L23:
 	v3 = uint32(0)
 	goto L1
 L24:
-	i0 = fn5733(m, v3, v5, v0)
+	i0 = fn5734(m, v3, v5, v0)
 	v3 = i0
-	fn2111(m, v5)
+	fn2112(m, v5)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -12698,7 +22586,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5733(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5734(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12723,7 +22611,7 @@ func fn5733(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
-	i0 = fn2369(m, v0, uint32(10263320))
+	i0 = fn2370(m, v0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
@@ -12731,7 +22619,7 @@ func fn5733(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v5 != v0 {
 		goto L2
 	}
-	i0 = fn3706(m, v5)
+	i0 = fn3707(m, v5)
 	v5 = i0
 	goto L1
 L2:
@@ -12755,13 +22643,13 @@ L1:
 	if i0 != v0 {
 		goto L4
 	}
-	fn3701(m, v5)
+	fn3702(m, v5)
 L4:
 	i2 = v2 + uint32(8)
 	i3 = v3 + uint32(12)
-	fn7278(m, v7, v1, i2, i3)
+	fn7279(m, v7, v1, i2, i3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn5565(m, v2, i1)
+	i0 = fn5566(m, v2, i1)
 	if i0 != 0 {
 		goto L5
 	}
@@ -12779,7 +22667,7 @@ L5:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L3:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -12788,7 +22676,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn5734(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5735(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12806,7 +22694,7 @@ func fn5734(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	v4 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
-	i0 = fn5566(m, v0, v1, v2)
+	i0 = fn5567(m, v0, v1, v2)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -12814,9 +22702,9 @@ func fn5734(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = v1 + uint32(12)
 	i1 = v2 + uint32(8)
 	i2 = v3 + uint32(12)
-	fn7363(m, i0, i1, i2)
+	fn7364(m, i0, i1, i2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn5565(m, v2, i1)
+	i0 = fn5566(m, v2, i1)
 	if i0 != 0 {
 		goto L2
 	}
@@ -12834,7 +22722,7 @@ L2:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -12843,7 +22731,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5735(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5736(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12862,13 +22750,13 @@ func fn5735(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v3 = i0
 	v4 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
-	i0 = fn5566(m, v3, v1, v0)
+	i0 = fn5567(m, v3, v1, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -12876,9 +22764,9 @@ func fn5735(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = v1 + uint32(12)
 	i1 = v0 + uint32(8)
 	i2 = v2 + uint32(12)
-	fn7363(m, i0, i1, i2)
+	fn7364(m, i0, i1, i2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5565(m, v0, i1)
+	i0 = fn5566(m, v0, i1)
 	if i0 != 0 {
 		goto L2
 	}
@@ -12896,26 +22784,11 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5736(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v0 + uint32(8)
-	i0 = fn7267(m, i0)
-	i0 = fn1594(m, i0)
-	m.depth--
-	return i0
 }
 
 //go:norace
@@ -12928,7 +22801,7 @@ func fn5737(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i0 = v0 + uint32(8)
 	i0 = fn7268(m, i0)
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 }
@@ -12943,7 +22816,7 @@ func fn5738(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i0 = v0 + uint32(8)
 	i0 = fn7269(m, i0)
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 }
@@ -12951,6 +22824,21 @@ func fn5738(m *Module, v0 uint32, v1 uint32) uint32 {
 //go:norace
 //go:nocheckptr
 func fn5739(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v0 + uint32(8)
+	i0 = fn7270(m, i0)
+	i0 = fn1595(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5740(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -12959,10 +22847,10 @@ func fn5739(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i1
 	b := m.base
 	i0 = v0 + uint32(8)
-	i0 = fn7270(m, i0)
+	i0 = fn7271(m, i0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i1 = v2 << (uint32(2) & 31)
 	i0 = i0 + i1
@@ -12982,7 +22870,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5740(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5741(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -12990,29 +22878,29 @@ func fn5740(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5741(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5742(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
 	i0 = v0 + uint32(8)
-	i0 = fn7271(m, i0)
-	i0 = fn1594(m, i0)
+	i0 = fn7272(m, i0)
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5742(m *Module, v0 uint32) {
+func fn5743(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13029,7 +22917,7 @@ func fn5742(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if v2 == 0 {
@@ -13047,7 +22935,7 @@ func fn5742(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
@@ -13066,7 +22954,7 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -13081,7 +22969,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return
@@ -13089,7 +22977,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn5743(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5744(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -13139,7 +23027,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5744(m *Module, v0 uint32) uint32 {
+func fn5745(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13169,7 +23057,7 @@ func fn5744(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -13188,7 +23076,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return uint32(0)
@@ -13196,7 +23084,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5745(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5746(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13210,9 +23098,9 @@ func fn5745(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2367(m, i0)
+	i0 = fn2368(m, i0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn5544(m, i0, i1)
+	i0 = fn5545(m, i0, i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L1
@@ -13231,7 +23119,7 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v0 = i0
@@ -13249,7 +23137,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn5746(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5747(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -13261,9 +23149,9 @@ func fn5746(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2367(m, i0)
+	i0 = fn2368(m, i0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn5544(m, i0, i1)
+	i0 = fn5545(m, i0, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L1
@@ -13282,7 +23170,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	m.depth--
 	return uint32(10059656)
@@ -13290,7 +23178,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5747(m *Module, v0 uint32) {
+func fn5748(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -13303,7 +23191,7 @@ func fn5747(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -13317,7 +23205,7 @@ func fn5747(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -13325,7 +23213,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5748(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5749(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -13351,7 +23239,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5749(m *Module, v0 uint32) uint32 {
+func fn5750(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13403,11 +23291,11 @@ func fn5749(m *Module, v0 uint32) uint32 {
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403071))
+	fn3605(m, i0, uint32(8403071))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+88))
 	i0 = i0 + uint32(16)
@@ -13509,7 +23397,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8389021), v1)
+	i0 = fn2697(m, uint32(8389021), v1)
 	v2 = i0
 L1:
 	i0 = v1 + uint32(176)
@@ -13519,7 +23407,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5750(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5751(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13546,7 +23434,7 @@ func fn5750(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2370(m, i0, i1, uint32(10263320))
+	i0 = fn2371(m, i0, i1, uint32(10263320))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
@@ -13560,7 +23448,7 @@ func fn5750(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403071))
+	fn3605(m, i0, uint32(8403071))
 	m.depth--
 	return uint32(0)
 L1:
@@ -13595,7 +23483,7 @@ L5:
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn5549(m, v3, v1)
+	i0 = fn5550(m, v3, v1)
 	v1 = i0
 	i0 = v1 & uint32(98304)
 	if i0 == 0 {
@@ -13606,7 +23494,7 @@ L5:
 	if i0 == 0 {
 		goto L3
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L4
 L6:
 	i2 = b2i(v2 == uint32(3))
@@ -13637,7 +23525,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn5751(m *Module, v0 uint32) uint32 {
+func fn5752(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -13651,12 +23539,12 @@ func fn5751(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403071))
+	fn3605(m, i0, uint32(8403071))
 	m.depth--
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10064376))+108))
@@ -13667,7 +23555,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5752(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5753(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	b := m.base
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
 	return uint32(0)
@@ -13675,7 +23563,7 @@ func fn5752(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn5753(m *Module, v0 uint32) uint32 {
+func fn5754(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -13690,7 +23578,7 @@ func fn5753(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403071))
+	fn3605(m, i0, uint32(8403071))
 	v1 = k32(4294967295)
 L1:
 	m.depth--
@@ -13699,7 +23587,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5754(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5755(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13717,12 +23605,12 @@ func fn5754(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403071))
+	fn3605(m, i0, uint32(8403071))
 	m.depth--
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+88))
 	v2 = i0
@@ -13748,7 +23636,7 @@ L4:
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3604(m, i0, uint32(8523430))
+	fn3605(m, i0, uint32(8523430))
 	m.depth--
 	return uint32(0)
 L2:
@@ -13791,7 +23679,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn5755(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5756(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13811,7 +23699,7 @@ func fn5755(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403071))
+	fn3605(m, i0, uint32(8403071))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -13819,12 +23707,12 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8509047))
+	fn3605(m, i0, uint32(8509047))
 	m.depth--
 	return k32(4294967295)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+88))
 	v3 = i0
@@ -13850,7 +23738,7 @@ L5:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3604(m, i0, uint32(8523430))
+	fn3605(m, i0, uint32(8523430))
 	m.depth--
 	return k32(4294967295)
 L3:
@@ -13861,7 +23749,7 @@ L3:
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn2030(m, v2)
+	i0 = fn2031(m, v2)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L6
@@ -13891,7 +23779,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn5756(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5757(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13915,18 +23803,18 @@ func fn5756(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8403071))
+	fn3605(m, i0, uint32(8403071))
 	m.depth--
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10263320))
+	i0 = fn2370(m, i0, uint32(10263320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v3 = i0
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v4 = i0
 	if v4 == 0 {
 		goto L2
@@ -13953,7 +23841,7 @@ L5:
 	} else {
 		i2 = uint32(10014564)
 	}
-	i0 = fn1711(m, v4, i1, i2)
+	i0 = fn1712(m, v4, i1, i2)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L4
 	}
@@ -13978,7 +23866,7 @@ L4:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	m.depth--
 	return uint32(0)
@@ -13986,16 +23874,16 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5757(m *Module) uint32 {
+func fn5758(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10267104))
+	i0 = fn1968(m, uint32(10267104))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5758(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5759(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -14004,7 +23892,7 @@ func fn5758(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -14036,7 +23924,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5759(m *Module, v0 uint32) uint32 {
+func fn5760(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14049,7 +23937,7 @@ func fn5759(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -14068,7 +23956,7 @@ func fn5759(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
@@ -14087,7 +23975,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return uint32(0)
@@ -14095,7 +23983,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5760(m *Module, v0 uint32) {
+func fn5761(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14108,7 +23996,7 @@ func fn5760(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -14127,7 +24015,7 @@ func fn5760(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
@@ -14146,7 +24034,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return
@@ -14154,7 +24042,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5761(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5762(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14198,7 +24086,7 @@ func fn5761(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = v2 + uint32(8)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
-	i0 = fn5762(m, v1, v2)
+	i0 = fn5763(m, v1, v2)
 	if i0 == 0 {
 		goto L1
 	}
@@ -14212,7 +24100,7 @@ func fn5761(m *Module, v0 uint32, v1 uint32) uint32 {
 	v5 = i1
 	i1 = v5 ^ uint32(32)
 	v6 = i1
-	i0 = fn740(m, uint32(0), v6)
+	i0 = fn741(m, uint32(0), v6)
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -14250,13 +24138,13 @@ L6:
 		goto L7
 	}
 	v3 = uint32(0)
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	fn3604(m, i0, uint32(8446563))
+	fn3605(m, i0, uint32(8446563))
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -14327,13 +24215,13 @@ L13:
 	if v8 == uint32(96) {
 		goto L12
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	fn3604(m, i0, uint32(8496757))
+	fn3605(m, i0, uint32(8496757))
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -14358,14 +24246,14 @@ L10:
 	v3 = v7
 	goto L1
 L2:
-	fn2072(m, v7)
+	fn2073(m, v7)
 	v3 = uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	if i0 == 0 {
 		goto L14
 	}
-	fn524(m, v2)
+	fn525(m, v2)
 L14:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -14374,7 +24262,7 @@ L14:
 
 //go:norace
 //go:nocheckptr
-func fn5762(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5763(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14391,7 +24279,7 @@ func fn5762(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != 0 {
 		goto L2
 	}
-	fn524(m, v1)
+	fn525(m, v1)
 	v3 = uint32(1)
 	goto L1
 L2:
@@ -14409,7 +24297,7 @@ L2:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8413558))
+	fn3605(m, i0, uint32(8413558))
 	goto L1
 L4:
 	i0 = v3 & uint32(32)
@@ -14431,7 +24319,7 @@ L5:
 	goto L1
 L3:
 	v3 = uint32(0)
-	i0 = fn525(m, v0, v1, uint32(0))
+	i0 = fn526(m, v0, v1, uint32(0))
 	if i0 != 0 {
 		goto L7
 	}
@@ -14442,7 +24330,7 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8574654), v2)
+	i0 = fn3604(m, i0, uint32(8574654), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -14451,7 +24339,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5763(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5764(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -14507,7 +24395,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(48)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10267432), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10267432), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -14515,7 +24403,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn525(m, i0, v4, uint32(0))
+	i0 = fn526(m, i0, v4, uint32(0))
 	if i0 != 0 {
 		goto L2
 	}
@@ -14527,27 +24415,27 @@ L3:
 	v6 = uint32(0)
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v7 = i0
 	if int32(v7) < int32(uint32(0)) {
 		goto L2
 	}
 L5:
 	i0 = v4 + uint32(56)
-	fn745(m, i0)
+	fn746(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	v8 = i0
 	if int32(v8) < int32(uint32(46)) {
 		goto L6
 	}
 	v6 = uint32(0)
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	fn3604(m, i0, uint32(8500846))
+	fn3605(m, i0, uint32(8500846))
 	goto L2
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -14557,7 +24445,7 @@ L6:
 	i1 = div32s(i1, uint32(3))
 	i1 = i1 << (uint32(2) & 31)
 	i1 = i1 | uint32(2)
-	i0 = fn746(m, i0, i1)
+	i0 = fn747(m, i0, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L7
@@ -14688,14 +24576,14 @@ L8:
 	*(*uint8)(unsafe.Add(b, v1)) = uint8(k32(10))
 	i0 = v4 + uint32(56)
 	i1 = v1 + uint32(1)
-	i0 = fn744(m, i0, i1)
+	i0 = fn745(m, i0, i1)
 	v6 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	if i0 == 0 {
 		goto L15
 	}
-	fn524(m, v4)
+	fn525(m, v4)
 L15:
 	i0 = v4 + uint32(592)
 	m.g0 = i0
@@ -14704,7 +24592,7 @@ L15:
 
 //go:norace
 //go:nocheckptr
-func fn5764(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5765(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -14766,7 +24654,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(64)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10267500), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10267500), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -14774,7 +24662,7 @@ L4:
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(16)
-	i0 = fn5762(m, i0, i1)
+	i0 = fn5763(m, i0, i1)
 	if i0 != 0 {
 		goto L5
 	}
@@ -14790,7 +24678,7 @@ L5:
 	v6 = uint32(0)
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v7 = i0
 	if int32(v7) < int32(uint32(0)) {
 		goto L2
@@ -14801,12 +24689,12 @@ L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
 	v5 = i0
 	i0 = v4 + uint32(72)
-	fn745(m, i0)
+	fn746(m, i0)
 	i0 = v4 + uint32(72)
 	i1 = v6 + uint32(3)
 	i1 = i1 >> (uint32(2) & 31)
 	i1 = i1 * uint32(3)
-	i0 = fn746(m, i0, i1)
+	i0 = fn747(m, i0, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L7
@@ -14844,7 +24732,7 @@ L13:
 	if v11 == uint32(1) {
 		goto L12
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L10
@@ -14856,7 +24744,7 @@ L13:
 	} else {
 		i1 = uint32(8507917)
 	}
-	fn3604(m, i0, i1)
+	fn3605(m, i0, i1)
 	goto L10
 L15:
 	i0 = v2 + uint32(8869872)
@@ -14868,13 +24756,13 @@ L15:
 	if v7 == 0 {
 		goto L14
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	fn3604(m, i0, uint32(8507945))
+	fn3605(m, i0, uint32(8507945))
 	goto L10
 L16:
 	if v7 == 0 {
@@ -14883,7 +24771,7 @@ L16:
 	if v3 == 0 {
 		goto L17
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L10
@@ -14895,7 +24783,7 @@ L16:
 	} else {
 		i1 = uint32(8507856)
 	}
-	fn3604(m, i0, i1)
+	fn3605(m, i0, i1)
 	goto L10
 L17:
 	v3 = uint32(0)
@@ -14961,7 +24849,7 @@ L14:
 		goto L11
 	}
 L12:
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L10
@@ -14973,28 +24861,28 @@ L12:
 	i1 = i1 << (uint32(2) & 31)
 	i1 = i1 | uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = fn3603(m, v1, uint32(8544585), v4)
+	i0 = fn3604(m, v1, uint32(8544585), v4)
 	goto L10
 L11:
 	i0 = v3 + v11
 	if int32(i0) > int32(uint32(3)) {
 		goto L8
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	fn3604(m, i0, uint32(8474882))
+	fn3605(m, i0, uint32(8474882))
 L10:
 	i0 = v4 + uint32(72)
-	fn749(m, i0)
+	fn750(m, i0)
 	v3 = uint32(0)
 	goto L7
 L8:
 	i0 = v4 + uint32(72)
-	i0 = fn744(m, i0, v9)
+	i0 = fn745(m, i0, v9)
 	v3 = i0
 L7:
 	v6 = v3
@@ -15004,7 +24892,7 @@ L2:
 		goto L22
 	}
 	i0 = v4 + uint32(16)
-	fn524(m, i0)
+	fn525(m, i0)
 L22:
 	i0 = v4 + uint32(608)
 	m.g0 = i0
@@ -15013,7 +24901,7 @@ L22:
 
 //go:norace
 //go:nocheckptr
-func fn5765(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5766(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15071,7 +24959,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(48)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10267568), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10267568), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -15079,7 +24967,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn525(m, i0, v4, uint32(0))
+	i0 = fn526(m, i0, v4, uint32(0))
 	if i0 != 0 {
 		goto L2
 	}
@@ -15091,7 +24979,7 @@ L3:
 	v6 = uint32(0)
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v7 = i0
 	if int32(v7) < int32(uint32(0)) {
 		goto L2
@@ -15102,18 +24990,18 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v8 = i0
 	i0 = v4 + uint32(56)
-	fn745(m, i0)
+	fn746(m, i0)
 	if int32(v6) < int32(uint32(1073741823)) {
 		goto L6
 	}
 	v6 = uint32(0)
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	fn3604(m, i0, uint32(8487949))
+	fn3605(m, i0, uint32(8487949))
 	goto L2
 L6:
 	i0 = v4 + uint32(56)
@@ -15124,7 +25012,7 @@ L6:
 		i2 = uint32(2)
 	}
 	i1 = i1 + i2
-	i0 = fn746(m, i0, i1)
+	i0 = fn747(m, i0, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L7
@@ -15272,14 +25160,14 @@ L8:
 	v1 = i0
 L19:
 	i0 = v4 + uint32(56)
-	i0 = fn744(m, i0, v1)
+	i0 = fn745(m, i0, v1)
 	v6 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	if i0 == 0 {
 		goto L20
 	}
-	fn524(m, v4)
+	fn525(m, v4)
 L20:
 	i0 = v4 + uint32(592)
 	m.g0 = i0
@@ -15288,7 +25176,7 @@ L20:
 
 //go:norace
 //go:nocheckptr
-func fn5766(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5767(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15312,18 +25200,18 @@ func fn5766(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = v2 + uint32(8)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
-	i0 = fn5762(m, v1, v2)
+	i0 = fn5763(m, v1, v2)
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn5767(m, v0, v2)
+	i0 = fn5768(m, v0, v2)
 	v3 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	if i0 == 0 {
 		goto L2
 	}
-	fn524(m, v2)
+	fn525(m, v2)
 L2:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -15332,7 +25220,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5767(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5768(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15359,20 +25247,20 @@ func fn5767(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	fn3604(m, i0, uint32(8472156))
+	fn3605(m, i0, uint32(8472156))
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
 	v1 = uint32(0)
 	i1 = uint32(int32(v2) >> (uint32(1) & 31))
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -15404,13 +25292,13 @@ L4:
 	}
 L6:
 	v1 = uint32(0)
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	fn3604(m, i0, uint32(8504927))
+	fn3605(m, i0, uint32(8504927))
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -15422,7 +25310,7 @@ L6:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	return uint32(0)
 L5:
 	i2 = v7 << (uint32(4) & 31)
@@ -15439,123 +25327,6 @@ L3:
 	v1 = v5
 L1:
 	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5768(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v4 = i0
-	m.g0 = v4
-	v5 = uint32(0)
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v5 = i0
-L1:
-	i0 = v4 + uint32(48)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v4 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v4 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v4 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v4 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = uint64(0)
-	if v3 != 0 {
-		goto L4
-	}
-	if v1 == 0 {
-		goto L4
-	}
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(3) {
-		goto L3
-	}
-L4:
-	v6 = uint32(0)
-	i8 = v4 + uint32(52)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10267644), uint32(1), uint32(3), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-L3:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v4 + uint32(8)
-	i0 = fn525(m, i0, i1, uint32(0))
-	if i0 != 0 {
-		goto L2
-	}
-	v7 = uint32(1)
-	v3 = uint32(0)
-	i0 = v5 + v2
-	v6 = i0
-	if v6 == uint32(1) {
-		goto L5
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v3 == 0 {
-		goto L6
-	}
-	if v6 == uint32(2) {
-		goto L5
-	}
-L6:
-	v7 = k32(4294967295)
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
-	v1 = i0
-	if v1 == k32(4294967295) {
-		goto L7
-	}
-	v7 = v1
-	goto L5
-L7:
-	v6 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L2
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	i0 = fn4557(m, i0, i1, v3, v7)
-	v6 = i0
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = v4 + uint32(8)
-	fn524(m, i0)
-L8:
-	i0 = v4 + uint32(64)
-	m.g0 = i0
-	return v6
 }
 
 //go:norace
@@ -15611,7 +25382,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(52)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10267720), uint32(1), uint32(3), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10267644), uint32(1), uint32(3), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -15620,7 +25391,7 @@ L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(8)
-	i0 = fn525(m, i0, i1, uint32(0))
+	i0 = fn526(m, i0, i1, uint32(0))
 	if i0 != 0 {
 		goto L2
 	}
@@ -15644,7 +25415,7 @@ L6:
 	v7 = k32(4294967295)
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v1 = i0
 	if v1 == k32(4294967295) {
 		goto L7
@@ -15653,14 +25424,14 @@ L6:
 	goto L5
 L7:
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	i0 = fn4557(m, i0, i1, v3, v7)
+	i0 = fn4558(m, i0, i1, v3, v7)
 	v6 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
@@ -15668,7 +25439,7 @@ L2:
 		goto L8
 	}
 	i0 = v4 + uint32(8)
-	fn524(m, i0)
+	fn525(m, i0)
 L8:
 	i0 = v4 + uint32(64)
 	m.g0 = i0
@@ -15677,7 +25448,124 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn5770(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5770(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v4 = i0
+	m.g0 = v4
+	v5 = uint32(0)
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v5 = i0
+L1:
+	i0 = v4 + uint32(48)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v4 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v4 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v4 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v4 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = uint64(0)
+	if v3 != 0 {
+		goto L4
+	}
+	if v1 == 0 {
+		goto L4
+	}
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(3) {
+		goto L3
+	}
+L4:
+	v6 = uint32(0)
+	i8 = v4 + uint32(52)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10267720), uint32(1), uint32(3), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+L3:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v4 + uint32(8)
+	i0 = fn526(m, i0, i1, uint32(0))
+	if i0 != 0 {
+		goto L2
+	}
+	v7 = uint32(1)
+	v3 = uint32(0)
+	i0 = v5 + v2
+	v6 = i0
+	if v6 == uint32(1) {
+		goto L5
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v3 == 0 {
+		goto L6
+	}
+	if v6 == uint32(2) {
+		goto L5
+	}
+L6:
+	v7 = k32(4294967295)
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1582(m, i0)
+	v1 = i0
+	if v1 == k32(4294967295) {
+		goto L7
+	}
+	v7 = v1
+	goto L5
+L7:
+	v6 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L2
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	i0 = fn4558(m, i0, i1, v3, v7)
+	v6 = i0
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = v4 + uint32(8)
+	fn525(m, i0)
+L8:
+	i0 = v4 + uint32(64)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5771(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15701,18 +25589,18 @@ func fn5770(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = v2 + uint32(8)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
-	i0 = fn5762(m, v1, v2)
+	i0 = fn5763(m, v1, v2)
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn5767(m, v0, v2)
+	i0 = fn5768(m, v0, v2)
 	v3 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	if i0 == 0 {
 		goto L2
 	}
-	fn524(m, v2)
+	fn525(m, v2)
 L2:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -15721,7 +25609,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5771(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5772(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15756,25 +25644,25 @@ func fn5771(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8392135), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8392135), v2, uint32(2), uint32(2))
 	if i0 == 0 {
 		goto L1
 	}
 L2:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn525(m, i0, v3, uint32(0))
+	i0 = fn526(m, i0, v3, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1585(m, i0)
+	i0 = fn1586(m, i0)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -15848,14 +25736,14 @@ L7:
 		goto L7
 	}
 L4:
-	i0 = fn1575(m, v2)
+	i0 = fn1576(m, v2)
 	v4 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	if i0 == 0 {
 		goto L8
 	}
-	fn524(m, v3)
+	fn525(m, v3)
 L8:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -15864,7 +25752,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn5772(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5773(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15896,14 +25784,14 @@ func fn5772(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8545072), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8545072), v2, uint32(1), uint32(2))
 	if i0 == 0 {
 		goto L1
 	}
 L2:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn525(m, i0, v3, uint32(0))
+	i0 = fn526(m, i0, v3, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -15913,13 +25801,13 @@ L2:
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1585(m, i0)
+	i0 = fn1586(m, i0)
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L3
 	}
 	v5 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -15933,7 +25821,7 @@ L3:
 	if int32(v2) < int32(uint32(5121)) {
 		goto L5
 	}
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v6 = i0
 	if v2 >= uint32(1073741825) {
 		goto L7
@@ -15942,7 +25830,7 @@ L3:
 	goto L6
 L7:
 L8:
-	i0 = fn7485(m, v5, v4, uint32(1073741824))
+	i0 = fn7486(m, v5, v4, uint32(1073741824))
 	v5 = i0
 	i0 = v4 + uint32(1073741824)
 	v1 = i0
@@ -15953,32 +25841,32 @@ L8:
 		goto L8
 	}
 L6:
-	i0 = fn7485(m, v5, v1, v2)
+	i0 = fn7486(m, v5, v1, v2)
 	v4 = i0
-	fn3762(m, v6)
+	fn3763(m, v6)
 	goto L4
 L5:
-	i0 = fn7485(m, v5, v4, v2)
+	i0 = fn7486(m, v5, v4, v2)
 	v4 = i0
 L4:
 	if v4 != k32(4294967295) {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
 	v4 = uint32(0)
 	goto L1
 L9:
-	i0 = fn1575(m, v4)
+	i0 = fn1576(m, v4)
 	v4 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	if i0 == 0 {
 		goto L10
 	}
-	fn524(m, v3)
+	fn525(m, v3)
 L10:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -15987,7 +25875,7 @@ L10:
 
 //go:norace
 //go:nocheckptr
-func fn5773(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5774(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -16048,7 +25936,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(56)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10267792), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10267792), uint32(1), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -16056,7 +25944,7 @@ L4:
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(8)
-	i0 = fn5762(m, i0, i1)
+	i0 = fn5763(m, i0, i1)
 	if i0 != 0 {
 		goto L5
 	}
@@ -16071,7 +25959,7 @@ L5:
 	v6 = uint32(0)
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v7 = i0
 	if int32(v7) < int32(uint32(0)) {
 		goto L2
@@ -16081,7 +25969,7 @@ L6:
 	v6 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
 	v1 = i1
-	i0 = fn2109(m, uint32(1), v1)
+	i0 = fn2110(m, uint32(1), v1)
 	v8 = i0
 	if v8 == 0 {
 		goto L9
@@ -16092,7 +25980,7 @@ L6:
 	v5 = uint32(0)
 	goto L7
 L9:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v6 = uint32(0)
 	goto L2
 L8:
@@ -16237,16 +26125,16 @@ L11:
 		goto L10
 	}
 L7:
-	i0 = fn740(m, v8, v5)
+	i0 = fn741(m, v8, v5)
 	v6 = i0
-	fn2111(m, v8)
+	fn2112(m, v8)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	if i0 == 0 {
 		goto L23
 	}
 	i0 = v4 + uint32(8)
-	fn524(m, i0)
+	fn525(m, i0)
 L23:
 	i0 = v4 + uint32(64)
 	m.g0 = i0
@@ -16255,7 +26143,7 @@ L23:
 
 //go:norace
 //go:nocheckptr
-func fn5774(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5775(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -16326,7 +26214,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(48)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10267872), uint32(1), uint32(4), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10267872), uint32(1), uint32(4), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -16334,7 +26222,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn525(m, i0, v4, uint32(0))
+	i0 = fn526(m, i0, v4, uint32(0))
 	if i0 != 0 {
 		goto L2
 	}
@@ -16360,7 +26248,7 @@ L8:
 	goto L9
 L10:
 	v6 = uint32(0)
-	i0 = fn2030(m, v5)
+	i0 = fn2031(m, v5)
 	v8 = i0
 	if int32(v8) < int32(uint32(0)) {
 		goto L2
@@ -16384,7 +26272,7 @@ L9:
 	goto L6
 L11:
 	v6 = uint32(0)
-	i0 = fn2030(m, v2)
+	i0 = fn2031(m, v2)
 	v9 = i0
 	if int32(v9) < int32(uint32(0)) {
 		goto L2
@@ -16399,7 +26287,7 @@ L6:
 	v6 = uint32(0)
 	i0 = v1 + uint32(12)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v10 = i0
 	if int32(v10) < int32(uint32(0)) {
 		goto L2
@@ -16409,7 +26297,7 @@ L5:
 	v11 = i0
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	v12 = i2
-	i0 = fn8093(m, v11, uint32(10), v12)
+	i0 = fn8094(m, v11, uint32(10), v12)
 	v3 = i0
 	if v3 <= v11 {
 		goto L12
@@ -16645,11 +26533,11 @@ L18:
 	}
 	goto L17
 L35:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v6 = uint32(0)
 	goto L2
 L16:
-	i0 = fn2109(m, uint32(1), v2)
+	i0 = fn2110(m, uint32(1), v2)
 	v5 = i0
 	if v5 == 0 {
 		goto L14
@@ -16934,25 +26822,25 @@ L37:
 	goto L13
 L15:
 	v3 = uint32(0)
-	i0 = fn2109(m, uint32(1), uint32(0))
+	i0 = fn2110(m, uint32(1), uint32(0))
 	v5 = i0
 	if v5 != 0 {
 		goto L13
 	}
 L14:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v6 = uint32(0)
 	goto L2
 L13:
-	i0 = fn740(m, v5, v3)
+	i0 = fn741(m, v5, v3)
 	v6 = i0
-	fn2111(m, v5)
+	fn2112(m, v5)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	if i0 == 0 {
 		goto L61
 	}
-	fn524(m, v4)
+	fn525(m, v4)
 L61:
 	i0 = v4 + uint32(64)
 	m.g0 = i0
@@ -16961,7 +26849,7 @@ L61:
 
 //go:norace
 //go:nocheckptr
-func fn5775(m *Module, v0 uint32) uint32 {
+func fn5776(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16979,23 +26867,23 @@ func fn5775(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v1 = k32(4294967295)
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i1 = fn3643(m, uint32(8439509), i2, uint32(0))
+	i1 = fn3644(m, uint32(8439509), i2, uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4092(m, v0, uint32(8439531), v3)
+	i0 = fn4093(m, v0, uint32(8439531), v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn3643(m, uint32(8482409), uint32(0), uint32(0))
+	i1 = fn3644(m, uint32(8482409), uint32(0), uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
-	i0 = fn4092(m, v0, uint32(8482418), v1)
+	i0 = fn4093(m, v0, uint32(8482418), v1)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v1 = i0
 L1:
@@ -17005,16 +26893,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5776(m *Module) uint32 {
+func fn5777(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10267916))
+	i0 = fn1968(m, uint32(10267916))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5777(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5778(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -17023,7 +26911,7 @@ func fn5777(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -17077,7 +26965,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5778(m *Module, v0 uint32) uint32 {
+func fn5779(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17090,7 +26978,7 @@ func fn5778(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -17109,7 +26997,7 @@ func fn5778(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
@@ -17128,7 +27016,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -17147,7 +27035,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -17166,7 +27054,7 @@ L3:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	m.depth--
 	return uint32(0)
@@ -17174,20 +27062,20 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn5779(m *Module, v0 uint32) {
+func fn5780(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn5778(m, v0)
+	i0 = fn5779(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn5780(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5781(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17217,14 +27105,14 @@ func fn5780(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8545057), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8545057), v2, uint32(1), uint32(2))
 	if i0 == 0 {
 		goto L1
 	}
 L2:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn525(m, i0, v3, uint32(0))
+	i0 = fn526(m, i0, v3, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -17234,13 +27122,13 @@ L2:
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1585(m, i0)
+	i0 = fn1586(m, i0)
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L3
 	}
 	v5 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -17252,24 +27140,24 @@ L3:
 	if int32(v2) < int32(uint32(5121)) {
 		goto L5
 	}
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v1 = i0
-	i0 = fn7483(m, v5, v4, v2)
+	i0 = fn7484(m, v5, v4, v2)
 	v4 = i0
-	fn3762(m, v1)
+	fn3763(m, v1)
 	goto L4
 L5:
-	i0 = fn7483(m, v5, v4, v2)
+	i0 = fn7484(m, v5, v4, v2)
 	v4 = i0
 L4:
-	i0 = fn1575(m, v4)
+	i0 = fn1576(m, v4)
 	v4 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	if i0 == 0 {
 		goto L6
 	}
-	fn524(m, v3)
+	fn525(m, v3)
 L6:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -17278,7 +27166,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn5781(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5782(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -17333,7 +27221,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(156)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10268140), uint32(1), uint32(3), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10268140), uint32(1), uint32(3), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -17342,7 +27230,7 @@ L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(112)
-	i0 = fn525(m, i0, i1, uint32(0))
+	i0 = fn526(m, i0, i1, uint32(0))
 	if i0 != 0 {
 		goto L2
 	}
@@ -17362,12 +27250,12 @@ L6:
 	if v5 == 0 {
 		goto L7
 	}
-	i0 = fn1581(m, v5)
+	i0 = fn1582(m, v5)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
@@ -17378,12 +27266,12 @@ L8:
 L7:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v7 = i0
 	if v7 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
@@ -17392,18 +27280,18 @@ L5:
 	i0 = v4 + uint32(176)
 	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
 	*(*uint64)(unsafe.Add(b, uint64(v4)+168)) = uint64(0)
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+120))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+112))
 	v6 = i0
-	i0 = fn740(m, uint32(0), uint32(32768))
+	i0 = fn741(m, uint32(0), uint32(32768))
 	v3 = i0
 	if v3 == 0 {
 		goto L11
 	}
-	i1 = fn1492(m, uint32(1))
+	i1 = fn1493(m, uint32(1))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+168)) = v1
 	if v1 != 0 {
@@ -17420,7 +27308,7 @@ L5:
 	if v1 != 0 {
 		goto L11
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+200)) = k32(4294967295)
 	goto L9
@@ -17432,11 +27320,11 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+224)) = uint32(0)
 	i1 = v3 + uint32(16)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+196)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+220)) = uint32(2858)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+216)) = uint32(2859)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+220)) = uint32(2859)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+216)) = uint32(2860)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+184)) = v6
 	i0 = v4 + uint32(184)
-	i0 = fn7486(m, i0, v2, uint32(8), v7, uint32(8), uint32(0), uint32(8545573), uint32(56))
+	i0 = fn7487(m, i0, v2, uint32(8), v7, uint32(8), uint32(0), uint32(8545573), uint32(56))
 	v3 = i0
 	i0 = v3 + uint32(4)
 	switch i0 {
@@ -17451,15 +27339,15 @@ L10:
 	}
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	fn3604(m, i0, uint32(8519640))
+	fn3605(m, i0, uint32(8519640))
 	goto L9
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	fn3604(m, i0, uint32(8464731))
+	fn3605(m, i0, uint32(8464731))
 	goto L9
 L13:
 	i0 = v4 + uint32(184)
-	i0 = fn7487(m, i0)
+	i0 = fn7488(m, i0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+208))
 	if v3 == k32(4294967290) {
 		i0 = uint32(8469640)
@@ -17485,7 +27373,7 @@ L18:
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(8519654)
 	*(*uint32)(unsafe.Add(b, v4)) = v3
-	i0 = fn3603(m, v1, uint32(8434997), v4)
+	i0 = fn3604(m, v1, uint32(8434997), v4)
 	goto L9
 L17:
 	v1 = uint32(8519473)
@@ -17496,7 +27384,7 @@ L16:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(8519654)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v3
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v6, uint32(8431678), i2)
+	i0 = fn3604(m, v6, uint32(8431678), i2)
 	goto L9
 L12:
 	i0 = v4 + uint32(196)
@@ -17507,19 +27395,19 @@ L12:
 		goto L20
 	}
 	i1 = v4 + uint32(168)
-	i1 = fn5784(m, i1, v6, uint32(0))
+	i1 = fn5785(m, i1, v6, uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+200)) = v3
 	if int32(v3) < int32(uint32(0)) {
 		goto L19
 	}
 L20:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v3 = i0
 	i0 = v4 + uint32(184)
-	i0 = fn7492(m, i0, uint32(4))
+	i0 = fn7493(m, i0, uint32(4))
 	v1 = i0
-	fn3762(m, v3)
+	fn3763(m, v3)
 	if v1 == k32(4294967294) {
 		goto L21
 	}
@@ -17529,18 +27417,18 @@ L20:
 	}
 L23:
 	i1 = v4 + uint32(168)
-	i1 = fn5784(m, i1, v6, uint32(0))
+	i1 = fn5785(m, i1, v6, uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+200)) = v3
 	if int32(v3) <= int32(k32(4294967295)) {
 		goto L19
 	}
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v3 = i0
 	i0 = v4 + uint32(184)
-	i0 = fn7492(m, i0, uint32(4))
+	i0 = fn7493(m, i0, uint32(4))
 	v1 = i0
-	fn3762(m, v3)
+	fn3763(m, v3)
 	if v1 == k32(4294967294) {
 		goto L21
 	}
@@ -17550,14 +27438,14 @@ L23:
 	}
 L22:
 	i0 = v4 + uint32(184)
-	i0 = fn7487(m, i0)
+	i0 = fn7488(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L24
 	}
 	i0 = v4 + uint32(168)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+200))
-	i0 = fn5785(m, i0, i1)
+	i0 = fn5786(m, i0, i1)
 	v6 = i0
 	if v6 == 0 {
 		goto L9
@@ -17603,11 +27491,11 @@ L24:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+184))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+56)) = l1
 	i1 = v4 + uint32(56)
-	fn5786(m, v5, i1, v3, uint32(8459389))
+	fn5787(m, v5, i1, v3, uint32(8459389))
 	goto L9
 L21:
 	i0 = v4 + uint32(184)
-	i0 = fn7487(m, i0)
+	i0 = fn7488(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	v3 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = k32(4294967294)
@@ -17621,11 +27509,11 @@ L21:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = i1
 	i2 = v4 + uint32(32)
-	i0 = fn3603(m, v3, uint32(8431678), i2)
+	i0 = fn3604(m, v3, uint32(8431678), i2)
 	goto L9
 L19:
 	i0 = v4 + uint32(184)
-	i0 = fn7487(m, i0)
+	i0 = fn7488(m, i0)
 L9:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+168))
@@ -17644,14 +27532,14 @@ L9:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+116))
 	if i0 == 0 {
 		goto L25
 	}
 	i0 = v4 + uint32(112)
-	fn524(m, i0)
+	fn525(m, i0)
 L25:
 	i0 = v4 + uint32(240)
 	m.g0 = i0
@@ -17660,18 +27548,18 @@ L25:
 
 //go:norace
 //go:nocheckptr
-func fn5782(m *Module, v0 uint32, v1 uint32) {
+func fn5783(m *Module, v0 uint32, v1 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn2107(m, v1)
+	fn2108(m, v1)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn5783(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5784(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -17689,7 +27577,7 @@ func fn5783(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 L2:
 	i0 = v2 * v1
-	i0 = fn2104(m, i0)
+	i0 = fn2105(m, i0)
 	v3 = i0
 L1:
 	m.depth--
@@ -17698,7 +27586,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5784(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5785(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17718,7 +27606,7 @@ func fn5784(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8554321))
+	fn3605(m, i0, uint32(8554321))
 	return k32(4294967295)
 L1:
 	v2 = uint32(268435456)
@@ -17755,20 +27643,20 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	fn3604(m, i0, uint32(8870928))
+	fn3605(m, i0, uint32(8870928))
 	return k32(4294967295)
 L3:
-	i0 = fn740(m, uint32(0), v2)
+	i0 = fn741(m, uint32(0), v2)
 	v3 = i0
 	if v3 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	fn3604(m, i0, uint32(8870928))
+	fn3605(m, i0, uint32(8870928))
 	return k32(4294967295)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn1501(m, i0, v3)
+	i0 = fn1502(m, i0, v3)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
@@ -17786,7 +27674,7 @@ L4:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	return k32(4294967295)
 L6:
 	if v4 == uint32(1073741823) {
@@ -17798,7 +27686,7 @@ L6:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	i1 = v3 + uint32(16)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
@@ -17811,7 +27699,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn5785(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5786(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17888,18 +27776,18 @@ L5:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	return v4
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = i1 - v1
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	fn3604(m, i0, uint32(8870928))
+	fn3605(m, i0, uint32(8870928))
 	return uint32(0)
 L6:
 	if int32(v3) < int32(uint32(1)) {
@@ -18001,7 +27889,7 @@ L7:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L12:
 	v4 = v5
 L1:
@@ -18010,7 +27898,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5786(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn5787(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -18054,7 +27942,7 @@ L4:
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v4)) = v2
-	i0 = fn3603(m, v1, uint32(8434997), v4)
+	i0 = fn3604(m, v1, uint32(8434997), v4)
 	goto L1
 L3:
 	v1 = uint32(8482847)
@@ -18065,7 +27953,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v2
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v0, uint32(8431678), i2)
+	i0 = fn3604(m, v0, uint32(8431678), i2)
 L1:
 	i0 = v4 + uint32(32)
 	m.g0 = i0
@@ -18074,7 +27962,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5787(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5788(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -18132,7 +28020,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(80)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10268228), uint32(0), uint32(6), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10268228), uint32(0), uint32(6), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -18158,12 +28046,12 @@ L6:
 	v2 = k32(4294967295)
 	goto L7
 L8:
-	i0 = fn1581(m, v2)
+	i0 = fn1582(m, v2)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
@@ -18187,12 +28075,12 @@ L7:
 	v9 = uint32(8)
 	goto L10
 L11:
-	i0 = fn1581(m, v6)
+	i0 = fn1582(m, v6)
 	v9 = i0
 	if v9 != k32(4294967295) {
 		goto L12
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -18216,12 +28104,12 @@ L10:
 	v8 = uint32(15)
 	goto L13
 L14:
-	i0 = fn1581(m, v6)
+	i0 = fn1582(m, v6)
 	v8 = i0
 	if v8 != k32(4294967295) {
 		goto L15
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L15
 	}
@@ -18245,12 +28133,12 @@ L13:
 	v5 = uint32(8)
 	goto L16
 L17:
-	i0 = fn1581(m, v6)
+	i0 = fn1582(m, v6)
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L18
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L18
 	}
@@ -18271,12 +28159,12 @@ L16:
 	if v10 == 0 {
 		goto L19
 	}
-	i0 = fn1581(m, v10)
+	i0 = fn1582(m, v10)
 	v7 = i0
 	if v7 != k32(4294967295) {
 		goto L20
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L20
 	}
@@ -18290,27 +28178,27 @@ L19:
 	i0 = v1 + uint32(20)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v4 + uint32(32)
-	i0 = fn525(m, i0, i1, uint32(0))
+	i0 = fn526(m, i0, i1, uint32(0))
 	if i0 != 0 {
 		goto L2
 	}
 L5:
 	v6 = uint32(0)
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn5788(m, i0)
+	i0 = fn5789(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
 	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+44)) = uint32(2858)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = uint32(2859)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+44)) = uint32(2859)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = uint32(2860)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = uint32(0)
 	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = uint64(0)
 	i0 = v1 + uint32(8)
 	v0 = i0
-	i0 = fn7486(m, v0, v2, v9, v8, v5, v7, uint32(8545573), uint32(56))
+	i0 = fn7487(m, v0, v2, v9, v8, v5, v7, uint32(8545573), uint32(56))
 	v2 = i0
 	i0 = v2 + uint32(4)
 	switch i0 {
@@ -18335,7 +28223,7 @@ L25:
 L26:
 	v6 = v1
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
-	i0 = fn7490(m, v0, v3, i2)
+	i0 = fn7491(m, v0, v3, i2)
 	i0 = i0 + uint32(2)
 	switch i0 {
 	case 0:
@@ -18347,19 +28235,19 @@ L26:
 	}
 L28:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8390559))
+	fn3605(m, i0, uint32(8390559))
 	goto L21
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8569702))
+	fn3605(m, i0, uint32(8569702))
 	goto L21
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	fn3604(m, i0, uint32(8404461))
+	fn3605(m, i0, uint32(8404461))
 	goto L21
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8451242))
+	fn3605(m, i0, uint32(8451242))
 	goto L21
 L22:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
@@ -18387,7 +28275,7 @@ L31:
 	v3 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(8404539)
 	*(*uint32)(unsafe.Add(b, v4)) = v2
-	i0 = fn3603(m, v3, uint32(8434997), v4)
+	i0 = fn3604(m, v3, uint32(8434997), v4)
 	goto L21
 L30:
 	v6 = uint32(8519473)
@@ -18398,7 +28286,7 @@ L29:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(8404539)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v2
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v3, uint32(8431678), i2)
+	i0 = fn3604(m, v3, uint32(8431678), i2)
 L21:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -18412,14 +28300,14 @@ L21:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
 	if i0 == 0 {
 		goto L32
 	}
 	i0 = v4 + uint32(32)
-	fn524(m, i0)
+	fn525(m, i0)
 L32:
 	i0 = v4 + uint32(112)
 	m.g0 = i0
@@ -18428,7 +28316,7 @@ L32:
 
 //go:norace
 //go:nocheckptr
-func fn5788(m *Module, v0 uint32) uint32 {
+func fn5789(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18438,7 +28326,7 @@ func fn5788(m *Module, v0 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn2014(m, v0)
+	i0 = fn2015(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L1
@@ -18448,7 +28336,7 @@ L1:
 	v1 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+76)) = uint32(0)
 	*(*uint16)(unsafe.Add(b, uint64(v0)+72)) = uint16(k32(0))
-	i1 = fn740(m, uint32(8870832), uint32(0))
+	i1 = fn741(m, uint32(8870832), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = v2
 	if v2 != 0 {
@@ -18465,10 +28353,10 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L3:
-	i1 = fn740(m, uint32(8870832), uint32(0))
+	i1 = fn741(m, uint32(8870832), uint32(0))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = v1
 	if v1 != 0 {
@@ -18486,10 +28374,10 @@ L3:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L4:
-	i1 = fn4472(m)
+	i1 = fn4473(m)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+80)) = v1
 	if v1 == 0 {
@@ -18508,18 +28396,18 @@ L5:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	fn3604(m, i0, uint32(8467380))
+	fn3605(m, i0, uint32(8467380))
 L2:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn5789(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5790(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18551,14 +28439,14 @@ func fn5789(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8545072), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8545072), v2, uint32(1), uint32(2))
 	if i0 == 0 {
 		goto L1
 	}
 L2:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn525(m, i0, v3, uint32(0))
+	i0 = fn526(m, i0, v3, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -18568,13 +28456,13 @@ L2:
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1585(m, i0)
+	i0 = fn1586(m, i0)
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L3
 	}
 	v5 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -18588,7 +28476,7 @@ L3:
 	if int32(v2) < int32(uint32(5121)) {
 		goto L5
 	}
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v6 = i0
 	if v2 >= uint32(1073741825) {
 		goto L7
@@ -18597,7 +28485,7 @@ L3:
 	goto L6
 L7:
 L8:
-	i0 = fn7485(m, v5, v4, uint32(1073741824))
+	i0 = fn7486(m, v5, v4, uint32(1073741824))
 	v5 = i0
 	i0 = v4 + uint32(1073741824)
 	v1 = i0
@@ -18608,32 +28496,32 @@ L8:
 		goto L8
 	}
 L6:
-	i0 = fn7485(m, v5, v1, v2)
+	i0 = fn7486(m, v5, v1, v2)
 	v4 = i0
-	fn3762(m, v6)
+	fn3763(m, v6)
 	goto L4
 L5:
-	i0 = fn7485(m, v5, v4, v2)
+	i0 = fn7486(m, v5, v4, v2)
 	v4 = i0
 L4:
 	if v4 != k32(4294967295) {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
 	v4 = uint32(0)
 	goto L1
 L9:
-	i0 = fn1575(m, v4)
+	i0 = fn1576(m, v4)
 	v4 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	if i0 == 0 {
 		goto L10
 	}
-	fn524(m, v3)
+	fn525(m, v3)
 L10:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -18642,7 +28530,7 @@ L10:
 
 //go:norace
 //go:nocheckptr
-func fn5790(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5791(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -18695,7 +28583,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(220)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10268300), uint32(1), uint32(3), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10268300), uint32(1), uint32(3), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -18704,7 +28592,7 @@ L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(176)
-	i0 = fn525(m, i0, i1, uint32(0))
+	i0 = fn526(m, i0, i1, uint32(0))
 	if i0 != 0 {
 		goto L2
 	}
@@ -18726,12 +28614,12 @@ L6:
 	v5 = uint32(15)
 	goto L7
 L8:
-	i0 = fn1581(m, v5)
+	i0 = fn1582(m, v5)
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
@@ -18742,12 +28630,12 @@ L9:
 L7:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L10
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -18760,13 +28648,13 @@ L7:
 	if v2 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	if v3 != k32(4294967295) {
 		goto L5
 	}
 L10:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
@@ -18776,13 +28664,13 @@ L5:
 	i0 = v4 + uint32(240)
 	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
 	*(*uint64)(unsafe.Add(b, uint64(v4)+232)) = uint64(0)
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v2 = i0
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L12
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477784))
+	fn3605(m, i0, uint32(8477784))
 	goto L2
 L12:
 	if v3 > uint32(1) {
@@ -18791,16 +28679,16 @@ L12:
 		i1 = uint32(1)
 	}
 	v1 = i1
-	i0 = fn740(m, uint32(0), v1)
+	i0 = fn741(m, uint32(0), v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L14
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	fn3604(m, i0, uint32(8870928))
+	fn3605(m, i0, uint32(8870928))
 	goto L13
 L14:
-	i1 = fn1492(m, uint32(1))
+	i1 = fn1493(m, uint32(1))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+232)) = v6
 	if v6 != 0 {
@@ -18818,7 +28706,7 @@ L14:
 	if v1 != 0 {
 		goto L13
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L13
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
@@ -18830,14 +28718,14 @@ L15:
 	i1 = v3 + uint32(16)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+260)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+288)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = uint32(2858)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+280)) = uint32(2859)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+284)) = uint32(2859)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+280)) = uint32(2860)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+176))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+248)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+184))
 	v1 = i0
 	i0 = v4 + uint32(248)
-	i0 = fn7503(m, i0, v5, uint32(8545573), uint32(56))
+	i0 = fn7504(m, i0, v5, uint32(8545573), uint32(56))
 	v3 = i0
 	i0 = v3 + uint32(4)
 	switch i0 {
@@ -18850,11 +28738,11 @@ L15:
 	}
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	fn3604(m, i0, uint32(8519601))
+	fn3605(m, i0, uint32(8519601))
 	goto L13
 L17:
 	i0 = v4 + uint32(248)
-	i0 = fn7506(m, i0)
+	i0 = fn7507(m, i0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
 	if v3 == k32(4294967290) {
 		i0 = uint32(8469640)
@@ -18885,7 +28773,7 @@ L21:
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(8519492)
 	*(*uint32)(unsafe.Add(b, v4)) = v3
-	i0 = fn3603(m, v1, uint32(8434997), v4)
+	i0 = fn3604(m, v1, uint32(8434997), v4)
 	goto L13
 L20:
 	v1 = uint32(8482847)
@@ -18896,7 +28784,7 @@ L19:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(8519492)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v3
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v6, uint32(8431678), i2)
+	i0 = fn3604(m, v6, uint32(8431678), i2)
 	goto L13
 L16:
 	i0 = v4 + uint32(260)
@@ -18920,22 +28808,22 @@ L25:
 	}
 L28:
 	i1 = v4 + uint32(232)
-	i1 = fn5784(m, i1, v6, uint32(0))
+	i1 = fn5785(m, i1, v6, uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+264)) = v3
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L26
 	}
 	i0 = v4 + uint32(248)
-	i0 = fn7506(m, i0)
+	i0 = fn7507(m, i0)
 	goto L13
 L27:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v1 = i0
 	i0 = v4 + uint32(248)
-	i0 = fn7504(m, i0, uint32(4))
+	i0 = fn7505(m, i0, uint32(4))
 	v3 = i0
-	fn3762(m, v1)
+	fn3763(m, v1)
 	i0 = v3 + uint32(5)
 	switch i0 {
 	case 0, 5, 6:
@@ -18947,13 +28835,13 @@ L27:
 	}
 L31:
 	i0 = v4 + uint32(248)
-	i0 = fn7506(m, i0)
+	i0 = fn7507(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	fn3604(m, i0, uint32(8519601))
+	fn3605(m, i0, uint32(8519601))
 	goto L13
 L30:
 	i0 = v4 + uint32(248)
-	i0 = fn7506(m, i0)
+	i0 = fn7507(m, i0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+272))
 	if v3 == k32(4294967290) {
 		i0 = uint32(8469640)
@@ -18985,7 +28873,7 @@ L34:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = uint32(8519615)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = v3
 	i2 = v4 + uint32(32)
-	i0 = fn3603(m, v1, uint32(8434997), i2)
+	i0 = fn3604(m, v1, uint32(8434997), i2)
 	goto L13
 L33:
 	v1 = uint32(8482847)
@@ -18996,7 +28884,7 @@ L32:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = uint32(8519615)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v3
 	i2 = v4 + uint32(48)
-	i0 = fn3603(m, v6, uint32(8431678), i2)
+	i0 = fn3604(m, v6, uint32(8431678), i2)
 	goto L13
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+264))
@@ -19004,7 +28892,7 @@ L29:
 		goto L36
 	}
 	i0 = v4 + uint32(248)
-	i0 = fn7506(m, i0)
+	i0 = fn7507(m, i0)
 	v1 = i0
 	if v3 == uint32(1) {
 		goto L37
@@ -19048,7 +28936,7 @@ L29:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+248))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+120)) = l1
 	i1 = v4 + uint32(120)
-	fn5786(m, v2, i1, v3, uint32(8519615))
+	fn5787(m, v2, i1, v3, uint32(8519615))
 	goto L13
 L37:
 	if v1 == 0 {
@@ -19093,12 +28981,12 @@ L37:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+248))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+64)) = l1
 	i1 = v4 + uint32(64)
-	fn5786(m, v2, i1, v1, uint32(8459346))
+	fn5787(m, v2, i1, v1, uint32(8459346))
 	goto L13
 L38:
 	i0 = v4 + uint32(232)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+264))
-	i0 = fn5785(m, i0, i1)
+	i0 = fn5786(m, i0, i1)
 	v6 = i0
 	if v6 != 0 {
 		goto L2
@@ -19128,14 +29016,14 @@ L13:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+180))
 	if i0 == 0 {
 		goto L39
 	}
 	i0 = v4 + uint32(176)
-	fn524(m, i0)
+	fn525(m, i0)
 L39:
 	i0 = v4 + uint32(304)
 	m.g0 = i0
@@ -19144,7 +29032,7 @@ L39:
 
 //go:norace
 //go:nocheckptr
-func fn5791(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5792(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -19185,7 +29073,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(40)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10268372), uint32(0), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10268372), uint32(0), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -19205,12 +29093,12 @@ L9:
 	v6 = uint32(15)
 	goto L7
 L10:
-	i0 = fn1581(m, v2)
+	i0 = fn1582(m, v2)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L11
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L11
 	}
@@ -19223,14 +29111,14 @@ L11:
 L8:
 	v2 = uint32(0)
 	v5 = uint32(1)
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v3 = i0
 	goto L6
 L7:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v3 = i0
 	if v2 != 0 {
 		goto L12
@@ -19239,14 +29127,14 @@ L7:
 	v5 = uint32(1)
 	goto L6
 L12:
-	i0 = fn523(m, v2)
+	i0 = fn524(m, v2)
 	if i0 == 0 {
 		goto L5
 	}
 	v5 = uint32(0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = fn5788(m, i0)
+	i0 = fn5789(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L13
@@ -19254,8 +29142,8 @@ L6:
 	v6 = uint32(0)
 	goto L1
 L13:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+44)) = uint32(2858)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = uint32(2859)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+44)) = uint32(2859)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = uint32(2860)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = uint32(0)
 	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = uint64(0)
 	i0 = v1 + uint32(8)
@@ -19273,7 +29161,7 @@ L13:
 L15:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+76)) = v2
 L14:
-	i0 = fn7503(m, v0, v6, uint32(8545573), uint32(56))
+	i0 = fn7504(m, v0, v6, uint32(8545573), uint32(56))
 	v2 = i0
 	i0 = v2 + uint32(4)
 	switch i0 {
@@ -19301,7 +29189,7 @@ L21:
 	v6 = v1
 	goto L1
 L22:
-	i0 = fn5792(m, v3, v1)
+	i0 = fn5793(m, v3, v1)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L23
 	}
@@ -19333,11 +29221,11 @@ L19:
 	if v2 != 0 {
 		goto L24
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L24:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8451242))
+	fn3605(m, i0, uint32(8451242))
 	goto L1
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -19351,11 +29239,11 @@ L18:
 	if v2 != 0 {
 		goto L25
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L25:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	fn3604(m, i0, uint32(8404343))
+	fn3605(m, i0, uint32(8404343))
 	goto L1
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
@@ -19388,7 +29276,7 @@ L29:
 	v3 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(8404425)
 	*(*uint32)(unsafe.Add(b, v4)) = v2
-	i0 = fn3603(m, v3, uint32(8434997), v4)
+	i0 = fn3604(m, v3, uint32(8434997), v4)
 	goto L26
 L28:
 	v6 = uint32(8482847)
@@ -19399,7 +29287,7 @@ L27:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(8404425)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v2
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v3, uint32(8431678), i2)
+	i0 = fn3604(m, v3, uint32(8431678), i2)
 L26:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -19414,12 +29302,12 @@ L26:
 		goto L1
 	}
 L16:
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L5:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8463885))
+	fn3605(m, i0, uint32(8463885))
 L1:
 	i0 = v4 + uint32(48)
 	m.g0 = i0
@@ -19428,7 +29316,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5792(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5793(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19449,17 +29337,17 @@ func fn5792(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
 	i1 = v2 + uint32(36)
-	i0 = fn525(m, i0, i1, uint32(0))
+	i0 = fn526(m, i0, i1, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L2
 	}
 	i0 = v1 + uint32(8)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
-	i0 = fn7507(m, i0, i1, i2)
+	i0 = fn7508(m, i0, i1, i2)
 	v4 = i0
 	i0 = v2 + uint32(36)
-	fn524(m, i0)
+	fn525(m, i0)
 	if v4 == 0 {
 		goto L1
 	}
@@ -19493,7 +29381,7 @@ L5:
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8402879)
 	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn3603(m, v1, uint32(8434997), v2)
+	i0 = fn3604(m, v1, uint32(8434997), v2)
 	goto L2
 L4:
 	v1 = uint32(8482847)
@@ -19504,7 +29392,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(8402879)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, v3, uint32(8431678), i2)
+	i0 = fn3604(m, v3, uint32(8431678), i2)
 L2:
 	v3 = k32(4294967295)
 L1:
@@ -19515,7 +29403,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5793(m *Module, v0 uint32) uint32 {
+func fn5794(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19532,1099 +29420,142 @@ func fn5793(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v1 = i0
-	i1 = fn2360(m, v0, uint32(10268416), uint32(0))
+	i1 = fn2361(m, v0, uint32(10268416), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v2
 	v3 = k32(4294967295)
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10268436), uint32(0))
+	i1 = fn2361(m, v0, uint32(10268436), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10268456), uint32(0))
+	i1 = fn2361(m, v0, uint32(10268456), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i1 = fn3643(m, uint32(8438053), uint32(0), uint32(0))
+	i1 = fn3644(m, uint32(8438053), uint32(0), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-	i0 = fn4092(m, v0, uint32(8438386), v2)
+	i0 = fn4093(m, v0, uint32(8438386), v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4092(m, v0, uint32(8437963), i2)
+	i0 = fn4093(m, v0, uint32(8437963), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8528420), uint32(15))
+	i0 = fn4096(m, v0, uint32(8528420), uint32(15))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8538708), uint32(8))
+	i0 = fn4096(m, v0, uint32(8538708), uint32(8))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8534539), uint32(8))
+	i0 = fn4096(m, v0, uint32(8534539), uint32(8))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8536725), uint32(16384))
+	i0 = fn4096(m, v0, uint32(8536725), uint32(16384))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8533388), uint32(0))
+	i0 = fn4096(m, v0, uint32(8533388), uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8538974), uint32(1))
+	i0 = fn4096(m, v0, uint32(8538974), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8533347), uint32(9))
+	i0 = fn4096(m, v0, uint32(8533347), uint32(9))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	v3 = k32(4294967295)
-	i0 = fn4095(m, v0, uint32(8533366), k32(4294967295))
+	i0 = fn4096(m, v0, uint32(8533366), k32(4294967295))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8538769), uint32(1))
+	i0 = fn4096(m, v0, uint32(8538769), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8524827), uint32(2))
+	i0 = fn4096(m, v0, uint32(8524827), uint32(2))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8537526), uint32(3))
+	i0 = fn4096(m, v0, uint32(8537526), uint32(3))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8538616), uint32(4))
+	i0 = fn4096(m, v0, uint32(8538616), uint32(4))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8524860), uint32(0))
+	i0 = fn4096(m, v0, uint32(8524860), uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8535304), uint32(0))
+	i0 = fn4096(m, v0, uint32(8535304), uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8535328), uint32(1))
+	i0 = fn4096(m, v0, uint32(8535328), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8535344), uint32(2))
+	i0 = fn4096(m, v0, uint32(8535344), uint32(2))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8535315), uint32(3))
+	i0 = fn4096(m, v0, uint32(8535315), uint32(3))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8535357), uint32(4))
+	i0 = fn4096(m, v0, uint32(8535357), uint32(4))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8534977), uint32(5))
+	i0 = fn4096(m, v0, uint32(8534977), uint32(5))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8529030), uint32(6))
+	i0 = fn4096(m, v0, uint32(8529030), uint32(6))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i2 = fn2675(m, uint32(8545573))
-	i0 = fn4093(m, v0, uint32(8533535), i2)
+	i2 = fn2676(m, uint32(8545573))
+	i0 = fn4094(m, v0, uint32(8533535), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i2 = fn7519(m)
-	i2 = fn2675(m, i2)
-	i0 = fn4093(m, v0, uint32(8533457), i2)
+	i2 = fn7520(m)
+	i2 = fn2676(m, i2)
+	i0 = fn4094(m, v0, uint32(8533457), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4096(m, v0, uint32(8522010), uint32(8546219))
+	i0 = fn4097(m, v0, uint32(8522010), uint32(8546219))
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v3 = i0
 L1:
 	m.depth--
 	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5794(m *Module, v0 uint32) {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+73)))
-	if i0 != uint32(1) {
-		goto L1
-	}
-	i0 = v0 + uint32(8)
-	i0 = fn7487(m, i0)
-L1:
-	fn5795(m, v0)
-	m.depth--
-	return
 }
 
 //go:norace
 //go:nocheckptr
 func fn5795(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	fn4473(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L3
-	}
-	fn2072(m, v2)
-L3:
-	fn2121(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5796(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(80)
-	v5 = i0
-	m.g0 = v5
-	v6 = uint32(0)
-	i0 = v5 + uint32(56)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v5 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v5 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v5 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v5 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v5)+16)) = uint64(0)
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 != uint32(1) {
-		goto L3
-	}
-	if v4 == 0 {
-		goto L2
-	}
-L3:
-	i8 = v5 + uint32(60)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10268608), uint32(1), uint32(1), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = v5 + uint32(16)
-	i0 = fn525(m, i0, i1, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v5 + uint32(64)
-	i0 = i0 + uint32(8)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v5)+64)) = uint64(0)
-	i0 = fn2368(m, v1)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i0 = fn4476(m, i0, uint32(0))
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = fn3761(m)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i0 = fn4476(m, i0, uint32(1))
-	fn3762(m, v2)
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	v3 = i0
-	i0 = fn740(m, uint32(0), uint32(32768))
-	v2 = i0
-	if v2 == 0 {
-		goto L8
-	}
-	i1 = fn1492(m, uint32(1))
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+64)) = v6
-	if v6 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	if v6 != 0 {
-		goto L8
-	}
-	fn2072(m, v2)
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = k32(4294967295)
-	goto L6
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(32768)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
-	i1 = v2 + uint32(16)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v5)+68)) = k64(18446744069414617088)
-	i0 = fn3761(m)
-	v2 = i0
-	i0 = v0 + uint32(8)
-	v3 = i0
-	i0 = fn7492(m, v3, uint32(0))
-	v6 = i0
-	fn3762(m, v2)
-	if v6 == k32(4294967294) {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v2 = i0
-	if v2 != 0 {
-		goto L10
-	}
-	i0 = v0 + uint32(20)
-	v1 = i0
-L11:
-	i1 = v5 + uint32(64)
-	i1 = fn5784(m, i1, v1, uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v2
-	if int32(v2) < int32(uint32(0)) {
-		goto L6
-	}
-	i0 = fn3761(m)
-	v2 = i0
-	i0 = fn7492(m, v3, uint32(0))
-	v6 = i0
-	fn3762(m, v2)
-	if v6 == k32(4294967294) {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v2 = i0
-	if v2 == 0 {
-		goto L11
-	}
-L10:
-	i0 = v5 + uint32(64)
-	i0 = fn5785(m, i0, v2)
-	v6 = i0
-	if v6 != 0 {
-		goto L5
-	}
-	goto L6
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = uint32(8519654)
-	*(*uint32)(unsafe.Add(b, v5)) = k32(4294967294)
-	if v2 != 0 {
-		i1 = v2
-	} else {
-		i1 = uint32(8482847)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = i1
-	i0 = fn3603(m, v6, uint32(8431678), v5)
-L6:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+64))
-	v2 = i0
-	if v2 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L5
-	}
-	fn2072(m, v2)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	fn4475(m, i0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = v5 + uint32(16)
-	fn524(m, i0)
-L12:
-	i0 = v5 + uint32(80)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5797(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(96)
-	v5 = i0
-	m.g0 = v5
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 > uint32(1) {
-		goto L3
-	}
-	if v4 == 0 {
-		goto L2
-	}
-L3:
-	v6 = uint32(0)
-	i8 = v5 + uint32(76)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10268652), uint32(0), uint32(1), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	if int32(v3) >= int32(uint32(1)) {
-		goto L5
-	}
-	v2 = uint32(4)
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn1581(m, i0)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L4
-	}
-	v6 = uint32(0)
-	v2 = k32(4294967295)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L4:
-	i0 = v5 + uint32(88)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v5)+80)) = uint64(0)
-	i0 = fn2368(m, v1)
-	v6 = i0
-	if v2 != 0 {
-		goto L6
-	}
-	i0 = fn740(m, uint32(0), uint32(0))
-	v6 = i0
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i0 = fn4476(m, i0, uint32(0))
-	if i0 != 0 {
-		goto L7
-	}
-	i0 = fn3761(m)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i0 = fn4476(m, i0, uint32(1))
-	fn3762(m, v3)
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = fn740(m, uint32(0), uint32(32768))
-	v3 = i0
-	if v3 == 0 {
-		goto L11
-	}
-	i1 = fn1492(m, uint32(1))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+80)) = v4
-	if v4 != 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L11
-	}
-	fn2072(m, v3)
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = k32(4294967295)
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	*(*uint32)(unsafe.Add(b, i0)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(32768)
-	i1 = v3 + uint32(16)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v5)+84)) = k64(18446744069414617088)
-	i0 = fn3761(m)
-	v4 = i0
-	i0 = v0 + uint32(8)
-	v1 = i0
-	i0 = fn7492(m, v1, v2)
-	v3 = i0
-	fn3762(m, v4)
-	if v3 == k32(4294967294) {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v4 = i0
-	if v4 != 0 {
-		goto L13
-	}
-	i0 = v0 + uint32(20)
-	v7 = i0
-L14:
-	i1 = v5 + uint32(80)
-	i1 = fn5784(m, i1, v7, uint32(0))
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v3
-	if int32(v3) < int32(uint32(0)) {
-		goto L9
-	}
-	i0 = fn3761(m)
-	v4 = i0
-	i0 = fn7492(m, v1, v2)
-	v3 = i0
-	fn3762(m, v4)
-	if v3 == k32(4294967294) {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v4 = i0
-	if v4 == 0 {
-		goto L14
-	}
-L13:
-	if v2 != uint32(4) {
-		goto L17
-	}
-	if v3 != uint32(1) {
-		goto L17
-	}
-	i0 = fn7487(m, v1)
-	v2 = i0
-	if v2 == 0 {
-		goto L16
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	if v2 == k32(4294967290) {
-		i0 = uint32(8469640)
-	} else {
-		i0 = i1
-	}
-	v3 = i0
-	if v3 != 0 {
-		goto L18
-	}
-	v3 = uint32(8463577)
-	i0 = v2 + uint32(5)
-	switch i0 {
-	case 0:
-		goto L18
-	case 2:
-		goto L21
-	case 3:
-		goto L19
-	default:
-		goto L20
-	}
-L21:
-	v3 = uint32(8519473)
-	goto L18
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = uint32(8459389)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v2
-	i2 = v5 + uint32(16)
-	i0 = fn3603(m, v3, uint32(8434997), i2)
-	goto L9
-L19:
-	v3 = uint32(8482847)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+40)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v5)+36)) = uint32(8459389)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+32)) = v2
-	i2 = v5 + uint32(32)
-	i0 = fn3603(m, v6, uint32(8431678), i2)
-	goto L9
-L17:
-	i0 = v3 + uint32(5)
-	switch i0 {
-	case 0, 5:
-		goto L15
-	default:
-		goto L22
-	}
-L22:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	if v3 == k32(4294967290) {
-		i0 = uint32(8469640)
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-	if v2 != 0 {
-		goto L23
-	}
-	v2 = uint32(8463577)
-	i0 = v3 + uint32(5)
-	switch i0 {
-	case 0:
-		goto L23
-	case 2:
-		goto L24
-	default:
-		goto L25
-	}
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+52)) = uint32(8474322)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+48)) = v3
-	i2 = v5 + uint32(48)
-	i0 = fn3603(m, v2, uint32(8434997), i2)
-	goto L9
-L24:
-	v2 = uint32(8519473)
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v5)+68)) = uint32(8474322)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+64)) = v3
-	i2 = v5 + uint32(64)
-	i0 = fn3603(m, v6, uint32(8431678), i2)
-	goto L9
-L16:
-	*(*uint8)(unsafe.Add(b, uint64(v0)+73)) = uint8(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v4 = i0
-L15:
-	i0 = v5 + uint32(80)
-	i0 = fn5785(m, i0, v4)
-	v6 = i0
-	if v6 != 0 {
-		goto L8
-	}
-	goto L9
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = uint32(8474322)
-	*(*uint32)(unsafe.Add(b, v5)) = k32(4294967294)
-	if v2 != 0 {
-		i1 = v2
-	} else {
-		i1 = uint32(8482847)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = i1
-	i0 = fn3603(m, v3, uint32(8431678), v5)
-L9:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+80))
-	v2 = i0
-	if v2 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L8
-	}
-	fn2072(m, v2)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	fn4475(m, i0)
-L1:
-	i0 = v5 + uint32(96)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5798(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v3 != 0 {
-		goto L2
-	}
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409493))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = fn5799(m, v0, v1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5799(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = fn2368(m, v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn5788(m, i0)
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i0 = fn4476(m, i0, uint32(0))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn3761(m)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i0 = fn4476(m, i0, uint32(1))
-	fn3762(m, v4)
-L3:
-	i0 = v1 + uint32(8)
-	i1 = v0 + uint32(8)
-	i0 = fn7497(m, i0, i1)
-	v4 = i0
-	i0 = v4 + uint32(4)
-	switch i0 {
-	case 0:
-		goto L8
-	case 2:
-		goto L5
-	case 4:
-		goto L6
-	default:
-		goto L7
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	fn3604(m, i0, uint32(8404461))
-	goto L4
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	if v4 == k32(4294967290) {
-		i0 = uint32(8469640)
-	} else {
-		i0 = i1
-	}
-	v5 = i0
-	if v5 != 0 {
-		goto L9
-	}
-	v5 = uint32(8463577)
-	i0 = v4 + uint32(5)
-	switch i0 {
-	case 0:
-		goto L9
-	case 2:
-		goto L12
-	case 3:
-		goto L10
-	default:
-		goto L11
-	}
-L12:
-	v5 = uint32(8519473)
-	goto L9
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8404506)
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn3603(m, v3, uint32(8434997), v2)
-	goto L4
-L10:
-	v5 = uint32(8482847)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(8404506)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
-	i2 = v2 + uint32(16)
-	i0 = fn3603(m, v3, uint32(8431678), i2)
-	goto L4
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L13:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = v4
-	if v3 == 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L14
-	}
-	fn2072(m, v3)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+68))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L15:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+68)) = v4
-	if v3 == 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L16
-	}
-	fn2072(m, v3)
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	v4 = i0
-	if v4 == 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L17:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+76)) = v4
-	if v3 == 0 {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L18
-	}
-	fn2072(m, v3)
-L18:
-	*(*uint8)(unsafe.Add(b, uint64(v1)+73)) = uint8(k32(1))
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+72)))
-	*(*uint8)(unsafe.Add(b, uint64(v1)+72)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	fn4475(m, i0)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8482873))
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	fn4475(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	v1 = uint32(0)
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5800(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v3 != 0 {
-		goto L2
-	}
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409897))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = fn5799(m, v0, v1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5801(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i8 uint32
-	_ = i8
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 != uint32(1) {
-		goto L3
-	}
-	if v4 == 0 {
-		goto L2
-	}
-L3:
-	v6 = uint32(0)
-	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10268696), uint32(1), uint32(1), uint32(0), i8)
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = fn5799(m, v0, v1)
-	v6 = i0
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5802(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -20636,1103 +29567,16 @@ func fn5802(m *Module, v0 uint32) {
 		goto L1
 	}
 	i0 = v0 + uint32(8)
-	i0 = fn7506(m, i0)
+	i0 = fn7488(m, i0)
 L1:
-	fn5795(m, v0)
+	fn5796(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn5803(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(112)
-	v5 = i0
-	m.g0 = v5
-	v6 = uint32(0)
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v6 = i0
-L1:
-	i0 = v5 + uint32(80)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v5 + uint32(72)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v5 + uint32(64)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v5 + uint32(56)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v5 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v5)+40)) = uint64(0)
-	if v4 != 0 {
-		goto L4
-	}
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = v3 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L3
-	}
-L4:
-	v7 = uint32(0)
-	i8 = v5 + uint32(88)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10268984), uint32(1), uint32(2), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-L3:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = v5 + uint32(40)
-	i0 = fn525(m, i0, i1, uint32(0))
-	if i0 != 0 {
-		goto L2
-	}
-	v8 = uint32(0)
-	v4 = uint32(0)
-	i0 = v6 + v3
-	if i0 == uint32(1) {
-		goto L5
-	}
-	i0 = v2 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
-	v2 = i0
-	if v2 == 0 {
-		goto L6
-	}
-	i0 = fn1582(m, v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v7
-	if v7 != 0 {
-		goto L7
-	}
-	fn2072(m, v2)
-L7:
-	if v4 != k32(4294967295) {
-		goto L5
-	}
-L6:
-	v7 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = k32(4294967295)
-L5:
-	i0 = v5 + uint32(104)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v5)+96)) = uint64(0)
-	i0 = fn2367(m, v1)
-	v2 = i0
-	if v2 == 0 {
-		goto L8
-	}
-	i0 = fn1983(m, v2)
-	v6 = i0
-	if int32(v4) > int32(k32(4294967295)) {
-		goto L9
-	}
-	v8 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477718))
-	goto L8
-L9:
-	if v4 != 0 {
-		i0 = v4
-	} else {
-		i0 = k32(4294967295)
-	}
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i0 = fn4476(m, i0, uint32(0))
-	if i0 != 0 {
-		goto L10
-	}
-	i0 = fn3761(m)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i0 = fn4476(m, i0, uint32(1))
-	fn3762(m, v4)
-L10:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+40))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+48))
-	v9 = i0
-	if v3 < uint32(32768) {
-		i1 = v3
-	} else {
-		i1 = uint32(32768)
-	}
-	v8 = i1
-	i0 = fn740(m, uint32(0), v8)
-	v4 = i0
-	if v4 == 0 {
-		goto L14
-	}
-	v2 = uint32(1)
-	i1 = fn1492(m, uint32(1))
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+96)) = v10
-	if v10 != 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L14
-	}
-	fn2072(m, v4)
-L14:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = k32(4294967295)
-	goto L12
-L13:
-	i0 = v0 + uint32(20)
-	v1 = i0
-	i0 = v0 + uint32(8)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+12))
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v9
-	i1 = v4 + uint32(16)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+104)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v5)+100)) = v8
-	v4 = uint32(0)
-L16:
-	if v2 != 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+100))
-	if i0 == v3 {
-		goto L15
-	}
-	i1 = v5 + uint32(96)
-	i1 = fn5784(m, i1, v1, uint32(0))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v4
-	if int32(v4) < int32(uint32(0)) {
-		goto L12
-	}
-L17:
-	i0 = fn3761(m)
-	v2 = i0
-	i0 = fn7504(m, v7, uint32(2))
-	v4 = i0
-	fn3762(m, v2)
-	i0 = v4 + uint32(5)
-	switch i0 {
-	case 0, 5, 6:
-		goto L18
-	case 7:
-		goto L19
-	default:
-		goto L15
-	}
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	if i0 != 0 {
-		goto L20
-	}
-	v4 = uint32(2)
-	goto L15
-L20:
-	i0 = fn5792(m, v6, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L12
-	}
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v2 = i0
-	if v2 == 0 {
-		goto L16
-	}
-	if v4 == uint32(2) {
-		goto L16
-	}
-L15:
-	i1 = v5 + uint32(40)
-	i0 = fn5804(m, v0, i1, v4)
-	if int32(i0) < int32(uint32(0)) {
-		goto L12
-	}
-	i0 = v4 + uint32(5)
-	switch i0 {
-	case 0, 5:
-		goto L21
-	case 6:
-		goto L22
-	default:
-		goto L23
-	}
-L23:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	if v4 == k32(4294967290) {
-		i0 = uint32(8469640)
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-	if v2 != 0 {
-		goto L24
-	}
-	v2 = uint32(8463577)
-	i0 = v4 + uint32(5)
-	switch i0 {
-	case 0:
-		goto L24
-	case 2:
-		goto L27
-	case 3:
-		goto L25
-	default:
-		goto L26
-	}
-L27:
-	v2 = uint32(8519473)
-	goto L24
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = uint32(8519615)
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	i0 = fn3603(m, v2, uint32(8434997), v5)
-	goto L12
-L25:
-	v2 = uint32(8482847)
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = uint32(8519615)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v4
-	i2 = v5 + uint32(16)
-	i0 = fn3603(m, v7, uint32(8431678), i2)
-	goto L12
-L22:
-	*(*uint8)(unsafe.Add(b, uint64(v0)+72)) = uint8(k32(1))
-L21:
-	i0 = v5 + uint32(96)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = fn5785(m, i0, i1)
-	v8 = i0
-	if v8 != 0 {
-		goto L11
-	}
-L12:
-	v8 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+96))
-	v4 = i0
-	if v4 == 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L11
-	}
-	fn2072(m, v4)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	fn4475(m, i0)
-L8:
-	v7 = v8
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+44))
-	if i0 == 0 {
-		goto L28
-	}
-	i0 = v5 + uint32(40)
-	fn524(m, i0)
-L28:
-	i0 = v5 + uint32(112)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn5804(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if v2 != uint32(1) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = i0 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = i0 - i1
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	v2 = i1
-	i1 = v2 ^ uint32(2147483647)
-	if int32(v3) <= int32(i1) {
-		goto L5
-	}
-	i0 = fn3633(m)
-	return k32(4294967295)
-L5:
-	i1 = v3 + v2
-	i0 = fn740(m, uint32(0), i1)
-	v4 = i0
-	if v4 != 0 {
-		goto L6
-	}
-	return k32(4294967295)
-L6:
-	i0 = v4 + uint32(16)
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	i1 = i1 + uint32(16)
-	m.copy(v5, i1, v2)
-	i0 = v5 + v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	m.copy(i0, i1, v3)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L7
-	}
-	fn2072(m, v2)
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-L4:
-	i0 = v0 + uint32(8)
-	v2 = i0
-	goto L2
-L3:
-	i0 = v0 + uint32(8)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i1 = i1 + i2
-	i1 = i1 - v2
-	i0 = fn740(m, v2, i1)
-	v2 = i0
-	if v2 != 0 {
-		goto L8
-	}
-	return k32(4294967295)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L9
-	}
-	fn2072(m, v1)
-L9:
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5805(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(128)
-	v5 = i0
-	m.g0 = v5
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 > uint32(1) {
-		goto L3
-	}
-	if v4 == 0 {
-		goto L2
-	}
-L3:
-	v6 = uint32(0)
-	i8 = v5 + uint32(68)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10269028), uint32(0), uint32(1), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	if int32(v3) >= int32(uint32(1)) {
-		goto L5
-	}
-	v2 = uint32(16384)
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn517(m, i0)
-	v6 = i0
-	if v6 == 0 {
-		goto L6
-	}
-	i0 = fn1582(m, v6)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v3
-	if v3 != 0 {
-		goto L7
-	}
-	fn2072(m, v6)
-L7:
-	if v2 != k32(4294967295) {
-		goto L4
-	}
-L6:
-	v6 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-	v2 = k32(4294967295)
-L4:
-	v6 = uint32(0)
-	i0 = v5 + uint32(80)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v5)+72)) = uint64(0)
-	i0 = fn2367(m, v1)
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	v6 = uint32(0)
-	i0 = fn1983(m, v3)
-	v1 = i0
-	if int32(v2) > int32(uint32(0)) {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8449486))
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i0 = fn4476(m, i0, uint32(0))
-	if i0 != 0 {
-		goto L9
-	}
-	i0 = fn3761(m)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i0 = fn4476(m, i0, uint32(1))
-	fn3762(m, v6)
-L9:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	i1 = v5 + uint32(84)
-	i0 = fn525(m, i0, i1, uint32(0))
-	if i0 != k32(4294967295) {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	fn4475(m, i0)
-	goto L1
-L10:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+84))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+92))
-	v7 = i0
-	i0 = fn740(m, uint32(0), v2)
-	v8 = i0
-	if v8 != 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	fn3604(m, i0, uint32(8870928))
-	goto L12
-L13:
-	i1 = fn1492(m, uint32(1))
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = v6
-	if v6 != 0 {
-		goto L14
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	if v2 != 0 {
-		goto L12
-	}
-	fn2072(m, v8)
-	goto L12
-L14:
-	i0 = v0 + uint32(20)
-	v4 = i0
-	i0 = v0 + uint32(8)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	*(*uint32)(unsafe.Add(b, i0)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v7
-	i1 = v8 + uint32(16)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+80)) = k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+76)) = v2
-L16:
-	i0 = fn3761(m)
-	v6 = i0
-	i0 = fn7504(m, v3, uint32(4))
-	v2 = i0
-	fn3762(m, v6)
-	i0 = v2 + uint32(5)
-	v6 = i0
-	if v6 > uint32(6) {
-		goto L15
-	}
-	i0 = uint32(1) << (v6 & 31)
-	i0 = i0 & uint32(97)
-	if i0 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	if i0 != 0 {
-		goto L15
-	}
-	i1 = v5 + uint32(72)
-	i1 = fn5784(m, i1, v4, uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v2
-	if int32(v2) < int32(uint32(0)) {
-		goto L12
-	}
-	goto L16
-L15:
-	i1 = v5 + uint32(84)
-	i0 = fn5804(m, v0, i1, v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L12
-	}
-	if v2 != uint32(1) {
-		goto L17
-	}
-	*(*uint16)(unsafe.Add(b, uint64(v0)+72)) = uint16(k32(1))
-	i0 = fn7506(m, v3)
-	v2 = i0
-	if v2 == 0 {
-		goto L17
-	}
-	i0 = v5 + uint32(8)
-	i0 = i0 + uint32(48)
-	i1 = v3 + uint32(48)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v5 + uint32(8)
-	i0 = i0 + uint32(40)
-	i1 = v3 + uint32(40)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v5 + uint32(8)
-	i0 = i0 + uint32(32)
-	i1 = v3 + uint32(32)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v5 + uint32(8)
-	i0 = i0 + uint32(24)
-	i1 = v3 + uint32(24)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v5 + uint32(8)
-	i0 = i0 + uint32(16)
-	i1 = v3 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v5 + uint32(8)
-	i0 = i0 + uint32(8)
-	i1 = v3 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v3))
-	*(*uint64)(unsafe.Add(b, uint64(v5)+8)) = l1
-	i1 = v5 + uint32(8)
-	fn5786(m, v1, i1, v2, uint32(8459346))
-	goto L12
-L17:
-	i0 = v5 + uint32(72)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = fn5785(m, i0, i1)
-	v6 = i0
-	if v6 != 0 {
-		goto L11
-	}
-L12:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v2 = i0
-	if v2 == 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L11
-	}
-	fn2072(m, v2)
-L11:
-	i0 = v5 + uint32(84)
-	fn524(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	fn4475(m, i0)
-L1:
-	i0 = v5 + uint32(128)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5806(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v3 != 0 {
-		goto L2
-	}
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409493))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = fn5807(m, v0, v1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5807(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = fn2368(m, v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = fn5788(m, i0)
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i0 = fn4476(m, i0, uint32(0))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn3761(m)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i0 = fn4476(m, i0, uint32(1))
-	fn3762(m, v4)
-L3:
-	i0 = v1 + uint32(8)
-	i1 = v0 + uint32(8)
-	i0 = fn7508(m, i0, i1)
-	v4 = i0
-	i0 = v4 + uint32(4)
-	switch i0 {
-	case 0:
-		goto L8
-	case 2:
-		goto L5
-	case 4:
-		goto L6
-	default:
-		goto L7
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	fn3604(m, i0, uint32(8404343))
-	goto L4
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	if v4 == k32(4294967290) {
-		i0 = uint32(8469640)
-	} else {
-		i0 = i1
-	}
-	v5 = i0
-	if v5 != 0 {
-		goto L9
-	}
-	v5 = uint32(8463577)
-	i0 = v4 + uint32(5)
-	switch i0 {
-	case 0:
-		goto L9
-	case 2:
-		goto L12
-	case 3:
-		goto L10
-	default:
-		goto L11
-	}
-L12:
-	v5 = uint32(8519473)
-	goto L9
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8404390)
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn3603(m, v3, uint32(8434997), v2)
-	goto L4
-L10:
-	v5 = uint32(8482847)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(8404390)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
-	i2 = v2 + uint32(16)
-	i0 = fn3603(m, v3, uint32(8431678), i2)
-	goto L4
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L13:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = v4
-	if v3 == 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L14
-	}
-	fn2072(m, v3)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+68))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L15:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+68)) = v4
-	if v3 == 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L16
-	}
-	fn2072(m, v3)
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	v4 = i0
-	if v4 == 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L17:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+76)) = v4
-	if v3 == 0 {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L18
-	}
-	fn2072(m, v3)
-L18:
-	*(*uint8)(unsafe.Add(b, uint64(v1)+73)) = uint8(k32(1))
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+72)))
-	*(*uint8)(unsafe.Add(b, uint64(v1)+72)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	fn4475(m, i0)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8482873))
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	fn4475(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	v1 = uint32(0)
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn5808(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v3 != 0 {
-		goto L2
-	}
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409897))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = fn5807(m, v0, v1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5809(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i8 uint32
-	_ = i8
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 != uint32(1) {
-		goto L3
-	}
-	if v4 == 0 {
-		goto L2
-	}
-L3:
-	v6 = uint32(0)
-	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10269072), uint32(1), uint32(1), uint32(0), i8)
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = fn5807(m, v0, v1)
-	v6 = i0
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5810(m *Module, v0 uint32) {
+func fn5796(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -21749,23 +29593,31 @@ func fn5810(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	fn4473(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+88)))
-	if i0 != uint32(1) {
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	fn4474(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	v2 = i0
+	if v2 == 0 {
 		goto L1
 	}
-	i0 = v0 + uint32(8)
-	i0 = fn7506(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
 L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	fn2111(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
 	v2 = i0
 	if v2 == 0 {
 		goto L2
 	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -21777,14 +29629,13 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
 	v2 = i0
 	if v2 == 0 {
 		goto L3
 	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -21796,9 +29647,9 @@ L2:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
-	fn2121(m, v0)
+	fn2122(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -21810,8782 +29661,8 @@ L3:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5811(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = uint32(15)
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = uint32(0)
-	i0 = fn2368(m, v0)
-	v5 = i0
-	i1 = v3 + uint32(40)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	i1 = v3 + uint32(44)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8437936), uint32(10269280), i4)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = fn2014(m, v0)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+89)) = uint16(k32(256))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+76)) = uint64(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = uint32(2858)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(2859)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = uint64(0)
-	i1 = fn740(m, uint32(0), uint32(0))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = v4
-	if v4 != 0 {
-		goto L4
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 == 0 {
-		goto L3
-	}
-	goto L1
-L4:
-	i1 = fn4472(m)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = v4
-	if v4 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L6
-	}
-	fn2072(m, v0)
-L6:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	fn3604(m, i0, uint32(8467380))
-	goto L1
-L5:
-	i0 = v0 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	i0 = fn7503(m, i0, i1, uint32(8545573), uint32(56))
-	v4 = i0
-	i0 = v4 + uint32(4)
-	switch i0 {
-	case 0:
-		goto L8
-	case 2:
-		goto L9
-	case 4:
-		goto L10
-	default:
-		goto L7
-	}
-L10:
-	*(*uint8)(unsafe.Add(b, uint64(v0)+88)) = uint8(k32(1))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	if i0 != 0 {
-		goto L11
-	}
-	v4 = v0
-	goto L1
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	if int32(i0) <= int32(k32(4294967295)) {
-		goto L12
-	}
-	v4 = v0
-	goto L1
-L12:
-	i0 = fn5812(m, v5, v0)
-	if int32(i0) <= int32(k32(4294967295)) {
-		goto L13
-	}
-	v4 = v0
-	goto L1
-L13:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 == 0 {
-		goto L3
-	}
-	goto L1
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L14
-	}
-	fn2072(m, v0)
-L14:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8451242))
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L15
-	}
-	fn2072(m, v0)
-L15:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	fn3604(m, i0, uint32(8404343))
-	goto L1
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	if v4 == k32(4294967290) {
-		i0 = uint32(8469640)
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-	if v2 != 0 {
-		goto L17
-	}
-	v2 = uint32(8463577)
-	i0 = v4 + uint32(5)
-	switch i0 {
-	case 0:
-		goto L17
-	case 2:
-		goto L20
-	case 3:
-		goto L18
-	default:
-		goto L19
-	}
-L20:
-	v2 = uint32(8519473)
-	goto L17
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8404425)
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i0 = fn3603(m, v2, uint32(8434997), v3)
-	goto L16
-L18:
-	v2 = uint32(8482847)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(8404425)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, v1, uint32(8431678), i2)
-L16:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-L3:
-	fn2072(m, v0)
-L1:
-	i0 = v3 + uint32(48)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn5812(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(80)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
-	i1 = v2 + uint32(36)
-	i0 = fn525(m, i0, i1, uint32(0))
-	if i0 == k32(4294967295) {
-		goto L2
-	}
-	i0 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
-	i0 = fn7507(m, i0, i1, i2)
-	v4 = i0
-	i0 = v2 + uint32(36)
-	fn524(m, i0)
-	if v4 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	if v4 == k32(4294967290) {
-		i0 = uint32(8469640)
-	} else {
-		i0 = i1
-	}
-	v1 = i0
-	if v1 != 0 {
-		goto L3
-	}
-	v1 = uint32(8463577)
-	i0 = v4 + uint32(5)
-	switch i0 {
-	case 0:
-		goto L3
-	case 2:
-		goto L6
-	case 3:
-		goto L4
-	default:
-		goto L5
-	}
-L6:
-	v1 = uint32(8519473)
-	goto L3
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8402879)
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn3603(m, v1, uint32(8434997), v2)
-	goto L2
-L4:
-	v1 = uint32(8482847)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(8402879)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
-	i2 = v2 + uint32(16)
-	i0 = fn3603(m, v3, uint32(8431678), i2)
-L2:
-	v3 = k32(4294967295)
-L1:
-	i0 = v2 + uint32(80)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5813(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(144)
-	v4 = i0
-	m.g0 = v4
-	v5 = uint32(0)
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v5 = i0
-L1:
-	i0 = v4 + uint32(128)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v4 + uint32(120)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v4 + uint32(112)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v4 + uint32(104)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v4 + uint32(96)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+88)) = uint64(0)
-	if v3 != 0 {
-		goto L4
-	}
-	if v1 == 0 {
-		goto L4
-	}
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L3
-	}
-L4:
-	v6 = uint32(0)
-	i8 = v4 + uint32(132)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10269320), uint32(1), uint32(2), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-L3:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v4 + uint32(88)
-	i0 = fn525(m, i0, i1, uint32(0))
-	if i0 != 0 {
-		goto L2
-	}
-	v7 = k32(4294967295)
-	i0 = v5 + v2
-	if i0 == uint32(1) {
-		goto L5
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
-	v3 = i0
-	if v3 == 0 {
-		goto L6
-	}
-	i0 = fn1582(m, v3)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L7
-	}
-	fn2072(m, v3)
-L7:
-	if v7 != k32(4294967295) {
-		goto L5
-	}
-L6:
-	v7 = k32(4294967295)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L2
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	i0 = fn4476(m, i0, uint32(0))
-	if i0 != 0 {
-		goto L8
-	}
-	i0 = fn3761(m)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	i0 = fn4476(m, i0, uint32(1))
-	fn3762(m, v3)
-L8:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+89)))
-	if i0 == 0 {
-		goto L10
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031648))
-	fn3604(m, i0, uint32(8513231))
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+96))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+88))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v8 = i0
-	if v8 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	v2 = i1
-	i0 = v5 + v2
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v1 = i2
-	i1 = v8 + v1
-	i0 = i0 - i1
-	v9 = i0
-	i0 = v2 - v1
-	if i0 >= v3 {
-		goto L15
-	}
-	i1 = v2 + v3
-	i1 = i1 - v9
-	v2 = i1
-	i0 = fn2110(m, v5, v2)
-	v1 = i0
-	if v1 != 0 {
-		goto L16
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	fn3614(m, i0)
-	goto L9
-L16:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+80)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+76)) = v1
-	i1 = v8 - v5
-	i0 = v1 + i1
-	v2 = i0
-	goto L14
-L15:
-	if v9 < v3 {
-		goto L17
-	}
-	v2 = v8
-	goto L13
-L17:
-	m.copy(v5, v8, v1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	v2 = i0
-L14:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v1 = i0
-L13:
-	i0 = v2 + v1
-	m.copy(i0, v6, v3)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	i1 = i1 + v3
-	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = i1
-	goto L11
-L12:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v6
-L11:
-	i0 = v0 + uint32(8)
-	v9 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+140)) = uint32(0)
-	if v7 < uint32(16777216) {
-		i1 = v7
-	} else {
-		i1 = uint32(16777216)
-	}
-	i2 = b2i(v7 > uint32(2147483646))
-	v1 = i2
-	if v1 != 0 {
-		i0 = uint32(16384)
-	} else {
-		i0 = i1
-	}
-	v3 = i0
-	if v1 != 0 {
-		i0 = uint32(2147483647)
-	} else {
-		i0 = v7
-	}
-	v7 = i0
-	i0 = v7 >> (uint32(1) & 31)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2368(m, i0)
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v1 = i0
-	v5 = uint32(0)
-L27:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
-L29:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+140))
-	v6 = i0
-	if v6 != 0 {
-		goto L31
-	}
-	v2 = uint32(0)
-	i1 = fn740(m, uint32(0), v3)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+140)) = v6
-	v1 = v3
-	if v6 != 0 {
-		goto L30
-	}
-	goto L22
-L31:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = i0 - v6
-	i0 = i0 + k32(4294967280)
-	v2 = i0
-	if v2 == v3 {
-		goto L32
-	}
-	v1 = v3
-	goto L30
-L32:
-	if v3 != v7 {
-		goto L33
-	}
-	v1 = k32(4294967294)
-	goto L28
-L33:
-	i0 = v4 + uint32(140)
-	i2 = v3 << (uint32(1) & 31)
-	if int32(v10) < int32(v3) {
-		i1 = v7
-	} else {
-		i1 = i2
-	}
-	v1 = i1
-	i0 = fn748(m, i0, v1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+140))
-	v6 = i0
-	v2 = v3
-L30:
-	i1 = v1 - v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = i1
-	i1 = v6 + v2
-	i1 = i1 + uint32(16)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = v1 + uint32(2)
-	switch i0 {
-	case 0:
-		goto L28
-	case 1:
-		goto L22
-	default:
-		goto L34
-	}
-L34:
-	i0 = fn3761(m)
-	v3 = i0
-	i0 = fn7504(m, v9, uint32(2))
-	v5 = i0
-	fn3762(m, v3)
-	if v5 == uint32(2) {
-		goto L21
-	}
-	v3 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	if i0 == 0 {
-		goto L29
-	}
-L28:
-	if v5 == uint32(1) {
-		goto L26
-	}
-	v3 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v1 = i0
-	if v1 != 0 {
-		goto L27
-	}
-	v3 = uint32(0)
-	i0 = v5 + uint32(5)
-	switch i0 {
-	case 0, 5:
-		goto L25
-	default:
-		goto L23
-	}
-L26:
-	*(*uint16)(unsafe.Add(b, uint64(v0)+88)) = uint16(k32(256))
-	i0 = fn7506(m, v9)
-	v3 = i0
-	if v3 != 0 {
-		goto L24
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v3 = i0
-L25:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = i1 + v3
-	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = i1
-	i0 = v4 + uint32(140)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+140))
-	i1 = i1 - i2
-	i1 = i1 + k32(4294967280)
-	i0 = fn748(m, i0, i1)
-	if i0 != 0 {
-		goto L21
-	}
-	goto L20
-L24:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	if v3 == k32(4294967290) {
-		i0 = uint32(8469640)
-	} else {
-		i0 = i1
-	}
-	v1 = i0
-	if v1 != 0 {
-		goto L35
-	}
-	v1 = uint32(8463577)
-	i0 = v3 + uint32(5)
-	switch i0 {
-	case 0:
-		goto L35
-	case 2:
-		goto L38
-	case 3:
-		goto L36
-	default:
-		goto L37
-	}
-L38:
-	v1 = uint32(8519473)
-	goto L35
-L37:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+12))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(8459346)
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	i0 = fn3603(m, v1, uint32(8434997), v4)
-	goto L21
-L36:
-	v1 = uint32(8482847)
-L35:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+12))
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(8459346)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v3
-	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v6, uint32(8431678), i2)
-	goto L21
-L23:
-	i0 = v4 + uint32(32)
-	i0 = i0 + uint32(48)
-	i1 = v9 + uint32(48)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v4 + uint32(32)
-	i0 = i0 + uint32(40)
-	i1 = v9 + uint32(40)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v4 + uint32(32)
-	i0 = i0 + uint32(32)
-	i1 = v9 + uint32(32)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v4 + uint32(32)
-	i0 = i0 + uint32(24)
-	i1 = v9 + uint32(24)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v4 + uint32(32)
-	i0 = i0 + uint32(16)
-	i1 = v9 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v4 + uint32(32)
-	i0 = i0 + uint32(8)
-	i1 = v9 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v9))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+32)) = l1
-	i1 = v4 + uint32(32)
-	fn5786(m, v11, i1, v5, uint32(8519615))
-	goto L21
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	fn3604(m, i0, uint32(8458642))
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+140))
-	v3 = i0
-	if v3 == 0 {
-		goto L19
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+140)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L20
-	}
-	fn2072(m, v3)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+140))
-	v6 = i0
-	if v6 != 0 {
-		goto L18
-	}
-L19:
-	v6 = uint32(0)
-	*(*uint32)(unsafe.Add(b, v9)) = uint32(0)
-	goto L9
-L18:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+89)))
-	if i0 == 0 {
-		goto L42
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+90)) = uint8(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v3 = i0
-	if int32(v3) < int32(uint32(1)) {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	i0 = fn740(m, i0, v3)
-	v1 = i0
-	if v1 == 0 {
-		goto L41
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = v1
-	if v3 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L9
-	}
-	fn2072(m, v3)
-	goto L9
-L42:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v3 = i0
-	if v3 != 0 {
-		goto L43
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+90)) = uint8(k32(1))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	goto L9
-L43:
-	*(*uint8)(unsafe.Add(b, uint64(v0)+90)) = uint8(k32(0))
-	if v8 != 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	v1 = i0
-	if v1 == 0 {
-		goto L44
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	if int32(i0) >= int32(v3) {
-		goto L39
-	}
-	fn2111(m, v1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+76)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v3 = i0
-L44:
-	i1 = fn2108(m, v3)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+76)) = v1
-	if v1 != 0 {
-		goto L40
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	fn3614(m, i0)
-L41:
-	*(*uint32)(unsafe.Add(b, v9)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L45
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v3
-	if v3 != 0 {
-		goto L45
-	}
-	fn2072(m, v6)
-L45:
-	v6 = uint32(0)
-	goto L9
-L40:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+80)) = v3
-L39:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	m.copy(v1, i1, v3)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	fn4475(m, i0)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+92))
-	if i0 == 0 {
-		goto L46
-	}
-	i0 = v4 + uint32(88)
-	fn524(m, i0)
-L46:
-	i0 = v4 + uint32(144)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5814(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1967(m, uint32(10269364))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5815(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1983(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	v0 = uint32(0)
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5816(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1983(m, v0)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5817(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1983(m, v0)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5818(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v4 = i0
-	m.g0 = v4
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = i0 + v2
-	v5 = i0
-	goto L3
-L4:
-	v5 = v2
-	if v1 == 0 {
-		goto L3
-	}
-	v5 = v2
-	if v2 >= uint32(2) {
-		goto L3
-	}
-	v5 = v2
-	goto L2
-L3:
-	v6 = uint32(0)
-	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10269520), uint32(0), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	if v5 != 0 {
-		goto L8
-	}
-	v3 = uint32(1)
-	v6 = uint32(1)
-	goto L7
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == 0 {
-		goto L10
-	}
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 != 0 {
-		goto L10
-	}
-	v1 = uint32(0)
-	goto L9
-L10:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v3 == 0 {
-		goto L11
-	}
-	v6 = uint32(0)
-	i0 = fn2030(m, v3)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	if v5 != uint32(1) {
-		goto L11
-	}
-	v1 = uint32(0)
-	goto L9
-L11:
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-L9:
-	if v2 == 0 {
-		goto L12
-	}
-	if v1 != 0 {
-		goto L12
-	}
-	v1 = v2
-	goto L6
-L12:
-	i0 = b2i(v1 == 0)
-	v6 = i0
-	i0 = b2i(v2 == 0)
-	v3 = i0
-	if v2 != 0 {
-		goto L7
-	}
-	if v1 != 0 {
-		goto L6
-	}
-L7:
-	if v3 == 0 {
-		goto L14
-	}
-	if v6 != 0 {
-		goto L13
-	}
-L14:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8549079))
-	goto L1
-L13:
-	v1 = uint32(1)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L15
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8474337))
-	goto L1
-L15:
-	i0 = fn523(m, v1)
-	if i0 != 0 {
-		goto L16
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510909))
-	goto L1
-L16:
-	v6 = uint32(0)
-	i1 = v4 + uint32(20)
-	i0 = fn525(m, v1, i1, uint32(0))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
-	if int32(i0) < int32(uint32(2)) {
-		goto L5
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8459530))
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-	goto L1
-L5:
-	i0 = fn1983(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn3706(m, i0)
-	v6 = i0
-	if v6 != 0 {
-		goto L17
-	}
-	v6 = uint32(0)
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-	goto L1
-L17:
-	*(*uint16)(unsafe.Add(b, uint64(v6)+8)) = uint16(k32(0))
-	fn3701(m, v6)
-	i1 = fn5830(m)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v2
-	if v2 != 0 {
-		goto L19
-	}
-	fn2072(m, v6)
-L19:
-	v6 = uint32(0)
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-	goto L1
-L18:
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v1 = i0
-	if int32(v1) < int32(uint32(2048)) {
-		goto L21
-	}
-	i0 = fn3761(m)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i0 = fn5831(m, i0, i1, i2)
-	fn3762(m, v1)
-	goto L20
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	i0 = fn5831(m, i0, i1, v1)
-L20:
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-L1:
-	i0 = v4 + uint32(64)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5819(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1983(m, v0)
-	i1 = fn2360(m, v0, uint32(10269564), uint32(0))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-	i0 = fn4092(m, v0, uint32(8486100), v1)
-	i0 = uint32(int32(i0) >> (uint32(31) & 31))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5820(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn5833(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	fn3702(m, v0)
-	fn3710(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5821(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	v0 = uint32(0)
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5822(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v3 != 0 {
-		goto L2
-	}
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409493))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = fn2368(m, v1)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn3706(m, i0)
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(0)
-L3:
-	*(*uint16)(unsafe.Add(b, uint64(v3)+8)) = uint16(k32(0))
-	fn3701(m, v3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	if i0 != uint32(1) {
-		goto L4
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v4 = i1
-	if v4 != 0 {
-		i1 = v4
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = v0 + uint32(9)
-	fn4051(m, i0)
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = fn5834(m, i1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	if i0 != uint32(1) {
-		goto L5
-	}
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v4 = i2
-	i3 = b2i(v4 == uint32(1))
-	i2 = v4
-	v4 = i3
-	if v4 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	if v4 != 0 {
-		goto L5
-	}
-	i0 = v0 + uint32(9)
-	fn4052(m, i0)
-L5:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5823(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	if i0 != uint32(1) {
-		goto L1
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v3 = i1
-	if v3 != 0 {
-		i1 = v3
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(9)
-	fn4051(m, i0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn5832(m, i0, v2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	if i0 != uint32(1) {
-		goto L2
-	}
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v3 = i2
-	i3 = b2i(v3 == uint32(1))
-	i2 = v3
-	v3 = i3
-	if v3 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = v0 + uint32(9)
-	fn4052(m, i0)
-L2:
-	i0 = fn740(m, v2, uint32(16))
-	v0 = i0
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5824(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v2 = i0
-	m.g0 = v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	if i0 != uint32(1) {
-		goto L1
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v3 = i1
-	if v3 != 0 {
-		i1 = v3
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(9)
-	fn4051(m, i0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v2 + uint32(32)
-	fn5832(m, i0, i1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	if i0 != uint32(1) {
-		goto L2
-	}
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v3 = i2
-	i3 = b2i(v3 == uint32(1))
-	i2 = v3
-	v3 = i3
-	if v3 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = v0 + uint32(9)
-	fn4052(m, i0)
-L2:
-	v4 = uint32(0)
-	i0 = v2 + uint32(32)
-	v0 = i0
-L3:
-	i0 = v2 + v4
-	v3 = i0
-	i0 = v3 + uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v5 = i1
-	i1 = v5 & uint32(15)
-	i1 = i1 + uint32(8475624)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = v5 >> (uint32(4) & 31)
-	i1 = i1 + uint32(8475624)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
-	i0 = v3 + uint32(3)
-	i1 = v0 + uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v5 = i1
-	i1 = v5 & uint32(15)
-	i1 = i1 + uint32(8475624)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v3 + uint32(2)
-	i1 = v5 >> (uint32(4) & 31)
-	i1 = i1 + uint32(8475624)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v0 + uint32(2)
-	v0 = i0
-	i0 = v4 + uint32(4)
-	v4 = i0
-	if v4 != uint32(32) {
-		goto L3
-	}
-	i0 = fn2672(m, v2, uint32(32))
-	v0 = i0
-	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5825(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L2
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8474337))
-	goto L1
-L2:
-	i0 = fn523(m, v1)
-	if i0 != 0 {
-		goto L3
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510909))
-	goto L1
-L3:
-	v3 = uint32(0)
-	i1 = v2 + uint32(4)
-	i0 = fn525(m, v1, i1, uint32(0))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	if int32(i0) < int32(uint32(2)) {
-		goto L4
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8459530))
-	i0 = v2 + uint32(4)
-	fn524(m, i0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	v3 = i0
-	if v3 != 0 {
-		goto L8
-	}
-	if int32(v1) < int32(uint32(2048)) {
-		goto L8
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+8)) = uint8(k32(1))
-	goto L7
-L8:
-	if v3 == 0 {
-		goto L6
-	}
-L7:
-	i0 = fn3761(m)
-	v3 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v1 = i1
-	if v1 != 0 {
-		i1 = v1
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	i0 = v0 + uint32(9)
-	v4 = i0
-	if v1 == 0 {
-		goto L9
-	}
-	fn4051(m, v4)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5831(m, i0, i1, i2)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v1 = i2
-	i3 = b2i(v1 == uint32(1))
-	i2 = v1
-	v1 = i3
-	if v1 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	if v1 != 0 {
-		goto L10
-	}
-	fn4052(m, v4)
-L10:
-	fn3762(m, v3)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn5831(m, i0, i1, v1)
-L5:
-	i0 = v2 + uint32(4)
-	fn524(m, i0)
-	v3 = uint32(10059656)
-L1:
-	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5826(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1574(m, uint32(64))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5827(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2672(m, uint32(8544083), uint32(3))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5828(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1574(m, uint32(16))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5829(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var v22 uint32
-	_ = v22
-	var v23 uint32
-	_ = v23
-	var v24 uint32
-	_ = v24
-	var v25 uint32
-	_ = v25
-	var v26 uint32
-	_ = v26
-	var v27 uint32
-	_ = v27
-	var v28 uint32
-	_ = v28
-	var v29 uint32
-	_ = v29
-	var v30 uint32
-	_ = v30
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(12)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	i0 = v0 + uint32(8)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	i0 = v0 + uint32(4)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v9 = i0
-L2:
-	i2 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v9 + i2
-	i3 = v8 ^ k32(4294967295)
-	i2 = v4 & i3
-	i3 = v6 & v8
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + k32(3614090360)
-	i1 = bits.RotateLeft32(i1, int(uint32(7)&31))
-	i1 = i1 + v8
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i2 = v1 + uint32(4)
-	v11 = i2
-	i2 = *(*uint32)(unsafe.Add(b, v11))
-	i1 = v4 + i2
-	i2 = v10 & v8
-	i4 = v10 ^ k32(4294967295)
-	i3 = v6 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + k32(3905402710)
-	i1 = bits.RotateLeft32(i1, int(uint32(12)&31))
-	i1 = i1 + v10
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v12
-	i2 = v1 + uint32(8)
-	v13 = i2
-	i2 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = v6 + i2
-	i2 = v12 & v10
-	i4 = v12 ^ k32(4294967295)
-	i3 = v8 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + uint32(606105819)
-	i1 = bits.RotateLeft32(i1, int(uint32(17)&31))
-	i1 = i1 + v12
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v14
-	i2 = v1 + uint32(12)
-	v15 = i2
-	i2 = *(*uint32)(unsafe.Add(b, v15))
-	i1 = v8 + i2
-	i2 = v14 & v12
-	i4 = v14 ^ k32(4294967295)
-	i3 = v10 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + k32(3250441966)
-	i1 = bits.RotateLeft32(i1, int(uint32(22)&31))
-	i1 = i1 + v14
-	v16 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v16
-	i2 = v1 + uint32(16)
-	v17 = i2
-	i2 = *(*uint32)(unsafe.Add(b, v17))
-	i1 = v10 + i2
-	i2 = v16 & v14
-	i4 = v16 ^ k32(4294967295)
-	i3 = v12 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + k32(4118548399)
-	i1 = bits.RotateLeft32(i1, int(uint32(7)&31))
-	i1 = i1 + v16
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i2 = v1 + uint32(20)
-	v18 = i2
-	i2 = *(*uint32)(unsafe.Add(b, v18))
-	i1 = v12 + i2
-	i2 = v10 & v16
-	i4 = v10 ^ k32(4294967295)
-	i3 = v14 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + uint32(1200080426)
-	i1 = bits.RotateLeft32(i1, int(uint32(12)&31))
-	i1 = i1 + v10
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v12
-	i1 = v1 + uint32(24)
-	v19 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v19))
-	i1 = i1 + v14
-	i2 = v12 & v10
-	i4 = v12 ^ k32(4294967295)
-	i3 = v16 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + k32(2821735955)
-	i1 = bits.RotateLeft32(i1, int(uint32(17)&31))
-	i1 = i1 + v12
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v14
-	i1 = v1 + uint32(28)
-	v20 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v20))
-	i1 = i1 + v16
-	i2 = v14 & v12
-	i4 = v14 ^ k32(4294967295)
-	i3 = v10 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + k32(4249261313)
-	i1 = bits.RotateLeft32(i1, int(uint32(22)&31))
-	i1 = i1 + v14
-	v16 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v16
-	i1 = v1 + uint32(32)
-	v21 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v21))
-	i1 = i1 + v10
-	i2 = v16 & v14
-	i4 = v16 ^ k32(4294967295)
-	i3 = v12 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + uint32(1770035416)
-	i1 = bits.RotateLeft32(i1, int(uint32(7)&31))
-	i1 = i1 + v16
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i1 = v1 + uint32(36)
-	v22 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v22))
-	i1 = i1 + v12
-	i2 = v10 & v16
-	i4 = v10 ^ k32(4294967295)
-	i3 = v14 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + k32(2336552879)
-	i1 = bits.RotateLeft32(i1, int(uint32(12)&31))
-	i1 = i1 + v10
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v12
-	i1 = v1 + uint32(40)
-	v23 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v23))
-	i1 = i1 + v14
-	i2 = v12 & v10
-	i4 = v12 ^ k32(4294967295)
-	i3 = v16 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + k32(4294925233)
-	i1 = bits.RotateLeft32(i1, int(uint32(17)&31))
-	i1 = i1 + v12
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v14
-	i1 = v1 + uint32(44)
-	v24 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v24))
-	i1 = i1 + v16
-	i2 = v14 & v12
-	i4 = v14 ^ k32(4294967295)
-	i3 = v10 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + k32(2304563134)
-	i1 = bits.RotateLeft32(i1, int(uint32(22)&31))
-	i1 = i1 + v14
-	v16 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v16
-	i1 = v1 + uint32(48)
-	v25 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v25))
-	i1 = i1 + v10
-	i2 = v16 & v14
-	i4 = v16 ^ k32(4294967295)
-	i3 = v12 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + uint32(1804603682)
-	i1 = bits.RotateLeft32(i1, int(uint32(7)&31))
-	i1 = i1 + v16
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i1 = v1 + uint32(52)
-	v26 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v26))
-	i1 = i1 + v12
-	i2 = v10 & v16
-	i4 = v10 ^ k32(4294967295)
-	i3 = v14 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + k32(4254626195)
-	i1 = bits.RotateLeft32(i1, int(uint32(12)&31))
-	i1 = i1 + v10
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v12
-	i1 = v1 + uint32(56)
-	v27 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v27))
-	i1 = i1 + v14
-	i2 = v12 & v10
-	i4 = v12 ^ k32(4294967295)
-	v28 = i4
-	i3 = v16 & v28
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + k32(2792965006)
-	i1 = bits.RotateLeft32(i1, int(uint32(17)&31))
-	i1 = i1 + v12
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v14
-	i1 = v1 + uint32(60)
-	v29 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v29))
-	i1 = i1 + v16
-	i2 = v14 & v12
-	i4 = v14 ^ k32(4294967295)
-	v30 = i4
-	i3 = v10 & v30
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + uint32(1236535329)
-	i1 = bits.RotateLeft32(i1, int(uint32(22)&31))
-	i1 = i1 + v14
-	v16 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v16
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	i1 = i1 + v10
-	i2 = v16 & v12
-	i3 = v14 & v28
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + k32(4129170786)
-	i1 = bits.RotateLeft32(i1, int(uint32(5)&31))
-	i1 = i1 + v16
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i1 = *(*uint32)(unsafe.Add(b, v19))
-	i1 = i1 + v12
-	i2 = v10 & v14
-	i3 = v16 & v30
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + k32(3225465664)
-	i1 = bits.RotateLeft32(i1, int(uint32(9)&31))
-	i1 = i1 + v10
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v12
-	i1 = *(*uint32)(unsafe.Add(b, v24))
-	i1 = i1 + v14
-	i2 = v12 & v16
-	i4 = v16 ^ k32(4294967295)
-	i3 = v10 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + uint32(643717713)
-	i1 = bits.RotateLeft32(i1, int(uint32(14)&31))
-	i1 = i1 + v12
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v14
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = i1 + v16
-	i2 = v14 & v10
-	i4 = v10 ^ k32(4294967295)
-	i3 = v12 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + k32(3921069994)
-	i1 = bits.RotateLeft32(i1, int(uint32(20)&31))
-	i1 = i1 + v14
-	v16 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v16
-	i1 = *(*uint32)(unsafe.Add(b, v18))
-	i1 = i1 + v10
-	i2 = v16 & v12
-	i4 = v12 ^ k32(4294967295)
-	i3 = v14 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + k32(3593408605)
-	i1 = bits.RotateLeft32(i1, int(uint32(5)&31))
-	i1 = i1 + v16
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i1 = *(*uint32)(unsafe.Add(b, v23))
-	i1 = i1 + v12
-	i2 = v10 & v14
-	i4 = v14 ^ k32(4294967295)
-	i3 = v16 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + uint32(38016083)
-	i1 = bits.RotateLeft32(i1, int(uint32(9)&31))
-	i1 = i1 + v10
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v12
-	i1 = *(*uint32)(unsafe.Add(b, v29))
-	i1 = i1 + v14
-	i2 = v12 & v16
-	i4 = v16 ^ k32(4294967295)
-	i3 = v10 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + k32(3634488961)
-	i1 = bits.RotateLeft32(i1, int(uint32(14)&31))
-	i1 = i1 + v12
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v14
-	i1 = *(*uint32)(unsafe.Add(b, v17))
-	i1 = i1 + v16
-	i2 = v14 & v10
-	i4 = v10 ^ k32(4294967295)
-	i3 = v12 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + k32(3889429448)
-	i1 = bits.RotateLeft32(i1, int(uint32(20)&31))
-	i1 = i1 + v14
-	v16 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v16
-	i1 = *(*uint32)(unsafe.Add(b, v22))
-	i1 = i1 + v10
-	i2 = v16 & v12
-	i4 = v12 ^ k32(4294967295)
-	i3 = v14 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + uint32(568446438)
-	i1 = bits.RotateLeft32(i1, int(uint32(5)&31))
-	i1 = i1 + v16
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i1 = *(*uint32)(unsafe.Add(b, v27))
-	i1 = i1 + v12
-	i2 = v10 & v14
-	i4 = v14 ^ k32(4294967295)
-	i3 = v16 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + k32(3275163606)
-	i1 = bits.RotateLeft32(i1, int(uint32(9)&31))
-	i1 = i1 + v10
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v12
-	i1 = *(*uint32)(unsafe.Add(b, v15))
-	i1 = i1 + v14
-	i2 = v12 & v16
-	i4 = v16 ^ k32(4294967295)
-	i3 = v10 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + k32(4107603335)
-	i1 = bits.RotateLeft32(i1, int(uint32(14)&31))
-	i1 = i1 + v12
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v14
-	i1 = *(*uint32)(unsafe.Add(b, v21))
-	i1 = i1 + v16
-	i2 = v14 & v10
-	i4 = v10 ^ k32(4294967295)
-	i3 = v12 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + uint32(1163531501)
-	i1 = bits.RotateLeft32(i1, int(uint32(20)&31))
-	i1 = i1 + v14
-	v16 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v16
-	i1 = *(*uint32)(unsafe.Add(b, v26))
-	i1 = i1 + v10
-	i2 = v16 & v12
-	i4 = v12 ^ k32(4294967295)
-	i3 = v14 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + k32(2850285829)
-	i1 = bits.RotateLeft32(i1, int(uint32(5)&31))
-	i1 = i1 + v16
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = i1 + v12
-	i2 = v10 & v14
-	i4 = v14 ^ k32(4294967295)
-	i3 = v16 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + k32(4243563512)
-	i1 = bits.RotateLeft32(i1, int(uint32(9)&31))
-	i1 = i1 + v10
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v12
-	i1 = *(*uint32)(unsafe.Add(b, v20))
-	i1 = i1 + v14
-	i2 = v12 & v16
-	i4 = v16 ^ k32(4294967295)
-	i3 = v10 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + uint32(1735328473)
-	i1 = bits.RotateLeft32(i1, int(uint32(14)&31))
-	i1 = i1 + v12
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v14
-	i1 = *(*uint32)(unsafe.Add(b, v25))
-	i1 = i1 + v16
-	i2 = v14 & v10
-	i4 = v10 ^ k32(4294967295)
-	i3 = v12 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i1 = i1 + k32(2368359562)
-	i1 = bits.RotateLeft32(i1, int(uint32(20)&31))
-	i1 = i1 + v14
-	v16 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v16
-	i1 = *(*uint32)(unsafe.Add(b, v18))
-	i1 = i1 + v10
-	i2 = v16 ^ v14
-	v10 = i2
-	i2 = v10 ^ v12
-	i1 = i1 + i2
-	i1 = i1 + k32(4294588738)
-	i1 = bits.RotateLeft32(i1, int(uint32(4)&31))
-	i1 = i1 + v16
-	v28 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v28
-	i1 = *(*uint32)(unsafe.Add(b, v21))
-	i1 = i1 + v12
-	i2 = v28 ^ v10
-	i1 = i1 + i2
-	i1 = i1 + k32(2272392833)
-	i1 = bits.RotateLeft32(i1, int(uint32(11)&31))
-	i1 = i1 + v28
-	v30 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v30
-	i1 = *(*uint32)(unsafe.Add(b, v24))
-	i1 = i1 + v14
-	i2 = v30 ^ v28
-	v12 = i2
-	i2 = v12 ^ v16
-	i1 = i1 + i2
-	i1 = i1 + uint32(1839030562)
-	i1 = bits.RotateLeft32(i1, int(uint32(16)&31))
-	i1 = i1 + v30
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v10
-	i1 = *(*uint32)(unsafe.Add(b, v27))
-	i1 = i1 + v16
-	i2 = v12 ^ v10
-	i1 = i1 + i2
-	i1 = i1 + k32(4259657740)
-	i1 = bits.RotateLeft32(i1, int(uint32(23)&31))
-	i1 = i1 + v10
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v12
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	i1 = i1 + v28
-	i2 = v10 ^ v30
-	i2 = i2 ^ v12
-	i1 = i1 + i2
-	i1 = i1 + k32(2763975236)
-	i1 = bits.RotateLeft32(i1, int(uint32(4)&31))
-	i1 = i1 + v12
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v14
-	i1 = *(*uint32)(unsafe.Add(b, v17))
-	i1 = i1 + v30
-	i2 = v12 ^ v10
-	i2 = i2 ^ v14
-	i1 = i1 + i2
-	i1 = i1 + uint32(1272893353)
-	i1 = bits.RotateLeft32(i1, int(uint32(11)&31))
-	i1 = i1 + v14
-	v16 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v16
-	i1 = *(*uint32)(unsafe.Add(b, v20))
-	i1 = i1 + v10
-	i2 = v14 ^ v12
-	i2 = i2 ^ v16
-	i1 = i1 + i2
-	i1 = i1 + k32(4139469664)
-	i1 = bits.RotateLeft32(i1, int(uint32(16)&31))
-	i1 = i1 + v16
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v10
-	i1 = *(*uint32)(unsafe.Add(b, v23))
-	i1 = i1 + v12
-	i2 = v16 ^ v14
-	i2 = i2 ^ v10
-	i1 = i1 + i2
-	i1 = i1 + k32(3200236656)
-	i1 = bits.RotateLeft32(i1, int(uint32(23)&31))
-	i1 = i1 + v10
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v12
-	i1 = *(*uint32)(unsafe.Add(b, v26))
-	i1 = i1 + v14
-	i2 = v10 ^ v16
-	i2 = i2 ^ v12
-	i1 = i1 + i2
-	i1 = i1 + uint32(681279174)
-	i1 = bits.RotateLeft32(i1, int(uint32(4)&31))
-	i1 = i1 + v12
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v14
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = i1 + v16
-	i2 = v12 ^ v10
-	i2 = i2 ^ v14
-	i1 = i1 + i2
-	i1 = i1 + k32(3936430074)
-	i1 = bits.RotateLeft32(i1, int(uint32(11)&31))
-	i1 = i1 + v14
-	v16 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v16
-	i1 = *(*uint32)(unsafe.Add(b, v15))
-	i1 = i1 + v10
-	i2 = v14 ^ v12
-	i2 = i2 ^ v16
-	i1 = i1 + i2
-	i1 = i1 + k32(3572445317)
-	i1 = bits.RotateLeft32(i1, int(uint32(16)&31))
-	i1 = i1 + v16
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v10
-	i1 = *(*uint32)(unsafe.Add(b, v19))
-	i1 = i1 + v12
-	i2 = v16 ^ v14
-	i2 = i2 ^ v10
-	i1 = i1 + i2
-	i1 = i1 + uint32(76029189)
-	i1 = bits.RotateLeft32(i1, int(uint32(23)&31))
-	i1 = i1 + v10
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v12
-	i1 = *(*uint32)(unsafe.Add(b, v22))
-	i1 = i1 + v14
-	i2 = v10 ^ v16
-	i2 = i2 ^ v12
-	i1 = i1 + i2
-	i1 = i1 + k32(3654602809)
-	i1 = bits.RotateLeft32(i1, int(uint32(4)&31))
-	i1 = i1 + v12
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v14
-	i1 = *(*uint32)(unsafe.Add(b, v25))
-	i1 = i1 + v16
-	i2 = v12 ^ v10
-	i2 = i2 ^ v14
-	i1 = i1 + i2
-	i1 = i1 + k32(3873151461)
-	i1 = bits.RotateLeft32(i1, int(uint32(11)&31))
-	i1 = i1 + v14
-	v16 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v16
-	i1 = *(*uint32)(unsafe.Add(b, v29))
-	i1 = i1 + v10
-	i2 = v14 ^ v12
-	i2 = i2 ^ v16
-	i1 = i1 + i2
-	i1 = i1 + uint32(530742520)
-	i1 = bits.RotateLeft32(i1, int(uint32(16)&31))
-	i1 = i1 + v16
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v10
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = i1 + v12
-	i2 = v16 ^ v14
-	i2 = i2 ^ v10
-	i1 = i1 + i2
-	i1 = i1 + k32(3299628645)
-	i1 = bits.RotateLeft32(i1, int(uint32(23)&31))
-	i1 = i1 + v10
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v12
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = i1 + v14
-	i3 = v16 ^ k32(4294967295)
-	i2 = v12 | i3
-	i2 = i2 ^ v10
-	i1 = i1 + i2
-	i1 = i1 + k32(4096336452)
-	i1 = bits.RotateLeft32(i1, int(uint32(6)&31))
-	i1 = i1 + v12
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v14
-	i1 = *(*uint32)(unsafe.Add(b, v20))
-	i1 = i1 + v16
-	i3 = v10 ^ k32(4294967295)
-	i2 = v14 | i3
-	i2 = i2 ^ v12
-	i1 = i1 + i2
-	i1 = i1 + uint32(1126891415)
-	i1 = bits.RotateLeft32(i1, int(uint32(10)&31))
-	i1 = i1 + v14
-	v16 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v16
-	i1 = *(*uint32)(unsafe.Add(b, v27))
-	i1 = i1 + v10
-	i3 = v12 ^ k32(4294967295)
-	i2 = v16 | i3
-	i2 = i2 ^ v14
-	i1 = i1 + i2
-	i1 = i1 + k32(2878612391)
-	i1 = bits.RotateLeft32(i1, int(uint32(15)&31))
-	i1 = i1 + v16
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v10
-	i1 = *(*uint32)(unsafe.Add(b, v18))
-	i1 = i1 + v12
-	i3 = v14 ^ k32(4294967295)
-	i2 = v10 | i3
-	i2 = i2 ^ v16
-	i1 = i1 + i2
-	i1 = i1 + k32(4237533241)
-	i1 = bits.RotateLeft32(i1, int(uint32(21)&31))
-	i1 = i1 + v10
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v12
-	i1 = *(*uint32)(unsafe.Add(b, v25))
-	i1 = i1 + v14
-	i3 = v16 ^ k32(4294967295)
-	i2 = v12 | i3
-	i2 = i2 ^ v10
-	i1 = i1 + i2
-	i1 = i1 + uint32(1700485571)
-	i1 = bits.RotateLeft32(i1, int(uint32(6)&31))
-	i1 = i1 + v12
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v14
-	i1 = *(*uint32)(unsafe.Add(b, v15))
-	i1 = i1 + v16
-	i3 = v10 ^ k32(4294967295)
-	i2 = v14 | i3
-	i2 = i2 ^ v12
-	i1 = i1 + i2
-	i1 = i1 + k32(2399980690)
-	i1 = bits.RotateLeft32(i1, int(uint32(10)&31))
-	i1 = i1 + v14
-	v16 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v16
-	i1 = *(*uint32)(unsafe.Add(b, v23))
-	i1 = i1 + v10
-	i3 = v12 ^ k32(4294967295)
-	i2 = v16 | i3
-	i2 = i2 ^ v14
-	i1 = i1 + i2
-	i1 = i1 + k32(4293915773)
-	i1 = bits.RotateLeft32(i1, int(uint32(15)&31))
-	i1 = i1 + v16
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v10
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	i1 = i1 + v12
-	i3 = v14 ^ k32(4294967295)
-	i2 = v10 | i3
-	i2 = i2 ^ v16
-	i1 = i1 + i2
-	i1 = i1 + k32(2240044497)
-	i1 = bits.RotateLeft32(i1, int(uint32(21)&31))
-	i1 = i1 + v10
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v12
-	i1 = *(*uint32)(unsafe.Add(b, v21))
-	i1 = i1 + v14
-	i3 = v16 ^ k32(4294967295)
-	i2 = v12 | i3
-	i2 = i2 ^ v10
-	i1 = i1 + i2
-	i1 = i1 + uint32(1873313359)
-	i1 = bits.RotateLeft32(i1, int(uint32(6)&31))
-	i1 = i1 + v12
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v14
-	i1 = *(*uint32)(unsafe.Add(b, v29))
-	i1 = i1 + v16
-	i3 = v10 ^ k32(4294967295)
-	i2 = v14 | i3
-	i2 = i2 ^ v12
-	i1 = i1 + i2
-	i1 = i1 + k32(4264355552)
-	i1 = bits.RotateLeft32(i1, int(uint32(10)&31))
-	i1 = i1 + v14
-	v16 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v16
-	i1 = *(*uint32)(unsafe.Add(b, v19))
-	i1 = i1 + v10
-	i3 = v12 ^ k32(4294967295)
-	i2 = v16 | i3
-	i2 = i2 ^ v14
-	i1 = i1 + i2
-	i1 = i1 + k32(2734768916)
-	i1 = bits.RotateLeft32(i1, int(uint32(15)&31))
-	i1 = i1 + v16
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v10
-	i1 = *(*uint32)(unsafe.Add(b, v26))
-	i1 = i1 + v12
-	i3 = v14 ^ k32(4294967295)
-	i2 = v10 | i3
-	i2 = i2 ^ v16
-	i1 = i1 + i2
-	i1 = i1 + uint32(1309151649)
-	i1 = bits.RotateLeft32(i1, int(uint32(21)&31))
-	i1 = i1 + v10
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v12
-	i1 = *(*uint32)(unsafe.Add(b, v17))
-	i1 = i1 + v14
-	i3 = v16 ^ k32(4294967295)
-	i2 = v12 | i3
-	i2 = i2 ^ v10
-	i1 = i1 + i2
-	i1 = i1 + k32(4149444226)
-	i1 = bits.RotateLeft32(i1, int(uint32(6)&31))
-	i1 = i1 + v12
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v14
-	i1 = *(*uint32)(unsafe.Add(b, v24))
-	i1 = i1 + v16
-	i3 = v10 ^ k32(4294967295)
-	i2 = v14 | i3
-	i2 = i2 ^ v12
-	i1 = i1 + i2
-	i1 = i1 + k32(3174756917)
-	i1 = bits.RotateLeft32(i1, int(uint32(10)&31))
-	i1 = i1 + v14
-	v16 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v16
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = i1 + v10
-	i3 = v12 ^ k32(4294967295)
-	i2 = v16 | i3
-	i2 = i2 ^ v14
-	i1 = i1 + i2
-	i1 = i1 + uint32(718787259)
-	i1 = bits.RotateLeft32(i1, int(uint32(15)&31))
-	i1 = i1 + v16
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v10
-	i0 = *(*uint32)(unsafe.Add(b, v22))
-	v28 = i0
-	i1 = v16 + v4
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i1 = v10 + v6
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	i1 = v14 + v9
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v9
-	i1 = v10 + v8
-	i2 = v28 + v12
-	i4 = v14 ^ k32(4294967295)
-	i3 = v10 | i4
-	i3 = i3 ^ v16
-	i2 = i2 + i3
-	i2 = i2 + k32(3951481745)
-	i2 = bits.RotateLeft32(i2, int(uint32(21)&31))
-	i1 = i1 + i2
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v8
-	i0 = v1 + uint32(64)
-	v1 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5830(m *Module) uint32 {
-	var v0 uint32
-	_ = v0
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = fn7816(m, uint32(64), uint32(1))
-	v0 = i0
-	i0 = fn7816(m, uint32(4), uint32(4))
-	v1 = i0
-	i0 = fn7811(m, uint32(16))
-	v2 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	i0 = v1 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(1167088121787636990)
-	*(*uint64)(unsafe.Add(b, v1)) = k64(17279655951921914625)
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5831(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	var l3 uint64
-	_ = l3
-	var l4 uint64
-	_ = l4
-	b := m.base
-	v3 = uint32(3)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
-	v4 = l1
-	l0 = uint64(2305843009213693951) - v4
-	l1 = uint64(v2)
-	v5 = l1
-	if l0 < v5 {
-		goto L1
-	}
-	l3 = v4 & uint64(63)
-	v6 = l3
-	i3 = uint32(v6)
-	i4 = b2i(v4 != uint64(0))
-	i5 = b2i(v6 == 0)
-	v7 = i5
-	i4 = i4 & v7
-	v8 = i4
-	if v8 != 0 {
-		i2 = uint32(64)
-	} else {
-		i2 = i3
-	}
-	v3 = i2
-	i1 = uint32(64) - v3
-	v9 = i1
-	if v2 > v9 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v7 = i0
-	i0 = v7 + v3
-	m.copy(i0, v1, v2)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v7
-	*(*uint32)(unsafe.Add(b, v0)) = v9
-	l0 = v4 + v5
-	v4 = l0
-	goto L2
-L3:
-	if v3 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v9 = i0
-	i0 = v7 ^ v8
-	if i0 != 0 {
-		goto L5
-	}
-	fn5829(m, v9, v3, uint32(1))
-L5:
-	l4 = v5 & uint64(63)
-	v6 = l4
-	i4 = uint32(v6)
-	if v6 == 0 {
-		i3 = uint32(64)
-	} else {
-		i3 = i4
-	}
-	i2 = v2 - i3
-	v7 = i2
-	i2 = v7 >> (uint32(6) & 31)
-	fn5829(m, v9, v1, i2)
-	i2 = v7 & k32(4294967232)
-	v7 = i2
-	i1 = v1 + v7
-	i2 = v2 - v7
-	m.copy(v3, i1, i2)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v3
-	*(*uint32)(unsafe.Add(b, v0)) = v9
-	l0 = v4 + v5
-	v4 = l0
-	goto L2
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v8 = i0
-	i0 = v8 + v3
-	m.copy(i0, v1, v9)
-	l2 = uint64(v9)
-	l1 = v4 + l2
-	v4 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v8
-	*(*uint32)(unsafe.Add(b, v0)) = v7
-	i0 = v1 + v9
-	v3 = i0
-	if v4 == 0 {
-		goto L6
-	}
-	fn5829(m, v7, v8, uint32(1))
-L6:
-	i2 = v2 - v9
-	v2 = i2
-	l4 = uint64(v2)
-	v5 = l4
-	l4 = v5 & uint64(63)
-	v6 = l4
-	i4 = uint32(v6)
-	if v6 == 0 {
-		i3 = uint32(64)
-	} else {
-		i3 = i4
-	}
-	i2 = v2 - i3
-	v1 = i2
-	i2 = v1 >> (uint32(6) & 31)
-	fn5829(m, v7, v3, i2)
-	i2 = v1 & k32(4294967232)
-	v1 = i2
-	i1 = v3 + v1
-	i2 = v2 - v1
-	m.copy(v8, i1, i2)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v8
-	*(*uint32)(unsafe.Add(b, v0)) = v7
-	l0 = v4 + v5
-	v4 = l0
-L2:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = v4
-	v3 = uint32(0)
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5832(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l3 uint64
-	_ = l3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(144)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
-	v4 = l0
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	v0 = i1
-	i1 = v0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v0))
-	*(*uint64)(unsafe.Add(b, v2)) = l1
-	l3 = v4 & uint64(63)
-	v5 = l3
-	i3 = uint32(v5)
-	v0 = i3
-	if v5 == 0 {
-		i2 = uint32(64)
-	} else {
-		i2 = v0
-	}
-	if !(v4 != uint64(0)) {
-		i2 = v0
-	}
-	v6 = i2
-	i1 = v3 + v6
-	i2 = v6 & uint32(63)
-	v0 = i2
-	if v0 != 0 {
-		i2 = v0
-	} else {
-		i2 = uint32(64)
-	}
-	if v6 == 0 {
-		i2 = v0
-	}
-	i1 = i1 - i2
-	v3 = i1
-	i2 = v6 >> (uint32(6) & 31)
-	fn5829(m, v2, v3, i2)
-	i0 = v2 + uint32(16)
-	m.fill(i0, uint32(0), uint32(128))
-	i0 = v2 + uint32(16)
-	i2 = v6 & uint32(64)
-	i1 = v3 + i2
-	m.copy(i0, i1, v0)
-	i0 = v2 + uint32(16)
-	i0 = i0 + v0
-	v6 = i0
-	*(*uint8)(unsafe.Add(b, v6)) = uint8(k32(128))
-	i0 = v6 + uint32(1)
-	v3 = i0
-	i1 = uint32(v4)
-	i0 = uint32(55) - i1
-	i0 = i0 & uint32(63)
-	v6 = i0
-	if v6 == 0 {
-		goto L1
-	}
-	m.fill(v3, uint32(0), v6)
-L1:
-	i0 = v3 + v6
-	l1 = v4 << (uint64(3) & 63)
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i1 = v2 + uint32(16)
-	i2 = v6 + v0
-	i2 = i2 + uint32(9)
-	i2 = i2 >> (uint32(6) & 31)
-	fn5829(m, v2, i1, i2)
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, v1)) = l1
-	i0 = v1 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v2 + uint32(144)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5833(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	fn7814(m, i0)
-	fn7814(m, v1)
-	fn7814(m, v0)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5834(m *Module, v0 uint32) uint32 {
-	var v1 uint64
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
-	v1 = l0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v0 = i0
-	i0 = fn7816(m, uint32(64), uint32(1))
-	v3 = i0
-	i0 = v3 + uint32(56)
-	i1 = v0 + uint32(56)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(48)
-	i1 = v0 + uint32(48)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(40)
-	i1 = v0 + uint32(40)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(32)
-	i1 = v0 + uint32(32)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(24)
-	i1 = v0 + uint32(24)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(16)
-	i1 = v0 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(8)
-	i1 = v0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v0))
-	*(*uint64)(unsafe.Add(b, v3)) = l1
-	i0 = fn7816(m, uint32(4), uint32(4))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	i1 = v2 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, v4)) = l1
-	i0 = fn7811(m, uint32(16))
-	v0 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v3
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5835(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1967(m, uint32(10269792))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5836(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1983(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	v0 = uint32(0)
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5837(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1983(m, v0)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5838(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1983(m, v0)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5839(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v4 = i0
-	m.g0 = v4
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = i0 + v2
-	v5 = i0
-	goto L3
-L4:
-	v5 = v2
-	if v1 == 0 {
-		goto L3
-	}
-	v5 = v2
-	if v2 >= uint32(2) {
-		goto L3
-	}
-	v5 = v2
-	goto L2
-L3:
-	v6 = uint32(0)
-	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10269952), uint32(0), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	if v5 != 0 {
-		goto L9
-	}
-	v3 = uint32(1)
-	v6 = uint32(1)
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == 0 {
-		goto L11
-	}
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 != 0 {
-		goto L11
-	}
-	v1 = uint32(0)
-	goto L10
-L11:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v3 == 0 {
-		goto L12
-	}
-	v6 = uint32(0)
-	i0 = fn2030(m, v3)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	if v5 != uint32(1) {
-		goto L12
-	}
-	v1 = uint32(0)
-	goto L10
-L12:
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-L10:
-	if v2 == 0 {
-		goto L13
-	}
-	if v1 != 0 {
-		goto L13
-	}
-	v1 = v2
-	goto L7
-L13:
-	i0 = b2i(v1 == 0)
-	v6 = i0
-	i0 = b2i(v2 == 0)
-	v3 = i0
-	if v2 != 0 {
-		goto L8
-	}
-	if v1 != 0 {
-		goto L7
-	}
-L8:
-	if v3 == 0 {
-		goto L14
-	}
-	if v6 == 0 {
-		goto L14
-	}
-	v1 = uint32(1)
-	goto L6
-L14:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8549079))
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L15
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8474337))
-	goto L1
-L15:
-	i0 = fn523(m, v1)
-	if i0 != 0 {
-		goto L16
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510909))
-	goto L1
-L16:
-	v6 = uint32(0)
-	i1 = v4 + uint32(20)
-	i0 = fn525(m, v1, i1, uint32(0))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
-	if int32(i0) >= int32(uint32(2)) {
-		goto L5
-	}
-	v1 = uint32(0)
-L6:
-	i0 = fn1983(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn3706(m, i0)
-	v6 = i0
-	if v6 != 0 {
-		goto L17
-	}
-	v6 = uint32(0)
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-	goto L1
-L17:
-	*(*uint16)(unsafe.Add(b, uint64(v6)+8)) = uint16(k32(0))
-	fn3701(m, v6)
-	i1 = fn5852(m)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v2
-	if v2 != 0 {
-		goto L19
-	}
-	fn2072(m, v6)
-L19:
-	v6 = uint32(0)
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-	goto L1
-L18:
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v1 = i0
-	if int32(v1) < int32(uint32(2048)) {
-		goto L21
-	}
-	i0 = fn3761(m)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i0 = fn5853(m, i0, i1, i2)
-	fn3762(m, v1)
-	goto L20
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	i0 = fn5853(m, i0, i1, v1)
-L20:
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-	goto L1
-L5:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8459530))
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-L1:
-	i0 = v4 + uint32(64)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5840(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1983(m, v0)
-	i1 = fn2360(m, v0, uint32(10269996), uint32(0))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-	i0 = fn4092(m, v0, uint32(8486159), v1)
-	i0 = uint32(int32(i0) >> (uint32(31) & 31))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5841(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	fn5855(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	fn3702(m, v0)
-	fn3710(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5842(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	v0 = uint32(0)
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5843(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v3 != 0 {
-		goto L2
-	}
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409493))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn3706(m, i0)
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(0)
-L3:
-	*(*uint16)(unsafe.Add(b, uint64(v3)+8)) = uint16(k32(0))
-	fn3701(m, v3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	if i0 != uint32(1) {
-		goto L4
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v4 = i1
-	if v4 != 0 {
-		i1 = v4
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = v0 + uint32(9)
-	fn4051(m, i0)
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = fn5856(m, i1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	if i0 != uint32(1) {
-		goto L5
-	}
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v4 = i2
-	i3 = b2i(v4 == uint32(1))
-	i2 = v4
-	v4 = i3
-	if v4 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	if v4 != 0 {
-		goto L5
-	}
-	i0 = v0 + uint32(9)
-	fn4052(m, i0)
-L5:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5844(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	if i0 != uint32(1) {
-		goto L1
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v3 = i1
-	if v3 != 0 {
-		i1 = v3
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(9)
-	fn4051(m, i0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	fn5854(m, i0, v2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	if i0 != uint32(1) {
-		goto L2
-	}
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v3 = i2
-	i3 = b2i(v3 == uint32(1))
-	i2 = v3
-	v3 = i3
-	if v3 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = v0 + uint32(9)
-	fn4052(m, i0)
-L2:
-	i0 = fn740(m, v2, uint32(20))
-	v0 = i0
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5845(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	if i0 != uint32(1) {
-		goto L1
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v3 = i1
-	if v3 != 0 {
-		i1 = v3
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(9)
-	fn4051(m, i0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	fn5854(m, i0, v2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	if i0 != uint32(1) {
-		goto L2
-	}
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v3 = i2
-	i3 = b2i(v3 == uint32(1))
-	i2 = v3
-	v3 = i3
-	if v3 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = v0 + uint32(9)
-	fn4052(m, i0)
-L2:
-	i0 = fn4554(m, v2, uint32(20))
-	v0 = i0
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5846(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L2
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8474337))
-	goto L1
-L2:
-	i0 = fn523(m, v1)
-	if i0 != 0 {
-		goto L3
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510909))
-	goto L1
-L3:
-	v3 = uint32(0)
-	i1 = v2 + uint32(4)
-	i0 = fn525(m, v1, i1, uint32(0))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	if int32(i0) < int32(uint32(2)) {
-		goto L4
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8459530))
-	i0 = v2 + uint32(4)
-	fn524(m, i0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	v3 = i0
-	if v3 != 0 {
-		goto L8
-	}
-	if int32(v1) < int32(uint32(2048)) {
-		goto L8
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+8)) = uint8(k32(1))
-	goto L7
-L8:
-	if v3 == 0 {
-		goto L6
-	}
-L7:
-	i0 = fn3761(m)
-	v3 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v1 = i1
-	if v1 != 0 {
-		i1 = v1
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	i0 = v0 + uint32(9)
-	v4 = i0
-	if v1 == 0 {
-		goto L9
-	}
-	fn4051(m, v4)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5853(m, i0, i1, i2)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v1 = i2
-	i3 = b2i(v1 == uint32(1))
-	i2 = v1
-	v1 = i3
-	if v1 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	if v1 != 0 {
-		goto L10
-	}
-	fn4052(m, v4)
-L10:
-	fn3762(m, v3)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn5853(m, i0, i1, v1)
-L5:
-	i0 = v2 + uint32(4)
-	fn524(m, i0)
-	v3 = uint32(10059656)
-L1:
-	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5847(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1574(m, uint32(64))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5848(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2672(m, uint32(8545422), uint32(4))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5849(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1574(m, uint32(20))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5850(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var v22 uint32
-	_ = v22
-	var v23 uint32
-	_ = v23
-	var v24 uint32
-	_ = v24
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(320)
-	v3 = i0
-	m.g0 = v3
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(16)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	i0 = v0 + uint32(12)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	i0 = v0 + uint32(8)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v9 = i0
-	i0 = v0 + uint32(4)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v12 = i0
-	v13 = uint32(0)
-L2:
-	m.fill(v3, uint32(0), uint32(320))
-	v14 = uint32(0)
-	v15 = uint32(0)
-L3:
-	if v15 > uint32(15) {
-		goto L5
-	}
-	i0 = v1 + v14
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v16 = i0
-	i0 = v16 << (uint32(24) & 31)
-	i1 = v16 & uint32(65280)
-	i1 = i1 << (uint32(8) & 31)
-	i0 = i0 | i1
-	i1 = v16 >> (uint32(8) & 31)
-	i1 = i1 & uint32(65280)
-	i2 = v16 >> (uint32(24) & 31)
-	i1 = i1 | i2
-	i0 = i0 | i1
-	v16 = i0
-	goto L4
-L5:
-	i0 = v3 + v14
-	v16 = i0
-	i0 = v16 + k32(4294967264)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = v16 + k32(4294967284)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = i0 ^ i1
-	i1 = v16 + k32(4294967240)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = i0 ^ i1
-	i1 = v16 + k32(4294967232)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = i0 ^ i1
-	i0 = bits.RotateLeft32(i0, int(uint32(1)&31))
-	v16 = i0
-L4:
-	i0 = v3 + v14
-	*(*uint32)(unsafe.Add(b, i0)) = v16
-	i0 = v15 + uint32(1)
-	v15 = i0
-	i0 = v14 + uint32(4)
-	v14 = i0
-	if v14 != uint32(320) {
-		goto L3
-	}
-	v15 = k32(4294967256)
-	v17 = v3
-	v18 = v12
-	v19 = v11
-	v14 = v9
-	v16 = v7
-	v20 = v5
-L6:
-	v21 = v20
-	v20 = v16
-	v16 = v14
-	v14 = v19
-	v19 = v18
-	i0 = *(*uint32)(unsafe.Add(b, v17))
-	v22 = i0
-	i0 = v15 + uint32(40)
-	v23 = i0
-	if v23 < uint32(20) {
-		goto L10
-	}
-	if v15 > uint32(19) {
-		goto L9
-	}
-	i0 = v16 ^ v14
-	i0 = i0 & v20
-	i1 = v16 & v14
-	i0 = i0 ^ i1
-	v24 = i0
-	goto L8
-L10:
-	i1 = v14 ^ k32(4294967295)
-	i0 = v20 & i1
-	i1 = v16 & v14
-	i0 = i0 | i1
-	v24 = i0
-	v18 = uint32(1518500249)
-	goto L7
-L9:
-	i0 = v16 ^ v14
-	i0 = i0 ^ v20
-	v24 = i0
-	v18 = uint32(1859775393)
-	if v23 < uint32(40) {
-		goto L7
-	}
-L8:
-	if v23 < uint32(60) {
-		i0 = k32(2400959708)
-	} else {
-		i0 = k32(3395469782)
-	}
-	v18 = i0
-L7:
-	i0 = v17 + uint32(4)
-	v17 = i0
-	i0 = bits.RotateLeft32(v14, int(uint32(30)&31))
-	v14 = i0
-	i1 = bits.RotateLeft32(v19, int(uint32(5)&31))
-	i0 = v21 + i1
-	i0 = i0 + v22
-	i0 = i0 + v24
-	i0 = i0 + v18
-	v18 = i0
-	i0 = v15 + uint32(1)
-	v15 = i0
-	if v15 != uint32(40) {
-		goto L6
-	}
-	i1 = v20 + v5
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	i1 = v16 + v7
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v7
-	i1 = v14 + v9
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v9
-	i1 = v19 + v11
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v10)) = v11
-	i1 = v18 + v12
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v12
-	i0 = v1 + uint32(64)
-	v1 = i0
-	i0 = v13 + uint32(1)
-	v13 = i0
-	if v13 != v2 {
-		goto L2
-	}
-L1:
-	i0 = v3 + uint32(320)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5851(m *Module, v0 uint32, v1 uint64, v2 uint32, v3 uint32) {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(128)
-	v4 = i0
-	m.g0 = v4
-	i2 = v3 >> (uint32(6) & 31)
-	fn5850(m, v0, v2, i2)
-	m.fill(v4, uint32(0), uint32(128))
-	i2 = v3 & k32(4294967232)
-	i1 = v2 + i2
-	i2 = v3 & uint32(63)
-	v5 = i2
-	m.copy(v4, i1, v5)
-	i0 = v4 + v5
-	v2 = i0
-	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(128))
-	i0 = v2 + uint32(1)
-	v6 = i0
-	l1 = uint64(v3)
-	l1 = l1 + v1
-	v1 = l1
-	i1 = uint32(v1)
-	v3 = i1
-	i0 = uint32(55) - v3
-	i0 = i0 & uint32(63)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	m.fill(v6, uint32(0), v2)
-L1:
-	i0 = v6 + v2
-	i1 = v3 << (uint32(27) & 31)
-	i2 = v3 >> (uint32(21) & 31)
-	i2 = i2 & uint32(255)
-	i1 = i1 | i2
-	i2 = v3 >> (uint32(5) & 31)
-	i2 = i2 & uint32(65280)
-	i1 = i1 | i2
-	i2 = v3 << (uint32(11) & 31)
-	i2 = i2 & uint32(16711680)
-	i1 = i1 | i2
-	l1 = uint64(i1)
-	l1 = l1 << (uint64(32) & 63)
-	l2 = v1 >> (uint64(29) & 63)
-	i2 = uint32(l2)
-	v3 = i2
-	i2 = v3 << (uint32(24) & 31)
-	i3 = v3 >> (uint32(24) & 31)
-	i2 = i2 | i3
-	i3 = v3 >> (uint32(8) & 31)
-	i3 = i3 & uint32(65280)
-	i2 = i2 | i3
-	i3 = v3 << (uint32(8) & 31)
-	i3 = i3 & uint32(16711680)
-	i2 = i2 | i3
-	l2 = uint64(i2)
-	l1 = l1 | l2
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i2 = v5 + v2
-	i2 = i2 + uint32(9)
-	i2 = i2 >> (uint32(6) & 31)
-	fn5850(m, v0, v4, i2)
-	i0 = v4 + uint32(128)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5852(m *Module) uint32 {
-	var v0 uint32
-	_ = v0
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = fn7816(m, uint32(64), uint32(1))
-	v0 = i0
-	i0 = fn7816(m, uint32(5), uint32(4))
-	v1 = i0
-	i0 = fn7811(m, uint32(16))
-	v2 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	i0 = v1 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = k32(3285377520)
-	i0 = v1 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(1167088121787636990)
-	*(*uint64)(unsafe.Add(b, v1)) = k64(17279655951921914625)
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5853(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	var l3 uint64
-	_ = l3
-	var l4 uint64
-	_ = l4
-	b := m.base
-	v3 = uint32(3)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
-	v4 = l1
-	l0 = uint64(2305843009213693951) - v4
-	l1 = uint64(v2)
-	v5 = l1
-	if l0 < v5 {
-		goto L1
-	}
-	l3 = v4 & uint64(63)
-	v6 = l3
-	i3 = uint32(v6)
-	i4 = b2i(v4 != uint64(0))
-	i5 = b2i(v6 == 0)
-	v7 = i5
-	i4 = i4 & v7
-	v8 = i4
-	if v8 != 0 {
-		i2 = uint32(64)
-	} else {
-		i2 = i3
-	}
-	v3 = i2
-	i1 = uint32(64) - v3
-	v9 = i1
-	if v2 > v9 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v7 = i0
-	i0 = v7 + v3
-	m.copy(i0, v1, v2)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v7
-	*(*uint32)(unsafe.Add(b, v0)) = v9
-	l0 = v4 + v5
-	v4 = l0
-	goto L2
-L3:
-	if v3 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v9 = i0
-	i0 = v7 ^ v8
-	if i0 != 0 {
-		goto L5
-	}
-	fn5850(m, v9, v3, uint32(1))
-L5:
-	l4 = v5 & uint64(63)
-	v6 = l4
-	i4 = uint32(v6)
-	if v6 == 0 {
-		i3 = uint32(64)
-	} else {
-		i3 = i4
-	}
-	i2 = v2 - i3
-	v7 = i2
-	i2 = v7 >> (uint32(6) & 31)
-	fn5850(m, v9, v1, i2)
-	i2 = v7 & k32(4294967232)
-	v7 = i2
-	i1 = v1 + v7
-	i2 = v2 - v7
-	m.copy(v3, i1, i2)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v3
-	*(*uint32)(unsafe.Add(b, v0)) = v9
-	l0 = v4 + v5
-	v4 = l0
-	goto L2
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v8 = i0
-	i0 = v8 + v3
-	m.copy(i0, v1, v9)
-	l2 = uint64(v9)
-	l1 = v4 + l2
-	v4 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v8
-	*(*uint32)(unsafe.Add(b, v0)) = v7
-	i0 = v1 + v9
-	v3 = i0
-	if v4 == 0 {
-		goto L6
-	}
-	fn5850(m, v7, v8, uint32(1))
-L6:
-	i2 = v2 - v9
-	v2 = i2
-	l4 = uint64(v2)
-	v5 = l4
-	l4 = v5 & uint64(63)
-	v6 = l4
-	i4 = uint32(v6)
-	if v6 == 0 {
-		i3 = uint32(64)
-	} else {
-		i3 = i4
-	}
-	i2 = v2 - i3
-	v1 = i2
-	i2 = v1 >> (uint32(6) & 31)
-	fn5850(m, v7, v3, i2)
-	i2 = v1 & k32(4294967232)
-	v1 = i2
-	i1 = v3 + v1
-	i2 = v2 - v1
-	m.copy(v8, i1, i2)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v8
-	*(*uint32)(unsafe.Add(b, v0)) = v7
-	l0 = v4 + v5
-	v4 = l0
-L2:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = v4
-	v3 = uint32(0)
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5854(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	var l3 uint64
-	_ = l3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
-	v4 = l0
-	i0 = v2 + uint32(16)
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	v0 = i1
-	i1 = v0 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i1 = v0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v0))
-	*(*uint64)(unsafe.Add(b, v2)) = l1
-	l3 = v4 & uint64(63)
-	v6 = l3
-	i3 = uint32(v6)
-	v0 = i3
-	if v6 == 0 {
-		i2 = uint32(64)
-	} else {
-		i2 = v0
-	}
-	if !(v4 != uint64(0)) {
-		i2 = v0
-	}
-	v0 = i2
-	l2 = uint64(v0)
-	l1 = v4 - l2
-	i2 = v3 + v0
-	i3 = v0 & uint32(63)
-	v3 = i3
-	if v3 != 0 {
-		i3 = v3
-	} else {
-		i3 = uint32(64)
-	}
-	if v0 == 0 {
-		i3 = v3
-	}
-	i2 = i2 - i3
-	fn5851(m, v2, l1, i2, v0)
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i1
-	i1 = v0 << (uint32(24) & 31)
-	i2 = v0 & uint32(65280)
-	i2 = i2 << (uint32(8) & 31)
-	i1 = i1 | i2
-	i2 = v0 >> (uint32(8) & 31)
-	i2 = i2 & uint32(65280)
-	i3 = v0 >> (uint32(24) & 31)
-	i2 = i2 | i3
-	i1 = i1 | i2
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v0 = i1
-	i1 = v0 << (uint32(24) & 31)
-	i2 = v0 & uint32(65280)
-	i2 = i2 << (uint32(8) & 31)
-	i1 = i1 | i2
-	i2 = v0 >> (uint32(8) & 31)
-	i2 = i2 & uint32(65280)
-	i3 = v0 >> (uint32(24) & 31)
-	i2 = i2 | i3
-	i1 = i1 | i2
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v0 = i1
-	i1 = v0 << (uint32(24) & 31)
-	i2 = v0 & uint32(65280)
-	i2 = i2 << (uint32(8) & 31)
-	i1 = i1 | i2
-	i2 = v0 >> (uint32(8) & 31)
-	i2 = i2 & uint32(65280)
-	i3 = v0 >> (uint32(24) & 31)
-	i2 = i2 | i3
-	i1 = i1 | i2
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v1 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v0 = i1
-	i1 = v0 << (uint32(24) & 31)
-	i2 = v0 & uint32(65280)
-	i2 = i2 << (uint32(8) & 31)
-	i1 = i1 | i2
-	i2 = v0 >> (uint32(8) & 31)
-	i2 = i2 & uint32(65280)
-	i3 = v0 >> (uint32(24) & 31)
-	i2 = i2 | i3
-	i1 = i1 | i2
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v1 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i1
-	i1 = v1 << (uint32(24) & 31)
-	i2 = v1 & uint32(65280)
-	i2 = i2 << (uint32(8) & 31)
-	i1 = i1 | i2
-	i2 = v1 >> (uint32(8) & 31)
-	i2 = i2 & uint32(65280)
-	i3 = v1 >> (uint32(24) & 31)
-	i2 = i2 | i3
-	i1 = i1 | i2
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5855(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	fn7814(m, i0)
-	fn7814(m, v1)
-	fn7814(m, v0)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5856(m *Module, v0 uint32) uint32 {
-	var v1 uint64
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
-	v1 = l0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v0 = i0
-	i0 = fn7816(m, uint32(64), uint32(1))
-	v3 = i0
-	i0 = v3 + uint32(56)
-	i1 = v0 + uint32(56)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(48)
-	i1 = v0 + uint32(48)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(40)
-	i1 = v0 + uint32(40)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(32)
-	i1 = v0 + uint32(32)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(24)
-	i1 = v0 + uint32(24)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(16)
-	i1 = v0 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v3 + uint32(8)
-	i1 = v0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v0))
-	*(*uint64)(unsafe.Add(b, v3)) = l1
-	i0 = fn7816(m, uint32(5), uint32(4))
-	v0 = i0
-	i0 = v0 + uint32(16)
-	i1 = v2 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v0 + uint32(8)
-	i1 = v2 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, v0)) = l1
-	i0 = fn7811(m, uint32(16))
-	v2 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5857(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1967(m, uint32(10270224))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5858(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v0 = i0
-	if v0 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v0 = i0
-	if v0 == 0 {
-		goto L5
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L5:
-	v0 = uint32(0)
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5859(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5860(m *Module, v0 uint32) {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn5859(m, v0)
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5861(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v4 = i0
-	m.g0 = v4
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = i0 + v2
-	v5 = i0
-	goto L3
-L4:
-	v5 = v2
-	if v1 == 0 {
-		goto L3
-	}
-	v5 = v2
-	if v2 >= uint32(2) {
-		goto L3
-	}
-	v5 = v2
-	goto L2
-L3:
-	v6 = uint32(0)
-	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10270432), uint32(0), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	if v5 != 0 {
-		goto L9
-	}
-	v6 = uint32(1)
-	v3 = uint32(1)
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == 0 {
-		goto L11
-	}
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 != 0 {
-		goto L11
-	}
-	v1 = uint32(0)
-	goto L10
-L11:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v3 == 0 {
-		goto L12
-	}
-	v6 = uint32(0)
-	i0 = fn2030(m, v3)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	if v5 != uint32(1) {
-		goto L12
-	}
-	v1 = uint32(0)
-	goto L10
-L12:
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-L10:
-	if v2 == 0 {
-		goto L13
-	}
-	if v1 != 0 {
-		goto L13
-	}
-	v1 = v2
-	goto L7
-L13:
-	i0 = b2i(v1 == 0)
-	v3 = i0
-	i0 = b2i(v2 == 0)
-	v6 = i0
-	if v2 != 0 {
-		goto L8
-	}
-	if v1 != 0 {
-		goto L7
-	}
-L8:
-	if v6 == 0 {
-		goto L14
-	}
-	if v3 == 0 {
-		goto L14
-	}
-	v1 = uint32(1)
-	goto L6
-L14:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8549079))
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L15
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8474337))
-	goto L1
-L15:
-	i0 = fn523(m, v1)
-	if i0 != 0 {
-		goto L16
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510909))
-	goto L1
-L16:
-	v6 = uint32(0)
-	i1 = v4 + uint32(20)
-	i0 = fn525(m, v1, i1, uint32(0))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
-	if int32(i0) >= int32(uint32(2)) {
-		goto L5
-	}
-	v1 = uint32(0)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = fn3706(m, i0)
-	v6 = i0
-	if v6 != 0 {
-		goto L17
-	}
-	v6 = uint32(0)
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-	goto L1
-L17:
-	*(*uint16)(unsafe.Add(b, uint64(v6)+12)) = uint16(k32(0))
-	fn3701(m, v6)
-	i0 = fn7524(m)
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = uint32(32)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v2
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v2
-	if v2 != 0 {
-		goto L19
-	}
-	fn2072(m, v6)
-L19:
-	v6 = uint32(0)
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-	goto L1
-L18:
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v1 = i0
-	if int32(v1) < int32(uint32(2048)) {
-		goto L21
-	}
-	i0 = fn3761(m)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i0 = fn7526(m, i0, i1, i2)
-	fn3762(m, v1)
-	goto L20
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	i0 = fn7526(m, i0, i1, v1)
-L20:
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-	goto L1
-L5:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8459530))
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-L1:
-	i0 = v4 + uint32(64)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5862(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v4 = i0
-	m.g0 = v4
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = i0 + v2
-	v5 = i0
-	goto L3
-L4:
-	v5 = v2
-	if v1 == 0 {
-		goto L3
-	}
-	v5 = v2
-	if v2 >= uint32(2) {
-		goto L3
-	}
-	v5 = v2
-	goto L2
-L3:
-	v6 = uint32(0)
-	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10270508), uint32(0), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	if v5 != 0 {
-		goto L9
-	}
-	v6 = uint32(1)
-	v3 = uint32(1)
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == 0 {
-		goto L11
-	}
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 != 0 {
-		goto L11
-	}
-	v1 = uint32(0)
-	goto L10
-L11:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v3 == 0 {
-		goto L12
-	}
-	v6 = uint32(0)
-	i0 = fn2030(m, v3)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	if v5 != uint32(1) {
-		goto L12
-	}
-	v1 = uint32(0)
-	goto L10
-L12:
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-L10:
-	if v2 == 0 {
-		goto L13
-	}
-	if v1 != 0 {
-		goto L13
-	}
-	v1 = v2
-	goto L7
-L13:
-	i0 = b2i(v1 == 0)
-	v3 = i0
-	i0 = b2i(v2 == 0)
-	v6 = i0
-	if v2 != 0 {
-		goto L8
-	}
-	if v1 != 0 {
-		goto L7
-	}
-L8:
-	if v6 == 0 {
-		goto L14
-	}
-	if v3 == 0 {
-		goto L14
-	}
-	v1 = uint32(1)
-	goto L6
-L14:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8549079))
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L15
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8474337))
-	goto L1
-L15:
-	i0 = fn523(m, v1)
-	if i0 != 0 {
-		goto L16
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510909))
-	goto L1
-L16:
-	v6 = uint32(0)
-	i1 = v4 + uint32(20)
-	i0 = fn525(m, v1, i1, uint32(0))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
-	if int32(i0) >= int32(uint32(2)) {
-		goto L5
-	}
-	v1 = uint32(0)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn3706(m, i0)
-	v6 = i0
-	if v6 != 0 {
-		goto L17
-	}
-	v6 = uint32(0)
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-	goto L1
-L17:
-	*(*uint16)(unsafe.Add(b, uint64(v6)+12)) = uint16(k32(0))
-	fn3701(m, v6)
-	i0 = fn7530(m)
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = uint32(28)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v2
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v2
-	if v2 != 0 {
-		goto L19
-	}
-	fn2072(m, v6)
-L19:
-	v6 = uint32(0)
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-	goto L1
-L18:
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v1 = i0
-	if int32(v1) < int32(uint32(2048)) {
-		goto L21
-	}
-	i0 = fn3761(m)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i0 = fn7526(m, i0, i1, i2)
-	fn3762(m, v1)
-	goto L20
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	i0 = fn7526(m, i0, i1, v1)
-L20:
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-	goto L1
-L5:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8459530))
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-L1:
-	i0 = v4 + uint32(64)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5863(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v4 = i0
-	m.g0 = v4
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = i0 + v2
-	v5 = i0
-	goto L3
-L4:
-	v5 = v2
-	if v1 == 0 {
-		goto L3
-	}
-	v5 = v2
-	if v2 >= uint32(2) {
-		goto L3
-	}
-	v5 = v2
-	goto L2
-L3:
-	v6 = uint32(0)
-	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10270584), uint32(0), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	if v5 != 0 {
-		goto L10
-	}
-	v6 = uint32(1)
-	v3 = uint32(1)
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == 0 {
-		goto L12
-	}
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 != 0 {
-		goto L12
-	}
-	v1 = uint32(0)
-	goto L11
-L12:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v3 == 0 {
-		goto L13
-	}
-	v6 = uint32(0)
-	i0 = fn2030(m, v3)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	if v5 != uint32(1) {
-		goto L13
-	}
-	v1 = uint32(0)
-	goto L11
-L13:
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-L11:
-	if v2 == 0 {
-		goto L14
-	}
-	if v1 != 0 {
-		goto L14
-	}
-	v1 = v2
-	goto L8
-L14:
-	i0 = b2i(v1 == 0)
-	v3 = i0
-	i0 = b2i(v2 == 0)
-	v6 = i0
-	if v2 != 0 {
-		goto L9
-	}
-	if v1 != 0 {
-		goto L8
-	}
-L9:
-	if v6 == 0 {
-		goto L16
-	}
-	if v3 != 0 {
-		goto L15
-	}
-L16:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8549079))
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = fn3706(m, i0)
-	v6 = i0
-	if v6 == 0 {
-		goto L17
-	}
-	v1 = uint32(1)
-	goto L7
-L17:
-	v6 = uint32(0)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L18
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8474337))
-	goto L1
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	i0 = fn523(m, v1)
-	if i0 != 0 {
-		goto L19
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510909))
-	goto L1
-L19:
-	v6 = uint32(0)
-	i1 = v4 + uint32(20)
-	i0 = fn525(m, v1, i1, uint32(0))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
-	if int32(i0) < int32(uint32(2)) {
-		goto L20
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8459530))
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-	goto L1
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn3706(m, i0)
-	v6 = i0
-	if v6 == 0 {
-		goto L6
-	}
-	v1 = uint32(0)
-L7:
-	*(*uint16)(unsafe.Add(b, uint64(v6)+12)) = uint16(k32(0))
-	fn3701(m, v6)
-	i0 = fn7531(m)
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = uint32(64)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v2
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L21
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v2
-	if v2 != 0 {
-		goto L21
-	}
-	fn2072(m, v6)
-L21:
-	v6 = uint32(0)
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-	goto L1
-L6:
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-	v6 = uint32(0)
-	goto L1
-L5:
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v1 = i0
-	if int32(v1) < int32(uint32(2048)) {
-		goto L23
-	}
-	i0 = fn3761(m)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i0 = fn7533(m, i0, i1, i2)
-	fn3762(m, v1)
-	goto L22
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	i0 = fn7533(m, i0, i1, v1)
-L22:
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-L1:
-	i0 = v4 + uint32(64)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5864(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v4 = i0
-	m.g0 = v4
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = i0 + v2
-	v5 = i0
-	goto L3
-L4:
-	v5 = v2
-	if v1 == 0 {
-		goto L3
-	}
-	v5 = v2
-	if v2 >= uint32(2) {
-		goto L3
-	}
-	v5 = v2
-	goto L2
-L3:
-	v6 = uint32(0)
-	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10270660), uint32(0), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	if v5 != 0 {
-		goto L10
-	}
-	v6 = uint32(1)
-	v3 = uint32(1)
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == 0 {
-		goto L12
-	}
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 != 0 {
-		goto L12
-	}
-	v1 = uint32(0)
-	goto L11
-L12:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v3 == 0 {
-		goto L13
-	}
-	v6 = uint32(0)
-	i0 = fn2030(m, v3)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	if v5 != uint32(1) {
-		goto L13
-	}
-	v1 = uint32(0)
-	goto L11
-L13:
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-L11:
-	if v2 == 0 {
-		goto L14
-	}
-	if v1 != 0 {
-		goto L14
-	}
-	v1 = v2
-	goto L8
-L14:
-	i0 = b2i(v1 == 0)
-	v3 = i0
-	i0 = b2i(v2 == 0)
-	v6 = i0
-	if v2 != 0 {
-		goto L9
-	}
-	if v1 != 0 {
-		goto L8
-	}
-L9:
-	if v6 == 0 {
-		goto L16
-	}
-	if v3 != 0 {
-		goto L15
-	}
-L16:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8549079))
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn3706(m, i0)
-	v6 = i0
-	if v6 == 0 {
-		goto L17
-	}
-	v1 = uint32(1)
-	goto L7
-L17:
-	v6 = uint32(0)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L18
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8474337))
-	goto L1
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	i0 = fn523(m, v1)
-	if i0 != 0 {
-		goto L19
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510909))
-	goto L1
-L19:
-	v6 = uint32(0)
-	i1 = v4 + uint32(20)
-	i0 = fn525(m, v1, i1, uint32(0))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
-	if int32(i0) < int32(uint32(2)) {
-		goto L20
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8459530))
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-	goto L1
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn3706(m, i0)
-	v6 = i0
-	if v6 == 0 {
-		goto L6
-	}
-	v1 = uint32(0)
-L7:
-	*(*uint16)(unsafe.Add(b, uint64(v6)+12)) = uint16(k32(0))
-	fn3701(m, v6)
-	i0 = fn7537(m)
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = uint32(48)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v2
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L21
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v2
-	if v2 != 0 {
-		goto L21
-	}
-	fn2072(m, v6)
-L21:
-	v6 = uint32(0)
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-	goto L1
-L6:
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-	v6 = uint32(0)
-	goto L1
-L5:
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v1 = i0
-	if int32(v1) < int32(uint32(2048)) {
-		goto L23
-	}
-	i0 = fn3761(m)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i0 = fn7533(m, i0, i1, i2)
-	fn3762(m, v1)
-	goto L22
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	i0 = fn7533(m, i0, i1, v1)
-L22:
-	i0 = v4 + uint32(20)
-	fn524(m, i0)
-L1:
-	i0 = v4 + uint32(64)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5865(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	i1 = fn2360(m, v0, uint32(10270704), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	v3 = k32(4294967295)
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = fn2360(m, v0, uint32(10270724), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = fn2360(m, v0, uint32(10270744), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = fn2360(m, v0, uint32(10270764), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn4097(m, v0, i1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn4097(m, v0, i1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn4097(m, v0, i1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn4097(m, v0, i1)
-	i0 = uint32(int32(i0) >> (uint32(31) & 31))
-	v3 = i0
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5866(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	fn7529(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	fn3702(m, v0)
-	fn3710(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5867(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	v0 = uint32(0)
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5868(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v3 != 0 {
-		goto L2
-	}
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409493))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v3 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v4 = i1
-	if i0 != v4 {
-		goto L4
-	}
-	i0 = fn3706(m, v4)
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn3706(m, i0)
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(0)
-L3:
-	*(*uint16)(unsafe.Add(b, uint64(v3)+12)) = uint16(k32(0))
-	fn3701(m, v3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 != uint32(1) {
-		goto L5
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	v4 = i1
-	if v4 != 0 {
-		i1 = v4
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
-	if v4 == 0 {
-		goto L5
-	}
-	i0 = v0 + uint32(13)
-	fn4051(m, i0)
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = fn7525(m, i1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 != uint32(1) {
-		goto L6
-	}
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	v4 = i2
-	i3 = b2i(v4 == uint32(1))
-	i2 = v4
-	v4 = i3
-	if v4 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
-	if v4 != 0 {
-		goto L6
-	}
-	i0 = v0 + uint32(13)
-	fn4052(m, i0)
-L6:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5869(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 != uint32(1) {
-		goto L1
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	v3 = i1
-	if v3 != 0 {
-		i1 = v3
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(13)
-	fn4051(m, i0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	fn7528(m, i0, v2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 != uint32(1) {
-		goto L2
-	}
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	v3 = i2
-	i3 = b2i(v3 == uint32(1))
-	i2 = v3
-	v3 = i3
-	if v3 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = v0 + uint32(13)
-	fn4052(m, i0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn740(m, v2, i1)
-	v0 = i0
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5870(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 != uint32(1) {
-		goto L1
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	v3 = i1
-	if v3 != 0 {
-		i1 = v3
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(13)
-	fn4051(m, i0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	fn7528(m, i0, v2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 != uint32(1) {
-		goto L2
-	}
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	v3 = i2
-	i3 = b2i(v3 == uint32(1))
-	i2 = v3
-	v3 = i3
-	if v3 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = v0 + uint32(13)
-	fn4052(m, i0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn4554(m, v2, i1)
-	v0 = i0
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5871(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L2
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8474337))
-	goto L1
-L2:
-	i0 = fn523(m, v1)
-	if i0 != 0 {
-		goto L3
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510909))
-	goto L1
-L3:
-	v3 = uint32(0)
-	i1 = v2 + uint32(4)
-	i0 = fn525(m, v1, i1, uint32(0))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	if int32(i0) < int32(uint32(2)) {
-		goto L4
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8459530))
-	i0 = v2 + uint32(4)
-	fn524(m, i0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	v3 = i0
-	if v3 != 0 {
-		goto L8
-	}
-	if int32(v1) < int32(uint32(2048)) {
-		goto L8
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+12)) = uint8(k32(1))
-	goto L7
-L8:
-	if v3 == 0 {
-		goto L6
-	}
-L7:
-	i0 = fn3761(m)
-	v3 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	v1 = i1
-	if v1 != 0 {
-		i1 = v1
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
-	i0 = v0 + uint32(13)
-	v4 = i0
-	if v1 == 0 {
-		goto L9
-	}
-	fn4051(m, v4)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn7526(m, i0, i1, i2)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	v1 = i2
-	i3 = b2i(v1 == uint32(1))
-	i2 = v1
-	v1 = i3
-	if v1 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
-	if v1 != 0 {
-		goto L10
-	}
-	fn4052(m, v4)
-L10:
-	fn3762(m, v3)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn7526(m, i0, i1, v1)
-L5:
-	i0 = v2 + uint32(4)
-	fn524(m, i0)
-	v3 = uint32(10059656)
-L1:
-	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5872(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1574(m, uint32(64))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5873(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i2 == uint32(28) {
-		i0 = uint32(8544558)
-	} else {
-		i0 = uint32(8543841)
-	}
-	i0 = fn2672(m, i0, uint32(6))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5874(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5875(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	fn7536(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	fn3702(m, v0)
-	fn3710(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5876(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v3 != 0 {
-		goto L2
-	}
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409493))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v3 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v4 = i1
-	if i0 != v4 {
-		goto L4
-	}
-	i0 = fn3706(m, v4)
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn3706(m, i0)
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(0)
-L3:
-	*(*uint16)(unsafe.Add(b, uint64(v3)+12)) = uint16(k32(0))
-	fn3701(m, v3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 != uint32(1) {
-		goto L5
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	v4 = i1
-	if v4 != 0 {
-		i1 = v4
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
-	if v4 == 0 {
-		goto L5
-	}
-	i0 = v0 + uint32(13)
-	fn4051(m, i0)
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = fn7532(m, i1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 != uint32(1) {
-		goto L6
-	}
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	v4 = i2
-	i3 = b2i(v4 == uint32(1))
-	i2 = v4
-	v4 = i3
-	if v4 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
-	if v4 != 0 {
-		goto L6
-	}
-	i0 = v0 + uint32(13)
-	fn4052(m, i0)
-L6:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5877(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v2 = i0
-	m.g0 = v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 != uint32(1) {
-		goto L1
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	v3 = i1
-	if v3 != 0 {
-		i1 = v3
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(13)
-	fn4051(m, i0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	fn7535(m, i0, v2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 != uint32(1) {
-		goto L2
-	}
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	v3 = i2
-	i3 = b2i(v3 == uint32(1))
-	i2 = v3
-	v3 = i3
-	if v3 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = v0 + uint32(13)
-	fn4052(m, i0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn740(m, v2, i1)
-	v0 = i0
-	i0 = v2 + uint32(64)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5878(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v2 = i0
-	m.g0 = v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 != uint32(1) {
-		goto L1
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	v3 = i1
-	if v3 != 0 {
-		i1 = v3
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(13)
-	fn4051(m, i0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	fn7535(m, i0, v2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	if i0 != uint32(1) {
-		goto L2
-	}
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	v3 = i2
-	i3 = b2i(v3 == uint32(1))
-	i2 = v3
-	v3 = i3
-	if v3 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = v0 + uint32(13)
-	fn4052(m, i0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn4554(m, v2, i1)
-	v0 = i0
-	i0 = v2 + uint32(64)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5879(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L2
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8474337))
-	goto L1
-L2:
-	i0 = fn523(m, v1)
-	if i0 != 0 {
-		goto L3
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510909))
-	goto L1
-L3:
-	v3 = uint32(0)
-	i1 = v2 + uint32(4)
-	i0 = fn525(m, v1, i1, uint32(0))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	if int32(i0) < int32(uint32(2)) {
-		goto L4
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8459530))
-	i0 = v2 + uint32(4)
-	fn524(m, i0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	v3 = i0
-	if v3 != 0 {
-		goto L8
-	}
-	if int32(v1) < int32(uint32(2048)) {
-		goto L8
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+12)) = uint8(k32(1))
-	goto L7
-L8:
-	if v3 == 0 {
-		goto L6
-	}
-L7:
-	i0 = fn3761(m)
-	v3 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	v1 = i1
-	if v1 != 0 {
-		i1 = v1
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
-	i0 = v0 + uint32(13)
-	v4 = i0
-	if v1 == 0 {
-		goto L9
-	}
-	fn4051(m, v4)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn7533(m, i0, i1, i2)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
-	v1 = i2
-	i3 = b2i(v1 == uint32(1))
-	i2 = v1
-	v1 = i3
-	if v1 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
-	if v1 != 0 {
-		goto L10
-	}
-	fn4052(m, v4)
-L10:
-	fn3762(m, v3)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn7533(m, i0, i1, v1)
-L5:
-	i0 = v2 + uint32(4)
-	fn524(m, i0)
-	v3 = uint32(10059656)
-L1:
-	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5880(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1574(m, uint32(128))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5881(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i2 == uint32(64) {
-		i0 = uint32(8545135)
-	} else {
-		i0 = uint32(8544443)
-	}
-	i0 = fn2672(m, i0, uint32(6))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5882(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5883(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1967(m, uint32(10271200))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5884(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1983(m, v0)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v0 = i0
-	if v0 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v0 = i0
-	if v0 == 0 {
-		goto L5
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v0 = i0
-	if v0 == 0 {
-		goto L6
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	v0 = i0
-	if v0 == 0 {
-		goto L7
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L7:
-	v0 = uint32(0)
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5885(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1983(m, v0)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	if v1 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L5
-	}
-	fn2072(m, v1)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L6
-	}
-	fn2072(m, v1)
-L6:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5886(m *Module, v0 uint32) {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn5885(m, v0)
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5887(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1983(m, v0)
-	v1 = i0
-	i1 = fn2360(m, v0, uint32(10271296), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	v3 = k32(4294967295)
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn4097(m, v0, v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = fn2360(m, v0, uint32(10271316), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn4097(m, v0, v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = fn2360(m, v0, uint32(10271336), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn4097(m, v0, v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = fn2360(m, v0, uint32(10271356), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn4097(m, v0, v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = fn2360(m, v0, uint32(10271376), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn4097(m, v0, v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = fn2360(m, v0, uint32(10271396), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn4097(m, v0, v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4096(m, v0, uint32(8453720), uint32(8534599))
-	i0 = uint32(int32(i0) >> (uint32(31) & 31))
-	v3 = i0
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5888(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn5908(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	fn2121(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5889(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = v1 + uint32(12)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = i0 + v4
-	v5 = i0
-	goto L3
-L4:
-	i0 = v1 + uint32(12)
-	v1 = i0
-	v5 = v4
-	if v4 >= uint32(2) {
-		goto L3
-	}
-	v5 = v4
-	goto L2
-L3:
-	v6 = uint32(0)
-	i8 = v3 + uint32(4)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10271724), uint32(0), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	if v5 != 0 {
-		goto L7
-	}
-	v4 = uint32(1)
-	v6 = uint32(1)
-	goto L6
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == 0 {
-		goto L9
-	}
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 != 0 {
-		goto L9
-	}
-	v1 = uint32(0)
-	goto L8
-L9:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 == 0 {
-		goto L10
-	}
-	v6 = uint32(0)
-	i0 = fn2030(m, v4)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	if v5 != uint32(1) {
-		goto L10
-	}
-	v1 = uint32(0)
-	goto L8
-L10:
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-L8:
-	if v2 == 0 {
-		goto L11
-	}
-	if v1 != 0 {
-		goto L11
-	}
-	v1 = v2
-	goto L5
-L11:
-	i0 = b2i(v1 == 0)
-	v6 = i0
-	i0 = b2i(v2 == 0)
-	v4 = i0
-	if v2 != 0 {
-		goto L6
-	}
-	if v1 != 0 {
-		goto L5
-	}
-L6:
-	if v4 == 0 {
-		goto L12
-	}
-	v1 = uint32(0)
-	if v6 != 0 {
-		goto L5
-	}
-L12:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8549079))
-	goto L1
-L5:
-	v6 = uint32(0)
-	i0 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v4 = i0
-	i0 = fn2014(m, v0)
-	v2 = i0
-	if v2 == 0 {
-		goto L14
-	}
-	*(*uint16)(unsafe.Add(b, uint64(v2)+8)) = uint16(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	if i0 != v0 {
-		goto L18
-	}
-	v4 = uint32(9)
-	goto L17
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if i0 != v0 {
-		goto L19
-	}
-	v4 = uint32(8)
-	goto L17
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i0 != v0 {
-		goto L20
-	}
-	v4 = uint32(10)
-	goto L17
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	if i0 != v0 {
-		goto L21
-	}
-	v4 = uint32(11)
-	goto L17
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	if i0 != v0 {
-		goto L22
-	}
-	v4 = uint32(12)
-	goto L17
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	if i0 != v0 {
-		goto L16
-	}
-	v4 = uint32(13)
-L17:
-	i1 = fn5907(m, v4)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	if v1 != 0 {
-		goto L23
-	}
-	v6 = v2
-	goto L13
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L24
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8474337))
-	goto L15
-L24:
-	i0 = fn523(m, v1)
-	if i0 != 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510909))
-	goto L15
-L25:
-	i1 = v3 + uint32(16)
-	i0 = fn525(m, v1, i1, uint32(0))
-	if i0 == k32(4294967295) {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	if int32(i0) < int32(uint32(2)) {
-		goto L26
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8459530))
-	i0 = v3 + uint32(16)
-	fn524(m, i0)
-	goto L15
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v1 = i0
-	if int32(v1) < int32(uint32(2048)) {
-		goto L27
-	}
-	i0 = fn3761(m)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i0 = fn5910(m, i0, i1, i2)
-	fn3762(m, v1)
-	v6 = v2
-	goto L13
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	i0 = fn5910(m, i0, i1, v1)
-	v6 = v2
-	goto L13
-L16:
-	fn3641(m, uint32(8518785), uint32(142))
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L14
-	}
-	fn2072(m, v2)
-L14:
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	if i0 == 0 {
-		goto L1
-	}
-L13:
-	i0 = v3 + uint32(16)
-	fn524(m, i0)
-L1:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn5890(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2014(m, i0)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint16)(unsafe.Add(b, uint64(v2)+8)) = uint16(k32(0))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	if i0 != uint32(1) {
-		goto L2
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v3 = i1
-	if v3 != 0 {
-		i1 = v3
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = v0 + uint32(9)
-	fn4051(m, i0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = fn5909(m, i1)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	if i0 != uint32(1) {
-		goto L1
-	}
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v3 = i2
-	i3 = b2i(v3 == uint32(1))
-	i2 = v3
-	v3 = i3
-	if v3 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	if v3 != 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(9)
-	fn4052(m, i0)
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5891(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v2 = i0
-	m.g0 = v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	if i0 != uint32(1) {
-		goto L1
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v3 = i1
-	if v3 != 0 {
-		i1 = v3
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(9)
-	fn4051(m, i0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn5911(m, i0, v2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	if i0 != uint32(1) {
-		goto L2
-	}
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v3 = i2
-	i3 = b2i(v3 == uint32(1))
-	i2 = v3
-	v3 = i3
-	if v3 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = v0 + uint32(9)
-	fn4052(m, i0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = fn5915(m, i1)
-	i0 = fn740(m, v2, i1)
-	v0 = i0
-	i0 = v2 + uint32(64)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5892(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v2 = i0
-	m.g0 = v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	if i0 != uint32(1) {
-		goto L1
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v3 = i1
-	if v3 != 0 {
-		i1 = v3
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(9)
-	fn4051(m, i0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn5911(m, i0, v2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	if i0 != uint32(1) {
-		goto L2
-	}
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v3 = i2
-	i3 = b2i(v3 == uint32(1))
-	i2 = v3
-	v3 = i3
-	if v3 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = v0 + uint32(9)
-	fn4052(m, i0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = fn5915(m, i1)
-	i0 = fn4554(m, v2, i1)
-	v0 = i0
-	i0 = v2 + uint32(64)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5893(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L2
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8474337))
-	goto L1
-L2:
-	i0 = fn523(m, v1)
-	if i0 != 0 {
-		goto L3
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510909))
-	goto L1
-L3:
-	v3 = uint32(0)
-	i1 = v2 + uint32(4)
-	i0 = fn525(m, v1, i1, uint32(0))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	if int32(i0) < int32(uint32(2)) {
-		goto L4
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8459530))
-	i0 = v2 + uint32(4)
-	fn524(m, i0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	v3 = i0
-	if v3 != 0 {
-		goto L8
-	}
-	if int32(v1) < int32(uint32(2048)) {
-		goto L8
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+8)) = uint8(k32(1))
-	goto L7
-L8:
-	if v3 == 0 {
-		goto L6
-	}
-L7:
-	i0 = fn3761(m)
-	v3 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v1 = i1
-	if v1 != 0 {
-		i1 = v1
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	i0 = v0 + uint32(9)
-	v4 = i0
-	if v1 == 0 {
-		goto L9
-	}
-	fn4051(m, v4)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn5910(m, i0, i1, i2)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
-	v1 = i2
-	i3 = b2i(v1 == uint32(1))
-	i2 = v1
-	v1 = i3
-	if v1 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
-	if v1 != 0 {
-		goto L10
-	}
-	fn4052(m, v4)
-L10:
-	fn3762(m, v3)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn5910(m, i0, i1, v1)
-L5:
-	i0 = v2 + uint32(4)
-	fn524(m, i0)
-	v3 = uint32(10059656)
-L1:
-	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5894(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn5914(m, i0)
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5895(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v0 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v2 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	if v0 != i1 {
-		goto L1
-	}
-	i0 = fn2675(m, uint32(8544571))
-	m.depth--
-	return i0
-L1:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if v0 != i1 {
-		goto L2
-	}
-	i0 = fn2675(m, uint32(8543870))
-	m.depth--
-	return i0
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	if v0 != i1 {
-		goto L3
-	}
-	i0 = fn2675(m, uint32(8544456))
-	m.depth--
-	return i0
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	if v0 != i1 {
-		goto L4
-	}
-	i0 = fn2675(m, uint32(8545148))
-	m.depth--
-	return i0
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	if v0 != i1 {
-		goto L5
-	}
-	i0 = fn2675(m, uint32(8543599))
-	m.depth--
-	return i0
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	if v0 != i1 {
-		goto L6
-	}
-	i0 = fn2675(m, uint32(8543854))
-	m.depth--
-	return i0
-L6:
-	fn3641(m, uint32(8518785), uint32(324))
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5896(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn5916(m, i0)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn5915(m, i0)
-	v2 = i0
-L1:
-	i0 = fn1574(m, v2)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5897(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = fn5914(m, i1)
-	i1 = i1 << (uint32(3) & 31)
-	i0 = uint32(1600) - i1
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5898(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn5914(m, i0)
-	i0 = i0 << (uint32(3) & 31)
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5899(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint16)(unsafe.Add(b, uint64(v2)+14)) = uint16(k32(6))
-	i0 = v2 + uint32(14)
-	i0 = fn740(m, i0, uint32(1))
-	v3 = i0
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5900(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v1 == 0 {
-		goto L3
-	}
-	if v2 != uint32(1) {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	v5 = uint32(0)
-	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10272212), uint32(1), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v4 + uint32(8)
-	i0 = fn1599(m, i0, i1)
-	if i0 != 0 {
-		goto L4
-	}
-	v5 = uint32(0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v1 = i0
-	if v1 < uint32(536870912) {
-		goto L5
-	}
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8495345))
-	goto L1
-L5:
-	i0 = fn2108(m, v1)
-	v2 = i0
-	if v2 != 0 {
-		goto L6
-	}
-	i0 = fn3633(m)
-	v5 = i0
-	goto L1
-L6:
-	if v1 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn5913(m, i0, v2, v1)
-L7:
-	i0 = fn740(m, v2, v1)
-	v5 = i0
-	fn2111(m, v2)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5901(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v1 == 0 {
-		goto L3
-	}
-	if v2 != uint32(1) {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	v5 = uint32(0)
-	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10272280), uint32(1), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v4 + uint32(8)
-	i0 = fn1599(m, i0, i1)
-	if i0 != 0 {
-		goto L4
-	}
-	v5 = uint32(0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v1 = i0
-	if v1 < uint32(536870912) {
-		goto L5
-	}
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8495345))
-	goto L1
-L5:
-	i0 = fn2108(m, v1)
-	v2 = i0
-	if v2 != 0 {
-		goto L6
-	}
-	i0 = fn3633(m)
-	v5 = i0
-	goto L1
-L6:
-	if v1 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn5913(m, i0, v2, v1)
-L7:
-	i0 = fn4554(m, v2, v1)
-	v5 = i0
-	fn2111(m, v2)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn5902(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1574(m, uint32(0))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn5903(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	*(*uint16)(unsafe.Add(b, uint64(v2)+14)) = uint16(k32(31))
-	i0 = v2 + uint32(14)
-	i0 = fn740(m, i0, uint32(1))
-	v3 = i0
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5904(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(224)
-	v4 = i0
-	m.g0 = v4
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = v0 + k32(4294967288)
-	i0 = i0 & uint32(255)
-	v5 = i0
-	if v5 > uint32(5) {
-		goto L1
-	}
-	i0 = v5 << (uint32(2) & 31)
-	i0 = i0 + uint32(8871712)
-	v6 = i0
-	v7 = uint32(0)
-L3:
-	v8 = uint32(136)
-	if v5 >= uint32(5) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v8 = i0
-L4:
-	v0 = uint32(0)
-	i0 = v4 + uint32(16)
-	i0 = i0 + v8
-	i2 = uint32(200) - v8
-	m.fill(i0, uint32(0), i2)
-	i0 = v4 + uint32(16)
-	i2 = v7 * v8
-	i1 = v2 + i2
-	m.copy(i0, i1, v8)
-L6:
-	i0 = v1 + v0
-	v8 = i0
-	l1 = *(*uint64)(unsafe.Add(b, v8))
-	i2 = v4 + uint32(16)
-	i2 = i2 + v0
-	v9 = i2
-	l2 = *(*uint64)(unsafe.Add(b, v9))
-	l1 = l1 ^ l2
-	*(*uint64)(unsafe.Add(b, v8)) = l1
-	if v0 == uint32(192) {
-		goto L5
-	}
-	i0 = v8 + uint32(8)
-	v8 = i0
-	l1 = *(*uint64)(unsafe.Add(b, v8))
-	i2 = v9 + uint32(8)
-	l2 = *(*uint64)(unsafe.Add(b, i2))
-	l1 = l1 ^ l2
-	*(*uint64)(unsafe.Add(b, v8)) = l1
-	i0 = v0 + uint32(16)
-	v0 = i0
-	goto L6
-L5:
-	fn5905(m, v1)
-	i0 = v7 + uint32(1)
-	v7 = i0
-	if v7 != v3 {
-		goto L3
-	}
-L2:
-	i0 = v4 + uint32(224)
-	m.g0 = i0
-	return
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(58)
-	*(*uint32)(unsafe.Add(b, v4)) = uint32(8518857)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8582131), v4)
-	fn7958(m, uint32(253))
-	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn5905(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint64
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint64
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint64
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint64
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint64
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint64
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint64
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint64
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var v22 uint64
-	_ = v22
-	var v23 uint32
-	_ = v23
-	var v24 uint64
-	_ = v24
-	var v25 uint32
-	_ = v25
-	var v26 uint64
-	_ = v26
-	var v27 uint32
-	_ = v27
-	var v28 uint64
-	_ = v28
-	var v29 uint32
-	_ = v29
-	var v30 uint64
-	_ = v30
-	var v31 uint32
-	_ = v31
-	var v32 uint64
-	_ = v32
-	var v33 uint32
-	_ = v33
-	var v34 uint64
-	_ = v34
-	var v35 uint32
-	_ = v35
-	var v36 uint64
-	_ = v36
-	var v37 uint32
-	_ = v37
-	var v38 uint64
-	_ = v38
-	var v39 uint32
-	_ = v39
-	var v40 uint64
-	_ = v40
-	var v41 uint64
-	_ = v41
-	var v42 uint32
-	_ = v42
-	var v43 uint32
-	_ = v43
-	var v44 uint32
-	_ = v44
-	var v45 uint32
-	_ = v45
-	var v46 uint32
-	_ = v46
-	var v47 uint64
-	_ = v47
-	var v48 uint64
-	_ = v48
-	var v49 uint64
-	_ = v49
-	var v50 uint64
-	_ = v50
-	var v51 uint64
-	_ = v51
-	var v52 uint64
-	_ = v52
-	var v53 uint64
-	_ = v53
-	var v54 uint32
-	_ = v54
-	var v55 uint32
-	_ = v55
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	var l3 uint64
-	_ = l3
-	b := m.base
-	i0 = v0 + uint32(192)
-	v1 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v1))
-	v2 = l0
-	i0 = v0 + uint32(152)
-	v3 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v3))
-	v4 = l0
-	i0 = v0 + uint32(112)
-	v5 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v5))
-	v6 = l0
-	i0 = v0 + uint32(72)
-	v7 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v7))
-	v8 = l0
-	i0 = v0 + uint32(184)
-	v9 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v9))
-	v10 = l0
-	i0 = v0 + uint32(144)
-	v11 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v11))
-	v12 = l0
-	i0 = v0 + uint32(104)
-	v13 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v13))
-	v14 = l0
-	i0 = v0 + uint32(64)
-	v15 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v15))
-	v16 = l0
-	i0 = v0 + uint32(176)
-	v17 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v17))
-	v18 = l0
-	i0 = v0 + uint32(136)
-	v19 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v19))
-	v20 = l0
-	i0 = v0 + uint32(96)
-	v21 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v21))
-	v22 = l0
-	i0 = v0 + uint32(56)
-	v23 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v23))
-	v24 = l0
-	i0 = v0 + uint32(168)
-	v25 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v25))
-	v26 = l0
-	i0 = v0 + uint32(128)
-	v27 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v27))
-	v28 = l0
-	i0 = v0 + uint32(88)
-	v29 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v29))
-	v30 = l0
-	i0 = v0 + uint32(48)
-	v31 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v31))
-	v32 = l0
-	i0 = v0 + uint32(160)
-	v33 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v33))
-	v34 = l0
-	i0 = v0 + uint32(120)
-	v35 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v35))
-	v36 = l0
-	i0 = v0 + uint32(80)
-	v37 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v37))
-	v38 = l0
-	i0 = v0 + uint32(40)
-	v39 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v39))
-	v40 = l0
-	l0 = *(*uint64)(unsafe.Add(b, v0))
-	v41 = l0
-	v42 = uint32(0)
-	i0 = v0 + uint32(32)
-	v43 = i0
-	i0 = v0 + uint32(8)
-	v44 = i0
-	i0 = v0 + uint32(16)
-	v45 = i0
-	i0 = v0 + uint32(24)
-	v46 = i0
-L1:
-	l2 = *(*uint64)(unsafe.Add(b, v43))
-	v47 = l2
-	l1 = v8 ^ v47
-	l1 = l1 ^ v6
-	l1 = l1 ^ v4
-	l1 = l1 ^ v2
-	v48 = l1
-	l3 = *(*uint64)(unsafe.Add(b, v44))
-	v49 = l3
-	l2 = v32 ^ v49
-	l2 = l2 ^ v30
-	l2 = l2 ^ v28
-	l2 = l2 ^ v26
-	v50 = l2
-	l2 = bits.RotateLeft64(v50, int(uint64(1)&63))
-	l1 = v48 ^ l2
-	v51 = l1
-	l1 = v51 ^ v34
-	*(*uint64)(unsafe.Add(b, v33)) = l1
-	l1 = v51 ^ v36
-	*(*uint64)(unsafe.Add(b, v35)) = l1
-	l1 = v51 ^ v38
-	*(*uint64)(unsafe.Add(b, v37)) = l1
-	l1 = v51 ^ v40
-	*(*uint64)(unsafe.Add(b, v39)) = l1
-	l1 = v51 ^ v41
-	*(*uint64)(unsafe.Add(b, v0)) = l1
-	l2 = *(*uint64)(unsafe.Add(b, v45))
-	v52 = l2
-	l1 = v24 ^ v52
-	l1 = l1 ^ v22
-	l1 = l1 ^ v20
-	l1 = l1 ^ v18
-	v53 = l1
-	l1 = bits.RotateLeft64(v53, int(uint64(1)&63))
-	l2 = v40 ^ v41
-	l2 = l2 ^ v38
-	l2 = l2 ^ v36
-	l2 = l2 ^ v34
-	v34 = l2
-	l1 = l1 ^ v34
-	v51 = l1
-	l1 = v51 ^ v26
-	*(*uint64)(unsafe.Add(b, v25)) = l1
-	l1 = v51 ^ v28
-	*(*uint64)(unsafe.Add(b, v27)) = l1
-	l1 = v51 ^ v30
-	*(*uint64)(unsafe.Add(b, v29)) = l1
-	l1 = v51 ^ v32
-	*(*uint64)(unsafe.Add(b, v31)) = l1
-	l1 = v51 ^ v49
-	v51 = l1
-	*(*uint64)(unsafe.Add(b, v44)) = v51
-	l2 = *(*uint64)(unsafe.Add(b, v46))
-	v28 = l2
-	l1 = v16 ^ v28
-	l1 = l1 ^ v14
-	l1 = l1 ^ v12
-	l1 = l1 ^ v10
-	v30 = l1
-	l1 = bits.RotateLeft64(v30, int(uint64(1)&63))
-	l1 = l1 ^ v50
-	v26 = l1
-	l1 = v26 ^ v18
-	*(*uint64)(unsafe.Add(b, v17)) = l1
-	l1 = v26 ^ v20
-	*(*uint64)(unsafe.Add(b, v19)) = l1
-	l1 = v26 ^ v22
-	*(*uint64)(unsafe.Add(b, v21)) = l1
-	l1 = v26 ^ v24
-	*(*uint64)(unsafe.Add(b, v23)) = l1
-	l1 = v26 ^ v52
-	*(*uint64)(unsafe.Add(b, v45)) = l1
-	l1 = bits.RotateLeft64(v48, int(uint64(1)&63))
-	l1 = l1 ^ v53
-	v26 = l1
-	l1 = v26 ^ v10
-	*(*uint64)(unsafe.Add(b, v9)) = l1
-	l1 = v26 ^ v12
-	*(*uint64)(unsafe.Add(b, v11)) = l1
-	l1 = v26 ^ v14
-	*(*uint64)(unsafe.Add(b, v13)) = l1
-	l1 = v26 ^ v16
-	*(*uint64)(unsafe.Add(b, v15)) = l1
-	l1 = v26 ^ v28
-	*(*uint64)(unsafe.Add(b, v46)) = l1
-	l3 = bits.RotateLeft64(v34, int(uint64(1)&63))
-	l2 = v30 ^ l3
-	v26 = l2
-	l1 = v47 ^ v26
-	*(*uint64)(unsafe.Add(b, v43)) = l1
-	l1 = v26 ^ v8
-	*(*uint64)(unsafe.Add(b, v7)) = l1
-	l1 = v26 ^ v6
-	*(*uint64)(unsafe.Add(b, v5)) = l1
-	l1 = v26 ^ v4
-	*(*uint64)(unsafe.Add(b, v3)) = l1
-	l1 = v2 ^ v26
-	*(*uint64)(unsafe.Add(b, v1)) = l1
-	v54 = k32(4294967200)
-L2:
-	i1 = v54 + uint32(8871424)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = i1 << (uint32(3) & 31)
-	i0 = v0 + i1
-	v55 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v55))
-	v26 = l0
-	i2 = v54 + uint32(8871520)
-	l2 = uint64(*(*uint32)(unsafe.Add(b, i2)))
-	l1 = bits.RotateLeft64(v51, int(l2&63))
-	*(*uint64)(unsafe.Add(b, v55)) = l1
-	i1 = v54 + uint32(8871428)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = i1 << (uint32(3) & 31)
-	i0 = v0 + i1
-	v55 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v55))
-	v51 = l0
-	i2 = v54 + uint32(8871524)
-	l2 = uint64(*(*uint32)(unsafe.Add(b, i2)))
-	l1 = bits.RotateLeft64(v26, int(l2&63))
-	*(*uint64)(unsafe.Add(b, v55)) = l1
-	i0 = v54 + uint32(8)
-	v54 = i0
-	if v54 != 0 {
-		goto L2
-	}
-	l1 = *(*uint64)(unsafe.Add(b, v43))
-	v51 = l1
-	l2 = *(*uint64)(unsafe.Add(b, v44))
-	v41 = l2
-	l3 = *(*uint64)(unsafe.Add(b, v0))
-	v47 = l3
-	l3 = v47 ^ k64(18446744073709551615)
-	l2 = v41 & l3
-	l1 = v51 ^ l2
-	*(*uint64)(unsafe.Add(b, v43)) = l1
-	l2 = v51 ^ k64(18446744073709551615)
-	l1 = v47 & l2
-	l2 = *(*uint64)(unsafe.Add(b, v46))
-	v26 = l2
-	l1 = l1 ^ v26
-	*(*uint64)(unsafe.Add(b, v46)) = l1
-	l2 = v26 ^ k64(18446744073709551615)
-	l1 = v51 & l2
-	l2 = *(*uint64)(unsafe.Add(b, v45))
-	v48 = l2
-	l1 = l1 ^ v48
-	*(*uint64)(unsafe.Add(b, v45)) = l1
-	l3 = v48 ^ k64(18446744073709551615)
-	l2 = v26 & l3
-	l1 = v41 ^ l2
-	*(*uint64)(unsafe.Add(b, v44)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v23))
-	v51 = l1
-	l2 = *(*uint64)(unsafe.Add(b, v31))
-	v26 = l2
-	l2 = v26 ^ k64(18446744073709551615)
-	l1 = v51 & l2
-	l2 = *(*uint64)(unsafe.Add(b, v39))
-	v2 = l2
-	l1 = l1 ^ v2
-	v40 = l1
-	*(*uint64)(unsafe.Add(b, v39)) = v40
-	l2 = *(*uint64)(unsafe.Add(b, v15))
-	v4 = l2
-	l3 = v51 ^ k64(18446744073709551615)
-	l2 = v4 & l3
-	l1 = v26 ^ l2
-	v32 = l1
-	*(*uint64)(unsafe.Add(b, v31)) = v32
-	l2 = *(*uint64)(unsafe.Add(b, v7))
-	v6 = l2
-	l3 = v4 ^ k64(18446744073709551615)
-	l2 = v6 & l3
-	l1 = v51 ^ l2
-	v24 = l1
-	*(*uint64)(unsafe.Add(b, v23)) = v24
-	l3 = v6 ^ k64(18446744073709551615)
-	l2 = v2 & l3
-	l1 = v4 ^ l2
-	v16 = l1
-	*(*uint64)(unsafe.Add(b, v15)) = v16
-	l3 = v2 ^ k64(18446744073709551615)
-	l2 = v26 & l3
-	l1 = v6 ^ l2
-	v8 = l1
-	*(*uint64)(unsafe.Add(b, v7)) = v8
-	l0 = *(*uint64)(unsafe.Add(b, v21))
-	v51 = l0
-	l0 = *(*uint64)(unsafe.Add(b, v13))
-	v26 = l0
-	l1 = *(*uint64)(unsafe.Add(b, v5))
-	v2 = l1
-	l2 = *(*uint64)(unsafe.Add(b, v29))
-	v4 = l2
-	l3 = *(*uint64)(unsafe.Add(b, v37))
-	v10 = l3
-	l3 = v10 ^ k64(18446744073709551615)
-	l2 = v4 & l3
-	l1 = v2 ^ l2
-	v6 = l1
-	*(*uint64)(unsafe.Add(b, v5)) = v6
-	l3 = v2 ^ k64(18446744073709551615)
-	l2 = v10 & l3
-	l1 = v26 ^ l2
-	v14 = l1
-	*(*uint64)(unsafe.Add(b, v13)) = v14
-	l3 = v26 ^ k64(18446744073709551615)
-	l2 = v2 & l3
-	l1 = v51 ^ l2
-	v22 = l1
-	*(*uint64)(unsafe.Add(b, v21)) = v22
-	l3 = v51 ^ k64(18446744073709551615)
-	l2 = v26 & l3
-	l1 = v4 ^ l2
-	v30 = l1
-	*(*uint64)(unsafe.Add(b, v29)) = v30
-	l3 = v4 ^ k64(18446744073709551615)
-	l2 = v51 & l3
-	l1 = v10 ^ l2
-	v38 = l1
-	*(*uint64)(unsafe.Add(b, v37)) = v38
-	l0 = *(*uint64)(unsafe.Add(b, v19))
-	v51 = l0
-	l0 = *(*uint64)(unsafe.Add(b, v11))
-	v26 = l0
-	l1 = *(*uint64)(unsafe.Add(b, v3))
-	v2 = l1
-	l2 = *(*uint64)(unsafe.Add(b, v27))
-	v10 = l2
-	l3 = *(*uint64)(unsafe.Add(b, v35))
-	v18 = l3
-	l3 = v18 ^ k64(18446744073709551615)
-	l2 = v10 & l3
-	l1 = v2 ^ l2
-	v4 = l1
-	*(*uint64)(unsafe.Add(b, v3)) = v4
-	l3 = v2 ^ k64(18446744073709551615)
-	l2 = v18 & l3
-	l1 = v26 ^ l2
-	v12 = l1
-	*(*uint64)(unsafe.Add(b, v11)) = v12
-	l3 = v26 ^ k64(18446744073709551615)
-	l2 = v2 & l3
-	l1 = v51 ^ l2
-	v20 = l1
-	*(*uint64)(unsafe.Add(b, v19)) = v20
-	l3 = v51 ^ k64(18446744073709551615)
-	l2 = v26 & l3
-	l1 = v10 ^ l2
-	v28 = l1
-	*(*uint64)(unsafe.Add(b, v27)) = v28
-	l3 = v10 ^ k64(18446744073709551615)
-	l2 = v51 & l3
-	l1 = v18 ^ l2
-	v36 = l1
-	*(*uint64)(unsafe.Add(b, v35)) = v36
-	l0 = *(*uint64)(unsafe.Add(b, v17))
-	v51 = l0
-	l0 = *(*uint64)(unsafe.Add(b, v9))
-	v26 = l0
-	l1 = *(*uint64)(unsafe.Add(b, v1))
-	v18 = l1
-	l2 = *(*uint64)(unsafe.Add(b, v25))
-	v34 = l2
-	l3 = *(*uint64)(unsafe.Add(b, v33))
-	v49 = l3
-	l3 = v49 ^ k64(18446744073709551615)
-	l2 = v34 & l3
-	l1 = v18 ^ l2
-	v2 = l1
-	*(*uint64)(unsafe.Add(b, v1)) = v2
-	l3 = v18 ^ k64(18446744073709551615)
-	l2 = v49 & l3
-	l1 = v26 ^ l2
-	v10 = l1
-	*(*uint64)(unsafe.Add(b, v9)) = v10
-	l3 = v26 ^ k64(18446744073709551615)
-	l2 = v18 & l3
-	l1 = v51 ^ l2
-	v18 = l1
-	*(*uint64)(unsafe.Add(b, v17)) = v18
-	l3 = v51 ^ k64(18446744073709551615)
-	l2 = v26 & l3
-	l1 = v34 ^ l2
-	v26 = l1
-	*(*uint64)(unsafe.Add(b, v25)) = v26
-	l3 = v34 ^ k64(18446744073709551615)
-	l2 = v51 & l3
-	l1 = v49 ^ l2
-	v34 = l1
-	*(*uint64)(unsafe.Add(b, v33)) = v34
-	l3 = v41 ^ k64(18446744073709551615)
-	l2 = v48 & l3
-	i3 = v42 << (uint32(3) & 31)
-	i3 = i3 + uint32(8871520)
-	l3 = *(*uint64)(unsafe.Add(b, i3))
-	l2 = l2 ^ l3
-	l1 = v47 ^ l2
-	v41 = l1
-	*(*uint64)(unsafe.Add(b, v0)) = v41
-	i0 = v42 + uint32(1)
-	v42 = i0
-	if v42 != uint32(24) {
-		goto L1
-	}
 	return
 }

@@ -14,7 +14,10818 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn5906(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn5797(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(80)
+	v5 = i0
+	m.g0 = v5
+	v6 = uint32(0)
+	i0 = v5 + uint32(56)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v5 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v5 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v5 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v5 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v5)+16)) = uint64(0)
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 != uint32(1) {
+		goto L3
+	}
+	if v4 == 0 {
+		goto L2
+	}
+L3:
+	i8 = v5 + uint32(60)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10268608), uint32(1), uint32(1), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = v5 + uint32(16)
+	i0 = fn526(m, i0, i1, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v5 + uint32(64)
+	i0 = i0 + uint32(8)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v5)+64)) = uint64(0)
+	i0 = fn2369(m, v1)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	i0 = fn4477(m, i0, uint32(0))
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = fn3762(m)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	i0 = fn4477(m, i0, uint32(1))
+	fn3763(m, v2)
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
+	v3 = i0
+	i0 = fn741(m, uint32(0), uint32(32768))
+	v2 = i0
+	if v2 == 0 {
+		goto L8
+	}
+	i1 = fn1493(m, uint32(1))
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+64)) = v6
+	if v6 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	if v6 != 0 {
+		goto L8
+	}
+	fn2073(m, v2)
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = k32(4294967295)
+	goto L6
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(32768)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
+	i1 = v2 + uint32(16)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v5)+68)) = k64(18446744069414617088)
+	i0 = fn3762(m)
+	v2 = i0
+	i0 = v0 + uint32(8)
+	v3 = i0
+	i0 = fn7493(m, v3, uint32(0))
+	v6 = i0
+	fn3763(m, v2)
+	if v6 == k32(4294967294) {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v2 = i0
+	if v2 != 0 {
+		goto L10
+	}
+	i0 = v0 + uint32(20)
+	v1 = i0
+L11:
+	i1 = v5 + uint32(64)
+	i1 = fn5785(m, i1, v1, uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v2
+	if int32(v2) < int32(uint32(0)) {
+		goto L6
+	}
+	i0 = fn3762(m)
+	v2 = i0
+	i0 = fn7493(m, v3, uint32(0))
+	v6 = i0
+	fn3763(m, v2)
+	if v6 == k32(4294967294) {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v2 = i0
+	if v2 == 0 {
+		goto L11
+	}
+L10:
+	i0 = v5 + uint32(64)
+	i0 = fn5786(m, i0, v2)
+	v6 = i0
+	if v6 != 0 {
+		goto L5
+	}
+	goto L6
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = uint32(8519654)
+	*(*uint32)(unsafe.Add(b, v5)) = k32(4294967294)
+	if v2 != 0 {
+		i1 = v2
+	} else {
+		i1 = uint32(8482847)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = i1
+	i0 = fn3604(m, v6, uint32(8431678), v5)
+L6:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+64))
+	v2 = i0
+	if v2 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L5
+	}
+	fn2073(m, v2)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	fn4476(m, i0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = v5 + uint32(16)
+	fn525(m, i0)
+L12:
+	i0 = v5 + uint32(80)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5798(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(96)
+	v5 = i0
+	m.g0 = v5
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 > uint32(1) {
+		goto L3
+	}
+	if v4 == 0 {
+		goto L2
+	}
+L3:
+	v6 = uint32(0)
+	i8 = v5 + uint32(76)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10268652), uint32(0), uint32(1), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	if int32(v3) >= int32(uint32(1)) {
+		goto L5
+	}
+	v2 = uint32(4)
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn1582(m, i0)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L4
+	}
+	v6 = uint32(0)
+	v2 = k32(4294967295)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L4:
+	i0 = v5 + uint32(88)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v5)+80)) = uint64(0)
+	i0 = fn2369(m, v1)
+	v6 = i0
+	if v2 != 0 {
+		goto L6
+	}
+	i0 = fn741(m, uint32(0), uint32(0))
+	v6 = i0
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	i0 = fn4477(m, i0, uint32(0))
+	if i0 != 0 {
+		goto L7
+	}
+	i0 = fn3762(m)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	i0 = fn4477(m, i0, uint32(1))
+	fn3763(m, v3)
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = fn741(m, uint32(0), uint32(32768))
+	v3 = i0
+	if v3 == 0 {
+		goto L11
+	}
+	i1 = fn1493(m, uint32(1))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+80)) = v4
+	if v4 != 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L11
+	}
+	fn2073(m, v3)
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = k32(4294967295)
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint32)(unsafe.Add(b, i0)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(32768)
+	i1 = v3 + uint32(16)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v5)+84)) = k64(18446744069414617088)
+	i0 = fn3762(m)
+	v4 = i0
+	i0 = v0 + uint32(8)
+	v1 = i0
+	i0 = fn7493(m, v1, v2)
+	v3 = i0
+	fn3763(m, v4)
+	if v3 == k32(4294967294) {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v4 = i0
+	if v4 != 0 {
+		goto L13
+	}
+	i0 = v0 + uint32(20)
+	v7 = i0
+L14:
+	i1 = v5 + uint32(80)
+	i1 = fn5785(m, i1, v7, uint32(0))
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v3
+	if int32(v3) < int32(uint32(0)) {
+		goto L9
+	}
+	i0 = fn3762(m)
+	v4 = i0
+	i0 = fn7493(m, v1, v2)
+	v3 = i0
+	fn3763(m, v4)
+	if v3 == k32(4294967294) {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v4 = i0
+	if v4 == 0 {
+		goto L14
+	}
+L13:
+	if v2 != uint32(4) {
+		goto L17
+	}
+	if v3 != uint32(1) {
+		goto L17
+	}
+	i0 = fn7488(m, v1)
+	v2 = i0
+	if v2 == 0 {
+		goto L16
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	if v2 == k32(4294967290) {
+		i0 = uint32(8469640)
+	} else {
+		i0 = i1
+	}
+	v3 = i0
+	if v3 != 0 {
+		goto L18
+	}
+	v3 = uint32(8463577)
+	i0 = v2 + uint32(5)
+	switch i0 {
+	case 0:
+		goto L18
+	case 2:
+		goto L21
+	case 3:
+		goto L19
+	default:
+		goto L20
+	}
+L21:
+	v3 = uint32(8519473)
+	goto L18
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = uint32(8459389)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v2
+	i2 = v5 + uint32(16)
+	i0 = fn3604(m, v3, uint32(8434997), i2)
+	goto L9
+L19:
+	v3 = uint32(8482847)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+40)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v5)+36)) = uint32(8459389)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+32)) = v2
+	i2 = v5 + uint32(32)
+	i0 = fn3604(m, v6, uint32(8431678), i2)
+	goto L9
+L17:
+	i0 = v3 + uint32(5)
+	switch i0 {
+	case 0, 5:
+		goto L15
+	default:
+		goto L22
+	}
+L22:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	if v3 == k32(4294967290) {
+		i0 = uint32(8469640)
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+	if v2 != 0 {
+		goto L23
+	}
+	v2 = uint32(8463577)
+	i0 = v3 + uint32(5)
+	switch i0 {
+	case 0:
+		goto L23
+	case 2:
+		goto L24
+	default:
+		goto L25
+	}
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+52)) = uint32(8474322)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+48)) = v3
+	i2 = v5 + uint32(48)
+	i0 = fn3604(m, v2, uint32(8434997), i2)
+	goto L9
+L24:
+	v2 = uint32(8519473)
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v5)+68)) = uint32(8474322)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+64)) = v3
+	i2 = v5 + uint32(64)
+	i0 = fn3604(m, v6, uint32(8431678), i2)
+	goto L9
+L16:
+	*(*uint8)(unsafe.Add(b, uint64(v0)+73)) = uint8(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v4 = i0
+L15:
+	i0 = v5 + uint32(80)
+	i0 = fn5786(m, i0, v4)
+	v6 = i0
+	if v6 != 0 {
+		goto L8
+	}
+	goto L9
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = uint32(8474322)
+	*(*uint32)(unsafe.Add(b, v5)) = k32(4294967294)
+	if v2 != 0 {
+		i1 = v2
+	} else {
+		i1 = uint32(8482847)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = i1
+	i0 = fn3604(m, v3, uint32(8431678), v5)
+L9:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+80))
+	v2 = i0
+	if v2 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L8
+	}
+	fn2073(m, v2)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	fn4476(m, i0)
+L1:
+	i0 = v5 + uint32(96)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5799(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v3 != 0 {
+		goto L2
+	}
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8409493))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = fn5800(m, v0, v1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5800(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = fn2369(m, v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	i0 = fn5789(m, i0)
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	i0 = fn4477(m, i0, uint32(0))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn3762(m)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	i0 = fn4477(m, i0, uint32(1))
+	fn3763(m, v4)
+L3:
+	i0 = v1 + uint32(8)
+	i1 = v0 + uint32(8)
+	i0 = fn7498(m, i0, i1)
+	v4 = i0
+	i0 = v4 + uint32(4)
+	switch i0 {
+	case 0:
+		goto L8
+	case 2:
+		goto L5
+	case 4:
+		goto L6
+	default:
+		goto L7
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
+	fn3605(m, i0, uint32(8404461))
+	goto L4
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	if v4 == k32(4294967290) {
+		i0 = uint32(8469640)
+	} else {
+		i0 = i1
+	}
+	v5 = i0
+	if v5 != 0 {
+		goto L9
+	}
+	v5 = uint32(8463577)
+	i0 = v4 + uint32(5)
+	switch i0 {
+	case 0:
+		goto L9
+	case 2:
+		goto L12
+	case 3:
+		goto L10
+	default:
+		goto L11
+	}
+L12:
+	v5 = uint32(8519473)
+	goto L9
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8404506)
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	i0 = fn3604(m, v3, uint32(8434997), v2)
+	goto L4
+L10:
+	v5 = uint32(8482847)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(8404506)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
+	i2 = v2 + uint32(16)
+	i0 = fn3604(m, v3, uint32(8431678), i2)
+	goto L4
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L13:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = v4
+	if v3 == 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L14
+	}
+	fn2073(m, v3)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+68))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L15:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+68)) = v4
+	if v3 == 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L16
+	}
+	fn2073(m, v3)
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
+	v4 = i0
+	if v4 == 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L17:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+76)) = v4
+	if v3 == 0 {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L18
+	}
+	fn2073(m, v3)
+L18:
+	*(*uint8)(unsafe.Add(b, uint64(v1)+73)) = uint8(k32(1))
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+72)))
+	*(*uint8)(unsafe.Add(b, uint64(v1)+72)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	fn4476(m, i0)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8482873))
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	fn4476(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	v1 = uint32(0)
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5801(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v3 != 0 {
+		goto L2
+	}
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8409897))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = fn5800(m, v0, v1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5802(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i8 uint32
+	_ = i8
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 != uint32(1) {
+		goto L3
+	}
+	if v4 == 0 {
+		goto L2
+	}
+L3:
+	v6 = uint32(0)
+	i8 = v5 + uint32(12)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10268696), uint32(1), uint32(1), uint32(0), i8)
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = fn5800(m, v0, v1)
+	v6 = i0
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5803(m *Module, v0 uint32) {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+73)))
+	if i0 != uint32(1) {
+		goto L1
+	}
+	i0 = v0 + uint32(8)
+	i0 = fn7507(m, i0)
+L1:
+	fn5796(m, v0)
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5804(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(112)
+	v5 = i0
+	m.g0 = v5
+	v6 = uint32(0)
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v6 = i0
+L1:
+	i0 = v5 + uint32(80)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v5 + uint32(72)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v5 + uint32(64)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v5 + uint32(56)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v5 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v5)+40)) = uint64(0)
+	if v4 != 0 {
+		goto L4
+	}
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = v3 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L3
+	}
+L4:
+	v7 = uint32(0)
+	i8 = v5 + uint32(88)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10268984), uint32(1), uint32(2), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+L3:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = v5 + uint32(40)
+	i0 = fn526(m, i0, i1, uint32(0))
+	if i0 != 0 {
+		goto L2
+	}
+	v8 = uint32(0)
+	v4 = uint32(0)
+	i0 = v6 + v3
+	if i0 == uint32(1) {
+		goto L5
+	}
+	i0 = v2 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn518(m, i0)
+	v2 = i0
+	if v2 == 0 {
+		goto L6
+	}
+	i0 = fn1583(m, v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v7
+	if v7 != 0 {
+		goto L7
+	}
+	fn2073(m, v2)
+L7:
+	if v4 != k32(4294967295) {
+		goto L5
+	}
+L6:
+	v7 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = k32(4294967295)
+L5:
+	i0 = v5 + uint32(104)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v5)+96)) = uint64(0)
+	i0 = fn2368(m, v1)
+	v2 = i0
+	if v2 == 0 {
+		goto L8
+	}
+	i0 = fn1984(m, v2)
+	v6 = i0
+	if int32(v4) > int32(k32(4294967295)) {
+		goto L9
+	}
+	v8 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8477718))
+	goto L8
+L9:
+	if v4 != 0 {
+		i0 = v4
+	} else {
+		i0 = k32(4294967295)
+	}
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	i0 = fn4477(m, i0, uint32(0))
+	if i0 != 0 {
+		goto L10
+	}
+	i0 = fn3762(m)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	i0 = fn4477(m, i0, uint32(1))
+	fn3763(m, v4)
+L10:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+40))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+48))
+	v9 = i0
+	if v3 < uint32(32768) {
+		i1 = v3
+	} else {
+		i1 = uint32(32768)
+	}
+	v8 = i1
+	i0 = fn741(m, uint32(0), v8)
+	v4 = i0
+	if v4 == 0 {
+		goto L14
+	}
+	v2 = uint32(1)
+	i1 = fn1493(m, uint32(1))
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+96)) = v10
+	if v10 != 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L14
+	}
+	fn2073(m, v4)
+L14:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = k32(4294967295)
+	goto L12
+L13:
+	i0 = v0 + uint32(20)
+	v1 = i0
+	i0 = v0 + uint32(8)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+12))
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v9
+	i1 = v4 + uint32(16)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+104)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v5)+100)) = v8
+	v4 = uint32(0)
+L16:
+	if v2 != 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+100))
+	if i0 == v3 {
+		goto L15
+	}
+	i1 = v5 + uint32(96)
+	i1 = fn5785(m, i1, v1, uint32(0))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v4
+	if int32(v4) < int32(uint32(0)) {
+		goto L12
+	}
+L17:
+	i0 = fn3762(m)
+	v2 = i0
+	i0 = fn7505(m, v7, uint32(2))
+	v4 = i0
+	fn3763(m, v2)
+	i0 = v4 + uint32(5)
+	switch i0 {
+	case 0, 5, 6:
+		goto L18
+	case 7:
+		goto L19
+	default:
+		goto L15
+	}
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
+	if i0 != 0 {
+		goto L20
+	}
+	v4 = uint32(2)
+	goto L15
+L20:
+	i0 = fn5793(m, v6, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L12
+	}
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v2 = i0
+	if v2 == 0 {
+		goto L16
+	}
+	if v4 == uint32(2) {
+		goto L16
+	}
+L15:
+	i1 = v5 + uint32(40)
+	i0 = fn5805(m, v0, i1, v4)
+	if int32(i0) < int32(uint32(0)) {
+		goto L12
+	}
+	i0 = v4 + uint32(5)
+	switch i0 {
+	case 0, 5:
+		goto L21
+	case 6:
+		goto L22
+	default:
+		goto L23
+	}
+L23:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	if v4 == k32(4294967290) {
+		i0 = uint32(8469640)
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+	if v2 != 0 {
+		goto L24
+	}
+	v2 = uint32(8463577)
+	i0 = v4 + uint32(5)
+	switch i0 {
+	case 0:
+		goto L24
+	case 2:
+		goto L27
+	case 3:
+		goto L25
+	default:
+		goto L26
+	}
+L27:
+	v2 = uint32(8519473)
+	goto L24
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = uint32(8519615)
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	i0 = fn3604(m, v2, uint32(8434997), v5)
+	goto L12
+L25:
+	v2 = uint32(8482847)
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = uint32(8519615)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v4
+	i2 = v5 + uint32(16)
+	i0 = fn3604(m, v7, uint32(8431678), i2)
+	goto L12
+L22:
+	*(*uint8)(unsafe.Add(b, uint64(v0)+72)) = uint8(k32(1))
+L21:
+	i0 = v5 + uint32(96)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	i0 = fn5786(m, i0, i1)
+	v8 = i0
+	if v8 != 0 {
+		goto L11
+	}
+L12:
+	v8 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+96))
+	v4 = i0
+	if v4 == 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L11
+	}
+	fn2073(m, v4)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	fn4476(m, i0)
+L8:
+	v7 = v8
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+44))
+	if i0 == 0 {
+		goto L28
+	}
+	i0 = v5 + uint32(40)
+	fn525(m, i0)
+L28:
+	i0 = v5 + uint32(112)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn5805(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if v2 != uint32(1) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = i0 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = i0 - i1
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
+	v2 = i1
+	i1 = v2 ^ uint32(2147483647)
+	if int32(v3) <= int32(i1) {
+		goto L5
+	}
+	i0 = fn3634(m)
+	return k32(4294967295)
+L5:
+	i1 = v3 + v2
+	i0 = fn741(m, uint32(0), i1)
+	v4 = i0
+	if v4 != 0 {
+		goto L6
+	}
+	return k32(4294967295)
+L6:
+	i0 = v4 + uint32(16)
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	i1 = i1 + uint32(16)
+	m.copy(v5, i1, v2)
+	i0 = v5 + v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	m.copy(i0, i1, v3)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L7
+	}
+	fn2073(m, v2)
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+L4:
+	i0 = v0 + uint32(8)
+	v2 = i0
+	goto L2
+L3:
+	i0 = v0 + uint32(8)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i1 = i1 + i2
+	i1 = i1 - v2
+	i0 = fn741(m, v2, i1)
+	v2 = i0
+	if v2 != 0 {
+		goto L8
+	}
+	return k32(4294967295)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L9
+	}
+	fn2073(m, v1)
+L9:
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5806(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(128)
+	v5 = i0
+	m.g0 = v5
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 > uint32(1) {
+		goto L3
+	}
+	if v4 == 0 {
+		goto L2
+	}
+L3:
+	v6 = uint32(0)
+	i8 = v5 + uint32(68)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10269028), uint32(0), uint32(1), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	if int32(v3) >= int32(uint32(1)) {
+		goto L5
+	}
+	v2 = uint32(16384)
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn518(m, i0)
+	v6 = i0
+	if v6 == 0 {
+		goto L6
+	}
+	i0 = fn1583(m, v6)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v3
+	if v3 != 0 {
+		goto L7
+	}
+	fn2073(m, v6)
+L7:
+	if v2 != k32(4294967295) {
+		goto L4
+	}
+L6:
+	v6 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+	v2 = k32(4294967295)
+L4:
+	v6 = uint32(0)
+	i0 = v5 + uint32(80)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v5)+72)) = uint64(0)
+	i0 = fn2368(m, v1)
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	v6 = uint32(0)
+	i0 = fn1984(m, v3)
+	v1 = i0
+	if int32(v2) > int32(uint32(0)) {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8449486))
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	i0 = fn4477(m, i0, uint32(0))
+	if i0 != 0 {
+		goto L9
+	}
+	i0 = fn3762(m)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	i0 = fn4477(m, i0, uint32(1))
+	fn3763(m, v6)
+L9:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	i1 = v5 + uint32(84)
+	i0 = fn526(m, i0, i1, uint32(0))
+	if i0 != k32(4294967295) {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	fn4476(m, i0)
+	goto L1
+L10:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+84))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+92))
+	v7 = i0
+	i0 = fn741(m, uint32(0), v2)
+	v8 = i0
+	if v8 != 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
+	fn3605(m, i0, uint32(8870928))
+	goto L12
+L13:
+	i1 = fn1493(m, uint32(1))
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = v6
+	if v6 != 0 {
+		goto L14
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	if v2 != 0 {
+		goto L12
+	}
+	fn2073(m, v8)
+	goto L12
+L14:
+	i0 = v0 + uint32(20)
+	v4 = i0
+	i0 = v0 + uint32(8)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	*(*uint32)(unsafe.Add(b, i0)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v7
+	i1 = v8 + uint32(16)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+80)) = k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+76)) = v2
+L16:
+	i0 = fn3762(m)
+	v6 = i0
+	i0 = fn7505(m, v3, uint32(4))
+	v2 = i0
+	fn3763(m, v6)
+	i0 = v2 + uint32(5)
+	v6 = i0
+	if v6 > uint32(6) {
+		goto L15
+	}
+	i0 = uint32(1) << (v6 & 31)
+	i0 = i0 & uint32(97)
+	if i0 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	if i0 != 0 {
+		goto L15
+	}
+	i1 = v5 + uint32(72)
+	i1 = fn5785(m, i1, v4, uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v2
+	if int32(v2) < int32(uint32(0)) {
+		goto L12
+	}
+	goto L16
+L15:
+	i1 = v5 + uint32(84)
+	i0 = fn5805(m, v0, i1, v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L12
+	}
+	if v2 != uint32(1) {
+		goto L17
+	}
+	*(*uint16)(unsafe.Add(b, uint64(v0)+72)) = uint16(k32(1))
+	i0 = fn7507(m, v3)
+	v2 = i0
+	if v2 == 0 {
+		goto L17
+	}
+	i0 = v5 + uint32(8)
+	i0 = i0 + uint32(48)
+	i1 = v3 + uint32(48)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v5 + uint32(8)
+	i0 = i0 + uint32(40)
+	i1 = v3 + uint32(40)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v5 + uint32(8)
+	i0 = i0 + uint32(32)
+	i1 = v3 + uint32(32)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v5 + uint32(8)
+	i0 = i0 + uint32(24)
+	i1 = v3 + uint32(24)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v5 + uint32(8)
+	i0 = i0 + uint32(16)
+	i1 = v3 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v5 + uint32(8)
+	i0 = i0 + uint32(8)
+	i1 = v3 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, v3))
+	*(*uint64)(unsafe.Add(b, uint64(v5)+8)) = l1
+	i1 = v5 + uint32(8)
+	fn5787(m, v1, i1, v2, uint32(8459346))
+	goto L12
+L17:
+	i0 = v5 + uint32(72)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	i0 = fn5786(m, i0, i1)
+	v6 = i0
+	if v6 != 0 {
+		goto L11
+	}
+L12:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v2 = i0
+	if v2 == 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L11
+	}
+	fn2073(m, v2)
+L11:
+	i0 = v5 + uint32(84)
+	fn525(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	fn4476(m, i0)
+L1:
+	i0 = v5 + uint32(128)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5807(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v3 != 0 {
+		goto L2
+	}
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8409493))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = fn5808(m, v0, v1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5808(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = fn2369(m, v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = fn5789(m, i0)
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	i0 = fn4477(m, i0, uint32(0))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn3762(m)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	i0 = fn4477(m, i0, uint32(1))
+	fn3763(m, v4)
+L3:
+	i0 = v1 + uint32(8)
+	i1 = v0 + uint32(8)
+	i0 = fn7509(m, i0, i1)
+	v4 = i0
+	i0 = v4 + uint32(4)
+	switch i0 {
+	case 0:
+		goto L8
+	case 2:
+		goto L5
+	case 4:
+		goto L6
+	default:
+		goto L7
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
+	fn3605(m, i0, uint32(8404343))
+	goto L4
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	if v4 == k32(4294967290) {
+		i0 = uint32(8469640)
+	} else {
+		i0 = i1
+	}
+	v5 = i0
+	if v5 != 0 {
+		goto L9
+	}
+	v5 = uint32(8463577)
+	i0 = v4 + uint32(5)
+	switch i0 {
+	case 0:
+		goto L9
+	case 2:
+		goto L12
+	case 3:
+		goto L10
+	default:
+		goto L11
+	}
+L12:
+	v5 = uint32(8519473)
+	goto L9
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8404390)
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	i0 = fn3604(m, v3, uint32(8434997), v2)
+	goto L4
+L10:
+	v5 = uint32(8482847)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(8404390)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
+	i2 = v2 + uint32(16)
+	i0 = fn3604(m, v3, uint32(8431678), i2)
+	goto L4
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L13:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = v4
+	if v3 == 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L14
+	}
+	fn2073(m, v3)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+68))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L15:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+68)) = v4
+	if v3 == 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L16
+	}
+	fn2073(m, v3)
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
+	v4 = i0
+	if v4 == 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L17:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+76)) = v4
+	if v3 == 0 {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L18
+	}
+	fn2073(m, v3)
+L18:
+	*(*uint8)(unsafe.Add(b, uint64(v1)+73)) = uint8(k32(1))
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+72)))
+	*(*uint8)(unsafe.Add(b, uint64(v1)+72)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	fn4476(m, i0)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8482873))
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	fn4476(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	v1 = uint32(0)
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn5809(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v3 != 0 {
+		goto L2
+	}
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8409897))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = fn5808(m, v0, v1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5810(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i8 uint32
+	_ = i8
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 != uint32(1) {
+		goto L3
+	}
+	if v4 == 0 {
+		goto L2
+	}
+L3:
+	v6 = uint32(0)
+	i8 = v5 + uint32(12)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10269072), uint32(1), uint32(1), uint32(0), i8)
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = fn5808(m, v0, v1)
+	v6 = i0
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5811(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	fn4474(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+88)))
+	if i0 != uint32(1) {
+		goto L1
+	}
+	i0 = v0 + uint32(8)
+	i0 = fn7507(m, i0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
+	fn2112(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L3
+	}
+	fn2073(m, v2)
+L3:
+	fn2122(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5812(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = uint32(15)
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = uint32(0)
+	i0 = fn2369(m, v0)
+	v5 = i0
+	i1 = v3 + uint32(40)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
+	i1 = v3 + uint32(44)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i4 = v3 + uint32(32)
+	i0 = fn3724(m, v1, v2, uint32(8437936), uint32(10269280), i4)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = fn2015(m, v0)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+89)) = uint16(k32(256))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+76)) = uint64(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = uint32(2859)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(2860)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = uint64(0)
+	i1 = fn741(m, uint32(0), uint32(0))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = v4
+	if v4 != 0 {
+		goto L4
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 == 0 {
+		goto L3
+	}
+	goto L1
+L4:
+	i1 = fn4473(m)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = v4
+	if v4 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L6
+	}
+	fn2073(m, v0)
+L6:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
+	fn3605(m, i0, uint32(8467380))
+	goto L1
+L5:
+	i0 = v0 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	i0 = fn7504(m, i0, i1, uint32(8545573), uint32(56))
+	v4 = i0
+	i0 = v4 + uint32(4)
+	switch i0 {
+	case 0:
+		goto L8
+	case 2:
+		goto L9
+	case 4:
+		goto L10
+	default:
+		goto L7
+	}
+L10:
+	*(*uint8)(unsafe.Add(b, uint64(v0)+88)) = uint8(k32(1))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	if i0 != 0 {
+		goto L11
+	}
+	v4 = v0
+	goto L1
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	if int32(i0) <= int32(k32(4294967295)) {
+		goto L12
+	}
+	v4 = v0
+	goto L1
+L12:
+	i0 = fn5813(m, v5, v0)
+	if int32(i0) <= int32(k32(4294967295)) {
+		goto L13
+	}
+	v4 = v0
+	goto L1
+L13:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 == 0 {
+		goto L3
+	}
+	goto L1
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L14
+	}
+	fn2073(m, v0)
+L14:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8451242))
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L15
+	}
+	fn2073(m, v0)
+L15:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
+	fn3605(m, i0, uint32(8404343))
+	goto L1
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	if v4 == k32(4294967290) {
+		i0 = uint32(8469640)
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+	if v2 != 0 {
+		goto L17
+	}
+	v2 = uint32(8463577)
+	i0 = v4 + uint32(5)
+	switch i0 {
+	case 0:
+		goto L17
+	case 2:
+		goto L20
+	case 3:
+		goto L18
+	default:
+		goto L19
+	}
+L20:
+	v2 = uint32(8519473)
+	goto L17
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(8404425)
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	i0 = fn3604(m, v2, uint32(8434997), v3)
+	goto L16
+L18:
+	v2 = uint32(8482847)
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(8404425)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, v1, uint32(8431678), i2)
+L16:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+L3:
+	fn2073(m, v0)
+L1:
+	i0 = v3 + uint32(48)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn5813(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(80)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
+	i1 = v2 + uint32(36)
+	i0 = fn526(m, i0, i1, uint32(0))
+	if i0 == k32(4294967295) {
+		goto L2
+	}
+	i0 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
+	i0 = fn7508(m, i0, i1, i2)
+	v4 = i0
+	i0 = v2 + uint32(36)
+	fn525(m, i0)
+	if v4 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	if v4 == k32(4294967290) {
+		i0 = uint32(8469640)
+	} else {
+		i0 = i1
+	}
+	v1 = i0
+	if v1 != 0 {
+		goto L3
+	}
+	v1 = uint32(8463577)
+	i0 = v4 + uint32(5)
+	switch i0 {
+	case 0:
+		goto L3
+	case 2:
+		goto L6
+	case 3:
+		goto L4
+	default:
+		goto L5
+	}
+L6:
+	v1 = uint32(8519473)
+	goto L3
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8402879)
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	i0 = fn3604(m, v1, uint32(8434997), v2)
+	goto L2
+L4:
+	v1 = uint32(8482847)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(8402879)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
+	i2 = v2 + uint32(16)
+	i0 = fn3604(m, v3, uint32(8431678), i2)
+L2:
+	v3 = k32(4294967295)
+L1:
+	i0 = v2 + uint32(80)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5814(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(144)
+	v4 = i0
+	m.g0 = v4
+	v5 = uint32(0)
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v5 = i0
+L1:
+	i0 = v4 + uint32(128)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v4 + uint32(120)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v4 + uint32(112)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v4 + uint32(104)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v4 + uint32(96)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+88)) = uint64(0)
+	if v3 != 0 {
+		goto L4
+	}
+	if v1 == 0 {
+		goto L4
+	}
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L3
+	}
+L4:
+	v6 = uint32(0)
+	i8 = v4 + uint32(132)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10269320), uint32(1), uint32(2), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+L3:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v4 + uint32(88)
+	i0 = fn526(m, i0, i1, uint32(0))
+	if i0 != 0 {
+		goto L2
+	}
+	v7 = k32(4294967295)
+	i0 = v5 + v2
+	if i0 == uint32(1) {
+		goto L5
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn518(m, i0)
+	v3 = i0
+	if v3 == 0 {
+		goto L6
+	}
+	i0 = fn1583(m, v3)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L7
+	}
+	fn2073(m, v3)
+L7:
+	if v7 != k32(4294967295) {
+		goto L5
+	}
+L6:
+	v7 = k32(4294967295)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L2
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	i0 = fn4477(m, i0, uint32(0))
+	if i0 != 0 {
+		goto L8
+	}
+	i0 = fn3762(m)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	i0 = fn4477(m, i0, uint32(1))
+	fn3763(m, v3)
+L8:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+89)))
+	if i0 == 0 {
+		goto L10
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031648))
+	fn3605(m, i0, uint32(8513231))
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+96))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+88))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v8 = i0
+	if v8 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	v2 = i1
+	i0 = v5 + v2
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v1 = i2
+	i1 = v8 + v1
+	i0 = i0 - i1
+	v9 = i0
+	i0 = v2 - v1
+	if i0 >= v3 {
+		goto L15
+	}
+	i1 = v2 + v3
+	i1 = i1 - v9
+	v2 = i1
+	i0 = fn2111(m, v5, v2)
+	v1 = i0
+	if v1 != 0 {
+		goto L16
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
+	fn3615(m, i0)
+	goto L9
+L16:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+80)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+76)) = v1
+	i1 = v8 - v5
+	i0 = v1 + i1
+	v2 = i0
+	goto L14
+L15:
+	if v9 < v3 {
+		goto L17
+	}
+	v2 = v8
+	goto L13
+L17:
+	m.copy(v5, v8, v1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
+	v2 = i0
+L14:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v1 = i0
+L13:
+	i0 = v2 + v1
+	m.copy(i0, v6, v3)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	i1 = i1 + v3
+	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = i1
+	goto L11
+L12:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v6
+L11:
+	i0 = v0 + uint32(8)
+	v9 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+140)) = uint32(0)
+	if v7 < uint32(16777216) {
+		i1 = v7
+	} else {
+		i1 = uint32(16777216)
+	}
+	i2 = b2i(v7 > uint32(2147483646))
+	v1 = i2
+	if v1 != 0 {
+		i0 = uint32(16384)
+	} else {
+		i0 = i1
+	}
+	v3 = i0
+	if v1 != 0 {
+		i0 = uint32(2147483647)
+	} else {
+		i0 = v7
+	}
+	v7 = i0
+	i0 = v7 >> (uint32(1) & 31)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2369(m, i0)
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v1 = i0
+	v5 = uint32(0)
+L27:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
+L29:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+140))
+	v6 = i0
+	if v6 != 0 {
+		goto L31
+	}
+	v2 = uint32(0)
+	i1 = fn741(m, uint32(0), v3)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+140)) = v6
+	v1 = v3
+	if v6 != 0 {
+		goto L30
+	}
+	goto L22
+L31:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = i0 - v6
+	i0 = i0 + k32(4294967280)
+	v2 = i0
+	if v2 == v3 {
+		goto L32
+	}
+	v1 = v3
+	goto L30
+L32:
+	if v3 != v7 {
+		goto L33
+	}
+	v1 = k32(4294967294)
+	goto L28
+L33:
+	i0 = v4 + uint32(140)
+	i2 = v3 << (uint32(1) & 31)
+	if int32(v10) < int32(v3) {
+		i1 = v7
+	} else {
+		i1 = i2
+	}
+	v1 = i1
+	i0 = fn749(m, i0, v1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+140))
+	v6 = i0
+	v2 = v3
+L30:
+	i1 = v1 - v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = i1
+	i1 = v6 + v2
+	i1 = i1 + uint32(16)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = v1 + uint32(2)
+	switch i0 {
+	case 0:
+		goto L28
+	case 1:
+		goto L22
+	default:
+		goto L34
+	}
+L34:
+	i0 = fn3762(m)
+	v3 = i0
+	i0 = fn7505(m, v9, uint32(2))
+	v5 = i0
+	fn3763(m, v3)
+	if v5 == uint32(2) {
+		goto L21
+	}
+	v3 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	if i0 == 0 {
+		goto L29
+	}
+L28:
+	if v5 == uint32(1) {
+		goto L26
+	}
+	v3 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v1 = i0
+	if v1 != 0 {
+		goto L27
+	}
+	v3 = uint32(0)
+	i0 = v5 + uint32(5)
+	switch i0 {
+	case 0, 5:
+		goto L25
+	default:
+		goto L23
+	}
+L26:
+	*(*uint16)(unsafe.Add(b, uint64(v0)+88)) = uint16(k32(256))
+	i0 = fn7507(m, v9)
+	v3 = i0
+	if v3 != 0 {
+		goto L24
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v3 = i0
+L25:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = i1 + v3
+	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = i1
+	i0 = v4 + uint32(140)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+140))
+	i1 = i1 - i2
+	i1 = i1 + k32(4294967280)
+	i0 = fn749(m, i0, i1)
+	if i0 != 0 {
+		goto L21
+	}
+	goto L20
+L24:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	if v3 == k32(4294967290) {
+		i0 = uint32(8469640)
+	} else {
+		i0 = i1
+	}
+	v1 = i0
+	if v1 != 0 {
+		goto L35
+	}
+	v1 = uint32(8463577)
+	i0 = v3 + uint32(5)
+	switch i0 {
+	case 0:
+		goto L35
+	case 2:
+		goto L38
+	case 3:
+		goto L36
+	default:
+		goto L37
+	}
+L38:
+	v1 = uint32(8519473)
+	goto L35
+L37:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+12))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(8459346)
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	i0 = fn3604(m, v1, uint32(8434997), v4)
+	goto L21
+L36:
+	v1 = uint32(8482847)
+L35:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+12))
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(8459346)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v3
+	i2 = v4 + uint32(16)
+	i0 = fn3604(m, v6, uint32(8431678), i2)
+	goto L21
+L23:
+	i0 = v4 + uint32(32)
+	i0 = i0 + uint32(48)
+	i1 = v9 + uint32(48)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v4 + uint32(32)
+	i0 = i0 + uint32(40)
+	i1 = v9 + uint32(40)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v4 + uint32(32)
+	i0 = i0 + uint32(32)
+	i1 = v9 + uint32(32)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v4 + uint32(32)
+	i0 = i0 + uint32(24)
+	i1 = v9 + uint32(24)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v4 + uint32(32)
+	i0 = i0 + uint32(16)
+	i1 = v9 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v4 + uint32(32)
+	i0 = i0 + uint32(8)
+	i1 = v9 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, v9))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+32)) = l1
+	i1 = v4 + uint32(32)
+	fn5787(m, v11, i1, v5, uint32(8519615))
+	goto L21
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
+	fn3605(m, i0, uint32(8458642))
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+140))
+	v3 = i0
+	if v3 == 0 {
+		goto L19
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+140)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L20
+	}
+	fn2073(m, v3)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+140))
+	v6 = i0
+	if v6 != 0 {
+		goto L18
+	}
+L19:
+	v6 = uint32(0)
+	*(*uint32)(unsafe.Add(b, v9)) = uint32(0)
+	goto L9
+L18:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+89)))
+	if i0 == 0 {
+		goto L42
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+90)) = uint8(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v3 = i0
+	if int32(v3) < int32(uint32(1)) {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	i0 = fn741(m, i0, v3)
+	v1 = i0
+	if v1 == 0 {
+		goto L41
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = v1
+	if v3 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L9
+	}
+	fn2073(m, v3)
+	goto L9
+L42:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v3 = i0
+	if v3 != 0 {
+		goto L43
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+90)) = uint8(k32(1))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	goto L9
+L43:
+	*(*uint8)(unsafe.Add(b, uint64(v0)+90)) = uint8(k32(0))
+	if v8 != 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
+	v1 = i0
+	if v1 == 0 {
+		goto L44
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	if int32(i0) >= int32(v3) {
+		goto L39
+	}
+	fn2112(m, v1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+76)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v3 = i0
+L44:
+	i1 = fn2109(m, v3)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+76)) = v1
+	if v1 != 0 {
+		goto L40
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
+	fn3615(m, i0)
+L41:
+	*(*uint32)(unsafe.Add(b, v9)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L45
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v3
+	if v3 != 0 {
+		goto L45
+	}
+	fn2073(m, v6)
+L45:
+	v6 = uint32(0)
+	goto L9
+L40:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+80)) = v3
+L39:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	m.copy(v1, i1, v3)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	fn4476(m, i0)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+92))
+	if i0 == 0 {
+		goto L46
+	}
+	i0 = v4 + uint32(88)
+	fn525(m, i0)
+L46:
+	i0 = v4 + uint32(144)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5815(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1968(m, uint32(10269364))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5816(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1984(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	v0 = uint32(0)
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5817(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1984(m, v0)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5818(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1984(m, v0)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5819(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v4 = i0
+	m.g0 = v4
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = i0 + v2
+	v5 = i0
+	goto L3
+L4:
+	v5 = v2
+	if v1 == 0 {
+		goto L3
+	}
+	v5 = v2
+	if v2 >= uint32(2) {
+		goto L3
+	}
+	v5 = v2
+	goto L2
+L3:
+	v6 = uint32(0)
+	i8 = v4 + uint32(8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10269520), uint32(0), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	if v5 != 0 {
+		goto L8
+	}
+	v3 = uint32(1)
+	v6 = uint32(1)
+	goto L7
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == 0 {
+		goto L10
+	}
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 != 0 {
+		goto L10
+	}
+	v1 = uint32(0)
+	goto L9
+L10:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v3 == 0 {
+		goto L11
+	}
+	v6 = uint32(0)
+	i0 = fn2031(m, v3)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	if v5 != uint32(1) {
+		goto L11
+	}
+	v1 = uint32(0)
+	goto L9
+L11:
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+L9:
+	if v2 == 0 {
+		goto L12
+	}
+	if v1 != 0 {
+		goto L12
+	}
+	v1 = v2
+	goto L6
+L12:
+	i0 = b2i(v1 == 0)
+	v6 = i0
+	i0 = b2i(v2 == 0)
+	v3 = i0
+	if v2 != 0 {
+		goto L7
+	}
+	if v1 != 0 {
+		goto L6
+	}
+L7:
+	if v3 == 0 {
+		goto L14
+	}
+	if v6 != 0 {
+		goto L13
+	}
+L14:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8549079))
+	goto L1
+L13:
+	v1 = uint32(1)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L15
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8474337))
+	goto L1
+L15:
+	i0 = fn524(m, v1)
+	if i0 != 0 {
+		goto L16
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8510909))
+	goto L1
+L16:
+	v6 = uint32(0)
+	i1 = v4 + uint32(20)
+	i0 = fn526(m, v1, i1, uint32(0))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
+	if int32(i0) < int32(uint32(2)) {
+		goto L5
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
+	fn3605(m, i0, uint32(8459530))
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+	goto L1
+L5:
+	i0 = fn1984(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn3707(m, i0)
+	v6 = i0
+	if v6 != 0 {
+		goto L17
+	}
+	v6 = uint32(0)
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+	goto L1
+L17:
+	*(*uint16)(unsafe.Add(b, uint64(v6)+8)) = uint16(k32(0))
+	fn3702(m, v6)
+	i1 = fn5831(m)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v2
+	if v2 != 0 {
+		goto L19
+	}
+	fn2073(m, v6)
+L19:
+	v6 = uint32(0)
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+	goto L1
+L18:
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v1 = i0
+	if int32(v1) < int32(uint32(2048)) {
+		goto L21
+	}
+	i0 = fn3762(m)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	i0 = fn5832(m, i0, i1, i2)
+	fn3763(m, v1)
+	goto L20
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	i0 = fn5832(m, i0, i1, v1)
+L20:
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+L1:
+	i0 = v4 + uint32(64)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5820(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1984(m, v0)
+	i1 = fn2361(m, v0, uint32(10269564), uint32(0))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	i0 = fn4093(m, v0, uint32(8486100), v1)
+	i0 = uint32(int32(i0) >> (uint32(31) & 31))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5821(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn5834(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	fn3703(m, v0)
+	fn3711(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5822(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	v0 = uint32(0)
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5823(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v3 != 0 {
+		goto L2
+	}
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8409493))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = fn2369(m, v1)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn3707(m, i0)
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(0)
+L3:
+	*(*uint16)(unsafe.Add(b, uint64(v3)+8)) = uint16(k32(0))
+	fn3702(m, v3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	if i0 != uint32(1) {
+		goto L4
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v4 = i1
+	if v4 != 0 {
+		i1 = v4
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = v0 + uint32(9)
+	fn4052(m, i0)
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = fn5835(m, i1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	if i0 != uint32(1) {
+		goto L5
+	}
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v4 = i2
+	i3 = b2i(v4 == uint32(1))
+	i2 = v4
+	v4 = i3
+	if v4 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	if v4 != 0 {
+		goto L5
+	}
+	i0 = v0 + uint32(9)
+	fn4053(m, i0)
+L5:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5824(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	if i0 != uint32(1) {
+		goto L1
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v3 = i1
+	if v3 != 0 {
+		i1 = v3
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(9)
+	fn4052(m, i0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn5833(m, i0, v2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	if i0 != uint32(1) {
+		goto L2
+	}
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v3 = i2
+	i3 = b2i(v3 == uint32(1))
+	i2 = v3
+	v3 = i3
+	if v3 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = v0 + uint32(9)
+	fn4053(m, i0)
+L2:
+	i0 = fn741(m, v2, uint32(16))
+	v0 = i0
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5825(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v2 = i0
+	m.g0 = v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	if i0 != uint32(1) {
+		goto L1
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v3 = i1
+	if v3 != 0 {
+		i1 = v3
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(9)
+	fn4052(m, i0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v2 + uint32(32)
+	fn5833(m, i0, i1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	if i0 != uint32(1) {
+		goto L2
+	}
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v3 = i2
+	i3 = b2i(v3 == uint32(1))
+	i2 = v3
+	v3 = i3
+	if v3 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = v0 + uint32(9)
+	fn4053(m, i0)
+L2:
+	v4 = uint32(0)
+	i0 = v2 + uint32(32)
+	v0 = i0
+L3:
+	i0 = v2 + v4
+	v3 = i0
+	i0 = v3 + uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v5 = i1
+	i1 = v5 & uint32(15)
+	i1 = i1 + uint32(8475624)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = v5 >> (uint32(4) & 31)
+	i1 = i1 + uint32(8475624)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
+	i0 = v3 + uint32(3)
+	i1 = v0 + uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v5 = i1
+	i1 = v5 & uint32(15)
+	i1 = i1 + uint32(8475624)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v3 + uint32(2)
+	i1 = v5 >> (uint32(4) & 31)
+	i1 = i1 + uint32(8475624)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v0 + uint32(2)
+	v0 = i0
+	i0 = v4 + uint32(4)
+	v4 = i0
+	if v4 != uint32(32) {
+		goto L3
+	}
+	i0 = fn2673(m, v2, uint32(32))
+	v0 = i0
+	i0 = v2 + uint32(48)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5826(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L2
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8474337))
+	goto L1
+L2:
+	i0 = fn524(m, v1)
+	if i0 != 0 {
+		goto L3
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8510909))
+	goto L1
+L3:
+	v3 = uint32(0)
+	i1 = v2 + uint32(4)
+	i0 = fn526(m, v1, i1, uint32(0))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	if int32(i0) < int32(uint32(2)) {
+		goto L4
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
+	fn3605(m, i0, uint32(8459530))
+	i0 = v2 + uint32(4)
+	fn525(m, i0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	v3 = i0
+	if v3 != 0 {
+		goto L8
+	}
+	if int32(v1) < int32(uint32(2048)) {
+		goto L8
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+8)) = uint8(k32(1))
+	goto L7
+L8:
+	if v3 == 0 {
+		goto L6
+	}
+L7:
+	i0 = fn3762(m)
+	v3 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v1 = i1
+	if v1 != 0 {
+		i1 = v1
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	i0 = v0 + uint32(9)
+	v4 = i0
+	if v1 == 0 {
+		goto L9
+	}
+	fn4052(m, v4)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = fn5832(m, i0, i1, i2)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v1 = i2
+	i3 = b2i(v1 == uint32(1))
+	i2 = v1
+	v1 = i3
+	if v1 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	if v1 != 0 {
+		goto L10
+	}
+	fn4053(m, v4)
+L10:
+	fn3763(m, v3)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = fn5832(m, i0, i1, v1)
+L5:
+	i0 = v2 + uint32(4)
+	fn525(m, i0)
+	v3 = uint32(10059656)
+L1:
+	i0 = v2 + uint32(48)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5827(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1575(m, uint32(64))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5828(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn2673(m, uint32(8544083), uint32(3))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5829(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1575(m, uint32(16))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5830(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var v22 uint32
+	_ = v22
+	var v23 uint32
+	_ = v23
+	var v24 uint32
+	_ = v24
+	var v25 uint32
+	_ = v25
+	var v26 uint32
+	_ = v26
+	var v27 uint32
+	_ = v27
+	var v28 uint32
+	_ = v28
+	var v29 uint32
+	_ = v29
+	var v30 uint32
+	_ = v30
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(12)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	i0 = v0 + uint32(8)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	i0 = v0 + uint32(4)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v9 = i0
+L2:
+	i2 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v9 + i2
+	i3 = v8 ^ k32(4294967295)
+	i2 = v4 & i3
+	i3 = v6 & v8
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + k32(3614090360)
+	i1 = bits.RotateLeft32(i1, int(uint32(7)&31))
+	i1 = i1 + v8
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i2 = v1 + uint32(4)
+	v11 = i2
+	i2 = *(*uint32)(unsafe.Add(b, v11))
+	i1 = v4 + i2
+	i2 = v10 & v8
+	i4 = v10 ^ k32(4294967295)
+	i3 = v6 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + k32(3905402710)
+	i1 = bits.RotateLeft32(i1, int(uint32(12)&31))
+	i1 = i1 + v10
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v12
+	i2 = v1 + uint32(8)
+	v13 = i2
+	i2 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = v6 + i2
+	i2 = v12 & v10
+	i4 = v12 ^ k32(4294967295)
+	i3 = v8 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + uint32(606105819)
+	i1 = bits.RotateLeft32(i1, int(uint32(17)&31))
+	i1 = i1 + v12
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v14
+	i2 = v1 + uint32(12)
+	v15 = i2
+	i2 = *(*uint32)(unsafe.Add(b, v15))
+	i1 = v8 + i2
+	i2 = v14 & v12
+	i4 = v14 ^ k32(4294967295)
+	i3 = v10 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + k32(3250441966)
+	i1 = bits.RotateLeft32(i1, int(uint32(22)&31))
+	i1 = i1 + v14
+	v16 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v16
+	i2 = v1 + uint32(16)
+	v17 = i2
+	i2 = *(*uint32)(unsafe.Add(b, v17))
+	i1 = v10 + i2
+	i2 = v16 & v14
+	i4 = v16 ^ k32(4294967295)
+	i3 = v12 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + k32(4118548399)
+	i1 = bits.RotateLeft32(i1, int(uint32(7)&31))
+	i1 = i1 + v16
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i2 = v1 + uint32(20)
+	v18 = i2
+	i2 = *(*uint32)(unsafe.Add(b, v18))
+	i1 = v12 + i2
+	i2 = v10 & v16
+	i4 = v10 ^ k32(4294967295)
+	i3 = v14 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + uint32(1200080426)
+	i1 = bits.RotateLeft32(i1, int(uint32(12)&31))
+	i1 = i1 + v10
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v12
+	i1 = v1 + uint32(24)
+	v19 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v19))
+	i1 = i1 + v14
+	i2 = v12 & v10
+	i4 = v12 ^ k32(4294967295)
+	i3 = v16 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + k32(2821735955)
+	i1 = bits.RotateLeft32(i1, int(uint32(17)&31))
+	i1 = i1 + v12
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v14
+	i1 = v1 + uint32(28)
+	v20 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v20))
+	i1 = i1 + v16
+	i2 = v14 & v12
+	i4 = v14 ^ k32(4294967295)
+	i3 = v10 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + k32(4249261313)
+	i1 = bits.RotateLeft32(i1, int(uint32(22)&31))
+	i1 = i1 + v14
+	v16 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v16
+	i1 = v1 + uint32(32)
+	v21 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v21))
+	i1 = i1 + v10
+	i2 = v16 & v14
+	i4 = v16 ^ k32(4294967295)
+	i3 = v12 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + uint32(1770035416)
+	i1 = bits.RotateLeft32(i1, int(uint32(7)&31))
+	i1 = i1 + v16
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i1 = v1 + uint32(36)
+	v22 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v22))
+	i1 = i1 + v12
+	i2 = v10 & v16
+	i4 = v10 ^ k32(4294967295)
+	i3 = v14 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + k32(2336552879)
+	i1 = bits.RotateLeft32(i1, int(uint32(12)&31))
+	i1 = i1 + v10
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v12
+	i1 = v1 + uint32(40)
+	v23 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v23))
+	i1 = i1 + v14
+	i2 = v12 & v10
+	i4 = v12 ^ k32(4294967295)
+	i3 = v16 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + k32(4294925233)
+	i1 = bits.RotateLeft32(i1, int(uint32(17)&31))
+	i1 = i1 + v12
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v14
+	i1 = v1 + uint32(44)
+	v24 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v24))
+	i1 = i1 + v16
+	i2 = v14 & v12
+	i4 = v14 ^ k32(4294967295)
+	i3 = v10 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + k32(2304563134)
+	i1 = bits.RotateLeft32(i1, int(uint32(22)&31))
+	i1 = i1 + v14
+	v16 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v16
+	i1 = v1 + uint32(48)
+	v25 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v25))
+	i1 = i1 + v10
+	i2 = v16 & v14
+	i4 = v16 ^ k32(4294967295)
+	i3 = v12 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + uint32(1804603682)
+	i1 = bits.RotateLeft32(i1, int(uint32(7)&31))
+	i1 = i1 + v16
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i1 = v1 + uint32(52)
+	v26 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v26))
+	i1 = i1 + v12
+	i2 = v10 & v16
+	i4 = v10 ^ k32(4294967295)
+	i3 = v14 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + k32(4254626195)
+	i1 = bits.RotateLeft32(i1, int(uint32(12)&31))
+	i1 = i1 + v10
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v12
+	i1 = v1 + uint32(56)
+	v27 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v27))
+	i1 = i1 + v14
+	i2 = v12 & v10
+	i4 = v12 ^ k32(4294967295)
+	v28 = i4
+	i3 = v16 & v28
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + k32(2792965006)
+	i1 = bits.RotateLeft32(i1, int(uint32(17)&31))
+	i1 = i1 + v12
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v14
+	i1 = v1 + uint32(60)
+	v29 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v29))
+	i1 = i1 + v16
+	i2 = v14 & v12
+	i4 = v14 ^ k32(4294967295)
+	v30 = i4
+	i3 = v10 & v30
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + uint32(1236535329)
+	i1 = bits.RotateLeft32(i1, int(uint32(22)&31))
+	i1 = i1 + v14
+	v16 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v16
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	i1 = i1 + v10
+	i2 = v16 & v12
+	i3 = v14 & v28
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + k32(4129170786)
+	i1 = bits.RotateLeft32(i1, int(uint32(5)&31))
+	i1 = i1 + v16
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i1 = *(*uint32)(unsafe.Add(b, v19))
+	i1 = i1 + v12
+	i2 = v10 & v14
+	i3 = v16 & v30
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + k32(3225465664)
+	i1 = bits.RotateLeft32(i1, int(uint32(9)&31))
+	i1 = i1 + v10
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v12
+	i1 = *(*uint32)(unsafe.Add(b, v24))
+	i1 = i1 + v14
+	i2 = v12 & v16
+	i4 = v16 ^ k32(4294967295)
+	i3 = v10 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + uint32(643717713)
+	i1 = bits.RotateLeft32(i1, int(uint32(14)&31))
+	i1 = i1 + v12
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v14
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = i1 + v16
+	i2 = v14 & v10
+	i4 = v10 ^ k32(4294967295)
+	i3 = v12 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + k32(3921069994)
+	i1 = bits.RotateLeft32(i1, int(uint32(20)&31))
+	i1 = i1 + v14
+	v16 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v16
+	i1 = *(*uint32)(unsafe.Add(b, v18))
+	i1 = i1 + v10
+	i2 = v16 & v12
+	i4 = v12 ^ k32(4294967295)
+	i3 = v14 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + k32(3593408605)
+	i1 = bits.RotateLeft32(i1, int(uint32(5)&31))
+	i1 = i1 + v16
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i1 = *(*uint32)(unsafe.Add(b, v23))
+	i1 = i1 + v12
+	i2 = v10 & v14
+	i4 = v14 ^ k32(4294967295)
+	i3 = v16 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + uint32(38016083)
+	i1 = bits.RotateLeft32(i1, int(uint32(9)&31))
+	i1 = i1 + v10
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v12
+	i1 = *(*uint32)(unsafe.Add(b, v29))
+	i1 = i1 + v14
+	i2 = v12 & v16
+	i4 = v16 ^ k32(4294967295)
+	i3 = v10 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + k32(3634488961)
+	i1 = bits.RotateLeft32(i1, int(uint32(14)&31))
+	i1 = i1 + v12
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v14
+	i1 = *(*uint32)(unsafe.Add(b, v17))
+	i1 = i1 + v16
+	i2 = v14 & v10
+	i4 = v10 ^ k32(4294967295)
+	i3 = v12 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + k32(3889429448)
+	i1 = bits.RotateLeft32(i1, int(uint32(20)&31))
+	i1 = i1 + v14
+	v16 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v16
+	i1 = *(*uint32)(unsafe.Add(b, v22))
+	i1 = i1 + v10
+	i2 = v16 & v12
+	i4 = v12 ^ k32(4294967295)
+	i3 = v14 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + uint32(568446438)
+	i1 = bits.RotateLeft32(i1, int(uint32(5)&31))
+	i1 = i1 + v16
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i1 = *(*uint32)(unsafe.Add(b, v27))
+	i1 = i1 + v12
+	i2 = v10 & v14
+	i4 = v14 ^ k32(4294967295)
+	i3 = v16 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + k32(3275163606)
+	i1 = bits.RotateLeft32(i1, int(uint32(9)&31))
+	i1 = i1 + v10
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v12
+	i1 = *(*uint32)(unsafe.Add(b, v15))
+	i1 = i1 + v14
+	i2 = v12 & v16
+	i4 = v16 ^ k32(4294967295)
+	i3 = v10 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + k32(4107603335)
+	i1 = bits.RotateLeft32(i1, int(uint32(14)&31))
+	i1 = i1 + v12
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v14
+	i1 = *(*uint32)(unsafe.Add(b, v21))
+	i1 = i1 + v16
+	i2 = v14 & v10
+	i4 = v10 ^ k32(4294967295)
+	i3 = v12 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + uint32(1163531501)
+	i1 = bits.RotateLeft32(i1, int(uint32(20)&31))
+	i1 = i1 + v14
+	v16 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v16
+	i1 = *(*uint32)(unsafe.Add(b, v26))
+	i1 = i1 + v10
+	i2 = v16 & v12
+	i4 = v12 ^ k32(4294967295)
+	i3 = v14 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + k32(2850285829)
+	i1 = bits.RotateLeft32(i1, int(uint32(5)&31))
+	i1 = i1 + v16
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = i1 + v12
+	i2 = v10 & v14
+	i4 = v14 ^ k32(4294967295)
+	i3 = v16 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + k32(4243563512)
+	i1 = bits.RotateLeft32(i1, int(uint32(9)&31))
+	i1 = i1 + v10
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v12
+	i1 = *(*uint32)(unsafe.Add(b, v20))
+	i1 = i1 + v14
+	i2 = v12 & v16
+	i4 = v16 ^ k32(4294967295)
+	i3 = v10 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + uint32(1735328473)
+	i1 = bits.RotateLeft32(i1, int(uint32(14)&31))
+	i1 = i1 + v12
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v14
+	i1 = *(*uint32)(unsafe.Add(b, v25))
+	i1 = i1 + v16
+	i2 = v14 & v10
+	i4 = v10 ^ k32(4294967295)
+	i3 = v12 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i1 = i1 + k32(2368359562)
+	i1 = bits.RotateLeft32(i1, int(uint32(20)&31))
+	i1 = i1 + v14
+	v16 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v16
+	i1 = *(*uint32)(unsafe.Add(b, v18))
+	i1 = i1 + v10
+	i2 = v16 ^ v14
+	v10 = i2
+	i2 = v10 ^ v12
+	i1 = i1 + i2
+	i1 = i1 + k32(4294588738)
+	i1 = bits.RotateLeft32(i1, int(uint32(4)&31))
+	i1 = i1 + v16
+	v28 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v28
+	i1 = *(*uint32)(unsafe.Add(b, v21))
+	i1 = i1 + v12
+	i2 = v28 ^ v10
+	i1 = i1 + i2
+	i1 = i1 + k32(2272392833)
+	i1 = bits.RotateLeft32(i1, int(uint32(11)&31))
+	i1 = i1 + v28
+	v30 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v30
+	i1 = *(*uint32)(unsafe.Add(b, v24))
+	i1 = i1 + v14
+	i2 = v30 ^ v28
+	v12 = i2
+	i2 = v12 ^ v16
+	i1 = i1 + i2
+	i1 = i1 + uint32(1839030562)
+	i1 = bits.RotateLeft32(i1, int(uint32(16)&31))
+	i1 = i1 + v30
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v10
+	i1 = *(*uint32)(unsafe.Add(b, v27))
+	i1 = i1 + v16
+	i2 = v12 ^ v10
+	i1 = i1 + i2
+	i1 = i1 + k32(4259657740)
+	i1 = bits.RotateLeft32(i1, int(uint32(23)&31))
+	i1 = i1 + v10
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v12
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	i1 = i1 + v28
+	i2 = v10 ^ v30
+	i2 = i2 ^ v12
+	i1 = i1 + i2
+	i1 = i1 + k32(2763975236)
+	i1 = bits.RotateLeft32(i1, int(uint32(4)&31))
+	i1 = i1 + v12
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v14
+	i1 = *(*uint32)(unsafe.Add(b, v17))
+	i1 = i1 + v30
+	i2 = v12 ^ v10
+	i2 = i2 ^ v14
+	i1 = i1 + i2
+	i1 = i1 + uint32(1272893353)
+	i1 = bits.RotateLeft32(i1, int(uint32(11)&31))
+	i1 = i1 + v14
+	v16 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v16
+	i1 = *(*uint32)(unsafe.Add(b, v20))
+	i1 = i1 + v10
+	i2 = v14 ^ v12
+	i2 = i2 ^ v16
+	i1 = i1 + i2
+	i1 = i1 + k32(4139469664)
+	i1 = bits.RotateLeft32(i1, int(uint32(16)&31))
+	i1 = i1 + v16
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v10
+	i1 = *(*uint32)(unsafe.Add(b, v23))
+	i1 = i1 + v12
+	i2 = v16 ^ v14
+	i2 = i2 ^ v10
+	i1 = i1 + i2
+	i1 = i1 + k32(3200236656)
+	i1 = bits.RotateLeft32(i1, int(uint32(23)&31))
+	i1 = i1 + v10
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v12
+	i1 = *(*uint32)(unsafe.Add(b, v26))
+	i1 = i1 + v14
+	i2 = v10 ^ v16
+	i2 = i2 ^ v12
+	i1 = i1 + i2
+	i1 = i1 + uint32(681279174)
+	i1 = bits.RotateLeft32(i1, int(uint32(4)&31))
+	i1 = i1 + v12
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v14
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = i1 + v16
+	i2 = v12 ^ v10
+	i2 = i2 ^ v14
+	i1 = i1 + i2
+	i1 = i1 + k32(3936430074)
+	i1 = bits.RotateLeft32(i1, int(uint32(11)&31))
+	i1 = i1 + v14
+	v16 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v16
+	i1 = *(*uint32)(unsafe.Add(b, v15))
+	i1 = i1 + v10
+	i2 = v14 ^ v12
+	i2 = i2 ^ v16
+	i1 = i1 + i2
+	i1 = i1 + k32(3572445317)
+	i1 = bits.RotateLeft32(i1, int(uint32(16)&31))
+	i1 = i1 + v16
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v10
+	i1 = *(*uint32)(unsafe.Add(b, v19))
+	i1 = i1 + v12
+	i2 = v16 ^ v14
+	i2 = i2 ^ v10
+	i1 = i1 + i2
+	i1 = i1 + uint32(76029189)
+	i1 = bits.RotateLeft32(i1, int(uint32(23)&31))
+	i1 = i1 + v10
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v12
+	i1 = *(*uint32)(unsafe.Add(b, v22))
+	i1 = i1 + v14
+	i2 = v10 ^ v16
+	i2 = i2 ^ v12
+	i1 = i1 + i2
+	i1 = i1 + k32(3654602809)
+	i1 = bits.RotateLeft32(i1, int(uint32(4)&31))
+	i1 = i1 + v12
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v14
+	i1 = *(*uint32)(unsafe.Add(b, v25))
+	i1 = i1 + v16
+	i2 = v12 ^ v10
+	i2 = i2 ^ v14
+	i1 = i1 + i2
+	i1 = i1 + k32(3873151461)
+	i1 = bits.RotateLeft32(i1, int(uint32(11)&31))
+	i1 = i1 + v14
+	v16 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v16
+	i1 = *(*uint32)(unsafe.Add(b, v29))
+	i1 = i1 + v10
+	i2 = v14 ^ v12
+	i2 = i2 ^ v16
+	i1 = i1 + i2
+	i1 = i1 + uint32(530742520)
+	i1 = bits.RotateLeft32(i1, int(uint32(16)&31))
+	i1 = i1 + v16
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v10
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = i1 + v12
+	i2 = v16 ^ v14
+	i2 = i2 ^ v10
+	i1 = i1 + i2
+	i1 = i1 + k32(3299628645)
+	i1 = bits.RotateLeft32(i1, int(uint32(23)&31))
+	i1 = i1 + v10
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v12
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = i1 + v14
+	i3 = v16 ^ k32(4294967295)
+	i2 = v12 | i3
+	i2 = i2 ^ v10
+	i1 = i1 + i2
+	i1 = i1 + k32(4096336452)
+	i1 = bits.RotateLeft32(i1, int(uint32(6)&31))
+	i1 = i1 + v12
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v14
+	i1 = *(*uint32)(unsafe.Add(b, v20))
+	i1 = i1 + v16
+	i3 = v10 ^ k32(4294967295)
+	i2 = v14 | i3
+	i2 = i2 ^ v12
+	i1 = i1 + i2
+	i1 = i1 + uint32(1126891415)
+	i1 = bits.RotateLeft32(i1, int(uint32(10)&31))
+	i1 = i1 + v14
+	v16 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v16
+	i1 = *(*uint32)(unsafe.Add(b, v27))
+	i1 = i1 + v10
+	i3 = v12 ^ k32(4294967295)
+	i2 = v16 | i3
+	i2 = i2 ^ v14
+	i1 = i1 + i2
+	i1 = i1 + k32(2878612391)
+	i1 = bits.RotateLeft32(i1, int(uint32(15)&31))
+	i1 = i1 + v16
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v10
+	i1 = *(*uint32)(unsafe.Add(b, v18))
+	i1 = i1 + v12
+	i3 = v14 ^ k32(4294967295)
+	i2 = v10 | i3
+	i2 = i2 ^ v16
+	i1 = i1 + i2
+	i1 = i1 + k32(4237533241)
+	i1 = bits.RotateLeft32(i1, int(uint32(21)&31))
+	i1 = i1 + v10
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v12
+	i1 = *(*uint32)(unsafe.Add(b, v25))
+	i1 = i1 + v14
+	i3 = v16 ^ k32(4294967295)
+	i2 = v12 | i3
+	i2 = i2 ^ v10
+	i1 = i1 + i2
+	i1 = i1 + uint32(1700485571)
+	i1 = bits.RotateLeft32(i1, int(uint32(6)&31))
+	i1 = i1 + v12
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v14
+	i1 = *(*uint32)(unsafe.Add(b, v15))
+	i1 = i1 + v16
+	i3 = v10 ^ k32(4294967295)
+	i2 = v14 | i3
+	i2 = i2 ^ v12
+	i1 = i1 + i2
+	i1 = i1 + k32(2399980690)
+	i1 = bits.RotateLeft32(i1, int(uint32(10)&31))
+	i1 = i1 + v14
+	v16 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v16
+	i1 = *(*uint32)(unsafe.Add(b, v23))
+	i1 = i1 + v10
+	i3 = v12 ^ k32(4294967295)
+	i2 = v16 | i3
+	i2 = i2 ^ v14
+	i1 = i1 + i2
+	i1 = i1 + k32(4293915773)
+	i1 = bits.RotateLeft32(i1, int(uint32(15)&31))
+	i1 = i1 + v16
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v10
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	i1 = i1 + v12
+	i3 = v14 ^ k32(4294967295)
+	i2 = v10 | i3
+	i2 = i2 ^ v16
+	i1 = i1 + i2
+	i1 = i1 + k32(2240044497)
+	i1 = bits.RotateLeft32(i1, int(uint32(21)&31))
+	i1 = i1 + v10
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v12
+	i1 = *(*uint32)(unsafe.Add(b, v21))
+	i1 = i1 + v14
+	i3 = v16 ^ k32(4294967295)
+	i2 = v12 | i3
+	i2 = i2 ^ v10
+	i1 = i1 + i2
+	i1 = i1 + uint32(1873313359)
+	i1 = bits.RotateLeft32(i1, int(uint32(6)&31))
+	i1 = i1 + v12
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v14
+	i1 = *(*uint32)(unsafe.Add(b, v29))
+	i1 = i1 + v16
+	i3 = v10 ^ k32(4294967295)
+	i2 = v14 | i3
+	i2 = i2 ^ v12
+	i1 = i1 + i2
+	i1 = i1 + k32(4264355552)
+	i1 = bits.RotateLeft32(i1, int(uint32(10)&31))
+	i1 = i1 + v14
+	v16 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v16
+	i1 = *(*uint32)(unsafe.Add(b, v19))
+	i1 = i1 + v10
+	i3 = v12 ^ k32(4294967295)
+	i2 = v16 | i3
+	i2 = i2 ^ v14
+	i1 = i1 + i2
+	i1 = i1 + k32(2734768916)
+	i1 = bits.RotateLeft32(i1, int(uint32(15)&31))
+	i1 = i1 + v16
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v10
+	i1 = *(*uint32)(unsafe.Add(b, v26))
+	i1 = i1 + v12
+	i3 = v14 ^ k32(4294967295)
+	i2 = v10 | i3
+	i2 = i2 ^ v16
+	i1 = i1 + i2
+	i1 = i1 + uint32(1309151649)
+	i1 = bits.RotateLeft32(i1, int(uint32(21)&31))
+	i1 = i1 + v10
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v12
+	i1 = *(*uint32)(unsafe.Add(b, v17))
+	i1 = i1 + v14
+	i3 = v16 ^ k32(4294967295)
+	i2 = v12 | i3
+	i2 = i2 ^ v10
+	i1 = i1 + i2
+	i1 = i1 + k32(4149444226)
+	i1 = bits.RotateLeft32(i1, int(uint32(6)&31))
+	i1 = i1 + v12
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v14
+	i1 = *(*uint32)(unsafe.Add(b, v24))
+	i1 = i1 + v16
+	i3 = v10 ^ k32(4294967295)
+	i2 = v14 | i3
+	i2 = i2 ^ v12
+	i1 = i1 + i2
+	i1 = i1 + k32(3174756917)
+	i1 = bits.RotateLeft32(i1, int(uint32(10)&31))
+	i1 = i1 + v14
+	v16 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v16
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = i1 + v10
+	i3 = v12 ^ k32(4294967295)
+	i2 = v16 | i3
+	i2 = i2 ^ v14
+	i1 = i1 + i2
+	i1 = i1 + uint32(718787259)
+	i1 = bits.RotateLeft32(i1, int(uint32(15)&31))
+	i1 = i1 + v16
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v10
+	i0 = *(*uint32)(unsafe.Add(b, v22))
+	v28 = i0
+	i1 = v16 + v4
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	i1 = v10 + v6
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	i1 = v14 + v9
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v9
+	i1 = v10 + v8
+	i2 = v28 + v12
+	i4 = v14 ^ k32(4294967295)
+	i3 = v10 | i4
+	i3 = i3 ^ v16
+	i2 = i2 + i3
+	i2 = i2 + k32(3951481745)
+	i2 = bits.RotateLeft32(i2, int(uint32(21)&31))
+	i1 = i1 + i2
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v8
+	i0 = v1 + uint32(64)
+	v1 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5831(m *Module) uint32 {
+	var v0 uint32
+	_ = v0
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = fn7817(m, uint32(64), uint32(1))
+	v0 = i0
+	i0 = fn7817(m, uint32(4), uint32(4))
+	v1 = i0
+	i0 = fn7812(m, uint32(16))
+	v2 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	i0 = v1 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(1167088121787636990)
+	*(*uint64)(unsafe.Add(b, v1)) = k64(17279655951921914625)
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5832(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var v5 uint64
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	var l3 uint64
+	_ = l3
+	var l4 uint64
+	_ = l4
+	b := m.base
+	v3 = uint32(3)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
+	v4 = l1
+	l0 = uint64(2305843009213693951) - v4
+	l1 = uint64(v2)
+	v5 = l1
+	if l0 < v5 {
+		goto L1
+	}
+	l3 = v4 & uint64(63)
+	v6 = l3
+	i3 = uint32(v6)
+	i4 = b2i(v4 != uint64(0))
+	i5 = b2i(v6 == 0)
+	v7 = i5
+	i4 = i4 & v7
+	v8 = i4
+	if v8 != 0 {
+		i2 = uint32(64)
+	} else {
+		i2 = i3
+	}
+	v3 = i2
+	i1 = uint32(64) - v3
+	v9 = i1
+	if v2 > v9 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v7 = i0
+	i0 = v7 + v3
+	m.copy(i0, v1, v2)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v7
+	*(*uint32)(unsafe.Add(b, v0)) = v9
+	l0 = v4 + v5
+	v4 = l0
+	goto L2
+L3:
+	if v3 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v9 = i0
+	i0 = v7 ^ v8
+	if i0 != 0 {
+		goto L5
+	}
+	fn5830(m, v9, v3, uint32(1))
+L5:
+	l4 = v5 & uint64(63)
+	v6 = l4
+	i4 = uint32(v6)
+	if v6 == 0 {
+		i3 = uint32(64)
+	} else {
+		i3 = i4
+	}
+	i2 = v2 - i3
+	v7 = i2
+	i2 = v7 >> (uint32(6) & 31)
+	fn5830(m, v9, v1, i2)
+	i2 = v7 & k32(4294967232)
+	v7 = i2
+	i1 = v1 + v7
+	i2 = v2 - v7
+	m.copy(v3, i1, i2)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v3
+	*(*uint32)(unsafe.Add(b, v0)) = v9
+	l0 = v4 + v5
+	v4 = l0
+	goto L2
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v8 = i0
+	i0 = v8 + v3
+	m.copy(i0, v1, v9)
+	l2 = uint64(v9)
+	l1 = v4 + l2
+	v4 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v8
+	*(*uint32)(unsafe.Add(b, v0)) = v7
+	i0 = v1 + v9
+	v3 = i0
+	if v4 == 0 {
+		goto L6
+	}
+	fn5830(m, v7, v8, uint32(1))
+L6:
+	i2 = v2 - v9
+	v2 = i2
+	l4 = uint64(v2)
+	v5 = l4
+	l4 = v5 & uint64(63)
+	v6 = l4
+	i4 = uint32(v6)
+	if v6 == 0 {
+		i3 = uint32(64)
+	} else {
+		i3 = i4
+	}
+	i2 = v2 - i3
+	v1 = i2
+	i2 = v1 >> (uint32(6) & 31)
+	fn5830(m, v7, v3, i2)
+	i2 = v1 & k32(4294967232)
+	v1 = i2
+	i1 = v3 + v1
+	i2 = v2 - v1
+	m.copy(v8, i1, i2)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v8
+	*(*uint32)(unsafe.Add(b, v0)) = v7
+	l0 = v4 + v5
+	v4 = l0
+L2:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = v4
+	v3 = uint32(0)
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5833(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var v5 uint64
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l3 uint64
+	_ = l3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(144)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
+	v4 = l0
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	v0 = i1
+	i1 = v0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, v0))
+	*(*uint64)(unsafe.Add(b, v2)) = l1
+	l3 = v4 & uint64(63)
+	v5 = l3
+	i3 = uint32(v5)
+	v0 = i3
+	if v5 == 0 {
+		i2 = uint32(64)
+	} else {
+		i2 = v0
+	}
+	if !(v4 != uint64(0)) {
+		i2 = v0
+	}
+	v6 = i2
+	i1 = v3 + v6
+	i2 = v6 & uint32(63)
+	v0 = i2
+	if v0 != 0 {
+		i2 = v0
+	} else {
+		i2 = uint32(64)
+	}
+	if v6 == 0 {
+		i2 = v0
+	}
+	i1 = i1 - i2
+	v3 = i1
+	i2 = v6 >> (uint32(6) & 31)
+	fn5830(m, v2, v3, i2)
+	i0 = v2 + uint32(16)
+	m.fill(i0, uint32(0), uint32(128))
+	i0 = v2 + uint32(16)
+	i2 = v6 & uint32(64)
+	i1 = v3 + i2
+	m.copy(i0, i1, v0)
+	i0 = v2 + uint32(16)
+	i0 = i0 + v0
+	v6 = i0
+	*(*uint8)(unsafe.Add(b, v6)) = uint8(k32(128))
+	i0 = v6 + uint32(1)
+	v3 = i0
+	i1 = uint32(v4)
+	i0 = uint32(55) - i1
+	i0 = i0 & uint32(63)
+	v6 = i0
+	if v6 == 0 {
+		goto L1
+	}
+	m.fill(v3, uint32(0), v6)
+L1:
+	i0 = v3 + v6
+	l1 = v4 << (uint64(3) & 63)
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i1 = v2 + uint32(16)
+	i2 = v6 + v0
+	i2 = i2 + uint32(9)
+	i2 = i2 >> (uint32(6) & 31)
+	fn5830(m, v2, i1, i2)
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, v1)) = l1
+	i0 = v1 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v2 + uint32(144)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5834(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	fn7815(m, i0)
+	fn7815(m, v1)
+	fn7815(m, v0)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5835(m *Module, v0 uint32) uint32 {
+	var v1 uint64
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
+	v1 = l0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v0 = i0
+	i0 = fn7817(m, uint32(64), uint32(1))
+	v3 = i0
+	i0 = v3 + uint32(56)
+	i1 = v0 + uint32(56)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(48)
+	i1 = v0 + uint32(48)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(40)
+	i1 = v0 + uint32(40)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(32)
+	i1 = v0 + uint32(32)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(24)
+	i1 = v0 + uint32(24)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(16)
+	i1 = v0 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(8)
+	i1 = v0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, v0))
+	*(*uint64)(unsafe.Add(b, v3)) = l1
+	i0 = fn7817(m, uint32(4), uint32(4))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	i1 = v2 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, v4)) = l1
+	i0 = fn7812(m, uint32(16))
+	v0 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v3
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5836(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1968(m, uint32(10269792))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5837(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1984(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	v0 = uint32(0)
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5838(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1984(m, v0)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5839(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1984(m, v0)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5840(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v4 = i0
+	m.g0 = v4
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = i0 + v2
+	v5 = i0
+	goto L3
+L4:
+	v5 = v2
+	if v1 == 0 {
+		goto L3
+	}
+	v5 = v2
+	if v2 >= uint32(2) {
+		goto L3
+	}
+	v5 = v2
+	goto L2
+L3:
+	v6 = uint32(0)
+	i8 = v4 + uint32(8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10269952), uint32(0), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	if v5 != 0 {
+		goto L9
+	}
+	v3 = uint32(1)
+	v6 = uint32(1)
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == 0 {
+		goto L11
+	}
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 != 0 {
+		goto L11
+	}
+	v1 = uint32(0)
+	goto L10
+L11:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v3 == 0 {
+		goto L12
+	}
+	v6 = uint32(0)
+	i0 = fn2031(m, v3)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	if v5 != uint32(1) {
+		goto L12
+	}
+	v1 = uint32(0)
+	goto L10
+L12:
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+L10:
+	if v2 == 0 {
+		goto L13
+	}
+	if v1 != 0 {
+		goto L13
+	}
+	v1 = v2
+	goto L7
+L13:
+	i0 = b2i(v1 == 0)
+	v6 = i0
+	i0 = b2i(v2 == 0)
+	v3 = i0
+	if v2 != 0 {
+		goto L8
+	}
+	if v1 != 0 {
+		goto L7
+	}
+L8:
+	if v3 == 0 {
+		goto L14
+	}
+	if v6 == 0 {
+		goto L14
+	}
+	v1 = uint32(1)
+	goto L6
+L14:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8549079))
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L15
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8474337))
+	goto L1
+L15:
+	i0 = fn524(m, v1)
+	if i0 != 0 {
+		goto L16
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8510909))
+	goto L1
+L16:
+	v6 = uint32(0)
+	i1 = v4 + uint32(20)
+	i0 = fn526(m, v1, i1, uint32(0))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
+	if int32(i0) >= int32(uint32(2)) {
+		goto L5
+	}
+	v1 = uint32(0)
+L6:
+	i0 = fn1984(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn3707(m, i0)
+	v6 = i0
+	if v6 != 0 {
+		goto L17
+	}
+	v6 = uint32(0)
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+	goto L1
+L17:
+	*(*uint16)(unsafe.Add(b, uint64(v6)+8)) = uint16(k32(0))
+	fn3702(m, v6)
+	i1 = fn5853(m)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v2
+	if v2 != 0 {
+		goto L19
+	}
+	fn2073(m, v6)
+L19:
+	v6 = uint32(0)
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+	goto L1
+L18:
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v1 = i0
+	if int32(v1) < int32(uint32(2048)) {
+		goto L21
+	}
+	i0 = fn3762(m)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	i0 = fn5854(m, i0, i1, i2)
+	fn3763(m, v1)
+	goto L20
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	i0 = fn5854(m, i0, i1, v1)
+L20:
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+	goto L1
+L5:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
+	fn3605(m, i0, uint32(8459530))
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+L1:
+	i0 = v4 + uint32(64)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5841(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1984(m, v0)
+	i1 = fn2361(m, v0, uint32(10269996), uint32(0))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	i0 = fn4093(m, v0, uint32(8486159), v1)
+	i0 = uint32(int32(i0) >> (uint32(31) & 31))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5842(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	fn5856(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	fn3703(m, v0)
+	fn3711(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5843(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	v0 = uint32(0)
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5844(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v3 != 0 {
+		goto L2
+	}
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8409493))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn3707(m, i0)
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(0)
+L3:
+	*(*uint16)(unsafe.Add(b, uint64(v3)+8)) = uint16(k32(0))
+	fn3702(m, v3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	if i0 != uint32(1) {
+		goto L4
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v4 = i1
+	if v4 != 0 {
+		i1 = v4
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = v0 + uint32(9)
+	fn4052(m, i0)
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = fn5857(m, i1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	if i0 != uint32(1) {
+		goto L5
+	}
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v4 = i2
+	i3 = b2i(v4 == uint32(1))
+	i2 = v4
+	v4 = i3
+	if v4 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	if v4 != 0 {
+		goto L5
+	}
+	i0 = v0 + uint32(9)
+	fn4053(m, i0)
+L5:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5845(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	if i0 != uint32(1) {
+		goto L1
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v3 = i1
+	if v3 != 0 {
+		i1 = v3
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(9)
+	fn4052(m, i0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	fn5855(m, i0, v2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	if i0 != uint32(1) {
+		goto L2
+	}
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v3 = i2
+	i3 = b2i(v3 == uint32(1))
+	i2 = v3
+	v3 = i3
+	if v3 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = v0 + uint32(9)
+	fn4053(m, i0)
+L2:
+	i0 = fn741(m, v2, uint32(20))
+	v0 = i0
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5846(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	if i0 != uint32(1) {
+		goto L1
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v3 = i1
+	if v3 != 0 {
+		i1 = v3
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(9)
+	fn4052(m, i0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	fn5855(m, i0, v2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	if i0 != uint32(1) {
+		goto L2
+	}
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v3 = i2
+	i3 = b2i(v3 == uint32(1))
+	i2 = v3
+	v3 = i3
+	if v3 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = v0 + uint32(9)
+	fn4053(m, i0)
+L2:
+	i0 = fn4555(m, v2, uint32(20))
+	v0 = i0
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5847(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L2
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8474337))
+	goto L1
+L2:
+	i0 = fn524(m, v1)
+	if i0 != 0 {
+		goto L3
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8510909))
+	goto L1
+L3:
+	v3 = uint32(0)
+	i1 = v2 + uint32(4)
+	i0 = fn526(m, v1, i1, uint32(0))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	if int32(i0) < int32(uint32(2)) {
+		goto L4
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
+	fn3605(m, i0, uint32(8459530))
+	i0 = v2 + uint32(4)
+	fn525(m, i0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	v3 = i0
+	if v3 != 0 {
+		goto L8
+	}
+	if int32(v1) < int32(uint32(2048)) {
+		goto L8
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+8)) = uint8(k32(1))
+	goto L7
+L8:
+	if v3 == 0 {
+		goto L6
+	}
+L7:
+	i0 = fn3762(m)
+	v3 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v1 = i1
+	if v1 != 0 {
+		i1 = v1
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	i0 = v0 + uint32(9)
+	v4 = i0
+	if v1 == 0 {
+		goto L9
+	}
+	fn4052(m, v4)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = fn5854(m, i0, i1, i2)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v1 = i2
+	i3 = b2i(v1 == uint32(1))
+	i2 = v1
+	v1 = i3
+	if v1 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	if v1 != 0 {
+		goto L10
+	}
+	fn4053(m, v4)
+L10:
+	fn3763(m, v3)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = fn5854(m, i0, i1, v1)
+L5:
+	i0 = v2 + uint32(4)
+	fn525(m, i0)
+	v3 = uint32(10059656)
+L1:
+	i0 = v2 + uint32(48)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5848(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1575(m, uint32(64))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5849(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn2673(m, uint32(8545422), uint32(4))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5850(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1575(m, uint32(20))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5851(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var v22 uint32
+	_ = v22
+	var v23 uint32
+	_ = v23
+	var v24 uint32
+	_ = v24
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(320)
+	v3 = i0
+	m.g0 = v3
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(16)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	i0 = v0 + uint32(12)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	i0 = v0 + uint32(8)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v9 = i0
+	i0 = v0 + uint32(4)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v12 = i0
+	v13 = uint32(0)
+L2:
+	m.fill(v3, uint32(0), uint32(320))
+	v14 = uint32(0)
+	v15 = uint32(0)
+L3:
+	if v15 > uint32(15) {
+		goto L5
+	}
+	i0 = v1 + v14
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v16 = i0
+	i0 = v16 << (uint32(24) & 31)
+	i1 = v16 & uint32(65280)
+	i1 = i1 << (uint32(8) & 31)
+	i0 = i0 | i1
+	i1 = v16 >> (uint32(8) & 31)
+	i1 = i1 & uint32(65280)
+	i2 = v16 >> (uint32(24) & 31)
+	i1 = i1 | i2
+	i0 = i0 | i1
+	v16 = i0
+	goto L4
+L5:
+	i0 = v3 + v14
+	v16 = i0
+	i0 = v16 + k32(4294967264)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = v16 + k32(4294967284)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = i0 ^ i1
+	i1 = v16 + k32(4294967240)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = i0 ^ i1
+	i1 = v16 + k32(4294967232)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = i0 ^ i1
+	i0 = bits.RotateLeft32(i0, int(uint32(1)&31))
+	v16 = i0
+L4:
+	i0 = v3 + v14
+	*(*uint32)(unsafe.Add(b, i0)) = v16
+	i0 = v15 + uint32(1)
+	v15 = i0
+	i0 = v14 + uint32(4)
+	v14 = i0
+	if v14 != uint32(320) {
+		goto L3
+	}
+	v15 = k32(4294967256)
+	v17 = v3
+	v18 = v12
+	v19 = v11
+	v14 = v9
+	v16 = v7
+	v20 = v5
+L6:
+	v21 = v20
+	v20 = v16
+	v16 = v14
+	v14 = v19
+	v19 = v18
+	i0 = *(*uint32)(unsafe.Add(b, v17))
+	v22 = i0
+	i0 = v15 + uint32(40)
+	v23 = i0
+	if v23 < uint32(20) {
+		goto L10
+	}
+	if v15 > uint32(19) {
+		goto L9
+	}
+	i0 = v16 ^ v14
+	i0 = i0 & v20
+	i1 = v16 & v14
+	i0 = i0 ^ i1
+	v24 = i0
+	goto L8
+L10:
+	i1 = v14 ^ k32(4294967295)
+	i0 = v20 & i1
+	i1 = v16 & v14
+	i0 = i0 | i1
+	v24 = i0
+	v18 = uint32(1518500249)
+	goto L7
+L9:
+	i0 = v16 ^ v14
+	i0 = i0 ^ v20
+	v24 = i0
+	v18 = uint32(1859775393)
+	if v23 < uint32(40) {
+		goto L7
+	}
+L8:
+	if v23 < uint32(60) {
+		i0 = k32(2400959708)
+	} else {
+		i0 = k32(3395469782)
+	}
+	v18 = i0
+L7:
+	i0 = v17 + uint32(4)
+	v17 = i0
+	i0 = bits.RotateLeft32(v14, int(uint32(30)&31))
+	v14 = i0
+	i1 = bits.RotateLeft32(v19, int(uint32(5)&31))
+	i0 = v21 + i1
+	i0 = i0 + v22
+	i0 = i0 + v24
+	i0 = i0 + v18
+	v18 = i0
+	i0 = v15 + uint32(1)
+	v15 = i0
+	if v15 != uint32(40) {
+		goto L6
+	}
+	i1 = v20 + v5
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	i1 = v16 + v7
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v7
+	i1 = v14 + v9
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v9
+	i1 = v19 + v11
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v10)) = v11
+	i1 = v18 + v12
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v12
+	i0 = v1 + uint32(64)
+	v1 = i0
+	i0 = v13 + uint32(1)
+	v13 = i0
+	if v13 != v2 {
+		goto L2
+	}
+L1:
+	i0 = v3 + uint32(320)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5852(m *Module, v0 uint32, v1 uint64, v2 uint32, v3 uint32) {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(128)
+	v4 = i0
+	m.g0 = v4
+	i2 = v3 >> (uint32(6) & 31)
+	fn5851(m, v0, v2, i2)
+	m.fill(v4, uint32(0), uint32(128))
+	i2 = v3 & k32(4294967232)
+	i1 = v2 + i2
+	i2 = v3 & uint32(63)
+	v5 = i2
+	m.copy(v4, i1, v5)
+	i0 = v4 + v5
+	v2 = i0
+	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(128))
+	i0 = v2 + uint32(1)
+	v6 = i0
+	l1 = uint64(v3)
+	l1 = l1 + v1
+	v1 = l1
+	i1 = uint32(v1)
+	v3 = i1
+	i0 = uint32(55) - v3
+	i0 = i0 & uint32(63)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	m.fill(v6, uint32(0), v2)
+L1:
+	i0 = v6 + v2
+	i1 = v3 << (uint32(27) & 31)
+	i2 = v3 >> (uint32(21) & 31)
+	i2 = i2 & uint32(255)
+	i1 = i1 | i2
+	i2 = v3 >> (uint32(5) & 31)
+	i2 = i2 & uint32(65280)
+	i1 = i1 | i2
+	i2 = v3 << (uint32(11) & 31)
+	i2 = i2 & uint32(16711680)
+	i1 = i1 | i2
+	l1 = uint64(i1)
+	l1 = l1 << (uint64(32) & 63)
+	l2 = v1 >> (uint64(29) & 63)
+	i2 = uint32(l2)
+	v3 = i2
+	i2 = v3 << (uint32(24) & 31)
+	i3 = v3 >> (uint32(24) & 31)
+	i2 = i2 | i3
+	i3 = v3 >> (uint32(8) & 31)
+	i3 = i3 & uint32(65280)
+	i2 = i2 | i3
+	i3 = v3 << (uint32(8) & 31)
+	i3 = i3 & uint32(16711680)
+	i2 = i2 | i3
+	l2 = uint64(i2)
+	l1 = l1 | l2
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i2 = v5 + v2
+	i2 = i2 + uint32(9)
+	i2 = i2 >> (uint32(6) & 31)
+	fn5851(m, v0, v4, i2)
+	i0 = v4 + uint32(128)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5853(m *Module) uint32 {
+	var v0 uint32
+	_ = v0
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = fn7817(m, uint32(64), uint32(1))
+	v0 = i0
+	i0 = fn7817(m, uint32(5), uint32(4))
+	v1 = i0
+	i0 = fn7812(m, uint32(16))
+	v2 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	i0 = v1 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = k32(3285377520)
+	i0 = v1 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(1167088121787636990)
+	*(*uint64)(unsafe.Add(b, v1)) = k64(17279655951921914625)
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5854(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var v5 uint64
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	var l3 uint64
+	_ = l3
+	var l4 uint64
+	_ = l4
+	b := m.base
+	v3 = uint32(3)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
+	v4 = l1
+	l0 = uint64(2305843009213693951) - v4
+	l1 = uint64(v2)
+	v5 = l1
+	if l0 < v5 {
+		goto L1
+	}
+	l3 = v4 & uint64(63)
+	v6 = l3
+	i3 = uint32(v6)
+	i4 = b2i(v4 != uint64(0))
+	i5 = b2i(v6 == 0)
+	v7 = i5
+	i4 = i4 & v7
+	v8 = i4
+	if v8 != 0 {
+		i2 = uint32(64)
+	} else {
+		i2 = i3
+	}
+	v3 = i2
+	i1 = uint32(64) - v3
+	v9 = i1
+	if v2 > v9 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v7 = i0
+	i0 = v7 + v3
+	m.copy(i0, v1, v2)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v7
+	*(*uint32)(unsafe.Add(b, v0)) = v9
+	l0 = v4 + v5
+	v4 = l0
+	goto L2
+L3:
+	if v3 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v9 = i0
+	i0 = v7 ^ v8
+	if i0 != 0 {
+		goto L5
+	}
+	fn5851(m, v9, v3, uint32(1))
+L5:
+	l4 = v5 & uint64(63)
+	v6 = l4
+	i4 = uint32(v6)
+	if v6 == 0 {
+		i3 = uint32(64)
+	} else {
+		i3 = i4
+	}
+	i2 = v2 - i3
+	v7 = i2
+	i2 = v7 >> (uint32(6) & 31)
+	fn5851(m, v9, v1, i2)
+	i2 = v7 & k32(4294967232)
+	v7 = i2
+	i1 = v1 + v7
+	i2 = v2 - v7
+	m.copy(v3, i1, i2)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v3
+	*(*uint32)(unsafe.Add(b, v0)) = v9
+	l0 = v4 + v5
+	v4 = l0
+	goto L2
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v8 = i0
+	i0 = v8 + v3
+	m.copy(i0, v1, v9)
+	l2 = uint64(v9)
+	l1 = v4 + l2
+	v4 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v8
+	*(*uint32)(unsafe.Add(b, v0)) = v7
+	i0 = v1 + v9
+	v3 = i0
+	if v4 == 0 {
+		goto L6
+	}
+	fn5851(m, v7, v8, uint32(1))
+L6:
+	i2 = v2 - v9
+	v2 = i2
+	l4 = uint64(v2)
+	v5 = l4
+	l4 = v5 & uint64(63)
+	v6 = l4
+	i4 = uint32(v6)
+	if v6 == 0 {
+		i3 = uint32(64)
+	} else {
+		i3 = i4
+	}
+	i2 = v2 - i3
+	v1 = i2
+	i2 = v1 >> (uint32(6) & 31)
+	fn5851(m, v7, v3, i2)
+	i2 = v1 & k32(4294967232)
+	v1 = i2
+	i1 = v3 + v1
+	i2 = v2 - v1
+	m.copy(v8, i1, i2)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v8
+	*(*uint32)(unsafe.Add(b, v0)) = v7
+	l0 = v4 + v5
+	v4 = l0
+L2:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = v4
+	v3 = uint32(0)
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5855(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	var l3 uint64
+	_ = l3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
+	v4 = l0
+	i0 = v2 + uint32(16)
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	v0 = i1
+	i1 = v0 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	i1 = v0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, v0))
+	*(*uint64)(unsafe.Add(b, v2)) = l1
+	l3 = v4 & uint64(63)
+	v6 = l3
+	i3 = uint32(v6)
+	v0 = i3
+	if v6 == 0 {
+		i2 = uint32(64)
+	} else {
+		i2 = v0
+	}
+	if !(v4 != uint64(0)) {
+		i2 = v0
+	}
+	v0 = i2
+	l2 = uint64(v0)
+	l1 = v4 - l2
+	i2 = v3 + v0
+	i3 = v0 & uint32(63)
+	v3 = i3
+	if v3 != 0 {
+		i3 = v3
+	} else {
+		i3 = uint32(64)
+	}
+	if v0 == 0 {
+		i3 = v3
+	}
+	i2 = i2 - i3
+	fn5852(m, v2, l1, i2, v0)
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i1
+	i1 = v0 << (uint32(24) & 31)
+	i2 = v0 & uint32(65280)
+	i2 = i2 << (uint32(8) & 31)
+	i1 = i1 | i2
+	i2 = v0 >> (uint32(8) & 31)
+	i2 = i2 & uint32(65280)
+	i3 = v0 >> (uint32(24) & 31)
+	i2 = i2 | i3
+	i1 = i1 | i2
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v0 = i1
+	i1 = v0 << (uint32(24) & 31)
+	i2 = v0 & uint32(65280)
+	i2 = i2 << (uint32(8) & 31)
+	i1 = i1 | i2
+	i2 = v0 >> (uint32(8) & 31)
+	i2 = i2 & uint32(65280)
+	i3 = v0 >> (uint32(24) & 31)
+	i2 = i2 | i3
+	i1 = i1 | i2
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v0 = i1
+	i1 = v0 << (uint32(24) & 31)
+	i2 = v0 & uint32(65280)
+	i2 = i2 << (uint32(8) & 31)
+	i1 = i1 | i2
+	i2 = v0 >> (uint32(8) & 31)
+	i2 = i2 & uint32(65280)
+	i3 = v0 >> (uint32(24) & 31)
+	i2 = i2 | i3
+	i1 = i1 | i2
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v1 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v0 = i1
+	i1 = v0 << (uint32(24) & 31)
+	i2 = v0 & uint32(65280)
+	i2 = i2 << (uint32(8) & 31)
+	i1 = i1 | i2
+	i2 = v0 >> (uint32(8) & 31)
+	i2 = i2 & uint32(65280)
+	i3 = v0 >> (uint32(24) & 31)
+	i2 = i2 | i3
+	i1 = i1 | i2
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v1 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i1
+	i1 = v1 << (uint32(24) & 31)
+	i2 = v1 & uint32(65280)
+	i2 = i2 << (uint32(8) & 31)
+	i1 = i1 | i2
+	i2 = v1 >> (uint32(8) & 31)
+	i2 = i2 & uint32(65280)
+	i3 = v1 >> (uint32(24) & 31)
+	i2 = i2 | i3
+	i1 = i1 | i2
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5856(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	fn7815(m, i0)
+	fn7815(m, v1)
+	fn7815(m, v0)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5857(m *Module, v0 uint32) uint32 {
+	var v1 uint64
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
+	v1 = l0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v0 = i0
+	i0 = fn7817(m, uint32(64), uint32(1))
+	v3 = i0
+	i0 = v3 + uint32(56)
+	i1 = v0 + uint32(56)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(48)
+	i1 = v0 + uint32(48)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(40)
+	i1 = v0 + uint32(40)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(32)
+	i1 = v0 + uint32(32)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(24)
+	i1 = v0 + uint32(24)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(16)
+	i1 = v0 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v3 + uint32(8)
+	i1 = v0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, v0))
+	*(*uint64)(unsafe.Add(b, v3)) = l1
+	i0 = fn7817(m, uint32(5), uint32(4))
+	v0 = i0
+	i0 = v0 + uint32(16)
+	i1 = v2 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v0 + uint32(8)
+	i1 = v2 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, v0)) = l1
+	i0 = fn7812(m, uint32(16))
+	v2 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5858(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1968(m, uint32(10270224))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5859(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v0 = i0
+	if v0 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v0 = i0
+	if v0 == 0 {
+		goto L5
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L5:
+	v0 = uint32(0)
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5860(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5861(m *Module, v0 uint32) {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn5860(m, v0)
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5862(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v4 = i0
+	m.g0 = v4
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = i0 + v2
+	v5 = i0
+	goto L3
+L4:
+	v5 = v2
+	if v1 == 0 {
+		goto L3
+	}
+	v5 = v2
+	if v2 >= uint32(2) {
+		goto L3
+	}
+	v5 = v2
+	goto L2
+L3:
+	v6 = uint32(0)
+	i8 = v4 + uint32(8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10270432), uint32(0), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	if v5 != 0 {
+		goto L9
+	}
+	v6 = uint32(1)
+	v3 = uint32(1)
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == 0 {
+		goto L11
+	}
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 != 0 {
+		goto L11
+	}
+	v1 = uint32(0)
+	goto L10
+L11:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v3 == 0 {
+		goto L12
+	}
+	v6 = uint32(0)
+	i0 = fn2031(m, v3)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	if v5 != uint32(1) {
+		goto L12
+	}
+	v1 = uint32(0)
+	goto L10
+L12:
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+L10:
+	if v2 == 0 {
+		goto L13
+	}
+	if v1 != 0 {
+		goto L13
+	}
+	v1 = v2
+	goto L7
+L13:
+	i0 = b2i(v1 == 0)
+	v3 = i0
+	i0 = b2i(v2 == 0)
+	v6 = i0
+	if v2 != 0 {
+		goto L8
+	}
+	if v1 != 0 {
+		goto L7
+	}
+L8:
+	if v6 == 0 {
+		goto L14
+	}
+	if v3 == 0 {
+		goto L14
+	}
+	v1 = uint32(1)
+	goto L6
+L14:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8549079))
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L15
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8474337))
+	goto L1
+L15:
+	i0 = fn524(m, v1)
+	if i0 != 0 {
+		goto L16
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8510909))
+	goto L1
+L16:
+	v6 = uint32(0)
+	i1 = v4 + uint32(20)
+	i0 = fn526(m, v1, i1, uint32(0))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
+	if int32(i0) >= int32(uint32(2)) {
+		goto L5
+	}
+	v1 = uint32(0)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	i0 = fn3707(m, i0)
+	v6 = i0
+	if v6 != 0 {
+		goto L17
+	}
+	v6 = uint32(0)
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+	goto L1
+L17:
+	*(*uint16)(unsafe.Add(b, uint64(v6)+12)) = uint16(k32(0))
+	fn3702(m, v6)
+	i0 = fn7525(m)
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = uint32(32)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v2
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v2
+	if v2 != 0 {
+		goto L19
+	}
+	fn2073(m, v6)
+L19:
+	v6 = uint32(0)
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+	goto L1
+L18:
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v1 = i0
+	if int32(v1) < int32(uint32(2048)) {
+		goto L21
+	}
+	i0 = fn3762(m)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	i0 = fn7527(m, i0, i1, i2)
+	fn3763(m, v1)
+	goto L20
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	i0 = fn7527(m, i0, i1, v1)
+L20:
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+	goto L1
+L5:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
+	fn3605(m, i0, uint32(8459530))
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+L1:
+	i0 = v4 + uint32(64)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5863(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v4 = i0
+	m.g0 = v4
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = i0 + v2
+	v5 = i0
+	goto L3
+L4:
+	v5 = v2
+	if v1 == 0 {
+		goto L3
+	}
+	v5 = v2
+	if v2 >= uint32(2) {
+		goto L3
+	}
+	v5 = v2
+	goto L2
+L3:
+	v6 = uint32(0)
+	i8 = v4 + uint32(8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10270508), uint32(0), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	if v5 != 0 {
+		goto L9
+	}
+	v6 = uint32(1)
+	v3 = uint32(1)
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == 0 {
+		goto L11
+	}
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 != 0 {
+		goto L11
+	}
+	v1 = uint32(0)
+	goto L10
+L11:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v3 == 0 {
+		goto L12
+	}
+	v6 = uint32(0)
+	i0 = fn2031(m, v3)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	if v5 != uint32(1) {
+		goto L12
+	}
+	v1 = uint32(0)
+	goto L10
+L12:
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+L10:
+	if v2 == 0 {
+		goto L13
+	}
+	if v1 != 0 {
+		goto L13
+	}
+	v1 = v2
+	goto L7
+L13:
+	i0 = b2i(v1 == 0)
+	v3 = i0
+	i0 = b2i(v2 == 0)
+	v6 = i0
+	if v2 != 0 {
+		goto L8
+	}
+	if v1 != 0 {
+		goto L7
+	}
+L8:
+	if v6 == 0 {
+		goto L14
+	}
+	if v3 == 0 {
+		goto L14
+	}
+	v1 = uint32(1)
+	goto L6
+L14:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8549079))
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L15
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8474337))
+	goto L1
+L15:
+	i0 = fn524(m, v1)
+	if i0 != 0 {
+		goto L16
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8510909))
+	goto L1
+L16:
+	v6 = uint32(0)
+	i1 = v4 + uint32(20)
+	i0 = fn526(m, v1, i1, uint32(0))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
+	if int32(i0) >= int32(uint32(2)) {
+		goto L5
+	}
+	v1 = uint32(0)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn3707(m, i0)
+	v6 = i0
+	if v6 != 0 {
+		goto L17
+	}
+	v6 = uint32(0)
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+	goto L1
+L17:
+	*(*uint16)(unsafe.Add(b, uint64(v6)+12)) = uint16(k32(0))
+	fn3702(m, v6)
+	i0 = fn7531(m)
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = uint32(28)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v2
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v2
+	if v2 != 0 {
+		goto L19
+	}
+	fn2073(m, v6)
+L19:
+	v6 = uint32(0)
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+	goto L1
+L18:
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v1 = i0
+	if int32(v1) < int32(uint32(2048)) {
+		goto L21
+	}
+	i0 = fn3762(m)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	i0 = fn7527(m, i0, i1, i2)
+	fn3763(m, v1)
+	goto L20
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	i0 = fn7527(m, i0, i1, v1)
+L20:
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+	goto L1
+L5:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
+	fn3605(m, i0, uint32(8459530))
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+L1:
+	i0 = v4 + uint32(64)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5864(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v4 = i0
+	m.g0 = v4
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = i0 + v2
+	v5 = i0
+	goto L3
+L4:
+	v5 = v2
+	if v1 == 0 {
+		goto L3
+	}
+	v5 = v2
+	if v2 >= uint32(2) {
+		goto L3
+	}
+	v5 = v2
+	goto L2
+L3:
+	v6 = uint32(0)
+	i8 = v4 + uint32(8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10270584), uint32(0), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	if v5 != 0 {
+		goto L10
+	}
+	v6 = uint32(1)
+	v3 = uint32(1)
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == 0 {
+		goto L12
+	}
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 != 0 {
+		goto L12
+	}
+	v1 = uint32(0)
+	goto L11
+L12:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v3 == 0 {
+		goto L13
+	}
+	v6 = uint32(0)
+	i0 = fn2031(m, v3)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	if v5 != uint32(1) {
+		goto L13
+	}
+	v1 = uint32(0)
+	goto L11
+L13:
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+L11:
+	if v2 == 0 {
+		goto L14
+	}
+	if v1 != 0 {
+		goto L14
+	}
+	v1 = v2
+	goto L8
+L14:
+	i0 = b2i(v1 == 0)
+	v3 = i0
+	i0 = b2i(v2 == 0)
+	v6 = i0
+	if v2 != 0 {
+		goto L9
+	}
+	if v1 != 0 {
+		goto L8
+	}
+L9:
+	if v6 == 0 {
+		goto L16
+	}
+	if v3 != 0 {
+		goto L15
+	}
+L16:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8549079))
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	i0 = fn3707(m, i0)
+	v6 = i0
+	if v6 == 0 {
+		goto L17
+	}
+	v1 = uint32(1)
+	goto L7
+L17:
+	v6 = uint32(0)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L18
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8474337))
+	goto L1
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	i0 = fn524(m, v1)
+	if i0 != 0 {
+		goto L19
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8510909))
+	goto L1
+L19:
+	v6 = uint32(0)
+	i1 = v4 + uint32(20)
+	i0 = fn526(m, v1, i1, uint32(0))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
+	if int32(i0) < int32(uint32(2)) {
+		goto L20
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
+	fn3605(m, i0, uint32(8459530))
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+	goto L1
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = fn3707(m, i0)
+	v6 = i0
+	if v6 == 0 {
+		goto L6
+	}
+	v1 = uint32(0)
+L7:
+	*(*uint16)(unsafe.Add(b, uint64(v6)+12)) = uint16(k32(0))
+	fn3702(m, v6)
+	i0 = fn7532(m)
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = uint32(64)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v2
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L21
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v2
+	if v2 != 0 {
+		goto L21
+	}
+	fn2073(m, v6)
+L21:
+	v6 = uint32(0)
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+	goto L1
+L6:
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+	v6 = uint32(0)
+	goto L1
+L5:
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v1 = i0
+	if int32(v1) < int32(uint32(2048)) {
+		goto L23
+	}
+	i0 = fn3762(m)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	i0 = fn7534(m, i0, i1, i2)
+	fn3763(m, v1)
+	goto L22
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	i0 = fn7534(m, i0, i1, v1)
+L22:
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+L1:
+	i0 = v4 + uint32(64)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5865(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v4 = i0
+	m.g0 = v4
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = i0 + v2
+	v5 = i0
+	goto L3
+L4:
+	v5 = v2
+	if v1 == 0 {
+		goto L3
+	}
+	v5 = v2
+	if v2 >= uint32(2) {
+		goto L3
+	}
+	v5 = v2
+	goto L2
+L3:
+	v6 = uint32(0)
+	i8 = v4 + uint32(8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10270660), uint32(0), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	if v5 != 0 {
+		goto L10
+	}
+	v6 = uint32(1)
+	v3 = uint32(1)
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == 0 {
+		goto L12
+	}
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 != 0 {
+		goto L12
+	}
+	v1 = uint32(0)
+	goto L11
+L12:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v3 == 0 {
+		goto L13
+	}
+	v6 = uint32(0)
+	i0 = fn2031(m, v3)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	if v5 != uint32(1) {
+		goto L13
+	}
+	v1 = uint32(0)
+	goto L11
+L13:
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+L11:
+	if v2 == 0 {
+		goto L14
+	}
+	if v1 != 0 {
+		goto L14
+	}
+	v1 = v2
+	goto L8
+L14:
+	i0 = b2i(v1 == 0)
+	v3 = i0
+	i0 = b2i(v2 == 0)
+	v6 = i0
+	if v2 != 0 {
+		goto L9
+	}
+	if v1 != 0 {
+		goto L8
+	}
+L9:
+	if v6 == 0 {
+		goto L16
+	}
+	if v3 != 0 {
+		goto L15
+	}
+L16:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8549079))
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = fn3707(m, i0)
+	v6 = i0
+	if v6 == 0 {
+		goto L17
+	}
+	v1 = uint32(1)
+	goto L7
+L17:
+	v6 = uint32(0)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L18
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8474337))
+	goto L1
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	i0 = fn524(m, v1)
+	if i0 != 0 {
+		goto L19
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8510909))
+	goto L1
+L19:
+	v6 = uint32(0)
+	i1 = v4 + uint32(20)
+	i0 = fn526(m, v1, i1, uint32(0))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
+	if int32(i0) < int32(uint32(2)) {
+		goto L20
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
+	fn3605(m, i0, uint32(8459530))
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+	goto L1
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = fn3707(m, i0)
+	v6 = i0
+	if v6 == 0 {
+		goto L6
+	}
+	v1 = uint32(0)
+L7:
+	*(*uint16)(unsafe.Add(b, uint64(v6)+12)) = uint16(k32(0))
+	fn3702(m, v6)
+	i0 = fn7538(m)
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = uint32(48)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v2
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L21
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v2
+	if v2 != 0 {
+		goto L21
+	}
+	fn2073(m, v6)
+L21:
+	v6 = uint32(0)
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+	goto L1
+L6:
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+	v6 = uint32(0)
+	goto L1
+L5:
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v1 = i0
+	if int32(v1) < int32(uint32(2048)) {
+		goto L23
+	}
+	i0 = fn3762(m)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	i0 = fn7534(m, i0, i1, i2)
+	fn3763(m, v1)
+	goto L22
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	i0 = fn7534(m, i0, i1, v1)
+L22:
+	i0 = v4 + uint32(20)
+	fn525(m, i0)
+L1:
+	i0 = v4 + uint32(64)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5866(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	i1 = fn2361(m, v0, uint32(10270704), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	v3 = k32(4294967295)
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = fn2361(m, v0, uint32(10270724), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = fn2361(m, v0, uint32(10270744), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = fn2361(m, v0, uint32(10270764), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn4098(m, v0, i1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn4098(m, v0, i1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn4098(m, v0, i1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = fn4098(m, v0, i1)
+	i0 = uint32(int32(i0) >> (uint32(31) & 31))
+	v3 = i0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5867(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	fn7530(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	fn3703(m, v0)
+	fn3711(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5868(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	v0 = uint32(0)
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5869(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v3 != 0 {
+		goto L2
+	}
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8409493))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v3 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v4 = i1
+	if i0 != v4 {
+		goto L4
+	}
+	i0 = fn3707(m, v4)
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	i0 = fn3707(m, i0)
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(0)
+L3:
+	*(*uint16)(unsafe.Add(b, uint64(v3)+12)) = uint16(k32(0))
+	fn3702(m, v3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 != uint32(1) {
+		goto L5
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	v4 = i1
+	if v4 != 0 {
+		i1 = v4
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
+	if v4 == 0 {
+		goto L5
+	}
+	i0 = v0 + uint32(13)
+	fn4052(m, i0)
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = fn7526(m, i1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 != uint32(1) {
+		goto L6
+	}
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	v4 = i2
+	i3 = b2i(v4 == uint32(1))
+	i2 = v4
+	v4 = i3
+	if v4 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
+	if v4 != 0 {
+		goto L6
+	}
+	i0 = v0 + uint32(13)
+	fn4053(m, i0)
+L6:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5870(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 != uint32(1) {
+		goto L1
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	v3 = i1
+	if v3 != 0 {
+		i1 = v3
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(13)
+	fn4052(m, i0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	fn7529(m, i0, v2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 != uint32(1) {
+		goto L2
+	}
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	v3 = i2
+	i3 = b2i(v3 == uint32(1))
+	i2 = v3
+	v3 = i3
+	if v3 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = v0 + uint32(13)
+	fn4053(m, i0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn741(m, v2, i1)
+	v0 = i0
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5871(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 != uint32(1) {
+		goto L1
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	v3 = i1
+	if v3 != 0 {
+		i1 = v3
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(13)
+	fn4052(m, i0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	fn7529(m, i0, v2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 != uint32(1) {
+		goto L2
+	}
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	v3 = i2
+	i3 = b2i(v3 == uint32(1))
+	i2 = v3
+	v3 = i3
+	if v3 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = v0 + uint32(13)
+	fn4053(m, i0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn4555(m, v2, i1)
+	v0 = i0
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5872(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L2
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8474337))
+	goto L1
+L2:
+	i0 = fn524(m, v1)
+	if i0 != 0 {
+		goto L3
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8510909))
+	goto L1
+L3:
+	v3 = uint32(0)
+	i1 = v2 + uint32(4)
+	i0 = fn526(m, v1, i1, uint32(0))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	if int32(i0) < int32(uint32(2)) {
+		goto L4
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
+	fn3605(m, i0, uint32(8459530))
+	i0 = v2 + uint32(4)
+	fn525(m, i0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	v3 = i0
+	if v3 != 0 {
+		goto L8
+	}
+	if int32(v1) < int32(uint32(2048)) {
+		goto L8
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+12)) = uint8(k32(1))
+	goto L7
+L8:
+	if v3 == 0 {
+		goto L6
+	}
+L7:
+	i0 = fn3762(m)
+	v3 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	v1 = i1
+	if v1 != 0 {
+		i1 = v1
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
+	i0 = v0 + uint32(13)
+	v4 = i0
+	if v1 == 0 {
+		goto L9
+	}
+	fn4052(m, v4)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = fn7527(m, i0, i1, i2)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	v1 = i2
+	i3 = b2i(v1 == uint32(1))
+	i2 = v1
+	v1 = i3
+	if v1 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
+	if v1 != 0 {
+		goto L10
+	}
+	fn4053(m, v4)
+L10:
+	fn3763(m, v3)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = fn7527(m, i0, i1, v1)
+L5:
+	i0 = v2 + uint32(4)
+	fn525(m, i0)
+	v3 = uint32(10059656)
+L1:
+	i0 = v2 + uint32(48)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5873(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1575(m, uint32(64))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5874(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i2 == uint32(28) {
+		i0 = uint32(8544558)
+	} else {
+		i0 = uint32(8543841)
+	}
+	i0 = fn2673(m, i0, uint32(6))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5875(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5876(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	fn7537(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	fn3703(m, v0)
+	fn3711(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5877(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v3 != 0 {
+		goto L2
+	}
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8409493))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v3 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v4 = i1
+	if i0 != v4 {
+		goto L4
+	}
+	i0 = fn3707(m, v4)
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = fn3707(m, i0)
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(0)
+L3:
+	*(*uint16)(unsafe.Add(b, uint64(v3)+12)) = uint16(k32(0))
+	fn3702(m, v3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 != uint32(1) {
+		goto L5
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	v4 = i1
+	if v4 != 0 {
+		i1 = v4
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
+	if v4 == 0 {
+		goto L5
+	}
+	i0 = v0 + uint32(13)
+	fn4052(m, i0)
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = fn7533(m, i1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 != uint32(1) {
+		goto L6
+	}
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	v4 = i2
+	i3 = b2i(v4 == uint32(1))
+	i2 = v4
+	v4 = i3
+	if v4 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
+	if v4 != 0 {
+		goto L6
+	}
+	i0 = v0 + uint32(13)
+	fn4053(m, i0)
+L6:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5878(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v2 = i0
+	m.g0 = v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 != uint32(1) {
+		goto L1
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	v3 = i1
+	if v3 != 0 {
+		i1 = v3
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(13)
+	fn4052(m, i0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	fn7536(m, i0, v2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 != uint32(1) {
+		goto L2
+	}
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	v3 = i2
+	i3 = b2i(v3 == uint32(1))
+	i2 = v3
+	v3 = i3
+	if v3 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = v0 + uint32(13)
+	fn4053(m, i0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn741(m, v2, i1)
+	v0 = i0
+	i0 = v2 + uint32(64)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5879(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v2 = i0
+	m.g0 = v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 != uint32(1) {
+		goto L1
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	v3 = i1
+	if v3 != 0 {
+		i1 = v3
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(13)
+	fn4052(m, i0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	fn7536(m, i0, v2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	if i0 != uint32(1) {
+		goto L2
+	}
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	v3 = i2
+	i3 = b2i(v3 == uint32(1))
+	i2 = v3
+	v3 = i3
+	if v3 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = v0 + uint32(13)
+	fn4053(m, i0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn4555(m, v2, i1)
+	v0 = i0
+	i0 = v2 + uint32(64)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5880(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L2
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8474337))
+	goto L1
+L2:
+	i0 = fn524(m, v1)
+	if i0 != 0 {
+		goto L3
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8510909))
+	goto L1
+L3:
+	v3 = uint32(0)
+	i1 = v2 + uint32(4)
+	i0 = fn526(m, v1, i1, uint32(0))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	if int32(i0) < int32(uint32(2)) {
+		goto L4
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
+	fn3605(m, i0, uint32(8459530))
+	i0 = v2 + uint32(4)
+	fn525(m, i0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	v3 = i0
+	if v3 != 0 {
+		goto L8
+	}
+	if int32(v1) < int32(uint32(2048)) {
+		goto L8
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+12)) = uint8(k32(1))
+	goto L7
+L8:
+	if v3 == 0 {
+		goto L6
+	}
+L7:
+	i0 = fn3762(m)
+	v3 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	v1 = i1
+	if v1 != 0 {
+		i1 = v1
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
+	i0 = v0 + uint32(13)
+	v4 = i0
+	if v1 == 0 {
+		goto L9
+	}
+	fn4052(m, v4)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = fn7534(m, i0, i1, i2)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
+	v1 = i2
+	i3 = b2i(v1 == uint32(1))
+	i2 = v1
+	v1 = i3
+	if v1 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(i1)
+	if v1 != 0 {
+		goto L10
+	}
+	fn4053(m, v4)
+L10:
+	fn3763(m, v3)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = fn7534(m, i0, i1, v1)
+L5:
+	i0 = v2 + uint32(4)
+	fn525(m, i0)
+	v3 = uint32(10059656)
+L1:
+	i0 = v2 + uint32(48)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5881(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1575(m, uint32(128))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5882(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i2 == uint32(64) {
+		i0 = uint32(8545135)
+	} else {
+		i0 = uint32(8544443)
+	}
+	i0 = fn2673(m, i0, uint32(6))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5883(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5884(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1968(m, uint32(10271200))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5885(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1984(m, v0)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v0 = i0
+	if v0 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v0 = i0
+	if v0 == 0 {
+		goto L5
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v0 = i0
+	if v0 == 0 {
+		goto L6
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v0 = i0
+	if v0 == 0 {
+		goto L7
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L7:
+	v0 = uint32(0)
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5886(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1984(m, v0)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	if v1 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L5
+	}
+	fn2073(m, v1)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L6
+	}
+	fn2073(m, v1)
+L6:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5887(m *Module, v0 uint32) {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn5886(m, v0)
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5888(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1984(m, v0)
+	v1 = i0
+	i1 = fn2361(m, v0, uint32(10271296), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	v3 = k32(4294967295)
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn4098(m, v0, v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = fn2361(m, v0, uint32(10271316), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn4098(m, v0, v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = fn2361(m, v0, uint32(10271336), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn4098(m, v0, v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = fn2361(m, v0, uint32(10271356), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn4098(m, v0, v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = fn2361(m, v0, uint32(10271376), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn4098(m, v0, v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = fn2361(m, v0, uint32(10271396), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn4098(m, v0, v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4097(m, v0, uint32(8453720), uint32(8534599))
+	i0 = uint32(int32(i0) >> (uint32(31) & 31))
+	v3 = i0
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5889(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	fn5909(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	fn2122(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5890(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = v1 + uint32(12)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = i0 + v4
+	v5 = i0
+	goto L3
+L4:
+	i0 = v1 + uint32(12)
+	v1 = i0
+	v5 = v4
+	if v4 >= uint32(2) {
+		goto L3
+	}
+	v5 = v4
+	goto L2
+L3:
+	v6 = uint32(0)
+	i8 = v3 + uint32(4)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10271724), uint32(0), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	if v5 != 0 {
+		goto L7
+	}
+	v4 = uint32(1)
+	v6 = uint32(1)
+	goto L6
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == 0 {
+		goto L9
+	}
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 != 0 {
+		goto L9
+	}
+	v1 = uint32(0)
+	goto L8
+L9:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 == 0 {
+		goto L10
+	}
+	v6 = uint32(0)
+	i0 = fn2031(m, v4)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	if v5 != uint32(1) {
+		goto L10
+	}
+	v1 = uint32(0)
+	goto L8
+L10:
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+L8:
+	if v2 == 0 {
+		goto L11
+	}
+	if v1 != 0 {
+		goto L11
+	}
+	v1 = v2
+	goto L5
+L11:
+	i0 = b2i(v1 == 0)
+	v6 = i0
+	i0 = b2i(v2 == 0)
+	v4 = i0
+	if v2 != 0 {
+		goto L6
+	}
+	if v1 != 0 {
+		goto L5
+	}
+L6:
+	if v4 == 0 {
+		goto L12
+	}
+	v1 = uint32(0)
+	if v6 != 0 {
+		goto L5
+	}
+L12:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8549079))
+	goto L1
+L5:
+	v6 = uint32(0)
+	i0 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v4 = i0
+	i0 = fn2015(m, v0)
+	v2 = i0
+	if v2 == 0 {
+		goto L14
+	}
+	*(*uint16)(unsafe.Add(b, uint64(v2)+8)) = uint16(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	if i0 != v0 {
+		goto L18
+	}
+	v4 = uint32(9)
+	goto L17
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if i0 != v0 {
+		goto L19
+	}
+	v4 = uint32(8)
+	goto L17
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i0 != v0 {
+		goto L20
+	}
+	v4 = uint32(10)
+	goto L17
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	if i0 != v0 {
+		goto L21
+	}
+	v4 = uint32(11)
+	goto L17
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	if i0 != v0 {
+		goto L22
+	}
+	v4 = uint32(12)
+	goto L17
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	if i0 != v0 {
+		goto L16
+	}
+	v4 = uint32(13)
+L17:
+	i1 = fn5908(m, v4)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
+	if v1 != 0 {
+		goto L23
+	}
+	v6 = v2
+	goto L13
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L24
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8474337))
+	goto L15
+L24:
+	i0 = fn524(m, v1)
+	if i0 != 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8510909))
+	goto L15
+L25:
+	i1 = v3 + uint32(16)
+	i0 = fn526(m, v1, i1, uint32(0))
+	if i0 == k32(4294967295) {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
+	if int32(i0) < int32(uint32(2)) {
+		goto L26
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
+	fn3605(m, i0, uint32(8459530))
+	i0 = v3 + uint32(16)
+	fn525(m, i0)
+	goto L15
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v1 = i0
+	if int32(v1) < int32(uint32(2048)) {
+		goto L27
+	}
+	i0 = fn3762(m)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	i0 = fn5911(m, i0, i1, i2)
+	fn3763(m, v1)
+	v6 = v2
+	goto L13
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	i0 = fn5911(m, i0, i1, v1)
+	v6 = v2
+	goto L13
+L16:
+	fn3642(m, uint32(8518785), uint32(142))
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L14
+	}
+	fn2073(m, v2)
+L14:
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	if i0 == 0 {
+		goto L1
+	}
+L13:
+	i0 = v3 + uint32(16)
+	fn525(m, i0)
+L1:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn5891(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2015(m, i0)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint16)(unsafe.Add(b, uint64(v2)+8)) = uint16(k32(0))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	if i0 != uint32(1) {
+		goto L2
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v3 = i1
+	if v3 != 0 {
+		i1 = v3
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = v0 + uint32(9)
+	fn4052(m, i0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = fn5910(m, i1)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	if i0 != uint32(1) {
+		goto L1
+	}
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v3 = i2
+	i3 = b2i(v3 == uint32(1))
+	i2 = v3
+	v3 = i3
+	if v3 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	if v3 != 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(9)
+	fn4053(m, i0)
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn5892(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v2 = i0
+	m.g0 = v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	if i0 != uint32(1) {
+		goto L1
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v3 = i1
+	if v3 != 0 {
+		i1 = v3
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(9)
+	fn4052(m, i0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn5912(m, i0, v2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	if i0 != uint32(1) {
+		goto L2
+	}
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v3 = i2
+	i3 = b2i(v3 == uint32(1))
+	i2 = v3
+	v3 = i3
+	if v3 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = v0 + uint32(9)
+	fn4053(m, i0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = fn5916(m, i1)
+	i0 = fn741(m, v2, i1)
+	v0 = i0
+	i0 = v2 + uint32(64)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5893(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v2 = i0
+	m.g0 = v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	if i0 != uint32(1) {
+		goto L1
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v3 = i1
+	if v3 != 0 {
+		i1 = v3
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(9)
+	fn4052(m, i0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn5912(m, i0, v2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	if i0 != uint32(1) {
+		goto L2
+	}
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v3 = i2
+	i3 = b2i(v3 == uint32(1))
+	i2 = v3
+	v3 = i3
+	if v3 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = v0 + uint32(9)
+	fn4053(m, i0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = fn5916(m, i1)
+	i0 = fn4555(m, v2, i1)
+	v0 = i0
+	i0 = v2 + uint32(64)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5894(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L2
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8474337))
+	goto L1
+L2:
+	i0 = fn524(m, v1)
+	if i0 != 0 {
+		goto L3
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8510909))
+	goto L1
+L3:
+	v3 = uint32(0)
+	i1 = v2 + uint32(4)
+	i0 = fn526(m, v1, i1, uint32(0))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	if int32(i0) < int32(uint32(2)) {
+		goto L4
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
+	fn3605(m, i0, uint32(8459530))
+	i0 = v2 + uint32(4)
+	fn525(m, i0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	v3 = i0
+	if v3 != 0 {
+		goto L8
+	}
+	if int32(v1) < int32(uint32(2048)) {
+		goto L8
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+8)) = uint8(k32(1))
+	goto L7
+L8:
+	if v3 == 0 {
+		goto L6
+	}
+L7:
+	i0 = fn3762(m)
+	v3 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v1 = i1
+	if v1 != 0 {
+		i1 = v1
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	i0 = v0 + uint32(9)
+	v4 = i0
+	if v1 == 0 {
+		goto L9
+	}
+	fn4052(m, v4)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = fn5911(m, i0, i1, i2)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+9)))
+	v1 = i2
+	i3 = b2i(v1 == uint32(1))
+	i2 = v1
+	v1 = i3
+	if v1 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+9)) = uint8(i1)
+	if v1 != 0 {
+		goto L10
+	}
+	fn4053(m, v4)
+L10:
+	fn3763(m, v3)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = fn5911(m, i0, i1, v1)
+L5:
+	i0 = v2 + uint32(4)
+	fn525(m, i0)
+	v3 = uint32(10059656)
+L1:
+	i0 = v2 + uint32(48)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5895(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn5915(m, i0)
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5896(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v0 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v2 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	if v0 != i1 {
+		goto L1
+	}
+	i0 = fn2676(m, uint32(8544571))
+	m.depth--
+	return i0
+L1:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if v0 != i1 {
+		goto L2
+	}
+	i0 = fn2676(m, uint32(8543870))
+	m.depth--
+	return i0
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	if v0 != i1 {
+		goto L3
+	}
+	i0 = fn2676(m, uint32(8544456))
+	m.depth--
+	return i0
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	if v0 != i1 {
+		goto L4
+	}
+	i0 = fn2676(m, uint32(8545148))
+	m.depth--
+	return i0
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	if v0 != i1 {
+		goto L5
+	}
+	i0 = fn2676(m, uint32(8543599))
+	m.depth--
+	return i0
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	if v0 != i1 {
+		goto L6
+	}
+	i0 = fn2676(m, uint32(8543854))
+	m.depth--
+	return i0
+L6:
+	fn3642(m, uint32(8518785), uint32(324))
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5897(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn5917(m, i0)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn5916(m, i0)
+	v2 = i0
+L1:
+	i0 = fn1575(m, v2)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5898(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = fn5915(m, i1)
+	i1 = i1 << (uint32(3) & 31)
+	i0 = uint32(1600) - i1
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5899(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn5915(m, i0)
+	i0 = i0 << (uint32(3) & 31)
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5900(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint16)(unsafe.Add(b, uint64(v2)+14)) = uint16(k32(6))
+	i0 = v2 + uint32(14)
+	i0 = fn741(m, i0, uint32(1))
+	v3 = i0
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5901(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v1 == 0 {
+		goto L3
+	}
+	if v2 != uint32(1) {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	v5 = uint32(0)
+	i8 = v4 + uint32(12)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10272212), uint32(1), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v4 + uint32(8)
+	i0 = fn1600(m, i0, i1)
+	if i0 != 0 {
+		goto L4
+	}
+	v5 = uint32(0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v1 = i0
+	if v1 < uint32(536870912) {
+		goto L5
+	}
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8495345))
+	goto L1
+L5:
+	i0 = fn2109(m, v1)
+	v2 = i0
+	if v2 != 0 {
+		goto L6
+	}
+	i0 = fn3634(m)
+	v5 = i0
+	goto L1
+L6:
+	if v1 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn5914(m, i0, v2, v1)
+L7:
+	i0 = fn741(m, v2, v1)
+	v5 = i0
+	fn2112(m, v2)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn5902(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v1 == 0 {
+		goto L3
+	}
+	if v2 != uint32(1) {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	v5 = uint32(0)
+	i8 = v4 + uint32(12)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10272280), uint32(1), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v4 + uint32(8)
+	i0 = fn1600(m, i0, i1)
+	if i0 != 0 {
+		goto L4
+	}
+	v5 = uint32(0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v1 = i0
+	if v1 < uint32(536870912) {
+		goto L5
+	}
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8495345))
+	goto L1
+L5:
+	i0 = fn2109(m, v1)
+	v2 = i0
+	if v2 != 0 {
+		goto L6
+	}
+	i0 = fn3634(m)
+	v5 = i0
+	goto L1
+L6:
+	if v1 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn5914(m, i0, v2, v1)
+L7:
+	i0 = fn4555(m, v2, v1)
+	v5 = i0
+	fn2112(m, v2)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn5903(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1575(m, uint32(0))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5904(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	*(*uint16)(unsafe.Add(b, uint64(v2)+14)) = uint16(k32(31))
+	i0 = v2 + uint32(14)
+	i0 = fn741(m, i0, uint32(1))
+	v3 = i0
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn5905(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(224)
+	v4 = i0
+	m.g0 = v4
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = v0 + k32(4294967288)
+	i0 = i0 & uint32(255)
+	v5 = i0
+	if v5 > uint32(5) {
+		goto L1
+	}
+	i0 = v5 << (uint32(2) & 31)
+	i0 = i0 + uint32(8871712)
+	v6 = i0
+	v7 = uint32(0)
+L3:
+	v8 = uint32(136)
+	if v5 >= uint32(5) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v8 = i0
+L4:
+	v0 = uint32(0)
+	i0 = v4 + uint32(16)
+	i0 = i0 + v8
+	i2 = uint32(200) - v8
+	m.fill(i0, uint32(0), i2)
+	i0 = v4 + uint32(16)
+	i2 = v7 * v8
+	i1 = v2 + i2
+	m.copy(i0, i1, v8)
+L6:
+	i0 = v1 + v0
+	v8 = i0
+	l1 = *(*uint64)(unsafe.Add(b, v8))
+	i2 = v4 + uint32(16)
+	i2 = i2 + v0
+	v9 = i2
+	l2 = *(*uint64)(unsafe.Add(b, v9))
+	l1 = l1 ^ l2
+	*(*uint64)(unsafe.Add(b, v8)) = l1
+	if v0 == uint32(192) {
+		goto L5
+	}
+	i0 = v8 + uint32(8)
+	v8 = i0
+	l1 = *(*uint64)(unsafe.Add(b, v8))
+	i2 = v9 + uint32(8)
+	l2 = *(*uint64)(unsafe.Add(b, i2))
+	l1 = l1 ^ l2
+	*(*uint64)(unsafe.Add(b, v8)) = l1
+	i0 = v0 + uint32(16)
+	v0 = i0
+	goto L6
+L5:
+	fn5906(m, v1)
+	i0 = v7 + uint32(1)
+	v7 = i0
+	if v7 != v3 {
+		goto L3
+	}
+L2:
+	i0 = v4 + uint32(224)
+	m.g0 = i0
+	return
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(58)
+	*(*uint32)(unsafe.Add(b, v4)) = uint32(8518857)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	i0 = fn8052(m, i0, uint32(8582131), v4)
+	fn7959(m, uint32(253))
+	panic(ErrUnreachable)
+}
+
+//go:norace
+//go:nocheckptr
+func fn5906(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint64
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint64
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint64
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint64
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint64
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint64
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint64
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint64
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var v22 uint64
+	_ = v22
+	var v23 uint32
+	_ = v23
+	var v24 uint64
+	_ = v24
+	var v25 uint32
+	_ = v25
+	var v26 uint64
+	_ = v26
+	var v27 uint32
+	_ = v27
+	var v28 uint64
+	_ = v28
+	var v29 uint32
+	_ = v29
+	var v30 uint64
+	_ = v30
+	var v31 uint32
+	_ = v31
+	var v32 uint64
+	_ = v32
+	var v33 uint32
+	_ = v33
+	var v34 uint64
+	_ = v34
+	var v35 uint32
+	_ = v35
+	var v36 uint64
+	_ = v36
+	var v37 uint32
+	_ = v37
+	var v38 uint64
+	_ = v38
+	var v39 uint32
+	_ = v39
+	var v40 uint64
+	_ = v40
+	var v41 uint64
+	_ = v41
+	var v42 uint32
+	_ = v42
+	var v43 uint32
+	_ = v43
+	var v44 uint32
+	_ = v44
+	var v45 uint32
+	_ = v45
+	var v46 uint32
+	_ = v46
+	var v47 uint64
+	_ = v47
+	var v48 uint64
+	_ = v48
+	var v49 uint64
+	_ = v49
+	var v50 uint64
+	_ = v50
+	var v51 uint64
+	_ = v51
+	var v52 uint64
+	_ = v52
+	var v53 uint64
+	_ = v53
+	var v54 uint32
+	_ = v54
+	var v55 uint32
+	_ = v55
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	var l3 uint64
+	_ = l3
+	b := m.base
+	i0 = v0 + uint32(192)
+	v1 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v1))
+	v2 = l0
+	i0 = v0 + uint32(152)
+	v3 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v3))
+	v4 = l0
+	i0 = v0 + uint32(112)
+	v5 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v5))
+	v6 = l0
+	i0 = v0 + uint32(72)
+	v7 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v7))
+	v8 = l0
+	i0 = v0 + uint32(184)
+	v9 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v9))
+	v10 = l0
+	i0 = v0 + uint32(144)
+	v11 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v11))
+	v12 = l0
+	i0 = v0 + uint32(104)
+	v13 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v13))
+	v14 = l0
+	i0 = v0 + uint32(64)
+	v15 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v15))
+	v16 = l0
+	i0 = v0 + uint32(176)
+	v17 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v17))
+	v18 = l0
+	i0 = v0 + uint32(136)
+	v19 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v19))
+	v20 = l0
+	i0 = v0 + uint32(96)
+	v21 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v21))
+	v22 = l0
+	i0 = v0 + uint32(56)
+	v23 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v23))
+	v24 = l0
+	i0 = v0 + uint32(168)
+	v25 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v25))
+	v26 = l0
+	i0 = v0 + uint32(128)
+	v27 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v27))
+	v28 = l0
+	i0 = v0 + uint32(88)
+	v29 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v29))
+	v30 = l0
+	i0 = v0 + uint32(48)
+	v31 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v31))
+	v32 = l0
+	i0 = v0 + uint32(160)
+	v33 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v33))
+	v34 = l0
+	i0 = v0 + uint32(120)
+	v35 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v35))
+	v36 = l0
+	i0 = v0 + uint32(80)
+	v37 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v37))
+	v38 = l0
+	i0 = v0 + uint32(40)
+	v39 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v39))
+	v40 = l0
+	l0 = *(*uint64)(unsafe.Add(b, v0))
+	v41 = l0
+	v42 = uint32(0)
+	i0 = v0 + uint32(32)
+	v43 = i0
+	i0 = v0 + uint32(8)
+	v44 = i0
+	i0 = v0 + uint32(16)
+	v45 = i0
+	i0 = v0 + uint32(24)
+	v46 = i0
+L1:
+	l2 = *(*uint64)(unsafe.Add(b, v43))
+	v47 = l2
+	l1 = v8 ^ v47
+	l1 = l1 ^ v6
+	l1 = l1 ^ v4
+	l1 = l1 ^ v2
+	v48 = l1
+	l3 = *(*uint64)(unsafe.Add(b, v44))
+	v49 = l3
+	l2 = v32 ^ v49
+	l2 = l2 ^ v30
+	l2 = l2 ^ v28
+	l2 = l2 ^ v26
+	v50 = l2
+	l2 = bits.RotateLeft64(v50, int(uint64(1)&63))
+	l1 = v48 ^ l2
+	v51 = l1
+	l1 = v51 ^ v34
+	*(*uint64)(unsafe.Add(b, v33)) = l1
+	l1 = v51 ^ v36
+	*(*uint64)(unsafe.Add(b, v35)) = l1
+	l1 = v51 ^ v38
+	*(*uint64)(unsafe.Add(b, v37)) = l1
+	l1 = v51 ^ v40
+	*(*uint64)(unsafe.Add(b, v39)) = l1
+	l1 = v51 ^ v41
+	*(*uint64)(unsafe.Add(b, v0)) = l1
+	l2 = *(*uint64)(unsafe.Add(b, v45))
+	v52 = l2
+	l1 = v24 ^ v52
+	l1 = l1 ^ v22
+	l1 = l1 ^ v20
+	l1 = l1 ^ v18
+	v53 = l1
+	l1 = bits.RotateLeft64(v53, int(uint64(1)&63))
+	l2 = v40 ^ v41
+	l2 = l2 ^ v38
+	l2 = l2 ^ v36
+	l2 = l2 ^ v34
+	v34 = l2
+	l1 = l1 ^ v34
+	v51 = l1
+	l1 = v51 ^ v26
+	*(*uint64)(unsafe.Add(b, v25)) = l1
+	l1 = v51 ^ v28
+	*(*uint64)(unsafe.Add(b, v27)) = l1
+	l1 = v51 ^ v30
+	*(*uint64)(unsafe.Add(b, v29)) = l1
+	l1 = v51 ^ v32
+	*(*uint64)(unsafe.Add(b, v31)) = l1
+	l1 = v51 ^ v49
+	v51 = l1
+	*(*uint64)(unsafe.Add(b, v44)) = v51
+	l2 = *(*uint64)(unsafe.Add(b, v46))
+	v28 = l2
+	l1 = v16 ^ v28
+	l1 = l1 ^ v14
+	l1 = l1 ^ v12
+	l1 = l1 ^ v10
+	v30 = l1
+	l1 = bits.RotateLeft64(v30, int(uint64(1)&63))
+	l1 = l1 ^ v50
+	v26 = l1
+	l1 = v26 ^ v18
+	*(*uint64)(unsafe.Add(b, v17)) = l1
+	l1 = v26 ^ v20
+	*(*uint64)(unsafe.Add(b, v19)) = l1
+	l1 = v26 ^ v22
+	*(*uint64)(unsafe.Add(b, v21)) = l1
+	l1 = v26 ^ v24
+	*(*uint64)(unsafe.Add(b, v23)) = l1
+	l1 = v26 ^ v52
+	*(*uint64)(unsafe.Add(b, v45)) = l1
+	l1 = bits.RotateLeft64(v48, int(uint64(1)&63))
+	l1 = l1 ^ v53
+	v26 = l1
+	l1 = v26 ^ v10
+	*(*uint64)(unsafe.Add(b, v9)) = l1
+	l1 = v26 ^ v12
+	*(*uint64)(unsafe.Add(b, v11)) = l1
+	l1 = v26 ^ v14
+	*(*uint64)(unsafe.Add(b, v13)) = l1
+	l1 = v26 ^ v16
+	*(*uint64)(unsafe.Add(b, v15)) = l1
+	l1 = v26 ^ v28
+	*(*uint64)(unsafe.Add(b, v46)) = l1
+	l3 = bits.RotateLeft64(v34, int(uint64(1)&63))
+	l2 = v30 ^ l3
+	v26 = l2
+	l1 = v47 ^ v26
+	*(*uint64)(unsafe.Add(b, v43)) = l1
+	l1 = v26 ^ v8
+	*(*uint64)(unsafe.Add(b, v7)) = l1
+	l1 = v26 ^ v6
+	*(*uint64)(unsafe.Add(b, v5)) = l1
+	l1 = v26 ^ v4
+	*(*uint64)(unsafe.Add(b, v3)) = l1
+	l1 = v2 ^ v26
+	*(*uint64)(unsafe.Add(b, v1)) = l1
+	v54 = k32(4294967200)
+L2:
+	i1 = v54 + uint32(8871424)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = i1 << (uint32(3) & 31)
+	i0 = v0 + i1
+	v55 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v55))
+	v26 = l0
+	i2 = v54 + uint32(8871520)
+	l2 = uint64(*(*uint32)(unsafe.Add(b, i2)))
+	l1 = bits.RotateLeft64(v51, int(l2&63))
+	*(*uint64)(unsafe.Add(b, v55)) = l1
+	i1 = v54 + uint32(8871428)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = i1 << (uint32(3) & 31)
+	i0 = v0 + i1
+	v55 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v55))
+	v51 = l0
+	i2 = v54 + uint32(8871524)
+	l2 = uint64(*(*uint32)(unsafe.Add(b, i2)))
+	l1 = bits.RotateLeft64(v26, int(l2&63))
+	*(*uint64)(unsafe.Add(b, v55)) = l1
+	i0 = v54 + uint32(8)
+	v54 = i0
+	if v54 != 0 {
+		goto L2
+	}
+	l1 = *(*uint64)(unsafe.Add(b, v43))
+	v51 = l1
+	l2 = *(*uint64)(unsafe.Add(b, v44))
+	v41 = l2
+	l3 = *(*uint64)(unsafe.Add(b, v0))
+	v47 = l3
+	l3 = v47 ^ k64(18446744073709551615)
+	l2 = v41 & l3
+	l1 = v51 ^ l2
+	*(*uint64)(unsafe.Add(b, v43)) = l1
+	l2 = v51 ^ k64(18446744073709551615)
+	l1 = v47 & l2
+	l2 = *(*uint64)(unsafe.Add(b, v46))
+	v26 = l2
+	l1 = l1 ^ v26
+	*(*uint64)(unsafe.Add(b, v46)) = l1
+	l2 = v26 ^ k64(18446744073709551615)
+	l1 = v51 & l2
+	l2 = *(*uint64)(unsafe.Add(b, v45))
+	v48 = l2
+	l1 = l1 ^ v48
+	*(*uint64)(unsafe.Add(b, v45)) = l1
+	l3 = v48 ^ k64(18446744073709551615)
+	l2 = v26 & l3
+	l1 = v41 ^ l2
+	*(*uint64)(unsafe.Add(b, v44)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, v23))
+	v51 = l1
+	l2 = *(*uint64)(unsafe.Add(b, v31))
+	v26 = l2
+	l2 = v26 ^ k64(18446744073709551615)
+	l1 = v51 & l2
+	l2 = *(*uint64)(unsafe.Add(b, v39))
+	v2 = l2
+	l1 = l1 ^ v2
+	v40 = l1
+	*(*uint64)(unsafe.Add(b, v39)) = v40
+	l2 = *(*uint64)(unsafe.Add(b, v15))
+	v4 = l2
+	l3 = v51 ^ k64(18446744073709551615)
+	l2 = v4 & l3
+	l1 = v26 ^ l2
+	v32 = l1
+	*(*uint64)(unsafe.Add(b, v31)) = v32
+	l2 = *(*uint64)(unsafe.Add(b, v7))
+	v6 = l2
+	l3 = v4 ^ k64(18446744073709551615)
+	l2 = v6 & l3
+	l1 = v51 ^ l2
+	v24 = l1
+	*(*uint64)(unsafe.Add(b, v23)) = v24
+	l3 = v6 ^ k64(18446744073709551615)
+	l2 = v2 & l3
+	l1 = v4 ^ l2
+	v16 = l1
+	*(*uint64)(unsafe.Add(b, v15)) = v16
+	l3 = v2 ^ k64(18446744073709551615)
+	l2 = v26 & l3
+	l1 = v6 ^ l2
+	v8 = l1
+	*(*uint64)(unsafe.Add(b, v7)) = v8
+	l0 = *(*uint64)(unsafe.Add(b, v21))
+	v51 = l0
+	l0 = *(*uint64)(unsafe.Add(b, v13))
+	v26 = l0
+	l1 = *(*uint64)(unsafe.Add(b, v5))
+	v2 = l1
+	l2 = *(*uint64)(unsafe.Add(b, v29))
+	v4 = l2
+	l3 = *(*uint64)(unsafe.Add(b, v37))
+	v10 = l3
+	l3 = v10 ^ k64(18446744073709551615)
+	l2 = v4 & l3
+	l1 = v2 ^ l2
+	v6 = l1
+	*(*uint64)(unsafe.Add(b, v5)) = v6
+	l3 = v2 ^ k64(18446744073709551615)
+	l2 = v10 & l3
+	l1 = v26 ^ l2
+	v14 = l1
+	*(*uint64)(unsafe.Add(b, v13)) = v14
+	l3 = v26 ^ k64(18446744073709551615)
+	l2 = v2 & l3
+	l1 = v51 ^ l2
+	v22 = l1
+	*(*uint64)(unsafe.Add(b, v21)) = v22
+	l3 = v51 ^ k64(18446744073709551615)
+	l2 = v26 & l3
+	l1 = v4 ^ l2
+	v30 = l1
+	*(*uint64)(unsafe.Add(b, v29)) = v30
+	l3 = v4 ^ k64(18446744073709551615)
+	l2 = v51 & l3
+	l1 = v10 ^ l2
+	v38 = l1
+	*(*uint64)(unsafe.Add(b, v37)) = v38
+	l0 = *(*uint64)(unsafe.Add(b, v19))
+	v51 = l0
+	l0 = *(*uint64)(unsafe.Add(b, v11))
+	v26 = l0
+	l1 = *(*uint64)(unsafe.Add(b, v3))
+	v2 = l1
+	l2 = *(*uint64)(unsafe.Add(b, v27))
+	v10 = l2
+	l3 = *(*uint64)(unsafe.Add(b, v35))
+	v18 = l3
+	l3 = v18 ^ k64(18446744073709551615)
+	l2 = v10 & l3
+	l1 = v2 ^ l2
+	v4 = l1
+	*(*uint64)(unsafe.Add(b, v3)) = v4
+	l3 = v2 ^ k64(18446744073709551615)
+	l2 = v18 & l3
+	l1 = v26 ^ l2
+	v12 = l1
+	*(*uint64)(unsafe.Add(b, v11)) = v12
+	l3 = v26 ^ k64(18446744073709551615)
+	l2 = v2 & l3
+	l1 = v51 ^ l2
+	v20 = l1
+	*(*uint64)(unsafe.Add(b, v19)) = v20
+	l3 = v51 ^ k64(18446744073709551615)
+	l2 = v26 & l3
+	l1 = v10 ^ l2
+	v28 = l1
+	*(*uint64)(unsafe.Add(b, v27)) = v28
+	l3 = v10 ^ k64(18446744073709551615)
+	l2 = v51 & l3
+	l1 = v18 ^ l2
+	v36 = l1
+	*(*uint64)(unsafe.Add(b, v35)) = v36
+	l0 = *(*uint64)(unsafe.Add(b, v17))
+	v51 = l0
+	l0 = *(*uint64)(unsafe.Add(b, v9))
+	v26 = l0
+	l1 = *(*uint64)(unsafe.Add(b, v1))
+	v18 = l1
+	l2 = *(*uint64)(unsafe.Add(b, v25))
+	v34 = l2
+	l3 = *(*uint64)(unsafe.Add(b, v33))
+	v49 = l3
+	l3 = v49 ^ k64(18446744073709551615)
+	l2 = v34 & l3
+	l1 = v18 ^ l2
+	v2 = l1
+	*(*uint64)(unsafe.Add(b, v1)) = v2
+	l3 = v18 ^ k64(18446744073709551615)
+	l2 = v49 & l3
+	l1 = v26 ^ l2
+	v10 = l1
+	*(*uint64)(unsafe.Add(b, v9)) = v10
+	l3 = v26 ^ k64(18446744073709551615)
+	l2 = v18 & l3
+	l1 = v51 ^ l2
+	v18 = l1
+	*(*uint64)(unsafe.Add(b, v17)) = v18
+	l3 = v51 ^ k64(18446744073709551615)
+	l2 = v26 & l3
+	l1 = v34 ^ l2
+	v26 = l1
+	*(*uint64)(unsafe.Add(b, v25)) = v26
+	l3 = v34 ^ k64(18446744073709551615)
+	l2 = v51 & l3
+	l1 = v49 ^ l2
+	v34 = l1
+	*(*uint64)(unsafe.Add(b, v33)) = v34
+	l3 = v41 ^ k64(18446744073709551615)
+	l2 = v48 & l3
+	i3 = v42 << (uint32(3) & 31)
+	i3 = i3 + uint32(8871520)
+	l3 = *(*uint64)(unsafe.Add(b, i3))
+	l2 = l2 ^ l3
+	l1 = v47 ^ l2
+	v41 = l1
+	*(*uint64)(unsafe.Add(b, v0)) = v41
+	i0 = v42 + uint32(1)
+	v42 = i0
+	if v42 != uint32(24) {
+		goto L1
+	}
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5907(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -142,8 +10953,8 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(58)
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(8518857)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8582131), v4)
-	fn7958(m, uint32(253))
+	i0 = fn8052(m, i0, uint32(8582131), v4)
+	fn7959(m, uint32(253))
 	panic(ErrUnreachable)
 L2:
 	v5 = uint32(136)
@@ -195,7 +11006,7 @@ L11:
 	v0 = i0
 	goto L11
 L10:
-	fn5905(m, v1)
+	fn5906(m, v1)
 	v0 = uint32(0)
 	i0 = v4 + uint32(224)
 	m.fill(i0, uint32(0), uint32(200))
@@ -334,7 +11145,7 @@ L17:
 	v0 = i0
 	goto L17
 L8:
-	fn5905(m, v1)
+	fn5906(m, v1)
 	i0 = v4 + uint32(640)
 	m.g0 = i0
 	return
@@ -342,7 +11153,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn5907(m *Module, v0 uint32) uint32 {
+func fn5908(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -367,18 +11178,18 @@ func fn5907(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(58)
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8518857)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8582131), v1)
-	fn7958(m, uint32(253))
+	i0 = fn8052(m, i0, uint32(8582131), v1)
+	fn7959(m, uint32(253))
 	panic(ErrUnreachable)
 L1:
 	i0 = v2 << (uint32(2) & 31)
 	i0 = i0 + uint32(8871784)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn7816(m, i0, uint32(1))
+	i0 = fn7817(m, i0, uint32(1))
 	v3 = i0
-	i0 = fn7816(m, uint32(25), uint32(8))
+	i0 = fn7817(m, uint32(25), uint32(8))
 	v4 = i0
-	i0 = fn7811(m, uint32(24))
+	i0 = fn7812(m, uint32(24))
 	v2 = i0
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v3
@@ -391,7 +11202,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5908(m *Module, v0 uint32) {
+func fn5909(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -400,15 +11211,15 @@ func fn5908(m *Module, v0 uint32) {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn7814(m, i0)
-	fn7814(m, v1)
-	fn7814(m, v0)
+	fn7815(m, i0)
+	fn7815(m, v1)
+	fn7815(m, v0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn5909(m *Module, v0 uint32) uint32 {
+func fn5910(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -462,39 +11273,39 @@ func fn5909(m *Module, v0 uint32) uint32 {
 	}
 L8:
 	v6 = uint32(144)
-	i0 = fn7816(m, uint32(144), uint32(1))
+	i0 = fn7817(m, uint32(144), uint32(1))
 	v2 = i0
 	goto L2
 L7:
 	v6 = uint32(136)
-	i0 = fn7816(m, uint32(136), uint32(1))
+	i0 = fn7817(m, uint32(136), uint32(1))
 	v2 = i0
 	goto L2
 L6:
 	v6 = uint32(104)
-	i0 = fn7816(m, uint32(104), uint32(1))
+	i0 = fn7817(m, uint32(104), uint32(1))
 	v2 = i0
 	goto L2
 L5:
 	v6 = uint32(72)
-	i0 = fn7816(m, uint32(72), uint32(1))
+	i0 = fn7817(m, uint32(72), uint32(1))
 	v2 = i0
 	goto L2
 L4:
 	v6 = uint32(168)
-	i0 = fn7816(m, uint32(168), uint32(1))
+	i0 = fn7817(m, uint32(168), uint32(1))
 	v2 = i0
 	goto L2
 L3:
 	v6 = uint32(136)
-	i0 = fn7816(m, uint32(136), uint32(1))
+	i0 = fn7817(m, uint32(136), uint32(1))
 	v2 = i0
 L2:
 	m.copy(v2, v4, v6)
-	i0 = fn7816(m, uint32(25), uint32(8))
+	i0 = fn7817(m, uint32(25), uint32(8))
 	v4 = i0
 	m.copy(v4, v0, uint32(200))
-	i0 = fn7811(m, uint32(24))
+	i0 = fn7812(m, uint32(24))
 	v0 = i0
 	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
@@ -507,14 +11318,14 @@ L1:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(58)
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8518857)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8582131), v1)
-	fn7958(m, uint32(253))
+	i0 = fn8052(m, i0, uint32(8582131), v1)
+	fn7959(m, uint32(253))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn5910(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5911(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -739,7 +11550,7 @@ L21:
 		goto L19
 	}
 L20:
-	fn5904(m, v4, v13, v7, uint32(1))
+	fn5905(m, v4, v13, v7, uint32(1))
 L19:
 	i1 = v4 + k32(4294967288)
 	v9 = i1
@@ -865,7 +11676,7 @@ L23:
 	v9 = i0
 L22:
 	i3 = v9 / v12
-	fn5904(m, v4, v13, v1, i3)
+	fn5905(m, v4, v13, v1, i3)
 	i1 = v1 + v9
 	i2 = v2 - v9
 	m.copy(v7, i1, i2)
@@ -981,7 +11792,7 @@ L45:
 	i4 = uint32(l4)
 	i4 = i4 & uint32(248)
 	i3 = i3 / i4
-	fn5904(m, i0, v14, v7, i3)
+	fn5905(m, i0, v14, v7, i3)
 L44:
 	i0 = v2 - v13
 	v12 = i0
@@ -1121,7 +11932,7 @@ L47:
 	i4 = i4 + uint32(8871784)
 	i4 = *(*uint32)(unsafe.Add(b, i4))
 	i3 = v2 / i4
-	fn5904(m, i0, v14, v1, i3)
+	fn5905(m, i0, v14, v1, i3)
 	i1 = v1 + v2
 	i2 = v12 - v2
 	m.copy(v7, i1, i2)
@@ -1150,29 +11961,29 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = uint32(8518857)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
 	i2 = v3 + uint32(32)
-	i0 = fn8051(m, i0, uint32(8582131), i2)
-	fn7958(m, uint32(253))
+	i0 = fn8052(m, i0, uint32(8582131), i2)
+	fn7959(m, uint32(253))
 	panic(ErrUnreachable)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(58)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = uint32(8518857)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
 	i2 = v3 + uint32(16)
-	i0 = fn8051(m, i0, uint32(8582131), i2)
-	fn7958(m, uint32(253))
+	i0 = fn8052(m, i0, uint32(8582131), i2)
+	fn7959(m, uint32(253))
 	panic(ErrUnreachable)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(58)
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(8518857)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8582131), v3)
-	fn7958(m, uint32(253))
+	i0 = fn8052(m, i0, uint32(8582131), v3)
+	fn7959(m, uint32(253))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn5911(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5912(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1204,7 +12015,7 @@ func fn5911(m *Module, v0 uint32, v1 uint32) uint32 {
 	i3 = v3 << (uint32(2) & 31)
 	i3 = i3 + uint32(8871808)
 	i3 = *(*uint32)(unsafe.Add(b, i3))
-	fn5912(m, v4, v0, v1, i3)
+	fn5913(m, v4, v0, v1, i3)
 	v3 = uint32(0)
 L2:
 	i0 = v2 + uint32(16)
@@ -1214,14 +12025,14 @@ L1:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(86)
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(8518857)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8582131), v2)
-	fn7958(m, uint32(253))
+	i0 = fn8052(m, i0, uint32(8582131), v2)
+	fn7959(m, uint32(253))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn5912(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn5913(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -1473,7 +12284,7 @@ L22:
 	v7 = i0
 L15:
 	i1 = v4 + uint32(16)
-	fn5906(m, v0, i1, v7, v1)
+	fn5907(m, v0, i1, v7, v1)
 	if v5 > v3 {
 		goto L28
 	}
@@ -1495,7 +12306,7 @@ L29:
 	i0 = v1 + v5
 	v1 = i0
 	i0 = v4 + uint32(16)
-	fn5905(m, i0)
+	fn5906(m, i0)
 	i0 = v0 + k32(4294967295)
 	v0 = i0
 	if v0 != 0 {
@@ -1519,7 +12330,7 @@ L13:
 	v3 = uint32(28)
 L12:
 	i1 = v4 + uint32(16)
-	fn5906(m, v0, i1, v5, v1)
+	fn5907(m, v0, i1, v5, v1)
 	i0 = v4 + uint32(224)
 	i1 = v4 + uint32(16)
 	m.copy(i0, i1, uint32(200))
@@ -1533,14 +12344,14 @@ L1:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(58)
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(8518857)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8582131), v4)
-	fn7958(m, uint32(253))
+	i0 = fn8052(m, i0, uint32(8582131), v4)
+	fn7959(m, uint32(253))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn5913(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5914(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -1559,13 +12370,13 @@ L1:
 	}
 	return uint32(2)
 L2:
-	fn5912(m, v3, v0, v1, v2)
+	fn5913(m, v3, v0, v1, v2)
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn5914(m *Module, v0 uint32) uint32 {
+func fn5915(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -1585,8 +12396,8 @@ func fn5914(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(58)
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8518857)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8582131), v1)
-	fn7958(m, uint32(253))
+	i0 = fn8052(m, i0, uint32(8582131), v1)
+	fn7959(m, uint32(253))
 	panic(ErrUnreachable)
 L1:
 	i0 = v0 << (uint32(2) & 31)
@@ -1600,7 +12411,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5915(m *Module, v0 uint32) uint32 {
+func fn5916(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -1620,8 +12431,8 @@ func fn5915(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(86)
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8518857)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8582131), v1)
-	fn7958(m, uint32(253))
+	i0 = fn8052(m, i0, uint32(8582131), v1)
+	fn7959(m, uint32(253))
 	panic(ErrUnreachable)
 L1:
 	i0 = v0 << (uint32(2) & 31)
@@ -1635,7 +12446,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5916(m *Module, v0 uint32) uint32 {
+func fn5917(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1647,16 +12458,16 @@ func fn5916(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn5917(m *Module) uint32 {
+func fn5918(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10272384))
+	i0 = fn1968(m, uint32(10272384))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5918(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5919(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -1665,7 +12476,7 @@ func fn5918(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -1697,7 +12508,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5919(m *Module, v0 uint32) uint32 {
+func fn5920(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1710,7 +12521,7 @@ func fn5919(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -1729,7 +12540,7 @@ func fn5919(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
@@ -1748,7 +12559,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return uint32(0)
@@ -1756,7 +12567,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5920(m *Module, v0 uint32) {
+func fn5921(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1769,7 +12580,7 @@ func fn5920(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -1788,7 +12599,7 @@ func fn5920(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
@@ -1807,7 +12618,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return
@@ -1815,7 +12626,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn5921(m *Module, v0 uint32) uint32 {
+func fn5922(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1836,29 +12647,29 @@ func fn5921(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v1 = i0
-	i1 = fn2360(m, v0, uint32(10272528), uint32(0))
+	i1 = fn2361(m, v0, uint32(10272528), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v2
 	v3 = k32(4294967295)
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+132))
 	v4 = i0
-	i0 = fn1574(m, uint32(16))
+	i0 = fn1575(m, uint32(16))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 	v3 = k32(4294967295)
-	i0 = fn1760(m, v4, uint32(8536579), v2)
+	i0 = fn1761(m, v4, uint32(8536579), v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -1875,7 +12686,7 @@ func fn5921(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return k32(4294967295)
 L2:
@@ -1888,9 +12699,9 @@ L2:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
-	i0 = fn1574(m, uint32(16))
+	i0 = fn1575(m, uint32(16))
 	v2 = i0
 	if v2 != 0 {
 		goto L4
@@ -1899,7 +12710,7 @@ L3:
 	return k32(4294967295)
 L4:
 	v3 = k32(4294967295)
-	i0 = fn1760(m, v4, uint32(8536701), v2)
+	i0 = fn1761(m, v4, uint32(8536701), v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -1916,7 +12727,7 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return k32(4294967295)
 L5:
@@ -1929,9 +12740,9 @@ L5:
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
-	i0 = fn1574(m, uint32(64))
+	i0 = fn1575(m, uint32(64))
 	v2 = i0
 	if v2 != 0 {
 		goto L7
@@ -1940,7 +12751,7 @@ L6:
 	return k32(4294967295)
 L7:
 	v3 = k32(4294967295)
-	i0 = fn1760(m, v4, uint32(8536492), v2)
+	i0 = fn1761(m, v4, uint32(8536492), v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -1957,7 +12768,7 @@ L7:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return k32(4294967295)
 L8:
@@ -1970,9 +12781,9 @@ L8:
 	if v3 != 0 {
 		goto L9
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L9:
-	i0 = fn1574(m, uint32(64))
+	i0 = fn1575(m, uint32(64))
 	v2 = i0
 	if v2 != 0 {
 		goto L10
@@ -1981,7 +12792,7 @@ L9:
 	return k32(4294967295)
 L10:
 	v3 = k32(4294967295)
-	i0 = fn1760(m, v4, uint32(8536537), v2)
+	i0 = fn1761(m, v4, uint32(8536537), v2)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -1998,7 +12809,7 @@ L10:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return k32(4294967295)
 L11:
@@ -2011,45 +12822,45 @@ L11:
 	if v3 != 0 {
 		goto L12
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L12:
 	v3 = k32(4294967295)
-	i0 = fn4095(m, v0, uint32(8536571), uint32(16))
+	i0 = fn4096(m, v0, uint32(8536571), uint32(16))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8536693), uint32(16))
+	i0 = fn4096(m, v0, uint32(8536693), uint32(16))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8536484), uint32(64))
+	i0 = fn4096(m, v0, uint32(8536484), uint32(64))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8536529), uint32(64))
+	i0 = fn4096(m, v0, uint32(8536529), uint32(64))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10272896), uint32(0))
+	i1 = fn2361(m, v0, uint32(10272896), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+132))
 	v1 = i0
-	i0 = fn1574(m, uint32(8))
+	i0 = fn1575(m, uint32(8))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 	v3 = k32(4294967295)
-	i0 = fn1760(m, v1, uint32(8536579), v2)
+	i0 = fn1761(m, v1, uint32(8536579), v2)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -2066,7 +12877,7 @@ L12:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return k32(4294967295)
 L13:
@@ -2079,9 +12890,9 @@ L13:
 	if v3 != 0 {
 		goto L14
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L14:
-	i0 = fn1574(m, uint32(8))
+	i0 = fn1575(m, uint32(8))
 	v2 = i0
 	if v2 != 0 {
 		goto L15
@@ -2090,7 +12901,7 @@ L14:
 	return k32(4294967295)
 L15:
 	v3 = k32(4294967295)
-	i0 = fn1760(m, v1, uint32(8536701), v2)
+	i0 = fn1761(m, v1, uint32(8536701), v2)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -2107,7 +12918,7 @@ L15:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return k32(4294967295)
 L16:
@@ -2120,9 +12931,9 @@ L16:
 	if v3 != 0 {
 		goto L17
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L17:
-	i0 = fn1574(m, uint32(32))
+	i0 = fn1575(m, uint32(32))
 	v2 = i0
 	if v2 != 0 {
 		goto L18
@@ -2131,7 +12942,7 @@ L17:
 	return k32(4294967295)
 L18:
 	v3 = k32(4294967295)
-	i0 = fn1760(m, v1, uint32(8536492), v2)
+	i0 = fn1761(m, v1, uint32(8536492), v2)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -2148,7 +12959,7 @@ L18:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return k32(4294967295)
 L19:
@@ -2161,9 +12972,9 @@ L19:
 	if v3 != 0 {
 		goto L20
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L20:
-	i0 = fn1574(m, uint32(32))
+	i0 = fn1575(m, uint32(32))
 	v2 = i0
 	if v2 != 0 {
 		goto L21
@@ -2172,7 +12983,7 @@ L20:
 	return k32(4294967295)
 L21:
 	v3 = k32(4294967295)
-	i0 = fn1760(m, v1, uint32(8536537), v2)
+	i0 = fn1761(m, v1, uint32(8536537), v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -2189,7 +13000,7 @@ L21:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return k32(4294967295)
 L22:
@@ -2202,22 +13013,22 @@ L22:
 	if v3 != 0 {
 		goto L23
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L23:
 	v3 = k32(4294967295)
-	i0 = fn4095(m, v0, uint32(8536553), uint32(8))
+	i0 = fn4096(m, v0, uint32(8536553), uint32(8))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8536673), uint32(8))
+	i0 = fn4096(m, v0, uint32(8536673), uint32(8))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8536463), uint32(32))
+	i0 = fn4096(m, v0, uint32(8536463), uint32(32))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8536505), uint32(32))
+	i0 = fn4096(m, v0, uint32(8536505), uint32(32))
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v3 = i0
 L1:
@@ -2227,7 +13038,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5922(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5923(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2326,7 +13137,7 @@ func fn5922(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn5923(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5924(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2390,7 +13201,7 @@ L3:
 	l2 = uint64(i2)
 	l1 = l1 + l2
 	*(*uint64)(unsafe.Add(b, v6)) = l1
-	fn5924(m, v0, v4)
+	fn5925(m, v0, v4)
 	m.copy(v4, v3, uint32(128))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
 	i1 = i1 + k32(4294967168)
@@ -2409,7 +13220,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5924(m *Module, v0 uint32, v1 uint32) {
+func fn5925(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint64
@@ -4745,7 +15556,7 @@ func fn5924(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn5925(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5926(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4796,7 +15607,7 @@ func fn5925(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, v4)) = l1
 	i1 = v0 + uint32(96)
 	v4 = i1
-	fn5924(m, v0, v4)
+	fn5925(m, v0, v4)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
 	i1 = i1 + k32(4294967168)
 	v5 = i1
@@ -4833,7 +15644,7 @@ L3:
 	i0 = v8 + v5
 	i2 = uint32(256) - v5
 	m.fill(i0, uint32(0), i2)
-	fn5924(m, v0, v8)
+	fn5925(m, v0, v8)
 L4:
 	i0 = v3 + v4
 	i1 = v0 + v4
@@ -4854,7 +15665,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5926(m *Module, v0 uint32) {
+func fn5927(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -4866,12 +15677,12 @@ func fn5926(m *Module, v0 uint32) {
 		panic(ErrDepth)
 	}
 	i0 = v0 + uint32(8)
-	fn8092(m, i0, uint32(64))
+	fn8093(m, i0, uint32(64))
 	i0 = v0 + uint32(72)
-	fn8092(m, i0, uint32(358))
+	fn8093(m, i0, uint32(358))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn2121(m, v0)
+	fn2122(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -4883,7 +15694,7 @@ func fn5926(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -4891,7 +15702,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5927(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5928(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5001,7 +15812,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v3 + uint32(240)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10272796), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10272796), uint32(0), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -5052,12 +15863,12 @@ L10:
 	v4 = uint32(64)
 	goto L14
 L15:
-	i0 = fn1581(m, v4)
+	i0 = fn1582(m, v4)
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L16
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L16
 	}
@@ -5078,7 +15889,7 @@ L14:
 	}
 	v6 = uint32(0)
 	i1 = v3 + uint32(192)
-	i0 = fn525(m, v10, i1, uint32(0))
+	i0 = fn526(m, v10, i1, uint32(0))
 	if i0 != 0 {
 		goto L2
 	}
@@ -5096,7 +15907,7 @@ L17:
 	}
 	v6 = uint32(0)
 	i1 = v3 + uint32(144)
-	i0 = fn525(m, v10, i1, uint32(0))
+	i0 = fn526(m, v10, i1, uint32(0))
 	if i0 != 0 {
 		goto L2
 	}
@@ -5114,7 +15925,7 @@ L18:
 	}
 	v6 = uint32(0)
 	i1 = v3 + uint32(96)
-	i0 = fn525(m, v10, i1, uint32(0))
+	i0 = fn526(m, v10, i1, uint32(0))
 	if i0 != 0 {
 		goto L2
 	}
@@ -5140,12 +15951,12 @@ L13:
 	v12 = uint32(0)
 	goto L9
 L12:
-	i0 = fn1581(m, v6)
+	i0 = fn1582(m, v6)
 	v10 = i0
 	if v10 != k32(4294967295) {
 		goto L20
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L20
 	}
@@ -5168,12 +15979,12 @@ L11:
 	if v6 == 0 {
 		goto L22
 	}
-	i0 = fn1581(m, v6)
+	i0 = fn1582(m, v6)
 	v11 = i0
 	if v11 != k32(4294967295) {
 		goto L23
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L23
 	}
@@ -5193,7 +16004,7 @@ L22:
 		goto L24
 	}
 	i1 = v3 + uint32(92)
-	i0 = fn1599(m, v6, i1)
+	i0 = fn1600(m, v6, i1)
 	if i0 != 0 {
 		goto L25
 	}
@@ -5213,7 +16024,7 @@ L24:
 		goto L26
 	}
 	i1 = v3 + uint32(80)
-	i0 = fn1600(m, v6, i1)
+	i0 = fn1601(m, v6, i1)
 	if i0 != 0 {
 		goto L27
 	}
@@ -5236,12 +16047,12 @@ L26:
 	v9 = uint32(0)
 	goto L28
 L29:
-	i0 = fn1581(m, v6)
+	i0 = fn1582(m, v6)
 	v9 = i0
 	if v9 != k32(4294967295) {
 		goto L30
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L30
 	}
@@ -5262,12 +16073,12 @@ L28:
 	if v6 == 0 {
 		goto L31
 	}
-	i0 = fn1581(m, v6)
+	i0 = fn1582(m, v6)
 	v12 = i0
 	if v12 != k32(4294967295) {
 		goto L32
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L32
 	}
@@ -5290,7 +16101,7 @@ L31:
 	goto L33
 L34:
 	v6 = uint32(0)
-	i0 = fn2030(m, v8)
+	i0 = fn2031(m, v8)
 	v13 = i0
 	if int32(v13) < int32(uint32(0)) {
 		goto L2
@@ -5310,7 +16121,7 @@ L33:
 		goto L35
 	}
 	v6 = uint32(0)
-	i0 = fn2030(m, v8)
+	i0 = fn2031(m, v8)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -5365,7 +16176,7 @@ L6:
 L37:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8549079))
+	fn3605(m, i0, uint32(8549079))
 	goto L2
 L5:
 	v6 = uint32(0)
@@ -5397,7 +16208,7 @@ L5:
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(64)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8419289), v3)
+	i0 = fn3604(m, i0, uint32(8419289), v3)
 	goto L38
 L39:
 	i0 = v2 + uint32(8)
@@ -5418,7 +16229,7 @@ L39:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = uint32(16)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(64)
-	i0 = fn3603(m, i0, uint32(8419223), i2)
+	i0 = fn3604(m, i0, uint32(8419223), i2)
 	goto L38
 L41:
 	i0 = v2 + uint32(40)
@@ -5440,7 +16251,7 @@ L40:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = uint32(16)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8419255), i2)
+	i0 = fn3604(m, i0, uint32(8419255), i2)
 	goto L38
 L43:
 	i0 = v2 + uint32(56)
@@ -5451,7 +16262,7 @@ L42:
 		goto L44
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8544175))
+	fn3605(m, i0, uint32(8544175))
 	goto L38
 L44:
 	*(*uint8)(unsafe.Add(b, uint64(v2)+10)) = uint8(v10)
@@ -5460,7 +16271,7 @@ L44:
 		goto L45
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8544143))
+	fn3605(m, i0, uint32(8544143))
 	goto L38
 L45:
 	*(*uint8)(unsafe.Add(b, uint64(v2)+16)) = uint8(v7)
@@ -5500,7 +16311,7 @@ L45:
 		goto L46
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8544208))
+	fn3605(m, i0, uint32(8544208))
 	goto L38
 L46:
 	*(*uint8)(unsafe.Add(b, uint64(v2)+24)) = uint8(v9)
@@ -5510,7 +16321,7 @@ L46:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = uint32(64)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8515235), i2)
+	i0 = fn3604(m, i0, uint32(8515235), i2)
 	goto L38
 L47:
 	*(*uint8)(unsafe.Add(b, uint64(v2)+25)) = uint8(v12)
@@ -5529,14 +16340,14 @@ L47:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = uint32(64)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8419192), i2)
+	i0 = fn3604(m, i0, uint32(8419192), i2)
 	goto L38
 L49:
 	*(*uint8)(unsafe.Add(b, uint64(v2)+9)) = uint8(v4)
 L48:
 	i0 = v2 + uint32(72)
 	v4 = i0
-	i0 = fn5922(m, v4, v6)
+	i0 = fn5923(m, v4, v6)
 	*(*uint8)(unsafe.Add(b, uint64(v2)+429)) = uint8(v13)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+9)))
 	if i0 == 0 {
@@ -5549,9 +16360,9 @@ L48:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+200))
 	m.copy(i0, i1, i2)
 	i1 = v3 + uint32(304)
-	i0 = fn5923(m, v4, i1, uint32(128))
+	i0 = fn5924(m, v4, i1, uint32(128))
 	i0 = v3 + uint32(304)
-	fn8092(m, i0, uint32(128))
+	fn8093(m, i0, uint32(128))
 L50:
 	if v1 == 0 {
 		goto L51
@@ -5563,19 +16374,19 @@ L50:
 		goto L52
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8474337))
+	fn3605(m, i0, uint32(8474337))
 	goto L38
 L52:
-	i0 = fn523(m, v1)
+	i0 = fn524(m, v1)
 	if i0 != 0 {
 		goto L53
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510909))
+	fn3605(m, i0, uint32(8510909))
 	goto L38
 L53:
 	i1 = v3 + uint32(436)
-	i0 = fn525(m, v1, i1, uint32(0))
+	i0 = fn526(m, v1, i1, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L38
 	}
@@ -5584,9 +16395,9 @@ L53:
 		goto L54
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8459530))
+	fn3605(m, i0, uint32(8459530))
 	i0 = v3 + uint32(436)
-	fn524(m, i0)
+	fn525(m, i0)
 	goto L38
 L54:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+444))
@@ -5594,19 +16405,19 @@ L54:
 	if int32(v1) < int32(uint32(2048)) {
 		goto L56
 	}
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+436))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+444))
-	i0 = fn5923(m, v4, i1, i2)
-	fn3762(m, v1)
+	i0 = fn5924(m, v4, i1, i2)
+	fn3763(m, v1)
 	goto L55
 L56:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+436))
-	i0 = fn5923(m, v4, i1, v1)
+	i0 = fn5924(m, v4, i1, v1)
 L55:
 	i0 = v3 + uint32(436)
-	fn524(m, i0)
+	fn525(m, i0)
 L51:
 	v6 = v2
 	goto L2
@@ -5623,28 +16434,28 @@ L38:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+196))
 	if i0 == 0 {
 		goto L57
 	}
 	i0 = v3 + uint32(192)
-	fn524(m, i0)
+	fn525(m, i0)
 L57:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+148))
 	if i0 == 0 {
 		goto L58
 	}
 	i0 = v3 + uint32(144)
-	fn524(m, i0)
+	fn525(m, i0)
 L58:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+100))
 	if i0 == 0 {
 		goto L59
 	}
 	i0 = v3 + uint32(96)
-	fn524(m, i0)
+	fn525(m, i0)
 L59:
 	i0 = v3 + uint32(480)
 	m.g0 = i0
@@ -5653,7 +16464,7 @@ L59:
 
 //go:norace
 //go:nocheckptr
-func fn5928(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5929(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5697,7 +16508,7 @@ func fn5928(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	i0 = v0 + uint32(431)
-	fn4051(m, i0)
+	fn4052(m, i0)
 L2:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = l1
@@ -5751,85 +16562,10 @@ L2:
 		goto L1
 	}
 	i0 = v0 + uint32(431)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L1:
 	m.depth--
 	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5929(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(432)
-	v2 = i0
-	m.g0 = v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+430)))
-	if i0 != uint32(1) {
-		goto L1
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+431)))
-	v3 = i1
-	if v3 != 0 {
-		i1 = v3
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+431)) = uint8(i1)
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(431)
-	fn4051(m, i0)
-L1:
-	i0 = v2 + uint32(10)
-	i1 = v0 + uint32(72)
-	m.copy(i0, i1, uint32(358))
-	i0 = v2 + uint32(10)
-	i1 = v2 + uint32(368)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	i0 = fn5925(m, i0, i1, i2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+430)))
-	if i0 != uint32(1) {
-		goto L2
-	}
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+431)))
-	v3 = i2
-	i3 = b2i(v3 == uint32(1))
-	i2 = v3
-	v3 = i3
-	if v3 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+431)) = uint8(i1)
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = v0 + uint32(431)
-	fn4052(m, i0)
-L2:
-	i0 = v2 + uint32(368)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	i0 = fn740(m, i0, i1)
-	v0 = i0
-	i0 = v2 + uint32(432)
-	m.g0 = i0
-	return v0
 }
 
 //go:norace
@@ -5868,7 +16604,7 @@ func fn5930(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = v0 + uint32(431)
-	fn4051(m, i0)
+	fn4052(m, i0)
 L1:
 	i0 = v2 + uint32(10)
 	i1 = v0 + uint32(72)
@@ -5876,7 +16612,7 @@ L1:
 	i0 = v2 + uint32(10)
 	i1 = v2 + uint32(368)
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	i0 = fn5925(m, i0, i1, i2)
+	i0 = fn5926(m, i0, i1, i2)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+430)))
 	if i0 != uint32(1) {
 		goto L2
@@ -5896,11 +16632,11 @@ L1:
 		goto L2
 	}
 	i0 = v0 + uint32(431)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L2:
 	i0 = v2 + uint32(368)
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	i0 = fn4554(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v0 = i0
 	i0 = v2 + uint32(432)
 	m.g0 = i0
@@ -5910,6 +16646,81 @@ L2:
 //go:norace
 //go:nocheckptr
 func fn5931(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(432)
+	v2 = i0
+	m.g0 = v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+430)))
+	if i0 != uint32(1) {
+		goto L1
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+431)))
+	v3 = i1
+	if v3 != 0 {
+		i1 = v3
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+431)) = uint8(i1)
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(431)
+	fn4052(m, i0)
+L1:
+	i0 = v2 + uint32(10)
+	i1 = v0 + uint32(72)
+	m.copy(i0, i1, uint32(358))
+	i0 = v2 + uint32(10)
+	i1 = v2 + uint32(368)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	i0 = fn5926(m, i0, i1, i2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+430)))
+	if i0 != uint32(1) {
+		goto L2
+	}
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+431)))
+	v3 = i2
+	i3 = b2i(v3 == uint32(1))
+	i2 = v3
+	v3 = i3
+	if v3 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+431)) = uint8(i1)
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = v0 + uint32(431)
+	fn4053(m, i0)
+L2:
+	i0 = v2 + uint32(368)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	i0 = fn4555(m, i0, i1)
+	v0 = i0
+	i0 = v2 + uint32(432)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5932(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5959,21 +16770,21 @@ func fn5931(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8474337))
+	fn3605(m, i0, uint32(8474337))
 	goto L1
 L2:
-	i0 = fn523(m, v1)
+	i0 = fn524(m, v1)
 	if i0 != 0 {
 		goto L3
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510909))
+	fn3605(m, i0, uint32(8510909))
 	goto L1
 L3:
 	v3 = uint32(0)
 	i1 = v2 + uint32(4)
-	i0 = fn525(m, v1, i1, uint32(0))
+	i0 = fn526(m, v1, i1, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -5983,9 +16794,9 @@ L3:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8459530))
+	fn3605(m, i0, uint32(8459530))
 	i0 = v2 + uint32(4)
-	fn524(m, i0)
+	fn525(m, i0)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
@@ -6005,7 +16816,7 @@ L8:
 		goto L6
 	}
 L7:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v4 = i0
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+431)))
 	v1 = i1
@@ -6020,7 +16831,7 @@ L7:
 	if v1 == 0 {
 		goto L9
 	}
-	fn4051(m, v5)
+	fn4052(m, v5)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
@@ -6066,7 +16877,7 @@ L12:
 	l2 = uint64(i2)
 	l1 = l1 + l2
 	*(*uint64)(unsafe.Add(b, v11)) = l1
-	fn5924(m, v6, v8)
+	fn5925(m, v6, v8)
 	m.copy(v8, v7, uint32(128))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+424))
 	i1 = i1 + k32(4294967168)
@@ -6094,9 +16905,9 @@ L10:
 	if v0 != 0 {
 		goto L13
 	}
-	fn4052(m, v5)
+	fn4053(m, v5)
 L13:
-	fn3762(m, v4)
+	fn3763(m, v4)
 	goto L5
 L6:
 	if v3 == 0 {
@@ -6141,7 +16952,7 @@ L15:
 	l2 = uint64(i2)
 	l1 = l1 + l2
 	*(*uint64)(unsafe.Add(b, v11)) = l1
-	fn5924(m, v6, v8)
+	fn5925(m, v6, v8)
 	m.copy(v8, v7, uint32(128))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+424))
 	i1 = i1 + k32(4294967168)
@@ -6156,25 +16967,12 @@ L15:
 	}
 L5:
 	i0 = v2 + uint32(4)
-	fn524(m, i0)
+	fn525(m, i0)
 	v3 = uint32(10059656)
 L1:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
 	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5932(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2675(m, uint32(8519282))
-	m.depth--
-	return i0
 }
 
 //go:norace
@@ -6185,7 +16983,7 @@ func fn5933(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1574(m, uint32(128))
+	i0 = fn2676(m, uint32(8519282))
 	m.depth--
 	return i0
 }
@@ -6195,12 +16993,10 @@ func fn5933(m *Module, v0 uint32, v1 uint32) uint32 {
 func fn5934(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, uint32(128))
 	m.depth--
 	return i0
 }
@@ -6208,6 +17004,21 @@ func fn5934(m *Module, v0 uint32, v1 uint32) uint32 {
 //go:norace
 //go:nocheckptr
 func fn5935(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5936(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6282,7 +17093,7 @@ func fn5935(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn5936(m *Module, v0 uint32, v1 uint64) {
+func fn5937(m *Module, v0 uint32, v1 uint64) {
 	var i0 uint32
 	_ = i0
 	var l1 uint64
@@ -6309,7 +17120,7 @@ func fn5936(m *Module, v0 uint32, v1 uint64) {
 
 //go:norace
 //go:nocheckptr
-func fn5937(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5938(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6368,7 +17179,7 @@ L3:
 	i2 = b2i(v5 > k32(4294967231))
 	i1 = i1 + i2
 	*(*uint32)(unsafe.Add(b, v6)) = i1
-	fn5938(m, v0, v4)
+	fn5939(m, v0, v4)
 	i0 = v4 + uint32(56)
 	i1 = v3 + uint32(56)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
@@ -6416,7 +17227,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5938(m *Module, v0 uint32, v1 uint32) {
+func fn5939(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8396,7 +19207,7 @@ func fn5938(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn5939(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5940(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8442,7 +19253,7 @@ func fn5939(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 	i1 = v0 + uint32(48)
 	v4 = i1
-	fn5938(m, v0, v4)
+	fn5939(m, v0, v4)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+176))
 	i1 = i1 + k32(4294967232)
 	v5 = i1
@@ -8477,7 +19288,7 @@ L3:
 	i0 = v6 + v5
 	i2 = uint32(128) - v5
 	m.fill(i0, uint32(0), i2)
-	fn5938(m, v0, v6)
+	fn5939(m, v0, v6)
 	i1 = *(*uint32)(unsafe.Add(b, v0))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i1 = v0 + uint32(4)
@@ -8501,7 +19312,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5940(m *Module, v0 uint32) {
+func fn5941(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -8513,12 +19324,12 @@ func fn5940(m *Module, v0 uint32) {
 		panic(ErrDepth)
 	}
 	i0 = v0 + uint32(8)
-	fn8092(m, i0, uint32(32))
+	fn8093(m, i0, uint32(32))
 	i0 = v0 + uint32(40)
-	fn8092(m, i0, uint32(182))
+	fn8093(m, i0, uint32(182))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn2121(m, v0)
+	fn2122(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -8530,7 +19341,7 @@ func fn5940(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -8538,7 +19349,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5941(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5942(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8646,7 +19457,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v3 + uint32(240)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10273164), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10273164), uint32(0), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -8697,12 +19508,12 @@ L10:
 	v4 = uint32(32)
 	goto L14
 L15:
-	i0 = fn1581(m, v4)
+	i0 = fn1582(m, v4)
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L16
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L16
 	}
@@ -8723,7 +19534,7 @@ L14:
 	}
 	v6 = uint32(0)
 	i1 = v3 + uint32(192)
-	i0 = fn525(m, v10, i1, uint32(0))
+	i0 = fn526(m, v10, i1, uint32(0))
 	if i0 != 0 {
 		goto L2
 	}
@@ -8741,7 +19552,7 @@ L17:
 	}
 	v6 = uint32(0)
 	i1 = v3 + uint32(144)
-	i0 = fn525(m, v10, i1, uint32(0))
+	i0 = fn526(m, v10, i1, uint32(0))
 	if i0 != 0 {
 		goto L2
 	}
@@ -8759,7 +19570,7 @@ L18:
 	}
 	v6 = uint32(0)
 	i1 = v3 + uint32(96)
-	i0 = fn525(m, v10, i1, uint32(0))
+	i0 = fn526(m, v10, i1, uint32(0))
 	if i0 != 0 {
 		goto L2
 	}
@@ -8785,12 +19596,12 @@ L13:
 	v12 = uint32(0)
 	goto L9
 L12:
-	i0 = fn1581(m, v6)
+	i0 = fn1582(m, v6)
 	v10 = i0
 	if v10 != k32(4294967295) {
 		goto L20
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L20
 	}
@@ -8813,12 +19624,12 @@ L11:
 	if v6 == 0 {
 		goto L22
 	}
-	i0 = fn1581(m, v6)
+	i0 = fn1582(m, v6)
 	v11 = i0
 	if v11 != k32(4294967295) {
 		goto L23
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L23
 	}
@@ -8838,7 +19649,7 @@ L22:
 		goto L24
 	}
 	i1 = v3 + uint32(92)
-	i0 = fn1599(m, v6, i1)
+	i0 = fn1600(m, v6, i1)
 	if i0 != 0 {
 		goto L25
 	}
@@ -8858,7 +19669,7 @@ L24:
 		goto L26
 	}
 	i1 = v3 + uint32(80)
-	i0 = fn1600(m, v6, i1)
+	i0 = fn1601(m, v6, i1)
 	if i0 != 0 {
 		goto L27
 	}
@@ -8881,12 +19692,12 @@ L26:
 	v7 = uint32(0)
 	goto L28
 L29:
-	i0 = fn1581(m, v6)
+	i0 = fn1582(m, v6)
 	v7 = i0
 	if v7 != k32(4294967295) {
 		goto L30
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L30
 	}
@@ -8907,12 +19718,12 @@ L28:
 	if v6 == 0 {
 		goto L31
 	}
-	i0 = fn1581(m, v6)
+	i0 = fn1582(m, v6)
 	v12 = i0
 	if v12 != k32(4294967295) {
 		goto L32
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L32
 	}
@@ -8935,7 +19746,7 @@ L31:
 	goto L33
 L34:
 	v6 = uint32(0)
-	i0 = fn2030(m, v9)
+	i0 = fn2031(m, v9)
 	v13 = i0
 	if int32(v13) < int32(uint32(0)) {
 		goto L2
@@ -8955,7 +19766,7 @@ L33:
 		goto L35
 	}
 	v6 = uint32(0)
-	i0 = fn2030(m, v9)
+	i0 = fn2031(m, v9)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -9010,7 +19821,7 @@ L6:
 L37:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8549079))
+	fn3605(m, i0, uint32(8549079))
 	goto L2
 L5:
 	v6 = uint32(0)
@@ -9034,7 +19845,7 @@ L5:
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(32)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8419289), v3)
+	i0 = fn3604(m, i0, uint32(8419289), v3)
 	goto L38
 L39:
 	i0 = v2 + uint32(8)
@@ -9055,7 +19866,7 @@ L39:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(64)
-	i0 = fn3603(m, i0, uint32(8419223), i2)
+	i0 = fn3604(m, i0, uint32(8419223), i2)
 	goto L38
 L41:
 	i0 = v2 + uint32(24)
@@ -9077,7 +19888,7 @@ L40:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8419255), i2)
+	i0 = fn3604(m, i0, uint32(8419255), i2)
 	goto L38
 L43:
 	i0 = v2 + uint32(32)
@@ -9088,7 +19899,7 @@ L42:
 		goto L44
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8544175))
+	fn3605(m, i0, uint32(8544175))
 	goto L38
 L44:
 	*(*uint8)(unsafe.Add(b, uint64(v2)+10)) = uint8(v10)
@@ -9097,7 +19908,7 @@ L44:
 		goto L45
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8544143))
+	fn3605(m, i0, uint32(8544143))
 	goto L38
 L45:
 	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(v9)
@@ -9115,16 +19926,16 @@ L45:
 		goto L46
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8495320))
+	fn3605(m, i0, uint32(8495320))
 	goto L38
 L46:
 	i0 = v2 + uint32(16)
-	fn5936(m, i0, v8)
+	fn5937(m, i0, v8)
 	if v7 < uint32(256) {
 		goto L47
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8544208))
+	fn3605(m, i0, uint32(8544208))
 	goto L38
 L47:
 	*(*uint8)(unsafe.Add(b, uint64(v2)+22)) = uint8(v7)
@@ -9134,7 +19945,7 @@ L47:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = uint32(32)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8515235), i2)
+	i0 = fn3604(m, i0, uint32(8515235), i2)
 	goto L38
 L48:
 	*(*uint8)(unsafe.Add(b, uint64(v2)+23)) = uint8(v12)
@@ -9153,14 +19964,14 @@ L48:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = uint32(32)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8419192), i2)
+	i0 = fn3604(m, i0, uint32(8419192), i2)
 	goto L38
 L50:
 	*(*uint8)(unsafe.Add(b, uint64(v2)+9)) = uint8(v4)
 L49:
 	i0 = v2 + uint32(40)
 	v4 = i0
-	i0 = fn5935(m, v4, v6)
+	i0 = fn5936(m, v4, v6)
 	*(*uint8)(unsafe.Add(b, uint64(v2)+221)) = uint8(v13)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+9)))
 	if i0 == 0 {
@@ -9186,9 +19997,9 @@ L49:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+200))
 	m.copy(i0, i1, i2)
 	i1 = v3 + uint32(304)
-	i0 = fn5937(m, v4, i1, uint32(64))
+	i0 = fn5938(m, v4, i1, uint32(64))
 	i0 = v3 + uint32(304)
-	fn8092(m, i0, uint32(64))
+	fn8093(m, i0, uint32(64))
 L51:
 	if v1 == 0 {
 		goto L52
@@ -9200,19 +20011,19 @@ L51:
 		goto L53
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8474337))
+	fn3605(m, i0, uint32(8474337))
 	goto L38
 L53:
-	i0 = fn523(m, v1)
+	i0 = fn524(m, v1)
 	if i0 != 0 {
 		goto L54
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510909))
+	fn3605(m, i0, uint32(8510909))
 	goto L38
 L54:
 	i1 = v3 + uint32(304)
-	i0 = fn525(m, v1, i1, uint32(0))
+	i0 = fn526(m, v1, i1, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L38
 	}
@@ -9221,9 +20032,9 @@ L54:
 		goto L55
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8459530))
+	fn3605(m, i0, uint32(8459530))
 	i0 = v3 + uint32(304)
-	fn524(m, i0)
+	fn525(m, i0)
 	goto L38
 L55:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+312))
@@ -9231,19 +20042,19 @@ L55:
 	if int32(v1) < int32(uint32(2048)) {
 		goto L57
 	}
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+304))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+312))
-	i0 = fn5937(m, v4, i1, i2)
-	fn3762(m, v1)
+	i0 = fn5938(m, v4, i1, i2)
+	fn3763(m, v1)
 	goto L56
 L57:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+304))
-	i0 = fn5937(m, v4, i1, v1)
+	i0 = fn5938(m, v4, i1, v1)
 L56:
 	i0 = v3 + uint32(304)
-	fn524(m, i0)
+	fn525(m, i0)
 L52:
 	v6 = v2
 	goto L2
@@ -9260,28 +20071,28 @@ L38:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+196))
 	if i0 == 0 {
 		goto L58
 	}
 	i0 = v3 + uint32(192)
-	fn524(m, i0)
+	fn525(m, i0)
 L58:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+148))
 	if i0 == 0 {
 		goto L59
 	}
 	i0 = v3 + uint32(144)
-	fn524(m, i0)
+	fn525(m, i0)
 L59:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+100))
 	if i0 == 0 {
 		goto L60
 	}
 	i0 = v3 + uint32(96)
-	fn524(m, i0)
+	fn525(m, i0)
 L60:
 	i0 = v3 + uint32(368)
 	m.g0 = i0
@@ -9290,7 +20101,7 @@ L60:
 
 //go:norace
 //go:nocheckptr
-func fn5942(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5943(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9334,7 +20145,7 @@ func fn5942(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	i0 = v0 + uint32(223)
-	fn4051(m, i0)
+	fn4052(m, i0)
 L2:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = l1
@@ -9372,85 +20183,10 @@ L2:
 		goto L1
 	}
 	i0 = v0 + uint32(223)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L1:
 	m.depth--
 	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn5943(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(224)
-	v2 = i0
-	m.g0 = v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+222)))
-	if i0 != uint32(1) {
-		goto L1
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+223)))
-	v3 = i1
-	if v3 != 0 {
-		i1 = v3
-	} else {
-		i1 = uint32(1)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+223)) = uint8(i1)
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(223)
-	fn4051(m, i0)
-L1:
-	i0 = v2 + uint32(10)
-	i1 = v0 + uint32(40)
-	m.copy(i0, i1, uint32(182))
-	i0 = v2 + uint32(10)
-	i1 = v2 + uint32(192)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	i0 = fn5939(m, i0, i1, i2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+222)))
-	if i0 != uint32(1) {
-		goto L2
-	}
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+223)))
-	v3 = i2
-	i3 = b2i(v3 == uint32(1))
-	i2 = v3
-	v3 = i3
-	if v3 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+223)) = uint8(i1)
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = v0 + uint32(223)
-	fn4052(m, i0)
-L2:
-	i0 = v2 + uint32(192)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	i0 = fn740(m, i0, i1)
-	v0 = i0
-	i0 = v2 + uint32(224)
-	m.g0 = i0
-	return v0
 }
 
 //go:norace
@@ -9489,7 +20225,7 @@ func fn5944(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = v0 + uint32(223)
-	fn4051(m, i0)
+	fn4052(m, i0)
 L1:
 	i0 = v2 + uint32(10)
 	i1 = v0 + uint32(40)
@@ -9497,7 +20233,7 @@ L1:
 	i0 = v2 + uint32(10)
 	i1 = v2 + uint32(192)
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	i0 = fn5939(m, i0, i1, i2)
+	i0 = fn5940(m, i0, i1, i2)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+222)))
 	if i0 != uint32(1) {
 		goto L2
@@ -9517,11 +20253,11 @@ L1:
 		goto L2
 	}
 	i0 = v0 + uint32(223)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L2:
 	i0 = v2 + uint32(192)
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	i0 = fn4554(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v0 = i0
 	i0 = v2 + uint32(224)
 	m.g0 = i0
@@ -9531,6 +20267,81 @@ L2:
 //go:norace
 //go:nocheckptr
 func fn5945(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(224)
+	v2 = i0
+	m.g0 = v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+222)))
+	if i0 != uint32(1) {
+		goto L1
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+223)))
+	v3 = i1
+	if v3 != 0 {
+		i1 = v3
+	} else {
+		i1 = uint32(1)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+223)) = uint8(i1)
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(223)
+	fn4052(m, i0)
+L1:
+	i0 = v2 + uint32(10)
+	i1 = v0 + uint32(40)
+	m.copy(i0, i1, uint32(182))
+	i0 = v2 + uint32(10)
+	i1 = v2 + uint32(192)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	i0 = fn5940(m, i0, i1, i2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+222)))
+	if i0 != uint32(1) {
+		goto L2
+	}
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+223)))
+	v3 = i2
+	i3 = b2i(v3 == uint32(1))
+	i2 = v3
+	v3 = i3
+	if v3 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+223)) = uint8(i1)
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = v0 + uint32(223)
+	fn4053(m, i0)
+L2:
+	i0 = v2 + uint32(192)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	i0 = fn4555(m, i0, i1)
+	v0 = i0
+	i0 = v2 + uint32(224)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5946(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9576,21 +20387,21 @@ func fn5945(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8474337))
+	fn3605(m, i0, uint32(8474337))
 	goto L1
 L2:
-	i0 = fn523(m, v1)
+	i0 = fn524(m, v1)
 	if i0 != 0 {
 		goto L3
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510909))
+	fn3605(m, i0, uint32(8510909))
 	goto L1
 L3:
 	v3 = uint32(0)
 	i1 = v2 + uint32(4)
-	i0 = fn525(m, v1, i1, uint32(0))
+	i0 = fn526(m, v1, i1, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -9600,9 +20411,9 @@ L3:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8459530))
+	fn3605(m, i0, uint32(8459530))
 	i0 = v2 + uint32(4)
-	fn524(m, i0)
+	fn525(m, i0)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
@@ -9622,7 +20433,7 @@ L8:
 		goto L6
 	}
 L7:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v5 = i0
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+223)))
 	v1 = i1
@@ -9637,7 +20448,7 @@ L7:
 	if v1 == 0 {
 		goto L9
 	}
-	fn4051(m, v6)
+	fn4052(m, v6)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
@@ -9682,7 +20493,7 @@ L12:
 	i2 = b2i(v8 > k32(4294967231))
 	i1 = i1 + i2
 	*(*uint32)(unsafe.Add(b, v10)) = i1
-	fn5938(m, v7, v1)
+	fn5939(m, v7, v1)
 	i0 = v1 + uint32(56)
 	i1 = v3 + uint32(56)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
@@ -9739,9 +20550,9 @@ L10:
 	if v0 != 0 {
 		goto L13
 	}
-	fn4052(m, v6)
+	fn4053(m, v6)
 L13:
-	fn3762(m, v5)
+	fn3763(m, v5)
 	goto L5
 L6:
 	if v4 == 0 {
@@ -9785,7 +20596,7 @@ L15:
 	i2 = b2i(v8 > k32(4294967231))
 	i1 = i1 + i2
 	*(*uint32)(unsafe.Add(b, v10)) = i1
-	fn5938(m, v7, v1)
+	fn5939(m, v7, v1)
 	i0 = v1 + uint32(56)
 	i1 = v3 + uint32(56)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
@@ -9829,25 +20640,12 @@ L15:
 	}
 L5:
 	i0 = v2 + uint32(4)
-	fn524(m, i0)
+	fn525(m, i0)
 	v3 = uint32(10059656)
 L1:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
 	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn5946(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2675(m, uint32(8423842))
-	m.depth--
-	return i0
 }
 
 //go:norace
@@ -9858,7 +20656,7 @@ func fn5947(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1574(m, uint32(64))
+	i0 = fn2676(m, uint32(8423842))
 	m.depth--
 	return i0
 }
@@ -9868,28 +20666,41 @@ func fn5947(m *Module, v0 uint32, v1 uint32) uint32 {
 func fn5948(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, uint32(64))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5949(m *Module) uint32 {
+func fn5949(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10273208))
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	i0 = fn1575(m, i0)
+	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5950(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5950(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1968(m, uint32(10273208))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn5951(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -9898,7 +20709,7 @@ func fn5950(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -9941,7 +20752,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5951(m *Module, v0 uint32) uint32 {
+func fn5952(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9954,7 +20765,7 @@ func fn5951(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -9973,7 +20784,7 @@ func fn5951(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
@@ -9992,7 +20803,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -10011,7 +20822,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return uint32(0)
@@ -10019,20 +20830,20 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn5952(m *Module, v0 uint32) {
+func fn5953(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn5951(m, v0)
+	i0 = fn5952(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn5953(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn5954(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -10075,7 +20886,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(4)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10273376), uint32(0), uint32(3), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10273376), uint32(0), uint32(3), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -10107,23 +20918,23 @@ L9:
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn2738(m, v8, v4)
+	i0 = fn2739(m, v8, v4)
 	v2 = i0
 	if v2 == 0 {
 		goto L12
 	}
-	i0 = fn8105(m, v2)
+	i0 = fn8106(m, v2)
 	i1 = *(*uint32)(unsafe.Add(b, v4))
 	if i0 == i1 {
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 L12:
 	v6 = uint32(0)
 	goto L1
 L11:
-	fn3722(m, uint32(8483303), uint32(8576952), uint32(8486794), v8)
+	fn3723(m, uint32(8483303), uint32(8576952), uint32(8486794), v8)
 	v6 = uint32(0)
 	goto L1
 L10:
@@ -10150,23 +20961,23 @@ L8:
 	if i0 == 0 {
 		goto L16
 	}
-	i0 = fn2738(m, v7, v4)
+	i0 = fn2739(m, v7, v4)
 	v3 = i0
 	if v3 == 0 {
 		goto L17
 	}
-	i0 = fn8105(m, v3)
+	i0 = fn8106(m, v3)
 	i1 = *(*uint32)(unsafe.Add(b, v4))
 	if i0 == i1 {
 		goto L15
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 L17:
 	v6 = uint32(0)
 	goto L1
 L16:
-	fn3722(m, uint32(8483303), uint32(8576768), uint32(8486794), v7)
+	fn3723(m, uint32(8483303), uint32(8576768), uint32(8486794), v7)
 	v6 = uint32(0)
 	goto L1
 L15:
@@ -10181,13 +20992,13 @@ L13:
 	if v3 == 0 {
 		goto L18
 	}
-	i0 = fn8105(m, v3)
+	i0 = fn8106(m, v3)
 	if i0 < uint32(2) {
 		goto L18
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8487250))
+	fn3605(m, i0, uint32(8487250))
 	goto L1
 L18:
 	v7 = uint32(1)
@@ -10202,7 +21013,7 @@ L19:
 	}
 	v7 = v3
 L7:
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v8 = i0
 	if v8 == 0 {
 		goto L1
@@ -10219,12 +21030,12 @@ L6:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8390663))
+	fn3605(m, i0, uint32(8390663))
 	goto L1
 L5:
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v6 = i0
 	if v6 != 0 {
 		goto L21
@@ -10251,14 +21062,14 @@ L21:
 L22:
 	*(*uint8)(unsafe.Add(b, uint64(v6)+40)) = uint8(k32(1))
 	*(*uint32)(unsafe.Add(b, uint64(v6)+44)) = v8
-	i1 = fn7539(m, v2, uint32(10273420), v3)
+	i1 = fn7540(m, v2, uint32(10273420), v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v1
 	if v1 != 0 {
 		goto L23
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8511963))
+	fn3605(m, i0, uint32(8511963))
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
 	if v1 != uint32(1073741823) {
@@ -10276,16 +21087,16 @@ L24:
 	v6 = uint32(0)
 	goto L20
 L25:
-	fn2072(m, v6)
+	fn2073(m, v6)
 	v6 = uint32(0)
 	goto L20
 L23:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10512680))+16))
-	i0 = fn7588(m, v1, i1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10512696))+16))
+	i0 = fn7589(m, v1, i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	fn7558(m, i0, v6)
+	fn7559(m, i0, v6)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	fn7582(m, i0, uint32(2980), uint32(0))
+	fn7583(m, i0, uint32(2981), uint32(0))
 	v3 = k32(4294967292)
 	v2 = k32(4294967295)
 	v1 = uint32(10273440)
@@ -10307,7 +21118,7 @@ L26:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+48)) = uint32(0)
 	goto L28
 L29:
-	i1 = fn2108(m, v3)
+	i1 = fn2109(m, v3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v6)+48)) = v1
 	if v1 != 0 {
@@ -10325,9 +21136,9 @@ L28:
 	if v1 != 0 {
 		goto L30
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L30:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v6 = i0
 	goto L20
 L27:
@@ -10351,7 +21162,7 @@ L32:
 		goto L32
 	}
 L31:
-	fn3701(m, v6)
+	fn3702(m, v6)
 L20:
 	if v7 != 0 {
 		goto L1
@@ -10367,7 +21178,7 @@ L20:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -10376,7 +21187,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5954(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5955(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10400,11 +21211,11 @@ func fn5954(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v3 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn2702(m, uint32(8872112), uint32(256), v1, uint32(8502322))
+	i0 = fn2703(m, uint32(8872112), uint32(256), v1, uint32(8502322))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -10424,10 +21235,10 @@ func fn5954(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8508466))
+	fn3605(m, i0, uint32(8508466))
 	m.depth--
 	return uint32(0)
 L2:
@@ -10512,7 +21323,7 @@ L7:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	m.depth--
 	return v3
@@ -10520,37 +21331,37 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5955(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5956(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
-	i0 = fn1580(m, v1)
+	i0 = fn1581(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
-	i0 = fn7603(m, v1)
+	i0 = fn7604(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
 	return uint32(10059656)
 L2:
-	i1 = fn8105(m, v1)
-	i0 = fn2748(m, v1, i1, uint32(8402826))
+	i1 = fn8106(m, v1)
+	i0 = fn2749(m, v1, i1, uint32(8402826))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5956(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn5957(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10583,7 +21394,7 @@ func fn5956(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -10597,7 +21408,7 @@ func fn5956(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if v5 == 0 {
 		goto L2
 	}
-	i0 = fn5957(m, v0, v4, v5)
+	i0 = fn5958(m, v0, v4, v5)
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v4) < int32(uint32(0)) {
@@ -10623,18 +21434,18 @@ L5:
 	goto L3
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7561(m, i0)
+	i0 = fn7562(m, i0)
 	v5 = i0
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	if i0 == 0 {
 		goto L7
 	}
-	i0 = fn1492(m, v5)
+	i0 = fn1493(m, v5)
 	v7 = i0
 	goto L6
 L7:
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v7 = i0
 L6:
 	if v7 == 0 {
@@ -10649,7 +21460,7 @@ L10:
 	i1 = v2 + v4
 	v9 = i1
 	i1 = *(*uint32)(unsafe.Add(b, v9))
-	i0 = fn5958(m, v0, i1)
+	i0 = fn5959(m, v0, i1)
 	v6 = i0
 	if v6 != 0 {
 		goto L11
@@ -10682,7 +21493,7 @@ L13:
 	if v9 != 0 {
 		goto L14
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v4 + k32(4294967268)
@@ -10698,7 +21509,7 @@ L14:
 	}
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -10710,7 +21521,7 @@ L12:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L11:
 	i0 = v9 + uint32(4)
@@ -10722,8 +21533,8 @@ L11:
 	v9 = uint32(10059656)
 	goto L15
 L16:
-	i1 = fn8105(m, v9)
-	i0 = fn2748(m, v9, i1, uint32(8402826))
+	i1 = fn8106(m, v9)
+	i0 = fn2749(m, v9, i1, uint32(8402826))
 	v9 = i0
 	if v9 != 0 {
 		goto L15
@@ -10756,7 +21567,7 @@ L18:
 	if v2 != 0 {
 		goto L19
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v4 + k32(4294967268)
@@ -10772,7 +21583,7 @@ L19:
 	}
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -10784,7 +21595,7 @@ L17:
 	if v0 != 0 {
 		goto L20
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
@@ -10797,7 +21608,7 @@ L20:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -10813,11 +21624,11 @@ L15:
 	*(*uint32)(unsafe.Add(b, i0)) = v9
 	goto L21
 L22:
-	i0 = fn1711(m, v7, v6, v9)
+	i0 = fn1712(m, v7, v6, v9)
 	if i0 == 0 {
 		goto L23
 	}
-	fn5960(m, v0)
+	fn5961(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -10829,7 +21640,7 @@ L22:
 	if v0 != 0 {
 		goto L24
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v0 = i0
@@ -10842,7 +21653,7 @@ L24:
 	if v0 != 0 {
 		goto L25
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v0 = i0
@@ -10855,7 +21666,7 @@ L25:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -10869,7 +21680,7 @@ L23:
 	if v10 != 0 {
 		goto L26
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v6 = i0
@@ -10882,7 +21693,7 @@ L26:
 	if v6 != 0 {
 		goto L21
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L21:
 	i0 = v4 + uint32(8)
 	v4 = i0
@@ -10892,7 +21703,7 @@ L21:
 		goto L10
 	}
 L9:
-	i0 = fn5958(m, v0, v1)
+	i0 = fn5959(m, v0, v1)
 	v4 = i0
 	if v4 != 0 {
 		goto L27
@@ -10908,12 +21719,12 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L27:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v7
 	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i0 = fn4085(m, uint32(8568541), v3)
+	i0 = fn4086(m, uint32(8568541), v3)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -10921,7 +21732,7 @@ L27:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(1)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn5961(m, uint32(8399715), uint32(422), i2, v4, v0)
+	i0 = fn5962(m, uint32(8399715), uint32(422), i2, v4, v0)
 	v5 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -10935,12 +21746,12 @@ L27:
 	if v6 != 0 {
 		goto L28
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L28:
 	if v5 != 0 {
 		goto L29
 	}
-	fn5960(m, v0)
+	fn5961(m, v0)
 	goto L1
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -10954,7 +21765,7 @@ L29:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10273440))
@@ -10985,7 +21796,7 @@ L31:
 	if v9 != 0 {
 		goto L32
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L32:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v4 + k32(4294967268)
@@ -11001,7 +21812,7 @@ L32:
 	}
 L30:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -11010,7 +21821,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5957(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5958(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11032,7 +21843,7 @@ func fn5957(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn2289(m, uint32(1))
+	i0 = fn2290(m, uint32(1))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -11043,7 +21854,7 @@ func fn5957(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = uint32(10059656)
 	goto L2
 L3:
-	i0 = fn2748(m, v1, v2, uint32(8402826))
+	i0 = fn2749(m, v1, v2, uint32(8402826))
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -11059,7 +21870,7 @@ L3:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10273440))
 	if i0 == 0 {
@@ -11089,7 +21900,7 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v3 + k32(4294967268)
@@ -11105,9 +21916,9 @@ L7:
 	}
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7565(m, i0, uint32(2982))
+	fn7566(m, i0, uint32(2983))
 	m.depth--
 	return k32(4294967295)
 L2:
@@ -11116,14 +21927,14 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i0 = i0 + uint32(12)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn851(m, i0, v4, uint32(0))
+	i0 = fn852(m, i0, v4, uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L8
 	}
-	fn4493(m, uint32(8519715), uint32(8518580), uint32(287))
+	fn4494(m, uint32(8519715), uint32(8518580), uint32(287))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7595(m, i0, uint32(0))
+	i0 = fn7596(m, i0, uint32(0))
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -11137,7 +21948,7 @@ L8:
 	if v3 != 0 {
 		goto L9
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L9:
 	if v1 != 0 {
 		goto L10
@@ -11170,7 +21981,7 @@ L12:
 	if v2 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v3 + k32(4294967268)
@@ -11186,9 +21997,9 @@ L13:
 	}
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7565(m, i0, uint32(2982))
+	fn7566(m, i0, uint32(2983))
 	m.depth--
 	return k32(4294967295)
 L10:
@@ -11204,7 +22015,7 @@ L10:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return v3
@@ -11212,7 +22023,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5958(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5959(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11234,8 +22045,8 @@ func fn5958(m *Module, v0 uint32, v1 uint32) uint32 {
 	v1 = uint32(10059656)
 	goto L2
 L3:
-	i1 = fn8105(m, v1)
-	i0 = fn2748(m, v1, i1, uint32(8402826))
+	i1 = fn8106(m, v1)
+	i0 = fn2749(m, v1, i1, uint32(8402826))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -11249,12 +22060,12 @@ L2:
 		goto L1
 	}
 	i2 = v2 + uint32(12)
-	i0 = fn1704(m, v3, v1, i2)
+	i0 = fn1705(m, v3, v1, i2)
 	if i0 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	i0 = fn1711(m, i0, v1, v1)
+	i0 = fn1712(m, i0, v1, v1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -11270,7 +22081,7 @@ L4:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v1 = i0
@@ -11282,13 +22093,13 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5959(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn5960(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn5960(m *Module, v0 uint32) {
+func fn5961(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11332,7 +22143,7 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v3 + k32(4294967268)
@@ -11348,31 +22159,31 @@ L3:
 	}
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn5961(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn5962(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn851(m, v2, v3, uint32(0))
+	i0 = fn852(m, v2, v3, uint32(0))
 	v3 = i0
 	if v3 != 0 {
 		goto L1
 	}
-	fn4493(m, v0, uint32(8518580), v1)
+	fn4494(m, v0, uint32(8518580), v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i0 = fn7595(m, i0, uint32(0))
+	i0 = fn7596(m, i0, uint32(0))
 L1:
 	return v3
 }
 
 //go:norace
 //go:nocheckptr
-func fn5962(m *Module, v0 uint32, v1 uint32) {
+func fn5963(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11398,7 +22209,7 @@ func fn5962(m *Module, v0 uint32, v1 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -11412,16 +22223,16 @@ func fn5962(m *Module, v0 uint32, v1 uint32) {
 	if v4 == 0 {
 		goto L2
 	}
-	i0 = fn5957(m, v0, v3, v4)
+	i0 = fn5958(m, v0, v3, v4)
 	v3 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v3) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
-	i1 = fn5958(m, v0, v1)
+	i1 = fn5959(m, v0, v1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn4085(m, uint32(8568572), v2)
+	i0 = fn4086(m, uint32(8568572), v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -11454,7 +22265,7 @@ L5:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v1 + k32(4294967268)
@@ -11470,21 +22281,21 @@ L6:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i0 = i0 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn851(m, i0, v1, uint32(0))
+	i0 = fn852(m, i0, v1, uint32(0))
 	v3 = i0
 	if v3 != 0 {
 		goto L7
 	}
-	fn4493(m, uint32(8399728), uint32(8518580), uint32(476))
+	fn4494(m, uint32(8399728), uint32(8518580), uint32(476))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7595(m, i0, uint32(0))
+	i0 = fn7596(m, i0, uint32(0))
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -11498,7 +22309,7 @@ L7:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	if v3 != 0 {
 		goto L9
@@ -11531,7 +22342,7 @@ L11:
 	if v5 != 0 {
 		goto L12
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v1 + k32(4294967268)
@@ -11547,7 +22358,7 @@ L12:
 	}
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -11561,7 +22372,7 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -11570,7 +22381,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5963(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn5964(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11594,7 +22405,7 @@ func fn5963(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -11608,19 +22419,19 @@ func fn5963(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if v5 == 0 {
 		goto L2
 	}
-	i0 = fn5957(m, v0, v4, v5)
+	i0 = fn5958(m, v0, v4, v5)
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
-	i0 = fn5958(m, v0, v1)
+	i0 = fn5959(m, v0, v1)
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(2983)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(2984)
 	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = fn4085(m, uint32(8571133), v3)
+	i0 = fn4086(m, uint32(8571133), v3)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
@@ -11653,7 +22464,7 @@ L5:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v2 + k32(4294967268)
@@ -11669,21 +22480,21 @@ L6:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i0 = i0 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn851(m, i0, v2, uint32(0))
+	i0 = fn852(m, i0, v2, uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L7
 	}
-	fn4493(m, uint32(8452626), uint32(8518580), uint32(482))
+	fn4494(m, uint32(8452626), uint32(8518580), uint32(482))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7595(m, i0, uint32(0))
+	i0 = fn7596(m, i0, uint32(0))
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -11697,7 +22508,7 @@ L7:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L8:
 	if v1 != 0 {
 		goto L9
@@ -11730,7 +22541,7 @@ L11:
 	if v5 != 0 {
 		goto L12
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v2 + k32(4294967268)
@@ -11746,7 +22557,7 @@ L12:
 	}
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -11760,7 +22571,7 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -11769,7 +22580,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5964(m *Module, v0 uint32) uint32 {
+func fn5965(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -11779,14 +22590,14 @@ func fn5964(m *Module, v0 uint32) uint32 {
 	}
 	return uint32(10059656)
 L1:
-	i1 = fn8105(m, v0)
-	i0 = fn2748(m, v0, i1, uint32(8402826))
+	i1 = fn8106(m, v0)
+	i0 = fn2749(m, v0, i1, uint32(8402826))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn5965(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn5966(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11801,7 +22612,7 @@ func fn5965(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -11810,7 +22621,7 @@ func fn5965(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if v3 != 0 {
 		goto L2
 	}
-	i0 = fn5957(m, v0, v1, v2)
+	i0 = fn5958(m, v0, v1, v2)
 	m.depth--
 	return
 L2:
@@ -11825,7 +22636,7 @@ L2:
 	if v4 == 0 {
 		goto L4
 	}
-	i0 = fn5957(m, v0, v3, v4)
+	i0 = fn5958(m, v0, v3, v4)
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v4) < int32(uint32(0)) {
@@ -11845,7 +22656,7 @@ L3:
 	if int32(v5) >= int32(v2) {
 		goto L5
 	}
-	i0 = fn5957(m, v0, v1, v2)
+	i0 = fn5958(m, v0, v1, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	m.depth--
 	return
@@ -11863,7 +22674,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5966(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
+func fn5967(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -11887,7 +22698,7 @@ func fn5966(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -11901,29 +22712,29 @@ func fn5966(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	if v8 == 0 {
 		goto L2
 	}
-	i0 = fn5957(m, v0, v7, v8)
+	i0 = fn5958(m, v0, v7, v8)
 	v7 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v7) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
-	i0 = fn5958(m, v0, v1)
+	i0 = fn5959(m, v0, v1)
 	v1 = i0
-	i0 = fn5958(m, v0, v2)
+	i0 = fn5959(m, v0, v2)
 	v2 = i0
-	i0 = fn5958(m, v0, v3)
+	i0 = fn5959(m, v0, v3)
 	v3 = i0
-	i0 = fn5958(m, v0, v4)
+	i0 = fn5959(m, v0, v4)
 	v4 = i0
 	i0 = v6 + uint32(16)
-	i1 = fn5958(m, v0, v5)
+	i1 = fn5959(m, v0, v5)
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v6)) = v1
-	i0 = fn4085(m, uint32(8568507), v6)
+	i0 = fn4086(m, uint32(8568507), v6)
 	v5 = i0
 	if v5 != 0 {
 		goto L3
@@ -11956,7 +22767,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v5 + k32(4294967268)
@@ -11972,21 +22783,21 @@ L6:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i0 = i0 + uint32(16)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn851(m, i0, v5, uint32(0))
+	i0 = fn852(m, i0, v5, uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L7
 	}
-	fn4493(m, uint32(8465007), uint32(8518580), uint32(494))
+	fn4494(m, uint32(8465007), uint32(8518580), uint32(494))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7595(m, i0, uint32(0))
+	i0 = fn7596(m, i0, uint32(0))
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -12000,7 +22811,7 @@ L7:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L8:
 	if v4 != 0 {
 		goto L9
@@ -12033,7 +22844,7 @@ L11:
 	if v2 != 0 {
 		goto L12
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v5 + k32(4294967268)
@@ -12049,7 +22860,7 @@ L12:
 	}
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -12063,7 +22874,7 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v6 + uint32(32)
 	m.g0 = i0
@@ -12072,7 +22883,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5967(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn5968(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -12096,7 +22907,7 @@ func fn5967(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -12110,25 +22921,25 @@ func fn5967(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	if v7 == 0 {
 		goto L2
 	}
-	i0 = fn5957(m, v0, v6, v7)
+	i0 = fn5958(m, v0, v6, v7)
 	v6 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v6) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
-	i0 = fn5958(m, v0, v1)
+	i0 = fn5959(m, v0, v1)
 	v1 = i0
-	i0 = fn5958(m, v0, v2)
+	i0 = fn5959(m, v0, v2)
 	v2 = i0
-	i0 = fn5958(m, v0, v3)
+	i0 = fn5959(m, v0, v3)
 	v3 = i0
-	i1 = fn5958(m, v0, v4)
+	i1 = fn5959(m, v0, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v5)) = v1
-	i0 = fn4085(m, uint32(8568515), v5)
+	i0 = fn4086(m, uint32(8568515), v5)
 	v4 = i0
 	if v4 != 0 {
 		goto L3
@@ -12161,7 +22972,7 @@ L5:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v4 + k32(4294967268)
@@ -12177,21 +22988,21 @@ L6:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i0 = i0 + uint32(20)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn851(m, i0, v4, uint32(0))
+	i0 = fn852(m, i0, v4, uint32(0))
 	v3 = i0
 	if v3 != 0 {
 		goto L7
 	}
-	fn4493(m, uint32(8465050), uint32(8518580), uint32(632))
+	fn4494(m, uint32(8465050), uint32(8518580), uint32(632))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7595(m, i0, uint32(0))
+	i0 = fn7596(m, i0, uint32(0))
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -12205,7 +23016,7 @@ L7:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
 	if v3 != 0 {
 		goto L9
@@ -12238,7 +23049,7 @@ L11:
 	if v1 != 0 {
 		goto L12
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v4 + k32(4294967268)
@@ -12254,7 +23065,7 @@ L12:
 	}
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -12268,7 +23079,7 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -12277,7 +23088,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5968(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn5969(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12301,7 +23112,7 @@ func fn5968(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -12315,19 +23126,19 @@ func fn5968(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if v5 == 0 {
 		goto L2
 	}
-	i0 = fn5957(m, v0, v4, v5)
+	i0 = fn5958(m, v0, v4, v5)
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
-	i0 = fn5958(m, v0, v1)
+	i0 = fn5959(m, v0, v1)
 	v1 = i0
-	i1 = fn5958(m, v0, v2)
+	i1 = fn5959(m, v0, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = fn4085(m, uint32(8568541), v3)
+	i0 = fn4086(m, uint32(8568541), v3)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
@@ -12360,7 +23171,7 @@ L5:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v2 + k32(4294967268)
@@ -12376,21 +23187,21 @@ L6:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i0 = i0 + uint32(24)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn851(m, i0, v2, uint32(0))
+	i0 = fn852(m, i0, v2, uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L7
 	}
-	fn4493(m, uint32(8465103), uint32(8518580), uint32(639))
+	fn4494(m, uint32(8465103), uint32(8518580), uint32(639))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7595(m, i0, uint32(0))
+	i0 = fn7596(m, i0, uint32(0))
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -12404,7 +23215,7 @@ L7:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L8:
 	if v1 != 0 {
 		goto L9
@@ -12437,7 +23248,7 @@ L11:
 	if v5 != 0 {
 		goto L12
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v2 + k32(4294967268)
@@ -12453,7 +23264,7 @@ L12:
 	}
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -12467,207 +23278,9 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn5969(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = i0 + uint32(28)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = fn5957(m, v0, v3, v4)
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
-	if int32(v3) < int32(uint32(0)) {
-		goto L1
-	}
-L2:
-	i1 = fn5958(m, v0, v1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn4085(m, uint32(8568572), v2)
-	v1 = i0
-	if v1 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10273440))
-	if i0 == 0 {
-		goto L4
-	}
-	v4 = uint32(10273472)
-	v3 = uint32(0)
-L5:
-	v1 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = i0 + v3
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L6
-	}
-	fn2072(m, v4)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i2 = v1 + k32(4294967268)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	m.table[i2].(func(*Module, uint32, uint32))(m, i0, uint32(0))
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v1 + uint32(32)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if i0 != 0 {
-		goto L5
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
-	goto L1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = i0 + uint32(28)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn851(m, i0, v1, uint32(0))
-	v3 = i0
-	if v3 != 0 {
-		goto L7
-	}
-	fn4493(m, uint32(8465122), uint32(8518580), uint32(644))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7595(m, i0, uint32(0))
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L8
-	}
-	fn2072(m, v1)
-L8:
-	if v3 != 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10273440))
-	if i0 == 0 {
-		goto L10
-	}
-	v4 = uint32(10273472)
-	v3 = uint32(0)
-L11:
-	v1 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = i0 + v3
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == 0 {
-		goto L12
-	}
-	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L12
-	}
-	fn2072(m, v4)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i2 = v1 + k32(4294967268)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	m.table[i2].(func(*Module, uint32, uint32))(m, i0, uint32(0))
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v1 + uint32(32)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if i0 != 0 {
-		goto L11
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
-	goto L1
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-L1:
-	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return
 }
@@ -12695,12 +23308,12 @@ func fn5970(m *Module, v0 uint32, v1 uint32) {
 	v2 = i0
 	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = i0 + uint32(32)
+	i0 = i0 + uint32(28)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -12714,16 +23327,16 @@ func fn5970(m *Module, v0 uint32, v1 uint32) {
 	if v4 == 0 {
 		goto L2
 	}
-	i0 = fn5957(m, v0, v3, v4)
+	i0 = fn5958(m, v0, v3, v4)
 	v3 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v3) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(2983)
-	i0 = fn4085(m, uint32(8571139), v2)
+	i1 = fn5959(m, v0, v1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = fn4086(m, uint32(8568572), v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -12756,7 +23369,7 @@ L5:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v1 + k32(4294967268)
@@ -12772,21 +23385,21 @@ L6:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = i0 + uint32(32)
+	i0 = i0 + uint32(28)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn851(m, i0, v1, uint32(0))
+	i0 = fn852(m, i0, v1, uint32(0))
 	v3 = i0
 	if v3 != 0 {
 		goto L7
 	}
-	fn4493(m, uint32(8399531), uint32(8518580), uint32(648))
+	fn4494(m, uint32(8465122), uint32(8518580), uint32(644))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7595(m, i0, uint32(0))
+	i0 = fn7596(m, i0, uint32(0))
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -12800,7 +23413,7 @@ L7:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	if v3 != 0 {
 		goto L9
@@ -12833,7 +23446,7 @@ L11:
 	if v5 != 0 {
 		goto L12
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v1 + k32(4294967268)
@@ -12849,7 +23462,7 @@ L12:
 	}
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -12863,7 +23476,7 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -12872,15 +23485,15 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5971(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
+func fn5971(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
 	_ = v3
 	var v4 uint32
 	_ = v4
+	var v5 uint32
+	_ = v5
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -12888,37 +23501,40 @@ func fn5971(m *Module, v0 uint32) {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = i0 + uint32(36)
+	i0 = i0 + uint32(32)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v1 = i0
-	if v1 == 0 {
+	v3 = i0
+	if v3 == 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v2 = i0
-	if v2 == 0 {
+	v4 = i0
+	if v4 == 0 {
 		goto L2
 	}
-	i0 = fn5957(m, v0, v1, v2)
-	v1 = i0
+	i0 = fn5958(m, v0, v3, v4)
+	v3 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
-	if int32(v1) < int32(uint32(0)) {
+	if int32(v3) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
-	i0 = fn4085(m, uint32(8570804), uint32(0))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(2984)
+	i0 = fn4086(m, uint32(8571139), v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -12927,142 +23543,141 @@ L2:
 	if i0 == 0 {
 		goto L4
 	}
-	v3 = uint32(10273472)
-	v2 = uint32(0)
+	v4 = uint32(10273472)
+	v3 = uint32(0)
 L5:
-	v1 = v3
+	v1 = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = i0 + v2
+	i0 = i0 + v3
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
+	if v4 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == 0 {
+	v5 = i0
+	if v5 == uint32(1073741823) {
 		goto L6
 	}
-	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
 		goto L6
 	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L6
-	}
-	fn2072(m, v3)
+	fn2073(m, v4)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v1 + k32(4294967268)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
 	m.table[i2].(func(*Module, uint32, uint32))(m, i0, uint32(0))
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v1 + uint32(32)
+	i0 = v3 + uint32(4)
 	v3 = i0
+	i0 = v1 + uint32(32)
+	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	if i0 != 0 {
 		goto L5
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
-	m.depth--
-	return
+	fn7581(m, i0, uint32(2982))
+	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = i0 + uint32(36)
+	i0 = i0 + uint32(32)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn851(m, i0, v1, uint32(0))
-	v2 = i0
-	if v2 != 0 {
+	i0 = fn852(m, i0, v1, uint32(0))
+	v3 = i0
+	if v3 != 0 {
 		goto L7
 	}
-	fn4493(m, uint32(8453347), uint32(8518580), uint32(652))
+	fn4494(m, uint32(8399531), uint32(8518580), uint32(648))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7595(m, i0, uint32(0))
+	i0 = fn7596(m, i0, uint32(0))
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
+	v4 = i0
+	if v4 == uint32(1073741823) {
 		goto L8
 	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
-	if v2 != 0 {
+	if v3 != 0 {
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10273440))
 	if i0 == 0 {
 		goto L10
 	}
-	v3 = uint32(10273472)
-	v2 = uint32(0)
+	v4 = uint32(10273472)
+	v3 = uint32(0)
 L11:
-	v1 = v3
+	v1 = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = i0 + v2
+	i0 = i0 + v3
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
+	if v4 == 0 {
+		goto L12
+	}
+	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == 0 {
+	v5 = i0
+	if v5 == uint32(1073741823) {
 		goto L12
 	}
-	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
 		goto L12
 	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L12
-	}
-	fn2072(m, v3)
+	fn2073(m, v4)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v1 + k32(4294967268)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
 	m.table[i2].(func(*Module, uint32, uint32))(m, i0, uint32(0))
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v1 + uint32(32)
+	i0 = v3 + uint32(4)
 	v3 = i0
+	i0 = v1 + uint32(32)
+	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	if i0 != 0 {
 		goto L11
 	}
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
-	m.depth--
-	return
+	fn7581(m, i0, uint32(2982))
+	goto L1
 L9:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
 	if v0 == uint32(1073741823) {
 		goto L1
 	}
 	i1 = v0 + k32(4294967295)
 	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
+	*(*uint32)(unsafe.Add(b, v3)) = v0
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v3)
 L1:
-	m.depth--
+	i0 = v2 + uint32(16)
+	m.g0 = i0
 	return
 }
 
@@ -13088,12 +23703,12 @@ func fn5972(m *Module, v0 uint32) {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = i0 + uint32(40)
+	i0 = i0 + uint32(36)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -13107,14 +23722,14 @@ func fn5972(m *Module, v0 uint32) {
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = fn5957(m, v0, v1, v2)
+	i0 = fn5958(m, v0, v1, v2)
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v1) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
-	i0 = fn4085(m, uint32(8570804), uint32(0))
+	i0 = fn4086(m, uint32(8570804), uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -13147,7 +23762,7 @@ L5:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v1 + k32(4294967268)
@@ -13163,22 +23778,22 @@ L6:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	m.depth--
 	return
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = i0 + uint32(40)
+	i0 = i0 + uint32(36)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn851(m, i0, v1, uint32(0))
+	i0 = fn852(m, i0, v1, uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L7
 	}
-	fn4493(m, uint32(8453365), uint32(8518580), uint32(656))
+	fn4494(m, uint32(8453347), uint32(8518580), uint32(652))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7595(m, i0, uint32(0))
+	i0 = fn7596(m, i0, uint32(0))
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -13192,7 +23807,7 @@ L7:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	if v2 != 0 {
 		goto L9
@@ -13225,7 +23840,7 @@ L11:
 	if v4 != 0 {
 		goto L12
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v1 + k32(4294967268)
@@ -13241,7 +23856,7 @@ L12:
 	}
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	m.depth--
 	return
 L9:
@@ -13256,7 +23871,7 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return
@@ -13264,13 +23879,15 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5973(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn5973(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
 	var v3 uint32
 	_ = v3
 	var v4 uint32
 	_ = v4
-	var v5 uint32
-	_ = v5
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -13278,159 +23895,71 @@ func fn5973(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = i0 + uint32(44)
+	i0 = i0 + uint32(40)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v4 = i0
-	if v4 == 0 {
+	v1 = i0
+	if v1 == 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v5 = i0
-	if v5 == 0 {
+	v2 = i0
+	if v2 == 0 {
 		goto L2
 	}
-	i0 = fn5957(m, v0, v4, v5)
-	v4 = i0
+	i0 = fn5958(m, v0, v1, v2)
+	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
-	if int32(v4) < int32(uint32(0)) {
+	if int32(v1) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
-	if v1 != 0 {
-		goto L4
-	}
-	v1 = uint32(10059656)
-	goto L3
-L4:
-	i0 = fn2748(m, v1, v2, uint32(8402826))
-	v1 = i0
-L3:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = fn4085(m, uint32(8568572), v3)
+	i0 = fn4086(m, uint32(8570804), uint32(0))
 	v1 = i0
 	if v1 != 0 {
-		goto L5
+		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10273440))
 	if i0 == 0 {
-		goto L6
+		goto L4
 	}
-	v4 = uint32(10273472)
+	v3 = uint32(10273472)
 	v2 = uint32(0)
-L7:
-	v1 = v4
+L5:
+	v1 = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i0 = i0 + v2
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
-	if v4 == 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
+	v3 = i0
+	if v3 == 0 {
+		goto L6
 	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L8
-	}
-	fn2072(m, v4)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i2 = v1 + k32(4294967268)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	m.table[i2].(func(*Module, uint32, uint32))(m, i0, uint32(0))
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v1 + uint32(32)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if i0 != 0 {
-		goto L7
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
-	goto L1
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = i0 + uint32(44)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn851(m, i0, v1, uint32(0))
-	v2 = i0
-	if v2 != 0 {
-		goto L9
-	}
-	fn4493(m, uint32(8400611), uint32(8518580), uint32(660))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7595(m, i0, uint32(0))
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
+	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
 	if v4 == uint32(1073741823) {
-		goto L10
+		goto L6
 	}
 	i1 = v4 + k32(4294967295)
 	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
+	*(*uint32)(unsafe.Add(b, v3)) = v4
 	if v4 != 0 {
-		goto L10
+		goto L6
 	}
-	fn2072(m, v1)
-L10:
-	if v2 != 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10273440))
-	if i0 == 0 {
-		goto L12
-	}
-	v4 = uint32(10273472)
-	v2 = uint32(0)
-L13:
-	v1 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = i0 + v2
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == 0 {
-		goto L14
-	}
-	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L14
-	}
-	fn2072(m, v4)
-L14:
+	fn2073(m, v3)
+L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v1 + k32(4294967268)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
@@ -13438,16 +23967,95 @@ L14:
 	i0 = v2 + uint32(4)
 	v2 = i0
 	i0 = v1 + uint32(32)
-	v4 = i0
+	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	if i0 != 0 {
-		goto L13
+		goto L5
 	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn7581(m, i0, uint32(2982))
+	m.depth--
+	return
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	i0 = i0 + uint32(40)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn852(m, i0, v1, uint32(0))
+	v2 = i0
+	if v2 != 0 {
+		goto L7
+	}
+	fn4494(m, uint32(8453365), uint32(8518580), uint32(656))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn7596(m, i0, uint32(0))
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L8
+	}
+	fn2073(m, v1)
+L8:
+	if v2 != 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10273440))
+	if i0 == 0 {
+		goto L10
+	}
+	v3 = uint32(10273472)
+	v2 = uint32(0)
+L11:
+	v1 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	i0 = i0 + v2
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == 0 {
+		goto L12
+	}
+	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L12
+	}
+	fn2073(m, v3)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
-	goto L1
-L11:
+	i2 = v1 + k32(4294967268)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	m.table[i2].(func(*Module, uint32, uint32))(m, i0, uint32(0))
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v1 + uint32(32)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 != 0 {
+		goto L11
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn7581(m, i0, uint32(2982))
+	m.depth--
+	return
+L9:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -13459,10 +24067,9 @@ L11:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
+	m.depth--
 	return
 }
 
@@ -13487,12 +24094,12 @@ func fn5974(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	v3 = i0
 	m.g0 = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = i0 + uint32(48)
+	i0 = i0 + uint32(44)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -13506,7 +24113,7 @@ func fn5974(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if v5 == 0 {
 		goto L2
 	}
-	i0 = fn5957(m, v0, v4, v5)
+	i0 = fn5958(m, v0, v4, v5)
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v4) < int32(uint32(0)) {
@@ -13519,11 +24126,11 @@ L2:
 	v1 = uint32(10059656)
 	goto L3
 L4:
-	i0 = fn2748(m, v1, v2, uint32(8402826))
+	i0 = fn2749(m, v1, v2, uint32(8402826))
 	v1 = i0
 L3:
 	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = fn4085(m, uint32(8568572), v3)
+	i0 = fn4086(m, uint32(8568572), v3)
 	v1 = i0
 	if v1 != 0 {
 		goto L5
@@ -13556,7 +24163,7 @@ L7:
 	if v5 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v1 + k32(4294967268)
@@ -13572,21 +24179,21 @@ L8:
 	}
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = i0 + uint32(48)
+	i0 = i0 + uint32(44)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn851(m, i0, v1, uint32(0))
+	i0 = fn852(m, i0, v1, uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L9
 	}
-	fn4493(m, uint32(8505830), uint32(8518580), uint32(664))
+	fn4494(m, uint32(8400611), uint32(8518580), uint32(660))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7595(m, i0, uint32(0))
+	i0 = fn7596(m, i0, uint32(0))
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -13600,7 +24207,7 @@ L9:
 	if v4 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	if v2 != 0 {
 		goto L11
@@ -13633,7 +24240,7 @@ L13:
 	if v5 != 0 {
 		goto L14
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v1 + k32(4294967268)
@@ -13649,7 +24256,7 @@ L14:
 	}
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -13663,7 +24270,7 @@ L11:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -13672,7 +24279,211 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5975(m *Module, v0 uint32) uint32 {
+func fn5975(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	i0 = i0 + uint32(48)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v5 = i0
+	if v5 == 0 {
+		goto L2
+	}
+	i0 = fn5958(m, v0, v4, v5)
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
+	if int32(v4) < int32(uint32(0)) {
+		goto L1
+	}
+L2:
+	if v1 != 0 {
+		goto L4
+	}
+	v1 = uint32(10059656)
+	goto L3
+L4:
+	i0 = fn2749(m, v1, v2, uint32(8402826))
+	v1 = i0
+L3:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	i0 = fn4086(m, uint32(8568572), v3)
+	v1 = i0
+	if v1 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10273440))
+	if i0 == 0 {
+		goto L6
+	}
+	v4 = uint32(10273472)
+	v2 = uint32(0)
+L7:
+	v1 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	i0 = i0 + v2
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L8
+	}
+	fn2073(m, v4)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i2 = v1 + k32(4294967268)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	m.table[i2].(func(*Module, uint32, uint32))(m, i0, uint32(0))
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v1 + uint32(32)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 != 0 {
+		goto L7
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn7581(m, i0, uint32(2982))
+	goto L1
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	i0 = i0 + uint32(48)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn852(m, i0, v1, uint32(0))
+	v2 = i0
+	if v2 != 0 {
+		goto L9
+	}
+	fn4494(m, uint32(8505830), uint32(8518580), uint32(664))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn7596(m, i0, uint32(0))
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L10
+	}
+	fn2073(m, v1)
+L10:
+	if v2 != 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10273440))
+	if i0 == 0 {
+		goto L12
+	}
+	v4 = uint32(10273472)
+	v2 = uint32(0)
+L13:
+	v1 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	i0 = i0 + v2
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == 0 {
+		goto L14
+	}
+	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L14
+	}
+	fn2073(m, v4)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i2 = v1 + k32(4294967268)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	m.table[i2].(func(*Module, uint32, uint32))(m, i0, uint32(0))
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v1 + uint32(32)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 != 0 {
+		goto L13
+	}
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn7581(m, i0, uint32(2982))
+	goto L1
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn5976(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13698,7 +24509,7 @@ func fn5975(m *Module, v0 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -13713,14 +24524,14 @@ func fn5975(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn5957(m, v0, v2, v3)
+	i0 = fn5958(m, v0, v2, v3)
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v2) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
-	i0 = fn4085(m, uint32(8570804), uint32(0))
+	i0 = fn4086(m, uint32(8570804), uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -13753,7 +24564,7 @@ L5:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v1 + k32(4294967268)
@@ -13769,7 +24580,7 @@ L6:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	m.depth--
 	return uint32(0)
 L3:
@@ -13777,14 +24588,14 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i0 = i0 + uint32(52)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn851(m, i0, v1, uint32(0))
+	i0 = fn852(m, i0, v1, uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L7
 	}
-	fn4493(m, uint32(8486567), uint32(8518580), uint32(669))
+	fn4494(m, uint32(8486567), uint32(8518580), uint32(669))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7595(m, i0, uint32(0))
+	i0 = fn7596(m, i0, uint32(0))
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -13798,7 +24609,7 @@ L7:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	if v2 != 0 {
 		goto L9
@@ -13831,7 +24642,7 @@ L11:
 	if v4 != 0 {
 		goto L12
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v1 + k32(4294967268)
@@ -13847,11 +24658,11 @@ L12:
 	}
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	m.depth--
 	return uint32(0)
 L9:
-	i0 = fn1580(m, v2)
+	i0 = fn1581(m, v2)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -13864,7 +24675,7 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return v1
@@ -13872,7 +24683,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5976(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn5977(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -13901,7 +24712,7 @@ func fn5976(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -13916,25 +24727,25 @@ func fn5976(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 		goto L2
 	}
 	v6 = uint32(0)
-	i0 = fn5957(m, v0, v7, v8)
+	i0 = fn5958(m, v0, v7, v8)
 	v7 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v7) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
-	i0 = fn5958(m, v0, v2)
+	i0 = fn5959(m, v0, v2)
 	v6 = i0
-	i0 = fn5958(m, v0, v3)
+	i0 = fn5959(m, v0, v3)
 	v3 = i0
 	i0 = v5 + uint32(16)
-	i1 = fn5958(m, v0, v4)
+	i1 = fn5959(m, v0, v4)
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v1
-	*(*uint32)(unsafe.Add(b, v5)) = uint32(2983)
-	i0 = fn4085(m, uint32(8568528), v5)
+	*(*uint32)(unsafe.Add(b, v5)) = uint32(2984)
+	i0 = fn4086(m, uint32(8568528), v5)
 	v6 = i0
 	if v6 != 0 {
 		goto L3
@@ -13967,7 +24778,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v6 + k32(4294967268)
@@ -13983,7 +24794,7 @@ L6:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	v6 = uint32(0)
 	goto L1
 L3:
@@ -13991,14 +24802,14 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i0 = i0 + uint32(56)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn851(m, i0, v6, uint32(0))
+	i0 = fn852(m, i0, v6, uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L7
 	}
-	fn4493(m, uint32(8475678), uint32(8518580), uint32(682))
+	fn4494(m, uint32(8475678), uint32(8518580), uint32(682))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7595(m, i0, uint32(0))
+	i0 = fn7596(m, i0, uint32(0))
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -14012,7 +24823,7 @@ L7:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L8:
 	if v4 != 0 {
 		goto L9
@@ -14045,7 +24856,7 @@ L11:
 	if v2 != 0 {
 		goto L12
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v6 + k32(4294967268)
@@ -14061,11 +24872,11 @@ L12:
 	}
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	v6 = uint32(0)
 	goto L1
 L9:
-	i0 = fn1580(m, v4)
+	i0 = fn1581(m, v4)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -14078,7 +24889,7 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v5 + uint32(32)
 	m.g0 = i0
@@ -14087,7 +24898,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5977(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn5978(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -14111,7 +24922,7 @@ func fn5977(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -14125,24 +24936,24 @@ func fn5977(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	if v7 == 0 {
 		goto L2
 	}
-	i0 = fn5957(m, v0, v6, v7)
+	i0 = fn5958(m, v0, v6, v7)
 	v6 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v6) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
-	i0 = fn5958(m, v0, v1)
+	i0 = fn5959(m, v0, v1)
 	v1 = i0
-	i0 = fn5958(m, v0, v2)
+	i0 = fn5959(m, v0, v2)
 	v2 = i0
-	i0 = fn5958(m, v0, v3)
+	i0 = fn5959(m, v0, v3)
 	v3 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v5)) = v1
-	i0 = fn4085(m, uint32(8562064), v5)
+	i0 = fn4086(m, uint32(8562064), v5)
 	v4 = i0
 	if v4 != 0 {
 		goto L3
@@ -14175,7 +24986,7 @@ L5:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v4 + k32(4294967268)
@@ -14191,21 +25002,21 @@ L6:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i0 = i0 + uint32(60)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn851(m, i0, v4, uint32(0))
+	i0 = fn852(m, i0, v4, uint32(0))
 	v3 = i0
 	if v3 != 0 {
 		goto L7
 	}
-	fn4493(m, uint32(8465071), uint32(8518580), uint32(692))
+	fn4494(m, uint32(8465071), uint32(8518580), uint32(692))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7595(m, i0, uint32(0))
+	i0 = fn7596(m, i0, uint32(0))
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -14219,7 +25030,7 @@ L7:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
 	if v3 != 0 {
 		goto L9
@@ -14252,7 +25063,7 @@ L11:
 	if v1 != 0 {
 		goto L12
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v4 + k32(4294967268)
@@ -14268,7 +25079,7 @@ L12:
 	}
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -14282,7 +25093,7 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -14291,7 +25102,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5978(m *Module, v0 uint32) {
+func fn5979(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14316,7 +25127,7 @@ func fn5978(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -14330,14 +25141,14 @@ func fn5978(m *Module, v0 uint32) {
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = fn5957(m, v0, v1, v2)
+	i0 = fn5958(m, v0, v1, v2)
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v1) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
-	i0 = fn4085(m, uint32(8570804), uint32(0))
+	i0 = fn4086(m, uint32(8570804), uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -14370,7 +25181,7 @@ L5:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v1 + k32(4294967268)
@@ -14386,7 +25197,7 @@ L6:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	m.depth--
 	return
 L3:
@@ -14394,14 +25205,14 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i0 = i0 + uint32(64)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn851(m, i0, v1, uint32(0))
+	i0 = fn852(m, i0, v1, uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L7
 	}
-	fn4493(m, uint32(8465088), uint32(8518580), uint32(694))
+	fn4494(m, uint32(8465088), uint32(8518580), uint32(694))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7595(m, i0, uint32(0))
+	i0 = fn7596(m, i0, uint32(0))
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -14415,7 +25226,7 @@ L7:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	if v2 != 0 {
 		goto L9
@@ -14448,7 +25259,7 @@ L11:
 	if v4 != 0 {
 		goto L12
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v1 + k32(4294967268)
@@ -14464,7 +25275,7 @@ L12:
 	}
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	m.depth--
 	return
 L9:
@@ -14479,7 +25290,7 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return
@@ -14487,7 +25298,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5979(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) {
+func fn5980(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32) {
 	var v9 uint32
 	_ = v9
 	var v10 uint32
@@ -14511,7 +25322,7 @@ func fn5979(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -14525,14 +25336,14 @@ func fn5979(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	if v11 == 0 {
 		goto L2
 	}
-	i0 = fn5957(m, v0, v10, v11)
+	i0 = fn5958(m, v0, v10, v11)
 	v10 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v10) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
-	i0 = fn5958(m, v0, v1)
+	i0 = fn5959(m, v0, v1)
 	v1 = i0
 	if v3 != 0 {
 		goto L4
@@ -14540,17 +25351,17 @@ L2:
 	v3 = uint32(10059656)
 	goto L3
 L4:
-	i0 = fn2748(m, v3, v4, uint32(8402826))
+	i0 = fn2749(m, v3, v4, uint32(8402826))
 	v3 = i0
 L3:
-	i0 = fn5958(m, v0, v5)
+	i0 = fn5959(m, v0, v5)
 	v5 = i0
-	i0 = fn5958(m, v0, v6)
+	i0 = fn5959(m, v0, v6)
 	v6 = i0
-	i0 = fn5958(m, v0, v7)
+	i0 = fn5959(m, v0, v7)
 	v7 = i0
 	i0 = v9 + uint32(24)
-	i1 = fn5958(m, v0, v8)
+	i1 = fn5959(m, v0, v8)
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	i0 = v9 + uint32(20)
 	*(*uint32)(unsafe.Add(b, i0)) = v7
@@ -14560,7 +25371,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v9)+8)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v9)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v9)) = v1
-	i0 = fn4085(m, uint32(8533578), v9)
+	i0 = fn4086(m, uint32(8533578), v9)
 	v3 = i0
 	if v3 != 0 {
 		goto L5
@@ -14593,7 +25404,7 @@ L7:
 	if v6 != 0 {
 		goto L8
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v3 + k32(4294967268)
@@ -14609,21 +25420,21 @@ L8:
 	}
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i0 = i0 + uint32(68)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn851(m, i0, v3, uint32(0))
+	i0 = fn852(m, i0, v3, uint32(0))
 	v8 = i0
 	if v8 != 0 {
 		goto L9
 	}
-	fn4493(m, uint32(8465015), uint32(8518580), uint32(511))
+	fn4494(m, uint32(8465015), uint32(8518580), uint32(511))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7595(m, i0, uint32(0))
+	i0 = fn7596(m, i0, uint32(0))
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -14637,7 +25448,7 @@ L9:
 	if v7 != 0 {
 		goto L10
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L10:
 	if v8 != 0 {
 		goto L11
@@ -14670,7 +25481,7 @@ L13:
 	if v6 != 0 {
 		goto L14
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v3 + k32(4294967268)
@@ -14686,7 +25497,7 @@ L14:
 	}
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -14700,7 +25511,7 @@ L11:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L1:
 	i0 = v9 + uint32(32)
 	m.g0 = i0
@@ -14709,7 +25520,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5980(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn5981(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -14733,7 +25544,7 @@ func fn5980(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -14747,7 +25558,7 @@ func fn5980(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	if v6 == 0 {
 		goto L2
 	}
-	i0 = fn5957(m, v0, v5, v6)
+	i0 = fn5958(m, v0, v5, v6)
 	v5 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v5) < int32(uint32(0)) {
@@ -14757,10 +25568,10 @@ L2:
 	i0 = v4 + uint32(16)
 	*(*uint32)(unsafe.Add(b, i0)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = uint32(2983)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = uint32(2984)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v1
-	*(*uint32)(unsafe.Add(b, v4)) = uint32(2983)
-	i0 = fn4085(m, uint32(8562085), v4)
+	*(*uint32)(unsafe.Add(b, v4)) = uint32(2984)
+	i0 = fn4086(m, uint32(8562085), v4)
 	v3 = i0
 	if v3 != 0 {
 		goto L3
@@ -14793,7 +25604,7 @@ L5:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v3 + k32(4294967268)
@@ -14809,21 +25620,21 @@ L6:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i0 = i0 + uint32(72)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn851(m, i0, v3, uint32(0))
+	i0 = fn852(m, i0, v3, uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L7
 	}
-	fn4493(m, uint32(8465063), uint32(8518580), uint32(520))
+	fn4494(m, uint32(8465063), uint32(8518580), uint32(520))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7595(m, i0, uint32(0))
+	i0 = fn7596(m, i0, uint32(0))
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -14837,7 +25648,7 @@ L7:
 	if v1 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
 	if v2 != 0 {
 		goto L9
@@ -14870,7 +25681,7 @@ L11:
 	if v5 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v3 + k32(4294967268)
@@ -14886,7 +25697,7 @@ L12:
 	}
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -14900,7 +25711,7 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v4 + uint32(32)
 	m.g0 = i0
@@ -14909,7 +25720,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5981(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn5982(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14935,7 +25746,7 @@ func fn5981(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -14949,14 +25760,14 @@ func fn5981(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if v5 == 0 {
 		goto L3
 	}
-	i0 = fn5957(m, v0, v4, v5)
+	i0 = fn5958(m, v0, v4, v5)
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v4) < int32(uint32(0)) {
 		goto L2
 	}
 L3:
-	i0 = fn5982(m, v2)
+	i0 = fn5983(m, v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L4
@@ -14989,7 +25800,7 @@ L6:
 	if v6 != 0 {
 		goto L7
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v1 + k32(4294967268)
@@ -15005,10 +25816,10 @@ L7:
 	}
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L2
 L4:
-	i0 = fn5958(m, v0, v1)
+	i0 = fn5959(m, v0, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L8
@@ -15024,7 +25835,7 @@ L4:
 	if v1 != 0 {
 		goto L9
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10273440))
 	if i0 == 0 {
@@ -15054,7 +25865,7 @@ L11:
 	if v6 != 0 {
 		goto L12
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v1 + k32(4294967268)
@@ -15070,12 +25881,12 @@ L12:
 	}
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L2
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = fn4085(m, uint32(8533598), v3)
+	i0 = fn4086(m, uint32(8533598), v3)
 	v1 = i0
 	if v1 != 0 {
 		goto L13
@@ -15108,7 +25919,7 @@ L15:
 	if v6 != 0 {
 		goto L16
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v1 + k32(4294967268)
@@ -15124,23 +25935,23 @@ L16:
 	}
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L2
 L13:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i0 = i0 + uint32(76)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn851(m, i0, v1, uint32(0))
+	i0 = fn852(m, i0, v1, uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L18
 	}
-	fn4493(m, uint32(8465038), uint32(8518580), uint32(588))
+	fn4494(m, uint32(8465038), uint32(8518580), uint32(588))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7595(m, i0, uint32(0))
+	i0 = fn7596(m, i0, uint32(0))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	fn5960(m, v0)
+	fn5961(m, v0)
 	goto L17
 L18:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
@@ -15155,7 +25966,7 @@ L18:
 	if v5 != 0 {
 		goto L17
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -15168,10 +25979,10 @@ L17:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7601(m, i0, v2)
+	fn7602(m, i0, v2)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -15180,7 +25991,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5982(m *Module, v0 uint32) uint32 {
+func fn5983(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15207,7 +26018,7 @@ func fn5982(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
 	v4 = i1
@@ -15216,14 +26027,14 @@ func fn5982(m *Module, v0 uint32) uint32 {
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L2
 	}
-	i0 = fn3352(m, v3, uint32(8464889))
+	i0 = fn3353(m, v3, uint32(8464889))
 	if i0 != 0 {
 		goto L1
 	}
 L2:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2289(m, i0)
+	i0 = fn2290(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L3
@@ -15239,7 +26050,7 @@ L2:
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i0 = i0 + v2
-	i0 = fn5982(m, i0)
+	i0 = fn5983(m, i0)
 	v6 = i0
 	if v6 != 0 {
 		goto L6
@@ -15256,7 +26067,7 @@ L5:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L3
 L6:
 	*(*uint32)(unsafe.Add(b, v3)) = v6
@@ -15279,11 +26090,11 @@ L4:
 	*(*uint32)(unsafe.Add(b, i0)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	*(*uint64)(unsafe.Add(b, v1)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(2983)
-	i0 = fn4085(m, uint32(8568576), v1)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(2984)
+	i0 = fn4086(m, uint32(8568576), v1)
 	v2 = i0
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
 	i1 = i1 + uint32(1)
@@ -15296,7 +26107,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5983(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
+func fn5984(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -15320,7 +26131,7 @@ func fn5983(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -15334,28 +26145,28 @@ func fn5983(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	if v8 == 0 {
 		goto L2
 	}
-	i0 = fn5957(m, v0, v7, v8)
+	i0 = fn5958(m, v0, v7, v8)
 	v7 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v7) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
-	i0 = fn5958(m, v0, v1)
+	i0 = fn5959(m, v0, v1)
 	v1 = i0
-	i0 = fn5958(m, v0, v2)
+	i0 = fn5959(m, v0, v2)
 	v2 = i0
 	i0 = v6 + uint32(24)
 	*(*uint32)(unsafe.Add(b, i0)) = v5
 	i0 = v6 + uint32(20)
 	*(*uint32)(unsafe.Add(b, i0)) = v4
 	i0 = v6 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(2983)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(2984)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = uint32(2983)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = uint32(2984)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v6)) = v1
-	i0 = fn4085(m, uint32(8562075), v6)
+	i0 = fn4086(m, uint32(8562075), v6)
 	v5 = i0
 	if v5 != 0 {
 		goto L3
@@ -15388,7 +26199,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v5 + k32(4294967268)
@@ -15404,21 +26215,21 @@ L6:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i0 = i0 + uint32(80)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn851(m, i0, v5, uint32(0))
+	i0 = fn852(m, i0, v5, uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L7
 	}
-	fn4493(m, uint32(8465026), uint32(8518580), uint32(613))
+	fn4494(m, uint32(8465026), uint32(8518580), uint32(613))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7595(m, i0, uint32(0))
+	i0 = fn7596(m, i0, uint32(0))
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -15432,7 +26243,7 @@ L7:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L8:
 	if v4 != 0 {
 		goto L9
@@ -15465,7 +26276,7 @@ L11:
 	if v2 != 0 {
 		goto L12
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v5 + k32(4294967268)
@@ -15481,7 +26292,7 @@ L12:
 	}
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -15495,7 +26306,7 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v6 + uint32(32)
 	m.g0 = i0
@@ -15504,7 +26315,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5984(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn5985(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15528,7 +26339,7 @@ func fn5984(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -15542,18 +26353,18 @@ func fn5984(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if v5 == 0 {
 		goto L2
 	}
-	i0 = fn5957(m, v0, v4, v5)
+	i0 = fn5958(m, v0, v4, v5)
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
 	}
 L2:
-	i0 = fn5958(m, v0, v1)
+	i0 = fn5959(m, v0, v1)
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = fn4085(m, uint32(8468449), v3)
+	i0 = fn4086(m, uint32(8468449), v3)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
@@ -15586,7 +26397,7 @@ L5:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v2 + k32(4294967268)
@@ -15602,21 +26413,21 @@ L6:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i0 = i0 + uint32(84)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn851(m, i0, v2, uint32(0))
+	i0 = fn852(m, i0, v2, uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L7
 	}
-	fn4493(m, uint32(8389861), uint32(8518580), uint32(621))
+	fn4494(m, uint32(8389861), uint32(8518580), uint32(621))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7595(m, i0, uint32(0))
+	i0 = fn7596(m, i0, uint32(0))
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -15630,7 +26441,7 @@ L7:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L8:
 	if v1 != 0 {
 		goto L9
@@ -15663,7 +26474,7 @@ L11:
 	if v5 != 0 {
 		goto L12
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v2 + k32(4294967268)
@@ -15679,7 +26490,7 @@ L12:
 	}
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7580(m, i0, uint32(2981))
+	fn7581(m, i0, uint32(2982))
 	goto L1
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -15693,7 +26504,7 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -15702,13 +26513,13 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5985(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn5986(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn5986(m *Module, v0 uint32) uint32 {
+func fn5987(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15736,9 +26547,9 @@ func fn5986(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(32)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v2 = i0
-	i1 = fn2838(m, uint32(8514549))
+	i1 = fn2839(m, uint32(8514549))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v3
 	if v3 != 0 {
@@ -15747,7 +26558,7 @@ func fn5986(m *Module, v0 uint32) uint32 {
 	v4 = k32(4294967295)
 	goto L1
 L2:
-	i1 = fn2360(m, v0, uint32(10275488), uint32(0))
+	i1 = fn2361(m, v0, uint32(10275488), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v3
 	if v3 != 0 {
@@ -15767,14 +26578,14 @@ L5:
 	i0 = v3 + uint32(28)
 	*(*uint32)(unsafe.Add(b, i0)) = v3
 	i0 = v3 + uint32(20)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(2984)
-	i0 = v3 + uint32(16)
 	*(*uint32)(unsafe.Add(b, i0)) = uint32(2985)
+	i0 = v3 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(2986)
 	i0 = v3 + uint32(12)
 	v6 = i0
 	*(*uint32)(unsafe.Add(b, v6)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn1005(m, i0, v6)
+	i0 = fn1006(m, i0, v6)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -15782,7 +26593,7 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+132))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn1743(m, i0, i1, v5, uint32(0))
+	i0 = fn1744(m, i0, i1, v5, uint32(0))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -15799,7 +26610,7 @@ L5:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L6:
 	if v6 == uint32(1073741823) {
@@ -15811,7 +26622,7 @@ L6:
 	if v6 != 0 {
 		goto L7
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L7:
 	i0 = v3 + uint32(32)
 	v3 = i0
@@ -15821,7 +26632,7 @@ L7:
 		goto L5
 	}
 L4:
-	i1 = fn3643(m, uint32(8438632), uint32(0), uint32(0))
+	i1 = fn3644(m, uint32(8438632), uint32(0), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	if v3 != 0 {
@@ -15830,7 +26641,7 @@ L4:
 	v4 = k32(4294967295)
 	goto L1
 L8:
-	i0 = fn4092(m, v0, uint32(8438386), v3)
+	i0 = fn4093(m, v0, uint32(8438386), v3)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L9
 	}
@@ -15838,7 +26649,7 @@ L8:
 	goto L1
 L9:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn4092(m, v0, uint32(8438650), i2)
+	i0 = fn4093(m, v0, uint32(8438650), i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L10
 	}
@@ -15846,15 +26657,15 @@ L9:
 	goto L1
 L10:
 	i2 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn4092(m, v0, uint32(8485874), i2)
+	i0 = fn4093(m, v0, uint32(8485874), i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L11
 	}
 	v4 = k32(4294967295)
 	goto L1
 L11:
-	i2 = fn7604(m)
-	i0 = fn4096(m, v0, uint32(8533426), i2)
+	i2 = fn7605(m)
+	i0 = fn4097(m, v0, uint32(8533426), i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L12
 	}
@@ -15862,110 +26673,110 @@ L11:
 	goto L1
 L12:
 	i0 = v1 + uint32(20)
-	fn7605(m, i0)
+	fn7606(m, i0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+24))
 	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = l1
-	i2 = fn4085(m, uint32(8562033), v1)
-	i0 = fn4093(m, v0, uint32(8449998), i2)
+	i2 = fn4086(m, uint32(8562033), v1)
+	i0 = fn4094(m, v0, uint32(8449998), i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L13
 	}
 	v4 = k32(4294967295)
 	goto L1
 L13:
-	i0 = fn4096(m, v0, uint32(8474540), uint32(8543634))
+	i0 = fn4097(m, v0, uint32(8474540), uint32(8543634))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L14
 	}
 	v4 = k32(4294967295)
 	goto L1
 L14:
-	i0 = fn5989(m, v0)
+	i0 = fn5990(m, v0)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L15
 	}
 	v4 = k32(4294967295)
 	goto L1
 L15:
-	i0 = fn5990(m, v0)
+	i0 = fn5991(m, v0)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L16
 	}
 	v4 = k32(4294967295)
 	goto L1
 L16:
-	i0 = fn5991(m, v0)
+	i0 = fn5992(m, v0)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L17
 	}
 	v4 = k32(4294967295)
 	goto L1
 L17:
-	i0 = fn4095(m, v0, uint32(8529630), uint32(0))
+	i0 = fn4096(m, v0, uint32(8529630), uint32(0))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L18
 	}
 	v4 = k32(4294967295)
 	goto L1
 L18:
-	i0 = fn4095(m, v0, uint32(8537326), uint32(1))
+	i0 = fn4096(m, v0, uint32(8537326), uint32(1))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L19
 	}
 	v4 = k32(4294967295)
 	goto L1
 L19:
-	i0 = fn4095(m, v0, uint32(8528175), uint32(2))
+	i0 = fn4096(m, v0, uint32(8528175), uint32(2))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L20
 	}
 	v4 = k32(4294967295)
 	goto L1
 L20:
-	i0 = fn2108(m, uint32(100))
+	i0 = fn2109(m, uint32(100))
 	v3 = i0
 	if v3 != 0 {
 		goto L21
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = k32(4294967295)
 	goto L1
 L21:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+96)) = uint32(2986)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+92)) = uint32(2987)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+88)) = uint32(2980)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+84)) = uint32(2988)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+80)) = uint32(2989)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+76)) = uint32(2990)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = uint32(2991)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(2992)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = uint32(2993)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(2994)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(2995)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(2996)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = uint32(2997)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = uint32(2998)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = uint32(2999)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(3000)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = uint32(3001)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = uint32(3002)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(3003)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(3004)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+96)) = uint32(2987)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+92)) = uint32(2988)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+88)) = uint32(2981)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+84)) = uint32(2989)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+80)) = uint32(2990)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+76)) = uint32(2991)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = uint32(2992)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = uint32(2993)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = uint32(2994)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(2995)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = uint32(2996)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(2997)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = uint32(2998)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = uint32(2999)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = uint32(3000)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(3001)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = uint32(3002)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = uint32(3003)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(3004)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(3005)
 	*(*uint64)(unsafe.Add(b, uint64(v3)+12)) = uint64(4294967303)
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(8545579)
 	*(*uint64)(unsafe.Add(b, uint64(v3)+4)) = uint64(8589934692)
-	i0 = fn867(m, v3, uint32(8535117), uint32(3005))
+	i0 = fn868(m, v3, uint32(8535117), uint32(3006))
 	v5 = i0
 	if v5 != 0 {
 		goto L22
 	}
-	fn2111(m, v3)
+	fn2112(m, v3)
 	v4 = k32(4294967295)
 	goto L1
 L22:
-	i0 = fn4093(m, v0, uint32(8535125), v5)
+	i0 = fn4094(m, v0, uint32(8535125), v5)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v4 = i0
 L1:
@@ -15976,7 +26787,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5987(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5988(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15997,7 +26808,7 @@ func fn5987(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8481761))
+	fn3605(m, i0, uint32(8481761))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -16018,7 +26829,7 @@ L1:
 	if v4 == 0 {
 		goto L5
 	}
-	i0 = fn5957(m, v0, v3, v4)
+	i0 = fn5958(m, v0, v3, v4)
 	v3 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v3) >= int32(uint32(0)) {
@@ -16055,7 +26866,7 @@ L3:
 	v1 = uint32(0)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	if i2 != 0 {
-		i0 = uint32(2982)
+		i0 = uint32(2983)
 	} else {
 		i0 = uint32(0)
 	}
@@ -16082,7 +26893,7 @@ L2:
 	if v1 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v2 << (uint32(5) & 31)
@@ -16095,7 +26906,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn5988(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5989(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -16126,7 +26937,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5989(m *Module, v0 uint32) uint32 {
+func fn5990(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16151,17 +26962,17 @@ func fn5989(m *Module, v0 uint32) uint32 {
 	_ = i1
 	b := m.base
 	v1 = k32(4294967295)
-	i0 = fn5993(m, v0, uint32(8412969))
+	i0 = fn5994(m, v0, uint32(8412969))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -16174,7 +26985,7 @@ L4:
 	if v6 == 0 {
 		goto L5
 	}
-	i0 = fn7603(m, v5)
+	i0 = fn7604(m, v5)
 	v7 = i0
 	if v7 != 0 {
 		goto L6
@@ -16183,16 +26994,16 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v7 = i0
 L6:
-	i0 = fn4096(m, v2, v6, v7)
+	i0 = fn4097(m, v2, v6, v7)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
-	i0 = fn1574(m, v5)
+	i0 = fn1575(m, v5)
 	v6 = i0
 	if v6 == 0 {
 		goto L3
 	}
-	i0 = fn1760(m, v3, v7, v6)
+	i0 = fn1761(m, v3, v7, v6)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L9
 	}
@@ -16209,7 +27020,7 @@ L6:
 	}
 	goto L3
 L9:
-	i0 = fn2675(m, v7)
+	i0 = fn2676(m, v7)
 	v7 = i0
 	if v7 != 0 {
 		goto L7
@@ -16226,10 +27037,10 @@ L9:
 		goto L3
 	}
 L8:
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L3
 L7:
-	i0 = fn1711(m, v4, v6, v7)
+	i0 = fn1712(m, v4, v6, v7)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v9 = i0
@@ -16242,7 +27053,7 @@ L7:
 	if v9 != 0 {
 		goto L10
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v7 = i0
@@ -16255,7 +27066,7 @@ L10:
 	if v7 != 0 {
 		goto L11
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L11:
 	if int32(v8) < int32(uint32(0)) {
 		goto L3
@@ -16268,12 +27079,12 @@ L5:
 	if v5 != uint32(44) {
 		goto L4
 	}
-	i0 = fn4096(m, v2, uint32(8523203), uint32(8547905))
+	i0 = fn4097(m, v2, uint32(8523203), uint32(8547905))
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
 	v1 = k32(4294967295)
-	i0 = fn4093(m, v2, uint32(8422099), v3)
+	i0 = fn4094(m, v2, uint32(8422099), v3)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L12
 	}
@@ -16291,7 +27102,7 @@ L5:
 	}
 	goto L1
 L12:
-	i0 = fn4093(m, v2, uint32(8422062), v4)
+	i0 = fn4094(m, v2, uint32(8422062), v4)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v1 = i0
 	goto L1
@@ -16307,7 +27118,7 @@ L3:
 	if v0 != 0 {
 		goto L13
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L13:
 	if v4 == 0 {
 		goto L1
@@ -16325,7 +27136,7 @@ L13:
 		goto L1
 	}
 L2:
-	fn2072(m, v4)
+	fn2073(m, v4)
 	return v1
 L1:
 	return v1
@@ -16333,58 +27144,58 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5990(m *Module, v0 uint32) uint32 {
+func fn5991(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
 	_ = i0
 	v1 = k32(4294967295)
-	i0 = fn5993(m, v0, uint32(8464912))
+	i0 = fn5994(m, v0, uint32(8464912))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
-	i0 = fn4096(m, v0, uint32(8523203), uint32(8549024))
+	i0 = fn4097(m, v0, uint32(8523203), uint32(8549024))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8524544), uint32(1))
+	i0 = fn4096(m, v0, uint32(8524544), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8524735), uint32(2))
+	i0 = fn4096(m, v0, uint32(8524735), uint32(2))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8538600), uint32(3))
+	i0 = fn4096(m, v0, uint32(8538600), uint32(3))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8537499), uint32(4))
+	i0 = fn4096(m, v0, uint32(8537499), uint32(4))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8538116), uint32(5))
+	i0 = fn4096(m, v0, uint32(8538116), uint32(5))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8532435), uint32(6))
+	i0 = fn4096(m, v0, uint32(8532435), uint32(6))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8537274), uint32(0))
+	i0 = fn4096(m, v0, uint32(8537274), uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8527129), uint32(1))
+	i0 = fn4096(m, v0, uint32(8527129), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8532635), uint32(2))
+	i0 = fn4096(m, v0, uint32(8532635), uint32(2))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8528210), uint32(3))
+	i0 = fn4096(m, v0, uint32(8528210), uint32(3))
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v1 = i0
 L1:
@@ -16393,7 +27204,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5991(m *Module, v0 uint32) uint32 {
+func fn5992(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16417,7 +27228,7 @@ func fn5991(m *Module, v0 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -16425,7 +27236,7 @@ func fn5991(m *Module, v0 uint32) uint32 {
 	v3 = k32(4294967295)
 	goto L1
 L2:
-	i0 = fn7606(m)
+	i0 = fn7607(m)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	if i0 == 0 {
@@ -16437,12 +27248,12 @@ L5:
 	i1 = v3 + k32(4294967292)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, v1)) = l1
-	i0 = fn4085(m, uint32(8468318), v1)
+	i0 = fn4086(m, uint32(8468318), v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L4
 	}
-	i0 = fn1501(m, v2, v4)
+	i0 = fn1502(m, v2, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -16455,7 +27266,7 @@ L5:
 	if v6 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	if int32(v5) < int32(uint32(0)) {
 		goto L4
@@ -16482,10 +27293,10 @@ L4:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L3:
-	i0 = fn4093(m, v0, uint32(8420248), v2)
+	i0 = fn4094(m, v0, uint32(8420248), v2)
 	v3 = i0
 L1:
 	i0 = v1 + uint32(16)
@@ -16495,7 +27306,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5992(m *Module, v0 uint32) {
+func fn5993(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -16503,23 +27314,23 @@ func fn5992(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn868(m, v0, uint32(8535117))
+	i0 = fn869(m, v0, uint32(8535117))
 	v1 = i0
 	if v1 != 0 {
 		goto L1
 	}
-	fn3651(m, v0)
+	fn3652(m, v0)
 	m.depth--
 	return
 L1:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn5993(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn5994(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16533,15 +27344,15 @@ func fn5993(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = fn8112(m, v1, uint32(46))
+	i0 = fn8113(m, v1, uint32(46))
 	v2 = i0
 	v3 = uint32(0)
-	i0 = fn1971(m, v1)
+	i0 = fn1972(m, v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn2675(m, v1)
+	i0 = fn2676(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -16557,10 +27368,10 @@ func fn5993(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	return uint32(0)
 L2:
-	i0 = fn3835(m, v1, v4)
+	i0 = fn3836(m, v1, v4)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L3
 	}
@@ -16575,7 +27386,7 @@ L2:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -16588,7 +27399,7 @@ L4:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	return uint32(0)
 L3:
 	i0 = v2 + uint32(1)
@@ -16604,9 +27415,9 @@ L3:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
-	i2 = fn4093(m, v0, v3, v4)
+	i2 = fn4094(m, v0, v3, v4)
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -16619,7 +27430,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5994(m *Module, v0 uint32) {
+func fn5995(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16638,7 +27449,7 @@ func fn5994(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10273440))
 	if i0 == 0 {
 		goto L1
@@ -16667,7 +27478,7 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v3 + k32(4294967268)
@@ -16699,14 +27510,14 @@ L1:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v3 = i0
 	if v3 == 0 {
 		goto L5
 	}
-	fn7541(m, v3)
+	fn7542(m, v3)
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
@@ -16714,7 +27525,7 @@ L5:
 	if v3 == 0 {
 		goto L6
 	}
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = uint32(0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
@@ -16722,12 +27533,12 @@ L6:
 	if v3 == 0 {
 		goto L7
 	}
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v3 = i0
-	fn3710(m, v0)
+	fn3711(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -16739,7 +27550,7 @@ L7:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
 	m.depth--
 	return
@@ -16747,7 +27558,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn5995(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn5996(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16809,7 +27620,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5996(m *Module, v0 uint32) uint32 {
+func fn5997(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16856,7 +27667,7 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v3 + k32(4294967268)
@@ -16888,7 +27699,7 @@ L1:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	m.depth--
 	return uint32(0)
@@ -16896,7 +27707,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn5997(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn5998(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -16929,7 +27740,7 @@ func fn5997(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 L3:
 	v6 = uint32(0)
 	i8 = v5 + uint32(8)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10276088), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10276088), uint32(1), uint32(2), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -16944,13 +27755,13 @@ L2:
 	v6 = uint32(0)
 	i0 = v2 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v7 = i0
 	if int32(v7) < int32(uint32(0)) {
 		goto L1
 	}
 L4:
-	i0 = fn2368(m, v1)
+	i0 = fn2369(m, v1)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
@@ -16961,20 +27772,20 @@ L4:
 	v6 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = uint32(0)
 	i1 = v5 + uint32(60)
-	i0 = fn2738(m, v4, i1)
+	i0 = fn2739(m, v4, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7543(m, i0, uint32(8543626))
+	i0 = fn7544(m, i0, uint32(8543626))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+60))
 	v3 = i0
 	goto L5
 L6:
 	v6 = uint32(0)
 	i1 = v5 + uint32(16)
-	i0 = fn525(m, v4, i1, uint32(0))
+	i0 = fn526(m, v4, i1, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -16990,7 +27801,7 @@ L5:
 L9:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7589(m, i0, v2, uint32(1048576), uint32(0))
+	i0 = fn7590(m, i0, v2, uint32(1048576), uint32(0))
 	if i0 == 0 {
 		goto L7
 	}
@@ -17005,7 +27816,7 @@ L9:
 	}
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7589(m, i0, v2, v3, v7)
+	i0 = fn7590(m, i0, v2, v3, v7)
 	v3 = i0
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
@@ -17013,10 +27824,10 @@ L7:
 		goto L10
 	}
 	i0 = v5 + uint32(16)
-	fn524(m, i0)
+	fn525(m, i0)
 L10:
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -17024,8 +27835,8 @@ L10:
 		goto L11
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i2 = fn7596(m, i2)
-	fn5998(m, v1, v0, i2)
+	i2 = fn7597(m, i2)
+	fn5999(m, v1, v0, i2)
 	goto L1
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
@@ -17039,14 +27850,14 @@ L11:
 		goto L12
 	}
 	v6 = uint32(0)
-	i0 = fn5957(m, v0, v2, v4)
+	i0 = fn5958(m, v0, v2, v4)
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v2) < int32(uint32(0)) {
 		goto L1
 	}
 L12:
-	i0 = fn1574(m, v3)
+	i0 = fn1575(m, v3)
 	v6 = i0
 L1:
 	i0 = v5 + uint32(64)
@@ -17056,7 +27867,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5998(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn5999(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17078,22 +27889,22 @@ func fn5998(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	m.g0 = v3
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v1 = i0
-	i0 = fn7599(m, v1)
-	v4 = i0
 	i0 = fn7600(m, v1)
+	v4 = i0
+	i0 = fn7601(m, v1)
 	v5 = i0
-	i0 = fn7603(m, v2)
+	i0 = fn7604(m, v2)
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = fn2696(m, uint32(8468544), v3)
+	i0 = fn2697(m, uint32(8468544), v3)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn852(m, i0, v1)
+	i0 = fn853(m, i0, v1)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v7 = i0
@@ -17106,17 +27917,17 @@ func fn5998(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if v7 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	if v6 == 0 {
 		goto L1
 	}
-	i0 = fn1574(m, v2)
+	i0 = fn1575(m, v2)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
 	}
-	i0 = fn2036(m, v6, uint32(8500723), v1)
+	i0 = fn2037(m, v6, uint32(8500723), v1)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -17132,7 +27943,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L3
 L4:
 	if v2 == uint32(1073741823) {
@@ -17144,14 +27955,14 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
-	i0 = fn1574(m, v5)
+	i0 = fn1575(m, v5)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
 	}
-	i0 = fn2036(m, v6, uint32(8402001), v1)
+	i0 = fn2037(m, v6, uint32(8402001), v1)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -17167,7 +27978,7 @@ L5:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L3
 L6:
 	if v2 == uint32(1073741823) {
@@ -17179,14 +27990,14 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
-	i0 = fn1574(m, v4)
+	i0 = fn1575(m, v4)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
 	}
-	i0 = fn2036(m, v6, uint32(8449706), v1)
+	i0 = fn2037(m, v6, uint32(8449706), v1)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -17202,7 +28013,7 @@ L7:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L3
 L8:
 	if v2 == uint32(1073741823) {
@@ -17214,10 +28025,10 @@ L8:
 	if v2 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn3611(m, i0, v6)
+	fn3612(m, i0, v6)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
@@ -17230,7 +28041,7 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -17239,7 +28050,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn5999(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn6000(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -17269,7 +28080,7 @@ func fn5999(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 L3:
 	v6 = uint32(0)
 	i8 = v5 + uint32(40)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10276132), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10276132), uint32(1), uint32(1), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -17279,11 +28090,11 @@ L2:
 	v2 = i0
 	v6 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+44)) = uint32(0)
-	i1 = fn2368(m, v1)
+	i1 = fn2369(m, v1)
 	v1 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i2 = v5 + uint32(44)
-	i0 = fn2025(m, v2, i1, i2)
+	i0 = fn2026(m, v2, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -17293,7 +28104,7 @@ L2:
 	}
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7591(m, i0, uint32(2048))
+	i0 = fn7592(m, i0, uint32(2048))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+44))
 	v2 = i0
@@ -17314,21 +28125,21 @@ L5:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i2 = fn7596(m, i2)
-	fn5998(m, v1, v0, i2)
+	i2 = fn7597(m, i2)
+	fn5999(m, v1, v0, i2)
 	goto L1
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+32)) = uint32(2048)
 	i2 = v5 + uint32(32)
-	i0 = fn857(m, v2, uint32(8468737), i2)
+	i0 = fn858(m, v2, uint32(8468737), i2)
 	v3 = i0
 	if v3 == 0 {
 		goto L9
@@ -17349,7 +28160,7 @@ L16:
 	if v2 == uint32(10014932) {
 		goto L17
 	}
-	i0 = fn2348(m, v2, uint32(10014932))
+	i0 = fn2349(m, v2, uint32(10014932))
 	if i0 == 0 {
 		goto L14
 	}
@@ -17360,7 +28171,7 @@ L17:
 		goto L18
 	}
 	v2 = uint32(0)
-	v4 = uint32(10378785)
+	v4 = uint32(10378801)
 	goto L12
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
@@ -17372,7 +28183,7 @@ L15:
 	*(*uint32)(unsafe.Add(b, v5)) = uint32(2048)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8511143), v5)
+	i0 = fn3604(m, i0, uint32(8511143), v5)
 	goto L13
 L14:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
@@ -17380,7 +28191,7 @@ L14:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v5 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8558465), i2)
+	i0 = fn3604(m, i0, uint32(8558465), i2)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -17409,7 +28220,7 @@ L12:
 		goto L10
 	}
 L11:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L10:
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L8
@@ -17429,14 +28240,14 @@ L9:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = b2i(v2 == 0)
-	i0 = fn7592(m, i0, v2, i2)
+	i0 = fn7593(m, i0, v2, i2)
 	v3 = i0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L19
 	}
@@ -17457,7 +28268,7 @@ L8:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L19:
 	if v2 == 0 {
@@ -17483,10 +28294,10 @@ L20:
 	if v6 != 0 {
 		goto L21
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L21:
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -17494,8 +28305,8 @@ L21:
 		goto L22
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i2 = fn7596(m, i2)
-	fn5998(m, v1, v0, i2)
+	i2 = fn7597(m, i2)
+	fn5999(m, v1, v0, i2)
 	goto L1
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
@@ -17509,20 +28320,20 @@ L22:
 		goto L23
 	}
 	v6 = uint32(0)
-	i0 = fn5957(m, v0, v2, v4)
+	i0 = fn5958(m, v0, v2, v4)
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v2) < int32(uint32(0)) {
 		goto L1
 	}
 L23:
-	i0 = fn1574(m, v3)
+	i0 = fn1575(m, v3)
 	v6 = i0
 	goto L1
 L4:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8481989))
+	fn3605(m, i0, uint32(8481989))
 L1:
 	i0 = v5 + uint32(48)
 	m.g0 = i0
@@ -17531,7 +28342,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6000(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6001(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -17549,12 +28360,12 @@ func fn6000(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	fn3722(m, uint32(8484021), uint32(8399114), uint32(8435764), v1)
+	fn3723(m, uint32(8484021), uint32(8399114), uint32(8435764), v1)
 	v1 = uint32(0)
 	goto L1
 L2:
 	i1 = v2 + uint32(12)
-	i0 = fn2738(m, v1, i1)
+	i0 = fn2739(m, v1, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -17562,25 +28373,25 @@ L2:
 	v1 = uint32(0)
 	goto L1
 L3:
-	i0 = fn8105(m, v1)
+	i0 = fn8106(m, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	if i0 == i1 {
 		goto L4
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7559(m, i0, v1)
+	i0 = fn7560(m, i0, v1)
 	if i0 == 0 {
 		goto L5
 	}
 	v1 = uint32(10059656)
 	goto L1
 L5:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -17590,28 +28401,28 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6001(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6002(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7560(m, i0)
+	i0 = fn7561(m, i0)
 	v0 = i0
 	if v0 != 0 {
 		goto L1
 	}
 	return uint32(10059656)
 L1:
-	i1 = fn8105(m, v0)
-	i0 = fn2748(m, v0, i1, uint32(8402826))
+	i1 = fn8106(m, v0)
+	i0 = fn2749(m, v0, i1, uint32(8402826))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6002(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6003(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17637,7 +28448,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = v2 + uint32(12)
 	i2 = v2 + uint32(8)
-	i0 = fn7598(m, i0, i1, i2)
+	i0 = fn7599(m, i0, i1, i2)
 	v0 = i0
 	if v0 != 0 {
 		goto L3
@@ -17650,7 +28461,7 @@ L3:
 	i0 = v0 + v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	i1 = i1 - v3
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -17660,7 +28471,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6003(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn6004(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -17695,7 +28506,7 @@ func fn6003(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 L3:
 	v6 = uint32(0)
 	i8 = v5 + uint32(8)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10276176), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10276176), uint32(1), uint32(2), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -17715,23 +28526,23 @@ L2:
 		goto L5
 	}
 	i1 = v5 + uint32(4)
-	i0 = fn2738(m, v6, i1)
+	i0 = fn2739(m, v6, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L6
 	}
-	i0 = fn8105(m, v4)
+	i0 = fn8106(m, v4)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	if i0 == i1 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 L6:
 	v6 = uint32(0)
 	goto L1
 L5:
-	fn3722(m, uint32(8483289), uint32(8545685), uint32(8486794), v6)
+	fn3723(m, uint32(8483289), uint32(8545685), uint32(8486794), v6)
 	v6 = uint32(0)
 	goto L1
 L4:
@@ -17747,11 +28558,11 @@ L4:
 	if i0 != 0 {
 		goto L8
 	}
-	fn3722(m, uint32(8483289), uint32(8545234), uint32(8435764), v2)
+	fn3723(m, uint32(8483289), uint32(8545234), uint32(8435764), v2)
 	v6 = uint32(0)
 	goto L1
 L8:
-	i0 = fn2738(m, v2, v5)
+	i0 = fn2739(m, v2, v5)
 	v7 = i0
 	if v7 != 0 {
 		goto L9
@@ -17759,19 +28570,19 @@ L8:
 	v6 = uint32(0)
 	goto L1
 L9:
-	i0 = fn8105(m, v7)
+	i0 = fn8106(m, v7)
 	i1 = *(*uint32)(unsafe.Add(b, v5))
 	if i0 == i1 {
 		goto L7
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 	goto L1
 L7:
-	i0 = fn2368(m, v1)
+	i0 = fn2369(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v6 = i0
 	if v6 != 0 {
 		goto L10
@@ -17789,7 +28600,7 @@ L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7544(m, i0, v4, v7)
+	i0 = fn7545(m, i0, v4, v7)
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v6)+48)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v2
@@ -17812,7 +28623,7 @@ L11:
 		goto L12
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+32))
-	i1 = fn2108(m, i1)
+	i1 = fn2109(m, i1)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = v2
 	if v2 != 0 {
@@ -17829,9 +28640,9 @@ L11:
 	if v2 != 0 {
 		goto L13
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L13:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v6 = i0
 	goto L1
 L12:
@@ -17851,13 +28662,13 @@ L12:
 	if v2 != 0 {
 		goto L15
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L15:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v6 = i0
 	goto L1
 L14:
-	fn7558(m, v2, v6)
+	fn7559(m, v2, v6)
 	v4 = k32(4294967292)
 	v3 = k32(4294967295)
 	v2 = uint32(10273440)
@@ -17879,7 +28690,7 @@ L16:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+48)) = uint32(0)
 	goto L18
 L19:
-	i1 = fn2108(m, v4)
+	i1 = fn2109(m, v4)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v6)+48)) = v2
 	if v2 != 0 {
@@ -17897,9 +28708,9 @@ L18:
 	if v2 != 0 {
 		goto L20
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L20:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v6 = i0
 	goto L1
 L17:
@@ -17964,7 +28775,7 @@ L24:
 		goto L23
 	}
 L21:
-	fn3701(m, v6)
+	fn3702(m, v6)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -17973,7 +28784,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6004(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6005(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -17982,20 +28793,20 @@ func fn6004(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1581(m, v1)
+	i0 = fn1582(m, v1)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7587(m, i0, v2)
-	i0 = fn1574(m, i0)
+	i0 = fn7588(m, i0, v2)
+	i0 = fn1575(m, i0)
 	v1 = i0
 L1:
 	m.depth--
@@ -18004,7 +28815,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6005(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn6006(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -18032,7 +28843,7 @@ func fn6005(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 L3:
 	v6 = uint32(0)
 	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10276220), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10276220), uint32(0), uint32(1), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -18044,18 +28855,18 @@ L2:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
 	}
 L4:
 	v6 = uint32(0)
-	i0 = fn2368(m, v1)
+	i0 = fn2369(m, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = b2i(v4 != uint32(0))
-	i0 = fn7556(m, i0, i1)
+	i0 = fn7557(m, i0, i1)
 	v3 = i0
 	if v3 != 0 {
 		goto L5
@@ -18063,7 +28874,7 @@ L4:
 	v6 = uint32(10059656)
 	goto L1
 L5:
-	fn5998(m, v2, v0, v3)
+	fn5999(m, v2, v0, v3)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -18072,7 +28883,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6006(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6007(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -18084,7 +28895,7 @@ func fn6006(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v2 = uint32(0)
-	i0 = fn2030(m, v1)
+	i0 = fn2031(m, v1)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L1
@@ -18092,7 +28903,7 @@ func fn6006(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = b2i(v1 != uint32(0))
 	v2 = i1
-	i0 = fn7607(m, i0, v2)
+	i0 = fn7608(m, i0, v2)
 	*(*uint8)(unsafe.Add(b, uint64(v0)+40)) = uint8(v2)
 	v2 = uint32(10059656)
 L1:
@@ -18102,28 +28913,12 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6007(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+40)))
-	i0 = fn606(m, i0)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
 func fn6008(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7596(m, i0)
-	i0 = fn1574(m, i0)
-	m.depth--
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+40)))
+	i0 = fn607(m, i0)
 	return i0
 }
 
@@ -18137,8 +28932,8 @@ func fn6009(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7599(m, i0)
-	i0 = fn1574(m, i0)
+	i0 = fn7597(m, i0)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
@@ -18154,7 +28949,7 @@ func fn6010(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = fn7600(m, i0)
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
@@ -18169,8 +28964,8 @@ func fn6011(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7597(m, i0)
-	i0 = fn1574(m, i0)
+	i0 = fn7601(m, i0)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
@@ -18185,8 +28980,8 @@ func fn6012(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7599(m, i0)
-	i0 = fn1574(m, i0)
+	i0 = fn7598(m, i0)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
@@ -18202,7 +28997,7 @@ func fn6013(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = fn7600(m, i0)
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
@@ -18217,8 +29012,8 @@ func fn6014(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7597(m, i0)
-	i0 = fn1574(m, i0)
+	i0 = fn7601(m, i0)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
@@ -18232,15 +29027,31 @@ func fn6015(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	i0 = fn1574(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn7598(m, i0)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6016(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6016(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6017(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18259,7 +29070,7 @@ func fn6016(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8481761))
+	fn3605(m, i0, uint32(8481761))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -18270,23 +29081,23 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8444716))
+	fn3605(m, i0, uint32(8444716))
 	m.depth--
 	return k32(4294967295)
 L2:
 	v3 = uint32(0)
-	i0 = fn1580(m, v1)
+	i0 = fn1581(m, v1)
 	v1 = i0
 	if int32(v1) > int32(uint32(0)) {
 		goto L4
 	}
 	v3 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8449519))
+	fn3605(m, i0, uint32(8449519))
 	m.depth--
 	return k32(4294967295)
 L4:
@@ -18304,7 +29115,7 @@ L4:
 	if v5 == 0 {
 		goto L6
 	}
-	i0 = fn5957(m, v0, v4, v5)
+	i0 = fn5958(m, v0, v4, v5)
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v4) >= int32(uint32(0)) {
@@ -18316,15 +29127,15 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v4 = i0
 L6:
-	fn2111(m, v4)
+	fn2112(m, v4)
 L5:
-	i1 = fn2108(m, v1)
+	i1 = fn2109(m, v1)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v4
 	if v4 != 0 {
 		goto L8
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return k32(4294967295)
 L8:
@@ -18336,19 +29147,19 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6017(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6018(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	i0 = b2i(i0 != uint32(0))
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6018(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6019(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18365,12 +29176,12 @@ func fn6018(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8481761))
+	fn3605(m, i0, uint32(8481761))
 	m.depth--
 	return k32(4294967295)
 L1:
 	v3 = k32(4294967295)
-	i0 = fn2030(m, v1)
+	i0 = fn2031(m, v1)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L2
@@ -18387,13 +29198,13 @@ L1:
 	return uint32(0)
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	i1 = fn2108(m, i1)
+	i1 = fn2109(m, i1)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v1
 	if v1 != 0 {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return k32(4294967295)
 L5:
@@ -18412,7 +29223,7 @@ L6:
 	if v1 == 0 {
 		goto L7
 	}
-	i0 = fn5957(m, v0, v4, v1)
+	i0 = fn5958(m, v0, v4, v1)
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
 	if int32(v1) < int32(uint32(0)) {
@@ -18421,7 +29232,7 @@ L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v4 = i0
 L7:
-	fn2111(m, v4)
+	fn2112(m, v4)
 	v3 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
 L2:
@@ -18431,7 +29242,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6019(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6020(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -18439,25 +29250,25 @@ func fn6019(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6020(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6021(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6021(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6022(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -18468,11 +29279,11 @@ func fn6021(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8481761))
+	fn3605(m, i0, uint32(8481761))
 	m.depth--
 	return k32(4294967295)
 L1:
-	i0 = fn2030(m, v1)
+	i0 = fn2031(m, v1)
 	v1 = i0
 	if int32(v1) >= int32(uint32(0)) {
 		goto L2
@@ -18482,25 +29293,25 @@ L1:
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn7557(m, i0, v1)
+	fn7558(m, i0, v1)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn6022(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6023(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6023(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6024(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -18511,11 +29322,11 @@ func fn6023(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8481761))
+	fn3605(m, i0, uint32(8481761))
 	m.depth--
 	return k32(4294967295)
 L1:
-	i0 = fn2030(m, v1)
+	i0 = fn2031(m, v1)
 	v1 = i0
 	if int32(v1) >= int32(uint32(0)) {
 		goto L2
@@ -18530,18 +29341,18 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6024(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6025(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6025(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6026(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -18552,11 +29363,11 @@ func fn6025(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8481761))
+	fn3605(m, i0, uint32(8481761))
 	m.depth--
 	return k32(4294967295)
 L1:
-	i0 = fn2030(m, v1)
+	i0 = fn2031(m, v1)
 	v1 = i0
 	if int32(v1) >= int32(uint32(0)) {
 		goto L2
@@ -18571,16 +29382,16 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6026(m *Module) uint32 {
+func fn6027(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10276264))
+	i0 = fn1968(m, uint32(10276264))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6027(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6028(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -18589,7 +29400,7 @@ func fn6027(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -18709,7 +29520,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6028(m *Module, v0 uint32) uint32 {
+func fn6029(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18722,7 +29533,7 @@ func fn6028(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -18741,7 +29552,7 @@ func fn6028(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
@@ -18760,7 +29571,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -18779,7 +29590,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -18798,7 +29609,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -18817,7 +29628,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v1 = i0
@@ -18836,7 +29647,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v1 = i0
@@ -18855,7 +29666,7 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
 	v1 = i0
@@ -18874,7 +29685,7 @@ L7:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	v1 = i0
@@ -18893,7 +29704,7 @@ L8:
 	if v2 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
 	v1 = i0
@@ -18912,7 +29723,7 @@ L9:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v1 = i0
@@ -18931,7 +29742,7 @@ L10:
 	if v2 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -18950,7 +29761,7 @@ L11:
 	if v2 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	v1 = i0
@@ -18969,7 +29780,7 @@ L12:
 	if v2 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	v1 = i0
@@ -18988,7 +29799,7 @@ L13:
 	if v2 != 0 {
 		goto L14
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
 	v1 = i0
@@ -19007,7 +29818,7 @@ L14:
 	if v2 != 0 {
 		goto L15
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	v1 = i0
@@ -19026,7 +29837,7 @@ L15:
 	if v2 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
 	v1 = i0
@@ -19045,7 +29856,7 @@ L16:
 	if v2 != 0 {
 		goto L17
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
 	v1 = i0
@@ -19064,7 +29875,7 @@ L17:
 	if v2 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
 	m.depth--
@@ -19073,20 +29884,20 @@ L18:
 
 //go:norace
 //go:nocheckptr
-func fn6029(m *Module, v0 uint32) {
+func fn6030(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn6028(m, v0)
+	i0 = fn6029(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn6030(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6031(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19102,7 +29913,7 @@ func fn6030(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(48)
 	v3 = i0
 	m.g0 = v3
-	i0 = fn1983(m, v0)
+	i0 = fn1984(m, v0)
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
@@ -19116,7 +29927,7 @@ func fn6030(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v3 + uint32(40)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = i1
 	i2 = v3 + uint32(16)
-	i0 = fn3718(m, v1, uint32(8399739), i2)
+	i0 = fn3719(m, v1, uint32(8399739), i2)
 	if i0 == 0 {
 		goto L2
 	}
@@ -19125,7 +29936,7 @@ func fn6030(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v0 == 0 {
 		goto L4
 	}
-	i1 = fn1740(m, v0)
+	i1 = fn1741(m, v0)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v0
 	if v0 == 0 {
@@ -19134,7 +29945,7 @@ func fn6030(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == 0 {
 		goto L3
 	}
-	i0 = fn1734(m, v0, v2)
+	i0 = fn1735(m, v0, v2)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
 	v0 = i0
@@ -19152,7 +29963,7 @@ func fn6030(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	v0 = uint32(0)
 	goto L1
 L4:
@@ -19162,7 +29973,7 @@ L4:
 	v0 = uint32(0)
 	goto L3
 L5:
-	i1 = fn6031(m, v2)
+	i1 = fn6032(m, v2)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v0
 	if v0 == 0 {
@@ -19170,7 +29981,7 @@ L5:
 	}
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	i0 = fn6032(m, v4, i1, v0)
+	i0 = fn6033(m, v4, i1, v0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
 	v1 = i0
@@ -19188,7 +29999,7 @@ L3:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	if v0 == 0 {
 		goto L2
@@ -19202,7 +30013,7 @@ L6:
 	if v2 == v4 {
 		goto L8
 	}
-	i0 = fn2348(m, v2, v4)
+	i0 = fn2349(m, v2, v4)
 	if i0 != 0 {
 		goto L8
 	}
@@ -19210,10 +30021,10 @@ L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8579562), v3)
+	i0 = fn3604(m, i0, uint32(8579562), v3)
 	goto L7
 L8:
-	i0 = fn6033(m, v1, uint32(1))
+	i0 = fn6034(m, v1, uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
@@ -19250,7 +30061,7 @@ L7:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	v0 = uint32(0)
 L1:
@@ -19261,7 +30072,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6031(m *Module, v0 uint32) uint32 {
+func fn6032(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19285,7 +30096,7 @@ func fn6031(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	v2 = uint32(0)
 	i2 = v1 + uint32(12)
-	i0 = fn1727(m, v0, uint32(8518988), i2)
+	i0 = fn1728(m, v0, uint32(8518988), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -19305,7 +30116,7 @@ func fn6031(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8431795), v1)
+	i0 = fn3604(m, i0, uint32(8431795), v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -19321,7 +30132,7 @@ func fn6031(m *Module, v0 uint32) uint32 {
 	}
 	goto L1
 L5:
-	i1 = fn1740(m, v3)
+	i1 = fn1741(m, v3)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -19335,20 +30146,20 @@ L5:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v4 = i0
 	goto L3
 L4:
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v4
 L3:
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn1734(m, v4, v0)
+	i0 = fn1735(m, v4, v0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v0 = i0
@@ -19370,7 +30181,7 @@ L7:
 		goto L1
 	}
 L2:
-	fn2072(m, v0)
+	fn2073(m, v0)
 	v2 = uint32(0)
 L1:
 	i0 = v1 + uint32(16)
@@ -19380,7 +30191,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6032(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6033(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -19392,7 +30203,7 @@ func fn6032(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v0 = i0
 	if v0 == 0 {
 		goto L2
@@ -19427,7 +30238,7 @@ L5:
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(10059656)
-	fn3701(m, v0)
+	fn3702(m, v0)
 	if v2 == 0 {
 		goto L1
 	}
@@ -19440,7 +30251,7 @@ L4:
 		goto L1
 	}
 L6:
-	i1 = fn2108(m, uint32(32))
+	i1 = fn2109(m, uint32(32))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v1
 	if v1 == 0 {
@@ -19463,7 +30274,7 @@ L8:
 	m.depth--
 	return v0
 L7:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -19475,7 +30286,7 @@ L7:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	v0 = uint32(0)
 L1:
@@ -19485,7 +30296,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6033(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6034(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19513,13 +30324,13 @@ func fn6033(m *Module, v0 uint32, v1 uint32) uint32 {
 	v4 = i0
 	goto L1
 L2:
-	i1 = fn2108(m, uint32(32))
+	i1 = fn2109(m, uint32(32))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v2
 	if v2 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return k32(4294967295)
 L3:
@@ -19561,14 +30372,14 @@ L1:
 	if v4 == i1 {
 		goto L7
 	}
-	i0 = fn2110(m, v4, v1)
+	i0 = fn2111(m, v4, v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L6
 	}
 	goto L4
 L7:
-	i0 = fn2108(m, v1)
+	i0 = fn2109(m, v1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -19588,11092 +30399,7 @@ L5:
 	m.depth--
 	return uint32(0)
 L4:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return k32(4294967295)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6034(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v3 = i0
-	m.g0 = v3
-	if v2 == uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8421992), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L2
-	}
-	v0 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	i0 = fn1983(m, v0)
-	v4 = i0
-	i0 = fn2049(m, v2)
-	v0 = i0
-	if v2 == uint32(10059656) {
-		goto L3
-	}
-	if v0 != 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8432420), v3)
-	goto L1
-L3:
-	i0 = fn2049(m, v1)
-	v0 = i0
-	if v1 == uint32(10059656) {
-		goto L4
-	}
-	if v0 != 0 {
-		goto L4
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8432465), i2)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v0 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v5 = i1
-	if v5 != 0 {
-		i1 = v5
-	} else {
-		i1 = uint32(10059656)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	if v0 != 0 {
-		i1 = v0
-	} else {
-		i1 = uint32(10059656)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	i1 = v3 + uint32(32)
-	i0 = fn2294(m, uint32(2), i1)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	if v2 != uint32(10059656) {
-		goto L7
-	}
-	if v5 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 == 0 {
-		goto L6
-	}
-	goto L5
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v2
-	if v5 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 != 0 {
-		goto L5
-	}
-L6:
-	fn2072(m, v5)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v2 = i0
-	if v1 != uint32(10059656) {
-		goto L10
-	}
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 == 0 {
-		goto L9
-	}
-	goto L1
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v1
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-L9:
-	fn2072(m, v2)
-L1:
-	i0 = v3 + uint32(48)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6035(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6036(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1983(m, v0)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	if i0 != 0 {
-		goto L1
-	}
-	i1 = fn2360(m, v0, uint32(10276400), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+56)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	m.depth--
-	return k32(4294967295)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+60))
-	if i0 != 0 {
-		goto L2
-	}
-	i1 = fn2360(m, v0, uint32(10276420), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+60)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	m.depth--
-	return k32(4294967295)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+52))
-	if i0 != 0 {
-		goto L3
-	}
-	i1 = fn2360(m, v0, uint32(10276440), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+52)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	m.depth--
-	return k32(4294967295)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
-	if i0 != 0 {
-		goto L4
-	}
-	i1 = fn2360(m, v0, uint32(10276460), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	m.depth--
-	return k32(4294967295)
-L4:
-	i1 = fn3888(m, uint32(8390774), uint32(8390770))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
-	v3 = k32(4294967295)
-	if v2 == 0 {
-		goto L5
-	}
-	i1 = fn3877(m, uint32(8469529))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
-	if v2 == 0 {
-		goto L5
-	}
-	i1 = fn3888(m, uint32(8406574), uint32(8535125))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+68)) = v2
-	if v2 == 0 {
-		goto L5
-	}
-	i1 = fn868(m, v2, uint32(8535117))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+72)) = v2
-	if v2 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn8100(m, i0, uint32(8545579))
-	if i0 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 < uint32(100) {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	if i0 != uint32(2) {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	if i0 != uint32(7) {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	if i0 == uint32(1) {
-		goto L6
-	}
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
-	fn3604(m, i0, uint32(8493008))
-	m.depth--
-	return k32(4294967295)
-L6:
-	i1 = fn2838(m, uint32(8505785))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v2
-	if v2 == 0 {
-		goto L5
-	}
-	i1 = fn2838(m, uint32(8505751))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v2
-	if v2 == 0 {
-		goto L5
-	}
-	i1 = fn2838(m, uint32(8464159))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = v2
-	if v2 == 0 {
-		goto L5
-	}
-	i1 = fn2838(m, uint32(8394379))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v2
-	if v2 == 0 {
-		goto L5
-	}
-	i1 = fn2838(m, uint32(8505747))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+44)) = v2
-	if v2 == 0 {
-		goto L5
-	}
-	i1 = fn2838(m, uint32(8464572))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v2
-	if v2 == 0 {
-		goto L5
-	}
-	i1 = fn2838(m, uint32(8394395))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v2
-	if v2 == 0 {
-		goto L5
-	}
-	i1 = fn2838(m, uint32(8485033))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = v2
-	if v2 == 0 {
-		goto L5
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
-	i1 = fn3643(m, uint32(8439024), i2, uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn4092(m, v0, uint32(8439046), v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+60))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+52))
-	i0 = fn4097(m, v0, i1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L5
-	}
-	i0 = fn4097(m, v0, v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L5
-	}
-	i0 = fn4097(m, v0, v4)
-	i0 = uint32(int32(i0) >> (uint32(31) & 31))
-	v3 = i0
-L5:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6037(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	fn3702(m, v0)
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = v1 << (uint32(3) & 31)
-	i0 = i0 + k32(4294967288)
-	v3 = i0
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = i0 + v3
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L3
-	}
-	fn2072(m, v4)
-L3:
-	i0 = v3 + k32(4294967288)
-	v3 = i0
-	i0 = v1 + k32(4294967295)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn2111(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L4
-	}
-	fn2072(m, v3)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i0
-	if v3 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L5
-	}
-	fn2072(m, v3)
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L6
-	}
-	fn2072(m, v2)
-L6:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6038(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = v3 << (uint32(3) & 31)
-	i0 = i0 + k32(4294967288)
-	v4 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = i0 + v4
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v5 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v5, v2)
-	v5 = i0
-	if v5 != 0 {
-		goto L1
-	}
-L4:
-	i0 = v4 + k32(4294967288)
-	v4 = i0
-	i0 = v3 + k32(4294967295)
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i0
-	if v4 == 0 {
-		goto L5
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v4, v2)
-	v5 = i0
-	if v5 != 0 {
-		goto L1
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v4 = i0
-	if v4 == 0 {
-		goto L6
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v4, v2)
-	v5 = i0
-	if v5 != 0 {
-		goto L1
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	if v4 == 0 {
-		goto L7
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v4, v2)
-	v5 = i0
-	if v5 != 0 {
-		goto L1
-	}
-L7:
-	v5 = uint32(0)
-L1:
-	m.depth--
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn6039(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 != 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	if v2 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	fn3614(m, i0)
-	m.depth--
-	return uint32(0)
-L7:
-	v1 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = v1 << (uint32(3) & 31)
-	i0 = i0 + i1
-	v3 = i0
-	i0 = v3 + k32(4294967288)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v4 = i0
-	if v4 == 0 {
-		goto L9
-	}
-	i0 = v3 + k32(4294967292)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if int32(v3) < int32(i1) {
-		goto L8
-	}
-L9:
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
-	if v1 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = fn6040(m, v2)
-	v1 = i0
-	goto L4
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L3
-	}
-	fn2072(m, v2)
-	goto L3
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i1 = v3 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i0
-L11:
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v4 = i1
-	if int32(v1) >= int32(v4) {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	goto L14
-L15:
-	i0 = v4 << (uint32(1) & 31)
-	v1 = i0
-	if v1 > uint32(268435455) {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = v4 << (uint32(4) & 31)
-	i0 = fn2110(m, i0, i1)
-	v4 = i0
-	if v4 == 0 {
-		goto L13
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-L14:
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i1 = v1 << (uint32(3) & 31)
-	i0 = v4 + i1
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L16:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = fn6041(m, v2)
-	v1 = i0
-	goto L4
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L17
-	}
-	fn2072(m, v2)
-L17:
-	i0 = fn3633(m)
-	goto L2
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L18
-	}
-	m.depth--
-	return v2
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn2026(m, i0, v1, uint32(2))
-	v4 = i0
-	if int32(v4) <= int32(uint32(0)) {
-		goto L19
-	}
-	m.depth--
-	return v2
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L20
-	}
-	fn2072(m, v2)
-L20:
-	v1 = uint32(0)
-	if int32(v4) >= int32(uint32(0)) {
-		goto L3
-	}
-	goto L1
-L4:
-	if v1 != 0 {
-		goto L21
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-	m.depth--
-	return uint32(0)
-L21:
-	if v1 != uint32(10059656) {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L3
-	}
-	fn2072(m, v2)
-	goto L3
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L24
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L24
-	}
-	fn2072(m, v2)
-L24:
-	i0 = fn2030(m, v1)
-	v2 = i0
-	if int32(v2) > int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L25
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L25
-	}
-	fn2072(m, v1)
-L25:
-	if int32(v2) > int32(k32(4294967295)) {
-		goto L3
-	}
-L2:
-	v1 = uint32(0)
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6040(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	i0 = v1 & uint32(1)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = v1 & k32(4294967294)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 == uint32(10049232) {
-		goto L2
-	}
-	m.depth--
-	return v2
-L2:
-	v1 = uint32(0)
-	i0 = fn2672(m, uint32(8872784), uint32(0))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = fn2786(m, v3, v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L3
-	}
-	fn2072(m, v3)
-L3:
-	if v4 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L4
-	}
-	fn2072(m, v2)
-L4:
-	v1 = v4
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6041(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	i0 = v1 & uint32(1)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = v1 & k32(4294967294)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 == uint32(10049232) {
-		goto L2
-	}
-	m.depth--
-	return v2
-L2:
-	v1 = uint32(0)
-	i0 = fn2672(m, uint32(8872784), uint32(0))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = fn2786(m, v3, v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L3
-	}
-	fn2072(m, v3)
-L3:
-	if v4 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L4
-	}
-	fn2072(m, v2)
-L4:
-	v1 = v4
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6042(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	fn3702(m, v0)
-	i0 = fn6043(m, v0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6043(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v1 = i0
-	if v1 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L5
-	}
-	fn2072(m, v1)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L6
-	}
-	fn2072(m, v1)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v1 = i0
-	if v1 == 0 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L7
-	}
-	fn2072(m, v1)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v1 = i0
-	if v1 == 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L8
-	}
-	fn2072(m, v1)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v1 = i0
-	if v1 == 0 {
-		goto L9
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L9
-	}
-	fn2072(m, v1)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	if v1 == 0 {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L10
-	}
-	fn2072(m, v1)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i0
-	if v1 == 0 {
-		goto L11
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L11
-	}
-	fn2072(m, v1)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L12
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L12
-	}
-	fn2072(m, v1)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	v1 = i0
-	if v1 == 0 {
-		goto L13
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L13
-	}
-	fn2072(m, v1)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v1 = i0
-	if v1 == 0 {
-		goto L14
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L14
-	}
-	fn2072(m, v1)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v1 = i0
-	if v1 == 0 {
-		goto L15
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L15
-	}
-	fn2072(m, v1)
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L16
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L16
-	}
-	fn2072(m, v1)
-L16:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6044(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	v3 = i0
-	if v3 == 0 {
-		goto L5
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	v3 = i0
-	if v3 == 0 {
-		goto L6
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v3 = i0
-	if v3 == 0 {
-		goto L7
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	v3 = i0
-	if v3 == 0 {
-		goto L8
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v3 = i0
-	if v3 == 0 {
-		goto L9
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	if v3 == 0 {
-		goto L10
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	if v3 == 0 {
-		goto L11
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	if v3 == 0 {
-		goto L12
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i0
-	if v3 == 0 {
-		goto L13
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v3 = i0
-	if v3 == 0 {
-		goto L14
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v3 = i0
-	if v3 == 0 {
-		goto L15
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	v3 = i0
-	if v3 == 0 {
-		goto L16
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v3 = i0
-	if v3 == 0 {
-		goto L17
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v0 = i0
-	if v0 == 0 {
-		goto L18
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L18:
-	v3 = uint32(0)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6045(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = v1 + uint32(12)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = i0 + v4
-	v5 = i0
-	goto L3
-L4:
-	i0 = v1 + uint32(12)
-	v1 = i0
-	v5 = v4
-	if v4 >= uint32(2) {
-		goto L3
-	}
-	v5 = v4
-	goto L2
-L3:
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10276744), uint32(0), uint32(1), uint32(0), v3)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	v0 = k32(4294967295)
-	goto L1
-L2:
-	if v5 != 0 {
-		goto L8
-	}
-	i0 = v0 + uint32(36)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v1 = i0
-	v4 = uint32(10059656)
-	v6 = uint32(0)
-	v7 = uint32(0)
-	v2 = uint32(10059656)
-	goto L7
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v8 = i0
-	if v8 != 0 {
-		goto L13
-	}
-	v8 = uint32(10059656)
-	goto L12
-L13:
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 != 0 {
-		goto L12
-	}
-	v7 = uint32(0)
-	v2 = uint32(10059656)
-	v4 = uint32(10059656)
-	goto L11
-L12:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 != 0 {
-		goto L15
-	}
-	v2 = uint32(10059656)
-	goto L14
-L15:
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 != 0 {
-		goto L14
-	}
-	v7 = uint32(0)
-	v4 = uint32(10059656)
-	goto L11
-L14:
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 != 0 {
-		goto L16
-	}
-	v4 = uint32(10059656)
-	goto L10
-L16:
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 != 0 {
-		goto L10
-	}
-	v7 = uint32(0)
-L11:
-	v6 = uint32(0)
-	goto L9
-L10:
-	v7 = uint32(0)
-	i0 = v1 + uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v9 = i0
-	if v9 == 0 {
-		goto L17
-	}
-	v6 = uint32(0)
-	i0 = fn2030(m, v9)
-	v7 = i0
-	if int32(v7) >= int32(uint32(0)) {
-		goto L18
-	}
-	v0 = k32(4294967295)
-	goto L1
-L18:
-	if v5 == uint32(1) {
-		goto L9
-	}
-L17:
-	i0 = v1 + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
-	v6 = i0
-	if int32(v6) >= int32(uint32(0)) {
-		goto L9
-	}
-	v0 = k32(4294967295)
-	goto L1
-L9:
-	i0 = v0 + uint32(36)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v1 = i0
-	if v8 == uint32(10059656) {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v9 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-L19:
-	*(*uint32)(unsafe.Add(b, v5)) = v8
-	if v1 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L5
-	}
-	goto L6
-L7:
-	if v1 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L5
-	}
-L6:
-	fn2072(m, v1)
-L5:
-	if v2 != uint32(10059656) {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v2 = i0
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v1 = i0
-	if v2 == 0 {
-		goto L23
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L24
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L24:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = v2
-	if v1 == 0 {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L21
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 == 0 {
-		goto L22
-	}
-	goto L21
-L23:
-	v7 = uint32(0)
-	if v1 == 0 {
-		goto L21
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L21
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L21
-	}
-L22:
-	fn2072(m, v1)
-L21:
-	*(*uint8)(unsafe.Add(b, uint64(v0)+76)) = uint8(v7)
-	if v4 != uint32(10059656) {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v4 = i0
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	v1 = i0
-	if v4 == 0 {
-		goto L28
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L29
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L29:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = v4
-	if v1 == 0 {
-		goto L26
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L26
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 == 0 {
-		goto L27
-	}
-	goto L26
-L28:
-	v6 = uint32(0)
-	if v1 == 0 {
-		goto L26
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L26
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L26
-	}
-L27:
-	fn2072(m, v1)
-L26:
-	*(*uint8)(unsafe.Add(b, uint64(v0)+77)) = uint8(v6)
-	v0 = uint32(0)
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6046(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v3 = uint32(0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v3 = i0
-	if v3 != uint32(1073741823) {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(10059656)
-	i0 = v4 + uint32(12)
-	v5 = i0
-	goto L2
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(10059656)
-	i1 = v3 + uint32(1)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v6
-	i0 = v4 + uint32(12)
-	v5 = i0
-	if v6 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + uint32(2)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+36)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(10059656)
-	i1 = fn1492(m, uint32(20))
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v3
-	if v3 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L5
-	}
-	fn2072(m, v0)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L6
-	}
-	fn2072(m, v0)
-L6:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	m.depth--
-	return uint32(0)
-L4:
-	*(*uint64)(unsafe.Add(b, uint64(v4)+48)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = uint32(0)
-	i0 = v4 + uint32(56)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v4 + uint32(64)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v4 + uint32(70)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i1 = fn2369(m, v0, uint32(10276264))
-	i1 = fn1983(m, i1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+80)) = i1
-	v3 = v4
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6047(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn6048(m, v0, v1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6048(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v0 + uint32(24)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	v4 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == uint32(10059656) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L4:
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v0 = i0
-	if v0 != uint32(10017064) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	if i0 != uint32(1) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != uint32(10017064) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	if i0 != uint32(1) {
-		goto L5
-	}
-	v4 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v0 = i1
-	i1 = v0 + uint32(1)
-	i0 = fn748(m, v2, i1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = i0 + v0
-	i0 = i0 + uint32(16)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+16)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	goto L2
-L6:
-	if v0 != uint32(10049232) {
-		goto L5
-	}
-	v4 = uint32(0)
-	i0 = fn1501(m, v3, v1)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L2
-	}
-	goto L1
-L5:
-	i0 = fn1492(m, uint32(2))
-	v0 = i0
-	if v0 != 0 {
-		goto L7
-	}
-	m.depth--
-	return uint32(0)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	*(*uint32)(unsafe.Add(b, i0)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = i0 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	v4 = uint32(10059656)
-L1:
-	m.depth--
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6049(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8396389), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(32)
-	if i0 != 0 {
-		goto L2
-	}
-	fn3722(m, uint32(8396389), uint32(8545234), uint32(8403395), v2)
-	return uint32(0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn6050(m, v0, i1, v2)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6050(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = v0 + uint32(24)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i0
-	if v6 != 0 {
-		goto L4
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v6 = i1
-	i3 = v6 + uint32(12)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	i0 = fn6058(m, v4, v6, v5, i3, i4)
-	v5 = i0
-	goto L3
-L4:
-	i3 = v6 + uint32(16)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = fn6058(m, v4, v6, v5, i3, i4)
-	v5 = i0
-L3:
-	v6 = uint32(0)
-	if int32(v5) < int32(uint32(0)) {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v6 = i0
-	if v6 != 0 {
-		goto L6
-	}
-	i0 = fn6032(m, v4, v1, v2)
-	v2 = i0
-	goto L5
-L6:
-	if v2 != 0 {
-		goto L7
-	}
-	i0 = fn1684(m)
-	v6 = i0
-	if v6 != 0 {
-		goto L8
-	}
-	v6 = uint32(0)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v6
-	i1 = v3 + uint32(16)
-	i0 = fn865(m, v2, i1)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v1
-	if v1 != 0 {
-		goto L5
-	}
-	fn2072(m, v6)
-	goto L5
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v1
-	i1 = v3 + uint32(32)
-	i0 = fn865(m, v6, i1)
-	v2 = i0
-L5:
-	v6 = uint32(0)
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v5 = i0
-	if v5 == 0 {
-		goto L9
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v7
-	if v7 != 0 {
-		goto L9
-	}
-	fn2072(m, v5)
-L9:
-	if v1 == uint32(10059656) {
-		goto L14
-	}
-	i0 = fn6059(m, v4, v1, v2)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L13
-	}
-	goto L12
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	fn3604(m, i0, uint32(8464648))
-	goto L12
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L16:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v4 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if int32(v5) >= int32(i1) {
-		goto L18
-	}
-	i0 = fn1496(m, v4, v5, v1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L17
-L18:
-	i0 = fn1501(m, v4, v1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L12
-	}
-L17:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L19:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L20
-	}
-	fn2072(m, v4)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L21
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L21:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L22
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L22
-	}
-	fn2072(m, v4)
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	v4 = i0
-	if v4 == 0 {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i0 = fn2294(m, uint32(2), v3)
-	v4 = i0
-	if v4 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = fn852(m, i0, v4)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L23
-	}
-	fn2072(m, v4)
-L23:
-	if v0 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	v6 = v2
-	if v4 != 0 {
-		goto L1
-	}
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	v6 = uint32(0)
-	v0 = v2
-	v2 = uint32(0)
-	if v4 != 0 {
-		goto L1
-	}
-L11:
-	fn2072(m, v0)
-L10:
-	v6 = v2
-L1:
-	i0 = v3 + uint32(48)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn6051(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn6052(m, v0)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6052(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = v0 + uint32(24)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i0
-	if v4 != 0 {
-		goto L4
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v4 = i1
-	i3 = v4 + uint32(12)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	i0 = fn6058(m, v3, v4, v2, i3, i4)
-	v4 = i0
-	goto L3
-L4:
-	i3 = v4 + uint32(16)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i0 = fn6058(m, v3, v4, v2, i3, i4)
-	v4 = i0
-L3:
-	v3 = uint32(0)
-	if int32(v4) < int32(uint32(0)) {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	if i0 != 0 {
-		goto L5
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8467753))
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v3
-	if v4 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L7
-	}
-	fn2072(m, v4)
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	i1 = i1 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i1 = v3 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L9
-	}
-	fn2072(m, v2)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v3 = i0
-	if v3 == 0 {
-		goto L10
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	v3 = uint32(0)
-	i0 = fn2294(m, uint32(2), v1)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = fn852(m, i0, v4)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L11
-	}
-	fn2072(m, v4)
-L11:
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L10
-	}
-	fn2072(m, v2)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6053(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn6054(m, v0, v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6054(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = v0 + uint32(24)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v5 = i0
-	if v5 != 0 {
-		goto L4
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v5 = i1
-	i3 = v5 + uint32(12)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	i0 = fn6058(m, v4, v5, v3, i3, i4)
-	v5 = i0
-	goto L3
-L4:
-	i3 = v5 + uint32(16)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = fn6058(m, v4, v5, v3, i3, i4)
-	v5 = i0
-L3:
-	v4 = uint32(0)
-	if int32(v5) < int32(uint32(0)) {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v4 = i0
-	if v4 == 0 {
-		goto L8
-	}
-	i0 = fn852(m, v4, v1)
-	v4 = i0
-	if v4 != 0 {
-		goto L9
-	}
-	v4 = uint32(0)
-	goto L1
-L9:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+76)))
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == uint32(10059656) {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i0 = fn6059(m, i0, v1, v4)
-	if int32(i0) < int32(uint32(0)) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v4
-	if v1 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L7
-	}
-	fn2072(m, v1)
-	goto L7
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L11:
-	v4 = v1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	i0 = fn2294(m, uint32(2), v2)
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = fn852(m, i0, v1)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L12
-	}
-	fn2072(m, v1)
-L12:
-	if v0 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 == 0 {
-		goto L5
-	}
-	goto L1
-L6:
-	v0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 != uint32(1073741823) {
-		goto L13
-	}
-	v4 = uint32(0)
-	goto L1
-L13:
-	i1 = v4 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	v4 = uint32(0)
-	if v1 != 0 {
-		goto L1
-	}
-L5:
-	fn2072(m, v0)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6055(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8468337), v2, uint32(1), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	v4 = uint32(10059656)
-	if int32(v2) < int32(uint32(2)) {
-		goto L2
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-L2:
-	i0 = fn6056(m, v0, v3, v4)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6056(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = v0 + uint32(24)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i0
-	if v6 != 0 {
-		goto L4
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v6 = i1
-	i3 = v6 + uint32(12)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	i0 = fn6058(m, v5, v6, v4, i3, i4)
-	v6 = i0
-	goto L3
-L4:
-	i3 = v6 + uint32(16)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	i0 = fn6058(m, v5, v6, v4, i3, i4)
-	v6 = i0
-L3:
-	v5 = uint32(0)
-	if int32(v6) < int32(uint32(0)) {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	v6 = i0
-	if v6 == 0 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v1
-	v5 = uint32(0)
-	i1 = v3 + uint32(24)
-	i0 = fn849(m, v6, i1, uint32(2), uint32(0))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+77)))
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v5 = i0
-	if v5 == uint32(10059656) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i0 = fn6059(m, i0, v5, v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v2
-	if v5 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L6
-	}
-	fn2072(m, v5)
-	goto L6
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v1
-	i1 = v3 + uint32(16)
-	i0 = fn2294(m, uint32(2), i1)
-	v2 = i0
-	if v2 != 0 {
-		goto L6
-	}
-	v5 = uint32(0)
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	if i0 != 0 {
-		goto L9
-	}
-	v5 = v2
-	goto L1
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v5 = i0
-	if v5 != 0 {
-		goto L10
-	}
-	v5 = v2
-	goto L1
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	i0 = fn2294(m, uint32(2), v3)
-	v5 = i0
-	if v5 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = fn852(m, i0, v5)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L11
-	}
-	fn2072(m, v5)
-L11:
-	if v0 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 != uint32(1073741823) {
-		goto L12
-	}
-	v5 = v2
-	goto L1
-L12:
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	if v5 == 0 {
-		goto L13
-	}
-	v5 = v2
-	goto L1
-L13:
-	fn2072(m, v0)
-	v5 = v2
-	goto L1
-L5:
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn6057(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 != 0 {
-		i0 = v0
-	} else {
-		i0 = uint32(10059656)
-	}
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6058(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	if i0 != i1 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	i0 = v0 & k32(4294967294)
-	v5 = i0
-	if v5 != uint32(10059656) {
-		goto L4
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i1
-	i1 = v1 & k32(4294967294)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i2 = b2i(i2 == uint32(10049232))
-	i1 = i1 | i2
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v0 = uint32(0)
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	v0 = uint32(0)
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	v3 = uint32(10059656)
-	goto L2
-L4:
-	i0 = v0 & uint32(1)
-	if i0 == 0 {
-		goto L3
-	}
-	v0 = uint32(0)
-	i3 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn1505(m, v5, uint32(2147483647), uint32(2147483647), i3)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L5
-	}
-	return k32(4294967295)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	v0 = uint32(0)
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	v0 = uint32(0)
-	if v1 == 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	v0 = k32(4294967295)
-	i0 = fn2034(m, v1, v4)
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	i0 = fn2672(m, uint32(8872784), uint32(0))
-	v5 = i0
-	if v5 == 0 {
-		goto L7
-	}
-	i0 = fn2786(m, v5, v6)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v7
-	if v7 != 0 {
-		goto L8
-	}
-	fn2072(m, v5)
-L8:
-	if v6 != 0 {
-		goto L6
-	}
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	v0 = k32(4294967295)
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 == 0 {
-		goto L2
-	}
-	goto L1
-L6:
-	if v3 == uint32(10059656) {
-		goto L10
-	}
-	i0 = fn539(m, v3, v6)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v7
-	if v7 != 0 {
-		goto L11
-	}
-	fn2072(m, v6)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v6
-	if v6 != 0 {
-		goto L12
-	}
-	fn2072(m, v3)
-L12:
-	if v5 != 0 {
-		goto L9
-	}
-	goto L1
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v3
-	if v3 != 0 {
-		goto L13
-	}
-	fn2072(m, uint32(10059656))
-L13:
-	v5 = v6
-L9:
-	i0 = fn2037(m, v1, v4, v5)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v3
-	if v3 != 0 {
-		goto L14
-	}
-	fn2072(m, v5)
-L14:
-	if int32(v1) < int32(uint32(0)) {
-		goto L1
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	v0 = uint32(0)
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	v0 = uint32(0)
-	if v1 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v3)
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6059(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	v4 = i1
-	if i0 != v4 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v0 = i0
-	if v0 == v4 {
-		goto L3
-	}
-	i0 = fn2348(m, v0, v4)
-	if i0 != 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8579562), v3)
-	v1 = k32(4294967295)
-	goto L1
-L3:
-	i0 = fn6033(m, v1, uint32(1))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L4
-	}
-	v1 = k32(4294967295)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	v1 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v1
-	v1 = uint32(0)
-	i1 = v3 + uint32(8)
-	i0 = fn862(m, v0, i1, k32(2147483650), uint32(0))
-	v0 = i0
-	if v0 != 0 {
-		goto L6
-	}
-	v1 = k32(4294967295)
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6060(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	fn3702(m, v0)
-	i0 = fn4221(m)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
-	v3 = i0
-	if int32(v3) > int32(uint32(50)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
-	if i0 != uint32(3082) {
-		goto L1
-	}
-	fn2070(m, v2, v0)
-	m.depth--
-	return
-L1:
-	i1 = v3 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	if i0 == 0 {
-		goto L2
-	}
-	fn3007(m, v0)
-L2:
-	i0 = fn6061(m, v0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
-	i1 = i1 + uint32(1)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+100))
-	if i0 == 0 {
-		goto L4
-	}
-	if int32(v0) < int32(uint32(101)) {
-		goto L4
-	}
-	fn2071(m, v2)
-L4:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6061(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = v1 & k32(4294967294)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	i0 = v1 & k32(4294967294)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	fn6064(m, v1)
-L4:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6062(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 != 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	i0 = fn2696(m, uint32(8541708), v1)
-	v2 = i0
-	goto L1
-L2:
-	i0 = fn2068(m, v0)
-	v2 = i0
-	if v2 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
-	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8542188), i1)
-	v2 = i0
-	fn2069(m, v0)
-	goto L1
-L3:
-	if int32(v2) >= int32(uint32(1)) {
-		goto L4
-	}
-	v2 = uint32(0)
-	goto L1
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i2 = v1 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8521692), i2)
-L1:
-	i0 = v1 + uint32(48)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6063(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = i0 & k32(4294967294)
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = i0 & k32(4294967294)
-	v3 = i0
-	if v3 == 0 {
-		goto L5
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L5:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == 0 {
-		goto L6
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i0
-L6:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if int32(i0) < int32(uint32(1)) {
-		goto L1
-	}
-	v5 = uint32(0)
-	v6 = uint32(0)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + v5
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v3 == 0 {
-		goto L8
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i0
-L8:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	v3 = uint32(0)
-	i0 = v6 + uint32(1)
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if int32(v6) < int32(i1) {
-		goto L7
-	}
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6064(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if int32(i0) < int32(uint32(1)) {
-		goto L3
-	}
-	v1 = uint32(0)
-	v2 = uint32(0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = i0 + v1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L5
-	}
-	fn2072(m, v3)
-L5:
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v2 + uint32(1)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if int32(v2) < int32(i1) {
-		goto L4
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	i1 = v0 + uint32(16)
-	if v1 == i1 {
-		goto L6
-	}
-	fn2111(m, v1)
-L6:
-	fn2111(m, v0)
-L1:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6065(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(10051608)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(0)
-	i1 = v3 + uint32(28)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = v3 + uint32(24)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
-	v4 = k32(4294967295)
-	i0 = fn3718(m, v1, uint32(8399757), v3)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v1 = i0
-	if v1 == 0 {
-		goto L7
-	}
-	i1 = fn1740(m, v1)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v1
-	if v1 == 0 {
-		goto L1
-	}
-	if v2 == 0 {
-		goto L5
-	}
-	v4 = k32(4294967295)
-	i0 = fn1734(m, v1, v2)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v1 = i0
-	if int32(v2) > int32(k32(4294967295)) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L7:
-	if v2 == 0 {
-		goto L4
-	}
-	i1 = fn6031(m, v2)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v1
-	if v1 != 0 {
-		goto L5
-	}
-	goto L1
-L6:
-	if v1 == 0 {
-		goto L4
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != uint32(10051608) {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	if i0 == 0 {
-		goto L8
-	}
-L9:
-	i1 = fn2108(m, uint32(32))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v4
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i0
-L10:
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	*(*uint64)(unsafe.Add(b, uint64(v4)+4)) = uint64(17179869184)
-	i1 = v4 + uint32(16)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
-	if v1 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L12
-	}
-	fn2072(m, v1)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(10059656)
-	i0 = v1 & k32(4294967294)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L14
-	}
-	fn2072(m, v1)
-L14:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(10059656)
-	i0 = v1 & k32(4294967294)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	v4 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	i0 = fn3633(m)
-	v4 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v1)
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6066(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v3 = i0
-	if v3 != uint32(1073741823) {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(10059656)
-	goto L4
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(10059656)
-	i1 = v3 + uint32(1)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v4
-	if v4 != uint32(1073741823) {
-		goto L3
-	}
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(10059656)
-	goto L2
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(10059656)
-	i1 = v3 + uint32(2)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v4
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + uint32(3)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
-L2:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(10059656)
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6067(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6068(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if int32(v1) < int32(uint32(0)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if int32(i0) > int32(v1) {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495896))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L3:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6069(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if int32(v1) < int32(uint32(0)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	if int32(v5) > int32(v1) {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495729))
-	v1 = k32(4294967295)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	if v2 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10276264))
-	i0 = fn1983(m, i0)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
-	v4 = i1
-	if v5 == v4 {
-		goto L6
-	}
-	i0 = fn2348(m, v5, v4)
-	if i0 != 0 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8579562), v3)
-	v1 = k32(4294967295)
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-	goto L4
-L5:
-	i1 = v5 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v2
-	if v2 <= v1 {
-		goto L4
-	}
-	i0 = v1 << (uint32(2) & 31)
-	v2 = i0
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + v2
-	v4 = i0
-	i1 = v4 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if int32(v1) < int32(i1) {
-		goto L8
-	}
-L4:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, v6)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6070(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8552174), uint32(1))
-	if int32(i0) >= int32(uint32(0)) {
-		goto L1
-	}
-	m.depth--
-	return k32(4294967295)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 == 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(1)
-L2:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6071(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = fn567(m, v1)
-	if i0 == 0 {
-		goto L6
-	}
-	v3 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn515(m, v1, i1)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L7
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-	goto L5
-L7:
-	if int32(v1) < int32(uint32(0)) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i0
-	goto L4
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != uint32(10064048) {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if i0 != 0 {
-		goto L9
-	}
-	i0 = fn1492(m, uint32(0))
-	v3 = i0
-	goto L1
-L9:
-	v3 = uint32(0)
-	i1 = v2 + uint32(12)
-	i2 = v2 + uint32(8)
-	i3 = v2 + uint32(4)
-	i0 = fn2263(m, v1, i1, i2, i3)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i1 = v2 + uint32(12)
-	i2 = v2 + uint32(8)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn2264(m, i0, i1, i2, i3)
-	v4 = i0
-	if int32(v4) > int32(uint32(0)) {
-		goto L10
-	}
-	i0 = fn1492(m, uint32(0))
-	v3 = i0
-	goto L1
-L10:
-	i0 = fn1492(m, v4)
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v3 = i0
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i1 = v3 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = i0 + v1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v3
-	v3 = i0
-	i0 = v4 + k32(4294967295)
-	v4 = i0
-	if v4 != 0 {
-		goto L11
-	}
-	v3 = v5
-	goto L1
-L8:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8414089))
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = i0 + v1
-	v1 = i0
-L4:
-	if int32(v1) < int32(uint32(0)) {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	if int32(i0) > int32(v1) {
-		goto L2
-	}
-L3:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495896))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6072(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v3 = i0
-	m.g0 = v3
-	i0 = fn567(m, v1)
-	if i0 == 0 {
-		goto L2
-	}
-	v4 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	i0 = fn515(m, v1, i1)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L5
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L4
-	}
-	goto L1
-L5:
-	if int32(v1) > int32(k32(4294967295)) {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = i0 + v1
-	v1 = i0
-L3:
-	i0 = fn6069(m, v0, v1, v2)
-	v4 = i0
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != uint32(10064048) {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if i0 != 0 {
-		goto L8
-	}
-	i1 = fn2108(m, uint32(32))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v4
-	if v4 != 0 {
-		goto L9
-	}
-	i0 = fn3633(m)
-	goto L6
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = uint32(4)
-	*(*uint64)(unsafe.Add(b, v4)) = uint64(0)
-	i1 = v4 + uint32(16)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = i1
-L8:
-	v4 = k32(4294967295)
-	i1 = v3 + uint32(44)
-	i2 = v3 + uint32(40)
-	i3 = v3 + uint32(36)
-	i0 = fn2263(m, v1, i1, i2, i3)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i1 = v3 + uint32(44)
-	i2 = v3 + uint32(40)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	i0 = fn2264(m, i0, i1, i2, i3)
-	v5 = i0
-	if v2 != 0 {
-		goto L11
-	}
-	if int32(v5) < int32(uint32(1)) {
-		goto L10
-	}
-	v4 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	v1 = i0
-	if int32(v1) > int32(k32(4294967295)) {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = i1
-	i1 = uint32(0) - v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
-	i3 = v5 + k32(4294967295)
-	i2 = v1 * i3
-	i1 = v2 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = i1
-L12:
-	i0 = fn1492(m, v5)
-	v6 = i0
-	if v6 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	if v1 >= i1 {
-		goto L13
-	}
-	v2 = uint32(0)
-	v7 = uint32(0)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = i0 + v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v8 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i2 = v1 << (uint32(2) & 31)
-	v9 = i2
-	i1 = i1 + v9
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = i0 + v9
-	v9 = i0
-	i0 = v9 + v7
-	i1 = v9 + uint32(4)
-	i2 = v4 + k32(4294967295)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
-	v8 = i3
-	i4 = v1 ^ k32(4294967295)
-	i3 = v8 + i4
-	i4 = v4 + v1
-	if !(i4 < v8) {
-		i2 = i3
-	}
-	i2 = i2 << (uint32(2) & 31)
-	m.copy(i0, i1, i2)
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v7 + k32(4294967292)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	v4 = i0
-	i0 = v4 + v1
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	if v1 < i1 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	v1 = i0
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v7 = i0
-	i1 = v4 * v5
-	i1 = i1 + v1
-	v1 = i1
-	if v7 <= v1 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v4 = i0
-	i1 = uint32(0) - v5
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v4 + i1
-	i2 = v7 - v1
-	i2 = i2 << (uint32(2) & 31)
-	m.copy(i0, v4, i2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v7 = i0
-L15:
-	i1 = v7 - v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v1
-	if v1 != 0 {
-		goto L10
-	}
-	fn2072(m, v6)
-	v4 = uint32(0)
-	goto L1
-L11:
-	i0 = fn582(m, v2, uint32(8493977))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	if i0 == uint32(1) {
-		goto L16
-	}
-	if v10 == v5 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L17
-	}
-	fn2072(m, v2)
-L17:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8503578), i2)
-	goto L1
-L16:
-	i0 = b2i(int32(v10) <= int32(v5))
-	v11 = i0
-	if v11 != 0 {
-		goto L18
-	}
-	i1 = v10 - v5
-	i0 = fn6033(m, v0, i1)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L18
-	}
-	v4 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-	goto L1
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10276264))
-	i0 = fn1983(m, i0)
-	v12 = i0
-	if int32(v10) < int32(uint32(1)) {
-		goto L19
-	}
-	v7 = uint32(0)
-	v9 = v10
-	i0 = v2 + uint32(12)
-	v13 = i0
-	v1 = v13
-L20:
-	v8 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = v7 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v8 = i0
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v14 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+4))
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+52))
-	v6 = i1
-	if v8 == v6 {
-		goto L22
-	}
-	i0 = fn2348(m, v8, v6)
-	if i0 != 0 {
-		goto L22
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8579562), v3)
-	v4 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-	goto L1
-L22:
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v7 + uint32(1)
-	v7 = i0
-	i0 = v9 + k32(4294967295)
-	v9 = i0
-	if v9 != 0 {
-		goto L20
-	}
-L19:
-	if int32(v5) >= int32(uint32(1)) {
-		goto L24
-	}
-	v12 = uint32(0)
-	goto L23
-L24:
-	i0 = fn1492(m, v5)
-	v12 = i0
-	if v12 != 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	v4 = k32(4294967295)
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-	goto L1
-L25:
-	i0 = v5 & uint32(1)
-	v15 = i0
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	v8 = i0
-	if v5 == uint32(1) {
-		goto L26
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	v1 = i0
-	i0 = v1 << (uint32(2) & 31)
-	v9 = i0
-	i0 = v1 << (uint32(1) & 31)
-	v6 = i0
-	i0 = v1 << (uint32(3) & 31)
-	v14 = i0
-	i0 = v8 << (uint32(2) & 31)
-	v1 = i0
-	i0 = v5 & uint32(2147483646)
-	v13 = i0
-	v7 = uint32(0)
-	v4 = uint32(4)
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
-	i0 = i0 + v4
-	i0 = i0 + k32(4294967292)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	i1 = i1 + v1
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
-	i0 = i0 + v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	i1 = i1 + v9
-	i1 = i1 + v1
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v8 + v6
-	v8 = i0
-	i0 = v1 + v14
-	v1 = i0
-	i0 = v4 + uint32(8)
-	v4 = i0
-	i1 = v7 + uint32(2)
-	v7 = i1
-	if v13 != v7 {
-		goto L27
-	}
-L26:
-	if v15 == 0 {
-		goto L23
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
-	i1 = v7 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	i2 = v8 << (uint32(2) & 31)
-	i1 = i1 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-L23:
-	if int32(v10) >= int32(v5) {
-		goto L29
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	if int32(v4) >= int32(i1) {
-		goto L28
-	}
-	i0 = v10 << (uint32(2) & 31)
-	i1 = v5 << (uint32(2) & 31)
-	i0 = i0 - i1
-	v8 = i0
-	i0 = v4 << (uint32(2) & 31)
-	v1 = i0
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i0 = i0 + v1
-	v7 = i0
-	i0 = v7 + v8
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i0 = v4 + uint32(1)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	if int32(v4) < int32(i1) {
-		goto L30
-	}
-	goto L28
-L29:
-	if v11 != 0 {
-		goto L28
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	v1 = i0
-	i0 = v1 + k32(4294967295)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	v8 = i1
-	if int32(v4) < int32(v8) {
-		goto L28
-	}
-	i0 = v10 << (uint32(2) & 31)
-	i1 = v5 << (uint32(2) & 31)
-	i0 = i0 - i1
-	v9 = i0
-	i0 = v1 << (uint32(2) & 31)
-	i0 = i0 + k32(4294967292)
-	v1 = i0
-L31:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = i0 + v1
-	v7 = i0
-	i0 = v7 + v9
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v1 + k32(4294967292)
-	v1 = i0
-	i0 = v4 + k32(4294967295)
-	v4 = i0
-	if int32(v4) >= int32(v8) {
-		goto L31
-	}
-L28:
-	if int32(v10) < int32(uint32(1)) {
-		goto L32
-	}
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	v1 = i0
-	v9 = v10
-	i0 = v2 + uint32(12)
-	v14 = i0
-	v4 = v14
-L33:
-	v8 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L34
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v14))
-	i1 = v7 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v8 = i0
-L34:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L35
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-L35:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i1 = v1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v8
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = v7 + uint32(1)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	i0 = i0 + v1
-	v1 = i0
-	i0 = v9 + k32(4294967295)
-	v9 = i0
-	if v9 != 0 {
-		goto L33
-	}
-L32:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i0
-	i1 = v10 - v5
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = i1 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L36
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L36
-	}
-	fn2072(m, v2)
-L36:
-	fn6035(m, v12)
-L10:
-	v4 = uint32(0)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8414089))
-L6:
-	v4 = k32(4294967295)
-L1:
-	i0 = v3 + uint32(48)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6073(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	fn6064(m, v2)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(10059656)
-	i0 = v2 & k32(4294967294)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L3
-	}
-	fn2072(m, v2)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(10059656)
-	i0 = v2 & k32(4294967294)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L5
-	}
-	fn2072(m, v0)
-L5:
-	m.depth--
-	return uint32(10059656)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6074(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = i0 + v2
-	v5 = i0
-	goto L3
-L4:
-	v5 = v2
-	if v1 == 0 {
-		goto L3
-	}
-	v5 = v2
-	i0 = v2 + k32(4294967295)
-	if i0 >= uint32(2) {
-		goto L3
-	}
-	v5 = v2
-	goto L2
-L3:
-	v6 = uint32(0)
-	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10277488), uint32(1), uint32(2), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	v2 = uint32(10059656)
-	if v5 == uint32(1) {
-		goto L5
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i0
-	if v3 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v3 = i0
-	if v3 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L7:
-	i0 = fn1706(m, v3, v1)
-	v6 = i0
-	if v6 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L9
-	}
-	fn2072(m, v3)
-L9:
-	if v6 != 0 {
-		goto L1
-	}
-	v6 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L10:
-	v6 = v2
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn6075(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8402588), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i0
-	if v1 != 0 {
-		goto L4
-	}
-	i1 = fn2108(m, uint32(32))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v1
-	if v1 != 0 {
-		goto L5
-	}
-	i0 = fn3633(m)
-	m.depth--
-	return uint32(0)
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(4)
-	*(*uint64)(unsafe.Add(b, v1)) = uint64(0)
-	i1 = v1 + uint32(16)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-L3:
-	i0 = fn1684(m)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-	if v1 != 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(0)
-L2:
-	i2 = fn1711(m, v1, v3, v2)
-	if int32(i2) < int32(uint32(0)) {
-		i0 = uint32(0)
-	} else {
-		i0 = uint32(10059656)
-	}
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6076(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v5 = i0
-	m.g0 = v5
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i0 = i0 + v3
-	v6 = i0
-	goto L3
-L4:
-	v6 = v3
-	if v2 == 0 {
-		goto L3
-	}
-	v6 = v3
-	i0 = v3 + k32(4294967295)
-	if i0 >= uint32(2) {
-		goto L3
-	}
-	v6 = v3
-	goto L2
-L3:
-	v7 = uint32(0)
-	i8 = v5 + uint32(24)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10277560), uint32(1), uint32(2), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v8 = i0
-	v3 = uint32(10059656)
-	if v6 == uint32(1) {
-		goto L5
-	}
-	i0 = v2 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-L5:
-	i0 = fn2368(m, v1)
-	v2 = i0
-	i0 = fn6077(m, v8)
-	v4 = i0
-	if v3 != uint32(10059656) {
-		goto L7
-	}
-	if v4 != 0 {
-		goto L7
-	}
-	v7 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	v1 = k32(4294967295)
-	v4 = uint32(0)
-	goto L6
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v8
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	i0 = fn863(m, v2, v4, v5)
-	v7 = i0
-	goto L1
-L6:
-L8:
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if int32(v1) >= int32(i1) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = i0 + v4
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L10:
-	i0 = fn2026(m, v2, v8, uint32(2))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v9
-	if v9 != 0 {
-		goto L11
-	}
-	fn2072(m, v2)
-L11:
-	if int32(v6) <= int32(uint32(0)) {
-		goto L12
-	}
-	v7 = v3
-	goto L1
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L13
-	}
-	fn2072(m, v3)
-L13:
-	if v6 != 0 {
-		goto L14
-	}
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	goto L8
-L14:
-	v7 = uint32(0)
-L1:
-	i0 = v5 + uint32(32)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn6077(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
-	v1 = i0
-	i0 = v1 & uint32(268435456)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	i0 = v1 & uint32(32)
-	if i0 == 0 {
-		goto L5
-	}
-	i3 = v1 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v0 + i1
-	v0 = i0
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v0 = i0
-L4:
-	i0 = v1 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	v1 = i0
-	if int32(v2) < int32(uint32(3)) {
-		goto L6
-	}
-	i0 = v1 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L10
-	case 1:
-		goto L9
-	default:
-		goto L8
-	}
-L10:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-	goto L7
-L9:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
-	v3 = i0
-	goto L7
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-L7:
-	if v3 != uint32(123) {
-		goto L2
-	}
-	i0 = v1 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L14
-	case 1:
-		goto L13
-	default:
-		goto L12
-	}
-L14:
-	i0 = v0 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v3 = i0
-	goto L11
-L13:
-	i0 = v0 + uint32(2)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v3 = i0
-	goto L11
-L12:
-	i0 = v0 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-L11:
-	v4 = uint32(1)
-	if v3 == uint32(125) {
-		goto L1
-	}
-	i0 = v1 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L18
-	case 1:
-		goto L17
-	default:
-		goto L16
-	}
-L18:
-	i0 = v0 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v3 = i0
-	goto L15
-L17:
-	i0 = v0 + uint32(2)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v3 = i0
-	goto L15
-L16:
-	i0 = v0 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-L15:
-	if v3 != uint32(42) {
-		goto L2
-	}
-	i0 = v1 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L22
-	case 1:
-		goto L21
-	default:
-		goto L20
-	}
-L22:
-	i0 = v0 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v3 = i0
-	goto L19
-L21:
-	i0 = v0 + uint32(4)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v3 = i0
-	goto L19
-L20:
-	i0 = v0 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-L19:
-	if v3 == uint32(125) {
-		goto L1
-	}
-	goto L2
-L6:
-	if int32(v2) >= int32(uint32(1)) {
-		goto L2
-	}
-	return uint32(0)
-L3:
-	v4 = uint32(1)
-	i0 = v1 & uint32(134217728)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(16)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	if int32(v3) < int32(uint32(3)) {
-		goto L24
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != uint32(123) {
-		goto L23
-	}
-	i0 = v0 + uint32(17)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v5 = i0
-	if v5 == uint32(125) {
-		goto L1
-	}
-	if v5 != uint32(42) {
-		goto L23
-	}
-	i0 = v0 + uint32(18)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 == uint32(125) {
-		goto L1
-	}
-	goto L23
-L24:
-	if int32(v3) >= int32(uint32(1)) {
-		goto L23
-	}
-	return uint32(0)
-L23:
-	v0 = uint32(1)
-L25:
-	v5 = v0
-	v0 = uint32(0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v2 = i0
-	i0 = v2 + k32(4294967173)
-	switch i0 {
-	case 0:
-		goto L26
-	case 2:
-		goto L27
-	default:
-		goto L28
-	}
-L28:
-	if v5 == 0 {
-		goto L26
-	}
-	v0 = uint32(1)
-	v4 = uint32(1)
-	i0 = v2 + k32(4294967254)
-	switch i0 {
-	case 0, 4, 5, 22, 49:
-		goto L1
-	default:
-		goto L26
-	}
-L27:
-	v0 = uint32(1)
-L26:
-	i0 = v1 + uint32(1)
-	v1 = i0
-	v4 = uint32(0)
-	i0 = v3 + k32(4294967295)
-	v3 = i0
-	if v3 != 0 {
-		goto L25
-	}
-	goto L1
-L2:
-	i0 = v1 + k32(4294967295)
-	v6 = i0
-	v3 = v0
-	v5 = v0
-	v1 = uint32(1)
-L29:
-	v4 = v1
-	switch v6 {
-	case 0:
-		goto L33
-	case 1:
-		goto L32
-	default:
-		goto L31
-	}
-L33:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	v7 = i0
-	goto L30
-L32:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v5)))
-	v7 = i0
-	goto L30
-L31:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v7 = i0
-L30:
-	v1 = uint32(0)
-	i0 = v7 + k32(4294967173)
-	switch i0 {
-	case 0:
-		goto L34
-	case 2:
-		goto L35
-	default:
-		goto L36
-	}
-L36:
-	v1 = uint32(0)
-	if v4 == 0 {
-		goto L34
-	}
-	v1 = uint32(1)
-	v4 = uint32(1)
-	i0 = v7 + k32(4294967254)
-	switch i0 {
-	case 0, 4, 5, 22, 49:
-		goto L1
-	default:
-		goto L34
-	}
-L35:
-	v1 = uint32(1)
-L34:
-	i0 = v0 + uint32(4)
-	v0 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	i0 = v5 + uint32(2)
-	v5 = i0
-	v4 = uint32(0)
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 != 0 {
-		goto L29
-	}
-L1:
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6078(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v5 = i0
-	m.g0 = v5
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i0 = i0 + v3
-	v6 = i0
-	goto L3
-L4:
-	v6 = v3
-	if v2 == 0 {
-		goto L3
-	}
-	v6 = v3
-	i0 = v3 + k32(4294967295)
-	if i0 >= uint32(3) {
-		goto L3
-	}
-	v6 = v3
-	goto L2
-L3:
-	v7 = uint32(0)
-	i8 = v5 + uint32(20)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10277636), uint32(1), uint32(3), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v8 = i0
-	v7 = uint32(10059656)
-	v3 = uint32(10059656)
-	if v6 == uint32(1) {
-		goto L5
-	}
-	i0 = v2 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	if v7 != 0 {
-		goto L7
-	}
-	v7 = uint32(10059656)
-	goto L6
-L7:
-	v3 = uint32(10059656)
-	if v6 == uint32(2) {
-		goto L5
-	}
-L6:
-	i0 = v2 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-L5:
-	i0 = fn2368(m, v1)
-	v2 = i0
-	i0 = fn6077(m, v8)
-	v4 = i0
-	if v3 != uint32(10059656) {
-		goto L10
-	}
-	if v4 != 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	if v2 == 0 {
-		goto L8
-	}
-	v4 = uint32(0)
-	v1 = k32(4294967295)
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v2 = i0
-	i0 = v5 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v8
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	i0 = fn863(m, v2, v4, v5)
-	v7 = i0
-	goto L1
-L9:
-L11:
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if int32(v1) >= int32(i1) {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = i0 + v4
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L13:
-	i0 = fn2026(m, v3, v8, uint32(2))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v9
-	if v9 != 0 {
-		goto L14
-	}
-	fn2072(m, v3)
-L14:
-	if int32(v6) < int32(uint32(1)) {
-		goto L15
-	}
-	i0 = fn6041(m, v2)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L16
-	}
-	fn2072(m, v2)
-L16:
-	if v7 != uint32(10059656) {
-		goto L17
-	}
-	i0 = fn2075(m, uint32(7))
-	v7 = i0
-	goto L1
-L17:
-	if v7 != 0 {
-		goto L18
-	}
-	v7 = uint32(0)
-	goto L1
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L19
-	}
-	fn2072(m, v2)
-L19:
-	if v6 != 0 {
-		goto L20
-	}
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	if v2 == 0 {
-		goto L8
-	}
-	goto L11
-L20:
-	v7 = uint32(0)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-L1:
-	i0 = v5 + uint32(32)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn6079(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v5 = i0
-	m.g0 = v5
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i0 = i0 + v3
-	v6 = i0
-	goto L3
-L4:
-	v6 = v3
-	if v2 == 0 {
-		goto L3
-	}
-	v6 = v3
-	i0 = v3 + k32(4294967295)
-	if i0 >= uint32(2) {
-		goto L3
-	}
-	v6 = v3
-	goto L2
-L3:
-	v7 = uint32(0)
-	i8 = v5 + uint32(24)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10277708), uint32(1), uint32(2), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v8 = i0
-	v3 = uint32(10059656)
-	if v6 == uint32(1) {
-		goto L5
-	}
-	i0 = v2 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-L5:
-	i0 = fn2368(m, v1)
-	v2 = i0
-	i0 = fn6077(m, v8)
-	v4 = i0
-	if v3 != uint32(10059656) {
-		goto L7
-	}
-	if v4 == 0 {
-		goto L6
-	}
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v8
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	i0 = fn863(m, v2, v4, v5)
-	v7 = i0
-	goto L1
-L6:
-	v7 = uint32(0)
-	i0 = fn1492(m, uint32(0))
-	v9 = i0
-	if v9 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	if v2 == 0 {
-		goto L8
-	}
-	v6 = k32(4294967295)
-	v4 = uint32(0)
-L9:
-	i0 = v6 + uint32(1)
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if int32(v6) >= int32(i1) {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = i0 + v4
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L11:
-	i0 = fn2026(m, v3, v8, uint32(2))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L12
-	}
-	fn2072(m, v3)
-L12:
-	if v7 == 0 {
-		goto L13
-	}
-	if int32(v7) < int32(uint32(0)) {
-		goto L14
-	}
-	i0 = fn1501(m, v9, v2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L13
-	}
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L15
-	}
-	fn2072(m, v2)
-L15:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v9)
-	goto L1
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L16
-	}
-	fn2072(m, v2)
-L16:
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	if v2 != 0 {
-		goto L9
-	}
-L8:
-	v7 = v9
-L1:
-	i0 = v5 + uint32(32)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn6080(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 != uint32(1) {
-		goto L3
-	}
-	if v4 == 0 {
-		goto L2
-	}
-L3:
-	v6 = uint32(0)
-	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10277752), uint32(1), uint32(1), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10276264))
-	i0 = fn1983(m, i0)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	v3 = i1
-	if v6 == v3 {
-		goto L4
-	}
-	i0 = fn2348(m, v6, v3)
-	if i0 != 0 {
-		goto L4
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = fn2369(m, i2, uint32(10276264))
-	i2 = fn1983(m, i2)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+52))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+12))
-	i3 = *(*uint32)(unsafe.Add(b, v2))
-	fn3722(m, uint32(8505785), uint32(8545685), i2, i3)
-	v6 = uint32(0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v2 = i0
-	i0 = fn2368(m, v1)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+52))
-	v6 = i1
-	if v3 == v6 {
-		goto L5
-	}
-	i0 = fn2348(m, v3, v6)
-	if i0 != 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8579562), v5)
-	goto L1
-L5:
-	v6 = uint32(0)
-	i0 = fn6033(m, v0, uint32(1))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	v6 = uint32(10059656)
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn6081(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 != uint32(1) {
-		goto L3
-	}
-	if v4 == 0 {
-		goto L2
-	}
-L3:
-	v6 = uint32(0)
-	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10277796), uint32(1), uint32(1), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn582(m, i0, uint32(8494062))
-	v4 = i0
-	if v4 != 0 {
-		goto L4
-	}
-	v6 = uint32(0)
-	goto L1
-L4:
-	i0 = fn2368(m, v1)
-	v7 = i0
-	i0 = v4 + uint32(12)
-	v8 = i0
-	v3 = v8
-	v6 = uint32(0)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(2)
-	if i0 != 0 {
-		goto L9
-	}
-	v1 = v3
-	if int32(v6) < int32(v2) {
-		goto L8
-	}
-	goto L6
-L9:
-	if int32(v6) >= int32(v2) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = v6 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v1 = i0
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+52))
-	v9 = i1
-	if v1 == v9 {
-		goto L12
-	}
-	i0 = fn2348(m, v1, v9)
-	if i0 != 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8579562), v5)
-	goto L11
-L12:
-	i0 = fn6033(m, v0, uint32(1))
-	if int32(i0) < int32(uint32(0)) {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L14
-	}
-	fn2072(m, v2)
-L14:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v6 + uint32(1)
-	v6 = i0
-	goto L7
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L15
-	}
-	fn2072(m, v4)
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 != uint32(1073741823) {
-		goto L16
-	}
-	v6 = uint32(0)
-	goto L1
-L16:
-	i1 = v6 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v6 = uint32(0)
-	if v0 == 0 {
-		goto L5
-	}
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 != uint32(1073741823) {
-		goto L17
-	}
-	v6 = uint32(10059656)
-	goto L1
-L17:
-	i1 = v2 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	v6 = uint32(10059656)
-	v2 = v4
-	if v0 != 0 {
-		goto L1
-	}
-L5:
-	fn2072(m, v2)
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn6082(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8396331), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	i0 = fn1582(m, v2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L4
-	}
-	fn2072(m, v2)
-L4:
-	if v3 != k32(4294967295) {
-		goto L2
-	}
-L3:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L5
-	}
-	m.depth--
-	return uint32(0)
-L5:
-	v3 = k32(4294967295)
-L2:
-	i0 = v1 + uint32(4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10276264))
-	i0 = fn1983(m, i0)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
-	v4 = i1
-	if v2 == v4 {
-		goto L6
-	}
-	i0 = fn2348(m, v2, v4)
-	if i0 != 0 {
-		goto L6
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = fn2369(m, i2, uint32(10276264))
-	i2 = fn1983(m, i2)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+52))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+12))
-	i3 = v1 + uint32(4)
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	fn3722(m, uint32(8396331), uint32(8545234), i2, i3)
-	m.depth--
-	return uint32(0)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	if v2 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v2 = i0
-	goto L7
-L8:
-	i1 = fn2108(m, uint32(32))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v2
-	if v2 != 0 {
-		goto L9
-	}
-	i0 = fn3633(m)
-	m.depth--
-	return uint32(0)
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(4)
-	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
-	i1 = v2 + uint32(16)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	v2 = uint32(0)
-L7:
-	v1 = uint32(0)
-	i0 = fn6033(m, v0, uint32(1))
-	if int32(i0) < int32(uint32(0)) {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	v7 = i0
-	i1 = v2 + v3
-	v1 = i1
-	if int32(v1) > int32(uint32(0)) {
-		i1 = v1
-	} else {
-		i1 = uint32(0)
-	}
-	if !(int32(v3) < int32(uint32(0))) {
-		i1 = v3
-	}
-	v1 = i1
-	if int32(v1) < int32(v2) {
-		i1 = v1
-	} else {
-		i1 = v2
-	}
-	v5 = i1
-	if int32(v7) <= int32(v5) {
-		goto L11
-	}
-	v4 = v7
-	i0 = v7 - v5
-	i0 = i0 & uint32(3)
-	v1 = i0
-	if v1 == 0 {
-		goto L12
-	}
-	i0 = v7 - v1
-	v4 = i0
-	i0 = v7 << (uint32(2) & 31)
-	v2 = i0
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = i0 + v2
-	v3 = i0
-	i1 = v3 + k32(4294967292)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = v2 + k32(4294967292)
-	v2 = i0
-	i0 = v1 + k32(4294967295)
-	v1 = i0
-	if v1 != 0 {
-		goto L13
-	}
-L12:
-	i0 = v5 - v7
-	if i0 > k32(4294967292) {
-		goto L11
-	}
-	i0 = v4 << (uint32(2) & 31)
-	i0 = i0 + k32(4294967288)
-	v2 = i0
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = i0 + v2
-	v1 = i0
-	i0 = v1 + uint32(8)
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = i0 + v2
-	v1 = i0
-	i0 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = i0 + v2
-	v1 = i0
-	i1 = v1 + k32(4294967292)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = i0 + v2
-	v1 = i0
-	i0 = v1 + k32(4294967292)
-	i1 = v1 + k32(4294967288)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v2 + k32(4294967280)
-	v2 = i0
-	i0 = v4 + k32(4294967292)
-	v4 = i0
-	if int32(v4) > int32(v5) {
-		goto L14
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i1 = v5 << (uint32(2) & 31)
-	i0 = i0 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v0 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
-	v1 = uint32(10059656)
-L10:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6083(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10276264))
-	i0 = fn1983(m, i0)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	v2 = i1
-	if v3 == v2 {
-		goto L1
-	}
-	i0 = fn2348(m, v3, v2)
-	if i0 != 0 {
-		goto L1
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = fn2369(m, i2, uint32(10276264))
-	i2 = fn1983(m, i2)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+52))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+12))
-	fn3722(m, uint32(8477293), uint32(8399114), i2, v1)
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	if int32(i0) < int32(uint32(1)) {
-		goto L4
-	}
-	v4 = uint32(0)
-	v2 = uint32(0)
-L6:
-	v5 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = i0 + v4
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == v1 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L7:
-	i0 = fn2026(m, v2, v1, uint32(2))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L8
-	}
-	fn2072(m, v2)
-L8:
-	i1 = b2i(v6 != uint32(0))
-	i1 = i1 << (uint32(1) & 31)
-	if int32(v6) < int32(uint32(0)) {
-		i0 = uint32(1)
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-	if v2 == 0 {
-		goto L9
-	}
-	if v2 == uint32(2) {
-		goto L5
-	}
-	m.depth--
-	return uint32(0)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i0
-	if v3 == 0 {
-		goto L10
-	}
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = v5 + uint32(1)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	if int32(v2) < int32(i1) {
-		goto L6
-	}
-L10:
-	i0 = v5 + uint32(1)
-	v5 = i0
-L5:
-	if v6 != 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8394986))
-	m.depth--
-	return uint32(0)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i0
-	if v3 != 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(10059656)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v2 = i1
-	if int32(v5) >= int32(v2) {
-		goto L11
-	}
-	i1 = v2 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = v5 << (uint32(2) & 31)
-	v2 = i1
-	i0 = i0 + v2
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	if int32(v5) >= int32(v6) {
-		goto L12
-	}
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = i0 + v2
-	v3 = i0
-	i1 = v3 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v5 + uint32(1)
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	if int32(v5) < int32(i1) {
-		goto L13
-	}
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L11
-	}
-	fn2072(m, v1)
-L11:
-	m.depth--
-	return uint32(10059656)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6084(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v6 = i0
-	goto L3
-L4:
-	v6 = uint32(0)
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 < uint32(2) {
-		goto L2
-	}
-L3:
-	v7 = uint32(0)
-	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10277864), uint32(0), uint32(1), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	v4 = uint32(10059656)
-	i1 = uint32(0) - v3
-	if v6 == i1 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
-	v2 = i0
-	i0 = v2 & uint32(268435456)
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i0 != uint32(1) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	v3 = i0
-	i0 = v2 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L11
-	case 1:
-		goto L10
-	default:
-		goto L9
-	}
-L11:
-	if v3 == 0 {
-		goto L12
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v4 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-	goto L8
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-	goto L8
-L10:
-	if v3 == 0 {
-		goto L13
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v4 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v2 = i0
-	goto L8
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v2 = i0
-	goto L8
-L9:
-	if v3 == 0 {
-		goto L15
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v4 + i1
-	v2 = i0
-	goto L14
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v2 = i0
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v2 = i0
-L8:
-	if v2 == uint32(42) {
-		i0 = uint32(10059656)
-	} else {
-		i0 = v4
-	}
-	v4 = i0
-	goto L6
-L7:
-	i0 = v2 & uint32(134217728)
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i0 != uint32(1) {
-		goto L6
-	}
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+16)))
-	if i2 == uint32(42) {
-		i0 = uint32(10059656)
-	} else {
-		i0 = v4
-	}
-	v4 = i0
-L6:
-	i0 = fn2368(m, v1)
-	i0 = fn6085(m, i0, v0, v4, uint32(0))
-	v7 = i0
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn6085(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = fn3706(m, i0)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v1
-	i1 = fn2108(m, uint32(64))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L5
-	}
-	fn2072(m, v0)
-L5:
-	i0 = fn3633(m)
-	m.depth--
-	return uint32(0)
-L4:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(34359738368)
-	fn3701(m, v0)
-	v4 = v0
-L1:
-	m.depth--
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6086(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v3 != 0 {
-		goto L2
-	}
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409519))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = fn2368(m, v1)
-	i0 = fn6085(m, i0, v0, uint32(10059656), uint32(1))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6087(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v5 = i0
-	m.g0 = v5
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i0 = i0 + v3
-	v6 = i0
-	goto L3
-L4:
-	v6 = v3
-	if v2 == 0 {
-		goto L3
-	}
-	v6 = v3
-	i0 = v3 + k32(4294967295)
-	if i0 >= uint32(2) {
-		goto L3
-	}
-	v6 = v3
-	goto L2
-L3:
-	v7 = uint32(0)
-	i8 = v5 + uint32(24)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10277936), uint32(1), uint32(2), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	v3 = uint32(10059656)
-	if v6 == uint32(1) {
-		goto L5
-	}
-	i0 = v2 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-L5:
-	i0 = fn2368(m, v1)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v4
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	i0 = fn863(m, v2, v7, v5)
-	v7 = i0
-L1:
-	i0 = v5 + uint32(32)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn6088(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = fn1492(m, uint32(0))
-	m.depth--
-	return i0
-L1:
-	i0 = fn1731(m, v0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6089(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = fn1492(m, uint32(0))
-	m.depth--
-	return i0
-L1:
-	i0 = fn1730(m, v0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6090(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 != uint32(2) {
-		goto L3
-	}
-	if v4 == 0 {
-		goto L2
-	}
-L3:
-	v6 = uint32(0)
-	i8 = v5 + uint32(8)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10277980), uint32(2), uint32(2), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	i0 = v2 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(32)
-	if i0 != 0 {
-		goto L4
-	}
-	fn3722(m, uint32(8399675), uint32(8545234), uint32(8403395), v6)
-	v6 = uint32(0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	i0 = fn1740(m, v6)
-	v2 = i0
-	if v2 != 0 {
-		goto L5
-	}
-	v6 = uint32(0)
-	goto L1
-L5:
-	i0 = fn2368(m, v1)
-	i0 = fn6032(m, i0, v3, v2)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn6091(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v3 != 0 {
-		goto L2
-	}
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409897))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = fn2368(m, v1)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	v5 = uint32(0)
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i0
-	if v6 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v3 = i0
-L3:
-	i0 = fn6032(m, v4, v1, v3)
-	v6 = i0
-	if v6 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	i0 = v3 & k32(4294967294)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = v3
-	i0 = v4 & k32(4294967294)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L6
-	}
-	fn2072(m, v3)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	i0 = v3 & k32(4294967294)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v3
-	i0 = v4 & k32(4294967294)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L8
-	}
-	fn2072(m, v3)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i0
-	if v3 == 0 {
-		goto L10
-	}
-	v5 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = fn6033(m, v6, i1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	if int32(v5) < int32(uint32(1)) {
-		goto L11
-	}
-	v3 = uint32(0)
-	v1 = uint32(0)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 + v3
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = i0 + v3
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i1
-	if int32(v1) < int32(v5) {
-		goto L12
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = v5
-L10:
-	m.depth--
-	return v6
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v3
-	if v3 != 0 {
-		goto L4
-	}
-	fn2072(m, v6)
-L4:
-	m.depth--
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn6092(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(32)
-	if i0 != 0 {
-		goto L1
-	}
-	fn3722(m, uint32(8520008), uint32(8399114), uint32(8403395), v1)
-	return uint32(0)
-L1:
-	i0 = fn6093(m, v0, v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6093(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10276264))
-	i0 = fn1983(m, i0)
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn6097(m, v3, i1, v1)
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i0
-	if v6 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v6 = i0
-	if v6 == 0 {
-		goto L4
-	}
-	i0 = fn6097(m, v3, v6, v1)
-	v5 = i0
-	if v5 != 0 {
-		goto L4
-	}
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	goto L3
-L4:
-	i0 = fn6032(m, v3, v4, v5)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L5
-	}
-	fn2072(m, v4)
-L5:
-	if v5 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L6
-	}
-	fn2072(m, v5)
-L6:
-	v5 = uint32(0)
-	if v6 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = i1 & k32(4294967294)
-	i0 = fn6097(m, v3, i1, v1)
-	v4 = i0
-	if v4 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = i1 & uint32(1)
-	i2 = v4 & k32(4294967294)
-	i1 = i1 | i2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	i0 = v7 & k32(4294967294)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L8
-	}
-	fn2072(m, v4)
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = i1 & k32(4294967294)
-	i0 = fn6097(m, v3, i1, v1)
-	v4 = i0
-	if v4 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = i1 & uint32(1)
-	i2 = v4 & k32(4294967294)
-	i1 = i1 | i2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i0 = v7 & k32(4294967294)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L9
-	}
-	fn2072(m, v4)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i0
-	if v4 == 0 {
-		goto L12
-	}
-	v7 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v8 = i1
-	i0 = fn6033(m, v6, v8)
-	if int32(i0) < int32(uint32(0)) {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v9 = i0
-	if v9 == 0 {
-		goto L13
-	}
-	v4 = uint32(0)
-	v7 = uint32(0)
-L14:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
-	if int32(v7) >= int32(i1) {
-		goto L13
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
-	i1 = i1 + v4
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn6097(m, v3, i1, v1)
-	v9 = i0
-	if v9 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	v11 = i1
-	if v10 == v11 {
-		goto L15
-	}
-	i0 = fn2348(m, v10, v11)
-	if i0 != 0 {
-		goto L15
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8579562), v2)
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v0
-	if v0 != 0 {
-		goto L10
-	}
-	goto L11
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v10 = i0
-	if v10 == 0 {
-		goto L16
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
-	v10 = i1
-	if v8 == v10 {
-		goto L16
-	}
-	v8 = v10
-	i0 = fn6033(m, v6, v10)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v0
-	if v0 == 0 {
-		goto L11
-	}
-	goto L10
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = i0 + v4
-	*(*uint32)(unsafe.Add(b, i0)) = v9
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = v7 + uint32(1)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v9 = i0
-	if v9 != 0 {
-		goto L14
-	}
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = v7
-L12:
-	i0 = fn1594(m, v0)
-	v0 = i0
-	if v0 == 0 {
-		goto L7
-	}
-	i0 = fn1711(m, v1, v0, v6)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L17
-	}
-	fn2072(m, v0)
-L17:
-	if int32(v1) < int32(uint32(0)) {
-		goto L7
-	}
-	v5 = v6
-	goto L1
-L11:
-	fn2072(m, v9)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = v7
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v0
-	v4 = v6
-	if v0 != 0 {
-		goto L1
-	}
-L3:
-	fn2072(m, v4)
-L2:
-	v5 = uint32(0)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn6094(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = v2 + uint32(32)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v0 + uint32(16)
-	if i0 == i1 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = i0 << (uint32(2) & 31)
-	i0 = i0 + v2
-	v2 = i0
-L1:
-	if v2 != k32(4294967295) {
-		goto L3
-	}
-	v0 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L2
-	}
-L3:
-	i0 = fn1577(m, v2)
-	v0 = i0
-L2:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6095(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v4 = i0
-L1:
-	i0 = fn1492(m, v4)
-	v6 = i0
-	if v6 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v7 = i0
-	if int32(v7) < int32(uint32(1)) {
-		goto L3
-	}
-	v4 = uint32(0)
-	v8 = uint32(0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = i0 + v4
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v9 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v7 = i0
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i0 = i0 + v4
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = v8 + uint32(1)
-	v8 = i0
-	if int32(v8) < int32(v7) {
-		goto L4
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i0
-	if v4 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v4 = i0
-	if v4 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	goto L6
-L7:
-	i0 = fn1684(m)
-	v4 = i0
-	if v4 != 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v4
-	if v4 != 0 {
-		goto L2
-	}
-	fn2072(m, v6)
-	goto L2
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v7 = i0
-	i0 = v2 + uint32(32)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(8464572)
-	i0 = v2 + uint32(24)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(8394395)
-	i0 = v2 + uint32(20)
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i0 = v2 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(8518988)
-	i0 = v2 + uint32(36)
-	i1 = v7 & k32(4294967294)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v2 + uint32(28)
-	i1 = v8 & k32(4294967294)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(8461486)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v5
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(8475215)
-	i0 = fn4085(m, uint32(8389203), v2)
-	v3 = i0
-L2:
-	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6096(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(80)
-	v5 = i0
-	m.g0 = v5
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 != uint32(1) {
-		goto L3
-	}
-	if v4 == 0 {
-		goto L2
-	}
-L3:
-	v6 = uint32(0)
-	i8 = v5 + uint32(56)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10278024), uint32(1), uint32(1), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 == uint32(10051608) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v5)+48)) = v2
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v5 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8399800), i2)
-	goto L1
-L4:
-	i0 = fn2368(m, v1)
-	v4 = i0
-	v6 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+76)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+68)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+64)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+60)) = uint32(0)
-	i0 = fn2289(m, uint32(0))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = v5 + uint32(32)
-	i1 = v5 + uint32(60)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i1 = v5 + uint32(64)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+28)) = i1
-	i1 = v5 + uint32(68)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = i1
-	i1 = v5 + uint32(72)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = i1
-	i1 = v5 + uint32(76)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = i1
-	i4 = v5 + uint32(16)
-	i0 = fn3723(m, v3, v2, uint32(8532806), uint32(10278080), i4)
-	if i0 != 0 {
-		goto L6
-	}
-	v6 = uint32(0)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+76))
-	v2 = i0
-	if v2 != 0 {
-		goto L7
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8534228))
-	goto L5
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+60))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+64))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+68))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v10 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	if v9 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v2
-	if v2 != 0 {
-		goto L9
-	}
-	fn2072(m, v9)
-L9:
-	if v7 != 0 {
-		goto L11
-	}
-	v2 = uint32(10059656)
-	goto L10
-L11:
-	i0 = v7 & k32(4294967294)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i1 = b2i(i1 == uint32(10049232))
-	i0 = i0 | i1
-	v2 = i0
-L10:
-	i0 = v2 & k32(4294967294)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v9 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
-	i0 = v7 & k32(4294967294)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v7
-	if v7 != 0 {
-		goto L13
-	}
-	fn2072(m, v2)
-L13:
-	if v6 != 0 {
-		goto L15
-	}
-	v2 = uint32(10059656)
-	goto L14
-L15:
-	i0 = v6 & k32(4294967294)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = b2i(i1 == uint32(10049232))
-	i0 = i0 | i1
-	v2 = i0
-L14:
-	i0 = v2 & k32(4294967294)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
-	i0 = v6 & k32(4294967294)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	if v6 != 0 {
-		goto L17
-	}
-	fn2072(m, v2)
-L17:
-	v6 = uint32(10059656)
-	i0 = v8 | v1
-	if i0 == 0 {
-		goto L5
-	}
-	if v1 == 0 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(2)
-	if i0 != 0 {
-		goto L20
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8395147))
-	goto L5
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v11 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v12 = i1
-	i0 = fn6033(m, v0, v12)
-	if i0 == 0 {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	if v2 == 0 {
-		goto L22
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	fn6064(m, v2)
-L22:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v11
-	v6 = uint32(0)
-	goto L5
-L21:
-	if v11 == 0 {
-		goto L23
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	*(*uint32)(unsafe.Add(b, v11)) = uint32(0)
-L23:
-	if int32(v12) < int32(uint32(1)) {
-		goto L24
-	}
-	v2 = uint32(0)
-	v7 = uint32(0)
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = i0 + v2
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v9 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
-	v10 = i1
-	if v9 == v10 {
-		goto L26
-	}
-	i0 = fn2348(m, v9, v10)
-	if i0 != 0 {
-		goto L26
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8579562), v5)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = v7
-	fn6064(m, v11)
-	goto L5
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L27
-	}
-	i1 = v9 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = i0 + v2
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i1 = v7 + uint32(1)
-	v7 = i1
-	if v12 != v7 {
-		goto L25
-	}
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v12
-	goto L18
-L19:
-	v6 = uint32(0)
-	i0 = fn6033(m, v0, uint32(0))
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i0
-	v11 = uint32(0)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v2 = i0
-	if v8 == 0 {
-		goto L28
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L28
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-L28:
-	*(*uint32)(unsafe.Add(b, v6)) = v8
-	if v2 == 0 {
-		goto L29
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L29
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	if v6 != 0 {
-		goto L29
-	}
-	fn2072(m, v2)
-L29:
-	fn6064(m, v11)
-	v6 = uint32(10059656)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-L1:
-	i0 = v5 + uint32(80)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn6097(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if v1 == uint32(10059656) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	if v4 != uint32(10072576) {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 != uint32(1073741823) {
-		goto L4
-	}
-	v0 = v1
-	goto L1
-L4:
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	v0 = v1
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if i0 != uint32(1) {
-		goto L6
-	}
-	if v4 != uint32(10051608) {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
-L9:
-	i1 = v3 + uint32(8)
-	i3 = v3 + uint32(12)
-	i0 = fn1691(m, v1, i1, v3, i3)
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	if i0 != uint32(10072576) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	if i0 == uint32(10072576) {
-		goto L9
-	}
-	goto L6
-L8:
-	i0 = fn1740(m, v1)
-	v0 = i0
-	goto L1
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	if v4 != i1 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(2)
-	i0 = fn6093(m, v1, v2)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 == 0 {
-		goto L5
-	}
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	if v4 != 0 {
-		goto L10
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8504723))
-	goto L1
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = fn849(m, v4, v3, uint32(2), uint32(0))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-L5:
-	fn2072(m, v1)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6098(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6099(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3604(m, i0, uint32(8481608))
-	m.depth--
-	return k32(4294967295)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L3
-	}
-	fn2072(m, v3)
-L3:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6100(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn6041(m, v0)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6101(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3604(m, i0, uint32(8481608))
-	m.depth--
-	return k32(4294967295)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
-	i0 = v3 & k32(4294967294)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6102(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn6040(m, v0)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6103(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3604(m, i0, uint32(8481608))
-	m.depth--
-	return k32(4294967295)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v1
-	i0 = v3 & k32(4294967294)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6104(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	if v2 != 0 {
-		goto L3
-	}
-	i1 = fn2108(m, uint32(32))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	i0 = fn3633(m)
-	m.depth--
-	return uint32(0)
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(4)
-	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
-	i1 = v2 + uint32(16)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-L2:
-	i0 = fn1684(m)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L5:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6105(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if v1 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3604(m, i0, uint32(8481608))
-	v1 = k32(4294967295)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
-	i0 = i0 & uint32(32)
-	if i0 != 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8424591), v3)
-	v1 = k32(4294967295)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i0
-	if v4 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	goto L4
-L5:
-	i1 = fn2108(m, uint32(32))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v4
-	if v4 != 0 {
-		goto L6
-	}
-	i0 = fn3633(m)
-	v1 = k32(4294967295)
-	goto L1
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = uint32(4)
-	*(*uint64)(unsafe.Add(b, v4)) = uint64(0)
-	i1 = v4 + uint32(16)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = i1
-	v0 = uint32(0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L7:
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	v1 = uint32(0)
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6106(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	fn3702(m, v0)
-	i0 = fn6107(m, v0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6107(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+72))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+44))
-	m.table[i1].(func(*Module, uint32))(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	v1 = i0
-	if v1 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L5
-	}
-	fn2072(m, v1)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L6
-	}
-	fn2072(m, v1)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v1 = i0
-	if v1 == 0 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L7
-	}
-	fn2072(m, v1)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v1 = i0
-	if v1 == 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L8
-	}
-	fn2072(m, v1)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v1 = i0
-	if v1 == 0 {
-		goto L9
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L9
-	}
-	fn2072(m, v1)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v1 = i0
-	if v1 == 0 {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L10
-	}
-	fn2072(m, v1)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	v1 = i0
-	if v1 == 0 {
-		goto L11
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L11
-	}
-	fn2072(m, v1)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L12
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L12
-	}
-	fn2072(m, v1)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	if v1 == 0 {
-		goto L13
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L13
-	}
-	fn2072(m, v1)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i0
-	if v1 == 0 {
-		goto L14
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L14
-	}
-	fn2072(m, v1)
-L14:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6108(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	v3 = i0
-	if v3 == 0 {
-		goto L5
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v3 = i0
-	if v3 == 0 {
-		goto L6
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v3 = i0
-	if v3 == 0 {
-		goto L7
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v3 = i0
-	if v3 == 0 {
-		goto L8
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v3 = i0
-	if v3 == 0 {
-		goto L9
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v3 = i0
-	if v3 == 0 {
-		goto L10
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	v3 = i0
-	if v3 == 0 {
-		goto L11
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	if v3 == 0 {
-		goto L12
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	if v3 == 0 {
-		goto L13
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v0 = i0
-	if v0 == 0 {
-		goto L14
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L14:
-	v3 = uint32(0)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6109(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if v2 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = i0 + v4
-	v5 = i0
-	goto L5
-L6:
-	v5 = v4
-	if v4 != 0 {
-		goto L5
-	}
-	v6 = uint32(0)
-	goto L4
-L5:
-	v7 = k32(4294967295)
-	v6 = uint32(0)
-	i0 = v1 + uint32(12)
-	i8 = v3 + uint32(8)
-	i0 = fn3732(m, i0, v4, v2, uint32(0), uint32(10278420), uint32(0), uint32(0), uint32(0), i8)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	if v5 == 0 {
-		goto L4
-	}
-	v2 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	v2 = v1
-	if v5 != uint32(1) {
-		goto L3
-	}
-	v2 = v1
-	goto L2
-L4:
-	v2 = uint32(10059656)
-	goto L2
-L3:
-	i0 = v4 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 == uint32(10059656) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L7
-	}
-	i1 = v3 + uint32(4)
-	i0 = fn2738(m, v4, i1)
-	v6 = i0
-	if v6 == 0 {
-		goto L1
-	}
-	i0 = fn8105(m, v6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	if i0 == i1 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-	goto L1
-L7:
-	fn3722(m, uint32(8442298), uint32(8576952), uint32(8486794), v4)
-	goto L1
-L2:
-	i1 = fn1684(m)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v4
-	v7 = k32(4294967295)
-	if v4 == 0 {
-		goto L1
-	}
-	i1 = fn1684(m)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v4
-	if v4 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	v7 = k32(4294967295)
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-	goto L1
-L8:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	v1 = i4
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+40))
-	i1 = m.table[i4].(func(*Module, uint32, uint32, uint32) uint32)(m, v6, uint32(10278464), uint32(8389225))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
-	if v4 != 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	if v2 == 0 {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L10
-	}
-	fn2072(m, v2)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	if v2 == 0 {
-		goto L11
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L11
-	}
-	fn2072(m, v2)
-L11:
-	i0 = fn3633(m)
-	goto L1
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+92))
-	v5 = i0
-	if v5 == 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10512680))+16))
-	i0 = m.table[v5].(func(*Module, uint32, uint32) uint32)(m, v4, i1)
-L12:
-	if v2 == uint32(10059656) {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	goto L13
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+60))
-	i0 = fn6046(m, i0, v0, v0)
-	v2 = i0
-	if v2 != 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	if v2 == 0 {
-		goto L15
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L15
-	}
-	fn2072(m, v2)
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	v7 = k32(4294967295)
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-	goto L1
-L13:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
-	i1 = fn2033(m, v2, uint32(8415530))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v4
-	if v4 != 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	fn3624(m)
-L16:
-	i1 = fn2033(m, v2, uint32(8415624))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v4
-	if v4 != 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	fn3624(m)
-L17:
-	i1 = fn2033(m, v2, uint32(8396389))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v4
-	if v4 != 0 {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	fn3624(m)
-L18:
-	i1 = fn2033(m, v2, uint32(8519710))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = v4
-	if v4 != 0 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	fn3624(m)
-L19:
-	i1 = fn2033(m, v2, uint32(8505811))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = v4
-	if v4 != 0 {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	fn3624(m)
-L20:
-	i1 = fn2033(m, v2, uint32(8399523))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = v4
-	i0 = fn6110(m, v4)
-	if i0 != 0 {
-		goto L1
-	}
-	i1 = fn2033(m, v2, uint32(8468337))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v4
-	i0 = fn6110(m, v4)
-	if i0 != 0 {
-		goto L1
-	}
-	i1 = fn2033(m, v2, uint32(8483655))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = v4
-	i0 = fn6110(m, v4)
-	if i0 != 0 {
-		goto L1
-	}
-	i1 = fn2033(m, v2, uint32(8485033))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = v2
-	i0 = fn6110(m, v2)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+76))
-	m.table[i2].(func(*Module, uint32, uint32))(m, i0, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	if i0 != 0 {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	if i0 == 0 {
-		goto L21
-	}
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+64))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, uint32(3083), uint32(3084))
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+60))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, uint32(3085), uint32(3086))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+56))
-	m.table[i2].(func(*Module, uint32, uint32))(m, i0, uint32(3087))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+48))
-	m.table[i2].(func(*Module, uint32, uint32))(m, i0, uint32(3088))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	if i0 == 0 {
-		goto L23
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+52))
-	m.table[i2].(func(*Module, uint32, uint32))(m, i0, uint32(3089))
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	if i0 == 0 {
-		goto L24
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+68))
-	m.table[i2].(func(*Module, uint32, uint32))(m, i0, uint32(3090))
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+80))
-	m.table[i2].(func(*Module, uint32, uint32))(m, i0, uint32(3091))
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	v0 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, i1, uint32(0))
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn6110(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if v0 == 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3619(m, i0)
-	if i0 != 0 {
-		goto L2
-	}
-	return k32(4294967295)
-L2:
-	fn3624(m)
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6111(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-	if v1 != 0 {
-		i0 = v1
-	} else {
-		i0 = uint32(8872784)
-	}
-	v1 = i0
-	if v2 != 0 {
-		i0 = v2
-	} else {
-		i0 = uint32(8872784)
-	}
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+60))
-	if i0 != i1 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+48))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
-	if i0 == 0 {
-		goto L1
-	}
-	i1 = fn8105(m, v1)
-	i0 = fn2748(m, v1, i1, uint32(8402826))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i1 = fn8105(m, v4)
-	i0 = fn2748(m, v4, i1, uint32(8402826))
-	v4 = i0
-	if v4 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L4:
-	v0 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+48))
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
-	if i0 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v1
-	i1 = v3 + uint32(16)
-	i0 = fn2294(m, uint32(2), i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L6
-	}
-	v0 = uint32(0)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
-	v6 = i0
-	if v6 == 0 {
-		goto L9
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
-	*(*uint32)(unsafe.Add(b, v3)) = v6
-	i0 = fn2294(m, uint32(2), v3)
-	v6 = i0
-	if v6 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+48))
-	i0 = fn852(m, i0, v6)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v7
-	if v7 != 0 {
-		goto L10
-	}
-	fn2072(m, v6)
-L10:
-	if v2 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	if v6 != 0 {
-		goto L9
-	}
-	fn2072(m, v2)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	v0 = uint32(10059656)
-	if v2 == 0 {
-		goto L7
-	}
-	goto L5
-L8:
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	v0 = uint32(0)
-	if v2 != 0 {
-		goto L5
-	}
-L7:
-	fn2072(m, v5)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L11
-	}
-	fn2072(m, v4)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	if i0 == 0 {
-		goto L1
-	}
-	i1 = fn8105(m, v1)
-	i0 = fn2748(m, v1, i1, uint32(8402826))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = fn8105(m, v4)
-	i0 = fn2748(m, v4, i1, uint32(8402826))
-	v1 = i0
-	if v1 != 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-	goto L1
-L12:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i1 = v3 + uint32(24)
-	i0 = fn849(m, i0, i1, uint32(2), uint32(0))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L13
-	}
-	fn2072(m, v1)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-L2:
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6112(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+60))
-	if i0 != i1 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+64))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(10059656)
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn2294(m, uint32(2), v2)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
-	i0 = fn852(m, i0, v0)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L4
-	}
-	fn2072(m, v0)
-L4:
-	if v1 == 0 {
-		goto L1
-	}
-	v0 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	if i0 == 0 {
-		goto L1
-	}
-	if v1 != 0 {
-		i0 = v1
-	} else {
-		i0 = uint32(8872784)
-	}
-	v1 = i0
-	i1 = fn8105(m, v1)
-	i0 = fn2748(m, v1, i1, uint32(8402826))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = fn852(m, i0, v1)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L5
-	}
-	fn2072(m, v1)
-L5:
-	if v0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6113(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = fn6128(m, v0, v1)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	if i0 != 0 {
-		goto L4
-	}
-	v5 = uint32(0)
-	goto L3
-L4:
-	i0 = fn1684(m)
-	v5 = i0
-	if v5 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	i0 = v2 + uint32(4)
-	v2 = i0
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L5:
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = fn6128(m, v0, v1)
-	v1 = i0
-	if v1 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L9
-	}
-	fn2072(m, v5)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	i1 = fn8105(m, v6)
-	i0 = fn2748(m, v6, i1, uint32(8402826))
-	v6 = i0
-	if v6 != 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L11
-	}
-	fn2072(m, v1)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L12
-	}
-	fn2072(m, v5)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L10:
-	i0 = fn1711(m, v5, v1, v6)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v8
-	if v8 != 0 {
-		goto L13
-	}
-	fn2072(m, v6)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v6
-	if v6 != 0 {
-		goto L14
-	}
-	fn2072(m, v1)
-L14:
-	if int32(v7) <= int32(k32(4294967295)) {
-		goto L15
-	}
-	i0 = v2 + uint32(4)
-	v1 = i0
-	i0 = v2 + uint32(8)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	goto L7
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L16
-	}
-	fn2072(m, v5)
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+60))
-	if i0 != i1 {
-		goto L19
-	}
-	i0 = fn6050(m, v2, v4, v5)
-	v0 = i0
-	goto L18
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v2 = i0
-	if v2 != 0 {
-		goto L20
-	}
-	v0 = uint32(0)
-	goto L18
-L20:
-	if v5 != 0 {
-		goto L21
-	}
-	i0 = fn1684(m)
-	v5 = i0
-	if v5 == 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v2 = i0
-L21:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i0 = fn865(m, v2, v3)
-	v0 = i0
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L22
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L22
-	}
-	fn2072(m, v4)
-L22:
-	if v5 == 0 {
-		goto L23
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 != 0 {
-		goto L23
-	}
-	fn2072(m, v5)
-L23:
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	v4 = v0
-	if v2 == 0 {
-		goto L2
-	}
-	goto L1
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v4)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return
 }

@@ -14,7 +14,1129 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn6114(m *Module, v0 uint32, v1 uint32) {
+func fn6035(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v3 = i0
+	m.g0 = v3
+	if v2 == uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8421992), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L2
+	}
+	v0 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	i0 = fn1984(m, v0)
+	v4 = i0
+	i0 = fn2050(m, v2)
+	v0 = i0
+	if v2 == uint32(10059656) {
+		goto L3
+	}
+	if v0 != 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8432420), v3)
+	goto L1
+L3:
+	i0 = fn2050(m, v1)
+	v0 = i0
+	if v1 == uint32(10059656) {
+		goto L4
+	}
+	if v0 != 0 {
+		goto L4
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8432465), i2)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v0 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v5 = i1
+	if v5 != 0 {
+		i1 = v5
+	} else {
+		i1 = uint32(10059656)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
+	if v0 != 0 {
+		i1 = v0
+	} else {
+		i1 = uint32(10059656)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	i1 = v3 + uint32(32)
+	i0 = fn2295(m, uint32(2), i1)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	if v2 != uint32(10059656) {
+		goto L7
+	}
+	if v5 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 == 0 {
+		goto L6
+	}
+	goto L5
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v2
+	if v5 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 != 0 {
+		goto L5
+	}
+L6:
+	fn2073(m, v5)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v2 = i0
+	if v1 != uint32(10059656) {
+		goto L10
+	}
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 == 0 {
+		goto L9
+	}
+	goto L1
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v1
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+L9:
+	fn2073(m, v2)
+L1:
+	i0 = v3 + uint32(48)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6036(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn6037(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1984(m, v0)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	if i0 != 0 {
+		goto L1
+	}
+	i1 = fn2361(m, v0, uint32(10276400), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+56)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	m.depth--
+	return k32(4294967295)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+60))
+	if i0 != 0 {
+		goto L2
+	}
+	i1 = fn2361(m, v0, uint32(10276420), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+60)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	m.depth--
+	return k32(4294967295)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+52))
+	if i0 != 0 {
+		goto L3
+	}
+	i1 = fn2361(m, v0, uint32(10276440), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+52)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	m.depth--
+	return k32(4294967295)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
+	if i0 != 0 {
+		goto L4
+	}
+	i1 = fn2361(m, v0, uint32(10276460), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	m.depth--
+	return k32(4294967295)
+L4:
+	i1 = fn3889(m, uint32(8390774), uint32(8390770))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
+	v3 = k32(4294967295)
+	if v2 == 0 {
+		goto L5
+	}
+	i1 = fn3878(m, uint32(8469529))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
+	if v2 == 0 {
+		goto L5
+	}
+	i1 = fn3889(m, uint32(8406574), uint32(8535125))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+68)) = v2
+	if v2 == 0 {
+		goto L5
+	}
+	i1 = fn869(m, v2, uint32(8535117))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+72)) = v2
+	if v2 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn8101(m, i0, uint32(8545579))
+	if i0 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 < uint32(100) {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	if i0 != uint32(2) {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	if i0 != uint32(7) {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	if i0 == uint32(1) {
+		goto L6
+	}
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027840))
+	fn3605(m, i0, uint32(8493008))
+	m.depth--
+	return k32(4294967295)
+L6:
+	i1 = fn2839(m, uint32(8505785))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v2
+	if v2 == 0 {
+		goto L5
+	}
+	i1 = fn2839(m, uint32(8505751))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v2
+	if v2 == 0 {
+		goto L5
+	}
+	i1 = fn2839(m, uint32(8464159))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = v2
+	if v2 == 0 {
+		goto L5
+	}
+	i1 = fn2839(m, uint32(8394379))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v2
+	if v2 == 0 {
+		goto L5
+	}
+	i1 = fn2839(m, uint32(8505747))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+44)) = v2
+	if v2 == 0 {
+		goto L5
+	}
+	i1 = fn2839(m, uint32(8464572))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v2
+	if v2 == 0 {
+		goto L5
+	}
+	i1 = fn2839(m, uint32(8394395))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v2
+	if v2 == 0 {
+		goto L5
+	}
+	i1 = fn2839(m, uint32(8485033))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = v2
+	if v2 == 0 {
+		goto L5
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033344))
+	i1 = fn3644(m, uint32(8439024), i2, uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	i0 = fn4093(m, v0, uint32(8439046), v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+60))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+52))
+	i0 = fn4098(m, v0, i1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L5
+	}
+	i0 = fn4098(m, v0, v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L5
+	}
+	i0 = fn4098(m, v0, v4)
+	i0 = uint32(int32(i0) >> (uint32(31) & 31))
+	v3 = i0
+L5:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6038(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	fn3703(m, v0)
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = v1 << (uint32(3) & 31)
+	i0 = i0 + k32(4294967288)
+	v3 = i0
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = i0 + v3
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L3
+	}
+	fn2073(m, v4)
+L3:
+	i0 = v3 + k32(4294967288)
+	v3 = i0
+	i0 = v1 + k32(4294967295)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	fn2112(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L4
+	}
+	fn2073(m, v3)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i0
+	if v3 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L5
+	}
+	fn2073(m, v3)
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L6
+	}
+	fn2073(m, v2)
+L6:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn6039(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = v3 << (uint32(3) & 31)
+	i0 = i0 + k32(4294967288)
+	v4 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = i0 + v4
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	if v5 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v5, v2)
+	v5 = i0
+	if v5 != 0 {
+		goto L1
+	}
+L4:
+	i0 = v4 + k32(4294967288)
+	v4 = i0
+	i0 = v3 + k32(4294967295)
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i0
+	if v4 == 0 {
+		goto L5
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v4, v2)
+	v5 = i0
+	if v5 != 0 {
+		goto L1
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v4 = i0
+	if v4 == 0 {
+		goto L6
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v4, v2)
+	v5 = i0
+	if v5 != 0 {
+		goto L1
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	if v4 == 0 {
+		goto L7
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v4, v2)
+	v5 = i0
+	if v5 != 0 {
+		goto L1
+	}
+L7:
+	v5 = uint32(0)
+L1:
+	m.depth--
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn6040(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 != 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	if v2 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
+	fn3615(m, i0)
+	m.depth--
+	return uint32(0)
+L7:
+	v1 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = v1 << (uint32(3) & 31)
+	i0 = i0 + i1
+	v3 = i0
+	i0 = v3 + k32(4294967288)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v4 = i0
+	if v4 == 0 {
+		goto L9
+	}
+	i0 = v3 + k32(4294967292)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if int32(v3) < int32(i1) {
+		goto L8
+	}
+L9:
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
+	if v1 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = fn6041(m, v2)
+	v1 = i0
+	goto L4
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L3
+	}
+	fn2073(m, v2)
+	goto L3
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i1 = v3 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i0
+L11:
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v4 = i1
+	if int32(v1) >= int32(v4) {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	goto L14
+L15:
+	i0 = v4 << (uint32(1) & 31)
+	v1 = i0
+	if v1 > uint32(268435455) {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = v4 << (uint32(4) & 31)
+	i0 = fn2111(m, i0, i1)
+	v4 = i0
+	if v4 == 0 {
+		goto L13
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+L14:
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	i1 = v1 << (uint32(3) & 31)
+	i0 = v4 + i1
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L16:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = fn6042(m, v2)
+	v1 = i0
+	goto L4
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L17
+	}
+	fn2073(m, v2)
+L17:
+	i0 = fn3634(m)
+	goto L2
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L18
+	}
+	m.depth--
+	return v2
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = fn2027(m, i0, v1, uint32(2))
+	v4 = i0
+	if int32(v4) <= int32(uint32(0)) {
+		goto L19
+	}
+	m.depth--
+	return v2
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L20
+	}
+	fn2073(m, v2)
+L20:
+	v1 = uint32(0)
+	if int32(v4) >= int32(uint32(0)) {
+		goto L3
+	}
+	goto L1
+L4:
+	if v1 != 0 {
+		goto L21
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+	m.depth--
+	return uint32(0)
+L21:
+	if v1 != uint32(10059656) {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L3
+	}
+	fn2073(m, v2)
+	goto L3
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L24
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L24
+	}
+	fn2073(m, v2)
+L24:
+	i0 = fn2031(m, v1)
+	v2 = i0
+	if int32(v2) > int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L25
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L25
+	}
+	fn2073(m, v1)
+L25:
+	if int32(v2) > int32(k32(4294967295)) {
+		goto L3
+	}
+L2:
+	v1 = uint32(0)
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6041(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	i0 = v1 & uint32(1)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = v1 & k32(4294967294)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 == uint32(10049232) {
+		goto L2
+	}
+	m.depth--
+	return v2
+L2:
+	v1 = uint32(0)
+	i0 = fn2673(m, uint32(8872784), uint32(0))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = fn2787(m, v3, v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L3
+	}
+	fn2073(m, v3)
+L3:
+	if v4 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L4
+	}
+	fn2073(m, v2)
+L4:
+	v1 = v4
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6042(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	i0 = v1 & uint32(1)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = v1 & k32(4294967294)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 == uint32(10049232) {
+		goto L2
+	}
+	m.depth--
+	return v2
+L2:
+	v1 = uint32(0)
+	i0 = fn2673(m, uint32(8872784), uint32(0))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = fn2787(m, v3, v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L3
+	}
+	fn2073(m, v3)
+L3:
+	if v4 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L4
+	}
+	fn2073(m, v2)
+L4:
+	v1 = v4
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6043(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	fn3703(m, v0)
+	i0 = fn6044(m, v0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn6044(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -25,7 +1147,9970 @@ func fn6114(m *Module, v0 uint32, v1 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3616(m)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v1 = i0
+	if v1 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L5
+	}
+	fn2073(m, v1)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L6
+	}
+	fn2073(m, v1)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v1 = i0
+	if v1 == 0 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L7
+	}
+	fn2073(m, v1)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v1 = i0
+	if v1 == 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L8
+	}
+	fn2073(m, v1)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v1 = i0
+	if v1 == 0 {
+		goto L9
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L9
+	}
+	fn2073(m, v1)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	if v1 == 0 {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L10
+	}
+	fn2073(m, v1)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i0
+	if v1 == 0 {
+		goto L11
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L11
+	}
+	fn2073(m, v1)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L12
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L12
+	}
+	fn2073(m, v1)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	v1 = i0
+	if v1 == 0 {
+		goto L13
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L13
+	}
+	fn2073(m, v1)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v1 = i0
+	if v1 == 0 {
+		goto L14
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L14
+	}
+	fn2073(m, v1)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v1 = i0
+	if v1 == 0 {
+		goto L15
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L15
+	}
+	fn2073(m, v1)
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L16
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L16
+	}
+	fn2073(m, v1)
+L16:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6045(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	v3 = i0
+	if v3 == 0 {
+		goto L5
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	v3 = i0
+	if v3 == 0 {
+		goto L6
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v3 = i0
+	if v3 == 0 {
+		goto L7
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	v3 = i0
+	if v3 == 0 {
+		goto L8
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v3 = i0
+	if v3 == 0 {
+		goto L9
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	if v3 == 0 {
+		goto L10
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	if v3 == 0 {
+		goto L11
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	if v3 == 0 {
+		goto L12
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i0
+	if v3 == 0 {
+		goto L13
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v3 = i0
+	if v3 == 0 {
+		goto L14
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v3 = i0
+	if v3 == 0 {
+		goto L15
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	v3 = i0
+	if v3 == 0 {
+		goto L16
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v3 = i0
+	if v3 == 0 {
+		goto L17
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v0 = i0
+	if v0 == 0 {
+		goto L18
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L18:
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6046(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = v1 + uint32(12)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = i0 + v4
+	v5 = i0
+	goto L3
+L4:
+	i0 = v1 + uint32(12)
+	v1 = i0
+	v5 = v4
+	if v4 >= uint32(2) {
+		goto L3
+	}
+	v5 = v4
+	goto L2
+L3:
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10276744), uint32(0), uint32(1), uint32(0), v3)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	v0 = k32(4294967295)
+	goto L1
+L2:
+	if v5 != 0 {
+		goto L8
+	}
+	i0 = v0 + uint32(36)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v1 = i0
+	v4 = uint32(10059656)
+	v6 = uint32(0)
+	v7 = uint32(0)
+	v2 = uint32(10059656)
+	goto L7
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v8 = i0
+	if v8 != 0 {
+		goto L13
+	}
+	v8 = uint32(10059656)
+	goto L12
+L13:
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 != 0 {
+		goto L12
+	}
+	v7 = uint32(0)
+	v2 = uint32(10059656)
+	v4 = uint32(10059656)
+	goto L11
+L12:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 != 0 {
+		goto L15
+	}
+	v2 = uint32(10059656)
+	goto L14
+L15:
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 != 0 {
+		goto L14
+	}
+	v7 = uint32(0)
+	v4 = uint32(10059656)
+	goto L11
+L14:
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 != 0 {
+		goto L16
+	}
+	v4 = uint32(10059656)
+	goto L10
+L16:
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 != 0 {
+		goto L10
+	}
+	v7 = uint32(0)
+L11:
+	v6 = uint32(0)
+	goto L9
+L10:
+	v7 = uint32(0)
+	i0 = v1 + uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v9 = i0
+	if v9 == 0 {
+		goto L17
+	}
+	v6 = uint32(0)
+	i0 = fn2031(m, v9)
+	v7 = i0
+	if int32(v7) >= int32(uint32(0)) {
+		goto L18
+	}
+	v0 = k32(4294967295)
+	goto L1
+L18:
+	if v5 == uint32(1) {
+		goto L9
+	}
+L17:
+	i0 = v1 + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2031(m, i0)
+	v6 = i0
+	if int32(v6) >= int32(uint32(0)) {
+		goto L9
+	}
+	v0 = k32(4294967295)
+	goto L1
+L9:
+	i0 = v0 + uint32(36)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v1 = i0
+	if v8 == uint32(10059656) {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v9 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+L19:
+	*(*uint32)(unsafe.Add(b, v5)) = v8
+	if v1 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L5
+	}
+	goto L6
+L7:
+	if v1 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L5
+	}
+L6:
+	fn2073(m, v1)
+L5:
+	if v2 != uint32(10059656) {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v2 = i0
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v1 = i0
+	if v2 == 0 {
+		goto L23
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L24
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L24:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = v2
+	if v1 == 0 {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L21
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 == 0 {
+		goto L22
+	}
+	goto L21
+L23:
+	v7 = uint32(0)
+	if v1 == 0 {
+		goto L21
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L21
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L21
+	}
+L22:
+	fn2073(m, v1)
+L21:
+	*(*uint8)(unsafe.Add(b, uint64(v0)+76)) = uint8(v7)
+	if v4 != uint32(10059656) {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v4 = i0
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	v1 = i0
+	if v4 == 0 {
+		goto L28
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L29
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L29:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = v4
+	if v1 == 0 {
+		goto L26
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L26
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 == 0 {
+		goto L27
+	}
+	goto L26
+L28:
+	v6 = uint32(0)
+	if v1 == 0 {
+		goto L26
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L26
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L26
+	}
+L27:
+	fn2073(m, v1)
+L26:
+	*(*uint8)(unsafe.Add(b, uint64(v0)+77)) = uint8(v6)
+	v0 = uint32(0)
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6047(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v3 = uint32(0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v3 = i0
+	if v3 != uint32(1073741823) {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(10059656)
+	i0 = v4 + uint32(12)
+	v5 = i0
+	goto L2
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(10059656)
+	i1 = v3 + uint32(1)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v6
+	i0 = v4 + uint32(12)
+	v5 = i0
+	if v6 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + uint32(2)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+36)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(10059656)
+	i1 = fn1493(m, uint32(20))
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v3
+	if v3 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L5
+	}
+	fn2073(m, v0)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L6
+	}
+	fn2073(m, v0)
+L6:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	m.depth--
+	return uint32(0)
+L4:
+	*(*uint64)(unsafe.Add(b, uint64(v4)+48)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = uint32(0)
+	i0 = v4 + uint32(56)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v4 + uint32(64)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v4 + uint32(70)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i1 = fn2370(m, v0, uint32(10276264))
+	i1 = fn1984(m, i1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+80)) = i1
+	v3 = v4
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6048(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn6049(m, v0, v1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6049(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v0 + uint32(24)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	v4 = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == uint32(10059656) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L4:
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v0 = i0
+	if v0 != uint32(10017064) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	if i0 != uint32(1) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != uint32(10017064) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	if i0 != uint32(1) {
+		goto L5
+	}
+	v4 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v0 = i1
+	i1 = v0 + uint32(1)
+	i0 = fn749(m, v2, i1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = i0 + v0
+	i0 = i0 + uint32(16)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+16)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	goto L2
+L6:
+	if v0 != uint32(10049232) {
+		goto L5
+	}
+	v4 = uint32(0)
+	i0 = fn1502(m, v3, v1)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L2
+	}
+	goto L1
+L5:
+	i0 = fn1493(m, uint32(2))
+	v0 = i0
+	if v0 != 0 {
+		goto L7
+	}
+	m.depth--
+	return uint32(0)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	*(*uint32)(unsafe.Add(b, i0)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = i0 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	v4 = uint32(10059656)
+L1:
+	m.depth--
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6050(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8396389), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(32)
+	if i0 != 0 {
+		goto L2
+	}
+	fn3723(m, uint32(8396389), uint32(8545234), uint32(8403395), v2)
+	return uint32(0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn6051(m, v0, i1, v2)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6051(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = v0 + uint32(24)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i0
+	if v6 != 0 {
+		goto L4
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v6 = i1
+	i3 = v6 + uint32(12)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	i0 = fn6059(m, v4, v6, v5, i3, i4)
+	v5 = i0
+	goto L3
+L4:
+	i3 = v6 + uint32(16)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = fn6059(m, v4, v6, v5, i3, i4)
+	v5 = i0
+L3:
+	v6 = uint32(0)
+	if int32(v5) < int32(uint32(0)) {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v6 = i0
+	if v6 != 0 {
+		goto L6
+	}
+	i0 = fn6033(m, v4, v1, v2)
+	v2 = i0
+	goto L5
+L6:
+	if v2 != 0 {
+		goto L7
+	}
+	i0 = fn1685(m)
+	v6 = i0
+	if v6 != 0 {
+		goto L8
+	}
+	v6 = uint32(0)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v6
+	i1 = v3 + uint32(16)
+	i0 = fn866(m, v2, i1)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v1
+	if v1 != 0 {
+		goto L5
+	}
+	fn2073(m, v6)
+	goto L5
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = v1
+	i1 = v3 + uint32(32)
+	i0 = fn866(m, v6, i1)
+	v2 = i0
+L5:
+	v6 = uint32(0)
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v5 = i0
+	if v5 == 0 {
+		goto L9
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v7
+	if v7 != 0 {
+		goto L9
+	}
+	fn2073(m, v5)
+L9:
+	if v1 == uint32(10059656) {
+		goto L14
+	}
+	i0 = fn6060(m, v4, v1, v2)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L13
+	}
+	goto L12
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	fn3605(m, i0, uint32(8464648))
+	goto L12
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L16:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v4 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if int32(v5) >= int32(i1) {
+		goto L18
+	}
+	i0 = fn1497(m, v4, v5, v1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L17
+L18:
+	i0 = fn1502(m, v4, v1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L12
+	}
+L17:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L19:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L20
+	}
+	fn2073(m, v4)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L21
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L21:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L22
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L22
+	}
+	fn2073(m, v4)
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	v4 = i0
+	if v4 == 0 {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	i0 = fn2295(m, uint32(2), v3)
+	v4 = i0
+	if v4 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	i0 = fn853(m, i0, v4)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L23
+	}
+	fn2073(m, v4)
+L23:
+	if v0 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	v6 = v2
+	if v4 != 0 {
+		goto L1
+	}
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	v6 = uint32(0)
+	v0 = v2
+	v2 = uint32(0)
+	if v4 != 0 {
+		goto L1
+	}
+L11:
+	fn2073(m, v0)
+L10:
+	v6 = v2
+L1:
+	i0 = v3 + uint32(48)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn6052(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn6053(m, v0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6053(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = v0 + uint32(24)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i0
+	if v4 != 0 {
+		goto L4
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v4 = i1
+	i3 = v4 + uint32(12)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	i0 = fn6059(m, v3, v4, v2, i3, i4)
+	v4 = i0
+	goto L3
+L4:
+	i3 = v4 + uint32(16)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	i0 = fn6059(m, v3, v4, v2, i3, i4)
+	v4 = i0
+L3:
+	v3 = uint32(0)
+	if int32(v4) < int32(uint32(0)) {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	if i0 != 0 {
+		goto L5
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
+	fn3605(m, i0, uint32(8467753))
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v3
+	if v4 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L7
+	}
+	fn2073(m, v4)
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	i1 = i1 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	i1 = v3 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L9
+	}
+	fn2073(m, v2)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v3 = i0
+	if v3 == 0 {
+		goto L10
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	v3 = uint32(0)
+	i0 = fn2295(m, uint32(2), v1)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	i0 = fn853(m, i0, v4)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L11
+	}
+	fn2073(m, v4)
+L11:
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L10
+	}
+	fn2073(m, v2)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6054(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn6055(m, v0, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6055(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = v0 + uint32(24)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v5 = i0
+	if v5 != 0 {
+		goto L4
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v5 = i1
+	i3 = v5 + uint32(12)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	i0 = fn6059(m, v4, v5, v3, i3, i4)
+	v5 = i0
+	goto L3
+L4:
+	i3 = v5 + uint32(16)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = fn6059(m, v4, v5, v3, i3, i4)
+	v5 = i0
+L3:
+	v4 = uint32(0)
+	if int32(v5) < int32(uint32(0)) {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v4 = i0
+	if v4 == 0 {
+		goto L8
+	}
+	i0 = fn853(m, v4, v1)
+	v4 = i0
+	if v4 != 0 {
+		goto L9
+	}
+	v4 = uint32(0)
+	goto L1
+L9:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+76)))
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == uint32(10059656) {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	i0 = fn6060(m, i0, v1, v4)
+	if int32(i0) < int32(uint32(0)) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v4
+	if v1 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L7
+	}
+	fn2073(m, v1)
+	goto L7
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L11:
+	v4 = v1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	i0 = fn2295(m, uint32(2), v2)
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	i0 = fn853(m, i0, v1)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L12
+	}
+	fn2073(m, v1)
+L12:
+	if v0 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 == 0 {
+		goto L5
+	}
+	goto L1
+L6:
+	v0 = v4
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 != uint32(1073741823) {
+		goto L13
+	}
+	v4 = uint32(0)
+	goto L1
+L13:
+	i1 = v4 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	v4 = uint32(0)
+	if v1 != 0 {
+		goto L1
+	}
+L5:
+	fn2073(m, v0)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6056(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8468337), v2, uint32(1), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	v4 = uint32(10059656)
+	if int32(v2) < int32(uint32(2)) {
+		goto L2
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+L2:
+	i0 = fn6057(m, v0, v3, v4)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6057(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = v0 + uint32(24)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i0
+	if v6 != 0 {
+		goto L4
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v6 = i1
+	i3 = v6 + uint32(12)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	i0 = fn6059(m, v5, v6, v4, i3, i4)
+	v6 = i0
+	goto L3
+L4:
+	i3 = v6 + uint32(16)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
+	i0 = fn6059(m, v5, v6, v4, i3, i4)
+	v6 = i0
+L3:
+	v5 = uint32(0)
+	if int32(v6) < int32(uint32(0)) {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	v6 = i0
+	if v6 == 0 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v1
+	v5 = uint32(0)
+	i1 = v3 + uint32(24)
+	i0 = fn850(m, v6, i1, uint32(2), uint32(0))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+77)))
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v5 = i0
+	if v5 == uint32(10059656) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	i0 = fn6060(m, i0, v5, v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v2
+	if v5 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L6
+	}
+	fn2073(m, v5)
+	goto L6
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v1
+	i1 = v3 + uint32(16)
+	i0 = fn2295(m, uint32(2), i1)
+	v2 = i0
+	if v2 != 0 {
+		goto L6
+	}
+	v5 = uint32(0)
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	if i0 != 0 {
+		goto L9
+	}
+	v5 = v2
+	goto L1
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v5 = i0
+	if v5 != 0 {
+		goto L10
+	}
+	v5 = v2
+	goto L1
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	i0 = fn2295(m, uint32(2), v3)
+	v5 = i0
+	if v5 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	i0 = fn853(m, i0, v5)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L11
+	}
+	fn2073(m, v5)
+L11:
+	if v0 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 != uint32(1073741823) {
+		goto L12
+	}
+	v5 = v2
+	goto L1
+L12:
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	if v5 == 0 {
+		goto L13
+	}
+	v5 = v2
+	goto L1
+L13:
+	fn2073(m, v0)
+	v5 = v2
+	goto L1
+L5:
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn6058(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 != 0 {
+		i0 = v0
+	} else {
+		i0 = uint32(10059656)
+	}
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6059(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	if i0 != i1 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	i0 = v0 & k32(4294967294)
+	v5 = i0
+	if v5 != uint32(10059656) {
+		goto L4
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i1
+	i1 = v1 & k32(4294967294)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i2 = b2i(i2 == uint32(10049232))
+	i1 = i1 | i2
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v0 = uint32(0)
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	v0 = uint32(0)
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	v3 = uint32(10059656)
+	goto L2
+L4:
+	i0 = v0 & uint32(1)
+	if i0 == 0 {
+		goto L3
+	}
+	v0 = uint32(0)
+	i3 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn1506(m, v5, uint32(2147483647), uint32(2147483647), i3)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L5
+	}
+	return k32(4294967295)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	v0 = uint32(0)
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	v0 = uint32(0)
+	if v1 == 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	v0 = k32(4294967295)
+	i0 = fn2035(m, v1, v4)
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	i0 = fn2673(m, uint32(8872784), uint32(0))
+	v5 = i0
+	if v5 == 0 {
+		goto L7
+	}
+	i0 = fn2787(m, v5, v6)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v7
+	if v7 != 0 {
+		goto L8
+	}
+	fn2073(m, v5)
+L8:
+	if v6 != 0 {
+		goto L6
+	}
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	v0 = k32(4294967295)
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 == 0 {
+		goto L2
+	}
+	goto L1
+L6:
+	if v3 == uint32(10059656) {
+		goto L10
+	}
+	i0 = fn540(m, v3, v6)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v7
+	if v7 != 0 {
+		goto L11
+	}
+	fn2073(m, v6)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v6
+	if v6 != 0 {
+		goto L12
+	}
+	fn2073(m, v3)
+L12:
+	if v5 != 0 {
+		goto L9
+	}
+	goto L1
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v3
+	if v3 != 0 {
+		goto L13
+	}
+	fn2073(m, uint32(10059656))
+L13:
+	v5 = v6
+L9:
+	i0 = fn2038(m, v1, v4, v5)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v3
+	if v3 != 0 {
+		goto L14
+	}
+	fn2073(m, v5)
+L14:
+	if int32(v1) < int32(uint32(0)) {
+		goto L1
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	v0 = uint32(0)
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	v0 = uint32(0)
+	if v1 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v3)
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6060(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	v4 = i1
+	if i0 != v4 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v0 = i0
+	if v0 == v4 {
+		goto L3
+	}
+	i0 = fn2349(m, v0, v4)
+	if i0 != 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8579562), v3)
+	v1 = k32(4294967295)
+	goto L1
+L3:
+	i0 = fn6034(m, v1, uint32(1))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L4
+	}
+	v1 = k32(4294967295)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	v1 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v1
+	v1 = uint32(0)
+	i1 = v3 + uint32(8)
+	i0 = fn863(m, v0, i1, k32(2147483650), uint32(0))
+	v0 = i0
+	if v0 != 0 {
+		goto L6
+	}
+	v1 = k32(4294967295)
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6061(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	fn3703(m, v0)
+	i0 = fn4222(m)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
+	v3 = i0
+	if int32(v3) > int32(uint32(50)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+24))
+	if i0 != uint32(3083) {
+		goto L1
+	}
+	fn2071(m, v2, v0)
+	m.depth--
+	return
+L1:
+	i1 = v3 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	if i0 == 0 {
+		goto L2
+	}
+	fn3008(m, v0)
+L2:
+	i0 = fn6062(m, v0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
+	i1 = i1 + uint32(1)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+100))
+	if i0 == 0 {
+		goto L4
+	}
+	if int32(v0) < int32(uint32(101)) {
+		goto L4
+	}
+	fn2072(m, v2)
+L4:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn6062(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = v1 & k32(4294967294)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	i0 = v1 & k32(4294967294)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	fn6065(m, v1)
+L4:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6063(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 != 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	i0 = fn2697(m, uint32(8541708), v1)
+	v2 = i0
+	goto L1
+L2:
+	i0 = fn2069(m, v0)
+	v2 = i0
+	if v2 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
+	i1 = v1 + uint32(16)
+	i0 = fn2697(m, uint32(8542188), i1)
+	v2 = i0
+	fn2070(m, v0)
+	goto L1
+L3:
+	if int32(v2) >= int32(uint32(1)) {
+		goto L4
+	}
+	v2 = uint32(0)
+	goto L1
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	i2 = v1 + uint32(32)
+	i0 = fn3604(m, i0, uint32(8521692), i2)
+L1:
+	i0 = v1 + uint32(48)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6064(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = i0 & k32(4294967294)
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = i0 & k32(4294967294)
+	v3 = i0
+	if v3 == 0 {
+		goto L5
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L5:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == 0 {
+		goto L6
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i0
+L6:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if int32(i0) < int32(uint32(1)) {
+		goto L1
+	}
+	v5 = uint32(0)
+	v6 = uint32(0)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + v5
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v3 == 0 {
+		goto L8
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i0
+L8:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	v3 = uint32(0)
+	i0 = v6 + uint32(1)
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if int32(v6) < int32(i1) {
+		goto L7
+	}
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6065(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if int32(i0) < int32(uint32(1)) {
+		goto L3
+	}
+	v1 = uint32(0)
+	v2 = uint32(0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = i0 + v1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L5
+	}
+	fn2073(m, v3)
+L5:
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v2 + uint32(1)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if int32(v2) < int32(i1) {
+		goto L4
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	i1 = v0 + uint32(16)
+	if v1 == i1 {
+		goto L6
+	}
+	fn2112(m, v1)
+L6:
+	fn2112(m, v0)
+L1:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn6066(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(10051608)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(0)
+	i1 = v3 + uint32(28)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = v3 + uint32(24)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
+	v4 = k32(4294967295)
+	i0 = fn3719(m, v1, uint32(8399757), v3)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v1 = i0
+	if v1 == 0 {
+		goto L7
+	}
+	i1 = fn1741(m, v1)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v1
+	if v1 == 0 {
+		goto L1
+	}
+	if v2 == 0 {
+		goto L5
+	}
+	v4 = k32(4294967295)
+	i0 = fn1735(m, v1, v2)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v1 = i0
+	if int32(v2) > int32(k32(4294967295)) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L7:
+	if v2 == 0 {
+		goto L4
+	}
+	i1 = fn6032(m, v2)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v1
+	if v1 != 0 {
+		goto L5
+	}
+	goto L1
+L6:
+	if v1 == 0 {
+		goto L4
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != uint32(10051608) {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	if i0 == 0 {
+		goto L8
+	}
+L9:
+	i1 = fn2109(m, uint32(32))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v4
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i0
+L10:
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	*(*uint64)(unsafe.Add(b, uint64(v4)+4)) = uint64(17179869184)
+	i1 = v4 + uint32(16)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
+	if v1 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L12
+	}
+	fn2073(m, v1)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(10059656)
+	i0 = v1 & k32(4294967294)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L14
+	}
+	fn2073(m, v1)
+L14:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(10059656)
+	i0 = v1 & k32(4294967294)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	v4 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	i0 = fn3634(m)
+	v4 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v1)
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6067(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v3 = i0
+	if v3 != uint32(1073741823) {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(10059656)
+	goto L4
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(10059656)
+	i1 = v3 + uint32(1)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v4
+	if v4 != uint32(1073741823) {
+		goto L3
+	}
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(10059656)
+	goto L2
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(10059656)
+	i1 = v3 + uint32(2)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v4
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + uint32(3)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
+L2:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(10059656)
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6068(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6069(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if int32(v1) < int32(uint32(0)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if int32(i0) > int32(v1) {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
+	fn3605(m, i0, uint32(8495896))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L3:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6070(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if int32(v1) < int32(uint32(0)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	if int32(v5) > int32(v1) {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
+	fn3605(m, i0, uint32(8495729))
+	v1 = k32(4294967295)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i1 = v1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	if v2 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10276264))
+	i0 = fn1984(m, i0)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
+	v4 = i1
+	if v5 == v4 {
+		goto L6
+	}
+	i0 = fn2349(m, v5, v4)
+	if i0 != 0 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8579562), v3)
+	v1 = k32(4294967295)
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	i1 = v1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+	goto L4
+L5:
+	i1 = v5 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v2
+	if v2 <= v1 {
+		goto L4
+	}
+	i0 = v1 << (uint32(2) & 31)
+	v2 = i0
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + v2
+	v4 = i0
+	i1 = v4 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if int32(v1) < int32(i1) {
+		goto L8
+	}
+L4:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v6)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6071(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
+	i0 = fn3056(m, i0, uint32(8552174), uint32(1))
+	if int32(i0) >= int32(uint32(0)) {
+		goto L1
+	}
+	m.depth--
+	return k32(4294967295)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 == 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(1)
+L2:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6072(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = fn568(m, v1)
+	if i0 == 0 {
+		goto L6
+	}
+	v3 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
+	i0 = fn516(m, v1, i1)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L7
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+	goto L5
+L7:
+	if int32(v1) < int32(uint32(0)) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i0
+	goto L4
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != uint32(10064048) {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if i0 != 0 {
+		goto L9
+	}
+	i0 = fn1493(m, uint32(0))
+	v3 = i0
+	goto L1
+L9:
+	v3 = uint32(0)
+	i1 = v2 + uint32(12)
+	i2 = v2 + uint32(8)
+	i3 = v2 + uint32(4)
+	i0 = fn2264(m, v1, i1, i2, i3)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	i1 = v2 + uint32(12)
+	i2 = v2 + uint32(8)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = fn2265(m, i0, i1, i2, i3)
+	v4 = i0
+	if int32(v4) > int32(uint32(0)) {
+		goto L10
+	}
+	i0 = fn1493(m, uint32(0))
+	v3 = i0
+	goto L1
+L10:
+	i0 = fn1493(m, v4)
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v3 = i0
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	i1 = v3 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i0 = i0 + v1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v3
+	v3 = i0
+	i0 = v4 + k32(4294967295)
+	v4 = i0
+	if v4 != 0 {
+		goto L11
+	}
+	v3 = v5
+	goto L1
+L8:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8414089))
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = i0 + v1
+	v1 = i0
+L4:
+	if int32(v1) < int32(uint32(0)) {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	if int32(i0) > int32(v1) {
+		goto L2
+	}
+L3:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
+	fn3605(m, i0, uint32(8495896))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i1 = v1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6073(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v3 = i0
+	m.g0 = v3
+	i0 = fn568(m, v1)
+	if i0 == 0 {
+		goto L2
+	}
+	v4 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
+	i0 = fn516(m, v1, i1)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L5
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L4
+	}
+	goto L1
+L5:
+	if int32(v1) > int32(k32(4294967295)) {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = i0 + v1
+	v1 = i0
+L3:
+	i0 = fn6070(m, v0, v1, v2)
+	v4 = i0
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != uint32(10064048) {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if i0 != 0 {
+		goto L8
+	}
+	i1 = fn2109(m, uint32(32))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v4
+	if v4 != 0 {
+		goto L9
+	}
+	i0 = fn3634(m)
+	goto L6
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = uint32(4)
+	*(*uint64)(unsafe.Add(b, v4)) = uint64(0)
+	i1 = v4 + uint32(16)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = i1
+L8:
+	v4 = k32(4294967295)
+	i1 = v3 + uint32(44)
+	i2 = v3 + uint32(40)
+	i3 = v3 + uint32(36)
+	i0 = fn2264(m, v1, i1, i2, i3)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	i1 = v3 + uint32(44)
+	i2 = v3 + uint32(40)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
+	i0 = fn2265(m, i0, i1, i2, i3)
+	v5 = i0
+	if v2 != 0 {
+		goto L11
+	}
+	if int32(v5) < int32(uint32(1)) {
+		goto L10
+	}
+	v4 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
+	v1 = i0
+	if int32(v1) > int32(k32(4294967295)) {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = i1
+	i1 = uint32(0) - v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
+	i3 = v5 + k32(4294967295)
+	i2 = v1 * i3
+	i1 = v2 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = i1
+L12:
+	i0 = fn1493(m, v5)
+	v6 = i0
+	if v6 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	if v1 >= i1 {
+		goto L13
+	}
+	v2 = uint32(0)
+	v7 = uint32(0)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i0 = i0 + v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v8 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i2 = v1 << (uint32(2) & 31)
+	v9 = i2
+	i1 = i1 + v9
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	i0 = i0 + v9
+	v9 = i0
+	i0 = v9 + v7
+	i1 = v9 + uint32(4)
+	i2 = v4 + k32(4294967295)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
+	v8 = i3
+	i4 = v1 ^ k32(4294967295)
+	i3 = v8 + i4
+	i4 = v4 + v1
+	if !(i4 < v8) {
+		i2 = i3
+	}
+	i2 = i2 << (uint32(2) & 31)
+	m.copy(i0, i1, i2)
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v7 + k32(4294967292)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
+	v4 = i0
+	i0 = v4 + v1
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	if v1 < i1 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	v1 = i0
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v7 = i0
+	i1 = v4 * v5
+	i1 = i1 + v1
+	v1 = i1
+	if v7 <= v1 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i1 = v1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v4 = i0
+	i1 = uint32(0) - v5
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v4 + i1
+	i2 = v7 - v1
+	i2 = i2 << (uint32(2) & 31)
+	m.copy(i0, v4, i2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v7 = i0
+L15:
+	i1 = v7 - v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v1
+	if v1 != 0 {
+		goto L10
+	}
+	fn2073(m, v6)
+	v4 = uint32(0)
+	goto L1
+L11:
+	i0 = fn583(m, v2, uint32(8493977))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
+	if i0 == uint32(1) {
+		goto L16
+	}
+	if v10 == v5 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L17
+	}
+	fn2073(m, v2)
+L17:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8503578), i2)
+	goto L1
+L16:
+	i0 = b2i(int32(v10) <= int32(v5))
+	v11 = i0
+	if v11 != 0 {
+		goto L18
+	}
+	i1 = v10 - v5
+	i0 = fn6034(m, v0, i1)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L18
+	}
+	v4 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+	goto L1
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10276264))
+	i0 = fn1984(m, i0)
+	v12 = i0
+	if int32(v10) < int32(uint32(1)) {
+		goto L19
+	}
+	v7 = uint32(0)
+	v9 = v10
+	i0 = v2 + uint32(12)
+	v13 = i0
+	v1 = v13
+L20:
+	v8 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = v7 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v8 = i0
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v14 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+4))
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+52))
+	v6 = i1
+	if v8 == v6 {
+		goto L22
+	}
+	i0 = fn2349(m, v8, v6)
+	if i0 != 0 {
+		goto L22
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8579562), v3)
+	v4 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+	goto L1
+L22:
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v7 + uint32(1)
+	v7 = i0
+	i0 = v9 + k32(4294967295)
+	v9 = i0
+	if v9 != 0 {
+		goto L20
+	}
+L19:
+	if int32(v5) >= int32(uint32(1)) {
+		goto L24
+	}
+	v12 = uint32(0)
+	goto L23
+L24:
+	i0 = fn1493(m, v5)
+	v12 = i0
+	if v12 != 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	v4 = k32(4294967295)
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+	goto L1
+L25:
+	i0 = v5 & uint32(1)
+	v15 = i0
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	v8 = i0
+	if v5 == uint32(1) {
+		goto L26
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
+	v1 = i0
+	i0 = v1 << (uint32(2) & 31)
+	v9 = i0
+	i0 = v1 << (uint32(1) & 31)
+	v6 = i0
+	i0 = v1 << (uint32(3) & 31)
+	v14 = i0
+	i0 = v8 << (uint32(2) & 31)
+	v1 = i0
+	i0 = v5 & uint32(2147483646)
+	v13 = i0
+	v7 = uint32(0)
+	v4 = uint32(4)
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
+	i0 = i0 + v4
+	i0 = i0 + k32(4294967292)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	i1 = i1 + v1
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
+	i0 = i0 + v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	i1 = i1 + v9
+	i1 = i1 + v1
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v8 + v6
+	v8 = i0
+	i0 = v1 + v14
+	v1 = i0
+	i0 = v4 + uint32(8)
+	v4 = i0
+	i1 = v7 + uint32(2)
+	v7 = i1
+	if v13 != v7 {
+		goto L27
+	}
+L26:
+	if v15 == 0 {
+		goto L23
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
+	i1 = v7 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	i2 = v8 << (uint32(2) & 31)
+	i1 = i1 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+L23:
+	if int32(v10) >= int32(v5) {
+		goto L29
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	if int32(v4) >= int32(i1) {
+		goto L28
+	}
+	i0 = v10 << (uint32(2) & 31)
+	i1 = v5 << (uint32(2) & 31)
+	i0 = i0 - i1
+	v8 = i0
+	i0 = v4 << (uint32(2) & 31)
+	v1 = i0
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i0 = i0 + v1
+	v7 = i0
+	i0 = v7 + v8
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i0 = v4 + uint32(1)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	if int32(v4) < int32(i1) {
+		goto L30
+	}
+	goto L28
+L29:
+	if v11 != 0 {
+		goto L28
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	v1 = i0
+	i0 = v1 + k32(4294967295)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	v8 = i1
+	if int32(v4) < int32(v8) {
+		goto L28
+	}
+	i0 = v10 << (uint32(2) & 31)
+	i1 = v5 << (uint32(2) & 31)
+	i0 = i0 - i1
+	v9 = i0
+	i0 = v1 << (uint32(2) & 31)
+	i0 = i0 + k32(4294967292)
+	v1 = i0
+L31:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	i0 = i0 + v1
+	v7 = i0
+	i0 = v7 + v9
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v1 + k32(4294967292)
+	v1 = i0
+	i0 = v4 + k32(4294967295)
+	v4 = i0
+	if int32(v4) >= int32(v8) {
+		goto L31
+	}
+L28:
+	if int32(v10) < int32(uint32(1)) {
+		goto L32
+	}
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	v1 = i0
+	v9 = v10
+	i0 = v2 + uint32(12)
+	v14 = i0
+	v4 = v14
+L33:
+	v8 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L34
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v14))
+	i1 = v7 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v8 = i0
+L34:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L35
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+L35:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	i1 = v1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v8
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = v7 + uint32(1)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
+	i0 = i0 + v1
+	v1 = i0
+	i0 = v9 + k32(4294967295)
+	v9 = i0
+	if v9 != 0 {
+		goto L33
+	}
+L32:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i0
+	i1 = v10 - v5
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = i1 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L36
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L36
+	}
+	fn2073(m, v2)
+L36:
+	fn6036(m, v12)
+L10:
+	v4 = uint32(0)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8414089))
+L6:
+	v4 = k32(4294967295)
+L1:
+	i0 = v3 + uint32(48)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6074(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	fn6065(m, v2)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(10059656)
+	i0 = v2 & k32(4294967294)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L3
+	}
+	fn2073(m, v2)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(10059656)
+	i0 = v2 & k32(4294967294)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L5
+	}
+	fn2073(m, v0)
+L5:
+	m.depth--
+	return uint32(10059656)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6075(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = i0 + v2
+	v5 = i0
+	goto L3
+L4:
+	v5 = v2
+	if v1 == 0 {
+		goto L3
+	}
+	v5 = v2
+	i0 = v2 + k32(4294967295)
+	if i0 >= uint32(2) {
+		goto L3
+	}
+	v5 = v2
+	goto L2
+L3:
+	v6 = uint32(0)
+	i8 = v4 + uint32(8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10277488), uint32(1), uint32(2), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	v2 = uint32(10059656)
+	if v5 == uint32(1) {
+		goto L5
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i0
+	if v3 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v3 = i0
+	if v3 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L7:
+	i0 = fn1707(m, v3, v1)
+	v6 = i0
+	if v6 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L9
+	}
+	fn2073(m, v3)
+L9:
+	if v6 != 0 {
+		goto L1
+	}
+	v6 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L10:
+	v6 = v2
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn6076(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8402588), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i0
+	if v1 != 0 {
+		goto L4
+	}
+	i1 = fn2109(m, uint32(32))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v1
+	if v1 != 0 {
+		goto L5
+	}
+	i0 = fn3634(m)
+	m.depth--
+	return uint32(0)
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(4)
+	*(*uint64)(unsafe.Add(b, v1)) = uint64(0)
+	i1 = v1 + uint32(16)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+L3:
+	i0 = fn1685(m)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	if v1 != 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(0)
+L2:
+	i2 = fn1712(m, v1, v3, v2)
+	if int32(i2) < int32(uint32(0)) {
+		i0 = uint32(0)
+	} else {
+		i0 = uint32(10059656)
+	}
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6077(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v5 = i0
+	m.g0 = v5
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	i0 = i0 + v3
+	v6 = i0
+	goto L3
+L4:
+	v6 = v3
+	if v2 == 0 {
+		goto L3
+	}
+	v6 = v3
+	i0 = v3 + k32(4294967295)
+	if i0 >= uint32(2) {
+		goto L3
+	}
+	v6 = v3
+	goto L2
+L3:
+	v7 = uint32(0)
+	i8 = v5 + uint32(24)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10277560), uint32(1), uint32(2), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v8 = i0
+	v3 = uint32(10059656)
+	if v6 == uint32(1) {
+		goto L5
+	}
+	i0 = v2 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+L5:
+	i0 = fn2369(m, v1)
+	v2 = i0
+	i0 = fn6078(m, v8)
+	v4 = i0
+	if v3 != uint32(10059656) {
+		goto L7
+	}
+	if v4 != 0 {
+		goto L7
+	}
+	v7 = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	v1 = k32(4294967295)
+	v4 = uint32(0)
+	goto L6
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v8
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	i0 = fn864(m, v2, v4, v5)
+	v7 = i0
+	goto L1
+L6:
+L8:
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if int32(v1) >= int32(i1) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = i0 + v4
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L10:
+	i0 = fn2027(m, v2, v8, uint32(2))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v9
+	if v9 != 0 {
+		goto L11
+	}
+	fn2073(m, v2)
+L11:
+	if int32(v6) <= int32(uint32(0)) {
+		goto L12
+	}
+	v7 = v3
+	goto L1
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L13
+	}
+	fn2073(m, v3)
+L13:
+	if v6 != 0 {
+		goto L14
+	}
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	goto L8
+L14:
+	v7 = uint32(0)
+L1:
+	i0 = v5 + uint32(32)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn6078(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
+	v1 = i0
+	i0 = v1 & uint32(268435456)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	i0 = v1 & uint32(32)
+	if i0 == 0 {
+		goto L5
+	}
+	i3 = v1 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v0 + i1
+	v0 = i0
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v0 = i0
+L4:
+	i0 = v1 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	v1 = i0
+	if int32(v2) < int32(uint32(3)) {
+		goto L6
+	}
+	i0 = v1 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L10
+	case 1:
+		goto L9
+	default:
+		goto L8
+	}
+L10:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+	goto L7
+L9:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
+	v3 = i0
+	goto L7
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+L7:
+	if v3 != uint32(123) {
+		goto L2
+	}
+	i0 = v1 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L14
+	case 1:
+		goto L13
+	default:
+		goto L12
+	}
+L14:
+	i0 = v0 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v3 = i0
+	goto L11
+L13:
+	i0 = v0 + uint32(2)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v3 = i0
+	goto L11
+L12:
+	i0 = v0 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+L11:
+	v4 = uint32(1)
+	if v3 == uint32(125) {
+		goto L1
+	}
+	i0 = v1 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L18
+	case 1:
+		goto L17
+	default:
+		goto L16
+	}
+L18:
+	i0 = v0 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v3 = i0
+	goto L15
+L17:
+	i0 = v0 + uint32(2)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v3 = i0
+	goto L15
+L16:
+	i0 = v0 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+L15:
+	if v3 != uint32(42) {
+		goto L2
+	}
+	i0 = v1 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L22
+	case 1:
+		goto L21
+	default:
+		goto L20
+	}
+L22:
+	i0 = v0 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v3 = i0
+	goto L19
+L21:
+	i0 = v0 + uint32(4)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v3 = i0
+	goto L19
+L20:
+	i0 = v0 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+L19:
+	if v3 == uint32(125) {
+		goto L1
+	}
+	goto L2
+L6:
+	if int32(v2) >= int32(uint32(1)) {
+		goto L2
+	}
+	return uint32(0)
+L3:
+	v4 = uint32(1)
+	i0 = v1 & uint32(134217728)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(16)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	if int32(v3) < int32(uint32(3)) {
+		goto L24
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != uint32(123) {
+		goto L23
+	}
+	i0 = v0 + uint32(17)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v5 = i0
+	if v5 == uint32(125) {
+		goto L1
+	}
+	if v5 != uint32(42) {
+		goto L23
+	}
+	i0 = v0 + uint32(18)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 == uint32(125) {
+		goto L1
+	}
+	goto L23
+L24:
+	if int32(v3) >= int32(uint32(1)) {
+		goto L23
+	}
+	return uint32(0)
+L23:
+	v0 = uint32(1)
+L25:
+	v5 = v0
+	v0 = uint32(0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v2 = i0
+	i0 = v2 + k32(4294967173)
+	switch i0 {
+	case 0:
+		goto L26
+	case 2:
+		goto L27
+	default:
+		goto L28
+	}
+L28:
+	if v5 == 0 {
+		goto L26
+	}
+	v0 = uint32(1)
+	v4 = uint32(1)
+	i0 = v2 + k32(4294967254)
+	switch i0 {
+	case 0, 4, 5, 22, 49:
+		goto L1
+	default:
+		goto L26
+	}
+L27:
+	v0 = uint32(1)
+L26:
+	i0 = v1 + uint32(1)
+	v1 = i0
+	v4 = uint32(0)
+	i0 = v3 + k32(4294967295)
+	v3 = i0
+	if v3 != 0 {
+		goto L25
+	}
+	goto L1
+L2:
+	i0 = v1 + k32(4294967295)
+	v6 = i0
+	v3 = v0
+	v5 = v0
+	v1 = uint32(1)
+L29:
+	v4 = v1
+	switch v6 {
+	case 0:
+		goto L33
+	case 1:
+		goto L32
+	default:
+		goto L31
+	}
+L33:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	v7 = i0
+	goto L30
+L32:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v5)))
+	v7 = i0
+	goto L30
+L31:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v7 = i0
+L30:
+	v1 = uint32(0)
+	i0 = v7 + k32(4294967173)
+	switch i0 {
+	case 0:
+		goto L34
+	case 2:
+		goto L35
+	default:
+		goto L36
+	}
+L36:
+	v1 = uint32(0)
+	if v4 == 0 {
+		goto L34
+	}
+	v1 = uint32(1)
+	v4 = uint32(1)
+	i0 = v7 + k32(4294967254)
+	switch i0 {
+	case 0, 4, 5, 22, 49:
+		goto L1
+	default:
+		goto L34
+	}
+L35:
+	v1 = uint32(1)
+L34:
+	i0 = v0 + uint32(4)
+	v0 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	i0 = v5 + uint32(2)
+	v5 = i0
+	v4 = uint32(0)
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 != 0 {
+		goto L29
+	}
+L1:
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6079(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v5 = i0
+	m.g0 = v5
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	i0 = i0 + v3
+	v6 = i0
+	goto L3
+L4:
+	v6 = v3
+	if v2 == 0 {
+		goto L3
+	}
+	v6 = v3
+	i0 = v3 + k32(4294967295)
+	if i0 >= uint32(3) {
+		goto L3
+	}
+	v6 = v3
+	goto L2
+L3:
+	v7 = uint32(0)
+	i8 = v5 + uint32(20)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10277636), uint32(1), uint32(3), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v8 = i0
+	v7 = uint32(10059656)
+	v3 = uint32(10059656)
+	if v6 == uint32(1) {
+		goto L5
+	}
+	i0 = v2 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	if v7 != 0 {
+		goto L7
+	}
+	v7 = uint32(10059656)
+	goto L6
+L7:
+	v3 = uint32(10059656)
+	if v6 == uint32(2) {
+		goto L5
+	}
+L6:
+	i0 = v2 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+L5:
+	i0 = fn2369(m, v1)
+	v2 = i0
+	i0 = fn6078(m, v8)
+	v4 = i0
+	if v3 != uint32(10059656) {
+		goto L10
+	}
+	if v4 != 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	if v2 == 0 {
+		goto L8
+	}
+	v4 = uint32(0)
+	v1 = k32(4294967295)
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v2 = i0
+	i0 = v5 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v8
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	i0 = fn864(m, v2, v4, v5)
+	v7 = i0
+	goto L1
+L9:
+L11:
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if int32(v1) >= int32(i1) {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = i0 + v4
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L13:
+	i0 = fn2027(m, v3, v8, uint32(2))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v9
+	if v9 != 0 {
+		goto L14
+	}
+	fn2073(m, v3)
+L14:
+	if int32(v6) < int32(uint32(1)) {
+		goto L15
+	}
+	i0 = fn6042(m, v2)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L16
+	}
+	fn2073(m, v2)
+L16:
+	if v7 != uint32(10059656) {
+		goto L17
+	}
+	i0 = fn2076(m, uint32(7))
+	v7 = i0
+	goto L1
+L17:
+	if v7 != 0 {
+		goto L18
+	}
+	v7 = uint32(0)
+	goto L1
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L19
+	}
+	fn2073(m, v2)
+L19:
+	if v6 != 0 {
+		goto L20
+	}
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	if v2 == 0 {
+		goto L8
+	}
+	goto L11
+L20:
+	v7 = uint32(0)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+L1:
+	i0 = v5 + uint32(32)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn6080(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v5 = i0
+	m.g0 = v5
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	i0 = i0 + v3
+	v6 = i0
+	goto L3
+L4:
+	v6 = v3
+	if v2 == 0 {
+		goto L3
+	}
+	v6 = v3
+	i0 = v3 + k32(4294967295)
+	if i0 >= uint32(2) {
+		goto L3
+	}
+	v6 = v3
+	goto L2
+L3:
+	v7 = uint32(0)
+	i8 = v5 + uint32(24)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10277708), uint32(1), uint32(2), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v8 = i0
+	v3 = uint32(10059656)
+	if v6 == uint32(1) {
+		goto L5
+	}
+	i0 = v2 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+L5:
+	i0 = fn2369(m, v1)
+	v2 = i0
+	i0 = fn6078(m, v8)
+	v4 = i0
+	if v3 != uint32(10059656) {
+		goto L7
+	}
+	if v4 == 0 {
+		goto L6
+	}
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v8
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	i0 = fn864(m, v2, v4, v5)
+	v7 = i0
+	goto L1
+L6:
+	v7 = uint32(0)
+	i0 = fn1493(m, uint32(0))
+	v9 = i0
+	if v9 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	if v2 == 0 {
+		goto L8
+	}
+	v6 = k32(4294967295)
+	v4 = uint32(0)
+L9:
+	i0 = v6 + uint32(1)
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if int32(v6) >= int32(i1) {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = i0 + v4
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L11:
+	i0 = fn2027(m, v3, v8, uint32(2))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L12
+	}
+	fn2073(m, v3)
+L12:
+	if v7 == 0 {
+		goto L13
+	}
+	if int32(v7) < int32(uint32(0)) {
+		goto L14
+	}
+	i0 = fn1502(m, v9, v2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L13
+	}
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L15
+	}
+	fn2073(m, v2)
+L15:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v9)
+	goto L1
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L16
+	}
+	fn2073(m, v2)
+L16:
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	if v2 != 0 {
+		goto L9
+	}
+L8:
+	v7 = v9
+L1:
+	i0 = v5 + uint32(32)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn6081(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 != uint32(1) {
+		goto L3
+	}
+	if v4 == 0 {
+		goto L2
+	}
+L3:
+	v6 = uint32(0)
+	i8 = v5 + uint32(12)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10277752), uint32(1), uint32(1), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10276264))
+	i0 = fn1984(m, i0)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
+	v3 = i1
+	if v6 == v3 {
+		goto L4
+	}
+	i0 = fn2349(m, v6, v3)
+	if i0 != 0 {
+		goto L4
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = fn2370(m, i2, uint32(10276264))
+	i2 = fn1984(m, i2)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+52))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+12))
+	i3 = *(*uint32)(unsafe.Add(b, v2))
+	fn3723(m, uint32(8505785), uint32(8545685), i2, i3)
+	v6 = uint32(0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v2 = i0
+	i0 = fn2369(m, v1)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+52))
+	v6 = i1
+	if v3 == v6 {
+		goto L5
+	}
+	i0 = fn2349(m, v3, v6)
+	if i0 != 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8579562), v5)
+	goto L1
+L5:
+	v6 = uint32(0)
+	i0 = fn6034(m, v0, uint32(1))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
+	v6 = uint32(10059656)
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn6082(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 != uint32(1) {
+		goto L3
+	}
+	if v4 == 0 {
+		goto L2
+	}
+L3:
+	v6 = uint32(0)
+	i8 = v5 + uint32(12)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10277796), uint32(1), uint32(1), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn583(m, i0, uint32(8494062))
+	v4 = i0
+	if v4 != 0 {
+		goto L4
+	}
+	v6 = uint32(0)
+	goto L1
+L4:
+	i0 = fn2369(m, v1)
+	v7 = i0
+	i0 = v4 + uint32(12)
+	v8 = i0
+	v3 = v8
+	v6 = uint32(0)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(2)
+	if i0 != 0 {
+		goto L9
+	}
+	v1 = v3
+	if int32(v6) < int32(v2) {
+		goto L8
+	}
+	goto L6
+L9:
+	if int32(v6) >= int32(v2) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = v6 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v1 = i0
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+52))
+	v9 = i1
+	if v1 == v9 {
+		goto L12
+	}
+	i0 = fn2349(m, v1, v9)
+	if i0 != 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8579562), v5)
+	goto L11
+L12:
+	i0 = fn6034(m, v0, uint32(1))
+	if int32(i0) < int32(uint32(0)) {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L14
+	}
+	fn2073(m, v2)
+L14:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v6 + uint32(1)
+	v6 = i0
+	goto L7
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L15
+	}
+	fn2073(m, v4)
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 != uint32(1073741823) {
+		goto L16
+	}
+	v6 = uint32(0)
+	goto L1
+L16:
+	i1 = v6 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v6 = uint32(0)
+	if v0 == 0 {
+		goto L5
+	}
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 != uint32(1073741823) {
+		goto L17
+	}
+	v6 = uint32(10059656)
+	goto L1
+L17:
+	i1 = v2 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	v6 = uint32(10059656)
+	v2 = v4
+	if v0 != 0 {
+		goto L1
+	}
+L5:
+	fn2073(m, v2)
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn6083(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8396331), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn518(m, i0)
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	i0 = fn1583(m, v2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L4
+	}
+	fn2073(m, v2)
+L4:
+	if v3 != k32(4294967295) {
+		goto L2
+	}
+L3:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L5
+	}
+	m.depth--
+	return uint32(0)
+L5:
+	v3 = k32(4294967295)
+L2:
+	i0 = v1 + uint32(4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10276264))
+	i0 = fn1984(m, i0)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
+	v4 = i1
+	if v2 == v4 {
+		goto L6
+	}
+	i0 = fn2349(m, v2, v4)
+	if i0 != 0 {
+		goto L6
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = fn2370(m, i2, uint32(10276264))
+	i2 = fn1984(m, i2)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+52))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+12))
+	i3 = v1 + uint32(4)
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	fn3723(m, uint32(8396331), uint32(8545234), i2, i3)
+	m.depth--
+	return uint32(0)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	if v2 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v2 = i0
+	goto L7
+L8:
+	i1 = fn2109(m, uint32(32))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v2
+	if v2 != 0 {
+		goto L9
+	}
+	i0 = fn3634(m)
+	m.depth--
+	return uint32(0)
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(4)
+	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
+	i1 = v2 + uint32(16)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
+	v2 = uint32(0)
+L7:
+	v1 = uint32(0)
+	i0 = fn6034(m, v0, uint32(1))
+	if int32(i0) < int32(uint32(0)) {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	v7 = i0
+	i1 = v2 + v3
+	v1 = i1
+	if int32(v1) > int32(uint32(0)) {
+		i1 = v1
+	} else {
+		i1 = uint32(0)
+	}
+	if !(int32(v3) < int32(uint32(0))) {
+		i1 = v3
+	}
+	v1 = i1
+	if int32(v1) < int32(v2) {
+		i1 = v1
+	} else {
+		i1 = v2
+	}
+	v5 = i1
+	if int32(v7) <= int32(v5) {
+		goto L11
+	}
+	v4 = v7
+	i0 = v7 - v5
+	i0 = i0 & uint32(3)
+	v1 = i0
+	if v1 == 0 {
+		goto L12
+	}
+	i0 = v7 - v1
+	v4 = i0
+	i0 = v7 << (uint32(2) & 31)
+	v2 = i0
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	i0 = i0 + v2
+	v3 = i0
+	i1 = v3 + k32(4294967292)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = v2 + k32(4294967292)
+	v2 = i0
+	i0 = v1 + k32(4294967295)
+	v1 = i0
+	if v1 != 0 {
+		goto L13
+	}
+L12:
+	i0 = v5 - v7
+	if i0 > k32(4294967292) {
+		goto L11
+	}
+	i0 = v4 << (uint32(2) & 31)
+	i0 = i0 + k32(4294967288)
+	v2 = i0
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	i0 = i0 + v2
+	v1 = i0
+	i0 = v1 + uint32(8)
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	i0 = i0 + v2
+	v1 = i0
+	i0 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	i0 = i0 + v2
+	v1 = i0
+	i1 = v1 + k32(4294967292)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	i0 = i0 + v2
+	v1 = i0
+	i0 = v1 + k32(4294967292)
+	i1 = v1 + k32(4294967288)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v2 + k32(4294967280)
+	v2 = i0
+	i0 = v4 + k32(4294967292)
+	v4 = i0
+	if int32(v4) > int32(v5) {
+		goto L14
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	i1 = v5 << (uint32(2) & 31)
+	i0 = i0 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v0 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
+	v1 = uint32(10059656)
+L10:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6084(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10276264))
+	i0 = fn1984(m, i0)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
+	v2 = i1
+	if v3 == v2 {
+		goto L1
+	}
+	i0 = fn2349(m, v3, v2)
+	if i0 != 0 {
+		goto L1
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = fn2370(m, i2, uint32(10276264))
+	i2 = fn1984(m, i2)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+52))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+12))
+	fn3723(m, uint32(8477293), uint32(8399114), i2, v1)
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	if int32(i0) < int32(uint32(1)) {
+		goto L4
+	}
+	v4 = uint32(0)
+	v2 = uint32(0)
+L6:
+	v5 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = i0 + v4
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == v1 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L7:
+	i0 = fn2027(m, v2, v1, uint32(2))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L8
+	}
+	fn2073(m, v2)
+L8:
+	i1 = b2i(v6 != uint32(0))
+	i1 = i1 << (uint32(1) & 31)
+	if int32(v6) < int32(uint32(0)) {
+		i0 = uint32(1)
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+	if v2 == 0 {
+		goto L9
+	}
+	if v2 == uint32(2) {
+		goto L5
+	}
+	m.depth--
+	return uint32(0)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i0
+	if v3 == 0 {
+		goto L10
+	}
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = v5 + uint32(1)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	if int32(v2) < int32(i1) {
+		goto L6
+	}
+L10:
+	i0 = v5 + uint32(1)
+	v5 = i0
+L5:
+	if v6 != 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8394986))
+	m.depth--
+	return uint32(0)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i0
+	if v3 != 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(10059656)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v2 = i1
+	if int32(v5) >= int32(v2) {
+		goto L11
+	}
+	i1 = v2 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i1 = v5 << (uint32(2) & 31)
+	v2 = i1
+	i0 = i0 + v2
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	if int32(v5) >= int32(v6) {
+		goto L12
+	}
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = i0 + v2
+	v3 = i0
+	i1 = v3 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v5 + uint32(1)
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	if int32(v5) < int32(i1) {
+		goto L13
+	}
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L11
+	}
+	fn2073(m, v1)
+L11:
+	m.depth--
+	return uint32(10059656)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6085(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v6 = i0
+	goto L3
+L4:
+	v6 = uint32(0)
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 < uint32(2) {
+		goto L2
+	}
+L3:
+	v7 = uint32(0)
+	i8 = v5 + uint32(12)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10277864), uint32(0), uint32(1), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	v4 = uint32(10059656)
+	i1 = uint32(0) - v3
+	if v6 == i1 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
+	v2 = i0
+	i0 = v2 & uint32(268435456)
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i0 != uint32(1) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	v3 = i0
+	i0 = v2 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L11
+	case 1:
+		goto L10
+	default:
+		goto L9
+	}
+L11:
+	if v3 == 0 {
+		goto L12
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v4 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+	goto L8
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+	goto L8
+L10:
+	if v3 == 0 {
+		goto L13
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v4 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v2 = i0
+	goto L8
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v2 = i0
+	goto L8
+L9:
+	if v3 == 0 {
+		goto L15
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v4 + i1
+	v2 = i0
+	goto L14
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v2 = i0
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v2 = i0
+L8:
+	if v2 == uint32(42) {
+		i0 = uint32(10059656)
+	} else {
+		i0 = v4
+	}
+	v4 = i0
+	goto L6
+L7:
+	i0 = v2 & uint32(134217728)
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i0 != uint32(1) {
+		goto L6
+	}
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+16)))
+	if i2 == uint32(42) {
+		i0 = uint32(10059656)
+	} else {
+		i0 = v4
+	}
+	v4 = i0
+L6:
+	i0 = fn2369(m, v1)
+	i0 = fn6086(m, i0, v0, v4, uint32(0))
+	v7 = i0
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn6086(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	i0 = fn3707(m, i0)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v1
+	i1 = fn2109(m, uint32(64))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L5
+	}
+	fn2073(m, v0)
+L5:
+	i0 = fn3634(m)
+	m.depth--
+	return uint32(0)
+L4:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(34359738368)
+	fn3702(m, v0)
+	v4 = v0
+L1:
+	m.depth--
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6087(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v3 != 0 {
+		goto L2
+	}
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8409519))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = fn2369(m, v1)
+	i0 = fn6086(m, i0, v0, uint32(10059656), uint32(1))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6088(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v5 = i0
+	m.g0 = v5
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	i0 = i0 + v3
+	v6 = i0
+	goto L3
+L4:
+	v6 = v3
+	if v2 == 0 {
+		goto L3
+	}
+	v6 = v3
+	i0 = v3 + k32(4294967295)
+	if i0 >= uint32(2) {
+		goto L3
+	}
+	v6 = v3
+	goto L2
+L3:
+	v7 = uint32(0)
+	i8 = v5 + uint32(24)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10277936), uint32(1), uint32(2), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	v3 = uint32(10059656)
+	if v6 == uint32(1) {
+		goto L5
+	}
+	i0 = v2 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+L5:
+	i0 = fn2369(m, v1)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v4
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	i0 = fn864(m, v2, v7, v5)
+	v7 = i0
+L1:
+	i0 = v5 + uint32(32)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn6089(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = fn1493(m, uint32(0))
+	m.depth--
+	return i0
+L1:
+	i0 = fn1732(m, v0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6090(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = fn1493(m, uint32(0))
+	m.depth--
+	return i0
+L1:
+	i0 = fn1731(m, v0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6091(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 != uint32(2) {
+		goto L3
+	}
+	if v4 == 0 {
+		goto L2
+	}
+L3:
+	v6 = uint32(0)
+	i8 = v5 + uint32(8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10277980), uint32(2), uint32(2), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	i0 = v2 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(32)
+	if i0 != 0 {
+		goto L4
+	}
+	fn3723(m, uint32(8399675), uint32(8545234), uint32(8403395), v6)
+	v6 = uint32(0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	i0 = fn1741(m, v6)
+	v2 = i0
+	if v2 != 0 {
+		goto L5
+	}
+	v6 = uint32(0)
+	goto L1
+L5:
+	i0 = fn2369(m, v1)
+	i0 = fn6033(m, i0, v3, v2)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn6092(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v3 != 0 {
+		goto L2
+	}
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8409897))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = fn2369(m, v1)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	v5 = uint32(0)
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i0
+	if v6 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v3 = i0
+L3:
+	i0 = fn6033(m, v4, v1, v3)
+	v6 = i0
+	if v6 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	i0 = v3 & k32(4294967294)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = v3
+	i0 = v4 & k32(4294967294)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L6
+	}
+	fn2073(m, v3)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	i0 = v3 & k32(4294967294)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v3
+	i0 = v4 & k32(4294967294)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L8
+	}
+	fn2073(m, v3)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i0
+	if v3 == 0 {
+		goto L10
+	}
+	v5 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = fn6034(m, v6, i1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	if int32(v5) < int32(uint32(1)) {
+		goto L11
+	}
+	v3 = uint32(0)
+	v1 = uint32(0)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 + v3
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	i0 = i0 + v3
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i1
+	if int32(v1) < int32(v5) {
+		goto L12
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = v5
+L10:
+	m.depth--
+	return v6
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v3
+	if v3 != 0 {
+		goto L4
+	}
+	fn2073(m, v6)
+L4:
+	m.depth--
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn6093(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(32)
+	if i0 != 0 {
+		goto L1
+	}
+	fn3723(m, uint32(8520008), uint32(8399114), uint32(8403395), v1)
+	return uint32(0)
+L1:
+	i0 = fn6094(m, v0, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6094(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10276264))
+	i0 = fn1984(m, i0)
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn6098(m, v3, i1, v1)
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i0
+	if v6 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v6 = i0
+	if v6 == 0 {
+		goto L4
+	}
+	i0 = fn6098(m, v3, v6, v1)
+	v5 = i0
+	if v5 != 0 {
+		goto L4
+	}
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	goto L3
+L4:
+	i0 = fn6033(m, v3, v4, v5)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L5
+	}
+	fn2073(m, v4)
+L5:
+	if v5 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L6
+	}
+	fn2073(m, v5)
+L6:
+	v5 = uint32(0)
+	if v6 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = i1 & k32(4294967294)
+	i0 = fn6098(m, v3, i1, v1)
+	v4 = i0
+	if v4 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = i1 & uint32(1)
+	i2 = v4 & k32(4294967294)
+	i1 = i1 | i2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	i0 = v7 & k32(4294967294)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L8
+	}
+	fn2073(m, v4)
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = i1 & k32(4294967294)
+	i0 = fn6098(m, v3, i1, v1)
+	v4 = i0
+	if v4 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = i1 & uint32(1)
+	i2 = v4 & k32(4294967294)
+	i1 = i1 | i2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i0 = v7 & k32(4294967294)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L9
+	}
+	fn2073(m, v4)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i0
+	if v4 == 0 {
+		goto L12
+	}
+	v7 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v8 = i1
+	i0 = fn6034(m, v6, v8)
+	if int32(i0) < int32(uint32(0)) {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v9 = i0
+	if v9 == 0 {
+		goto L13
+	}
+	v4 = uint32(0)
+	v7 = uint32(0)
+L14:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
+	if int32(v7) >= int32(i1) {
+		goto L13
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
+	i1 = i1 + v4
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn6098(m, v3, i1, v1)
+	v9 = i0
+	if v9 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
+	v11 = i1
+	if v10 == v11 {
+		goto L15
+	}
+	i0 = fn2349(m, v10, v11)
+	if i0 != 0 {
+		goto L15
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8579562), v2)
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v0
+	if v0 != 0 {
+		goto L10
+	}
+	goto L11
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v10 = i0
+	if v10 == 0 {
+		goto L16
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
+	v10 = i1
+	if v8 == v10 {
+		goto L16
+	}
+	v8 = v10
+	i0 = fn6034(m, v6, v10)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v0
+	if v0 == 0 {
+		goto L11
+	}
+	goto L10
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	i0 = i0 + v4
+	*(*uint32)(unsafe.Add(b, i0)) = v9
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = v7 + uint32(1)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v9 = i0
+	if v9 != 0 {
+		goto L14
+	}
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = v7
+L12:
+	i0 = fn1595(m, v0)
+	v0 = i0
+	if v0 == 0 {
+		goto L7
+	}
+	i0 = fn1712(m, v1, v0, v6)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L17
+	}
+	fn2073(m, v0)
+L17:
+	if int32(v1) < int32(uint32(0)) {
+		goto L7
+	}
+	v5 = v6
+	goto L1
+L11:
+	fn2073(m, v9)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = v7
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v0
+	v4 = v6
+	if v0 != 0 {
+		goto L1
+	}
+L3:
+	fn2073(m, v4)
+L2:
+	v5 = uint32(0)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn6095(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = v2 + uint32(32)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v0 + uint32(16)
+	if i0 == i1 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = i0 << (uint32(2) & 31)
+	i0 = i0 + v2
+	v2 = i0
+L1:
+	if v2 != k32(4294967295) {
+		goto L3
+	}
+	v0 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L2
+	}
+L3:
+	i0 = fn1578(m, v2)
+	v0 = i0
+L2:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6096(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v4 = i0
+L1:
+	i0 = fn1493(m, v4)
+	v6 = i0
+	if v6 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v7 = i0
+	if int32(v7) < int32(uint32(1)) {
+		goto L3
+	}
+	v4 = uint32(0)
+	v8 = uint32(0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	i0 = i0 + v4
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v9 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v7 = i0
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i0 = i0 + v4
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = v8 + uint32(1)
+	v8 = i0
+	if int32(v8) < int32(v7) {
+		goto L4
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i0
+	if v4 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v4 = i0
+	if v4 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	goto L6
+L7:
+	i0 = fn1685(m)
+	v4 = i0
+	if v4 != 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v4
+	if v4 != 0 {
+		goto L2
+	}
+	fn2073(m, v6)
+	goto L2
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v7 = i0
+	i0 = v2 + uint32(32)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(8464572)
+	i0 = v2 + uint32(24)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(8394395)
+	i0 = v2 + uint32(20)
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i0 = v2 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(8518988)
+	i0 = v2 + uint32(36)
+	i1 = v7 & k32(4294967294)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v2 + uint32(28)
+	i1 = v8 & k32(4294967294)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(8461486)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v5
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(8475215)
+	i0 = fn4086(m, uint32(8389203), v2)
+	v3 = i0
+L2:
+	i0 = v2 + uint32(48)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6097(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(80)
+	v5 = i0
+	m.g0 = v5
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 != uint32(1) {
+		goto L3
+	}
+	if v4 == 0 {
+		goto L2
+	}
+L3:
+	v6 = uint32(0)
+	i8 = v5 + uint32(56)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10278024), uint32(1), uint32(1), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 == uint32(10051608) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v5)+48)) = v2
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v5 + uint32(48)
+	i0 = fn3604(m, i0, uint32(8399800), i2)
+	goto L1
+L4:
+	i0 = fn2369(m, v1)
+	v4 = i0
+	v6 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+76)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+72)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+68)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+64)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+60)) = uint32(0)
+	i0 = fn2290(m, uint32(0))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = v5 + uint32(32)
+	i1 = v5 + uint32(60)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i1 = v5 + uint32(64)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+28)) = i1
+	i1 = v5 + uint32(68)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = i1
+	i1 = v5 + uint32(72)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = i1
+	i1 = v5 + uint32(76)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = i1
+	i4 = v5 + uint32(16)
+	i0 = fn3724(m, v3, v2, uint32(8532806), uint32(10278080), i4)
+	if i0 != 0 {
+		goto L6
+	}
+	v6 = uint32(0)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+76))
+	v2 = i0
+	if v2 != 0 {
+		goto L7
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8534228))
+	goto L5
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+60))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+64))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+68))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v10 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	if v9 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v2
+	if v2 != 0 {
+		goto L9
+	}
+	fn2073(m, v9)
+L9:
+	if v7 != 0 {
+		goto L11
+	}
+	v2 = uint32(10059656)
+	goto L10
+L11:
+	i0 = v7 & k32(4294967294)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i1 = b2i(i1 == uint32(10049232))
+	i0 = i0 | i1
+	v2 = i0
+L10:
+	i0 = v2 & k32(4294967294)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v9 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
+	i0 = v7 & k32(4294967294)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v7
+	if v7 != 0 {
+		goto L13
+	}
+	fn2073(m, v2)
+L13:
+	if v6 != 0 {
+		goto L15
+	}
+	v2 = uint32(10059656)
+	goto L14
+L15:
+	i0 = v6 & k32(4294967294)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = b2i(i1 == uint32(10049232))
+	i0 = i0 | i1
+	v2 = i0
+L14:
+	i0 = v2 & k32(4294967294)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
+	i0 = v6 & k32(4294967294)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	if v6 != 0 {
+		goto L17
+	}
+	fn2073(m, v2)
+L17:
+	v6 = uint32(10059656)
+	i0 = v8 | v1
+	if i0 == 0 {
+		goto L5
+	}
+	if v1 == 0 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(2)
+	if i0 != 0 {
+		goto L20
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8395147))
+	goto L5
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v11 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v12 = i1
+	i0 = fn6034(m, v0, v12)
+	if i0 == 0 {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	if v2 == 0 {
+		goto L22
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	fn6065(m, v2)
+L22:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v11
+	v6 = uint32(0)
+	goto L5
+L21:
+	if v11 == 0 {
+		goto L23
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	*(*uint32)(unsafe.Add(b, v11)) = uint32(0)
+L23:
+	if int32(v12) < int32(uint32(1)) {
+		goto L24
+	}
+	v2 = uint32(0)
+	v7 = uint32(0)
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = i0 + v2
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v9 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
+	v10 = i1
+	if v9 == v10 {
+		goto L26
+	}
+	i0 = fn2349(m, v9, v10)
+	if i0 != 0 {
+		goto L26
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8579562), v5)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = v7
+	fn6065(m, v11)
+	goto L5
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L27
+	}
+	i1 = v9 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	i0 = i0 + v2
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i1 = v7 + uint32(1)
+	v7 = i1
+	if v12 != v7 {
+		goto L25
+	}
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v12
+	goto L18
+L19:
+	v6 = uint32(0)
+	i0 = fn6034(m, v0, uint32(0))
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i0
+	v11 = uint32(0)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v2 = i0
+	if v8 == 0 {
+		goto L28
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L28
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+L28:
+	*(*uint32)(unsafe.Add(b, v6)) = v8
+	if v2 == 0 {
+		goto L29
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L29
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	if v6 != 0 {
+		goto L29
+	}
+	fn2073(m, v2)
+L29:
+	fn6065(m, v11)
+	v6 = uint32(10059656)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+L1:
+	i0 = v5 + uint32(80)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn6098(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if v1 == uint32(10059656) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	if v4 != uint32(10072576) {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 != uint32(1073741823) {
+		goto L4
+	}
+	v0 = v1
+	goto L1
+L4:
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	v0 = v1
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 != uint32(1) {
+		goto L6
+	}
+	if v4 != uint32(10051608) {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
+L9:
+	i1 = v3 + uint32(8)
+	i3 = v3 + uint32(12)
+	i0 = fn1692(m, v1, i1, v3, i3)
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	if i0 != uint32(10072576) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	if i0 == uint32(10072576) {
+		goto L9
+	}
+	goto L6
+L8:
+	i0 = fn1741(m, v1)
+	v0 = i0
+	goto L1
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	if v4 != i1 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(2)
+	i0 = fn6094(m, v1, v2)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 == 0 {
+		goto L5
+	}
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	if v4 != 0 {
+		goto L10
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8504723))
+	goto L1
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	i0 = fn850(m, v4, v3, uint32(2), uint32(0))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+L5:
+	fn2073(m, v1)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6099(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6100(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	fn3605(m, i0, uint32(8481608))
+	m.depth--
+	return k32(4294967295)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L3
+	}
+	fn2073(m, v3)
+L3:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6101(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn6042(m, v0)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6102(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	fn3605(m, i0, uint32(8481608))
+	m.depth--
+	return k32(4294967295)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
+	i0 = v3 & k32(4294967294)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6103(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn6041(m, v0)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6104(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	fn3605(m, i0, uint32(8481608))
+	m.depth--
+	return k32(4294967295)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v1
+	i0 = v3 & k32(4294967294)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6105(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	if v2 != 0 {
+		goto L3
+	}
+	i1 = fn2109(m, uint32(32))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	i0 = fn3634(m)
+	m.depth--
+	return uint32(0)
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(4)
+	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
+	i1 = v2 + uint32(16)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+L2:
+	i0 = fn1685(m)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L5:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6106(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if v1 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	fn3605(m, i0, uint32(8481608))
+	v1 = k32(4294967295)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
+	i0 = i0 & uint32(32)
+	if i0 != 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8424591), v3)
+	v1 = k32(4294967295)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i0
+	if v4 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	goto L4
+L5:
+	i1 = fn2109(m, uint32(32))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v4
+	if v4 != 0 {
+		goto L6
+	}
+	i0 = fn3634(m)
+	v1 = k32(4294967295)
+	goto L1
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = uint32(4)
+	*(*uint64)(unsafe.Add(b, v4)) = uint64(0)
+	i1 = v4 + uint32(16)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = i1
+	v0 = uint32(0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L7:
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	v1 = uint32(0)
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6107(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	fn3703(m, v0)
+	i0 = fn6108(m, v0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn6108(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+72))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+44))
+	m.table[i1].(func(*Module, uint32))(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	v1 = i0
+	if v1 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L5
+	}
+	fn2073(m, v1)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L6
+	}
+	fn2073(m, v1)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v1 = i0
+	if v1 == 0 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L7
+	}
+	fn2073(m, v1)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v1 = i0
+	if v1 == 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L8
+	}
+	fn2073(m, v1)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v1 = i0
+	if v1 == 0 {
+		goto L9
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L9
+	}
+	fn2073(m, v1)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v1 = i0
+	if v1 == 0 {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L10
+	}
+	fn2073(m, v1)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	v1 = i0
+	if v1 == 0 {
+		goto L11
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L11
+	}
+	fn2073(m, v1)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L12
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L12
+	}
+	fn2073(m, v1)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	if v1 == 0 {
+		goto L13
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L13
+	}
+	fn2073(m, v1)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i0
+	if v1 == 0 {
+		goto L14
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L14
+	}
+	fn2073(m, v1)
+L14:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6109(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	v3 = i0
+	if v3 == 0 {
+		goto L5
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v3 = i0
+	if v3 == 0 {
+		goto L6
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v3 = i0
+	if v3 == 0 {
+		goto L7
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v3 = i0
+	if v3 == 0 {
+		goto L8
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v3 = i0
+	if v3 == 0 {
+		goto L9
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v3 = i0
+	if v3 == 0 {
+		goto L10
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	v3 = i0
+	if v3 == 0 {
+		goto L11
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	if v3 == 0 {
+		goto L12
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	if v3 == 0 {
+		goto L13
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v0 = i0
+	if v0 == 0 {
+		goto L14
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L14:
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6110(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if v2 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = i0 + v4
+	v5 = i0
+	goto L5
+L6:
+	v5 = v4
+	if v4 != 0 {
+		goto L5
+	}
+	v6 = uint32(0)
+	goto L4
+L5:
+	v7 = k32(4294967295)
+	v6 = uint32(0)
+	i0 = v1 + uint32(12)
+	i8 = v3 + uint32(8)
+	i0 = fn3733(m, i0, v4, v2, uint32(0), uint32(10278420), uint32(0), uint32(0), uint32(0), i8)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	if v5 == 0 {
+		goto L4
+	}
+	v2 = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	v2 = v1
+	if v5 != uint32(1) {
+		goto L3
+	}
+	v2 = v1
+	goto L2
+L4:
+	v2 = uint32(10059656)
+	goto L2
+L3:
+	i0 = v4 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 == uint32(10059656) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L7
+	}
+	i1 = v3 + uint32(4)
+	i0 = fn2739(m, v4, i1)
+	v6 = i0
+	if v6 == 0 {
+		goto L1
+	}
+	i0 = fn8106(m, v6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	if i0 == i1 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+	goto L1
+L7:
+	fn3723(m, uint32(8442298), uint32(8576952), uint32(8486794), v4)
+	goto L1
+L2:
+	i1 = fn1685(m)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v4
+	v7 = k32(4294967295)
+	if v4 == 0 {
+		goto L1
+	}
+	i1 = fn1685(m)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v4
+	if v4 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	v7 = k32(4294967295)
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+	goto L1
+L8:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	v1 = i4
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+40))
+	i1 = m.table[i4].(func(*Module, uint32, uint32, uint32) uint32)(m, v6, uint32(10278464), uint32(8389225))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
+	if v4 != 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	if v2 == 0 {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L10
+	}
+	fn2073(m, v2)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	if v2 == 0 {
+		goto L11
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L11
+	}
+	fn2073(m, v2)
+L11:
+	i0 = fn3634(m)
+	goto L1
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+92))
+	v5 = i0
+	if v5 == 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10512696))+16))
+	i0 = m.table[v5].(func(*Module, uint32, uint32) uint32)(m, v4, i1)
+L12:
+	if v2 == uint32(10059656) {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	goto L13
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+60))
+	i0 = fn6047(m, i0, v0, v0)
+	v2 = i0
+	if v2 != 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	if v2 == 0 {
+		goto L15
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L15
+	}
+	fn2073(m, v2)
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	v7 = k32(4294967295)
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+	goto L1
+L13:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
+	i1 = fn2034(m, v2, uint32(8415530))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v4
+	if v4 != 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	fn3625(m)
+L16:
+	i1 = fn2034(m, v2, uint32(8415624))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v4
+	if v4 != 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	fn3625(m)
+L17:
+	i1 = fn2034(m, v2, uint32(8396389))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v4
+	if v4 != 0 {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	fn3625(m)
+L18:
+	i1 = fn2034(m, v2, uint32(8519710))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = v4
+	if v4 != 0 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	fn3625(m)
+L19:
+	i1 = fn2034(m, v2, uint32(8505811))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = v4
+	if v4 != 0 {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	fn3625(m)
+L20:
+	i1 = fn2034(m, v2, uint32(8399523))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = v4
+	i0 = fn6111(m, v4)
+	if i0 != 0 {
+		goto L1
+	}
+	i1 = fn2034(m, v2, uint32(8468337))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v4
+	i0 = fn6111(m, v4)
+	if i0 != 0 {
+		goto L1
+	}
+	i1 = fn2034(m, v2, uint32(8483655))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = v4
+	i0 = fn6111(m, v4)
+	if i0 != 0 {
+		goto L1
+	}
+	i1 = fn2034(m, v2, uint32(8485033))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = v2
+	i0 = fn6111(m, v2)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+76))
+	m.table[i2].(func(*Module, uint32, uint32))(m, i0, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	if i0 != 0 {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	if i0 == 0 {
+		goto L21
+	}
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+64))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, uint32(3084), uint32(3085))
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+60))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, uint32(3086), uint32(3087))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+56))
+	m.table[i2].(func(*Module, uint32, uint32))(m, i0, uint32(3088))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+48))
+	m.table[i2].(func(*Module, uint32, uint32))(m, i0, uint32(3089))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	if i0 == 0 {
+		goto L23
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+52))
+	m.table[i2].(func(*Module, uint32, uint32))(m, i0, uint32(3090))
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	if i0 == 0 {
+		goto L24
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+68))
+	m.table[i2].(func(*Module, uint32, uint32))(m, i0, uint32(3091))
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+80))
+	m.table[i2].(func(*Module, uint32, uint32))(m, i0, uint32(3092))
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	v0 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, i1, uint32(0))
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn6111(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if v0 == 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	i0 = fn3620(m, i0)
+	if i0 != 0 {
+		goto L2
+	}
+	return k32(4294967295)
+L2:
+	fn3625(m)
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6112(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+	if v1 != 0 {
+		i0 = v1
+	} else {
+		i0 = uint32(8872784)
+	}
+	v1 = i0
+	if v2 != 0 {
+		i0 = v2
+	} else {
+		i0 = uint32(8872784)
+	}
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+60))
+	if i0 != i1 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+48))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
+	if i0 == 0 {
+		goto L1
+	}
+	i1 = fn8106(m, v1)
+	i0 = fn2749(m, v1, i1, uint32(8402826))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i1 = fn8106(m, v4)
+	i0 = fn2749(m, v4, i1, uint32(8402826))
+	v4 = i0
+	if v4 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L4:
+	v0 = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+48))
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
+	if i0 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v1
+	i1 = v3 + uint32(16)
+	i0 = fn2295(m, uint32(2), i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L6
+	}
+	v0 = uint32(0)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
+	v6 = i0
+	if v6 == 0 {
+		goto L9
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
+	*(*uint32)(unsafe.Add(b, v3)) = v6
+	i0 = fn2295(m, uint32(2), v3)
+	v6 = i0
+	if v6 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+48))
+	i0 = fn853(m, i0, v6)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v7
+	if v7 != 0 {
+		goto L10
+	}
+	fn2073(m, v6)
+L10:
+	if v2 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	if v6 != 0 {
+		goto L9
+	}
+	fn2073(m, v2)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	v0 = uint32(10059656)
+	if v2 == 0 {
+		goto L7
+	}
+	goto L5
+L8:
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	v0 = uint32(0)
+	if v2 != 0 {
+		goto L5
+	}
+L7:
+	fn2073(m, v5)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L11
+	}
+	fn2073(m, v4)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	if i0 == 0 {
+		goto L1
+	}
+	i1 = fn8106(m, v1)
+	i0 = fn2749(m, v1, i1, uint32(8402826))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = fn8106(m, v4)
+	i0 = fn2749(m, v4, i1, uint32(8402826))
+	v1 = i0
+	if v1 != 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+	goto L1
+L12:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	i1 = v3 + uint32(24)
+	i0 = fn850(m, i0, i1, uint32(2), uint32(0))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L13
+	}
+	fn2073(m, v1)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+L2:
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn6113(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+60))
+	if i0 != i1 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+64))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(10059656)
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	i0 = fn2295(m, uint32(2), v2)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
+	i0 = fn853(m, i0, v0)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L4
+	}
+	fn2073(m, v0)
+L4:
+	if v1 == 0 {
+		goto L1
+	}
+	v0 = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	if i0 == 0 {
+		goto L1
+	}
+	if v1 != 0 {
+		i0 = v1
+	} else {
+		i0 = uint32(8872784)
+	}
+	v1 = i0
+	i1 = fn8106(m, v1)
+	i0 = fn2749(m, v1, i1, uint32(8402826))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	i0 = fn853(m, i0, v1)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L5
+	}
+	fn2073(m, v1)
+L5:
+	if v0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn6114(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = fn6129(m, v0, v1)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	if i0 != 0 {
+		goto L4
+	}
+	v5 = uint32(0)
+	goto L3
+L4:
+	i0 = fn1685(m)
+	v5 = i0
+	if v5 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	i0 = v2 + uint32(4)
+	v2 = i0
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L5:
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = fn6129(m, v0, v1)
+	v1 = i0
+	if v1 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L9
+	}
+	fn2073(m, v5)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	i1 = fn8106(m, v6)
+	i0 = fn2749(m, v6, i1, uint32(8402826))
+	v6 = i0
+	if v6 != 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L11
+	}
+	fn2073(m, v1)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L12
+	}
+	fn2073(m, v5)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L10:
+	i0 = fn1712(m, v5, v1, v6)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v8
+	if v8 != 0 {
+		goto L13
+	}
+	fn2073(m, v6)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v6
+	if v6 != 0 {
+		goto L14
+	}
+	fn2073(m, v1)
+L14:
+	if int32(v7) <= int32(k32(4294967295)) {
+		goto L15
+	}
+	i0 = v2 + uint32(4)
+	v1 = i0
+	i0 = v2 + uint32(8)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	goto L7
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L16
+	}
+	fn2073(m, v5)
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+60))
+	if i0 != i1 {
+		goto L19
+	}
+	i0 = fn6051(m, v2, v4, v5)
+	v0 = i0
+	goto L18
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v2 = i0
+	if v2 != 0 {
+		goto L20
+	}
+	v0 = uint32(0)
+	goto L18
+L20:
+	if v5 != 0 {
+		goto L21
+	}
+	i0 = fn1685(m)
+	v5 = i0
+	if v5 == 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v2 = i0
+L21:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	i0 = fn866(m, v2, v3)
+	v0 = i0
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L22
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L22
+	}
+	fn2073(m, v4)
+L22:
+	if v5 == 0 {
+		goto L23
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 != 0 {
+		goto L23
+	}
+	fn2073(m, v5)
+L23:
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	v4 = v0
+	if v2 == 0 {
+		goto L2
+	}
+	goto L1
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v4)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn6115(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -37,7 +11122,7 @@ func fn6114(m *Module, v0 uint32, v1 uint32) {
 	if i0 != i1 {
 		goto L3
 	}
-	i0 = fn6052(m, v2)
+	i0 = fn6053(m, v2)
 	v0 = i0
 	goto L2
 L3:
@@ -45,13 +11130,13 @@ L3:
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn6128(m, v0, v1)
+	i0 = fn6129(m, v0, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i0 = fn852(m, i0, v1)
+	i0 = fn853(m, i0, v1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -64,7 +11149,7 @@ L3:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	if v0 == 0 {
 		goto L1
@@ -80,7 +11165,7 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return
@@ -88,7 +11173,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6115(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn6116(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -119,19 +11204,19 @@ func fn6115(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if i0 != uint32(38) {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = v1 + uint32(1)
 	i1 = v2 + k32(4294967294)
-	i0 = fn2748(m, i0, i1, uint32(8402826))
+	i0 = fn2749(m, i0, i1, uint32(8402826))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn1706(m, i0, v4)
+	i0 = fn1707(m, i0, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	v6 = i0
@@ -145,7 +11230,7 @@ func fn6115(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if i0 != i1 {
 		goto L5
 	}
-	i0 = fn6048(m, v2, v5)
+	i0 = fn6049(m, v2, v5)
 	v2 = i0
 	goto L4
 L5:
@@ -154,7 +11239,7 @@ L5:
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = fn852(m, v2, v5)
+	i0 = fn853(m, v2, v5)
 	v2 = i0
 L4:
 	if v2 == 0 {
@@ -171,10 +11256,10 @@ L4:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L2
 L3:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
@@ -184,7 +11269,7 @@ L3:
 	} else {
 		i2 = uint32(100)
 	}
-	i0 = fn8106(m, v3, v1, i2)
+	i0 = fn8107(m, v3, v1, i2)
 	v2 = i0
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+72))
@@ -194,7 +11279,7 @@ L3:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v6)+72))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+28))
 	i3 = m.table[i4].(func(*Module, uint32) uint32)(m, i3)
-	fn6122(m, v6, uint32(11), i2, i3, v2)
+	fn6123(m, v6, uint32(11), i2, i3, v2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
@@ -207,7 +11292,7 @@ L2:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v3 + uint32(128)
 	m.g0 = i0
@@ -216,7 +11301,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6116(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn6117(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -225,11 +11310,11 @@ func fn6116(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn2748(m, v1, v2, uint32(8402826))
+	i0 = fn2749(m, v1, v2, uint32(8402826))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -242,7 +11327,7 @@ func fn6116(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if i0 != i1 {
 		goto L3
 	}
-	i0 = fn6048(m, v1, v2)
+	i0 = fn6049(m, v1, v2)
 	v0 = i0
 	goto L2
 L3:
@@ -254,7 +11339,7 @@ L3:
 	v0 = uint32(0)
 	goto L2
 L4:
-	i0 = fn852(m, v0, v2)
+	i0 = fn853(m, v0, v2)
 	v0 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -268,7 +11353,7 @@ L2:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	if v0 == 0 {
 		goto L1
@@ -284,7 +11369,7 @@ L5:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return
@@ -292,7 +11377,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6117(m *Module, v0 uint32, v1 uint32) {
+func fn6118(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -303,7 +11388,7 @@ func fn6117(m *Module, v0 uint32, v1 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -315,13 +11400,13 @@ func fn6117(m *Module, v0 uint32, v1 uint32) {
 	if i0 != i1 {
 		goto L3
 	}
-	i1 = fn8105(m, v1)
-	i0 = fn2748(m, v1, i1, uint32(8402826))
+	i1 = fn8106(m, v1)
+	i0 = fn2749(m, v1, i1, uint32(8402826))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn6054(m, v2, v1)
+	i0 = fn6055(m, v2, v1)
 	v0 = i0
 	if v0 == 0 {
 		goto L4
@@ -337,7 +11422,7 @@ func fn6117(m *Module, v0 uint32, v1 uint32) {
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -356,14 +11441,14 @@ L3:
 	if i0 == 0 {
 		goto L1
 	}
-	i1 = fn8105(m, v1)
-	i0 = fn2748(m, v1, i1, uint32(8402826))
+	i1 = fn8106(m, v1)
+	i0 = fn2749(m, v1, i1, uint32(8402826))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	i0 = fn852(m, i0, v1)
+	i0 = fn853(m, i0, v1)
 	v0 = i0
 	if v0 == 0 {
 		goto L5
@@ -379,7 +11464,7 @@ L3:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -393,7 +11478,7 @@ L5:
 		goto L1
 	}
 L2:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -401,7 +11486,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6118(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn6119(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -415,7 +11500,7 @@ func fn6118(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -441,19 +11526,19 @@ L6:
 		goto L1
 	}
 L5:
-	i1 = fn8105(m, v1)
-	i0 = fn2748(m, v1, i1, uint32(8402826))
+	i1 = fn8106(m, v1)
+	i0 = fn2749(m, v1, i1, uint32(8402826))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i1 = fn8105(m, v2)
-	i0 = fn2748(m, v2, i1, uint32(8402826))
+	i1 = fn8106(m, v2)
+	i0 = fn2749(m, v2, i1, uint32(8402826))
 	v0 = i0
 	if v0 == 0 {
 		goto L3
 	}
-	i0 = fn6056(m, v4, v1, v0)
+	i0 = fn6057(m, v4, v1, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L7
@@ -469,7 +11554,7 @@ L5:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -482,7 +11567,7 @@ L7:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -501,14 +11586,14 @@ L4:
 	if i0 == 0 {
 		goto L1
 	}
-	i1 = fn8105(m, v1)
-	i0 = fn2748(m, v1, i1, uint32(8402826))
+	i1 = fn8106(m, v1)
+	i0 = fn2749(m, v1, i1, uint32(8402826))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i1 = fn8105(m, v2)
-	i0 = fn2748(m, v2, i1, uint32(8402826))
+	i1 = fn8106(m, v2)
+	i0 = fn2749(m, v2, i1, uint32(8402826))
 	v2 = i0
 	if v2 == 0 {
 		goto L3
@@ -517,7 +11602,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i1 = v3 + uint32(8)
-	i0 = fn849(m, i0, i1, uint32(2), uint32(0))
+	i0 = fn850(m, i0, i1, uint32(2), uint32(0))
 	v0 = i0
 	if v0 == 0 {
 		goto L9
@@ -533,7 +11618,7 @@ L4:
 	if v4 != 0 {
 		goto L9
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -546,7 +11631,7 @@ L9:
 	if v0 != 0 {
 		goto L10
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -573,7 +11658,7 @@ L3:
 		goto L1
 	}
 L2:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -582,7 +11667,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6119(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn6120(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -596,11 +11681,11 @@ func fn6119(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	i0 = i0 - uint32(16)
 	v5 = i0
 	m.g0 = v5
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn6128(m, v0, v1)
+	i0 = fn6129(m, v0, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -608,7 +11693,7 @@ func fn6119(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn6128(m, v0, v2)
+	i0 = fn6129(m, v0, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
@@ -638,7 +11723,7 @@ L3:
 	if v3 == 0 {
 		goto L6
 	}
-	i0 = fn6128(m, v0, v3)
+	i0 = fn6129(m, v0, v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L5
@@ -654,7 +11739,7 @@ L3:
 	if v0 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -688,7 +11773,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v5)) = v1
-	i0 = fn865(m, v6, v5)
+	i0 = fn866(m, v6, v5)
 	v0 = i0
 	if v0 == 0 {
 		goto L8
@@ -704,17 +11789,17 @@ L5:
 	if v6 != 0 {
 		goto L8
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L8
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+48))
-	i0 = fn2039(m, v0, i1)
+	i0 = fn2040(m, v0, i1)
 	if int32(i0) < int32(uint32(1)) {
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
-	i0 = fn3055(m, i0, uint32(8547469), uint32(1))
+	i0 = fn3056(m, i0, uint32(8547469), uint32(1))
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -727,7 +11812,7 @@ L8:
 	if v0 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -740,7 +11825,7 @@ L10:
 	if v0 != 0 {
 		goto L11
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -755,7 +11840,7 @@ L11:
 		goto L1
 	}
 L2:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -764,7 +11849,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6120(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6121(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -798,7 +11883,7 @@ func fn6120(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	i0 = v3 + uint32(16)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i1 = fn2369(m, v0, uint32(10276264))
+	i1 = fn2370(m, v0, uint32(10276264))
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = v0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -811,7 +11896,7 @@ func fn6120(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+64))
 	v0 = i0
 L2:
-	i1 = fn1983(m, v0)
+	i1 = fn1984(m, v0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = i1
 L1:
 	m.depth--
@@ -820,7 +11905,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6121(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6122(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -848,7 +11933,7 @@ func fn6121(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8511672))
+	fn3605(m, i0, uint32(8511672))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
@@ -860,7 +11945,7 @@ L2:
 		goto L3
 	}
 	i1 = v2 + uint32(4)
-	i0 = fn2738(m, v1, i1)
+	i0 = fn2739(m, v1, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -879,7 +11964,7 @@ L4:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+36))
 	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, i0, v1, i2, uint32(0))
 	v1 = i0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -902,12 +11987,12 @@ L5:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+72))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+28))
 	i3 = m.table[i4].(func(*Module, uint32) uint32)(m, i3)
-	fn6122(m, v4, i1, i2, i3, uint32(0))
+	fn6123(m, v4, i1, i2, i3, uint32(0))
 	goto L1
 L3:
 	v3 = uint32(0)
 	i1 = v2 + uint32(4)
-	i0 = fn525(m, v1, i1, uint32(0))
+	i0 = fn526(m, v1, i1, uint32(0))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -919,7 +12004,7 @@ L3:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+36))
 	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, i0, i1, i2, uint32(0))
 	v1 = i0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L6
 	}
@@ -940,10 +12025,10 @@ L3:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+72))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+28))
 	i3 = m.table[i4].(func(*Module, uint32) uint32)(m, i3)
-	fn6122(m, v4, i1, i2, i3, uint32(0))
+	fn6123(m, v4, i1, i2, i3, uint32(0))
 L6:
 	i0 = v2 + uint32(4)
-	fn524(m, i0)
+	fn525(m, i0)
 L1:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -952,7 +12037,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6122(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn6123(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -980,13 +12065,13 @@ L1:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v4
 	i1 = v5 + uint32(16)
-	i0 = fn2696(m, uint32(8503272), i1)
+	i0 = fn2697(m, uint32(8503272), i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn852(m, i0, v4)
+	i0 = fn853(m, i0, v4)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v7 = i0
@@ -999,12 +12084,12 @@ L1:
 	if v7 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	if v6 == 0 {
 		goto L2
 	}
-	i0 = fn1574(m, v1)
+	i0 = fn1575(m, v1)
 	v4 = i0
 	if v4 != 0 {
 		goto L5
@@ -1022,7 +12107,7 @@ L3:
 	}
 	goto L2
 L5:
-	i0 = fn2036(m, v6, uint32(8500723), v4)
+	i0 = fn2037(m, v6, uint32(8500723), v4)
 	if i0 != k32(4294967295) {
 		goto L6
 	}
@@ -1037,7 +12122,7 @@ L5:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -1064,11 +12149,11 @@ L6:
 	if v1 != 0 {
 		goto L8
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v5)) = v2
-	i0 = fn4085(m, uint32(8561269), v5)
+	i0 = fn4086(m, uint32(8561269), v5)
 	v4 = i0
 	if v4 != 0 {
 		goto L9
@@ -1086,7 +12171,7 @@ L8:
 	}
 	goto L2
 L9:
-	i0 = fn2036(m, v6, uint32(8452360), v4)
+	i0 = fn2037(m, v6, uint32(8452360), v4)
 	if i0 != k32(4294967295) {
 		goto L10
 	}
@@ -1101,7 +12186,7 @@ L9:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -1128,10 +12213,10 @@ L10:
 	if v3 != 0 {
 		goto L12
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	fn3611(m, i0, v6)
+	fn3612(m, i0, v6)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -1144,7 +12229,7 @@ L12:
 		goto L2
 	}
 L4:
-	fn2072(m, v6)
+	fn2073(m, v6)
 L2:
 	i0 = v5 + uint32(32)
 	m.g0 = i0
@@ -1153,7 +12238,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6123(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6124(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1179,7 +12264,7 @@ func fn6123(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8511672))
+	fn3605(m, i0, uint32(8511672))
 	m.depth--
 	return uint32(0)
 L1:
@@ -1191,7 +12276,7 @@ L1:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+36))
 	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, i0, uint32(8872784), uint32(0), uint32(1))
 	v4 = i0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
@@ -1210,7 +12295,7 @@ L1:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+28))
 	i3 = m.table[i4].(func(*Module, uint32) uint32)(m, i3)
-	fn6122(m, v3, i1, i2, i3, uint32(0))
+	fn6123(m, v3, i1, i2, i3, uint32(0))
 	m.depth--
 	return uint32(0)
 L3:
@@ -1232,7 +12317,7 @@ L3:
 	if v3 != 0 {
 		goto L5
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
 L5:
@@ -1273,11 +12358,11 @@ L6:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
 	v2 = i0
 L7:
-	i0 = fn839(m, v2)
+	i0 = fn840(m, v2)
 	v2 = i0
 L2:
 	m.depth--
@@ -1286,7 +12371,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6124(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6125(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1312,7 +12397,7 @@ func fn6124(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8511672))
+	fn3605(m, i0, uint32(8511672))
 	m.depth--
 	return uint32(0)
 L1:
@@ -1335,7 +12420,7 @@ L2:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+36))
 	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, i0, uint32(8872784), uint32(0), uint32(0))
 	v3 = i0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
@@ -1356,7 +12441,7 @@ L2:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+28))
 	i3 = m.table[i4].(func(*Module, uint32) uint32)(m, i3)
-	fn6122(m, v2, i1, i2, i3, uint32(0))
+	fn6123(m, v2, i1, i2, i3, uint32(0))
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
@@ -1368,7 +12453,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6125(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6126(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1404,11 +12489,11 @@ func fn6125(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8511672))
+	fn3605(m, i0, uint32(8511672))
 	goto L1
 L2:
 	v3 = uint32(0)
-	i0 = fn2033(m, v1, uint32(8514549))
+	i0 = fn2034(m, v1, uint32(8514549))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -1417,7 +12502,7 @@ L2:
 	v5 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(65536)
 	i2 = v2 + uint32(16)
-	i0 = fn857(m, v4, uint32(8468737), i2)
+	i0 = fn858(m, v4, uint32(8468737), i2)
 	v1 = i0
 	if v1 == 0 {
 		goto L4
@@ -1445,7 +12530,7 @@ L5:
 	}
 	goto L3
 L9:
-	i0 = fn2716(m, v1, uint32(8543626), uint32(8412137))
+	i0 = fn2717(m, v1, uint32(8543626), uint32(8412137))
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v7 = i0
@@ -1458,7 +12543,7 @@ L9:
 	if v7 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	if v6 == 0 {
 		goto L11
@@ -1478,7 +12563,7 @@ L11:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L8:
 	if v6 != uint32(10017064) {
@@ -1504,7 +12589,7 @@ L12:
 		goto L3
 	}
 L7:
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L3
 L6:
 	v1 = uint32(0)
@@ -1515,7 +12600,7 @@ L6:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+36))
 	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, i0, i1, v8, uint32(0))
 	v8 = i0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L13
 	}
@@ -1539,7 +12624,7 @@ L14:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+28))
 	i3 = m.table[i4].(func(*Module, uint32) uint32)(m, i3)
-	fn6122(m, v5, i1, i2, i3, uint32(0))
+	fn6123(m, v5, i1, i2, i3, uint32(0))
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v8 = i0
@@ -1552,7 +12637,7 @@ L13:
 	if v8 != 0 {
 		goto L15
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L15:
 	if v7 == 0 {
 		goto L16
@@ -1569,7 +12654,7 @@ L15:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -1583,10 +12668,10 @@ L16:
 	if v6 != 0 {
 		goto L17
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L17:
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(65536)
-	i0 = fn857(m, v4, uint32(8468737), v2)
+	i0 = fn858(m, v4, uint32(8468737), v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L5
@@ -1603,7 +12688,7 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -1617,7 +12702,7 @@ L3:
 	if v1 != 0 {
 		goto L18
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L18:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -1625,7 +12710,7 @@ L18:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+36))
 	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, i0, uint32(8872784), uint32(0), uint32(1))
 	v1 = i0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -1645,7 +12730,7 @@ L18:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+28))
 	i3 = m.table[i4].(func(*Module, uint32) uint32)(m, i3)
-	fn6122(m, v5, i1, i2, i3, uint32(0))
+	fn6123(m, v5, i1, i2, i3, uint32(0))
 	goto L1
 L19:
 	v3 = uint32(10059656)
@@ -1667,7 +12752,7 @@ L19:
 	if v6 != 0 {
 		goto L20
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
 L20:
@@ -1694,7 +12779,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6126(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6127(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1728,7 +12813,7 @@ func fn6126(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8409091), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8409091), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -1750,7 +12835,7 @@ L3:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8511672))
+	fn3605(m, i0, uint32(8511672))
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
@@ -1762,12 +12847,12 @@ L4:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8411630))
+	fn3605(m, i0, uint32(8411630))
 	goto L1
 L5:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn2033(m, i0, uint32(8505785))
+	i0 = fn2034(m, i0, uint32(8505785))
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -1789,7 +12874,7 @@ L5:
 	if v7 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
 	v1 = i0
@@ -1808,7 +12893,7 @@ L6:
 	if v7 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v1 = i0
@@ -1827,7 +12912,7 @@ L7:
 	if v7 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
 	v1 = i0
@@ -1846,7 +12931,7 @@ L8:
 	if v7 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
 	v1 = i0
@@ -1865,7 +12950,7 @@ L9:
 	if v7 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+68))
 	v1 = i0
@@ -1884,7 +12969,7 @@ L10:
 	if v7 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+72))
 	v1 = i0
@@ -1903,17 +12988,17 @@ L11:
 	if v7 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	if v5 != uint32(10059656) {
 		goto L13
 	}
-	i1 = fn2675(m, uint32(8505811))
+	i1 = fn2676(m, uint32(8505811))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+56)) = i1
 	v4 = uint32(10059656)
 	goto L1
 L13:
-	i0 = fn582(m, v5, uint32(8501403))
+	i0 = fn583(m, v5, uint32(8501403))
 	v8 = i0
 	if v8 == 0 {
 		goto L1
@@ -1962,7 +13047,7 @@ L16:
 	v5 = i0
 	goto L18
 L20:
-	i0 = fn2739(m, v4)
+	i0 = fn2740(m, v4)
 	v5 = i0
 	if v5 != 0 {
 		goto L18
@@ -1979,14 +13064,14 @@ L19:
 	if v2 != 0 {
 		goto L21
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L21:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8501103), uint32(0))
+	i0 = fn3604(m, i0, uint32(8501103), uint32(0))
 	goto L1
 L18:
-	i0 = fn8100(m, v5, uint32(8396389))
+	i0 = fn8101(m, v5, uint32(8396389))
 	if i0 != 0 {
 		goto L24
 	}
@@ -2015,10 +13100,10 @@ L25:
 	if v4 != 0 {
 		goto L23
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L23
 L24:
-	i0 = fn8100(m, v5, uint32(8505811))
+	i0 = fn8101(m, v5, uint32(8505811))
 	if i0 != 0 {
 		goto L26
 	}
@@ -2047,10 +13132,10 @@ L27:
 	if v4 != 0 {
 		goto L23
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L23
 L26:
-	i0 = fn8100(m, v5, uint32(8415644))
+	i0 = fn8101(m, v5, uint32(8415644))
 	if i0 != 0 {
 		goto L28
 	}
@@ -2079,15 +13164,15 @@ L29:
 	if v4 != 0 {
 		goto L30
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L30:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+72))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+64))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, uint32(3083), uint32(3084))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, uint32(3084), uint32(3085))
 	goto L23
 L28:
-	i0 = fn8100(m, v5, uint32(8415653))
+	i0 = fn8101(m, v5, uint32(8415653))
 	if i0 != 0 {
 		goto L31
 	}
@@ -2116,15 +13201,15 @@ L32:
 	if v4 != 0 {
 		goto L33
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L33:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+72))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(i3)+64))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, uint32(3083), uint32(3084))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, uint32(3084), uint32(3085))
 	goto L23
 L31:
-	i0 = fn8100(m, v5, uint32(8399523))
+	i0 = fn8101(m, v5, uint32(8399523))
 	if i0 != 0 {
 		goto L34
 	}
@@ -2153,12 +13238,12 @@ L35:
 	if v4 != 0 {
 		goto L36
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L36:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+72))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+52))
-	m.table[i2].(func(*Module, uint32, uint32))(m, i0, uint32(3089))
+	m.table[i2].(func(*Module, uint32, uint32))(m, i0, uint32(3090))
 	goto L23
 L34:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
@@ -2204,12 +13289,12 @@ L38:
 	if v4 != 0 {
 		goto L39
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L39:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+72))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+68))
-	m.table[i2].(func(*Module, uint32, uint32))(m, i0, uint32(3090))
+	m.table[i2].(func(*Module, uint32, uint32))(m, i0, uint32(3091))
 L23:
 	i0 = v7 + uint32(4)
 	v7 = i0
@@ -2228,12 +13313,12 @@ L22:
 	if v2 != 0 {
 		goto L40
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L40:
 	*(*uint32)(unsafe.Add(b, v3)) = v5
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8576066), v3)
+	i0 = fn3604(m, i0, uint32(8576066), v3)
 	goto L1
 L14:
 	v4 = uint32(10059656)
@@ -2248,7 +13333,7 @@ L14:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -2257,7 +13342,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6127(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6128(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2271,7 +13356,7 @@ func fn6127(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(1)
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(30064771074)
-	i0 = fn2696(m, uint32(8515130), v2)
+	i0 = fn2697(m, uint32(8515130), v2)
 	v3 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -2280,7 +13365,7 @@ func fn6127(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn6128(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6129(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2299,9 +13384,9 @@ func fn6128(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i1 = fn8105(m, v1)
+	i1 = fn8106(m, v1)
 	v2 = i1
-	i0 = fn740(m, v1, v2)
+	i0 = fn741(m, v1, v2)
 	v3 = i0
 	if v3 != 0 {
 		goto L1
@@ -2310,7 +13395,7 @@ func fn6128(m *Module, v0 uint32, v1 uint32) uint32 {
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn1706(m, i0, v3)
+	i0 = fn1707(m, i0, v3)
 	v4 = i0
 	if v4 == 0 {
 		goto L5
@@ -2325,7 +13410,7 @@ L1:
 	goto L4
 L5:
 	v4 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L4
 	}
@@ -2352,7 +13437,7 @@ L9:
 	v4 = uint32(0)
 	i1 = v2 + uint32(1)
 	v5 = i1
-	i0 = fn740(m, uint32(0), v5)
+	i0 = fn741(m, uint32(0), v5)
 	v6 = i0
 	if v6 != 0 {
 		goto L7
@@ -2388,7 +13473,7 @@ L7:
 	m.copy(i0, v1, v2)
 L6:
 	i0 = v6 + uint32(16)
-	i0 = fn2748(m, i0, v5, uint32(8402826))
+	i0 = fn2749(m, i0, v5, uint32(8402826))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i0
@@ -2401,7 +13486,7 @@ L6:
 	if v4 != 0 {
 		goto L12
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L12:
 	if v1 != 0 {
 		goto L13
@@ -2424,7 +13509,7 @@ L14:
 	goto L2
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn1711(m, i0, v3, v1)
+	i0 = fn1712(m, i0, v3, v1)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L15
 	}
@@ -2442,7 +13527,7 @@ L15:
 	if v4 != 0 {
 		goto L16
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -2474,7 +13559,7 @@ L4:
 		goto L2
 	}
 L3:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	m.depth--
 	return v4
@@ -2482,198 +13567,11 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6129(m *Module) uint32 {
+func fn6130(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10278748))
+	i0 = fn1968(m, uint32(10278748))
 	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6130(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8465955), v2, uint32(1), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L2
-	}
-	fn3722(m, uint32(8465955), uint32(8545685), uint32(8441912), v3)
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	if i0 == uint32(1) {
-		goto L3
-	}
-	fn3722(m, uint32(8465955), uint32(8545685), uint32(8441912), v3)
-	m.depth--
-	return uint32(0)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i0
-	i0 = v4 & uint32(32)
-	v5 = i0
-	i0 = v4 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L7
-	case 1:
-		goto L6
-	default:
-		goto L5
-	}
-L7:
-	if v5 == 0 {
-		goto L8
-	}
-	i3 = v4 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v3 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v4 = i0
-	goto L4
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v4 = i0
-	goto L4
-L6:
-	if v5 == 0 {
-		goto L9
-	}
-	i3 = v4 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v3 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v4 = i0
-	goto L4
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v4 = i0
-	goto L4
-L5:
-	if v5 == 0 {
-		goto L11
-	}
-	i3 = v4 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v3 + i1
-	v3 = i0
-	goto L10
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v3 = i0
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-L4:
-	v3 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L12
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-L12:
-	if v0 == 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v2 = i0
-	if v2 == uint32(10058952) {
-		goto L16
-	}
-	i0 = fn2348(m, v2, uint32(10058952))
-	if i0 != 0 {
-		goto L16
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v4)
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+1)))
-	if i0 == 0 {
-		goto L15
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+2)))
-	v2 = i0
-	if v2 != uint32(255) {
-		goto L14
-	}
-L16:
-	i0 = fn2955(m, v4)
-	v2 = i0
-	if int32(v2) > int32(k32(4294967295)) {
-		goto L14
-	}
-L15:
-	if v3 != 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8465949))
-	m.depth--
-	return uint32(0)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	m.depth--
-	return v3
-L14:
-	i0 = fn1574(m, v2)
-	v3 = i0
-L13:
-	m.depth--
-	return v3
 }
 
 //go:norace
@@ -2699,7 +13597,7 @@ func fn6131(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8401525), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8465955), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -2714,7 +13612,7 @@ L1:
 	if i0 != 0 {
 		goto L2
 	}
-	fn3722(m, uint32(8401525), uint32(8545685), uint32(8441912), v3)
+	fn3723(m, uint32(8465955), uint32(8545685), uint32(8441912), v3)
 	m.depth--
 	return uint32(0)
 L2:
@@ -2722,7 +13620,194 @@ L2:
 	if i0 == uint32(1) {
 		goto L3
 	}
-	fn3722(m, uint32(8401525), uint32(8545685), uint32(8441912), v3)
+	fn3723(m, uint32(8465955), uint32(8545685), uint32(8441912), v3)
+	m.depth--
+	return uint32(0)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i0
+	i0 = v4 & uint32(32)
+	v5 = i0
+	i0 = v4 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L7
+	case 1:
+		goto L6
+	default:
+		goto L5
+	}
+L7:
+	if v5 == 0 {
+		goto L8
+	}
+	i3 = v4 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v3 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v4 = i0
+	goto L4
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v4 = i0
+	goto L4
+L6:
+	if v5 == 0 {
+		goto L9
+	}
+	i3 = v4 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v3 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v4 = i0
+	goto L4
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v4 = i0
+	goto L4
+L5:
+	if v5 == 0 {
+		goto L11
+	}
+	i3 = v4 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v3 + i1
+	v3 = i0
+	goto L10
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v3 = i0
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+L4:
+	v3 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L12
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+L12:
+	if v0 == 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v2 = i0
+	if v2 == uint32(10058952) {
+		goto L16
+	}
+	i0 = fn2349(m, v2, uint32(10058952))
+	if i0 != 0 {
+		goto L16
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v4)
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+1)))
+	if i0 == 0 {
+		goto L15
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+2)))
+	v2 = i0
+	if v2 != uint32(255) {
+		goto L14
+	}
+L16:
+	i0 = fn2956(m, v4)
+	v2 = i0
+	if int32(v2) > int32(k32(4294967295)) {
+		goto L14
+	}
+L15:
+	if v3 != 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8465949))
+	m.depth--
+	return uint32(0)
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	m.depth--
+	return v3
+L14:
+	i0 = fn1575(m, v2)
+	v3 = i0
+L13:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6132(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8401525), v2, uint32(1), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L2
+	}
+	fn3723(m, uint32(8401525), uint32(8545685), uint32(8441912), v3)
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	if i0 == uint32(1) {
+		goto L3
+	}
+	fn3723(m, uint32(8401525), uint32(8545685), uint32(8441912), v3)
 	m.depth--
 	return uint32(0)
 L3:
@@ -2805,7 +13890,7 @@ L4:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
-	i0 = fn2957(m, v3)
+	i0 = fn2958(m, v3)
 	v3 = i0
 	if int32(v3) >= int32(uint32(0)) {
 		goto L14
@@ -2823,27 +13908,27 @@ L4:
 	m.depth--
 	return v2
 L15:
-	i0 = fn2957(m, v3)
+	i0 = fn2958(m, v3)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L12
 	}
 L14:
-	i0 = fn1574(m, v3)
+	i0 = fn1575(m, v3)
 	v2 = i0
 L13:
 	m.depth--
 	return v2
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8401465))
+	fn3605(m, i0, uint32(8401465))
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn6132(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6133(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2868,7 +13953,7 @@ func fn6132(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8517405), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8517405), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -2883,7 +13968,7 @@ L1:
 	if i0 != 0 {
 		goto L2
 	}
-	fn3722(m, uint32(8517405), uint32(8545685), uint32(8441912), v3)
+	fn3723(m, uint32(8517405), uint32(8545685), uint32(8441912), v3)
 	m.depth--
 	return uint32(0)
 L2:
@@ -2891,7 +13976,7 @@ L2:
 	if i0 == uint32(1) {
 		goto L3
 	}
-	fn3722(m, uint32(8517405), uint32(8545685), uint32(8441912), v3)
+	fn3723(m, uint32(8517405), uint32(8545685), uint32(8441912), v3)
 	m.depth--
 	return uint32(0)
 L3:
@@ -2984,7 +14069,7 @@ L12:
 	if v2 == uint32(10058952) {
 		goto L15
 	}
-	i0 = fn2348(m, v2, uint32(10058952))
+	i0 = fn2349(m, v2, uint32(10058952))
 	if i0 != 0 {
 		goto L15
 	}
@@ -3004,7 +14089,7 @@ L12:
 	v6 = d0
 	goto L13
 L15:
-	d0 = fn2949(m, v4)
+	d0 = fn2950(m, v4)
 	v6 = d0
 	if v6 != math.Float64frombits(0xbff0000000000000) {
 		goto L13
@@ -3014,7 +14099,7 @@ L14:
 		goto L16
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441958))
+	fn3605(m, i0, uint32(8441958))
 	m.depth--
 	return uint32(0)
 L16:
@@ -3029,14 +14114,14 @@ L17:
 	m.depth--
 	return v3
 L13:
-	i0 = fn1315(m, v6)
+	i0 = fn1316(m, v6)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6133(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6134(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3059,7 +14144,7 @@ func fn6133(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3722(m, uint32(8390425), uint32(8399114), uint32(8441912), v1)
+	fn3723(m, uint32(8390425), uint32(8399114), uint32(8441912), v1)
 	m.depth--
 	return uint32(0)
 L1:
@@ -3067,7 +14152,7 @@ L1:
 	if i0 == uint32(1) {
 		goto L2
 	}
-	fn3722(m, uint32(8390425), uint32(8399114), uint32(8441912), v1)
+	fn3723(m, uint32(8390425), uint32(8399114), uint32(8441912), v1)
 	m.depth--
 	return uint32(0)
 L2:
@@ -3172,7 +14257,7 @@ L3:
 	if v3 == uint32(10058952) {
 		goto L12
 	}
-	i0 = fn2348(m, v3, uint32(10058952))
+	i0 = fn2349(m, v3, uint32(10058952))
 	if i0 != 0 {
 		goto L12
 	}
@@ -3190,14 +14275,14 @@ L12:
 	i0 = v2 << (uint32(2) & 31)
 	i0 = i0 + uint32(10278480)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2675(m, i0)
+	i0 = fn2676(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6134(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6135(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3218,7 +14303,7 @@ func fn6134(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3722(m, uint32(8465636), uint32(8399114), uint32(8441912), v1)
+	fn3723(m, uint32(8465636), uint32(8399114), uint32(8441912), v1)
 	m.depth--
 	return uint32(0)
 L1:
@@ -3226,7 +14311,7 @@ L1:
 	if i0 == uint32(1) {
 		goto L2
 	}
-	fn3722(m, uint32(8465636), uint32(8399114), uint32(8441912), v1)
+	fn3723(m, uint32(8465636), uint32(8399114), uint32(8441912), v1)
 	m.depth--
 	return uint32(0)
 L2:
@@ -3331,7 +14416,7 @@ L3:
 	if v3 == uint32(10058952) {
 		goto L12
 	}
-	i0 = fn2348(m, v3, uint32(10058952))
+	i0 = fn2349(m, v3, uint32(10058952))
 	if i0 != 0 {
 		goto L12
 	}
@@ -3357,14 +14442,14 @@ L12:
 	i0 = v2 << (uint32(2) & 31)
 	i0 = i0 + uint32(10278608)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2675(m, i0)
+	i0 = fn2676(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6135(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6136(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3387,7 +14472,7 @@ func fn6135(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3722(m, uint32(8473986), uint32(8399114), uint32(8441912), v1)
+	fn3723(m, uint32(8473986), uint32(8399114), uint32(8441912), v1)
 	m.depth--
 	return uint32(0)
 L1:
@@ -3395,7 +14480,7 @@ L1:
 	if i0 == uint32(1) {
 		goto L2
 	}
-	fn3722(m, uint32(8473986), uint32(8399114), uint32(8441912), v1)
+	fn3723(m, uint32(8473986), uint32(8399114), uint32(8441912), v1)
 	m.depth--
 	return uint32(0)
 L2:
@@ -3500,7 +14585,7 @@ L3:
 	if v3 == uint32(10058952) {
 		goto L12
 	}
-	i0 = fn2348(m, v3, uint32(10058952))
+	i0 = fn2349(m, v3, uint32(10058952))
 	if i0 != 0 {
 		goto L12
 	}
@@ -3514,14 +14599,14 @@ L3:
 	}
 	v2 = i0
 L12:
-	i0 = fn1574(m, v2)
+	i0 = fn1575(m, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6136(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6137(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3542,7 +14627,7 @@ func fn6136(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3722(m, uint32(8510527), uint32(8399114), uint32(8441912), v1)
+	fn3723(m, uint32(8510527), uint32(8399114), uint32(8441912), v1)
 	m.depth--
 	return uint32(0)
 L1:
@@ -3550,7 +14635,7 @@ L1:
 	if i0 == uint32(1) {
 		goto L2
 	}
-	fn3722(m, uint32(8510527), uint32(8399114), uint32(8441912), v1)
+	fn3723(m, uint32(8510527), uint32(8399114), uint32(8441912), v1)
 	m.depth--
 	return uint32(0)
 L2:
@@ -3655,7 +14740,7 @@ L3:
 	if v3 == uint32(10058952) {
 		goto L12
 	}
-	i0 = fn2348(m, v3, uint32(10058952))
+	i0 = fn2349(m, v3, uint32(10058952))
 	if i0 != 0 {
 		goto L12
 	}
@@ -3666,7 +14751,7 @@ L3:
 	if i0 != 0 {
 		goto L13
 	}
-	i0 = fn1574(m, uint32(0))
+	i0 = fn1575(m, uint32(0))
 	m.depth--
 	return i0
 L13:
@@ -3679,14 +14764,14 @@ L13:
 	}
 	v2 = i0
 L12:
-	i0 = fn1574(m, v2)
+	i0 = fn1575(m, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6137(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6138(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3707,7 +14792,7 @@ func fn6137(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn3722(m, uint32(8469163), uint32(8399114), uint32(8441912), v1)
+	fn3723(m, uint32(8469163), uint32(8399114), uint32(8441912), v1)
 	m.depth--
 	return uint32(0)
 L1:
@@ -3715,7 +14800,7 @@ L1:
 	if i0 == uint32(1) {
 		goto L2
 	}
-	fn3722(m, uint32(8469163), uint32(8399114), uint32(8441912), v1)
+	fn3723(m, uint32(8469163), uint32(8399114), uint32(8441912), v1)
 	m.depth--
 	return uint32(0)
 L2:
@@ -3820,7 +14905,7 @@ L3:
 	if v3 == uint32(10058952) {
 		goto L12
 	}
-	i0 = fn2348(m, v3, uint32(10058952))
+	i0 = fn2349(m, v3, uint32(10058952))
 	if i0 != 0 {
 		goto L12
 	}
@@ -3846,14 +14931,14 @@ L12:
 	i0 = v2 << (uint32(2) & 31)
 	i0 = i0 + uint32(10278720)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2675(m, i0)
+	i0 = fn2676(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6138(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6139(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3879,7 +14964,7 @@ func fn6138(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 != 0 {
 		goto L2
 	}
-	fn3722(m, uint32(8452279), uint32(8399114), uint32(8441912), v1)
+	fn3723(m, uint32(8452279), uint32(8399114), uint32(8441912), v1)
 	v1 = uint32(0)
 	goto L1
 L2:
@@ -3887,7 +14972,7 @@ L2:
 	if i0 == uint32(1) {
 		goto L3
 	}
-	fn3722(m, uint32(8452279), uint32(8399114), uint32(8441912), v1)
+	fn3723(m, uint32(8452279), uint32(8399114), uint32(8441912), v1)
 	v1 = uint32(0)
 	goto L1
 L3:
@@ -3972,7 +15057,7 @@ L4:
 	if v3 == uint32(10058952) {
 		goto L12
 	}
-	i0 = fn2348(m, v3, uint32(10058952))
+	i0 = fn2349(m, v3, uint32(10058952))
 	if i0 != 0 {
 		goto L12
 	}
@@ -3982,7 +15067,7 @@ L4:
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn2675(m, uint32(8875184))
+	i0 = fn2676(m, uint32(8875184))
 	v1 = i0
 	goto L1
 L12:
@@ -4012,7 +15097,7 @@ L13:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v0 = i0
 	i0 = v2 + uint32(16)
-	i2 = fn8105(m, v0)
+	i2 = fn8106(m, v0)
 	v1 = i2
 	m.copy(i0, v0, v1)
 	if v3 < uint32(256) {
@@ -4042,10 +15127,10 @@ L16:
 	i0 = i0 + v1
 	v4 = i0
 	i1 = uint32(256) - v1
-	i0 = fn4099(m, v4, i1, uint32(8525783), v2)
+	i0 = fn4100(m, v4, i1, uint32(8525783), v2)
 	i0 = v0 + uint32(4)
 	v0 = i0
-	i0 = fn8105(m, v4)
+	i0 = fn8106(m, v4)
 	i0 = i0 + v1
 	v1 = i0
 	i0 = v3 + k32(4294967295)
@@ -4055,7 +15140,7 @@ L16:
 	}
 L14:
 	i0 = v2 + uint32(16)
-	i0 = fn2672(m, i0, v1)
+	i0 = fn2673(m, i0, v1)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(272)
@@ -4065,7 +15150,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6139(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6140(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4089,7 +15174,7 @@ func fn6139(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8489437), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8489437), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -4104,7 +15189,7 @@ L2:
 	if i0 != 0 {
 		goto L3
 	}
-	fn3722(m, uint32(8489437), uint32(8545685), uint32(8441912), v4)
+	fn3723(m, uint32(8489437), uint32(8545685), uint32(8441912), v4)
 	v2 = uint32(0)
 	goto L1
 L3:
@@ -4112,7 +15197,7 @@ L3:
 	if i0 == uint32(1) {
 		goto L4
 	}
-	fn3722(m, uint32(8489437), uint32(8545685), uint32(8441912), v4)
+	fn3723(m, uint32(8489437), uint32(8545685), uint32(8441912), v4)
 	v2 = uint32(0)
 	goto L1
 L4:
@@ -4195,7 +15280,7 @@ L5:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
-	i0 = fn6140(m, v0, v4, v3, uint32(256), uint32(0))
+	i0 = fn6141(m, v0, v4, v3, uint32(256), uint32(0))
 	if i0 != 0 {
 		goto L14
 	}
@@ -4211,18 +15296,18 @@ L5:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	goto L1
 L15:
-	i0 = fn6140(m, v0, v4, v3, uint32(256), uint32(0))
+	i0 = fn6141(m, v0, v4, v3, uint32(256), uint32(0))
 	if i0 == 0 {
 		goto L13
 	}
 L14:
-	i0 = fn2675(m, v3)
+	i0 = fn2676(m, v3)
 	v2 = i0
 	goto L1
 L13:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8489069))
+	fn3605(m, i0, uint32(8489069))
 L1:
 	i0 = v3 + uint32(272)
 	m.g0 = i0
@@ -4231,7 +15316,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6140(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn6141(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -4287,7 +15372,7 @@ L2:
 	if v4 == uint32(10058952) {
 		goto L3
 	}
-	i0 = fn2348(m, v4, uint32(10058952))
+	i0 = fn2349(m, v4, uint32(10058952))
 	if i0 != 0 {
 		goto L3
 	}
@@ -4331,8 +15416,8 @@ L3:
 	i1 = i1 + uint32(9049568)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	v7 = i1
-	i0 = fn8102(m, v1, v7)
-	i1 = fn8105(m, v7)
+	i0 = fn8103(m, v1, v7)
+	i1 = fn8106(m, v7)
 	i0 = i0 + i1
 	i2 = v4 * uint32(588)
 	i1 = v0 - i2
@@ -4342,16 +15427,16 @@ L3:
 	i1 = i1 + uint32(9049572)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	v1 = i1
-	i0 = fn8102(m, i0, v1)
-	i1 = fn8105(m, v1)
+	i0 = fn8103(m, i0, v1)
+	i1 = fn8106(m, v1)
 	i0 = i0 + i1
 	i1 = v6 % k32(28)
 	i1 = i1 * uint32(12)
 	i1 = i1 + uint32(9049576)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	v1 = i1
-	i0 = fn8102(m, i0, v1)
-	i1 = fn8105(m, v1)
+	i0 = fn8103(m, i0, v1)
+	i1 = fn8106(m, v1)
 	i0 = i0 + i1
 	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
 	v6 = uint32(1)
@@ -4402,7 +15487,7 @@ L6:
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, v5)) = v1
-	i0 = fn8071(m, v2, uint32(8525811), v5)
+	i0 = fn8072(m, v2, uint32(8525811), v5)
 	v6 = uint32(1)
 	goto L1
 L5:
@@ -4572,7 +15657,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6141(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6142(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4593,7 +15678,7 @@ func fn6141(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(52)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3716(m, v1, uint32(8447592), i2)
+	i0 = fn3717(m, v1, uint32(8447592), i2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -4607,20 +15692,20 @@ L2:
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3604(m, i0, uint32(8470703))
+	fn3605(m, i0, uint32(8470703))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
 	v3 = i0
 	i2 = v2 + uint32(60)
-	i0 = fn6142(m, v3, v1, i2)
+	i0 = fn6143(m, v3, v1, i2)
 	if i0 != 0 {
 		goto L4
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = v3
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	i0 = fn3603(m, i0, uint32(8576635), v2)
+	i0 = fn3604(m, i0, uint32(8576635), v2)
 	goto L1
 L4:
 	if v0 == 0 {
@@ -4631,7 +15716,7 @@ L4:
 	if v1 == uint32(10058952) {
 		goto L5
 	}
-	i0 = fn2348(m, v1, uint32(10058952))
+	i0 = fn2349(m, v1, uint32(10058952))
 	if i0 != 0 {
 		goto L5
 	}
@@ -4650,7 +15735,7 @@ L6:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8576635), i2)
+	i0 = fn3604(m, i0, uint32(8576635), i2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
@@ -4665,7 +15750,7 @@ L5:
 	i1 = v1 + uint32(9308964)
 	i2 = v1 + uint32(9308960)
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn2679(m, uint32(2), i1, i2)
+	i0 = fn2680(m, uint32(2), i1, i2)
 	v1 = i0
 	goto L1
 L7:
@@ -4679,7 +15764,7 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v1 = i0
 L8:
-	i0 = fn2699(m, v1)
+	i0 = fn2700(m, v1)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(64)
@@ -4689,7 +15774,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6142(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6143(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4727,7 +15812,7 @@ func fn6142(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i0 = fn8107(m, v0, uint32(8580076), uint32(16))
+	i0 = fn8108(m, v0, uint32(8580076), uint32(16))
 	if i0 != 0 {
 		goto L3
 	}
@@ -4740,12 +15825,12 @@ func fn6142(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v8 = i0
-	i0 = fn8105(m, v8)
+	i0 = fn8106(m, v8)
 	v9 = i0
 	if int32(v9) <= int32(v5) {
 		goto L5
 	}
-	i2 = fn8107(m, v3, v8, v9)
+	i2 = fn8108(m, v3, v8, v9)
 	v8 = i2
 	if v8 != 0 {
 		i0 = v7
@@ -4781,12 +15866,12 @@ L5:
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v8 = i0
-	i0 = fn8105(m, v8)
+	i0 = fn8106(m, v8)
 	v5 = i0
 	if int32(v5) <= int32(v9) {
 		goto L7
 	}
-	i2 = fn8107(m, v10, v8, v5)
+	i2 = fn8108(m, v10, v8, v5)
 	v8 = i2
 	if v8 != 0 {
 		i0 = v3
@@ -4822,12 +15907,12 @@ L7:
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v8 = i0
-	i0 = fn8105(m, v8)
+	i0 = fn8106(m, v8)
 	v9 = i0
 	if int32(v9) <= int32(v5) {
 		goto L9
 	}
-	i2 = fn8107(m, v11, v8, v9)
+	i2 = fn8108(m, v11, v8, v9)
 	v8 = i2
 	if v8 != 0 {
 		i0 = v10
@@ -4878,7 +15963,7 @@ L9:
 	v6 = i0
 	goto L2
 L3:
-	i0 = fn8107(m, v0, uint32(8554720), uint32(22))
+	i0 = fn8108(m, v0, uint32(8554720), uint32(22))
 	if i0 != 0 {
 		goto L10
 	}
@@ -5227,7 +16312,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6143(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6144(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5245,7 +16330,7 @@ func fn6143(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8507372), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8507372), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -5260,7 +16345,7 @@ L1:
 	if i0 != 0 {
 		goto L2
 	}
-	fn3722(m, uint32(8507372), uint32(8545685), uint32(8435764), v2)
+	fn3723(m, uint32(8507372), uint32(8545685), uint32(8435764), v2)
 	m.depth--
 	return uint32(0)
 L2:
@@ -5273,7 +16358,7 @@ L2:
 	if i0 != 0 {
 		goto L3
 	}
-	fn3722(m, uint32(8507372), uint32(8545234), uint32(8435764), v1)
+	fn3723(m, uint32(8507372), uint32(8545234), uint32(8435764), v1)
 	m.depth--
 	return uint32(0)
 L3:
@@ -5286,12 +16371,12 @@ L3:
 L4:
 	v3 = uint32(1)
 	v4 = uint32(0)
-	i0 = fn2793(m, v2, uint32(8539591))
+	i0 = fn2794(m, v2, uint32(8539591))
 	if i0 == 0 {
 		goto L5
 	}
 	v4 = uint32(1)
-	i0 = fn2793(m, v2, uint32(8539384))
+	i0 = fn2794(m, v2, uint32(8539384))
 	if i0 != 0 {
 		goto L6
 	}
@@ -5299,31 +16384,31 @@ L4:
 	goto L5
 L6:
 	v3 = uint32(0)
-	i0 = fn2793(m, v2, uint32(8538591))
+	i0 = fn2794(m, v2, uint32(8538591))
 	if i0 != 0 {
 		goto L7
 	}
 	v4 = uint32(0)
 	goto L5
 L7:
-	i0 = fn2793(m, v2, uint32(8538411))
+	i0 = fn2794(m, v2, uint32(8538411))
 	if i0 == 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8462574))
+	fn3605(m, i0, uint32(8462574))
 	m.depth--
 	return uint32(0)
 L5:
-	i0 = fn6144(m, v0, v1, v3, v4, uint32(0))
+	i0 = fn6145(m, v0, v1, v3, v4, uint32(0))
 	v2 = i0
 	if v2 != uint32(1) {
 		goto L8
 	}
 	if v3 != 0 {
-		i3 = uint32(3163)
-	} else {
 		i3 = uint32(3164)
+	} else {
+		i3 = uint32(3165)
 	}
 	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v1, v4)
 	v0 = i0
@@ -5333,7 +16418,7 @@ L5:
 	m.depth--
 	return uint32(0)
 L9:
-	i0 = fn2791(m, v1, v0)
+	i0 = fn2792(m, v1, v0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -5346,7 +16431,7 @@ L9:
 	if v1 != 0 {
 		goto L8
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L8:
 	if v2 != 0 {
 		i0 = uint32(10014564)
@@ -5368,7 +16453,7 @@ L10:
 
 //go:norace
 //go:nocheckptr
-func fn6144(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn6145(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -5398,7 +16483,7 @@ func fn6144(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	if v0 == uint32(10058952) {
 		goto L1
 	}
-	i0 = fn2348(m, v0, uint32(10058952))
+	i0 = fn2349(m, v0, uint32(10058952))
 	if i0 != 0 {
 		goto L1
 	}
@@ -5546,7 +16631,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn6145(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6146(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5591,7 +16676,7 @@ func fn6145(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	v4 = uint32(0)
-	i0 = fn6146(m, v0, v1, v2)
+	i0 = fn6147(m, v0, v1, v2)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -5621,7 +16706,7 @@ L2:
 		goto L6
 	}
 	i0 = v7 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v8 = i0
 	if v8 == 0 {
 		goto L6
@@ -5632,7 +16717,7 @@ L2:
 	v9 = uint32(0)
 	goto L4
 L6:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -5644,7 +16729,7 @@ L6:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L5:
 	i0 = v2 >> (uint32(2) & 31)
@@ -6088,7 +17173,7 @@ L4:
 	if v9 != v7 {
 		goto L52
 	}
-	fn2111(m, v8)
+	fn2112(m, v8)
 	v4 = v5
 	goto L1
 L52:
@@ -6103,11 +17188,11 @@ L52:
 	if v4 != 0 {
 		goto L53
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L53:
-	i0 = fn2679(m, uint32(4), v8, v9)
+	i0 = fn2680(m, uint32(4), v8, v9)
 	v4 = i0
-	fn2111(m, v8)
+	fn2112(m, v8)
 L1:
 	i0 = v3 + uint32(80)
 	m.g0 = i0
@@ -6116,7 +17201,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6146(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6147(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6183,13 +17268,13 @@ func fn6146(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L3
 	}
 	i0 = v5 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v6 = i0
 	if v6 != 0 {
 		goto L2
 	}
 L3:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v7 = uint32(0)
 	goto L1
 L2:
@@ -6272,7 +17357,7 @@ L14:
 	i1 = v5 + uint32(10)
 	v5 = i1
 	i1 = v5 << (uint32(2) & 31)
-	i0 = fn2110(m, v6, i1)
+	i0 = fn2111(m, v6, i1)
 	v8 = i0
 	if v8 == 0 {
 		goto L19
@@ -6336,7 +17421,7 @@ L21:
 	if v8 == uint32(10058952) {
 		goto L23
 	}
-	i0 = fn2348(m, v8, uint32(10058952))
+	i0 = fn2349(m, v8, uint32(10058952))
 	if i0 != 0 {
 		goto L23
 	}
@@ -6361,7 +17446,7 @@ L23:
 	if v8 == uint32(10058952) {
 		goto L17
 	}
-	i0 = fn2348(m, v8, uint32(10058952))
+	i0 = fn2349(m, v8, uint32(10058952))
 	if i0 != 0 {
 		goto L17
 	}
@@ -6373,8 +17458,8 @@ L23:
 	}
 	goto L17
 L19:
-	fn2111(m, v6)
-	i0 = fn3633(m)
+	fn2112(m, v6)
+	i0 = fn3634(m)
 	v7 = uint32(0)
 	goto L1
 L18:
@@ -6503,9 +17588,9 @@ L13:
 		goto L8
 	}
 L6:
-	i0 = fn2679(m, uint32(4), v6, v10)
+	i0 = fn2680(m, uint32(4), v6, v10)
 	v9 = i0
-	fn2111(m, v6)
+	fn2112(m, v6)
 	if v9 == 0 {
 		goto L1
 	}
@@ -6876,15 +17961,15 @@ L51:
 	}
 	v13 = v5
 	i1 = v5 << (uint32(2) & 31)
-	i0 = fn2110(m, v12, i1)
+	i0 = fn2111(m, v12, i1)
 	v12 = i0
 	if v12 != 0 {
 		goto L74
 	}
 L75:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v7 = uint32(0)
-	fn2111(m, uint32(0))
+	fn2112(m, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -6896,7 +17981,7 @@ L75:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 	goto L1
 L74:
 	i0 = v3 + uint32(80)
@@ -7195,7 +18280,7 @@ L40:
 		goto L34
 	}
 L32:
-	fn2111(m, v12)
+	fn2112(m, v12)
 	v7 = v9
 L1:
 	i0 = v3 + uint32(1104)
@@ -7205,7 +18290,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6147(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6148(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -7217,7 +18302,7 @@ func fn6147(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8477036), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8477036), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -7232,7 +18317,7 @@ L1:
 	if i0 != 0 {
 		goto L2
 	}
-	fn3722(m, uint32(8477036), uint32(8545685), uint32(8435764), v2)
+	fn3723(m, uint32(8477036), uint32(8545685), uint32(8435764), v2)
 	m.depth--
 	return uint32(0)
 L2:
@@ -7245,7 +18330,7 @@ L2:
 	if i0 != 0 {
 		goto L3
 	}
-	fn3722(m, uint32(8477036), uint32(8545234), uint32(8435764), v1)
+	fn3723(m, uint32(8477036), uint32(8545234), uint32(8435764), v1)
 	m.depth--
 	return uint32(0)
 L3:
@@ -7263,11 +18348,11 @@ L3:
 	m.depth--
 	return v1
 L5:
-	i0 = fn2793(m, v2, uint32(8539591))
+	i0 = fn2794(m, v2, uint32(8539591))
 	if i0 != 0 {
 		goto L6
 	}
-	i0 = fn6144(m, v0, v1, uint32(1), uint32(0), uint32(1))
+	i0 = fn6145(m, v0, v1, uint32(1), uint32(0), uint32(1))
 	if i0 != 0 {
 		goto L7
 	}
@@ -7281,15 +18366,15 @@ L5:
 	m.depth--
 	return v1
 L7:
-	i0 = fn6145(m, v0, v1, uint32(0))
+	i0 = fn6146(m, v0, v1, uint32(0))
 	m.depth--
 	return i0
 L6:
-	i0 = fn2793(m, v2, uint32(8539384))
+	i0 = fn2794(m, v2, uint32(8539384))
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn6144(m, v0, v1, uint32(1), uint32(1), uint32(1))
+	i0 = fn6145(m, v0, v1, uint32(1), uint32(1), uint32(1))
 	if i0 != 0 {
 		goto L9
 	}
@@ -7303,15 +18388,15 @@ L6:
 	m.depth--
 	return v1
 L9:
-	i0 = fn6145(m, v0, v1, uint32(1))
+	i0 = fn6146(m, v0, v1, uint32(1))
 	m.depth--
 	return i0
 L8:
-	i0 = fn2793(m, v2, uint32(8538591))
+	i0 = fn2794(m, v2, uint32(8538591))
 	if i0 != 0 {
 		goto L10
 	}
-	i0 = fn6144(m, v0, v1, uint32(0), uint32(0), uint32(1))
+	i0 = fn6145(m, v0, v1, uint32(0), uint32(0), uint32(1))
 	if i0 != 0 {
 		goto L11
 	}
@@ -7325,15 +18410,15 @@ L8:
 	m.depth--
 	return v1
 L11:
-	i0 = fn6146(m, v0, v1, uint32(0))
+	i0 = fn6147(m, v0, v1, uint32(0))
 	m.depth--
 	return i0
 L10:
-	i0 = fn2793(m, v2, uint32(8538411))
+	i0 = fn2794(m, v2, uint32(8538411))
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn6144(m, v0, v1, uint32(0), uint32(1), uint32(1))
+	i0 = fn6145(m, v0, v1, uint32(0), uint32(1), uint32(1))
 	if i0 != 0 {
 		goto L13
 	}
@@ -7347,13 +18432,13 @@ L10:
 	m.depth--
 	return v1
 L13:
-	i0 = fn6146(m, v0, v1, uint32(1))
+	i0 = fn6147(m, v0, v1, uint32(1))
 	m.depth--
 	return i0
 L12:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8462574))
+	fn3605(m, i0, uint32(8462574))
 L4:
 	m.depth--
 	return v1
@@ -7361,7 +18446,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn6148(m *Module, v0 uint32) uint32 {
+func fn6149(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7377,17 +18462,17 @@ func fn6148(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v1 = k32(4294967295)
-	i0 = fn4096(m, v0, uint32(8459468), uint32(8546216))
+	i0 = fn4097(m, v0, uint32(8459468), uint32(8546216))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn2362(m, uint32(10279056))
+	i0 = fn2363(m, uint32(10279056))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 	v1 = k32(4294967295)
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
@@ -7403,19 +18488,19 @@ func fn6148(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return k32(4294967295)
 L2:
-	i0 = fn3706(m, v2)
+	i0 = fn3707(m, v2)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
 	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = uint32(3165)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(3166)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = uint32(3166)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(3167)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(8546210)
-	fn3701(m, v1)
+	fn3702(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -7428,35 +18513,35 @@ L3:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
-	i0 = fn4093(m, v0, uint32(8546111), v1)
+	i0 = fn4094(m, v0, uint32(8546111), v1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L5
 	}
 	m.depth--
 	return k32(4294967295)
 L5:
-	i0 = fn2108(m, uint32(8))
+	i0 = fn2109(m, uint32(8))
 	v1 = i0
 	if v1 != 0 {
 		goto L8
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L7
 L8:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(3167)
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(3168)
-	i0 = fn867(m, v1, uint32(8535136), uint32(3169))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(3168)
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(3169)
+	i0 = fn868(m, v1, uint32(8535136), uint32(3170))
 	v2 = i0
 	if v2 != 0 {
 		goto L6
 	}
-	fn2111(m, v1)
+	fn2112(m, v1)
 L7:
 	v2 = uint32(0)
 L6:
-	i0 = fn4093(m, v0, uint32(8535148), v2)
+	i0 = fn4094(m, v0, uint32(8535148), v2)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v1 = i0
 L1:
@@ -7466,7 +18551,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6149(m *Module, v0 uint32) uint32 {
+func fn6150(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -7512,7 +18597,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6150(m *Module, v0 uint32) uint32 {
+func fn6151(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -7541,7 +18626,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6151(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6152(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -7550,7 +18635,7 @@ func fn6151(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	_ = i1
 	b := m.base
 	v4 = uint32(0)
-	i0 = fn6142(m, v0, v1, v2)
+	i0 = fn6143(m, v0, v1, v2)
 	if i0 == 0 {
 		goto L1
 	}
@@ -7580,30 +18665,30 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6152(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6153(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn6140(m, uint32(0), v0, v1, v2, v3)
+	i0 = fn6141(m, uint32(0), v0, v1, v2, v3)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6153(m *Module, v0 uint32) {
+func fn6154(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn868(m, v0, uint32(8535136))
-	fn2111(m, i0)
+	i0 = fn869(m, v0, uint32(8535136))
+	fn2112(m, i0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn6154(m *Module, v0 uint32) {
+func fn6155(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -7616,8 +18701,8 @@ func fn6154(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
-	fn3710(m, v0)
+	fn3703(m, v0)
+	fn3711(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -7629,7 +18714,7 @@ func fn6154(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -7637,7 +18722,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6155(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6156(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -7663,7 +18748,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6156(m *Module, v0 uint32, v1 uint32) {
+func fn6157(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -7672,7 +18757,7 @@ func fn6156(m *Module, v0 uint32, v1 uint32) {
 	_ = i1
 	b := m.base
 	*(*uint64)(unsafe.Add(b, uint64(v1)+5552)) = uint64(137438953472)
-	i0 = fn2108(m, uint32(128))
+	i0 = fn2109(m, uint32(128))
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+5548)) = v2
@@ -7695,7 +18780,7 @@ func fn6156(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn6157(m *Module, v0 uint32) {
+func fn6158(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7723,7 +18808,7 @@ L2:
 	if i0 == 0 {
 		goto L3
 	}
-	fn6158(m, v2, v4)
+	fn6159(m, v2, v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5552))
 	v1 = i0
 L3:
@@ -7737,7 +18822,7 @@ L3:
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+5552)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5548))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+5548)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5540))
 	v3 = i0
@@ -7752,7 +18837,7 @@ L5:
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
-	fn2111(m, v3)
+	fn2112(m, v3)
 	m.table[v1].(func(*Module, uint32))(m, v0)
 	v3 = v4
 	if v4 != 0 {
@@ -7764,7 +18849,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn6158(m *Module, v0 uint32, v1 uint32) {
+func fn6159(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -7795,7 +18880,7 @@ func fn6158(m *Module, v0 uint32, v1 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v0 = i0
@@ -7810,7 +18895,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v0 = i0
@@ -7828,26 +18913,26 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
-	fn2111(m, v1)
+	fn2112(m, v1)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn6159(m *Module, v0 uint32) {
+func fn6160(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	i0 = v0 + uint32(5540)
-	fn6160(m, i0)
+	fn6161(m, i0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn6160(m *Module, v0 uint32) {
+func fn6161(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7908,13 +18993,13 @@ L3:
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i0 = fn851(m, v6, i1, i2)
+	i0 = fn852(m, v6, i1, i2)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = v5
-	fn3649(m, uint32(8531270), v1)
+	fn3650(m, uint32(8531270), v1)
 	goto L6
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -7928,7 +19013,7 @@ L7:
 	if v6 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
@@ -7941,7 +19026,7 @@ L6:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L4:
 	i0 = v3 + k32(4294967292)
 	v3 = i0
@@ -7964,7 +19049,7 @@ L8:
 	if i0 == 0 {
 		goto L9
 	}
-	fn6158(m, v0, v3)
+	fn6159(m, v0, v3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v5 = i0
 L9:
@@ -7985,16 +19070,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6161(m *Module) uint32 {
+func fn6162(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10279176))
+	i0 = fn1968(m, uint32(10279176))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6162(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6163(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8016,22 +19101,22 @@ func fn6162(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8561830))
+	fn3605(m, i0, uint32(8561830))
 	m.depth--
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v3 = i0
-	i0 = fn2049(m, v3)
+	i0 = fn2050(m, v3)
 	if i0 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8494318))
+	fn3605(m, i0, uint32(8494318))
 	m.depth--
 	return uint32(0)
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+5552))
@@ -8045,34 +19130,34 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+5556)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+5548))
 	i1 = v5 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v5 = i0
 	if v5 != 0 {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+5548)) = v5
 L3:
-	i0 = fn2108(m, uint32(12))
+	i0 = fn2109(m, uint32(12))
 	v5 = i0
 	if v5 != 0 {
 		goto L5
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L5:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i1 = fn2297(m, v1, uint32(1), i3)
+	i1 = fn2298(m, v1, uint32(1), i3)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v1
 	if v1 != 0 {
 		goto L6
 	}
-	fn2111(m, v5)
+	fn2112(m, v5)
 	m.depth--
 	return uint32(0)
 L6:
@@ -8119,7 +19204,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn6163(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6164(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8136,7 +19221,7 @@ func fn6163(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+5552))
@@ -8155,7 +19240,7 @@ L2:
 	if i0 == 0 {
 		goto L3
 	}
-	fn6158(m, v4, v6)
+	fn6159(m, v4, v6)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+5552))
 	v3 = i0
 L3:
@@ -8174,7 +19259,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6164(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6165(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8196,7 +19281,7 @@ func fn6164(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+5552))
@@ -8216,7 +19301,7 @@ L3:
 	}
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
-	i0 = fn2026(m, i0, v1, uint32(2))
+	i0 = fn2027(m, i0, v1, uint32(2))
 	v6 = i0
 	if int32(v6) < int32(uint32(0)) {
 		goto L1
@@ -8224,7 +19309,7 @@ L3:
 	if v6 == 0 {
 		goto L4
 	}
-	fn6158(m, v4, v5)
+	fn6159(m, v4, v5)
 L4:
 	i0 = v2 + uint32(4)
 	v2 = i0
@@ -8243,46 +19328,46 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6165(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6166(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = i0 + uint32(5540)
-	fn6160(m, i0)
+	fn6161(m, i0)
 	return uint32(10059656)
 }
 
 //go:norace
 //go:nocheckptr
-func fn6166(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6167(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+5552))
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6167(m *Module) uint32 {
+func fn6168(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10279352))
+	i0 = fn1968(m, uint32(10279352))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6168(m *Module, v0 uint32, v1 uint32) {
+func fn6169(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8306,12 +19391,12 @@ func fn6168(m *Module, v0 uint32, v1 uint32) {
 	if v1 == 0 {
 		goto L2
 	}
-	i0 = fn3888(m, uint32(8442816), uint32(8494164))
+	i0 = fn3889(m, uint32(8442816), uint32(8494164))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn839(m, v1)
+	i0 = fn840(m, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -8324,7 +19409,7 @@ func fn6168(m *Module, v0 uint32, v1 uint32) {
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	if v2 == 0 {
 		goto L1
@@ -8340,7 +19425,7 @@ L3:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
 	i0 = v0 + uint32(8)
@@ -8356,7 +19441,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6169(m *Module) {
+func fn6170(m *Module) {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -8376,11 +19461,11 @@ func fn6169(m *Module) {
 	if i0 == 0 {
 		goto L1
 	}
-	fn6170(m)
+	fn6171(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6364))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6364))
-	fn4473(m, i0)
+	fn4474(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6364)) = uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6368))
@@ -8388,7 +19473,7 @@ L1:
 	if v0 == 0 {
 		goto L2
 	}
-	fn4473(m, v0)
+	fn4474(m, v0)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6368)) = uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6376))
@@ -8408,7 +19493,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
 	i1 = v0 + uint32(20)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn7253(m, v2, i1)
+	i0 = fn7254(m, v2, i1)
 	i0 = v0 + uint32(4)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -8428,7 +19513,7 @@ L4:
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	i0 = v0 + uint32(8)
 	*(*uint32)(unsafe.Add(b, i0)) = k32(4294967295)
@@ -8441,16 +19526,16 @@ L5:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6376))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6376)) = uint32(0)
 L3:
-	fn6171(m)
+	fn6172(m)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn6170(m *Module) {
+func fn6171(m *Module) {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -8468,13 +19553,13 @@ func fn6170(m *Module) {
 	if v0 == 0 {
 		goto L1
 	}
-	fn4475(m, v0)
+	fn4476(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6368))
-	i0 = fn4476(m, i0, uint32(1))
+	i0 = fn4477(m, i0, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6368))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6364))
-	i0 = fn4476(m, i0, uint32(1))
+	i0 = fn4477(m, i0, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6328))
 	v0 = i0
 	if v0 == 0 {
@@ -8492,14 +19577,14 @@ func fn6170(m *Module) {
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6356))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
-	fn2111(m, v0)
+	fn2112(m, v0)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6356)) = uint32(0)
 L1:
 	m.depth--
@@ -8508,7 +19593,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6171(m *Module) {
+func fn6172(m *Module) {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -8533,7 +19618,7 @@ func fn6171(m *Module) {
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279684)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279680))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279692))
-	i0 = fn7253(m, i0, i1)
+	i0 = fn7254(m, i0, i1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279704))
 	if i0 == 0 {
@@ -8542,7 +19627,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279704)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279700))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279712))
-	i0 = fn7253(m, i0, i1)
+	i0 = fn7254(m, i0, i1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279724))
 	if i0 == 0 {
@@ -8551,7 +19636,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279724)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279720))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279732))
-	i0 = fn7253(m, i0, i1)
+	i0 = fn7254(m, i0, i1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279744))
 	if i0 == 0 {
@@ -8560,7 +19645,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279744)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279740))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279752))
-	i0 = fn7253(m, i0, i1)
+	i0 = fn7254(m, i0, i1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279764))
 	if i0 == 0 {
@@ -8569,7 +19654,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279764)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279760))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279772))
-	i0 = fn7253(m, i0, i1)
+	i0 = fn7254(m, i0, i1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6308))
 	v0 = i0
@@ -8588,7 +19673,7 @@ L1:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L6:
 	m.depth--
 	return
@@ -8596,7 +19681,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn6172(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6173(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8682,7 +19767,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6173(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6174(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8705,25 +19790,25 @@ func fn6173(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i1 = v3 + uint32(8)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8494160), uint32(10279656), v3)
+	i0 = fn3724(m, v1, v2, uint32(8494160), uint32(10279656), v3)
 	if i0 == 0 {
 		goto L1
 	}
 	v4 = uint32(0)
 	i0 = v3 + uint32(12)
-	i0 = fn6174(m, i0)
+	i0 = fn6175(m, i0)
 	v2 = i0
 	if int32(v2) < int32(uint32(0)) {
 		goto L1
 	}
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8482995))
+	fn3605(m, i0, uint32(8482995))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v2 = i0
 	if v2 == 0 {
@@ -8740,7 +19825,7 @@ func fn6173(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6308))
@@ -8761,12 +19846,12 @@ L2:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6312)) = v2
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6316)) = i1
-	i1 = fn4214(m, v1)
+	i1 = fn4215(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6320)) = i1
 	v4 = uint32(10059656)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6304))
@@ -8776,42 +19861,42 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6304)) = uint32(1)
 	v4 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279680))
-	i1 = fn7253(m, i1, uint32(3191))
+	i1 = fn7254(m, i1, uint32(3192))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279692)) = v2
-	if v2 == uint32(1784) {
+	if v2 == uint32(1785) {
 		goto L4
 	}
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279684)) = uint32(1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279700))
-	i1 = fn7253(m, i1, uint32(3191))
+	i1 = fn7254(m, i1, uint32(3192))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279712)) = v2
-	if v2 == uint32(1784) {
+	if v2 == uint32(1785) {
 		goto L4
 	}
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279704)) = uint32(1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279720))
-	i1 = fn7253(m, i1, uint32(3191))
+	i1 = fn7254(m, i1, uint32(3192))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279732)) = v2
-	if v2 == uint32(1784) {
+	if v2 == uint32(1785) {
 		goto L4
 	}
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279724)) = uint32(1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279740))
-	i1 = fn7253(m, i1, uint32(3191))
+	i1 = fn7254(m, i1, uint32(3192))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279752)) = v2
-	if v2 == uint32(1784) {
+	if v2 == uint32(1785) {
 		goto L4
 	}
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279744)) = uint32(1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279760))
-	i1 = fn7253(m, i1, uint32(3191))
+	i1 = fn7254(m, i1, uint32(3192))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279772)) = v2
-	if v2 == uint32(1784) {
+	if v2 == uint32(1785) {
 		goto L4
 	}
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10279764)) = uint32(1)
@@ -8819,7 +19904,7 @@ L3:
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -8828,7 +19913,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6174(m *Module, v0 uint32) uint32 {
+func fn6175(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8859,7 +19944,7 @@ func fn6174(m *Module, v0 uint32) uint32 {
 L4:
 	v3 = k32(4294967295)
 	i0 = k32(10089824) + uint32(41436)
-	i0 = fn4368(m, i0)
+	i0 = fn4369(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -8868,7 +19953,7 @@ L4:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8486599))
+	fn3605(m, i0, uint32(8486599))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -8881,7 +19966,7 @@ L4:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
@@ -8895,7 +19980,7 @@ L3:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
-	i0 = fn3055(m, i0, uint32(8436614), uint32(1))
+	i0 = fn3056(m, i0, uint32(8436614), uint32(1))
 	if i0 == 0 {
 		goto L6
 	}
@@ -8903,12 +19988,12 @@ L3:
 	goto L1
 L6:
 	v3 = k32(4294967295)
-	i0 = fn1581(m, v2)
+	i0 = fn1582(m, v2)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -8919,7 +20004,7 @@ L9:
 	}
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8436533))
+	fn3605(m, i0, uint32(8436533))
 	v3 = k32(4294967295)
 	goto L1
 L7:
@@ -8938,7 +20023,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	i0 = k32(10089824) + uint32(33084)
 	i1 = v1 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v3 = i0
 	if v3 != 0 {
 		goto L10
@@ -8955,7 +20040,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L10:
 	v4 = k32(4294967295)
@@ -8965,7 +20050,7 @@ L10:
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn1580(m, v3)
+	i0 = fn1581(m, v3)
 	v4 = i0
 	if v4 < uint32(2147483647) {
 		i0 = v4
@@ -8985,14 +20070,14 @@ L11:
 	if v5 != 0 {
 		goto L12
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L12:
 	v3 = k32(4294967295)
 	if v4 != k32(4294967295) {
 		goto L13
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8436569))
+	fn3605(m, i0, uint32(8436569))
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -9005,14 +20090,14 @@ L12:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L13:
-	i0 = fn1306(m, v2)
+	i0 = fn1307(m, v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L14
 	}
-	fn3624(m)
+	fn3625(m)
 L14:
 	*(*uint32)(unsafe.Add(b, v0)) = v2
 	v3 = v4
@@ -9024,7 +20109,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6175(m *Module, v0 uint32) {
+func fn6176(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9094,7 +20179,7 @@ L6:
 	v4 = i0
 	v2 = uint32(10279760)
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6312))
 	v6 = i0
@@ -9104,17 +20189,17 @@ L2:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn7253(m, v3, i1)
+	i0 = fn7254(m, v3, i1)
 L7:
 	if v4 != 0 {
 		goto L9
 	}
-	i0 = fn4613(m, v6, uint32(8580266), uint32(20))
+	i0 = fn4614(m, v6, uint32(8580266), uint32(20))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v2 = i0
-	i2 = fn8105(m, v2)
-	i0 = fn4613(m, v6, v2, i2)
-	i0 = fn4613(m, v6, uint32(8583999), uint32(2))
+	i2 = fn8106(m, v2)
+	i0 = fn4614(m, v6, v2, i2)
+	i0 = fn4614(m, v6, uint32(8583999), uint32(2))
 	goto L8
 L9:
 	*(*uint64)(unsafe.Add(b, uint64(v1)+31)) = uint64(0)
@@ -9122,40 +20207,40 @@ L9:
 	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, v1)) = v0
 	i0 = v1 + uint32(16)
-	i0 = fn8070(m, i0, uint32(23), uint32(8516736), v1)
-	i0 = fn4613(m, v6, uint32(8580325), uint32(43))
+	i0 = fn8071(m, i0, uint32(23), uint32(8516736), v1)
+	i0 = fn4614(m, v6, uint32(8580325), uint32(43))
 	i1 = v1 + uint32(16)
 	i2 = v1 + uint32(16)
-	i2 = fn8105(m, i2)
-	i0 = fn4613(m, v6, i1, i2)
-	i0 = fn4613(m, v6, uint32(8583999), uint32(2))
+	i2 = fn8106(m, i2)
+	i0 = fn4614(m, v6, i1, i2)
+	i0 = fn4614(m, v6, uint32(8583999), uint32(2))
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6316))
 	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522512))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522528))
 	if i0 != 0 {
 		goto L10
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522512)) = uint32(1)
-	i0 = fn4234(m)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522528)) = uint32(1)
+	i0 = fn4235(m)
 	v4 = i0
 	if v2 == 0 {
 		goto L12
 	}
-	i0 = fn4503(m, v6, uint32(0), v4)
+	i0 = fn4504(m, v6, uint32(0), v4)
 	goto L11
 L12:
 	if v4 == 0 {
 		goto L11
 	}
-	fn4501(m, v6, v4)
+	fn4502(m, v6, v4)
 L11:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522512)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522528)) = uint32(0)
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6320))
-	fn4168(m, v6, i1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v5
-	i0 = fn7252(m, v0)
+	fn4169(m, v6, i1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v5
+	i0 = fn7253(m, v0)
 L1:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
@@ -9164,7 +20249,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6176(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6177(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -9178,25 +20263,25 @@ func fn6176(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return uint32(10014564)
 L1:
-	fn6171(m)
+	fn6172(m)
 	m.depth--
 	return uint32(10014548)
 }
 
 //go:norace
 //go:nocheckptr
-func fn6177(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6178(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6304))
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6178(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6179(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9221,25 +20306,25 @@ func fn6178(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i1 = v3 + uint32(8)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8468053), uint32(10279780), v3)
+	i0 = fn3724(m, v1, v2, uint32(8468053), uint32(10279780), v3)
 	if i0 == 0 {
 		goto L1
 	}
 	v4 = uint32(0)
 	i0 = v3 + uint32(12)
-	i0 = fn6174(m, i0)
+	i0 = fn6175(m, i0)
 	v2 = i0
 	if int32(v2) < int32(uint32(0)) {
 		goto L1
 	}
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8482995))
+	fn3605(m, i0, uint32(8482995))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v2 = i0
 	if v2 == 0 {
@@ -9256,7 +20341,7 @@ func fn6178(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
@@ -9265,16 +20350,16 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v5 = i0
-	fn4219(m, v5)
-	v4 = uint32(0)
-	i0 = fn4503(m, v2, uint32(0), v1)
-	v2 = i0
 	fn4220(m, v5)
+	v4 = uint32(0)
+	i0 = fn4504(m, v2, uint32(0), v1)
+	v2 = i0
+	fn4221(m, v5)
 	if v2 == 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, v2)
+	fn3605(m, i0, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v2 = i0
 	if v2 == 0 {
@@ -9291,10 +20376,10 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L4:
-	fn4501(m, v2, v1)
+	fn4502(m, v2, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v4 = i0
@@ -9312,9 +20397,9 @@ L3:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
-	i2 = fn6307(m)
+	i2 = fn6308(m)
 	if i2 != 0 {
 		i0 = uint32(0)
 	} else {
@@ -9329,7 +20414,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6179(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6180(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9374,26 +20459,26 @@ func fn6179(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v3 + uint32(52)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = i1
 	i4 = v3 + uint32(32)
-	i0 = fn3723(m, v1, v2, uint32(8442010), uint32(10279792), i4)
+	i0 = fn3724(m, v1, v2, uint32(8442010), uint32(10279792), i4)
 	if i0 == 0 {
 		goto L1
 	}
 	v4 = uint32(0)
 	i0 = v3 + uint32(64)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
-	i0 = fn4280(m, i0, i1, uint32(3))
+	i0 = fn4281(m, i0, i1, uint32(3))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	l0 = *(*uint64)(unsafe.Add(b, uint64(v3)+64))
-	l0 = fn4285(m, l0, uint32(3))
+	l0 = fn4286(m, l0, uint32(3))
 	v5 = l0
 	if int64(v5) > int64(uint64(0)) {
 		goto L2
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8546399))
+	fn3605(m, i0, uint32(8546399))
 	goto L1
 L2:
 	v4 = uint32(0)
@@ -9406,22 +20491,22 @@ L2:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8495390))
+	fn3605(m, i0, uint32(8495390))
 	goto L1
 L3:
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v2 = i0
 	if v2 != 0 {
 		goto L5
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8482995))
+	fn3605(m, i0, uint32(8482995))
 	goto L1
 L5:
 	i0 = v3 + uint32(56)
-	i0 = fn6174(m, i0)
+	i0 = fn6175(m, i0)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L1
@@ -9430,15 +20515,15 @@ L5:
 	if i0 != 0 {
 		goto L6
 	}
-	i1 = fn4472(m)
+	i1 = fn4473(m)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6368)) = v4
 	if v4 != 0 {
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	fn6180(m, i0)
-	i0 = fn3633(m)
+	fn6181(m, i0)
+	i0 = fn3634(m)
 	v4 = i0
 	goto L1
 L6:
@@ -9446,7 +20531,7 @@ L6:
 	if i0 != 0 {
 		goto L7
 	}
-	i1 = fn4472(m)
+	i1 = fn4473(m)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6364)) = v4
 	if v4 == 0 {
@@ -9458,12 +20543,12 @@ L6:
 	}
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	fn6180(m, i0)
-	i0 = fn3633(m)
+	fn6181(m, i0)
+	i0 = fn3634(m)
 	v4 = i0
 	goto L1
 L8:
-	i0 = fn4476(m, v4, uint32(1))
+	i0 = fn4477(m, v4, uint32(1))
 L7:
 	l0 = v5 / k64(1000000)
 	v6 = l0
@@ -9490,30 +20575,30 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
 	i0 = v3 + uint32(80)
 	i3 = v3 + uint32(16)
-	i0 = fn4099(m, i0, uint32(100), uint32(8583893), i3)
+	i0 = fn4100(m, i0, uint32(100), uint32(8583893), i3)
 	goto L10
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v8
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v7
 	*(*uint32)(unsafe.Add(b, v3)) = v4
 	i0 = v3 + uint32(80)
-	i0 = fn4099(m, i0, uint32(100), uint32(8583865), v3)
+	i0 = fn4100(m, i0, uint32(100), uint32(8583865), v3)
 L10:
 	i0 = v3 + uint32(80)
-	i0 = fn2114(m, i0)
+	i0 = fn2115(m, i0)
 	v7 = i0
 	if v7 != 0 {
 		goto L12
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	fn6180(m, i0)
-	i0 = fn3633(m)
+	fn6181(m, i0)
+	i0 = fn3634(m)
 	v4 = i0
 	goto L1
 L12:
-	i0 = fn8105(m, v7)
+	i0 = fn8106(m, v7)
 	v8 = i0
-	fn6170(m)
+	fn6171(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6328))
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
@@ -9532,27 +20617,27 @@ L12:
 	if v9 != 0 {
 		goto L13
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L13:
 	*(*uint64)(unsafe.Add(b, uint64(uint32(10089824))+6336)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6332)) = v1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6344)) = i1
-	i1 = fn4214(m, v2)
+	i1 = fn4215(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6348)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6360)) = v8
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6356)) = v7
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6352)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6368))
-	i0 = fn4476(m, i0, uint32(1))
+	i0 = fn4477(m, i0, uint32(1))
 	v4 = uint32(10059656)
-	i0 = fn4466(m, uint32(3192), uint32(0))
+	i0 = fn4467(m, uint32(3193), uint32(0))
 	if i0 != k32(4294967295) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6368))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6328))
 	v4 = i0
 	if v4 == 0 {
@@ -9570,13 +20655,13 @@ L13:
 	if v2 != 0 {
 		goto L14
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L14:
-	fn2111(m, v7)
+	fn2112(m, v7)
 	v4 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6356)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8514350))
+	fn3605(m, i0, uint32(8514350))
 L1:
 	i0 = v3 + uint32(192)
 	m.g0 = i0
@@ -9585,7 +20670,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6180(m *Module, v0 uint32) {
+func fn6181(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -9607,14 +20692,14 @@ func fn6180(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn6181(m *Module, v0 uint32) {
+func fn6182(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -9629,21 +20714,21 @@ func fn6181(m *Module, v0 uint32) {
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6364))
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(10089824))+6336))
-	i0 = fn4474(m, i0, l1, uint32(0))
+	i0 = fn4475(m, i0, l1, uint32(0))
 	if i0 != uint32(1) {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6364))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	goto L2
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6332))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6356))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6360))
-	i0 = fn4613(m, i0, i1, i2)
+	i0 = fn4614(m, i0, i1, i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6332))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6348))
-	i0 = fn4503(m, i0, i1, uint32(0))
+	i0 = fn4504(m, i0, i1, uint32(0))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6352))
 	if i0 != 0 {
@@ -9658,27 +20743,27 @@ L4:
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6368))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	return
 L1:
-	fn7825(m, uint32(1))
+	fn7826(m, uint32(1))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn6182(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6183(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn6170(m)
+	fn6171(m)
 	m.depth--
 	return uint32(10059656)
 }
 
 //go:norace
 //go:nocheckptr
-func fn6183(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6184(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9711,7 +20796,7 @@ func fn6183(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v3 + uint32(32)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = i1
 	i4 = v3 + uint32(16)
-	i0 = fn3723(m, v1, v2, uint32(8440630), uint32(10279824), i4)
+	i0 = fn3724(m, v1, v2, uint32(8440630), uint32(10279824), i4)
 	if i0 == 0 {
 		goto L1
 	}
@@ -9744,22 +20829,22 @@ func fn6183(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8496187))
+	fn3605(m, i0, uint32(8496187))
 	goto L1
 L3:
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	if v1 != 0 {
 		goto L4
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8482995))
+	fn3605(m, i0, uint32(8482995))
 	goto L1
 L4:
 	i0 = v3 + uint32(40)
-	i0 = fn6174(m, i0)
+	i0 = fn6175(m, i0)
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L1
@@ -9769,7 +20854,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	i1 = fn2109(m, uint32(65), uint32(28))
+	i1 = fn2110(m, uint32(65), uint32(28))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6376)) = v2
 	if v2 != 0 {
@@ -9791,9 +20876,9 @@ L4:
 	if v4 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = i0
 	goto L1
 L5:
@@ -9806,14 +20891,14 @@ L5:
 	if i0 != 0 {
 		goto L7
 	}
-	i0 = fn7253(m, v4, uint32(3193))
+	i0 = fn7254(m, v4, uint32(3194))
 	v4 = i0
-	if v4 != uint32(1784) {
+	if v4 != uint32(1785) {
 		goto L8
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
 	v2 = i0
 	if v2 == 0 {
@@ -9830,7 +20915,7 @@ L5:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
@@ -9853,14 +20938,14 @@ L7:
 	if v6 != 0 {
 		goto L9
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	i0 = fn4214(m, v1)
+	i0 = fn4215(m, v1)
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v4
@@ -9869,7 +20954,7 @@ L9:
 L2:
 	*(*uint32)(unsafe.Add(b, v3)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3603(m, i0, uint32(8513792), v3)
+	i0 = fn3604(m, i0, uint32(8513792), v3)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -9878,7 +20963,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6184(m *Module, v0 uint32) {
+func fn6185(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9905,31 +20990,31 @@ func fn6184(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522512))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522528))
 	if i0 != 0 {
 		goto L2
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522512)) = uint32(1)
-	i0 = fn4234(m)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522528)) = uint32(1)
+	i0 = fn4235(m)
 	v5 = i0
 	if v3 == 0 {
 		goto L4
 	}
-	i0 = fn4503(m, v4, uint32(0), v5)
+	i0 = fn4504(m, v4, uint32(0), v5)
 	goto L3
 L4:
 	if v5 == 0 {
 		goto L3
 	}
-	fn4501(m, v4, v5)
+	fn4502(m, v4, v5)
 L3:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522512)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522528)) = uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	if i0 == 0 {
@@ -9940,7 +21025,7 @@ L2:
 	if v1 == 0 {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v2
 	m.table[v1].(func(*Module, uint32))(m, v0)
 L1:
 	m.depth--
@@ -9949,7 +21034,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6185(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6186(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9970,7 +21055,7 @@ func fn6185(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(28)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
 	i2 = v2 + uint32(16)
-	i0 = fn3718(m, v1, uint32(8440603), i2)
+	i0 = fn3719(m, v1, uint32(8440603), i2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -10006,7 +21091,7 @@ L2:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8496187))
+	fn3605(m, i0, uint32(8496187))
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6376))
@@ -10029,7 +21114,7 @@ L5:
 L7:
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	i0 = fn7253(m, v1, i1)
+	i0 = fn7254(m, v1, i1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	v1 = i0
 	if v1 == 0 {
@@ -10047,46 +21132,20 @@ L7:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = k32(4294967295)
 	v1 = uint32(1)
 L6:
-	i0 = fn606(m, v1)
+	i0 = fn607(m, v1)
 	v3 = i0
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3603(m, i0, uint32(8513792), v2)
+	i0 = fn3604(m, i0, uint32(8513792), v2)
 L1:
 	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6186(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i1 = *(*uint32)(unsafe.Add(b, uint32(0)))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn1574(m, i0)
-	v3 = i0
-	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return v3
 }
@@ -10107,28 +21166,11 @@ func fn6187(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	v3 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
-	i1 = v2 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3718(m, v1, uint32(8393658), v2)
-	if i0 == 0 {
-		goto L1
-	}
+	i1 = *(*uint32)(unsafe.Add(b, uint32(0)))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = fn3761(m)
+	i0 = fn1575(m, i0)
 	v3 = i0
-	i0 = fn7252(m, uint32(11))
-	fn3762(m, v3)
-	goto L2
-L3:
-	i0 = fn7252(m, uint32(11))
-L2:
-	v3 = uint32(10059656)
-L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return v3
@@ -10139,56 +21181,99 @@ L1:
 func fn6188(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
+	i1 = v2 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = fn3719(m, v1, uint32(8393658), v2)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = fn3762(m)
+	v3 = i0
+	i0 = fn7253(m, uint32(11))
+	fn3763(m, v3)
+	goto L2
+L3:
+	i0 = fn7253(m, uint32(11))
+L2:
+	v3 = uint32(10059656)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6189(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
 	var i0 uint32
 	_ = i0
 	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn4472(m)
+	i0 = fn4473(m)
 	v2 = i0
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 L1:
-	i0 = fn4476(m, v2, uint32(1))
-	i0 = fn4466(m, uint32(3194), v2)
+	i0 = fn4477(m, v2, uint32(1))
+	i0 = fn4467(m, uint32(3195), v2)
 	if i0 != k32(4294967295) {
 		goto L2
 	}
-	fn4473(m, v2)
+	fn4474(m, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8514404))
+	fn3605(m, i0, uint32(8514404))
 	m.depth--
 	return uint32(0)
 L2:
-	i0 = fn4476(m, v2, uint32(1))
-	fn4475(m, v2)
-	fn4473(m, v2)
+	i0 = fn4477(m, v2, uint32(1))
+	fn4476(m, v2)
+	fn4474(m, v2)
 	m.depth--
 	return uint32(10059656)
 }
 
 //go:norace
 //go:nocheckptr
-func fn6189(m *Module, v0 uint32) {
-	fn4166(m, uint32(8513933), uint32(8514132))
-	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6190(m *Module, v0 uint32, v1 uint32) uint32 {
-	fn7881(m)
+func fn6190(m *Module, v0 uint32) {
+	fn4167(m, uint32(8513933), uint32(8514132))
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
 func fn6191(m *Module, v0 uint32, v1 uint32) uint32 {
+	fn7882(m)
+	panic(ErrUnreachable)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6192(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10210,9 +21295,9 @@ func fn6191(m *Module, v0 uint32, v1 uint32) uint32 {
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	i1 = div32s(i1, i2)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i0 = fn7252(m, uint32(8))
+	i0 = fn7253(m, uint32(8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -10221,28 +21306,28 @@ func fn6191(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn6192(m *Module, v0 uint32) uint32 {
+func fn6193(m *Module, v0 uint32) uint32 {
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn6193(m *Module, v0 uint32) uint32 {
+func fn6194(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if v0 != k32(4294967295) {
 		goto L1
 	}
-	i0 = fn1574(m, k32(4294967295))
+	i0 = fn1575(m, k32(4294967295))
 	return i0
 L1:
-	i0 = fn1575(m, v0)
+	i0 = fn1576(m, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6194(m *Module, v0 uint32) uint32 {
+func fn6195(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10278,7 +21363,7 @@ func fn6194(m *Module, v0 uint32) uint32 {
 	goto L1
 L2:
 	i1 = k32(10089824) + uint32(22944)
-	i0 = fn2349(m, v0, i1)
+	i0 = fn2350(m, v0, i1)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
@@ -10290,13 +21375,13 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn3603(m, v2, uint32(8425315), v1)
+	i0 = fn3604(m, v2, uint32(8425315), v1)
 	v0 = i0
 	goto L1
 L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v4 = i0
@@ -10313,12 +21398,12 @@ L3:
 		goto L6
 	}
 L7:
-	i0 = fn840(m, v3, v2, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v3, v2, uint32(0), uint32(0), uint32(0))
 	v3 = i0
 	goto L5
 L6:
 	i2 = m.table[v4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v3, v2, i2, uint32(0))
+	i0 = fn839(m, v3, v2, i2, uint32(0))
 	v3 = i0
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -10332,7 +21417,7 @@ L5:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L8:
 	if v3 == 0 {
 		goto L9
@@ -10349,14 +21434,14 @@ L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2339(m, i0)
+	i0 = fn2340(m, i0)
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v0
 	i2 = v1 + uint32(16)
-	i0 = fn3603(m, v2, uint32(8425580), i2)
+	i0 = fn3604(m, v2, uint32(8425580), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -10368,7 +21453,7 @@ L10:
 	if v0 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	v0 = uint32(0)
 L1:
@@ -10379,16 +21464,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6195(m *Module) uint32 {
+func fn6196(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10279844))
+	i0 = fn1968(m, uint32(10279844))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6196(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6197(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -10506,7 +21591,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6197(m *Module, v0 uint32) uint32 {
+func fn6198(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10538,7 +21623,7 @@ func fn6197(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
@@ -10557,7 +21642,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -10576,7 +21661,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -10595,7 +21680,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -10614,7 +21699,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v1 = i0
@@ -10633,7 +21718,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v1 = i0
@@ -10652,7 +21737,7 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v1 = i0
@@ -10671,7 +21756,7 @@ L7:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	v1 = i0
@@ -10690,7 +21775,7 @@ L8:
 	if v0 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	m.depth--
 	return uint32(0)
@@ -10698,20 +21783,20 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn6198(m *Module, v0 uint32) {
+func fn6199(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn6197(m, v0)
+	i0 = fn6198(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn6199(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6200(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -10773,7 +21858,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(68)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10280944), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10280944), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -10782,7 +21867,7 @@ L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(8)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -10804,7 +21889,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = k32(4294967294)
 	goto L7
 L8:
-	i0 = fn567(m, v2)
+	i0 = fn568(m, v2)
 	if i0 != 0 {
 		goto L9
 	}
@@ -10812,13 +21897,13 @@ L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = fn3603(m, v1, uint32(8426910), v4)
+	i0 = fn3604(m, v1, uint32(8426910), v4)
 	goto L2
 L9:
 	i1 = v4 + uint32(4)
-	i0 = fn6201(m, v2, i1)
+	i0 = fn6202(m, v2, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -10830,7 +21915,7 @@ L6:
 	v6 = uint32(0)
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L2
@@ -10838,11 +21923,11 @@ L6:
 L5:
 	i1 = v4 + uint32(8)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = fn6202(m, v0, i1, i2, v3)
+	i0 = fn6203(m, v0, i1, i2, v3)
 	v6 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
 	v1 = i0
 	if v1 == 0 {
@@ -10859,7 +21944,7 @@ L2:
 	if v3 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
 	v1 = i0
@@ -10877,7 +21962,7 @@ L10:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i0 = v4 + uint32(80)
 	m.g0 = i0
@@ -10886,7 +21971,7 @@ L11:
 
 //go:norace
 //go:nocheckptr
-func fn6200(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6201(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10919,7 +22004,7 @@ func fn6200(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = uint32(0)
-	fn2111(m, v0)
+	fn2112(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+48))
 	v0 = i0
 	if v0 == 0 {
@@ -10937,7 +22022,7 @@ func fn6200(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	v0 = uint32(1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+52))
@@ -10957,7 +22042,7 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L2:
 	*(*uint64)(unsafe.Add(b, uint64(v1)+48)) = uint64(0)
@@ -10988,7 +22073,7 @@ L11:
 	v4 = uint32(0)
 	goto L12
 L13:
-	i0 = fn567(m, v0)
+	i0 = fn568(m, v0)
 	i0 = b2i(i0 != uint32(0))
 	v4 = i0
 L12:
@@ -11015,7 +22100,7 @@ L18:
 	goto L17
 L19:
 	i1 = k32(10089824) + uint32(22944)
-	i0 = fn2349(m, v0, i1)
+	i0 = fn2350(m, v0, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L16
@@ -11023,7 +22108,7 @@ L19:
 	if v5 == uint32(10059656) {
 		goto L16
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
 	v6 = i0
@@ -11040,12 +22125,12 @@ L19:
 		goto L21
 	}
 L22:
-	i0 = fn840(m, v3, v5, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v3, v5, uint32(0), uint32(0), uint32(0))
 	v3 = i0
 	goto L20
 L21:
 	i2 = m.table[v6].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v3, v5, i2, uint32(0))
+	i0 = fn839(m, v3, v5, i2, uint32(0))
 	v3 = i0
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -11059,7 +22144,7 @@ L20:
 	if v6 != 0 {
 		goto L23
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L23:
 	if v3 != 0 {
 		goto L24
@@ -11091,14 +22176,14 @@ L27:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2339(m, i0)
+	i0 = fn2340(m, i0)
 	v6 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+84)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = v6
 	i2 = v2 + uint32(80)
-	i0 = fn3603(m, v4, uint32(8425580), i2)
+	i0 = fn3604(m, v4, uint32(8425580), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -11110,7 +22195,7 @@ L27:
 	if v4 != 0 {
 		goto L28
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L28:
 	v4 = uint32(0)
 	goto L6
@@ -11126,7 +22211,7 @@ L25:
 	if v7 != 0 {
 		goto L17
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L17:
 	if v5 == 0 {
 		goto L29
@@ -11136,7 +22221,7 @@ L17:
 		goto L30
 	}
 	i1 = v2 + uint32(92)
-	i0 = fn2698(m, v3, i1)
+	i0 = fn2699(m, v3, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L7
@@ -11145,7 +22230,7 @@ L17:
 	if i0 != 0 {
 		goto L31
 	}
-	i0 = fn8119(m, v5)
+	i0 = fn8120(m, v5)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+92))
 	if i0 == i1 {
 		goto L31
@@ -11175,14 +22260,14 @@ L17:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v2 + uint32(64)
-	i0 = fn3603(m, i0, uint32(8434531), i2)
+	i0 = fn3604(m, i0, uint32(8434531), i2)
 	goto L8
 L31:
 	*(*uint64)(unsafe.Add(b, uint64(v1)+32)) = k64(18446744069414584320)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v5
 	goto L10
 L30:
-	i0 = fn2714(m, v3)
+	i0 = fn2715(m, v3)
 	v4 = i0
 	if v4 == 0 {
 		goto L7
@@ -11221,7 +22306,7 @@ L16:
 	v6 = i0
 	i0 = v2 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 	if v6 != 0 {
 		i1 = v6
@@ -11255,12 +22340,12 @@ L16:
 		i1 = i2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i0 = fn3603(m, v7, uint32(8426095), v2)
+	i0 = fn3604(m, v7, uint32(8426095), v2)
 	v4 = uint32(0)
 	goto L6
 L15:
 	i1 = v1 + uint32(36)
-	i0 = fn6201(m, v3, i1)
+	i0 = fn6202(m, v3, i1)
 	if i0 == 0 {
 		goto L7
 	}
@@ -11276,7 +22361,7 @@ L14:
 	if i0 != 0 {
 		goto L33
 	}
-	i0 = fn8105(m, v0)
+	i0 = fn8106(m, v0)
 	if i0 == v5 {
 		goto L33
 	}
@@ -11305,20 +22390,20 @@ L14:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v2 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8434531), i2)
+	i0 = fn3604(m, i0, uint32(8434531), i2)
 	goto L8
 L33:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	if i0 == 0 {
 		goto L35
 	}
-	i0 = fn2732(m, v0, v5)
+	i0 = fn2733(m, v0, v5)
 	v0 = i0
 	if v0 == 0 {
 		goto L9
 	}
 	i1 = v2 + uint32(92)
-	i0 = fn2698(m, v0, i1)
+	i0 = fn2699(m, v0, i1)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v6 = i0
@@ -11331,7 +22416,7 @@ L33:
 	if v6 != 0 {
 		goto L36
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L36:
 	if v5 == 0 {
 		goto L9
@@ -11340,7 +22425,7 @@ L36:
 	if i0 != 0 {
 		goto L37
 	}
-	i0 = fn8119(m, v5)
+	i0 = fn8120(m, v5)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+92))
 	if i0 == i1 {
 		goto L37
@@ -11369,7 +22454,7 @@ L36:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v2 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8434531), i2)
+	i0 = fn3604(m, i0, uint32(8434531), i2)
 	goto L8
 L37:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = uint32(0)
@@ -11385,7 +22470,7 @@ L37:
 	if v0 != 0 {
 		goto L34
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L34
 L35:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v0
@@ -11404,7 +22489,7 @@ L35:
 	if v0 != 0 {
 		goto L34
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L34
 L38:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+52)) = v4
@@ -11439,7 +22524,7 @@ L6:
 	if v3 != 0 {
 		goto L39
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L39:
 	if v4 == 0 {
 		goto L40
@@ -11455,9 +22540,9 @@ L39:
 	if v0 != 0 {
 		goto L40
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L40:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	if i0 != 0 {
 		goto L41
@@ -11467,11 +22552,11 @@ L40:
 L41:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 	*(*uint64)(unsafe.Add(b, uint64(v1)+44)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(v1)+36)) = uint64(8589934591)
 	*(*uint64)(unsafe.Add(b, uint64(v1)+28)) = uint64(0)
@@ -11485,7 +22570,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6201(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6202(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11507,12 +22592,12 @@ func fn6201(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
-	i0 = fn3055(m, i0, uint32(8436614), uint32(1))
+	i0 = fn3056(m, i0, uint32(8436614), uint32(1))
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = fn517(m, v0)
+	i0 = fn518(m, v0)
 	v0 = i0
 	if v0 != 0 {
 		goto L3
@@ -11521,7 +22606,7 @@ L2:
 	goto L1
 L3:
 	i1 = v2 + uint32(12)
-	i0 = fn1579(m, v0, i1)
+	i0 = fn1580(m, v0, i1)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -11534,7 +22619,7 @@ L3:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v0 = i0
@@ -11543,7 +22628,7 @@ L4:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8462276))
+	fn3605(m, i0, uint32(8462276))
 	goto L1
 L5:
 	if int32(v0) > int32(k32(4294967295)) {
@@ -11551,7 +22636,7 @@ L5:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8462457))
+	fn3605(m, i0, uint32(8462457))
 	goto L1
 L6:
 	*(*uint32)(unsafe.Add(b, v1)) = v4
@@ -11564,7 +22649,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6202(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6203(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -11602,7 +22687,7 @@ func fn6202(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(8406569)
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8469476), v4)
+	i0 = fn3604(m, i0, uint32(8469476), v4)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
@@ -11617,7 +22702,7 @@ L2:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8507037), i2)
+	i0 = fn3604(m, i0, uint32(8507037), i2)
 	goto L1
 L3:
 	if v3 != 0 {
@@ -11630,10 +22715,10 @@ L3:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v4 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8444091), i2)
+	i0 = fn3604(m, i0, uint32(8444091), i2)
 	goto L1
 L4:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
 	v6 = i0
@@ -11641,7 +22726,7 @@ L4:
 		goto L6
 	}
 	i1 = v4 + uint32(48)
-	i0 = fn7827(m, v6, i1)
+	i0 = fn7828(m, v6, i1)
 	v2 = i0
 	goto L5
 L6:
@@ -11655,7 +22740,7 @@ L6:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
 	i1 = v4 + uint32(48)
-	i0 = fn7921(m, i0, i1)
+	i0 = fn7922(m, i0, i1)
 	v2 = i0
 	goto L5
 L7:
@@ -11670,26 +22755,26 @@ L7:
 L9:
 	i2 = v4 + uint32(48)
 	i3 = b2i(v3 == 0)
-	i0 = fn7900(m, v2, v7, i2, i3)
+	i0 = fn7901(m, v2, v7, i2, i3)
 	v2 = i0
 	goto L5
 L8:
 	i1 = v4 + uint32(48)
-	i0 = fn7920(m, v7, i1)
+	i0 = fn7921(m, v7, i1)
 	v2 = i0
 L5:
-	fn3762(m, v5)
+	fn3763(m, v5)
 	if v2 == 0 {
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+48))
-	i0 = fn3634(m, i0, i1)
+	i0 = fn3635(m, i0, i1)
 	v1 = i0
 	goto L1
 L10:
 	i1 = v4 + uint32(48)
-	i0 = fn6243(m, v0, i1)
+	i0 = fn6244(m, v0, i1)
 	v1 = i0
 L1:
 	i0 = v4 + uint32(192)
@@ -11699,7 +22784,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6203(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6204(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -11765,7 +22850,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(64)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10281028), uint32(2), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10281028), uint32(2), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -11774,18 +22859,18 @@ L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(8)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 == 0 {
 		goto L2
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v7 = i0
 	if v7 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
@@ -11811,7 +22896,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = k32(4294967294)
 	goto L8
 L9:
-	i0 = fn567(m, v2)
+	i0 = fn568(m, v2)
 	if i0 != 0 {
 		goto L10
 	}
@@ -11819,13 +22904,13 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = fn3603(m, v1, uint32(8426910), v4)
+	i0 = fn3604(m, v1, uint32(8426910), v4)
 	goto L2
 L10:
 	i1 = v4 + uint32(4)
-	i0 = fn6201(m, v2, i1)
+	i0 = fn6202(m, v2, i1)
 	if i0 != 0 {
 		goto L8
 	}
@@ -11846,7 +22931,7 @@ L7:
 		goto L11
 	}
 	v6 = uint32(0)
-	i0 = fn2030(m, v3)
+	i0 = fn2031(m, v3)
 	v8 = i0
 	if int32(v8) < int32(uint32(0)) {
 		goto L2
@@ -11859,7 +22944,7 @@ L11:
 	v6 = uint32(0)
 	i0 = v1 + uint32(16)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L2
@@ -11867,7 +22952,7 @@ L11:
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	v1 = i0
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v6 = i0
 	if v3 == 0 {
 		goto L14
@@ -11881,21 +22966,21 @@ L6:
 L14:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
 	i3 = b2i(v3 == 0)
-	i0 = fn7899(m, v1, i1, v7, i3)
+	i0 = fn7900(m, v1, i1, v7, i3)
 	v1 = i0
 	goto L12
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
-	i0 = fn7918(m, i0, v7)
+	i0 = fn7919(m, i0, v7)
 	v1 = i0
 L12:
-	fn3762(m, v6)
+	fn3763(m, v6)
 	i0 = b2i(v1 == 0)
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	v6 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
 	v1 = i0
 	if v1 == 0 {
@@ -11912,7 +22997,7 @@ L2:
 	if v3 != 0 {
 		goto L15
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
 	v1 = i0
@@ -11930,7 +23015,7 @@ L15:
 	if v3 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = v4 + uint32(96)
 	m.g0 = i0
@@ -11939,7 +23024,7 @@ L16:
 
 //go:norace
 //go:nocheckptr
-func fn6204(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6205(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -11989,7 +23074,7 @@ func fn6204(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 L3:
 	i8 = v4 + uint32(76)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10281096), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10281096), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -11999,7 +23084,7 @@ L3:
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(16)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
 	v1 = i0
@@ -12008,16 +23093,16 @@ L2:
 	}
 	*(*uint32)(unsafe.Add(b, v4)) = v1
 	v5 = uint32(0)
-	i0 = fn4381(m, uint32(8440090), uint32(8568478), v4)
+	i0 = fn4382(m, uint32(8440090), uint32(8568478), v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
-	i0 = fn7906(m, i0)
+	i0 = fn7907(m, i0)
 	v2 = i0
-	fn3762(m, v5)
+	fn3763(m, v5)
 	if v2 != 0 {
 		goto L4
 	}
@@ -12025,11 +23110,11 @@ L2:
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3634(m, i0, v1)
+	i0 = fn3635(m, i0, v1)
 	v5 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	if v1 == 0 {
 		goto L5
 	}
@@ -12044,7 +23129,7 @@ L1:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
 	v1 = i0
@@ -12062,7 +23147,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = v4 + uint32(80)
 	m.g0 = i0
@@ -12071,7 +23156,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn6205(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6206(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -12132,7 +23217,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(128)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10281176), uint32(2), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10281176), uint32(2), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -12141,18 +23226,18 @@ L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(72)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 == 0 {
 		goto L2
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
@@ -12171,21 +23256,21 @@ L5:
 	if v2 == uint32(10059656) {
 		goto L8
 	}
-	i0 = fn567(m, v2)
+	i0 = fn568(m, v2)
 	if i0 != 0 {
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
 	i2 = v4 + uint32(32)
-	i0 = fn3603(m, v1, uint32(8426910), i2)
+	i0 = fn3604(m, v1, uint32(8426910), i2)
 	goto L2
 L9:
 	i1 = v4 + uint32(156)
-	i0 = fn6201(m, v2, i1)
+	i0 = fn6202(m, v2, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -12198,7 +23283,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = uint32(8506953)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
 	i2 = v4 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8462481), i2)
+	i0 = fn3604(m, i0, uint32(8462481), i2)
 	goto L2
 L8:
 	if v5 == uint32(3) {
@@ -12208,7 +23293,7 @@ L7:
 	v6 = uint32(0)
 	i0 = v1 + uint32(12)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L2
@@ -12222,7 +23307,7 @@ L7:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8462481), i2)
+	i0 = fn3604(m, i0, uint32(8462481), i2)
 	goto L2
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+120))
@@ -12230,16 +23315,16 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = k32(4294967295)
 	v6 = uint32(0)
-	i0 = fn4381(m, uint32(8504113), uint32(8468433), v4)
+	i0 = fn4382(m, uint32(8504113), uint32(8468433), v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn3761(m)
-	fn3762(m, i0)
+	i0 = fn3762(m)
+	fn3763(m, i0)
 	v6 = uint32(10059656)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+100))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+120))
 	v1 = i0
 	if v1 == 0 {
@@ -12256,7 +23341,7 @@ L2:
 	if v3 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+124))
 	v1 = i0
@@ -12274,7 +23359,7 @@ L10:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i0 = v4 + uint32(160)
 	m.g0 = i0
@@ -12283,20 +23368,20 @@ L11:
 
 //go:norace
 //go:nocheckptr
-func fn6206(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6207(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn6207(m, uint32(0))
+	i0 = fn6208(m, uint32(0))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6207(m *Module, v0 uint32) uint32 {
+func fn6208(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12315,7 +23400,7 @@ func fn6207(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v1 = i0
 	v2 = uint32(1024)
 	v3 = uint32(0)
@@ -12323,12 +23408,12 @@ L2:
 	if v2 == k32(2147483648) {
 		goto L1
 	}
-	i0 = fn2106(m, v3, v2)
+	i0 = fn2107(m, v3, v2)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn7911(m, v4, v2)
+	i0 = fn7912(m, v4, v2)
 	v5 = i0
 	if v5 != 0 {
 		goto L3
@@ -12336,60 +23421,60 @@ L2:
 	i0 = v2 + uint32(1024)
 	v2 = i0
 	v3 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 == uint32(68) {
 		goto L2
 	}
 L3:
-	fn3762(m, v1)
+	fn3763(m, v1)
 	if v5 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
-	fn2107(m, v4)
+	i0 = fn3638(m, i0)
+	fn2108(m, v4)
 	m.depth--
 	return uint32(0)
 L4:
 	if v0 == 0 {
 		goto L5
 	}
-	i1 = fn8105(m, v4)
-	i0 = fn740(m, v4, i1)
+	i1 = fn8106(m, v4)
+	i0 = fn741(m, v4, i1)
 	v2 = i0
-	fn2107(m, v4)
+	fn2108(m, v4)
 	m.depth--
 	return v2
 L5:
-	i0 = fn2731(m, v4)
+	i0 = fn2732(m, v4)
 	v2 = i0
-	fn2107(m, v4)
+	fn2108(m, v4)
 	m.depth--
 	return v2
 L1:
-	fn2107(m, v3)
-	fn3762(m, v1)
-	i0 = fn3633(m)
+	fn2108(m, v3)
+	fn3763(m, v1)
+	i0 = fn3634(m)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6208(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6209(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn6207(m, uint32(1))
+	i0 = fn6208(m, uint32(1))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6209(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6210(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -12492,7 +23577,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(160)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10281260), uint32(2), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10281260), uint32(2), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -12501,14 +23586,14 @@ L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(104)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 == 0 {
 		goto L2
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v4 + uint32(48)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -12532,7 +23617,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = k32(4294967294)
 	goto L7
 L8:
-	i0 = fn567(m, v2)
+	i0 = fn568(m, v2)
 	if i0 != 0 {
 		goto L9
 	}
@@ -12540,14 +23625,14 @@ L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
 	i2 = v4 + uint32(32)
-	i0 = fn3603(m, v1, uint32(8426910), i2)
+	i0 = fn3604(m, v1, uint32(8426910), i2)
 	goto L2
 L9:
 	i1 = v4 + uint32(44)
-	i0 = fn6201(m, v2, i1)
+	i0 = fn6202(m, v2, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -12570,7 +23655,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = k32(4294967294)
 	goto L11
 L12:
-	i0 = fn567(m, v3)
+	i0 = fn568(m, v3)
 	if i0 != 0 {
 		goto L13
 	}
@@ -12578,14 +23663,14 @@ L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v1, uint32(8426910), i2)
+	i0 = fn3604(m, v1, uint32(8426910), i2)
 	goto L2
 L13:
 	i1 = v4 + uint32(40)
-	i0 = fn6201(m, v3, i1)
+	i0 = fn6202(m, v3, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -12598,7 +23683,7 @@ L10:
 	v6 = uint32(0)
 	i0 = v1 + uint32(16)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L2
@@ -12630,7 +23715,7 @@ L16:
 L15:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	fn3604(m, i0, uint32(8485538))
+	fn3605(m, i0, uint32(8485538))
 	goto L2
 L14:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+152))
@@ -12652,11 +23737,11 @@ L14:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = i1
 	v6 = uint32(0)
-	i0 = fn4381(m, uint32(8466923), uint32(8468432), v4)
+	i0 = fn4382(m, uint32(8466923), uint32(8468432), v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v6 = i0
 	if v3 == 0 {
 		goto L19
@@ -12670,14 +23755,14 @@ L14:
 L19:
 	i4 = b2i(v3 != uint32(0))
 	i4 = i4 << (uint32(1) & 31)
-	i0 = fn7902(m, v1, v5, v2, v7, i4)
+	i0 = fn7903(m, v1, v5, v2, v7, i4)
 	v1 = i0
 	goto L17
 L18:
-	i0 = fn7927(m, v5, v7)
+	i0 = fn7928(m, v5, v7)
 	v1 = i0
 L17:
-	fn3762(m, v6)
+	fn3763(m, v6)
 	if v1 != 0 {
 		goto L20
 	}
@@ -12685,11 +23770,11 @@ L17:
 	goto L2
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3635(m, i0, v8, v9)
+	i0 = fn3636(m, i0, v8, v9)
 	v6 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+132))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+152))
 	v1 = i0
 	if v1 == 0 {
@@ -12706,7 +23791,7 @@ L2:
 	if v3 != 0 {
 		goto L21
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+156))
 	v1 = i0
@@ -12724,10 +23809,10 @@ L21:
 	if v3 != 0 {
 		goto L22
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+76))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+96))
 	v1 = i0
 	if v1 == 0 {
@@ -12744,7 +23829,7 @@ L22:
 	if v3 != 0 {
 		goto L23
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+100))
 	v1 = i0
@@ -12762,7 +23847,7 @@ L23:
 	if v3 != 0 {
 		goto L24
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L24:
 	i0 = v4 + uint32(192)
 	m.g0 = i0
@@ -12771,7 +23856,7 @@ L24:
 
 //go:norace
 //go:nocheckptr
-func fn6210(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6211(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -12850,7 +23935,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(76)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10281328), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10281328), uint32(0), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -12864,7 +23949,7 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(16)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 != 0 {
 		goto L6
 	}
@@ -12880,12 +23965,12 @@ L5:
 		i1 = uint32(10059656)
 	}
 	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = fn4381(m, uint32(8440044), uint32(8533108), v4)
+	i0 = fn4382(m, uint32(8440044), uint32(8533108), v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	v5 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
 	v1 = i0
 	if v1 != 0 {
@@ -12900,31 +23985,31 @@ L8:
 	i0 = i0 >> (uint32(3) & 31)
 	v5 = i0
 L7:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v6 = i0
-	i0 = fn7925(m, v1)
+	i0 = fn7926(m, v1)
 	v2 = i0
-	fn3762(m, v6)
+	fn3763(m, v6)
 	if v2 != 0 {
 		goto L9
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3634(m, i0, v3)
+	i0 = fn3635(m, i0, v3)
 	goto L1
 L9:
 	v6 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v7 = i0
 	if v7 == 0 {
 		goto L10
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	i0 = fn3761(m)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	i0 = fn3762(m)
 	v1 = i0
-	i0 = fn7821(m, v2)
+	i0 = fn7822(m, v2)
 	v3 = i0
-	fn3762(m, v1)
+	fn3763(m, v1)
 	if v3 == 0 {
 		goto L12
 	}
@@ -12935,7 +24020,7 @@ L13:
 	if i0 != uint32(46) {
 		goto L15
 	}
-	i0 = fn8105(m, v1)
+	i0 = fn8106(m, v1)
 	v6 = i0
 	if v6 == uint32(1) {
 		goto L14
@@ -12950,16 +24035,16 @@ L13:
 		goto L14
 	}
 L15:
-	i0 = fn8105(m, v1)
+	i0 = fn8106(m, v1)
 	v3 = i0
 	if v5 != 0 {
 		goto L17
 	}
-	i0 = fn2732(m, v1, v3)
+	i0 = fn2733(m, v1, v3)
 	v3 = i0
 	goto L16
 L17:
-	i0 = fn740(m, v1, v3)
+	i0 = fn741(m, v1, v3)
 	v3 = i0
 L16:
 	if v3 != 0 {
@@ -12979,7 +24064,7 @@ L16:
 	}
 	goto L10
 L18:
-	i0 = fn1501(m, v7, v3)
+	i0 = fn1502(m, v7, v3)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
@@ -12995,7 +24080,7 @@ L18:
 	if v1 != 0 {
 		goto L20
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L20:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v7))
@@ -13020,19 +24105,19 @@ L19:
 	if v1 != 0 {
 		goto L14
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L14:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	i0 = fn3761(m)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	i0 = fn3762(m)
 	v1 = i0
-	i0 = fn7821(m, v2)
+	i0 = fn7822(m, v2)
 	v3 = i0
-	fn3762(m, v1)
+	fn3763(m, v1)
 	if v3 != 0 {
 		goto L13
 	}
 L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 != 0 {
 		goto L21
 	}
@@ -13042,7 +24127,7 @@ L21:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
-	i0 = fn3634(m, i0, i1)
+	i0 = fn3635(m, i0, i1)
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -13055,16 +24140,16 @@ L21:
 		goto L10
 	}
 L11:
-	fn2072(m, v7)
+	fn2073(m, v7)
 	v6 = uint32(0)
 L10:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v3 = i0
-	i0 = fn7819(m, v2)
-	fn3762(m, v3)
+	i0 = fn7820(m, v2)
+	fn3763(m, v3)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
 	v3 = i0
 	if v3 == 0 {
@@ -13081,7 +24166,7 @@ L1:
 	if v1 != 0 {
 		goto L22
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
 	v3 = i0
@@ -13099,7 +24184,7 @@ L22:
 	if v1 != 0 {
 		goto L23
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L23:
 	i0 = v4 + uint32(80)
 	m.g0 = i0
@@ -13108,7 +24193,7 @@ L23:
 
 //go:norace
 //go:nocheckptr
-func fn6211(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6212(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -13168,7 +24253,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(72)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10281400), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10281400), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -13177,7 +24262,7 @@ L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(16)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -13192,7 +24277,7 @@ L3:
 	if v1 == uint32(10059656) {
 		goto L5
 	}
-	i0 = fn567(m, v1)
+	i0 = fn568(m, v1)
 	if i0 != 0 {
 		goto L6
 	}
@@ -13200,13 +24285,13 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = fn3603(m, v3, uint32(8426910), v4)
+	i0 = fn3604(m, v3, uint32(8426910), v4)
 	goto L2
 L6:
 	i1 = v4 + uint32(12)
-	i0 = fn6201(m, v1, i1)
+	i0 = fn6202(m, v1, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -13214,11 +24299,11 @@ L6:
 	v3 = i0
 L5:
 	i1 = v4 + uint32(16)
-	i0 = fn6202(m, v0, i1, v3, uint32(0))
+	i0 = fn6203(m, v0, i1, v3, uint32(0))
 	v6 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
 	v1 = i0
 	if v1 == 0 {
@@ -13235,7 +24320,7 @@ L2:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
 	v1 = i0
@@ -13253,7 +24338,7 @@ L7:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	i0 = v4 + uint32(80)
 	m.g0 = i0
@@ -13262,7 +24347,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn6212(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6213(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -13327,7 +24412,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(84)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10281476), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10281476), uint32(1), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -13336,7 +24421,7 @@ L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(24)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -13356,12 +24441,12 @@ L3:
 	v7 = uint32(511)
 	goto L6
 L7:
-	i0 = fn1581(m, v3)
+	i0 = fn1582(m, v3)
 	v7 = i0
 	if v7 != k32(4294967295) {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
@@ -13380,7 +24465,7 @@ L6:
 	v3 = k32(4294967294)
 	goto L5
 L9:
-	i0 = fn567(m, v3)
+	i0 = fn568(m, v3)
 	if i0 != 0 {
 		goto L10
 	}
@@ -13388,14 +24473,14 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v1, uint32(8426910), i2)
+	i0 = fn3604(m, v1, uint32(8426910), i2)
 	goto L2
 L10:
 	i1 = v4 + uint32(20)
-	i0 = fn6201(m, v3, i1)
+	i0 = fn6202(m, v3, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -13413,35 +24498,35 @@ L5:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
 	v6 = uint32(0)
-	i0 = fn4381(m, uint32(8440081), uint32(8468433), v4)
+	i0 = fn4382(m, uint32(8440081), uint32(8468433), v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
 	v6 = i0
 	if v3 == k32(4294967294) {
 		goto L12
 	}
-	i0 = fn7898(m, v3, v6, v7)
+	i0 = fn7899(m, v3, v6, v7)
 	v3 = i0
 	goto L11
 L12:
-	i0 = fn7924(m, v6, v7)
+	i0 = fn7925(m, v6, v7)
 	v3 = i0
 L11:
-	fn3762(m, v1)
+	fn3763(m, v1)
 	v6 = uint32(10059656)
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3634(m, i0, v2)
+	i0 = fn3635(m, i0, v2)
 	v6 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+72))
 	v3 = i0
 	if v3 == 0 {
@@ -13458,7 +24543,7 @@ L2:
 	if v1 != 0 {
 		goto L13
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+76))
 	v3 = i0
@@ -13476,7 +24561,7 @@ L13:
 	if v1 != 0 {
 		goto L14
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L14:
 	i0 = v4 + uint32(96)
 	m.g0 = i0
@@ -13485,7 +24570,7 @@ L14:
 
 //go:norace
 //go:nocheckptr
-func fn6213(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6214(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -13547,7 +24632,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(72)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10281548), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10281548), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -13556,7 +24641,7 @@ L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(16)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -13572,13 +24657,13 @@ L3:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = k32(4294967294)
 L8:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
 	v1 = i0
 	goto L6
 L7:
-	i0 = fn567(m, v1)
+	i0 = fn568(m, v1)
 	if i0 != 0 {
 		goto L9
 	}
@@ -13586,19 +24671,19 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = fn3603(m, v3, uint32(8426910), v4)
+	i0 = fn3604(m, v3, uint32(8426910), v4)
 	goto L2
 L9:
 	i1 = v4 + uint32(12)
-	i0 = fn6201(m, v1, i1)
+	i0 = fn6202(m, v1, i1)
 	if i0 == 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v2 = i0
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
 	v1 = i0
@@ -13606,21 +24691,21 @@ L9:
 		goto L6
 	}
 	i2 = v4 + uint32(80)
-	i0 = fn7897(m, v2, v1, i2, uint32(4096))
+	i0 = fn7898(m, v2, v1, i2, uint32(4096))
 	v1 = i0
 	goto L5
 L6:
 	i1 = v4 + uint32(80)
-	i0 = fn7919(m, v1, i1, uint32(4096))
+	i0 = fn7920(m, v1, i1, uint32(4096))
 	v1 = i0
 L5:
-	fn3762(m, v3)
+	fn3763(m, v3)
 	if int32(v1) > int32(k32(4294967295)) {
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
-	i0 = fn3634(m, i0, i1)
+	i0 = fn3635(m, i0, i1)
 	v6 = i0
 	goto L2
 L10:
@@ -13635,16 +24720,16 @@ L10:
 		goto L11
 	}
 	i0 = v4 + uint32(80)
-	i0 = fn2732(m, i0, v1)
+	i0 = fn2733(m, i0, v1)
 	v6 = i0
 	goto L2
 L11:
 	i0 = v4 + uint32(80)
-	i0 = fn740(m, i0, v1)
+	i0 = fn741(m, i0, v1)
 	v6 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
 	v1 = i0
 	if v1 == 0 {
@@ -13661,7 +24746,7 @@ L2:
 	if v3 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
 	v1 = i0
@@ -13679,7 +24764,7 @@ L12:
 	if v3 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L13:
 	i0 = v4 + uint32(4192)
 	m.g0 = i0
@@ -13688,7 +24773,7 @@ L13:
 
 //go:norace
 //go:nocheckptr
-func fn6214(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6215(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -13783,7 +24868,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(144)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10281628), uint32(2), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10281628), uint32(2), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -13792,14 +24877,14 @@ L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(88)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 == 0 {
 		goto L2
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v4 + uint32(32)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -13821,7 +24906,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = k32(4294967294)
 	goto L7
 L8:
-	i0 = fn567(m, v2)
+	i0 = fn568(m, v2)
 	if i0 != 0 {
 		goto L9
 	}
@@ -13829,14 +24914,14 @@ L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v1, uint32(8426910), i2)
+	i0 = fn3604(m, v1, uint32(8426910), i2)
 	goto L2
 L9:
 	i1 = v4 + uint32(28)
-	i0 = fn6201(m, v2, i1)
+	i0 = fn6202(m, v2, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -13851,7 +24936,7 @@ L6:
 	if v1 == uint32(10059656) {
 		goto L5
 	}
-	i0 = fn567(m, v1)
+	i0 = fn568(m, v1)
 	if i0 != 0 {
 		goto L10
 	}
@@ -13859,13 +24944,13 @@ L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = fn3603(m, v3, uint32(8426910), v4)
+	i0 = fn3604(m, v3, uint32(8426910), v4)
 	goto L2
 L10:
 	i1 = v4 + uint32(24)
-	i0 = fn6201(m, v1, i1)
+	i0 = fn6202(m, v1, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -13875,11 +24960,11 @@ L5:
 	i0 = v4 + uint32(88)
 	i1 = v4 + uint32(32)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i0 = fn6215(m, i0, i1, i2, v3, uint32(0))
+	i0 = fn6216(m, i0, i1, i2, v3, uint32(0))
 	v6 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+116))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+136))
 	v1 = i0
 	if v1 == 0 {
@@ -13896,7 +24981,7 @@ L2:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+140))
 	v1 = i0
@@ -13914,10 +24999,10 @@ L11:
 	if v3 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+80))
 	v1 = i0
 	if v1 == 0 {
@@ -13934,7 +25019,7 @@ L12:
 	if v3 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+84))
 	v1 = i0
@@ -13952,7 +25037,7 @@ L13:
 	if v3 != 0 {
 		goto L14
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L14:
 	i0 = v4 + uint32(160)
 	m.g0 = i0
@@ -13961,7 +25046,7 @@ L14:
 
 //go:norace
 //go:nocheckptr
-func fn6215(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn6216(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -13998,7 +25083,7 @@ func fn6215(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = i1
 	v6 = uint32(0)
 	i2 = v5 + uint32(16)
-	i0 = fn4381(m, uint32(8488778), uint32(8468432), i2)
+	i0 = fn4382(m, uint32(8488778), uint32(8468432), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -14028,10 +25113,10 @@ L3:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8485497), v5)
+	i0 = fn3604(m, i0, uint32(8485497), v5)
 	goto L1
 L2:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
 	v4 = i0
@@ -14043,14 +25128,14 @@ L2:
 	if i0 == 0 {
 		goto L6
 	}
-	i0 = fn7903(m, v2, v7, v3, v4)
+	i0 = fn7904(m, v2, v7, v3, v4)
 	v3 = i0
 	goto L5
 L6:
-	i0 = fn7928(m, v7, v4)
+	i0 = fn7929(m, v7, v4)
 	v3 = i0
 L5:
-	fn3762(m, v6)
+	fn3763(m, v6)
 	if v3 != 0 {
 		goto L7
 	}
@@ -14060,7 +25145,7 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+48))
-	i0 = fn3635(m, i0, i1, i2)
+	i0 = fn3636(m, i0, i1, i2)
 	v6 = i0
 L1:
 	i0 = v5 + uint32(32)
@@ -14070,7 +25155,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6216(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6217(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -14165,7 +25250,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(144)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10281708), uint32(2), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10281708), uint32(2), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -14174,14 +25259,14 @@ L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(88)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 == 0 {
 		goto L2
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v4 + uint32(32)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -14203,7 +25288,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = k32(4294967294)
 	goto L7
 L8:
-	i0 = fn567(m, v2)
+	i0 = fn568(m, v2)
 	if i0 != 0 {
 		goto L9
 	}
@@ -14211,14 +25296,14 @@ L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v1, uint32(8426910), i2)
+	i0 = fn3604(m, v1, uint32(8426910), i2)
 	goto L2
 L9:
 	i1 = v4 + uint32(28)
-	i0 = fn6201(m, v2, i1)
+	i0 = fn6202(m, v2, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -14233,7 +25318,7 @@ L6:
 	if v1 == uint32(10059656) {
 		goto L5
 	}
-	i0 = fn567(m, v1)
+	i0 = fn568(m, v1)
 	if i0 != 0 {
 		goto L10
 	}
@@ -14241,13 +25326,13 @@ L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = fn3603(m, v3, uint32(8426910), v4)
+	i0 = fn3604(m, v3, uint32(8426910), v4)
 	goto L2
 L10:
 	i1 = v4 + uint32(24)
-	i0 = fn6201(m, v1, i1)
+	i0 = fn6202(m, v1, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -14257,11 +25342,11 @@ L5:
 	i0 = v4 + uint32(88)
 	i1 = v4 + uint32(32)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i0 = fn6215(m, i0, i1, i2, v3, uint32(1))
+	i0 = fn6216(m, i0, i1, i2, v3, uint32(1))
 	v6 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+116))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+136))
 	v1 = i0
 	if v1 == 0 {
@@ -14278,7 +25363,7 @@ L2:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+140))
 	v1 = i0
@@ -14296,10 +25381,10 @@ L11:
 	if v3 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+80))
 	v1 = i0
 	if v1 == 0 {
@@ -14316,7 +25401,7 @@ L12:
 	if v3 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+84))
 	v1 = i0
@@ -14334,7 +25419,7 @@ L13:
 	if v3 != 0 {
 		goto L14
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L14:
 	i0 = v4 + uint32(160)
 	m.g0 = i0
@@ -14343,7 +25428,7 @@ L14:
 
 //go:norace
 //go:nocheckptr
-func fn6217(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6218(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -14405,7 +25490,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(88)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10281780), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10281780), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -14414,7 +25499,7 @@ L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(32)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -14430,7 +25515,7 @@ L3:
 	if v1 == uint32(10059656) {
 		goto L5
 	}
-	i0 = fn567(m, v1)
+	i0 = fn568(m, v1)
 	if i0 != 0 {
 		goto L6
 	}
@@ -14438,14 +25523,14 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v3, uint32(8426910), i2)
+	i0 = fn3604(m, v3, uint32(8426910), i2)
 	goto L2
 L6:
 	i1 = v4 + uint32(28)
-	i0 = fn6201(m, v1, i1)
+	i0 = fn6202(m, v1, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -14462,25 +25547,25 @@ L5:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
 	v6 = uint32(0)
-	i0 = fn4381(m, uint32(8440072), uint32(8468446), v4)
+	i0 = fn4382(m, uint32(8440072), uint32(8468446), v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
 	v2 = i0
 	if v3 == k32(4294967294) {
 		goto L8
 	}
-	i0 = fn7841(m, v3, v2, uint32(4))
+	i0 = fn7842(m, v3, v2, uint32(4))
 	v3 = i0
 	goto L7
 L8:
-	i0 = fn7923(m, v2)
+	i0 = fn7924(m, v2)
 	v3 = i0
 L7:
-	fn3762(m, v6)
+	fn3763(m, v6)
 	if v3 != 0 {
 		goto L9
 	}
@@ -14488,11 +25573,11 @@ L7:
 	goto L2
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3634(m, i0, v1)
+	i0 = fn3635(m, i0, v1)
 	v6 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+80))
 	v1 = i0
 	if v1 == 0 {
@@ -14509,7 +25594,7 @@ L2:
 	if v3 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+84))
 	v1 = i0
@@ -14527,7 +25612,7 @@ L10:
 	if v3 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i0 = v4 + uint32(96)
 	m.g0 = i0
@@ -14536,7 +25621,7 @@ L11:
 
 //go:norace
 //go:nocheckptr
-func fn6218(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6219(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -14633,7 +25718,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(144)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10281860), uint32(2), uint32(3), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10281860), uint32(2), uint32(3), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -14642,14 +25727,14 @@ L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(88)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 == 0 {
 		goto L2
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v4 + uint32(32)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -14666,7 +25751,7 @@ L3:
 		goto L6
 	}
 	v6 = uint32(0)
-	i0 = fn2030(m, v3)
+	i0 = fn2031(m, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -14682,7 +25767,7 @@ L6:
 	if v1 == uint32(10059656) {
 		goto L5
 	}
-	i0 = fn567(m, v1)
+	i0 = fn568(m, v1)
 	if i0 != 0 {
 		goto L7
 	}
@@ -14690,15 +25775,15 @@ L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, v3, uint32(8426910), i2)
+	i0 = fn3604(m, v3, uint32(8426910), i2)
 	goto L2
 L7:
 	v6 = uint32(0)
 	i1 = v4 + uint32(28)
-	i0 = fn6201(m, v1, i1)
+	i0 = fn6202(m, v1, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -14718,7 +25803,7 @@ L5:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
 	v6 = uint32(0)
-	i0 = fn4381(m, uint32(8466903), uint32(8468445), v4)
+	i0 = fn4382(m, uint32(8466903), uint32(8468445), v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -14744,22 +25829,22 @@ L10:
 L9:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8485535))
+	fn3605(m, i0, uint32(8485535))
 	goto L2
 L8:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v7 = i0
 	if v3 == k32(4294967294) {
 		goto L12
 	}
-	i0 = fn7896(m, v6, v3, v5)
+	i0 = fn7897(m, v6, v3, v5)
 	v3 = i0
 	goto L11
 L12:
-	i0 = fn7926(m, v6, v5)
+	i0 = fn7927(m, v6, v5)
 	v3 = i0
 L11:
-	fn3762(m, v7)
+	fn3763(m, v7)
 	if v3 != 0 {
 		goto L13
 	}
@@ -14767,11 +25852,11 @@ L11:
 	goto L2
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3635(m, i0, v1, v2)
+	i0 = fn3636(m, i0, v1, v2)
 	v6 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+116))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+136))
 	v1 = i0
 	if v1 == 0 {
@@ -14788,7 +25873,7 @@ L2:
 	if v3 != 0 {
 		goto L14
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+140))
 	v1 = i0
@@ -14806,10 +25891,10 @@ L14:
 	if v3 != 0 {
 		goto L15
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+80))
 	v1 = i0
 	if v1 == 0 {
@@ -14826,7 +25911,7 @@ L15:
 	if v3 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+84))
 	v1 = i0
@@ -14844,7 +25929,7 @@ L16:
 	if v3 != 0 {
 		goto L17
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L17:
 	i0 = v4 + uint32(160)
 	m.g0 = i0
@@ -14853,7 +25938,7 @@ L17:
 
 //go:norace
 //go:nocheckptr
-func fn6219(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6220(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14869,30 +25954,30 @@ func fn6219(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(400)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v3 = i0
 	i0 = v2 + uint32(10)
-	i0 = fn8019(m, i0)
+	i0 = fn8020(m, i0)
 	v4 = i0
-	fn3762(m, v3)
+	fn3763(m, v3)
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	v3 = i0
 	goto L1
 L2:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+32))
-	i0 = fn2275(m, i0)
+	i0 = fn2276(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 	i0 = v2 + uint32(10)
-	i0 = fn2731(m, i0)
+	i0 = fn2732(m, i0)
 	v0 = i0
 	if v0 != 0 {
 		goto L3
@@ -14908,13 +25993,13 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L3:
 	v3 = uint32(0)
-	fn2276(m, v4, uint32(0), v0)
+	fn2277(m, v4, uint32(0), v0)
 	i0 = v2 + uint32(75)
-	i0 = fn2731(m, i0)
+	i0 = fn2732(m, i0)
 	v0 = i0
 	if v0 != 0 {
 		goto L4
@@ -14930,12 +26015,12 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L4:
-	fn2276(m, v4, uint32(1), v0)
+	fn2277(m, v4, uint32(1), v0)
 	i0 = v2 + uint32(140)
-	i0 = fn2731(m, i0)
+	i0 = fn2732(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L5
@@ -14952,12 +26037,12 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L5:
-	fn2276(m, v4, uint32(2), v3)
+	fn2277(m, v4, uint32(2), v3)
 	i0 = v2 + uint32(205)
-	i0 = fn2731(m, i0)
+	i0 = fn2732(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L6
@@ -14974,12 +26059,12 @@ L5:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L6:
-	fn2276(m, v4, uint32(3), v3)
+	fn2277(m, v4, uint32(3), v3)
 	i0 = v2 + uint32(270)
-	i0 = fn2731(m, i0)
+	i0 = fn2732(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L7
@@ -14996,10 +26081,10 @@ L6:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L7:
-	fn2276(m, v4, uint32(4), v3)
+	fn2277(m, v4, uint32(4), v3)
 	v3 = v4
 L1:
 	i0 = v2 + uint32(400)
@@ -15009,7 +26094,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6220(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6221(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15069,7 +26154,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(72)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10281932), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10281932), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -15078,7 +26163,7 @@ L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(16)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -15093,7 +26178,7 @@ L3:
 	if v1 == uint32(10059656) {
 		goto L5
 	}
-	i0 = fn567(m, v1)
+	i0 = fn568(m, v1)
 	if i0 != 0 {
 		goto L6
 	}
@@ -15101,13 +26186,13 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = fn3603(m, v3, uint32(8426910), v4)
+	i0 = fn3604(m, v3, uint32(8426910), v4)
 	goto L2
 L6:
 	i1 = v4 + uint32(12)
-	i0 = fn6201(m, v1, i1)
+	i0 = fn6202(m, v1, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -15115,11 +26200,11 @@ L6:
 	v3 = i0
 L5:
 	i0 = v4 + uint32(16)
-	i0 = fn6221(m, i0, v3)
+	i0 = fn6222(m, i0, v3)
 	v6 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
 	v1 = i0
 	if v1 == 0 {
@@ -15136,7 +26221,7 @@ L2:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
 	v1 = i0
@@ -15154,7 +26239,7 @@ L7:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	i0 = v4 + uint32(80)
 	m.g0 = i0
@@ -15163,7 +26248,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn6221(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6222(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15194,25 +26279,25 @@ func fn6221(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
 	v4 = uint32(0)
-	i0 = fn4381(m, uint32(8477290), uint32(8468446), v2)
+	i0 = fn4382(m, uint32(8477290), uint32(8468446), v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v5 = i0
 	if v3 != 0 {
 		goto L3
 	}
-	i0 = fn7841(m, v1, v5, uint32(0))
+	i0 = fn7842(m, v1, v5, uint32(0))
 	v1 = i0
 	goto L2
 L3:
-	i0 = fn7922(m, v5)
+	i0 = fn7923(m, v5)
 	v1 = i0
 L2:
-	fn3762(m, v4)
+	fn3763(m, v4)
 	if v1 != 0 {
 		goto L4
 	}
@@ -15221,7 +26306,7 @@ L2:
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = fn3634(m, i0, i1)
+	i0 = fn3635(m, i0, i1)
 	v4 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -15231,7 +26316,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6222(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6223(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15291,7 +26376,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(72)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10282004), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10282004), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -15300,7 +26385,7 @@ L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(16)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -15315,7 +26400,7 @@ L3:
 	if v1 == uint32(10059656) {
 		goto L5
 	}
-	i0 = fn567(m, v1)
+	i0 = fn568(m, v1)
 	if i0 != 0 {
 		goto L6
 	}
@@ -15323,13 +26408,13 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = fn3603(m, v3, uint32(8426910), v4)
+	i0 = fn3604(m, v3, uint32(8426910), v4)
 	goto L2
 L6:
 	i1 = v4 + uint32(12)
-	i0 = fn6201(m, v1, i1)
+	i0 = fn6202(m, v1, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -15337,11 +26422,11 @@ L6:
 	v3 = i0
 L5:
 	i0 = v4 + uint32(16)
-	i0 = fn6221(m, i0, v3)
+	i0 = fn6222(m, i0, v3)
 	v6 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
 	v1 = i0
 	if v1 == 0 {
@@ -15358,7 +26443,7 @@ L2:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
 	v1 = i0
@@ -15376,7 +26461,7 @@ L7:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	i0 = v4 + uint32(80)
 	m.g0 = i0
@@ -15385,7 +26470,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn6223(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6224(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -15454,7 +26539,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(128)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10282088), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10282088), uint32(1), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -15463,7 +26548,7 @@ L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(72)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -15529,7 +26614,7 @@ L14:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = k32(4294967294)
 	goto L16
 L17:
-	i0 = fn567(m, v5)
+	i0 = fn568(m, v5)
 	if i0 != 0 {
 		goto L18
 	}
@@ -15537,14 +26622,14 @@ L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = i1
 	i2 = v4 + uint32(64)
-	i0 = fn3603(m, v1, uint32(8426910), i2)
+	i0 = fn3604(m, v1, uint32(8426910), i2)
 	goto L2
 L18:
 	i1 = v4 + uint32(68)
-	i0 = fn6201(m, v5, i1)
+	i0 = fn6202(m, v5, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -15557,7 +26642,7 @@ L15:
 	v6 = uint32(0)
 	i0 = v1 + uint32(16)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v8 = i0
 	if int32(v8) < int32(uint32(0)) {
 		goto L2
@@ -15584,7 +26669,7 @@ L13:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8468865))
+	fn3605(m, i0, uint32(8468865))
 	goto L2
 L19:
 	if v1 != 0 {
@@ -15601,14 +26686,14 @@ L20:
 	if i0 != uint32(10064376) {
 		goto L22
 	}
-	i0 = fn2290(m, v7)
+	i0 = fn2291(m, v7)
 	if i0 == uint32(2) {
 		goto L21
 	}
 L22:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409051))
+	fn3605(m, i0, uint32(8409051))
 	goto L2
 L21:
 	v6 = uint32(0)
@@ -15617,7 +26702,7 @@ L21:
 	i2 = v4 + uint32(176)
 	i3 = v4 + uint32(168)
 	i3 = i3 + uint32(16)
-	i0 = fn6224(m, v0, i1, i2, i3)
+	i0 = fn6225(m, v0, i1, i2, i3)
 	if i0 == 0 {
 		goto L2
 	}
@@ -15626,7 +26711,7 @@ L21:
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	i2 = v4 + uint32(192)
 	i3 = v4 + uint32(200)
-	i0 = fn6224(m, v0, i1, i2, i3)
+	i0 = fn6225(m, v0, i1, i2, i3)
 	if i0 != 0 {
 		goto L6
 	}
@@ -15657,20 +26742,20 @@ L7:
 	if i0 != uint32(10064376) {
 		goto L24
 	}
-	i0 = fn2290(m, v3)
+	i0 = fn2291(m, v3)
 	if i0 == uint32(2) {
 		goto L23
 	}
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8486700))
+	fn3605(m, i0, uint32(8486700))
 	goto L5
 L23:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+168)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	i1 = v4 + uint32(208)
 	i2 = v4 + uint32(156)
-	i0 = fn4274(m, i0, i1, i2, uint32(0))
+	i0 = fn4275(m, i0, i1, i2, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L5
 	}
@@ -15678,7 +26763,7 @@ L23:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v4 + uint32(160)
 	i2 = v4 + uint32(152)
-	i0 = fn4274(m, i0, i1, i2, uint32(0))
+	i0 = fn4275(m, i0, i1, i2, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L5
 	}
@@ -15713,7 +26798,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(8488054)
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8469476), v4)
+	i0 = fn3604(m, i0, uint32(8469476), v4)
 	goto L2
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+108))
@@ -15728,7 +26813,7 @@ L25:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8507037), i2)
+	i0 = fn3604(m, i0, uint32(8507037), i2)
 	goto L2
 L26:
 	if v8 != 0 {
@@ -15741,7 +26826,7 @@ L26:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v4 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8444091), i2)
+	i0 = fn3604(m, i0, uint32(8444091), i2)
 	goto L2
 L27:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+120))
@@ -15756,11 +26841,11 @@ L27:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = i1
 	v6 = uint32(0)
 	i2 = v4 + uint32(32)
-	i0 = fn4381(m, uint32(8488051), uint32(8468444), i2)
+	i0 = fn4382(m, uint32(8488051), uint32(8468444), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v1 = i0
 	if v8 != 0 {
 		goto L29
@@ -15770,7 +26855,7 @@ L27:
 	}
 	i0 = v4 + uint32(168)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+104))
-	i0 = fn6225(m, i0, i1)
+	i0 = fn6226(m, i0, i1)
 	v3 = i0
 	goto L28
 L29:
@@ -15783,7 +26868,7 @@ L29:
 L31:
 	i0 = v4 + uint32(168)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+104))
-	i0 = fn6226(m, i0, v5, i2, v8)
+	i0 = fn6227(m, i0, v5, i2, v8)
 	v3 = i0
 	goto L28
 L30:
@@ -15808,16 +26893,16 @@ L30:
 	i0 = v4 + uint32(208)
 	v6 = i0
 L33:
-	i0 = fn7828(m, v3, v6)
+	i0 = fn7829(m, v3, v6)
 	v3 = i0
 	goto L28
 L32:
 	i0 = v4 + uint32(168)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+104))
-	i0 = fn6227(m, i0, i1)
+	i0 = fn6228(m, i0, i1)
 	v3 = i0
 L28:
-	fn3762(m, v1)
+	fn3763(m, v1)
 	v6 = uint32(10059656)
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L2
@@ -15825,13 +26910,13 @@ L28:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+120))
-	i0 = fn3634(m, i0, i1)
+	i0 = fn3635(m, i0, i1)
 	goto L2
 L5:
 	v6 = uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+100))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+120))
 	v1 = i0
 	if v1 == 0 {
@@ -15848,7 +26933,7 @@ L2:
 	if v3 != 0 {
 		goto L34
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L34:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+124))
 	v1 = i0
@@ -15866,7 +26951,7 @@ L34:
 	if v3 != 0 {
 		goto L35
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L35:
 	i0 = v4 + uint32(240)
 	m.g0 = i0
@@ -15875,7 +26960,7 @@ L35:
 
 //go:norace
 //go:nocheckptr
-func fn6224(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6225(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint64
@@ -15893,7 +26978,7 @@ func fn6224(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	m.g0 = v4
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn538(m, v1, i1)
+	i0 = fn539(m, v1, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -15916,23 +27001,23 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2339(m, i0)
+	i0 = fn2340(m, i0)
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
 	*(*uint32)(unsafe.Add(b, v4)) = v1
-	i0 = fn3603(m, v3, uint32(8427061), v4)
+	i0 = fn3604(m, v3, uint32(8427061), v4)
 	goto L3
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	l1 = fn4271(m, i1)
+	l1 = fn4272(m, i1)
 	v5 = l1
 	*(*uint64)(unsafe.Add(b, v2)) = v5
 	if v5 != k64(18446744073709551615) {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -15941,13 +27026,13 @@ L4:
 L6:
 	i1 = v0 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = fn1580(m, i1)
+	i1 = fn1581(m, i1)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v3)) = v1
 	if v1 != k32(4294967295) {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -15967,7 +27052,7 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -15976,7 +27061,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6225(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6226(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16007,7 +27092,7 @@ func fn6225(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = i1
 	v3 = v2
 L1:
-	i0 = fn7901(m, k32(4294967294), v1, v3, uint32(1))
+	i0 = fn7902(m, k32(4294967294), v1, v3, uint32(1))
 	v0 = i0
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -16016,7 +27101,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6226(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6227(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -16050,7 +27135,7 @@ func fn6226(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v5 = v4
 L1:
 	i3 = b2i(v3 == 0)
-	i0 = fn7901(m, v1, v2, v5, i3)
+	i0 = fn7902(m, v1, v2, v5, i3)
 	v0 = i0
 	i0 = v4 + uint32(32)
 	m.g0 = i0
@@ -16059,7 +27144,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6227(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6228(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16090,7 +27175,7 @@ func fn6227(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = i1
 	v3 = v2
 L1:
-	i0 = fn7901(m, k32(4294967294), v1, v3, uint32(0))
+	i0 = fn7902(m, k32(4294967294), v1, v3, uint32(0))
 	v0 = i0
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -16099,7 +27184,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6228(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6229(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16134,17 +27219,17 @@ func fn6228(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	v3 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+40))
 	v4 = i0
-	l0 = fn7262(m, v2)
+	l0 = fn7263(m, v2)
 	v5 = l0
 	if v5 != k64(18446744073709551615) {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	v3 = i0
 	goto L1
 L2:
@@ -16158,7 +27243,7 @@ L2:
 	v9 = l0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+28))
-	i0 = fn2275(m, i0)
+	i0 = fn2276(m, i0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -16167,7 +27252,7 @@ L2:
 	d1 = float64(int32(v4))
 	v10 = d1
 	d0 = d0 / v10
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v4 = i0
 	if v4 != 0 {
 		goto L3
@@ -16183,14 +27268,14 @@ L2:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L3:
 	v3 = uint32(0)
-	fn2276(m, v0, uint32(0), v4)
+	fn2277(m, v0, uint32(0), v4)
 	d0 = float64(int64(v8))
 	d0 = d0 / v10
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v4 = i0
 	if v4 != 0 {
 		goto L4
@@ -16206,13 +27291,13 @@ L3:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L4:
-	fn2276(m, v0, uint32(1), v4)
+	fn2277(m, v0, uint32(1), v4)
 	d0 = float64(int64(v7))
 	d0 = d0 / v10
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v3 = i0
 	if v3 != 0 {
 		goto L5
@@ -16229,13 +27314,13 @@ L4:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L5:
-	fn2276(m, v0, uint32(2), v3)
+	fn2277(m, v0, uint32(2), v3)
 	d0 = float64(int64(v6))
 	d0 = d0 / v10
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v3 = i0
 	if v3 != 0 {
 		goto L6
@@ -16252,13 +27337,13 @@ L5:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L6:
-	fn2276(m, v0, uint32(3), v3)
+	fn2277(m, v0, uint32(3), v3)
 	d0 = float64(int64(v5))
 	d0 = d0 / v10
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v3 = i0
 	if v3 != 0 {
 		goto L7
@@ -16275,10 +27360,10 @@ L6:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L7:
-	fn2276(m, v0, uint32(4), v3)
+	fn2277(m, v0, uint32(4), v3)
 	v3 = v0
 L1:
 	i0 = v2 + uint32(32)
@@ -16288,7 +27373,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6229(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6230(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -16311,24 +27396,24 @@ func fn6229(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 L3:
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10282156), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10282156), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L4:
-	fn7825(m, v1)
+	fn7826(m, v1)
 	panic(ErrUnreachable)
 L1:
 	i0 = v4 + uint32(16)
@@ -16338,7 +27423,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6230(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6231(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16346,17 +27431,17 @@ func fn6230(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v2 = i0
-	i0 = fn7824(m)
+	i0 = fn7825(m)
 	v3 = i0
-	fn3762(m, v2)
+	fn3763(m, v2)
 	v2 = uint32(10059656)
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	v2 = i0
 L1:
 	return v2
@@ -16364,21 +27449,21 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6231(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6232(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn7259(m)
-	i0 = fn1574(m, i0)
+	i0 = fn7260(m)
+	i0 = fn1575(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6232(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6233(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -16451,7 +27536,7 @@ L1:
 L4:
 	v6 = uint32(0)
 	i8 = v4 + uint32(112)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10282236), uint32(2), uint32(3), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10282236), uint32(2), uint32(3), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -16460,18 +27545,18 @@ L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(56)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 == 0 {
 		goto L2
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v7 = i0
 	if v7 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
@@ -16492,12 +27577,12 @@ L5:
 	v8 = uint32(511)
 	goto L7
 L8:
-	i0 = fn1581(m, v8)
+	i0 = fn1582(m, v8)
 	v8 = i0
 	if v8 != k32(4294967295) {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
@@ -16512,7 +27597,7 @@ L7:
 	if v1 == uint32(10059656) {
 		goto L6
 	}
-	i0 = fn567(m, v1)
+	i0 = fn568(m, v1)
 	if i0 != 0 {
 		goto L10
 	}
@@ -16520,14 +27605,14 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = i1
 	i2 = v4 + uint32(48)
-	i0 = fn3603(m, v3, uint32(8426910), i2)
+	i0 = fn3604(m, v3, uint32(8426910), i2)
 	goto L2
 L10:
 	i1 = v4 + uint32(52)
-	i0 = fn6201(m, v1, i1)
+	i0 = fn6202(m, v1, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -16541,7 +27626,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = v7
 	v6 = uint32(0)
 	i2 = v4 + uint32(32)
-	i0 = fn4381(m, uint32(8461585), uint32(8468445), i2)
+	i0 = fn4382(m, uint32(8461585), uint32(8468445), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L12
 	}
@@ -16550,30 +27635,30 @@ L6:
 	i0 = b2i(v9 == k32(4294967294))
 	v5 = i0
 L13:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v3 = i0
 	if v5 != 0 {
 		goto L15
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v8
 	i3 = v4 + uint32(16)
-	i0 = fn7895(m, v9, v2, v7, i3)
+	i0 = fn7896(m, v9, v2, v7, i3)
 	v1 = i0
 	goto L14
 L15:
 	*(*uint32)(unsafe.Add(b, v4)) = v8
-	i0 = fn7916(m, v2, v7, v4)
+	i0 = fn7917(m, v2, v7, v4)
 	v1 = i0
 L14:
-	fn3762(m, v3)
+	fn3763(m, v3)
 	if int32(v1) > int32(k32(4294967295)) {
 		goto L16
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 != uint32(27) {
 		goto L16
 	}
-	i0 = fn6307(m)
+	i0 = fn6308(m)
 	if i0 == 0 {
 		goto L13
 	}
@@ -16583,26 +27668,26 @@ L16:
 		goto L17
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3634(m, i0, v10)
+	i0 = fn3635(m, i0, v10)
 	goto L12
 L17:
-	i0 = fn4604(m, v1, uint32(0), uint32(10242888))
+	i0 = fn4605(m, v1, uint32(0), uint32(10242888))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L11
 	}
-	i0 = fn7844(m, v1)
+	i0 = fn7845(m, v1)
 L12:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
 	v1 = k32(4294967295)
 L11:
-	i0 = fn1574(m, v1)
+	i0 = fn1575(m, v1)
 	v6 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+84))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+104))
 	v1 = i0
 	if v1 == 0 {
@@ -16619,7 +27704,7 @@ L2:
 	if v3 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+108))
 	v1 = i0
@@ -16637,7 +27722,7 @@ L18:
 	if v3 != 0 {
 		goto L19
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L19:
 	i0 = v4 + uint32(128)
 	m.g0 = i0
@@ -16646,7 +27731,7 @@ L19:
 
 //go:norace
 //go:nocheckptr
-func fn6233(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6234(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -16672,30 +27757,30 @@ func fn6233(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	v5 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10282304), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10282304), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
 	v5 = uint32(0)
 	goto L1
 L4:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v5 = i0
-	i0 = fn7844(m, v1)
+	i0 = fn7845(m, v1)
 	v1 = i0
-	fn3762(m, v5)
+	fn3763(m, v5)
 	if int32(v1) <= int32(k32(4294967295)) {
 		goto L5
 	}
@@ -16703,7 +27788,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	v5 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -16713,7 +27798,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6234(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6235(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -16724,19 +27809,19 @@ func fn6234(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8495539), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8495539), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -16744,28 +27829,28 @@ L1:
 L2:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
 	return uint32(0)
 L3:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v3 = i0
 	i1 = v1 + k32(4294967295)
-	fn4627(m, v2, i1)
-	fn3762(m, v3)
+	fn4628(m, v2, i1)
+	fn3763(m, v3)
 	return uint32(10059656)
 }
 
 //go:norace
 //go:nocheckptr
-func fn6235(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6236(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -16791,25 +27876,25 @@ func fn6235(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	v5 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10282372), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10282372), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L4
 	}
 	v5 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L4:
-	i0 = fn4588(m, v1)
+	i0 = fn4589(m, v1)
 	v5 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -16819,44 +27904,44 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6236(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6237(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1581(m, v1)
+	i0 = fn1582(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L1
 	}
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn4623(m, v1)
+	i0 = fn4624(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
 	m.depth--
 	return uint32(0)
 L2:
-	i0 = fn1574(m, v1)
+	i0 = fn1575(m, v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6237(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6238(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint64
@@ -16872,7 +27957,7 @@ func fn6237(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(3) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8466947), v2, uint32(3), uint32(3))
+	i0 = fn3735(m, uint32(8466947), v2, uint32(3), uint32(3))
 	if i0 != 0 {
 		goto L1
 	}
@@ -16880,12 +27965,12 @@ func fn6237(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -16895,44 +27980,44 @@ L2:
 	v2 = uint32(0)
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	l0 = fn1595(m, i0)
+	l0 = fn1596(m, i0)
 	v4 = l0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
 L4:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v2 = i0
-	l0 = fn7837(m, v3, v4, v1)
+	l0 = fn7838(m, v3, v4, v1)
 	v4 = l0
-	fn3762(m, v2)
+	fn3763(m, v2)
 	if int64(v4) > int64(k64(18446744073709551615)) {
 		goto L5
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	if v4 != k64(18446744073709551615) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
 L5:
-	i0 = fn1593(m, v4)
+	i0 = fn1594(m, v4)
 	v2 = i0
 L3:
 	m.depth--
@@ -16941,7 +28026,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6238(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6239(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16960,7 +28045,7 @@ func fn6238(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8514549), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8514549), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -16968,12 +28053,12 @@ func fn6238(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -16982,12 +28067,12 @@ L2:
 L3:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L7
 	}
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -17000,13 +28085,13 @@ L3:
 	if v5 != 0 {
 		goto L8
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L8:
 	if v1 != k32(4294967295) {
 		goto L6
 	}
 L7:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -17017,13 +28102,13 @@ L6:
 		goto L4
 	}
 L5:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	v2 = i0
 	goto L1
 L4:
-	i1 = fn740(m, uint32(0), v1)
+	i1 = fn741(m, uint32(0), v1)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
 	if v2 != 0 {
@@ -17033,7 +28118,7 @@ L4:
 	goto L1
 L9:
 	i1 = v2 + uint32(16)
-	i0 = fn4611(m, v4, i1, v1)
+	i0 = fn4612(m, v4, i1, v1)
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L10
@@ -17055,7 +28140,7 @@ L11:
 	v2 = uint32(0)
 	goto L1
 L12:
-	fn2072(m, v2)
+	fn2073(m, v2)
 	v2 = uint32(0)
 	goto L1
 L10:
@@ -17063,7 +28148,7 @@ L10:
 		goto L1
 	}
 	i0 = v3 + uint32(12)
-	i0 = fn748(m, i0, v4)
+	i0 = fn749(m, i0, v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v2 = i0
 L1:
@@ -17074,7 +28159,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6239(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6240(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17101,7 +28186,7 @@ func fn6239(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8513890), v2, uint32(3), uint32(3))
+	i0 = fn3735(m, uint32(8513890), v2, uint32(3), uint32(3))
 	if i0 != 0 {
 		goto L2
 	}
@@ -17109,12 +28194,12 @@ func fn6239(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -17123,12 +28208,12 @@ L2:
 L3:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L5
 	}
-	i0 = fn1582(m, v5)
+	i0 = fn1583(m, v5)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -17141,13 +28226,13 @@ L3:
 	if v6 != 0 {
 		goto L6
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L6:
 	if v2 != k32(4294967295) {
 		goto L4
 	}
 L5:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -17158,9 +28243,9 @@ L7:
 L4:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	l0 = fn1595(m, i0)
+	l0 = fn1596(m, i0)
 	v7 = l0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -17170,14 +28255,14 @@ L8:
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L9
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	v1 = i0
 	goto L1
 L9:
 	v1 = uint32(0)
-	i1 = fn740(m, uint32(0), v2)
+	i1 = fn741(m, uint32(0), v2)
 	v8 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v8
 	if v8 == 0 {
@@ -17186,19 +28271,19 @@ L9:
 	i0 = v8 + uint32(16)
 	v6 = i0
 L13:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v1 = i0
-	i0 = fn7838(m, v4, v6, v2, v7)
+	i0 = fn7839(m, v4, v6, v2, v7)
 	v5 = i0
-	fn3762(m, v1)
+	fn3763(m, v1)
 	if int32(v5) > int32(k32(4294967295)) {
 		goto L12
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 != uint32(27) {
 		goto L12
 	}
-	i0 = fn6307(m)
+	i0 = fn6308(m)
 	if i0 == 0 {
 		goto L13
 	}
@@ -17208,7 +28293,7 @@ L12:
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 L11:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v8))
@@ -17222,7 +28307,7 @@ L11:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 	goto L1
 L10:
 	v1 = v8
@@ -17230,7 +28315,7 @@ L10:
 		goto L1
 	}
 	i0 = v3 + uint32(12)
-	i0 = fn748(m, i0, v5)
+	i0 = fn749(m, i0, v5)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v1 = i0
 L1:
@@ -17241,7 +28326,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6240(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6241(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17272,18 +28357,18 @@ func fn6240(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8482337), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8482337), v2, uint32(2), uint32(2))
 	if i0 == 0 {
 		goto L1
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -17291,30 +28376,30 @@ L3:
 	v4 = uint32(0)
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn525(m, i0, v3, uint32(0))
+	i0 = fn526(m, i0, v3, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, v3))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn4612(m, v2, i1, i2)
+	i0 = fn4613(m, v2, i1, i2)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L4:
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v4 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	if i0 == 0 {
 		goto L5
 	}
-	fn524(m, v3)
+	fn525(m, v3)
 L5:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -17323,7 +28408,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn6241(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6242(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17358,18 +28443,18 @@ func fn6241(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8482336), v2, uint32(3), uint32(3))
+	i0 = fn3735(m, uint32(8482336), v2, uint32(3), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -17377,34 +28462,34 @@ L3:
 	v4 = uint32(0)
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn525(m, i0, v3, uint32(0))
+	i0 = fn526(m, i0, v3, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	l0 = fn1595(m, i0)
+	l0 = fn1596(m, i0)
 	v5 = l0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L7:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, v3))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn7839(m, v2, i1, i2, v5)
+	i0 = fn7840(m, v2, i1, i2, v5)
 	v1 = i0
-	fn3762(m, v4)
+	fn3763(m, v4)
 	if int32(v1) > int32(k32(4294967295)) {
 		goto L6
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 != uint32(27) {
 		goto L6
 	}
-	i0 = fn6307(m)
+	i0 = fn6308(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -17414,25 +28499,25 @@ L6:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 L5:
 	if v1 != k32(4294967295) {
 		goto L4
 	}
 	v4 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L4:
-	i0 = fn1594(m, v1)
+	i0 = fn1595(m, v1)
 	v4 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	if i0 == 0 {
 		goto L8
 	}
-	fn524(m, v3)
+	fn525(m, v3)
 L8:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -17441,7 +28526,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn6242(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6243(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -17469,39 +28554,39 @@ func fn6242(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	v5 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10282440), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10282440), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L4
 	}
 	v5 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L4:
 L6:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v5 = i0
 	i1 = v4 + uint32(16)
-	i0 = fn7827(m, v2, i1)
+	i0 = fn7828(m, v2, i1)
 	v1 = i0
-	fn3762(m, v5)
+	fn3763(m, v5)
 	if v1 == 0 {
 		goto L5
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 != uint32(27) {
 		goto L5
 	}
-	i0 = fn6307(m)
+	i0 = fn6308(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -17512,12 +28597,12 @@ L5:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	v5 = i0
 	goto L1
 L7:
 	i1 = v4 + uint32(16)
-	i0 = fn6243(m, v0, i1)
+	i0 = fn6244(m, v0, i1)
 	v5 = i0
 L1:
 	i0 = v4 + uint32(160)
@@ -17527,7 +28612,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6243(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6244(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17547,110 +28632,110 @@ func fn6243(m *Module, v0 uint32, v1 uint32) uint32 {
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn2275(m, i0)
+	i0 = fn2276(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
-	fn2276(m, v2, uint32(0), v3)
+	fn2277(m, v2, uint32(0), v3)
 	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn1576(m, l0)
+	i0 = fn1577(m, l0)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
-	fn2276(m, v2, uint32(1), v3)
+	fn2277(m, v2, uint32(1), v3)
 	l0 = *(*uint64)(unsafe.Add(b, v1))
-	i0 = fn1576(m, l0)
+	i0 = fn1577(m, l0)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
-	fn2276(m, v2, uint32(2), v3)
+	fn2277(m, v2, uint32(2), v3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
-	fn2276(m, v2, uint32(3), v3)
+	fn2277(m, v2, uint32(3), v3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn1574(m, k32(4294967295))
+	i0 = fn1575(m, k32(4294967295))
 	v3 = i0
 	goto L3
 L4:
-	i0 = fn1575(m, v3)
+	i0 = fn1576(m, v3)
 	v3 = i0
 L3:
 	if v3 == 0 {
 		goto L2
 	}
-	fn2276(m, v2, uint32(4), v3)
+	fn2277(m, v2, uint32(4), v3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	i0 = fn6193(m, i0)
+	i0 = fn6194(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
-	fn2276(m, v2, uint32(5), v3)
+	fn2277(m, v2, uint32(5), v3)
 	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+48))
-	i0 = fn1593(m, l0)
+	i0 = fn1594(m, l0)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
-	fn2276(m, v2, uint32(6), v3)
+	fn2277(m, v2, uint32(6), v3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+112))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+96))
 	v3 = i0
 	l5 = *(*uint64)(unsafe.Add(b, uint64(v1)+72))
 	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+80))
-	i0 = fn6272(m, v0, v2, uint32(7), uint32(10), uint32(13), l5, i6)
+	i0 = fn6273(m, v0, v2, uint32(7), uint32(10), uint32(13), l5, i6)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
 	l5 = *(*uint64)(unsafe.Add(b, uint64(v1)+88))
-	i0 = fn6272(m, v0, v2, uint32(8), uint32(11), uint32(14), l5, v3)
+	i0 = fn6273(m, v0, v2, uint32(8), uint32(11), uint32(14), l5, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
 	l5 = *(*uint64)(unsafe.Add(b, uint64(v1)+104))
-	i0 = fn6272(m, v0, v2, uint32(9), uint32(12), uint32(15), l5, v4)
+	i0 = fn6273(m, v0, v2, uint32(9), uint32(12), uint32(15), l5, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v0 = i0
 	if v0 == 0 {
 		goto L2
 	}
-	fn2276(m, v2, uint32(16), v0)
+	fn2277(m, v2, uint32(16), v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v0 = i0
 	if v0 == 0 {
 		goto L2
 	}
-	fn2276(m, v2, uint32(17), v0)
+	fn2277(m, v2, uint32(17), v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
 	}
-	fn2276(m, v2, uint32(18), v1)
+	fn2277(m, v2, uint32(18), v1)
 	return v2
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -17664,50 +28749,50 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn6244(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6245(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
 	_ = i0
-	i0 = fn1581(m, v1)
+	i0 = fn1582(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v2 = i0
-	i0 = fn7912(m, v1)
+	i0 = fn7913(m, v1)
 	v1 = i0
-	fn3762(m, v2)
+	fn3763(m, v2)
 	if v1 != k32(4294967295) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
 	return uint32(0)
 L2:
-	i0 = fn606(m, v1)
+	i0 = fn607(m, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6245(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6246(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint64
 	_ = v3
 	var i0 uint32
@@ -17718,19 +28803,19 @@ func fn6245(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8483428), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8483428), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -17738,21 +28823,21 @@ L1:
 L2:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	l0 = fn1595(m, i0)
+	l0 = fn1596(m, i0)
 	v3 = l0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
 	return uint32(0)
 L3:
-	i0 = fn6246(m, v2, v3)
+	i0 = fn6247(m, v2, v3)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6246(m *Module, v0 uint32, v1 uint64) uint32 {
+func fn6247(m *Module, v0 uint32, v1 uint64) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17769,24 +28854,24 @@ func fn6246(m *Module, v0 uint32, v1 uint64) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v1
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	v3 = uint32(0)
-	i0 = fn4381(m, uint32(8483438), uint32(8460567), v2)
+	i0 = fn4382(m, uint32(8483438), uint32(8460567), v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 L3:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v4 = i0
-	i0 = fn7836(m, v0, v1)
+	i0 = fn7837(m, v0, v1)
 	v3 = i0
-	fn3762(m, v4)
+	fn3763(m, v4)
 	if v3 == 0 {
 		goto L2
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 != uint32(27) {
 		goto L2
 	}
-	i0 = fn6307(m)
+	i0 = fn6308(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -17800,7 +28885,7 @@ L2:
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -17810,7 +28895,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6247(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6248(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -17864,7 +28949,7 @@ func fn6247(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 L3:
 	i8 = v4 + uint32(72)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10282512), uint32(2), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10282512), uint32(2), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -17872,15 +28957,15 @@ L3:
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(16)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	l0 = fn1595(m, i0)
+	l0 = fn1596(m, i0)
 	v6 = l0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -17889,7 +28974,7 @@ L2:
 	if v1 == k32(4294967295) {
 		goto L4
 	}
-	i0 = fn6246(m, v1, v6)
+	i0 = fn6247(m, v1, v6)
 	v5 = i0
 	goto L1
 L4:
@@ -17898,26 +28983,26 @@ L4:
 	*(*uint32)(unsafe.Add(b, v4)) = v3
 	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = v6
 	v5 = uint32(0)
-	i0 = fn4381(m, uint32(8483438), uint32(8461906), v4)
+	i0 = fn4382(m, uint32(8483438), uint32(8461906), v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
-	i0 = fn7943(m, i0, v6)
+	i0 = fn7944(m, i0, v6)
 	v2 = i0
-	fn3762(m, v1)
+	fn3763(m, v1)
 	v5 = uint32(10059656)
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3634(m, i0, v3)
+	i0 = fn3635(m, i0, v3)
 	v5 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
 	v1 = i0
 	if v1 == 0 {
@@ -17934,7 +29019,7 @@ L1:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
 	v1 = i0
@@ -17952,7 +29037,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = v4 + uint32(80)
 	m.g0 = i0
@@ -17961,7 +29046,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn6248(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6249(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint64
@@ -17980,19 +29065,19 @@ func fn6248(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(4) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8483757), v2, uint32(4), uint32(4))
+	i0 = fn3735(m, uint32(8483757), v2, uint32(4), uint32(4))
 	if i0 != 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -18001,38 +29086,38 @@ L2:
 	v3 = uint32(0)
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	l0 = fn1595(m, i0)
+	l0 = fn1596(m, i0)
 	v4 = l0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	l0 = fn1595(m, i0)
+	l0 = fn1596(m, i0)
 	v5 = l0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
 	i0 = v1 + uint32(12)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v6 = i0
 	if v6 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
 L4:
 L6:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v7 = i0
-	i0 = fn7823(m, v2, v4, v5, v6)
+	i0 = fn7824(m, v2, v4, v5, v6)
 	v1 = i0
-	fn3762(m, v7)
+	fn3763(m, v7)
 	if v1 == uint32(27) {
 		goto L7
 	}
@@ -18041,15 +29126,15 @@ L6:
 	}
 	return uint32(10059656)
 L7:
-	i0 = fn6307(m)
+	i0 = fn6308(m)
 	if i0 == 0 {
 		goto L6
 	}
 	goto L3
 L5:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	v3 = i0
 L3:
 	return v3
@@ -18057,7 +29142,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6249(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6250(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18077,21 +29162,21 @@ func fn6249(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8393426), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8393426), v2, uint32(2), uint32(2))
 	if i0 == 0 {
 		goto L1
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v3 + uint32(12)
-	i0 = fn2734(m, i0, i1)
+	i0 = fn2735(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(8)
-	i0 = fn2734(m, i0, i1)
+	i0 = fn2735(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -18101,24 +29186,24 @@ L2:
 	v4 = i0
 	i0 = v4 + uint32(16)
 	v1 = i0
-	i0 = fn8098(m, v1, uint32(61))
+	i0 = fn8099(m, v1, uint32(61))
 	if i0 == 0 {
 		goto L3
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8489241))
+	fn3605(m, i0, uint32(8489241))
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v3)) = v4
 	v4 = uint32(0)
-	i0 = fn4381(m, uint32(8393423), uint32(8532821), v3)
+	i0 = fn4382(m, uint32(8393423), uint32(8532821), v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i1 = v2 + uint32(16)
-	i0 = fn7954(m, v1, i1, uint32(1))
+	i0 = fn7955(m, v1, i1, uint32(1))
 	if i0 != 0 {
 		goto L4
 	}
@@ -18126,7 +29211,7 @@ L3:
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	v4 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
@@ -18145,7 +29230,7 @@ L1:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	v2 = i0
@@ -18163,7 +29248,7 @@ L5:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -18172,7 +29257,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn6250(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6251(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18191,7 +29276,7 @@ func fn6250(m *Module, v0 uint32, v1 uint32) uint32 {
 	v3 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i1 = v2 + uint32(12)
-	i0 = fn2734(m, v1, i1)
+	i0 = fn2735(m, v1, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -18199,12 +29284,12 @@ func fn6250(m *Module, v0 uint32, v1 uint32) uint32 {
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v3 = uint32(0)
-	i0 = fn4381(m, uint32(8393433), uint32(8568478), v2)
+	i0 = fn4382(m, uint32(8393433), uint32(8568478), v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i0 = v1 + uint32(16)
-	i0 = fn7955(m, i0)
+	i0 = fn7956(m, i0)
 	if i0 != 0 {
 		goto L2
 	}
@@ -18212,7 +29297,7 @@ func fn6250(m *Module, v0 uint32, v1 uint32) uint32 {
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	v3 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
@@ -18231,7 +29316,7 @@ L1:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -18240,7 +29325,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6251(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6252(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -18249,108 +29334,32 @@ func fn6251(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1581(m, v1)
+	i0 = fn1582(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L2
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = fn7956(m, v1)
+	i0 = fn7957(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8496005))
+	fn3605(m, i0, uint32(8496005))
 	m.depth--
 	return uint32(0)
 L3:
-	i0 = fn2730(m, v1, uint32(8486274))
+	i0 = fn2731(m, v1, uint32(8486274))
 	v2 = i0
 L1:
 	m.depth--
 	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6252(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v1 == 0 {
-		goto L3
-	}
-	if v2 != uint32(1) {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	v5 = uint32(0)
-	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10282580), uint32(1), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1301(m, i0)
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-L5:
-	i0 = fn3761(m)
-	v5 = i0
-	i0 = fn7835(m, v2)
-	v1 = i0
-	fn3762(m, v5)
-	if v1 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
-	if i0 != uint32(27) {
-		goto L4
-	}
-	i0 = fn6307(m)
-	if i0 == 0 {
-		goto L5
-	}
-	v5 = uint32(0)
-	goto L1
-L4:
-	if v1 != 0 {
-		goto L6
-	}
-	v5 = uint32(10059656)
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
-	v5 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
 }
 
 //go:norace
@@ -18381,7 +29390,7 @@ func fn6253(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	v5 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10282648), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10282580), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -18389,25 +29398,25 @@ L3:
 L2:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1301(m, i0)
+	i0 = fn1302(m, i0)
 	v2 = i0
 	if int32(v2) < int32(uint32(0)) {
 		goto L1
 	}
 L5:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v5 = i0
-	i0 = fn7834(m, v2)
+	i0 = fn7836(m, v2)
 	v1 = i0
-	fn3762(m, v5)
+	fn3763(m, v5)
 	if v1 == 0 {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 != uint32(27) {
 		goto L4
 	}
-	i0 = fn6307(m)
+	i0 = fn6308(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -18421,7 +29430,7 @@ L4:
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	v5 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -18431,7 +29440,83 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6254(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6254(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v1 == 0 {
+		goto L3
+	}
+	if v2 != uint32(1) {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	v5 = uint32(0)
+	i8 = v4 + uint32(12)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10282648), uint32(1), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1302(m, i0)
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+L5:
+	i0 = fn3762(m)
+	v5 = i0
+	i0 = fn7835(m, v2)
+	v1 = i0
+	fn3763(m, v5)
+	if v1 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
+	if i0 != uint32(27) {
+		goto L4
+	}
+	i0 = fn6308(m)
+	if i0 == 0 {
+		goto L5
+	}
+	v5 = uint32(0)
+	goto L1
+L4:
+	if v1 != 0 {
+		goto L6
+	}
+	v5 = uint32(10059656)
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
+	i0 = fn3638(m, i0)
+	v5 = i0
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn6255(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18448,23 +29533,23 @@ func fn6254(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i2 = v2 + uint32(12)
-	i0 = fn6255(m, v0, v1, i2, uint32(8421350))
+	i0 = fn6256(m, v0, v1, i2, uint32(8421350))
 	if i0 != 0 {
 		goto L2
 	}
 	v1 = uint32(0)
 	goto L1
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v0 = i0
 	i1 = v2 + uint32(16)
-	i0 = fn7944(m, v0, i1, uint32(255))
+	i0 = fn7945(m, v0, i1, uint32(255))
 	v1 = i0
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 != 0 {
 		goto L4
 	}
@@ -18473,31 +29558,31 @@ L2:
 L4:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	goto L1
 L3:
 	if v1 < uint32(255) {
 		goto L5
 	}
-	i0 = fn2108(m, v1)
+	i0 = fn2109(m, v1)
 	v3 = i0
 	if v3 != 0 {
 		goto L6
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v1 = i0
 	goto L1
 L6:
-	i1 = fn7944(m, v0, v3, v1)
+	i1 = fn7945(m, v0, v3, v1)
 	i1 = i1 + k32(4294967295)
-	i0 = fn2732(m, v3, i1)
+	i0 = fn2733(m, v3, i1)
 	v1 = i0
-	fn2111(m, v3)
+	fn2112(m, v3)
 	goto L1
 L5:
 	i0 = v2 + uint32(16)
 	i1 = v1 + k32(4294967295)
-	i0 = fn2732(m, i0, i1)
+	i0 = fn2733(m, i0, i1)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(272)
@@ -18507,7 +29592,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6255(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6256(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -18522,14 +29607,14 @@ func fn6255(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn2033(m, v0, v3)
+	i0 = fn2034(m, v0, v3)
 	v4 = i0
 	if v4 != 0 {
 		goto L3
 	}
 	return uint32(0)
 L3:
-	i0 = fn514(m, v4, v1)
+	i0 = fn515(m, v4, v1)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v3 = i0
@@ -18542,7 +29627,7 @@ L3:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L4:
 	if v1 == 0 {
 		goto L5
@@ -18552,7 +29637,7 @@ L4:
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8489015))
+	fn3605(m, i0, uint32(8489015))
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -18570,16 +29655,16 @@ L1:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8413770))
+	fn3605(m, i0, uint32(8413770))
 	goto L6
 L7:
-	i0 = fn1581(m, v1)
+	i0 = fn1582(m, v1)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L8
 	}
 	v4 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L6
 	}
@@ -18598,14 +29683,14 @@ L6:
 	if v3 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	return v4
 }
 
 //go:norace
 //go:nocheckptr
-func fn6256(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6257(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -18618,42 +29703,42 @@ func fn6256(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i2 = v2 + uint32(12)
-	i0 = fn6255(m, v0, v1, i2, uint32(8421373))
+	i0 = fn6256(m, v0, v1, i2, uint32(8421373))
 	if i0 != 0 {
 		goto L2
 	}
 	v1 = uint32(0)
 	goto L1
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn7947(m, i0)
+	i0 = fn7948(m, i0)
 	v1 = i0
 	i0 = b2i(v1 != k32(4294967295))
 	v0 = i0
 	if v0 != 0 {
 		goto L5
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 == 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	goto L4
 L5:
 	if v0 != 0 {
 		goto L3
 	}
 L4:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
 	v1 = uint32(0)
 	goto L1
 L3:
-	i0 = fn1574(m, v1)
+	i0 = fn1575(m, v1)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -18663,7 +29748,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6257(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6258(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18682,7 +29767,7 @@ func fn6257(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8475457), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8475457), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -18691,7 +29776,7 @@ func fn6257(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L2:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1301(m, i0)
+	i0 = fn1302(m, i0)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
@@ -18699,39 +29784,39 @@ L2:
 	i1 = v1 + uint32(4)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	i2 = v3 + uint32(12)
-	i0 = fn6255(m, v0, i1, i2, uint32(8421387))
+	i0 = fn6256(m, v0, i1, i2, uint32(8421387))
 	if i0 == 0 {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn7945(m, v4, i1)
+	i0 = fn7946(m, v4, i1)
 	v2 = i0
 	i0 = b2i(v2 != k32(4294967295))
 	v1 = i0
 	if v1 != 0 {
 		goto L5
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 == 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	goto L4
 L5:
 	if v1 != 0 {
 		goto L3
 	}
 L4:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
 	v2 = uint32(0)
 	goto L1
 L3:
-	i0 = fn1574(m, v2)
+	i0 = fn1575(m, v2)
 	v2 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -18741,7 +29826,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6258(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6259(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -18793,7 +29878,7 @@ func fn6258(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 L3:
 	i8 = v4 + uint32(72)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10282720), uint32(2), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10282720), uint32(2), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -18801,18 +29886,18 @@ L3:
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(16)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
 	i1 = v1 + uint32(4)
 	i1 = *(*uint32)(unsafe.Add(b, i1))
 	i2 = v4 + uint32(12)
-	i0 = fn6255(m, v0, i1, i2, uint32(8421387))
+	i0 = fn6256(m, v0, i1, i2, uint32(8421387))
 	if i0 == 0 {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
@@ -18820,12 +29905,12 @@ L2:
 	if v5 == k32(4294967295) {
 		goto L5
 	}
-	i0 = fn7945(m, v5, v1)
+	i0 = fn7946(m, v5, v1)
 	v1 = i0
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
-	i0 = fn7946(m, i0, v1)
+	i0 = fn7947(m, i0, v1)
 	v1 = i0
 L4:
 	i0 = b2i(v1 != k32(4294967295))
@@ -18833,7 +29918,7 @@ L4:
 	if v5 != 0 {
 		goto L8
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v2 = i0
 	if v2 == 0 {
 		goto L8
@@ -18842,12 +29927,12 @@ L4:
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	goto L7
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
-	i0 = fn3634(m, i0, i1)
+	i0 = fn3635(m, i0, i1)
 	goto L7
 L8:
 	if v5 != 0 {
@@ -18855,16 +29940,16 @@ L8:
 	}
 L7:
 	v5 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L6:
-	i0 = fn1574(m, v1)
+	i0 = fn1575(m, v1)
 	v5 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
 	v1 = i0
 	if v1 == 0 {
@@ -18881,7 +29966,7 @@ L1:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
 	v1 = i0
@@ -18899,7 +29984,7 @@ L10:
 	if v2 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i0 = v4 + uint32(80)
 	m.g0 = i0
@@ -18908,14 +29993,14 @@ L11:
 
 //go:norace
 //go:nocheckptr
-func fn6259(m *Module, v0 uint32, v1 uint32) uint32 {
-	fn7881(m)
+func fn6260(m *Module, v0 uint32, v1 uint32) uint32 {
+	fn7882(m)
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn6260(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6261(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -18973,7 +30058,7 @@ func fn6260(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 L3:
 	i8 = v4 + uint32(84)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10282788), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10282788), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -18981,7 +30066,7 @@ L3:
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(24)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -18991,9 +30076,9 @@ L2:
 	v3 = i1
 	i2 = v4 + uint32(92)
 	i3 = v4 + uint32(88)
-	fn4618(m, v1, v3, i2, i3)
+	fn4619(m, v1, v3, i2, i3)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+92))
-	i0 = fn2671(m, v1, i1)
+	i0 = fn2672(m, v1, i1)
 	v6 = i0
 	if v6 != 0 {
 		goto L4
@@ -19006,7 +30091,7 @@ L4:
 	i1 = i1 << (uint32(2) & 31)
 	i0 = v1 + i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+88))
-	i0 = fn2671(m, i0, i1)
+	i0 = fn2672(m, i0, i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L8
@@ -19026,7 +30111,7 @@ L8:
 	i0 = i0 + i1
 	i2 = v7 + v1
 	i1 = v3 - i2
-	i0 = fn2671(m, i0, i1)
+	i0 = fn2672(m, i0, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L9
@@ -19045,7 +30130,7 @@ L9:
 	v3 = v6
 	goto L11
 L12:
-	i0 = fn2714(m, v6)
+	i0 = fn2715(m, v6)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
@@ -19058,7 +30143,7 @@ L12:
 	if v5 != 0 {
 		goto L13
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L13:
 	if v3 != 0 {
 		goto L14
@@ -19066,7 +30151,7 @@ L13:
 	v5 = uint32(0)
 	goto L6
 L14:
-	i0 = fn2714(m, v2)
+	i0 = fn2715(m, v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -19079,7 +30164,7 @@ L14:
 	if v6 != 0 {
 		goto L15
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L15:
 	if v5 != 0 {
 		goto L16
@@ -19088,7 +30173,7 @@ L15:
 	v5 = uint32(0)
 	goto L7
 L16:
-	i0 = fn2714(m, v1)
+	i0 = fn2715(m, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
@@ -19101,7 +30186,7 @@ L16:
 	if v6 != 0 {
 		goto L17
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L17:
 	if v2 == 0 {
 		goto L10
@@ -19112,7 +30197,7 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v4)) = v3
-	i0 = fn2294(m, uint32(3), v4)
+	i0 = fn2295(m, uint32(3), v4)
 	v5 = i0
 	goto L7
 L10:
@@ -19131,7 +30216,7 @@ L7:
 	if v6 != 0 {
 		goto L18
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L18:
 	if v2 == 0 {
 		goto L5
@@ -19148,7 +30233,7 @@ L6:
 	if v3 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	if v1 == 0 {
 		goto L1
@@ -19164,10 +30249,10 @@ L5:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+72))
 	v1 = i0
 	if v1 == 0 {
@@ -19184,7 +30269,7 @@ L1:
 	if v2 != 0 {
 		goto L19
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+76))
 	v1 = i0
@@ -19202,7 +30287,7 @@ L19:
 	if v2 != 0 {
 		goto L20
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L20:
 	i0 = v4 + uint32(96)
 	m.g0 = i0
@@ -19211,7 +30296,7 @@ L20:
 
 //go:norace
 //go:nocheckptr
-func fn6261(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6262(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -19264,17 +30349,17 @@ func fn6261(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 L3:
 	i8 = v4 + uint32(56)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10282856), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10282856), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
 	v2 = uint32(0)
-	fn2111(m, uint32(0))
+	fn2112(m, uint32(0))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn6200(m, i0, v4)
+	i0 = fn6201(m, i0, v4)
 	if i0 == 0 {
 		goto L5
 	}
@@ -19282,18 +30367,18 @@ L2:
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
 	i2 = v4 + uint32(60)
-	i0 = fn4621(m, v5, i1, i2)
+	i0 = fn4622(m, v5, i1, i2)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
 	v2 = i0
 	if v2 != 0 {
 		goto L7
 	}
-	i0 = fn2699(m, uint32(46))
+	i0 = fn2700(m, uint32(46))
 	v3 = i0
 	goto L6
 L7:
-	i0 = fn2671(m, v1, v2)
+	i0 = fn2672(m, v1, v2)
 	v3 = i0
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
@@ -19305,10 +30390,10 @@ L6:
 		goto L8
 	}
 	v2 = v3
-	fn2111(m, v5)
+	fn2112(m, v5)
 	goto L4
 L8:
-	i0 = fn2714(m, v3)
+	i0 = fn2715(m, v3)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -19321,15 +30406,15 @@ L8:
 	if v6 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	goto L4
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	v2 = uint32(0)
 	if v1 == 0 {
 		goto L1
@@ -19346,7 +30431,7 @@ L4:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
 	v1 = i0
@@ -19364,7 +30449,7 @@ L1:
 	if v3 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	i0 = v4 + uint32(64)
 	m.g0 = i0
@@ -19373,7 +30458,7 @@ L10:
 
 //go:norace
 //go:nocheckptr
-func fn6262(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6263(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19386,12 +30471,12 @@ func fn6262(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn517(m, v1)
+	i0 = fn518(m, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L5
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -19404,14 +30489,14 @@ func fn6262(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	if v2 != k32(4294967295) {
 		goto L4
 	}
 L5:
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
@@ -19422,19 +30507,19 @@ L4:
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8507661), uint32(0))
+	i0 = fn3604(m, i0, uint32(8507661), uint32(0))
 	m.depth--
 	return i0
 L2:
 	v1 = uint32(0)
-	i0 = fn740(m, uint32(0), v2)
+	i0 = fn741(m, uint32(0), v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 	i0 = v2 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn4305(m, i0, i1)
+	i0 = fn4306(m, i0, i1)
 	if i0 == k32(4294967295) {
 		goto L7
 	}
@@ -19452,7 +30537,7 @@ L7:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return v1
@@ -19460,7 +30545,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6263(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6264(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -19469,13 +30554,13 @@ func fn6263(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn4238(m)
+	i0 = fn4239(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+188))
 	v2 = i0
 	if int32(v2) > int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn7947(m, uint32(84))
+	i0 = fn7948(m, uint32(84))
 	v2 = i0
 	if int32(v2) >= int32(uint32(1)) {
 		goto L1
@@ -19483,45 +30568,45 @@ func fn6263(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return uint32(10059656)
 L1:
-	i0 = fn1574(m, v2)
+	i0 = fn1575(m, v2)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6264(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6265(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1581(m, v1)
+	i0 = fn1582(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
-	i0 = fn4603(m, v1)
+	i0 = fn4604(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
 	return uint32(0)
 L2:
-	i0 = fn606(m, v1)
+	i0 = fn607(m, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6265(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6266(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -19530,19 +30615,19 @@ func fn6265(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8493712), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8493712), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -19550,18 +30635,18 @@ L1:
 L2:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L3
 	}
 	return uint32(0)
 L3:
-	i2 = fn4604(m, v2, v1, uint32(0))
+	i2 = fn4605(m, v2, v1, uint32(0))
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -19572,38 +30657,38 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6266(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6267(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1581(m, v1)
+	i0 = fn1582(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L1
 	}
 	return uint32(0)
 L1:
-	i0 = fn4624(m, v1)
+	i0 = fn4625(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
 	return uint32(0)
 L2:
-	i0 = fn606(m, v1)
+	i0 = fn607(m, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6267(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6268(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -19617,7 +30702,7 @@ func fn6267(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8474022), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8474022), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -19625,12 +30710,12 @@ func fn6267(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -19640,12 +30725,12 @@ L2:
 	v2 = uint32(0)
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L3
 	}
-	i2 = fn4625(m, v3, v1)
+	i2 = fn4626(m, v3, v1)
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -19659,7 +30744,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6268(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6269(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -19743,7 +30828,7 @@ L3:
 	v6 = uint32(0)
 	v7 = uint32(0)
 	i8 = v4 + uint32(76)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10282924), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10282924), uint32(0), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -19757,7 +30842,7 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v4 + uint32(16)
-	i0 = fn6200(m, i0, i1)
+	i0 = fn6201(m, i0, i1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
 	v6 = i0
@@ -19771,13 +30856,13 @@ L6:
 		i1 = uint32(10059656)
 	}
 	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = fn4381(m, uint32(8440061), uint32(8533108), v4)
+	i0 = fn4382(m, uint32(8440061), uint32(8533108), v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn2014(m, i0)
+	i0 = fn2015(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -19835,19 +30920,19 @@ L6:
 	i0 = v3 + uint32(56)
 	*(*uint64)(unsafe.Add(b, i0)) = v8
 	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v1 = i0
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v7 = i0
 	if v1 != 0 {
 		i1 = v1
 	} else {
 		i1 = uint32(8554718)
 	}
-	i1 = fn7925(m, i1)
+	i1 = fn7926(m, i1)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = i1
-	fn3762(m, v7)
+	fn3763(m, v7)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+64))
 	if i0 == 0 {
 		goto L7
@@ -19858,7 +30943,7 @@ L7:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i0 = fn3634(m, i0, i1)
+	i0 = fn3635(m, i0, i1)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -19870,14 +30955,14 @@ L7:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	v7 = uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
 	v3 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = uint32(0)
-	fn2111(m, v3)
+	fn2112(m, v3)
 	if v6 == 0 {
 		goto L8
 	}
@@ -19893,7 +30978,7 @@ L1:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
 	v6 = i0
@@ -19911,11296 +30996,9 @@ L8:
 	if v3 != 0 {
 		goto L9
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L9:
 	i0 = v4 + uint32(80)
 	m.g0 = i0
 	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn6269(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v1 == 0 {
-		goto L3
-	}
-	if v2 != uint32(1) {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	v5 = uint32(0)
-	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10282992), uint32(1), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn6194(m, i0)
-	v5 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn6270(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378776))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = fn3761(m)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378776))
-	i0 = m.table[i0].(func(*Module) uint32)(m)
-	v2 = i0
-	fn3762(m, v3)
-L1:
-	i0 = fn1574(m, v2)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6271(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378776))
-	i0 = b2i(i0 != uint32(0))
-	i0 = fn606(m, i0)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6272(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint64, v6 uint32) uint32 {
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = fn4272(m, v5)
-	v7 = i0
-	i0 = fn1575(m, v6)
-	v8 = i0
-	if v7 == 0 {
-		goto L5
-	}
-	if v8 == 0 {
-		goto L5
-	}
-	v9 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn540(m, v7, i1)
-	v0 = i0
-	if v0 != 0 {
-		goto L6
-	}
-	v6 = uint32(0)
-	goto L4
-L6:
-	i0 = fn539(m, v0, v8)
-	v10 = i0
-	if v10 != 0 {
-		goto L7
-	}
-	v6 = v0
-	goto L4
-L7:
-	d0 = float64(v6)
-	d0 = float64(d0 * math.Float64frombits(0x3e112e0be826d695))
-	d1 = float64(int64(v5))
-	d0 = d0 + d1
-	i0 = fn1315(m, d0)
-	v9 = i0
-	if v9 != 0 {
-		goto L8
-	}
-	v9 = v10
-	v6 = v0
-	goto L4
-L8:
-	fn2276(m, v1, v2, v7)
-	fn2276(m, v1, v3, v9)
-	fn2276(m, v1, v4, v10)
-	v9 = uint32(0)
-	v7 = uint32(0)
-	goto L2
-L5:
-	v9 = uint32(0)
-	v6 = uint32(0)
-	v0 = uint32(0)
-	if v7 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v0
-	if v0 != 0 {
-		goto L9
-	}
-	fn2072(m, v7)
-L9:
-	v0 = v6
-L3:
-	v7 = k32(4294967295)
-	if v8 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v6
-	if v6 != 0 {
-		goto L1
-	}
-	fn2072(m, v8)
-L1:
-	if v0 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v8
-	if v8 != 0 {
-		goto L10
-	}
-	fn2072(m, v0)
-L10:
-	if v9 == 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v0
-	if v0 != 0 {
-		goto L11
-	}
-	fn2072(m, v9)
-L11:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn6273(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	i0 = fn1684(m)
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523364))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = v3 + uint32(4)
-	v5 = i0
-L4:
-	v3 = v5
-	i0 = fn8098(m, v4, uint32(61))
-	v5 = i0
-	if v5 == 0 {
-		goto L5
-	}
-	i1 = v5 - v4
-	i0 = fn740(m, v4, i1)
-	v4 = i0
-	if v4 != 0 {
-		goto L8
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 == 0 {
-		goto L7
-	}
-	goto L1
-L8:
-	i0 = v5 + uint32(1)
-	v5 = i0
-	i1 = fn8105(m, v5)
-	i0 = fn740(m, v5, i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L10
-	}
-	fn2072(m, v4)
-L10:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 == 0 {
-		goto L7
-	}
-	goto L1
-L9:
-	i0 = fn1743(m, v2, v4, v5, uint32(0))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v3
-	if v3 != 0 {
-		goto L11
-	}
-	fn2072(m, v5)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L12
-	}
-	fn2072(m, v4)
-L12:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-L7:
-	fn2072(m, v2)
-	goto L2
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L13
-	}
-	fn2072(m, v4)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L5
-	}
-	fn2072(m, v5)
-L5:
-	i0 = v3 + uint32(4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 != 0 {
-		goto L4
-	}
-L3:
-	v4 = v2
-	goto L1
-L2:
-	v4 = uint32(0)
-L1:
-	v3 = k32(4294967295)
-	i0 = fn4093(m, v0, uint32(8451163), v4)
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8534795), uint32(0))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8534790), uint32(4))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8534785), uint32(2))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8534780), uint32(1))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8525199), uint32(32))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8524851), uint32(67108864))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8524842), uint32(268435456))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8529283), uint32(335544320))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8534985), uint32(4))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8538336), uint32(1))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8539352), uint32(2))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8539335), uint32(8))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8539328), uint32(16))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8524535), uint32(0))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8528014), uint32(4096))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8534553), uint32(16384))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8539364), uint32(32768))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8539600), uint32(33554432))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8535411), uint32(134217728))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8527457), uint32(0))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8539615), uint32(0))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8537959), uint32(503316480))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8524634), uint32(8192))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8525854), uint32(16777216))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8534779), uint32(0))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8537896), uint32(64))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8529361), uint32(65))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8526849), uint32(66))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8529661), uint32(67))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8526870), uint32(68))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8537785), uint32(69))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8537125), uint32(70))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8529343), uint32(71))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8537579), uint32(72))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8528022), uint32(73))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8529352), uint32(74))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8534504), uint32(75))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8534009), uint32(76))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8533869), uint32(77))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8536035), uint32(78))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8534611), uint32(0))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8534643), uint32(1))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8533902), uint32(2))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8537041), uint32(5))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8539007), uint32(3))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8538987), uint32(4))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8534943), uint32(1))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8534958), uint32(2))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8534950), uint32(0))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8526887), uint32(3))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8524518), uint32(1))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8525845), uint32(2))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8534710), uint32(256))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8534675), uint32(8))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8536918), uint32(4096))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn4095(m, v0, uint32(8539148), uint32(4))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn6274(m, uint32(10283168), uint32(20), uint32(8421387), v0)
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn6274(m, uint32(10283328), uint32(3), uint32(8421350), v0)
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = fn6274(m, uint32(10283360), uint32(95), uint32(8421373), v0)
-	if i0 != 0 {
-		goto L14
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn4092(m, v0, uint32(8438386), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L14
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10283036)) = uint32(8400339)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10283044))
-	v4 = i0
-	i0 = v4 + uint32(72)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+8586552))
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	i0 = v4 + uint32(64)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	i0 = v4 + uint32(56)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	i1 = fn2286(m, uint32(10283036))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v4
-	i0 = fn4092(m, v0, uint32(8400342), v4)
-	if int32(i0) < int32(uint32(0)) {
-		goto L14
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10283052)) = uint32(8400354)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v4 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+156))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+156)) = uint32(3210)
-	i1 = fn2286(m, uint32(10283052))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v4
-	i0 = fn4092(m, v0, uint32(8400357), v4)
-	if int32(i0) < int32(uint32(0)) {
-		goto L14
-	}
-	i1 = fn2286(m, uint32(10283068))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v4
-	i0 = fn4092(m, v0, uint32(8476611), v4)
-	if int32(i0) < int32(uint32(0)) {
-		goto L14
-	}
-	i0 = fn2360(m, v0, uint32(10283084), uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L14
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v4
-	i1 = fn2360(m, v0, uint32(10283104), uint32(0))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
-	i0 = fn4092(m, v0, uint32(8390141), v4)
-	if int32(i0) < int32(uint32(0)) {
-		goto L14
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10283124)) = uint32(8400372)
-	i1 = fn2286(m, uint32(10283124))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v4
-	i0 = fn4092(m, v0, uint32(8400378), v4)
-	if int32(i0) < int32(uint32(0)) {
-		goto L14
-	}
-	i1 = fn2286(m, uint32(10283140))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v4
-	i0 = fn4092(m, v0, uint32(8400397), v4)
-	if int32(i0) < int32(uint32(0)) {
-		goto L14
-	}
-	i1 = fn1574(m, uint32(1000000000))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 == 0 {
-		goto L14
-	}
-	i1 = fn2838(m, uint32(8499700))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v4
-	if v4 == 0 {
-		goto L14
-	}
-	i0 = fn1492(m, uint32(0))
-	v5 = i0
-	if v5 == 0 {
-		goto L14
-	}
-	v4 = uint32(8527887)
-	v3 = uint32(9536356)
-L15:
-	v2 = v3
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == 0 {
-		goto L17
-	}
-	i0 = m.table[v3].(func(*Module) uint32)(m)
-	if i0 == 0 {
-		goto L16
-	}
-L17:
-	v3 = k32(4294967295)
-	i1 = fn8105(m, v4)
-	i0 = fn2705(m, v4, i1, uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L14
-	}
-	i0 = fn1501(m, v5, v4)
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L16
-	}
-	fn2072(m, v4)
-L16:
-	i0 = v2 + uint32(8)
-	v3 = i0
-	i0 = v2 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 != 0 {
-		goto L15
-	}
-	i0 = v1 + uint32(40)
-	i0 = fn4628(m, i0)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8505582))
-	m.depth--
-	return k32(4294967295)
-L18:
-	i0 = fn4093(m, v0, uint32(8415106), v5)
-	v3 = i0
-L14:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6274(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1684(m)
-	v4 = i0
-	if v4 != 0 {
-		goto L1
-	}
-	m.depth--
-	return k32(4294967295)
-L1:
-	if v1 == 0 {
-		goto L3
-	}
-L4:
-	i0 = v0 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1574(m, i0)
-	v5 = i0
-	if v5 == 0 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn1760(m, v4, i1, v5)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v7 = i0
-	if v6 != k32(4294967295) {
-		goto L5
-	}
-	if v7 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v7 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L6
-	}
-	fn2072(m, v5)
-L6:
-	v0 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L2
-	}
-	fn2072(m, v4)
-	m.depth--
-	return k32(4294967295)
-L5:
-	if v7 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v7
-	if v7 != 0 {
-		goto L7
-	}
-	fn2072(m, v5)
-L7:
-	i0 = v0 + uint32(8)
-	v0 = i0
-	i0 = v1 + k32(4294967295)
-	v1 = i0
-	if v1 != 0 {
-		goto L4
-	}
-L3:
-	i0 = fn4093(m, v3, v2, v4)
-	v0 = i0
-L2:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6275(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v3 = uint32(0)
-	i0 = k32(10089824) + uint32(39176)
-	i0 = fn3836(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L2
-	}
-	fn2072(m, v4)
-L2:
-	if v5 == 0 {
-		goto L1
-	}
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v1, v2)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = v4 + uint32(52)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != uint32(10059656) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v3
-	if v3 != 0 {
-		goto L4
-	}
-	fn2072(m, uint32(10059656))
-L4:
-	i0 = v4 + uint32(40)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L5:
-	i0 = v4 + uint32(52)
-	*(*uint32)(unsafe.Add(b, i0)) = v3
-L3:
-	i0 = v4 + uint32(56)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != uint32(10059656) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v3
-	if v3 != 0 {
-		goto L7
-	}
-	fn2072(m, uint32(10059656))
-L7:
-	i0 = v4 + uint32(44)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L8:
-	i0 = v4 + uint32(56)
-	*(*uint32)(unsafe.Add(b, i0)) = v3
-L6:
-	i0 = v4 + uint32(60)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != uint32(10059656) {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v3
-	if v3 != 0 {
-		goto L10
-	}
-	fn2072(m, uint32(10059656))
-L10:
-	i0 = v4 + uint32(48)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L11:
-	i0 = v4 + uint32(60)
-	*(*uint32)(unsafe.Add(b, i0)) = v3
-L9:
-	v3 = v4
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6276(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = fn2017(m, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = fn2366(m, v1, uint32(74))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6277(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i0 = fn3622(m)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = uint32(0)
-	i0 = fn3761(m)
-	v4 = i0
-	i0 = fn7819(m, v3)
-	fn3762(m, v4)
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	i0 = fn3054(m, v0, uint32(1), uint32(8530949), v1)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037784))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L1
-	}
-	fn3651(m, v0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
-	fn2111(m, v3)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L2
-	}
-	fn2072(m, v3)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L3
-	}
-	fn2072(m, v3)
-L3:
-	fn3606(m, v2)
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6278(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	i0 = fn3761(m)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	i0 = fn7821(m, i0)
-	v2 = i0
-	fn3762(m, v1)
-	if v2 == 0 {
-		goto L5
-	}
-L6:
-	i0 = v2 + uint32(9)
-	v3 = i0
-	i0 = fn8105(m, v3)
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+9)))
-	if i0 != uint32(46) {
-		goto L4
-	}
-	if v1 == uint32(1) {
-		goto L7
-	}
-	i0 = v2 + uint32(10)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(46) {
-		goto L4
-	}
-	if v1 != uint32(2) {
-		goto L4
-	}
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	i0 = fn3761(m)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	i0 = fn7821(m, i0)
-	v2 = i0
-	fn3762(m, v1)
-	if v2 != 0 {
-		goto L6
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = fn3634(m, i0, i1)
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2367(m, i0)
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+8)))
-	v5 = i0
-	l0 = *(*uint64)(unsafe.Add(b, v2))
-	v6 = l0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = fn2014(m, i0)
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(0)
-	i0 = v2 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	v4 = i0
-	if v4 == k32(4294967295) {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = v4
-	v4 = uint32(0)
-	goto L9
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = k32(4294967294)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v4 = i0
-	if v4 != 0 {
-		goto L12
-	}
-	v4 = uint32(8554718)
-	v7 = uint32(1)
-	goto L11
-L12:
-	i0 = fn8105(m, v4)
-	v7 = i0
-L11:
-	v8 = v1
-	if v1 != k32(4294967295) {
-		goto L13
-	}
-	i0 = fn8105(m, v3)
-	v8 = i0
-L13:
-	i0 = v7 + v8
-	i0 = i0 + uint32(2)
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L15
-	}
-	i0 = fn2108(m, v8)
-	v8 = i0
-	if v8 != 0 {
-		goto L14
-	}
-L15:
-	i0 = fn3633(m)
-	goto L8
-L14:
-	i0 = fn8102(m, v8, v4)
-	v4 = i0
-	if int32(v7) < int32(uint32(1)) {
-		goto L16
-	}
-	i0 = v4 + v7
-	v8 = i0
-	i0 = v8 + k32(4294967295)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 == uint32(47) {
-		goto L16
-	}
-	i0 = v7 + uint32(1)
-	v7 = i0
-	*(*uint8)(unsafe.Add(b, v8)) = uint8(k32(47))
-L16:
-	i0 = v4 + v7
-	i0 = fn8102(m, i0, v3)
-L9:
-	i0 = v2 + uint32(8)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	if i0 == 0 {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(8)
-	if i0 != 0 {
-		goto L19
-	}
-L20:
-	i1 = fn2732(m, v3, v1)
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-	if v4 == 0 {
-		goto L17
-	}
-	i0 = fn2731(m, v4)
-	v1 = i0
-	goto L18
-L19:
-	i1 = fn740(m, v3, v1)
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-	if v4 == 0 {
-		goto L17
-	}
-	i0 = fn742(m, v4)
-	v1 = i0
-L18:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-L17:
-	fn2111(m, v4)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v1 = i0
-	if v1 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	if i0 == k32(4294967295) {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L22
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L22:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	goto L2
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	if i0 != 0 {
-		goto L2
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L3
-	}
-	fn2072(m, v2)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	v2 = i0
-	if v2 != 0 {
-		goto L23
-	}
-	m.depth--
-	return uint32(0)
-L23:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = uint32(0)
-	i0 = fn3761(m)
-	v1 = i0
-	i0 = fn7819(m, v2)
-	fn3762(m, v1)
-	m.depth--
-	return uint32(0)
-L2:
-	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = v6
-	*(*uint8)(unsafe.Add(b, uint64(v2)+24)) = uint8(v5)
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6279(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6280(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = uint32(0)
-	i0 = fn3761(m)
-	v0 = i0
-	i0 = fn7819(m, v2)
-	fn3762(m, v0)
-L1:
-	return uint32(10059656)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6281(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = uint32(0)
-	i0 = fn3761(m)
-	v0 = i0
-	i0 = fn7819(m, v2)
-	fn3762(m, v0)
-L1:
-	return uint32(10059656)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6282(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L3
-	}
-	fn2072(m, v2)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L4
-	}
-	fn2072(m, v2)
-L4:
-	i1 = fn2366(m, v1, uint32(74))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L5
-	}
-	fn2072(m, v1)
-L5:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6283(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn2696(m, uint32(8542969), v1)
-	v0 = i0
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6284(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v6 = i0
-	goto L3
-L4:
-	v6 = uint32(0)
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	v7 = uint32(0)
-	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10284804), uint32(0), uint32(0), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	v7 = uint32(0)
-	v4 = uint32(1)
-	i1 = uint32(0) - v3
-	if v6 == i1 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn2030(m, i0)
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L1
-	}
-L5:
-	i0 = fn6285(m, v1, v0, v4, uint32(16384))
-	v4 = i0
-	if v4 != k32(4294967295) {
-		goto L6
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L6:
-	i0 = fn606(m, v4)
-	v7 = i0
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn6285(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+24)))
-	v4 = i0
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = b2i(v2 != uint32(0))
-	i1 = b2i(v4 == uint32(7))
-	i0 = i0 & i1
-	if i0 == 0 {
-		goto L3
-	}
-L4:
-	i0 = fn6290(m, v1, v0, v2)
-	v1 = i0
-	if v1 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10030164))
-	i0 = fn3619(m, i0)
-	if i0 != 0 {
-		goto L6
-	}
-	m.depth--
-	return k32(4294967295)
-L6:
-	fn3624(m)
-	m.depth--
-	return uint32(0)
-L5:
-	i1 = fn2367(m, v0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+36))
-	i0 = fn2034(m, v1, i1)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn1580(m, v4)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L7
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L2
-	}
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L8
-	}
-	fn2072(m, v4)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L9
-	}
-	fn2072(m, v1)
-L9:
-	i0 = v2 & uint32(61440)
-	i0 = b2i(i0 == v3)
-	m.depth--
-	return i0
-L3:
-	if v4 != uint32(7) {
-		goto L10
-	}
-	m.depth--
-	return uint32(0)
-L10:
-	if v3 != uint32(16384) {
-		goto L11
-	}
-	i0 = b2i(v4 == uint32(3))
-	m.depth--
-	return i0
-L11:
-	i0 = b2i(v4 == uint32(4))
-	m.depth--
-	return i0
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L12
-	}
-	fn2072(m, v1)
-L12:
-	m.depth--
-	return k32(4294967295)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6286(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v6 = i0
-	goto L3
-L4:
-	v6 = uint32(0)
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	v7 = uint32(0)
-	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10284872), uint32(0), uint32(0), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	v7 = uint32(0)
-	v4 = uint32(1)
-	i1 = uint32(0) - v3
-	if v6 == i1 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn2030(m, i0)
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L1
-	}
-L5:
-	i0 = fn6285(m, v1, v0, v4, uint32(32768))
-	v4 = i0
-	if v4 != k32(4294967295) {
-		goto L6
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L6:
-	i0 = fn606(m, v4)
-	v7 = i0
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn6287(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v3 != 0 {
-		goto L2
-	}
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409729))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+24)))
-	v3 = i0
-	if v3 == 0 {
-		goto L5
-	}
-	i0 = b2i(v3 == uint32(7))
-	v4 = i0
-	goto L4
-L5:
-	v3 = uint32(0)
-	i0 = fn6285(m, v1, v0, uint32(0), uint32(40960))
-	v4 = i0
-	if v4 != k32(4294967295) {
-		goto L4
-	}
-	v4 = k32(4294967295)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L3
-	}
-L4:
-	i0 = fn606(m, v4)
-	v3 = i0
-L3:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6288(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn606(m, uint32(0))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6289(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v6 = i0
-	goto L3
-L4:
-	v6 = uint32(0)
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	v7 = uint32(0)
-	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10284940), uint32(0), uint32(0), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	v7 = uint32(0)
-	v4 = uint32(1)
-	i1 = uint32(0) - v3
-	if v6 == i1 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn2030(m, i0)
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L1
-	}
-L5:
-	i0 = fn6290(m, v0, v1, v4)
-	v7 = i0
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn6290(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v2 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	if v2 != 0 {
-		goto L4
-	}
-	v3 = uint32(0)
-	i1 = fn2367(m, v1)
-	i1 = fn6293(m, i1, v0, uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v2
-	if v2 == 0 {
-		goto L2
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 != uint32(1073741823) {
-		goto L5
-	}
-	m.depth--
-	return v2
-L5:
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	m.depth--
-	return v2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+24)))
-	v2 = i0
-	if v2 == 0 {
-		goto L7
-	}
-	i0 = b2i(v2 == uint32(7))
-	v2 = i0
-	goto L6
-L7:
-	v3 = uint32(0)
-	i0 = fn6285(m, v1, v0, uint32(0), uint32(40960))
-	v2 = i0
-	if v2 == k32(4294967295) {
-		goto L2
-	}
-L6:
-	if v2 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	if v2 != 0 {
-		goto L9
-	}
-	i1 = fn2367(m, v1)
-	i1 = fn6293(m, i1, v0, uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v2
-	if v2 != 0 {
-		goto L9
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	m.depth--
-	return uint32(0)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
-	goto L1
-L8:
-	i1 = fn2367(m, v1)
-	i1 = fn6293(m, i1, v0, uint32(1))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	v3 = uint32(0)
-L2:
-	m.depth--
-	return v3
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L11:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6291(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+32))
-	i0 = fn1576(m, l0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6292(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6293(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(160)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = v3 + uint32(12)
-	i0 = fn2734(m, i0, i1)
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = i0 + uint32(16)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
-	v5 = i0
-	i0 = fn3761(m)
-	v6 = i0
-	if v5 == k32(4294967294) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
-	i2 = v3 + uint32(16)
-	i3 = b2i(v2 == 0)
-	i0 = fn7900(m, i0, v4, i2, i3)
-	v2 = i0
-	goto L3
-L4:
-	if v2 == 0 {
-		goto L5
-	}
-	i1 = v3 + uint32(16)
-	i0 = fn7920(m, v4, i1)
-	v2 = i0
-	goto L3
-L5:
-	i1 = v3 + uint32(16)
-	i0 = fn7921(m, v4, i1)
-	v2 = i0
-L3:
-	fn3762(m, v6)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L6
-	}
-	fn2072(m, v4)
-L6:
-	if v2 == 0 {
-		goto L7
-	}
-	v2 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn3634(m, i0, i1)
-	goto L1
-L7:
-	i1 = v3 + uint32(16)
-	i0 = fn6243(m, v0, i1)
-	v2 = i0
-L1:
-	i0 = v3 + uint32(160)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6294(m *Module) uint32 {
-	return uint32(1)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6295(m *Module) uint32 {
-	return uint32(1)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6296(m *Module) uint32 {
-	return uint32(1)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6297(m *Module) uint32 {
-	return uint32(1)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6298(m *Module) uint32 {
-	return uint32(1)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6299(m *Module) uint32 {
-	return uint32(1)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6300(m *Module) uint32 {
-	return uint32(1)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6301(m *Module) uint32 {
-	return uint32(1)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6302(m *Module) uint32 {
-	return uint32(1)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6303(m *Module) uint32 {
-	return uint32(1)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6304(m *Module) uint32 {
-	return uint32(1)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6305(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1967(m, uint32(10285088))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6306(m *Module) {
-	var v0 uint32
-	_ = v0
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = k32(10089824) + uint32(1900)
-	v0 = i0
-	v1 = uint32(1)
-L1:
-	i0 = v0 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	if v2 == 0 {
-		goto L4
-	}
-	if v2 == uint32(10059656) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2424))
-	v3 = i0
-	if v3 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 != uint32(10050376) {
-		goto L5
-	}
-	i0 = fn2026(m, v2, v3, uint32(2))
-	if i0 == uint32(1) {
-		goto L3
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2428))
-	v3 = i0
-	if v3 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 != uint32(10050376) {
-		goto L6
-	}
-	i0 = fn2026(m, v2, v3, uint32(2))
-	if i0 == uint32(1) {
-		goto L3
-	}
-L6:
-	i0 = fn4174(m, v1, uint32(0))
-	goto L3
-L4:
-	if v2 == 0 {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-L2:
-	i0 = v0 + uint32(8)
-	v0 = i0
-	i0 = v1 + uint32(1)
-	v1 = i0
-	if v1 != uint32(65) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2424))
-	v2 = i0
-	if v2 == 0 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2424)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L7
-	}
-	fn2072(m, v2)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2428))
-	v2 = i0
-	if v2 == 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2428)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L8
-	}
-	fn2072(m, v2)
-L8:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6307(m *Module) uint32 {
-	var v0 uint32
-	_ = v0
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+12)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = i1 & k32(4294967279)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
-	fn3705(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v2 = i0
-	i0 = fn4470(m)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+640))
-	if i0 != i1 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
-	if i0 != v2 {
-		goto L2
-	}
-	i0 = fn6308(m, v1)
-	v0 = i0
-L2:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6308(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2420))
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2420)) = uint32(0)
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	v3 = v2
-L4:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+38)))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L3
-	case 2:
-		goto L5
-	default:
-		goto L6
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+116))
-	i2 = i2 << (uint32(1) & 31)
-	i1 = v2 + i2
-	i1 = i1 + uint32(124)
-	if i0 >= i1 {
-		goto L3
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v3 = i0
-	if v3 != 0 {
-		goto L4
-	}
-	v3 = uint32(0)
-L3:
-	i0 = k32(10089824) + uint32(1900)
-	v2 = i0
-	v4 = uint32(1)
-	v5 = uint32(1)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	if i0 == 0 {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	i0 = v2 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	if v6 == 0 {
-		goto L12
-	}
-	if v6 == uint32(10059656) {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2428))
-	v7 = i0
-	if v7 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	if i0 != uint32(10050376) {
-		goto L13
-	}
-	i0 = fn2026(m, v6, v7, uint32(2))
-	if i0 == uint32(1) {
-		goto L12
-	}
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2424))
-	v7 = i0
-	if v7 == 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	if i0 != uint32(10050376) {
-		goto L11
-	}
-	i0 = fn2026(m, v6, v7, uint32(2))
-	if i0 != uint32(1) {
-		goto L11
-	}
-L12:
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3603(m, i0, uint32(8452416), v1)
-	fn3651(m, uint32(10059656))
-	goto L10
-L11:
-	if v3 != 0 {
-		goto L15
-	}
-	v7 = uint32(10059656)
-	goto L14
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v7 = i0
-	if v7 != 0 {
-		goto L14
-	}
-	i0 = fn3676(m, v3)
-	v7 = i0
-	if v7 == 0 {
-		goto L8
-	}
-L14:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v5
-	i1 = v1 + uint32(16)
-	i0 = fn4085(m, uint32(8568345), i1)
-	v7 = i0
-	if v7 == 0 {
-		goto L8
-	}
-	i0 = fn850(m, v0, v6, v7, uint32(0))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v8
-	if v8 != 0 {
-		goto L16
-	}
-	fn2072(m, v7)
-L16:
-	if v6 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v4
-	if v4 != 0 {
-		goto L10
-	}
-	fn2072(m, v6)
-L10:
-	i0 = v2 + uint32(8)
-	v2 = i0
-	i0 = b2i(v5 < uint32(64))
-	v4 = i0
-	i0 = v5 + uint32(1)
-	v5 = i0
-	if v5 != uint32(65) {
-		goto L9
-	}
-	goto L7
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2420)) = uint32(1)
-L7:
-	i1 = v4 & uint32(1)
-	i0 = uint32(0) - i1
-	v2 = i0
-L1:
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6309(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i0 = v0 + k32(4294967231)
-	if i0 >= k32(4294967232) {
-		goto L2
-	}
-	v2 = k32(4294967295)
-	goto L1
-L2:
-	i1 = v0 << (uint32(3) & 31)
-	i0 = uint32(10089824) + i1
-	i0 = i0 + uint32(1896)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2428))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 != uint32(10050376) {
-		goto L3
-	}
-	i0 = fn2026(m, v2, v3, uint32(2))
-	if i0 != uint32(1) {
-		goto L3
-	}
-	v2 = uint32(0)
-	goto L1
-L3:
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2424))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 != uint32(10050376) {
-		goto L4
-	}
-	i0 = fn2026(m, v2, v3, uint32(2))
-	if i0 != uint32(1) {
-		goto L4
-	}
-	v2 = uint32(0)
-	goto L1
-L4:
-	i1 = v0 << (uint32(3) & 31)
-	i0 = uint32(10089824) + i1
-	i0 = i0 + uint32(1892)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2420)) = uint32(1)
-	fn3763(m)
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2412))
-	v3 = i0
-	if v3 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
-	v4 = i0
-	*(*uint8)(unsafe.Add(b, uint64(v1)+15)) = uint8(v0)
-	i1 = v1 + uint32(15)
-	i0 = fn4613(m, v3, i1, uint32(1))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2416))
-	if i0 != 0 {
-		goto L5
-	}
-	if v0 == uint32(6) {
-		goto L1
-	}
-L5:
-	i0 = fn3764(m, v4, uint32(3301), v0, uint32(1))
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6310(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v0
-	i0 = fn3622(m)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
-	fn3649(m, uint32(8506974), uint32(0))
-	fn3606(m, v0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v1
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6311(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i1 = fn1591(m, uint32(0))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2424)) = v1
-	v2 = k32(4294967295)
-	if v1 == 0 {
-		goto L1
-	}
-	i1 = fn1591(m, uint32(1783))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2428)) = v1
-	if v1 == 0 {
-		goto L1
-	}
-	v3 = uint32(0)
-L2:
-	i0 = uint32(10089824) + v3
-	v1 = i0
-	i0 = v1 + uint32(1956)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v1 + uint32(1948)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v1 + uint32(1940)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v1 + uint32(1932)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v1 + uint32(1924)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v1 + uint32(1916)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v1 + uint32(1908)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v1 + uint32(1900)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(64)
-	v3 = i0
-	if v3 != uint32(512) {
-		goto L2
-	}
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = fn4174(m, uint32(13), uint32(1783))
-	i0 = fn4174(m, uint32(25), uint32(1783))
-	i0 = fn3877(m, uint32(8465729))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	v2 = uint32(0)
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6312(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	v0 = uint32(0)
-	i0 = fn4470(m)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+640))
-	if i0 != i1 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
-	if i0 != v1 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+1908))
-	if i0 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+1908)) = uint32(0)
-	v0 = uint32(1)
-L2:
-	return v0
-L1:
-	fn4166(m, uint32(8510335), uint32(8568622))
-	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6313(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if v2 == uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8442829), v2, uint32(2), uint32(2))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
-	if i0 != k32(4294967295) {
-		goto L3
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027628))
-	fn3614(m, i0)
-L1:
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6314(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8465745), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
-	v3 = i0
-	if v3 != k32(4294967295) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v1 = i0
-	i0 = fn4470(m)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+640))
-	if i0 != i1 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
-	if i0 == v1 {
-		goto L3
-	}
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3615(m, v2, i1, uint32(8441197))
-	m.depth--
-	return uint32(0)
-L3:
-	i0 = v3 + k32(4294967231)
-	if i0 > k32(4294967231) {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3615(m, v2, i1, uint32(8496187))
-	m.depth--
-	return uint32(0)
-L5:
-	i0 = fn2049(m, v4)
-	if i0 == 0 {
-		goto L8
-	}
-	v1 = uint32(3302)
-	goto L7
-L8:
-	if v4 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	if v1 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if i0 != uint32(10050376) {
-		goto L9
-	}
-	i0 = fn2026(m, v4, v1, uint32(2))
-	if i0 != uint32(1) {
-		goto L9
-	}
-	v1 = uint32(1783)
-	goto L7
-L9:
-	if v4 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if i0 != uint32(10050376) {
-		goto L6
-	}
-	i0 = fn2026(m, v4, v1, uint32(2))
-	if i0 != uint32(1) {
-		goto L6
-	}
-	v1 = uint32(0)
-L7:
-	i0 = fn6308(m, v2)
-	if i0 == 0 {
-		goto L10
-	}
-	m.depth--
-	return uint32(0)
-L10:
-	i0 = fn4174(m, v3, v1)
-	if i0 != uint32(1784) {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
-	m.depth--
-	return uint32(0)
-L11:
-	i1 = v3 << (uint32(3) & 31)
-	i0 = uint32(10089824) + i1
-	i0 = i0 + uint32(1896)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L12:
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v2 != 0 {
-		i0 = v2
-	} else {
-		i0 = uint32(10059656)
-	}
-	m.depth--
-	return i0
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3615(m, v2, i1, uint32(8405169))
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6315(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i1 = v0 << (uint32(3) & 31)
-	i0 = uint32(10089824) + i1
-	i0 = i0 + uint32(1892)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2420)) = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
-	v2 = i0
-	fn3763(m)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2412))
-	v3 = i0
-	if v3 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
-	v4 = i0
-	*(*uint8)(unsafe.Add(b, uint64(v1)+15)) = uint8(v0)
-	i1 = v1 + uint32(15)
-	i0 = fn4613(m, v3, i1, uint32(1))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2416))
-	if i0 != 0 {
-		goto L2
-	}
-	if v3 == uint32(6) {
-		goto L1
-	}
-L2:
-	i0 = fn3764(m, v4, uint32(3301), v3, uint32(1))
-L1:
-	if v0 == uint32(17) {
-		goto L3
-	}
-	i0 = fn4174(m, v0, uint32(3302))
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v2
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6316(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1581(m, v1)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L1
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = fn3761(m)
-	v2 = i0
-	i0 = fn7252(m, v1)
-	v1 = i0
-	fn3762(m, v2)
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
-	m.depth--
-	return i0
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+12)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = i1 & k32(4294967279)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
-	fn3705(m, v1)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v2 = i0
-	i0 = fn4470(m)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+640))
-	if i0 != i1 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
-	if i0 != v2 {
-		goto L4
-	}
-	i0 = fn6308(m, v1)
-	if i0 == 0 {
-		goto L4
-	}
-	m.depth--
-	return uint32(0)
-L4:
-	m.depth--
-	return uint32(10059656)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6317(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1581(m, v1)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L4
-	}
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L3
-	}
-	goto L1
-L4:
-	i0 = v1 + k32(4294967231)
-	if i0 > k32(4294967231) {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8496187))
-	m.depth--
-	return uint32(0)
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	i0 = fn7258(m, v1)
-	v2 = i0
-	v1 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
-	if i0 != 0 {
-		goto L1
-	}
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn8113(m, v2, uint32(8465737))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = fn2675(m, v2)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6318(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1581(m, v1)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L3
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(0)
-L3:
-	i0 = v1 + k32(4294967231)
-	if i0 > k32(4294967231) {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8496187))
-	m.depth--
-	return uint32(0)
-L1:
-	i1 = v1 << (uint32(3) & 31)
-	i0 = uint32(10089824) + i1
-	i0 = i0 + uint32(1896)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	if v1 != 0 {
-		goto L4
-	}
-	m.depth--
-	return uint32(10059656)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L5:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6319(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(160)
-	v4 = i0
-	m.g0 = v4
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = i0 + v2
-	v5 = i0
-	goto L3
-L4:
-	v5 = v2
-	if v1 == 0 {
-		goto L3
-	}
-	v6 = uint32(1)
-	v5 = v2
-	if v2 != uint32(1) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	goto L2
-L3:
-	v7 = uint32(0)
-	v6 = uint32(1)
-	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10285320), uint32(1), uint32(1), uint32(0), i8)
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v5 == uint32(1) {
-		goto L2
-	}
-	v7 = uint32(0)
-	i0 = v3 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
-	v6 = i0
-	if int32(v6) < int32(uint32(0)) {
-		goto L1
-	}
-L2:
-	i0 = fn1581(m, v2)
-	v3 = i0
-	if v3 != k32(4294967295) {
-		goto L5
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L5
-	}
-	v7 = uint32(0)
-	goto L1
-L5:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v2 = i0
-	i0 = fn4470(m)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+640))
-	if i0 != i1 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
-	if i0 == v2 {
-		goto L6
-	}
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3615(m, v1, i1, uint32(8441254))
-	goto L1
-L6:
-	if v3 == k32(4294967295) {
-		goto L8
-	}
-	i1 = v4 + uint32(16)
-	i0 = fn4601(m, v3, i1)
-	if i0 == 0 {
-		goto L9
-	}
-	v7 = uint32(0)
-	goto L1
-L9:
-	v7 = uint32(0)
-	i0 = fn4624(m, v3)
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-	if v2 == 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	v7 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3608(m, v1, i1, uint32(8499766), v4)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2412))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2412)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2416)) = v6
-	i0 = fn1574(m, v2)
-	v7 = i0
-L1:
-	i0 = v4 + uint32(160)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn6320(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(10089824))+2424))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	v1 = k32(4294967295)
-	i0 = fn4095(m, v0, uint32(8536030), uint32(65))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8532507), uint32(1))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8527250), uint32(2))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8527426), uint32(3))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8534318), uint32(4))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8532675), uint32(5))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8527173), uint32(6))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8527097), uint32(6))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8537264), uint32(8))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8534310), uint32(9))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8528226), uint32(7))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8525889), uint32(11))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8528168), uint32(31))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8537250), uint32(13))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8533838), uint32(14))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8533861), uint32(15))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8545464), uint32(10))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8544995), uint32(12))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8538394), uint32(17))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8529276), uint32(30))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8532971), uint32(29))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8535607), uint32(23))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8535420), uint32(28))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8534302), uint32(29))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8532568), uint32(19))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8532525), uint32(20))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8527209), uint32(18))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8533621), uint32(21))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8526042), uint32(22))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8533828), uint32(26))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8536149), uint32(27))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8526034), uint32(24))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8524510), uint32(25))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8527416), uint32(16))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn1980(m, v0)
-	v2 = i0
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2424))
-	i0 = fn1760(m, v2, uint32(8534531), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2428))
-	i0 = fn1760(m, v2, uint32(8533683), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	if i0 != i1 {
-		goto L1
-	}
-	i0 = k32(10089824) + uint32(1904)
-	v0 = i0
-	v3 = uint32(1)
-L2:
-	i0 = fn4173(m, v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2428))
-	if !(v4 == uint32(1783)) {
-		i0 = uint32(10059656)
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2424))
-	if v4 == 0 {
-		i0 = i1
-	}
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L3:
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v5 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L4
-	}
-	fn2072(m, v5)
-L4:
-	i0 = v0 + uint32(8)
-	v0 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	if v3 != uint32(65) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2424))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+1912))
-	v0 = i1
-	if i0 != v0 {
-		goto L1
-	}
-	i0 = fn588(m, v2, uint32(8442829))
-	v5 = i0
-	if v5 != 0 {
-		goto L5
-	}
-	m.depth--
-	return k32(4294967295)
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+1912)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	if v5 != 0 {
-		goto L6
-	}
-	fn2072(m, v0)
-L6:
-	i0 = fn4174(m, uint32(2), uint32(3302))
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6321(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1972(m, uint32(10285364), uint32(1013))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6322(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn4534(m)
-	i0 = fn606(m, i0)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6323(m *Module, v0 uint32, v1 uint32) uint32 {
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	fn4535(m)
-	m.depth--
-	return uint32(10059656)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6324(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn4536(m)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6325(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn4542(m, v1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6326(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if v2 < uint32(2) {
-		goto L2
-	}
-	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8396389), v2, uint32(0), uint32(1))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	v4 = uint32(1)
-	if int32(v2) < int32(uint32(1)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
-	v4 = i0
-	if v4 != k32(4294967295) {
-		goto L3
-	}
-	v3 = uint32(0)
-	v4 = k32(4294967295)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L3:
-	i2 = fn4516(m, v4)
-	if int32(i2) < int32(uint32(0)) {
-		i0 = uint32(0)
-	} else {
-		i0 = uint32(10059656)
-	}
-	v3 = i0
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6327(m *Module, v0 uint32, v1 uint32) uint32 {
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	fn4529(m)
-	m.depth--
-	return uint32(10059656)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6328(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn4543(m)
-	i0 = fn1574(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6329(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn4544(m)
-	i0 = fn1577(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6330(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn4546(m)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6331(m *Module, v0 uint32, v1 uint32) uint32 {
-	fn4547(m)
-	return uint32(10059656)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6332(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1967(m, uint32(10285600))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6333(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8414961), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L2
-	}
-	fn3722(m, uint32(8414961), uint32(8545234), uint32(8435764), v3)
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 == uint32(10049232) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8395242))
-	m.depth--
-	return uint32(0)
-L3:
-	i0 = fn1493(m, v1)
-	v4 = i0
-	if int32(v4) < int32(uint32(1)) {
-		goto L4
-	}
-	v2 = uint32(0)
-L6:
-	i0 = fn1494(m, v1, v2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L5
-	}
-	i1 = v2 + uint32(1)
-	v2 = i1
-	if v4 == v2 {
-		goto L4
-	}
-	goto L6
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8417802))
-	m.depth--
-	return uint32(0)
-L4:
-	i0 = fn4630(m, v1, v3)
-	v2 = i0
-	if v2 != 0 {
-		goto L7
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L7
-	}
-	v2 = uint32(10059656)
-L7:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6334(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1967(m, uint32(10285720))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6335(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i2 = fn3398(m, v1)
-	if i2 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = uint32(10059656)
-	}
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6336(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i2 = fn3399(m, v1)
-	if int32(i2) < int32(uint32(0)) {
-		i0 = uint32(0)
-	} else {
-		i0 = uint32(10059656)
-	}
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6337(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L2
-	}
-	fn3722(m, uint32(8447595), uint32(8399114), uint32(8435764), v1)
-	v1 = uint32(0)
-	goto L1
-L2:
-	i1 = v2 + uint32(12)
-	i0 = fn2738(m, v1, i1)
-	v1 = i0
-	if v1 != 0 {
-		goto L3
-	}
-	v1 = uint32(0)
-	goto L1
-L3:
-	i0 = fn8105(m, v1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	if i0 == i1 {
-		goto L4
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-	goto L1
-L4:
-	i0 = fn3400(m, v1)
-	v1 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6338(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v4 = i0
-	m.g0 = v4
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = i0 + v2
-	v5 = i0
-	goto L3
-L4:
-	v5 = v2
-	if v1 == 0 {
-		goto L3
-	}
-	v5 = v2
-	i0 = v2 + k32(4294967295)
-	if i0 >= uint32(3) {
-		goto L3
-	}
-	v5 = v2
-	goto L2
-L3:
-	v6 = uint32(0)
-	i8 = v4 + uint32(20)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10286472), uint32(1), uint32(3), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	v2 = uint32(0)
-	if v5 == uint32(1) {
-		goto L6
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 != 0 {
-		goto L8
-	}
-	v6 = uint32(0)
-	goto L7
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L9
-	}
-	fn3722(m, uint32(8500162), uint32(8576952), uint32(8435764), v2)
-	v6 = uint32(0)
-	goto L1
-L9:
-	i1 = v4 + uint32(16)
-	i0 = fn2738(m, v2, i1)
-	v6 = i0
-	if v6 == 0 {
-		goto L11
-	}
-	i0 = fn8105(m, v6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	if i0 == i1 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L11:
-	v6 = uint32(0)
-	goto L1
-L10:
-	v2 = uint32(0)
-	if v5 == uint32(2) {
-		goto L5
-	}
-L7:
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L12
-	}
-	fn3722(m, uint32(8500162), uint32(8571888), uint32(8435764), v1)
-	v6 = uint32(0)
-	goto L1
-L12:
-	i1 = v4 + uint32(12)
-	i0 = fn2738(m, v1, i1)
-	v2 = i0
-	if v2 != 0 {
-		goto L13
-	}
-	v6 = uint32(0)
-	goto L1
-L13:
-	i0 = fn8105(m, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	if i0 == i1 {
-		goto L14
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-	goto L1
-L14:
-	if v6 != 0 {
-		goto L5
-	}
-L6:
-	i0 = fn2712(m)
-	v6 = i0
-L5:
-	i0 = fn3404(m, v3, v6, v2)
-	v6 = i0
-L1:
-	i0 = v4 + uint32(32)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn6339(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v4 = i0
-	m.g0 = v4
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = i0 + v2
-	v5 = i0
-	goto L3
-L4:
-	v5 = v2
-	if v1 == 0 {
-		goto L3
-	}
-	v5 = v2
-	i0 = v2 + k32(4294967295)
-	if i0 >= uint32(3) {
-		goto L3
-	}
-	v5 = v2
-	goto L2
-L3:
-	v6 = uint32(0)
-	i8 = v4 + uint32(20)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10286548), uint32(1), uint32(3), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	v2 = uint32(0)
-	if v5 == uint32(1) {
-		goto L6
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 != 0 {
-		goto L8
-	}
-	v6 = uint32(0)
-	goto L7
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L9
-	}
-	fn3722(m, uint32(8500482), uint32(8576952), uint32(8435764), v2)
-	v6 = uint32(0)
-	goto L1
-L9:
-	i1 = v4 + uint32(16)
-	i0 = fn2738(m, v2, i1)
-	v6 = i0
-	if v6 == 0 {
-		goto L11
-	}
-	i0 = fn8105(m, v6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	if i0 == i1 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L11:
-	v6 = uint32(0)
-	goto L1
-L10:
-	v2 = uint32(0)
-	if v5 == uint32(2) {
-		goto L5
-	}
-L7:
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L12
-	}
-	fn3722(m, uint32(8500482), uint32(8571888), uint32(8435764), v1)
-	v6 = uint32(0)
-	goto L1
-L12:
-	i1 = v4 + uint32(12)
-	i0 = fn2738(m, v1, i1)
-	v2 = i0
-	if v2 != 0 {
-		goto L13
-	}
-	v6 = uint32(0)
-	goto L1
-L13:
-	i0 = fn8105(m, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	if i0 == i1 {
-		goto L14
-	}
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-	goto L1
-L14:
-	if v6 != 0 {
-		goto L5
-	}
-L6:
-	i0 = fn2712(m)
-	v6 = i0
-L5:
-	i0 = fn3406(m, v3, v6, v2)
-	v6 = i0
-L1:
-	i0 = v4 + uint32(32)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn6340(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8499988), v2, uint32(1), uint32(2))
-	if i0 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(8)
-	if i0 != 0 {
-		goto L3
-	}
-	fn3722(m, uint32(8499988), uint32(8545685), uint32(8419373), v4)
-	v1 = uint32(0)
-	goto L1
-L3:
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == uint32(10059656) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L5
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v2, i1)
-	v2 = i0
-	if v2 == 0 {
-		goto L6
-	}
-	i0 = fn8105(m, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == i1 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L6:
-	v1 = uint32(0)
-	goto L1
-L5:
-	fn3722(m, uint32(8499988), uint32(8545234), uint32(8486794), v2)
-	v1 = uint32(0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(536870912)) {
-		goto L7
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8500139))
-	goto L1
-L7:
-	v1 = uint32(0)
-	i2 = v5 << (uint32(2) & 31)
-	i1 = fn740(m, uint32(0), i2)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = v2 + uint32(16)
-	v2 = i0
-	if int32(v5) < int32(uint32(1)) {
-		goto L8
-	}
-	i0 = v4 + uint32(16)
-	v1 = i0
-	v4 = v5
-L9:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v6 = i0
-	i0 = v6 + k32(4294967287)
-	switch i0 {
-	case 0:
-		goto L14
-	case 1:
-		goto L13
-	case 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29:
-		goto L11
-	case 4:
-		goto L12
-	case 30:
-		goto L15
-	default:
-		goto L16
-	}
-L16:
-	if v6 != uint32(92) {
-		goto L11
-	}
-L15:
-	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(92))
-	i0 = v2 + uint32(1)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v6)
-	i0 = v2 + uint32(2)
-	v2 = i0
-	goto L10
-L14:
-	*(*uint16)(unsafe.Add(b, v2)) = uint16(k32(29788))
-	i0 = v2 + uint32(2)
-	v2 = i0
-	goto L10
-L13:
-	*(*uint16)(unsafe.Add(b, v2)) = uint16(k32(28252))
-	i0 = v2 + uint32(2)
-	v2 = i0
-	goto L10
-L12:
-	*(*uint16)(unsafe.Add(b, v2)) = uint16(k32(29276))
-	i0 = v2 + uint32(2)
-	v2 = i0
-	goto L10
-L11:
-	i0 = v6 + k32(4294967169)
-	i0 = i0 & uint32(255)
-	if i0 > uint32(160) {
-		goto L17
-	}
-	*(*uint16)(unsafe.Add(b, v2)) = uint16(k32(30812))
-	i0 = v2 + uint32(2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10080164))
-	i2 = v6 >> (uint32(4) & 31)
-	i1 = i1 + i2
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v2 + uint32(3)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10080164))
-	i2 = v6 & uint32(15)
-	i1 = i1 + i2
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v2 + uint32(4)
-	v2 = i0
-	goto L10
-L17:
-	*(*uint8)(unsafe.Add(b, v2)) = uint8(v6)
-	i0 = v2 + uint32(1)
-	v2 = i0
-L10:
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i0 = v4 + k32(4294967295)
-	v4 = i0
-	if v4 != 0 {
-		goto L9
-	}
-L8:
-	v1 = uint32(0)
-	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(0))
-	i0 = v3 + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = v2 - i2
-	i1 = i1 + k32(4294967280)
-	i0 = fn748(m, i0, i1)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = fn4085(m, uint32(8461909), v3)
-	v1 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6341(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(16)
-	i0 = i0 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500338), v2, uint32(1), uint32(2))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L4
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = v3 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn527(m, i0, i1, v5, i3, uint32(1), uint32(0))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L3
-	}
-	goto L1
-L4:
-	v4 = uint32(0)
-	i1 = v3 + uint32(16)
-	i0 = fn525(m, v5, i1, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-L3:
-	v4 = uint32(0)
-	v5 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L5
-	}
-	v5 = uint32(0)
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == uint32(10059656) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L6
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v2, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L7
-	}
-	i0 = fn8105(m, v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == i1 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L7:
-	v4 = uint32(0)
-	goto L1
-L6:
-	fn3722(m, uint32(8500338), uint32(8545234), uint32(8486794), v2)
-	v4 = uint32(0)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i0 = fn755(m, i0, i1, v5, uint32(0), uint32(0))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = v3 + uint32(16)
-	fn524(m, i0)
-L8:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6342(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500070), v2, uint32(1), uint32(2))
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L3
-	}
-	fn3722(m, uint32(8500070), uint32(8545685), uint32(8435764), v5)
-	v4 = uint32(0)
-	goto L1
-L3:
-	v4 = uint32(0)
-	v6 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	v6 = uint32(0)
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == uint32(10059656) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L5
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v2, i1)
-	v6 = i0
-	if v6 == 0 {
-		goto L6
-	}
-	i0 = fn8105(m, v6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == i1 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L6:
-	v4 = uint32(0)
-	goto L1
-L5:
-	fn3722(m, uint32(8500070), uint32(8545234), uint32(8486794), v2)
-	v4 = uint32(0)
-	goto L1
-L4:
-	i0 = fn2723(m, v5, v6)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6343(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(3) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500420), v2, uint32(1), uint32(3))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v3 + uint32(16)
-	i0 = fn525(m, i0, i1, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-	v5 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 != uint32(10059656) {
-		goto L6
-	}
-	v5 = uint32(0)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L7
-	}
-	i1 = v3 + uint32(60)
-	i0 = fn2738(m, v4, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L8
-	}
-	i0 = fn8105(m, v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	if i0 == i1 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L8:
-	v4 = uint32(0)
-	goto L1
-L7:
-	fn3722(m, uint32(8500420), uint32(8545234), uint32(8486794), v4)
-	v4 = uint32(0)
-	goto L1
-L5:
-	if v2 == uint32(2) {
-		goto L4
-	}
-	v4 = uint32(0)
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = v4
-	i1 = v3 + uint32(60)
-	if v2 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-	goto L3
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = v4
-	i0 = v3 + uint32(60)
-	v2 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	i0 = fn2674(m, i0, v4, v5, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L9
-	}
-	v4 = uint32(0)
-	goto L1
-L9:
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = v3 + uint32(16)
-	fn524(m, i0)
-L10:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6344(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500083), v2, uint32(1), uint32(2))
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L3
-	}
-	fn3722(m, uint32(8500083), uint32(8545685), uint32(8435764), v5)
-	v4 = uint32(0)
-	goto L1
-L3:
-	v4 = uint32(0)
-	v6 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	v6 = uint32(0)
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == uint32(10059656) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L5
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v2, i1)
-	v6 = i0
-	if v6 == 0 {
-		goto L6
-	}
-	i0 = fn8105(m, v6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == i1 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L6:
-	v4 = uint32(0)
-	goto L1
-L5:
-	fn3722(m, uint32(8500083), uint32(8545234), uint32(8486794), v2)
-	v4 = uint32(0)
-	goto L1
-L4:
-	i0 = fn2747(m, v5, uint32(0), uint32(0), v6)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6345(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(3) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500433), v2, uint32(1), uint32(3))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v3 + uint32(16)
-	i0 = fn525(m, i0, i1, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-	v5 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 != uint32(10059656) {
-		goto L6
-	}
-	v5 = uint32(0)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L7
-	}
-	i1 = v3 + uint32(60)
-	i0 = fn2738(m, v4, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L8
-	}
-	i0 = fn8105(m, v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	if i0 == i1 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L8:
-	v4 = uint32(0)
-	goto L1
-L7:
-	fn3722(m, uint32(8500433), uint32(8545234), uint32(8486794), v4)
-	v4 = uint32(0)
-	goto L1
-L5:
-	if v2 == uint32(2) {
-		goto L4
-	}
-	v4 = uint32(0)
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = v4
-	i1 = v3 + uint32(60)
-	if v2 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-	goto L3
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = v4
-	i0 = v3 + uint32(60)
-	v2 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	i0 = fn2744(m, i0, v4, v5, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L9
-	}
-	v4 = uint32(0)
-	goto L1
-L9:
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = v3 + uint32(16)
-	fn524(m, i0)
-L10:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6346(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(3) {
-		goto L4
-	}
-	i0 = fn3734(m, uint32(8500096), v2, uint32(1), uint32(3))
-	if i0 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L5
-	}
-	fn3722(m, uint32(8500096), uint32(8545685), uint32(8435764), v4)
-	goto L3
-L5:
-	v5 = uint32(0)
-	v6 = uint32(0)
-	v7 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L2
-	}
-	v7 = uint32(0)
-	v6 = uint32(0)
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v8 = i0
-	if v8 == uint32(10059656) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L7
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v8, i1)
-	v6 = i0
-	if v6 == 0 {
-		goto L3
-	}
-	i0 = fn8105(m, v6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == i1 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-	goto L3
-L7:
-	fn3722(m, uint32(8500096), uint32(8545234), uint32(8486794), v8)
-	goto L3
-L6:
-	if v2 == uint32(2) {
-		goto L2
-	}
-	v7 = k32(4294967295)
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
-	v2 = i0
-	if v2 == k32(4294967295) {
-		goto L8
-	}
-	v7 = v2
-	goto L2
-L8:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L2
-	}
-L3:
-	v5 = uint32(0)
-	goto L1
-L2:
-	i0 = fn2720(m, v4, v6, v7)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = fn4085(m, uint32(8461909), v3)
-	v5 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn6347(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500002), v2, uint32(1), uint32(2))
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L3
-	}
-	fn3722(m, uint32(8500002), uint32(8545685), uint32(8435764), v5)
-	v4 = uint32(0)
-	goto L1
-L3:
-	v4 = uint32(0)
-	v6 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	v6 = uint32(0)
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == uint32(10059656) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L5
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v2, i1)
-	v6 = i0
-	if v6 == 0 {
-		goto L6
-	}
-	i0 = fn8105(m, v6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == i1 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L6:
-	v4 = uint32(0)
-	goto L1
-L5:
-	fn3722(m, uint32(8500002), uint32(8545234), uint32(8486794), v2)
-	v4 = uint32(0)
-	goto L1
-L4:
-	i0 = fn2720(m, v5, v6, k32(4294967295))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6348(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500036), v2, uint32(1), uint32(2))
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L3
-	}
-	fn3722(m, uint32(8500036), uint32(8545685), uint32(8435764), v5)
-	v4 = uint32(0)
-	goto L1
-L3:
-	v4 = uint32(0)
-	v6 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	v6 = uint32(0)
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == uint32(10059656) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L5
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v2, i1)
-	v6 = i0
-	if v6 == 0 {
-		goto L6
-	}
-	i0 = fn8105(m, v6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == i1 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L6:
-	v4 = uint32(0)
-	goto L1
-L5:
-	fn3722(m, uint32(8500036), uint32(8545234), uint32(8486794), v2)
-	v4 = uint32(0)
-	goto L1
-L4:
-	i0 = fn2720(m, v5, v6, uint32(1))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6349(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = v3 + uint32(48)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = uint64(0)
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(3) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500446), v2, uint32(1), uint32(3))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v3 + uint32(8)
-	i0 = fn525(m, i0, i1, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-	v5 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 != uint32(10059656) {
-		goto L6
-	}
-	v5 = uint32(0)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L7
-	}
-	i1 = v3 + uint32(60)
-	i0 = fn2738(m, v4, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L8
-	}
-	i0 = fn8105(m, v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	if i0 == i1 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L8:
-	v4 = uint32(0)
-	goto L1
-L7:
-	fn3722(m, uint32(8500446), uint32(8545234), uint32(8486794), v4)
-	v4 = uint32(0)
-	goto L1
-L5:
-	if v2 == uint32(2) {
-		goto L4
-	}
-	v4 = uint32(0)
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
-	i1 = v3 + uint32(56)
-	if v2 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-	goto L3
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
-	i0 = v3 + uint32(56)
-	v2 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i3 = v3 + uint32(60)
-	i0 = fn2703(m, i0, v4, v5, i3, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L9
-	}
-	v4 = uint32(0)
-	goto L1
-L9:
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = v3 + uint32(8)
-	fn524(m, i0)
-L10:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6350(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = v3 + uint32(48)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = uint64(0)
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(3) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500352), v2, uint32(1), uint32(3))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v3 + uint32(8)
-	i0 = fn525(m, i0, i1, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-	v5 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 != uint32(10059656) {
-		goto L6
-	}
-	v5 = uint32(0)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L7
-	}
-	i1 = v3 + uint32(60)
-	i0 = fn2738(m, v4, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L8
-	}
-	i0 = fn8105(m, v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	if i0 == i1 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L8:
-	v4 = uint32(0)
-	goto L1
-L7:
-	fn3722(m, uint32(8500352), uint32(8545234), uint32(8486794), v4)
-	v4 = uint32(0)
-	goto L1
-L5:
-	if v2 == uint32(2) {
-		goto L4
-	}
-	v4 = uint32(0)
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
-	i1 = v3 + uint32(56)
-	if v2 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-	goto L3
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
-	i0 = v3 + uint32(56)
-	v2 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i3 = v3 + uint32(60)
-	i0 = fn2703(m, i0, v4, v5, i3, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L9
-	}
-	v4 = uint32(0)
-	goto L1
-L9:
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = v3 + uint32(8)
-	fn524(m, i0)
-L10:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6351(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = v3 + uint32(48)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = uint64(0)
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(3) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500386), v2, uint32(1), uint32(3))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v3 + uint32(8)
-	i0 = fn525(m, i0, i1, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-	v5 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 != uint32(10059656) {
-		goto L6
-	}
-	v5 = uint32(0)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L7
-	}
-	i1 = v3 + uint32(60)
-	i0 = fn2738(m, v4, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L8
-	}
-	i0 = fn8105(m, v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	if i0 == i1 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L8:
-	v4 = uint32(0)
-	goto L1
-L7:
-	fn3722(m, uint32(8500386), uint32(8545234), uint32(8486794), v4)
-	v4 = uint32(0)
-	goto L1
-L5:
-	if v2 == uint32(2) {
-		goto L4
-	}
-	v4 = uint32(0)
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
-	i1 = v3 + uint32(56)
-	if v2 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-	goto L3
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
-	i0 = v3 + uint32(56)
-	v2 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i3 = v3 + uint32(60)
-	i0 = fn2703(m, i0, v4, v5, i3, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L9
-	}
-	v4 = uint32(0)
-	goto L1
-L9:
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = v3 + uint32(8)
-	fn524(m, i0)
-L10:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6352(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(80)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = v3 + uint32(64)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(56)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+24)) = uint64(0)
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(4) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500264), v2, uint32(1), uint32(4))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v3 + uint32(24)
-	i0 = fn525(m, i0, i1, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-	v5 = uint32(0)
-	v6 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	v6 = uint32(0)
-	v5 = uint32(0)
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 == uint32(10059656) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L6
-	}
-	i1 = v3 + uint32(76)
-	i0 = fn2738(m, v4, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L7
-	}
-	i0 = fn8105(m, v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
-	if i0 == i1 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L7:
-	v4 = uint32(0)
-	goto L1
-L6:
-	fn3722(m, uint32(8500264), uint32(8545234), uint32(8486794), v4)
-	v4 = uint32(0)
-	goto L1
-L5:
-	if v2 == uint32(2) {
-		goto L4
-	}
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
-	v6 = i0
-	if v6 != k32(4294967295) {
-		goto L8
-	}
-	v4 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L8:
-	if v2 < uint32(4) {
-		goto L4
-	}
-	v4 = uint32(0)
-	i0 = v1 + uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+76)) = v6
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = v4
-	i1 = v3 + uint32(72)
-	if v2 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-	goto L3
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+76)) = v6
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = v4
-	i0 = v3 + uint32(72)
-	v2 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i3 = v3 + uint32(76)
-	i0 = fn2703(m, i0, v4, v5, i3, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L9
-	}
-	v4 = uint32(0)
-	goto L1
-L9:
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
-	i0 = fn4085(m, uint32(8468340), v3)
-	v4 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = v3 + uint32(24)
-	fn524(m, i0)
-L10:
-	i0 = v3 + uint32(80)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6353(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(3) {
-		goto L4
-	}
-	i0 = fn3734(m, uint32(8500110), v2, uint32(1), uint32(3))
-	if i0 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L5
-	}
-	fn3722(m, uint32(8500110), uint32(8545685), uint32(8435764), v4)
-	goto L3
-L5:
-	v5 = uint32(0)
-	v6 = uint32(0)
-	v7 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L2
-	}
-	v7 = uint32(0)
-	v6 = uint32(0)
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v8 = i0
-	if v8 == uint32(10059656) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L7
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v8, i1)
-	v6 = i0
-	if v6 == 0 {
-		goto L3
-	}
-	i0 = fn8105(m, v6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == i1 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-	goto L3
-L7:
-	fn3722(m, uint32(8500110), uint32(8545234), uint32(8486794), v8)
-	goto L3
-L6:
-	if v2 == uint32(2) {
-		goto L2
-	}
-	v7 = k32(4294967295)
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
-	v2 = i0
-	if v2 == k32(4294967295) {
-		goto L8
-	}
-	v7 = v2
-	goto L2
-L8:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L2
-	}
-L3:
-	v5 = uint32(0)
-	goto L1
-L2:
-	i0 = fn2721(m, v4, v6, v7)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = fn4085(m, uint32(8461909), v3)
-	v5 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn6354(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500019), v2, uint32(1), uint32(2))
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L3
-	}
-	fn3722(m, uint32(8500019), uint32(8545685), uint32(8435764), v5)
-	v4 = uint32(0)
-	goto L1
-L3:
-	v4 = uint32(0)
-	v6 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	v6 = uint32(0)
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == uint32(10059656) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L5
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v2, i1)
-	v6 = i0
-	if v6 == 0 {
-		goto L6
-	}
-	i0 = fn8105(m, v6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == i1 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L6:
-	v4 = uint32(0)
-	goto L1
-L5:
-	fn3722(m, uint32(8500019), uint32(8545234), uint32(8486794), v2)
-	v4 = uint32(0)
-	goto L1
-L4:
-	i0 = fn2721(m, v5, v6, k32(4294967295))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6355(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500053), v2, uint32(1), uint32(2))
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L3
-	}
-	fn3722(m, uint32(8500053), uint32(8545685), uint32(8435764), v5)
-	v4 = uint32(0)
-	goto L1
-L3:
-	v4 = uint32(0)
-	v6 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	v6 = uint32(0)
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == uint32(10059656) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L5
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v2, i1)
-	v6 = i0
-	if v6 == 0 {
-		goto L6
-	}
-	i0 = fn8105(m, v6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == i1 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L6:
-	v4 = uint32(0)
-	goto L1
-L5:
-	fn3722(m, uint32(8500053), uint32(8545234), uint32(8486794), v2)
-	v4 = uint32(0)
-	goto L1
-L4:
-	i0 = fn2721(m, v5, v6, uint32(1))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6356(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = v3 + uint32(48)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = uint64(0)
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(3) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500460), v2, uint32(1), uint32(3))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v3 + uint32(8)
-	i0 = fn525(m, i0, i1, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-	v5 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 != uint32(10059656) {
-		goto L6
-	}
-	v5 = uint32(0)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L7
-	}
-	i1 = v3 + uint32(60)
-	i0 = fn2738(m, v4, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L8
-	}
-	i0 = fn8105(m, v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	if i0 == i1 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L8:
-	v4 = uint32(0)
-	goto L1
-L7:
-	fn3722(m, uint32(8500460), uint32(8545234), uint32(8486794), v4)
-	v4 = uint32(0)
-	goto L1
-L5:
-	if v2 == uint32(2) {
-		goto L4
-	}
-	v4 = uint32(0)
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
-	i1 = v3 + uint32(56)
-	if v2 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-	goto L3
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
-	i0 = v3 + uint32(56)
-	v2 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i3 = v3 + uint32(60)
-	i0 = fn2704(m, i0, v4, v5, i3, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L9
-	}
-	v4 = uint32(0)
-	goto L1
-L9:
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = v3 + uint32(8)
-	fn524(m, i0)
-L10:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6357(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = v3 + uint32(48)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = uint64(0)
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(3) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500369), v2, uint32(1), uint32(3))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v3 + uint32(8)
-	i0 = fn525(m, i0, i1, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-	v5 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 != uint32(10059656) {
-		goto L6
-	}
-	v5 = uint32(0)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L7
-	}
-	i1 = v3 + uint32(60)
-	i0 = fn2738(m, v4, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L8
-	}
-	i0 = fn8105(m, v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	if i0 == i1 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L8:
-	v4 = uint32(0)
-	goto L1
-L7:
-	fn3722(m, uint32(8500369), uint32(8545234), uint32(8486794), v4)
-	v4 = uint32(0)
-	goto L1
-L5:
-	if v2 == uint32(2) {
-		goto L4
-	}
-	v4 = uint32(0)
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
-	i1 = v3 + uint32(56)
-	if v2 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-	goto L3
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
-	i0 = v3 + uint32(56)
-	v2 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i3 = v3 + uint32(60)
-	i0 = fn2704(m, i0, v4, v5, i3, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L9
-	}
-	v4 = uint32(0)
-	goto L1
-L9:
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = v3 + uint32(8)
-	fn524(m, i0)
-L10:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6358(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = v3 + uint32(48)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = uint64(0)
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(3) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500403), v2, uint32(1), uint32(3))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v3 + uint32(8)
-	i0 = fn525(m, i0, i1, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-	v5 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 != uint32(10059656) {
-		goto L6
-	}
-	v5 = uint32(0)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L7
-	}
-	i1 = v3 + uint32(60)
-	i0 = fn2738(m, v4, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L8
-	}
-	i0 = fn8105(m, v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	if i0 == i1 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L8:
-	v4 = uint32(0)
-	goto L1
-L7:
-	fn3722(m, uint32(8500403), uint32(8545234), uint32(8486794), v4)
-	v4 = uint32(0)
-	goto L1
-L5:
-	if v2 == uint32(2) {
-		goto L4
-	}
-	v4 = uint32(0)
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
-	i1 = v3 + uint32(56)
-	if v2 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-	goto L3
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
-	i0 = v3 + uint32(56)
-	v2 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i3 = v3 + uint32(60)
-	i0 = fn2704(m, i0, v4, v5, i3, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L9
-	}
-	v4 = uint32(0)
-	goto L1
-L9:
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = v3 + uint32(8)
-	fn524(m, i0)
-L10:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6359(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(80)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = v3 + uint32(64)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(56)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+24)) = uint64(0)
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(4) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500281), v2, uint32(1), uint32(4))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v3 + uint32(24)
-	i0 = fn525(m, i0, i1, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-	v5 = uint32(0)
-	v6 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	v6 = uint32(0)
-	v5 = uint32(0)
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 == uint32(10059656) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L6
-	}
-	i1 = v3 + uint32(76)
-	i0 = fn2738(m, v4, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L7
-	}
-	i0 = fn8105(m, v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
-	if i0 == i1 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L7:
-	v4 = uint32(0)
-	goto L1
-L6:
-	fn3722(m, uint32(8500281), uint32(8545234), uint32(8486794), v4)
-	v4 = uint32(0)
-	goto L1
-L5:
-	if v2 == uint32(2) {
-		goto L4
-	}
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
-	v6 = i0
-	if v6 != k32(4294967295) {
-		goto L8
-	}
-	v4 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L8:
-	if v2 < uint32(4) {
-		goto L4
-	}
-	v4 = uint32(0)
-	i0 = v1 + uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+76)) = v6
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = v4
-	i1 = v3 + uint32(72)
-	if v2 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-	goto L3
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+76)) = v6
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = v4
-	i0 = v3 + uint32(72)
-	v2 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i3 = v3 + uint32(76)
-	i0 = fn2704(m, i0, v4, v5, i3, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L9
-	}
-	v4 = uint32(0)
-	goto L1
-L9:
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
-	i0 = fn4085(m, uint32(8468340), v3)
-	v4 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = v3 + uint32(24)
-	fn524(m, i0)
-L10:
-	i0 = v3 + uint32(80)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6360(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8499980), v2, uint32(1), uint32(2))
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L3
-	}
-	fn3722(m, uint32(8499980), uint32(8545685), uint32(8435764), v4)
-	v2 = uint32(0)
-	goto L1
-L3:
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == uint32(10059656) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L5
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v2, i1)
-	v2 = i0
-	if v2 == 0 {
-		goto L6
-	}
-	i0 = fn8105(m, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == i1 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L6:
-	v2 = uint32(0)
-	goto L1
-L5:
-	fn3722(m, uint32(8499980), uint32(8545234), uint32(8486794), v2)
-	v2 = uint32(0)
-	goto L1
-L4:
-	i0 = fn2757(m, v4)
-	v2 = i0
-	if v2 != 0 {
-		goto L7
-	}
-	v2 = uint32(0)
-	goto L1
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = fn4085(m, uint32(8461909), v3)
-	v2 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6361(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(16)
-	i0 = i0 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(3) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500330), v2, uint32(1), uint32(3))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L4
-	}
-	i1 = v3 + uint32(60)
-	i0 = fn2738(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = v3 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	i0 = fn527(m, i0, i1, v5, i3, uint32(1), uint32(0))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L3
-	}
-	goto L1
-L4:
-	v4 = uint32(0)
-	i1 = v3 + uint32(16)
-	i0 = fn525(m, v5, i1, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-L3:
-	v4 = uint32(0)
-	v5 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L6
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v5 != uint32(10059656) {
-		goto L8
-	}
-	v5 = uint32(0)
-	goto L7
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L9
-	}
-	i1 = v3 + uint32(60)
-	i0 = fn2738(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L10
-	}
-	i0 = fn8105(m, v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	if i0 == i1 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L10:
-	v4 = uint32(0)
-	goto L1
-L9:
-	fn3722(m, uint32(8500330), uint32(8545234), uint32(8486794), v5)
-	v4 = uint32(0)
-	goto L1
-L7:
-	if v2 == uint32(2) {
-		goto L6
-	}
-	v4 = uint32(0)
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
-	v1 = i0
-	if int32(v1) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = v2
-	i1 = v3 + uint32(60)
-	if v1 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = i1
-	}
-	v4 = i0
-	goto L5
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = v2
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	i0 = fn2756(m, i0, v2, v5, v4)
-	v2 = i0
-	if v2 != 0 {
-		goto L11
-	}
-	v4 = uint32(0)
-	goto L1
-L11:
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = v3 + uint32(16)
-	fn524(m, i0)
-L12:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6362(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8499976), v2, uint32(1), uint32(2))
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L3
-	}
-	fn3722(m, uint32(8499976), uint32(8545685), uint32(8435764), v4)
-	v2 = uint32(0)
-	goto L1
-L3:
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == uint32(10059656) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L5
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v2, i1)
-	v2 = i0
-	if v2 == 0 {
-		goto L6
-	}
-	i0 = fn8105(m, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == i1 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L6:
-	v2 = uint32(0)
-	goto L1
-L5:
-	fn3722(m, uint32(8499976), uint32(8545234), uint32(8486794), v2)
-	v2 = uint32(0)
-	goto L1
-L4:
-	i0 = fn2760(m, v4)
-	v2 = i0
-	if v2 != 0 {
-		goto L7
-	}
-	v2 = uint32(0)
-	goto L1
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = fn4085(m, uint32(8461909), v3)
-	v2 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6363(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(16)
-	i0 = i0 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(3) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500326), v2, uint32(1), uint32(3))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L4
-	}
-	i1 = v3 + uint32(60)
-	i0 = fn2738(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = v3 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	i0 = fn527(m, i0, i1, v5, i3, uint32(1), uint32(0))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L3
-	}
-	goto L1
-L4:
-	v4 = uint32(0)
-	i1 = v3 + uint32(16)
-	i0 = fn525(m, v5, i1, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-L3:
-	v4 = uint32(0)
-	v5 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L6
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v5 != uint32(10059656) {
-		goto L8
-	}
-	v5 = uint32(0)
-	goto L7
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L9
-	}
-	i1 = v3 + uint32(60)
-	i0 = fn2738(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L10
-	}
-	i0 = fn8105(m, v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	if i0 == i1 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L10:
-	v4 = uint32(0)
-	goto L1
-L9:
-	fn3722(m, uint32(8500326), uint32(8545234), uint32(8486794), v5)
-	v4 = uint32(0)
-	goto L1
-L7:
-	if v2 == uint32(2) {
-		goto L6
-	}
-	v4 = uint32(0)
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
-	v1 = i0
-	if int32(v1) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = v2
-	i1 = v3 + uint32(60)
-	if v1 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = i1
-	}
-	v4 = i0
-	goto L5
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = v2
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	i0 = fn2758(m, i0, v2, v5, v4)
-	v2 = i0
-	if v2 != 0 {
-		goto L11
-	}
-	v4 = uint32(0)
-	goto L1
-L11:
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = v3 + uint32(16)
-	fn524(m, i0)
-L12:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6364(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500124), v2, uint32(1), uint32(2))
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L3
-	}
-	fn3722(m, uint32(8500124), uint32(8545685), uint32(8435764), v5)
-	v4 = uint32(0)
-	goto L1
-L3:
-	v4 = uint32(0)
-	v6 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	v6 = uint32(0)
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == uint32(10059656) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L5
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v2, i1)
-	v6 = i0
-	if v6 == 0 {
-		goto L6
-	}
-	i0 = fn8105(m, v6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == i1 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L6:
-	v4 = uint32(0)
-	goto L1
-L5:
-	fn3722(m, uint32(8500124), uint32(8545234), uint32(8486794), v2)
-	v4 = uint32(0)
-	goto L1
-L4:
-	i0 = fn2728(m, v5, v6)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6365(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500474), v2, uint32(1), uint32(2))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v3 + uint32(16)
-	i0 = fn525(m, i0, i1, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-	v4 = uint32(0)
-	v5 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L3
-	}
-	v5 = uint32(0)
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == uint32(10059656) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L4
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v2, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L5
-	}
-	i0 = fn8105(m, v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == i1 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L5:
-	v4 = uint32(0)
-	goto L1
-L4:
-	fn3722(m, uint32(8500474), uint32(8545234), uint32(8486794), v2)
-	v4 = uint32(0)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i0 = fn2710(m, i0, i1, v5)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = v3 + uint32(16)
-	fn524(m, i0)
-L6:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6366(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8499963), v2, uint32(1), uint32(2))
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L3
-	}
-	fn3722(m, uint32(8499963), uint32(8545685), uint32(8435764), v5)
-	v4 = uint32(0)
-	goto L1
-L3:
-	v4 = uint32(0)
-	v6 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	v6 = uint32(0)
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == uint32(10059656) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L5
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v2, i1)
-	v6 = i0
-	if v6 == 0 {
-		goto L6
-	}
-	i0 = fn8105(m, v6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == i1 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L6:
-	v4 = uint32(0)
-	goto L1
-L5:
-	fn3722(m, uint32(8499963), uint32(8545234), uint32(8486794), v2)
-	v4 = uint32(0)
-	goto L1
-L4:
-	i0 = fn2727(m, v5, v6)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6367(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500313), v2, uint32(1), uint32(2))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v3 + uint32(16)
-	i0 = fn525(m, i0, i1, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-	v4 = uint32(0)
-	v5 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L3
-	}
-	v5 = uint32(0)
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == uint32(10059656) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L4
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v2, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L5
-	}
-	i0 = fn8105(m, v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == i1 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L5:
-	v4 = uint32(0)
-	goto L1
-L4:
-	fn3722(m, uint32(8500313), uint32(8545234), uint32(8486794), v2)
-	v4 = uint32(0)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i0 = fn2705(m, i0, i1, v5)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = v3 + uint32(16)
-	fn524(m, i0)
-L6:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6368(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(3) {
-		goto L5
-	}
-	i0 = fn3734(m, uint32(8499948), v2, uint32(1), uint32(3))
-	if i0 == 0 {
-		goto L4
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L6
-	}
-	fn3722(m, uint32(8499948), uint32(8545685), uint32(8435764), v4)
-	goto L4
-L6:
-	v5 = uint32(0)
-	v6 = uint32(0)
-	v7 = uint32(10059656)
-	if int32(v2) < int32(uint32(2)) {
-		goto L2
-	}
-	v7 = uint32(10059656)
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	if v6 != uint32(10059656) {
-		goto L7
-	}
-	v6 = uint32(0)
-	goto L3
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L8
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v6, i1)
-	v6 = i0
-	if v6 == 0 {
-		goto L4
-	}
-	i0 = fn8105(m, v6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == i1 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-	goto L4
-L8:
-	fn3722(m, uint32(8499948), uint32(8545234), uint32(8486794), v6)
-L4:
-	v5 = uint32(0)
-	goto L1
-L3:
-	if v2 == uint32(2) {
-		goto L2
-	}
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-L2:
-	if v7 == uint32(10059656) {
-		i1 = uint32(0)
-	} else {
-		i1 = v7
-	}
-	i0 = fn2767(m, v4, i1, v6)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = fn4085(m, uint32(8461909), v3)
-	v5 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn6369(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(3) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8500298), v2, uint32(1), uint32(3))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v3 + uint32(16)
-	i0 = fn525(m, i0, i1, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-	v4 = uint32(0)
-	v5 = uint32(0)
-	v6 = uint32(10059656)
-	if int32(v2) < int32(uint32(2)) {
-		goto L3
-	}
-	v6 = uint32(10059656)
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v5 != uint32(10059656) {
-		goto L5
-	}
-	v5 = uint32(0)
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L7
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L6
-	}
-	i0 = fn8105(m, v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == i1 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-	goto L6
-L7:
-	fn3722(m, uint32(8500298), uint32(8545234), uint32(8486794), v5)
-L6:
-	v4 = uint32(0)
-	goto L1
-L4:
-	if v2 == uint32(2) {
-		goto L3
-	}
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	if v6 == uint32(10059656) {
-		i2 = uint32(0)
-	} else {
-		i2 = v6
-	}
-	i0 = fn2765(m, i0, i1, i2, v5)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = v3 + uint32(16)
-	fn524(m, i0)
-L8:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6370(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L1
-	}
-	fn3722(m, uint32(8506226), uint32(8399114), uint32(8435764), v1)
-	return uint32(0)
-L1:
-	i0 = fn2766(m, v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6371(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = v3 + uint32(56)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v3 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(16)
-	i0 = i0 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v3 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8499930), v2, uint32(1), uint32(2))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L4
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v5, i1)
-	v4 = i0
-	if v4 == 0 {
-		goto L5
-	}
-	i0 = v3 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn527(m, i0, i1, v4, i3, uint32(1), uint32(0))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L3
-	}
-L5:
-	v4 = uint32(0)
-	goto L1
-L4:
-	v4 = uint32(0)
-	i1 = v3 + uint32(16)
-	i0 = fn525(m, v5, i1, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-L3:
-	if int32(v2) < int32(uint32(2)) {
-		goto L6
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 == uint32(10059656) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L7
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v4, i1)
-	v4 = i0
-	if v4 == 0 {
-		goto L8
-	}
-	i0 = fn8105(m, v4)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == i1 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L8:
-	v4 = uint32(0)
-	goto L1
-L7:
-	fn3722(m, uint32(8499930), uint32(8545234), uint32(8486794), v4)
-	v4 = uint32(0)
-	goto L1
-L6:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i0 = fn740(m, i0, i1)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn4085(m, uint32(8461909), v3)
-	v4 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	if i0 == 0 {
-		goto L9
-	}
-	i0 = v3 + uint32(16)
-	fn524(m, i0)
-L9:
-	i0 = v3 + uint32(64)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6372(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if v2 == uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8437990), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L3
-	}
-	fn3722(m, uint32(8437990), uint32(8545685), uint32(8435764), v2)
-	v2 = uint32(0)
-	goto L1
-L3:
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v2, i1)
-	v2 = i0
-	if v2 != 0 {
-		goto L4
-	}
-	v2 = uint32(0)
-	goto L1
-L4:
-	i0 = fn8105(m, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == i1 {
-		goto L5
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-	goto L1
-L5:
-	i3 = v1 + uint32(4)
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	i2 = fn3411(m, v2, i3)
-	if i2 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = uint32(10059656)
-	}
-	v2 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6373(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L2
-	}
-	fn3722(m, uint32(8438005), uint32(8399114), uint32(8435764), v1)
-	v1 = uint32(0)
-	goto L1
-L2:
-	i1 = v2 + uint32(12)
-	i0 = fn2738(m, v1, i1)
-	v1 = i0
-	if v1 != 0 {
-		goto L3
-	}
-	v1 = uint32(0)
-	goto L1
-L3:
-	i0 = fn8105(m, v1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	if i0 == i1 {
-		goto L4
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-	goto L1
-L4:
-	i0 = fn3412(m, v1)
-	v1 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6374(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1967(m, uint32(10286592))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6375(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v0 = i0
-	if v0 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v0 = i0
-	if v0 == 0 {
-		goto L5
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v0 = i0
-	if v0 == 0 {
-		goto L6
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L6:
-	v0 = uint32(0)
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6376(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	if v1 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L5
-	}
-	fn2072(m, v1)
-L5:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6377(m *Module, v0 uint32) {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn6376(m, v0)
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6378(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if v2 == uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8410937), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn579(m, i0)
-	v5 = i0
-	if v5 != 0 {
-		goto L3
-	}
-	v1 = uint32(0)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i1 = k32(10089824) + uint32(33744)
-	v1 = i1
-	i0 = fn2350(m, i0, v1)
-	v6 = i0
-	i0 = fn2373(m, uint32(10051608), v1)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i1 = k32(10089824) + uint32(25904)
-	v2 = i1
-	i0 = fn2350(m, i0, v2)
-	v8 = i0
-	i0 = fn2373(m, uint32(10051608), v2)
-	v2 = i0
-	if v6 == 0 {
-		goto L9
-	}
-	if v6 != v7 {
-		goto L9
-	}
-	if v8 == 0 {
-		goto L9
-	}
-	if v8 != v2 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(32)
-	if i0 == 0 {
-		goto L9
-	}
-	i0 = fn580(m, v5)
-	v2 = i0
-	if v2 != 0 {
-		goto L10
-	}
-	v1 = uint32(0)
-	v9 = uint32(0)
-	v10 = uint32(0)
-	goto L5
-L10:
-	i0 = k32(10089824) + uint32(10084)
-	v11 = i0
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if i0 != uint32(10072576) {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L12
-	}
-L13:
-	i0 = fn2032(m, v2)
-	v1 = i0
-	if v1 == k32(4294967295) {
-		goto L8
-	}
-L12:
-	i0 = fn1701(m, v4, v2, v1)
-	v7 = i0
-	if v7 != 0 {
-		goto L15
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L8
-	}
-	v10 = uint32(0)
-	i0 = fn1717(m, v4, v2, v11, v1)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L14
-	}
-	goto L7
-L15:
-	i0 = fn539(m, v7, v11)
-	v10 = i0
-	if v10 == 0 {
-		goto L8
-	}
-	v9 = uint32(0)
-	i0 = fn1717(m, v4, v2, v10, v1)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L16
-	}
-	v1 = v2
-	goto L6
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v10)) = v1
-	if v1 != 0 {
-		goto L14
-	}
-	fn2072(m, v10)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L17
-	}
-	fn2072(m, v2)
-L17:
-	v10 = uint32(0)
-	v9 = uint32(0)
-	v1 = uint32(0)
-	i0 = fn580(m, v5)
-	v2 = i0
-	if v2 != 0 {
-		goto L11
-	}
-	goto L6
-L9:
-	v10 = uint32(0)
-	i0 = fn2034(m, v4, v1)
-	v9 = i0
-	if v9 != 0 {
-		goto L19
-	}
-	v9 = uint32(0)
-	goto L18
-L19:
-	i0 = fn580(m, v5)
-	v1 = i0
-	if v1 == 0 {
-		goto L18
-	}
-	i0 = k32(10089824) + uint32(10068)
-	v12 = i0
-	i0 = k32(10089824) + uint32(10084)
-	v13 = i0
-	v10 = uint32(0)
-L20:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v12
-	i0 = fn865(m, v9, v3)
-	v7 = i0
-	if v7 == 0 {
-		goto L6
-	}
-	i0 = fn539(m, v7, v13)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L21
-	}
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v11
-	if v11 != 0 {
-		goto L21
-	}
-	fn2072(m, v7)
-L21:
-	if v2 == 0 {
-		goto L6
-	}
-	i0 = fn519(m, v4, v1, v2)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L22
-	}
-	v10 = v2
-	goto L6
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v7
-	if v7 != 0 {
-		goto L23
-	}
-	fn2072(m, v2)
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L24
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L24
-	}
-	fn2072(m, v1)
-L24:
-	i0 = fn580(m, v5)
-	v1 = i0
-	if v1 != 0 {
-		goto L20
-	}
-	v10 = uint32(0)
-L18:
-	v1 = uint32(0)
-	goto L6
-L8:
-	v10 = uint32(0)
-L7:
-	v9 = uint32(0)
-	v1 = v2
-L6:
-	if v6 == 0 {
-		goto L4
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	fn2072(m, v6)
-L4:
-	if v8 == 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L25
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	if v2 != 0 {
-		goto L25
-	}
-	fn2072(m, v8)
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L26
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v2
-	if v2 != 0 {
-		goto L26
-	}
-	fn2072(m, v5)
-L26:
-	if v1 == 0 {
-		goto L27
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L27
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L27
-	}
-	fn2072(m, v1)
-L27:
-	if v10 == 0 {
-		goto L28
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L28
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v10)) = v1
-	if v1 != 0 {
-		goto L28
-	}
-	fn2072(m, v10)
-L28:
-	if v9 == 0 {
-		goto L29
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L29
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v1
-	if v1 != 0 {
-		goto L29
-	}
-	fn2072(m, v9)
-L29:
-	i2 = fn3616(m)
-	if i2 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = uint32(10059656)
-	}
-	v1 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6379(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	i1 = fn2354(m, uint32(0), v0, uint32(10286720), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	v3 = k32(4294967295)
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn4097(m, v0, v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = fn2354(m, uint32(0), v0, uint32(10286740), uint32(10051608))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn4097(m, v0, v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = fn2354(m, uint32(0), v0, uint32(10286760), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn4097(m, v0, v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = fn2354(m, uint32(0), v0, uint32(10286780), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn4097(m, v0, v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = fn2354(m, uint32(0), v0, uint32(10286800), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn4097(m, v0, v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4097(m, v0, uint32(10055128))
-	i0 = uint32(int32(i0) >> (uint32(31) & 31))
-	v3 = i0
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6380(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	fn3702(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	if i0 == 0 {
-		goto L1
-	}
-	fn3007(m, v0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = fn6381(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v3 = i0
-	if int32(v3) > int32(uint32(15)) {
-		goto L3
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
-	i1 = v3 << (uint32(2) & 31)
-	i0 = v0 + i1
-	i0 = i0 + uint32(40)
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-	goto L2
-L3:
-	fn2111(m, v2)
-L2:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	if int32(i0) < int32(uint32(1)) {
-		goto L4
-	}
-	i0 = v0 + uint32(40)
-	v2 = i0
-	v3 = uint32(0)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	fn2111(m, i0)
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	if int32(v3) < int32(i1) {
-		goto L5
-	}
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L6
-	}
-	fn2072(m, v1)
-L6:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6381(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v2 = i0
-	if v2 != 0 {
-		goto L4
-	}
-	i0 = fn2108(m, uint32(264))
-	v2 = i0
-	if v2 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	goto L1
-L5:
-	i0 = fn3633(m)
-	goto L3
-L4:
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = v2
-	i1 = v2 << (uint32(2) & 31)
-	i0 = v0 + i1
-	i0 = i0 + uint32(40)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-L3:
-	fn3624(m)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = v0 + uint32(40)
-	v3 = i0
-L6:
-	i1 = v1 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v1 = i1
-	i1 = v1 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v5 = i0
-	i1 = v1 << (uint32(2) & 31)
-	i0 = v5 + i1
-	i0 = i0 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	if int32(v2) > int32(k32(4294967295)) {
-		goto L7
-	}
-	if v4 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v4 = i0
-	if int32(v4) > int32(uint32(15)) {
-		goto L11
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
-	i1 = v4 << (uint32(2) & 31)
-	i0 = v3 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	goto L10
-L11:
-	fn2111(m, v5)
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
-	v2 = uint32(63)
-	goto L8
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(32)
-	v2 = uint32(31)
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v2
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L12
-	}
-	fn2072(m, v1)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 != 0 {
-		goto L6
-	}
-L2:
-	m.depth--
-	return uint32(0)
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(133143986208)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = i1
-	i1 = uint32(64) - v4
-	v2 = i1
-	if int32(v2) < int32(v1) {
-		i1 = v2
-	} else {
-		i1 = v1
-	}
-	v3 = i1
-	i0 = v1 - v3
-	v5 = i0
-	i1 = v4 << (uint32(2) & 31)
-	i0 = v6 + i1
-	i0 = i0 + uint32(4)
-	v2 = i0
-	i1 = v3 << (uint32(2) & 31)
-	i0 = v2 + i1
-	v3 = i0
-	i0 = v0 + uint32(40)
-	v7 = i0
-L14:
-	if v2 == v3 {
-		goto L16
-	}
-	v1 = v2
-	goto L15
-L16:
-	if v5 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+260))
-	v2 = i0
-	i0 = v2 + uint32(4)
-	v1 = i0
-	if int32(v5) < int32(uint32(64)) {
-		i1 = v5
-	} else {
-		i1 = uint32(64)
-	}
-	v4 = i1
-	i1 = v4 << (uint32(2) & 31)
-	i0 = v1 + i1
-	v3 = i0
-	i0 = v5 - v4
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v4 = i0
-	if int32(v4) > int32(uint32(15)) {
-		goto L18
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
-	i1 = v4 << (uint32(2) & 31)
-	i0 = v7 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	goto L17
-L18:
-	fn2111(m, v6)
-L17:
-	v6 = v2
-L15:
-	i0 = v1 + uint32(4)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L14
-	}
-	fn2072(m, v1)
-	goto L14
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v1 = i0
-	if int32(v1) > int32(uint32(15)) {
-		goto L19
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
-	i1 = v1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	m.depth--
-	return uint32(0)
-L19:
-	fn2111(m, v6)
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6382(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v1 = i0
-	m.g0 = v1
-	i0 = fn2068(m, v0)
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	v3 = uint32(0)
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn2675(m, uint32(8524472))
-	v3 = i0
-	goto L1
-L2:
-	i0 = fn581(m, v0)
-	v2 = i0
-	if v2 != 0 {
-		goto L3
-	}
-	fn2069(m, v0)
-	v3 = uint32(0)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2339(m, i0)
-	v4 = i0
-	if int32(v3) < int32(uint32(0)) {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	i0 = fn2696(m, uint32(8564741), v1)
-	v3 = i0
-	goto L4
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v4
-	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8568150), i1)
-	v3 = i0
-L4:
-	fn2069(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6383(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v6 = i1
-	if v5 == v6 {
-		goto L3
-	}
-L4:
-	if int32(v3) > int32(uint32(63)) {
-		goto L5
-	}
-	i0 = v3 + k32(4294967232)
-	v6 = i0
-	i1 = v3 << (uint32(2) & 31)
-	i0 = v5 + i1
-	i0 = i0 + uint32(4)
-	v3 = i0
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == 0 {
-		goto L7
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v4, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L1
-	}
-L7:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v6 + uint32(1)
-	v6 = i0
-	if v6 != 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v6 = i0
-L5:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+260))
-	v5 = i0
-	if v5 != v6 {
-		goto L4
-	}
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v0 = i1
-	if int32(v3) > int32(v0) {
-		goto L8
-	}
-	i0 = v3 << (uint32(2) & 31)
-	i0 = i0 + v5
-	i0 = i0 + uint32(4)
-	v6 = i0
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v4 = i0
-	if v4 == 0 {
-		goto L10
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v4, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L1
-	}
-L10:
-	i0 = v6 + uint32(4)
-	v6 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	if int32(v3) <= int32(v0) {
-		goto L9
-	}
-L8:
-	v4 = uint32(0)
-L1:
-	m.depth--
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6384(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10286592))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i1
-	if v4 == v3 {
-		goto L1
-	}
-	i0 = fn2348(m, v4, v3)
-	if i0 != 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(10060432)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	if v4 == v3 {
-		goto L3
-	}
-	i0 = fn2348(m, v4, v3)
-	if i0 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(10060432)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i0 = v2 + k32(4294967294)
-	switch i0 {
-	case 0:
-		goto L6
-	case 1:
-		goto L5
-	default:
-		goto L4
-	}
-L6:
-	if v0 != v1 {
-		goto L7
-	}
-	m.depth--
-	return uint32(10014548)
-L7:
-	if v4 == v3 {
-		goto L4
-	}
-	m.depth--
-	return uint32(10014564)
-L5:
-	if v0 != v1 {
-		goto L8
-	}
-	m.depth--
-	return uint32(10014564)
-L8:
-	if v4 == v3 {
-		goto L4
-	}
-	m.depth--
-	return uint32(10014548)
-L4:
-	i0 = fn579(m, v0)
-	v4 = i0
-	if v4 != 0 {
-		goto L9
-	}
-	m.depth--
-	return uint32(0)
-L9:
-	i0 = fn579(m, v1)
-	v5 = i0
-	if v5 != 0 {
-		goto L11
-	}
-	v1 = k32(4294967295)
-	goto L10
-L11:
-L17:
-	i0 = fn580(m, v4)
-	v0 = i0
-	if v0 != 0 {
-		goto L18
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L19
-	}
-	v1 = k32(4294967295)
-	goto L10
-L19:
-	i0 = fn580(m, v5)
-	v3 = i0
-	if v3 != 0 {
-		goto L15
-	}
-	goto L13
-L18:
-	i0 = fn580(m, v5)
-	v3 = i0
-	if v3 == 0 {
-		goto L16
-	}
-	i0 = fn2026(m, v0, v3, uint32(2))
-	v1 = i0
-	if v1 != 0 {
-		goto L20
-	}
-	i0 = fn2026(m, v0, v3, v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L21
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L21
-	}
-	fn2072(m, v0)
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L10
-	}
-	fn2072(m, v3)
-	goto L10
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L22
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	if v6 != 0 {
-		goto L22
-	}
-	fn2072(m, v0)
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L23
-	}
-	fn2072(m, v3)
-L23:
-	if int32(v1) >= int32(uint32(0)) {
-		goto L17
-	}
-	v1 = k32(4294967295)
-	goto L10
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v3 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	v6 = uint32(0)
-	v7 = uint32(1)
-	v3 = v0
-	if v1 == 0 {
-		goto L14
-	}
-	goto L12
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L24
-	}
-	v7 = uint32(0)
-	v6 = v3
-	goto L12
-L24:
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	v7 = uint32(0)
-	v6 = v3
-	if v1 != 0 {
-		goto L12
-	}
-L14:
-	fn2072(m, v3)
-	goto L12
-L13:
-	v6 = uint32(0)
-	v7 = uint32(1)
-L12:
-	v1 = k32(4294967295)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L10
-	}
-	switch v2 {
-	case 0:
-		goto L30
-	case 1:
-		goto L29
-	case 2:
-		goto L28
-	case 3:
-		goto L27
-	case 4:
-		goto L26
-	case 5:
-		goto L25
-	default:
-		goto L10
-	}
-L30:
-	i0 = b2i(v6 != uint32(0))
-	v1 = i0
-	goto L10
-L29:
-	i0 = b2i(v0 == 0)
-	v1 = i0
-	goto L10
-L28:
-	i0 = b2i(v0 == v6)
-	v1 = i0
-	goto L10
-L27:
-	i0 = b2i(v0 != v6)
-	v1 = i0
-	goto L10
-L26:
-	i0 = b2i(v0 != uint32(0))
-	v1 = i0
-	goto L10
-L25:
-	v1 = v7
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L31
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L31
-	}
-	fn2072(m, v4)
-L31:
-	if v5 == 0 {
-		goto L32
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L32
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L32
-	}
-	fn2072(m, v5)
-L32:
-	if v1 != 0 {
-		i1 = uint32(0)
-	} else {
-		i1 = uint32(10014564)
-	}
-	if v1 == uint32(1) {
-		i0 = uint32(10014548)
-	} else {
-		i0 = i1
-	}
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6385(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10286592))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn3706(m, i0)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = i1
-	fn3701(m, v1)
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6386(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = v1 + uint32(12)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = i0 + v4
-	v5 = i0
-	goto L3
-L4:
-	i0 = v1 + uint32(12)
-	v1 = i0
-	v5 = v4
-	if v4 >= uint32(3) {
-		goto L3
-	}
-	v5 = v4
-	goto L2
-L3:
-	i8 = v3 + uint32(8)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10287476), uint32(0), uint32(2), uint32(0), i8)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	v2 = k32(4294967295)
-	goto L1
-L2:
-	v6 = k32(4294967295)
-	if v5 != 0 {
-		goto L6
-	}
-	v4 = uint32(0)
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v5 != uint32(1) {
-		goto L7
-	}
-	if v4 != 0 {
-		goto L5
-	}
-L7:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	if v1 == 0 {
-		goto L5
-	}
-	if v1 == uint32(10059656) {
-		goto L5
-	}
-	v2 = k32(4294967295)
-	i0 = fn1582(m, v1)
-	v6 = i0
-	if v6 != k32(4294967295) {
-		goto L9
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L8
-	}
-	goto L1
-L9:
-	if int32(v6) > int32(k32(4294967295)) {
-		goto L5
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477690))
-	v2 = k32(4294967295)
-	goto L1
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) < int32(uint32(1)) {
-		goto L10
-	}
-	i0 = fn6381(m, v0)
-L10:
-	v2 = uint32(0)
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn6387(m, v0, v4)
-	v4 = i0
-	if v4 != 0 {
-		goto L11
-	}
-	v2 = k32(4294967295)
-	goto L1
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6387(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v0 != v1 {
-		goto L2
-	}
-	i0 = fn581(m, v1)
-	v1 = i0
-	if v1 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(0)
-L3:
-	i0 = fn6387(m, v0, v1)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	m.depth--
-	return v2
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v3 = i0
-	v2 = uint32(0)
-	i0 = fn579(m, v1)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	if v3 != 0 {
-		goto L4
-	}
-	i0 = fn6401(m, v4)
-	m.depth--
-	return i0
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 != 0 {
-		goto L5
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(1)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+112))
-	v5 = i0
-L8:
-	i0 = m.table[v5].(func(*Module, uint32) uint32)(m, v4)
-	v1 = i0
-	if v1 == 0 {
-		goto L7
-	}
-	i0 = fn6402(m, v0, v1, v3)
-	if i0 != k32(4294967295) {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L9
-	}
-	fn2072(m, v1)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 == 0 {
-		goto L6
-	}
-	goto L1
-L7:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L12
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L11
-	}
-	fn3624(m)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L10
-	}
-	m.depth--
-	return uint32(10059656)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	v2 = uint32(0)
-	if v1 == 0 {
-		goto L6
-	}
-	goto L1
-L10:
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	v2 = uint32(10059656)
-	if v1 != 0 {
-		goto L1
-	}
-L6:
-	fn2072(m, v4)
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6388(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v3 = i0
-	if v3 != 0 {
-		goto L4
-	}
-	i0 = fn2108(m, uint32(264))
-	v3 = i0
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = fn3633(m)
-	goto L3
-L4:
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = v3
-	i1 = v3 << (uint32(2) & 31)
-	i0 = v0 + i1
-	i0 = i0 + uint32(40)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v3 != 0 {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 != uint32(1073741823) {
-		goto L5
-	}
-	m.depth--
-	return uint32(0)
-L5:
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 == 0 {
-		goto L6
-	}
-	m.depth--
-	return uint32(0)
-L6:
-	fn2072(m, v0)
-	m.depth--
-	return uint32(0)
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+28)) = k64(18446744069414584320)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(133143986208)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6389(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6390(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = fn2369(m, i1, uint32(10286592))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn593(m, v1, i1)
-	v4 = i0
-	if int32(v4) > int32(uint32(0)) {
-		goto L2
-	}
-	if v4 != 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8478377), v2)
-	goto L1
-L2:
-	i0 = fn6391(m, v0)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = fn6387(m, v0, v1)
-	v1 = i0
-	if v1 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	v3 = v0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6391(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10286592))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v4 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i1
-	if v3 != v2 {
-		goto L4
-	}
-	v4 = uint32(0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v2, uint32(0))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
-	v3 = i0
-	if v3 != 0 {
-		goto L7
-	}
-	i0 = fn2108(m, uint32(264))
-	v3 = i0
-	if v3 != 0 {
-		goto L5
-	}
-	i0 = fn3633(m)
-	goto L6
-L7:
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v3
-	i1 = v3 << (uint32(2) & 31)
-	i0 = v2 + i1
-	i0 = i0 + uint32(40)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v3 != 0 {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v4 = uint32(0)
-	v3 = v2
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L5:
-	*(*uint64)(unsafe.Add(b, uint64(v2)+28)) = k64(18446744069414584320)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+20)) = uint64(133143986208)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v2)+104)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 != uint32(1) {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	v4 = i0
-L10:
-	v3 = uint32(10059656)
-	i0 = fn6402(m, v2, v0, v4)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L8
-	}
-	goto L3
-L9:
-	i0 = fn6387(m, v2, v0)
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 != uint32(1073741823) {
-		goto L11
-	}
-	v4 = v2
-	goto L1
-L11:
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	v4 = v2
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v2 = i0
-	if int32(v2) > int32(k32(4294967295)) {
-		goto L13
-	}
-	i0 = fn852(m, v3, v0)
-	v3 = i0
-	goto L12
-L13:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v0
-	i2 = v1 + uint32(16)
-	i0 = fn857(m, v3, uint32(8468446), i2)
-	v3 = i0
-L12:
-	if v3 != 0 {
-		goto L14
-	}
-	v4 = uint32(0)
-	goto L1
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	v4 = i1
-	if v2 != v4 {
-		goto L15
-	}
-	v4 = v3
-	goto L1
-L15:
-	i0 = fn2348(m, v2, v4)
-	if i0 == 0 {
-		goto L16
-	}
-	v4 = v3
-	goto L1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8426575), v1)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	v4 = uint32(0)
-	if v0 != 0 {
-		goto L1
-	}
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 != uint32(1073741823) {
-		goto L17
-	}
-	v4 = uint32(0)
-	goto L1
-L17:
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v4 = uint32(0)
-	v3 = v2
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v3)
-L1:
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6392(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn6391(m, v0)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = fn6393(m, v0, v1)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v0)
-L2:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6393(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v1 == uint32(1) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	m.depth--
-	return v0
-L2:
-	if int32(v1) > int32(uint32(0)) {
-		goto L4
-	}
-	i0 = fn6381(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	m.depth--
-	return v0
-L4:
-	v3 = uint32(1)
-	if v2 != uint32(1) {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v2 = i0
-	if v2 < v1 {
-		i0 = v2
-	} else {
-		i0 = v1
-	}
-	v1 = i0
-	if v1 < uint32(2) {
-		goto L6
-	}
-	i0 = v1 + k32(4294967295)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	i0 = v0 + uint32(40)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v2 = i0
-	v6 = uint32(0)
-L7:
-	if v2 != uint32(63) {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v2 = i0
-	if v2 != 0 {
-		goto L11
-	}
-	i0 = fn2108(m, uint32(264))
-	v3 = i0
-	if v3 != 0 {
-		goto L9
-	}
-	i0 = fn3633(m)
-	goto L10
-L11:
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = v2
-	i1 = v2 << (uint32(2) & 31)
-	i0 = v5 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v3 != 0 {
-		goto L9
-	}
-L10:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = i1 + v6
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
-	m.depth--
-	return uint32(0)
-L9:
-	v2 = k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v7)+260)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v3
-L8:
-	i0 = v4 - v6
-	v3 = i0
-	i1 = uint32(63) - v2
-	v7 = i1
-	if int32(v3) < int32(v7) {
-		i0 = v3
-	} else {
-		i0 = v7
-	}
-	v3 = i0
-	i0 = v3 + v6
-	v6 = i0
-	if v3 == 0 {
-		goto L12
-	}
-	i0 = v3 & uint32(1)
-	if i0 != 0 {
-		goto L14
-	}
-	v7 = v3
-	goto L13
-L14:
-	i1 = v2 + uint32(1)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v2 = i0
-L15:
-	i0 = v3 + k32(4294967295)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = v2 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-L13:
-	if v3 == uint32(1) {
-		goto L12
-	}
-L16:
-	i1 = v2 + uint32(1)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v3 = i0
-L17:
-	i1 = v3 + uint32(1)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = v3 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v2 = i0
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = v2 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-	i0 = v7 + k32(4294967294)
-	v7 = i0
-	if v7 != 0 {
-		goto L16
-	}
-L12:
-	if int32(v6) < int32(v4) {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = i0 + v6
-	v3 = i0
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	m.depth--
-	return v0
-L5:
-	i1 = uint32(2147483647) / v1
-	if v2 <= i1 {
-		goto L19
-	}
-	i0 = fn3633(m)
-	m.depth--
-	return i0
-L19:
-	i0 = fn581(m, v0)
-	v7 = i0
-	if v7 != 0 {
-		goto L20
-	}
-	m.depth--
-	return uint32(0)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v3 = i0
-	if int32(v3) < int32(uint32(0)) {
-		goto L23
-	}
-	i0 = v2 * v1
-	if int32(i0) <= int32(v3) {
-		goto L23
-	}
-	i0 = v2 + v3
-	i0 = i0 + k32(4294967295)
-	i0 = div32s(i0, v2)
-	v1 = i0
-	if int32(v1) < int32(uint32(2)) {
-		goto L22
-	}
-L23:
-	i0 = v1 + k32(4294967295)
-	v2 = i0
-L24:
-	i0 = fn6387(m, v0, v7)
-	v1 = i0
-	if v1 != 0 {
-		goto L25
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v1
-	if v1 == 0 {
-		goto L21
-	}
-	goto L1
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L26
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L26
-	}
-	fn2072(m, v1)
-L26:
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 != 0 {
-		goto L24
-	}
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L27
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-L21:
-	fn2072(m, v7)
-L1:
-	m.depth--
-	return v0
 }

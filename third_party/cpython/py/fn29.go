@@ -14,7 +14,11294 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
+func fn6270(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v1 == 0 {
+		goto L3
+	}
+	if v2 != uint32(1) {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	v5 = uint32(0)
+	i8 = v4 + uint32(12)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10282992), uint32(1), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn6195(m, i0)
+	v5 = i0
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn6271(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378792))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = fn3762(m)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378792))
+	i0 = m.table[i0].(func(*Module) uint32)(m)
+	v2 = i0
+	fn3763(m, v3)
+L1:
+	i0 = fn1575(m, v2)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6272(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10378792))
+	i0 = b2i(i0 != uint32(0))
+	i0 = fn607(m, i0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6273(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint64, v6 uint32) uint32 {
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = fn4273(m, v5)
+	v7 = i0
+	i0 = fn1576(m, v6)
+	v8 = i0
+	if v7 == 0 {
+		goto L5
+	}
+	if v8 == 0 {
+		goto L5
+	}
+	v9 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn541(m, v7, i1)
+	v0 = i0
+	if v0 != 0 {
+		goto L6
+	}
+	v6 = uint32(0)
+	goto L4
+L6:
+	i0 = fn540(m, v0, v8)
+	v10 = i0
+	if v10 != 0 {
+		goto L7
+	}
+	v6 = v0
+	goto L4
+L7:
+	d0 = float64(v6)
+	d0 = float64(d0 * math.Float64frombits(0x3e112e0be826d695))
+	d1 = float64(int64(v5))
+	d0 = d0 + d1
+	i0 = fn1316(m, d0)
+	v9 = i0
+	if v9 != 0 {
+		goto L8
+	}
+	v9 = v10
+	v6 = v0
+	goto L4
+L8:
+	fn2277(m, v1, v2, v7)
+	fn2277(m, v1, v3, v9)
+	fn2277(m, v1, v4, v10)
+	v9 = uint32(0)
+	v7 = uint32(0)
+	goto L2
+L5:
+	v9 = uint32(0)
+	v6 = uint32(0)
+	v0 = uint32(0)
+	if v7 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v0
+	if v0 != 0 {
+		goto L9
+	}
+	fn2073(m, v7)
+L9:
+	v0 = v6
+L3:
+	v7 = k32(4294967295)
+	if v8 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v6
+	if v6 != 0 {
+		goto L1
+	}
+	fn2073(m, v8)
+L1:
+	if v0 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v8
+	if v8 != 0 {
+		goto L10
+	}
+	fn2073(m, v0)
+L10:
+	if v9 == 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v0
+	if v0 != 0 {
+		goto L11
+	}
+	fn2073(m, v9)
+L11:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn6274(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	i0 = fn1685(m)
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523380))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = v3 + uint32(4)
+	v5 = i0
+L4:
+	v3 = v5
+	i0 = fn8099(m, v4, uint32(61))
+	v5 = i0
+	if v5 == 0 {
+		goto L5
+	}
+	i1 = v5 - v4
+	i0 = fn741(m, v4, i1)
+	v4 = i0
+	if v4 != 0 {
+		goto L8
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 == 0 {
+		goto L7
+	}
+	goto L1
+L8:
+	i0 = v5 + uint32(1)
+	v5 = i0
+	i1 = fn8106(m, v5)
+	i0 = fn741(m, v5, i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L10
+	}
+	fn2073(m, v4)
+L10:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 == 0 {
+		goto L7
+	}
+	goto L1
+L9:
+	i0 = fn1744(m, v2, v4, v5, uint32(0))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v3
+	if v3 != 0 {
+		goto L11
+	}
+	fn2073(m, v5)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L12
+	}
+	fn2073(m, v4)
+L12:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+L7:
+	fn2073(m, v2)
+	goto L2
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L13
+	}
+	fn2073(m, v4)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L5
+	}
+	fn2073(m, v5)
+L5:
+	i0 = v3 + uint32(4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 != 0 {
+		goto L4
+	}
+L3:
+	v4 = v2
+	goto L1
+L2:
+	v4 = uint32(0)
+L1:
+	v3 = k32(4294967295)
+	i0 = fn4094(m, v0, uint32(8451163), v4)
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8534795), uint32(0))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8534790), uint32(4))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8534785), uint32(2))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8534780), uint32(1))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8525199), uint32(32))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8524851), uint32(67108864))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8524842), uint32(268435456))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8529283), uint32(335544320))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8534985), uint32(4))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8538336), uint32(1))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8539352), uint32(2))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8539335), uint32(8))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8539328), uint32(16))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8524535), uint32(0))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8528014), uint32(4096))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8534553), uint32(16384))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8539364), uint32(32768))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8539600), uint32(33554432))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8535411), uint32(134217728))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8527457), uint32(0))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8539615), uint32(0))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8537959), uint32(503316480))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8524634), uint32(8192))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8525854), uint32(16777216))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8534779), uint32(0))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8537896), uint32(64))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8529361), uint32(65))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8526849), uint32(66))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8529661), uint32(67))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8526870), uint32(68))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8537785), uint32(69))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8537125), uint32(70))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8529343), uint32(71))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8537579), uint32(72))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8528022), uint32(73))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8529352), uint32(74))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8534504), uint32(75))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8534009), uint32(76))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8533869), uint32(77))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8536035), uint32(78))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8534611), uint32(0))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8534643), uint32(1))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8533902), uint32(2))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8537041), uint32(5))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8539007), uint32(3))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8538987), uint32(4))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8534943), uint32(1))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8534958), uint32(2))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8534950), uint32(0))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8526887), uint32(3))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8524518), uint32(1))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8525845), uint32(2))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8534710), uint32(256))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8534675), uint32(8))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8536918), uint32(4096))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn4096(m, v0, uint32(8539148), uint32(4))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn6275(m, uint32(10283168), uint32(20), uint32(8421387), v0)
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn6275(m, uint32(10283328), uint32(3), uint32(8421350), v0)
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = fn6275(m, uint32(10283360), uint32(95), uint32(8421373), v0)
+	if i0 != 0 {
+		goto L14
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
+	i0 = fn4093(m, v0, uint32(8438386), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L14
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10283036)) = uint32(8400339)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10283044))
+	v4 = i0
+	i0 = v4 + uint32(72)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+8586552))
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	i0 = v4 + uint32(64)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	i0 = v4 + uint32(56)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	i1 = fn2287(m, uint32(10283036))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v4
+	i0 = fn4093(m, v0, uint32(8400342), v4)
+	if int32(i0) < int32(uint32(0)) {
+		goto L14
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10283052)) = uint32(8400354)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v4 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+156))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+156)) = uint32(3211)
+	i1 = fn2287(m, uint32(10283052))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v4
+	i0 = fn4093(m, v0, uint32(8400357), v4)
+	if int32(i0) < int32(uint32(0)) {
+		goto L14
+	}
+	i1 = fn2287(m, uint32(10283068))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v4
+	i0 = fn4093(m, v0, uint32(8476611), v4)
+	if int32(i0) < int32(uint32(0)) {
+		goto L14
+	}
+	i0 = fn2361(m, v0, uint32(10283084), uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L14
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v4
+	i1 = fn2361(m, v0, uint32(10283104), uint32(0))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
+	i0 = fn4093(m, v0, uint32(8390141), v4)
+	if int32(i0) < int32(uint32(0)) {
+		goto L14
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10283124)) = uint32(8400372)
+	i1 = fn2287(m, uint32(10283124))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v4
+	i0 = fn4093(m, v0, uint32(8400378), v4)
+	if int32(i0) < int32(uint32(0)) {
+		goto L14
+	}
+	i1 = fn2287(m, uint32(10283140))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v4
+	i0 = fn4093(m, v0, uint32(8400397), v4)
+	if int32(i0) < int32(uint32(0)) {
+		goto L14
+	}
+	i1 = fn1575(m, uint32(1000000000))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 == 0 {
+		goto L14
+	}
+	i1 = fn2839(m, uint32(8499700))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v4
+	if v4 == 0 {
+		goto L14
+	}
+	i0 = fn1493(m, uint32(0))
+	v5 = i0
+	if v5 == 0 {
+		goto L14
+	}
+	v4 = uint32(8527887)
+	v3 = uint32(9536356)
+L15:
+	v2 = v3
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == 0 {
+		goto L17
+	}
+	i0 = m.table[v3].(func(*Module) uint32)(m)
+	if i0 == 0 {
+		goto L16
+	}
+L17:
+	v3 = k32(4294967295)
+	i1 = fn8106(m, v4)
+	i0 = fn2706(m, v4, i1, uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L14
+	}
+	i0 = fn1502(m, v5, v4)
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L16
+	}
+	fn2073(m, v4)
+L16:
+	i0 = v2 + uint32(8)
+	v3 = i0
+	i0 = v2 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 != 0 {
+		goto L15
+	}
+	i0 = v1 + uint32(40)
+	i0 = fn4629(m, i0)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8505582))
+	m.depth--
+	return k32(4294967295)
+L18:
+	i0 = fn4094(m, v0, uint32(8415106), v5)
+	v3 = i0
+L14:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6275(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1685(m)
+	v4 = i0
+	if v4 != 0 {
+		goto L1
+	}
+	m.depth--
+	return k32(4294967295)
+L1:
+	if v1 == 0 {
+		goto L3
+	}
+L4:
+	i0 = v0 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1575(m, i0)
+	v5 = i0
+	if v5 == 0 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	i0 = fn1761(m, v4, i1, v5)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v7 = i0
+	if v6 != k32(4294967295) {
+		goto L5
+	}
+	if v7 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v7 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L6
+	}
+	fn2073(m, v5)
+L6:
+	v0 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L2
+	}
+	fn2073(m, v4)
+	m.depth--
+	return k32(4294967295)
+L5:
+	if v7 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v7
+	if v7 != 0 {
+		goto L7
+	}
+	fn2073(m, v5)
+L7:
+	i0 = v0 + uint32(8)
+	v0 = i0
+	i0 = v1 + k32(4294967295)
+	v1 = i0
+	if v1 != 0 {
+		goto L4
+	}
+L3:
+	i0 = fn4094(m, v3, v2, v4)
+	v0 = i0
+L2:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6276(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v3 = uint32(0)
+	i0 = k32(10089824) + uint32(39176)
+	i0 = fn3837(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L2
+	}
+	fn2073(m, v4)
+L2:
+	if v5 == 0 {
+		goto L1
+	}
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v1, v2)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = v4 + uint32(52)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != uint32(10059656) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v3
+	if v3 != 0 {
+		goto L4
+	}
+	fn2073(m, uint32(10059656))
+L4:
+	i0 = v4 + uint32(40)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L5:
+	i0 = v4 + uint32(52)
+	*(*uint32)(unsafe.Add(b, i0)) = v3
+L3:
+	i0 = v4 + uint32(56)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != uint32(10059656) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v3
+	if v3 != 0 {
+		goto L7
+	}
+	fn2073(m, uint32(10059656))
+L7:
+	i0 = v4 + uint32(44)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L8:
+	i0 = v4 + uint32(56)
+	*(*uint32)(unsafe.Add(b, i0)) = v3
+L6:
+	i0 = v4 + uint32(60)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != uint32(10059656) {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = v3
+	if v3 != 0 {
+		goto L10
+	}
+	fn2073(m, uint32(10059656))
+L10:
+	i0 = v4 + uint32(48)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L11:
+	i0 = v4 + uint32(60)
+	*(*uint32)(unsafe.Add(b, i0)) = v3
+L9:
+	v3 = v4
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6277(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = fn2018(m, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = fn2367(m, v1, uint32(74))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn6278(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i0 = fn3623(m)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = uint32(0)
+	i0 = fn3762(m)
+	v4 = i0
+	i0 = fn7820(m, v3)
+	fn3763(m, v4)
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	i0 = fn3055(m, v0, uint32(1), uint32(8530949), v1)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037784))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L1
+	}
+	fn3652(m, v0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
+	fn2112(m, v3)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L2
+	}
+	fn2073(m, v3)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 != 0 {
+		goto L3
+	}
+	fn2073(m, v3)
+L3:
+	fn3607(m, v2)
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn6279(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	i0 = fn3762(m)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	i0 = fn7822(m, i0)
+	v2 = i0
+	fn3763(m, v1)
+	if v2 == 0 {
+		goto L5
+	}
+L6:
+	i0 = v2 + uint32(9)
+	v3 = i0
+	i0 = fn8106(m, v3)
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+9)))
+	if i0 != uint32(46) {
+		goto L4
+	}
+	if v1 == uint32(1) {
+		goto L7
+	}
+	i0 = v2 + uint32(10)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(46) {
+		goto L4
+	}
+	if v1 != uint32(2) {
+		goto L4
+	}
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	i0 = fn3762(m)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	i0 = fn7822(m, i0)
+	v2 = i0
+	fn3763(m, v1)
+	if v2 != 0 {
+		goto L6
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	i0 = fn3635(m, i0, i1)
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2368(m, i0)
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+8)))
+	v5 = i0
+	l0 = *(*uint64)(unsafe.Add(b, v2))
+	v6 = l0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	i0 = fn2015(m, i0)
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(0)
+	i0 = v2 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	v4 = i0
+	if v4 == k32(4294967295) {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = v4
+	v4 = uint32(0)
+	goto L9
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = k32(4294967294)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v4 = i0
+	if v4 != 0 {
+		goto L12
+	}
+	v4 = uint32(8554718)
+	v7 = uint32(1)
+	goto L11
+L12:
+	i0 = fn8106(m, v4)
+	v7 = i0
+L11:
+	v8 = v1
+	if v1 != k32(4294967295) {
+		goto L13
+	}
+	i0 = fn8106(m, v3)
+	v8 = i0
+L13:
+	i0 = v7 + v8
+	i0 = i0 + uint32(2)
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L15
+	}
+	i0 = fn2109(m, v8)
+	v8 = i0
+	if v8 != 0 {
+		goto L14
+	}
+L15:
+	i0 = fn3634(m)
+	goto L8
+L14:
+	i0 = fn8103(m, v8, v4)
+	v4 = i0
+	if int32(v7) < int32(uint32(1)) {
+		goto L16
+	}
+	i0 = v4 + v7
+	v8 = i0
+	i0 = v8 + k32(4294967295)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 == uint32(47) {
+		goto L16
+	}
+	i0 = v7 + uint32(1)
+	v7 = i0
+	*(*uint8)(unsafe.Add(b, v8)) = uint8(k32(47))
+L16:
+	i0 = v4 + v7
+	i0 = fn8103(m, i0, v3)
+L9:
+	i0 = v2 + uint32(8)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	if i0 == 0 {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(8)
+	if i0 != 0 {
+		goto L19
+	}
+L20:
+	i1 = fn2733(m, v3, v1)
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+	if v4 == 0 {
+		goto L17
+	}
+	i0 = fn2732(m, v4)
+	v1 = i0
+	goto L18
+L19:
+	i1 = fn741(m, v3, v1)
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+	if v4 == 0 {
+		goto L17
+	}
+	i0 = fn743(m, v4)
+	v1 = i0
+L18:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+L17:
+	fn2112(m, v4)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v1 = i0
+	if v1 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	if i0 == k32(4294967295) {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L22
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L22:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	goto L2
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	if i0 != 0 {
+		goto L2
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L3
+	}
+	fn2073(m, v2)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	v2 = i0
+	if v2 != 0 {
+		goto L23
+	}
+	m.depth--
+	return uint32(0)
+L23:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = uint32(0)
+	i0 = fn3762(m)
+	v1 = i0
+	i0 = fn7820(m, v2)
+	fn3763(m, v1)
+	m.depth--
+	return uint32(0)
+L2:
+	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = v6
+	*(*uint8)(unsafe.Add(b, uint64(v2)+24)) = uint8(v5)
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6280(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6281(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = uint32(0)
+	i0 = fn3762(m)
+	v0 = i0
+	i0 = fn7820(m, v2)
+	fn3763(m, v0)
+L1:
+	return uint32(10059656)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6282(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = uint32(0)
+	i0 = fn3762(m)
+	v0 = i0
+	i0 = fn7820(m, v2)
+	fn3763(m, v0)
+L1:
+	return uint32(10059656)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6283(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L3
+	}
+	fn2073(m, v2)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L4
+	}
+	fn2073(m, v2)
+L4:
+	i1 = fn2367(m, v1, uint32(74))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L5
+	}
+	fn2073(m, v1)
+L5:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn6284(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = fn2697(m, uint32(8542969), v1)
+	v0 = i0
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6285(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v6 = i0
+	goto L3
+L4:
+	v6 = uint32(0)
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	v7 = uint32(0)
+	i8 = v5 + uint32(12)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10284804), uint32(0), uint32(0), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	v7 = uint32(0)
+	v4 = uint32(1)
+	i1 = uint32(0) - v3
+	if v6 == i1 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn2031(m, i0)
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L1
+	}
+L5:
+	i0 = fn6286(m, v1, v0, v4, uint32(16384))
+	v4 = i0
+	if v4 != k32(4294967295) {
+		goto L6
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L6:
+	i0 = fn607(m, v4)
+	v7 = i0
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn6286(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+24)))
+	v4 = i0
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = b2i(v2 != uint32(0))
+	i1 = b2i(v4 == uint32(7))
+	i0 = i0 & i1
+	if i0 == 0 {
+		goto L3
+	}
+L4:
+	i0 = fn6291(m, v1, v0, v2)
+	v1 = i0
+	if v1 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10030164))
+	i0 = fn3620(m, i0)
+	if i0 != 0 {
+		goto L6
+	}
+	m.depth--
+	return k32(4294967295)
+L6:
+	fn3625(m)
+	m.depth--
+	return uint32(0)
+L5:
+	i1 = fn2368(m, v0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+36))
+	i0 = fn2035(m, v1, i1)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn1581(m, v4)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L7
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L2
+	}
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L8
+	}
+	fn2073(m, v4)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L9
+	}
+	fn2073(m, v1)
+L9:
+	i0 = v2 & uint32(61440)
+	i0 = b2i(i0 == v3)
+	m.depth--
+	return i0
+L3:
+	if v4 != uint32(7) {
+		goto L10
+	}
+	m.depth--
+	return uint32(0)
+L10:
+	if v3 != uint32(16384) {
+		goto L11
+	}
+	i0 = b2i(v4 == uint32(3))
+	m.depth--
+	return i0
+L11:
+	i0 = b2i(v4 == uint32(4))
+	m.depth--
+	return i0
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L12
+	}
+	fn2073(m, v1)
+L12:
+	m.depth--
+	return k32(4294967295)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6287(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v6 = i0
+	goto L3
+L4:
+	v6 = uint32(0)
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	v7 = uint32(0)
+	i8 = v5 + uint32(12)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10284872), uint32(0), uint32(0), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	v7 = uint32(0)
+	v4 = uint32(1)
+	i1 = uint32(0) - v3
+	if v6 == i1 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn2031(m, i0)
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L1
+	}
+L5:
+	i0 = fn6286(m, v1, v0, v4, uint32(32768))
+	v4 = i0
+	if v4 != k32(4294967295) {
+		goto L6
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L6:
+	i0 = fn607(m, v4)
+	v7 = i0
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn6288(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v3 != 0 {
+		goto L2
+	}
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8409729))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+24)))
+	v3 = i0
+	if v3 == 0 {
+		goto L5
+	}
+	i0 = b2i(v3 == uint32(7))
+	v4 = i0
+	goto L4
+L5:
+	v3 = uint32(0)
+	i0 = fn6286(m, v1, v0, uint32(0), uint32(40960))
+	v4 = i0
+	if v4 != k32(4294967295) {
+		goto L4
+	}
+	v4 = k32(4294967295)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L3
+	}
+L4:
+	i0 = fn607(m, v4)
+	v3 = i0
+L3:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6289(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn607(m, uint32(0))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6290(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v6 = i0
+	goto L3
+L4:
+	v6 = uint32(0)
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	v7 = uint32(0)
+	i8 = v5 + uint32(12)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10284940), uint32(0), uint32(0), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	v7 = uint32(0)
+	v4 = uint32(1)
+	i1 = uint32(0) - v3
+	if v6 == i1 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn2031(m, i0)
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L1
+	}
+L5:
+	i0 = fn6291(m, v0, v1, v4)
+	v7 = i0
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn6291(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v2 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	if v2 != 0 {
+		goto L4
+	}
+	v3 = uint32(0)
+	i1 = fn2368(m, v1)
+	i1 = fn6294(m, i1, v0, uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v2
+	if v2 == 0 {
+		goto L2
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 != uint32(1073741823) {
+		goto L5
+	}
+	m.depth--
+	return v2
+L5:
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	m.depth--
+	return v2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+24)))
+	v2 = i0
+	if v2 == 0 {
+		goto L7
+	}
+	i0 = b2i(v2 == uint32(7))
+	v2 = i0
+	goto L6
+L7:
+	v3 = uint32(0)
+	i0 = fn6286(m, v1, v0, uint32(0), uint32(40960))
+	v2 = i0
+	if v2 == k32(4294967295) {
+		goto L2
+	}
+L6:
+	if v2 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	if v2 != 0 {
+		goto L9
+	}
+	i1 = fn2368(m, v1)
+	i1 = fn6294(m, i1, v0, uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v2
+	if v2 != 0 {
+		goto L9
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	m.depth--
+	return uint32(0)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
+	goto L1
+L8:
+	i1 = fn2368(m, v1)
+	i1 = fn6294(m, i1, v0, uint32(1))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	v3 = uint32(0)
+L2:
+	m.depth--
+	return v3
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L11:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6292(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+32))
+	i0 = fn1577(m, l0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6293(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6294(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(160)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = v3 + uint32(12)
+	i0 = fn2735(m, i0, i1)
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = i0 + uint32(16)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
+	v5 = i0
+	i0 = fn3762(m)
+	v6 = i0
+	if v5 == k32(4294967294) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
+	i2 = v3 + uint32(16)
+	i3 = b2i(v2 == 0)
+	i0 = fn7901(m, i0, v4, i2, i3)
+	v2 = i0
+	goto L3
+L4:
+	if v2 == 0 {
+		goto L5
+	}
+	i1 = v3 + uint32(16)
+	i0 = fn7921(m, v4, i1)
+	v2 = i0
+	goto L3
+L5:
+	i1 = v3 + uint32(16)
+	i0 = fn7922(m, v4, i1)
+	v2 = i0
+L3:
+	fn3763(m, v6)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L6
+	}
+	fn2073(m, v4)
+L6:
+	if v2 == 0 {
+		goto L7
+	}
+	v2 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = fn3635(m, i0, i1)
+	goto L1
+L7:
+	i1 = v3 + uint32(16)
+	i0 = fn6244(m, v0, i1)
+	v2 = i0
+L1:
+	i0 = v3 + uint32(160)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6295(m *Module) uint32 {
+	return uint32(1)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6296(m *Module) uint32 {
+	return uint32(1)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6297(m *Module) uint32 {
+	return uint32(1)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6298(m *Module) uint32 {
+	return uint32(1)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6299(m *Module) uint32 {
+	return uint32(1)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6300(m *Module) uint32 {
+	return uint32(1)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6301(m *Module) uint32 {
+	return uint32(1)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6302(m *Module) uint32 {
+	return uint32(1)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6303(m *Module) uint32 {
+	return uint32(1)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6304(m *Module) uint32 {
+	return uint32(1)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6305(m *Module) uint32 {
+	return uint32(1)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6306(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1968(m, uint32(10285088))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6307(m *Module) {
+	var v0 uint32
+	_ = v0
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = k32(10089824) + uint32(1900)
+	v0 = i0
+	v1 = uint32(1)
+L1:
+	i0 = v0 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	if v2 == 0 {
+		goto L4
+	}
+	if v2 == uint32(10059656) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2424))
+	v3 = i0
+	if v3 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 != uint32(10050376) {
+		goto L5
+	}
+	i0 = fn2027(m, v2, v3, uint32(2))
+	if i0 == uint32(1) {
+		goto L3
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2428))
+	v3 = i0
+	if v3 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 != uint32(10050376) {
+		goto L6
+	}
+	i0 = fn2027(m, v2, v3, uint32(2))
+	if i0 == uint32(1) {
+		goto L3
+	}
+L6:
+	i0 = fn4175(m, v1, uint32(0))
+	goto L3
+L4:
+	if v2 == 0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+L2:
+	i0 = v0 + uint32(8)
+	v0 = i0
+	i0 = v1 + uint32(1)
+	v1 = i0
+	if v1 != uint32(65) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2424))
+	v2 = i0
+	if v2 == 0 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2424)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L7
+	}
+	fn2073(m, v2)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2428))
+	v2 = i0
+	if v2 == 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2428)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L8
+	}
+	fn2073(m, v2)
+L8:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn6308(m *Module) uint32 {
+	var v0 uint32
+	_ = v0
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+12)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = i1 & k32(4294967279)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
+	fn3706(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v2 = i0
+	i0 = fn4471(m)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+640))
+	if i0 != i1 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
+	if i0 != v2 {
+		goto L2
+	}
+	i0 = fn6309(m, v1)
+	v0 = i0
+L2:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6309(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2420))
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2420)) = uint32(0)
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	v3 = v2
+L4:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+38)))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L3
+	case 2:
+		goto L5
+	default:
+		goto L6
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+116))
+	i2 = i2 << (uint32(1) & 31)
+	i1 = v2 + i2
+	i1 = i1 + uint32(124)
+	if i0 >= i1 {
+		goto L3
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v3 = i0
+	if v3 != 0 {
+		goto L4
+	}
+	v3 = uint32(0)
+L3:
+	i0 = k32(10089824) + uint32(1900)
+	v2 = i0
+	v4 = uint32(1)
+	v5 = uint32(1)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	if i0 == 0 {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+	i0 = v2 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	if v6 == 0 {
+		goto L12
+	}
+	if v6 == uint32(10059656) {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2428))
+	v7 = i0
+	if v7 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	if i0 != uint32(10050376) {
+		goto L13
+	}
+	i0 = fn2027(m, v6, v7, uint32(2))
+	if i0 == uint32(1) {
+		goto L12
+	}
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2424))
+	v7 = i0
+	if v7 == 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	if i0 != uint32(10050376) {
+		goto L11
+	}
+	i0 = fn2027(m, v6, v7, uint32(2))
+	if i0 != uint32(1) {
+		goto L11
+	}
+L12:
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
+	i0 = fn3604(m, i0, uint32(8452416), v1)
+	fn3652(m, uint32(10059656))
+	goto L10
+L11:
+	if v3 != 0 {
+		goto L15
+	}
+	v7 = uint32(10059656)
+	goto L14
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v7 = i0
+	if v7 != 0 {
+		goto L14
+	}
+	i0 = fn3677(m, v3)
+	v7 = i0
+	if v7 == 0 {
+		goto L8
+	}
+L14:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v5
+	i1 = v1 + uint32(16)
+	i0 = fn4086(m, uint32(8568345), i1)
+	v7 = i0
+	if v7 == 0 {
+		goto L8
+	}
+	i0 = fn851(m, v0, v6, v7, uint32(0))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v8
+	if v8 != 0 {
+		goto L16
+	}
+	fn2073(m, v7)
+L16:
+	if v6 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v4
+	if v4 != 0 {
+		goto L10
+	}
+	fn2073(m, v6)
+L10:
+	i0 = v2 + uint32(8)
+	v2 = i0
+	i0 = b2i(v5 < uint32(64))
+	v4 = i0
+	i0 = v5 + uint32(1)
+	v5 = i0
+	if v5 != uint32(65) {
+		goto L9
+	}
+	goto L7
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2420)) = uint32(1)
+L7:
+	i1 = v4 & uint32(1)
+	i0 = uint32(0) - i1
+	v2 = i0
+L1:
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6310(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i0 = v0 + k32(4294967231)
+	if i0 >= k32(4294967232) {
+		goto L2
+	}
+	v2 = k32(4294967295)
+	goto L1
+L2:
+	i1 = v0 << (uint32(3) & 31)
+	i0 = uint32(10089824) + i1
+	i0 = i0 + uint32(1896)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2428))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 != uint32(10050376) {
+		goto L3
+	}
+	i0 = fn2027(m, v2, v3, uint32(2))
+	if i0 != uint32(1) {
+		goto L3
+	}
+	v2 = uint32(0)
+	goto L1
+L3:
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2424))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 != uint32(10050376) {
+		goto L4
+	}
+	i0 = fn2027(m, v2, v3, uint32(2))
+	if i0 != uint32(1) {
+		goto L4
+	}
+	v2 = uint32(0)
+	goto L1
+L4:
+	i1 = v0 << (uint32(3) & 31)
+	i0 = uint32(10089824) + i1
+	i0 = i0 + uint32(1892)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2420)) = uint32(1)
+	fn3764(m)
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2412))
+	v3 = i0
+	if v3 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
+	v4 = i0
+	*(*uint8)(unsafe.Add(b, uint64(v1)+15)) = uint8(v0)
+	i1 = v1 + uint32(15)
+	i0 = fn4614(m, v3, i1, uint32(1))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2416))
+	if i0 != 0 {
+		goto L5
+	}
+	if v0 == uint32(6) {
+		goto L1
+	}
+L5:
+	i0 = fn3765(m, v4, uint32(3302), v0, uint32(1))
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6311(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v0
+	i0 = fn3623(m)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
+	i0 = fn3638(m, i0)
+	fn3650(m, uint32(8506974), uint32(0))
+	fn3607(m, v0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v1
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6312(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i1 = fn1592(m, uint32(0))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2424)) = v1
+	v2 = k32(4294967295)
+	if v1 == 0 {
+		goto L1
+	}
+	i1 = fn1592(m, uint32(1784))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2428)) = v1
+	if v1 == 0 {
+		goto L1
+	}
+	v3 = uint32(0)
+L2:
+	i0 = uint32(10089824) + v3
+	v1 = i0
+	i0 = v1 + uint32(1956)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v1 + uint32(1948)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v1 + uint32(1940)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v1 + uint32(1932)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v1 + uint32(1924)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v1 + uint32(1916)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v1 + uint32(1908)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v1 + uint32(1900)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(64)
+	v3 = i0
+	if v3 != uint32(512) {
+		goto L2
+	}
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = fn4175(m, uint32(13), uint32(1784))
+	i0 = fn4175(m, uint32(25), uint32(1784))
+	i0 = fn3878(m, uint32(8465729))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	v2 = uint32(0)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6313(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	v0 = uint32(0)
+	i0 = fn4471(m)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+640))
+	if i0 != i1 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
+	if i0 != v1 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+1908))
+	if i0 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+1908)) = uint32(0)
+	v0 = uint32(1)
+L2:
+	return v0
+L1:
+	fn4167(m, uint32(8510335), uint32(8568622))
+	panic(ErrUnreachable)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6314(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if v2 == uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8442829), v2, uint32(2), uint32(2))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1582(m, i0)
+	if i0 != k32(4294967295) {
+		goto L3
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027628))
+	fn3615(m, i0)
+L1:
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6315(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8465745), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1582(m, i0)
+	v3 = i0
+	if v3 != k32(4294967295) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v1 = i0
+	i0 = fn4471(m)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+640))
+	if i0 != i1 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
+	if i0 == v1 {
+		goto L3
+	}
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3616(m, v2, i1, uint32(8441197))
+	m.depth--
+	return uint32(0)
+L3:
+	i0 = v3 + k32(4294967231)
+	if i0 > k32(4294967231) {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3616(m, v2, i1, uint32(8496187))
+	m.depth--
+	return uint32(0)
+L5:
+	i0 = fn2050(m, v4)
+	if i0 == 0 {
+		goto L8
+	}
+	v1 = uint32(3303)
+	goto L7
+L8:
+	if v4 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	if v1 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if i0 != uint32(10050376) {
+		goto L9
+	}
+	i0 = fn2027(m, v4, v1, uint32(2))
+	if i0 != uint32(1) {
+		goto L9
+	}
+	v1 = uint32(1784)
+	goto L7
+L9:
+	if v4 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if i0 != uint32(10050376) {
+		goto L6
+	}
+	i0 = fn2027(m, v4, v1, uint32(2))
+	if i0 != uint32(1) {
+		goto L6
+	}
+	v1 = uint32(0)
+L7:
+	i0 = fn6309(m, v2)
+	if i0 == 0 {
+		goto L10
+	}
+	m.depth--
+	return uint32(0)
+L10:
+	i0 = fn4175(m, v3, v1)
+	if i0 != uint32(1785) {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
+	i0 = fn3638(m, i0)
+	m.depth--
+	return uint32(0)
+L11:
+	i1 = v3 << (uint32(3) & 31)
+	i0 = uint32(10089824) + i1
+	i0 = i0 + uint32(1896)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L12:
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v2 != 0 {
+		i0 = v2
+	} else {
+		i0 = uint32(10059656)
+	}
+	m.depth--
+	return i0
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3616(m, v2, i1, uint32(8405169))
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6316(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i1 = v0 << (uint32(3) & 31)
+	i0 = uint32(10089824) + i1
+	i0 = i0 + uint32(1892)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2420)) = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
+	v2 = i0
+	fn3764(m)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2412))
+	v3 = i0
+	if v3 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
+	v4 = i0
+	*(*uint8)(unsafe.Add(b, uint64(v1)+15)) = uint8(v0)
+	i1 = v1 + uint32(15)
+	i0 = fn4614(m, v3, i1, uint32(1))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2416))
+	if i0 != 0 {
+		goto L2
+	}
+	if v3 == uint32(6) {
+		goto L1
+	}
+L2:
+	i0 = fn3765(m, v4, uint32(3302), v3, uint32(1))
+L1:
+	if v0 == uint32(17) {
+		goto L3
+	}
+	i0 = fn4175(m, v0, uint32(3303))
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v2
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn6317(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1582(m, v1)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L1
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = fn3762(m)
+	v2 = i0
+	i0 = fn7253(m, v1)
+	v1 = i0
+	fn3763(m, v2)
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
+	i0 = fn3638(m, i0)
+	m.depth--
+	return i0
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+12)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = i1 & k32(4294967279)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
+	fn3706(m, v1)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v2 = i0
+	i0 = fn4471(m)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+640))
+	if i0 != i1 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
+	if i0 != v2 {
+		goto L4
+	}
+	i0 = fn6309(m, v1)
+	if i0 == 0 {
+		goto L4
+	}
+	m.depth--
+	return uint32(0)
+L4:
+	m.depth--
+	return uint32(10059656)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6318(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1582(m, v1)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L4
+	}
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L3
+	}
+	goto L1
+L4:
+	i0 = v1 + k32(4294967231)
+	if i0 > k32(4294967231) {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8496187))
+	m.depth--
+	return uint32(0)
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	i0 = fn7259(m, v1)
+	v2 = i0
+	v1 = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
+	if i0 != 0 {
+		goto L1
+	}
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn8114(m, v2, uint32(8465737))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = fn2676(m, v2)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6319(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1582(m, v1)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L3
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(0)
+L3:
+	i0 = v1 + k32(4294967231)
+	if i0 > k32(4294967231) {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8496187))
+	m.depth--
+	return uint32(0)
+L1:
+	i1 = v1 << (uint32(3) & 31)
+	i0 = uint32(10089824) + i1
+	i0 = i0 + uint32(1896)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	if v1 != 0 {
+		goto L4
+	}
+	m.depth--
+	return uint32(10059656)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L5:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6320(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(160)
+	v4 = i0
+	m.g0 = v4
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = i0 + v2
+	v5 = i0
+	goto L3
+L4:
+	v5 = v2
+	if v1 == 0 {
+		goto L3
+	}
+	v6 = uint32(1)
+	v5 = v2
+	if v2 != uint32(1) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	goto L2
+L3:
+	v7 = uint32(0)
+	v6 = uint32(1)
+	i8 = v4 + uint32(8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10285320), uint32(1), uint32(1), uint32(0), i8)
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v5 == uint32(1) {
+		goto L2
+	}
+	v7 = uint32(0)
+	i0 = v3 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2031(m, i0)
+	v6 = i0
+	if int32(v6) < int32(uint32(0)) {
+		goto L1
+	}
+L2:
+	i0 = fn1582(m, v2)
+	v3 = i0
+	if v3 != k32(4294967295) {
+		goto L5
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L5
+	}
+	v7 = uint32(0)
+	goto L1
+L5:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v2 = i0
+	i0 = fn4471(m)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+640))
+	if i0 != i1 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
+	if i0 == v2 {
+		goto L6
+	}
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3616(m, v1, i1, uint32(8441254))
+	goto L1
+L6:
+	if v3 == k32(4294967295) {
+		goto L8
+	}
+	i1 = v4 + uint32(16)
+	i0 = fn4602(m, v3, i1)
+	if i0 == 0 {
+		goto L9
+	}
+	v7 = uint32(0)
+	goto L1
+L9:
+	v7 = uint32(0)
+	i0 = fn4625(m, v3)
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+	if v2 == 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	v7 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3609(m, v1, i1, uint32(8499766), v4)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2412))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2412)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2416)) = v6
+	i0 = fn1575(m, v2)
+	v7 = i0
+L1:
+	i0 = v4 + uint32(160)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn6321(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(10089824))+2424))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	v1 = k32(4294967295)
+	i0 = fn4096(m, v0, uint32(8536030), uint32(65))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8532507), uint32(1))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8527250), uint32(2))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8527426), uint32(3))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8534318), uint32(4))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8532675), uint32(5))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8527173), uint32(6))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8527097), uint32(6))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8537264), uint32(8))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8534310), uint32(9))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8528226), uint32(7))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8525889), uint32(11))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8528168), uint32(31))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8537250), uint32(13))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8533838), uint32(14))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8533861), uint32(15))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8545464), uint32(10))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8544995), uint32(12))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8538394), uint32(17))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8529276), uint32(30))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8532971), uint32(29))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8535607), uint32(23))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8535420), uint32(28))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8534302), uint32(29))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8532568), uint32(19))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8532525), uint32(20))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8527209), uint32(18))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8533621), uint32(21))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8526042), uint32(22))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8533828), uint32(26))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8536149), uint32(27))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8526034), uint32(24))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8524510), uint32(25))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8527416), uint32(16))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn1981(m, v0)
+	v2 = i0
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2424))
+	i0 = fn1761(m, v2, uint32(8534531), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2428))
+	i0 = fn1761(m, v2, uint32(8533683), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
+	if i0 != i1 {
+		goto L1
+	}
+	i0 = k32(10089824) + uint32(1904)
+	v0 = i0
+	v3 = uint32(1)
+L2:
+	i0 = fn4174(m, v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2428))
+	if !(v4 == uint32(1784)) {
+		i0 = uint32(10059656)
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2424))
+	if v4 == 0 {
+		i0 = i1
+	}
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L3:
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v5 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L4
+	}
+	fn2073(m, v5)
+L4:
+	i0 = v0 + uint32(8)
+	v0 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	if v3 != uint32(65) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+2424))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+1912))
+	v0 = i1
+	if i0 != v0 {
+		goto L1
+	}
+	i0 = fn589(m, v2, uint32(8442829))
+	v5 = i0
+	if v5 != 0 {
+		goto L5
+	}
+	m.depth--
+	return k32(4294967295)
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+1912)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	if v5 != 0 {
+		goto L6
+	}
+	fn2073(m, v0)
+L6:
+	i0 = fn4175(m, uint32(2), uint32(3303))
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6322(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1973(m, uint32(10285364), uint32(1013))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6323(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn4535(m)
+	i0 = fn607(m, i0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6324(m *Module, v0 uint32, v1 uint32) uint32 {
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	fn4536(m)
+	m.depth--
+	return uint32(10059656)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6325(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn4537(m)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6326(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn4543(m, v1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6327(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if v2 < uint32(2) {
+		goto L2
+	}
+	v3 = uint32(0)
+	i0 = fn3735(m, uint32(8396389), v2, uint32(0), uint32(1))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	v4 = uint32(1)
+	if int32(v2) < int32(uint32(1)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1582(m, i0)
+	v4 = i0
+	if v4 != k32(4294967295) {
+		goto L3
+	}
+	v3 = uint32(0)
+	v4 = k32(4294967295)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L3:
+	i2 = fn4517(m, v4)
+	if int32(i2) < int32(uint32(0)) {
+		i0 = uint32(0)
+	} else {
+		i0 = uint32(10059656)
+	}
+	v3 = i0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6328(m *Module, v0 uint32, v1 uint32) uint32 {
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	fn4530(m)
+	m.depth--
+	return uint32(10059656)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6329(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn4544(m)
+	i0 = fn1575(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6330(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn4545(m)
+	i0 = fn1578(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6331(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn4547(m)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6332(m *Module, v0 uint32, v1 uint32) uint32 {
+	fn4548(m)
+	return uint32(10059656)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6333(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1968(m, uint32(10285600))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6334(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8414961), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L2
+	}
+	fn3723(m, uint32(8414961), uint32(8545234), uint32(8435764), v3)
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 == uint32(10049232) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8395242))
+	m.depth--
+	return uint32(0)
+L3:
+	i0 = fn1494(m, v1)
+	v4 = i0
+	if int32(v4) < int32(uint32(1)) {
+		goto L4
+	}
+	v2 = uint32(0)
+L6:
+	i0 = fn1495(m, v1, v2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L5
+	}
+	i1 = v2 + uint32(1)
+	v2 = i1
+	if v4 == v2 {
+		goto L4
+	}
+	goto L6
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8417802))
+	m.depth--
+	return uint32(0)
+L4:
+	i0 = fn4631(m, v1, v3)
+	v2 = i0
+	if v2 != 0 {
+		goto L7
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L7
+	}
+	v2 = uint32(10059656)
+L7:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6335(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1968(m, uint32(10285720))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6336(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i2 = fn3399(m, v1)
+	if i2 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = uint32(10059656)
+	}
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6337(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i2 = fn3400(m, v1)
+	if int32(i2) < int32(uint32(0)) {
+		i0 = uint32(0)
+	} else {
+		i0 = uint32(10059656)
+	}
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6338(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L2
+	}
+	fn3723(m, uint32(8447595), uint32(8399114), uint32(8435764), v1)
+	v1 = uint32(0)
+	goto L1
+L2:
+	i1 = v2 + uint32(12)
+	i0 = fn2739(m, v1, i1)
+	v1 = i0
+	if v1 != 0 {
+		goto L3
+	}
+	v1 = uint32(0)
+	goto L1
+L3:
+	i0 = fn8106(m, v1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	if i0 == i1 {
+		goto L4
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+	goto L1
+L4:
+	i0 = fn3401(m, v1)
+	v1 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6339(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v4 = i0
+	m.g0 = v4
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = i0 + v2
+	v5 = i0
+	goto L3
+L4:
+	v5 = v2
+	if v1 == 0 {
+		goto L3
+	}
+	v5 = v2
+	i0 = v2 + k32(4294967295)
+	if i0 >= uint32(3) {
+		goto L3
+	}
+	v5 = v2
+	goto L2
+L3:
+	v6 = uint32(0)
+	i8 = v4 + uint32(20)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10286472), uint32(1), uint32(3), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	v2 = uint32(0)
+	if v5 == uint32(1) {
+		goto L6
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 != 0 {
+		goto L8
+	}
+	v6 = uint32(0)
+	goto L7
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L9
+	}
+	fn3723(m, uint32(8500162), uint32(8576952), uint32(8435764), v2)
+	v6 = uint32(0)
+	goto L1
+L9:
+	i1 = v4 + uint32(16)
+	i0 = fn2739(m, v2, i1)
+	v6 = i0
+	if v6 == 0 {
+		goto L11
+	}
+	i0 = fn8106(m, v6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	if i0 == i1 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L11:
+	v6 = uint32(0)
+	goto L1
+L10:
+	v2 = uint32(0)
+	if v5 == uint32(2) {
+		goto L5
+	}
+L7:
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L12
+	}
+	fn3723(m, uint32(8500162), uint32(8571888), uint32(8435764), v1)
+	v6 = uint32(0)
+	goto L1
+L12:
+	i1 = v4 + uint32(12)
+	i0 = fn2739(m, v1, i1)
+	v2 = i0
+	if v2 != 0 {
+		goto L13
+	}
+	v6 = uint32(0)
+	goto L1
+L13:
+	i0 = fn8106(m, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	if i0 == i1 {
+		goto L14
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+	goto L1
+L14:
+	if v6 != 0 {
+		goto L5
+	}
+L6:
+	i0 = fn2713(m)
+	v6 = i0
+L5:
+	i0 = fn3405(m, v3, v6, v2)
+	v6 = i0
+L1:
+	i0 = v4 + uint32(32)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn6340(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v4 = i0
+	m.g0 = v4
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = i0 + v2
+	v5 = i0
+	goto L3
+L4:
+	v5 = v2
+	if v1 == 0 {
+		goto L3
+	}
+	v5 = v2
+	i0 = v2 + k32(4294967295)
+	if i0 >= uint32(3) {
+		goto L3
+	}
+	v5 = v2
+	goto L2
+L3:
+	v6 = uint32(0)
+	i8 = v4 + uint32(20)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10286548), uint32(1), uint32(3), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	v2 = uint32(0)
+	if v5 == uint32(1) {
+		goto L6
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 != 0 {
+		goto L8
+	}
+	v6 = uint32(0)
+	goto L7
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L9
+	}
+	fn3723(m, uint32(8500482), uint32(8576952), uint32(8435764), v2)
+	v6 = uint32(0)
+	goto L1
+L9:
+	i1 = v4 + uint32(16)
+	i0 = fn2739(m, v2, i1)
+	v6 = i0
+	if v6 == 0 {
+		goto L11
+	}
+	i0 = fn8106(m, v6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	if i0 == i1 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L11:
+	v6 = uint32(0)
+	goto L1
+L10:
+	v2 = uint32(0)
+	if v5 == uint32(2) {
+		goto L5
+	}
+L7:
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L12
+	}
+	fn3723(m, uint32(8500482), uint32(8571888), uint32(8435764), v1)
+	v6 = uint32(0)
+	goto L1
+L12:
+	i1 = v4 + uint32(12)
+	i0 = fn2739(m, v1, i1)
+	v2 = i0
+	if v2 != 0 {
+		goto L13
+	}
+	v6 = uint32(0)
+	goto L1
+L13:
+	i0 = fn8106(m, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	if i0 == i1 {
+		goto L14
+	}
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+	goto L1
+L14:
+	if v6 != 0 {
+		goto L5
+	}
+L6:
+	i0 = fn2713(m)
+	v6 = i0
+L5:
+	i0 = fn3407(m, v3, v6, v2)
+	v6 = i0
+L1:
+	i0 = v4 + uint32(32)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn6341(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8499988), v2, uint32(1), uint32(2))
+	if i0 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(8)
+	if i0 != 0 {
+		goto L3
+	}
+	fn3723(m, uint32(8499988), uint32(8545685), uint32(8419373), v4)
+	v1 = uint32(0)
+	goto L1
+L3:
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == uint32(10059656) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L5
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v2, i1)
+	v2 = i0
+	if v2 == 0 {
+		goto L6
+	}
+	i0 = fn8106(m, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == i1 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L6:
+	v1 = uint32(0)
+	goto L1
+L5:
+	fn3723(m, uint32(8499988), uint32(8545234), uint32(8486794), v2)
+	v1 = uint32(0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(536870912)) {
+		goto L7
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	fn3605(m, i0, uint32(8500139))
+	goto L1
+L7:
+	v1 = uint32(0)
+	i2 = v5 << (uint32(2) & 31)
+	i1 = fn741(m, uint32(0), i2)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = v2 + uint32(16)
+	v2 = i0
+	if int32(v5) < int32(uint32(1)) {
+		goto L8
+	}
+	i0 = v4 + uint32(16)
+	v1 = i0
+	v4 = v5
+L9:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v6 = i0
+	i0 = v6 + k32(4294967287)
+	switch i0 {
+	case 0:
+		goto L14
+	case 1:
+		goto L13
+	case 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29:
+		goto L11
+	case 4:
+		goto L12
+	case 30:
+		goto L15
+	default:
+		goto L16
+	}
+L16:
+	if v6 != uint32(92) {
+		goto L11
+	}
+L15:
+	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(92))
+	i0 = v2 + uint32(1)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v6)
+	i0 = v2 + uint32(2)
+	v2 = i0
+	goto L10
+L14:
+	*(*uint16)(unsafe.Add(b, v2)) = uint16(k32(29788))
+	i0 = v2 + uint32(2)
+	v2 = i0
+	goto L10
+L13:
+	*(*uint16)(unsafe.Add(b, v2)) = uint16(k32(28252))
+	i0 = v2 + uint32(2)
+	v2 = i0
+	goto L10
+L12:
+	*(*uint16)(unsafe.Add(b, v2)) = uint16(k32(29276))
+	i0 = v2 + uint32(2)
+	v2 = i0
+	goto L10
+L11:
+	i0 = v6 + k32(4294967169)
+	i0 = i0 & uint32(255)
+	if i0 > uint32(160) {
+		goto L17
+	}
+	*(*uint16)(unsafe.Add(b, v2)) = uint16(k32(30812))
+	i0 = v2 + uint32(2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10080164))
+	i2 = v6 >> (uint32(4) & 31)
+	i1 = i1 + i2
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v2 + uint32(3)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10080164))
+	i2 = v6 & uint32(15)
+	i1 = i1 + i2
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v2 + uint32(4)
+	v2 = i0
+	goto L10
+L17:
+	*(*uint8)(unsafe.Add(b, v2)) = uint8(v6)
+	i0 = v2 + uint32(1)
+	v2 = i0
+L10:
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i0 = v4 + k32(4294967295)
+	v4 = i0
+	if v4 != 0 {
+		goto L9
+	}
+L8:
+	v1 = uint32(0)
+	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(0))
+	i0 = v3 + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i1 = v2 - i2
+	i1 = i1 + k32(4294967280)
+	i0 = fn749(m, i0, i1)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i0 = fn4086(m, uint32(8461909), v3)
+	v1 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6342(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(16)
+	i0 = i0 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500338), v2, uint32(1), uint32(2))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L4
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = v3 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = fn528(m, i0, i1, v5, i3, uint32(1), uint32(0))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L3
+	}
+	goto L1
+L4:
+	v4 = uint32(0)
+	i1 = v3 + uint32(16)
+	i0 = fn526(m, v5, i1, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+L3:
+	v4 = uint32(0)
+	v5 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L5
+	}
+	v5 = uint32(0)
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == uint32(10059656) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L6
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v2, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L7
+	}
+	i0 = fn8106(m, v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == i1 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L7:
+	v4 = uint32(0)
+	goto L1
+L6:
+	fn3723(m, uint32(8500338), uint32(8545234), uint32(8486794), v2)
+	v4 = uint32(0)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	i0 = fn756(m, i0, i1, v5, uint32(0), uint32(0))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = v3 + uint32(16)
+	fn525(m, i0)
+L8:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6343(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500070), v2, uint32(1), uint32(2))
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L3
+	}
+	fn3723(m, uint32(8500070), uint32(8545685), uint32(8435764), v5)
+	v4 = uint32(0)
+	goto L1
+L3:
+	v4 = uint32(0)
+	v6 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	v6 = uint32(0)
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == uint32(10059656) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L5
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v2, i1)
+	v6 = i0
+	if v6 == 0 {
+		goto L6
+	}
+	i0 = fn8106(m, v6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == i1 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L6:
+	v4 = uint32(0)
+	goto L1
+L5:
+	fn3723(m, uint32(8500070), uint32(8545234), uint32(8486794), v2)
+	v4 = uint32(0)
+	goto L1
+L4:
+	i0 = fn2724(m, v5, v6)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6344(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(3) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500420), v2, uint32(1), uint32(3))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v3 + uint32(16)
+	i0 = fn526(m, i0, i1, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+	v5 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 != uint32(10059656) {
+		goto L6
+	}
+	v5 = uint32(0)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L7
+	}
+	i1 = v3 + uint32(60)
+	i0 = fn2739(m, v4, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L8
+	}
+	i0 = fn8106(m, v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	if i0 == i1 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L8:
+	v4 = uint32(0)
+	goto L1
+L7:
+	fn3723(m, uint32(8500420), uint32(8545234), uint32(8486794), v4)
+	v4 = uint32(0)
+	goto L1
+L5:
+	if v2 == uint32(2) {
+		goto L4
+	}
+	v4 = uint32(0)
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2031(m, i0)
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = v4
+	i1 = v3 + uint32(60)
+	if v2 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+	goto L3
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = v4
+	i0 = v3 + uint32(60)
+	v2 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	i0 = fn2675(m, i0, v4, v5, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L9
+	}
+	v4 = uint32(0)
+	goto L1
+L9:
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = v3 + uint32(16)
+	fn525(m, i0)
+L10:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6345(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500083), v2, uint32(1), uint32(2))
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L3
+	}
+	fn3723(m, uint32(8500083), uint32(8545685), uint32(8435764), v5)
+	v4 = uint32(0)
+	goto L1
+L3:
+	v4 = uint32(0)
+	v6 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	v6 = uint32(0)
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == uint32(10059656) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L5
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v2, i1)
+	v6 = i0
+	if v6 == 0 {
+		goto L6
+	}
+	i0 = fn8106(m, v6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == i1 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L6:
+	v4 = uint32(0)
+	goto L1
+L5:
+	fn3723(m, uint32(8500083), uint32(8545234), uint32(8486794), v2)
+	v4 = uint32(0)
+	goto L1
+L4:
+	i0 = fn2748(m, v5, uint32(0), uint32(0), v6)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6346(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(3) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500433), v2, uint32(1), uint32(3))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v3 + uint32(16)
+	i0 = fn526(m, i0, i1, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+	v5 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 != uint32(10059656) {
+		goto L6
+	}
+	v5 = uint32(0)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L7
+	}
+	i1 = v3 + uint32(60)
+	i0 = fn2739(m, v4, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L8
+	}
+	i0 = fn8106(m, v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	if i0 == i1 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L8:
+	v4 = uint32(0)
+	goto L1
+L7:
+	fn3723(m, uint32(8500433), uint32(8545234), uint32(8486794), v4)
+	v4 = uint32(0)
+	goto L1
+L5:
+	if v2 == uint32(2) {
+		goto L4
+	}
+	v4 = uint32(0)
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2031(m, i0)
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = v4
+	i1 = v3 + uint32(60)
+	if v2 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+	goto L3
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = v4
+	i0 = v3 + uint32(60)
+	v2 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	i0 = fn2745(m, i0, v4, v5, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L9
+	}
+	v4 = uint32(0)
+	goto L1
+L9:
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = v3 + uint32(16)
+	fn525(m, i0)
+L10:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6347(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(3) {
+		goto L4
+	}
+	i0 = fn3735(m, uint32(8500096), v2, uint32(1), uint32(3))
+	if i0 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L5
+	}
+	fn3723(m, uint32(8500096), uint32(8545685), uint32(8435764), v4)
+	goto L3
+L5:
+	v5 = uint32(0)
+	v6 = uint32(0)
+	v7 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L2
+	}
+	v7 = uint32(0)
+	v6 = uint32(0)
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v8 = i0
+	if v8 == uint32(10059656) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L7
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v8, i1)
+	v6 = i0
+	if v6 == 0 {
+		goto L3
+	}
+	i0 = fn8106(m, v6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == i1 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+	goto L3
+L7:
+	fn3723(m, uint32(8500096), uint32(8545234), uint32(8486794), v8)
+	goto L3
+L6:
+	if v2 == uint32(2) {
+		goto L2
+	}
+	v7 = k32(4294967295)
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1582(m, i0)
+	v2 = i0
+	if v2 == k32(4294967295) {
+		goto L8
+	}
+	v7 = v2
+	goto L2
+L8:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L2
+	}
+L3:
+	v5 = uint32(0)
+	goto L1
+L2:
+	i0 = fn2721(m, v4, v6, v7)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i0 = fn4086(m, uint32(8461909), v3)
+	v5 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn6348(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500002), v2, uint32(1), uint32(2))
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L3
+	}
+	fn3723(m, uint32(8500002), uint32(8545685), uint32(8435764), v5)
+	v4 = uint32(0)
+	goto L1
+L3:
+	v4 = uint32(0)
+	v6 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	v6 = uint32(0)
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == uint32(10059656) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L5
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v2, i1)
+	v6 = i0
+	if v6 == 0 {
+		goto L6
+	}
+	i0 = fn8106(m, v6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == i1 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L6:
+	v4 = uint32(0)
+	goto L1
+L5:
+	fn3723(m, uint32(8500002), uint32(8545234), uint32(8486794), v2)
+	v4 = uint32(0)
+	goto L1
+L4:
+	i0 = fn2721(m, v5, v6, k32(4294967295))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6349(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500036), v2, uint32(1), uint32(2))
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L3
+	}
+	fn3723(m, uint32(8500036), uint32(8545685), uint32(8435764), v5)
+	v4 = uint32(0)
+	goto L1
+L3:
+	v4 = uint32(0)
+	v6 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	v6 = uint32(0)
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == uint32(10059656) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L5
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v2, i1)
+	v6 = i0
+	if v6 == 0 {
+		goto L6
+	}
+	i0 = fn8106(m, v6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == i1 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L6:
+	v4 = uint32(0)
+	goto L1
+L5:
+	fn3723(m, uint32(8500036), uint32(8545234), uint32(8486794), v2)
+	v4 = uint32(0)
+	goto L1
+L4:
+	i0 = fn2721(m, v5, v6, uint32(1))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6350(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = v3 + uint32(48)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = uint64(0)
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(3) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500446), v2, uint32(1), uint32(3))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v3 + uint32(8)
+	i0 = fn526(m, i0, i1, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+	v5 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 != uint32(10059656) {
+		goto L6
+	}
+	v5 = uint32(0)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L7
+	}
+	i1 = v3 + uint32(60)
+	i0 = fn2739(m, v4, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L8
+	}
+	i0 = fn8106(m, v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	if i0 == i1 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L8:
+	v4 = uint32(0)
+	goto L1
+L7:
+	fn3723(m, uint32(8500446), uint32(8545234), uint32(8486794), v4)
+	v4 = uint32(0)
+	goto L1
+L5:
+	if v2 == uint32(2) {
+		goto L4
+	}
+	v4 = uint32(0)
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2031(m, i0)
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
+	i1 = v3 + uint32(56)
+	if v2 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+	goto L3
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
+	i0 = v3 + uint32(56)
+	v2 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i3 = v3 + uint32(60)
+	i0 = fn2704(m, i0, v4, v5, i3, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L9
+	}
+	v4 = uint32(0)
+	goto L1
+L9:
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = v3 + uint32(8)
+	fn525(m, i0)
+L10:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6351(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = v3 + uint32(48)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = uint64(0)
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(3) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500352), v2, uint32(1), uint32(3))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v3 + uint32(8)
+	i0 = fn526(m, i0, i1, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+	v5 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 != uint32(10059656) {
+		goto L6
+	}
+	v5 = uint32(0)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L7
+	}
+	i1 = v3 + uint32(60)
+	i0 = fn2739(m, v4, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L8
+	}
+	i0 = fn8106(m, v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	if i0 == i1 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L8:
+	v4 = uint32(0)
+	goto L1
+L7:
+	fn3723(m, uint32(8500352), uint32(8545234), uint32(8486794), v4)
+	v4 = uint32(0)
+	goto L1
+L5:
+	if v2 == uint32(2) {
+		goto L4
+	}
+	v4 = uint32(0)
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2031(m, i0)
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
+	i1 = v3 + uint32(56)
+	if v2 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+	goto L3
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
+	i0 = v3 + uint32(56)
+	v2 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i3 = v3 + uint32(60)
+	i0 = fn2704(m, i0, v4, v5, i3, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L9
+	}
+	v4 = uint32(0)
+	goto L1
+L9:
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = v3 + uint32(8)
+	fn525(m, i0)
+L10:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6352(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = v3 + uint32(48)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = uint64(0)
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(3) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500386), v2, uint32(1), uint32(3))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v3 + uint32(8)
+	i0 = fn526(m, i0, i1, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+	v5 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 != uint32(10059656) {
+		goto L6
+	}
+	v5 = uint32(0)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L7
+	}
+	i1 = v3 + uint32(60)
+	i0 = fn2739(m, v4, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L8
+	}
+	i0 = fn8106(m, v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	if i0 == i1 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L8:
+	v4 = uint32(0)
+	goto L1
+L7:
+	fn3723(m, uint32(8500386), uint32(8545234), uint32(8486794), v4)
+	v4 = uint32(0)
+	goto L1
+L5:
+	if v2 == uint32(2) {
+		goto L4
+	}
+	v4 = uint32(0)
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2031(m, i0)
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
+	i1 = v3 + uint32(56)
+	if v2 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+	goto L3
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
+	i0 = v3 + uint32(56)
+	v2 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i3 = v3 + uint32(60)
+	i0 = fn2704(m, i0, v4, v5, i3, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L9
+	}
+	v4 = uint32(0)
+	goto L1
+L9:
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = v3 + uint32(8)
+	fn525(m, i0)
+L10:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6353(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(80)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = v3 + uint32(64)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(56)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+24)) = uint64(0)
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(4) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500264), v2, uint32(1), uint32(4))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v3 + uint32(24)
+	i0 = fn526(m, i0, i1, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+	v5 = uint32(0)
+	v6 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	v6 = uint32(0)
+	v5 = uint32(0)
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 == uint32(10059656) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L6
+	}
+	i1 = v3 + uint32(76)
+	i0 = fn2739(m, v4, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L7
+	}
+	i0 = fn8106(m, v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
+	if i0 == i1 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L7:
+	v4 = uint32(0)
+	goto L1
+L6:
+	fn3723(m, uint32(8500264), uint32(8545234), uint32(8486794), v4)
+	v4 = uint32(0)
+	goto L1
+L5:
+	if v2 == uint32(2) {
+		goto L4
+	}
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1582(m, i0)
+	v6 = i0
+	if v6 != k32(4294967295) {
+		goto L8
+	}
+	v4 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L8:
+	if v2 < uint32(4) {
+		goto L4
+	}
+	v4 = uint32(0)
+	i0 = v1 + uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2031(m, i0)
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+76)) = v6
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = v4
+	i1 = v3 + uint32(72)
+	if v2 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+	goto L3
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+76)) = v6
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = v4
+	i0 = v3 + uint32(72)
+	v2 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	i3 = v3 + uint32(76)
+	i0 = fn2704(m, i0, v4, v5, i3, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L9
+	}
+	v4 = uint32(0)
+	goto L1
+L9:
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
+	i0 = fn4086(m, uint32(8468340), v3)
+	v4 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = v3 + uint32(24)
+	fn525(m, i0)
+L10:
+	i0 = v3 + uint32(80)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6354(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(3) {
+		goto L4
+	}
+	i0 = fn3735(m, uint32(8500110), v2, uint32(1), uint32(3))
+	if i0 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L5
+	}
+	fn3723(m, uint32(8500110), uint32(8545685), uint32(8435764), v4)
+	goto L3
+L5:
+	v5 = uint32(0)
+	v6 = uint32(0)
+	v7 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L2
+	}
+	v7 = uint32(0)
+	v6 = uint32(0)
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v8 = i0
+	if v8 == uint32(10059656) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L7
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v8, i1)
+	v6 = i0
+	if v6 == 0 {
+		goto L3
+	}
+	i0 = fn8106(m, v6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == i1 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+	goto L3
+L7:
+	fn3723(m, uint32(8500110), uint32(8545234), uint32(8486794), v8)
+	goto L3
+L6:
+	if v2 == uint32(2) {
+		goto L2
+	}
+	v7 = k32(4294967295)
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1582(m, i0)
+	v2 = i0
+	if v2 == k32(4294967295) {
+		goto L8
+	}
+	v7 = v2
+	goto L2
+L8:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L2
+	}
+L3:
+	v5 = uint32(0)
+	goto L1
+L2:
+	i0 = fn2722(m, v4, v6, v7)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i0 = fn4086(m, uint32(8461909), v3)
+	v5 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn6355(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500019), v2, uint32(1), uint32(2))
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L3
+	}
+	fn3723(m, uint32(8500019), uint32(8545685), uint32(8435764), v5)
+	v4 = uint32(0)
+	goto L1
+L3:
+	v4 = uint32(0)
+	v6 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	v6 = uint32(0)
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == uint32(10059656) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L5
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v2, i1)
+	v6 = i0
+	if v6 == 0 {
+		goto L6
+	}
+	i0 = fn8106(m, v6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == i1 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L6:
+	v4 = uint32(0)
+	goto L1
+L5:
+	fn3723(m, uint32(8500019), uint32(8545234), uint32(8486794), v2)
+	v4 = uint32(0)
+	goto L1
+L4:
+	i0 = fn2722(m, v5, v6, k32(4294967295))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6356(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500053), v2, uint32(1), uint32(2))
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L3
+	}
+	fn3723(m, uint32(8500053), uint32(8545685), uint32(8435764), v5)
+	v4 = uint32(0)
+	goto L1
+L3:
+	v4 = uint32(0)
+	v6 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	v6 = uint32(0)
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == uint32(10059656) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L5
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v2, i1)
+	v6 = i0
+	if v6 == 0 {
+		goto L6
+	}
+	i0 = fn8106(m, v6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == i1 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L6:
+	v4 = uint32(0)
+	goto L1
+L5:
+	fn3723(m, uint32(8500053), uint32(8545234), uint32(8486794), v2)
+	v4 = uint32(0)
+	goto L1
+L4:
+	i0 = fn2722(m, v5, v6, uint32(1))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6357(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = v3 + uint32(48)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = uint64(0)
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(3) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500460), v2, uint32(1), uint32(3))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v3 + uint32(8)
+	i0 = fn526(m, i0, i1, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+	v5 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 != uint32(10059656) {
+		goto L6
+	}
+	v5 = uint32(0)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L7
+	}
+	i1 = v3 + uint32(60)
+	i0 = fn2739(m, v4, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L8
+	}
+	i0 = fn8106(m, v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	if i0 == i1 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L8:
+	v4 = uint32(0)
+	goto L1
+L7:
+	fn3723(m, uint32(8500460), uint32(8545234), uint32(8486794), v4)
+	v4 = uint32(0)
+	goto L1
+L5:
+	if v2 == uint32(2) {
+		goto L4
+	}
+	v4 = uint32(0)
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2031(m, i0)
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
+	i1 = v3 + uint32(56)
+	if v2 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+	goto L3
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
+	i0 = v3 + uint32(56)
+	v2 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i3 = v3 + uint32(60)
+	i0 = fn2705(m, i0, v4, v5, i3, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L9
+	}
+	v4 = uint32(0)
+	goto L1
+L9:
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = v3 + uint32(8)
+	fn525(m, i0)
+L10:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6358(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = v3 + uint32(48)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = uint64(0)
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(3) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500369), v2, uint32(1), uint32(3))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v3 + uint32(8)
+	i0 = fn526(m, i0, i1, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+	v5 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 != uint32(10059656) {
+		goto L6
+	}
+	v5 = uint32(0)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L7
+	}
+	i1 = v3 + uint32(60)
+	i0 = fn2739(m, v4, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L8
+	}
+	i0 = fn8106(m, v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	if i0 == i1 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L8:
+	v4 = uint32(0)
+	goto L1
+L7:
+	fn3723(m, uint32(8500369), uint32(8545234), uint32(8486794), v4)
+	v4 = uint32(0)
+	goto L1
+L5:
+	if v2 == uint32(2) {
+		goto L4
+	}
+	v4 = uint32(0)
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2031(m, i0)
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
+	i1 = v3 + uint32(56)
+	if v2 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+	goto L3
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
+	i0 = v3 + uint32(56)
+	v2 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i3 = v3 + uint32(60)
+	i0 = fn2705(m, i0, v4, v5, i3, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L9
+	}
+	v4 = uint32(0)
+	goto L1
+L9:
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = v3 + uint32(8)
+	fn525(m, i0)
+L10:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6359(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = v3 + uint32(48)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = uint64(0)
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(3) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500403), v2, uint32(1), uint32(3))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v3 + uint32(8)
+	i0 = fn526(m, i0, i1, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+	v5 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 != uint32(10059656) {
+		goto L6
+	}
+	v5 = uint32(0)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L7
+	}
+	i1 = v3 + uint32(60)
+	i0 = fn2739(m, v4, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L8
+	}
+	i0 = fn8106(m, v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	if i0 == i1 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L8:
+	v4 = uint32(0)
+	goto L1
+L7:
+	fn3723(m, uint32(8500403), uint32(8545234), uint32(8486794), v4)
+	v4 = uint32(0)
+	goto L1
+L5:
+	if v2 == uint32(2) {
+		goto L4
+	}
+	v4 = uint32(0)
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2031(m, i0)
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
+	i1 = v3 + uint32(56)
+	if v2 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+	goto L3
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = uint32(1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
+	i0 = v3 + uint32(56)
+	v2 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i3 = v3 + uint32(60)
+	i0 = fn2705(m, i0, v4, v5, i3, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L9
+	}
+	v4 = uint32(0)
+	goto L1
+L9:
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = v3 + uint32(8)
+	fn525(m, i0)
+L10:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6360(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(80)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = v3 + uint32(64)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(56)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+24)) = uint64(0)
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(4) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500281), v2, uint32(1), uint32(4))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v3 + uint32(24)
+	i0 = fn526(m, i0, i1, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+	v5 = uint32(0)
+	v6 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	v6 = uint32(0)
+	v5 = uint32(0)
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 == uint32(10059656) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L6
+	}
+	i1 = v3 + uint32(76)
+	i0 = fn2739(m, v4, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L7
+	}
+	i0 = fn8106(m, v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
+	if i0 == i1 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L7:
+	v4 = uint32(0)
+	goto L1
+L6:
+	fn3723(m, uint32(8500281), uint32(8545234), uint32(8486794), v4)
+	v4 = uint32(0)
+	goto L1
+L5:
+	if v2 == uint32(2) {
+		goto L4
+	}
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1582(m, i0)
+	v6 = i0
+	if v6 != k32(4294967295) {
+		goto L8
+	}
+	v4 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L8:
+	if v2 < uint32(4) {
+		goto L4
+	}
+	v4 = uint32(0)
+	i0 = v1 + uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2031(m, i0)
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+76)) = v6
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = v4
+	i1 = v3 + uint32(72)
+	if v2 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+	goto L3
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+76)) = v6
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = v4
+	i0 = v3 + uint32(72)
+	v2 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	i3 = v3 + uint32(76)
+	i0 = fn2705(m, i0, v4, v5, i3, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L9
+	}
+	v4 = uint32(0)
+	goto L1
+L9:
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+72))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+76))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
+	i0 = fn4086(m, uint32(8468340), v3)
+	v4 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = v3 + uint32(24)
+	fn525(m, i0)
+L10:
+	i0 = v3 + uint32(80)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6361(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8499980), v2, uint32(1), uint32(2))
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L3
+	}
+	fn3723(m, uint32(8499980), uint32(8545685), uint32(8435764), v4)
+	v2 = uint32(0)
+	goto L1
+L3:
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == uint32(10059656) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L5
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v2, i1)
+	v2 = i0
+	if v2 == 0 {
+		goto L6
+	}
+	i0 = fn8106(m, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == i1 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L6:
+	v2 = uint32(0)
+	goto L1
+L5:
+	fn3723(m, uint32(8499980), uint32(8545234), uint32(8486794), v2)
+	v2 = uint32(0)
+	goto L1
+L4:
+	i0 = fn2758(m, v4)
+	v2 = i0
+	if v2 != 0 {
+		goto L7
+	}
+	v2 = uint32(0)
+	goto L1
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i0 = fn4086(m, uint32(8461909), v3)
+	v2 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6362(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(16)
+	i0 = i0 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(3) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500330), v2, uint32(1), uint32(3))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L4
+	}
+	i1 = v3 + uint32(60)
+	i0 = fn2739(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = v3 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	i0 = fn528(m, i0, i1, v5, i3, uint32(1), uint32(0))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L3
+	}
+	goto L1
+L4:
+	v4 = uint32(0)
+	i1 = v3 + uint32(16)
+	i0 = fn526(m, v5, i1, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+L3:
+	v4 = uint32(0)
+	v5 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L6
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	if v5 != uint32(10059656) {
+		goto L8
+	}
+	v5 = uint32(0)
+	goto L7
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L9
+	}
+	i1 = v3 + uint32(60)
+	i0 = fn2739(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L10
+	}
+	i0 = fn8106(m, v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	if i0 == i1 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L10:
+	v4 = uint32(0)
+	goto L1
+L9:
+	fn3723(m, uint32(8500330), uint32(8545234), uint32(8486794), v5)
+	v4 = uint32(0)
+	goto L1
+L7:
+	if v2 == uint32(2) {
+		goto L6
+	}
+	v4 = uint32(0)
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2031(m, i0)
+	v1 = i0
+	if int32(v1) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = v2
+	i1 = v3 + uint32(60)
+	if v1 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = i1
+	}
+	v4 = i0
+	goto L5
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = v2
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	i0 = fn2757(m, i0, v2, v5, v4)
+	v2 = i0
+	if v2 != 0 {
+		goto L11
+	}
+	v4 = uint32(0)
+	goto L1
+L11:
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = v3 + uint32(16)
+	fn525(m, i0)
+L12:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6363(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8499976), v2, uint32(1), uint32(2))
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L3
+	}
+	fn3723(m, uint32(8499976), uint32(8545685), uint32(8435764), v4)
+	v2 = uint32(0)
+	goto L1
+L3:
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == uint32(10059656) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L5
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v2, i1)
+	v2 = i0
+	if v2 == 0 {
+		goto L6
+	}
+	i0 = fn8106(m, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == i1 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L6:
+	v2 = uint32(0)
+	goto L1
+L5:
+	fn3723(m, uint32(8499976), uint32(8545234), uint32(8486794), v2)
+	v2 = uint32(0)
+	goto L1
+L4:
+	i0 = fn2761(m, v4)
+	v2 = i0
+	if v2 != 0 {
+		goto L7
+	}
+	v2 = uint32(0)
+	goto L1
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i0 = fn4086(m, uint32(8461909), v3)
+	v2 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6364(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(16)
+	i0 = i0 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(3) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500326), v2, uint32(1), uint32(3))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L4
+	}
+	i1 = v3 + uint32(60)
+	i0 = fn2739(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = v3 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	i0 = fn528(m, i0, i1, v5, i3, uint32(1), uint32(0))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L3
+	}
+	goto L1
+L4:
+	v4 = uint32(0)
+	i1 = v3 + uint32(16)
+	i0 = fn526(m, v5, i1, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+L3:
+	v4 = uint32(0)
+	v5 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L6
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	if v5 != uint32(10059656) {
+		goto L8
+	}
+	v5 = uint32(0)
+	goto L7
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L9
+	}
+	i1 = v3 + uint32(60)
+	i0 = fn2739(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L10
+	}
+	i0 = fn8106(m, v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	if i0 == i1 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L10:
+	v4 = uint32(0)
+	goto L1
+L9:
+	fn3723(m, uint32(8500326), uint32(8545234), uint32(8486794), v5)
+	v4 = uint32(0)
+	goto L1
+L7:
+	if v2 == uint32(2) {
+		goto L6
+	}
+	v4 = uint32(0)
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2031(m, i0)
+	v1 = i0
+	if int32(v1) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = v2
+	i1 = v3 + uint32(60)
+	if v1 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = i1
+	}
+	v4 = i0
+	goto L5
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = v2
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	i0 = fn2759(m, i0, v2, v5, v4)
+	v2 = i0
+	if v2 != 0 {
+		goto L11
+	}
+	v4 = uint32(0)
+	goto L1
+L11:
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = v3 + uint32(16)
+	fn525(m, i0)
+L12:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6365(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500124), v2, uint32(1), uint32(2))
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L3
+	}
+	fn3723(m, uint32(8500124), uint32(8545685), uint32(8435764), v5)
+	v4 = uint32(0)
+	goto L1
+L3:
+	v4 = uint32(0)
+	v6 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	v6 = uint32(0)
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == uint32(10059656) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L5
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v2, i1)
+	v6 = i0
+	if v6 == 0 {
+		goto L6
+	}
+	i0 = fn8106(m, v6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == i1 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L6:
+	v4 = uint32(0)
+	goto L1
+L5:
+	fn3723(m, uint32(8500124), uint32(8545234), uint32(8486794), v2)
+	v4 = uint32(0)
+	goto L1
+L4:
+	i0 = fn2729(m, v5, v6)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6366(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500474), v2, uint32(1), uint32(2))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v3 + uint32(16)
+	i0 = fn526(m, i0, i1, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+	v4 = uint32(0)
+	v5 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L3
+	}
+	v5 = uint32(0)
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == uint32(10059656) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L4
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v2, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L5
+	}
+	i0 = fn8106(m, v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == i1 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L5:
+	v4 = uint32(0)
+	goto L1
+L4:
+	fn3723(m, uint32(8500474), uint32(8545234), uint32(8486794), v2)
+	v4 = uint32(0)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	i0 = fn2711(m, i0, i1, v5)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = v3 + uint32(16)
+	fn525(m, i0)
+L6:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6367(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8499963), v2, uint32(1), uint32(2))
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L3
+	}
+	fn3723(m, uint32(8499963), uint32(8545685), uint32(8435764), v5)
+	v4 = uint32(0)
+	goto L1
+L3:
+	v4 = uint32(0)
+	v6 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	v6 = uint32(0)
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == uint32(10059656) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L5
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v2, i1)
+	v6 = i0
+	if v6 == 0 {
+		goto L6
+	}
+	i0 = fn8106(m, v6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == i1 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L6:
+	v4 = uint32(0)
+	goto L1
+L5:
+	fn3723(m, uint32(8499963), uint32(8545234), uint32(8486794), v2)
+	v4 = uint32(0)
+	goto L1
+L4:
+	i0 = fn2728(m, v5, v6)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6368(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500313), v2, uint32(1), uint32(2))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v3 + uint32(16)
+	i0 = fn526(m, i0, i1, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+	v4 = uint32(0)
+	v5 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L3
+	}
+	v5 = uint32(0)
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == uint32(10059656) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L4
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v2, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L5
+	}
+	i0 = fn8106(m, v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == i1 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L5:
+	v4 = uint32(0)
+	goto L1
+L4:
+	fn3723(m, uint32(8500313), uint32(8545234), uint32(8486794), v2)
+	v4 = uint32(0)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	i0 = fn2706(m, i0, i1, v5)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = v3 + uint32(16)
+	fn525(m, i0)
+L6:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6369(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(3) {
+		goto L5
+	}
+	i0 = fn3735(m, uint32(8499948), v2, uint32(1), uint32(3))
+	if i0 == 0 {
+		goto L4
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L6
+	}
+	fn3723(m, uint32(8499948), uint32(8545685), uint32(8435764), v4)
+	goto L4
+L6:
+	v5 = uint32(0)
+	v6 = uint32(0)
+	v7 = uint32(10059656)
+	if int32(v2) < int32(uint32(2)) {
+		goto L2
+	}
+	v7 = uint32(10059656)
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	if v6 != uint32(10059656) {
+		goto L7
+	}
+	v6 = uint32(0)
+	goto L3
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L8
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v6, i1)
+	v6 = i0
+	if v6 == 0 {
+		goto L4
+	}
+	i0 = fn8106(m, v6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == i1 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+	goto L4
+L8:
+	fn3723(m, uint32(8499948), uint32(8545234), uint32(8486794), v6)
+L4:
+	v5 = uint32(0)
+	goto L1
+L3:
+	if v2 == uint32(2) {
+		goto L2
+	}
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+L2:
+	if v7 == uint32(10059656) {
+		i1 = uint32(0)
+	} else {
+		i1 = v7
+	}
+	i0 = fn2768(m, v4, i1, v6)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i0 = fn4086(m, uint32(8461909), v3)
+	v5 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn6370(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(3) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8500298), v2, uint32(1), uint32(3))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v3 + uint32(16)
+	i0 = fn526(m, i0, i1, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+	v4 = uint32(0)
+	v5 = uint32(0)
+	v6 = uint32(10059656)
+	if int32(v2) < int32(uint32(2)) {
+		goto L3
+	}
+	v6 = uint32(10059656)
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	if v5 != uint32(10059656) {
+		goto L5
+	}
+	v5 = uint32(0)
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L7
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L6
+	}
+	i0 = fn8106(m, v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == i1 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+	goto L6
+L7:
+	fn3723(m, uint32(8500298), uint32(8545234), uint32(8486794), v5)
+L6:
+	v4 = uint32(0)
+	goto L1
+L4:
+	if v2 == uint32(2) {
+		goto L3
+	}
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	if v6 == uint32(10059656) {
+		i2 = uint32(0)
+	} else {
+		i2 = v6
+	}
+	i0 = fn2766(m, i0, i1, i2, v5)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = v3 + uint32(16)
+	fn525(m, i0)
+L8:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6371(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L1
+	}
+	fn3723(m, uint32(8506226), uint32(8399114), uint32(8435764), v1)
+	return uint32(0)
+L1:
+	i0 = fn2767(m, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6372(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = v3 + uint32(56)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v3 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(16)
+	i0 = i0 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v3 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8499930), v2, uint32(1), uint32(2))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L4
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v5, i1)
+	v4 = i0
+	if v4 == 0 {
+		goto L5
+	}
+	i0 = v3 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = fn528(m, i0, i1, v4, i3, uint32(1), uint32(0))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L3
+	}
+L5:
+	v4 = uint32(0)
+	goto L1
+L4:
+	v4 = uint32(0)
+	i1 = v3 + uint32(16)
+	i0 = fn526(m, v5, i1, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+L3:
+	if int32(v2) < int32(uint32(2)) {
+		goto L6
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 == uint32(10059656) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L7
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v4, i1)
+	v4 = i0
+	if v4 == 0 {
+		goto L8
+	}
+	i0 = fn8106(m, v4)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == i1 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L8:
+	v4 = uint32(0)
+	goto L1
+L7:
+	fn3723(m, uint32(8499930), uint32(8545234), uint32(8486794), v4)
+	v4 = uint32(0)
+	goto L1
+L6:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	i0 = fn741(m, i0, i1)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = fn4086(m, uint32(8461909), v3)
+	v4 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	if i0 == 0 {
+		goto L9
+	}
+	i0 = v3 + uint32(16)
+	fn525(m, i0)
+L9:
+	i0 = v3 + uint32(64)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6373(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if v2 == uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8437990), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L3
+	}
+	fn3723(m, uint32(8437990), uint32(8545685), uint32(8435764), v2)
+	v2 = uint32(0)
+	goto L1
+L3:
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v2, i1)
+	v2 = i0
+	if v2 != 0 {
+		goto L4
+	}
+	v2 = uint32(0)
+	goto L1
+L4:
+	i0 = fn8106(m, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == i1 {
+		goto L5
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+	goto L1
+L5:
+	i3 = v1 + uint32(4)
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	i2 = fn3412(m, v2, i3)
+	if i2 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = uint32(10059656)
+	}
+	v2 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6374(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L2
+	}
+	fn3723(m, uint32(8438005), uint32(8399114), uint32(8435764), v1)
+	v1 = uint32(0)
+	goto L1
+L2:
+	i1 = v2 + uint32(12)
+	i0 = fn2739(m, v1, i1)
+	v1 = i0
+	if v1 != 0 {
+		goto L3
+	}
+	v1 = uint32(0)
+	goto L1
+L3:
+	i0 = fn8106(m, v1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	if i0 == i1 {
+		goto L4
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+	goto L1
+L4:
+	i0 = fn3413(m, v1)
+	v1 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6375(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1968(m, uint32(10286592))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6376(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v0 = i0
+	if v0 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v0 = i0
+	if v0 == 0 {
+		goto L5
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v0 = i0
+	if v0 == 0 {
+		goto L6
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L6:
+	v0 = uint32(0)
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6377(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	if v1 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L5
+	}
+	fn2073(m, v1)
+L5:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6378(m *Module, v0 uint32) {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn6377(m, v0)
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn6379(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if v2 == uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8410937), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn580(m, i0)
+	v5 = i0
+	if v5 != 0 {
+		goto L3
+	}
+	v1 = uint32(0)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i1 = k32(10089824) + uint32(33744)
+	v1 = i1
+	i0 = fn2351(m, i0, v1)
+	v6 = i0
+	i0 = fn2374(m, uint32(10051608), v1)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i1 = k32(10089824) + uint32(25904)
+	v2 = i1
+	i0 = fn2351(m, i0, v2)
+	v8 = i0
+	i0 = fn2374(m, uint32(10051608), v2)
+	v2 = i0
+	if v6 == 0 {
+		goto L9
+	}
+	if v6 != v7 {
+		goto L9
+	}
+	if v8 == 0 {
+		goto L9
+	}
+	if v8 != v2 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(32)
+	if i0 == 0 {
+		goto L9
+	}
+	i0 = fn581(m, v5)
+	v2 = i0
+	if v2 != 0 {
+		goto L10
+	}
+	v1 = uint32(0)
+	v9 = uint32(0)
+	v10 = uint32(0)
+	goto L5
+L10:
+	i0 = k32(10089824) + uint32(10084)
+	v11 = i0
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if i0 != uint32(10072576) {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L12
+	}
+L13:
+	i0 = fn2033(m, v2)
+	v1 = i0
+	if v1 == k32(4294967295) {
+		goto L8
+	}
+L12:
+	i0 = fn1702(m, v4, v2, v1)
+	v7 = i0
+	if v7 != 0 {
+		goto L15
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L8
+	}
+	v10 = uint32(0)
+	i0 = fn1718(m, v4, v2, v11, v1)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L14
+	}
+	goto L7
+L15:
+	i0 = fn540(m, v7, v11)
+	v10 = i0
+	if v10 == 0 {
+		goto L8
+	}
+	v9 = uint32(0)
+	i0 = fn1718(m, v4, v2, v10, v1)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L16
+	}
+	v1 = v2
+	goto L6
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v10)) = v1
+	if v1 != 0 {
+		goto L14
+	}
+	fn2073(m, v10)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L17
+	}
+	fn2073(m, v2)
+L17:
+	v10 = uint32(0)
+	v9 = uint32(0)
+	v1 = uint32(0)
+	i0 = fn581(m, v5)
+	v2 = i0
+	if v2 != 0 {
+		goto L11
+	}
+	goto L6
+L9:
+	v10 = uint32(0)
+	i0 = fn2035(m, v4, v1)
+	v9 = i0
+	if v9 != 0 {
+		goto L19
+	}
+	v9 = uint32(0)
+	goto L18
+L19:
+	i0 = fn581(m, v5)
+	v1 = i0
+	if v1 == 0 {
+		goto L18
+	}
+	i0 = k32(10089824) + uint32(10068)
+	v12 = i0
+	i0 = k32(10089824) + uint32(10084)
+	v13 = i0
+	v10 = uint32(0)
+L20:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v12
+	i0 = fn866(m, v9, v3)
+	v7 = i0
+	if v7 == 0 {
+		goto L6
+	}
+	i0 = fn540(m, v7, v13)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L21
+	}
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v11
+	if v11 != 0 {
+		goto L21
+	}
+	fn2073(m, v7)
+L21:
+	if v2 == 0 {
+		goto L6
+	}
+	i0 = fn520(m, v4, v1, v2)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L22
+	}
+	v10 = v2
+	goto L6
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v7
+	if v7 != 0 {
+		goto L23
+	}
+	fn2073(m, v2)
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L24
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L24
+	}
+	fn2073(m, v1)
+L24:
+	i0 = fn581(m, v5)
+	v1 = i0
+	if v1 != 0 {
+		goto L20
+	}
+	v10 = uint32(0)
+L18:
+	v1 = uint32(0)
+	goto L6
+L8:
+	v10 = uint32(0)
+L7:
+	v9 = uint32(0)
+	v1 = v2
+L6:
+	if v6 == 0 {
+		goto L4
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	fn2073(m, v6)
+L4:
+	if v8 == 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L25
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	if v2 != 0 {
+		goto L25
+	}
+	fn2073(m, v8)
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L26
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v2
+	if v2 != 0 {
+		goto L26
+	}
+	fn2073(m, v5)
+L26:
+	if v1 == 0 {
+		goto L27
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L27
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L27
+	}
+	fn2073(m, v1)
+L27:
+	if v10 == 0 {
+		goto L28
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L28
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v10)) = v1
+	if v1 != 0 {
+		goto L28
+	}
+	fn2073(m, v10)
+L28:
+	if v9 == 0 {
+		goto L29
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L29
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v1
+	if v1 != 0 {
+		goto L29
+	}
+	fn2073(m, v9)
+L29:
+	i2 = fn3617(m)
+	if i2 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = uint32(10059656)
+	}
+	v1 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6380(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	i1 = fn2355(m, uint32(0), v0, uint32(10286720), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	v3 = k32(4294967295)
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn4098(m, v0, v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = fn2355(m, uint32(0), v0, uint32(10286740), uint32(10051608))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn4098(m, v0, v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = fn2355(m, uint32(0), v0, uint32(10286760), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn4098(m, v0, v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = fn2355(m, uint32(0), v0, uint32(10286780), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn4098(m, v0, v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = fn2355(m, uint32(0), v0, uint32(10286800), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn4098(m, v0, v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4098(m, v0, uint32(10055128))
+	i0 = uint32(int32(i0) >> (uint32(31) & 31))
+	v3 = i0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6381(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	fn3703(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	if i0 == 0 {
+		goto L1
+	}
+	fn3008(m, v0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = fn6382(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v3 = i0
+	if int32(v3) > int32(uint32(15)) {
+		goto L3
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
+	i1 = v3 << (uint32(2) & 31)
+	i0 = v0 + i1
+	i0 = i0 + uint32(40)
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+	goto L2
+L3:
+	fn2112(m, v2)
+L2:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	if int32(i0) < int32(uint32(1)) {
+		goto L4
+	}
+	i0 = v0 + uint32(40)
+	v2 = i0
+	v3 = uint32(0)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	fn2112(m, i0)
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	if int32(v3) < int32(i1) {
+		goto L5
+	}
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L6
+	}
+	fn2073(m, v1)
+L6:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn6382(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v2 = i0
+	if v2 != 0 {
+		goto L4
+	}
+	i0 = fn2109(m, uint32(264))
+	v2 = i0
+	if v2 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	goto L1
+L5:
+	i0 = fn3634(m)
+	goto L3
+L4:
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = v2
+	i1 = v2 << (uint32(2) & 31)
+	i0 = v0 + i1
+	i0 = i0 + uint32(40)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+L3:
+	fn3625(m)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = v0 + uint32(40)
+	v3 = i0
+L6:
+	i1 = v1 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v1 = i1
+	i1 = v1 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v5 = i0
+	i1 = v1 << (uint32(2) & 31)
+	i0 = v5 + i1
+	i0 = i0 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	if int32(v2) > int32(k32(4294967295)) {
+		goto L7
+	}
+	if v4 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v4 = i0
+	if int32(v4) > int32(uint32(15)) {
+		goto L11
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
+	i1 = v4 << (uint32(2) & 31)
+	i0 = v3 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	goto L10
+L11:
+	fn2112(m, v5)
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
+	v2 = uint32(63)
+	goto L8
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(32)
+	v2 = uint32(31)
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v2
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L12
+	}
+	fn2073(m, v1)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 != 0 {
+		goto L6
+	}
+L2:
+	m.depth--
+	return uint32(0)
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(133143986208)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = i1
+	i1 = uint32(64) - v4
+	v2 = i1
+	if int32(v2) < int32(v1) {
+		i1 = v2
+	} else {
+		i1 = v1
+	}
+	v3 = i1
+	i0 = v1 - v3
+	v5 = i0
+	i1 = v4 << (uint32(2) & 31)
+	i0 = v6 + i1
+	i0 = i0 + uint32(4)
+	v2 = i0
+	i1 = v3 << (uint32(2) & 31)
+	i0 = v2 + i1
+	v3 = i0
+	i0 = v0 + uint32(40)
+	v7 = i0
+L14:
+	if v2 == v3 {
+		goto L16
+	}
+	v1 = v2
+	goto L15
+L16:
+	if v5 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+260))
+	v2 = i0
+	i0 = v2 + uint32(4)
+	v1 = i0
+	if int32(v5) < int32(uint32(64)) {
+		i1 = v5
+	} else {
+		i1 = uint32(64)
+	}
+	v4 = i1
+	i1 = v4 << (uint32(2) & 31)
+	i0 = v1 + i1
+	v3 = i0
+	i0 = v5 - v4
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v4 = i0
+	if int32(v4) > int32(uint32(15)) {
+		goto L18
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
+	i1 = v4 << (uint32(2) & 31)
+	i0 = v7 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	goto L17
+L18:
+	fn2112(m, v6)
+L17:
+	v6 = v2
+L15:
+	i0 = v1 + uint32(4)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L14
+	}
+	fn2073(m, v1)
+	goto L14
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v1 = i0
+	if int32(v1) > int32(uint32(15)) {
+		goto L19
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
+	i1 = v1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	m.depth--
+	return uint32(0)
+L19:
+	fn2112(m, v6)
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6383(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
+	i0 = fn2069(m, v0)
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	v3 = uint32(0)
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn2676(m, uint32(8524472))
+	v3 = i0
+	goto L1
+L2:
+	i0 = fn582(m, v0)
+	v2 = i0
+	if v2 != 0 {
+		goto L3
+	}
+	fn2070(m, v0)
+	v3 = uint32(0)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2340(m, i0)
+	v4 = i0
+	if int32(v3) < int32(uint32(0)) {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	i0 = fn2697(m, uint32(8564741), v1)
+	v3 = i0
+	goto L4
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v4
+	i1 = v1 + uint32(16)
+	i0 = fn2697(m, uint32(8568150), i1)
+	v3 = i0
+L4:
+	fn2070(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6384(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v6 = i1
+	if v5 == v6 {
+		goto L3
+	}
+L4:
+	if int32(v3) > int32(uint32(63)) {
+		goto L5
+	}
+	i0 = v3 + k32(4294967232)
+	v6 = i0
+	i1 = v3 << (uint32(2) & 31)
+	i0 = v5 + i1
+	i0 = i0 + uint32(4)
+	v3 = i0
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == 0 {
+		goto L7
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v4, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L1
+	}
+L7:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v6 + uint32(1)
+	v6 = i0
+	if v6 != 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v6 = i0
+L5:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+260))
+	v5 = i0
+	if v5 != v6 {
+		goto L4
+	}
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v0 = i1
+	if int32(v3) > int32(v0) {
+		goto L8
+	}
+	i0 = v3 << (uint32(2) & 31)
+	i0 = i0 + v5
+	i0 = i0 + uint32(4)
+	v6 = i0
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v4 = i0
+	if v4 == 0 {
+		goto L10
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v4, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L1
+	}
+L10:
+	i0 = v6 + uint32(4)
+	v6 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	if int32(v3) <= int32(v0) {
+		goto L9
+	}
+L8:
+	v4 = uint32(0)
+L1:
+	m.depth--
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6385(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10286592))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i1
+	if v4 == v3 {
+		goto L1
+	}
+	i0 = fn2349(m, v4, v3)
+	if i0 != 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(10060432)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	if v4 == v3 {
+		goto L3
+	}
+	i0 = fn2349(m, v4, v3)
+	if i0 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(10060432)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = v2 + k32(4294967294)
+	switch i0 {
+	case 0:
+		goto L6
+	case 1:
+		goto L5
+	default:
+		goto L4
+	}
+L6:
+	if v0 != v1 {
+		goto L7
+	}
+	m.depth--
+	return uint32(10014548)
+L7:
+	if v4 == v3 {
+		goto L4
+	}
+	m.depth--
+	return uint32(10014564)
+L5:
+	if v0 != v1 {
+		goto L8
+	}
+	m.depth--
+	return uint32(10014564)
+L8:
+	if v4 == v3 {
+		goto L4
+	}
+	m.depth--
+	return uint32(10014548)
+L4:
+	i0 = fn580(m, v0)
+	v4 = i0
+	if v4 != 0 {
+		goto L9
+	}
+	m.depth--
+	return uint32(0)
+L9:
+	i0 = fn580(m, v1)
+	v5 = i0
+	if v5 != 0 {
+		goto L11
+	}
+	v1 = k32(4294967295)
+	goto L10
+L11:
+L17:
+	i0 = fn581(m, v4)
+	v0 = i0
+	if v0 != 0 {
+		goto L18
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L19
+	}
+	v1 = k32(4294967295)
+	goto L10
+L19:
+	i0 = fn581(m, v5)
+	v3 = i0
+	if v3 != 0 {
+		goto L15
+	}
+	goto L13
+L18:
+	i0 = fn581(m, v5)
+	v3 = i0
+	if v3 == 0 {
+		goto L16
+	}
+	i0 = fn2027(m, v0, v3, uint32(2))
+	v1 = i0
+	if v1 != 0 {
+		goto L20
+	}
+	i0 = fn2027(m, v0, v3, v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L21
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L21
+	}
+	fn2073(m, v0)
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 != 0 {
+		goto L10
+	}
+	fn2073(m, v3)
+	goto L10
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L22
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	if v6 != 0 {
+		goto L22
+	}
+	fn2073(m, v0)
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 != 0 {
+		goto L23
+	}
+	fn2073(m, v3)
+L23:
+	if int32(v1) >= int32(uint32(0)) {
+		goto L17
+	}
+	v1 = k32(4294967295)
+	goto L10
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v3 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	v6 = uint32(0)
+	v7 = uint32(1)
+	v3 = v0
+	if v1 == 0 {
+		goto L14
+	}
+	goto L12
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L24
+	}
+	v7 = uint32(0)
+	v6 = v3
+	goto L12
+L24:
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	v7 = uint32(0)
+	v6 = v3
+	if v1 != 0 {
+		goto L12
+	}
+L14:
+	fn2073(m, v3)
+	goto L12
+L13:
+	v6 = uint32(0)
+	v7 = uint32(1)
+L12:
+	v1 = k32(4294967295)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L10
+	}
+	switch v2 {
+	case 0:
+		goto L30
+	case 1:
+		goto L29
+	case 2:
+		goto L28
+	case 3:
+		goto L27
+	case 4:
+		goto L26
+	case 5:
+		goto L25
+	default:
+		goto L10
+	}
+L30:
+	i0 = b2i(v6 != uint32(0))
+	v1 = i0
+	goto L10
+L29:
+	i0 = b2i(v0 == 0)
+	v1 = i0
+	goto L10
+L28:
+	i0 = b2i(v0 == v6)
+	v1 = i0
+	goto L10
+L27:
+	i0 = b2i(v0 != v6)
+	v1 = i0
+	goto L10
+L26:
+	i0 = b2i(v0 != uint32(0))
+	v1 = i0
+	goto L10
+L25:
+	v1 = v7
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L31
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L31
+	}
+	fn2073(m, v4)
+L31:
+	if v5 == 0 {
+		goto L32
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L32
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L32
+	}
+	fn2073(m, v5)
+L32:
+	if v1 != 0 {
+		i1 = uint32(0)
+	} else {
+		i1 = uint32(10014564)
+	}
+	if v1 == uint32(1) {
+		i0 = uint32(10014548)
+	} else {
+		i0 = i1
+	}
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6386(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10286592))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = fn3707(m, i0)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = i1
+	fn3702(m, v1)
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6387(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = v1 + uint32(12)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = i0 + v4
+	v5 = i0
+	goto L3
+L4:
+	i0 = v1 + uint32(12)
+	v1 = i0
+	v5 = v4
+	if v4 >= uint32(3) {
+		goto L3
+	}
+	v5 = v4
+	goto L2
+L3:
+	i8 = v3 + uint32(8)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10287476), uint32(0), uint32(2), uint32(0), i8)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	v2 = k32(4294967295)
+	goto L1
+L2:
+	v6 = k32(4294967295)
+	if v5 != 0 {
+		goto L6
+	}
+	v4 = uint32(0)
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v5 != uint32(1) {
+		goto L7
+	}
+	if v4 != 0 {
+		goto L5
+	}
+L7:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	if v1 == 0 {
+		goto L5
+	}
+	if v1 == uint32(10059656) {
+		goto L5
+	}
+	v2 = k32(4294967295)
+	i0 = fn1583(m, v1)
+	v6 = i0
+	if v6 != k32(4294967295) {
+		goto L9
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L8
+	}
+	goto L1
+L9:
+	if int32(v6) > int32(k32(4294967295)) {
+		goto L5
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8477690))
+	v2 = k32(4294967295)
+	goto L1
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i0) < int32(uint32(1)) {
+		goto L10
+	}
+	i0 = fn6382(m, v0)
+L10:
+	v2 = uint32(0)
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn6388(m, v0, v4)
+	v4 = i0
+	if v4 != 0 {
+		goto L11
+	}
+	v2 = k32(4294967295)
+	goto L1
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6388(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v0 != v1 {
+		goto L2
+	}
+	i0 = fn582(m, v1)
+	v1 = i0
+	if v1 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(0)
+L3:
+	i0 = fn6388(m, v0, v1)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	m.depth--
+	return v2
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v3 = i0
+	v2 = uint32(0)
+	i0 = fn580(m, v1)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	if v3 != 0 {
+		goto L4
+	}
+	i0 = fn6402(m, v4)
+	m.depth--
+	return i0
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 != 0 {
+		goto L5
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(1)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+112))
+	v5 = i0
+L8:
+	i0 = m.table[v5].(func(*Module, uint32) uint32)(m, v4)
+	v1 = i0
+	if v1 == 0 {
+		goto L7
+	}
+	i0 = fn6403(m, v0, v1, v3)
+	if i0 != k32(4294967295) {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L9
+	}
+	fn2073(m, v1)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 == 0 {
+		goto L6
+	}
+	goto L1
+L7:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L12
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L11
+	}
+	fn3625(m)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L10
+	}
+	m.depth--
+	return uint32(10059656)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	v2 = uint32(0)
+	if v1 == 0 {
+		goto L6
+	}
+	goto L1
+L10:
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	v2 = uint32(10059656)
+	if v1 != 0 {
+		goto L1
+	}
+L6:
+	fn2073(m, v4)
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6389(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v3 = i0
+	if v3 != 0 {
+		goto L4
+	}
+	i0 = fn2109(m, uint32(264))
+	v3 = i0
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = fn3634(m)
+	goto L3
+L4:
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = v3
+	i1 = v3 << (uint32(2) & 31)
+	i0 = v0 + i1
+	i0 = i0 + uint32(40)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v3 != 0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 != uint32(1073741823) {
+		goto L5
+	}
+	m.depth--
+	return uint32(0)
+L5:
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 == 0 {
+		goto L6
+	}
+	m.depth--
+	return uint32(0)
+L6:
+	fn2073(m, v0)
+	m.depth--
+	return uint32(0)
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+28)) = k64(18446744069414584320)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(133143986208)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6390(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6391(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = fn2370(m, i1, uint32(10286592))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn594(m, v1, i1)
+	v4 = i0
+	if int32(v4) > int32(uint32(0)) {
+		goto L2
+	}
+	if v4 != 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8478377), v2)
+	goto L1
+L2:
+	i0 = fn6392(m, v0)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = fn6388(m, v0, v1)
+	v1 = i0
+	if v1 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	v3 = v0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6392(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10286592))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v4 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i1
+	if v3 != v2 {
+		goto L4
+	}
+	v4 = uint32(0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v2, uint32(0))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
+	v3 = i0
+	if v3 != 0 {
+		goto L7
+	}
+	i0 = fn2109(m, uint32(264))
+	v3 = i0
+	if v3 != 0 {
+		goto L5
+	}
+	i0 = fn3634(m)
+	goto L6
+L7:
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v3
+	i1 = v3 << (uint32(2) & 31)
+	i0 = v2 + i1
+	i0 = i0 + uint32(40)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v3 != 0 {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v4 = uint32(0)
+	v3 = v2
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L5:
+	*(*uint64)(unsafe.Add(b, uint64(v2)+28)) = k64(18446744069414584320)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+20)) = uint64(133143986208)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v2)+104)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 != uint32(1) {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	v4 = i0
+L10:
+	v3 = uint32(10059656)
+	i0 = fn6403(m, v2, v0, v4)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L8
+	}
+	goto L3
+L9:
+	i0 = fn6388(m, v2, v0)
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 != uint32(1073741823) {
+		goto L11
+	}
+	v4 = v2
+	goto L1
+L11:
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	v4 = v2
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v2 = i0
+	if int32(v2) > int32(k32(4294967295)) {
+		goto L13
+	}
+	i0 = fn853(m, v3, v0)
+	v3 = i0
+	goto L12
+L13:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v0
+	i2 = v1 + uint32(16)
+	i0 = fn858(m, v3, uint32(8468446), i2)
+	v3 = i0
+L12:
+	if v3 != 0 {
+		goto L14
+	}
+	v4 = uint32(0)
+	goto L1
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	v4 = i1
+	if v2 != v4 {
+		goto L15
+	}
+	v4 = v3
+	goto L1
+L15:
+	i0 = fn2349(m, v2, v4)
+	if i0 == 0 {
+		goto L16
+	}
+	v4 = v3
+	goto L1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8426575), v1)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	v4 = uint32(0)
+	if v0 != 0 {
+		goto L1
+	}
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 != uint32(1073741823) {
+		goto L17
+	}
+	v4 = uint32(0)
+	goto L1
+L17:
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v4 = uint32(0)
+	v3 = v2
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v3)
+L1:
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6393(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn6392(m, v0)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = fn6394(m, v0, v1)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v0)
+L2:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
 func fn6394(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v1 == uint32(1) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	m.depth--
+	return v0
+L2:
+	if int32(v1) > int32(uint32(0)) {
+		goto L4
+	}
+	i0 = fn6382(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	m.depth--
+	return v0
+L4:
+	v3 = uint32(1)
+	if v2 != uint32(1) {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v2 = i0
+	if v2 < v1 {
+		i0 = v2
+	} else {
+		i0 = v1
+	}
+	v1 = i0
+	if v1 < uint32(2) {
+		goto L6
+	}
+	i0 = v1 + k32(4294967295)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	i0 = v0 + uint32(40)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v2 = i0
+	v6 = uint32(0)
+L7:
+	if v2 != uint32(63) {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v2 = i0
+	if v2 != 0 {
+		goto L11
+	}
+	i0 = fn2109(m, uint32(264))
+	v3 = i0
+	if v3 != 0 {
+		goto L9
+	}
+	i0 = fn3634(m)
+	goto L10
+L11:
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = v2
+	i1 = v2 << (uint32(2) & 31)
+	i0 = v5 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v3 != 0 {
+		goto L9
+	}
+L10:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = i1 + v6
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
+	m.depth--
+	return uint32(0)
+L9:
+	v2 = k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v7)+260)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v3
+L8:
+	i0 = v4 - v6
+	v3 = i0
+	i1 = uint32(63) - v2
+	v7 = i1
+	if int32(v3) < int32(v7) {
+		i0 = v3
+	} else {
+		i0 = v7
+	}
+	v3 = i0
+	i0 = v3 + v6
+	v6 = i0
+	if v3 == 0 {
+		goto L12
+	}
+	i0 = v3 & uint32(1)
+	if i0 != 0 {
+		goto L14
+	}
+	v7 = v3
+	goto L13
+L14:
+	i1 = v2 + uint32(1)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v2 = i0
+L15:
+	i0 = v3 + k32(4294967295)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = v2 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+L13:
+	if v3 == uint32(1) {
+		goto L12
+	}
+L16:
+	i1 = v2 + uint32(1)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v3 = i0
+L17:
+	i1 = v3 + uint32(1)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = v3 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v2 = i0
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = v2 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	i0 = v7 + k32(4294967294)
+	v7 = i0
+	if v7 != 0 {
+		goto L16
+	}
+L12:
+	if int32(v6) < int32(v4) {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = i0 + v6
+	v3 = i0
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	m.depth--
+	return v0
+L5:
+	i1 = uint32(2147483647) / v1
+	if v2 <= i1 {
+		goto L19
+	}
+	i0 = fn3634(m)
+	m.depth--
+	return i0
+L19:
+	i0 = fn582(m, v0)
+	v7 = i0
+	if v7 != 0 {
+		goto L20
+	}
+	m.depth--
+	return uint32(0)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v3 = i0
+	if int32(v3) < int32(uint32(0)) {
+		goto L23
+	}
+	i0 = v2 * v1
+	if int32(i0) <= int32(v3) {
+		goto L23
+	}
+	i0 = v2 + v3
+	i0 = i0 + k32(4294967295)
+	i0 = div32s(i0, v2)
+	v1 = i0
+	if int32(v1) < int32(uint32(2)) {
+		goto L22
+	}
+L23:
+	i0 = v1 + k32(4294967295)
+	v2 = i0
+L24:
+	i0 = fn6388(m, v0, v7)
+	v1 = i0
+	if v1 != 0 {
+		goto L25
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v1
+	if v1 == 0 {
+		goto L21
+	}
+	goto L1
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L26
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L26
+	}
+	fn2073(m, v1)
+L26:
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 != 0 {
+		goto L24
+	}
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L27
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+L21:
+	fn2073(m, v7)
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6395(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -41,7 +11328,7 @@ func fn6394(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495846))
+	fn3605(m, i0, uint32(8495846))
 	m.depth--
 	return uint32(0)
 L1:
@@ -133,7 +11420,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn6395(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6396(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -158,14 +11445,14 @@ func fn6395(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495846))
+	fn3605(m, i0, uint32(8495846))
 	m.depth--
 	return k32(4294967295)
 L1:
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn6396(m, v0, v1)
+	i0 = fn6397(m, v0, v1)
 	m.depth--
 	return i0
 L2:
@@ -242,7 +11529,7 @@ L7:
 	if v1 != 0 {
 		goto L8
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L8:
 	m.depth--
 	return uint32(0)
@@ -250,7 +11537,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn6396(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6397(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -271,7 +11558,7 @@ func fn6396(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v2 = k32(4294967295)
 	i1 = uint32(0) - v1
-	i0 = fn6415(m, v0, i1)
+	i0 = fn6416(m, v0, i1)
 	if i0 != 0 {
 		goto L1
 	}
@@ -282,7 +11569,7 @@ func fn6396(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8478353))
+	fn3605(m, i0, uint32(8478353))
 	goto L2
 L3:
 	i1 = v2 + k32(4294967295)
@@ -324,7 +11611,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, i0)) = v6
 	goto L5
 L6:
-	fn2111(m, v6)
+	fn2112(m, v6)
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
@@ -332,7 +11619,7 @@ L5:
 L4:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(133143986208)
 L2:
-	i0 = fn6415(m, v0, v1)
+	i0 = fn6416(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -345,7 +11632,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	m.depth--
 	return v2
@@ -353,7 +11640,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6397(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6398(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -403,7 +11690,7 @@ L2:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L3:
-	i0 = fn2026(m, v7, v1, uint32(2))
+	i0 = fn2027(m, v7, v1, uint32(2))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v8 = i0
@@ -416,7 +11703,7 @@ L3:
 	if v8 != 0 {
 		goto L4
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L4:
 	if v2 != 0 {
 		goto L1
@@ -426,7 +11713,7 @@ L4:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457946))
+	fn3605(m, i0, uint32(8457946))
 	m.depth--
 	return k32(4294967295)
 L5:
@@ -452,7 +11739,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6398(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6399(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -463,7 +11750,7 @@ func fn6398(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn6387(m, v0, v1)
+	i0 = fn6388(m, v0, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -490,7 +11777,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return v0
@@ -498,20 +11785,20 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6399(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6400(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn6393(m, v0, v1)
+	i0 = fn6394(m, v0, v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6400(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6401(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -526,14 +11813,14 @@ func fn6400(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return uint32(10059656)
 L1:
-	i0 = fn1594(m, v0)
+	i0 = fn1595(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6401(m *Module, v0 uint32) uint32 {
+func fn6402(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -568,7 +11855,7 @@ L2:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	i0 = m.table[v1].(func(*Module, uint32) uint32)(m, v0)
 	v2 = i0
@@ -576,17 +11863,17 @@ L3:
 		goto L2
 	}
 L1:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L6
 	}
-	fn3624(m)
+	fn3625(m)
 L7:
 	v2 = uint32(10059656)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -616,7 +11903,7 @@ L6:
 		goto L4
 	}
 L5:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	m.depth--
 	return v2
@@ -624,7 +11911,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn6402(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6403(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -657,12 +11944,12 @@ L3:
 	if v3 != 0 {
 		goto L5
 	}
-	i0 = fn2108(m, uint32(264))
+	i0 = fn2109(m, uint32(264))
 	v3 = i0
 	if v3 != 0 {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return k32(4294967295)
 L5:
@@ -736,7 +12023,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, i0)) = v2
 	goto L9
 L10:
-	fn2111(m, v2)
+	fn2112(m, v2)
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v4
@@ -756,7 +12043,7 @@ L7:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L6:
@@ -771,49 +12058,13 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6403(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn6387(m, v0, v1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
 func fn6404(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
 	var i0 uint32
 	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	b := m.base
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L1:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	i2 = fn6402(m, v0, v1, i4)
-	if int32(i2) < int32(uint32(0)) {
-		i0 = uint32(0)
-	} else {
-		i0 = uint32(10059656)
-	}
+	i0 = fn6388(m, v0, v1)
 	m.depth--
 	return i0
 }
@@ -844,7 +12095,7 @@ func fn6405(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L1:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	i2 = fn6406(m, v0, v1, i4)
+	i2 = fn6403(m, v0, v1, i4)
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -856,7 +12107,43 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6406(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6406(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L1:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	i2 = fn6407(m, v0, v1, i4)
+	if int32(i2) < int32(uint32(0)) {
+		i0 = uint32(0)
+	} else {
+		i0 = uint32(10059656)
+	}
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6407(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -889,12 +12176,12 @@ L3:
 	if v4 != 0 {
 		goto L5
 	}
-	i0 = fn2108(m, uint32(264))
+	i0 = fn2109(m, uint32(264))
 	v4 = i0
 	if v4 != 0 {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return k32(4294967295)
 L5:
@@ -968,7 +12255,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 	goto L10
 L11:
-	fn2111(m, v1)
+	fn2112(m, v1)
 L10:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v3
 	v3 = uint32(63)
@@ -991,7 +12278,7 @@ L7:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return uint32(0)
 L6:
@@ -1006,24 +12293,15 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6407(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6408(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn6381(m, v0)
+	i0 = fn6382(m, v0)
 	m.depth--
 	return uint32(10059656)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6408(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn6391(m, v0)
-	return i0
 }
 
 //go:norace
@@ -1031,13 +12309,22 @@ func fn6408(m *Module, v0 uint32, v1 uint32) uint32 {
 func fn6409(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn6391(m, v0)
+	i0 = fn6392(m, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
 func fn6410(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn6392(m, v0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6411(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1090,7 +12377,7 @@ L3:
 	i1 = v8 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 L4:
-	i0 = fn2026(m, v7, v1, uint32(2))
+	i0 = fn2027(m, v7, v1, uint32(2))
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v9 = i0
@@ -1103,7 +12390,7 @@ L4:
 	if v9 != 0 {
 		goto L5
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L5:
 	v7 = uint32(0)
 	if int32(v8) < int32(uint32(0)) {
@@ -1114,7 +12401,7 @@ L5:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457946))
+	fn3605(m, i0, uint32(8457946))
 	m.depth--
 	return uint32(0)
 L6:
@@ -1135,7 +12422,7 @@ L7:
 		goto L3
 	}
 L2:
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v7 = i0
 L1:
 	m.depth--
@@ -1144,20 +12431,20 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6411(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6412(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn6412(m, v0, v1)
+	i0 = fn6413(m, v0, v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6412(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6413(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1177,7 +12464,7 @@ func fn6412(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != v1 {
 		goto L2
 	}
-	i0 = fn581(m, v1)
+	i0 = fn582(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L3
@@ -1185,7 +12472,7 @@ func fn6412(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return uint32(0)
 L3:
-	i0 = fn6412(m, v0, v1)
+	i0 = fn6413(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -1198,14 +12485,14 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	m.depth--
 	return v2
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v3 = i0
 	v2 = uint32(0)
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -1213,7 +12500,7 @@ L2:
 	if v3 != 0 {
 		goto L4
 	}
-	i0 = fn6401(m, v4)
+	i0 = fn6402(m, v4)
 	m.depth--
 	return i0
 L4:
@@ -1232,7 +12519,7 @@ L8:
 	if v1 == 0 {
 		goto L7
 	}
-	i0 = fn6406(m, v0, v1, v3)
+	i0 = fn6407(m, v0, v1, v3)
 	if i0 != k32(4294967295) {
 		goto L8
 	}
@@ -1247,7 +12534,7 @@ L8:
 	if v0 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -1262,17 +12549,17 @@ L9:
 	}
 	goto L1
 L7:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L11
 	}
-	fn3624(m)
+	fn3625(m)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -1304,7 +12591,7 @@ L10:
 		goto L1
 	}
 L6:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	m.depth--
 	return v2
@@ -1312,7 +12599,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6413(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6414(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1348,7 +12635,7 @@ func fn6413(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(3) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8392377), v2, uint32(1), uint32(3))
+	i0 = fn3735(m, uint32(8392377), v2, uint32(1), uint32(3))
 	if i0 == 0 {
 		goto L1
 	}
@@ -1361,7 +12648,7 @@ L2:
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(12)
-	i0 = fn3395(m, i0, i1)
+	i0 = fn3396(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -1371,7 +12658,7 @@ L2:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = v3 + uint32(8)
-	i0 = fn3395(m, i0, i1)
+	i0 = fn3396(m, i0, i1)
 	if i0 == 0 {
 		goto L1
 	}
@@ -1576,7 +12863,7 @@ L21:
 	i1 = v7 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L22:
-	i0 = fn2026(m, v4, v5, uint32(2))
+	i0 = fn2027(m, v4, v5, uint32(2))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v8 = i0
@@ -1589,13 +12876,13 @@ L22:
 	if v8 != 0 {
 		goto L23
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L23:
 	if int32(v7) < int32(uint32(1)) {
 		goto L24
 	}
 	i0 = uint32(0) - v6
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	v4 = i0
 	goto L1
 L24:
@@ -1609,7 +12896,7 @@ L24:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457946))
+	fn3605(m, i0, uint32(8457946))
 	goto L1
 L25:
 	i0 = v1 + uint32(1)
@@ -1630,7 +12917,7 @@ L26:
 L20:
 	*(*uint32)(unsafe.Add(b, v3)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8478428), v3)
+	i0 = fn3604(m, i0, uint32(8478428), v3)
 	v4 = uint32(0)
 L1:
 	i0 = v3 + uint32(16)
@@ -1640,7 +12927,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6414(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6415(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1658,7 +12945,7 @@ func fn6414(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8396331), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8396331), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -1666,12 +12953,12 @@ func fn6414(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
 	}
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -1684,13 +12971,13 @@ L1:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	if v3 != k32(4294967295) {
 		goto L2
 	}
 L3:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -1707,7 +12994,7 @@ L2:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8476791))
+	fn3605(m, i0, uint32(8476791))
 	m.depth--
 	return uint32(0)
 L6:
@@ -1727,7 +13014,7 @@ L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v4 = i0
 L8:
-	i2 = fn6402(m, v0, v1, v4)
+	i2 = fn6403(m, v0, v1, v4)
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -1754,7 +13041,7 @@ L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v4 = i0
 L11:
-	i2 = fn6406(m, v0, v1, v4)
+	i2 = fn6407(m, v0, v1, v4)
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -1765,7 +13052,7 @@ L11:
 L9:
 	v2 = uint32(0)
 	i1 = uint32(0) - v3
-	i0 = fn6415(m, v0, i1)
+	i0 = fn6416(m, v0, i1)
 	if i0 != 0 {
 		goto L12
 	}
@@ -1784,13 +13071,13 @@ L15:
 	v2 = uint32(0)
 	v4 = uint32(10059656)
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	i0 = fn6406(m, v0, v1, i2)
+	i0 = fn6407(m, v0, v1, i2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L13
 	}
 	goto L12
 L14:
-	i0 = fn6416(m, v0, v1)
+	i0 = fn6417(m, v0, v1)
 	v4 = i0
 	if v4 == 0 {
 		goto L12
@@ -1807,9 +13094,9 @@ L13:
 	if v2 != 0 {
 		goto L16
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L16:
-	i2 = fn6415(m, v0, v3)
+	i2 = fn6416(m, v0, v3)
 	if i2 != 0 {
 		i0 = uint32(0)
 	} else {
@@ -1823,7 +13110,7 @@ L12:
 
 //go:norace
 //go:nocheckptr
-func fn6415(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6416(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1929,12 +13216,12 @@ L10:
 	if v8 != 0 {
 		goto L12
 	}
-	i0 = fn2108(m, uint32(264))
+	i0 = fn2109(m, uint32(264))
 	v7 = i0
 	if v7 != 0 {
 		goto L11
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v5 = uint32(0)
 	v2 = k32(4294967295)
 	goto L5
@@ -2098,12 +13385,12 @@ L24:
 	if v3 != 0 {
 		goto L26
 	}
-	i0 = fn2108(m, uint32(264))
+	i0 = fn2109(m, uint32(264))
 	v13 = i0
 	if v13 != 0 {
 		goto L25
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v4 = uint32(63)
 	v2 = k32(4294967295)
 	goto L19
@@ -2264,7 +13551,7 @@ L20:
 	*(*uint32)(unsafe.Add(b, i0)) = v10
 	goto L33
 L34:
-	fn2111(m, v10)
+	fn2112(m, v10)
 L33:
 	v6 = v13
 L19:
@@ -2281,7 +13568,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6416(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6417(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -2305,7 +13592,7 @@ func fn6416(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L1:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	i2 = fn6402(m, v0, v1, i4)
+	i2 = fn6403(m, v0, v1, i4)
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -2317,7 +13604,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6417(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6418(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2340,7 +13627,7 @@ func fn6417(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8478353))
+	fn3605(m, i0, uint32(8478353))
 	m.depth--
 	return uint32(0)
 L1:
@@ -2383,7 +13670,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, i0)) = v5
 	goto L4
 L5:
-	fn2111(m, v5)
+	fn2112(m, v5)
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(63)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v4
@@ -2398,7 +13685,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6418(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6419(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2421,7 +13708,7 @@ func fn6418(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8478353))
+	fn3605(m, i0, uint32(8478353))
 	m.depth--
 	return uint32(0)
 L1:
@@ -2464,7 +13751,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, i0)) = v5
 	goto L4
 L5:
-	fn2111(m, v5)
+	fn2112(m, v5)
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v4
@@ -2479,7 +13766,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6419(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6420(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2498,12 +13785,12 @@ func fn6419(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	v3 = uint32(0)
-	i0 = fn2401(m, v0)
+	i0 = fn2402(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn579(m, v0)
+	i0 = fn580(m, v0)
 	v5 = i0
 	if v5 != 0 {
 		goto L2
@@ -2519,7 +13806,7 @@ func fn6419(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -2532,7 +13819,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8533595), v2)
+	i0 = fn4086(m, uint32(8533595), v2)
 	v3 = i0
 	goto L1
 L3:
@@ -2541,7 +13828,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8533586), i1)
+	i0 = fn4086(m, uint32(8533586), i1)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -2551,7 +13838,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6420(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6421(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2610,7 +13897,7 @@ L5:
 	i1 = v9 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v8)) = i1
 L6:
-	i0 = fn2026(m, v8, v1, uint32(2))
+	i0 = fn2027(m, v8, v1, uint32(2))
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v10 = i0
@@ -2623,7 +13910,7 @@ L6:
 	if v10 != 0 {
 		goto L7
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L7:
 	v8 = uint32(0)
 	if int32(v9) < int32(uint32(0)) {
@@ -2635,7 +13922,7 @@ L7:
 	}
 	v8 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8457946))
+	fn3605(m, i0, uint32(8457946))
 	goto L1
 L8:
 	if v9 != 0 {
@@ -2660,7 +13947,7 @@ L3:
 	if v4 == v3 {
 		goto L2
 	}
-	i2 = fn6396(m, v0, v4)
+	i2 = fn6397(m, v0, v4)
 	if i2 == k32(4294967295) {
 		i0 = uint32(0)
 	} else {
@@ -2672,7 +13959,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v8 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8478428), v2)
+	i0 = fn3604(m, i0, uint32(8478428), v2)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -2681,7 +13968,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6421(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6422(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2695,10 +13982,10 @@ func fn6421(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10286592))
+	i0 = fn2370(m, i0, uint32(10286592))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -2720,7 +14007,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = i1
-	fn3701(m, v2)
+	fn3702(m, v2)
 L1:
 	m.depth--
 	return v2
@@ -2728,7 +14015,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6422(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6423(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2809,7 +14096,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6423(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6424(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -2826,7 +14113,7 @@ func fn6423(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8483124), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8483124), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -2836,12 +14123,12 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -2854,20 +14141,20 @@ L2:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	if v3 != k32(4294967295) {
 		goto L3
 	}
 L4:
 	v3 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v3 = k32(4294967295)
 L3:
-	i2 = fn6415(m, v0, v3)
+	i2 = fn6416(m, v0, v3)
 	if i2 != 0 {
 		i0 = uint32(0)
 	} else {
@@ -2881,7 +14168,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6424(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6425(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -2899,14 +14186,14 @@ func fn6424(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	i0 = i0 + i1
-	i0 = fn1577(m, i0)
+	i0 = fn1578(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6425(m *Module, v0 uint32) {
+func fn6426(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2923,7 +14210,7 @@ func fn6425(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v2 = i0
 	if v2 == 0 {
@@ -2941,7 +14228,7 @@ func fn6425(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10051608))+24))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -2956,7 +14243,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return
@@ -2964,7 +14251,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6426(m *Module, v0 uint32) uint32 {
+func fn6427(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2994,11 +14281,11 @@ func fn6426(m *Module, v0 uint32) uint32 {
 	if v4 != 0 {
 		goto L4
 	}
-	i0 = fn2675(m, uint32(8487447))
+	i0 = fn2676(m, uint32(8487447))
 	v4 = i0
 	goto L3
 L4:
-	i0 = fn2068(m, v4)
+	i0 = fn2069(m, v4)
 	v4 = i0
 	if v4 == 0 {
 		goto L6
@@ -3020,16 +14307,16 @@ L4:
 	}
 	goto L1
 L7:
-	i0 = fn2675(m, uint32(8553748))
+	i0 = fn2676(m, uint32(8553748))
 	v4 = i0
 	goto L5
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	i0 = fn2020(m, i0)
+	i0 = fn2021(m, i0)
 	v4 = i0
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	fn2069(m, i0)
+	fn2070(m, i0)
 L3:
 	if v4 != 0 {
 		goto L8
@@ -3049,12 +14336,12 @@ L3:
 	goto L1
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2339(m, i0)
+	i0 = fn2340(m, i0)
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v3
 	*(*uint32)(unsafe.Add(b, v1)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
-	i0 = fn2696(m, uint32(8567789), v1)
+	i0 = fn2697(m, uint32(8567789), v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -3067,7 +14354,7 @@ L8:
 	if v0 != 0 {
 		goto L9
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -3081,7 +14368,7 @@ L9:
 		goto L1
 	}
 L2:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -3090,7 +14377,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6427(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6428(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3113,14 +14400,14 @@ func fn6427(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10286592))
+	i0 = fn2370(m, i0, uint32(10286592))
 	v3 = i0
 	if v3 != 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2369(m, i0, uint32(10286592))
+	i0 = fn2370(m, i0, uint32(10286592))
 	v3 = i0
 L1:
 	v4 = v0
@@ -3133,7 +14420,7 @@ L1:
 	if v6 == v3 {
 		goto L2
 	}
-	i2 = fn2348(m, v6, v3)
+	i2 = fn2349(m, v6, v3)
 	v5 = i2
 	if v5 != 0 {
 		i0 = v0
@@ -3168,12 +14455,12 @@ L2:
 		i1 = uint32(10059656)
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn865(m, v5, v2)
+	i0 = fn866(m, v5, v2)
 	v0 = i0
 	if v0 == 0 {
 		goto L3
 	}
-	i0 = fn1734(m, v0, v1)
+	i0 = fn1735(m, v0, v1)
 	if i0 != 0 {
 		goto L4
 	}
@@ -3191,7 +14478,7 @@ L4:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -3200,7 +14487,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6428(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6429(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -3243,7 +14530,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6429(m *Module, v0 uint32) uint32 {
+func fn6430(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3273,7 +14560,7 @@ func fn6429(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10051608))+96))
 	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v0)
@@ -3283,7 +14570,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6430(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6431(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3320,7 +14607,7 @@ func fn6430(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v5 = i0
-	i0 = fn2049(m, v5)
+	i0 = fn2050(m, v5)
 	v6 = i0
 	if v5 == uint32(10059656) {
 		goto L5
@@ -3329,11 +14616,11 @@ func fn6430(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8487011))
+	fn3605(m, i0, uint32(8487011))
 	m.depth--
 	return k32(4294967295)
 L5:
-	i0 = fn577(m, v1, uint32(1), v4)
+	i0 = fn578(m, v1, uint32(1), v4)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -3341,7 +14628,7 @@ L5:
 	m.depth--
 	return k32(4294967295)
 L4:
-	i0 = fn577(m, v1, uint32(1), v4)
+	i0 = fn578(m, v1, uint32(1), v4)
 	v1 = i0
 	if v1 == 0 {
 		goto L6
@@ -3353,7 +14640,7 @@ L6:
 	return k32(4294967295)
 L3:
 	v5 = uint32(0)
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -3390,7 +14677,7 @@ L1:
 	if v5 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	if v3 == 0 {
 		goto L9
@@ -3406,7 +14693,7 @@ L8:
 	if v1 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	m.depth--
 	return v0
@@ -3414,7 +14701,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn6431(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6432(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3444,14 +14731,14 @@ func fn6431(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L5:
 	*(*uint32)(unsafe.Add(b, v2)) = v1
-	i0 = fn2294(m, uint32(1), v2)
+	i0 = fn2295(m, uint32(1), v2)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034612))
-	fn3611(m, i0, v3)
+	fn3612(m, i0, v3)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -3465,7 +14752,7 @@ L5:
 	}
 	goto L1
 L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	v5 = i0
@@ -3482,19 +14769,19 @@ L4:
 		goto L7
 	}
 L8:
-	i0 = fn840(m, v4, v3, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v4, v3, uint32(0), uint32(0), uint32(0))
 	v3 = i0
 	goto L6
 L7:
 	i2 = m.table[v5].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v3, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v4, v3, i2, uint32(0))
+	i0 = fn839(m, v4, v3, i2, uint32(0))
 	v3 = i0
 L6:
 	v4 = uint32(0)
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn519(m, v0, v1, v3)
+	i0 = fn520(m, v0, v1, v3)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L9
 	}
@@ -3513,7 +14800,7 @@ L9:
 		goto L1
 	}
 L3:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L2:
 	v4 = uint32(0)
 L1:
@@ -3524,7 +14811,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6432(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6433(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3552,7 +14839,7 @@ func fn6432(m *Module, v0 uint32, v1 uint32) uint32 {
 		i1 = uint32(10059656)
 	}
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn865(m, v3, v2)
+	i0 = fn866(m, v3, v2)
 	v0 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -3561,7 +14848,7 @@ func fn6432(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn6433(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6434(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3590,13 +14877,13 @@ func fn6433(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 L3:
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	v3 = i0
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v3
 	i1 = v2 + uint32(32)
-	i0 = fn2294(m, uint32(1), i1)
+	i0 = fn2295(m, uint32(1), i1)
 	v3 = i0
 L1:
 	if v3 != 0 {
@@ -3609,7 +14896,7 @@ L5:
 	v4 = uint32(0)
 	i0 = k32(10089824) + uint32(35384)
 	i1 = v2 + uint32(44)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v5 = i0
 	if v5 != 0 {
 		goto L7
@@ -3628,7 +14915,7 @@ L5:
 	}
 	goto L4
 L7:
-	i0 = fn579(m, v5)
+	i0 = fn580(m, v5)
 	v6 = i0
 	if v6 != 0 {
 		goto L8
@@ -3644,7 +14931,7 @@ L7:
 	if v0 != 0 {
 		goto L9
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -3671,7 +14958,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(10059656)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn2294(m, uint32(5), v2)
+	i0 = fn2295(m, uint32(5), v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
@@ -3684,7 +14971,7 @@ L8:
 	if v0 != 0 {
 		goto L11
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
@@ -3697,7 +14984,7 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -3711,7 +14998,7 @@ L12:
 		goto L4
 	}
 L6:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -3720,7 +15007,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn6434(m *Module, v0 uint32) {
+func fn6435(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3737,7 +15024,7 @@ func fn6434(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
 	if v2 == 0 {
@@ -3755,9 +15042,9 @@ func fn6434(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -3769,7 +15056,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return
@@ -3777,7 +15064,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6435(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6436(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -3816,7 +15103,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6436(m *Module, v0 uint32) uint32 {
+func fn6437(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -3844,7 +15131,7 @@ func fn6436(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -3852,7 +15139,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6437(m *Module, v0 uint32) uint32 {
+func fn6438(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3877,7 +15164,7 @@ func fn6437(m *Module, v0 uint32) uint32 {
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457946))
+	fn3605(m, i0, uint32(8457946))
 	m.depth--
 	return uint32(0)
 L1:
@@ -3928,7 +15215,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn6438(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6439(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3958,17 +15245,17 @@ func fn6438(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
 	i1 = v3 + uint32(24)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn3718(m, v1, uint32(8450114), v3)
+	i0 = fn3719(m, v1, uint32(8450114), v3)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2369(m, i0, uint32(10286592))
+	i0 = fn2370(m, i0, uint32(10286592))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -3990,7 +15277,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = i1
-	fn3701(m, v0)
+	fn3702(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	if int32(i0) < int32(uint32(1)) {
 		goto L3
@@ -4048,7 +15335,7 @@ L6:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = v4 + uint32(1)
 	v4 = i0
@@ -4061,7 +15348,7 @@ L4:
 	v4 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457946))
+	fn3605(m, i0, uint32(8457946))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	if i0 == 0 {
 		goto L3
@@ -4077,7 +15364,7 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L3:
 	v4 = v0
@@ -4089,7 +15376,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6439(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6440(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -4097,14 +15384,14 @@ func fn6439(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6440(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6441(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4134,7 +15421,7 @@ func fn6440(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = v0
 	i1 = v5 - v3
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
-	i0 = fn4085(m, uint32(8561909), v2)
+	i0 = fn4086(m, uint32(8561909), v2)
 	v0 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -4143,7 +15430,7 @@ func fn6440(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn6441(m *Module, v0 uint32) uint32 {
+func fn6442(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4176,7 +15463,7 @@ L1:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457946))
+	fn3605(m, i0, uint32(8457946))
 	m.depth--
 	return uint32(0)
 L2:
@@ -4219,7 +15506,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn6442(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6443(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4249,17 +15536,17 @@ func fn6442(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
 	i1 = v3 + uint32(24)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = fn3718(m, v1, uint32(8450114), v3)
+	i0 = fn3719(m, v1, uint32(8450114), v3)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn2369(m, i0, uint32(10286592))
+	i0 = fn2370(m, i0, uint32(10286592))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -4281,7 +15568,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = i1
-	fn3701(m, v0)
+	fn3702(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	if int32(i0) < int32(uint32(1)) {
 		goto L3
@@ -4339,7 +15626,7 @@ L6:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = v4 + uint32(1)
 	v4 = i0
@@ -4352,7 +15639,7 @@ L5:
 	v4 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8457946))
+	fn3605(m, i0, uint32(8457946))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	if i0 == 0 {
 		goto L3
@@ -4368,7 +15655,7 @@ L5:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L3:
 	v4 = v0
@@ -4380,7 +15667,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6443(m *Module, v0 uint32) {
+func fn6444(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4397,7 +15684,7 @@ func fn6443(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
 	if v2 == 0 {
@@ -4415,7 +15702,7 @@ func fn6443(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -4430,7 +15717,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return
@@ -4438,7 +15725,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6444(m *Module, v0 uint32) uint32 {
+func fn6445(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4453,12 +15740,12 @@ func fn6444(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2339(m, i0)
+	i0 = fn2340(m, i0)
 	v2 = i0
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = l1
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8568237), v1)
+	i0 = fn2697(m, uint32(8568237), v1)
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -4467,7 +15754,7 @@ func fn6444(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn6445(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6446(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -4506,7 +15793,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6446(m *Module, v0 uint32) uint32 {
+func fn6447(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -4534,7 +15821,7 @@ func fn6446(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -4542,7 +15829,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6447(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6448(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4597,7 +15884,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8406230), v3)
+	i0 = fn3604(m, i0, uint32(8406230), v3)
 	goto L1
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -4606,7 +15893,7 @@ L3:
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8495871))
+	fn3605(m, i0, uint32(8495871))
 	goto L1
 L5:
 	i1 = v4 << (uint32(2) & 31)
@@ -4629,7 +15916,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6448(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6449(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -4644,14 +15931,14 @@ func fn6448(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	} else {
 		i1 = uint32(8481785)
 	}
-	fn3604(m, i0, i1)
+	fn3605(m, i0, i1)
 	m.depth--
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn6449(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6450(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4687,7 +15974,7 @@ L3:
 		goto L1
 	}
 L2:
-	i0 = fn3737(m, uint32(8440492), v2)
+	i0 = fn3738(m, uint32(8440492), v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -4699,7 +15986,7 @@ L1:
 	if v2 == uint32(2) {
 		goto L4
 	}
-	i0 = fn3734(m, uint32(8440492), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8440492), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L4
 	}
@@ -4707,12 +15994,12 @@ L1:
 	return uint32(0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L6
 	}
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -4725,13 +16012,13 @@ L4:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	if v3 != k32(4294967295) {
 		goto L5
 	}
 L6:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -4768,7 +16055,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn6450(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6451(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint64
@@ -4789,7 +16076,7 @@ func fn6450(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
 	*(*uint64)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8569636), v2)
+	i0 = fn4086(m, uint32(8569636), v2)
 	v0 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -4798,16 +16085,16 @@ func fn6450(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn6451(m *Module) uint32 {
+func fn6452(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10288136))
+	i0 = fn1968(m, uint32(10288136))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6452(m *Module, v0 uint32) uint32 {
+func fn6453(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4822,661 +16109,661 @@ func fn6452(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v1 = k32(4294967295)
-	i0 = fn1980(m, v0)
+	i0 = fn1981(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L2
 	}
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v2 = i0
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = fn1760(m, v0, uint32(8499897), v2)
+	i0 = fn1761(m, v0, uint32(8499897), v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L3
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L3:
-	i0 = fn2675(m, uint32(8525947))
+	i0 = fn2676(m, uint32(8525947))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn1574(m, uint32(43))
+	i0 = fn1575(m, uint32(43))
 	v3 = i0
 	if v3 != 0 {
 		goto L4
 	}
-	fn2013(m, v1)
+	fn2014(m, v1)
 	goto L1
 L4:
 	v4 = k32(4294967295)
-	i0 = fn1711(m, v0, v1, v3)
+	i0 = fn1712(m, v0, v1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
-	i0 = fn1711(m, v2, v3, v1)
+	i0 = fn1712(m, v2, v3, v1)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v4 = i0
 L5:
-	fn2013(m, v1)
-	fn2013(m, v3)
+	fn2014(m, v1)
+	fn2014(m, v3)
 	if int32(v4) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn2675(m, uint32(8535436))
+	i0 = fn2676(m, uint32(8535436))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn1574(m, uint32(23))
+	i0 = fn1575(m, uint32(23))
 	v3 = i0
 	if v3 != 0 {
 		goto L6
 	}
-	fn2013(m, v1)
+	fn2014(m, v1)
 	goto L1
 L6:
 	v4 = k32(4294967295)
-	i0 = fn1711(m, v0, v1, v3)
+	i0 = fn1712(m, v0, v1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
-	i0 = fn1711(m, v2, v3, v1)
+	i0 = fn1712(m, v2, v3, v1)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v4 = i0
 L7:
-	fn2013(m, v1)
-	fn2013(m, v3)
+	fn2014(m, v1)
+	fn2014(m, v3)
 	if int32(v4) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn2675(m, uint32(8535592))
+	i0 = fn2676(m, uint32(8535592))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn1574(m, uint32(49))
+	i0 = fn1575(m, uint32(49))
 	v3 = i0
 	if v3 != 0 {
 		goto L8
 	}
-	fn2013(m, v1)
+	fn2014(m, v1)
 	goto L1
 L8:
 	v4 = k32(4294967295)
-	i0 = fn1711(m, v0, v1, v3)
+	i0 = fn1712(m, v0, v1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L9
 	}
-	i0 = fn1711(m, v2, v3, v1)
+	i0 = fn1712(m, v2, v3, v1)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v4 = i0
 L9:
-	fn2013(m, v1)
-	fn2013(m, v3)
+	fn2014(m, v1)
+	fn2014(m, v3)
 	if int32(v4) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn2675(m, uint32(8528161))
+	i0 = fn2676(m, uint32(8528161))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn1574(m, uint32(52))
+	i0 = fn1575(m, uint32(52))
 	v3 = i0
 	if v3 != 0 {
 		goto L10
 	}
-	fn2013(m, v1)
+	fn2014(m, v1)
 	goto L1
 L10:
 	v4 = k32(4294967295)
-	i0 = fn1711(m, v0, v1, v3)
+	i0 = fn1712(m, v0, v1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L11
 	}
-	i0 = fn1711(m, v2, v3, v1)
+	i0 = fn1712(m, v2, v3, v1)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v4 = i0
 L11:
-	fn2013(m, v1)
-	fn2013(m, v3)
+	fn2014(m, v1)
+	fn2014(m, v3)
 	if int32(v4) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn2675(m, uint32(8537258))
+	i0 = fn2676(m, uint32(8537258))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn1574(m, uint32(64))
+	i0 = fn1575(m, uint32(64))
 	v3 = i0
 	if v3 != 0 {
 		goto L12
 	}
-	fn2013(m, v1)
+	fn2014(m, v1)
 	goto L1
 L12:
 	v4 = k32(4294967295)
-	i0 = fn1711(m, v0, v1, v3)
+	i0 = fn1712(m, v0, v1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L13
 	}
-	i0 = fn1711(m, v2, v3, v1)
+	i0 = fn1712(m, v2, v3, v1)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v4 = i0
 L13:
-	fn2013(m, v1)
-	fn2013(m, v3)
+	fn2014(m, v1)
+	fn2014(m, v3)
 	if int32(v4) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn2675(m, uint32(8534604))
+	i0 = fn2676(m, uint32(8534604))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
-	i0 = fn1574(m, uint32(28))
+	i0 = fn1575(m, uint32(28))
 	v3 = i0
 	if v3 != 0 {
 		goto L14
 	}
-	fn2013(m, v1)
+	fn2014(m, v1)
 	goto L1
 L14:
 	v4 = k32(4294967295)
-	i0 = fn1711(m, v0, v1, v3)
+	i0 = fn1712(m, v0, v1, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L15
 	}
-	i0 = fn1711(m, v2, v3, v1)
+	i0 = fn1712(m, v2, v3, v1)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v4 = i0
 L15:
-	fn2013(m, v1)
-	fn2013(m, v3)
+	fn2014(m, v1)
+	fn2014(m, v3)
 	if int32(v4) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8525865), uint32(61))
+	i0 = fn6454(m, v0, v2, uint32(8525865), uint32(61))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L16
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L16:
-	i0 = fn6453(m, v0, v2, uint32(8529313), uint32(27))
+	i0 = fn6454(m, v0, v2, uint32(8529313), uint32(27))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8524560), uint32(55))
+	i0 = fn6454(m, v0, v2, uint32(8524560), uint32(55))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L17
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L17:
-	i0 = fn6453(m, v0, v2, uint32(8528850), uint32(42))
+	i0 = fn6454(m, v0, v2, uint32(8528850), uint32(42))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8532734), uint32(65))
+	i0 = fn6454(m, v0, v2, uint32(8532734), uint32(65))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L18
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L18:
-	i0 = fn6453(m, v0, v2, uint32(8538387), uint32(12))
+	i0 = fn6454(m, v0, v2, uint32(8538387), uint32(12))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8532576), uint32(32))
+	i0 = fn6454(m, v0, v2, uint32(8532576), uint32(32))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L19
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L19:
-	i0 = fn6453(m, v0, v2, uint32(8525941), uint32(75))
+	i0 = fn6454(m, v0, v2, uint32(8525941), uint32(75))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8536093), uint32(1))
+	i0 = fn6454(m, v0, v2, uint32(8536093), uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L20
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L20:
-	i0 = fn6453(m, v0, v2, uint32(8535405), uint32(71))
+	i0 = fn6454(m, v0, v2, uint32(8535405), uint32(71))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8536776), uint32(35))
+	i0 = fn6454(m, v0, v2, uint32(8536776), uint32(35))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L21
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L21:
-	i0 = fn6453(m, v0, v2, uint32(8527046), uint32(5))
+	i0 = fn6454(m, v0, v2, uint32(8527046), uint32(5))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8527144), uint32(50))
+	i0 = fn6454(m, v0, v2, uint32(8527144), uint32(50))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L22
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L22:
-	i0 = fn6453(m, v0, v2, uint32(8524620), uint32(10))
+	i0 = fn6454(m, v0, v2, uint32(8524620), uint32(10))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8534996), uint32(6))
+	i0 = fn6454(m, v0, v2, uint32(8534996), uint32(6))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L23
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L23:
-	i0 = fn6453(m, v0, v2, uint32(8533570), uint32(30))
+	i0 = fn6454(m, v0, v2, uint32(8533570), uint32(30))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8533145), uint32(64))
+	i0 = fn6454(m, v0, v2, uint32(8533145), uint32(64))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L24
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L24:
-	i0 = fn6453(m, v0, v2, uint32(8536410), uint32(8))
+	i0 = fn6454(m, v0, v2, uint32(8536410), uint32(8))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8532582), uint32(36))
+	i0 = fn6454(m, v0, v2, uint32(8532582), uint32(36))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L25
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L25:
-	i0 = fn6453(m, v0, v2, uint32(8532977), uint32(29))
+	i0 = fn6454(m, v0, v2, uint32(8532977), uint32(29))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8537214), uint32(67))
+	i0 = fn6454(m, v0, v2, uint32(8537214), uint32(67))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L26
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L26:
-	i0 = fn6453(m, v0, v2, uint32(8539259), uint32(51))
+	i0 = fn6454(m, v0, v2, uint32(8539259), uint32(51))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8539607), uint32(45))
+	i0 = fn6454(m, v0, v2, uint32(8539607), uint32(45))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L27
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L27:
-	i0 = fn6453(m, v0, v2, uint32(8524879), uint32(7))
+	i0 = fn6454(m, v0, v2, uint32(8524879), uint32(7))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8533155), uint32(38))
+	i0 = fn6454(m, v0, v2, uint32(8533155), uint32(38))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L28
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L28:
-	i0 = fn6453(m, v0, v2, uint32(8529038), uint32(2))
+	i0 = fn6454(m, v0, v2, uint32(8529038), uint32(2))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8532449), uint32(25))
+	i0 = fn6454(m, v0, v2, uint32(8532449), uint32(25))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L29
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L29:
-	i0 = fn6453(m, v0, v2, uint32(8529517), uint32(54))
+	i0 = fn6454(m, v0, v2, uint32(8529517), uint32(54))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8533879), uint32(63))
+	i0 = fn6454(m, v0, v2, uint32(8533879), uint32(63))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L30
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L30:
-	i0 = fn6453(m, v0, v2, uint32(8533920), uint32(18))
+	i0 = fn6454(m, v0, v2, uint32(8533920), uint32(18))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8538742), uint32(14))
+	i0 = fn6454(m, v0, v2, uint32(8538742), uint32(14))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L31
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L31:
-	i0 = fn6453(m, v0, v2, uint32(8529533), uint32(31))
+	i0 = fn6454(m, v0, v2, uint32(8529533), uint32(31))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8527030), uint32(66))
+	i0 = fn6454(m, v0, v2, uint32(8527030), uint32(66))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L32
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L32:
-	i0 = fn6453(m, v0, v2, uint32(8528858), uint32(69))
+	i0 = fn6454(m, v0, v2, uint32(8528858), uint32(69))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8534490), uint32(4))
+	i0 = fn6454(m, v0, v2, uint32(8534490), uint32(4))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L33
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L33:
-	i0 = fn6453(m, v0, v2, uint32(8533885), uint32(24))
+	i0 = fn6454(m, v0, v2, uint32(8533885), uint32(24))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8535599), uint32(9))
+	i0 = fn6454(m, v0, v2, uint32(8535599), uint32(9))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L34
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L34:
-	i0 = fn6453(m, v0, v2, uint32(8537622), uint32(41))
+	i0 = fn6454(m, v0, v2, uint32(8537622), uint32(41))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8537243), uint32(70))
+	i0 = fn6454(m, v0, v2, uint32(8537243), uint32(70))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L35
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L35:
-	i0 = fn6453(m, v0, v2, uint32(8534821), uint32(47))
+	i0 = fn6454(m, v0, v2, uint32(8534821), uint32(47))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8527736), uint32(39))
+	i0 = fn6454(m, v0, v2, uint32(8527736), uint32(39))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L36
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L36:
-	i0 = fn6453(m, v0, v2, uint32(8526860), uint32(73))
+	i0 = fn6454(m, v0, v2, uint32(8526860), uint32(73))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8527257), uint32(44))
+	i0 = fn6454(m, v0, v2, uint32(8527257), uint32(44))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L37
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L37:
-	i0 = fn6453(m, v0, v2, uint32(8526880), uint32(20))
+	i0 = fn6454(m, v0, v2, uint32(8526880), uint32(20))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8527156), uint32(19))
+	i0 = fn6454(m, v0, v2, uint32(8527156), uint32(19))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L38
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L38:
-	i0 = fn6453(m, v0, v2, uint32(8527409), uint32(21))
+	i0 = fn6454(m, v0, v2, uint32(8527409), uint32(21))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8536087), uint32(22))
+	i0 = fn6454(m, v0, v2, uint32(8536087), uint32(22))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L39
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L39:
-	i0 = fn6453(m, v0, v2, uint32(8534881), uint32(16))
+	i0 = fn6454(m, v0, v2, uint32(8534881), uint32(16))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8533561), uint32(53))
+	i0 = fn6454(m, v0, v2, uint32(8533561), uint32(53))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L40
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L40:
-	i0 = fn6453(m, v0, v2, uint32(8532456), uint32(17))
+	i0 = fn6454(m, v0, v2, uint32(8532456), uint32(17))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8535008), uint32(46))
+	i0 = fn6454(m, v0, v2, uint32(8535008), uint32(46))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L41
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L41:
-	i0 = fn6453(m, v0, v2, uint32(8538654), uint32(13))
+	i0 = fn6454(m, v0, v2, uint32(8538654), uint32(13))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8535449), uint32(40))
+	i0 = fn6454(m, v0, v2, uint32(8535449), uint32(40))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L42
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L42:
-	i0 = fn6453(m, v0, v2, uint32(8537819), uint32(72))
+	i0 = fn6454(m, v0, v2, uint32(8537819), uint32(72))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8533971), uint32(48))
+	i0 = fn6454(m, v0, v2, uint32(8533971), uint32(48))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L43
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L43:
-	i0 = fn6453(m, v0, v2, uint32(8534916), uint32(57))
+	i0 = fn6454(m, v0, v2, uint32(8534916), uint32(57))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8534874), uint32(34))
+	i0 = fn6454(m, v0, v2, uint32(8534874), uint32(34))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L44
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L44:
-	i0 = fn6453(m, v0, v2, uint32(8537889), uint32(68))
+	i0 = fn6454(m, v0, v2, uint32(8537889), uint32(68))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8527746), uint32(15))
+	i0 = fn6454(m, v0, v2, uint32(8527746), uint32(15))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L45
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L45:
-	i0 = fn6453(m, v0, v2, uint32(8537030), uint32(3))
+	i0 = fn6454(m, v0, v2, uint32(8537030), uint32(3))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8532557), uint32(58))
+	i0 = fn6454(m, v0, v2, uint32(8532557), uint32(58))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L46
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L46:
-	i0 = fn6453(m, v0, v2, uint32(8533676), uint32(6))
+	i0 = fn6454(m, v0, v2, uint32(8533676), uint32(6))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8535614), uint32(37))
+	i0 = fn6454(m, v0, v2, uint32(8535614), uint32(37))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L47
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L47:
-	i0 = fn6453(m, v0, v2, uint32(8524528), uint32(59))
+	i0 = fn6454(m, v0, v2, uint32(8524528), uint32(59))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8537629), uint32(33))
+	i0 = fn6454(m, v0, v2, uint32(8537629), uint32(33))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L48
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L48:
-	i0 = fn6453(m, v0, v2, uint32(8524626), uint32(74))
+	i0 = fn6454(m, v0, v2, uint32(8524626), uint32(74))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8528501), uint32(26))
+	i0 = fn6454(m, v0, v2, uint32(8528501), uint32(26))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L49
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L49:
-	i0 = fn6453(m, v0, v2, uint32(8532965), uint32(60))
+	i0 = fn6454(m, v0, v2, uint32(8532965), uint32(60))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8538863), uint32(11))
+	i0 = fn6454(m, v0, v2, uint32(8538863), uint32(11))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L50
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L50:
-	i0 = fn6453(m, v0, v2, uint32(8539179), uint32(62))
+	i0 = fn6454(m, v0, v2, uint32(8539179), uint32(62))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8537757), uint32(56))
+	i0 = fn6454(m, v0, v2, uint32(8537757), uint32(56))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L51
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L51:
-	i0 = fn6453(m, v0, v2, uint32(8538863), uint32(11))
+	i0 = fn6454(m, v0, v2, uint32(8538863), uint32(11))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8532499), uint32(58))
+	i0 = fn6454(m, v0, v2, uint32(8532499), uint32(58))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L52
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L52:
-	i0 = fn6453(m, v0, v2, uint32(8539179), uint32(62))
+	i0 = fn6454(m, v0, v2, uint32(8539179), uint32(62))
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn6453(m, v0, v2, uint32(8537757), uint32(56))
+	i0 = fn6454(m, v0, v2, uint32(8537757), uint32(56))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L53
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L53:
-	i0 = fn6453(m, v0, v2, uint32(8537773), uint32(76))
+	i0 = fn6454(m, v0, v2, uint32(8537773), uint32(76))
 	v0 = i0
-	fn2013(m, v2)
+	fn2014(m, v2)
 	i0 = uint32(int32(v0) >> (uint32(31) & 31))
 	v1 = i0
 L2:
 	m.depth--
 	return v1
 L1:
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn6453(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6454(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2675(m, v2)
+	i0 = fn2676(m, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L1
@@ -5484,35 +16771,35 @@ func fn6453(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	m.depth--
 	return k32(4294967295)
 L1:
-	i0 = fn1574(m, v3)
+	i0 = fn1575(m, v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
 	}
-	fn2013(m, v2)
+	fn2014(m, v2)
 	m.depth--
 	return k32(4294967295)
 L2:
-	i0 = fn1711(m, v0, v2, v3)
+	i0 = fn1712(m, v0, v2, v3)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L4
 	}
 	v0 = k32(4294967295)
 	goto L3
 L4:
-	i0 = fn1711(m, v1, v3, v2)
+	i0 = fn1712(m, v1, v3, v2)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v0 = i0
 L3:
-	fn2013(m, v2)
-	fn2013(m, v3)
+	fn2014(m, v2)
+	fn2014(m, v3)
 	m.depth--
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6454(m *Module, v0 uint32, v1 uint32) uint64 {
+func fn6455(m *Module, v0 uint32, v1 uint32) uint64 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5532,7 +16819,7 @@ func fn6454(m *Module, v0 uint32, v1 uint32) uint64 {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn517(m, v0)
+	i0 = fn518(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -5540,26 +16827,26 @@ func fn6454(m *Module, v0 uint32, v1 uint32) uint64 {
 	v4 = k64(18446744073709551615)
 	goto L1
 L2:
-	l0 = fn1595(m, v3)
+	l0 = fn1596(m, v3)
 	v4 = l0
 	if v4 != k64(18446744073709551615) {
 		goto L3
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	v5 = i0
 	if v5 == 0 {
 		goto L4
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3617(m, v5, i1)
+	i0 = fn3618(m, v5, i1)
 	if i0 == 0 {
 		goto L4
 	}
-	fn3624(m)
+	fn3625(m)
 	if v1 != 0 {
 		goto L5
 	}
-	i0 = fn1586(m, v3)
+	i0 = fn1587(m, v3)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	l0 = uint64(int64(int32(i0)))
 	l0 = l0 ^ uint64(9223372036854775807)
@@ -5569,7 +16856,7 @@ L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3603(m, v1, uint32(8445397), v2)
+	i0 = fn3604(m, v1, uint32(8445397), v2)
 L4:
 	v4 = k64(18446744073709551615)
 L3:
@@ -5584,7 +16871,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -5593,7 +16880,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6455(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6456(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -5777,7 +17064,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6456(m *Module, v0 uint32) uint32 {
+func fn6457(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5809,7 +17096,7 @@ func fn6456(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -5828,7 +17115,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -5847,7 +17134,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -5866,7 +17153,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -5885,7 +17172,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v1 = i0
@@ -5904,7 +17191,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v1 = i0
@@ -5923,7 +17210,7 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v1 = i0
@@ -5942,7 +17229,7 @@ L7:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	v1 = i0
@@ -5961,7 +17248,7 @@ L8:
 	if v2 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
 	v1 = i0
@@ -5980,7 +17267,7 @@ L9:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
 	v1 = i0
@@ -5999,7 +17286,7 @@ L10:
 	if v2 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	v1 = i0
@@ -6018,7 +17305,7 @@ L11:
 	if v2 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	v1 = i0
@@ -6037,7 +17324,7 @@ L12:
 	if v2 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
 	v1 = i0
@@ -6056,7 +17343,7 @@ L13:
 	if v2 != 0 {
 		goto L14
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	v1 = i0
@@ -6075,7 +17362,7 @@ L14:
 	if v0 != 0 {
 		goto L15
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L15:
 	m.depth--
 	return uint32(0)
@@ -6083,29 +17370,29 @@ L15:
 
 //go:norace
 //go:nocheckptr
-func fn6457(m *Module, v0 uint32) {
+func fn6458(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn6456(m, v0)
+	i0 = fn6457(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn6458(m *Module) uint32 {
+func fn6459(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10288320))
+	i0 = fn1968(m, uint32(10288320))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6459(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6460(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -6177,7 +17464,7 @@ L1:
 L5:
 	v6 = uint32(0)
 	i8 = v4 + uint32(112)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10288424), uint32(1), uint32(8), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10288424), uint32(1), uint32(8), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -6214,23 +17501,23 @@ L11:
 	if i0 != 0 {
 		goto L12
 	}
-	fn3722(m, uint32(8461585), uint32(8577462), uint32(8435764), v2)
+	fn3723(m, uint32(8461585), uint32(8577462), uint32(8435764), v2)
 	v6 = uint32(0)
 	goto L3
 L12:
 	i1 = v4 + uint32(148)
-	i0 = fn2738(m, v2, i1)
+	i0 = fn2739(m, v2, i1)
 	v12 = i0
 	if v12 == 0 {
 		goto L14
 	}
-	i0 = fn8105(m, v12)
+	i0 = fn8106(m, v12)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+148))
 	if i0 == i1 {
 		goto L13
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 L14:
 	v6 = uint32(0)
 	goto L3
@@ -6250,13 +17537,13 @@ L10:
 	v11 = k32(4294967295)
 	goto L7
 L15:
-	i0 = fn1581(m, v2)
+	i0 = fn1582(m, v2)
 	v11 = i0
 	if v11 != k32(4294967295) {
 		goto L16
 	}
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L3
 	}
@@ -6293,23 +17580,23 @@ L18:
 		goto L20
 	}
 	i1 = v4 + uint32(148)
-	i0 = fn2738(m, v2, i1)
+	i0 = fn2739(m, v2, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L21
 	}
-	i0 = fn8105(m, v10)
+	i0 = fn8106(m, v10)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+148))
 	if i0 == i1 {
 		goto L19
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 L21:
 	v6 = uint32(0)
 	goto L3
 L20:
-	fn3722(m, uint32(8461585), uint32(8576952), uint32(8486794), v2)
+	fn3723(m, uint32(8461585), uint32(8576952), uint32(8486794), v2)
 	v6 = uint32(0)
 	goto L3
 L19:
@@ -6340,23 +17627,23 @@ L17:
 		goto L24
 	}
 	i1 = v4 + uint32(148)
-	i0 = fn2738(m, v2, i1)
+	i0 = fn2739(m, v2, i1)
 	v13 = i0
 	if v13 == 0 {
 		goto L25
 	}
-	i0 = fn8105(m, v13)
+	i0 = fn8106(m, v13)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+148))
 	if i0 == i1 {
 		goto L23
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 L25:
 	v6 = uint32(0)
 	goto L3
 L24:
-	fn3722(m, uint32(8461585), uint32(8571888), uint32(8486794), v2)
+	fn3723(m, uint32(8461585), uint32(8571888), uint32(8486794), v2)
 	v6 = uint32(0)
 	goto L3
 L23:
@@ -6390,23 +17677,23 @@ L29:
 		goto L30
 	}
 	i1 = v4 + uint32(148)
-	i0 = fn2738(m, v2, i1)
+	i0 = fn2739(m, v2, i1)
 	v14 = i0
 	if v14 == 0 {
 		goto L31
 	}
-	i0 = fn8105(m, v14)
+	i0 = fn8106(m, v14)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+148))
 	if i0 == i1 {
 		goto L28
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 L31:
 	v6 = uint32(0)
 	goto L3
 L30:
-	fn3722(m, uint32(8461585), uint32(8577116), uint32(8486794), v2)
+	fn3723(m, uint32(8461585), uint32(8577116), uint32(8486794), v2)
 	v6 = uint32(0)
 	goto L3
 L28:
@@ -6428,7 +17715,7 @@ L26:
 	goto L32
 L33:
 	v6 = uint32(0)
-	i0 = fn2030(m, v2)
+	i0 = fn2031(m, v2)
 	v9 = i0
 	if int32(v9) < int32(uint32(0)) {
 		goto L3
@@ -6441,7 +17728,7 @@ L32:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v8 = i0
 L6:
-	i0 = fn529(m, v7)
+	i0 = fn530(m, v7)
 	if i0 == 0 {
 		goto L38
 	}
@@ -6454,7 +17741,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v7)) = i1
 	goto L37
 L38:
-	i0 = fn6194(m, v7)
+	i0 = fn6195(m, v7)
 	v1 = i0
 	if v1 != 0 {
 		goto L39
@@ -6470,7 +17757,7 @@ L39:
 	}
 	v7 = v1
 L37:
-	i0 = fn8105(m, v12)
+	i0 = fn8106(m, v12)
 	v15 = i0
 	if v15 == 0 {
 		goto L41
@@ -6533,7 +17820,7 @@ L46:
 L45:
 	i0 = v6 + uint32(1)
 	i1 = uint32(int8(v2))
-	i0 = fn8098(m, i0, i1)
+	i0 = fn8099(m, i0, i1)
 	if i0 != 0 {
 		goto L43
 	}
@@ -6548,7 +17835,7 @@ L43:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+96)) = v12
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v4 + uint32(96)
-	i0 = fn3603(m, i0, uint32(8576707), i2)
+	i0 = fn3604(m, i0, uint32(8576707), i2)
 	goto L35
 L42:
 	if v3 != 0 {
@@ -6604,7 +17891,7 @@ L58:
 		goto L40
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8500871))
+	fn3605(m, i0, uint32(8500871))
 	goto L35
 L41:
 	v1 = uint32(0)
@@ -6623,7 +17910,7 @@ L40:
 		goto L59
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8499833))
+	fn3605(m, i0, uint32(8499833))
 	goto L35
 L59:
 	i0 = b2i(v10 == 0)
@@ -6634,7 +17921,7 @@ L59:
 		goto L60
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8398361))
+	fn3605(m, i0, uint32(8398361))
 	goto L35
 L60:
 	i0 = b2i(v13 == 0)
@@ -6643,7 +17930,7 @@ L60:
 		goto L61
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8398050))
+	fn3605(m, i0, uint32(8398050))
 	goto L35
 L61:
 	i0 = b2i(v14 == 0)
@@ -6654,7 +17941,7 @@ L61:
 		goto L62
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8398525))
+	fn3605(m, i0, uint32(8398525))
 	goto L35
 L62:
 	i0 = b2i(v11 != uint32(1))
@@ -6663,7 +17950,7 @@ L62:
 		goto L63
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
-	i0 = fn3055(m, i0, uint32(8510014), uint32(1))
+	i0 = fn3056(m, i0, uint32(8510014), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L35
 	}
@@ -6683,7 +17970,7 @@ L63:
 	i1 = v4 + uint32(148)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+84)) = i1
 	i2 = v4 + uint32(80)
-	i0 = fn857(m, v6, uint32(8532764), i2)
+	i0 = fn858(m, v6, uint32(8532764), i2)
 	v6 = i0
 	if v6 == 0 {
 		goto L35
@@ -6699,9 +17986,9 @@ L63:
 	if v16 != 0 {
 		goto L64
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L64:
-	i0 = fn2675(m, v12)
+	i0 = fn2676(m, v12)
 	v7 = i0
 	if v7 == 0 {
 		goto L65
@@ -6712,12 +17999,12 @@ L64:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+156)) = v6
 	i0 = k32(10089824) + uint32(35200)
 	i1 = v4 + uint32(156)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v16 = i0
 	if v16 == 0 {
 		goto L65
 	}
-	i0 = fn2030(m, v16)
+	i0 = fn2031(m, v16)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v16))
 	v8 = i0
@@ -6730,7 +18017,7 @@ L64:
 	if v8 != 0 {
 		goto L69
 	}
-	fn2072(m, v16)
+	fn2073(m, v16)
 L69:
 	if int32(v0) < int32(uint32(0)) {
 		goto L65
@@ -6748,12 +18035,12 @@ L68:
 	}
 L67:
 	i1 = k32(10089824) + uint32(27020)
-	i0 = fn2034(m, v6, i1)
+	i0 = fn2035(m, v6, i1)
 	v16 = i0
 	if v16 == 0 {
 		goto L65
 	}
-	i0 = fn1580(m, v16)
+	i0 = fn1581(m, v16)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v16))
 	v8 = i0
@@ -6766,12 +18053,12 @@ L67:
 	if v8 != 0 {
 		goto L70
 	}
-	fn2072(m, v16)
+	fn2073(m, v16)
 L70:
 	if v11 != k32(4294967295) {
 		goto L72
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L71
 	}
@@ -6783,7 +18070,7 @@ L72:
 	}
 L71:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8476939))
+	fn3605(m, i0, uint32(8476939))
 	goto L65
 L66:
 	if v11 != 0 {
@@ -6793,7 +18080,7 @@ L66:
 		goto L74
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8533009))
+	fn3605(m, i0, uint32(8533009))
 	goto L65
 L74:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
@@ -6834,7 +18121,7 @@ L76:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = v11
 	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = v6
 	i2 = v4 + uint32(64)
-	i0 = fn857(m, v3, uint32(8468446), i2)
+	i0 = fn858(m, v3, uint32(8468446), i2)
 	v3 = i0
 	if v3 == 0 {
 		goto L65
@@ -6850,7 +18137,7 @@ L76:
 	if v2 != 0 {
 		goto L77
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L77:
 	if v1 == 0 {
 		goto L78
@@ -6886,7 +18173,7 @@ L78:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = v10
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = v3
 	i2 = v4 + uint32(32)
-	i0 = fn857(m, v1, uint32(8532697), i2)
+	i0 = fn858(m, v1, uint32(8532697), i2)
 	v6 = i0
 	if v6 != 0 {
 		goto L80
@@ -6905,10 +18192,10 @@ L80:
 	if v1 != 0 {
 		goto L81
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L81:
 	i1 = k32(10089824) + uint32(37124)
-	i0 = fn2037(m, v6, i1, v7)
+	i0 = fn2038(m, v6, i1, v7)
 	if int32(i0) < int32(uint32(0)) {
 		goto L65
 	}
@@ -6928,16 +18215,16 @@ L75:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v12
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8576688), i2)
+	i0 = fn3604(m, i0, uint32(8576688), i2)
 L65:
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v3 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+156)) = v6
 	i0 = k32(10089824) + uint32(30004)
 	i1 = v4 + uint32(156)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v1 = i0
-	fn3627(m, v3)
+	fn3628(m, v3)
 	if v1 == 0 {
 		goto L82
 	}
@@ -6952,7 +18239,7 @@ L65:
 	if v3 != 0 {
 		goto L82
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L82:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
@@ -6965,7 +18252,7 @@ L82:
 	if v1 != 0 {
 		goto L83
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L83:
 	v6 = uint32(0)
 	if v7 == 0 {
@@ -6987,7 +18274,7 @@ L83:
 L36:
 	*(*uint32)(unsafe.Add(b, v4)) = v7
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8532204), v4)
+	i0 = fn3604(m, i0, uint32(8532204), v4)
 	v7 = v1
 L35:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
@@ -7006,7 +18293,7 @@ L84:
 		goto L3
 	}
 L34:
-	fn2072(m, v7)
+	fn2073(m, v7)
 L3:
 	i0 = v4 + uint32(160)
 	m.g0 = i0
@@ -7015,7 +18302,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6460(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6461(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7035,7 +18322,7 @@ func fn6460(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8474437), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8474437), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -7049,13 +18336,13 @@ L1:
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L2
 	}
 	v3 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -7070,15 +18357,15 @@ L2:
 	}
 L5:
 	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn4207(m, i0)
+	i0 = fn4208(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+120))
 	if i0 == 0 {
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10039900))
-	i0 = fn3055(m, i0, uint32(8513022), v3)
+	i0 = fn3056(m, i0, uint32(8513022), v3)
 	if i0 != 0 {
 		goto L3
 	}
@@ -7106,7 +18393,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6461(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6462(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -7132,7 +18419,7 @@ func fn6461(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	v5 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10288492), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10288492), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -7146,11 +18433,11 @@ L2:
 	if i0 != 0 {
 		goto L4
 	}
-	fn3722(m, uint32(8500531), uint32(8576936), uint32(8435764), v1)
+	fn3723(m, uint32(8500531), uint32(8576936), uint32(8435764), v1)
 	v5 = uint32(0)
 	goto L1
 L4:
-	i0 = fn1305(m, v1)
+	i0 = fn1306(m, v1)
 	v5 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -7160,7 +18447,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6462(m *Module, v0 uint32) uint32 {
+func fn6463(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7185,7 +18472,7 @@ func fn6462(m *Module, v0 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
 	v3 = k32(4294967295)
-	i0 = fn4095(m, v0, uint32(8536653), uint32(8192))
+	i0 = fn4096(m, v0, uint32(8536653), uint32(8192))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -7194,169 +18481,169 @@ func fn6462(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
-	i1 = fn857(m, uint32(10064992), uint32(8388998), v1)
+	i1 = fn858(m, uint32(10064992), uint32(8388998), v1)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn4092(m, v0, uint32(8458329), v4)
+	i0 = fn4093(m, v0, uint32(8458329), v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028472))
-	i0 = fn4092(m, v0, uint32(8439473), i2)
+	i0 = fn4093(m, v0, uint32(8439473), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10293808), uint32(0))
+	i1 = fn2361(m, v0, uint32(10293808), uint32(0))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v4
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v4)
+	i0 = fn4098(m, v0, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10290312), uint32(0))
+	i1 = fn2361(m, v0, uint32(10290312), uint32(0))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = v4
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v4)
+	i0 = fn4098(m, v0, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10288632), uint32(0))
+	i1 = fn2361(m, v0, uint32(10288632), uint32(0))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v4)
+	i0 = fn4098(m, v0, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i1 = fn2360(m, v0, uint32(10293712), i3)
+	i1 = fn2361(m, v0, uint32(10293712), i3)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+56)) = v4
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v4)
+	i0 = fn4098(m, v0, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i1 = fn2360(m, v0, uint32(10290888), i3)
+	i1 = fn2361(m, v0, uint32(10290888), i3)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v4)
+	i0 = fn4098(m, v0, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i1 = fn2360(m, v0, uint32(10288680), i3)
+	i1 = fn2361(m, v0, uint32(10288680), i3)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v4)
+	i0 = fn4098(m, v0, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i1 = fn2360(m, v0, uint32(10290240), i3)
+	i1 = fn2361(m, v0, uint32(10290240), i3)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+44)) = v4
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v4)
+	i0 = fn4098(m, v0, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i1 = fn2360(m, v0, uint32(10291104), i3)
+	i1 = fn2361(m, v0, uint32(10291104), i3)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v4
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v4)
+	i0 = fn4098(m, v0, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i1 = fn2360(m, v0, uint32(10291000), i3)
+	i1 = fn2361(m, v0, uint32(10291000), i3)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v4
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v4)
+	i0 = fn4098(m, v0, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i1 = fn2360(m, v0, uint32(10291208), i3)
+	i1 = fn2361(m, v0, uint32(10291208), i3)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v4
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v4)
+	i0 = fn4098(m, v0, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i1 = fn2360(m, v0, uint32(10291320), i3)
+	i1 = fn2361(m, v0, uint32(10291320), i3)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = v4
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v4)
+	i0 = fn4098(m, v0, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i1 = fn2360(m, v0, uint32(10289416), i3)
+	i1 = fn2361(m, v0, uint32(10289416), i3)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = v4
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v4)
+	i0 = fn4098(m, v0, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	i1 = fn2360(m, v0, uint32(10295352), i3)
+	i1 = fn2361(m, v0, uint32(10295352), i3)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = v4
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v4)
+	i0 = fn4098(m, v0, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	i1 = fn2360(m, v0, uint32(10294488), i3)
+	i1 = fn2361(m, v0, uint32(10294488), i3)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+60)) = v4
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v4)
+	i0 = fn4098(m, v0, v4)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v3 = i0
 L1:
@@ -7367,7 +18654,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6463(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6464(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7387,13 +18674,13 @@ func fn6463(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	i1 = k32(10089824) + uint32(30032)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	v0 = i0
 	if int32(v0) < int32(uint32(1)) {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
@@ -7408,14 +18695,14 @@ func fn6463(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
 	if int32(v0) < int32(uint32(1)) {
 		goto L2
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 	goto L1
 L2:
 	if v0 != 0 {
@@ -7432,7 +18719,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6464(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6465(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7449,9 +18736,9 @@ func fn6464(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3603(m, v3, uint32(8422193), v2)
+	i0 = fn3604(m, v3, uint32(8422193), v2)
 	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return uint32(0)
@@ -7459,7 +18746,7 @@ func fn6464(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn6465(m *Module, v0 uint32) uint32 {
+func fn6466(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -7470,87 +18757,13 @@ func fn6465(m *Module, v0 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn2017(m, v0)
+	i0 = fn2018(m, v0)
 	m.depth--
 	return i0
 L1:
-	fn2016(m, v0)
+	fn2017(m, v0)
 	m.depth--
 	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6466(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
-	v4 = uint32(0)
-	i0 = k32(10089824) + uint32(40436)
-	i1 = v3 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	if v1 == uint32(10014548) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn3604(m, i0, uint32(8550783))
-	goto L1
-L2:
-	if v2 == uint32(10014548) {
-		goto L4
-	}
-	v4 = uint32(10014548)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L5
-	}
-	v4 = uint32(10014548)
-	goto L1
-L5:
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548)) = v1
-	v4 = uint32(10014548)
-	if v1 != 0 {
-		goto L1
-	}
-	v4 = uint32(10014548)
-	fn2072(m, uint32(10014548))
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
 }
 
 //go:norace
@@ -7571,9 +18784,9 @@ func fn6467(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
 	v4 = uint32(0)
-	i0 = k32(10089824) + uint32(39636)
+	i0 = k32(10089824) + uint32(40436)
 	i1 = v3 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -7592,10 +18805,10 @@ func fn6467(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn3604(m, i0, uint32(8550815))
+	fn3605(m, i0, uint32(8550783))
 	goto L1
 L2:
 	if v2 == uint32(10014548) {
@@ -7620,7 +18833,7 @@ L5:
 		goto L1
 	}
 	v4 = uint32(10014548)
-	fn2072(m, uint32(10014548))
+	fn2073(m, uint32(10014548))
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -7645,9 +18858,9 @@ func fn6468(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
 	v4 = uint32(0)
-	i0 = k32(10089824) + uint32(43344)
+	i0 = k32(10089824) + uint32(39636)
 	i1 = v3 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -7666,10 +18879,10 @@ func fn6468(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn3604(m, i0, uint32(8550751))
+	fn3605(m, i0, uint32(8550815))
 	goto L1
 L2:
 	if v2 == uint32(10014548) {
@@ -7694,7 +18907,7 @@ L5:
 		goto L1
 	}
 	v4 = uint32(10014548)
-	fn2072(m, uint32(10014548))
+	fn2073(m, uint32(10014548))
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -7703,7 +18916,81 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6469(m *Module, v0 uint32) {
+func fn6469(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
+	v4 = uint32(0)
+	i0 = k32(10089824) + uint32(43344)
+	i1 = v3 + uint32(12)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	if v1 == uint32(10014548) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	fn3605(m, i0, uint32(8550751))
+	goto L1
+L2:
+	if v2 == uint32(10014548) {
+		goto L4
+	}
+	v4 = uint32(10014548)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L5
+	}
+	v4 = uint32(10014548)
+	goto L1
+L5:
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548)) = v1
+	v4 = uint32(10014548)
+	if v1 != 0 {
+		goto L1
+	}
+	v4 = uint32(10014548)
+	fn2073(m, uint32(10014548))
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6470(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7724,10 +19011,10 @@ func fn6469(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L3
 	}
-	fn2016(m, v0)
+	fn2017(m, v0)
 	goto L2
 L3:
-	i0 = fn2017(m, v0)
+	i0 = fn2018(m, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
@@ -7771,7 +19058,7 @@ L2:
 	if i0 == 0 {
 		goto L4
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
@@ -7790,7 +19077,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -7805,7 +19092,7 @@ L5:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	m.depth--
 	return
 L1:
@@ -7815,7 +19102,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6470(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6471(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -7854,7 +19141,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6471(m *Module, v0 uint32) uint32 {
+func fn6472(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -7882,7 +19169,7 @@ func fn6471(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -7890,7 +19177,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6472(m *Module, v0 uint32) uint32 {
+func fn6473(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7912,13 +19199,13 @@ func fn6472(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	i1 = k32(10089824) + uint32(30032)
 	i2 = v1 + uint32(12)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	v2 = i0
 	if int32(v2) < int32(uint32(1)) {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v3 = i0
@@ -7933,14 +19220,14 @@ func fn6472(m *Module, v0 uint32) uint32 {
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
 	if int32(v2) < int32(uint32(1)) {
 		goto L2
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 	goto L1
 L2:
 	v3 = uint32(0)
@@ -7964,7 +19251,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6473(m *Module, v0 uint32) uint32 {
+func fn6474(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7984,13 +19271,13 @@ func fn6473(m *Module, v0 uint32) uint32 {
 	v0 = uint32(0)
 	i0 = k32(10089824) + uint32(39760)
 	i1 = v1 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 	v0 = uint32(0)
-	i0 = fn511(m, v2)
+	i0 = fn512(m, v2)
 	if int32(i0) <= int32(uint32(0)) {
 		goto L2
 	}
@@ -8008,7 +19295,7 @@ L2:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -8017,7 +19304,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6474(m *Module, v0 uint32) {
+func fn6475(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8039,19 +19326,19 @@ func fn6474(m *Module, v0 uint32) {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v2 = i0
 	i1 = k32(10089824) + uint32(30032)
 	i2 = v1 + uint32(8)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if int32(i0) > int32(uint32(0)) {
 		goto L2
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v4 = i0
@@ -8066,7 +19353,7 @@ L2:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	i0 = v3 + uint32(1)
 	switch i0 {
@@ -8078,26 +19365,26 @@ L3:
 		goto L1
 	}
 L5:
-	fn3624(m)
+	fn3625(m)
 	goto L1
 L4:
 	i1 = k32(10089824) + uint32(27264)
-	i0 = fn2037(m, v0, i1, uint32(10014548))
+	i0 = fn2038(m, v0, i1, uint32(10014548))
 	if i0 == 0 {
 		goto L6
 	}
-	fn3624(m)
+	fn3625(m)
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
 	i1 = k32(10089824) + uint32(30004)
 	i2 = v1 + uint32(12)
-	i1 = fn862(m, i1, i2, k32(2147483649), uint32(0))
+	i1 = fn863(m, i1, i2, k32(2147483649), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v3
 	if v3 != 0 {
 		goto L7
 	}
-	fn3651(m, v0)
+	fn3652(m, v0)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -8111,9 +19398,9 @@ L7:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
-	fn3606(m, v2)
+	fn3607(m, v2)
 	i0 = v1 + uint32(16)
 	m.g0 = i0
 	return
@@ -8121,7 +19408,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6475(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn6476(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -8145,18 +19432,18 @@ func fn6475(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	}
 L3:
 	i8 = v5 + uint32(8)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10289148), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10289148), uint32(1), uint32(2), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	if i0 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -8166,11 +19453,11 @@ L4:
 	}
 	i0 = v2 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	if i0 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -8178,7 +19465,7 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	fn3604(m, i0, uint32(8466948))
+	fn3605(m, i0, uint32(8466948))
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -8187,7 +19474,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6476(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6477(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -8201,7 +19488,7 @@ func fn6476(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(4294967296)
 	i1 = k32(10089824) + uint32(40408)
-	i0 = fn860(m, v0, i1, uint32(8468434), v2)
+	i0 = fn861(m, v0, i1, uint32(8468434), v2)
 	v0 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -8210,7 +19497,7 @@ func fn6476(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn6477(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn6478(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -8233,7 +19520,7 @@ func fn6477(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	}
 L3:
 	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10289192), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10289192), uint32(0), uint32(1), uint32(0), i8)
 	if i0 == 0 {
 		goto L1
 	}
@@ -8241,7 +19528,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	fn3604(m, i0, uint32(8483441))
+	fn3605(m, i0, uint32(8483441))
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -8250,7 +19537,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6478(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6479(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -8260,7 +19547,7 @@ func fn6478(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i1 = k32(10089824) + uint32(21352)
-	i0 = fn2039(m, v0, i1)
+	i0 = fn2040(m, v0, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L1
@@ -8272,7 +19559,7 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 L2:
 	m.depth--
 	return uint32(0)
@@ -8280,7 +19567,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6479(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6480(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8296,7 +19583,7 @@ func fn6479(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v2 = uint32(0)
 	i1 = k32(10089824) + uint32(21352)
-	i0 = fn2039(m, v0, i1)
+	i0 = fn2040(m, v0, i1)
 	v3 = i0
 	if int32(v3) < int32(uint32(0)) {
 		goto L1
@@ -8305,14 +19592,14 @@ func fn6479(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 != 0 {
 		goto L1
 	}
-	i0 = fn1306(m, v0)
+	i0 = fn1307(m, v0)
 	v2 = i0
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v3 = i0
 	i1 = k32(10089824) + uint32(21352)
-	i0 = fn2037(m, v0, i1, uint32(10014548))
+	i0 = fn2038(m, v0, i1, uint32(10014548))
 	v0 = i0
-	fn3627(m, v3)
+	fn3628(m, v3)
 	i2 = v2 | v0
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
@@ -8323,12 +19610,6 @@ func fn6479(m *Module, v0 uint32, v1 uint32) uint32 {
 L1:
 	m.depth--
 	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6480(m *Module, v0 uint32, v1 uint32) uint32 {
-	return uint32(10014564)
 }
 
 //go:norace
@@ -8346,14 +19627,7 @@ func fn6482(m *Module, v0 uint32, v1 uint32) uint32 {
 //go:norace
 //go:nocheckptr
 func fn6483(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10288320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn6466(m, i0, v0, v1)
-	return i0
+	return uint32(10014564)
 }
 
 //go:norace
@@ -8363,7 +19637,7 @@ func fn6484(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10288320))
+	i0 = fn2370(m, i0, uint32(10288320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = fn6467(m, i0, v0, v1)
 	return i0
@@ -8376,7 +19650,7 @@ func fn6485(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10288320))
+	i0 = fn2370(m, i0, uint32(10288320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = fn6468(m, i0, v0, v1)
 	return i0
@@ -8384,7 +19658,20 @@ func fn6485(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn6486(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn6486(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10288320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = fn6469(m, i0, v0, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6487(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -8415,14 +19702,14 @@ L2:
 	v5 = uint32(8449713)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
-	fn3604(m, i0, v5)
+	fn3605(m, i0, v5)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn6487(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6488(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8442,13 +19729,13 @@ func fn6487(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	i1 = k32(10089824) + uint32(30032)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	v0 = i0
 	if int32(v0) < int32(uint32(1)) {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
@@ -8463,14 +19750,14 @@ func fn6487(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
 	if int32(v0) < int32(uint32(1)) {
 		goto L2
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 	goto L1
 L2:
 	if v0 != 0 {
@@ -8487,7 +19774,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6488(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6489(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8509,13 +19796,13 @@ func fn6488(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	i1 = k32(10089824) + uint32(30032)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	v3 = i0
 	if int32(v3) < int32(uint32(1)) {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
@@ -8530,14 +19817,14 @@ func fn6488(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	if int32(v3) < int32(uint32(1)) {
 		goto L2
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 	goto L1
 L2:
 	v4 = uint32(0)
@@ -8561,7 +19848,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6489(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6490(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -8576,7 +19863,7 @@ func fn6489(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
 	i0 = k32(10089824) + uint32(30004)
 	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v0 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -8585,7 +19872,7 @@ func fn6489(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn6490(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6491(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8625,7 +19912,7 @@ func fn6490(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v5 = uint32(0)
-	i0 = fn3734(m, uint32(8487833), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8487833), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -8635,7 +19922,7 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v3 + uint32(40)
-	i0 = fn4084(m, i0, i1)
+	i0 = fn4085(m, i0, i1)
 	if i0 != 0 {
 		goto L4
 	}
@@ -8648,12 +19935,12 @@ L3:
 	v5 = uint32(0)
 	i1 = k32(10089824) + uint32(38884)
 	i2 = v3 + uint32(44)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	v5 = uint32(0)
-	i0 = fn646(m, uint32(0), uint32(0))
+	i0 = fn647(m, uint32(0), uint32(0))
 	v6 = i0
 	if v6 == 0 {
 		goto L6
@@ -8682,12 +19969,12 @@ L11:
 	v1 = uint32(1)
 	goto L12
 L13:
-	i0 = fn852(m, v2, v9)
+	i0 = fn853(m, v2, v9)
 	v5 = i0
 	if v5 != 0 {
 		goto L14
 	}
-	i0 = fn6560(m)
+	i0 = fn6561(m)
 	if i0 != 0 {
 		goto L10
 	}
@@ -8704,7 +19991,7 @@ L14:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8572590), i2)
+	i0 = fn3604(m, i0, uint32(8572590), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -8783,16 +20070,16 @@ L16:
 	if v2 != 0 {
 		goto L12
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L12:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v1
 	i3 = v3 + uint32(16)
-	i0 = fn860(m, v0, v8, uint32(8462014), i3)
+	i0 = fn861(m, v0, v8, uint32(8462014), i3)
 	v5 = i0
 	if v5 != 0 {
 		goto L22
 	}
-	i0 = fn6560(m)
+	i0 = fn6561(m)
 	if i0 != 0 {
 		goto L10
 	}
@@ -8808,7 +20095,7 @@ L22:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3603(m, i0, uint32(8572719), v3)
+	i0 = fn3604(m, i0, uint32(8572719), v3)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -8838,13 +20125,13 @@ L23:
 	if v2 != 0 {
 		goto L24
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L24
 L25:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
 	v1 = i1
 	i1 = v1 + v2
-	i0 = fn649(m, v6, i1)
+	i0 = fn650(m, v6, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L26
 	}
@@ -8865,7 +20152,7 @@ L26:
 	if i0 != 0 {
 		goto L28
 	}
-	v2 = uint32(10378785)
+	v2 = uint32(10378801)
 	goto L27
 L28:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
@@ -8886,14 +20173,14 @@ L27:
 	if v2 != 0 {
 		goto L29
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L29:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
 	v2 = i0
 	if v2 != 0 {
 		goto L31
 	}
-	v5 = uint32(10378785)
+	v5 = uint32(10378801)
 	goto L30
 L31:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
@@ -8912,13 +20199,13 @@ L9:
 	if v2 != 0 {
 		goto L33
 	}
-	v5 = uint32(10378785)
+	v5 = uint32(10378801)
 	goto L32
 L33:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
 	v5 = i0
 L32:
-	i0 = fn740(m, v5, v2)
+	i0 = fn741(m, v5, v2)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
 	v2 = i0
@@ -8936,7 +20223,7 @@ L32:
 	if v1 != 0 {
 		goto L34
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L34:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v2 = i0
@@ -8951,7 +20238,7 @@ L34:
 	}
 	goto L5
 L8:
-	fn2072(m, v5)
+	fn2073(m, v5)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
 	v2 = i0
@@ -8969,7 +20256,7 @@ L7:
 	if v5 != 0 {
 		goto L35
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L35:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -9004,7 +20291,7 @@ L6:
 		goto L1
 	}
 L5:
-	fn2072(m, v6)
+	fn2073(m, v6)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -9013,7 +20300,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6491(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6492(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9038,7 +20325,7 @@ func fn6491(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v4 = uint32(0)
-	i0 = fn3734(m, uint32(8421008), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8421008), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -9048,7 +20335,7 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v3 + uint32(12)
-	i0 = fn4084(m, i0, i1)
+	i0 = fn4085(m, i0, i1)
 	if i0 != 0 {
 		goto L7
 	}
@@ -9056,7 +20343,7 @@ L2:
 	goto L1
 L8:
 	v4 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L6
@@ -9066,7 +20353,7 @@ L7:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v5 = i0
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -9078,7 +20365,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, v3)) = v0
 	i1 = k32(10089824) + uint32(32676)
-	i0 = fn863(m, v1, i1, v3)
+	i0 = fn864(m, v1, i1, v3)
 	v6 = i0
 	if v6 == 0 {
 		goto L4
@@ -9100,25 +20387,25 @@ L9:
 	}
 	goto L1
 L5:
-	i0 = fn579(m, v0)
+	i0 = fn580(m, v0)
 	v6 = i0
 	if v6 == 0 {
 		goto L4
 	}
 	v0 = uint32(0)
 L12:
-	i0 = fn580(m, v6)
+	i0 = fn581(m, v6)
 	v2 = i0
 	if v2 != 0 {
 		goto L13
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L10
 	}
 	goto L11
 L13:
-	i0 = fn1501(m, v1, v2)
+	i0 = fn1502(m, v1, v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L14
 	}
@@ -9133,10 +20420,10 @@ L13:
 	if v4 != 0 {
 		goto L10
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L10
 L14:
-	i0 = fn511(m, v2)
+	i0 = fn512(m, v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v7 = i0
@@ -9149,7 +20436,7 @@ L14:
 	if v7 != 0 {
 		goto L15
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L15:
 	if int32(v4) < int32(uint32(0)) {
 		goto L10
@@ -9190,7 +20477,7 @@ L10:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L4:
 	v6 = v1
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -9209,7 +20496,7 @@ L17:
 		goto L1
 	}
 L3:
-	fn2072(m, v6)
+	fn2073(m, v6)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -9218,7 +20505,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6492(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6493(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9244,13 +20531,13 @@ func fn6492(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	i1 = k32(10089824) + uint32(30032)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	v3 = i0
 	if int32(v3) < int32(uint32(1)) {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
@@ -9265,26 +20552,26 @@ func fn6492(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	if int32(v3) < int32(uint32(1)) {
 		goto L2
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 	goto L1
 L2:
 	v5 = uint32(0)
 	if v3 != 0 {
 		goto L1
 	}
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
 	}
-	i0 = fn580(m, v6)
+	i0 = fn581(m, v6)
 	v3 = i0
 	if v3 == 0 {
 		goto L5
@@ -9294,12 +20581,12 @@ L2:
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn863(m, v0, v4, v2)
+	i0 = fn864(m, v0, v4, v2)
 	v1 = i0
 	if v1 != 0 {
 		goto L7
 	}
-	i0 = fn6560(m)
+	i0 = fn6561(m)
 	if i0 != 0 {
 		goto L6
 	}
@@ -9314,7 +20601,7 @@ L6:
 	if v0 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -9341,7 +20628,7 @@ L7:
 	if v7 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -9354,15 +20641,15 @@ L9:
 	if v3 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
-	i0 = fn580(m, v6)
+	i0 = fn581(m, v6)
 	v3 = i0
 	if v3 != 0 {
 		goto L6
 	}
 L5:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
@@ -9391,7 +20678,7 @@ L11:
 		goto L1
 	}
 L4:
-	fn2072(m, v6)
+	fn2073(m, v6)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -9400,7 +20687,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6493(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6494(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -9409,12 +20696,12 @@ func fn6493(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i1
 	v2 = uint32(0)
 	i1 = k32(10089824) + uint32(21352)
-	i0 = fn2039(m, v0, i1)
+	i0 = fn2040(m, v0, i1)
 	v0 = i0
 	if int32(v0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn606(m, v0)
+	i0 = fn607(m, v0)
 	v2 = i0
 L1:
 	return v2
@@ -9422,7 +20709,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6494(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6495(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9440,7 +20727,7 @@ func fn6494(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v4 = uint32(0)
-	i0 = fn3734(m, uint32(8514549), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8514549), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -9449,12 +20736,12 @@ L2:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L6
 	}
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -9467,14 +20754,14 @@ L2:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	if v1 != k32(4294967295) {
 		goto L5
 	}
 L6:
 	v4 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -9487,12 +20774,12 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v0
 	i0 = k32(10089824) + uint32(39668)
 	i1 = v3 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v4 = i0
 	goto L1
 L3:
 	v4 = uint32(0)
-	i0 = fn646(m, uint32(0), v1)
+	i0 = fn647(m, uint32(0), v1)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -9500,7 +20787,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, v3)) = v2
 	i1 = k32(10089824) + uint32(39696)
-	i0 = fn863(m, v0, i1, v3)
+	i0 = fn864(m, v0, i1, v3)
 	v4 = i0
 	if v4 == 0 {
 		goto L10
@@ -9523,7 +20810,7 @@ L10:
 	goto L1
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn515(m, v4, i1)
+	i0 = fn516(m, v4, i1)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -9536,12 +20823,12 @@ L9:
 	if v1 != 0 {
 		goto L11
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L11:
 	if v0 != k32(4294967295) {
 		goto L12
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -9559,8 +20846,8 @@ L11:
 	}
 	goto L1
 L12:
-	i0 = fn648(m, v2)
-	i0 = fn740(m, i0, v0)
+	i0 = fn649(m, v2)
+	i0 = fn741(m, i0, v0)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -9574,7 +20861,7 @@ L12:
 		goto L1
 	}
 L8:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -9583,7 +20870,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6495(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6496(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9608,7 +20895,7 @@ func fn6495(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	v3 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -9617,12 +20904,12 @@ func fn6495(m *Module, v0 uint32, v1 uint32) uint32 {
 	v5 = i0
 L4:
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(8192)
-	i0 = fn860(m, v0, v5, uint32(8468737), v2)
+	i0 = fn861(m, v0, v5, uint32(8468737), v2)
 	v6 = i0
 	if v6 != 0 {
 		goto L5
 	}
-	i0 = fn6560(m)
+	i0 = fn6561(m)
 	if i0 != 0 {
 		goto L4
 	}
@@ -9690,7 +20977,7 @@ L8:
 	if v0 != 0 {
 		goto L11
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v0 = i0
@@ -9703,11 +20990,11 @@ L11:
 	if v0 != 0 {
 		goto L12
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L12:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8418589))
+	fn3605(m, i0, uint32(8418589))
 	goto L1
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
@@ -9726,10 +21013,10 @@ L10:
 		goto L3
 	}
 L7:
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L3
 L6:
-	i0 = fn1501(m, v4, v6)
+	i0 = fn1502(m, v4, v6)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v8 = i0
@@ -9742,7 +21029,7 @@ L6:
 	if v8 != 0 {
 		goto L13
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L13:
 	if int32(v7) > int32(k32(4294967295)) {
 		goto L4
@@ -9761,7 +21048,7 @@ L13:
 	goto L2
 L3:
 	i0 = k32(10089824) + uint32(14180)
-	i0 = fn761(m, i0, v4)
+	i0 = fn762(m, i0, v4)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -9775,22 +21062,11 @@ L3:
 		goto L1
 	}
 L2:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6496(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	fn3614(m, i0)
-	return uint32(0)
 }
 
 //go:norace
@@ -9800,13 +21076,24 @@ func fn6497(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
-	fn3614(m, i0)
+	fn3615(m, i0)
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn6498(m *Module, v0 uint32) uint32 {
+func fn6498(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032496))
+	fn3615(m, i0)
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6499(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -9817,7 +21104,7 @@ func fn6498(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn6499(m *Module, v0 uint32) {
+func fn6500(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9839,7 +21126,7 @@ func fn6499(m *Module, v0 uint32) {
 	*(*uint8)(unsafe.Add(b, uint64(v0)+13)) = uint8(k32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	i0 = fn6465(m, v0)
+	i0 = fn6466(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -9865,7 +21152,7 @@ func fn6499(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L2
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v2 = i0
@@ -9884,7 +21171,7 @@ L2:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -9899,7 +21186,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -9907,7 +21194,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6500(m *Module, v0 uint32) uint32 {
+func fn6501(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9941,14 +21228,14 @@ func fn6500(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8542812), v1)
+	i0 = fn2697(m, uint32(8542812), v1)
 	v3 = i0
 	goto L1
 L2:
 	v3 = uint32(0)
 	i1 = k32(10089824) + uint32(37516)
 	i2 = v1 + uint32(60)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -10010,11 +21297,11 @@ L4:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = i1
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8541441), i1)
+	i0 = fn2697(m, uint32(8541441), i1)
 	v3 = i0
 	goto L1
 L3:
-	i0 = fn2068(m, v0)
+	i0 = fn2069(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L8
@@ -10073,9 +21360,9 @@ L9:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+44)) = i1
 	i1 = v1 + uint32(32)
-	i0 = fn2696(m, uint32(8541477), i1)
+	i0 = fn2697(m, uint32(8541477), i1)
 	v3 = i0
-	fn2069(m, v0)
+	fn2070(m, v0)
 	goto L7
 L8:
 	if int32(v3) >= int32(uint32(1)) {
@@ -10088,7 +21375,7 @@ L12:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
 	i2 = v1 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8521654), i2)
+	i0 = fn3604(m, i0, uint32(8521654), i2)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+60))
 	v0 = i0
@@ -10103,7 +21390,7 @@ L7:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v1 + uint32(64)
 	m.g0 = i0
@@ -10112,7 +21399,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6501(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6502(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -10151,7 +21438,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6502(m *Module, v0 uint32) uint32 {
+func fn6503(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -10179,7 +21466,7 @@ func fn6502(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -10187,7 +21474,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6503(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6504(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10251,7 +21538,7 @@ L4:
 	goto L2
 L3:
 	i8 = v3 + uint32(80)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10290100), uint32(1), uint32(4), uint32(0), i8)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10290100), uint32(1), uint32(4), uint32(0), i8)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -10284,23 +21571,23 @@ L8:
 	if i0 != 0 {
 		goto L9
 	}
-	fn3722(m, uint32(8532868), uint32(8577462), uint32(8435764), v2)
+	fn3723(m, uint32(8532868), uint32(8577462), uint32(8435764), v2)
 	v1 = k32(4294967295)
 	goto L1
 L9:
 	i1 = v3 + uint32(104)
-	i0 = fn2738(m, v2, i1)
+	i0 = fn2739(m, v2, i1)
 	v10 = i0
 	if v10 == 0 {
 		goto L11
 	}
-	i0 = fn8105(m, v10)
+	i0 = fn8106(m, v10)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+104))
 	if i0 == i1 {
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
+	fn3605(m, i0, uint32(8441774))
 L11:
 	v1 = k32(4294967295)
 	goto L1
@@ -10320,7 +21607,7 @@ L7:
 	v9 = uint32(1)
 	goto L12
 L13:
-	i0 = fn2030(m, v2)
+	i0 = fn2031(m, v2)
 	v9 = i0
 	if int32(v9) >= int32(uint32(0)) {
 		goto L14
@@ -10348,19 +21635,19 @@ L5:
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v2 = i0
-	i0 = fn7844(m, v1)
+	i0 = fn7845(m, v1)
 	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v4 = i0
-	fn3762(m, v2)
+	fn3763(m, v2)
 	if int32(v1) > int32(k32(4294967295)) {
 		goto L15
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	v1 = k32(4294967295)
 	goto L1
 L15:
@@ -10369,7 +21656,7 @@ L15:
 		goto L16
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
-	i0 = fn3055(m, i0, uint32(8436614), uint32(1))
+	i0 = fn3056(m, i0, uint32(8436614), uint32(1))
 	if i0 == 0 {
 		goto L16
 	}
@@ -10377,23 +21664,23 @@ L15:
 	goto L1
 L16:
 	v11 = uint32(0)
-	i0 = fn1581(m, v7)
+	i0 = fn1582(m, v7)
 	v12 = i0
 	if int32(v12) > int32(k32(4294967295)) {
 		goto L17
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L18
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8436508))
+	fn3605(m, i0, uint32(8436508))
 	v1 = k32(4294967295)
 	goto L1
 L18:
-	fn3624(m)
+	fn3625(m)
 	i1 = v3 + uint32(252)
-	i0 = fn2734(m, v7, i1)
+	i0 = fn2735(m, v7, i1)
 	if i0 != 0 {
 		goto L19
 	}
@@ -10474,7 +21761,7 @@ L29:
 L28:
 	*(*uint32)(unsafe.Add(b, v3)) = v10
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8431724), v3)
+	i0 = fn3604(m, i0, uint32(8431724), v3)
 	goto L21
 L27:
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
@@ -10524,7 +21811,7 @@ L24:
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = v1
 	i2 = v3 + uint32(64)
-	i0 = fn4381(m, uint32(8461585), uint32(8468317), i2)
+	i0 = fn4382(m, uint32(8461585), uint32(8468317), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L21
 	}
@@ -10547,31 +21834,31 @@ L36:
 		goto L37
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8489201))
+	fn3605(m, i0, uint32(8489201))
 	goto L21
 L37:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	if v8 != uint32(10059656) {
 		goto L40
 	}
 L42:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = uint32(438)
 	i3 = v3 + uint32(16)
-	i1 = fn7916(m, v11, v1, i3)
+	i1 = fn7917(m, v11, v1, i3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
-	fn3762(m, v2)
+	fn3763(m, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L41
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 != uint32(27) {
 		goto L41
 	}
-	i0 = fn6307(m)
+	i0 = fn6308(m)
 	if i0 == 0 {
 		goto L42
 	}
@@ -10584,13 +21871,13 @@ L41:
 	goto L39
 L43:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3634(m, i0, v7)
+	i0 = fn3635(m, i0, v7)
 	goto L21
 L40:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = v7
 	i2 = v3 + uint32(48)
-	i0 = fn857(m, v8, uint32(8468446), i2)
+	i0 = fn858(m, v8, uint32(8468446), i2)
 	v1 = i0
 	if v1 == 0 {
 		goto L21
@@ -10612,13 +21899,13 @@ L40:
 	if v2 != 0 {
 		goto L45
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L45:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8442608))
+	fn3605(m, i0, uint32(8442608))
 	goto L21
 L44:
-	i1 = fn1581(m, v1)
+	i1 = fn1582(m, v1)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -10632,7 +21919,7 @@ L44:
 	if v2 != 0 {
 		goto L47
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L47:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
@@ -10642,13 +21929,13 @@ L46:
 	}
 	v1 = uint32(0)
 L39:
-	i0 = fn4604(m, v2, uint32(0), v1)
+	i0 = fn4605(m, v2, uint32(0), v1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L35
 	}
 	goto L34
 L38:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L21
 	}
@@ -10656,26 +21943,26 @@ L38:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8516427), i2)
+	i0 = fn3604(m, i0, uint32(8516427), i2)
 	goto L21
 L35:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(8192)
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = v3 + uint32(104)
-	i0 = fn4600(m, i0, i1)
+	i0 = fn4601(m, i0, i1)
 	v2 = i0
-	fn3762(m, v1)
+	fn3763(m, v1)
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L50
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 != uint32(8) {
 		goto L49
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	goto L48
 L50:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+128))
@@ -10683,9 +21970,9 @@ L50:
 	if i0 != uint32(16384) {
 		goto L51
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(31)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(31)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3634(m, i0, v7)
+	i0 = fn3635(m, i0, v7)
 	goto L48
 L51:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+160))
@@ -10697,7 +21984,7 @@ L51:
 L49:
 	v1 = uint32(0)
 	i1 = k32(10089824) + uint32(37516)
-	i0 = fn2037(m, v0, i1, v7)
+	i0 = fn2038(m, v0, i1, v7)
 	if int32(i0) < int32(uint32(0)) {
 		goto L48
 	}
@@ -10707,7 +21994,7 @@ L49:
 		goto L20
 	}
 	v1 = uint32(0)
-	i0 = fn6504(m, v0, uint32(0), uint32(2), uint32(1))
+	i0 = fn6505(m, v0, uint32(0), uint32(2), uint32(1))
 	v2 = i0
 	if v2 == 0 {
 		goto L48
@@ -10723,7 +22010,7 @@ L49:
 	if v0 != 0 {
 		goto L20
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L20
 L48:
 	if int32(v12) >= int32(uint32(0)) {
@@ -10735,7 +22022,7 @@ L34:
 	if int32(i0) < int32(uint32(0)) {
 		goto L20
 	}
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
@@ -10743,25 +22030,25 @@ L34:
 		goto L52
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = k32(4294967295)
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v0 = i0
-	i0 = fn7844(m, v4)
+	i0 = fn7845(m, v4)
 	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v6 = i0
-	fn3762(m, v0)
+	fn3763(m, v0)
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L52
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 L52:
-	fn3627(m, v2)
+	fn3628(m, v2)
 	goto L20
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8408716))
+	fn3605(m, i0, uint32(8408716))
 L21:
 	v1 = k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = k32(4294967295)
@@ -10783,7 +22070,7 @@ L20:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v3 + uint32(256)
 	m.g0 = i0
@@ -10792,7 +22079,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6504(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6505(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint64
@@ -10820,18 +22107,18 @@ func fn6504(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	goto L2
 L3:
 	v6 = uint32(0)
-	l0 = fn1595(m, v1)
+	l0 = fn1596(m, v1)
 	v5 = l0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v1 = i0
-	l0 = fn7837(m, v4, v5, v2)
+	l0 = fn7838(m, v4, v5, v2)
 	v5 = l0
-	fn3762(m, v1)
+	fn3763(m, v1)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
 	v1 = i0
 	i0 = v1 & uint32(32)
@@ -10851,17 +22138,17 @@ L4:
 		goto L6
 	}
 	v5 = uint64(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 == uint32(70) {
 		goto L5
 	}
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	m.depth--
 	return i0
 L5:
-	i0 = fn1593(m, v5)
+	i0 = fn1594(m, v5)
 	v6 = i0
 L1:
 	m.depth--
@@ -10870,7 +22157,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6505(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6506(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -10900,7 +22187,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6506(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn6507(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -10929,7 +22216,7 @@ func fn6506(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 L3:
 	v6 = uint32(0)
 	i8 = v5 + uint32(8)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10289888), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10289888), uint32(0), uint32(1), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -10941,7 +22228,7 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	i1 = v5 + uint32(4)
-	i0 = fn4084(m, i0, i1)
+	i0 = fn4085(m, i0, i1)
 	if i0 != 0 {
 		goto L5
 	}
@@ -10957,7 +22244,7 @@ L4:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492482))
+	fn3605(m, i0, uint32(8492482))
 	goto L1
 L6:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
@@ -10970,19 +22257,19 @@ L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, v5)) = uint32(8474928)
-	i0 = fn3603(m, v2, uint32(8434419), v5)
+	i0 = fn3604(m, v2, uint32(8434419), v5)
 	v6 = i0
 	goto L1
 L7:
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L8
 	}
-	i0 = fn6507(m, v0)
+	i0 = fn6508(m, v0)
 	v6 = i0
 	goto L1
 L8:
 	v6 = uint32(0)
-	i1 = fn740(m, uint32(0), v4)
+	i1 = fn741(m, uint32(0), v4)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v2
 	if v2 == 0 {
@@ -10990,13 +22277,13 @@ L8:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = v2 + uint32(16)
-	i0 = fn4611(m, i0, i1, v4)
+	i0 = fn4612(m, i0, i1, v4)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L9
 	}
 	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -11009,12 +22296,12 @@ L8:
 	if v0 != 0 {
 		goto L10
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L10:
 	if v3 != uint32(6) {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 	v6 = uint32(10059656)
 	goto L1
 L9:
@@ -11023,7 +22310,7 @@ L9:
 		goto L1
 	}
 	i0 = v5 + uint32(12)
-	i0 = fn748(m, i0, v3)
+	i0 = fn749(m, i0, v3)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	v2 = i0
@@ -11050,7 +22337,7 @@ L11:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -11059,7 +22346,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6507(m *Module, v0 uint32) uint32 {
+func fn6508(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11093,19 +22380,19 @@ func fn6507(m *Module, v0 uint32) uint32 {
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492482))
+	fn3605(m, i0, uint32(8492482))
 	goto L1
 L2:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	l0 = fn7880(m, i0)
+	l0 = fn7881(m, i0)
 	v4 = l0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = v1 + uint32(16)
-	i0 = fn4600(m, i0, i1)
+	i0 = fn4601(m, i0, i1)
 	v2 = i0
-	fn3762(m, v3)
+	fn3763(m, v3)
 	v5 = uint32(8192)
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+64))
 	if v2 != 0 {
@@ -11130,7 +22417,7 @@ L2:
 	v5 = i0
 L3:
 	v2 = uint32(0)
-	i1 = fn740(m, uint32(0), v5)
+	i1 = fn741(m, uint32(0), v5)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 	if v3 == 0 {
@@ -11159,7 +22446,7 @@ L4:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8505950))
+	fn3605(m, i0, uint32(8505950))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -11173,7 +22460,7 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -11183,7 +22470,7 @@ L6:
 	}
 	v2 = uint32(0)
 	i0 = v1 + uint32(12)
-	i0 = fn748(m, i0, v5)
+	i0 = fn749(m, i0, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -11193,7 +22480,7 @@ L5:
 	i1 = i1 + v3
 	i1 = i1 + uint32(16)
 	i2 = v5 - v3
-	i0 = fn4611(m, i0, i1, i2)
+	i0 = fn4612(m, i0, i1, i2)
 	v2 = i0
 	i0 = v2 + uint32(1)
 	switch i0 {
@@ -11206,11 +22493,11 @@ L5:
 	}
 L9:
 	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 != uint32(6) {
 		goto L10
 	}
-	fn3624(m)
+	fn3625(m)
 	if int32(v3) > int32(uint32(0)) {
 		goto L7
 	}
@@ -11228,7 +22515,7 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -11244,7 +22531,7 @@ L10:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L8:
 	i0 = v2 + v3
@@ -11258,7 +22545,7 @@ L7:
 		goto L1
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn748(m, i0, v3)
+	i0 = fn749(m, i0, v3)
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	if int32(v3) < int32(uint32(0)) {
@@ -11275,16 +22562,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6508(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6509(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn6507(m, v0)
+	i0 = fn6508(m, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6509(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn6510(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -11327,7 +22614,7 @@ func fn6509(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	}
 L3:
 	i8 = v5 + uint32(60)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10289932), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10289932), uint32(1), uint32(1), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -11335,12 +22622,12 @@ L3:
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	i1 = v5 + uint32(16)
-	i0 = fn525(m, i0, i1, uint32(1))
+	i0 = fn526(m, i0, i1, uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
 	i3 = *(*uint32)(unsafe.Add(b, v2))
-	fn3722(m, uint32(8449201), uint32(8545685), uint32(8405273), i3)
+	fn3723(m, uint32(8449201), uint32(8545685), uint32(8405273), i3)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -11350,7 +22637,7 @@ L4:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492482))
+	fn3605(m, i0, uint32(8492482))
 	goto L1
 L5:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
@@ -11363,27 +22650,27 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, v5)) = uint32(8474928)
-	i0 = fn3603(m, v2, uint32(8434419), v5)
+	i0 = fn3604(m, v2, uint32(8434419), v5)
 	v6 = i0
 	goto L1
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	i0 = fn4611(m, v2, i1, i2)
+	i0 = fn4612(m, v2, i1, i2)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L7
 	}
 	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 != uint32(6) {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 	v6 = uint32(10059656)
 	goto L1
 L7:
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v6 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
@@ -11391,7 +22678,7 @@ L1:
 		goto L8
 	}
 	i0 = v5 + uint32(16)
-	fn524(m, i0)
+	fn525(m, i0)
 L8:
 	i0 = v5 + uint32(64)
 	m.g0 = i0
@@ -11400,7 +22687,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn6510(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn6511(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -11441,7 +22728,7 @@ func fn6510(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	}
 L3:
 	i8 = v5 + uint32(60)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10289976), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10289976), uint32(1), uint32(1), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -11450,7 +22737,7 @@ L2:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	i1 = v5 + uint32(16)
-	i0 = fn525(m, i0, i1, uint32(0))
+	i0 = fn526(m, i0, i1, uint32(0))
 	if i0 != 0 {
 		goto L1
 	}
@@ -11461,7 +22748,7 @@ L2:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492482))
+	fn3605(m, i0, uint32(8492482))
 	goto L1
 L4:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
@@ -11474,27 +22761,27 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, v5)) = uint32(8471129)
-	i0 = fn3603(m, v2, uint32(8434419), v5)
+	i0 = fn3604(m, v2, uint32(8434419), v5)
 	v6 = i0
 	goto L1
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	i0 = fn4612(m, v2, i1, i2)
+	i0 = fn4613(m, v2, i1, i2)
 	v2 = i0
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L6
 	}
 	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 != uint32(6) {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 	v6 = uint32(10059656)
 	goto L1
 L6:
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v6 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
@@ -11502,7 +22789,7 @@ L1:
 		goto L7
 	}
 	i0 = v5 + uint32(16)
-	fn524(m, i0)
+	fn525(m, i0)
 L7:
 	i0 = v5 + uint32(64)
 	m.g0 = i0
@@ -11511,7 +22798,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn6511(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6512(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11526,7 +22813,7 @@ func fn6511(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8466948), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8466948), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -11541,13 +22828,13 @@ L1:
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L2
 	}
 	v4 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -11559,18 +22846,18 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492482))
+	fn3605(m, i0, uint32(8492482))
 	m.depth--
 	return uint32(0)
 L3:
-	i0 = fn6504(m, v0, v3, v4, uint32(0))
+	i0 = fn6505(m, v0, v3, v4, uint32(0))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6512(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6513(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -11582,18 +22869,18 @@ func fn6512(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492482))
+	fn3605(m, i0, uint32(8492482))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn6504(m, v0, uint32(0), uint32(1), uint32(0))
+	i0 = fn6505(m, v0, uint32(0), uint32(1), uint32(0))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6513(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn6514(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -11625,7 +22912,7 @@ func fn6513(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 L3:
 	v6 = uint32(0)
 	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10290020), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10290020), uint32(0), uint32(1), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -11647,7 +22934,7 @@ L4:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492482))
+	fn3605(m, i0, uint32(8492482))
 	goto L1
 L6:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
@@ -11660,7 +22947,7 @@ L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, v5)) = uint32(8471129)
-	i0 = fn3603(m, v2, uint32(8434419), v5)
+	i0 = fn3604(m, v2, uint32(8434419), v5)
 	v6 = i0
 	goto L1
 L7:
@@ -11668,7 +22955,7 @@ L7:
 		goto L9
 	}
 	v6 = uint32(0)
-	i0 = fn6504(m, v0, uint32(0), uint32(1), uint32(0))
+	i0 = fn6505(m, v0, uint32(0), uint32(1), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L8
@@ -11683,9 +22970,9 @@ L9:
 	i1 = v0 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L8:
-	l0 = fn1595(m, v2)
+	l0 = fn1596(m, v2)
 	v7 = l0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L11
 	}
@@ -11704,12 +22991,12 @@ L8:
 	goto L1
 L11:
 	v6 = uint32(0)
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v0 = i0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	i0 = fn7836(m, v3, v7)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	i0 = fn7837(m, v3, v7)
 	v3 = i0
-	fn3762(m, v0)
+	fn3763(m, v0)
 	if v3 != 0 {
 		goto L12
 	}
@@ -11717,7 +23004,7 @@ L11:
 	goto L1
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -11730,7 +23017,7 @@ L12:
 		goto L1
 	}
 L10:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -11739,7 +23026,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6514(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn6515(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -11766,7 +23053,7 @@ func fn6514(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409844))
+	fn3605(m, i0, uint32(8409844))
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
@@ -11777,7 +23064,7 @@ L2:
 	v4 = uint32(0)
 	i0 = k32(10089824) + uint32(30004)
 	i1 = v5 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v3 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
 	i0 = i0 & uint32(64)
@@ -11790,7 +23077,7 @@ L4:
 	if v3 != 0 {
 		goto L5
 	}
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v4 = i0
 L5:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+13)))
@@ -11806,21 +23093,21 @@ L5:
 	if i0 == 0 {
 		goto L7
 	}
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, v5)) = v0
-	i0 = fn3054(m, v0, uint32(1), uint32(8531543), v5)
+	i0 = fn3055(m, v0, uint32(1), uint32(8531543), v5)
 	if i0 == 0 {
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037784))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L8
 	}
-	fn3651(m, v0)
+	fn3652(m, v0)
 L8:
-	fn3606(m, v1)
+	fn3607(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v1 = i0
@@ -11833,7 +23120,7 @@ L7:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -11841,13 +23128,13 @@ L6:
 		goto L12
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = k32(4294967295)
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v0 = i0
-	i0 = fn7844(m, v1)
+	i0 = fn7845(m, v1)
 	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v6 = i0
-	fn3762(m, v0)
+	fn3763(m, v0)
 	if int32(v1) < int32(uint32(0)) {
 		goto L11
 	}
@@ -11857,9 +23144,9 @@ L12:
 	}
 	goto L10
 L11:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	if v3 == 0 {
 		goto L10
 	}
@@ -11874,10 +23161,10 @@ L11:
 	if v0 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L9
 L10:
-	fn3627(m, v4)
+	fn3628(m, v4)
 L9:
 	v3 = uint32(0)
 L1:
@@ -11888,7 +23175,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6515(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6516(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11906,7 +23193,7 @@ func fn6515(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492482))
+	fn3605(m, i0, uint32(8492482))
 	m.depth--
 	return uint32(0)
 L1:
@@ -11915,12 +23202,12 @@ L1:
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn6504(m, v0, uint32(0), uint32(1), uint32(0))
+	i0 = fn6505(m, v0, uint32(0), uint32(1), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L3
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L2
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -11934,39 +23221,13 @@ L3:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
 	i0 = i0 << (uint32(2) & 31)
 	i0 = uint32(int8(i0))
 	i0 = uint32(int32(i0) >> (uint32(6) & 31))
-	i0 = fn606(m, i0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6516(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492482))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	i0 = i0 >> (uint32(1) & 31)
-	i0 = i0 & uint32(1)
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	m.depth--
 	return i0
 }
@@ -11985,14 +23246,14 @@ func fn6517(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492482))
+	fn3605(m, i0, uint32(8492482))
 	m.depth--
 	return uint32(0)
 L1:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	i0 = i0 >> (uint32(2) & 31)
+	i0 = i0 >> (uint32(1) & 31)
 	i0 = i0 & uint32(1)
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	m.depth--
 	return i0
 }
@@ -12007,16 +23268,18 @@ func fn6518(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if int32(v0) > int32(k32(4294967295)) {
+	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492482))
+	fn3605(m, i0, uint32(8492482))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn1574(m, v0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	i0 = i0 >> (uint32(2) & 31)
+	i0 = i0 & uint32(1)
+	i0 = fn607(m, i0)
 	m.depth--
 	return i0
 }
@@ -12024,6 +23287,30 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn6519(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if int32(v0) > int32(k32(4294967295)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8492482))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = fn1575(m, v0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6520(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -12037,24 +23324,24 @@ func fn6519(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492482))
+	fn3605(m, i0, uint32(8492482))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7912(m, i0)
+	i0 = fn7913(m, i0)
 	v0 = i0
-	fn3762(m, v2)
-	i0 = fn606(m, v0)
+	fn3763(m, v2)
+	i0 = fn607(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6520(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6521(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12075,21 +23362,21 @@ func fn6520(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v3 = i0
 	*(*uint32)(unsafe.Add(b, v2)) = v1
-	i0 = fn3054(m, v1, uint32(1), uint32(8531543), v2)
+	i0 = fn3055(m, v1, uint32(1), uint32(8531543), v2)
 	if i0 == 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037784))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L2
 	}
-	fn3651(m, v0)
+	fn3652(m, v0)
 L2:
-	fn3606(m, v3)
+	fn3607(m, v3)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -12098,32 +23385,32 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6521(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6522(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = i0 >> (uint32(31) & 31)
-	i0 = fn606(m, i0)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6522(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
-	i0 = i0 >> (uint32(6) & 31)
-	i0 = i0 & uint32(1)
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
 func fn6523(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+12)))
+	i0 = i0 >> (uint32(6) & 31)
+	i0 = i0 & uint32(1)
+	i0 = fn607(m, i0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6524(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12148,7 +23435,7 @@ func fn6523(m *Module, v0 uint32, v1 uint32) uint32 {
 	} else {
 		i0 = uint32(8518927)
 	}
-	i0 = fn2675(m, i0)
+	i0 = fn2676(m, i0)
 	m.depth--
 	return i0
 L1:
@@ -12163,7 +23450,7 @@ L1:
 	} else {
 		i0 = uint32(8519268)
 	}
-	i0 = fn2675(m, i0)
+	i0 = fn2676(m, i0)
 	m.depth--
 	return i0
 L2:
@@ -12179,14 +23466,14 @@ L2:
 	}
 	v3 = i0
 L3:
-	i0 = fn2675(m, v3)
+	i0 = fn2676(m, v3)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6524(m *Module, v0 uint32) {
+func fn6525(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12228,8 +23515,8 @@ func fn6524(m *Module, v0 uint32) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8414306))
-	fn4247(m)
+	fn3605(m, i0, uint32(8414306))
+	fn4248(m)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
@@ -12248,7 +23535,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v4 = i0
@@ -12267,13 +23554,13 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	if i0 == 0 {
 		goto L4
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -12288,7 +23575,7 @@ L4:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	m.depth--
 	return
@@ -12296,7 +23583,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn6525(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6526(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -12346,7 +23633,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6526(m *Module, v0 uint32) uint32 {
+func fn6527(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12376,7 +23663,7 @@ func fn6526(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	if i0 != 0 {
@@ -12399,7 +23686,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return uint32(0)
@@ -12407,7 +23694,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6527(m *Module, v0 uint32) uint32 {
+func fn6528(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12434,7 +23721,7 @@ func fn6527(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 	m.depth--
 	return uint32(0)
 L1:
@@ -12454,7 +23741,7 @@ L1:
 	i0 = v1 + v4
 	i0 = i0 + uint32(16)
 	v5 = i0
-	i0 = fn8093(m, v5, uint32(10), v3)
+	i0 = fn8094(m, v5, uint32(10), v3)
 	v6 = i0
 	if v6 == 0 {
 		goto L3
@@ -12496,7 +23783,7 @@ L5:
 L4:
 	i1 = v3 + v4
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i0 = fn740(m, v5, v3)
+	i0 = fn741(m, v5, v3)
 	v2 = i0
 L2:
 	m.depth--
@@ -12505,7 +23792,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6528(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6529(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12544,7 +23831,7 @@ L4:
 	}
 L3:
 	i8 = v3 + uint32(12)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10290816), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10290816), uint32(0), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -12566,7 +23853,7 @@ L5:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8507307))
+	fn3605(m, i0, uint32(8507307))
 	v2 = k32(4294967295)
 	goto L1
 L6:
@@ -12606,19 +23893,19 @@ L8:
 	if v4 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
 	goto L1
 L7:
 	v2 = k32(4294967295)
-	i0 = fn6529(m, v0, v6)
+	i0 = fn6530(m, v0, v6)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn1594(m, v1)
+	i0 = fn1595(m, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -12634,7 +23921,7 @@ L7:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	v2 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
@@ -12646,7 +23933,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6529(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6530(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12673,7 +23960,7 @@ func fn6529(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 	v3 = k32(4294967295)
 	goto L1
 L2:
@@ -12682,13 +23969,13 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8507307))
+	fn3605(m, i0, uint32(8507307))
 	v3 = k32(4294967295)
 	goto L1
 L3:
 	v3 = uint32(0)
 	i1 = v2 + uint32(4)
-	i0 = fn525(m, v1, i1, uint32(8))
+	i0 = fn526(m, v1, i1, uint32(8))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L4
 	}
@@ -12709,7 +23996,7 @@ L4:
 	if v3 <= i1 {
 		goto L7
 	}
-	i0 = fn6550(m, v0, v3)
+	i0 = fn6551(m, v0, v3)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L6
 	}
@@ -12727,7 +24014,7 @@ L7:
 	} else {
 		i1 = v4
 	}
-	i0 = fn6554(m, v0, i1)
+	i0 = fn6555(m, v0, i1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L6
 	}
@@ -12766,7 +24053,7 @@ L9:
 	v3 = v1
 L5:
 	i0 = v2 + uint32(4)
-	fn524(m, i0)
+	fn525(m, i0)
 L1:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -12775,7 +24062,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6530(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6531(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -12795,7 +24082,7 @@ func fn6530(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v0 == 0 {
 		goto L1
 	}
-	i1 = fn740(m, uint32(0), uint32(0))
+	i1 = fn741(m, uint32(0), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	if v3 == 0 {
@@ -12815,37 +24102,13 @@ L2:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = i0
 L1:
 	m.depth--
 	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6531(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(10014548)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 != 0 {
-		goto L1
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
-L1:
-	m.depth--
-	return v2
 }
 
 //go:norace
@@ -12866,7 +24129,7 @@ func fn6532(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 L1:
 	m.depth--
 	return v2
@@ -12890,7 +24153,7 @@ func fn6533(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 L1:
 	m.depth--
 	return v2
@@ -12899,6 +24162,30 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn6534(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(10014548)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 != 0 {
+		goto L1
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8550697))
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6535(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -12914,7 +24201,7 @@ func fn6534(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8507307))
+	fn3605(m, i0, uint32(8507307))
 	m.depth--
 	return uint32(0)
 L1:
@@ -12935,7 +24222,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	m.depth--
 	return uint32(10059656)
@@ -12943,7 +24230,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6535(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6536(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -12959,7 +24246,7 @@ func fn6535(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 L1:
 	m.depth--
 	return v2
@@ -12967,7 +24254,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6536(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6537(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -12983,7 +24270,7 @@ func fn6536(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 L1:
 	m.depth--
 	return v2
@@ -12991,7 +24278,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6537(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6538(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -13003,19 +24290,19 @@ func fn6537(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 	m.depth--
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6538(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6539(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -13024,12 +24311,12 @@ func fn6538(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v2 = uint32(0)
-	i0 = fn6529(m, v0, v1)
+	i0 = fn6530(m, v0, v1)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn1594(m, v1)
+	i0 = fn1595(m, v1)
 	v2 = i0
 L1:
 	m.depth--
@@ -13038,7 +24325,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6539(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6540(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13062,23 +24349,23 @@ func fn6539(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 	m.depth--
 	return uint32(0)
 L1:
 	v2 = uint32(0)
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
 L4:
-	i0 = fn580(m, v3)
+	i0 = fn581(m, v3)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
 	}
-	i0 = fn6529(m, v0, v1)
+	i0 = fn6530(m, v0, v1)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -13091,7 +24378,7 @@ L4:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L4
@@ -13107,7 +24394,7 @@ L5:
 	if v1 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L3:
@@ -13122,9 +24409,9 @@ L3:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
-	i2 = fn3616(m)
+	i2 = fn3617(m)
 	if i2 != 0 {
 		i0 = uint32(0)
 	} else {
@@ -13138,7 +24425,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6540(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6541(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13163,7 +24450,7 @@ func fn6540(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v4 = uint32(0)
-	i0 = fn3734(m, uint32(8545404), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8545404), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -13173,7 +24460,7 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v3 + uint32(12)
-	i0 = fn4084(m, i0, i1)
+	i0 = fn4085(m, i0, i1)
 	if i0 != 0 {
 		goto L3
 	}
@@ -13187,7 +24474,7 @@ L3:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -13243,7 +24530,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
 	i0 = v4 + v2
 	i0 = i0 + uint32(16)
-	i0 = fn740(m, i0, v1)
+	i0 = fn741(m, i0, v1)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -13253,7 +24540,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6541(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6542(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13283,11 +24570,11 @@ func fn6541(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = v2 + uint32(8)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
-	i0 = fn525(m, v1, v2, uint32(1))
+	i0 = fn526(m, v1, v2, uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
-	fn3722(m, uint32(8449201), uint32(8399114), uint32(8405273), v1)
+	fn3723(m, uint32(8449201), uint32(8399114), uint32(8405273), v1)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -13297,7 +24584,7 @@ L2:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -13323,14 +24610,14 @@ L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = i1 + v3
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i0 = fn1594(m, v3)
+	i0 = fn1595(m, v3)
 	v3 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	if i0 == 0 {
 		goto L4
 	}
-	fn524(m, v2)
+	fn525(m, v2)
 L4:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -13339,7 +24626,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn6542(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6543(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13363,7 +24650,7 @@ func fn6542(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v5 = uint32(0)
-	i0 = fn3734(m, uint32(8487833), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8487833), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -13373,7 +24660,7 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v3 + uint32(12)
-	i0 = fn4084(m, i0, i1)
+	i0 = fn4085(m, i0, i1)
 	if i0 != 0 {
 		goto L4
 	}
@@ -13390,7 +24677,7 @@ L3:
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 	goto L1
 L5:
 	v2 = uint32(0)
@@ -13421,7 +24708,7 @@ L5:
 	i0 = v5 + v1
 	i0 = i0 + uint32(16)
 	v2 = i0
-	i0 = fn8093(m, v2, uint32(10), v4)
+	i0 = fn8094(m, v2, uint32(10), v4)
 	v6 = i0
 	i0 = v6 - v2
 	i0 = i0 + uint32(1)
@@ -13457,7 +24744,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
 	i0 = v5 + v1
 	i0 = i0 + uint32(16)
-	i0 = fn740(m, i0, v2)
+	i0 = fn741(m, i0, v2)
 	v5 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -13467,7 +24754,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6543(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6544(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13497,7 +24784,7 @@ func fn6543(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v4 = uint32(0)
-	i0 = fn3734(m, uint32(8421008), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8421008), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -13517,7 +24804,7 @@ L3:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
@@ -13527,14 +24814,14 @@ L5:
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L7
 	}
 	v4 = uint32(0)
 	v5 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -13546,7 +24833,7 @@ L8:
 	v5 = k32(4294967295)
 L7:
 	v4 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -13575,7 +24862,7 @@ L10:
 	i0 = i0 + v4
 	i0 = i0 + uint32(16)
 	v9 = i0
-	i0 = fn8093(m, v9, uint32(10), v2)
+	i0 = fn8094(m, v9, uint32(10), v2)
 	v10 = i0
 	if v10 == 0 {
 		goto L11
@@ -13589,12 +24876,12 @@ L10:
 L11:
 	i1 = v2 + v4
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i0 = fn740(m, v1, v2)
+	i0 = fn741(m, v1, v2)
 	v4 = i0
 	if v4 == 0 {
 		goto L13
 	}
-	i0 = fn1501(m, v6, v4)
+	i0 = fn1502(m, v6, v4)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v9 = i0
@@ -13610,7 +24897,7 @@ L11:
 	if v0 != 0 {
 		goto L13
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L13:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v6))
@@ -13624,7 +24911,7 @@ L13:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L12:
 	if v9 == uint32(1073741823) {
@@ -13636,7 +24923,7 @@ L12:
 	if v9 != 0 {
 		goto L14
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L14:
 	i0 = v2 + v7
 	v7 = i0
@@ -13664,7 +24951,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575995), v3)
+	i0 = fn3604(m, i0, uint32(8575995), v3)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -13673,7 +24960,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6544(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6545(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13698,7 +24985,7 @@ func fn6544(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v4 = uint32(0)
-	i0 = fn3734(m, uint32(8514549), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8514549), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -13708,7 +24995,7 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v3 + uint32(12)
-	i0 = fn4084(m, i0, i1)
+	i0 = fn4085(m, i0, i1)
 	if i0 != 0 {
 		goto L3
 	}
@@ -13722,7 +25009,7 @@ L3:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -13778,7 +25065,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
 	i0 = v4 + v2
 	i0 = i0 + uint32(16)
-	i0 = fn740(m, i0, v1)
+	i0 = fn741(m, i0, v1)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -13788,7 +25075,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6545(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn6546(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -13811,7 +25098,7 @@ func fn6545(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409609))
+	fn3605(m, i0, uint32(8409609))
 	m.depth--
 	return uint32(0)
 L1:
@@ -13820,7 +25107,7 @@ L1:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 	m.depth--
 	return uint32(0)
 L3:
@@ -13844,7 +25131,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v0
-	i0 = fn1883(m, v3)
+	i0 = fn1884(m, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -13857,7 +25144,7 @@ L5:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	m.depth--
 	return v4
@@ -13865,20 +25152,20 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn6546(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6547(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn6547(m, v0)
+	i0 = fn6548(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6547(m *Module, v0 uint32) uint32 {
+func fn6548(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13899,7 +25186,7 @@ func fn6547(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 	m.depth--
 	return uint32(0)
 L1:
@@ -13914,7 +25201,7 @@ L1:
 	}
 L3:
 	i0 = v1 + uint32(16)
-	i0 = fn740(m, i0, v2)
+	i0 = fn741(m, i0, v2)
 	m.depth--
 	return i0
 L2:
@@ -13929,14 +25216,14 @@ L2:
 		goto L6
 	}
 	v1 = uint32(0)
-	i0 = fn6554(m, v0, v2)
+	i0 = fn6555(m, v0, v2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L5
 	}
 	goto L4
 L6:
 	v1 = uint32(0)
-	i0 = fn748(m, v3, v2)
+	i0 = fn749(m, v3, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -13957,7 +25244,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn6548(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6549(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13981,7 +25268,7 @@ func fn6548(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8466948), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8466948), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -13989,12 +25276,12 @@ func fn6548(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L4
 	}
-	i0 = fn1582(m, v4)
+	i0 = fn1583(m, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -14007,13 +25294,13 @@ L2:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	if v5 != k32(4294967295) {
 		goto L3
 	}
 L4:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -14028,13 +25315,13 @@ L3:
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L7
 	}
 	v4 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -14047,7 +25334,7 @@ L7:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 	goto L1
 L8:
 	if int32(v5) > int32(k32(4294967295)) {
@@ -14059,7 +25346,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, v3)) = v5
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8503647), v3)
+	i0 = fn3604(m, i0, uint32(8503647), v3)
 	goto L1
 L9:
 	switch v4 {
@@ -14081,7 +25368,7 @@ L14:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8495445))
+	fn3605(m, i0, uint32(8495445))
 	goto L1
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -14092,7 +25379,7 @@ L13:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8495445))
+	fn3605(m, i0, uint32(8495445))
 	goto L1
 L15:
 	i0 = v2 + v5
@@ -14103,7 +25390,7 @@ L12:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8569194), i2)
+	i0 = fn3604(m, i0, uint32(8569194), i2)
 	goto L1
 L11:
 	i0 = v2 + v5
@@ -14116,7 +25403,7 @@ L10:
 	}
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v2 = i0
 L1:
 	i0 = v3 + uint32(32)
@@ -14126,7 +25413,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6549(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6550(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14149,7 +25436,7 @@ func fn6549(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v5 = uint32(0)
-	i0 = fn3734(m, uint32(8483441), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8483441), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -14159,7 +25446,7 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v3 + uint32(12)
-	i0 = fn4084(m, i0, i1)
+	i0 = fn4085(m, i0, i1)
 	if i0 != 0 {
 		goto L4
 	}
@@ -14175,7 +25462,7 @@ L3:
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
@@ -14184,7 +25471,7 @@ L5:
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8507307))
+	fn3605(m, i0, uint32(8507307))
 	goto L1
 L6:
 	if int32(v4) > int32(k32(4294967295)) {
@@ -14193,7 +25480,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v3)) = v4
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8503671), v3)
+	i0 = fn3604(m, i0, uint32(8503671), v3)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -14202,12 +25489,12 @@ L7:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v4
 	v5 = uint32(0)
-	i0 = fn6550(m, v0, v4)
+	i0 = fn6551(m, v0, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 L8:
-	i0 = fn1594(m, v4)
+	i0 = fn1595(m, v4)
 	v5 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -14217,7 +25504,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6550(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6551(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14277,7 +25564,7 @@ L3:
 	if int32(i0) < int32(uint32(2)) {
 		goto L8
 	}
-	i0 = fn740(m, uint32(0), v1)
+	i0 = fn741(m, uint32(0), v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -14301,11 +25588,11 @@ L3:
 	if v1 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	return uint32(0)
 L8:
 	i0 = v0 + uint32(8)
-	i0 = fn748(m, i0, v1)
+	i0 = fn749(m, i0, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -14313,14 +25600,14 @@ L7:
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8495488))
+	fn3605(m, i0, uint32(8495488))
 L1:
 	return k32(4294967295)
 }
 
 //go:norace
 //go:nocheckptr
-func fn6551(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6552(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14339,7 +25626,7 @@ func fn6551(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	v3 = uint32(0)
-	i0 = fn6547(m, v0)
+	i0 = fn6548(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -14359,7 +25646,7 @@ func fn6551(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
 	goto L3
 L4:
-	i0 = fn1740(m, v5)
+	i0 = fn1741(m, v5)
 	v5 = i0
 	if v5 != 0 {
 		goto L3
@@ -14383,7 +25670,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn4085(m, uint32(8568489), v2)
+	i0 = fn4086(m, uint32(8568489), v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -14397,7 +25684,7 @@ L3:
 		goto L1
 	}
 L2:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -14406,7 +25693,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6552(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6553(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14446,7 +25733,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8427838), v2)
+	i0 = fn3604(m, i0, uint32(8427838), v2)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
@@ -14455,18 +25742,18 @@ L2:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8507307))
+	fn3605(m, i0, uint32(8507307))
 	goto L1
 L4:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(0)
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn6529(m, v0, i1)
+	i0 = fn6530(m, v0, i1)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn1594(m, v4)
+	i0 = fn1595(m, v4)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -14482,7 +25769,7 @@ L4:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	i0 = v1 + uint32(16)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
@@ -14499,15 +25786,15 @@ L5:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8426168), i2)
+	i0 = fn3604(m, i0, uint32(8426168), i2)
 	goto L1
 L6:
-	i0 = fn1582(m, v4)
+	i0 = fn1583(m, v4)
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -14519,7 +25806,7 @@ L9:
 L8:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477939))
+	fn3605(m, i0, uint32(8477939))
 	goto L1
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v4
@@ -14541,7 +25828,7 @@ L7:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8431627), i2)
+	i0 = fn3604(m, i0, uint32(8431627), i2)
 	goto L1
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -14550,7 +25837,7 @@ L11:
 		goto L12
 	}
 	v3 = uint32(0)
-	i0 = fn1734(m, v4, v1)
+	i0 = fn1735(m, v4, v1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L10
 	}
@@ -14575,7 +25862,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6553(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6554(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -14596,7 +25883,7 @@ func fn6553(m *Module, v0 uint32, v1 uint32) uint32 {
 	if int32(i0) > int32(uint32(1)) {
 		goto L2
 	}
-	i0 = fn4383(m, v0)
+	i0 = fn4384(m, v0)
 	v0 = i0
 	if v0 == k32(4294967295) {
 		goto L1
@@ -14604,7 +25891,7 @@ func fn6553(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = v0 + v2
 	v2 = i0
 L2:
-	i0 = fn1577(m, v2)
+	i0 = fn1578(m, v2)
 	m.depth--
 	return i0
 L1:
@@ -14614,7 +25901,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6554(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6555(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -14627,7 +25914,7 @@ func fn6554(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn740(m, uint32(0), v1)
+	i0 = fn741(m, uint32(0), v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -14654,7 +25941,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	m.depth--
 	return uint32(0)
@@ -14662,7 +25949,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6555(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6556(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -14679,7 +25966,7 @@ func fn6555(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn6556(m *Module, v0 uint32) {
+func fn6557(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14696,7 +25983,7 @@ func fn6556(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if v2 == 0 {
@@ -14714,7 +26001,7 @@ func fn6556(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -14729,7 +26016,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return
@@ -14737,7 +26024,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6557(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6558(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -14776,7 +26063,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6558(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6559(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14799,7 +26086,7 @@ func fn6558(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8482482))
+	fn3605(m, i0, uint32(8482482))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -14815,7 +26102,7 @@ L1:
 		goto L2
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	i0 = fn740(m, uint32(0), i1)
+	i0 = fn741(m, uint32(0), i1)
 	v4 = i0
 	if v4 != 0 {
 		goto L3
@@ -14842,12 +26129,12 @@ L3:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L2:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	i2 = i2 + uint32(16)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	i0 = fn527(m, v1, v0, i2, i3, uint32(0), v2)
+	i0 = fn528(m, v1, v0, i2, i3, uint32(0), v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	i1 = i1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = i1
@@ -14857,7 +26144,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6559(m *Module, v0 uint32, v1 uint32) {
+func fn6560(m *Module, v0 uint32, v1 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -14873,7 +26160,7 @@ func fn6559(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn6560(m *Module) uint32 {
+func fn6561(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -14893,11 +26180,11 @@ func fn6560(m *Module) uint32 {
 	m.g0 = v0
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
 	v3 = i0
@@ -14905,9 +26192,9 @@ func fn6560(m *Module) uint32 {
 		goto L2
 	}
 	i1 = v0 + uint32(12)
-	i0 = fn1579(m, v3, i1)
+	i0 = fn1580(m, v3, i1)
 	v3 = i0
-	fn3624(m)
+	fn3625(m)
 	if v3 != uint32(27) {
 		goto L2
 	}
@@ -14922,12 +26209,12 @@ func fn6560(m *Module) uint32 {
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	v1 = uint32(1)
 	goto L1
 L2:
-	fn3606(m, v2)
+	fn3607(m, v2)
 L1:
 	i0 = v0 + uint32(16)
 	m.g0 = i0
@@ -14936,7 +26223,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6561(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn6562(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -14967,62 +26254,8 @@ L2:
 	v5 = uint32(8469862)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
-	fn3604(m, i0, v5)
+	fn3605(m, i0, v5)
 	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6562(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 > uint32(1) {
-		goto L3
-	}
-	if v4 == 0 {
-		goto L2
-	}
-L3:
-	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10291456), uint32(0), uint32(1), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	if int32(v3) < int32(uint32(1)) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn1581(m, i0)
-	if i0 != k32(4294967295) {
-		goto L4
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	fn3604(m, i0, uint32(8514549))
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
 	return uint32(0)
 }
 
@@ -15051,7 +26284,7 @@ func fn6563(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	}
 L3:
 	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10291500), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10291456), uint32(0), uint32(1), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -15061,11 +26294,11 @@ L2:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	if i0 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -15073,7 +26306,7 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	fn3604(m, i0, uint32(8545404))
+	fn3605(m, i0, uint32(8514549))
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -15082,7 +26315,61 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6564(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6564(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 > uint32(1) {
+		goto L3
+	}
+	if v4 == 0 {
+		goto L2
+	}
+L3:
+	i8 = v5 + uint32(12)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10291500), uint32(0), uint32(1), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	if int32(v3) < int32(uint32(1)) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn1582(m, i0)
+	if i0 != k32(4294967295) {
+		goto L4
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	fn3605(m, i0, uint32(8545404))
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6565(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15106,21 +26393,21 @@ func fn6564(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = v2 + uint32(8)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
-	i0 = fn525(m, v1, v2, uint32(1))
+	i0 = fn526(m, v1, v2, uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
-	fn3722(m, uint32(8449201), uint32(8399114), uint32(8405273), v1)
+	fn3723(m, uint32(8449201), uint32(8399114), uint32(8405273), v1)
 	goto L1
 L2:
-	i0 = fn6565(m, v0, v2, uint32(0))
+	i0 = fn6566(m, v0, v2, uint32(0))
 	v3 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	if i0 == 0 {
 		goto L3
 	}
-	fn524(m, v2)
+	fn525(m, v2)
 L3:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -15129,7 +26416,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6565(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6566(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15156,7 +26443,7 @@ func fn6565(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i1 = uint32(10089824) + i2
 	i3 = v3 + uint32(16)
-	i0 = fn860(m, v0, i1, uint32(8462014), i3)
+	i0 = fn861(m, v0, i1, uint32(8462014), i3)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -15181,11 +26468,11 @@ L2:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8418589))
+	fn3605(m, i0, uint32(8418589))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
@@ -15199,7 +26486,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8511207), v3)
+	i0 = fn3604(m, i0, uint32(8511207), v3)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -15211,7 +26498,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -15228,9 +26515,9 @@ L5:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
-	i0 = fn1594(m, v0)
+	i0 = fn1595(m, v0)
 	v1 = i0
 L1:
 	i0 = v3 + uint32(32)
@@ -15240,7 +26527,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6566(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6567(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15264,21 +26551,21 @@ func fn6566(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = v2 + uint32(8)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
-	i0 = fn525(m, v1, v2, uint32(1))
+	i0 = fn526(m, v1, v2, uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
-	fn3722(m, uint32(8545374), uint32(8399114), uint32(8405273), v1)
+	fn3723(m, uint32(8545374), uint32(8399114), uint32(8405273), v1)
 	goto L1
 L2:
-	i0 = fn6565(m, v0, v2, uint32(1))
+	i0 = fn6566(m, v0, v2, uint32(1))
 	v3 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	if i0 == 0 {
 		goto L3
 	}
-	fn524(m, v2)
+	fn525(m, v2)
 L3:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -15287,7 +26574,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6567(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn6568(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -15310,7 +26597,7 @@ func fn6567(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	}
 L3:
 	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10291544), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10291544), uint32(1), uint32(1), uint32(0), i8)
 	if i0 == 0 {
 		goto L1
 	}
@@ -15318,7 +26605,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	fn3604(m, i0, uint32(8482337))
+	fn3605(m, i0, uint32(8482337))
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -15327,7 +26614,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6568(m *Module, v0 uint32) {
+func fn6569(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15349,7 +26636,7 @@ func fn6568(m *Module, v0 uint32) {
 	*(*uint8)(unsafe.Add(b, uint64(v0)+28)) = uint8(k32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	i0 = fn6465(m, v0)
+	i0 = fn6466(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -15376,14 +26663,14 @@ func fn6568(m *Module, v0 uint32) {
 	if i0 == 0 {
 		goto L2
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	v2 = i0
 	if v2 == 0 {
 		goto L3
 	}
-	fn2111(m, v2)
+	fn2112(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = uint32(0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
@@ -15391,7 +26678,7 @@ L3:
 	if v2 == 0 {
 		goto L4
 	}
-	fn4473(m, v2)
+	fn4474(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = uint32(0)
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
@@ -15412,7 +26699,7 @@ L4:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
 	v2 = i0
@@ -15431,7 +26718,7 @@ L5:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -15446,7 +26733,7 @@ L6:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -15454,7 +26741,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6569(m *Module, v0 uint32) uint32 {
+func fn6570(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15474,17 +26761,17 @@ func fn6569(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	i1 = k32(10089824) + uint32(37516)
 	i2 = v1 + uint32(44)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
 	if i0 != 0 {
@@ -15493,11 +26780,11 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn2696(m, uint32(8541515), v1)
+	i0 = fn2697(m, uint32(8541515), v1)
 	v2 = i0
 	goto L1
 L3:
-	i0 = fn2068(m, v0)
+	i0 = fn2069(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L5
@@ -15508,9 +26795,9 @@ L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8542956), i1)
+	i0 = fn2697(m, uint32(8542956), i1)
 	v2 = i0
-	fn2069(m, v0)
+	fn2070(m, v0)
 	goto L4
 L5:
 	if int32(v2) >= int32(uint32(1)) {
@@ -15525,7 +26812,7 @@ L6:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
 	i2 = v1 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8521692), i2)
+	i0 = fn3604(m, i0, uint32(8521692), i2)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
 	v0 = i0
@@ -15540,7 +26827,7 @@ L4:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v1 + uint32(48)
 	m.g0 = i0
@@ -15549,7 +26836,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6570(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6571(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -15599,7 +26886,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6571(m *Module, v0 uint32) uint32 {
+func fn6572(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15630,7 +26917,7 @@ func fn6571(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
 	v1 = i0
@@ -15649,7 +26936,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return uint32(0)
@@ -15657,7 +26944,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6572(m *Module, v0 uint32) uint32 {
+func fn6573(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15683,16 +26970,16 @@ func fn6572(m *Module, v0 uint32) uint32 {
 	if i0 == 0 {
 		goto L3
 	}
-	fn3604(m, v2, uint32(8513133))
+	fn3605(m, v2, uint32(8513133))
 	v0 = uint32(0)
 	goto L1
 L3:
-	fn3604(m, v2, uint32(8405904))
+	fn3605(m, v2, uint32(8405904))
 	v0 = uint32(0)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10288320))
+	i0 = fn2370(m, i0, uint32(10288320))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
@@ -15711,7 +26998,7 @@ L2:
 	v0 = uint32(0)
 	i0 = k32(10089824) + uint32(39760)
 	i1 = v1 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -15727,7 +27014,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3603(m, i0, uint32(8572647), v1)
+	i0 = fn3604(m, i0, uint32(8572647), v1)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -15741,7 +27028,7 @@ L2:
 	}
 	goto L1
 L6:
-	i0 = fn6573(m, v0, k32(4294967295))
+	i0 = fn6574(m, v0, k32(4294967295))
 	v2 = i0
 	if v2 != 0 {
 		goto L5
@@ -15769,7 +27056,7 @@ L7:
 		goto L1
 	}
 L4:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -15778,7 +27065,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6573(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6574(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint64
 	_ = v2
 	var v3 uint64
@@ -15819,13 +27106,13 @@ func fn6573(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn6498(m, i0)
+	i0 = fn6499(m, i0)
 	if i0 != 0 {
 		goto L2
 	}
 	goto L1
 L3:
-	i0 = fn6576(m, v0)
+	i0 = fn6577(m, v0)
 	if i0 == 0 {
 		goto L1
 	}
@@ -15847,7 +27134,7 @@ L2:
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492620))
+	fn3605(m, i0, uint32(8492620))
 	return uint32(0)
 L1:
 	v2 = uint64(0)
@@ -15882,7 +27169,7 @@ L5:
 		i2 = v5
 	}
 	v7 = i2
-	i0 = fn8093(m, v4, uint32(10), v7)
+	i0 = fn8094(m, v4, uint32(10), v7)
 	v5 = i0
 	if v5 == 0 {
 		goto L6
@@ -15890,7 +27177,7 @@ L5:
 	i1 = v5 - v4
 	i1 = i1 + uint32(1)
 	v1 = i1
-	i0 = fn740(m, v4, v1)
+	i0 = fn741(m, v4, v1)
 	v5 = i0
 	if v5 != 0 {
 		goto L7
@@ -15906,7 +27193,7 @@ L6:
 	if v7 != v1 {
 		goto L8
 	}
-	i0 = fn740(m, v4, v1)
+	i0 = fn741(m, v4, v1)
 	v5 = i0
 	if v5 != 0 {
 		goto L9
@@ -15921,36 +27208,36 @@ L9:
 L8:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	i0 = fn4476(m, i0, uint32(0))
+	i0 = fn4477(m, i0, uint32(0))
 	if i0 != 0 {
 		goto L11
 	}
-	i0 = fn6577(m, v0)
+	i0 = fn6578(m, v0)
 	if i0 == 0 {
 		goto L10
 	}
 L11:
-	i1 = fn4470(m)
+	i1 = fn4471(m)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = i1
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v8 = i0
 	if v8 != 0 {
 		goto L12
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	return uint32(0)
 L12:
 	if int32(v7) < int32(uint32(1)) {
 		goto L15
 	}
-	i0 = fn740(m, v4, v7)
+	i0 = fn741(m, v4, v7)
 	v5 = i0
 	if v5 == 0 {
 		goto L14
 	}
-	i0 = fn1501(m, v8, v5)
+	i0 = fn1502(m, v8, v5)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
@@ -15966,7 +27253,7 @@ L12:
 	if v1 != 0 {
 		goto L14
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L14
 L16:
 	if v4 == uint32(1073741823) {
@@ -15978,7 +27265,7 @@ L16:
 	if v4 != 0 {
 		goto L17
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L17:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+56))
 	l2 = uint64(v7)
@@ -15996,7 +27283,7 @@ L15:
 	if i0 == 0 {
 		goto L18
 	}
-	i0 = fn6578(m, v0)
+	i0 = fn6579(m, v0)
 	v5 = i0
 	if v5 == 0 {
 		goto L14
@@ -16012,12 +27299,12 @@ L15:
 	if v4 != 0 {
 		goto L18
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L18:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+72)) = k64(18446744073709551615)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = fn6579(m, v0, i1, i2)
+	i0 = fn6580(m, v0, i1, i2)
 	v9 = i0
 	if int32(v9) < int32(uint32(1)) {
 		goto L24
@@ -16050,7 +27337,7 @@ L27:
 	if i0 != uint32(10) {
 		goto L27
 	}
-	i0 = fn740(m, v7, v5)
+	i0 = fn741(m, v7, v5)
 	v4 = i0
 	if v4 != 0 {
 		goto L23
@@ -16059,7 +27346,7 @@ L27:
 	goto L19
 L26:
 	v5 = uint32(0)
-	i0 = fn740(m, v7, v10)
+	i0 = fn741(m, v7, v10)
 	v4 = i0
 	if v4 == 0 {
 		goto L19
@@ -16071,7 +27358,7 @@ L26:
 	v2 = l0
 	goto L22
 L28:
-	i0 = fn1501(m, v8, v4)
+	i0 = fn1502(m, v8, v4)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v7 = i0
@@ -16098,7 +27385,7 @@ L29:
 	if v5 != 0 {
 		goto L30
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L30:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+72)) = k64(18446744073709551615)
 	if int32(v1) < int32(uint32(0)) {
@@ -16110,7 +27397,7 @@ L30:
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = fn6579(m, v0, i1, i2)
+	i0 = fn6580(m, v0, i1, i2)
 	v9 = i0
 	if int32(v9) >= int32(uint32(1)) {
 		goto L25
@@ -16126,7 +27413,7 @@ L23:
 	v2 = l0
 L22:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+56)) = v2
-	i0 = fn1501(m, v8, v4)
+	i0 = fn1502(m, v8, v4)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L31
 	}
@@ -16146,18 +27433,18 @@ L31:
 		goto L19
 	}
 L21:
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L19
 L20:
 	i0 = k32(10089824) + uint32(14180)
-	i0 = fn761(m, i0, v8)
+	i0 = fn762(m, i0, v8)
 	v1 = i0
-	fn6580(m, v5)
+	fn6581(m, v5)
 	v5 = v1
 L19:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	if v8 == 0 {
 		goto L10
 	}
@@ -16166,7 +27453,7 @@ L14:
 	v5 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	fn4475(m, i0)
+	fn4476(m, i0)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v0 = i0
@@ -16179,14 +27466,14 @@ L13:
 	if v0 != 0 {
 		goto L10
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L10:
 	return v5
 }
 
 //go:norace
 //go:nocheckptr
-func fn6574(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6575(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16231,7 +27518,7 @@ L4:
 	goto L2
 L3:
 	i8 = v3 + uint32(8)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10292184), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10292184), uint32(1), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -16247,12 +27534,12 @@ L2:
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L6
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -16265,7 +27552,7 @@ L2:
 	if v5 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	if v4 != k32(4294967295) {
 		goto L5
@@ -16273,7 +27560,7 @@ L7:
 L6:
 	v4 = k32(4294967295)
 	v1 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -16281,10 +27568,10 @@ L5:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(0)
 	v1 = k32(4294967295)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10288320))
+	i0 = fn2370(m, i0, uint32(10288320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v6 = i0
-	i0 = fn6467(m, v6, v2, uint32(10014548))
+	i0 = fn6468(m, v6, v2, uint32(10014548))
 	if i0 == 0 {
 		goto L1
 	}
@@ -16313,12 +27600,12 @@ L8:
 	if v7 != 0 {
 		goto L9
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L9:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v4
 	v4 = uint32(0)
-	i0 = fn6575(m, v0)
+	i0 = fn6576(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -16344,7 +27631,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6575(m *Module, v0 uint32) uint32 {
+func fn6576(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16364,7 +27651,7 @@ func fn6575(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477367))
+	fn3605(m, i0, uint32(8477367))
 	return k32(4294967295)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
@@ -16372,17 +27659,17 @@ L1:
 	if v2 == 0 {
 		goto L2
 	}
-	fn2111(m, v2)
+	fn2112(m, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
 	v1 = i0
 L2:
-	i1 = fn2108(m, v1)
+	i1 = fn2109(m, v1)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v1
 	if v1 != 0 {
 		goto L3
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return k32(4294967295)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
@@ -16390,16 +27677,16 @@ L3:
 	if v1 == 0 {
 		goto L4
 	}
-	fn4473(m, v1)
+	fn4474(m, v1)
 L4:
-	i1 = fn4472(m)
+	i1 = fn4473(m)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = v1
 	if v1 != 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8467480))
+	fn3605(m, i0, uint32(8467480))
 	return k32(4294967295)
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
@@ -16421,18 +27708,18 @@ L6:
 		i1 = v3
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = i1
-	l0 = fn6601(m, v0)
+	l0 = fn6602(m, v0)
 	if l0 != k64(18446744073709551615) {
 		goto L7
 	}
-	fn3624(m)
+	fn3625(m)
 L7:
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn6576(m *Module, v0 uint32) uint32 {
+func fn6577(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16455,17 +27742,17 @@ func fn6576(m *Module, v0 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	fn3604(m, v1, uint32(8513133))
+	fn3605(m, v1, uint32(8513133))
 	m.depth--
 	return k32(4294967295)
 L2:
-	fn3604(m, v1, uint32(8405904))
+	fn3605(m, v1, uint32(8405904))
 	m.depth--
 	return k32(4294967295)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = k32(10089824) + uint32(30032)
-	i0 = fn2034(m, i0, i1)
+	i0 = fn2035(m, i0, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L3
@@ -16473,7 +27760,7 @@ L1:
 	m.depth--
 	return k32(4294967295)
 L3:
-	i0 = fn2030(m, v0)
+	i0 = fn2031(m, v0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -16486,7 +27773,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	m.depth--
 	return v1
@@ -16494,7 +27781,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn6577(m *Module, v0 uint32) uint32 {
+func fn6578(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16515,21 +27802,21 @@ func fn6577(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = fn4470(m)
+	i1 = fn4471(m)
 	if i0 != i1 {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = v0
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3603(m, i0, uint32(8531560), v1)
+	i0 = fn3604(m, i0, uint32(8531560), v1)
 	goto L1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn4167(m, i0)
+	i0 = fn4168(m, i0)
 	v2 = i0
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
 	v4 = i0
@@ -16537,29 +27824,29 @@ L2:
 		goto L3
 	}
 	v2 = uint32(1)
-	i0 = fn4476(m, v4, uint32(1))
-	fn3762(m, v3)
+	i0 = fn4477(m, v4, uint32(1))
+	fn3763(m, v3)
 	goto L1
 L3:
-	i0 = fn4474(m, v4, uint64(1000000), uint32(0))
+	i0 = fn4475(m, v4, uint64(1000000), uint32(0))
 	v4 = i0
-	fn3762(m, v3)
+	fn3763(m, v3)
 	v2 = uint32(1)
 	if v4 == uint32(1) {
 		goto L1
 	}
 	v2 = uint32(8542571)
-	i0 = fn2021(m, v0)
+	i0 = fn2022(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L4
 	}
-	i0 = fn2739(m, v0)
+	i0 = fn2740(m, v0)
 	v2 = i0
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
 	i2 = v1 + uint32(16)
-	fn4170(m, uint32(8389960), uint32(8422814), i2)
+	fn4171(m, uint32(8389960), uint32(8422814), i2)
 	panic(ErrUnreachable)
 L1:
 	i0 = v1 + uint32(32)
@@ -16569,7 +27856,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6578(m *Module, v0 uint32) uint32 {
+func fn6579(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16591,7 +27878,7 @@ func fn6578(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v1 = uint32(0)
-	i0 = fn6581(m, v0)
+	i0 = fn6582(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -16607,7 +27894,7 @@ func fn6578(m *Module, v0 uint32) uint32 {
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	if i0 == 0 {
@@ -16637,7 +27924,7 @@ L5:
 	l0 = l0 - v5
 	v4 = l0
 L4:
-	l0 = fn6582(m, v0, v4, uint32(1))
+	l0 = fn6583(m, v0, v4, uint32(1))
 	v4 = l0
 	*(*uint64)(unsafe.Add(b, uint64(v0)+72)) = k64(18446744073709551615)
 	if v4 == k64(18446744073709551615) {
@@ -16652,7 +27939,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6579(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6580(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16680,12 +27967,12 @@ func fn6579(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	v4 = k32(4294967295)
 	i0 = v3 + uint32(12)
-	i0 = fn527(m, i0, uint32(0), v1, v2, uint32(0), uint32(9))
+	i0 = fn528(m, i0, uint32(0), v1, v2, uint32(0), uint32(9))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i0 = v3 + uint32(12)
-	i0 = fn1881(m, i0)
+	i0 = fn1882(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -16698,12 +27985,12 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
 	i1 = v3 + uint32(56)
-	i0 = fn862(m, v6, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, v6, i1, k32(2147483650), uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn6560(m)
+	i0 = fn6561(m)
 	if i0 != 0 {
 		goto L3
 	}
@@ -16719,7 +28006,7 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -16733,7 +28020,7 @@ L2:
 	if v6 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L4:
 	if v1 != uint32(10059656) {
 		goto L5
@@ -16750,11 +28037,11 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 	goto L1
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn515(m, v1, i1)
+	i0 = fn516(m, v1, i1)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -16767,17 +28054,17 @@ L5:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	if v4 != k32(4294967295) {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3631(m, i0, uint32(8512667), uint32(0))
+	i0 = fn3632(m, i0, uint32(8512667), uint32(0))
 	v4 = k32(4294967295)
 	goto L1
 L9:
@@ -16791,7 +28078,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, v3)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3603(m, i0, uint32(8565243), v3)
+	i0 = fn3604(m, i0, uint32(8565243), v3)
 	v4 = k32(4294967295)
 	goto L1
 L7:
@@ -16817,7 +28104,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6580(m *Module, v0 uint32) {
+func fn6581(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -16839,14 +28126,14 @@ func fn6580(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn6581(m *Module, v0 uint32) uint32 {
+func fn6582(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint64
@@ -16905,7 +28192,7 @@ func fn6581(m *Module, v0 uint32) uint32 {
 		goto L3
 	}
 	l1 = uint64(0) - v2
-	l0 = fn6582(m, v0, l1, uint32(1))
+	l0 = fn6583(m, v0, l1, uint32(1))
 	if int64(l0) >= int64(uint64(0)) {
 		goto L4
 	}
@@ -16930,7 +28217,7 @@ L5:
 	i1 = i1 + i2
 	l2 = v3 - v2
 	i2 = uint32(l2)
-	i0 = fn6583(m, v0, i1, i2)
+	i0 = fn6584(m, v0, i1, i2)
 	v5 = i0
 	i0 = v5 + uint32(2)
 	switch i0 {
@@ -16942,21 +28229,21 @@ L5:
 		goto L6
 	}
 L7:
-	fn3624(m)
+	fn3625(m)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(8474073)
 	v4 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028472))
-	i0 = fn857(m, i0, uint32(8450399), v1)
+	i0 = fn858(m, i0, uint32(8450399), v1)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028472))
-	fn3611(m, i0, v0)
+	fn3612(m, i0, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
 	if v5 == uint32(1073741823) {
@@ -16968,7 +28255,7 @@ L7:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L6:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+80))
@@ -16978,7 +28265,7 @@ L6:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+64)) = v2
 	*(*uint64)(unsafe.Add(b, uint64(v0)+80)) = v2
 	v4 = uint32(0)
-	i0 = fn6307(m)
+	i0 = fn6308(m)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L5
 	}
@@ -16995,7 +28282,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6582(m *Module, v0 uint32, v1 uint64, v2 uint32) uint64 {
+func fn6583(m *Module, v0 uint32, v1 uint64, v2 uint32) uint64 {
 	var v3 uint32
 	_ = v3
 	var v4 uint64
@@ -17020,12 +28307,12 @@ func fn6582(m *Module, v0 uint32, v1 uint64, v2 uint32) uint64 {
 	v3 = i0
 	m.g0 = v3
 	v4 = k64(18446744073709551615)
-	i0 = fn1593(m, v1)
+	i0 = fn1594(m, v1)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
-	i0 = fn1574(m, v2)
+	i0 = fn1575(m, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -17041,7 +28328,7 @@ func fn6582(m *Module, v0 uint32, v1 uint64, v2 uint32) uint64 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -17051,7 +28338,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v5
 	i1 = k32(10089824) + uint32(40408)
 	i2 = v3 + uint32(16)
-	i0 = fn863(m, v6, i1, i2)
+	i0 = fn864(m, v6, i1, i2)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v7 = i0
@@ -17064,7 +28351,7 @@ L2:
 	if v7 != 0 {
 		goto L3
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -17077,13 +28364,13 @@ L3:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	if v6 == 0 {
 		goto L1
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	l0 = fn6454(m, v6, i1)
+	l0 = fn6455(m, v6, i1)
 	v1 = l0
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v5 = i0
@@ -17096,19 +28383,19 @@ L4:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L5:
 	v4 = k64(18446744073709551615)
 	if int64(v1) > int64(k64(18446744073709551615)) {
 		goto L6
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	*(*uint64)(unsafe.Add(b, v3)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3603(m, i0, uint32(8506049), v3)
+	i0 = fn3604(m, i0, uint32(8506049), v3)
 	goto L1
 L6:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+40)) = v1
@@ -17121,7 +28408,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6583(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6584(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17151,12 +28438,12 @@ func fn6583(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	v4 = k32(4294967295)
 	i0 = v3 + uint32(12)
-	i0 = fn527(m, i0, uint32(0), v1, v2, uint32(1), uint32(8))
+	i0 = fn528(m, i0, uint32(0), v1, v2, uint32(1), uint32(8))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
 	i0 = v3 + uint32(12)
-	i0 = fn1881(m, i0)
+	i0 = fn1882(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -17164,18 +28451,18 @@ func fn6583(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = k32(10089824) + uint32(43376)
 	v6 = i0
 L3:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v1
 	i1 = v3 + uint32(56)
-	i0 = fn862(m, v6, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, v6, i1, k32(2147483650), uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn6560(m)
+	i0 = fn6561(m)
 	if i0 != 0 {
 		goto L3
 	}
@@ -17191,10 +28478,10 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -17207,7 +28494,7 @@ L2:
 	if v6 != 0 {
 		goto L4
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L4:
 	if v1 != uint32(10059656) {
 		goto L5
@@ -17223,14 +28510,14 @@ L4:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L6:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v7
 	v4 = k32(4294967294)
 	goto L1
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn515(m, v1, i1)
+	i0 = fn516(m, v1, i1)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
@@ -17243,7 +28530,7 @@ L5:
 	if v6 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	if int32(v5) < int32(uint32(0)) {
 		goto L9
@@ -17255,7 +28542,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, v3)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3603(m, i0, uint32(8565323), v3)
+	i0 = fn3604(m, i0, uint32(8565323), v3)
 	goto L1
 L8:
 	if v5 != 0 {
@@ -17282,7 +28569,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6584(m *Module, v0 uint32) {
+func fn6585(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17296,19 +28583,19 @@ func fn6584(m *Module, v0 uint32) {
 	i0 = i0 - uint32(16)
 	v1 = i0
 	m.g0 = v1
-	fn3624(m)
+	fn3625(m)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(8474073)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028472))
-	i0 = fn857(m, i0, uint32(8450399), v1)
+	i0 = fn858(m, i0, uint32(8450399), v1)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028472))
-	fn3611(m, i0, v0)
+	fn3612(m, i0, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -17320,7 +28607,7 @@ func fn6584(m *Module, v0 uint32) {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -17329,7 +28616,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6585(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6586(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -17349,15 +28636,15 @@ func fn6585(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	fn3604(m, v2, uint32(8513133))
+	fn3605(m, v2, uint32(8513133))
 	m.depth--
 	return uint32(0)
 L2:
-	fn3604(m, v2, uint32(8405904))
+	fn3605(m, v2, uint32(8405904))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn1306(m, v0)
+	i0 = fn1307(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L3
 	}
@@ -17372,7 +28659,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6586(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6587(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17396,11 +28683,11 @@ func fn6586(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L3
 	}
-	fn3604(m, v3, uint32(8513133))
+	fn3605(m, v3, uint32(8513133))
 	v0 = uint32(0)
 	goto L1
 L3:
-	fn3604(m, v3, uint32(8405904))
+	fn3605(m, v3, uint32(8405904))
 	v0 = uint32(0)
 	goto L1
 L2:
@@ -17408,7 +28695,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
 	i0 = k32(10089824) + uint32(33352)
 	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v0 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -17418,7 +28705,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6587(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6588(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17446,30 +28733,30 @@ func fn6587(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L3
 	}
-	fn3604(m, v3, uint32(8513133))
+	fn3605(m, v3, uint32(8513133))
 	v3 = uint32(0)
 	goto L1
 L3:
-	fn3604(m, v3, uint32(8405904))
+	fn3605(m, v3, uint32(8405904))
 	v3 = uint32(0)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	i0 = fn4476(m, i0, uint32(0))
+	i0 = fn4477(m, i0, uint32(0))
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn6577(m, v0)
+	i0 = fn6578(m, v0)
 	if i0 != 0 {
 		goto L4
 	}
 	v3 = uint32(0)
 	goto L1
 L4:
-	i1 = fn4470(m)
+	i1 = fn4471(m)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = i1
 	v3 = uint32(0)
-	i0 = fn6576(m, v0)
+	i0 = fn6577(m, v0)
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L5
@@ -17504,7 +28791,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	i0 = k32(10089824) + uint32(27120)
 	i1 = v2 + uint32(4)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L9
@@ -17520,10 +28807,10 @@ L6:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L8
 L9:
-	fn3624(m)
+	fn3625(m)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
 	v3 = i0
@@ -17536,46 +28823,46 @@ L8:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L7:
 	v3 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	fn4475(m, i0)
-	i0 = fn1306(m, v0)
+	fn4476(m, i0)
+	i0 = fn1307(m, v0)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	i0 = fn4476(m, i0, uint32(0))
+	i0 = fn4477(m, i0, uint32(0))
 	if i0 != 0 {
 		goto L10
 	}
-	i0 = fn6577(m, v0)
+	i0 = fn6578(m, v0)
 	if i0 != 0 {
 		goto L10
 	}
 	v3 = uint32(0)
 	goto L1
 L10:
-	i1 = fn4470(m)
+	i1 = fn4471(m)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = i1
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L11
 	}
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v3 = i0
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
 	i0 = k32(10089824) + uint32(30004)
 	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	v5 = i0
 	if v5 == 0 {
 		goto L12
 	}
-	fn2111(m, v5)
+	fn2112(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = uint32(0)
 L12:
 	if v3 != 0 {
@@ -17584,7 +28871,7 @@ L12:
 	v3 = v4
 	goto L13
 L14:
-	fn3627(m, v3)
+	fn3628(m, v3)
 	v3 = uint32(0)
 	if v4 == 0 {
 		goto L13
@@ -17600,64 +28887,18 @@ L14:
 	if v5 != 0 {
 		goto L13
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L13:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+56)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+72)) = uint64(0)
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	fn4475(m, i0)
+	fn4476(m, i0)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6588(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if int32(i0) > int32(uint32(0)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L3
-	}
-	fn3604(m, v3, uint32(8513133))
-	v0 = uint32(0)
-	goto L1
-L3:
-	fn3604(m, v3, uint32(8405904))
-	v0 = uint32(0)
-	goto L1
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i0 = k32(10089824) + uint32(40436)
-	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v0 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
 }
 
 //go:norace
@@ -17686,19 +28927,19 @@ func fn6589(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L3
 	}
-	fn3604(m, v3, uint32(8513133))
+	fn3605(m, v3, uint32(8513133))
 	v0 = uint32(0)
 	goto L1
 L3:
-	fn3604(m, v3, uint32(8405904))
+	fn3605(m, v3, uint32(8405904))
 	v0 = uint32(0)
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i0 = k32(10089824) + uint32(39636)
+	i0 = k32(10089824) + uint32(40436)
 	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v0 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -17732,19 +28973,19 @@ func fn6590(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L3
 	}
-	fn3604(m, v3, uint32(8513133))
+	fn3605(m, v3, uint32(8513133))
 	v0 = uint32(0)
 	goto L1
 L3:
-	fn3604(m, v3, uint32(8405904))
+	fn3605(m, v3, uint32(8405904))
 	v0 = uint32(0)
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i0 = k32(10089824) + uint32(33084)
+	i0 = k32(10089824) + uint32(39636)
 	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v0 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -17778,19 +29019,19 @@ func fn6591(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L3
 	}
-	fn3604(m, v3, uint32(8513133))
+	fn3605(m, v3, uint32(8513133))
 	v0 = uint32(0)
 	goto L1
 L3:
-	fn3604(m, v3, uint32(8405904))
+	fn3605(m, v3, uint32(8405904))
 	v0 = uint32(0)
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i0 = k32(10089824) + uint32(35200)
+	i0 = k32(10089824) + uint32(33084)
 	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v0 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -17801,6 +29042,52 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn6592(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if int32(i0) > int32(uint32(0)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L3
+	}
+	fn3605(m, v3, uint32(8513133))
+	v0 = uint32(0)
+	goto L1
+L3:
+	fn3605(m, v3, uint32(8405904))
+	v0 = uint32(0)
+	goto L1
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
+	i0 = k32(10089824) + uint32(35200)
+	i1 = v2 + uint32(12)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v0 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6593(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -17825,7 +29112,7 @@ func fn6592(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	i0 = k32(10089824) + uint32(27120)
 	i1 = v2 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v0 = i0
 	if v0 == 0 {
 		goto L2
@@ -17841,10 +29128,10 @@ func fn6592(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L2:
-	fn3624(m)
+	fn3625(m)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -17853,7 +29140,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6593(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6594(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17896,7 +29183,7 @@ func fn6593(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v4 = uint32(0)
-	i0 = fn3734(m, uint32(8514549), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8514549), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -17905,7 +29192,7 @@ L2:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn4084(m, i0, v3)
+	i0 = fn4085(m, i0, v3)
 	if i0 != 0 {
 		goto L5
 	}
@@ -17930,7 +29217,7 @@ L5:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8545646))
+	fn3605(m, i0, uint32(8545646))
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
@@ -17942,13 +29229,13 @@ L4:
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn6498(m, i0)
+	i0 = fn6499(m, i0)
 	if i0 != 0 {
 		goto L8
 	}
 	goto L7
 L9:
-	i0 = fn6576(m, v0)
+	i0 = fn6577(m, v0)
 	if i0 == 0 {
 		goto L7
 	}
@@ -17971,7 +29258,7 @@ L8:
 L10:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492644))
+	fn3605(m, i0, uint32(8492644))
 	goto L1
 L7:
 	if v2 != k32(4294967295) {
@@ -17979,18 +29266,18 @@ L7:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	i0 = fn4476(m, i0, uint32(0))
+	i0 = fn4477(m, i0, uint32(0))
 	if i0 != 0 {
 		goto L16
 	}
-	i0 = fn6577(m, v0)
+	i0 = fn6578(m, v0)
 	if i0 != 0 {
 		goto L16
 	}
 	v4 = uint32(0)
 	goto L1
 L16:
-	i1 = fn4470(m)
+	i1 = fn4471(m)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
 	v6 = uint32(1)
@@ -18018,7 +29305,7 @@ L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i2 = uint32(v8)
 	i1 = i1 + i2
-	i1 = fn740(m, i1, v7)
+	i1 = fn741(m, i1, v7)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v2
 	if v2 == 0 {
@@ -18052,7 +29339,7 @@ L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
 	i0 = i0 + i1
-	i0 = fn740(m, i0, v2)
+	i0 = fn741(m, i0, v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L20
@@ -18079,21 +29366,21 @@ L19:
 	if v4 != 0 {
 		goto L21
 	}
-	fn2072(m, uint32(10059656))
+	fn2073(m, uint32(10059656))
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	i0 = fn4476(m, i0, uint32(0))
+	i0 = fn4477(m, i0, uint32(0))
 	if i0 != 0 {
 		goto L22
 	}
-	i0 = fn6577(m, v0)
+	i0 = fn6578(m, v0)
 	if i0 != 0 {
 		goto L22
 	}
 	v4 = uint32(0)
 	goto L1
 L22:
-	i1 = fn4470(m)
+	i1 = fn4471(m)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	if i0 == 0 {
@@ -18127,7 +29414,7 @@ L26:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
 	i0 = i0 + i1
-	i0 = fn740(m, i0, v2)
+	i0 = fn741(m, i0, v2)
 	v4 = i0
 	if v4 == 0 {
 		goto L14
@@ -18139,7 +29426,7 @@ L26:
 	goto L11
 L23:
 	v4 = uint32(0)
-	i1 = fn740(m, uint32(0), v2)
+	i1 = fn741(m, uint32(0), v2)
 	v9 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v9
 	if v9 == 0 {
@@ -18168,7 +29455,7 @@ L27:
 	if i0 == 0 {
 		goto L31
 	}
-	i0 = fn6578(m, v0)
+	i0 = fn6579(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L30
@@ -18184,7 +29471,7 @@ L27:
 	if v9 != 0 {
 		goto L31
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L31:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+72)) = k64(18446744073709551615)
 	if int32(v2) < int32(uint32(1)) {
@@ -18210,7 +29497,7 @@ L34:
 		goto L32
 	}
 	i1 = v7 + v1
-	i0 = fn6579(m, v0, i1, v4)
+	i0 = fn6580(m, v0, i1, v4)
 	v4 = i0
 	i0 = v4 + uint32(2)
 	switch i0 {
@@ -18230,7 +29517,7 @@ L37:
 	}
 L39:
 	i0 = v3 + uint32(12)
-	i0 = fn748(m, i0, v1)
+	i0 = fn749(m, i0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v4 = i0
@@ -18253,7 +29540,7 @@ L38:
 	if v1 != 0 {
 		goto L11
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L11
 L36:
 	i0 = v4 + v1
@@ -18297,7 +29584,7 @@ L41:
 	v9 = i2
 	i1 = i1 + v9
 	i2 = v4 - v9
-	i0 = fn6579(m, v0, i1, i2)
+	i0 = fn6580(m, v0, i1, i2)
 	v4 = i0
 	if int32(v4) < int32(uint32(1)) {
 		goto L43
@@ -18336,7 +29623,7 @@ L43:
 	}
 L45:
 	i0 = v3 + uint32(12)
-	i0 = fn748(m, i0, v1)
+	i0 = fn749(m, i0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v4 = i0
@@ -18359,7 +29646,7 @@ L44:
 	if v1 != 0 {
 		goto L11
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L11
 L42:
 	m.copy(v9, v10, v4)
@@ -18396,7 +29683,7 @@ L29:
 	if v2 != 0 {
 		goto L14
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L14:
 	v4 = uint32(0)
 	goto L11
@@ -18408,7 +29695,7 @@ L12:
 	if i0 == 0 {
 		goto L50
 	}
-	i0 = fn6578(m, v0)
+	i0 = fn6579(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L49
@@ -18424,14 +29711,14 @@ L12:
 	if v1 != 0 {
 		goto L50
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L50:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+72)) = k64(18446744073709551615)
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = k32(10089824) + uint32(39668)
 	i2 = v3 + uint32(4)
-	i0 = fn2025(m, i0, i1, i2)
+	i0 = fn2026(m, i0, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L48
 	}
@@ -18440,7 +29727,7 @@ L50:
 	if v4 == 0 {
 		goto L55
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
 	v9 = i0
@@ -18457,12 +29744,12 @@ L50:
 		goto L57
 	}
 L58:
-	i0 = fn840(m, v1, v4, uint32(0), uint32(0), uint32(0))
+	i0 = fn841(m, v1, v4, uint32(0), uint32(0), uint32(0))
 	v7 = i0
 	goto L56
 L57:
 	i2 = m.table[v9].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v1, v4, i2, uint32(0))
+	i0 = fn839(m, v1, v4, i2, uint32(0))
 	v7 = i0
 L56:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
@@ -18478,7 +29765,7 @@ L56:
 	if v1 != 0 {
 		goto L59
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L59:
 	if v7 == 0 {
 		goto L49
@@ -18495,7 +29782,7 @@ L59:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8418559))
+	fn3605(m, i0, uint32(8418559))
 	v9 = uint32(0)
 	v1 = v7
 	goto L47
@@ -18509,7 +29796,7 @@ L60:
 	goto L53
 L61:
 	i0 = v3 + uint32(8)
-	fn773(m, i0, v7)
+	fn774(m, i0, v7)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	v2 = i0
 	v1 = v7
@@ -18518,7 +29805,7 @@ L55:
 	v4 = uint32(0)
 	v9 = uint32(0)
 	v1 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v6 = i0
 	if v6 == 0 {
 		goto L47
@@ -18530,7 +29817,7 @@ L62:
 		goto L63
 	}
 	v4 = uint32(0)
-	i0 = fn1501(m, v6, v2)
+	i0 = fn1502(m, v6, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L51
 	}
@@ -18550,13 +29837,13 @@ L62:
 	if v4 != 0 {
 		goto L63
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L63:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
 	v4 = uint32(0)
 	i2 = v3 + uint32(12)
-	i1 = fn862(m, v1, i2, k32(2147483649), uint32(0))
+	i1 = fn863(m, v1, i2, k32(2147483649), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v2
 	if v2 != 0 {
@@ -18576,7 +29863,7 @@ L64:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8418589))
+	fn3605(m, i0, uint32(8418589))
 	goto L51
 L67:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
@@ -18594,7 +29881,7 @@ L66:
 L68:
 	v9 = v6
 	i0 = k32(10089824) + uint32(14180)
-	i0 = fn761(m, i0, v6)
+	i0 = fn762(m, i0, v6)
 	v1 = i0
 	v2 = v1
 	goto L53
@@ -18659,7 +29946,7 @@ L47:
 	if v7 != 0 {
 		goto L70
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L70:
 	if v1 == 0 {
 		goto L46
@@ -18675,7 +29962,7 @@ L70:
 	if v2 != 0 {
 		goto L46
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L46:
 	if v9 == 0 {
 		goto L11
@@ -18691,11 +29978,11 @@ L46:
 	if v2 != 0 {
 		goto L11
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	goto L1
 L3:
 	v4 = uint32(0)
@@ -18705,10 +29992,10 @@ L3:
 	if i0 == 0 {
 		goto L71
 	}
-	fn3604(m, v2, uint32(8513133))
+	fn3605(m, v2, uint32(8513133))
 	goto L1
 L71:
-	fn3604(m, v2, uint32(8405904))
+	fn3605(m, v2, uint32(8405904))
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -18717,7 +30004,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6594(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6595(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint64
@@ -18742,7 +30029,7 @@ func fn6594(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8466953), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8466953), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -18751,12 +30038,12 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -18769,14 +30056,14 @@ L2:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	if v3 != k32(4294967295) {
 		goto L3
 	}
 L4:
 	v3 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -18791,11 +30078,11 @@ L3:
 	if i0 == 0 {
 		goto L7
 	}
-	fn3604(m, v2, uint32(8513133))
+	fn3605(m, v2, uint32(8513133))
 	m.depth--
 	return uint32(0)
 L7:
-	fn3604(m, v2, uint32(8405904))
+	fn3605(m, v2, uint32(8405904))
 	m.depth--
 	return uint32(0)
 L6:
@@ -18808,13 +30095,13 @@ L6:
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn6498(m, i0)
+	i0 = fn6499(m, i0)
 	if i0 != 0 {
 		goto L9
 	}
 	goto L8
 L10:
-	i0 = fn6576(m, v0)
+	i0 = fn6577(m, v0)
 	if i0 == 0 {
 		goto L8
 	}
@@ -18836,28 +30123,28 @@ L9:
 	}
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492555))
+	fn3605(m, i0, uint32(8492555))
 	m.depth--
 	return uint32(0)
 L8:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	i0 = fn4476(m, i0, uint32(0))
+	i0 = fn4477(m, i0, uint32(0))
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn6577(m, v0)
+	i0 = fn6578(m, v0)
 	if i0 == 0 {
 		goto L1
 	}
 L12:
-	i1 = fn4470(m)
+	i1 = fn4471(m)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	if i0 == 0 {
 		goto L16
 	}
-	i0 = fn6578(m, v0)
+	i0 = fn6579(m, v0)
 	v2 = i0
 	if v2 == 0 {
 		goto L15
@@ -18873,7 +30160,7 @@ L12:
 	if v3 != 0 {
 		goto L16
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	if i0 == 0 {
@@ -18895,7 +30182,7 @@ L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i1 = uint32(v5)
 	i0 = i0 + i1
-	i0 = fn740(m, i0, v2)
+	i0 = fn741(m, i0, v2)
 	v3 = i0
 	goto L13
 L18:
@@ -18903,7 +30190,7 @@ L18:
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = fn6579(m, v0, i1, i2)
+	i0 = fn6580(m, v0, i1, i2)
 	v2 = i0
 	if int32(v2) < int32(uint32(1)) {
 		goto L19
@@ -18928,12 +30215,12 @@ L14:
 	} else {
 		i1 = v2
 	}
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v3 = i0
 L13:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	fn4475(m, i0)
+	fn4476(m, i0)
 L1:
 	m.depth--
 	return v3
@@ -18941,7 +30228,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6595(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6596(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18971,7 +30258,7 @@ func fn6595(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v4 = uint32(0)
-	i0 = fn3734(m, uint32(8545404), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8545404), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -18980,12 +30267,12 @@ L2:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L8
 	}
-	i0 = fn1582(m, v4)
+	i0 = fn1583(m, v4)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -18998,14 +30285,14 @@ L2:
 	if v1 != 0 {
 		goto L9
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L9:
 	if v2 != k32(4294967295) {
 		goto L6
 	}
 L8:
 	v4 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -19041,13 +30328,13 @@ L4:
 		goto L12
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn6498(m, i0)
+	i0 = fn6499(m, i0)
 	if i0 != 0 {
 		goto L11
 	}
 	goto L10
 L12:
-	i0 = fn6576(m, v0)
+	i0 = fn6577(m, v0)
 	if i0 == 0 {
 		goto L10
 	}
@@ -19070,13 +30357,13 @@ L11:
 L13:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492644))
+	fn3605(m, i0, uint32(8492644))
 	goto L1
 L10:
 	if v2 != 0 {
 		goto L14
 	}
-	i0 = fn740(m, uint32(0), uint32(0))
+	i0 = fn741(m, uint32(0), uint32(0))
 	v4 = i0
 	goto L1
 L14:
@@ -19106,7 +30393,7 @@ L14:
 		i1 = v2
 	}
 	v2 = i1
-	i0 = fn740(m, i0, v2)
+	i0 = fn741(m, i0, v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L16
@@ -19121,29 +30408,29 @@ L16:
 	goto L1
 L15:
 	v4 = uint32(0)
-	i1 = fn740(m, uint32(0), v2)
+	i1 = fn741(m, uint32(0), v2)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
 	if v1 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	i0 = fn4476(m, i0, uint32(0))
+	i0 = fn4477(m, i0, uint32(0))
 	if i0 != 0 {
 		goto L20
 	}
-	i0 = fn6577(m, v0)
+	i0 = fn6578(m, v0)
 	if i0 == 0 {
 		goto L19
 	}
 L20:
-	i1 = fn4470(m)
+	i1 = fn4471(m)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	if i0 == 0 {
 		goto L17
 	}
-	i0 = fn6578(m, v0)
+	i0 = fn6579(m, v0)
 	v4 = i0
 	if v4 != 0 {
 		goto L18
@@ -19151,7 +30438,7 @@ L20:
 	v4 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -19163,7 +30450,7 @@ L20:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L19:
 	v4 = uint32(0)
@@ -19178,7 +30465,7 @@ L19:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -19192,16 +30479,16 @@ L18:
 	if v7 != 0 {
 		goto L17
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L17:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+72)) = k64(18446744073709551615)
 	v4 = uint32(0)
 	i1 = v1 + uint32(16)
-	i0 = fn6579(m, v0, i1, v2)
+	i0 = fn6580(m, v0, i1, v2)
 	v7 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	if v7 != k32(4294967295) {
 		goto L21
 	}
@@ -19216,7 +30503,7 @@ L17:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L21:
 	if v7 == k32(4294967294) {
@@ -19230,7 +30517,7 @@ L21:
 		goto L1
 	}
 	i0 = v3 + uint32(12)
-	i0 = fn748(m, i0, v0)
+	i0 = fn749(m, i0, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
 	v4 = i0
 	goto L1
@@ -19242,10 +30529,10 @@ L3:
 	if i0 == 0 {
 		goto L22
 	}
-	fn3604(m, v2, uint32(8513133))
+	fn3605(m, v2, uint32(8513133))
 	goto L1
 L22:
-	fn3604(m, v2, uint32(8405904))
+	fn3605(m, v2, uint32(8405904))
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -19254,7 +30541,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6596(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6597(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19278,21 +30565,21 @@ func fn6596(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = v2 + uint32(8)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
-	i0 = fn525(m, v1, v2, uint32(1))
+	i0 = fn526(m, v1, v2, uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
-	fn3722(m, uint32(8449201), uint32(8399114), uint32(8405273), v1)
+	fn3723(m, uint32(8449201), uint32(8399114), uint32(8405273), v1)
 	goto L1
 L2:
-	i0 = fn6597(m, v0, v2, uint32(0))
+	i0 = fn6598(m, v0, v2, uint32(0))
 	v3 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	if i0 == 0 {
 		goto L3
 	}
-	fn524(m, v2)
+	fn525(m, v2)
 L3:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -19301,7 +30588,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6597(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6598(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint64
@@ -19337,10 +30624,10 @@ func fn6597(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	fn3604(m, v3, uint32(8513133))
+	fn3605(m, v3, uint32(8513133))
 	return uint32(0)
 L2:
-	fn3604(m, v3, uint32(8405904))
+	fn3605(m, v3, uint32(8405904))
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
@@ -19352,13 +30639,13 @@ L1:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn6498(m, i0)
+	i0 = fn6499(m, i0)
 	if i0 != 0 {
 		goto L4
 	}
 	goto L3
 L5:
-	i0 = fn6576(m, v0)
+	i0 = fn6577(m, v0)
 	if i0 == 0 {
 		goto L3
 	}
@@ -19380,7 +30667,7 @@ L4:
 	}
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492511))
+	fn3605(m, i0, uint32(8492511))
 	return uint32(0)
 L3:
 	v5 = uint32(0)
@@ -19422,7 +30709,7 @@ L3:
 	l2 = uint64(int64(int32(v3)))
 	l1 = l1 + l2
 	*(*uint64)(unsafe.Add(b, uint64(v0)+56)) = l1
-	i0 = fn1594(m, v3)
+	i0 = fn1595(m, v3)
 	return i0
 L8:
 	m.copy(v7, v5, v3)
@@ -19433,23 +30720,23 @@ L8:
 	v5 = v3
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	i0 = fn4476(m, i0, uint32(0))
+	i0 = fn4477(m, i0, uint32(0))
 	if i0 != 0 {
 		goto L9
 	}
-	i0 = fn6577(m, v0)
+	i0 = fn6578(m, v0)
 	if i0 != 0 {
 		goto L9
 	}
 	return uint32(0)
 L9:
-	i1 = fn4470(m)
+	i1 = fn4471(m)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	if i0 == 0 {
 		goto L11
 	}
-	i0 = fn6578(m, v0)
+	i0 = fn6579(m, v0)
 	v3 = i0
 	if v3 != 0 {
 		goto L12
@@ -19468,7 +30755,7 @@ L12:
 	if v7 != 0 {
 		goto L11
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L11:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+56)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+72)) = k64(18446744073709551615)
@@ -19486,7 +30773,7 @@ L14:
 	}
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 + v5
-	i0 = fn6579(m, v0, i1, v7)
+	i0 = fn6580(m, v0, i1, v7)
 	v3 = i0
 	goto L16
 L17:
@@ -19517,7 +30804,7 @@ L19:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i1 = i1 + v8
 	i2 = v3 - v8
-	i0 = fn6579(m, v0, i1, i2)
+	i0 = fn6580(m, v0, i1, i2)
 	v3 = i0
 	if int32(v3) < int32(uint32(1)) {
 		goto L16
@@ -19589,18 +30876,18 @@ L15:
 		goto L14
 	}
 L13:
-	i0 = fn1594(m, v5)
+	i0 = fn1595(m, v5)
 	v3 = i0
 L10:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	return v3
 }
 
 //go:norace
 //go:nocheckptr
-func fn6598(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6599(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19624,21 +30911,21 @@ func fn6598(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = v2 + uint32(8)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
-	i0 = fn525(m, v1, v2, uint32(1))
+	i0 = fn526(m, v1, v2, uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L2
 	}
-	fn3722(m, uint32(8545374), uint32(8399114), uint32(8405273), v1)
+	fn3723(m, uint32(8545374), uint32(8399114), uint32(8405273), v1)
 	goto L1
 L2:
-	i0 = fn6597(m, v0, v2, uint32(1))
+	i0 = fn6598(m, v0, v2, uint32(1))
 	v3 = i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	if i0 == 0 {
 		goto L3
 	}
-	fn524(m, v2)
+	fn525(m, v2)
 L3:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -19647,7 +30934,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6599(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6600(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19666,7 +30953,7 @@ func fn6599(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v4 = uint32(0)
-	i0 = fn3734(m, uint32(8487833), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8487833), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -19676,7 +30963,7 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v3 + uint32(12)
-	i0 = fn4084(m, i0, i1)
+	i0 = fn4085(m, i0, i1)
 	if i0 != 0 {
 		goto L3
 	}
@@ -19693,16 +30980,16 @@ L3:
 	if i0 == 0 {
 		goto L5
 	}
-	fn3604(m, v2, uint32(8513133))
+	fn3605(m, v2, uint32(8513133))
 	v4 = uint32(0)
 	goto L1
 L5:
-	fn3604(m, v2, uint32(8405904))
+	fn3605(m, v2, uint32(8405904))
 	v4 = uint32(0)
 	goto L1
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn6573(m, v0, i1)
+	i0 = fn6574(m, v0, i1)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -19712,7 +30999,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6600(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6601(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19746,7 +31033,7 @@ func fn6600(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8466948), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8466948), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -19760,12 +31047,12 @@ L2:
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L10
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -19796,7 +31083,7 @@ L9:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn6498(m, i0)
+	i0 = fn6499(m, i0)
 	if i0 != 0 {
 		goto L5
 	}
@@ -19810,10 +31097,10 @@ L7:
 	*(*uint32)(unsafe.Add(b, v3)) = v1
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8508101), v3)
+	i0 = fn3604(m, i0, uint32(8508101), v3)
 	goto L1
 L6:
-	i0 = fn6576(m, v0)
+	i0 = fn6577(m, v0)
 	if i0 == 0 {
 		goto L4
 	}
@@ -19836,14 +31123,14 @@ L5:
 L12:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492535))
+	fn3605(m, i0, uint32(8492535))
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10288320))
+	i0 = fn2370(m, i0, uint32(10288320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn6466(m, i0, i1, uint32(10014548))
+	i0 = fn6467(m, i0, i1, uint32(10014548))
 	if i0 != 0 {
 		goto L13
 	}
@@ -19852,12 +31139,12 @@ L4:
 L13:
 	v2 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	l0 = fn6454(m, v4, i1)
+	l0 = fn6455(m, v4, i1)
 	v5 = l0
 	if v5 != k64(18446744073709551615) {
 		goto L14
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -19874,7 +31161,7 @@ L14:
 	if v6 != k64(18446744073709551615) {
 		goto L16
 	}
-	l0 = fn6601(m, v0)
+	l0 = fn6602(m, v0)
 	v6 = l0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	if i0 == 0 {
@@ -19924,32 +31211,32 @@ L17:
 	if int64(v5) > int64(k64(18446744073709551615)) {
 		goto L18
 	}
-	i0 = fn1593(m, uint64(0))
+	i0 = fn1594(m, uint64(0))
 	v2 = i0
 	goto L1
 L18:
-	i0 = fn1593(m, v5)
+	i0 = fn1594(m, v5)
 	v2 = i0
 	goto L1
 L15:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	i0 = fn4476(m, i0, uint32(0))
+	i0 = fn4477(m, i0, uint32(0))
 	if i0 != 0 {
 		goto L19
 	}
-	i0 = fn6577(m, v0)
+	i0 = fn6578(m, v0)
 	if i0 == 0 {
 		goto L1
 	}
 L19:
-	i1 = fn4470(m)
+	i1 = fn4471(m)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	if i0 == 0 {
 		goto L21
 	}
-	i0 = fn6581(m, v0)
+	i0 = fn6582(m, v0)
 	v2 = i0
 	if v2 != 0 {
 		goto L22
@@ -19968,7 +31255,7 @@ L22:
 	if v4 != 0 {
 		goto L21
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L21:
 	if v1 != uint32(1) {
 		goto L23
@@ -20006,13 +31293,13 @@ L24:
 	v5 = l0
 L23:
 	v2 = uint32(0)
-	l0 = fn6582(m, v0, v5, v1)
+	l0 = fn6583(m, v0, v5, v1)
 	v5 = l0
 	if v5 == k64(18446744073709551615) {
 		goto L20
 	}
 	*(*uint64)(unsafe.Add(b, uint64(v0)+64)) = k64(18446744073709551615)
-	i0 = fn1593(m, v5)
+	i0 = fn1594(m, v5)
 	v1 = i0
 	if v1 == 0 {
 		goto L20
@@ -20027,7 +31314,7 @@ L27:
 L20:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	goto L1
 L3:
 	v2 = uint32(0)
@@ -20037,10 +31324,10 @@ L3:
 	if i0 == 0 {
 		goto L28
 	}
-	fn3604(m, v1, uint32(8513133))
+	fn3605(m, v1, uint32(8513133))
 	goto L1
 L28:
-	fn3604(m, v1, uint32(8405904))
+	fn3605(m, v1, uint32(8405904))
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -20049,7 +31336,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6601(m *Module, v0 uint32) uint64 {
+func fn6602(m *Module, v0 uint32) uint64 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -20075,7 +31362,7 @@ func fn6601(m *Module, v0 uint32) uint64 {
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
 	i0 = k32(10089824) + uint32(42108)
 	i1 = v1 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L2
@@ -20084,7 +31371,7 @@ func fn6601(m *Module, v0 uint32) uint64 {
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	l0 = fn6454(m, v2, i1)
+	l0 = fn6455(m, v2, i1)
 	v4 = l0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v5 = i0
@@ -20097,19 +31384,19 @@ L2:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	v3 = k64(18446744073709551615)
 	if int64(v4) > int64(k64(18446744073709551615)) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	*(*uint64)(unsafe.Add(b, v1)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3603(m, i0, uint32(8506049), v1)
+	i0 = fn3604(m, i0, uint32(8506049), v1)
 	goto L1
 L4:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+40)) = v4
@@ -20122,7 +31409,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6602(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6603(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint64
@@ -20150,15 +31437,15 @@ func fn6602(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L2
 	}
-	fn3604(m, v2, uint32(8513133))
+	fn3605(m, v2, uint32(8513133))
 	m.depth--
 	return uint32(0)
 L2:
-	fn3604(m, v2, uint32(8405904))
+	fn3605(m, v2, uint32(8405904))
 	m.depth--
 	return uint32(0)
 L1:
-	l0 = fn6601(m, v0)
+	l0 = fn6602(m, v0)
 	v3 = l0
 	if v3 == k64(18446744073709551615) {
 		goto L3
@@ -20199,11475 +31486,9 @@ L4:
 	} else {
 		l0 = uint64(0)
 	}
-	i0 = fn1593(m, l0)
+	i0 = fn1594(m, l0)
 	v2 = i0
 L3:
 	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6603(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint64
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 > uint32(1) {
-		goto L3
-	}
-	if v4 == 0 {
-		goto L2
-	}
-L3:
-	v6 = uint32(0)
-	i8 = v5 + uint32(4)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10292112), uint32(0), uint32(1), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	if int32(v3) >= int32(uint32(1)) {
-		goto L5
-	}
-	v2 = uint32(10059656)
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v2 = i0
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if int32(i0) > int32(uint32(0)) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L7
-	}
-	fn3604(m, v2, uint32(8513133))
-	v6 = uint32(0)
-	goto L1
-L7:
-	fn3604(m, v2, uint32(8405904))
-	v6 = uint32(0)
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	if i0 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn6498(m, i0)
-	if i0 != 0 {
-		goto L9
-	}
-	goto L8
-L10:
-	i0 = fn6576(m, v0)
-	if i0 == 0 {
-		goto L8
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if i0 == 0 {
-		goto L11
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+72))
-	v7 = l0
-	if v7 == k64(18446744073709551615) {
-		goto L11
-	}
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+56))
-	l0 = v7 - l1
-	i0 = uint32(l0)
-	if i0 != 0 {
-		goto L8
-	}
-L11:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492596))
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	if i0 != 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	fn3604(m, i0, uint32(8483441))
-	v6 = uint32(0)
-	goto L1
-L12:
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	i0 = fn4476(m, i0, uint32(0))
-	if i0 != 0 {
-		goto L13
-	}
-	i0 = fn6577(m, v0)
-	if i0 != 0 {
-		goto L13
-	}
-	v6 = uint32(0)
-	goto L1
-L13:
-	i1 = fn4470(m)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = i1
-	i0 = fn6578(m, v0)
-	v3 = i0
-	if v3 == 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v6
-	if v6 != 0 {
-		goto L15
-	}
-	fn2072(m, v3)
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v3
-	v6 = uint32(0)
-	i0 = k32(10089824) + uint32(42556)
-	i1 = v5 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
-	v2 = i0
-	if v2 == 0 {
-		goto L14
-	}
-	l0 = fn6601(m, v0)
-	if l0 != k64(18446744073709551615) {
-		goto L16
-	}
-	fn3624(m)
-L16:
-	v6 = v2
-L14:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	fn4475(m, i0)
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn6604(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v2
-	v2 = i0
-L1:
-	i0 = fn1577(m, v2)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6605(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if int32(i0) > int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L2
-	}
-	fn3604(m, v2, uint32(8513133))
-	m.depth--
-	return uint32(0)
-L2:
-	fn3604(m, v2, uint32(8405904))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = k32(10089824) + uint32(30032)
-	i0 = fn2034(m, i0, i1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6606(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if int32(i0) > int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L2
-	}
-	fn3604(m, v2, uint32(8513133))
-	m.depth--
-	return uint32(0)
-L2:
-	fn3604(m, v2, uint32(8405904))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = k32(10089824) + uint32(37516)
-	i0 = fn2034(m, i0, i1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6607(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if int32(i0) > int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L2
-	}
-	fn3604(m, v2, uint32(8513133))
-	m.depth--
-	return uint32(0)
-L2:
-	fn3604(m, v2, uint32(8405904))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = k32(10089824) + uint32(37124)
-	i0 = fn2034(m, i0, i1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6608(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = v1 + uint32(12)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = i0 + v4
-	v5 = i0
-	goto L3
-L4:
-	i0 = v1 + uint32(12)
-	v1 = i0
-	v5 = v4
-	i0 = v4 + k32(4294967295)
-	if i0 >= uint32(2) {
-		goto L3
-	}
-	v5 = v4
-	goto L2
-L3:
-	i8 = v3 + uint32(8)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10292700), uint32(1), uint32(2), uint32(0), i8)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	v1 = k32(4294967295)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	v4 = uint32(8192)
-	if v5 == uint32(1) {
-		goto L5
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	i0 = fn1582(m, v1)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L7
-	}
-	fn2072(m, v1)
-L7:
-	if v4 != k32(4294967295) {
-		goto L5
-	}
-L6:
-	v4 = k32(4294967295)
-	v1 = k32(4294967295)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L5:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(0)
-	v1 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10288320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v6 = i0
-	i0 = fn6468(m, v6, v2, uint32(10014548))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	if v5 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v7
-	if v7 != 0 {
-		goto L9
-	}
-	fn2072(m, v5)
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v4
-	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(4294967296)
-	v4 = uint32(0)
-	i0 = fn6575(m, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v0)+88)) = k64(18446744073709551615)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+80)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+56)) = uint64(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+36))
-	if i0 != i1 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+48))
-	i0 = b2i(i0 == i1)
-	v4 = i0
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v4
-	v1 = uint32(0)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6609(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if int32(i0) > int32(uint32(0)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L3
-	}
-	fn3604(m, v3, uint32(8513133))
-	v0 = uint32(0)
-	goto L1
-L3:
-	fn3604(m, v3, uint32(8405904))
-	v0 = uint32(0)
-	goto L1
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i0 = k32(10089824) + uint32(43344)
-	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v0 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6610(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = v2 + uint32(56)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v2 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
-	i1 = v2 + uint32(16)
-	i0 = fn525(m, v1, i1, uint32(0))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if int32(i0) > int32(uint32(0)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L3
-	}
-	fn3604(m, v3, uint32(8513133))
-	v3 = uint32(0)
-	goto L1
-L3:
-	fn3604(m, v3, uint32(8405904))
-	v3 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	i0 = fn4476(m, i0, uint32(0))
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = fn6577(m, v0)
-	if i0 != 0 {
-		goto L4
-	}
-	v3 = uint32(0)
-	goto L1
-L4:
-	i1 = fn4470(m)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn6498(m, i0)
-	if i0 != 0 {
-		goto L7
-	}
-	goto L6
-L8:
-	i0 = fn6576(m, v0)
-	if i0 == 0 {
-		goto L6
-	}
-L7:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492461))
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if i0 == 0 {
-		goto L10
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+72))
-	if l0 != k64(18446744073709551615) {
-		goto L9
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	if i0 == 0 {
-		goto L11
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+88))
-	if l0 != k64(18446744073709551615) {
-		goto L9
-	}
-L11:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+56)) = uint64(0)
-	i0 = v0 + uint32(64)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v1 = i1
-	if int32(v3) >= int32(v1) {
-		goto L13
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v4 = i2
-	i1 = v1 - v4
-	if int32(v3) > int32(i1) {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = i0 + v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	m.copy(i0, i1, v3)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	if i0 != 0 {
-		goto L16
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+56))
-	v5 = l0
-	goto L15
-L16:
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+56))
-	v5 = l0
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+88))
-	if l0 == k64(18446744073709551615) {
-		goto L15
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+80))
-	if int64(l0) <= int64(v5) {
-		goto L14
-	}
-L15:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+80)) = v5
-L14:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	v1 = i2
-	l2 = uint64(int64(int32(v1)))
-	l1 = v5 + l2
-	v5 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v0)+56)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if i0 == 0 {
-		goto L17
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+72))
-	v6 = l0
-	if v6 == k64(18446744073709551615) {
-		goto L17
-	}
-	if int64(v6) >= int64(v5) {
-		goto L17
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v0)+72)) = v5
-L17:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+88))
-	if int64(v5) <= int64(l1) {
-		goto L12
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v0)+88)) = v5
-	goto L12
-L13:
-	i0 = fn6581(m, v0)
-	v3 = i0
-	if v3 != 0 {
-		goto L18
-	}
-	i0 = fn3622(m)
-	v3 = i0
-	if v3 == 0 {
-		goto L20
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028472))
-	i0 = fn3617(m, v3, i1)
-	if i0 != 0 {
-		goto L19
-	}
-L20:
-	fn3606(m, v3)
-	v3 = uint32(0)
-	goto L5
-L19:
-	fn3606(m, v3)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if i0 == 0 {
-		goto L21
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v0)+72)) = k64(18446744073709551615)
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v3 = i0
-	l2 = *(*uint64)(unsafe.Add(b, uint64(v0)+80))
-	v5 = l2
-	i2 = uint32(v5)
-	i1 = v3 + i2
-	l2 = *(*uint64)(unsafe.Add(b, uint64(v0)+88))
-	l2 = l2 - v5
-	i2 = uint32(l2)
-	m.copy(v3, i1, i2)
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+80))
-	v5 = l0
-	*(*uint64)(unsafe.Add(b, uint64(v0)+80)) = uint64(0)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+88))
-	l1 = l1 - v5
-	v6 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v0)+88)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+64))
-	l1 = l1 - v5
-	*(*uint64)(unsafe.Add(b, uint64(v0)+64)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+56))
-	l1 = l1 - v5
-	*(*uint64)(unsafe.Add(b, uint64(v0)+56)) = l1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i2 = uint32(v6)
-	v1 = i2
-	i1 = i1 - v1
-	v3 = i1
-	if int32(i0) <= int32(v3) {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = i0 + v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	m.copy(i0, i1, v3)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+88))
-	l2 = uint64(int64(int32(v3)))
-	v5 = l2
-	l1 = l1 + v5
-	*(*uint64)(unsafe.Add(b, uint64(v0)+88)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+56))
-	l1 = l1 + v5
-	*(*uint64)(unsafe.Add(b, uint64(v0)+56)) = l1
-	fn6584(m, v3)
-	v3 = uint32(0)
-	goto L5
-L22:
-	fn3624(m)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	i0 = i0 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	m.copy(i0, i1, i2)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+88))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	v1 = i2
-	l2 = uint64(int64(int32(v1)))
-	v5 = l2
-	l1 = l1 + v5
-	*(*uint64)(unsafe.Add(b, uint64(v0)+88)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+56))
-	l1 = l1 + v5
-	*(*uint64)(unsafe.Add(b, uint64(v0)+56)) = l1
-	goto L12
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L23
-	}
-	fn2072(m, v3)
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if i0 == 0 {
-		goto L26
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+72))
-	if l0 != k64(18446744073709551615) {
-		goto L25
-	}
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	if i0 == 0 {
-		goto L24
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+88))
-	if l0 == k64(18446744073709551615) {
-		goto L24
-	}
-L25:
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+64))
-	v5 = l0
-	if int64(v5) < int64(uint64(0)) {
-		goto L24
-	}
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+56))
-	v6 = l1
-	if v5 == v6 {
-		goto L24
-	}
-	l2 = v5 - v6
-	v5 = l2
-	l1 = uint64(0) - v5
-	l0 = fn6582(m, v0, l1, uint32(1))
-	if int64(l0) >= int64(uint64(0)) {
-		goto L27
-	}
-	v3 = uint32(0)
-	goto L5
-L27:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+64))
-	l1 = l1 - v5
-	*(*uint64)(unsafe.Add(b, uint64(v0)+64)) = l1
-L24:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	v4 = i0
-L29:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	if int32(v4) < int32(i1) {
-		goto L28
-	}
-	v3 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i1 = i1 + v1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i2 = i2 - v1
-	i0 = fn6583(m, v0, i1, i2)
-	v7 = i0
-	i0 = v7 + uint32(2)
-	switch i0 {
-	case 0:
-		goto L32
-	case 1:
-		goto L5
-	default:
-		goto L31
-	}
-L32:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v3 = i1
-	if int32(v4) <= int32(v3) {
-		goto L30
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i1 = i1 + v1
-	m.copy(i0, i1, v3)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+64)) = uint64(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v3 = i1
-	l1 = uint64(int64(int32(v3)))
-	v5 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v0)+56)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if i0 == 0 {
-		goto L33
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+72))
-	v6 = l0
-	if v6 == k64(18446744073709551615) {
-		goto L33
-	}
-	if int64(v6) >= int64(v5) {
-		goto L33
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v0)+72)) = v5
-L33:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+88)) = v5
-	fn3624(m)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8474073)
-	i1 = v3 + v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
-	v3 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028472))
-	i0 = fn857(m, i0, uint32(8450399), v2)
-	v1 = i0
-	if v1 == 0 {
-		goto L5
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028472))
-	fn3611(m, i0, v1)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L5
-	}
-	fn2072(m, v1)
-	goto L5
-L31:
-	i0 = v4 - v7
-	v4 = i0
-	i0 = v7 + v1
-	v1 = i0
-	v3 = uint32(0)
-	i0 = fn6307(m)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L29
-	}
-	goto L5
-L30:
-	fn3624(m)
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i0
-	if v3 == 0 {
-		goto L34
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v0)+72)) = k64(18446744073709551615)
-L34:
-	if int32(v4) < int32(uint32(1)) {
-		goto L35
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i1 = i1 + v1
-	m.copy(i0, i1, v4)
-	i0 = v1 + v4
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i0
-L35:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+80)) = uint64(0)
-	l1 = uint64(int64(int32(v4)))
-	v5 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v0)+88)) = v5
-	*(*uint64)(unsafe.Add(b, uint64(v0)+56)) = v5
-	if v3 == 0 {
-		goto L36
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+72))
-	v6 = l0
-	if v6 == k64(18446744073709551615) {
-		goto L36
-	}
-	if int64(v6) >= int64(v5) {
-		goto L36
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v0)+72)) = v5
-L36:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+64)) = uint64(0)
-L12:
-	i0 = fn1594(m, v1)
-	v3 = i0
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	fn4475(m, i0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	if i0 == 0 {
-		goto L37
-	}
-	i0 = v2 + uint32(16)
-	fn524(m, i0)
-L37:
-	i0 = v2 + uint32(64)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6611(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint64
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if int32(i0) > int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L2
-	}
-	fn3604(m, v2, uint32(8513133))
-	m.depth--
-	return uint32(0)
-L2:
-	fn3604(m, v2, uint32(8405904))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn6498(m, i0)
-	if i0 != 0 {
-		goto L4
-	}
-	goto L3
-L5:
-	i0 = fn6576(m, v0)
-	if i0 == 0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if i0 == 0 {
-		goto L6
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+72))
-	v3 = l0
-	if v3 == k64(18446744073709551615) {
-		goto L6
-	}
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+56))
-	l0 = v3 - l1
-	i0 = uint32(l0)
-	if i0 != 0 {
-		goto L3
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492575))
-	m.depth--
-	return uint32(0)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	i0 = fn4476(m, i0, uint32(0))
-	if i0 != 0 {
-		goto L7
-	}
-	i0 = fn6577(m, v0)
-	if i0 != 0 {
-		goto L7
-	}
-	m.depth--
-	return uint32(0)
-L7:
-	i1 = fn4470(m)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = i1
-	i0 = fn6578(m, v0)
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	fn4475(m, i0)
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6612(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v0 + k32(4294967292)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = i0 & k32(4294967292)
-	v2 = i0
-	i1 = v0 + k32(4294967288)
-	v3 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i1 = i1 & uint32(3)
-	i1 = i1 | v2
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = i1 & uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if i0 == 0 {
-		goto L1
-	}
-	fn3007(m, v0)
-L1:
-	i0 = fn6613(m, v0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6613(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6614(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	if v0 == 0 {
-		goto L5
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L5:
-	v3 = uint32(0)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6615(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10288320))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
-	v4 = i1
-	if v5 == v4 {
-		goto L4
-	}
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+156))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+156))
-	if i0 == i1 {
-		goto L3
-	}
-	goto L2
-L4:
-	if v2 == 0 {
-		goto L2
-	}
-L3:
-	i0 = fn3737(m, uint32(8440148), v2)
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = k32(4294967295)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = v4 & k32(4294967294)
-	if i0 == uint32(2) {
-		goto L5
-	}
-	i0 = fn3734(m, uint32(8440148), v4, uint32(2), uint32(3))
-	if i0 != 0 {
-		goto L6
-	}
-	v2 = k32(4294967295)
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-L5:
-	i0 = v1 + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v5 = i0
-	v2 = uint32(8192)
-	if int32(v4) < int32(uint32(3)) {
-		goto L7
-	}
-	i0 = v1 + uint32(20)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
-	v1 = i0
-	if v1 == 0 {
-		goto L8
-	}
-	i0 = fn1582(m, v1)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L9
-	}
-	fn2072(m, v1)
-L9:
-	if v2 != k32(4294967295) {
-		goto L7
-	}
-L8:
-	v2 = k32(4294967295)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10288320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v1 = i0
-	i0 = fn6467(m, v1, v5, uint32(10014548))
-	if i0 != 0 {
-		goto L10
-	}
-	v2 = k32(4294967295)
-	goto L1
-L10:
-	i0 = fn6468(m, v1, v6, uint32(10014548))
-	if i0 != 0 {
-		goto L11
-	}
-	v2 = k32(4294967295)
-	goto L1
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v5
-	i3 = v3 + uint32(16)
-	i1 = fn857(m, v4, uint32(8461906), i3)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
-	if v4 != 0 {
-		goto L12
-	}
-	v2 = k32(4294967295)
-	goto L1
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
-	*(*uint32)(unsafe.Add(b, v3)) = v6
-	i1 = fn857(m, v1, uint32(8461906), v3)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
-	if v1 == 0 {
-		goto L13
-	}
-	v2 = uint32(0)
-	goto L1
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 != 0 {
-		goto L14
-	}
-	v2 = k32(4294967295)
-	goto L1
-L14:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	v2 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	v2 = k32(4294967295)
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6616(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	m.depth--
-	return uint32(0)
-L1:
-	i1 = k32(10089824) + uint32(39580)
-	v2 = i1
-	i0 = fn2034(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3611(m, i0, v2)
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = fn854(m, v0, v1)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v0)
-L3:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6617(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	m.depth--
-	return uint32(0)
-L1:
-	i1 = k32(10089824) + uint32(38884)
-	v2 = i1
-	i0 = fn2034(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3611(m, i0, v2)
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = fn854(m, v0, v1)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v0)
-L3:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6618(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	m.depth--
-	return uint32(0)
-L1:
-	i1 = k32(10089824) + uint32(39608)
-	v2 = i1
-	i0 = fn2034(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3611(m, i0, v2)
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = fn854(m, v0, v1)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v0)
-L3:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6619(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	m.depth--
-	return uint32(0)
-L1:
-	i1 = k32(10089824) + uint32(39696)
-	v2 = i1
-	i0 = fn2034(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3611(m, i0, v2)
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = fn854(m, v0, v1)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v0)
-L3:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6620(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	m.depth--
-	return uint32(0)
-L1:
-	i1 = k32(10089824) + uint32(39728)
-	v2 = i1
-	i0 = fn2034(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3611(m, i0, v2)
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = fn854(m, v0, v1)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v0)
-L3:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6621(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	m.depth--
-	return uint32(0)
-L1:
-	i1 = k32(10089824) + uint32(43376)
-	v2 = i1
-	i0 = fn2034(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3611(m, i0, v2)
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = fn854(m, v0, v1)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v0)
-L3:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6622(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	m.depth--
-	return uint32(0)
-L1:
-	i1 = k32(10089824) + uint32(33352)
-	v2 = i1
-	i0 = fn2034(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3611(m, i0, v2)
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = fn854(m, v0, uint32(0))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L3
-	}
-	fn2072(m, v0)
-L3:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6623(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	m.depth--
-	return uint32(0)
-L1:
-	i1 = k32(10089824) + uint32(39636)
-	v2 = i1
-	i0 = fn2034(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3611(m, i0, v2)
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = fn854(m, v0, uint32(0))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L3
-	}
-	fn2072(m, v0)
-L3:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6624(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	m.depth--
-	return uint32(0)
-L1:
-	i1 = k32(10089824) + uint32(43344)
-	v2 = i1
-	i0 = fn2034(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3611(m, i0, v2)
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = fn854(m, v0, uint32(0))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L3
-	}
-	fn2072(m, v0)
-L3:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6625(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	i0 = fn3622(m)
-	v2 = i0
-	goto L1
-L2:
-	i1 = k32(10089824) + uint32(30004)
-	v3 = i1
-	i0 = fn2034(m, v2, v3)
-	v2 = i0
-	if v2 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3611(m, i0, v3)
-	i0 = fn3622(m)
-	v2 = i0
-	goto L1
-L3:
-	i0 = fn854(m, v2, uint32(0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L4
-	}
-	fn2072(m, v2)
-L4:
-	if v3 != 0 {
-		goto L5
-	}
-	i0 = fn3622(m)
-	v2 = i0
-	goto L1
-L5:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 != 0 {
-		goto L7
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	goto L6
-L7:
-	i1 = k32(10089824) + uint32(30004)
-	v4 = i1
-	i0 = fn2034(m, v0, v4)
-	v3 = i0
-	if v3 != 0 {
-		goto L8
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3611(m, i0, v4)
-	goto L6
-L8:
-	i0 = fn854(m, v3, uint32(0))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L6
-	}
-	fn2072(m, v3)
-L6:
-	if v2 != 0 {
-		goto L9
-	}
-	m.depth--
-	return v0
-L9:
-	fn3627(m, v2)
-	if v0 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L10
-	}
-	fn2072(m, v0)
-L10:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6626(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	m.depth--
-	return uint32(0)
-L1:
-	i1 = k32(10089824) + uint32(35200)
-	v3 = i1
-	i0 = fn2034(m, v2, v3)
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3611(m, i0, v3)
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = fn854(m, v2, uint32(0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L3
-	}
-	fn2072(m, v2)
-L3:
-	if v3 != uint32(10014564) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564)) = v2
-	if v2 != 0 {
-		goto L5
-	}
-	fn2072(m, uint32(10014564))
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 != 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	m.depth--
-	return uint32(0)
-L6:
-	i1 = k32(10089824) + uint32(35200)
-	v2 = i1
-	i0 = fn2034(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3611(m, i0, v2)
-	m.depth--
-	return uint32(0)
-L7:
-	i0 = fn854(m, v0, uint32(0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	fn2072(m, v0)
-L4:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6627(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8509523))
-	m.depth--
-	return uint32(0)
-L1:
-	i1 = k32(10089824) + uint32(30032)
-	i0 = fn2034(m, v0, i1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6628(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = v1 + uint32(12)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = i0 + v4
-	v5 = i0
-	goto L3
-L4:
-	i0 = v1 + uint32(12)
-	v1 = i0
-	v5 = v4
-	i0 = v4 + k32(4294967295)
-	if i0 >= uint32(2) {
-		goto L3
-	}
-	v5 = v4
-	goto L2
-L3:
-	i8 = v3 + uint32(8)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10293628), uint32(1), uint32(2), uint32(0), i8)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	v1 = k32(4294967295)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	v4 = uint32(8192)
-	if v5 == uint32(1) {
-		goto L5
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	i0 = fn1582(m, v1)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L7
-	}
-	fn2072(m, v1)
-L7:
-	if v4 != k32(4294967295) {
-		goto L5
-	}
-L6:
-	v4 = k32(4294967295)
-	v1 = k32(4294967295)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L5:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(0)
-	v1 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10288320))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v5 = i0
-	i0 = fn6466(m, v5, v2, uint32(10014548))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = fn6467(m, v5, v2, uint32(10014548))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = fn6468(m, v5, v2, uint32(10014548))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	if v6 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v7
-	if v7 != 0 {
-		goto L9
-	}
-	fn2072(m, v6)
-L9:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(4294967297)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v4
-	v4 = uint32(0)
-	i0 = fn6575(m, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v0)+88)) = k64(18446744073709551615)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+80)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+72)) = k64(18446744073709551615)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+56)) = uint64(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	if i0 != i1 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+48))
-	i0 = b2i(i0 == i1)
-	v4 = i0
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v4
-	v1 = uint32(0)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6629(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8511624))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	if v5 != uint32(10059656) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L3
-L4:
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v1
-	if v2 != 0 {
-		i1 = uint32(10014548)
-	} else {
-		i1 = uint32(10014564)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
-	i1 = k32(10089824) + uint32(31252)
-	i2 = v3 + uint32(16)
-	i0 = fn863(m, v5, i1, i2)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8572230), v3)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v6 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
-	v7 = i0
-	i0 = v7 & uint32(1)
-	if i0 != 0 {
-		goto L11
-	}
-	v5 = v1
-	v8 = v6
-	goto L10
-L11:
-	if v2 != 0 {
-		goto L12
-	}
-	if int32(v6) >= int32(uint32(1)) {
-		goto L12
-	}
-	v4 = v1
-	goto L9
-L12:
-	i0 = v6 + uint32(1)
-	v8 = i0
-	v5 = uint32(127)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v9 = i0
-	i0 = v9 & uint32(64)
-	if i0 != 0 {
-		goto L13
-	}
-	i3 = v9 >> (uint32(2) & 31)
-	i3 = i3 & uint32(7)
-	v5 = i3
-	if v5 == uint32(2) {
-		i1 = uint32(65535)
-	} else {
-		i1 = uint32(1114111)
-	}
-	if v5 == uint32(1) {
-		i0 = uint32(255)
-	} else {
-		i0 = i1
-	}
-	v5 = i0
-L13:
-	i0 = fn2662(m, v8, v5)
-	v5 = i0
-	if v5 != 0 {
-		goto L14
-	}
-	v4 = v1
-	goto L8
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v10 = i0
-	i0 = v10 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	v9 = i0
-	i0 = v10 & uint32(32)
-	if i0 == 0 {
-		goto L16
-	}
-	i3 = v10 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v5 + i1
-	v10 = i0
-	goto L15
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	v10 = i0
-L15:
-	i0 = v9 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L20
-	case 1:
-		goto L19
-	default:
-		goto L18
-	}
-L20:
-	*(*uint8)(unsafe.Add(b, v10)) = uint8(k32(13))
-	goto L17
-L19:
-	*(*uint16)(unsafe.Add(b, v10)) = uint16(k32(13))
-	goto L17
-L18:
-	*(*uint32)(unsafe.Add(b, v10)) = uint32(13)
-L17:
-	i0 = v10 + v9
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v11 = i0
-	i0 = v11 & uint32(32)
-	if i0 == 0 {
-		goto L22
-	}
-	i3 = v11 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v1 + i1
-	v11 = i0
-	goto L21
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v11 = i0
-L21:
-	i2 = v9 * v6
-	m.copy(v10, v11, i2)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v6
-	if v6 != 0 {
-		goto L23
-	}
-	fn2072(m, v1)
-L23:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
-	i1 = i1 & k32(4294967294)
-	v7 = i1
-	*(*uint8)(unsafe.Add(b, uint64(v0)+16)) = uint8(v7)
-L10:
-	if v2 == 0 {
-		goto L24
-	}
-	v4 = v5
-	goto L9
-L24:
-	if int32(v8) >= int32(uint32(1)) {
-		goto L25
-	}
-	v4 = v5
-	goto L9
-L25:
-	i0 = v8 + k32(4294967295)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	v6 = i0
-	i0 = v2 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L29
-	case 1:
-		goto L28
-	default:
-		goto L27
-	}
-L29:
-	if v6 == 0 {
-		goto L31
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v5 + i1
-	v2 = i0
-	goto L30
-L31:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	v2 = i0
-L30:
-	i0 = v2 + v1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-	goto L26
-L28:
-	if v6 == 0 {
-		goto L33
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v5 + i1
-	v2 = i0
-	goto L32
-L33:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	v2 = i0
-L32:
-	i1 = v1 << (uint32(1) & 31)
-	i0 = v2 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v2 = i0
-	goto L26
-L27:
-	if v6 == 0 {
-		goto L35
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v5 + i1
-	v2 = i0
-	goto L34
-L35:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	v2 = i0
-L34:
-	i1 = v1 << (uint32(2) & 31)
-	i0 = v2 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-L26:
-	if v2 == uint32(13) {
-		goto L36
-	}
-	v4 = v5
-	goto L9
-L36:
-	i0 = fn2806(m, v5, uint32(0), v1)
-	v4 = i0
-	if v4 != 0 {
-		goto L37
-	}
-	v4 = v5
-	goto L8
-L37:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L38
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L38
-	}
-	fn2072(m, v5)
-L38:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
-	i1 = i1 | uint32(1)
-	v7 = i1
-	*(*uint8)(unsafe.Add(b, uint64(v0)+16)) = uint8(v7)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v1 = i0
-	i0 = v1 & uint32(32)
-	v5 = i0
-	if v5 == 0 {
-		goto L40
-	}
-	i3 = v1 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v4 + i1
-	v2 = i0
-	goto L39
-L40:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v2 = i0
-L39:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v12 = i0
-	if v12 == 0 {
-		goto L1
-	}
-	i0 = v1 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	v13 = i0
-	i0 = v7 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	v14 = i0
-	switch v14 {
-	case 0, 2:
-		goto L42
-	default:
-		goto L41
-	}
-L42:
-	i2 = v12 * v13
-	v6 = i2
-	i0 = fn8093(m, v2, uint32(13), v6)
-	if i0 != 0 {
-		goto L41
-	}
-	if v14 != 0 {
-		goto L6
-	}
-	i0 = fn8093(m, v2, uint32(10), v6)
-	if i0 != 0 {
-		goto L43
-	}
-	v14 = uint32(0)
-	goto L6
-L43:
-	if v13 != uint32(1) {
-		goto L44
-	}
-	v14 = uint32(2)
-	goto L6
-L44:
-	i0 = v2 + k32(4294967294)
-	v10 = i0
-	i0 = v2 + k32(4294967295)
-	v9 = i0
-	i0 = v2 + k32(4294967292)
-	v11 = i0
-	v1 = uint32(0)
-	v14 = uint32(0)
-L45:
-	i1 = v1 << (uint32(1) & 31)
-	i0 = v10 + i1
-	v2 = i0
-	i1 = v1 << (uint32(2) & 31)
-	i0 = v11 + i1
-	v5 = i0
-L46:
-	i0 = v13 + k32(4294967295)
-	v8 = i0
-	switch v8 {
-	case 0:
-		goto L50
-	case 1:
-		goto L49
-	default:
-		goto L48
-	}
-L50:
-	i0 = v9 + v1
-	i0 = i0 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v6 = i0
-	goto L47
-L49:
-	i0 = v2 + uint32(2)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v6 = i0
-	goto L47
-L48:
-	i0 = v5 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-L47:
-	i0 = v2 + uint32(2)
-	v2 = i0
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v1 + uint32(1)
-	v1 = i0
-	if v6 > uint32(10) {
-		goto L46
-	}
-	switch v8 {
-	case 0:
-		goto L54
-	case 1:
-		goto L53
-	default:
-		goto L52
-	}
-L54:
-	i0 = v9 + v1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-	goto L51
-L53:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v2)))
-	v2 = i0
-	goto L51
-L52:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v2 = i0
-L51:
-	i1 = v14 | uint32(2)
-	if v2 != uint32(10) {
-		i0 = v14
-	} else {
-		i0 = i1
-	}
-	v14 = i0
-	if v2 == uint32(10) {
-		goto L6
-	}
-	if int32(v1) < int32(v12) {
-		goto L45
-	}
-	goto L6
-L41:
-	i0 = v7 & uint32(2)
-	if i0 != 0 {
-		goto L55
-	}
-	if v14 != uint32(7) {
-		goto L56
-	}
-	v14 = uint32(7)
-	goto L6
-L56:
-	i0 = v2 + k32(4294967294)
-	v10 = i0
-	i0 = v2 + k32(4294967295)
-	v9 = i0
-	i0 = v2 + k32(4294967292)
-	v11 = i0
-	v1 = uint32(0)
-L57:
-	i1 = v1 << (uint32(1) & 31)
-	i0 = v10 + i1
-	v2 = i0
-	i1 = v1 << (uint32(2) & 31)
-	i0 = v11 + i1
-	v5 = i0
-L58:
-	i0 = v13 + k32(4294967295)
-	v8 = i0
-	switch v8 {
-	case 0:
-		goto L62
-	case 1:
-		goto L61
-	default:
-		goto L60
-	}
-L62:
-	i0 = v9 + v1
-	i0 = i0 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v6 = i0
-	goto L59
-L61:
-	i0 = v2 + uint32(2)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v6 = i0
-	goto L59
-L60:
-	i0 = v5 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-L59:
-	i0 = v2 + uint32(2)
-	v2 = i0
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v1 + uint32(1)
-	v1 = i0
-	if v6 > uint32(13) {
-		goto L58
-	}
-	switch v8 {
-	case 0:
-		goto L66
-	case 1:
-		goto L65
-	default:
-		goto L64
-	}
-L66:
-	i0 = v9 + v1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v6 = i0
-	goto L63
-L65:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v2)))
-	v6 = i0
-	goto L63
-L64:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-L63:
-	i0 = v6 + k32(4294967286)
-	switch i0 {
-	case 0:
-		goto L69
-	case 3:
-		goto L68
-	default:
-		goto L67
-	}
-L69:
-	i0 = v14 | uint32(2)
-	v14 = i0
-	goto L67
-L68:
-	switch v8 {
-	case 0:
-		goto L73
-	case 1:
-		goto L72
-	default:
-		goto L71
-	}
-L73:
-	i0 = v9 + v1
-	i0 = i0 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-	goto L70
-L72:
-	i0 = v2 + uint32(2)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v2 = i0
-	goto L70
-L71:
-	i0 = v5 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-L70:
-	if v2 != uint32(10) {
-		goto L74
-	}
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i0 = v14 | uint32(4)
-	v14 = i0
-	goto L67
-L74:
-	i0 = v14 | uint32(1)
-	v14 = i0
-L67:
-	if int32(v1) >= int32(v12) {
-		goto L6
-	}
-	if v14 != uint32(7) {
-		goto L57
-	}
-	goto L6
-L55:
-	if v5 == 0 {
-		goto L76
-	}
-	i3 = v1 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v4 + i1
-	v15 = i0
-	goto L75
-L76:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v15 = i0
-L75:
-	i0 = v12 * v13
-	i0 = fn2108(m, i0)
-	v16 = i0
-	if v16 == 0 {
-		goto L77
-	}
-	v17 = uint32(0)
-	i0 = v13 + k32(4294967295)
-	v10 = i0
-	v18 = uint32(0)
-L78:
-	i0 = v16 + v18
-	v7 = i0
-	i0 = v15 + v17
-	v11 = i0
-	i1 = v18 << (uint32(1) & 31)
-	i0 = v16 + i1
-	v6 = i0
-	i1 = v18 << (uint32(2) & 31)
-	i0 = v16 + i1
-	v9 = i0
-	i1 = v17 << (uint32(1) & 31)
-	i0 = v15 + i1
-	v5 = i0
-	i1 = v17 << (uint32(2) & 31)
-	i0 = v15 + i1
-	v8 = i0
-	v2 = uint32(0)
-L79:
-	switch v10 {
-	case 0:
-		goto L83
-	case 1:
-		goto L82
-	default:
-		goto L81
-	}
-L83:
-	i0 = v11 + v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v1 = i0
-	goto L80
-L82:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v5)))
-	v1 = i0
-	goto L80
-L81:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v1 = i0
-L80:
-	if v1 < uint32(14) {
-		goto L85
-	}
-	switch v10 {
-	case 0:
-		goto L88
-	case 1:
-		goto L87
-	default:
-		goto L86
-	}
-L88:
-	i0 = v7 + v2
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v1)
-	goto L84
-L87:
-	*(*uint16)(unsafe.Add(b, v6)) = uint16(v1)
-	goto L84
-L86:
-	*(*uint32)(unsafe.Add(b, v9)) = v1
-	goto L84
-L85:
-	i0 = v17 + v2
-	v19 = i0
-	i0 = v19 + uint32(1)
-	v17 = i0
-	i0 = v1 + k32(4294967286)
-	switch i0 {
-	case 0:
-		goto L93
-	case 3:
-		goto L92
-	default:
-		goto L91
-	}
-L93:
-	switch v10 {
-	case 0:
-		goto L96
-	case 1:
-		goto L95
-	default:
-		goto L94
-	}
-L96:
-	i0 = v7 + v2
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(10))
-	i0 = v14 | uint32(2)
-	v14 = i0
-	goto L90
-L95:
-	*(*uint16)(unsafe.Add(b, v6)) = uint16(k32(10))
-	i0 = v14 | uint32(2)
-	v14 = i0
-	goto L90
-L94:
-	*(*uint32)(unsafe.Add(b, v9)) = uint32(10)
-	i0 = v14 | uint32(2)
-	v14 = i0
-	goto L90
-L92:
-	i0 = v19 + uint32(2)
-	v1 = i0
-	switch v10 {
-	case 0:
-		goto L99
-	case 1:
-		goto L98
-	default:
-		goto L97
-	}
-L99:
-	i0 = v11 + v2
-	i0 = i0 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v5 = i0
-	i0 = v7 + v2
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(10))
-	i2 = b2i(v5 == uint32(10))
-	v5 = i2
-	if v5 != 0 {
-		i0 = v1
-	} else {
-		i0 = v17
-	}
-	v17 = i0
-	if v5 != 0 {
-		i0 = uint32(4)
-	} else {
-		i0 = uint32(1)
-	}
-	i0 = i0 | v14
-	v14 = i0
-	goto L90
-L98:
-	i0 = v5 + uint32(2)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v5 = i0
-	*(*uint16)(unsafe.Add(b, v6)) = uint16(k32(10))
-	i2 = b2i(v5 == uint32(10))
-	v5 = i2
-	if v5 != 0 {
-		i0 = v1
-	} else {
-		i0 = v17
-	}
-	v17 = i0
-	if v5 != 0 {
-		i0 = uint32(4)
-	} else {
-		i0 = uint32(1)
-	}
-	i0 = i0 | v14
-	v14 = i0
-	goto L90
-L97:
-	i0 = v8 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, v9)) = uint32(10)
-	i2 = b2i(v5 == uint32(10))
-	v5 = i2
-	if v5 != 0 {
-		i0 = v1
-	} else {
-		i0 = v17
-	}
-	v17 = i0
-	if v5 != 0 {
-		i0 = uint32(4)
-	} else {
-		i0 = uint32(1)
-	}
-	i0 = i0 | v14
-	v14 = i0
-	goto L90
-L91:
-	if int32(v17) > int32(v12) {
-		goto L89
-	}
-	switch v10 {
-	case 0:
-		goto L102
-	case 1:
-		goto L101
-	default:
-		goto L100
-	}
-L102:
-	i0 = v7 + v2
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v1)
-	goto L90
-L101:
-	*(*uint16)(unsafe.Add(b, v6)) = uint16(v1)
-	goto L90
-L100:
-	*(*uint32)(unsafe.Add(b, v9)) = v1
-L90:
-	i0 = v18 + v2
-	i0 = i0 + uint32(1)
-	v18 = i0
-	goto L78
-L89:
-	i0 = v18 + v2
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L103
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L103
-	}
-	fn2072(m, v4)
-L103:
-	i0 = fn2679(m, v13, v16, v1)
-	v4 = i0
-	fn2111(m, v16)
-	if v4 == 0 {
-		goto L7
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
-	v7 = i0
-	goto L6
-L84:
-	i0 = v6 + uint32(2)
-	v6 = i0
-	i0 = v9 + uint32(4)
-	v9 = i0
-	i0 = v5 + uint32(2)
-	v5 = i0
-	i0 = v8 + uint32(4)
-	v8 = i0
-	i0 = v2 + uint32(1)
-	v2 = i0
-	goto L79
-L77:
-	i0 = fn3633(m)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L7
-	}
-	fn2072(m, v4)
-L7:
-	v4 = uint32(0)
-	goto L1
-L6:
-	i1 = v14 << (uint32(2) & 31)
-	i1 = i1 & uint32(28)
-	i1 = i1 | v7
-	*(*uint8)(unsafe.Add(b, uint64(v0)+16)) = uint8(i1)
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6630(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	v2 = k32(4294967295)
-	if v0 == 0 {
-		goto L1
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8572230), v1)
-	v2 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	v2 = k32(4294967295)
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6631(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = v5 - v4
-	v7 = i0
-	i0 = div32s(v7, v3)
-	v8 = i0
-	if v0 == 0 {
-		goto L4
-	}
-	if v3 == uint32(1) {
-		goto L3
-	}
-	i0 = v3 + k32(4294967295)
-	v1 = i0
-	v0 = v4
-L5:
-	switch v1 {
-	case 0:
-		goto L9
-	case 1:
-		goto L8
-	default:
-		goto L7
-	}
-L9:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-	goto L6
-L8:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
-	v2 = i0
-	goto L6
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-L6:
-	if v2 >= uint32(11) {
-		goto L10
-	}
-	switch v1 {
-	case 0:
-		goto L14
-	case 1:
-		goto L13
-	default:
-		goto L12
-	}
-L14:
-	i0 = v2 & uint32(255)
-	v2 = i0
-	goto L11
-L13:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
-	v2 = i0
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-L11:
-	if v2 == uint32(10) {
-		goto L2
-	}
-	if v0 == v5 {
-		goto L1
-	}
-L10:
-	i0 = v0 + v3
-	v0 = i0
-	goto L5
-L4:
-	if v1 == 0 {
-		goto L15
-	}
-	i0 = v3 + k32(4294967295)
-	v1 = i0
-	v0 = v4
-L17:
-	switch v1 {
-	case 0:
-		goto L21
-	case 1:
-		goto L20
-	default:
-		goto L19
-	}
-L21:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-	goto L18
-L20:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
-	v2 = i0
-	goto L18
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-L18:
-	if v2 < uint32(14) {
-		goto L22
-	}
-	i0 = v0 + v3
-	v0 = i0
-	goto L17
-L22:
-	if v0 >= v5 {
-		goto L1
-	}
-	switch v1 {
-	case 0:
-		goto L26
-	case 1:
-		goto L25
-	default:
-		goto L24
-	}
-L26:
-	i0 = v2 & uint32(255)
-	v2 = i0
-	goto L23
-L25:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
-	v2 = i0
-	goto L23
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-L23:
-	i0 = v0 + v3
-	v0 = i0
-	i0 = v2 + k32(4294967286)
-	switch i0 {
-	case 0:
-		goto L27
-	case 3:
-		goto L16
-	default:
-		goto L17
-	}
-L27:
-	i0 = v0 - v4
-	i0 = div32s(i0, v3)
-	return i0
-L16:
-	i0 = v3 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L31
-	case 1:
-		goto L30
-	default:
-		goto L29
-	}
-L31:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-	goto L28
-L30:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
-	v2 = i0
-	goto L28
-L29:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-L28:
-	i0 = v0 - v4
-	i0 = div32s(i0, v3)
-	i1 = b2i(v2 == uint32(10))
-	i0 = i0 + i1
-	return i0
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v0 = i0
-	i0 = v0 & uint32(32)
-	if i0 == 0 {
-		goto L33
-	}
-	i3 = v0 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v2 + i1
-	v10 = i0
-	goto L32
-L33:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	v10 = i0
-L32:
-	if v9 != uint32(1) {
-		goto L36
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	v1 = i0
-	if v3 == uint32(1) {
-		goto L35
-	}
-	i0 = v3 + k32(4294967295)
-	v7 = i0
-	v0 = v4
-L37:
-	switch v7 {
-	case 0:
-		goto L41
-	case 1:
-		goto L40
-	default:
-		goto L39
-	}
-L41:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-	goto L38
-L40:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
-	v2 = i0
-	goto L38
-L39:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-L38:
-	if v2 > v1 {
-		goto L42
-	}
-	switch v7 {
-	case 0:
-		goto L46
-	case 1:
-		goto L45
-	default:
-		goto L44
-	}
-L46:
-	i0 = v2 & uint32(255)
-	v2 = i0
-	goto L43
-L45:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
-	v2 = i0
-	goto L43
-L44:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-L43:
-	if v2 == v1 {
-		goto L34
-	}
-	if v0 == v5 {
-		goto L1
-	}
-L42:
-	i0 = v0 + v3
-	v0 = i0
-	goto L37
-L36:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	v1 = i0
-	i0 = uint32(int8(v1))
-	v11 = i0
-	i2 = uint32(1) - v9
-	i2 = i2 * v3
-	i1 = v5 + i2
-	v0 = i1
-	if v0 < v4 {
-		i0 = v4
-	} else {
-		i0 = v0
-	}
-	v2 = i0
-	if v2 <= v4 {
-		goto L47
-	}
-	i0 = b2i(v3 == uint32(1))
-	v12 = i0
-	i0 = b2i(int32(v9) < int32(uint32(2)))
-	v13 = i0
-	i0 = v3 + k32(4294967295)
-	v14 = i0
-	v0 = v4
-L48:
-	if v12 == 0 {
-		goto L50
-	}
-	i2 = v5 - v0
-	i0 = fn8093(m, v0, v11, i2)
-	v0 = i0
-	goto L49
-L50:
-L51:
-	switch v14 {
-	case 0:
-		goto L55
-	case 1:
-		goto L54
-	default:
-		goto L53
-	}
-L55:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v7 = i0
-	goto L52
-L54:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
-	v7 = i0
-	goto L52
-L53:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v7 = i0
-L52:
-	if v7 > v1 {
-		goto L56
-	}
-	switch v14 {
-	case 0:
-		goto L60
-	case 1:
-		goto L59
-	default:
-		goto L58
-	}
-L60:
-	i0 = v7 & uint32(255)
-	v7 = i0
-	goto L57
-L59:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
-	v7 = i0
-	goto L57
-L58:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v7 = i0
-L57:
-	if v7 == v1 {
-		goto L49
-	}
-	if v0 == v5 {
-		goto L47
-	}
-L56:
-	i0 = v0 + v3
-	v0 = i0
-	goto L51
-L49:
-	if v0 == 0 {
-		goto L47
-	}
-	if v0 >= v2 {
-		goto L47
-	}
-	v7 = uint32(1)
-	if v13 != 0 {
-		goto L63
-	}
-	i0 = v0 + uint32(2)
-	v15 = i0
-	v7 = uint32(1)
-	v16 = uint32(4)
-L64:
-	switch v14 {
-	case 0:
-		goto L68
-	case 1:
-		goto L67
-	default:
-		goto L66
-	}
-L68:
-	i0 = v0 + v7
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v17 = i0
-	goto L65
-L67:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v15)))
-	v17 = i0
-	goto L65
-L66:
-	i0 = v0 + v16
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v17 = i0
-L65:
-	i1 = v10 + v7
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if v17 != i1 {
-		goto L63
-	}
-	i0 = v16 + uint32(4)
-	v16 = i0
-	i0 = v15 + uint32(2)
-	v15 = i0
-	i1 = v7 + uint32(1)
-	v7 = i1
-	if v9 != v7 {
-		goto L64
-	}
-	goto L62
-L63:
-	if v7 != v9 {
-		goto L61
-	}
-L62:
-	i0 = v0 - v4
-	i0 = div32s(i0, v3)
-	i0 = i0 + v9
-	return i0
-L61:
-	i0 = v0 + v3
-	v0 = i0
-	if v0 < v2 {
-		goto L48
-	}
-L47:
-	if v3 == uint32(1) {
-		goto L70
-	}
-	i0 = v3 + k32(4294967295)
-	v7 = i0
-L71:
-	switch v7 {
-	case 0:
-		goto L75
-	case 1:
-		goto L74
-	default:
-		goto L73
-	}
-L75:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v0 = i0
-	goto L72
-L74:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v2)))
-	v0 = i0
-	goto L72
-L73:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-L72:
-	if v0 > v1 {
-		goto L76
-	}
-	switch v7 {
-	case 0:
-		goto L80
-	case 1:
-		goto L79
-	default:
-		goto L78
-	}
-L80:
-	i0 = v0 & uint32(255)
-	v0 = i0
-	goto L77
-L79:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v2)))
-	v0 = i0
-	goto L77
-L78:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-L77:
-	if v0 == v1 {
-		goto L69
-	}
-	if v2 == v5 {
-		goto L1
-	}
-L76:
-	i0 = v2 + v3
-	v2 = i0
-	goto L71
-L70:
-	i2 = v5 - v2
-	i0 = fn8093(m, v2, v11, i2)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L69:
-	i0 = v2 - v4
-	i0 = div32s(i0, v3)
-	v8 = i0
-	goto L1
-L35:
-	i1 = uint32(int8(v1))
-	i0 = fn8093(m, v4, i1, v7)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-L34:
-	i0 = v0 - v4
-	i0 = div32s(i0, v3)
-	i0 = i0 + uint32(1)
-	return i0
-L3:
-	i0 = fn8093(m, v4, uint32(10), v7)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = v0 - v4
-	i0 = div32s(i0, v3)
-	i0 = i0 + uint32(1)
-	return i0
-L1:
-	*(*uint32)(unsafe.Add(b, v6)) = v8
-	return k32(4294967295)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6632(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+56)) = uint8(k32(1))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = fn6465(m, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = v0 + k32(4294967292)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = i0 & k32(4294967292)
-	v3 = i0
-	i1 = v0 + k32(4294967288)
-	v4 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i1 = i1 & uint32(3)
-	i1 = i1 | v3
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 & uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	if i0 == 0 {
-		goto L2
-	}
-	fn3007(m, v0)
-L2:
-	i0 = fn6633(m, v0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6633(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v1 = i0
-	if v1 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L5
-	}
-	fn2072(m, v1)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L6
-	}
-	fn2072(m, v1)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	v1 = i0
-	if v1 == 0 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+76)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L7
-	}
-	fn2072(m, v1)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v1 = i0
-	if v1 == 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L8
-	}
-	fn2072(m, v1)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v1 = i0
-	if v1 == 0 {
-		goto L9
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L9
-	}
-	fn2072(m, v1)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	v1 = i0
-	if v1 == 0 {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L10
-	}
-	fn2072(m, v1)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v1 = i0
-	if v1 == 0 {
-		goto L11
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L11
-	}
-	fn2072(m, v1)
-L11:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6634(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(80)
-	v1 = i0
-	m.g0 = v1
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) > int32(uint32(0)) {
-		goto L2
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	goto L1
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = v3
-	i2 = v1 + uint32(64)
-	i1 = fn2696(m, uint32(8431745), i2)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+68)) = v4
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2068(m, v0)
-	v4 = i0
-	if v4 == 0 {
-		goto L5
-	}
-	if int32(v4) < int32(uint32(1)) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i2 = v1 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8521654), i2)
-	goto L4
-L5:
-	i1 = k32(10089824) + uint32(37516)
-	i2 = v1 + uint32(76)
-	i0 = fn2025(m, v0, i1, i2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L4
-	}
-	fn3624(m)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	v3 = i0
-	if v3 == 0 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v3
-	i1 = v1 + uint32(32)
-	i0 = fn2696(m, uint32(8530129), i1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	if v6 != 0 {
-		goto L8
-	}
-	fn2072(m, v5)
-L8:
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = v1 + uint32(68)
-	fn2802(m, i0, v3)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+68))
-	if i0 == 0 {
-		goto L3
-	}
-L7:
-	i1 = k32(10089824) + uint32(37124)
-	i2 = v1 + uint32(72)
-	i0 = fn2025(m, v0, i1, i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	v3 = i0
-	if v3 != 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+68))
-	v4 = i0
-	goto L9
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v3
-	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8530138), i1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	if v6 != 0 {
-		goto L11
-	}
-	fn2072(m, v5)
-L11:
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = v1 + uint32(68)
-	fn2802(m, i0, v3)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+68))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-L9:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	i0 = fn2696(m, uint32(8542940), v1)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+68))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L3
-	}
-	fn2072(m, v4)
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+68))
-	v3 = i0
-	if v3 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L12
-	}
-	fn2072(m, v3)
-L12:
-	if v4 != 0 {
-		goto L1
-	}
-L3:
-	fn2069(m, v0)
-L1:
-	i0 = v1 + uint32(80)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6635(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v3 = i0
-	if v3 == 0 {
-		goto L5
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v3 = i0
-	if v3 == 0 {
-		goto L6
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v3 = i0
-	if v3 == 0 {
-		goto L7
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v3 = i0
-	if v3 == 0 {
-		goto L8
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	v3 = i0
-	if v3 == 0 {
-		goto L9
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v3 = i0
-	if v3 == 0 {
-		goto L10
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v3 = i0
-	if v3 == 0 {
-		goto L11
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	v3 = i0
-	if v3 == 0 {
-		goto L12
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v0 = i0
-	if v0 == 0 {
-		goto L13
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L13:
-	v3 = uint32(0)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6636(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) > int32(uint32(0)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == 0 {
-		goto L3
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513097))
-	goto L1
-L3:
-	v2 = uint32(0)
-	*(*uint8)(unsafe.Add(b, uint64(v0)+55)) = uint8(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+60))
-	if i0 == i1 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
-	i0 = k32(10089824) + uint32(39760)
-	i1 = v1 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L4
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3603(m, i0, uint32(8572776), v1)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-	goto L1
-L5:
-	i0 = fn6637(m, v0, k32(4294967295))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	if i0 == 0 {
-		goto L6
-	}
-	v2 = v3
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L7
-	}
-	fn2072(m, v3)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v3 = i0
-	if v3 == 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L8
-	}
-	fn2072(m, v3)
-L8:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+53)))
-	*(*uint8)(unsafe.Add(b, uint64(v0)+55)) = uint8(i1)
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6637(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var i6 uint32
-	_ = i6
-	var i7 uint32
-	_ = i7
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+60))
-	if i0 != i1 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	v3 = i0
-	if v3 == 0 {
-		goto L5
-	}
-	i0 = fn6498(m, v3)
-	v3 = i0
-	goto L4
-L5:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) > int32(uint32(0)) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == 0 {
-		goto L7
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513097))
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = k32(10089824) + uint32(30032)
-	i0 = fn2034(m, i0, i1)
-	v4 = i0
-	if v4 != 0 {
-		goto L8
-	}
-	v4 = uint32(0)
-	goto L1
-L8:
-	i0 = fn2030(m, v4)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L9
-	}
-	fn2072(m, v4)
-L9:
-	v4 = uint32(0)
-	if int32(v3) < int32(uint32(0)) {
-		goto L1
-	}
-L4:
-	if int32(v3) < int32(uint32(1)) {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
-	goto L1
-L3:
-	i0 = fn6463(m, v0, uint32(10014548))
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	goto L1
-L2:
-	v4 = uint32(0)
-	i0 = fn6661(m, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	v5 = uint32(0)
-	v4 = uint32(0)
-	v6 = uint32(0)
-L22:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v3 = i0
-	if v3 == 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	if i0 != 0 {
-		goto L23
-	}
-L25:
-	i0 = fn6662(m, v0, uint32(0))
-	v3 = i0
-	if int32(v3) > int32(k32(4294967295)) {
-		goto L26
-	}
-	i0 = fn6560(m)
-	if i0 != 0 {
-		goto L24
-	}
-	goto L20
-L26:
-	if v3 != 0 {
-		goto L24
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = uint32(0)
-	if v3 == 0 {
-		goto L27
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L27
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	if v1 != 0 {
-		goto L27
-	}
-	fn2072(m, v3)
-L27:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v3 = i0
-	if v3 == 0 {
-		goto L28
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L28
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L28
-	}
-	fn2072(m, v3)
-L28:
-	if v4 == 0 {
-		goto L18
-	}
-	if v5 != 0 {
-		goto L29
-	}
-	v3 = uint32(0)
-	i0 = fn1492(m, uint32(0))
-	v5 = i0
-	if v5 == 0 {
-		goto L11
-	}
-L29:
-	v3 = uint32(0)
-	i0 = fn1501(m, v5, v4)
-	if int32(i0) < int32(uint32(0)) {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 == 0 {
-		goto L16
-	}
-	goto L15
-L23:
-	if v4 != 0 {
-		goto L31
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L32
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L32:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v4 = i0
-	v7 = uint32(0)
-	goto L30
-L31:
-	i0 = fn2800(m, v4, v3)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L33
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v8
-	if v8 != 0 {
-		goto L33
-	}
-	fn2072(m, v4)
-L33:
-	v4 = uint32(0)
-	if v3 == 0 {
-		goto L20
-	}
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v9 = i0
-	i0 = v9 & uint32(32)
-	if i0 == 0 {
-		goto L35
-	}
-	i3 = v9 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v3 + i1
-	v8 = i0
-	goto L34
-L35:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v8 = i0
-L34:
-	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v0)+51)))
-	i1 = uint32(*(*int8)(unsafe.Add(b, uint64(v0)+50)))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i3 = v9 >> (uint32(2) & 31)
-	i3 = i3 & uint32(7)
-	v9 = i3
-	i5 = v9 * v4
-	i4 = v8 + i5
-	i7 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v10 = i7
-	i6 = v9 * v10
-	i5 = v8 + i6
-	i6 = v2 + uint32(12)
-	i0 = fn6631(m, i0, i1, i2, v9, i4, i5, i6)
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L38
-	}
-	i2 = v1 - v6
-	i3 = v8 + v6
-	if int32(i3) < int32(v1) {
-		i1 = v8
-	} else {
-		i1 = i2
-	}
-	if int32(v1) < int32(uint32(0)) {
-		i0 = v8
-	} else {
-		i0 = i1
-	}
-	v1 = i0
-	goto L37
-L38:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v8 = i0
-	if int32(v1) < int32(uint32(0)) {
-		goto L36
-	}
-	i0 = v8 + v6
-	if int32(i0) < int32(v1) {
-		goto L36
-	}
-	i0 = v1 - v6
-	v1 = i0
-L37:
-	i1 = v1 + v4
-	v1 = i1
-	i1 = v1 - v7
-	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = i1
-	if int32(v4) > int32(uint32(0)) {
-		goto L21
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	if int32(v1) < int32(i1) {
-		goto L21
-	}
-	v4 = v3
-	goto L17
-L36:
-	i0 = v8 + v4
-	v8 = i0
-	if int32(v8) <= int32(v4) {
-		goto L40
-	}
-	if v5 != 0 {
-		goto L41
-	}
-	i0 = fn1492(m, uint32(0))
-	v5 = i0
-	if v5 != 0 {
-		goto L41
-	}
-	v5 = uint32(0)
-	v4 = uint32(0)
-	goto L19
-L41:
-	i0 = fn2806(m, v3, v4, v8)
-	v4 = i0
-	if v4 != 0 {
-		goto L42
-	}
-	v4 = uint32(0)
-	goto L19
-L42:
-	i0 = fn1501(m, v5, v4)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L43
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 != uint32(1073741823) {
-		goto L44
-	}
-	v4 = uint32(0)
-	goto L19
-L44:
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 == 0 {
-		goto L39
-	}
-	v4 = uint32(0)
-	goto L19
-L43:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i0 = i0 + v6
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L40
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v9
-	if v9 != 0 {
-		goto L40
-	}
-	fn2072(m, v4)
-L40:
-	v4 = uint32(0)
-	if int32(v8) >= int32(v10) {
-		goto L45
-	}
-	i0 = fn2806(m, v3, v8, v10)
-	v4 = i0
-	if v4 != 0 {
-		goto L45
-	}
-	v4 = uint32(0)
-	goto L19
-L45:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L46
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v8
-	if v8 != 0 {
-		goto L46
-	}
-	fn2072(m, v3)
-L46:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = uint32(0)
-	if v3 == 0 {
-		goto L47
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L47
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v8
-	if v8 != 0 {
-		goto L47
-	}
-	fn2072(m, v3)
-L47:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
-	goto L22
-L39:
-	fn2072(m, v4)
-	v4 = uint32(0)
-	goto L19
-L21:
-	i0 = fn2806(m, v3, v4, v1)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L48
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L48
-	}
-	fn2072(m, v3)
-L48:
-	if v4 != 0 {
-		goto L17
-	}
-	v4 = uint32(0)
-L20:
-	v3 = uint32(0)
-L19:
-	if v5 == 0 {
-		goto L12
-	}
-	goto L13
-L18:
-	if v5 != 0 {
-		goto L15
-	}
-	v4 = uint32(0)
-	goto L14
-L17:
-	if v5 == 0 {
-		goto L14
-	}
-	if v4 == 0 {
-		goto L15
-	}
-	i0 = fn1501(m, v5, v4)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L49
-	}
-	v3 = v4
-	v4 = uint32(0)
-	goto L13
-L49:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L15
-	}
-L16:
-	fn2072(m, v4)
-L15:
-	i0 = k32(10089824) + uint32(20764)
-	i0 = fn2786(m, i0, v5)
-	v4 = i0
-	if v4 != 0 {
-		goto L50
-	}
-	v3 = uint32(0)
-	v4 = uint32(0)
-	goto L13
-L50:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L14
-	}
-	fn2072(m, v5)
-L14:
-	i1 = k32(10089824) + uint32(20764)
-	if v4 != 0 {
-		i0 = v4
-	} else {
-		i0 = i1
-	}
-	v4 = i0
-	goto L1
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L12
-	}
-	fn2072(m, v5)
-L12:
-	if v4 == 0 {
-		goto L10
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L10
-	}
-	fn2072(m, v4)
-L10:
-	v4 = uint32(0)
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v3)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6638(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = v1 + uint32(12)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = i0 + v4
-	v5 = i0
-	i0 = v5 + k32(4294967295)
-	v6 = i0
-	goto L3
-L4:
-	i0 = v1 + uint32(12)
-	v1 = i0
-	v5 = v4
-	i0 = v4 + k32(4294967295)
-	v6 = i0
-	if v6 >= uint32(6) {
-		goto L3
-	}
-	v5 = v4
-	goto L2
-L3:
-	i8 = v3 + uint32(16)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10295212), uint32(1), uint32(6), uint32(0), i8)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	v1 = k32(4294967295)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v7 = i0
-	if v6 != 0 {
-		goto L7
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = uint64(0)
-	i0 = v0 + uint32(8)
-	v8 = i0
-	v2 = uint32(10059656)
-	v9 = uint32(0)
-	v5 = uint32(0)
-	v10 = uint32(0)
-	goto L6
-L7:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v9 = i0
-	if v9 != 0 {
-		goto L12
-	}
-	v4 = uint32(0)
-	goto L11
-L12:
-	v2 = uint32(10059656)
-	v10 = uint32(0)
-	v4 = uint32(0)
-	if v9 == uint32(10059656) {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L14
-	}
-	i1 = v3 + uint32(44)
-	i0 = fn2738(m, v9, i1)
-	v4 = i0
-	if v4 == 0 {
-		goto L15
-	}
-	i0 = fn8105(m, v4)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	if i0 == i1 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L15:
-	v1 = k32(4294967295)
-	goto L1
-L14:
-	fn3722(m, uint32(8442478), uint32(8576952), uint32(8486794), v9)
-	v1 = k32(4294967295)
-	goto L1
-L13:
-	i0 = v5 + k32(4294967294)
-	v6 = i0
-	if v6 == 0 {
-		goto L10
-	}
-L11:
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 != 0 {
-		goto L16
-	}
-	v2 = uint32(10059656)
-	goto L9
-L16:
-	i0 = v6 + k32(4294967295)
-	v6 = i0
-	if v6 != 0 {
-		goto L9
-	}
-	v10 = uint32(0)
-L10:
-	v5 = uint32(0)
-	v9 = uint32(0)
-	goto L8
-L9:
-	v5 = uint32(0)
-	i0 = v1 + uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v8 = i0
-	if v8 != 0 {
-		goto L18
-	}
-	v10 = uint32(0)
-	goto L17
-L18:
-	v9 = uint32(0)
-	v10 = uint32(0)
-	if v8 == uint32(10059656) {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L20
-	}
-	i1 = v3 + uint32(44)
-	i0 = fn2738(m, v8, i1)
-	v10 = i0
-	if v10 == 0 {
-		goto L21
-	}
-	i0 = fn8105(m, v10)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	if i0 == i1 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L21:
-	v1 = k32(4294967295)
-	goto L1
-L20:
-	fn3722(m, uint32(8442478), uint32(8577116), uint32(8486794), v8)
-	v1 = k32(4294967295)
-	goto L1
-L19:
-	i0 = v6 + k32(4294967295)
-	v6 = i0
-	if v6 != 0 {
-		goto L17
-	}
-	v5 = uint32(0)
-	goto L8
-L17:
-	i0 = v1 + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v8 = i0
-	if v8 == 0 {
-		goto L22
-	}
-	v9 = uint32(0)
-	i0 = fn2030(m, v8)
-	v5 = i0
-	if int32(v5) >= int32(uint32(0)) {
-		goto L23
-	}
-	v1 = k32(4294967295)
-	goto L1
-L23:
-	if v6 == uint32(1) {
-		goto L8
-	}
-L22:
-	i0 = v1 + uint32(20)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
-	v9 = i0
-	if int32(v9) >= int32(uint32(0)) {
-		goto L8
-	}
-	v1 = k32(4294967295)
-	goto L1
-L8:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = uint64(0)
-	i0 = v0 + uint32(8)
-	v8 = i0
-	if v4 == 0 {
-		goto L6
-	}
-	v6 = uint32(0)
-	goto L5
-L6:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn4207(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+120))
-	if i0 != 0 {
-		goto L24
-	}
-	v6 = uint32(1)
-	goto L5
-L24:
-	v4 = uint32(0)
-	v1 = k32(4294967295)
-	v6 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10039900))
-	i0 = fn3055(m, i0, uint32(8513022), uint32(1))
-	if i0 != 0 {
-		goto L1
-	}
-L5:
-	if v2 != uint32(10059656) {
-		goto L26
-	}
-	i0 = k32(10089824) + uint32(41672)
-	v2 = i0
-	goto L25
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L27
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8424027), v3)
-	v1 = k32(4294967295)
-	goto L1
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v1 = i0
-	i0 = fn4207(m, v1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	if i0 == 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+7496))
-	if i0 == 0 {
-		goto L25
-	}
-	v1 = k32(4294967295)
-	i0 = fn2740(m, v2)
-	v11 = i0
-	if v11 == 0 {
-		goto L1
-	}
-	i0 = fn3412(m, v11)
-	v11 = i0
-	if v11 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L25
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v11)) = v1
-	if v1 != 0 {
-		goto L25
-	}
-	fn2072(m, v11)
-L25:
-	v1 = k32(4294967295)
-	i0 = fn2740(m, v2)
-	v11 = i0
-	if v11 == 0 {
-		goto L1
-	}
-	i0 = fn6639(m, v10)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v12 = i0
-	if v12 == 0 {
-		goto L28
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v13 = i0
-	if v13 == uint32(1073741823) {
-		goto L28
-	}
-	i1 = v13 + k32(4294967295)
-	v13 = i1
-	*(*uint32)(unsafe.Add(b, v12)) = v13
-	if v13 != 0 {
-		goto L28
-	}
-	fn2072(m, v12)
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v12 = i0
-	if v12 == 0 {
-		goto L29
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v13 = i0
-	if v13 == uint32(1073741823) {
-		goto L29
-	}
-	i1 = v13 + k32(4294967295)
-	v13 = i1
-	*(*uint32)(unsafe.Add(b, v12)) = v13
-	if v13 != 0 {
-		goto L29
-	}
-	fn2072(m, v12)
-L29:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v12 = i0
-	if v12 == 0 {
-		goto L30
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v13 = i0
-	if v13 == uint32(1073741823) {
-		goto L30
-	}
-	i1 = v13 + k32(4294967295)
-	v13 = i1
-	*(*uint32)(unsafe.Add(b, v12)) = v13
-	if v13 != 0 {
-		goto L30
-	}
-	fn2072(m, v12)
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v12 = i0
-	if v12 == 0 {
-		goto L31
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v13 = i0
-	if v13 == uint32(1073741823) {
-		goto L31
-	}
-	i1 = v13 + k32(4294967295)
-	v13 = i1
-	*(*uint32)(unsafe.Add(b, v12)) = v13
-	if v13 != 0 {
-		goto L31
-	}
-	fn2072(m, v12)
-L31:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v12 = i0
-	if v12 == 0 {
-		goto L32
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v13 = i0
-	if v13 == uint32(1073741823) {
-		goto L32
-	}
-	i1 = v13 + k32(4294967295)
-	v13 = i1
-	*(*uint32)(unsafe.Add(b, v12)) = v13
-	if v13 != 0 {
-		goto L32
-	}
-	fn2072(m, v12)
-L32:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v12 = i0
-	if v12 == 0 {
-		goto L33
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v13 = i0
-	if v13 == uint32(1073741823) {
-		goto L33
-	}
-	i1 = v13 + k32(4294967295)
-	v13 = i1
-	*(*uint32)(unsafe.Add(b, v12)) = v13
-	if v13 != 0 {
-		goto L33
-	}
-	fn2072(m, v12)
-L33:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	v12 = i0
-	if v12 == 0 {
-		goto L34
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+76)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v13 = i0
-	if v13 == uint32(1073741823) {
-		goto L34
-	}
-	i1 = v13 + k32(4294967295)
-	v13 = i1
-	*(*uint32)(unsafe.Add(b, v12)) = v13
-	if v13 != 0 {
-		goto L34
-	}
-	fn2072(m, v12)
-L34:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v12 = i0
-	if v12 == 0 {
-		goto L35
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v13 = i0
-	if v13 == uint32(1073741823) {
-		goto L35
-	}
-	i1 = v13 + k32(4294967295)
-	v13 = i1
-	*(*uint32)(unsafe.Add(b, v12)) = v13
-	if v13 != 0 {
-		goto L35
-	}
-	fn2072(m, v12)
-L35:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v12 = i0
-	if v12 == 0 {
-		goto L36
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v13 = i0
-	if v13 == uint32(1073741823) {
-		goto L36
-	}
-	i1 = v13 + k32(4294967295)
-	v13 = i1
-	*(*uint32)(unsafe.Add(b, v12)) = v13
-	if v13 != 0 {
-		goto L36
-	}
-	fn2072(m, v12)
-L36:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	v12 = i0
-	if v12 == 0 {
-		goto L37
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v13 = i0
-	if v13 == uint32(1073741823) {
-		goto L37
-	}
-	i1 = v13 + k32(4294967295)
-	v13 = i1
-	*(*uint32)(unsafe.Add(b, v12)) = v13
-	if v13 != 0 {
-		goto L37
-	}
-	fn2072(m, v12)
-L37:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+80)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+88)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6568))
-	i1 = b2i(i1 != uint32(0))
-	i0 = v6 & i1
-	if i0 != uint32(1) {
-		goto L41
-	}
-	i1 = k32(10089824) + uint32(21000)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v6
-	goto L40
-L41:
-	if v6 != 0 {
-		goto L43
-	}
-	i0 = fn8100(m, v4, uint32(8495058))
-	if i0 != 0 {
-		goto L42
-	}
-L43:
-	i1 = fn4589(m)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v6
-	if v6 != 0 {
-		goto L40
-	}
-	goto L1
-L42:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v6 = i0
-	if v6 == 0 {
-		goto L39
-	}
-L40:
-	i0 = fn2739(m, v6)
-	v4 = i0
-	if v4 != 0 {
-		goto L38
-	}
-	goto L1
-L39:
-	i1 = fn2675(m, v4)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v6
-	if v6 == 0 {
-		goto L1
-	}
-L38:
-	i0 = fn3408(m, v4, uint32(8570088))
-	v4 = i0
-	if v4 != 0 {
-		goto L44
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	v1 = k32(4294967295)
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-	goto L1
-L44:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L45
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L45:
-	*(*uint8)(unsafe.Add(b, uint64(v0)+49)) = uint8(v9)
-	*(*uint8)(unsafe.Add(b, uint64(v0)+48)) = uint8(v5)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(8192)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = v2
-	i0 = fn6640(m, v0, v10)
-	if int32(i0) < int32(uint32(0)) {
-		goto L46
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L47
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-L47:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v7
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = fn2369(m, i1, uint32(10288320))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = v2
-	i0 = fn6641(m, v0, v4, v11)
-	if i0 != 0 {
-		goto L46
-	}
-	i0 = fn6642(m, v0, v4, v11)
-	if i0 != 0 {
-		goto L46
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L48
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L48
-	}
-	fn2072(m, v4)
-L48:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	if v4 == i1 {
-		goto L50
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
-	if v4 == i1 {
-		goto L50
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	if v4 != i1 {
-		goto L49
-	}
-L50:
-	i1 = k32(10089824) + uint32(39556)
-	i2 = v3 + uint32(40)
-	i0 = fn2025(m, v7, i1, i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	v4 = i0
-	if v4 == 0 {
-		goto L49
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+48))
-	if i0 != i1 {
-		goto L51
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = v4
-	goto L49
-L51:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L49
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L49
-	}
-	fn2072(m, v4)
-L49:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = v7
-	i0 = k32(10089824) + uint32(40436)
-	i1 = v3 + uint32(44)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn2030(m, v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L52
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	if v6 != 0 {
-		goto L52
-	}
-	fn2072(m, v2)
-L52:
-	if int32(v4) < int32(uint32(0)) {
-		goto L1
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+53)) = uint8(v4)
-	*(*uint8)(unsafe.Add(b, uint64(v0)+55)) = uint8(v4)
-	i1 = k32(10089824) + uint32(39608)
-	i0 = fn2039(m, v7, i1)
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+64)) = uint8(k32(0))
-	*(*uint8)(unsafe.Add(b, uint64(v0)+54)) = uint8(v2)
-	i0 = fn6643(m, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v8)) = uint32(1)
-	v1 = uint32(0)
-	goto L1
-L46:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	v1 = k32(4294967295)
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-L1:
-	i0 = v3 + uint32(48)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6639(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	v2 = uint32(0)
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-	switch v2 {
-	case 0:
-		goto L1
-	case 10:
-		goto L4
-	case 13:
-		goto L3
-	default:
-		goto L2
-	}
-L4:
-	v2 = uint32(0)
-	i0 = v0 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	i0 = v0 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-	switch v2 {
-	case 0:
-		goto L1
-	case 10:
-		goto L5
-	default:
-		goto L2
-	}
-L5:
-	v2 = uint32(0)
-	i0 = v0 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8435242), v1)
-	v2 = k32(4294967295)
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6640(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v2 = i0
-	if v1 != 0 {
-		goto L3
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+52)) = uint8(k32(1))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+50)) = uint16(k32(257))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
-	goto L2
-L3:
-	i1 = fn2675(m, v1)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = v3
-	if v3 != 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = v2
-	return k32(4294967295)
-L4:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v4 = i0
-	*(*uint8)(unsafe.Add(b, uint64(v0)+51)) = uint8(k32(0))
-	i1 = b2i(v4 == 0)
-	*(*uint8)(unsafe.Add(b, uint64(v0)+50)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i1 = b2i(i1 != uint32(0))
-	*(*uint8)(unsafe.Add(b, uint64(v0)+52)) = uint8(i1)
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v1 = i0
-	i0 = v1 & uint32(32)
-	if i0 == 0 {
-		goto L6
-	}
-	i3 = v1 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v3 + i1
-	v1 = i0
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v1 = i0
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = v1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != uint32(10) {
-		goto L7
-	}
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+1)))
-	if i2 != 0 {
-		i0 = v1
-	} else {
-		i0 = uint32(0)
-	}
-	v1 = i0
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = v1
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = uint32(0)
-L1:
-	if v2 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L8
-	}
-	fn2072(m, v2)
-L8:
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6641(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
-	i0 = k32(10089824) + uint32(39636)
-	i1 = v3 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v4 = i0
-	if v4 != 0 {
-		goto L2
-	}
-	v5 = k32(4294967295)
-	goto L1
-L2:
-	i0 = fn2030(m, v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L3
-	}
-	fn2072(m, v4)
-L3:
-	i0 = v5 + uint32(1)
-	switch i0 {
-	case 0:
-		goto L1
-	case 2:
-		goto L5
-	default:
-		goto L4
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v5 = i0
-	if v5 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L6
-	}
-	fn2072(m, v5)
-L6:
-	i1 = fn3401(m, v1, v2)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v5
-	if v5 != 0 {
-		goto L7
-	}
-	v5 = k32(4294967295)
-	goto L1
-L7:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+50)))
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+51)))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
-	if v2 != 0 {
-		i1 = uint32(10014548)
-	} else {
-		i1 = uint32(10014564)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	v5 = k32(4294967295)
-	i0 = fn865(m, v4, v3)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v4
-	if v5 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L4
-	}
-	fn2072(m, v5)
-L4:
-	v5 = uint32(0)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn6642(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
-	i1 = k32(10089824) + uint32(43344)
-	i2 = v3 + uint32(12)
-	i1 = fn862(m, i1, i2, k32(2147483649), uint32(0))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
-	if v4 != 0 {
-		goto L2
-	}
-	v5 = k32(4294967295)
-	goto L1
-L2:
-	i0 = fn2030(m, v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L3
-	}
-	fn2072(m, v4)
-L3:
-	i0 = v5 + uint32(1)
-	switch i0 {
-	case 0:
-		goto L1
-	case 2:
-		goto L4
-	default:
-		goto L5
-	}
-L5:
-	v5 = uint32(0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v4 = i0
-	if v4 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L6
-	}
-	fn2072(m, v4)
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(0)
-	i1 = fn3403(m, v1, v2)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v4
-	if v4 != 0 {
-		goto L7
-	}
-	v5 = k32(4294967295)
-	goto L1
-L7:
-	v5 = k32(4294967295)
-	i1 = k32(10089824) + uint32(37516)
-	i2 = v3 + uint32(8)
-	i0 = fn2025(m, v1, i1, i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = fn2796(m, v4, uint32(8468426))
-	if i0 == 0 {
-		goto L10
-	}
-	v4 = uint32(9537104)
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn2796(m, i0, uint32(8545614))
-	if i0 == 0 {
-		goto L11
-	}
-	v4 = uint32(9537112)
-	goto L9
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn2796(m, i0, uint32(8543626))
-	if i0 == 0 {
-		goto L12
-	}
-	v4 = uint32(9537120)
-	goto L9
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn2796(m, i0, uint32(8502330))
-	if i0 == 0 {
-		goto L13
-	}
-	v4 = uint32(9537128)
-	goto L9
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn2796(m, i0, uint32(8495065))
-	if i0 == 0 {
-		goto L14
-	}
-	v4 = uint32(9537136)
-	goto L9
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn2796(m, i0, uint32(8543998))
-	if i0 == 0 {
-		goto L15
-	}
-	v4 = uint32(9537144)
-	goto L9
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn2796(m, i0, uint32(8502340))
-	if i0 == 0 {
-		goto L16
-	}
-	v4 = uint32(9537152)
-	goto L9
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn2796(m, i0, uint32(8495075))
-	if i0 == 0 {
-		goto L17
-	}
-	v4 = uint32(9537160)
-	goto L9
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn2796(m, i0, uint32(8545098))
-	if i0 == 0 {
-		goto L8
-	}
-	v4 = uint32(9537168)
-L9:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = i1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn6643(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	v2 = uint32(0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+53)))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	if i0 == 0 {
-		goto L1
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+64)) = uint8(k32(1))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	i0 = k32(10089824) + uint32(42108)
-	i1 = v1 + uint32(4)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-	v2 = k32(4294967295)
-	goto L1
-L2:
-	i1 = k32(10089824) + uint32(10068)
-	i0 = fn2026(m, v2, i1, uint32(2))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L3
-	}
-	fn2072(m, v2)
-L3:
-	v2 = uint32(0)
-	if int32(v3) >= int32(uint32(0)) {
-		goto L4
-	}
-	v2 = k32(4294967295)
-	goto L1
-L4:
-	if v3 != 0 {
-		goto L1
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+64)) = uint8(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v0 = i0
-	i1 = k32(10089824) + uint32(10068)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v0
-	v2 = k32(4294967295)
-	i0 = k32(10089824) + uint32(40860)
-	i1 = v1 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L5
-	}
-	fn2072(m, v0)
-L5:
-	v2 = uint32(0)
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6644(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v5 = uint32(8409816)
-	v6 = uint32(10026352)
-	if v3 != 0 {
-		goto L1
-	}
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = i0 + uint32(4)
-	v6 = i0
-	v5 = uint32(8469862)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	fn3604(m, i0, v5)
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6645(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 > uint32(1) {
-		goto L3
-	}
-	if v4 == 0 {
-		goto L2
-	}
-L3:
-	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10294672), uint32(0), uint32(1), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	if int32(v3) < int32(uint32(1)) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn1581(m, i0)
-	if i0 != k32(4294967295) {
-		goto L4
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	fn3604(m, i0, uint32(8514549))
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6646(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 > uint32(1) {
-		goto L3
-	}
-	if v4 == 0 {
-		goto L2
-	}
-L3:
-	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10294716), uint32(0), uint32(1), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	if int32(v3) < int32(uint32(1)) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn1581(m, i0)
-	if i0 != k32(4294967295) {
-		goto L4
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	fn3604(m, i0, uint32(8487833))
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6647(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v2 == 0 {
-		goto L3
-	}
-	if v3 != uint32(1) {
-		goto L3
-	}
-	if v4 == 0 {
-		goto L2
-	}
-L3:
-	i8 = v5 + uint32(12)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10294760), uint32(1), uint32(1), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L4
-	}
-	fn3722(m, uint32(8482337), uint32(8545685), uint32(8435764), v2)
-	goto L1
-L4:
-	i1 = v5 + uint32(8)
-	i0 = fn2738(m, v2, i1)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn8105(m, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	if i0 == i1 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	fn3604(m, i0, uint32(8482337))
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6648(m *Module, v0 uint32, v1 uint32) uint32 {
-	return uint32(10059656)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6649(m *Module, v0 uint32, v1 uint32) uint32 {
-	return uint32(10059656)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6650(m *Module, v0 uint32, v1 uint32) uint32 {
-	return uint32(10059656)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6651(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v0 + k32(4294967292)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = i0 & k32(4294967292)
-	v2 = i0
-	i1 = v0 + k32(4294967288)
-	v3 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i1 = i1 & uint32(3)
-	i1 = i1 | v2
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = i1 & uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v4)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6652(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	if v0 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L4:
-	v3 = uint32(0)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6653(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6654(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = v1 + uint32(12)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = i0 + v4
-	v5 = i0
-	goto L3
-L4:
-	i0 = v1 + uint32(12)
-	v1 = i0
-	v5 = v4
-	i0 = v4 & k32(4294967294)
-	if i0 != uint32(2) {
-		goto L3
-	}
-	v5 = v4
-	goto L2
-L3:
-	i8 = v3 + uint32(4)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10295040), uint32(2), uint32(3), uint32(0), i8)
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	v1 = k32(4294967295)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
-	v4 = i0
-	if int32(v4) >= int32(uint32(0)) {
-		goto L5
-	}
-	v1 = k32(4294967295)
-	goto L1
-L5:
-	i0 = k32(10089824) + uint32(41672)
-	v6 = i0
-	if v5 == uint32(2) {
-		goto L6
-	}
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L7:
-	v6 = v1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v6
-	if v1 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L8
-	}
-	fn2072(m, v1)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	if v1 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L10
-	}
-	fn2072(m, v1)
-L10:
-	v1 = uint32(0)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
-	i1 = i1 & uint32(224)
-	i2 = b2i(v4 != uint32(0))
-	i2 = i2 << (uint32(1) & 31)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, uint64(v0)+16)) = uint8(i1)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6655(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = i0 + v2
-	v5 = i0
-	goto L3
-L4:
-	v5 = v2
-	if v1 == 0 {
-		goto L3
-	}
-	v5 = v2
-	i0 = v2 + k32(4294967295)
-	if i0 >= uint32(2) {
-		goto L3
-	}
-	v5 = v2
-	goto L2
-L3:
-	v6 = uint32(0)
-	i8 = v4 + uint32(8)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10294964), uint32(1), uint32(2), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	v2 = uint32(0)
-	if v5 == uint32(1) {
-		goto L5
-	}
-	v6 = uint32(0)
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-L5:
-	i0 = fn6629(m, v0, v3, v2)
-	v6 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn6656(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 != 0 {
-		goto L2
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8511624))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	if v3 == uint32(10059656) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v3
-	v3 = uint32(0)
-	i0 = k32(10089824) + uint32(33928)
-	i1 = v2 + uint32(32)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(4)
-	if i0 != 0 {
-		goto L5
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8482825))
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L5:
-	i1 = v2 + uint32(32)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
-	i1 = v2 + uint32(44)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	i2 = v2 + uint32(16)
-	i0 = fn3718(m, v4, uint32(8482822), i2)
-	if i0 != 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L3
-	}
-	fn2072(m, v4)
-	goto L3
-L4:
-	i0 = fn742(m, uint32(9536988))
-	v3 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+44)) = v3
-L3:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
-	l1 = l1 << (uint64(1) & 63)
-	v6 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = v6
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L8
-	}
-	l1 = v6 | uint64(1)
-	v6 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = v6
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v6
-	i0 = fn4085(m, uint32(8534878), v2)
-	v3 = i0
-L1:
-	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6657(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint64
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8511624))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(4)
-	if i0 != 0 {
-		goto L3
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8491389))
-	goto L1
-L3:
-	i1 = v2 + uint32(32)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
-	i1 = v2 + uint32(44)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	i2 = v2 + uint32(16)
-	i0 = fn3718(m, v1, uint32(8398407), i2)
-	if i0 != 0 {
-		goto L4
-	}
-	v1 = uint32(0)
-	goto L1
-L4:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
-	i1 = i1 & uint32(254)
-	l2 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
-	v3 = l2
-	i2 = uint32(v3)
-	i2 = i2 & uint32(1)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, uint64(v0)+16)) = uint8(i1)
-	l1 = v3 >> (uint64(1) & 63)
-	v3 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = v3
-	v1 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 == uint32(10059656) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v3
-	i1 = k32(10089824) + uint32(40860)
-	i0 = fn860(m, v0, i1, uint32(8569677), v2)
-	v1 = i0
-L1:
-	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6658(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 != 0 {
-		goto L2
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8511624))
-	goto L1
-L2:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
-	i1 = i1 & uint32(226)
-	*(*uint8)(unsafe.Add(b, uint64(v0)+16)) = uint8(i1)
-	v3 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 == uint32(10059656) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
-	i0 = k32(10089824) + uint32(40096)
-	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v3 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6659(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 != 0 {
-		goto L2
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8511624))
-	goto L1
-L2:
-	v3 = uint32(10059656)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
-	i0 = i0 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	switch i0 {
-	case 1:
-		goto L9
-	case 2:
-		goto L8
-	case 3:
-		goto L6
-	case 4:
-		goto L7
-	case 5:
-		goto L5
-	case 6:
-		goto L4
-	case 7:
-		goto L3
-	default:
-		goto L1
-	}
-L9:
-	i0 = fn2675(m, uint32(8580579))
-	v3 = i0
-	goto L1
-L8:
-	i0 = fn2675(m, uint32(8584000))
-	v3 = i0
-	goto L1
-L7:
-	i0 = fn2675(m, uint32(8583926))
-	v3 = i0
-	goto L1
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8584000)
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(8580579)
-	i0 = fn4085(m, uint32(8412726), v2)
-	v3 = i0
-	goto L1
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(8583926)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(8580579)
-	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v3 = i0
-	goto L1
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = uint32(8583926)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = uint32(8584000)
-	i1 = v2 + uint32(32)
-	i0 = fn4085(m, uint32(8412726), i1)
-	v3 = i0
-	goto L1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+56)) = uint32(8583926)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = uint32(8584000)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = uint32(8580579)
-	i1 = v2 + uint32(48)
-	i0 = fn4085(m, uint32(8412010), i1)
-	v3 = i0
-L1:
-	i0 = v2 + uint32(64)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6660(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6661(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-	v3 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
-	v4 = i0
-	i0 = v4 & uint32(134217728)
-	if i0 == 0 {
-		goto L4
-	}
-	v4 = v2
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	v4 = v2
-	goto L3
-L4:
-	i0 = v4 & uint32(268435456)
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v4 = i0
-	i0 = v4 & uint32(32)
-	if i0 == 0 {
-		goto L7
-	}
-	i3 = v4 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v2 + i1
-	v4 = i0
-	goto L6
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	v4 = i0
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn740(m, v4, i1)
-	v4 = i0
-	if v4 != 0 {
-		goto L3
-	}
-	v3 = k32(4294967295)
-	goto L1
-L5:
-	v3 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i0 = fn740(m, uint32(0), i1)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn757(m, v4)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	if int32(i0) < int32(uint32(1)) {
-		goto L3
-	}
-	v5 = uint32(0)
-	v7 = uint32(0)
-	v8 = uint32(0)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = i0 + v5
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+16))
-	v10 = i0
-	i0 = v10 & uint32(32)
-	if i0 == 0 {
-		goto L12
-	}
-	i3 = v10 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v9 + i1
-	v10 = i0
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+28))
-	v10 = i0
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v10
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v9
-	goto L9
-L10:
-	i1 = v1 + uint32(8)
-	i2 = v1 + uint32(4)
-	i0 = fn758(m, v9, i1, i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v10 = i0
-	goto L9
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L9:
-	i0 = v6 + v8
-	m.copy(i0, v10, v9)
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i0 = v9 + v8
-	v8 = i0
-	i0 = v7 + uint32(1)
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	if int32(v7) < int32(i1) {
-		goto L8
-	}
-L3:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+76)) = uint64(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	if v5 != 0 {
-		goto L14
-	}
-	fn2072(m, v2)
-L14:
-	i0 = k32(10089824) + uint32(43376)
-	v5 = i0
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
-	i1 = v1 + uint32(8)
-	i0 = fn862(m, v5, i1, k32(2147483650), uint32(0))
-	v2 = i0
-	if v2 != 0 {
-		goto L15
-	}
-	i0 = fn6560(m)
-	if i0 != 0 {
-		goto L16
-	}
-	v3 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L17
-	}
-	fn2072(m, v4)
-L17:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6662(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 float64
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(144)
-	v2 = i0
-	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+140)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+136)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v3 = i0
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	fn3604(m, i0, uint32(8494963))
-	v3 = k32(4294967295)
-	goto L1
-L2:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+55)))
-	if i0 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+92)) = v3
-	v3 = k32(4294967295)
-	i0 = k32(10089824) + uint32(33928)
-	i1 = v2 + uint32(92)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(4)
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8482825))
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	v3 = k32(4294967295)
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L4:
-	i1 = v2 + uint32(136)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+84)) = i1
-	i1 = v2 + uint32(140)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = i1
-	i2 = v2 + uint32(80)
-	i0 = fn3718(m, v4, uint32(8482797), i2)
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	v3 = k32(4294967295)
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+140))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v6 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+87)))
-	i0 = i0 & uint32(8)
-	if i0 != 0 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v2 + uint32(64)
-	i0 = fn3603(m, i0, uint32(8572513), i2)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	v3 = k32(4294967295)
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+136))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L3
-	}
-	fn2072(m, v4)
-L3:
-	v4 = uint32(0)
-	v3 = uint32(0)
-	if int32(v1) < int32(uint32(1)) {
-		goto L9
-	}
-	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+88))
-	v7 = d0
-	if v7 > math.Float64frombits(0x3ff0000000000000) {
-		d0 = v7
-	} else {
-		d0 = math.Float64frombits(0x3ff0000000000000)
-	}
-	d1 = float64(v1)
-	d0 = float64(d0 * d1)
-	i0 = sat32s(d0)
-	v3 = i0
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	if int32(v1) > int32(v3) {
-		i0 = v1
-	} else {
-		i0 = v3
-	}
-	i0 = fn1594(m, i0)
-	v3 = i0
-	if v3 == 0 {
-		goto L10
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+54)))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+92)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+96)) = v3
-	v4 = uint32(0)
-	if v1 != 0 {
-		i1 = uint32(39608)
-	} else {
-		i1 = uint32(39580)
-	}
-	i0 = uint32(10089824) + i1
-	i1 = v2 + uint32(92)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L11
-	}
-	fn2072(m, v3)
-L11:
-	if v1 == 0 {
-		goto L10
-	}
-	i1 = v2 + uint32(92)
-	i0 = fn525(m, v1, i1, uint32(0))
-	if i0 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v3 = i0
-	i3 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+54)))
-	if i3 != 0 {
-		i1 = uint32(8545404)
-	} else {
-		i1 = uint32(8514549)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v2 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8572897), i2)
-	goto L12
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+100))
-	v5 = i0
-	i0 = b2i(v5 == 0)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	if i0 != i1 {
-		goto L15
-	}
-	i0 = fn6629(m, v3, v1, v6)
-	v4 = i0
-	goto L14
-L15:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v1
-	if v5 != 0 {
-		i1 = uint32(10014564)
-	} else {
-		i1 = uint32(10014548)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
-	i1 = k32(10089824) + uint32(31252)
-	i2 = v2 + uint32(32)
-	i0 = fn863(m, v3, i1, i2)
-	v4 = i0
-L14:
-	if v4 == 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L16
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8572230), v2)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L17
-	}
-	fn2072(m, v4)
-L17:
-	i0 = v2 + uint32(92)
-	fn524(m, i0)
-	goto L12
-L16:
-	i0 = v2 + uint32(92)
-	fn524(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = v4
-	if v3 == 0 {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v8 = i0
-	if v8 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v8
-	if v8 != 0 {
-		goto L18
-	}
-	fn2072(m, v3)
-L18:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
-	v3 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v4 = i0
-	if int32(v4) < int32(uint32(1)) {
-		goto L20
-	}
-	d0 = float64(int32(v5))
-	d1 = float64(v4)
-	d0 = d0 / d1
-	v7 = d0
-	goto L19
-L20:
-	i0 = v6 ^ uint32(1)
-	v3 = i0
-	v7 = math.Float64frombits(0x0)
-L19:
-	*(*float64)(unsafe.Add(b, uint64(v0)+88)) = v7
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+55)))
-	if i0 == 0 {
-		goto L21
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+140))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+88)) = i1
-	i0 = v2 + uint32(88)
-	fn773(m, i0, v1)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+140)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+88))
-	v4 = i0
-	if v4 == 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+136))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
-	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8533598), i1)
-	v4 = i0
-	if v4 != 0 {
-		goto L22
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+136)) = uint32(0)
-	goto L12
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = v4
-	fn6660(m, v5)
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L12:
-	v4 = v1
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+140))
-	v0 = i0
-	if v0 == 0 {
-		goto L23
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L23
-	}
-	fn2072(m, v0)
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+136))
-	v0 = i0
-	if v0 == 0 {
-		goto L24
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L24
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L24
-	}
-	fn2072(m, v0)
-L24:
-	v3 = k32(4294967295)
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	v3 = k32(4294967295)
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-L1:
-	i0 = v2 + uint32(144)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6663(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = v1
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6664(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) > int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513097))
-	m.depth--
-	return uint32(0)
-L2:
-	v2 = uint32(0)
-	i0 = fn1306(m, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-L3:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6665(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(80)
-	v4 = i0
-	m.g0 = v4
-	if v3 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = i0 + v2
-	v5 = i0
-	goto L11
-L12:
-	v5 = v2
-	if v1 == 0 {
-		goto L11
-	}
-	v5 = v2
-	if v2 == 0 {
-		goto L10
-	}
-L11:
-	v6 = uint32(0)
-	i8 = v4 + uint32(48)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10295124), uint32(0), uint32(0), uint32(0), i8)
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	if v5 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 != 0 {
-		goto L9
-	}
-	v2 = uint32(10059656)
-	goto L8
-L10:
-	v7 = uint32(10059656)
-	v3 = uint32(0)
-	v5 = uint32(0)
-	v8 = uint32(10059656)
-	v1 = uint32(10059656)
-	v2 = uint32(10059656)
-	v9 = uint32(0)
-	goto L4
-L9:
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 != 0 {
-		goto L8
-	}
-	v6 = uint32(0)
-	v1 = uint32(10059656)
-	v8 = uint32(10059656)
-	goto L7
-L8:
-	i0 = v3 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	if v1 != 0 {
-		goto L14
-	}
-	v1 = uint32(10059656)
-	goto L13
-L14:
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 != 0 {
-		goto L13
-	}
-	v8 = uint32(10059656)
-	v6 = uint32(0)
-	goto L7
-L13:
-	i0 = v3 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	if v6 == 0 {
-		goto L15
-	}
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if v5 != 0 {
-		goto L15
-	}
-	v8 = uint32(10059656)
-	goto L7
-L15:
-	i0 = v3 + uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v8 = i0
-	if v8 != 0 {
-		goto L16
-	}
-	v8 = uint32(10059656)
-	goto L6
-L16:
-	if v5 != uint32(1) {
-		goto L6
-	}
-L7:
-	v7 = uint32(10059656)
-	goto L5
-L6:
-	i0 = v3 + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-L5:
-	if v2 == uint32(10059656) {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L17
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8434195), v4)
-	goto L1
-L17:
-	if v1 == uint32(10059656) {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L18
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v4 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8434135), i2)
-	goto L1
-L18:
-	i0 = b2i(v2 != uint32(10059656))
-	v5 = i0
-	i0 = b2i(v1 != uint32(10059656))
-	v9 = i0
-	i0 = b2i(v6 != uint32(0))
-	v3 = i0
-	if v6 == 0 {
-		goto L4
-	}
-	if v6 == uint32(10059656) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L19
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v4 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8434257), i2)
-	goto L1
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = fn2739(m, v6)
-	v10 = i0
-	if v10 != 0 {
-		goto L20
-	}
-	v6 = uint32(0)
-	goto L1
-L20:
-	v6 = uint32(0)
-	v3 = uint32(1)
-	i0 = fn6639(m, v10)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	goto L2
-L4:
-	v10 = uint32(0)
-	i1 = v5 | v9
-	i0 = v3 | i1
-	if i0 != uint32(1) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	if i0 == 0 {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	fn3604(m, i0, uint32(8514473))
-	v6 = uint32(0)
-	goto L1
-L2:
-	if v8 != uint32(10059656) {
-		goto L23
-	}
-	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v0)+48)))
-	v6 = i0
-	goto L22
-L23:
-	i0 = fn1580(m, v8)
-	v6 = i0
-	if v6 != k32(4294967295) {
-		goto L22
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L24
-	}
-	v6 = uint32(0)
-	goto L1
-L24:
-	v8 = uint32(1)
-	goto L21
-L22:
-	i0 = b2i(v6 != uint32(0))
-	v8 = i0
-L21:
-	if v7 != uint32(10059656) {
-		goto L27
-	}
-	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v0)+49)))
-	v6 = i0
-	goto L26
-L27:
-	i0 = fn1580(m, v7)
-	v6 = i0
-	if v6 != k32(4294967295) {
-		goto L26
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L28
-	}
-	v6 = uint32(0)
-	goto L1
-L28:
-	v7 = uint32(1)
-	goto L25
-L26:
-	i0 = b2i(v6 != uint32(0))
-	v7 = i0
-L25:
-	i0 = fn1306(m, v0)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L29
-	}
-	v6 = uint32(0)
-	goto L1
-L29:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+88)) = uint64(0)
-	if v3 == 0 {
-		goto L32
-	}
-	v6 = uint32(0)
-	i0 = fn6640(m, v0, v10)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L31
-	}
-	goto L1
-L32:
-	i0 = v5 | v9
-	if i0 != uint32(1) {
-		goto L30
-	}
-L31:
-	if v5 != 0 {
-		goto L34
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v2 = i0
-	if v9 != 0 {
-		goto L35
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v1 = i0
-L35:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L33
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	goto L33
-L34:
-	i0 = fn2796(m, v2, uint32(8495058))
-	if i0 == 0 {
-		goto L37
-	}
-	i0 = fn4589(m)
-	v2 = i0
-	if v2 != 0 {
-		goto L36
-	}
-	v6 = uint32(0)
-	goto L1
-L37:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L36
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L36:
-	i1 = k32(10089824) + uint32(41672)
-	if v9 != 0 {
-		i0 = v1
-	} else {
-		i0 = i1
-	}
-	v1 = i0
-L33:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L38
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L38:
-	i0 = fn2739(m, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L41
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L42
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L42
-	}
-	fn2072(m, v2)
-L42:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 != uint32(1073741823) {
-		goto L43
-	}
-	v6 = uint32(0)
-	goto L1
-L43:
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 == 0 {
-		goto L40
-	}
-	v6 = uint32(0)
-	goto L1
-L41:
-	i0 = fn2739(m, v1)
-	v5 = i0
-	if v5 != 0 {
-		goto L44
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L45
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L45
-	}
-	fn2072(m, v2)
-L45:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 != uint32(1073741823) {
-		goto L46
-	}
-	v6 = uint32(0)
-	goto L1
-L46:
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 == 0 {
-		goto L40
-	}
-	v6 = uint32(0)
-	goto L1
-L44:
-	i0 = fn3408(m, v3, uint32(8570088))
-	v3 = i0
-	if v3 != 0 {
-		goto L47
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L48
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L48
-	}
-	fn2072(m, v2)
-L48:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 != uint32(1073741823) {
-		goto L49
-	}
-	v6 = uint32(0)
-	goto L1
-L49:
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 == 0 {
-		goto L40
-	}
-	v6 = uint32(0)
-	goto L1
-L47:
-	i0 = fn6641(m, v0, v3, v5)
-	if i0 != 0 {
-		goto L50
-	}
-	i0 = fn6642(m, v0, v3, v5)
-	if i0 == 0 {
-		goto L39
-	}
-L50:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L51
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L51
-	}
-	fn2072(m, v3)
-L51:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L52
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L52
-	}
-	fn2072(m, v2)
-L52:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 != uint32(1073741823) {
-		goto L53
-	}
-	v6 = uint32(0)
-	goto L1
-L53:
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 == 0 {
-		goto L40
-	}
-	v6 = uint32(0)
-	goto L1
-L40:
-	fn2072(m, v1)
-	v6 = uint32(0)
-	goto L1
-L39:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L54
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L54
-	}
-	fn2072(m, v3)
-L54:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L55
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L55
-	}
-	fn2072(m, v3)
-L55:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L56
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L56
-	}
-	fn2072(m, v3)
-L56:
-	v6 = uint32(0)
-	i0 = fn6643(m, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-L30:
-	*(*uint8)(unsafe.Add(b, uint64(v0)+49)) = uint8(v7)
-	*(*uint8)(unsafe.Add(b, uint64(v0)+48)) = uint8(v8)
-	v6 = uint32(10059656)
-L1:
-	i0 = v4 + uint32(80)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn6666(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L2
-	}
-	fn3722(m, uint32(8482337), uint32(8399114), uint32(8435764), v1)
-	v3 = uint32(0)
-	goto L1
-L2:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) > int32(uint32(0)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == 0 {
-		goto L4
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513097))
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+60))
-	if i0 != i1 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	v3 = i0
-	if v3 == 0 {
-		goto L8
-	}
-	i0 = fn6498(m, v3)
-	v4 = i0
-	goto L7
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = k32(10089824) + uint32(30032)
-	i0 = fn2034(m, i0, i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L9
-	}
-	v3 = uint32(0)
-	goto L1
-L9:
-	i0 = fn2030(m, v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L10
-	}
-	fn2072(m, v3)
-L10:
-	v3 = uint32(0)
-	if int32(v4) < int32(uint32(0)) {
-		goto L1
-	}
-L7:
-	if int32(v4) < int32(uint32(1)) {
-		goto L5
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
-	goto L1
-L6:
-	i0 = fn6463(m, v0, uint32(10014548))
-	if i0 != 0 {
-		goto L5
-	}
-	v3 = uint32(0)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	if i0 != 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	fn3604(m, i0, uint32(8493699))
-	v3 = uint32(0)
-	goto L1
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v6 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+52)))
-	if i0 == 0 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	if i0 != 0 {
-		goto L18
-	}
-L19:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+48)))
-	if i0 == 0 {
-		goto L17
-	}
-L18:
-	v5 = uint32(0)
-	i0 = fn2783(m, v1, uint32(10), uint32(0), v6, uint32(1))
-	if i0 == k32(4294967295) {
-		goto L20
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+52)))
-	if i0 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	v3 = i0
-	if v3 == 0 {
-		goto L15
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(8584000)
-	i1 = k32(10089824) + uint32(40036)
-	i3 = v2 + uint32(16)
-	i0 = fn860(m, v1, i1, uint32(8412726), i3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L21
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L21
-	}
-	fn2072(m, v1)
-L21:
-	if v4 != 0 {
-		goto L14
-	}
-	v3 = uint32(0)
-	goto L1
-L20:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+49)))
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+48)))
-	if i0 == 0 {
-		goto L16
-	}
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn2783(m, v1, uint32(13), uint32(0), i3, uint32(1))
-	i0 = b2i(i0 != k32(4294967295))
-	v5 = i0
-	goto L16
-L17:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+49)))
-	v7 = i0
-	v5 = uint32(0)
-L16:
-	v4 = v1
-	goto L13
-L15:
-	v4 = v1
-L14:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+48)))
-	i0 = b2i(i0 != uint32(0))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+49)))
-	v7 = i0
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	v1 = i0
-	if v1 == 0 {
-		goto L23
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+16)))
-	i0 = i0 & uint32(64)
-	if i0 == 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if int32(i0) > int32(i1) {
-		goto L25
-	}
-	if v1 == uint32(3574) {
-		goto L26
-	}
-	if v1 == uint32(3575) {
-		goto L26
-	}
-	if v1 != uint32(3576) {
-		goto L25
-	}
-L26:
-	v1 = v4
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L24
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	v1 = v4
-	goto L24
-L25:
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v4)
-	v1 = i0
-L24:
-	*(*uint8)(unsafe.Add(b, uint64(v0)+64)) = uint8(k32(0))
-	goto L22
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v1
-	i0 = k32(10089824) + uint32(32128)
-	i1 = v2 + uint32(24)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
-	v1 = i0
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L27
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L27
-	}
-	fn2072(m, v4)
-L27:
-	v3 = uint32(0)
-	if v1 == 0 {
-		goto L1
-	}
-	if v1 == v4 {
-		goto L28
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
-	i0 = i0 & uint32(8)
-	if i0 != 0 {
-		goto L28
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8572462), v2)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if int32(v4) < int32(i1) {
-		goto L32
-	}
-L33:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	if i0 == 0 {
-		goto L31
-	}
-	i0 = fn6661(m, v0)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L33
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L32:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	v8 = i0
-	if v8 != 0 {
-		goto L30
-	}
-L31:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+76)) = v1
-	goto L29
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
-	if i0 == uint32(10049232) {
-		goto L34
-	}
-	i0 = fn1492(m, uint32(2))
-	v8 = i0
-	if v8 != 0 {
-		goto L35
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L35:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i0 = i0 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+76)) = v8
-	goto L29
-L34:
-	i0 = fn1501(m, v8, v1)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v8 = i0
-	if int32(v9) > int32(k32(4294967295)) {
-		goto L36
-	}
-	if v8 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v8 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L36:
-	if v8 == uint32(1073741823) {
-		goto L29
-	}
-	i1 = v8 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L29
-	}
-	fn2072(m, v1)
-L29:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i1 = i1 + v4
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+80)) = v1
-	v3 = uint32(0)
-	i1 = v7 & uint32(255)
-	i1 = b2i(i1 != uint32(0))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i2 = b2i(int32(v1) >= int32(i3))
-	i1 = i1 | i2
-	i0 = v5 | i1
-	if i0 != uint32(1) {
-		goto L37
-	}
-	i0 = fn6661(m, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-L37:
-	if v5 == 0 {
-		goto L38
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn1306(m, i0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-L38:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	if i0 == 0 {
-		goto L39
-	}
-	fn6663(m, v0, uint32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v1 = i0
-	if v1 == 0 {
-		goto L39
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L39
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L39
-	}
-	fn2072(m, v1)
-L39:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v0 = i0
-	if v0 == 0 {
-		goto L40
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v0
-	v3 = uint32(0)
-	i0 = k32(10089824) + uint32(40096)
-	i1 = v2 + uint32(24)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L40
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L40
-	}
-	fn2072(m, v0)
-L40:
-	i0 = fn1594(m, v6)
-	v3 = i0
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6667(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i1 = fn2739(m, i1)
-	i0 = fn2723(m, v1, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6668(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i1 = fn2739(m, i1)
-	i0 = fn2727(m, v1, i1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6669(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i1 = fn2739(m, i1)
-	i0 = fn2728(m, v1, i1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6670(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	v4 = k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = k32(4294967295)
-	if v2 < uint32(2) {
-		goto L2
-	}
-	v5 = uint32(0)
-	i0 = fn3734(m, uint32(8514549), v2, uint32(0), uint32(1))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	if int32(v2) < int32(uint32(1)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v3 + uint32(24)
-	i0 = fn4084(m, i0, i1)
-	if i0 != 0 {
-		goto L4
-	}
-	v5 = uint32(0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v4 = i0
-L3:
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) > int32(uint32(0)) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == 0 {
-		goto L6
-	}
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513097))
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+60))
-	if i0 != i1 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	v2 = i0
-	if v2 == 0 {
-		goto L10
-	}
-	i0 = fn6498(m, v2)
-	v2 = i0
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = k32(10089824) + uint32(30032)
-	i0 = fn2034(m, i0, i1)
-	v5 = i0
-	if v5 != 0 {
-		goto L11
-	}
-	v5 = uint32(0)
-	goto L1
-L11:
-	i0 = fn2030(m, v5)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L12
-	}
-	fn2072(m, v5)
-L12:
-	v5 = uint32(0)
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-L9:
-	if int32(v2) < int32(uint32(1)) {
-		goto L7
-	}
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
-	goto L1
-L8:
-	i0 = fn6463(m, v0, uint32(10014548))
-	if i0 != 0 {
-		goto L7
-	}
-	v5 = uint32(0)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	if i0 != 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	fn3604(m, i0, uint32(8494963))
-	v5 = uint32(0)
-	goto L1
-L13:
-	v5 = uint32(0)
-	i0 = fn6661(m, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	if int32(v4) > int32(k32(4294967295)) {
-		goto L20
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = i1
-	v5 = uint32(0)
-	i0 = k32(10089824) + uint32(39580)
-	i1 = v3 + uint32(28)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	if i0 != i1 {
-		goto L22
-	}
-	i0 = fn6629(m, v5, v2, uint32(1))
-	v1 = i0
-	goto L21
-L22:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(10014548)
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i1 = k32(10089824) + uint32(31252)
-	i0 = fn863(m, v5, i1, v3)
-	v1 = i0
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	if v5 != 0 {
-		goto L23
-	}
-	fn2072(m, v2)
-L23:
-	v5 = uint32(0)
-	i0 = fn6630(m, v1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = fn6671(m, v0, k32(4294967295))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v2
-	if v2 != 0 {
-		goto L24
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L24:
-	i0 = v3 + uint32(28)
-	fn2802(m, i0, v1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	if i0 == 0 {
-		goto L19
-	}
-	fn6663(m, v0, uint32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v2 = i0
-	if v2 == 0 {
-		goto L19
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L19
-	}
-	fn2072(m, v2)
-	goto L19
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v1 = i0
-	if v1 == 0 {
-		goto L26
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v2 = i1
-	i0 = i0 - v2
-	v6 = i0
-	if int32(v6) < int32(v4) {
-		i0 = v6
-	} else {
-		i0 = v4
-	}
-	v7 = i0
-	v5 = uint32(0)
-	if int32(v2) > int32(uint32(0)) {
-		goto L29
-	}
-	if int32(v6) <= int32(v4) {
-		goto L28
-	}
-L29:
-	i2 = v7 + v2
-	i0 = fn2806(m, v1, v2, i2)
-	v1 = i0
-	if v1 != 0 {
-		goto L27
-	}
-	goto L1
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L27
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L27:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	i1 = i1 + v7
-	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v1
-	goto L25
-L26:
-	v5 = uint32(0)
-	i1 = fn2672(m, uint32(0), uint32(0))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v1
-	if v1 == 0 {
-		goto L1
-	}
-L25:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = v4 - i1
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L19
-	}
-	v4 = uint32(0)
-L31:
-	i0 = fn6662(m, v0, v2)
-	v5 = i0
-	if int32(v5) > int32(k32(4294967295)) {
-		goto L32
-	}
-	i0 = fn6560(m)
-	if i0 != 0 {
-		goto L31
-	}
-	v6 = v4
-	goto L17
-L32:
-	if v5 == 0 {
-		goto L35
-	}
-	if v4 != 0 {
-		goto L36
-	}
-	v6 = uint32(0)
-	i0 = fn1492(m, uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L17
-	}
-L36:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	if int32(i0) < int32(uint32(1)) {
-		goto L37
-	}
-	i0 = fn1501(m, v4, v1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L16
-	}
-L37:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L38
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 != 0 {
-		goto L38
-	}
-	fn2072(m, v1)
-L38:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v1 = i0
-	if v1 == 0 {
-		goto L39
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v5 = i1
-	i0 = i0 - v5
-	v6 = i0
-	if int32(v6) < int32(v2) {
-		i0 = v6
-	} else {
-		i0 = v2
-	}
-	v7 = i0
-	if int32(v5) > int32(uint32(0)) {
-		goto L42
-	}
-	if int32(v2) >= int32(v6) {
-		goto L41
-	}
-L42:
-	i2 = v7 + v5
-	i0 = fn2806(m, v1, v5, i2)
-	v1 = i0
-	if v1 != 0 {
-		goto L40
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = uint32(0)
-	goto L18
-L41:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L40
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L40:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	i1 = i1 + v7
-	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v1
-	goto L34
-L39:
-	i1 = fn2672(m, uint32(0), uint32(0))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v1
-	if v1 == 0 {
-		goto L18
-	}
-	goto L34
-L35:
-	if v4 == 0 {
-		goto L19
-	}
-	if v1 != 0 {
-		goto L33
-	}
-	v1 = uint32(0)
-	goto L30
-L34:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = v2 - i1
-	v2 = i0
-	if int32(v2) > int32(uint32(0)) {
-		goto L31
-	}
-L33:
-	i0 = fn1501(m, v4, v1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L16
-	}
-L30:
-	i1 = k32(10089824) + uint32(20764)
-	i1 = fn2786(m, i1, v4)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v2
-	fn6660(m, v1)
-	if v2 == 0 {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L19
-	}
-	fn2072(m, v4)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v5 = i0
-	goto L1
-L18:
-	v6 = v4
-	goto L14
-L17:
-	v4 = v6
-	if v1 == 0 {
-		goto L15
-	}
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L43
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L43
-	}
-	fn2072(m, v1)
-L43:
-	v6 = v4
-L15:
-	if v6 != 0 {
-		goto L14
-	}
-	v5 = uint32(0)
-	goto L1
-L14:
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v6)
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn6671(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	i0 = fn2672(m, uint32(0), uint32(0))
-	return i0
-L1:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v4 = i1
-	i0 = i0 - v4
-	v5 = i0
-	if int32(v5) < int32(v1) {
-		i1 = v5
-	} else {
-		i1 = v1
-	}
-	if int32(v1) < int32(uint32(0)) {
-		i0 = v5
-	} else {
-		i0 = i1
-	}
-	v1 = i0
-	if int32(v4) > int32(uint32(0)) {
-		goto L5
-	}
-	if int32(v1) >= int32(v5) {
-		goto L4
-	}
-L5:
-	i2 = v1 + v4
-	i0 = fn2806(m, v2, v4, i2)
-	v2 = i0
-	if v2 != 0 {
-		goto L3
-	}
-	goto L2
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	i1 = i1 + v1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = i1
-	v3 = v2
-L2:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6672(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v2 < uint32(2) {
-		goto L2
-	}
-	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8487833), v2, uint32(0), uint32(1))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	v4 = k32(4294967295)
-	if int32(v2) < int32(uint32(1)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
-	v2 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	i0 = fn1582(m, v2)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L5
-	}
-	fn2072(m, v2)
-L5:
-	if v4 != k32(4294967295) {
-		goto L3
-	}
-L4:
-	v3 = uint32(0)
-	v4 = k32(4294967295)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) > int32(uint32(0)) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	m.depth--
-	return uint32(0)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513097))
-	m.depth--
-	return uint32(0)
-L7:
-	i0 = fn6637(m, v0, v4)
-	v3 = i0
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6673(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) > int32(uint32(0)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == 0 {
-		goto L3
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513097))
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+60))
-	if i0 != i1 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	v3 = i0
-	if v3 == 0 {
-		goto L7
-	}
-	i0 = fn6498(m, v3)
-	v4 = i0
-	goto L6
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = k32(10089824) + uint32(30032)
-	i0 = fn2034(m, i0, i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L8
-	}
-	v3 = uint32(0)
-	goto L1
-L8:
-	i0 = fn2030(m, v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L9
-	}
-	fn2072(m, v3)
-L9:
-	v3 = uint32(0)
-	if int32(v4) < int32(uint32(0)) {
-		goto L1
-	}
-L6:
-	if int32(v4) < int32(uint32(1)) {
-		goto L4
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
-	goto L1
-L5:
-	i0 = fn6463(m, v0, uint32(10014548))
-	if i0 != 0 {
-		goto L4
-	}
-	v3 = uint32(0)
-	goto L1
-L4:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+53)))
-	*(*uint8)(unsafe.Add(b, uint64(v0)+55)) = uint8(i1)
-	v3 = uint32(0)
-	i0 = fn6661(m, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i0 = k32(10089824) + uint32(33352)
-	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v3 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6674(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) > int32(uint32(0)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == 0 {
-		goto L3
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513097))
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = k32(10089824) + uint32(30032)
-	i0 = fn2034(m, i0, i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L4
-	}
-	v3 = uint32(0)
-	goto L1
-L4:
-	i0 = fn2030(m, v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	if v5 != 0 {
-		goto L5
-	}
-	fn2072(m, v3)
-L5:
-	v3 = uint32(0)
-	if int32(v4) < int32(uint32(0)) {
-		goto L1
-	}
-	if v4 == 0 {
-		goto L6
-	}
-	v3 = uint32(10059656)
-	goto L1
-L6:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+56)))
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
-	i0 = k32(10089824) + uint32(27120)
-	i1 = v2 + uint32(4)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
-	v3 = i0
-	if v3 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	if v4 != 0 {
-		goto L7
-	}
-	fn2072(m, v3)
-	goto L7
-L8:
-	fn3624(m)
-L7:
-	v3 = uint32(0)
-	i0 = fn1306(m, v0)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L9
-	}
-	i0 = fn3622(m)
-	v3 = i0
-L9:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i0 = k32(10089824) + uint32(30004)
-	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v0 = i0
-	if v3 != 0 {
-		goto L10
-	}
-	v3 = v0
-	goto L1
-L10:
-	fn3627(m, v3)
-	v3 = uint32(0)
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6675(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) > int32(uint32(0)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == 0 {
-		goto L3
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513097))
-	goto L1
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i0 = k32(10089824) + uint32(33084)
-	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v3 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6676(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) > int32(uint32(0)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == 0 {
-		goto L3
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513097))
-	goto L1
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i0 = k32(10089824) + uint32(40436)
-	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v3 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6677(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) > int32(uint32(0)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == 0 {
-		goto L3
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513097))
-	goto L1
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i0 = k32(10089824) + uint32(39636)
-	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v3 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6678(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) > int32(uint32(0)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == 0 {
-		goto L3
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513097))
-	goto L1
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i0 = k32(10089824) + uint32(43344)
-	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v3 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6679(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) > int32(uint32(0)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == 0 {
-		goto L3
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513097))
-	goto L1
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i0 = k32(10089824) + uint32(35200)
-	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v3 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6680(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(160)
-	v3 = i0
-	m.g0 = v3
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8466948), v2, uint32(1), uint32(2))
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	v5 = uint32(0)
-	if int32(v2) < int32(uint32(2)) {
-		goto L3
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
-	v5 = i0
-	if v5 != k32(4294967295) {
-		goto L3
-	}
-	v5 = k32(4294967295)
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L3
-	}
-	v2 = uint32(0)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) > int32(uint32(0)) {
-		goto L4
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == 0 {
-		goto L5
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513097))
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+60))
-	if i0 != i1 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	v2 = i0
-	if v2 == 0 {
-		goto L9
-	}
-	i0 = fn6498(m, v2)
-	v1 = i0
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = k32(10089824) + uint32(30032)
-	i0 = fn2034(m, i0, i1)
-	v2 = i0
-	if v2 != 0 {
-		goto L10
-	}
-	v2 = uint32(0)
-	goto L1
-L10:
-	i0 = fn2030(m, v2)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	if v6 != 0 {
-		goto L11
-	}
-	fn2072(m, v2)
-L11:
-	v2 = uint32(0)
-	if int32(v1) < int32(uint32(0)) {
-		goto L1
-	}
-L8:
-	if int32(v1) < int32(uint32(1)) {
-		goto L6
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
-	goto L1
-L7:
-	i0 = fn6463(m, v0, uint32(10014548))
-	if i0 != 0 {
-		goto L6
-	}
-	v2 = uint32(0)
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L12:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+53)))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	fn3604(m, i0, uint32(8494583))
-	goto L13
-L14:
-	switch v5 {
-	case 0:
-		goto L18
-	case 1:
-		goto L19
-	case 2:
-		goto L17
-	default:
-		goto L16
-	}
-L19:
-	i1 = k32(10089824) + uint32(10068)
-	i0 = fn2026(m, v4, i1, uint32(2))
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L13
-	}
-	if v2 != 0 {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	fn3604(m, i0, uint32(8416629))
-	goto L13
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L21
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L21
-	}
-	fn2072(m, v4)
-L21:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+128)) = v0
-	v2 = uint32(0)
-	i0 = k32(10089824) + uint32(42108)
-	i1 = v3 + uint32(128)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-L18:
-	i1 = k32(10089824) + uint32(10068)
-	i0 = fn2026(m, v4, i1, uint32(0))
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L13
-	}
-	if v2 != uint32(1) {
-		goto L15
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8531080), i2)
-	goto L13
-L17:
-	i1 = k32(10089824) + uint32(10068)
-	i0 = fn2026(m, v4, i1, uint32(2))
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L13
-	}
-	if v2 != 0 {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	fn3604(m, i0, uint32(8416701))
-	goto L13
-L22:
-	i0 = fn1306(m, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L13
-	}
-	fn6663(m, v0, uint32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v2 = i0
-	if v2 == 0 {
-		goto L23
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L23
-	}
-	fn2072(m, v2)
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v2 = i0
-	if v2 == 0 {
-		goto L24
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+128)) = v2
-	i0 = k32(10089824) + uint32(40096)
-	i1 = v3 + uint32(128)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
-	v2 = i0
-	if v2 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L24
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L24
-	}
-	fn2072(m, v2)
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v3)+112)) = uint64(8589934592)
-	i1 = k32(10089824) + uint32(40408)
-	i3 = v3 + uint32(112)
-	i0 = fn860(m, v2, i1, uint32(8468434), i3)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L25
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L25
-	}
-	fn2072(m, v4)
-L25:
-	if v1 != 0 {
-		goto L26
-	}
-	v2 = uint32(0)
-	goto L1
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	if i0 != 0 {
-		goto L27
-	}
-	v2 = v1
-	goto L1
-L27:
-	v2 = uint32(0)
-	i1 = k32(10089824) + uint32(10068)
-	i0 = fn2026(m, v1, i1, uint32(2))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L28
-	}
-	i0 = fn6681(m, v0, v5)
-	if i0 != 0 {
-		goto L28
-	}
-	v2 = v1
-	goto L1
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L16:
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = uint64(8589934593)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8566632), v3)
-	goto L13
-L15:
-	i0 = fn1306(m, v0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L13
-	}
-	i0 = v3 + uint32(128)
-	i0 = fn6682(m, i0, v4)
-	if int32(i0) < int32(uint32(0)) {
-		goto L13
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v3)+128))
-	i0 = fn1593(m, l0)
-	v2 = i0
-	if v2 == 0 {
-		goto L13
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+152)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+156)) = v2
-	i0 = k32(10089824) + uint32(40408)
-	i1 = v3 + uint32(152)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L29
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	if v5 != 0 {
-		goto L29
-	}
-	fn2072(m, v2)
-L29:
-	if v1 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L30
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L30
-	}
-	fn2072(m, v1)
-L30:
-	fn6663(m, v0, uint32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v2 = i0
-	if v2 == 0 {
-		goto L31
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L31
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L31
-	}
-	fn2072(m, v2)
-L31:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	if i0 == 0 {
-		goto L32
-	}
-	i1 = v3 + uint32(128)
-	i0 = fn6683(m, v0, i1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L13
-	}
-L32:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+144))
-	v1 = i0
-	if v1 == 0 {
-		goto L34
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+140))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+96)) = i1
-	i1 = k32(10089824) + uint32(39580)
-	i3 = v3 + uint32(96)
-	i0 = fn860(m, v2, i1, uint32(8468737), i3)
-	v2 = i0
-	if v2 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
-	i0 = i0 & uint32(8)
-	if i0 != 0 {
-		goto L35
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i2 = v3 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8572708), i2)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L13
-	}
-	fn2072(m, v2)
-	goto L13
-L35:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+80)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+84)) = v2
-	i1 = v3 + uint32(80)
-	i0 = fn4085(m, uint32(8533110), i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = v5
-	fn6660(m, v6)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = v2
-	i3 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+148)))
-	if i3 != 0 {
-		i1 = uint32(10014548)
-	} else {
-		i1 = uint32(10014564)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = uint32(0)
-	i1 = k32(10089824) + uint32(31252)
-	i2 = v3 + uint32(64)
-	i0 = fn863(m, v5, i1, i2)
-	v2 = i0
-	i0 = fn6630(m, v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L13
-	}
-	fn6663(m, v0, v2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	i0 = fn2741(m, i0)
-	if int32(i0) >= int32(v1) {
-		goto L36
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	fn3604(m, i0, uint32(8452333))
-	goto L13
-L36:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = v1
-	goto L33
-L34:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(9536988)
-	i1 = v3 + uint32(32)
-	i0 = fn4085(m, uint32(8391226), i1)
-	v2 = i0
-	if v2 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = v2
-	fn6660(m, v1)
-L33:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	if i0 != 0 {
-		goto L37
-	}
-	v2 = v4
-	goto L1
-L37:
-	v2 = v4
-	i1 = v3 + uint32(128)
-	i0 = fn6684(m, v0, i1)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L1
-	}
-L13:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-L1:
-	i0 = v3 + uint32(160)
-	m.g0 = i0
 	return v2
 }

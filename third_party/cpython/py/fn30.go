@@ -14,7 +14,11473 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn6681(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6604(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint64
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 > uint32(1) {
+		goto L3
+	}
+	if v4 == 0 {
+		goto L2
+	}
+L3:
+	v6 = uint32(0)
+	i8 = v5 + uint32(4)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10292112), uint32(0), uint32(1), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	if int32(v3) >= int32(uint32(1)) {
+		goto L5
+	}
+	v2 = uint32(10059656)
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v2 = i0
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if int32(i0) > int32(uint32(0)) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L7
+	}
+	fn3605(m, v2, uint32(8513133))
+	v6 = uint32(0)
+	goto L1
+L7:
+	fn3605(m, v2, uint32(8405904))
+	v6 = uint32(0)
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	if i0 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn6499(m, i0)
+	if i0 != 0 {
+		goto L9
+	}
+	goto L8
+L10:
+	i0 = fn6577(m, v0)
+	if i0 == 0 {
+		goto L8
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if i0 == 0 {
+		goto L11
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+72))
+	v7 = l0
+	if v7 == k64(18446744073709551615) {
+		goto L11
+	}
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+56))
+	l0 = v7 - l1
+	i0 = uint32(l0)
+	if i0 != 0 {
+		goto L8
+	}
+L11:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8492596))
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	if i0 != 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	fn3605(m, i0, uint32(8483441))
+	v6 = uint32(0)
+	goto L1
+L12:
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	i0 = fn4477(m, i0, uint32(0))
+	if i0 != 0 {
+		goto L13
+	}
+	i0 = fn6578(m, v0)
+	if i0 != 0 {
+		goto L13
+	}
+	v6 = uint32(0)
+	goto L1
+L13:
+	i1 = fn4471(m)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = i1
+	i0 = fn6579(m, v0)
+	v3 = i0
+	if v3 == 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v6
+	if v6 != 0 {
+		goto L15
+	}
+	fn2073(m, v3)
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v3
+	v6 = uint32(0)
+	i0 = k32(10089824) + uint32(42556)
+	i1 = v5 + uint32(8)
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
+	v2 = i0
+	if v2 == 0 {
+		goto L14
+	}
+	l0 = fn6602(m, v0)
+	if l0 != k64(18446744073709551615) {
+		goto L16
+	}
+	fn3625(m)
+L16:
+	v6 = v2
+L14:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	fn4476(m, i0)
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn6605(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v2
+	v2 = i0
+L1:
+	i0 = fn1578(m, v2)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6606(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if int32(i0) > int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L2
+	}
+	fn3605(m, v2, uint32(8513133))
+	m.depth--
+	return uint32(0)
+L2:
+	fn3605(m, v2, uint32(8405904))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = k32(10089824) + uint32(30032)
+	i0 = fn2035(m, i0, i1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6607(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if int32(i0) > int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L2
+	}
+	fn3605(m, v2, uint32(8513133))
+	m.depth--
+	return uint32(0)
+L2:
+	fn3605(m, v2, uint32(8405904))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = k32(10089824) + uint32(37516)
+	i0 = fn2035(m, i0, i1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6608(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if int32(i0) > int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L2
+	}
+	fn3605(m, v2, uint32(8513133))
+	m.depth--
+	return uint32(0)
+L2:
+	fn3605(m, v2, uint32(8405904))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = k32(10089824) + uint32(37124)
+	i0 = fn2035(m, i0, i1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6609(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = v1 + uint32(12)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = i0 + v4
+	v5 = i0
+	goto L3
+L4:
+	i0 = v1 + uint32(12)
+	v1 = i0
+	v5 = v4
+	i0 = v4 + k32(4294967295)
+	if i0 >= uint32(2) {
+		goto L3
+	}
+	v5 = v4
+	goto L2
+L3:
+	i8 = v3 + uint32(8)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10292700), uint32(1), uint32(2), uint32(0), i8)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	v1 = k32(4294967295)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	v4 = uint32(8192)
+	if v5 == uint32(1) {
+		goto L5
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn518(m, i0)
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	i0 = fn1583(m, v1)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L7
+	}
+	fn2073(m, v1)
+L7:
+	if v4 != k32(4294967295) {
+		goto L5
+	}
+L6:
+	v4 = k32(4294967295)
+	v1 = k32(4294967295)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L5:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(0)
+	v1 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10288320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v6 = i0
+	i0 = fn6469(m, v6, v2, uint32(10014548))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	if v5 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v7
+	if v7 != 0 {
+		goto L9
+	}
+	fn2073(m, v5)
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v4
+	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(4294967296)
+	v4 = uint32(0)
+	i0 = fn6576(m, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v0)+88)) = k64(18446744073709551615)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+80)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+56)) = uint64(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+36))
+	if i0 != i1 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+48))
+	i0 = b2i(i0 == i1)
+	v4 = i0
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v4
+	v1 = uint32(0)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6610(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if int32(i0) > int32(uint32(0)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L3
+	}
+	fn3605(m, v3, uint32(8513133))
+	v0 = uint32(0)
+	goto L1
+L3:
+	fn3605(m, v3, uint32(8405904))
+	v0 = uint32(0)
+	goto L1
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
+	i0 = k32(10089824) + uint32(43344)
+	i1 = v2 + uint32(12)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v0 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6611(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint64
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = v2 + uint32(56)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v2 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = uint64(0)
+	i1 = v2 + uint32(16)
+	i0 = fn526(m, v1, i1, uint32(0))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if int32(i0) > int32(uint32(0)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L3
+	}
+	fn3605(m, v3, uint32(8513133))
+	v3 = uint32(0)
+	goto L1
+L3:
+	fn3605(m, v3, uint32(8405904))
+	v3 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	i0 = fn4477(m, i0, uint32(0))
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = fn6578(m, v0)
+	if i0 != 0 {
+		goto L4
+	}
+	v3 = uint32(0)
+	goto L1
+L4:
+	i1 = fn4471(m)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn6499(m, i0)
+	if i0 != 0 {
+		goto L7
+	}
+	goto L6
+L8:
+	i0 = fn6577(m, v0)
+	if i0 == 0 {
+		goto L6
+	}
+L7:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8492461))
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if i0 == 0 {
+		goto L10
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+72))
+	if l0 != k64(18446744073709551615) {
+		goto L9
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	if i0 == 0 {
+		goto L11
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+88))
+	if l0 != k64(18446744073709551615) {
+		goto L9
+	}
+L11:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+56)) = uint64(0)
+	i0 = v0 + uint32(64)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v1 = i1
+	if int32(v3) >= int32(v1) {
+		goto L13
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v4 = i2
+	i1 = v1 - v4
+	if int32(v3) > int32(i1) {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	i0 = i0 + v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	m.copy(i0, i1, v3)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	if i0 != 0 {
+		goto L16
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+56))
+	v5 = l0
+	goto L15
+L16:
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+56))
+	v5 = l0
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+88))
+	if l0 == k64(18446744073709551615) {
+		goto L15
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+80))
+	if int64(l0) <= int64(v5) {
+		goto L14
+	}
+L15:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+80)) = v5
+L14:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	v1 = i2
+	l2 = uint64(int64(int32(v1)))
+	l1 = v5 + l2
+	v5 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v0)+56)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if i0 == 0 {
+		goto L17
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+72))
+	v6 = l0
+	if v6 == k64(18446744073709551615) {
+		goto L17
+	}
+	if int64(v6) >= int64(v5) {
+		goto L17
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v0)+72)) = v5
+L17:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+88))
+	if int64(v5) <= int64(l1) {
+		goto L12
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v0)+88)) = v5
+	goto L12
+L13:
+	i0 = fn6582(m, v0)
+	v3 = i0
+	if v3 != 0 {
+		goto L18
+	}
+	i0 = fn3623(m)
+	v3 = i0
+	if v3 == 0 {
+		goto L20
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028472))
+	i0 = fn3618(m, v3, i1)
+	if i0 != 0 {
+		goto L19
+	}
+L20:
+	fn3607(m, v3)
+	v3 = uint32(0)
+	goto L5
+L19:
+	fn3607(m, v3)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if i0 == 0 {
+		goto L21
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v0)+72)) = k64(18446744073709551615)
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v3 = i0
+	l2 = *(*uint64)(unsafe.Add(b, uint64(v0)+80))
+	v5 = l2
+	i2 = uint32(v5)
+	i1 = v3 + i2
+	l2 = *(*uint64)(unsafe.Add(b, uint64(v0)+88))
+	l2 = l2 - v5
+	i2 = uint32(l2)
+	m.copy(v3, i1, i2)
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+80))
+	v5 = l0
+	*(*uint64)(unsafe.Add(b, uint64(v0)+80)) = uint64(0)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+88))
+	l1 = l1 - v5
+	v6 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v0)+88)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+64))
+	l1 = l1 - v5
+	*(*uint64)(unsafe.Add(b, uint64(v0)+64)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+56))
+	l1 = l1 - v5
+	*(*uint64)(unsafe.Add(b, uint64(v0)+56)) = l1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i2 = uint32(v6)
+	v1 = i2
+	i1 = i1 - v1
+	v3 = i1
+	if int32(i0) <= int32(v3) {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	i0 = i0 + v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	m.copy(i0, i1, v3)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+88))
+	l2 = uint64(int64(int32(v3)))
+	v5 = l2
+	l1 = l1 + v5
+	*(*uint64)(unsafe.Add(b, uint64(v0)+88)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+56))
+	l1 = l1 + v5
+	*(*uint64)(unsafe.Add(b, uint64(v0)+56)) = l1
+	fn6585(m, v3)
+	v3 = uint32(0)
+	goto L5
+L22:
+	fn3625(m)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	i0 = i0 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	m.copy(i0, i1, i2)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+88))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	v1 = i2
+	l2 = uint64(int64(int32(v1)))
+	v5 = l2
+	l1 = l1 + v5
+	*(*uint64)(unsafe.Add(b, uint64(v0)+88)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+56))
+	l1 = l1 + v5
+	*(*uint64)(unsafe.Add(b, uint64(v0)+56)) = l1
+	goto L12
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L23
+	}
+	fn2073(m, v3)
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if i0 == 0 {
+		goto L26
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+72))
+	if l0 != k64(18446744073709551615) {
+		goto L25
+	}
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	if i0 == 0 {
+		goto L24
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+88))
+	if l0 == k64(18446744073709551615) {
+		goto L24
+	}
+L25:
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+64))
+	v5 = l0
+	if int64(v5) < int64(uint64(0)) {
+		goto L24
+	}
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+56))
+	v6 = l1
+	if v5 == v6 {
+		goto L24
+	}
+	l2 = v5 - v6
+	v5 = l2
+	l1 = uint64(0) - v5
+	l0 = fn6583(m, v0, l1, uint32(1))
+	if int64(l0) >= int64(uint64(0)) {
+		goto L27
+	}
+	v3 = uint32(0)
+	goto L5
+L27:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+64))
+	l1 = l1 - v5
+	*(*uint64)(unsafe.Add(b, uint64(v0)+64)) = l1
+L24:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	v4 = i0
+L29:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	if int32(v4) < int32(i1) {
+		goto L28
+	}
+	v3 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i1 = i1 + v1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	i2 = i2 - v1
+	i0 = fn6584(m, v0, i1, i2)
+	v7 = i0
+	i0 = v7 + uint32(2)
+	switch i0 {
+	case 0:
+		goto L32
+	case 1:
+		goto L5
+	default:
+		goto L31
+	}
+L32:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v3 = i1
+	if int32(v4) <= int32(v3) {
+		goto L30
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i1 = i1 + v1
+	m.copy(i0, i1, v3)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+64)) = uint64(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v3 = i1
+	l1 = uint64(int64(int32(v3)))
+	v5 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v0)+56)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if i0 == 0 {
+		goto L33
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+72))
+	v6 = l0
+	if v6 == k64(18446744073709551615) {
+		goto L33
+	}
+	if int64(v6) >= int64(v5) {
+		goto L33
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v0)+72)) = v5
+L33:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+88)) = v5
+	fn3625(m)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8474073)
+	i1 = v3 + v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
+	v3 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028472))
+	i0 = fn858(m, i0, uint32(8450399), v2)
+	v1 = i0
+	if v1 == 0 {
+		goto L5
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028472))
+	fn3612(m, i0, v1)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L5
+	}
+	fn2073(m, v1)
+	goto L5
+L31:
+	i0 = v4 - v7
+	v4 = i0
+	i0 = v7 + v1
+	v1 = i0
+	v3 = uint32(0)
+	i0 = fn6308(m)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L29
+	}
+	goto L5
+L30:
+	fn3625(m)
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i0
+	if v3 == 0 {
+		goto L34
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v0)+72)) = k64(18446744073709551615)
+L34:
+	if int32(v4) < int32(uint32(1)) {
+		goto L35
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i1 = i1 + v1
+	m.copy(i0, i1, v4)
+	i0 = v1 + v4
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i0
+L35:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+80)) = uint64(0)
+	l1 = uint64(int64(int32(v4)))
+	v5 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v0)+88)) = v5
+	*(*uint64)(unsafe.Add(b, uint64(v0)+56)) = v5
+	if v3 == 0 {
+		goto L36
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+72))
+	v6 = l0
+	if v6 == k64(18446744073709551615) {
+		goto L36
+	}
+	if int64(v6) >= int64(v5) {
+		goto L36
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v0)+72)) = v5
+L36:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+64)) = uint64(0)
+L12:
+	i0 = fn1595(m, v1)
+	v3 = i0
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	fn4476(m, i0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	if i0 == 0 {
+		goto L37
+	}
+	i0 = v2 + uint32(16)
+	fn525(m, i0)
+L37:
+	i0 = v2 + uint32(64)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6612(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint64
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if int32(i0) > int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L2
+	}
+	fn3605(m, v2, uint32(8513133))
+	m.depth--
+	return uint32(0)
+L2:
+	fn3605(m, v2, uint32(8405904))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn6499(m, i0)
+	if i0 != 0 {
+		goto L4
+	}
+	goto L3
+L5:
+	i0 = fn6577(m, v0)
+	if i0 == 0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if i0 == 0 {
+		goto L6
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+72))
+	v3 = l0
+	if v3 == k64(18446744073709551615) {
+		goto L6
+	}
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+56))
+	l0 = v3 - l1
+	i0 = uint32(l0)
+	if i0 != 0 {
+		goto L3
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8492575))
+	m.depth--
+	return uint32(0)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	i0 = fn4477(m, i0, uint32(0))
+	if i0 != 0 {
+		goto L7
+	}
+	i0 = fn6578(m, v0)
+	if i0 != 0 {
+		goto L7
+	}
+	m.depth--
+	return uint32(0)
+L7:
+	i1 = fn4471(m)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = i1
+	i0 = fn6579(m, v0)
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	fn4476(m, i0)
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6613(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v0 + k32(4294967292)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = i0 & k32(4294967292)
+	v2 = i0
+	i1 = v0 + k32(4294967288)
+	v3 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i1 = i1 & uint32(3)
+	i1 = i1 | v2
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = i1 & uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if i0 == 0 {
+		goto L1
+	}
+	fn3008(m, v0)
+L1:
+	i0 = fn6614(m, v0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn6614(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6615(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	if v0 == 0 {
+		goto L5
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L5:
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6616(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10288320))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+24))
+	v4 = i1
+	if v5 == v4 {
+		goto L4
+	}
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+156))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+156))
+	if i0 == i1 {
+		goto L3
+	}
+	goto L2
+L4:
+	if v2 == 0 {
+		goto L2
+	}
+L3:
+	i0 = fn3738(m, uint32(8440148), v2)
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = k32(4294967295)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = v4 & k32(4294967294)
+	if i0 == uint32(2) {
+		goto L5
+	}
+	i0 = fn3735(m, uint32(8440148), v4, uint32(2), uint32(3))
+	if i0 != 0 {
+		goto L6
+	}
+	v2 = k32(4294967295)
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+L5:
+	i0 = v1 + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v5 = i0
+	v2 = uint32(8192)
+	if int32(v4) < int32(uint32(3)) {
+		goto L7
+	}
+	i0 = v1 + uint32(20)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn518(m, i0)
+	v1 = i0
+	if v1 == 0 {
+		goto L8
+	}
+	i0 = fn1583(m, v1)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L9
+	}
+	fn2073(m, v1)
+L9:
+	if v2 != k32(4294967295) {
+		goto L7
+	}
+L8:
+	v2 = k32(4294967295)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10288320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v1 = i0
+	i0 = fn6468(m, v1, v5, uint32(10014548))
+	if i0 != 0 {
+		goto L10
+	}
+	v2 = k32(4294967295)
+	goto L1
+L10:
+	i0 = fn6469(m, v1, v6, uint32(10014548))
+	if i0 != 0 {
+		goto L11
+	}
+	v2 = k32(4294967295)
+	goto L1
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v5
+	i3 = v3 + uint32(16)
+	i1 = fn858(m, v4, uint32(8461906), i3)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v4
+	if v4 != 0 {
+		goto L12
+	}
+	v2 = k32(4294967295)
+	goto L1
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
+	*(*uint32)(unsafe.Add(b, v3)) = v6
+	i1 = fn858(m, v1, uint32(8461906), v3)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
+	if v1 == 0 {
+		goto L13
+	}
+	v2 = uint32(0)
+	goto L1
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 != 0 {
+		goto L14
+	}
+	v2 = k32(4294967295)
+	goto L1
+L14:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	v2 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	v2 = k32(4294967295)
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6617(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	m.depth--
+	return uint32(0)
+L1:
+	i1 = k32(10089824) + uint32(39580)
+	v2 = i1
+	i0 = fn2035(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	fn3612(m, i0, v2)
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = fn855(m, v0, v1)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v0)
+L3:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6618(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	m.depth--
+	return uint32(0)
+L1:
+	i1 = k32(10089824) + uint32(38884)
+	v2 = i1
+	i0 = fn2035(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	fn3612(m, i0, v2)
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = fn855(m, v0, v1)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v0)
+L3:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6619(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	m.depth--
+	return uint32(0)
+L1:
+	i1 = k32(10089824) + uint32(39608)
+	v2 = i1
+	i0 = fn2035(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	fn3612(m, i0, v2)
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = fn855(m, v0, v1)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v0)
+L3:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6620(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	m.depth--
+	return uint32(0)
+L1:
+	i1 = k32(10089824) + uint32(39696)
+	v2 = i1
+	i0 = fn2035(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	fn3612(m, i0, v2)
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = fn855(m, v0, v1)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v0)
+L3:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6621(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	m.depth--
+	return uint32(0)
+L1:
+	i1 = k32(10089824) + uint32(39728)
+	v2 = i1
+	i0 = fn2035(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	fn3612(m, i0, v2)
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = fn855(m, v0, v1)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v0)
+L3:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6622(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	m.depth--
+	return uint32(0)
+L1:
+	i1 = k32(10089824) + uint32(43376)
+	v2 = i1
+	i0 = fn2035(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	fn3612(m, i0, v2)
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = fn855(m, v0, v1)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v0)
+L3:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6623(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	m.depth--
+	return uint32(0)
+L1:
+	i1 = k32(10089824) + uint32(33352)
+	v2 = i1
+	i0 = fn2035(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	fn3612(m, i0, v2)
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = fn855(m, v0, uint32(0))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L3
+	}
+	fn2073(m, v0)
+L3:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6624(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	m.depth--
+	return uint32(0)
+L1:
+	i1 = k32(10089824) + uint32(39636)
+	v2 = i1
+	i0 = fn2035(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	fn3612(m, i0, v2)
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = fn855(m, v0, uint32(0))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L3
+	}
+	fn2073(m, v0)
+L3:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6625(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	m.depth--
+	return uint32(0)
+L1:
+	i1 = k32(10089824) + uint32(43344)
+	v2 = i1
+	i0 = fn2035(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	fn3612(m, i0, v2)
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = fn855(m, v0, uint32(0))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L3
+	}
+	fn2073(m, v0)
+L3:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6626(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	i0 = fn3623(m)
+	v2 = i0
+	goto L1
+L2:
+	i1 = k32(10089824) + uint32(30004)
+	v3 = i1
+	i0 = fn2035(m, v2, v3)
+	v2 = i0
+	if v2 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	fn3612(m, i0, v3)
+	i0 = fn3623(m)
+	v2 = i0
+	goto L1
+L3:
+	i0 = fn855(m, v2, uint32(0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L4
+	}
+	fn2073(m, v2)
+L4:
+	if v3 != 0 {
+		goto L5
+	}
+	i0 = fn3623(m)
+	v2 = i0
+	goto L1
+L5:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 != 0 {
+		goto L7
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	goto L6
+L7:
+	i1 = k32(10089824) + uint32(30004)
+	v4 = i1
+	i0 = fn2035(m, v0, v4)
+	v3 = i0
+	if v3 != 0 {
+		goto L8
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	fn3612(m, i0, v4)
+	goto L6
+L8:
+	i0 = fn855(m, v3, uint32(0))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L6
+	}
+	fn2073(m, v3)
+L6:
+	if v2 != 0 {
+		goto L9
+	}
+	m.depth--
+	return v0
+L9:
+	fn3628(m, v2)
+	if v0 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L10
+	}
+	fn2073(m, v0)
+L10:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6627(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	m.depth--
+	return uint32(0)
+L1:
+	i1 = k32(10089824) + uint32(35200)
+	v3 = i1
+	i0 = fn2035(m, v2, v3)
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	fn3612(m, i0, v3)
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = fn855(m, v2, uint32(0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L3
+	}
+	fn2073(m, v2)
+L3:
+	if v3 != uint32(10014564) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564)) = v2
+	if v2 != 0 {
+		goto L5
+	}
+	fn2073(m, uint32(10014564))
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 != 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	m.depth--
+	return uint32(0)
+L6:
+	i1 = k32(10089824) + uint32(35200)
+	v2 = i1
+	i0 = fn2035(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	fn3612(m, i0, v2)
+	m.depth--
+	return uint32(0)
+L7:
+	i0 = fn855(m, v0, uint32(0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	fn2073(m, v0)
+L4:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6628(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8509523))
+	m.depth--
+	return uint32(0)
+L1:
+	i1 = k32(10089824) + uint32(30032)
+	i0 = fn2035(m, v0, i1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6629(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = v1 + uint32(12)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = i0 + v4
+	v5 = i0
+	goto L3
+L4:
+	i0 = v1 + uint32(12)
+	v1 = i0
+	v5 = v4
+	i0 = v4 + k32(4294967295)
+	if i0 >= uint32(2) {
+		goto L3
+	}
+	v5 = v4
+	goto L2
+L3:
+	i8 = v3 + uint32(8)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10293628), uint32(1), uint32(2), uint32(0), i8)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	v1 = k32(4294967295)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	v4 = uint32(8192)
+	if v5 == uint32(1) {
+		goto L5
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn518(m, i0)
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	i0 = fn1583(m, v1)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L7
+	}
+	fn2073(m, v1)
+L7:
+	if v4 != k32(4294967295) {
+		goto L5
+	}
+L6:
+	v4 = k32(4294967295)
+	v1 = k32(4294967295)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L5:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(0)
+	v1 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2370(m, i0, uint32(10288320))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v5 = i0
+	i0 = fn6467(m, v5, v2, uint32(10014548))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = fn6468(m, v5, v2, uint32(10014548))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = fn6469(m, v5, v2, uint32(10014548))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	if v6 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v7
+	if v7 != 0 {
+		goto L9
+	}
+	fn2073(m, v6)
+L9:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(4294967297)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v4
+	v4 = uint32(0)
+	i0 = fn6576(m, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v0)+88)) = k64(18446744073709551615)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+80)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+72)) = k64(18446744073709551615)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+56)) = uint64(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
+	if i0 != i1 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+48))
+	i0 = b2i(i0 == i1)
+	v4 = i0
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v4
+	v1 = uint32(0)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6630(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8511624))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	if v5 != uint32(10059656) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L3
+L4:
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v1
+	if v2 != 0 {
+		i1 = uint32(10014548)
+	} else {
+		i1 = uint32(10014564)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
+	i1 = k32(10089824) + uint32(31252)
+	i2 = v3 + uint32(16)
+	i0 = fn864(m, v5, i1, i2)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8572230), v3)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v6 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
+	v7 = i0
+	i0 = v7 & uint32(1)
+	if i0 != 0 {
+		goto L11
+	}
+	v5 = v1
+	v8 = v6
+	goto L10
+L11:
+	if v2 != 0 {
+		goto L12
+	}
+	if int32(v6) >= int32(uint32(1)) {
+		goto L12
+	}
+	v4 = v1
+	goto L9
+L12:
+	i0 = v6 + uint32(1)
+	v8 = i0
+	v5 = uint32(127)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v9 = i0
+	i0 = v9 & uint32(64)
+	if i0 != 0 {
+		goto L13
+	}
+	i3 = v9 >> (uint32(2) & 31)
+	i3 = i3 & uint32(7)
+	v5 = i3
+	if v5 == uint32(2) {
+		i1 = uint32(65535)
+	} else {
+		i1 = uint32(1114111)
+	}
+	if v5 == uint32(1) {
+		i0 = uint32(255)
+	} else {
+		i0 = i1
+	}
+	v5 = i0
+L13:
+	i0 = fn2663(m, v8, v5)
+	v5 = i0
+	if v5 != 0 {
+		goto L14
+	}
+	v4 = v1
+	goto L8
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v10 = i0
+	i0 = v10 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	v9 = i0
+	i0 = v10 & uint32(32)
+	if i0 == 0 {
+		goto L16
+	}
+	i3 = v10 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v5 + i1
+	v10 = i0
+	goto L15
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
+	v10 = i0
+L15:
+	i0 = v9 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L20
+	case 1:
+		goto L19
+	default:
+		goto L18
+	}
+L20:
+	*(*uint8)(unsafe.Add(b, v10)) = uint8(k32(13))
+	goto L17
+L19:
+	*(*uint16)(unsafe.Add(b, v10)) = uint16(k32(13))
+	goto L17
+L18:
+	*(*uint32)(unsafe.Add(b, v10)) = uint32(13)
+L17:
+	i0 = v10 + v9
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v11 = i0
+	i0 = v11 & uint32(32)
+	if i0 == 0 {
+		goto L22
+	}
+	i3 = v11 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v1 + i1
+	v11 = i0
+	goto L21
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v11 = i0
+L21:
+	i2 = v9 * v6
+	m.copy(v10, v11, i2)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v6
+	if v6 != 0 {
+		goto L23
+	}
+	fn2073(m, v1)
+L23:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
+	i1 = i1 & k32(4294967294)
+	v7 = i1
+	*(*uint8)(unsafe.Add(b, uint64(v0)+16)) = uint8(v7)
+L10:
+	if v2 == 0 {
+		goto L24
+	}
+	v4 = v5
+	goto L9
+L24:
+	if int32(v8) >= int32(uint32(1)) {
+		goto L25
+	}
+	v4 = v5
+	goto L9
+L25:
+	i0 = v8 + k32(4294967295)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	v6 = i0
+	i0 = v2 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L29
+	case 1:
+		goto L28
+	default:
+		goto L27
+	}
+L29:
+	if v6 == 0 {
+		goto L31
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v5 + i1
+	v2 = i0
+	goto L30
+L31:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
+	v2 = i0
+L30:
+	i0 = v2 + v1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+	goto L26
+L28:
+	if v6 == 0 {
+		goto L33
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v5 + i1
+	v2 = i0
+	goto L32
+L33:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
+	v2 = i0
+L32:
+	i1 = v1 << (uint32(1) & 31)
+	i0 = v2 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v2 = i0
+	goto L26
+L27:
+	if v6 == 0 {
+		goto L35
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v5 + i1
+	v2 = i0
+	goto L34
+L35:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
+	v2 = i0
+L34:
+	i1 = v1 << (uint32(2) & 31)
+	i0 = v2 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+L26:
+	if v2 == uint32(13) {
+		goto L36
+	}
+	v4 = v5
+	goto L9
+L36:
+	i0 = fn2807(m, v5, uint32(0), v1)
+	v4 = i0
+	if v4 != 0 {
+		goto L37
+	}
+	v4 = v5
+	goto L8
+L37:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L38
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L38
+	}
+	fn2073(m, v5)
+L38:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
+	i1 = i1 | uint32(1)
+	v7 = i1
+	*(*uint8)(unsafe.Add(b, uint64(v0)+16)) = uint8(v7)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v1 = i0
+	i0 = v1 & uint32(32)
+	v5 = i0
+	if v5 == 0 {
+		goto L40
+	}
+	i3 = v1 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v4 + i1
+	v2 = i0
+	goto L39
+L40:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v2 = i0
+L39:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v12 = i0
+	if v12 == 0 {
+		goto L1
+	}
+	i0 = v1 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	v13 = i0
+	i0 = v7 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	v14 = i0
+	switch v14 {
+	case 0, 2:
+		goto L42
+	default:
+		goto L41
+	}
+L42:
+	i2 = v12 * v13
+	v6 = i2
+	i0 = fn8094(m, v2, uint32(13), v6)
+	if i0 != 0 {
+		goto L41
+	}
+	if v14 != 0 {
+		goto L6
+	}
+	i0 = fn8094(m, v2, uint32(10), v6)
+	if i0 != 0 {
+		goto L43
+	}
+	v14 = uint32(0)
+	goto L6
+L43:
+	if v13 != uint32(1) {
+		goto L44
+	}
+	v14 = uint32(2)
+	goto L6
+L44:
+	i0 = v2 + k32(4294967294)
+	v10 = i0
+	i0 = v2 + k32(4294967295)
+	v9 = i0
+	i0 = v2 + k32(4294967292)
+	v11 = i0
+	v1 = uint32(0)
+	v14 = uint32(0)
+L45:
+	i1 = v1 << (uint32(1) & 31)
+	i0 = v10 + i1
+	v2 = i0
+	i1 = v1 << (uint32(2) & 31)
+	i0 = v11 + i1
+	v5 = i0
+L46:
+	i0 = v13 + k32(4294967295)
+	v8 = i0
+	switch v8 {
+	case 0:
+		goto L50
+	case 1:
+		goto L49
+	default:
+		goto L48
+	}
+L50:
+	i0 = v9 + v1
+	i0 = i0 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v6 = i0
+	goto L47
+L49:
+	i0 = v2 + uint32(2)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v6 = i0
+	goto L47
+L48:
+	i0 = v5 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+L47:
+	i0 = v2 + uint32(2)
+	v2 = i0
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v1 + uint32(1)
+	v1 = i0
+	if v6 > uint32(10) {
+		goto L46
+	}
+	switch v8 {
+	case 0:
+		goto L54
+	case 1:
+		goto L53
+	default:
+		goto L52
+	}
+L54:
+	i0 = v9 + v1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+	goto L51
+L53:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v2)))
+	v2 = i0
+	goto L51
+L52:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v2 = i0
+L51:
+	i1 = v14 | uint32(2)
+	if v2 != uint32(10) {
+		i0 = v14
+	} else {
+		i0 = i1
+	}
+	v14 = i0
+	if v2 == uint32(10) {
+		goto L6
+	}
+	if int32(v1) < int32(v12) {
+		goto L45
+	}
+	goto L6
+L41:
+	i0 = v7 & uint32(2)
+	if i0 != 0 {
+		goto L55
+	}
+	if v14 != uint32(7) {
+		goto L56
+	}
+	v14 = uint32(7)
+	goto L6
+L56:
+	i0 = v2 + k32(4294967294)
+	v10 = i0
+	i0 = v2 + k32(4294967295)
+	v9 = i0
+	i0 = v2 + k32(4294967292)
+	v11 = i0
+	v1 = uint32(0)
+L57:
+	i1 = v1 << (uint32(1) & 31)
+	i0 = v10 + i1
+	v2 = i0
+	i1 = v1 << (uint32(2) & 31)
+	i0 = v11 + i1
+	v5 = i0
+L58:
+	i0 = v13 + k32(4294967295)
+	v8 = i0
+	switch v8 {
+	case 0:
+		goto L62
+	case 1:
+		goto L61
+	default:
+		goto L60
+	}
+L62:
+	i0 = v9 + v1
+	i0 = i0 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v6 = i0
+	goto L59
+L61:
+	i0 = v2 + uint32(2)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v6 = i0
+	goto L59
+L60:
+	i0 = v5 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+L59:
+	i0 = v2 + uint32(2)
+	v2 = i0
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v1 + uint32(1)
+	v1 = i0
+	if v6 > uint32(13) {
+		goto L58
+	}
+	switch v8 {
+	case 0:
+		goto L66
+	case 1:
+		goto L65
+	default:
+		goto L64
+	}
+L66:
+	i0 = v9 + v1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v6 = i0
+	goto L63
+L65:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v2)))
+	v6 = i0
+	goto L63
+L64:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+L63:
+	i0 = v6 + k32(4294967286)
+	switch i0 {
+	case 0:
+		goto L69
+	case 3:
+		goto L68
+	default:
+		goto L67
+	}
+L69:
+	i0 = v14 | uint32(2)
+	v14 = i0
+	goto L67
+L68:
+	switch v8 {
+	case 0:
+		goto L73
+	case 1:
+		goto L72
+	default:
+		goto L71
+	}
+L73:
+	i0 = v9 + v1
+	i0 = i0 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+	goto L70
+L72:
+	i0 = v2 + uint32(2)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v2 = i0
+	goto L70
+L71:
+	i0 = v5 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+L70:
+	if v2 != uint32(10) {
+		goto L74
+	}
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i0 = v14 | uint32(4)
+	v14 = i0
+	goto L67
+L74:
+	i0 = v14 | uint32(1)
+	v14 = i0
+L67:
+	if int32(v1) >= int32(v12) {
+		goto L6
+	}
+	if v14 != uint32(7) {
+		goto L57
+	}
+	goto L6
+L55:
+	if v5 == 0 {
+		goto L76
+	}
+	i3 = v1 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v4 + i1
+	v15 = i0
+	goto L75
+L76:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v15 = i0
+L75:
+	i0 = v12 * v13
+	i0 = fn2109(m, i0)
+	v16 = i0
+	if v16 == 0 {
+		goto L77
+	}
+	v17 = uint32(0)
+	i0 = v13 + k32(4294967295)
+	v10 = i0
+	v18 = uint32(0)
+L78:
+	i0 = v16 + v18
+	v7 = i0
+	i0 = v15 + v17
+	v11 = i0
+	i1 = v18 << (uint32(1) & 31)
+	i0 = v16 + i1
+	v6 = i0
+	i1 = v18 << (uint32(2) & 31)
+	i0 = v16 + i1
+	v9 = i0
+	i1 = v17 << (uint32(1) & 31)
+	i0 = v15 + i1
+	v5 = i0
+	i1 = v17 << (uint32(2) & 31)
+	i0 = v15 + i1
+	v8 = i0
+	v2 = uint32(0)
+L79:
+	switch v10 {
+	case 0:
+		goto L83
+	case 1:
+		goto L82
+	default:
+		goto L81
+	}
+L83:
+	i0 = v11 + v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v1 = i0
+	goto L80
+L82:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v5)))
+	v1 = i0
+	goto L80
+L81:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v1 = i0
+L80:
+	if v1 < uint32(14) {
+		goto L85
+	}
+	switch v10 {
+	case 0:
+		goto L88
+	case 1:
+		goto L87
+	default:
+		goto L86
+	}
+L88:
+	i0 = v7 + v2
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v1)
+	goto L84
+L87:
+	*(*uint16)(unsafe.Add(b, v6)) = uint16(v1)
+	goto L84
+L86:
+	*(*uint32)(unsafe.Add(b, v9)) = v1
+	goto L84
+L85:
+	i0 = v17 + v2
+	v19 = i0
+	i0 = v19 + uint32(1)
+	v17 = i0
+	i0 = v1 + k32(4294967286)
+	switch i0 {
+	case 0:
+		goto L93
+	case 3:
+		goto L92
+	default:
+		goto L91
+	}
+L93:
+	switch v10 {
+	case 0:
+		goto L96
+	case 1:
+		goto L95
+	default:
+		goto L94
+	}
+L96:
+	i0 = v7 + v2
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(10))
+	i0 = v14 | uint32(2)
+	v14 = i0
+	goto L90
+L95:
+	*(*uint16)(unsafe.Add(b, v6)) = uint16(k32(10))
+	i0 = v14 | uint32(2)
+	v14 = i0
+	goto L90
+L94:
+	*(*uint32)(unsafe.Add(b, v9)) = uint32(10)
+	i0 = v14 | uint32(2)
+	v14 = i0
+	goto L90
+L92:
+	i0 = v19 + uint32(2)
+	v1 = i0
+	switch v10 {
+	case 0:
+		goto L99
+	case 1:
+		goto L98
+	default:
+		goto L97
+	}
+L99:
+	i0 = v11 + v2
+	i0 = i0 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v5 = i0
+	i0 = v7 + v2
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(10))
+	i2 = b2i(v5 == uint32(10))
+	v5 = i2
+	if v5 != 0 {
+		i0 = v1
+	} else {
+		i0 = v17
+	}
+	v17 = i0
+	if v5 != 0 {
+		i0 = uint32(4)
+	} else {
+		i0 = uint32(1)
+	}
+	i0 = i0 | v14
+	v14 = i0
+	goto L90
+L98:
+	i0 = v5 + uint32(2)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v5 = i0
+	*(*uint16)(unsafe.Add(b, v6)) = uint16(k32(10))
+	i2 = b2i(v5 == uint32(10))
+	v5 = i2
+	if v5 != 0 {
+		i0 = v1
+	} else {
+		i0 = v17
+	}
+	v17 = i0
+	if v5 != 0 {
+		i0 = uint32(4)
+	} else {
+		i0 = uint32(1)
+	}
+	i0 = i0 | v14
+	v14 = i0
+	goto L90
+L97:
+	i0 = v8 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, v9)) = uint32(10)
+	i2 = b2i(v5 == uint32(10))
+	v5 = i2
+	if v5 != 0 {
+		i0 = v1
+	} else {
+		i0 = v17
+	}
+	v17 = i0
+	if v5 != 0 {
+		i0 = uint32(4)
+	} else {
+		i0 = uint32(1)
+	}
+	i0 = i0 | v14
+	v14 = i0
+	goto L90
+L91:
+	if int32(v17) > int32(v12) {
+		goto L89
+	}
+	switch v10 {
+	case 0:
+		goto L102
+	case 1:
+		goto L101
+	default:
+		goto L100
+	}
+L102:
+	i0 = v7 + v2
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v1)
+	goto L90
+L101:
+	*(*uint16)(unsafe.Add(b, v6)) = uint16(v1)
+	goto L90
+L100:
+	*(*uint32)(unsafe.Add(b, v9)) = v1
+L90:
+	i0 = v18 + v2
+	i0 = i0 + uint32(1)
+	v18 = i0
+	goto L78
+L89:
+	i0 = v18 + v2
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L103
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L103
+	}
+	fn2073(m, v4)
+L103:
+	i0 = fn2680(m, v13, v16, v1)
+	v4 = i0
+	fn2112(m, v16)
+	if v4 == 0 {
+		goto L7
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
+	v7 = i0
+	goto L6
+L84:
+	i0 = v6 + uint32(2)
+	v6 = i0
+	i0 = v9 + uint32(4)
+	v9 = i0
+	i0 = v5 + uint32(2)
+	v5 = i0
+	i0 = v8 + uint32(4)
+	v8 = i0
+	i0 = v2 + uint32(1)
+	v2 = i0
+	goto L79
+L77:
+	i0 = fn3634(m)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L7
+	}
+	fn2073(m, v4)
+L7:
+	v4 = uint32(0)
+	goto L1
+L6:
+	i1 = v14 << (uint32(2) & 31)
+	i1 = i1 & uint32(28)
+	i1 = i1 | v7
+	*(*uint8)(unsafe.Add(b, uint64(v0)+16)) = uint8(i1)
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6631(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	v2 = k32(4294967295)
+	if v0 == 0 {
+		goto L1
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8572230), v1)
+	v2 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	v2 = k32(4294967295)
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6632(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = v5 - v4
+	v7 = i0
+	i0 = div32s(v7, v3)
+	v8 = i0
+	if v0 == 0 {
+		goto L4
+	}
+	if v3 == uint32(1) {
+		goto L3
+	}
+	i0 = v3 + k32(4294967295)
+	v1 = i0
+	v0 = v4
+L5:
+	switch v1 {
+	case 0:
+		goto L9
+	case 1:
+		goto L8
+	default:
+		goto L7
+	}
+L9:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+	goto L6
+L8:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
+	v2 = i0
+	goto L6
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+L6:
+	if v2 >= uint32(11) {
+		goto L10
+	}
+	switch v1 {
+	case 0:
+		goto L14
+	case 1:
+		goto L13
+	default:
+		goto L12
+	}
+L14:
+	i0 = v2 & uint32(255)
+	v2 = i0
+	goto L11
+L13:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
+	v2 = i0
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+L11:
+	if v2 == uint32(10) {
+		goto L2
+	}
+	if v0 == v5 {
+		goto L1
+	}
+L10:
+	i0 = v0 + v3
+	v0 = i0
+	goto L5
+L4:
+	if v1 == 0 {
+		goto L15
+	}
+	i0 = v3 + k32(4294967295)
+	v1 = i0
+	v0 = v4
+L17:
+	switch v1 {
+	case 0:
+		goto L21
+	case 1:
+		goto L20
+	default:
+		goto L19
+	}
+L21:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+	goto L18
+L20:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
+	v2 = i0
+	goto L18
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+L18:
+	if v2 < uint32(14) {
+		goto L22
+	}
+	i0 = v0 + v3
+	v0 = i0
+	goto L17
+L22:
+	if v0 >= v5 {
+		goto L1
+	}
+	switch v1 {
+	case 0:
+		goto L26
+	case 1:
+		goto L25
+	default:
+		goto L24
+	}
+L26:
+	i0 = v2 & uint32(255)
+	v2 = i0
+	goto L23
+L25:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
+	v2 = i0
+	goto L23
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+L23:
+	i0 = v0 + v3
+	v0 = i0
+	i0 = v2 + k32(4294967286)
+	switch i0 {
+	case 0:
+		goto L27
+	case 3:
+		goto L16
+	default:
+		goto L17
+	}
+L27:
+	i0 = v0 - v4
+	i0 = div32s(i0, v3)
+	return i0
+L16:
+	i0 = v3 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L31
+	case 1:
+		goto L30
+	default:
+		goto L29
+	}
+L31:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+	goto L28
+L30:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
+	v2 = i0
+	goto L28
+L29:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+L28:
+	i0 = v0 - v4
+	i0 = div32s(i0, v3)
+	i1 = b2i(v2 == uint32(10))
+	i0 = i0 + i1
+	return i0
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v0 = i0
+	i0 = v0 & uint32(32)
+	if i0 == 0 {
+		goto L33
+	}
+	i3 = v0 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v2 + i1
+	v10 = i0
+	goto L32
+L33:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	v10 = i0
+L32:
+	if v9 != uint32(1) {
+		goto L36
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	v1 = i0
+	if v3 == uint32(1) {
+		goto L35
+	}
+	i0 = v3 + k32(4294967295)
+	v7 = i0
+	v0 = v4
+L37:
+	switch v7 {
+	case 0:
+		goto L41
+	case 1:
+		goto L40
+	default:
+		goto L39
+	}
+L41:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+	goto L38
+L40:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
+	v2 = i0
+	goto L38
+L39:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+L38:
+	if v2 > v1 {
+		goto L42
+	}
+	switch v7 {
+	case 0:
+		goto L46
+	case 1:
+		goto L45
+	default:
+		goto L44
+	}
+L46:
+	i0 = v2 & uint32(255)
+	v2 = i0
+	goto L43
+L45:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
+	v2 = i0
+	goto L43
+L44:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+L43:
+	if v2 == v1 {
+		goto L34
+	}
+	if v0 == v5 {
+		goto L1
+	}
+L42:
+	i0 = v0 + v3
+	v0 = i0
+	goto L37
+L36:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	v1 = i0
+	i0 = uint32(int8(v1))
+	v11 = i0
+	i2 = uint32(1) - v9
+	i2 = i2 * v3
+	i1 = v5 + i2
+	v0 = i1
+	if v0 < v4 {
+		i0 = v4
+	} else {
+		i0 = v0
+	}
+	v2 = i0
+	if v2 <= v4 {
+		goto L47
+	}
+	i0 = b2i(v3 == uint32(1))
+	v12 = i0
+	i0 = b2i(int32(v9) < int32(uint32(2)))
+	v13 = i0
+	i0 = v3 + k32(4294967295)
+	v14 = i0
+	v0 = v4
+L48:
+	if v12 == 0 {
+		goto L50
+	}
+	i2 = v5 - v0
+	i0 = fn8094(m, v0, v11, i2)
+	v0 = i0
+	goto L49
+L50:
+L51:
+	switch v14 {
+	case 0:
+		goto L55
+	case 1:
+		goto L54
+	default:
+		goto L53
+	}
+L55:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v7 = i0
+	goto L52
+L54:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
+	v7 = i0
+	goto L52
+L53:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v7 = i0
+L52:
+	if v7 > v1 {
+		goto L56
+	}
+	switch v14 {
+	case 0:
+		goto L60
+	case 1:
+		goto L59
+	default:
+		goto L58
+	}
+L60:
+	i0 = v7 & uint32(255)
+	v7 = i0
+	goto L57
+L59:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v0)))
+	v7 = i0
+	goto L57
+L58:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v7 = i0
+L57:
+	if v7 == v1 {
+		goto L49
+	}
+	if v0 == v5 {
+		goto L47
+	}
+L56:
+	i0 = v0 + v3
+	v0 = i0
+	goto L51
+L49:
+	if v0 == 0 {
+		goto L47
+	}
+	if v0 >= v2 {
+		goto L47
+	}
+	v7 = uint32(1)
+	if v13 != 0 {
+		goto L63
+	}
+	i0 = v0 + uint32(2)
+	v15 = i0
+	v7 = uint32(1)
+	v16 = uint32(4)
+L64:
+	switch v14 {
+	case 0:
+		goto L68
+	case 1:
+		goto L67
+	default:
+		goto L66
+	}
+L68:
+	i0 = v0 + v7
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v17 = i0
+	goto L65
+L67:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v15)))
+	v17 = i0
+	goto L65
+L66:
+	i0 = v0 + v16
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v17 = i0
+L65:
+	i1 = v10 + v7
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if v17 != i1 {
+		goto L63
+	}
+	i0 = v16 + uint32(4)
+	v16 = i0
+	i0 = v15 + uint32(2)
+	v15 = i0
+	i1 = v7 + uint32(1)
+	v7 = i1
+	if v9 != v7 {
+		goto L64
+	}
+	goto L62
+L63:
+	if v7 != v9 {
+		goto L61
+	}
+L62:
+	i0 = v0 - v4
+	i0 = div32s(i0, v3)
+	i0 = i0 + v9
+	return i0
+L61:
+	i0 = v0 + v3
+	v0 = i0
+	if v0 < v2 {
+		goto L48
+	}
+L47:
+	if v3 == uint32(1) {
+		goto L70
+	}
+	i0 = v3 + k32(4294967295)
+	v7 = i0
+L71:
+	switch v7 {
+	case 0:
+		goto L75
+	case 1:
+		goto L74
+	default:
+		goto L73
+	}
+L75:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v0 = i0
+	goto L72
+L74:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v2)))
+	v0 = i0
+	goto L72
+L73:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+L72:
+	if v0 > v1 {
+		goto L76
+	}
+	switch v7 {
+	case 0:
+		goto L80
+	case 1:
+		goto L79
+	default:
+		goto L78
+	}
+L80:
+	i0 = v0 & uint32(255)
+	v0 = i0
+	goto L77
+L79:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v2)))
+	v0 = i0
+	goto L77
+L78:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+L77:
+	if v0 == v1 {
+		goto L69
+	}
+	if v2 == v5 {
+		goto L1
+	}
+L76:
+	i0 = v2 + v3
+	v2 = i0
+	goto L71
+L70:
+	i2 = v5 - v2
+	i0 = fn8094(m, v2, v11, i2)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L69:
+	i0 = v2 - v4
+	i0 = div32s(i0, v3)
+	v8 = i0
+	goto L1
+L35:
+	i1 = uint32(int8(v1))
+	i0 = fn8094(m, v4, i1, v7)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+L34:
+	i0 = v0 - v4
+	i0 = div32s(i0, v3)
+	i0 = i0 + uint32(1)
+	return i0
+L3:
+	i0 = fn8094(m, v4, uint32(10), v7)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = v0 - v4
+	i0 = div32s(i0, v3)
+	i0 = i0 + uint32(1)
+	return i0
+L1:
+	*(*uint32)(unsafe.Add(b, v6)) = v8
+	return k32(4294967295)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6633(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+56)) = uint8(k32(1))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = fn6466(m, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = v0 + k32(4294967292)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = i0 & k32(4294967292)
+	v3 = i0
+	i1 = v0 + k32(4294967288)
+	v4 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i1 = i1 & uint32(3)
+	i1 = i1 | v3
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 & uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	if i0 == 0 {
+		goto L2
+	}
+	fn3008(m, v0)
+L2:
+	i0 = fn6634(m, v0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn6634(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v1 = i0
+	if v1 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L5
+	}
+	fn2073(m, v1)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L6
+	}
+	fn2073(m, v1)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
+	v1 = i0
+	if v1 == 0 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+76)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L7
+	}
+	fn2073(m, v1)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v1 = i0
+	if v1 == 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L8
+	}
+	fn2073(m, v1)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v1 = i0
+	if v1 == 0 {
+		goto L9
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L9
+	}
+	fn2073(m, v1)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	v1 = i0
+	if v1 == 0 {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L10
+	}
+	fn2073(m, v1)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v1 = i0
+	if v1 == 0 {
+		goto L11
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L11
+	}
+	fn2073(m, v1)
+L11:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6635(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(80)
+	v1 = i0
+	m.g0 = v1
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i0) > int32(uint32(0)) {
+		goto L2
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	goto L1
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = v3
+	i2 = v1 + uint32(64)
+	i1 = fn2697(m, uint32(8431745), i2)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+68)) = v4
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2069(m, v0)
+	v4 = i0
+	if v4 == 0 {
+		goto L5
+	}
+	if int32(v4) < int32(uint32(1)) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	i2 = v1 + uint32(48)
+	i0 = fn3604(m, i0, uint32(8521654), i2)
+	goto L4
+L5:
+	i1 = k32(10089824) + uint32(37516)
+	i2 = v1 + uint32(76)
+	i0 = fn2026(m, v0, i1, i2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L4
+	}
+	fn3625(m)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
+	v3 = i0
+	if v3 == 0 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v3
+	i1 = v1 + uint32(32)
+	i0 = fn2697(m, uint32(8530129), i1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+76))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	if v6 != 0 {
+		goto L8
+	}
+	fn2073(m, v5)
+L8:
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = v1 + uint32(68)
+	fn2803(m, i0, v3)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+68))
+	if i0 == 0 {
+		goto L3
+	}
+L7:
+	i1 = k32(10089824) + uint32(37124)
+	i2 = v1 + uint32(72)
+	i0 = fn2026(m, v0, i1, i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	v3 = i0
+	if v3 != 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+68))
+	v4 = i0
+	goto L9
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v3
+	i1 = v1 + uint32(16)
+	i0 = fn2697(m, uint32(8530138), i1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	if v6 != 0 {
+		goto L11
+	}
+	fn2073(m, v5)
+L11:
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = v1 + uint32(68)
+	fn2803(m, i0, v3)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+68))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+L9:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	i0 = fn2697(m, uint32(8542940), v1)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+68))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L3
+	}
+	fn2073(m, v4)
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+68))
+	v3 = i0
+	if v3 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L12
+	}
+	fn2073(m, v3)
+L12:
+	if v4 != 0 {
+		goto L1
+	}
+L3:
+	fn2070(m, v0)
+L1:
+	i0 = v1 + uint32(80)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6636(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v3 = i0
+	if v3 == 0 {
+		goto L5
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v3 = i0
+	if v3 == 0 {
+		goto L6
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v3 = i0
+	if v3 == 0 {
+		goto L7
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v3 = i0
+	if v3 == 0 {
+		goto L8
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
+	v3 = i0
+	if v3 == 0 {
+		goto L9
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v3 = i0
+	if v3 == 0 {
+		goto L10
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v3 = i0
+	if v3 == 0 {
+		goto L11
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	v3 = i0
+	if v3 == 0 {
+		goto L12
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v0 = i0
+	if v0 == 0 {
+		goto L13
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L13:
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6637(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i0) > int32(uint32(0)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == 0 {
+		goto L3
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8513097))
+	goto L1
+L3:
+	v2 = uint32(0)
+	*(*uint8)(unsafe.Add(b, uint64(v0)+55)) = uint8(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+60))
+	if i0 == i1 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
+	i0 = k32(10089824) + uint32(39760)
+	i1 = v1 + uint32(12)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L4
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
+	i0 = fn3604(m, i0, uint32(8572776), v1)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+	goto L1
+L5:
+	i0 = fn6638(m, v0, k32(4294967295))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	if i0 == 0 {
+		goto L6
+	}
+	v2 = v3
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L7
+	}
+	fn2073(m, v3)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v3 = i0
+	if v3 == 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L8
+	}
+	fn2073(m, v3)
+L8:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+53)))
+	*(*uint8)(unsafe.Add(b, uint64(v0)+55)) = uint8(i1)
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6638(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var i6 uint32
+	_ = i6
+	var i7 uint32
+	_ = i7
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+60))
+	if i0 != i1 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	v3 = i0
+	if v3 == 0 {
+		goto L5
+	}
+	i0 = fn6499(m, v3)
+	v3 = i0
+	goto L4
+L5:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i0) > int32(uint32(0)) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == 0 {
+		goto L7
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8513097))
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = k32(10089824) + uint32(30032)
+	i0 = fn2035(m, i0, i1)
+	v4 = i0
+	if v4 != 0 {
+		goto L8
+	}
+	v4 = uint32(0)
+	goto L1
+L8:
+	i0 = fn2031(m, v4)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L9
+	}
+	fn2073(m, v4)
+L9:
+	v4 = uint32(0)
+	if int32(v3) < int32(uint32(0)) {
+		goto L1
+	}
+L4:
+	if int32(v3) < int32(uint32(1)) {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8550697))
+	goto L1
+L3:
+	i0 = fn6464(m, v0, uint32(10014548))
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	goto L1
+L2:
+	v4 = uint32(0)
+	i0 = fn6662(m, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	v5 = uint32(0)
+	v4 = uint32(0)
+	v6 = uint32(0)
+L22:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v3 = i0
+	if v3 == 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	if i0 != 0 {
+		goto L23
+	}
+L25:
+	i0 = fn6663(m, v0, uint32(0))
+	v3 = i0
+	if int32(v3) > int32(k32(4294967295)) {
+		goto L26
+	}
+	i0 = fn6561(m)
+	if i0 != 0 {
+		goto L24
+	}
+	goto L20
+L26:
+	if v3 != 0 {
+		goto L24
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = uint32(0)
+	if v3 == 0 {
+		goto L27
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L27
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	if v1 != 0 {
+		goto L27
+	}
+	fn2073(m, v3)
+L27:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v3 = i0
+	if v3 == 0 {
+		goto L28
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L28
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 != 0 {
+		goto L28
+	}
+	fn2073(m, v3)
+L28:
+	if v4 == 0 {
+		goto L18
+	}
+	if v5 != 0 {
+		goto L29
+	}
+	v3 = uint32(0)
+	i0 = fn1493(m, uint32(0))
+	v5 = i0
+	if v5 == 0 {
+		goto L11
+	}
+L29:
+	v3 = uint32(0)
+	i0 = fn1502(m, v5, v4)
+	if int32(i0) < int32(uint32(0)) {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 == 0 {
+		goto L16
+	}
+	goto L15
+L23:
+	if v4 != 0 {
+		goto L31
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L32
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L32:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v4 = i0
+	v7 = uint32(0)
+	goto L30
+L31:
+	i0 = fn2801(m, v4, v3)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L33
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v8
+	if v8 != 0 {
+		goto L33
+	}
+	fn2073(m, v4)
+L33:
+	v4 = uint32(0)
+	if v3 == 0 {
+		goto L20
+	}
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v9 = i0
+	i0 = v9 & uint32(32)
+	if i0 == 0 {
+		goto L35
+	}
+	i3 = v9 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v3 + i1
+	v8 = i0
+	goto L34
+L35:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v8 = i0
+L34:
+	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v0)+51)))
+	i1 = uint32(*(*int8)(unsafe.Add(b, uint64(v0)+50)))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i3 = v9 >> (uint32(2) & 31)
+	i3 = i3 & uint32(7)
+	v9 = i3
+	i5 = v9 * v4
+	i4 = v8 + i5
+	i7 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v10 = i7
+	i6 = v9 * v10
+	i5 = v8 + i6
+	i6 = v2 + uint32(12)
+	i0 = fn6632(m, i0, i1, i2, v9, i4, i5, i6)
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L38
+	}
+	i2 = v1 - v6
+	i3 = v8 + v6
+	if int32(i3) < int32(v1) {
+		i1 = v8
+	} else {
+		i1 = i2
+	}
+	if int32(v1) < int32(uint32(0)) {
+		i0 = v8
+	} else {
+		i0 = i1
+	}
+	v1 = i0
+	goto L37
+L38:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v8 = i0
+	if int32(v1) < int32(uint32(0)) {
+		goto L36
+	}
+	i0 = v8 + v6
+	if int32(i0) < int32(v1) {
+		goto L36
+	}
+	i0 = v1 - v6
+	v1 = i0
+L37:
+	i1 = v1 + v4
+	v1 = i1
+	i1 = v1 - v7
+	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = i1
+	if int32(v4) > int32(uint32(0)) {
+		goto L21
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	if int32(v1) < int32(i1) {
+		goto L21
+	}
+	v4 = v3
+	goto L17
+L36:
+	i0 = v8 + v4
+	v8 = i0
+	if int32(v8) <= int32(v4) {
+		goto L40
+	}
+	if v5 != 0 {
+		goto L41
+	}
+	i0 = fn1493(m, uint32(0))
+	v5 = i0
+	if v5 != 0 {
+		goto L41
+	}
+	v5 = uint32(0)
+	v4 = uint32(0)
+	goto L19
+L41:
+	i0 = fn2807(m, v3, v4, v8)
+	v4 = i0
+	if v4 != 0 {
+		goto L42
+	}
+	v4 = uint32(0)
+	goto L19
+L42:
+	i0 = fn1502(m, v5, v4)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L43
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 != uint32(1073741823) {
+		goto L44
+	}
+	v4 = uint32(0)
+	goto L19
+L44:
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 == 0 {
+		goto L39
+	}
+	v4 = uint32(0)
+	goto L19
+L43:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	i0 = i0 + v6
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L40
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v9
+	if v9 != 0 {
+		goto L40
+	}
+	fn2073(m, v4)
+L40:
+	v4 = uint32(0)
+	if int32(v8) >= int32(v10) {
+		goto L45
+	}
+	i0 = fn2807(m, v3, v8, v10)
+	v4 = i0
+	if v4 != 0 {
+		goto L45
+	}
+	v4 = uint32(0)
+	goto L19
+L45:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L46
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v8
+	if v8 != 0 {
+		goto L46
+	}
+	fn2073(m, v3)
+L46:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = uint32(0)
+	if v3 == 0 {
+		goto L47
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L47
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v8
+	if v8 != 0 {
+		goto L47
+	}
+	fn2073(m, v3)
+L47:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
+	goto L22
+L39:
+	fn2073(m, v4)
+	v4 = uint32(0)
+	goto L19
+L21:
+	i0 = fn2807(m, v3, v4, v1)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L48
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 != 0 {
+		goto L48
+	}
+	fn2073(m, v3)
+L48:
+	if v4 != 0 {
+		goto L17
+	}
+	v4 = uint32(0)
+L20:
+	v3 = uint32(0)
+L19:
+	if v5 == 0 {
+		goto L12
+	}
+	goto L13
+L18:
+	if v5 != 0 {
+		goto L15
+	}
+	v4 = uint32(0)
+	goto L14
+L17:
+	if v5 == 0 {
+		goto L14
+	}
+	if v4 == 0 {
+		goto L15
+	}
+	i0 = fn1502(m, v5, v4)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L49
+	}
+	v3 = v4
+	v4 = uint32(0)
+	goto L13
+L49:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L15
+	}
+L16:
+	fn2073(m, v4)
+L15:
+	i0 = k32(10089824) + uint32(20764)
+	i0 = fn2787(m, i0, v5)
+	v4 = i0
+	if v4 != 0 {
+		goto L50
+	}
+	v3 = uint32(0)
+	v4 = uint32(0)
+	goto L13
+L50:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L14
+	}
+	fn2073(m, v5)
+L14:
+	i1 = k32(10089824) + uint32(20764)
+	if v4 != 0 {
+		i0 = v4
+	} else {
+		i0 = i1
+	}
+	v4 = i0
+	goto L1
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L12
+	}
+	fn2073(m, v5)
+L12:
+	if v4 == 0 {
+		goto L10
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L10
+	}
+	fn2073(m, v4)
+L10:
+	v4 = uint32(0)
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v3)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6639(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = v1 + uint32(12)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = i0 + v4
+	v5 = i0
+	i0 = v5 + k32(4294967295)
+	v6 = i0
+	goto L3
+L4:
+	i0 = v1 + uint32(12)
+	v1 = i0
+	v5 = v4
+	i0 = v4 + k32(4294967295)
+	v6 = i0
+	if v6 >= uint32(6) {
+		goto L3
+	}
+	v5 = v4
+	goto L2
+L3:
+	i8 = v3 + uint32(16)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10295212), uint32(1), uint32(6), uint32(0), i8)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	v1 = k32(4294967295)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v7 = i0
+	if v6 != 0 {
+		goto L7
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = uint64(0)
+	i0 = v0 + uint32(8)
+	v8 = i0
+	v2 = uint32(10059656)
+	v9 = uint32(0)
+	v5 = uint32(0)
+	v10 = uint32(0)
+	goto L6
+L7:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v9 = i0
+	if v9 != 0 {
+		goto L12
+	}
+	v4 = uint32(0)
+	goto L11
+L12:
+	v2 = uint32(10059656)
+	v10 = uint32(0)
+	v4 = uint32(0)
+	if v9 == uint32(10059656) {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L14
+	}
+	i1 = v3 + uint32(44)
+	i0 = fn2739(m, v9, i1)
+	v4 = i0
+	if v4 == 0 {
+		goto L15
+	}
+	i0 = fn8106(m, v4)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	if i0 == i1 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L15:
+	v1 = k32(4294967295)
+	goto L1
+L14:
+	fn3723(m, uint32(8442478), uint32(8576952), uint32(8486794), v9)
+	v1 = k32(4294967295)
+	goto L1
+L13:
+	i0 = v5 + k32(4294967294)
+	v6 = i0
+	if v6 == 0 {
+		goto L10
+	}
+L11:
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 != 0 {
+		goto L16
+	}
+	v2 = uint32(10059656)
+	goto L9
+L16:
+	i0 = v6 + k32(4294967295)
+	v6 = i0
+	if v6 != 0 {
+		goto L9
+	}
+	v10 = uint32(0)
+L10:
+	v5 = uint32(0)
+	v9 = uint32(0)
+	goto L8
+L9:
+	v5 = uint32(0)
+	i0 = v1 + uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v8 = i0
+	if v8 != 0 {
+		goto L18
+	}
+	v10 = uint32(0)
+	goto L17
+L18:
+	v9 = uint32(0)
+	v10 = uint32(0)
+	if v8 == uint32(10059656) {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L20
+	}
+	i1 = v3 + uint32(44)
+	i0 = fn2739(m, v8, i1)
+	v10 = i0
+	if v10 == 0 {
+		goto L21
+	}
+	i0 = fn8106(m, v10)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	if i0 == i1 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L21:
+	v1 = k32(4294967295)
+	goto L1
+L20:
+	fn3723(m, uint32(8442478), uint32(8577116), uint32(8486794), v8)
+	v1 = k32(4294967295)
+	goto L1
+L19:
+	i0 = v6 + k32(4294967295)
+	v6 = i0
+	if v6 != 0 {
+		goto L17
+	}
+	v5 = uint32(0)
+	goto L8
+L17:
+	i0 = v1 + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v8 = i0
+	if v8 == 0 {
+		goto L22
+	}
+	v9 = uint32(0)
+	i0 = fn2031(m, v8)
+	v5 = i0
+	if int32(v5) >= int32(uint32(0)) {
+		goto L23
+	}
+	v1 = k32(4294967295)
+	goto L1
+L23:
+	if v6 == uint32(1) {
+		goto L8
+	}
+L22:
+	i0 = v1 + uint32(20)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2031(m, i0)
+	v9 = i0
+	if int32(v9) >= int32(uint32(0)) {
+		goto L8
+	}
+	v1 = k32(4294967295)
+	goto L1
+L8:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = uint64(0)
+	i0 = v0 + uint32(8)
+	v8 = i0
+	if v4 == 0 {
+		goto L6
+	}
+	v6 = uint32(0)
+	goto L5
+L6:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = fn4208(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+120))
+	if i0 != 0 {
+		goto L24
+	}
+	v6 = uint32(1)
+	goto L5
+L24:
+	v4 = uint32(0)
+	v1 = k32(4294967295)
+	v6 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10039900))
+	i0 = fn3056(m, i0, uint32(8513022), uint32(1))
+	if i0 != 0 {
+		goto L1
+	}
+L5:
+	if v2 != uint32(10059656) {
+		goto L26
+	}
+	i0 = k32(10089824) + uint32(41672)
+	v2 = i0
+	goto L25
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L27
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8424027), v3)
+	v1 = k32(4294967295)
+	goto L1
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v1 = i0
+	i0 = fn4208(m, v1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	if i0 == 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+7496))
+	if i0 == 0 {
+		goto L25
+	}
+	v1 = k32(4294967295)
+	i0 = fn2741(m, v2)
+	v11 = i0
+	if v11 == 0 {
+		goto L1
+	}
+	i0 = fn3413(m, v11)
+	v11 = i0
+	if v11 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L25
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v11)) = v1
+	if v1 != 0 {
+		goto L25
+	}
+	fn2073(m, v11)
+L25:
+	v1 = k32(4294967295)
+	i0 = fn2741(m, v2)
+	v11 = i0
+	if v11 == 0 {
+		goto L1
+	}
+	i0 = fn6640(m, v10)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v12 = i0
+	if v12 == 0 {
+		goto L28
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v13 = i0
+	if v13 == uint32(1073741823) {
+		goto L28
+	}
+	i1 = v13 + k32(4294967295)
+	v13 = i1
+	*(*uint32)(unsafe.Add(b, v12)) = v13
+	if v13 != 0 {
+		goto L28
+	}
+	fn2073(m, v12)
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v12 = i0
+	if v12 == 0 {
+		goto L29
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v13 = i0
+	if v13 == uint32(1073741823) {
+		goto L29
+	}
+	i1 = v13 + k32(4294967295)
+	v13 = i1
+	*(*uint32)(unsafe.Add(b, v12)) = v13
+	if v13 != 0 {
+		goto L29
+	}
+	fn2073(m, v12)
+L29:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v12 = i0
+	if v12 == 0 {
+		goto L30
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v13 = i0
+	if v13 == uint32(1073741823) {
+		goto L30
+	}
+	i1 = v13 + k32(4294967295)
+	v13 = i1
+	*(*uint32)(unsafe.Add(b, v12)) = v13
+	if v13 != 0 {
+		goto L30
+	}
+	fn2073(m, v12)
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v12 = i0
+	if v12 == 0 {
+		goto L31
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v13 = i0
+	if v13 == uint32(1073741823) {
+		goto L31
+	}
+	i1 = v13 + k32(4294967295)
+	v13 = i1
+	*(*uint32)(unsafe.Add(b, v12)) = v13
+	if v13 != 0 {
+		goto L31
+	}
+	fn2073(m, v12)
+L31:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v12 = i0
+	if v12 == 0 {
+		goto L32
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v13 = i0
+	if v13 == uint32(1073741823) {
+		goto L32
+	}
+	i1 = v13 + k32(4294967295)
+	v13 = i1
+	*(*uint32)(unsafe.Add(b, v12)) = v13
+	if v13 != 0 {
+		goto L32
+	}
+	fn2073(m, v12)
+L32:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v12 = i0
+	if v12 == 0 {
+		goto L33
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v13 = i0
+	if v13 == uint32(1073741823) {
+		goto L33
+	}
+	i1 = v13 + k32(4294967295)
+	v13 = i1
+	*(*uint32)(unsafe.Add(b, v12)) = v13
+	if v13 != 0 {
+		goto L33
+	}
+	fn2073(m, v12)
+L33:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
+	v12 = i0
+	if v12 == 0 {
+		goto L34
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+76)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v13 = i0
+	if v13 == uint32(1073741823) {
+		goto L34
+	}
+	i1 = v13 + k32(4294967295)
+	v13 = i1
+	*(*uint32)(unsafe.Add(b, v12)) = v13
+	if v13 != 0 {
+		goto L34
+	}
+	fn2073(m, v12)
+L34:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v12 = i0
+	if v12 == 0 {
+		goto L35
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v13 = i0
+	if v13 == uint32(1073741823) {
+		goto L35
+	}
+	i1 = v13 + k32(4294967295)
+	v13 = i1
+	*(*uint32)(unsafe.Add(b, v12)) = v13
+	if v13 != 0 {
+		goto L35
+	}
+	fn2073(m, v12)
+L35:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v12 = i0
+	if v12 == 0 {
+		goto L36
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v13 = i0
+	if v13 == uint32(1073741823) {
+		goto L36
+	}
+	i1 = v13 + k32(4294967295)
+	v13 = i1
+	*(*uint32)(unsafe.Add(b, v12)) = v13
+	if v13 != 0 {
+		goto L36
+	}
+	fn2073(m, v12)
+L36:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	v12 = i0
+	if v12 == 0 {
+		goto L37
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v13 = i0
+	if v13 == uint32(1073741823) {
+		goto L37
+	}
+	i1 = v13 + k32(4294967295)
+	v13 = i1
+	*(*uint32)(unsafe.Add(b, v12)) = v13
+	if v13 != 0 {
+		goto L37
+	}
+	fn2073(m, v12)
+L37:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+80)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+88)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+6568))
+	i1 = b2i(i1 != uint32(0))
+	i0 = v6 & i1
+	if i0 != uint32(1) {
+		goto L41
+	}
+	i1 = k32(10089824) + uint32(21000)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v6
+	goto L40
+L41:
+	if v6 != 0 {
+		goto L43
+	}
+	i0 = fn8101(m, v4, uint32(8495058))
+	if i0 != 0 {
+		goto L42
+	}
+L43:
+	i1 = fn4590(m)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v6
+	if v6 != 0 {
+		goto L40
+	}
+	goto L1
+L42:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v6 = i0
+	if v6 == 0 {
+		goto L39
+	}
+L40:
+	i0 = fn2740(m, v6)
+	v4 = i0
+	if v4 != 0 {
+		goto L38
+	}
+	goto L1
+L39:
+	i1 = fn2676(m, v4)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v6
+	if v6 == 0 {
+		goto L1
+	}
+L38:
+	i0 = fn3409(m, v4, uint32(8570088))
+	v4 = i0
+	if v4 != 0 {
+		goto L44
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	v1 = k32(4294967295)
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+	goto L1
+L44:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L45
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L45:
+	*(*uint8)(unsafe.Add(b, uint64(v0)+49)) = uint8(v9)
+	*(*uint8)(unsafe.Add(b, uint64(v0)+48)) = uint8(v5)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(8192)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = v2
+	i0 = fn6641(m, v0, v10)
+	if int32(i0) < int32(uint32(0)) {
+		goto L46
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L47
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+L47:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v7
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = fn2370(m, i1, uint32(10288320))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = v2
+	i0 = fn6642(m, v0, v4, v11)
+	if i0 != 0 {
+		goto L46
+	}
+	i0 = fn6643(m, v0, v4, v11)
+	if i0 != 0 {
+		goto L46
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L48
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L48
+	}
+	fn2073(m, v4)
+L48:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	if v4 == i1 {
+		goto L50
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
+	if v4 == i1 {
+		goto L50
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	if v4 != i1 {
+		goto L49
+	}
+L50:
+	i1 = k32(10089824) + uint32(39556)
+	i2 = v3 + uint32(40)
+	i0 = fn2026(m, v7, i1, i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	v4 = i0
+	if v4 == 0 {
+		goto L49
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+48))
+	if i0 != i1 {
+		goto L51
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = v4
+	goto L49
+L51:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L49
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L49
+	}
+	fn2073(m, v4)
+L49:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = v7
+	i0 = k32(10089824) + uint32(40436)
+	i1 = v3 + uint32(44)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn2031(m, v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L52
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	if v6 != 0 {
+		goto L52
+	}
+	fn2073(m, v2)
+L52:
+	if int32(v4) < int32(uint32(0)) {
+		goto L1
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+53)) = uint8(v4)
+	*(*uint8)(unsafe.Add(b, uint64(v0)+55)) = uint8(v4)
+	i1 = k32(10089824) + uint32(39608)
+	i0 = fn2040(m, v7, i1)
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+64)) = uint8(k32(0))
+	*(*uint8)(unsafe.Add(b, uint64(v0)+54)) = uint8(v2)
+	i0 = fn6644(m, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v8)) = uint32(1)
+	v1 = uint32(0)
+	goto L1
+L46:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	v1 = k32(4294967295)
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+L1:
+	i0 = v3 + uint32(48)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6640(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	v2 = uint32(0)
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+	switch v2 {
+	case 0:
+		goto L1
+	case 10:
+		goto L4
+	case 13:
+		goto L3
+	default:
+		goto L2
+	}
+L4:
+	v2 = uint32(0)
+	i0 = v0 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	i0 = v0 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+	switch v2 {
+	case 0:
+		goto L1
+	case 10:
+		goto L5
+	default:
+		goto L2
+	}
+L5:
+	v2 = uint32(0)
+	i0 = v0 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8435242), v1)
+	v2 = k32(4294967295)
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6641(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v2 = i0
+	if v1 != 0 {
+		goto L3
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+52)) = uint8(k32(1))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+50)) = uint16(k32(257))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
+	goto L2
+L3:
+	i1 = fn2676(m, v1)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = v3
+	if v3 != 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = v2
+	return k32(4294967295)
+L4:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v4 = i0
+	*(*uint8)(unsafe.Add(b, uint64(v0)+51)) = uint8(k32(0))
+	i1 = b2i(v4 == 0)
+	*(*uint8)(unsafe.Add(b, uint64(v0)+50)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i1 = b2i(i1 != uint32(0))
+	*(*uint8)(unsafe.Add(b, uint64(v0)+52)) = uint8(i1)
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v1 = i0
+	i0 = v1 & uint32(32)
+	if i0 == 0 {
+		goto L6
+	}
+	i3 = v1 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v3 + i1
+	v1 = i0
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v1 = i0
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = v1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != uint32(10) {
+		goto L7
+	}
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+1)))
+	if i2 != 0 {
+		i0 = v1
+	} else {
+		i0 = uint32(0)
+	}
+	v1 = i0
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = v1
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = uint32(0)
+L1:
+	if v2 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L8
+	}
+	fn2073(m, v2)
+L8:
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6642(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
+	i0 = k32(10089824) + uint32(39636)
+	i1 = v3 + uint32(12)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v4 = i0
+	if v4 != 0 {
+		goto L2
+	}
+	v5 = k32(4294967295)
+	goto L1
+L2:
+	i0 = fn2031(m, v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L3
+	}
+	fn2073(m, v4)
+L3:
+	i0 = v5 + uint32(1)
+	switch i0 {
+	case 0:
+		goto L1
+	case 2:
+		goto L5
+	default:
+		goto L4
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v5 = i0
+	if v5 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L6
+	}
+	fn2073(m, v5)
+L6:
+	i1 = fn3402(m, v1, v2)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v5
+	if v5 != 0 {
+		goto L7
+	}
+	v5 = k32(4294967295)
+	goto L1
+L7:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+50)))
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+51)))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
+	if v2 != 0 {
+		i1 = uint32(10014548)
+	} else {
+		i1 = uint32(10014564)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	v5 = k32(4294967295)
+	i0 = fn866(m, v4, v3)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v4
+	if v5 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L4
+	}
+	fn2073(m, v5)
+L4:
+	v5 = uint32(0)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn6643(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
+	i1 = k32(10089824) + uint32(43344)
+	i2 = v3 + uint32(12)
+	i1 = fn863(m, i1, i2, k32(2147483649), uint32(0))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
+	if v4 != 0 {
+		goto L2
+	}
+	v5 = k32(4294967295)
+	goto L1
+L2:
+	i0 = fn2031(m, v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L3
+	}
+	fn2073(m, v4)
+L3:
+	i0 = v5 + uint32(1)
+	switch i0 {
+	case 0:
+		goto L1
+	case 2:
+		goto L4
+	default:
+		goto L5
+	}
+L5:
+	v5 = uint32(0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v4 = i0
+	if v4 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L6
+	}
+	fn2073(m, v4)
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(0)
+	i1 = fn3404(m, v1, v2)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v4
+	if v4 != 0 {
+		goto L7
+	}
+	v5 = k32(4294967295)
+	goto L1
+L7:
+	v5 = k32(4294967295)
+	i1 = k32(10089824) + uint32(37516)
+	i2 = v3 + uint32(8)
+	i0 = fn2026(m, v1, i1, i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = fn2797(m, v4, uint32(8468426))
+	if i0 == 0 {
+		goto L10
+	}
+	v4 = uint32(9537104)
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = fn2797(m, i0, uint32(8545614))
+	if i0 == 0 {
+		goto L11
+	}
+	v4 = uint32(9537112)
+	goto L9
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = fn2797(m, i0, uint32(8543626))
+	if i0 == 0 {
+		goto L12
+	}
+	v4 = uint32(9537120)
+	goto L9
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = fn2797(m, i0, uint32(8502330))
+	if i0 == 0 {
+		goto L13
+	}
+	v4 = uint32(9537128)
+	goto L9
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = fn2797(m, i0, uint32(8495065))
+	if i0 == 0 {
+		goto L14
+	}
+	v4 = uint32(9537136)
+	goto L9
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = fn2797(m, i0, uint32(8543998))
+	if i0 == 0 {
+		goto L15
+	}
+	v4 = uint32(9537144)
+	goto L9
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = fn2797(m, i0, uint32(8502340))
+	if i0 == 0 {
+		goto L16
+	}
+	v4 = uint32(9537152)
+	goto L9
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = fn2797(m, i0, uint32(8495075))
+	if i0 == 0 {
+		goto L17
+	}
+	v4 = uint32(9537160)
+	goto L9
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = fn2797(m, i0, uint32(8545098))
+	if i0 == 0 {
+		goto L8
+	}
+	v4 = uint32(9537168)
+L9:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = i1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn6644(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	v2 = uint32(0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+53)))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	if i0 == 0 {
+		goto L1
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+64)) = uint8(k32(1))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	i0 = k32(10089824) + uint32(42108)
+	i1 = v1 + uint32(4)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+	v2 = k32(4294967295)
+	goto L1
+L2:
+	i1 = k32(10089824) + uint32(10068)
+	i0 = fn2027(m, v2, i1, uint32(2))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L3
+	}
+	fn2073(m, v2)
+L3:
+	v2 = uint32(0)
+	if int32(v3) >= int32(uint32(0)) {
+		goto L4
+	}
+	v2 = k32(4294967295)
+	goto L1
+L4:
+	if v3 != 0 {
+		goto L1
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+64)) = uint8(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v0 = i0
+	i1 = k32(10089824) + uint32(10068)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v0
+	v2 = k32(4294967295)
+	i0 = k32(10089824) + uint32(40860)
+	i1 = v1 + uint32(8)
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L5
+	}
+	fn2073(m, v0)
+L5:
+	v2 = uint32(0)
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6645(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v5 = uint32(8409816)
+	v6 = uint32(10026352)
+	if v3 != 0 {
+		goto L1
+	}
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = i0 + uint32(4)
+	v6 = i0
+	v5 = uint32(8469862)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	fn3605(m, i0, v5)
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6646(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 > uint32(1) {
+		goto L3
+	}
+	if v4 == 0 {
+		goto L2
+	}
+L3:
+	i8 = v5 + uint32(12)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10294672), uint32(0), uint32(1), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	if int32(v3) < int32(uint32(1)) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn1582(m, i0)
+	if i0 != k32(4294967295) {
+		goto L4
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	fn3605(m, i0, uint32(8514549))
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6647(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 > uint32(1) {
+		goto L3
+	}
+	if v4 == 0 {
+		goto L2
+	}
+L3:
+	i8 = v5 + uint32(12)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10294716), uint32(0), uint32(1), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	if int32(v3) < int32(uint32(1)) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn1582(m, i0)
+	if i0 != k32(4294967295) {
+		goto L4
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	fn3605(m, i0, uint32(8487833))
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6648(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v2 == 0 {
+		goto L3
+	}
+	if v3 != uint32(1) {
+		goto L3
+	}
+	if v4 == 0 {
+		goto L2
+	}
+L3:
+	i8 = v5 + uint32(12)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10294760), uint32(1), uint32(1), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L4
+	}
+	fn3723(m, uint32(8482337), uint32(8545685), uint32(8435764), v2)
+	goto L1
+L4:
+	i1 = v5 + uint32(8)
+	i0 = fn2739(m, v2, i1)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn8106(m, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	if i0 == i1 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+444))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	fn3605(m, i0, uint32(8482337))
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6649(m *Module, v0 uint32, v1 uint32) uint32 {
+	return uint32(10059656)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6650(m *Module, v0 uint32, v1 uint32) uint32 {
+	return uint32(10059656)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6651(m *Module, v0 uint32, v1 uint32) uint32 {
+	return uint32(10059656)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6652(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v0 + k32(4294967292)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = i0 & k32(4294967292)
+	v2 = i0
+	i1 = v0 + k32(4294967288)
+	v3 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i1 = i1 & uint32(3)
+	i1 = i1 | v2
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = i1 & uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v4)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn6653(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	if v0 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L4:
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6654(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6655(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = v1 + uint32(12)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = i0 + v4
+	v5 = i0
+	goto L3
+L4:
+	i0 = v1 + uint32(12)
+	v1 = i0
+	v5 = v4
+	i0 = v4 & k32(4294967294)
+	if i0 != uint32(2) {
+		goto L3
+	}
+	v5 = v4
+	goto L2
+L3:
+	i8 = v3 + uint32(4)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10295040), uint32(2), uint32(3), uint32(0), i8)
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	v1 = k32(4294967295)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2031(m, i0)
+	v4 = i0
+	if int32(v4) >= int32(uint32(0)) {
+		goto L5
+	}
+	v1 = k32(4294967295)
+	goto L1
+L5:
+	i0 = k32(10089824) + uint32(41672)
+	v6 = i0
+	if v5 == uint32(2) {
+		goto L6
+	}
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L7:
+	v6 = v1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v6
+	if v1 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L8
+	}
+	fn2073(m, v1)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	if v1 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L10
+	}
+	fn2073(m, v1)
+L10:
+	v1 = uint32(0)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
+	i1 = i1 & uint32(224)
+	i2 = b2i(v4 != uint32(0))
+	i2 = i2 << (uint32(1) & 31)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, uint64(v0)+16)) = uint8(i1)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6656(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = i0 + v2
+	v5 = i0
+	goto L3
+L4:
+	v5 = v2
+	if v1 == 0 {
+		goto L3
+	}
+	v5 = v2
+	i0 = v2 + k32(4294967295)
+	if i0 >= uint32(2) {
+		goto L3
+	}
+	v5 = v2
+	goto L2
+L3:
+	v6 = uint32(0)
+	i8 = v4 + uint32(8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10294964), uint32(1), uint32(2), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	v2 = uint32(0)
+	if v5 == uint32(1) {
+		goto L5
+	}
+	v6 = uint32(0)
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2031(m, i0)
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+L5:
+	i0 = fn6630(m, v0, v3, v2)
+	v6 = i0
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn6657(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 != 0 {
+		goto L2
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8511624))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	if v3 == uint32(10059656) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v3
+	v3 = uint32(0)
+	i0 = k32(10089824) + uint32(33928)
+	i1 = v2 + uint32(32)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(4)
+	if i0 != 0 {
+		goto L5
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8482825))
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L5:
+	i1 = v2 + uint32(32)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
+	i1 = v2 + uint32(44)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	i2 = v2 + uint32(16)
+	i0 = fn3719(m, v4, uint32(8482822), i2)
+	if i0 != 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L3
+	}
+	fn2073(m, v4)
+	goto L3
+L4:
+	i0 = fn743(m, uint32(9536988))
+	v3 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+44)) = v3
+L3:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
+	l1 = l1 << (uint64(1) & 63)
+	v6 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = v6
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L8
+	}
+	l1 = v6 | uint64(1)
+	v6 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = v6
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v6
+	i0 = fn4086(m, uint32(8534878), v2)
+	v3 = i0
+L1:
+	i0 = v2 + uint32(48)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6658(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint64
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8511624))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(4)
+	if i0 != 0 {
+		goto L3
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8491389))
+	goto L1
+L3:
+	i1 = v2 + uint32(32)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
+	i1 = v2 + uint32(44)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	i2 = v2 + uint32(16)
+	i0 = fn3719(m, v1, uint32(8398407), i2)
+	if i0 != 0 {
+		goto L4
+	}
+	v1 = uint32(0)
+	goto L1
+L4:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
+	i1 = i1 & uint32(254)
+	l2 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
+	v3 = l2
+	i2 = uint32(v3)
+	i2 = i2 & uint32(1)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, uint64(v0)+16)) = uint8(i1)
+	l1 = v3 >> (uint64(1) & 63)
+	v3 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = v3
+	v1 = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 == uint32(10059656) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v3
+	i1 = k32(10089824) + uint32(40860)
+	i0 = fn861(m, v0, i1, uint32(8569677), v2)
+	v1 = i0
+L1:
+	i0 = v2 + uint32(48)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6659(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 != 0 {
+		goto L2
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8511624))
+	goto L1
+L2:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
+	i1 = i1 & uint32(226)
+	*(*uint8)(unsafe.Add(b, uint64(v0)+16)) = uint8(i1)
+	v3 = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 == uint32(10059656) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
+	i0 = k32(10089824) + uint32(40096)
+	i1 = v2 + uint32(12)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v3 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6660(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 != 0 {
+		goto L2
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8511624))
+	goto L1
+L2:
+	v3 = uint32(10059656)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
+	i0 = i0 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	switch i0 {
+	case 1:
+		goto L9
+	case 2:
+		goto L8
+	case 3:
+		goto L6
+	case 4:
+		goto L7
+	case 5:
+		goto L5
+	case 6:
+		goto L4
+	case 7:
+		goto L3
+	default:
+		goto L1
+	}
+L9:
+	i0 = fn2676(m, uint32(8580579))
+	v3 = i0
+	goto L1
+L8:
+	i0 = fn2676(m, uint32(8584000))
+	v3 = i0
+	goto L1
+L7:
+	i0 = fn2676(m, uint32(8583926))
+	v3 = i0
+	goto L1
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(8584000)
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(8580579)
+	i0 = fn4086(m, uint32(8412726), v2)
+	v3 = i0
+	goto L1
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(8583926)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(8580579)
+	i1 = v2 + uint32(16)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v3 = i0
+	goto L1
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = uint32(8583926)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = uint32(8584000)
+	i1 = v2 + uint32(32)
+	i0 = fn4086(m, uint32(8412726), i1)
+	v3 = i0
+	goto L1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+56)) = uint32(8583926)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = uint32(8584000)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = uint32(8580579)
+	i1 = v2 + uint32(48)
+	i0 = fn4086(m, uint32(8412010), i1)
+	v3 = i0
+L1:
+	i0 = v2 + uint32(64)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6661(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn6662(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+	v3 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
+	v4 = i0
+	i0 = v4 & uint32(134217728)
+	if i0 == 0 {
+		goto L4
+	}
+	v4 = v2
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	v4 = v2
+	goto L3
+L4:
+	i0 = v4 & uint32(268435456)
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v4 = i0
+	i0 = v4 & uint32(32)
+	if i0 == 0 {
+		goto L7
+	}
+	i3 = v4 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v2 + i1
+	v4 = i0
+	goto L6
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	v4 = i0
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = fn741(m, v4, i1)
+	v4 = i0
+	if v4 != 0 {
+		goto L3
+	}
+	v3 = k32(4294967295)
+	goto L1
+L5:
+	v3 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	i0 = fn741(m, uint32(0), i1)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn758(m, v4)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	if int32(i0) < int32(uint32(1)) {
+		goto L3
+	}
+	v5 = uint32(0)
+	v7 = uint32(0)
+	v8 = uint32(0)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = i0 + v5
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+16))
+	v10 = i0
+	i0 = v10 & uint32(32)
+	if i0 == 0 {
+		goto L12
+	}
+	i3 = v10 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v9 + i1
+	v10 = i0
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+28))
+	v10 = i0
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v10
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v9
+	goto L9
+L10:
+	i1 = v1 + uint32(8)
+	i2 = v1 + uint32(4)
+	i0 = fn759(m, v9, i1, i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v10 = i0
+	goto L9
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L9:
+	i0 = v6 + v8
+	m.copy(i0, v10, v9)
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i0 = v9 + v8
+	v8 = i0
+	i0 = v7 + uint32(1)
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	if int32(v7) < int32(i1) {
+		goto L8
+	}
+L3:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+76)) = uint64(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	if v5 != 0 {
+		goto L14
+	}
+	fn2073(m, v2)
+L14:
+	i0 = k32(10089824) + uint32(43376)
+	v5 = i0
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
+	i1 = v1 + uint32(8)
+	i0 = fn863(m, v5, i1, k32(2147483650), uint32(0))
+	v2 = i0
+	if v2 != 0 {
+		goto L15
+	}
+	i0 = fn6561(m)
+	if i0 != 0 {
+		goto L16
+	}
+	v3 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L17
+	}
+	fn2073(m, v4)
+L17:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6663(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 float64
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(144)
+	v2 = i0
+	m.g0 = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+140)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+136)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v3 = i0
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	fn3605(m, i0, uint32(8494963))
+	v3 = k32(4294967295)
+	goto L1
+L2:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+55)))
+	if i0 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+92)) = v3
+	v3 = k32(4294967295)
+	i0 = k32(10089824) + uint32(33928)
+	i1 = v2 + uint32(92)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(4)
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8482825))
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	v3 = k32(4294967295)
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L4:
+	i1 = v2 + uint32(136)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+84)) = i1
+	i1 = v2 + uint32(140)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = i1
+	i2 = v2 + uint32(80)
+	i0 = fn3719(m, v4, uint32(8482797), i2)
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	v3 = k32(4294967295)
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+140))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v6 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+87)))
+	i0 = i0 & uint32(8)
+	if i0 != 0 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v2 + uint32(64)
+	i0 = fn3604(m, i0, uint32(8572513), i2)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	v3 = k32(4294967295)
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+136))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L3
+	}
+	fn2073(m, v4)
+L3:
+	v4 = uint32(0)
+	v3 = uint32(0)
+	if int32(v1) < int32(uint32(1)) {
+		goto L9
+	}
+	d0 = *(*float64)(unsafe.Add(b, uint64(v0)+88))
+	v7 = d0
+	if v7 > math.Float64frombits(0x3ff0000000000000) {
+		d0 = v7
+	} else {
+		d0 = math.Float64frombits(0x3ff0000000000000)
+	}
+	d1 = float64(v1)
+	d0 = float64(d0 * d1)
+	i0 = sat32s(d0)
+	v3 = i0
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	if int32(v1) > int32(v3) {
+		i0 = v1
+	} else {
+		i0 = v3
+	}
+	i0 = fn1595(m, i0)
+	v3 = i0
+	if v3 == 0 {
+		goto L10
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+54)))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+92)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+96)) = v3
+	v4 = uint32(0)
+	if v1 != 0 {
+		i1 = uint32(39608)
+	} else {
+		i1 = uint32(39580)
+	}
+	i0 = uint32(10089824) + i1
+	i1 = v2 + uint32(92)
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L11
+	}
+	fn2073(m, v3)
+L11:
+	if v1 == 0 {
+		goto L10
+	}
+	i1 = v2 + uint32(92)
+	i0 = fn526(m, v1, i1, uint32(0))
+	if i0 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v3 = i0
+	i3 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+54)))
+	if i3 != 0 {
+		i1 = uint32(8545404)
+	} else {
+		i1 = uint32(8514549)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v2 + uint32(48)
+	i0 = fn3604(m, i0, uint32(8572897), i2)
+	goto L12
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+100))
+	v5 = i0
+	i0 = b2i(v5 == 0)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	if i0 != i1 {
+		goto L15
+	}
+	i0 = fn6630(m, v3, v1, v6)
+	v4 = i0
+	goto L14
+L15:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v1
+	if v5 != 0 {
+		i1 = uint32(10014564)
+	} else {
+		i1 = uint32(10014548)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
+	i1 = k32(10089824) + uint32(31252)
+	i2 = v2 + uint32(32)
+	i0 = fn864(m, v3, i1, i2)
+	v4 = i0
+L14:
+	if v4 == 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L16
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8572230), v2)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L17
+	}
+	fn2073(m, v4)
+L17:
+	i0 = v2 + uint32(92)
+	fn525(m, i0)
+	goto L12
+L16:
+	i0 = v2 + uint32(92)
+	fn525(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = v4
+	if v3 == 0 {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v8 = i0
+	if v8 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v8
+	if v8 != 0 {
+		goto L18
+	}
+	fn2073(m, v3)
+L18:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
+	v3 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v4 = i0
+	if int32(v4) < int32(uint32(1)) {
+		goto L20
+	}
+	d0 = float64(int32(v5))
+	d1 = float64(v4)
+	d0 = d0 / d1
+	v7 = d0
+	goto L19
+L20:
+	i0 = v6 ^ uint32(1)
+	v3 = i0
+	v7 = math.Float64frombits(0x0)
+L19:
+	*(*float64)(unsafe.Add(b, uint64(v0)+88)) = v7
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+55)))
+	if i0 == 0 {
+		goto L21
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+140))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+88)) = i1
+	i0 = v2 + uint32(88)
+	fn774(m, i0, v1)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+140)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+88))
+	v4 = i0
+	if v4 == 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+136))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
+	i1 = v2 + uint32(16)
+	i0 = fn4086(m, uint32(8533598), i1)
+	v4 = i0
+	if v4 != 0 {
+		goto L22
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+136)) = uint32(0)
+	goto L12
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = v4
+	fn6661(m, v5)
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L12:
+	v4 = v1
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+140))
+	v0 = i0
+	if v0 == 0 {
+		goto L23
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L23
+	}
+	fn2073(m, v0)
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+136))
+	v0 = i0
+	if v0 == 0 {
+		goto L24
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L24
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L24
+	}
+	fn2073(m, v0)
+L24:
+	v3 = k32(4294967295)
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	v3 = k32(4294967295)
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+L1:
+	i0 = v2 + uint32(144)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6664(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = v1
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = uint32(0)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn6665(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i0) > int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8513097))
+	m.depth--
+	return uint32(0)
+L2:
+	v2 = uint32(0)
+	i0 = fn1307(m, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+L3:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6666(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(80)
+	v4 = i0
+	m.g0 = v4
+	if v3 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = i0 + v2
+	v5 = i0
+	goto L11
+L12:
+	v5 = v2
+	if v1 == 0 {
+		goto L11
+	}
+	v5 = v2
+	if v2 == 0 {
+		goto L10
+	}
+L11:
+	v6 = uint32(0)
+	i8 = v4 + uint32(48)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10295124), uint32(0), uint32(0), uint32(0), i8)
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	if v5 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 != 0 {
+		goto L9
+	}
+	v2 = uint32(10059656)
+	goto L8
+L10:
+	v7 = uint32(10059656)
+	v3 = uint32(0)
+	v5 = uint32(0)
+	v8 = uint32(10059656)
+	v1 = uint32(10059656)
+	v2 = uint32(10059656)
+	v9 = uint32(0)
+	goto L4
+L9:
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 != 0 {
+		goto L8
+	}
+	v6 = uint32(0)
+	v1 = uint32(10059656)
+	v8 = uint32(10059656)
+	goto L7
+L8:
+	i0 = v3 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	if v1 != 0 {
+		goto L14
+	}
+	v1 = uint32(10059656)
+	goto L13
+L14:
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 != 0 {
+		goto L13
+	}
+	v8 = uint32(10059656)
+	v6 = uint32(0)
+	goto L7
+L13:
+	i0 = v3 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	if v6 == 0 {
+		goto L15
+	}
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if v5 != 0 {
+		goto L15
+	}
+	v8 = uint32(10059656)
+	goto L7
+L15:
+	i0 = v3 + uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v8 = i0
+	if v8 != 0 {
+		goto L16
+	}
+	v8 = uint32(10059656)
+	goto L6
+L16:
+	if v5 != uint32(1) {
+		goto L6
+	}
+L7:
+	v7 = uint32(10059656)
+	goto L5
+L6:
+	i0 = v3 + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+L5:
+	if v2 == uint32(10059656) {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L17
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8434195), v4)
+	goto L1
+L17:
+	if v1 == uint32(10059656) {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L18
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = i1
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v4 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8434135), i2)
+	goto L1
+L18:
+	i0 = b2i(v2 != uint32(10059656))
+	v5 = i0
+	i0 = b2i(v1 != uint32(10059656))
+	v9 = i0
+	i0 = b2i(v6 != uint32(0))
+	v3 = i0
+	if v6 == 0 {
+		goto L4
+	}
+	if v6 == uint32(10059656) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L19
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v4 + uint32(32)
+	i0 = fn3604(m, i0, uint32(8434257), i2)
+	goto L1
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = fn2740(m, v6)
+	v10 = i0
+	if v10 != 0 {
+		goto L20
+	}
+	v6 = uint32(0)
+	goto L1
+L20:
+	v6 = uint32(0)
+	v3 = uint32(1)
+	i0 = fn6640(m, v10)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	goto L2
+L4:
+	v10 = uint32(0)
+	i1 = v5 | v9
+	i0 = v3 | i1
+	if i0 != uint32(1) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	if i0 == 0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	fn3605(m, i0, uint32(8514473))
+	v6 = uint32(0)
+	goto L1
+L2:
+	if v8 != uint32(10059656) {
+		goto L23
+	}
+	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v0)+48)))
+	v6 = i0
+	goto L22
+L23:
+	i0 = fn1581(m, v8)
+	v6 = i0
+	if v6 != k32(4294967295) {
+		goto L22
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L24
+	}
+	v6 = uint32(0)
+	goto L1
+L24:
+	v8 = uint32(1)
+	goto L21
+L22:
+	i0 = b2i(v6 != uint32(0))
+	v8 = i0
+L21:
+	if v7 != uint32(10059656) {
+		goto L27
+	}
+	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v0)+49)))
+	v6 = i0
+	goto L26
+L27:
+	i0 = fn1581(m, v7)
+	v6 = i0
+	if v6 != k32(4294967295) {
+		goto L26
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L28
+	}
+	v6 = uint32(0)
+	goto L1
+L28:
+	v7 = uint32(1)
+	goto L25
+L26:
+	i0 = b2i(v6 != uint32(0))
+	v7 = i0
+L25:
+	i0 = fn1307(m, v0)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L29
+	}
+	v6 = uint32(0)
+	goto L1
+L29:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+88)) = uint64(0)
+	if v3 == 0 {
+		goto L32
+	}
+	v6 = uint32(0)
+	i0 = fn6641(m, v0, v10)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L31
+	}
+	goto L1
+L32:
+	i0 = v5 | v9
+	if i0 != uint32(1) {
+		goto L30
+	}
+L31:
+	if v5 != 0 {
+		goto L34
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v2 = i0
+	if v9 != 0 {
+		goto L35
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v1 = i0
+L35:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L33
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	goto L33
+L34:
+	i0 = fn2797(m, v2, uint32(8495058))
+	if i0 == 0 {
+		goto L37
+	}
+	i0 = fn4590(m)
+	v2 = i0
+	if v2 != 0 {
+		goto L36
+	}
+	v6 = uint32(0)
+	goto L1
+L37:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L36
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L36:
+	i1 = k32(10089824) + uint32(41672)
+	if v9 != 0 {
+		i0 = v1
+	} else {
+		i0 = i1
+	}
+	v1 = i0
+L33:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L38
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L38:
+	i0 = fn2740(m, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L41
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L42
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L42
+	}
+	fn2073(m, v2)
+L42:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 != uint32(1073741823) {
+		goto L43
+	}
+	v6 = uint32(0)
+	goto L1
+L43:
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 == 0 {
+		goto L40
+	}
+	v6 = uint32(0)
+	goto L1
+L41:
+	i0 = fn2740(m, v1)
+	v5 = i0
+	if v5 != 0 {
+		goto L44
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L45
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L45
+	}
+	fn2073(m, v2)
+L45:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 != uint32(1073741823) {
+		goto L46
+	}
+	v6 = uint32(0)
+	goto L1
+L46:
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 == 0 {
+		goto L40
+	}
+	v6 = uint32(0)
+	goto L1
+L44:
+	i0 = fn3409(m, v3, uint32(8570088))
+	v3 = i0
+	if v3 != 0 {
+		goto L47
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L48
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L48
+	}
+	fn2073(m, v2)
+L48:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 != uint32(1073741823) {
+		goto L49
+	}
+	v6 = uint32(0)
+	goto L1
+L49:
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 == 0 {
+		goto L40
+	}
+	v6 = uint32(0)
+	goto L1
+L47:
+	i0 = fn6642(m, v0, v3, v5)
+	if i0 != 0 {
+		goto L50
+	}
+	i0 = fn6643(m, v0, v3, v5)
+	if i0 == 0 {
+		goto L39
+	}
+L50:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L51
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L51
+	}
+	fn2073(m, v3)
+L51:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L52
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L52
+	}
+	fn2073(m, v2)
+L52:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 != uint32(1073741823) {
+		goto L53
+	}
+	v6 = uint32(0)
+	goto L1
+L53:
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 == 0 {
+		goto L40
+	}
+	v6 = uint32(0)
+	goto L1
+L40:
+	fn2073(m, v1)
+	v6 = uint32(0)
+	goto L1
+L39:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L54
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L54
+	}
+	fn2073(m, v3)
+L54:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L55
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L55
+	}
+	fn2073(m, v3)
+L55:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L56
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L56
+	}
+	fn2073(m, v3)
+L56:
+	v6 = uint32(0)
+	i0 = fn6644(m, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+L30:
+	*(*uint8)(unsafe.Add(b, uint64(v0)+49)) = uint8(v7)
+	*(*uint8)(unsafe.Add(b, uint64(v0)+48)) = uint8(v8)
+	v6 = uint32(10059656)
+L1:
+	i0 = v4 + uint32(80)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn6667(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L2
+	}
+	fn3723(m, uint32(8482337), uint32(8399114), uint32(8435764), v1)
+	v3 = uint32(0)
+	goto L1
+L2:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i0) > int32(uint32(0)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == 0 {
+		goto L4
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8513097))
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+60))
+	if i0 != i1 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	v3 = i0
+	if v3 == 0 {
+		goto L8
+	}
+	i0 = fn6499(m, v3)
+	v4 = i0
+	goto L7
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = k32(10089824) + uint32(30032)
+	i0 = fn2035(m, i0, i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L9
+	}
+	v3 = uint32(0)
+	goto L1
+L9:
+	i0 = fn2031(m, v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L10
+	}
+	fn2073(m, v3)
+L10:
+	v3 = uint32(0)
+	if int32(v4) < int32(uint32(0)) {
+		goto L1
+	}
+L7:
+	if int32(v4) < int32(uint32(1)) {
+		goto L5
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8550697))
+	goto L1
+L6:
+	i0 = fn6464(m, v0, uint32(10014548))
+	if i0 != 0 {
+		goto L5
+	}
+	v3 = uint32(0)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	if i0 != 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	fn3605(m, i0, uint32(8493699))
+	v3 = uint32(0)
+	goto L1
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v6 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+52)))
+	if i0 == 0 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	if i0 != 0 {
+		goto L18
+	}
+L19:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+48)))
+	if i0 == 0 {
+		goto L17
+	}
+L18:
+	v5 = uint32(0)
+	i0 = fn2784(m, v1, uint32(10), uint32(0), v6, uint32(1))
+	if i0 == k32(4294967295) {
+		goto L20
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+52)))
+	if i0 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	v3 = i0
+	if v3 == 0 {
+		goto L15
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(8584000)
+	i1 = k32(10089824) + uint32(40036)
+	i3 = v2 + uint32(16)
+	i0 = fn861(m, v1, i1, uint32(8412726), i3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L21
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L21
+	}
+	fn2073(m, v1)
+L21:
+	if v4 != 0 {
+		goto L14
+	}
+	v3 = uint32(0)
+	goto L1
+L20:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+49)))
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+48)))
+	if i0 == 0 {
+		goto L16
+	}
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn2784(m, v1, uint32(13), uint32(0), i3, uint32(1))
+	i0 = b2i(i0 != k32(4294967295))
+	v5 = i0
+	goto L16
+L17:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+49)))
+	v7 = i0
+	v5 = uint32(0)
+L16:
+	v4 = v1
+	goto L13
+L15:
+	v4 = v1
+L14:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+48)))
+	i0 = b2i(i0 != uint32(0))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+49)))
+	v7 = i0
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	v1 = i0
+	if v1 == 0 {
+		goto L23
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+16)))
+	i0 = i0 & uint32(64)
+	if i0 == 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if int32(i0) > int32(i1) {
+		goto L25
+	}
+	if v1 == uint32(3575) {
+		goto L26
+	}
+	if v1 == uint32(3576) {
+		goto L26
+	}
+	if v1 != uint32(3577) {
+		goto L25
+	}
+L26:
+	v1 = v4
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L24
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	v1 = v4
+	goto L24
+L25:
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v4)
+	v1 = i0
+L24:
+	*(*uint8)(unsafe.Add(b, uint64(v0)+64)) = uint8(k32(0))
+	goto L22
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v1
+	i0 = k32(10089824) + uint32(32128)
+	i1 = v2 + uint32(24)
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
+	v1 = i0
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L27
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L27
+	}
+	fn2073(m, v4)
+L27:
+	v3 = uint32(0)
+	if v1 == 0 {
+		goto L1
+	}
+	if v1 == v4 {
+		goto L28
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+87)))
+	i0 = i0 & uint32(8)
+	if i0 != 0 {
+		goto L28
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8572462), v2)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if int32(v4) < int32(i1) {
+		goto L32
+	}
+L33:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
+	if i0 == 0 {
+		goto L31
+	}
+	i0 = fn6662(m, v0)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L33
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L32:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
+	v8 = i0
+	if v8 != 0 {
+		goto L30
+	}
+L31:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+76)) = v1
+	goto L29
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
+	if i0 == uint32(10049232) {
+		goto L34
+	}
+	i0 = fn1493(m, uint32(2))
+	v8 = i0
+	if v8 != 0 {
+		goto L35
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L35:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i0 = i0 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+76)) = v8
+	goto L29
+L34:
+	i0 = fn1502(m, v8, v1)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v8 = i0
+	if int32(v9) > int32(k32(4294967295)) {
+		goto L36
+	}
+	if v8 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v8 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L36:
+	if v8 == uint32(1073741823) {
+		goto L29
+	}
+	i1 = v8 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L29
+	}
+	fn2073(m, v1)
+L29:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	i1 = i1 + v4
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+80)) = v1
+	v3 = uint32(0)
+	i1 = v7 & uint32(255)
+	i1 = b2i(i1 != uint32(0))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i2 = b2i(int32(v1) >= int32(i3))
+	i1 = i1 | i2
+	i0 = v5 | i1
+	if i0 != uint32(1) {
+		goto L37
+	}
+	i0 = fn6662(m, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+L37:
+	if v5 == 0 {
+		goto L38
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = fn1307(m, i0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+L38:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	if i0 == 0 {
+		goto L39
+	}
+	fn6664(m, v0, uint32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v1 = i0
+	if v1 == 0 {
+		goto L39
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L39
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L39
+	}
+	fn2073(m, v1)
+L39:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v0 = i0
+	if v0 == 0 {
+		goto L40
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v0
+	v3 = uint32(0)
+	i0 = k32(10089824) + uint32(40096)
+	i1 = v2 + uint32(24)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L40
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L40
+	}
+	fn2073(m, v0)
+L40:
+	i0 = fn1595(m, v6)
+	v3 = i0
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6668(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	i1 = fn2740(m, i1)
+	i0 = fn2724(m, v1, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6669(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	i1 = fn2740(m, i1)
+	i0 = fn2728(m, v1, i1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6670(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	i1 = fn2740(m, i1)
+	i0 = fn2729(m, v1, i1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6671(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	v4 = k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = k32(4294967295)
+	if v2 < uint32(2) {
+		goto L2
+	}
+	v5 = uint32(0)
+	i0 = fn3735(m, uint32(8514549), v2, uint32(0), uint32(1))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	if int32(v2) < int32(uint32(1)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v3 + uint32(24)
+	i0 = fn4085(m, i0, i1)
+	if i0 != 0 {
+		goto L4
+	}
+	v5 = uint32(0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v4 = i0
+L3:
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i0) > int32(uint32(0)) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == 0 {
+		goto L6
+	}
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8513097))
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+60))
+	if i0 != i1 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	v2 = i0
+	if v2 == 0 {
+		goto L10
+	}
+	i0 = fn6499(m, v2)
+	v2 = i0
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = k32(10089824) + uint32(30032)
+	i0 = fn2035(m, i0, i1)
+	v5 = i0
+	if v5 != 0 {
+		goto L11
+	}
+	v5 = uint32(0)
+	goto L1
+L11:
+	i0 = fn2031(m, v5)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L12
+	}
+	fn2073(m, v5)
+L12:
+	v5 = uint32(0)
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+L9:
+	if int32(v2) < int32(uint32(1)) {
+		goto L7
+	}
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8550697))
+	goto L1
+L8:
+	i0 = fn6464(m, v0, uint32(10014548))
+	if i0 != 0 {
+		goto L7
+	}
+	v5 = uint32(0)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	if i0 != 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	fn3605(m, i0, uint32(8494963))
+	v5 = uint32(0)
+	goto L1
+L13:
+	v5 = uint32(0)
+	i0 = fn6662(m, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	if int32(v4) > int32(k32(4294967295)) {
+		goto L20
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = i1
+	v5 = uint32(0)
+	i0 = k32(10089824) + uint32(39580)
+	i1 = v3 + uint32(28)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	if i0 != i1 {
+		goto L22
+	}
+	i0 = fn6630(m, v5, v2, uint32(1))
+	v1 = i0
+	goto L21
+L22:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(10014548)
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i1 = k32(10089824) + uint32(31252)
+	i0 = fn864(m, v5, i1, v3)
+	v1 = i0
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	if v5 != 0 {
+		goto L23
+	}
+	fn2073(m, v2)
+L23:
+	v5 = uint32(0)
+	i0 = fn6631(m, v1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = fn6672(m, v0, k32(4294967295))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v2
+	if v2 != 0 {
+		goto L24
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L24:
+	i0 = v3 + uint32(28)
+	fn2803(m, i0, v1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	if i0 == 0 {
+		goto L19
+	}
+	fn6664(m, v0, uint32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v2 = i0
+	if v2 == 0 {
+		goto L19
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L19
+	}
+	fn2073(m, v2)
+	goto L19
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v1 = i0
+	if v1 == 0 {
+		goto L26
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v2 = i1
+	i0 = i0 - v2
+	v6 = i0
+	if int32(v6) < int32(v4) {
+		i0 = v6
+	} else {
+		i0 = v4
+	}
+	v7 = i0
+	v5 = uint32(0)
+	if int32(v2) > int32(uint32(0)) {
+		goto L29
+	}
+	if int32(v6) <= int32(v4) {
+		goto L28
+	}
+L29:
+	i2 = v7 + v2
+	i0 = fn2807(m, v1, v2, i2)
+	v1 = i0
+	if v1 != 0 {
+		goto L27
+	}
+	goto L1
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L27
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L27:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	i1 = i1 + v7
+	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v1
+	goto L25
+L26:
+	v5 = uint32(0)
+	i1 = fn2673(m, uint32(0), uint32(0))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v1
+	if v1 == 0 {
+		goto L1
+	}
+L25:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = v4 - i1
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L19
+	}
+	v4 = uint32(0)
+L31:
+	i0 = fn6663(m, v0, v2)
+	v5 = i0
+	if int32(v5) > int32(k32(4294967295)) {
+		goto L32
+	}
+	i0 = fn6561(m)
+	if i0 != 0 {
+		goto L31
+	}
+	v6 = v4
+	goto L17
+L32:
+	if v5 == 0 {
+		goto L35
+	}
+	if v4 != 0 {
+		goto L36
+	}
+	v6 = uint32(0)
+	i0 = fn1493(m, uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L17
+	}
+L36:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	if int32(i0) < int32(uint32(1)) {
+		goto L37
+	}
+	i0 = fn1502(m, v4, v1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L16
+	}
+L37:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L38
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 != 0 {
+		goto L38
+	}
+	fn2073(m, v1)
+L38:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v1 = i0
+	if v1 == 0 {
+		goto L39
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v5 = i1
+	i0 = i0 - v5
+	v6 = i0
+	if int32(v6) < int32(v2) {
+		i0 = v6
+	} else {
+		i0 = v2
+	}
+	v7 = i0
+	if int32(v5) > int32(uint32(0)) {
+		goto L42
+	}
+	if int32(v2) >= int32(v6) {
+		goto L41
+	}
+L42:
+	i2 = v7 + v5
+	i0 = fn2807(m, v1, v5, i2)
+	v1 = i0
+	if v1 != 0 {
+		goto L40
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = uint32(0)
+	goto L18
+L41:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L40
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L40:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	i1 = i1 + v7
+	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v1
+	goto L34
+L39:
+	i1 = fn2673(m, uint32(0), uint32(0))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v1
+	if v1 == 0 {
+		goto L18
+	}
+	goto L34
+L35:
+	if v4 == 0 {
+		goto L19
+	}
+	if v1 != 0 {
+		goto L33
+	}
+	v1 = uint32(0)
+	goto L30
+L34:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = v2 - i1
+	v2 = i0
+	if int32(v2) > int32(uint32(0)) {
+		goto L31
+	}
+L33:
+	i0 = fn1502(m, v4, v1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L16
+	}
+L30:
+	i1 = k32(10089824) + uint32(20764)
+	i1 = fn2787(m, i1, v4)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v2
+	fn6661(m, v1)
+	if v2 == 0 {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L19
+	}
+	fn2073(m, v4)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v5 = i0
+	goto L1
+L18:
+	v6 = v4
+	goto L14
+L17:
+	v4 = v6
+	if v1 == 0 {
+		goto L15
+	}
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L43
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L43
+	}
+	fn2073(m, v1)
+L43:
+	v6 = v4
+L15:
+	if v6 != 0 {
+		goto L14
+	}
+	v5 = uint32(0)
+	goto L1
+L14:
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v6)
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn6672(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	i0 = fn2673(m, uint32(0), uint32(0))
+	return i0
+L1:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v4 = i1
+	i0 = i0 - v4
+	v5 = i0
+	if int32(v5) < int32(v1) {
+		i1 = v5
+	} else {
+		i1 = v1
+	}
+	if int32(v1) < int32(uint32(0)) {
+		i0 = v5
+	} else {
+		i0 = i1
+	}
+	v1 = i0
+	if int32(v4) > int32(uint32(0)) {
+		goto L5
+	}
+	if int32(v1) >= int32(v5) {
+		goto L4
+	}
+L5:
+	i2 = v1 + v4
+	i0 = fn2807(m, v2, v4, i2)
+	v2 = i0
+	if v2 != 0 {
+		goto L3
+	}
+	goto L2
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	i1 = i1 + v1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = i1
+	v3 = v2
+L2:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6673(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v2 < uint32(2) {
+		goto L2
+	}
+	v3 = uint32(0)
+	i0 = fn3735(m, uint32(8487833), v2, uint32(0), uint32(1))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	v4 = k32(4294967295)
+	if int32(v2) < int32(uint32(1)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn518(m, i0)
+	v2 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	i0 = fn1583(m, v2)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L5
+	}
+	fn2073(m, v2)
+L5:
+	if v4 != k32(4294967295) {
+		goto L3
+	}
+L4:
+	v3 = uint32(0)
+	v4 = k32(4294967295)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i0) > int32(uint32(0)) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	m.depth--
+	return uint32(0)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8513097))
+	m.depth--
+	return uint32(0)
+L7:
+	i0 = fn6638(m, v0, v4)
+	v3 = i0
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6674(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i0) > int32(uint32(0)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == 0 {
+		goto L3
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8513097))
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+60))
+	if i0 != i1 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	v3 = i0
+	if v3 == 0 {
+		goto L7
+	}
+	i0 = fn6499(m, v3)
+	v4 = i0
+	goto L6
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = k32(10089824) + uint32(30032)
+	i0 = fn2035(m, i0, i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L8
+	}
+	v3 = uint32(0)
+	goto L1
+L8:
+	i0 = fn2031(m, v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L9
+	}
+	fn2073(m, v3)
+L9:
+	v3 = uint32(0)
+	if int32(v4) < int32(uint32(0)) {
+		goto L1
+	}
+L6:
+	if int32(v4) < int32(uint32(1)) {
+		goto L4
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8550697))
+	goto L1
+L5:
+	i0 = fn6464(m, v0, uint32(10014548))
+	if i0 != 0 {
+		goto L4
+	}
+	v3 = uint32(0)
+	goto L1
+L4:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+53)))
+	*(*uint8)(unsafe.Add(b, uint64(v0)+55)) = uint8(i1)
+	v3 = uint32(0)
+	i0 = fn6662(m, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
+	i0 = k32(10089824) + uint32(33352)
+	i1 = v2 + uint32(12)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v3 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6675(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i0) > int32(uint32(0)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == 0 {
+		goto L3
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8513097))
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = k32(10089824) + uint32(30032)
+	i0 = fn2035(m, i0, i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L4
+	}
+	v3 = uint32(0)
+	goto L1
+L4:
+	i0 = fn2031(m, v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	if v5 != 0 {
+		goto L5
+	}
+	fn2073(m, v3)
+L5:
+	v3 = uint32(0)
+	if int32(v4) < int32(uint32(0)) {
+		goto L1
+	}
+	if v4 == 0 {
+		goto L6
+	}
+	v3 = uint32(10059656)
+	goto L1
+L6:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+56)))
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
+	i0 = k32(10089824) + uint32(27120)
+	i1 = v2 + uint32(4)
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
+	v3 = i0
+	if v3 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	if v4 != 0 {
+		goto L7
+	}
+	fn2073(m, v3)
+	goto L7
+L8:
+	fn3625(m)
+L7:
+	v3 = uint32(0)
+	i0 = fn1307(m, v0)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L9
+	}
+	i0 = fn3623(m)
+	v3 = i0
+L9:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
+	i0 = k32(10089824) + uint32(30004)
+	i1 = v2 + uint32(12)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v0 = i0
+	if v3 != 0 {
+		goto L10
+	}
+	v3 = v0
+	goto L1
+L10:
+	fn3628(m, v3)
+	v3 = uint32(0)
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6676(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i0) > int32(uint32(0)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == 0 {
+		goto L3
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8513097))
+	goto L1
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
+	i0 = k32(10089824) + uint32(33084)
+	i1 = v2 + uint32(12)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v3 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6677(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i0) > int32(uint32(0)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == 0 {
+		goto L3
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8513097))
+	goto L1
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
+	i0 = k32(10089824) + uint32(40436)
+	i1 = v2 + uint32(12)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v3 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6678(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i0) > int32(uint32(0)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == 0 {
+		goto L3
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8513097))
+	goto L1
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
+	i0 = k32(10089824) + uint32(39636)
+	i1 = v2 + uint32(12)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v3 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6679(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i0) > int32(uint32(0)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == 0 {
+		goto L3
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8513097))
+	goto L1
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
+	i0 = k32(10089824) + uint32(43344)
+	i1 = v2 + uint32(12)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v3 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6680(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i0) > int32(uint32(0)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == 0 {
+		goto L3
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8513097))
+	goto L1
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
+	i0 = k32(10089824) + uint32(35200)
+	i1 = v2 + uint32(12)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v3 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6681(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(160)
+	v3 = i0
+	m.g0 = v3
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8466948), v2, uint32(1), uint32(2))
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	v5 = uint32(0)
+	if int32(v2) < int32(uint32(2)) {
+		goto L3
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1582(m, i0)
+	v5 = i0
+	if v5 != k32(4294967295) {
+		goto L3
+	}
+	v5 = k32(4294967295)
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L3
+	}
+	v2 = uint32(0)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i0) > int32(uint32(0)) {
+		goto L4
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == 0 {
+		goto L5
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8513097))
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+60))
+	if i0 != i1 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	v2 = i0
+	if v2 == 0 {
+		goto L9
+	}
+	i0 = fn6499(m, v2)
+	v1 = i0
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = k32(10089824) + uint32(30032)
+	i0 = fn2035(m, i0, i1)
+	v2 = i0
+	if v2 != 0 {
+		goto L10
+	}
+	v2 = uint32(0)
+	goto L1
+L10:
+	i0 = fn2031(m, v2)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	if v6 != 0 {
+		goto L11
+	}
+	fn2073(m, v2)
+L11:
+	v2 = uint32(0)
+	if int32(v1) < int32(uint32(0)) {
+		goto L1
+	}
+L8:
+	if int32(v1) < int32(uint32(1)) {
+		goto L6
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8550697))
+	goto L1
+L7:
+	i0 = fn6464(m, v0, uint32(10014548))
+	if i0 != 0 {
+		goto L6
+	}
+	v2 = uint32(0)
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L12:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+53)))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	fn3605(m, i0, uint32(8494583))
+	goto L13
+L14:
+	switch v5 {
+	case 0:
+		goto L18
+	case 1:
+		goto L19
+	case 2:
+		goto L17
+	default:
+		goto L16
+	}
+L19:
+	i1 = k32(10089824) + uint32(10068)
+	i0 = fn2027(m, v4, i1, uint32(2))
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L13
+	}
+	if v2 != 0 {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	fn3605(m, i0, uint32(8416629))
+	goto L13
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L21
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L21
+	}
+	fn2073(m, v4)
+L21:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+128)) = v0
+	v2 = uint32(0)
+	i0 = k32(10089824) + uint32(42108)
+	i1 = v3 + uint32(128)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+L18:
+	i1 = k32(10089824) + uint32(10068)
+	i0 = fn2027(m, v4, i1, uint32(0))
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L13
+	}
+	if v2 != uint32(1) {
+		goto L15
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i2 = v3 + uint32(16)
+	i0 = fn3604(m, i0, uint32(8531080), i2)
+	goto L13
+L17:
+	i1 = k32(10089824) + uint32(10068)
+	i0 = fn2027(m, v4, i1, uint32(2))
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L13
+	}
+	if v2 != 0 {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	fn3605(m, i0, uint32(8416701))
+	goto L13
+L22:
+	i0 = fn1307(m, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L13
+	}
+	fn6664(m, v0, uint32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v2 = i0
+	if v2 == 0 {
+		goto L23
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L23
+	}
+	fn2073(m, v2)
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v2 = i0
+	if v2 == 0 {
+		goto L24
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+128)) = v2
+	i0 = k32(10089824) + uint32(40096)
+	i1 = v3 + uint32(128)
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
+	v2 = i0
+	if v2 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L24
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L24
+	}
+	fn2073(m, v2)
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v3)+112)) = uint64(8589934592)
+	i1 = k32(10089824) + uint32(40408)
+	i3 = v3 + uint32(112)
+	i0 = fn861(m, v2, i1, uint32(8468434), i3)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L25
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L25
+	}
+	fn2073(m, v4)
+L25:
+	if v1 != 0 {
+		goto L26
+	}
+	v2 = uint32(0)
+	goto L1
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	if i0 != 0 {
+		goto L27
+	}
+	v2 = v1
+	goto L1
+L27:
+	v2 = uint32(0)
+	i1 = k32(10089824) + uint32(10068)
+	i0 = fn2027(m, v1, i1, uint32(2))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L28
+	}
+	i0 = fn6682(m, v0, v5)
+	if i0 != 0 {
+		goto L28
+	}
+	v2 = v1
+	goto L1
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L16:
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	*(*uint64)(unsafe.Add(b, uint64(v3)+8)) = uint64(8589934593)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	i0 = fn3604(m, i0, uint32(8566632), v3)
+	goto L13
+L15:
+	i0 = fn1307(m, v0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L13
+	}
+	i0 = v3 + uint32(128)
+	i0 = fn6683(m, i0, v4)
+	if int32(i0) < int32(uint32(0)) {
+		goto L13
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v3)+128))
+	i0 = fn1594(m, l0)
+	v2 = i0
+	if v2 == 0 {
+		goto L13
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+152)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+156)) = v2
+	i0 = k32(10089824) + uint32(40408)
+	i1 = v3 + uint32(152)
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L29
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	if v5 != 0 {
+		goto L29
+	}
+	fn2073(m, v2)
+L29:
+	if v1 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L30
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L30
+	}
+	fn2073(m, v1)
+L30:
+	fn6664(m, v0, uint32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v2 = i0
+	if v2 == 0 {
+		goto L31
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L31
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L31
+	}
+	fn2073(m, v2)
+L31:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	if i0 == 0 {
+		goto L32
+	}
+	i1 = v3 + uint32(128)
+	i0 = fn6684(m, v0, i1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L13
+	}
+L32:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+144))
+	v1 = i0
+	if v1 == 0 {
+		goto L34
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+140))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+96)) = i1
+	i1 = k32(10089824) + uint32(39580)
+	i3 = v3 + uint32(96)
+	i0 = fn861(m, v2, i1, uint32(8468737), i3)
+	v2 = i0
+	if v2 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+87)))
+	i0 = i0 & uint32(8)
+	if i0 != 0 {
+		goto L35
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i2 = v3 + uint32(48)
+	i0 = fn3604(m, i0, uint32(8572708), i2)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L13
+	}
+	fn2073(m, v2)
+	goto L13
+L35:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+80)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+84)) = v2
+	i1 = v3 + uint32(80)
+	i0 = fn4086(m, uint32(8533110), i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = v5
+	fn6661(m, v6)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+64)) = v2
+	i3 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+148)))
+	if i3 != 0 {
+		i1 = uint32(10014548)
+	} else {
+		i1 = uint32(10014564)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+68)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+72)) = uint32(0)
+	i1 = k32(10089824) + uint32(31252)
+	i2 = v3 + uint32(64)
+	i0 = fn864(m, v5, i1, i2)
+	v2 = i0
+	i0 = fn6631(m, v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L13
+	}
+	fn6664(m, v0, v2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	i0 = fn2742(m, i0)
+	if int32(i0) >= int32(v1) {
+		goto L36
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
+	fn3605(m, i0, uint32(8452333))
+	goto L13
+L36:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = v1
+	goto L33
+L34:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+136))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(9536988)
+	i1 = v3 + uint32(32)
+	i0 = fn4086(m, uint32(8391226), i1)
+	v2 = i0
+	if v2 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = v2
+	fn6661(m, v1)
+L33:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	if i0 != 0 {
+		goto L37
+	}
+	v2 = v4
+	goto L1
+L37:
+	v2 = v4
+	i1 = v3 + uint32(128)
+	i0 = fn6685(m, v0, i1)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L1
+	}
+L13:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+L1:
+	i0 = v3 + uint32(160)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6682(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -36,7 +11502,7 @@ func fn6681(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	i0 = k32(10089824) + uint32(40096)
 	i1 = v2 + uint32(4)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v1 = i0
 	v3 = uint32(1)
 	goto L1
@@ -47,7 +11513,7 @@ L2:
 	v3 = uint32(0)
 	i0 = k32(10089824) + uint32(40860)
 	i1 = v2 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v1 = i0
 L1:
 	*(*uint8)(unsafe.Add(b, uint64(v0)+64)) = uint8(v3)
@@ -69,7 +11535,7 @@ L4:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -78,7 +11544,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6682(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6683(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -98,7 +11564,7 @@ func fn6682(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(32)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn569(m, v1)
+	i0 = fn570(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -107,7 +11573,7 @@ func fn6682(m *Module, v0 uint32, v1 uint32) uint32 {
 	goto L1
 L2:
 	v3 = k32(4294967295)
-	i0 = fn1590(m, v1, v2, uint32(21), uint32(1), uint32(0), uint32(1))
+	i0 = fn1591(m, v1, v2, uint32(21), uint32(1), uint32(0), uint32(1))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -124,7 +11590,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L3:
 	if v5 == uint32(1073741823) {
@@ -136,7 +11602,7 @@ L3:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	l1 = *(*uint64)(unsafe.Add(b, v2))
 	*(*uint64)(unsafe.Add(b, v0)) = l1
@@ -155,7 +11621,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6683(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6684(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -185,14 +11651,14 @@ func fn6683(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v3
 	i0 = k32(10089824) + uint32(40096)
 	i1 = v2 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v1 = i0
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(9536988)
 	i1 = k32(10089824) + uint32(40860)
-	i0 = fn860(m, v3, i1, uint32(8569603), v2)
+	i0 = fn861(m, v3, i1, uint32(8569603), v2)
 	v1 = i0
 L1:
 	if v1 != 0 {
@@ -213,7 +11679,7 @@ L4:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -222,7 +11688,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6684(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6685(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -255,7 +11721,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	i0 = k32(10089824) + uint32(40096)
 	i1 = v2 + uint32(4)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v1 = i0
 	v3 = uint32(1)
 	goto L1
@@ -266,7 +11732,7 @@ L2:
 	v3 = uint32(0)
 	i0 = k32(10089824) + uint32(40860)
 	i1 = v2 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v1 = i0
 L1:
 	*(*uint8)(unsafe.Add(b, uint64(v0)+64)) = uint8(v3)
@@ -288,7 +11754,7 @@ L5:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -297,7 +11763,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn6685(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6686(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -360,7 +11826,7 @@ func fn6685(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
+	fn3605(m, i0, uint32(8405904))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -369,7 +11835,7 @@ L2:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513097))
+	fn3605(m, i0, uint32(8513097))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -383,13 +11849,13 @@ L3:
 	if v3 == 0 {
 		goto L7
 	}
-	i0 = fn6498(m, v3)
+	i0 = fn6499(m, v3)
 	v4 = i0
 	goto L6
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i1 = k32(10089824) + uint32(30032)
-	i0 = fn2034(m, i0, i1)
+	i0 = fn2035(m, i0, i1)
 	v3 = i0
 	if v3 != 0 {
 		goto L8
@@ -397,7 +11863,7 @@ L7:
 	v3 = uint32(0)
 	goto L1
 L8:
-	i0 = fn2030(m, v3)
+	i0 = fn2031(m, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v5 = i0
@@ -410,7 +11876,7 @@ L8:
 	if v5 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	v3 = uint32(0)
 	if int32(v4) < int32(uint32(0)) {
@@ -422,10 +11888,10 @@ L6:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550697))
+	fn3605(m, i0, uint32(8550697))
 	goto L1
 L5:
-	i0 = fn6463(m, v0, uint32(10014548))
+	i0 = fn6464(m, v0, uint32(10014548))
 	if i0 != 0 {
 		goto L4
 	}
@@ -438,7 +11904,7 @@ L4:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	fn3604(m, i0, uint32(8494583))
+	fn3605(m, i0, uint32(8494583))
 	v3 = uint32(0)
 	goto L1
 L10:
@@ -448,16 +11914,16 @@ L10:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	fn3604(m, i0, uint32(8464306))
+	fn3605(m, i0, uint32(8464306))
 	goto L1
 L11:
 	v3 = uint32(0)
-	i0 = fn6661(m, v0)
+	i0 = fn6662(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	v3 = uint32(0)
-	i0 = fn1306(m, v0)
+	i0 = fn1307(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -466,7 +11932,7 @@ L11:
 	v3 = uint32(0)
 	i0 = k32(10089824) + uint32(42108)
 	i1 = v2 + uint32(168)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -485,7 +11951,7 @@ L12:
 	v3 = v4
 	goto L1
 L13:
-	l1 = fn1595(m, v4)
+	l1 = fn1596(m, v4)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+144)) = l1
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -498,9 +11964,9 @@ L13:
 	if v5 != 0 {
 		goto L14
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L14:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -511,7 +11977,7 @@ L14:
 	i1 = v2 + uint32(140)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+116)) = i1
 	i2 = v2 + uint32(112)
-	i0 = fn3718(m, v4, uint32(8532720), i2)
+	i0 = fn3719(m, v4, uint32(8532720), i2)
 	if i0 == 0 {
 		goto L1
 	}
@@ -526,7 +11992,7 @@ L14:
 		goto L15
 	}
 	i0 = v2 + uint32(144)
-	i0 = fn6686(m, i0)
+	i0 = fn6687(m, i0)
 	v3 = i0
 	goto L1
 L15:
@@ -535,7 +12001,7 @@ L15:
 	v3 = uint32(0)
 	i0 = k32(10089824) + uint32(33928)
 	i1 = v2 + uint32(168)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -558,7 +12024,7 @@ L15:
 	v5 = uint32(1)
 L20:
 	i1 = v2 + uint32(144)
-	i0 = fn6683(m, v0, i1)
+	i0 = fn6684(m, v0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L17
 	}
@@ -567,9 +12033,9 @@ L20:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+100)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v2)+96)) = v8
 	i3 = v2 + uint32(96)
-	i0 = fn860(m, v4, v9, uint32(8579559), i3)
+	i0 = fn861(m, v4, v9, uint32(8579559), i3)
 	v4 = i0
-	i0 = fn6630(m, v4)
+	i0 = fn6631(m, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L17
 	}
@@ -586,7 +12052,7 @@ L20:
 	if v12 != 0 {
 		goto L21
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L21:
 	if int32(v6) < int32(v11) {
 		goto L23
@@ -594,7 +12060,7 @@ L21:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+168)) = i1
 	i1 = v2 + uint32(168)
-	i0 = fn862(m, v10, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, v10, i1, k32(2147483649), uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L17
@@ -606,7 +12072,7 @@ L21:
 		goto L26
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8482825))
+	fn3605(m, i0, uint32(8482825))
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -625,7 +12091,7 @@ L26:
 	i1 = v2 + uint32(132)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = i1
 	i2 = v2 + uint32(80)
-	i0 = fn3718(m, v4, uint32(8482772), i2)
+	i0 = fn3719(m, v4, uint32(8482772), i2)
 	if i0 != 0 {
 		goto L27
 	}
@@ -655,7 +12121,7 @@ L27:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(64)
-	i0 = fn3603(m, i0, uint32(8572513), i2)
+	i0 = fn3604(m, i0, uint32(8572513), i2)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -668,7 +12134,7 @@ L27:
 		goto L17
 	}
 L25:
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L17
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
@@ -684,7 +12150,7 @@ L24:
 	if v12 != 0 {
 		goto L28
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L28:
 	v4 = uint32(1)
 	if v5 != 0 {
@@ -708,7 +12174,7 @@ L22:
 L19:
 	v3 = uint32(0)
 	i1 = v2 + uint32(144)
-	i0 = fn6683(m, v0, i1)
+	i0 = fn6684(m, v0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L17
 	}
@@ -750,9 +12216,9 @@ L30:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = v4
 	i3 = v2 + uint32(48)
-	i0 = fn860(m, v3, v13, uint32(8579559), i3)
+	i0 = fn861(m, v3, v13, uint32(8579559), i3)
 	v3 = i0
-	i0 = fn6630(m, v3)
+	i0 = fn6631(m, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L17
 	}
@@ -769,7 +12235,7 @@ L30:
 	if v8 != 0 {
 		goto L31
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L31:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+156))
 	i1 = i1 + uint32(1)
@@ -777,7 +12243,7 @@ L31:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+168)) = i1
 	i1 = v2 + uint32(168)
-	i0 = fn862(m, v14, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, v14, i1, k32(2147483649), uint32(0))
 	v3 = i0
 	if v3 == 0 {
 		goto L17
@@ -789,7 +12255,7 @@ L31:
 		goto L34
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8482825))
+	fn3605(m, i0, uint32(8482825))
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -808,7 +12274,7 @@ L34:
 	i1 = v2 + uint32(132)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v3, uint32(8482772), i2)
+	i0 = fn3719(m, v3, uint32(8482772), i2)
 	if i0 != 0 {
 		goto L35
 	}
@@ -837,7 +12303,7 @@ L35:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8572513), v2)
+	i0 = fn3604(m, i0, uint32(8572513), v2)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -850,7 +12316,7 @@ L35:
 		goto L17
 	}
 L33:
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L17
 L32:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
@@ -866,7 +12332,7 @@ L32:
 	if v9 != 0 {
 		goto L36
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L36:
 	i0 = v12 + v11
 	v3 = i0
@@ -911,9 +12377,9 @@ L29:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(9536988)
 	i1 = k32(10089824) + uint32(31252)
 	i3 = v2 + uint32(16)
-	i0 = fn860(m, v3, i1, uint32(8532694), i3)
+	i0 = fn861(m, v3, i1, uint32(8532694), i3)
 	v3 = i0
-	i0 = fn6630(m, v3)
+	i0 = fn6631(m, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L17
 	}
@@ -931,16 +12397,16 @@ L29:
 	if v6 != 0 {
 		goto L40
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L40:
 	*(*uint8)(unsafe.Add(b, uint64(v2)+164)) = uint8(k32(1))
 	if int32(v4) >= int32(v5) {
 		goto L16
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	fn3604(m, i0, uint32(8452293))
+	fn3605(m, i0, uint32(8452293))
 L17:
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+168)) = i1
@@ -948,9 +12414,9 @@ L17:
 	v3 = uint32(0)
 	i0 = k32(10089824) + uint32(40860)
 	i1 = v2 + uint32(168)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v0 = i0
-	fn3627(m, v4)
+	fn3628(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v4 = i0
 	if v4 == uint32(1073741823) {
@@ -962,7 +12428,7 @@ L17:
 	if v4 != 0 {
 		goto L41
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L41:
 	if v0 == 0 {
 		goto L1
@@ -978,7 +12444,7 @@ L41:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L16:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
@@ -986,7 +12452,7 @@ L16:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+172)) = v7
 	i0 = k32(10089824) + uint32(40860)
 	i1 = v2 + uint32(168)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v3 = i0
@@ -999,7 +12465,7 @@ L16:
 	if v3 != 0 {
 		goto L42
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L42:
 	if v0 != 0 {
 		goto L43
@@ -1018,11 +12484,11 @@ L43:
 	if v3 != 0 {
 		goto L44
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L44:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+160)) = v5
 	i0 = v2 + uint32(144)
-	i0 = fn6686(m, i0)
+	i0 = fn6687(m, i0)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(176)
@@ -1032,7 +12498,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6686(m *Module, v0 uint32) uint32 {
+func fn6687(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -1054,7 +12520,7 @@ func fn6686(m *Module, v0 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v1)+12)) = l1
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+20)))
 	*(*uint8)(unsafe.Add(b, uint64(v1)+20)) = uint8(i1)
-	i0 = fn1588(m, v1, uint32(21), uint32(1), uint32(0))
+	i0 = fn1589(m, v1, uint32(21), uint32(1), uint32(0))
 	v0 = i0
 	i0 = v1 + uint32(32)
 	m.g0 = i0
@@ -1063,7 +12529,7 @@ func fn6686(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn6687(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6688(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1081,7 +12547,7 @@ func fn6687(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v4 = uint32(0)
-	i0 = fn3734(m, uint32(8483441), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8483441), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -1101,7 +12567,7 @@ L3:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
+	fn3605(m, i0, uint32(8405904))
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -1110,11 +12576,11 @@ L5:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513097))
+	fn3605(m, i0, uint32(8513097))
 	goto L1
 L6:
 	v4 = uint32(0)
-	i0 = fn1306(m, v0)
+	i0 = fn1307(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -1124,26 +12590,12 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
 	i0 = k32(10089824) + uint32(42556)
 	i1 = v3 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
 	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6688(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i1 = fn2739(m, i1)
-	i0 = fn2720(m, v1, i1, uint32(1))
-	return i0
 }
 
 //go:norace
@@ -1155,14 +12607,28 @@ func fn6689(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i1
 	b := m.base
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i1 = fn2739(m, i1)
-	i0 = fn2720(m, v1, i1, k32(4294967295))
+	i1 = fn2740(m, i1)
+	i0 = fn2721(m, v1, i1, uint32(1))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
 func fn6690(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	i1 = fn2740(m, i1)
+	i0 = fn2721(m, v1, i1, k32(4294967295))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6691(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -1175,27 +12641,13 @@ func fn6690(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+64)))
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i1 = fn2739(m, i1)
+	i1 = fn2740(m, i1)
 	if v2 != 0 {
 		i2 = uint32(0)
 	} else {
 		i2 = k32(4294967295)
 	}
-	i0 = fn2720(m, v1, i1, i2)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6691(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i1 = fn2739(m, i1)
-	i0 = fn2721(m, v1, i1, uint32(1))
+	i0 = fn2721(m, v1, i1, i2)
 	return i0
 }
 
@@ -1208,14 +12660,28 @@ func fn6692(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i1
 	b := m.base
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i1 = fn2739(m, i1)
-	i0 = fn2721(m, v1, i1, k32(4294967295))
+	i1 = fn2740(m, i1)
+	i0 = fn2722(m, v1, i1, uint32(1))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
 func fn6693(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	i1 = fn2740(m, i1)
+	i0 = fn2722(m, v1, i1, k32(4294967295))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6694(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -1228,49 +12694,13 @@ func fn6693(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+64)))
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i1 = fn2739(m, i1)
+	i1 = fn2740(m, i1)
 	if v2 != 0 {
 		i2 = uint32(0)
 	} else {
 		i2 = k32(4294967295)
 	}
-	i0 = fn2721(m, v1, i1, i2)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6694(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) > int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513097))
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = k32(10089824) + uint32(37516)
-	i0 = fn2034(m, i0, i1)
-	m.depth--
+	i0 = fn2722(m, v1, i1, i2)
 	return i0
 }
 
@@ -1290,7 +12720,7 @@ func fn6695(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
+	fn3605(m, i0, uint32(8405904))
 	m.depth--
 	return uint32(0)
 L1:
@@ -1299,13 +12729,13 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513097))
+	fn3605(m, i0, uint32(8513097))
 	m.depth--
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = k32(10089824) + uint32(30032)
-	i0 = fn2034(m, i0, i1)
+	i1 = k32(10089824) + uint32(37516)
+	i0 = fn2035(m, i0, i1)
 	m.depth--
 	return i0
 }
@@ -1313,6 +12743,42 @@ L2:
 //go:norace
 //go:nocheckptr
 func fn6696(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i0) > int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8405904))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8513097))
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = k32(10089824) + uint32(30032)
+	i0 = fn2035(m, i0, i1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6697(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1334,7 +12800,7 @@ func fn6696(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
+	fn3605(m, i0, uint32(8405904))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -1343,7 +12809,7 @@ L2:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513097))
+	fn3605(m, i0, uint32(8513097))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
@@ -1356,7 +12822,7 @@ L3:
 L4:
 	i1 = k32(10089824) + uint32(37828)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v0, i1, i2)
+	i0 = fn2026(m, v0, i1, i2)
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	if v0 == 0 {
@@ -1371,7 +12837,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6697(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6698(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -1387,7 +12853,7 @@ func fn6697(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
+	fn3605(m, i0, uint32(8405904))
 	m.depth--
 	return uint32(0)
 L1:
@@ -1407,7 +12873,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6698(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6699(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -1419,7 +12885,7 @@ func fn6698(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
+	fn3605(m, i0, uint32(8405904))
 	m.depth--
 	return uint32(0)
 L1:
@@ -1428,19 +12894,19 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513097))
+	fn3605(m, i0, uint32(8513097))
 	m.depth--
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6699(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6700(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -1456,7 +12922,7 @@ func fn6699(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
+	fn3605(m, i0, uint32(8405904))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -1465,7 +12931,7 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8513097))
+	fn3605(m, i0, uint32(8513097))
 	m.depth--
 	return k32(4294967295)
 L2:
@@ -1473,18 +12939,18 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	fn3604(m, i0, uint32(8481737))
+	fn3605(m, i0, uint32(8481737))
 	m.depth--
 	return k32(4294967295)
 L3:
 	v3 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn515(m, v1, i1)
+	i0 = fn516(m, v1, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -1495,7 +12961,7 @@ L7:
 	}
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8510716))
+	fn3605(m, i0, uint32(8510716))
 	m.depth--
 	return k32(4294967295)
 L5:
@@ -1508,7 +12974,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn6700(m *Module, v0 uint32) {
+func fn6701(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1551,17 +13017,17 @@ func fn6700(m *Module, v0 uint32) {
 	if v4 == 0 {
 		goto L1
 	}
-	fn2111(m, v4)
+	fn2112(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
 L1:
 	i0 = v0 + uint32(28)
-	fn2695(m, i0)
-	i0 = fn6701(m, v0)
+	fn2696(m, i0)
+	i0 = fn6702(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
 	if i0 == 0 {
 		goto L2
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -1576,7 +13042,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return
@@ -1584,7 +13050,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6701(m *Module, v0 uint32) uint32 {
+func fn6702(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1614,7 +13080,7 @@ func fn6701(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
 	v1 = i0
@@ -1633,7 +13099,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
 	v1 = i0
@@ -1652,7 +13118,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
 	v1 = i0
@@ -1671,7 +13137,7 @@ L3:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	m.depth--
 	return uint32(0)
@@ -1679,7 +13145,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn6702(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6703(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -1751,7 +13217,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6703(m *Module, v0 uint32) uint32 {
+func fn6704(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1789,7 +13255,7 @@ func fn6703(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
+	fn3605(m, i0, uint32(8405904))
 	goto L1
 L2:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+65)))
@@ -1798,10 +13264,10 @@ L2:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492482))
+	fn3605(m, i0, uint32(8492482))
 	goto L1
 L3:
-	i0 = fn6704(m, v0)
+	i0 = fn6705(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
@@ -1818,7 +13284,7 @@ L3:
 	if int32(v2) > int32(v3) {
 		goto L7
 	}
-	i0 = fn2662(m, uint32(0), uint32(0))
+	i0 = fn2663(m, uint32(0), uint32(0))
 	v0 = i0
 	goto L6
 L8:
@@ -1826,7 +13292,7 @@ L8:
 	v2 = uint32(0)
 	i0 = k32(10089824) + uint32(39760)
 	i1 = v1 + uint32(12)
-	i0 = fn862(m, i0, i1, k32(2147483649), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483649), uint32(0))
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -1842,7 +13308,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3603(m, i0, uint32(8572776), v1)
+	i0 = fn3604(m, i0, uint32(8572776), v1)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -1854,7 +13320,7 @@ L8:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -1872,7 +13338,7 @@ L7:
 	i4 = v4 + i5
 	v7 = i4
 	i6 = v1 + uint32(8)
-	i0 = fn6631(m, i0, i1, i2, uint32(4), v7, v5, i6)
+	i0 = fn6632(m, i0, i1, i2, uint32(4), v7, v5, i6)
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, v5)) = v6
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -1883,7 +13349,7 @@ L7:
 	v2 = i2
 	i1 = i1 + v2
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i0 = fn2679(m, uint32(4), v7, v2)
+	i0 = fn2680(m, uint32(4), v7, v2)
 	v0 = i0
 L6:
 	if v0 == 0 {
@@ -1908,7 +13374,7 @@ L9:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	v2 = uint32(0)
 L1:
@@ -1919,7 +13385,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6704(m *Module, v0 uint32) uint32 {
+func fn6705(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1947,7 +13413,7 @@ func fn6704(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(1)
 	v1 = k32(4294967295)
 	i0 = v0 + uint32(28)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -2001,16 +13467,16 @@ L7:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = v4 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v5 = i0
 	if v5 != 0 {
 		goto L4
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L5
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8495488))
+	fn3605(m, i0, uint32(8495488))
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -2029,7 +13495,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v4
 L3:
-	i0 = fn2684(m, v2, v5, v3, uint32(0))
+	i0 = fn2685(m, v2, v5, v3, uint32(0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -2060,14 +13526,14 @@ L11:
 		goto L1
 	}
 L2:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn6705(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6706(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2117,7 +13583,7 @@ L4:
 	goto L2
 L3:
 	i8 = v3 + uint32(56)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10295772), uint32(0), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10295772), uint32(0), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -2170,11 +13636,11 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(48)
-	i0 = fn3603(m, i0, uint32(8426870), i2)
+	i0 = fn3604(m, i0, uint32(8426870), i2)
 	v2 = k32(4294967295)
 	goto L1
 L13:
-	i0 = fn2739(m, v1)
+	i0 = fn2740(m, v1)
 	v4 = i0
 	if v4 != 0 {
 		goto L7
@@ -2236,14 +13702,14 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8426824), i2)
+	i0 = fn3604(m, i0, uint32(8426824), i2)
 	v2 = k32(4294967295)
 	goto L1
 L17:
 	*(*uint8)(unsafe.Add(b, uint64(v0)+64)) = uint8(k32(0))
 	i0 = v0 + uint32(28)
 	v7 = i0
-	fn2695(m, v7)
+	fn2696(m, v7)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	v1 = i0
 	if v1 == 0 {
@@ -2261,7 +13727,7 @@ L17:
 	if v8 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
 	v1 = i0
@@ -2280,7 +13746,7 @@ L18:
 	if v8 != 0 {
 		goto L19
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
 	v1 = i0
@@ -2299,7 +13765,7 @@ L19:
 	if v8 != 0 {
 		goto L20
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L20:
 	if v6 == 0 {
 		goto L22
@@ -2307,7 +13773,7 @@ L20:
 	*(*uint16)(unsafe.Add(b, uint64(v0)+66)) = uint16(k32(257))
 	goto L21
 L22:
-	i1 = fn2675(m, v4)
+	i1 = fn2676(m, v4)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = v1
 	if v1 != 0 {
@@ -2336,7 +13802,7 @@ L24:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+76)) = v1
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2369(m, i0, uint32(10288320))
+	i0 = fn2370(m, i0, uint32(10288320))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v4 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+66)))
@@ -2356,7 +13822,7 @@ L21:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = i1
 	i2 = v3 + uint32(32)
-	i1 = fn865(m, v1, i2)
+	i1 = fn866(m, v1, i2)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = v1
 	if v1 != 0 {
@@ -2369,7 +13835,7 @@ L25:
 	if v5 == 0 {
 		goto L29
 	}
-	i0 = fn2741(m, v2)
+	i0 = fn2742(m, v2)
 	if int32(i0) < int32(uint32(1)) {
 		goto L29
 	}
@@ -2392,7 +13858,7 @@ L25:
 L31:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = v1 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L27
@@ -2402,7 +13868,7 @@ L31:
 L30:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(1)
-	i0 = fn6706(m, v0, v2)
+	i0 = fn6707(m, v0, v2)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L28
 	}
@@ -2428,7 +13894,7 @@ L29:
 L33:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = v2 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L26
@@ -2436,7 +13902,7 @@ L33:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v2
 L32:
-	fn2694(m, v7)
+	fn2695(m, v7)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(2)
 	*(*uint8)(unsafe.Add(b, uint64(v0)+60)) = uint8(k32(1))
 L28:
@@ -2446,17 +13912,17 @@ L28:
 	*(*uint16)(unsafe.Add(b, uint64(v0)+64)) = uint16(k32(1))
 	goto L1
 L27:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = k32(4294967295)
 	goto L1
 L26:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v2 = k32(4294967295)
 	goto L1
 L5:
 	*(*uint32)(unsafe.Add(b, v3)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8532178), v3)
+	i0 = fn3604(m, i0, uint32(8532178), v3)
 	v2 = k32(4294967295)
 L1:
 	i0 = v3 + uint32(64)
@@ -2466,7 +13932,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6706(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6707(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2497,7 +13963,7 @@ func fn6706(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == 0 {
 		goto L2
 	}
-	i0 = fn6629(m, v2, v1, uint32(1))
+	i0 = fn6630(m, v2, v1, uint32(1))
 	v1 = i0
 	goto L1
 L2:
@@ -2518,7 +13984,7 @@ L1:
 	goto L3
 L4:
 	i1 = k32(10089824) + uint32(43736)
-	i0 = fn2807(m, v1, i1, v2, k32(4294967295))
+	i0 = fn2808(m, v1, i1, v2, k32(4294967295))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -2531,7 +13997,7 @@ L4:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	v1 = k32(4294967295)
 	if v2 == 0 {
@@ -2546,7 +14012,7 @@ L3:
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8495445))
+	fn3605(m, i0, uint32(8495445))
 	goto L7
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
@@ -2558,13 +14024,13 @@ L8:
 		goto L12
 	}
 	i0 = v0 + uint32(28)
-	i0 = fn2746(m, i0, v2)
+	i0 = fn2747(m, i0, v2)
 	if i0 == 0 {
 		goto L10
 	}
 	goto L7
 L12:
-	i0 = fn6704(m, v0)
+	i0 = fn6705(m, v0)
 	if i0 != 0 {
 		goto L7
 	}
@@ -2621,12 +14087,12 @@ L14:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = v3 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v6 = i0
 	if v6 != 0 {
 		goto L17
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L7
 L17:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v6
@@ -2653,7 +14119,7 @@ L18:
 	i1 = i1 + i2
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i2 = i2 - v3
-	i0 = fn2684(m, v2, i1, i2, uint32(0))
+	i0 = fn2685(m, v2, i1, i2, uint32(0))
 	if i0 == 0 {
 		goto L7
 	}
@@ -2684,7 +14150,7 @@ L19:
 	goto L5
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8495488))
+	fn3605(m, i0, uint32(8495488))
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -2699,14 +14165,14 @@ L7:
 		goto L5
 	}
 L6:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn6707(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6708(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -2726,7 +14192,7 @@ func fn6707(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v0 == 0 {
 		goto L1
 	}
-	i1 = fn2108(m, uint32(0))
+	i1 = fn2109(m, uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	if v3 == 0 {
@@ -2746,9 +14212,9 @@ L2:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = i0
 L1:
 	m.depth--
@@ -2757,7 +14223,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6708(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6709(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2788,7 +14254,7 @@ func fn6708(m *Module, v0 uint32, v1 uint32) uint32 {
 	if int32(v3) > int32(v4) {
 		goto L2
 	}
-	i0 = fn2662(m, uint32(0), uint32(0))
+	i0 = fn2663(m, uint32(0), uint32(0))
 	v0 = i0
 	goto L1
 L2:
@@ -2819,7 +14285,7 @@ L2:
 	i1 = uint32(*(*int8)(unsafe.Add(b, uint64(v0)+66)))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	i6 = v2 + uint32(12)
-	i0 = fn6631(m, i0, i1, i2, uint32(4), v5, v1, i6)
+	i0 = fn6632(m, i0, i1, i2, uint32(4), v5, v1, i6)
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, v1)) = v6
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -2831,7 +14297,7 @@ L2:
 	v1 = i2
 	i1 = i1 + v1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i0 = fn2679(m, uint32(4), v5, v1)
+	i0 = fn2680(m, uint32(4), v5, v1)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -2841,7 +14307,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6709(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6710(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2901,12 +14367,12 @@ L4:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = v1 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L7
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L2
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
@@ -2914,7 +14380,7 @@ L7:
 	return uint32(0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8495488))
+	fn3605(m, i0, uint32(8495488))
 L2:
 	v4 = k32(4294967295)
 L1:
@@ -2923,7 +14389,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6710(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6711(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2958,7 +14424,7 @@ func fn6710(m *Module, v0 uint32, v1 uint32) uint32 {
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = v2 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -2967,7 +14433,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v2
 L2:
 	i0 = v0 + uint32(28)
-	fn2695(m, i0)
+	fn2696(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	v2 = i0
 	if v2 == 0 {
@@ -2985,7 +14451,7 @@ L2:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
 	v2 = i0
@@ -3004,7 +14470,7 @@ L4:
 	if v3 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
 	v2 = i0
@@ -3023,32 +14489,32 @@ L5:
 	if v0 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	m.depth--
 	return uint32(10059656)
 L1:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn6711(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6712(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn6712(m, v0)
+	i0 = fn6713(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6712(m *Module, v0 uint32) uint32 {
+func fn6713(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3070,7 +14536,7 @@ func fn6712(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
+	fn3605(m, i0, uint32(8405904))
 	m.depth--
 	return uint32(0)
 L1:
@@ -3079,7 +14545,7 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492482))
+	fn3605(m, i0, uint32(8492482))
 	m.depth--
 	return uint32(0)
 L2:
@@ -3089,16 +14555,16 @@ L2:
 	}
 	i0 = v0 + uint32(28)
 	v1 = i0
-	i0 = fn2689(m, v1)
+	i0 = fn2690(m, v1)
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(1)
 	v3 = uint32(0)
 	if v2 == 0 {
 		goto L3
 	}
-	fn2694(m, v1)
+	fn2695(m, v1)
 	*(*uint8)(unsafe.Add(b, uint64(v0)+60)) = uint8(k32(1))
-	i0 = fn2746(m, v1, v2)
+	i0 = fn2747(m, v1, v2)
 	if i0 == 0 {
 		goto L5
 	}
@@ -3113,7 +14579,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return uint32(0)
 L5:
@@ -3123,7 +14589,7 @@ L5:
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn2679(m, uint32(4), i1, i2)
+	i0 = fn2680(m, uint32(4), i1, i2)
 	v3 = i0
 L3:
 	m.depth--
@@ -3132,7 +14598,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6713(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6714(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3158,7 +14624,7 @@ func fn6713(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v5 = uint32(0)
-	i0 = fn3734(m, uint32(8514549), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8514549), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -3168,7 +14634,7 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v3 + uint32(12)
-	i0 = fn4084(m, i0, i1)
+	i0 = fn4085(m, i0, i1)
 	if i0 != 0 {
 		goto L4
 	}
@@ -3184,7 +14650,7 @@ L3:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
+	fn3605(m, i0, uint32(8405904))
 	goto L1
 L5:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+65)))
@@ -3193,7 +14659,7 @@ L5:
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492482))
+	fn3605(m, i0, uint32(8492482))
 	goto L1
 L6:
 	v5 = uint32(0)
@@ -3231,16 +14697,16 @@ L6:
 	}
 	i0 = v0 + uint32(28)
 	v4 = i0
-	i0 = fn2689(m, v4)
+	i0 = fn2690(m, v4)
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(1)
 	v5 = uint32(0)
 	if v2 == 0 {
 		goto L8
 	}
-	fn2694(m, v4)
+	fn2695(m, v4)
 	*(*uint8)(unsafe.Add(b, uint64(v0)+60)) = uint8(k32(1))
-	i0 = fn2746(m, v4, v2)
+	i0 = fn2747(m, v4, v2)
 	if i0 == 0 {
 		goto L9
 	}
@@ -3255,7 +14721,7 @@ L6:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L8
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(2)
@@ -3265,7 +14731,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
 	goto L1
 L7:
-	i0 = fn6704(m, v0)
+	i0 = fn6705(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -3276,7 +14742,7 @@ L7:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v2 << (uint32(2) & 31)
 	i1 = i1 + i2
-	i0 = fn2679(m, uint32(4), i1, v4)
+	i0 = fn2680(m, uint32(4), i1, v4)
 	v5 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -3286,7 +14752,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6714(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6715(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3308,7 +14774,7 @@ func fn6714(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v5 = uint32(0)
-	i0 = fn3734(m, uint32(8487833), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8487833), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -3318,7 +14784,7 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v3 + uint32(12)
-	i0 = fn4084(m, i0, i1)
+	i0 = fn4085(m, i0, i1)
 	if i0 != 0 {
 		goto L4
 	}
@@ -3334,7 +14800,7 @@ L3:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
+	fn3605(m, i0, uint32(8405904))
 	goto L1
 L5:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+65)))
@@ -3343,15 +14809,15 @@ L5:
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492482))
+	fn3605(m, i0, uint32(8492482))
 	goto L1
 L6:
 	v5 = uint32(0)
-	i0 = fn6704(m, v0)
+	i0 = fn6705(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn6708(m, v0, v4)
+	i0 = fn6709(m, v0, v4)
 	v5 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -3361,7 +14827,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6715(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6716(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -3373,7 +14839,7 @@ func fn6715(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
+	fn3605(m, i0, uint32(8405904))
 	m.depth--
 	return uint32(0)
 L1:
@@ -3382,19 +14848,19 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492482))
+	fn3605(m, i0, uint32(8492482))
 	m.depth--
 	return uint32(0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6716(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6717(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3421,7 +14887,7 @@ func fn6716(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v5 = uint32(0)
-	i0 = fn3734(m, uint32(8483441), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8483441), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -3431,7 +14897,7 @@ L2:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = v3 + uint32(12)
-	i0 = fn4084(m, i0, i1)
+	i0 = fn4085(m, i0, i1)
 	if i0 != 0 {
 		goto L4
 	}
@@ -3447,7 +14913,7 @@ L3:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
+	fn3605(m, i0, uint32(8405904))
 	goto L1
 L5:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+65)))
@@ -3456,7 +14922,7 @@ L5:
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492482))
+	fn3605(m, i0, uint32(8492482))
 	goto L1
 L6:
 	if int32(v4) > int32(k32(4294967295)) {
@@ -3465,7 +14931,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v3)) = v4
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8503695), v3)
+	i0 = fn3604(m, i0, uint32(8503695), v3)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -3473,7 +14939,7 @@ L7:
 		goto L8
 	}
 	v5 = uint32(0)
-	i0 = fn6704(m, v0)
+	i0 = fn6705(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -3517,17 +14983,17 @@ L10:
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = v2 << (uint32(2) & 31)
-	i0 = fn2110(m, i0, i1)
+	i0 = fn2111(m, i0, i1)
 	v1 = i0
 	if v1 != 0 {
 		goto L13
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L1
 L14:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8495488))
+	fn3605(m, i0, uint32(8495488))
 	goto L1
 L13:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
@@ -3535,7 +15001,7 @@ L13:
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v4
 L8:
-	i0 = fn1594(m, v4)
+	i0 = fn1595(m, v4)
 	v5 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -3545,7 +15011,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6717(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6718(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3569,7 +15035,7 @@ func fn6717(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8466948), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8466948), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -3577,12 +15043,12 @@ func fn6717(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L4
 	}
-	i0 = fn1582(m, v4)
+	i0 = fn1583(m, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -3595,13 +15061,13 @@ L2:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	if v5 != k32(4294967295) {
 		goto L3
 	}
 L4:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -3616,13 +15082,13 @@ L3:
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L7
 	}
 	v4 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -3635,7 +15101,7 @@ L7:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
+	fn3605(m, i0, uint32(8405904))
 	goto L1
 L8:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+65)))
@@ -3644,7 +15110,7 @@ L8:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492482))
+	fn3605(m, i0, uint32(8492482))
 	goto L1
 L9:
 	if v4 < uint32(3) {
@@ -3653,7 +15119,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, v3)) = v4
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8569235), v3)
+	i0 = fn3604(m, i0, uint32(8569235), v3)
 	goto L1
 L10:
 	if int32(v5) > int32(k32(4294967295)) {
@@ -3666,7 +15132,7 @@ L10:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
 	i2 = v3 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8503245), i2)
+	i0 = fn3604(m, i0, uint32(8503245), i2)
 	goto L1
 L11:
 	if v5 == 0 {
@@ -3677,7 +15143,7 @@ L11:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	fn3604(m, i0, uint32(8416665))
+	fn3605(m, i0, uint32(8416665))
 	goto L1
 L12:
 	v2 = uint32(12)
@@ -3698,7 +15164,7 @@ L14:
 	v5 = i0
 L13:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v5
-	i0 = fn1594(m, v5)
+	i0 = fn1595(m, v5)
 	v2 = i0
 L1:
 	i0 = v3 + uint32(32)
@@ -3708,7 +15174,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6718(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6719(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3730,7 +15196,7 @@ func fn6718(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
+	fn3605(m, i0, uint32(8405904))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -3744,7 +15210,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8576031), v2)
+	i0 = fn3604(m, i0, uint32(8576031), v2)
 	goto L1
 L3:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+65)))
@@ -3753,7 +15219,7 @@ L3:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492482))
+	fn3605(m, i0, uint32(8492482))
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -3762,48 +15228,17 @@ L4:
 		goto L5
 	}
 	v3 = uint32(0)
-	i0 = fn6706(m, v0, v1)
+	i0 = fn6707(m, v0, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 L5:
-	i0 = fn1594(m, v4)
+	i0 = fn1595(m, v4)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6719(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v0)+64)))
-	if int32(i0) >= int32(uint32(1)) {
-		goto L3
-	}
-	v0 = uint32(8405904)
-	goto L2
-L3:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+65)))
-	if i0 == 0 {
-		goto L1
-	}
-	v0 = uint32(8492482)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, v0)
-	m.depth--
-	return uint32(0)
-L1:
-	m.depth--
-	return uint32(10014548)
 }
 
 //go:norace
@@ -3829,7 +15264,7 @@ L3:
 	v0 = uint32(8492482)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, v0)
+	fn3605(m, i0, v0)
 	m.depth--
 	return uint32(0)
 L1:
@@ -3860,7 +15295,7 @@ L3:
 	v0 = uint32(8492482)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, v0)
+	fn3605(m, i0, v0)
 	m.depth--
 	return uint32(0)
 L1:
@@ -3871,6 +15306,37 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn6722(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v0)+64)))
+	if int32(i0) >= int32(uint32(1)) {
+		goto L3
+	}
+	v0 = uint32(8405904)
+	goto L2
+L3:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+65)))
+	if i0 == 0 {
+		goto L1
+	}
+	v0 = uint32(8492482)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, v0)
+	m.depth--
+	return uint32(0)
+L1:
+	m.depth--
+	return uint32(10014548)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6723(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3889,7 +15355,7 @@ func fn6722(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	v3 = uint32(0)
-	i0 = fn6712(m, v0)
+	i0 = fn6713(m, v0)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -3909,7 +15375,7 @@ func fn6722(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
 	goto L3
 L4:
-	i0 = fn1740(m, v5)
+	i0 = fn1741(m, v5)
 	v5 = i0
 	if v5 != 0 {
 		goto L3
@@ -3941,7 +15407,7 @@ L3:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn4085(m, uint32(8568482), v2)
+	i0 = fn4086(m, uint32(8568482), v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v0 = i0
@@ -3955,7 +15421,7 @@ L3:
 		goto L1
 	}
 L2:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -3964,7 +15430,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6723(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6724(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3992,7 +15458,7 @@ func fn6723(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492482))
+	fn3605(m, i0, uint32(8492482))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -4015,17 +15481,17 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8427779), v2)
+	i0 = fn3604(m, i0, uint32(8427779), v2)
 	goto L1
 L3:
 	v3 = uint32(0)
-	i0 = fn2297(m, v1, uint32(0), uint32(2))
+	i0 = fn2298(m, v1, uint32(0), uint32(2))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 	v3 = uint32(0)
-	i0 = fn6705(m, v0, v4, uint32(0))
+	i0 = fn6706(m, v0, v4, uint32(0))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -4041,7 +15507,7 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L5:
 	if v6 == uint32(1073741823) {
@@ -4053,7 +15519,7 @@ L5:
 	if v3 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
@@ -4064,7 +15530,7 @@ L6:
 	if i0 == 0 {
 		goto L8
 	}
-	i0 = fn2686(m, v6)
+	i0 = fn2687(m, v6)
 	v5 = i0
 	if v5 != 0 {
 		goto L9
@@ -4075,14 +15541,14 @@ L9:
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
 	v4 = i1
-	i0 = fn6709(m, v0, v4)
+	i0 = fn6710(m, v0, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = v4 << (uint32(2) & 31)
 	m.copy(i0, v5, i2)
-	fn2111(m, v5)
+	fn2112(m, v5)
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v4
 	i0 = v1 + uint32(20)
@@ -4100,15 +15566,15 @@ L8:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(16)
-	i0 = fn3603(m, i0, uint32(8427728), i2)
+	i0 = fn3604(m, i0, uint32(8427728), i2)
 	goto L1
 L10:
-	i0 = fn1582(m, v3)
+	i0 = fn1583(m, v3)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L13
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -4121,7 +15587,7 @@ L13:
 L12:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477939))
+	fn3605(m, i0, uint32(8477939))
 	goto L1
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
@@ -4143,7 +15609,7 @@ L11:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	i2 = v2 + uint32(32)
-	i0 = fn3603(m, i0, uint32(8431575), i2)
+	i0 = fn3604(m, i0, uint32(8431575), i2)
 	goto L1
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
@@ -4152,7 +15618,7 @@ L15:
 		goto L16
 	}
 	v3 = uint32(0)
-	i0 = fn1734(m, v4, v1)
+	i0 = fn1735(m, v4, v1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L14
 	}
@@ -4171,7 +15637,7 @@ L14:
 	v3 = uint32(10059656)
 	goto L1
 L7:
-	fn2111(m, v5)
+	fn2112(m, v5)
 L1:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -4180,7 +15646,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6724(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6725(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -4192,19 +15658,19 @@ func fn6724(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
+	fn3605(m, i0, uint32(8405904))
 	m.depth--
 	return uint32(0)
 L1:
 	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v0)+65)))
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6725(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6726(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -4218,7 +15684,7 @@ func fn6725(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8405904))
+	fn3605(m, i0, uint32(8405904))
 	m.depth--
 	return uint32(0)
 L1:
@@ -4227,7 +15693,7 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8492482))
+	fn3605(m, i0, uint32(8492482))
 	m.depth--
 	return uint32(0)
 L2:
@@ -4240,14 +15706,14 @@ L2:
 	return uint32(10059656)
 L3:
 	i1 = k32(10089824) + uint32(37828)
-	i0 = fn2034(m, v0, i1)
+	i0 = fn2035(m, v0, i1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6726(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6727(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -4268,7 +15734,7 @@ L3:
 	v0 = uint32(8492482)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, v0)
+	fn3605(m, i0, v0)
 	m.depth--
 	return uint32(0)
 L1:
@@ -4278,16 +15744,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6727(m *Module) uint32 {
+func fn6728(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10295816))
+	i0 = fn1968(m, uint32(10295816))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6728(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6729(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -4548,7 +16014,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6729(m *Module, v0 uint32) uint32 {
+func fn6730(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4580,7 +16046,7 @@ func fn6729(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
@@ -4599,7 +16065,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -4618,7 +16084,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -4637,7 +16103,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -4656,7 +16122,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -4675,7 +16141,7 @@ L5:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v1 = i0
@@ -4694,7 +16160,7 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v1 = i0
@@ -4713,7 +16179,7 @@ L7:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	v1 = i0
@@ -4732,7 +16198,7 @@ L8:
 	if v2 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	v1 = i0
@@ -4751,7 +16217,7 @@ L9:
 	if v2 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
 	v1 = i0
@@ -4770,7 +16236,7 @@ L10:
 	if v2 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
 	v1 = i0
@@ -4789,7 +16255,7 @@ L11:
 	if v2 != 0 {
 		goto L12
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	v1 = i0
@@ -4808,7 +16274,7 @@ L12:
 	if v2 != 0 {
 		goto L13
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	v1 = i0
@@ -4827,7 +16293,7 @@ L13:
 	if v2 != 0 {
 		goto L14
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
 	v1 = i0
@@ -4846,7 +16312,7 @@ L14:
 	if v2 != 0 {
 		goto L15
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
 	v1 = i0
@@ -4865,7 +16331,7 @@ L15:
 	if v2 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
 	v1 = i0
@@ -4884,7 +16350,7 @@ L16:
 	if v2 != 0 {
 		goto L17
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
 	v1 = i0
@@ -4903,7 +16369,7 @@ L17:
 	if v2 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
 	v1 = i0
@@ -4922,7 +16388,7 @@ L18:
 	if v2 != 0 {
 		goto L19
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
 	v1 = i0
@@ -4941,7 +16407,7 @@ L19:
 	if v2 != 0 {
 		goto L20
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
 	v1 = i0
@@ -4960,7 +16426,7 @@ L20:
 	if v2 != 0 {
 		goto L21
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
 	v1 = i0
@@ -4979,7 +16445,7 @@ L21:
 	if v0 != 0 {
 		goto L22
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L22:
 	m.depth--
 	return uint32(0)
@@ -4987,20 +16453,20 @@ L22:
 
 //go:norace
 //go:nocheckptr
-func fn6730(m *Module, v0 uint32) {
+func fn6731(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn6729(m, v0)
+	i0 = fn6730(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn6731(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6732(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5021,7 +16487,7 @@ func fn6731(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L3
 	}
-	i0 = fn3734(m, uint32(8496785), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8496785), v2, uint32(1), uint32(2))
 	if i0 == 0 {
 		goto L2
 	}
@@ -5033,12 +16499,12 @@ L3:
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L9
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v4 = i0
@@ -5051,13 +16517,13 @@ L3:
 	if v4 != 0 {
 		goto L10
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L10:
 	if v2 != k32(4294967295) {
 		goto L8
 	}
 L9:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -5068,11 +16534,11 @@ L8:
 	}
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8546795))
+	fn3605(m, i0, uint32(8546795))
 	m.depth--
 	return uint32(0)
 L6:
-	i0 = fn2289(m, v2)
+	i0 = fn2290(m, v2)
 	v4 = i0
 	if v4 == 0 {
 		goto L2
@@ -5083,13 +16549,13 @@ L6:
 	goto L1
 L5:
 	v2 = uint32(2)
-	i0 = fn2289(m, uint32(2))
+	i0 = fn2290(m, uint32(2))
 	v4 = i0
 	if v4 == 0 {
 		goto L2
 	}
 L4:
-	i0 = fn579(m, v3)
+	i0 = fn580(m, v3)
 	v3 = i0
 	if v3 != 0 {
 		goto L12
@@ -5108,7 +16574,7 @@ L4:
 	goto L2
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn6732(m, i0, v3)
+	i0 = fn6733(m, i0, v3)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -5121,7 +16587,7 @@ L12:
 	if v0 != 0 {
 		goto L13
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L13:
 	if v1 != 0 {
 		goto L14
@@ -5149,7 +16615,7 @@ L14:
 	v5 = i0
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L15
@@ -5170,7 +16636,7 @@ L17:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
-	fn3701(m, v2)
+	fn3702(m, v2)
 	*(*uint32)(unsafe.Add(b, v0)) = v2
 	i0 = v0 + uint32(4)
 	v0 = i0
@@ -5194,7 +16660,7 @@ L15:
 		goto L2
 	}
 L11:
-	fn2072(m, v4)
+	fn2073(m, v4)
 L2:
 	v4 = uint32(0)
 L1:
@@ -5204,7 +16670,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6732(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6733(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5217,7 +16683,7 @@ func fn6732(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -5232,14 +16698,14 @@ L1:
 	if v2 == v3 {
 		goto L5
 	}
-	i0 = fn2348(m, v2, v3)
+	i0 = fn2349(m, v2, v3)
 	if i0 == 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v2 = i0
 L5:
-	i0 = fn3706(m, v2)
+	i0 = fn3707(m, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L6
@@ -5266,7 +16732,7 @@ L7:
 	goto L3
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L8
@@ -5285,9 +16751,9 @@ L8:
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v1
-	fn3701(m, v3)
+	fn3702(m, v3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L10
@@ -5304,14 +16770,14 @@ L9:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L2
 L10:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v0
 	*(*uint64)(unsafe.Add(b, uint64(v2)+12)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v3
 L3:
-	fn3701(m, v2)
+	fn3702(m, v2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -5324,7 +16790,7 @@ L2:
 	if v0 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L11:
 	m.depth--
 	return v2
@@ -5332,7 +16798,7 @@ L11:
 
 //go:norace
 //go:nocheckptr
-func fn6733(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6734(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5348,7 +16814,7 @@ func fn6733(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -5369,7 +16835,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
-	fn3701(m, v2)
+	fn3702(m, v2)
 L1:
 	m.depth--
 	return v2
@@ -5377,7 +16843,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6734(m *Module, v0 uint32) uint32 {
+func fn6735(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5391,224 +16857,224 @@ func fn6734(m *Module, v0 uint32) uint32 {
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
-	i1 = fn2360(m, v0, uint32(10295936), uint32(0))
+	i1 = fn2361(m, v0, uint32(10295936), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v2
 	v3 = k32(4294967295)
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10295956), uint32(0))
+	i1 = fn2361(m, v0, uint32(10295956), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10295976), uint32(0))
+	i1 = fn2361(m, v0, uint32(10295976), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10295996), uint32(0))
+	i1 = fn2361(m, v0, uint32(10295996), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10296016), uint32(0))
+	i1 = fn2361(m, v0, uint32(10296016), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10296036), uint32(0))
+	i1 = fn2361(m, v0, uint32(10296036), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10296056), uint32(0))
+	i1 = fn2361(m, v0, uint32(10296056), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10296076), uint32(0))
+	i1 = fn2361(m, v0, uint32(10296076), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10296096), uint32(0))
+	i1 = fn2361(m, v0, uint32(10296096), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10296116), uint32(0))
+	i1 = fn2361(m, v0, uint32(10296116), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10296136), uint32(0))
+	i1 = fn2361(m, v0, uint32(10296136), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10296156), uint32(0))
+	i1 = fn2361(m, v0, uint32(10296156), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+44)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10296176), uint32(0))
+	i1 = fn2361(m, v0, uint32(10296176), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10296196), uint32(0))
+	i1 = fn2361(m, v0, uint32(10296196), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+52)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10296216), uint32(0))
+	i1 = fn2361(m, v0, uint32(10296216), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+56)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10296236), uint32(0))
+	i1 = fn2361(m, v0, uint32(10296236), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+60)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10296256), uint32(0))
+	i1 = fn2361(m, v0, uint32(10296256), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+64)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10296276), uint32(0))
+	i1 = fn2361(m, v0, uint32(10296276), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+68)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10296296), uint32(0))
+	i1 = fn2361(m, v0, uint32(10296296), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+72)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10296316), uint32(0))
+	i1 = fn2361(m, v0, uint32(10296316), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+76)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10296336), uint32(0))
+	i1 = fn2361(m, v0, uint32(10296336), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+80)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10296356), uint32(0))
+	i1 = fn2361(m, v0, uint32(10296356), uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+84)) = v2
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v2)
+	i0 = fn4098(m, v0, v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -5621,7 +17087,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6735(m *Module, v0 uint32) {
+func fn6736(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5638,7 +17104,7 @@ func fn6735(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
 	if v2 == 0 {
@@ -5655,7 +17121,7 @@ func fn6735(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
@@ -5673,7 +17139,7 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
@@ -5691,7 +17157,7 @@ L2:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v2 = i0
@@ -5709,7 +17175,7 @@ L3:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -5724,7 +17190,7 @@ L4:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	m.depth--
 	return
@@ -5732,7 +17198,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn6736(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6737(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -5804,7 +17270,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6737(m *Module, v0 uint32) uint32 {
+func fn6738(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -5880,14 +17346,14 @@ L4:
 	if v5 != 0 {
 		goto L7
 	}
-	i0 = fn539(m, v4, v3)
+	i0 = fn540(m, v4, v3)
 	v4 = i0
 	goto L6
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v1)) = v4
-	i0 = fn865(m, v5, v1)
+	i0 = fn866(m, v5, v1)
 	v4 = i0
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -5901,7 +17367,7 @@ L6:
 	if v5 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
 	if v4 == 0 {
 		goto L1
@@ -5928,7 +17394,7 @@ L9:
 	if v0 != 0 {
 		goto L10
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L10:
 	v2 = v4
 L1:
@@ -5939,7 +17405,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6738(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6739(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5987,7 +17453,7 @@ L4:
 L3:
 	v1 = uint32(0)
 	i8 = v3 + uint32(4)
-	i0 = fn3732(m, v5, v4, v2, uint32(0), uint32(10296544), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v5, v4, v2, uint32(0), uint32(10296544), uint32(1), uint32(2), uint32(0), i8)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -6021,7 +17487,7 @@ L6:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
 L5:
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v5 = i0
 	if v5 != 0 {
 		goto L7
@@ -6052,7 +17518,7 @@ L9:
 	v1 = uint32(0)
 	goto L1
 L10:
-	fn2072(m, v5)
+	fn2073(m, v5)
 	v1 = uint32(0)
 	goto L1
 L8:
@@ -6083,7 +17549,7 @@ L11:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L13:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v2
-	i1 = fn2369(m, v0, uint32(10295816))
+	i1 = fn2370(m, v0, uint32(10295816))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = i1
 L1:
@@ -6094,7 +17560,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6739(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6740(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6118,7 +17584,7 @@ func fn6739(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -6135,7 +17601,7 @@ func fn6739(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+84)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = v5
 	i2 = v2 + uint32(80)
-	i0 = fn857(m, v4, uint32(8533090), i2)
+	i0 = fn858(m, v4, uint32(8533090), i2)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -6154,7 +17620,7 @@ func fn6739(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+72)) = i1
 	i1 = v2 + uint32(64)
-	i0 = fn4085(m, uint32(8533076), i1)
+	i0 = fn4086(m, uint32(8533076), i1)
 	v3 = i0
 	goto L1
 L2:
@@ -6170,7 +17636,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v6
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = uint32(10059656)
 	i2 = v2 + uint32(32)
-	i0 = fn857(m, v5, uint32(8533090), i2)
+	i0 = fn858(m, v5, uint32(8533090), i2)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -6187,7 +17653,7 @@ L2:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
 	i2 = v2 + uint32(16)
-	i0 = fn857(m, v6, uint32(8532832), i2)
+	i0 = fn858(m, v6, uint32(8532832), i2)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -6198,7 +17664,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8568338), v2)
+	i0 = fn4086(m, uint32(8568338), v2)
 	v3 = i0
 	goto L1
 L3:
@@ -6221,7 +17687,7 @@ L3:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+56)) = i1
 	i1 = v2 + uint32(48)
-	i0 = fn4085(m, uint32(8533069), i1)
+	i0 = fn4086(m, uint32(8533069), i1)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(96)
@@ -6231,7 +17697,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6740(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6741(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6246,7 +17712,7 @@ func fn6740(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -6276,7 +17742,7 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	m.depth--
 	return v2
@@ -6284,7 +17750,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6741(m *Module, v0 uint32) {
+func fn6742(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6301,7 +17767,7 @@ func fn6741(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if v2 == 0 {
@@ -6318,7 +17784,7 @@ func fn6741(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -6333,7 +17799,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return
@@ -6341,7 +17807,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6742(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6743(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -6380,7 +17846,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6743(m *Module, v0 uint32) uint32 {
+func fn6744(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6414,7 +17880,7 @@ func fn6743(m *Module, v0 uint32) uint32 {
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v4 = i1
-	i1 = fn2289(m, v4)
+	i1 = fn2290(m, v4)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v5
 	if v5 == 0 {
@@ -6449,12 +17915,12 @@ L4:
 	v2 = v5
 	goto L1
 L3:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L6
 	}
@@ -6475,7 +17941,7 @@ L3:
 	if v7 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -6489,10 +17955,10 @@ L7:
 	if v7 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L6:
-	fn3624(m)
+	fn3625(m)
 L5:
 	if v7 != 0 {
 		goto L8
@@ -6514,7 +17980,7 @@ L5:
 	if v7 != 0 {
 		goto L9
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L9:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -6528,7 +17994,7 @@ L9:
 	if v7 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L8:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+16)))
@@ -6552,7 +18018,7 @@ L8:
 	if v7 != 0 {
 		goto L11
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v2 = i0
@@ -6565,15 +18031,15 @@ L11:
 	if v2 != 0 {
 		goto L12
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L12:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8469703))
+	fn3605(m, i0, uint32(8469703))
 	goto L1
 L10:
 	i0 = v1 + uint32(12)
-	i0 = fn2307(m, i0, v7)
+	i0 = fn2308(m, i0, v7)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v2 = i0
 L1:
@@ -6584,7 +18050,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6744(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6745(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6631,7 +18097,7 @@ L3:
 	v7 = uint32(0)
 	v6 = v5
 	i8 = v3 + uint32(4)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10296704), uint32(2), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10296704), uint32(2), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -6641,12 +18107,12 @@ L2:
 	v5 = i0
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L6
 	}
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v7 = i0
@@ -6659,13 +18125,13 @@ L2:
 	if v7 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	if v4 != k32(4294967295) {
 		goto L5
 	}
 L6:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
@@ -6681,7 +18147,7 @@ L5:
 	v7 = uint32(0)
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2030(m, i0)
+	i0 = fn2031(m, i0)
 	v2 = i0
 	if int32(v2) < int32(uint32(0)) {
 		goto L1
@@ -6692,10 +18158,10 @@ L9:
 	}
 	v7 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8487452))
+	fn3605(m, i0, uint32(8487452))
 	goto L1
 L10:
-	i0 = fn579(m, v5)
+	i0 = fn580(m, v5)
 	v5 = i0
 	if v5 != 0 {
 		goto L11
@@ -6721,7 +18187,7 @@ L11:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L12:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v5
@@ -6737,7 +18203,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6745(m *Module, v0 uint32) {
+func fn6746(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6754,7 +18220,7 @@ func fn6745(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
 	if v2 == 0 {
@@ -6771,7 +18237,7 @@ func fn6745(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
@@ -6789,7 +18255,7 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -6804,7 +18270,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return
@@ -6812,7 +18278,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6746(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6747(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -6862,7 +18328,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6747(m *Module, v0 uint32) uint32 {
+func fn6748(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6888,7 +18354,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	i0 = fn580(m, v1)
+	i0 = fn581(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L6
@@ -6913,7 +18379,7 @@ L3:
 	}
 	goto L1
 L6:
-	i1 = fn579(m, v1)
+	i1 = fn580(m, v1)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -6927,7 +18393,7 @@ L6:
 	if v2 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
@@ -6954,7 +18420,7 @@ L7:
 		goto L1
 	}
 L5:
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L2
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
@@ -6964,17 +18430,17 @@ L4:
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026776))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
-	fn3624(m)
+	fn3625(m)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
@@ -6993,7 +18459,7 @@ L9:
 	if v1 != 0 {
 		goto L10
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -7009,7 +18475,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6748(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6749(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -7022,7 +18488,7 @@ func fn6748(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2369(m, v0, uint32(10295816))
+	i0 = fn2370(m, v0, uint32(10295816))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v3 = i0
@@ -7043,14 +18509,14 @@ L3:
 		goto L1
 	}
 L2:
-	i0 = fn3737(m, uint32(8460564), v2)
+	i0 = fn3738(m, uint32(8460564), v2)
 	if i0 != 0 {
 		goto L1
 	}
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L4
@@ -7076,7 +18542,7 @@ L4:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return uint32(0)
 L6:
@@ -7090,7 +18556,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn6749(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6750(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -7103,7 +18569,7 @@ func fn6749(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -7129,7 +18595,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	m.depth--
 	return uint32(0)
 L3:
@@ -7143,7 +18609,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6750(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6751(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7161,7 +18627,7 @@ func fn6750(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -7181,20 +18647,20 @@ func fn6750(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v4
 	i1 = v2 + uint32(32)
-	i0 = fn4085(m, uint32(8568436), i1)
+	i0 = fn4086(m, uint32(8568436), i1)
 	v3 = i0
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8568475), i1)
+	i0 = fn4086(m, uint32(8568475), i1)
 	v3 = i0
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn4085(m, uint32(8570747), v2)
+	i0 = fn4086(m, uint32(8570747), v2)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(48)
@@ -7204,7 +18670,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6751(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6752(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7220,7 +18686,7 @@ func fn6751(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -7234,19 +18700,19 @@ func fn6751(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8491208))
+	fn3605(m, i0, uint32(8491208))
 	goto L1
 L2:
 	i1 = v2 + uint32(8)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
 	i1 = v2 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3718(m, v1, uint32(8532690), v2)
+	i0 = fn3719(m, v1, uint32(8532690), v2)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn603(m, i0)
+	i0 = fn604(m, i0)
 	if i0 == 0 {
 		goto L4
 	}
@@ -7255,14 +18721,14 @@ L2:
 	if v3 == 0 {
 		goto L3
 	}
-	i0 = fn603(m, v3)
+	i0 = fn604(m, v3)
 	if i0 != 0 {
 		goto L3
 	}
 L4:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8547726))
+	fn3605(m, i0, uint32(8547726))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
@@ -7294,7 +18760,7 @@ L5:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v3 = i0
@@ -7332,7 +18798,7 @@ L7:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -7341,7 +18807,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6752(m *Module, v0 uint32) {
+func fn6753(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7358,7 +18824,7 @@ func fn6752(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if v2 == 0 {
@@ -7375,7 +18841,7 @@ func fn6752(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
@@ -7393,14 +18859,14 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
 	if v2 == 0 {
 		goto L3
 	}
-	fn2111(m, v2)
+	fn2112(m, v2)
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -7415,7 +18881,7 @@ L3:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	m.depth--
 	return
@@ -7423,7 +18889,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn6753(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6754(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -7473,7 +18939,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6754(m *Module, v0 uint32) uint32 {
+func fn6755(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7523,7 +18989,7 @@ func fn6754(m *Module, v0 uint32) uint32 {
 	if v4 != 0 {
 		goto L4
 	}
-	i0 = fn2289(m, v1)
+	i0 = fn2290(m, v1)
 	v5 = i0
 	if v5 == 0 {
 		goto L2
@@ -7619,7 +19085,7 @@ L4:
 		goto L11
 	}
 	i0 = v4 + uint32(12)
-	i0 = fn2295(m, i0, v1)
+	i0 = fn2296(m, i0, v1)
 	v5 = i0
 	if v5 == 0 {
 		goto L2
@@ -7636,7 +19102,7 @@ L4:
 	if v10 != 0 {
 		goto L10
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L10
 L11:
 	i0 = v4 + k32(4294967288)
@@ -7645,7 +19111,7 @@ L11:
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v7 = i0
@@ -7793,7 +19259,7 @@ L19:
 	if v0 != 0 {
 		goto L20
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L20:
 	i0 = v4 + uint32(4)
 	v4 = i0
@@ -7824,7 +19290,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6755(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6756(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7865,7 +19331,7 @@ func fn6755(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L3:
 	v1 = uint32(0)
 	i8 = v3 + uint32(8)
-	i0 = fn3732(m, v4, v5, v2, uint32(0), uint32(10297084), uint32(2), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v4, v5, v2, uint32(0), uint32(10297084), uint32(2), uint32(2), uint32(0), i8)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -7875,12 +19341,12 @@ L2:
 	v5 = i0
 	i0 = v4 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
-	i0 = fn1582(m, v4)
+	i0 = fn1583(m, v4)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -7893,20 +19359,20 @@ L2:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	if v2 != k32(4294967295) {
 		goto L4
 	}
 L5:
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v2 = k32(4294967295)
 L4:
-	i0 = fn578(m, v5)
+	i0 = fn579(m, v5)
 	v6 = i0
 	if v6 == 0 {
 		goto L7
@@ -7915,7 +19381,7 @@ L4:
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477643))
+	fn3605(m, i0, uint32(8477643))
 	goto L8
 L9:
 	if v2 > uint32(536870911) {
@@ -7924,7 +19390,7 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
 	v7 = i0
 	i0 = v2 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v8 = i0
 	if v8 == 0 {
 		goto L10
@@ -8005,10 +19471,10 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = i1
 	goto L1
 L15:
-	fn2111(m, v8)
+	fn2112(m, v8)
 	goto L8
 L10:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v4 = i0
@@ -8021,7 +19487,7 @@ L8:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L7:
 	v1 = uint32(0)
 L1:
@@ -8032,7 +19498,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6756(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6757(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8058,7 +19524,7 @@ func fn6756(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -8071,7 +19537,7 @@ func fn6756(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
 	*(*uint64)(unsafe.Add(b, v2)) = v4
-	i0 = fn4085(m, uint32(8561909), v2)
+	i0 = fn4086(m, uint32(8561909), v2)
 	v3 = i0
 	goto L1
 L2:
@@ -8085,12 +19551,12 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v3
 	i1 = v2 + uint32(32)
-	i0 = fn4085(m, uint32(8561925), i1)
+	i0 = fn4086(m, uint32(8561925), i1)
 	v3 = i0
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn2289(m, i0)
+	i0 = fn2290(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -8106,7 +19572,7 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i0 = i0 + v3
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	v6 = i0
 	if v6 != 0 {
 		goto L6
@@ -8123,7 +19589,7 @@ L5:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L6:
 	i0 = v5 + v3
@@ -8145,7 +19611,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v6
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = v4
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8533812), i1)
+	i0 = fn4086(m, uint32(8533812), i1)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(48)
@@ -8155,7 +19621,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6757(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6758(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8184,7 +19650,7 @@ func fn6757(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -8213,12 +19679,12 @@ func fn6757(m *Module, v0 uint32, v1 uint32) uint32 {
 L4:
 	i0 = v5 + v1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1582(m, i0)
+	i0 = fn1583(m, i0)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
@@ -8253,7 +19719,7 @@ L5:
 		goto L4
 	}
 L3:
-	i0 = fn2289(m, v3)
+	i0 = fn2290(m, v3)
 	v8 = i0
 	if v8 == 0 {
 		goto L2
@@ -8315,20 +19781,20 @@ L6:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return v2
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8410706))
+	fn3605(m, i0, uint32(8410706))
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn6758(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6759(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -8342,14 +19808,14 @@ func fn6758(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	i0 = i0 + i1
-	i0 = fn1577(m, i0)
+	i0 = fn1578(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6759(m *Module, v0 uint32) {
+func fn6760(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8366,7 +19832,7 @@ func fn6759(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if v2 == 0 {
@@ -8383,7 +19849,7 @@ func fn6759(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
@@ -8401,7 +19867,7 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -8416,7 +19882,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return
@@ -8424,7 +19890,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6760(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6761(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -8474,7 +19940,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6761(m *Module, v0 uint32) uint32 {
+func fn6762(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8529,11 +19995,11 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	m.depth--
 	return uint32(0)
 L3:
-	i0 = fn2030(m, v0)
+	i0 = fn2031(m, v0)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v7 = i0
@@ -8546,7 +20012,7 @@ L3:
 	if v7 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	if int32(v6) <= int32(uint32(0)) {
 		goto L5
@@ -8565,7 +20031,7 @@ L5:
 	if v0 != 0 {
 		goto L6
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L6:
 	if int32(v6) > int32(k32(4294967295)) {
 		goto L2
@@ -8577,7 +20043,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6762(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6763(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8610,7 +20076,7 @@ func fn6762(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L3:
 	v1 = uint32(0)
 	i8 = v3 + uint32(8)
-	i0 = fn3732(m, v4, v5, v2, uint32(0), uint32(10297276), uint32(2), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v4, v5, v2, uint32(0), uint32(10297276), uint32(2), uint32(2), uint32(0), i8)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -8620,12 +20086,12 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
-	i0 = fn579(m, i0)
+	i0 = fn580(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L4
 	}
-	i0 = fn579(m, v1)
+	i0 = fn580(m, v1)
 	v2 = i0
 	if v2 == 0 {
 		goto L5
@@ -8651,7 +20117,7 @@ L5:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	if v2 == 0 {
 		goto L4
@@ -8667,7 +20133,7 @@ L6:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	v1 = uint32(0)
 L1:
@@ -8678,7 +20144,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6763(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6764(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8698,7 +20164,7 @@ func fn6763(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -8707,7 +20173,7 @@ func fn6763(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
 	*(*uint64)(unsafe.Add(b, v2)) = v4
-	i0 = fn4085(m, uint32(8568406), v2)
+	i0 = fn4086(m, uint32(8568406), v2)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -8717,7 +20183,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6764(m *Module, v0 uint32) {
+func fn6765(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8734,7 +20200,7 @@ func fn6764(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
 	if v2 == 0 {
@@ -8751,7 +20217,7 @@ func fn6764(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
@@ -8769,7 +20235,7 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -8784,7 +20250,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return
@@ -8792,7 +20258,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6765(m *Module, v0 uint32) uint32 {
+func fn6766(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8813,12 +20279,12 @@ func fn6765(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2339(m, i0)
+	i0 = fn2340(m, i0)
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8564760), v1)
+	i0 = fn2697(m, uint32(8564760), v1)
 	v0 = i0
 	goto L1
 L2:
@@ -8830,7 +20296,7 @@ L2:
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = fn1580(m, v2)
+	i0 = fn1581(m, v2)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -8841,31 +20307,31 @@ L2:
 		goto L4
 	}
 L5:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
-	fn3624(m)
+	fn3625(m)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2339(m, i0)
+	i0 = fn2340(m, i0)
 	v2 = i0
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint64)(unsafe.Add(b, uint64(v1)+20)) = l1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8568249), i1)
+	i0 = fn2697(m, uint32(8568249), i1)
 	v0 = i0
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2339(m, i0)
+	i0 = fn2340(m, i0)
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v2
 	i1 = v1 + uint32(32)
-	i0 = fn2696(m, uint32(8568150), i1)
+	i0 = fn2697(m, uint32(8568150), i1)
 	v0 = i0
 L1:
 	i0 = v1 + uint32(48)
@@ -8875,7 +20341,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6766(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6767(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -8925,7 +20391,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6767(m *Module, v0 uint32) uint32 {
+func fn6768(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8948,7 +20414,7 @@ func fn6767(m *Module, v0 uint32) uint32 {
 	if v1 != 0 {
 		goto L2
 	}
-	i0 = fn1594(m, uint32(2147483647))
+	i0 = fn1595(m, uint32(2147483647))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
@@ -8957,7 +20423,7 @@ func fn6767(m *Module, v0 uint32) uint32 {
 	return uint32(0)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn539(m, v1, i1)
+	i0 = fn540(m, v1, i1)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
@@ -8971,14 +20437,14 @@ L3:
 L1:
 	i1 = v1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
-	i0 = fn1594(m, v1)
+	i0 = fn1595(m, v1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6768(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6769(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9025,7 +20491,7 @@ L4:
 L3:
 	v1 = uint32(0)
 	i8 = v3 + uint32(8)
-	i0 = fn3732(m, v5, v4, v2, uint32(0), uint32(10297484), uint32(0), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v5, v4, v2, uint32(0), uint32(10297484), uint32(0), uint32(2), uint32(0), i8)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -9050,14 +20516,14 @@ L7:
 	i0 = v5 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v1 = i0
-	i0 = fn529(m, v2)
+	i0 = fn530(m, v2)
 	if i0 == 0 {
 		goto L8
 	}
 	if v1 == 0 {
 		goto L15
 	}
-	i0 = fn529(m, v1)
+	i0 = fn530(m, v1)
 	if i0 != 0 {
 		goto L14
 	}
@@ -9073,7 +20539,7 @@ L17:
 	v2 = i0
 	goto L6
 L16:
-	i0 = fn529(m, v2)
+	i0 = fn530(m, v2)
 	if i0 == 0 {
 		goto L8
 	}
@@ -9097,7 +20563,7 @@ L14:
 	}
 	goto L10
 L13:
-	i0 = fn529(m, v1)
+	i0 = fn530(m, v1)
 	if i0 == 0 {
 		goto L8
 	}
@@ -9121,7 +20587,7 @@ L12:
 L11:
 	v7 = k32(4294967295)
 	v5 = uint32(1)
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v6 = i0
 	if v6 == k32(4294967295) {
 		goto L18
@@ -9129,11 +20595,11 @@ L11:
 	v7 = v6
 	goto L5
 L18:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L5
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L9
 L10:
 	v7 = uint32(0)
@@ -9143,7 +20609,7 @@ L9:
 L8:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510818))
+	fn3605(m, i0, uint32(8510818))
 	goto L1
 L6:
 	v1 = uint32(0)
@@ -9175,7 +20641,7 @@ L20:
 	if v5 == 0 {
 		goto L21
 	}
-	i0 = fn1580(m, v4)
+	i0 = fn1581(m, v4)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -9186,11 +20652,11 @@ L20:
 		goto L21
 	}
 L23:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L21
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L21
 L22:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -9204,7 +20670,7 @@ L22:
 	if v1 != 0 {
 		goto L24
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L24:
 	v2 = uint32(0)
 	v6 = v7
@@ -9229,7 +20695,7 @@ L21:
 	if v1 != 0 {
 		goto L26
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L26:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -9243,7 +20709,7 @@ L26:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L25:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v4
@@ -9257,7 +20723,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6769(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6770(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9277,7 +20743,7 @@ func fn6769(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -9291,14 +20757,14 @@ func fn6769(m *Module, v0 uint32, v1 uint32) uint32 {
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+4)) = l1
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8568406), v2)
+	i0 = fn4086(m, uint32(8568406), v2)
 	v3 = i0
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8561932), i1)
+	i0 = fn4086(m, uint32(8561932), i1)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -9308,7 +20774,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6770(m *Module, v0 uint32) {
+func fn6771(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9325,7 +20791,7 @@ func fn6770(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if v2 == 0 {
@@ -9342,7 +20808,7 @@ func fn6770(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
@@ -9360,14 +20826,14 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
 	if v2 == 0 {
 		goto L3
 	}
-	fn2111(m, v2)
+	fn2112(m, v2)
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -9382,7 +20848,7 @@ L3:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	m.depth--
 	return
@@ -9390,7 +20856,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn6771(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6772(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -9440,7 +20906,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6772(m *Module, v0 uint32) uint32 {
+func fn6773(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9486,7 +20952,7 @@ func fn6772(m *Module, v0 uint32) uint32 {
 	if v4 != 0 {
 		goto L4
 	}
-	i0 = fn2289(m, v1)
+	i0 = fn2290(m, v1)
 	v5 = i0
 	if v5 == 0 {
 		goto L2
@@ -9564,7 +21030,7 @@ L4:
 		goto L11
 	}
 	i0 = v4 + uint32(12)
-	i0 = fn2295(m, i0, v1)
+	i0 = fn2296(m, i0, v1)
 	v5 = i0
 	if v5 == 0 {
 		goto L2
@@ -9581,7 +21047,7 @@ L4:
 	if v6 != 0 {
 		goto L10
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L10
 L11:
 	i0 = v4 + k32(4294967288)
@@ -9590,7 +21056,7 @@ L11:
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v7 = i0
@@ -9674,7 +21140,7 @@ L15:
 	if v7 != 0 {
 		goto L16
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L16:
 	i0 = v3 + uint32(4)
 	v3 = i0
@@ -9705,7 +21171,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6773(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6774(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9740,7 +21206,7 @@ func fn6773(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L3:
 	v1 = uint32(0)
 	i8 = v3 + uint32(8)
-	i0 = fn3732(m, v4, v5, v2, uint32(0), uint32(10297708), uint32(2), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v4, v5, v2, uint32(0), uint32(10297708), uint32(2), uint32(2), uint32(0), i8)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -9750,12 +21216,12 @@ L2:
 	v5 = i0
 	i0 = v4 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L5
 	}
-	i0 = fn1582(m, v4)
+	i0 = fn1583(m, v4)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -9768,20 +21234,20 @@ L2:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	if v2 != k32(4294967295) {
 		goto L4
 	}
 L5:
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v2 = k32(4294967295)
 L4:
-	i0 = fn578(m, v5)
+	i0 = fn579(m, v5)
 	v4 = i0
 	if v4 == 0 {
 		goto L7
@@ -9790,7 +21256,7 @@ L4:
 		goto L9
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477643))
+	fn3605(m, i0, uint32(8477643))
 	goto L8
 L9:
 	if v2 > uint32(536870911) {
@@ -9800,7 +21266,7 @@ L9:
 	v6 = i0
 	i0 = v2 << (uint32(2) & 31)
 	v1 = i0
-	i0 = fn2108(m, v1)
+	i0 = fn2109(m, v1)
 	v5 = i0
 	if v5 == 0 {
 		goto L10
@@ -9826,10 +21292,10 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = i1
 	goto L1
 L12:
-	fn2111(m, v5)
+	fn2112(m, v5)
 	goto L8
 L10:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -9842,7 +21308,7 @@ L8:
 	if v1 != 0 {
 		goto L7
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L7:
 	v1 = uint32(0)
 L1:
@@ -9853,7 +21319,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6774(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6775(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9879,7 +21345,7 @@ func fn6774(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -9892,7 +21358,7 @@ func fn6774(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
 	*(*uint64)(unsafe.Add(b, v2)) = v4
-	i0 = fn4085(m, uint32(8561909), v2)
+	i0 = fn4086(m, uint32(8561909), v2)
 	v3 = i0
 	goto L1
 L2:
@@ -9906,12 +21372,12 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = v3
 	i1 = v2 + uint32(32)
-	i0 = fn4085(m, uint32(8561925), i1)
+	i0 = fn4086(m, uint32(8561925), i1)
 	v3 = i0
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn2289(m, i0)
+	i0 = fn2290(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -9927,7 +21393,7 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i0 = i0 + v3
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	v6 = i0
 	if v6 != 0 {
 		goto L6
@@ -9944,7 +21410,7 @@ L5:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L6:
 	i0 = v5 + v3
@@ -9966,7 +21432,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v6
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = v4
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8533812), i1)
+	i0 = fn4086(m, uint32(8533812), i1)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(48)
@@ -9976,7 +21442,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6775(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6776(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9999,7 +21465,7 @@ func fn6775(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -10017,7 +21483,7 @@ func fn6775(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8410706))
+	fn3605(m, i0, uint32(8410706))
 	m.depth--
 	return uint32(0)
 L2:
@@ -10035,13 +21501,13 @@ L2:
 L5:
 	i0 = v4 + v1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1582(m, i0)
+	i0 = fn1583(m, i0)
 	v2 = i0
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L7
 	}
 	v2 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -10068,7 +21534,7 @@ L6:
 	}
 L4:
 	v2 = uint32(0)
-	i0 = fn2289(m, v3)
+	i0 = fn2290(m, v3)
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -10130,7 +21596,7 @@ L8:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return v2
@@ -10138,7 +21604,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6776(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6777(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -10152,14 +21618,14 @@ func fn6776(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	i0 = i0 + i1
-	i0 = fn1577(m, i0)
+	i0 = fn1578(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6777(m *Module, v0 uint32) {
+func fn6778(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10176,7 +21642,7 @@ func fn6777(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if v2 == 0 {
@@ -10193,7 +21659,7 @@ func fn6777(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
@@ -10211,7 +21677,7 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -10226,7 +21692,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return
@@ -10234,7 +21700,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6778(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6779(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -10284,7 +21750,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6779(m *Module, v0 uint32) uint32 {
+func fn6780(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10304,7 +21770,7 @@ func fn6779(m *Module, v0 uint32) uint32 {
 	if v1 == 0 {
 		goto L2
 	}
-	i0 = fn580(m, v1)
+	i0 = fn581(m, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -10317,7 +21783,7 @@ func fn6779(m *Module, v0 uint32) uint32 {
 	return v1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn1501(m, i0, v1)
+	i0 = fn1502(m, i0, v1)
 	if i0 != 0 {
 		goto L5
 	}
@@ -10336,11 +21802,11 @@ L5:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	m.depth--
 	return uint32(0)
 L3:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -10364,7 +21830,7 @@ L6:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -10405,7 +21871,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6780(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6781(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -10418,7 +21884,7 @@ func fn6780(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2369(m, v0, uint32(10295816))
+	i0 = fn2370(m, v0, uint32(10295816))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+28))
 	v3 = i0
@@ -10439,7 +21905,7 @@ L3:
 		goto L1
 	}
 L2:
-	i0 = fn3737(m, uint32(8492995), v2)
+	i0 = fn3738(m, uint32(8492995), v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -10451,7 +21917,7 @@ L1:
 	if v2 == uint32(1) {
 		goto L4
 	}
-	i0 = fn3734(m, uint32(8492995), v2, uint32(1), uint32(1))
+	i0 = fn3735(m, uint32(8492995), v2, uint32(1), uint32(1))
 	if i0 != 0 {
 		goto L4
 	}
@@ -10459,7 +21925,7 @@ L1:
 	return uint32(0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn579(m, i0)
+	i0 = fn580(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L5
@@ -10468,7 +21934,7 @@ L4:
 	return uint32(0)
 L5:
 	v2 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v3 = i0
 	if v3 != 0 {
 		goto L7
@@ -10484,7 +21950,7 @@ L5:
 	if v0 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	m.depth--
 	return uint32(0)
 L7:
@@ -10505,7 +21971,7 @@ L7:
 	if v0 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -10519,7 +21985,7 @@ L9:
 	if v0 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L8:
@@ -10533,7 +21999,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn6781(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6782(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10555,7 +22021,7 @@ func fn6781(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -10565,7 +22031,7 @@ func fn6781(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn579(m, i0)
+	i0 = fn580(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -10578,7 +22044,7 @@ func fn6781(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v5
 	i1 = k32(10089824) + uint32(25936)
 	i3 = v2 + uint32(16)
-	i0 = fn860(m, v4, i1, uint32(8462014), i3)
+	i0 = fn861(m, v4, i1, uint32(8462014), i3)
 	v5 = i0
 	if v5 != 0 {
 		goto L4
@@ -10594,7 +22060,7 @@ func fn6781(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -10608,7 +22074,7 @@ L4:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v3 = i0
@@ -10618,7 +22084,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8568427), v2)
+	i0 = fn4086(m, uint32(8568427), v2)
 	v3 = i0
 	goto L1
 L2:
@@ -10637,7 +22103,7 @@ L2:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+44)) = i1
 	i1 = v2 + uint32(32)
-	i0 = fn4085(m, uint32(8568418), i1)
+	i0 = fn4086(m, uint32(8568418), i1)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(48)
@@ -10647,7 +22113,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6782(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6783(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10663,7 +22129,7 @@ func fn6782(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -10677,7 +22143,7 @@ func fn6782(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8491208))
+	fn3605(m, i0, uint32(8491208))
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(10049232)
@@ -10685,7 +22151,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
 	i1 = v2 + uint32(28)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i0 = fn3718(m, v1, uint32(8468735), v2)
+	i0 = fn3719(m, v1, uint32(8468735), v2)
 	if i0 == 0 {
 		goto L1
 	}
@@ -10718,7 +22184,7 @@ L3:
 	if v1 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
@@ -10733,7 +22199,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6783(m *Module, v0 uint32) {
+func fn6784(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10750,7 +22216,7 @@ func fn6783(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if v2 == 0 {
@@ -10767,7 +22233,7 @@ func fn6783(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
@@ -10785,7 +22251,7 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -10800,7 +22266,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return
@@ -10808,7 +22274,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6784(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6785(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -10858,7 +22324,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6785(m *Module, v0 uint32) uint32 {
+func fn6786(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10898,7 +22364,7 @@ L2:
 	return v3
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn852(m, i0, v3)
+	i0 = fn853(m, i0, v3)
 	v4 = i0
 	if v4 != 0 {
 		goto L4
@@ -10914,11 +22380,11 @@ L3:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L4:
-	i0 = fn2030(m, v4)
+	i0 = fn2031(m, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -10931,7 +22397,7 @@ L4:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	if v5 != 0 {
 		goto L6
@@ -10951,7 +22417,7 @@ L6:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	if int32(v5) > int32(k32(4294967295)) {
 		goto L2
@@ -10963,7 +22429,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6786(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6787(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -10976,7 +22442,7 @@ func fn6786(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2369(m, v0, uint32(10295816))
+	i0 = fn2370(m, v0, uint32(10295816))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+32))
 	v3 = i0
@@ -10997,7 +22463,7 @@ L3:
 		goto L1
 	}
 L2:
-	i0 = fn3737(m, uint32(8492134), v2)
+	i0 = fn3738(m, uint32(8492134), v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -11009,7 +22475,7 @@ L1:
 	if v2 == uint32(2) {
 		goto L4
 	}
-	i0 = fn3734(m, uint32(8492134), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8492134), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L4
 	}
@@ -11020,7 +22486,7 @@ L4:
 	v2 = i0
 	i0 = v1 + uint32(16)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn579(m, i0)
+	i0 = fn580(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L5
@@ -11051,7 +22517,7 @@ L7:
 	m.depth--
 	return uint32(0)
 L8:
-	fn2072(m, v1)
+	fn2073(m, v1)
 	m.depth--
 	return uint32(0)
 L6:
@@ -11072,7 +22538,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn6787(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6788(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11092,7 +22558,7 @@ func fn6787(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -11101,7 +22567,7 @@ func fn6787(m *Module, v0 uint32, v1 uint32) uint32 {
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = l1
 	*(*uint64)(unsafe.Add(b, v2)) = v4
-	i0 = fn4085(m, uint32(8466446), v2)
+	i0 = fn4086(m, uint32(8466446), v2)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -11111,7 +22577,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6788(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6789(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -11122,12 +22588,12 @@ func fn6788(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	v2 = uint32(0)
-	i0 = fn2030(m, v1)
+	i0 = fn2031(m, v1)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L1
@@ -11141,7 +22607,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6789(m *Module, v0 uint32) {
+func fn6790(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11158,7 +22624,7 @@ func fn6789(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if v2 == 0 {
@@ -11175,7 +22641,7 @@ func fn6789(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
@@ -11193,7 +22659,7 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -11208,7 +22674,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return
@@ -11216,7 +22682,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6790(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6791(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -11266,7 +22732,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6791(m *Module, v0 uint32) uint32 {
+func fn6792(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11307,11 +22773,11 @@ L2:
 		goto L4
 	}
 L5:
-	i0 = fn2030(m, v3)
+	i0 = fn2031(m, v3)
 	v4 = i0
 	goto L3
 L4:
-	i0 = fn852(m, v4, v3)
+	i0 = fn853(m, v4, v3)
 	v5 = i0
 	if v5 != 0 {
 		goto L6
@@ -11327,11 +22793,11 @@ L4:
 	if v4 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L6:
-	i0 = fn2030(m, v5)
+	i0 = fn2031(m, v5)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v6 = i0
@@ -11344,7 +22810,7 @@ L6:
 	if v6 != 0 {
 		goto L3
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L3:
 	if v4 != 0 {
 		goto L7
@@ -11363,7 +22829,7 @@ L7:
 	if v5 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L8:
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L2
@@ -11375,7 +22841,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6792(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6793(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -11388,7 +22854,7 @@ func fn6792(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2369(m, v0, uint32(10295816))
+	i0 = fn2370(m, v0, uint32(10295816))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+36))
 	v3 = i0
@@ -11409,7 +22875,7 @@ L3:
 		goto L1
 	}
 L2:
-	i0 = fn3737(m, uint32(8483686), v2)
+	i0 = fn3738(m, uint32(8483686), v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -11421,7 +22887,7 @@ L1:
 	if v2 == uint32(2) {
 		goto L4
 	}
-	i0 = fn3734(m, uint32(8483686), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8483686), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L4
 	}
@@ -11432,7 +22898,7 @@ L4:
 	v2 = i0
 	i0 = v1 + uint32(16)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn579(m, i0)
+	i0 = fn580(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L5
@@ -11463,7 +22929,7 @@ L7:
 	m.depth--
 	return uint32(0)
 L8:
-	fn2072(m, v1)
+	fn2073(m, v1)
 	m.depth--
 	return uint32(0)
 L6:
@@ -11483,7 +22949,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn6793(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6794(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11503,7 +22969,7 @@ func fn6793(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -11512,7 +22978,7 @@ func fn6793(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
 	*(*uint64)(unsafe.Add(b, v2)) = v4
-	i0 = fn4085(m, uint32(8568406), v2)
+	i0 = fn4086(m, uint32(8568406), v2)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -11522,7 +22988,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6794(m *Module, v0 uint32) {
+func fn6795(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11539,7 +23005,7 @@ func fn6794(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if v2 == 0 {
@@ -11556,7 +23022,7 @@ func fn6794(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
@@ -11574,7 +23040,7 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
@@ -11592,7 +23058,7 @@ L2:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v2 = i0
@@ -11610,7 +23076,7 @@ L3:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v2 = i0
@@ -11628,7 +23094,7 @@ L4:
 	if v3 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -11643,7 +23109,7 @@ L5:
 	if v0 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	m.depth--
 	return
@@ -11651,7 +23117,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn6795(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6796(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -11734,7 +23200,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6796(m *Module, v0 uint32) uint32 {
+func fn6797(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11766,7 +23232,7 @@ L2:
 	if v3 == 0 {
 		goto L6
 	}
-	i1 = fn2026(m, v3, v2, uint32(2))
+	i1 = fn2027(m, v3, v2, uint32(2))
 	v2 = i1
 	i1 = b2i(v2 == 0)
 	i1 = i1 << (uint32(1) & 31)
@@ -11787,7 +23253,7 @@ L2:
 L8:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn580(m, i0)
+	i0 = fn581(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -11808,7 +23274,7 @@ L8:
 	v4 = v2
 	goto L5
 L9:
-	i0 = fn852(m, v4, v2)
+	i0 = fn853(m, v4, v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L5
@@ -11857,13 +23323,13 @@ L10:
 	if v2 != 0 {
 		goto L11
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+44))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L12
@@ -11890,12 +23356,12 @@ L13:
 L14:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v3
-	fn3701(m, v2)
+	fn3702(m, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v0 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
 	*(*uint32)(unsafe.Add(b, v1)) = v0
-	i0 = fn2294(m, uint32(2), v1)
+	i0 = fn2295(m, uint32(2), v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -11908,7 +23374,7 @@ L14:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
@@ -11931,7 +23397,7 @@ L5:
 	if v4 != 0 {
 		goto L15
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L15:
 	v4 = uint32(0)
 	if v3 == 0 {
@@ -11951,7 +23417,7 @@ L15:
 		goto L3
 	}
 L4:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	v3 = uint32(0)
 	if int32(v4) >= int32(uint32(0)) {
@@ -11965,7 +23431,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6797(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6798(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12011,7 +23477,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v3 + uint32(8)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10298284), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10298284), uint32(1), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -12045,7 +23511,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-	i1 = fn579(m, v4)
+	i1 = fn580(m, v4)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
 	if v2 != 0 {
@@ -12063,10 +23529,10 @@ L6:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L7:
-	i1 = fn2369(m, v0, uint32(10295816))
+	i1 = fn2370(m, v0, uint32(10295816))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
 	v6 = v1
@@ -12078,7 +23544,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6798(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6799(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12102,7 +23568,7 @@ func fn6798(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -12133,7 +23599,7 @@ func fn6798(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v0
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = v6
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8568395), i1)
+	i0 = fn4086(m, uint32(8568395), i1)
 	v3 = i0
 	goto L1
 L2:
@@ -12142,7 +23608,7 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
 	*(*uint64)(unsafe.Add(b, v2)) = v6
-	i0 = fn4085(m, uint32(8568406), v2)
+	i0 = fn4086(m, uint32(8568406), v2)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(48)
@@ -12152,7 +23618,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6799(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6800(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12168,7 +23634,7 @@ func fn6799(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -12180,7 +23646,7 @@ func fn6799(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8491208))
+	fn3605(m, i0, uint32(8491208))
 	goto L1
 L2:
 	i1 = v2 + uint32(20)
@@ -12189,7 +23655,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
 	i1 = v2 + uint32(28)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3718(m, v1, uint32(8532810), v2)
+	i0 = fn3719(m, v1, uint32(8532810), v2)
 	if i0 != 0 {
 		goto L3
 	}
@@ -12225,7 +23691,7 @@ L4:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	v1 = i0
@@ -12256,7 +23722,7 @@ L6:
 	if v1 != 0 {
 		goto L7
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	v3 = i0
@@ -12288,7 +23754,7 @@ L8:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -12297,7 +23763,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6800(m *Module, v0 uint32) {
+func fn6801(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12314,7 +23780,7 @@ func fn6800(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
@@ -12328,7 +23794,7 @@ func fn6800(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
@@ -12343,9 +23809,9 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -12357,7 +23823,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return
@@ -12365,7 +23831,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6801(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6802(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -12415,7 +23881,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6802(m *Module, v0 uint32) uint32 {
+func fn6803(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12446,7 +23912,7 @@ func fn6802(m *Module, v0 uint32) uint32 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn580(m, i0)
+	i0 = fn581(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -12467,7 +23933,7 @@ func fn6802(m *Module, v0 uint32) uint32 {
 	v5 = v3
 	goto L4
 L5:
-	i0 = fn852(m, v4, v3)
+	i0 = fn853(m, v4, v3)
 	v5 = i0
 	if v5 != 0 {
 		goto L4
@@ -12506,7 +23972,7 @@ L4:
 	if v5 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	if v4 == 0 {
 		goto L3
@@ -12522,11 +23988,11 @@ L6:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i0 = fn2026(m, i0, i1, uint32(2))
+	i0 = fn2027(m, i0, i1, uint32(2))
 	if int32(i0) < int32(uint32(1)) {
 		goto L1
 	}
@@ -12551,7 +24017,7 @@ L3:
 		goto L1
 	}
 L2:
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	m.depth--
 	return v1
@@ -12559,7 +24025,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6803(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6804(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12574,7 +24040,7 @@ func fn6803(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2369(m, v0, uint32(10295816))
+	i0 = fn2370(m, v0, uint32(10295816))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+44))
 	v3 = i0
@@ -12595,7 +24061,7 @@ L3:
 		goto L1
 	}
 L2:
-	i0 = fn3737(m, uint32(8442329), v2)
+	i0 = fn3738(m, uint32(8442329), v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -12607,7 +24073,7 @@ L1:
 	if v0 == uint32(2) {
 		goto L4
 	}
-	i0 = fn3734(m, uint32(8442329), v0, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8442329), v0, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L4
 	}
@@ -12625,7 +24091,7 @@ L4:
 	if v2 == v4 {
 		goto L5
 	}
-	i0 = fn2348(m, v2, v4)
+	i0 = fn2349(m, v2, v4)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v0 = i0
@@ -12636,7 +24102,7 @@ L4:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+16))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+40))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+12))
-	fn3722(m, uint32(8442329), uint32(8545685), i2, v0)
+	fn3723(m, uint32(8442329), uint32(8545685), i2, v0)
 	m.depth--
 	return uint32(0)
 L5:
@@ -12645,7 +24111,7 @@ L5:
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+44))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L6
@@ -12672,14 +24138,14 @@ L7:
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-	fn3701(m, v1)
+	fn3702(m, v1)
 	m.depth--
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn6804(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6805(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12697,7 +24163,7 @@ func fn6804(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -12708,10 +24174,10 @@ func fn6804(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	i1 = k32(10089824) + uint32(35412)
-	i1 = fn3390(m, i1)
+	i1 = fn3391(m, i1)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8569696), i1)
+	i0 = fn4086(m, uint32(8569696), i1)
 	v3 = i0
 	goto L1
 L2:
@@ -12721,7 +24187,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn4085(m, uint32(8568406), v2)
+	i0 = fn4086(m, uint32(8568406), v2)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -12731,7 +24197,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6805(m *Module, v0 uint32) {
+func fn6806(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12748,7 +24214,7 @@ func fn6805(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if v2 == 0 {
@@ -12765,7 +24231,7 @@ func fn6805(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -12780,7 +24246,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return
@@ -12788,7 +24254,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6806(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6807(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -12827,7 +24293,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6807(m *Module, v0 uint32) uint32 {
+func fn6808(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12884,7 +24350,7 @@ L4:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	i1 = i1 + uint32(1)
@@ -12950,7 +24416,7 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	m.depth--
 	return v1
@@ -12958,7 +24424,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6808(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6809(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12981,7 +24447,7 @@ func fn6808(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = uint32(0)
-	i0 = fn2369(m, v0, uint32(10295816))
+	i0 = fn2370(m, v0, uint32(10295816))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+48))
 	v4 = i0
@@ -13002,7 +24468,7 @@ L4:
 		goto L2
 	}
 L3:
-	i0 = fn3737(m, uint32(8501979), v2)
+	i0 = fn3738(m, uint32(8501979), v2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -13018,11 +24484,11 @@ L2:
 	i1 = v3 + uint32(28)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v2 = uint32(0)
-	i0 = fn3735(m, v1, uint32(8501979), uint32(2), uint32(4), v3)
+	i0 = fn3736(m, v1, uint32(8501979), uint32(2), uint32(4), v3)
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn2290(m, v1)
+	i0 = fn2291(m, v1)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
 	v1 = i0
@@ -13034,20 +24500,20 @@ L2:
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn515(m, v1, i1)
+	i0 = fn516(m, v1, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L8
 	}
-	fn3624(m)
+	fn3625(m)
 L8:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550204))
+	fn3605(m, i0, uint32(8550204))
 	goto L1
 L7:
 	if v1 != uint32(10059656) {
@@ -13057,16 +24523,16 @@ L7:
 	goto L9
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn515(m, v1, i1)
+	i0 = fn516(m, v1, i1)
 	v4 = i0
 	if v4 != k32(4294967295) {
 		goto L9
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L11
 	}
-	fn3624(m)
+	fn3625(m)
 L11:
 	v4 = k32(4294967295)
 L9:
@@ -13076,20 +24542,20 @@ L9:
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn515(m, v1, i1)
+	i0 = fn516(m, v1, i1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L5
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
-	fn3624(m)
+	fn3625(m)
 L12:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550204))
+	fn3605(m, i0, uint32(8550204))
 	goto L1
 L6:
 	v1 = k32(4294967295)
@@ -13103,7 +24569,7 @@ L5:
 L14:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550282))
+	fn3605(m, i0, uint32(8550282))
 	goto L1
 L13:
 	v5 = uint32(1)
@@ -13116,16 +24582,16 @@ L13:
 		goto L15
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn515(m, v6, i1)
+	i0 = fn516(m, v6, i1)
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L17
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L16
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L16
 L17:
 	if int32(v5) > int32(uint32(0)) {
@@ -13134,11 +24600,11 @@ L17:
 L16:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8550471))
+	fn3605(m, i0, uint32(8550471))
 	goto L1
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i0 = fn579(m, i0)
+	i0 = fn580(m, i0)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -13161,7 +24627,7 @@ L15:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	goto L1
 L18:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
@@ -13178,7 +24644,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6809(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6810(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13202,7 +24668,7 @@ func fn6809(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -13212,12 +24678,12 @@ func fn6809(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
-	i0 = fn579(m, v4)
+	i0 = fn580(m, v4)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i0
@@ -13230,7 +24696,7 @@ func fn6809(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v6 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
 	if v5 == 0 {
 		goto L1
@@ -13240,7 +24706,7 @@ L3:
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v5
 	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn4085(m, uint32(8461997), v2)
+	i0 = fn4086(m, uint32(8461997), v2)
 	v3 = i0
 	goto L1
 L2:
@@ -13259,7 +24725,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
 	goto L4
 L5:
-	i0 = fn1594(m, v5)
+	i0 = fn1595(m, v5)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -13279,7 +24745,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v3
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8461988), i1)
+	i0 = fn4086(m, uint32(8461988), i1)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(48)
@@ -13289,7 +24755,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6810(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6811(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -13300,16 +24766,16 @@ func fn6810(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v1 = i0
 	if v1 != k32(4294967295) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -13323,7 +24789,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6811(m *Module, v0 uint32) {
+func fn6812(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13340,7 +24806,7 @@ func fn6811(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if v2 == 0 {
@@ -13357,7 +24823,7 @@ func fn6811(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
@@ -13375,7 +24841,7 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
@@ -13393,7 +24859,7 @@ L2:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -13408,7 +24874,7 @@ L3:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	m.depth--
 	return
@@ -13416,7 +24882,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn6812(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6813(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -13477,7 +24943,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6813(m *Module, v0 uint32) uint32 {
+func fn6814(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13534,7 +25000,7 @@ func fn6813(m *Module, v0 uint32) uint32 {
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
@@ -13616,7 +25082,7 @@ L6:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
@@ -13635,7 +25101,7 @@ L8:
 	if v0 != 0 {
 		goto L9
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -13694,7 +25160,7 @@ L13:
 	if v6 != 0 {
 		goto L14
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -13707,7 +25173,7 @@ L14:
 	if v5 != 0 {
 		goto L15
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L15:
 	i0 = v1 + k32(4294967288)
 	v4 = i0
@@ -13715,7 +25181,7 @@ L15:
 	if i0 != 0 {
 		goto L10
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v5 = i0
@@ -13732,7 +25198,7 @@ L15:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v4
 	goto L10
 L11:
-	i0 = fn2289(m, uint32(2))
+	i0 = fn2290(m, uint32(2))
 	v1 = i0
 	if v1 != 0 {
 		goto L16
@@ -13777,7 +25243,7 @@ L10:
 	if v0 != 0 {
 		goto L19
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -13792,7 +25258,7 @@ L19:
 		goto L1
 	}
 L2:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return v1
@@ -13800,7 +25266,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6814(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6815(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -13816,7 +25282,7 @@ func fn6814(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(16)
 	v3 = i0
 	m.g0 = v3
-	i0 = fn2369(m, v0, uint32(10295816))
+	i0 = fn2370(m, v0, uint32(10295816))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+52))
 	v4 = i0
@@ -13837,7 +25303,7 @@ L5:
 		goto L3
 	}
 L4:
-	i0 = fn3737(m, uint32(8483748), v2)
+	i0 = fn3738(m, uint32(8483748), v2)
 	if i0 == 0 {
 		goto L2
 	}
@@ -13847,13 +25313,13 @@ L3:
 	if v2 == uint32(1) {
 		goto L6
 	}
-	i0 = fn3734(m, uint32(8483748), v2, uint32(1), uint32(1))
+	i0 = fn3735(m, uint32(8483748), v2, uint32(1), uint32(1))
 	if i0 == 0 {
 		goto L2
 	}
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn579(m, i0)
+	i0 = fn580(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -13882,7 +25348,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(10059656)
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(10059656)
-	i1 = fn2294(m, uint32(2), v3)
+	i1 = fn2295(m, uint32(2), v3)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
 	if v2 == 0 {
@@ -13905,7 +25371,7 @@ L9:
 		goto L1
 	}
 L7:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	v2 = uint32(0)
 L1:
@@ -13916,7 +25382,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6815(m *Module, v0 uint32) {
+func fn6816(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -13933,7 +25399,7 @@ func fn6815(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if v2 == 0 {
@@ -13950,7 +25416,7 @@ func fn6815(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v2 = i0
@@ -13968,12 +25434,12 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -13987,7 +25453,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return
@@ -13995,7 +25461,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6816(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6817(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -14045,7 +25511,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6817(m *Module, v0 uint32) uint32 {
+func fn6818(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -14118,7 +25584,7 @@ func fn6817(m *Module, v0 uint32) uint32 {
 	if v1 != 0 {
 		goto L5
 	}
-	i0 = fn2289(m, v2)
+	i0 = fn2290(m, v2)
 	v5 = i0
 	if v5 == 0 {
 		goto L4
@@ -14219,7 +25685,7 @@ L5:
 		goto L12
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2295(m, i0, v2)
+	i0 = fn2296(m, i0, v2)
 	v5 = i0
 	if v5 == 0 {
 		goto L4
@@ -14236,7 +25702,7 @@ L5:
 	if v9 != 0 {
 		goto L11
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L11
 L12:
 	i0 = v1 + k32(4294967288)
@@ -14245,7 +25711,7 @@ L12:
 	if i0 != 0 {
 		goto L13
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v10 = i0
@@ -14422,7 +25888,7 @@ L20:
 	if v9 != 0 {
 		goto L21
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L21:
 	i0 = v8 + uint32(4)
 	v8 = i0
@@ -14448,7 +25914,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6818(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6819(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -14504,7 +25970,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v3 + uint32(8)
-	i0 = fn3732(m, v1, v4, v2, uint32(0), uint32(10298828), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v4, v2, uint32(0), uint32(10298828), uint32(1), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -14520,7 +25986,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
 L5:
-	i0 = fn578(m, v4)
+	i0 = fn579(m, v4)
 	v4 = i0
 	if v4 == 0 {
 		goto L6
@@ -14538,15 +26004,15 @@ L5:
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8447006))
+	fn3605(m, i0, uint32(8447006))
 	goto L7
 L11:
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v5 = i0
 	if v5 != k32(4294967295) {
 		goto L10
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
@@ -14557,7 +26023,7 @@ L10:
 	}
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477643))
+	fn3605(m, i0, uint32(8477643))
 	goto L7
 L8:
 	v8 = uint32(0)
@@ -14566,14 +26032,14 @@ L8:
 		goto L12
 	}
 	i0 = v7 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v9 = i0
 L12:
 	if v5 > uint32(536870911) {
 		goto L14
 	}
 	i0 = v5 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v8 = i0
 	if v9 == 0 {
 		goto L14
@@ -14721,17 +26187,17 @@ L19:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = i1
 	goto L1
 L14:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L13:
 	if v9 == 0 {
 		goto L23
 	}
-	fn2111(m, v9)
+	fn2112(m, v9)
 L23:
 	if v8 == 0 {
 		goto L7
 	}
-	fn2111(m, v8)
+	fn2112(m, v8)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -14744,7 +26210,7 @@ L7:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L6:
 	v6 = uint32(0)
 L1:
@@ -14755,7 +26221,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6819(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6820(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14787,7 +26253,7 @@ func fn6819(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -14800,7 +26266,7 @@ func fn6819(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
 	*(*uint64)(unsafe.Add(b, v2)) = v4
-	i0 = fn4085(m, uint32(8561909), v2)
+	i0 = fn4086(m, uint32(8561909), v2)
 	v3 = i0
 	goto L1
 L2:
@@ -14814,14 +26280,14 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+52)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = v5
 	i1 = v2 + uint32(48)
-	i0 = fn4085(m, uint32(8561925), i1)
+	i0 = fn4086(m, uint32(8561925), i1)
 	v3 = i0
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v6 = i0
-	i0 = fn2289(m, v6)
+	i0 = fn2290(m, v6)
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -14837,7 +26303,7 @@ L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i0 = i0 + v5
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	v10 = i0
 	if v10 == 0 {
 		goto L4
@@ -14853,7 +26319,7 @@ L6:
 	}
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = fn2289(m, i0)
+	i0 = fn2290(m, i0)
 	v9 = i0
 	if v9 != 0 {
 		goto L7
@@ -14872,7 +26338,7 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i0 = i0 + v5
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	v10 = i0
 	if v10 == 0 {
 		goto L4
@@ -14898,7 +26364,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v10
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = v4
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8568536), i1)
+	i0 = fn4086(m, uint32(8568536), i1)
 	v3 = i0
 	goto L1
 L4:
@@ -14913,7 +26379,7 @@ L4:
 	if v0 != 0 {
 		goto L10
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L10:
 	if v9 == 0 {
 		goto L1
@@ -14929,7 +26395,7 @@ L10:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L1:
 	i0 = v2 + uint32(64)
 	m.g0 = i0
@@ -14938,7 +26404,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6820(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6821(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14966,7 +26432,7 @@ func fn6820(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -14978,7 +26444,7 @@ func fn6820(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8491208))
+	fn3605(m, i0, uint32(8491208))
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(10064376)
@@ -14988,7 +26454,7 @@ L2:
 	i1 = v2 + uint32(28)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
 	v3 = uint32(0)
-	i0 = fn3718(m, v1, uint32(8579817), v2)
+	i0 = fn3719(m, v1, uint32(8579817), v2)
 	if i0 == 0 {
 		goto L1
 	}
@@ -15019,13 +26485,13 @@ L5:
 	i0 = i0 + v1
 	i0 = i0 + uint32(12)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1582(m, i0)
+	i0 = fn1583(m, i0)
 	v3 = i0
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L7
 	}
 	v3 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -15061,12 +26527,12 @@ L9:
 	i0 = i0 + v3
 	i0 = i0 + uint32(12)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1582(m, i0)
+	i0 = fn1583(m, i0)
 	v1 = i0
 	if int32(v1) > int32(k32(4294967295)) {
 		goto L10
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -15099,7 +26565,7 @@ L10:
 	}
 L8:
 	v3 = uint32(0)
-	i0 = fn2289(m, v1)
+	i0 = fn2290(m, v1)
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -15161,12 +26627,12 @@ L11:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8410706))
+	fn3605(m, i0, uint32(8410706))
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -15175,7 +26641,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6821(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6822(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -15192,14 +26658,14 @@ func fn6821(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	i0 = i0 + i1
-	i0 = fn1577(m, i0)
+	i0 = fn1578(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6822(m *Module, v0 uint32) {
+func fn6823(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15216,7 +26682,7 @@ func fn6822(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if v2 == 0 {
@@ -15233,7 +26699,7 @@ func fn6822(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
@@ -15251,14 +26717,14 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
 	if v2 == 0 {
 		goto L3
 	}
-	fn2111(m, v2)
+	fn2112(m, v2)
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -15273,7 +26739,7 @@ L3:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	m.depth--
 	return
@@ -15281,7 +26747,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn6823(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6824(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -15331,7 +26797,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6824(m *Module, v0 uint32) uint32 {
+func fn6825(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15372,7 +26838,7 @@ func fn6824(m *Module, v0 uint32) uint32 {
 	if v1 != 0 {
 		goto L5
 	}
-	i0 = fn2289(m, v3)
+	i0 = fn2290(m, v3)
 	v4 = i0
 	if v4 == 0 {
 		goto L4
@@ -15418,7 +26884,7 @@ L5:
 		goto L9
 	}
 	i0 = v1 + uint32(12)
-	i0 = fn2295(m, i0, v3)
+	i0 = fn2296(m, i0, v3)
 	v4 = i0
 	if v4 == 0 {
 		goto L4
@@ -15435,7 +26901,7 @@ L5:
 	if v6 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L8
 L9:
 	i0 = v1 + k32(4294967288)
@@ -15444,7 +26910,7 @@ L9:
 	if i0 != 0 {
 		goto L10
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v4 = i0
@@ -15514,7 +26980,7 @@ L12:
 	if v2 != 0 {
 		goto L13
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L13:
 	i0 = v1 + k32(4294967292)
 	v1 = i0
@@ -15558,7 +27024,7 @@ L14:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -15576,7 +27042,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6825(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6826(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -15620,7 +27086,7 @@ func fn6825(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v5 = uint32(0)
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+9537400))
 	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = l1
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -15628,7 +27094,7 @@ func fn6825(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v3 + uint32(28)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	i3 = v3 + uint32(16)
-	i0 = fn3723(m, v4, v2, uint32(8402793), i3, v3)
+	i0 = fn3724(m, v4, v2, uint32(8402793), i3, v3)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
@@ -15644,7 +27110,7 @@ func fn6825(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L4:
 	if v2 == uint32(1073741823) {
@@ -15656,7 +27122,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	v4 = i0
@@ -15664,7 +27130,7 @@ L5:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477864))
+	fn3605(m, i0, uint32(8477864))
 	goto L1
 L6:
 	if v4 != 0 {
@@ -15682,7 +27148,7 @@ L3:
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8495294))
+	fn3605(m, i0, uint32(8495294))
 	goto L1
 L2:
 	i0 = v7 * v4
@@ -15691,22 +27157,22 @@ L2:
 		goto L8
 	}
 	i0 = v8 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v9 = i0
 	if v9 != 0 {
 		goto L7
 	}
 L8:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v5 = uint32(0)
 	goto L1
 L7:
-	i0 = fn2289(m, v8)
+	i0 = fn2290(m, v8)
 	v10 = i0
 	if v10 != 0 {
 		goto L9
 	}
-	fn2111(m, v9)
+	fn2112(m, v9)
 	v5 = uint32(0)
 	goto L1
 L9:
@@ -15721,7 +27187,7 @@ L9:
 	v1 = v9
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn578(m, i0)
+	i0 = fn579(m, i0)
 	v11 = i0
 	if v11 == 0 {
 		goto L10
@@ -15843,7 +27309,7 @@ L13:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v10
 	goto L1
 L10:
-	fn2111(m, v9)
+	fn2112(m, v9)
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v10))
 	v2 = i0
@@ -15856,7 +27322,7 @@ L10:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L1:
 	i0 = v3 + uint32(32)
 	m.g0 = i0
@@ -15865,7 +27331,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6826(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6827(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15893,7 +27359,7 @@ func fn6826(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -15904,7 +27370,7 @@ func fn6826(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
 	i1 = v2 + uint32(32)
-	i0 = fn4085(m, uint32(8569690), i1)
+	i0 = fn4086(m, uint32(8569690), i1)
 	v3 = i0
 	goto L1
 L2:
@@ -15914,14 +27380,14 @@ L2:
 	}
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+4))
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = fn4085(m, uint32(8532821), v2)
+	i0 = fn4086(m, uint32(8532821), v2)
 	v3 = i0
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v4 = i0
-	i0 = fn2289(m, v4)
+	i0 = fn2290(m, v4)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -15934,7 +27400,7 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i0 = i0 + v3
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1594(m, i0)
+	i0 = fn1595(m, i0)
 	v6 = i0
 	if v6 != 0 {
 		goto L6
@@ -15951,7 +27417,7 @@ L5:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L6:
 	i0 = v5 + v3
@@ -15970,7 +27436,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v5
 	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = v7
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8533197), i1)
+	i0 = fn4086(m, uint32(8533197), i1)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(48)
@@ -15980,7 +27446,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6827(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6828(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16005,7 +27471,7 @@ func fn6827(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -16030,12 +27496,12 @@ func fn6827(m *Module, v0 uint32, v1 uint32) uint32 {
 L6:
 	i0 = v1 + v2
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1582(m, i0)
+	i0 = fn1583(m, i0)
 	v5 = i0
 	if int32(v5) > int32(k32(4294967295)) {
 		goto L7
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -16077,7 +27543,7 @@ L8:
 	if v4 != 0 {
 		goto L6
 	}
-	i0 = fn2289(m, v3)
+	i0 = fn2290(m, v3)
 	v4 = i0
 	if v4 != 0 {
 		goto L4
@@ -16085,7 +27551,7 @@ L8:
 	m.depth--
 	return uint32(0)
 L5:
-	i0 = fn2289(m, v3)
+	i0 = fn2290(m, v3)
 	v4 = i0
 	if v4 != 0 {
 		goto L3
@@ -16145,20 +27611,20 @@ L3:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L2:
 	m.depth--
 	return v2
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8410706))
+	fn3605(m, i0, uint32(8410706))
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn6828(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6829(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -16173,14 +27639,14 @@ func fn6828(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	i0 = i0 + i1
-	i0 = fn1577(m, i0)
+	i0 = fn1578(m, i0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6829(m *Module, v0 uint32) {
+func fn6830(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16197,7 +27663,7 @@ func fn6829(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if v2 == 0 {
@@ -16214,7 +27680,7 @@ func fn6829(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -16229,7 +27695,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return
@@ -16237,7 +27703,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6830(m *Module, v0 uint32) uint32 {
+func fn6831(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16258,7 +27724,7 @@ func fn6830(m *Module, v0 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2339(m, i0)
+	i0 = fn2340(m, i0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
@@ -16267,7 +27733,7 @@ func fn6830(m *Module, v0 uint32) uint32 {
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i0 = fn2696(m, uint32(8568150), v1)
+	i0 = fn2697(m, uint32(8568150), v1)
 	v0 = i0
 	goto L1
 L2:
@@ -16276,7 +27742,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v3
 	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8565400), i1)
+	i0 = fn2697(m, uint32(8565400), i1)
 	v0 = i0
 L1:
 	i0 = v1 + uint32(32)
@@ -16286,7 +27752,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6831(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6832(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -16325,7 +27791,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6832(m *Module, v0 uint32) uint32 {
+func fn6833(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -16361,7 +27827,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6833(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6834(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16391,7 +27857,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	i1 = v3 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3723(m, v1, v2, uint32(8407774), uint32(10299168), v3)
+	i0 = fn3724(m, v1, v2, uint32(8407774), uint32(10299168), v3)
 	if i0 != 0 {
 		goto L3
 	}
@@ -16436,7 +27902,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6834(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6835(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -16449,18 +27915,18 @@ func fn6834(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8405880))
+	fn3605(m, i0, uint32(8405880))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn1577(m, v0)
+	i0 = fn1578(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6835(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6836(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16478,7 +27944,7 @@ func fn6835(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -16494,14 +27960,14 @@ func fn6835(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn4085(m, uint32(8561909), v2)
+	i0 = fn4086(m, uint32(8561909), v2)
 	v3 = i0
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
 	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8568465), i1)
+	i0 = fn4086(m, uint32(8568465), i1)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -16511,7 +27977,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6836(m *Module, v0 uint32) {
+func fn6837(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16528,7 +27994,7 @@ func fn6836(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if v2 == 0 {
@@ -16545,7 +28011,7 @@ func fn6836(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
@@ -16563,7 +28029,7 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -16578,7 +28044,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return
@@ -16586,7 +28052,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6837(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6838(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -16636,7 +28102,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6838(m *Module, v0 uint32) uint32 {
+func fn6839(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16670,7 +28136,7 @@ func fn6838(m *Module, v0 uint32) uint32 {
 	v3 = v2
 	goto L2
 L3:
-	i0 = fn578(m, v2)
+	i0 = fn579(m, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -16683,14 +28149,14 @@ L3:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	if v3 == 0 {
 		goto L1
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn851(m, i0, v3, uint32(0))
+	i0 = fn852(m, i0, v3, uint32(0))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v2 = i0
@@ -16703,7 +28169,7 @@ L2:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	m.depth--
 	return v1
@@ -16711,7 +28177,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6839(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6840(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -16724,7 +28190,7 @@ func fn6839(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2369(m, v0, uint32(10295816))
+	i0 = fn2370(m, v0, uint32(10295816))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+68))
 	v3 = i0
@@ -16745,7 +28211,7 @@ L3:
 		goto L1
 	}
 L2:
-	i0 = fn3737(m, uint32(8448540), v2)
+	i0 = fn3738(m, uint32(8448540), v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -16757,7 +28223,7 @@ L1:
 	if v2 == uint32(2) {
 		goto L4
 	}
-	i0 = fn3734(m, uint32(8448540), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8448540), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L4
 	}
@@ -16768,7 +28234,7 @@ L4:
 	v2 = i0
 	i0 = v1 + uint32(16)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn579(m, i0)
+	i0 = fn580(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L5
@@ -16799,7 +28265,7 @@ L7:
 	m.depth--
 	return uint32(0)
 L8:
-	fn2072(m, v1)
+	fn2073(m, v1)
 	m.depth--
 	return uint32(0)
 L6:
@@ -16819,7 +28285,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn6840(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6841(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16839,7 +28305,7 @@ func fn6840(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -16848,7 +28314,7 @@ func fn6840(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
 	*(*uint64)(unsafe.Add(b, v2)) = v4
-	i0 = fn4085(m, uint32(8568406), v2)
+	i0 = fn4086(m, uint32(8568406), v2)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -16858,7 +28324,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6841(m *Module, v0 uint32) {
+func fn6842(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -16875,7 +28341,7 @@ func fn6841(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if v2 == 0 {
@@ -16892,7 +28358,7 @@ func fn6841(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v2 = i0
@@ -16910,7 +28376,7 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -16925,7 +28391,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return
@@ -16933,7 +28399,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6842(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6843(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -16983,7 +28449,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6843(m *Module, v0 uint32) uint32 {
+func fn6844(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17015,7 +28481,7 @@ func fn6843(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn852(m, i0, v2)
+	i0 = fn853(m, i0, v2)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -17031,11 +28497,11 @@ func fn6843(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return uint32(0)
 L2:
-	i0 = fn2030(m, v3)
+	i0 = fn2031(m, v3)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v1 = i0
@@ -17048,7 +28514,7 @@ L2:
 	if v1 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
 	if int32(v4) <= int32(uint32(0)) {
 		goto L4
@@ -17067,7 +28533,7 @@ L4:
 	if v1 != 0 {
 		goto L5
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L5:
 	v1 = uint32(0)
 	if v4 != 0 {
@@ -17081,7 +28547,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6844(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6845(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -17094,7 +28560,7 @@ func fn6844(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2369(m, v0, uint32(10295816))
+	i0 = fn2370(m, v0, uint32(10295816))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+72))
 	v3 = i0
@@ -17115,7 +28581,7 @@ L3:
 		goto L1
 	}
 L2:
-	i0 = fn3737(m, uint32(8492154), v2)
+	i0 = fn3738(m, uint32(8492154), v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -17127,7 +28593,7 @@ L1:
 	if v2 == uint32(2) {
 		goto L4
 	}
-	i0 = fn3734(m, uint32(8492154), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8492154), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L4
 	}
@@ -17138,7 +28604,7 @@ L4:
 	v2 = i0
 	i0 = v1 + uint32(16)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn579(m, i0)
+	i0 = fn580(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L5
@@ -17169,7 +28635,7 @@ L7:
 	m.depth--
 	return uint32(0)
 L8:
-	fn2072(m, v1)
+	fn2073(m, v1)
 	m.depth--
 	return uint32(0)
 L6:
@@ -17190,7 +28656,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn6845(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6846(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17210,7 +28676,7 @@ func fn6845(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -17219,7 +28685,7 @@ func fn6845(m *Module, v0 uint32, v1 uint32) uint32 {
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = l1
 	*(*uint64)(unsafe.Add(b, v2)) = v4
-	i0 = fn4085(m, uint32(8466446), v2)
+	i0 = fn4086(m, uint32(8466446), v2)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -17229,7 +28695,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6846(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6847(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -17240,12 +28706,12 @@ func fn6846(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	v2 = uint32(0)
-	i0 = fn2030(m, v1)
+	i0 = fn2031(m, v1)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L1
@@ -17259,7 +28725,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6847(m *Module, v0 uint32) {
+func fn6848(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17276,12 +28742,12 @@ func fn6847(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	if i0 == 0 {
 		goto L1
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
@@ -17300,9 +28766,9 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
-	fn3710(m, v0)
+	fn3711(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -17314,7 +28780,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return
@@ -17322,7 +28788,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6848(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6849(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -17361,7 +28827,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6849(m *Module, v0 uint32) uint32 {
+func fn6850(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -17376,7 +28842,7 @@ func fn6849(m *Module, v0 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -17395,7 +28861,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return uint32(0)
@@ -17403,7 +28869,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6850(m *Module, v0 uint32) uint32 {
+func fn6851(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17436,7 +28902,7 @@ func fn6850(m *Module, v0 uint32) uint32 {
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+80))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -17452,7 +28918,7 @@ func fn6850(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v3
-	fn3701(m, v1)
+	fn3702(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -17477,7 +28943,7 @@ L5:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L6:
 	v1 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
@@ -17500,14 +28966,14 @@ L9:
 		goto L10
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8437309))
+	fn3605(m, i0, uint32(8437309))
 	m.depth--
 	return uint32(0)
 L10:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(1)
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn580(m, i0)
+	i0 = fn581(m, i0)
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(0)
 	if v4 == 0 {
@@ -17544,7 +29010,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6851(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6852(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -17555,7 +29021,7 @@ func fn6851(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2369(m, v0, uint32(10295816))
+	i0 = fn2370(m, v0, uint32(10295816))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+76))
 	v3 = i0
@@ -17576,7 +29042,7 @@ L3:
 		goto L1
 	}
 L2:
-	i0 = fn3737(m, uint32(8496784), v2)
+	i0 = fn3738(m, uint32(8496784), v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -17588,7 +29054,7 @@ L1:
 	if v2 == uint32(1) {
 		goto L4
 	}
-	i0 = fn3734(m, uint32(8496784), v2, uint32(1), uint32(1))
+	i0 = fn3735(m, uint32(8496784), v2, uint32(1), uint32(1))
 	if i0 != 0 {
 		goto L4
 	}
@@ -17598,14 +29064,14 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn6732(m, i0, i1)
+	i0 = fn6733(m, i0, i1)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6852(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6853(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17625,7 +29091,7 @@ func fn6852(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -17634,7 +29100,7 @@ func fn6852(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
 	*(*uint64)(unsafe.Add(b, v2)) = v4
-	i0 = fn4085(m, uint32(8562054), v2)
+	i0 = fn4086(m, uint32(8562054), v2)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -17644,7 +29110,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6853(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6854(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17660,7 +29126,7 @@ func fn6853(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -17672,7 +29138,7 @@ func fn6853(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8491208))
+	fn3605(m, i0, uint32(8491208))
 	goto L1
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
@@ -17682,7 +29148,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
 	i1 = v2 + uint32(28)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i0 = fn3718(m, v1, uint32(8468735), v2)
+	i0 = fn3719(m, v1, uint32(8468735), v2)
 	if i0 != 0 {
 		goto L3
 	}
@@ -17695,7 +29161,7 @@ L3:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8495921))
+	fn3605(m, i0, uint32(8495921))
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
@@ -17727,7 +29193,7 @@ L5:
 	if v1 != 0 {
 		goto L6
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
@@ -17740,7 +29206,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6854(m *Module, v0 uint32) {
+func fn6855(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -17753,9 +29219,9 @@ func fn6854(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
-	i0 = fn6855(m, v0)
-	fn3710(m, v0)
+	fn3703(m, v0)
+	i0 = fn6856(m, v0)
+	fn3711(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -17767,7 +29233,7 @@ func fn6854(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -17775,7 +29241,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6855(m *Module, v0 uint32) uint32 {
+func fn6856(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -17809,7 +29275,7 @@ func fn6855(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	if int32(i0) < int32(uint32(1)) {
@@ -17836,7 +29302,7 @@ L3:
 	if v4 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	i0 = v1 + uint32(4)
 	v1 = i0
@@ -17870,7 +29336,7 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(0)
-	fn2072(m, v1)
+	fn2073(m, v1)
 	v1 = v2
 	if v2 != 0 {
 		goto L6
@@ -17882,7 +29348,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn6856(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6857(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17968,7 +29434,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6857(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6858(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17995,7 +29461,7 @@ func fn6857(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2369(m, v0, uint32(10295816))
+	i0 = fn2370(m, v0, uint32(10295816))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+80))
 	v3 = i0
@@ -18016,7 +29482,7 @@ L3:
 		goto L1
 	}
 L2:
-	i0 = fn3737(m, uint32(8403585), v2)
+	i0 = fn3738(m, uint32(8403585), v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -18028,7 +29494,7 @@ L1:
 	if v2 == uint32(3) {
 		goto L4
 	}
-	i0 = fn3734(m, uint32(8403585), v2, uint32(3), uint32(3))
+	i0 = fn3735(m, uint32(8403585), v2, uint32(3), uint32(3))
 	if i0 != 0 {
 		goto L4
 	}
@@ -18044,7 +29510,7 @@ L4:
 	if i0 != 0 {
 		goto L5
 	}
-	fn3722(m, uint32(8403585), uint32(8545234), uint32(8395279), v2)
+	fn3723(m, uint32(8403585), uint32(8545234), uint32(8395279), v2)
 	m.depth--
 	return uint32(0)
 L5:
@@ -18057,7 +29523,7 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+80))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L6
@@ -18076,7 +29542,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 L7:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v3
-	fn3701(m, v1)
+	fn3702(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v6 = i0
 	if int32(v6) > int32(uint32(57)) {
@@ -18196,10 +29662,10 @@ L9:
 	if v0 != 0 {
 		goto L18
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8410724))
+	fn3605(m, i0, uint32(8410724))
 	m.depth--
 	return uint32(0)
 L8:
@@ -18209,7 +29675,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn6858(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6859(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -18243,12 +29709,12 @@ func fn6858(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn1492(m, i0)
+	i0 = fn1493(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -18302,7 +29768,7 @@ L2:
 		i1 = uint32(10059656)
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i0 = fn4085(m, uint32(8568444), v2)
+	i0 = fn4086(m, uint32(8568444), v2)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -18312,7 +29778,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6859(m *Module, v0 uint32) {
+func fn6860(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18329,7 +29795,7 @@ func fn6859(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
 	if v2 == 0 {
@@ -18346,7 +29812,7 @@ func fn6859(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v2 = i0
@@ -18364,7 +29830,7 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v2 = i0
@@ -18382,7 +29848,7 @@ L2:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -18397,7 +29863,7 @@ L3:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	m.depth--
 	return
@@ -18405,7 +29871,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn6860(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6861(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -18466,7 +29932,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6861(m *Module, v0 uint32) uint32 {
+func fn6862(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -18529,7 +29995,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 	goto L5
 L6:
-	i0 = fn580(m, v4)
+	i0 = fn581(m, v4)
 	v5 = i0
 	if v5 != 0 {
 		goto L5
@@ -18541,7 +30007,7 @@ L6:
 	if v5 == 0 {
 		goto L8
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L7
 	}
@@ -18559,7 +30025,7 @@ L8:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return uint32(0)
 L7:
@@ -18587,7 +30053,7 @@ L9:
 	if v6 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	i0 = v3 + v1
 	v6 = i0
@@ -18605,7 +30071,7 @@ L5:
 	if v5 != 0 {
 		goto L10
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L10:
 	i0 = v1 + uint32(4)
 	v1 = i0
@@ -18624,7 +30090,7 @@ L3:
 	m.depth--
 	return v3
 L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
 	v1 = i0
@@ -18642,7 +30108,7 @@ L11:
 	m.depth--
 	return v3
 L2:
-	i0 = fn2289(m, v2)
+	i0 = fn2290(m, v2)
 	v6 = i0
 	if v6 == 0 {
 		goto L1
@@ -18670,7 +30136,7 @@ L13:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	goto L14
 L15:
-	i0 = fn580(m, v5)
+	i0 = fn581(m, v5)
 	v4 = i0
 	if v4 != 0 {
 		goto L14
@@ -18682,7 +30148,7 @@ L15:
 	if v4 == 0 {
 		goto L17
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L16
 	}
@@ -18700,7 +30166,7 @@ L17:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 	m.depth--
 	return uint32(0)
 L16:
@@ -18728,7 +30194,7 @@ L18:
 	if v3 != 0 {
 		goto L14
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L14:
 	i0 = v6 + v1
 	*(*uint32)(unsafe.Add(b, i0)) = v4
@@ -18748,7 +30214,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6862(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6863(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18790,26 +30256,26 @@ func fn6862(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L3
 	}
 	i1 = k32(10089824) + uint32(33144)
-	i0 = fn1706(m, v2, i1)
+	i0 = fn1707(m, v2, i1)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
 	}
 L3:
 	v5 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8398834))
+	fn3605(m, i0, uint32(8398834))
 	m.depth--
 	return uint32(0)
 L2:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v6 = i0
-	i0 = fn2289(m, v6)
+	i0 = fn2290(m, v6)
 	v7 = i0
 	if v7 == 0 {
 		goto L1
@@ -18822,7 +30288,7 @@ L2:
 L7:
 	i0 = v1 + v2
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn579(m, i0)
+	i0 = fn580(m, i0)
 	v8 = i0
 	if v8 != 0 {
 		goto L8
@@ -18838,7 +30304,7 @@ L7:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	m.depth--
 	return uint32(0)
 L8:
@@ -18851,7 +30317,7 @@ L8:
 	if v4 != 0 {
 		goto L7
 	}
-	i0 = fn2289(m, v6)
+	i0 = fn2290(m, v6)
 	v9 = i0
 	if v9 == 0 {
 		goto L5
@@ -18916,7 +30382,7 @@ L13:
 	*(*uint32)(unsafe.Add(b, i0)) = uint32(10059656)
 	goto L4
 L6:
-	i0 = fn2289(m, v6)
+	i0 = fn2290(m, v6)
 	v9 = i0
 	if v9 != 0 {
 		goto L4
@@ -18933,7 +30399,7 @@ L5:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	m.depth--
 	return uint32(0)
 L4:
@@ -18954,7 +30420,7 @@ L4:
 	if v2 != 0 {
 		goto L15
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L15:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v9))
@@ -18968,7 +30434,7 @@ L15:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 	m.depth--
 	return uint32(0)
 L14:
@@ -18992,7 +30458,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6863(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6864(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19016,13 +30482,13 @@ func fn6863(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn2289(m, i0)
+	i0 = fn2290(m, i0)
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -19042,7 +30508,7 @@ L3:
 	if v5 != 0 {
 		goto L5
 	}
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	v5 = i0
 	if v5 != 0 {
 		goto L4
@@ -19059,7 +30525,7 @@ L3:
 	if v5 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -19089,7 +30555,7 @@ L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8532824), v2)
+	i0 = fn4086(m, uint32(8532824), v2)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -19099,7 +30565,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6864(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6865(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -19114,7 +30580,7 @@ func fn6864(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038208))
-	i0 = fn3055(m, i0, uint32(8553359), uint32(1))
+	i0 = fn3056(m, i0, uint32(8553359), uint32(1))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -19144,7 +30610,7 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	m.depth--
 	return v2
@@ -19152,16 +30618,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6865(m *Module) uint32 {
+func fn6866(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10299872))
+	i0 = fn1968(m, uint32(10299872))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6866(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6867(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -19235,7 +30701,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6867(m *Module, v0 uint32) uint32 {
+func fn6868(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -19267,7 +30733,7 @@ func fn6867(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
@@ -19286,7 +30752,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -19305,7 +30771,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -19324,7 +30790,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -19343,7 +30809,7 @@ L4:
 	if v0 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	m.depth--
 	return uint32(0)
@@ -19351,20 +30817,20 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn6868(m *Module, v0 uint32) {
+func fn6869(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn6867(m, v0)
+	i0 = fn6868(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn6869(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6870(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -19407,7 +30873,7 @@ func fn6869(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 L3:
 	v5 = uint32(0)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10300140), uint32(6), uint32(6), uint32(0), v4)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10300140), uint32(6), uint32(6), uint32(0), v4)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -19417,12 +30883,12 @@ L2:
 	v6 = i0
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1581(m, i0)
+	i0 = fn1582(m, i0)
 	v7 = i0
 	if v7 != k32(4294967295) {
 		goto L4
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -19438,18 +30904,18 @@ L4:
 	if i0 != 0 {
 		goto L5
 	}
-	fn3722(m, uint32(8492116), uint32(8577497), uint32(8395279), v5)
+	fn3723(m, uint32(8492116), uint32(8577497), uint32(8395279), v5)
 	v5 = uint32(0)
 	goto L1
 L5:
 	i0 = v1 + uint32(12)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L7
 	}
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -19462,13 +30928,13 @@ L5:
 	if v3 != 0 {
 		goto L8
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L8:
 	if v8 != k32(4294967295) {
 		goto L6
 	}
 L7:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L9
 	}
@@ -19486,7 +30952,7 @@ L6:
 	if i0 != 0 {
 		goto L10
 	}
-	fn3722(m, uint32(8492116), uint32(8571640), uint32(8403395), v9)
+	fn3723(m, uint32(8492116), uint32(8571640), uint32(8403395), v9)
 	v5 = uint32(0)
 	goto L1
 L10:
@@ -19499,7 +30965,7 @@ L10:
 	if i0 != 0 {
 		goto L11
 	}
-	fn3722(m, uint32(8492116), uint32(8576837), uint32(8491733), v10)
+	fn3723(m, uint32(8492116), uint32(8576837), uint32(8491733), v10)
 	v5 = uint32(0)
 	goto L1
 L11:
@@ -19507,7 +30973,7 @@ L11:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
 	v2 = i1
-	i0 = fn3708(m, i0, v2)
+	i0 = fn3709(m, i0, v2)
 	v11 = i0
 	if v11 != 0 {
 		goto L12
@@ -19529,12 +30995,12 @@ L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	i0 = i0 + v1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1583(m, i0)
+	i0 = fn1584(m, i0)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L15
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L13
 	}
@@ -19549,8 +31015,8 @@ L15:
 		goto L14
 	}
 L13:
-	fn3701(m, v11)
-	i0 = fn3616(m)
+	fn3702(m, v11)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L17
 	}
@@ -19579,7 +31045,7 @@ L19:
 	i2 = v11 + uint32(36)
 	i3 = v4 + uint32(72)
 	i4 = v4 + uint32(28)
-	i0 = fn6870(m, v6, i1, i2, i3, i4)
+	i0 = fn6871(m, v6, i1, i2, i3, i4)
 	if i0 != 0 {
 		goto L20
 	}
@@ -19594,7 +31060,7 @@ L19:
 	if v1 != 0 {
 		goto L21
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L21:
 	v5 = uint32(0)
 	goto L1
@@ -19604,7 +31070,7 @@ L20:
 		goto L18
 	}
 	i0 = v4 + uint32(28)
-	fn524(m, i0)
+	fn525(m, i0)
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, v6))
 	v1 = i0
@@ -19664,7 +31130,7 @@ L23:
 	if i0 != uint32(1) {
 		goto L26
 	}
-	i0 = fn6871(m, v1, v5, v2)
+	i0 = fn6872(m, v1, v5, v2)
 	if i0 != 0 {
 		goto L26
 	}
@@ -19673,7 +31139,7 @@ L23:
 L26:
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8500711))
+	fn3605(m, i0, uint32(8500711))
 	i0 = *(*uint32)(unsafe.Add(b, v11))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -19686,7 +31152,7 @@ L26:
 		goto L1
 	}
 L16:
-	fn2072(m, v11)
+	fn2073(m, v11)
 L1:
 	i0 = v4 + uint32(80)
 	m.g0 = i0
@@ -19695,7 +31161,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6870(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn6871(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -19745,7 +31211,7 @@ L3:
 	goto L1
 L2:
 	v6 = uint32(0)
-	i0 = fn525(m, v0, v4, uint32(0))
+	i0 = fn526(m, v0, v4, uint32(0))
 	if i0 == 0 {
 		goto L4
 	}
@@ -19753,7 +31219,7 @@ L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
 	*(*uint32)(unsafe.Add(b, v5)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8573909), v5)
+	i0 = fn3604(m, i0, uint32(8573909), v5)
 	goto L1
 L4:
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(1)
@@ -19767,8 +31233,8 @@ L4:
 	}
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8534065))
-	fn524(m, v4)
+	fn3605(m, i0, uint32(8534065))
+	fn525(m, v4)
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
 L1:
 	i0 = v5 + uint32(16)
@@ -19778,7 +31244,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6871(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6872(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -19922,7 +31388,7 @@ L27:
 	i0 = v4
 	v4 = i1
 	i1 = v4 + k32(4294967288)
-	i0 = fn6878(m, i0, i1)
+	i0 = fn6879(m, i0, i1)
 	if i0 == 0 {
 		goto L28
 	}
@@ -20081,7 +31547,7 @@ L43:
 	v5 = i1
 	i1 = v5 + k32(4294967284)
 	v0 = i1
-	i0 = fn6871(m, v4, v0, v2)
+	i0 = fn6872(m, v4, v0, v2)
 	v4 = i0
 	if v0 < v1 {
 		goto L46
@@ -20188,7 +31654,7 @@ L54:
 	v4 = i2
 	i1 = v5 + v4
 	i1 = i1 + k32(4294967288)
-	i0 = fn6871(m, i0, i1, v2)
+	i0 = fn6872(m, i0, i1, v2)
 	if i0 == 0 {
 		goto L55
 	}
@@ -20250,7 +31716,7 @@ L60:
 	v8 = i2
 	i1 = v4 + v8
 	i1 = i1 + k32(4294967292)
-	i0 = fn6871(m, i0, i1, v2)
+	i0 = fn6872(m, i0, i1, v2)
 	v7 = i0
 	if v7 != uint32(1) {
 		goto L61
@@ -20272,7 +31738,7 @@ L60:
 	i2 = v6 << (uint32(2) & 31)
 	i1 = v4 + i2
 	i1 = i1 + k32(4294967292)
-	i0 = fn6871(m, v4, i1, v2)
+	i0 = fn6872(m, v4, i1, v2)
 	v7 = i0
 L61:
 	if v7 != 0 {
@@ -20324,7 +31790,7 @@ L64:
 	v5 = i2
 	i1 = v4 + v5
 	i1 = i1 + k32(4294967288)
-	i0 = fn6871(m, v4, i1, v2)
+	i0 = fn6872(m, v4, i1, v2)
 	if i0 == 0 {
 		goto L65
 	}
@@ -20404,7 +31870,7 @@ L73:
 	v5 = i1
 	i1 = v5 + k32(4294967284)
 	v0 = i1
-	i0 = fn6871(m, v4, v0, v2)
+	i0 = fn6872(m, v4, v0, v2)
 	v4 = i0
 	if v0 < v1 {
 		goto L74
@@ -20491,7 +31957,7 @@ L82:
 	v5 = i2
 	i1 = v4 + v5
 	i1 = i1 + k32(4294967280)
-	i0 = fn6871(m, v4, i1, v2)
+	i0 = fn6872(m, v4, i1, v2)
 	if i0 == 0 {
 		goto L83
 	}
@@ -20542,7 +32008,7 @@ L6:
 	}
 	i1 = v8 + k32(4294967288)
 	v0 = i1
-	i0 = fn6878(m, v5, v0)
+	i0 = fn6879(m, v5, v0)
 	if i0 == 0 {
 		goto L89
 	}
@@ -20571,12943 +32037,4 @@ L3:
 L2:
 	m.depth--
 	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn6872(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v2 == uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8483215), v2, uint32(2), uint32(2))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(2)
-	if i0 != 0 {
-		goto L3
-	}
-	fn3722(m, uint32(8483215), uint32(8545234), uint32(8395279), v1)
-	m.depth--
-	return uint32(0)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L5
-	}
-	i0 = v2 & uint32(1)
-	if i0 != 0 {
-		goto L4
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8483207))
-	m.depth--
-	return uint32(0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	i1 = v2 >> (uint32(1) & 31)
-	v3 = i1
-	i0 = fn3708(m, i0, v3)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v0
-	if v2 < uint32(2) {
-		goto L9
-	}
-	v2 = uint32(0)
-	v5 = uint32(0)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = i0 + v2
-	i0 = i0 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn1582(m, i0)
-	v0 = i0
-	if v0 != k32(4294967295) {
-		goto L11
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 == 0 {
-		goto L7
-	}
-	goto L1
-L11:
-	if int32(v0) < int32(uint32(0)) {
-		goto L8
-	}
-	i0 = v4 + v2
-	v6 = i0
-	i0 = v6 + uint32(20)
-	*(*uint32)(unsafe.Add(b, i0)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = i0 + v2
-	i0 = i0 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
-	v7 = i0
-	i0 = v7 & uint32(268435456)
-	if i0 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 == 0 {
-		goto L14
-	}
-L15:
-	i0 = v7 & uint32(134217728)
-	if i0 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 != 0 {
-		goto L13
-	}
-L14:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = i1
-	v0 = uint32(0)
-	goto L12
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L12:
-	i0 = v6 + uint32(24)
-	*(*uint32)(unsafe.Add(b, i0)) = v0
-	i0 = v2 + uint32(8)
-	v2 = i0
-	i1 = v5 + uint32(1)
-	v5 = i1
-	if v3 != v5 {
-		goto L10
-	}
-L9:
-	fn3701(m, v4)
-	m.depth--
-	return v4
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8483207))
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-L7:
-	fn2072(m, v4)
-L1:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6873(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1574(m, uint32(4))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6874(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = fn1581(m, v1)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L3
-	}
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	v1 = uint32(0)
-	if v2 > uint32(127) {
-		goto L2
-	}
-	i1 = v2 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(3)
-	i0 = b2i(i0 != uint32(0))
-	v1 = i0
-L2:
-	i0 = fn606(m, v1)
-	v1 = i0
-L1:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6875(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	i0 = fn1581(m, v1)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L2
-	}
-	v2 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	v2 = uint32(1)
-	i0 = fn2964(m, v1)
-	if i0 != v1 {
-		goto L3
-	}
-	i0 = fn2963(m, v1)
-	i0 = b2i(i0 != v1)
-	v2 = i0
-L3:
-	i0 = fn606(m, v2)
-	v2 = i0
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6876(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1581(m, v1)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L3
-	}
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-	v1 = k32(4294967295)
-	goto L2
-L3:
-	if v1 > uint32(127) {
-		goto L2
-	}
-	i0 = uint32(8709088) + v1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v1 = i0
-L2:
-	i0 = fn1574(m, v1)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6877(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1581(m, v1)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L1
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = fn2964(m, v1)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = fn1574(m, v1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6878(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if v0 >= v1 {
-		goto L2
-	}
-L3:
-	i0 = v0 + uint32(4)
-	v2 = i0
-	v3 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = i0 + k32(4294967288)
-	switch i0 {
-	case 0:
-		goto L6
-	case 1:
-		goto L8
-	case 2:
-		goto L7
-	case 8:
-		goto L10
-	case 13:
-		goto L4
-	case 14, 34:
-		goto L9
-	default:
-		goto L1
-	}
-L10:
-	if v2 < v1 {
-		goto L5
-	}
-	goto L1
-L9:
-	if v2 >= v1 {
-		goto L1
-	}
-	i0 = v0 + uint32(8)
-	if i0 >= v1 {
-		goto L1
-	}
-	i0 = v0 + uint32(12)
-	v2 = i0
-	goto L4
-L8:
-	i0 = v1 - v2
-	if i0 < uint32(32) {
-		goto L1
-	}
-	i0 = v0 + uint32(36)
-	v2 = i0
-	goto L4
-L7:
-	if v2 >= v1 {
-		goto L1
-	}
-	i0 = v1 - v0
-	i0 = i0 + k32(4294967288)
-	if i0 < uint32(256) {
-		goto L1
-	}
-	i0 = v0 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	v4 = uint32(0)
-L11:
-	i1 = v0 + v4
-	v5 = i1
-	i1 = v5 + uint32(8)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if v2 <= i1 {
-		goto L1
-	}
-	i1 = v5 + uint32(9)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if v2 <= i1 {
-		goto L1
-	}
-	i1 = v5 + uint32(10)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if v2 <= i1 {
-		goto L1
-	}
-	i1 = v5 + uint32(11)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if v2 <= i1 {
-		goto L1
-	}
-	i0 = v4 + uint32(4)
-	v4 = i0
-	if v4 != uint32(256) {
-		goto L11
-	}
-	i0 = v2 << (uint32(3) & 31)
-	v2 = i0
-	i2 = v0 + uint32(264)
-	v0 = i2
-	i1 = v1 - v0
-	i1 = uint32(int32(i1) >> (uint32(2) & 31))
-	if v2 > i1 {
-		goto L1
-	}
-	i1 = v2 << (uint32(2) & 31)
-	i0 = v0 + i1
-	v2 = i0
-	goto L4
-L6:
-	if v2 >= v1 {
-		goto L1
-	}
-	i0 = v0 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 > uint32(17) {
-		goto L1
-	}
-L5:
-	i0 = v0 + uint32(8)
-	v2 = i0
-L4:
-	v0 = v2
-	if v2 < v1 {
-		goto L3
-	}
-L2:
-	v3 = uint32(0)
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6879(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	i1 = fn2360(m, v0, uint32(10300184), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 == 0 {
-		goto L2
-	}
-	i1 = fn2360(m, v0, uint32(10300204), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
-	if v2 == 0 {
-		goto L2
-	}
-	i1 = fn2360(m, v0, uint32(10300224), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
-	if v2 == 0 {
-		goto L2
-	}
-	i1 = fn2360(m, v0, uint32(10300244), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = fn4095(m, v0, uint32(8539580), uint32(20230612))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i0 = fn4095(m, v0, uint32(8536797), uint32(4))
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = fn1575(m, uint32(2147483647))
-	i0 = fn4093(m, v0, uint32(8528035), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	i2 = fn1575(m, uint32(268435455))
-	i0 = fn4093(m, v0, uint32(8528582), i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = fn4096(m, v0, uint32(8401685), uint32(9537456))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L1
-	}
-L2:
-	v1 = k32(4294967295)
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6880(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	fn3702(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	if i0 == 0 {
-		goto L1
-	}
-	fn3007(m, v0)
-L1:
-	i0 = fn6881(m, v0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6881(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn6882(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v3 = i0
-	v4 = uint32(0)
-	i0 = fn1492(m, uint32(0))
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	i1 = v3 & k32(4294967003)
-	i3 = v3 & uint32(292)
-	if !(i3 == uint32(32)) {
-		i1 = v3
-	}
-	if v2 != 0 {
-		i0 = v3
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-	v3 = k32(4294967232)
-L3:
-	i0 = v3 + uint32(9537588)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	i0 = v6 & v2
-	if i0 == 0 {
-		goto L4
-	}
-	v4 = uint32(0)
-	i0 = v3 + uint32(9537584)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2675(m, i0)
-	v7 = i0
-	if v7 == 0 {
-		goto L2
-	}
-	i0 = fn1501(m, v5, v7)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v9 = i0
-	if int32(v8) > int32(k32(4294967295)) {
-		goto L5
-	}
-	if v9 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v9 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v3
-	if v3 != 0 {
-		goto L2
-	}
-	fn2072(m, v7)
-	goto L2
-L5:
-	if v9 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v9
-	if v9 != 0 {
-		goto L6
-	}
-	fn2072(m, v7)
-L6:
-	i1 = v6 ^ k32(4294967295)
-	i0 = v2 & i1
-	v2 = i0
-L4:
-	i0 = v3 + uint32(8)
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	if v2 == 0 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v2
-	v4 = uint32(0)
-	i1 = v1 + uint32(32)
-	i0 = fn2696(m, uint32(8392906), i1)
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = fn1501(m, v5, v3)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if int32(v7) > int32(k32(4294967295)) {
-		goto L8
-	}
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v3)
-	goto L2
-L8:
-	if v2 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 != 0 {
-		goto L7
-	}
-	fn2072(m, v3)
-L7:
-	i0 = fn1493(m, v5)
-	if int32(i0) < int32(uint32(1)) {
-		goto L9
-	}
-	v4 = uint32(0)
-	i0 = fn2675(m, uint32(8389227))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = fn2786(m, v3, v5)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v7
-	if v7 != 0 {
-		goto L10
-	}
-	fn2072(m, v3)
-L10:
-	if v2 == 0 {
-		goto L2
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
-	i0 = fn2696(m, uint32(8568065), v1)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-	goto L2
-L9:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8568088), i1)
-	v4 = i0
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-L1:
-	i0 = v1 + uint32(48)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn6883(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v1 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = fn2032(m, i0)
-	v2 = i0
-	if v2 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v0 + uint32(44)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = fn4139(m, i0, i1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = i0 ^ i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = i0 ^ i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i0 = i0 ^ i1
-	i0 = i0 ^ v2
-	v0 = i0
-	if v0 < k32(4294967294) {
-		i0 = v0
-	} else {
-		i0 = k32(4294967294)
-	}
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn6884(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v3 = uint32(10060432)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2367(m, i0)
-	v4 = i0
-	i0 = v2 + k32(4294967292)
-	if i0 < k32(4294967294) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if i0 != i1 {
-		goto L1
-	}
-	if v0 != v1 {
-		goto L3
-	}
-	i0 = b2i(v2 == uint32(2))
-	v0 = i0
-	goto L2
-L3:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	if i0 != i1 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	if i0 != i1 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
-	if v3 != i1 {
-		goto L4
-	}
-	i0 = v0 + uint32(44)
-	i1 = v1 + uint32(44)
-	i2 = v3 << (uint32(2) & 31)
-	i0 = fn8094(m, i0, i1, i2)
-	if i0 != 0 {
-		goto L4
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i0 = fn2026(m, i0, i1, uint32(2))
-	v4 = i0
-	if int32(v4) < int32(uint32(0)) {
-		goto L1
-	}
-L4:
-	i0 = b2i(v4 == 0)
-	if !(v2 == uint32(3)) {
-		i0 = v4
-	}
-	v0 = i0
-L2:
-	i0 = fn606(m, v0)
-	v3 = i0
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6885(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v0 = i0
-	if v0 == 0 {
-		goto L5
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L5:
-	v3 = uint32(0)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6886(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(144)
-	v5 = i0
-	m.g0 = v5
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i0 = i0 + v3
-	v6 = i0
-	goto L3
-L4:
-	v6 = v3
-	if v2 == 0 {
-		goto L3
-	}
-	v6 = v3
-	i0 = v3 + k32(4294967295)
-	if i0 >= uint32(3) {
-		goto L3
-	}
-	v6 = v3
-	goto L2
-L3:
-	v7 = uint32(0)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10300760), uint32(1), uint32(3), uint32(0), v5)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v8 = i0
-	v3 = uint32(2147483647)
-	v7 = uint32(0)
-	if v6 != uint32(1) {
-		goto L6
-	}
-	v4 = uint32(0)
-	goto L5
-L6:
-	i0 = v2 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 != 0 {
-		goto L8
-	}
-	v4 = uint32(0)
-	goto L7
-L8:
-	i0 = fn517(m, v4)
-	v9 = i0
-	if v9 == 0 {
-		goto L10
-	}
-	i0 = fn1582(m, v9)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v10 + k32(4294967295)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v10
-	if v10 != 0 {
-		goto L11
-	}
-	fn2072(m, v9)
-L11:
-	if v4 != k32(4294967295) {
-		goto L9
-	}
-L10:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L12
-	}
-	v7 = uint32(0)
-	goto L1
-L12:
-	v4 = k32(4294967295)
-L9:
-	if v6 == uint32(2) {
-		goto L5
-	}
-L7:
-	i0 = v2 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
-	v2 = i0
-	if v2 == 0 {
-		goto L13
-	}
-	i0 = fn1582(m, v2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	if v6 != 0 {
-		goto L14
-	}
-	fn2072(m, v2)
-L14:
-	if v3 != k32(4294967295) {
-		goto L5
-	}
-L13:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L15
-	}
-	v7 = uint32(0)
-	goto L1
-L15:
-	v3 = k32(4294967295)
-L5:
-	i0 = fn2367(m, v1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v6 = i0
-	i0 = v5 + uint32(12)
-	i0 = fn6887(m, i0, v0, v8, v4, v3)
-	if i0 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = i1
-	i0 = v0 + uint32(44)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+88))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L19
-	case 1:
-		goto L18
-	default:
-		goto L17
-	}
-L19:
-	i0 = v5 + uint32(12)
-	i0 = fn6888(m, i0, v2, uint32(1))
-	v2 = i0
-	goto L16
-L18:
-	i0 = v5 + uint32(12)
-	i0 = fn6889(m, i0, v2, uint32(1))
-	v2 = i0
-	goto L16
-L17:
-	i0 = v5 + uint32(12)
-	i0 = fn6890(m, i0, v2, uint32(1))
-	v2 = i0
-L16:
-	v7 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L20
-	}
-	i2 = v5 + uint32(12)
-	i0 = fn6891(m, v6, v0, i2, v2)
-	v7 = i0
-L20:
-	i0 = v5 + uint32(12)
-	fn6892(m, i0)
-L1:
-	i0 = v5 + uint32(144)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn6887(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	m.fill(v0, uint32(0), uint32(132))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v6 = i0
-	i0 = v6 & uint32(1879048192)
-	if i0 != 0 {
-		goto L4
-	}
-	i1 = v6 << (uint32(3) & 31)
-	i1 = fn2108(m, i1)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = v6
-	if v6 != 0 {
-		goto L3
-	}
-L4:
-	i0 = fn3633(m)
-	goto L2
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = k64(18446744073709551615)
-	i1 = v5 + uint32(12)
-	i2 = v5 + uint32(8)
-	i3 = v5 + uint32(4)
-	i4 = v0 + uint32(20)
-	i0 = fn6870(m, v2, i1, i2, i3, i4)
-	v6 = i0
-	if v6 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v8 = i0
-	if v8 == 0 {
-		goto L6
-	}
-	if v7 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8405302))
-	goto L2
-L6:
-	if int32(v7) < int32(uint32(1)) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8405353))
-	goto L2
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = v8
-	*(*uint64)(unsafe.Add(b, uint64(v0)+80)) = uint64(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+76)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v6
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	i1 = i1 >> (uint32(7) & 31)
-	i1 = i1 & uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v1 = i4
-	if int32(v1) < int32(v4) {
-		i4 = v1
-	} else {
-		i4 = v4
-	}
-	if int32(v4) < int32(uint32(0)) {
-		i3 = uint32(0)
-	} else {
-		i3 = i4
-	}
-	v4 = i3
-	i2 = v7 * v4
-	i1 = v6 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	if int32(v1) < int32(v3) {
-		i4 = v1
-	} else {
-		i4 = v3
-	}
-	if int32(v3) < int32(uint32(0)) {
-		i3 = uint32(0)
-	} else {
-		i3 = i4
-	}
-	v1 = i3
-	i2 = v7 * v1
-	i1 = v6 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	fn2111(m, i0)
-	v2 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(20)
-	fn524(m, i0)
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn6888(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v5 = i0
-	v6 = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	v7 = i0
-	i0 = v7 - v5
-	if i0 > uint32(35) {
-		goto L3
-	}
-	v6 = v5
-	i1 = v5 + uint32(36)
-	v8 = i1
-	if int32(v7) >= int32(v8) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i2 = div32s(v8, uint32(4))
-	i1 = v5 + i2
-	i1 = i1 + uint32(1060)
-	v6 = i1
-	i0 = fn2110(m, i0, v6)
-	v7 = i0
-	if v7 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v6 = i0
-	if v6 == 0 {
-		goto L5
-	}
-	fn2111(m, v6)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
-L5:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+108)) = uint64(0)
-	goto L2
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v6 = i0
-L3:
-	i0 = v0 + uint32(112)
-	v8 = i0
-	i1 = v6 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v5
-	v6 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v6)+28)) = k64(18446744069414584320)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = v2
-	i0 = v0 + uint32(120)
-	v9 = i0
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if i0 != uint32(14) {
-		goto L9
-	}
-	i0 = v1 + uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == 0 {
-		goto L10
-	}
-	i0 = v4 - v10
-	if i0 >= v2 {
-		goto L10
-	}
-	v11 = uint32(0)
-	goto L8
-L10:
-	i0 = v1 + uint32(4)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v2 + i1
-	v1 = i0
-L9:
-	v2 = uint32(0)
-	goto L7
-L8:
-	v2 = uint32(1)
-L7:
-L11:
-	switch v2 {
-	case 0:
-		goto L41
-	default:
-		goto L40
-	}
-L41:
-	i0 = v3 + uint32(1)
-	v3 = i0
-	i0 = v3 & uint32(4095)
-	if i0 != 0 {
-		goto L42
-	}
-	i0 = fn6307(m)
-	if i0 == 0 {
-		goto L42
-	}
-	m.depth--
-	return k32(4294967286)
-L42:
-	i0 = v1 + uint32(4)
-	v7 = i0
-	v12 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v11 = i0
-	switch v11 {
-	case 0:
-		goto L12
-	case 1:
-		goto L61
-	case 2:
-		goto L58
-	case 3:
-		goto L57
-	case 4:
-		goto L36
-	case 5:
-		goto L38
-	case 6:
-		goto L60
-	case 7:
-		goto L45
-	case 8:
-		goto L59
-	case 11:
-		goto L31
-	case 12:
-		goto L35
-	case 13:
-		goto L56
-	case 14, 15:
-		goto L46
-	case 16:
-		goto L63
-	case 17:
-		goto L64
-	case 18:
-		goto L24
-	case 19:
-		goto L25
-	case 20:
-		goto L62
-	case 23:
-		goto L22
-	case 24:
-		goto L44
-	case 26:
-		goto L43
-	case 27:
-		goto L30
-	case 28:
-		goto L29
-	case 29:
-		goto L21
-	case 30:
-		goto L32
-	case 31:
-		goto L49
-	case 32:
-		goto L55
-	case 33:
-		goto L52
-	case 34:
-		goto L34
-	case 35:
-		goto L47
-	case 36:
-		goto L53
-	case 37:
-		goto L50
-	case 38:
-		goto L33
-	case 39:
-		goto L48
-	case 40:
-		goto L54
-	case 41:
-		goto L51
-	default:
-		goto L1
-	}
-L64:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v13 = i0
-	i0 = v13 & uint32(1)
-	if i0 == 0 {
-		goto L65
-	}
-	i1 = div32s(v13, uint32(2))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = i1
-L65:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v12 = i1
-	if int32(v13) <= int32(v12) {
-		goto L66
-	}
-	i0 = v12 + uint32(1)
-	if int32(i0) >= int32(v13) {
-		goto L67
-	}
-	i0 = v13 - v12
-	i0 = i0 + k32(4294967294)
-	v14 = i0
-	i1 = v12 ^ k32(4294967295)
-	i0 = v13 + i1
-	i0 = i0 & uint32(3)
-	v15 = i0
-	if v15 == 0 {
-		goto L68
-	}
-	i0 = v12 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v2 = i0
-	v7 = v15
-L69:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i0 = i0 + v2
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 != 0 {
-		goto L69
-	}
-L68:
-	if v14 < uint32(3) {
-		goto L67
-	}
-	i0 = v12 << (uint32(2) & 31)
-	v2 = i0
-	i0 = v15 << (uint32(2) & 31)
-	v7 = i0
-	i0 = v12 + v15
-	i0 = i0 - v13
-	i0 = i0 + uint32(1)
-	v12 = i0
-L70:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i0 = i0 + v7
-	i0 = i0 + v2
-	i0 = i0 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i0 = i0 + v7
-	i0 = i0 + v2
-	i0 = i0 + uint32(8)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i0 = i0 + v7
-	i0 = i0 + v2
-	i0 = i0 + uint32(12)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i0 = i0 + v7
-	i0 = i0 + v2
-	i0 = i0 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v2 + uint32(16)
-	v2 = i0
-	i0 = v12 + uint32(4)
-	v12 = i0
-	if v12 != 0 {
-		goto L70
-	}
-L67:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = v13
-L66:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v13 << (uint32(2) & 31)
-	i0 = i0 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v10
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L63:
-	v11 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	if i0 != i1 {
-		goto L12
-	}
-	i0 = v10 + uint32(1)
-	v10 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L62:
-	v11 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	if i0 == i1 {
-		goto L12
-	}
-	i0 = v10 + uint32(1)
-	v10 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L61:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
-	if i0 == 0 {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	if i0 == 0 {
-		goto L71
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v10 == i1 {
-		goto L71
-	}
-	v11 = uint32(0)
-	goto L12
-L71:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	if i0 == 0 {
-		goto L20
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if v10 != i1 {
-		goto L20
-	}
-	v11 = uint32(0)
-	goto L12
-L60:
-	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	switch i0 {
-	case 0, 2:
-		goto L83
-	case 1:
-		goto L82
-	case 3:
-		goto L79
-	case 4:
-		goto L78
-	case 5:
-		goto L81
-	case 6:
-		goto L73
-	case 7:
-		goto L80
-	case 8:
-		goto L77
-	case 9:
-		goto L76
-	case 10:
-		goto L75
-	case 11:
-		goto L74
-	default:
-		goto L12
-	}
-L83:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 == v10 {
-		goto L72
-	}
-	goto L12
-L82:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 == v10 {
-		goto L72
-	}
-	i0 = v10 + k32(4294967295)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 == uint32(10) {
-		goto L72
-	}
-	goto L12
-L81:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	i0 = v2 - v10
-	if i0 != uint32(1) {
-		goto L84
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	if i0 == uint32(10) {
-		goto L72
-	}
-	if v2 == v10 {
-		goto L72
-	}
-	goto L12
-L84:
-	if v2 == v10 {
-		goto L72
-	}
-	goto L12
-L80:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == v10 {
-		goto L72
-	}
-	goto L12
-L79:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v12 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v13 = i1
-	if v12 == v13 {
-		goto L12
-	}
-	v7 = uint32(0)
-	v2 = uint32(0)
-	if v12 >= v10 {
-		goto L85
-	}
-	v2 = uint32(0)
-	i0 = v10 + k32(4294967295)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v12 = i0
-	if v12 > uint32(122) {
-		goto L85
-	}
-	v2 = uint32(1)
-	i1 = v12 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(7)
-	if i0 != 0 {
-		goto L85
-	}
-	i0 = b2i(v12 == uint32(95))
-	v2 = i0
-L85:
-	if v13 <= v10 {
-		goto L86
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	v12 = i0
-	if v12 > uint32(122) {
-		goto L86
-	}
-	v7 = uint32(1)
-	i1 = v12 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(7)
-	if i0 != 0 {
-		goto L86
-	}
-	i0 = b2i(v12 == uint32(95))
-	v7 = i0
-L86:
-	if v7 != v2 {
-		goto L72
-	}
-	v11 = uint32(0)
-	goto L12
-L78:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v12 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v13 = i1
-	if v12 == v13 {
-		goto L12
-	}
-	v7 = uint32(0)
-	v2 = uint32(0)
-	if v12 >= v10 {
-		goto L87
-	}
-	v2 = uint32(0)
-	i0 = v10 + k32(4294967295)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v12 = i0
-	if v12 > uint32(122) {
-		goto L87
-	}
-	v2 = uint32(1)
-	i1 = v12 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(7)
-	if i0 != 0 {
-		goto L87
-	}
-	i0 = b2i(v12 == uint32(95))
-	v2 = i0
-L87:
-	if v13 <= v10 {
-		goto L88
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	v12 = i0
-	if v12 > uint32(122) {
-		goto L88
-	}
-	v7 = uint32(1)
-	i1 = v12 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(7)
-	if i0 != 0 {
-		goto L88
-	}
-	i0 = b2i(v12 == uint32(95))
-	v7 = i0
-L88:
-	if v7 == v2 {
-		goto L72
-	}
-	v11 = uint32(0)
-	goto L12
-L77:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v12 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v13 = i1
-	if v12 == v13 {
-		goto L12
-	}
-	v2 = uint32(0)
-	v7 = uint32(0)
-	if v12 >= v10 {
-		goto L89
-	}
-	v7 = uint32(1)
-	i0 = v10 + k32(4294967295)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v12 = i0
-	i0 = fn7948(m, v12)
-	if i0 != 0 {
-		goto L89
-	}
-	i0 = b2i(v12 == uint32(95))
-	v7 = i0
-L89:
-	if v13 <= v10 {
-		goto L90
-	}
-	v2 = uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	v12 = i0
-	i0 = fn7948(m, v12)
-	if i0 != 0 {
-		goto L90
-	}
-	i0 = b2i(v12 == uint32(95))
-	v2 = i0
-L90:
-	if v2 != v7 {
-		goto L72
-	}
-	v11 = uint32(0)
-	goto L12
-L76:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v12 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v13 = i1
-	if v12 == v13 {
-		goto L12
-	}
-	v2 = uint32(0)
-	v7 = uint32(0)
-	if v12 >= v10 {
-		goto L91
-	}
-	v7 = uint32(1)
-	i0 = v10 + k32(4294967295)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v12 = i0
-	i0 = fn7948(m, v12)
-	if i0 != 0 {
-		goto L91
-	}
-	i0 = b2i(v12 == uint32(95))
-	v7 = i0
-L91:
-	if v13 <= v10 {
-		goto L92
-	}
-	v2 = uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	v12 = i0
-	i0 = fn7948(m, v12)
-	if i0 != 0 {
-		goto L92
-	}
-	i0 = b2i(v12 == uint32(95))
-	v2 = i0
-L92:
-	if v2 == v7 {
-		goto L72
-	}
-	v11 = uint32(0)
-	goto L12
-L75:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v12 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v12 == i1 {
-		goto L12
-	}
-	v2 = uint32(0)
-	v7 = uint32(0)
-	if v12 >= v10 {
-		goto L93
-	}
-	v7 = uint32(1)
-	i0 = v10 + k32(4294967295)
-	v13 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v13)))
-	v12 = i0
-	i0 = fn2971(m, v12)
-	if i0 != 0 {
-		goto L93
-	}
-	i0 = fn2956(m, v12)
-	if i0 != 0 {
-		goto L93
-	}
-	i0 = fn2958(m, v12)
-	if i0 != 0 {
-		goto L93
-	}
-	i0 = fn2959(m, v12)
-	if i0 != 0 {
-		goto L93
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v13)))
-	i0 = b2i(i0 == uint32(95))
-	v7 = i0
-L93:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 <= v10 {
-		goto L94
-	}
-	v2 = uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	v12 = i0
-	i0 = fn2971(m, v12)
-	if i0 != 0 {
-		goto L94
-	}
-	i0 = fn2956(m, v12)
-	if i0 != 0 {
-		goto L94
-	}
-	i0 = fn2958(m, v12)
-	if i0 != 0 {
-		goto L94
-	}
-	i0 = fn2959(m, v12)
-	if i0 != 0 {
-		goto L94
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	i0 = b2i(i0 == uint32(95))
-	v2 = i0
-L94:
-	if v2 != v7 {
-		goto L72
-	}
-	v11 = uint32(0)
-	goto L12
-L74:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v12 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v12 == i1 {
-		goto L12
-	}
-	v2 = uint32(0)
-	v7 = uint32(0)
-	if v12 >= v10 {
-		goto L95
-	}
-	v7 = uint32(1)
-	i0 = v10 + k32(4294967295)
-	v13 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v13)))
-	v12 = i0
-	i0 = fn2971(m, v12)
-	if i0 != 0 {
-		goto L95
-	}
-	i0 = fn2956(m, v12)
-	if i0 != 0 {
-		goto L95
-	}
-	i0 = fn2958(m, v12)
-	if i0 != 0 {
-		goto L95
-	}
-	i0 = fn2959(m, v12)
-	if i0 != 0 {
-		goto L95
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v13)))
-	i0 = b2i(i0 == uint32(95))
-	v7 = i0
-L95:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 <= v10 {
-		goto L96
-	}
-	v2 = uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	v12 = i0
-	i0 = fn2971(m, v12)
-	if i0 != 0 {
-		goto L96
-	}
-	i0 = fn2956(m, v12)
-	if i0 != 0 {
-		goto L96
-	}
-	i0 = fn2958(m, v12)
-	if i0 != 0 {
-		goto L96
-	}
-	i0 = fn2959(m, v12)
-	if i0 != 0 {
-		goto L96
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	i0 = b2i(i0 == uint32(95))
-	v2 = i0
-L96:
-	if v2 == v7 {
-		goto L72
-	}
-	v11 = uint32(0)
-	goto L12
-L73:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == v10 {
-		goto L72
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	if i0 != uint32(10) {
-		goto L12
-	}
-L72:
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L59:
-	v11 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	i0 = fn6906(m, i0, i1)
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = v10 + uint32(1)
-	v10 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L58:
-	v11 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	if i0 == uint32(10) {
-		goto L12
-	}
-	i0 = v10 + uint32(1)
-	v10 = i0
-	v1 = v7
-	goto L19
-L57:
-	if v10 < v4 {
-		goto L97
-	}
-	v11 = uint32(0)
-	goto L12
-L97:
-	i0 = v10 + uint32(1)
-	v10 = i0
-	v1 = v7
-	goto L19
-L56:
-	v11 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = v1 + uint32(8)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	i0 = fn6907(m, i0, i1)
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = v10 + uint32(1)
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	goto L19
-L55:
-	if v10 < v4 {
-		goto L98
-	}
-	v11 = uint32(0)
-	goto L12
-L98:
-	i0 = uint32(*(*int8)(unsafe.Add(b, v10)))
-	v12 = i0
-	i0 = v12 & uint32(255)
-	v2 = i0
-	v11 = uint32(0)
-	if int32(v12) < int32(uint32(0)) {
-		goto L99
-	}
-	i0 = uint32(8709088) + v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-L99:
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	if v2 != i1 {
-		goto L12
-	}
-	i0 = v10 + uint32(1)
-	v10 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L54:
-	v11 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	i0 = fn2964(m, i0)
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 != i1 {
-		goto L12
-	}
-	i0 = v10 + uint32(1)
-	v10 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L53:
-	v11 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v2 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	v7 = i1
-	if v2 == v7 {
-		goto L100
-	}
-	i0 = fn7949(m, v7)
-	if i0 == v2 {
-		goto L100
-	}
-	i0 = fn7950(m, v7)
-	if i0 != v2 {
-		goto L12
-	}
-L100:
-	i0 = v10 + uint32(1)
-	v10 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L52:
-	if v10 < v4 {
-		goto L101
-	}
-	v11 = uint32(0)
-	goto L12
-L101:
-	i0 = uint32(*(*int8)(unsafe.Add(b, v10)))
-	v12 = i0
-	i0 = v12 & uint32(255)
-	v2 = i0
-	v11 = uint32(0)
-	if int32(v12) < int32(uint32(0)) {
-		goto L102
-	}
-	i0 = uint32(8709088) + v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-L102:
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	if v2 == i1 {
-		goto L12
-	}
-	i0 = v10 + uint32(1)
-	v10 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L51:
-	v11 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	i0 = fn2964(m, i0)
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 == i1 {
-		goto L12
-	}
-	i0 = v10 + uint32(1)
-	v10 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L50:
-	v11 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v2 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	v7 = i1
-	if v2 == v7 {
-		goto L12
-	}
-	i0 = fn7949(m, v7)
-	if i0 == v2 {
-		goto L12
-	}
-	i0 = fn7950(m, v7)
-	if i0 == v2 {
-		goto L12
-	}
-	i0 = v10 + uint32(1)
-	v10 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L49:
-	if v10 < v4 {
-		goto L103
-	}
-	v11 = uint32(0)
-	goto L12
-L103:
-	i0 = v1 + uint32(8)
-	v12 = i0
-	i0 = uint32(*(*int8)(unsafe.Add(b, v10)))
-	v13 = i0
-	i0 = v13 & uint32(255)
-	v2 = i0
-	v11 = uint32(0)
-	if int32(v13) < int32(uint32(0)) {
-		goto L104
-	}
-	i0 = uint32(8709088) + v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-L104:
-	i0 = fn6907(m, v12, v2)
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = v10 + uint32(1)
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	goto L19
-L48:
-	v11 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = v1 + uint32(8)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	i1 = fn2964(m, i1)
-	i0 = fn6907(m, i0, i1)
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = v10 + uint32(1)
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	goto L19
-L47:
-	v11 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = v1 + uint32(8)
-	v13 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	v2 = i1
-	i1 = fn7949(m, v2)
-	v12 = i1
-	i0 = fn6907(m, v13, v12)
-	if i0 != 0 {
-		goto L105
-	}
-	i0 = fn7950(m, v2)
-	v2 = i0
-	if v2 == v12 {
-		goto L12
-	}
-	i0 = fn6907(m, v13, v2)
-	if i0 == 0 {
-		goto L12
-	}
-L105:
-	i0 = v10 + uint32(1)
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	goto L19
-L46:
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	goto L19
-L45:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L106
-	}
-	if int32(v2) < int32(uint32(0)) {
-		goto L106
-	}
-	i0 = v2 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 - i2
-	if v2 > i1 {
-		goto L108
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v12 = i0
-	goto L107
-L108:
-	i0 = fn6908(m, v0, v2)
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v12 = i1
-	i1 = v12 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L107:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v12 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	m.copy(i0, i1, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-L106:
-	v2 = uint32(0)
-	goto L39
-L44:
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = v4 - v10
-	if int32(i0) <= int32(i1) {
-		goto L109
-	}
-	v11 = uint32(0)
-	goto L12
-L109:
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	v11 = uint32(0)
-	i1 = v1 + uint32(16)
-	i2 = v1 + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn6909(m, v0, i1, i2)
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v13 = i0
-	i0 = v13 + v5
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, v6)) = v12
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if int32(v12) < int32(i1) {
-		goto L12
-	}
-	i0 = v10 + v12
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != uint32(1) {
-		goto L110
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v2 != i1 {
-		goto L110
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
-	if i0 == 0 {
-		goto L111
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	if i0 == 0 {
-		goto L111
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if v2 == i1 {
-		goto L110
-	}
-L111:
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	v11 = uint32(1)
-	goto L12
-L110:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v12
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L112
-	}
-	if int32(v12) < int32(uint32(0)) {
-		goto L112
-	}
-	i0 = v12 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v15 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 - i2
-	if v15 <= i1 {
-		goto L113
-	}
-	i0 = fn6908(m, v0, v15)
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v13 = i1
-	i1 = v13 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L113:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v13 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	m.copy(i0, i1, v15)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + v15
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-L112:
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	if i0 == uint32(16) {
-		goto L114
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v12 = i0
-	goto L14
-L114:
-	i1 = v12 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v12 = i0
-	goto L15
-L43:
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	i1 = v4 - v10
-	if int32(v2) <= int32(i1) {
-		goto L115
-	}
-	v11 = uint32(0)
-	goto L12
-L115:
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	if v2 != 0 {
-		goto L117
-	}
-	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
-	goto L116
-L117:
-	v11 = uint32(0)
-	i1 = v1 + uint32(16)
-	i0 = fn6909(m, v0, i1, v2)
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v5
-	v6 = i0
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if int32(v12) < int32(i1) {
-		goto L12
-	}
-	*(*uint32)(unsafe.Add(b, v6)) = v12
-	i0 = v10 + v12
-	v10 = i0
-L116:
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != uint32(1) {
-		goto L118
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
-	if i0 == 0 {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	if i0 == 0 {
-		goto L119
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v10 != i1 {
-		goto L118
-	}
-L119:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	if i0 == 0 {
-		goto L20
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if v10 != i1 {
-		goto L20
-	}
-L118:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L17
-	}
-	if int32(v2) < int32(uint32(0)) {
-		goto L17
-	}
-	i0 = v2 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v13 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 - i2
-	if v13 > i1 {
-		goto L121
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i0
-	goto L120
-L121:
-	i0 = fn6908(m, v0, v13)
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i1
-	i1 = v2 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L120:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v2 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	m.copy(i0, i1, v13)
-	v2 = v8
-	goto L18
-L40:
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + k32(4294967260)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+32))
-	v5 = i0
-	if v5 == k32(4294967295) {
-		goto L123
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
-	v7 = i0
-L124:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v12 = i0
-	i0 = v12 + v5
-	v6 = i0
-	i0 = v7 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L139
-	case 1:
-		goto L147
-	case 2:
-		goto L141
-	case 3:
-		goto L138
-	case 4:
-		goto L146
-	case 5:
-		goto L140
-	case 6:
-		goto L136
-	case 7:
-		goto L150
-	case 8:
-		goto L149
-	case 9:
-		goto L148
-	case 10:
-		goto L151
-	case 11:
-		goto L134
-	case 12:
-		goto L144
-	case 13:
-		goto L137
-	case 14:
-		goto L145
-	case 15:
-		goto L135
-	default:
-		goto L122
-	}
-L151:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v13 = i0
-	if v11 == 0 {
-		goto L152
-	}
-	v11 = uint32(1)
-	if v13 == 0 {
-		goto L125
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L125
-	}
-	i1 = v5 << (uint32(2) & 31)
-	i0 = v2 - i1
-	i0 = i0 + k32(4294967292)
-	v2 = i0
-	goto L143
-L152:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v7 = i0
-	if v13 == 0 {
-		goto L153
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L153
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v12 + v2
-	i2 = v13 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	m.copy(i0, i1, i2)
-L153:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
-	v2 = uint32(1)
-	goto L39
-L150:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v13 = i0
-	if v11 == 0 {
-		goto L154
-	}
-	v11 = uint32(1)
-	if v13 == 0 {
-		goto L125
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L125
-	}
-	i1 = v5 << (uint32(2) & 31)
-	i0 = v2 - i1
-	i0 = i0 + k32(4294967292)
-	v2 = i0
-	goto L143
-L154:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v15 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v7 = i0
-	if v13 == 0 {
-		goto L155
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L155
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v12 + v2
-	i2 = v13 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	m.copy(i0, i1, i2)
-L155:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + k32(4294967295)
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v12
-	i0 = v15 + k32(4294967295)
-	v2 = i0
-	goto L15
-L149:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v13 = i0
-	if v11 == 0 {
-		goto L156
-	}
-	v11 = uint32(1)
-	if v13 == 0 {
-		goto L125
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L125
-	}
-	i1 = v5 << (uint32(2) & 31)
-	i0 = v2 - i1
-	i0 = i0 + k32(4294967292)
-	v2 = i0
-	goto L143
-L156:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v15 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v7 = i0
-	if v13 == 0 {
-		goto L157
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L157
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v12 + v2
-	i2 = v13 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	m.copy(i0, i1, i2)
-L157:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + k32(4294967295)
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v12
-	i0 = v15 + k32(4294967295)
-	v2 = i0
-	goto L14
-L148:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v13 = i0
-	if v11 == 0 {
-		goto L158
-	}
-	v11 = uint32(1)
-	if v13 == 0 {
-		goto L125
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L125
-	}
-	i1 = v5 << (uint32(2) & 31)
-	i0 = v2 - i1
-	i0 = i0 + k32(4294967292)
-	v2 = i0
-	goto L143
-L158:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v15 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v7 = i0
-	if v13 == 0 {
-		goto L159
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L159
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v12 + v2
-	i2 = v13 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	m.copy(i0, i1, i2)
-L159:
-	*(*uint32)(unsafe.Add(b, v0)) = v15
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
-	i1 = v7 + uint32(12)
-	i0 = fn6909(m, v0, i1, uint32(1))
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v5
-	v2 = i0
-	if v12 != 0 {
-		goto L133
-	}
-	v6 = v2
-	goto L16
-L147:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = v12 + v2
-	i1 = i1 + k32(4294967292)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	v7 = i1
-	i1 = v7 + k32(4294967292)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	if v11 == 0 {
-		goto L160
-	}
-	v11 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L125
-	}
-	i1 = v5 << (uint32(2) & 31)
-	i0 = v7 - i1
-	i0 = i0 + k32(4294967288)
-	v2 = i0
-	goto L125
-L160:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v7 = i0
-	if int32(v7) < int32(uint32(0)) {
-		goto L161
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i1 = i1 + v2
-	i2 = v7 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	v2 = i2
-	m.copy(i0, i1, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 - v2
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v7 = i0
-L161:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = v7
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v12 = i0
-	goto L23
-L146:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
-	if v11 == 0 {
-		goto L162
-	}
-	v11 = uint32(1)
-	if v7 == 0 {
-		goto L125
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L125
-	}
-	i1 = v5 << (uint32(2) & 31)
-	i0 = v2 - i1
-	i0 = i0 + k32(4294967292)
-	v2 = i0
-	goto L125
-L162:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v14 = i0
-	if v7 == 0 {
-		goto L163
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v11 = i0
-	if int32(v11) < int32(uint32(0)) {
-		goto L163
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v12 + v2
-	i2 = v11 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	v2 = i2
-	m.copy(i0, i1, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 - v2
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
-L163:
-	*(*uint32)(unsafe.Add(b, v0)) = v13
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
-	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v15 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v12 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
-	i1 = i1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v7 = i1
-	if int32(v15) < int32(v7) {
-		goto L164
-	}
-	if v7 != uint32(2147483647) {
-		goto L125
-	}
-L164:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+8))
-	if v13 == i1 {
-		goto L125
-	}
-	*(*uint32)(unsafe.Add(b, v12)) = v15
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 < uint32(4) {
-		goto L166
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i0
-	goto L165
-L166:
-	i0 = fn6908(m, v0, uint32(4))
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i0
-	i0 = v7 + v5
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i0
-L165:
-	i0 = v7 + v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + uint32(4)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v13
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v14
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L168
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v12 = i0
-	v10 = v2
-	v7 = v6
-	goto L167
-L168:
-	i0 = fn6908(m, v0, uint32(36))
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v12 = i0
-	i0 = v12 + v5
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v10 = i0
-L167:
-	i1 = v10 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	v10 = i0
-	i0 = v12 + v2
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
-	i1 = i1 + uint32(12)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = i0 + uint32(12)
-	v1 = i0
-	v5 = v2
-	goto L6
-L145:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v7 = i0
-	if v11 == 0 {
-		goto L169
-	}
-	if int32(v10) < int32(uint32(0)) {
-		goto L170
-	}
-	i2 = v10 << (uint32(2) & 31)
-	i1 = v2 - i2
-	i1 = i1 + k32(4294967292)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-L170:
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + uint32(1)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v2
-	v12 = v5
-	goto L27
-L169:
-	if int32(v10) < int32(uint32(0)) {
-		goto L171
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v12 + v2
-	i2 = v10 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	v2 = i2
-	m.copy(i0, i1, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 - v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v10 = i0
-L171:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = v10
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = i1
-	goto L26
-L144:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v13 = i0
-	if v11 == 0 {
-		goto L142
-	}
-	if v13 != 0 {
-		goto L172
-	}
-	v11 = uint32(0)
-	goto L125
-L172:
-	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L125
-	}
-	i1 = v5 << (uint32(2) & 31)
-	i0 = v2 - i1
-	i0 = i0 + k32(4294967292)
-	v2 = i0
-L143:
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	goto L125
-L142:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v7 = i0
-	if v13 == 0 {
-		goto L173
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v1 = i0
-	if int32(v1) < int32(uint32(0)) {
-		goto L173
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v12 + v2
-	i2 = v1 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	v2 = i2
-	m.copy(i0, i1, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 - v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-L173:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
-	goto L37
-L141:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
-	if v11 == 0 {
-		goto L127
-	}
-	v11 = uint32(1)
-	goto L125
-L140:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = v12 + v2
-	i1 = i1 + k32(4294967292)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + k32(4294967292)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	if v11 == 0 {
-		goto L129
-	}
-	v11 = uint32(1)
-	goto L125
-L139:
-	if v11 == 0 {
-		goto L126
-	}
-	v11 = uint32(1)
-	goto L125
-L138:
-	if v11 == 0 {
-		goto L128
-	}
-	v11 = uint32(1)
-	goto L125
-L137:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v10 = i0
-	if v11 == 0 {
-		goto L130
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + uint32(1)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v7 = i0
-	goto L28
-L136:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v7 = i0
-	i0 = v7 + uint32(20)
-	if v7 == 0 {
-		i0 = v9
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v12
-	if v12 == 0 {
-		goto L174
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v12)+16)) = v7
-L174:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+124)) = v5
-	goto L125
-L135:
-	if v11 != 0 {
-		goto L131
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	v11 = uint32(0)
-	goto L125
-L134:
-	if v11 != 0 {
-		goto L132
-	}
-	v11 = uint32(0)
-	goto L125
-L133:
-	v13 = uint32(1)
-	i0 = v15 + uint32(1)
-	v10 = i0
-	v6 = v2
-	goto L18
-L132:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v2 + i1
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v10 = i0
-	goto L19
-L131:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v2 + i1
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v10 = i0
-	goto L19
-L130:
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v11 = i0
-	i0 = v11 + uint32(20)
-	if v11 == 0 {
-		i0 = v9
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v7
-	if v7 == 0 {
-		goto L175
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = v11
-L175:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+124)) = v5
-	v11 = uint32(0)
-	goto L125
-L129:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v11 = i0
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v11)) = i1
-	v11 = uint32(0)
-	goto L125
-L128:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	v11 = uint32(0)
-	goto L125
-L127:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	v11 = uint32(0)
-	goto L125
-L126:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	v11 = uint32(0)
-L125:
-	i1 = v2 + k32(4294967260)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+32))
-	v5 = i0
-	if v5 != k32(4294967295) {
-		goto L124
-	}
-L123:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+128)) = v3
-L122:
-	m.depth--
-	return v11
-L39:
-L176:
-	switch v2 {
-	case 0:
-		goto L181
-	default:
-		goto L180
-	}
-L181:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 == 0 {
-		goto L179
-	}
-	i0 = v7 + uint32(4)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = i0 + k32(4294967283)
-	switch i0 {
-	case 0:
-		goto L183
-	case 3:
-		goto L184
-	default:
-		goto L182
-	}
-L184:
-	if v10 >= v4 {
-		goto L177
-	}
-	i0 = v7 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	if i0 == i1 {
-		goto L182
-	}
-	goto L177
-L183:
-	if v10 >= v4 {
-		goto L177
-	}
-	i0 = v7 + uint32(12)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	i0 = fn6907(m, i0, i1)
-	if i0 == 0 {
-		goto L177
-	}
-L182:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	v12 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i1
-	i0 = v12 - v2
-	if i0 < uint32(36) {
-		goto L186
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i0
-	v12 = v6
-	goto L185
-L186:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i0
-	i1 = v2 + uint32(36)
-	v10 = i1
-	if int32(v12) >= int32(v10) {
-		goto L187
-	}
-	i2 = div32s(v10, uint32(4))
-	i1 = v2 + i2
-	i1 = i1 + uint32(1060)
-	v12 = i1
-	i0 = fn2110(m, v7, v12)
-	v7 = i0
-	if v7 != 0 {
-		goto L188
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v6 = i0
-	if v6 == 0 {
-		goto L189
-	}
-	fn2111(m, v6)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
-L189:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+108)) = uint64(0)
-	goto L2
-L188:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = v12
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v7
-L187:
-	i1 = v7 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v12 = i0
-L185:
-	i0 = v7 + v2
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(11)
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	v5 = v2
-	goto L6
-L180:
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v7 = i0
-	goto L178
-L179:
-	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L12
-	}
-	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i2 = v2 << (uint32(2) & 31)
-	i1 = i1 - i2
-	i1 = i1 + k32(4294967292)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	goto L12
-L178:
-	v2 = uint32(0)
-	goto L176
-L177:
-	v2 = uint32(1)
-	goto L176
-L38:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = v10 - i1
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v2 = i1
-	if i0 < v2 {
-		goto L37
-	}
-	i1 = v10 - v2
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v12
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L190
-	}
-	if int32(v12) < int32(uint32(0)) {
-		goto L190
-	}
-	i0 = v12 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v13 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = i1 - v2
-	if v13 > i1 {
-		goto L192
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i0
-	goto L191
-L192:
-	i0 = fn6908(m, v0, v13)
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i1
-	i1 = v2 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L191:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v2 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	m.copy(i0, i1, v13)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + v13
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
-L190:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	v6 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 > uint32(35) {
-		goto L193
-	}
-	i0 = fn6908(m, v0, uint32(36))
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v6 = i0
-L193:
-	i1 = v6 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v2
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(55834574848)
-	i1 = v1 + uint32(12)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
-	v5 = v2
-	goto L6
-L37:
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	goto L19
-L36:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = v10 - i1
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v2 = i1
-	if i0 >= v2 {
-		goto L194
-	}
-	v11 = uint32(0)
-	goto L12
-L194:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	i1 = v10 - v2
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i0
-	v6 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 > uint32(35) {
-		goto L195
-	}
-	i0 = fn6908(m, v0, uint32(36))
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v6 = i0
-L195:
-	i1 = v6 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v2
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(51539607552)
-	i1 = v1 + uint32(12)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
-	v5 = v2
-	goto L6
-L35:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = i0 << (uint32(1) & 31)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if int32(v2) < int32(i1) {
-		goto L196
-	}
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	goto L19
-L196:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v2 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v12 = i0
-	if v12 == 0 {
-		goto L198
-	}
-	i0 = v2 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == 0 {
-		goto L198
-	}
-	if v2 >= v12 {
-		goto L197
-	}
-L198:
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	goto L19
-L197:
-	i0 = v1 + uint32(12)
-	v1 = i0
-	goto L19
-L34:
-	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = i0 << (uint32(1) & 31)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if int32(v2) >= int32(i1) {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v2 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v2 = i0
-	if v2 == 0 {
-		goto L12
-	}
-	i0 = v7 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	if v7 == 0 {
-		goto L12
-	}
-	if v7 < v2 {
-		goto L12
-	}
-	if v2 >= v7 {
-		goto L199
-	}
-	i1 = v7 - v2
-	i0 = v10 + i1
-	v12 = i0
-L200:
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	i0 = fn7949(m, i0)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i1 = fn7949(m, i1)
-	if i0 != i1 {
-		goto L12
-	}
-	i0 = v10 + uint32(1)
-	v10 = i0
-	i0 = v2 + uint32(1)
-	v2 = i0
-	if v2 != v7 {
-		goto L200
-	}
-	v10 = v12
-L199:
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L33:
-	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = i0 << (uint32(1) & 31)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if int32(v2) >= int32(i1) {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v2 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v2 = i0
-	if v2 == 0 {
-		goto L12
-	}
-	i0 = v7 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	if v7 == 0 {
-		goto L12
-	}
-	if v7 < v2 {
-		goto L12
-	}
-	if v2 >= v7 {
-		goto L201
-	}
-L202:
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	i0 = fn2964(m, i0)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i1 = fn2964(m, i1)
-	if i0 != i1 {
-		goto L12
-	}
-	i0 = v10 + uint32(1)
-	v10 = i0
-	i0 = v2 + uint32(1)
-	v2 = i0
-	if v2 != v7 {
-		goto L202
-	}
-L201:
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L32:
-	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = i0 << (uint32(1) & 31)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if int32(v2) >= int32(i1) {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v2 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v2 = i0
-	if v2 == 0 {
-		goto L12
-	}
-	i0 = v7 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v15 = i0
-	if v15 == 0 {
-		goto L12
-	}
-	if v15 < v2 {
-		goto L12
-	}
-	if v2 >= v15 {
-		goto L203
-	}
-	i1 = v15 - v2
-	i0 = v10 + i1
-	v14 = i0
-L204:
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = uint32(*(*int8)(unsafe.Add(b, v10)))
-	v12 = i0
-	i0 = v12 & uint32(255)
-	v7 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L205
-	}
-	i0 = uint32(8709088) + v7
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v7 = i0
-L205:
-	i0 = uint32(*(*int8)(unsafe.Add(b, v2)))
-	v13 = i0
-	i0 = v13 & uint32(255)
-	v12 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L206
-	}
-	i0 = uint32(8709088) + v12
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v12 = i0
-L206:
-	if v7 == v12 {
-		goto L207
-	}
-	v11 = uint32(0)
-	goto L12
-L207:
-	i0 = v10 + uint32(1)
-	v10 = i0
-	i0 = v2 + uint32(1)
-	v2 = i0
-	if v2 != v15 {
-		goto L204
-	}
-	v10 = v14
-L203:
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L31:
-	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = i0 << (uint32(1) & 31)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if int32(v2) >= int32(i1) {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v2 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v2 = i0
-	if v2 == 0 {
-		goto L12
-	}
-	i0 = v7 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	if v7 == 0 {
-		goto L12
-	}
-	if v7 < v2 {
-		goto L12
-	}
-	if v2 >= v7 {
-		goto L208
-	}
-	i1 = v7 - v2
-	i0 = v10 + i1
-	v12 = i0
-L209:
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	if i0 != i1 {
-		goto L12
-	}
-	i0 = v10 + uint32(1)
-	v10 = i0
-	i0 = v2 + uint32(1)
-	v2 = i0
-	if v2 != v7 {
-		goto L209
-	}
-	v10 = v12
-L208:
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L30:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i0
-	v6 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 > uint32(35) {
-		goto L210
-	}
-	i0 = fn6908(m, v0, uint32(36))
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v6 = i0
-L210:
-	i1 = v6 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v2
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(68719476736)
-	i1 = v1 + uint32(8)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
-	v5 = v2
-	goto L6
-L29:
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i1 = fn6910(m, v0)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
-	if v2 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = k32(4294967295)
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
-L28:
-	v12 = v5
-	v1 = uint32(0)
-	i1 = v7 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if int32(v2) >= int32(i1) {
-		goto L27
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v5 = i1
-	i0 = v2 - v5
-	if i0 < uint32(36) {
-		goto L212
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v6 = i0
-	v2 = v5
-	goto L211
-L212:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v6 = i0
-	i1 = v5 + uint32(36)
-	v10 = i1
-	if int32(v2) < int32(v10) {
-		goto L213
-	}
-	v2 = v5
-	goto L211
-L213:
-	i2 = div32s(v10, uint32(4))
-	i1 = v5 + i2
-	i1 = i1 + uint32(1060)
-	v2 = i1
-	i0 = fn2110(m, v6, v2)
-	v6 = i0
-	if v6 != 0 {
-		goto L214
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v6 = i0
-	if v6 == 0 {
-		goto L215
-	}
-	fn2111(m, v6)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
-L215:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+108)) = uint64(0)
-	goto L2
-L214:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i0
-L211:
-	i0 = v6 + v5
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v12
-	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(60129542144)
-	i1 = v7 + uint32(12)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
-	i1 = v2 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	goto L6
-L27:
-	i1 = v7 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v5 = i1
-	if int32(v2) < int32(v5) {
-		goto L216
-	}
-	if v5 == uint32(2147483647) {
-		goto L216
-	}
-	v5 = v12
-	goto L26
-L216:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v10 = i0
-	if v10 != v1 {
-		goto L217
-	}
-	v5 = v12
-	goto L26
-L217:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v5 = i0
-	if int32(v1) < int32(uint32(0)) {
-		goto L218
-	}
-	i0 = v1 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v10 = i0
-	i1 = v2 - v5
-	if v10 > i1 {
-		goto L220
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v1 = i0
-	goto L219
-L220:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v1 = i0
-	i1 = v5 + v10
-	v5 = i1
-	if int32(v2) >= int32(v5) {
-		goto L221
-	}
-	i2 = div32s(v5, uint32(4))
-	i1 = v5 + i2
-	i1 = i1 + uint32(1024)
-	v2 = i1
-	i0 = fn2110(m, v1, v2)
-	v1 = i0
-	if v1 != 0 {
-		goto L222
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v6 = i0
-	if v6 == 0 {
-		goto L223
-	}
-	fn2111(m, v6)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
-L223:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+108)) = uint64(0)
-	goto L2
-L222:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v1
-L221:
-	i1 = v1 + v12
-	if v12 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L219:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v1 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	m.copy(i0, i1, v10)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + v10
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v10 = i0
-L218:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	i0 = v2 - v5
-	if i0 < uint32(36) {
-		goto L225
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v6 = i0
-	v2 = v5
-	goto L224
-L225:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v6 = i0
-	i1 = v5 + uint32(36)
-	v10 = i1
-	if int32(v2) < int32(v10) {
-		goto L226
-	}
-	v2 = v5
-	goto L224
-L226:
-	i2 = div32s(v10, uint32(4))
-	i1 = v5 + i2
-	i1 = i1 + uint32(1060)
-	v2 = i1
-	i0 = fn2110(m, v6, v2)
-	v6 = i0
-	if v6 != 0 {
-		goto L227
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v6 = i0
-	if v6 == 0 {
-		goto L228
-	}
-	fn2111(m, v6)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
-L228:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+108)) = uint64(0)
-	goto L2
-L227:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i0
-L224:
-	i0 = v6 + v5
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v12
-	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(64424509440)
-	i1 = v7 + uint32(12)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
-	i1 = v2 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	goto L6
-L26:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v12 = i0
-	i0 = v12 + uint32(20)
-	if v12 == 0 {
-		i0 = v9
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v10
-	if v10 == 0 {
-		goto L229
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v10)+16)) = v12
-L229:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+124)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = i0 << (uint32(2) & 31)
-	i0 = i0 + v7
-	i0 = i0 + uint32(4)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v10 = i0
-	goto L19
-L25:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
-	if v2 != 0 {
-		goto L230
-	}
-	m.depth--
-	return k32(4294967294)
-L230:
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v2 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 + uint32(1)
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v12
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = i1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if int32(v12) >= int32(i1) {
-		goto L231
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	*(*uint32)(unsafe.Add(b, v2)) = v12
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v7 = i1
-	i0 = i0 - v7
-	if i0 < uint32(36) {
-		goto L233
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v12 = i0
-	v2 = v6
-	goto L232
-L233:
-	i0 = fn6908(m, v0, uint32(36))
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v12 = i1
-	i1 = v12 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-L232:
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v10 = i0
-	i0 = v12 + v7
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
-	i1 = i1 + uint32(12)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = i0 + uint32(12)
-	v1 = i0
-	v5 = v7
-	goto L6
-L231:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v12
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i0
-	if v1 == 0 {
-		goto L234
-	}
-	if int32(v12) < int32(uint32(0)) {
-		goto L234
-	}
-	i0 = v12 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = i1 - v2
-	if v1 > i1 {
-		goto L236
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i0
-	goto L235
-L236:
-	i0 = fn6908(m, v0, v1)
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i1
-	i1 = v2 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L235:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v2 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	m.copy(i0, i1, v1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + v1
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
-L234:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L238
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v12 = i0
-	v10 = v6
-	goto L237
-L238:
-	i0 = fn6908(m, v0, uint32(36))
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v12 = i1
-	i1 = v12 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v10 = i0
-L237:
-	i0 = v12 + v2
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(5)
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	v5 = v2
-	v1 = v7
-	goto L6
-L24:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
-	if v2 != 0 {
-		goto L239
-	}
-	m.depth--
-	return k32(4294967294)
-L239:
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v12 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v12))
-	i1 = i1 + uint32(1)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
-	v2 = i1
-	i1 = v2 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if int32(v1) >= int32(i1) {
-		goto L240
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	*(*uint32)(unsafe.Add(b, v12)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v7 = i1
-	i0 = i0 - v7
-	if i0 < uint32(36) {
-		goto L242
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v10 = i0
-	v2 = v6
-	goto L241
-L242:
-	i0 = fn6908(m, v0, uint32(36))
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v10 = i1
-	i1 = v10 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-L241:
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v12 = i0
-	i0 = v10 + v7
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
-	i1 = i1 + uint32(12)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = i0 + uint32(12)
-	v1 = i0
-	v5 = v7
-	goto L6
-L240:
-	i1 = v2 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v2 = i1
-	if int32(v1) < int32(v2) {
-		goto L243
-	}
-	if v2 == uint32(2147483647) {
-		goto L243
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v2 = i0
-	v1 = v7
-	goto L23
-L243:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+8))
-	if v10 != i1 {
-		goto L244
-	}
-	v1 = v7
-	goto L23
-L244:
-	*(*uint32)(unsafe.Add(b, v12)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v12
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	if int32(v12) < int32(uint32(0)) {
-		goto L245
-	}
-	i0 = v12 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = i1 - v2
-	if v1 > i1 {
-		goto L247
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i0
-	goto L246
-L247:
-	i0 = fn6908(m, v0, v1)
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i1
-	i1 = v2 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L246:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v2 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	m.copy(i0, i1, v1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + v1
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
-L245:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 < uint32(4) {
-		goto L249
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i0
-	goto L248
-L249:
-	i0 = fn6908(m, v0, uint32(4))
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i1
-	i1 = v2 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L248:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v2 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + uint32(4)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L251
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v12 = i0
-	v7 = v6
-	goto L250
-L251:
-	i0 = fn6908(m, v0, uint32(36))
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v12 = i1
-	i1 = v12 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v7 = i0
-L250:
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	v10 = i0
-	i0 = v12 + v2
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
-	i1 = i1 + uint32(12)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = i0 + uint32(12)
-	v1 = i0
-	v5 = v2
-	goto L6
-L23:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L253
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i0
-	v12 = v6
-	goto L252
-L253:
-	i0 = fn6908(m, v0, uint32(36))
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i1
-	i1 = v7 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v12 = i0
-L252:
-	i0 = v7 + v2
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(3)
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	v5 = v2
-	goto L6
-L22:
-	i1 = fn6910(m, v0)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
-	if v2 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i1
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L255
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v10 = i0
-	v1 = v6
-	goto L254
-L255:
-	i0 = fn6908(m, v0, uint32(36))
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v10 = i1
-	i1 = v10 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v1 = i0
-L254:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v12 = i0
-	i0 = v10 + v2
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(7)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	i2 = v12 << (uint32(2) & 31)
-	i1 = v7 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	v5 = v2
-	goto L6
-L21:
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = v10 + i1
-	if i0 <= v4 {
-		goto L256
-	}
-	v11 = uint32(0)
-	goto L12
-L256:
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	v11 = uint32(0)
-	i1 = v1 + uint32(16)
-	i2 = v1 + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn6909(m, v0, i1, i2)
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v5
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, v6)) = v12
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if int32(v12) < int32(i1) {
-		goto L12
-	}
-	i0 = v10 + v12
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if i0 != uint32(1) {
-		goto L19
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v10 != i1 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
-	if i0 == 0 {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	if i0 == 0 {
-		goto L20
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if v10 == i1 {
-		goto L19
-	}
-L20:
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	v11 = uint32(1)
-	goto L12
-L19:
-	v2 = uint32(0)
-	goto L11
-L18:
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 + v13
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L17:
-	i0 = v7 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == uint32(2147483647) {
-		goto L257
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	if int32(i0) > int32(v2) {
-		goto L16
-	}
-L257:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i1
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L259
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v12 = i0
-	v10 = v6
-	goto L258
-L259:
-	i0 = fn6908(m, v0, uint32(36))
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v12 = i1
-	i1 = v12 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v10 = i0
-L258:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v1 = i0
-	i0 = v12 + v2
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(10)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	i2 = v1 << (uint32(2) & 31)
-	i1 = v7 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	v5 = v2
-	goto L6
-L16:
-	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L12
-	}
-	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i2 = v2 << (uint32(2) & 31)
-	i1 = i1 - i2
-	i1 = i1 + k32(4294967292)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	goto L12
-L15:
-	i1 = v7 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v13 = i1
-	if int32(v12) < int32(v13) {
-		goto L261
-	}
-L262:
-	if v2 >= v4 {
-		goto L263
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	if i0 == i1 {
-		goto L260
-	}
-L263:
-	i1 = v12 + k32(4294967295)
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v12
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if int32(v12) >= int32(v13) {
-		goto L262
-	}
-L261:
-	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v2 = i0
-	if int32(v2) > int32(k32(4294967295)) {
-		goto L13
-	}
-	goto L12
-L260:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i1
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L265
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v12 = i0
-	v10 = v6
-	goto L264
-L265:
-	i0 = fn6908(m, v0, uint32(36))
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v12 = i1
-	i1 = v12 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v10 = i0
-L264:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v1 = i0
-	i0 = v12 + v2
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(8)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	i2 = v1 << (uint32(2) & 31)
-	i1 = v7 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	v5 = v2
-	goto L6
-L14:
-	i1 = v7 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if int32(v12) < int32(i1) {
-		goto L266
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i1
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L268
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v12 = i0
-	v10 = v6
-	goto L267
-L268:
-	i0 = fn6908(m, v0, uint32(36))
-	v12 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v12 = i1
-	i1 = v12 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v10 = i0
-L267:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v1 = i0
-	i0 = v12 + v2
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(9)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	i2 = v1 << (uint32(2) & 31)
-	i1 = v7 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	v5 = v2
-	goto L6
-L266:
-	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L12
-	}
-	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L12
-	}
-L13:
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i2 = v2 << (uint32(2) & 31)
-	i1 = i1 - i2
-	i1 = i1 + k32(4294967292)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	v11 = uint32(0)
-L12:
-	v2 = uint32(1)
-	goto L11
-L2:
-	v12 = k32(4294967287)
-L1:
-	m.depth--
-	return v12
-}
-
-//go:norace
-//go:nocheckptr
-func fn6889(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v5 = i0
-	v6 = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	v7 = i0
-	i0 = v7 - v5
-	if i0 > uint32(35) {
-		goto L3
-	}
-	v6 = v5
-	i1 = v5 + uint32(36)
-	v8 = i1
-	if int32(v7) >= int32(v8) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i2 = div32s(v8, uint32(4))
-	i1 = v5 + i2
-	i1 = i1 + uint32(1060)
-	v6 = i1
-	i0 = fn2110(m, i0, v6)
-	v7 = i0
-	if v7 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v6 = i0
-	if v6 == 0 {
-		goto L5
-	}
-	fn2111(m, v6)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
-L5:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+108)) = uint64(0)
-	goto L2
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v6 = i0
-L3:
-	i0 = v0 + uint32(112)
-	v8 = i0
-	i1 = v6 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v5
-	v6 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v6)+28)) = k64(18446744069414584320)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = v2
-	i0 = v0 + uint32(120)
-	v9 = i0
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if i0 != uint32(14) {
-		goto L9
-	}
-	i0 = v1 + uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == 0 {
-		goto L10
-	}
-	v11 = uint32(1)
-	i0 = v4 - v10
-	i0 = uint32(int32(i0) >> (uint32(1) & 31))
-	if i0 >= v2 {
-		goto L10
-	}
-	v12 = uint32(0)
-	goto L8
-L10:
-	i0 = v1 + uint32(4)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v2 + i1
-	v1 = i0
-L9:
-	v2 = uint32(0)
-	goto L7
-L8:
-	v2 = uint32(1)
-L7:
-L11:
-	switch v2 {
-	case 0:
-		goto L43
-	default:
-		goto L42
-	}
-L43:
-	i0 = v3 + uint32(1)
-	v3 = i0
-	i0 = v3 & uint32(4095)
-	if i0 != 0 {
-		goto L44
-	}
-	i0 = fn6307(m)
-	if i0 == 0 {
-		goto L44
-	}
-	m.depth--
-	return k32(4294967286)
-L44:
-	i0 = v1 + uint32(4)
-	v7 = i0
-	v11 = uint32(1)
-	v13 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v12 = i0
-	switch v12 {
-	case 0:
-		goto L12
-	case 1:
-		goto L63
-	case 2:
-		goto L60
-	case 3:
-		goto L59
-	case 4:
-		goto L38
-	case 5:
-		goto L40
-	case 6:
-		goto L62
-	case 7:
-		goto L47
-	case 8:
-		goto L61
-	case 11:
-		goto L33
-	case 12:
-		goto L37
-	case 13:
-		goto L58
-	case 14, 15:
-		goto L48
-	case 16:
-		goto L65
-	case 17:
-		goto L66
-	case 18:
-		goto L25
-	case 19:
-		goto L26
-	case 20:
-		goto L64
-	case 23:
-		goto L23
-	case 24:
-		goto L46
-	case 26:
-		goto L45
-	case 27:
-		goto L32
-	case 28:
-		goto L31
-	case 29:
-		goto L22
-	case 30:
-		goto L34
-	case 31:
-		goto L51
-	case 32:
-		goto L57
-	case 33:
-		goto L54
-	case 34:
-		goto L36
-	case 35:
-		goto L49
-	case 36:
-		goto L55
-	case 37:
-		goto L52
-	case 38:
-		goto L35
-	case 39:
-		goto L50
-	case 40:
-		goto L56
-	case 41:
-		goto L53
-	default:
-		goto L1
-	}
-L66:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v14 = i0
-	i0 = v14 & uint32(1)
-	if i0 == 0 {
-		goto L67
-	}
-	i1 = div32s(v14, uint32(2))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = i1
-L67:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v13 = i1
-	if int32(v14) <= int32(v13) {
-		goto L68
-	}
-	i0 = v13 + uint32(1)
-	if int32(i0) >= int32(v14) {
-		goto L69
-	}
-	i0 = v14 - v13
-	i0 = i0 + k32(4294967294)
-	v15 = i0
-	i1 = v13 ^ k32(4294967295)
-	i0 = v14 + i1
-	i0 = i0 & uint32(3)
-	v16 = i0
-	if v16 == 0 {
-		goto L70
-	}
-	i0 = v13 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v2 = i0
-	v7 = v16
-L71:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i0 = i0 + v2
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 != 0 {
-		goto L71
-	}
-L70:
-	if v15 < uint32(3) {
-		goto L69
-	}
-	i0 = v13 << (uint32(2) & 31)
-	v2 = i0
-	i0 = v16 << (uint32(2) & 31)
-	v7 = i0
-	i0 = v13 + v16
-	i0 = i0 - v14
-	i0 = i0 + uint32(1)
-	v13 = i0
-L72:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i0 = i0 + v7
-	i0 = i0 + v2
-	i0 = i0 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i0 = i0 + v7
-	i0 = i0 + v2
-	i0 = i0 + uint32(8)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i0 = i0 + v7
-	i0 = i0 + v2
-	i0 = i0 + uint32(12)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i0 = i0 + v7
-	i0 = i0 + v2
-	i0 = i0 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v2 + uint32(16)
-	v2 = i0
-	i0 = v13 + uint32(4)
-	v13 = i0
-	if v13 != 0 {
-		goto L72
-	}
-L69:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = v14
-L68:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v14 << (uint32(2) & 31)
-	i0 = i0 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v10
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L65:
-	v12 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	if i0 != i1 {
-		goto L12
-	}
-	i0 = v10 + uint32(2)
-	v10 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L64:
-	v12 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	if i0 == i1 {
-		goto L12
-	}
-	i0 = v10 + uint32(2)
-	v10 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L63:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
-	if i0 == 0 {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	if i0 == 0 {
-		goto L73
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v10 == i1 {
-		goto L73
-	}
-	v12 = uint32(0)
-	goto L12
-L73:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	if i0 == 0 {
-		goto L21
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if v10 != i1 {
-		goto L21
-	}
-	v12 = uint32(0)
-	goto L12
-L62:
-	v12 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	switch i0 {
-	case 0, 2:
-		goto L85
-	case 1:
-		goto L84
-	case 3:
-		goto L81
-	case 4:
-		goto L80
-	case 5:
-		goto L83
-	case 6:
-		goto L75
-	case 7:
-		goto L82
-	case 8:
-		goto L79
-	case 9:
-		goto L78
-	case 10:
-		goto L77
-	case 11:
-		goto L76
-	default:
-		goto L12
-	}
-L85:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 == v10 {
-		goto L74
-	}
-	goto L12
-L84:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 == v10 {
-		goto L74
-	}
-	i0 = v10 + k32(4294967294)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	if i0 == uint32(10) {
-		goto L74
-	}
-	goto L12
-L83:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	i0 = v2 - v10
-	if i0 != uint32(2) {
-		goto L86
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	if i0 == uint32(10) {
-		goto L74
-	}
-	if v2 == v10 {
-		goto L74
-	}
-	goto L12
-L86:
-	if v2 == v10 {
-		goto L74
-	}
-	goto L12
-L82:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == v10 {
-		goto L74
-	}
-	goto L12
-L81:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v13 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v14 = i1
-	if v13 == v14 {
-		goto L12
-	}
-	v7 = uint32(0)
-	v2 = uint32(0)
-	if v13 >= v10 {
-		goto L87
-	}
-	v2 = uint32(0)
-	i0 = v10 + k32(4294967294)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v13 = i0
-	if v13 > uint32(122) {
-		goto L87
-	}
-	v2 = uint32(1)
-	i1 = v13 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(7)
-	if i0 != 0 {
-		goto L87
-	}
-	i0 = b2i(v13 == uint32(95))
-	v2 = i0
-L87:
-	if v14 <= v10 {
-		goto L88
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	v13 = i0
-	if v13 > uint32(122) {
-		goto L88
-	}
-	v7 = uint32(1)
-	i1 = v13 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(7)
-	if i0 != 0 {
-		goto L88
-	}
-	i0 = b2i(v13 == uint32(95))
-	v7 = i0
-L88:
-	if v7 != v2 {
-		goto L74
-	}
-	v12 = uint32(0)
-	goto L12
-L80:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v13 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v14 = i1
-	if v13 == v14 {
-		goto L12
-	}
-	v7 = uint32(0)
-	v2 = uint32(0)
-	if v13 >= v10 {
-		goto L89
-	}
-	v2 = uint32(0)
-	i0 = v10 + k32(4294967294)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v13 = i0
-	if v13 > uint32(122) {
-		goto L89
-	}
-	v2 = uint32(1)
-	i1 = v13 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(7)
-	if i0 != 0 {
-		goto L89
-	}
-	i0 = b2i(v13 == uint32(95))
-	v2 = i0
-L89:
-	if v14 <= v10 {
-		goto L90
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	v13 = i0
-	if v13 > uint32(122) {
-		goto L90
-	}
-	v7 = uint32(1)
-	i1 = v13 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(7)
-	if i0 != 0 {
-		goto L90
-	}
-	i0 = b2i(v13 == uint32(95))
-	v7 = i0
-L90:
-	if v7 == v2 {
-		goto L74
-	}
-	v12 = uint32(0)
-	goto L12
-L79:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v13 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v14 = i1
-	if v13 == v14 {
-		goto L12
-	}
-	v2 = uint32(0)
-	v7 = uint32(0)
-	if v13 >= v10 {
-		goto L91
-	}
-	i0 = v10 + k32(4294967294)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v13 = i0
-	if v13 > uint32(255) {
-		goto L92
-	}
-	v7 = uint32(1)
-	i0 = fn7948(m, v13)
-	if i0 != 0 {
-		goto L91
-	}
-L92:
-	i0 = b2i(v13 == uint32(95))
-	v7 = i0
-L91:
-	if v14 <= v10 {
-		goto L93
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	v13 = i0
-	if v13 > uint32(255) {
-		goto L94
-	}
-	v2 = uint32(1)
-	i0 = fn7948(m, v13)
-	if i0 != 0 {
-		goto L93
-	}
-L94:
-	i0 = b2i(v13 == uint32(95))
-	v2 = i0
-L93:
-	if v2 != v7 {
-		goto L74
-	}
-	v12 = uint32(0)
-	goto L12
-L78:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v13 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v14 = i1
-	if v13 == v14 {
-		goto L12
-	}
-	v2 = uint32(0)
-	v7 = uint32(0)
-	if v13 >= v10 {
-		goto L95
-	}
-	i0 = v10 + k32(4294967294)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v13 = i0
-	if v13 > uint32(255) {
-		goto L96
-	}
-	v7 = uint32(1)
-	i0 = fn7948(m, v13)
-	if i0 != 0 {
-		goto L95
-	}
-L96:
-	i0 = b2i(v13 == uint32(95))
-	v7 = i0
-L95:
-	if v14 <= v10 {
-		goto L97
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	v13 = i0
-	if v13 > uint32(255) {
-		goto L98
-	}
-	v2 = uint32(1)
-	i0 = fn7948(m, v13)
-	if i0 != 0 {
-		goto L97
-	}
-L98:
-	i0 = b2i(v13 == uint32(95))
-	v2 = i0
-L97:
-	if v2 == v7 {
-		goto L74
-	}
-	v12 = uint32(0)
-	goto L12
-L77:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v13 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v13 == i1 {
-		goto L12
-	}
-	v2 = uint32(0)
-	v7 = uint32(0)
-	if v13 >= v10 {
-		goto L99
-	}
-	v7 = uint32(1)
-	i0 = v10 + k32(4294967294)
-	v14 = i0
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v14)))
-	v13 = i0
-	i0 = fn2971(m, v13)
-	if i0 != 0 {
-		goto L99
-	}
-	i0 = fn2956(m, v13)
-	if i0 != 0 {
-		goto L99
-	}
-	i0 = fn2958(m, v13)
-	if i0 != 0 {
-		goto L99
-	}
-	i0 = fn2959(m, v13)
-	if i0 != 0 {
-		goto L99
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v14)))
-	i0 = b2i(i0 == uint32(95))
-	v7 = i0
-L99:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 <= v10 {
-		goto L100
-	}
-	v2 = uint32(1)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	v13 = i0
-	i0 = fn2971(m, v13)
-	if i0 != 0 {
-		goto L100
-	}
-	i0 = fn2956(m, v13)
-	if i0 != 0 {
-		goto L100
-	}
-	i0 = fn2958(m, v13)
-	if i0 != 0 {
-		goto L100
-	}
-	i0 = fn2959(m, v13)
-	if i0 != 0 {
-		goto L100
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	i0 = b2i(i0 == uint32(95))
-	v2 = i0
-L100:
-	if v2 != v7 {
-		goto L74
-	}
-	v12 = uint32(0)
-	goto L12
-L76:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v13 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v13 == i1 {
-		goto L12
-	}
-	v2 = uint32(0)
-	v7 = uint32(0)
-	if v13 >= v10 {
-		goto L101
-	}
-	v7 = uint32(1)
-	i0 = v10 + k32(4294967294)
-	v14 = i0
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v14)))
-	v13 = i0
-	i0 = fn2971(m, v13)
-	if i0 != 0 {
-		goto L101
-	}
-	i0 = fn2956(m, v13)
-	if i0 != 0 {
-		goto L101
-	}
-	i0 = fn2958(m, v13)
-	if i0 != 0 {
-		goto L101
-	}
-	i0 = fn2959(m, v13)
-	if i0 != 0 {
-		goto L101
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v14)))
-	i0 = b2i(i0 == uint32(95))
-	v7 = i0
-L101:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 <= v10 {
-		goto L102
-	}
-	v2 = uint32(1)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	v13 = i0
-	i0 = fn2971(m, v13)
-	if i0 != 0 {
-		goto L102
-	}
-	i0 = fn2956(m, v13)
-	if i0 != 0 {
-		goto L102
-	}
-	i0 = fn2958(m, v13)
-	if i0 != 0 {
-		goto L102
-	}
-	i0 = fn2959(m, v13)
-	if i0 != 0 {
-		goto L102
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	i0 = b2i(i0 == uint32(95))
-	v2 = i0
-L102:
-	if v2 == v7 {
-		goto L74
-	}
-	v12 = uint32(0)
-	goto L12
-L75:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == v10 {
-		goto L74
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	if i0 != uint32(10) {
-		goto L12
-	}
-L74:
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L61:
-	v12 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	i0 = fn6906(m, i0, i1)
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = v10 + uint32(2)
-	v10 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L60:
-	v12 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	if i0 == uint32(10) {
-		goto L12
-	}
-	i0 = v10 + uint32(2)
-	v10 = i0
-	v1 = v7
-	goto L19
-L59:
-	if v10 < v4 {
-		goto L103
-	}
-	v12 = uint32(0)
-	goto L12
-L103:
-	i0 = v10 + uint32(2)
-	v10 = i0
-	v1 = v7
-	goto L19
-L58:
-	v12 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = v1 + uint32(8)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	i0 = fn6911(m, i0, i1)
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = v10 + uint32(2)
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	goto L19
-L57:
-	v12 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	v2 = i0
-	if v2 > uint32(127) {
-		goto L104
-	}
-	i0 = uint32(8709088) + v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-L104:
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	if v2 != i1 {
-		goto L12
-	}
-	i0 = v10 + uint32(2)
-	v10 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L56:
-	v12 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	i0 = fn2964(m, i0)
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 != i1 {
-		goto L12
-	}
-	i0 = v10 + uint32(2)
-	v10 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L55:
-	v12 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v7 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	v2 = i1
-	if v7 == v2 {
-		goto L105
-	}
-	if v2 > uint32(255) {
-		goto L106
-	}
-	i0 = fn7949(m, v2)
-	if i0 == v7 {
-		goto L105
-	}
-	i0 = fn7950(m, v2)
-	v2 = i0
-L106:
-	if v2 != v7 {
-		goto L12
-	}
-L105:
-	i0 = v10 + uint32(2)
-	v10 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L54:
-	v12 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	v2 = i0
-	if v2 > uint32(127) {
-		goto L107
-	}
-	i0 = uint32(8709088) + v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-L107:
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	if v2 == i1 {
-		goto L12
-	}
-	i0 = v10 + uint32(2)
-	v10 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L53:
-	v12 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	i0 = fn2964(m, i0)
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 == i1 {
-		goto L12
-	}
-	i0 = v10 + uint32(2)
-	v10 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L52:
-	v12 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v7 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	v2 = i1
-	if v7 == v2 {
-		goto L12
-	}
-	if v2 > uint32(255) {
-		goto L108
-	}
-	i0 = fn7949(m, v2)
-	if i0 == v7 {
-		goto L12
-	}
-	i0 = fn7950(m, v2)
-	v2 = i0
-L108:
-	if v2 == v7 {
-		goto L12
-	}
-	i0 = v10 + uint32(2)
-	v10 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L51:
-	v12 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = v1 + uint32(8)
-	v13 = i0
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	v2 = i0
-	if v2 > uint32(127) {
-		goto L109
-	}
-	i0 = uint32(8709088) + v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-L109:
-	i0 = fn6911(m, v13, v2)
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = v10 + uint32(2)
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	goto L19
-L50:
-	v12 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = v1 + uint32(8)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	i1 = fn2964(m, i1)
-	i0 = fn6911(m, i0, i1)
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = v10 + uint32(2)
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	goto L19
-L49:
-	v12 = uint32(0)
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = v1 + uint32(8)
-	v13 = i0
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	v2 = i0
-	if v2 > uint32(255) {
-		goto L111
-	}
-	i1 = fn7949(m, v2)
-	v14 = i1
-	i0 = fn6911(m, v13, v14)
-	if i0 != 0 {
-		goto L110
-	}
-	i0 = fn7950(m, v2)
-	v2 = i0
-	if v2 == v14 {
-		goto L12
-	}
-L111:
-	i0 = fn6911(m, v13, v2)
-	if i0 == 0 {
-		goto L12
-	}
-L110:
-	i0 = v10 + uint32(2)
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	goto L19
-L48:
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	goto L19
-L47:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L112
-	}
-	if int32(v2) < int32(uint32(0)) {
-		goto L112
-	}
-	i0 = v2 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 - i2
-	if v2 > i1 {
-		goto L114
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v13 = i0
-	goto L113
-L114:
-	i0 = fn6908(m, v0, v2)
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v13 = i1
-	i1 = v13 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L113:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v13 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	m.copy(i0, i1, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-L112:
-	v2 = uint32(0)
-	goto L41
-L46:
-	v11 = uint32(1)
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = v4 - v10
-	i1 = uint32(int32(i1) >> (uint32(1) & 31))
-	if int32(i0) <= int32(i1) {
-		goto L115
-	}
-	v12 = uint32(0)
-	goto L12
-L115:
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	v12 = uint32(0)
-	i1 = v1 + uint32(16)
-	i2 = v1 + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn6912(m, v0, i1, i2)
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v14 = i0
-	i0 = v14 + v5
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, v6)) = v13
-	v11 = uint32(1)
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if int32(v13) < int32(i1) {
-		goto L12
-	}
-	i1 = v13 << (uint32(1) & 31)
-	i0 = v10 + i1
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != uint32(1) {
-		goto L116
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v2 != i1 {
-		goto L116
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
-	if i0 == 0 {
-		goto L117
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	if i0 == 0 {
-		goto L117
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if v2 == i1 {
-		goto L116
-	}
-L117:
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	goto L20
-L116:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v13 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v13
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L118
-	}
-	if int32(v13) < int32(uint32(0)) {
-		goto L118
-	}
-	i0 = v13 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v16 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 - i2
-	if v16 <= i1 {
-		goto L119
-	}
-	i0 = fn6908(m, v0, v16)
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v14 = i1
-	i1 = v14 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L119:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v14 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	m.copy(i0, i1, v16)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + v16
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-L118:
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	if i0 == uint32(16) {
-		goto L120
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v13 = i0
-	goto L14
-L120:
-	i1 = v13 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v13 = i0
-	goto L15
-L45:
-	v11 = uint32(1)
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	i1 = v4 - v10
-	i1 = uint32(int32(i1) >> (uint32(1) & 31))
-	if int32(v2) <= int32(i1) {
-		goto L121
-	}
-	v12 = uint32(0)
-	goto L12
-L121:
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	if v2 != 0 {
-		goto L123
-	}
-	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
-	goto L122
-L123:
-	v12 = uint32(0)
-	i1 = v1 + uint32(16)
-	i0 = fn6912(m, v0, i1, v2)
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v5
-	v6 = i0
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if int32(v13) < int32(i1) {
-		goto L12
-	}
-	*(*uint32)(unsafe.Add(b, v6)) = v13
-	i1 = v13 << (uint32(1) & 31)
-	i0 = v10 + i1
-	v10 = i0
-L122:
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != uint32(1) {
-		goto L124
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
-	if i0 == 0 {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	if i0 == 0 {
-		goto L125
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v10 != i1 {
-		goto L124
-	}
-L125:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	if i0 == 0 {
-		goto L21
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if v10 != i1 {
-		goto L21
-	}
-L124:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L17
-	}
-	if int32(v2) < int32(uint32(0)) {
-		goto L17
-	}
-	i0 = v2 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v14 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 - i2
-	if v14 > i1 {
-		goto L127
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i0
-	goto L126
-L127:
-	i0 = fn6908(m, v0, v14)
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i1
-	i1 = v2 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L126:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v2 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	m.copy(i0, i1, v14)
-	v2 = v8
-	goto L18
-L42:
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + k32(4294967260)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+32))
-	v5 = i0
-	if v5 == k32(4294967295) {
-		goto L129
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
-	v7 = i0
-L130:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v13 = i0
-	i0 = v13 + v5
-	v6 = i0
-	i0 = v7 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L145
-	case 1:
-		goto L151
-	case 2:
-		goto L147
-	case 3:
-		goto L144
-	case 4:
-		goto L150
-	case 5:
-		goto L146
-	case 6:
-		goto L142
-	case 7:
-		goto L154
-	case 8:
-		goto L153
-	case 9:
-		goto L152
-	case 10:
-		goto L155
-	case 11:
-		goto L140
-	case 12:
-		goto L148
-	case 13:
-		goto L143
-	case 14:
-		goto L149
-	case 15:
-		goto L141
-	default:
-		goto L128
-	}
-L155:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v14 = i0
-	i0 = v11 & uint32(1)
-	if i0 != 0 {
-		goto L156
-	}
-	v12 = uint32(1)
-	if v14 != 0 {
-		goto L157
-	}
-	v11 = uint32(0)
-	goto L131
-L157:
-	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L131
-	}
-	i2 = v5 << (uint32(2) & 31)
-	i1 = v2 - i2
-	i1 = i1 + k32(4294967292)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	goto L131
-L156:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v7 = i0
-	if v14 == 0 {
-		goto L158
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v14 = i0
-	if int32(v14) < int32(uint32(0)) {
-		goto L158
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v13 + v2
-	i2 = v14 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	m.copy(i0, i1, i2)
-L158:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
-	v2 = uint32(1)
-	goto L41
-L154:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v14 = i0
-	i0 = v11 & uint32(1)
-	if i0 != 0 {
-		goto L159
-	}
-	v12 = uint32(1)
-	if v14 != 0 {
-		goto L160
-	}
-	v11 = uint32(0)
-	goto L131
-L160:
-	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L131
-	}
-	i2 = v5 << (uint32(2) & 31)
-	i1 = v2 - i2
-	i1 = i1 + k32(4294967292)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	goto L131
-L159:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v16 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v7 = i0
-	if v14 == 0 {
-		goto L161
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v14 = i0
-	if int32(v14) < int32(uint32(0)) {
-		goto L161
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v13 + v2
-	i2 = v14 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	m.copy(i0, i1, i2)
-L161:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + k32(4294967295)
-	v13 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v13
-	i0 = v16 + k32(4294967294)
-	v2 = i0
-	goto L15
-L153:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v14 = i0
-	i0 = v11 & uint32(1)
-	if i0 != 0 {
-		goto L162
-	}
-	v12 = uint32(1)
-	if v14 != 0 {
-		goto L163
-	}
-	v11 = uint32(0)
-	goto L131
-L163:
-	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L131
-	}
-	i2 = v5 << (uint32(2) & 31)
-	i1 = v2 - i2
-	i1 = i1 + k32(4294967292)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	goto L131
-L162:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v16 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v7 = i0
-	if v14 == 0 {
-		goto L164
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v14 = i0
-	if int32(v14) < int32(uint32(0)) {
-		goto L164
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v13 + v2
-	i2 = v14 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	m.copy(i0, i1, i2)
-L164:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + k32(4294967295)
-	v13 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v13
-	i0 = v16 + k32(4294967294)
-	v2 = i0
-	goto L14
-L152:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v14 = i0
-	i0 = v11 & uint32(1)
-	if i0 != 0 {
-		goto L165
-	}
-	v12 = uint32(1)
-	if v14 != 0 {
-		goto L166
-	}
-	v11 = uint32(0)
-	goto L131
-L166:
-	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L131
-	}
-	i2 = v5 << (uint32(2) & 31)
-	i1 = v2 - i2
-	i1 = i1 + k32(4294967292)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	goto L131
-L165:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v16 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v7 = i0
-	if v14 == 0 {
-		goto L167
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v14 = i0
-	if int32(v14) < int32(uint32(0)) {
-		goto L167
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v13 + v2
-	i2 = v14 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	m.copy(i0, i1, i2)
-L167:
-	*(*uint32)(unsafe.Add(b, v0)) = v16
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
-	i1 = v7 + uint32(12)
-	i0 = fn6912(m, v0, i1, uint32(1))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v5
-	v2 = i0
-	if v13 != 0 {
-		goto L139
-	}
-	v6 = v2
-	goto L16
-L151:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = v13 + v2
-	i1 = i1 + k32(4294967292)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	v7 = i1
-	i1 = v7 + k32(4294967292)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	i0 = v11 & uint32(1)
-	if i0 != 0 {
-		goto L168
-	}
-	v11 = uint32(0)
-	v12 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L131
-	}
-	i1 = v5 << (uint32(2) & 31)
-	i0 = v7 - i1
-	i0 = i0 + k32(4294967288)
-	v2 = i0
-	goto L131
-L168:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v7 = i0
-	if int32(v7) < int32(uint32(0)) {
-		goto L169
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i1 = i1 + v2
-	i2 = v7 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	v2 = i2
-	m.copy(i0, i1, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 - v2
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v7 = i0
-L169:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = v7
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v13 = i0
-	goto L24
-L150:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
-	i0 = v11 & uint32(1)
-	if i0 != 0 {
-		goto L170
-	}
-	v12 = uint32(1)
-	if v7 != 0 {
-		goto L171
-	}
-	v11 = uint32(0)
-	goto L131
-L171:
-	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L131
-	}
-	i1 = v5 << (uint32(2) & 31)
-	i0 = v2 - i1
-	i0 = i0 + k32(4294967292)
-	v2 = i0
-	goto L131
-L170:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v14 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v15 = i0
-	if v7 == 0 {
-		goto L172
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v11 = i0
-	if int32(v11) < int32(uint32(0)) {
-		goto L172
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v13 + v2
-	i2 = v11 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	v2 = i2
-	m.copy(i0, i1, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 - v2
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
-L172:
-	*(*uint32)(unsafe.Add(b, v0)) = v14
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
-	v12 = uint32(0)
-	v11 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v16 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v13 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+4))
-	i1 = i1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v7 = i1
-	if int32(v16) < int32(v7) {
-		goto L173
-	}
-	if v7 != uint32(2147483647) {
-		goto L131
-	}
-L173:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+8))
-	if v14 == i1 {
-		goto L131
-	}
-	*(*uint32)(unsafe.Add(b, v13)) = v16
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 < uint32(4) {
-		goto L175
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i0
-	goto L174
-L175:
-	i0 = fn6908(m, v0, uint32(4))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i0
-	i0 = v7 + v5
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i0
-L174:
-	i0 = v7 + v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + uint32(4)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v14
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v15
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L177
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v10 = i0
-	v13 = v2
-	v7 = v6
-	goto L176
-L177:
-	i0 = fn6908(m, v0, uint32(36))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v10 = i0
-	i0 = v10 + v5
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v13 = i0
-L176:
-	i1 = v13 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	v13 = i0
-	i0 = v10 + v2
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+4))
-	i1 = i1 + uint32(12)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = i0 + uint32(12)
-	v1 = i0
-	v5 = v2
-	goto L6
-L149:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v14 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v7 = i0
-	i0 = v11 & uint32(1)
-	if i0 != 0 {
-		goto L178
-	}
-	if int32(v10) < int32(uint32(0)) {
-		goto L179
-	}
-	i2 = v10 << (uint32(2) & 31)
-	i1 = v2 - i2
-	i1 = i1 + k32(4294967292)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-L179:
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + uint32(1)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v2
-	v1 = v5
-	goto L29
-L178:
-	if int32(v10) < int32(uint32(0)) {
-		goto L180
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v13 + v2
-	i2 = v10 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	v2 = i2
-	m.copy(i0, i1, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 - v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v10 = i0
-L180:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = v10
-	*(*uint32)(unsafe.Add(b, v0)) = v14
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = i1
-	goto L28
-L148:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v14 = i0
-	i0 = v11 & uint32(1)
-	if i0 != 0 {
-		goto L181
-	}
-	v11 = uint32(1)
-	if v14 != 0 {
-		goto L182
-	}
-	v12 = uint32(0)
-	goto L131
-L182:
-	v12 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L131
-	}
-	i2 = v5 << (uint32(2) & 31)
-	i1 = v2 - i2
-	i1 = i1 + k32(4294967292)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	goto L131
-L181:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v7 = i0
-	if v14 == 0 {
-		goto L183
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v1 = i0
-	if int32(v1) < int32(uint32(0)) {
-		goto L183
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v13 + v2
-	i2 = v1 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	v2 = i2
-	m.copy(i0, i1, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 - v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-L183:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
-	goto L39
-L147:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
-	v12 = uint32(1)
-	i0 = v11 & uint32(1)
-	if i0 != 0 {
-		goto L134
-	}
-	v11 = uint32(0)
-	goto L131
-L146:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = v13 + v2
-	i1 = i1 + k32(4294967292)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + k32(4294967292)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	v12 = uint32(1)
-	i0 = v11 & uint32(1)
-	if i0 != 0 {
-		goto L136
-	}
-	v11 = uint32(0)
-	goto L131
-L145:
-	v12 = uint32(1)
-	i0 = v11 & uint32(1)
-	if i0 != 0 {
-		goto L133
-	}
-	v11 = uint32(0)
-	goto L131
-L144:
-	v12 = uint32(1)
-	i0 = v11 & uint32(1)
-	if i0 != 0 {
-		goto L135
-	}
-	v11 = uint32(0)
-	goto L131
-L143:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v10 = i0
-	i0 = v11 & uint32(1)
-	if i0 != 0 {
-		goto L137
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + uint32(1)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v7 = i0
-	goto L30
-L142:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v7 = i0
-	i0 = v7 + uint32(20)
-	if v7 == 0 {
-		i0 = v9
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v12
-	if v12 == 0 {
-		goto L184
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v12)+16)) = v7
-L184:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+124)) = v5
-	i0 = v11 ^ k32(4294967295)
-	i0 = i0 & uint32(1)
-	v12 = i0
-	goto L131
-L141:
-	i0 = v11 & uint32(1)
-	if i0 == 0 {
-		goto L138
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L132
-L140:
-	i0 = v11 & uint32(1)
-	if i0 != 0 {
-		goto L132
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v2 + i1
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v10 = i0
-	goto L19
-L139:
-	i0 = v16 + uint32(2)
-	v10 = i0
-	v14 = uint32(1)
-	v6 = v2
-	goto L18
-L138:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v2 + i1
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v10 = i0
-	goto L19
-L137:
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v11 = i0
-	i0 = v11 + uint32(20)
-	if v11 == 0 {
-		i0 = v9
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v7
-	if v7 == 0 {
-		goto L185
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = v11
-L185:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+124)) = v5
-	goto L132
-L136:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v11 = i0
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v11)) = i1
-	goto L132
-L135:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	goto L132
-L134:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L132
-L133:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L132:
-	v12 = uint32(0)
-	v11 = uint32(1)
-L131:
-	i1 = v2 + k32(4294967260)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+32))
-	v5 = i0
-	if v5 != k32(4294967295) {
-		goto L130
-	}
-L129:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+128)) = v3
-L128:
-	m.depth--
-	return v12
-L41:
-L186:
-	switch v2 {
-	case 0:
-		goto L191
-	default:
-		goto L190
-	}
-L191:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 == 0 {
-		goto L189
-	}
-	i0 = v7 + uint32(4)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = i0 + k32(4294967283)
-	switch i0 {
-	case 0:
-		goto L193
-	case 3:
-		goto L194
-	default:
-		goto L192
-	}
-L194:
-	if v10 >= v4 {
-		goto L187
-	}
-	i0 = v7 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	if i0 == i1 {
-		goto L192
-	}
-	goto L187
-L193:
-	if v10 >= v4 {
-		goto L187
-	}
-	i0 = v7 + uint32(12)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	i0 = fn6911(m, i0, i1)
-	if i0 == 0 {
-		goto L187
-	}
-L192:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	v13 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i1
-	i0 = v13 - v2
-	if i0 < uint32(36) {
-		goto L196
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i0
-	v13 = v6
-	goto L195
-L196:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i0
-	i1 = v2 + uint32(36)
-	v10 = i1
-	if int32(v13) >= int32(v10) {
-		goto L197
-	}
-	i2 = div32s(v10, uint32(4))
-	i1 = v2 + i2
-	i1 = i1 + uint32(1060)
-	v13 = i1
-	i0 = fn2110(m, v7, v13)
-	v7 = i0
-	if v7 != 0 {
-		goto L198
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v6 = i0
-	if v6 == 0 {
-		goto L199
-	}
-	fn2111(m, v6)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
-L199:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+108)) = uint64(0)
-	goto L2
-L198:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = v13
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v7
-L197:
-	i1 = v7 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v13 = i0
-L195:
-	i0 = v7 + v2
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(11)
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	v5 = v2
-	goto L6
-L190:
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v7 = i0
-	goto L188
-L189:
-	v12 = uint32(0)
-	v11 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L12
-	}
-	v12 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i2 = v2 << (uint32(2) & 31)
-	i1 = i1 - i2
-	i1 = i1 + k32(4294967292)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	goto L12
-L188:
-	v2 = uint32(0)
-	goto L186
-L187:
-	v2 = uint32(1)
-	goto L186
-L40:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = v10 - i1
-	i0 = uint32(int32(i0) >> (uint32(1) & 31))
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v2 = i1
-	if i0 < v2 {
-		goto L39
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v14
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	i2 = v2 << (uint32(1) & 31)
-	i1 = v10 - i2
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L200
-	}
-	if int32(v14) < int32(uint32(0)) {
-		goto L200
-	}
-	i0 = v14 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v14 = i0
-	i1 = v13 - v2
-	if v14 > i1 {
-		goto L202
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i0
-	goto L201
-L202:
-	i0 = fn6908(m, v0, v14)
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i1
-	i1 = v2 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L201:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v2 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	m.copy(i0, i1, v14)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + v14
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	v13 = i0
-L200:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	v6 = v2
-	i0 = v13 - v2
-	if i0 > uint32(35) {
-		goto L203
-	}
-	i0 = fn6908(m, v0, uint32(36))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v6 = i0
-L203:
-	i1 = v6 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v2
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(55834574848)
-	i1 = v1 + uint32(12)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
-	v5 = v2
-	goto L6
-L39:
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	goto L19
-L38:
-	v11 = uint32(1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = v10 - i1
-	i0 = uint32(int32(i0) >> (uint32(1) & 31))
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v2 = i1
-	if i0 >= v2 {
-		goto L204
-	}
-	v12 = uint32(0)
-	goto L12
-L204:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	i2 = v2 << (uint32(1) & 31)
-	i1 = v10 - i2
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i0
-	v6 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 > uint32(35) {
-		goto L205
-	}
-	i0 = fn6908(m, v0, uint32(36))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v6 = i0
-L205:
-	i1 = v6 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v2
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(51539607552)
-	i1 = v1 + uint32(12)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
-	v5 = v2
-	goto L6
-L37:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = i0 << (uint32(1) & 31)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if int32(v2) < int32(i1) {
-		goto L206
-	}
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	goto L19
-L206:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v2 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v13 = i0
-	if v13 == 0 {
-		goto L208
-	}
-	i0 = v2 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == 0 {
-		goto L208
-	}
-	if v2 >= v13 {
-		goto L207
-	}
-L208:
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	goto L19
-L207:
-	i0 = v1 + uint32(12)
-	v1 = i0
-	goto L19
-L36:
-	v11 = uint32(1)
-	v12 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = i0 << (uint32(1) & 31)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if int32(v2) >= int32(i1) {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v2 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v2 = i0
-	if v2 == 0 {
-		goto L12
-	}
-	i0 = v7 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v14 = i0
-	if v14 == 0 {
-		goto L12
-	}
-	if v14 < v2 {
-		goto L12
-	}
-	if v2 >= v14 {
-		goto L209
-	}
-L210:
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	v7 = i0
-	if v7 > uint32(255) {
-		goto L211
-	}
-	i0 = fn7949(m, v7)
-	v7 = i0
-L211:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v2)))
-	v13 = i0
-	if v13 > uint32(255) {
-		goto L212
-	}
-	i0 = fn7949(m, v13)
-	v13 = i0
-L212:
-	if v7 != v13 {
-		goto L12
-	}
-	i0 = v10 + uint32(2)
-	v10 = i0
-	i0 = v2 + uint32(2)
-	v2 = i0
-	if v2 < v14 {
-		goto L210
-	}
-L209:
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L35:
-	v11 = uint32(1)
-	v12 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = i0 << (uint32(1) & 31)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if int32(v2) >= int32(i1) {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v2 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v2 = i0
-	if v2 == 0 {
-		goto L12
-	}
-	i0 = v7 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	if v7 == 0 {
-		goto L12
-	}
-	if v7 < v2 {
-		goto L12
-	}
-	if v2 >= v7 {
-		goto L213
-	}
-L214:
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	i0 = fn2964(m, i0)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v2)))
-	i1 = fn2964(m, i1)
-	if i0 != i1 {
-		goto L12
-	}
-	i0 = v10 + uint32(2)
-	v10 = i0
-	i0 = v2 + uint32(2)
-	v2 = i0
-	if v2 < v7 {
-		goto L214
-	}
-L213:
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L34:
-	v11 = uint32(1)
-	v12 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = i0 << (uint32(1) & 31)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if int32(v2) >= int32(i1) {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v2 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v2 = i0
-	if v2 == 0 {
-		goto L12
-	}
-	i0 = v7 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v14 = i0
-	if v14 == 0 {
-		goto L12
-	}
-	if v14 < v2 {
-		goto L12
-	}
-	if v2 >= v14 {
-		goto L215
-	}
-L216:
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	v7 = i0
-	if v7 > uint32(127) {
-		goto L217
-	}
-	i0 = uint32(8709088) + v7
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v7 = i0
-L217:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v2)))
-	v13 = i0
-	if v13 > uint32(127) {
-		goto L218
-	}
-	i0 = uint32(8709088) + v13
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v13 = i0
-L218:
-	if v7 != v13 {
-		goto L12
-	}
-	i0 = v10 + uint32(2)
-	v10 = i0
-	i0 = v2 + uint32(2)
-	v2 = i0
-	if v2 < v14 {
-		goto L216
-	}
-L215:
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L33:
-	v11 = uint32(1)
-	v12 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = i0 << (uint32(1) & 31)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if int32(v2) >= int32(i1) {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v2 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v2 = i0
-	if v2 == 0 {
-		goto L12
-	}
-	i0 = v7 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	if v7 == 0 {
-		goto L12
-	}
-	if v7 < v2 {
-		goto L12
-	}
-	if v2 >= v7 {
-		goto L219
-	}
-L220:
-	if v10 >= v4 {
-		goto L12
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v2)))
-	if i0 != i1 {
-		goto L12
-	}
-	i0 = v10 + uint32(2)
-	v10 = i0
-	i0 = v2 + uint32(2)
-	v2 = i0
-	if v2 < v7 {
-		goto L220
-	}
-L219:
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L19
-L32:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i0
-	v6 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 > uint32(35) {
-		goto L221
-	}
-	i0 = fn6908(m, v0, uint32(36))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v6 = i0
-L221:
-	i1 = v6 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v2
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(68719476736)
-	i1 = v1 + uint32(8)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
-	v5 = v2
-	goto L6
-L31:
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i1 = fn6910(m, v0)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
-	if v2 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = k32(4294967295)
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
-L30:
-	v1 = v5
-	v14 = uint32(0)
-	i1 = v7 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if int32(v2) >= int32(i1) {
-		goto L29
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v5 = i0
-	v6 = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v5
-	if i0 > uint32(35) {
-		goto L222
-	}
-	i0 = fn6908(m, v0, uint32(36))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v6 = i0
-L222:
-	i1 = v6 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v5
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v1
-	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(60129542144)
-	goto L27
-L29:
-	i1 = v7 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v5 = i1
-	if int32(v2) < int32(v5) {
-		goto L223
-	}
-	if v5 == uint32(2147483647) {
-		goto L223
-	}
-	v5 = v1
-	goto L28
-L223:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v13 = i0
-	if v13 != v14 {
-		goto L224
-	}
-	v5 = v1
-	goto L28
-L224:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v10
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v5 = i0
-	if int32(v10) < int32(uint32(0)) {
-		goto L225
-	}
-	i0 = v10 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v10 = i0
-	i1 = v2 - v5
-	if v10 > i1 {
-		goto L227
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i0
-	goto L226
-L227:
-	i0 = fn6908(m, v0, v10)
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i1
-	i1 = v2 + v1
-	if v1 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L226:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v2 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	m.copy(i0, i1, v10)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + v10
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v13 = i0
-L225:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v13
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	v6 = v5
-	i0 = v2 - v5
-	if i0 > uint32(35) {
-		goto L228
-	}
-	i0 = fn6908(m, v0, uint32(36))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v6 = i0
-L228:
-	i1 = v6 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v5
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v1
-	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(64424509440)
-	goto L27
-L28:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v10 = i0
-	i0 = v10 + uint32(20)
-	if v10 == 0 {
-		i0 = v9
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v13 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v13
-	if v13 == 0 {
-		goto L229
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v13)+16)) = v10
-L229:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+124)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = i0 << (uint32(2) & 31)
-	i0 = i0 + v7
-	i0 = i0 + uint32(4)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v10 = i0
-	goto L19
-L27:
-	i1 = v7 + uint32(12)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
-	goto L6
-L26:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
-	if v2 != 0 {
-		goto L230
-	}
-	m.depth--
-	return k32(4294967294)
-L230:
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v2 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 + uint32(1)
-	v13 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v13
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = i1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if int32(v13) >= int32(i1) {
-		goto L231
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	*(*uint32)(unsafe.Add(b, v2)) = v13
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v7 = i1
-	i0 = i0 - v7
-	if i0 < uint32(36) {
-		goto L233
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v10 = i0
-	v2 = v6
-	goto L232
-L233:
-	i0 = fn6908(m, v0, uint32(36))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v10 = i1
-	i1 = v10 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-L232:
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v13 = i0
-	i0 = v10 + v7
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+4))
-	i1 = i1 + uint32(12)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = i0 + uint32(12)
-	v1 = i0
-	v5 = v7
-	goto L6
-L231:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v13 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v13
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i0
-	if v1 == 0 {
-		goto L234
-	}
-	if int32(v13) < int32(uint32(0)) {
-		goto L234
-	}
-	i0 = v13 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = i1 - v2
-	if v1 > i1 {
-		goto L236
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i0
-	goto L235
-L236:
-	i0 = fn6908(m, v0, v1)
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i1
-	i1 = v2 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L235:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v2 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	m.copy(i0, i1, v1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + v1
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
-L234:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L238
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v13 = i0
-	v10 = v6
-	goto L237
-L238:
-	i0 = fn6908(m, v0, uint32(36))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v13 = i1
-	i1 = v13 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v10 = i0
-L237:
-	i0 = v13 + v2
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(5)
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	v5 = v2
-	v1 = v7
-	goto L6
-L25:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
-	if v2 != 0 {
-		goto L239
-	}
-	m.depth--
-	return k32(4294967294)
-L239:
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v13 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = i1 + uint32(1)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+4))
-	v2 = i1
-	i1 = v2 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if int32(v1) >= int32(i1) {
-		goto L240
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	*(*uint32)(unsafe.Add(b, v13)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v7 = i1
-	i0 = i0 - v7
-	if i0 < uint32(36) {
-		goto L242
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v13 = i0
-	v2 = v6
-	goto L241
-L242:
-	i0 = fn6908(m, v0, uint32(36))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v13 = i1
-	i1 = v13 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-L241:
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v10 = i0
-	i0 = v13 + v7
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
-	i1 = i1 + uint32(12)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = i0 + uint32(12)
-	v1 = i0
-	v5 = v7
-	goto L6
-L240:
-	i1 = v2 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v2 = i1
-	if int32(v1) < int32(v2) {
-		goto L243
-	}
-	if v2 == uint32(2147483647) {
-		goto L243
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v2 = i0
-	v1 = v7
-	goto L24
-L243:
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+8))
-	if v10 != i1 {
-		goto L244
-	}
-	v1 = v7
-	goto L24
-L244:
-	*(*uint32)(unsafe.Add(b, v13)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v13 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v13
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	if int32(v13) < int32(uint32(0)) {
-		goto L245
-	}
-	i0 = v13 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = i1 - v2
-	if v1 > i1 {
-		goto L247
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i0
-	goto L246
-L247:
-	i0 = fn6908(m, v0, v1)
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i1
-	i1 = v2 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L246:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v2 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	m.copy(i0, i1, v1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + v1
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
-L245:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 < uint32(4) {
-		goto L249
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i0
-	goto L248
-L249:
-	i0 = fn6908(m, v0, uint32(4))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i1
-	i1 = v2 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L248:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v2 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + uint32(4)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L251
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v13 = i0
-	v7 = v6
-	goto L250
-L251:
-	i0 = fn6908(m, v0, uint32(36))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v13 = i1
-	i1 = v13 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v7 = i0
-L250:
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	v10 = i0
-	i0 = v13 + v2
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
-	i1 = i1 + uint32(12)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = i0 + uint32(12)
-	v1 = i0
-	v5 = v2
-	goto L6
-L24:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L253
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i0
-	v13 = v6
-	goto L252
-L253:
-	i0 = fn6908(m, v0, uint32(36))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i1
-	i1 = v7 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v13 = i0
-L252:
-	i0 = v7 + v2
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(3)
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	v5 = v2
-	goto L6
-L23:
-	i1 = fn6910(m, v0)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
-	if v2 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i1
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L255
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v13 = i0
-	v10 = v6
-	goto L254
-L255:
-	i0 = fn6908(m, v0, uint32(36))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v13 = i1
-	i1 = v13 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v10 = i0
-L254:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v1 = i0
-	i0 = v13 + v2
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(7)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	i2 = v1 << (uint32(2) & 31)
-	i1 = v7 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	v5 = v2
-	goto L6
-L22:
-	v11 = uint32(1)
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = i1 << (uint32(1) & 31)
-	i0 = v10 + i1
-	if i0 <= v4 {
-		goto L256
-	}
-	v12 = uint32(0)
-	goto L12
-L256:
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	v12 = uint32(0)
-	i1 = v1 + uint32(16)
-	i2 = v1 + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn6912(m, v0, i1, i2)
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v5
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, v6)) = v13
-	v11 = uint32(1)
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if int32(v13) < int32(i1) {
-		goto L12
-	}
-	i1 = v13 << (uint32(1) & 31)
-	i0 = v10 + i1
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if i0 != uint32(1) {
-		goto L19
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v10 != i1 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
-	if i0 == 0 {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	if i0 == 0 {
-		goto L21
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if v10 == i1 {
-		goto L19
-	}
-L21:
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-L20:
-	v12 = uint32(1)
-	v11 = uint32(0)
-	goto L12
-L19:
-	v2 = uint32(0)
-	goto L11
-L18:
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 + v14
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L17:
-	i0 = v7 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == uint32(2147483647) {
-		goto L257
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	if int32(i0) > int32(v2) {
-		goto L16
-	}
-L257:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	*(*uint32)(unsafe.Add(b, v0)) = v10
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i1
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L259
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v13 = i0
-	v10 = v6
-	goto L258
-L259:
-	i0 = fn6908(m, v0, uint32(36))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v13 = i1
-	i1 = v13 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v10 = i0
-L258:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v1 = i0
-	i0 = v13 + v2
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(10)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	i2 = v1 << (uint32(2) & 31)
-	i1 = v7 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	v5 = v2
-	goto L6
-L16:
-	v12 = uint32(0)
-	v11 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L12
-	}
-	v12 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i2 = v2 << (uint32(2) & 31)
-	i1 = i1 - i2
-	i1 = i1 + k32(4294967292)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	goto L12
-L15:
-	i1 = v7 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v14 = i1
-	if int32(v13) < int32(v14) {
-		goto L261
-	}
-L262:
-	if v2 >= v4 {
-		goto L263
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v2)))
-	if i0 == i1 {
-		goto L260
-	}
-L263:
-	i1 = v13 + k32(4294967295)
-	v13 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v13
-	i0 = v2 + k32(4294967294)
-	v2 = i0
-	if int32(v13) >= int32(v14) {
-		goto L262
-	}
-L261:
-	v12 = uint32(0)
-	v11 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v2 = i0
-	if int32(v2) > int32(k32(4294967295)) {
-		goto L13
-	}
-	goto L12
-L260:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i1
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L265
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v13 = i0
-	v10 = v6
-	goto L264
-L265:
-	i0 = fn6908(m, v0, uint32(36))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v13 = i1
-	i1 = v13 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v10 = i0
-L264:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v1 = i0
-	i0 = v13 + v2
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(8)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	i2 = v1 << (uint32(2) & 31)
-	i1 = v7 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	v5 = v2
-	goto L6
-L14:
-	i1 = v7 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if int32(v13) < int32(i1) {
-		goto L266
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i1
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L268
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v13 = i0
-	v10 = v6
-	goto L267
-L268:
-	i0 = fn6908(m, v0, uint32(36))
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v13 = i1
-	i1 = v13 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v10 = i0
-L267:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v1 = i0
-	i0 = v13 + v2
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(9)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	i2 = v1 << (uint32(2) & 31)
-	i1 = v7 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-	v5 = v2
-	goto L6
-L266:
-	v12 = uint32(0)
-	v11 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L12
-	}
-	v12 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L12
-	}
-L13:
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	i2 = v2 << (uint32(2) & 31)
-	i1 = i1 - i2
-	i1 = i1 + k32(4294967292)
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	v12 = uint32(0)
-	v11 = uint32(1)
-L12:
-	v2 = uint32(1)
-	goto L11
-L2:
-	v13 = k32(4294967287)
-L1:
-	m.depth--
-	return v13
-}
-
-//go:norace
-//go:nocheckptr
-func fn6890(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var v22 uint32
-	_ = v22
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v5 = i0
-	v6 = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	v7 = i0
-	i0 = v7 - v5
-	if i0 > uint32(35) {
-		goto L3
-	}
-	v6 = v5
-	i1 = v5 + uint32(36)
-	v8 = i1
-	if int32(v7) >= int32(v8) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i2 = div32s(v8, uint32(4))
-	i1 = v5 + i2
-	i1 = i1 + uint32(1060)
-	v6 = i1
-	i0 = fn2110(m, i0, v6)
-	v7 = i0
-	if v7 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v6 = i0
-	if v6 == 0 {
-		goto L5
-	}
-	fn2111(m, v6)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
-L5:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+108)) = uint64(0)
-	goto L2
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v6 = i0
-L3:
-	i0 = v0 + uint32(112)
-	v9 = i0
-	i1 = v6 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v5
-	v6 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v6)+28)) = k64(18446744069414584320)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = v2
-	i0 = v0 + uint32(120)
-	v10 = i0
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if i0 != uint32(14) {
-		goto L8
-	}
-	i0 = v1 + uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == 0 {
-		goto L9
-	}
-	i0 = v4 - v11
-	i0 = uint32(int32(i0) >> (uint32(2) & 31))
-	if i0 >= v2 {
-		goto L9
-	}
-	v2 = uint32(0)
-	goto L7
-L9:
-	i0 = v1 + uint32(4)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v2 + i1
-	v1 = i0
-L8:
-	v2 = uint32(1)
-L7:
-L12:
-	switch v2 {
-	case 0:
-		goto L21
-	default:
-		goto L20
-	}
-L21:
-	v12 = uint32(0)
-	v7 = uint32(1)
-	goto L19
-L20:
-	i0 = v3 + uint32(1)
-	v3 = i0
-	i0 = v3 & uint32(4095)
-	if i0 != 0 {
-		goto L22
-	}
-	i0 = fn6307(m)
-	if i0 == 0 {
-		goto L22
-	}
-	m.depth--
-	return k32(4294967286)
-L22:
-	i0 = v1 + uint32(4)
-	v13 = i0
-	v7 = uint32(1)
-	v8 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v12 = i0
-	switch v12 {
-	case 0:
-		goto L19
-	case 1:
-		goto L57
-	case 2:
-		goto L54
-	case 3:
-		goto L53
-	case 4:
-		goto L25
-	case 5:
-		goto L24
-	case 6:
-		goto L56
-	case 7:
-		goto L41
-	case 8:
-		goto L55
-	case 11:
-		goto L30
-	case 12:
-		goto L26
-	case 13:
-		goto L52
-	case 14, 15:
-		goto L42
-	case 16:
-		goto L59
-	case 17:
-		goto L60
-	case 18:
-		goto L34
-	case 19:
-		goto L33
-	case 20:
-		goto L58
-	case 23:
-		goto L35
-	case 24:
-		goto L40
-	case 26:
-		goto L39
-	case 27:
-		goto L31
-	case 28:
-		goto L32
-	case 29:
-		goto L38
-	case 30:
-		goto L29
-	case 31:
-		goto L45
-	case 32:
-		goto L51
-	case 33:
-		goto L48
-	case 34:
-		goto L27
-	case 35:
-		goto L43
-	case 36:
-		goto L49
-	case 37:
-		goto L46
-	case 38:
-		goto L28
-	case 39:
-		goto L44
-	case 40:
-		goto L50
-	case 41:
-		goto L47
-	default:
-		goto L1
-	}
-L60:
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	v12 = i0
-	i0 = v12 & uint32(1)
-	if i0 == 0 {
-		goto L61
-	}
-	i1 = div32s(v12, uint32(2))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = i1
-L61:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v8 = i1
-	if int32(v12) <= int32(v8) {
-		goto L62
-	}
-	i0 = v8 + uint32(1)
-	if int32(i0) >= int32(v12) {
-		goto L63
-	}
-	i0 = v12 - v8
-	i0 = i0 + k32(4294967294)
-	v14 = i0
-	i1 = v8 ^ k32(4294967295)
-	i0 = v12 + i1
-	i0 = i0 & uint32(3)
-	v15 = i0
-	if v15 == 0 {
-		goto L64
-	}
-	i0 = v8 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v2 = i0
-	v7 = v15
-L65:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i0 = i0 + v2
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 != 0 {
-		goto L65
-	}
-L64:
-	if v14 < uint32(3) {
-		goto L63
-	}
-	i0 = v8 << (uint32(2) & 31)
-	v2 = i0
-	i0 = v15 << (uint32(2) & 31)
-	v7 = i0
-	i0 = v8 + v15
-	i0 = i0 - v12
-	i0 = i0 + uint32(1)
-	v8 = i0
-L66:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i0 = i0 + v7
-	i0 = i0 + v2
-	i0 = i0 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i0 = i0 + v7
-	i0 = i0 + v2
-	i0 = i0 + uint32(8)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i0 = i0 + v7
-	i0 = i0 + v2
-	i0 = i0 + uint32(12)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i0 = i0 + v7
-	i0 = i0 + v2
-	i0 = i0 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	i0 = v2 + uint32(16)
-	v2 = i0
-	i0 = v8 + uint32(4)
-	v8 = i0
-	if v8 != 0 {
-		goto L66
-	}
-L63:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = v12
-L62:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v12 << (uint32(2) & 31)
-	i0 = i0 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v11
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L13
-L59:
-	v12 = uint32(0)
-	if v11 >= v4 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	if i0 != i1 {
-		goto L19
-	}
-	i0 = v11 + uint32(4)
-	v11 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L13
-L58:
-	v12 = uint32(0)
-	if v11 >= v4 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	if i0 == i1 {
-		goto L19
-	}
-	i0 = v11 + uint32(4)
-	v11 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L13
-L57:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
-	if i0 == 0 {
-		goto L37
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	if i0 == 0 {
-		goto L67
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v11 == i1 {
-		goto L67
-	}
-	v12 = uint32(0)
-	goto L19
-L67:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	if i0 == 0 {
-		goto L37
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if v11 != i1 {
-		goto L37
-	}
-	v12 = uint32(0)
-	goto L19
-L56:
-	v12 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	switch i0 {
-	case 0, 2:
-		goto L79
-	case 1:
-		goto L78
-	case 3:
-		goto L75
-	case 4:
-		goto L74
-	case 5:
-		goto L77
-	case 6:
-		goto L69
-	case 7:
-		goto L76
-	case 8:
-		goto L73
-	case 9:
-		goto L72
-	case 10:
-		goto L71
-	case 11:
-		goto L70
-	default:
-		goto L19
-	}
-L79:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 == v11 {
-		goto L68
-	}
-	goto L19
-L78:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 == v11 {
-		goto L68
-	}
-	i0 = v11 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == uint32(10) {
-		goto L68
-	}
-	goto L19
-L77:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	i0 = v2 - v11
-	if i0 != uint32(4) {
-		goto L80
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	if i0 == uint32(10) {
-		goto L68
-	}
-	if v2 == v11 {
-		goto L68
-	}
-	goto L19
-L80:
-	if v2 == v11 {
-		goto L68
-	}
-	goto L19
-L76:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == v11 {
-		goto L68
-	}
-	goto L19
-L75:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v15 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v14 = i1
-	if v15 == v14 {
-		goto L19
-	}
-	v8 = uint32(0)
-	v2 = uint32(0)
-	if v15 >= v11 {
-		goto L81
-	}
-	v2 = uint32(0)
-	i0 = v11 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v12 = i0
-	if int32(v12) > int32(uint32(122)) {
-		goto L81
-	}
-	v2 = uint32(1)
-	i1 = v12 & uint32(255)
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(7)
-	if i0 != 0 {
-		goto L81
-	}
-	i0 = b2i(v12 == uint32(95))
-	v2 = i0
-L81:
-	if v14 <= v11 {
-		goto L82
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v12 = i0
-	if int32(v12) > int32(uint32(122)) {
-		goto L82
-	}
-	v8 = uint32(1)
-	i1 = v12 & uint32(255)
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(7)
-	if i0 != 0 {
-		goto L82
-	}
-	i0 = b2i(v12 == uint32(95))
-	v8 = i0
-L82:
-	if v8 != v2 {
-		goto L68
-	}
-	v12 = uint32(0)
-	goto L19
-L74:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v15 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v14 = i1
-	if v15 == v14 {
-		goto L19
-	}
-	v8 = uint32(0)
-	v2 = uint32(0)
-	if v15 >= v11 {
-		goto L83
-	}
-	v2 = uint32(0)
-	i0 = v11 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v12 = i0
-	if int32(v12) > int32(uint32(122)) {
-		goto L83
-	}
-	v2 = uint32(1)
-	i1 = v12 & uint32(255)
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(7)
-	if i0 != 0 {
-		goto L83
-	}
-	i0 = b2i(v12 == uint32(95))
-	v2 = i0
-L83:
-	if v14 <= v11 {
-		goto L84
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v12 = i0
-	if int32(v12) > int32(uint32(122)) {
-		goto L84
-	}
-	v8 = uint32(1)
-	i1 = v12 & uint32(255)
-	i1 = i1 << (uint32(2) & 31)
-	i0 = uint32(8708064) + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(7)
-	if i0 != 0 {
-		goto L84
-	}
-	i0 = b2i(v12 == uint32(95))
-	v8 = i0
-L84:
-	if v8 == v2 {
-		goto L68
-	}
-	v12 = uint32(0)
-	goto L19
-L73:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v15 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v14 = i1
-	if v15 == v14 {
-		goto L19
-	}
-	v2 = uint32(0)
-	v8 = uint32(0)
-	if v15 >= v11 {
-		goto L85
-	}
-	i0 = v11 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v12 = i0
-	if v12 > uint32(255) {
-		goto L86
-	}
-	v8 = uint32(1)
-	i0 = fn7948(m, v12)
-	if i0 != 0 {
-		goto L85
-	}
-L86:
-	i0 = b2i(v12 == uint32(95))
-	v8 = i0
-L85:
-	if v14 <= v11 {
-		goto L87
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v12 = i0
-	if v12 > uint32(255) {
-		goto L88
-	}
-	v2 = uint32(1)
-	i0 = fn7948(m, v12)
-	if i0 != 0 {
-		goto L87
-	}
-L88:
-	i0 = b2i(v12 == uint32(95))
-	v2 = i0
-L87:
-	if v2 != v8 {
-		goto L68
-	}
-	v12 = uint32(0)
-	goto L19
-L72:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v15 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v14 = i1
-	if v15 == v14 {
-		goto L19
-	}
-	v2 = uint32(0)
-	v8 = uint32(0)
-	if v15 >= v11 {
-		goto L89
-	}
-	i0 = v11 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v12 = i0
-	if v12 > uint32(255) {
-		goto L90
-	}
-	v8 = uint32(1)
-	i0 = fn7948(m, v12)
-	if i0 != 0 {
-		goto L89
-	}
-L90:
-	i0 = b2i(v12 == uint32(95))
-	v8 = i0
-L89:
-	if v14 <= v11 {
-		goto L91
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v12 = i0
-	if v12 > uint32(255) {
-		goto L92
-	}
-	v2 = uint32(1)
-	i0 = fn7948(m, v12)
-	if i0 != 0 {
-		goto L91
-	}
-L92:
-	i0 = b2i(v12 == uint32(95))
-	v2 = i0
-L91:
-	if v2 == v8 {
-		goto L68
-	}
-	v12 = uint32(0)
-	goto L19
-L71:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v15 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v15 == i1 {
-		goto L19
-	}
-	v2 = uint32(0)
-	v8 = uint32(0)
-	if v15 >= v11 {
-		goto L93
-	}
-	v8 = uint32(1)
-	i0 = v11 + k32(4294967292)
-	v15 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v15))
-	v12 = i0
-	i0 = fn2971(m, v12)
-	if i0 != 0 {
-		goto L93
-	}
-	i0 = fn2956(m, v12)
-	if i0 != 0 {
-		goto L93
-	}
-	i0 = fn2958(m, v12)
-	if i0 != 0 {
-		goto L93
-	}
-	i0 = fn2959(m, v12)
-	if i0 != 0 {
-		goto L93
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v15))
-	i0 = b2i(i0 == uint32(95))
-	v8 = i0
-L93:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 <= v11 {
-		goto L94
-	}
-	v2 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v12 = i0
-	i0 = fn2971(m, v12)
-	if i0 != 0 {
-		goto L94
-	}
-	i0 = fn2956(m, v12)
-	if i0 != 0 {
-		goto L94
-	}
-	i0 = fn2958(m, v12)
-	if i0 != 0 {
-		goto L94
-	}
-	i0 = fn2959(m, v12)
-	if i0 != 0 {
-		goto L94
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	i0 = b2i(i0 == uint32(95))
-	v2 = i0
-L94:
-	if v2 != v8 {
-		goto L68
-	}
-	v12 = uint32(0)
-	goto L19
-L70:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v15 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v15 == i1 {
-		goto L19
-	}
-	v2 = uint32(0)
-	v8 = uint32(0)
-	if v15 >= v11 {
-		goto L95
-	}
-	v8 = uint32(1)
-	i0 = v11 + k32(4294967292)
-	v15 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v15))
-	v12 = i0
-	i0 = fn2971(m, v12)
-	if i0 != 0 {
-		goto L95
-	}
-	i0 = fn2956(m, v12)
-	if i0 != 0 {
-		goto L95
-	}
-	i0 = fn2958(m, v12)
-	if i0 != 0 {
-		goto L95
-	}
-	i0 = fn2959(m, v12)
-	if i0 != 0 {
-		goto L95
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v15))
-	i0 = b2i(i0 == uint32(95))
-	v8 = i0
-L95:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 <= v11 {
-		goto L96
-	}
-	v2 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v12 = i0
-	i0 = fn2971(m, v12)
-	if i0 != 0 {
-		goto L96
-	}
-	i0 = fn2956(m, v12)
-	if i0 != 0 {
-		goto L96
-	}
-	i0 = fn2958(m, v12)
-	if i0 != 0 {
-		goto L96
-	}
-	i0 = fn2959(m, v12)
-	if i0 != 0 {
-		goto L96
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	i0 = b2i(i0 == uint32(95))
-	v2 = i0
-L96:
-	if v2 == v8 {
-		goto L68
-	}
-	v12 = uint32(0)
-	goto L19
-L69:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == v11 {
-		goto L68
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	if i0 != uint32(10) {
-		goto L19
-	}
-L68:
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L13
-L55:
-	v12 = uint32(0)
-	if v11 >= v4 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	i0 = fn6906(m, i0, i1)
-	if i0 == 0 {
-		goto L19
-	}
-	i0 = v11 + uint32(4)
-	v11 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L13
-L54:
-	v12 = uint32(0)
-	if v11 >= v4 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	if i0 == uint32(10) {
-		goto L19
-	}
-	i0 = v11 + uint32(4)
-	v11 = i0
-	v1 = v13
-	goto L13
-L53:
-	if v11 < v4 {
-		goto L97
-	}
-	v12 = uint32(0)
-	goto L19
-L97:
-	i0 = v11 + uint32(4)
-	v11 = i0
-	v1 = v13
-	goto L13
-L52:
-	v12 = uint32(0)
-	if v11 >= v4 {
-		goto L19
-	}
-	i0 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	i0 = fn6913(m, i0, i1)
-	if i0 == 0 {
-		goto L19
-	}
-	i0 = v11 + uint32(4)
-	v11 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v13 + i1
-	v1 = i0
-	goto L13
-L51:
-	v12 = uint32(0)
-	if v11 >= v4 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v2 = i0
-	if v2 > uint32(127) {
-		goto L98
-	}
-	i0 = uint32(8709088) + v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-L98:
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	if v2 != i1 {
-		goto L19
-	}
-	i0 = v11 + uint32(4)
-	v11 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L13
-L50:
-	v12 = uint32(0)
-	if v11 >= v4 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	i0 = fn2964(m, i0)
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	if i0 != i1 {
-		goto L19
-	}
-	i0 = v11 + uint32(4)
-	v11 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L13
-L49:
-	v12 = uint32(0)
-	if v11 >= v4 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	v8 = i1
-	if v2 == v8 {
-		goto L99
-	}
-	if v2 > uint32(255) {
-		goto L100
-	}
-	i0 = fn7949(m, v2)
-	if i0 == v8 {
-		goto L99
-	}
-	i0 = fn7950(m, v2)
-	v2 = i0
-L100:
-	if v2 != v8 {
-		goto L19
-	}
-L99:
-	i0 = v11 + uint32(4)
-	v11 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L13
-L48:
-	v12 = uint32(0)
-	if v11 >= v4 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v2 = i0
-	if v2 > uint32(127) {
-		goto L101
-	}
-	i0 = uint32(8709088) + v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-L101:
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	if v2 == i1 {
-		goto L19
-	}
-	i0 = v11 + uint32(4)
-	v11 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L13
-L47:
-	v12 = uint32(0)
-	if v11 >= v4 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	i0 = fn2964(m, i0)
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	if i0 == i1 {
-		goto L19
-	}
-	i0 = v11 + uint32(4)
-	v11 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L13
-L46:
-	v12 = uint32(0)
-	if v11 >= v4 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	v8 = i1
-	if v2 == v8 {
-		goto L19
-	}
-	if v2 > uint32(255) {
-		goto L102
-	}
-	i0 = fn7949(m, v2)
-	if i0 == v8 {
-		goto L19
-	}
-	i0 = fn7950(m, v2)
-	v2 = i0
-L102:
-	if v2 == v8 {
-		goto L19
-	}
-	i0 = v11 + uint32(4)
-	v11 = i0
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L13
-L45:
-	v12 = uint32(0)
-	if v11 >= v4 {
-		goto L19
-	}
-	i0 = v1 + uint32(8)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v2 = i0
-	if v2 > uint32(127) {
-		goto L103
-	}
-	i0 = uint32(8709088) + v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-L103:
-	i0 = fn6913(m, v8, v2)
-	if i0 == 0 {
-		goto L19
-	}
-	i0 = v11 + uint32(4)
-	v11 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v13 + i1
-	v1 = i0
-	goto L13
-L44:
-	v12 = uint32(0)
-	if v11 >= v4 {
-		goto L19
-	}
-	i0 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	i1 = fn2964(m, i1)
-	i0 = fn6913(m, i0, i1)
-	if i0 == 0 {
-		goto L19
-	}
-	i0 = v11 + uint32(4)
-	v11 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v13 + i1
-	v1 = i0
-	goto L13
-L43:
-	v12 = uint32(0)
-	if v11 >= v4 {
-		goto L19
-	}
-	i0 = v1 + uint32(8)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v2 = i0
-	if v2 > uint32(255) {
-		goto L105
-	}
-	i1 = fn7949(m, v2)
-	v15 = i1
-	i0 = fn6913(m, v8, v15)
-	if i0 != 0 {
-		goto L104
-	}
-	i0 = fn7950(m, v2)
-	v2 = i0
-	if v2 == v15 {
-		goto L19
-	}
-L105:
-	i0 = fn6913(m, v8, v2)
-	if i0 == 0 {
-		goto L19
-	}
-L104:
-	i0 = v11 + uint32(4)
-	v11 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v13 + i1
-	v1 = i0
-	goto L13
-L42:
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v13 + i1
-	v1 = i0
-	goto L13
-L41:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L106
-	}
-	if int32(v2) < int32(uint32(0)) {
-		goto L106
-	}
-	i0 = v2 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 - i2
-	if v2 > i1 {
-		goto L108
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v8 = i0
-	goto L107
-L108:
-	i0 = fn6908(m, v0, v2)
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v8 = i1
-	i1 = v8 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L107:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v8 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	m.copy(i0, i1, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-L106:
-	v2 = uint32(0)
-	goto L18
-L40:
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = v4 - v11
-	i1 = uint32(int32(i1) >> (uint32(2) & 31))
-	if int32(i0) <= int32(i1) {
-		goto L109
-	}
-	v12 = uint32(0)
-	goto L19
-L109:
-	*(*uint32)(unsafe.Add(b, v0)) = v11
-	v12 = uint32(0)
-	i1 = v1 + uint32(16)
-	i2 = v1 + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn6914(m, v0, i1, i2)
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i0
-	i0 = v2 + v5
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, v6)) = v8
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if int32(v8) < int32(i1) {
-		goto L19
-	}
-	i1 = v8 << (uint32(2) & 31)
-	i0 = v11 + i1
-	v16 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v13 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != uint32(1) {
-		goto L110
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v16 != i1 {
-		goto L110
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
-	if i0 == 0 {
-		goto L111
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	if i0 == 0 {
-		goto L111
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if v16 == i1 {
-		goto L110
-	}
-L111:
-	*(*uint32)(unsafe.Add(b, v0)) = v16
-	goto L36
-L110:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v8
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L112
-	}
-	if int32(v8) < int32(uint32(0)) {
-		goto L112
-	}
-	i0 = v8 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v15 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 - i2
-	if v15 <= i1 {
-		goto L113
-	}
-	i0 = fn6908(m, v0, v15)
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i1
-	i1 = v2 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L113:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v2 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	m.copy(i0, i1, v15)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + v15
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-L112:
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v13 + i1
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	if i0 == uint32(16) {
-		goto L114
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v17 = i0
-	v2 = uint32(1)
-	goto L18
-L114:
-	i1 = v2 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v18 = i0
-	v2 = uint32(2)
-	goto L18
-L39:
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	i1 = v4 - v11
-	i1 = uint32(int32(i1) >> (uint32(2) & 31))
-	if int32(v2) <= int32(i1) {
-		goto L115
-	}
-	v12 = uint32(0)
-	goto L19
-L115:
-	*(*uint32)(unsafe.Add(b, v0)) = v11
-	if v2 != 0 {
-		goto L117
-	}
-	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
-	goto L116
-L117:
-	v12 = uint32(0)
-	i1 = v1 + uint32(16)
-	i0 = fn6914(m, v0, i1, v2)
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v5
-	v6 = i0
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if int32(v8) < int32(i1) {
-		goto L19
-	}
-	*(*uint32)(unsafe.Add(b, v6)) = v8
-	i1 = v8 << (uint32(2) & 31)
-	i0 = v11 + i1
-	v11 = i0
-L116:
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v13 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != uint32(1) {
-		goto L118
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
-	if i0 == 0 {
-		goto L37
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	if i0 == 0 {
-		goto L119
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v11 != i1 {
-		goto L118
-	}
-L119:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	if i0 == 0 {
-		goto L37
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if v11 != i1 {
-		goto L37
-	}
-L118:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L23
-	}
-	if int32(v2) < int32(uint32(0)) {
-		goto L23
-	}
-	i0 = v2 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v19 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 - i2
-	if v19 > i1 {
-		goto L121
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i0
-	goto L120
-L121:
-	i0 = fn6908(m, v0, v19)
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i1
-	i1 = v2 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L120:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v2 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	m.copy(i0, i1, v19)
-	v20 = v9
-	v2 = uint32(3)
-	goto L18
-L38:
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v11 + i1
-	if i0 <= v4 {
-		goto L122
-	}
-	v12 = uint32(0)
-	goto L19
-L122:
-	*(*uint32)(unsafe.Add(b, v0)) = v11
-	v12 = uint32(0)
-	i1 = v1 + uint32(16)
-	i2 = v1 + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn6914(m, v0, i1, i2)
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v5
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, v6)) = v8
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if int32(v8) < int32(i1) {
-		goto L19
-	}
-	i1 = v8 << (uint32(2) & 31)
-	i0 = v11 + i1
-	v11 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v13 + i1
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if i0 != uint32(1) {
-		goto L13
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if v11 != i1 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
-	if i0 == 0 {
-		goto L37
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	if i0 == 0 {
-		goto L37
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if v11 == i1 {
-		goto L13
-	}
-L37:
-	*(*uint32)(unsafe.Add(b, v0)) = v11
-L36:
-	v12 = uint32(1)
-	v7 = uint32(0)
-	goto L19
-L35:
-	i1 = fn6910(m, v0)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
-	if v2 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = v13
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, v0)) = v11
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i1
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L124
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i0
-	v8 = v6
-	goto L123
-L124:
-	i0 = fn6908(m, v0, uint32(36))
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i1
-	i1 = v7 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v8 = i0
-L123:
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	v12 = i0
-	i0 = v7 + v2
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(7)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	i2 = v12 << (uint32(2) & 31)
-	i1 = v13 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v13 + i1
-	v1 = i0
-	v5 = v2
-	goto L6
-L34:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
-	if v2 != 0 {
-		goto L125
-	}
-	m.depth--
-	return k32(4294967294)
-L125:
-	*(*uint32)(unsafe.Add(b, v0)) = v11
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v7 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 + uint32(1)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v8
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	v2 = i1
-	i1 = v2 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if int32(v8) >= int32(i1) {
-		goto L126
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
-	*(*uint32)(unsafe.Add(b, v7)) = v8
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v7 = i1
-	i0 = i0 - v7
-	if i0 < uint32(36) {
-		goto L128
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v8 = i0
-	v2 = v6
-	goto L127
-L128:
-	i0 = fn6908(m, v0, uint32(36))
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v8 = i1
-	i1 = v8 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-L127:
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v12 = i0
-	i0 = v8 + v7
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
-	i1 = i1 + uint32(12)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = i0 + uint32(12)
-	v1 = i0
-	v5 = v7
-	goto L6
-L126:
-	i1 = v2 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v2 = i1
-	if int32(v8) < int32(v2) {
-		goto L129
-	}
-	if v2 == uint32(2147483647) {
-		goto L129
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v2 = i0
-	v1 = v13
-	goto L10
-L129:
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	if v11 != i1 {
-		goto L130
-	}
-	v1 = v13
-	goto L10
-L130:
-	*(*uint32)(unsafe.Add(b, v7)) = v8
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v7
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	if int32(v7) < int32(uint32(0)) {
-		goto L131
-	}
-	i0 = v7 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = i1 - v2
-	if v7 > i1 {
-		goto L133
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i0
-	goto L132
-L133:
-	i0 = fn6908(m, v0, v7)
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i1
-	i1 = v2 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L132:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v2 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	m.copy(i0, i1, v7)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + v7
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
-L131:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 < uint32(4) {
-		goto L135
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i0
-	goto L134
-L135:
-	i0 = fn6908(m, v0, uint32(4))
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i1
-	i1 = v2 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L134:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v2 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + uint32(4)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L137
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v8 = i0
-	v7 = v6
-	goto L136
-L137:
-	i0 = fn6908(m, v0, uint32(36))
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v8 = i1
-	i1 = v8 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v7 = i0
-L136:
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	v12 = i0
-	i0 = v8 + v2
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
-	i1 = i1 + uint32(12)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = i0 + uint32(12)
-	v1 = i0
-	v5 = v2
-	goto L6
-L33:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
-	if v2 != 0 {
-		goto L138
-	}
-	m.depth--
-	return k32(4294967294)
-L138:
-	*(*uint32)(unsafe.Add(b, v0)) = v11
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v2 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 + uint32(1)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v7
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = i1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if int32(v7) >= int32(i1) {
-		goto L139
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
-	*(*uint32)(unsafe.Add(b, v2)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v7 = i1
-	i0 = i0 - v7
-	if i0 < uint32(36) {
-		goto L141
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v12 = i0
-	v2 = v6
-	goto L140
-L141:
-	i0 = fn6908(m, v0, uint32(36))
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v12 = i1
-	i1 = v12 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-L140:
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v8 = i0
-	i0 = v12 + v7
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
-	i1 = i1 + uint32(12)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = i0 + uint32(12)
-	v1 = i0
-	v5 = v7
-	goto L6
-L139:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = v8
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v7
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i0
-	if v8 == 0 {
-		goto L142
-	}
-	if int32(v7) < int32(uint32(0)) {
-		goto L142
-	}
-	i0 = v7 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = i1 - v2
-	if v7 > i1 {
-		goto L144
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i0
-	goto L143
-L144:
-	i0 = fn6908(m, v0, v7)
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i1
-	i1 = v2 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L143:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v2 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	m.copy(i0, i1, v7)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + v7
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
-L142:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L146
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i0
-	v8 = v6
-	goto L145
-L146:
-	i0 = fn6908(m, v0, uint32(36))
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i1
-	i1 = v7 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v8 = i0
-L145:
-	i0 = v7 + v2
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(5)
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	v5 = v2
-	v1 = v13
-	goto L6
-L32:
-	*(*uint32)(unsafe.Add(b, v0)) = v11
-	i1 = fn6910(m, v0)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
-	if v2 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = k32(4294967295)
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
-	goto L16
-L31:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
-	*(*uint32)(unsafe.Add(b, v0)) = v11
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i0
-	v6 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 > uint32(35) {
-		goto L147
-	}
-	i0 = fn6908(m, v0, uint32(36))
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v6 = i0
-L147:
-	i1 = v6 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v2
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(68719476736)
-	i1 = v1 + uint32(8)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
-	v5 = v2
-	goto L6
-L30:
-	v7 = uint32(1)
-	v12 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	i0 = i0 << (uint32(1) & 31)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if int32(v2) >= int32(i1) {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v2 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v2 = i0
-	if v2 == 0 {
-		goto L19
-	}
-	i0 = v8 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v8 = i0
-	if v8 == 0 {
-		goto L19
-	}
-	if v8 < v2 {
-		goto L19
-	}
-	if v2 >= v8 {
-		goto L148
-	}
-L149:
-	if v11 >= v4 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	if i0 != i1 {
-		goto L19
-	}
-	i0 = v11 + uint32(4)
-	v11 = i0
-	i0 = v2 + uint32(4)
-	v2 = i0
-	if v2 < v8 {
-		goto L149
-	}
-L148:
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L13
-L29:
-	v7 = uint32(1)
-	v12 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	i0 = i0 << (uint32(1) & 31)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if int32(v2) >= int32(i1) {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v2 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v2 = i0
-	if v2 == 0 {
-		goto L19
-	}
-	i0 = v8 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v14 = i0
-	if v14 == 0 {
-		goto L19
-	}
-	if v14 < v2 {
-		goto L19
-	}
-	if v2 >= v14 {
-		goto L150
-	}
-L151:
-	if v11 >= v4 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v8 = i0
-	if v8 > uint32(127) {
-		goto L152
-	}
-	i0 = uint32(8709088) + v8
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v8 = i0
-L152:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v15 = i0
-	if v15 > uint32(127) {
-		goto L153
-	}
-	i0 = uint32(8709088) + v15
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v15 = i0
-L153:
-	if v8 != v15 {
-		goto L19
-	}
-	i0 = v11 + uint32(4)
-	v11 = i0
-	i0 = v2 + uint32(4)
-	v2 = i0
-	if v2 < v14 {
-		goto L151
-	}
-L150:
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L13
-L28:
-	v7 = uint32(1)
-	v12 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	i0 = i0 << (uint32(1) & 31)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if int32(v2) >= int32(i1) {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v2 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v2 = i0
-	if v2 == 0 {
-		goto L19
-	}
-	i0 = v8 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v8 = i0
-	if v8 == 0 {
-		goto L19
-	}
-	if v8 < v2 {
-		goto L19
-	}
-	if v2 >= v8 {
-		goto L154
-	}
-L155:
-	if v11 >= v4 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	i0 = fn2964(m, i0)
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = fn2964(m, i1)
-	if i0 != i1 {
-		goto L19
-	}
-	i0 = v11 + uint32(4)
-	v11 = i0
-	i0 = v2 + uint32(4)
-	v2 = i0
-	if v2 < v8 {
-		goto L155
-	}
-L154:
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L13
-L27:
-	v7 = uint32(1)
-	v12 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	i0 = i0 << (uint32(1) & 31)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if int32(v2) >= int32(i1) {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v2 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v2 = i0
-	if v2 == 0 {
-		goto L19
-	}
-	i0 = v8 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v14 = i0
-	if v14 == 0 {
-		goto L19
-	}
-	if v14 < v2 {
-		goto L19
-	}
-	if v2 >= v14 {
-		goto L156
-	}
-L157:
-	if v11 >= v4 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v8 = i0
-	if v8 > uint32(255) {
-		goto L158
-	}
-	i0 = fn7949(m, v8)
-	v8 = i0
-L158:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v15 = i0
-	if v15 > uint32(255) {
-		goto L159
-	}
-	i0 = fn7949(m, v15)
-	v15 = i0
-L159:
-	if v8 != v15 {
-		goto L19
-	}
-	i0 = v11 + uint32(4)
-	v11 = i0
-	i0 = v2 + uint32(4)
-	v2 = i0
-	if v2 < v14 {
-		goto L157
-	}
-L156:
-	i0 = v1 + uint32(8)
-	v1 = i0
-	goto L13
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	i0 = i0 << (uint32(1) & 31)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if int32(v2) < int32(i1) {
-		goto L160
-	}
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v13 + i1
-	v1 = i0
-	goto L13
-L160:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v2 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v7 = i0
-	if v7 == 0 {
-		goto L162
-	}
-	i0 = v2 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == 0 {
-		goto L162
-	}
-	if v2 >= v7 {
-		goto L161
-	}
-L162:
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v13 + i1
-	v1 = i0
-	goto L13
-L161:
-	i0 = v1 + uint32(12)
-	v1 = i0
-	goto L13
-L25:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = v11 - i1
-	i0 = uint32(int32(i0) >> (uint32(2) & 31))
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v2 = i1
-	if i0 >= v2 {
-		goto L163
-	}
-	v12 = uint32(0)
-	goto L19
-L163:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
-	i2 = v2 << (uint32(2) & 31)
-	i1 = v11 - i2
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i0
-	v6 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 > uint32(35) {
-		goto L164
-	}
-	i0 = fn6908(m, v0, uint32(36))
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v6 = i0
-L164:
-	i1 = v6 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v2
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(51539607552)
-	i1 = v1 + uint32(12)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
-	v5 = v2
-	goto L6
-L24:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = v11 - i1
-	i0 = uint32(int32(i0) >> (uint32(2) & 31))
-	i1 = v1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v2 = i1
-	if i0 < v2 {
-		goto L17
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v8
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	i2 = v2 << (uint32(2) & 31)
-	i1 = v11 - i2
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L165
-	}
-	if int32(v8) < int32(uint32(0)) {
-		goto L165
-	}
-	i0 = v8 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v12 = i0
-	i1 = v7 - v2
-	if v12 > i1 {
-		goto L167
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i0
-	goto L166
-L167:
-	i0 = fn6908(m, v0, v12)
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i1
-	i1 = v2 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L166:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v2 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	m.copy(i0, i1, v12)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + v12
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	v7 = i0
-L165:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
-	v6 = v2
-	i0 = v7 - v2
-	if i0 > uint32(35) {
-		goto L168
-	}
-	i0 = fn6908(m, v0, uint32(36))
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v6 = i0
-L168:
-	i1 = v6 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v2
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(55834574848)
-	i1 = v1 + uint32(12)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
-	v5 = v2
-	goto L6
-L23:
-	v2 = uint32(4)
-	goto L18
-L19:
-	v2 = uint32(5)
-L18:
-L169:
-	switch v2 {
-	case 0:
-		goto L183
-	case 1:
-		goto L182
-	case 2:
-		goto L181
-	case 3:
-		goto L176
-	case 4:
-		goto L175
-	default:
-		goto L174
-	}
-L183:
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	if i0 == 0 {
-		goto L184
-	}
-	i0 = v13 + uint32(4)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = i0 + k32(4294967283)
-	switch i0 {
-	case 0:
-		goto L186
-	case 3:
-		goto L187
-	default:
-		goto L185
-	}
-L187:
-	if v11 >= v4 {
-		goto L170
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	i1 = v13 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if i0 == i1 {
-		goto L185
-	}
-	goto L170
-L186:
-	if v11 >= v4 {
-		goto L170
-	}
-	i0 = v13 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	i0 = fn6913(m, i0, i1)
-	if i0 == 0 {
-		goto L170
-	}
-L185:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
-	*(*uint32)(unsafe.Add(b, v0)) = v11
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i1
-	i0 = v8 - v2
-	if i0 < uint32(36) {
-		goto L189
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i0
-	v8 = v6
-	goto L188
-L189:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i0
-	i1 = v2 + uint32(36)
-	v12 = i1
-	if int32(v8) >= int32(v12) {
-		goto L190
-	}
-	i2 = div32s(v12, uint32(4))
-	i1 = v2 + i2
-	i1 = i1 + uint32(1060)
-	v8 = i1
-	i0 = fn2110(m, v7, v8)
-	v7 = i0
-	if v7 != 0 {
-		goto L191
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v6 = i0
-	if v6 == 0 {
-		goto L192
-	}
-	fn2111(m, v6)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
-L192:
-	*(*uint64)(unsafe.Add(b, uint64(v0)+108)) = uint64(0)
-	goto L2
-L191:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v7
-L190:
-	i1 = v7 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v8 = i0
-L188:
-	i0 = v7 + v2
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(11)
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	v5 = v2
-	goto L6
-L184:
-	v12 = uint32(0)
-	v7 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L171
-	}
-	v12 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L171
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	i2 = v2 << (uint32(2) & 31)
-	i1 = i1 - i2
-	i1 = i1 + k32(4294967292)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	goto L171
-L182:
-	i1 = v13 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if int32(v17) < int32(i1) {
-		goto L178
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v16
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
-	*(*uint32)(unsafe.Add(b, v0)) = v16
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i1
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L180
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i0
-	v8 = v6
-	goto L179
-L181:
-	i1 = v13 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v2 = i1
-	if int32(v18) < int32(v2) {
-		goto L194
-	}
-L195:
-	if v16 >= v4 {
-		goto L196
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	if i0 == i1 {
-		goto L193
-	}
-L196:
-	i1 = v18 + k32(4294967295)
-	v18 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v18
-	i0 = v16 + k32(4294967292)
-	v16 = i0
-	if int32(v18) >= int32(v2) {
-		goto L195
-	}
-L194:
-	v12 = uint32(0)
-	v7 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L171
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v2 = i0
-	if int32(v2) > int32(k32(4294967295)) {
-		goto L177
-	}
-	goto L171
-L193:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v16
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
-	*(*uint32)(unsafe.Add(b, v0)) = v16
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i1
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L198
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i0
-	v8 = v6
-	goto L197
-L198:
-	i0 = fn6908(m, v0, uint32(36))
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i1
-	i1 = v7 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v8 = i0
-L197:
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	v12 = i0
-	i0 = v7 + v2
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(8)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	i2 = v12 << (uint32(2) & 31)
-	i1 = v13 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v13 + i1
-	v1 = i0
-	v5 = v2
-	goto L6
-L180:
-	i0 = fn6908(m, v0, uint32(36))
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i1
-	i1 = v7 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v8 = i0
-L179:
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	v12 = i0
-	i0 = v7 + v2
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(9)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	i2 = v12 << (uint32(2) & 31)
-	i1 = v13 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v13 + i1
-	v1 = i0
-	v5 = v2
-	goto L6
-L178:
-	v12 = uint32(0)
-	v7 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L171
-	}
-	v12 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L171
-	}
-L177:
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	i2 = v2 << (uint32(2) & 31)
-	i1 = i1 - i2
-	i1 = i1 + k32(4294967292)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	goto L173
-L176:
-	i1 = *(*uint32)(unsafe.Add(b, v20))
-	i1 = i1 + v19
-	*(*uint32)(unsafe.Add(b, v20)) = i1
-	v2 = uint32(4)
-	goto L169
-L175:
-	i0 = v13 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == uint32(2147483647) {
-		goto L199
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	if int32(i0) > int32(v2) {
-		goto L172
-	}
-L199:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
-	*(*uint32)(unsafe.Add(b, v0)) = v11
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i1
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L201
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i0
-	v8 = v6
-	goto L200
-L201:
-	i0 = fn6908(m, v0, uint32(36))
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i1
-	i1 = v7 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v8 = i0
-L200:
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	v12 = i0
-	i0 = v7 + v2
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(10)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	i2 = v12 << (uint32(2) & 31)
-	i1 = v13 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v13 + i1
-	v1 = i0
-	v5 = v2
-	goto L6
-L174:
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	i1 = i1 + k32(4294967260)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+32))
-	v5 = i0
-	if v5 == k32(4294967295) {
-		goto L203
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
-	v8 = i0
-L204:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v15 = i0
-	i0 = v15 + v5
-	v6 = i0
-	i0 = v8 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L222
-	case 1:
-		goto L228
-	case 2:
-		goto L224
-	case 3:
-		goto L221
-	case 4:
-		goto L227
-	case 5:
-		goto L223
-	case 6:
-		goto L219
-	case 7:
-		goto L231
-	case 8:
-		goto L230
-	case 9:
-		goto L229
-	case 10:
-		goto L232
-	case 11:
-		goto L217
-	case 12:
-		goto L225
-	case 13:
-		goto L220
-	case 14:
-		goto L226
-	case 15:
-		goto L218
-	default:
-		goto L202
-	}
-L232:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v8 = i0
-	i0 = v7 & uint32(1)
-	if i0 != 0 {
-		goto L233
-	}
-	v12 = uint32(1)
-	if v8 != 0 {
-		goto L234
-	}
-	v7 = uint32(0)
-	goto L205
-L234:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L205
-	}
-	i2 = v5 << (uint32(2) & 31)
-	i1 = v2 - i2
-	i1 = i1 + k32(4294967292)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v2
-	goto L205
-L233:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v13 = i0
-	if v8 == 0 {
-		goto L235
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L235
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v15 + v2
-	i2 = v8 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	m.copy(i0, i1, i2)
-L235:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
-	goto L170
-L231:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v8 = i0
-	i0 = v7 & uint32(1)
-	if i0 != 0 {
-		goto L236
-	}
-	v12 = uint32(1)
-	if v8 != 0 {
-		goto L237
-	}
-	v7 = uint32(0)
-	goto L205
-L237:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L205
-	}
-	i2 = v5 << (uint32(2) & 31)
-	i1 = v2 - i2
-	i1 = i1 + k32(4294967292)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v2
-	goto L205
-L236:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v16 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v13 = i0
-	if v8 == 0 {
-		goto L238
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L238
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v15 + v2
-	i2 = v8 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	m.copy(i0, i1, i2)
-L238:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + k32(4294967295)
-	v18 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v18
-	i0 = v16 + k32(4294967292)
-	v16 = i0
-	goto L214
-L230:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v8 = i0
-	i0 = v7 & uint32(1)
-	if i0 != 0 {
-		goto L239
-	}
-	v12 = uint32(1)
-	if v8 != 0 {
-		goto L240
-	}
-	v7 = uint32(0)
-	goto L205
-L240:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L205
-	}
-	i2 = v5 << (uint32(2) & 31)
-	i1 = v2 - i2
-	i1 = i1 + k32(4294967292)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v2
-	goto L205
-L239:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v16 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v13 = i0
-	if v8 == 0 {
-		goto L241
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L241
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v15 + v2
-	i2 = v8 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	m.copy(i0, i1, i2)
-L241:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + k32(4294967295)
-	v17 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v17
-	i0 = v16 + k32(4294967292)
-	v16 = i0
-	goto L215
-L229:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v8 = i0
-	i0 = v7 & uint32(1)
-	if i0 != 0 {
-		goto L242
-	}
-	v12 = uint32(1)
-	if v8 != 0 {
-		goto L243
-	}
-	v7 = uint32(0)
-	goto L205
-L243:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L205
-	}
-	i2 = v5 << (uint32(2) & 31)
-	i1 = v2 - i2
-	i1 = i1 + k32(4294967292)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v2
-	goto L205
-L242:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v14 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v13 = i0
-	if v8 == 0 {
-		goto L244
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L244
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v15 + v2
-	i2 = v8 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	m.copy(i0, i1, i2)
-L244:
-	*(*uint32)(unsafe.Add(b, v0)) = v14
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
-	i1 = v13 + uint32(12)
-	i0 = fn6914(m, v0, i1, uint32(1))
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v5
-	v20 = i0
-	if v8 != 0 {
-		goto L216
-	}
-	v6 = v20
-	goto L172
-L228:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = v15 + v2
-	i1 = i1 + k32(4294967292)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	v8 = i1
-	i1 = v8 + k32(4294967292)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v2
-	i0 = v7 & uint32(1)
-	if i0 != 0 {
-		goto L245
-	}
-	v7 = uint32(0)
-	v12 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L205
-	}
-	i1 = v5 << (uint32(2) & 31)
-	i0 = v8 - i1
-	i0 = i0 + k32(4294967288)
-	v2 = i0
-	goto L205
-L245:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v7 = i0
-	if int32(v7) < int32(uint32(0)) {
-		goto L246
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i1 = i1 + v2
-	i2 = v7 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	v2 = i2
-	m.copy(i0, i1, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 - v2
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v7 = i0
-L246:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = v7
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v11
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v7 = i0
-	goto L10
-L227:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
-	i0 = v7 & uint32(1)
-	if i0 != 0 {
-		goto L247
-	}
-	v12 = uint32(1)
-	if v8 != 0 {
-		goto L248
-	}
-	v7 = uint32(0)
-	goto L205
-L248:
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L205
-	}
-	i1 = v5 << (uint32(2) & 31)
-	i0 = v2 - i1
-	i0 = i0 + k32(4294967292)
-	v2 = i0
-	goto L205
-L247:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v14 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v21 = i0
-	if v8 == 0 {
-		goto L249
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v7 = i0
-	if int32(v7) < int32(uint32(0)) {
-		goto L249
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v15 + v2
-	i2 = v7 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	v2 = i2
-	m.copy(i0, i1, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 - v2
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
-L249:
-	*(*uint32)(unsafe.Add(b, v0)) = v14
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
-	v12 = uint32(0)
-	v7 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v22 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v15 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v15)+4))
-	i1 = i1 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v8 = i1
-	if int32(v22) < int32(v8) {
-		goto L250
-	}
-	if v8 != uint32(2147483647) {
-		goto L205
-	}
-L250:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v15)+8))
-	if v14 == i1 {
-		goto L205
-	}
-	*(*uint32)(unsafe.Add(b, v15)) = v22
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 < uint32(4) {
-		goto L252
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i0
-	goto L251
-L252:
-	i0 = fn6908(m, v0, uint32(4))
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i0
-	i0 = v7 + v5
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v2 = i0
-L251:
-	i0 = v7 + v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + uint32(4)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v14
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v21
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L254
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v8 = i0
-	v12 = v2
-	v7 = v6
-	goto L253
-L254:
-	i0 = fn6908(m, v0, uint32(36))
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v8 = i0
-	i0 = v8 + v5
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v12 = i0
-L253:
-	i1 = v12 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	v12 = i0
-	i0 = v8 + v2
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
-	i1 = i1 + uint32(12)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = i0 + uint32(12)
-	v1 = i0
-	v5 = v2
-	goto L6
-L226:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v13 = i0
-	i0 = v7 & uint32(1)
-	if i0 != 0 {
-		goto L255
-	}
-	if int32(v8) < int32(uint32(0)) {
-		goto L256
-	}
-	i2 = v8 << (uint32(2) & 31)
-	i1 = v2 - i2
-	i1 = i1 + k32(4294967292)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-L256:
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + uint32(1)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v2
-	v7 = v5
-	goto L15
-L255:
-	if int32(v8) < int32(uint32(0)) {
-		goto L257
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v15 + v2
-	i2 = v8 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	v2 = i2
-	m.copy(i0, i1, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 - v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v8 = i0
-L257:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = v8
-	*(*uint32)(unsafe.Add(b, v0)) = v12
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = i1
-	goto L14
-L225:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v8 = i0
-	i0 = v7 & uint32(1)
-	if i0 != 0 {
-		goto L258
-	}
-	v7 = uint32(1)
-	if v8 != 0 {
-		goto L259
-	}
-	v12 = uint32(0)
-	goto L205
-L259:
-	v12 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v5 = i0
-	if int32(v5) < int32(uint32(0)) {
-		goto L205
-	}
-	i2 = v5 << (uint32(2) & 31)
-	i1 = v2 - i2
-	i1 = i1 + k32(4294967292)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v2
-	goto L205
-L258:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v13 = i0
-	if v8 == 0 {
-		goto L260
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v7 = i0
-	if int32(v7) < int32(uint32(0)) {
-		goto L260
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	i1 = v15 + v2
-	i2 = v7 << (uint32(2) & 31)
-	v2 = i2
-	i1 = i1 - v2
-	i1 = i1 + k32(4294967292)
-	i2 = v2 + uint32(4)
-	v2 = i2
-	m.copy(i0, i1, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 - v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-L260:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
-	goto L17
-L224:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
-	v12 = uint32(1)
-	i0 = v7 & uint32(1)
-	if i0 != 0 {
-		goto L208
-	}
-	v7 = uint32(0)
-	goto L205
-L223:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = v15 + v2
-	i1 = i1 + k32(4294967292)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	i1 = i1 + k32(4294967292)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v2
-	v12 = uint32(1)
-	i0 = v7 & uint32(1)
-	if i0 != 0 {
-		goto L210
-	}
-	v7 = uint32(0)
-	goto L205
-L222:
-	v12 = uint32(1)
-	i0 = v7 & uint32(1)
-	if i0 != 0 {
-		goto L207
-	}
-	v7 = uint32(0)
-	goto L205
-L221:
-	v12 = uint32(1)
-	i0 = v7 & uint32(1)
-	if i0 != 0 {
-		goto L209
-	}
-	v7 = uint32(0)
-	goto L205
-L220:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v11 = i0
-	i0 = v7 & uint32(1)
-	if i0 != 0 {
-		goto L211
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + uint32(1)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v13 = i0
-	goto L16
-L219:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v8 = i0
-	i0 = v8 + uint32(20)
-	if v8 == 0 {
-		i0 = v10
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v12
-	if v12 == 0 {
-		goto L261
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v12)+16)) = v8
-L261:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+124)) = v5
-	i0 = v7 ^ k32(4294967295)
-	i0 = i0 & uint32(1)
-	v12 = i0
-	goto L205
-L218:
-	i0 = v7 & uint32(1)
-	if i0 == 0 {
-		goto L212
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L206
-L217:
-	i0 = v7 & uint32(1)
-	if i0 != 0 {
-		goto L206
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v2 + i1
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v11 = i0
-	goto L13
-L216:
-	i0 = v14 + uint32(4)
-	v11 = i0
-	v19 = uint32(1)
-	v6 = v20
-	goto L213
-L215:
-	v2 = uint32(1)
-	goto L169
-L214:
-	v2 = uint32(2)
-	goto L169
-L213:
-	v2 = uint32(3)
-	goto L169
-L212:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v2 + i1
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v11 = i0
-	goto L13
-L211:
-	*(*uint32)(unsafe.Add(b, v0)) = v11
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v7 = i0
-	i0 = v7 + uint32(20)
-	if v7 == 0 {
-		i0 = v10
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v8
-	if v8 == 0 {
-		goto L262
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v8)+16)) = v7
-L262:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+124)) = v5
-	goto L206
-L210:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-	goto L206
-L209:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	goto L206
-L208:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	goto L206
-L207:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L206:
-	v12 = uint32(0)
-	v7 = uint32(1)
-L205:
-	i1 = v2 + k32(4294967260)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+32))
-	v5 = i0
-	if v5 != k32(4294967295) {
-		goto L204
-	}
-L203:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+128)) = v3
-L202:
-	m.depth--
-	return v12
-L173:
-	v2 = uint32(0)
-	goto L12
-L172:
-	v12 = uint32(0)
-	v7 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	if i0 == 0 {
-		goto L171
-	}
-	v12 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L171
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	i2 = v2 << (uint32(2) & 31)
-	i1 = i1 - i2
-	i1 = i1 + k32(4294967292)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-L171:
-	v2 = uint32(5)
-	goto L169
-L170:
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v13 + i1
-	v13 = i0
-	v2 = uint32(0)
-	goto L169
-L17:
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v13 + i1
-	v1 = i0
-	goto L13
-L16:
-	v7 = v5
-	v12 = uint32(0)
-	i1 = v13 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if int32(v2) >= int32(i1) {
-		goto L15
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v5 = i0
-	v6 = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v5
-	if i0 > uint32(35) {
-		goto L263
-	}
-	i0 = fn6908(m, v0, uint32(36))
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v6 = i0
-L263:
-	i1 = v6 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v5
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v7
-	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(60129542144)
-	goto L11
-L15:
-	i1 = v13 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v5 = i1
-	if int32(v2) < int32(v5) {
-		goto L264
-	}
-	if v5 == uint32(2147483647) {
-		goto L264
-	}
-	v5 = v7
-	goto L14
-L264:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v8 = i0
-	if v8 != v12 {
-		goto L265
-	}
-	v5 = v7
-	goto L14
-L265:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v12
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	v5 = i0
-	if int32(v12) < int32(uint32(0)) {
-		goto L266
-	}
-	i0 = v12 << (uint32(2) & 31)
-	i0 = i0 + uint32(4)
-	v12 = i0
-	i1 = v2 - v5
-	if v12 > i1 {
-		goto L268
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i0
-	goto L267
-L268:
-	i0 = fn6908(m, v0, v12)
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v2 = i1
-	i1 = v2 + v7
-	if v7 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v6 = i0
-L267:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i0 = v2 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	m.copy(i0, i1, v12)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
-	i1 = i1 + v12
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v8 = i0
-L266:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
-	v6 = v5
-	i0 = v2 - v5
-	if i0 > uint32(35) {
-		goto L269
-	}
-	i0 = fn6908(m, v0, uint32(36))
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v6 = i0
-L269:
-	i1 = v6 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	i0 = i0 + v5
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v7
-	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(64424509440)
-	goto L11
-L14:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v7 = i0
-	i0 = v7 + uint32(20)
-	if v7 == 0 {
-		i0 = v10
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v8
-	if v8 == 0 {
-		goto L270
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v8)+16)) = v7
-L270:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+124)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	i0 = i0 << (uint32(2) & 31)
-	i0 = i0 + v13
-	i0 = i0 + uint32(4)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v11 = i0
-L13:
-	v2 = uint32(1)
-	goto L12
-L11:
-	i1 = v13 + uint32(12)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
-	goto L6
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
-	i0 = i0 - v2
-	if i0 < uint32(36) {
-		goto L272
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i0
-	v8 = v6
-	goto L271
-L272:
-	i0 = fn6908(m, v0, uint32(36))
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
-	v7 = i1
-	i1 = v7 + v5
-	if v5 == k32(4294967295) {
-		i0 = v6
-	} else {
-		i0 = i1
-	}
-	v8 = i0
-L271:
-	i0 = v7 + v2
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(3)
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	i1 = i1 + uint32(36)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	v5 = v2
-	goto L6
-L2:
-	v8 = k32(4294967287)
-L1:
-	m.depth--
-	return v8
 }

@@ -14,7 +14,12946 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn6891(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6873(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v2 == uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8483215), v2, uint32(2), uint32(2))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(2)
+	if i0 != 0 {
+		goto L3
+	}
+	fn3723(m, uint32(8483215), uint32(8545234), uint32(8395279), v1)
+	m.depth--
+	return uint32(0)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L5
+	}
+	i0 = v2 & uint32(1)
+	if i0 != 0 {
+		goto L4
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8483207))
+	m.depth--
+	return uint32(0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	i1 = v2 >> (uint32(1) & 31)
+	v3 = i1
+	i0 = fn3709(m, i0, v3)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v0
+	if v2 < uint32(2) {
+		goto L9
+	}
+	v2 = uint32(0)
+	v5 = uint32(0)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = i0 + v2
+	i0 = i0 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn1583(m, i0)
+	v0 = i0
+	if v0 != k32(4294967295) {
+		goto L11
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 == 0 {
+		goto L7
+	}
+	goto L1
+L11:
+	if int32(v0) < int32(uint32(0)) {
+		goto L8
+	}
+	i0 = v4 + v2
+	v6 = i0
+	i0 = v6 + uint32(20)
+	*(*uint32)(unsafe.Add(b, i0)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = i0 + v2
+	i0 = i0 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+84))
+	v7 = i0
+	i0 = v7 & uint32(268435456)
+	if i0 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 == 0 {
+		goto L14
+	}
+L15:
+	i0 = v7 & uint32(134217728)
+	if i0 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 != 0 {
+		goto L13
+	}
+L14:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = i1
+	v0 = uint32(0)
+	goto L12
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L12:
+	i0 = v6 + uint32(24)
+	*(*uint32)(unsafe.Add(b, i0)) = v0
+	i0 = v2 + uint32(8)
+	v2 = i0
+	i1 = v5 + uint32(1)
+	v5 = i1
+	if v3 != v5 {
+		goto L10
+	}
+L9:
+	fn3702(m, v4)
+	m.depth--
+	return v4
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8483207))
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+L7:
+	fn2073(m, v4)
+L1:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6874(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1575(m, uint32(4))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6875(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = fn1582(m, v1)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L3
+	}
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	v1 = uint32(0)
+	if v2 > uint32(127) {
+		goto L2
+	}
+	i1 = v2 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(3)
+	i0 = b2i(i0 != uint32(0))
+	v1 = i0
+L2:
+	i0 = fn607(m, v1)
+	v1 = i0
+L1:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6876(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	i0 = fn1582(m, v1)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L2
+	}
+	v2 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	v2 = uint32(1)
+	i0 = fn2965(m, v1)
+	if i0 != v1 {
+		goto L3
+	}
+	i0 = fn2964(m, v1)
+	i0 = b2i(i0 != v1)
+	v2 = i0
+L3:
+	i0 = fn607(m, v2)
+	v2 = i0
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6877(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1582(m, v1)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L3
+	}
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+	v1 = k32(4294967295)
+	goto L2
+L3:
+	if v1 > uint32(127) {
+		goto L2
+	}
+	i0 = uint32(8709088) + v1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v1 = i0
+L2:
+	i0 = fn1575(m, v1)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6878(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1582(m, v1)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L1
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = fn2965(m, v1)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = fn1575(m, v1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6879(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if v0 >= v1 {
+		goto L2
+	}
+L3:
+	i0 = v0 + uint32(4)
+	v2 = i0
+	v3 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i0 = i0 + k32(4294967288)
+	switch i0 {
+	case 0:
+		goto L6
+	case 1:
+		goto L8
+	case 2:
+		goto L7
+	case 8:
+		goto L10
+	case 13:
+		goto L4
+	case 14, 34:
+		goto L9
+	default:
+		goto L1
+	}
+L10:
+	if v2 < v1 {
+		goto L5
+	}
+	goto L1
+L9:
+	if v2 >= v1 {
+		goto L1
+	}
+	i0 = v0 + uint32(8)
+	if i0 >= v1 {
+		goto L1
+	}
+	i0 = v0 + uint32(12)
+	v2 = i0
+	goto L4
+L8:
+	i0 = v1 - v2
+	if i0 < uint32(32) {
+		goto L1
+	}
+	i0 = v0 + uint32(36)
+	v2 = i0
+	goto L4
+L7:
+	if v2 >= v1 {
+		goto L1
+	}
+	i0 = v1 - v0
+	i0 = i0 + k32(4294967288)
+	if i0 < uint32(256) {
+		goto L1
+	}
+	i0 = v0 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	v4 = uint32(0)
+L11:
+	i1 = v0 + v4
+	v5 = i1
+	i1 = v5 + uint32(8)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if v2 <= i1 {
+		goto L1
+	}
+	i1 = v5 + uint32(9)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if v2 <= i1 {
+		goto L1
+	}
+	i1 = v5 + uint32(10)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if v2 <= i1 {
+		goto L1
+	}
+	i1 = v5 + uint32(11)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if v2 <= i1 {
+		goto L1
+	}
+	i0 = v4 + uint32(4)
+	v4 = i0
+	if v4 != uint32(256) {
+		goto L11
+	}
+	i0 = v2 << (uint32(3) & 31)
+	v2 = i0
+	i2 = v0 + uint32(264)
+	v0 = i2
+	i1 = v1 - v0
+	i1 = uint32(int32(i1) >> (uint32(2) & 31))
+	if v2 > i1 {
+		goto L1
+	}
+	i1 = v2 << (uint32(2) & 31)
+	i0 = v0 + i1
+	v2 = i0
+	goto L4
+L6:
+	if v2 >= v1 {
+		goto L1
+	}
+	i0 = v0 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 > uint32(17) {
+		goto L1
+	}
+L5:
+	i0 = v0 + uint32(8)
+	v2 = i0
+L4:
+	v0 = v2
+	if v2 < v1 {
+		goto L3
+	}
+L2:
+	v3 = uint32(0)
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6880(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	i1 = fn2361(m, v0, uint32(10300184), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 == 0 {
+		goto L2
+	}
+	i1 = fn2361(m, v0, uint32(10300204), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
+	if v2 == 0 {
+		goto L2
+	}
+	i1 = fn2361(m, v0, uint32(10300224), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
+	if v2 == 0 {
+		goto L2
+	}
+	i1 = fn2361(m, v0, uint32(10300244), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = fn4096(m, v0, uint32(8539580), uint32(20230612))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i0 = fn4096(m, v0, uint32(8536797), uint32(4))
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = fn1576(m, uint32(2147483647))
+	i0 = fn4094(m, v0, uint32(8528035), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	i2 = fn1576(m, uint32(268435455))
+	i0 = fn4094(m, v0, uint32(8528582), i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = fn4097(m, v0, uint32(8401685), uint32(9537456))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L1
+	}
+L2:
+	v1 = k32(4294967295)
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6881(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	fn3703(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	if i0 == 0 {
+		goto L1
+	}
+	fn3008(m, v0)
+L1:
+	i0 = fn6882(m, v0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn6882(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn6883(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v3 = i0
+	v4 = uint32(0)
+	i0 = fn1493(m, uint32(0))
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	i1 = v3 & k32(4294967003)
+	i3 = v3 & uint32(292)
+	if !(i3 == uint32(32)) {
+		i1 = v3
+	}
+	if v2 != 0 {
+		i0 = v3
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+	v3 = k32(4294967232)
+L3:
+	i0 = v3 + uint32(9537588)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	i0 = v6 & v2
+	if i0 == 0 {
+		goto L4
+	}
+	v4 = uint32(0)
+	i0 = v3 + uint32(9537584)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2676(m, i0)
+	v7 = i0
+	if v7 == 0 {
+		goto L2
+	}
+	i0 = fn1502(m, v5, v7)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v9 = i0
+	if int32(v8) > int32(k32(4294967295)) {
+		goto L5
+	}
+	if v9 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v9 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v3
+	if v3 != 0 {
+		goto L2
+	}
+	fn2073(m, v7)
+	goto L2
+L5:
+	if v9 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v9
+	if v9 != 0 {
+		goto L6
+	}
+	fn2073(m, v7)
+L6:
+	i1 = v6 ^ k32(4294967295)
+	i0 = v2 & i1
+	v2 = i0
+L4:
+	i0 = v3 + uint32(8)
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	if v2 == 0 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v2
+	v4 = uint32(0)
+	i1 = v1 + uint32(32)
+	i0 = fn2697(m, uint32(8392906), i1)
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = fn1502(m, v5, v3)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if int32(v7) > int32(k32(4294967295)) {
+		goto L8
+	}
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v3)
+	goto L2
+L8:
+	if v2 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 != 0 {
+		goto L7
+	}
+	fn2073(m, v3)
+L7:
+	i0 = fn1494(m, v5)
+	if int32(i0) < int32(uint32(1)) {
+		goto L9
+	}
+	v4 = uint32(0)
+	i0 = fn2676(m, uint32(8389227))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = fn2787(m, v3, v5)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v7
+	if v7 != 0 {
+		goto L10
+	}
+	fn2073(m, v3)
+L10:
+	if v2 == 0 {
+		goto L2
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
+	i0 = fn2697(m, uint32(8568065), v1)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+	goto L2
+L9:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
+	i1 = v1 + uint32(16)
+	i0 = fn2697(m, uint32(8568088), i1)
+	v4 = i0
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+L1:
+	i0 = v1 + uint32(48)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn6884(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v1 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	i0 = fn2033(m, i0)
+	v2 = i0
+	if v2 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v0 + uint32(44)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = fn4140(m, i0, i1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	i0 = i0 ^ i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i0 = i0 ^ i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	i0 = i0 ^ i1
+	i0 = i0 ^ v2
+	v0 = i0
+	if v0 < k32(4294967294) {
+		i0 = v0
+	} else {
+		i0 = k32(4294967294)
+	}
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn6885(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v3 = uint32(10060432)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2368(m, i0)
+	v4 = i0
+	i0 = v2 + k32(4294967292)
+	if i0 < k32(4294967294) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if i0 != i1 {
+		goto L1
+	}
+	if v0 != v1 {
+		goto L3
+	}
+	i0 = b2i(v2 == uint32(2))
+	v0 = i0
+	goto L2
+L3:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	if i0 != i1 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
+	if i0 != i1 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
+	if v3 != i1 {
+		goto L4
+	}
+	i0 = v0 + uint32(44)
+	i1 = v1 + uint32(44)
+	i2 = v3 << (uint32(2) & 31)
+	i0 = fn8095(m, i0, i1, i2)
+	if i0 != 0 {
+		goto L4
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	i0 = fn2027(m, i0, i1, uint32(2))
+	v4 = i0
+	if int32(v4) < int32(uint32(0)) {
+		goto L1
+	}
+L4:
+	i0 = b2i(v4 == 0)
+	if !(v2 == uint32(3)) {
+		i0 = v4
+	}
+	v0 = i0
+L2:
+	i0 = fn607(m, v0)
+	v3 = i0
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6886(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v0 = i0
+	if v0 == 0 {
+		goto L5
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L5:
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6887(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(144)
+	v5 = i0
+	m.g0 = v5
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	i0 = i0 + v3
+	v6 = i0
+	goto L3
+L4:
+	v6 = v3
+	if v2 == 0 {
+		goto L3
+	}
+	v6 = v3
+	i0 = v3 + k32(4294967295)
+	if i0 >= uint32(3) {
+		goto L3
+	}
+	v6 = v3
+	goto L2
+L3:
+	v7 = uint32(0)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10300760), uint32(1), uint32(3), uint32(0), v5)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v8 = i0
+	v3 = uint32(2147483647)
+	v7 = uint32(0)
+	if v6 != uint32(1) {
+		goto L6
+	}
+	v4 = uint32(0)
+	goto L5
+L6:
+	i0 = v2 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 != 0 {
+		goto L8
+	}
+	v4 = uint32(0)
+	goto L7
+L8:
+	i0 = fn518(m, v4)
+	v9 = i0
+	if v9 == 0 {
+		goto L10
+	}
+	i0 = fn1583(m, v9)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v10 + k32(4294967295)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v10
+	if v10 != 0 {
+		goto L11
+	}
+	fn2073(m, v9)
+L11:
+	if v4 != k32(4294967295) {
+		goto L9
+	}
+L10:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L12
+	}
+	v7 = uint32(0)
+	goto L1
+L12:
+	v4 = k32(4294967295)
+L9:
+	if v6 == uint32(2) {
+		goto L5
+	}
+L7:
+	i0 = v2 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn518(m, i0)
+	v2 = i0
+	if v2 == 0 {
+		goto L13
+	}
+	i0 = fn1583(m, v2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	if v6 != 0 {
+		goto L14
+	}
+	fn2073(m, v2)
+L14:
+	if v3 != k32(4294967295) {
+		goto L5
+	}
+L13:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L15
+	}
+	v7 = uint32(0)
+	goto L1
+L15:
+	v3 = k32(4294967295)
+L5:
+	i0 = fn2368(m, v1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v6 = i0
+	i0 = v5 + uint32(12)
+	i0 = fn6888(m, i0, v0, v8, v4, v3)
+	if i0 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = i1
+	i0 = v0 + uint32(44)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+88))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L19
+	case 1:
+		goto L18
+	default:
+		goto L17
+	}
+L19:
+	i0 = v5 + uint32(12)
+	i0 = fn6889(m, i0, v2, uint32(1))
+	v2 = i0
+	goto L16
+L18:
+	i0 = v5 + uint32(12)
+	i0 = fn6890(m, i0, v2, uint32(1))
+	v2 = i0
+	goto L16
+L17:
+	i0 = v5 + uint32(12)
+	i0 = fn6891(m, i0, v2, uint32(1))
+	v2 = i0
+L16:
+	v7 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L20
+	}
+	i2 = v5 + uint32(12)
+	i0 = fn6892(m, v6, v0, i2, v2)
+	v7 = i0
+L20:
+	i0 = v5 + uint32(12)
+	fn6893(m, i0)
+L1:
+	i0 = v5 + uint32(144)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn6888(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	m.fill(v0, uint32(0), uint32(132))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v6 = i0
+	i0 = v6 & uint32(1879048192)
+	if i0 != 0 {
+		goto L4
+	}
+	i1 = v6 << (uint32(3) & 31)
+	i1 = fn2109(m, i1)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = v6
+	if v6 != 0 {
+		goto L3
+	}
+L4:
+	i0 = fn3634(m)
+	goto L2
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = k64(18446744073709551615)
+	i1 = v5 + uint32(12)
+	i2 = v5 + uint32(8)
+	i3 = v5 + uint32(4)
+	i4 = v0 + uint32(20)
+	i0 = fn6871(m, v2, i1, i2, i3, i4)
+	v6 = i0
+	if v6 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v8 = i0
+	if v8 == 0 {
+		goto L6
+	}
+	if v7 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8405302))
+	goto L2
+L6:
+	if int32(v7) < int32(uint32(1)) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8405353))
+	goto L2
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = v8
+	*(*uint64)(unsafe.Add(b, uint64(v0)+80)) = uint64(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+76)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v6
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	i1 = i1 >> (uint32(7) & 31)
+	i1 = i1 & uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+88)) = i1
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v1 = i4
+	if int32(v1) < int32(v4) {
+		i4 = v1
+	} else {
+		i4 = v4
+	}
+	if int32(v4) < int32(uint32(0)) {
+		i3 = uint32(0)
+	} else {
+		i3 = i4
+	}
+	v4 = i3
+	i2 = v7 * v4
+	i1 = v6 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	if int32(v1) < int32(v3) {
+		i4 = v1
+	} else {
+		i4 = v3
+	}
+	if int32(v3) < int32(uint32(0)) {
+		i3 = uint32(0)
+	} else {
+		i3 = i4
+	}
+	v1 = i3
+	i2 = v7 * v1
+	i1 = v6 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	fn2112(m, i0)
+	v2 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(20)
+	fn525(m, i0)
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn6889(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v5 = i0
+	v6 = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	v7 = i0
+	i0 = v7 - v5
+	if i0 > uint32(35) {
+		goto L3
+	}
+	v6 = v5
+	i1 = v5 + uint32(36)
+	v8 = i1
+	if int32(v7) >= int32(v8) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i2 = div32s(v8, uint32(4))
+	i1 = v5 + i2
+	i1 = i1 + uint32(1060)
+	v6 = i1
+	i0 = fn2111(m, i0, v6)
+	v7 = i0
+	if v7 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v6 = i0
+	if v6 == 0 {
+		goto L5
+	}
+	fn2112(m, v6)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
+L5:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+108)) = uint64(0)
+	goto L2
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v6 = i0
+L3:
+	i0 = v0 + uint32(112)
+	v8 = i0
+	i1 = v6 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v5
+	v6 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v6)+28)) = k64(18446744069414584320)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = v2
+	i0 = v0 + uint32(120)
+	v9 = i0
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 != uint32(14) {
+		goto L9
+	}
+	i0 = v1 + uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == 0 {
+		goto L10
+	}
+	i0 = v4 - v10
+	if i0 >= v2 {
+		goto L10
+	}
+	v11 = uint32(0)
+	goto L8
+L10:
+	i0 = v1 + uint32(4)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v2 + i1
+	v1 = i0
+L9:
+	v2 = uint32(0)
+	goto L7
+L8:
+	v2 = uint32(1)
+L7:
+L11:
+	switch v2 {
+	case 0:
+		goto L41
+	default:
+		goto L40
+	}
+L41:
+	i0 = v3 + uint32(1)
+	v3 = i0
+	i0 = v3 & uint32(4095)
+	if i0 != 0 {
+		goto L42
+	}
+	i0 = fn6308(m)
+	if i0 == 0 {
+		goto L42
+	}
+	m.depth--
+	return k32(4294967286)
+L42:
+	i0 = v1 + uint32(4)
+	v7 = i0
+	v12 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v11 = i0
+	switch v11 {
+	case 0:
+		goto L12
+	case 1:
+		goto L61
+	case 2:
+		goto L58
+	case 3:
+		goto L57
+	case 4:
+		goto L36
+	case 5:
+		goto L38
+	case 6:
+		goto L60
+	case 7:
+		goto L45
+	case 8:
+		goto L59
+	case 11:
+		goto L31
+	case 12:
+		goto L35
+	case 13:
+		goto L56
+	case 14, 15:
+		goto L46
+	case 16:
+		goto L63
+	case 17:
+		goto L64
+	case 18:
+		goto L24
+	case 19:
+		goto L25
+	case 20:
+		goto L62
+	case 23:
+		goto L22
+	case 24:
+		goto L44
+	case 26:
+		goto L43
+	case 27:
+		goto L30
+	case 28:
+		goto L29
+	case 29:
+		goto L21
+	case 30:
+		goto L32
+	case 31:
+		goto L49
+	case 32:
+		goto L55
+	case 33:
+		goto L52
+	case 34:
+		goto L34
+	case 35:
+		goto L47
+	case 36:
+		goto L53
+	case 37:
+		goto L50
+	case 38:
+		goto L33
+	case 39:
+		goto L48
+	case 40:
+		goto L54
+	case 41:
+		goto L51
+	default:
+		goto L1
+	}
+L64:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v13 = i0
+	i0 = v13 & uint32(1)
+	if i0 == 0 {
+		goto L65
+	}
+	i1 = div32s(v13, uint32(2))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = i1
+L65:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v12 = i1
+	if int32(v13) <= int32(v12) {
+		goto L66
+	}
+	i0 = v12 + uint32(1)
+	if int32(i0) >= int32(v13) {
+		goto L67
+	}
+	i0 = v13 - v12
+	i0 = i0 + k32(4294967294)
+	v14 = i0
+	i1 = v12 ^ k32(4294967295)
+	i0 = v13 + i1
+	i0 = i0 & uint32(3)
+	v15 = i0
+	if v15 == 0 {
+		goto L68
+	}
+	i0 = v12 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v2 = i0
+	v7 = v15
+L69:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i0 = i0 + v2
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 != 0 {
+		goto L69
+	}
+L68:
+	if v14 < uint32(3) {
+		goto L67
+	}
+	i0 = v12 << (uint32(2) & 31)
+	v2 = i0
+	i0 = v15 << (uint32(2) & 31)
+	v7 = i0
+	i0 = v12 + v15
+	i0 = i0 - v13
+	i0 = i0 + uint32(1)
+	v12 = i0
+L70:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i0 = i0 + v7
+	i0 = i0 + v2
+	i0 = i0 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i0 = i0 + v7
+	i0 = i0 + v2
+	i0 = i0 + uint32(8)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i0 = i0 + v7
+	i0 = i0 + v2
+	i0 = i0 + uint32(12)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i0 = i0 + v7
+	i0 = i0 + v2
+	i0 = i0 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v2 + uint32(16)
+	v2 = i0
+	i0 = v12 + uint32(4)
+	v12 = i0
+	if v12 != 0 {
+		goto L70
+	}
+L67:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = v13
+L66:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v13 << (uint32(2) & 31)
+	i0 = i0 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v10
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L63:
+	v11 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	if i0 != i1 {
+		goto L12
+	}
+	i0 = v10 + uint32(1)
+	v10 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L62:
+	v11 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	if i0 == i1 {
+		goto L12
+	}
+	i0 = v10 + uint32(1)
+	v10 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L61:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
+	if i0 == 0 {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	if i0 == 0 {
+		goto L71
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v10 == i1 {
+		goto L71
+	}
+	v11 = uint32(0)
+	goto L12
+L71:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	if i0 == 0 {
+		goto L20
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if v10 != i1 {
+		goto L20
+	}
+	v11 = uint32(0)
+	goto L12
+L60:
+	v11 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	switch i0 {
+	case 0, 2:
+		goto L83
+	case 1:
+		goto L82
+	case 3:
+		goto L79
+	case 4:
+		goto L78
+	case 5:
+		goto L81
+	case 6:
+		goto L73
+	case 7:
+		goto L80
+	case 8:
+		goto L77
+	case 9:
+		goto L76
+	case 10:
+		goto L75
+	case 11:
+		goto L74
+	default:
+		goto L12
+	}
+L83:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 == v10 {
+		goto L72
+	}
+	goto L12
+L82:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 == v10 {
+		goto L72
+	}
+	i0 = v10 + k32(4294967295)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 == uint32(10) {
+		goto L72
+	}
+	goto L12
+L81:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	i0 = v2 - v10
+	if i0 != uint32(1) {
+		goto L84
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	if i0 == uint32(10) {
+		goto L72
+	}
+	if v2 == v10 {
+		goto L72
+	}
+	goto L12
+L84:
+	if v2 == v10 {
+		goto L72
+	}
+	goto L12
+L80:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == v10 {
+		goto L72
+	}
+	goto L12
+L79:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v12 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v13 = i1
+	if v12 == v13 {
+		goto L12
+	}
+	v7 = uint32(0)
+	v2 = uint32(0)
+	if v12 >= v10 {
+		goto L85
+	}
+	v2 = uint32(0)
+	i0 = v10 + k32(4294967295)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v12 = i0
+	if v12 > uint32(122) {
+		goto L85
+	}
+	v2 = uint32(1)
+	i1 = v12 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(7)
+	if i0 != 0 {
+		goto L85
+	}
+	i0 = b2i(v12 == uint32(95))
+	v2 = i0
+L85:
+	if v13 <= v10 {
+		goto L86
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	v12 = i0
+	if v12 > uint32(122) {
+		goto L86
+	}
+	v7 = uint32(1)
+	i1 = v12 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(7)
+	if i0 != 0 {
+		goto L86
+	}
+	i0 = b2i(v12 == uint32(95))
+	v7 = i0
+L86:
+	if v7 != v2 {
+		goto L72
+	}
+	v11 = uint32(0)
+	goto L12
+L78:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v12 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v13 = i1
+	if v12 == v13 {
+		goto L12
+	}
+	v7 = uint32(0)
+	v2 = uint32(0)
+	if v12 >= v10 {
+		goto L87
+	}
+	v2 = uint32(0)
+	i0 = v10 + k32(4294967295)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v12 = i0
+	if v12 > uint32(122) {
+		goto L87
+	}
+	v2 = uint32(1)
+	i1 = v12 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(7)
+	if i0 != 0 {
+		goto L87
+	}
+	i0 = b2i(v12 == uint32(95))
+	v2 = i0
+L87:
+	if v13 <= v10 {
+		goto L88
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	v12 = i0
+	if v12 > uint32(122) {
+		goto L88
+	}
+	v7 = uint32(1)
+	i1 = v12 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(7)
+	if i0 != 0 {
+		goto L88
+	}
+	i0 = b2i(v12 == uint32(95))
+	v7 = i0
+L88:
+	if v7 == v2 {
+		goto L72
+	}
+	v11 = uint32(0)
+	goto L12
+L77:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v12 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v13 = i1
+	if v12 == v13 {
+		goto L12
+	}
+	v2 = uint32(0)
+	v7 = uint32(0)
+	if v12 >= v10 {
+		goto L89
+	}
+	v7 = uint32(1)
+	i0 = v10 + k32(4294967295)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v12 = i0
+	i0 = fn7949(m, v12)
+	if i0 != 0 {
+		goto L89
+	}
+	i0 = b2i(v12 == uint32(95))
+	v7 = i0
+L89:
+	if v13 <= v10 {
+		goto L90
+	}
+	v2 = uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	v12 = i0
+	i0 = fn7949(m, v12)
+	if i0 != 0 {
+		goto L90
+	}
+	i0 = b2i(v12 == uint32(95))
+	v2 = i0
+L90:
+	if v2 != v7 {
+		goto L72
+	}
+	v11 = uint32(0)
+	goto L12
+L76:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v12 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v13 = i1
+	if v12 == v13 {
+		goto L12
+	}
+	v2 = uint32(0)
+	v7 = uint32(0)
+	if v12 >= v10 {
+		goto L91
+	}
+	v7 = uint32(1)
+	i0 = v10 + k32(4294967295)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v12 = i0
+	i0 = fn7949(m, v12)
+	if i0 != 0 {
+		goto L91
+	}
+	i0 = b2i(v12 == uint32(95))
+	v7 = i0
+L91:
+	if v13 <= v10 {
+		goto L92
+	}
+	v2 = uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	v12 = i0
+	i0 = fn7949(m, v12)
+	if i0 != 0 {
+		goto L92
+	}
+	i0 = b2i(v12 == uint32(95))
+	v2 = i0
+L92:
+	if v2 == v7 {
+		goto L72
+	}
+	v11 = uint32(0)
+	goto L12
+L75:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v12 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v12 == i1 {
+		goto L12
+	}
+	v2 = uint32(0)
+	v7 = uint32(0)
+	if v12 >= v10 {
+		goto L93
+	}
+	v7 = uint32(1)
+	i0 = v10 + k32(4294967295)
+	v13 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v13)))
+	v12 = i0
+	i0 = fn2972(m, v12)
+	if i0 != 0 {
+		goto L93
+	}
+	i0 = fn2957(m, v12)
+	if i0 != 0 {
+		goto L93
+	}
+	i0 = fn2959(m, v12)
+	if i0 != 0 {
+		goto L93
+	}
+	i0 = fn2960(m, v12)
+	if i0 != 0 {
+		goto L93
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v13)))
+	i0 = b2i(i0 == uint32(95))
+	v7 = i0
+L93:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 <= v10 {
+		goto L94
+	}
+	v2 = uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	v12 = i0
+	i0 = fn2972(m, v12)
+	if i0 != 0 {
+		goto L94
+	}
+	i0 = fn2957(m, v12)
+	if i0 != 0 {
+		goto L94
+	}
+	i0 = fn2959(m, v12)
+	if i0 != 0 {
+		goto L94
+	}
+	i0 = fn2960(m, v12)
+	if i0 != 0 {
+		goto L94
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	i0 = b2i(i0 == uint32(95))
+	v2 = i0
+L94:
+	if v2 != v7 {
+		goto L72
+	}
+	v11 = uint32(0)
+	goto L12
+L74:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v12 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v12 == i1 {
+		goto L12
+	}
+	v2 = uint32(0)
+	v7 = uint32(0)
+	if v12 >= v10 {
+		goto L95
+	}
+	v7 = uint32(1)
+	i0 = v10 + k32(4294967295)
+	v13 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v13)))
+	v12 = i0
+	i0 = fn2972(m, v12)
+	if i0 != 0 {
+		goto L95
+	}
+	i0 = fn2957(m, v12)
+	if i0 != 0 {
+		goto L95
+	}
+	i0 = fn2959(m, v12)
+	if i0 != 0 {
+		goto L95
+	}
+	i0 = fn2960(m, v12)
+	if i0 != 0 {
+		goto L95
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v13)))
+	i0 = b2i(i0 == uint32(95))
+	v7 = i0
+L95:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 <= v10 {
+		goto L96
+	}
+	v2 = uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	v12 = i0
+	i0 = fn2972(m, v12)
+	if i0 != 0 {
+		goto L96
+	}
+	i0 = fn2957(m, v12)
+	if i0 != 0 {
+		goto L96
+	}
+	i0 = fn2959(m, v12)
+	if i0 != 0 {
+		goto L96
+	}
+	i0 = fn2960(m, v12)
+	if i0 != 0 {
+		goto L96
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	i0 = b2i(i0 == uint32(95))
+	v2 = i0
+L96:
+	if v2 == v7 {
+		goto L72
+	}
+	v11 = uint32(0)
+	goto L12
+L73:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == v10 {
+		goto L72
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	if i0 != uint32(10) {
+		goto L12
+	}
+L72:
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L59:
+	v11 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	i0 = fn6907(m, i0, i1)
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = v10 + uint32(1)
+	v10 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L58:
+	v11 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	if i0 == uint32(10) {
+		goto L12
+	}
+	i0 = v10 + uint32(1)
+	v10 = i0
+	v1 = v7
+	goto L19
+L57:
+	if v10 < v4 {
+		goto L97
+	}
+	v11 = uint32(0)
+	goto L12
+L97:
+	i0 = v10 + uint32(1)
+	v10 = i0
+	v1 = v7
+	goto L19
+L56:
+	v11 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = v1 + uint32(8)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	i0 = fn6908(m, i0, i1)
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = v10 + uint32(1)
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	goto L19
+L55:
+	if v10 < v4 {
+		goto L98
+	}
+	v11 = uint32(0)
+	goto L12
+L98:
+	i0 = uint32(*(*int8)(unsafe.Add(b, v10)))
+	v12 = i0
+	i0 = v12 & uint32(255)
+	v2 = i0
+	v11 = uint32(0)
+	if int32(v12) < int32(uint32(0)) {
+		goto L99
+	}
+	i0 = uint32(8709088) + v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+L99:
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	if v2 != i1 {
+		goto L12
+	}
+	i0 = v10 + uint32(1)
+	v10 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L54:
+	v11 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	i0 = fn2965(m, i0)
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 != i1 {
+		goto L12
+	}
+	i0 = v10 + uint32(1)
+	v10 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L53:
+	v11 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v2 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	v7 = i1
+	if v2 == v7 {
+		goto L100
+	}
+	i0 = fn7950(m, v7)
+	if i0 == v2 {
+		goto L100
+	}
+	i0 = fn7951(m, v7)
+	if i0 != v2 {
+		goto L12
+	}
+L100:
+	i0 = v10 + uint32(1)
+	v10 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L52:
+	if v10 < v4 {
+		goto L101
+	}
+	v11 = uint32(0)
+	goto L12
+L101:
+	i0 = uint32(*(*int8)(unsafe.Add(b, v10)))
+	v12 = i0
+	i0 = v12 & uint32(255)
+	v2 = i0
+	v11 = uint32(0)
+	if int32(v12) < int32(uint32(0)) {
+		goto L102
+	}
+	i0 = uint32(8709088) + v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+L102:
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	if v2 == i1 {
+		goto L12
+	}
+	i0 = v10 + uint32(1)
+	v10 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L51:
+	v11 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	i0 = fn2965(m, i0)
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 == i1 {
+		goto L12
+	}
+	i0 = v10 + uint32(1)
+	v10 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L50:
+	v11 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v2 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	v7 = i1
+	if v2 == v7 {
+		goto L12
+	}
+	i0 = fn7950(m, v7)
+	if i0 == v2 {
+		goto L12
+	}
+	i0 = fn7951(m, v7)
+	if i0 == v2 {
+		goto L12
+	}
+	i0 = v10 + uint32(1)
+	v10 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L49:
+	if v10 < v4 {
+		goto L103
+	}
+	v11 = uint32(0)
+	goto L12
+L103:
+	i0 = v1 + uint32(8)
+	v12 = i0
+	i0 = uint32(*(*int8)(unsafe.Add(b, v10)))
+	v13 = i0
+	i0 = v13 & uint32(255)
+	v2 = i0
+	v11 = uint32(0)
+	if int32(v13) < int32(uint32(0)) {
+		goto L104
+	}
+	i0 = uint32(8709088) + v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+L104:
+	i0 = fn6908(m, v12, v2)
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = v10 + uint32(1)
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	goto L19
+L48:
+	v11 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = v1 + uint32(8)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	i1 = fn2965(m, i1)
+	i0 = fn6908(m, i0, i1)
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = v10 + uint32(1)
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	goto L19
+L47:
+	v11 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = v1 + uint32(8)
+	v13 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	v2 = i1
+	i1 = fn7950(m, v2)
+	v12 = i1
+	i0 = fn6908(m, v13, v12)
+	if i0 != 0 {
+		goto L105
+	}
+	i0 = fn7951(m, v2)
+	v2 = i0
+	if v2 == v12 {
+		goto L12
+	}
+	i0 = fn6908(m, v13, v2)
+	if i0 == 0 {
+		goto L12
+	}
+L105:
+	i0 = v10 + uint32(1)
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	goto L19
+L46:
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	goto L19
+L45:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L106
+	}
+	if int32(v2) < int32(uint32(0)) {
+		goto L106
+	}
+	i0 = v2 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 - i2
+	if v2 > i1 {
+		goto L108
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v12 = i0
+	goto L107
+L108:
+	i0 = fn6909(m, v0, v2)
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v12 = i1
+	i1 = v12 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L107:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v12 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	m.copy(i0, i1, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+L106:
+	v2 = uint32(0)
+	goto L39
+L44:
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = v4 - v10
+	if int32(i0) <= int32(i1) {
+		goto L109
+	}
+	v11 = uint32(0)
+	goto L12
+L109:
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	v11 = uint32(0)
+	i1 = v1 + uint32(16)
+	i2 = v1 + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i0 = fn6910(m, v0, i1, i2)
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v13 = i0
+	i0 = v13 + v5
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, v6)) = v12
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if int32(v12) < int32(i1) {
+		goto L12
+	}
+	i0 = v10 + v12
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != uint32(1) {
+		goto L110
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v2 != i1 {
+		goto L110
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
+	if i0 == 0 {
+		goto L111
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	if i0 == 0 {
+		goto L111
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if v2 == i1 {
+		goto L110
+	}
+L111:
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	v11 = uint32(1)
+	goto L12
+L110:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v12
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L112
+	}
+	if int32(v12) < int32(uint32(0)) {
+		goto L112
+	}
+	i0 = v12 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v15 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 - i2
+	if v15 <= i1 {
+		goto L113
+	}
+	i0 = fn6909(m, v0, v15)
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v13 = i1
+	i1 = v13 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L113:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v13 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	m.copy(i0, i1, v15)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + v15
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+L112:
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v12 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	if i0 == uint32(16) {
+		goto L114
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v12 = i0
+	goto L14
+L114:
+	i1 = v12 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v12 = i0
+	goto L15
+L43:
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	i1 = v4 - v10
+	if int32(v2) <= int32(i1) {
+		goto L115
+	}
+	v11 = uint32(0)
+	goto L12
+L115:
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	if v2 != 0 {
+		goto L117
+	}
+	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
+	goto L116
+L117:
+	v11 = uint32(0)
+	i1 = v1 + uint32(16)
+	i0 = fn6910(m, v0, i1, v2)
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v5
+	v6 = i0
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if int32(v12) < int32(i1) {
+		goto L12
+	}
+	*(*uint32)(unsafe.Add(b, v6)) = v12
+	i0 = v10 + v12
+	v10 = i0
+L116:
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != uint32(1) {
+		goto L118
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
+	if i0 == 0 {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	if i0 == 0 {
+		goto L119
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v10 != i1 {
+		goto L118
+	}
+L119:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	if i0 == 0 {
+		goto L20
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if v10 != i1 {
+		goto L20
+	}
+L118:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L17
+	}
+	if int32(v2) < int32(uint32(0)) {
+		goto L17
+	}
+	i0 = v2 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v13 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 - i2
+	if v13 > i1 {
+		goto L121
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i0
+	goto L120
+L121:
+	i0 = fn6909(m, v0, v13)
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i1
+	i1 = v2 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L120:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v2 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	m.copy(i0, i1, v13)
+	v2 = v8
+	goto L18
+L40:
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + k32(4294967260)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+32))
+	v5 = i0
+	if v5 == k32(4294967295) {
+		goto L123
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
+	v7 = i0
+L124:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v12 = i0
+	i0 = v12 + v5
+	v6 = i0
+	i0 = v7 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L139
+	case 1:
+		goto L147
+	case 2:
+		goto L141
+	case 3:
+		goto L138
+	case 4:
+		goto L146
+	case 5:
+		goto L140
+	case 6:
+		goto L136
+	case 7:
+		goto L150
+	case 8:
+		goto L149
+	case 9:
+		goto L148
+	case 10:
+		goto L151
+	case 11:
+		goto L134
+	case 12:
+		goto L144
+	case 13:
+		goto L137
+	case 14:
+		goto L145
+	case 15:
+		goto L135
+	default:
+		goto L122
+	}
+L151:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v13 = i0
+	if v11 == 0 {
+		goto L152
+	}
+	v11 = uint32(1)
+	if v13 == 0 {
+		goto L125
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L125
+	}
+	i1 = v5 << (uint32(2) & 31)
+	i0 = v2 - i1
+	i0 = i0 + k32(4294967292)
+	v2 = i0
+	goto L143
+L152:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v7 = i0
+	if v13 == 0 {
+		goto L153
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L153
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v12 + v2
+	i2 = v13 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	m.copy(i0, i1, i2)
+L153:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
+	v2 = uint32(1)
+	goto L39
+L150:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v13 = i0
+	if v11 == 0 {
+		goto L154
+	}
+	v11 = uint32(1)
+	if v13 == 0 {
+		goto L125
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L125
+	}
+	i1 = v5 << (uint32(2) & 31)
+	i0 = v2 - i1
+	i0 = i0 + k32(4294967292)
+	v2 = i0
+	goto L143
+L154:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v15 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v7 = i0
+	if v13 == 0 {
+		goto L155
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L155
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v12 + v2
+	i2 = v13 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	m.copy(i0, i1, i2)
+L155:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + k32(4294967295)
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v12
+	i0 = v15 + k32(4294967295)
+	v2 = i0
+	goto L15
+L149:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v13 = i0
+	if v11 == 0 {
+		goto L156
+	}
+	v11 = uint32(1)
+	if v13 == 0 {
+		goto L125
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L125
+	}
+	i1 = v5 << (uint32(2) & 31)
+	i0 = v2 - i1
+	i0 = i0 + k32(4294967292)
+	v2 = i0
+	goto L143
+L156:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v15 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v7 = i0
+	if v13 == 0 {
+		goto L157
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L157
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v12 + v2
+	i2 = v13 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	m.copy(i0, i1, i2)
+L157:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + k32(4294967295)
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v12
+	i0 = v15 + k32(4294967295)
+	v2 = i0
+	goto L14
+L148:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v13 = i0
+	if v11 == 0 {
+		goto L158
+	}
+	v11 = uint32(1)
+	if v13 == 0 {
+		goto L125
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L125
+	}
+	i1 = v5 << (uint32(2) & 31)
+	i0 = v2 - i1
+	i0 = i0 + k32(4294967292)
+	v2 = i0
+	goto L143
+L158:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v15 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v7 = i0
+	if v13 == 0 {
+		goto L159
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L159
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v12 + v2
+	i2 = v13 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	m.copy(i0, i1, i2)
+L159:
+	*(*uint32)(unsafe.Add(b, v0)) = v15
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
+	i1 = v7 + uint32(12)
+	i0 = fn6910(m, v0, i1, uint32(1))
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v5
+	v2 = i0
+	if v12 != 0 {
+		goto L133
+	}
+	v6 = v2
+	goto L16
+L147:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = v12 + v2
+	i1 = i1 + k32(4294967292)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	v7 = i1
+	i1 = v7 + k32(4294967292)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	if v11 == 0 {
+		goto L160
+	}
+	v11 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L125
+	}
+	i1 = v5 << (uint32(2) & 31)
+	i0 = v7 - i1
+	i0 = i0 + k32(4294967288)
+	v2 = i0
+	goto L125
+L160:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v7 = i0
+	if int32(v7) < int32(uint32(0)) {
+		goto L161
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i1 = i1 + v2
+	i2 = v7 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	v2 = i2
+	m.copy(i0, i1, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 - v2
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v7 = i0
+L161:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = v7
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v12 = i0
+	goto L23
+L146:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
+	if v11 == 0 {
+		goto L162
+	}
+	v11 = uint32(1)
+	if v7 == 0 {
+		goto L125
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L125
+	}
+	i1 = v5 << (uint32(2) & 31)
+	i0 = v2 - i1
+	i0 = i0 + k32(4294967292)
+	v2 = i0
+	goto L125
+L162:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v13 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v14 = i0
+	if v7 == 0 {
+		goto L163
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v11 = i0
+	if int32(v11) < int32(uint32(0)) {
+		goto L163
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v12 + v2
+	i2 = v11 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	v2 = i2
+	m.copy(i0, i1, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 - v2
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
+L163:
+	*(*uint32)(unsafe.Add(b, v0)) = v13
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
+	v11 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v15 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v12 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
+	i1 = i1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v7 = i1
+	if int32(v15) < int32(v7) {
+		goto L164
+	}
+	if v7 != uint32(2147483647) {
+		goto L125
+	}
+L164:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+8))
+	if v13 == i1 {
+		goto L125
+	}
+	*(*uint32)(unsafe.Add(b, v12)) = v15
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 < uint32(4) {
+		goto L166
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i0
+	goto L165
+L166:
+	i0 = fn6909(m, v0, uint32(4))
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i0
+	i0 = v7 + v5
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i0
+L165:
+	i0 = v7 + v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + uint32(4)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v13
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v14
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L168
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v12 = i0
+	v10 = v2
+	v7 = v6
+	goto L167
+L168:
+	i0 = fn6909(m, v0, uint32(36))
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v12 = i0
+	i0 = v12 + v5
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v10 = i0
+L167:
+	i1 = v10 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	v10 = i0
+	i0 = v12 + v2
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
+	i1 = i1 + uint32(12)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	i0 = i0 + uint32(12)
+	v1 = i0
+	v5 = v2
+	goto L6
+L145:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v7 = i0
+	if v11 == 0 {
+		goto L169
+	}
+	if int32(v10) < int32(uint32(0)) {
+		goto L170
+	}
+	i2 = v10 << (uint32(2) & 31)
+	i1 = v2 - i2
+	i1 = i1 + k32(4294967292)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+L170:
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + uint32(1)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v2
+	v12 = v5
+	goto L27
+L169:
+	if int32(v10) < int32(uint32(0)) {
+		goto L171
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v12 + v2
+	i2 = v10 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	v2 = i2
+	m.copy(i0, i1, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 - v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v10 = i0
+L171:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = v10
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = i1
+	goto L26
+L144:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v13 = i0
+	if v11 == 0 {
+		goto L142
+	}
+	if v13 != 0 {
+		goto L172
+	}
+	v11 = uint32(0)
+	goto L125
+L172:
+	v11 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L125
+	}
+	i1 = v5 << (uint32(2) & 31)
+	i0 = v2 - i1
+	i0 = i0 + k32(4294967292)
+	v2 = i0
+L143:
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	goto L125
+L142:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v7 = i0
+	if v13 == 0 {
+		goto L173
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v1 = i0
+	if int32(v1) < int32(uint32(0)) {
+		goto L173
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v12 + v2
+	i2 = v1 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	v2 = i2
+	m.copy(i0, i1, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 - v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+L173:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
+	goto L37
+L141:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
+	if v11 == 0 {
+		goto L127
+	}
+	v11 = uint32(1)
+	goto L125
+L140:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = v12 + v2
+	i1 = i1 + k32(4294967292)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + k32(4294967292)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	if v11 == 0 {
+		goto L129
+	}
+	v11 = uint32(1)
+	goto L125
+L139:
+	if v11 == 0 {
+		goto L126
+	}
+	v11 = uint32(1)
+	goto L125
+L138:
+	if v11 == 0 {
+		goto L128
+	}
+	v11 = uint32(1)
+	goto L125
+L137:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v10 = i0
+	if v11 == 0 {
+		goto L130
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + uint32(1)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v7 = i0
+	goto L28
+L136:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v7 = i0
+	i0 = v7 + uint32(20)
+	if v7 == 0 {
+		i0 = v9
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v12
+	if v12 == 0 {
+		goto L174
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v12)+16)) = v7
+L174:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+124)) = v5
+	goto L125
+L135:
+	if v11 != 0 {
+		goto L131
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	v11 = uint32(0)
+	goto L125
+L134:
+	if v11 != 0 {
+		goto L132
+	}
+	v11 = uint32(0)
+	goto L125
+L133:
+	v13 = uint32(1)
+	i0 = v15 + uint32(1)
+	v10 = i0
+	v6 = v2
+	goto L18
+L132:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v2 + i1
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v10 = i0
+	goto L19
+L131:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v2 + i1
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v10 = i0
+	goto L19
+L130:
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v11 = i0
+	i0 = v11 + uint32(20)
+	if v11 == 0 {
+		i0 = v9
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v7
+	if v7 == 0 {
+		goto L175
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = v11
+L175:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+124)) = v5
+	v11 = uint32(0)
+	goto L125
+L129:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v11 = i0
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v11)) = i1
+	v11 = uint32(0)
+	goto L125
+L128:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	v11 = uint32(0)
+	goto L125
+L127:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	v11 = uint32(0)
+	goto L125
+L126:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	v11 = uint32(0)
+L125:
+	i1 = v2 + k32(4294967260)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+32))
+	v5 = i0
+	if v5 != k32(4294967295) {
+		goto L124
+	}
+L123:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+128)) = v3
+L122:
+	m.depth--
+	return v11
+L39:
+L176:
+	switch v2 {
+	case 0:
+		goto L181
+	default:
+		goto L180
+	}
+L181:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 == 0 {
+		goto L179
+	}
+	i0 = v7 + uint32(4)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = i0 + k32(4294967283)
+	switch i0 {
+	case 0:
+		goto L183
+	case 3:
+		goto L184
+	default:
+		goto L182
+	}
+L184:
+	if v10 >= v4 {
+		goto L177
+	}
+	i0 = v7 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	if i0 == i1 {
+		goto L182
+	}
+	goto L177
+L183:
+	if v10 >= v4 {
+		goto L177
+	}
+	i0 = v7 + uint32(12)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	i0 = fn6908(m, i0, i1)
+	if i0 == 0 {
+		goto L177
+	}
+L182:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	v12 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i1
+	i0 = v12 - v2
+	if i0 < uint32(36) {
+		goto L186
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i0
+	v12 = v6
+	goto L185
+L186:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i0
+	i1 = v2 + uint32(36)
+	v10 = i1
+	if int32(v12) >= int32(v10) {
+		goto L187
+	}
+	i2 = div32s(v10, uint32(4))
+	i1 = v2 + i2
+	i1 = i1 + uint32(1060)
+	v12 = i1
+	i0 = fn2111(m, v7, v12)
+	v7 = i0
+	if v7 != 0 {
+		goto L188
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v6 = i0
+	if v6 == 0 {
+		goto L189
+	}
+	fn2112(m, v6)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
+L189:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+108)) = uint64(0)
+	goto L2
+L188:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = v12
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v7
+L187:
+	i1 = v7 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v12 = i0
+L185:
+	i0 = v7 + v2
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(11)
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	v5 = v2
+	goto L6
+L180:
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v7 = i0
+	goto L178
+L179:
+	v11 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L12
+	}
+	v11 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i2 = v2 << (uint32(2) & 31)
+	i1 = i1 - i2
+	i1 = i1 + k32(4294967292)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	goto L12
+L178:
+	v2 = uint32(0)
+	goto L176
+L177:
+	v2 = uint32(1)
+	goto L176
+L38:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = v10 - i1
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v2 = i1
+	if i0 < v2 {
+		goto L37
+	}
+	i1 = v10 - v2
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v12
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L190
+	}
+	if int32(v12) < int32(uint32(0)) {
+		goto L190
+	}
+	i0 = v12 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v13 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = i1 - v2
+	if v13 > i1 {
+		goto L192
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i0
+	goto L191
+L192:
+	i0 = fn6909(m, v0, v13)
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i1
+	i1 = v2 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L191:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v2 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	m.copy(i0, i1, v13)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + v13
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
+L190:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	v6 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 > uint32(35) {
+		goto L193
+	}
+	i0 = fn6909(m, v0, uint32(36))
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v6 = i0
+L193:
+	i1 = v6 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v2
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(55834574848)
+	i1 = v1 + uint32(12)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
+	v5 = v2
+	goto L6
+L37:
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	goto L19
+L36:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = v10 - i1
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v2 = i1
+	if i0 >= v2 {
+		goto L194
+	}
+	v11 = uint32(0)
+	goto L12
+L194:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	i1 = v10 - v2
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i0
+	v6 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 > uint32(35) {
+		goto L195
+	}
+	i0 = fn6909(m, v0, uint32(36))
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v6 = i0
+L195:
+	i1 = v6 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v2
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(51539607552)
+	i1 = v1 + uint32(12)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
+	v5 = v2
+	goto L6
+L35:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	i0 = i0 << (uint32(1) & 31)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if int32(v2) < int32(i1) {
+		goto L196
+	}
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	goto L19
+L196:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v2 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v12 = i0
+	if v12 == 0 {
+		goto L198
+	}
+	i0 = v2 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == 0 {
+		goto L198
+	}
+	if v2 >= v12 {
+		goto L197
+	}
+L198:
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	goto L19
+L197:
+	i0 = v1 + uint32(12)
+	v1 = i0
+	goto L19
+L34:
+	v11 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	i0 = i0 << (uint32(1) & 31)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if int32(v2) >= int32(i1) {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v2 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v2 = i0
+	if v2 == 0 {
+		goto L12
+	}
+	i0 = v7 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	if v7 == 0 {
+		goto L12
+	}
+	if v7 < v2 {
+		goto L12
+	}
+	if v2 >= v7 {
+		goto L199
+	}
+	i1 = v7 - v2
+	i0 = v10 + i1
+	v12 = i0
+L200:
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	i0 = fn7950(m, i0)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i1 = fn7950(m, i1)
+	if i0 != i1 {
+		goto L12
+	}
+	i0 = v10 + uint32(1)
+	v10 = i0
+	i0 = v2 + uint32(1)
+	v2 = i0
+	if v2 != v7 {
+		goto L200
+	}
+	v10 = v12
+L199:
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L33:
+	v11 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	i0 = i0 << (uint32(1) & 31)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if int32(v2) >= int32(i1) {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v2 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v2 = i0
+	if v2 == 0 {
+		goto L12
+	}
+	i0 = v7 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	if v7 == 0 {
+		goto L12
+	}
+	if v7 < v2 {
+		goto L12
+	}
+	if v2 >= v7 {
+		goto L201
+	}
+L202:
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	i0 = fn2965(m, i0)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i1 = fn2965(m, i1)
+	if i0 != i1 {
+		goto L12
+	}
+	i0 = v10 + uint32(1)
+	v10 = i0
+	i0 = v2 + uint32(1)
+	v2 = i0
+	if v2 != v7 {
+		goto L202
+	}
+L201:
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L32:
+	v11 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	i0 = i0 << (uint32(1) & 31)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if int32(v2) >= int32(i1) {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v2 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v2 = i0
+	if v2 == 0 {
+		goto L12
+	}
+	i0 = v7 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v15 = i0
+	if v15 == 0 {
+		goto L12
+	}
+	if v15 < v2 {
+		goto L12
+	}
+	if v2 >= v15 {
+		goto L203
+	}
+	i1 = v15 - v2
+	i0 = v10 + i1
+	v14 = i0
+L204:
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = uint32(*(*int8)(unsafe.Add(b, v10)))
+	v12 = i0
+	i0 = v12 & uint32(255)
+	v7 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L205
+	}
+	i0 = uint32(8709088) + v7
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v7 = i0
+L205:
+	i0 = uint32(*(*int8)(unsafe.Add(b, v2)))
+	v13 = i0
+	i0 = v13 & uint32(255)
+	v12 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L206
+	}
+	i0 = uint32(8709088) + v12
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v12 = i0
+L206:
+	if v7 == v12 {
+		goto L207
+	}
+	v11 = uint32(0)
+	goto L12
+L207:
+	i0 = v10 + uint32(1)
+	v10 = i0
+	i0 = v2 + uint32(1)
+	v2 = i0
+	if v2 != v15 {
+		goto L204
+	}
+	v10 = v14
+L203:
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L31:
+	v11 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	i0 = i0 << (uint32(1) & 31)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if int32(v2) >= int32(i1) {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v2 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v2 = i0
+	if v2 == 0 {
+		goto L12
+	}
+	i0 = v7 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	if v7 == 0 {
+		goto L12
+	}
+	if v7 < v2 {
+		goto L12
+	}
+	if v2 >= v7 {
+		goto L208
+	}
+	i1 = v7 - v2
+	i0 = v10 + i1
+	v12 = i0
+L209:
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	if i0 != i1 {
+		goto L12
+	}
+	i0 = v10 + uint32(1)
+	v10 = i0
+	i0 = v2 + uint32(1)
+	v2 = i0
+	if v2 != v7 {
+		goto L209
+	}
+	v10 = v12
+L208:
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L30:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i0
+	v6 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 > uint32(35) {
+		goto L210
+	}
+	i0 = fn6909(m, v0, uint32(36))
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v6 = i0
+L210:
+	i1 = v6 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v2
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(68719476736)
+	i1 = v1 + uint32(8)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
+	v5 = v2
+	goto L6
+L29:
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i1 = fn6911(m, v0)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
+	if v2 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = k32(4294967295)
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
+L28:
+	v12 = v5
+	v1 = uint32(0)
+	i1 = v7 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if int32(v2) >= int32(i1) {
+		goto L27
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v5 = i1
+	i0 = v2 - v5
+	if i0 < uint32(36) {
+		goto L212
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v6 = i0
+	v2 = v5
+	goto L211
+L212:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v6 = i0
+	i1 = v5 + uint32(36)
+	v10 = i1
+	if int32(v2) < int32(v10) {
+		goto L213
+	}
+	v2 = v5
+	goto L211
+L213:
+	i2 = div32s(v10, uint32(4))
+	i1 = v5 + i2
+	i1 = i1 + uint32(1060)
+	v2 = i1
+	i0 = fn2111(m, v6, v2)
+	v6 = i0
+	if v6 != 0 {
+		goto L214
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v6 = i0
+	if v6 == 0 {
+		goto L215
+	}
+	fn2112(m, v6)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
+L215:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+108)) = uint64(0)
+	goto L2
+L214:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i0
+L211:
+	i0 = v6 + v5
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v12
+	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(60129542144)
+	i1 = v7 + uint32(12)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
+	i1 = v2 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	goto L6
+L27:
+	i1 = v7 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v5 = i1
+	if int32(v2) < int32(v5) {
+		goto L216
+	}
+	if v5 == uint32(2147483647) {
+		goto L216
+	}
+	v5 = v12
+	goto L26
+L216:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v10 = i0
+	if v10 != v1 {
+		goto L217
+	}
+	v5 = v12
+	goto L26
+L217:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v5 = i0
+	if int32(v1) < int32(uint32(0)) {
+		goto L218
+	}
+	i0 = v1 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v10 = i0
+	i1 = v2 - v5
+	if v10 > i1 {
+		goto L220
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v1 = i0
+	goto L219
+L220:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v1 = i0
+	i1 = v5 + v10
+	v5 = i1
+	if int32(v2) >= int32(v5) {
+		goto L221
+	}
+	i2 = div32s(v5, uint32(4))
+	i1 = v5 + i2
+	i1 = i1 + uint32(1024)
+	v2 = i1
+	i0 = fn2111(m, v1, v2)
+	v1 = i0
+	if v1 != 0 {
+		goto L222
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v6 = i0
+	if v6 == 0 {
+		goto L223
+	}
+	fn2112(m, v6)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
+L223:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+108)) = uint64(0)
+	goto L2
+L222:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v1
+L221:
+	i1 = v1 + v12
+	if v12 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L219:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v1 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	m.copy(i0, i1, v10)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + v10
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v10 = i0
+L218:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	i0 = v2 - v5
+	if i0 < uint32(36) {
+		goto L225
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v6 = i0
+	v2 = v5
+	goto L224
+L225:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v6 = i0
+	i1 = v5 + uint32(36)
+	v10 = i1
+	if int32(v2) < int32(v10) {
+		goto L226
+	}
+	v2 = v5
+	goto L224
+L226:
+	i2 = div32s(v10, uint32(4))
+	i1 = v5 + i2
+	i1 = i1 + uint32(1060)
+	v2 = i1
+	i0 = fn2111(m, v6, v2)
+	v6 = i0
+	if v6 != 0 {
+		goto L227
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v6 = i0
+	if v6 == 0 {
+		goto L228
+	}
+	fn2112(m, v6)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
+L228:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+108)) = uint64(0)
+	goto L2
+L227:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i0
+L224:
+	i0 = v6 + v5
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v12
+	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(64424509440)
+	i1 = v7 + uint32(12)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
+	i1 = v2 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	goto L6
+L26:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v12 = i0
+	i0 = v12 + uint32(20)
+	if v12 == 0 {
+		i0 = v9
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v10
+	if v10 == 0 {
+		goto L229
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v10)+16)) = v12
+L229:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+124)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	i0 = i0 << (uint32(2) & 31)
+	i0 = i0 + v7
+	i0 = i0 + uint32(4)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v10 = i0
+	goto L19
+L25:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
+	if v2 != 0 {
+		goto L230
+	}
+	m.depth--
+	return k32(4294967294)
+L230:
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v2 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 + uint32(1)
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v12
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = i1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if int32(v12) >= int32(i1) {
+		goto L231
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	*(*uint32)(unsafe.Add(b, v2)) = v12
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v7 = i1
+	i0 = i0 - v7
+	if i0 < uint32(36) {
+		goto L233
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v12 = i0
+	v2 = v6
+	goto L232
+L233:
+	i0 = fn6909(m, v0, uint32(36))
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v12 = i1
+	i1 = v12 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+L232:
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v10 = i0
+	i0 = v12 + v7
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
+	i1 = i1 + uint32(12)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	i0 = i0 + uint32(12)
+	v1 = i0
+	v5 = v7
+	goto L6
+L231:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v12
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i0
+	if v1 == 0 {
+		goto L234
+	}
+	if int32(v12) < int32(uint32(0)) {
+		goto L234
+	}
+	i0 = v12 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = i1 - v2
+	if v1 > i1 {
+		goto L236
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i0
+	goto L235
+L236:
+	i0 = fn6909(m, v0, v1)
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i1
+	i1 = v2 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L235:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v2 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	m.copy(i0, i1, v1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + v1
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
+L234:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L238
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v12 = i0
+	v10 = v6
+	goto L237
+L238:
+	i0 = fn6909(m, v0, uint32(36))
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v12 = i1
+	i1 = v12 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v10 = i0
+L237:
+	i0 = v12 + v2
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(5)
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	v5 = v2
+	v1 = v7
+	goto L6
+L24:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
+	if v2 != 0 {
+		goto L239
+	}
+	m.depth--
+	return k32(4294967294)
+L239:
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v12 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v12))
+	i1 = i1 + uint32(1)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
+	v2 = i1
+	i1 = v2 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if int32(v1) >= int32(i1) {
+		goto L240
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	*(*uint32)(unsafe.Add(b, v12)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v7 = i1
+	i0 = i0 - v7
+	if i0 < uint32(36) {
+		goto L242
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v10 = i0
+	v2 = v6
+	goto L241
+L242:
+	i0 = fn6909(m, v0, uint32(36))
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v10 = i1
+	i1 = v10 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+L241:
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v12 = i0
+	i0 = v10 + v7
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
+	i1 = i1 + uint32(12)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	i0 = i0 + uint32(12)
+	v1 = i0
+	v5 = v7
+	goto L6
+L240:
+	i1 = v2 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v2 = i1
+	if int32(v1) < int32(v2) {
+		goto L243
+	}
+	if v2 == uint32(2147483647) {
+		goto L243
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v2 = i0
+	v1 = v7
+	goto L23
+L243:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+8))
+	if v10 != i1 {
+		goto L244
+	}
+	v1 = v7
+	goto L23
+L244:
+	*(*uint32)(unsafe.Add(b, v12)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v12
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	if int32(v12) < int32(uint32(0)) {
+		goto L245
+	}
+	i0 = v12 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = i1 - v2
+	if v1 > i1 {
+		goto L247
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i0
+	goto L246
+L247:
+	i0 = fn6909(m, v0, v1)
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i1
+	i1 = v2 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L246:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v2 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	m.copy(i0, i1, v1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + v1
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
+L245:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 < uint32(4) {
+		goto L249
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i0
+	goto L248
+L249:
+	i0 = fn6909(m, v0, uint32(4))
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i1
+	i1 = v2 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L248:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v2 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + uint32(4)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L251
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v12 = i0
+	v7 = v6
+	goto L250
+L251:
+	i0 = fn6909(m, v0, uint32(36))
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v12 = i1
+	i1 = v12 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v7 = i0
+L250:
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	v10 = i0
+	i0 = v12 + v2
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
+	i1 = i1 + uint32(12)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	i0 = i0 + uint32(12)
+	v1 = i0
+	v5 = v2
+	goto L6
+L23:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L253
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i0
+	v12 = v6
+	goto L252
+L253:
+	i0 = fn6909(m, v0, uint32(36))
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i1
+	i1 = v7 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v12 = i0
+L252:
+	i0 = v7 + v2
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(3)
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	v5 = v2
+	goto L6
+L22:
+	i1 = fn6911(m, v0)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
+	if v2 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i1
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L255
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v10 = i0
+	v1 = v6
+	goto L254
+L255:
+	i0 = fn6909(m, v0, uint32(36))
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v10 = i1
+	i1 = v10 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v1 = i0
+L254:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v12 = i0
+	i0 = v10 + v2
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(7)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	i2 = v12 << (uint32(2) & 31)
+	i1 = v7 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	v5 = v2
+	goto L6
+L21:
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = v10 + i1
+	if i0 <= v4 {
+		goto L256
+	}
+	v11 = uint32(0)
+	goto L12
+L256:
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	v11 = uint32(0)
+	i1 = v1 + uint32(16)
+	i2 = v1 + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i0 = fn6910(m, v0, i1, i2)
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v5
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, v6)) = v12
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if int32(v12) < int32(i1) {
+		goto L12
+	}
+	i0 = v10 + v12
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 != uint32(1) {
+		goto L19
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v10 != i1 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
+	if i0 == 0 {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	if i0 == 0 {
+		goto L20
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if v10 == i1 {
+		goto L19
+	}
+L20:
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	v11 = uint32(1)
+	goto L12
+L19:
+	v2 = uint32(0)
+	goto L11
+L18:
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 + v13
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L17:
+	i0 = v7 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == uint32(2147483647) {
+		goto L257
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	if int32(i0) > int32(v2) {
+		goto L16
+	}
+L257:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i1
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L259
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v12 = i0
+	v10 = v6
+	goto L258
+L259:
+	i0 = fn6909(m, v0, uint32(36))
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v12 = i1
+	i1 = v12 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v10 = i0
+L258:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v1 = i0
+	i0 = v12 + v2
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(10)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	i2 = v1 << (uint32(2) & 31)
+	i1 = v7 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	v5 = v2
+	goto L6
+L16:
+	v11 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L12
+	}
+	v11 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i2 = v2 << (uint32(2) & 31)
+	i1 = i1 - i2
+	i1 = i1 + k32(4294967292)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	goto L12
+L15:
+	i1 = v7 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v13 = i1
+	if int32(v12) < int32(v13) {
+		goto L261
+	}
+L262:
+	if v2 >= v4 {
+		goto L263
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	if i0 == i1 {
+		goto L260
+	}
+L263:
+	i1 = v12 + k32(4294967295)
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v12
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if int32(v12) >= int32(v13) {
+		goto L262
+	}
+L261:
+	v11 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v2 = i0
+	if int32(v2) > int32(k32(4294967295)) {
+		goto L13
+	}
+	goto L12
+L260:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i1
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L265
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v12 = i0
+	v10 = v6
+	goto L264
+L265:
+	i0 = fn6909(m, v0, uint32(36))
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v12 = i1
+	i1 = v12 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v10 = i0
+L264:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v1 = i0
+	i0 = v12 + v2
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(8)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	i2 = v1 << (uint32(2) & 31)
+	i1 = v7 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	v5 = v2
+	goto L6
+L14:
+	i1 = v7 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if int32(v12) < int32(i1) {
+		goto L266
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i1
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L268
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v12 = i0
+	v10 = v6
+	goto L267
+L268:
+	i0 = fn6909(m, v0, uint32(36))
+	v12 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v12 = i1
+	i1 = v12 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v10 = i0
+L267:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v1 = i0
+	i0 = v12 + v2
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(9)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	i2 = v1 << (uint32(2) & 31)
+	i1 = v7 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	v5 = v2
+	goto L6
+L266:
+	v11 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L12
+	}
+	v11 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L12
+	}
+L13:
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i2 = v2 << (uint32(2) & 31)
+	i1 = i1 - i2
+	i1 = i1 + k32(4294967292)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	v11 = uint32(0)
+L12:
+	v2 = uint32(1)
+	goto L11
+L2:
+	v12 = k32(4294967287)
+L1:
+	m.depth--
+	return v12
+}
+
+//go:norace
+//go:nocheckptr
+func fn6890(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v5 = i0
+	v6 = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	v7 = i0
+	i0 = v7 - v5
+	if i0 > uint32(35) {
+		goto L3
+	}
+	v6 = v5
+	i1 = v5 + uint32(36)
+	v8 = i1
+	if int32(v7) >= int32(v8) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i2 = div32s(v8, uint32(4))
+	i1 = v5 + i2
+	i1 = i1 + uint32(1060)
+	v6 = i1
+	i0 = fn2111(m, i0, v6)
+	v7 = i0
+	if v7 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v6 = i0
+	if v6 == 0 {
+		goto L5
+	}
+	fn2112(m, v6)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
+L5:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+108)) = uint64(0)
+	goto L2
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v6 = i0
+L3:
+	i0 = v0 + uint32(112)
+	v8 = i0
+	i1 = v6 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v5
+	v6 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v6)+28)) = k64(18446744069414584320)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = v2
+	i0 = v0 + uint32(120)
+	v9 = i0
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 != uint32(14) {
+		goto L9
+	}
+	i0 = v1 + uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == 0 {
+		goto L10
+	}
+	v11 = uint32(1)
+	i0 = v4 - v10
+	i0 = uint32(int32(i0) >> (uint32(1) & 31))
+	if i0 >= v2 {
+		goto L10
+	}
+	v12 = uint32(0)
+	goto L8
+L10:
+	i0 = v1 + uint32(4)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v2 + i1
+	v1 = i0
+L9:
+	v2 = uint32(0)
+	goto L7
+L8:
+	v2 = uint32(1)
+L7:
+L11:
+	switch v2 {
+	case 0:
+		goto L43
+	default:
+		goto L42
+	}
+L43:
+	i0 = v3 + uint32(1)
+	v3 = i0
+	i0 = v3 & uint32(4095)
+	if i0 != 0 {
+		goto L44
+	}
+	i0 = fn6308(m)
+	if i0 == 0 {
+		goto L44
+	}
+	m.depth--
+	return k32(4294967286)
+L44:
+	i0 = v1 + uint32(4)
+	v7 = i0
+	v11 = uint32(1)
+	v13 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v12 = i0
+	switch v12 {
+	case 0:
+		goto L12
+	case 1:
+		goto L63
+	case 2:
+		goto L60
+	case 3:
+		goto L59
+	case 4:
+		goto L38
+	case 5:
+		goto L40
+	case 6:
+		goto L62
+	case 7:
+		goto L47
+	case 8:
+		goto L61
+	case 11:
+		goto L33
+	case 12:
+		goto L37
+	case 13:
+		goto L58
+	case 14, 15:
+		goto L48
+	case 16:
+		goto L65
+	case 17:
+		goto L66
+	case 18:
+		goto L25
+	case 19:
+		goto L26
+	case 20:
+		goto L64
+	case 23:
+		goto L23
+	case 24:
+		goto L46
+	case 26:
+		goto L45
+	case 27:
+		goto L32
+	case 28:
+		goto L31
+	case 29:
+		goto L22
+	case 30:
+		goto L34
+	case 31:
+		goto L51
+	case 32:
+		goto L57
+	case 33:
+		goto L54
+	case 34:
+		goto L36
+	case 35:
+		goto L49
+	case 36:
+		goto L55
+	case 37:
+		goto L52
+	case 38:
+		goto L35
+	case 39:
+		goto L50
+	case 40:
+		goto L56
+	case 41:
+		goto L53
+	default:
+		goto L1
+	}
+L66:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v14 = i0
+	i0 = v14 & uint32(1)
+	if i0 == 0 {
+		goto L67
+	}
+	i1 = div32s(v14, uint32(2))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = i1
+L67:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v13 = i1
+	if int32(v14) <= int32(v13) {
+		goto L68
+	}
+	i0 = v13 + uint32(1)
+	if int32(i0) >= int32(v14) {
+		goto L69
+	}
+	i0 = v14 - v13
+	i0 = i0 + k32(4294967294)
+	v15 = i0
+	i1 = v13 ^ k32(4294967295)
+	i0 = v14 + i1
+	i0 = i0 & uint32(3)
+	v16 = i0
+	if v16 == 0 {
+		goto L70
+	}
+	i0 = v13 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v2 = i0
+	v7 = v16
+L71:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i0 = i0 + v2
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 != 0 {
+		goto L71
+	}
+L70:
+	if v15 < uint32(3) {
+		goto L69
+	}
+	i0 = v13 << (uint32(2) & 31)
+	v2 = i0
+	i0 = v16 << (uint32(2) & 31)
+	v7 = i0
+	i0 = v13 + v16
+	i0 = i0 - v14
+	i0 = i0 + uint32(1)
+	v13 = i0
+L72:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i0 = i0 + v7
+	i0 = i0 + v2
+	i0 = i0 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i0 = i0 + v7
+	i0 = i0 + v2
+	i0 = i0 + uint32(8)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i0 = i0 + v7
+	i0 = i0 + v2
+	i0 = i0 + uint32(12)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i0 = i0 + v7
+	i0 = i0 + v2
+	i0 = i0 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v2 + uint32(16)
+	v2 = i0
+	i0 = v13 + uint32(4)
+	v13 = i0
+	if v13 != 0 {
+		goto L72
+	}
+L69:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = v14
+L68:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v14 << (uint32(2) & 31)
+	i0 = i0 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v10
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L65:
+	v12 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	if i0 != i1 {
+		goto L12
+	}
+	i0 = v10 + uint32(2)
+	v10 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L64:
+	v12 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	if i0 == i1 {
+		goto L12
+	}
+	i0 = v10 + uint32(2)
+	v10 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L63:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
+	if i0 == 0 {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	if i0 == 0 {
+		goto L73
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v10 == i1 {
+		goto L73
+	}
+	v12 = uint32(0)
+	goto L12
+L73:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	if i0 == 0 {
+		goto L21
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if v10 != i1 {
+		goto L21
+	}
+	v12 = uint32(0)
+	goto L12
+L62:
+	v12 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	switch i0 {
+	case 0, 2:
+		goto L85
+	case 1:
+		goto L84
+	case 3:
+		goto L81
+	case 4:
+		goto L80
+	case 5:
+		goto L83
+	case 6:
+		goto L75
+	case 7:
+		goto L82
+	case 8:
+		goto L79
+	case 9:
+		goto L78
+	case 10:
+		goto L77
+	case 11:
+		goto L76
+	default:
+		goto L12
+	}
+L85:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 == v10 {
+		goto L74
+	}
+	goto L12
+L84:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 == v10 {
+		goto L74
+	}
+	i0 = v10 + k32(4294967294)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	if i0 == uint32(10) {
+		goto L74
+	}
+	goto L12
+L83:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	i0 = v2 - v10
+	if i0 != uint32(2) {
+		goto L86
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	if i0 == uint32(10) {
+		goto L74
+	}
+	if v2 == v10 {
+		goto L74
+	}
+	goto L12
+L86:
+	if v2 == v10 {
+		goto L74
+	}
+	goto L12
+L82:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == v10 {
+		goto L74
+	}
+	goto L12
+L81:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v13 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v14 = i1
+	if v13 == v14 {
+		goto L12
+	}
+	v7 = uint32(0)
+	v2 = uint32(0)
+	if v13 >= v10 {
+		goto L87
+	}
+	v2 = uint32(0)
+	i0 = v10 + k32(4294967294)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v13 = i0
+	if v13 > uint32(122) {
+		goto L87
+	}
+	v2 = uint32(1)
+	i1 = v13 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(7)
+	if i0 != 0 {
+		goto L87
+	}
+	i0 = b2i(v13 == uint32(95))
+	v2 = i0
+L87:
+	if v14 <= v10 {
+		goto L88
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	v13 = i0
+	if v13 > uint32(122) {
+		goto L88
+	}
+	v7 = uint32(1)
+	i1 = v13 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(7)
+	if i0 != 0 {
+		goto L88
+	}
+	i0 = b2i(v13 == uint32(95))
+	v7 = i0
+L88:
+	if v7 != v2 {
+		goto L74
+	}
+	v12 = uint32(0)
+	goto L12
+L80:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v13 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v14 = i1
+	if v13 == v14 {
+		goto L12
+	}
+	v7 = uint32(0)
+	v2 = uint32(0)
+	if v13 >= v10 {
+		goto L89
+	}
+	v2 = uint32(0)
+	i0 = v10 + k32(4294967294)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v13 = i0
+	if v13 > uint32(122) {
+		goto L89
+	}
+	v2 = uint32(1)
+	i1 = v13 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(7)
+	if i0 != 0 {
+		goto L89
+	}
+	i0 = b2i(v13 == uint32(95))
+	v2 = i0
+L89:
+	if v14 <= v10 {
+		goto L90
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	v13 = i0
+	if v13 > uint32(122) {
+		goto L90
+	}
+	v7 = uint32(1)
+	i1 = v13 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(7)
+	if i0 != 0 {
+		goto L90
+	}
+	i0 = b2i(v13 == uint32(95))
+	v7 = i0
+L90:
+	if v7 == v2 {
+		goto L74
+	}
+	v12 = uint32(0)
+	goto L12
+L79:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v13 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v14 = i1
+	if v13 == v14 {
+		goto L12
+	}
+	v2 = uint32(0)
+	v7 = uint32(0)
+	if v13 >= v10 {
+		goto L91
+	}
+	i0 = v10 + k32(4294967294)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v13 = i0
+	if v13 > uint32(255) {
+		goto L92
+	}
+	v7 = uint32(1)
+	i0 = fn7949(m, v13)
+	if i0 != 0 {
+		goto L91
+	}
+L92:
+	i0 = b2i(v13 == uint32(95))
+	v7 = i0
+L91:
+	if v14 <= v10 {
+		goto L93
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	v13 = i0
+	if v13 > uint32(255) {
+		goto L94
+	}
+	v2 = uint32(1)
+	i0 = fn7949(m, v13)
+	if i0 != 0 {
+		goto L93
+	}
+L94:
+	i0 = b2i(v13 == uint32(95))
+	v2 = i0
+L93:
+	if v2 != v7 {
+		goto L74
+	}
+	v12 = uint32(0)
+	goto L12
+L78:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v13 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v14 = i1
+	if v13 == v14 {
+		goto L12
+	}
+	v2 = uint32(0)
+	v7 = uint32(0)
+	if v13 >= v10 {
+		goto L95
+	}
+	i0 = v10 + k32(4294967294)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v13 = i0
+	if v13 > uint32(255) {
+		goto L96
+	}
+	v7 = uint32(1)
+	i0 = fn7949(m, v13)
+	if i0 != 0 {
+		goto L95
+	}
+L96:
+	i0 = b2i(v13 == uint32(95))
+	v7 = i0
+L95:
+	if v14 <= v10 {
+		goto L97
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	v13 = i0
+	if v13 > uint32(255) {
+		goto L98
+	}
+	v2 = uint32(1)
+	i0 = fn7949(m, v13)
+	if i0 != 0 {
+		goto L97
+	}
+L98:
+	i0 = b2i(v13 == uint32(95))
+	v2 = i0
+L97:
+	if v2 == v7 {
+		goto L74
+	}
+	v12 = uint32(0)
+	goto L12
+L77:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v13 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v13 == i1 {
+		goto L12
+	}
+	v2 = uint32(0)
+	v7 = uint32(0)
+	if v13 >= v10 {
+		goto L99
+	}
+	v7 = uint32(1)
+	i0 = v10 + k32(4294967294)
+	v14 = i0
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v14)))
+	v13 = i0
+	i0 = fn2972(m, v13)
+	if i0 != 0 {
+		goto L99
+	}
+	i0 = fn2957(m, v13)
+	if i0 != 0 {
+		goto L99
+	}
+	i0 = fn2959(m, v13)
+	if i0 != 0 {
+		goto L99
+	}
+	i0 = fn2960(m, v13)
+	if i0 != 0 {
+		goto L99
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v14)))
+	i0 = b2i(i0 == uint32(95))
+	v7 = i0
+L99:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 <= v10 {
+		goto L100
+	}
+	v2 = uint32(1)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	v13 = i0
+	i0 = fn2972(m, v13)
+	if i0 != 0 {
+		goto L100
+	}
+	i0 = fn2957(m, v13)
+	if i0 != 0 {
+		goto L100
+	}
+	i0 = fn2959(m, v13)
+	if i0 != 0 {
+		goto L100
+	}
+	i0 = fn2960(m, v13)
+	if i0 != 0 {
+		goto L100
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	i0 = b2i(i0 == uint32(95))
+	v2 = i0
+L100:
+	if v2 != v7 {
+		goto L74
+	}
+	v12 = uint32(0)
+	goto L12
+L76:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v13 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v13 == i1 {
+		goto L12
+	}
+	v2 = uint32(0)
+	v7 = uint32(0)
+	if v13 >= v10 {
+		goto L101
+	}
+	v7 = uint32(1)
+	i0 = v10 + k32(4294967294)
+	v14 = i0
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v14)))
+	v13 = i0
+	i0 = fn2972(m, v13)
+	if i0 != 0 {
+		goto L101
+	}
+	i0 = fn2957(m, v13)
+	if i0 != 0 {
+		goto L101
+	}
+	i0 = fn2959(m, v13)
+	if i0 != 0 {
+		goto L101
+	}
+	i0 = fn2960(m, v13)
+	if i0 != 0 {
+		goto L101
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v14)))
+	i0 = b2i(i0 == uint32(95))
+	v7 = i0
+L101:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 <= v10 {
+		goto L102
+	}
+	v2 = uint32(1)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	v13 = i0
+	i0 = fn2972(m, v13)
+	if i0 != 0 {
+		goto L102
+	}
+	i0 = fn2957(m, v13)
+	if i0 != 0 {
+		goto L102
+	}
+	i0 = fn2959(m, v13)
+	if i0 != 0 {
+		goto L102
+	}
+	i0 = fn2960(m, v13)
+	if i0 != 0 {
+		goto L102
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	i0 = b2i(i0 == uint32(95))
+	v2 = i0
+L102:
+	if v2 == v7 {
+		goto L74
+	}
+	v12 = uint32(0)
+	goto L12
+L75:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == v10 {
+		goto L74
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	if i0 != uint32(10) {
+		goto L12
+	}
+L74:
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L61:
+	v12 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	i0 = fn6907(m, i0, i1)
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = v10 + uint32(2)
+	v10 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L60:
+	v12 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	if i0 == uint32(10) {
+		goto L12
+	}
+	i0 = v10 + uint32(2)
+	v10 = i0
+	v1 = v7
+	goto L19
+L59:
+	if v10 < v4 {
+		goto L103
+	}
+	v12 = uint32(0)
+	goto L12
+L103:
+	i0 = v10 + uint32(2)
+	v10 = i0
+	v1 = v7
+	goto L19
+L58:
+	v12 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = v1 + uint32(8)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	i0 = fn6912(m, i0, i1)
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = v10 + uint32(2)
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	goto L19
+L57:
+	v12 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	v2 = i0
+	if v2 > uint32(127) {
+		goto L104
+	}
+	i0 = uint32(8709088) + v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+L104:
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	if v2 != i1 {
+		goto L12
+	}
+	i0 = v10 + uint32(2)
+	v10 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L56:
+	v12 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	i0 = fn2965(m, i0)
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 != i1 {
+		goto L12
+	}
+	i0 = v10 + uint32(2)
+	v10 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L55:
+	v12 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v7 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	v2 = i1
+	if v7 == v2 {
+		goto L105
+	}
+	if v2 > uint32(255) {
+		goto L106
+	}
+	i0 = fn7950(m, v2)
+	if i0 == v7 {
+		goto L105
+	}
+	i0 = fn7951(m, v2)
+	v2 = i0
+L106:
+	if v2 != v7 {
+		goto L12
+	}
+L105:
+	i0 = v10 + uint32(2)
+	v10 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L54:
+	v12 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	v2 = i0
+	if v2 > uint32(127) {
+		goto L107
+	}
+	i0 = uint32(8709088) + v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+L107:
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	if v2 == i1 {
+		goto L12
+	}
+	i0 = v10 + uint32(2)
+	v10 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L53:
+	v12 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	i0 = fn2965(m, i0)
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 == i1 {
+		goto L12
+	}
+	i0 = v10 + uint32(2)
+	v10 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L52:
+	v12 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v7 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	v2 = i1
+	if v7 == v2 {
+		goto L12
+	}
+	if v2 > uint32(255) {
+		goto L108
+	}
+	i0 = fn7950(m, v2)
+	if i0 == v7 {
+		goto L12
+	}
+	i0 = fn7951(m, v2)
+	v2 = i0
+L108:
+	if v2 == v7 {
+		goto L12
+	}
+	i0 = v10 + uint32(2)
+	v10 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L51:
+	v12 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = v1 + uint32(8)
+	v13 = i0
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	v2 = i0
+	if v2 > uint32(127) {
+		goto L109
+	}
+	i0 = uint32(8709088) + v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+L109:
+	i0 = fn6912(m, v13, v2)
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = v10 + uint32(2)
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	goto L19
+L50:
+	v12 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = v1 + uint32(8)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	i1 = fn2965(m, i1)
+	i0 = fn6912(m, i0, i1)
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = v10 + uint32(2)
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	goto L19
+L49:
+	v12 = uint32(0)
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = v1 + uint32(8)
+	v13 = i0
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	v2 = i0
+	if v2 > uint32(255) {
+		goto L111
+	}
+	i1 = fn7950(m, v2)
+	v14 = i1
+	i0 = fn6912(m, v13, v14)
+	if i0 != 0 {
+		goto L110
+	}
+	i0 = fn7951(m, v2)
+	v2 = i0
+	if v2 == v14 {
+		goto L12
+	}
+L111:
+	i0 = fn6912(m, v13, v2)
+	if i0 == 0 {
+		goto L12
+	}
+L110:
+	i0 = v10 + uint32(2)
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	goto L19
+L48:
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	goto L19
+L47:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L112
+	}
+	if int32(v2) < int32(uint32(0)) {
+		goto L112
+	}
+	i0 = v2 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 - i2
+	if v2 > i1 {
+		goto L114
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v13 = i0
+	goto L113
+L114:
+	i0 = fn6909(m, v0, v2)
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v13 = i1
+	i1 = v13 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L113:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v13 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	m.copy(i0, i1, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+L112:
+	v2 = uint32(0)
+	goto L41
+L46:
+	v11 = uint32(1)
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = v4 - v10
+	i1 = uint32(int32(i1) >> (uint32(1) & 31))
+	if int32(i0) <= int32(i1) {
+		goto L115
+	}
+	v12 = uint32(0)
+	goto L12
+L115:
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	v12 = uint32(0)
+	i1 = v1 + uint32(16)
+	i2 = v1 + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i0 = fn6913(m, v0, i1, i2)
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v14 = i0
+	i0 = v14 + v5
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, v6)) = v13
+	v11 = uint32(1)
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if int32(v13) < int32(i1) {
+		goto L12
+	}
+	i1 = v13 << (uint32(1) & 31)
+	i0 = v10 + i1
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != uint32(1) {
+		goto L116
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v2 != i1 {
+		goto L116
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
+	if i0 == 0 {
+		goto L117
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	if i0 == 0 {
+		goto L117
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if v2 == i1 {
+		goto L116
+	}
+L117:
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	goto L20
+L116:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v13 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v13
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L118
+	}
+	if int32(v13) < int32(uint32(0)) {
+		goto L118
+	}
+	i0 = v13 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v16 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 - i2
+	if v16 <= i1 {
+		goto L119
+	}
+	i0 = fn6909(m, v0, v16)
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v14 = i1
+	i1 = v14 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L119:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v14 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	m.copy(i0, i1, v16)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + v16
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+L118:
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v13 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	if i0 == uint32(16) {
+		goto L120
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v13 = i0
+	goto L14
+L120:
+	i1 = v13 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v13 = i0
+	goto L15
+L45:
+	v11 = uint32(1)
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	i1 = v4 - v10
+	i1 = uint32(int32(i1) >> (uint32(1) & 31))
+	if int32(v2) <= int32(i1) {
+		goto L121
+	}
+	v12 = uint32(0)
+	goto L12
+L121:
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	if v2 != 0 {
+		goto L123
+	}
+	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
+	goto L122
+L123:
+	v12 = uint32(0)
+	i1 = v1 + uint32(16)
+	i0 = fn6913(m, v0, i1, v2)
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v5
+	v6 = i0
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if int32(v13) < int32(i1) {
+		goto L12
+	}
+	*(*uint32)(unsafe.Add(b, v6)) = v13
+	i1 = v13 << (uint32(1) & 31)
+	i0 = v10 + i1
+	v10 = i0
+L122:
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != uint32(1) {
+		goto L124
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
+	if i0 == 0 {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	if i0 == 0 {
+		goto L125
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v10 != i1 {
+		goto L124
+	}
+L125:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	if i0 == 0 {
+		goto L21
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if v10 != i1 {
+		goto L21
+	}
+L124:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L17
+	}
+	if int32(v2) < int32(uint32(0)) {
+		goto L17
+	}
+	i0 = v2 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v14 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 - i2
+	if v14 > i1 {
+		goto L127
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i0
+	goto L126
+L127:
+	i0 = fn6909(m, v0, v14)
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i1
+	i1 = v2 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L126:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v2 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	m.copy(i0, i1, v14)
+	v2 = v8
+	goto L18
+L42:
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + k32(4294967260)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+32))
+	v5 = i0
+	if v5 == k32(4294967295) {
+		goto L129
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
+	v7 = i0
+L130:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v13 = i0
+	i0 = v13 + v5
+	v6 = i0
+	i0 = v7 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L145
+	case 1:
+		goto L151
+	case 2:
+		goto L147
+	case 3:
+		goto L144
+	case 4:
+		goto L150
+	case 5:
+		goto L146
+	case 6:
+		goto L142
+	case 7:
+		goto L154
+	case 8:
+		goto L153
+	case 9:
+		goto L152
+	case 10:
+		goto L155
+	case 11:
+		goto L140
+	case 12:
+		goto L148
+	case 13:
+		goto L143
+	case 14:
+		goto L149
+	case 15:
+		goto L141
+	default:
+		goto L128
+	}
+L155:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v14 = i0
+	i0 = v11 & uint32(1)
+	if i0 != 0 {
+		goto L156
+	}
+	v12 = uint32(1)
+	if v14 != 0 {
+		goto L157
+	}
+	v11 = uint32(0)
+	goto L131
+L157:
+	v11 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L131
+	}
+	i2 = v5 << (uint32(2) & 31)
+	i1 = v2 - i2
+	i1 = i1 + k32(4294967292)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	goto L131
+L156:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v7 = i0
+	if v14 == 0 {
+		goto L158
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v14 = i0
+	if int32(v14) < int32(uint32(0)) {
+		goto L158
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v13 + v2
+	i2 = v14 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	m.copy(i0, i1, i2)
+L158:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
+	v2 = uint32(1)
+	goto L41
+L154:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v14 = i0
+	i0 = v11 & uint32(1)
+	if i0 != 0 {
+		goto L159
+	}
+	v12 = uint32(1)
+	if v14 != 0 {
+		goto L160
+	}
+	v11 = uint32(0)
+	goto L131
+L160:
+	v11 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L131
+	}
+	i2 = v5 << (uint32(2) & 31)
+	i1 = v2 - i2
+	i1 = i1 + k32(4294967292)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	goto L131
+L159:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v16 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v7 = i0
+	if v14 == 0 {
+		goto L161
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v14 = i0
+	if int32(v14) < int32(uint32(0)) {
+		goto L161
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v13 + v2
+	i2 = v14 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	m.copy(i0, i1, i2)
+L161:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + k32(4294967295)
+	v13 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v13
+	i0 = v16 + k32(4294967294)
+	v2 = i0
+	goto L15
+L153:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v14 = i0
+	i0 = v11 & uint32(1)
+	if i0 != 0 {
+		goto L162
+	}
+	v12 = uint32(1)
+	if v14 != 0 {
+		goto L163
+	}
+	v11 = uint32(0)
+	goto L131
+L163:
+	v11 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L131
+	}
+	i2 = v5 << (uint32(2) & 31)
+	i1 = v2 - i2
+	i1 = i1 + k32(4294967292)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	goto L131
+L162:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v16 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v7 = i0
+	if v14 == 0 {
+		goto L164
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v14 = i0
+	if int32(v14) < int32(uint32(0)) {
+		goto L164
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v13 + v2
+	i2 = v14 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	m.copy(i0, i1, i2)
+L164:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + k32(4294967295)
+	v13 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v13
+	i0 = v16 + k32(4294967294)
+	v2 = i0
+	goto L14
+L152:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v14 = i0
+	i0 = v11 & uint32(1)
+	if i0 != 0 {
+		goto L165
+	}
+	v12 = uint32(1)
+	if v14 != 0 {
+		goto L166
+	}
+	v11 = uint32(0)
+	goto L131
+L166:
+	v11 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L131
+	}
+	i2 = v5 << (uint32(2) & 31)
+	i1 = v2 - i2
+	i1 = i1 + k32(4294967292)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	goto L131
+L165:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v16 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v7 = i0
+	if v14 == 0 {
+		goto L167
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v14 = i0
+	if int32(v14) < int32(uint32(0)) {
+		goto L167
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v13 + v2
+	i2 = v14 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	m.copy(i0, i1, i2)
+L167:
+	*(*uint32)(unsafe.Add(b, v0)) = v16
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
+	i1 = v7 + uint32(12)
+	i0 = fn6913(m, v0, i1, uint32(1))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v5
+	v2 = i0
+	if v13 != 0 {
+		goto L139
+	}
+	v6 = v2
+	goto L16
+L151:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = v13 + v2
+	i1 = i1 + k32(4294967292)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	v7 = i1
+	i1 = v7 + k32(4294967292)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	i0 = v11 & uint32(1)
+	if i0 != 0 {
+		goto L168
+	}
+	v11 = uint32(0)
+	v12 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L131
+	}
+	i1 = v5 << (uint32(2) & 31)
+	i0 = v7 - i1
+	i0 = i0 + k32(4294967288)
+	v2 = i0
+	goto L131
+L168:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v7 = i0
+	if int32(v7) < int32(uint32(0)) {
+		goto L169
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i1 = i1 + v2
+	i2 = v7 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	v2 = i2
+	m.copy(i0, i1, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 - v2
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v7 = i0
+L169:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = v7
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v13 = i0
+	goto L24
+L150:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
+	i0 = v11 & uint32(1)
+	if i0 != 0 {
+		goto L170
+	}
+	v12 = uint32(1)
+	if v7 != 0 {
+		goto L171
+	}
+	v11 = uint32(0)
+	goto L131
+L171:
+	v11 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L131
+	}
+	i1 = v5 << (uint32(2) & 31)
+	i0 = v2 - i1
+	i0 = i0 + k32(4294967292)
+	v2 = i0
+	goto L131
+L170:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v14 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v15 = i0
+	if v7 == 0 {
+		goto L172
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v11 = i0
+	if int32(v11) < int32(uint32(0)) {
+		goto L172
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v13 + v2
+	i2 = v11 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	v2 = i2
+	m.copy(i0, i1, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 - v2
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
+L172:
+	*(*uint32)(unsafe.Add(b, v0)) = v14
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
+	v12 = uint32(0)
+	v11 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v16 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v13 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+4))
+	i1 = i1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v7 = i1
+	if int32(v16) < int32(v7) {
+		goto L173
+	}
+	if v7 != uint32(2147483647) {
+		goto L131
+	}
+L173:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+8))
+	if v14 == i1 {
+		goto L131
+	}
+	*(*uint32)(unsafe.Add(b, v13)) = v16
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 < uint32(4) {
+		goto L175
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i0
+	goto L174
+L175:
+	i0 = fn6909(m, v0, uint32(4))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i0
+	i0 = v7 + v5
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i0
+L174:
+	i0 = v7 + v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + uint32(4)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v14
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v15
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L177
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v10 = i0
+	v13 = v2
+	v7 = v6
+	goto L176
+L177:
+	i0 = fn6909(m, v0, uint32(36))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v10 = i0
+	i0 = v10 + v5
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v13 = i0
+L176:
+	i1 = v13 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	v13 = i0
+	i0 = v10 + v2
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+4))
+	i1 = i1 + uint32(12)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	i0 = i0 + uint32(12)
+	v1 = i0
+	v5 = v2
+	goto L6
+L149:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v14 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v7 = i0
+	i0 = v11 & uint32(1)
+	if i0 != 0 {
+		goto L178
+	}
+	if int32(v10) < int32(uint32(0)) {
+		goto L179
+	}
+	i2 = v10 << (uint32(2) & 31)
+	i1 = v2 - i2
+	i1 = i1 + k32(4294967292)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+L179:
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + uint32(1)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v2
+	v1 = v5
+	goto L29
+L178:
+	if int32(v10) < int32(uint32(0)) {
+		goto L180
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v13 + v2
+	i2 = v10 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	v2 = i2
+	m.copy(i0, i1, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 - v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v10 = i0
+L180:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = v10
+	*(*uint32)(unsafe.Add(b, v0)) = v14
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = i1
+	goto L28
+L148:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v14 = i0
+	i0 = v11 & uint32(1)
+	if i0 != 0 {
+		goto L181
+	}
+	v11 = uint32(1)
+	if v14 != 0 {
+		goto L182
+	}
+	v12 = uint32(0)
+	goto L131
+L182:
+	v12 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L131
+	}
+	i2 = v5 << (uint32(2) & 31)
+	i1 = v2 - i2
+	i1 = i1 + k32(4294967292)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	goto L131
+L181:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v7 = i0
+	if v14 == 0 {
+		goto L183
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v1 = i0
+	if int32(v1) < int32(uint32(0)) {
+		goto L183
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v13 + v2
+	i2 = v1 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	v2 = i2
+	m.copy(i0, i1, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 - v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+L183:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
+	goto L39
+L147:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
+	v12 = uint32(1)
+	i0 = v11 & uint32(1)
+	if i0 != 0 {
+		goto L134
+	}
+	v11 = uint32(0)
+	goto L131
+L146:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = v13 + v2
+	i1 = i1 + k32(4294967292)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + k32(4294967292)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	v12 = uint32(1)
+	i0 = v11 & uint32(1)
+	if i0 != 0 {
+		goto L136
+	}
+	v11 = uint32(0)
+	goto L131
+L145:
+	v12 = uint32(1)
+	i0 = v11 & uint32(1)
+	if i0 != 0 {
+		goto L133
+	}
+	v11 = uint32(0)
+	goto L131
+L144:
+	v12 = uint32(1)
+	i0 = v11 & uint32(1)
+	if i0 != 0 {
+		goto L135
+	}
+	v11 = uint32(0)
+	goto L131
+L143:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v10 = i0
+	i0 = v11 & uint32(1)
+	if i0 != 0 {
+		goto L137
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + uint32(1)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v7 = i0
+	goto L30
+L142:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v7 = i0
+	i0 = v7 + uint32(20)
+	if v7 == 0 {
+		i0 = v9
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v12
+	if v12 == 0 {
+		goto L184
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v12)+16)) = v7
+L184:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+124)) = v5
+	i0 = v11 ^ k32(4294967295)
+	i0 = i0 & uint32(1)
+	v12 = i0
+	goto L131
+L141:
+	i0 = v11 & uint32(1)
+	if i0 == 0 {
+		goto L138
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L132
+L140:
+	i0 = v11 & uint32(1)
+	if i0 != 0 {
+		goto L132
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v2 + i1
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v10 = i0
+	goto L19
+L139:
+	i0 = v16 + uint32(2)
+	v10 = i0
+	v14 = uint32(1)
+	v6 = v2
+	goto L18
+L138:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v2 + i1
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v10 = i0
+	goto L19
+L137:
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v11 = i0
+	i0 = v11 + uint32(20)
+	if v11 == 0 {
+		i0 = v9
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v7
+	if v7 == 0 {
+		goto L185
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = v11
+L185:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+124)) = v5
+	goto L132
+L136:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v11 = i0
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v11)) = i1
+	goto L132
+L135:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	goto L132
+L134:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L132
+L133:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L132:
+	v12 = uint32(0)
+	v11 = uint32(1)
+L131:
+	i1 = v2 + k32(4294967260)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+32))
+	v5 = i0
+	if v5 != k32(4294967295) {
+		goto L130
+	}
+L129:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+128)) = v3
+L128:
+	m.depth--
+	return v12
+L41:
+L186:
+	switch v2 {
+	case 0:
+		goto L191
+	default:
+		goto L190
+	}
+L191:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 == 0 {
+		goto L189
+	}
+	i0 = v7 + uint32(4)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = i0 + k32(4294967283)
+	switch i0 {
+	case 0:
+		goto L193
+	case 3:
+		goto L194
+	default:
+		goto L192
+	}
+L194:
+	if v10 >= v4 {
+		goto L187
+	}
+	i0 = v7 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	if i0 == i1 {
+		goto L192
+	}
+	goto L187
+L193:
+	if v10 >= v4 {
+		goto L187
+	}
+	i0 = v7 + uint32(12)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	i0 = fn6912(m, i0, i1)
+	if i0 == 0 {
+		goto L187
+	}
+L192:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	v13 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i1
+	i0 = v13 - v2
+	if i0 < uint32(36) {
+		goto L196
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i0
+	v13 = v6
+	goto L195
+L196:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i0
+	i1 = v2 + uint32(36)
+	v10 = i1
+	if int32(v13) >= int32(v10) {
+		goto L197
+	}
+	i2 = div32s(v10, uint32(4))
+	i1 = v2 + i2
+	i1 = i1 + uint32(1060)
+	v13 = i1
+	i0 = fn2111(m, v7, v13)
+	v7 = i0
+	if v7 != 0 {
+		goto L198
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v6 = i0
+	if v6 == 0 {
+		goto L199
+	}
+	fn2112(m, v6)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
+L199:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+108)) = uint64(0)
+	goto L2
+L198:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = v13
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v7
+L197:
+	i1 = v7 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v13 = i0
+L195:
+	i0 = v7 + v2
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(11)
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	v5 = v2
+	goto L6
+L190:
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v7 = i0
+	goto L188
+L189:
+	v12 = uint32(0)
+	v11 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L12
+	}
+	v12 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i2 = v2 << (uint32(2) & 31)
+	i1 = i1 - i2
+	i1 = i1 + k32(4294967292)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	goto L12
+L188:
+	v2 = uint32(0)
+	goto L186
+L187:
+	v2 = uint32(1)
+	goto L186
+L40:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = v10 - i1
+	i0 = uint32(int32(i0) >> (uint32(1) & 31))
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v2 = i1
+	if i0 < v2 {
+		goto L39
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v14
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	i2 = v2 << (uint32(1) & 31)
+	i1 = v10 - i2
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	v13 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L200
+	}
+	if int32(v14) < int32(uint32(0)) {
+		goto L200
+	}
+	i0 = v14 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v14 = i0
+	i1 = v13 - v2
+	if v14 > i1 {
+		goto L202
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i0
+	goto L201
+L202:
+	i0 = fn6909(m, v0, v14)
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i1
+	i1 = v2 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L201:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v2 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	m.copy(i0, i1, v14)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + v14
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	v13 = i0
+L200:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	v6 = v2
+	i0 = v13 - v2
+	if i0 > uint32(35) {
+		goto L203
+	}
+	i0 = fn6909(m, v0, uint32(36))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v6 = i0
+L203:
+	i1 = v6 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v2
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(55834574848)
+	i1 = v1 + uint32(12)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
+	v5 = v2
+	goto L6
+L39:
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	goto L19
+L38:
+	v11 = uint32(1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = v10 - i1
+	i0 = uint32(int32(i0) >> (uint32(1) & 31))
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v2 = i1
+	if i0 >= v2 {
+		goto L204
+	}
+	v12 = uint32(0)
+	goto L12
+L204:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	i2 = v2 << (uint32(1) & 31)
+	i1 = v10 - i2
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i0
+	v6 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 > uint32(35) {
+		goto L205
+	}
+	i0 = fn6909(m, v0, uint32(36))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v6 = i0
+L205:
+	i1 = v6 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v2
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(51539607552)
+	i1 = v1 + uint32(12)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
+	v5 = v2
+	goto L6
+L37:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	i0 = i0 << (uint32(1) & 31)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if int32(v2) < int32(i1) {
+		goto L206
+	}
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	goto L19
+L206:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v2 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v13 = i0
+	if v13 == 0 {
+		goto L208
+	}
+	i0 = v2 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == 0 {
+		goto L208
+	}
+	if v2 >= v13 {
+		goto L207
+	}
+L208:
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	goto L19
+L207:
+	i0 = v1 + uint32(12)
+	v1 = i0
+	goto L19
+L36:
+	v11 = uint32(1)
+	v12 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	i0 = i0 << (uint32(1) & 31)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if int32(v2) >= int32(i1) {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v2 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v2 = i0
+	if v2 == 0 {
+		goto L12
+	}
+	i0 = v7 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v14 = i0
+	if v14 == 0 {
+		goto L12
+	}
+	if v14 < v2 {
+		goto L12
+	}
+	if v2 >= v14 {
+		goto L209
+	}
+L210:
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	v7 = i0
+	if v7 > uint32(255) {
+		goto L211
+	}
+	i0 = fn7950(m, v7)
+	v7 = i0
+L211:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v2)))
+	v13 = i0
+	if v13 > uint32(255) {
+		goto L212
+	}
+	i0 = fn7950(m, v13)
+	v13 = i0
+L212:
+	if v7 != v13 {
+		goto L12
+	}
+	i0 = v10 + uint32(2)
+	v10 = i0
+	i0 = v2 + uint32(2)
+	v2 = i0
+	if v2 < v14 {
+		goto L210
+	}
+L209:
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L35:
+	v11 = uint32(1)
+	v12 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	i0 = i0 << (uint32(1) & 31)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if int32(v2) >= int32(i1) {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v2 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v2 = i0
+	if v2 == 0 {
+		goto L12
+	}
+	i0 = v7 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	if v7 == 0 {
+		goto L12
+	}
+	if v7 < v2 {
+		goto L12
+	}
+	if v2 >= v7 {
+		goto L213
+	}
+L214:
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	i0 = fn2965(m, i0)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v2)))
+	i1 = fn2965(m, i1)
+	if i0 != i1 {
+		goto L12
+	}
+	i0 = v10 + uint32(2)
+	v10 = i0
+	i0 = v2 + uint32(2)
+	v2 = i0
+	if v2 < v7 {
+		goto L214
+	}
+L213:
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L34:
+	v11 = uint32(1)
+	v12 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	i0 = i0 << (uint32(1) & 31)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if int32(v2) >= int32(i1) {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v2 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v2 = i0
+	if v2 == 0 {
+		goto L12
+	}
+	i0 = v7 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v14 = i0
+	if v14 == 0 {
+		goto L12
+	}
+	if v14 < v2 {
+		goto L12
+	}
+	if v2 >= v14 {
+		goto L215
+	}
+L216:
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	v7 = i0
+	if v7 > uint32(127) {
+		goto L217
+	}
+	i0 = uint32(8709088) + v7
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v7 = i0
+L217:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v2)))
+	v13 = i0
+	if v13 > uint32(127) {
+		goto L218
+	}
+	i0 = uint32(8709088) + v13
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v13 = i0
+L218:
+	if v7 != v13 {
+		goto L12
+	}
+	i0 = v10 + uint32(2)
+	v10 = i0
+	i0 = v2 + uint32(2)
+	v2 = i0
+	if v2 < v14 {
+		goto L216
+	}
+L215:
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L33:
+	v11 = uint32(1)
+	v12 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	i0 = i0 << (uint32(1) & 31)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if int32(v2) >= int32(i1) {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v2 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v2 = i0
+	if v2 == 0 {
+		goto L12
+	}
+	i0 = v7 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	if v7 == 0 {
+		goto L12
+	}
+	if v7 < v2 {
+		goto L12
+	}
+	if v2 >= v7 {
+		goto L219
+	}
+L220:
+	if v10 >= v4 {
+		goto L12
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v2)))
+	if i0 != i1 {
+		goto L12
+	}
+	i0 = v10 + uint32(2)
+	v10 = i0
+	i0 = v2 + uint32(2)
+	v2 = i0
+	if v2 < v7 {
+		goto L220
+	}
+L219:
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L19
+L32:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i0
+	v6 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 > uint32(35) {
+		goto L221
+	}
+	i0 = fn6909(m, v0, uint32(36))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v6 = i0
+L221:
+	i1 = v6 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v2
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(68719476736)
+	i1 = v1 + uint32(8)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
+	v5 = v2
+	goto L6
+L31:
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i1 = fn6911(m, v0)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
+	if v2 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = k32(4294967295)
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
+L30:
+	v1 = v5
+	v14 = uint32(0)
+	i1 = v7 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if int32(v2) >= int32(i1) {
+		goto L29
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v5 = i0
+	v6 = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v5
+	if i0 > uint32(35) {
+		goto L222
+	}
+	i0 = fn6909(m, v0, uint32(36))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v6 = i0
+L222:
+	i1 = v6 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v5
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v1
+	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(60129542144)
+	goto L27
+L29:
+	i1 = v7 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v5 = i1
+	if int32(v2) < int32(v5) {
+		goto L223
+	}
+	if v5 == uint32(2147483647) {
+		goto L223
+	}
+	v5 = v1
+	goto L28
+L223:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v13 = i0
+	if v13 != v14 {
+		goto L224
+	}
+	v5 = v1
+	goto L28
+L224:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v10
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v5 = i0
+	if int32(v10) < int32(uint32(0)) {
+		goto L225
+	}
+	i0 = v10 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v10 = i0
+	i1 = v2 - v5
+	if v10 > i1 {
+		goto L227
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i0
+	goto L226
+L227:
+	i0 = fn6909(m, v0, v10)
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i1
+	i1 = v2 + v1
+	if v1 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L226:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v2 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	m.copy(i0, i1, v10)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + v10
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v13 = i0
+L225:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v13
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	v6 = v5
+	i0 = v2 - v5
+	if i0 > uint32(35) {
+		goto L228
+	}
+	i0 = fn6909(m, v0, uint32(36))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v6 = i0
+L228:
+	i1 = v6 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v5
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v1
+	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(64424509440)
+	goto L27
+L28:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v10 = i0
+	i0 = v10 + uint32(20)
+	if v10 == 0 {
+		i0 = v9
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v13 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v13
+	if v13 == 0 {
+		goto L229
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v13)+16)) = v10
+L229:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+124)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	i0 = i0 << (uint32(2) & 31)
+	i0 = i0 + v7
+	i0 = i0 + uint32(4)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v10 = i0
+	goto L19
+L27:
+	i1 = v7 + uint32(12)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
+	goto L6
+L26:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
+	if v2 != 0 {
+		goto L230
+	}
+	m.depth--
+	return k32(4294967294)
+L230:
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v2 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 + uint32(1)
+	v13 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v13
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = i1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if int32(v13) >= int32(i1) {
+		goto L231
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	*(*uint32)(unsafe.Add(b, v2)) = v13
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v7 = i1
+	i0 = i0 - v7
+	if i0 < uint32(36) {
+		goto L233
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v10 = i0
+	v2 = v6
+	goto L232
+L233:
+	i0 = fn6909(m, v0, uint32(36))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v10 = i1
+	i1 = v10 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+L232:
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v13 = i0
+	i0 = v10 + v7
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+4))
+	i1 = i1 + uint32(12)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	i0 = i0 + uint32(12)
+	v1 = i0
+	v5 = v7
+	goto L6
+L231:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v13 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v13
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i0
+	if v1 == 0 {
+		goto L234
+	}
+	if int32(v13) < int32(uint32(0)) {
+		goto L234
+	}
+	i0 = v13 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = i1 - v2
+	if v1 > i1 {
+		goto L236
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i0
+	goto L235
+L236:
+	i0 = fn6909(m, v0, v1)
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i1
+	i1 = v2 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L235:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v2 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	m.copy(i0, i1, v1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + v1
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
+L234:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L238
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v13 = i0
+	v10 = v6
+	goto L237
+L238:
+	i0 = fn6909(m, v0, uint32(36))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v13 = i1
+	i1 = v13 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v10 = i0
+L237:
+	i0 = v13 + v2
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(5)
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	v5 = v2
+	v1 = v7
+	goto L6
+L25:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
+	if v2 != 0 {
+		goto L239
+	}
+	m.depth--
+	return k32(4294967294)
+L239:
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v13 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = i1 + uint32(1)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+4))
+	v2 = i1
+	i1 = v2 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if int32(v1) >= int32(i1) {
+		goto L240
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	*(*uint32)(unsafe.Add(b, v13)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v7 = i1
+	i0 = i0 - v7
+	if i0 < uint32(36) {
+		goto L242
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v13 = i0
+	v2 = v6
+	goto L241
+L242:
+	i0 = fn6909(m, v0, uint32(36))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v13 = i1
+	i1 = v13 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+L241:
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v10 = i0
+	i0 = v13 + v7
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
+	i1 = i1 + uint32(12)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	i0 = i0 + uint32(12)
+	v1 = i0
+	v5 = v7
+	goto L6
+L240:
+	i1 = v2 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v2 = i1
+	if int32(v1) < int32(v2) {
+		goto L243
+	}
+	if v2 == uint32(2147483647) {
+		goto L243
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v2 = i0
+	v1 = v7
+	goto L24
+L243:
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+8))
+	if v10 != i1 {
+		goto L244
+	}
+	v1 = v7
+	goto L24
+L244:
+	*(*uint32)(unsafe.Add(b, v13)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v13 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v13
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	if int32(v13) < int32(uint32(0)) {
+		goto L245
+	}
+	i0 = v13 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = i1 - v2
+	if v1 > i1 {
+		goto L247
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i0
+	goto L246
+L247:
+	i0 = fn6909(m, v0, v1)
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i1
+	i1 = v2 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L246:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v2 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	m.copy(i0, i1, v1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + v1
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
+L245:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 < uint32(4) {
+		goto L249
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i0
+	goto L248
+L249:
+	i0 = fn6909(m, v0, uint32(4))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i1
+	i1 = v2 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L248:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v2 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + uint32(4)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L251
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v13 = i0
+	v7 = v6
+	goto L250
+L251:
+	i0 = fn6909(m, v0, uint32(36))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v13 = i1
+	i1 = v13 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v7 = i0
+L250:
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	v10 = i0
+	i0 = v13 + v2
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
+	i1 = i1 + uint32(12)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	i0 = i0 + uint32(12)
+	v1 = i0
+	v5 = v2
+	goto L6
+L24:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L253
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i0
+	v13 = v6
+	goto L252
+L253:
+	i0 = fn6909(m, v0, uint32(36))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i1
+	i1 = v7 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v13 = i0
+L252:
+	i0 = v7 + v2
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v13)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(3)
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	v5 = v2
+	goto L6
+L23:
+	i1 = fn6911(m, v0)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
+	if v2 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i1
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L255
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v13 = i0
+	v10 = v6
+	goto L254
+L255:
+	i0 = fn6909(m, v0, uint32(36))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v13 = i1
+	i1 = v13 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v10 = i0
+L254:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v1 = i0
+	i0 = v13 + v2
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(7)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	i2 = v1 << (uint32(2) & 31)
+	i1 = v7 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	v5 = v2
+	goto L6
+L22:
+	v11 = uint32(1)
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = i1 << (uint32(1) & 31)
+	i0 = v10 + i1
+	if i0 <= v4 {
+		goto L256
+	}
+	v12 = uint32(0)
+	goto L12
+L256:
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	v12 = uint32(0)
+	i1 = v1 + uint32(16)
+	i2 = v1 + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i0 = fn6913(m, v0, i1, i2)
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v5
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, v6)) = v13
+	v11 = uint32(1)
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if int32(v13) < int32(i1) {
+		goto L12
+	}
+	i1 = v13 << (uint32(1) & 31)
+	i0 = v10 + i1
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 != uint32(1) {
+		goto L19
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v10 != i1 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
+	if i0 == 0 {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	if i0 == 0 {
+		goto L21
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if v10 == i1 {
+		goto L19
+	}
+L21:
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+L20:
+	v12 = uint32(1)
+	v11 = uint32(0)
+	goto L12
+L19:
+	v2 = uint32(0)
+	goto L11
+L18:
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 + v14
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L17:
+	i0 = v7 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == uint32(2147483647) {
+		goto L257
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	if int32(i0) > int32(v2) {
+		goto L16
+	}
+L257:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	*(*uint32)(unsafe.Add(b, v0)) = v10
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i1
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L259
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v13 = i0
+	v10 = v6
+	goto L258
+L259:
+	i0 = fn6909(m, v0, uint32(36))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v13 = i1
+	i1 = v13 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v10 = i0
+L258:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v1 = i0
+	i0 = v13 + v2
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(10)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	i2 = v1 << (uint32(2) & 31)
+	i1 = v7 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	v5 = v2
+	goto L6
+L16:
+	v12 = uint32(0)
+	v11 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L12
+	}
+	v12 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i2 = v2 << (uint32(2) & 31)
+	i1 = i1 - i2
+	i1 = i1 + k32(4294967292)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	goto L12
+L15:
+	i1 = v7 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v14 = i1
+	if int32(v13) < int32(v14) {
+		goto L261
+	}
+L262:
+	if v2 >= v4 {
+		goto L263
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v2)))
+	if i0 == i1 {
+		goto L260
+	}
+L263:
+	i1 = v13 + k32(4294967295)
+	v13 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v13
+	i0 = v2 + k32(4294967294)
+	v2 = i0
+	if int32(v13) >= int32(v14) {
+		goto L262
+	}
+L261:
+	v12 = uint32(0)
+	v11 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v2 = i0
+	if int32(v2) > int32(k32(4294967295)) {
+		goto L13
+	}
+	goto L12
+L260:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i1
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L265
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v13 = i0
+	v10 = v6
+	goto L264
+L265:
+	i0 = fn6909(m, v0, uint32(36))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v13 = i1
+	i1 = v13 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v10 = i0
+L264:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v1 = i0
+	i0 = v13 + v2
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(8)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	i2 = v1 << (uint32(2) & 31)
+	i1 = v7 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	v5 = v2
+	goto L6
+L14:
+	i1 = v7 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if int32(v13) < int32(i1) {
+		goto L266
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v7
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i1
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L268
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v13 = i0
+	v10 = v6
+	goto L267
+L268:
+	i0 = fn6909(m, v0, uint32(36))
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v13 = i1
+	i1 = v13 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v10 = i0
+L267:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v1 = i0
+	i0 = v13 + v2
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v10)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(9)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	i2 = v1 << (uint32(2) & 31)
+	i1 = v7 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+	v5 = v2
+	goto L6
+L266:
+	v12 = uint32(0)
+	v11 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L12
+	}
+	v12 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L12
+	}
+L13:
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	i2 = v2 << (uint32(2) & 31)
+	i1 = i1 - i2
+	i1 = i1 + k32(4294967292)
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	v12 = uint32(0)
+	v11 = uint32(1)
+L12:
+	v2 = uint32(1)
+	goto L11
+L2:
+	v13 = k32(4294967287)
+L1:
+	m.depth--
+	return v13
+}
+
+//go:norace
+//go:nocheckptr
+func fn6891(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var v22 uint32
+	_ = v22
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v5 = i0
+	v6 = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	v7 = i0
+	i0 = v7 - v5
+	if i0 > uint32(35) {
+		goto L3
+	}
+	v6 = v5
+	i1 = v5 + uint32(36)
+	v8 = i1
+	if int32(v7) >= int32(v8) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i2 = div32s(v8, uint32(4))
+	i1 = v5 + i2
+	i1 = i1 + uint32(1060)
+	v6 = i1
+	i0 = fn2111(m, i0, v6)
+	v7 = i0
+	if v7 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v6 = i0
+	if v6 == 0 {
+		goto L5
+	}
+	fn2112(m, v6)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
+L5:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+108)) = uint64(0)
+	goto L2
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v6 = i0
+L3:
+	i0 = v0 + uint32(112)
+	v9 = i0
+	i1 = v6 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v5
+	v6 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v6)+28)) = k64(18446744069414584320)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = v2
+	i0 = v0 + uint32(120)
+	v10 = i0
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 != uint32(14) {
+		goto L8
+	}
+	i0 = v1 + uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == 0 {
+		goto L9
+	}
+	i0 = v4 - v11
+	i0 = uint32(int32(i0) >> (uint32(2) & 31))
+	if i0 >= v2 {
+		goto L9
+	}
+	v2 = uint32(0)
+	goto L7
+L9:
+	i0 = v1 + uint32(4)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v2 + i1
+	v1 = i0
+L8:
+	v2 = uint32(1)
+L7:
+L12:
+	switch v2 {
+	case 0:
+		goto L21
+	default:
+		goto L20
+	}
+L21:
+	v12 = uint32(0)
+	v7 = uint32(1)
+	goto L19
+L20:
+	i0 = v3 + uint32(1)
+	v3 = i0
+	i0 = v3 & uint32(4095)
+	if i0 != 0 {
+		goto L22
+	}
+	i0 = fn6308(m)
+	if i0 == 0 {
+		goto L22
+	}
+	m.depth--
+	return k32(4294967286)
+L22:
+	i0 = v1 + uint32(4)
+	v13 = i0
+	v7 = uint32(1)
+	v8 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v12 = i0
+	switch v12 {
+	case 0:
+		goto L19
+	case 1:
+		goto L57
+	case 2:
+		goto L54
+	case 3:
+		goto L53
+	case 4:
+		goto L25
+	case 5:
+		goto L24
+	case 6:
+		goto L56
+	case 7:
+		goto L41
+	case 8:
+		goto L55
+	case 11:
+		goto L30
+	case 12:
+		goto L26
+	case 13:
+		goto L52
+	case 14, 15:
+		goto L42
+	case 16:
+		goto L59
+	case 17:
+		goto L60
+	case 18:
+		goto L34
+	case 19:
+		goto L33
+	case 20:
+		goto L58
+	case 23:
+		goto L35
+	case 24:
+		goto L40
+	case 26:
+		goto L39
+	case 27:
+		goto L31
+	case 28:
+		goto L32
+	case 29:
+		goto L38
+	case 30:
+		goto L29
+	case 31:
+		goto L45
+	case 32:
+		goto L51
+	case 33:
+		goto L48
+	case 34:
+		goto L27
+	case 35:
+		goto L43
+	case 36:
+		goto L49
+	case 37:
+		goto L46
+	case 38:
+		goto L28
+	case 39:
+		goto L44
+	case 40:
+		goto L50
+	case 41:
+		goto L47
+	default:
+		goto L1
+	}
+L60:
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	v12 = i0
+	i0 = v12 & uint32(1)
+	if i0 == 0 {
+		goto L61
+	}
+	i1 = div32s(v12, uint32(2))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = i1
+L61:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v8 = i1
+	if int32(v12) <= int32(v8) {
+		goto L62
+	}
+	i0 = v8 + uint32(1)
+	if int32(i0) >= int32(v12) {
+		goto L63
+	}
+	i0 = v12 - v8
+	i0 = i0 + k32(4294967294)
+	v14 = i0
+	i1 = v8 ^ k32(4294967295)
+	i0 = v12 + i1
+	i0 = i0 & uint32(3)
+	v15 = i0
+	if v15 == 0 {
+		goto L64
+	}
+	i0 = v8 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v2 = i0
+	v7 = v15
+L65:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i0 = i0 + v2
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 != 0 {
+		goto L65
+	}
+L64:
+	if v14 < uint32(3) {
+		goto L63
+	}
+	i0 = v8 << (uint32(2) & 31)
+	v2 = i0
+	i0 = v15 << (uint32(2) & 31)
+	v7 = i0
+	i0 = v8 + v15
+	i0 = i0 - v12
+	i0 = i0 + uint32(1)
+	v8 = i0
+L66:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i0 = i0 + v7
+	i0 = i0 + v2
+	i0 = i0 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i0 = i0 + v7
+	i0 = i0 + v2
+	i0 = i0 + uint32(8)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i0 = i0 + v7
+	i0 = i0 + v2
+	i0 = i0 + uint32(12)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i0 = i0 + v7
+	i0 = i0 + v2
+	i0 = i0 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	i0 = v2 + uint32(16)
+	v2 = i0
+	i0 = v8 + uint32(4)
+	v8 = i0
+	if v8 != 0 {
+		goto L66
+	}
+L63:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = v12
+L62:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v12 << (uint32(2) & 31)
+	i0 = i0 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v11
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L13
+L59:
+	v12 = uint32(0)
+	if v11 >= v4 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	if i0 != i1 {
+		goto L19
+	}
+	i0 = v11 + uint32(4)
+	v11 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L13
+L58:
+	v12 = uint32(0)
+	if v11 >= v4 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	if i0 == i1 {
+		goto L19
+	}
+	i0 = v11 + uint32(4)
+	v11 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L13
+L57:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
+	if i0 == 0 {
+		goto L37
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	if i0 == 0 {
+		goto L67
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v11 == i1 {
+		goto L67
+	}
+	v12 = uint32(0)
+	goto L19
+L67:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	if i0 == 0 {
+		goto L37
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if v11 != i1 {
+		goto L37
+	}
+	v12 = uint32(0)
+	goto L19
+L56:
+	v12 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	switch i0 {
+	case 0, 2:
+		goto L79
+	case 1:
+		goto L78
+	case 3:
+		goto L75
+	case 4:
+		goto L74
+	case 5:
+		goto L77
+	case 6:
+		goto L69
+	case 7:
+		goto L76
+	case 8:
+		goto L73
+	case 9:
+		goto L72
+	case 10:
+		goto L71
+	case 11:
+		goto L70
+	default:
+		goto L19
+	}
+L79:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 == v11 {
+		goto L68
+	}
+	goto L19
+L78:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 == v11 {
+		goto L68
+	}
+	i0 = v11 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == uint32(10) {
+		goto L68
+	}
+	goto L19
+L77:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	i0 = v2 - v11
+	if i0 != uint32(4) {
+		goto L80
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	if i0 == uint32(10) {
+		goto L68
+	}
+	if v2 == v11 {
+		goto L68
+	}
+	goto L19
+L80:
+	if v2 == v11 {
+		goto L68
+	}
+	goto L19
+L76:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == v11 {
+		goto L68
+	}
+	goto L19
+L75:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v15 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v14 = i1
+	if v15 == v14 {
+		goto L19
+	}
+	v8 = uint32(0)
+	v2 = uint32(0)
+	if v15 >= v11 {
+		goto L81
+	}
+	v2 = uint32(0)
+	i0 = v11 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v12 = i0
+	if int32(v12) > int32(uint32(122)) {
+		goto L81
+	}
+	v2 = uint32(1)
+	i1 = v12 & uint32(255)
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(7)
+	if i0 != 0 {
+		goto L81
+	}
+	i0 = b2i(v12 == uint32(95))
+	v2 = i0
+L81:
+	if v14 <= v11 {
+		goto L82
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v12 = i0
+	if int32(v12) > int32(uint32(122)) {
+		goto L82
+	}
+	v8 = uint32(1)
+	i1 = v12 & uint32(255)
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(7)
+	if i0 != 0 {
+		goto L82
+	}
+	i0 = b2i(v12 == uint32(95))
+	v8 = i0
+L82:
+	if v8 != v2 {
+		goto L68
+	}
+	v12 = uint32(0)
+	goto L19
+L74:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v15 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v14 = i1
+	if v15 == v14 {
+		goto L19
+	}
+	v8 = uint32(0)
+	v2 = uint32(0)
+	if v15 >= v11 {
+		goto L83
+	}
+	v2 = uint32(0)
+	i0 = v11 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v12 = i0
+	if int32(v12) > int32(uint32(122)) {
+		goto L83
+	}
+	v2 = uint32(1)
+	i1 = v12 & uint32(255)
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(7)
+	if i0 != 0 {
+		goto L83
+	}
+	i0 = b2i(v12 == uint32(95))
+	v2 = i0
+L83:
+	if v14 <= v11 {
+		goto L84
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v12 = i0
+	if int32(v12) > int32(uint32(122)) {
+		goto L84
+	}
+	v8 = uint32(1)
+	i1 = v12 & uint32(255)
+	i1 = i1 << (uint32(2) & 31)
+	i0 = uint32(8708064) + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(7)
+	if i0 != 0 {
+		goto L84
+	}
+	i0 = b2i(v12 == uint32(95))
+	v8 = i0
+L84:
+	if v8 == v2 {
+		goto L68
+	}
+	v12 = uint32(0)
+	goto L19
+L73:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v15 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v14 = i1
+	if v15 == v14 {
+		goto L19
+	}
+	v2 = uint32(0)
+	v8 = uint32(0)
+	if v15 >= v11 {
+		goto L85
+	}
+	i0 = v11 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v12 = i0
+	if v12 > uint32(255) {
+		goto L86
+	}
+	v8 = uint32(1)
+	i0 = fn7949(m, v12)
+	if i0 != 0 {
+		goto L85
+	}
+L86:
+	i0 = b2i(v12 == uint32(95))
+	v8 = i0
+L85:
+	if v14 <= v11 {
+		goto L87
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v12 = i0
+	if v12 > uint32(255) {
+		goto L88
+	}
+	v2 = uint32(1)
+	i0 = fn7949(m, v12)
+	if i0 != 0 {
+		goto L87
+	}
+L88:
+	i0 = b2i(v12 == uint32(95))
+	v2 = i0
+L87:
+	if v2 != v8 {
+		goto L68
+	}
+	v12 = uint32(0)
+	goto L19
+L72:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v15 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v14 = i1
+	if v15 == v14 {
+		goto L19
+	}
+	v2 = uint32(0)
+	v8 = uint32(0)
+	if v15 >= v11 {
+		goto L89
+	}
+	i0 = v11 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v12 = i0
+	if v12 > uint32(255) {
+		goto L90
+	}
+	v8 = uint32(1)
+	i0 = fn7949(m, v12)
+	if i0 != 0 {
+		goto L89
+	}
+L90:
+	i0 = b2i(v12 == uint32(95))
+	v8 = i0
+L89:
+	if v14 <= v11 {
+		goto L91
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v12 = i0
+	if v12 > uint32(255) {
+		goto L92
+	}
+	v2 = uint32(1)
+	i0 = fn7949(m, v12)
+	if i0 != 0 {
+		goto L91
+	}
+L92:
+	i0 = b2i(v12 == uint32(95))
+	v2 = i0
+L91:
+	if v2 == v8 {
+		goto L68
+	}
+	v12 = uint32(0)
+	goto L19
+L71:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v15 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v15 == i1 {
+		goto L19
+	}
+	v2 = uint32(0)
+	v8 = uint32(0)
+	if v15 >= v11 {
+		goto L93
+	}
+	v8 = uint32(1)
+	i0 = v11 + k32(4294967292)
+	v15 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v15))
+	v12 = i0
+	i0 = fn2972(m, v12)
+	if i0 != 0 {
+		goto L93
+	}
+	i0 = fn2957(m, v12)
+	if i0 != 0 {
+		goto L93
+	}
+	i0 = fn2959(m, v12)
+	if i0 != 0 {
+		goto L93
+	}
+	i0 = fn2960(m, v12)
+	if i0 != 0 {
+		goto L93
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v15))
+	i0 = b2i(i0 == uint32(95))
+	v8 = i0
+L93:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 <= v11 {
+		goto L94
+	}
+	v2 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v12 = i0
+	i0 = fn2972(m, v12)
+	if i0 != 0 {
+		goto L94
+	}
+	i0 = fn2957(m, v12)
+	if i0 != 0 {
+		goto L94
+	}
+	i0 = fn2959(m, v12)
+	if i0 != 0 {
+		goto L94
+	}
+	i0 = fn2960(m, v12)
+	if i0 != 0 {
+		goto L94
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	i0 = b2i(i0 == uint32(95))
+	v2 = i0
+L94:
+	if v2 != v8 {
+		goto L68
+	}
+	v12 = uint32(0)
+	goto L19
+L70:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v15 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v15 == i1 {
+		goto L19
+	}
+	v2 = uint32(0)
+	v8 = uint32(0)
+	if v15 >= v11 {
+		goto L95
+	}
+	v8 = uint32(1)
+	i0 = v11 + k32(4294967292)
+	v15 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v15))
+	v12 = i0
+	i0 = fn2972(m, v12)
+	if i0 != 0 {
+		goto L95
+	}
+	i0 = fn2957(m, v12)
+	if i0 != 0 {
+		goto L95
+	}
+	i0 = fn2959(m, v12)
+	if i0 != 0 {
+		goto L95
+	}
+	i0 = fn2960(m, v12)
+	if i0 != 0 {
+		goto L95
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v15))
+	i0 = b2i(i0 == uint32(95))
+	v8 = i0
+L95:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 <= v11 {
+		goto L96
+	}
+	v2 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v12 = i0
+	i0 = fn2972(m, v12)
+	if i0 != 0 {
+		goto L96
+	}
+	i0 = fn2957(m, v12)
+	if i0 != 0 {
+		goto L96
+	}
+	i0 = fn2959(m, v12)
+	if i0 != 0 {
+		goto L96
+	}
+	i0 = fn2960(m, v12)
+	if i0 != 0 {
+		goto L96
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	i0 = b2i(i0 == uint32(95))
+	v2 = i0
+L96:
+	if v2 == v8 {
+		goto L68
+	}
+	v12 = uint32(0)
+	goto L19
+L69:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == v11 {
+		goto L68
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	if i0 != uint32(10) {
+		goto L19
+	}
+L68:
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L13
+L55:
+	v12 = uint32(0)
+	if v11 >= v4 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	i0 = fn6907(m, i0, i1)
+	if i0 == 0 {
+		goto L19
+	}
+	i0 = v11 + uint32(4)
+	v11 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L13
+L54:
+	v12 = uint32(0)
+	if v11 >= v4 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	if i0 == uint32(10) {
+		goto L19
+	}
+	i0 = v11 + uint32(4)
+	v11 = i0
+	v1 = v13
+	goto L13
+L53:
+	if v11 < v4 {
+		goto L97
+	}
+	v12 = uint32(0)
+	goto L19
+L97:
+	i0 = v11 + uint32(4)
+	v11 = i0
+	v1 = v13
+	goto L13
+L52:
+	v12 = uint32(0)
+	if v11 >= v4 {
+		goto L19
+	}
+	i0 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	i0 = fn6914(m, i0, i1)
+	if i0 == 0 {
+		goto L19
+	}
+	i0 = v11 + uint32(4)
+	v11 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v13 + i1
+	v1 = i0
+	goto L13
+L51:
+	v12 = uint32(0)
+	if v11 >= v4 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v2 = i0
+	if v2 > uint32(127) {
+		goto L98
+	}
+	i0 = uint32(8709088) + v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+L98:
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	if v2 != i1 {
+		goto L19
+	}
+	i0 = v11 + uint32(4)
+	v11 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L13
+L50:
+	v12 = uint32(0)
+	if v11 >= v4 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	i0 = fn2965(m, i0)
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	if i0 != i1 {
+		goto L19
+	}
+	i0 = v11 + uint32(4)
+	v11 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L13
+L49:
+	v12 = uint32(0)
+	if v11 >= v4 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	v8 = i1
+	if v2 == v8 {
+		goto L99
+	}
+	if v2 > uint32(255) {
+		goto L100
+	}
+	i0 = fn7950(m, v2)
+	if i0 == v8 {
+		goto L99
+	}
+	i0 = fn7951(m, v2)
+	v2 = i0
+L100:
+	if v2 != v8 {
+		goto L19
+	}
+L99:
+	i0 = v11 + uint32(4)
+	v11 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L13
+L48:
+	v12 = uint32(0)
+	if v11 >= v4 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v2 = i0
+	if v2 > uint32(127) {
+		goto L101
+	}
+	i0 = uint32(8709088) + v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+L101:
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	if v2 == i1 {
+		goto L19
+	}
+	i0 = v11 + uint32(4)
+	v11 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L13
+L47:
+	v12 = uint32(0)
+	if v11 >= v4 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	i0 = fn2965(m, i0)
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	if i0 == i1 {
+		goto L19
+	}
+	i0 = v11 + uint32(4)
+	v11 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L13
+L46:
+	v12 = uint32(0)
+	if v11 >= v4 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	v8 = i1
+	if v2 == v8 {
+		goto L19
+	}
+	if v2 > uint32(255) {
+		goto L102
+	}
+	i0 = fn7950(m, v2)
+	if i0 == v8 {
+		goto L19
+	}
+	i0 = fn7951(m, v2)
+	v2 = i0
+L102:
+	if v2 == v8 {
+		goto L19
+	}
+	i0 = v11 + uint32(4)
+	v11 = i0
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L13
+L45:
+	v12 = uint32(0)
+	if v11 >= v4 {
+		goto L19
+	}
+	i0 = v1 + uint32(8)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v2 = i0
+	if v2 > uint32(127) {
+		goto L103
+	}
+	i0 = uint32(8709088) + v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+L103:
+	i0 = fn6914(m, v8, v2)
+	if i0 == 0 {
+		goto L19
+	}
+	i0 = v11 + uint32(4)
+	v11 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v13 + i1
+	v1 = i0
+	goto L13
+L44:
+	v12 = uint32(0)
+	if v11 >= v4 {
+		goto L19
+	}
+	i0 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	i1 = fn2965(m, i1)
+	i0 = fn6914(m, i0, i1)
+	if i0 == 0 {
+		goto L19
+	}
+	i0 = v11 + uint32(4)
+	v11 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v13 + i1
+	v1 = i0
+	goto L13
+L43:
+	v12 = uint32(0)
+	if v11 >= v4 {
+		goto L19
+	}
+	i0 = v1 + uint32(8)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v2 = i0
+	if v2 > uint32(255) {
+		goto L105
+	}
+	i1 = fn7950(m, v2)
+	v15 = i1
+	i0 = fn6914(m, v8, v15)
+	if i0 != 0 {
+		goto L104
+	}
+	i0 = fn7951(m, v2)
+	v2 = i0
+	if v2 == v15 {
+		goto L19
+	}
+L105:
+	i0 = fn6914(m, v8, v2)
+	if i0 == 0 {
+		goto L19
+	}
+L104:
+	i0 = v11 + uint32(4)
+	v11 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v13 + i1
+	v1 = i0
+	goto L13
+L42:
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v13 + i1
+	v1 = i0
+	goto L13
+L41:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L106
+	}
+	if int32(v2) < int32(uint32(0)) {
+		goto L106
+	}
+	i0 = v2 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 - i2
+	if v2 > i1 {
+		goto L108
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v8 = i0
+	goto L107
+L108:
+	i0 = fn6909(m, v0, v2)
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v8 = i1
+	i1 = v8 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L107:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v8 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	m.copy(i0, i1, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+L106:
+	v2 = uint32(0)
+	goto L18
+L40:
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = v4 - v11
+	i1 = uint32(int32(i1) >> (uint32(2) & 31))
+	if int32(i0) <= int32(i1) {
+		goto L109
+	}
+	v12 = uint32(0)
+	goto L19
+L109:
+	*(*uint32)(unsafe.Add(b, v0)) = v11
+	v12 = uint32(0)
+	i1 = v1 + uint32(16)
+	i2 = v1 + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i0 = fn6915(m, v0, i1, i2)
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i0
+	i0 = v2 + v5
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, v6)) = v8
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if int32(v8) < int32(i1) {
+		goto L19
+	}
+	i1 = v8 << (uint32(2) & 31)
+	i0 = v11 + i1
+	v16 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v13 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != uint32(1) {
+		goto L110
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v16 != i1 {
+		goto L110
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
+	if i0 == 0 {
+		goto L111
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	if i0 == 0 {
+		goto L111
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if v16 == i1 {
+		goto L110
+	}
+L111:
+	*(*uint32)(unsafe.Add(b, v0)) = v16
+	goto L36
+L110:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v8
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L112
+	}
+	if int32(v8) < int32(uint32(0)) {
+		goto L112
+	}
+	i0 = v8 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v15 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 - i2
+	if v15 <= i1 {
+		goto L113
+	}
+	i0 = fn6909(m, v0, v15)
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i1
+	i1 = v2 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L113:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v2 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	m.copy(i0, i1, v15)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + v15
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+L112:
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v13 + i1
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	if i0 == uint32(16) {
+		goto L114
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v17 = i0
+	v2 = uint32(1)
+	goto L18
+L114:
+	i1 = v2 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v18 = i0
+	v2 = uint32(2)
+	goto L18
+L39:
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	i1 = v4 - v11
+	i1 = uint32(int32(i1) >> (uint32(2) & 31))
+	if int32(v2) <= int32(i1) {
+		goto L115
+	}
+	v12 = uint32(0)
+	goto L19
+L115:
+	*(*uint32)(unsafe.Add(b, v0)) = v11
+	if v2 != 0 {
+		goto L117
+	}
+	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
+	goto L116
+L117:
+	v12 = uint32(0)
+	i1 = v1 + uint32(16)
+	i0 = fn6915(m, v0, i1, v2)
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v5
+	v6 = i0
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if int32(v8) < int32(i1) {
+		goto L19
+	}
+	*(*uint32)(unsafe.Add(b, v6)) = v8
+	i1 = v8 << (uint32(2) & 31)
+	i0 = v11 + i1
+	v11 = i0
+L116:
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v13 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != uint32(1) {
+		goto L118
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
+	if i0 == 0 {
+		goto L37
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	if i0 == 0 {
+		goto L119
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v11 != i1 {
+		goto L118
+	}
+L119:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	if i0 == 0 {
+		goto L37
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if v11 != i1 {
+		goto L37
+	}
+L118:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L23
+	}
+	if int32(v2) < int32(uint32(0)) {
+		goto L23
+	}
+	i0 = v2 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v19 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 - i2
+	if v19 > i1 {
+		goto L121
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i0
+	goto L120
+L121:
+	i0 = fn6909(m, v0, v19)
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i1
+	i1 = v2 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L120:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v2 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	m.copy(i0, i1, v19)
+	v20 = v9
+	v2 = uint32(3)
+	goto L18
+L38:
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v11 + i1
+	if i0 <= v4 {
+		goto L122
+	}
+	v12 = uint32(0)
+	goto L19
+L122:
+	*(*uint32)(unsafe.Add(b, v0)) = v11
+	v12 = uint32(0)
+	i1 = v1 + uint32(16)
+	i2 = v1 + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i0 = fn6915(m, v0, i1, i2)
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v5
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, v6)) = v8
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if int32(v8) < int32(i1) {
+		goto L19
+	}
+	i1 = v8 << (uint32(2) & 31)
+	i0 = v11 + i1
+	v11 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v13 + i1
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 != uint32(1) {
+		goto L13
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if v11 != i1 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
+	if i0 == 0 {
+		goto L37
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	if i0 == 0 {
+		goto L37
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if v11 == i1 {
+		goto L13
+	}
+L37:
+	*(*uint32)(unsafe.Add(b, v0)) = v11
+L36:
+	v12 = uint32(1)
+	v7 = uint32(0)
+	goto L19
+L35:
+	i1 = fn6911(m, v0)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
+	if v2 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = v13
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, v0)) = v11
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i1
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L124
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i0
+	v8 = v6
+	goto L123
+L124:
+	i0 = fn6909(m, v0, uint32(36))
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i1
+	i1 = v7 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v8 = i0
+L123:
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	v12 = i0
+	i0 = v7 + v2
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(7)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	i2 = v12 << (uint32(2) & 31)
+	i1 = v13 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v13 + i1
+	v1 = i0
+	v5 = v2
+	goto L6
+L34:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
+	if v2 != 0 {
+		goto L125
+	}
+	m.depth--
+	return k32(4294967294)
+L125:
+	*(*uint32)(unsafe.Add(b, v0)) = v11
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v7 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 + uint32(1)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v8
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	v2 = i1
+	i1 = v2 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if int32(v8) >= int32(i1) {
+		goto L126
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
+	*(*uint32)(unsafe.Add(b, v7)) = v8
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v7 = i1
+	i0 = i0 - v7
+	if i0 < uint32(36) {
+		goto L128
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v8 = i0
+	v2 = v6
+	goto L127
+L128:
+	i0 = fn6909(m, v0, uint32(36))
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v8 = i1
+	i1 = v8 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+L127:
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v12 = i0
+	i0 = v8 + v7
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
+	i1 = i1 + uint32(12)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	i0 = i0 + uint32(12)
+	v1 = i0
+	v5 = v7
+	goto L6
+L126:
+	i1 = v2 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v2 = i1
+	if int32(v8) < int32(v2) {
+		goto L129
+	}
+	if v2 == uint32(2147483647) {
+		goto L129
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v2 = i0
+	v1 = v13
+	goto L10
+L129:
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	if v11 != i1 {
+		goto L130
+	}
+	v1 = v13
+	goto L10
+L130:
+	*(*uint32)(unsafe.Add(b, v7)) = v8
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v7
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	if int32(v7) < int32(uint32(0)) {
+		goto L131
+	}
+	i0 = v7 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = i1 - v2
+	if v7 > i1 {
+		goto L133
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i0
+	goto L132
+L133:
+	i0 = fn6909(m, v0, v7)
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i1
+	i1 = v2 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L132:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v2 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	m.copy(i0, i1, v7)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + v7
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
+L131:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 < uint32(4) {
+		goto L135
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i0
+	goto L134
+L135:
+	i0 = fn6909(m, v0, uint32(4))
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i1
+	i1 = v2 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L134:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v2 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + uint32(4)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L137
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v8 = i0
+	v7 = v6
+	goto L136
+L137:
+	i0 = fn6909(m, v0, uint32(36))
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v8 = i1
+	i1 = v8 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v7 = i0
+L136:
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	v12 = i0
+	i0 = v8 + v2
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
+	i1 = i1 + uint32(12)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	i0 = i0 + uint32(12)
+	v1 = i0
+	v5 = v2
+	goto L6
+L33:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
+	if v2 != 0 {
+		goto L138
+	}
+	m.depth--
+	return k32(4294967294)
+L138:
+	*(*uint32)(unsafe.Add(b, v0)) = v11
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v2 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 + uint32(1)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v7
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = i1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if int32(v7) >= int32(i1) {
+		goto L139
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
+	*(*uint32)(unsafe.Add(b, v2)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v7 = i1
+	i0 = i0 - v7
+	if i0 < uint32(36) {
+		goto L141
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v12 = i0
+	v2 = v6
+	goto L140
+L141:
+	i0 = fn6909(m, v0, uint32(36))
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v12 = i1
+	i1 = v12 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+L140:
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v8 = i0
+	i0 = v12 + v7
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
+	i1 = i1 + uint32(12)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	i0 = i0 + uint32(12)
+	v1 = i0
+	v5 = v7
+	goto L6
+L139:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = v8
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v7
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i0
+	if v8 == 0 {
+		goto L142
+	}
+	if int32(v7) < int32(uint32(0)) {
+		goto L142
+	}
+	i0 = v7 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = i1 - v2
+	if v7 > i1 {
+		goto L144
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i0
+	goto L143
+L144:
+	i0 = fn6909(m, v0, v7)
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i1
+	i1 = v2 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L143:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v2 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	m.copy(i0, i1, v7)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + v7
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
+L142:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L146
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i0
+	v8 = v6
+	goto L145
+L146:
+	i0 = fn6909(m, v0, uint32(36))
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i1
+	i1 = v7 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v8 = i0
+L145:
+	i0 = v7 + v2
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(5)
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	v5 = v2
+	v1 = v13
+	goto L6
+L32:
+	*(*uint32)(unsafe.Add(b, v0)) = v11
+	i1 = fn6911(m, v0)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v2
+	if v2 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = k32(4294967295)
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
+	goto L16
+L31:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
+	*(*uint32)(unsafe.Add(b, v0)) = v11
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i0
+	v6 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 > uint32(35) {
+		goto L147
+	}
+	i0 = fn6909(m, v0, uint32(36))
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v6 = i0
+L147:
+	i1 = v6 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v2
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(68719476736)
+	i1 = v1 + uint32(8)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
+	v5 = v2
+	goto L6
+L30:
+	v7 = uint32(1)
+	v12 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	i0 = i0 << (uint32(1) & 31)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if int32(v2) >= int32(i1) {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v2 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v2 = i0
+	if v2 == 0 {
+		goto L19
+	}
+	i0 = v8 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v8 = i0
+	if v8 == 0 {
+		goto L19
+	}
+	if v8 < v2 {
+		goto L19
+	}
+	if v2 >= v8 {
+		goto L148
+	}
+L149:
+	if v11 >= v4 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	if i0 != i1 {
+		goto L19
+	}
+	i0 = v11 + uint32(4)
+	v11 = i0
+	i0 = v2 + uint32(4)
+	v2 = i0
+	if v2 < v8 {
+		goto L149
+	}
+L148:
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L13
+L29:
+	v7 = uint32(1)
+	v12 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	i0 = i0 << (uint32(1) & 31)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if int32(v2) >= int32(i1) {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v2 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v2 = i0
+	if v2 == 0 {
+		goto L19
+	}
+	i0 = v8 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v14 = i0
+	if v14 == 0 {
+		goto L19
+	}
+	if v14 < v2 {
+		goto L19
+	}
+	if v2 >= v14 {
+		goto L150
+	}
+L151:
+	if v11 >= v4 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v8 = i0
+	if v8 > uint32(127) {
+		goto L152
+	}
+	i0 = uint32(8709088) + v8
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v8 = i0
+L152:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v15 = i0
+	if v15 > uint32(127) {
+		goto L153
+	}
+	i0 = uint32(8709088) + v15
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v15 = i0
+L153:
+	if v8 != v15 {
+		goto L19
+	}
+	i0 = v11 + uint32(4)
+	v11 = i0
+	i0 = v2 + uint32(4)
+	v2 = i0
+	if v2 < v14 {
+		goto L151
+	}
+L150:
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L13
+L28:
+	v7 = uint32(1)
+	v12 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	i0 = i0 << (uint32(1) & 31)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if int32(v2) >= int32(i1) {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v2 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v2 = i0
+	if v2 == 0 {
+		goto L19
+	}
+	i0 = v8 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v8 = i0
+	if v8 == 0 {
+		goto L19
+	}
+	if v8 < v2 {
+		goto L19
+	}
+	if v2 >= v8 {
+		goto L154
+	}
+L155:
+	if v11 >= v4 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	i0 = fn2965(m, i0)
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = fn2965(m, i1)
+	if i0 != i1 {
+		goto L19
+	}
+	i0 = v11 + uint32(4)
+	v11 = i0
+	i0 = v2 + uint32(4)
+	v2 = i0
+	if v2 < v8 {
+		goto L155
+	}
+L154:
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L13
+L27:
+	v7 = uint32(1)
+	v12 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	i0 = i0 << (uint32(1) & 31)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if int32(v2) >= int32(i1) {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v2 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v2 = i0
+	if v2 == 0 {
+		goto L19
+	}
+	i0 = v8 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v14 = i0
+	if v14 == 0 {
+		goto L19
+	}
+	if v14 < v2 {
+		goto L19
+	}
+	if v2 >= v14 {
+		goto L156
+	}
+L157:
+	if v11 >= v4 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v8 = i0
+	if v8 > uint32(255) {
+		goto L158
+	}
+	i0 = fn7950(m, v8)
+	v8 = i0
+L158:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v15 = i0
+	if v15 > uint32(255) {
+		goto L159
+	}
+	i0 = fn7950(m, v15)
+	v15 = i0
+L159:
+	if v8 != v15 {
+		goto L19
+	}
+	i0 = v11 + uint32(4)
+	v11 = i0
+	i0 = v2 + uint32(4)
+	v2 = i0
+	if v2 < v14 {
+		goto L157
+	}
+L156:
+	i0 = v1 + uint32(8)
+	v1 = i0
+	goto L13
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	i0 = i0 << (uint32(1) & 31)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if int32(v2) < int32(i1) {
+		goto L160
+	}
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v13 + i1
+	v1 = i0
+	goto L13
+L160:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v2 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v7 = i0
+	if v7 == 0 {
+		goto L162
+	}
+	i0 = v2 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == 0 {
+		goto L162
+	}
+	if v2 >= v7 {
+		goto L161
+	}
+L162:
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v13 + i1
+	v1 = i0
+	goto L13
+L161:
+	i0 = v1 + uint32(12)
+	v1 = i0
+	goto L13
+L25:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = v11 - i1
+	i0 = uint32(int32(i0) >> (uint32(2) & 31))
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v2 = i1
+	if i0 >= v2 {
+		goto L163
+	}
+	v12 = uint32(0)
+	goto L19
+L163:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
+	i2 = v2 << (uint32(2) & 31)
+	i1 = v11 - i2
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i0
+	v6 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 > uint32(35) {
+		goto L164
+	}
+	i0 = fn6909(m, v0, uint32(36))
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v6 = i0
+L164:
+	i1 = v6 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v2
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(51539607552)
+	i1 = v1 + uint32(12)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
+	v5 = v2
+	goto L6
+L24:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = v11 - i1
+	i0 = uint32(int32(i0) >> (uint32(2) & 31))
+	i1 = v1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v2 = i1
+	if i0 < v2 {
+		goto L17
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v8
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	i2 = v2 << (uint32(2) & 31)
+	i1 = v11 - i2
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L165
+	}
+	if int32(v8) < int32(uint32(0)) {
+		goto L165
+	}
+	i0 = v8 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v12 = i0
+	i1 = v7 - v2
+	if v12 > i1 {
+		goto L167
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i0
+	goto L166
+L167:
+	i0 = fn6909(m, v0, v12)
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i1
+	i1 = v2 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L166:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v2 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	m.copy(i0, i1, v12)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + v12
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	v7 = i0
+L165:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
+	v6 = v2
+	i0 = v7 - v2
+	if i0 > uint32(35) {
+		goto L168
+	}
+	i0 = fn6909(m, v0, uint32(36))
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v6 = i0
+L168:
+	i1 = v6 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v2
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(55834574848)
+	i1 = v1 + uint32(12)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
+	v5 = v2
+	goto L6
+L23:
+	v2 = uint32(4)
+	goto L18
+L19:
+	v2 = uint32(5)
+L18:
+L169:
+	switch v2 {
+	case 0:
+		goto L183
+	case 1:
+		goto L182
+	case 2:
+		goto L181
+	case 3:
+		goto L176
+	case 4:
+		goto L175
+	default:
+		goto L174
+	}
+L183:
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	if i0 == 0 {
+		goto L184
+	}
+	i0 = v13 + uint32(4)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = i0 + k32(4294967283)
+	switch i0 {
+	case 0:
+		goto L186
+	case 3:
+		goto L187
+	default:
+		goto L185
+	}
+L187:
+	if v11 >= v4 {
+		goto L170
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	i1 = v13 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if i0 == i1 {
+		goto L185
+	}
+	goto L170
+L186:
+	if v11 >= v4 {
+		goto L170
+	}
+	i0 = v13 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	i0 = fn6914(m, i0, i1)
+	if i0 == 0 {
+		goto L170
+	}
+L185:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
+	*(*uint32)(unsafe.Add(b, v0)) = v11
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i1
+	i0 = v8 - v2
+	if i0 < uint32(36) {
+		goto L189
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i0
+	v8 = v6
+	goto L188
+L189:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i0
+	i1 = v2 + uint32(36)
+	v12 = i1
+	if int32(v8) >= int32(v12) {
+		goto L190
+	}
+	i2 = div32s(v12, uint32(4))
+	i1 = v2 + i2
+	i1 = i1 + uint32(1060)
+	v8 = i1
+	i0 = fn2111(m, v7, v8)
+	v7 = i0
+	if v7 != 0 {
+		goto L191
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v6 = i0
+	if v6 == 0 {
+		goto L192
+	}
+	fn2112(m, v6)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
+L192:
+	*(*uint64)(unsafe.Add(b, uint64(v0)+108)) = uint64(0)
+	goto L2
+L191:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+108)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = v7
+L190:
+	i1 = v7 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v8 = i0
+L188:
+	i0 = v7 + v2
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(11)
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	v5 = v2
+	goto L6
+L184:
+	v12 = uint32(0)
+	v7 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L171
+	}
+	v12 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L171
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	i2 = v2 << (uint32(2) & 31)
+	i1 = i1 - i2
+	i1 = i1 + k32(4294967292)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	goto L171
+L182:
+	i1 = v13 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if int32(v17) < int32(i1) {
+		goto L178
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v16
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
+	*(*uint32)(unsafe.Add(b, v0)) = v16
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i1
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L180
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i0
+	v8 = v6
+	goto L179
+L181:
+	i1 = v13 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v2 = i1
+	if int32(v18) < int32(v2) {
+		goto L194
+	}
+L195:
+	if v16 >= v4 {
+		goto L196
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	if i0 == i1 {
+		goto L193
+	}
+L196:
+	i1 = v18 + k32(4294967295)
+	v18 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v18
+	i0 = v16 + k32(4294967292)
+	v16 = i0
+	if int32(v18) >= int32(v2) {
+		goto L195
+	}
+L194:
+	v12 = uint32(0)
+	v7 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L171
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v2 = i0
+	if int32(v2) > int32(k32(4294967295)) {
+		goto L177
+	}
+	goto L171
+L193:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v16
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
+	*(*uint32)(unsafe.Add(b, v0)) = v16
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i1
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L198
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i0
+	v8 = v6
+	goto L197
+L198:
+	i0 = fn6909(m, v0, uint32(36))
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i1
+	i1 = v7 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v8 = i0
+L197:
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	v12 = i0
+	i0 = v7 + v2
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(8)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	i2 = v12 << (uint32(2) & 31)
+	i1 = v13 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v13 + i1
+	v1 = i0
+	v5 = v2
+	goto L6
+L180:
+	i0 = fn6909(m, v0, uint32(36))
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i1
+	i1 = v7 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v8 = i0
+L179:
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	v12 = i0
+	i0 = v7 + v2
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(9)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	i2 = v12 << (uint32(2) & 31)
+	i1 = v13 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v13 + i1
+	v1 = i0
+	v5 = v2
+	goto L6
+L178:
+	v12 = uint32(0)
+	v7 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L171
+	}
+	v12 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L171
+	}
+L177:
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	i2 = v2 << (uint32(2) & 31)
+	i1 = i1 - i2
+	i1 = i1 + k32(4294967292)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	goto L173
+L176:
+	i1 = *(*uint32)(unsafe.Add(b, v20))
+	i1 = i1 + v19
+	*(*uint32)(unsafe.Add(b, v20)) = i1
+	v2 = uint32(4)
+	goto L169
+L175:
+	i0 = v13 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == uint32(2147483647) {
+		goto L199
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	if int32(i0) > int32(v2) {
+		goto L172
+	}
+L199:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
+	*(*uint32)(unsafe.Add(b, v0)) = v11
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i1
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L201
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i0
+	v8 = v6
+	goto L200
+L201:
+	i0 = fn6909(m, v0, uint32(36))
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i1
+	i1 = v7 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v8 = i0
+L200:
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	v12 = i0
+	i0 = v7 + v2
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(10)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	i2 = v12 << (uint32(2) & 31)
+	i1 = v13 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v13 + i1
+	v1 = i0
+	v5 = v2
+	goto L6
+L174:
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	i1 = i1 + k32(4294967260)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+32))
+	v5 = i0
+	if v5 == k32(4294967295) {
+		goto L203
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
+	v8 = i0
+L204:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v15 = i0
+	i0 = v15 + v5
+	v6 = i0
+	i0 = v8 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L222
+	case 1:
+		goto L228
+	case 2:
+		goto L224
+	case 3:
+		goto L221
+	case 4:
+		goto L227
+	case 5:
+		goto L223
+	case 6:
+		goto L219
+	case 7:
+		goto L231
+	case 8:
+		goto L230
+	case 9:
+		goto L229
+	case 10:
+		goto L232
+	case 11:
+		goto L217
+	case 12:
+		goto L225
+	case 13:
+		goto L220
+	case 14:
+		goto L226
+	case 15:
+		goto L218
+	default:
+		goto L202
+	}
+L232:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v8 = i0
+	i0 = v7 & uint32(1)
+	if i0 != 0 {
+		goto L233
+	}
+	v12 = uint32(1)
+	if v8 != 0 {
+		goto L234
+	}
+	v7 = uint32(0)
+	goto L205
+L234:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L205
+	}
+	i2 = v5 << (uint32(2) & 31)
+	i1 = v2 - i2
+	i1 = i1 + k32(4294967292)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v2
+	goto L205
+L233:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v13 = i0
+	if v8 == 0 {
+		goto L235
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L235
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v15 + v2
+	i2 = v8 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	m.copy(i0, i1, i2)
+L235:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
+	goto L170
+L231:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v8 = i0
+	i0 = v7 & uint32(1)
+	if i0 != 0 {
+		goto L236
+	}
+	v12 = uint32(1)
+	if v8 != 0 {
+		goto L237
+	}
+	v7 = uint32(0)
+	goto L205
+L237:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L205
+	}
+	i2 = v5 << (uint32(2) & 31)
+	i1 = v2 - i2
+	i1 = i1 + k32(4294967292)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v2
+	goto L205
+L236:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v16 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v13 = i0
+	if v8 == 0 {
+		goto L238
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L238
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v15 + v2
+	i2 = v8 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	m.copy(i0, i1, i2)
+L238:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + k32(4294967295)
+	v18 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v18
+	i0 = v16 + k32(4294967292)
+	v16 = i0
+	goto L214
+L230:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v8 = i0
+	i0 = v7 & uint32(1)
+	if i0 != 0 {
+		goto L239
+	}
+	v12 = uint32(1)
+	if v8 != 0 {
+		goto L240
+	}
+	v7 = uint32(0)
+	goto L205
+L240:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L205
+	}
+	i2 = v5 << (uint32(2) & 31)
+	i1 = v2 - i2
+	i1 = i1 + k32(4294967292)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v2
+	goto L205
+L239:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v16 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v13 = i0
+	if v8 == 0 {
+		goto L241
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L241
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v15 + v2
+	i2 = v8 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	m.copy(i0, i1, i2)
+L241:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + k32(4294967295)
+	v17 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v17
+	i0 = v16 + k32(4294967292)
+	v16 = i0
+	goto L215
+L229:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v8 = i0
+	i0 = v7 & uint32(1)
+	if i0 != 0 {
+		goto L242
+	}
+	v12 = uint32(1)
+	if v8 != 0 {
+		goto L243
+	}
+	v7 = uint32(0)
+	goto L205
+L243:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L205
+	}
+	i2 = v5 << (uint32(2) & 31)
+	i1 = v2 - i2
+	i1 = i1 + k32(4294967292)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v2
+	goto L205
+L242:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v14 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v13 = i0
+	if v8 == 0 {
+		goto L244
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L244
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v15 + v2
+	i2 = v8 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	m.copy(i0, i1, i2)
+L244:
+	*(*uint32)(unsafe.Add(b, v0)) = v14
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
+	i1 = v13 + uint32(12)
+	i0 = fn6915(m, v0, i1, uint32(1))
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v5
+	v20 = i0
+	if v8 != 0 {
+		goto L216
+	}
+	v6 = v20
+	goto L172
+L228:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = v15 + v2
+	i1 = i1 + k32(4294967292)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	v8 = i1
+	i1 = v8 + k32(4294967292)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v2
+	i0 = v7 & uint32(1)
+	if i0 != 0 {
+		goto L245
+	}
+	v7 = uint32(0)
+	v12 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L205
+	}
+	i1 = v5 << (uint32(2) & 31)
+	i0 = v8 - i1
+	i0 = i0 + k32(4294967288)
+	v2 = i0
+	goto L205
+L245:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v7 = i0
+	if int32(v7) < int32(uint32(0)) {
+		goto L246
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i1 = i1 + v2
+	i2 = v7 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	v2 = i2
+	m.copy(i0, i1, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 - v2
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v7 = i0
+L246:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = v7
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v11
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v7 = i0
+	goto L10
+L227:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
+	i0 = v7 & uint32(1)
+	if i0 != 0 {
+		goto L247
+	}
+	v12 = uint32(1)
+	if v8 != 0 {
+		goto L248
+	}
+	v7 = uint32(0)
+	goto L205
+L248:
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L205
+	}
+	i1 = v5 << (uint32(2) & 31)
+	i0 = v2 - i1
+	i0 = i0 + k32(4294967292)
+	v2 = i0
+	goto L205
+L247:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v14 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v21 = i0
+	if v8 == 0 {
+		goto L249
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v7 = i0
+	if int32(v7) < int32(uint32(0)) {
+		goto L249
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v15 + v2
+	i2 = v7 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	v2 = i2
+	m.copy(i0, i1, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 - v2
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
+L249:
+	*(*uint32)(unsafe.Add(b, v0)) = v14
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
+	v12 = uint32(0)
+	v7 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v22 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v15 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v15)+4))
+	i1 = i1 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v8 = i1
+	if int32(v22) < int32(v8) {
+		goto L250
+	}
+	if v8 != uint32(2147483647) {
+		goto L205
+	}
+L250:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v15)+8))
+	if v14 == i1 {
+		goto L205
+	}
+	*(*uint32)(unsafe.Add(b, v15)) = v22
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 < uint32(4) {
+		goto L252
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i0
+	goto L251
+L252:
+	i0 = fn6909(m, v0, uint32(4))
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i0
+	i0 = v7 + v5
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v2 = i0
+L251:
+	i0 = v7 + v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + uint32(4)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v14
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v21
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L254
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v8 = i0
+	v12 = v2
+	v7 = v6
+	goto L253
+L254:
+	i0 = fn6909(m, v0, uint32(36))
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v8 = i0
+	i0 = v8 + v5
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v12 = i0
+L253:
+	i1 = v12 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	v12 = i0
+	i0 = v8 + v2
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v12)+4))
+	i1 = i1 + uint32(12)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	i0 = i0 + uint32(12)
+	v1 = i0
+	v5 = v2
+	goto L6
+L226:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v12 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v13 = i0
+	i0 = v7 & uint32(1)
+	if i0 != 0 {
+		goto L255
+	}
+	if int32(v8) < int32(uint32(0)) {
+		goto L256
+	}
+	i2 = v8 << (uint32(2) & 31)
+	i1 = v2 - i2
+	i1 = i1 + k32(4294967292)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+L256:
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + uint32(1)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v2
+	v7 = v5
+	goto L15
+L255:
+	if int32(v8) < int32(uint32(0)) {
+		goto L257
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v15 + v2
+	i2 = v8 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	v2 = i2
+	m.copy(i0, i1, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 - v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v8 = i0
+L257:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = v8
+	*(*uint32)(unsafe.Add(b, v0)) = v12
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = i1
+	goto L14
+L225:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v8 = i0
+	i0 = v7 & uint32(1)
+	if i0 != 0 {
+		goto L258
+	}
+	v7 = uint32(1)
+	if v8 != 0 {
+		goto L259
+	}
+	v12 = uint32(0)
+	goto L205
+L259:
+	v12 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v5 = i0
+	if int32(v5) < int32(uint32(0)) {
+		goto L205
+	}
+	i2 = v5 << (uint32(2) & 31)
+	i1 = v2 - i2
+	i1 = i1 + k32(4294967292)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v2
+	goto L205
+L258:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v13 = i0
+	if v8 == 0 {
+		goto L260
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v7 = i0
+	if int32(v7) < int32(uint32(0)) {
+		goto L260
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	i1 = v15 + v2
+	i2 = v7 << (uint32(2) & 31)
+	v2 = i2
+	i1 = i1 - v2
+	i1 = i1 + k32(4294967292)
+	i2 = v2 + uint32(4)
+	v2 = i2
+	m.copy(i0, i1, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 - v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+L260:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = l1
+	goto L17
+L224:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
+	v12 = uint32(1)
+	i0 = v7 & uint32(1)
+	if i0 != 0 {
+		goto L208
+	}
+	v7 = uint32(0)
+	goto L205
+L223:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = v15 + v2
+	i1 = i1 + k32(4294967292)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+8)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	i1 = i1 + k32(4294967292)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v2
+	v12 = uint32(1)
+	i0 = v7 & uint32(1)
+	if i0 != 0 {
+		goto L210
+	}
+	v7 = uint32(0)
+	goto L205
+L222:
+	v12 = uint32(1)
+	i0 = v7 & uint32(1)
+	if i0 != 0 {
+		goto L207
+	}
+	v7 = uint32(0)
+	goto L205
+L221:
+	v12 = uint32(1)
+	i0 = v7 & uint32(1)
+	if i0 != 0 {
+		goto L209
+	}
+	v7 = uint32(0)
+	goto L205
+L220:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v11 = i0
+	i0 = v7 & uint32(1)
+	if i0 != 0 {
+		goto L211
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + uint32(1)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v13 = i0
+	goto L16
+L219:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v8 = i0
+	i0 = v8 + uint32(20)
+	if v8 == 0 {
+		i0 = v10
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v12
+	if v12 == 0 {
+		goto L261
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v12)+16)) = v8
+L261:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+124)) = v5
+	i0 = v7 ^ k32(4294967295)
+	i0 = i0 & uint32(1)
+	v12 = i0
+	goto L205
+L218:
+	i0 = v7 & uint32(1)
+	if i0 == 0 {
+		goto L212
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L206
+L217:
+	i0 = v7 & uint32(1)
+	if i0 != 0 {
+		goto L206
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v2 + i1
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v11 = i0
+	goto L13
+L216:
+	i0 = v14 + uint32(4)
+	v11 = i0
+	v19 = uint32(1)
+	v6 = v20
+	goto L213
+L215:
+	v2 = uint32(1)
+	goto L169
+L214:
+	v2 = uint32(2)
+	goto L169
+L213:
+	v2 = uint32(3)
+	goto L169
+L212:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v2 + i1
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v11 = i0
+	goto L13
+L211:
+	*(*uint32)(unsafe.Add(b, v0)) = v11
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v7 = i0
+	i0 = v7 + uint32(20)
+	if v7 == 0 {
+		i0 = v10
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v8
+	if v8 == 0 {
+		goto L262
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v8)+16)) = v7
+L262:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+124)) = v5
+	goto L206
+L210:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+	goto L206
+L209:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	goto L206
+L208:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	goto L206
+L207:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L206:
+	v12 = uint32(0)
+	v7 = uint32(1)
+L205:
+	i1 = v2 + k32(4294967260)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+32))
+	v5 = i0
+	if v5 != k32(4294967295) {
+		goto L204
+	}
+L203:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+128)) = v3
+L202:
+	m.depth--
+	return v12
+L173:
+	v2 = uint32(0)
+	goto L12
+L172:
+	v12 = uint32(0)
+	v7 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	if i0 == 0 {
+		goto L171
+	}
+	v12 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L171
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	i2 = v2 << (uint32(2) & 31)
+	i1 = i1 - i2
+	i1 = i1 + k32(4294967292)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+L171:
+	v2 = uint32(5)
+	goto L169
+L170:
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v13 + i1
+	v13 = i0
+	v2 = uint32(0)
+	goto L169
+L17:
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v13 + i1
+	v1 = i0
+	goto L13
+L16:
+	v7 = v5
+	v12 = uint32(0)
+	i1 = v13 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if int32(v2) >= int32(i1) {
+		goto L15
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v5 = i0
+	v6 = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v5
+	if i0 > uint32(35) {
+		goto L263
+	}
+	i0 = fn6909(m, v0, uint32(36))
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v6 = i0
+L263:
+	i1 = v6 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v5
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v7
+	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(60129542144)
+	goto L11
+L15:
+	i1 = v13 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v5 = i1
+	if int32(v2) < int32(v5) {
+		goto L264
+	}
+	if v5 == uint32(2147483647) {
+		goto L264
+	}
+	v5 = v7
+	goto L14
+L264:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v8 = i0
+	if v8 != v12 {
+		goto L265
+	}
+	v5 = v7
+	goto L14
+L265:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v12
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	v5 = i0
+	if int32(v12) < int32(uint32(0)) {
+		goto L266
+	}
+	i0 = v12 << (uint32(2) & 31)
+	i0 = i0 + uint32(4)
+	v12 = i0
+	i1 = v2 - v5
+	if v12 > i1 {
+		goto L268
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i0
+	goto L267
+L268:
+	i0 = fn6909(m, v0, v12)
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v2 = i1
+	i1 = v2 + v7
+	if v7 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v6 = i0
+L267:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i0 = v2 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
+	m.copy(i0, i1, v12)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+112))
+	i1 = i1 + v12
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v8 = i0
+L266:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v13
+	v6 = v5
+	i0 = v2 - v5
+	if i0 > uint32(35) {
+		goto L269
+	}
+	i0 = fn6909(m, v0, uint32(36))
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v6 = i0
+L269:
+	i1 = v6 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+112)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	i0 = i0 + v5
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v7
+	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(64424509440)
+	goto L11
+L14:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v7 = i0
+	i0 = v7 + uint32(20)
+	if v7 == 0 {
+		i0 = v10
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v8
+	if v8 == 0 {
+		goto L270
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v8)+16)) = v7
+L270:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+124)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	i0 = i0 << (uint32(2) & 31)
+	i0 = i0 + v13
+	i0 = i0 + uint32(4)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v11 = i0
+L13:
+	v2 = uint32(1)
+	goto L12
+L11:
+	i1 = v13 + uint32(12)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
+	goto L6
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v11
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
+	i0 = i0 - v2
+	if i0 < uint32(36) {
+		goto L272
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i0
+	v8 = v6
+	goto L271
+L272:
+	i0 = fn6909(m, v0, uint32(36))
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
+	v7 = i1
+	i1 = v7 + v5
+	if v5 == k32(4294967295) {
+		i0 = v6
+	} else {
+		i0 = i1
+	}
+	v8 = i0
+L271:
+	i0 = v7 + v2
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+24)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = uint32(3)
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	i1 = i1 + uint32(36)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	v5 = v2
+	goto L6
+L2:
+	v8 = k32(4294967287)
+L1:
+	m.depth--
+	return v8
+}
+
+//go:norace
+//go:nocheckptr
+func fn6892(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -50,7 +12989,7 @@ func fn6891(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i1 = i1 << (uint32(1) & 31)
 	i1 = i1 + uint32(2)
-	i0 = fn3708(m, i0, i1)
+	i0 = fn3709(m, i0, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L2
@@ -143,7 +13082,7 @@ L7:
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8550579))
+	fn3605(m, i0, uint32(8550579))
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -155,7 +13094,7 @@ L7:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	goto L2
 L9:
 	i1 = v3 + uint32(2)
@@ -180,7 +13119,7 @@ L6:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+24)) = l1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+96))
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
-	fn3701(m, v4)
+	fn3702(m, v4)
 	m.depth--
 	return v4
 L3:
@@ -200,16 +13139,16 @@ L3:
 	}
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8513593))
+	fn3605(m, i0, uint32(8513593))
 	m.depth--
 	return uint32(0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8487987))
+	fn3605(m, i0, uint32(8487987))
 	m.depth--
 	return uint32(0)
 L10:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L2:
 	v0 = uint32(0)
 L1:
@@ -219,7 +13158,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6892(m *Module, v0 uint32) {
+func fn6893(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -237,7 +13176,7 @@ func fn6892(m *Module, v0 uint32) {
 		goto L1
 	}
 	i0 = v0 + uint32(20)
-	fn524(m, i0)
+	fn525(m, i0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -255,19 +13194,19 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+104))
 	v1 = i0
 	if v1 == 0 {
 		goto L3
 	}
-	fn2111(m, v1)
+	fn2112(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
 L3:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+108)) = uint64(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+100))
-	fn2111(m, i0)
+	fn2112(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+100)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+120))
 	v1 = i0
@@ -278,7 +13217,7 @@ L3:
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v2 = i0
-	fn2111(m, v1)
+	fn2112(m, v1)
 	v1 = v2
 	if v2 != 0 {
 		goto L5
@@ -293,7 +13232,7 @@ L4:
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v2 = i0
-	fn2111(m, v1)
+	fn2112(m, v1)
 	v1 = v2
 	if v2 != 0 {
 		goto L7
@@ -301,206 +13240,6 @@ L7:
 L6:
 	m.depth--
 	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6893(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(144)
-	v5 = i0
-	m.g0 = v5
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i0 = i0 + v3
-	v6 = i0
-	goto L3
-L4:
-	v6 = v3
-	if v2 == 0 {
-		goto L3
-	}
-	v6 = v3
-	i0 = v3 + k32(4294967295)
-	if i0 >= uint32(3) {
-		goto L3
-	}
-	v6 = v3
-	goto L2
-L3:
-	v7 = uint32(0)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10300836), uint32(1), uint32(3), uint32(0), v5)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v8 = i0
-	v3 = uint32(2147483647)
-	v7 = uint32(0)
-	if v6 != uint32(1) {
-		goto L6
-	}
-	v4 = uint32(0)
-	goto L5
-L6:
-	i0 = v2 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 != 0 {
-		goto L8
-	}
-	v4 = uint32(0)
-	goto L7
-L8:
-	i0 = fn517(m, v4)
-	v9 = i0
-	if v9 == 0 {
-		goto L10
-	}
-	i0 = fn1582(m, v9)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v10 + k32(4294967295)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v10
-	if v10 != 0 {
-		goto L11
-	}
-	fn2072(m, v9)
-L11:
-	if v4 != k32(4294967295) {
-		goto L9
-	}
-L10:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L12
-	}
-	v7 = uint32(0)
-	goto L1
-L12:
-	v4 = k32(4294967295)
-L9:
-	if v6 == uint32(2) {
-		goto L5
-	}
-L7:
-	i0 = v2 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
-	v2 = i0
-	if v2 == 0 {
-		goto L13
-	}
-	i0 = fn1582(m, v2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	if v6 != 0 {
-		goto L14
-	}
-	fn2072(m, v2)
-L14:
-	if v3 != k32(4294967295) {
-		goto L5
-	}
-L13:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L15
-	}
-	v7 = uint32(0)
-	goto L1
-L15:
-	v3 = k32(4294967295)
-L5:
-	i0 = fn2367(m, v1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v6 = i0
-	i0 = v5 + uint32(12)
-	i0 = fn6887(m, i0, v0, v8, v4, v3)
-	if i0 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+88))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+92)) = uint32(1)
-	i0 = v0 + uint32(44)
-	v3 = i0
-	i0 = v2 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L19
-	case 1:
-		goto L18
-	default:
-		goto L17
-	}
-L19:
-	i0 = v5 + uint32(12)
-	i0 = fn6888(m, i0, v3, uint32(1))
-	v2 = i0
-	goto L16
-L18:
-	i0 = v5 + uint32(12)
-	i0 = fn6889(m, i0, v3, uint32(1))
-	v2 = i0
-	goto L16
-L17:
-	i0 = v5 + uint32(12)
-	i0 = fn6890(m, i0, v3, uint32(1))
-	v2 = i0
-L16:
-	v7 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L20
-	}
-	i2 = v5 + uint32(12)
-	i0 = fn6891(m, v6, v0, i2, v2)
-	v7 = i0
-L20:
-	i0 = v5 + uint32(12)
-	fn6892(m, i0)
-L1:
-	i0 = v5 + uint32(144)
-	m.g0 = i0
-	return v7
 }
 
 //go:norace
@@ -550,7 +13289,7 @@ L4:
 	goto L2
 L3:
 	v7 = uint32(0)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10300912), uint32(1), uint32(3), uint32(0), v5)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10300836), uint32(1), uint32(3), uint32(0), v5)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -575,12 +13314,12 @@ L6:
 	v4 = uint32(0)
 	goto L7
 L8:
-	i0 = fn517(m, v4)
+	i0 = fn518(m, v4)
 	v9 = i0
 	if v9 == 0 {
 		goto L10
 	}
-	i0 = fn1582(m, v9)
+	i0 = fn1583(m, v9)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v10 = i0
@@ -593,13 +13332,13 @@ L8:
 	if v10 != 0 {
 		goto L11
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L11:
 	if v4 != k32(4294967295) {
 		goto L9
 	}
 L10:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -614,12 +13353,12 @@ L9:
 L7:
 	i0 = v2 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L13
 	}
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -632,13 +13371,13 @@ L7:
 	if v6 != 0 {
 		goto L14
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L14:
 	if v3 != k32(4294967295) {
 		goto L5
 	}
 L13:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L15
 	}
@@ -647,29 +13386,56 @@ L13:
 L15:
 	v3 = k32(4294967295)
 L5:
-	i0 = fn2367(m, v1)
+	i0 = fn2368(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v2 = i0
+	v6 = i0
 	i0 = v5 + uint32(12)
-	i0 = fn6887(m, i0, v0, v8, v4, v3)
+	i0 = fn6888(m, i0, v0, v8, v4, v3)
 	if i0 == 0 {
 		goto L1
 	}
-	v7 = uint32(0)
-	i0 = v5 + uint32(12)
-	i1 = v0 + uint32(44)
-	i0 = fn6895(m, i0, i1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+88))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+92)) = uint32(1)
+	i0 = v0 + uint32(44)
 	v3 = i0
-	i0 = fn3616(m)
+	i0 = v2 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L19
+	case 1:
+		goto L18
+	default:
+		goto L17
+	}
+L19:
+	i0 = v5 + uint32(12)
+	i0 = fn6889(m, i0, v3, uint32(1))
+	v2 = i0
+	goto L16
+L18:
+	i0 = v5 + uint32(12)
+	i0 = fn6890(m, i0, v3, uint32(1))
+	v2 = i0
+	goto L16
+L17:
+	i0 = v5 + uint32(12)
+	i0 = fn6891(m, i0, v3, uint32(1))
+	v2 = i0
+L16:
+	v7 = uint32(0)
+	i0 = fn3617(m)
 	if i0 != 0 {
-		goto L16
+		goto L20
 	}
 	i2 = v5 + uint32(12)
-	i0 = fn6891(m, v2, v0, i2, v3)
+	i0 = fn6892(m, v6, v0, i2, v2)
 	v7 = i0
-L16:
+L20:
 	i0 = v5 + uint32(12)
-	fn6892(m, i0)
+	fn6893(m, i0)
 L1:
 	i0 = v5 + uint32(144)
 	m.g0 = i0
@@ -678,7 +13444,180 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6895(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6895(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(144)
+	v5 = i0
+	m.g0 = v5
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	i0 = i0 + v3
+	v6 = i0
+	goto L3
+L4:
+	v6 = v3
+	if v2 == 0 {
+		goto L3
+	}
+	v6 = v3
+	i0 = v3 + k32(4294967295)
+	if i0 >= uint32(3) {
+		goto L3
+	}
+	v6 = v3
+	goto L2
+L3:
+	v7 = uint32(0)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10300912), uint32(1), uint32(3), uint32(0), v5)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v8 = i0
+	v3 = uint32(2147483647)
+	v7 = uint32(0)
+	if v6 != uint32(1) {
+		goto L6
+	}
+	v4 = uint32(0)
+	goto L5
+L6:
+	i0 = v2 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 != 0 {
+		goto L8
+	}
+	v4 = uint32(0)
+	goto L7
+L8:
+	i0 = fn518(m, v4)
+	v9 = i0
+	if v9 == 0 {
+		goto L10
+	}
+	i0 = fn1583(m, v9)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v10 + k32(4294967295)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v10
+	if v10 != 0 {
+		goto L11
+	}
+	fn2073(m, v9)
+L11:
+	if v4 != k32(4294967295) {
+		goto L9
+	}
+L10:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L12
+	}
+	v7 = uint32(0)
+	goto L1
+L12:
+	v4 = k32(4294967295)
+L9:
+	if v6 == uint32(2) {
+		goto L5
+	}
+L7:
+	i0 = v2 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn518(m, i0)
+	v2 = i0
+	if v2 == 0 {
+		goto L13
+	}
+	i0 = fn1583(m, v2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	if v6 != 0 {
+		goto L14
+	}
+	fn2073(m, v2)
+L14:
+	if v3 != k32(4294967295) {
+		goto L5
+	}
+L13:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L15
+	}
+	v7 = uint32(0)
+	goto L1
+L15:
+	v3 = k32(4294967295)
+L5:
+	i0 = fn2368(m, v1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v2 = i0
+	i0 = v5 + uint32(12)
+	i0 = fn6888(m, i0, v0, v8, v4, v3)
+	if i0 == 0 {
+		goto L1
+	}
+	v7 = uint32(0)
+	i0 = v5 + uint32(12)
+	i1 = v0 + uint32(44)
+	i0 = fn6896(m, i0, i1)
+	v3 = i0
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L16
+	}
+	i2 = v5 + uint32(12)
+	i0 = fn6892(m, v2, v0, i2, v3)
+	v7 = i0
+L16:
+	i0 = v5 + uint32(12)
+	fn6893(m, i0)
+L1:
+	i0 = v5 + uint32(144)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn6896(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -817,7 +13756,7 @@ L16:
 	m.depth--
 	return uint32(1)
 L17:
-	i0 = fn6888(m, v0, v5, uint32(0))
+	i0 = fn6889(m, v0, v5, uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L1
@@ -925,7 +13864,7 @@ L26:
 	m.depth--
 	return uint32(1)
 L27:
-	i0 = fn6888(m, v0, v9, uint32(0))
+	i0 = fn6889(m, v0, v9, uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L1
@@ -974,7 +13913,7 @@ L13:
 	}
 L28:
 	i1 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	i0 = fn6907(m, v1, i1)
+	i0 = fn6908(m, v1, i1)
 	if i0 != 0 {
 		goto L29
 	}
@@ -988,7 +13927,7 @@ L28:
 L29:
 	*(*uint32)(unsafe.Add(b, v0)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-	i0 = fn6888(m, v0, v6, uint32(0))
+	i0 = fn6889(m, v0, v6, uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L1
@@ -1097,7 +14036,7 @@ L34:
 	if v6 != 0 {
 		goto L1
 	}
-	i0 = fn6889(m, v0, v5, uint32(0))
+	i0 = fn6890(m, v0, v5, uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L1
@@ -1207,7 +14146,7 @@ L43:
 	if v5 != 0 {
 		goto L1
 	}
-	i0 = fn6889(m, v0, v10, uint32(0))
+	i0 = fn6890(m, v0, v10, uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L1
@@ -1256,7 +14195,7 @@ L31:
 	}
 L44:
 	i1 = uint32(*(*uint16)(unsafe.Add(b, v3)))
-	i0 = fn6911(m, v1, i1)
+	i0 = fn6912(m, v1, i1)
 	if i0 != 0 {
 		goto L45
 	}
@@ -1270,7 +14209,7 @@ L44:
 L45:
 	*(*uint32)(unsafe.Add(b, v0)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-	i0 = fn6889(m, v0, v6, uint32(0))
+	i0 = fn6890(m, v0, v6, uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L1
@@ -1377,7 +14316,7 @@ L52:
 	m.depth--
 	return uint32(1)
 L53:
-	i0 = fn6890(m, v0, v7, uint32(0))
+	i0 = fn6891(m, v0, v7, uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L1
@@ -1472,7 +14411,7 @@ L61:
 	m.depth--
 	return uint32(1)
 L62:
-	i0 = fn6890(m, v0, v9, uint32(0))
+	i0 = fn6891(m, v0, v9, uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L1
@@ -1521,7 +14460,7 @@ L49:
 	}
 L64:
 	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn6913(m, v1, i1)
+	i0 = fn6914(m, v1, i1)
 	if i0 != 0 {
 		goto L65
 	}
@@ -1535,7 +14474,7 @@ L64:
 L65:
 	*(*uint32)(unsafe.Add(b, v0)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-	i0 = fn6890(m, v0, v6, uint32(0))
+	i0 = fn6891(m, v0, v6, uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L1
@@ -1554,7 +14493,7 @@ L48:
 	v2 = v8
 L46:
 	*(*uint32)(unsafe.Add(b, v0)) = v3
-	i0 = fn6890(m, v0, v1, uint32(1))
+	i0 = fn6891(m, v0, v1, uint32(1))
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
 	if v4 != 0 {
@@ -1582,7 +14521,7 @@ L67:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = k64(18446744073709551615)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	*(*uint32)(unsafe.Add(b, v0)) = v3
-	i0 = fn6890(m, v0, v1, uint32(0))
+	i0 = fn6891(m, v0, v1, uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L1
@@ -1601,7 +14540,7 @@ L8:
 	v2 = v7
 L7:
 	*(*uint32)(unsafe.Add(b, v0)) = v3
-	i0 = fn6889(m, v0, v1, uint32(1))
+	i0 = fn6890(m, v0, v1, uint32(1))
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
 	if v4 != 0 {
@@ -1629,7 +14568,7 @@ L69:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = k64(18446744073709551615)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	*(*uint32)(unsafe.Add(b, v0)) = v3
-	i0 = fn6889(m, v0, v1, uint32(0))
+	i0 = fn6890(m, v0, v1, uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L1
@@ -1648,7 +14587,7 @@ L5:
 	v2 = v8
 L4:
 	*(*uint32)(unsafe.Add(b, v0)) = v3
-	i0 = fn6888(m, v0, v1, uint32(1))
+	i0 = fn6889(m, v0, v1, uint32(1))
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+84)) = uint32(0)
 	if v4 != 0 {
@@ -1676,7 +14615,7 @@ L71:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+92)) = k64(18446744073709551615)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	*(*uint32)(unsafe.Add(b, v0)) = v3
-	i0 = fn6888(m, v0, v1, uint32(0))
+	i0 = fn6889(m, v0, v1, uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L1
@@ -1701,7 +14640,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6896(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn6897(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -1743,7 +14682,7 @@ L4:
 L3:
 	v7 = uint32(0)
 	i8 = v5 + uint32(4)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10300988), uint32(2), uint32(3), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10300988), uint32(2), uint32(3), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -1760,12 +14699,12 @@ L2:
 	}
 	i0 = v2 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L6
 	}
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v7 = i0
@@ -1778,22 +14717,22 @@ L2:
 	if v7 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	if v3 != k32(4294967295) {
 		goto L5
 	}
 L6:
 	v7 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v3 = k32(4294967295)
 L5:
-	i0 = fn2367(m, v1)
+	i0 = fn2368(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn6897(m, i0, v0, v8, v4, v3, uint32(0))
+	i0 = fn6898(m, i0, v0, v8, v4, v3, uint32(0))
 	v7 = i0
 L1:
 	i0 = v5 + uint32(16)
@@ -1803,7 +14742,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6897(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn6898(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -1837,7 +14776,7 @@ func fn6897(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	i0 = i0 - uint32(208)
 	v6 = i0
 	m.g0 = v6
-	i0 = fn2049(m, v2)
+	i0 = fn2050(m, v2)
 	if i0 == 0 {
 		goto L3
 	}
@@ -1861,7 +14800,7 @@ L3:
 	i2 = v6 + uint32(68)
 	i3 = v6 + uint32(64)
 	i4 = v6 + uint32(20)
-	i0 = fn6870(m, v2, i1, i2, i3, i4)
+	i0 = fn6871(m, v2, i1, i2, i3, i4)
 	v10 = i0
 	if v10 == 0 {
 		goto L6
@@ -1872,24 +14811,24 @@ L3:
 	if i0 != uint32(1) {
 		goto L7
 	}
-	i0 = fn8093(m, v10, uint32(92), v8)
+	i0 = fn8094(m, v10, uint32(92), v8)
 	i0 = b2i(i0 == 0)
 	v8 = i0
 	goto L5
 L7:
-	i0 = fn2783(m, v2, uint32(92), uint32(0), v8, uint32(1))
+	i0 = fn2784(m, v2, uint32(92), uint32(0), v8, uint32(1))
 	i0 = b2i(i0 == k32(4294967295))
 	v8 = i0
 	goto L5
 L6:
-	fn3624(m)
+	fn3625(m)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
 	if i0 == 0 {
 		goto L8
 	}
 	i0 = v6 + uint32(20)
-	fn524(m, i0)
+	fn525(m, i0)
 L8:
 	if v8 == 0 {
 		goto L9
@@ -1905,7 +14844,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	goto L2
 L9:
-	i0 = fn6915(m, v0, v1, v2)
+	i0 = fn6916(m, v0, v1, v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L10
@@ -1944,13 +14883,13 @@ L12:
 	if v10 != 0 {
 		goto L13
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L13:
 	v2 = v8
 L2:
 	v8 = uint32(0)
 	i0 = v6 + uint32(76)
-	i0 = fn6887(m, i0, v1, v3, uint32(0), uint32(2147483647))
+	i0 = fn6888(m, i0, v1, v3, uint32(0), uint32(2147483647))
 	if i0 != 0 {
 		goto L16
 	}
@@ -1967,7 +14906,7 @@ L2:
 	}
 	goto L1
 L16:
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v11 = i0
 	if v11 != 0 {
 		goto L17
@@ -1983,10 +14922,10 @@ L16:
 	if v8 != 0 {
 		goto L18
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L18:
 	i0 = v6 + uint32(76)
-	fn6892(m, i0)
+	fn6893(m, i0)
 	v8 = uint32(0)
 	goto L1
 L17:
@@ -2006,16 +14945,16 @@ L22:
 	if v10 == 0 {
 		goto L23
 	}
-	fn2111(m, v10)
+	fn2112(m, v10)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+180)) = uint32(0)
 L23:
 	*(*uint64)(unsafe.Add(b, uint64(v6)+184)) = uint64(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+84))
 	*(*uint32)(unsafe.Add(b, uint64(v6)+76)) = i1
 	i0 = v6 + uint32(76)
-	i0 = fn6895(m, i0, v12)
+	i0 = fn6896(m, i0, v12)
 	v13 = i0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L19
 	}
@@ -2037,11 +14976,11 @@ L23:
 		goto L25
 	}
 L26:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L19
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8487987))
+	fn3605(m, i0, uint32(8487987))
 	goto L19
 L24:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+76))
@@ -2087,18 +15026,18 @@ L24:
 L31:
 	i0 = v13 + v8
 	i1 = v14 - v8
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v8 = i0
 	goto L29
 L30:
-	i0 = fn2806(m, v3, v8, v14)
+	i0 = fn2807(m, v3, v8, v14)
 	v8 = i0
 L29:
 	if v8 == 0 {
 		goto L19
 	}
 L28:
-	i0 = fn1501(m, v11, v8)
+	i0 = fn1502(m, v11, v8)
 	v13 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v14 = i0
@@ -2111,7 +15050,7 @@ L28:
 	if v14 != 0 {
 		goto L32
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L32:
 	if int32(v13) < int32(uint32(0)) {
 		goto L19
@@ -2121,7 +15060,7 @@ L27:
 		goto L34
 	}
 	i2 = v6 + uint32(76)
-	i0 = fn6891(m, v0, v1, i2, uint32(1))
+	i0 = fn6892(m, v0, v1, i2, uint32(1))
 	v13 = i0
 	if v13 == 0 {
 		goto L19
@@ -2129,11 +15068,11 @@ L27:
 	if v9 == 0 {
 		goto L36
 	}
-	i0 = fn6916(m, v2, v13)
+	i0 = fn6917(m, v2, v13)
 	v8 = i0
 	goto L35
 L36:
-	i0 = fn852(m, v2, v13)
+	i0 = fn853(m, v2, v13)
 	v8 = i0
 L35:
 	i0 = *(*uint32)(unsafe.Add(b, v13))
@@ -2147,7 +15086,7 @@ L35:
 	if v14 != 0 {
 		goto L37
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 L37:
 	if v8 != 0 {
 		goto L33
@@ -2167,7 +15106,7 @@ L33:
 	if v8 == uint32(10059656) {
 		goto L38
 	}
-	i0 = fn1501(m, v11, v8)
+	i0 = fn1502(m, v11, v8)
 	v13 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v14 = i0
@@ -2180,7 +15119,7 @@ L33:
 	if v14 != 0 {
 		goto L39
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L39:
 	if int32(v13) < int32(uint32(0)) {
 		goto L19
@@ -2241,18 +15180,18 @@ L21:
 L44:
 	i0 = v4 + v10
 	i1 = v8 - v10
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v8 = i0
 	goto L42
 L43:
-	i0 = fn2806(m, v3, v10, v8)
+	i0 = fn2807(m, v3, v10, v8)
 	v8 = i0
 L42:
 	if v8 == 0 {
 		goto L19
 	}
 L41:
-	i0 = fn1501(m, v11, v8)
+	i0 = fn1502(m, v11, v8)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v4 = i0
@@ -2265,14 +15204,14 @@ L41:
 	if v4 != 0 {
 		goto L45
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L45:
 	if int32(v10) < int32(uint32(0)) {
 		goto L19
 	}
 L40:
 	i0 = v6 + uint32(76)
-	fn6892(m, i0)
+	fn6893(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v8 = i0
 	if v8 == uint32(1073741823) {
@@ -2284,7 +15223,7 @@ L40:
 	if v8 != 0 {
 		goto L46
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L46:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+148))
 	if i0 == 0 {
@@ -2309,11 +15248,11 @@ L46:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	goto L14
 L49:
-	i0 = fn740(m, v2, uint32(0))
+	i0 = fn741(m, v2, uint32(0))
 	v3 = i0
 	goto L47
 L48:
-	i0 = fn2806(m, v3, uint32(0), uint32(0))
+	i0 = fn2807(m, v3, uint32(0), uint32(0))
 	v3 = i0
 L47:
 	if v3 != 0 {
@@ -2331,11 +15270,11 @@ L47:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 	goto L1
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8513593))
+	fn3605(m, i0, uint32(8513593))
 L19:
 	i0 = *(*uint32)(unsafe.Add(b, v11))
 	v8 = i0
@@ -2348,10 +15287,10 @@ L19:
 	if v8 != 0 {
 		goto L50
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L50:
 	i0 = v6 + uint32(76)
-	fn6892(m, i0)
+	fn6893(m, i0)
 	v8 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v10 = i0
@@ -2365,7 +15304,7 @@ L50:
 		goto L1
 	}
 L15:
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+8))
@@ -2383,7 +15322,7 @@ L14:
 	if v2 != 0 {
 		goto L53
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L53:
 	v8 = v3
 	goto L51
@@ -2392,11 +15331,11 @@ L52:
 	if i0 == 0 {
 		goto L55
 	}
-	i0 = fn761(m, v3, v11)
+	i0 = fn762(m, v3, v11)
 	v8 = i0
 	goto L54
 L55:
-	i0 = fn2786(m, v3, v11)
+	i0 = fn2787(m, v3, v11)
 	v8 = i0
 L54:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -2410,7 +15349,7 @@ L54:
 	if v2 != 0 {
 		goto L56
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L56:
 	i0 = *(*uint32)(unsafe.Add(b, v11))
 	v2 = i0
@@ -2423,7 +15362,7 @@ L56:
 	if v2 != 0 {
 		goto L57
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L57:
 	if v8 != 0 {
 		goto L51
@@ -2437,7 +15376,7 @@ L51:
 	*(*uint32)(unsafe.Add(b, v6)) = v8
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+72))
 	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = i1
-	i0 = fn4085(m, uint32(8461909), v6)
+	i0 = fn4086(m, uint32(8461909), v6)
 	v8 = i0
 L1:
 	i0 = v6 + uint32(208)
@@ -2447,7 +15386,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6898(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn6899(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -2487,7 +15426,7 @@ L4:
 L3:
 	v7 = uint32(0)
 	i8 = v5 + uint32(4)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10301064), uint32(2), uint32(3), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10301064), uint32(2), uint32(3), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -2506,12 +15445,12 @@ L2:
 L6:
 	i0 = v2 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v7 = i0
 	if v7 == 0 {
 		goto L7
 	}
-	i0 = fn1582(m, v7)
+	i0 = fn1583(m, v7)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v6 = i0
@@ -2524,22 +15463,22 @@ L6:
 	if v6 != 0 {
 		goto L8
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L8:
 	if v2 != k32(4294967295) {
 		goto L5
 	}
 L7:
 	v7 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v2 = k32(4294967295)
 L5:
-	i0 = fn2367(m, v1)
+	i0 = fn2368(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = fn6897(m, i0, v0, v4, v3, v2, uint32(1))
+	i0 = fn6898(m, i0, v0, v4, v3, v2, uint32(1))
 	v7 = i0
 L1:
 	i0 = v5 + uint32(16)
@@ -2549,7 +15488,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6899(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6900(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -2602,7 +15541,7 @@ L4:
 	goto L2
 L3:
 	v6 = uint32(0)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10301140), uint32(1), uint32(3), uint32(0), v4)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10301140), uint32(1), uint32(3), uint32(0), v4)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -2627,12 +15566,12 @@ L6:
 	v7 = uint32(0)
 	goto L7
 L8:
-	i0 = fn517(m, v7)
+	i0 = fn518(m, v7)
 	v8 = i0
 	if v8 == 0 {
 		goto L10
 	}
-	i0 = fn1582(m, v8)
+	i0 = fn1583(m, v8)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v9 = i0
@@ -2645,13 +15584,13 @@ L8:
 	if v9 != 0 {
 		goto L11
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L11:
 	if v7 != k32(4294967295) {
 		goto L9
 	}
 L10:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -2666,12 +15605,12 @@ L9:
 L7:
 	i0 = v1 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L13
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v5 = i0
@@ -2684,13 +15623,13 @@ L7:
 	if v5 != 0 {
 		goto L14
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L14:
 	if v3 != k32(4294967295) {
 		goto L5
 	}
 L13:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L15
 	}
@@ -2700,12 +15639,12 @@ L15:
 	v3 = k32(4294967295)
 L5:
 	i0 = v4 + uint32(12)
-	i0 = fn6887(m, i0, v0, v2, v7, v3)
+	i0 = fn6888(m, i0, v0, v2, v7, v3)
 	if i0 == 0 {
 		goto L1
 	}
 	v6 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v10 = i0
 	if v10 == 0 {
 		goto L16
@@ -2731,7 +15670,7 @@ L19:
 	if v3 == 0 {
 		goto L20
 	}
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+116)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	v1 = i0
@@ -2739,9 +15678,9 @@ L20:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+120)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v1
 	i0 = v4 + uint32(12)
-	i0 = fn6895(m, i0, v11)
+	i0 = fn6896(m, i0, v11)
 	v1 = i0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L18
 	}
@@ -2763,11 +15702,11 @@ L20:
 		goto L28
 	}
 L29:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L18
 L28:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8487987))
+	fn3605(m, i0, uint32(8487987))
 	goto L18
 L27:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -2818,14 +15757,14 @@ L32:
 L34:
 	i0 = v3 + v1
 	i1 = v6 - v1
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v13 = i0
 	if v13 != 0 {
 		goto L21
 	}
 	goto L18
 L33:
-	i0 = fn2806(m, v2, v1, v6)
+	i0 = fn2807(m, v2, v1, v6)
 	v13 = i0
 	if v13 != 0 {
 		goto L21
@@ -2873,10 +15812,10 @@ L35:
 		goto L25
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8550579))
+	fn3605(m, i0, uint32(8550579))
 	goto L18
 L30:
-	i0 = fn2289(m, v1)
+	i0 = fn2290(m, v1)
 	v13 = i0
 	if v13 == 0 {
 		goto L18
@@ -2933,7 +15872,7 @@ L41:
 		goto L40
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8550579))
+	fn3605(m, i0, uint32(8550579))
 	goto L39
 L40:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+84))
@@ -2964,11 +15903,11 @@ L40:
 L45:
 	i0 = v9 + v3
 	i1 = v7 - v3
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v3 = i0
 	goto L43
 L44:
-	i0 = fn2806(m, v2, v3, v7)
+	i0 = fn2807(m, v2, v3, v7)
 	v3 = i0
 L43:
 	if v3 != 0 {
@@ -2986,7 +15925,7 @@ L39:
 	if v1 != 0 {
 		goto L18
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 	goto L18
 L38:
 	*(*uint32)(unsafe.Add(b, v1)) = v3
@@ -3005,7 +15944,7 @@ L38:
 	goto L37
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8513593))
+	fn3605(m, i0, uint32(8513593))
 	goto L18
 L25:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+84))
@@ -3037,20 +15976,20 @@ L24:
 L23:
 	i0 = v6 + v1
 	i1 = v3 - v1
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v13 = i0
 	if v13 != 0 {
 		goto L21
 	}
 	goto L18
 L22:
-	i0 = fn2806(m, v2, v1, v3)
+	i0 = fn2807(m, v2, v1, v3)
 	v13 = i0
 	if v13 == 0 {
 		goto L18
 	}
 L21:
-	i0 = fn1501(m, v10, v13)
+	i0 = fn1502(m, v10, v13)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v13))
 	v3 = i0
@@ -3063,7 +16002,7 @@ L21:
 	if v3 != 0 {
 		goto L46
 	}
-	fn2072(m, v13)
+	fn2073(m, v13)
 L46:
 	if int32(v1) < int32(uint32(0)) {
 		goto L18
@@ -3094,10 +16033,10 @@ L18:
 	if v1 != 0 {
 		goto L16
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L16:
 	i0 = v4 + uint32(12)
-	fn6892(m, i0)
+	fn6893(m, i0)
 L1:
 	i0 = v4 + uint32(144)
 	m.g0 = i0
@@ -3106,7 +16045,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6900(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6901(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3160,7 +16099,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(4)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10301212), uint32(1), uint32(2), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10301212), uint32(1), uint32(2), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -3175,12 +16114,12 @@ L2:
 	}
 	i0 = v1 + uint32(4)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L6
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -3193,26 +16132,26 @@ L2:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L7:
 	if v8 != k32(4294967295) {
 		goto L5
 	}
 L6:
 	v6 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v8 = k32(4294967295)
 L5:
 	i0 = v4 + uint32(12)
-	i0 = fn6887(m, i0, v0, v7, uint32(0), uint32(2147483647))
+	i0 = fn6888(m, i0, v0, v7, uint32(0), uint32(2147483647))
 	if i0 == 0 {
 		goto L8
 	}
 	v2 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v9 = i0
 	if v9 == 0 {
 		goto L9
@@ -3234,7 +16173,7 @@ L12:
 	if v3 == 0 {
 		goto L13
 	}
-	fn2111(m, v3)
+	fn2112(m, v3)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+116)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	v2 = i0
@@ -3242,9 +16181,9 @@ L13:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+120)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v2
 	i0 = v4 + uint32(12)
-	i0 = fn6895(m, i0, v10)
+	i0 = fn6896(m, i0, v10)
 	v2 = i0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L10
 	}
@@ -3254,7 +16193,7 @@ L13:
 	if v2 == 0 {
 		goto L11
 	}
-	fn6901(m, v2)
+	fn6902(m, v2)
 	goto L10
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
@@ -3296,18 +16235,18 @@ L14:
 L18:
 	i0 = v2 + v1
 	i1 = v3 - v1
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v1 = i0
 	goto L16
 L17:
-	i0 = fn2806(m, v7, v1, v3)
+	i0 = fn2807(m, v7, v1, v3)
 	v1 = i0
 L16:
 	if v1 == 0 {
 		goto L10
 	}
 L15:
-	i0 = fn1501(m, v9, v1)
+	i0 = fn1502(m, v9, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
@@ -3320,7 +16259,7 @@ L15:
 	if v3 != 0 {
 		goto L19
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L19:
 	if int32(v2) < int32(uint32(0)) {
 		goto L10
@@ -3371,7 +16310,7 @@ L21:
 		goto L23
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8550579))
+	fn3605(m, i0, uint32(8550579))
 	goto L10
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+84))
@@ -3402,18 +16341,18 @@ L23:
 L26:
 	i0 = v13 + v1
 	i1 = v5 - v1
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v1 = i0
 	goto L24
 L25:
-	i0 = fn2806(m, v7, v1, v5)
+	i0 = fn2807(m, v7, v1, v5)
 	v1 = i0
 L24:
 	if v1 == 0 {
 		goto L10
 	}
 L22:
-	i0 = fn1501(m, v9, v1)
+	i0 = fn1502(m, v9, v1)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v12 = i0
@@ -3426,7 +16365,7 @@ L22:
 	if v12 != 0 {
 		goto L27
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L27:
 	i0 = v2 + uint32(2)
 	v2 = i0
@@ -3487,18 +16426,18 @@ L11:
 L31:
 	i0 = v3 + v1
 	i1 = v2 - v1
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v7 = i0
 	goto L29
 L30:
-	i0 = fn2806(m, v7, v1, v2)
+	i0 = fn2807(m, v7, v1, v2)
 	v7 = i0
 L29:
 	if v7 == 0 {
 		goto L10
 	}
 L28:
-	i0 = fn1501(m, v9, v7)
+	i0 = fn1502(m, v9, v7)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v2 = i0
@@ -3511,7 +16450,7 @@ L28:
 	if v2 != 0 {
 		goto L32
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L32:
 	if int32(v1) <= int32(k32(4294967295)) {
 		goto L10
@@ -3531,10 +16470,10 @@ L10:
 	if v1 != 0 {
 		goto L9
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L9:
 	i0 = v4 + uint32(12)
-	fn6892(m, i0)
+	fn6893(m, i0)
 L8:
 	v6 = v2
 L1:
@@ -3545,7 +16484,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6901(m *Module, v0 uint32) {
+func fn6902(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -3562,244 +16501,16 @@ func fn6901(m *Module, v0 uint32) {
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032072))
-	fn3604(m, i0, uint32(8513593))
+	fn3605(m, i0, uint32(8513593))
 	return
 L3:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	return
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8487987))
+	fn3605(m, i0, uint32(8487987))
 L1:
 	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn6902(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i0 = i0 + v3
-	v6 = i0
-	goto L3
-L4:
-	v6 = v3
-	if v2 == 0 {
-		goto L3
-	}
-	v6 = v3
-	i0 = v3 + k32(4294967295)
-	if i0 >= uint32(3) {
-		goto L3
-	}
-	v6 = v3
-	goto L2
-L3:
-	v7 = uint32(0)
-	i8 = v5 + uint32(4)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10301288), uint32(1), uint32(3), uint32(0), i8)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v8 = i0
-	v3 = uint32(2147483647)
-	v7 = uint32(0)
-	if v6 != uint32(1) {
-		goto L6
-	}
-	v4 = uint32(0)
-	goto L5
-L6:
-	i0 = v2 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 != 0 {
-		goto L8
-	}
-	v4 = uint32(0)
-	goto L7
-L8:
-	i0 = fn517(m, v4)
-	v9 = i0
-	if v9 == 0 {
-		goto L10
-	}
-	i0 = fn1582(m, v9)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v10 + k32(4294967295)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v10
-	if v10 != 0 {
-		goto L11
-	}
-	fn2072(m, v9)
-L11:
-	if v4 != k32(4294967295) {
-		goto L9
-	}
-L10:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L12
-	}
-	v7 = uint32(0)
-	goto L1
-L12:
-	v4 = k32(4294967295)
-L9:
-	if v6 == uint32(2) {
-		goto L5
-	}
-L7:
-	i0 = v2 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
-	v2 = i0
-	if v2 == 0 {
-		goto L13
-	}
-	i0 = fn1582(m, v2)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	if v6 != 0 {
-		goto L14
-	}
-	fn2072(m, v2)
-L14:
-	if v3 != k32(4294967295) {
-		goto L5
-	}
-L13:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L15
-	}
-	v7 = uint32(0)
-	goto L1
-L15:
-	v3 = k32(4294967295)
-L5:
-	i0 = fn2367(m, v1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn3706(m, i0)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	v7 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+144)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
-	i0 = v2 + uint32(12)
-	i0 = fn6887(m, i0, v0, v8, v4, v3)
-	if i0 != 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	v7 = uint32(0)
-	if v3 == 0 {
-		goto L16
-	}
-	goto L1
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L18:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	fn3701(m, v2)
-	i0 = fn2033(m, v2, uint32(8469833))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L19
-	}
-	fn2072(m, v2)
-L19:
-	if v3 != 0 {
-		goto L20
-	}
-	v7 = uint32(0)
-	goto L1
-L20:
-	i0 = fn1473(m, v3, uint32(10059656))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	v2 = v3
-	if v4 != 0 {
-		goto L1
-	}
-L16:
-	fn2072(m, v2)
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v7
 }
 
 //go:norace
@@ -3850,7 +16561,7 @@ L4:
 L3:
 	v7 = uint32(0)
 	i8 = v5 + uint32(4)
-	i0 = fn3732(m, v2, v3, uint32(0), v4, uint32(10301364), uint32(1), uint32(3), uint32(0), i8)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10301288), uint32(1), uint32(3), uint32(0), i8)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -3875,12 +16586,12 @@ L6:
 	v4 = uint32(0)
 	goto L7
 L8:
-	i0 = fn517(m, v4)
+	i0 = fn518(m, v4)
 	v9 = i0
 	if v9 == 0 {
 		goto L10
 	}
-	i0 = fn1582(m, v9)
+	i0 = fn1583(m, v9)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v10 = i0
@@ -3893,13 +16604,13 @@ L8:
 	if v10 != 0 {
 		goto L11
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L11:
 	if v4 != k32(4294967295) {
 		goto L9
 	}
 L10:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L12
 	}
@@ -3914,12 +16625,12 @@ L9:
 L7:
 	i0 = v2 + uint32(8)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
+	i0 = fn518(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L13
 	}
-	i0 = fn1582(m, v2)
+	i0 = fn1583(m, v2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v6 = i0
@@ -3932,13 +16643,13 @@ L7:
 	if v6 != 0 {
 		goto L14
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L14:
 	if v3 != k32(4294967295) {
 		goto L5
 	}
 L13:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L15
 	}
@@ -3947,10 +16658,10 @@ L13:
 L15:
 	v3 = k32(4294967295)
 L5:
-	i0 = fn2367(m, v1)
+	i0 = fn2368(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn3706(m, i0)
+	i0 = fn3707(m, i0)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -3959,7 +16670,235 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+144)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
 	i0 = v2 + uint32(12)
-	i0 = fn6887(m, i0, v0, v8, v4, v3)
+	i0 = fn6888(m, i0, v0, v8, v4, v3)
+	if i0 != 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	v7 = uint32(0)
+	if v3 == 0 {
+		goto L16
+	}
+	goto L1
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L18:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	fn3702(m, v2)
+	i0 = fn2034(m, v2, uint32(8469833))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L19
+	}
+	fn2073(m, v2)
+L19:
+	if v3 != 0 {
+		goto L20
+	}
+	v7 = uint32(0)
+	goto L1
+L20:
+	i0 = fn1474(m, v3, uint32(10059656))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	v2 = v3
+	if v4 != 0 {
+		goto L1
+	}
+L16:
+	fn2073(m, v2)
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn6904(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	i0 = i0 + v3
+	v6 = i0
+	goto L3
+L4:
+	v6 = v3
+	if v2 == 0 {
+		goto L3
+	}
+	v6 = v3
+	i0 = v3 + k32(4294967295)
+	if i0 >= uint32(3) {
+		goto L3
+	}
+	v6 = v3
+	goto L2
+L3:
+	v7 = uint32(0)
+	i8 = v5 + uint32(4)
+	i0 = fn3733(m, v2, v3, uint32(0), v4, uint32(10301364), uint32(1), uint32(3), uint32(0), i8)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v8 = i0
+	v3 = uint32(2147483647)
+	v7 = uint32(0)
+	if v6 != uint32(1) {
+		goto L6
+	}
+	v4 = uint32(0)
+	goto L5
+L6:
+	i0 = v2 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 != 0 {
+		goto L8
+	}
+	v4 = uint32(0)
+	goto L7
+L8:
+	i0 = fn518(m, v4)
+	v9 = i0
+	if v9 == 0 {
+		goto L10
+	}
+	i0 = fn1583(m, v9)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v10 + k32(4294967295)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v10
+	if v10 != 0 {
+		goto L11
+	}
+	fn2073(m, v9)
+L11:
+	if v4 != k32(4294967295) {
+		goto L9
+	}
+L10:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L12
+	}
+	v7 = uint32(0)
+	goto L1
+L12:
+	v4 = k32(4294967295)
+L9:
+	if v6 == uint32(2) {
+		goto L5
+	}
+L7:
+	i0 = v2 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn518(m, i0)
+	v2 = i0
+	if v2 == 0 {
+		goto L13
+	}
+	i0 = fn1583(m, v2)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	if v6 != 0 {
+		goto L14
+	}
+	fn2073(m, v2)
+L14:
+	if v3 != k32(4294967295) {
+		goto L5
+	}
+L13:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L15
+	}
+	v7 = uint32(0)
+	goto L1
+L15:
+	v3 = k32(4294967295)
+L5:
+	i0 = fn2368(m, v1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = fn3707(m, i0)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	v7 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+144)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
+	i0 = v2 + uint32(12)
+	i0 = fn6888(m, i0, v0, v8, v4, v3)
 	if i0 != 0 {
 		goto L16
 	}
@@ -3974,7 +16913,7 @@ L5:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 	goto L1
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -3986,33 +16925,12 @@ L16:
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 L17:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	fn3701(m, v2)
+	fn3702(m, v2)
 	v7 = v2
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
 	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn6904(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
 }
 
 //go:norace
@@ -4039,6 +16957,27 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn6906(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6907(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -4171,7 +17110,7 @@ L11:
 	if v1 > uint32(255) {
 		goto L23
 	}
-	i0 = fn7948(m, v1)
+	i0 = fn7949(m, v1)
 	if i0 == 0 {
 		goto L23
 	}
@@ -4183,7 +17122,7 @@ L10:
 	if v1 > uint32(255) {
 		goto L24
 	}
-	i0 = fn7948(m, v1)
+	i0 = fn7949(m, v1)
 	if i0 != 0 {
 		goto L1
 	}
@@ -4191,10 +17130,10 @@ L24:
 	i0 = b2i(v1 != uint32(95))
 	return i0
 L9:
-	i0 = fn2956(m, v1)
+	i0 = fn2957(m, v1)
 	return i0
 L8:
-	i0 = fn2956(m, v1)
+	i0 = fn2957(m, v1)
 	i0 = b2i(i0 == 0)
 	return i0
 L7:
@@ -4205,7 +17144,7 @@ L7:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
 	return i0
 L25:
-	i0 = fn2950(m, v1)
+	i0 = fn2951(m, v1)
 	return i0
 L6:
 	if v1 > uint32(127) {
@@ -4216,24 +17155,24 @@ L6:
 	i0 = b2i(i0 == 0)
 	return i0
 L26:
-	i0 = fn2950(m, v1)
+	i0 = fn2951(m, v1)
 	i0 = b2i(i0 == 0)
 	return i0
 L5:
 	v0 = uint32(1)
-	i0 = fn2971(m, v1)
+	i0 = fn2972(m, v1)
 	if i0 != 0 {
 		goto L27
 	}
-	i0 = fn2956(m, v1)
-	if i0 != 0 {
-		goto L27
-	}
-	i0 = fn2958(m, v1)
+	i0 = fn2957(m, v1)
 	if i0 != 0 {
 		goto L27
 	}
 	i0 = fn2959(m, v1)
+	if i0 != 0 {
+		goto L27
+	}
+	i0 = fn2960(m, v1)
 	i0 = b2i(i0 != uint32(0))
 	v0 = i0
 L27:
@@ -4242,19 +17181,19 @@ L27:
 	return i0
 L4:
 	v0 = uint32(0)
-	i0 = fn2971(m, v1)
+	i0 = fn2972(m, v1)
 	if i0 != 0 {
 		goto L28
 	}
-	i0 = fn2956(m, v1)
-	if i0 != 0 {
-		goto L28
-	}
-	i0 = fn2958(m, v1)
+	i0 = fn2957(m, v1)
 	if i0 != 0 {
 		goto L28
 	}
 	i0 = fn2959(m, v1)
+	if i0 != 0 {
+		goto L28
+	}
+	i0 = fn2960(m, v1)
 	i0 = b2i(i0 == 0)
 	v0 = i0
 L28:
@@ -4262,10 +17201,10 @@ L28:
 	i0 = i0 & v0
 	return i0
 L3:
-	i0 = fn2951(m, v1)
+	i0 = fn2952(m, v1)
 	return i0
 L2:
-	i0 = fn2951(m, v1)
+	i0 = fn2952(m, v1)
 	i0 = b2i(i0 == 0)
 	v2 = i0
 L1:
@@ -4274,7 +17213,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6907(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6908(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4349,7 +17288,7 @@ L11:
 	goto L3
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
-	i0 = fn6906(m, i0, v1)
+	i0 = fn6907(m, i0, v1)
 	if i0 == 0 {
 		goto L12
 	}
@@ -4400,7 +17339,7 @@ L6:
 	}
 	return v8
 L15:
-	i0 = fn2963(m, v1)
+	i0 = fn2964(m, v1)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	if i0 > v10 {
@@ -4456,7 +17395,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6908(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6909(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -4482,7 +17421,7 @@ func fn6908(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v1 + i2
 	i1 = i1 + uint32(1024)
 	v1 = i1
-	i0 = fn2110(m, i0, v1)
+	i0 = fn2111(m, i0, v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
@@ -4492,7 +17431,7 @@ func fn6908(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == 0 {
 		goto L4
 	}
-	fn2111(m, v2)
+	fn2112(m, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+104)) = uint32(0)
 L4:
 	v1 = uint32(0)
@@ -4511,7 +17450,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6909(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6910(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4589,7 +17528,7 @@ L12:
 	v1 = i0
 L15:
 	i1 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	i0 = fn6907(m, v1, i1)
+	i0 = fn6908(m, v1, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -4659,7 +17598,7 @@ L9:
 	v1 = i0
 L19:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	i0 = fn2964(m, i0)
+	i0 = fn2965(m, i0)
 	if i0 != v1 {
 		goto L2
 	}
@@ -4682,11 +17621,11 @@ L20:
 	if v1 == v4 {
 		goto L21
 	}
-	i0 = fn7949(m, v4)
+	i0 = fn7950(m, v4)
 	if i0 == v1 {
 		goto L21
 	}
-	i0 = fn7950(m, v4)
+	i0 = fn7951(m, v4)
 	if i0 != v1 {
 		goto L2
 	}
@@ -4757,7 +17696,7 @@ L5:
 	v1 = i0
 L25:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	i0 = fn2964(m, i0)
+	i0 = fn2965(m, i0)
 	if i0 == v1 {
 		goto L2
 	}
@@ -4780,11 +17719,11 @@ L26:
 	if v1 == v4 {
 		goto L2
 	}
-	i0 = fn7949(m, v4)
+	i0 = fn7950(m, v4)
 	if i0 == v1 {
 		goto L2
 	}
-	i0 = fn7950(m, v4)
+	i0 = fn7951(m, v4)
 	if i0 == v1 {
 		goto L2
 	}
@@ -4801,7 +17740,7 @@ L29:
 	if v4 >= v2 {
 		goto L28
 	}
-	i0 = fn6888(m, v0, v1, uint32(0))
+	i0 = fn6889(m, v0, v1, uint32(0))
 	v4 = i0
 	if int32(v4) < int32(uint32(0)) {
 		goto L27
@@ -4828,7 +17767,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6910(m *Module, v0 uint32) uint32 {
+func fn6911(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -4850,7 +17789,7 @@ func fn6910(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v0)+124)) = i1
 	goto L1
 L2:
-	i0 = fn2108(m, uint32(24))
+	i0 = fn2109(m, uint32(24))
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -4874,7 +17813,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6911(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6912(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4949,7 +17888,7 @@ L11:
 	goto L3
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
-	i0 = fn6906(m, i0, v1)
+	i0 = fn6907(m, i0, v1)
 	if i0 == 0 {
 		goto L12
 	}
@@ -5000,7 +17939,7 @@ L6:
 	}
 	return v8
 L15:
-	i0 = fn2963(m, v1)
+	i0 = fn2964(m, v1)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	if i0 > v10 {
@@ -5056,7 +17995,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6912(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6913(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5130,7 +18069,7 @@ L14:
 	v2 = v3
 L15:
 	i1 = uint32(*(*uint16)(unsafe.Add(b, v2)))
-	i0 = fn6911(m, v1, i1)
+	i0 = fn6912(m, v1, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -5226,7 +18165,7 @@ L23:
 	v2 = v3
 L24:
 	i0 = uint32(*(*uint16)(unsafe.Add(b, v2)))
-	i0 = fn2964(m, i0)
+	i0 = fn2965(m, i0)
 	if i0 != v1 {
 		goto L2
 	}
@@ -5256,11 +18195,11 @@ L26:
 	if v3 > uint32(255) {
 		goto L28
 	}
-	i0 = fn7949(m, v3)
+	i0 = fn7950(m, v3)
 	if i0 == v1 {
 		goto L27
 	}
-	i0 = fn7950(m, v3)
+	i0 = fn7951(m, v3)
 	v3 = i0
 L28:
 	if v3 != v1 {
@@ -5346,7 +18285,7 @@ L35:
 	v2 = v3
 L36:
 	i0 = uint32(*(*uint16)(unsafe.Add(b, v2)))
-	i0 = fn2964(m, i0)
+	i0 = fn2965(m, i0)
 	if i0 == v1 {
 		goto L2
 	}
@@ -5376,11 +18315,11 @@ L38:
 	if v3 > uint32(255) {
 		goto L39
 	}
-	i0 = fn7949(m, v3)
+	i0 = fn7950(m, v3)
 	if i0 == v1 {
 		goto L2
 	}
-	i0 = fn7950(m, v3)
+	i0 = fn7951(m, v3)
 	v3 = i0
 L39:
 	if v3 == v1 {
@@ -5404,7 +18343,7 @@ L42:
 	if v2 >= v4 {
 		goto L41
 	}
-	i0 = fn6889(m, v0, v1, uint32(0))
+	i0 = fn6890(m, v0, v1, uint32(0))
 	v2 = i0
 	if int32(v2) < int32(uint32(0)) {
 		goto L40
@@ -5425,7 +18364,7 @@ L40:
 
 //go:norace
 //go:nocheckptr
-func fn6913(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6914(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5500,7 +18439,7 @@ L11:
 	goto L3
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
-	i0 = fn6906(m, i0, v1)
+	i0 = fn6907(m, i0, v1)
 	if i0 == 0 {
 		goto L12
 	}
@@ -5551,7 +18490,7 @@ L6:
 	}
 	return v8
 L15:
-	i0 = fn2963(m, v1)
+	i0 = fn2964(m, v1)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	if i0 > v10 {
@@ -5607,7 +18546,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6914(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6915(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5681,7 +18620,7 @@ L14:
 	v2 = v3
 L15:
 	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn6913(m, v1, i1)
+	i0 = fn6914(m, v1, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -5769,7 +18708,7 @@ L22:
 	v2 = v3
 L23:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn2964(m, i0)
+	i0 = fn2965(m, i0)
 	if i0 != v1 {
 		goto L2
 	}
@@ -5799,11 +18738,11 @@ L25:
 	if v3 > uint32(255) {
 		goto L27
 	}
-	i0 = fn7949(m, v3)
+	i0 = fn7950(m, v3)
 	if i0 == v1 {
 		goto L26
 	}
-	i0 = fn7950(m, v3)
+	i0 = fn7951(m, v3)
 	v3 = i0
 L27:
 	if v3 != v1 {
@@ -5881,7 +18820,7 @@ L33:
 	v2 = v3
 L34:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn2964(m, i0)
+	i0 = fn2965(m, i0)
 	if i0 == v1 {
 		goto L2
 	}
@@ -5911,11 +18850,11 @@ L36:
 	if v3 > uint32(255) {
 		goto L37
 	}
-	i0 = fn7949(m, v3)
+	i0 = fn7950(m, v3)
 	if i0 == v1 {
 		goto L2
 	}
-	i0 = fn7950(m, v3)
+	i0 = fn7951(m, v3)
 	v3 = i0
 L37:
 	if v3 == v1 {
@@ -5939,7 +18878,7 @@ L40:
 	if v2 >= v4 {
 		goto L39
 	}
-	i0 = fn6890(m, v0, v1, uint32(0))
+	i0 = fn6891(m, v0, v1, uint32(0))
 	v2 = i0
 	if int32(v2) < int32(uint32(0)) {
 		goto L38
@@ -5960,7 +18899,7 @@ L38:
 
 //go:norace
 //go:nocheckptr
-func fn6915(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6916(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -5983,7 +18922,7 @@ func fn6915(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v4 != 0 {
 		goto L2
 	}
-	i0 = fn3888(m, uint32(8485030), uint32(8483189))
+	i0 = fn3889(m, uint32(8485030), uint32(8483189))
 	v4 = i0
 	if v4 != 0 {
 		goto L3
@@ -6008,19 +18947,19 @@ L3:
 	if v6 != 0 {
 		goto L2
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v1
 	v1 = uint32(0)
 	i1 = v3 + uint32(8)
-	i0 = fn849(m, v4, i1, uint32(2), uint32(0))
+	i0 = fn850(m, v4, i1, uint32(2), uint32(0))
 	v5 = i0
 	if v5 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
@@ -6034,12 +18973,12 @@ L2:
 	if i0 == 0 {
 		goto L6
 	}
-	fn3624(m)
-	i0 = fn2683(m, v2)
+	fn3625(m)
+	i0 = fn2684(m, v2)
 	v2 = i0
 	goto L5
 L6:
-	i0 = fn523(m, v2)
+	i0 = fn524(m, v2)
 	if i0 == 0 {
 		goto L1
 	}
@@ -6047,8 +18986,8 @@ L6:
 	if i0 == uint32(10017064) {
 		goto L1
 	}
-	fn3624(m)
-	i0 = fn764(m, v2)
+	fn3625(m)
+	i0 = fn765(m, v2)
 	v2 = i0
 L5:
 	if v2 == 0 {
@@ -6057,7 +18996,7 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
 	v1 = uint32(0)
 	i1 = v3 + uint32(8)
-	i0 = fn849(m, v4, i1, uint32(2), uint32(0))
+	i0 = fn850(m, v4, i1, uint32(2), uint32(0))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v4 = i0
@@ -6070,7 +19009,7 @@ L5:
 	if v4 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	if v5 == 0 {
 		goto L1
@@ -6089,7 +19028,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn3603(m, i0, uint32(8427944), v3)
+	i0 = fn3604(m, i0, uint32(8427944), v3)
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -6101,7 +19040,7 @@ L8:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -6110,7 +19049,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6916(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6917(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6168,7 +19107,7 @@ L2:
 	v6 = v2
 	goto L3
 L4:
-	i0 = fn1492(m, v4)
+	i0 = fn1493(m, v4)
 	v5 = i0
 	if v5 != 0 {
 		goto L5
@@ -6209,10 +19148,10 @@ L11:
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8447453))
+	fn3605(m, i0, uint32(8447453))
 	goto L9
 L12:
-	i0 = fn6917(m, v1, v4, uint32(10059656))
+	i0 = fn6918(m, v1, v4, uint32(10059656))
 	v4 = i0
 	if v4 != 0 {
 		goto L13
@@ -6248,7 +19187,7 @@ L14:
 	if v9 != 0 {
 		goto L16
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L16:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v4 = i0
@@ -6286,7 +19225,7 @@ L10:
 		goto L8
 	}
 	i0 = k32(10089824) + uint32(20764)
-	i0 = fn2787(m, i0, v6, v3)
+	i0 = fn2788(m, i0, v6, v3)
 	v0 = i0
 L9:
 	if v5 != 0 {
@@ -6309,7 +19248,7 @@ L19:
 	if v7 != 0 {
 		goto L20
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L20:
 	i0 = v6 + uint32(4)
 	v6 = i0
@@ -6322,7 +19261,7 @@ L20:
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v3
 	i0 = k32(10089824) + uint32(14180)
-	i0 = fn761(m, i0, v5)
+	i0 = fn762(m, i0, v5)
 	v0 = i0
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -6336,7 +19275,7 @@ L7:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -6345,7 +19284,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6917(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6918(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6401,7 +19340,7 @@ L2:
 	i2 = v3 + uint32(56)
 	i3 = v3 + uint32(52)
 	i4 = v3 + uint32(8)
-	i0 = fn6870(m, v4, i1, i2, i3, i4)
+	i0 = fn6871(m, v4, i1, i2, i3, i4)
 	v7 = i0
 	if v7 != 0 {
 		goto L4
@@ -6456,13 +19395,13 @@ L4:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	goto L5
 L7:
-	i0 = fn2806(m, v2, v1, v4)
+	i0 = fn2807(m, v2, v1, v4)
 	v2 = i0
 	goto L1
 L6:
 	i0 = v7 + v1
 	i1 = v4 - v1
-	i0 = fn740(m, i0, i1)
+	i0 = fn741(m, i0, i1)
 	v2 = i0
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
@@ -6470,7 +19409,7 @@ L5:
 		goto L1
 	}
 	i0 = v3 + uint32(8)
-	fn524(m, i0)
+	fn525(m, i0)
 L1:
 	i0 = v3 + uint32(64)
 	m.g0 = i0
@@ -6479,7 +19418,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6918(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6919(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -6491,18 +19430,18 @@ func fn6918(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	m.depth--
 	return i0
 L1:
-	i0 = fn1008(m, v0)
+	i0 = fn1009(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6919(m *Module, v0 uint32) {
+func fn6920(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -6515,8 +19454,8 @@ func fn6919(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
-	i0 = fn6920(m, v0)
+	fn3703(m, v0)
+	i0 = fn6921(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -6530,7 +19469,7 @@ func fn6919(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -6538,7 +19477,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6920(m *Module, v0 uint32) uint32 {
+func fn6921(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6568,7 +19507,7 @@ func fn6920(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -6587,7 +19526,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -6606,7 +19545,7 @@ L2:
 	if v0 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	m.depth--
 	return uint32(0)
@@ -6614,7 +19553,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6921(m *Module, v0 uint32) uint32 {
+func fn6922(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6633,7 +19572,7 @@ func fn6921(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	v2 = uint32(0)
-	i0 = fn6917(m, v0, uint32(0), uint32(10059656))
+	i0 = fn6918(m, v0, uint32(0), uint32(10059656))
 	v3 = i0
 	if v3 == 0 {
 		goto L1
@@ -6645,7 +19584,7 @@ func fn6921(m *Module, v0 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = l1
 	*(*uint32)(unsafe.Add(b, v1)) = v2
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
-	i0 = fn2696(m, uint32(8542898), v1)
+	i0 = fn2697(m, uint32(8542898), v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -6658,7 +19597,7 @@ func fn6921(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L1:
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -6667,7 +19606,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6922(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6923(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -6728,7 +19667,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6923(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6924(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -6737,12 +19676,12 @@ func fn6923(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v2 = uint32(0)
-	i0 = fn6924(m, v0, v1)
+	i0 = fn6925(m, v0, v1)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn6917(m, v0, v1, uint32(10059656))
+	i0 = fn6918(m, v0, v1, uint32(10059656))
 	v2 = i0
 L1:
 	m.depth--
@@ -6751,7 +19690,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6924(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6925(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -6768,11 +19707,11 @@ func fn6924(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn567(m, v1)
+	i0 = fn568(m, v1)
 	if i0 == 0 {
 		goto L5
 	}
-	i0 = fn515(m, v1, uint32(0))
+	i0 = fn516(m, v1, uint32(0))
 	v1 = i0
 	goto L4
 L5:
@@ -6782,7 +19721,7 @@ L5:
 	if v2 == 0 {
 		goto L3
 	}
-	i0 = fn1706(m, v2, v1)
+	i0 = fn1707(m, v2, v1)
 	v1 = i0
 	if v1 == 0 {
 		goto L3
@@ -6793,7 +19732,7 @@ L5:
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn1582(m, v1)
+	i0 = fn1583(m, v1)
 	v1 = i0
 L4:
 	if int32(v1) < int32(uint32(0)) {
@@ -6805,12 +19744,12 @@ L4:
 	}
 L3:
 	v1 = k32(4294967295)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10034400))
-	fn3604(m, i0, uint32(8447453))
+	fn3605(m, i0, uint32(8447453))
 L2:
 	m.depth--
 	return v1
@@ -6818,7 +19757,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6925(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6926(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6848,27 +19787,27 @@ func fn6925(m *Module, v0 uint32, v1 uint32) uint32 {
 L4:
 	v3 = uint32(0)
 	i1 = k32(10089824) + uint32(10068)
-	i0 = fn6924(m, v0, i1)
+	i0 = fn6925(m, v0, i1)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn6917(m, v0, v1, uint32(10059656))
+	i0 = fn6918(m, v0, v1, uint32(10059656))
 	m.depth--
 	return i0
 L3:
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn6924(m, v0, i1)
+	i0 = fn6925(m, v0, i1)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn6917(m, v0, v1, uint32(10059656))
+	i0 = fn6918(m, v0, v1, uint32(10059656))
 	m.depth--
 	return i0
 L2:
-	i0 = fn2289(m, v2)
+	i0 = fn2290(m, v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L5
@@ -6883,12 +19822,12 @@ L5:
 L7:
 	i1 = v1 + v3
 	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn6924(m, v0, i1)
+	i0 = fn6925(m, v0, i1)
 	v5 = i0
 	if int32(v5) < int32(uint32(0)) {
 		goto L9
 	}
-	i0 = fn6917(m, v0, v5, uint32(10059656))
+	i0 = fn6918(m, v0, v5, uint32(10059656))
 	v5 = i0
 	if v5 != 0 {
 		goto L8
@@ -6906,7 +19845,7 @@ L9:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return uint32(0)
 L8:
@@ -6921,63 +19860,6 @@ L8:
 	}
 L6:
 	v3 = v4
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn6926(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v2 < uint32(2) {
-		goto L2
-	}
-	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8396389), v2, uint32(0), uint32(1))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	v3 = uint32(0)
-	if int32(v2) < int32(uint32(1)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-L3:
-	i0 = fn6924(m, v0, v3)
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L5
-	}
-	i1 = v2 << (uint32(3) & 31)
-	i0 = v0 + i1
-	i0 = i0 + uint32(40)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L4
-	}
-L5:
-	v3 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-	v2 = k32(4294967295)
-L4:
-	i0 = fn1594(m, v2)
-	v3 = i0
 L1:
 	m.depth--
 	return v3
@@ -7000,7 +19882,7 @@ func fn6927(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8505811), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8396389), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -7012,14 +19894,14 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
 L3:
-	i0 = fn6924(m, v0, v3)
+	i0 = fn6925(m, v0, v3)
 	v2 = i0
 	if int32(v2) < int32(uint32(0)) {
 		goto L5
 	}
 	i1 = v2 << (uint32(3) & 31)
 	i0 = v0 + i1
-	i0 = i0 + uint32(44)
+	i0 = i0 + uint32(40)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v2 = i0
 	if v2 != k32(4294967295) {
@@ -7027,13 +19909,13 @@ L3:
 	}
 L5:
 	v3 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 	v2 = k32(4294967295)
 L4:
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v3 = i0
 L1:
 	m.depth--
@@ -7057,7 +19939,7 @@ func fn6928(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v3 = uint32(0)
-	i0 = fn3734(m, uint32(8461772), v2, uint32(0), uint32(1))
+	i0 = fn3735(m, uint32(8505811), v2, uint32(0), uint32(1))
 	if i0 == 0 {
 		goto L1
 	}
@@ -7069,7 +19951,64 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i0
 L3:
-	i0 = fn6924(m, v0, v3)
+	i0 = fn6925(m, v0, v3)
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L5
+	}
+	i1 = v2 << (uint32(3) & 31)
+	i0 = v0 + i1
+	i0 = i0 + uint32(44)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L4
+	}
+L5:
+	v3 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+	v2 = k32(4294967295)
+L4:
+	i0 = fn1595(m, v2)
+	v3 = i0
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn6929(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v2 < uint32(2) {
+		goto L2
+	}
+	v3 = uint32(0)
+	i0 = fn3735(m, uint32(8461772), v2, uint32(0), uint32(1))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	v3 = uint32(0)
+	if int32(v2) < int32(uint32(1)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+L3:
+	i0 = fn6925(m, v0, v3)
 	v2 = i0
 	if int32(v2) < int32(uint32(0)) {
 		goto L4
@@ -7083,18 +20022,18 @@ L3:
 	i0 = v2 + uint32(40)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v0 = i0
-	i0 = fn2289(m, uint32(2))
+	i0 = fn2290(m, uint32(2))
 	v2 = i0
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn1594(m, v0)
+	i0 = fn1595(m, v0)
 	v0 = i0
 	if v0 == 0 {
 		goto L5
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
-	i0 = fn1594(m, v3)
+	i0 = fn1595(m, v3)
 	v0 = i0
 	if v0 == 0 {
 		goto L5
@@ -7115,7 +20054,7 @@ L5:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L4:
 	v3 = uint32(0)
 L1:
@@ -7125,7 +20064,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6929(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6930(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -7162,7 +20101,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10301880), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10301880), uint32(0), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -7179,7 +20118,7 @@ L2:
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	i0 = i0 + k32(4294967295)
-	i0 = fn2289(m, i0)
+	i0 = fn2290(m, i0)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
@@ -7192,7 +20131,7 @@ L5:
 	v1 = i0
 	v3 = uint32(1)
 L7:
-	i0 = fn6917(m, v0, v3, v7)
+	i0 = fn6918(m, v0, v3, v7)
 	v2 = i0
 	if v2 != 0 {
 		goto L8
@@ -7208,7 +20147,7 @@ L7:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L1
 L8:
 	*(*uint32)(unsafe.Add(b, v1)) = v2
@@ -7230,7 +20169,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6930(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6931(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -7273,7 +20212,7 @@ L4:
 L3:
 	v6 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10301948), uint32(0), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10301948), uint32(0), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -7289,7 +20228,7 @@ L2:
 	v7 = i0
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(0)
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -7309,7 +20248,7 @@ L8:
 	i2 = v4 + uint32(28)
 	i3 = v4 + uint32(24)
 	i4 = v4 + uint32(16)
-	i0 = fn1692(m, i0, i1, i2, i3, i4)
+	i0 = fn1693(m, i0, i1, i2, i3, i4)
 	if i0 != 0 {
 		goto L9
 	}
@@ -7328,7 +20267,7 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	v3 = i0
 L10:
-	i0 = fn6924(m, v0, v3)
+	i0 = fn6925(m, v0, v3)
 	v3 = i0
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L13
@@ -7336,7 +20275,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = uint32(0)
 	goto L12
 L13:
-	i1 = fn6917(m, v0, v3, v7)
+	i1 = fn6918(m, v0, v3, v7)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v3
 	if v3 != 0 {
@@ -7356,7 +20295,7 @@ L12:
 	if v3 != 0 {
 		goto L14
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -7373,7 +20312,7 @@ L14:
 L11:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	i0 = fn1717(m, v2, i1, v3, i3)
+	i0 = fn1718(m, v2, i1, v3, i3)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
 	v1 = i0
@@ -7388,7 +20327,7 @@ L11:
 	if v5 != 0 {
 		goto L15
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	v1 = i0
@@ -7403,7 +20342,7 @@ L15:
 	if v5 != 0 {
 		goto L16
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L16:
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L8
@@ -7420,7 +20359,7 @@ L16:
 		goto L1
 	}
 L7:
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = v4 + uint32(32)
 	m.g0 = i0
@@ -7429,7 +20368,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6931(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn6932(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -7457,7 +20396,7 @@ func fn6931(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 L3:
 	v5 = uint32(0)
 	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10302016), uint32(1), uint32(1), uint32(0), i8)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10302016), uint32(1), uint32(1), uint32(0), i8)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -7466,10 +20405,10 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2367(m, i0)
+	i0 = fn2368(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn6915(m, i0, i1, v1)
+	i0 = fn6916(m, i0, i1, v1)
 	v1 = i0
 	if v1 != 0 {
 		goto L4
@@ -7477,7 +20416,7 @@ L2:
 	v5 = uint32(0)
 	goto L1
 L4:
-	i0 = fn6916(m, v1, v0)
+	i0 = fn6917(m, v1, v0)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -7490,32 +20429,11 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
 	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn6932(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
 }
 
 //go:norace
@@ -7542,6 +20460,27 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn6934(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6935(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -7556,14 +20495,14 @@ func fn6934(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return uint32(10059656)
 L1:
-	i0 = fn1594(m, v0)
+	i0 = fn1595(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6935(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6936(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7607,7 +20546,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6936(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6937(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7646,7 +20585,7 @@ func fn6936(m *Module, v0 uint32, v1 uint32) uint32 {
 	return v2
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn2289(m, i0)
+	i0 = fn2290(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L3
@@ -7669,18 +20608,18 @@ L5:
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v7 = i0
-	i0 = fn2289(m, uint32(2))
+	i0 = fn2290(m, uint32(2))
 	v8 = i0
 	if v8 == 0 {
 		goto L7
 	}
-	i0 = fn1594(m, v6)
+	i0 = fn1595(m, v6)
 	v6 = i0
 	if v6 == 0 {
 		goto L8
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v8)+12)) = v6
-	i0 = fn1594(m, v7)
+	i0 = fn1595(m, v7)
 	v6 = i0
 	if v6 != 0 {
 		goto L6
@@ -7697,7 +20636,7 @@ L8:
 	if v3 != 0 {
 		goto L7
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -7716,7 +20655,7 @@ L9:
 	m.depth--
 	return uint32(0)
 L10:
-	fn2072(m, v2)
+	fn2073(m, v2)
 	m.depth--
 	return uint32(0)
 L6:
@@ -7750,7 +20689,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6937(m *Module, v0 uint32) {
+func fn6938(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7767,9 +20706,9 @@ func fn6937(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = v0 + uint32(12)
-	fn6892(m, i0)
+	fn6893(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
 	if v2 == 0 {
@@ -7787,7 +20726,7 @@ func fn6937(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
@@ -7802,7 +20741,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return
@@ -7810,7 +20749,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6938(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6939(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -7849,7 +20788,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6939(m *Module, v0 uint32) uint32 {
+func fn6940(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -7877,7 +20816,7 @@ func fn6939(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return uint32(0)
@@ -7885,7 +20824,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6940(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn6941(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -7908,18 +20847,18 @@ func fn6940(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409761))
+	fn3605(m, i0, uint32(8409761))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn2367(m, v1)
+	i0 = fn2368(m, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+144))
 	if i0 == 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8470916))
+	fn3605(m, i0, uint32(8470916))
 	m.depth--
 	return uint32(0)
 L3:
@@ -7942,7 +20881,7 @@ L4:
 	if v4 == 0 {
 		goto L5
 	}
-	fn2111(m, v4)
+	fn2112(m, v4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v3 = i0
@@ -7965,18 +20904,18 @@ L5:
 		goto L7
 	}
 L9:
-	i0 = fn6888(m, v4, v3, uint32(1))
-	v3 = i0
-	goto L6
-L8:
 	i0 = fn6889(m, v4, v3, uint32(1))
 	v3 = i0
 	goto L6
-L7:
+L8:
 	i0 = fn6890(m, v4, v3, uint32(1))
 	v3 = i0
+	goto L6
+L7:
+	i0 = fn6891(m, v4, v3, uint32(1))
+	v3 = i0
 L6:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L10
 	}
@@ -7985,7 +20924,7 @@ L6:
 	return uint32(0)
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn6891(m, v1, i1, v4, v3)
+	i0 = fn6892(m, v1, i1, v4, v3)
 	v1 = i0
 	v4 = uint32(0)
 	if v3 == 0 {
@@ -8005,7 +20944,7 @@ L11:
 
 //go:norace
 //go:nocheckptr
-func fn6941(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn6942(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -8030,18 +20969,18 @@ func fn6941(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8409788))
+	fn3605(m, i0, uint32(8409788))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn2367(m, v1)
+	i0 = fn2368(m, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+144))
 	if i0 == 0 {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8470916))
+	fn3605(m, i0, uint32(8470916))
 	m.depth--
 	return uint32(0)
 L3:
@@ -8066,7 +21005,7 @@ L4:
 	if v5 == 0 {
 		goto L5
 	}
-	fn2111(m, v5)
+	fn2112(m, v5)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v3 = i0
@@ -8075,9 +21014,9 @@ L5:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = i1 + uint32(44)
-	i0 = fn6895(m, v4, i1)
+	i0 = fn6896(m, v4, i1)
 	v3 = i0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L6
 	}
@@ -8086,7 +21025,7 @@ L5:
 	return uint32(0)
 L6:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn6891(m, v1, i1, v4, v3)
+	i0 = fn6892(m, v1, i1, v4, v3)
 	v1 = i0
 	v4 = uint32(0)
 	if v3 == 0 {
@@ -8106,7 +21045,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn6942(m *Module, v0 uint32) {
+func fn6943(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8127,7 +21066,7 @@ func fn6942(m *Module, v0 uint32) {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
 	if v2 == 0 {
@@ -8145,7 +21084,7 @@ func fn6942(m *Module, v0 uint32) {
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v4 = i0
@@ -8172,7 +21111,7 @@ L3:
 	if v5 != 0 {
 		goto L4
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L4:
 	i0 = v2 + uint32(8)
 	v2 = i0
@@ -8195,7 +21134,7 @@ L2:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L5:
 	m.depth--
 	return
@@ -8203,7 +21142,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn6943(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6944(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8271,7 +21210,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6944(m *Module, v0 uint32) uint32 {
+func fn6945(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8303,7 +21242,7 @@ func fn6944(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v2 = i0
@@ -8330,7 +21269,7 @@ L3:
 	if v3 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	i0 = v0 + uint32(8)
 	v0 = i0
@@ -8346,16 +21285,16 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6945(m *Module) uint32 {
+func fn6946(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10302240))
+	i0 = fn1968(m, uint32(10302240))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6946(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6947(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8370,13 +21309,13 @@ func fn6946(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
 	i2 = k32(10089824) + uint32(10068)
-	i0 = fn1760(m, v2, uint32(8538891), i2)
+	i0 = fn1761(m, v2, uint32(8538891), i2)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L2
 	}
@@ -8394,7 +21333,7 @@ L2:
 	if v3 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return uint32(0)
@@ -8402,16 +21341,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6947(m *Module) uint32 {
+func fn6948(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10302360))
+	i0 = fn1968(m, uint32(10302360))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6948(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6949(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -8485,7 +21424,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6949(m *Module, v0 uint32) uint32 {
+func fn6950(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8523,7 +21462,7 @@ func fn6949(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v0 = i0
@@ -8542,7 +21481,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v0 = i0
@@ -8561,7 +21500,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v0 = i0
@@ -8580,7 +21519,7 @@ L3:
 	if v2 != 0 {
 		goto L4
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	v0 = i0
@@ -8599,7 +21538,7 @@ L4:
 	if v2 != 0 {
 		goto L5
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L5:
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)))
 	v0 = i1
@@ -8613,7 +21552,7 @@ L5:
 		goto L6
 	}
 	i0 = k32(10089824) + uint32(616)
-	i0 = fn4038(m, i0, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, i0, k64(18446744073709551615), uint32(0))
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v0 = i0
@@ -8651,7 +21590,7 @@ L7:
 		goto L9
 	}
 	i0 = k32(10089824) + uint32(616)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L9:
 	m.depth--
 	return uint32(0)
@@ -8659,20 +21598,20 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn6950(m *Module, v0 uint32) {
+func fn6951(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn6949(m, v0)
+	i0 = fn6950(m, v0)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn6951(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6952(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8709,18 +21648,18 @@ func fn6951(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(36)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = i1
 	i4 = v2 + uint32(16)
-	i0 = fn3735(m, v1, uint32(8513904), uint32(2), uint32(3), i4)
+	i0 = fn3736(m, v1, uint32(8513904), uint32(2), uint32(3), i4)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
-	i0 = fn2049(m, i0)
+	i0 = fn2050(m, i0)
 	if i0 != 0 {
 		goto L2
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8494412))
+	fn3605(m, i0, uint32(8494412))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
@@ -8733,7 +21672,7 @@ L2:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8491477))
+	fn3605(m, i0, uint32(8491477))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
@@ -8752,7 +21691,7 @@ L5:
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8390691))
+	fn3605(m, i0, uint32(8390691))
 	goto L1
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
@@ -8760,11 +21699,11 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
 	v3 = uint32(0)
-	i0 = fn4381(m, uint32(8513896), uint32(8532810), v2)
+	i0 = fn4382(m, uint32(8513896), uint32(8532810), v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn2105(m, uint32(1), uint32(48))
+	i0 = fn2106(m, uint32(1), uint32(48))
 	v1 = i0
 	if v1 == 0 {
 		goto L6
@@ -8788,7 +21727,7 @@ L4:
 		goto L7
 	}
 	i0 = k32(10089824) + uint32(616)
-	i0 = fn4038(m, i0, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, i0, k64(18446744073709551615), uint32(0))
 L7:
 	i1 = k32(10089824) + uint32(1884)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
@@ -8812,16 +21751,16 @@ L7:
 		goto L8
 	}
 	i0 = k32(10089824) + uint32(616)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L8:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+36))
-	i0 = fn6952(m, v0, i1, i2, i3, v1, uint32(1))
+	i0 = fn6953(m, v0, i1, i2, i3, v1, uint32(1))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L9
 	}
-	fn6953(m, v1)
+	fn6954(m, v1)
 	v3 = uint32(0)
 	goto L1
 L9:
@@ -8840,7 +21779,7 @@ L9:
 	if v0 == 0 {
 		goto L10
 	}
-	fn4051(m, v3)
+	fn4052(m, v3)
 L10:
 	i2 = uint32(*(*uint8)(unsafe.Add(b, v3)))
 	v0 = i2
@@ -8858,14 +21797,14 @@ L10:
 	if v0 != 0 {
 		goto L11
 	}
-	fn4052(m, v3)
+	fn4053(m, v3)
 L11:
-	fn6953(m, v1)
-	i0 = fn1576(m, v5)
+	fn6954(m, v1)
+	i0 = fn1577(m, v5)
 	v3 = i0
 	goto L1
 L6:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 L1:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -8874,7 +21813,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6952(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn6953(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -8896,15 +21835,15 @@ func fn6952(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	i0 = i0 - uint32(16)
 	v6 = i0
 	m.g0 = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v7 = i0
-	i0 = fn4239(m, v7, uint32(1024))
+	i0 = fn4240(m, v7, uint32(1024))
 	if i0 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8413100))
+	fn3605(m, i0, uint32(8413100))
 	v7 = k32(4294967295)
 	goto L1
 L2:
@@ -8913,7 +21852,7 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10032284))
-	fn3604(m, i0, uint32(8450230))
+	fn3605(m, i0, uint32(8450230))
 	v7 = k32(4294967295)
 	goto L1
 L3:
@@ -8932,7 +21871,7 @@ L3:
 		goto L5
 	}
 	i0 = k32(10089824) + uint32(616)
-	i0 = fn4038(m, i0, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, i0, k64(18446744073709551615), uint32(0))
 L5:
 	i1 = v0 + uint32(20)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
@@ -8958,7 +21897,7 @@ L5:
 		goto L4
 	}
 	i0 = k32(10089824) + uint32(616)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L4:
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+36)))
 	v7 = i1
@@ -8973,7 +21912,7 @@ L4:
 	if v7 == 0 {
 		goto L6
 	}
-	fn4051(m, v0)
+	fn4052(m, v0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
 	if i0 == uint32(1) {
@@ -8993,10 +21932,10 @@ L6:
 	if v7 != 0 {
 		goto L9
 	}
-	fn4052(m, v0)
+	fn4053(m, v0)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8508529))
+	fn3605(m, i0, uint32(8508529))
 	goto L7
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = uint32(2)
@@ -9014,30 +21953,30 @@ L8:
 	if v7 != 0 {
 		goto L10
 	}
-	fn4052(m, v0)
+	fn4053(m, v0)
 L10:
-	i0 = fn2104(m, uint32(24))
+	i0 = fn2105(m, uint32(24))
 	v7 = i0
 	if v7 != 0 {
 		goto L13
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L12
 L13:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
-	i1 = fn4206(m, i1, uint32(3))
+	i1 = fn4207(m, i1, uint32(3))
 	v8 = i1
 	*(*uint32)(unsafe.Add(b, v7)) = v8
 	if v8 != 0 {
 		goto L14
 	}
-	fn2107(m, v7)
-	i0 = fn3616(m)
+	fn2108(m, v7)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L12
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -9077,24 +22016,24 @@ L17:
 	*(*uint8)(unsafe.Add(b, uint64(v7)+20)) = uint8(k32(0))
 	i2 = v6 + uint32(8)
 	i3 = v6 + uint32(4)
-	i0 = fn4465(m, uint32(3839), v7, i2, i3)
+	i0 = fn4466(m, uint32(3840), v7, i2, i3)
 	if i0 == 0 {
 		goto L11
 	}
 	i0 = *(*uint32)(unsafe.Add(b, v7))
-	fn4190(m, i0)
+	fn4191(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, v7))
-	fn4209(m, i0)
-	fn6970(m, v7, uint32(1))
+	fn4210(m, i0)
+	fn6971(m, v7, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8514065))
+	fn3605(m, i0, uint32(8514065))
 L12:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+38)))
 	if i0 == uint32(4) {
 		goto L7
 	}
 	i0 = v4 + uint32(38)
-	i0 = fn4047(m, i0, uint32(3840), v4)
+	i0 = fn4048(m, i0, uint32(3841), v4)
 	goto L7
 L11:
 	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
@@ -9108,7 +22047,7 @@ L11:
 	if v5 == 0 {
 		goto L18
 	}
-	fn4051(m, v0)
+	fn4052(m, v0)
 L18:
 	i0 = v7 + uint32(20)
 	v5 = i0
@@ -9132,9 +22071,9 @@ L18:
 	if v3 != 0 {
 		goto L19
 	}
-	fn4052(m, v0)
+	fn4053(m, v0)
 L19:
-	fn4044(m, v5)
+	fn4045(m, v5)
 	goto L1
 L7:
 	v7 = k32(4294967295)
@@ -9153,7 +22092,7 @@ L7:
 		goto L20
 	}
 	i0 = k32(10089824) + uint32(616)
-	i0 = fn4038(m, i0, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, i0, k64(18446744073709551615), uint32(0))
 L20:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	v5 = i0
@@ -9182,7 +22121,7 @@ L21:
 		goto L1
 	}
 	i0 = k32(10089824) + uint32(616)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L1:
 	i0 = v6 + uint32(16)
 	m.g0 = i0
@@ -9191,7 +22130,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6953(m *Module, v0 uint32) {
+func fn6954(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9227,7 +22166,7 @@ func fn6953(m *Module, v0 uint32) {
 		goto L2
 	}
 	i0 = k32(10089824) + uint32(616)
-	i0 = fn4038(m, i0, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, i0, k64(18446744073709551615), uint32(0))
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
@@ -9256,7 +22195,7 @@ L3:
 		goto L4
 	}
 	i0 = k32(10089824) + uint32(616)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
 	if i0 != uint32(3) {
@@ -9267,17 +22206,17 @@ L4:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = fn4468(m, i0)
+	i0 = fn4469(m, i0)
 	if i0 == 0 {
 		goto L6
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8059(m, uint32(8582091), uint32(39), uint32(1), i3)
+	i0 = fn8060(m, uint32(8582091), uint32(39), uint32(1), i3)
 	goto L5
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(4)
 L5:
-	fn2107(m, v0)
+	fn2108(m, v0)
 L1:
 	m.depth--
 	return
@@ -9285,7 +22224,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6954(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6955(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9316,18 +22255,18 @@ func fn6954(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v3 + uint32(44)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
 	i4 = v3 + uint32(16)
-	i0 = fn3723(m, v1, v2, uint32(8513986), uint32(10302736), i4)
+	i0 = fn3724(m, v1, v2, uint32(8513986), uint32(10302736), i4)
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	i0 = fn2049(m, i0)
+	i0 = fn2050(m, i0)
 	if i0 != 0 {
 		goto L2
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8494379))
+	fn3605(m, i0, uint32(8494379))
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
@@ -9351,7 +22290,7 @@ L4:
 	}
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8492833))
+	fn3605(m, i0, uint32(8492833))
 	goto L1
 L3:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
@@ -9360,7 +22299,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v2
 	v4 = uint32(0)
-	i0 = fn4381(m, uint32(8514013), uint32(8532719), v3)
+	i0 = fn4382(m, uint32(8514013), uint32(8532719), v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -9370,7 +22309,7 @@ L3:
 		goto L6
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = fn6955(m, i1)
+	i1 = fn6956(m, i1)
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v2
 	if v2 != 0 {
@@ -9387,7 +22326,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L5:
 	v4 = uint32(0)
-	i0 = fn2289(m, uint32(0))
+	i0 = fn2290(m, uint32(0))
 	v2 = i0
 	if v2 == 0 {
 		goto L1
@@ -9396,7 +22335,7 @@ L5:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(i4)+8))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	i0 = fn6952(m, v0, i1, v2, uint32(0), i4, i5)
+	i0 = fn6953(m, v0, i1, v2, uint32(0), i4, i5)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -9409,7 +22348,7 @@ L5:
 	if v0 != 0 {
 		goto L7
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
 	v0 = i0
@@ -9431,7 +22370,7 @@ L8:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v3 + uint32(48)
 	m.g0 = i0
@@ -9440,7 +22379,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6955(m *Module, v0 uint32) uint32 {
+func fn6956(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9457,7 +22396,7 @@ func fn6955(m *Module, v0 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2105(m, uint32(1), uint32(48))
+	i0 = fn2106(m, uint32(1), uint32(48))
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -9481,7 +22420,7 @@ func fn6955(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	i0 = k32(10089824) + uint32(616)
-	i0 = fn4038(m, i0, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, i0, k64(18446744073709551615), uint32(0))
 L2:
 	i1 = k32(10089824) + uint32(1884)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
@@ -9505,7 +22444,7 @@ L2:
 		goto L3
 	}
 	i0 = k32(10089824) + uint32(616)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L3:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
 	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
@@ -9513,7 +22452,7 @@ L3:
 	if v0 != 0 {
 		goto L4
 	}
-	fn6953(m, v1)
+	fn6954(m, v1)
 	m.depth--
 	return uint32(0)
 L4:
@@ -9521,20 +22460,20 @@ L4:
 	m.depth--
 	return v0
 L1:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	m.depth--
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn6956(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6957(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(i2)+4421)))
 	i2 = i2 & uint32(8)
@@ -9548,7 +22487,7 @@ func fn6956(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn6957(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6958(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -9574,18 +22513,18 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6958(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6959(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027200))
-	fn3614(m, i0)
+	fn3615(m, i0)
 	return uint32(0)
 }
 
 //go:norace
 //go:nocheckptr
-func fn6959(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6960(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -9600,7 +22539,7 @@ func fn6959(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(2)
 	i1 = v2 + uint32(12)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3718(m, v1, uint32(8462086), v2)
+	i0 = fn3719(m, v1, uint32(8462086), v2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -9608,7 +22547,7 @@ func fn6959(m *Module, v0 uint32, v1 uint32) uint32 {
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn6309(m, i0)
+	i0 = fn6310(m, i0)
 	if i0 != 0 {
 		goto L3
 	}
@@ -9617,7 +22556,7 @@ L2:
 L3:
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8496187))
+	fn3605(m, i0, uint32(8496187))
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -9626,7 +22565,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6960(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6961(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint64
 	_ = v2
 	var i0 uint32
@@ -9637,34 +22576,17 @@ func fn6960(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	l0 = fn4469(m)
+	l0 = fn4470(m)
 	v2 = l0
 	if v2 != uint64(4294967295) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8399961))
+	fn3605(m, i0, uint32(8399961))
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn1576(m, v2)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn6961(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3712))
-	i0 = fn1594(m, i0)
+	i0 = fn1577(m, v2)
 	m.depth--
 	return i0
 }
@@ -9672,6 +22594,23 @@ func fn6961(m *Module, v0 uint32, v1 uint32) uint32 {
 //go:norace
 //go:nocheckptr
 func fn6962(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3712))
+	i0 = fn1595(m, i0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn6963(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9692,7 +22631,7 @@ func fn6962(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(28)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
 	i2 = v2 + uint32(16)
-	i0 = fn3718(m, v1, uint32(8476636), i2)
+	i0 = fn3719(m, v1, uint32(8476636), i2)
 	if i0 == 0 {
 		goto L1
 	}
@@ -9702,13 +22641,13 @@ func fn6962(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8480602))
+	fn3605(m, i0, uint32(8480602))
 	goto L1
 L2:
-	i0 = fn4481(m)
+	i0 = fn4482(m)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	i0 = fn4482(m, i0)
+	i0 = fn4483(m, i0)
 	i0 = i0 + uint32(2)
 	switch i0 {
 	case 0:
@@ -9723,15 +22662,15 @@ L5:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	i0 = fn3603(m, i0, uint32(8419166), v2)
+	i0 = fn3604(m, i0, uint32(8419166), v2)
 	goto L1
 L4:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8508390))
+	fn3605(m, i0, uint32(8508390))
 	goto L1
 L3:
-	i0 = fn1594(m, v3)
+	i0 = fn1595(m, v3)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -9741,7 +22680,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6963(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6964(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9777,11 +22716,11 @@ func fn6963(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8417400))
+	fn3605(m, i0, uint32(8417400))
 	goto L1
 L2:
 	v0 = uint32(0)
-	i0 = fn2277(m, v1, uint32(0))
+	i0 = fn2278(m, v1, uint32(0))
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027200))
 	if v3 != i1 {
@@ -9790,15 +22729,15 @@ L2:
 	v0 = uint32(10059656)
 	goto L1
 L3:
-	i0 = fn2277(m, v1, uint32(1))
+	i0 = fn2278(m, v1, uint32(1))
 	v4 = i0
-	i0 = fn2277(m, v1, uint32(2))
+	i0 = fn2278(m, v1, uint32(2))
 	v5 = i0
-	i0 = fn2277(m, v1, uint32(3))
+	i0 = fn2278(m, v1, uint32(3))
 	v6 = i0
 	i0 = k32(10089824) + uint32(41436)
 	i1 = v2 + uint32(8)
-	i0 = fn4370(m, i0, i1)
+	i0 = fn4371(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -9825,13 +22764,13 @@ L7:
 	if v0 != 0 {
 		goto L8
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L8:
 	v0 = uint32(10059656)
 	if v6 == uint32(10059656) {
 		goto L1
 	}
-	i1 = fn2033(m, v6, uint32(8435778))
+	i1 = fn2034(m, v6, uint32(8435778))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
 	v0 = uint32(0)
@@ -9859,7 +22798,7 @@ L8:
 	goto L1
 L6:
 	v7 = uint32(0)
-	i0 = fn1300(m, uint32(8580037), v1)
+	i0 = fn1301(m, uint32(8580037), v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L9
 	}
@@ -9870,7 +22809,7 @@ L6:
 	}
 	i1 = k32(10089824) + uint32(37516)
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, v6, i1, i2)
+	i0 = fn2026(m, v6, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L9
 	}
@@ -9879,7 +22818,7 @@ L6:
 	if v0 == 0 {
 		goto L13
 	}
-	i0 = fn1299(m, v0, v1, uint32(1))
+	i0 = fn1300(m, v0, v1, uint32(1))
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v0 = i0
@@ -9897,7 +22836,7 @@ L6:
 	if v1 != 0 {
 		goto L9
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L9
 L14:
 	if v6 == uint32(1073741823) {
@@ -9911,14 +22850,14 @@ L14:
 	}
 	goto L10
 L13:
-	l1 = fn4469(m)
+	l1 = fn4470(m)
 	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = fn2696(m, uint32(8393809), v2)
+	i0 = fn2697(m, uint32(8393809), v2)
 	v0 = i0
 	if v0 == 0 {
 		goto L11
 	}
-	i0 = fn1299(m, v0, v1, uint32(1))
+	i0 = fn1300(m, v0, v1, uint32(1))
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v6 = i0
@@ -9934,7 +22873,7 @@ L13:
 	if v1 != 0 {
 		goto L9
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L9
 L15:
 	if v6 == uint32(1073741823) {
@@ -9947,23 +22886,23 @@ L15:
 		goto L10
 	}
 L12:
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L10
 L11:
-	fn3624(m)
+	fn3625(m)
 	v7 = uint32(0)
-	i0 = fn1300(m, uint32(8542441), v1)
+	i0 = fn1301(m, uint32(8542441), v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L9
 	}
 L10:
 	v7 = uint32(0)
-	i0 = fn1300(m, uint32(8582816), v1)
+	i0 = fn1301(m, uint32(8582816), v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L9
 	}
-	fn4259(m, v1, v3, v4, v5)
-	i2 = fn1306(m, v1)
+	fn4260(m, v1, v3, v4, v5)
+	i2 = fn1307(m, v1)
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -9986,7 +22925,7 @@ L9:
 		goto L1
 	}
 L5:
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	v0 = v7
 L1:
@@ -9997,23 +22936,23 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6964(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6965(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+624))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+8))
 	i0 = b2i(i0 == i1)
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6965(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6966(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint64
 	_ = v2
 	var v3 uint32
@@ -10036,7 +22975,7 @@ func fn6965(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	l0 = fn4469(m)
+	l0 = fn4470(m)
 	v2 = l0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i0 = i0 + uint32(20)
@@ -10055,7 +22994,7 @@ L1:
 	if v0 == 0 {
 		goto L2
 	}
-	i0 = fn4038(m, v4, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, v4, k64(18446744073709551615), uint32(0))
 L2:
 	v0 = v3
 L4:
@@ -10094,28 +23033,28 @@ L3:
 	if v5 != 0 {
 		goto L6
 	}
-	fn4052(m, v4)
+	fn4053(m, v4)
 L6:
 	if v0 == 0 {
 		goto L8
 	}
-	i0 = fn6966(m, v0, k64(18446744073709551615))
+	i0 = fn6967(m, v0, k64(18446744073709551615))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L7
 	}
-	fn3651(m, uint32(0))
-	fn6953(m, v0)
+	fn3652(m, uint32(0))
+	fn6954(m, v0)
 L8:
 	m.depth--
 	return uint32(10059656)
 L7:
-	fn6953(m, v0)
+	fn6954(m, v0)
 	goto L1
 }
 
 //go:norace
 //go:nocheckptr
-func fn6966(m *Module, v0 uint32, v1 uint64) uint32 {
+func fn6967(m *Module, v0 uint32, v1 uint64) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10153,7 +23092,7 @@ func fn6966(m *Module, v0 uint32, v1 uint64) uint32 {
 	if v2 == 0 {
 		goto L1
 	}
-	fn4051(m, v3)
+	fn4052(m, v3)
 L1:
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+36)))
 	v2 = i2
@@ -10171,19 +23110,19 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn4052(m, v3)
+	fn4053(m, v3)
 L2:
 	if v4 > uint32(2) {
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8508571))
+	fn3605(m, i0, uint32(8508571))
 	m.depth--
 	return k32(4294967295)
 L3:
 	i0 = v0 + uint32(37)
 	v2 = i0
-	i0 = fn4043(m, v2)
+	i0 = fn4044(m, v2)
 	if i0 != 0 {
 		goto L4
 	}
@@ -10198,7 +23137,7 @@ L3:
 	if v4 == 0 {
 		goto L5
 	}
-	fn4051(m, v3)
+	fn4052(m, v3)
 L5:
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+36)))
 	v4 = i2
@@ -10216,14 +23155,14 @@ L5:
 	if v4 != 0 {
 		goto L6
 	}
-	fn4052(m, v3)
+	fn4053(m, v3)
 L6:
-	l1 = fn4469(m)
+	l1 = fn4470(m)
 	if v5 != l1 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8514190))
+	fn3605(m, i0, uint32(8514190))
 	m.depth--
 	return k32(4294967295)
 L4:
@@ -10233,27 +23172,27 @@ L4:
 	v5 = uint64(0)
 	goto L7
 L8:
-	l0 = fn4301(m, v1)
+	l0 = fn4302(m, v1)
 	v5 = l0
 L7:
 	i0 = b2i(v5 == 0)
 	v3 = i0
 L10:
-	i0 = fn4046(m, v2, v1, uint32(1))
+	i0 = fn4047(m, v2, v1, uint32(1))
 	if i0 != 0 {
 		goto L9
 	}
 	if v3 != 0 {
 		goto L11
 	}
-	l0 = fn4302(m, v5)
+	l0 = fn4303(m, v5)
 	if int64(l0) >= int64(uint64(1)) {
 		goto L12
 	}
 	m.depth--
 	return uint32(0)
 L12:
-	l0 = fn4302(m, v5)
+	l0 = fn4303(m, v5)
 	v1 = l0
 L11:
 	if !(v1 == 0) {
@@ -10262,7 +23201,7 @@ L11:
 	m.depth--
 	return uint32(0)
 L13:
-	i0 = fn3769(m)
+	i0 = fn3770(m)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L10
 	}
@@ -10277,7 +23216,7 @@ L9:
 	return uint32(0)
 L14:
 	i2 = v0 + uint32(38)
-	i2 = fn4047(m, i2, uint32(3841), v0)
+	i2 = fn4048(m, i2, uint32(3842), v0)
 	if i2 == k32(4294967295) {
 		i0 = k32(4294967295)
 	} else {
@@ -10289,7 +23228,7 @@ L14:
 
 //go:norace
 //go:nocheckptr
-func fn6967(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6968(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint64
@@ -10315,21 +23254,21 @@ func fn6967(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8444608))
+	fn3605(m, i0, uint32(8444608))
 	m.depth--
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
 	v0 = uint32(0)
-	l0 = fn1596(m, v1)
+	l0 = fn1597(m, v1)
 	v3 = l0
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i0 = fn6955(m, i0)
+	i0 = fn6956(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L2
@@ -10348,7 +23287,7 @@ L1:
 		goto L3
 	}
 	i0 = v2 + uint32(36)
-	fn4051(m, i0)
+	fn4052(m, i0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v0 = i0
@@ -10369,7 +23308,7 @@ L3:
 		goto L4
 	}
 	i0 = v0 + uint32(36)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L4:
 	v0 = v1
 L2:
@@ -10379,7 +23318,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6968(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6969(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var l0 uint64
@@ -10389,14 +23328,14 @@ func fn6968(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	l0 = uint64(*(*uint32)(unsafe.Add(b, uint64(uint32(10089824))+640)))
-	i0 = fn1576(m, l0)
+	i0 = fn1577(m, l0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6969(m *Module, v0 uint32) {
+func fn6970(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10423,23 +23362,23 @@ func fn6969(m *Module, v0 uint32) {
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
 	i0 = v0 + uint32(20)
-	fn4045(m, i0)
+	fn4046(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
 	i1 = i1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = i1
-	i0 = fn4242(m, v2)
+	i0 = fn4243(m, v2)
 	if i0 == 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	fn6953(m, i0)
-	fn2107(m, v0)
+	fn6954(m, i0)
+	fn2108(m, v0)
 	goto L1
 L2:
-	fn4223(m, v2)
-	fn3759(m, v2)
+	fn4224(m, v2)
+	fn3760(m, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+3712))
@@ -10448,22 +23387,22 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn851(m, i0, i1, i2)
+	i0 = fn852(m, i0, i1, i2)
 	v4 = i0
 	if v4 != 0 {
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027200))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 == 0 {
 		goto L5
 	}
-	fn3624(m)
+	fn3625(m)
 	goto L3
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	fn3649(m, uint32(8530163), v1)
+	fn3650(m, uint32(8530163), v1)
 	goto L3
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -10477,16 +23416,16 @@ L4:
 	if v5 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L3:
-	fn6970(m, v0, uint32(1))
+	fn6971(m, v0, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v0 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+3712))
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+3712)) = i1
-	fn4190(m, v2)
-	fn4210(m, v2)
+	fn4191(m, v2)
+	fn4211(m, v2)
 L1:
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(10089824))+616)))
 	v0 = i1
@@ -10500,7 +23439,7 @@ L1:
 		goto L6
 	}
 	i0 = k32(10089824) + uint32(616)
-	i0 = fn4038(m, i0, k64(18446744073709551615), uint32(0))
+	i0 = fn4039(m, i0, k64(18446744073709551615), uint32(0))
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	v0 = i0
@@ -10529,11 +23468,11 @@ L7:
 		goto L8
 	}
 	i0 = k32(10089824) + uint32(616)
-	fn4052(m, i0)
+	fn4053(m, i0)
 L8:
 	i0 = v3 + uint32(37)
-	fn4044(m, i0)
-	fn6953(m, v3)
+	fn4045(m, i0)
+	fn6954(m, v3)
 	i0 = v1 + uint32(16)
 	m.g0 = i0
 	return
@@ -10541,7 +23480,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn6970(m *Module, v0 uint32, v1 uint32) {
+func fn6971(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -10565,7 +23504,7 @@ func fn6970(m *Module, v0 uint32, v1 uint32) {
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -10580,7 +23519,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -10598,17 +23537,17 @@ L3:
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	fn6953(m, i0)
-	fn2107(m, v0)
+	fn6954(m, i0)
+	fn2108(m, v0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn6971(m *Module, v0 uint32) uint32 {
+func fn6972(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10626,7 +23565,7 @@ func fn6971(m *Module, v0 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	i0 = v0 + uint32(37)
-	fn4044(m, i0)
+	fn4045(m, i0)
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+36)))
 	v1 = i1
 	if v1 != 0 {
@@ -10640,7 +23579,7 @@ func fn6971(m *Module, v0 uint32) uint32 {
 	if v1 == 0 {
 		goto L1
 	}
-	fn4051(m, v2)
+	fn4052(m, v2)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(4)
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+36)))
@@ -10657,7 +23596,7 @@ L1:
 	if v1 != 0 {
 		goto L2
 	}
-	fn4052(m, v2)
+	fn4053(m, v2)
 L2:
 	m.depth--
 	return uint32(0)
@@ -10665,7 +23604,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6972(m *Module, v0 uint32) uint32 {
+func fn6973(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10699,7 +23638,7 @@ func fn6972(m *Module, v0 uint32) uint32 {
 	if v1 == 0 {
 		goto L1
 	}
-	fn4051(m, v2)
+	fn4052(m, v2)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v1 = i0
@@ -10725,21 +23664,21 @@ L2:
 	if v4 != 0 {
 		goto L4
 	}
-	fn4052(m, v2)
+	fn4053(m, v2)
 L4:
 	if v1 == 0 {
 		goto L5
 	}
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v1 = i0
-	i0 = fn4467(m, v3)
+	i0 = fn4468(m, v3)
 	v4 = i0
-	fn3762(m, v1)
+	fn3763(m, v1)
 	if v4 == 0 {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8514382))
+	fn3605(m, i0, uint32(8514382))
 	m.depth--
 	return k32(4294967295)
 L5:
@@ -10754,7 +23693,7 @@ L5:
 	if v1 == 0 {
 		goto L6
 	}
-	fn4051(m, v2)
+	fn4052(m, v2)
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(4)
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+36)))
@@ -10771,7 +23710,7 @@ L6:
 	if v1 != 0 {
 		goto L7
 	}
-	fn4052(m, v2)
+	fn4053(m, v2)
 L7:
 	m.depth--
 	return uint32(0)
@@ -10779,7 +23718,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn6973(m *Module, v0 uint32) uint32 {
+func fn6974(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10814,42 +23753,42 @@ func fn6973(m *Module, v0 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
-	i0 = fn1980(m, v0)
+	i0 = fn1981(m, v0)
 	v2 = i0
-	fn4453(m)
-	i1 = fn2362(m, uint32(10302752))
+	fn4454(m)
+	i1 = fn2363(m, uint32(10302752))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v3
 	v4 = k32(4294967295)
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn1760(m, v2, uint32(8492852), v3)
+	i0 = fn1761(m, v2, uint32(8492852), v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10302772), uint32(0))
+	i1 = fn2361(m, v0, uint32(10302772), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v3
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v3)
+	i0 = fn4098(m, v0, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn1760(m, v2, uint32(8486000), i2)
+	i0 = fn1761(m, v2, uint32(8486000), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn2362(m, uint32(10302792))
+	i0 = fn2363(m, uint32(10302792))
 	v3 = i0
 	if v3 == 0 {
 		goto L1
 	}
 	v4 = k32(4294967295)
-	i0 = fn4097(m, v0, v3)
+	i0 = fn4098(m, v0, v3)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v6 = i0
@@ -10866,7 +23805,7 @@ func fn6973(m *Module, v0 uint32) uint32 {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	m.depth--
 	return k32(4294967295)
 L2:
@@ -10879,41 +23818,41 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L3:
-	i1 = fn2362(m, uint32(10302812))
+	i1 = fn2363(m, uint32(10302812))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
 	v4 = k32(4294967295)
 	if v3 == 0 {
 		goto L1
 	}
-	i1 = fn2360(m, v0, uint32(10302832), uint32(0))
+	i1 = fn2361(m, v0, uint32(10302832), uint32(0))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v3
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v3)
+	i0 = fn4098(m, v0, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	i0 = fn1760(m, v2, uint32(8438386), i2)
+	i0 = fn1761(m, v2, uint32(8438386), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i1 = fn2286(m, uint32(10302852))
+	i1 = fn2287(m, uint32(10302852))
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v3
 	if v3 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v3)
+	i0 = fn4098(m, v0, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	d2 = fn4283(m, uint64(9223372036854775807))
+	d2 = fn4284(m, uint64(9223372036854775807))
 	v7 = d2
 	l3 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8862016))
 	d3 = float64(int64(l3))
@@ -10925,8 +23864,8 @@ L3:
 		d2 = v8
 	}
 	d2 = math.Floor(d2)
-	i2 = fn1315(m, d2)
-	i0 = fn4093(m, v0, uint32(8525102), i2)
+	i2 = fn1316(m, d2)
+	i0 = fn4094(m, v0, uint32(8525102), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -10942,7 +23881,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6974(m *Module, v0 uint32) {
+func fn6975(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -10953,11 +23892,11 @@ func fn6974(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn6953(m, i0)
+	fn6954(m, i0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
 	m.table[i1].(func(*Module, uint32))(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -10971,7 +23910,7 @@ func fn6974(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -10979,7 +23918,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6975(m *Module, v0 uint32) uint32 {
+func fn6976(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11020,7 +23959,7 @@ func fn6975(m *Module, v0 uint32) uint32 {
 	if v3 == 0 {
 		goto L1
 	}
-	fn4051(m, v4)
+	fn4052(m, v4)
 L1:
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+36)))
 	v3 = i2
@@ -11038,14 +23977,14 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn4052(m, v4)
+	fn4053(m, v4)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
 	v2 = i0
 	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = v5
 	*(*uint32)(unsafe.Add(b, v1)) = v2
-	i0 = fn2696(m, uint32(8541218), v1)
+	i0 = fn2697(m, uint32(8541218), v1)
 	v2 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -11054,7 +23993,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6976(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6977(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -11080,20 +24019,20 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6977(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6978(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn6955(m, v0)
+	i0 = fn6956(m, v0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6978(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6979(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11129,7 +24068,7 @@ func fn6978(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == 0 {
 		goto L1
 	}
-	fn4051(m, v3)
+	fn4052(m, v3)
 L1:
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+36)))
 	v2 = i2
@@ -11147,16 +24086,16 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn4052(m, v3)
+	fn4053(m, v3)
 L2:
-	i0 = fn1576(m, v4)
+	i0 = fn1577(m, v4)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6979(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6980(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11180,7 +24119,7 @@ func fn6979(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = uint32(0)
 	i1 = v2 + uint32(28)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3718(m, v1, uint32(8460415), v2)
+	i0 = fn3719(m, v1, uint32(8460415), v2)
 	if i0 == 0 {
 		goto L1
 	}
@@ -11196,7 +24135,7 @@ func fn6979(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = v2 + uint32(16)
-	i0 = fn4280(m, i0, v1, uint32(3))
+	i0 = fn4281(m, i0, v1, uint32(3))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -11204,7 +24143,7 @@ func fn6979(m *Module, v0 uint32, v1 uint32) uint32 {
 	v4 = l0
 L2:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i2 = fn6966(m, i2, v4)
+	i2 = fn6967(m, i2, v4)
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -11219,7 +24158,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6980(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6981(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11253,7 +24192,7 @@ func fn6980(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == 0 {
 		goto L1
 	}
-	fn4051(m, v3)
+	fn4052(m, v3)
 L1:
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+36)))
 	v2 = i2
@@ -11271,13 +24210,13 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn4052(m, v3)
+	fn4053(m, v3)
 L2:
 	if v4 > uint32(2) {
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8508571))
+	fn3605(m, i0, uint32(8508571))
 	goto L4
 L5:
 	v2 = uint32(10059656)
@@ -11286,7 +24225,7 @@ L5:
 		goto L3
 	}
 	i0 = v0 + uint32(38)
-	i0 = fn4047(m, i0, uint32(3842), v0)
+	i0 = fn4048(m, i0, uint32(3843), v0)
 	if i0 != k32(4294967295) {
 		goto L3
 	}
@@ -11299,7 +24238,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6981(m *Module, v0 uint32) uint32 {
+func fn6982(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11321,19 +24260,19 @@ func fn6981(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = fn4468(m, i0)
+	i0 = fn4469(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8059(m, uint32(8582091), uint32(39), uint32(1), i3)
+	i0 = fn8060(m, uint32(8582091), uint32(39), uint32(1), i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8492787))
+	fn3605(m, i0, uint32(8492787))
 	m.depth--
 	return k32(4294967295)
 L1:
 	i0 = v0 + uint32(37)
-	fn4044(m, i0)
+	fn4045(m, i0)
 	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+36)))
 	v1 = i1
 	if v1 != 0 {
@@ -11347,7 +24286,7 @@ L1:
 	if v1 == 0 {
 		goto L2
 	}
-	fn4051(m, v2)
+	fn4052(m, v2)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(4)
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+36)))
@@ -11364,7 +24303,7 @@ L2:
 	if v1 != 0 {
 		goto L3
 	}
-	fn4052(m, v2)
+	fn4053(m, v2)
 L3:
 	m.depth--
 	return uint32(0)
@@ -11372,7 +24311,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6982(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6983(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -11380,7 +24319,7 @@ func fn6982(m *Module, v0 uint32, v1 uint32) uint32 {
 	b := m.base
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i2 = i2 + uint32(37)
-	i2 = fn4043(m, i2)
+	i2 = fn4044(m, i2)
 	if i2 != 0 {
 		i0 = uint32(10014548)
 	} else {
@@ -11391,7 +24330,7 @@ func fn6982(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn6983(m *Module, v0 uint32) {
+func fn6984(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -11402,8 +24341,8 @@ func fn6983(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
-	fn3007(m, v0)
+	fn3703(m, v0)
+	fn3008(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
@@ -11419,7 +24358,7 @@ func fn6983(m *Module, v0 uint32) {
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	m.depth--
 	return
@@ -11427,7 +24366,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6984(m *Module, v0 uint32) uint32 {
+func fn6985(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11459,7 +24398,7 @@ func fn6984(m *Module, v0 uint32) uint32 {
 		i1 = uint32(8512939)
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn2696(m, uint32(8541833), v1)
+	i0 = fn2697(m, uint32(8541833), v1)
 	v0 = i0
 	i0 = v1 + uint32(16)
 	m.g0 = i0
@@ -11468,7 +24407,7 @@ func fn6984(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn6985(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6986(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -11494,7 +24433,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6986(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6987(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -11506,7 +24445,7 @@ func fn6986(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn3737(m, uint32(8467500), v2)
+	i0 = fn3738(m, uint32(8467500), v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -11519,13 +24458,13 @@ L1:
 		goto L3
 	}
 	v2 = uint32(0)
-	i0 = fn3734(m, uint32(8467500), v1, uint32(0), uint32(0))
+	i0 = fn3735(m, uint32(8467500), v1, uint32(0), uint32(0))
 	if i0 == 0 {
 		goto L2
 	}
 L3:
 	v2 = uint32(0)
-	i0 = fn2369(m, v0, uint32(10302360))
+	i0 = fn2370(m, v0, uint32(10302360))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
 	v1 = i0
@@ -11544,7 +24483,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn6987(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6988(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11562,19 +24501,19 @@ func fn6987(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	v4 = uint32(0)
 	i2 = v3 + uint32(8)
-	i0 = fn6988(m, v1, v2, i2)
+	i0 = fn6989(m, v1, v2, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i0 = v0 + uint32(8)
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn4038(m, i0, l1, uint32(3))
+	i0 = fn4039(m, i0, l1, uint32(3))
 	v2 = i0
 	if v2 == uint32(2) {
 		goto L1
 	}
 	i0 = b2i(v2 == uint32(1))
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -11584,7 +24523,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6988(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6989(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint64
@@ -11618,12 +24557,12 @@ func fn6988(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = v3 + uint32(8)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
 	i3 = v3 + uint32(16)
-	i0 = fn3723(m, v0, v1, uint32(8484513), i3, v3)
+	i0 = fn3724(m, v0, v1, uint32(8484513), i3, v3)
 	if i0 == 0 {
 		goto L2
 	}
 	v1 = k32(4294967295)
-	l1 = fn4277(m, k32(4294967295))
+	l1 = fn4278(m, k32(4294967295))
 	v4 = l1
 	*(*uint64)(unsafe.Add(b, v2)) = v4
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
@@ -11631,7 +24570,7 @@ func fn6988(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v0 == 0 {
 		goto L3
 	}
-	i0 = fn4280(m, v2, v0, uint32(3))
+	i0 = fn4281(m, v2, v0, uint32(3))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -11646,7 +24585,7 @@ L3:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8464233))
+	fn3605(m, i0, uint32(8464233))
 	goto L2
 L6:
 	if int64(v5) > int64(k64(18446744073709551615)) {
@@ -11656,7 +24595,7 @@ L6:
 		goto L4
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8446210))
+	fn3605(m, i0, uint32(8446210))
 	goto L2
 L5:
 	*(*uint64)(unsafe.Add(b, v2)) = uint64(0)
@@ -11667,13 +24606,13 @@ L4:
 	if v5 == v4 {
 		goto L1
 	}
-	l0 = fn4285(m, v5, uint32(3))
+	l0 = fn4286(m, v5, uint32(3))
 	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+8862016))
 	if int64(l0) <= int64(l1) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8495390))
+	fn3605(m, i0, uint32(8495390))
 L2:
 	v1 = k32(4294967295)
 L1:
@@ -11684,7 +24623,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6989(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6990(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -11695,13 +24634,13 @@ func fn6989(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v2 = uint32(10059656)
 	i0 = v0 + uint32(8)
-	i0 = fn4039(m, i0)
+	i0 = fn4040(m, i0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8467458))
+	fn3605(m, i0, uint32(8467458))
 L1:
 	m.depth--
 	return v2
@@ -11709,19 +24648,19 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6990(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6991(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
 	i0 = i0 & uint32(1)
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn6991(m *Module, v0 uint32) {
+func fn6992(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -11732,12 +24671,12 @@ func fn6991(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	fn3702(m, v0)
+	fn3703(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	if i0 == 0 {
 		goto L1
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
@@ -11748,11 +24687,11 @@ L1:
 	if i0 == 0 {
 		goto L3
 	}
-	fn4475(m, v1)
+	fn4476(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	v1 = i0
 L3:
-	fn4473(m, v1)
+	fn4474(m, v1)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i1
@@ -11769,7 +24708,7 @@ L2:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	m.depth--
 	return
@@ -11777,7 +24716,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn6992(m *Module, v0 uint32) uint32 {
+func fn6993(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11816,7 +24755,7 @@ func fn6992(m *Module, v0 uint32) uint32 {
 		i1 = uint32(8512939)
 	}
 	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = fn2696(m, uint32(8541666), v1)
+	i0 = fn2697(m, uint32(8541666), v1)
 	v0 = i0
 	i0 = v1 + uint32(32)
 	m.g0 = i0
@@ -11825,7 +24764,7 @@ func fn6992(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn6993(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6994(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -11848,7 +24787,7 @@ func fn6993(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = uint64(0)
 	i0 = v0 + uint32(24)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i1 = fn4472(m)
+	i1 = fn4473(m)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
 	if v3 == 0 {
@@ -11868,11 +24807,11 @@ L2:
 	if v3 != 0 {
 		goto L3
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L3:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8467360))
+	fn3605(m, i0, uint32(8467360))
 L1:
 	m.depth--
 	return v3
@@ -11880,7 +24819,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6994(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6995(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -11906,7 +24845,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6995(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn6996(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11928,11 +24867,11 @@ func fn6995(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	v4 = uint32(0)
 	i2 = v3 + uint32(8)
-	i0 = fn6988(m, v1, v2, i2)
+	i0 = fn6989(m, v1, v2, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	l0 = fn4469(m)
+	l0 = fn4470(m)
 	v5 = l0
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
 	if v5 != l1 {
@@ -11952,7 +24891,7 @@ func fn6995(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 L4:
 	v4 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8507973))
+	fn3605(m, i0, uint32(8507973))
 	goto L1
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v2
@@ -11961,7 +24900,7 @@ L3:
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn4483(m, i0, l1)
+	i0 = fn4484(m, i0, l1)
 	v2 = i0
 	if v2 != uint32(1) {
 		goto L6
@@ -11975,7 +24914,7 @@ L6:
 	}
 L5:
 	i0 = b2i(v2 == uint32(1))
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	v4 = i0
 L1:
 	i0 = v3 + uint32(16)
@@ -11985,7 +24924,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6996(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6997(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -12000,7 +24939,7 @@ func fn6996(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	l0 = fn4469(m)
+	l0 = fn4470(m)
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
 	if l0 != l1 {
 		goto L2
@@ -12012,7 +24951,7 @@ func fn6996(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8467426))
+	fn3605(m, i0, uint32(8467426))
 	m.depth--
 	return uint32(0)
 L1:
@@ -12024,7 +24963,7 @@ L1:
 	}
 	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = uint64(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn4475(m, i0)
+	fn4476(m, i0)
 L3:
 	m.depth--
 	return uint32(10059656)
@@ -12032,7 +24971,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn6997(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6998(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -12045,7 +24984,7 @@ func fn6997(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = l1
 	b := m.base
 	v2 = uint32(10014564)
-	l0 = fn4469(m)
+	l0 = fn4470(m)
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
 	if l0 != l1 {
 		goto L1
@@ -12063,7 +25002,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6998(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn6999(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12083,7 +25022,7 @@ func fn6998(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i1 = v2 + uint32(24)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i0 = fn3718(m, v1, uint32(8484306), v2)
+	i0 = fn3719(m, v1, uint32(8484306), v2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -12091,22 +25030,22 @@ func fn6998(m *Module, v0 uint32, v1 uint32) uint32 {
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn4476(m, i0, uint32(0))
+	i0 = fn4477(m, i0, uint32(0))
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn4476(m, i0, uint32(1))
+	i0 = fn4477(m, i0, uint32(1))
 	v3 = i0
-	fn3762(m, v1)
+	fn3763(m, v1)
 	if v3 != 0 {
 		goto L3
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8467404))
+	fn3605(m, i0, uint32(8467404))
 	goto L1
 L3:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+24))
@@ -12122,7 +25061,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn6999(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7000(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12145,7 +25084,7 @@ func fn6999(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8467426))
+	fn3605(m, i0, uint32(8467426))
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
@@ -12153,10 +25092,10 @@ L2:
 	v4 = l0
 	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = uint64(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	fn4475(m, i0)
+	fn4476(m, i0)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v4
 	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8534725), v2)
+	i0 = fn4086(m, uint32(8534725), v2)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -12166,7 +25105,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7000(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7001(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -12180,7 +25119,7 @@ func fn7000(m *Module, v0 uint32, v1 uint32) uint32 {
 		panic(ErrDepth)
 	}
 	v2 = uint32(0)
-	l0 = fn4469(m)
+	l0 = fn4470(m)
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
 	if l0 != l1 {
 		goto L1
@@ -12188,49 +25127,9 @@ func fn7000(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v2 = i0
 L1:
-	i0 = fn1575(m, v2)
+	i0 = fn1576(m, v2)
 	m.depth--
 	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7001(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 == 0 {
-		goto L1
-	}
-	fn3007(m, v0)
-L1:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	m.depth--
-	return
 }
 
 //go:norace
@@ -12246,14 +25145,12 @@ func fn7002(m *Module, v0 uint32) {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	if i0 == 0 {
 		goto L1
 	}
-	fn3007(m, v0)
+	fn3008(m, v0)
 L1:
-	fn3702(m, v0)
-	i0 = fn7003(m, v0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
@@ -12269,7 +25166,7 @@ L1:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	m.depth--
 	return
@@ -12277,7 +25174,49 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7003(m *Module, v0 uint32) uint32 {
+func fn7003(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L1
+	}
+	fn3008(m, v0)
+L1:
+	fn3703(m, v0)
+	i0 = fn7004(m, v0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7004(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12307,7 +25246,7 @@ func fn7003(m *Module, v0 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
@@ -12326,7 +25265,7 @@ L1:
 	if v2 != 0 {
 		goto L2
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v1 = i0
@@ -12345,7 +25284,7 @@ L2:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	v1 = i0
@@ -12364,7 +25303,7 @@ L3:
 	if v0 != 0 {
 		goto L4
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L4:
 	m.depth--
 	return uint32(0)
@@ -12372,7 +25311,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn7004(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7005(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12391,10 +25330,10 @@ func fn7004(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = fn2369(m, i1, uint32(10302360))
+	i1 = fn2370(m, i1, uint32(10302360))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
 	v3 = i1
-	i0 = fn7005(m, v0, v3)
+	i0 = fn7006(m, v0, v3)
 	v4 = i0
 	if v4 != 0 {
 		goto L2
@@ -12403,7 +25342,7 @@ func fn7004(m *Module, v0 uint32, v1 uint32) uint32 {
 	goto L1
 L2:
 	i1 = k32(10089824) + uint32(22528)
-	i0 = fn2026(m, v1, i1, uint32(2))
+	i0 = fn2027(m, v1, i1, uint32(2))
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -12431,7 +25370,7 @@ L5:
 	v4 = uint32(0)
 	goto L1
 L6:
-	fn2072(m, v4)
+	fn2073(m, v4)
 	v4 = uint32(0)
 	goto L1
 L3:
@@ -12440,7 +25379,7 @@ L3:
 	if i0 == i1 {
 		goto L7
 	}
-	i0 = fn2028(m, v0, v1, v4, uint32(0))
+	i0 = fn2029(m, v0, v1, v4, uint32(0))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -12459,12 +25398,12 @@ L8:
 	v4 = v0
 	goto L1
 L9:
-	fn2072(m, v4)
+	fn2073(m, v4)
 	v4 = v0
 	goto L1
 L7:
 	i2 = v2 + uint32(12)
-	i0 = fn1704(m, v4, v1, i2)
+	i0 = fn1705(m, v4, v1, i2)
 	if i0 == 0 {
 		goto L10
 	}
@@ -12479,13 +25418,13 @@ L7:
 	if v0 != 0 {
 		goto L11
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
 	goto L1
 L10:
-	i0 = fn2028(m, v0, v1, v4, uint32(0))
+	i0 = fn2029(m, v0, v1, v4, uint32(0))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -12498,7 +25437,7 @@ L10:
 	if v1 != 0 {
 		goto L12
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L12:
 	v4 = v0
 L1:
@@ -12509,7 +25448,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7005(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7006(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12536,7 +25475,7 @@ func fn7005(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+176))
 	v5 = i0
@@ -12561,14 +25500,14 @@ func fn7005(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v6 == 0 {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+176))
 	v5 = i0
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i2 = v2 + uint32(12)
-	i0 = fn1704(m, i0, v5, i2)
+	i0 = fn1705(m, i0, v5, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -12580,7 +25519,7 @@ L5:
 	v3 = uint32(0)
 	i2 = v2 + uint32(12)
 	i3 = v2 + uint32(8)
-	i0 = fn7009(m, v0, v1, i2, i3)
+	i0 = fn7010(m, v0, v1, i2, i3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -12597,27 +25536,27 @@ L5:
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L3
 	}
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+176))
-	i0 = fn1718(m, i0, i1)
+	i0 = fn1719(m, i0, i1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L6
 	}
-	fn3651(m, v0)
-	fn3624(m)
+	fn3652(m, v0)
+	fn3625(m)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v5 = i1
-	i0 = fn2205(m, i0, v5)
+	i0 = fn2206(m, i0, v5)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L7
 	}
-	fn3651(m, v0)
+	fn3652(m, v0)
 L7:
-	fn3606(m, v1)
+	fn3607(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -12631,7 +25570,7 @@ L7:
 	if v4 != 0 {
 		goto L8
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
@@ -12644,7 +25583,7 @@ L8:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 	goto L2
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+176))
@@ -12665,7 +25604,7 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
@@ -12681,7 +25620,7 @@ L3:
 	if v5 != 0 {
 		goto L9
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v3 = i0
@@ -12695,7 +25634,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7006(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7007(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12713,15 +25652,15 @@ func fn7006(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	v4 = k32(4294967295)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = fn2369(m, i1, uint32(10302360))
+	i1 = fn2370(m, i1, uint32(10302360))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+16))
-	i0 = fn7005(m, v0, i1)
+	i0 = fn7006(m, v0, i1)
 	v5 = i0
 	if v5 == 0 {
 		goto L1
 	}
 	i1 = k32(10089824) + uint32(22528)
-	i0 = fn2026(m, v1, i1, uint32(2))
+	i0 = fn2027(m, v1, i1, uint32(2))
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 0:
@@ -12732,7 +25671,7 @@ func fn7006(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L5
 	}
 L5:
-	i0 = fn2045(m, v0, v1, v2, v5)
+	i0 = fn2046(m, v0, v1, v2, v5)
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
@@ -12752,7 +25691,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, v3)) = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3603(m, i0, uint32(8391132), v3)
+	i0 = fn3604(m, i0, uint32(8391132), v3)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v0 = i0
@@ -12767,7 +25706,7 @@ L3:
 		goto L1
 	}
 L2:
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -12776,7 +25715,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7007(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7008(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -12848,7 +25787,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7008(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7009(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12879,7 +25818,7 @@ func fn7008(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v4 = uint32(0)
 	goto L3
 L4:
-	i0 = fn2030(m, v1)
+	i0 = fn2031(m, v1)
 	v4 = i0
 L3:
 	if v2 == 0 {
@@ -12888,7 +25827,7 @@ L3:
 	if v4 != 0 {
 		goto L5
 	}
-	i0 = fn2030(m, v2)
+	i0 = fn2031(m, v2)
 	v4 = i0
 L5:
 	if int32(v4) < int32(uint32(1)) {
@@ -12896,7 +25835,7 @@ L5:
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8508423))
+	fn3605(m, i0, uint32(8508423))
 	goto L1
 L6:
 	v5 = uint32(0)
@@ -12904,7 +25843,7 @@ L6:
 		goto L1
 	}
 L2:
-	i0 = fn2369(m, v0, uint32(10302360))
+	i0 = fn2370(m, v0, uint32(10302360))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
 	v4 = i0
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
@@ -12937,13 +25876,13 @@ L8:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 L9:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v2
-	i1 = fn1684(m)
+	i1 = fn1685(m)
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = v0
 	if v0 == 0 {
 		goto L10
 	}
-	i1 = fn2198(m, uint32(0))
+	i1 = fn2199(m, uint32(0))
 	v0 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = v0
 	if v0 == 0 {
@@ -12953,7 +25892,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
 	i2 = v3 + uint32(12)
 	i3 = v3 + uint32(8)
-	i0 = fn7009(m, v5, v4, i2, i3)
+	i0 = fn7010(m, v5, v4, i2, i3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L10
 	}
@@ -12970,7 +25909,7 @@ L9:
 	if v1 != 0 {
 		goto L11
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L11:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	v0 = i0
@@ -12985,7 +25924,7 @@ L11:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L1
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
@@ -12999,7 +25938,7 @@ L10:
 	if v0 != 0 {
 		goto L7
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L7:
 	v5 = uint32(0)
 L1:
@@ -13010,7 +25949,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7009(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7010(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -13032,7 +25971,7 @@ func fn7009(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i3 uint32
 	_ = i3
 	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+176))
 	if i0 != 0 {
@@ -13073,11 +26012,11 @@ func fn7009(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return k32(4294967295)
 L3:
 	v1 = k32(4294967295)
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v5 = i0
 	if v5 == 0 {
 		goto L2
@@ -13085,19 +26024,19 @@ L3:
 	v6 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+176))
-	i0 = fn1711(m, i0, i1, v5)
+	i0 = fn1712(m, i0, i1, v5)
 	if int32(i0) < int32(uint32(0)) {
 		goto L4
 	}
-	i0 = fn4221(m)
+	i0 = fn4222(m)
 	v7 = i0
 	v6 = uint32(0)
-	i0 = fn3003(m, v0, uint32(0))
+	i0 = fn3004(m, v0, uint32(0))
 	v8 = i0
 	if v8 == 0 {
 		goto L8
 	}
-	i0 = fn2289(m, uint32(2))
+	i0 = fn2290(m, uint32(2))
 	v9 = i0
 	if v9 != 0 {
 		goto L11
@@ -13129,7 +26068,7 @@ L11:
 L12:
 	i0 = v9 + uint32(16)
 	*(*uint32)(unsafe.Add(b, i0)) = v8
-	i0 = fn1947(m, uint32(10303720), v9, uint32(0), uint32(0))
+	i0 = fn1948(m, uint32(10303720), v9, uint32(0), uint32(0))
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v10 = i0
@@ -13142,13 +26081,13 @@ L12:
 	if v10 != 0 {
 		goto L13
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L13:
 	if v8 == 0 {
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+180))
-	i0 = fn3003(m, i0, v8)
+	i0 = fn3004(m, i0, v8)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v8))
 	v7 = i0
@@ -13162,40 +26101,40 @@ L13:
 		goto L9
 	}
 L10:
-	fn2072(m, v8)
+	fn2073(m, v8)
 L9:
 	if v9 != 0 {
 		goto L7
 	}
 L8:
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+176))
-	i0 = fn1718(m, i0, i1)
+	i0 = fn1719(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
 	goto L5
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = fn2206(m, i0, v9)
+	i0 = fn2207(m, i0, v9)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn3622(m)
+	i0 = fn3623(m)
 	v3 = i0
 	v6 = v9
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+176))
-	i0 = fn1718(m, i0, i1)
+	i0 = fn1719(m, i0, i1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L5
 	}
 L6:
-	fn3651(m, v0)
+	fn3652(m, v0)
 L5:
-	fn3606(m, v3)
+	fn3607(m, v3)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v4 = i0
@@ -13208,7 +26147,7 @@ L4:
 	if v4 != 0 {
 		goto L14
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L14:
 	if v6 == 0 {
 		goto L2
@@ -13225,7 +26164,7 @@ L14:
 	if v4 != 0 {
 		goto L2
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L2:
 	return v1
 L1:
@@ -13236,7 +26175,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7010(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7011(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13249,7 +26188,7 @@ func fn7010(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2291(m, v0, uint32(0))
+	i0 = fn2292(m, v0, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
 	v2 = i0
 	if v2 == uint32(10059656) {
@@ -13270,25 +26209,25 @@ L2:
 	if i0 == 0 {
 		goto L3
 	}
-	i0 = fn2291(m, v0, uint32(1))
+	i0 = fn2292(m, v0, uint32(1))
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i0 = fn1726(m, i0, v0, uint32(0))
+	i0 = fn1727(m, i0, v0, uint32(0))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L3
 	}
-	fn3651(m, v2)
+	fn3652(m, v2)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
 	v0 = i0
 	if v0 == 0 {
 		goto L4
 	}
-	i0 = fn2205(m, v0, v1)
+	i0 = fn2206(m, v0, v1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
-	fn3651(m, v2)
+	fn3652(m, v2)
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i0
@@ -13301,7 +26240,7 @@ L4:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L1:
 	m.depth--
 	return uint32(10059656)
@@ -13309,16 +26248,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7011(m *Module) uint32 {
+func fn7012(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10303784))
+	i0 = fn1968(m, uint32(10303784))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn7012(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7013(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -13345,7 +26284,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7013(m *Module, v0 uint32) uint32 {
+func fn7014(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -13375,7 +26314,7 @@ func fn7013(m *Module, v0 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return uint32(0)
@@ -13383,7 +26322,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7014(m *Module, v0 uint32) {
+func fn7015(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -13413,7 +26352,7 @@ func fn7014(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return
@@ -13421,7 +26360,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7015(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7016(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13439,13 +26378,13 @@ func fn7015(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = v2 + uint32(8)
-	i0 = fn4290(m, i0)
+	i0 = fn4291(m, i0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
-	d0 = fn4283(m, l0)
-	i0 = fn1315(m, d0)
+	d0 = fn4284(m, l0)
+	i0 = fn1316(m, d0)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -13455,7 +26394,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7016(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7017(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13471,12 +26410,12 @@ func fn7016(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = v2 + uint32(8)
-	i0 = fn4290(m, i0)
+	i0 = fn4291(m, i0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn4284(m, l0)
+	i0 = fn4285(m, l0)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -13486,7 +26425,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7017(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7018(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13508,12 +26447,12 @@ func fn7017(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(32)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn1581(m, v1)
+	i0 = fn1582(m, v1)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -13521,19 +26460,19 @@ func fn7017(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3603(m, v4, uint32(8433830), v2)
+	i0 = fn3604(m, v4, uint32(8433830), v2)
 	goto L1
 L2:
 	i1 = v2 + uint32(16)
-	i0 = fn7831(m, v3, i1)
+	i0 = fn7832(m, v3, i1)
 	if i0 == 0 {
 		goto L3
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
@@ -13542,7 +26481,7 @@ L3:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
 	d1 = float64(int64(l1))
 	d0 = d0 + d1
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -13552,7 +26491,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7018(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7019(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13570,12 +26509,12 @@ func fn7018(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = i0 - uint32(32)
 	v2 = i0
 	m.g0 = v2
-	i0 = fn1581(m, v1)
+	i0 = fn1582(m, v1)
 	v3 = i0
 	if v3 != k32(4294967295) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L2
 	}
@@ -13583,30 +26522,30 @@ func fn7018(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = fn2339(m, i1)
+	i1 = fn2340(m, i1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3603(m, v4, uint32(8433830), v2)
+	i0 = fn3604(m, v4, uint32(8433830), v2)
 	goto L1
 L2:
 	i1 = v2 + uint32(16)
-	i0 = fn7831(m, v3, i1)
+	i0 = fn7832(m, v3, i1)
 	if i0 == 0 {
 		goto L3
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	goto L1
 L3:
 	v3 = uint32(0)
 	i0 = v2 + uint32(8)
 	i1 = v2 + uint32(16)
-	i0 = fn4279(m, i0, i1)
+	i0 = fn4280(m, i0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn4284(m, l0)
+	i0 = fn4285(m, l0)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -13616,7 +26555,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7019(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7020(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var d0 float64
@@ -13636,7 +26575,7 @@ func fn7019(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	i1 = v2 + uint32(28)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3718(m, v1, uint32(8420257), v2)
+	i0 = fn3719(m, v1, uint32(8420257), v2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -13645,13 +26584,13 @@ func fn7019(m *Module, v0 uint32, v1 uint32) uint32 {
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
 	i1 = v2 + uint32(8)
-	i0 = fn7830(m, i0, i1)
+	i0 = fn7831(m, i0, i1)
 	if i0 == 0 {
 		goto L3
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
@@ -13660,7 +26599,7 @@ L3:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
 	d1 = float64(int64(l1))
 	d0 = d0 + d1
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v1 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -13670,7 +26609,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7020(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7021(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13694,13 +26633,13 @@ func fn7020(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	*(*uint32)(unsafe.Add(b, v2)) = v1
 	v3 = uint32(0)
-	i0 = fn4381(m, uint32(8448476), uint32(8533108), v2)
+	i0 = fn4382(m, uint32(8448476), uint32(8533108), v2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	v3 = uint32(0)
 	i0 = v2 + uint32(16)
-	i0 = fn4280(m, i0, v1, uint32(3))
+	i0 = fn4281(m, i0, v1, uint32(3))
 	if i0 != 0 {
 		goto L1
 	}
@@ -13711,41 +26650,41 @@ func fn7020(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8477750))
+	fn3605(m, i0, uint32(8477750))
 	goto L1
 L2:
 	v3 = uint32(0)
 	i0 = v2 + uint32(24)
-	i0 = fn4293(m, i0)
+	i0 = fn4294(m, i0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+24))
 	l0 = l0 + v4
 	i1 = v2 + uint32(32)
-	i0 = fn4289(m, l0, i1)
+	i0 = fn4290(m, l0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 L4:
-	i0 = fn3761(m)
+	i0 = fn3762(m)
 	v5 = i0
 	i2 = v2 + uint32(32)
-	i0 = fn7832(m, uint32(9993996), uint32(1), i2, uint32(0))
+	i0 = fn7833(m, uint32(9993996), uint32(1), i2, uint32(0))
 	v1 = i0
-	fn3762(m, v5)
+	fn3763(m, v5)
 	if v1 == uint32(27) {
 		goto L5
 	}
 	if v1 == 0 {
 		goto L3
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
+	i0 = fn3638(m, i0)
 	goto L1
 L5:
-	i0 = fn6307(m)
+	i0 = fn6308(m)
 	if i0 == 0 {
 		goto L4
 	}
@@ -13760,7 +26699,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7021(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7022(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13782,7 +26721,7 @@ func fn7021(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+60)) = uint32(0)
 	i1 = v2 + uint32(60)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3718(m, v1, uint32(8488116), v2)
+	i0 = fn3719(m, v1, uint32(8488116), v2)
 	if i0 == 0 {
 		goto L1
 	}
@@ -13795,12 +26734,12 @@ func fn7021(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L3
 	}
 L4:
-	l0 = fn7833(m, uint32(0))
+	l0 = fn7834(m, uint32(0))
 	v4 = l0
 	goto L2
 L3:
 	i1 = v2 + uint32(8)
-	i0 = fn4273(m, v1, i1, uint32(0))
+	i0 = fn4274(m, v1, i1, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -13808,15 +26747,15 @@ L3:
 	v4 = l0
 L2:
 	v3 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i1 = v2 + uint32(8)
-	i0 = fn4300(m, v4, i1)
+	i0 = fn4301(m, v4, i1)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = v2 + uint32(8)
-	i0 = fn7022(m, i0, i1)
+	i0 = fn7023(m, i0, i1)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(64)
@@ -13826,7 +26765,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7022(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7023(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13838,14 +26777,14 @@ func fn7022(m *Module, v0 uint32, v1 uint32) uint32 {
 	b := m.base
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn2275(m, i0)
+	i0 = fn2276(m, i0)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	i0 = i0 + uint32(1900)
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L2
@@ -13861,14 +26800,14 @@ func fn7022(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L2:
 	v2 = uint32(0)
-	fn2276(m, v0, uint32(0), v3)
+	fn2277(m, v0, uint32(0), v3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
 	i0 = i0 + uint32(1)
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v3 = i0
 	if v3 != 0 {
 		goto L3
@@ -13884,12 +26823,12 @@ L2:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L3:
-	fn2276(m, v0, uint32(1), v3)
+	fn2277(m, v0, uint32(1), v3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L4
@@ -13906,12 +26845,12 @@ L3:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L4:
-	fn2276(m, v0, uint32(2), v2)
+	fn2277(m, v0, uint32(2), v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L5
@@ -13928,12 +26867,12 @@ L4:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L5:
-	fn2276(m, v0, uint32(3), v2)
+	fn2277(m, v0, uint32(3), v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L6
@@ -13950,12 +26889,12 @@ L5:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L6:
-	fn2276(m, v0, uint32(4), v2)
+	fn2277(m, v0, uint32(4), v2)
 	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L7
@@ -13972,14 +26911,14 @@ L6:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L7:
-	fn2276(m, v0, uint32(5), v2)
+	fn2277(m, v0, uint32(5), v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	i0 = i0 + uint32(6)
 	i0 = uint32(int32(i0) % int32(k32(7)))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L8
@@ -13996,13 +26935,13 @@ L7:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L8:
-	fn2276(m, v0, uint32(6), v2)
+	fn2277(m, v0, uint32(6), v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
 	i0 = i0 + uint32(1)
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L9
@@ -14019,12 +26958,12 @@ L8:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L9:
-	fn2276(m, v0, uint32(7), v2)
+	fn2277(m, v0, uint32(7), v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v2 = i0
 	if v2 != 0 {
 		goto L10
@@ -14041,12 +26980,12 @@ L9:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L10:
-	fn2276(m, v0, uint32(8), v2)
+	fn2277(m, v0, uint32(8), v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
-	i0 = fn2730(m, i0, uint32(8486274))
+	i0 = fn2731(m, i0, uint32(8486274))
 	v2 = i0
 	if v2 != 0 {
 		goto L11
@@ -14063,12 +27002,12 @@ L10:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L11:
-	fn2276(m, v0, uint32(9), v2)
+	fn2277(m, v0, uint32(9), v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	i0 = fn1574(m, i0)
+	i0 = fn1575(m, i0)
 	v1 = i0
 	if v1 != 0 {
 		goto L12
@@ -14085,10 +27024,10 @@ L11:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	return uint32(0)
 L12:
-	fn2276(m, v0, uint32(10), v1)
+	fn2277(m, v0, uint32(10), v1)
 	v2 = v0
 L1:
 	return v2
@@ -14096,7 +27035,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7023(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7024(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14118,7 +27057,7 @@ func fn7023(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+60)) = uint32(0)
 	i1 = v2 + uint32(60)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3718(m, v1, uint32(8488135), v2)
+	i0 = fn3719(m, v1, uint32(8488135), v2)
 	if i0 == 0 {
 		goto L1
 	}
@@ -14131,12 +27070,12 @@ func fn7023(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L3
 	}
 L4:
-	l0 = fn7833(m, uint32(0))
+	l0 = fn7834(m, uint32(0))
 	v4 = l0
 	goto L2
 L3:
 	i1 = v2 + uint32(8)
-	i0 = fn4273(m, v1, i1, uint32(0))
+	i0 = fn4274(m, v1, i1, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -14145,13 +27084,13 @@ L3:
 L2:
 	v3 = uint32(0)
 	i1 = v2 + uint32(8)
-	i0 = fn4299(m, v4, i1)
+	i0 = fn4300(m, v4, i1)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i1 = v2 + uint32(8)
-	i0 = fn7022(m, i0, i1)
+	i0 = fn7023(m, i0, i1)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(64)
@@ -14161,7 +27100,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7024(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7025(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14188,7 +27127,7 @@ func fn7024(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(92)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
 	i4 = v2 + uint32(32)
-	i0 = fn3735(m, v1, uint32(8488256), uint32(0), uint32(1), i4)
+	i0 = fn3736(m, v1, uint32(8488256), uint32(0), uint32(1), i4)
 	if i0 == 0 {
 		goto L1
 	}
@@ -14198,9 +27137,9 @@ func fn7024(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L3
 	}
 	v3 = uint32(0)
-	l0 = fn7833(m, uint32(0))
+	l0 = fn7834(m, uint32(0))
 	i1 = v2 + uint32(44)
-	i0 = fn4299(m, l0, i1)
+	i0 = fn4300(m, l0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -14208,12 +27147,12 @@ func fn7024(m *Module, v0 uint32, v1 uint32) uint32 {
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i2 = v2 + uint32(44)
-	i0 = fn7025(m, i0, v1, i2, uint32(8398667))
+	i0 = fn7026(m, i0, v1, i2, uint32(8398667))
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = v2 + uint32(44)
-	i0 = fn7026(m, i0)
+	i0 = fn7027(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
@@ -14237,7 +27176,7 @@ L2:
 	i1 = i1 << (uint32(2) & 31)
 	i1 = i1 + uint32(9537888)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i0 = fn2696(m, uint32(8516446), v2)
+	i0 = fn2697(m, uint32(8516446), v2)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(96)
@@ -14247,7 +27186,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7025(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7026(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -14290,7 +27229,7 @@ func fn7025(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8510536))
+	fn3605(m, i0, uint32(8510536))
 	goto L1
 L2:
 	i0 = v4 + uint32(32)
@@ -14312,7 +27251,7 @@ L2:
 	i1 = v4 + uint32(44)
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	v5 = uint32(0)
-	i0 = fn3718(m, v1, v3, v4)
+	i0 = fn3719(m, v1, v3, v4)
 	if i0 == 0 {
 		goto L1
 	}
@@ -14323,7 +27262,7 @@ L2:
 	}
 	v5 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8496221))
+	fn3605(m, i0, uint32(8496221))
 	goto L1
 L3:
 	i1 = v3 + k32(4294965396)
@@ -14343,26 +27282,26 @@ L3:
 	if i0 != i1 {
 		goto L4
 	}
-	i0 = fn2277(m, v1, uint32(9))
+	i0 = fn2278(m, v1, uint32(9))
 	v3 = i0
 	if v3 == uint32(10059656) {
 		goto L5
 	}
-	i1 = fn2739(m, v3)
+	i1 = fn2740(m, v3)
 	v3 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = v3
 	if v3 == 0 {
 		goto L1
 	}
 L5:
-	i0 = fn2277(m, v1, uint32(10))
+	i0 = fn2278(m, v1, uint32(10))
 	v1 = i0
 	if v1 == uint32(10059656) {
 		goto L4
 	}
-	i1 = fn1580(m, v1)
+	i1 = fn1581(m, v1)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = i1
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
@@ -14376,7 +27315,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7026(m *Module, v0 uint32) uint32 {
+func fn7027(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -14394,7 +27333,7 @@ L2:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8496291))
+	fn3605(m, i0, uint32(8496291))
 	return uint32(0)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -14409,7 +27348,7 @@ L4:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8496284))
+	fn3605(m, i0, uint32(8496284))
 	return uint32(0)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
@@ -14417,7 +27356,7 @@ L3:
 		goto L5
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8496146))
+	fn3605(m, i0, uint32(8496146))
 	return uint32(0)
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
@@ -14425,7 +27364,7 @@ L5:
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8496373))
+	fn3605(m, i0, uint32(8496373))
 	return uint32(0)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -14433,7 +27372,7 @@ L6:
 		goto L7
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8496125))
+	fn3605(m, i0, uint32(8496125))
 	return uint32(0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
@@ -14441,7 +27380,7 @@ L7:
 		goto L8
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8496259))
+	fn3605(m, i0, uint32(8496259))
 	return uint32(0)
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
@@ -14458,14 +27397,14 @@ L9:
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8496214))
+	fn3605(m, i0, uint32(8496214))
 L10:
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn7027(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7028(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14492,7 +27431,7 @@ func fn7027(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(92)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+32)) = i1
 	i2 = v2 + uint32(32)
-	i0 = fn3718(m, v1, uint32(8488273), i2)
+	i0 = fn3719(m, v1, uint32(8488273), i2)
 	if i0 == 0 {
 		goto L1
 	}
@@ -14505,12 +27444,12 @@ func fn7027(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L3
 	}
 L4:
-	l0 = fn7833(m, uint32(0))
+	l0 = fn7834(m, uint32(0))
 	v4 = l0
 	goto L2
 L3:
 	i1 = v2 + uint32(40)
-	i0 = fn4273(m, v1, i1, uint32(0))
+	i0 = fn4274(m, v1, i1, uint32(0))
 	if i0 == k32(4294967295) {
 		goto L1
 	}
@@ -14519,7 +27458,7 @@ L3:
 L2:
 	v3 = uint32(0)
 	i1 = v2 + uint32(40)
-	i0 = fn4299(m, v4, i1)
+	i0 = fn4300(m, v4, i1)
 	if i0 != 0 {
 		goto L1
 	}
@@ -14542,7 +27481,7 @@ L2:
 	i1 = i1 << (uint32(2) & 31)
 	i1 = i1 + uint32(9537888)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i0 = fn2696(m, uint32(8516446), v2)
+	i0 = fn2697(m, uint32(8516446), v2)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(96)
@@ -14552,7 +27491,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7028(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7029(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint64
@@ -14569,7 +27508,7 @@ func fn7028(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn7025(m, i0, v1, v2, uint32(8398569))
+	i0 = fn7026(m, i0, v1, v2, uint32(8398569))
 	if i0 != 0 {
 		goto L2
 	}
@@ -14577,7 +27516,7 @@ func fn7028(m *Module, v0 uint32, v1 uint32) uint32 {
 	goto L1
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = k32(4294967295)
-	l0 = fn8138(m, v2)
+	l0 = fn8139(m, v2)
 	v3 = l0
 	if v3 != k64(18446744073709551615) {
 		goto L3
@@ -14588,11 +27527,11 @@ L2:
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	fn3604(m, i0, uint32(8495976))
+	fn3605(m, i0, uint32(8495976))
 	goto L1
 L3:
 	d0 = float64(int64(v3))
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v0 = i0
 L1:
 	i0 = v2 + uint32(48)
@@ -14602,7 +27541,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7029(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7030(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14659,7 +27598,7 @@ func fn7029(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	i1 = v2 + uint32(108)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i0 = fn3718(m, v1, uint32(8488166), v2)
+	i0 = fn3719(m, v1, uint32(8488166), v2)
 	if i0 == 0 {
 		goto L1
 	}
@@ -14669,9 +27608,9 @@ func fn7029(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L3
 	}
 	v3 = uint32(0)
-	l0 = fn7833(m, uint32(0))
+	l0 = fn7834(m, uint32(0))
 	i1 = v2 + uint32(56)
-	i0 = fn4299(m, l0, i1)
+	i0 = fn4300(m, l0, i1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -14679,12 +27618,12 @@ func fn7029(m *Module, v0 uint32, v1 uint32) uint32 {
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i2 = v2 + uint32(56)
-	i0 = fn7025(m, i0, v1, i2, uint32(8398617))
+	i0 = fn7026(m, i0, v1, i2, uint32(8398617))
 	if i0 == 0 {
 		goto L1
 	}
 	i0 = v2 + uint32(56)
-	i0 = fn7026(m, i0)
+	i0 = fn7027(m, i0)
 	if i0 == 0 {
 		goto L1
 	}
@@ -14708,23 +27647,23 @@ L4:
 	if v4 < uint32(536870911) {
 		goto L6
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = uint32(0)
 	goto L1
 L6:
 	i0 = v4 << (uint32(2) & 31)
 	i0 = i0 + uint32(4)
-	i0 = fn2108(m, i0)
+	i0 = fn2109(m, i0)
 	v5 = i0
 	if v5 != 0 {
 		goto L7
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v3 = uint32(0)
 	goto L1
 L7:
 	i0 = v2 + uint32(16)
-	fn2694(m, i0)
+	fn2695(m, i0)
 	*(*uint8)(unsafe.Add(b, uint64(v2)+48)) = uint8(k32(1))
 	if v4 != 0 {
 		goto L10
@@ -14860,17 +27799,17 @@ L12:
 	v0 = i0
 L28:
 	i1 = v7 << (uint32(2) & 31)
-	i0 = fn2110(m, v6, i1)
+	i0 = fn2111(m, v6, i1)
 	v6 = i0
 	if v6 != 0 {
 		goto L29
 	}
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	v6 = uint32(0)
 	goto L8
 L29:
 	i3 = v2 + uint32(56)
-	i0 = fn8143(m, v6, v7, v5, i3)
+	i0 = fn8144(m, v6, v7, v5, i3)
 	v3 = i0
 	if v3 != 0 {
 		goto L26
@@ -14886,16 +27825,16 @@ L29:
 		goto L28
 	}
 L27:
-	i0 = fn3633(m)
+	i0 = fn3634(m)
 	goto L8
 L26:
-	i0 = fn2671(m, v6, v3)
+	i0 = fn2672(m, v6, v3)
 	v3 = i0
 	if v3 == 0 {
 		goto L8
 	}
 	i0 = v2 + uint32(16)
-	i0 = fn2746(m, i0, v3)
+	i0 = fn2747(m, i0, v3)
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v0 = i0
@@ -14911,7 +27850,7 @@ L26:
 	if v1 != 0 {
 		goto L8
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 	goto L8
 L30:
 	if v0 == uint32(1073741823) {
@@ -14923,7 +27862,7 @@ L30:
 	if v0 != 0 {
 		goto L25
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L25:
 	v8 = v1
 	if int32(v1) >= int32(v4) {
@@ -15016,7 +27955,7 @@ L31:
 	}
 	i0 = v2 + uint32(16)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	i0 = fn2818(m, i0, i1, v1, v8)
+	i0 = fn2819(m, i0, i1, v1, v8)
 	if int32(i0) < int32(uint32(0)) {
 		goto L8
 	}
@@ -15025,17 +27964,17 @@ L40:
 		goto L11
 	}
 L9:
-	fn2111(m, v6)
-	fn2111(m, v5)
+	fn2112(m, v6)
+	fn2112(m, v5)
 	i0 = v2 + uint32(16)
-	i0 = fn2689(m, i0)
+	i0 = fn2690(m, i0)
 	v3 = i0
 	goto L1
 L8:
-	fn2111(m, v6)
-	fn2111(m, v5)
+	fn2112(m, v6)
+	fn2112(m, v5)
 	i0 = v2 + uint32(16)
-	fn2695(m, i0)
+	fn2696(m, i0)
 	v3 = uint32(0)
 L1:
 	i0 = v2 + uint32(112)
@@ -15045,7 +27984,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7030(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7031(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15058,7 +27997,7 @@ func fn7030(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn3888(m, uint32(8488074), uint32(8488333))
+	i0 = fn3889(m, uint32(8488074), uint32(8488333))
 	v2 = i0
 	if v2 != 0 {
 		goto L1
@@ -15066,7 +28005,7 @@ func fn7030(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.depth--
 	return uint32(0)
 L1:
-	i0 = fn851(m, v2, v1, uint32(0))
+	i0 = fn852(m, v2, v1, uint32(0))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v3 = i0
@@ -15079,7 +28018,7 @@ L1:
 	if v3 != 0 {
 		goto L2
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L2:
 	m.depth--
 	return v1
@@ -15087,7 +28026,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7031(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7032(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15105,44 +28044,13 @@ func fn7031(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = v2 + uint32(8)
-	i0 = fn4293(m, i0)
+	i0 = fn4294(m, i0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
-	d0 = fn4283(m, l0)
-	i0 = fn1315(m, d0)
-	v3 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7032(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = v2 + uint32(8)
-	i0 = fn4293(m, i0)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn4284(m, l0)
+	d0 = fn4284(m, l0)
+	i0 = fn1316(m, d0)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -15153,83 +28061,10 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn7033(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint64
-	_ = v2
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v0 = i0
-	l0 = fn7261(m)
-	v2 = l0
-	if v2 != k64(18446744073709551615) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8508673))
-	m.depth--
-	return uint32(0)
-L1:
-	i1 = v0 + uint32(8)
-	l0 = fn4270(m, v2, i1)
-	d0 = fn4283(m, l0)
-	i0 = fn1315(m, d0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7034(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint64
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v0 = i0
-	l0 = fn7261(m)
-	v2 = l0
-	if v2 != k64(18446744073709551615) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8508673))
-	m.depth--
-	return uint32(0)
-L1:
-	i1 = v0 + uint32(8)
-	l0 = fn4270(m, v2, i1)
-	i0 = fn4284(m, l0)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7035(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
 	_ = v3
-	var d0 float64
-	_ = d0
 	var i0 uint32
 	_ = i0
 	var l0 uint64
@@ -15241,13 +28076,12 @@ func fn7035(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = v2 + uint32(8)
-	i0 = fn4297(m, i0)
+	i0 = fn4294(m, i0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
-	d0 = fn4283(m, l0)
-	i0 = fn1315(m, d0)
+	i0 = fn4285(m, l0)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -15257,11 +28091,84 @@ L1:
 
 //go:norace
 //go:nocheckptr
+func fn7034(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint64
+	_ = v2
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v0 = i0
+	l0 = fn7262(m)
+	v2 = l0
+	if v2 != k64(18446744073709551615) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8508673))
+	m.depth--
+	return uint32(0)
+L1:
+	i1 = v0 + uint32(8)
+	l0 = fn4271(m, v2, i1)
+	d0 = fn4284(m, l0)
+	i0 = fn1316(m, d0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7035(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint64
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v0 = i0
+	l0 = fn7262(m)
+	v2 = l0
+	if v2 != k64(18446744073709551615) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8508673))
+	m.depth--
+	return uint32(0)
+L1:
+	i1 = v0 + uint32(8)
+	l0 = fn4271(m, v2, i1)
+	i0 = fn4285(m, l0)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
 func fn7036(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
 	_ = v3
+	var d0 float64
+	_ = d0
 	var i0 uint32
 	_ = i0
 	var l0 uint64
@@ -15273,12 +28180,13 @@ func fn7036(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	v3 = uint32(0)
 	i0 = v2 + uint32(8)
-	i0 = fn4297(m, i0)
+	i0 = fn4298(m, i0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn4284(m, l0)
+	d0 = fn4284(m, l0)
+	i0 = fn1316(m, d0)
 	v3 = i0
 L1:
 	i0 = v2 + uint32(16)
@@ -15289,6 +28197,37 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn7037(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = v2 + uint32(8)
+	i0 = fn4298(m, i0)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
+	i0 = fn4285(m, l0)
+	v3 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7038(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15317,7 +28256,7 @@ func fn7037(m *Module, v0 uint32, v1 uint32) uint32 {
 	i1 = v2 + uint32(44)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	v3 = uint32(0)
-	i0 = fn3718(m, v1, uint32(8450011), v2)
+	i0 = fn3719(m, v1, uint32(8450011), v2)
 	if i0 == 0 {
 		goto L1
 	}
@@ -15326,35 +28265,22 @@ func fn7037(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(9537936)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
 	v3 = i0
-	i0 = fn8100(m, v3, uint32(8488432))
+	i0 = fn8101(m, v3, uint32(8488432))
 	if i0 != 0 {
 		goto L7
 	}
 	v3 = uint32(0)
 	i0 = v2 + uint32(8)
 	i1 = v2 + uint32(16)
-	i0 = fn4292(m, i0, i1)
+	i0 = fn4293(m, i0, i1)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L6
 	}
 	goto L1
 L7:
-	i0 = fn8100(m, v3, uint32(8517413))
+	i0 = fn8101(m, v3, uint32(8517413))
 	if i0 != 0 {
 		goto L8
-	}
-	v3 = uint32(0)
-	i0 = v2 + uint32(8)
-	i1 = v2 + uint32(16)
-	i0 = fn4295(m, i0, i1)
-	if int32(i0) >= int32(uint32(0)) {
-		goto L6
-	}
-	goto L1
-L8:
-	i0 = fn8100(m, v3, uint32(8440692))
-	if i0 != 0 {
-		goto L9
 	}
 	v3 = uint32(0)
 	i0 = v2 + uint32(8)
@@ -15364,8 +28290,21 @@ L8:
 		goto L6
 	}
 	goto L1
+L8:
+	i0 = fn8101(m, v3, uint32(8440692))
+	if i0 != 0 {
+		goto L9
+	}
+	v3 = uint32(0)
+	i0 = v2 + uint32(8)
+	i1 = v2 + uint32(16)
+	i0 = fn4297(m, i0, i1)
+	if int32(i0) >= int32(uint32(0)) {
+		goto L6
+	}
+	goto L1
 L9:
-	i0 = fn8100(m, v3, uint32(8488320))
+	i0 = fn8101(m, v3, uint32(8488320))
 	if i0 != 0 {
 		goto L4
 	}
@@ -15373,32 +28312,32 @@ L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	i0 = i0 + uint32(8)
 	v3 = i0
-	d0 = fn4268(m, v3)
+	d0 = fn4269(m, v3)
 	v4 = d0
 	*(*uint64)(unsafe.Add(b, uint64(v2)+20)) = uint64(1)
 	*(*float64)(unsafe.Add(b, uint64(v2)+32)) = v4
-	l0 = fn7261(m)
+	l0 = fn7262(m)
 	v5 = l0
 	if v5 == k64(18446744073709551615) {
 		goto L5
 	}
-	l1 = fn4270(m, v5, v3)
+	l1 = fn4271(m, v5, v3)
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = l1
 L6:
 	v3 = uint32(0)
-	i0 = fn1684(m)
+	i0 = fn1685(m)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
 	}
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i0 = fn2675(m, i0)
+	i0 = fn2676(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
-	i0 = fn1760(m, v1, uint32(8453720), v3)
+	i0 = fn1761(m, v1, uint32(8453720), v3)
 	if i0 != k32(4294967295) {
 		goto L3
 	}
@@ -15407,12 +28346,12 @@ L6:
 L5:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8508673))
+	fn3605(m, i0, uint32(8508673))
 	goto L1
 L4:
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8466998))
+	fn3605(m, i0, uint32(8466998))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
@@ -15426,15 +28365,15 @@ L3:
 	if v6 != 0 {
 		goto L10
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
-	i0 = fn1760(m, v1, uint32(8517413), v3)
+	i0 = fn1761(m, v1, uint32(8517413), v3)
 	if i0 != k32(4294967295) {
 		goto L11
 	}
@@ -15452,15 +28391,15 @@ L11:
 	if v6 != 0 {
 		goto L12
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i0 = fn606(m, i0)
+	i0 = fn607(m, i0)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
-	i0 = fn1760(m, v1, uint32(8493302), v3)
+	i0 = fn1761(m, v1, uint32(8493302), v3)
 	if i0 != k32(4294967295) {
 		goto L13
 	}
@@ -15478,15 +28417,15 @@ L13:
 	if v6 != 0 {
 		goto L14
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L14:
 	d0 = *(*float64)(unsafe.Add(b, uint64(v2)+32))
-	i0 = fn1315(m, d0)
+	i0 = fn1316(m, d0)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
-	i0 = fn1760(m, v1, uint32(8451231), v3)
+	i0 = fn1761(m, v1, uint32(8451231), v3)
 	if i0 != k32(4294967295) {
 		goto L15
 	}
@@ -15504,9 +28443,9 @@ L15:
 	if v0 != 0 {
 		goto L16
 	}
-	fn2072(m, v3)
+	fn2073(m, v3)
 L16:
-	i0 = fn2008(m, v1)
+	i0 = fn2009(m, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -15519,7 +28458,7 @@ L16:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -15533,7 +28472,7 @@ L2:
 	if v3 != 0 {
 		goto L17
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L17:
 	v3 = uint32(0)
 	if v0 == 0 {
@@ -15550,7 +28489,7 @@ L17:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v2 + uint32(48)
 	m.g0 = i0
@@ -15559,7 +28498,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7038(m *Module, v0 uint32) uint32 {
+func fn7039(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15595,13 +28534,13 @@ func fn7038(m *Module, v0 uint32) uint32 {
 	m.g0 = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v2 = i0
-	l0 = fn7833(m, uint32(0))
+	l0 = fn7834(m, uint32(0))
 	v3 = l0
 	l1 = uint64(int64(v3) % int64(k64(31557600)))
 	l0 = v3 - l1
 	v3 = l0
 	i1 = v1 + uint32(48)
-	i0 = fn4299(m, v3, i1)
+	i0 = fn4300(m, v3, i1)
 	i0 = v1 + uint32(38)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+88))
 	v4 = i1
@@ -15610,14 +28549,14 @@ func fn7038(m *Module, v0 uint32) uint32 {
 	} else {
 		i1 = uint32(8580568)
 	}
-	i0 = fn8109(m, i0, i1, uint32(9))
+	i0 = fn8110(m, i0, i1, uint32(9))
 	v5 = i0
 	*(*uint8)(unsafe.Add(b, uint64(v5)+9)) = uint8(k32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+84))
 	v4 = i0
 	l0 = v3 + uint64(15778800)
 	i1 = v1 + uint32(48)
-	i0 = fn4299(m, l0, i1)
+	i0 = fn4300(m, l0, i1)
 	i0 = v1 + uint32(28)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+88))
 	v6 = i1
@@ -15626,7 +28565,7 @@ func fn7038(m *Module, v0 uint32) uint32 {
 	} else {
 		i1 = uint32(8580568)
 	}
-	i0 = fn8109(m, i0, i1, uint32(9))
+	i0 = fn8110(m, i0, i1, uint32(9))
 	v7 = i0
 	*(*uint8)(unsafe.Add(b, uint64(v7)+9)) = uint8(k32(0))
 	l0 = uint64(int64(int32(v4)))
@@ -15643,7 +28582,7 @@ func fn7038(m *Module, v0 uint32) uint32 {
 	}
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8401989))
+	fn3605(m, i0, uint32(8401989))
 	goto L2
 L3:
 	i0 = uint32(0) - v4
@@ -15653,83 +28592,83 @@ L3:
 	if int32(v8) >= int32(v9) {
 		goto L6
 	}
-	i0 = fn4095(m, v0, uint32(8486523), v9)
+	i0 = fn4096(m, v0, uint32(8486523), v9)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn4095(m, v0, uint32(8486478), v8)
+	i0 = fn4096(m, v0, uint32(8486478), v8)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
 	i2 = b2i(v6 != v4)
-	i0 = fn4095(m, v0, uint32(8401733), i2)
+	i0 = fn4096(m, v0, uint32(8401733), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v5
 	*(*uint32)(unsafe.Add(b, v1)) = v7
-	i0 = fn4085(m, uint32(8554937), v1)
+	i0 = fn4086(m, uint32(8554937), v1)
 	v6 = i0
 	goto L5
 L6:
-	i0 = fn4095(m, v0, uint32(8486523), v8)
+	i0 = fn4096(m, v0, uint32(8486523), v8)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn4095(m, v0, uint32(8486478), v9)
+	i0 = fn4096(m, v0, uint32(8486478), v9)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
 	i2 = b2i(v6 != v4)
-	i0 = fn4095(m, v0, uint32(8401733), i2)
+	i0 = fn4096(m, v0, uint32(8401733), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v7
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v5
 	i1 = v1 + uint32(16)
-	i0 = fn4085(m, uint32(8554937), i1)
+	i0 = fn4086(m, uint32(8554937), i1)
 	v6 = i0
 L5:
 	v4 = k32(4294967295)
-	i0 = fn4093(m, v0, uint32(8488721), v6)
+	i0 = fn4094(m, v0, uint32(8488721), v6)
 	if int32(i0) <= int32(k32(4294967295)) {
 		goto L2
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8537466), uint32(9994000))
+	i0 = fn4096(m, v0, uint32(8537466), uint32(9994000))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8539564), uint32(9993996))
+	i0 = fn4096(m, v0, uint32(8539564), uint32(9993996))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4095(m, v0, uint32(8528702), uint32(11))
+	i0 = fn4096(m, v0, uint32(8528702), uint32(11))
 	if i0 != 0 {
 		goto L1
 	}
-	i1 = fn2286(m, uint32(10304208))
+	i1 = fn2287(m, uint32(10304208))
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, v2)) = v6
 	if v6 == 0 {
 		goto L1
 	}
-	i0 = fn4097(m, v0, v6)
+	i0 = fn4098(m, v0, v6)
 	if i0 != 0 {
 		goto L1
 	}
 	v4 = uint32(0)
 	i0 = v2 + uint32(8)
-	i0 = fn4267(m, i0, uint64(1000000000), uint64(1000000000))
+	i0 = fn4268(m, i0, uint64(1000000000), uint64(1000000000))
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn3603(m, i0, uint32(8495417), uint32(0))
+	i0 = fn3604(m, i0, uint32(8495417), uint32(0))
 L2:
 	v4 = k32(4294967295)
 L1:
@@ -15740,16 +28679,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7039(m *Module) uint32 {
+func fn7040(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10304320))
+	i0 = fn1968(m, uint32(10304320))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn7040(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7041(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -15770,7 +28709,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7041(m *Module, v0 uint32) uint32 {
+func fn7042(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -15781,44 +28720,44 @@ func fn7041(m *Module, v0 uint32) uint32 {
 	_ = i2
 	b := m.base
 	v1 = k32(4294967295)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
 	v2 = i2
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+99500))
-	i0 = fn4092(m, v0, uint32(8446927), i2)
+	i0 = fn4093(m, v0, uint32(8446927), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+99504))
-	i0 = fn4092(m, v0, uint32(8491956), i2)
+	i0 = fn4093(m, v0, uint32(8491956), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+99508))
-	i0 = fn4092(m, v0, uint32(8517749), i2)
+	i0 = fn4093(m, v0, uint32(8517749), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+99512))
-	i0 = fn4092(m, v0, uint32(8417568), i2)
+	i0 = fn4093(m, v0, uint32(8417568), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+99516))
-	i0 = fn4092(m, v0, uint32(8417330), i2)
+	i0 = fn4093(m, v0, uint32(8417330), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+99496))
-	i0 = fn4092(m, v0, uint32(8517395), i2)
+	i0 = fn4093(m, v0, uint32(8517395), i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4092(m, v0, uint32(8485860), uint32(10071044))
+	i0 = fn4093(m, v0, uint32(8485860), uint32(10071044))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4092(m, v0, uint32(8400584), uint32(10069856))
+	i0 = fn4093(m, v0, uint32(8400584), uint32(10069856))
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v1 = i0
 L1:
@@ -15827,16 +28766,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7042(m *Module) uint32 {
+func fn7043(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10304448))
+	i0 = fn1968(m, uint32(10304448))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn7043(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7044(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -15844,18 +28783,18 @@ func fn7043(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn2982(m, v1)
+	i0 = fn2983(m, v1)
 	v2 = i0
 	if v2 != k32(4294967295) {
 		goto L2
 	}
 	v1 = uint32(0)
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i0 = fn1594(m, v2)
+	i0 = fn1595(m, v2)
 	v1 = i0
 L1:
 	m.depth--
@@ -15864,7 +28803,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7044(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7045(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -15875,7 +28814,7 @@ func fn7044(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8475552), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8475552), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -15889,12 +28828,12 @@ L1:
 	if i0 != 0 {
 		goto L2
 	}
-	fn3722(m, uint32(8475552), uint32(8545685), uint32(8403395), v2)
+	fn3723(m, uint32(8475552), uint32(8545685), uint32(8403395), v2)
 	return uint32(0)
 L2:
 	i3 = v1 + uint32(4)
 	i3 = *(*uint32)(unsafe.Add(b, i3))
-	i2 = fn1722(m, v2, i3, uint32(3920), uint32(0))
+	i2 = fn1723(m, v2, i3, uint32(3921), uint32(0))
 	if int32(i2) < int32(uint32(0)) {
 		i0 = uint32(0)
 	} else {
@@ -15905,7 +28844,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7045(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7046(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -15919,7 +28858,7 @@ func fn7045(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 == uint32(10076120) {
 		goto L1
 	}
-	i0 = fn2348(m, v2, uint32(10076120))
+	i0 = fn2349(m, v2, uint32(10076120))
 	if i0 != 0 {
 		goto L1
 	}
@@ -15932,7 +28871,7 @@ func fn7045(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8475573))
+	fn3605(m, i0, uint32(8475573))
 	m.depth--
 	return k32(4294967295)
 L1:
@@ -15952,7 +28891,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7046(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7047(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -15973,7 +28912,7 @@ func fn7046(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+104))
 	v2 = i0
 	v3 = uint32(0)
-	i0 = fn1492(m, uint32(0))
+	i0 = fn1493(m, uint32(0))
 	v4 = i0
 	if v2 == 0 {
 		goto L2
@@ -15992,9 +28931,9 @@ func fn7046(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L4
 	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn2325(m, i0, v1)
+	i0 = fn2326(m, i0, v1)
 	i0 = i0 + uint32(24)
 	v1 = i0
 	goto L3
@@ -16020,7 +28959,7 @@ L5:
 	i1 = v2 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 L7:
-	i0 = fn1501(m, v4, v1)
+	i0 = fn1502(m, v4, v1)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -16036,7 +28975,7 @@ L7:
 	if v2 != 0 {
 		goto L9
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v1 = i0
@@ -16049,7 +28988,7 @@ L9:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return uint32(0)
 L8:
@@ -16062,7 +29001,7 @@ L8:
 	if v2 != 0 {
 		goto L6
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
 	v1 = i0
@@ -16078,7 +29017,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7047(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7048(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -16090,7 +29029,7 @@ func fn7047(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if i0 < uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8389254), v2, uint32(1), uint32(2))
+	i0 = fn3735(m, uint32(8389254), v2, uint32(1), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -16106,31 +29045,31 @@ L1:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v4 = i0
 L2:
-	i0 = fn3005(m, v3, v4)
+	i0 = fn3006(m, v3, v4)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn7048(m *Module, v0 uint32) uint32 {
+func fn7049(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
 	_ = i0
 	v1 = k32(4294967295)
-	i0 = fn4092(m, v0, uint32(8475610), uint32(10076120))
+	i0 = fn4093(m, v0, uint32(8475610), uint32(10076120))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4092(m, v0, uint32(8486050), uint32(10076120))
+	i0 = fn4093(m, v0, uint32(8486050), uint32(10076120))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4092(m, v0, uint32(8485819), uint32(10076576))
+	i0 = fn4093(m, v0, uint32(8485819), uint32(10076576))
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
-	i0 = fn4092(m, v0, uint32(8485793), uint32(10076784))
+	i0 = fn4093(m, v0, uint32(8485793), uint32(10076784))
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v1 = i0
 L1:
@@ -16139,16 +29078,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7049(m *Module) uint32 {
+func fn7050(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn1967(m, uint32(10304624))
+	i0 = fn1968(m, uint32(10304624))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn7050(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7051(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -16175,7 +29114,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7051(m *Module, v0 uint32) uint32 {
+func fn7052(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -16205,7 +29144,7 @@ func fn7051(m *Module, v0 uint32) uint32 {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return uint32(0)
@@ -16213,7 +29152,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7052(m *Module, v0 uint32) {
+func fn7053(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -16243,7 +29182,7 @@ func fn7052(m *Module, v0 uint32) {
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return
@@ -16251,7 +29190,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7053(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7054(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var l0 uint64
@@ -16262,14 +29201,14 @@ func fn7053(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	l0 = *(*uint64)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn1576(m, l0)
+	i0 = fn1577(m, l0)
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn7054(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7055(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -16312,19 +29251,19 @@ func fn7054(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v3 = i0
 	v0 = uint32(0)
-	i0 = fn2199(m, uint32(0))
+	i0 = fn2200(m, uint32(0))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
 	}
 	v5 = k32(4294967295)
 	i1 = k32(10089824) + uint32(22528)
-	i0 = fn2034(m, v1, i1)
+	i0 = fn2035(m, v1, i1)
 	v6 = i0
 	if v6 == 0 {
 		goto L3
 	}
-	i0 = fn592(m, v6)
+	i0 = fn593(m, v6)
 	v7 = i0
 	if v7 == 0 {
 		goto L3
@@ -16340,7 +29279,7 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
 	i0 = i0 + v9
 	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn582(m, i0, uint32(8493839))
+	i0 = fn583(m, i0, uint32(8493839))
 	v0 = i0
 	if v0 != 0 {
 		goto L6
@@ -16371,7 +29310,7 @@ L10:
 L9:
 	v8 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8545192))
+	fn3605(m, i0, uint32(8545192))
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v11 = i0
 	if v11 != uint32(1073741823) {
@@ -16387,7 +29326,7 @@ L11:
 	if v11 != 0 {
 		goto L2
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L2
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -16407,7 +29346,7 @@ L7:
 	i1 = v12 + uint32(1)
 	*(*uint32)(unsafe.Add(b, v11)) = i1
 L12:
-	i0 = fn2038(m, v13)
+	i0 = fn2039(m, v13)
 	v12 = i0
 	if int32(v12) < int32(uint32(0)) {
 		goto L14
@@ -16415,7 +29354,7 @@ L12:
 	if v12 == 0 {
 		goto L13
 	}
-	i0 = fn2206(m, v4, v11)
+	i0 = fn2207(m, v4, v11)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L13
 	}
@@ -16431,7 +29370,7 @@ L14:
 	if v9 != 0 {
 		goto L15
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v11))
 	v0 = i0
@@ -16448,7 +29387,7 @@ L16:
 	if v0 != 0 {
 		goto L2
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 	goto L2
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v11))
@@ -16462,7 +29401,7 @@ L13:
 	if v12 != 0 {
 		goto L17
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L17:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v11 = i0
@@ -16475,7 +29414,7 @@ L17:
 	if v11 != 0 {
 		goto L18
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L18:
 	i0 = v9 + uint32(4)
 	v9 = i0
@@ -16487,7 +29426,7 @@ L18:
 	}
 L4:
 	i1 = k32(10089824) + uint32(21804)
-	i0 = fn2034(m, v1, i1)
+	i0 = fn2035(m, v1, i1)
 	v8 = i0
 	if v8 != 0 {
 		goto L19
@@ -16515,7 +29454,7 @@ L23:
 	i0 = v5 + i1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	i2 = v2 + uint32(12)
-	i0 = fn2025(m, i0, v14, i2)
+	i0 = fn2026(m, i0, v14, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L26
 	}
@@ -16524,7 +29463,7 @@ L23:
 	if v0 == 0 {
 		goto L24
 	}
-	i0 = fn579(m, v0)
+	i0 = fn580(m, v0)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v11 = i0
@@ -16542,7 +29481,7 @@ L23:
 	if v0 != 0 {
 		goto L26
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L26:
 	v5 = k32(4294967295)
 	goto L2
@@ -16556,16 +29495,16 @@ L25:
 	if v0 != 0 {
 		goto L27
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L27:
 L28:
-	i0 = fn580(m, v9)
+	i0 = fn581(m, v9)
 	v0 = i0
 	if v0 == 0 {
 		goto L33
 	}
 	i2 = v2 + uint32(8)
-	i0 = fn2025(m, v1, v0, i2)
+	i0 = fn2026(m, v1, v0, i2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L34
 	}
@@ -16580,7 +29519,7 @@ L28:
 	if v11 != 0 {
 		goto L35
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L35:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v0 = i0
@@ -16624,15 +29563,15 @@ L33:
 	if v0 != 0 {
 		goto L36
 	}
-	fn2072(m, v9)
+	fn2073(m, v9)
 L36:
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 != 0 {
 		goto L20
 	}
 	goto L24
 L32:
-	i0 = fn2038(m, v11)
+	i0 = fn2039(m, v11)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
 	v10 = i0
@@ -16647,7 +29586,7 @@ L32:
 	if v12 != 0 {
 		goto L37
 	}
-	fn2072(m, v10)
+	fn2073(m, v10)
 L37:
 	if int32(v11) < int32(uint32(0)) {
 		goto L38
@@ -16655,7 +29594,7 @@ L37:
 	if v11 == 0 {
 		goto L30
 	}
-	i0 = fn2206(m, v4, v0)
+	i0 = fn2207(m, v4, v0)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L30
 	}
@@ -16671,7 +29610,7 @@ L38:
 	if v11 != 0 {
 		goto L39
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L39:
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v0 = i0
@@ -16685,7 +29624,7 @@ L39:
 		goto L20
 	}
 L31:
-	fn2072(m, v9)
+	fn2073(m, v9)
 	v5 = k32(4294967295)
 	goto L2
 L30:
@@ -16701,7 +29640,7 @@ L30:
 		goto L28
 	}
 L29:
-	fn2072(m, v0)
+	fn2073(m, v0)
 	goto L28
 L24:
 	i0 = v13 + uint32(1)
@@ -16712,13 +29651,13 @@ L24:
 	}
 L22:
 	i1 = k32(10089824) + uint32(21452)
-	i0 = fn2037(m, v1, i1, v4)
+	i0 = fn2038(m, v1, i1, v4)
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	v5 = i0
 	goto L2
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8490619))
+	fn3605(m, i0, uint32(8490619))
 	goto L2
 L20:
 	v5 = k32(4294967295)
@@ -16738,7 +29677,7 @@ L2:
 	if v0 != 0 {
 		goto L40
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L40:
 	if v6 == 0 {
 		goto L41
@@ -16754,7 +29693,7 @@ L40:
 	if v0 != 0 {
 		goto L41
 	}
-	fn2072(m, v6)
+	fn2073(m, v6)
 L41:
 	if v7 == 0 {
 		goto L42
@@ -16770,7 +29709,7 @@ L41:
 	if v0 != 0 {
 		goto L42
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L42:
 	if v8 == 0 {
 		goto L43
@@ -16786,7 +29725,7 @@ L42:
 	if v0 != 0 {
 		goto L43
 	}
-	fn2072(m, v8)
+	fn2073(m, v8)
 L43:
 	v0 = uint32(0)
 	if int32(v5) < int32(uint32(0)) {
@@ -16818,7 +29757,7 @@ L43:
 	if v11 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L44:
 	v0 = uint32(0)
@@ -16827,7 +29766,7 @@ L44:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v11)+8))
 	*(*uint64)(unsafe.Add(b, uint64(v7)+24)) = l1
 	i1 = k32(10089824) + uint32(26720)
-	i0 = fn2037(m, v1, i1, v7)
+	i0 = fn2038(m, v1, i1, v7)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	v11 = i0
@@ -16843,7 +29782,7 @@ L44:
 	if v11 != 0 {
 		goto L1
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L1
 L45:
 	if v11 == uint32(1073741823) {
@@ -16855,7 +29794,7 @@ L45:
 	if v0 != 0 {
 		goto L46
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L46:
 	v0 = uint32(10059656)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -16863,13 +29802,13 @@ L46:
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
-	i0 = fn2326(m, v1)
+	i0 = fn2327(m, v1)
 	v7 = i0
 	v0 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(0)
 	i1 = k32(10089824) + uint32(21388)
 	i2 = v2 + uint32(4)
-	i0 = fn1726(m, v7, i1, i2)
+	i0 = fn1727(m, v7, i1, i2)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -16893,10 +29832,10 @@ L46:
 	if v0 != 0 {
 		goto L47
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 	goto L47
 L48:
-	i0 = fn1580(m, v7)
+	i0 = fn1581(m, v7)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	v11 = i0
@@ -16911,12 +29850,12 @@ L48:
 	if v9 != 0 {
 		goto L49
 	}
-	fn2072(m, v11)
+	fn2073(m, v11)
 L49:
 	if v7 != k32(4294967295) {
 		goto L52
 	}
-	i0 = fn3616(m)
+	i0 = fn3617(m)
 	if i0 == 0 {
 		goto L51
 	}
@@ -16930,105 +29869,16 @@ L52:
 L51:
 	v0 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8535726))
+	fn3605(m, i0, uint32(8535726))
 	goto L1
 L50:
-	fn2374(m, v1, uint32(0), v0)
+	fn2375(m, v1, uint32(0), v0)
 L47:
 	v0 = uint32(10059656)
 L1:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
 	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7055(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	v3 = uint32(0)
-	i1 = k32(10089824) + uint32(26720)
-	i0 = fn2034(m, v1, i1)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	if i0 == i1 {
-		goto L3
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8485419))
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	v3 = uint32(0)
-	if v1 == 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	i0 = fn2202(m, v1)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	v3 = uint32(0)
-	if v1 == 0 {
-		goto L2
-	}
-	goto L1
-L4:
-	v3 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	v3 = uint32(10059656)
-	if v1 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v0)
-L1:
-	m.depth--
-	return v3
 }
 
 //go:norace
@@ -17050,7 +29900,7 @@ func fn7056(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	v3 = uint32(0)
 	i1 = k32(10089824) + uint32(26720)
-	i0 = fn2034(m, v1, i1)
+	i0 = fn2035(m, v1, i1)
 	v0 = i0
 	if v0 == 0 {
 		goto L1
@@ -17062,7 +29912,96 @@ func fn7056(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v3 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8485419))
+	fn3605(m, i0, uint32(8485419))
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	v3 = uint32(0)
+	if v1 == 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	i0 = fn2203(m, v1)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	v3 = uint32(0)
+	if v1 == 0 {
+		goto L2
+	}
+	goto L1
+L4:
+	v3 = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	v3 = uint32(10059656)
+	if v1 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7057(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	v3 = uint32(0)
+	i1 = k32(10089824) + uint32(26720)
+	i0 = fn2035(m, v1, i1)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	if i0 == i1 {
+		goto L3
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8485419))
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v1 = i0
 	if v1 == uint32(1073741823) {
@@ -17084,7 +30023,7 @@ L3:
 	if v2 == 0 {
 		goto L4
 	}
-	i0 = fn2202(m, v2)
+	i0 = fn2203(m, v2)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L4
 	}
@@ -17105,7 +30044,7 @@ L4:
 	if v1 == 0 {
 		goto L5
 	}
-	i0 = fn2202(m, v1)
+	i0 = fn2203(m, v1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L5
 	}
@@ -17137,7 +30076,7 @@ L5:
 		goto L1
 	}
 L2:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	m.depth--
 	return v3
@@ -17145,7 +30084,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7057(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7058(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17166,7 +30105,7 @@ func fn7057(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v3 = i0
 	i1 = k32(10089824) + uint32(26720)
-	i0 = fn2034(m, v1, i1)
+	i0 = fn2035(m, v1, i1)
 	v0 = i0
 	if v0 != 0 {
 		goto L2
@@ -17181,7 +30120,7 @@ L2:
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8485419))
+	fn3605(m, i0, uint32(8485419))
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
 	if v3 == uint32(1073741823) {
@@ -17197,13 +30136,13 @@ L2:
 	goto L1
 L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2198(m, i0)
+	i0 = fn2199(m, i0)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn2198(m, i0)
+	i0 = fn2199(m, i0)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn2198(m, i0)
+	i0 = fn2199(m, i0)
 	v4 = i0
 	i0 = v2 + uint32(16)
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+24))
@@ -17211,7 +30150,7 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
 	*(*uint32)(unsafe.Add(b, v2)) = v1
-	i0 = fn4085(m, uint32(8534800), v2)
+	i0 = fn4086(m, uint32(8534800), v2)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
@@ -17225,7 +30164,7 @@ L4:
 		goto L1
 	}
 L3:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L1:
 	i0 = v2 + uint32(32)
 	m.g0 = i0
@@ -17234,7 +30173,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7058(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7059(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17256,7 +30195,7 @@ func fn7058(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L1
 	}
-	i0 = fn3734(m, uint32(8440616), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8440616), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L1
 	}
@@ -17272,13 +30211,13 @@ L1:
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8419746))
+	fn3605(m, i0, uint32(8419746))
 	m.depth--
 	return uint32(0)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	v3 = i1
-	i0 = fn596(m, v2, v3)
+	i0 = fn597(m, v2, v3)
 	v4 = i0
 	if int32(v4) < int32(uint32(1)) {
 		goto L5
@@ -17296,13 +30235,13 @@ L5:
 	if int32(v4) < int32(uint32(0)) {
 		goto L3
 	}
-	i0 = fn596(m, v3, v2)
+	i0 = fn597(m, v3, v2)
 	v4 = i0
 	if int32(v4) < int32(uint32(1)) {
 		goto L6
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8492961))
+	fn3605(m, i0, uint32(8492961))
 	m.depth--
 	return uint32(0)
 L6:
@@ -17313,7 +30252,7 @@ L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v5 = i0
 	i1 = k32(10089824) + uint32(26720)
-	i0 = fn2034(m, v3, i1)
+	i0 = fn2035(m, v3, i1)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -17325,7 +30264,7 @@ L6:
 	}
 	v1 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8485419))
+	fn3605(m, i0, uint32(8485419))
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v2 = i0
 	if v2 == uint32(1073741823) {
@@ -17337,12 +30276,12 @@ L6:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return uint32(0)
 L7:
 	i0 = v4 + uint32(8)
-	i0 = fn7059(m, i0, v2)
+	i0 = fn7060(m, i0, v2)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -17358,7 +30297,7 @@ L7:
 	if v2 != 0 {
 		goto L3
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 	m.depth--
 	return uint32(0)
 L8:
@@ -17371,7 +30310,7 @@ L8:
 	if v1 != 0 {
 		goto L9
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v1 = i0
@@ -17383,13 +30322,13 @@ L9:
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L10
 	}
-	i0 = fn2352(m, v3)
+	i0 = fn2353(m, v3)
 	i0 = i0 & uint32(96)
 	v1 = i0
 	if v1 == 0 {
 		goto L10
 	}
-	fn2375(m, v2, uint32(96), v1)
+	fn2376(m, v2, uint32(96), v1)
 L10:
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i0
@@ -17407,7 +30346,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn7059(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7060(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -17429,7 +30368,7 @@ func fn7059(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	i1 = fn2198(m, uint32(0))
+	i1 = fn2199(m, uint32(0))
 	v2 = i1
 	*(*uint32)(unsafe.Add(b, v0)) = v2
 	if v2 != 0 {
@@ -17439,12 +30378,12 @@ func fn7059(m *Module, v0 uint32, v1 uint32) uint32 {
 	return k32(4294967295)
 L1:
 	v3 = k32(4294967295)
-	i0 = fn3003(m, v2, uint32(0))
+	i0 = fn3004(m, v2, uint32(0))
 	v0 = i0
 	if v0 == 0 {
 		goto L2
 	}
-	i0 = fn1947(m, uint32(10304864), v0, uint32(0), uint32(0))
+	i0 = fn1948(m, uint32(10304864), v0, uint32(0), uint32(0))
 	v4 = i0
 	if v4 != 0 {
 		goto L4
@@ -17463,7 +30402,7 @@ L1:
 	}
 	goto L2
 L4:
-	i0 = fn3003(m, v1, v4)
+	i0 = fn3004(m, v1, v4)
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
 	v5 = i0
@@ -17476,7 +30415,7 @@ L4:
 	if v5 != 0 {
 		goto L5
 	}
-	fn2072(m, v4)
+	fn2073(m, v4)
 L5:
 	if v1 != 0 {
 		goto L6
@@ -17495,7 +30434,7 @@ L5:
 	}
 	goto L2
 L6:
-	i0 = fn2206(m, v2, v1)
+	i0 = fn2207(m, v2, v1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v2 = i0
@@ -17508,7 +30447,7 @@ L6:
 	if v2 != 0 {
 		goto L7
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i0
@@ -17523,7 +30462,7 @@ L7:
 		goto L2
 	}
 L3:
-	fn2072(m, v0)
+	fn2073(m, v0)
 L2:
 	m.depth--
 	return v3
@@ -17531,7 +30470,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7060(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7061(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17558,7 +30497,7 @@ func fn7060(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8467567), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8467567), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -17574,7 +30513,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v6 = i0
 	i1 = k32(10089824) + uint32(26720)
-	i0 = fn2034(m, v6, i1)
+	i0 = fn2035(m, v6, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -17586,7 +30525,7 @@ L2:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8485419))
+	fn3605(m, i0, uint32(8485419))
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -17598,11 +30537,11 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L3:
 	i1 = k32(10089824) + uint32(22072)
-	i0 = fn2034(m, v4, i1)
+	i0 = fn2035(m, v4, i1)
 	v5 = i0
 	if v5 != 0 {
 		goto L4
@@ -17618,12 +30557,12 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L4:
 	v2 = uint32(0)
 	i0 = v1 + uint32(12)
-	i0 = fn7061(m, i0, v5)
+	i0 = fn7062(m, i0, v5)
 	v7 = i0
 	if int32(v7) < int32(uint32(0)) {
 		goto L5
@@ -17654,7 +30593,7 @@ L6:
 	}
 	v2 = uint32(0)
 	i0 = v1 + uint32(16)
-	i0 = fn7061(m, i0, v5)
+	i0 = fn7062(m, i0, v5)
 	v0 = i0
 	if int32(v0) < int32(uint32(0)) {
 		goto L5
@@ -17676,7 +30615,7 @@ L8:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v6
 	i0 = k32(10089824) + uint32(26204)
 	i1 = v3 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v2 = i0
 	goto L5
 L7:
@@ -17684,7 +30623,7 @@ L7:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v6
 	i0 = k32(10089824) + uint32(26204)
 	i1 = v3 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v2 = i0
 	if v2 != 0 {
 		goto L9
@@ -17692,7 +30631,7 @@ L7:
 	v2 = uint32(0)
 	goto L5
 L9:
-	i0 = fn2030(m, v2)
+	i0 = fn2031(m, v2)
 	i0 = i0 + uint32(1)
 	switch i0 {
 	case 1:
@@ -17720,7 +30659,7 @@ L12:
 	v2 = uint32(0)
 	goto L5
 L13:
-	fn2072(m, v2)
+	fn2073(m, v2)
 	v2 = uint32(0)
 	goto L5
 L10:
@@ -17735,13 +30674,13 @@ L10:
 	if v0 != 0 {
 		goto L14
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L14:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v4
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v6
 	i0 = k32(10089824) + uint32(26204)
 	i1 = v3 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v2 = i0
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -17755,7 +30694,7 @@ L5:
 	if v0 != 0 {
 		goto L15
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, v5))
 	v1 = i0
@@ -17768,7 +30707,7 @@ L15:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -17777,7 +30716,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7061(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7062(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -17795,22 +30734,22 @@ func fn7061(m *Module, v0 uint32, v1 uint32) uint32 {
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn3003(m, v1, uint32(0))
+	i0 = fn3004(m, v1, uint32(0))
 	v1 = i0
 	if v1 != 0 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
+	i0 = fn3620(m, i0)
 	if i0 != 0 {
 		goto L3
 	}
 	return k32(4294967295)
 L3:
-	fn3624(m)
+	fn3625(m)
 	return uint32(0)
 L2:
-	i0 = fn2204(m, v0, v1)
+	i0 = fn2205(m, v0, v1)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
@@ -17823,14 +30762,14 @@ L2:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L1:
 	return v2
 }
 
 //go:norace
 //go:nocheckptr
-func fn7062(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7063(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -17865,7 +30804,7 @@ func fn7062(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 == uint32(2) {
 		goto L2
 	}
-	i0 = fn3734(m, uint32(8467548), v2, uint32(2), uint32(2))
+	i0 = fn3735(m, uint32(8467548), v2, uint32(2), uint32(2))
 	if i0 != 0 {
 		goto L2
 	}
@@ -17883,7 +30822,7 @@ L2:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8412605))
+	fn3605(m, i0, uint32(8412605))
 	goto L1
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v1))
@@ -17892,7 +30831,7 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	v6 = i0
 	i1 = k32(10089824) + uint32(26720)
-	i0 = fn2034(m, v5, i1)
+	i0 = fn2035(m, v5, i1)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -17904,7 +30843,7 @@ L3:
 	}
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8485419))
+	fn3605(m, i0, uint32(8485419))
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v0 = i0
 	if v0 == uint32(1073741823) {
@@ -17916,13 +30855,13 @@ L3:
 	if v0 != 0 {
 		goto L1
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 	goto L1
 L4:
 	v2 = uint32(0)
 	i0 = v1 + uint32(12)
 	v7 = i0
-	i0 = fn7061(m, v7, v4)
+	i0 = fn7062(m, v7, v4)
 	v6 = i0
 	if int32(v6) < int32(uint32(0)) {
 		goto L5
@@ -17948,7 +30887,7 @@ L6:
 		goto L9
 	}
 	v2 = uint32(0)
-	i0 = fn2202(m, v0)
+	i0 = fn2203(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -17957,7 +30896,7 @@ L9:
 	goto L7
 L8:
 	v2 = uint32(0)
-	i0 = fn7061(m, v6, v4)
+	i0 = fn7062(m, v6, v4)
 	v0 = i0
 	if int32(v0) < int32(uint32(0)) {
 		goto L5
@@ -17973,7 +30912,7 @@ L7:
 	v2 = uint32(0)
 	i0 = k32(10089824) + uint32(26244)
 	i1 = v3 + uint32(8)
-	i0 = fn862(m, i0, i1, k32(2147483650), uint32(0))
+	i0 = fn863(m, i0, i1, k32(2147483650), uint32(0))
 	v0 = i0
 	if v0 == 0 {
 		goto L5
@@ -17993,9 +30932,9 @@ L7:
 	if v0 != 0 {
 		goto L11
 	}
-	fn2072(m, uint32(10014548))
+	fn2073(m, uint32(10014548))
 L11:
-	i0 = fn7059(m, v7, v4)
+	i0 = fn7060(m, v7, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -18017,9 +30956,9 @@ L10:
 	if v0 != 0 {
 		goto L13
 	}
-	fn2072(m, uint32(10014564))
+	fn2073(m, uint32(10014564))
 L13:
-	i0 = fn7059(m, v6, v4)
+	i0 = fn7060(m, v6, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -18040,11 +30979,11 @@ L12:
 	if v2 != 0 {
 		goto L15
 	}
-	fn2072(m, v0)
+	fn2073(m, v0)
 L15:
 	v2 = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10035880))
-	fn3604(m, i0, uint32(8508903))
+	fn3605(m, i0, uint32(8508903))
 	goto L5
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10060432))
@@ -18058,14 +30997,14 @@ L14:
 	if v2 != 0 {
 		goto L16
 	}
-	fn2072(m, uint32(10060432))
+	fn2073(m, uint32(10060432))
 L16:
-	i0 = fn2348(m, v4, v5)
+	i0 = fn2349(m, v4, v5)
 	if i0 == 0 {
 		goto L17
 	}
 	v2 = uint32(0)
-	i0 = fn7059(m, v7, v4)
+	i0 = fn7060(m, v7, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L5
 	}
@@ -18074,12 +31013,12 @@ L16:
 L17:
 	v2 = uint32(0)
 	i2 = v3 + uint32(4)
-	i0 = fn7063(m, v1, v4, i2)
+	i0 = fn7064(m, v1, v4, i2)
 	if i0 != 0 {
 		goto L5
 	}
 	v2 = uint32(0)
-	i0 = fn859(m, v5, uint32(8521461), uint32(0), uint32(0))
+	i0 = fn860(m, v5, uint32(8521461), uint32(0), uint32(0))
 	v0 = i0
 	if v0 == 0 {
 		goto L5
@@ -18098,16 +31037,16 @@ L17:
 	goto L20
 L21:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8395173))
+	fn3605(m, i0, uint32(8395173))
 	goto L18
 L20:
 L22:
-	i0 = fn1495(m, v0, v5)
+	i0 = fn1496(m, v0, v5)
 	v2 = i0
 	if v2 == 0 {
 		goto L18
 	}
-	i0 = fn596(m, v4, v2)
+	i0 = fn597(m, v4, v2)
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v10 = i0
@@ -18120,7 +31059,7 @@ L22:
 	if v10 != 0 {
 		goto L23
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L23:
 	if int32(v9) >= int32(uint32(1)) {
 		goto L24
@@ -18136,14 +31075,14 @@ L23:
 	}
 	goto L22
 L24:
-	i0 = fn7059(m, v7, v4)
+	i0 = fn7060(m, v7, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L18
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(10014548)
 	goto L18
 L19:
-	i0 = fn7059(m, v6, v4)
+	i0 = fn7060(m, v6, v4)
 	if int32(i0) < int32(uint32(0)) {
 		goto L18
 	}
@@ -18162,7 +31101,7 @@ L5:
 	if v0 != 0 {
 		goto L25
 	}
-	fn2072(m, v1)
+	fn2073(m, v1)
 L25:
 	if v2 == 0 {
 		goto L26
@@ -18178,7 +31117,7 @@ L25:
 	if v1 != 0 {
 		goto L26
 	}
-	fn2072(m, v2)
+	fn2073(m, v2)
 L26:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
 	v2 = i0
@@ -18203,7 +31142,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7063(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7064(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -18232,7 +31171,7 @@ func fn7063(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v4 = k32(4294967295)
 	i0 = v0 + uint32(8)
 	v5 = i0
-	i0 = fn7061(m, v5, v1)
+	i0 = fn7062(m, v5, v1)
 	v6 = i0
 	if int32(v6) > int32(k32(4294967295)) {
 		goto L2
@@ -18255,7 +31194,7 @@ L3:
 	v4 = uint32(0)
 	goto L1
 L4:
-	i0 = fn2199(m, v4)
+	i0 = fn2200(m, v4)
 	v5 = i0
 	if v5 != 0 {
 		goto L5
@@ -18268,14 +31207,14 @@ L5:
 	i1 = v3 + uint32(8)
 	i2 = v3 + uint32(12)
 	i3 = v3 + uint32(4)
-	i0 = fn2208(m, v5, i1, i2, i3)
+	i0 = fn2209(m, v5, i1, i2, i3)
 	if i0 == 0 {
 		goto L6
 	}
 	v4 = k32(4294967295)
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn3006(m, i0, v3)
+	i0 = fn3007(m, i0, v3)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -18284,7 +31223,7 @@ L7:
 	if v6 == 0 {
 		goto L8
 	}
-	i0 = fn596(m, v1, v6)
+	i0 = fn597(m, v1, v6)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	v7 = i0
@@ -18299,7 +31238,7 @@ L7:
 	if v8 != 0 {
 		goto L9
 	}
-	fn2072(m, v7)
+	fn2073(m, v7)
 L9:
 	if int32(v6) < int32(uint32(0)) {
 		goto L6
@@ -18308,7 +31247,7 @@ L9:
 		goto L8
 	}
 	i0 = v0 + uint32(12)
-	i0 = fn7059(m, i0, v1)
+	i0 = fn7060(m, i0, v1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L6
 	}
@@ -18319,7 +31258,7 @@ L8:
 	i1 = v3 + uint32(8)
 	i2 = v3 + uint32(12)
 	i3 = v3 + uint32(4)
-	i0 = fn2208(m, v5, i1, i2, i3)
+	i0 = fn2209(m, v5, i1, i2, i3)
 	if i0 != 0 {
 		goto L7
 	}
@@ -18336,15050 +31275,9 @@ L6:
 	if v1 != 0 {
 		goto L1
 	}
-	fn2072(m, v5)
+	fn2073(m, v5)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
 	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7064(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v3 = uint32(0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	v0 = i0
-	if v0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v4)
-	m.depth--
-	return uint32(0)
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = uint64(0)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+24)) = l1
-	v3 = v4
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7065(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	if v0 == uint32(10059656) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if int32(v3) < int32(uint32(1)) {
-		goto L1
-	}
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L2:
-	i0 = fn2205(m, v0, v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if int32(v3) > int32(k32(4294967295)) {
-		goto L4
-	}
-	v2 = uint32(0)
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	v2 = uint32(0)
-	if v1 == 0 {
-		goto L3
-	}
-	goto L1
-L4:
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	v2 = uint32(10059656)
-	if v1 != 0 {
-		goto L1
-	}
-L3:
-	fn2072(m, v0)
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7066(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = uint64(0)
-	i1 = fn2360(m, v0, uint32(10304880), uint32(0))
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = k32(4294967295)
-	}
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7067(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	fn3702(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = fn7068(m, v0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7068(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7069(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v0 = i0
-	if v0 == 0 {
-		goto L5
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L5:
-	v3 = uint32(0)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7070(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1967(m, uint32(10304960))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7071(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v0 = i0
-	if v0 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v0 = i0
-	if v0 == 0 {
-		goto L5
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L5:
-	v0 = uint32(0)
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7072(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7073(m *Module, v0 uint32) {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn7072(m, v0)
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7074(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(0)
-	i1 = v2 + uint32(24)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i1 = v2 + uint32(28)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i1 = v2 + uint32(20)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
-	i0 = fn3735(m, v1, uint32(8500750), uint32(2), uint32(3), v2)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	i0 = fn579(m, i0)
-	v5 = i0
-	if v5 != 0 {
-		goto L3
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3619(m, i0)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8453950))
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L3:
-	i0 = fn2289(m, uint32(2))
-	v1 = i0
-	if v1 == 0 {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if int32(v4) < int32(uint32(2)) {
-		goto L7
-	}
-	if v4 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v4 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L8:
-	i0 = fn2289(m, uint32(2))
-	v1 = i0
-	if v1 == 0 {
-		goto L5
-	}
-L7:
-	i0 = fn580(m, v5)
-	v4 = i0
-	if v4 != 0 {
-		goto L10
-	}
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L11
-	}
-	fn2072(m, v1)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	if i0 != 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8480503))
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L13
-	}
-	fn2072(m, v5)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v3 = i0
-	goto L1
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v6 = i0
-	if v6 != 0 {
-		goto L14
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
-	goto L6
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v6
-	if v7 == 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v6
-	if v6 != 0 {
-		goto L15
-	}
-	fn2072(m, v7)
-L15:
-	i0 = v1 + uint32(16)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, v6)) = v4
-	if v7 == 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v4
-	if v4 != 0 {
-		goto L16
-	}
-	fn2072(m, v7)
-L16:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i1 = fn851(m, i1, v1, uint32(0))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
-	if v4 == 0 {
-		goto L9
-	}
-	i0 = v1 + k32(4294967288)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	if i0 != 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, v6)) = v4
-	i0 = v1 + k32(4294967292)
-	v8 = i0
-	i2 = *(*uint32)(unsafe.Add(b, v8))
-	i2 = i2 & uint32(3)
-	i1 = v6 | i2
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = v4
-	goto L6
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L5
-	}
-	fn2072(m, v1)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v1 = i0
-	if v1 == 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L17
-	}
-	fn2072(m, v1)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7075(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i8 uint32
-	_ = i8
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v1 == 0 {
-		goto L3
-	}
-	if v2 != uint32(1) {
-		goto L3
-	}
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	v5 = uint32(0)
-	i8 = v4 + uint32(12)
-	i0 = fn3732(m, v1, v2, uint32(0), v3, uint32(10305128), uint32(1), uint32(1), uint32(0), i8)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn3706(m, i0)
-	v5 = i0
-	if v5 != 0 {
-		goto L4
-	}
-	v5 = uint32(0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v1
-	fn3701(m, v5)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7076(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10066040))+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+85)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i0 = uint32(10066040) + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v3 != 0 {
-		goto L2
-	}
-L3:
-	i0 = fn840(m, v1, uint32(10066040), uint32(0), uint32(0), uint32(0))
-	v1 = i0
-	goto L1
-L2:
-	i2 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, uint32(10066040), uint32(0), uint32(0), uint32(0))
-	i0 = fn838(m, v1, uint32(10066040), i2, uint32(0))
-	v1 = i0
-L1:
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	v3 = k32(4294967295)
-	if v1 == 0 {
-		goto L4
-	}
-	i1 = fn2360(m, v0, uint32(10305172), uint32(0))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
-	if v1 == 0 {
-		goto L4
-	}
-	i0 = fn4097(m, v0, v1)
-	if int32(i0) < int32(uint32(0)) {
-		goto L4
-	}
-	i0 = fn2360(m, v0, uint32(10305192), uint32(0))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	v3 = k32(4294967295)
-	i0 = fn4097(m, v0, v1)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if int32(v4) > int32(k32(4294967295)) {
-		goto L5
-	}
-	if v5 == uint32(1073741823) {
-		goto L4
-	}
-	v3 = k32(4294967295)
-	i1 = v5 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-	m.depth--
-	return k32(4294967295)
-L5:
-	if v5 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v5 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L6
-	}
-	fn2072(m, v1)
-L6:
-	i1 = fn2360(m, v0, uint32(10305212), uint32(0))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	if v1 != 0 {
-		goto L7
-	}
-	m.depth--
-	return k32(4294967295)
-L7:
-	i1 = fn2360(m, v0, uint32(10305232), uint32(0))
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
-	if v0 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = k32(4294967295)
-	}
-	v3 = i0
-L4:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7077(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	fn3702(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	if i0 == 0 {
-		goto L1
-	}
-	fn3007(m, v0)
-L1:
-	i0 = fn7078(m, v0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7078(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7079(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v1 = i0
-	m.g0 = v1
-	i0 = fn2068(m, v0)
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	v3 = uint32(0)
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn2675(m, uint32(8553748))
-	v3 = i0
-	goto L1
-L2:
-	i0 = fn2675(m, uint32(9537965))
-	v4 = i0
-	if v4 != 0 {
-		goto L4
-	}
-	v3 = uint32(0)
-	goto L3
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+60)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v5 = i0
-	if int32(v5) >= int32(uint32(1)) {
-		goto L6
-	}
-	v3 = v4
-	goto L5
-L6:
-	v6 = uint32(12)
-	v2 = uint32(1)
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = i1 + v6
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v4
-	i1 = v1 + uint32(32)
-	i0 = fn2696(m, uint32(8532378), i1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L8
-	}
-	fn2072(m, v4)
-L8:
-	if v3 != 0 {
-		goto L9
-	}
-	v3 = uint32(0)
-	goto L3
-L9:
-	i0 = v6 + uint32(4)
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+60)) = v2
-	i0 = b2i(int32(v2) < int32(v5))
-	v7 = i0
-	i0 = v2 + uint32(1)
-	v2 = i0
-	v4 = v3
-	if v7 != 0 {
-		goto L7
-	}
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+60)) = uint32(0)
-L11:
-	v2 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = v1 + uint32(60)
-	i2 = v1 + uint32(56)
-	i3 = v1 + uint32(52)
-	i0 = fn1691(m, i0, i1, i2, i3)
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+52))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+52))
-	v3 = i0
-L12:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
-	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8530153), i1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L13
-	}
-	fn2072(m, v2)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+52))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L14
-	}
-	fn2072(m, v2)
-L14:
-	if v3 != 0 {
-		goto L11
-	}
-	v3 = uint32(0)
-	goto L3
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2365(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn2364(m, i0)
-	v6 = i0
-	if v6 != 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L16
-	}
-	fn2072(m, v4)
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L17
-	}
-	fn2072(m, v2)
-L17:
-	fn2069(m, v0)
-	v3 = uint32(0)
-	goto L1
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v6
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	i0 = fn2696(m, uint32(8567654), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	if v7 != 0 {
-		goto L18
-	}
-	fn2072(m, v4)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v4
-	if v4 != 0 {
-		goto L19
-	}
-	fn2072(m, v6)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L3
-	}
-	fn2072(m, v2)
-L3:
-	fn2069(m, v0)
-L1:
-	i0 = v1 + uint32(64)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7080(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	if i0 != 0 {
-		goto L4
-	}
-	if v2 != 0 {
-		goto L5
-	}
-	v3 = uint32(0)
-	goto L3
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L6:
-	v3 = v2
-	goto L3
-L4:
-	v4 = uint32(0)
-	i0 = fn1740(m, v3)
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	if v2 == 0 {
-		goto L3
-	}
-	i0 = fn1738(m, v3, v2, uint32(1))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	v4 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn574(m, i0, v1)
-	v2 = i0
-	if v2 != 0 {
-		goto L7
-	}
-	v4 = uint32(0)
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	v4 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn851(m, i0, v2, v3)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L8
-	}
-	fn2072(m, v2)
-L8:
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v3)
-L1:
-	m.depth--
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7081(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	if v3 == 0 {
-		goto L5
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v0 = i0
-	if v0 == 0 {
-		goto L6
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L6:
-	v3 = uint32(0)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7082(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v1 == uint32(10059656) {
-		goto L5
-	}
-	if v1 != 0 {
-		goto L4
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 != uint32(1073741823) {
-		goto L3
-	}
-	goto L2
-L4:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10039056))
-	i0 = fn3055(m, i0, uint32(8439555), uint32(1))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L2
-	}
-L3:
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L2:
-	v1 = v0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7083(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	if int32(i0) > int32(uint32(0)) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8398482))
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = fn2369(m, v0, uint32(10304960))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v4 = i1
-	if v5 == v4 {
-		goto L6
-	}
-	i0 = fn2348(m, v5, v4)
-	if i0 == 0 {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v3 = i0
-	goto L4
-L5:
-	v5 = uint32(0)
-	v4 = uint32(0)
-L4:
-	i0 = fn2049(m, v3)
-	if i0 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8494318))
-	m.depth--
-	return uint32(0)
-L7:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
-	v0 = i0
-	if v0 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-	i0 = fn2297(m, v1, uint32(1), uint32(2147483647))
-	v1 = i0
-	if v1 != 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 == 0 {
-		goto L10
-	}
-	goto L8
-L11:
-	if v4 != 0 {
-		goto L13
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
-	goto L12
-L13:
-	i1 = fn574(m, v4, v1)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v4 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L15
-	}
-	fn2072(m, v1)
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-L14:
-	if v3 != 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 == 0 {
-		goto L10
-	}
-	goto L8
-L12:
-	if v5 == 0 {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	if i0 == 0 {
-		goto L20
-	}
-	i1 = fn1740(m, v5)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v1
-	if v2 == 0 {
-		goto L16
-	}
-	if v1 == 0 {
-		goto L16
-	}
-	i0 = fn1738(m, v1, v2, uint32(1))
-	if i0 != 0 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	goto L16
-L20:
-	if v2 != 0 {
-		goto L21
-	}
-	i0 = fn1684(m)
-	v1 = i0
-	goto L17
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	if i0 != uint32(1) {
-		goto L18
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(2)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
-	goto L2
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 == 0 {
-		goto L10
-	}
-	goto L8
-L18:
-	i0 = fn1740(m, v2)
-	v1 = i0
-L17:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v1
-L16:
-	if v1 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L8
-	}
-L10:
-	fn2072(m, v0)
-L8:
-	v3 = uint32(0)
-L3:
-	m.depth--
-	return v3
-L2:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = fn843(m, i3)
-	if i3 != 0 {
-		i1 = uint32(3943)
-	} else {
-		i1 = uint32(0)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = i1
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7084(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v4 = i0
-	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = fn7087(m, v5, v0, v1, v2, v3)
-	v0 = i0
-	goto L1
-L2:
-	i0 = v2 & uint32(2147483647)
-	v6 = i0
-	v7 = v6
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = i0 + v6
-	v7 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v8 = i0
-	i0 = v8 + uint32(12)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
-	v8 = i0
-	if v7 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+85)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i0 = v0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v3 != 0 {
-		goto L5
-	}
-L6:
-	i3 = v8 & uint32(2147483647)
-	i0 = fn840(m, v5, v0, v9, i3, uint32(0))
-	v0 = i0
-	goto L1
-L5:
-	i2 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, v9, v8, uint32(0))
-	i0 = fn838(m, v5, v0, i2, uint32(0))
-	v0 = i0
-	goto L1
-L4:
-	if int32(v2) > int32(k32(4294967295)) {
-		goto L7
-	}
-	if v8 != uint32(1) {
-		goto L7
-	}
-	i0 = v1 + k32(4294967292)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = v6 + uint32(1)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v8 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+85)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L9
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+28))
-	i0 = v0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v8 = i0
-	if v8 != 0 {
-		goto L8
-	}
-L9:
-	i3 = v7 & uint32(2147483647)
-	i0 = fn840(m, v5, v0, v2, i3, v3)
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	goto L1
-L8:
-	i2 = m.table[v8].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, v2, v7, v3)
-	i0 = fn838(m, v5, v0, i2, uint32(0))
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	goto L1
-L7:
-	v2 = v4
-	i0 = v8 + v7
-	v10 = i0
-	if int32(v10) < int32(uint32(6)) {
-		goto L10
-	}
-	i0 = v10 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
-	v2 = i0
-	if v2 != 0 {
-		goto L10
-	}
-	i0 = fn3633(m)
-	v0 = uint32(0)
-	goto L1
-L10:
-	i2 = v8 << (uint32(2) & 31)
-	v10 = i2
-	m.copy(v2, v9, v10)
-	i0 = v2 + v10
-	i2 = v7 << (uint32(2) & 31)
-	m.copy(i0, v1, i2)
-	i0 = v8 + v6
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+85)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L13
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	i0 = v0 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	if v7 != 0 {
-		goto L12
-	}
-L13:
-	i3 = v1 & uint32(2147483647)
-	i0 = fn840(m, v5, v0, v2, i3, v3)
-	v0 = i0
-	goto L11
-L12:
-	i2 = m.table[v7].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, v2, v1, v3)
-	i0 = fn838(m, v5, v0, i2, uint32(0))
-	v0 = i0
-L11:
-	if v2 == v4 {
-		goto L1
-	}
-	fn2111(m, v2)
-L1:
-	i0 = v4 + uint32(32)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7085(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+12))
-	v4 = l0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	i0 = v2 + uint32(20)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v0 = i1
-	if v0 != 0 {
-		i1 = v0
-	} else {
-		i1 = uint32(10059656)
-	}
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
-	*(*uint64)(unsafe.Add(b, uint64(v2)+12)) = v4
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8568377), v2)
-	v0 = i0
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7086(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L3
-	}
-	i1 = v2 + uint32(16)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
-	i1 = v2 + uint32(20)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
-	i1 = v2 + uint32(24)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i1 = v2 + uint32(28)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3718(m, v1, uint32(8532809), v2)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	i0 = fn2049(m, i0)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v4 = i0
-	if v4 == uint32(10059656) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(32)
-	if i0 != 0 {
-		goto L2
-	}
-L3:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8482899))
-	goto L1
-L2:
-	if v3 == uint32(10064376) {
-		goto L6
-	}
-	i1 = fn578(m, v1)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v1
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	v1 = i0
-L5:
-	if v1 != 0 {
-		goto L4
-	}
-	v1 = uint32(0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L8
-	}
-	i1 = fn1684(m)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v1
-	goto L7
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 == uint32(10051608) {
-		goto L9
-	}
-	i1 = fn1740(m, v1)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v1
-	goto L7
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v1 = i0
-L7:
-	if v1 != 0 {
-		goto L10
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-	goto L1
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L12
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(0)
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L13:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L14
-	}
-	fn2072(m, v1)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L15
-	}
-	fn2072(m, v1)
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L16
-	}
-	fn2072(m, v1)
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	if v1 == 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L17
-	}
-	fn2072(m, v1)
-L17:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i3 = fn843(m, i3)
-	if i3 != 0 {
-		i1 = uint32(3943)
-	} else {
-		i1 = uint32(0)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = i1
-	v1 = uint32(10059656)
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7087(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i3 uint32
-	_ = i3
-	b := m.base
-	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = uint32(0)
-	i3 = v3 & uint32(2147483647)
-	i0 = fn840(m, v0, v1, v2, i3, v4)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7088(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	fn3702(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	if i0 == 0 {
-		goto L1
-	}
-	fn3007(m, v0)
-L1:
-	i0 = fn7089(m, v0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7089(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 != v0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L3
-	}
-	fn2072(m, v2)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	v2 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L4
-	}
-	fn2072(m, v2)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v2 = i0
-	if v2 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L5
-	}
-	fn2072(m, v2)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	v2 = i0
-	if v2 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L6
-	}
-	fn2072(m, v2)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	v2 = i0
-	if v2 == 0 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L7
-	}
-	fn2072(m, v2)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v2 = i0
-	if v2 == 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L8
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L8
-	}
-	fn2072(m, v2)
-L8:
-	if v1 == 0 {
-		goto L9
-	}
-L10:
-	v0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v2
-	if v2 != 0 {
-		goto L11
-	}
-	fn2072(m, v0)
-L11:
-	if v1 != 0 {
-		goto L10
-	}
-L9:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7090(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v1, v2)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7091(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	if v3 == v0 {
-		goto L3
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	v4 = i0
-	if v4 == 0 {
-		goto L5
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v4, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L1
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v4 = i0
-	if v4 == 0 {
-		goto L6
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v4, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L1
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L7
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L1
-	}
-L7:
-	v3 = v5
-	if v5 != v0 {
-		goto L4
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v3 = i0
-	if v3 == 0 {
-		goto L8
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L1
-	}
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	v3 = i0
-	if v3 == 0 {
-		goto L9
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L1
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v3 = i0
-	if v3 == 0 {
-		goto L10
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L1
-	}
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	v3 = i0
-	if v3 == 0 {
-		goto L11
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L1
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	v3 = i0
-	if v3 == 0 {
-		goto L12
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L1
-	}
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v3 = i0
-	if v3 == 0 {
-		goto L13
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v4 = i0
-	if v4 != 0 {
-		goto L1
-	}
-L13:
-	v4 = uint32(0)
-L1:
-	m.depth--
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7092(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v1 == uint32(10059656) {
-		goto L3
-	}
-	if v1 != 0 {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	m.depth--
-	return v0
-L2:
-	i0 = fn884(m, v0, v1)
-	v0 = i0
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7093(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	i1 = v3 + uint32(28)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = v3 + uint32(24)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i1 = v3 + uint32(16)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
-	i1 = v3 + uint32(20)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
-	v4 = uint32(0)
-	i0 = fn3723(m, v1, v2, uint32(8495136), uint32(10305952), v3)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i0 = fn2049(m, i0)
-	if i0 != 0 {
-		goto L2
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8494318))
-	goto L1
-L2:
-	i0 = fn2369(m, v0, uint32(10304960))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v1 = i0
-	if v1 != uint32(10059656) {
-		goto L4
-	}
-	v5 = uint32(3944)
-	v6 = k32(4294967295)
-	goto L3
-L4:
-	i0 = fn567(m, v1)
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
-	i0 = fn515(m, i0, i1)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L5
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L5
-	}
-	v4 = uint32(0)
-	goto L1
-L6:
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8486806))
-	goto L1
-L5:
-	i2 = b2i(int32(v1) < int32(uint32(1)))
-	v6 = i2
-	if v6 != 0 {
-		i0 = uint32(3945)
-	} else {
-		i0 = uint32(3946)
-	}
-	v5 = i0
-	if v6 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = v1
-	}
-	v6 = i0
-L3:
-	i0 = fn1684(m)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
-	v4 = i0
-	if v4 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 != uint32(1073741823) {
-		goto L8
-	}
-	v4 = uint32(0)
-	goto L1
-L8:
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 == 0 {
-		goto L9
-	}
-	v4 = uint32(0)
-	goto L1
-L9:
-	fn2072(m, v1)
-	v4 = uint32(0)
-	goto L1
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L12:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L13:
-	*(*uint64)(unsafe.Add(b, uint64(v4)+68)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = v2
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7094(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	i0 = fn7102(m, i0, v1, v2, i3)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn2032(m, v4)
-	v5 = i0
-	if v5 != k32(4294967295) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	v3 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn1701(m, i0, v4, v5)
-	v6 = i0
-	if v6 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 != uint32(1073741823) {
-		goto L6
-	}
-	m.depth--
-	return v6
-L6:
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	v3 = v6
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L4:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	v3 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	i0 = fn851(m, i0, v1, v2)
-	v2 = i0
-	if v2 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	v3 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn1717(m, i0, v4, v2, v5)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L10
-	}
-	fn2072(m, v2)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	v3 = uint32(0)
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 != uint32(1073741823) {
-		goto L11
-	}
-	m.depth--
-	return v2
-L11:
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	v3 = v2
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v4)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7095(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	i0 = fn851(m, i0, v1, v2)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7096(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	i0 = fn7102(m, i0, v1, v2, i3)
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = fn2032(m, v5)
-	v6 = i0
-	if v6 != k32(4294967295) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn1701(m, i0, v5, v6)
-	v7 = i0
-	if v7 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v7
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L4:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
-	i0 = fn851(m, i0, v1, v2)
-	v7 = i0
-	if v7 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn1701(m, i0, v5, v6)
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 != uint32(1073741823) {
-		goto L9
-	}
-	v4 = v7
-	goto L1
-L9:
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 == 0 {
-		goto L10
-	}
-	v4 = v7
-	goto L1
-L10:
-	fn2072(m, v5)
-	v4 = v7
-	goto L1
-L8:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L12
-	}
-	fn2072(m, v5)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v7)
-	goto L1
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	if int32(i0) < int32(i1) {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	if v2 != v0 {
-		goto L13
-	}
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i0 = fn2014(m, i0)
-	v2 = i0
-	if v2 != 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L16
-	}
-	fn2072(m, v5)
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v7)
-	goto L1
-L15:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn1717(m, i0, v5, v2, v6)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-	goto L1
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v0 = i0
-	if v0 != uint32(1073741823) {
-		goto L18
-	}
-	v4 = v7
-	goto L1
-L18:
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-	v4 = v7
-	goto L1
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v8)+8)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i3 = v3 + uint32(12)
-	i0 = fn1724(m, v1, i1, i2, i3)
-	v4 = i0
-	if int32(v4) > int32(k32(4294967295)) {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	if v0 != 0 {
-		goto L20
-	}
-	fn2072(m, v5)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v0 = i0
-	if v0 != uint32(1073741823) {
-		goto L21
-	}
-	v4 = uint32(0)
-	goto L1
-L21:
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v0
-	v4 = uint32(0)
-	v5 = v7
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L19:
-	if v4 != 0 {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L23
-	}
-	fn2072(m, v2)
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 != uint32(1073741823) {
-		goto L24
-	}
-	v4 = v7
-	goto L1
-L24:
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	v4 = v7
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L22:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = fn1717(m, i0, v5, v2, v6)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L26
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	if v5 != 0 {
-		goto L26
-	}
-	fn2072(m, v0)
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L27
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L27
-	}
-	fn2072(m, v2)
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L28
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L28
-	}
-	fn2072(m, v4)
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 != uint32(1073741823) {
-		goto L29
-	}
-	v4 = uint32(0)
-	goto L1
-L29:
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	v4 = uint32(0)
-	v5 = v1
-	if v0 == 0 {
-		goto L2
-	}
-	goto L1
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L30
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L31
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	if v5 != 0 {
-		goto L31
-	}
-	fn2072(m, v0)
-L31:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L32
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	if v0 != 0 {
-		goto L32
-	}
-	fn2072(m, v4)
-L32:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 != uint32(1073741823) {
-		goto L33
-	}
-	v4 = v7
-	goto L1
-L33:
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	v5 = v1
-	v4 = v7
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v5)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7097(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	v0 = i0
-	if v0 != k32(4294967295) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(10059656)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn857(m, v5, uint32(8461904), v2)
-	v0 = i0
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
-	i2 = v2 + uint32(16)
-	i0 = fn857(m, v5, uint32(8460316), i2)
-	v0 = i0
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7098(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	if v3 == v0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v0
-	v2 = v3
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	fn1723(m, i0)
-	if v2 == 0 {
-		goto L2
-	}
-L3:
-	v0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	if v3 != 0 {
-		goto L4
-	}
-	fn2072(m, v0)
-L4:
-	if v2 != 0 {
-		goto L3
-	}
-L2:
-	m.depth--
-	return uint32(10059656)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7099(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2033(m, v0, uint32(8522869))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7100(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7101(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7102(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if v2 != 0 {
-		goto L2
-	}
-	v5 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v5 = i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v6 = i0
-	i0 = v3 | v5
-	if i0 != 0 {
-		goto L6
-	}
-	if v6 != uint32(1) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	v6 = i0
-	if v6 == uint32(10072576) {
-		goto L7
-	}
-	if v6 != uint32(10050376) {
-		goto L5
-	}
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v6 = i0
-	if v6 != uint32(1073741823) {
-		goto L4
-	}
-	goto L3
-L6:
-	v7 = uint32(0)
-	i1 = v5 << (uint32(1) & 31)
-	i1 = i1 | uint32(1)
-	if v5 == 0 {
-		i1 = uint32(0)
-	}
-	i0 = v6 + i1
-	i1 = v6 + v5
-	if v3 == 0 {
-		i1 = uint32(0)
-	}
-	i0 = i0 + i1
-	i0 = fn2289(m, i0)
-	v8 = i0
-	if v8 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v9 = i0
-	if int32(v9) >= int32(uint32(1)) {
-		goto L9
-	}
-	v7 = uint32(0)
-	goto L8
-L9:
-	i0 = v8 + uint32(12)
-	v6 = i0
-	i0 = v1 + uint32(12)
-	v10 = i0
-	v7 = uint32(0)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v12 = i0
-	if v12 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v12 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v11)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v9 = i0
-L11:
-	*(*uint32)(unsafe.Add(b, v6)) = v11
-	i0 = v10 + uint32(4)
-	v10 = i0
-	i0 = v6 + uint32(4)
-	v6 = i0
-	i0 = v7 + uint32(1)
-	v7 = i0
-	if int32(v7) < int32(v9) {
-		goto L10
-	}
-L8:
-	if v5 == 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-L13:
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v8 + i1
-	v6 = i0
-	i0 = v6 + uint32(12)
-	*(*uint32)(unsafe.Add(b, i0)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(0)
-	i0 = v7 + uint32(1)
-	v7 = i0
-	i1 = v4 + uint32(4)
-	i2 = v4 + uint32(12)
-	i3 = v4 + uint32(8)
-	i0 = fn1691(m, v2, i1, i2, i3)
-	if i0 == 0 {
-		goto L12
-	}
-	i0 = v6 + uint32(16)
-	v6 = i0
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v11 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v10)) = i1
-L15:
-	*(*uint32)(unsafe.Add(b, v6)) = v10
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L16
-	}
-	i1 = v11 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v10)) = i1
-L16:
-	i0 = v6 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = v10
-	i0 = v7 + uint32(2)
-	v7 = i0
-	i0 = v6 + uint32(8)
-	v6 = i0
-	i1 = v4 + uint32(4)
-	i2 = v4 + uint32(12)
-	i3 = v4 + uint32(8)
-	i0 = fn1691(m, v2, i1, i2, i3)
-	if i0 != 0 {
-		goto L14
-	}
-L12:
-	if v3 != 0 {
-		goto L17
-	}
-	v7 = v8
-	goto L3
-L17:
-	v6 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v9 = i0
-	if int32(v9) < int32(uint32(1)) {
-		goto L18
-	}
-	i0 = v1 + uint32(12)
-	v3 = i0
-	i0 = v7 << (uint32(2) & 31)
-	i0 = i0 + v8
-	i0 = i0 + uint32(12)
-	v10 = i0
-L19:
-	i1 = v6 << (uint32(2) & 31)
-	i0 = v3 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v12 = i0
-	if v12 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v12 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v11)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v6 = i0
-L20:
-	*(*uint32)(unsafe.Add(b, v10)) = v11
-	i1 = v6 + uint32(1)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v6
-	i0 = v7 + uint32(1)
-	v7 = i0
-	i0 = v10 + uint32(4)
-	v10 = i0
-	if int32(v6) < int32(v9) {
-		goto L19
-	}
-L18:
-	if v5 != 0 {
-		goto L21
-	}
-	v7 = v8
-	goto L3
-L21:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(0)
-	i1 = v4 + uint32(4)
-	i2 = v4 + uint32(12)
-	i3 = v4 + uint32(8)
-	i0 = fn1691(m, v2, i1, i2, i3)
-	if i0 != 0 {
-		goto L22
-	}
-	v7 = v8
-	goto L3
-L22:
-	i0 = v7 << (uint32(2) & 31)
-	i0 = i0 + v8
-	i0 = i0 + uint32(12)
-	v7 = i0
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L24
-	}
-	i1 = v10 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-L24:
-	*(*uint32)(unsafe.Add(b, v7)) = v6
-	i0 = v7 + uint32(4)
-	v7 = i0
-	i1 = v4 + uint32(4)
-	i2 = v4 + uint32(12)
-	i3 = v4 + uint32(8)
-	i0 = fn1691(m, v2, i1, i2, i3)
-	if i0 != 0 {
-		goto L23
-	}
-	v7 = v8
-	goto L3
-L5:
-	v7 = v1
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L3
-	}
-L4:
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-L3:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7103(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	fn3702(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7104(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i1 = v3 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v4 = uint32(0)
-	i0 = fn3723(m, v1, v2, uint32(8535026), uint32(10306152), v3)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = fn3706(m, i0)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v4
-	fn3701(m, v2)
-	v4 = v2
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7105(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	if v0 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L4:
-	v3 = uint32(0)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7106(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7107(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 == i1 {
-		goto L2
-	}
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8501859), uint32(0))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v4 = i0
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v1 = i0
-	if v1 != 0 {
-		goto L3
-	}
-L4:
-	v0 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
-	i0 = fn3603(m, i0, uint32(8406344), uint32(0))
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
-	v0 = uint32(0)
-	i1 = v3 + uint32(8)
-	i0 = fn849(m, v5, i1, uint32(2), uint32(0))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i1 = k32(10089824) + uint32(10068)
-	i0 = fn2029(m, v1, i1, v2)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7108(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2675(m, uint32(8562001))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7109(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7110(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1967(m, uint32(10306176))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7111(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1983(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	v0 = uint32(0)
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7112(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1983(m, v0)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7113(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1983(m, v0)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7114(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8494991), v2, uint32(1), uint32(2))
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn1581(m, i0)
-	v4 = i0
-	if v4 != k32(4294967295) {
-		goto L3
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L3
-	}
-	v2 = uint32(0)
-	goto L1
-L3:
-	if int32(v2) < int32(uint32(2)) {
-		goto L4
-	}
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 == uint32(10059656) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L6
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v2, i1)
-	v2 = i0
-	if v2 == 0 {
-		goto L7
-	}
-	i0 = fn8105(m, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == i1 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-L7:
-	v2 = uint32(0)
-	goto L1
-L6:
-	fn3722(m, uint32(8494991), uint32(8545234), uint32(8486794), v2)
-	v2 = uint32(0)
-	goto L1
-L5:
-	i0 = fn7967(m, v4, v2)
-	v2 = i0
-	if v2 != 0 {
-		goto L8
-	}
-	i0 = fn1983(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn3604(m, i0, uint32(8470989))
-	v2 = uint32(0)
-	goto L1
-L8:
-	i0 = fn2730(m, v2, uint32(0))
-	v2 = i0
-	goto L1
-L4:
-	v2 = uint32(0)
-	i0 = fn7967(m, v4, uint32(0))
-	v1 = i0
-	if v1 != 0 {
-		goto L9
-	}
-	i0 = fn1983(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	fn3604(m, i0, uint32(8511707))
-	goto L1
-L9:
-	i0 = fn2730(m, v1, uint32(0))
-	v2 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7115(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	i0 = fn1684(m)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn7963(m)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v6 = i0
-	i0 = fn8105(m, v6)
-	if i0 != uint32(1) {
-		goto L7
-	}
-	i0 = uint32(*(*int8)(unsafe.Add(b, v6)))
-	if int32(i0) < int32(uint32(0)) {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v6 = i0
-	i0 = fn8105(m, v6)
-	if i0 != uint32(1) {
-		goto L7
-	}
-	i0 = uint32(*(*int8)(unsafe.Add(b, v6)))
-	if int32(i0) < int32(uint32(0)) {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	v6 = i0
-	i0 = fn8105(m, v6)
-	if i0 != uint32(1) {
-		goto L7
-	}
-	i0 = uint32(*(*int8)(unsafe.Add(b, v6)))
-	if int32(i0) < int32(uint32(0)) {
-		goto L7
-	}
-	v7 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	v6 = i0
-	i0 = fn8105(m, v6)
-	if i0 != uint32(1) {
-		goto L7
-	}
-	v8 = uint32(0)
-	i0 = uint32(*(*int8)(unsafe.Add(b, v6)))
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L6
-	}
-L7:
-	i0 = fn7967(m, uint32(0), uint32(0))
-	v6 = i0
-	if v6 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
-	fn3604(m, i0, uint32(8495009))
-	goto L5
-L8:
-	i0 = fn2114(m, v6)
-	v8 = i0
-	if v8 != 0 {
-		goto L9
-	}
-	i0 = fn3633(m)
-	goto L5
-L9:
-	v7 = uint32(1)
-	i0 = fn7967(m, uint32(4), uint32(0))
-	v6 = i0
-	if v6 == 0 {
-		goto L6
-	}
-	i0 = fn8100(m, v6, v8)
-	if i0 == 0 {
-		goto L6
-	}
-	v7 = uint32(0)
-	i0 = fn7967(m, uint32(0), v6)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i0 = fn2730(m, i0, uint32(0))
-	v6 = i0
-	if v6 != 0 {
-		goto L11
-	}
-	v9 = k32(4294967295)
-	goto L10
-L11:
-	v9 = k32(4294967295)
-	i0 = fn1760(m, v4, uint32(8463949), v6)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v11 = i0
-	if int32(v10) > int32(k32(4294967295)) {
-		goto L13
-	}
-	if v11 == uint32(1073741823) {
-		goto L10
-	}
-	v9 = k32(4294967295)
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v11
-	if v11 == 0 {
-		goto L12
-	}
-	goto L10
-L13:
-	if v11 == uint32(1073741823) {
-		goto L14
-	}
-	i1 = v11 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v9
-	if v9 != 0 {
-		goto L14
-	}
-	fn2072(m, v6)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	i0 = fn2730(m, i0, uint32(0))
-	v6 = i0
-	if v6 != 0 {
-		goto L15
-	}
-	v9 = k32(4294967295)
-	goto L10
-L15:
-	v9 = k32(4294967295)
-	i0 = fn1760(m, v4, uint32(8463933), v6)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v11 = i0
-	if int32(v10) > int32(k32(4294967295)) {
-		goto L16
-	}
-	if v11 == uint32(1073741823) {
-		goto L10
-	}
-	v9 = k32(4294967295)
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v11
-	if v11 == 0 {
-		goto L12
-	}
-	goto L10
-L16:
-	if v11 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v11 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v9
-	if v9 != 0 {
-		goto L17
-	}
-	fn2072(m, v6)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	i0 = fn2730(m, i0, uint32(0))
-	v6 = i0
-	if v6 != 0 {
-		goto L18
-	}
-	v9 = k32(4294967295)
-	goto L10
-L18:
-	v9 = k32(4294967295)
-	i0 = fn1760(m, v4, uint32(8397331), v6)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v11 = i0
-	if int32(v10) > int32(k32(4294967295)) {
-		goto L19
-	}
-	if v11 == uint32(1073741823) {
-		goto L10
-	}
-	v9 = k32(4294967295)
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v11
-	if v11 == 0 {
-		goto L12
-	}
-	goto L10
-L19:
-	if v11 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v11 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v9
-	if v9 != 0 {
-		goto L20
-	}
-	fn2072(m, v6)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	i0 = fn2730(m, i0, uint32(0))
-	v6 = i0
-	if v6 != 0 {
-		goto L21
-	}
-	v9 = k32(4294967295)
-	goto L10
-L21:
-	v9 = k32(4294967295)
-	i0 = fn1760(m, v4, uint32(8448433), v6)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v11 = i0
-	if int32(v10) > int32(k32(4294967295)) {
-		goto L22
-	}
-	if v11 == uint32(1073741823) {
-		goto L10
-	}
-	v9 = k32(4294967295)
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v11
-	if v11 == 0 {
-		goto L12
-	}
-	goto L10
-L22:
-	if v11 != uint32(1073741823) {
-		goto L23
-	}
-	v9 = uint32(0)
-	goto L10
-L23:
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v11
-	v9 = uint32(0)
-	if v11 != 0 {
-		goto L10
-	}
-L12:
-	fn2072(m, v6)
-L10:
-	if v7 != 0 {
-		goto L24
-	}
-	i0 = fn7967(m, uint32(0), v8)
-L24:
-	fn2111(m, v8)
-	if int32(v9) < int32(uint32(0)) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	i0 = fn7116(m, i0)
-	v6 = i0
-	if v6 == 0 {
-		goto L5
-	}
-	i0 = fn1760(m, v4, uint32(8473480), v6)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v8 = i0
-	if int32(v9) > int32(k32(4294967295)) {
-		goto L25
-	}
-	if v8 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v8 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v5
-	if v5 != 0 {
-		goto L5
-	}
-	fn2072(m, v6)
-	goto L5
-L25:
-	if v8 == uint32(1073741823) {
-		goto L26
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v8
-	if v8 != 0 {
-		goto L26
-	}
-	fn2072(m, v6)
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+32))
-	i0 = fn2730(m, i0, uint32(0))
-	v6 = i0
-	if v6 == 0 {
-		goto L5
-	}
-	i0 = fn1760(m, v4, uint32(8461154), v6)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v8 = i0
-	if int32(v9) > int32(k32(4294967295)) {
-		goto L27
-	}
-	if v8 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v8 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v5
-	if v5 != 0 {
-		goto L5
-	}
-	fn2072(m, v6)
-	goto L5
-L27:
-	if v8 == uint32(1073741823) {
-		goto L28
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v8
-	if v8 != 0 {
-		goto L28
-	}
-	fn2072(m, v6)
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
-	i0 = fn2730(m, i0, uint32(0))
-	v6 = i0
-	if v6 == 0 {
-		goto L5
-	}
-	i0 = fn1760(m, v4, uint32(8461168), v6)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v8 = i0
-	if int32(v9) > int32(k32(4294967295)) {
-		goto L29
-	}
-	if v8 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v8 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v5
-	if v5 != 0 {
-		goto L5
-	}
-	fn2072(m, v6)
-	goto L5
-L29:
-	if v8 == uint32(1073741823) {
-		goto L30
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v8
-	if v8 != 0 {
-		goto L30
-	}
-	fn2072(m, v6)
-L30:
-	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v5)+40)))
-	i0 = fn1574(m, i0)
-	v6 = i0
-	if v6 == 0 {
-		goto L5
-	}
-	i0 = fn1760(m, v4, uint32(8411338), v6)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v8 = i0
-	if int32(v9) > int32(k32(4294967295)) {
-		goto L31
-	}
-	if v8 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v8 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v5
-	if v5 != 0 {
-		goto L5
-	}
-	fn2072(m, v6)
-	goto L5
-L31:
-	if v8 == uint32(1073741823) {
-		goto L32
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v8
-	if v8 != 0 {
-		goto L32
-	}
-	fn2072(m, v6)
-L32:
-	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v5)+41)))
-	i0 = fn1574(m, i0)
-	v6 = i0
-	if v6 == 0 {
-		goto L5
-	}
-	i0 = fn1760(m, v4, uint32(8411342), v6)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v8 = i0
-	if int32(v9) > int32(k32(4294967295)) {
-		goto L33
-	}
-	if v8 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v8 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v5
-	if v5 != 0 {
-		goto L5
-	}
-	fn2072(m, v6)
-	goto L5
-L33:
-	if v8 == uint32(1073741823) {
-		goto L34
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v8
-	if v8 != 0 {
-		goto L34
-	}
-	fn2072(m, v6)
-L34:
-	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v5)+42)))
-	i0 = fn1574(m, i0)
-	v6 = i0
-	if v6 == 0 {
-		goto L5
-	}
-	i0 = fn1760(m, v4, uint32(8422165), v6)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v8 = i0
-	if int32(v9) > int32(k32(4294967295)) {
-		goto L35
-	}
-	if v8 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v8 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v5
-	if v5 != 0 {
-		goto L5
-	}
-	fn2072(m, v6)
-	goto L5
-L35:
-	if v8 == uint32(1073741823) {
-		goto L36
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v8
-	if v8 != 0 {
-		goto L36
-	}
-	fn2072(m, v6)
-L36:
-	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v5)+43)))
-	i0 = fn1574(m, i0)
-	v6 = i0
-	if v6 == 0 {
-		goto L5
-	}
-	i0 = fn1760(m, v4, uint32(8502233), v6)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v8 = i0
-	if int32(v9) > int32(k32(4294967295)) {
-		goto L37
-	}
-	if v8 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v8 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v5
-	if v5 != 0 {
-		goto L5
-	}
-	fn2072(m, v6)
-	goto L5
-L37:
-	if v8 == uint32(1073741823) {
-		goto L38
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v8
-	if v8 != 0 {
-		goto L38
-	}
-	fn2072(m, v6)
-L38:
-	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v5)+44)))
-	i0 = fn1574(m, i0)
-	v6 = i0
-	if v6 == 0 {
-		goto L5
-	}
-	i0 = fn1760(m, v4, uint32(8422179), v6)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v8 = i0
-	if int32(v9) > int32(k32(4294967295)) {
-		goto L39
-	}
-	if v8 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v8 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v5
-	if v5 != 0 {
-		goto L5
-	}
-	fn2072(m, v6)
-	goto L5
-L39:
-	if v8 == uint32(1073741823) {
-		goto L40
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v8
-	if v8 != 0 {
-		goto L40
-	}
-	fn2072(m, v6)
-L40:
-	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v5)+45)))
-	i0 = fn1574(m, i0)
-	v6 = i0
-	if v6 == 0 {
-		goto L5
-	}
-	i0 = fn1760(m, v4, uint32(8502248), v6)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v8 = i0
-	if int32(v9) > int32(k32(4294967295)) {
-		goto L41
-	}
-	if v8 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v8 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v5
-	if v5 != 0 {
-		goto L5
-	}
-	fn2072(m, v6)
-	goto L5
-L41:
-	if v8 == uint32(1073741823) {
-		goto L42
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v8
-	if v8 != 0 {
-		goto L42
-	}
-	fn2072(m, v6)
-L42:
-	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v5)+46)))
-	i0 = fn1574(m, i0)
-	v6 = i0
-	if v6 == 0 {
-		goto L5
-	}
-	i0 = fn1760(m, v4, uint32(8450375), v6)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v8 = i0
-	if int32(v9) > int32(k32(4294967295)) {
-		goto L43
-	}
-	if v8 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v8 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v5
-	if v5 != 0 {
-		goto L5
-	}
-	fn2072(m, v6)
-	goto L5
-L43:
-	if v8 == uint32(1073741823) {
-		goto L44
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v8
-	if v8 != 0 {
-		goto L44
-	}
-	fn2072(m, v6)
-L44:
-	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v5)+47)))
-	i0 = fn1574(m, i0)
-	v6 = i0
-	if v6 == 0 {
-		goto L5
-	}
-	i0 = fn1760(m, v4, uint32(8450387), v6)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v8 = i0
-	if int32(v9) > int32(k32(4294967295)) {
-		goto L45
-	}
-	if v8 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v8 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v5
-	if v5 != 0 {
-		goto L5
-	}
-	fn2072(m, v6)
-	goto L5
-L45:
-	if v8 == uint32(1073741823) {
-		goto L46
-	}
-	i1 = v8 + k32(4294967295)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v8
-	if v8 != 0 {
-		goto L46
-	}
-	fn2072(m, v6)
-L46:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
-	i1 = v2 + uint32(12)
-	i2 = v2 + uint32(8)
-	i0 = fn4626(m, v5, i1, i2)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v8 = i0
-	if int32(v6) > int32(k32(4294967295)) {
-		goto L47
-	}
-	fn7117(m, v8)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	fn7117(m, i0)
-	goto L5
-L47:
-	i0 = fn1760(m, v4, uint32(8397335), v8)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v6 = i0
-	if int32(v8) > int32(k32(4294967295)) {
-		goto L48
-	}
-	if v6 == uint32(1073741823) {
-		goto L49
-	}
-	i1 = v6 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v5
-	if v5 != 0 {
-		goto L49
-	}
-	fn2072(m, v9)
-L49:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	if v6 != 0 {
-		goto L5
-	}
-	fn2072(m, v5)
-	goto L5
-L48:
-	if v6 == uint32(1073741823) {
-		goto L50
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v6
-	if v6 != 0 {
-		goto L50
-	}
-	fn2072(m, v9)
-L50:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = fn1760(m, v4, uint32(8448437), i2)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v6 = i0
-	if int32(v8) > int32(k32(4294967295)) {
-		goto L51
-	}
-	if v6 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v6 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v5
-	if v5 != 0 {
-		goto L5
-	}
-	fn2072(m, v9)
-	goto L5
-L51:
-	if v6 == uint32(1073741823) {
-		goto L52
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v6
-	if v6 != 0 {
-		goto L52
-	}
-	fn2072(m, v9)
-L52:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	i0 = fn7116(m, i0)
-	v6 = i0
-	if v6 == 0 {
-		goto L5
-	}
-	i0 = fn1760(m, v4, uint32(8473484), v6)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v5 = i0
-	if int32(v8) > int32(k32(4294967295)) {
-		goto L4
-	}
-	if v5 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v5
-	if v5 != 0 {
-		goto L5
-	}
-	fn2072(m, v6)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	v3 = uint32(0)
-	v6 = v4
-	v4 = uint32(0)
-	if v5 == 0 {
-		goto L3
-	}
-	goto L1
-L4:
-	if v5 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v5
-	v3 = v4
-	if v5 != 0 {
-		goto L1
-	}
-L3:
-	fn2072(m, v6)
-L2:
-	v3 = v4
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7116(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	v2 = uint32(1)
-L3:
-	i0 = v1 & uint32(255)
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	if v1 == uint32(127) {
-		goto L2
-	}
-	i0 = v0 + v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v1 = i0
-	i0 = v2 + uint32(1)
-	v2 = i0
-	goto L3
-L2:
-	i0 = fn1492(m, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L4
-	}
-	return uint32(0)
-L4:
-	v2 = uint32(0)
-L5:
-	i0 = uint32(*(*int8)(unsafe.Add(b, v0)))
-	i0 = fn1574(m, i0)
-	v1 = i0
-	if v1 != 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 != uint32(1073741823) {
-		goto L7
-	}
-	return uint32(0)
-L7:
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	if v2 == 0 {
-		goto L8
-	}
-	return uint32(0)
-L8:
-	fn2072(m, v3)
-	return uint32(0)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = i0 + v2
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-	if v1 == uint32(127) {
-		goto L9
-	}
-	i0 = v0 + uint32(1)
-	v0 = i0
-	i0 = v2 + uint32(4)
-	v2 = i0
-	if v1 != 0 {
-		goto L5
-	}
-L9:
-	return v3
-L1:
-	i0 = fn1492(m, uint32(0))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7117(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7118(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8463985), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L2
-	}
-	fn3722(m, uint32(8463985), uint32(8545685), uint32(8435764), v2)
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L3
-	}
-	fn3722(m, uint32(8463985), uint32(8545234), uint32(8435764), v1)
-	m.depth--
-	return uint32(0)
-L3:
-	v3 = uint32(0)
-	i0 = fn2698(m, v2, uint32(0))
-	v2 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	v3 = uint32(0)
-	i0 = fn2698(m, v1, uint32(0))
-	v1 = i0
-	if v1 != 0 {
-		goto L6
-	}
-	v1 = v2
-	goto L5
-L6:
-	i0 = fn7968(m, v2, v1)
-	i0 = fn1574(m, i0)
-	v3 = i0
-	fn2111(m, v2)
-L5:
-	fn2111(m, v1)
-L4:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7119(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L2
-	}
-	fn3722(m, uint32(8462601), uint32(8399114), uint32(8435764), v1)
-	v1 = uint32(0)
-	goto L1
-L2:
-	v3 = uint32(0)
-	i1 = v2 + uint32(12)
-	i0 = fn2698(m, v1, i1)
-	v4 = i0
-	if v4 != 0 {
-		goto L4
-	}
-	v1 = uint32(0)
-	goto L3
-L4:
-	i0 = fn8119(m, v4)
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	if v1 == i1 {
-		goto L5
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-	v1 = uint32(0)
-	goto L3
-L5:
-	i1 = v1 + uint32(1)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	if v1 > uint32(536870911) {
-		goto L7
-	}
-	i0 = v1 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
-	v5 = i0
-	if v5 != 0 {
-		goto L6
-	}
-L7:
-	i0 = fn3633(m)
-	v1 = uint32(0)
-	goto L3
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn7969(m, v5, v4, i2)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
-	v1 = i0
-	if v1 == 0 {
-		goto L8
-	}
-	if v1 == uint32(68) {
-		goto L8
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
-	v3 = v5
-	goto L3
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	if v6 >= i1 {
-		goto L10
-	}
-	v3 = v5
-	goto L9
-L10:
-	i1 = v6 + uint32(1)
-	v6 = i1
-	i1 = v6 << (uint32(2) & 31)
-	i0 = fn2110(m, v5, i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L11
-	}
-	i0 = fn3633(m)
-	v1 = uint32(0)
-	v3 = v5
-	goto L3
-L11:
-	v1 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	i0 = fn7969(m, v3, v4, v6)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
-	if i0 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
-	goto L3
-L9:
-	i0 = fn2671(m, v3, v6)
-	v1 = i0
-L3:
-	fn2111(m, v3)
-	fn2111(m, v4)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7120(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1581(m, v1)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	v1 = k32(4294966856)
-L5:
-	i0 = v1 + uint32(9538428)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == v2 {
-		goto L4
-	}
-	i0 = v1 + uint32(9538436)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == v2 {
-		goto L4
-	}
-	i0 = v1 + uint32(9538444)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == v2 {
-		goto L4
-	}
-	i0 = v1 + uint32(9538452)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == v2 {
-		goto L4
-	}
-	i0 = v1 + uint32(9538460)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == v2 {
-		goto L4
-	}
-	i0 = v1 + uint32(40)
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	goto L5
-L4:
-	i0 = fn7962(m, v2)
-	v1 = i0
-	if v1 != 0 {
-		i0 = v1
-	} else {
-		i0 = uint32(9538432)
-	}
-	i0 = fn2730(m, i0, uint32(0))
-	m.depth--
-	return i0
-L3:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8400000))
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7121(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn4589(m)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7122(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v1 = k32(4294967295)
-	i0 = fn4095(m, v0, uint32(8537225), uint32(0))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8537407), uint32(2))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8536959), uint32(3))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8524666), uint32(4))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8528988), uint32(5))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8539536), uint32(1))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8534340), uint32(6))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8525281), uint32(127))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn1983(m, v0)
-	i1 = fn3643(m, uint32(8439524), uint32(0), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-	i0 = fn4092(m, v0, uint32(8439531), v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	v3 = uint32(8545429)
-	v2 = k32(4294966856)
-L2:
-	i2 = v2 + uint32(9538428)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn4095(m, v0, v3, i2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = v2 + uint32(9538432)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	i0 = v2 + uint32(8)
-	v4 = i0
-	v2 = v4
-	if v4 != 0 {
-		goto L2
-	}
-	i2 = fn3616(m)
-	if i2 != 0 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7123(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1967(m, uint32(10306384))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7124(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v0 = i0
-	if v0 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L4:
-	v0 = uint32(0)
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7125(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7126(m *Module, v0 uint32) {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn7125(m, v0)
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7127(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2030(m, v1)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = fn606(m, v2)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7128(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8415490), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn585(m, i0, i1)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = fn606(m, v1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7129(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8476227), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn586(m, i0, i1)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = fn1594(m, v1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7130(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8476235), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn584(m, i0, i1)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(0)
-L2:
-	i0 = fn1594(m, v1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7131(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8519995), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i2 = *(*uint32)(unsafe.Add(b, v1))
-	i3 = v1 + uint32(4)
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	if i2 == i3 {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L2:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7132(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8396728), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i2 = *(*uint32)(unsafe.Add(b, v1))
-	i3 = v1 + uint32(4)
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	if i2 == i3 {
-		i0 = uint32(10014564)
-	} else {
-		i0 = uint32(10014548)
-	}
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L2:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7133(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn568(m, v1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7134(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8513694), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn539(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7135(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8518934), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn537(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7136(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8463623), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn540(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7137(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8463615), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn541(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7138(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8393461), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn542(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7139(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8393471), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn543(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7140(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8504123), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn544(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7141(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn563(m, v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7142(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn564(m, v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7143(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn566(m, v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7144(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn565(m, v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7145(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn565(m, v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7146(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8401754), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn535(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7147(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8401746), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn536(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7148(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2048(m, v1)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L2
-	}
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = fn606(m, v2)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7149(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8520003), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn534(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7150(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8436413), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn533(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7151(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8519999), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn530(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7152(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8513693), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn559(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7153(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8518933), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn554(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7154(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8463622), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn560(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7155(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8463614), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn555(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7156(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8393460), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn556(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7157(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8393470), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn557(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7158(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8504108), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn558(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7159(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8401753), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn552(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7160(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8401745), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn553(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7161(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8505863), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn551(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7162(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8436400), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn550(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7163(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8439691), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn548(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7164(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8407861), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn574(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7165(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8407828), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn576(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7166(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8462942), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn514(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7167(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	if v2 == uint32(3) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8462919), v2, uint32(3), uint32(3))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i2 = *(*uint32)(unsafe.Add(b, v1))
-	i3 = v1 + uint32(4)
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	i4 = v1 + uint32(8)
-	i4 = *(*uint32)(unsafe.Add(b, i4))
-	i2 = fn519(m, i2, i3, i4)
-	if i2 == k32(4294967295) {
-		i0 = uint32(0)
-	} else {
-		i0 = uint32(10059656)
-	}
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7168(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8462958), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i2 = *(*uint32)(unsafe.Add(b, v1))
-	i3 = v1 + uint32(4)
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	i2 = fn521(m, i2, i3)
-	if i2 == k32(4294967295) {
-		i0 = uint32(0)
-	} else {
-		i0 = uint32(10059656)
-	}
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7169(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8392955), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn545(m, i0, i1, uint32(10059656))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7170(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8392954), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn561(m, i0, i1, uint32(10059656))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7171(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8447038), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2029(m, i0, i1, uint32(2))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7172(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8488043), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2029(m, i0, i1, uint32(3))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7173(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8400652), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2029(m, i0, i1, uint32(0))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7174(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8495082), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2029(m, i0, i1, uint32(1))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7175(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8401742), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2029(m, i0, i1, uint32(4))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7176(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8496771), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn2029(m, i0, i1, uint32(5))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7177(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(112)
-	v3 = i0
-	m.g0 = v3
-	if v2 == uint32(2) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8395434), v2, uint32(2), uint32(2))
-	if i0 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L2:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v4 = i0
-	i0 = v4 & uint32(64)
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v5 = i0
-	i0 = v5 & uint32(64)
-	if i0 != 0 {
-		goto L5
-	}
-L6:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8508129))
-	goto L1
-L5:
-	i0 = v4 & uint32(32)
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = v1 + uint32(20)
-	v4 = i0
-	goto L7
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v4 = i0
-L7:
-	i0 = v5 & uint32(32)
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = v2 + uint32(20)
-	v6 = i0
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	v6 = i0
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = i1
-	v5 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	if v1 != i1 {
-		goto L11
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v3)+16)) = uint8(k32(0))
-	v5 = v4
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	if i0 == v1 {
-		goto L12
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v3)+16)) = uint8(k32(1))
-	v5 = v6
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	if int32(i0) < int32(uint32(1)) {
-		goto L13
-	}
-	v1 = uint32(0)
-L14:
-	i0 = v5 + v1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-	i0 = v6 + v1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v4 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+16)))
-	i2 = v4 ^ v2
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, uint64(v3)+16)) = uint8(i1)
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	if int32(v1) < int32(i1) {
-		goto L14
-	}
-L13:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+16)))
-	v1 = i0
-	goto L3
-L4:
-	i0 = fn523(m, v1)
-	if i0 != 0 {
-		goto L15
-	}
-	i0 = fn523(m, v2)
-	if i0 != 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	i0 = fn3603(m, i0, uint32(8575219), v3)
-	v1 = uint32(0)
-	goto L1
-L15:
-	i1 = v3 + uint32(60)
-	i0 = fn525(m, v1, i1, uint32(0))
-	if i0 == k32(4294967295) {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+80))
-	if int32(i0) < int32(uint32(2)) {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8459530))
-	i0 = v3 + uint32(60)
-	fn524(m, i0)
-	v1 = uint32(0)
-	goto L1
-L18:
-	i1 = v3 + uint32(16)
-	i0 = fn525(m, v2, i1, uint32(0))
-	if i0 != k32(4294967295) {
-		goto L19
-	}
-	i0 = v3 + uint32(60)
-	fn524(m, i0)
-	v1 = uint32(0)
-	goto L1
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	if int32(i0) < int32(uint32(2)) {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
-	fn3604(m, i0, uint32(8459530))
-	i0 = v3 + uint32(60)
-	fn524(m, i0)
-	i0 = v3 + uint32(16)
-	fn524(m, i0)
-L17:
-	v1 = uint32(0)
-	goto L1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+108)) = i1
-	v5 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+108))
-	if v1 != i1 {
-		goto L20
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v3)+107)) = uint8(k32(0))
-	v5 = v2
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+108))
-	if i0 == v1 {
-		goto L21
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v3)+107)) = uint8(k32(1))
-	v5 = v6
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+108))
-	if int32(i0) < int32(uint32(1)) {
-		goto L22
-	}
-	v1 = uint32(0)
-L23:
-	i0 = v5 + v1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-	i0 = v6 + v1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v4 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+107)))
-	i2 = v4 ^ v2
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, uint64(v3)+107)) = uint8(i1)
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+108))
-	if int32(v1) < int32(i1) {
-		goto L23
-	}
-L22:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+107)))
-	v1 = i0
-	i0 = v3 + uint32(60)
-	fn524(m, i0)
-	i0 = v3 + uint32(16)
-	fn524(m, i0)
-L3:
-	i0 = v1 & uint32(255)
-	i0 = b2i(i0 == 0)
-	i0 = fn606(m, i0)
-	v1 = i0
-L1:
-	i0 = v3 + uint32(112)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7178(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v2 + k32(4294967295)
-	if i0 < uint32(2) {
-		goto L1
-	}
-	i0 = fn3734(m, uint32(8397360), v2, uint32(1), uint32(2))
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if int32(v2) >= int32(uint32(2)) {
-		goto L3
-	}
-	v2 = uint32(0)
-	goto L2
-L3:
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn517(m, i0)
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	i0 = fn1582(m, v1)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L5
-	}
-	fn2072(m, v1)
-L5:
-	if v2 != k32(4294967295) {
-		goto L2
-	}
-L4:
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L6
-	}
-	m.depth--
-	return uint32(0)
-L6:
-	v2 = k32(4294967295)
-L2:
-	i0 = fn513(m, v3, v2)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L7
-	}
-	i0 = fn3616(m)
-	if i0 == 0 {
-		goto L7
-	}
-	m.depth--
-	return uint32(0)
-L7:
-	i0 = fn1594(m, v2)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7179(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = fn3734(m, uint32(8464342), v2, uint32(1), uint32(2147483647))
-	if i0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v1 + uint32(4)
-	i2 = v2 + k32(4294967295)
-	i2 = i2 | k32(2147483648)
-	i0 = fn849(m, i0, i1, i2, v3)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7180(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	i1 = fn2360(m, v0, uint32(10307344), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
-	v3 = k32(4294967295)
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn4097(m, v0, v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = fn2360(m, v0, uint32(10307364), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn4097(m, v0, v2)
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = fn2360(m, v0, uint32(10307384), uint32(0))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn4097(m, v0, v2)
-	i0 = uint32(int32(i0) >> (uint32(31) & 31))
-	v3 = i0
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7181(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	fn3702(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7182(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn3737(m, uint32(8440449), v2)
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v2 = i0
-	if v2 == uint32(1) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8440449), v2, uint32(1), uint32(1))
-	if i0 != 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn7183(m, v0, i1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7183(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	if v2 != uint32(1) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	if i0 != uint32(10064376) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L4:
-	if int32(v4) >= int32(uint32(1)) {
-		goto L5
-	}
-	m.depth--
-	return v1
-L5:
-	i0 = v3 + uint32(12)
-	v5 = i0
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn2034(m, v1, i1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v6
-	if v6 != 0 {
-		goto L7
-	}
-	fn2072(m, v1)
-L7:
-	if v3 == 0 {
-		goto L8
-	}
-	i0 = v5 + uint32(4)
-	v5 = i0
-	v1 = v3
-	i0 = v4 + k32(4294967295)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	goto L6
-L8:
-	m.depth--
-	return uint32(0)
-L3:
-	i0 = fn2034(m, v1, v3)
-	m.depth--
-	return i0
-L2:
-	i0 = fn2289(m, v2)
-	v7 = i0
-	if v7 != 0 {
-		goto L9
-	}
-	m.depth--
-	return uint32(0)
-L9:
-	if int32(v2) < int32(uint32(1)) {
-		goto L10
-	}
-	i0 = v7 + uint32(12)
-	v8 = i0
-	v9 = uint32(0)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v9 << (uint32(2) & 31)
-	v10 = i1
-	i0 = i0 + v10
-	i0 = i0 + uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	if i0 != uint32(10064376) {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L15:
-	v5 = v1
-	if int32(v6) < int32(uint32(1)) {
-		goto L12
-	}
-	i0 = v3 + uint32(12)
-	v4 = i0
-	v3 = v1
-L16:
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i0 = fn2034(m, v3, i1)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v11 = i0
-	if v11 == uint32(1073741823) {
-		goto L17
-	}
-	i1 = v11 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v11
-	if v11 != 0 {
-		goto L17
-	}
-	fn2072(m, v3)
-L17:
-	if v5 == 0 {
-		goto L13
-	}
-	i0 = v4 + uint32(4)
-	v4 = i0
-	v3 = v5
-	i0 = v6 + k32(4294967295)
-	v6 = i0
-	if v6 == 0 {
-		goto L12
-	}
-	goto L16
-L14:
-	i0 = fn2034(m, v1, v3)
-	v5 = i0
-	if v5 != 0 {
-		goto L12
-	}
-L13:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v5
-	if v5 != 0 {
-		goto L1
-	}
-	fn2072(m, v7)
-	m.depth--
-	return uint32(0)
-L12:
-	i0 = v8 + v10
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	i0 = v9 + uint32(1)
-	v9 = i0
-	if v9 != v2 {
-		goto L11
-	}
-L10:
-	v3 = v7
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7184(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	v3 = uint32(0)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7185(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7186(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = fn3737(m, uint32(8440449), v2)
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if int32(v4) > int32(uint32(1)) {
-		goto L3
-	}
-	i1 = v3 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3735(m, v1, uint32(8440449), uint32(1), uint32(1), v3)
-	if i0 != 0 {
-		goto L3
-	}
-	v2 = uint32(0)
-	goto L1
-L3:
-	i1 = fn2289(m, v4)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
-	if v2 != 0 {
-		goto L4
-	}
-	v2 = uint32(0)
-	goto L1
-L4:
-	if int32(v4) < int32(uint32(1)) {
-		goto L5
-	}
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v6 = i0
-	i0 = v1 + uint32(12)
-	v7 = i0
-L6:
-	i2 = v5 << (uint32(2) & 31)
-	v8 = i2
-	i1 = v7 + v8
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v9
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8472722))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L9
-	}
-	fn2072(m, v2)
-	v2 = uint32(0)
-	goto L1
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+16))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	if i0 == 0 {
-		goto L12
-	}
-	i3 = v2 & uint32(64)
-	if i3 != 0 {
-		i1 = uint32(20)
-	} else {
-		i1 = uint32(28)
-	}
-	i0 = v9 + i1
-	v11 = i0
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+28))
-	v11 = i0
-L11:
-	if int32(v10) < int32(uint32(1)) {
-		goto L14
-	}
-	i0 = v2 >> (uint32(2) & 31)
-	i0 = i0 & uint32(7)
-	v12 = i0
-	i0 = v10 & uint32(1)
-	v13 = i0
-	v2 = uint32(0)
-	v14 = uint32(0)
-	if v10 == uint32(1) {
-		goto L15
-	}
-	i0 = v10 & uint32(2147483646)
-	v15 = i0
-	v16 = uint32(0)
-	v1 = v11
-	v2 = uint32(0)
-	v14 = uint32(0)
-L16:
-	i0 = v12 + k32(4294967295)
-	v17 = i0
-	switch v17 {
-	case 0:
-		goto L20
-	case 1:
-		goto L19
-	default:
-		goto L18
-	}
-L20:
-	i0 = v11 + v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v18 = i0
-	goto L17
-L19:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v1)))
-	v18 = i0
-	goto L17
-L18:
-	i0 = v11 + v16
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v18 = i0
-L17:
-	i1 = b2i(v18 == uint32(46))
-	i0 = v14 + i1
-	v18 = i0
-	switch v17 {
-	case 0:
-		goto L23
-	case 1:
-		goto L24
-	default:
-		goto L22
-	}
-L24:
-	i0 = v1 + uint32(2)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v17 = i0
-	goto L21
-L23:
-	i0 = v11 + v2
-	i0 = i0 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v17 = i0
-	goto L21
-L22:
-	i0 = v11 + v16
-	i0 = i0 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v17 = i0
-L21:
-	i0 = v16 + uint32(8)
-	v16 = i0
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i1 = b2i(v17 == uint32(46))
-	i0 = v18 + i1
-	v14 = i0
-	i1 = v2 + uint32(2)
-	v2 = i1
-	if v15 != v2 {
-		goto L16
-	}
-L15:
-	if v13 == 0 {
-		goto L25
-	}
-	i0 = v12 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L28
-	case 1:
-		goto L29
-	default:
-		goto L27
-	}
-L29:
-	i1 = v2 << (uint32(1) & 31)
-	i0 = v11 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v2 = i0
-	goto L26
-L28:
-	i0 = v11 + v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-	goto L26
-L27:
-	i1 = v2 << (uint32(2) & 31)
-	i0 = v11 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-L26:
-	i1 = b2i(v2 == uint32(46))
-	i0 = v14 + i1
-	v14 = i0
-L25:
-	if v14 != 0 {
-		goto L13
-	}
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L30
-	}
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-L30:
-	i1 = v3 + uint32(8)
-	fn2837(m, v6, i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = i0 + v8
-	i0 = i0 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	goto L7
-L13:
-	i0 = v14 + uint32(1)
-	i0 = fn2289(m, i0)
-	v13 = i0
-	if v13 == 0 {
-		goto L34
-	}
-	if int32(v14) >= int32(uint32(1)) {
-		goto L33
-	}
-	v2 = uint32(0)
-	v14 = uint32(0)
-	goto L32
-L34:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 == 0 {
-		goto L31
-	}
-	goto L9
-L33:
-	i0 = v13 + uint32(12)
-	v9 = i0
-	v15 = uint32(0)
-	i0 = v12 + k32(4294967295)
-	v18 = i0
-	v12 = uint32(0)
-	v2 = uint32(0)
-L35:
-	i0 = v12 << (uint32(1) & 31)
-	v1 = i0
-	i1 = v12 << (uint32(2) & 31)
-	i0 = v11 + i1
-	v16 = i0
-L36:
-	switch v18 {
-	case 0:
-		goto L40
-	case 1:
-		goto L39
-	default:
-		goto L38
-	}
-L40:
-	i0 = v11 + v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v17 = i0
-	goto L37
-L39:
-	i0 = v11 + v1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v17 = i0
-	goto L37
-L38:
-	i0 = *(*uint32)(unsafe.Add(b, v16))
-	v17 = i0
-L37:
-	i0 = v1 + uint32(2)
-	v1 = i0
-	i0 = v16 + uint32(4)
-	v16 = i0
-	i0 = v2 + uint32(1)
-	v2 = i0
-	if v17 != uint32(46) {
-		goto L36
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i3 = v2 + k32(4294967295)
-	i1 = fn2806(m, i1, v12, i3)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v1
-	if v1 != 0 {
-		goto L41
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L42
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v13)) = v2
-	if v2 != 0 {
-		goto L42
-	}
-	fn2072(m, v13)
-L42:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 == 0 {
-		goto L31
-	}
-	goto L9
-L41:
-	i1 = v3 + uint32(4)
-	fn2837(m, v6, i1)
-	i1 = v15 << (uint32(2) & 31)
-	i0 = v9 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	v12 = v2
-	i0 = v15 + uint32(1)
-	v15 = i0
-	if v15 != v14 {
-		goto L35
-	}
-L32:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i1 = fn2806(m, i1, v2, v10)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
-	if v2 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L43
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v13)) = v2
-	if v2 != 0 {
-		goto L43
-	}
-	fn2072(m, v13)
-L43:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L9
-	}
-L31:
-	fn2072(m, v2)
-L9:
-	v2 = uint32(0)
-	goto L1
-L8:
-	i1 = v3 + uint32(4)
-	fn2837(m, v6, i1)
-	i1 = v14 << (uint32(2) & 31)
-	i0 = v13 + i1
-	i0 = i0 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = i0 + v8
-	i0 = i0 + uint32(12)
-	*(*uint32)(unsafe.Add(b, i0)) = v13
-L7:
-	i0 = v5 + uint32(1)
-	v5 = i0
-	if v5 != v4 {
-		goto L6
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
-	i0 = fn3706(m, i0)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v1 = i0
-	if v2 != 0 {
-		goto L44
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v16 = i0
-	if v16 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v16 + k32(4294967295)
-	v16 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v16
-	if v16 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L44:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(3990)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	fn3701(m, v2)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7187(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = fn3739(m, uint32(8440449), v3)
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = v2 & uint32(2147483647)
-	v3 = i0
-	if v3 == uint32(1) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8440449), v3, uint32(1), uint32(1))
-	if i0 != 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn7183(m, v0, i1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7188(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v1 = i0
-	m.g0 = v1
-	i0 = fn2068(m, v0)
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	v3 = uint32(0)
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
-	i1 = v1 + uint32(32)
-	i0 = fn2696(m, uint32(8569592), i1)
-	v3 = i0
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 != uint32(1) {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if i0 != uint32(10064376) {
-		goto L9
-	}
-	i0 = fn2675(m, uint32(8554718))
-	v2 = i0
-	if v2 != 0 {
-		goto L8
-	}
-	v3 = uint32(0)
-	goto L3
-L9:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	goto L6
-L8:
-	i0 = fn2786(m, v2, v4)
-	v4 = i0
-	if v4 != 0 {
-		goto L6
-	}
-	v3 = uint32(0)
-	goto L5
-L7:
-	i0 = fn7189(m, v0)
-	v2 = i0
-	if v2 != 0 {
-		goto L10
-	}
-	v3 = uint32(0)
-	goto L3
-L10:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v2
-	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8530124), i1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L3
-	}
-	goto L4
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
-	i0 = fn2696(m, uint32(8568150), v1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L11
-	}
-	fn2072(m, v4)
-L11:
-	if v2 == 0 {
-		goto L3
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	if v4 != 0 {
-		goto L3
-	}
-L4:
-	fn2072(m, v2)
-L3:
-	fn2069(m, v0)
-L1:
-	i0 = v1 + uint32(48)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7189(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2289(m, i0)
-	v1 = i0
-	if v1 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(i0) >= int32(uint32(1)) {
-		goto L2
-	}
-	return v1
-L2:
-	v2 = uint32(0)
-	v3 = uint32(12)
-	v4 = uint32(0)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = i0 + v3
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	if i0 != uint32(10064376) {
-		goto L8
-	}
-	if v4 != 0 {
-		goto L10
-	}
-	i0 = fn2675(m, uint32(8554718))
-	v4 = i0
-	if v4 == 0 {
-		goto L9
-	}
-L10:
-	i0 = fn2786(m, v4, v5)
-	v5 = i0
-	if v5 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L9
-	}
-	fn2072(m, v4)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 != uint32(1073741823) {
-		goto L5
-	}
-	return uint32(0)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L7:
-	i0 = v1 + v3
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v2 + uint32(1)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if int32(v2) < int32(i1) {
-		goto L6
-	}
-	if v4 != 0 {
-		goto L11
-	}
-	return v1
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 != uint32(1073741823) {
-		goto L12
-	}
-	return v1
-L12:
-	i1 = v3 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	v3 = v1
-	if v5 != 0 {
-		goto L3
-	}
-	goto L4
-L5:
-	i1 = v3 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	v3 = uint32(0)
-	v4 = v1
-	if v5 != 0 {
-		goto L3
-	}
-L4:
-	fn2072(m, v4)
-L3:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7190(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = fn7189(m, v0)
-	v3 = i0
-	if v3 != 0 {
-		goto L2
-	}
-	v0 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	i0 = fn4085(m, uint32(8533558), v2)
-	v0 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7191(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn2675(m, uint32(8569561))
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7192(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	fn3702(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7193(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn3737(m, uint32(8440469), v2)
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v2 = i0
-	if v2 == uint32(1) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8440469), v2, uint32(1), uint32(1))
-	if i0 != 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn7194(m, v0, i1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7194(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v2 = i0
-	if v2 != uint32(1) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	if int32(v3) < int32(uint32(0)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	if i0 != uint32(10064376) {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	if int32(v3) >= int32(i1) {
-		goto L3
-	}
-	i1 = v3 << (uint32(2) & 31)
-	i0 = v1 + i1
-	i0 = i0 + uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	m.depth--
-	return v4
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn514(m, v1, i1)
-	m.depth--
-	return i0
-L2:
-	v4 = uint32(0)
-	i0 = fn2289(m, v2)
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	if int32(v2) < int32(uint32(1)) {
-		goto L4
-	}
-	v3 = uint32(12)
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = i1 + v3
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn514(m, v1, i1)
-	v6 = i0
-	if v6 != 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v3
-	if v3 != 0 {
-		goto L1
-	}
-	fn2072(m, v5)
-	m.depth--
-	return uint32(0)
-L6:
-	i0 = v5 + v3
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 != 0 {
-		goto L5
-	}
-L4:
-	v4 = v5
-L1:
-	m.depth--
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7195(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	v3 = uint32(0)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7196(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7197(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = fn3737(m, uint32(8440469), v2)
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	if int32(v4) > int32(uint32(1)) {
-		goto L4
-	}
-	i1 = v3 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = fn3735(m, v1, uint32(8440469), uint32(1), uint32(1), v3)
-	if i0 != 0 {
-		goto L3
-	}
-	v2 = uint32(0)
-	goto L1
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn3706(m, i0)
-	v2 = i0
-	if v2 != 0 {
-		goto L5
-	}
-	v2 = uint32(0)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v1 = i0
-	v0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v0 = i0
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 != uint32(10050376) {
-		goto L7
-	}
-	i0 = fn1582(m, v0)
-	v1 = i0
-	if int32(v1) > int32(k32(4294967295)) {
-		goto L8
-	}
-	fn3624(m)
-	goto L7
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(3991)
-	fn3701(m, v2)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7198(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = fn3739(m, uint32(8440469), v3)
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = v2 & uint32(2147483647)
-	v3 = i0
-	if v3 == uint32(1) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8440469), v3, uint32(1), uint32(1))
-	if i0 != 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(0)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = fn7194(m, v0, i1)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7199(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v1 = i0
-	m.g0 = v1
-	i0 = fn2068(m, v0)
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	v3 = uint32(0)
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8569592), i1)
-	v3 = i0
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v3 == uint32(1) {
-		i0 = uint32(8568150)
-	} else {
-		i0 = uint32(8530124)
-	}
-	i0 = fn2696(m, i0, v1)
-	v3 = i0
-	fn2069(m, v0)
-L1:
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7200(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 != uint32(1) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
-	*(*uint32)(unsafe.Add(b, v2)) = v4
-	i0 = fn4085(m, uint32(8568465), v2)
-	v0 = i0
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
-	i1 = v2 + uint32(16)
-	i0 = fn2294(m, uint32(2), i1)
-	v0 = i0
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7201(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	fn3702(m, v0)
-	fn7202(m, v0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7202(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L2
-	}
-	fn2072(m, v1)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L3
-	}
-	fn2072(m, v1)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	fn2111(m, v1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L4
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L4
-	}
-	fn2072(m, v1)
-L4:
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7203(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = fn3737(m, uint32(8442646), v2)
-	if i0 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v2 = i0
-	if v2 == uint32(1) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8442646), v2, uint32(1), uint32(1))
-	if i0 != 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(0)
-L2:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2034(m, i0, i1)
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i0 = fn2297(m, v3, uint32(1), i2)
-	v3 = i0
-	if v3 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	v2 = uint32(0)
-	if v0 == 0 {
-		goto L4
-	}
-	goto L3
-L5:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn851(m, v1, v3, i2)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	if v0 != 0 {
-		goto L6
-	}
-	fn2072(m, v3)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	if v0 != 0 {
-		goto L3
-	}
-L4:
-	fn2072(m, v1)
-L3:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7204(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	if v3 == 0 {
-		goto L4
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v0 = i0
-	if v0 == 0 {
-		goto L5
-	}
-	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-L5:
-	v3 = uint32(0)
-L1:
-	m.depth--
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7205(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	if int32(i0) > int32(uint32(0)) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8489355))
-	goto L1
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L3
-	}
-	v4 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8472783))
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = fn3706(m, i0)
-	v4 = i0
-	if v4 != 0 {
-		goto L4
-	}
-	v4 = uint32(0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i1 = v3 + uint32(12)
-	fn2837(m, i0, i1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v1
-	if v2 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = uint32(3992)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v2
-	fn3701(m, v4)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7206(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	i0 = v2 & uint32(2147483647)
-	v2 = i0
-	if v2 == uint32(1) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8442646), v2, uint32(1), uint32(1))
-	if i0 != 0 {
-		goto L2
-	}
-	v0 = uint32(0)
-	goto L1
-L2:
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = fn3739(m, uint32(8442646), v3)
-	if i0 != 0 {
-		goto L3
-	}
-	v0 = uint32(0)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v6 = i0
-	if v6 != 0 {
-		goto L6
-	}
-	v3 = uint32(0)
-	goto L5
-L6:
-	i0 = fn1742(m, v6)
-	v3 = i0
-L5:
-	i1 = v3 + v2
-	i1 = fn2109(m, i1, uint32(4))
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v3
-	if v3 != 0 {
-		goto L7
-	}
-	i0 = fn3633(m)
-	v0 = uint32(0)
-	goto L1
-L7:
-	if int32(v2) < int32(uint32(2)) {
-		goto L8
-	}
-	i0 = v5 + uint32(12)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v7 = i0
-L9:
-	i2 = v2 << (uint32(2) & 31)
-	m.copy(v3, v7, i2)
-L8:
-	if v6 == 0 {
-		goto L10
-	}
-	i1 = fn1742(m, v6)
-	i1 = fn2289(m, i1)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v3
-	if v3 != 0 {
-		goto L11
-	}
-	v0 = uint32(0)
-	goto L1
-L11:
-	v3 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(0)
-	i1 = v4 + uint32(12)
-	i2 = v4 + uint32(8)
-	i3 = v4 + uint32(4)
-	i0 = fn1691(m, v6, i1, i2, i3)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = v2 << (uint32(2) & 31)
-	v8 = i0
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L13:
-	i0 = v5 + v3
-	i0 = i0 + uint32(12)
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = i0 + v8
-	i0 = i0 + v3
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i1 = v4 + uint32(12)
-	i2 = v4 + uint32(8)
-	i3 = v4 + uint32(4)
-	i0 = fn1691(m, v6, i1, i2, i3)
-	if i0 != 0 {
-		goto L12
-	}
-	goto L4
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
-	i2 = i2 | k32(2147483648)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	i0 = fn862(m, i0, i1, i2, i3)
-	v0 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7207(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v1 = i0
-	m.g0 = v1
-	i0 = fn2068(m, v0)
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	v3 = uint32(0)
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = i1
-	i1 = v1 + uint32(48)
-	i0 = fn2696(m, uint32(8569592), i1)
-	v3 = i0
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	if v3 != 0 {
-		goto L4
-	}
-	v4 = uint32(0)
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v4 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	i0 = i0 + k32(4294967295)
-	v5 = i0
-	i0 = v5 + v4
-	v6 = i0
-	if v6 != 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	i0 = fn2696(m, uint32(8568150), v1)
-	v3 = i0
-	goto L5
-L6:
-	i0 = fn2289(m, v6)
-	v7 = i0
-	if v7 == 0 {
-		goto L10
-	}
-	if int32(v5) >= int32(uint32(1)) {
-		goto L9
-	}
-	v5 = uint32(0)
-	goto L8
-L10:
-	fn2069(m, v0)
-	v3 = uint32(0)
-	goto L1
-L9:
-	v3 = uint32(16)
-	v2 = v5
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = i0 + v3
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = fn2020(m, i0)
-	v8 = i0
-	if v8 != 0 {
-		goto L12
-	}
-	v3 = uint32(0)
-	goto L7
-L12:
-	i0 = v7 + v3
-	i0 = i0 + k32(4294967292)
-	*(*uint32)(unsafe.Add(b, i0)) = v8
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 != 0 {
-		goto L11
-	}
-L8:
-	if v4 == 0 {
-		goto L13
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+52)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = v1 + uint32(52)
-	i2 = v1 + uint32(60)
-	i3 = v1 + uint32(56)
-	i0 = fn1691(m, i0, i1, i2, i3)
-	if i0 == 0 {
-		goto L15
-	}
-	if int32(v5) > int32(v6) {
-		i0 = v5
-	} else {
-		i0 = v6
-	}
-	v8 = i0
-	i0 = v5 << (uint32(2) & 31)
-	i0 = i0 + v7
-	i0 = i0 + uint32(12)
-	v3 = i0
-L16:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+60))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
-	i1 = v1 + uint32(32)
-	i0 = fn2696(m, uint32(8530147), i1)
-	v2 = i0
-	if v2 == 0 {
-		goto L14
-	}
-	if v8 != v5 {
-		goto L17
-	}
-	v5 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L15
-	}
-	v5 = k32(4294967295)
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	if v3 != 0 {
-		goto L15
-	}
-	fn2072(m, v2)
-	goto L15
-L17:
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v5 + uint32(1)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = v1 + uint32(52)
-	i2 = v1 + uint32(60)
-	i3 = v1 + uint32(56)
-	i0 = fn1691(m, i0, i1, i2, i3)
-	if i0 != 0 {
-		goto L16
-	}
-L15:
-	if v5 == v6 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
-	fn3604(m, i0, uint32(8454132))
-L14:
-	v3 = uint32(0)
-	goto L7
-L13:
-	v3 = uint32(0)
-	i0 = fn2675(m, uint32(8580527))
-	v2 = i0
-	if v2 == 0 {
-		goto L7
-	}
-	i0 = fn2786(m, v2, v7)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	if v5 != 0 {
-		goto L18
-	}
-	fn2072(m, v2)
-L18:
-	if v8 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v8
-	i1 = v1 + uint32(16)
-	i0 = fn2696(m, uint32(8567800), i1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	if v2 != 0 {
-		goto L7
-	}
-	fn2072(m, v8)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v2 = i0
-	if v2 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v2
-	if v2 != 0 {
-		goto L5
-	}
-	fn2072(m, v7)
-L5:
-	fn2069(m, v0)
-L1:
-	i0 = v1 + uint32(64)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7208(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	if i0 != 0 {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
-	v3 = i0
-	i0 = fn2289(m, v3)
-	v4 = i0
-	if v4 != 0 {
-		goto L4
-	}
-	v3 = uint32(0)
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v6 = i0
-	if v6 == uint32(1073741823) {
-		goto L5
-	}
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	if int32(v3) < int32(uint32(2)) {
-		goto L6
-	}
-	v5 = uint32(1)
-	i0 = v3 + k32(4294967295)
-	v6 = i0
-	i0 = v6 & uint32(1)
-	v7 = i0
-	if v3 == uint32(2) {
-		goto L7
-	}
-	i0 = v6 & k32(4294967294)
-	v8 = i0
-	v3 = uint32(0)
-	v6 = uint32(0)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = i0 + v3
-	i0 = i0 + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v9 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L9:
-	i0 = v4 + v3
-	v9 = i0
-	i0 = v9 + uint32(16)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = i0 + v3
-	i0 = i0 + uint32(20)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v10 = i0
-	if v10 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v10 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L10:
-	i0 = v9 + uint32(20)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	i0 = v3 + uint32(8)
-	v3 = i0
-	i1 = v6 + uint32(2)
-	v6 = i1
-	if v8 != v6 {
-		goto L8
-	}
-	i0 = v6 + uint32(1)
-	v5 = i0
-L7:
-	if v7 == 0 {
-		goto L6
-	}
-	i0 = v4 + uint32(12)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = v5 << (uint32(2) & 31)
-	v5 = i1
-	i0 = i0 + v5
-	i0 = i0 + uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v9 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L11:
-	i0 = v6 + v5
-	*(*uint32)(unsafe.Add(b, i0)) = v3
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
-	*(*uint32)(unsafe.Add(b, v2)) = v3
-	i0 = fn4085(m, uint32(8533558), v2)
-	v3 = i0
-	goto L1
-L2:
-	v3 = uint32(0)
-	i0 = fn3888(m, uint32(8415866), uint32(8466016))
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = l1
-	i1 = v2 + uint32(24)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn845(m, v5, i1, uint32(2), i3)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v9 = i0
-	if v9 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v9 + k32(4294967295)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v9
-	if v9 != 0 {
-		goto L12
-	}
-	fn2072(m, v5)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v0 = i0
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn2297(m, v0, uint32(1), i2)
-	v0 = i0
-	if v0 != 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v6)
-	goto L1
-L13:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v6
-	i1 = v2 + uint32(16)
-	i0 = fn4085(m, uint32(8532832), i1)
-	v3 = i0
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7209(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1967(m, uint32(10307976))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7210(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1583(m, v1)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = v2 & uint32(61440)
-	i0 = b2i(i0 == uint32(16384))
-	i0 = fn606(m, i0)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7211(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1583(m, v1)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = v2 & uint32(61440)
-	i0 = b2i(i0 == uint32(8192))
-	i0 = fn606(m, i0)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7212(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1583(m, v1)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = v2 & uint32(61440)
-	i0 = b2i(i0 == uint32(24576))
-	i0 = fn606(m, i0)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7213(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1583(m, v1)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = v2 & uint32(61440)
-	i0 = b2i(i0 == uint32(32768))
-	i0 = fn606(m, i0)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7214(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1583(m, v1)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = v2 & uint32(61440)
-	i0 = b2i(i0 == uint32(4096))
-	i0 = fn606(m, i0)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7215(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1583(m, v1)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = v2 & uint32(61440)
-	i0 = b2i(i0 == uint32(40960))
-	i0 = fn606(m, i0)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7216(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1583(m, v1)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = v2 & uint32(61440)
-	i0 = b2i(i0 == uint32(49152))
-	i0 = fn606(m, i0)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7217(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1583(m, v1)
-	if i0 != k32(4294967295) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = fn606(m, uint32(0))
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7218(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1583(m, v1)
-	if i0 != k32(4294967295) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = fn606(m, uint32(0))
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7219(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1583(m, v1)
-	if i0 != k32(4294967295) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = fn606(m, uint32(0))
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7220(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1583(m, v1)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = v2 & uint32(4095)
-	i0 = fn1575(m, i0)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7221(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn1583(m, v1)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L2
-	}
-	i0 = fn3616(m)
-	v1 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	i0 = v2 & uint32(61440)
-	i0 = fn1575(m, i0)
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7222(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = fn1583(m, v1)
-	v1 = i0
-	if v1 != k32(4294967295) {
-		goto L3
-	}
-	i0 = fn3616(m)
-	v3 = uint32(0)
-	i0 = fn3616(m)
-	if i0 != 0 {
-		goto L1
-	}
-	v3 = uint32(63)
-	goto L2
-L3:
-	i0 = v1 & uint32(61440)
-	i0 = i0 + k32(4294963200)
-	v3 = i0
-	if v3 <= uint32(49151) {
-		goto L4
-	}
-	v3 = uint32(63)
-	goto L2
-L4:
-	i0 = v3 >> (uint32(12) & 31)
-	i0 = i0 + uint32(9538505)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v3 = i0
-L2:
-	*(*uint8)(unsafe.Add(b, uint64(v2)+6)) = uint8(v3)
-	i3 = v1 & uint32(2)
-	if i3 != 0 {
-		i1 = uint32(119)
-	} else {
-		i1 = uint32(45)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v2)+14)) = uint8(i1)
-	i3 = v1 & uint32(4)
-	if i3 != 0 {
-		i1 = uint32(114)
-	} else {
-		i1 = uint32(45)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v2)+13)) = uint8(i1)
-	i3 = v1 & uint32(16)
-	if i3 != 0 {
-		i1 = uint32(119)
-	} else {
-		i1 = uint32(45)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v2)+11)) = uint8(i1)
-	i3 = v1 & uint32(32)
-	if i3 != 0 {
-		i1 = uint32(114)
-	} else {
-		i1 = uint32(45)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v2)+10)) = uint8(i1)
-	i3 = v1 & uint32(128)
-	if i3 != 0 {
-		i1 = uint32(119)
-	} else {
-		i1 = uint32(45)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v2)+8)) = uint8(i1)
-	i3 = v1 & uint32(256)
-	if i3 != 0 {
-		i1 = uint32(114)
-	} else {
-		i1 = uint32(45)
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v2)+7)) = uint8(i1)
-	i3 = v1 & uint32(1)
-	v3 = i3
-	if v3 != 0 {
-		i1 = uint32(116)
-	} else {
-		i1 = uint32(84)
-	}
-	if v3 != 0 {
-		i2 = uint32(120)
-	} else {
-		i2 = uint32(45)
-	}
-	i3 = v1 & uint32(512)
-	if i3 == 0 {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v2)+15)) = uint8(i1)
-	i3 = v1 & uint32(8)
-	v3 = i3
-	if v3 != 0 {
-		i1 = uint32(115)
-	} else {
-		i1 = uint32(83)
-	}
-	if v3 != 0 {
-		i2 = uint32(120)
-	} else {
-		i2 = uint32(45)
-	}
-	i3 = v1 & uint32(1024)
-	if i3 == 0 {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(i1)
-	i3 = v1 & uint32(64)
-	v3 = i3
-	if v3 != 0 {
-		i1 = uint32(115)
-	} else {
-		i1 = uint32(83)
-	}
-	if v3 != 0 {
-		i2 = uint32(120)
-	} else {
-		i2 = uint32(45)
-	}
-	i3 = v1 & uint32(2048)
-	if i3 == 0 {
-		i1 = i2
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v2)+9)) = uint8(i1)
-	i0 = v2 + uint32(6)
-	i0 = fn2672(m, i0, uint32(10))
-	v3 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7223(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v1 = k32(4294967295)
-	i0 = fn4095(m, v0, uint32(8529540), uint32(16384))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8529587), uint32(8192))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8534897), uint32(24576))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8536110), uint32(32768))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8532990), uint32(4096))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8534813), uint32(40960))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8534934), uint32(49152))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8529480), uint32(0))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8527088), uint32(0))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8527535), uint32(0))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8538472), uint32(2048))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8538527), uint32(1024))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8524925), uint32(512))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8527356), uint32(1024))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8539160), uint32(256))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8536909), uint32(128))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8539625), uint32(64))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8526023), uint32(448))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8529335), uint32(256))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8529327), uint32(128))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8529319), uint32(64))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8535501), uint32(56))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8532549), uint32(32))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8532541), uint32(16))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8532533), uint32(8))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8532726), uint32(7))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8535233), uint32(4))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8535225), uint32(2))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8535217), uint32(1))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8537683), uint32(65535))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8532597), uint32(1))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8537636), uint32(2))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8538345), uint32(4))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8536852), uint32(8))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8534838), uint32(16))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8538755), uint32(32))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8538907), uint32(64))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8527371), uint32(128))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8533774), uint32(32768))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8537695), k32(4294901760))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8538624), uint32(65536))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8537649), uint32(131072))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8538355), uint32(262144))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8534850), uint32(1048576))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8527180), uint32(2097152))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8534862), uint32(8388608))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8528513), uint32(1073741824))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8537929), uint32(0))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8532828), uint32(1))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8525909), uint32(2))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8534829), uint32(3))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8538465), uint32(4))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8538520), uint32(5))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8536545), uint32(6))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8537490), uint32(7))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8537439), uint32(8))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8537481), uint32(9))
-	i0 = uint32(int32(i0) >> (uint32(31) & 31))
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7224(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn1967(m, uint32(10308288))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7225(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	if v2 == uint32(3) {
-		goto L2
-	}
-	i0 = fn3734(m, uint32(8493606), v2, uint32(3), uint32(3))
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	v2 = uint32(0)
-	i0 = v1 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = v3 + uint32(16)
-	i0 = fn2735(m, i0, i1)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = v1 + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 != 0 {
-		goto L3
-	}
-	fn3722(m, uint32(8493606), uint32(8544863), uint32(8435764), v1)
-	goto L1
-L3:
-	i1 = v3 + uint32(12)
-	i0 = fn2738(m, v1, i1)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = fn8105(m, v1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	if i0 == i1 {
-		goto L4
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8441774))
-	goto L1
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v5 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v3)+24)) = uint64(55834575104)
-	v2 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(0)
-	i3 = v3 + uint32(24)
-	i4 = v3 + uint32(20)
-	i0 = fn4266(m, v4, uint32(8493606), uint32(8418476), i3, i4)
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = fn8100(m, v1, uint32(8517459))
-	if i0 != 0 {
-		goto L6
-	}
-	v1 = uint32(257)
-	goto L5
-L6:
-	i0 = fn8100(m, v1, uint32(8465175))
-	if i0 != 0 {
-		goto L7
-	}
-	v1 = uint32(258)
-	goto L5
-L7:
-	i0 = fn8100(m, v1, uint32(8492760))
-	if i0 != 0 {
-		goto L8
-	}
-	v1 = uint32(256)
-	goto L5
-L8:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
-	fn3604(m, i0, uint32(8577256))
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L9
-	}
-	fn2072(m, v5)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v4
-	if v4 != 0 {
-		goto L1
-	}
-	fn2072(m, v1)
-	goto L1
-L5:
-	i3 = v3 + uint32(24)
-	i0 = fn4360(m, v4, v5, v1, i3)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L10
-	}
-	fn2072(m, v5)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	v4 = i0
-	if v4 == 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	if v5 != 0 {
-		goto L11
-	}
-	fn2072(m, v4)
-L11:
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L12
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L12:
-	fn4338(m, v1)
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7226(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v1 = k32(4294967295)
-	i0 = fn4095(m, v0, uint32(8537056), uint32(16))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8534699), uint32(1))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8534686), uint32(8))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8534665), uint32(2))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8533978), uint32(4))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8537915), uint32(32))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8528536), uint32(64))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8527077), uint32(128))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8538256), uint32(134))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8527163), uint32(256))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8533226), uint32(0))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8528525), uint32(1))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8537514), uint32(2))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8533316), uint32(3))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8529114), uint32(4))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8528551), uint32(5))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8537800), uint32(6))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8534693), uint32(1))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8527468), uint32(2))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8527484), uint32(3))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8537919), uint32(4))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8534325), uint32(5))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8536205), uint32(12))
-	if int32(i0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn4095(m, v0, uint32(8534728), uint32(15))
-	i0 = uint32(int32(i0) >> (uint32(31) & 31))
-	v1 = i0
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7227(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	fn4112(m, v3, v1)
-	if v2 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	if i0 == 0 {
-		goto L2
-	}
-L3:
-	l1 = *(*uint64)(unsafe.Add(b, v3))
-	*(*uint64)(unsafe.Add(b, v0)) = l1
-	i0 = v0 + uint32(8)
-	i1 = v3 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512716))
-	if i0 != 0 {
-		goto L4
-	}
-	fn3926(m, v0, uint32(8534387))
-	goto L1
-L4:
-	i0 = fn3942(m, v1)
-	v2 = i0
-	if v2 != 0 {
-		goto L5
-	}
-	fn3624(m)
-	fn3927(m, v0)
-	goto L1
-L5:
-	i0 = fn1684(m)
-	v4 = i0
-	if v4 != 0 {
-		goto L6
-	}
-	fn3624(m)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L7
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L7
-	}
-	fn2072(m, v2)
-L7:
-	fn3927(m, v0)
-	goto L1
-L6:
-	i0 = fn1760(m, v4, uint32(8475021), v2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L8
-	}
-	fn3624(m)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	if v1 != 0 {
-		goto L9
-	}
-	fn2072(m, v2)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L10
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L10
-	}
-	fn2072(m, v4)
-L10:
-	fn3927(m, v0)
-	goto L1
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v5
-	if v5 != 0 {
-		goto L11
-	}
-	fn2072(m, v2)
-L11:
-	i0 = fn4062(m, uint32(9538528), uint32(13680))
-	v5 = i0
-	if v5 != 0 {
-		goto L14
-	}
-	fn3624(m)
-	goto L13
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	if i0 == uint32(10020168) {
-		goto L12
-	}
-	fn3624(m)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L13
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L13
-	}
-	fn2072(m, v5)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L15
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L15
-	}
-	fn2072(m, v4)
-L15:
-	fn3926(m, v0, uint32(8390800))
-	goto L1
-L12:
-	i0 = fn7228(m, v4, uint32(8488869), uint32(8392164))
-	if i0 == 0 {
-		goto L17
-	}
-	i0 = fn7229(m, v4, uint32(8534739), uint32(0))
-	if i0 == 0 {
-		goto L17
-	}
-	i0 = fn7228(m, v4, uint32(8525057), uint32(8546979))
-	if i0 == 0 {
-		goto L17
-	}
-	i0 = fn7228(m, v4, uint32(8525018), uint32(8546979))
-	if i0 == 0 {
-		goto L17
-	}
-	i0 = fn7228(m, v4, uint32(8535278), uint32(8584008))
-	if i0 == 0 {
-		goto L17
-	}
-	i0 = fn7228(m, v4, uint32(8535258), uint32(8516782))
-	if i0 == 0 {
-		goto L17
-	}
-	i0 = fn7228(m, v4, uint32(8529568), uint32(8519179))
-	if i0 == 0 {
-		goto L17
-	}
-	i0 = fn7228(m, v4, uint32(8526825), uint32(0))
-	if i0 == 0 {
-		goto L17
-	}
-	i0 = fn7229(m, v4, uint32(8529503), uint32(3))
-	if i0 == 0 {
-		goto L17
-	}
-	i0 = fn7229(m, v4, uint32(8529489), uint32(13))
-	if i0 == 0 {
-		goto L17
-	}
-	i0 = fn7228(m, v4, uint32(8529621), uint32(0))
-	if i0 == 0 {
-		goto L17
-	}
-	i0 = fn7230(m, v4, uint32(8524953), uint32(0))
-	if i0 == 0 {
-		goto L17
-	}
-	i0 = fn7231(m, v4, uint32(8535241), uint32(0))
-	if i0 == 0 {
-		goto L17
-	}
-	i0 = fn7231(m, v4, uint32(8537392), uint32(0))
-	if i0 == 0 {
-		goto L17
-	}
-	i0 = fn7231(m, v4, uint32(8537662), uint32(0))
-	if i0 == 0 {
-		goto L17
-	}
-	i0 = fn7231(m, v4, uint32(8523256), uint32(1))
-	if i0 == 0 {
-		goto L17
-	}
-	i0 = fn1760(m, v4, uint32(8493269), uint32(10059656))
-	if i0 != 0 {
-		goto L17
-	}
-	i0 = fn1760(m, v4, uint32(8390485), uint32(10059656))
-	if i0 != 0 {
-		goto L17
-	}
-	i0 = fn7230(m, v4, uint32(8440117), uint32(0))
-	if i0 == 0 {
-		goto L17
-	}
-	i2 = fn4111(m)
-	i0 = fn7230(m, v4, uint32(8469214), i2)
-	if i0 == 0 {
-		goto L17
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+192))
-	i0 = fn7232(m, v4, i1)
-	if i0 == 0 {
-		goto L17
-	}
-	i0 = fn7228(m, v4, uint32(8539168), uint32(8584008))
-	if i0 == 0 {
-		goto L17
-	}
-	i0 = fn1760(m, v4, uint32(8475183), uint32(10059656))
-	if int32(i0) < int32(uint32(0)) {
-		goto L17
-	}
-	i2 = fn3389(m)
-	i0 = fn1760(m, v4, uint32(8521301), i2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L16
-	}
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L18
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L18
-	}
-	fn2072(m, v5)
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L19
-	}
-	fn2072(m, v4)
-L19:
-	fn3649(m, uint32(8469225), uint32(0))
-	fn3926(m, v0, uint32(8418275))
-	goto L1
-L16:
-	i0 = fn3355(m, v5, v4, v4)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v7 = i0
-	if v7 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v7 + k32(4294967295)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v7
-	if v7 != 0 {
-		goto L20
-	}
-	fn2072(m, v5)
-L20:
-	if v6 != 0 {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L22
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L22
-	}
-	fn2072(m, v4)
-L22:
-	fn3649(m, uint32(8469264), uint32(0))
-	fn3926(m, v0, uint32(8469454))
-	goto L1
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L23
-	}
-	i1 = v5 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v5
-	if v5 != 0 {
-		goto L23
-	}
-	fn2072(m, v6)
-L23:
-	i0 = fn3943(m, v1, v2)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L24
-	}
-	fn3649(m, uint32(8411079), uint32(0))
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L25
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L25
-	}
-	fn2072(m, v4)
-L25:
-	fn3926(m, v0, uint32(8411049))
-	goto L1
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L26
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	if v1 != 0 {
-		goto L26
-	}
-	fn2072(m, v4)
-L26:
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
-	i0 = v0 + uint32(8)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7228(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if v2 == 0 {
-		goto L3
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	if i0 == 0 {
-		goto L3
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn4595(m, v2, i1)
-	v4 = i0
-	if v4 != 0 {
-		goto L4
-	}
-	v1 = uint32(0)
-	goto L1
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn2671(m, v4, i1)
-	v2 = i0
-	fn2107(m, v4)
-	if v2 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L3:
-	v2 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
-L2:
-	i0 = fn1760(m, v0, v1, v2)
-	i0 = b2i(i0 == 0)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v2)
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7229(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = fn1574(m, v2)
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = fn1760(m, v0, v1, v2)
-	i0 = b2i(i0 == 0)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L2
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L2
-	}
-	fn2072(m, v2)
-L2:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7230(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = fn2671(m, v2, k32(4294967295))
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L2:
-	v2 = uint32(10059656)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
-L1:
-	i0 = fn1760(m, v0, v1, v2)
-	i0 = b2i(i0 == 0)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L3
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	if v0 != 0 {
-		goto L3
-	}
-	fn2072(m, v2)
-L3:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7231(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i0 = v1 + uint32(4)
-	v4 = i0
-	i0 = fn7951(m, v4)
-	v5 = i0
-	if v5 == 0 {
-		goto L3
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn4595(m, v5, i1)
-	v5 = i0
-	if v5 == 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn2671(m, v5, i1)
-	v6 = i0
-	if v6 != 0 {
-		goto L2
-	}
-	fn3624(m)
-	fn2107(m, v5)
-L3:
-	i0 = fn1760(m, v0, v1, uint32(10059656))
-	v1 = i0
-	goto L1
-L2:
-	fn2107(m, v5)
-	i0 = fn1760(m, v0, v1, v6)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v0 = i0
-	if v0 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v0 + k32(4294967295)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v0
-	if v0 != 0 {
-		goto L1
-	}
-	fn2072(m, v6)
-L1:
-	if v2 == 0 {
-		goto L4
-	}
-	if v1 != 0 {
-		goto L4
-	}
-	i0 = fn7955(m, v4)
-L4:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	i0 = b2i(v1 == 0)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7232(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308416))
-	if i0 == 0 {
-		goto L3
-	}
-	v2 = uint32(10308416)
-L4:
-	v3 = uint32(0)
-	i0 = fn1947(m, v2, uint32(0), uint32(0), uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn1760(m, v0, i1, v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i0
-	if int32(v5) > int32(k32(4294967295)) {
-		goto L5
-	}
-	if v6 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v6 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	v3 = uint32(0)
-	if v2 == 0 {
-		goto L2
-	}
-	goto L1
-L5:
-	if v6 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v6 != 0 {
-		goto L6
-	}
-	fn2072(m, v4)
-L6:
-	i0 = v2 + uint32(16)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	if i0 != 0 {
-		goto L4
-	}
-L3:
-	if v1 != 0 {
-		i0 = uint32(10308608)
-	} else {
-		i0 = uint32(10308624)
-	}
-	v2 = i0
-	i0 = fn1947(m, v2, uint32(0), uint32(0), uint32(0))
-	v4 = i0
-	if v4 != 0 {
-		goto L7
-	}
-	return uint32(0)
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn1760(m, v0, i1, v4)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i0
-	if int32(v6) > int32(k32(4294967295)) {
-		goto L8
-	}
-	v3 = uint32(0)
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	v3 = uint32(0)
-	if v2 == 0 {
-		goto L2
-	}
-	goto L1
-L8:
-	v3 = uint32(1)
-	if v2 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v2 + k32(4294967295)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	v3 = uint32(1)
-	if v2 != 0 {
-		goto L1
-	}
-L2:
-	fn2072(m, v4)
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7233(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	if v1 != 0 {
-		goto L1
-	}
-	fn2072(m, v0)
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7234(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i1 = v2 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3718(m, v1, uint32(8526823), v2)
-	if i0 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i1 = v2 + uint32(8)
-	i0 = fn2698(m, i0, i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	v1 = uint32(0)
-	goto L1
-L3:
-	i0 = fn4622(m, v3, k32(4294967295))
-	i1 = v2 + uint32(4)
-	i0 = fn4616(m, i0, i1)
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v1 = i0
-	if v1 == 0 {
-		goto L5
-	}
-	i0 = fn2671(m, v1, k32(4294967295))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	fn2107(m, i0)
-	goto L4
-L5:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	fn3604(m, i0, uint32(8481529))
-L4:
-	fn2111(m, v3)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7235(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i1 = v2 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3718(m, v1, uint32(8526823), v2)
-	if i0 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v1 = i0
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v3 = i3
-	i0 = fn2783(m, v1, uint32(47), uint32(0), v3, k32(4294967295))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v1 = i0
-	if int32(v4) > int32(k32(4294967295)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	goto L1
-L3:
-	i1 = v4 + uint32(1)
-	i0 = fn2806(m, v1, i1, v3)
-	v1 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7236(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i1 = v2 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3718(m, v1, uint32(8526823), v2)
-	if i0 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v1 = i0
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = fn2783(m, v1, uint32(47), uint32(0), i3, k32(4294967295))
-	v1 = i0
-	if int32(v1) > int32(k32(4294967295)) {
-		goto L3
-	}
-	i0 = fn2672(m, uint32(0), uint32(0))
-	v1 = i0
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn2806(m, i0, uint32(0), v1)
-	v1 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7237(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i1 = v2 + uint32(28)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i1 = v2 + uint32(24)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i0 = fn3718(m, v1, uint32(8526031), v2)
-	if i0 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	i1 = v2 + uint32(20)
-	i0 = fn2698(m, i0, i1)
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	v1 = uint32(0)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i1 = v2 + uint32(16)
-	i0 = fn2698(m, i0, i1)
-	v4 = i0
-	if v4 != 0 {
-		goto L5
-	}
-	v1 = uint32(0)
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v5 = i1
-	if int32(v1) < int32(v5) {
-		goto L9
-	}
-	i1 = v1 - v5
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v3 + i1
-	i0 = fn8117(m, i0, v4)
-	if i0 == 0 {
-		goto L8
-	}
-L9:
-	v1 = uint32(10014564)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
-	v5 = i0
-	if v5 != uint32(1073741823) {
-		goto L7
-	}
-	goto L6
-L8:
-	v1 = uint32(10014548)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
-	v5 = i0
-	if v5 == uint32(1073741823) {
-		goto L6
-	}
-L7:
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L6:
-	fn2111(m, v4)
-L4:
-	fn2111(m, v3)
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7238(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i1 = v2 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3718(m, v1, uint32(8526823), v2)
-	if i0 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L2:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn2698(m, i0, uint32(0))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = fn4615(m, v3)
-	v1 = i0
-	fn2111(m, v3)
-	if v1 != 0 {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7239(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(160)
-	v2 = i0
-	m.g0 = v2
-	i1 = v2 + uint32(156)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3718(m, v1, uint32(8526823), v2)
-	if i0 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L2:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+156))
-	i0 = fn2698(m, i0, uint32(0))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i1 = v2 + uint32(8)
-	i0 = fn4602(m, v3, i1)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	v4 = i0
-	fn2111(m, v3)
-	i3 = v4 & uint32(61440)
-	if i3 == uint32(16384) {
-		i1 = uint32(10014548)
-	} else {
-		i1 = uint32(10014564)
-	}
-	if v1 != 0 {
-		i0 = uint32(10014564)
-	} else {
-		i0 = i1
-	}
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L1:
-	i0 = v2 + uint32(160)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7240(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(160)
-	v2 = i0
-	m.g0 = v2
-	i1 = v2 + uint32(156)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3718(m, v1, uint32(8526823), v2)
-	if i0 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L2:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+156))
-	i0 = fn2698(m, i0, uint32(0))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i1 = v2 + uint32(8)
-	i0 = fn4602(m, v3, i1)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	v4 = i0
-	fn2111(m, v3)
-	i3 = v4 & uint32(61440)
-	if i3 == uint32(32768) {
-		i1 = uint32(10014548)
-	} else {
-		i1 = uint32(10014564)
-	}
-	if v1 != 0 {
-		i0 = uint32(10014564)
-	} else {
-		i0 = i1
-	}
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L1:
-	i0 = v2 + uint32(160)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7241(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(160)
-	v2 = i0
-	m.g0 = v2
-	i1 = v2 + uint32(156)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	v3 = uint32(0)
-	i0 = fn3718(m, v1, uint32(8526823), v2)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+156))
-	i1 = v2 + uint32(152)
-	i0 = fn2698(m, i0, i1)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	v3 = uint32(10014564)
-	i1 = v2 + uint32(8)
-	i0 = fn4602(m, v1, i1)
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	v4 = i0
-	i0 = v4 & uint32(61440)
-	if i0 != uint32(32768) {
-		goto L2
-	}
-	i2 = v4 & uint32(73)
-	if i2 != 0 {
-		i0 = uint32(10014548)
-	} else {
-		i0 = uint32(10014564)
-	}
-	v3 = i0
-L2:
-	fn2111(m, v1)
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L1
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L1:
-	i0 = v2 + uint32(160)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7242(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(4)
-	if i0 != 0 {
-		goto L2
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8410412))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	i0 = fn2672(m, uint32(0), uint32(0))
-	v3 = i0
-	goto L1
-L3:
-	i0 = v3 << (uint32(2) & 31)
-	v4 = i0
-	i0 = fn2108(m, v4)
-	v5 = i0
-	if v5 != 0 {
-		goto L4
-	}
-	i0 = fn3633(m)
-	v3 = uint32(0)
-	goto L1
-L4:
-	v6 = uint32(0)
-	m.fill(v5, uint32(0), v4)
-	if int32(v3) > int32(uint32(0)) {
-		goto L6
-	}
-	fn2111(m, v5)
-	goto L5
-L6:
-	i0 = v1 + uint32(12)
-	v7 = i0
-	v1 = uint32(0)
-	v8 = uint32(0)
-	v9 = uint32(0)
-L10:
-	i0 = v7 + v6
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	if v4 != uint32(10059656) {
-		goto L12
-	}
-	v4 = uint32(0)
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L9
-	}
-	i0 = v5 + v6
-	i2 = v2 + uint32(12)
-	i1 = fn2698(m, v4, i2)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	if v4 == 0 {
-		goto L8
-	}
-	i2 = fn4615(m, v4)
-	if i2 != 0 {
-		i0 = v1
-	} else {
-		i0 = v8
-	}
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v4 = i0
-L11:
-	i0 = v6 + uint32(4)
-	v6 = i0
-	i0 = v9 + v4
-	i0 = i0 + uint32(1)
-	v9 = i0
-	i1 = v1 + uint32(1)
-	v1 = i1
-	if v3 != v1 {
-		goto L10
-	}
-	if int32(v9) < int32(uint32(1)) {
-		goto L7
-	}
-	i0 = v9 << (uint32(2) & 31)
-	i0 = fn2108(m, i0)
-	v4 = i0
-	if v4 == 0 {
-		goto L8
-	}
-	v1 = uint32(0)
-	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
-	if int32(v3) < int32(uint32(1)) {
-		goto L14
-	}
-	v6 = v5
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v7 = i0
-	if v7 == 0 {
-		goto L16
-	}
-	if int32(v1) < int32(v8) {
-		goto L17
-	}
-	if v4 == 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	if i0 != 0 {
-		goto L18
-	}
-	i0 = fn8118(m, v4, v7)
-	goto L17
-L18:
-	i0 = fn4620(m, v4, v7, v9)
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L17
-	}
-	fn2111(m, v4)
-	v4 = uint32(0)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	fn2111(m, i0)
-L16:
-	i0 = v6 + uint32(4)
-	v6 = i0
-	i1 = v1 + uint32(1)
-	v1 = i1
-	if v3 != v1 {
-		goto L15
-	}
-	fn2111(m, v5)
-	if v4 != 0 {
-		goto L13
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
-	fn3604(m, i0, uint32(8417196))
-	goto L1
-L14:
-	fn2111(m, v5)
-L13:
-	i0 = fn4622(m, v4, k32(4294967295))
-	i0 = fn2671(m, i0, k32(4294967295))
-	v3 = i0
-	fn2111(m, v4)
-	goto L1
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
-	fn3604(m, i0, uint32(8486758))
-L8:
-	v9 = k32(4294967295)
-L7:
-	if int32(v3) < int32(uint32(1)) {
-		goto L19
-	}
-	v6 = v5
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	fn2111(m, i0)
-	i0 = v6 + uint32(4)
-	v6 = i0
-	i0 = v3 + k32(4294967295)
-	v3 = i0
-	if v3 != 0 {
-		goto L20
-	}
-L19:
-	fn2111(m, v5)
-	if v9 == 0 {
-		goto L5
-	}
-	i0 = fn3633(m)
-	v3 = uint32(0)
-	goto L1
-L5:
-	i0 = fn2672(m, uint32(0), uint32(0))
-	v3 = i0
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7243(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i1 = v2 + uint32(12)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3718(m, v1, uint32(8526823), v2)
-	if i0 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L2:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i0 = fn2698(m, i0, uint32(0))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = fn4609(m, v3, uint32(9552208))
-	v4 = i0
-	if v4 != 0 {
-		goto L3
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	i0 = fn3637(m, i0)
-	fn2111(m, v3)
-	goto L1
-L3:
-	fn2111(m, v3)
-	v1 = uint32(0)
-	i0 = fn1492(m, uint32(0))
-	v5 = i0
-	if v5 != 0 {
-		goto L4
-	}
-	i0 = fn8035(m, v4)
-	goto L1
-L4:
-	i0 = fn2108(m, uint32(32768))
-	v1 = i0
-	if v1 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L6
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L6
-	}
-	fn2072(m, v5)
-L6:
-	i0 = fn8035(m, v4)
-	v1 = uint32(0)
-	goto L1
-L5:
-	i0 = fn8056(m, v1, uint32(1), uint32(32768), v4)
-	v3 = i0
-	i0 = fn8035(m, v4)
-	if v3 != 0 {
-		goto L7
-	}
-	v1 = v5
-	goto L1
-L7:
-	if v3 < uint32(32768) {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L9
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L9
-	}
-	fn2072(m, v5)
-L9:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
-	fn3604(m, i0, uint32(8453475))
-	goto L1
-L8:
-	i0 = v1 + v3
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-	i2 = v2 + uint32(8)
-	i0 = fn2750(m, v1, v3, i2)
-	v6 = i0
-	fn2111(m, v1)
-	if v6 == 0 {
-		goto L10
-	}
-	v7 = v6
-	i0 = fn8116(m, v6, uint32(10))
-	v8 = i0
-	if v8 == 0 {
-		goto L12
-	}
-	v7 = v6
-L13:
-	v4 = uint32(0)
-	i0 = v8 - v7
-	i0 = uint32(int32(i0) >> (uint32(2) & 31))
-	v1 = i0
-	if int32(v1) < int32(uint32(0)) {
-		goto L14
-	}
-	i0 = v1 + uint32(1)
-	v3 = i0
-	i1 = v1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v1 = i0
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = i0 + k32(4294967286)
-	switch i0 {
-	case 0, 3:
-		goto L17
-	default:
-		goto L15
-	}
-L17:
-	i0 = v1 + k32(4294967292)
-	v1 = i0
-	v4 = uint32(0)
-	i0 = v3 + k32(4294967295)
-	v3 = i0
-	if int32(v3) > int32(uint32(0)) {
-		goto L16
-	}
-	goto L14
-L15:
-	v4 = v3
-L14:
-	i0 = fn2671(m, v7, v4)
-	v1 = i0
-	if v1 == 0 {
-		goto L19
-	}
-	i0 = fn1501(m, v5, v1)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	if int32(v4) > int32(k32(4294967295)) {
-		goto L18
-	}
-	if v3 == uint32(1073741823) {
-		goto L19
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L19
-	}
-	fn2072(m, v1)
-L19:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v3 = i0
-	if v3 == uint32(1073741823) {
-		goto L11
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v3
-	if v3 != 0 {
-		goto L11
-	}
-	fn2072(m, v5)
-	goto L11
-L18:
-	if v3 == uint32(1073741823) {
-		goto L20
-	}
-	i1 = v3 + k32(4294967295)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v3
-	if v3 != 0 {
-		goto L20
-	}
-	fn2072(m, v1)
-L20:
-	i0 = v8 + uint32(4)
-	v7 = i0
-	i0 = fn8116(m, v7, uint32(10))
-	v8 = i0
-	if v8 != 0 {
-		goto L13
-	}
-	if v7 != 0 {
-		goto L12
-	}
-	v1 = v5
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 != 0 {
-		goto L21
-	}
-	v1 = v5
-	goto L11
-L21:
-	i0 = fn2671(m, v7, k32(4294967295))
-	v3 = i0
-	if v3 == 0 {
-		goto L23
-	}
-	i0 = fn1501(m, v5, v3)
-	if int32(i0) <= int32(k32(4294967295)) {
-		goto L23
-	}
-	v1 = v5
-	goto L22
-L23:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-	if v4 == uint32(1073741823) {
-		goto L22
-	}
-	i1 = v4 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	if v4 != 0 {
-		goto L22
-	}
-	fn2072(m, v5)
-L22:
-	fn7233(m, v3)
-L11:
-	fn2107(m, v6)
-	goto L1
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v1 = i0
-	if v1 == uint32(1073741823) {
-		goto L24
-	}
-	i1 = v1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L24
-	}
-	fn2072(m, v5)
-L24:
-	i0 = fn3633(m)
-	v1 = uint32(0)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7244(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16416)
-	v2 = i0
-	m.g0 = v2
-	i1 = v2 + uint32(16412)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn3718(m, v1, uint32(8526823), v2)
-	if i0 != 0 {
-		goto L2
-	}
-	v3 = uint32(0)
-	goto L1
-L2:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16412))
-	i0 = fn2698(m, i0, uint32(0))
-	v4 = i0
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = fn2112(m, v4)
-	v1 = i0
-	fn2111(m, v4)
-	if v1 == 0 {
-		goto L5
-	}
-	v3 = uint32(40)
-L6:
-	i1 = v2 + uint32(16)
-	i0 = fn4614(m, v1, i1, uint32(4097))
-	if i0 != k32(4294967295) {
-		goto L7
-	}
-	i0 = fn2671(m, v1, k32(4294967295))
-	v3 = i0
-	v4 = v1
-	goto L3
-L7:
-	i0 = v2 + uint32(16)
-	i0 = fn4615(m, i0)
-	if i0 == 0 {
-		goto L9
-	}
-	fn2107(m, v1)
-	i0 = v2 + uint32(16)
-	i0 = fn2112(m, i0)
-	v4 = i0
-	goto L8
-L9:
-	i0 = fn8122(m, v1, uint32(47))
-	v4 = i0
-	if v4 == 0 {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
-L10:
-	i1 = v2 + uint32(16)
-	i0 = fn4619(m, v1, i1)
-	v4 = i0
-	if v4 != 0 {
-		goto L12
-	}
-	v4 = uint32(0)
-	goto L11
-L12:
-	i0 = fn4622(m, v4, k32(4294967295))
-	v4 = i0
-L11:
-	fn2107(m, v1)
-L8:
-	i0 = v3 + k32(4294967295)
-	v3 = i0
-	if v3 == 0 {
-		goto L13
-	}
-	v1 = v4
-	if v4 != 0 {
-		goto L6
-	}
-	goto L5
-L13:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
-	fn3604(m, i0, uint32(8513261))
-	if v4 != 0 {
-		goto L3
-	}
-L5:
-	i0 = fn3633(m)
-	v3 = uint32(0)
-L4:
-	v4 = uint32(0)
-L3:
-	fn2107(m, v4)
-L1:
-	i0 = v2 + uint32(16416)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7245(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	i1 = v2 + uint32(28)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
-	v3 = uint32(0)
-	i2 = v2 + uint32(16)
-	i0 = fn3718(m, v1, uint32(8526823), i2)
-	if i0 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	i1 = fn2739(m, i1)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8581060), v2)
-	v3 = uint32(10059656)
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7246(m *Module, v0 uint32, v1 uint32) uint32 {
-	return uint32(10059656)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7247(m *Module) uint32 {
-	var v0 uint32
-	_ = v0
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522548))
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522548)) = uint32(0)
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7248(m *Module, v0 uint32, v1 uint32) uint32 {
-	b := m.base
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522548)) = uint32(8508810)
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7249(m *Module, v0 uint32, v1 uint32) uint32 {
-	b := m.base
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522548)) = uint32(8508833)
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7250(m *Module, v0 uint32) {
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7251(m *Module, v0 uint32) {
-	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7252(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v0 < uint32(65) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
-	m.depth--
-	return k32(4294967295)
-L1:
-	i0 = v0 << (uint32(2) & 31)
-	v1 = i0
-	i0 = v1 + uint32(10522560)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	if v2 != 0 {
-		goto L2
-	}
-	i1 = v1 + uint32(9971888)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	m.table[i1].(func(*Module, uint32))(m, v0)
-	m.depth--
-	return uint32(0)
-L2:
-	m.table[v2].(func(*Module, uint32))(m, v0)
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7253(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if v0 < uint32(65) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
-	return uint32(1784)
-L1:
-	i0 = v0 + k32(4294967287)
-	switch i0 {
-	case 0, 10:
-		goto L3
-	default:
-		goto L2
-	}
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
-	return uint32(1784)
-L2:
-	i0 = v0 << (uint32(2) & 31)
-	i0 = i0 + uint32(10522560)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7254(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i1 = fn7258(m, v0)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8580956), v1)
-	fn7881(m)
-	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7255(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i1 = fn7258(m, v0)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8580997), v1)
-	fn7881(m)
-	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7256(m *Module, v0 uint32) {
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7257(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i1 = fn7258(m, v0)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8580922), v1)
-	fn7881(m)
-	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7258(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v1 = uint32(9972160)
-	i0 = v0 + k32(4294967231)
-	if i0 < k32(4294967232) {
-		goto L1
-	}
-	i0 = v0 + k32(4294967295)
-	v2 = i0
-	i0 = v0 & uint32(3)
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-	v1 = uint32(9972160)
-	goto L2
-L3:
-	v4 = uint32(0)
-	v5 = uint32(9972160)
-L4:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	v6 = i0
-	i0 = v5 + uint32(1)
-	v1 = i0
-	v5 = v1
-	if v6 != 0 {
-		goto L4
-	}
-	i0 = v0 + k32(4294967295)
-	v0 = i0
-	v5 = v1
-	i0 = v4 + uint32(1)
-	v4 = i0
-	if v4 != v3 {
-		goto L4
-	}
-L2:
-	if v2 < uint32(3) {
-		goto L1
-	}
-L5:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v6 = i0
-	i0 = v1 + uint32(1)
-	v5 = i0
-	v1 = v5
-	if v6 != 0 {
-		goto L5
-	}
-L6:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	v6 = i0
-	i0 = v5 + uint32(1)
-	v1 = i0
-	v5 = v1
-	if v6 != 0 {
-		goto L6
-	}
-L7:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v6 = i0
-	i0 = v1 + uint32(1)
-	v5 = i0
-	v1 = v5
-	if v6 != 0 {
-		goto L7
-	}
-L8:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	v6 = i0
-	i0 = v5 + uint32(1)
-	v1 = i0
-	v5 = v1
-	if v6 != 0 {
-		goto L8
-	}
-	i0 = v0 + k32(4294967292)
-	v0 = i0
-	if v0 != 0 {
-		goto L5
-	}
-L1:
-	i0 = fn7960(m, v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7259(m *Module) uint32 {
-	return uint32(42)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7260(m *Module) {
-	var i0 uint32
-	_ = i0
-	i0 = fn7848(m, uint32(1), uint64(0), uint32(10522824))
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7261(m *Module) uint64 {
-	var v0 uint32
-	_ = v0
-	var v1 uint64
-	_ = v1
-	var v2 uint64
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v0 = i0
-	m.g0 = v0
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = uint64(0)
-	i2 = v0 + uint32(8)
-	i0 = fn7848(m, uint32(1), uint64(0), i2)
-	l0 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522824))
-	v1 = l0
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
-	v2 = l0
-	i0 = v0 + uint32(16)
-	m.g0 = i0
-	l0 = v2 - v1
-	return l0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7262(m *Module, v0 uint32) uint64 {
-	var v1 uint32
-	_ = v1
-	var v2 uint64
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	l0 = fn7261(m)
-	v2 = l0
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, v0)) = v2
-	i0 = v0 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v0 + uint32(24)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = uint64(0)
-	i2 = v1 + uint32(8)
-	i0 = fn7848(m, uint32(1), uint64(0), i2)
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+8))
-	v2 = l0
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7263(m *Module, v0 uint32) {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn7252(m, uint32(8))
-	m.depth--
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7264(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v1 = i0
-	m.g0 = v1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10522832)))
-	if i0 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(57)
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(8517884)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	v0 = i0
-	i0 = fn8051(m, v0, uint32(8580379), v1)
-	i0 = fn8059(m, uint32(8581644), uint32(68), uint32(1), v0)
-	i0 = fn8054(m, uint32(10), v0)
-	goto L2
-L3:
-	i0 = v0 + k32(4294967231)
-	if i0 <= k32(4294967232) {
-		goto L1
-	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10522832)) = uint8(k32(1))
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660)) = v0
-L2:
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(61)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = uint32(8517884)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	v0 = i0
-	i2 = v1 + uint32(16)
-	i0 = fn8051(m, v0, uint32(8580287), i2)
-	i0 = fn8059(m, uint32(8539266), uint32(30), uint32(1), v0)
-	i0 = fn8054(m, uint32(10), v0)
-	fn7881(m)
-	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7265(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v2 = uint32(0)
-	i0 = v1 + k32(3869967295)
-	if i0 < k32(3869967296) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-	v2 = uint32(1)
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7266(m *Module, v0 uint32) {
-	b := m.base
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = k32(3869967296)
-	*(*uint64)(unsafe.Add(b, v0)) = uint64(1825361101225000000)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+28)) = uint64(4294967296)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(25769803776)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(19390)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7267(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7268(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7269(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7270(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7271(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7272(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	b := m.base
-	v2 = uint32(0)
-	if v1 > uint32(425000000) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
-	v2 = uint32(1)
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7273(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v2 = uint32(0)
-	i0 = v1 + k32(4294967295)
-	if i0 < k32(3869967295) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	v2 = uint32(1)
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7274(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	b := m.base
-	v2 = uint32(0)
-	if v1 > uint32(8) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v1
-	v2 = uint32(1)
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7275(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	b := m.base
-	v2 = uint32(0)
-	if v1 > uint32(32767) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
-	v2 = uint32(1)
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7276(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	b := m.base
-	v2 = uint32(0)
-	if v1 > uint32(32767) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v1
-	v2 = uint32(1)
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7277(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	b := m.base
-	v2 = uint32(0)
-	if v1 > uint32(1) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v1
-	v2 = uint32(1)
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7278(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	v5 = uint32(0)
-	fn7354(m, v0, uint32(0))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v6 = i0
-	i0 = v6 + k32(4294967253)
-	switch i0 {
-	case 0:
-		goto L2
-	case 2:
-		goto L3
-	default:
-		goto L1
-	}
-L3:
-	fn7350(m, v0)
-	v5 = uint32(1)
-L2:
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v6 = i0
-L1:
-	i0 = v6 & uint32(255)
-	i0 = i0 + k32(4294967223)
-	switch i0 {
-	case 0, 32:
-		goto L8
-	case 5, 37:
-		goto L12
-	case 10, 42:
-		goto L11
-	default:
-		goto L7
-	}
-L12:
-	i0 = v1 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 | uint32(32)
-	if i0 != uint32(97) {
-		goto L13
-	}
-	i0 = v1 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 | uint32(32)
-	if i0 != uint32(110) {
-		goto L13
-	}
-	fn7360(m, v0, v5, uint32(4))
-	i0 = v1 + uint32(3)
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	if v1 != uint32(48) {
-		goto L14
-	}
-L15:
-	i0 = v7 + uint32(1)
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	if i0 == uint32(48) {
-		goto L15
-	}
-L14:
-	v1 = uint32(0)
-L16:
-	i0 = v7 + v1
-	v6 = i0
-	i0 = v1 + uint32(1)
-	v5 = i0
-	v1 = v5
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	v6 = i0
-	i0 = v6 + k32(4294967248)
-	if i0 < uint32(10) {
-		goto L16
-	}
-	if v6 != 0 {
-		goto L5
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = v5 + k32(4294967295)
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	i1 = i1 - i2
-	if v8 > i1 {
-		goto L5
-	}
-	v9 = uint32(0)
-	goto L6
-L13:
-	i0 = v6 & uint32(255)
-	v7 = i0
-	i0 = v7 + k32(4294967223)
-	switch i0 {
-	case 0:
-		goto L8
-	case 1, 2, 3, 4, 5, 6, 7, 8, 9:
-		goto L7
-	case 10:
-		goto L11
-	default:
-		goto L10
-	}
-L11:
-	i0 = v1 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 | uint32(32)
-	if i0 != uint32(110) {
-		goto L9
-	}
-	i0 = v1 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 | uint32(32)
-	if i0 != uint32(97) {
-		goto L9
-	}
-	i0 = v1 + uint32(3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 | uint32(32)
-	if i0 != uint32(110) {
-		goto L9
-	}
-	fn7360(m, v0, v5, uint32(8))
-	i0 = v1 + uint32(4)
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	if v1 != uint32(48) {
-		goto L17
-	}
-L18:
-	i0 = v7 + uint32(1)
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	if i0 == uint32(48) {
-		goto L18
-	}
-L17:
-	v1 = uint32(0)
-L19:
-	i0 = v7 + v1
-	v6 = i0
-	i0 = v1 + uint32(1)
-	v5 = i0
-	v1 = v5
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	v6 = i0
-	i0 = v6 + k32(4294967248)
-	if i0 < uint32(10) {
-		goto L19
-	}
-	if v6 != 0 {
-		goto L5
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = v5 + k32(4294967295)
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	i1 = i1 - i2
-	if v8 > i1 {
-		goto L5
-	}
-	v9 = uint32(0)
-	goto L6
-L10:
-	if v7 != uint32(105) {
-		goto L7
-	}
-	goto L8
-L9:
-	i0 = v6 | uint32(32)
-	i0 = i0 & uint32(255)
-	if i0 != uint32(105) {
-		goto L7
-	}
-L8:
-	i0 = v1 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 | uint32(32)
-	if i0 != uint32(110) {
-		goto L7
-	}
-	i0 = v1 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 | uint32(32)
-	if i0 != uint32(102) {
-		goto L7
-	}
-	i0 = v1 + uint32(3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v6 = i0
-	if v6 == 0 {
-		goto L20
-	}
-	if v6 == uint32(105) {
-		goto L21
-	}
-	if v6 != uint32(73) {
-		goto L5
-	}
-L21:
-	i0 = v1 + uint32(4)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 | uint32(32)
-	if i0 != uint32(110) {
-		goto L5
-	}
-	i0 = v1 + uint32(5)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 | uint32(32)
-	if i0 != uint32(105) {
-		goto L5
-	}
-	i0 = v1 + uint32(6)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 | uint32(32)
-	if i0 != uint32(116) {
-		goto L5
-	}
-	i0 = v1 + uint32(7)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 | uint32(32)
-	if i0 != uint32(121) {
-		goto L5
-	}
-	i0 = v1 + uint32(8)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L5
-	}
-L20:
-	fn7360(m, v0, v5, uint32(2))
-	goto L4
-L7:
-	v9 = uint32(0)
-	v5 = uint32(0)
-	v7 = uint32(0)
-L22:
-	i0 = v6 & uint32(255)
-	v6 = i0
-	if int32(v6) > int32(uint32(68)) {
-		goto L28
-	}
-	if v6 == uint32(46) {
-		goto L27
-	}
-	if v6 == 0 {
-		goto L25
-	}
-	goto L24
-L28:
-	if v6 == uint32(69) {
-		goto L29
-	}
-	if v6 != uint32(101) {
-		goto L24
-	}
-L29:
-	if v5 != 0 {
-		goto L5
-	}
-	v5 = v1
-	i0 = v1 + uint32(1)
-	v6 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	i0 = i0 + k32(4294967253)
-	switch i0 {
-	case 0, 2:
-		goto L26
-	default:
-		goto L23
-	}
-L27:
-	i0 = v9 | v5
-	if i0 != 0 {
-		goto L5
-	}
-	v5 = uint32(0)
-	v9 = v1
-	goto L23
-L26:
-	v5 = v1
-	v1 = v6
-	goto L23
-L25:
-	if v7 == 0 {
-		goto L5
-	}
-	if v5 == 0 {
-		goto L31
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
-	i0 = v5 + uint32(1)
-	v8 = i0
-	i1 = v4 + uint32(12)
-	i0 = fn8087(m, v8, i1, uint32(10))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
-	v1 = i0
-	if v1 != 0 {
-		goto L32
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v8)))
-	if i0 == 0 {
-		goto L30
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L30
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v6
-	v1 = v5
-	goto L31
-L32:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v6
-	if v1 != uint32(68) {
-		goto L5
-	}
-	v1 = v5
-	i0 = v6 + k32(2147483649)
-	if i0 > uint32(1) {
-		goto L5
-	}
-L31:
-	i0 = v1 - v7
-	v8 = i0
-	if v9 == 0 {
-		goto L33
-	}
-	i1 = v9 ^ k32(4294967295)
-	i0 = v1 + i1
-	v1 = i0
-	if v1 > uint32(425000000) {
-		goto L5
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v6 = i2
-	i2 = v6 - v1
-	i4 = v1 | k32(2147483648)
-	if int32(v6) < int32(i4) {
-		i1 = k32(2147483648)
-	} else {
-		i1 = i2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
-	i1 = b2i(v9 > v7)
-	i0 = v8 - i1
-	v8 = i0
-L33:
-	if v8 > uint32(425000000) {
-		goto L5
-	}
-	v1 = uint32(1000000001)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v6 = i0
-	if int32(v6) > int32(uint32(1000000001)) {
-		goto L34
-	}
-	v1 = k32(2147483649)
-	if v6 != k32(2147483648) {
-		goto L6
-	}
-L34:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
-	goto L6
-L30:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v6
-	goto L5
-L24:
-	i0 = v6 + k32(4294967248)
-	if i0 > uint32(9) {
-		goto L5
-	}
-	if v7 != 0 {
-		goto L23
-	}
-	if v5 != 0 {
-		goto L36
-	}
-	if v6 == uint32(48) {
-		goto L37
-	}
-	v5 = uint32(0)
-	goto L35
-L37:
-	v5 = uint32(0)
-	i0 = v1 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v6 = i0
-	i0 = v6 + k32(4294967248)
-	if i0 < uint32(10) {
-		goto L36
-	}
-	if v6 != uint32(46) {
-		goto L35
-	}
-	i0 = v1 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967248)
-	if i0 >= uint32(10) {
-		goto L35
-	}
-L36:
-	v7 = uint32(0)
-	goto L23
-L35:
-	v7 = v1
-L23:
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v6 = i0
-	goto L22
-L6:
-	i0 = div32s(v8, uint32(9))
-	v10 = i0
-	i1 = v10 * k32(4294967287)
-	i1 = i1 + v8
-	v11 = i1
-	i1 = b2i(v11 != uint32(0))
-	i0 = v10 + i1
-	v6 = i0
-	if v6 == 0 {
-		goto L5
-	}
-	i0 = fn7346(m, v0, v6, v3)
-	if i0 != 0 {
-		goto L38
-	}
-	fn7361(m, v0, uint32(512), v3)
-	goto L4
-L38:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v12 = i0
-	if int32(v11) < int32(uint32(1)) {
-		goto L39
-	}
-	v1 = uint32(0)
-	i1 = v6 + k32(4294967295)
-	v6 = i1
-	i1 = v6 << (uint32(2) & 31)
-	i0 = v12 + i1
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
-	i0 = v11 & uint32(1)
-	v13 = i0
-	i0 = v10 * k32(4294967287)
-	i1 = uint32(1) - v8
-	if i0 != i1 {
-		goto L41
-	}
-	v1 = k32(4294967248)
-	goto L40
-L41:
-	i0 = v11 & uint32(2147483646)
-	v8 = i0
-L42:
-	i1 = v1 * uint32(10)
-	i3 = b2i(v7 == v9)
-	i2 = v7 + i3
-	v1 = i2
-	i2 = uint32(*(*int8)(unsafe.Add(b, v1)))
-	i1 = i1 + i2
-	v7 = i1
-	i1 = v7 + k32(4294967248)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i1 = v7 * uint32(10)
-	i2 = v1 + uint32(1)
-	v1 = i2
-	i3 = b2i(v1 == v9)
-	i2 = v1 + i3
-	v7 = i2
-	i2 = uint32(*(*int8)(unsafe.Add(b, v7)))
-	i1 = i1 + i2
-	i1 = i1 + k32(4294966768)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	i0 = v7 + uint32(1)
-	v7 = i0
-	i0 = v8 + k32(4294967294)
-	v8 = i0
-	if v8 != 0 {
-		goto L42
-	}
-	i0 = v1 * uint32(10)
-	i0 = i0 + k32(4294967248)
-	v1 = i0
-L40:
-	if v13 == 0 {
-		goto L39
-	}
-	i3 = b2i(v7 == v9)
-	i2 = v7 + i3
-	v7 = i2
-	i2 = uint32(*(*int8)(unsafe.Add(b, v7)))
-	i1 = v1 + i2
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i0 = v7 + uint32(1)
-	v7 = i0
-L39:
-	if v6 == 0 {
-		goto L43
-	}
-	i0 = v6 << (uint32(2) & 31)
-	i0 = i0 + v12
-	i0 = i0 + k32(4294967292)
-	v1 = i0
-L44:
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
-	i2 = b2i(v7 == v9)
-	i1 = v7 + i2
-	v5 = i1
-	i1 = uint32(*(*int8)(unsafe.Add(b, v5)))
-	v7 = i1
-	i1 = v7 + k32(4294967248)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i1 = v7 * uint32(10)
-	i2 = v5 + uint32(1)
-	v5 = i2
-	i3 = b2i(v5 == v9)
-	i2 = v5 + i3
-	v5 = i2
-	i2 = uint32(*(*int8)(unsafe.Add(b, v5)))
-	i1 = i1 + i2
-	v7 = i1
-	i1 = v7 + k32(4294966768)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i1 = v7 * uint32(10)
-	i2 = v5 + uint32(1)
-	v5 = i2
-	i3 = b2i(v5 == v9)
-	i2 = v5 + i3
-	v5 = i2
-	i2 = uint32(*(*int8)(unsafe.Add(b, v5)))
-	i1 = i1 + i2
-	v7 = i1
-	i1 = v7 + k32(4294961968)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i1 = v7 * uint32(10)
-	i2 = v5 + uint32(1)
-	v5 = i2
-	i3 = b2i(v5 == v9)
-	i2 = v5 + i3
-	v5 = i2
-	i2 = uint32(*(*int8)(unsafe.Add(b, v5)))
-	i1 = i1 + i2
-	v7 = i1
-	i1 = v7 + k32(4294913968)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i1 = v7 * uint32(10)
-	i2 = v5 + uint32(1)
-	v5 = i2
-	i3 = b2i(v5 == v9)
-	i2 = v5 + i3
-	v5 = i2
-	i2 = uint32(*(*int8)(unsafe.Add(b, v5)))
-	i1 = i1 + i2
-	v7 = i1
-	i1 = v7 + k32(4294433968)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i1 = v7 * uint32(10)
-	i2 = v5 + uint32(1)
-	v5 = i2
-	i3 = b2i(v5 == v9)
-	i2 = v5 + i3
-	v5 = i2
-	i2 = uint32(*(*int8)(unsafe.Add(b, v5)))
-	i1 = i1 + i2
-	v7 = i1
-	i1 = v7 + k32(4289633968)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i1 = v7 * uint32(10)
-	i2 = v5 + uint32(1)
-	v5 = i2
-	i3 = b2i(v5 == v9)
-	i2 = v5 + i3
-	v5 = i2
-	i2 = uint32(*(*int8)(unsafe.Add(b, v5)))
-	i1 = i1 + i2
-	v7 = i1
-	i1 = v7 + k32(4241633968)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i1 = v7 * uint32(10)
-	i2 = v5 + uint32(1)
-	v5 = i2
-	i3 = b2i(v5 == v9)
-	i2 = v5 + i3
-	v5 = i2
-	i2 = uint32(*(*int8)(unsafe.Add(b, v5)))
-	i1 = i1 + i2
-	v7 = i1
-	i1 = v7 + k32(3761633968)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i1 = v7 * uint32(10)
-	i2 = v5 + uint32(1)
-	v5 = i2
-	i3 = b2i(v5 == v9)
-	i2 = v5 + i3
-	v5 = i2
-	i2 = uint32(*(*int8)(unsafe.Add(b, v5)))
-	i1 = i1 + i2
-	i1 = i1 + k32(3256601264)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i0 = v5 + uint32(1)
-	v7 = i0
-	i0 = v1 + k32(4294967292)
-	v1 = i0
-	i0 = v6 + k32(4294967295)
-	v6 = i0
-	if v6 != 0 {
-		goto L44
-	}
-L43:
-	fn7347(m, v0)
-	fn7363(m, v0, v2, v3)
-	goto L4
-L5:
-	fn7361(m, v0, uint32(2), v3)
-L4:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return
 }

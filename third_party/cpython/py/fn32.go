@@ -14,7 +14,15048 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn7279(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7065(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v3 = uint32(0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	v0 = i0
+	if v0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v4)
+	m.depth--
+	return uint32(0)
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = uint64(0)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+24)) = l1
+	v3 = v4
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7066(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	if v0 == uint32(10059656) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if int32(v3) < int32(uint32(1)) {
+		goto L1
+	}
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L2:
+	i0 = fn2206(m, v0, v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if int32(v3) > int32(k32(4294967295)) {
+		goto L4
+	}
+	v2 = uint32(0)
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	v2 = uint32(0)
+	if v1 == 0 {
+		goto L3
+	}
+	goto L1
+L4:
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	v2 = uint32(10059656)
+	if v1 != 0 {
+		goto L1
+	}
+L3:
+	fn2073(m, v0)
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7067(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = uint64(0)
+	i1 = fn2361(m, v0, uint32(10304880), uint32(0))
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = k32(4294967295)
+	}
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7068(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	fn3703(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = fn7069(m, v0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7069(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7070(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v0 = i0
+	if v0 == 0 {
+		goto L5
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L5:
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7071(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1968(m, uint32(10304960))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7072(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v0 = i0
+	if v0 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v0 = i0
+	if v0 == 0 {
+		goto L5
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L5:
+	v0 = uint32(0)
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7073(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7074(m *Module, v0 uint32) {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn7073(m, v0)
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7075(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(0)
+	i1 = v2 + uint32(24)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i1 = v2 + uint32(28)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
+	i1 = v2 + uint32(20)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
+	i0 = fn3736(m, v1, uint32(8500750), uint32(2), uint32(3), v2)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	i0 = fn580(m, i0)
+	v5 = i0
+	if v5 != 0 {
+		goto L3
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3620(m, i0)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8453950))
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L3:
+	i0 = fn2290(m, uint32(2))
+	v1 = i0
+	if v1 == 0 {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if int32(v4) < int32(uint32(2)) {
+		goto L7
+	}
+	if v4 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v4 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L8:
+	i0 = fn2290(m, uint32(2))
+	v1 = i0
+	if v1 == 0 {
+		goto L5
+	}
+L7:
+	i0 = fn581(m, v5)
+	v4 = i0
+	if v4 != 0 {
+		goto L10
+	}
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L11
+	}
+	fn2073(m, v1)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	if i0 != 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8480503))
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L13
+	}
+	fn2073(m, v5)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v3 = i0
+	goto L1
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v6 = i0
+	if v6 != 0 {
+		goto L14
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
+	goto L6
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v6
+	if v7 == 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v6
+	if v6 != 0 {
+		goto L15
+	}
+	fn2073(m, v7)
+L15:
+	i0 = v1 + uint32(16)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, v6)) = v4
+	if v7 == 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v4
+	if v4 != 0 {
+		goto L16
+	}
+	fn2073(m, v7)
+L16:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	i1 = fn852(m, i1, v1, uint32(0))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
+	if v4 == 0 {
+		goto L9
+	}
+	i0 = v1 + k32(4294967288)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	if i0 != 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+3796))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, v6)) = v4
+	i0 = v1 + k32(4294967292)
+	v8 = i0
+	i2 = *(*uint32)(unsafe.Add(b, v8))
+	i2 = i2 & uint32(3)
+	i1 = v6 | i2
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = v4
+	goto L6
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L5
+	}
+	fn2073(m, v1)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v1 = i0
+	if v1 == 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L17
+	}
+	fn2073(m, v1)
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7076(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i8 uint32
+	_ = i8
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v1 == 0 {
+		goto L3
+	}
+	if v2 != uint32(1) {
+		goto L3
+	}
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	v5 = uint32(0)
+	i8 = v4 + uint32(12)
+	i0 = fn3733(m, v1, v2, uint32(0), v3, uint32(10305128), uint32(1), uint32(1), uint32(0), i8)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = fn3707(m, i0)
+	v5 = i0
+	if v5 != 0 {
+		goto L4
+	}
+	v5 = uint32(0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v1
+	fn3702(m, v5)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7077(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(10066040))+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+85)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i0 = uint32(10066040) + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v3 != 0 {
+		goto L2
+	}
+L3:
+	i0 = fn841(m, v1, uint32(10066040), uint32(0), uint32(0), uint32(0))
+	v1 = i0
+	goto L1
+L2:
+	i2 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, uint32(10066040), uint32(0), uint32(0), uint32(0))
+	i0 = fn839(m, v1, uint32(10066040), i2, uint32(0))
+	v1 = i0
+L1:
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	v3 = k32(4294967295)
+	if v1 == 0 {
+		goto L4
+	}
+	i1 = fn2361(m, v0, uint32(10305172), uint32(0))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v1
+	if v1 == 0 {
+		goto L4
+	}
+	i0 = fn4098(m, v0, v1)
+	if int32(i0) < int32(uint32(0)) {
+		goto L4
+	}
+	i0 = fn2361(m, v0, uint32(10305192), uint32(0))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	v3 = k32(4294967295)
+	i0 = fn4098(m, v0, v1)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if int32(v4) > int32(k32(4294967295)) {
+		goto L5
+	}
+	if v5 == uint32(1073741823) {
+		goto L4
+	}
+	v3 = k32(4294967295)
+	i1 = v5 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+	m.depth--
+	return k32(4294967295)
+L5:
+	if v5 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v5 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L6
+	}
+	fn2073(m, v1)
+L6:
+	i1 = fn2361(m, v0, uint32(10305212), uint32(0))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
+	if v1 != 0 {
+		goto L7
+	}
+	m.depth--
+	return k32(4294967295)
+L7:
+	i1 = fn2361(m, v0, uint32(10305232), uint32(0))
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
+	if v0 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = k32(4294967295)
+	}
+	v3 = i0
+L4:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7078(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	fn3703(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	if i0 == 0 {
+		goto L1
+	}
+	fn3008(m, v0)
+L1:
+	i0 = fn7079(m, v0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7079(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7080(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v1 = i0
+	m.g0 = v1
+	i0 = fn2069(m, v0)
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	v3 = uint32(0)
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn2676(m, uint32(8553748))
+	v3 = i0
+	goto L1
+L2:
+	i0 = fn2676(m, uint32(9537965))
+	v4 = i0
+	if v4 != 0 {
+		goto L4
+	}
+	v3 = uint32(0)
+	goto L3
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+60)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v5 = i0
+	if int32(v5) >= int32(uint32(1)) {
+		goto L6
+	}
+	v3 = v4
+	goto L5
+L6:
+	v6 = uint32(12)
+	v2 = uint32(1)
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = i1 + v6
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = v4
+	i1 = v1 + uint32(32)
+	i0 = fn2697(m, uint32(8532378), i1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L8
+	}
+	fn2073(m, v4)
+L8:
+	if v3 != 0 {
+		goto L9
+	}
+	v3 = uint32(0)
+	goto L3
+L9:
+	i0 = v6 + uint32(4)
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+60)) = v2
+	i0 = b2i(int32(v2) < int32(v5))
+	v7 = i0
+	i0 = v2 + uint32(1)
+	v2 = i0
+	v4 = v3
+	if v7 != 0 {
+		goto L7
+	}
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+60)) = uint32(0)
+L11:
+	v2 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = v1 + uint32(60)
+	i2 = v1 + uint32(56)
+	i3 = v1 + uint32(52)
+	i0 = fn1692(m, i0, i1, i2, i3)
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+52))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+52))
+	v3 = i0
+L12:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
+	i1 = v1 + uint32(16)
+	i0 = fn2697(m, uint32(8530153), i1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L13
+	}
+	fn2073(m, v2)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+52))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L14
+	}
+	fn2073(m, v2)
+L14:
+	if v3 != 0 {
+		goto L11
+	}
+	v3 = uint32(0)
+	goto L3
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2366(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn2365(m, i0)
+	v6 = i0
+	if v6 != 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L16
+	}
+	fn2073(m, v4)
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L17
+	}
+	fn2073(m, v2)
+L17:
+	fn2070(m, v0)
+	v3 = uint32(0)
+	goto L1
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v6
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	i0 = fn2697(m, uint32(8567654), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	if v7 != 0 {
+		goto L18
+	}
+	fn2073(m, v4)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v4
+	if v4 != 0 {
+		goto L19
+	}
+	fn2073(m, v6)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L3
+	}
+	fn2073(m, v2)
+L3:
+	fn2070(m, v0)
+L1:
+	i0 = v1 + uint32(64)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7081(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	if i0 != 0 {
+		goto L4
+	}
+	if v2 != 0 {
+		goto L5
+	}
+	v3 = uint32(0)
+	goto L3
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L6:
+	v3 = v2
+	goto L3
+L4:
+	v4 = uint32(0)
+	i0 = fn1741(m, v3)
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	if v2 == 0 {
+		goto L3
+	}
+	i0 = fn1739(m, v3, v2, uint32(1))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	v4 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn575(m, i0, v1)
+	v2 = i0
+	if v2 != 0 {
+		goto L7
+	}
+	v4 = uint32(0)
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	v4 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn852(m, i0, v2, v3)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L8
+	}
+	fn2073(m, v2)
+L8:
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v3)
+L1:
+	m.depth--
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7082(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	if v3 == 0 {
+		goto L5
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v0 = i0
+	if v0 == 0 {
+		goto L6
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L6:
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7083(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v1 == uint32(10059656) {
+		goto L5
+	}
+	if v1 != 0 {
+		goto L4
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 != uint32(1073741823) {
+		goto L3
+	}
+	goto L2
+L4:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10039056))
+	i0 = fn3056(m, i0, uint32(8439555), uint32(1))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L2
+	}
+L3:
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L2:
+	v1 = v0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7084(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	if int32(i0) > int32(uint32(0)) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8398482))
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = fn2370(m, v0, uint32(10304960))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v4 = i1
+	if v5 == v4 {
+		goto L6
+	}
+	i0 = fn2349(m, v5, v4)
+	if i0 == 0 {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v3 = i0
+	goto L4
+L5:
+	v5 = uint32(0)
+	v4 = uint32(0)
+L4:
+	i0 = fn2050(m, v3)
+	if i0 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8494318))
+	m.depth--
+	return uint32(0)
+L7:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
+	v0 = i0
+	if v0 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
+	i0 = fn2298(m, v1, uint32(1), uint32(2147483647))
+	v1 = i0
+	if v1 != 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 == 0 {
+		goto L10
+	}
+	goto L8
+L11:
+	if v4 != 0 {
+		goto L13
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
+	goto L12
+L13:
+	i1 = fn575(m, v4, v1)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v4 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L15
+	}
+	fn2073(m, v1)
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+L14:
+	if v3 != 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 == 0 {
+		goto L10
+	}
+	goto L8
+L12:
+	if v5 == 0 {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	if i0 == 0 {
+		goto L20
+	}
+	i1 = fn1741(m, v5)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v1
+	if v2 == 0 {
+		goto L16
+	}
+	if v1 == 0 {
+		goto L16
+	}
+	i0 = fn1739(m, v1, v2, uint32(1))
+	if i0 != 0 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	goto L16
+L20:
+	if v2 != 0 {
+		goto L21
+	}
+	i0 = fn1685(m)
+	v1 = i0
+	goto L17
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	if i0 != uint32(1) {
+		goto L18
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(2)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v2
+	goto L2
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 == 0 {
+		goto L10
+	}
+	goto L8
+L18:
+	i0 = fn1741(m, v2)
+	v1 = i0
+L17:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v1
+L16:
+	if v1 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L8
+	}
+L10:
+	fn2073(m, v0)
+L8:
+	v3 = uint32(0)
+L3:
+	m.depth--
+	return v3
+L2:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = fn844(m, i3)
+	if i3 != 0 {
+		i1 = uint32(3944)
+	} else {
+		i1 = uint32(0)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = i1
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7085(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v4 = i0
+	m.g0 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = fn7088(m, v5, v0, v1, v2, v3)
+	v0 = i0
+	goto L1
+L2:
+	i0 = v2 & uint32(2147483647)
+	v6 = i0
+	v7 = v6
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = i0 + v6
+	v7 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v8 = i0
+	i0 = v8 + uint32(12)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
+	v8 = i0
+	if v7 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+85)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i0 = v0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v3 != 0 {
+		goto L5
+	}
+L6:
+	i3 = v8 & uint32(2147483647)
+	i0 = fn841(m, v5, v0, v9, i3, uint32(0))
+	v0 = i0
+	goto L1
+L5:
+	i2 = m.table[v3].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, v9, v8, uint32(0))
+	i0 = fn839(m, v5, v0, i2, uint32(0))
+	v0 = i0
+	goto L1
+L4:
+	if int32(v2) > int32(k32(4294967295)) {
+		goto L7
+	}
+	if v8 != uint32(1) {
+		goto L7
+	}
+	i0 = v1 + k32(4294967292)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = v6 + uint32(1)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v8 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+85)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L9
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+28))
+	i0 = v0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v8 = i0
+	if v8 != 0 {
+		goto L8
+	}
+L9:
+	i3 = v7 & uint32(2147483647)
+	i0 = fn841(m, v5, v0, v2, i3, v3)
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	goto L1
+L8:
+	i2 = m.table[v8].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, v2, v7, v3)
+	i0 = fn839(m, v5, v0, i2, uint32(0))
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	goto L1
+L7:
+	v2 = v4
+	i0 = v8 + v7
+	v10 = i0
+	if int32(v10) < int32(uint32(6)) {
+		goto L10
+	}
+	i0 = v10 << (uint32(2) & 31)
+	i0 = fn2109(m, i0)
+	v2 = i0
+	if v2 != 0 {
+		goto L10
+	}
+	i0 = fn3634(m)
+	v0 = uint32(0)
+	goto L1
+L10:
+	i2 = v8 << (uint32(2) & 31)
+	v10 = i2
+	m.copy(v2, v9, v10)
+	i0 = v2 + v10
+	i2 = v7 << (uint32(2) & 31)
+	m.copy(i0, v1, i2)
+	i0 = v8 + v6
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+85)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L13
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	i0 = v0 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	if v7 != 0 {
+		goto L12
+	}
+L13:
+	i3 = v1 & uint32(2147483647)
+	i0 = fn841(m, v5, v0, v2, i3, v3)
+	v0 = i0
+	goto L11
+L12:
+	i2 = m.table[v7].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v0, v2, v1, v3)
+	i0 = fn839(m, v5, v0, i2, uint32(0))
+	v0 = i0
+L11:
+	if v2 == v4 {
+		goto L1
+	}
+	fn2112(m, v2)
+L1:
+	i0 = v4 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7086(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+12))
+	v4 = l0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	i0 = v2 + uint32(20)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v0 = i1
+	if v0 != 0 {
+		i1 = v0
+	} else {
+		i1 = uint32(10059656)
+	}
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
+	*(*uint64)(unsafe.Add(b, uint64(v2)+12)) = v4
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	i0 = fn4086(m, uint32(8568377), v2)
+	v0 = i0
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7087(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L3
+	}
+	i1 = v2 + uint32(16)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = i1
+	i1 = v2 + uint32(20)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = i1
+	i1 = v2 + uint32(24)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
+	i1 = v2 + uint32(28)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = fn3719(m, v1, uint32(8532809), v2)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	i0 = fn2050(m, i0)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+87)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v4 = i0
+	if v4 == uint32(10059656) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(32)
+	if i0 != 0 {
+		goto L2
+	}
+L3:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8482899))
+	goto L1
+L2:
+	if v3 == uint32(10064376) {
+		goto L6
+	}
+	i1 = fn579(m, v1)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v1
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	v1 = i0
+L5:
+	if v1 != 0 {
+		goto L4
+	}
+	v1 = uint32(0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L8
+	}
+	i1 = fn1685(m)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v1
+	goto L7
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 == uint32(10051608) {
+		goto L9
+	}
+	i1 = fn1741(m, v1)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v1
+	goto L7
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v1 = i0
+L7:
+	if v1 != 0 {
+		goto L10
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+	goto L1
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L12
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(0)
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L13:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L14
+	}
+	fn2073(m, v1)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L15
+	}
+	fn2073(m, v1)
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L16
+	}
+	fn2073(m, v1)
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	if v1 == 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L17
+	}
+	fn2073(m, v1)
+L17:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i3 = fn844(m, i3)
+	if i3 != 0 {
+		i1 = uint32(3944)
+	} else {
+		i1 = uint32(0)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = i1
+	v1 = uint32(10059656)
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7088(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i3 uint32
+	_ = i3
+	b := m.base
+	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = uint32(0)
+	i3 = v3 & uint32(2147483647)
+	i0 = fn841(m, v0, v1, v2, i3, v4)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7089(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	fn3703(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	if i0 == 0 {
+		goto L1
+	}
+	fn3008(m, v0)
+L1:
+	i0 = fn7090(m, v0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7090(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 != v0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L3
+	}
+	fn2073(m, v2)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	v2 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L4
+	}
+	fn2073(m, v2)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v2 = i0
+	if v2 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L5
+	}
+	fn2073(m, v2)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	v2 = i0
+	if v2 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L6
+	}
+	fn2073(m, v2)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	v2 = i0
+	if v2 == 0 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L7
+	}
+	fn2073(m, v2)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v2 = i0
+	if v2 == 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+68)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L8
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L8
+	}
+	fn2073(m, v2)
+L8:
+	if v1 == 0 {
+		goto L9
+	}
+L10:
+	v0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v2
+	if v2 != 0 {
+		goto L11
+	}
+	fn2073(m, v0)
+L11:
+	if v1 != 0 {
+		goto L10
+	}
+L9:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7091(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v1, v2)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7092(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	if v3 == v0 {
+		goto L3
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v4 = i0
+	if v4 == 0 {
+		goto L5
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v4, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L1
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v4 = i0
+	if v4 == 0 {
+		goto L6
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v4, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L1
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L7
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L1
+	}
+L7:
+	v3 = v5
+	if v5 != v0 {
+		goto L4
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v3 = i0
+	if v3 == 0 {
+		goto L8
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L1
+	}
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	v3 = i0
+	if v3 == 0 {
+		goto L9
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L1
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v3 = i0
+	if v3 == 0 {
+		goto L10
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L1
+	}
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	v3 = i0
+	if v3 == 0 {
+		goto L11
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L1
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	v3 = i0
+	if v3 == 0 {
+		goto L12
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L1
+	}
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v3 = i0
+	if v3 == 0 {
+		goto L13
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v4 = i0
+	if v4 != 0 {
+		goto L1
+	}
+L13:
+	v4 = uint32(0)
+L1:
+	m.depth--
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7093(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v1 == uint32(10059656) {
+		goto L3
+	}
+	if v1 != 0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	m.depth--
+	return v0
+L2:
+	i0 = fn885(m, v0, v1)
+	v0 = i0
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7094(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	i1 = v3 + uint32(28)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = v3 + uint32(24)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i1 = v3 + uint32(16)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
+	i1 = v3 + uint32(20)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
+	v4 = uint32(0)
+	i0 = fn3724(m, v1, v2, uint32(8495136), uint32(10305952), v3)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i0 = fn2050(m, i0)
+	if i0 != 0 {
+		goto L2
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8494318))
+	goto L1
+L2:
+	i0 = fn2370(m, v0, uint32(10304960))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v1 = i0
+	if v1 != uint32(10059656) {
+		goto L4
+	}
+	v5 = uint32(3945)
+	v6 = k32(4294967295)
+	goto L3
+L4:
+	i0 = fn568(m, v1)
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036512))
+	i0 = fn516(m, i0, i1)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L5
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L5
+	}
+	v4 = uint32(0)
+	goto L1
+L6:
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8486806))
+	goto L1
+L5:
+	i2 = b2i(int32(v1) < int32(uint32(1)))
+	v6 = i2
+	if v6 != 0 {
+		i0 = uint32(3946)
+	} else {
+		i0 = uint32(3947)
+	}
+	v5 = i0
+	if v6 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = v1
+	}
+	v6 = i0
+L3:
+	i0 = fn1685(m)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, uint32(0))
+	v4 = i0
+	if v4 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 != uint32(1073741823) {
+		goto L8
+	}
+	v4 = uint32(0)
+	goto L1
+L8:
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 == 0 {
+		goto L9
+	}
+	v4 = uint32(0)
+	goto L1
+L9:
+	fn2073(m, v1)
+	v4 = uint32(0)
+	goto L1
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L12:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L13:
+	*(*uint64)(unsafe.Add(b, uint64(v4)+68)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = v2
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7095(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	i0 = fn7103(m, i0, v1, v2, i3)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn2033(m, v4)
+	v5 = i0
+	if v5 != k32(4294967295) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	v3 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i0 = fn1702(m, i0, v4, v5)
+	v6 = i0
+	if v6 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 != uint32(1073741823) {
+		goto L6
+	}
+	m.depth--
+	return v6
+L6:
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	v3 = v6
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L4:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	v3 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	i0 = fn852(m, i0, v1, v2)
+	v2 = i0
+	if v2 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	v3 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i0 = fn1718(m, i0, v4, v2, v5)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L10
+	}
+	fn2073(m, v2)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	v3 = uint32(0)
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 != uint32(1073741823) {
+		goto L11
+	}
+	m.depth--
+	return v2
+L11:
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	v3 = v2
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v4)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7096(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	i0 = fn852(m, i0, v1, v2)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7097(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	i0 = fn7103(m, i0, v1, v2, i3)
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = fn2033(m, v5)
+	v6 = i0
+	if v6 != k32(4294967295) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i0 = fn1702(m, i0, v5, v6)
+	v7 = i0
+	if v7 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v7
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L4:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+44))
+	i0 = fn852(m, i0, v1, v2)
+	v7 = i0
+	if v7 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i0 = fn1702(m, i0, v5, v6)
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 != uint32(1073741823) {
+		goto L9
+	}
+	v4 = v7
+	goto L1
+L9:
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 == 0 {
+		goto L10
+	}
+	v4 = v7
+	goto L1
+L10:
+	fn2073(m, v5)
+	v4 = v7
+	goto L1
+L8:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L12
+	}
+	fn2073(m, v5)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v7)
+	goto L1
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	if int32(i0) < int32(i1) {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	if v2 != v0 {
+		goto L13
+	}
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i0 = fn2015(m, i0)
+	v2 = i0
+	if v2 != 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L16
+	}
+	fn2073(m, v5)
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v7)
+	goto L1
+L15:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i0 = fn1718(m, i0, v5, v2, v6)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+	goto L1
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v0 = i0
+	if v0 != uint32(1073741823) {
+		goto L18
+	}
+	v4 = v7
+	goto L1
+L18:
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+	v4 = v7
+	goto L1
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v8)+8)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i3 = v3 + uint32(12)
+	i0 = fn1725(m, v1, i1, i2, i3)
+	v4 = i0
+	if int32(v4) > int32(k32(4294967295)) {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	if v0 != 0 {
+		goto L20
+	}
+	fn2073(m, v5)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v0 = i0
+	if v0 != uint32(1073741823) {
+		goto L21
+	}
+	v4 = uint32(0)
+	goto L1
+L21:
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v0
+	v4 = uint32(0)
+	v5 = v7
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L19:
+	if v4 != 0 {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L23
+	}
+	fn2073(m, v2)
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 != uint32(1073741823) {
+		goto L24
+	}
+	v4 = v7
+	goto L1
+L24:
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	v4 = v7
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L22:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i0 = fn1718(m, i0, v5, v2, v6)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L26
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	if v5 != 0 {
+		goto L26
+	}
+	fn2073(m, v0)
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L27
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L27
+	}
+	fn2073(m, v2)
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L28
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L28
+	}
+	fn2073(m, v4)
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 != uint32(1073741823) {
+		goto L29
+	}
+	v4 = uint32(0)
+	goto L1
+L29:
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	v4 = uint32(0)
+	v5 = v1
+	if v0 == 0 {
+		goto L2
+	}
+	goto L1
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L30
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L31
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	if v5 != 0 {
+		goto L31
+	}
+	fn2073(m, v0)
+L31:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L32
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	if v0 != 0 {
+		goto L32
+	}
+	fn2073(m, v4)
+L32:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 != uint32(1073741823) {
+		goto L33
+	}
+	v4 = v7
+	goto L1
+L33:
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	v5 = v1
+	v4 = v7
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v5)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7098(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
+	v0 = i0
+	if v0 != k32(4294967295) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(10059656)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	i0 = fn858(m, v5, uint32(8461904), v2)
+	v0 = i0
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+28)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
+	i2 = v2 + uint32(16)
+	i0 = fn858(m, v5, uint32(8460316), i2)
+	v0 = i0
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7099(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	if v3 == v0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v0
+	v2 = v3
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+52)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	fn1724(m, i0)
+	if v2 == 0 {
+		goto L2
+	}
+L3:
+	v0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	if v3 != 0 {
+		goto L4
+	}
+	fn2073(m, v0)
+L4:
+	if v2 != 0 {
+		goto L3
+	}
+L2:
+	m.depth--
+	return uint32(10059656)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7100(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn2034(m, v0, uint32(8522869))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7101(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7102(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7103(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if v2 != 0 {
+		goto L2
+	}
+	v5 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v5 = i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v6 = i0
+	i0 = v3 | v5
+	if i0 != 0 {
+		goto L6
+	}
+	if v6 != uint32(1) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	v6 = i0
+	if v6 == uint32(10072576) {
+		goto L7
+	}
+	if v6 != uint32(10050376) {
+		goto L5
+	}
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v6 = i0
+	if v6 != uint32(1073741823) {
+		goto L4
+	}
+	goto L3
+L6:
+	v7 = uint32(0)
+	i1 = v5 << (uint32(1) & 31)
+	i1 = i1 | uint32(1)
+	if v5 == 0 {
+		i1 = uint32(0)
+	}
+	i0 = v6 + i1
+	i1 = v6 + v5
+	if v3 == 0 {
+		i1 = uint32(0)
+	}
+	i0 = i0 + i1
+	i0 = fn2290(m, i0)
+	v8 = i0
+	if v8 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v9 = i0
+	if int32(v9) >= int32(uint32(1)) {
+		goto L9
+	}
+	v7 = uint32(0)
+	goto L8
+L9:
+	i0 = v8 + uint32(12)
+	v6 = i0
+	i0 = v1 + uint32(12)
+	v10 = i0
+	v7 = uint32(0)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v12 = i0
+	if v12 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v12 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v11)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v9 = i0
+L11:
+	*(*uint32)(unsafe.Add(b, v6)) = v11
+	i0 = v10 + uint32(4)
+	v10 = i0
+	i0 = v6 + uint32(4)
+	v6 = i0
+	i0 = v7 + uint32(1)
+	v7 = i0
+	if int32(v7) < int32(v9) {
+		goto L10
+	}
+L8:
+	if v5 == 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+L13:
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v8 + i1
+	v6 = i0
+	i0 = v6 + uint32(12)
+	*(*uint32)(unsafe.Add(b, i0)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(0)
+	i0 = v7 + uint32(1)
+	v7 = i0
+	i1 = v4 + uint32(4)
+	i2 = v4 + uint32(12)
+	i3 = v4 + uint32(8)
+	i0 = fn1692(m, v2, i1, i2, i3)
+	if i0 == 0 {
+		goto L12
+	}
+	i0 = v6 + uint32(16)
+	v6 = i0
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v11 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v10)) = i1
+L15:
+	*(*uint32)(unsafe.Add(b, v6)) = v10
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L16
+	}
+	i1 = v11 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v10)) = i1
+L16:
+	i0 = v6 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = v10
+	i0 = v7 + uint32(2)
+	v7 = i0
+	i0 = v6 + uint32(8)
+	v6 = i0
+	i1 = v4 + uint32(4)
+	i2 = v4 + uint32(12)
+	i3 = v4 + uint32(8)
+	i0 = fn1692(m, v2, i1, i2, i3)
+	if i0 != 0 {
+		goto L14
+	}
+L12:
+	if v3 != 0 {
+		goto L17
+	}
+	v7 = v8
+	goto L3
+L17:
+	v6 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v9 = i0
+	if int32(v9) < int32(uint32(1)) {
+		goto L18
+	}
+	i0 = v1 + uint32(12)
+	v3 = i0
+	i0 = v7 << (uint32(2) & 31)
+	i0 = i0 + v8
+	i0 = i0 + uint32(12)
+	v10 = i0
+L19:
+	i1 = v6 << (uint32(2) & 31)
+	i0 = v3 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v12 = i0
+	if v12 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v12 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v11)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v6 = i0
+L20:
+	*(*uint32)(unsafe.Add(b, v10)) = v11
+	i1 = v6 + uint32(1)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v6
+	i0 = v7 + uint32(1)
+	v7 = i0
+	i0 = v10 + uint32(4)
+	v10 = i0
+	if int32(v6) < int32(v9) {
+		goto L19
+	}
+L18:
+	if v5 != 0 {
+		goto L21
+	}
+	v7 = v8
+	goto L3
+L21:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(0)
+	i1 = v4 + uint32(4)
+	i2 = v4 + uint32(12)
+	i3 = v4 + uint32(8)
+	i0 = fn1692(m, v2, i1, i2, i3)
+	if i0 != 0 {
+		goto L22
+	}
+	v7 = v8
+	goto L3
+L22:
+	i0 = v7 << (uint32(2) & 31)
+	i0 = i0 + v8
+	i0 = i0 + uint32(12)
+	v7 = i0
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L24
+	}
+	i1 = v10 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+L24:
+	*(*uint32)(unsafe.Add(b, v7)) = v6
+	i0 = v7 + uint32(4)
+	v7 = i0
+	i1 = v4 + uint32(4)
+	i2 = v4 + uint32(12)
+	i3 = v4 + uint32(8)
+	i0 = fn1692(m, v2, i1, i2, i3)
+	if i0 != 0 {
+		goto L23
+	}
+	v7 = v8
+	goto L3
+L5:
+	v7 = v1
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L3
+	}
+L4:
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+L3:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7104(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	fn3703(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7105(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i1 = v3 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v4 = uint32(0)
+	i0 = fn3724(m, v1, v2, uint32(8535026), uint32(10306152), v3)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = fn3707(m, i0)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v4
+	fn3702(m, v2)
+	v4 = v2
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7106(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	if v0 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L4:
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7107(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7108(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 == i1 {
+		goto L2
+	}
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8501859), uint32(0))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v4 = i0
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v1 = i0
+	if v1 != 0 {
+		goto L3
+	}
+L4:
+	v0 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10033132))
+	i0 = fn3604(m, i0, uint32(8406344), uint32(0))
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
+	v0 = uint32(0)
+	i1 = v3 + uint32(8)
+	i0 = fn850(m, v5, i1, uint32(2), uint32(0))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i1 = k32(10089824) + uint32(10068)
+	i0 = fn2030(m, v1, i1, v2)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7109(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn2676(m, uint32(8562001))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7110(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7111(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1968(m, uint32(10306176))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7112(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1984(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	v0 = uint32(0)
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7113(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1984(m, v0)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7114(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1984(m, v0)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7115(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8494991), v2, uint32(1), uint32(2))
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn1582(m, i0)
+	v4 = i0
+	if v4 != k32(4294967295) {
+		goto L3
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L3
+	}
+	v2 = uint32(0)
+	goto L1
+L3:
+	if int32(v2) < int32(uint32(2)) {
+		goto L4
+	}
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 == uint32(10059656) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L6
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v2, i1)
+	v2 = i0
+	if v2 == 0 {
+		goto L7
+	}
+	i0 = fn8106(m, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == i1 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+L7:
+	v2 = uint32(0)
+	goto L1
+L6:
+	fn3723(m, uint32(8494991), uint32(8545234), uint32(8486794), v2)
+	v2 = uint32(0)
+	goto L1
+L5:
+	i0 = fn7968(m, v4, v2)
+	v2 = i0
+	if v2 != 0 {
+		goto L8
+	}
+	i0 = fn1984(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	fn3605(m, i0, uint32(8470989))
+	v2 = uint32(0)
+	goto L1
+L8:
+	i0 = fn2731(m, v2, uint32(0))
+	v2 = i0
+	goto L1
+L4:
+	v2 = uint32(0)
+	i0 = fn7968(m, v4, uint32(0))
+	v1 = i0
+	if v1 != 0 {
+		goto L9
+	}
+	i0 = fn1984(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	fn3605(m, i0, uint32(8511707))
+	goto L1
+L9:
+	i0 = fn2731(m, v1, uint32(0))
+	v2 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7116(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	i0 = fn1685(m)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn7964(m)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v6 = i0
+	i0 = fn8106(m, v6)
+	if i0 != uint32(1) {
+		goto L7
+	}
+	i0 = uint32(*(*int8)(unsafe.Add(b, v6)))
+	if int32(i0) < int32(uint32(0)) {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v6 = i0
+	i0 = fn8106(m, v6)
+	if i0 != uint32(1) {
+		goto L7
+	}
+	i0 = uint32(*(*int8)(unsafe.Add(b, v6)))
+	if int32(i0) < int32(uint32(0)) {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	v6 = i0
+	i0 = fn8106(m, v6)
+	if i0 != uint32(1) {
+		goto L7
+	}
+	i0 = uint32(*(*int8)(unsafe.Add(b, v6)))
+	if int32(i0) < int32(uint32(0)) {
+		goto L7
+	}
+	v7 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
+	v6 = i0
+	i0 = fn8106(m, v6)
+	if i0 != uint32(1) {
+		goto L7
+	}
+	v8 = uint32(0)
+	i0 = uint32(*(*int8)(unsafe.Add(b, v6)))
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L6
+	}
+L7:
+	i0 = fn7968(m, uint32(0), uint32(0))
+	v6 = i0
+	if v6 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10038844))
+	fn3605(m, i0, uint32(8495009))
+	goto L5
+L8:
+	i0 = fn2115(m, v6)
+	v8 = i0
+	if v8 != 0 {
+		goto L9
+	}
+	i0 = fn3634(m)
+	goto L5
+L9:
+	v7 = uint32(1)
+	i0 = fn7968(m, uint32(4), uint32(0))
+	v6 = i0
+	if v6 == 0 {
+		goto L6
+	}
+	i0 = fn8101(m, v6, v8)
+	if i0 == 0 {
+		goto L6
+	}
+	v7 = uint32(0)
+	i0 = fn7968(m, uint32(0), v6)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i0 = fn2731(m, i0, uint32(0))
+	v6 = i0
+	if v6 != 0 {
+		goto L11
+	}
+	v9 = k32(4294967295)
+	goto L10
+L11:
+	v9 = k32(4294967295)
+	i0 = fn1761(m, v4, uint32(8463949), v6)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v11 = i0
+	if int32(v10) > int32(k32(4294967295)) {
+		goto L13
+	}
+	if v11 == uint32(1073741823) {
+		goto L10
+	}
+	v9 = k32(4294967295)
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v11
+	if v11 == 0 {
+		goto L12
+	}
+	goto L10
+L13:
+	if v11 == uint32(1073741823) {
+		goto L14
+	}
+	i1 = v11 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v9
+	if v9 != 0 {
+		goto L14
+	}
+	fn2073(m, v6)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	i0 = fn2731(m, i0, uint32(0))
+	v6 = i0
+	if v6 != 0 {
+		goto L15
+	}
+	v9 = k32(4294967295)
+	goto L10
+L15:
+	v9 = k32(4294967295)
+	i0 = fn1761(m, v4, uint32(8463933), v6)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v11 = i0
+	if int32(v10) > int32(k32(4294967295)) {
+		goto L16
+	}
+	if v11 == uint32(1073741823) {
+		goto L10
+	}
+	v9 = k32(4294967295)
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v11
+	if v11 == 0 {
+		goto L12
+	}
+	goto L10
+L16:
+	if v11 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v11 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v9
+	if v9 != 0 {
+		goto L17
+	}
+	fn2073(m, v6)
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	i0 = fn2731(m, i0, uint32(0))
+	v6 = i0
+	if v6 != 0 {
+		goto L18
+	}
+	v9 = k32(4294967295)
+	goto L10
+L18:
+	v9 = k32(4294967295)
+	i0 = fn1761(m, v4, uint32(8397331), v6)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v11 = i0
+	if int32(v10) > int32(k32(4294967295)) {
+		goto L19
+	}
+	if v11 == uint32(1073741823) {
+		goto L10
+	}
+	v9 = k32(4294967295)
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v11
+	if v11 == 0 {
+		goto L12
+	}
+	goto L10
+L19:
+	if v11 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v11 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v9
+	if v9 != 0 {
+		goto L20
+	}
+	fn2073(m, v6)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
+	i0 = fn2731(m, i0, uint32(0))
+	v6 = i0
+	if v6 != 0 {
+		goto L21
+	}
+	v9 = k32(4294967295)
+	goto L10
+L21:
+	v9 = k32(4294967295)
+	i0 = fn1761(m, v4, uint32(8448433), v6)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v11 = i0
+	if int32(v10) > int32(k32(4294967295)) {
+		goto L22
+	}
+	if v11 == uint32(1073741823) {
+		goto L10
+	}
+	v9 = k32(4294967295)
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v11
+	if v11 == 0 {
+		goto L12
+	}
+	goto L10
+L22:
+	if v11 != uint32(1073741823) {
+		goto L23
+	}
+	v9 = uint32(0)
+	goto L10
+L23:
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v11
+	v9 = uint32(0)
+	if v11 != 0 {
+		goto L10
+	}
+L12:
+	fn2073(m, v6)
+L10:
+	if v7 != 0 {
+		goto L24
+	}
+	i0 = fn7968(m, uint32(0), v8)
+L24:
+	fn2112(m, v8)
+	if int32(v9) < int32(uint32(0)) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
+	i0 = fn7117(m, i0)
+	v6 = i0
+	if v6 == 0 {
+		goto L5
+	}
+	i0 = fn1761(m, v4, uint32(8473480), v6)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v8 = i0
+	if int32(v9) > int32(k32(4294967295)) {
+		goto L25
+	}
+	if v8 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v8 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v5
+	if v5 != 0 {
+		goto L5
+	}
+	fn2073(m, v6)
+	goto L5
+L25:
+	if v8 == uint32(1073741823) {
+		goto L26
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v8
+	if v8 != 0 {
+		goto L26
+	}
+	fn2073(m, v6)
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+32))
+	i0 = fn2731(m, i0, uint32(0))
+	v6 = i0
+	if v6 == 0 {
+		goto L5
+	}
+	i0 = fn1761(m, v4, uint32(8461154), v6)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v8 = i0
+	if int32(v9) > int32(k32(4294967295)) {
+		goto L27
+	}
+	if v8 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v8 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v5
+	if v5 != 0 {
+		goto L5
+	}
+	fn2073(m, v6)
+	goto L5
+L27:
+	if v8 == uint32(1073741823) {
+		goto L28
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v8
+	if v8 != 0 {
+		goto L28
+	}
+	fn2073(m, v6)
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+36))
+	i0 = fn2731(m, i0, uint32(0))
+	v6 = i0
+	if v6 == 0 {
+		goto L5
+	}
+	i0 = fn1761(m, v4, uint32(8461168), v6)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v8 = i0
+	if int32(v9) > int32(k32(4294967295)) {
+		goto L29
+	}
+	if v8 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v8 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v5
+	if v5 != 0 {
+		goto L5
+	}
+	fn2073(m, v6)
+	goto L5
+L29:
+	if v8 == uint32(1073741823) {
+		goto L30
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v8
+	if v8 != 0 {
+		goto L30
+	}
+	fn2073(m, v6)
+L30:
+	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v5)+40)))
+	i0 = fn1575(m, i0)
+	v6 = i0
+	if v6 == 0 {
+		goto L5
+	}
+	i0 = fn1761(m, v4, uint32(8411338), v6)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v8 = i0
+	if int32(v9) > int32(k32(4294967295)) {
+		goto L31
+	}
+	if v8 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v8 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v5
+	if v5 != 0 {
+		goto L5
+	}
+	fn2073(m, v6)
+	goto L5
+L31:
+	if v8 == uint32(1073741823) {
+		goto L32
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v8
+	if v8 != 0 {
+		goto L32
+	}
+	fn2073(m, v6)
+L32:
+	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v5)+41)))
+	i0 = fn1575(m, i0)
+	v6 = i0
+	if v6 == 0 {
+		goto L5
+	}
+	i0 = fn1761(m, v4, uint32(8411342), v6)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v8 = i0
+	if int32(v9) > int32(k32(4294967295)) {
+		goto L33
+	}
+	if v8 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v8 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v5
+	if v5 != 0 {
+		goto L5
+	}
+	fn2073(m, v6)
+	goto L5
+L33:
+	if v8 == uint32(1073741823) {
+		goto L34
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v8
+	if v8 != 0 {
+		goto L34
+	}
+	fn2073(m, v6)
+L34:
+	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v5)+42)))
+	i0 = fn1575(m, i0)
+	v6 = i0
+	if v6 == 0 {
+		goto L5
+	}
+	i0 = fn1761(m, v4, uint32(8422165), v6)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v8 = i0
+	if int32(v9) > int32(k32(4294967295)) {
+		goto L35
+	}
+	if v8 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v8 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v5
+	if v5 != 0 {
+		goto L5
+	}
+	fn2073(m, v6)
+	goto L5
+L35:
+	if v8 == uint32(1073741823) {
+		goto L36
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v8
+	if v8 != 0 {
+		goto L36
+	}
+	fn2073(m, v6)
+L36:
+	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v5)+43)))
+	i0 = fn1575(m, i0)
+	v6 = i0
+	if v6 == 0 {
+		goto L5
+	}
+	i0 = fn1761(m, v4, uint32(8502233), v6)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v8 = i0
+	if int32(v9) > int32(k32(4294967295)) {
+		goto L37
+	}
+	if v8 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v8 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v5
+	if v5 != 0 {
+		goto L5
+	}
+	fn2073(m, v6)
+	goto L5
+L37:
+	if v8 == uint32(1073741823) {
+		goto L38
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v8
+	if v8 != 0 {
+		goto L38
+	}
+	fn2073(m, v6)
+L38:
+	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v5)+44)))
+	i0 = fn1575(m, i0)
+	v6 = i0
+	if v6 == 0 {
+		goto L5
+	}
+	i0 = fn1761(m, v4, uint32(8422179), v6)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v8 = i0
+	if int32(v9) > int32(k32(4294967295)) {
+		goto L39
+	}
+	if v8 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v8 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v5
+	if v5 != 0 {
+		goto L5
+	}
+	fn2073(m, v6)
+	goto L5
+L39:
+	if v8 == uint32(1073741823) {
+		goto L40
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v8
+	if v8 != 0 {
+		goto L40
+	}
+	fn2073(m, v6)
+L40:
+	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v5)+45)))
+	i0 = fn1575(m, i0)
+	v6 = i0
+	if v6 == 0 {
+		goto L5
+	}
+	i0 = fn1761(m, v4, uint32(8502248), v6)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v8 = i0
+	if int32(v9) > int32(k32(4294967295)) {
+		goto L41
+	}
+	if v8 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v8 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v5
+	if v5 != 0 {
+		goto L5
+	}
+	fn2073(m, v6)
+	goto L5
+L41:
+	if v8 == uint32(1073741823) {
+		goto L42
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v8
+	if v8 != 0 {
+		goto L42
+	}
+	fn2073(m, v6)
+L42:
+	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v5)+46)))
+	i0 = fn1575(m, i0)
+	v6 = i0
+	if v6 == 0 {
+		goto L5
+	}
+	i0 = fn1761(m, v4, uint32(8450375), v6)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v8 = i0
+	if int32(v9) > int32(k32(4294967295)) {
+		goto L43
+	}
+	if v8 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v8 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v5
+	if v5 != 0 {
+		goto L5
+	}
+	fn2073(m, v6)
+	goto L5
+L43:
+	if v8 == uint32(1073741823) {
+		goto L44
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v8
+	if v8 != 0 {
+		goto L44
+	}
+	fn2073(m, v6)
+L44:
+	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v5)+47)))
+	i0 = fn1575(m, i0)
+	v6 = i0
+	if v6 == 0 {
+		goto L5
+	}
+	i0 = fn1761(m, v4, uint32(8450387), v6)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v8 = i0
+	if int32(v9) > int32(k32(4294967295)) {
+		goto L45
+	}
+	if v8 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v8 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v5
+	if v5 != 0 {
+		goto L5
+	}
+	fn2073(m, v6)
+	goto L5
+L45:
+	if v8 == uint32(1073741823) {
+		goto L46
+	}
+	i1 = v8 + k32(4294967295)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v8
+	if v8 != 0 {
+		goto L46
+	}
+	fn2073(m, v6)
+L46:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
+	i1 = v2 + uint32(12)
+	i2 = v2 + uint32(8)
+	i0 = fn4627(m, v5, i1, i2)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v8 = i0
+	if int32(v6) > int32(k32(4294967295)) {
+		goto L47
+	}
+	fn7118(m, v8)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	fn7118(m, i0)
+	goto L5
+L47:
+	i0 = fn1761(m, v4, uint32(8397335), v8)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v6 = i0
+	if int32(v8) > int32(k32(4294967295)) {
+		goto L48
+	}
+	if v6 == uint32(1073741823) {
+		goto L49
+	}
+	i1 = v6 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v5
+	if v5 != 0 {
+		goto L49
+	}
+	fn2073(m, v9)
+L49:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	if v6 != 0 {
+		goto L5
+	}
+	fn2073(m, v5)
+	goto L5
+L48:
+	if v6 == uint32(1073741823) {
+		goto L50
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v6
+	if v6 != 0 {
+		goto L50
+	}
+	fn2073(m, v9)
+L50:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = fn1761(m, v4, uint32(8448437), i2)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v6 = i0
+	if int32(v8) > int32(k32(4294967295)) {
+		goto L51
+	}
+	if v6 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v6 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v5
+	if v5 != 0 {
+		goto L5
+	}
+	fn2073(m, v9)
+	goto L5
+L51:
+	if v6 == uint32(1073741823) {
+		goto L52
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v6
+	if v6 != 0 {
+		goto L52
+	}
+	fn2073(m, v9)
+L52:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	i0 = fn7117(m, i0)
+	v6 = i0
+	if v6 == 0 {
+		goto L5
+	}
+	i0 = fn1761(m, v4, uint32(8473484), v6)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v5 = i0
+	if int32(v8) > int32(k32(4294967295)) {
+		goto L4
+	}
+	if v5 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v5
+	if v5 != 0 {
+		goto L5
+	}
+	fn2073(m, v6)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	v3 = uint32(0)
+	v6 = v4
+	v4 = uint32(0)
+	if v5 == 0 {
+		goto L3
+	}
+	goto L1
+L4:
+	if v5 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v5
+	v3 = v4
+	if v5 != 0 {
+		goto L1
+	}
+L3:
+	fn2073(m, v6)
+L2:
+	v3 = v4
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7117(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	v2 = uint32(1)
+L3:
+	i0 = v1 & uint32(255)
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	if v1 == uint32(127) {
+		goto L2
+	}
+	i0 = v0 + v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v1 = i0
+	i0 = v2 + uint32(1)
+	v2 = i0
+	goto L3
+L2:
+	i0 = fn1493(m, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L4
+	}
+	return uint32(0)
+L4:
+	v2 = uint32(0)
+L5:
+	i0 = uint32(*(*int8)(unsafe.Add(b, v0)))
+	i0 = fn1575(m, i0)
+	v1 = i0
+	if v1 != 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 != uint32(1073741823) {
+		goto L7
+	}
+	return uint32(0)
+L7:
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	if v2 == 0 {
+		goto L8
+	}
+	return uint32(0)
+L8:
+	fn2073(m, v3)
+	return uint32(0)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = i0 + v2
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+	if v1 == uint32(127) {
+		goto L9
+	}
+	i0 = v0 + uint32(1)
+	v0 = i0
+	i0 = v2 + uint32(4)
+	v2 = i0
+	if v1 != 0 {
+		goto L5
+	}
+L9:
+	return v3
+L1:
+	i0 = fn1493(m, uint32(0))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7118(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7119(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8463985), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L2
+	}
+	fn3723(m, uint32(8463985), uint32(8545685), uint32(8435764), v2)
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L3
+	}
+	fn3723(m, uint32(8463985), uint32(8545234), uint32(8435764), v1)
+	m.depth--
+	return uint32(0)
+L3:
+	v3 = uint32(0)
+	i0 = fn2699(m, v2, uint32(0))
+	v2 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	v3 = uint32(0)
+	i0 = fn2699(m, v1, uint32(0))
+	v1 = i0
+	if v1 != 0 {
+		goto L6
+	}
+	v1 = v2
+	goto L5
+L6:
+	i0 = fn7969(m, v2, v1)
+	i0 = fn1575(m, i0)
+	v3 = i0
+	fn2112(m, v2)
+L5:
+	fn2112(m, v1)
+L4:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7120(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L2
+	}
+	fn3723(m, uint32(8462601), uint32(8399114), uint32(8435764), v1)
+	v1 = uint32(0)
+	goto L1
+L2:
+	v3 = uint32(0)
+	i1 = v2 + uint32(12)
+	i0 = fn2699(m, v1, i1)
+	v4 = i0
+	if v4 != 0 {
+		goto L4
+	}
+	v1 = uint32(0)
+	goto L3
+L4:
+	i0 = fn8120(m, v4)
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	if v1 == i1 {
+		goto L5
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+	v1 = uint32(0)
+	goto L3
+L5:
+	i1 = v1 + uint32(1)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	if v1 > uint32(536870911) {
+		goto L7
+	}
+	i0 = v1 << (uint32(2) & 31)
+	i0 = fn2109(m, i0)
+	v5 = i0
+	if v5 != 0 {
+		goto L6
+	}
+L7:
+	i0 = fn3634(m)
+	v1 = uint32(0)
+	goto L3
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = fn7970(m, v5, v4, i2)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
+	v1 = i0
+	if v1 == 0 {
+		goto L8
+	}
+	if v1 == uint32(68) {
+		goto L8
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
+	i0 = fn3638(m, i0)
+	v3 = v5
+	goto L3
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	if v6 >= i1 {
+		goto L10
+	}
+	v3 = v5
+	goto L9
+L10:
+	i1 = v6 + uint32(1)
+	v6 = i1
+	i1 = v6 << (uint32(2) & 31)
+	i0 = fn2111(m, v5, i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L11
+	}
+	i0 = fn3634(m)
+	v1 = uint32(0)
+	v3 = v5
+	goto L3
+L11:
+	v1 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	i0 = fn7970(m, v3, v4, v6)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
+	if i0 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
+	i0 = fn3638(m, i0)
+	goto L3
+L9:
+	i0 = fn2672(m, v3, v6)
+	v1 = i0
+L3:
+	fn2112(m, v3)
+	fn2112(m, v4)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7121(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1582(m, v1)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	v1 = k32(4294966856)
+L5:
+	i0 = v1 + uint32(9538428)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == v2 {
+		goto L4
+	}
+	i0 = v1 + uint32(9538436)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == v2 {
+		goto L4
+	}
+	i0 = v1 + uint32(9538444)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == v2 {
+		goto L4
+	}
+	i0 = v1 + uint32(9538452)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == v2 {
+		goto L4
+	}
+	i0 = v1 + uint32(9538460)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == v2 {
+		goto L4
+	}
+	i0 = v1 + uint32(40)
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	goto L5
+L4:
+	i0 = fn7963(m, v2)
+	v1 = i0
+	if v1 != 0 {
+		i0 = v1
+	} else {
+		i0 = uint32(9538432)
+	}
+	i0 = fn2731(m, i0, uint32(0))
+	m.depth--
+	return i0
+L3:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8400000))
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7122(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn4590(m)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7123(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v1 = k32(4294967295)
+	i0 = fn4096(m, v0, uint32(8537225), uint32(0))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8537407), uint32(2))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8536959), uint32(3))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8524666), uint32(4))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8528988), uint32(5))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8539536), uint32(1))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8534340), uint32(6))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8525281), uint32(127))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn1984(m, v0)
+	i1 = fn3644(m, uint32(8439524), uint32(0), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+	i0 = fn4093(m, v0, uint32(8439531), v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	v3 = uint32(8545429)
+	v2 = k32(4294966856)
+L2:
+	i2 = v2 + uint32(9538428)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i0 = fn4096(m, v0, v3, i2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = v2 + uint32(9538432)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	i0 = v2 + uint32(8)
+	v4 = i0
+	v2 = v4
+	if v4 != 0 {
+		goto L2
+	}
+	i2 = fn3617(m)
+	if i2 != 0 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7124(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1968(m, uint32(10306384))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7125(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v0 = i0
+	if v0 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L4:
+	v0 = uint32(0)
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7126(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7127(m *Module, v0 uint32) {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn7126(m, v0)
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7128(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn2031(m, v1)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = fn607(m, v2)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7129(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8415490), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn586(m, i0, i1)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = fn607(m, v1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7130(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8476227), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn587(m, i0, i1)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = fn1595(m, v1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7131(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8476235), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn585(m, i0, i1)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(0)
+L2:
+	i0 = fn1595(m, v1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7132(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8519995), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i2 = *(*uint32)(unsafe.Add(b, v1))
+	i3 = v1 + uint32(4)
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	if i2 == i3 {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L2:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7133(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8396728), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i2 = *(*uint32)(unsafe.Add(b, v1))
+	i3 = v1 + uint32(4)
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	if i2 == i3 {
+		i0 = uint32(10014564)
+	} else {
+		i0 = uint32(10014548)
+	}
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L2:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7134(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn569(m, v1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7135(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8513694), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn540(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7136(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8518934), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn538(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7137(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8463623), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn541(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7138(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8463615), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn542(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7139(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8393461), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn543(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7140(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8393471), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn544(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7141(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8504123), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn545(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7142(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn564(m, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7143(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn565(m, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7144(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn567(m, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7145(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn566(m, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7146(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn566(m, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7147(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8401754), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn536(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7148(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8401746), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn537(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7149(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn2049(m, v1)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L2
+	}
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = fn607(m, v2)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7150(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8520003), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn535(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7151(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8436413), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn534(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7152(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8519999), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn531(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7153(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8513693), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn560(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7154(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8518933), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn555(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7155(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8463622), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn561(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7156(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8463614), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn556(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7157(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8393460), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn557(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7158(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8393470), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn558(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7159(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8504108), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn559(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7160(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8401753), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn553(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7161(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8401745), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn554(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7162(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8505863), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn552(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7163(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8436400), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn551(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7164(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8439691), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn549(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7165(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8407861), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn575(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7166(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8407828), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn577(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7167(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8462942), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn515(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7168(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if v2 == uint32(3) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8462919), v2, uint32(3), uint32(3))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i2 = *(*uint32)(unsafe.Add(b, v1))
+	i3 = v1 + uint32(4)
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	i4 = v1 + uint32(8)
+	i4 = *(*uint32)(unsafe.Add(b, i4))
+	i2 = fn520(m, i2, i3, i4)
+	if i2 == k32(4294967295) {
+		i0 = uint32(0)
+	} else {
+		i0 = uint32(10059656)
+	}
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7169(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8462958), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i2 = *(*uint32)(unsafe.Add(b, v1))
+	i3 = v1 + uint32(4)
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	i2 = fn522(m, i2, i3)
+	if i2 == k32(4294967295) {
+		i0 = uint32(0)
+	} else {
+		i0 = uint32(10059656)
+	}
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7170(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8392955), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn546(m, i0, i1, uint32(10059656))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7171(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8392954), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn562(m, i0, i1, uint32(10059656))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7172(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8447038), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn2030(m, i0, i1, uint32(2))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7173(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8488043), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn2030(m, i0, i1, uint32(3))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7174(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8400652), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn2030(m, i0, i1, uint32(0))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7175(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8495082), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn2030(m, i0, i1, uint32(1))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7176(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8401742), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn2030(m, i0, i1, uint32(4))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7177(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8496771), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn2030(m, i0, i1, uint32(5))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7178(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(112)
+	v3 = i0
+	m.g0 = v3
+	if v2 == uint32(2) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8395434), v2, uint32(2), uint32(2))
+	if i0 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L2:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v4 = i0
+	i0 = v4 & uint32(64)
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v5 = i0
+	i0 = v5 & uint32(64)
+	if i0 != 0 {
+		goto L5
+	}
+L6:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8508129))
+	goto L1
+L5:
+	i0 = v4 & uint32(32)
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = v1 + uint32(20)
+	v4 = i0
+	goto L7
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v4 = i0
+L7:
+	i0 = v5 & uint32(32)
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = v2 + uint32(20)
+	v6 = i0
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	v6 = i0
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+60)) = i1
+	v5 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	if v1 != i1 {
+		goto L11
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v3)+16)) = uint8(k32(0))
+	v5 = v4
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	if i0 == v1 {
+		goto L12
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v3)+16)) = uint8(k32(1))
+	v5 = v6
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	if int32(i0) < int32(uint32(1)) {
+		goto L13
+	}
+	v1 = uint32(0)
+L14:
+	i0 = v5 + v1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+	i0 = v6 + v1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v4 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+16)))
+	i2 = v4 ^ v2
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, uint64(v3)+16)) = uint8(i1)
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	if int32(v1) < int32(i1) {
+		goto L14
+	}
+L13:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+16)))
+	v1 = i0
+	goto L3
+L4:
+	i0 = fn524(m, v1)
+	if i0 != 0 {
+		goto L15
+	}
+	i0 = fn524(m, v2)
+	if i0 != 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	i0 = fn3604(m, i0, uint32(8575219), v3)
+	v1 = uint32(0)
+	goto L1
+L15:
+	i1 = v3 + uint32(60)
+	i0 = fn526(m, v1, i1, uint32(0))
+	if i0 == k32(4294967295) {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+80))
+	if int32(i0) < int32(uint32(2)) {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
+	fn3605(m, i0, uint32(8459530))
+	i0 = v3 + uint32(60)
+	fn525(m, i0)
+	v1 = uint32(0)
+	goto L1
+L18:
+	i1 = v3 + uint32(16)
+	i0 = fn526(m, v2, i1, uint32(0))
+	if i0 != k32(4294967295) {
+		goto L19
+	}
+	i0 = v3 + uint32(60)
+	fn525(m, i0)
+	v1 = uint32(0)
+	goto L1
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
+	if int32(i0) < int32(uint32(2)) {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037572))
+	fn3605(m, i0, uint32(8459530))
+	i0 = v3 + uint32(60)
+	fn525(m, i0)
+	i0 = v3 + uint32(16)
+	fn525(m, i0)
+L17:
+	v1 = uint32(0)
+	goto L1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+60))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+68))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+108)) = i1
+	v5 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+108))
+	if v1 != i1 {
+		goto L20
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v3)+107)) = uint8(k32(0))
+	v5 = v2
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+108))
+	if i0 == v1 {
+		goto L21
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v3)+107)) = uint8(k32(1))
+	v5 = v6
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+108))
+	if int32(i0) < int32(uint32(1)) {
+		goto L22
+	}
+	v1 = uint32(0)
+L23:
+	i0 = v5 + v1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+	i0 = v6 + v1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v4 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+107)))
+	i2 = v4 ^ v2
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, uint64(v3)+107)) = uint8(i1)
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+108))
+	if int32(v1) < int32(i1) {
+		goto L23
+	}
+L22:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+107)))
+	v1 = i0
+	i0 = v3 + uint32(60)
+	fn525(m, i0)
+	i0 = v3 + uint32(16)
+	fn525(m, i0)
+L3:
+	i0 = v1 & uint32(255)
+	i0 = b2i(i0 == 0)
+	i0 = fn607(m, i0)
+	v1 = i0
+L1:
+	i0 = v3 + uint32(112)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7179(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v2 + k32(4294967295)
+	if i0 < uint32(2) {
+		goto L1
+	}
+	i0 = fn3735(m, uint32(8397360), v2, uint32(1), uint32(2))
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if int32(v2) >= int32(uint32(2)) {
+		goto L3
+	}
+	v2 = uint32(0)
+	goto L2
+L3:
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn518(m, i0)
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	i0 = fn1583(m, v1)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L5
+	}
+	fn2073(m, v1)
+L5:
+	if v2 != k32(4294967295) {
+		goto L2
+	}
+L4:
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L6
+	}
+	m.depth--
+	return uint32(0)
+L6:
+	v2 = k32(4294967295)
+L2:
+	i0 = fn514(m, v3, v2)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L7
+	}
+	i0 = fn3617(m)
+	if i0 == 0 {
+		goto L7
+	}
+	m.depth--
+	return uint32(0)
+L7:
+	i0 = fn1595(m, v2)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7180(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = fn3735(m, uint32(8464342), v2, uint32(1), uint32(2147483647))
+	if i0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v1 + uint32(4)
+	i2 = v2 + k32(4294967295)
+	i2 = i2 | k32(2147483648)
+	i0 = fn850(m, i0, i1, i2, v3)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7181(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	i1 = fn2361(m, v0, uint32(10307344), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
+	v3 = k32(4294967295)
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn4098(m, v0, v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = fn2361(m, v0, uint32(10307364), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn4098(m, v0, v2)
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = fn2361(m, v0, uint32(10307384), uint32(0))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn4098(m, v0, v2)
+	i0 = uint32(int32(i0) >> (uint32(31) & 31))
+	v3 = i0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7182(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	fn3703(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7183(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn3738(m, uint32(8440449), v2)
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v2 = i0
+	if v2 == uint32(1) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8440449), v2, uint32(1), uint32(1))
+	if i0 != 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = fn7184(m, v0, i1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7184(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	if v2 != uint32(1) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	if i0 != uint32(10064376) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L4:
+	if int32(v4) >= int32(uint32(1)) {
+		goto L5
+	}
+	m.depth--
+	return v1
+L5:
+	i0 = v3 + uint32(12)
+	v5 = i0
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i0 = fn2035(m, v1, i1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v6
+	if v6 != 0 {
+		goto L7
+	}
+	fn2073(m, v1)
+L7:
+	if v3 == 0 {
+		goto L8
+	}
+	i0 = v5 + uint32(4)
+	v5 = i0
+	v1 = v3
+	i0 = v4 + k32(4294967295)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	goto L6
+L8:
+	m.depth--
+	return uint32(0)
+L3:
+	i0 = fn2035(m, v1, v3)
+	m.depth--
+	return i0
+L2:
+	i0 = fn2290(m, v2)
+	v7 = i0
+	if v7 != 0 {
+		goto L9
+	}
+	m.depth--
+	return uint32(0)
+L9:
+	if int32(v2) < int32(uint32(1)) {
+		goto L10
+	}
+	i0 = v7 + uint32(12)
+	v8 = i0
+	v9 = uint32(0)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v9 << (uint32(2) & 31)
+	v10 = i1
+	i0 = i0 + v10
+	i0 = i0 + uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	if i0 != uint32(10064376) {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L15:
+	v5 = v1
+	if int32(v6) < int32(uint32(1)) {
+		goto L12
+	}
+	i0 = v3 + uint32(12)
+	v4 = i0
+	v3 = v1
+L16:
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i0 = fn2035(m, v3, i1)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v11 = i0
+	if v11 == uint32(1073741823) {
+		goto L17
+	}
+	i1 = v11 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v11
+	if v11 != 0 {
+		goto L17
+	}
+	fn2073(m, v3)
+L17:
+	if v5 == 0 {
+		goto L13
+	}
+	i0 = v4 + uint32(4)
+	v4 = i0
+	v3 = v5
+	i0 = v6 + k32(4294967295)
+	v6 = i0
+	if v6 == 0 {
+		goto L12
+	}
+	goto L16
+L14:
+	i0 = fn2035(m, v1, v3)
+	v5 = i0
+	if v5 != 0 {
+		goto L12
+	}
+L13:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v5
+	if v5 != 0 {
+		goto L1
+	}
+	fn2073(m, v7)
+	m.depth--
+	return uint32(0)
+L12:
+	i0 = v8 + v10
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	i0 = v9 + uint32(1)
+	v9 = i0
+	if v9 != v2 {
+		goto L11
+	}
+L10:
+	v3 = v7
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7185(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7186(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7187(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = fn3738(m, uint32(8440449), v2)
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if int32(v4) > int32(uint32(1)) {
+		goto L3
+	}
+	i1 = v3 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = fn3736(m, v1, uint32(8440449), uint32(1), uint32(1), v3)
+	if i0 != 0 {
+		goto L3
+	}
+	v2 = uint32(0)
+	goto L1
+L3:
+	i1 = fn2290(m, v4)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
+	if v2 != 0 {
+		goto L4
+	}
+	v2 = uint32(0)
+	goto L1
+L4:
+	if int32(v4) < int32(uint32(1)) {
+		goto L5
+	}
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v6 = i0
+	i0 = v1 + uint32(12)
+	v7 = i0
+L6:
+	i2 = v5 << (uint32(2) & 31)
+	v8 = i2
+	i1 = v7 + v8
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v9
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8472722))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L9
+	}
+	fn2073(m, v2)
+	v2 = uint32(0)
+	goto L1
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+16))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	if i0 == 0 {
+		goto L12
+	}
+	i3 = v2 & uint32(64)
+	if i3 != 0 {
+		i1 = uint32(20)
+	} else {
+		i1 = uint32(28)
+	}
+	i0 = v9 + i1
+	v11 = i0
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+28))
+	v11 = i0
+L11:
+	if int32(v10) < int32(uint32(1)) {
+		goto L14
+	}
+	i0 = v2 >> (uint32(2) & 31)
+	i0 = i0 & uint32(7)
+	v12 = i0
+	i0 = v10 & uint32(1)
+	v13 = i0
+	v2 = uint32(0)
+	v14 = uint32(0)
+	if v10 == uint32(1) {
+		goto L15
+	}
+	i0 = v10 & uint32(2147483646)
+	v15 = i0
+	v16 = uint32(0)
+	v1 = v11
+	v2 = uint32(0)
+	v14 = uint32(0)
+L16:
+	i0 = v12 + k32(4294967295)
+	v17 = i0
+	switch v17 {
+	case 0:
+		goto L20
+	case 1:
+		goto L19
+	default:
+		goto L18
+	}
+L20:
+	i0 = v11 + v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v18 = i0
+	goto L17
+L19:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v1)))
+	v18 = i0
+	goto L17
+L18:
+	i0 = v11 + v16
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v18 = i0
+L17:
+	i1 = b2i(v18 == uint32(46))
+	i0 = v14 + i1
+	v18 = i0
+	switch v17 {
+	case 0:
+		goto L23
+	case 1:
+		goto L24
+	default:
+		goto L22
+	}
+L24:
+	i0 = v1 + uint32(2)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v17 = i0
+	goto L21
+L23:
+	i0 = v11 + v2
+	i0 = i0 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v17 = i0
+	goto L21
+L22:
+	i0 = v11 + v16
+	i0 = i0 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v17 = i0
+L21:
+	i0 = v16 + uint32(8)
+	v16 = i0
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i1 = b2i(v17 == uint32(46))
+	i0 = v18 + i1
+	v14 = i0
+	i1 = v2 + uint32(2)
+	v2 = i1
+	if v15 != v2 {
+		goto L16
+	}
+L15:
+	if v13 == 0 {
+		goto L25
+	}
+	i0 = v12 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L28
+	case 1:
+		goto L29
+	default:
+		goto L27
+	}
+L29:
+	i1 = v2 << (uint32(1) & 31)
+	i0 = v11 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v2 = i0
+	goto L26
+L28:
+	i0 = v11 + v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+	goto L26
+L27:
+	i1 = v2 << (uint32(2) & 31)
+	i0 = v11 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+L26:
+	i1 = b2i(v2 == uint32(46))
+	i0 = v14 + i1
+	v14 = i0
+L25:
+	if v14 != 0 {
+		goto L13
+	}
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L30
+	}
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+L30:
+	i1 = v3 + uint32(8)
+	fn2838(m, v6, i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = i0 + v8
+	i0 = i0 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	goto L7
+L13:
+	i0 = v14 + uint32(1)
+	i0 = fn2290(m, i0)
+	v13 = i0
+	if v13 == 0 {
+		goto L34
+	}
+	if int32(v14) >= int32(uint32(1)) {
+		goto L33
+	}
+	v2 = uint32(0)
+	v14 = uint32(0)
+	goto L32
+L34:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 == 0 {
+		goto L31
+	}
+	goto L9
+L33:
+	i0 = v13 + uint32(12)
+	v9 = i0
+	v15 = uint32(0)
+	i0 = v12 + k32(4294967295)
+	v18 = i0
+	v12 = uint32(0)
+	v2 = uint32(0)
+L35:
+	i0 = v12 << (uint32(1) & 31)
+	v1 = i0
+	i1 = v12 << (uint32(2) & 31)
+	i0 = v11 + i1
+	v16 = i0
+L36:
+	switch v18 {
+	case 0:
+		goto L40
+	case 1:
+		goto L39
+	default:
+		goto L38
+	}
+L40:
+	i0 = v11 + v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v17 = i0
+	goto L37
+L39:
+	i0 = v11 + v1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v17 = i0
+	goto L37
+L38:
+	i0 = *(*uint32)(unsafe.Add(b, v16))
+	v17 = i0
+L37:
+	i0 = v1 + uint32(2)
+	v1 = i0
+	i0 = v16 + uint32(4)
+	v16 = i0
+	i0 = v2 + uint32(1)
+	v2 = i0
+	if v17 != uint32(46) {
+		goto L36
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i3 = v2 + k32(4294967295)
+	i1 = fn2807(m, i1, v12, i3)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v1
+	if v1 != 0 {
+		goto L41
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L42
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v13)) = v2
+	if v2 != 0 {
+		goto L42
+	}
+	fn2073(m, v13)
+L42:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 == 0 {
+		goto L31
+	}
+	goto L9
+L41:
+	i1 = v3 + uint32(4)
+	fn2838(m, v6, i1)
+	i1 = v15 << (uint32(2) & 31)
+	i0 = v9 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	v12 = v2
+	i0 = v15 + uint32(1)
+	v15 = i0
+	if v15 != v14 {
+		goto L35
+	}
+L32:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i1 = fn2807(m, i1, v2, v10)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
+	if v2 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L43
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v13)) = v2
+	if v2 != 0 {
+		goto L43
+	}
+	fn2073(m, v13)
+L43:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L9
+	}
+L31:
+	fn2073(m, v2)
+L9:
+	v2 = uint32(0)
+	goto L1
+L8:
+	i1 = v3 + uint32(4)
+	fn2838(m, v6, i1)
+	i1 = v14 << (uint32(2) & 31)
+	i0 = v13 + i1
+	i0 = i0 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = i0 + v8
+	i0 = i0 + uint32(12)
+	*(*uint32)(unsafe.Add(b, i0)) = v13
+L7:
+	i0 = v5 + uint32(1)
+	v5 = i0
+	if v5 != v4 {
+		goto L6
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+4))
+	i0 = fn3707(m, i0)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v1 = i0
+	if v2 != 0 {
+		goto L44
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v16 = i0
+	if v16 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v16 + k32(4294967295)
+	v16 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v16
+	if v16 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L44:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(3991)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	fn3702(m, v2)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7188(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = fn3740(m, uint32(8440449), v3)
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = v2 & uint32(2147483647)
+	v3 = i0
+	if v3 == uint32(1) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8440449), v3, uint32(1), uint32(1))
+	if i0 != 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn7184(m, v0, i1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7189(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v1 = i0
+	m.g0 = v1
+	i0 = fn2069(m, v0)
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	v3 = uint32(0)
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
+	i1 = v1 + uint32(32)
+	i0 = fn2697(m, uint32(8569592), i1)
+	v3 = i0
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 != uint32(1) {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if i0 != uint32(10064376) {
+		goto L9
+	}
+	i0 = fn2676(m, uint32(8554718))
+	v2 = i0
+	if v2 != 0 {
+		goto L8
+	}
+	v3 = uint32(0)
+	goto L3
+L9:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	goto L6
+L8:
+	i0 = fn2787(m, v2, v4)
+	v4 = i0
+	if v4 != 0 {
+		goto L6
+	}
+	v3 = uint32(0)
+	goto L5
+L7:
+	i0 = fn7190(m, v0)
+	v2 = i0
+	if v2 != 0 {
+		goto L10
+	}
+	v3 = uint32(0)
+	goto L3
+L10:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v2
+	i1 = v1 + uint32(16)
+	i0 = fn2697(m, uint32(8530124), i1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L3
+	}
+	goto L4
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v4
+	i0 = fn2697(m, uint32(8568150), v1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L11
+	}
+	fn2073(m, v4)
+L11:
+	if v2 == 0 {
+		goto L3
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	if v4 != 0 {
+		goto L3
+	}
+L4:
+	fn2073(m, v2)
+L3:
+	fn2070(m, v0)
+L1:
+	i0 = v1 + uint32(48)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7190(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn2290(m, i0)
+	v1 = i0
+	if v1 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(i0) >= int32(uint32(1)) {
+		goto L2
+	}
+	return v1
+L2:
+	v2 = uint32(0)
+	v3 = uint32(12)
+	v4 = uint32(0)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = i0 + v3
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	if i0 != uint32(10064376) {
+		goto L8
+	}
+	if v4 != 0 {
+		goto L10
+	}
+	i0 = fn2676(m, uint32(8554718))
+	v4 = i0
+	if v4 == 0 {
+		goto L9
+	}
+L10:
+	i0 = fn2787(m, v4, v5)
+	v5 = i0
+	if v5 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L9
+	}
+	fn2073(m, v4)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 != uint32(1073741823) {
+		goto L5
+	}
+	return uint32(0)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L7:
+	i0 = v1 + v3
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v2 + uint32(1)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if int32(v2) < int32(i1) {
+		goto L6
+	}
+	if v4 != 0 {
+		goto L11
+	}
+	return v1
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 != uint32(1073741823) {
+		goto L12
+	}
+	return v1
+L12:
+	i1 = v3 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	v3 = v1
+	if v5 != 0 {
+		goto L3
+	}
+	goto L4
+L5:
+	i1 = v3 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	v3 = uint32(0)
+	v4 = v1
+	if v5 != 0 {
+		goto L3
+	}
+L4:
+	fn2073(m, v4)
+L3:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7191(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = fn7190(m, v0)
+	v3 = i0
+	if v3 != 0 {
+		goto L2
+	}
+	v0 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	i0 = fn4086(m, uint32(8533558), v2)
+	v0 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7192(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn2676(m, uint32(8569561))
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7193(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	fn3703(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7194(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn3738(m, uint32(8440469), v2)
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v2 = i0
+	if v2 == uint32(1) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8440469), v2, uint32(1), uint32(1))
+	if i0 != 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i0 = fn7195(m, v0, i1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7195(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v2 = i0
+	if v2 != uint32(1) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	if int32(v3) < int32(uint32(0)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	if i0 != uint32(10064376) {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	if int32(v3) >= int32(i1) {
+		goto L3
+	}
+	i1 = v3 << (uint32(2) & 31)
+	i0 = v1 + i1
+	i0 = i0 + uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	m.depth--
+	return v4
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = fn515(m, v1, i1)
+	m.depth--
+	return i0
+L2:
+	v4 = uint32(0)
+	i0 = fn2290(m, v2)
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	if int32(v2) < int32(uint32(1)) {
+		goto L4
+	}
+	v3 = uint32(12)
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = i1 + v3
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn515(m, v1, i1)
+	v6 = i0
+	if v6 != 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v3
+	if v3 != 0 {
+		goto L1
+	}
+	fn2073(m, v5)
+	m.depth--
+	return uint32(0)
+L6:
+	i0 = v5 + v3
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 != 0 {
+		goto L5
+	}
+L4:
+	v4 = v5
+L1:
+	m.depth--
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7196(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7197(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7198(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = fn3738(m, uint32(8440469), v2)
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	if int32(v4) > int32(uint32(1)) {
+		goto L4
+	}
+	i1 = v3 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = fn3736(m, v1, uint32(8440469), uint32(1), uint32(1), v3)
+	if i0 != 0 {
+		goto L3
+	}
+	v2 = uint32(0)
+	goto L1
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn3707(m, i0)
+	v2 = i0
+	if v2 != 0 {
+		goto L5
+	}
+	v2 = uint32(0)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v1 = i0
+	v0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v0 = i0
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 != uint32(10050376) {
+		goto L7
+	}
+	i0 = fn1583(m, v0)
+	v1 = i0
+	if int32(v1) > int32(k32(4294967295)) {
+		goto L8
+	}
+	fn3625(m)
+	goto L7
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(3992)
+	fn3702(m, v2)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7199(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = fn3740(m, uint32(8440469), v3)
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = v2 & uint32(2147483647)
+	v3 = i0
+	if v3 == uint32(1) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8440469), v3, uint32(1), uint32(1))
+	if i0 != 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(0)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = fn7195(m, v0, i1)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7200(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
+	i0 = fn2069(m, v0)
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	v3 = uint32(0)
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
+	i1 = v1 + uint32(16)
+	i0 = fn2697(m, uint32(8569592), i1)
+	v3 = i0
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v3 == uint32(1) {
+		i0 = uint32(8568150)
+	} else {
+		i0 = uint32(8530124)
+	}
+	i0 = fn2697(m, i0, v1)
+	v3 = i0
+	fn2070(m, v0)
+L1:
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7201(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 != uint32(1) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
+	*(*uint32)(unsafe.Add(b, v2)) = v4
+	i0 = fn4086(m, uint32(8568465), v2)
+	v0 = i0
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
+	i1 = v2 + uint32(16)
+	i0 = fn2295(m, uint32(2), i1)
+	v0 = i0
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7202(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	fn3703(m, v0)
+	fn7203(m, v0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+160))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7203(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L2
+	}
+	fn2073(m, v1)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L3
+	}
+	fn2073(m, v1)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	fn2112(m, v1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L4
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L4
+	}
+	fn2073(m, v1)
+L4:
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7204(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = fn3738(m, uint32(8442646), v2)
+	if i0 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v2 = i0
+	if v2 == uint32(1) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8442646), v2, uint32(1), uint32(1))
+	if i0 != 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(0)
+L2:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn2035(m, i0, i1)
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i0 = fn2298(m, v3, uint32(1), i2)
+	v3 = i0
+	if v3 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	v2 = uint32(0)
+	if v0 == 0 {
+		goto L4
+	}
+	goto L3
+L5:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = fn852(m, v1, v3, i2)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	if v0 != 0 {
+		goto L6
+	}
+	fn2073(m, v3)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	if v0 != 0 {
+		goto L3
+	}
+L4:
+	fn2073(m, v1)
+L3:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7205(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	if v3 == 0 {
+		goto L4
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v0 = i0
+	if v0 == 0 {
+		goto L5
+	}
+	i0 = m.table[v1].(func(*Module, uint32, uint32) uint32)(m, v0, v2)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+L5:
+	v3 = uint32(0)
+L1:
+	m.depth--
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7206(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	if int32(i0) > int32(uint32(0)) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8489355))
+	goto L1
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L3
+	}
+	v4 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8472783))
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = fn3707(m, i0)
+	v4 = i0
+	if v4 != 0 {
+		goto L4
+	}
+	v4 = uint32(0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i1 = v3 + uint32(12)
+	fn2838(m, i0, i1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v1
+	if v2 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = uint32(3993)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v2
+	fn3702(m, v4)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7207(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	i0 = v2 & uint32(2147483647)
+	v2 = i0
+	if v2 == uint32(1) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8442646), v2, uint32(1), uint32(1))
+	if i0 != 0 {
+		goto L2
+	}
+	v0 = uint32(0)
+	goto L1
+L2:
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = fn3740(m, uint32(8442646), v3)
+	if i0 != 0 {
+		goto L3
+	}
+	v0 = uint32(0)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v6 = i0
+	if v6 != 0 {
+		goto L6
+	}
+	v3 = uint32(0)
+	goto L5
+L6:
+	i0 = fn1743(m, v6)
+	v3 = i0
+L5:
+	i1 = v3 + v2
+	i1 = fn2110(m, i1, uint32(4))
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v3
+	if v3 != 0 {
+		goto L7
+	}
+	i0 = fn3634(m)
+	v0 = uint32(0)
+	goto L1
+L7:
+	if int32(v2) < int32(uint32(2)) {
+		goto L8
+	}
+	i0 = v5 + uint32(12)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v7 = i0
+L9:
+	i2 = v2 << (uint32(2) & 31)
+	m.copy(v3, v7, i2)
+L8:
+	if v6 == 0 {
+		goto L10
+	}
+	i1 = fn1743(m, v6)
+	i1 = fn2290(m, i1)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v3
+	if v3 != 0 {
+		goto L11
+	}
+	v0 = uint32(0)
+	goto L1
+L11:
+	v3 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(0)
+	i1 = v4 + uint32(12)
+	i2 = v4 + uint32(8)
+	i3 = v4 + uint32(4)
+	i0 = fn1692(m, v6, i1, i2, i3)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = v2 << (uint32(2) & 31)
+	v8 = i0
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L13:
+	i0 = v5 + v3
+	i0 = i0 + uint32(12)
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = i0 + v8
+	i0 = i0 + v3
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i1 = v4 + uint32(12)
+	i2 = v4 + uint32(8)
+	i3 = v4 + uint32(4)
+	i0 = fn1692(m, v6, i1, i2, i3)
+	if i0 != 0 {
+		goto L12
+	}
+	goto L4
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(i2)+8))
+	i2 = i2 | k32(2147483648)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	i0 = fn863(m, i0, i1, i2, i3)
+	v0 = i0
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7208(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v1 = i0
+	m.g0 = v1
+	i0 = fn2069(m, v0)
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	v3 = uint32(0)
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(i1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+48)) = i1
+	i1 = v1 + uint32(48)
+	i0 = fn2697(m, uint32(8569592), i1)
+	v3 = i0
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	if v3 != 0 {
+		goto L4
+	}
+	v4 = uint32(0)
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v4 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	i0 = i0 + k32(4294967295)
+	v5 = i0
+	i0 = v5 + v4
+	v6 = i0
+	if v6 != 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	i0 = fn2697(m, uint32(8568150), v1)
+	v3 = i0
+	goto L5
+L6:
+	i0 = fn2290(m, v6)
+	v7 = i0
+	if v7 == 0 {
+		goto L10
+	}
+	if int32(v5) >= int32(uint32(1)) {
+		goto L9
+	}
+	v5 = uint32(0)
+	goto L8
+L10:
+	fn2070(m, v0)
+	v3 = uint32(0)
+	goto L1
+L9:
+	v3 = uint32(16)
+	v2 = v5
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = i0 + v3
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = fn2021(m, i0)
+	v8 = i0
+	if v8 != 0 {
+		goto L12
+	}
+	v3 = uint32(0)
+	goto L7
+L12:
+	i0 = v7 + v3
+	i0 = i0 + k32(4294967292)
+	*(*uint32)(unsafe.Add(b, i0)) = v8
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 != 0 {
+		goto L11
+	}
+L8:
+	if v4 == 0 {
+		goto L13
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+52)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = v1 + uint32(52)
+	i2 = v1 + uint32(60)
+	i3 = v1 + uint32(56)
+	i0 = fn1692(m, i0, i1, i2, i3)
+	if i0 == 0 {
+		goto L15
+	}
+	if int32(v5) > int32(v6) {
+		i0 = v5
+	} else {
+		i0 = v6
+	}
+	v8 = i0
+	i0 = v5 << (uint32(2) & 31)
+	i0 = i0 + v7
+	i0 = i0 + uint32(12)
+	v3 = i0
+L16:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+60))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = i1
+	i1 = v1 + uint32(32)
+	i0 = fn2697(m, uint32(8530147), i1)
+	v2 = i0
+	if v2 == 0 {
+		goto L14
+	}
+	if v8 != v5 {
+		goto L17
+	}
+	v5 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L15
+	}
+	v5 = k32(4294967295)
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	if v3 != 0 {
+		goto L15
+	}
+	fn2073(m, v2)
+	goto L15
+L17:
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v5 + uint32(1)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = v1 + uint32(52)
+	i2 = v1 + uint32(60)
+	i3 = v1 + uint32(56)
+	i0 = fn1692(m, i0, i1, i2, i3)
+	if i0 != 0 {
+		goto L16
+	}
+L15:
+	if v5 == v6 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10031860))
+	fn3605(m, i0, uint32(8454132))
+L14:
+	v3 = uint32(0)
+	goto L7
+L13:
+	v3 = uint32(0)
+	i0 = fn2676(m, uint32(8580527))
+	v2 = i0
+	if v2 == 0 {
+		goto L7
+	}
+	i0 = fn2787(m, v2, v7)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	if v5 != 0 {
+		goto L18
+	}
+	fn2073(m, v2)
+L18:
+	if v8 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+12))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v8
+	i1 = v1 + uint32(16)
+	i0 = fn2697(m, uint32(8567800), i1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	if v2 != 0 {
+		goto L7
+	}
+	fn2073(m, v8)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v2 = i0
+	if v2 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v2
+	if v2 != 0 {
+		goto L5
+	}
+	fn2073(m, v7)
+L5:
+	fn2070(m, v0)
+L1:
+	i0 = v1 + uint32(64)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7209(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	if i0 != 0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+8))
+	v3 = i0
+	i0 = fn2290(m, v3)
+	v4 = i0
+	if v4 != 0 {
+		goto L4
+	}
+	v3 = uint32(0)
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v6 = i0
+	if v6 == uint32(1073741823) {
+		goto L5
+	}
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	if int32(v3) < int32(uint32(2)) {
+		goto L6
+	}
+	v5 = uint32(1)
+	i0 = v3 + k32(4294967295)
+	v6 = i0
+	i0 = v6 & uint32(1)
+	v7 = i0
+	if v3 == uint32(2) {
+		goto L7
+	}
+	i0 = v6 & k32(4294967294)
+	v8 = i0
+	v3 = uint32(0)
+	v6 = uint32(0)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = i0 + v3
+	i0 = i0 + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v9 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L9:
+	i0 = v4 + v3
+	v9 = i0
+	i0 = v9 + uint32(16)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = i0 + v3
+	i0 = i0 + uint32(20)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v10 = i0
+	if v10 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v10 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L10:
+	i0 = v9 + uint32(20)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	i0 = v3 + uint32(8)
+	v3 = i0
+	i1 = v6 + uint32(2)
+	v6 = i1
+	if v8 != v6 {
+		goto L8
+	}
+	i0 = v6 + uint32(1)
+	v5 = i0
+L7:
+	if v7 == 0 {
+		goto L6
+	}
+	i0 = v4 + uint32(12)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = v5 << (uint32(2) & 31)
+	v5 = i1
+	i0 = i0 + v5
+	i0 = i0 + uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v9 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L11:
+	i0 = v6 + v5
+	*(*uint32)(unsafe.Add(b, i0)) = v3
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v4
+	*(*uint32)(unsafe.Add(b, v2)) = v3
+	i0 = fn4086(m, uint32(8533558), v2)
+	v3 = i0
+	goto L1
+L2:
+	v3 = uint32(0)
+	i0 = fn3889(m, uint32(8415866), uint32(8466016))
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = l1
+	i1 = v2 + uint32(24)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = fn846(m, v5, i1, uint32(2), i3)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v9 = i0
+	if v9 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v9 + k32(4294967295)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v9
+	if v9 != 0 {
+		goto L12
+	}
+	fn2073(m, v5)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v0 = i0
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn2298(m, v0, uint32(1), i2)
+	v0 = i0
+	if v0 != 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v6)
+	goto L1
+L13:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v6
+	i1 = v2 + uint32(16)
+	i0 = fn4086(m, uint32(8532832), i1)
+	v3 = i0
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7210(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1968(m, uint32(10307976))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7211(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1584(m, v1)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = v2 & uint32(61440)
+	i0 = b2i(i0 == uint32(16384))
+	i0 = fn607(m, i0)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7212(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1584(m, v1)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = v2 & uint32(61440)
+	i0 = b2i(i0 == uint32(8192))
+	i0 = fn607(m, i0)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7213(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1584(m, v1)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = v2 & uint32(61440)
+	i0 = b2i(i0 == uint32(24576))
+	i0 = fn607(m, i0)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7214(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1584(m, v1)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = v2 & uint32(61440)
+	i0 = b2i(i0 == uint32(32768))
+	i0 = fn607(m, i0)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7215(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1584(m, v1)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = v2 & uint32(61440)
+	i0 = b2i(i0 == uint32(4096))
+	i0 = fn607(m, i0)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7216(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1584(m, v1)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = v2 & uint32(61440)
+	i0 = b2i(i0 == uint32(40960))
+	i0 = fn607(m, i0)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7217(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1584(m, v1)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = v2 & uint32(61440)
+	i0 = b2i(i0 == uint32(49152))
+	i0 = fn607(m, i0)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7218(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1584(m, v1)
+	if i0 != k32(4294967295) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = fn607(m, uint32(0))
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7219(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1584(m, v1)
+	if i0 != k32(4294967295) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = fn607(m, uint32(0))
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7220(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1584(m, v1)
+	if i0 != k32(4294967295) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = fn607(m, uint32(0))
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7221(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1584(m, v1)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = v2 & uint32(4095)
+	i0 = fn1576(m, i0)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7222(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn1584(m, v1)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L2
+	}
+	i0 = fn3617(m)
+	v1 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	i0 = v2 & uint32(61440)
+	i0 = fn1576(m, i0)
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7223(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = fn1584(m, v1)
+	v1 = i0
+	if v1 != k32(4294967295) {
+		goto L3
+	}
+	i0 = fn3617(m)
+	v3 = uint32(0)
+	i0 = fn3617(m)
+	if i0 != 0 {
+		goto L1
+	}
+	v3 = uint32(63)
+	goto L2
+L3:
+	i0 = v1 & uint32(61440)
+	i0 = i0 + k32(4294963200)
+	v3 = i0
+	if v3 <= uint32(49151) {
+		goto L4
+	}
+	v3 = uint32(63)
+	goto L2
+L4:
+	i0 = v3 >> (uint32(12) & 31)
+	i0 = i0 + uint32(9538505)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v3 = i0
+L2:
+	*(*uint8)(unsafe.Add(b, uint64(v2)+6)) = uint8(v3)
+	i3 = v1 & uint32(2)
+	if i3 != 0 {
+		i1 = uint32(119)
+	} else {
+		i1 = uint32(45)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v2)+14)) = uint8(i1)
+	i3 = v1 & uint32(4)
+	if i3 != 0 {
+		i1 = uint32(114)
+	} else {
+		i1 = uint32(45)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v2)+13)) = uint8(i1)
+	i3 = v1 & uint32(16)
+	if i3 != 0 {
+		i1 = uint32(119)
+	} else {
+		i1 = uint32(45)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v2)+11)) = uint8(i1)
+	i3 = v1 & uint32(32)
+	if i3 != 0 {
+		i1 = uint32(114)
+	} else {
+		i1 = uint32(45)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v2)+10)) = uint8(i1)
+	i3 = v1 & uint32(128)
+	if i3 != 0 {
+		i1 = uint32(119)
+	} else {
+		i1 = uint32(45)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v2)+8)) = uint8(i1)
+	i3 = v1 & uint32(256)
+	if i3 != 0 {
+		i1 = uint32(114)
+	} else {
+		i1 = uint32(45)
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v2)+7)) = uint8(i1)
+	i3 = v1 & uint32(1)
+	v3 = i3
+	if v3 != 0 {
+		i1 = uint32(116)
+	} else {
+		i1 = uint32(84)
+	}
+	if v3 != 0 {
+		i2 = uint32(120)
+	} else {
+		i2 = uint32(45)
+	}
+	i3 = v1 & uint32(512)
+	if i3 == 0 {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v2)+15)) = uint8(i1)
+	i3 = v1 & uint32(8)
+	v3 = i3
+	if v3 != 0 {
+		i1 = uint32(115)
+	} else {
+		i1 = uint32(83)
+	}
+	if v3 != 0 {
+		i2 = uint32(120)
+	} else {
+		i2 = uint32(45)
+	}
+	i3 = v1 & uint32(1024)
+	if i3 == 0 {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(i1)
+	i3 = v1 & uint32(64)
+	v3 = i3
+	if v3 != 0 {
+		i1 = uint32(115)
+	} else {
+		i1 = uint32(83)
+	}
+	if v3 != 0 {
+		i2 = uint32(120)
+	} else {
+		i2 = uint32(45)
+	}
+	i3 = v1 & uint32(2048)
+	if i3 == 0 {
+		i1 = i2
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v2)+9)) = uint8(i1)
+	i0 = v2 + uint32(6)
+	i0 = fn2673(m, i0, uint32(10))
+	v3 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7224(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v1 = k32(4294967295)
+	i0 = fn4096(m, v0, uint32(8529540), uint32(16384))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8529587), uint32(8192))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8534897), uint32(24576))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8536110), uint32(32768))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8532990), uint32(4096))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8534813), uint32(40960))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8534934), uint32(49152))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8529480), uint32(0))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8527088), uint32(0))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8527535), uint32(0))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8538472), uint32(2048))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8538527), uint32(1024))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8524925), uint32(512))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8527356), uint32(1024))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8539160), uint32(256))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8536909), uint32(128))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8539625), uint32(64))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8526023), uint32(448))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8529335), uint32(256))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8529327), uint32(128))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8529319), uint32(64))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8535501), uint32(56))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8532549), uint32(32))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8532541), uint32(16))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8532533), uint32(8))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8532726), uint32(7))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8535233), uint32(4))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8535225), uint32(2))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8535217), uint32(1))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8537683), uint32(65535))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8532597), uint32(1))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8537636), uint32(2))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8538345), uint32(4))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8536852), uint32(8))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8534838), uint32(16))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8538755), uint32(32))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8538907), uint32(64))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8527371), uint32(128))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8533774), uint32(32768))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8537695), k32(4294901760))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8538624), uint32(65536))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8537649), uint32(131072))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8538355), uint32(262144))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8534850), uint32(1048576))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8527180), uint32(2097152))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8534862), uint32(8388608))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8528513), uint32(1073741824))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8537929), uint32(0))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8532828), uint32(1))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8525909), uint32(2))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8534829), uint32(3))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8538465), uint32(4))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8538520), uint32(5))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8536545), uint32(6))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8537490), uint32(7))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8537439), uint32(8))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8537481), uint32(9))
+	i0 = uint32(int32(i0) >> (uint32(31) & 31))
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7225(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn1968(m, uint32(10308288))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7226(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	if v2 == uint32(3) {
+		goto L2
+	}
+	i0 = fn3735(m, uint32(8493606), v2, uint32(3), uint32(3))
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	v2 = uint32(0)
+	i0 = v1 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = v3 + uint32(16)
+	i0 = fn2736(m, i0, i1)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = v1 + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 != 0 {
+		goto L3
+	}
+	fn3723(m, uint32(8493606), uint32(8544863), uint32(8435764), v1)
+	goto L1
+L3:
+	i1 = v3 + uint32(12)
+	i0 = fn2739(m, v1, i1)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = fn8106(m, v1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	if i0 == i1 {
+		goto L4
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8441774))
+	goto L1
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v5 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v3)+24)) = uint64(55834575104)
+	v2 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(0)
+	i3 = v3 + uint32(24)
+	i4 = v3 + uint32(20)
+	i0 = fn4267(m, v4, uint32(8493606), uint32(8418476), i3, i4)
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = fn8101(m, v1, uint32(8517459))
+	if i0 != 0 {
+		goto L6
+	}
+	v1 = uint32(257)
+	goto L5
+L6:
+	i0 = fn8101(m, v1, uint32(8465175))
+	if i0 != 0 {
+		goto L7
+	}
+	v1 = uint32(258)
+	goto L5
+L7:
+	i0 = fn8101(m, v1, uint32(8492760))
+	if i0 != 0 {
+		goto L8
+	}
+	v1 = uint32(256)
+	goto L5
+L8:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10027208))
+	fn3605(m, i0, uint32(8577256))
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L9
+	}
+	fn2073(m, v5)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v4
+	if v4 != 0 {
+		goto L1
+	}
+	fn2073(m, v1)
+	goto L1
+L5:
+	i3 = v3 + uint32(24)
+	i0 = fn4361(m, v4, v5, v1, i3)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L10
+	}
+	fn2073(m, v5)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v4 = i0
+	if v4 == 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	if v5 != 0 {
+		goto L11
+	}
+	fn2073(m, v4)
+L11:
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L12
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L12:
+	fn4339(m, v1)
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7227(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v1 = k32(4294967295)
+	i0 = fn4096(m, v0, uint32(8537056), uint32(16))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8534699), uint32(1))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8534686), uint32(8))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8534665), uint32(2))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8533978), uint32(4))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8537915), uint32(32))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8528536), uint32(64))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8527077), uint32(128))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8538256), uint32(134))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8527163), uint32(256))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8533226), uint32(0))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8528525), uint32(1))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8537514), uint32(2))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8533316), uint32(3))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8529114), uint32(4))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8528551), uint32(5))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8537800), uint32(6))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8534693), uint32(1))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8527468), uint32(2))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8527484), uint32(3))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8537919), uint32(4))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8534325), uint32(5))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8536205), uint32(12))
+	if int32(i0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn4096(m, v0, uint32(8534728), uint32(15))
+	i0 = uint32(int32(i0) >> (uint32(31) & 31))
+	v1 = i0
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7228(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	fn4113(m, v3, v1)
+	if v2 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	if i0 == 0 {
+		goto L2
+	}
+L3:
+	l1 = *(*uint64)(unsafe.Add(b, v3))
+	*(*uint64)(unsafe.Add(b, v0)) = l1
+	i0 = v0 + uint32(8)
+	i1 = v3 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10512732))
+	if i0 != 0 {
+		goto L4
+	}
+	fn3927(m, v0, uint32(8534387))
+	goto L1
+L4:
+	i0 = fn3943(m, v1)
+	v2 = i0
+	if v2 != 0 {
+		goto L5
+	}
+	fn3625(m)
+	fn3928(m, v0)
+	goto L1
+L5:
+	i0 = fn1685(m)
+	v4 = i0
+	if v4 != 0 {
+		goto L6
+	}
+	fn3625(m)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L7
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L7
+	}
+	fn2073(m, v2)
+L7:
+	fn3928(m, v0)
+	goto L1
+L6:
+	i0 = fn1761(m, v4, uint32(8475021), v2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L8
+	}
+	fn3625(m)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	if v1 != 0 {
+		goto L9
+	}
+	fn2073(m, v2)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L10
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L10
+	}
+	fn2073(m, v4)
+L10:
+	fn3928(m, v0)
+	goto L1
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v5
+	if v5 != 0 {
+		goto L11
+	}
+	fn2073(m, v2)
+L11:
+	i0 = fn4063(m, uint32(9538528), uint32(13680))
+	v5 = i0
+	if v5 != 0 {
+		goto L14
+	}
+	fn3625(m)
+	goto L13
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	if i0 == uint32(10020168) {
+		goto L12
+	}
+	fn3625(m)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L13
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L13
+	}
+	fn2073(m, v5)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L15
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L15
+	}
+	fn2073(m, v4)
+L15:
+	fn3927(m, v0, uint32(8390800))
+	goto L1
+L12:
+	i0 = fn7229(m, v4, uint32(8488869), uint32(8392164))
+	if i0 == 0 {
+		goto L17
+	}
+	i0 = fn7230(m, v4, uint32(8534739), uint32(0))
+	if i0 == 0 {
+		goto L17
+	}
+	i0 = fn7229(m, v4, uint32(8525057), uint32(8546979))
+	if i0 == 0 {
+		goto L17
+	}
+	i0 = fn7229(m, v4, uint32(8525018), uint32(8546979))
+	if i0 == 0 {
+		goto L17
+	}
+	i0 = fn7229(m, v4, uint32(8535278), uint32(8584008))
+	if i0 == 0 {
+		goto L17
+	}
+	i0 = fn7229(m, v4, uint32(8535258), uint32(8516782))
+	if i0 == 0 {
+		goto L17
+	}
+	i0 = fn7229(m, v4, uint32(8529568), uint32(8519179))
+	if i0 == 0 {
+		goto L17
+	}
+	i0 = fn7229(m, v4, uint32(8526825), uint32(0))
+	if i0 == 0 {
+		goto L17
+	}
+	i0 = fn7230(m, v4, uint32(8529503), uint32(3))
+	if i0 == 0 {
+		goto L17
+	}
+	i0 = fn7230(m, v4, uint32(8529489), uint32(13))
+	if i0 == 0 {
+		goto L17
+	}
+	i0 = fn7229(m, v4, uint32(8529621), uint32(0))
+	if i0 == 0 {
+		goto L17
+	}
+	i0 = fn7231(m, v4, uint32(8524953), uint32(0))
+	if i0 == 0 {
+		goto L17
+	}
+	i0 = fn7232(m, v4, uint32(8535241), uint32(0))
+	if i0 == 0 {
+		goto L17
+	}
+	i0 = fn7232(m, v4, uint32(8537392), uint32(0))
+	if i0 == 0 {
+		goto L17
+	}
+	i0 = fn7232(m, v4, uint32(8537662), uint32(0))
+	if i0 == 0 {
+		goto L17
+	}
+	i0 = fn7232(m, v4, uint32(8523256), uint32(1))
+	if i0 == 0 {
+		goto L17
+	}
+	i0 = fn1761(m, v4, uint32(8493269), uint32(10059656))
+	if i0 != 0 {
+		goto L17
+	}
+	i0 = fn1761(m, v4, uint32(8390485), uint32(10059656))
+	if i0 != 0 {
+		goto L17
+	}
+	i0 = fn7231(m, v4, uint32(8440117), uint32(0))
+	if i0 == 0 {
+		goto L17
+	}
+	i2 = fn4112(m)
+	i0 = fn7231(m, v4, uint32(8469214), i2)
+	if i0 == 0 {
+		goto L17
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+192))
+	i0 = fn7233(m, v4, i1)
+	if i0 == 0 {
+		goto L17
+	}
+	i0 = fn7229(m, v4, uint32(8539168), uint32(8584008))
+	if i0 == 0 {
+		goto L17
+	}
+	i0 = fn1761(m, v4, uint32(8475183), uint32(10059656))
+	if int32(i0) < int32(uint32(0)) {
+		goto L17
+	}
+	i2 = fn3390(m)
+	i0 = fn1761(m, v4, uint32(8521301), i2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L16
+	}
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L18
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L18
+	}
+	fn2073(m, v5)
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L19
+	}
+	fn2073(m, v4)
+L19:
+	fn3650(m, uint32(8469225), uint32(0))
+	fn3927(m, v0, uint32(8418275))
+	goto L1
+L16:
+	i0 = fn3356(m, v5, v4, v4)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v7 = i0
+	if v7 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v7 + k32(4294967295)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v7
+	if v7 != 0 {
+		goto L20
+	}
+	fn2073(m, v5)
+L20:
+	if v6 != 0 {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L22
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L22
+	}
+	fn2073(m, v4)
+L22:
+	fn3650(m, uint32(8469264), uint32(0))
+	fn3927(m, v0, uint32(8469454))
+	goto L1
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L23
+	}
+	i1 = v5 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v5
+	if v5 != 0 {
+		goto L23
+	}
+	fn2073(m, v6)
+L23:
+	i0 = fn3944(m, v1, v2)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L24
+	}
+	fn3650(m, uint32(8411079), uint32(0))
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L25
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L25
+	}
+	fn2073(m, v4)
+L25:
+	fn3927(m, v0, uint32(8411049))
+	goto L1
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L26
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	if v1 != 0 {
+		goto L26
+	}
+	fn2073(m, v4)
+L26:
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
+	i0 = v0 + uint32(8)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7229(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if v2 == 0 {
+		goto L3
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	if i0 == 0 {
+		goto L3
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn4596(m, v2, i1)
+	v4 = i0
+	if v4 != 0 {
+		goto L4
+	}
+	v1 = uint32(0)
+	goto L1
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = fn2672(m, v4, i1)
+	v2 = i0
+	fn2108(m, v4)
+	if v2 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L3:
+	v2 = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
+L2:
+	i0 = fn1761(m, v0, v1, v2)
+	i0 = b2i(i0 == 0)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v2)
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7230(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = fn1575(m, v2)
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = fn1761(m, v0, v1, v2)
+	i0 = b2i(i0 == 0)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L2
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L2
+	}
+	fn2073(m, v2)
+L2:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7231(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = fn2672(m, v2, k32(4294967295))
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L2:
+	v2 = uint32(10059656)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10059656)) = i1
+L1:
+	i0 = fn1761(m, v0, v1, v2)
+	i0 = b2i(i0 == 0)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L3
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	if v0 != 0 {
+		goto L3
+	}
+	fn2073(m, v2)
+L3:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7232(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i0 = v1 + uint32(4)
+	v4 = i0
+	i0 = fn7952(m, v4)
+	v5 = i0
+	if v5 == 0 {
+		goto L3
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn4596(m, v5, i1)
+	v5 = i0
+	if v5 == 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = fn2672(m, v5, i1)
+	v6 = i0
+	if v6 != 0 {
+		goto L2
+	}
+	fn3625(m)
+	fn2108(m, v5)
+L3:
+	i0 = fn1761(m, v0, v1, uint32(10059656))
+	v1 = i0
+	goto L1
+L2:
+	fn2108(m, v5)
+	i0 = fn1761(m, v0, v1, v6)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v0 = i0
+	if v0 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v0 + k32(4294967295)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v0
+	if v0 != 0 {
+		goto L1
+	}
+	fn2073(m, v6)
+L1:
+	if v2 == 0 {
+		goto L4
+	}
+	if v1 != 0 {
+		goto L4
+	}
+	i0 = fn7956(m, v4)
+L4:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	i0 = b2i(v1 == 0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7233(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308416))
+	if i0 == 0 {
+		goto L3
+	}
+	v2 = uint32(10308416)
+L4:
+	v3 = uint32(0)
+	i0 = fn1948(m, v2, uint32(0), uint32(0), uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn1761(m, v0, i1, v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i0
+	if int32(v5) > int32(k32(4294967295)) {
+		goto L5
+	}
+	if v6 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v6 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	v3 = uint32(0)
+	if v2 == 0 {
+		goto L2
+	}
+	goto L1
+L5:
+	if v6 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v6 != 0 {
+		goto L6
+	}
+	fn2073(m, v4)
+L6:
+	i0 = v2 + uint32(16)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	if i0 != 0 {
+		goto L4
+	}
+L3:
+	if v1 != 0 {
+		i0 = uint32(10308608)
+	} else {
+		i0 = uint32(10308624)
+	}
+	v2 = i0
+	i0 = fn1948(m, v2, uint32(0), uint32(0), uint32(0))
+	v4 = i0
+	if v4 != 0 {
+		goto L7
+	}
+	return uint32(0)
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn1761(m, v0, i1, v4)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i0
+	if int32(v6) > int32(k32(4294967295)) {
+		goto L8
+	}
+	v3 = uint32(0)
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	v3 = uint32(0)
+	if v2 == 0 {
+		goto L2
+	}
+	goto L1
+L8:
+	v3 = uint32(1)
+	if v2 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v2 + k32(4294967295)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	v3 = uint32(1)
+	if v2 != 0 {
+		goto L1
+	}
+L2:
+	fn2073(m, v4)
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7234(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	if v1 != 0 {
+		goto L1
+	}
+	fn2073(m, v0)
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7235(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i1 = v2 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = fn3719(m, v1, uint32(8526823), v2)
+	if i0 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i1 = v2 + uint32(8)
+	i0 = fn2699(m, i0, i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	v1 = uint32(0)
+	goto L1
+L3:
+	i0 = fn4623(m, v3, k32(4294967295))
+	i1 = v2 + uint32(4)
+	i0 = fn4617(m, i0, i1)
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v1 = i0
+	if v1 == 0 {
+		goto L5
+	}
+	i0 = fn2672(m, v1, k32(4294967295))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	fn2108(m, i0)
+	goto L4
+L5:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
+	fn3605(m, i0, uint32(8481529))
+L4:
+	fn2112(m, v3)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7236(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i1 = v2 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = fn3719(m, v1, uint32(8526823), v2)
+	if i0 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v1 = i0
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v3 = i3
+	i0 = fn2784(m, v1, uint32(47), uint32(0), v3, k32(4294967295))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v1 = i0
+	if int32(v4) > int32(k32(4294967295)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	goto L1
+L3:
+	i1 = v4 + uint32(1)
+	i0 = fn2807(m, v1, i1, v3)
+	v1 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7237(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i1 = v2 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = fn3719(m, v1, uint32(8526823), v2)
+	if i0 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v1 = i0
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = fn2784(m, v1, uint32(47), uint32(0), i3, k32(4294967295))
+	v1 = i0
+	if int32(v1) > int32(k32(4294967295)) {
+		goto L3
+	}
+	i0 = fn2673(m, uint32(0), uint32(0))
+	v1 = i0
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = fn2807(m, i0, uint32(0), v1)
+	v1 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7238(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i1 = v2 + uint32(28)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i1 = v2 + uint32(24)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
+	i0 = fn3719(m, v1, uint32(8526031), v2)
+	if i0 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	i1 = v2 + uint32(20)
+	i0 = fn2699(m, i0, i1)
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	v1 = uint32(0)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	i1 = v2 + uint32(16)
+	i0 = fn2699(m, i0, i1)
+	v4 = i0
+	if v4 != 0 {
+		goto L5
+	}
+	v1 = uint32(0)
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v5 = i1
+	if int32(v1) < int32(v5) {
+		goto L9
+	}
+	i1 = v1 - v5
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v3 + i1
+	i0 = fn8118(m, i0, v4)
+	if i0 == 0 {
+		goto L8
+	}
+L9:
+	v1 = uint32(10014564)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014564))
+	v5 = i0
+	if v5 != uint32(1073741823) {
+		goto L7
+	}
+	goto L6
+L8:
+	v1 = uint32(10014548)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10014548))
+	v5 = i0
+	if v5 == uint32(1073741823) {
+		goto L6
+	}
+L7:
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L6:
+	fn2112(m, v4)
+L4:
+	fn2112(m, v3)
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7239(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i1 = v2 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = fn3719(m, v1, uint32(8526823), v2)
+	if i0 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L2:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = fn2699(m, i0, uint32(0))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = fn4616(m, v3)
+	v1 = i0
+	fn2112(m, v3)
+	if v1 != 0 {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7240(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(160)
+	v2 = i0
+	m.g0 = v2
+	i1 = v2 + uint32(156)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = fn3719(m, v1, uint32(8526823), v2)
+	if i0 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L2:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+156))
+	i0 = fn2699(m, i0, uint32(0))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i1 = v2 + uint32(8)
+	i0 = fn4603(m, v3, i1)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	v4 = i0
+	fn2112(m, v3)
+	i3 = v4 & uint32(61440)
+	if i3 == uint32(16384) {
+		i1 = uint32(10014548)
+	} else {
+		i1 = uint32(10014564)
+	}
+	if v1 != 0 {
+		i0 = uint32(10014564)
+	} else {
+		i0 = i1
+	}
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L1:
+	i0 = v2 + uint32(160)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7241(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(160)
+	v2 = i0
+	m.g0 = v2
+	i1 = v2 + uint32(156)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = fn3719(m, v1, uint32(8526823), v2)
+	if i0 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L2:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+156))
+	i0 = fn2699(m, i0, uint32(0))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i1 = v2 + uint32(8)
+	i0 = fn4603(m, v3, i1)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	v4 = i0
+	fn2112(m, v3)
+	i3 = v4 & uint32(61440)
+	if i3 == uint32(32768) {
+		i1 = uint32(10014548)
+	} else {
+		i1 = uint32(10014564)
+	}
+	if v1 != 0 {
+		i0 = uint32(10014564)
+	} else {
+		i0 = i1
+	}
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L1:
+	i0 = v2 + uint32(160)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7242(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(160)
+	v2 = i0
+	m.g0 = v2
+	i1 = v2 + uint32(156)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	v3 = uint32(0)
+	i0 = fn3719(m, v1, uint32(8526823), v2)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+156))
+	i1 = v2 + uint32(152)
+	i0 = fn2699(m, i0, i1)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	v3 = uint32(10014564)
+	i1 = v2 + uint32(8)
+	i0 = fn4603(m, v1, i1)
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	v4 = i0
+	i0 = v4 & uint32(61440)
+	if i0 != uint32(32768) {
+		goto L2
+	}
+	i2 = v4 & uint32(73)
+	if i2 != 0 {
+		i0 = uint32(10014548)
+	} else {
+		i0 = uint32(10014564)
+	}
+	v3 = i0
+L2:
+	fn2112(m, v1)
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L1
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L1:
+	i0 = v2 + uint32(160)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7243(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(4)
+	if i0 != 0 {
+		goto L2
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8410412))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	i0 = fn2673(m, uint32(0), uint32(0))
+	v3 = i0
+	goto L1
+L3:
+	i0 = v3 << (uint32(2) & 31)
+	v4 = i0
+	i0 = fn2109(m, v4)
+	v5 = i0
+	if v5 != 0 {
+		goto L4
+	}
+	i0 = fn3634(m)
+	v3 = uint32(0)
+	goto L1
+L4:
+	v6 = uint32(0)
+	m.fill(v5, uint32(0), v4)
+	if int32(v3) > int32(uint32(0)) {
+		goto L6
+	}
+	fn2112(m, v5)
+	goto L5
+L6:
+	i0 = v1 + uint32(12)
+	v7 = i0
+	v1 = uint32(0)
+	v8 = uint32(0)
+	v9 = uint32(0)
+L10:
+	i0 = v7 + v6
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	if v4 != uint32(10059656) {
+		goto L12
+	}
+	v4 = uint32(0)
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(i0)+87)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L9
+	}
+	i0 = v5 + v6
+	i2 = v2 + uint32(12)
+	i1 = fn2699(m, v4, i2)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	if v4 == 0 {
+		goto L8
+	}
+	i2 = fn4616(m, v4)
+	if i2 != 0 {
+		i0 = v1
+	} else {
+		i0 = v8
+	}
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v4 = i0
+L11:
+	i0 = v6 + uint32(4)
+	v6 = i0
+	i0 = v9 + v4
+	i0 = i0 + uint32(1)
+	v9 = i0
+	i1 = v1 + uint32(1)
+	v1 = i1
+	if v3 != v1 {
+		goto L10
+	}
+	if int32(v9) < int32(uint32(1)) {
+		goto L7
+	}
+	i0 = v9 << (uint32(2) & 31)
+	i0 = fn2109(m, i0)
+	v4 = i0
+	if v4 == 0 {
+		goto L8
+	}
+	v1 = uint32(0)
+	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
+	if int32(v3) < int32(uint32(1)) {
+		goto L14
+	}
+	v6 = v5
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v7 = i0
+	if v7 == 0 {
+		goto L16
+	}
+	if int32(v1) < int32(v8) {
+		goto L17
+	}
+	if v4 == 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	if i0 != 0 {
+		goto L18
+	}
+	i0 = fn8119(m, v4, v7)
+	goto L17
+L18:
+	i0 = fn4621(m, v4, v7, v9)
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L17
+	}
+	fn2112(m, v4)
+	v4 = uint32(0)
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	fn2112(m, i0)
+L16:
+	i0 = v6 + uint32(4)
+	v6 = i0
+	i1 = v1 + uint32(1)
+	v1 = i1
+	if v3 != v1 {
+		goto L15
+	}
+	fn2112(m, v5)
+	if v4 != 0 {
+		goto L13
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10036936))
+	fn3605(m, i0, uint32(8417196))
+	goto L1
+L14:
+	fn2112(m, v5)
+L13:
+	i0 = fn4623(m, v4, k32(4294967295))
+	i0 = fn2672(m, i0, k32(4294967295))
+	v3 = i0
+	fn2112(m, v4)
+	goto L1
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10026352))
+	fn3605(m, i0, uint32(8486758))
+L8:
+	v9 = k32(4294967295)
+L7:
+	if int32(v3) < int32(uint32(1)) {
+		goto L19
+	}
+	v6 = v5
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	fn2112(m, i0)
+	i0 = v6 + uint32(4)
+	v6 = i0
+	i0 = v3 + k32(4294967295)
+	v3 = i0
+	if v3 != 0 {
+		goto L20
+	}
+L19:
+	fn2112(m, v5)
+	if v9 == 0 {
+		goto L5
+	}
+	i0 = fn3634(m)
+	v3 = uint32(0)
+	goto L1
+L5:
+	i0 = fn2673(m, uint32(0), uint32(0))
+	v3 = i0
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7244(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i1 = v2 + uint32(12)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = fn3719(m, v1, uint32(8526823), v2)
+	if i0 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L2:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i0 = fn2699(m, i0, uint32(0))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = fn4610(m, v3, uint32(9552208))
+	v4 = i0
+	if v4 != 0 {
+		goto L3
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
+	i0 = fn3638(m, i0)
+	fn2112(m, v3)
+	goto L1
+L3:
+	fn2112(m, v3)
+	v1 = uint32(0)
+	i0 = fn1493(m, uint32(0))
+	v5 = i0
+	if v5 != 0 {
+		goto L4
+	}
+	i0 = fn8036(m, v4)
+	goto L1
+L4:
+	i0 = fn2109(m, uint32(32768))
+	v1 = i0
+	if v1 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L6
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L6
+	}
+	fn2073(m, v5)
+L6:
+	i0 = fn8036(m, v4)
+	v1 = uint32(0)
+	goto L1
+L5:
+	i0 = fn8057(m, v1, uint32(1), uint32(32768), v4)
+	v3 = i0
+	i0 = fn8036(m, v4)
+	if v3 != 0 {
+		goto L7
+	}
+	v1 = v5
+	goto L1
+L7:
+	if v3 < uint32(32768) {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L9
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L9
+	}
+	fn2073(m, v5)
+L9:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10037152))
+	fn3605(m, i0, uint32(8453475))
+	goto L1
+L8:
+	i0 = v1 + v3
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+	i2 = v2 + uint32(8)
+	i0 = fn2751(m, v1, v3, i2)
+	v6 = i0
+	fn2112(m, v1)
+	if v6 == 0 {
+		goto L10
+	}
+	v7 = v6
+	i0 = fn8117(m, v6, uint32(10))
+	v8 = i0
+	if v8 == 0 {
+		goto L12
+	}
+	v7 = v6
+L13:
+	v4 = uint32(0)
+	i0 = v8 - v7
+	i0 = uint32(int32(i0) >> (uint32(2) & 31))
+	v1 = i0
+	if int32(v1) < int32(uint32(0)) {
+		goto L14
+	}
+	i0 = v1 + uint32(1)
+	v3 = i0
+	i1 = v1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v1 = i0
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = i0 + k32(4294967286)
+	switch i0 {
+	case 0, 3:
+		goto L17
+	default:
+		goto L15
+	}
+L17:
+	i0 = v1 + k32(4294967292)
+	v1 = i0
+	v4 = uint32(0)
+	i0 = v3 + k32(4294967295)
+	v3 = i0
+	if int32(v3) > int32(uint32(0)) {
+		goto L16
+	}
+	goto L14
+L15:
+	v4 = v3
+L14:
+	i0 = fn2672(m, v7, v4)
+	v1 = i0
+	if v1 == 0 {
+		goto L19
+	}
+	i0 = fn1502(m, v5, v1)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	if int32(v4) > int32(k32(4294967295)) {
+		goto L18
+	}
+	if v3 == uint32(1073741823) {
+		goto L19
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L19
+	}
+	fn2073(m, v1)
+L19:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v3 = i0
+	if v3 == uint32(1073741823) {
+		goto L11
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v3
+	if v3 != 0 {
+		goto L11
+	}
+	fn2073(m, v5)
+	goto L11
+L18:
+	if v3 == uint32(1073741823) {
+		goto L20
+	}
+	i1 = v3 + k32(4294967295)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v3
+	if v3 != 0 {
+		goto L20
+	}
+	fn2073(m, v1)
+L20:
+	i0 = v8 + uint32(4)
+	v7 = i0
+	i0 = fn8117(m, v7, uint32(10))
+	v8 = i0
+	if v8 != 0 {
+		goto L13
+	}
+	if v7 != 0 {
+		goto L12
+	}
+	v1 = v5
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 != 0 {
+		goto L21
+	}
+	v1 = v5
+	goto L11
+L21:
+	i0 = fn2672(m, v7, k32(4294967295))
+	v3 = i0
+	if v3 == 0 {
+		goto L23
+	}
+	i0 = fn1502(m, v5, v3)
+	if int32(i0) <= int32(k32(4294967295)) {
+		goto L23
+	}
+	v1 = v5
+	goto L22
+L23:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+	if v4 == uint32(1073741823) {
+		goto L22
+	}
+	i1 = v4 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	if v4 != 0 {
+		goto L22
+	}
+	fn2073(m, v5)
+L22:
+	fn7234(m, v3)
+L11:
+	fn2108(m, v6)
+	goto L1
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v1 = i0
+	if v1 == uint32(1073741823) {
+		goto L24
+	}
+	i1 = v1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L24
+	}
+	fn2073(m, v5)
+L24:
+	i0 = fn3634(m)
+	v1 = uint32(0)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7245(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16416)
+	v2 = i0
+	m.g0 = v2
+	i1 = v2 + uint32(16412)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = fn3719(m, v1, uint32(8526823), v2)
+	if i0 != 0 {
+		goto L2
+	}
+	v3 = uint32(0)
+	goto L1
+L2:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16412))
+	i0 = fn2699(m, i0, uint32(0))
+	v4 = i0
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = fn2113(m, v4)
+	v1 = i0
+	fn2112(m, v4)
+	if v1 == 0 {
+		goto L5
+	}
+	v3 = uint32(40)
+L6:
+	i1 = v2 + uint32(16)
+	i0 = fn4615(m, v1, i1, uint32(4097))
+	if i0 != k32(4294967295) {
+		goto L7
+	}
+	i0 = fn2672(m, v1, k32(4294967295))
+	v3 = i0
+	v4 = v1
+	goto L3
+L7:
+	i0 = v2 + uint32(16)
+	i0 = fn4616(m, i0)
+	if i0 == 0 {
+		goto L9
+	}
+	fn2108(m, v1)
+	i0 = v2 + uint32(16)
+	i0 = fn2113(m, i0)
+	v4 = i0
+	goto L8
+L9:
+	i0 = fn8123(m, v1, uint32(47))
+	v4 = i0
+	if v4 == 0 {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
+L10:
+	i1 = v2 + uint32(16)
+	i0 = fn4620(m, v1, i1)
+	v4 = i0
+	if v4 != 0 {
+		goto L12
+	}
+	v4 = uint32(0)
+	goto L11
+L12:
+	i0 = fn4623(m, v4, k32(4294967295))
+	v4 = i0
+L11:
+	fn2108(m, v1)
+L8:
+	i0 = v3 + k32(4294967295)
+	v3 = i0
+	if v3 == 0 {
+		goto L13
+	}
+	v1 = v4
+	if v4 != 0 {
+		goto L6
+	}
+	goto L5
+L13:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10028260))
+	fn3605(m, i0, uint32(8513261))
+	if v4 != 0 {
+		goto L3
+	}
+L5:
+	i0 = fn3634(m)
+	v3 = uint32(0)
+L4:
+	v4 = uint32(0)
+L3:
+	fn2108(m, v4)
+L1:
+	i0 = v2 + uint32(16416)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7246(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	i1 = v2 + uint32(28)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = i1
+	v3 = uint32(0)
+	i2 = v2 + uint32(16)
+	i0 = fn3719(m, v1, uint32(8526823), i2)
+	if i0 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	i1 = fn2740(m, i1)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	i0 = fn8052(m, i0, uint32(8581060), v2)
+	v3 = uint32(10059656)
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7247(m *Module, v0 uint32, v1 uint32) uint32 {
+	return uint32(10059656)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7248(m *Module) uint32 {
+	var v0 uint32
+	_ = v0
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522564))
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522564)) = uint32(0)
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7249(m *Module, v0 uint32, v1 uint32) uint32 {
+	b := m.base
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522564)) = uint32(8508810)
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7250(m *Module, v0 uint32, v1 uint32) uint32 {
+	b := m.base
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522564)) = uint32(8508833)
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7251(m *Module, v0 uint32) {
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7252(m *Module, v0 uint32) {
+	panic(ErrUnreachable)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7253(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v0 < uint32(65) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
+	m.depth--
+	return k32(4294967295)
+L1:
+	i0 = v0 << (uint32(2) & 31)
+	v1 = i0
+	i0 = v1 + uint32(10522576)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	if v2 != 0 {
+		goto L2
+	}
+	i1 = v1 + uint32(9971888)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	m.table[i1].(func(*Module, uint32))(m, v0)
+	m.depth--
+	return uint32(0)
+L2:
+	m.table[v2].(func(*Module, uint32))(m, v0)
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7254(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if v0 < uint32(65) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
+	return uint32(1785)
+L1:
+	i0 = v0 + k32(4294967287)
+	switch i0 {
+	case 0, 10:
+		goto L3
+	default:
+		goto L2
+	}
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
+	return uint32(1785)
+L2:
+	i0 = v0 << (uint32(2) & 31)
+	i0 = i0 + uint32(10522576)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7255(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i1 = fn7259(m, v0)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	i0 = fn8052(m, i0, uint32(8580956), v1)
+	fn7882(m)
+	panic(ErrUnreachable)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7256(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i1 = fn7259(m, v0)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	i0 = fn8052(m, i0, uint32(8580997), v1)
+	fn7882(m)
+	panic(ErrUnreachable)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7257(m *Module, v0 uint32) {
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7258(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i1 = fn7259(m, v0)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	i0 = fn8052(m, i0, uint32(8580922), v1)
+	fn7882(m)
+	panic(ErrUnreachable)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7259(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v1 = uint32(9972160)
+	i0 = v0 + k32(4294967231)
+	if i0 < k32(4294967232) {
+		goto L1
+	}
+	i0 = v0 + k32(4294967295)
+	v2 = i0
+	i0 = v0 & uint32(3)
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+	v1 = uint32(9972160)
+	goto L2
+L3:
+	v4 = uint32(0)
+	v5 = uint32(9972160)
+L4:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	v6 = i0
+	i0 = v5 + uint32(1)
+	v1 = i0
+	v5 = v1
+	if v6 != 0 {
+		goto L4
+	}
+	i0 = v0 + k32(4294967295)
+	v0 = i0
+	v5 = v1
+	i0 = v4 + uint32(1)
+	v4 = i0
+	if v4 != v3 {
+		goto L4
+	}
+L2:
+	if v2 < uint32(3) {
+		goto L1
+	}
+L5:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v6 = i0
+	i0 = v1 + uint32(1)
+	v5 = i0
+	v1 = v5
+	if v6 != 0 {
+		goto L5
+	}
+L6:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	v6 = i0
+	i0 = v5 + uint32(1)
+	v1 = i0
+	v5 = v1
+	if v6 != 0 {
+		goto L6
+	}
+L7:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v6 = i0
+	i0 = v1 + uint32(1)
+	v5 = i0
+	v1 = v5
+	if v6 != 0 {
+		goto L7
+	}
+L8:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	v6 = i0
+	i0 = v5 + uint32(1)
+	v1 = i0
+	v5 = v1
+	if v6 != 0 {
+		goto L8
+	}
+	i0 = v0 + k32(4294967292)
+	v0 = i0
+	if v0 != 0 {
+		goto L5
+	}
+L1:
+	i0 = fn7961(m, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7260(m *Module) uint32 {
+	return uint32(42)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7261(m *Module) {
+	var i0 uint32
+	_ = i0
+	i0 = fn7849(m, uint32(1), uint64(0), uint32(10522840))
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7262(m *Module) uint64 {
+	var v0 uint32
+	_ = v0
+	var v1 uint64
+	_ = v1
+	var v2 uint64
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v0 = i0
+	m.g0 = v0
+	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = uint64(0)
+	i2 = v0 + uint32(8)
+	i0 = fn7849(m, uint32(1), uint64(0), i2)
+	l0 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+10522840))
+	v1 = l0
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
+	v2 = l0
+	i0 = v0 + uint32(16)
+	m.g0 = i0
+	l0 = v2 - v1
+	return l0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7263(m *Module, v0 uint32) uint64 {
+	var v1 uint32
+	_ = v1
+	var v2 uint64
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	l0 = fn7262(m)
+	v2 = l0
+	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, v0)) = v2
+	i0 = v0 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v0 + uint32(24)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = uint64(0)
+	i2 = v1 + uint32(8)
+	i0 = fn7849(m, uint32(1), uint64(0), i2)
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+8))
+	v2 = l0
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7264(m *Module, v0 uint32) {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn7253(m, uint32(8))
+	m.depth--
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7265(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10522848)))
+	if i0 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(57)
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(8517884)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	v0 = i0
+	i0 = fn8052(m, v0, uint32(8580379), v1)
+	i0 = fn8060(m, uint32(8581644), uint32(68), uint32(1), v0)
+	i0 = fn8055(m, uint32(10), v0)
+	goto L2
+L3:
+	i0 = v0 + k32(4294967231)
+	if i0 <= k32(4294967232) {
+		goto L1
+	}
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10522848)) = uint8(k32(1))
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660)) = v0
+L2:
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = uint32(61)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = uint32(8517884)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	v0 = i0
+	i2 = v1 + uint32(16)
+	i0 = fn8052(m, v0, uint32(8580287), i2)
+	i0 = fn8060(m, uint32(8539266), uint32(30), uint32(1), v0)
+	i0 = fn8055(m, uint32(10), v0)
+	fn7882(m)
+	panic(ErrUnreachable)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7266(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v2 = uint32(0)
+	i0 = v1 + k32(3869967295)
+	if i0 < k32(3869967296) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+	v2 = uint32(1)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7267(m *Module, v0 uint32) {
+	b := m.base
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = k32(3869967296)
+	*(*uint64)(unsafe.Add(b, v0)) = uint64(1825361101225000000)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+28)) = uint64(4294967296)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(25769803776)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(19390)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7268(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7269(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7270(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7271(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7272(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7273(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	b := m.base
+	v2 = uint32(0)
+	if v1 > uint32(425000000) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
+	v2 = uint32(1)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7274(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v2 = uint32(0)
+	i0 = v1 + k32(4294967295)
+	if i0 < k32(3869967295) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+	v2 = uint32(1)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7275(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	b := m.base
+	v2 = uint32(0)
+	if v1 > uint32(8) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v1
+	v2 = uint32(1)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7276(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	b := m.base
+	v2 = uint32(0)
+	if v1 > uint32(32767) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
+	v2 = uint32(1)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7277(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	b := m.base
+	v2 = uint32(0)
+	if v1 > uint32(32767) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v1
+	v2 = uint32(1)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7278(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	b := m.base
+	v2 = uint32(0)
+	if v1 > uint32(1) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v1
+	v2 = uint32(1)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7279(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	v5 = uint32(0)
+	fn7355(m, v0, uint32(0))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v6 = i0
+	i0 = v6 + k32(4294967253)
+	switch i0 {
+	case 0:
+		goto L2
+	case 2:
+		goto L3
+	default:
+		goto L1
+	}
+L3:
+	fn7351(m, v0)
+	v5 = uint32(1)
+L2:
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v6 = i0
+L1:
+	i0 = v6 & uint32(255)
+	i0 = i0 + k32(4294967223)
+	switch i0 {
+	case 0, 32:
+		goto L8
+	case 5, 37:
+		goto L12
+	case 10, 42:
+		goto L11
+	default:
+		goto L7
+	}
+L12:
+	i0 = v1 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 | uint32(32)
+	if i0 != uint32(97) {
+		goto L13
+	}
+	i0 = v1 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 | uint32(32)
+	if i0 != uint32(110) {
+		goto L13
+	}
+	fn7361(m, v0, v5, uint32(4))
+	i0 = v1 + uint32(3)
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	if v1 != uint32(48) {
+		goto L14
+	}
+L15:
+	i0 = v7 + uint32(1)
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	if i0 == uint32(48) {
+		goto L15
+	}
+L14:
+	v1 = uint32(0)
+L16:
+	i0 = v7 + v1
+	v6 = i0
+	i0 = v1 + uint32(1)
+	v5 = i0
+	v1 = v5
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	v6 = i0
+	i0 = v6 + k32(4294967248)
+	if i0 < uint32(10) {
+		goto L16
+	}
+	if v6 != 0 {
+		goto L5
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = v5 + k32(4294967295)
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	i1 = i1 - i2
+	if v8 > i1 {
+		goto L5
+	}
+	v9 = uint32(0)
+	goto L6
+L13:
+	i0 = v6 & uint32(255)
+	v7 = i0
+	i0 = v7 + k32(4294967223)
+	switch i0 {
+	case 0:
+		goto L8
+	case 1, 2, 3, 4, 5, 6, 7, 8, 9:
+		goto L7
+	case 10:
+		goto L11
+	default:
+		goto L10
+	}
+L11:
+	i0 = v1 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 | uint32(32)
+	if i0 != uint32(110) {
+		goto L9
+	}
+	i0 = v1 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 | uint32(32)
+	if i0 != uint32(97) {
+		goto L9
+	}
+	i0 = v1 + uint32(3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 | uint32(32)
+	if i0 != uint32(110) {
+		goto L9
+	}
+	fn7361(m, v0, v5, uint32(8))
+	i0 = v1 + uint32(4)
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	if v1 != uint32(48) {
+		goto L17
+	}
+L18:
+	i0 = v7 + uint32(1)
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	if i0 == uint32(48) {
+		goto L18
+	}
+L17:
+	v1 = uint32(0)
+L19:
+	i0 = v7 + v1
+	v6 = i0
+	i0 = v1 + uint32(1)
+	v5 = i0
+	v1 = v5
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	v6 = i0
+	i0 = v6 + k32(4294967248)
+	if i0 < uint32(10) {
+		goto L19
+	}
+	if v6 != 0 {
+		goto L5
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = v5 + k32(4294967295)
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	i1 = i1 - i2
+	if v8 > i1 {
+		goto L5
+	}
+	v9 = uint32(0)
+	goto L6
+L10:
+	if v7 != uint32(105) {
+		goto L7
+	}
+	goto L8
+L9:
+	i0 = v6 | uint32(32)
+	i0 = i0 & uint32(255)
+	if i0 != uint32(105) {
+		goto L7
+	}
+L8:
+	i0 = v1 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 | uint32(32)
+	if i0 != uint32(110) {
+		goto L7
+	}
+	i0 = v1 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 | uint32(32)
+	if i0 != uint32(102) {
+		goto L7
+	}
+	i0 = v1 + uint32(3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v6 = i0
+	if v6 == 0 {
+		goto L20
+	}
+	if v6 == uint32(105) {
+		goto L21
+	}
+	if v6 != uint32(73) {
+		goto L5
+	}
+L21:
+	i0 = v1 + uint32(4)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 | uint32(32)
+	if i0 != uint32(110) {
+		goto L5
+	}
+	i0 = v1 + uint32(5)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 | uint32(32)
+	if i0 != uint32(105) {
+		goto L5
+	}
+	i0 = v1 + uint32(6)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 | uint32(32)
+	if i0 != uint32(116) {
+		goto L5
+	}
+	i0 = v1 + uint32(7)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 | uint32(32)
+	if i0 != uint32(121) {
+		goto L5
+	}
+	i0 = v1 + uint32(8)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L5
+	}
+L20:
+	fn7361(m, v0, v5, uint32(2))
+	goto L4
+L7:
+	v9 = uint32(0)
+	v5 = uint32(0)
+	v7 = uint32(0)
+L22:
+	i0 = v6 & uint32(255)
+	v6 = i0
+	if int32(v6) > int32(uint32(68)) {
+		goto L28
+	}
+	if v6 == uint32(46) {
+		goto L27
+	}
+	if v6 == 0 {
+		goto L25
+	}
+	goto L24
+L28:
+	if v6 == uint32(69) {
+		goto L29
+	}
+	if v6 != uint32(101) {
+		goto L24
+	}
+L29:
+	if v5 != 0 {
+		goto L5
+	}
+	v5 = v1
+	i0 = v1 + uint32(1)
+	v6 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	i0 = i0 + k32(4294967253)
+	switch i0 {
+	case 0, 2:
+		goto L26
+	default:
+		goto L23
+	}
+L27:
+	i0 = v9 | v5
+	if i0 != 0 {
+		goto L5
+	}
+	v5 = uint32(0)
+	v9 = v1
+	goto L23
+L26:
+	v5 = v1
+	v1 = v6
+	goto L23
+L25:
+	if v7 == 0 {
+		goto L5
+	}
+	if v5 == 0 {
+		goto L31
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
+	i0 = v5 + uint32(1)
+	v8 = i0
+	i1 = v4 + uint32(12)
+	i0 = fn8088(m, v8, i1, uint32(10))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
+	v1 = i0
+	if v1 != 0 {
+		goto L32
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v8)))
+	if i0 == 0 {
+		goto L30
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L30
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v6
+	v1 = v5
+	goto L31
+L32:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v6
+	if v1 != uint32(68) {
+		goto L5
+	}
+	v1 = v5
+	i0 = v6 + k32(2147483649)
+	if i0 > uint32(1) {
+		goto L5
+	}
+L31:
+	i0 = v1 - v7
+	v8 = i0
+	if v9 == 0 {
+		goto L33
+	}
+	i1 = v9 ^ k32(4294967295)
+	i0 = v1 + i1
+	v1 = i0
+	if v1 > uint32(425000000) {
+		goto L5
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v6 = i2
+	i2 = v6 - v1
+	i4 = v1 | k32(2147483648)
+	if int32(v6) < int32(i4) {
+		i1 = k32(2147483648)
+	} else {
+		i1 = i2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
+	i1 = b2i(v9 > v7)
+	i0 = v8 - i1
+	v8 = i0
+L33:
+	if v8 > uint32(425000000) {
+		goto L5
+	}
+	v1 = uint32(1000000001)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v6 = i0
+	if int32(v6) > int32(uint32(1000000001)) {
+		goto L34
+	}
+	v1 = k32(2147483649)
+	if v6 != k32(2147483648) {
+		goto L6
+	}
+L34:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
+	goto L6
+L30:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v6
+	goto L5
+L24:
+	i0 = v6 + k32(4294967248)
+	if i0 > uint32(9) {
+		goto L5
+	}
+	if v7 != 0 {
+		goto L23
+	}
+	if v5 != 0 {
+		goto L36
+	}
+	if v6 == uint32(48) {
+		goto L37
+	}
+	v5 = uint32(0)
+	goto L35
+L37:
+	v5 = uint32(0)
+	i0 = v1 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v6 = i0
+	i0 = v6 + k32(4294967248)
+	if i0 < uint32(10) {
+		goto L36
+	}
+	if v6 != uint32(46) {
+		goto L35
+	}
+	i0 = v1 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967248)
+	if i0 >= uint32(10) {
+		goto L35
+	}
+L36:
+	v7 = uint32(0)
+	goto L23
+L35:
+	v7 = v1
+L23:
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v6 = i0
+	goto L22
+L6:
+	i0 = div32s(v8, uint32(9))
+	v10 = i0
+	i1 = v10 * k32(4294967287)
+	i1 = i1 + v8
+	v11 = i1
+	i1 = b2i(v11 != uint32(0))
+	i0 = v10 + i1
+	v6 = i0
+	if v6 == 0 {
+		goto L5
+	}
+	i0 = fn7347(m, v0, v6, v3)
+	if i0 != 0 {
+		goto L38
+	}
+	fn7362(m, v0, uint32(512), v3)
+	goto L4
+L38:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v12 = i0
+	if int32(v11) < int32(uint32(1)) {
+		goto L39
+	}
+	v1 = uint32(0)
+	i1 = v6 + k32(4294967295)
+	v6 = i1
+	i1 = v6 << (uint32(2) & 31)
+	i0 = v12 + i1
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
+	i0 = v11 & uint32(1)
+	v13 = i0
+	i0 = v10 * k32(4294967287)
+	i1 = uint32(1) - v8
+	if i0 != i1 {
+		goto L41
+	}
+	v1 = k32(4294967248)
+	goto L40
+L41:
+	i0 = v11 & uint32(2147483646)
+	v8 = i0
+L42:
+	i1 = v1 * uint32(10)
+	i3 = b2i(v7 == v9)
+	i2 = v7 + i3
+	v1 = i2
+	i2 = uint32(*(*int8)(unsafe.Add(b, v1)))
+	i1 = i1 + i2
+	v7 = i1
+	i1 = v7 + k32(4294967248)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	i1 = v7 * uint32(10)
+	i2 = v1 + uint32(1)
+	v1 = i2
+	i3 = b2i(v1 == v9)
+	i2 = v1 + i3
+	v7 = i2
+	i2 = uint32(*(*int8)(unsafe.Add(b, v7)))
+	i1 = i1 + i2
+	i1 = i1 + k32(4294966768)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	i0 = v7 + uint32(1)
+	v7 = i0
+	i0 = v8 + k32(4294967294)
+	v8 = i0
+	if v8 != 0 {
+		goto L42
+	}
+	i0 = v1 * uint32(10)
+	i0 = i0 + k32(4294967248)
+	v1 = i0
+L40:
+	if v13 == 0 {
+		goto L39
+	}
+	i3 = b2i(v7 == v9)
+	i2 = v7 + i3
+	v7 = i2
+	i2 = uint32(*(*int8)(unsafe.Add(b, v7)))
+	i1 = v1 + i2
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	i0 = v7 + uint32(1)
+	v7 = i0
+L39:
+	if v6 == 0 {
+		goto L43
+	}
+	i0 = v6 << (uint32(2) & 31)
+	i0 = i0 + v12
+	i0 = i0 + k32(4294967292)
+	v1 = i0
+L44:
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
+	i2 = b2i(v7 == v9)
+	i1 = v7 + i2
+	v5 = i1
+	i1 = uint32(*(*int8)(unsafe.Add(b, v5)))
+	v7 = i1
+	i1 = v7 + k32(4294967248)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i1 = v7 * uint32(10)
+	i2 = v5 + uint32(1)
+	v5 = i2
+	i3 = b2i(v5 == v9)
+	i2 = v5 + i3
+	v5 = i2
+	i2 = uint32(*(*int8)(unsafe.Add(b, v5)))
+	i1 = i1 + i2
+	v7 = i1
+	i1 = v7 + k32(4294966768)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i1 = v7 * uint32(10)
+	i2 = v5 + uint32(1)
+	v5 = i2
+	i3 = b2i(v5 == v9)
+	i2 = v5 + i3
+	v5 = i2
+	i2 = uint32(*(*int8)(unsafe.Add(b, v5)))
+	i1 = i1 + i2
+	v7 = i1
+	i1 = v7 + k32(4294961968)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i1 = v7 * uint32(10)
+	i2 = v5 + uint32(1)
+	v5 = i2
+	i3 = b2i(v5 == v9)
+	i2 = v5 + i3
+	v5 = i2
+	i2 = uint32(*(*int8)(unsafe.Add(b, v5)))
+	i1 = i1 + i2
+	v7 = i1
+	i1 = v7 + k32(4294913968)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i1 = v7 * uint32(10)
+	i2 = v5 + uint32(1)
+	v5 = i2
+	i3 = b2i(v5 == v9)
+	i2 = v5 + i3
+	v5 = i2
+	i2 = uint32(*(*int8)(unsafe.Add(b, v5)))
+	i1 = i1 + i2
+	v7 = i1
+	i1 = v7 + k32(4294433968)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i1 = v7 * uint32(10)
+	i2 = v5 + uint32(1)
+	v5 = i2
+	i3 = b2i(v5 == v9)
+	i2 = v5 + i3
+	v5 = i2
+	i2 = uint32(*(*int8)(unsafe.Add(b, v5)))
+	i1 = i1 + i2
+	v7 = i1
+	i1 = v7 + k32(4289633968)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i1 = v7 * uint32(10)
+	i2 = v5 + uint32(1)
+	v5 = i2
+	i3 = b2i(v5 == v9)
+	i2 = v5 + i3
+	v5 = i2
+	i2 = uint32(*(*int8)(unsafe.Add(b, v5)))
+	i1 = i1 + i2
+	v7 = i1
+	i1 = v7 + k32(4241633968)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i1 = v7 * uint32(10)
+	i2 = v5 + uint32(1)
+	v5 = i2
+	i3 = b2i(v5 == v9)
+	i2 = v5 + i3
+	v5 = i2
+	i2 = uint32(*(*int8)(unsafe.Add(b, v5)))
+	i1 = i1 + i2
+	v7 = i1
+	i1 = v7 + k32(3761633968)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i1 = v7 * uint32(10)
+	i2 = v5 + uint32(1)
+	v5 = i2
+	i3 = b2i(v5 == v9)
+	i2 = v5 + i3
+	v5 = i2
+	i2 = uint32(*(*int8)(unsafe.Add(b, v5)))
+	i1 = i1 + i2
+	i1 = i1 + k32(3256601264)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i0 = v5 + uint32(1)
+	v7 = i0
+	i0 = v1 + k32(4294967292)
+	v1 = i0
+	i0 = v6 + k32(4294967295)
+	v6 = i0
+	if v6 != 0 {
+		goto L44
+	}
+L43:
+	fn7348(m, v0)
+	fn7364(m, v0, v2, v3)
+	goto L4
+L5:
+	fn7362(m, v0, uint32(2), v3)
+L4:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7280(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -29,7 +15070,7 @@ func fn7279(m *Module, v0 uint32, v1 uint32) uint32 {
 	i0 = v2 + uint32(12)
 	i2 = b2i(v1 != uint32(0))
 	i2 = i2 | uint32(2)
-	i0 = fn7280(m, i0, v0, i2, uint32(1))
+	i0 = fn7281(m, i0, v0, i2, uint32(1))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v1 = i0
 	i0 = v2 + uint32(16)
@@ -39,7 +15080,7 @@ func fn7279(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7280(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7281(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -71,12 +15112,12 @@ func fn7280(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var l1 uint64
 	_ = l1
 	b := m.base
-	i0 = fn7337(m, v1)
+	i0 = fn7338(m, v1)
 	if i0 == 0 {
 		goto L2
 	}
 	v3 = uint32(11)
-	i0 = fn7331(m, v1)
+	i0 = fn7332(m, v1)
 	if i0 == 0 {
 		goto L3
 	}
@@ -88,7 +15129,7 @@ func fn7280(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i0 = i0 + uint32(11)
 	v3 = i0
 L3:
-	i0 = fn7291(m, v3, uint32(1))
+	i0 = fn7292(m, v3, uint32(1))
 	v4 = i0
 	if v4 != 0 {
 		goto L4
@@ -96,7 +15137,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
 	return k32(4294967295)
 L4:
-	i0 = fn7332(m, v1)
+	i0 = fn7333(m, v1)
 	if i0 == 0 {
 		goto L7
 	}
@@ -121,11 +15162,11 @@ L6:
 	i0 = v4 + uint32(1)
 	v3 = i0
 L5:
-	i0 = fn7331(m, v1)
+	i0 = fn7332(m, v1)
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn7334(m, v1)
+	i0 = fn7335(m, v1)
 	if i0 == 0 {
 		goto L11
 	}
@@ -146,10 +15187,10 @@ L10:
 	if int32(i0) < int32(uint32(1)) {
 		goto L1
 	}
-	i0 = fn7326(m, v1)
+	i0 = fn7327(m, v1)
 	v3 = i0
-	i2 = fn7322(m, v3)
-	i0 = fn7281(m, v5, v3, i2, uint32(0))
+	i2 = fn7323(m, v3)
+	i0 = fn7282(m, v5, v3, i2, uint32(0))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v5 = i0
@@ -251,7 +15292,7 @@ L13:
 	}
 	goto L1
 L9:
-	i0 = fn7330(m, v1)
+	i0 = fn7331(m, v1)
 	if i0 == 0 {
 		goto L14
 	}
@@ -263,7 +15304,7 @@ L9:
 	*(*uint64)(unsafe.Add(b, v3)) = l1
 	goto L1
 L14:
-	fn7881(m)
+	fn7882(m)
 	panic(ErrUnreachable)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -299,7 +15340,7 @@ L17:
 	v9 = v3
 	goto L15
 L18:
-	i0 = fn7338(m, v1)
+	i0 = fn7339(m, v1)
 	if i0 == 0 {
 		goto L19
 	}
@@ -338,7 +15379,7 @@ L15:
 		i0 = i1
 	}
 	i0 = i0 + uint32(17)
-	i0 = fn7291(m, i0, uint32(1))
+	i0 = fn7292(m, i0, uint32(1))
 	v4 = i0
 	if v4 != 0 {
 		goto L20
@@ -346,7 +15387,7 @@ L15:
 	*(*uint32)(unsafe.Add(b, v0)) = uint32(0)
 	return k32(4294967295)
 L20:
-	i0 = fn7332(m, v1)
+	i0 = fn7333(m, v1)
 	if i0 == 0 {
 		goto L23
 	}
@@ -387,10 +15428,10 @@ L21:
 	i0 = i0 + uint32(2)
 	v3 = i0
 L27:
-	i0 = fn7326(m, v1)
+	i0 = fn7327(m, v1)
 	v5 = i0
-	i2 = fn7322(m, v5)
-	i0 = fn7281(m, v3, v5, i2, uint32(0))
+	i2 = fn7323(m, v5)
+	i0 = fn7282(m, v3, v5, i2, uint32(0))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v5 = i0
@@ -496,10 +15537,10 @@ L26:
 	if int32(v9) < int32(i1) {
 		goto L30
 	}
-	i0 = fn7326(m, v1)
+	i0 = fn7327(m, v1)
 	v3 = i0
-	i2 = fn7322(m, v3)
-	i0 = fn7281(m, v5, v3, i2, uint32(0))
+	i2 = fn7323(m, v3)
+	i0 = fn7282(m, v5, v3, i2, uint32(0))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v5 = i0
@@ -620,12 +15661,12 @@ L34:
 	v5 = i0
 	goto L25
 L30:
-	i0 = fn7326(m, v1)
+	i0 = fn7327(m, v1)
 	v7 = i0
-	i2 = fn7322(m, v7)
+	i2 = fn7323(m, v7)
 	i3 = v5 + v9
 	v3 = i3
-	i0 = fn7281(m, v5, v7, i2, v3)
+	i0 = fn7282(m, v5, v7, i2, v3)
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	v7 = i0
@@ -831,8 +15872,8 @@ L45:
 	i0 = i0 - v1
 	v3 = i0
 	i0 = v5 + uint32(2)
-	i2 = fn7322(m, v3)
-	i0 = fn7281(m, i0, v3, i2, uint32(0))
+	i2 = fn7323(m, v3)
+	i0 = fn7282(m, i0, v3, i2, uint32(0))
 	v5 = i0
 L1:
 	i0 = v2 & uint32(32)
@@ -851,7 +15892,7 @@ L46:
 
 //go:norace
 //go:nocheckptr
-func fn7281(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7282(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -1051,33 +16092,33 @@ L20:
 
 //go:norace
 //go:nocheckptr
-func fn7282(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	i2 = b2i(v2 != uint32(0))
-	i2 = i2 | uint32(2)
-	i0 = fn7280(m, v0, v1, i2, uint32(1))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
 func fn7283(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
 	_ = i2
 	i2 = b2i(v2 != uint32(0))
-	i2 = i2 | uint32(4)
-	i0 = fn7280(m, v0, v1, i2, uint32(1))
+	i2 = i2 | uint32(2)
+	i0 = fn7281(m, v0, v1, i2, uint32(1))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn7284(m *Module, v0 uint32) uint32 {
+func fn7284(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	i2 = b2i(v2 != uint32(0))
+	i2 = i2 | uint32(4)
+	i0 = fn7281(m, v0, v1, i2, uint32(1))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7285(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -1103,7 +16144,7 @@ L2:
 	return k32(4294967295)
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = fn8105(m, i0)
+	i0 = fn8106(m, i0)
 	i0 = i0 + k32(4294967291)
 	if i0 >= k32(4294967292) {
 		goto L3
@@ -1111,7 +16152,7 @@ L1:
 	return k32(4294967295)
 L3:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i2 = fn8105(m, i2)
+	i2 = fn8106(m, i2)
 	if i2 > uint32(4) {
 		i0 = k32(4294967295)
 	} else {
@@ -1122,7 +16163,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn7285(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7286(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1370,11 +16411,11 @@ L18:
 	if v5 == uint32(48) {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i2 = v3 + uint32(12)
-	i1 = fn8087(m, v4, i2, uint32(10))
+	i1 = fn8088(m, v4, i2, uint32(10))
 	*(*uint32)(unsafe.Add(b, v0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v2 = i0
 	if v2 == uint32(28) {
 		goto L1
@@ -1413,11 +16454,11 @@ L22:
 	if i0 > uint32(9) {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	i2 = v3 + uint32(12)
-	i1 = fn8087(m, v2, i2, uint32(10))
+	i1 = fn8088(m, v2, i2, uint32(10))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	v2 = i0
 	if v2 == uint32(28) {
 		goto L1
@@ -1465,14 +16506,14 @@ L27:
 	i1 = v4 + uint32(1)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v4
-	i1 = fn7963(m)
+	i1 = fn7964(m)
 	v1 = i1
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
 	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = l1
 	v1 = uint32(0)
-	i0 = fn7284(m, v0)
+	i0 = fn7285(m, v0)
 	if int32(i0) < int32(uint32(0)) {
 		goto L1
 	}
@@ -1492,7 +16533,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7286(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7287(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -1562,7 +16603,7 @@ L6:
 		goto L7
 	}
 	v5 = uint32(1)
-	i0 = fn7949(m, v6)
+	i0 = fn7950(m, v6)
 	v6 = i0
 L7:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+10)))
@@ -1583,7 +16624,7 @@ L9:
 	i0 = v5 | uint32(128)
 	v5 = i0
 L8:
-	i0 = fn7337(m, v0)
+	i0 = fn7338(m, v0)
 	if i0 == 0 {
 		goto L13
 	}
@@ -1641,7 +16682,7 @@ L23:
 	if v8 == uint32(37) {
 		goto L20
 	}
-	fn7881(m)
+	fn7882(m)
 	panic(ErrUnreachable)
 L22:
 	v7 = uint32(8)
@@ -1661,7 +16702,7 @@ L24:
 	goto L16
 L20:
 	i0 = v4 + uint32(56)
-	i0 = fn7376(m, i0, v0, v3)
+	i0 = fn7377(m, i0, v0, v3)
 	if i0 == 0 {
 		goto L5
 	}
@@ -1712,12 +16753,12 @@ L27:
 	}
 	i0 = v4 + uint32(56)
 	i4 = v4 + uint32(8)
-	fn7287(m, i0, v0, v7, v2, i4)
+	fn7288(m, i0, v0, v7, v2, i4)
 	i0 = v4 + uint32(56)
 	v0 = i0
 	goto L16
 L26:
-	i0 = fn7338(m, v0)
+	i0 = fn7339(m, v0)
 	v6 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v9))
 	v7 = i0
@@ -1732,7 +16773,7 @@ L28:
 	i0 = v4 + uint32(56)
 	i2 = v7 + uint32(1)
 	i4 = v4 + uint32(8)
-	fn7287(m, i0, v0, i2, v2, i4)
+	fn7288(m, i0, v0, i2, v2, i4)
 	i0 = v4 + uint32(56)
 	v0 = i0
 	goto L16
@@ -1740,11 +16781,11 @@ L25:
 	i0 = v4 + uint32(56)
 	i2 = uint32(0) - v8
 	i4 = v4 + uint32(8)
-	fn7451(m, i0, v0, i2, v2, i4)
+	fn7452(m, i0, v0, i2, v2, i4)
 	i0 = v4 + uint32(56)
 	v0 = i0
 L17:
-	i0 = fn7338(m, v0)
+	i0 = fn7339(m, v0)
 	if i0 != 0 {
 		goto L29
 	}
@@ -1758,7 +16799,7 @@ L29:
 	}
 	i0 = v4 + uint32(56)
 	i4 = v4 + uint32(8)
-	fn7451(m, i0, v0, uint32(0), v2, i4)
+	fn7452(m, i0, v0, uint32(0), v2, i4)
 	i0 = v4 + uint32(56)
 	v0 = i0
 L16:
@@ -1775,7 +16816,7 @@ L15:
 	goto L11
 L12:
 	i1 = v4 + uint32(52)
-	i1 = fn7280(m, i1, v0, v5, v6)
+	i1 = fn7281(m, i1, v0, v5, v6)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = v5
 	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = v5
@@ -1792,7 +16833,7 @@ L30:
 	if i0 == 0 {
 		goto L31
 	}
-	i0 = fn7337(m, v0)
+	i0 = fn7338(m, v0)
 	if i0 != 0 {
 		goto L31
 	}
@@ -1884,10 +16925,10 @@ L36:
 L35:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = uint32(0)
 	i0 = v4 + uint32(40)
-	fn7288(m, i0, v8, v6, v2, v9, v5, v0, v1)
+	fn7289(m, i0, v8, v6, v2, v9, v5, v0, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
 	i1 = i1 + uint32(1)
-	i1 = fn7291(m, i1, uint32(1))
+	i1 = fn7292(m, i1, uint32(1))
 	v10 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = v10
 	if v10 != 0 {
@@ -1901,7 +16942,7 @@ L35:
 	goto L11
 L38:
 	i0 = v4 + uint32(40)
-	fn7288(m, i0, v8, v6, v2, v9, v5, v0, v1)
+	fn7289(m, i0, v8, v6, v2, v9, v5, v0, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
 	m.table[i1].(func(*Module, uint32))(m, v7)
 L31:
@@ -1929,7 +16970,7 @@ L39:
 	v12 = i2
 	i3 = v1 + uint32(11)
 	v6 = i3
-	i3 = fn8105(m, v6)
+	i3 = fn8106(m, v6)
 	v9 = i3
 	i4 = v5 - v0
 	v5 = i4
@@ -1939,7 +16980,7 @@ L39:
 	v14 = i2
 	i2 = v14 + uint32(1)
 	i4 = v4 + uint32(351)
-	i1 = fn7293(m, v8, i2, uint32(1), i4)
+	i1 = fn7294(m, v8, i2, uint32(1), i4)
 	v8 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = v8
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+351)))
@@ -2005,7 +17046,7 @@ L40:
 	m.table[i1].(func(*Module, uint32))(m, v8)
 L11:
 	i0 = v4 + uint32(56)
-	fn7345(m, i0)
+	fn7346(m, i0)
 L5:
 	v8 = uint32(0)
 	goto L1
@@ -2163,7 +17204,7 @@ L50:
 	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
 L2:
 	i0 = v4 + uint32(56)
-	fn7345(m, i0)
+	fn7346(m, i0)
 L1:
 	i0 = v4 + uint32(352)
 	m.g0 = i0
@@ -2172,7 +17213,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7287(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7288(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -2185,42 +17226,42 @@ func fn7287(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	if int32(v2) > int32(uint32(0)) {
 		goto L1
 	}
-	fn7361(m, v0, uint32(256), v4)
+	fn7362(m, v0, uint32(256), v4)
 	return
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	v6 = i0
-	i0 = fn7337(m, v1)
+	i0 = fn7338(m, v1)
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn7338(m, v1)
+	i0 = fn7339(m, v1)
 	if i0 == 0 {
 		goto L2
 	}
 L3:
-	i0 = fn7376(m, v0, v1, v4)
+	i0 = fn7377(m, v0, v1, v4)
 	return
 L2:
 	i2 = v5 - v2
 	i2 = i2 + v6
 	v5 = i2
-	fn7458(m, v0, v1, v5, v3, v4)
+	fn7459(m, v0, v1, v5, v3, v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	if int32(i0) <= int32(v2) {
 		goto L4
 	}
 	i2 = v5 + uint32(1)
-	fn7458(m, v0, v0, i2, v3, v4)
+	fn7459(m, v0, v0, i2, v3, v4)
 L4:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn7288(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) {
+func fn7289(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) {
 	var v8 uint32
 	_ = v8
 	var v9 uint32
@@ -2257,7 +17298,7 @@ func fn7288(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	_ = i2
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
-	i0 = fn8105(m, i0)
+	i0 = fn8106(m, i0)
 	v8 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, v0))
@@ -2338,7 +17379,7 @@ L1:
 		goto L5
 	}
 	i1 = *(*uint32)(unsafe.Add(b, v0))
-	i2 = fn8105(m, v4)
+	i2 = fn8106(m, v4)
 	v6 = i2
 	i1 = i1 + v6
 	*(*uint32)(unsafe.Add(b, v0)) = i1
@@ -2737,7 +17778,7 @@ L24:
 
 //go:norace
 //go:nocheckptr
-func fn7289(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7290(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -2799,7 +17840,7 @@ L4:
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	v6 = k32(4294967295)
-	i0 = fn8070(m, v8, v5, uint32(8580464), v4)
+	i0 = fn8071(m, v8, v5, uint32(8580464), v4)
 	v9 = i0
 	if int32(v9) < int32(uint32(0)) {
 		goto L1
@@ -2839,7 +17880,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7290(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7291(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint64
@@ -2884,7 +17925,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7291(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7292(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint64
@@ -2918,7 +17959,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7292(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7293(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -2948,7 +17989,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7293(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7294(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint64
 	_ = v4
 	var i0 uint32
@@ -2987,7 +18028,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7294(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7295(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint64
@@ -3031,7 +18072,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7295(m *Module, v0 uint32) uint32 {
+func fn7296(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3090,7 +18131,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7296(m *Module) uint32 {
+func fn7297(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -3143,7 +18184,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7297(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7298(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3170,8 +18211,8 @@ func fn7297(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v3
-	fn7349(m, v0)
-	fn7351(m, v0)
+	fn7350(m, v0)
+	fn7352(m, v0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
 	i1 = *(*uint32)(unsafe.Add(b, v2))
@@ -3183,13 +18224,13 @@ L1:
 	i2 = i2 << (uint32(2) & 31)
 	m.copy(v4, v3, i2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v1
-	fn7352(m, v0)
+	fn7353(m, v0)
 	return uint32(1)
 }
 
 //go:norace
 //go:nocheckptr
-func fn7298(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7299(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3223,8 +18264,8 @@ L1:
 	if int32(i0) >= int32(v1) {
 		goto L2
 	}
-	fn7349(m, v0)
-	fn7351(m, v0)
+	fn7350(m, v0)
+	fn7352(m, v0)
 	v3 = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
 	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
@@ -3237,7 +18278,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7299(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn7300(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -3409,7 +18450,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn7300(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn7301(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3556,7 +18597,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7301(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7302(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3605,7 +18646,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7302(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7303(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -3829,7 +18870,7 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn7303(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn7304(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3966,7 +19007,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7304(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn7305(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint64
 	_ = v4
 	var v5 uint32
@@ -4039,7 +19080,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7305(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7306(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -4147,7 +19188,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7306(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7307(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint64
@@ -4221,7 +19262,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7307(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn7308(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -4313,7 +19354,7 @@ func fn7307(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L3
 	}
 	i0 = v4 + uint32(1)
-	i0 = fn7291(m, i0, uint32(4))
+	i0 = fn7292(m, i0, uint32(4))
 	v10 = i0
 	if v10 == 0 {
 		goto L2
@@ -4325,7 +19366,7 @@ L3:
 		goto L5
 	}
 	i0 = v5 + uint32(1)
-	i0 = fn7291(m, i0, uint32(4))
+	i0 = fn7292(m, i0, uint32(4))
 	v11 = i0
 	if v11 != 0 {
 		goto L5
@@ -4796,16 +19837,16 @@ L1:
 	*(*uint32)(unsafe.Add(b, v6)) = uint32(8469896)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
 	v3 = i0
-	i0 = fn8051(m, v3, uint32(8580287), v6)
-	i0 = fn8059(m, uint32(8394143), uint32(41), uint32(1), v3)
-	i0 = fn8054(m, uint32(10), v3)
-	fn7881(m)
+	i0 = fn8052(m, v3, uint32(8580287), v6)
+	i0 = fn8060(m, uint32(8394143), uint32(41), uint32(1), v3)
+	i0 = fn8055(m, uint32(10), v3)
+	fn7882(m)
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn7308(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7309(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -5173,13 +20214,13 @@ L19:
 	i1 = v11 * v9
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 L1:
-	fn7344(m, v0, v5)
+	fn7345(m, v0, v5)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn7309(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7310(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -5654,7 +20695,7 @@ L37:
 
 //go:norace
 //go:nocheckptr
-func fn7310(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7311(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -5726,7 +20767,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7311(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn7312(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint64
 	_ = v5
 	var v6 uint64
@@ -5792,7 +20833,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7312(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn7313(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint64
@@ -5868,7 +20909,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7313(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn7314(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6335,32 +21376,6 @@ L8:
 
 //go:norace
 //go:nocheckptr
-func fn7314(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn7475(m, v1, k32(4294967295), v2)
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	m.depth--
-	return uint32(0)
-L1:
-	fn7313(m, v0, v1, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, v2)
-	m.depth--
-	return uint32(1)
-}
-
-//go:norace
-//go:nocheckptr
 func fn7315(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
@@ -6370,7 +21385,7 @@ func fn7315(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn7475(m, v1, uint32(1), v2)
+	i0 = fn7476(m, v1, k32(4294967295), v2)
 	v2 = i0
 	if v2 != 0 {
 		goto L1
@@ -6378,7 +21393,7 @@ func fn7315(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.depth--
 	return uint32(0)
 L1:
-	fn7313(m, v0, v1, v2)
+	fn7314(m, v0, v1, v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
 	m.table[i1].(func(*Module, uint32))(m, v2)
 	m.depth--
@@ -6388,6 +21403,32 @@ L1:
 //go:norace
 //go:nocheckptr
 func fn7316(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn7476(m, v1, uint32(1), v2)
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	m.depth--
+	return uint32(0)
+L1:
+	fn7314(m, v0, v1, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, v2)
+	m.depth--
+	return uint32(1)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7317(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6446,7 +21487,7 @@ func fn7316(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	i0 = v3 + uint32(4)
-	fn7476(m, i0, k32(4294967295), v2)
+	fn7477(m, i0, k32(4294967295), v2)
 	i1 = v2 << (uint32(2) & 31)
 	i0 = uint32(9972832) + i1
 	i0 = *(*uint32)(unsafe.Add(b, i0))
@@ -6603,7 +21644,7 @@ L3:
 		goto L3
 	}
 L1:
-	i0 = fn7474(m, v1, k32(4294967295), v2)
+	i0 = fn7475(m, v1, k32(4294967295), v2)
 	l0 = uint64(i0)
 	v19 = l0
 	l0 = v19 % v8
@@ -6699,7 +21740,7 @@ L4:
 	i0 = v5 << (uint32(2) & 31)
 	v7 = i0
 L8:
-	i0 = fn7477(m, v0, v5, v2)
+	i0 = fn7478(m, v0, v5, v2)
 	if i0 != 0 {
 		goto L9
 	}
@@ -6719,7 +21760,7 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn7317(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7318(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6783,7 +21824,7 @@ func fn7317(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v6 = i0
 	v7 = v0
 L3:
-	i0 = fn7478(m, v7, v4, v2)
+	i0 = fn7479(m, v7, v4, v2)
 	if i0 != 0 {
 		goto L4
 	}
@@ -6801,7 +21842,7 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v7 = i0
 	v8 = uint32(1)
-	i0 = fn7474(m, v1, uint32(1), v2)
+	i0 = fn7475(m, v1, uint32(1), v2)
 	v9 = i0
 	i0 = v9 % v7
 	v6 = i0
@@ -6895,7 +21936,7 @@ L7:
 	}
 L5:
 	i0 = v3 + uint32(4)
-	fn7476(m, i0, uint32(1), v2)
+	fn7477(m, i0, uint32(1), v2)
 	i1 = v4 << (uint32(2) & 31)
 	v1 = i1
 	i0 = v0 + v1
@@ -7046,7 +22087,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7318(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7319(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -7133,15 +22174,15 @@ L1:
 	i5 = b2i(v2 > uint32(4096))
 	v9 = i5
 	if v9 != 0 {
-		i3 = uint32(4108)
-	} else {
 		i3 = uint32(4109)
+	} else {
+		i3 = uint32(4110)
 	}
 	i5 = uint32(bits.OnesCount32(v2))
 	i5 = b2i(i5 == uint32(1))
 	v10 = i5
 	if v10 == 0 {
-		i3 = uint32(4110)
+		i3 = uint32(4111)
 	}
 	v5 = i3
 	i0 = m.table[v5].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v2, v3)
@@ -7153,12 +22194,12 @@ L1:
 		goto L6
 	}
 	if v9 != 0 {
-		i0 = uint32(4111)
-	} else {
 		i0 = uint32(4112)
+	} else {
+		i0 = uint32(4113)
 	}
 	if v10 == 0 {
-		i0 = uint32(4113)
+		i0 = uint32(4114)
 	}
 	v12 = i0
 	i0 = v2 + k32(4294967295)
@@ -7244,7 +22285,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn7319(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7320(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7331,27 +22372,27 @@ L1:
 	i5 = b2i(v1 > uint32(4096))
 	v4 = i5
 	if v4 != 0 {
-		i3 = uint32(4108)
-	} else {
 		i3 = uint32(4109)
+	} else {
+		i3 = uint32(4110)
 	}
 	i5 = uint32(bits.OnesCount32(v1))
 	i5 = b2i(i5 == uint32(1))
 	v8 = i5
 	if v8 == 0 {
-		i3 = uint32(4110)
+		i3 = uint32(4111)
 	}
 	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, v0, v1, v2)
 	if i0 == 0 {
 		goto L6
 	}
 	if v4 != 0 {
-		i0 = uint32(4111)
-	} else {
 		i0 = uint32(4112)
+	} else {
+		i0 = uint32(4113)
 	}
 	if v8 == 0 {
-		i0 = uint32(4113)
+		i0 = uint32(4114)
 	}
 	v11 = i0
 	i0 = v1 + k32(4294967295)
@@ -7433,7 +22474,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn7320(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn7321(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint64
@@ -7677,13 +22718,13 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7321(m *Module) uint32 {
+func fn7322(m *Module) uint32 {
 	return uint32(8545567)
 }
 
 //go:norace
 //go:nocheckptr
-func fn7322(m *Module, v0 uint32) uint32 {
+func fn7323(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -7757,7 +22798,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn7323(m *Module, v0 uint32) uint32 {
+func fn7324(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -7772,7 +22813,7 @@ func fn7323(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7324(m *Module, v0 uint32) uint32 {
+func fn7325(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -7787,7 +22828,7 @@ func fn7324(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7325(m *Module, v0 uint32) uint32 {
+func fn7326(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -7802,7 +22843,7 @@ func fn7325(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7326(m *Module, v0 uint32) uint32 {
+func fn7327(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -7819,7 +22860,7 @@ func fn7326(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7327(m *Module, v0 uint32) uint32 {
+func fn7328(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -7902,13 +22943,13 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn7328(m *Module, v0 uint32) uint32 {
+func fn7329(m *Module, v0 uint32) uint32 {
 	return uint32(1)
 }
 
 //go:norace
 //go:nocheckptr
-func fn7329(m *Module, v0 uint32) uint32 {
+func fn7330(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -7920,7 +22961,7 @@ func fn7329(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7330(m *Module, v0 uint32) uint32 {
+func fn7331(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -7931,7 +22972,7 @@ func fn7330(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7331(m *Module, v0 uint32) uint32 {
+func fn7332(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -7942,23 +22983,11 @@ func fn7331(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7332(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = i0 & uint32(1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
 func fn7333(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = i0 ^ k32(4294967295)
 	i0 = i0 & uint32(1)
 	return i0
 }
@@ -7970,7 +22999,8 @@ func fn7334(m *Module, v0 uint32) uint32 {
 	_ = i0
 	b := m.base
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = i0 & uint32(4)
+	i0 = i0 ^ k32(4294967295)
+	i0 = i0 & uint32(1)
 	return i0
 }
 
@@ -7981,7 +23011,7 @@ func fn7335(m *Module, v0 uint32) uint32 {
 	_ = i0
 	b := m.base
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = i0 & uint32(1)
+	i0 = i0 & uint32(4)
 	return i0
 }
 
@@ -7992,7 +23022,7 @@ func fn7336(m *Module, v0 uint32) uint32 {
 	_ = i0
 	b := m.base
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = i0 & uint32(8)
+	i0 = i0 & uint32(1)
 	return i0
 }
 
@@ -8003,13 +23033,24 @@ func fn7337(m *Module, v0 uint32) uint32 {
 	_ = i0
 	b := m.base
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = i0 & uint32(14)
+	i0 = i0 & uint32(8)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
 func fn7338(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i0 = i0 & uint32(14)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7339(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -8037,7 +23078,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7339(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7340(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -8073,7 +23114,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7340(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7341(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -8109,7 +23150,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7341(m *Module, v0 uint32) uint32 {
+func fn7342(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -8120,7 +23161,7 @@ func fn7341(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7342(m *Module, v0 uint32) uint32 {
+func fn7343(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -8135,7 +23176,7 @@ func fn7342(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7343(m *Module, v0 uint32) uint32 {
+func fn7344(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -8146,7 +23187,7 @@ func fn7343(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7344(m *Module, v0 uint32, v1 uint32) {
+func fn7345(m *Module, v0 uint32, v1 uint32) {
 	var i2 uint32
 	_ = i2
 	if v1 == 0 {
@@ -8160,7 +23201,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7345(m *Module, v0 uint32) {
+func fn7346(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -8195,7 +23236,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7346(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7347(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8227,10 +23268,10 @@ func fn7346(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if int32(v1) <= int32(v4) {
 		goto L1
 	}
-	i0 = fn7297(m, v0, v1, v2)
+	i0 = fn7298(m, v0, v1, v2)
 	return i0
 L2:
-	i0 = fn7298(m, v0, v1, v2)
+	i0 = fn7299(m, v0, v1, v2)
 	v3 = i0
 L1:
 	return v3
@@ -8238,7 +23279,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7347(m *Module, v0 uint32) {
+func fn7348(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8336,7 +23377,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7348(m *Module, v0 uint32, v1 uint32) {
+func fn7349(m *Module, v0 uint32, v1 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
@@ -8349,7 +23390,7 @@ func fn7348(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn7349(m *Module, v0 uint32) {
+func fn7350(m *Module, v0 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
@@ -8362,7 +23403,7 @@ func fn7349(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn7350(m *Module, v0 uint32) {
+func fn7351(m *Module, v0 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
@@ -8374,7 +23415,7 @@ func fn7350(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn7351(m *Module, v0 uint32) {
+func fn7352(m *Module, v0 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
@@ -8386,7 +23427,7 @@ func fn7351(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn7352(m *Module, v0 uint32) {
+func fn7353(m *Module, v0 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
@@ -8398,7 +23439,7 @@ func fn7352(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn7353(m *Module, v0 uint32) {
+func fn7354(m *Module, v0 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
@@ -8410,7 +23451,7 @@ func fn7353(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn7354(m *Module, v0 uint32, v1 uint32) {
+func fn7355(m *Module, v0 uint32, v1 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
@@ -8423,7 +23464,7 @@ func fn7354(m *Module, v0 uint32, v1 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn7355(m *Module, v0 uint32) {
+func fn7356(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8453,7 +23494,7 @@ func fn7355(m *Module, v0 uint32) {
 	*(*uint8)(unsafe.Add(b, uint64(v1)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v1 + uint32(15)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+15)))
 	if i0 != 0 {
@@ -8472,7 +23513,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7356(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn7357(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8521,11 +23562,11 @@ func fn7356(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if int32(v3) <= int32(v7) {
 		goto L2
 	}
-	i0 = fn7297(m, v0, v3, v2)
+	i0 = fn7298(m, v0, v3, v2)
 	v4 = i0
 	goto L3
 L4:
-	i0 = fn7298(m, v0, v3, v2)
+	i0 = fn7299(m, v0, v3, v2)
 	v4 = i0
 L3:
 	if v4 == 0 {
@@ -8609,7 +23650,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7357(m *Module, v0 uint32) uint32 {
+func fn7358(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8665,7 +23706,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7358(m *Module, v0 uint32) uint32 {
+func fn7359(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8738,7 +23779,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7359(m *Module, v0 uint32) uint32 {
+func fn7360(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -8793,7 +23834,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7360(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn7361(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8828,7 +23869,7 @@ func fn7360(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	*(*uint8)(unsafe.Add(b, uint64(v3)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v3 + uint32(15)
-	i1 = fn7293(m, i1, v5, uint32(4), i4)
+	i1 = fn7294(m, i1, v5, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+15)))
 	if i0 != 0 {
@@ -8853,7 +23894,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7361(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn7362(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8886,7 +23927,7 @@ func fn7361(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	*(*uint8)(unsafe.Add(b, uint64(v3)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v3 + uint32(15)
-	i1 = fn7293(m, i1, v5, uint32(4), i4)
+	i1 = fn7294(m, i1, v5, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+15)))
 	if i0 != 0 {
@@ -8913,7 +23954,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7362(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn7363(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -9033,13 +24074,13 @@ L1:
 	i1 = i1 + v1
 	i1 = i1 + k32(4294967287)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
-	fn7363(m, v0, v2, v3)
+	fn7364(m, v0, v2, v3)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn7363(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn7364(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9063,10 +24104,10 @@ func fn7363(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	if i0 == 0 {
 		goto L1
 	}
-	fn7364(m, v0, v1)
+	fn7365(m, v0, v1)
 	return
 L2:
-	fn7365(m, v0, v1, v2)
+	fn7366(m, v0, v1, v2)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	i0 = i0 & uint32(14)
 	if i0 != 0 {
@@ -9081,7 +24122,7 @@ L2:
 	}
 	i1 = v3 - v4
 	v4 = i1
-	i0 = fn7366(m, v0, v4)
+	i0 = fn7367(m, v0, v4)
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = i1 + v4
@@ -9164,7 +24205,7 @@ L7:
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn7301(m, i0, i1)
+	i0 = fn7302(m, i0, i1)
 	if i0 == 0 {
 		goto L16
 	}
@@ -9267,14 +24308,14 @@ L17:
 	if int32(v4) <= int32(i1) {
 		goto L5
 	}
-	i0 = fn7366(m, v0, uint32(1))
+	i0 = fn7367(m, v0, uint32(1))
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = i1 + uint32(1)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
 L15:
-	fn7365(m, v0, v1, v2)
+	fn7366(m, v0, v1, v2)
 L5:
 	i1 = *(*uint32)(unsafe.Add(b, v2))
 	v0 = i1
@@ -9298,7 +24339,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7364(m *Module, v0 uint32, v1 uint32) {
+func fn7365(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9353,7 +24394,7 @@ func fn7364(m *Module, v0 uint32, v1 uint32) {
 	*(*uint8)(unsafe.Add(b, uint64(v2)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v2 + uint32(15)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+15)))
 	if i0 != 0 {
@@ -9436,11 +24477,11 @@ L6:
 		goto L8
 	}
 	i2 = v2 + uint32(8)
-	i0 = fn7297(m, v0, v3, i2)
+	i0 = fn7298(m, v0, v3, i2)
 	goto L8
 L9:
 	i2 = v2 + uint32(8)
-	i0 = fn7298(m, v0, v3, i2)
+	i0 = fn7299(m, v0, v3, i2)
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
 	i0 = k32(9973008) + uint32(16)
@@ -9537,7 +24578,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7365(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn7366(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9603,7 +24644,7 @@ L5:
 	}
 	*(*uint8)(unsafe.Add(b, uint64(v3)+13)) = uint8(k32(0))
 	i4 = v3 + uint32(13)
-	i1 = fn7293(m, v4, v1, uint32(4), i4)
+	i1 = fn7294(m, v4, v1, uint32(4), i4)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v4
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+13)))
@@ -9650,7 +24691,7 @@ L12:
 	}
 	*(*uint8)(unsafe.Add(b, uint64(v3)+14)) = uint8(k32(0))
 	i4 = v3 + uint32(14)
-	i1 = fn7293(m, v4, v5, uint32(4), i4)
+	i1 = fn7294(m, v4, v5, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+14)))
 	if i0 != 0 {
@@ -9675,7 +24716,7 @@ L11:
 	if i0 == 0 {
 		goto L15
 	}
-	fn7356(m, v0, v1, v2)
+	fn7357(m, v0, v1, v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i2 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 - i2
@@ -9683,7 +24724,7 @@ L11:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
 	goto L7
 L15:
-	fn7360(m, v0, uint32(0), uint32(2))
+	fn7361(m, v0, uint32(0), uint32(2))
 	goto L7
 L10:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
@@ -9691,7 +24732,7 @@ L10:
 	if i0 != 0 {
 		goto L16
 	}
-	fn7356(m, v0, v1, v2)
+	fn7357(m, v0, v1, v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i2 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 - i2
@@ -9699,13 +24740,13 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
 	goto L7
 L16:
-	fn7360(m, v0, uint32(1), uint32(2))
+	fn7361(m, v0, uint32(1), uint32(2))
 	goto L7
 L9:
-	fn7881(m)
+	fn7882(m)
 	panic(ErrUnreachable)
 L8:
-	fn7356(m, v0, v1, v2)
+	fn7357(m, v0, v1, v2)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	i2 = *(*uint32)(unsafe.Add(b, v1))
 	i1 = i1 - i2
@@ -9730,7 +24771,7 @@ L3:
 	}
 	i2 = v4 - v6
 	v6 = i2
-	i0 = fn7378(m, v0, v0, v6, v2)
+	i0 = fn7379(m, v0, v0, v6, v2)
 	if i0 == 0 {
 		goto L1
 	}
@@ -9794,7 +24835,7 @@ L17:
 	}
 	*(*uint8)(unsafe.Add(b, uint64(v3)+15)) = uint8(k32(0))
 	i4 = v3 + uint32(15)
-	i1 = fn7293(m, v5, v1, uint32(4), i4)
+	i1 = fn7294(m, v5, v1, uint32(4), i4)
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v5
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+15)))
@@ -9820,10 +24861,10 @@ L18:
 		goto L1
 	}
 	i1 = v6 - v4
-	i0 = fn7366(m, v0, i1)
+	i0 = fn7367(m, v0, i1)
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v6
-	fn7379(m, v0, v4, v1, v2)
+	fn7380(m, v0, v4, v1, v2)
 	i1 = *(*uint32)(unsafe.Add(b, v2))
 	v1 = i1
 	i1 = v1 | uint32(4096)
@@ -9842,7 +24883,7 @@ L18:
 	if i0 != 0 {
 		goto L1
 	}
-	fn7355(m, v0)
+	fn7356(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	i0 = i0 | uint32(1)
 	v0 = i0
@@ -9856,7 +24897,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7366(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7367(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9901,7 +24942,7 @@ func fn7366(m *Module, v0 uint32, v1 uint32) uint32 {
 		goto L2
 	}
 	i2 = b2i(v3 == v1)
-	i0 = fn7392(m, v4, v5, i2)
+	i0 = fn7393(m, v4, v5, i2)
 	v3 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	i0 = i0 & uint32(32)
@@ -9916,7 +24957,7 @@ func fn7366(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	*(*uint8)(unsafe.Add(b, uint64(v2)+15)) = uint8(k32(0))
 	i4 = v2 + uint32(15)
-	i1 = fn7293(m, v4, v1, uint32(4), i4)
+	i1 = fn7294(m, v4, v1, uint32(4), i4)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v4
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+15)))
@@ -9930,7 +24971,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
 	goto L1
 L2:
-	i0 = fn7309(m, v4, v4, v5, v1)
+	i0 = fn7310(m, v4, v4, v5, v1)
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = i1 - v1
@@ -9965,11 +25006,11 @@ L2:
 		goto L4
 	}
 	i2 = v2 + uint32(8)
-	i0 = fn7297(m, v0, v4, i2)
+	i0 = fn7298(m, v0, v4, i2)
 	goto L4
 L5:
 	i2 = v2 + uint32(8)
-	i0 = fn7298(m, v0, v4, i2)
+	i0 = fn7299(m, v0, v4, i2)
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
 L1:
@@ -9980,7 +25021,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7367(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn7368(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -10010,7 +25051,7 @@ func fn7367(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	*(*uint8)(unsafe.Add(b, uint64(v4)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v4 + uint32(15)
-	i1 = fn7293(m, i1, v5, uint32(4), i4)
+	i1 = fn7294(m, i1, v5, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+15)))
 	if i0 != 0 {
@@ -10019,7 +25060,7 @@ func fn7367(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
 L1:
-	fn7362(m, v0, v1, v2, v3)
+	fn7363(m, v0, v1, v2, v3)
 	i0 = v4 + uint32(16)
 	m.g0 = i0
 	return
@@ -10027,15 +25068,15 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7368(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
-	fn7369(m, v0, uint32(0), v1, uint32(0))
-	fn7363(m, v0, v2, v3)
+func fn7369(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+	fn7370(m, v0, uint32(0), v1, uint32(0))
+	fn7364(m, v0, v2, v3)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn7369(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn7370(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -10070,7 +25111,7 @@ func fn7369(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	*(*uint8)(unsafe.Add(b, uint64(v4)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v4 + uint32(15)
-	i1 = fn7293(m, i1, v6, uint32(4), i4)
+	i1 = fn7294(m, i1, v6, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+15)))
 	if i0 != 0 {
@@ -10188,7 +25229,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn7370(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7371(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10261,7 +25302,7 @@ L4:
 	v4 = i0
 	goto L5
 L6:
-	i0 = fn7358(m, v1)
+	i0 = fn7359(m, v1)
 	if i0 == 0 {
 		goto L2
 	}
@@ -10273,7 +25314,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = uint32(2)
 	i0 = v3 + uint32(8)
 	i2 = uint32(0) - v0
-	fn7371(m, i0, v1, i2)
+	fn7372(m, i0, v1, i2)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = uint32(0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	v5 = i0
@@ -10357,7 +25398,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7371(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn7372(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10423,7 +25464,7 @@ L3:
 		goto L6
 	}
 	i2 = b2i(v6 == v2)
-	i0 = fn7392(m, v5, v4, i2)
+	i0 = fn7393(m, v5, v4, i2)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	i0 = i0 & uint32(32)
 	if i0 != 0 {
@@ -10438,7 +25479,7 @@ L3:
 	*(*uint8)(unsafe.Add(b, uint64(v3)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v3 + uint32(15)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+15)))
 	if i0 != 0 {
@@ -10456,7 +25497,7 @@ L6:
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v6
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn7309(m, i0, v5, v4, v2)
+	i0 = fn7310(m, i0, v5, v4, v2)
 	i1 = div32s(v6, uint32(9))
 	v2 = i1
 	i2 = v2 * k32(4294967287)
@@ -10486,7 +25527,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7372(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7373(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10506,7 +25547,7 @@ func fn7372(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i2 = v2 + uint32(12)
-	i0 = fn7370(m, uint32(0), v0, i2)
+	i0 = fn7371(m, uint32(0), v0, i2)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
 	v4 = i0
@@ -10553,7 +25594,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7373(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7374(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10589,7 +25630,7 @@ func fn7373(m *Module, v0 uint32, v1 uint32) uint32 {
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = fn7468(m, i1, i2, i3, i4, v2)
+	i1 = fn7469(m, i1, i2, i3, i4, v2)
 	i0 = uint32(0) - i1
 	return i0
 L2:
@@ -10598,7 +25639,7 @@ L2:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i4 = uint32(0) - v2
-	i0 = fn7468(m, i0, i1, i2, i3, i4)
+	i0 = fn7469(m, i0, i1, i2, i3, i4)
 	return i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
@@ -10640,7 +25681,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn7374(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7375(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -10697,11 +25738,11 @@ func fn7374(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	if int32(v7) <= int32(v8) {
 		goto L3
 	}
-	i0 = fn7297(m, v0, v7, v4)
+	i0 = fn7298(m, v0, v7, v4)
 	v4 = i0
 	goto L4
 L5:
-	i0 = fn7298(m, v0, v7, v4)
+	i0 = fn7299(m, v0, v7, v4)
 	v4 = i0
 L4:
 	if v4 == 0 {
@@ -10738,7 +25779,7 @@ L2:
 		goto L6
 	}
 	i1 = v6 & uint32(1)
-	fn7369(m, v0, i1, uint32(0), v2)
+	fn7370(m, v0, i1, uint32(0), v2)
 	goto L1
 L6:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -10767,7 +25808,7 @@ L6:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(15)
-	i1 = fn7293(m, i1, v6, uint32(4), i4)
+	i1 = fn7294(m, i1, v6, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+15)))
 	if i0 != 0 {
@@ -10789,7 +25830,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	goto L1
 L9:
-	i0 = fn7378(m, v0, v1, v6, v4)
+	i0 = fn7379(m, v0, v1, v6, v4)
 	if i0 == 0 {
 		goto L1
 	}
@@ -10797,13 +25838,13 @@ L9:
 	goto L7
 L8:
 	i2 = uint32(0) - v6
-	i0 = fn7393(m, v0, v1, i2, v4)
+	i0 = fn7394(m, v0, v1, i2, v4)
 	v1 = i0
 	if v1 == k32(4294967295) {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v2
-	fn7379(m, v0, v1, v3, v4)
+	fn7380(m, v0, v1, v3, v4)
 	i1 = *(*uint32)(unsafe.Add(b, v4))
 	v6 = i1
 	i1 = v6 | uint32(4096)
@@ -10847,7 +25888,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7375(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7376(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -10907,11 +25948,11 @@ L1:
 	if int32(v6) <= int32(v8) {
 		goto L3
 	}
-	i0 = fn7297(m, v0, v6, v3)
+	i0 = fn7298(m, v0, v6, v3)
 	v3 = i0
 	goto L4
 L5:
-	i0 = fn7298(m, v0, v6, v3)
+	i0 = fn7299(m, v0, v6, v3)
 	v3 = i0
 L4:
 	if v3 == 0 {
@@ -10941,13 +25982,13 @@ L2:
 	i1 = i1 & uint32(241)
 	i1 = i1 | uint32(4)
 	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	fn7364(m, v0, v2)
+	fn7365(m, v0, v2)
 	return uint32(1)
 }
 
 //go:norace
 //go:nocheckptr
-func fn7376(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7377(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10992,11 +26033,11 @@ func fn7376(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if int32(v4) <= int32(v6) {
 		goto L2
 	}
-	i0 = fn7297(m, v0, v4, v2)
+	i0 = fn7298(m, v0, v4, v2)
 	v5 = i0
 	goto L3
 L4:
-	i0 = fn7298(m, v0, v4, v2)
+	i0 = fn7299(m, v0, v4, v2)
 	v5 = i0
 L3:
 	if v5 != 0 {
@@ -11028,7 +26069,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7377(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn7378(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -11109,11 +26150,11 @@ L2:
 	if int32(v5) <= int32(v7) {
 		goto L6
 	}
-	i0 = fn7297(m, v0, v5, v4)
+	i0 = fn7298(m, v0, v5, v4)
 	v2 = i0
 	goto L7
 L8:
-	i0 = fn7298(m, v0, v5, v4)
+	i0 = fn7299(m, v0, v5, v4)
 	v2 = i0
 L7:
 	if v2 == 0 {
@@ -11142,13 +26183,13 @@ L5:
 	i1 = i1 & uint32(241)
 	i1 = i1 | uint32(4)
 	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	fn7364(m, v0, v3)
+	fn7365(m, v0, v3)
 	return uint32(1)
 }
 
 //go:norace
 //go:nocheckptr
-func fn7378(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7379(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -11211,11 +26252,11 @@ L3:
 	if int32(v6) <= int32(v7) {
 		goto L4
 	}
-	i0 = fn7297(m, v0, v6, v3)
+	i0 = fn7298(m, v0, v6, v3)
 	v2 = i0
 	goto L5
 L6:
-	i0 = fn7298(m, v0, v6, v3)
+	i0 = fn7299(m, v0, v6, v3)
 	v2 = i0
 L5:
 	if v2 != 0 {
@@ -11275,11 +26316,11 @@ L2:
 	if int32(v7) <= int32(v8) {
 		goto L8
 	}
-	i0 = fn7297(m, v0, v7, v3)
+	i0 = fn7298(m, v0, v7, v3)
 	v4 = i0
 	goto L9
 L10:
-	i0 = fn7298(m, v0, v7, v3)
+	i0 = fn7299(m, v0, v7, v3)
 	v4 = i0
 L9:
 	if v4 != 0 {
@@ -11293,7 +26334,7 @@ L11:
 	v5 = i0
 L8:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	fn7308(m, i0, v5, v6, v4, v2)
+	fn7309(m, i0, v5, v6, v4, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v6
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
@@ -11313,7 +26354,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7379(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn7380(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -11401,7 +26442,7 @@ L3:
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn7301(m, i0, i1)
+	i0 = fn7302(m, i0, i1)
 	if i0 != 0 {
 		goto L12
 	}
@@ -11436,11 +26477,11 @@ L12:
 	if int32(v2) <= int32(v4) {
 		goto L13
 	}
-	i0 = fn7297(m, v0, v2, v3)
+	i0 = fn7298(m, v0, v2, v3)
 	v2 = i0
 	goto L14
 L15:
-	i0 = fn7298(m, v0, v2, v3)
+	i0 = fn7299(m, v0, v2, v3)
 	v2 = i0
 L14:
 	if v2 == 0 {
@@ -11543,7 +26584,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7380(m *Module, v0 uint32) uint32 {
+func fn7381(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -11556,7 +26597,7 @@ func fn7380(m *Module, v0 uint32) uint32 {
 	_ = l1
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn7295(m, i0)
+	i0 = fn7296(m, i0)
 	v1 = i0
 	if v1 == 0 {
 		goto L1
@@ -11578,90 +26619,6 @@ func fn7380(m *Module, v0 uint32) uint32 {
 	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
 L1:
 	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7381(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	b := m.base
-	if v0 == v1 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v5 = i1
-	if int32(v4) > int32(v5) {
-		i0 = v4
-	} else {
-		i0 = v5
-	}
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v6 = i1
-	if v4 == v6 {
-		goto L2
-	}
-	i0 = v3 & uint32(32)
-	if i0 == 0 {
-		goto L4
-	}
-	if int32(v4) <= int32(v6) {
-		goto L2
-	}
-	i0 = fn7297(m, v0, v4, v2)
-	v5 = i0
-	goto L3
-L4:
-	i0 = fn7298(m, v0, v4, v2)
-	v5 = i0
-L3:
-	if v5 != 0 {
-		goto L5
-	}
-	return uint32(0)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v5
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i1 = i1 & uint32(15)
-	i2 = v3 & uint32(240)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i2 = i2 << (uint32(2) & 31)
-	m.copy(i0, i1, i2)
-L1:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i1 = i1 & uint32(254)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	return uint32(1)
 }
 
 //go:norace
@@ -11711,11 +26668,95 @@ func fn7382(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if int32(v4) <= int32(v6) {
 		goto L2
 	}
-	i0 = fn7297(m, v0, v4, v2)
+	i0 = fn7298(m, v0, v4, v2)
 	v5 = i0
 	goto L3
 L4:
+	i0 = fn7299(m, v0, v4, v2)
+	v5 = i0
+L3:
+	if v5 != 0 {
+		goto L5
+	}
+	return uint32(0)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v5
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i1 = i1 & uint32(15)
+	i2 = v3 & uint32(240)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i2 = i2 << (uint32(2) & 31)
+	m.copy(i0, i1, i2)
+L1:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i1 = i1 & uint32(254)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	return uint32(1)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7383(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	b := m.base
+	if v0 == v1 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v5 = i1
+	if int32(v4) > int32(v5) {
+		i0 = v4
+	} else {
+		i0 = v5
+	}
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v6 = i1
+	if v4 == v6 {
+		goto L2
+	}
+	i0 = v3 & uint32(32)
+	if i0 == 0 {
+		goto L4
+	}
+	if int32(v4) <= int32(v6) {
+		goto L2
+	}
 	i0 = fn7298(m, v0, v4, v2)
+	v5 = i0
+	goto L3
+L4:
+	i0 = fn7299(m, v0, v4, v2)
 	v5 = i0
 L3:
 	if v5 != 0 {
@@ -11750,7 +26791,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7383(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7384(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -11797,11 +26838,11 @@ func fn7383(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if int32(v6) <= int32(v7) {
 		goto L2
 	}
-	i0 = fn7297(m, v0, v6, v3)
+	i0 = fn7298(m, v0, v6, v3)
 	v2 = i0
 	goto L3
 L4:
-	i0 = fn7298(m, v0, v6, v3)
+	i0 = fn7299(m, v0, v6, v3)
 	v2 = i0
 L3:
 	if v2 != 0 {
@@ -11838,7 +26879,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7384(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7385(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -11873,13 +26914,13 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = i1
 	return uint32(2147483647)
 L1:
-	i0 = fn7385(m, v0, v1)
+	i0 = fn7386(m, v0, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn7385(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7386(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11996,7 +27037,7 @@ L9:
 	i0 = uint32(1) - v1
 	return i0
 L8:
-	i0 = fn7373(m, v0, v1)
+	i0 = fn7374(m, v0, v1)
 	i2 = v2 << (uint32(1) & 31)
 	i1 = uint32(1) - i2
 	i0 = i0 * i1
@@ -12007,7 +27048,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7386(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn7387(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -12029,23 +27070,23 @@ func fn7386(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 	}
 L3:
 	v5 = uint32(2147483647)
-	i0 = fn7377(m, v0, v1, v2, v3, v4)
+	i0 = fn7378(m, v0, v1, v2, v3, v4)
 	if i0 != 0 {
 		goto L1
 	}
 L2:
-	i1 = fn7385(m, v1, v2)
+	i1 = fn7386(m, v1, v2)
 	v5 = i1
 	i1 = v5 >> (uint32(31) & 31)
 	i2 = b2i(v5 != uint32(0))
-	fn7369(m, v0, i1, i2, uint32(0))
+	fn7370(m, v0, i1, i2, uint32(0))
 L1:
 	return v5
 }
 
 //go:norace
 //go:nocheckptr
-func fn7387(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn7388(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -12064,7 +27105,7 @@ func fn7387(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) ui
 		goto L1
 	}
 L2:
-	i0 = fn7377(m, v0, v1, v2, v3, v4)
+	i0 = fn7378(m, v0, v1, v2, v3, v4)
 	if i0 == 0 {
 		goto L1
 	}
@@ -12073,17 +27114,17 @@ L2:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	return uint32(2147483647)
 L1:
-	i1 = fn7385(m, v1, v2)
+	i1 = fn7386(m, v1, v2)
 	v1 = i1
 	i1 = v1 >> (uint32(31) & 31)
 	i2 = b2i(v1 != uint32(0))
-	fn7369(m, v0, i1, i2, uint32(0))
+	fn7370(m, v0, i1, i2, uint32(0))
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn7388(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7389(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12252,7 +27293,7 @@ L12:
 	goto L3
 L13:
 	i0 = v2 + uint32(24)
-	i0 = fn7373(m, i0, v2)
+	i0 = fn7374(m, i0, v2)
 	v6 = i0
 	goto L3
 L7:
@@ -12333,7 +27374,7 @@ L18:
 	v6 = i0
 	goto L3
 L19:
-	i0 = fn7373(m, v0, v1)
+	i0 = fn7374(m, v0, v1)
 	v6 = i0
 L15:
 	if v6 != 0 {
@@ -12374,7 +27415,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7389(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7390(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12457,28 +27498,28 @@ L5:
 	}
 	return i0
 L6:
-	i0 = fn7373(m, v0, v1)
+	i0 = fn7374(m, v0, v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn7390(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7391(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	var i2 uint32
 	_ = i2
-	i1 = fn7388(m, v1, v2)
+	i1 = fn7389(m, v1, v2)
 	v2 = i1
 	i1 = v2 >> (uint32(31) & 31)
 	i2 = b2i(v2 != uint32(0))
-	fn7369(m, v0, i1, i2, uint32(0))
+	fn7370(m, v0, i1, i2, uint32(0))
 	return v2
 }
 
 //go:norace
 //go:nocheckptr
-func fn7391(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7392(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -12515,11 +27556,11 @@ func fn7391(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i1 = i1 | uint32(64)
 	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
 	i1 = v3 + uint32(24)
-	i1 = fn7388(m, i1, v3)
+	i1 = fn7389(m, i1, v3)
 	v1 = i1
 	i1 = v1 >> (uint32(31) & 31)
 	i2 = b2i(v1 != uint32(0))
-	fn7369(m, v0, i1, i2, uint32(0))
+	fn7370(m, v0, i1, i2, uint32(0))
 	i0 = v3 + uint32(48)
 	m.g0 = i0
 	return v1
@@ -12527,7 +27568,7 @@ func fn7391(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7392(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7393(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -12726,7 +27767,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7393(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7394(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -12795,11 +27836,11 @@ L3:
 	if int32(v8) <= int32(v9) {
 		goto L4
 	}
-	i0 = fn7297(m, v0, v8, v3)
+	i0 = fn7298(m, v0, v8, v3)
 	v5 = i0
 	goto L5
 L6:
-	i0 = fn7298(m, v0, v8, v3)
+	i0 = fn7299(m, v0, v8, v3)
 	v5 = i0
 L5:
 	if v5 != 0 {
@@ -12835,7 +27876,7 @@ L2:
 		goto L9
 	}
 	i2 = b2i(v7 == v2)
-	i0 = fn7392(m, v6, v5, i2)
+	i0 = fn7393(m, v6, v5, i2)
 	v2 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	i0 = i0 & uint32(32)
@@ -12851,7 +27892,7 @@ L2:
 	*(*uint8)(unsafe.Add(b, uint64(v4)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v4 + uint32(15)
-	i1 = fn7293(m, i1, v5, uint32(4), i4)
+	i1 = fn7294(m, i1, v5, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+15)))
 	if i0 != 0 {
@@ -12879,7 +27920,7 @@ L9:
 		goto L12
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn7309(m, i0, v6, v5, v2)
+	i0 = fn7310(m, i0, v6, v5, v2)
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
 	v5 = i0
@@ -12902,10 +27943,10 @@ L9:
 	if int32(v5) <= int32(v6) {
 		goto L11
 	}
-	i0 = fn7297(m, v0, v5, v3)
+	i0 = fn7298(m, v0, v5, v3)
 	goto L11
 L13:
-	i0 = fn7298(m, v0, v5, v3)
+	i0 = fn7299(m, v0, v5, v3)
 	goto L11
 L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
@@ -12929,11 +27970,11 @@ L12:
 	if int32(v8) <= int32(v9) {
 		goto L14
 	}
-	i0 = fn7297(m, v0, v8, v3)
+	i0 = fn7298(m, v0, v8, v3)
 	v5 = i0
 	goto L15
 L16:
-	i0 = fn7298(m, v0, v8, v3)
+	i0 = fn7299(m, v0, v8, v3)
 	v5 = i0
 L15:
 	if v5 != 0 {
@@ -12948,7 +27989,7 @@ L17:
 	v6 = i0
 L14:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = fn7309(m, i0, v6, v5, v2)
+	i0 = fn7310(m, i0, v6, v5, v2)
 	v2 = i0
 L11:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v7
@@ -12969,7 +28010,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7394(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7395(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -13044,7 +28085,7 @@ L3:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(15)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+15)))
 	if i0 != 0 {
@@ -13100,11 +28141,11 @@ L2:
 	if int32(v6) <= int32(v10) {
 		goto L6
 	}
-	i0 = fn7297(m, v0, v6, v4)
+	i0 = fn7298(m, v0, v6, v4)
 	v6 = i0
 	goto L7
 L8:
-	i0 = fn7298(m, v0, v6, v4)
+	i0 = fn7299(m, v0, v6, v4)
 	v6 = i0
 L7:
 	if v6 == 0 {
@@ -13453,16 +28494,16 @@ L27:
 	if int32(v1) <= int32(v2) {
 		goto L29
 	}
-	i0 = fn7297(m, v0, v1, v4)
+	i0 = fn7298(m, v0, v1, v4)
 	goto L29
 L30:
-	i0 = fn7298(m, v0, v1, v4)
+	i0 = fn7299(m, v0, v1, v4)
 L29:
-	fn7347(m, v0)
-	fn7395(m, v0, v3)
+	fn7348(m, v0)
+	fn7396(m, v0, v3)
 	goto L1
 L9:
-	fn7361(m, v0, uint32(256), v4)
+	fn7362(m, v0, uint32(256), v4)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -13471,7 +28512,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7395(m *Module, v0 uint32, v1 uint32) {
+func fn7396(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13577,11 +28618,11 @@ L4:
 		goto L6
 	}
 	i2 = v2 + uint32(12)
-	i0 = fn7297(m, v0, v1, i2)
+	i0 = fn7298(m, v0, v1, i2)
 	goto L6
 L7:
 	i2 = v2 + uint32(12)
-	i0 = fn7298(m, v0, v1, i2)
+	i0 = fn7299(m, v0, v1, i2)
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
 	i0 = k32(9973008) + uint32(16)
@@ -13680,7 +28721,7 @@ L1:
 	}
 	i1 = v1 & uint32(1)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	fn7369(m, v0, i1, uint32(0), i3)
+	fn7370(m, v0, i1, uint32(0), i3)
 L13:
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -13689,7 +28730,7 @@ L13:
 
 //go:norace
 //go:nocheckptr
-func fn7396(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7397(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13767,7 +28808,7 @@ L5:
 	}
 	return uint32(8449637)
 L6:
-	i2 = fn7339(m, v0, v1)
+	i2 = fn7340(m, v0, v1)
 	if i2 != 0 {
 		i0 = uint32(8465815)
 	} else {
@@ -13778,7 +28819,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn7397(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn7398(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -13867,7 +28908,7 @@ L3:
 	*(*uint8)(unsafe.Add(b, uint64(v4)+14)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v4 + uint32(14)
-	i1 = fn7293(m, i1, v5, uint32(4), i4)
+	i1 = fn7294(m, i1, v5, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+14)))
 	if i0 != 0 {
@@ -13927,11 +28968,11 @@ L2:
 	if int32(v5) <= int32(v7) {
 		goto L6
 	}
-	i0 = fn7297(m, v0, v5, v3)
+	i0 = fn7298(m, v0, v5, v3)
 	v5 = i0
 	goto L7
 L8:
-	i0 = fn7298(m, v0, v5, v3)
+	i0 = fn7299(m, v0, v5, v3)
 	v5 = i0
 L7:
 	if v5 == 0 {
@@ -14172,13 +29213,13 @@ L10:
 	if int32(v1) <= int32(v5) {
 		goto L24
 	}
-	i0 = fn7297(m, v0, v1, v3)
+	i0 = fn7298(m, v0, v1, v3)
 	goto L24
 L25:
-	i0 = fn7298(m, v0, v1, v3)
+	i0 = fn7299(m, v0, v1, v3)
 L24:
-	fn7347(m, v0)
-	fn7395(m, v0, v2)
+	fn7348(m, v0)
+	fn7396(m, v0, v2)
 	goto L1
 L9:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
@@ -14196,7 +29237,7 @@ L9:
 	*(*uint8)(unsafe.Add(b, uint64(v4)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v4 + uint32(15)
-	i1 = fn7293(m, i1, v5, uint32(4), i4)
+	i1 = fn7294(m, i1, v5, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+15)))
 	if i0 != 0 {
@@ -14224,7 +29265,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7398(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn7399(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -14245,7 +29286,7 @@ func fn7398(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn7375(m, v0, v1, v2, v3)
+	i0 = fn7376(m, v0, v1, v2, v3)
 	if i0 != 0 {
 		goto L1
 	}
@@ -14264,7 +29305,7 @@ func fn7398(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	*(*uint8)(unsafe.Add(b, uint64(v4)+13)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v4 + uint32(13)
-	i1 = fn7293(m, i1, v3, uint32(4), i4)
+	i1 = fn7294(m, i1, v3, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+13)))
 	if i0 != 0 {
@@ -14307,7 +29348,7 @@ L2:
 	*(*uint8)(unsafe.Add(b, uint64(v4)+14)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v4 + uint32(14)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+14)))
 	if i0 != 0 {
@@ -14348,7 +29389,7 @@ L5:
 	*(*uint8)(unsafe.Add(b, uint64(v4)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v4 + uint32(15)
-	i1 = fn7293(m, i1, v5, uint32(4), i4)
+	i1 = fn7294(m, i1, v5, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+15)))
 	if i0 != 0 {
@@ -14357,7 +29398,7 @@ L5:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
 L8:
-	fn7362(m, v0, v1, v2, v3)
+	fn7363(m, v0, v1, v2, v3)
 L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -14366,7 +29407,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7399(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7400(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -14441,7 +29482,7 @@ L3:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(15)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+15)))
 	if i0 != 0 {
@@ -14497,11 +29538,11 @@ L2:
 	if int32(v6) <= int32(v10) {
 		goto L6
 	}
-	i0 = fn7297(m, v0, v6, v4)
+	i0 = fn7298(m, v0, v6, v4)
 	v6 = i0
 	goto L7
 L8:
-	i0 = fn7298(m, v0, v6, v4)
+	i0 = fn7299(m, v0, v6, v4)
 	v6 = i0
 L7:
 	if v6 == 0 {
@@ -14860,16 +29901,16 @@ L27:
 	if int32(v1) <= int32(v2) {
 		goto L29
 	}
-	i0 = fn7297(m, v0, v1, v4)
+	i0 = fn7298(m, v0, v1, v4)
 	goto L29
 L30:
-	i0 = fn7298(m, v0, v1, v4)
+	i0 = fn7299(m, v0, v1, v4)
 L29:
-	fn7347(m, v0)
-	fn7395(m, v0, v3)
+	fn7348(m, v0)
+	fn7396(m, v0, v3)
 	goto L1
 L9:
-	fn7361(m, v0, uint32(256), v4)
+	fn7362(m, v0, uint32(256), v4)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -14878,7 +29919,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7400(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7401(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -14927,7 +29968,7 @@ func fn7400(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 		goto L2
 	}
 L3:
-	i0 = fn7377(m, v0, v1, v2, v3, v4)
+	i0 = fn7378(m, v0, v1, v2, v3, v4)
 	if i0 != 0 {
 		goto L1
 	}
@@ -14957,7 +29998,7 @@ L5:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+876)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(876)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+876)))
 	if i0 != 0 {
@@ -14981,7 +30022,7 @@ L6:
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+876)) = uint32(0)
 	i2 = v5 + uint32(876)
-	i0 = fn7370(m, uint32(0), v2, i2)
+	i0 = fn7371(m, uint32(0), v2, i2)
 	v6 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+877)))
 	i0 = i0 & uint32(1)
@@ -15019,7 +30060,7 @@ L10:
 		goto L8
 	}
 L12:
-	fn7361(m, v0, uint32(256), v4)
+	fn7362(m, v0, uint32(256), v4)
 	goto L1
 L9:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
@@ -15037,7 +30078,7 @@ L9:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+876)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(876)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+876)))
 	if i0 != 0 {
@@ -15064,7 +30105,7 @@ L8:
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn7376(m, v0, v1, v4)
+	i0 = fn7377(m, v0, v1, v4)
 	goto L1
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -15072,15 +30113,15 @@ L15:
 		goto L17
 	}
 	i0 = v5 + uint32(584)
-	i0 = fn7376(m, i0, v1, v4)
+	i0 = fn7377(m, i0, v1, v4)
 	if i0 != 0 {
 		goto L18
 	}
-	fn7361(m, v0, uint32(512), v4)
+	fn7362(m, v0, uint32(512), v4)
 	goto L16
 L18:
 	i0 = v5 + uint32(584)
-	fn7395(m, i0, v3)
+	fn7396(m, i0, v3)
 	i0 = v5 + uint32(584)
 	v1 = i0
 L17:
@@ -15093,15 +30134,15 @@ L17:
 		i2 = v6
 	}
 	i2 = i2 + v2
-	i0 = fn7378(m, i0, v1, i2, v4)
+	i0 = fn7379(m, i0, v1, i2, v4)
 	if i0 != 0 {
 		goto L19
 	}
-	fn7361(m, v0, uint32(512), v4)
+	fn7362(m, v0, uint32(512), v4)
 	goto L16
 L19:
 	i0 = v5 + uint32(296)
-	fn7395(m, i0, v3)
+	fn7396(m, i0, v3)
 	i0 = v5 + uint32(8)
 	if v7 != 0 {
 		i2 = v6
@@ -15109,18 +30150,18 @@ L19:
 		i2 = uint32(0)
 	}
 	i2 = i2 - v2
-	i0 = fn7393(m, i0, v1, i2, v4)
+	i0 = fn7394(m, i0, v1, i2, v4)
 	if i0 != k32(4294967295) {
 		goto L20
 	}
-	fn7361(m, v0, uint32(512), v4)
+	fn7362(m, v0, uint32(512), v4)
 	goto L16
 L20:
 	i1 = v5 + uint32(296)
 	i2 = v5 + uint32(8)
 	i3 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+8)))
 	i3 = i3 & uint32(1)
-	fn7401(m, v0, i1, i2, i3, v3, v4)
+	fn7402(m, v0, i1, i2, i3, v3, v4)
 L16:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+584)))
 	v0 = i0
@@ -15186,7 +30227,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7401(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
+func fn7402(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -15327,7 +30368,7 @@ L6:
 	v14 = i0
 	i0 = v6 + uint32(40)
 	i2 = v13 - v10
-	i0 = fn7378(m, i0, v9, i2, v5)
+	i0 = fn7379(m, i0, v9, i2, v5)
 	if i0 != 0 {
 		goto L4
 	}
@@ -15346,7 +30387,7 @@ L6:
 	*(*uint8)(unsafe.Add(b, uint64(v6)+335)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v6 + uint32(335)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+335)))
 	if i0 != 0 {
@@ -15414,11 +30455,11 @@ L2:
 	if int32(v13) <= int32(v15) {
 		goto L10
 	}
-	i0 = fn7297(m, v0, v13, v5)
+	i0 = fn7298(m, v0, v13, v5)
 	v13 = i0
 	goto L11
 L12:
-	i0 = fn7298(m, v0, v13, v5)
+	i0 = fn7299(m, v0, v13, v5)
 	v13 = i0
 L11:
 	if v13 == 0 {
@@ -15456,7 +30497,7 @@ L10:
 		i4 = v11
 	}
 	i4 = *(*uint32)(unsafe.Add(b, i4))
-	i0 = fn7299(m, i0, i1, i2, i3, i4)
+	i0 = fn7300(m, i0, i1, i2, i3, i4)
 	v8 = i0
 	if v8 != 0 {
 		goto L16
@@ -15490,11 +30531,11 @@ L16:
 	if int32(v2) <= int32(v1) {
 		goto L17
 	}
-	i0 = fn7297(m, v0, v2, v5)
+	i0 = fn7298(m, v0, v2, v5)
 	v2 = i0
 	goto L18
 L19:
-	i0 = fn7298(m, v0, v2, v5)
+	i0 = fn7299(m, v0, v2, v5)
 	v2 = i0
 L18:
 	if v2 == 0 {
@@ -15604,7 +30645,7 @@ L20:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v15)+20))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v15)+12))
-	fn7302(m, i0, i1, i2, i3, i4)
+	fn7303(m, i0, i1, i2, i3, i4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
 	v9 = i0
 	if int32(v9) < int32(uint32(2)) {
@@ -15652,10 +30693,10 @@ L23:
 	if int32(v2) <= int32(v8) {
 		goto L25
 	}
-	i0 = fn7297(m, v0, v2, v5)
+	i0 = fn7298(m, v0, v2, v5)
 	goto L25
 L26:
-	i0 = fn7298(m, v0, v2, v5)
+	i0 = fn7299(m, v0, v2, v5)
 L25:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v9
 	i0 = v7 & uint32(1)
@@ -15790,7 +30831,7 @@ L34:
 
 //go:norace
 //go:nocheckptr
-func fn7402(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7403(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -15832,7 +30873,7 @@ func fn7402(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 		goto L2
 	}
 L3:
-	i0 = fn7377(m, v0, v1, v2, v3, v4)
+	i0 = fn7378(m, v0, v1, v2, v3, v4)
 	if i0 != 0 {
 		goto L1
 	}
@@ -15862,7 +30903,7 @@ L5:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+14)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(14)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+14)))
 	if i0 != 0 {
@@ -15885,7 +30926,7 @@ L6:
 	goto L1
 L4:
 	i2 = v5 + uint32(8)
-	i0 = fn7370(m, uint32(0), v2, i2)
+	i0 = fn7371(m, uint32(0), v2, i2)
 	v6 = i0
 	i1 = *(*uint32)(unsafe.Add(b, v3))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
@@ -15915,7 +30956,7 @@ L9:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(15)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+15)))
 	if i0 != 0 {
@@ -15942,14 +30983,14 @@ L8:
 	if i0 == 0 {
 		goto L12
 	}
-	i0 = fn7376(m, v0, v1, v4)
+	i0 = fn7377(m, v0, v1, v4)
 	goto L1
 L12:
 	l0 = uint64(*(*int32)(unsafe.Add(b, uint64(v1)+4)))
 	v7 = l0
 	l0 = uint64(*(*uint8)(unsafe.Add(b, v2)))
 	v8 = l0
-	i0 = fn7376(m, v0, v1, v4)
+	i0 = fn7377(m, v0, v1, v4)
 	l3 = v8 << (uint64(1) & 63)
 	l3 = l3 & uint64(2)
 	l2 = uint64(1) - l3
@@ -15969,7 +31010,7 @@ L12:
 		l1 = k64(18446744071709551615)
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(l1)
-	fn7363(m, v0, v3, v4)
+	fn7364(m, v0, v3, v4)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -15978,7 +31019,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7403(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7404(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -16007,7 +31048,7 @@ func fn7403(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 		goto L2
 	}
 L3:
-	i0 = fn7377(m, v0, v1, v2, v3, v4)
+	i0 = fn7378(m, v0, v1, v2, v3, v4)
 	if i0 != 0 {
 		goto L1
 	}
@@ -16037,7 +31078,7 @@ L5:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+7)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(7)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+7)))
 	if i0 != 0 {
@@ -16061,7 +31102,7 @@ L6:
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = uint32(0)
 	i2 = v5 + uint32(8)
-	i0 = fn7370(m, uint32(0), v2, i2)
+	i0 = fn7371(m, uint32(0), v2, i2)
 	v6 = i0
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+9)))
 	i0 = i0 & uint32(1)
@@ -16099,7 +31140,7 @@ L10:
 		goto L8
 	}
 L12:
-	fn7361(m, v0, uint32(256), v4)
+	fn7362(m, v0, uint32(256), v4)
 	goto L1
 L9:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
@@ -16117,7 +31158,7 @@ L9:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(15)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+15)))
 	if i0 != 0 {
@@ -16144,23 +31185,23 @@ L8:
 	if i0 == 0 {
 		goto L15
 	}
-	i0 = fn7376(m, v0, v1, v4)
+	i0 = fn7377(m, v0, v1, v4)
 	goto L1
 L15:
 	if int32(v2) < int32(uint32(0)) {
 		goto L16
 	}
-	i0 = fn7378(m, v0, v1, v2, v4)
-	fn7395(m, v0, v3)
+	i0 = fn7379(m, v0, v1, v2, v4)
+	fn7396(m, v0, v3)
 	goto L1
 L16:
-	i0 = fn7376(m, v0, v1, v4)
+	i0 = fn7377(m, v0, v1, v4)
 	if i0 == 0 {
 		goto L1
 	}
-	fn7395(m, v0, v3)
+	fn7396(m, v0, v3)
 	i1 = uint32(0) - v2
-	i0 = fn7366(m, v0, i1)
+	i0 = fn7367(m, v0, i1)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -16169,7 +31210,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7404(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7405(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -16246,7 +31287,7 @@ L3:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(15)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+15)))
 	if i0 != 0 {
@@ -16302,11 +31343,11 @@ L2:
 	if int32(v6) <= int32(v10) {
 		goto L6
 	}
-	i0 = fn7297(m, v0, v6, v4)
+	i0 = fn7298(m, v0, v6, v4)
 	v6 = i0
 	goto L7
 L8:
-	i0 = fn7298(m, v0, v6, v4)
+	i0 = fn7299(m, v0, v6, v4)
 	v6 = i0
 L7:
 	if v6 == 0 {
@@ -16659,16 +31700,16 @@ L25:
 	if int32(v1) <= int32(v2) {
 		goto L27
 	}
-	i0 = fn7297(m, v0, v1, v4)
+	i0 = fn7298(m, v0, v1, v4)
 	goto L27
 L28:
-	i0 = fn7298(m, v0, v1, v4)
+	i0 = fn7299(m, v0, v1, v4)
 L27:
-	fn7347(m, v0)
-	fn7395(m, v0, v3)
+	fn7348(m, v0)
+	fn7396(m, v0, v3)
 	goto L1
 L9:
-	fn7361(m, v0, uint32(256), v4)
+	fn7362(m, v0, uint32(256), v4)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -16677,7 +31718,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7405(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn7406(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -16689,7 +31730,7 @@ func fn7405(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn7375(m, v0, v1, v2, v3)
+	i0 = fn7376(m, v0, v1, v2, v3)
 	if i0 != 0 {
 		goto L1
 	}
@@ -16700,17 +31741,17 @@ L2:
 	if i0 == 0 {
 		goto L3
 	}
-	fn7406(m, v0, v1, v2, v3)
+	fn7407(m, v0, v1, v2, v3)
 	return
 L3:
-	fn7407(m, v0, v1, v2, v3)
+	fn7408(m, v0, v1, v2, v3)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn7406(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn7407(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -16724,7 +31765,7 @@ func fn7406(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn7375(m, v0, v1, v2, v3)
+	i0 = fn7376(m, v0, v1, v2, v3)
 	if i0 != 0 {
 		goto L1
 	}
@@ -16748,19 +31789,19 @@ L2:
 	if i0 == uint32(3) {
 		goto L4
 	}
-	i0 = fn7381(m, v0, v1, v3)
+	i0 = fn7382(m, v0, v1, v3)
 	goto L3
 L4:
-	i0 = fn7382(m, v0, v1, v3)
+	i0 = fn7383(m, v0, v1, v3)
 L3:
-	fn7363(m, v0, v2, v3)
+	fn7364(m, v0, v2, v3)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn7407(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn7408(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -16786,7 +31827,7 @@ func fn7407(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn7375(m, v0, v1, v2, v3)
+	i0 = fn7376(m, v0, v1, v2, v3)
 	if i0 != 0 {
 		goto L1
 	}
@@ -16810,7 +31851,7 @@ L2:
 	if i0 == uint32(3) {
 		goto L4
 	}
-	i0 = fn7381(m, v0, v1, v3)
+	i0 = fn7382(m, v0, v1, v3)
 	goto L3
 L4:
 	if v0 == v1 {
@@ -16840,11 +31881,11 @@ L4:
 	if int32(v6) <= int32(v8) {
 		goto L5
 	}
-	i0 = fn7297(m, v0, v6, v3)
+	i0 = fn7298(m, v0, v6, v3)
 	v4 = i0
 	goto L6
 L7:
-	i0 = fn7298(m, v0, v6, v3)
+	i0 = fn7299(m, v0, v6, v3)
 	v4 = i0
 L6:
 	if v4 == 0 {
@@ -16870,14 +31911,14 @@ L5:
 	i2 = i2 << (uint32(2) & 31)
 	m.copy(i0, i1, i2)
 L3:
-	fn7363(m, v0, v2, v3)
+	fn7364(m, v0, v2, v3)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn7408(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7409(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -16897,25 +31938,25 @@ func fn7408(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 		goto L2
 	}
 L3:
-	i0 = fn7377(m, v0, v1, v2, v3, v4)
+	i0 = fn7378(m, v0, v1, v2, v3, v4)
 	if i0 != 0 {
 		goto L1
 	}
 	i3 = uint32(*(*uint8)(unsafe.Add(b, v2)))
 	i3 = i3 & uint32(1)
-	fn7409(m, v0, v1, v2, i3, v4)
+	fn7410(m, v0, v1, v2, i3, v4)
 	return
 L2:
 	i3 = v5 & uint32(1)
-	fn7401(m, v0, v1, v2, i3, v3, v4)
-	fn7363(m, v0, v3, v4)
+	fn7402(m, v0, v1, v2, i3, v3, v4)
+	fn7364(m, v0, v3, v4)
 L1:
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn7409(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7410(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -16962,7 +32003,7 @@ func fn7409(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	*(*uint8)(unsafe.Add(b, uint64(v5)+13)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(13)
-	i1 = fn7293(m, i1, v3, uint32(4), i4)
+	i1 = fn7294(m, i1, v3, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+13)))
 	if i0 != 0 {
@@ -16999,7 +32040,7 @@ L3:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+14)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(14)
-	i1 = fn7293(m, i1, v4, uint32(4), i4)
+	i1 = fn7294(m, i1, v4, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+14)))
 	if i0 != 0 {
@@ -17034,7 +32075,7 @@ L2:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(15)
-	i1 = fn7293(m, i1, v4, uint32(4), i4)
+	i1 = fn7294(m, i1, v4, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+15)))
 	if i0 != 0 {
@@ -17054,12190 +32095,6 @@ L8:
 	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
 L1:
 	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7410(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 & uint32(14)
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v5 = i0
-	i0 = v5 & uint32(14)
-	if i0 == 0 {
-		goto L2
-	}
-L3:
-	i0 = fn7377(m, v0, v1, v2, v3, v4)
-	if i0 != 0 {
-		goto L1
-	}
-	i3 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i3 = i3 ^ k32(4294967295)
-	i3 = i3 & uint32(1)
-	fn7409(m, v0, v1, v2, i3, v4)
-	return
-L2:
-	i3 = v5 ^ k32(4294967295)
-	i3 = i3 & uint32(1)
-	fn7401(m, v0, v1, v2, i3, v3, v4)
-	fn7363(m, v0, v3, v4)
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7411(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(640)
-	v5 = i0
-	m.g0 = v5
-	*(*uint64)(unsafe.Add(b, uint64(v5)+356)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v5)+348)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+344)) = uint8(k32(48))
-	i1 = v5 + uint32(368)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+364)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v5)+68)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v5)+60)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+56)) = uint8(k32(48))
-	i1 = v5 + uint32(80)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+76)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+52)) = uint32(0)
-	if v0 == v1 {
-		goto L10
-	}
-	v6 = v1
-	goto L9
-L10:
-	i0 = v5 + uint32(344)
-	v6 = i0
-	i0 = v5 + uint32(344)
-	if i0 == v0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v8 = i1
-	if int32(v7) > int32(v8) {
-		i0 = v7
-	} else {
-		i0 = v8
-	}
-	v7 = i0
-	if int32(v7) >= int32(uint32(65)) {
-		goto L12
-	}
-	v7 = uint32(48)
-	i0 = v5 + uint32(368)
-	v9 = i0
-	goto L11
-L12:
-	i0 = v5 + uint32(344)
-	i0 = fn7297(m, i0, v7, v4)
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+364))
-	v9 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+344)))
-	v7 = i0
-L11:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v5)+348)) = l1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i1 = i1 & uint32(15)
-	i2 = v7 & uint32(240)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, uint64(v5)+344)) = uint8(i1)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+356)) = v8
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i2 = v8 << (uint32(2) & 31)
-	m.copy(v9, i1, i2)
-L9:
-	if v0 == v2 {
-		goto L7
-	}
-	v1 = v2
-	goto L6
-L8:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-	i0 = v3 & uint32(32)
-	if i0 != 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i1
-	if int32(i0) <= int32(v1) {
-		goto L13
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v5)+16)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v5 + uint32(16)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+16)))
-	if i0 != 0 {
-		goto L14
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L14:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-L13:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v3 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i1 = i1 | uint32(512)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	goto L1
-L7:
-	i0 = v5 + uint32(56)
-	v1 = i0
-	i0 = v5 + uint32(56)
-	if i0 == v0 {
-		goto L6
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+56)))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v9 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v8 = i1
-	if int32(v9) > int32(v8) {
-		i0 = v9
-	} else {
-		i0 = v8
-	}
-	v9 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
-	v10 = i1
-	if v9 == v10 {
-		goto L15
-	}
-	i0 = v7 & uint32(32)
-	if i0 == 0 {
-		goto L17
-	}
-	if int32(v9) <= int32(v10) {
-		goto L15
-	}
-	i0 = v5 + uint32(56)
-	i0 = fn7297(m, i0, v9, v4)
-	v8 = i0
-	goto L16
-L17:
-	i0 = v5 + uint32(56)
-	i0 = fn7298(m, i0, v9, v4)
-	v8 = i0
-L16:
-	if v8 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v8 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+56)))
-	v7 = i0
-L15:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v5)+60)) = l1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i1 = i1 & uint32(15)
-	i2 = v7 & uint32(240)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, uint64(v5)+56)) = uint8(i1)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+68)) = v8
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+76))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i2 = v8 << (uint32(2) & 31)
-	m.copy(i0, i1, i2)
-L6:
-	i5 = v5 + uint32(52)
-	fn7412(m, uint32(1), v0, v6, v1, v3, i5)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+52))
-	v2 = i0
-	i0 = v2 & uint32(520)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = v5 + uint32(16)
-	i0 = i0 + uint32(32)
-	i1 = v3 + uint32(32)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v5 + uint32(16)
-	i0 = i0 + uint32(24)
-	i1 = v3 + uint32(24)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v5 + uint32(16)
-	i0 = i0 + uint32(16)
-	i1 = v3 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v5 + uint32(16)
-	i0 = i0 + uint32(8)
-	i1 = v3 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v3))
-	*(*uint64)(unsafe.Add(b, uint64(v5)+16)) = l1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i1 = i1 << (uint32(2) & 31)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	i1 = i1 + i2
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v8
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	if int32(v8) < int32(i1) {
-		goto L4
-	}
-	i0 = v2 & uint32(958)
-	v3 = i0
-	goto L3
-L5:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-	i0 = v3 & uint32(32)
-	if i0 != 0 {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i1
-	if int32(i0) <= int32(v1) {
-		goto L18
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v5)+16)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v5 + uint32(16)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+16)))
-	if i0 != 0 {
-		goto L19
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L19:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-L18:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v3 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i1 = i1 | uint32(512)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	goto L1
-L4:
-	i4 = v5 + uint32(16)
-	i5 = v5 + uint32(12)
-	fn7412(m, uint32(1), v0, v6, v1, i4, i5)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+52))
-	i1 = i1 | v3
-	i1 = i1 & uint32(958)
-	i2 = *(*uint32)(unsafe.Add(b, v4))
-	i1 = i1 | i2
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v3
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-	i0 = v1 & uint32(32)
-	if i0 != 0 {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i1
-	if int32(i0) <= int32(v2) {
-		goto L20
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v5)+639)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v5 + uint32(639)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+639)))
-	if i0 != 0 {
-		goto L21
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L21:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-L20:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v1 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i1 = i1 | v3
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	goto L1
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i1 = i1 | v2
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L1:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+344)))
-	v0 = i0
-	if v0 > uint32(31) {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+364))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+344)))
-	v0 = i0
-L22:
-	i0 = v0 & uint32(16)
-	if i0 != 0 {
-		goto L23
-	}
-	i0 = v5 + uint32(344)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L23:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+56)))
-	v0 = i0
-	if v0 > uint32(31) {
-		goto L24
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+76))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+56)))
-	v0 = i0
-L24:
-	i0 = v0 & uint32(16)
-	if i0 != 0 {
-		goto L25
-	}
-	i0 = v5 + uint32(56)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L25:
-	i0 = v5 + uint32(640)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7412(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(576)
-	v6 = i0
-	m.g0 = v6
-	*(*uint64)(unsafe.Add(b, uint64(v6)+308)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v6)+300)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v6)+296)) = uint8(k32(48))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	v8 = i0
-	i1 = v6 + uint32(320)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+316)) = i1
-	i0 = v7 | v8
-	i0 = i0 & uint32(14)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = fn7377(m, v1, v2, v3, v4, v5)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v2 = i0
-	i0 = v2 & uint32(2)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = v3 & uint32(2)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v3 = i1
-	if int32(i0) <= int32(v3) {
-		goto L5
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v6)+32)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i4 = v6 + uint32(32)
-	i1 = fn7293(m, i1, v3, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+32)))
-	if i0 != 0 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-L6:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v2 = i0
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = uint64(0)
-	i1 = v2 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i1 = i1 | uint32(256)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	goto L1
-L4:
-	i0 = v3 ^ v2
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	if i0 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v7 = i1
-	if int32(i0) <= int32(v7) {
-		goto L7
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v6)+32)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i4 = v6 + uint32(32)
-	i1 = fn7293(m, i1, v7, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+32)))
-	if i0 != 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-L8:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v2 = i0
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = uint64(0)
-	i1 = v2 & uint32(240)
-	i2 = v3 & uint32(3)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
-	goto L1
-L3:
-	i1 = v3 ^ v2
-	i1 = i1 & uint32(1)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i4 = *(*uint32)(unsafe.Add(b, v4))
-	i3 = i3 - i4
-	i3 = i3 + uint32(1)
-	fn7369(m, v1, i1, uint32(0), i3)
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i1 = i1 | uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	goto L1
-L2:
-	i0 = v7 & uint32(1)
-	v9 = i0
-	i0 = v8 & uint32(1)
-	v8 = i0
-	i0 = v2 + uint32(20)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	i1 = v2 + uint32(12)
-	v11 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v11))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	i0 = v3 + uint32(20)
-	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	i1 = v3 + uint32(12)
-	v13 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L9
-	}
-	if v7 != 0 {
-		goto L10
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	if i0 != 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v3 = i1
-	if int32(i0) <= int32(v3) {
-		goto L11
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v6)+32)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i4 = v6 + uint32(32)
-	i1 = fn7293(m, i1, v3, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+32)))
-	if i0 != 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-L12:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v2 = i0
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = uint64(0)
-	i1 = v2 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i1 = i1 | uint32(16)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	goto L1
-L10:
-	i0 = v8 ^ v9
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	if i0 != 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v7 = i1
-	if int32(i0) <= int32(v7) {
-		goto L13
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v6)+32)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i4 = v6 + uint32(32)
-	i1 = fn7293(m, i1, v7, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+32)))
-	if i0 != 0 {
-		goto L14
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-L14:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v2 = i0
-L13:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = uint64(0)
-	i2 = v2 & uint32(240)
-	i1 = v3 | i2
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i1 = i1 | uint32(4)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	goto L1
-L9:
-	if v7 != 0 {
-		goto L16
-	}
-	i1 = v8 ^ v9
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i3 = i3 - i4
-	fn7369(m, v1, i1, uint32(0), i3)
-	goto L15
-L16:
-	i0 = v6 + uint32(296)
-	i0 = i0 + uint32(20)
-	v14 = i0
-	i0 = v6 + uint32(296)
-	i0 = i0 + uint32(12)
-	v15 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i0 = i0 - i1
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i0 = i0 + i1
-	v16 = i0
-	i0 = v16 + uint32(1)
-	v17 = i0
-	i0 = v16 ^ k32(4294967295)
-	v18 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v19 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v20 = i0
-	if v16 > uint32(2147483646) {
-		goto L19
-	}
-	i0 = v6 + uint32(296)
-	i0 = fn7378(m, i0, v2, v17, v5)
-	if i0 == 0 {
-		goto L20
-	}
-	i0 = v6 + uint32(296)
-	v2 = i0
-	goto L18
-L20:
-	fn7361(m, v1, uint32(512), v5)
-	goto L17
-L19:
-	if int32(v17) > int32(k32(4294967295)) {
-		goto L21
-	}
-	i0 = v6 + uint32(296)
-	i0 = fn7378(m, i0, v3, v18, v5)
-	if i0 == 0 {
-		goto L22
-	}
-	i0 = v6 + uint32(296)
-	v3 = i0
-	v12 = v14
-	v13 = v15
-	goto L21
-L22:
-	fn7361(m, v1, uint32(512), v5)
-	goto L17
-L21:
-	v14 = v10
-	v15 = v11
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v10 = i1
-	i0 = i0 - v10
-	i0 = i0 + uint32(1)
-	v7 = i0
-	i0 = b2i(int32(v7) > int32(v10))
-	i1 = b2i(v2 != v1)
-	if !(v3 == v1) {
-		i0 = i1
-	}
-	if i0 != uint32(1) {
-		goto L24
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v11 = i0
-	if int32(v11) > int32(v7) {
-		i0 = v11
-	} else {
-		i0 = v7
-	}
-	v11 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v21 = i1
-	if v11 == v21 {
-		goto L24
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 & uint32(32)
-	if i0 == 0 {
-		goto L26
-	}
-	if int32(v11) <= int32(v21) {
-		goto L24
-	}
-	i0 = fn7297(m, v1, v11, v5)
-	v10 = i0
-	goto L25
-L26:
-	i0 = fn7298(m, v1, v11, v5)
-	v10 = i0
-L25:
-	if v10 == 0 {
-		goto L23
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	v10 = i0
-L24:
-	if v10 != uint32(1) {
-		goto L28
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i1 = *(*uint32)(unsafe.Add(b, v14))
-	i2 = *(*uint32)(unsafe.Add(b, v15))
-	i3 = *(*uint32)(unsafe.Add(b, v12))
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	i0 = fn7306(m, i0, i1, i2, i3)
-	v12 = i0
-	goto L27
-L28:
-	if int32(v10) > int32(uint32(1024)) {
-		goto L29
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i2 = *(*uint32)(unsafe.Add(b, v14))
-	i3 = *(*uint32)(unsafe.Add(b, v12))
-	i4 = *(*uint32)(unsafe.Add(b, v15))
-	i0 = fn7307(m, i0, uint32(0), i2, i3, i4, v10)
-	v12 = i0
-	if int32(v12) > int32(k32(4294967295)) {
-		goto L27
-	}
-	fn7361(m, v1, uint32(512), v5)
-	goto L17
-L29:
-	*(*uint64)(unsafe.Add(b, uint64(v6)+20)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v6)+12)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v6)+8)) = uint8(k32(48))
-	i1 = v6 + uint32(32)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = i1
-	i1 = v6 + uint32(8)
-	fn7413(m, v1, i1, v2, v3, v5)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 & uint32(14)
-	if i0 != 0 {
-		goto L31
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
-	v2 = i0
-	i0 = v2 & uint32(14)
-	if i0 == 0 {
-		goto L30
-	}
-L31:
-	fn7360(m, v1, uint32(0), uint32(4))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
-	v2 = i0
-	if v2 > uint32(31) {
-		goto L32
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
-	v2 = i0
-L32:
-	i0 = v2 & uint32(16)
-	if i0 != 0 {
-		goto L17
-	}
-	i0 = v6 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	goto L17
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v3 = i0
-	if v2 > uint32(31) {
-		goto L33
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, v7)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
-	v2 = i0
-L33:
-	i0 = v2 & uint32(16)
-	if i0 != 0 {
-		goto L34
-	}
-	i0 = v6 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L34:
-	i0 = b2i(v3 != uint32(0))
-	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v7 = i0
-L27:
-	if int32(v7) < int32(uint32(2)) {
-		goto L35
-	}
-	i0 = v7 << (uint32(2) & 31)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	v2 = i0
-L36:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	if i0 != 0 {
-		goto L35
-	}
-	i0 = v2 + k32(4294967292)
-	v2 = i0
-	i0 = b2i(int32(v7) > int32(uint32(2)))
-	v3 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v3 != 0 {
-		goto L36
-	}
-	v7 = uint32(1)
-L35:
-	i0 = v19 + v18
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v3 = i0
-	if int32(v3) > int32(v7) {
-		i0 = v3
-	} else {
-		i0 = v7
-	}
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v10 = i1
-	if v3 == v10 {
-		goto L37
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 & uint32(32)
-	if i0 == 0 {
-		goto L38
-	}
-	if int32(v3) <= int32(v10) {
-		goto L37
-	}
-	i0 = fn7297(m, v1, v3, v5)
-	goto L37
-L38:
-	i0 = fn7298(m, v1, v3, v5)
-L37:
-	i0 = v2 - v20
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v7
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i1 = i1 & uint32(240)
-	i2 = v8 ^ v9
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
-	fn7347(m, v1)
-	if v12 == 0 {
-		goto L40
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v7 = i0
-	i0 = v7 % k32(10)
-	switch i0 {
-	case 0, 5:
-		goto L41
-	default:
-		goto L39
-	}
-L41:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	goto L39
-L40:
-	if v0 != uint32(1) {
-		goto L39
-	}
-	if v16 > uint32(2147483646) {
-		goto L39
-	}
-	i1 = fn7357(m, v1)
-	v3 = i1
-	if int32(v3) < int32(v17) {
-		i1 = v3
-	} else {
-		i1 = v17
-	}
-	v3 = i1
-	i0 = fn7366(m, v1, v3)
-	i0 = v3 + v2
-	v2 = i0
-L39:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
-	goto L17
-L23:
-	fn7361(m, v1, uint32(512), v5)
-L17:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+296)))
-	v2 = i0
-	if v2 > uint32(31) {
-		goto L42
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+316))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+296)))
-	v2 = i0
-L42:
-	i0 = v2 & uint32(16)
-	if i0 != 0 {
-		goto L15
-	}
-	i0 = v6 + uint32(296)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L15:
-	fn7363(m, v1, v4, v5)
-L1:
-	i0 = v6 + uint32(576)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7413(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(944)
-	v5 = i0
-	m.g0 = v5
-	*(*uint32)(unsafe.Add(b, uint64(v5)+40)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = uint32(0)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v5)+44)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
-	*(*uint64)(unsafe.Add(b, uint64(v5)+52)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v5)+20)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+16))
-	*(*uint64)(unsafe.Add(b, uint64(v5)+28)) = l1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i1 = i1 & uint32(30)
-	i1 = i1 | uint32(64)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+36)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	i1 = i1 & uint32(30)
-	i1 = i1 | uint32(64)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+12)) = uint8(i1)
-	if v0 == v2 {
-		goto L4
-	}
-	v6 = v0
-	if v0 != v3 {
-		goto L3
-	}
-L4:
-	i0 = fn7296(m)
-	v6 = i0
-	if v6 != 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i1 = i1 | uint32(512)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	goto L2
-L3:
-	if v1 == v2 {
-		goto L8
-	}
-	v7 = v1
-	if v1 != v3 {
-		goto L7
-	}
-L8:
-	i0 = fn7296(m)
-	v7 = i0
-	if v7 != 0 {
-		goto L7
-	}
-	v7 = uint32(0)
-	v2 = uint32(512)
-	goto L6
-L7:
-	i0 = v5 + uint32(60)
-	fn7266(m, i0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v8 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i1 = v8 - i2
-	i1 = i1 + uint32(4)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+60)) = v3
-	v2 = uint32(8)
-	if int32(v8) > int32(uint32(425000000)) {
-		goto L6
-	}
-	if int32(v3) > int32(uint32(425000000)) {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+848)) = v9
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+852)) = v3
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+856)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+32))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+860)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	v10 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+12)))
-	v11 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v5)+564)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v5)+556)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+552)) = uint8(k32(48))
-	i1 = v5 + uint32(576)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+572)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v5)+276)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v5)+268)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+264)) = uint8(k32(48))
-	i1 = v5 + uint32(288)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+284)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+260)) = uint32(2)
-	*(*uint64)(unsafe.Add(b, uint64(v5)+248)) = uint64(4294967297)
-	*(*uint64)(unsafe.Add(b, uint64(v5)+240)) = uint64(4294967296)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+236)) = uint8(k32(144))
-	i1 = v5 + uint32(260)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+256)) = i1
-	i1 = uint32(0) - v9
-	*(*uint32)(unsafe.Add(b, uint64(v5)+844)) = i1
-	*(*uint8)(unsafe.Add(b, uint64(v5)+840)) = uint8(k32(80))
-	i1 = k32(9973008) + uint32(28)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+100)) = v12
-	*(*uint32)(unsafe.Add(b, uint64(v5)+96)) = uint32(0)
-	i1 = v3 << (uint32(2) & 31)
-	i0 = v2 + i1
-	v13 = i0
-	i0 = v13 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	i0 = v9 % k32(9)
-	v8 = i0
-	if v8 != 0 {
-		goto L10
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+9973008))
-	i0 = v2 / i1
-	v2 = i0
-	goto L9
-L10:
-	if int32(v3) < int32(uint32(2)) {
-		goto L9
-	}
-	i0 = v13 + k32(4294967288)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i2 = v8 << (uint32(2) & 31)
-	i1 = uint32(9973008) + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = i0 / i1
-	i2 = uint32(9) - v8
-	i2 = i2 << (uint32(2) & 31)
-	i1 = uint32(9973008) + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = i1 * v2
-	i0 = i0 + i1
-	v2 = i0
-L9:
-	i0 = k32(9973008) + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v8 = i0
-	if v8 <= v2 {
-		goto L12
-	}
-	i0 = k32(9973008) + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v2 {
-		goto L13
-	}
-	i2 = k32(9973008) + uint32(4)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = k32(4294967294)
-	}
-	v13 = i0
-	goto L11
-L13:
-	i2 = k32(9973008) + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = k32(4294967293)
-	} else {
-		i0 = k32(4294967292)
-	}
-	v13 = i0
-	goto L11
-L12:
-	i0 = k32(9973008) + uint32(24)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v2 {
-		goto L14
-	}
-	i2 = k32(9973008) + uint32(20)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = k32(4294967291)
-	} else {
-		i0 = k32(4294967290)
-	}
-	v13 = i0
-	goto L11
-L14:
-	i0 = k32(9973008) + uint32(32)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v2 {
-		goto L15
-	}
-	if v12 > v2 {
-		i0 = k32(4294967289)
-	} else {
-		i0 = k32(4294967288)
-	}
-	v13 = i0
-	goto L11
-L15:
-	i2 = k32(9973008) + uint32(36)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = k32(4294967287)
-	} else {
-		i0 = k32(4294967286)
-	}
-	v13 = i0
-L11:
-	i0 = v5 + uint32(76)
-	v3 = i0
-	i0 = v13 << (uint32(2) & 31)
-	i0 = i0 + uint32(9973008)
-	i0 = i0 + uint32(36)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = i0 * v2
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v13 = i0
-	if int32(v13) > int32(uint32(2)) {
-		i0 = v13
-	} else {
-		i0 = uint32(2)
-	}
-	v13 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
-	v14 = i1
-	if v13 == v14 {
-		goto L16
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = i0 & uint32(32)
-	if i0 == 0 {
-		goto L17
-	}
-	if int32(v13) <= int32(v14) {
-		goto L16
-	}
-	i0 = fn7297(m, v7, v13, v3)
-	goto L16
-L17:
-	i0 = fn7298(m, v7, v13, v3)
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
-	i1 = v5 + uint32(96)
-	i0 = fn7306(m, i0, i1, uint32(2), v2)
-	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = k32(4294967289)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
-	v2 = i3
-	i3 = v2 + uint32(4)
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	v13 = i3
-	if v13 != 0 {
-		i1 = uint32(2)
-	} else {
-		i1 = uint32(1)
-	}
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v14
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i1 = i1 & uint32(240)
-	*(*uint8)(unsafe.Add(b, v7)) = uint8(i1)
-	i2 = v14 << (uint32(2) & 31)
-	i1 = v2 + i2
-	i1 = i1 + k32(4294967292)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v2 = i1
-	if v8 <= v2 {
-		goto L19
-	}
-	i0 = k32(9973008) + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v2 {
-		goto L20
-	}
-	i2 = k32(9973008) + uint32(4)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = uint32(1)
-	} else {
-		i0 = uint32(2)
-	}
-	v2 = i0
-	goto L18
-L20:
-	i2 = k32(9973008) + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = uint32(3)
-	} else {
-		i0 = uint32(4)
-	}
-	v2 = i0
-	goto L18
-L19:
-	i0 = k32(9973008) + uint32(24)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v2 {
-		goto L21
-	}
-	i2 = k32(9973008) + uint32(20)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = uint32(5)
-	} else {
-		i0 = uint32(6)
-	}
-	v2 = i0
-	goto L18
-L21:
-	i0 = k32(9973008) + uint32(32)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v2 {
-		goto L22
-	}
-	if v12 > v2 {
-		i0 = uint32(7)
-	} else {
-		i0 = uint32(8)
-	}
-	v2 = i0
-	goto L18
-L22:
-	i2 = k32(9973008) + uint32(36)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = uint32(9)
-	} else {
-		i0 = uint32(10)
-	}
-	v2 = i0
-L18:
-	v8 = uint32(0)
-	i2 = b2i(v13 != uint32(0))
-	i1 = uint32(9) << (i2 & 31)
-	i1 = i1 + v2
-	i1 = i1 + k32(4294967287)
-	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = i1
-	i0 = v5 + uint32(900)
-	fn7266(m, i0)
-	i0 = v5 + uint32(864)
-	fn7266(m, i0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+924)) = uint32(8)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+888)) = uint32(8)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+872)) = k32(3869967196)
-	*(*uint64)(unsafe.Add(b, uint64(v5)+904)) = k64(16621382543837822116)
-	*(*uint64)(unsafe.Add(b, uint64(v5)+864)) = uint64(1825361530721729700)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+60))
-	i0 = i0 + uint32(2)
-	v13 = i0
-	if int32(v13) < int32(uint32(7)) {
-		goto L23
-	}
-	i0 = v5 + uint32(92)
-	v2 = i0
-L24:
-	i0 = v2 + uint32(4)
-	v2 = i0
-	i1 = v13 + uint32(1)
-	v14 = i1
-	i1 = div32s(v14, uint32(2))
-	v13 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v13
-	i0 = v8 + uint32(1)
-	v8 = i0
-	if int32(v14) > int32(uint32(13)) {
-		goto L24
-	}
-	i0 = v8 + k32(4294967295)
-	if int32(i0) < int32(uint32(0)) {
-		goto L23
-	}
-L25:
-	i0 = v5 + uint32(552)
-	i3 = v5 + uint32(864)
-	fn7449(m, i0, v7, v7, i3, v3)
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 << (uint32(1) & 31)
-	i1 = i1 + uint32(5)
-	v13 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+900)) = v13
-	i0 = v5 + uint32(840)
-	v14 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+848))
-	v12 = i0
-	if int32(v12) <= int32(v13) {
-		goto L26
-	}
-	i0 = v5 + uint32(264)
-	i1 = v5 + uint32(840)
-	i2 = v12 - v13
-	i0 = fn7393(m, i0, i1, i2, v3)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+900))
-	i1 = uint32(0) - i2
-	*(*uint32)(unsafe.Add(b, uint64(v5)+268)) = i1
-	i0 = v5 + uint32(264)
-	v14 = i0
-L26:
-	i0 = v5 + uint32(264)
-	i2 = v5 + uint32(552)
-	i3 = v5 + uint32(900)
-	fn7422(m, i0, v14, i2, i3, v3)
-	i0 = v5 + uint32(264)
-	i1 = v5 + uint32(900)
-	fn7363(m, i0, i1, v3)
-	i0 = v5 + uint32(552)
-	i2 = v5 + uint32(236)
-	i3 = v5 + uint32(864)
-	fn7449(m, i0, v7, i2, i3, v3)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+936)) = uint32(0)
-	i1 = v5 + uint32(552)
-	i2 = v5 + uint32(264)
-	i3 = v5 + uint32(864)
-	i4 = v5 + uint32(936)
-	fn7410(m, v7, i1, i2, i3, i4)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+76))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+936))
-	v13 = i2
-	i1 = i1 | v13
-	*(*uint32)(unsafe.Add(b, uint64(v5)+76)) = i1
-	i0 = v13 & uint32(4161)
-	if i0 == 0 {
-		goto L27
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	v13 = i0
-	i0 = v13 & uint32(32)
-	if i0 != 0 {
-		goto L28
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v14 = i1
-	if int32(i0) <= int32(v14) {
-		goto L28
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v5)+943)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
-	i4 = v5 + uint32(943)
-	i1 = fn7293(m, i1, v14, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v7)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+943)))
-	if i0 != 0 {
-		goto L29
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = i1
-L29:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	v13 = i0
-L28:
-	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v7)+4)) = uint64(0)
-	i1 = v13 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v7)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+76))
-	i1 = i1 | uint32(256)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+76)) = i1
-L27:
-	i0 = v2 + k32(4294967292)
-	v2 = i0
-	i0 = v8 + k32(4294967295)
-	v8 = i0
-	if int32(v8) > int32(uint32(0)) {
-		goto L25
-	}
-L23:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	v2 = i0
-	i0 = v2 & uint32(14)
-	if i0 != 0 {
-		goto L30
-	}
-	i1 = v2 & uint32(240)
-	i2 = v11 & uint32(1)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, v7)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i2 = v9 + v10
-	i1 = i1 - i2
-	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = i1
-L30:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+552)))
-	v2 = i0
-	if v2 > uint32(31) {
-		goto L31
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+572))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+552)))
-	v2 = i0
-L31:
-	i0 = v2 & uint32(16)
-	if i0 != 0 {
-		goto L32
-	}
-	i0 = v5 + uint32(552)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L32:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+264)))
-	v2 = i0
-	if v2 > uint32(31) {
-		goto L33
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+284))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+264)))
-	v2 = i0
-L33:
-	i0 = v2 & uint32(16)
-	if i0 != 0 {
-		goto L34
-	}
-	i0 = v5 + uint32(264)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L34:
-	i1 = v5 + uint32(60)
-	fn7363(m, v7, i1, v3)
-	i1 = v5 + uint32(36)
-	i3 = v5 + uint32(60)
-	fn7422(m, v6, i1, v7, i3, v3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	v2 = i0
-	i0 = v2 & uint32(14)
-	if i0 == 0 {
-		goto L36
-	}
-	i0 = v2 & uint32(32)
-	if i0 != 0 {
-		goto L37
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v8 = i1
-	if int32(i0) <= int32(v8) {
-		goto L37
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v5)+576)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	i4 = v5 + uint32(576)
-	i1 = fn7293(m, i1, v8, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+576)))
-	if i0 != 0 {
-		goto L38
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
-L38:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	v2 = i0
-L37:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v6)+4)) = uint64(0)
-	i1 = v2 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v6)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+76))
-	i1 = i1 | uint32(256)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+76)) = i1
-	goto L35
-L36:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v8 = i0
-	if int32(v8) > int32(k32(4294967295)) {
-		goto L35
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L39
-	}
-	i1 = v2 & uint32(1)
-	fn7369(m, v6, i1, uint32(0), uint32(0))
-	goto L35
-L39:
-	i2 = uint32(0) - v8
-	i0 = fn7393(m, v6, v6, i2, v3)
-	if i0 == k32(4294967295) {
-		goto L35
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = uint32(0)
-L35:
-	*(*uint64)(unsafe.Add(b, uint64(v5)+64)) = k64(16621382960449649731)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+44))
-	i1 = i1 + uint32(3)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+60)) = i1
-	i1 = v5 + uint32(12)
-	i3 = v5 + uint32(60)
-	fn7422(m, v7, i1, v6, i3, v3)
-	i1 = v5 + uint32(36)
-	i3 = v5 + uint32(60)
-	fn7469(m, v7, i1, v7, i3, v3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	v8 = i0
-	i0 = v8 & uint32(14)
-	if i0 != 0 {
-		goto L40
-	}
-	v2 = uint32(4)
-L41:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = i0 & uint32(14)
-	if i0 != 0 {
-		goto L40
-	}
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if v2 != 0 {
-		goto L42
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = uint32(7625)
-	*(*uint32)(unsafe.Add(b, v5)) = uint32(8518685)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	v2 = i0
-	i0 = fn8051(m, v2, uint32(8580379), v5)
-	i0 = fn8059(m, uint32(8395888), uint32(60), uint32(1), v2)
-	i0 = fn8054(m, uint32(10), v2)
-	v2 = uint32(256)
-	goto L6
-L42:
-	i0 = fn7385(m, uint32(9973212), v7)
-	if i0 != uint32(1) {
-		goto L45
-	}
-	i2 = v5 + uint32(12)
-	i3 = v5 + uint32(60)
-	fn7463(m, v7, v7, i2, i3, v3)
-	v8 = uint32(9973236)
-	goto L44
-L45:
-	i1 = v5 + uint32(12)
-	i0 = fn7385(m, v7, i1)
-	if i0 == k32(4294967295) {
-		goto L43
-	}
-	i2 = v5 + uint32(12)
-	i3 = v5 + uint32(60)
-	fn7469(m, v7, v7, i2, i3, v3)
-	v8 = uint32(9973188)
-L44:
-	i3 = v5 + uint32(60)
-	fn7463(m, v6, v6, v8, i3, v3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	v8 = i0
-	i0 = v8 & uint32(14)
-	if i0 == 0 {
-		goto L41
-	}
-	goto L40
-L43:
-	if v6 == v0 {
-		goto L46
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v13 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v2 = i1
-	if int32(v13) > int32(v2) {
-		i0 = v13
-	} else {
-		i0 = v2
-	}
-	v13 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v14 = i1
-	if v13 == v14 {
-		goto L47
-	}
-	i0 = v3 & uint32(32)
-	if i0 == 0 {
-		goto L49
-	}
-	if int32(v13) <= int32(v14) {
-		goto L47
-	}
-	i0 = fn7297(m, v0, v13, v4)
-	v2 = i0
-	goto L48
-L49:
-	i0 = fn7298(m, v0, v13, v4)
-	v2 = i0
-L48:
-	if v2 == 0 {
-		goto L5
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-L47:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i1 = v8 & uint32(15)
-	i2 = v3 & uint32(240)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	i2 = i2 << (uint32(2) & 31)
-	m.copy(i0, i1, i2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	v2 = i0
-	if v2 > uint32(31) {
-		goto L50
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	v2 = i0
-L50:
-	i0 = v2 & uint32(16)
-	if i0 != 0 {
-		goto L46
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, v6)
-L46:
-	if v7 == v1 {
-		goto L51
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v2 = i1
-	if int32(v8) > int32(v2) {
-		i0 = v8
-	} else {
-		i0 = v2
-	}
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v13 = i1
-	if v8 == v13 {
-		goto L52
-	}
-	i0 = v3 & uint32(32)
-	if i0 == 0 {
-		goto L54
-	}
-	if int32(v8) <= int32(v13) {
-		goto L52
-	}
-	i0 = fn7297(m, v1, v8, v4)
-	v2 = i0
-	goto L53
-L54:
-	i0 = fn7298(m, v1, v8, v4)
-	v2 = i0
-L53:
-	if v2 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v3 = i0
-L52:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v7)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = l1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i1 = i1 & uint32(15)
-	i2 = v3 & uint32(240)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i2 = i2 << (uint32(2) & 31)
-	m.copy(i0, i1, i2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	v2 = i0
-	if v2 > uint32(31) {
-		goto L55
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	v2 = i0
-L55:
-	i0 = v2 & uint32(16)
-	if i0 != 0 {
-		goto L51
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, v7)
-L51:
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+76))
-	i2 = i2 & uint32(958)
-	i1 = i1 | i2
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	goto L1
-L40:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+76))
-	i0 = i0 & uint32(958)
-	v2 = i0
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i1 = i1 | v2
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L5:
-	if v6 == 0 {
-		goto L56
-	}
-	if v6 == v0 {
-		goto L56
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	v2 = i0
-	if v2 > uint32(31) {
-		goto L57
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	v2 = i0
-L57:
-	i0 = v2 & uint32(16)
-	if i0 != 0 {
-		goto L56
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, v6)
-L56:
-	if v7 == 0 {
-		goto L2
-	}
-	if v7 == v1 {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	v2 = i0
-	if v2 > uint32(31) {
-		goto L58
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	v2 = i0
-L58:
-	i0 = v2 & uint32(16)
-	if i0 != 0 {
-		goto L2
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, v7)
-L2:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v7 = i0
-	i0 = v7 & uint32(32)
-	if i0 != 0 {
-		goto L59
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i1
-	if int32(i0) <= int32(v2) {
-		goto L59
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v5)+576)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v5 + uint32(576)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+576)))
-	if i0 != 0 {
-		goto L60
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L60:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v7 = i0
-L59:
-	i1 = v7 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v7 = i0
-	i0 = v7 & uint32(32)
-	if i0 != 0 {
-		goto L61
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i1
-	if int32(i0) <= int32(v2) {
-		goto L61
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v5)+576)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i4 = v5 + uint32(576)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+576)))
-	if i0 != 0 {
-		goto L62
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-L62:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v7 = i0
-L61:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = uint64(0)
-	i1 = v7 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
-L1:
-	i0 = v5 + uint32(944)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7414(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v6 = i0
-	m.g0 = v6
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	v7 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v8 = i1
-	i0 = v7 ^ v8
-	i0 = i0 & uint32(1)
-	v9 = i0
-	i0 = v8 | v7
-	i0 = i0 & uint32(14)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = fn7377(m, v0, v2, v3, v4, v5)
-	if i0 == 0 {
-		goto L3
-	}
-	if v1 == v0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i1
-	if int32(v4) > int32(v3) {
-		i0 = v4
-	} else {
-		i0 = v3
-	}
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v7 = i1
-	if v4 == v7 {
-		goto L4
-	}
-	i0 = v2 & uint32(32)
-	if i0 == 0 {
-		goto L6
-	}
-	if int32(v4) <= int32(v7) {
-		goto L4
-	}
-	i0 = fn7297(m, v1, v4, v5)
-	v3 = i0
-	goto L5
-L6:
-	i0 = fn7298(m, v1, v4, v5)
-	v3 = i0
-L5:
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v2 = i0
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = l1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i1 = i1 & uint32(15)
-	i2 = v2 & uint32(240)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i2 = i2 << (uint32(2) & 31)
-	m.copy(i0, i1, i2)
-	goto L1
-L3:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	i0 = i0 & uint32(2)
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v7 = i0
-	i0 = v7 & uint32(2)
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	v4 = i0
-	if v3 == 0 {
-		goto L9
-	}
-	if v4 != 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v3 = i1
-	if int32(i0) <= int32(v3) {
-		goto L10
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v6)+8)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v6 + uint32(8)
-	i1 = fn7293(m, i1, v3, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
-	if i0 != 0 {
-		goto L11
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L11:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-L10:
-	i0 = v2 & k32(4294967280)
-	i0 = i0 | uint32(4)
-	v3 = i0
-	goto L8
-L9:
-	if v4 != 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v3 = i1
-	if int32(i0) <= int32(v3) {
-		goto L12
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v6)+9)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v6 + uint32(9)
-	i1 = fn7293(m, i1, v3, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+9)))
-	if i0 != 0 {
-		goto L13
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L13:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-L12:
-	i1 = v2 & k32(4294967280)
-	i0 = v9 | i1
-	i0 = i0 | uint32(2)
-	v3 = i0
-L8:
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(v3)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v0 = i0
-	i0 = v0 & uint32(32)
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v3 = i1
-	if int32(i0) <= int32(v3) {
-		goto L14
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v6)+10)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i4 = v6 + uint32(10)
-	i1 = fn7293(m, i1, v3, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+10)))
-	if i0 != 0 {
-		goto L15
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-L15:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v0 = i0
-L14:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = uint64(0)
-	i1 = v0 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i1 = i1 | uint32(256)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	goto L1
-L7:
-	if v3 == 0 {
-		goto L16
-	}
-	if v1 == v2 {
-		goto L18
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v3 = i1
-	if int32(v10) > int32(v3) {
-		i0 = v10
-	} else {
-		i0 = v3
-	}
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v11 = i1
-	if v10 == v11 {
-		goto L19
-	}
-	i0 = v8 & uint32(32)
-	if i0 == 0 {
-		goto L21
-	}
-	if int32(v10) <= int32(v11) {
-		goto L19
-	}
-	i0 = fn7297(m, v1, v10, v5)
-	v3 = i0
-	goto L20
-L21:
-	i0 = fn7298(m, v1, v10, v5)
-	v3 = i0
-L20:
-	if v3 == 0 {
-		goto L17
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v8 = i0
-L19:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = l1
-	i1 = v7 & uint32(15)
-	i2 = v8 & uint32(240)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i2 = i2 << (uint32(2) & 31)
-	m.copy(i0, i1, i2)
-L18:
-	fn7363(m, v1, v4, v5)
-	fn7369(m, v0, v9, uint32(0), uint32(0))
-	goto L1
-L17:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-	i0 = v1 & uint32(32)
-	if i0 != 0 {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v3 = i1
-	if int32(i0) <= int32(v3) {
-		goto L22
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v6)+11)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v6 + uint32(11)
-	i1 = fn7293(m, i1, v3, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+11)))
-	if i0 != 0 {
-		goto L23
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L23:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-L22:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v1 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i1 = i1 | uint32(512)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	goto L1
-L16:
-	fn7881(m)
-	panic(ErrUnreachable)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L24
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-	i0 = v3 & uint32(32)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L27
-	}
-	if v4 != 0 {
-		goto L28
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i1
-	if int32(i0) <= int32(v2) {
-		goto L28
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v6)+12)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v6 + uint32(12)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+12)))
-	if i0 != 0 {
-		goto L29
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L29:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-L28:
-	i1 = v3 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	v0 = uint32(16)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v3 = i0
-	i0 = v3 & uint32(32)
-	if i0 != 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i1
-	if int32(i0) <= int32(v2) {
-		goto L25
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v6)+13)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i4 = v6 + uint32(13)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+13)))
-	if i0 != 0 {
-		goto L30
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-L30:
-	v0 = uint32(16)
-	goto L26
-L27:
-	if v4 != 0 {
-		goto L31
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i1
-	if int32(i0) <= int32(v2) {
-		goto L31
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v6)+14)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v6 + uint32(14)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+14)))
-	if i0 != 0 {
-		goto L32
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L32:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-L31:
-	i2 = v3 & uint32(240)
-	i1 = v9 | i2
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	v0 = uint32(260)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v3 = i0
-	i0 = v3 & uint32(32)
-	if i0 != 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i1
-	if int32(i0) <= int32(v2) {
-		goto L25
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v6)+15)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i4 = v6 + uint32(15)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+15)))
-	if i0 != 0 {
-		goto L33
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-L33:
-	v0 = uint32(260)
-L26:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v3 = i0
-L25:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = uint64(0)
-	i1 = v3 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i1 = i1 | v0
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	goto L1
-L24:
-	fn7415(m, v0, v1, v2, v3, v4, v5)
-	fn7363(m, v0, v4, v5)
-	fn7363(m, v1, v4, v5)
-L1:
-	i0 = v6 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7415(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(304)
-	v6 = i0
-	m.g0 = v6
-	*(*uint64)(unsafe.Add(b, uint64(v6)+20)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v6)+12)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v6)+8)) = uint8(k32(48))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v8 = i1
-	if int32(v7) < int32(v8) {
-		i0 = v7
-	} else {
-		i0 = v8
-	}
-	v9 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v10 = i1
-	i0 = i0 ^ v10
-	i0 = i0 & uint32(1)
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v12 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v13 = i1
-	i1 = v13 << (uint32(2) & 31)
-	i0 = v12 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v14 = i0
-	i1 = v6 + uint32(32)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = i1
-	if v14 != 0 {
-		goto L4
-	}
-	if v1 == v2 {
-		goto L5
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v8 = i0
-	if int32(v8) > int32(v13) {
-		i0 = v8
-	} else {
-		i0 = v13
-	}
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v14 = i1
-	if v8 == v14 {
-		goto L6
-	}
-	i0 = v3 & uint32(32)
-	if i0 == 0 {
-		goto L8
-	}
-	if int32(v8) <= int32(v14) {
-		goto L6
-	}
-	i0 = fn7297(m, v1, v8, v5)
-	v3 = i0
-	goto L7
-L8:
-	i0 = fn7298(m, v1, v8, v5)
-	v3 = i0
-L7:
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v13 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v3 = i0
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v13
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v7
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
-	i1 = v10 & uint32(15)
-	i2 = v3 & uint32(240)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i2 = i2 << (uint32(2) & 31)
-	m.copy(i0, v12, i2)
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v9
-	fn7369(m, v0, v11, uint32(0), uint32(0))
-	goto L1
-L4:
-	i0 = v2 + uint32(12)
-	v15 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v16 = i1
-	i0 = v7 + v16
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i1 = v8 + i2
-	i0 = i0 - i1
-	v14 = i0
-	if int32(v14) > int32(k32(4294967295)) {
-		goto L9
-	}
-	if int32(v7) <= int32(v8) {
-		goto L11
-	}
-	i2 = v7 - v8
-	i0 = fn7378(m, v1, v2, i2, v5)
-	if i0 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v8
-	goto L10
-L11:
-	if v1 == v2 {
-		goto L10
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v8 = i0
-	if int32(v8) > int32(v13) {
-		i0 = v8
-	} else {
-		i0 = v13
-	}
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v9 = i1
-	if v8 == v9 {
-		goto L12
-	}
-	i0 = v3 & uint32(32)
-	if i0 == 0 {
-		goto L14
-	}
-	if int32(v8) <= int32(v9) {
-		goto L12
-	}
-	i0 = fn7297(m, v1, v8, v5)
-	v3 = i0
-	goto L13
-L14:
-	i0 = fn7298(m, v1, v8, v5)
-	v3 = i0
-L13:
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v16 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v13 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v3 = i0
-L12:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v13
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v16
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v7
-	i1 = v10 & uint32(15)
-	i2 = v3 & uint32(240)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i2 = *(*uint32)(unsafe.Add(b, v15))
-	i2 = i2 << (uint32(2) & 31)
-	m.copy(i0, v12, i2)
-L10:
-	fn7369(m, v0, v11, uint32(0), uint32(0))
-	goto L1
-L9:
-	v13 = uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	if int32(v14) > int32(i1) {
-		goto L15
-	}
-	i0 = v3 + uint32(20)
-	v17 = i0
-	i0 = v3 + uint32(12)
-	v18 = i0
-	i0 = v2 + uint32(20)
-	v14 = i0
-	if v7 == v8 {
-		goto L17
-	}
-	i0 = v6 + uint32(8)
-	i0 = i0 + uint32(20)
-	v16 = i0
-	i0 = v6 + uint32(8)
-	i0 = i0 + uint32(12)
-	v12 = i0
-	i0 = v7 - v8
-	v7 = i0
-	if int32(v7) < int32(uint32(1)) {
-		goto L18
-	}
-	i0 = v6 + uint32(8)
-	i0 = fn7378(m, i0, v2, v7, v5)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = v6 + uint32(8)
-	v2 = i0
-	goto L16
-L18:
-	i0 = v6 + uint32(8)
-	i2 = uint32(0) - v7
-	i0 = fn7378(m, i0, v3, i2, v5)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = v6 + uint32(8)
-	v3 = i0
-	v17 = v16
-	v18 = v12
-L17:
-	v16 = v14
-	v12 = v15
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v14 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v8 = i1
-	i0 = v14 - v8
-	i0 = i0 + uint32(1)
-	v7 = i0
-	if v2 != v0 {
-		goto L20
-	}
-	if int32(v7) < int32(v14) {
-		goto L19
-	}
-L20:
-	if v3 != v0 {
-		goto L21
-	}
-	if int32(v7) < int32(v8) {
-		goto L19
-	}
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v14 = i0
-	if int32(v14) > int32(v7) {
-		i0 = v14
-	} else {
-		i0 = v7
-	}
-	v14 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v15 = i1
-	if v14 == v15 {
-		goto L19
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = i0 & uint32(32)
-	if i0 == 0 {
-		goto L23
-	}
-	if int32(v14) <= int32(v15) {
-		goto L19
-	}
-	i0 = fn7297(m, v0, v14, v5)
-	v8 = i0
-	goto L22
-L23:
-	i0 = fn7298(m, v0, v14, v5)
-	v8 = i0
-L22:
-	if v8 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v18))
-	v8 = i0
-L19:
-	if v2 != v1 {
-		goto L25
-	}
-	v14 = v8
-	i1 = *(*uint32)(unsafe.Add(b, v12))
-	if int32(v8) < int32(i1) {
-		goto L24
-	}
-L25:
-	v14 = v8
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v15 = i0
-	if int32(v15) > int32(v8) {
-		i0 = v15
-	} else {
-		i0 = v8
-	}
-	v15 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v19 = i1
-	if v15 == v19 {
-		goto L24
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 & uint32(32)
-	if i0 == 0 {
-		goto L27
-	}
-	v14 = v8
-	if int32(v15) <= int32(v19) {
-		goto L24
-	}
-	i0 = fn7297(m, v1, v15, v5)
-	v14 = i0
-	goto L26
-L27:
-	i0 = fn7298(m, v1, v15, v5)
-	v14 = i0
-L26:
-	if v14 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v18))
-	v14 = i0
-L24:
-	if v14 != uint32(1) {
-		goto L29
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v3 = i0
-	if v3 != uint32(1) {
-		goto L30
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v16))
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v3 = i1
-	i2 = *(*uint32)(unsafe.Add(b, v17))
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	v14 = i2
-	i1 = v3 / v14
-	v12 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v12
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i2 = v12 * v14
-	i1 = v3 - i2
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	goto L28
-L30:
-	i1 = *(*uint32)(unsafe.Add(b, v16))
-	i3 = *(*uint32)(unsafe.Add(b, v17))
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	i0 = fn7306(m, v2, i1, v3, i3)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-	goto L28
-L29:
-	if int32(v14) > int32(uint32(1024)) {
-		goto L31
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i2 = *(*uint32)(unsafe.Add(b, v16))
-	i3 = *(*uint32)(unsafe.Add(b, v17))
-	i4 = *(*uint32)(unsafe.Add(b, v12))
-	i0 = fn7307(m, i0, i1, i2, i3, i4, v14)
-	if i0 != k32(4294967295) {
-		goto L28
-	}
-	v13 = uint32(512)
-	goto L15
-L31:
-	fn7413(m, v0, v1, v2, v3, v5)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = i0 & uint32(14)
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 & uint32(14)
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v7 = i0
-L28:
-	if int32(v7) < int32(uint32(2)) {
-		goto L32
-	}
-	i0 = v7 << (uint32(2) & 31)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	v2 = i0
-L33:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	if i0 != 0 {
-		goto L32
-	}
-	i0 = v2 + k32(4294967292)
-	v2 = i0
-	i0 = b2i(int32(v7) > int32(uint32(2)))
-	v3 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v3 != 0 {
-		goto L33
-	}
-	v7 = uint32(1)
-L32:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i0
-	if int32(v2) > int32(v7) {
-		i0 = v2
-	} else {
-		i0 = v7
-	}
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v3 = i1
-	if v2 == v3 {
-		goto L34
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = i0 & uint32(32)
-	if i0 == 0 {
-		goto L35
-	}
-	if int32(v2) <= int32(v3) {
-		goto L34
-	}
-	i0 = fn7297(m, v0, v2, v5)
-	goto L34
-L35:
-	i0 = fn7298(m, v0, v2, v5)
-L34:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v7
-	i0 = k32(9973008) + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i2 = v7 << (uint32(2) & 31)
-	i1 = i1 + i2
-	i1 = i1 + k32(4294967292)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v2 = i1
-	if i0 <= v2 {
-		goto L37
-	}
-	i0 = k32(9973008) + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v2 {
-		goto L38
-	}
-	i2 = k32(9973008) + uint32(4)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = uint32(1)
-	} else {
-		i0 = uint32(2)
-	}
-	v2 = i0
-	goto L36
-L38:
-	i2 = k32(9973008) + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = uint32(3)
-	} else {
-		i0 = uint32(4)
-	}
-	v2 = i0
-	goto L36
-L37:
-	i0 = k32(9973008) + uint32(24)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v2 {
-		goto L39
-	}
-	i2 = k32(9973008) + uint32(20)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = uint32(5)
-	} else {
-		i0 = uint32(6)
-	}
-	v2 = i0
-	goto L36
-L39:
-	i0 = k32(9973008) + uint32(32)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v2 {
-		goto L40
-	}
-	i2 = k32(9973008) + uint32(28)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = uint32(7)
-	} else {
-		i0 = uint32(8)
-	}
-	v2 = i0
-	goto L36
-L40:
-	i2 = k32(9973008) + uint32(36)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = uint32(9)
-	} else {
-		i0 = uint32(10)
-	}
-	v2 = i0
-L36:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
-	i1 = v7 * uint32(9)
-	i1 = i1 + v2
-	i1 = i1 + k32(4294967287)
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i1 = i1 & uint32(240)
-	i1 = i1 | v11
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	if int32(v2) > int32(i1) {
-		goto L15
-	}
-	if int32(v8) < int32(uint32(2)) {
-		goto L41
-	}
-	i0 = v8 << (uint32(2) & 31)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	v2 = i0
-L42:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	if i0 != 0 {
-		goto L41
-	}
-	i0 = v2 + k32(4294967292)
-	v2 = i0
-	i0 = b2i(int32(v8) > int32(uint32(2)))
-	v0 = i0
-	i0 = v8 + k32(4294967295)
-	v8 = i0
-	if v0 != 0 {
-		goto L42
-	}
-	v8 = uint32(1)
-L41:
-	i0 = v10 & uint32(1)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v0 = i0
-	if int32(v0) > int32(v8) {
-		i0 = v0
-	} else {
-		i0 = v8
-	}
-	v0 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v3 = i1
-	if v0 == v3 {
-		goto L43
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 & uint32(32)
-	if i0 == 0 {
-		goto L44
-	}
-	if int32(v0) <= int32(v3) {
-		goto L43
-	}
-	i0 = fn7297(m, v1, v0, v5)
-	goto L43
-L44:
-	i0 = fn7298(m, v1, v0, v5)
-L43:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v8
-	fn7347(m, v1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i1 = i1 & uint32(240)
-	i1 = i1 | v2
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
-	goto L2
-L15:
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i1 = i1 | v13
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L3:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	if i0 != 0 {
-		goto L45
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v3 = i1
-	if int32(i0) <= int32(v3) {
-		goto L45
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v6)+303)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v6 + uint32(303)
-	i1 = fn7293(m, i1, v3, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+303)))
-	if i0 != 0 {
-		goto L46
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L46:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-L45:
-	i1 = v2 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	v9 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	if i0 != 0 {
-		goto L47
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v0 = i1
-	if int32(i0) <= int32(v0) {
-		goto L47
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v6)+303)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i4 = v6 + uint32(303)
-	i1 = fn7293(m, i1, v0, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+303)))
-	if i0 != 0 {
-		goto L48
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-L48:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v2 = i0
-L47:
-	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = uint64(0)
-	i1 = v2 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v9
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
-	v2 = i0
-	if v2 > uint32(31) {
-		goto L49
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
-	v2 = i0
-L49:
-	i0 = v2 & uint32(16)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v6 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L1:
-	i0 = v6 + uint32(304)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7416(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(304)
-	v5 = i0
-	m.g0 = v5
-	*(*uint64)(unsafe.Add(b, uint64(v5)+20)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v5)+12)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+8)) = uint8(k32(48))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v6 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v7 = i1
-	i0 = v6 ^ v7
-	i0 = i0 & uint32(1)
-	v8 = i0
-	i1 = v5 + uint32(32)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+28)) = i1
-	i0 = v7 | v6
-	i0 = i0 & uint32(14)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = fn7377(m, v0, v1, v2, v3, v4)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i0 = i0 & uint32(2)
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-	i0 = v1 & uint32(32)
-	v3 = i0
-	if v2 == 0 {
-		goto L4
-	}
-	if v3 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i1
-	if int32(i0) <= int32(v2) {
-		goto L5
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v5)+303)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v5 + uint32(303)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+303)))
-	if i0 != 0 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L6:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v1 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i1 = i1 | uint32(256)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	goto L1
-L4:
-	if v3 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i1
-	if int32(i0) <= int32(v2) {
-		goto L7
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v5)+303)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v5 + uint32(303)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+303)))
-	if i0 != 0 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L8:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i2 = v1 & uint32(240)
-	i1 = v8 | i2
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	goto L1
-L3:
-	if v2 == 0 {
-		goto L9
-	}
-	fn7369(m, v0, v8, uint32(0), uint32(0))
-	goto L1
-L9:
-	fn7881(m)
-	panic(ErrUnreachable)
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L10
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L11
-	}
-	if v3 != 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i1
-	if int32(i0) <= int32(v1) {
-		goto L12
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v5)+303)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v5 + uint32(303)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+303)))
-	if i0 != 0 {
-		goto L13
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L13:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-L12:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v2 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i1 = i1 | uint32(16)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	goto L1
-L11:
-	if v3 != 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i1
-	if int32(i0) <= int32(v1) {
-		goto L14
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v5)+303)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v5 + uint32(303)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+303)))
-	if i0 != 0 {
-		goto L15
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L15:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-L14:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i2 = v2 & uint32(240)
-	i1 = v8 | i2
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i1 = i1 | uint32(4)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	goto L1
-L10:
-	i1 = v5 + uint32(8)
-	fn7415(m, v0, i1, v1, v2, v3, v4)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+8)))
-	v2 = i0
-	if v2 > uint32(31) {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+8)))
-	v2 = i0
-L16:
-	i0 = v2 & uint32(16)
-	if i0 != 0 {
-		goto L17
-	}
-	i0 = v5 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L17:
-	fn7363(m, v0, v3, v4)
-L1:
-	i0 = v5 + uint32(304)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7417(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(1200)
-	v4 = i0
-	m.g0 = v4
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v5 = i0
-	i0 = v5 & uint32(14)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = fn7375(m, v0, v1, v2, v3)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L3
-	}
-	fn7369(m, v0, uint32(0), uint32(0), uint32(0))
-	goto L1
-L3:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-	i0 = v3 & uint32(32)
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i1
-	if int32(i0) <= int32(v1) {
-		goto L4
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v4)+896)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v4 + uint32(896)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+896)))
-	if i0 != 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L5:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v3 & uint32(240)
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v7 = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v6 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L6
-	}
-	fn7369(m, v0, uint32(0), uint32(1), uint32(0))
-	goto L1
-L6:
-	i0 = v4 + uint32(1160)
-	i0 = i0 + uint32(24)
-	v8 = i0
-	i1 = v2 + uint32(24)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, v8)) = l1
-	i0 = v4 + uint32(1160)
-	i0 = i0 + uint32(32)
-	i1 = v2 + uint32(32)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v9
-	i0 = v4 + uint32(1160)
-	i0 = i0 + uint32(16)
-	i1 = v2 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v4 + uint32(1160)
-	i0 = i0 + uint32(8)
-	i1 = v2 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, v8)) = uint32(6)
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+1160)) = l1
-	if v9 == 0 {
-		goto L10
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v4)+884)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+876)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+872)) = uint8(k32(48))
-	i1 = v4 + uint32(896)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+892)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v4)+596)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+588)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+584)) = uint8(k32(48))
-	i1 = v4 + uint32(608)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+604)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v4)+308)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+300)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+296)) = uint8(k32(48))
-	i1 = v4 + uint32(320)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+316)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v4)+20)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+12)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+8)) = uint8(k32(48))
-	i1 = v4 + uint32(32)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = i1
-	if v0 == v1 {
-		goto L12
-	}
-	v9 = v1
-	goto L11
-L12:
-	i0 = v4 + uint32(8)
-	v9 = i0
-	i0 = v4 + uint32(8)
-	if i0 == v0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v8 = i0
-	if int32(v8) > int32(v7) {
-		i0 = v8
-	} else {
-		i0 = v7
-	}
-	v8 = i0
-	if int32(v8) >= int32(uint32(65)) {
-		goto L14
-	}
-	v8 = uint32(48)
-	i0 = v4 + uint32(32)
-	v10 = i0
-	goto L13
-L14:
-	i0 = v4 + uint32(8)
-	i0 = fn7297(m, i0, v8, v3)
-	if i0 == 0 {
-		goto L9
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+8)))
-	i0 = i0 & k32(4294967280)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v6 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v10 = i0
-L13:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+12)) = l1
-	i1 = v5 & uint32(15)
-	i1 = i1 | v8
-	*(*uint8)(unsafe.Add(b, uint64(v4)+8)) = uint8(i1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v7
-	i2 = v7 << (uint32(2) & 31)
-	m.copy(v10, v6, i2)
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+1188)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = i0 + uint32(3)
-	v5 = i0
-	i0 = v4 + uint32(1160)
-	i0 = i0 + uint32(16)
-	v7 = i0
-	i0 = k32(9973008) + uint32(16)
-	v6 = i0
-	i0 = k32(9973008) + uint32(8)
-	v10 = i0
-	i0 = k32(9973008) + uint32(4)
-	v11 = i0
-	i0 = k32(9973008) + uint32(12)
-	v12 = i0
-	i0 = k32(9973008) + uint32(24)
-	v13 = i0
-	i0 = k32(9973008) + uint32(20)
-	v14 = i0
-	i0 = k32(9973008) + uint32(32)
-	v15 = i0
-	i0 = k32(9973008) + uint32(28)
-	v16 = i0
-	i0 = k32(9973008) + uint32(36)
-	v17 = i0
-L15:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+1160)) = v5
-	i2 = v4 + uint32(1160)
-	i3 = v4 + uint32(4)
-	fn7418(m, v0, v9, i2, i3)
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v1 = i2
-	i1 = i1 | v1
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+296)))
-	i1 = i1 & uint32(240)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+296)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v8 = i1
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i2 = v8 + i3
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+1160))
-	i2 = i2 - i3
-	i3 = v1 & uint32(16384)
-	if i3 != 0 {
-		i1 = v8
-	} else {
-		i1 = i2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+300)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+316))
-	v1 = i0
-	*(*uint64)(unsafe.Add(b, v1)) = uint64(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+308)) = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	v1 = i1
-	if i0 <= v1 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	if i0 <= v1 {
-		goto L18
-	}
-	i2 = *(*uint32)(unsafe.Add(b, v11))
-	if i2 > v1 {
-		i0 = uint32(1)
-	} else {
-		i0 = uint32(2)
-	}
-	v1 = i0
-	goto L16
-L18:
-	i2 = *(*uint32)(unsafe.Add(b, v12))
-	if i2 > v1 {
-		i0 = uint32(3)
-	} else {
-		i0 = uint32(4)
-	}
-	v1 = i0
-	goto L16
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	if i0 <= v1 {
-		goto L19
-	}
-	i2 = *(*uint32)(unsafe.Add(b, v14))
-	if i2 > v1 {
-		i0 = uint32(5)
-	} else {
-		i0 = uint32(6)
-	}
-	v1 = i0
-	goto L16
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, v15))
-	if i0 <= v1 {
-		goto L20
-	}
-	i2 = *(*uint32)(unsafe.Add(b, v16))
-	if i2 > v1 {
-		i0 = uint32(7)
-	} else {
-		i0 = uint32(8)
-	}
-	v1 = i0
-	goto L16
-L20:
-	i2 = *(*uint32)(unsafe.Add(b, v17))
-	if i2 > v1 {
-		i0 = uint32(9)
-	} else {
-		i0 = uint32(10)
-	}
-	v1 = i0
-L16:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+304)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+1160)) = i1
-	i0 = v4 + uint32(872)
-	i2 = v4 + uint32(296)
-	i3 = v4 + uint32(1160)
-	fn7408(m, i0, v0, i2, i3, v7)
-	i0 = v4 + uint32(584)
-	i2 = v4 + uint32(296)
-	i3 = v4 + uint32(1160)
-	fn7410(m, i0, v0, i2, i3, v7)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = i0 & uint32(14)
-	if i0 != 0 {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+872)))
-	v1 = i0
-	i0 = v1 & uint32(14)
-	if i0 != 0 {
-		goto L23
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
-	i0 = i0 & uint32(14)
-	if i0 == 0 {
-		goto L21
-	}
-L23:
-	i0 = v1 & uint32(12)
-	if i0 != 0 {
-		goto L24
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
-	i0 = i0 & uint32(12)
-	if i0 == 0 {
-		goto L21
-	}
-L24:
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 | uint32(256)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = v5 + uint32(9)
-	v5 = i0
-	goto L15
-L22:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+1188)) = i1
-	goto L7
-L21:
-	i0 = v4 + uint32(872)
-	i1 = v4 + uint32(584)
-	i0 = fn7385(m, i0, i1)
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = v5 + uint32(9)
-	v5 = i0
-	goto L15
-L10:
-	i2 = v4 + uint32(1160)
-	fn7418(m, v0, v1, i2, v3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = i0 & uint32(14)
-	if i0 != 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+1160))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i1
-	if int32(v1) <= int32(v5) {
-		goto L25
-	}
-	i2 = v1 - v5
-	v1 = i2
-	i0 = fn7378(m, v0, v0, v1, v3)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = i1 - v1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v1 + i1
-	i0 = i0 + k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+1168))
-	v5 = i1
-	if int32(i0) >= int32(v5) {
-		goto L26
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = i0 & uint32(14)
-	if i0 != 0 {
-		goto L27
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == 0 {
-		goto L26
-	}
-L27:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+1160))
-	i1 = v5 - i2
-	i1 = i1 + uint32(1)
-	if int32(v1) >= int32(i1) {
-		goto L26
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 | uint32(16384)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L26:
-	i1 = v4 + uint32(1160)
-	fn7363(m, v0, i1, v3)
-	goto L1
-L9:
-	fn7361(m, v0, uint32(512), v3)
-	goto L1
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+1188)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+1160))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i1
-	if int32(v1) <= int32(v5) {
-		goto L7
-	}
-	i2 = v1 - v5
-	v1 = i2
-	i0 = fn7378(m, v0, v0, v1, v3)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = i1 - v1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v1 + i1
-	i0 = i0 + k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+1168))
-	v5 = i1
-	if int32(i0) >= int32(v5) {
-		goto L28
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = i0 & uint32(14)
-	if i0 != 0 {
-		goto L29
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == 0 {
-		goto L28
-	}
-L29:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+1160))
-	i1 = v5 - i2
-	i1 = i1 + uint32(1)
-	if int32(v1) >= int32(i1) {
-		goto L28
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 | uint32(16384)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L28:
-	i1 = v4 + uint32(1160)
-	fn7363(m, v0, i1, v3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+872)))
-	v0 = i0
-	if v0 > uint32(31) {
-		goto L30
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+892))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+872)))
-	v0 = i0
-L30:
-	i0 = v0 & uint32(16)
-	if i0 != 0 {
-		goto L31
-	}
-	i0 = v4 + uint32(872)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L31:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
-	v0 = i0
-	if v0 > uint32(31) {
-		goto L32
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+604))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
-	v0 = i0
-L32:
-	i0 = v0 & uint32(16)
-	if i0 != 0 {
-		goto L33
-	}
-	i0 = v4 + uint32(584)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L33:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+296)))
-	v0 = i0
-	if v0 > uint32(31) {
-		goto L34
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+316))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+296)))
-	v0 = i0
-L34:
-	i0 = v0 & uint32(16)
-	if i0 != 0 {
-		goto L35
-	}
-	i0 = v4 + uint32(296)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L35:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+8)))
-	v0 = i0
-	if v0 > uint32(31) {
-		goto L36
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+8)))
-	v0 = i0
-L36:
-	i0 = v0 & uint32(16)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v4 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L1:
-	i0 = v4 + uint32(1200)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7418(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(672)
-	v4 = i0
-	m.g0 = v4
-	*(*uint64)(unsafe.Add(b, uint64(v4)+340)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+332)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+328)) = uint8(k32(48))
-	i1 = v4 + uint32(352)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+348)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v4)+52)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+44)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+40)) = uint8(k32(48))
-	i1 = v4 + uint32(64)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = uint32(1)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+24)) = uint64(4294967297)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = uint64(4294967296)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+12)) = uint8(k32(144))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v6 = i1
-	i1 = v6 << (uint32(2) & 31)
-	i0 = v5 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v7 = i0
-	i1 = v4 + uint32(36)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
-	if v7 != 0 {
-		goto L2
-	}
-	fn7369(m, v0, uint32(0), uint32(1), uint32(0))
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v8 = i1
-	i0 = v7 + v8
-	v9 = i0
-	if int32(v9) < int32(uint32(11)) {
-		goto L3
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-	i0 = v1 & uint32(32)
-	if i0 != 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v7 = i1
-	if int32(i0) <= int32(v7) {
-		goto L6
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v4)+608)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v4 + uint32(608)
-	i1 = fn7293(m, i1, v7, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+608)))
-	if i0 != 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L7:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v1 & uint32(240)
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	v1 = uint32(6208)
-	goto L4
-L5:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i4 = *(*uint32)(unsafe.Add(b, v2))
-	i3 = i3 - i4
-	i3 = i3 + uint32(1)
-	fn7369(m, v0, uint32(0), uint32(0), i3)
-	v1 = uint32(28737)
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 | v1
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	goto L1
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+668)) = uint32(9)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+608)) = uint8(k32(144))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+624)) = uint32(1)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+616)) = uint64(4294967297)
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 ^ k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+612)) = i1
-	i1 = v4 + uint32(668)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+628)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+656)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v4)+652)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v4)+648)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+664)) = v5
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+660)) = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i1 = i1 & uint32(14)
-	i1 = i1 | uint32(80)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+644)) = uint8(i1)
-	i0 = v4 + uint32(644)
-	i1 = v4 + uint32(608)
-	i0 = fn7385(m, i0, i1)
-	if int32(i0) > int32(uint32(0)) {
-		goto L8
-	}
-	fn7369(m, v0, uint32(0), uint32(1), uint32(0))
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 | uint32(4160)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	goto L1
-L8:
-	i0 = v4 + uint32(608)
-	fn7266(m, i0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+632)) = uint32(6)
-	if int32(v9) > int32(uint32(0)) {
-		i1 = v9
-	} else {
-		i1 = uint32(0)
-	}
-	v10 = i1
-	i2 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = v10 + i2
-	i1 = i1 + uint32(2)
-	v7 = i1
-	if int32(v7) > int32(uint32(10)) {
-		i1 = v7
-	} else {
-		i1 = uint32(10)
-	}
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+608)) = v7
-	if v0 == v1 {
-		goto L9
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v7 = i1
-	if int32(v5) > int32(v7) {
-		i0 = v5
-	} else {
-		i0 = v7
-	}
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v6 = i1
-	if v5 == v6 {
-		goto L10
-	}
-	i0 = v2 & uint32(32)
-	if i0 == 0 {
-		goto L12
-	}
-	if int32(v5) <= int32(v6) {
-		goto L10
-	}
-	i0 = fn7297(m, v0, v5, v3)
-	v7 = i0
-	goto L11
-L12:
-	i0 = fn7298(m, v0, v5, v3)
-	v7 = i0
-L11:
-	if v7 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v7
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i1 = i1 & uint32(15)
-	i2 = v2 & uint32(240)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i2 = i2 << (uint32(2) & 31)
-	m.copy(i0, i1, i2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+608))
-	v7 = i0
-L9:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = i1 - v10
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
-	i0 = k32(9973008) + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	if v6 <= v7 {
-		goto L14
-	}
-	i0 = k32(9973008) + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v7 {
-		goto L15
-	}
-	i2 = k32(9973008) + uint32(4)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v7 {
-		i0 = uint32(1)
-	} else {
-		i0 = uint32(2)
-	}
-	v2 = i0
-	goto L13
-L15:
-	i2 = k32(9973008) + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v7 {
-		i0 = uint32(3)
-	} else {
-		i0 = uint32(4)
-	}
-	v2 = i0
-	goto L13
-L14:
-	i0 = k32(9973008) + uint32(24)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v7 {
-		goto L16
-	}
-	i2 = k32(9973008) + uint32(20)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v7 {
-		i0 = uint32(5)
-	} else {
-		i0 = uint32(6)
-	}
-	v2 = i0
-	goto L13
-L16:
-	i0 = k32(9973008) + uint32(32)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v7 {
-		goto L17
-	}
-	i2 = k32(9973008) + uint32(28)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v7 {
-		i0 = uint32(7)
-	} else {
-		i0 = uint32(8)
-	}
-	v2 = i0
-	goto L13
-L17:
-	i2 = k32(9973008) + uint32(36)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v7 {
-		i0 = uint32(9)
-	} else {
-		i0 = uint32(10)
-	}
-	v2 = i0
-L13:
-	d0 = float64(int32(v7))
-	d0 = float64(d0 * math.Float64frombits(0x3ff6f5e2046c764b))
-	d0 = d0 + math.Float64frombits(0xbff2e978d4fdf3b6)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i2 = i2 + v1
-	i2 = i2 ^ k32(4294967295)
-	i1 = v2 + i2
-	d1 = float64(int32(i1))
-	d0 = d0 / d1
-	d0 = math.Ceil(d0)
-	i0 = sat32s(d0)
-	v1 = i0
-	if v1 != uint32(2147483647) {
-		goto L18
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-	i0 = v1 & uint32(32)
-	if i0 != 0 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v7 = i1
-	if int32(i0) <= int32(v7) {
-		goto L19
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v4)+644)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v4 + uint32(644)
-	i1 = fn7293(m, i1, v7, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+644)))
-	if i0 != 0 {
-		goto L20
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L20:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-L19:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v1 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 | uint32(256)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	goto L1
-L18:
-	if int32(v1) > int32(uint32(3)) {
-		i0 = v1
-	} else {
-		i0 = uint32(3)
-	}
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = uint32(0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+40)) = uint8(k32(48))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+64)) = uint64(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = uint32(1)
-	if v6 < uint32(2) {
-		goto L22
-	}
-	i0 = k32(9973008) + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 < uint32(2) {
-		goto L23
-	}
-	i2 = k32(9973008) + uint32(4)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > uint32(1) {
-		i0 = uint32(1)
-	} else {
-		i0 = uint32(2)
-	}
-	v7 = i0
-	goto L21
-L23:
-	i2 = k32(9973008) + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > uint32(1) {
-		i0 = uint32(3)
-	} else {
-		i0 = uint32(4)
-	}
-	v7 = i0
-	goto L21
-L22:
-	i0 = k32(9973008) + uint32(24)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 < uint32(2) {
-		goto L24
-	}
-	i2 = k32(9973008) + uint32(20)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > uint32(1) {
-		i0 = uint32(5)
-	} else {
-		i0 = uint32(6)
-	}
-	v7 = i0
-	goto L21
-L24:
-	i0 = k32(9973008) + uint32(32)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 < uint32(2) {
-		goto L25
-	}
-	i2 = k32(9973008) + uint32(28)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > uint32(1) {
-		i0 = uint32(7)
-	} else {
-		i0 = uint32(8)
-	}
-	v7 = i0
-	goto L21
-L25:
-	i2 = k32(9973008) + uint32(36)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > uint32(1) {
-		i0 = uint32(9)
-	} else {
-		i0 = uint32(10)
-	}
-	v7 = i0
-L21:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v7
-	i0 = v1 + uint32(1)
-	v7 = i0
-	i0 = v4 + uint32(624)
-	v2 = i0
-	i0 = k32(9973008) + uint32(8)
-	v8 = i0
-	i0 = k32(9973008) + uint32(4)
-	v11 = i0
-	i0 = k32(9973008) + uint32(12)
-	v12 = i0
-	i0 = k32(9973008) + uint32(24)
-	v13 = i0
-	i0 = k32(9973008) + uint32(20)
-	v14 = i0
-	i0 = k32(9973008) + uint32(32)
-	v15 = i0
-	i0 = k32(9973008) + uint32(28)
-	v16 = i0
-	i0 = k32(9973008) + uint32(36)
-	v17 = i0
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
-	v1 = i0
-	i1 = v7 + k32(4294967294)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	v5 = i2
-	i2 = v5 << (uint32(2) & 31)
-	i1 = v1 + i2
-	i1 = i1 + k32(4294967292)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v1 = i1
-	if v6 <= v1 {
-		goto L28
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v8))
-	if i0 <= v1 {
-		goto L29
-	}
-	i2 = *(*uint32)(unsafe.Add(b, v11))
-	if i2 > v1 {
-		i0 = uint32(1)
-	} else {
-		i0 = uint32(2)
-	}
-	v1 = i0
-	goto L27
-L29:
-	i2 = *(*uint32)(unsafe.Add(b, v12))
-	if i2 > v1 {
-		i0 = uint32(3)
-	} else {
-		i0 = uint32(4)
-	}
-	v1 = i0
-	goto L27
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	if i0 <= v1 {
-		goto L30
-	}
-	i2 = *(*uint32)(unsafe.Add(b, v14))
-	if i2 > v1 {
-		i0 = uint32(5)
-	} else {
-		i0 = uint32(6)
-	}
-	v1 = i0
-	goto L27
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, v15))
-	if i0 <= v1 {
-		goto L31
-	}
-	i2 = *(*uint32)(unsafe.Add(b, v16))
-	if i2 > v1 {
-		i0 = uint32(7)
-	} else {
-		i0 = uint32(8)
-	}
-	v1 = i0
-	goto L27
-L31:
-	i2 = *(*uint32)(unsafe.Add(b, v17))
-	if i2 > v1 {
-		i0 = uint32(9)
-	} else {
-		i0 = uint32(10)
-	}
-	v1 = i0
-L27:
-	i1 = v5 * uint32(9)
-	i1 = i1 + v1
-	i1 = i1 + k32(4294967287)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = i1
-	i0 = v4 + uint32(328)
-	i2 = v4 + uint32(12)
-	i3 = v4 + uint32(608)
-	fn7411(m, i0, v0, i2, i3, v2)
-	i0 = v4 + uint32(40)
-	i1 = v4 + uint32(40)
-	i2 = v4 + uint32(328)
-	i4 = v4 + uint32(608)
-	fn7419(m, i0, i1, i2, uint32(9973188), i4, v2)
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 > uint32(2) {
-		goto L26
-	}
-	if v9 == uint32(10) {
-		goto L33
-	}
-	i1 = v10 << (uint32(2) & 31)
-	i0 = uint32(9973008) + i1
-	v1 = i0
-	i0 = v4 + uint32(40)
-	v7 = i0
-	goto L32
-L33:
-	i0 = v4 + uint32(328)
-	i1 = v4 + uint32(40)
-	i2 = k32(9973008) + uint32(36)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i4 = v4 + uint32(608)
-	fn7420(m, i0, i1, i2, uint32(0), i4, v3)
-	i0 = k32(9973008) + uint32(4)
-	v1 = i0
-	i0 = v4 + uint32(328)
-	v7 = i0
-L32:
-	i2 = *(*uint32)(unsafe.Add(b, v1))
-	i4 = v4 + uint32(608)
-	fn7420(m, v0, v7, i2, uint32(0), i4, v3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+328)))
-	v1 = i0
-	if v1 > uint32(31) {
-		goto L34
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+348))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+328)))
-	v1 = i0
-L34:
-	i0 = v1 & uint32(16)
-	if i0 != 0 {
-		goto L35
-	}
-	i0 = v4 + uint32(328)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L35:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+40)))
-	v1 = i0
-	if v1 > uint32(31) {
-		goto L36
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+40)))
-	v1 = i0
-L36:
-	i0 = v1 & uint32(16)
-	if i0 != 0 {
-		goto L37
-	}
-	i0 = v4 + uint32(40)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L37:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+624))
-	i1 = i1 & uint32(958)
-	i2 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 | i2
-	i1 = i1 | uint32(4160)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L1:
-	i0 = v4 + uint32(672)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7419(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v6 = i0
-	m.g0 = v6
-	v7 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = uint32(0)
-	if v0 == v3 {
-		goto L4
-	}
-	v8 = v3
-	goto L3
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i0 = fn7295(m, i0)
-	v8 = i0
-	if v8 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i2 = i2 << (uint32(2) & 31)
-	m.copy(i0, i1, i2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	*(*uint32)(unsafe.Add(b, uint64(v8)+4)) = i1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v8)+8)) = l1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v8)))
-	i1 = i1 & uint32(240)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	i2 = i2 & uint32(15)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, v8)) = uint8(i1)
-	v7 = v8
-L3:
-	i4 = v6 + uint32(8)
-	fn7422(m, v0, v1, v2, v4, i4)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+9)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L5
-	}
-	i4 = v6 + uint32(8)
-	fn7408(m, v0, v0, v8, v4, i4)
-L5:
-	if v7 == 0 {
-		goto L6
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	v0 = i0
-	if v0 > uint32(31) {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	v0 = i0
-L7:
-	i0 = v0 & uint32(16)
-	if i0 != 0 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, v7)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v0 = i0
-	goto L1
-L2:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-	i0 = v3 & uint32(32)
-	if i0 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v7 = i1
-	if int32(i0) <= int32(v7) {
-		goto L8
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v6)+15)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v6 + uint32(15)
-	i1 = fn7293(m, i1, v7, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+15)))
-	if i0 != 0 {
-		goto L9
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L9:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v3 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	v0 = uint32(512)
-L1:
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i1 = i1 | v0
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i0 = v6 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7420(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v6 = i0
-	m.g0 = v6
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = uint32(0)
-	if v2 != 0 {
-		goto L2
-	}
-	fn7369(m, v0, v3, uint32(1), uint32(0))
-	goto L1
-L2:
-	if v0 == v1 {
-		goto L3
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v9 = i1
-	if int32(v8) > int32(v9) {
-		i0 = v8
-	} else {
-		i0 = v9
-	}
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v10 = i1
-	if v8 == v10 {
-		goto L4
-	}
-	i0 = v7 & uint32(32)
-	if i0 == 0 {
-		goto L6
-	}
-	if int32(v8) <= int32(v10) {
-		goto L4
-	}
-	i0 = fn7297(m, v0, v8, v5)
-	v9 = i0
-	goto L5
-L6:
-	i0 = fn7298(m, v0, v8, v5)
-	v9 = i0
-L5:
-	if v9 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v9 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v7 = i0
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v9
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i1 = i1 & uint32(15)
-	i2 = v7 & uint32(240)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i2 = i2 << (uint32(2) & 31)
-	m.copy(i0, i1, i2)
-L3:
-	i0 = b2i(v2 > uint32(65535))
-	i0 = i0 << (uint32(4) & 31)
-	v9 = i0
-	i1 = v9 | uint32(8)
-	i3 = v2 >> (uint32(16) & 31)
-	if v2 < uint32(65536) {
-		i2 = v2
-	} else {
-		i2 = i3
-	}
-	i0 = v9
-	v9 = i2
-	i2 = b2i(v9 < uint32(256))
-	v7 = i2
-	if v7 == 0 {
-		i0 = i1
-	}
-	v8 = i0
-	i1 = v8 | uint32(4)
-	i3 = v9 >> (uint32(8) & 31)
-	if v7 != 0 {
-		i2 = v9
-	} else {
-		i2 = i3
-	}
-	v9 = i2
-	i2 = b2i(v9 < uint32(16))
-	v7 = i2
-	if v7 != 0 {
-		i0 = v8
-	} else {
-		i0 = i1
-	}
-	v8 = i0
-	i1 = v8 | uint32(2)
-	i3 = v9 >> (uint32(4) & 31)
-	if v7 != 0 {
-		i2 = v9
-	} else {
-		i2 = i3
-	}
-	v9 = i2
-	i2 = b2i(v9 < uint32(4))
-	v7 = i2
-	if v7 != 0 {
-		i0 = v8
-	} else {
-		i0 = i1
-	}
-	i2 = v9 >> (uint32(2) & 31)
-	if v7 != 0 {
-		i1 = v9
-	} else {
-		i1 = i2
-	}
-	v9 = i1
-	i1 = b2i(v9 > uint32(1))
-	v7 = i1
-	i0 = i0 + v7
-	i1 = v9 >> (v7 & 31)
-	i0 = i0 + i1
-	i0 = i0 << (uint32(2) & 31)
-	i0 = i0 + uint32(9972880)
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v9 = i0
-	if v9 > uint32(1) {
-		goto L8
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v10 = i0
-	v4 = uint32(0)
-	goto L7
-L8:
-L9:
-	i4 = v6 + uint32(12)
-	fn7422(m, v0, v0, v0, v4, i4)
-	i2 = v6 + uint32(12)
-	fn7363(m, v0, v4, i2)
-	i0 = v9 >> (uint32(1) & 31)
-	v7 = i0
-	i0 = v7 & v2
-	if i0 == 0 {
-		goto L10
-	}
-	i4 = v6 + uint32(12)
-	fn7422(m, v0, v0, v1, v4, i4)
-	i2 = v6 + uint32(12)
-	fn7363(m, v0, v4, i2)
-L10:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v10 = i0
-	i0 = v10 & uint32(14)
-	if i0 != 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L12
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+12)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L11
-	}
-	i0 = b2i(v9 < uint32(4))
-	v8 = i0
-	v9 = v7
-	if v8 == 0 {
-		goto L9
-	}
-	goto L11
-L12:
-	i0 = b2i(v9 > uint32(3))
-	v8 = i0
-	v9 = v7
-	if v8 != 0 {
-		goto L9
-	}
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v4 = i0
-L7:
-	i1 = v10 & uint32(254)
-	i1 = i1 | v3
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i1 = i1 | v4
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L1:
-	i0 = v6 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7421(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v3 + i1
-	i0 = i0 + k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i1
-	if int32(i0) >= int32(v4) {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = i0 & uint32(14)
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i2 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = v4 - i2
-	i1 = i1 + uint32(1)
-	if int32(v3) >= int32(i1) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 | uint32(16384)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7422(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint64
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(272)
-	v5 = i0
-	m.g0 = v5
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 & uint32(14)
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i0 = i0 & uint32(14)
-	if i0 == 0 {
-		goto L2
-	}
-L3:
-	i0 = fn7377(m, v0, v1, v2, v3, v4)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v3 = i0
-	i0 = v3 & uint32(2)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v1 = i0
-	i0 = v1 & uint32(14)
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-	i0 = v3 & uint32(32)
-	if i0 != 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i1
-	if int32(i0) <= int32(v1) {
-		goto L6
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v5)+16)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v5 + uint32(16)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+16)))
-	if i0 != 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L7:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v3 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i1 = i1 | uint32(256)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	goto L1
-L5:
-	i0 = v1 ^ v3
-	i0 = i0 & uint32(1)
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-	i0 = v3 & uint32(32)
-	if i0 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i1
-	if int32(i0) <= int32(v2) {
-		goto L8
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v5)+16)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v5 + uint32(16)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+16)))
-	if i0 != 0 {
-		goto L9
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L9:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i2 = v3 & uint32(240)
-	i1 = v1 | i2
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	goto L1
-L4:
-	i0 = v3 & uint32(12)
-	if i0 != 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L10
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-	i0 = v3 & uint32(32)
-	if i0 != 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i1
-	if int32(i0) <= int32(v1) {
-		goto L11
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v5)+16)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v5 + uint32(16)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+16)))
-	if i0 != 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L12:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v3 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i1 = i1 | uint32(256)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	goto L1
-L10:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i0 = i0 ^ v3
-	i0 = i0 & uint32(1)
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-	i0 = v3 & uint32(32)
-	if i0 != 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i1
-	if int32(i0) <= int32(v2) {
-		goto L13
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v5)+16)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v5 + uint32(16)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+16)))
-	if i0 != 0 {
-		goto L14
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L14:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v3 = i0
-L13:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i2 = v3 & uint32(240)
-	i1 = v1 | i2
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	goto L1
-L2:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i3 = b2i(int32(i3) > int32(i4))
-	v3 = i3
-	if v3 != 0 {
-		i1 = v1
-	} else {
-		i1 = v2
-	}
-	v6 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v7 = i1
-	if v3 != 0 {
-		i2 = v2
-	} else {
-		i2 = v1
-	}
-	v8 = i2
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	v9 = i2
-	i1 = v7 + v9
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v3
-	if v9 != uint32(1) {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v10 = i0
-	i0 = v10 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	l1 = uint64(*(*uint32)(unsafe.Add(b, i1)))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
-	l2 = uint64(*(*uint32)(unsafe.Add(b, i2)))
-	l1 = l1 * l2
-	v11 = l1
-	l1 = v11 / k64(1000000000)
-	i1 = uint32(l1)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v9
-	i1 = v9 * k32(3294967296)
-	i2 = uint32(v11)
-	i1 = i1 + i2
-	*(*uint32)(unsafe.Add(b, v10)) = i1
-	goto L15
-L16:
-	if v3 > uint32(64) {
-		goto L19
-	}
-	if v9 == uint32(2) {
-		goto L18
-	}
-	if v3 == 0 {
-		goto L20
-	}
-	i0 = v5 + uint32(16)
-	i2 = v3 << (uint32(2) & 31)
-	m.fill(i0, uint32(0), i2)
-L20:
-	if v7 != uint32(1) {
-		goto L21
-	}
-	i0 = v5 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	fn7304(m, i0, i1, v9, i3)
-	goto L17
-L21:
-	i0 = v5 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
-	fn7305(m, i0, i1, i2, v7, v9)
-	goto L17
-L19:
-	if int32(v7) > int32(uint32(256)) {
-		goto L25
-	}
-	i0 = fn7292(m, v3, uint32(4))
-	v10 = i0
-	if v10 == 0 {
-		goto L24
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v3 = i0
-	if v3 != uint32(1) {
-		goto L23
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	fn7304(m, v10, i1, i2, i3)
-	goto L22
-L25:
-	if v3 > uint32(1024) {
-		goto L27
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	i4 = v5 + uint32(12)
-	i0 = fn7423(m, i0, i1, v9, v7, i4)
-	v10 = i0
-	goto L26
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
-	v10 = i0
-	if v3 > uint32(100663296) {
-		goto L28
-	}
-	i4 = v5 + uint32(12)
-	i0 = fn7424(m, v10, v12, v9, v7, i4)
-	v10 = i0
-	goto L26
-L28:
-	i4 = v5 + uint32(12)
-	i0 = fn7425(m, v10, v12, v9, v7, i4)
-	v10 = i0
-L26:
-	if v10 != 0 {
-		goto L22
-	}
-L24:
-	fn7361(m, v0, uint32(512), v4)
-	goto L1
-L23:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	fn7305(m, v10, i1, i2, v3, i4)
-L22:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v9 = i0
-	if v9 > uint32(31) {
-		goto L29
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v9 = i0
-L29:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v10
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v3
-	i1 = v9 & uint32(31)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	goto L15
-L18:
-	i0 = v5 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	fn7426(m, i0, i1, i2, v7)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v9 = i0
-	if int32(v9) > int32(v3) {
-		i0 = v9
-	} else {
-		i0 = v3
-	}
-	v9 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v7 = i1
-	if v9 == v7 {
-		goto L30
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = i0 & uint32(32)
-	if i0 == 0 {
-		goto L32
-	}
-	if int32(v9) <= int32(v7) {
-		goto L30
-	}
-	i0 = fn7297(m, v0, v9, v4)
-	v9 = i0
-	goto L31
-L32:
-	i0 = fn7298(m, v0, v9, v4)
-	v9 = i0
-L31:
-	if v9 == 0 {
-		goto L1
-	}
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v10 = i0
-	if v3 != 0 {
-		goto L33
-	}
-	v3 = uint32(0)
-	goto L15
-L33:
-	i0 = v3 & uint32(3)
-	v13 = i0
-	v14 = uint32(0)
-	i0 = v3 + k32(4294967295)
-	if i0 < uint32(3) {
-		goto L34
-	}
-	i0 = v3 & uint32(124)
-	v15 = i0
-	v9 = uint32(0)
-	v14 = uint32(0)
-L35:
-	i0 = v10 + v9
-	v7 = i0
-	i1 = v5 + uint32(16)
-	i1 = i1 + v9
-	v12 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v12))
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-	i0 = v7 + uint32(4)
-	i1 = v12 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v7 + uint32(8)
-	i1 = v12 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v7 + uint32(12)
-	i1 = v12 + uint32(12)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v9 + uint32(16)
-	v9 = i0
-	i1 = v14 + uint32(4)
-	v14 = i1
-	if v15 != v14 {
-		goto L35
-	}
-L34:
-	if v13 == 0 {
-		goto L15
-	}
-	i0 = v14 << (uint32(2) & 31)
-	v9 = i0
-L36:
-	i0 = v10 + v9
-	i1 = v5 + uint32(16)
-	i1 = i1 + v9
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v9 + uint32(4)
-	v9 = i0
-	i0 = v13 + k32(4294967295)
-	v13 = i0
-	if v13 != 0 {
-		goto L36
-	}
-L15:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
-	i1 = i1 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v9 = i1
-	i1 = v9 & uint32(240)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i3 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i2 = i2 ^ i3
-	i2 = i2 & uint32(1)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	if int32(v3) < int32(uint32(2)) {
-		goto L37
-	}
-	i0 = v3 << (uint32(2) & 31)
-	i0 = i0 + v10
-	i0 = i0 + k32(4294967292)
-	v1 = i0
-L38:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if i0 != 0 {
-		goto L37
-	}
-	i0 = v1 + k32(4294967292)
-	v1 = i0
-	i0 = b2i(int32(v3) > int32(uint32(2)))
-	v2 = i0
-	i0 = v3 + k32(4294967295)
-	v3 = i0
-	if v2 != 0 {
-		goto L38
-	}
-	v3 = uint32(1)
-L37:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i0
-	if int32(v1) > int32(v3) {
-		i0 = v1
-	} else {
-		i0 = v3
-	}
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i1
-	if v3 == v1 {
-		goto L39
-	}
-	i0 = v9 & uint32(32)
-	if i0 == 0 {
-		goto L40
-	}
-	if int32(v3) <= int32(v1) {
-		goto L39
-	}
-	i0 = fn7297(m, v0, v3, v4)
-	goto L39
-L40:
-	i0 = fn7298(m, v0, v3, v4)
-L39:
-	i0 = k32(9973008) + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i2
-	i2 = v1 << (uint32(2) & 31)
-	i1 = i1 + i2
-	i1 = i1 + k32(4294967292)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v3 = i1
-	if i0 <= v3 {
-		goto L42
-	}
-	i0 = k32(9973008) + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v3 {
-		goto L43
-	}
-	i2 = k32(9973008) + uint32(4)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v3 {
-		i0 = uint32(1)
-	} else {
-		i0 = uint32(2)
-	}
-	v3 = i0
-	goto L41
-L43:
-	i2 = k32(9973008) + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v3 {
-		i0 = uint32(3)
-	} else {
-		i0 = uint32(4)
-	}
-	v3 = i0
-	goto L41
-L42:
-	i0 = k32(9973008) + uint32(24)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v3 {
-		goto L44
-	}
-	i2 = k32(9973008) + uint32(20)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v3 {
-		i0 = uint32(5)
-	} else {
-		i0 = uint32(6)
-	}
-	v3 = i0
-	goto L41
-L44:
-	i0 = k32(9973008) + uint32(32)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v3 {
-		goto L45
-	}
-	i2 = k32(9973008) + uint32(28)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v3 {
-		i0 = uint32(7)
-	} else {
-		i0 = uint32(8)
-	}
-	v3 = i0
-	goto L41
-L45:
-	i2 = k32(9973008) + uint32(36)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v3 {
-		i0 = uint32(9)
-	} else {
-		i0 = uint32(10)
-	}
-	v3 = i0
-L41:
-	i1 = v1 * uint32(9)
-	i1 = i1 + v3
-	i1 = i1 + k32(4294967287)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
-L1:
-	i0 = v5 + uint32(272)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7423(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i1 = fn7470(m, v2, v3)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	i0 = fn7292(m, v5, uint32(4))
-	v4 = i0
-	if v4 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = fn7471(m, v2, uint32(16))
-	v5 = i0
-	if v5 != 0 {
-		goto L2
-	}
-	fn7472(m, v4, v0, v1, uint32(0), v2, v3)
-	return v4
-L2:
-	i0 = fn7292(m, v5, uint32(4))
-	v5 = i0
-	if v5 != 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, v4)
-	return uint32(0)
-L3:
-	fn7472(m, v4, v0, v1, v5, v2, v3)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, v5)
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7424(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	i0 = v3 ^ k32(4294967295)
-	if i0 < v2 {
-		goto L1
-	}
-	i1 = v3 + v2
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	i0 = b2i(v6 > uint32(65535))
-	i0 = i0 << (uint32(4) & 31)
-	v7 = i0
-	i1 = v7 | uint32(8)
-	i3 = v6 >> (uint32(16) & 31)
-	if v6 < uint32(65536) {
-		i2 = v6
-	} else {
-		i2 = i3
-	}
-	i0 = v7
-	v7 = i2
-	i2 = b2i(v7 < uint32(256))
-	v8 = i2
-	if v8 == 0 {
-		i0 = i1
-	}
-	v9 = i0
-	i1 = v9 | uint32(4)
-	i3 = v7 >> (uint32(8) & 31)
-	if v8 != 0 {
-		i2 = v7
-	} else {
-		i2 = i3
-	}
-	v7 = i2
-	i2 = b2i(v7 < uint32(16))
-	v8 = i2
-	if v8 != 0 {
-		i0 = v9
-	} else {
-		i0 = i1
-	}
-	v9 = i0
-	i1 = v9 | uint32(2)
-	i3 = v7 >> (uint32(4) & 31)
-	if v8 != 0 {
-		i2 = v7
-	} else {
-		i2 = i3
-	}
-	v7 = i2
-	i2 = b2i(v7 < uint32(4))
-	v8 = i2
-	if v8 != 0 {
-		i0 = v9
-	} else {
-		i0 = i1
-	}
-	i2 = v7 >> (uint32(2) & 31)
-	if v8 != 0 {
-		i1 = v7
-	} else {
-		i1 = i2
-	}
-	v7 = i1
-	i1 = b2i(v7 > uint32(1))
-	v8 = i1
-	i0 = i0 + v8
-	i1 = v7 >> (v8 & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967295)
-	v7 = i0
-	if v6 > uint32(1024) {
-		goto L4
-	}
-	i0 = uint32(1) << (v7 & 31)
-	v8 = i0
-	i1 = uint32(2) << (v7 & 31)
-	if v8 == v6 {
-		i0 = v8
-	} else {
-		i0 = i1
-	}
-	v7 = i0
-	goto L3
-L4:
-	if v6 > uint32(33554432) {
-		goto L6
-	}
-	i0 = uint32(1) << (v7 & 31)
-	v7 = i0
-	if v7 != v6 {
-		goto L5
-	}
-	v7 = v6
-	goto L3
-L6:
-	v7 = uint32(50331648)
-	if v6 < uint32(50331649) {
-		goto L3
-	}
-	v7 = uint32(100663296)
-	if v6 <= uint32(100663296) {
-		goto L3
-	}
-	v8 = uint32(0)
-	goto L2
-L5:
-	v8 = uint32(0)
-	i0 = v7 >> (uint32(1) & 31)
-	v9 = i0
-	i2 = v9 + v7
-	v7 = i2
-	if v7 < v6 {
-		i0 = v9
-	} else {
-		i0 = uint32(0)
-	}
-	i0 = i0 + v7
-	v7 = i0
-	if v7 == k32(4294967295) {
-		goto L2
-	}
-L3:
-	i0 = fn7292(m, v7, uint32(4))
-	v6 = i0
-	if v6 != 0 {
-		goto L7
-	}
-	v8 = uint32(0)
-	goto L2
-L7:
-	i0 = fn7292(m, v7, uint32(4))
-	v10 = i0
-	if v10 != 0 {
-		goto L9
-	}
-	v9 = v6
-	v8 = uint32(0)
-	goto L8
-L9:
-	i0 = fn7292(m, v7, uint32(4))
-	v9 = i0
-	if v9 == 0 {
-		goto L10
-	}
-	i2 = v2 << (uint32(2) & 31)
-	v2 = i2
-	m.copy(v6, v0, v2)
-	m.copy(v10, v0, v2)
-	m.copy(v9, v0, v2)
-	if v0 != v1 {
-		goto L13
-	}
-	i0 = fn7319(m, v6, v7, uint32(0))
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = fn7319(m, v10, v7, uint32(1))
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = fn7319(m, v9, v7, uint32(2))
-	if i0 != 0 {
-		goto L12
-	}
-	goto L10
-L13:
-	i0 = fn7292(m, v7, uint32(4))
-	v2 = i0
-	if v2 == 0 {
-		goto L10
-	}
-	i2 = v3 << (uint32(2) & 31)
-	v8 = i2
-	m.copy(v2, v1, v8)
-	i0 = fn7318(m, v6, v2, v7, uint32(0))
-	if i0 == 0 {
-		goto L11
-	}
-	m.copy(v2, v1, v8)
-	i0 = v2 + v8
-	v0 = i0
-	i0 = b2i(v7 == v3)
-	v11 = i0
-	if v11 != 0 {
-		goto L14
-	}
-	i2 = v7 - v3
-	i2 = i2 << (uint32(2) & 31)
-	m.fill(v0, uint32(0), i2)
-L14:
-	i0 = fn7318(m, v10, v2, v7, uint32(1))
-	if i0 == 0 {
-		goto L11
-	}
-	m.copy(v2, v1, v8)
-	if v11 != 0 {
-		goto L15
-	}
-	i2 = v7 - v3
-	i2 = i2 << (uint32(2) & 31)
-	m.fill(v0, uint32(0), i2)
-L15:
-	i0 = fn7318(m, v9, v2, v7, uint32(2))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, v2)
-	if v7 == 0 {
-		goto L10
-	}
-L12:
-	i3 = *(*uint32)(unsafe.Add(b, v4))
-	fn7320(m, v6, v10, v9, i3)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, v10)
-	v8 = v6
-	goto L8
-L11:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, v2)
-L10:
-	v8 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, v6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, v10)
-	if v9 == 0 {
-		goto L2
-	}
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, v9)
-L2:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v8
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = uint32(597)
-	*(*uint32)(unsafe.Add(b, v5)) = uint32(8469896)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	v6 = i0
-	i0 = fn8051(m, v6, uint32(8580287), v5)
-	i0 = fn8059(m, uint32(8394101), uint32(41), uint32(1), v6)
-	i0 = fn8054(m, uint32(10), v6)
-	fn7881(m)
-	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7425(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i1 = fn7470(m, v2, v3)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	i0 = fn7292(m, v5, uint32(4))
-	v5 = i0
-	if v5 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	i0 = fn7471(m, v2, uint32(50331648))
-	v4 = i0
-	if v4 != 0 {
-		goto L5
-	}
-	v4 = uint32(0)
-	goto L4
-L5:
-	i0 = fn7292(m, v4, uint32(4))
-	v4 = i0
-	if v4 != 0 {
-		goto L4
-	}
-	v2 = uint32(0)
-	v4 = v5
-	goto L3
-L4:
-	i0 = fn7473(m, v5, v0, v1, v4, v2, v3)
-	if i0 == 0 {
-		goto L7
-	}
-	v2 = v5
-	goto L6
-L7:
-	v2 = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, v5)
-L6:
-	if v4 == 0 {
-		goto L2
-	}
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, v4)
-L2:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7426(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
-	var v4 uint32
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	var l3 uint64
-	_ = l3
-	b := m.base
-	i0 = v0 + uint32(4)
-	v4 = i0
-	l1 = uint64(*(*uint32)(unsafe.Add(b, v2)))
-	l2 = uint64(*(*uint32)(unsafe.Add(b, v1)))
-	l1 = l1 * l2
-	v5 = l1
-	l1 = v5 / k64(1000000000)
-	i1 = uint32(l1)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	i1 = v6 * k32(3294967296)
-	i2 = uint32(v5)
-	i1 = i1 + i2
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	i0 = v0 + uint32(8)
-	v7 = i0
-	l1 = uint64(*(*uint32)(unsafe.Add(b, v2)))
-	i2 = v1 + uint32(4)
-	v8 = i2
-	l2 = uint64(*(*uint32)(unsafe.Add(b, v8)))
-	l1 = l1 * l2
-	v5 = l1
-	i1 = uint32(v5)
-	v9 = i1
-	i1 = v9 + v6
-	v6 = i1
-	i1 = b2i(v6 < v9)
-	l1 = uint64(i1)
-	l1 = l1 << (uint64(32) & 63)
-	l1 = l1 + v5
-	l1 = l1 & k64(18446744069414584320)
-	l2 = uint64(v6)
-	l1 = l1 | l2
-	l1 = l1 / k64(1000000000)
-	i1 = uint32(l1)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v7)) = v9
-	i1 = v9 * k32(3294967296)
-	i1 = i1 + v6
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	if v3 == uint32(1) {
-		goto L1
-	}
-	i0 = v0 + uint32(12)
-	v3 = i0
-	i2 = v2 + uint32(4)
-	v2 = i2
-	l2 = uint64(*(*uint32)(unsafe.Add(b, v2)))
-	l3 = uint64(*(*uint32)(unsafe.Add(b, v1)))
-	l2 = l2 * l3
-	v5 = l2
-	i2 = uint32(v5)
-	i1 = v6 + i2
-	v0 = i1
-	i1 = b2i(v0 < v6)
-	l1 = uint64(i1)
-	l1 = l1 << (uint64(32) & 63)
-	l1 = l1 + v5
-	l1 = l1 & k64(18446744069414584320)
-	l2 = uint64(v0)
-	l1 = l1 | l2
-	l1 = l1 / k64(1000000000)
-	i1 = uint32(l1)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i1 = v1 * k32(3294967296)
-	i1 = i1 + v0
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	l1 = uint64(*(*uint32)(unsafe.Add(b, v2)))
-	l2 = uint64(*(*uint32)(unsafe.Add(b, v8)))
-	l1 = l1 * l2
-	v5 = l1
-	l1 = v5 >> (uint64(32) & 63)
-	i2 = uint32(v5)
-	v2 = i2
-	i2 = v2 + v9
-	v0 = i2
-	i2 = b2i(v0 < v2)
-	l2 = uint64(i2)
-	l1 = l1 + l2
-	i2 = v0 + v1
-	v1 = i2
-	i2 = b2i(v1 < v0)
-	l2 = uint64(i2)
-	l1 = l1 + l2
-	l1 = l1 << (uint64(32) & 63)
-	l2 = uint64(v1)
-	l1 = l1 | l2
-	l1 = l1 / k64(1000000000)
-	i1 = uint32(l1)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	i1 = v0 * k32(3294967296)
-	i1 = i1 + v1
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7427(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(528)
-	v3 = i0
-	m.g0 = v3
-	*(*uint64)(unsafe.Add(b, uint64(v3)+180)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+172)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v3)+168)) = uint8(k32(48))
-	i1 = v3 + uint32(192)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+188)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+164)) = uint32(10)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+152)) = uint64(4294967297)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+144)) = uint64(8589934592)
-	*(*uint8)(unsafe.Add(b, uint64(v3)+140)) = uint8(k32(144))
-	i1 = v3 + uint32(164)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+160)) = i1
-	i2 = uint32(576) - v1
-	v4 = i2
-	if int32(v4) > int32(uint32(0)) {
-		i2 = v4
-	} else {
-		i2 = uint32(0)
-	}
-	i0 = fn7393(m, v0, uint32(9973164), i2, v2)
-	v4 = i0
-	if v4 != k32(4294967295) {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v4 = i0
-	i0 = v4 & uint32(32)
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v5 = i1
-	if int32(i0) <= int32(v5) {
-		goto L3
-	}
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn7293(m, i1, v5, uint32(4), v3)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	if i0 != 0 {
-		goto L4
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L4:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v4 = i0
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v4 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 | uint32(512)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	goto L1
-L2:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = uint32(1) - i2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
-	i0 = v3 + uint32(456)
-	fn7266(m, i0)
-	if int32(v1) > int32(uint32(575)) {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+456)) = v1
-	i2 = v3 + uint32(456)
-	fn7379(m, v0, v4, i2, v2)
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 | uint32(4160)
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	goto L1
-L5:
-	i0 = v3 + uint32(492)
-	fn7266(m, i0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+516)) = uint32(8)
-	i0 = v1 + uint32(2)
-	v6 = i0
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = uint32(0) - i2
-	v7 = i1
-	if int32(v6) <= int32(v7) {
-		goto L6
-	}
-	i0 = v3 + k32(4294967292)
-	v5 = i0
-	v4 = k32(4294967295)
-L7:
-	i0 = v5 + uint32(4)
-	v5 = i0
-	i1 = v6 + uint32(2)
-	i1 = div32s(i1, uint32(2))
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v6
-	i0 = v4 + uint32(1)
-	v4 = i0
-	if int32(v6) > int32(v7) {
-		goto L7
-	}
-	if int32(v4) < int32(uint32(0)) {
-		goto L6
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v6 = i0
-L9:
-	i1 = v6 ^ uint32(1)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i1 = i1 << (uint32(1) & 31)
-	i1 = i1 + uint32(3)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+492)) = i1
-	i0 = v3 + uint32(168)
-	i2 = v3 + uint32(492)
-	fn7418(m, i0, v0, i2, v2)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i1 = i1 ^ uint32(1)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i0 = v3 + uint32(168)
-	i1 = v3 + uint32(140)
-	i2 = v3 + uint32(168)
-	i3 = v3 + uint32(492)
-	fn7422(m, i0, i1, i2, i3, v2)
-	i0 = v3 + uint32(168)
-	i1 = v3 + uint32(492)
-	fn7363(m, i0, i1, v2)
-	i0 = v3 + uint32(168)
-	i1 = v3 + uint32(168)
-	i3 = v3 + uint32(456)
-	fn7410(m, i0, i1, uint32(9973188), i3, v2)
-	i2 = v3 + uint32(168)
-	i3 = v3 + uint32(456)
-	fn7408(m, v0, v0, i2, i3, v2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v6 = i0
-	i0 = v6 & uint32(14)
-	if i0 != 0 {
-		goto L8
-	}
-	i0 = v5 + k32(4294967292)
-	v5 = i0
-	i0 = b2i(int32(v4) > int32(uint32(0)))
-	v7 = i0
-	i0 = v4 + k32(4294967295)
-	v4 = i0
-	if v7 != 0 {
-		goto L9
-	}
-L8:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+168)))
-	v4 = i0
-	if v4 > uint32(31) {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+188))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+168)))
-	v4 = i0
-L10:
-	i0 = v4 & uint32(16)
-	if i0 != 0 {
-		goto L6
-	}
-	i0 = v3 + uint32(168)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+456)) = v1
-	i1 = v3 + uint32(456)
-	fn7363(m, v0, i1, v2)
-L1:
-	i0 = v3 + uint32(528)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7428(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
-	fn7422(m, v0, v1, v2, v3, v4)
-	fn7363(m, v0, v3, v4)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7429(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(1200)
-	v4 = i0
-	m.g0 = v4
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v5 = i0
-	i0 = v5 & uint32(14)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = fn7375(m, v0, v1, v2, v3)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L3
-	}
-	if v5 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i1
-	if int32(i0) <= int32(v1) {
-		goto L4
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v4)+896)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v4 + uint32(896)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+896)))
-	if i0 != 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L5:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v2 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 | uint32(256)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	goto L1
-L3:
-	if v5 != 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i1
-	if int32(i0) <= int32(v1) {
-		goto L6
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v4)+896)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v4 + uint32(896)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+896)))
-	if i0 != 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L7:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v2 & uint32(240)
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L8
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-	i0 = v1 & uint32(32)
-	if i0 != 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v3 = i1
-	if int32(i0) <= int32(v3) {
-		goto L9
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v4)+896)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v4 + uint32(896)
-	i1 = fn7293(m, i1, v3, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+896)))
-	if i0 != 0 {
-		goto L10
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L10:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v1 & uint32(240)
-	i1 = i1 | uint32(3)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	goto L1
-L8:
-	i0 = v5 & uint32(1)
-	if i0 == 0 {
-		goto L11
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-	i0 = v1 & uint32(32)
-	if i0 != 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i1
-	if int32(i0) <= int32(v2) {
-		goto L12
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v4)+896)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v4 + uint32(896)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+896)))
-	if i0 != 0 {
-		goto L13
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L13:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-L12:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v1 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 | uint32(256)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	goto L1
-L11:
-	i0 = fn7385(m, v1, uint32(9973188))
-	if i0 != 0 {
-		goto L14
-	}
-	fn7369(m, v0, uint32(0), uint32(0), uint32(0))
-	goto L1
-L14:
-	i0 = k32(9973008) + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i1 = i1 + i2
-	i1 = i1 + k32(4294967295)
-	v7 = i1
-	i1 = uint32(int32(v7) >> (uint32(31) & 31))
-	i1 = i1 ^ v7
-	i1 = i1 << (uint32(1) & 31)
-	v5 = i1
-	i2 = uint32(int32(v5) >> (uint32(31) & 31))
-	i1 = v5
-	v5 = i2
-	i1 = i1 ^ v5
-	i1 = i1 - v5
-	v5 = i1
-	if v6 <= v5 {
-		goto L16
-	}
-	i0 = k32(9973008) + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v5 {
-		goto L17
-	}
-	i2 = k32(9973008) + uint32(4)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v5 {
-		i0 = uint32(1)
-	} else {
-		i0 = uint32(2)
-	}
-	v5 = i0
-	goto L15
-L17:
-	i2 = k32(9973008) + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v5 {
-		i0 = uint32(3)
-	} else {
-		i0 = uint32(4)
-	}
-	v5 = i0
-	goto L15
-L16:
-	i0 = k32(9973008) + uint32(24)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v5 {
-		goto L18
-	}
-	i2 = k32(9973008) + uint32(20)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v5 {
-		i0 = uint32(5)
-	} else {
-		i0 = uint32(6)
-	}
-	v5 = i0
-	goto L15
-L18:
-	i0 = k32(9973008) + uint32(32)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v5 {
-		goto L19
-	}
-	i2 = k32(9973008) + uint32(28)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v5 {
-		i0 = uint32(7)
-	} else {
-		i0 = uint32(8)
-	}
-	v5 = i0
-	goto L15
-L19:
-	i2 = k32(9973008) + uint32(36)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v5 {
-		i0 = uint32(9)
-	} else {
-		i0 = uint32(10)
-	}
-	v5 = i0
-L15:
-	i0 = v5 + k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if int32(i0) <= int32(i1) {
-		goto L20
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 | uint32(6208)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = v7 >> (uint32(31) & 31)
-	fn7360(m, v0, i1, uint32(2))
-	goto L1
-L20:
-	i0 = v4 + uint32(1160)
-	i0 = i0 + uint32(24)
-	v5 = i0
-	i1 = v2 + uint32(24)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, v5)) = l1
-	i0 = v4 + uint32(1160)
-	i0 = i0 + uint32(32)
-	i1 = v2 + uint32(32)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v7
-	i0 = v4 + uint32(1160)
-	i0 = i0 + uint32(16)
-	i1 = v2 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v4 + uint32(1160)
-	i0 = i0 + uint32(8)
-	i1 = v2 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, v5)) = uint32(6)
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+1160)) = l1
-	if v7 == 0 {
-		goto L22
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v4)+884)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+876)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+872)) = uint8(k32(48))
-	i1 = v4 + uint32(896)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+892)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v4)+596)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+588)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+584)) = uint8(k32(48))
-	i1 = v4 + uint32(608)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+604)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v4)+308)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+300)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+296)) = uint8(k32(48))
-	i1 = v4 + uint32(320)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+316)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v4)+20)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+12)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+8)) = uint8(k32(48))
-	i1 = v4 + uint32(32)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = i1
-	if v0 == v1 {
-		goto L23
-	}
-	v8 = v1
-	goto L21
-L23:
-	i0 = v4 + uint32(8)
-	v8 = i0
-	i0 = v4 + uint32(8)
-	i0 = fn7376(m, i0, v1, v3)
-	if i0 != 0 {
-		goto L21
-	}
-	fn7361(m, v0, uint32(512), v3)
-	goto L1
-L22:
-	i2 = v4 + uint32(1160)
-	fn7430(m, v0, v1, i2, v3)
-	i1 = v4 + uint32(1160)
-	fn7421(m, v0, i1, v3)
-	i1 = v4 + uint32(1160)
-	fn7363(m, v0, i1, v3)
-	goto L1
-L21:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+1188)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = i0 + uint32(3)
-	v5 = i0
-	i0 = v4 + uint32(1176)
-	v7 = i0
-	i0 = k32(9973008) + uint32(8)
-	v9 = i0
-	i0 = k32(9973008) + uint32(4)
-	v10 = i0
-	i0 = k32(9973008) + uint32(12)
-	v11 = i0
-	i0 = k32(9973008) + uint32(24)
-	v12 = i0
-	i0 = k32(9973008) + uint32(20)
-	v13 = i0
-	i0 = k32(9973008) + uint32(32)
-	v14 = i0
-	i0 = k32(9973008) + uint32(28)
-	v15 = i0
-	i0 = k32(9973008) + uint32(36)
-	v16 = i0
-L24:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+1160)) = v5
-	i2 = v4 + uint32(1160)
-	fn7430(m, v0, v8, i2, v3)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+296)))
-	i1 = i1 & uint32(240)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+296)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = i1 + i2
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+1160))
-	i1 = i1 - i2
-	*(*uint32)(unsafe.Add(b, uint64(v4)+300)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+316))
-	v1 = i0
-	*(*uint64)(unsafe.Add(b, v1)) = uint64(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+308)) = uint32(1)
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	v1 = i1
-	if v6 <= v1 {
-		goto L26
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	if i0 <= v1 {
-		goto L27
-	}
-	i2 = *(*uint32)(unsafe.Add(b, v10))
-	if i2 > v1 {
-		i0 = uint32(1)
-	} else {
-		i0 = uint32(2)
-	}
-	v1 = i0
-	goto L25
-L27:
-	i2 = *(*uint32)(unsafe.Add(b, v11))
-	if i2 > v1 {
-		i0 = uint32(3)
-	} else {
-		i0 = uint32(4)
-	}
-	v1 = i0
-	goto L25
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	if i0 <= v1 {
-		goto L28
-	}
-	i2 = *(*uint32)(unsafe.Add(b, v13))
-	if i2 > v1 {
-		i0 = uint32(5)
-	} else {
-		i0 = uint32(6)
-	}
-	v1 = i0
-	goto L25
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, v14))
-	if i0 <= v1 {
-		goto L29
-	}
-	i2 = *(*uint32)(unsafe.Add(b, v15))
-	if i2 > v1 {
-		i0 = uint32(7)
-	} else {
-		i0 = uint32(8)
-	}
-	v1 = i0
-	goto L25
-L29:
-	i2 = *(*uint32)(unsafe.Add(b, v16))
-	if i2 > v1 {
-		i0 = uint32(9)
-	} else {
-		i0 = uint32(10)
-	}
-	v1 = i0
-L25:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+304)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+1160)) = i1
-	i0 = v4 + uint32(872)
-	i2 = v4 + uint32(296)
-	i3 = v4 + uint32(1160)
-	fn7408(m, i0, v0, i2, i3, v7)
-	i0 = v4 + uint32(584)
-	i2 = v4 + uint32(296)
-	i3 = v4 + uint32(1160)
-	fn7410(m, i0, v0, i2, i3, v7)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = i0 & uint32(14)
-	if i0 != 0 {
-		goto L31
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == 0 {
-		goto L31
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+872)))
-	v1 = i0
-	i0 = v1 & uint32(14)
-	if i0 != 0 {
-		goto L33
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
-	i0 = i0 & uint32(14)
-	if i0 == 0 {
-		goto L32
-	}
-L33:
-	i0 = v1 & uint32(12)
-	if i0 != 0 {
-		goto L34
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
-	i0 = i0 & uint32(12)
-	if i0 == 0 {
-		goto L32
-	}
-L34:
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 | uint32(256)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	goto L30
-L32:
-	i0 = v4 + uint32(872)
-	i1 = v4 + uint32(584)
-	i0 = fn7385(m, i0, i1)
-	if i0 != 0 {
-		goto L30
-	}
-L31:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+1188)) = i1
-	i1 = v4 + uint32(1160)
-	fn7421(m, v0, i1, v3)
-	i1 = v4 + uint32(1160)
-	fn7363(m, v0, i1, v3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+872)))
-	v0 = i0
-	if v0 > uint32(31) {
-		goto L35
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+892))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+872)))
-	v0 = i0
-L35:
-	i0 = v0 & uint32(16)
-	if i0 != 0 {
-		goto L36
-	}
-	i0 = v4 + uint32(872)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L36:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
-	v0 = i0
-	if v0 > uint32(31) {
-		goto L37
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+604))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
-	v0 = i0
-L37:
-	i0 = v0 & uint32(16)
-	if i0 != 0 {
-		goto L38
-	}
-	i0 = v4 + uint32(584)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L38:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+296)))
-	v0 = i0
-	if v0 > uint32(31) {
-		goto L39
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+316))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+296)))
-	v0 = i0
-L39:
-	i0 = v0 & uint32(16)
-	if i0 != 0 {
-		goto L40
-	}
-	i0 = v4 + uint32(296)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L40:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+8)))
-	v0 = i0
-	if v0 > uint32(31) {
-		goto L41
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+8)))
-	v0 = i0
-L41:
-	i0 = v0 & uint32(16)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v4 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	goto L1
-L30:
-	i0 = v5 + uint32(9)
-	v5 = i0
-	goto L24
-L1:
-	i0 = v4 + uint32(1200)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7430(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(1072)
-	v4 = i0
-	m.g0 = v4
-	*(*uint64)(unsafe.Add(b, uint64(v4)+724)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+716)) = uint64(0)
-	v5 = uint32(48)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+712)) = uint8(k32(48))
-	i1 = v4 + uint32(736)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+732)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v4)+436)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+428)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+424)) = uint8(k32(48))
-	i1 = v4 + uint32(448)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+444)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v4)+148)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+140)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+136)) = uint8(k32(48))
-	i1 = v4 + uint32(160)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+156)) = i1
-	i0 = v4 + uint32(712)
-	if i0 != v1 {
-		goto L6
-	}
-	i0 = v4 + uint32(736)
-	v6 = i0
-	v5 = uint32(0)
-	v7 = uint32(0)
-	goto L5
-L6:
-	i0 = v4 + uint32(736)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v6 = i1
-	if int32(v8) > int32(v6) {
-		i0 = v8
-	} else {
-		i0 = v6
-	}
-	v8 = i0
-	if int32(v8) < int32(uint32(65)) {
-		goto L7
-	}
-	i0 = v4 + uint32(712)
-	i0 = fn7297(m, i0, v8, v3)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+732))
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+712)))
-	v5 = i0
-L7:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+716)) = l1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i1 = i1 & uint32(15)
-	i2 = v5 & uint32(240)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, uint64(v4)+712)) = uint8(i1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+724)) = v6
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i2 = v6 << (uint32(2) & 31)
-	m.copy(v7, i1, i2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+724))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+732))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+720))
-	v7 = i0
-L5:
-	i1 = v5 << (uint32(2) & 31)
-	i0 = v6 + i1
-	v8 = i0
-	i0 = v8 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	i0 = v7 % k32(9)
-	v7 = i0
-	if v7 != 0 {
-		i0 = v7
-	} else {
-		i0 = uint32(9)
-	}
-	v7 = i0
-	if v7 < uint32(3) {
-		goto L3
-	}
-	i1 = v7 << (uint32(2) & 31)
-	i1 = i1 + uint32(9973008)
-	i1 = i1 + k32(4294967284)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = v6 / i1
-	v6 = i0
-	goto L2
-L4:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v6 = i0
-	i0 = v6 & uint32(32)
-	if i0 != 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i1
-	if int32(i0) <= int32(v1) {
-		goto L8
-	}
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn7293(m, i1, v1, uint32(4), v4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	if i0 != 0 {
-		goto L9
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L9:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v6 = i0
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v6 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 | uint32(512)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	goto L1
-L3:
-	if int32(v5) < int32(uint32(2)) {
-		goto L2
-	}
-	i0 = v8 + k32(4294967288)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = v7 << (uint32(2) & 31)
-	i1 = i1 + uint32(9973008)
-	i1 = i1 + uint32(24)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = i0 / i1
-	i2 = uint32(3) - v7
-	i2 = i2 << (uint32(2) & 31)
-	i1 = uint32(9973008) + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = i1 * v6
-	i0 = i0 + i1
-	v6 = i0
-L2:
-	if v6 > uint32(9) {
-		goto L12
-	}
-	i0 = v6 * uint32(10)
-	v6 = i0
-	goto L11
-L12:
-	if v6 > uint32(99) {
-		goto L10
-	}
-L11:
-	i0 = v6 * uint32(10)
-	v6 = i0
-L10:
-	i0 = v6 + k32(4294967196)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-	i0 = v1 & uint32(32)
-	if i0 != 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v9 = i1
-	if int32(i0) <= int32(v9) {
-		goto L13
-	}
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn7293(m, i1, v9, uint32(4), v4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	if i0 != 0 {
-		goto L14
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L14:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v9 = i0
-	i1 = v5 << (uint32(1) & 31)
-	i1 = i1 + uint32(9973520)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = k32(4294967293)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(1)
-	i1 = v1 & uint32(240)
-	v10 = i1
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(v10)
-	i0 = k32(9973008) + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = *(*uint32)(unsafe.Add(b, v9))
-	v1 = i1
-	if i0 <= v1 {
-		goto L16
-	}
-	i0 = k32(9973008) + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v1 {
-		goto L17
-	}
-	i2 = k32(9973008) + uint32(4)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v1 {
-		i0 = uint32(1)
-	} else {
-		i0 = uint32(2)
-	}
-	v1 = i0
-	goto L15
-L17:
-	i2 = k32(9973008) + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v1 {
-		i0 = uint32(3)
-	} else {
-		i0 = uint32(4)
-	}
-	v1 = i0
-	goto L15
-L16:
-	i0 = k32(9973008) + uint32(24)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v1 {
-		goto L18
-	}
-	i2 = k32(9973008) + uint32(20)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v1 {
-		i0 = uint32(5)
-	} else {
-		i0 = uint32(6)
-	}
-	v1 = i0
-	goto L15
-L18:
-	i0 = k32(9973008) + uint32(32)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v1 {
-		goto L19
-	}
-	i2 = k32(9973008) + uint32(28)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v1 {
-		i0 = uint32(7)
-	} else {
-		i0 = uint32(8)
-	}
-	v1 = i0
-	goto L15
-L19:
-	i2 = k32(9973008) + uint32(36)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v1 {
-		i0 = uint32(9)
-	} else {
-		i0 = uint32(10)
-	}
-	v1 = i0
-L15:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	i0 = v8 + v7
-	v8 = i0
-	if v5 > uint32(400) {
-		goto L21
-	}
-	i0 = v8 + k32(4294967295)
-	v8 = i0
-	v1 = uint32(1)
-	goto L20
-L21:
-	i1 = v10 | uint32(1)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	v1 = uint32(0)
-L20:
-	i1 = v1 - v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+716)) = i1
-	i0 = v4 + uint32(1000)
-	fn7266(m, i0)
-	i0 = v4 + uint32(1036)
-	fn7266(m, i0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+1060)) = uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = i0 + uint32(2)
-	v9 = i0
-	if v8 != 0 {
-		goto L22
-	}
-	i0 = v6 + k32(4294966396)
-	if i0 > k32(4294966511) {
-		goto L22
-	}
-	i0 = v4 + uint32(712)
-	i0 = fn7385(m, i0, uint32(9973188))
-	v6 = i0
-	i0 = v4 + uint32(136)
-	i1 = v4 + uint32(712)
-	i4 = v4 + uint32(1000)
-	i5 = v4 + uint32(1016)
-	fn7401(m, i0, i1, uint32(9973188), uint32(1), i4, i5)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v4)+1016)))
-	i0 = i0 & uint32(958)
-	if i0 == 0 {
-		goto L23
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v6 = i0
-	i0 = v6 & uint32(32)
-	if i0 != 0 {
-		goto L24
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i1
-	if int32(i0) <= int32(v1) {
-		goto L24
-	}
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = fn7293(m, i1, v1, uint32(4), v4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	if i0 != 0 {
-		goto L25
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L25:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v6 = i0
-L24:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v6 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 | uint32(512)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	goto L1
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+140))
-	v1 = i0
-	if int32(v6) > int32(k32(4294967295)) {
-		goto L26
-	}
-	i1 = v1 + uint32(1)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+140)) = v1
-L26:
-	i0 = v1 + k32(4294967295)
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+144))
-	i0 = v1 + i1
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i2 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 - i2
-	i1 = i1 + uint32(1)
-	v7 = i1
-	if int32(v5) >= int32(v7) {
-		goto L27
-	}
-	i1 = v6 >> (uint32(31) & 31)
-	i3 = v7 + k32(4294967295)
-	fn7369(m, v0, i1, uint32(1), i3)
-	goto L1
-L27:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+140)) = v1
-	i1 = v5 + k32(4294967295)
-	v6 = i1
-	i1 = uint32(int32(v6) >> (uint32(31) & 31))
-	i1 = i1 & v6
-	i0 = v9 - i1
-	v9 = i0
-L22:
-	if int32(v9) < int32(uint32(3)) {
-		goto L28
-	}
-	i0 = v4 + k32(4294967292)
-	v1 = i0
-	v6 = k32(4294967295)
-	v5 = v9
-L29:
-	i0 = v1 + uint32(4)
-	v1 = i0
-	i1 = v5 + uint32(2)
-	v7 = i1
-	i1 = div32s(v7, uint32(2))
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	i0 = v6 + uint32(1)
-	v6 = i0
-	if int32(v7) > int32(uint32(5)) {
-		goto L29
-	}
-	if int32(v6) < int32(uint32(0)) {
-		goto L28
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v5 = i0
-L30:
-	i1 = v5 ^ uint32(1)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = i1 << (uint32(1) & 31)
-	i1 = i1 + uint32(3)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+1036)) = i1
-	i0 = v4 + uint32(136)
-	i2 = v4 + uint32(1036)
-	fn7418(m, i0, v0, i2, v3)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i1 = i1 ^ uint32(1)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i0 = v4 + uint32(712)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+720))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+1036))
-	v2 = i1
-	if int32(v7) <= int32(v2) {
-		goto L31
-	}
-	i0 = v4 + uint32(424)
-	i1 = v4 + uint32(712)
-	i2 = v7 - v2
-	v5 = i2
-	i0 = fn7393(m, i0, i1, v5, v3)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+428))
-	i1 = i1 + v5
-	*(*uint32)(unsafe.Add(b, uint64(v4)+428)) = i1
-	i0 = v4 + uint32(424)
-	v5 = i0
-L31:
-	i0 = v4 + uint32(136)
-	i2 = v4 + uint32(136)
-	i3 = v4 + uint32(1036)
-	fn7422(m, i0, v5, i2, i3, v3)
-	i0 = v4 + uint32(136)
-	i1 = v4 + uint32(1036)
-	fn7363(m, i0, i1, v3)
-	i0 = v4 + uint32(136)
-	i1 = v4 + uint32(136)
-	i3 = v4 + uint32(1000)
-	fn7410(m, i0, i1, uint32(9973188), i3, v3)
-	i2 = v4 + uint32(136)
-	i3 = v4 + uint32(1000)
-	fn7408(m, v0, v0, i2, i3, v3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v5 = i0
-	i0 = v5 & uint32(14)
-	if i0 != 0 {
-		goto L28
-	}
-	i0 = v1 + k32(4294967292)
-	v1 = i0
-	i0 = b2i(int32(v6) > int32(uint32(0)))
-	v7 = i0
-	i0 = v6 + k32(4294967295)
-	v6 = i0
-	if v7 != 0 {
-		goto L30
-	}
-L28:
-	i0 = v4 + uint32(712)
-	i1 = v9 + uint32(1)
-	fn7427(m, i0, i1, v3)
-	i0 = v4 + uint32(136)
-	i1 = v4 + uint32(712)
-	i3 = v4 + uint32(1000)
-	fn7431(m, i0, i1, v8, i3, v3)
-	i1 = v4 + uint32(136)
-	i3 = v4 + uint32(1000)
-	fn7408(m, v0, i1, v0, i3, v3)
-L1:
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 | uint32(4160)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+712)))
-	v0 = i0
-	if v0 > uint32(31) {
-		goto L32
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+732))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+712)))
-	v0 = i0
-L32:
-	i0 = v0 & uint32(16)
-	if i0 != 0 {
-		goto L33
-	}
-	i0 = v4 + uint32(712)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L33:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+424)))
-	v0 = i0
-	if v0 > uint32(31) {
-		goto L34
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+444))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+424)))
-	v0 = i0
-L34:
-	i0 = v0 & uint32(16)
-	if i0 != 0 {
-		goto L35
-	}
-	i0 = v4 + uint32(424)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L35:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+136)))
-	v0 = i0
-	if v0 > uint32(31) {
-		goto L36
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+156))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+136)))
-	v0 = i0
-L36:
-	i0 = v0 & uint32(16)
-	if i0 != 0 {
-		goto L37
-	}
-	i0 = v4 + uint32(136)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L37:
-	i0 = v4 + uint32(1072)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7431(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(336)
-	v5 = i0
-	m.g0 = v5
-	*(*uint64)(unsafe.Add(b, uint64(v5)+20)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v5)+12)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+8)) = uint8(k32(48))
-	i1 = v5 + uint32(32)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+28)) = i1
-	i0 = v5 + uint32(300)
-	fn7266(m, i0)
-	i0 = v5 + uint32(8)
-	i2 = v5 + uint32(300)
-	fn7362(m, i0, v2, i2, v4)
-	i2 = v5 + uint32(8)
-	fn7422(m, v0, v1, i2, v3, v4)
-	fn7363(m, v0, v3, v4)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+8)))
-	v4 = i0
-	if v4 > uint32(31) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+8)))
-	v4 = i0
-L1:
-	i0 = v4 & uint32(16)
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = v5 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L2:
-	i0 = v5 + uint32(336)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7432(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(1200)
-	v4 = i0
-	m.g0 = v4
-	i0 = v4 + uint32(1160)
-	i0 = i0 + uint32(24)
-	v5 = i0
-	i1 = v2 + uint32(24)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, v5)) = l1
-	i0 = v4 + uint32(1160)
-	i0 = i0 + uint32(32)
-	i1 = v2 + uint32(32)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v4 + uint32(1160)
-	i0 = i0 + uint32(16)
-	i1 = v2 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v4 + uint32(1160)
-	i0 = i0 + uint32(8)
-	i1 = v2 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, v5)) = uint32(6)
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+1160)) = l1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v5 = i0
-	i0 = v5 & uint32(14)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = fn7375(m, v0, v1, v2, v3)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L3
-	}
-	if v5 != 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i1
-	if int32(i0) <= int32(v1) {
-		goto L4
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v4)+896)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v4 + uint32(896)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+896)))
-	if i0 != 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L5:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v2 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 | uint32(256)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	goto L1
-L3:
-	if v5 != 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i1
-	if int32(i0) <= int32(v1) {
-		goto L6
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v4)+896)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v4 + uint32(896)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+896)))
-	if i0 != 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L7:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v2 & uint32(240)
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v7 = i1
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v6 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v8 = i0
-	if v8 != 0 {
-		goto L8
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	if i0 != 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i1
-	if int32(i0) <= int32(v1) {
-		goto L9
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v4)+896)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v4 + uint32(896)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+896)))
-	if i0 != 0 {
-		goto L10
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L10:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v2 & uint32(240)
-	i1 = i1 | uint32(3)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	goto L1
-L8:
-	i0 = v5 & uint32(1)
-	if i0 == 0 {
-		goto L11
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	if i0 != 0 {
-		goto L12
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i1
-	if int32(i0) <= int32(v1) {
-		goto L12
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v4)+896)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v4 + uint32(896)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+896)))
-	if i0 != 0 {
-		goto L13
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L13:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-L12:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v2 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 | uint32(256)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	goto L1
-L11:
-	i0 = k32(9973008) + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v9 = i0
-	if v9 <= v8 {
-		goto L15
-	}
-	i0 = k32(9973008) + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v8 {
-		goto L16
-	}
-	i2 = k32(9973008) + uint32(4)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v8 {
-		i0 = uint32(1)
-	} else {
-		i0 = uint32(2)
-	}
-	v5 = i0
-	goto L14
-L16:
-	i2 = k32(9973008) + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v8 {
-		i0 = uint32(3)
-	} else {
-		i0 = uint32(4)
-	}
-	v5 = i0
-	goto L14
-L15:
-	i0 = k32(9973008) + uint32(24)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v8 {
-		goto L17
-	}
-	i2 = k32(9973008) + uint32(20)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v8 {
-		i0 = uint32(5)
-	} else {
-		i0 = uint32(6)
-	}
-	v5 = i0
-	goto L14
-L17:
-	i0 = k32(9973008) + uint32(32)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v8 {
-		goto L18
-	}
-	i2 = k32(9973008) + uint32(28)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v8 {
-		i0 = uint32(7)
-	} else {
-		i0 = uint32(8)
-	}
-	v5 = i0
-	goto L14
-L18:
-	i2 = k32(9973008) + uint32(36)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v8 {
-		i0 = uint32(9)
-	} else {
-		i0 = uint32(10)
-	}
-	v5 = i0
-L14:
-	i0 = v5 << (uint32(2) & 31)
-	i0 = i0 + uint32(9973008)
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != v8 {
-		goto L21
-	}
-	i0 = v7 + k32(4294967295)
-	v8 = i0
-	i0 = v7 << (uint32(2) & 31)
-	i0 = i0 + v6
-	i0 = i0 + k32(4294967288)
-	v5 = i0
-L22:
-	i0 = v8 + k32(4294967295)
-	v8 = i0
-	if int32(v8) < int32(uint32(0)) {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v7 = i0
-	i0 = v5 + k32(4294967292)
-	v5 = i0
-	if v7 == 0 {
-		goto L22
-	}
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967295)
-	v5 = i0
-	i0 = uint32(int32(v5) >> (uint32(31) & 31))
-	i0 = i0 ^ v5
-	i0 = fn7327(m, i0)
-	i0 = i0 + k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if int32(i0) <= int32(i1) {
-		goto L23
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 | uint32(6208)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = v5 >> (uint32(31) & 31)
-	fn7360(m, v0, i1, uint32(2))
-	goto L1
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
-	if i0 == 0 {
-		goto L24
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v4)+884)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+876)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+872)) = uint8(k32(48))
-	i1 = v4 + uint32(896)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+892)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v4)+596)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+588)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+584)) = uint8(k32(48))
-	i1 = v4 + uint32(608)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+604)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v4)+308)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+300)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+296)) = uint8(k32(48))
-	i1 = v4 + uint32(320)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+316)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v4)+20)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+12)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+8)) = uint8(k32(48))
-	i1 = v4 + uint32(32)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = i1
-	if v0 == v1 {
-		goto L25
-	}
-	v7 = v1
-	goto L19
-L25:
-	i0 = v4 + uint32(8)
-	v7 = i0
-	i0 = v4 + uint32(8)
-	i0 = fn7376(m, i0, v1, v3)
-	if i0 != 0 {
-		goto L19
-	}
-	fn7361(m, v0, uint32(512), v3)
-	goto L1
-L24:
-	i3 = v4 + uint32(1160)
-	fn7433(m, uint32(1), v0, v1, i3, v3)
-	i1 = v4 + uint32(1160)
-	fn7421(m, v0, i1, v3)
-	goto L1
-L20:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = i1 + i2
-	v1 = i1
-	i1 = v1 + k32(4294967295)
-	v2 = i1
-	i1 = v2 >> (uint32(31) & 31)
-	i2 = uint32(1) - v1
-	if !(int32(v2) < int32(uint32(0))) {
-		i2 = v2
-	}
-	fn7369(m, v0, i1, i2, uint32(0))
-	i1 = v4 + uint32(1160)
-	fn7363(m, v0, i1, v3)
-	goto L1
-L19:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+1188)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = i0 + uint32(3)
-	v5 = i0
-	i0 = v4 + uint32(1176)
-	v8 = i0
-	i0 = k32(9973008) + uint32(8)
-	v6 = i0
-	i0 = k32(9973008) + uint32(4)
-	v10 = i0
-	i0 = k32(9973008) + uint32(12)
-	v11 = i0
-	i0 = k32(9973008) + uint32(24)
-	v12 = i0
-	i0 = k32(9973008) + uint32(20)
-	v13 = i0
-	i0 = k32(9973008) + uint32(32)
-	v14 = i0
-	i0 = k32(9973008) + uint32(28)
-	v15 = i0
-	i0 = k32(9973008) + uint32(36)
-	v16 = i0
-L26:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+1160)) = v5
-	i3 = v4 + uint32(1160)
-	fn7433(m, uint32(0), v0, v7, i3, v3)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+296)))
-	i1 = i1 & uint32(240)
-	*(*uint8)(unsafe.Add(b, uint64(v4)+296)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = i1 + i2
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+1160))
-	i1 = i1 - i2
-	*(*uint32)(unsafe.Add(b, uint64(v4)+300)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+316))
-	v1 = i0
-	*(*uint64)(unsafe.Add(b, v1)) = uint64(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+308)) = uint32(1)
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	v1 = i1
-	if v9 <= v1 {
-		goto L28
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	if i0 <= v1 {
-		goto L29
-	}
-	i2 = *(*uint32)(unsafe.Add(b, v10))
-	if i2 > v1 {
-		i0 = uint32(1)
-	} else {
-		i0 = uint32(2)
-	}
-	v1 = i0
-	goto L27
-L29:
-	i2 = *(*uint32)(unsafe.Add(b, v11))
-	if i2 > v1 {
-		i0 = uint32(3)
-	} else {
-		i0 = uint32(4)
-	}
-	v1 = i0
-	goto L27
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	if i0 <= v1 {
-		goto L30
-	}
-	i2 = *(*uint32)(unsafe.Add(b, v13))
-	if i2 > v1 {
-		i0 = uint32(5)
-	} else {
-		i0 = uint32(6)
-	}
-	v1 = i0
-	goto L27
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, v14))
-	if i0 <= v1 {
-		goto L31
-	}
-	i2 = *(*uint32)(unsafe.Add(b, v15))
-	if i2 > v1 {
-		i0 = uint32(7)
-	} else {
-		i0 = uint32(8)
-	}
-	v1 = i0
-	goto L27
-L31:
-	i2 = *(*uint32)(unsafe.Add(b, v16))
-	if i2 > v1 {
-		i0 = uint32(9)
-	} else {
-		i0 = uint32(10)
-	}
-	v1 = i0
-L27:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+304)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+1160)) = i1
-	i0 = v4 + uint32(872)
-	i2 = v4 + uint32(296)
-	i3 = v4 + uint32(1160)
-	fn7408(m, i0, v0, i2, i3, v8)
-	i0 = v4 + uint32(584)
-	i2 = v4 + uint32(296)
-	i3 = v4 + uint32(1160)
-	fn7410(m, i0, v0, i2, i3, v8)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = i0 & uint32(14)
-	if i0 != 0 {
-		goto L33
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == 0 {
-		goto L33
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+872)))
-	v1 = i0
-	i0 = v1 & uint32(14)
-	if i0 != 0 {
-		goto L35
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
-	i0 = i0 & uint32(14)
-	if i0 == 0 {
-		goto L34
-	}
-L35:
-	i0 = v1 & uint32(12)
-	if i0 != 0 {
-		goto L36
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
-	i0 = i0 & uint32(12)
-	if i0 == 0 {
-		goto L34
-	}
-L36:
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 | uint32(256)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	goto L32
-L34:
-	i0 = v4 + uint32(872)
-	i1 = v4 + uint32(584)
-	i0 = fn7385(m, i0, i1)
-	if i0 != 0 {
-		goto L32
-	}
-L33:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+1188)) = i1
-	i1 = v4 + uint32(1160)
-	fn7421(m, v0, i1, v3)
-	i1 = v4 + uint32(1160)
-	fn7363(m, v0, i1, v3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+872)))
-	v0 = i0
-	if v0 > uint32(31) {
-		goto L37
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+892))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+872)))
-	v0 = i0
-L37:
-	i0 = v0 & uint32(16)
-	if i0 != 0 {
-		goto L38
-	}
-	i0 = v4 + uint32(872)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L38:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
-	v0 = i0
-	if v0 > uint32(31) {
-		goto L39
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+604))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
-	v0 = i0
-L39:
-	i0 = v0 & uint32(16)
-	if i0 != 0 {
-		goto L40
-	}
-	i0 = v4 + uint32(584)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L40:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+296)))
-	v0 = i0
-	if v0 > uint32(31) {
-		goto L41
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+316))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+296)))
-	v0 = i0
-L41:
-	i0 = v0 & uint32(16)
-	if i0 != 0 {
-		goto L42
-	}
-	i0 = v4 + uint32(296)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L42:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+8)))
-	v0 = i0
-	if v0 > uint32(31) {
-		goto L43
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+8)))
-	v0 = i0
-L43:
-	i0 = v0 & uint32(16)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v4 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	goto L1
-L32:
-	i0 = v5 + uint32(9)
-	v5 = i0
-	goto L26
-L1:
-	i0 = v4 + uint32(1200)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7433(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(336)
-	v5 = i0
-	m.g0 = v5
-	*(*uint64)(unsafe.Add(b, uint64(v5)+20)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v5)+12)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+8)) = uint8(k32(48))
-	i1 = v5 + uint32(32)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+28)) = i1
-	i0 = v5 + uint32(296)
-	fn7266(m, i0)
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 + uint32(3)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+296)) = i1
-	i2 = v5 + uint32(296)
-	fn7430(m, v1, v2, i2, v4)
-	i0 = v5 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+296))
-	fn7427(m, i0, i1, v4)
-	if v0 != uint32(1) {
-		goto L1
-	}
-	i0 = v5 + uint32(296)
-	i0 = i0 + uint32(24)
-	v2 = i0
-	i1 = v3 + uint32(24)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = v5 + uint32(296)
-	i0 = i0 + uint32(32)
-	i1 = v3 + uint32(32)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v5 + uint32(296)
-	i0 = i0 + uint32(16)
-	i1 = v3 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v5 + uint32(296)
-	i0 = i0 + uint32(8)
-	i1 = v3 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(6)
-	l1 = *(*uint64)(unsafe.Add(b, v3))
-	*(*uint64)(unsafe.Add(b, uint64(v5)+296)) = l1
-L1:
-	i3 = v5 + uint32(8)
-	i4 = v5 + uint32(296)
-	fn7412(m, uint32(0), v1, v1, i3, i4, v4)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+8)))
-	v3 = i0
-	if v3 > uint32(31) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+8)))
-	v3 = i0
-L2:
-	i0 = v3 & uint32(16)
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = v5 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L3:
-	i0 = v5 + uint32(336)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7434(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v6 = i0
-	i0 = v6 & uint32(4)
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = v5 & uint32(12)
-	if i0 != 0 {
-		goto L7
-	}
-	if v0 == v2 {
-		goto L2
-	}
-	i0 = v2 + uint32(12)
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v9 = i1
-	if int32(v1) > int32(v9) {
-		i0 = v1
-	} else {
-		i0 = v9
-	}
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i1
-	if v6 == v1 {
-		goto L4
-	}
-	i0 = v8 & uint32(32)
-	if i0 == 0 {
-		goto L8
-	}
-	if int32(v6) <= int32(v1) {
-		goto L4
-	}
-	v1 = v2
-	i0 = fn7297(m, v0, v6, v4)
-	if i0 != 0 {
-		goto L6
-	}
-	goto L2
-L8:
-	v1 = v2
-	i0 = fn7298(m, v0, v6, v4)
-	if i0 != 0 {
-		goto L6
-	}
-	goto L2
-L7:
-	i0 = v6 & uint32(12)
-	if i0 != 0 {
-		goto L9
-	}
-	i0 = v5 & uint32(4)
-	if i0 == 0 {
-		goto L9
-	}
-	if v0 == v1 {
-		goto L2
-	}
-	i0 = v1 + uint32(12)
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v9 = i1
-	if int32(v2) > int32(v9) {
-		i0 = v2
-	} else {
-		i0 = v9
-	}
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v5 = i1
-	if v2 == v5 {
-		goto L3
-	}
-	i0 = v8 & uint32(32)
-	if i0 == 0 {
-		goto L10
-	}
-	if int32(v2) <= int32(v5) {
-		goto L3
-	}
-	i0 = fn7297(m, v0, v2, v4)
-	if i0 != 0 {
-		goto L6
-	}
-	goto L2
-L10:
-	i0 = fn7298(m, v0, v2, v4)
-	if i0 != 0 {
-		goto L6
-	}
-	goto L2
-L9:
-	i0 = fn7377(m, v0, v1, v2, v3, v4)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = fn7385(m, v1, v2)
-	v5 = i0
-	if v5 != 0 {
-		goto L11
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 & uint32(1)
-	v5 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i1 = i1 & uint32(1)
-	v6 = i1
-	if v5 == v6 {
-		goto L12
-	}
-	i0 = v6 - v5
-	v5 = i0
-	goto L11
-L12:
-	i2 = v5 << (uint32(1) & 31)
-	i1 = uint32(1) - i2
-	v5 = i1
-	i0 = uint32(0) - v5
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if !(int32(i2) < int32(i3)) {
-		i0 = v5
-	}
-	v5 = i0
-L11:
-	if int32(v5) > int32(k32(4294967295)) {
-		goto L13
-	}
-	if v0 == v2 {
-		goto L2
-	}
-	i0 = v2 + uint32(12)
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v9 = i1
-	if int32(v1) > int32(v9) {
-		i0 = v1
-	} else {
-		i0 = v9
-	}
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i1
-	if v5 != v1 {
-		goto L14
-	}
-	v1 = v2
-	goto L5
-L14:
-	i0 = v8 & uint32(32)
-	if i0 == 0 {
-		goto L15
-	}
-	if int32(v5) > int32(v1) {
-		goto L16
-	}
-	v1 = v2
-	goto L5
-L16:
-	v1 = v2
-	i0 = fn7297(m, v0, v5, v4)
-	if i0 != 0 {
-		goto L6
-	}
-	goto L2
-L15:
-	v1 = v2
-	i0 = fn7298(m, v0, v5, v4)
-	if i0 != 0 {
-		goto L6
-	}
-	goto L2
-L13:
-	if v0 == v1 {
-		goto L2
-	}
-	i0 = v1 + uint32(12)
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v9 = i1
-	if int32(v2) > int32(v9) {
-		i0 = v2
-	} else {
-		i0 = v9
-	}
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v5 = i1
-	if v2 == v5 {
-		goto L5
-	}
-	i0 = v8 & uint32(32)
-	if i0 == 0 {
-		goto L18
-	}
-	if int32(v2) <= int32(v5) {
-		goto L5
-	}
-	i0 = fn7297(m, v0, v2, v4)
-	v2 = i0
-	goto L17
-L18:
-	i0 = fn7298(m, v0, v2, v4)
-	v2 = i0
-L17:
-	if v2 == 0 {
-		goto L2
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v9 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-L5:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v6 = i0
-	goto L3
-L4:
-	v6 = v5
-	v1 = v2
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v9
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i1 = v6 & uint32(15)
-	i2 = v8 & uint32(240)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i2 = *(*uint32)(unsafe.Add(b, v7))
-	i2 = i2 << (uint32(2) & 31)
-	m.copy(i0, i1, i2)
-L2:
-	fn7363(m, v0, v3, v4)
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7435(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v6 = i0
-	i0 = v6 & uint32(4)
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = v5 & uint32(12)
-	if i0 != 0 {
-		goto L6
-	}
-	if v0 == v2 {
-		goto L2
-	}
-	i0 = v2 + uint32(12)
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v9 = i1
-	if int32(v1) > int32(v9) {
-		i0 = v1
-	} else {
-		i0 = v9
-	}
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i1
-	if v6 == v1 {
-		goto L4
-	}
-	i0 = v8 & uint32(32)
-	if i0 == 0 {
-		goto L7
-	}
-	if int32(v6) <= int32(v1) {
-		goto L4
-	}
-	v1 = v2
-	i0 = fn7297(m, v0, v6, v4)
-	if i0 != 0 {
-		goto L5
-	}
-	goto L2
-L7:
-	v1 = v2
-	i0 = fn7298(m, v0, v6, v4)
-	if i0 != 0 {
-		goto L5
-	}
-	goto L2
-L6:
-	i0 = v6 & uint32(12)
-	if i0 != 0 {
-		goto L8
-	}
-	i0 = v5 & uint32(4)
-	if i0 == 0 {
-		goto L8
-	}
-	if v0 == v1 {
-		goto L2
-	}
-	i0 = v1 + uint32(12)
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v9 = i1
-	if int32(v2) > int32(v9) {
-		i0 = v2
-	} else {
-		i0 = v9
-	}
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v5 = i1
-	if v2 == v5 {
-		goto L3
-	}
-	i0 = v8 & uint32(32)
-	if i0 == 0 {
-		goto L9
-	}
-	if int32(v2) <= int32(v5) {
-		goto L3
-	}
-	i0 = fn7297(m, v0, v2, v4)
-	if i0 != 0 {
-		goto L5
-	}
-	goto L2
-L9:
-	i0 = fn7298(m, v0, v2, v4)
-	if i0 != 0 {
-		goto L5
-	}
-	goto L2
-L8:
-	i0 = fn7377(m, v0, v1, v2, v3, v4)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v6 = i0
-	if v1 == v2 {
-		goto L13
-	}
-	i0 = v5 & uint32(2)
-	v9 = i0
-	i0 = v6 & uint32(2)
-	if i0 == 0 {
-		goto L15
-	}
-	i0 = b2i(v9 == 0)
-	v9 = i0
-	goto L14
-L15:
-	if v9 != 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L16
-	}
-	if v9 != 0 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	v9 = i0
-	goto L14
-L16:
-	if v9 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = i0 + i1
-	v9 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = i1 + i2
-	v8 = i1
-	if v9 == v8 {
-		goto L17
-	}
-	i0 = v9 + k32(4294967295)
-	i1 = v8 + k32(4294967295)
-	if int32(i0) < int32(i1) {
-		goto L11
-	}
-	goto L10
-L17:
-	i0 = fn7373(m, v1, v2)
-	v9 = i0
-L14:
-	if v9 != 0 {
-		goto L12
-	}
-L13:
-	i0 = v6 & uint32(1)
-	v9 = i0
-	i1 = v5 & uint32(1)
-	v8 = i1
-	if v9 == v8 {
-		goto L18
-	}
-	i0 = v8 - v9
-	v9 = i0
-	goto L12
-L18:
-	i2 = v9 << (uint32(1) & 31)
-	i1 = uint32(1) - i2
-	v9 = i1
-	i0 = uint32(0) - v9
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if !(int32(i2) < int32(i3)) {
-		i0 = v9
-	}
-	v9 = i0
-L12:
-	if int32(v9) > int32(k32(4294967295)) {
-		goto L10
-	}
-L11:
-	if v0 == v2 {
-		goto L2
-	}
-	i0 = v2 + uint32(12)
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v9 = i1
-	if int32(v1) > int32(v9) {
-		i0 = v1
-	} else {
-		i0 = v9
-	}
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i1
-	if v6 == v1 {
-		goto L19
-	}
-	i0 = v8 & uint32(32)
-	if i0 == 0 {
-		goto L20
-	}
-	if int32(v6) <= int32(v1) {
-		goto L19
-	}
-	v1 = v2
-	i0 = fn7297(m, v0, v6, v4)
-	if i0 != 0 {
-		goto L5
-	}
-	goto L2
-L20:
-	v1 = v2
-	i0 = fn7298(m, v0, v6, v4)
-	if i0 != 0 {
-		goto L5
-	}
-	goto L2
-L19:
-	v6 = v5
-	v1 = v2
-	goto L3
-L10:
-	if v0 == v1 {
-		goto L2
-	}
-	i0 = v1 + uint32(12)
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v9 = i1
-	if int32(v2) > int32(v9) {
-		i0 = v2
-	} else {
-		i0 = v9
-	}
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v5 = i1
-	if v2 == v5 {
-		goto L3
-	}
-	i0 = v8 & uint32(32)
-	if i0 == 0 {
-		goto L22
-	}
-	if int32(v2) <= int32(v5) {
-		goto L3
-	}
-	i0 = fn7297(m, v0, v2, v4)
-	v2 = i0
-	goto L21
-L22:
-	i0 = fn7298(m, v0, v2, v4)
-	v2 = i0
-L21:
-	if v2 == 0 {
-		goto L2
-	}
-L5:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v9 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-	goto L3
-L4:
-	v6 = v5
-	v1 = v2
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v9
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i1 = v6 & uint32(15)
-	i2 = v8 & uint32(240)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i2 = *(*uint32)(unsafe.Add(b, v7))
-	i2 = i2 << (uint32(2) & 31)
-	m.copy(i0, i1, i2)
-L2:
-	fn7363(m, v0, v3, v4)
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7436(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v6 = i0
-	i0 = v6 & uint32(4)
-	if i0 == 0 {
-		goto L6
-	}
-	i0 = v5 & uint32(12)
-	if i0 != 0 {
-		goto L6
-	}
-	if v0 == v2 {
-		goto L2
-	}
-	i0 = v2 + uint32(12)
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v9 = i1
-	if int32(v1) > int32(v9) {
-		i0 = v1
-	} else {
-		i0 = v9
-	}
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v6 = i1
-	if v1 != v6 {
-		goto L7
-	}
-	v6 = v5
-	goto L3
-L7:
-	i0 = v8 & uint32(32)
-	if i0 == 0 {
-		goto L8
-	}
-	if int32(v1) > int32(v6) {
-		goto L9
-	}
-	v6 = v5
-	goto L3
-L9:
-	i0 = fn7297(m, v0, v1, v4)
-	if i0 != 0 {
-		goto L5
-	}
-	goto L2
-L8:
-	i0 = fn7298(m, v0, v1, v4)
-	if i0 != 0 {
-		goto L5
-	}
-	goto L2
-L6:
-	i0 = v6 & uint32(12)
-	if i0 != 0 {
-		goto L10
-	}
-	i0 = v5 & uint32(4)
-	if i0 == 0 {
-		goto L10
-	}
-	if v0 == v1 {
-		goto L2
-	}
-	i0 = v1 + uint32(12)
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v9 = i1
-	if int32(v2) > int32(v9) {
-		i0 = v2
-	} else {
-		i0 = v9
-	}
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i1
-	if v5 != v2 {
-		goto L11
-	}
-	v2 = v1
-	goto L3
-L11:
-	i0 = v8 & uint32(32)
-	if i0 == 0 {
-		goto L12
-	}
-	if int32(v5) > int32(v2) {
-		goto L13
-	}
-	v2 = v1
-	goto L3
-L13:
-	v2 = v1
-	i0 = fn7297(m, v0, v5, v4)
-	if i0 != 0 {
-		goto L5
-	}
-	goto L2
-L12:
-	v2 = v1
-	i0 = fn7298(m, v0, v5, v4)
-	if i0 != 0 {
-		goto L5
-	}
-	goto L2
-L10:
-	i0 = fn7377(m, v0, v1, v2, v3, v4)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = fn7385(m, v1, v2)
-	v5 = i0
-	if v5 != 0 {
-		goto L14
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 & uint32(1)
-	v5 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i1 = i1 & uint32(1)
-	v6 = i1
-	if v5 == v6 {
-		goto L15
-	}
-	i0 = v6 - v5
-	v5 = i0
-	goto L14
-L15:
-	i2 = v5 << (uint32(1) & 31)
-	i1 = uint32(1) - i2
-	v5 = i1
-	i0 = uint32(0) - v5
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if !(int32(i2) < int32(i3)) {
-		i0 = v5
-	}
-	v5 = i0
-L14:
-	if int32(v5) > int32(k32(4294967295)) {
-		goto L16
-	}
-	if v0 == v1 {
-		goto L2
-	}
-	i0 = v1 + uint32(12)
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v9 = i1
-	if int32(v2) > int32(v9) {
-		i0 = v2
-	} else {
-		i0 = v9
-	}
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i1
-	if v5 != v2 {
-		goto L17
-	}
-	v2 = v1
-	goto L4
-L17:
-	i0 = v8 & uint32(32)
-	if i0 == 0 {
-		goto L18
-	}
-	if int32(v5) > int32(v2) {
-		goto L19
-	}
-	v2 = v1
-	goto L4
-L19:
-	v2 = v1
-	i0 = fn7297(m, v0, v5, v4)
-	if i0 != 0 {
-		goto L5
-	}
-	goto L2
-L18:
-	v2 = v1
-	i0 = fn7298(m, v0, v5, v4)
-	if i0 != 0 {
-		goto L5
-	}
-	goto L2
-L16:
-	if v0 == v2 {
-		goto L2
-	}
-	i0 = v2 + uint32(12)
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v9 = i1
-	if int32(v1) > int32(v9) {
-		i0 = v1
-	} else {
-		i0 = v9
-	}
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v5 = i1
-	if v1 == v5 {
-		goto L4
-	}
-	i0 = v8 & uint32(32)
-	if i0 == 0 {
-		goto L21
-	}
-	if int32(v1) <= int32(v5) {
-		goto L4
-	}
-	i0 = fn7297(m, v0, v1, v4)
-	v1 = i0
-	goto L20
-L21:
-	i0 = fn7298(m, v0, v1, v4)
-	v1 = i0
-L20:
-	if v1 == 0 {
-		goto L2
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v9 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-L4:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v6 = i0
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v9
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i1 = v6 & uint32(15)
-	i2 = v8 & uint32(240)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i2 = *(*uint32)(unsafe.Add(b, v7))
-	i2 = i2 << (uint32(2) & 31)
-	m.copy(i0, i1, i2)
-L2:
-	fn7363(m, v0, v3, v4)
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7437(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v6 = i0
-	i0 = v6 & uint32(4)
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = v5 & uint32(12)
-	if i0 != 0 {
-		goto L5
-	}
-	if v0 == v2 {
-		goto L2
-	}
-	i0 = v2 + uint32(12)
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v9 = i1
-	if int32(v1) > int32(v9) {
-		i0 = v1
-	} else {
-		i0 = v9
-	}
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v6 = i1
-	if v1 != v6 {
-		goto L6
-	}
-	v6 = v5
-	goto L3
-L6:
-	i0 = v8 & uint32(32)
-	if i0 == 0 {
-		goto L7
-	}
-	if int32(v1) > int32(v6) {
-		goto L8
-	}
-	v6 = v5
-	goto L3
-L8:
-	i0 = fn7297(m, v0, v1, v4)
-	if i0 != 0 {
-		goto L4
-	}
-	goto L2
-L7:
-	i0 = fn7298(m, v0, v1, v4)
-	if i0 != 0 {
-		goto L4
-	}
-	goto L2
-L5:
-	i0 = v6 & uint32(12)
-	if i0 != 0 {
-		goto L9
-	}
-	i0 = v5 & uint32(4)
-	if i0 == 0 {
-		goto L9
-	}
-	if v0 == v1 {
-		goto L2
-	}
-	i0 = v1 + uint32(12)
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v9 = i1
-	if int32(v2) > int32(v9) {
-		i0 = v2
-	} else {
-		i0 = v9
-	}
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i1
-	if v5 != v2 {
-		goto L10
-	}
-	v2 = v1
-	goto L3
-L10:
-	i0 = v8 & uint32(32)
-	if i0 == 0 {
-		goto L11
-	}
-	if int32(v5) > int32(v2) {
-		goto L12
-	}
-	v2 = v1
-	goto L3
-L12:
-	v2 = v1
-	i0 = fn7297(m, v0, v5, v4)
-	if i0 != 0 {
-		goto L4
-	}
-	goto L2
-L11:
-	v2 = v1
-	i0 = fn7298(m, v0, v5, v4)
-	if i0 != 0 {
-		goto L4
-	}
-	goto L2
-L9:
-	i0 = fn7377(m, v0, v1, v2, v3, v4)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v6 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v5 = i0
-	if v1 == v2 {
-		goto L16
-	}
-	i0 = v6 & uint32(2)
-	v9 = i0
-	i0 = v5 & uint32(2)
-	if i0 == 0 {
-		goto L18
-	}
-	i0 = b2i(v9 == 0)
-	v9 = i0
-	goto L17
-L18:
-	if v9 != 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L19
-	}
-	if v9 != 0 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	v9 = i0
-	goto L17
-L19:
-	if v9 == 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = i0 + i1
-	v9 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = i1 + i2
-	v8 = i1
-	if v9 == v8 {
-		goto L20
-	}
-	i0 = v9 + k32(4294967295)
-	i1 = v8 + k32(4294967295)
-	if int32(i0) < int32(i1) {
-		goto L14
-	}
-	goto L13
-L20:
-	i0 = fn7373(m, v1, v2)
-	v9 = i0
-L17:
-	if v9 != 0 {
-		goto L15
-	}
-L16:
-	i0 = v5 & uint32(1)
-	v9 = i0
-	i1 = v6 & uint32(1)
-	v8 = i1
-	if v9 == v8 {
-		goto L21
-	}
-	i0 = v8 - v9
-	v9 = i0
-	goto L15
-L21:
-	i2 = v9 << (uint32(1) & 31)
-	i1 = uint32(1) - i2
-	v9 = i1
-	i0 = uint32(0) - v9
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	if !(int32(i2) < int32(i3)) {
-		i0 = v9
-	}
-	v9 = i0
-L15:
-	if int32(v9) > int32(k32(4294967295)) {
-		goto L13
-	}
-L14:
-	if v0 == v1 {
-		goto L2
-	}
-	i0 = v1 + uint32(12)
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v9 = i1
-	if int32(v2) > int32(v9) {
-		i0 = v2
-	} else {
-		i0 = v9
-	}
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v2 = i1
-	if v6 == v2 {
-		goto L22
-	}
-	i0 = v8 & uint32(32)
-	if i0 == 0 {
-		goto L23
-	}
-	if int32(v6) <= int32(v2) {
-		goto L22
-	}
-	v2 = v1
-	i0 = fn7297(m, v0, v6, v4)
-	if i0 != 0 {
-		goto L4
-	}
-	goto L2
-L23:
-	v2 = v1
-	i0 = fn7298(m, v0, v6, v4)
-	if i0 != 0 {
-		goto L4
-	}
-	goto L2
-L22:
-	v6 = v5
-	v2 = v1
-	goto L3
-L13:
-	if v0 == v2 {
-		goto L2
-	}
-	i0 = v2 + uint32(12)
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v9 = i1
-	if int32(v1) > int32(v9) {
-		i0 = v1
-	} else {
-		i0 = v9
-	}
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v5 = i1
-	if v1 == v5 {
-		goto L3
-	}
-	i0 = v8 & uint32(32)
-	if i0 == 0 {
-		goto L25
-	}
-	if int32(v1) <= int32(v5) {
-		goto L3
-	}
-	i0 = fn7297(m, v0, v1, v4)
-	v1 = i0
-	goto L24
-L25:
-	i0 = fn7298(m, v0, v1, v4)
-	v1 = i0
-L24:
-	if v1 == 0 {
-		goto L2
-	}
-L4:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v9 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v9
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i1 = v6 & uint32(15)
-	i2 = v8 & uint32(240)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i2 = *(*uint32)(unsafe.Add(b, v7))
-	i2 = i2 << (uint32(2) & 31)
-	m.copy(i0, i1, i2)
-L2:
-	fn7363(m, v0, v3, v4)
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7438(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v4 = i0
-	m.g0 = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = uint32(1)
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(144))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(1)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = uint64(4294967297)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v5 = i1
-	i2 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i2
-	i1 = v5 - v6
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v7 = i0
-	i1 = v4 + uint32(24)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = i1
-	i0 = v7 & uint32(14)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = fn7375(m, v0, v1, v2, v3)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v7 = i0
-	i0 = v7 & uint32(1)
-	if i0 == 0 {
-		goto L3
-	}
-	if v0 == v1 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v2 = i1
-	if int32(v6) > int32(v2) {
-		i0 = v6
-	} else {
-		i0 = v2
-	}
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v8 = i1
-	if v6 == v8 {
-		goto L4
-	}
-	i0 = v5 & uint32(32)
-	if i0 == 0 {
-		goto L6
-	}
-	if int32(v6) <= int32(v8) {
-		goto L4
-	}
-	i0 = fn7297(m, v0, v6, v3)
-	v2 = i0
-	goto L5
-L6:
-	i0 = fn7298(m, v0, v6, v3)
-	v2 = i0
-L5:
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v5 = i0
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i1 = v7 & uint32(15)
-	i2 = v5 & uint32(240)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i2 = i2 << (uint32(2) & 31)
-	m.copy(i0, i1, i2)
-	goto L1
-L3:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i1 = i1 & uint32(240)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	fn7356(m, v0, v2, v3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = i0 & uint32(12)
-	if i0 != 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i2 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 - i2
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v6
-	*(*uint64)(unsafe.Add(b, uint64(v4)+40)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = v5
-	*(*uint64)(unsafe.Add(b, uint64(v4)+48)) = uint64(12884901888)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+28))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+56)) = l1
-	if v0 == v1 {
-		goto L7
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v2 = i1
-	if int32(v6) > int32(v2) {
-		i0 = v6
-	} else {
-		i0 = v2
-	}
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v8 = i1
-	if v6 == v8 {
-		goto L8
-	}
-	i0 = v5 & uint32(32)
-	if i0 == 0 {
-		goto L10
-	}
-	if int32(v6) <= int32(v8) {
-		goto L8
-	}
-	i0 = fn7297(m, v0, v6, v3)
-	v2 = i0
-	goto L9
-L10:
-	i0 = fn7298(m, v0, v6, v3)
-	v2 = i0
-L9:
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v5 = i0
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i1 = v7 & uint32(15)
-	i2 = v5 & uint32(240)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i2 = i2 << (uint32(2) & 31)
-	m.copy(i0, i1, i2)
-L7:
-	i1 = v4 + uint32(28)
-	i2 = v4 + uint32(44)
-	v7 = i2
-	fn7363(m, v0, i1, v7)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	v2 = i0
-	i0 = v2 & uint32(1022)
-	if i0 == 0 {
-		goto L11
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i2 = v2 & uint32(958)
-	i1 = i1 | i2
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	goto L1
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = uint32(0)
-	i3 = v4 + uint32(28)
-	fn7410(m, v0, v1, v4, i3, v7)
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	i2 = i2 & uint32(958)
-	i1 = i1 | i2
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L1:
-	i0 = v4 + uint32(64)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7439(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v4 = i0
-	m.g0 = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = uint32(1)
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(144))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(1)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = uint64(4294967297)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v5 = i1
-	i2 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i2
-	i1 = v5 - v6
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v7 = i0
-	i1 = v4 + uint32(24)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = i1
-	i0 = v7 & uint32(14)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = fn7375(m, v0, v1, v2, v3)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v7 = i0
-	i0 = v7 & uint32(1)
-	if i0 != 0 {
-		goto L3
-	}
-	if v0 == v1 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v2 = i1
-	if int32(v6) > int32(v2) {
-		i0 = v6
-	} else {
-		i0 = v2
-	}
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v8 = i1
-	if v6 == v8 {
-		goto L4
-	}
-	i0 = v5 & uint32(32)
-	if i0 == 0 {
-		goto L6
-	}
-	if int32(v6) <= int32(v8) {
-		goto L4
-	}
-	i0 = fn7297(m, v0, v6, v3)
-	v2 = i0
-	goto L5
-L6:
-	i0 = fn7298(m, v0, v6, v3)
-	v2 = i0
-L5:
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v5 = i0
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i1 = v7 & uint32(15)
-	i2 = v5 & uint32(240)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i2 = i2 << (uint32(2) & 31)
-	m.copy(i0, i1, i2)
-	goto L1
-L3:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i1 = i1 & uint32(240)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	fn7356(m, v0, v2, v3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-	i0 = v1 & uint32(12)
-	if i0 != 0 {
-		goto L1
-	}
-	i1 = v1 & uint32(240)
-	i1 = i1 | uint32(1)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i2 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 - i2
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v6
-	*(*uint64)(unsafe.Add(b, uint64(v4)+40)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = v5
-	*(*uint64)(unsafe.Add(b, uint64(v4)+48)) = uint64(8589934592)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+28))
-	*(*uint64)(unsafe.Add(b, uint64(v4)+56)) = l1
-	if v0 == v1 {
-		goto L7
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v2 = i1
-	if int32(v6) > int32(v2) {
-		i0 = v6
-	} else {
-		i0 = v2
-	}
-	v6 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v8 = i1
-	if v6 == v8 {
-		goto L8
-	}
-	i0 = v5 & uint32(32)
-	if i0 == 0 {
-		goto L10
-	}
-	if int32(v6) <= int32(v8) {
-		goto L8
-	}
-	i0 = fn7297(m, v0, v6, v3)
-	v2 = i0
-	goto L9
-L10:
-	i0 = fn7298(m, v0, v6, v3)
-	v2 = i0
-L9:
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v5 = i0
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
-	i1 = v7 & uint32(15)
-	i2 = v5 & uint32(240)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i2 = i2 << (uint32(2) & 31)
-	m.copy(i0, i1, i2)
-L7:
-	i1 = v4 + uint32(28)
-	i2 = v4 + uint32(44)
-	v7 = i2
-	fn7363(m, v0, i1, v7)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	v2 = i0
-	i0 = v2 & uint32(1022)
-	if i0 == 0 {
-		goto L11
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i2 = v2 & uint32(958)
-	i1 = i1 | i2
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	goto L1
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = uint32(0)
-	i3 = v4 + uint32(28)
-	fn7408(m, v0, v1, v4, i3, v7)
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	i2 = i2 & uint32(958)
-	i1 = i1 | i2
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L1:
-	i0 = v4 + uint32(64)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7440(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = fn7377(m, v0, v1, v2, v3, v4)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = fn7385(m, v1, v2)
-	v5 = i0
-	if v5 != 0 {
-		goto L2
-	}
-	i0 = fn7383(m, v0, v1, v2, v4)
-	return
-L2:
-	if int32(v5) > int32(k32(4294967295)) {
-		goto L4
-	}
-	fn7439(m, v0, v1, v3, v4)
-	goto L3
-L4:
-	fn7438(m, v0, v1, v3, v4)
-L3:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-	i0 = v1 & uint32(2)
-	if i0 == 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i1 = i1 | uint32(6208)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	return
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	if int32(i0) >= int32(i1) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	v2 = i1
-	i1 = v2 | uint32(28736)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i0 = v1 & uint32(12)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L1
-	}
-	i1 = v2 | uint32(28737)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7441(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 & uint32(14)
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v6 = i0
-	i0 = v6 & uint32(14)
-	if i0 == 0 {
-		goto L2
-	}
-L3:
-	i0 = fn7377(m, v0, v1, v2, v3, v4)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v6 = i0
-L2:
-	i0 = v6 & uint32(14)
-	v7 = i0
-	if v7 == 0 {
-		goto L5
-	}
-	v8 = uint32(0)
-	v9 = uint32(1)
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v11 = i1
-	i1 = v11 << (uint32(2) & 31)
-	i0 = v10 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v12 = i0
-	if v12 == 0 {
-		goto L7
-	}
-	v9 = uint32(1)
-	v8 = uint32(0)
-	v13 = uint32(0)
-	if int32(v11) < int32(uint32(1)) {
-		goto L8
-	}
-	v13 = uint32(0)
-	v14 = v10
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v14))
-	v15 = i0
-	if v15 == 0 {
-		goto L10
-	}
-	i0 = v15 % k32(10)
-	if i0 != 0 {
-		goto L8
-	}
-L11:
-	i0 = v13 + uint32(1)
-	v13 = i0
-	i0 = v15 / k32(10)
-	v15 = i0
-	i0 = v15 % k32(10)
-	if i0 == 0 {
-		goto L11
-	}
-	goto L8
-L10:
-	i0 = v14 + uint32(4)
-	v14 = i0
-	i0 = v13 + uint32(9)
-	v13 = i0
-	i0 = v11 + k32(4294967295)
-	v11 = i0
-	if v11 != 0 {
-		goto L9
-	}
-	v13 = uint32(0)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v13
-	if int32(i0) < int32(uint32(0)) {
-		goto L4
-	}
-	v8 = uint32(0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L6
-	}
-	v8 = uint32(0)
-	if v12 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v14 = i0
-	if int32(v14) > int32(k32(4294967295)) {
-		goto L12
-	}
-	i1 = uint32(0) - v14
-	i1 = i1 / k32(9)
-	v13 = i1
-	i1 = v13 << (uint32(2) & 31)
-	i0 = v10 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i2 = v13 * k32(4294967287)
-	i2 = i2 - v14
-	i2 = i2 << (uint32(2) & 31)
-	i1 = uint32(9973008) + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = i0 / i1
-	i0 = i0 & uint32(1)
-	v8 = i0
-	goto L6
-L12:
-	if v14 != 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	i0 = i0 & uint32(1)
-	v8 = i0
-	goto L6
-L7:
-	v8 = uint32(0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L6
-	}
-L6:
-	v9 = uint32(0)
-L4:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v14 = i0
-	i0 = v14 & uint32(14)
-	if i0 != 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L13
-	}
-	if v7 != 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L14
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-	i0 = v1 & uint32(32)
-	if i0 != 0 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i1
-	if int32(i0) <= int32(v2) {
-		goto L15
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v5)+12)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v5 + uint32(12)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+12)))
-	if i0 != 0 {
-		goto L16
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L16:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-L15:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v1 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i1 = i1 | uint32(256)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	goto L1
-L14:
-	i0 = v6 & uint32(1)
-	if i0 == 0 {
-		goto L17
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-	i0 = v1 & uint32(32)
-	if i0 != 0 {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i1
-	if int32(i0) <= int32(v2) {
-		goto L18
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v5)+13)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v5 + uint32(13)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+13)))
-	if i0 != 0 {
-		goto L19
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L19:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-L18:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i2 = v1 & uint32(240)
-	i1 = v8 | i2
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	goto L1
-L17:
-	fn7369(m, v0, v8, uint32(0), uint32(0))
-	goto L1
-L13:
-	i0 = v6 & uint32(2)
-	v13 = i0
-	i0 = v14 & uint32(1)
-	if i0 == 0 {
-		goto L21
-	}
-	i0 = b2i(v13 == 0)
-	i1 = v9 ^ uint32(1)
-	i0 = i0 & i1
-	if i0 != 0 {
-		goto L20
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-	i0 = v1 & uint32(32)
-	if i0 != 0 {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i1
-	if int32(i0) <= int32(v2) {
-		goto L22
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v5)+14)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v5 + uint32(14)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+14)))
-	if i0 != 0 {
-		goto L23
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L23:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-L22:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v1 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i1 = i1 | uint32(256)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	goto L1
-L21:
-	if v13 == 0 {
-		goto L20
-	}
-	i0 = fn7385(m, v1, uint32(9973188))
-	v1 = i0
-	if v1 != 0 {
-		goto L24
-	}
-	i2 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i2
-	i2 = v1 + k32(4294967295)
-	i0 = fn7378(m, v0, uint32(9973188), i2, v4)
-	i1 = uint32(1) - v1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i1 = i1 & uint32(240)
-	i1 = i1 | v8
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i1 = i1 | uint32(4160)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	goto L1
-L24:
-	i1 = v6 << (uint32(1) & 31)
-	i1 = i1 & uint32(2)
-	i0 = uint32(1) - i1
-	i0 = i0 * v1
-	if int32(i0) > int32(k32(4294967295)) {
-		goto L25
-	}
-	fn7369(m, v0, v8, uint32(0), uint32(0))
-	goto L1
-L25:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-	i0 = v1 & uint32(32)
-	if i0 != 0 {
-		goto L26
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i1
-	if int32(i0) <= int32(v2) {
-		goto L26
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v5)+15)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v5 + uint32(15)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+15)))
-	if i0 != 0 {
-		goto L27
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L27:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-L26:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i2 = v1 & uint32(240)
-	i1 = v8 | i2
-	i1 = i1 | uint32(2)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	goto L1
-L20:
-	i0 = v14 & uint32(2)
-	if i0 == 0 {
-		goto L28
-	}
-	if v7 != 0 {
-		goto L29
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L29
-	}
-	fn7369(m, v0, v8, uint32(1), uint32(0))
-	goto L1
-L29:
-	i0 = v6 & uint32(1)
-	if i0 == 0 {
-		goto L30
-	}
-	fn7369(m, v0, v8, uint32(0), uint32(0))
-	goto L1
-L30:
-	fn7360(m, v0, v8, uint32(2))
-	goto L1
-L28:
-	if v7 != 0 {
-		goto L31
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L31
-	}
-	fn7369(m, v0, v8, uint32(1), uint32(0))
-	goto L1
-L31:
-	i0 = fn7442(m, v0, v1, v2, v8, v3, v4)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = fn7443(m, v0, v1, v2, v8, v3, v4)
-	if i0 != 0 {
-		goto L1
-	}
-	if v9 != 0 {
-		goto L32
-	}
-	fn7444(m, v0, v1, v2, v8, v3, v4)
-	goto L1
-L32:
-	fn7445(m, v0, v1, v2, v3, v4)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-	i0 = v1 & uint32(14)
-	if i0 != 0 {
-		goto L33
-	}
-	i0 = fn7385(m, v0, uint32(9973188))
-	if i0 != 0 {
-		goto L33
-	}
-	i2 = *(*uint32)(unsafe.Add(b, v3))
-	v1 = i2
-	i2 = v1 + k32(4294967295)
-	i0 = fn7378(m, v0, uint32(9973188), i2, v4)
-	i1 = uint32(1) - v1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-L33:
-	i0 = v1 & uint32(2)
-	if i0 == 0 {
-		goto L34
-	}
-	fn7369(m, v0, uint32(0), uint32(1), uint32(1000000001))
-L34:
-	fn7363(m, v0, v3, v4)
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7442(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v6 = i0
-	m.g0 = v6
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = uint32(0)
-	if v1 == uint32(9973188) {
-		goto L2
-	}
-	v7 = uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 & uint32(2)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308680))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L4
-	}
-	if v8 != 0 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = uint32(0)
-	}
-	v7 = i0
-	goto L3
-L4:
-	if v8 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = i0 + i1
-	v7 = i0
-	if v7 == uint32(1) {
-		goto L5
-	}
-	i2 = v7 + k32(4294967295)
-	if int32(i2) > int32(k32(4294967295)) {
-		i0 = uint32(1)
-	} else {
-		i0 = k32(4294967295)
-	}
-	v7 = i0
-	goto L1
-L5:
-	i0 = fn7373(m, v1, uint32(9973188))
-	v7 = i0
-L3:
-	if v7 != 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v9 = i1
-	i1 = v9 << (uint32(2) & 31)
-	i0 = v7 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == 0 {
-		goto L8
-	}
-	v8 = uint32(0)
-	if int32(v9) < int32(uint32(1)) {
-		goto L9
-	}
-	v8 = uint32(0)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v10 = i0
-	if v10 == 0 {
-		goto L11
-	}
-	i0 = v10 % k32(10)
-	if i0 != 0 {
-		goto L9
-	}
-L12:
-	i0 = v8 + uint32(1)
-	v8 = i0
-	i0 = v10 / k32(10)
-	v10 = i0
-	i0 = v10 % k32(10)
-	if i0 == 0 {
-		goto L12
-	}
-	goto L9
-L11:
-	i0 = v7 + uint32(4)
-	v7 = i0
-	i0 = v8 + uint32(9)
-	v8 = i0
-	i0 = v9 + k32(4294967295)
-	v9 = i0
-	if v9 != 0 {
-		goto L10
-	}
-	v8 = uint32(0)
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i0 = i0 + v8
-	if int32(i0) < int32(uint32(0)) {
-		goto L7
-	}
-L8:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L13
-	}
-	v7 = uint32(0)
-	fn7369(m, v0, v3, uint32(1), uint32(0))
-	goto L1
-L13:
-	v7 = uint32(0)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i2 = uint32(0) - i3
-	i4 = v6 + uint32(8)
-	fn7431(m, v0, v2, i2, v4, i4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	i0 = i0 & uint32(958)
-	v8 = i0
-	if v8 == 0 {
-		goto L14
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i1 = i1 | v8
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	goto L1
-L14:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = uint32(0)
-	i2 = v6 + uint32(12)
-	i0 = fn7370(m, uint32(0), v0, i2)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v8 = i0
-	i0 = v8 & uint32(256)
-	if i0 == 0 {
-		goto L17
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	i1 = i1 | v8
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = i1
-	goto L16
-L17:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = i0 & uint32(1)
-	v8 = i0
-	if int32(v7) < int32(uint32(0)) {
-		goto L18
-	}
-	i0 = uint32(0) - v7
-	if v8 == 0 {
-		i0 = v7
-	}
-	v8 = i0
-	goto L15
-L18:
-	if v8 == 0 {
-		goto L19
-	}
-	v8 = k32(2147483648)
-	if v7 == k32(2147483648) {
-		goto L6
-	}
-L19:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	i1 = i1 | uint32(256)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = i1
-L16:
-	v8 = uint32(2147483647)
-L15:
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i1 = i1 + k32(4294967295)
-	v7 = i1
-	if int32(v8) <= int32(v7) {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i1 = i1 | uint32(4096)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	v8 = v7
-	goto L6
-L7:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L20
-	}
-	v7 = k32(4294967294)
-	goto L1
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i1 = i1 | uint32(4160)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i0 = v7 + k32(4294967295)
-	v8 = i0
-L6:
-	i0 = fn7378(m, v0, uint32(9973188), v8, v5)
-	if i0 != 0 {
-		goto L21
-	}
-	v7 = uint32(0)
-	goto L1
-L21:
-	v7 = uint32(0)
-	i1 = uint32(0) - v8
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i1 = i1 & uint32(240)
-	i1 = i1 | v3
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-L1:
-	i0 = v6 + uint32(16)
-	m.g0 = i0
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7443(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(352)
-	v6 = i0
-	m.g0 = v6
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v7
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v8
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+16))
-	*(*uint64)(unsafe.Add(b, uint64(v6)+16)) = l1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i1 = i1 & uint32(14)
-	i1 = i1 | uint32(80)
-	*(*uint8)(unsafe.Add(b, v6)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v10 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v6)+36)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v6)+28)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v6)+24)) = uint8(k32(48))
-	i1 = v6 + uint32(48)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+44)) = i1
-	i0 = v8 + v7
-	v11 = i0
-	i0 = v11 + k32(4294967295)
-	v1 = i0
-	if int32(v1) < int32(uint32(1)) {
-		goto L6
-	}
-	i0 = k32(9973008) + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v1 {
-		goto L7
-	}
-	i0 = k32(9973008) + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v1 {
-		goto L5
-	}
-	i2 = k32(9973008) + uint32(4)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v1 {
-		i0 = uint32(1)
-	} else {
-		i0 = uint32(2)
-	}
-	v1 = i0
-	goto L4
-L7:
-	i0 = k32(9973008) + uint32(24)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v1 {
-		goto L8
-	}
-	i2 = k32(9973008) + uint32(20)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v1 {
-		i0 = uint32(5)
-	} else {
-		i0 = uint32(6)
-	}
-	v1 = i0
-	goto L4
-L8:
-	i0 = k32(9973008) + uint32(32)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v1 {
-		goto L9
-	}
-	i2 = k32(9973008) + uint32(28)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v1 {
-		i0 = uint32(7)
-	} else {
-		i0 = uint32(8)
-	}
-	v1 = i0
-	goto L4
-L9:
-	i2 = k32(9973008) + uint32(36)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v1 {
-		i0 = uint32(9)
-	} else {
-		i0 = uint32(10)
-	}
-	v1 = i0
-	goto L4
-L6:
-	if v11 < k32(2147483649) {
-		goto L10
-	}
-	i0 = k32(9973008) + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = uint32(0) - v11
-	v1 = i1
-	if i0 <= v1 {
-		goto L11
-	}
-	i0 = k32(9973008) + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v1 {
-		goto L12
-	}
-	i2 = k32(9973008) + uint32(4)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v1 {
-		i0 = uint32(1)
-	} else {
-		i0 = uint32(2)
-	}
-	v1 = i0
-	goto L4
-L12:
-	i2 = k32(9973008) + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v1 {
-		i0 = uint32(3)
-	} else {
-		i0 = uint32(4)
-	}
-	v1 = i0
-	goto L4
-L11:
-	i0 = k32(9973008) + uint32(24)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v1 {
-		goto L13
-	}
-	i2 = k32(9973008) + uint32(20)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v1 {
-		i0 = uint32(5)
-	} else {
-		i0 = uint32(6)
-	}
-	v1 = i0
-	goto L4
-L13:
-	i0 = k32(9973008) + uint32(32)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v1 {
-		goto L14
-	}
-	i2 = k32(9973008) + uint32(28)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v1 {
-		i0 = uint32(7)
-	} else {
-		i0 = uint32(8)
-	}
-	v1 = i0
-	goto L4
-L14:
-	i2 = k32(9973008) + uint32(36)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v1 {
-		i0 = uint32(9)
-	} else {
-		i0 = uint32(10)
-	}
-	v1 = i0
-	goto L4
-L10:
-	i0 = v6 + uint32(316)
-	fn7266(m, i0)
-	i0 = v6 + uint32(24)
-	i3 = v6 + uint32(316)
-	fn7410(m, i0, v6, uint32(9973188), i3, v5)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+24)))
-	v7 = i0
-	i0 = v7 & uint32(14)
-	if i0 == 0 {
-		goto L15
-	}
-	if v7 > uint32(31) {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+44))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+24)))
-	v7 = i0
-L16:
-	i0 = v7 & uint32(16)
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = v6 + uint32(24)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	goto L2
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+32))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
-	v11 = i0
-	if v7 > uint32(31) {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+44))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+24)))
-	v7 = i0
-L17:
-	i0 = v7 & uint32(16)
-	if i0 != 0 {
-		goto L18
-	}
-	i0 = v6 + uint32(24)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L18:
-	if v1 != 0 {
-		i1 = k32(4294967294)
-	} else {
-		i1 = k32(4294967293)
-	}
-	i0 = v11 + i1
-	i0 = i0 + v8
-	v1 = i0
-	if v1 == uint32(2147483647) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
-	v7 = i0
-	goto L3
-L5:
-	i2 = k32(9973008) + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v1 {
-		i0 = uint32(3)
-	} else {
-		i0 = uint32(4)
-	}
-	v1 = i0
-L4:
-	i0 = v1 + k32(4294967295)
-	v1 = i0
-L3:
-	i0 = v9 + v10
-	i0 = i0 + k32(4294967295)
-	v9 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i0 = i0 & uint32(1)
-	i1 = v7 + v8
-	i1 = i1 + k32(4294967295)
-	i1 = i1 >> (uint32(31) & 31)
-	if i0 != i1 {
-		goto L20
-	}
-	i0 = k32(9973008) + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v2 = i1
-	i2 = uint32(int32(v2) >> (uint32(31) & 31))
-	i1 = v2
-	v2 = i2
-	i1 = i1 ^ v2
-	i1 = i1 - v2
-	v2 = i1
-	if i0 <= v2 {
-		goto L22
-	}
-	i0 = k32(9973008) + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v2 {
-		goto L23
-	}
-	i2 = k32(9973008) + uint32(4)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = uint32(1)
-	} else {
-		i0 = uint32(2)
-	}
-	v2 = i0
-	goto L21
-L23:
-	i2 = k32(9973008) + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = uint32(3)
-	} else {
-		i0 = uint32(4)
-	}
-	v2 = i0
-	goto L21
-L22:
-	i0 = k32(9973008) + uint32(24)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v2 {
-		goto L24
-	}
-	i2 = k32(9973008) + uint32(20)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = uint32(5)
-	} else {
-		i0 = uint32(6)
-	}
-	v2 = i0
-	goto L21
-L24:
-	i0 = k32(9973008) + uint32(32)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v2 {
-		goto L25
-	}
-	i2 = k32(9973008) + uint32(28)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = uint32(7)
-	} else {
-		i0 = uint32(8)
-	}
-	v2 = i0
-	goto L21
-L25:
-	i2 = k32(9973008) + uint32(36)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = uint32(9)
-	} else {
-		i0 = uint32(10)
-	}
-	v2 = i0
-L21:
-	i1 = v1 + v9
-	if int32(v2) < int32(i1) {
-		goto L26
-	}
-	v1 = uint32(0)
-	goto L1
-L26:
-	v1 = uint32(1)
-	fn7369(m, v0, v3, uint32(1), uint32(1000000001))
-	goto L19
-L20:
-	i0 = k32(9973008) + uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i2 = *(*uint32)(unsafe.Add(b, v4))
-	i1 = i1 - i2
-	i1 = i1 + uint32(1)
-	v7 = i1
-	i2 = uint32(int32(v7) >> (uint32(31) & 31))
-	v2 = i2
-	i1 = v7 ^ v2
-	i1 = i1 - v2
-	v2 = i1
-	if i0 <= v2 {
-		goto L28
-	}
-	i0 = k32(9973008) + uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v2 {
-		goto L29
-	}
-	i2 = k32(9973008) + uint32(4)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = uint32(1)
-	} else {
-		i0 = uint32(2)
-	}
-	v2 = i0
-	goto L27
-L29:
-	i2 = k32(9973008) + uint32(12)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = uint32(3)
-	} else {
-		i0 = uint32(4)
-	}
-	v2 = i0
-	goto L27
-L28:
-	i0 = k32(9973008) + uint32(24)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v2 {
-		goto L30
-	}
-	i2 = k32(9973008) + uint32(20)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = uint32(5)
-	} else {
-		i0 = uint32(6)
-	}
-	v2 = i0
-	goto L27
-L30:
-	i0 = k32(9973008) + uint32(32)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 <= v2 {
-		goto L31
-	}
-	i2 = k32(9973008) + uint32(28)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = uint32(7)
-	} else {
-		i0 = uint32(8)
-	}
-	v2 = i0
-	goto L27
-L31:
-	i2 = k32(9973008) + uint32(36)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	if i2 > v2 {
-		i0 = uint32(9)
-	} else {
-		i0 = uint32(10)
-	}
-	v2 = i0
-L27:
-	i1 = v1 + v9
-	if int32(v2) < int32(i1) {
-		goto L32
-	}
-	v1 = uint32(0)
-	goto L1
-L32:
-	v1 = uint32(1)
-	i3 = v7 + k32(4294967295)
-	fn7369(m, v0, v3, uint32(1), i3)
-L19:
-	fn7363(m, v0, v4, v5)
-	goto L1
-L2:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-	i0 = v1 & uint32(32)
-	if i0 != 0 {
-		goto L33
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v2 = i1
-	if int32(i0) <= int32(v2) {
-		goto L33
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v6)+48)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v6 + uint32(48)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+48)))
-	if i0 != 0 {
-		goto L34
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L34:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-L33:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v1 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i1 = i1 | uint32(512)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	v1 = uint32(1)
-L1:
-	i0 = v6 + uint32(352)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7444(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(688)
-	v6 = i0
-	m.g0 = v6
-	*(*uint64)(unsafe.Add(b, uint64(v6)+308)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v6)+300)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v6)+296)) = uint8(k32(48))
-	*(*uint64)(unsafe.Add(b, uint64(v6)+592)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+600)) = uint32(0)
-	i1 = v6 + uint32(320)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+316)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v6)+20)) = uint64(274877906944)
-	*(*uint64)(unsafe.Add(b, uint64(v6)+12)) = uint64(0)
-	*(*uint8)(unsafe.Add(b, uint64(v6)+8)) = uint8(k32(48))
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v6)+584)) = l1
-	i1 = v6 + uint32(32)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+612)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v9 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v6)+604)) = uint64(6)
-	i2 = v7 + v9
-	i1 = v8 + i2
-	i1 = i1 + uint32(2)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+580)) = v7
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L16
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v6)+644)) = uint32(0)
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+580)) = i1
-	i0 = v6 + uint32(296)
-	i3 = v6 + uint32(580)
-	i4 = v6 + uint32(644)
-	fn7411(m, i0, uint32(9973188), v1, i3, i4)
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+644))
-	v1 = i2
-	i1 = i1 | v1
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i0 = v1 & uint32(958)
-	if i0 == 0 {
-		goto L15
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	if i0 != 0 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i1
-	if int32(i0) <= int32(v1) {
-		goto L17
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v6)+616)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v6 + uint32(616)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+616)))
-	if i0 != 0 {
-		goto L18
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L18:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-L17:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v2 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	goto L1
-L16:
-	i0 = v6 + uint32(296)
-	if i0 == v1 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v7 = i1
-	if int32(v8) > int32(v7) {
-		i0 = v8
-	} else {
-		i0 = v7
-	}
-	v8 = i0
-	if int32(v8) >= int32(uint32(65)) {
-		goto L20
-	}
-	v8 = uint32(48)
-	i0 = v6 + uint32(320)
-	v9 = i0
-	goto L19
-L20:
-	i0 = v6 + uint32(296)
-	i0 = fn7297(m, i0, v8, v5)
-	if i0 == 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+316))
-	v9 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+296)))
-	v8 = i0
-L19:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v6)+300)) = l1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i1 = i1 & uint32(15)
-	i2 = v8 & uint32(240)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, uint64(v6)+296)) = uint8(i1)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+308)) = v7
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i2 = v7 << (uint32(2) & 31)
-	m.copy(v9, i1, i2)
-L15:
-	i2 = v6 + uint32(596)
-	i0 = fn7370(m, uint32(0), v2, i2)
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+597)))
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L4
-	}
-	i0 = v6 + uint32(8)
-	if i0 == v2 {
-		goto L10
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v1 = i1
-	if int32(v8) > int32(v1) {
-		i0 = v8
-	} else {
-		i0 = v1
-	}
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
-	v9 = i1
-	if v8 == v9 {
-		goto L11
-	}
-	i0 = v7 & uint32(32)
-	if i0 == 0 {
-		goto L13
-	}
-	if int32(v8) <= int32(v9) {
-		goto L11
-	}
-	i0 = v6 + uint32(8)
-	i0 = fn7297(m, i0, v8, v5)
-	v1 = i0
-	goto L12
-L14:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	if i0 != 0 {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i1
-	if int32(i0) <= int32(v1) {
-		goto L21
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v6)+644)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v6 + uint32(644)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+644)))
-	if i0 != 0 {
-		goto L22
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L22:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-L21:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v2 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	goto L1
-L13:
-	i0 = v6 + uint32(8)
-	i0 = fn7298(m, i0, v8, v5)
-	v1 = i0
-L12:
-	if v1 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
-	v7 = i0
-L11:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+4))
-	*(*uint64)(unsafe.Add(b, uint64(v6)+12)) = l1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i1 = i1 & uint32(15)
-	i2 = v7 & uint32(240)
-	i1 = i1 | i2
-	*(*uint8)(unsafe.Add(b, uint64(v6)+8)) = uint8(i1)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i2 = v1 << (uint32(2) & 31)
-	m.copy(i0, i1, i2)
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+680)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+640)) = uint32(2)
-	*(*uint64)(unsafe.Add(b, uint64(v6)+628)) = uint64(4294967297)
-	*(*uint64)(unsafe.Add(b, uint64(v6)+620)) = uint64(4294967296)
-	*(*uint8)(unsafe.Add(b, uint64(v6)+616)) = uint8(k32(144))
-	i1 = v6 + uint32(640)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+636)) = i1
-	i0 = v6 + uint32(644)
-	fn7266(m, i0)
-	if v0 == uint32(9973188) {
-		goto L5
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i0
-	if int32(v1) > int32(uint32(1)) {
-		i0 = v1
-	} else {
-		i0 = uint32(1)
-	}
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v7 = i1
-	if v1 == v7 {
-		goto L6
-	}
-	i0 = v2 & uint32(32)
-	if i0 == 0 {
-		goto L8
-	}
-	if int32(v1) <= int32(v7) {
-		goto L6
-	}
-	i0 = fn7297(m, v0, v1, v5)
-	v2 = i0
-	goto L7
-L9:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	if i0 != 0 {
-		goto L23
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v1 = i1
-	if int32(i0) <= int32(v1) {
-		goto L23
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v6)+644)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v6 + uint32(644)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+644)))
-	if i0 != 0 {
-		goto L24
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L24:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-L23:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v2 & uint32(240)
-	i1 = i1 | uint32(4)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	goto L1
-L8:
-	i0 = fn7298(m, v0, v1, v5)
-	v2 = i0
-L7:
-	if v2 == 0 {
-		goto L5
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-L6:
-	i1 = v2 & uint32(240)
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(1)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(4294967296)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308680))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-L5:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
-	v2 = i0
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-	i0 = v2 & uint32(14)
-	if i0 != 0 {
-		goto L28
-	}
-	if v1 != 0 {
-		goto L27
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-	goto L3
-L28:
-	if v1 == 0 {
-		goto L26
-	}
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
-	v2 = i0
-	if int32(v2) > int32(k32(4294967295)) {
-		goto L30
-	}
-	i1 = uint32(0) - v2
-	i1 = i1 / k32(9)
-	v1 = i1
-	i1 = v1 << (uint32(2) & 31)
-	i0 = v7 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i2 = v1 * k32(4294967287)
-	i2 = i2 - v2
-	i2 = i2 << (uint32(2) & 31)
-	i1 = uint32(9973008) + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = i0 / i1
-	v2 = i0
-	goto L29
-L30:
-	if v2 != 0 {
-		goto L26
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v2 = i0
-L29:
-	i0 = v2 & uint32(1)
-	if i0 == 0 {
-		goto L26
-	}
-	i2 = v6 + uint32(296)
-	i3 = v6 + uint32(580)
-	i4 = v6 + uint32(680)
-	fn7422(m, v0, v0, i2, i3, i4)
-	i1 = v6 + uint32(580)
-	i2 = v6 + uint32(680)
-	fn7363(m, v0, i1, i2)
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+680))
-	v2 = i2
-	i1 = i1 | v2
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v1 = i0
-	i0 = v1 & uint32(14)
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 != 0 {
-		goto L26
-	}
-	i0 = v2 & uint32(1)
-	if i0 != 0 {
-		goto L3
-	}
-L26:
-	i0 = v6 + uint32(296)
-	i1 = v6 + uint32(296)
-	i2 = v6 + uint32(296)
-	i3 = v6 + uint32(580)
-	i4 = v6 + uint32(680)
-	fn7422(m, i0, i1, i2, i3, i4)
-	i0 = v6 + uint32(296)
-	i1 = v6 + uint32(580)
-	i2 = v6 + uint32(680)
-	fn7363(m, i0, i1, i2)
-	i0 = v6 + uint32(8)
-	i1 = v6 + uint32(8)
-	i2 = v6 + uint32(616)
-	i3 = v6 + uint32(644)
-	i4 = v6 + uint32(680)
-	fn7416(m, i0, i1, i2, i3, i4)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+296)))
-	i0 = i0 & uint32(12)
-	if i0 != 0 {
-		goto L31
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
-	v2 = i0
-	i0 = v2 & uint32(12)
-	if i0 == 0 {
-		goto L25
-	}
-L31:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+680))
-	i0 = i0 & uint32(958)
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-	i0 = v2 & uint32(32)
-	if i0 != 0 {
-		goto L32
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	v7 = i1
-	if int32(i0) <= int32(v7) {
-		goto L32
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v6)+687)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i4 = v6 + uint32(687)
-	i1 = fn7293(m, i1, v7, uint32(4), i4)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+687)))
-	if i0 != 0 {
-		goto L33
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-L33:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-L32:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
-	i1 = v2 & k32(4294967280)
-	i1 = i1 | uint32(4)
-	v2 = i1
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(v2)
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i1 = i1 | v1
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	goto L2
-L4:
-	i1 = v6 + uint32(296)
-	i4 = v6 + uint32(580)
-	fn7420(m, v0, i1, v1, v3, i4, v5)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v2 = i0
-	goto L2
-L3:
-	i1 = v1 & k32(4294967294)
-	i1 = i1 | v3
-	v2 = i1
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(v2)
-L2:
-	i0 = v2 & uint32(2)
-	if i0 == 0 {
-		goto L1
-	}
-	fn7369(m, v0, v3, uint32(1), uint32(1000000001))
-L1:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+296)))
-	v2 = i0
-	if v2 > uint32(31) {
-		goto L34
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+316))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+296)))
-	v2 = i0
-L34:
-	i0 = v2 & uint32(16)
-	if i0 != 0 {
-		goto L35
-	}
-	i0 = v6 + uint32(296)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L35:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
-	v2 = i0
-	if v2 > uint32(31) {
-		goto L36
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
-	v2 = i0
-L36:
-	i0 = v2 & uint32(16)
-	if i0 != 0 {
-		goto L37
-	}
-	i0 = v6 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
-	m.table[i1].(func(*Module, uint32))(m, i0)
-L37:
-	fn7363(m, v0, v4, v5)
-	i0 = v6 + uint32(688)
 	m.g0 = i0
 	return
 }

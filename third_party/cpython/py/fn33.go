@@ -14,7 +14,12191 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn7445(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7411(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 & uint32(14)
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v5 = i0
+	i0 = v5 & uint32(14)
+	if i0 == 0 {
+		goto L2
+	}
+L3:
+	i0 = fn7378(m, v0, v1, v2, v3, v4)
+	if i0 != 0 {
+		goto L1
+	}
+	i3 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i3 = i3 ^ k32(4294967295)
+	i3 = i3 & uint32(1)
+	fn7410(m, v0, v1, v2, i3, v4)
+	return
+L2:
+	i3 = v5 ^ k32(4294967295)
+	i3 = i3 & uint32(1)
+	fn7402(m, v0, v1, v2, i3, v3, v4)
+	fn7364(m, v0, v3, v4)
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7412(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(640)
+	v5 = i0
+	m.g0 = v5
+	*(*uint64)(unsafe.Add(b, uint64(v5)+356)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v5)+348)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+344)) = uint8(k32(48))
+	i1 = v5 + uint32(368)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+364)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v5)+68)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v5)+60)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+56)) = uint8(k32(48))
+	i1 = v5 + uint32(80)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+76)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+52)) = uint32(0)
+	if v0 == v1 {
+		goto L10
+	}
+	v6 = v1
+	goto L9
+L10:
+	i0 = v5 + uint32(344)
+	v6 = i0
+	i0 = v5 + uint32(344)
+	if i0 == v0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v8 = i1
+	if int32(v7) > int32(v8) {
+		i0 = v7
+	} else {
+		i0 = v8
+	}
+	v7 = i0
+	if int32(v7) >= int32(uint32(65)) {
+		goto L12
+	}
+	v7 = uint32(48)
+	i0 = v5 + uint32(368)
+	v9 = i0
+	goto L11
+L12:
+	i0 = v5 + uint32(344)
+	i0 = fn7298(m, i0, v7, v4)
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+364))
+	v9 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+344)))
+	v7 = i0
+L11:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v5)+348)) = l1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i1 = i1 & uint32(15)
+	i2 = v7 & uint32(240)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, uint64(v5)+344)) = uint8(i1)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+356)) = v8
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i2 = v8 << (uint32(2) & 31)
+	m.copy(v9, i1, i2)
+L9:
+	if v0 == v2 {
+		goto L7
+	}
+	v1 = v2
+	goto L6
+L8:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+	i0 = v3 & uint32(32)
+	if i0 != 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i1
+	if int32(i0) <= int32(v1) {
+		goto L13
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v5)+16)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v5 + uint32(16)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+16)))
+	if i0 != 0 {
+		goto L14
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L14:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+L13:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v3 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i1 = i1 | uint32(512)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	goto L1
+L7:
+	i0 = v5 + uint32(56)
+	v1 = i0
+	i0 = v5 + uint32(56)
+	if i0 == v0 {
+		goto L6
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+56)))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v9 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v8 = i1
+	if int32(v9) > int32(v8) {
+		i0 = v9
+	} else {
+		i0 = v8
+	}
+	v9 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+72))
+	v10 = i1
+	if v9 == v10 {
+		goto L15
+	}
+	i0 = v7 & uint32(32)
+	if i0 == 0 {
+		goto L17
+	}
+	if int32(v9) <= int32(v10) {
+		goto L15
+	}
+	i0 = v5 + uint32(56)
+	i0 = fn7298(m, i0, v9, v4)
+	v8 = i0
+	goto L16
+L17:
+	i0 = v5 + uint32(56)
+	i0 = fn7299(m, i0, v9, v4)
+	v8 = i0
+L16:
+	if v8 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v8 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+56)))
+	v7 = i0
+L15:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v5)+60)) = l1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i1 = i1 & uint32(15)
+	i2 = v7 & uint32(240)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, uint64(v5)+56)) = uint8(i1)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+68)) = v8
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+76))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	i2 = v8 << (uint32(2) & 31)
+	m.copy(i0, i1, i2)
+L6:
+	i5 = v5 + uint32(52)
+	fn7413(m, uint32(1), v0, v6, v1, v3, i5)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+52))
+	v2 = i0
+	i0 = v2 & uint32(520)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = v5 + uint32(16)
+	i0 = i0 + uint32(32)
+	i1 = v3 + uint32(32)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v5 + uint32(16)
+	i0 = i0 + uint32(24)
+	i1 = v3 + uint32(24)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v5 + uint32(16)
+	i0 = i0 + uint32(16)
+	i1 = v3 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v5 + uint32(16)
+	i0 = i0 + uint32(8)
+	i1 = v3 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, v3))
+	*(*uint64)(unsafe.Add(b, uint64(v5)+16)) = l1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i1 = i1 << (uint32(2) & 31)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	i1 = i1 + i2
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = v8
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	if int32(v8) < int32(i1) {
+		goto L4
+	}
+	i0 = v2 & uint32(958)
+	v3 = i0
+	goto L3
+L5:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+	i0 = v3 & uint32(32)
+	if i0 != 0 {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i1
+	if int32(i0) <= int32(v1) {
+		goto L18
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v5)+16)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v5 + uint32(16)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+16)))
+	if i0 != 0 {
+		goto L19
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L19:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+L18:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v3 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i1 = i1 | uint32(512)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	goto L1
+L4:
+	i4 = v5 + uint32(16)
+	i5 = v5 + uint32(12)
+	fn7413(m, uint32(1), v0, v6, v1, i4, i5)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+52))
+	i1 = i1 | v3
+	i1 = i1 & uint32(958)
+	i2 = *(*uint32)(unsafe.Add(b, v4))
+	i1 = i1 | i2
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v3
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+	i0 = v1 & uint32(32)
+	if i0 != 0 {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i1
+	if int32(i0) <= int32(v2) {
+		goto L20
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v5)+639)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v5 + uint32(639)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+639)))
+	if i0 != 0 {
+		goto L21
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L21:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+L20:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v1 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i1 = i1 | v3
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	goto L1
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i1 = i1 | v2
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L1:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+344)))
+	v0 = i0
+	if v0 > uint32(31) {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+364))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+344)))
+	v0 = i0
+L22:
+	i0 = v0 & uint32(16)
+	if i0 != 0 {
+		goto L23
+	}
+	i0 = v5 + uint32(344)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L23:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+56)))
+	v0 = i0
+	if v0 > uint32(31) {
+		goto L24
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+76))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+56)))
+	v0 = i0
+L24:
+	i0 = v0 & uint32(16)
+	if i0 != 0 {
+		goto L25
+	}
+	i0 = v5 + uint32(56)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L25:
+	i0 = v5 + uint32(640)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7413(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(576)
+	v6 = i0
+	m.g0 = v6
+	*(*uint64)(unsafe.Add(b, uint64(v6)+308)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v6)+300)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v6)+296)) = uint8(k32(48))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	v8 = i0
+	i1 = v6 + uint32(320)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+316)) = i1
+	i0 = v7 | v8
+	i0 = i0 & uint32(14)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = fn7378(m, v1, v2, v3, v4, v5)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v2 = i0
+	i0 = v2 & uint32(2)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = v3 & uint32(2)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v3 = i1
+	if int32(i0) <= int32(v3) {
+		goto L5
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v6)+32)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i4 = v6 + uint32(32)
+	i1 = fn7294(m, i1, v3, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+32)))
+	if i0 != 0 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
+L6:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v2 = i0
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = uint64(0)
+	i1 = v2 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i1 = i1 | uint32(256)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	goto L1
+L4:
+	i0 = v3 ^ v2
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	if i0 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v7 = i1
+	if int32(i0) <= int32(v7) {
+		goto L7
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v6)+32)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i4 = v6 + uint32(32)
+	i1 = fn7294(m, i1, v7, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+32)))
+	if i0 != 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
+L8:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v2 = i0
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = uint64(0)
+	i1 = v2 & uint32(240)
+	i2 = v3 & uint32(3)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
+	goto L1
+L3:
+	i1 = v3 ^ v2
+	i1 = i1 & uint32(1)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	i4 = *(*uint32)(unsafe.Add(b, v4))
+	i3 = i3 - i4
+	i3 = i3 + uint32(1)
+	fn7370(m, v1, i1, uint32(0), i3)
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i1 = i1 | uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	goto L1
+L2:
+	i0 = v7 & uint32(1)
+	v9 = i0
+	i0 = v8 & uint32(1)
+	v8 = i0
+	i0 = v2 + uint32(20)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	i1 = v2 + uint32(12)
+	v11 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v11))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	i0 = v3 + uint32(20)
+	v12 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	i1 = v3 + uint32(12)
+	v13 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L9
+	}
+	if v7 != 0 {
+		goto L10
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	if i0 != 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v3 = i1
+	if int32(i0) <= int32(v3) {
+		goto L11
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v6)+32)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i4 = v6 + uint32(32)
+	i1 = fn7294(m, i1, v3, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+32)))
+	if i0 != 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
+L12:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v2 = i0
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = uint64(0)
+	i1 = v2 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i1 = i1 | uint32(16)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	goto L1
+L10:
+	i0 = v8 ^ v9
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	if i0 != 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v7 = i1
+	if int32(i0) <= int32(v7) {
+		goto L13
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v6)+32)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i4 = v6 + uint32(32)
+	i1 = fn7294(m, i1, v7, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+32)))
+	if i0 != 0 {
+		goto L14
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
+L14:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v2 = i0
+L13:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = uint64(0)
+	i2 = v2 & uint32(240)
+	i1 = v3 | i2
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i1 = i1 | uint32(4)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	goto L1
+L9:
+	if v7 != 0 {
+		goto L16
+	}
+	i1 = v8 ^ v9
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i3 = i3 - i4
+	fn7370(m, v1, i1, uint32(0), i3)
+	goto L15
+L16:
+	i0 = v6 + uint32(296)
+	i0 = i0 + uint32(20)
+	v14 = i0
+	i0 = v6 + uint32(296)
+	i0 = i0 + uint32(12)
+	v15 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i0 = i0 - i1
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i0 = i0 + i1
+	v16 = i0
+	i0 = v16 + uint32(1)
+	v17 = i0
+	i0 = v16 ^ k32(4294967295)
+	v18 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v19 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v20 = i0
+	if v16 > uint32(2147483646) {
+		goto L19
+	}
+	i0 = v6 + uint32(296)
+	i0 = fn7379(m, i0, v2, v17, v5)
+	if i0 == 0 {
+		goto L20
+	}
+	i0 = v6 + uint32(296)
+	v2 = i0
+	goto L18
+L20:
+	fn7362(m, v1, uint32(512), v5)
+	goto L17
+L19:
+	if int32(v17) > int32(k32(4294967295)) {
+		goto L21
+	}
+	i0 = v6 + uint32(296)
+	i0 = fn7379(m, i0, v3, v18, v5)
+	if i0 == 0 {
+		goto L22
+	}
+	i0 = v6 + uint32(296)
+	v3 = i0
+	v12 = v14
+	v13 = v15
+	goto L21
+L22:
+	fn7362(m, v1, uint32(512), v5)
+	goto L17
+L21:
+	v14 = v10
+	v15 = v11
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v10 = i1
+	i0 = i0 - v10
+	i0 = i0 + uint32(1)
+	v7 = i0
+	i0 = b2i(int32(v7) > int32(v10))
+	i1 = b2i(v2 != v1)
+	if !(v3 == v1) {
+		i0 = i1
+	}
+	if i0 != uint32(1) {
+		goto L24
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v11 = i0
+	if int32(v11) > int32(v7) {
+		i0 = v11
+	} else {
+		i0 = v7
+	}
+	v11 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v21 = i1
+	if v11 == v21 {
+		goto L24
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 & uint32(32)
+	if i0 == 0 {
+		goto L26
+	}
+	if int32(v11) <= int32(v21) {
+		goto L24
+	}
+	i0 = fn7298(m, v1, v11, v5)
+	v10 = i0
+	goto L25
+L26:
+	i0 = fn7299(m, v1, v11, v5)
+	v10 = i0
+L25:
+	if v10 == 0 {
+		goto L23
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	v10 = i0
+L24:
+	if v10 != uint32(1) {
+		goto L28
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i1 = *(*uint32)(unsafe.Add(b, v14))
+	i2 = *(*uint32)(unsafe.Add(b, v15))
+	i3 = *(*uint32)(unsafe.Add(b, v12))
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	i0 = fn7307(m, i0, i1, i2, i3)
+	v12 = i0
+	goto L27
+L28:
+	if int32(v10) > int32(uint32(1024)) {
+		goto L29
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i2 = *(*uint32)(unsafe.Add(b, v14))
+	i3 = *(*uint32)(unsafe.Add(b, v12))
+	i4 = *(*uint32)(unsafe.Add(b, v15))
+	i0 = fn7308(m, i0, uint32(0), i2, i3, i4, v10)
+	v12 = i0
+	if int32(v12) > int32(k32(4294967295)) {
+		goto L27
+	}
+	fn7362(m, v1, uint32(512), v5)
+	goto L17
+L29:
+	*(*uint64)(unsafe.Add(b, uint64(v6)+20)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v6)+12)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v6)+8)) = uint8(k32(48))
+	i1 = v6 + uint32(32)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = i1
+	i1 = v6 + uint32(8)
+	fn7414(m, v1, i1, v2, v3, v5)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 & uint32(14)
+	if i0 != 0 {
+		goto L31
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
+	v2 = i0
+	i0 = v2 & uint32(14)
+	if i0 == 0 {
+		goto L30
+	}
+L31:
+	fn7361(m, v1, uint32(0), uint32(4))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
+	v2 = i0
+	if v2 > uint32(31) {
+		goto L32
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
+	v2 = i0
+L32:
+	i0 = v2 & uint32(16)
+	if i0 != 0 {
+		goto L17
+	}
+	i0 = v6 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	goto L17
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v3 = i0
+	if v2 > uint32(31) {
+		goto L33
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, v7)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
+	v2 = i0
+L33:
+	i0 = v2 & uint32(16)
+	if i0 != 0 {
+		goto L34
+	}
+	i0 = v6 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L34:
+	i0 = b2i(v3 != uint32(0))
+	v12 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v7 = i0
+L27:
+	if int32(v7) < int32(uint32(2)) {
+		goto L35
+	}
+	i0 = v7 << (uint32(2) & 31)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	v2 = i0
+L36:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	if i0 != 0 {
+		goto L35
+	}
+	i0 = v2 + k32(4294967292)
+	v2 = i0
+	i0 = b2i(int32(v7) > int32(uint32(2)))
+	v3 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v3 != 0 {
+		goto L36
+	}
+	v7 = uint32(1)
+L35:
+	i0 = v19 + v18
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v3 = i0
+	if int32(v3) > int32(v7) {
+		i0 = v3
+	} else {
+		i0 = v7
+	}
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v10 = i1
+	if v3 == v10 {
+		goto L37
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 & uint32(32)
+	if i0 == 0 {
+		goto L38
+	}
+	if int32(v3) <= int32(v10) {
+		goto L37
+	}
+	i0 = fn7298(m, v1, v3, v5)
+	goto L37
+L38:
+	i0 = fn7299(m, v1, v3, v5)
+L37:
+	i0 = v2 - v20
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v7
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i1 = i1 & uint32(240)
+	i2 = v8 ^ v9
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
+	fn7348(m, v1)
+	if v12 == 0 {
+		goto L40
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v7 = i0
+	i0 = v7 % k32(10)
+	switch i0 {
+	case 0, 5:
+		goto L41
+	default:
+		goto L39
+	}
+L41:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	goto L39
+L40:
+	if v0 != uint32(1) {
+		goto L39
+	}
+	if v16 > uint32(2147483646) {
+		goto L39
+	}
+	i1 = fn7358(m, v1)
+	v3 = i1
+	if int32(v3) < int32(v17) {
+		i1 = v3
+	} else {
+		i1 = v17
+	}
+	v3 = i1
+	i0 = fn7367(m, v1, v3)
+	i0 = v3 + v2
+	v2 = i0
+L39:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
+	goto L17
+L23:
+	fn7362(m, v1, uint32(512), v5)
+L17:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+296)))
+	v2 = i0
+	if v2 > uint32(31) {
+		goto L42
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+316))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+296)))
+	v2 = i0
+L42:
+	i0 = v2 & uint32(16)
+	if i0 != 0 {
+		goto L15
+	}
+	i0 = v6 + uint32(296)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L15:
+	fn7364(m, v1, v4, v5)
+L1:
+	i0 = v6 + uint32(576)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7414(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(944)
+	v5 = i0
+	m.g0 = v5
+	*(*uint32)(unsafe.Add(b, uint64(v5)+40)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+16)) = uint32(0)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v5)+44)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
+	*(*uint64)(unsafe.Add(b, uint64(v5)+52)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v5)+20)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+16))
+	*(*uint64)(unsafe.Add(b, uint64(v5)+28)) = l1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i1 = i1 & uint32(30)
+	i1 = i1 | uint32(64)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+36)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	i1 = i1 & uint32(30)
+	i1 = i1 | uint32(64)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+12)) = uint8(i1)
+	if v0 == v2 {
+		goto L4
+	}
+	v6 = v0
+	if v0 != v3 {
+		goto L3
+	}
+L4:
+	i0 = fn7297(m)
+	v6 = i0
+	if v6 != 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i1 = i1 | uint32(512)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	goto L2
+L3:
+	if v1 == v2 {
+		goto L8
+	}
+	v7 = v1
+	if v1 != v3 {
+		goto L7
+	}
+L8:
+	i0 = fn7297(m)
+	v7 = i0
+	if v7 != 0 {
+		goto L7
+	}
+	v7 = uint32(0)
+	v2 = uint32(512)
+	goto L6
+L7:
+	i0 = v5 + uint32(60)
+	fn7267(m, i0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v8 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i1 = v8 - i2
+	i1 = i1 + uint32(4)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+60)) = v3
+	v2 = uint32(8)
+	if int32(v8) > int32(uint32(425000000)) {
+		goto L6
+	}
+	if int32(v3) > int32(uint32(425000000)) {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+20))
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+848)) = v9
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+24))
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+852)) = v3
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+856)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+32))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+860)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	v10 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+12)))
+	v11 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v5)+564)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v5)+556)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+552)) = uint8(k32(48))
+	i1 = v5 + uint32(576)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+572)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v5)+276)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v5)+268)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+264)) = uint8(k32(48))
+	i1 = v5 + uint32(288)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+284)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+260)) = uint32(2)
+	*(*uint64)(unsafe.Add(b, uint64(v5)+248)) = uint64(4294967297)
+	*(*uint64)(unsafe.Add(b, uint64(v5)+240)) = uint64(4294967296)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+236)) = uint8(k32(144))
+	i1 = v5 + uint32(260)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+256)) = i1
+	i1 = uint32(0) - v9
+	*(*uint32)(unsafe.Add(b, uint64(v5)+844)) = i1
+	*(*uint8)(unsafe.Add(b, uint64(v5)+840)) = uint8(k32(80))
+	i1 = k32(9973008) + uint32(28)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+100)) = v12
+	*(*uint32)(unsafe.Add(b, uint64(v5)+96)) = uint32(0)
+	i1 = v3 << (uint32(2) & 31)
+	i0 = v2 + i1
+	v13 = i0
+	i0 = v13 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	i0 = v9 % k32(9)
+	v8 = i0
+	if v8 != 0 {
+		goto L10
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+9973008))
+	i0 = v2 / i1
+	v2 = i0
+	goto L9
+L10:
+	if int32(v3) < int32(uint32(2)) {
+		goto L9
+	}
+	i0 = v13 + k32(4294967288)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i2 = v8 << (uint32(2) & 31)
+	i1 = uint32(9973008) + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = i0 / i1
+	i2 = uint32(9) - v8
+	i2 = i2 << (uint32(2) & 31)
+	i1 = uint32(9973008) + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = i1 * v2
+	i0 = i0 + i1
+	v2 = i0
+L9:
+	i0 = k32(9973008) + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v8 = i0
+	if v8 <= v2 {
+		goto L12
+	}
+	i0 = k32(9973008) + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v2 {
+		goto L13
+	}
+	i2 = k32(9973008) + uint32(4)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = k32(4294967294)
+	}
+	v13 = i0
+	goto L11
+L13:
+	i2 = k32(9973008) + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = k32(4294967293)
+	} else {
+		i0 = k32(4294967292)
+	}
+	v13 = i0
+	goto L11
+L12:
+	i0 = k32(9973008) + uint32(24)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v2 {
+		goto L14
+	}
+	i2 = k32(9973008) + uint32(20)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = k32(4294967291)
+	} else {
+		i0 = k32(4294967290)
+	}
+	v13 = i0
+	goto L11
+L14:
+	i0 = k32(9973008) + uint32(32)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v2 {
+		goto L15
+	}
+	if v12 > v2 {
+		i0 = k32(4294967289)
+	} else {
+		i0 = k32(4294967288)
+	}
+	v13 = i0
+	goto L11
+L15:
+	i2 = k32(9973008) + uint32(36)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = k32(4294967287)
+	} else {
+		i0 = k32(4294967286)
+	}
+	v13 = i0
+L11:
+	i0 = v5 + uint32(76)
+	v3 = i0
+	i0 = v13 << (uint32(2) & 31)
+	i0 = i0 + uint32(9973008)
+	i0 = i0 + uint32(36)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = i0 * v2
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v13 = i0
+	if int32(v13) > int32(uint32(2)) {
+		i0 = v13
+	} else {
+		i0 = uint32(2)
+	}
+	v13 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
+	v14 = i1
+	if v13 == v14 {
+		goto L16
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = i0 & uint32(32)
+	if i0 == 0 {
+		goto L17
+	}
+	if int32(v13) <= int32(v14) {
+		goto L16
+	}
+	i0 = fn7298(m, v7, v13, v3)
+	goto L16
+L17:
+	i0 = fn7299(m, v7, v13, v3)
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
+	i1 = v5 + uint32(96)
+	i0 = fn7307(m, i0, i1, uint32(2), v2)
+	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = k32(4294967289)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
+	v2 = i3
+	i3 = v2 + uint32(4)
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	v13 = i3
+	if v13 != 0 {
+		i1 = uint32(2)
+	} else {
+		i1 = uint32(1)
+	}
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v14
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i1 = i1 & uint32(240)
+	*(*uint8)(unsafe.Add(b, v7)) = uint8(i1)
+	i2 = v14 << (uint32(2) & 31)
+	i1 = v2 + i2
+	i1 = i1 + k32(4294967292)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v2 = i1
+	if v8 <= v2 {
+		goto L19
+	}
+	i0 = k32(9973008) + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v2 {
+		goto L20
+	}
+	i2 = k32(9973008) + uint32(4)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = uint32(1)
+	} else {
+		i0 = uint32(2)
+	}
+	v2 = i0
+	goto L18
+L20:
+	i2 = k32(9973008) + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = uint32(3)
+	} else {
+		i0 = uint32(4)
+	}
+	v2 = i0
+	goto L18
+L19:
+	i0 = k32(9973008) + uint32(24)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v2 {
+		goto L21
+	}
+	i2 = k32(9973008) + uint32(20)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = uint32(5)
+	} else {
+		i0 = uint32(6)
+	}
+	v2 = i0
+	goto L18
+L21:
+	i0 = k32(9973008) + uint32(32)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v2 {
+		goto L22
+	}
+	if v12 > v2 {
+		i0 = uint32(7)
+	} else {
+		i0 = uint32(8)
+	}
+	v2 = i0
+	goto L18
+L22:
+	i2 = k32(9973008) + uint32(36)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = uint32(9)
+	} else {
+		i0 = uint32(10)
+	}
+	v2 = i0
+L18:
+	v8 = uint32(0)
+	i2 = b2i(v13 != uint32(0))
+	i1 = uint32(9) << (i2 & 31)
+	i1 = i1 + v2
+	i1 = i1 + k32(4294967287)
+	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = i1
+	i0 = v5 + uint32(900)
+	fn7267(m, i0)
+	i0 = v5 + uint32(864)
+	fn7267(m, i0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+924)) = uint32(8)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+888)) = uint32(8)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+872)) = k32(3869967196)
+	*(*uint64)(unsafe.Add(b, uint64(v5)+904)) = k64(16621382543837822116)
+	*(*uint64)(unsafe.Add(b, uint64(v5)+864)) = uint64(1825361530721729700)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+60))
+	i0 = i0 + uint32(2)
+	v13 = i0
+	if int32(v13) < int32(uint32(7)) {
+		goto L23
+	}
+	i0 = v5 + uint32(92)
+	v2 = i0
+L24:
+	i0 = v2 + uint32(4)
+	v2 = i0
+	i1 = v13 + uint32(1)
+	v14 = i1
+	i1 = div32s(v14, uint32(2))
+	v13 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v13
+	i0 = v8 + uint32(1)
+	v8 = i0
+	if int32(v14) > int32(uint32(13)) {
+		goto L24
+	}
+	i0 = v8 + k32(4294967295)
+	if int32(i0) < int32(uint32(0)) {
+		goto L23
+	}
+L25:
+	i0 = v5 + uint32(552)
+	i3 = v5 + uint32(864)
+	fn7450(m, i0, v7, v7, i3, v3)
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 << (uint32(1) & 31)
+	i1 = i1 + uint32(5)
+	v13 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+900)) = v13
+	i0 = v5 + uint32(840)
+	v14 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+848))
+	v12 = i0
+	if int32(v12) <= int32(v13) {
+		goto L26
+	}
+	i0 = v5 + uint32(264)
+	i1 = v5 + uint32(840)
+	i2 = v12 - v13
+	i0 = fn7394(m, i0, i1, i2, v3)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+900))
+	i1 = uint32(0) - i2
+	*(*uint32)(unsafe.Add(b, uint64(v5)+268)) = i1
+	i0 = v5 + uint32(264)
+	v14 = i0
+L26:
+	i0 = v5 + uint32(264)
+	i2 = v5 + uint32(552)
+	i3 = v5 + uint32(900)
+	fn7423(m, i0, v14, i2, i3, v3)
+	i0 = v5 + uint32(264)
+	i1 = v5 + uint32(900)
+	fn7364(m, i0, i1, v3)
+	i0 = v5 + uint32(552)
+	i2 = v5 + uint32(236)
+	i3 = v5 + uint32(864)
+	fn7450(m, i0, v7, i2, i3, v3)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+936)) = uint32(0)
+	i1 = v5 + uint32(552)
+	i2 = v5 + uint32(264)
+	i3 = v5 + uint32(864)
+	i4 = v5 + uint32(936)
+	fn7411(m, v7, i1, i2, i3, i4)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+76))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+936))
+	v13 = i2
+	i1 = i1 | v13
+	*(*uint32)(unsafe.Add(b, uint64(v5)+76)) = i1
+	i0 = v13 & uint32(4161)
+	if i0 == 0 {
+		goto L27
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	v13 = i0
+	i0 = v13 & uint32(32)
+	if i0 != 0 {
+		goto L28
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v14 = i1
+	if int32(i0) <= int32(v14) {
+		goto L28
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v5)+943)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
+	i4 = v5 + uint32(943)
+	i1 = fn7294(m, i1, v14, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v7)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+943)))
+	if i0 != 0 {
+		goto L29
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = i1
+L29:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	v13 = i0
+L28:
+	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v7)+4)) = uint64(0)
+	i1 = v13 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v7)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+76))
+	i1 = i1 | uint32(256)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+76)) = i1
+L27:
+	i0 = v2 + k32(4294967292)
+	v2 = i0
+	i0 = v8 + k32(4294967295)
+	v8 = i0
+	if int32(v8) > int32(uint32(0)) {
+		goto L25
+	}
+L23:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	v2 = i0
+	i0 = v2 & uint32(14)
+	if i0 != 0 {
+		goto L30
+	}
+	i1 = v2 & uint32(240)
+	i2 = v11 & uint32(1)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, v7)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i2 = v9 + v10
+	i1 = i1 - i2
+	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = i1
+L30:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+552)))
+	v2 = i0
+	if v2 > uint32(31) {
+		goto L31
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+572))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+552)))
+	v2 = i0
+L31:
+	i0 = v2 & uint32(16)
+	if i0 != 0 {
+		goto L32
+	}
+	i0 = v5 + uint32(552)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L32:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+264)))
+	v2 = i0
+	if v2 > uint32(31) {
+		goto L33
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+284))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+264)))
+	v2 = i0
+L33:
+	i0 = v2 & uint32(16)
+	if i0 != 0 {
+		goto L34
+	}
+	i0 = v5 + uint32(264)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L34:
+	i1 = v5 + uint32(60)
+	fn7364(m, v7, i1, v3)
+	i1 = v5 + uint32(36)
+	i3 = v5 + uint32(60)
+	fn7423(m, v6, i1, v7, i3, v3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	v2 = i0
+	i0 = v2 & uint32(14)
+	if i0 == 0 {
+		goto L36
+	}
+	i0 = v2 & uint32(32)
+	if i0 != 0 {
+		goto L37
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v8 = i1
+	if int32(i0) <= int32(v8) {
+		goto L37
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v5)+576)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	i4 = v5 + uint32(576)
+	i1 = fn7294(m, i1, v8, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+576)))
+	if i0 != 0 {
+		goto L38
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+16)) = i1
+L38:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	v2 = i0
+L37:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v6)+4)) = uint64(0)
+	i1 = v2 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v6)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+76))
+	i1 = i1 | uint32(256)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+76)) = i1
+	goto L35
+L36:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v8 = i0
+	if int32(v8) > int32(k32(4294967295)) {
+		goto L35
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L39
+	}
+	i1 = v2 & uint32(1)
+	fn7370(m, v6, i1, uint32(0), uint32(0))
+	goto L35
+L39:
+	i2 = uint32(0) - v8
+	i0 = fn7394(m, v6, v6, i2, v3)
+	if i0 == k32(4294967295) {
+		goto L35
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = uint32(0)
+L35:
+	*(*uint64)(unsafe.Add(b, uint64(v5)+64)) = k64(16621382960449649731)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+44))
+	i1 = i1 + uint32(3)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+60)) = i1
+	i1 = v5 + uint32(12)
+	i3 = v5 + uint32(60)
+	fn7423(m, v7, i1, v6, i3, v3)
+	i1 = v5 + uint32(36)
+	i3 = v5 + uint32(60)
+	fn7470(m, v7, i1, v7, i3, v3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	v8 = i0
+	i0 = v8 & uint32(14)
+	if i0 != 0 {
+		goto L40
+	}
+	v2 = uint32(4)
+L41:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = i0 & uint32(14)
+	if i0 != 0 {
+		goto L40
+	}
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if v2 != 0 {
+		goto L42
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = uint32(7625)
+	*(*uint32)(unsafe.Add(b, v5)) = uint32(8518685)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	v2 = i0
+	i0 = fn8052(m, v2, uint32(8580379), v5)
+	i0 = fn8060(m, uint32(8395888), uint32(60), uint32(1), v2)
+	i0 = fn8055(m, uint32(10), v2)
+	v2 = uint32(256)
+	goto L6
+L42:
+	i0 = fn7386(m, uint32(9973212), v7)
+	if i0 != uint32(1) {
+		goto L45
+	}
+	i2 = v5 + uint32(12)
+	i3 = v5 + uint32(60)
+	fn7464(m, v7, v7, i2, i3, v3)
+	v8 = uint32(9973236)
+	goto L44
+L45:
+	i1 = v5 + uint32(12)
+	i0 = fn7386(m, v7, i1)
+	if i0 == k32(4294967295) {
+		goto L43
+	}
+	i2 = v5 + uint32(12)
+	i3 = v5 + uint32(60)
+	fn7470(m, v7, v7, i2, i3, v3)
+	v8 = uint32(9973188)
+L44:
+	i3 = v5 + uint32(60)
+	fn7464(m, v6, v6, v8, i3, v3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	v8 = i0
+	i0 = v8 & uint32(14)
+	if i0 == 0 {
+		goto L41
+	}
+	goto L40
+L43:
+	if v6 == v0 {
+		goto L46
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v13 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v2 = i1
+	if int32(v13) > int32(v2) {
+		i0 = v13
+	} else {
+		i0 = v2
+	}
+	v13 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v14 = i1
+	if v13 == v14 {
+		goto L47
+	}
+	i0 = v3 & uint32(32)
+	if i0 == 0 {
+		goto L49
+	}
+	if int32(v13) <= int32(v14) {
+		goto L47
+	}
+	i0 = fn7298(m, v0, v13, v4)
+	v2 = i0
+	goto L48
+L49:
+	i0 = fn7299(m, v0, v13, v4)
+	v2 = i0
+L48:
+	if v2 == 0 {
+		goto L5
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+L47:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i1 = v8 & uint32(15)
+	i2 = v3 & uint32(240)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	i2 = i2 << (uint32(2) & 31)
+	m.copy(i0, i1, i2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	v2 = i0
+	if v2 > uint32(31) {
+		goto L50
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	v2 = i0
+L50:
+	i0 = v2 & uint32(16)
+	if i0 != 0 {
+		goto L46
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, v6)
+L46:
+	if v7 == v1 {
+		goto L51
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v2 = i1
+	if int32(v8) > int32(v2) {
+		i0 = v8
+	} else {
+		i0 = v2
+	}
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v13 = i1
+	if v8 == v13 {
+		goto L52
+	}
+	i0 = v3 & uint32(32)
+	if i0 == 0 {
+		goto L54
+	}
+	if int32(v8) <= int32(v13) {
+		goto L52
+	}
+	i0 = fn7298(m, v1, v8, v4)
+	v2 = i0
+	goto L53
+L54:
+	i0 = fn7299(m, v1, v8, v4)
+	v2 = i0
+L53:
+	if v2 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v3 = i0
+L52:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v7)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = l1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i1 = i1 & uint32(15)
+	i2 = v3 & uint32(240)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i2 = i2 << (uint32(2) & 31)
+	m.copy(i0, i1, i2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	v2 = i0
+	if v2 > uint32(31) {
+		goto L55
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	v2 = i0
+L55:
+	i0 = v2 & uint32(16)
+	if i0 != 0 {
+		goto L51
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, v7)
+L51:
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+76))
+	i2 = i2 & uint32(958)
+	i1 = i1 | i2
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	goto L1
+L40:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+76))
+	i0 = i0 & uint32(958)
+	v2 = i0
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i1 = i1 | v2
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L5:
+	if v6 == 0 {
+		goto L56
+	}
+	if v6 == v0 {
+		goto L56
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	v2 = i0
+	if v2 > uint32(31) {
+		goto L57
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	v2 = i0
+L57:
+	i0 = v2 & uint32(16)
+	if i0 != 0 {
+		goto L56
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, v6)
+L56:
+	if v7 == 0 {
+		goto L2
+	}
+	if v7 == v1 {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	v2 = i0
+	if v2 > uint32(31) {
+		goto L58
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	v2 = i0
+L58:
+	i0 = v2 & uint32(16)
+	if i0 != 0 {
+		goto L2
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, v7)
+L2:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v7 = i0
+	i0 = v7 & uint32(32)
+	if i0 != 0 {
+		goto L59
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i1
+	if int32(i0) <= int32(v2) {
+		goto L59
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v5)+576)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v5 + uint32(576)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+576)))
+	if i0 != 0 {
+		goto L60
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L60:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v7 = i0
+L59:
+	i1 = v7 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v7 = i0
+	i0 = v7 & uint32(32)
+	if i0 != 0 {
+		goto L61
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i1
+	if int32(i0) <= int32(v2) {
+		goto L61
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v5)+576)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i4 = v5 + uint32(576)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+576)))
+	if i0 != 0 {
+		goto L62
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
+L62:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v7 = i0
+L61:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = uint64(0)
+	i1 = v7 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
+L1:
+	i0 = v5 + uint32(944)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7415(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v6 = i0
+	m.g0 = v6
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	v7 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v8 = i1
+	i0 = v7 ^ v8
+	i0 = i0 & uint32(1)
+	v9 = i0
+	i0 = v8 | v7
+	i0 = i0 & uint32(14)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = fn7378(m, v0, v2, v3, v4, v5)
+	if i0 == 0 {
+		goto L3
+	}
+	if v1 == v0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i1
+	if int32(v4) > int32(v3) {
+		i0 = v4
+	} else {
+		i0 = v3
+	}
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v7 = i1
+	if v4 == v7 {
+		goto L4
+	}
+	i0 = v2 & uint32(32)
+	if i0 == 0 {
+		goto L6
+	}
+	if int32(v4) <= int32(v7) {
+		goto L4
+	}
+	i0 = fn7298(m, v1, v4, v5)
+	v3 = i0
+	goto L5
+L6:
+	i0 = fn7299(m, v1, v4, v5)
+	v3 = i0
+L5:
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v2 = i0
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = l1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i1 = i1 & uint32(15)
+	i2 = v2 & uint32(240)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i2 = i2 << (uint32(2) & 31)
+	m.copy(i0, i1, i2)
+	goto L1
+L3:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	i0 = i0 & uint32(2)
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v7 = i0
+	i0 = v7 & uint32(2)
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	v4 = i0
+	if v3 == 0 {
+		goto L9
+	}
+	if v4 != 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v3 = i1
+	if int32(i0) <= int32(v3) {
+		goto L10
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v6)+8)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v6 + uint32(8)
+	i1 = fn7294(m, i1, v3, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
+	if i0 != 0 {
+		goto L11
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L11:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+L10:
+	i0 = v2 & k32(4294967280)
+	i0 = i0 | uint32(4)
+	v3 = i0
+	goto L8
+L9:
+	if v4 != 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v3 = i1
+	if int32(i0) <= int32(v3) {
+		goto L12
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v6)+9)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v6 + uint32(9)
+	i1 = fn7294(m, i1, v3, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+9)))
+	if i0 != 0 {
+		goto L13
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L13:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+L12:
+	i1 = v2 & k32(4294967280)
+	i0 = v9 | i1
+	i0 = i0 | uint32(2)
+	v3 = i0
+L8:
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(v3)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v0 = i0
+	i0 = v0 & uint32(32)
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v3 = i1
+	if int32(i0) <= int32(v3) {
+		goto L14
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v6)+10)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i4 = v6 + uint32(10)
+	i1 = fn7294(m, i1, v3, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+10)))
+	if i0 != 0 {
+		goto L15
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
+L15:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v0 = i0
+L14:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = uint64(0)
+	i1 = v0 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i1 = i1 | uint32(256)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	goto L1
+L7:
+	if v3 == 0 {
+		goto L16
+	}
+	if v1 == v2 {
+		goto L18
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v3 = i1
+	if int32(v10) > int32(v3) {
+		i0 = v10
+	} else {
+		i0 = v3
+	}
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v11 = i1
+	if v10 == v11 {
+		goto L19
+	}
+	i0 = v8 & uint32(32)
+	if i0 == 0 {
+		goto L21
+	}
+	if int32(v10) <= int32(v11) {
+		goto L19
+	}
+	i0 = fn7298(m, v1, v10, v5)
+	v3 = i0
+	goto L20
+L21:
+	i0 = fn7299(m, v1, v10, v5)
+	v3 = i0
+L20:
+	if v3 == 0 {
+		goto L17
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v8 = i0
+L19:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v3
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = l1
+	i1 = v7 & uint32(15)
+	i2 = v8 & uint32(240)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i2 = i2 << (uint32(2) & 31)
+	m.copy(i0, i1, i2)
+L18:
+	fn7364(m, v1, v4, v5)
+	fn7370(m, v0, v9, uint32(0), uint32(0))
+	goto L1
+L17:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+	i0 = v1 & uint32(32)
+	if i0 != 0 {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v3 = i1
+	if int32(i0) <= int32(v3) {
+		goto L22
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v6)+11)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v6 + uint32(11)
+	i1 = fn7294(m, i1, v3, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+11)))
+	if i0 != 0 {
+		goto L23
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L23:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+L22:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v1 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i1 = i1 | uint32(512)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	goto L1
+L16:
+	fn7882(m)
+	panic(ErrUnreachable)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L24
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+	i0 = v3 & uint32(32)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L27
+	}
+	if v4 != 0 {
+		goto L28
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i1
+	if int32(i0) <= int32(v2) {
+		goto L28
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v6)+12)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v6 + uint32(12)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+12)))
+	if i0 != 0 {
+		goto L29
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L29:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+L28:
+	i1 = v3 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	v0 = uint32(16)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v3 = i0
+	i0 = v3 & uint32(32)
+	if i0 != 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i1
+	if int32(i0) <= int32(v2) {
+		goto L25
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v6)+13)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i4 = v6 + uint32(13)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+13)))
+	if i0 != 0 {
+		goto L30
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
+L30:
+	v0 = uint32(16)
+	goto L26
+L27:
+	if v4 != 0 {
+		goto L31
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i1
+	if int32(i0) <= int32(v2) {
+		goto L31
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v6)+14)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v6 + uint32(14)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+14)))
+	if i0 != 0 {
+		goto L32
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L32:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+L31:
+	i2 = v3 & uint32(240)
+	i1 = v9 | i2
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	v0 = uint32(260)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v3 = i0
+	i0 = v3 & uint32(32)
+	if i0 != 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i1
+	if int32(i0) <= int32(v2) {
+		goto L25
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v6)+15)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i4 = v6 + uint32(15)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+15)))
+	if i0 != 0 {
+		goto L33
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
+L33:
+	v0 = uint32(260)
+L26:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v3 = i0
+L25:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = uint64(0)
+	i1 = v3 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i1 = i1 | v0
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	goto L1
+L24:
+	fn7416(m, v0, v1, v2, v3, v4, v5)
+	fn7364(m, v0, v4, v5)
+	fn7364(m, v1, v4, v5)
+L1:
+	i0 = v6 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7416(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(304)
+	v6 = i0
+	m.g0 = v6
+	*(*uint64)(unsafe.Add(b, uint64(v6)+20)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v6)+12)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v6)+8)) = uint8(k32(48))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v8 = i1
+	if int32(v7) < int32(v8) {
+		i0 = v7
+	} else {
+		i0 = v8
+	}
+	v9 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v10 = i1
+	i0 = i0 ^ v10
+	i0 = i0 & uint32(1)
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v12 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v13 = i1
+	i1 = v13 << (uint32(2) & 31)
+	i0 = v12 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v14 = i0
+	i1 = v6 + uint32(32)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = i1
+	if v14 != 0 {
+		goto L4
+	}
+	if v1 == v2 {
+		goto L5
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v8 = i0
+	if int32(v8) > int32(v13) {
+		i0 = v8
+	} else {
+		i0 = v13
+	}
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v14 = i1
+	if v8 == v14 {
+		goto L6
+	}
+	i0 = v3 & uint32(32)
+	if i0 == 0 {
+		goto L8
+	}
+	if int32(v8) <= int32(v14) {
+		goto L6
+	}
+	i0 = fn7298(m, v1, v8, v5)
+	v3 = i0
+	goto L7
+L8:
+	i0 = fn7299(m, v1, v8, v5)
+	v3 = i0
+L7:
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v12 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v13 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v3 = i0
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v13
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v7
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
+	i1 = v10 & uint32(15)
+	i2 = v3 & uint32(240)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i2 = i2 << (uint32(2) & 31)
+	m.copy(i0, v12, i2)
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v9
+	fn7370(m, v0, v11, uint32(0), uint32(0))
+	goto L1
+L4:
+	i0 = v2 + uint32(12)
+	v15 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v16 = i1
+	i0 = v7 + v16
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	i1 = v8 + i2
+	i0 = i0 - i1
+	v14 = i0
+	if int32(v14) > int32(k32(4294967295)) {
+		goto L9
+	}
+	if int32(v7) <= int32(v8) {
+		goto L11
+	}
+	i2 = v7 - v8
+	i0 = fn7379(m, v1, v2, i2, v5)
+	if i0 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v8
+	goto L10
+L11:
+	if v1 == v2 {
+		goto L10
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v8 = i0
+	if int32(v8) > int32(v13) {
+		i0 = v8
+	} else {
+		i0 = v13
+	}
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v9 = i1
+	if v8 == v9 {
+		goto L12
+	}
+	i0 = v3 & uint32(32)
+	if i0 == 0 {
+		goto L14
+	}
+	if int32(v8) <= int32(v9) {
+		goto L12
+	}
+	i0 = fn7298(m, v1, v8, v5)
+	v3 = i0
+	goto L13
+L14:
+	i0 = fn7299(m, v1, v8, v5)
+	v3 = i0
+L13:
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v12 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v16 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v13 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v3 = i0
+L12:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v13
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v16
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v7
+	i1 = v10 & uint32(15)
+	i2 = v3 & uint32(240)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i2 = *(*uint32)(unsafe.Add(b, v15))
+	i2 = i2 << (uint32(2) & 31)
+	m.copy(i0, v12, i2)
+L10:
+	fn7370(m, v0, v11, uint32(0), uint32(0))
+	goto L1
+L9:
+	v13 = uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	if int32(v14) > int32(i1) {
+		goto L15
+	}
+	i0 = v3 + uint32(20)
+	v17 = i0
+	i0 = v3 + uint32(12)
+	v18 = i0
+	i0 = v2 + uint32(20)
+	v14 = i0
+	if v7 == v8 {
+		goto L17
+	}
+	i0 = v6 + uint32(8)
+	i0 = i0 + uint32(20)
+	v16 = i0
+	i0 = v6 + uint32(8)
+	i0 = i0 + uint32(12)
+	v12 = i0
+	i0 = v7 - v8
+	v7 = i0
+	if int32(v7) < int32(uint32(1)) {
+		goto L18
+	}
+	i0 = v6 + uint32(8)
+	i0 = fn7379(m, i0, v2, v7, v5)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = v6 + uint32(8)
+	v2 = i0
+	goto L16
+L18:
+	i0 = v6 + uint32(8)
+	i2 = uint32(0) - v7
+	i0 = fn7379(m, i0, v3, i2, v5)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = v6 + uint32(8)
+	v3 = i0
+	v17 = v16
+	v18 = v12
+L17:
+	v16 = v14
+	v12 = v15
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v14 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v8 = i1
+	i0 = v14 - v8
+	i0 = i0 + uint32(1)
+	v7 = i0
+	if v2 != v0 {
+		goto L20
+	}
+	if int32(v7) < int32(v14) {
+		goto L19
+	}
+L20:
+	if v3 != v0 {
+		goto L21
+	}
+	if int32(v7) < int32(v8) {
+		goto L19
+	}
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v14 = i0
+	if int32(v14) > int32(v7) {
+		i0 = v14
+	} else {
+		i0 = v7
+	}
+	v14 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v15 = i1
+	if v14 == v15 {
+		goto L19
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i0 = i0 & uint32(32)
+	if i0 == 0 {
+		goto L23
+	}
+	if int32(v14) <= int32(v15) {
+		goto L19
+	}
+	i0 = fn7298(m, v0, v14, v5)
+	v8 = i0
+	goto L22
+L23:
+	i0 = fn7299(m, v0, v14, v5)
+	v8 = i0
+L22:
+	if v8 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v18))
+	v8 = i0
+L19:
+	if v2 != v1 {
+		goto L25
+	}
+	v14 = v8
+	i1 = *(*uint32)(unsafe.Add(b, v12))
+	if int32(v8) < int32(i1) {
+		goto L24
+	}
+L25:
+	v14 = v8
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v15 = i0
+	if int32(v15) > int32(v8) {
+		i0 = v15
+	} else {
+		i0 = v8
+	}
+	v15 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v19 = i1
+	if v15 == v19 {
+		goto L24
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 & uint32(32)
+	if i0 == 0 {
+		goto L27
+	}
+	v14 = v8
+	if int32(v15) <= int32(v19) {
+		goto L24
+	}
+	i0 = fn7298(m, v1, v15, v5)
+	v14 = i0
+	goto L26
+L27:
+	i0 = fn7299(m, v1, v15, v5)
+	v14 = i0
+L26:
+	if v14 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v18))
+	v14 = i0
+L24:
+	if v14 != uint32(1) {
+		goto L29
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v3 = i0
+	if v3 != uint32(1) {
+		goto L30
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v16))
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v3 = i1
+	i2 = *(*uint32)(unsafe.Add(b, v17))
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	v14 = i2
+	i1 = v3 / v14
+	v12 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v12
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i2 = v12 * v14
+	i1 = v3 - i2
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	goto L28
+L30:
+	i1 = *(*uint32)(unsafe.Add(b, v16))
+	i3 = *(*uint32)(unsafe.Add(b, v17))
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	i0 = fn7307(m, v2, i1, v3, i3)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+	goto L28
+L29:
+	if int32(v14) > int32(uint32(1024)) {
+		goto L31
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i2 = *(*uint32)(unsafe.Add(b, v16))
+	i3 = *(*uint32)(unsafe.Add(b, v17))
+	i4 = *(*uint32)(unsafe.Add(b, v12))
+	i0 = fn7308(m, i0, i1, i2, i3, i4, v14)
+	if i0 != k32(4294967295) {
+		goto L28
+	}
+	v13 = uint32(512)
+	goto L15
+L31:
+	fn7414(m, v0, v1, v2, v3, v5)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i0 = i0 & uint32(14)
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 & uint32(14)
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v7 = i0
+L28:
+	if int32(v7) < int32(uint32(2)) {
+		goto L32
+	}
+	i0 = v7 << (uint32(2) & 31)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	v2 = i0
+L33:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	if i0 != 0 {
+		goto L32
+	}
+	i0 = v2 + k32(4294967292)
+	v2 = i0
+	i0 = b2i(int32(v7) > int32(uint32(2)))
+	v3 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v3 != 0 {
+		goto L33
+	}
+	v7 = uint32(1)
+L32:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i0
+	if int32(v2) > int32(v7) {
+		i0 = v2
+	} else {
+		i0 = v7
+	}
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v3 = i1
+	if v2 == v3 {
+		goto L34
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i0 = i0 & uint32(32)
+	if i0 == 0 {
+		goto L35
+	}
+	if int32(v2) <= int32(v3) {
+		goto L34
+	}
+	i0 = fn7298(m, v0, v2, v5)
+	goto L34
+L35:
+	i0 = fn7299(m, v0, v2, v5)
+L34:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v7
+	i0 = k32(9973008) + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i2 = v7 << (uint32(2) & 31)
+	i1 = i1 + i2
+	i1 = i1 + k32(4294967292)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v2 = i1
+	if i0 <= v2 {
+		goto L37
+	}
+	i0 = k32(9973008) + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v2 {
+		goto L38
+	}
+	i2 = k32(9973008) + uint32(4)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = uint32(1)
+	} else {
+		i0 = uint32(2)
+	}
+	v2 = i0
+	goto L36
+L38:
+	i2 = k32(9973008) + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = uint32(3)
+	} else {
+		i0 = uint32(4)
+	}
+	v2 = i0
+	goto L36
+L37:
+	i0 = k32(9973008) + uint32(24)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v2 {
+		goto L39
+	}
+	i2 = k32(9973008) + uint32(20)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = uint32(5)
+	} else {
+		i0 = uint32(6)
+	}
+	v2 = i0
+	goto L36
+L39:
+	i0 = k32(9973008) + uint32(32)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v2 {
+		goto L40
+	}
+	i2 = k32(9973008) + uint32(28)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = uint32(7)
+	} else {
+		i0 = uint32(8)
+	}
+	v2 = i0
+	goto L36
+L40:
+	i2 = k32(9973008) + uint32(36)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = uint32(9)
+	} else {
+		i0 = uint32(10)
+	}
+	v2 = i0
+L36:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(0)
+	i1 = v7 * uint32(9)
+	i1 = i1 + v2
+	i1 = i1 + k32(4294967287)
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v2
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i1 = i1 & uint32(240)
+	i1 = i1 | v11
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	if int32(v2) > int32(i1) {
+		goto L15
+	}
+	if int32(v8) < int32(uint32(2)) {
+		goto L41
+	}
+	i0 = v8 << (uint32(2) & 31)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	v2 = i0
+L42:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	if i0 != 0 {
+		goto L41
+	}
+	i0 = v2 + k32(4294967292)
+	v2 = i0
+	i0 = b2i(int32(v8) > int32(uint32(2)))
+	v0 = i0
+	i0 = v8 + k32(4294967295)
+	v8 = i0
+	if v0 != 0 {
+		goto L42
+	}
+	v8 = uint32(1)
+L41:
+	i0 = v10 & uint32(1)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v0 = i0
+	if int32(v0) > int32(v8) {
+		i0 = v0
+	} else {
+		i0 = v8
+	}
+	v0 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v3 = i1
+	if v0 == v3 {
+		goto L43
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 & uint32(32)
+	if i0 == 0 {
+		goto L44
+	}
+	if int32(v0) <= int32(v3) {
+		goto L43
+	}
+	i0 = fn7298(m, v1, v0, v5)
+	goto L43
+L44:
+	i0 = fn7299(m, v1, v0, v5)
+L43:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v8
+	fn7348(m, v1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i1 = i1 & uint32(240)
+	i1 = i1 | v2
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
+	goto L2
+L15:
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i1 = i1 | v13
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L3:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	if i0 != 0 {
+		goto L45
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v3 = i1
+	if int32(i0) <= int32(v3) {
+		goto L45
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v6)+303)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v6 + uint32(303)
+	i1 = fn7294(m, i1, v3, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+303)))
+	if i0 != 0 {
+		goto L46
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L46:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+L45:
+	i1 = v2 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	v9 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	if i0 != 0 {
+		goto L47
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v0 = i1
+	if int32(i0) <= int32(v0) {
+		goto L47
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v6)+303)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i4 = v6 + uint32(303)
+	i1 = fn7294(m, i1, v0, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+303)))
+	if i0 != 0 {
+		goto L48
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
+L48:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v2 = i0
+L47:
+	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = uint64(0)
+	i1 = v2 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v9
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
+	v2 = i0
+	if v2 > uint32(31) {
+		goto L49
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
+	v2 = i0
+L49:
+	i0 = v2 & uint32(16)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v6 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L1:
+	i0 = v6 + uint32(304)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7417(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(304)
+	v5 = i0
+	m.g0 = v5
+	*(*uint64)(unsafe.Add(b, uint64(v5)+20)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v5)+12)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+8)) = uint8(k32(48))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v6 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v7 = i1
+	i0 = v6 ^ v7
+	i0 = i0 & uint32(1)
+	v8 = i0
+	i1 = v5 + uint32(32)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+28)) = i1
+	i0 = v7 | v6
+	i0 = i0 & uint32(14)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = fn7378(m, v0, v1, v2, v3, v4)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i0 = i0 & uint32(2)
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+	i0 = v1 & uint32(32)
+	v3 = i0
+	if v2 == 0 {
+		goto L4
+	}
+	if v3 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i1
+	if int32(i0) <= int32(v2) {
+		goto L5
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v5)+303)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v5 + uint32(303)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+303)))
+	if i0 != 0 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L6:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v1 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i1 = i1 | uint32(256)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	goto L1
+L4:
+	if v3 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i1
+	if int32(i0) <= int32(v2) {
+		goto L7
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v5)+303)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v5 + uint32(303)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+303)))
+	if i0 != 0 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L8:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i2 = v1 & uint32(240)
+	i1 = v8 | i2
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	goto L1
+L3:
+	if v2 == 0 {
+		goto L9
+	}
+	fn7370(m, v0, v8, uint32(0), uint32(0))
+	goto L1
+L9:
+	fn7882(m)
+	panic(ErrUnreachable)
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L10
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L11
+	}
+	if v3 != 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i1
+	if int32(i0) <= int32(v1) {
+		goto L12
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v5)+303)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v5 + uint32(303)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+303)))
+	if i0 != 0 {
+		goto L13
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L13:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+L12:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v2 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i1 = i1 | uint32(16)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	goto L1
+L11:
+	if v3 != 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i1
+	if int32(i0) <= int32(v1) {
+		goto L14
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v5)+303)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v5 + uint32(303)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+303)))
+	if i0 != 0 {
+		goto L15
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L15:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+L14:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i2 = v2 & uint32(240)
+	i1 = v8 | i2
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i1 = i1 | uint32(4)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	goto L1
+L10:
+	i1 = v5 + uint32(8)
+	fn7416(m, v0, i1, v1, v2, v3, v4)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+8)))
+	v2 = i0
+	if v2 > uint32(31) {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+8)))
+	v2 = i0
+L16:
+	i0 = v2 & uint32(16)
+	if i0 != 0 {
+		goto L17
+	}
+	i0 = v5 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L17:
+	fn7364(m, v0, v3, v4)
+L1:
+	i0 = v5 + uint32(304)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7418(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(1200)
+	v4 = i0
+	m.g0 = v4
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v5 = i0
+	i0 = v5 & uint32(14)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = fn7376(m, v0, v1, v2, v3)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L3
+	}
+	fn7370(m, v0, uint32(0), uint32(0), uint32(0))
+	goto L1
+L3:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+	i0 = v3 & uint32(32)
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i1
+	if int32(i0) <= int32(v1) {
+		goto L4
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v4)+896)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v4 + uint32(896)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+896)))
+	if i0 != 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L5:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v3 & uint32(240)
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v7 = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v6 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L6
+	}
+	fn7370(m, v0, uint32(0), uint32(1), uint32(0))
+	goto L1
+L6:
+	i0 = v4 + uint32(1160)
+	i0 = i0 + uint32(24)
+	v8 = i0
+	i1 = v2 + uint32(24)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, v8)) = l1
+	i0 = v4 + uint32(1160)
+	i0 = i0 + uint32(32)
+	i1 = v2 + uint32(32)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v9
+	i0 = v4 + uint32(1160)
+	i0 = i0 + uint32(16)
+	i1 = v2 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v4 + uint32(1160)
+	i0 = i0 + uint32(8)
+	i1 = v2 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, v8)) = uint32(6)
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+1160)) = l1
+	if v9 == 0 {
+		goto L10
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v4)+884)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+876)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+872)) = uint8(k32(48))
+	i1 = v4 + uint32(896)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+892)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v4)+596)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+588)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+584)) = uint8(k32(48))
+	i1 = v4 + uint32(608)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+604)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v4)+308)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+300)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+296)) = uint8(k32(48))
+	i1 = v4 + uint32(320)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+316)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v4)+20)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+12)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+8)) = uint8(k32(48))
+	i1 = v4 + uint32(32)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = i1
+	if v0 == v1 {
+		goto L12
+	}
+	v9 = v1
+	goto L11
+L12:
+	i0 = v4 + uint32(8)
+	v9 = i0
+	i0 = v4 + uint32(8)
+	if i0 == v0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v8 = i0
+	if int32(v8) > int32(v7) {
+		i0 = v8
+	} else {
+		i0 = v7
+	}
+	v8 = i0
+	if int32(v8) >= int32(uint32(65)) {
+		goto L14
+	}
+	v8 = uint32(48)
+	i0 = v4 + uint32(32)
+	v10 = i0
+	goto L13
+L14:
+	i0 = v4 + uint32(8)
+	i0 = fn7298(m, i0, v8, v3)
+	if i0 == 0 {
+		goto L9
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+8)))
+	i0 = i0 & k32(4294967280)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v6 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v10 = i0
+L13:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+12)) = l1
+	i1 = v5 & uint32(15)
+	i1 = i1 | v8
+	*(*uint8)(unsafe.Add(b, uint64(v4)+8)) = uint8(i1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v7
+	i2 = v7 << (uint32(2) & 31)
+	m.copy(v10, v6, i2)
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+1188)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = i0 + uint32(3)
+	v5 = i0
+	i0 = v4 + uint32(1160)
+	i0 = i0 + uint32(16)
+	v7 = i0
+	i0 = k32(9973008) + uint32(16)
+	v6 = i0
+	i0 = k32(9973008) + uint32(8)
+	v10 = i0
+	i0 = k32(9973008) + uint32(4)
+	v11 = i0
+	i0 = k32(9973008) + uint32(12)
+	v12 = i0
+	i0 = k32(9973008) + uint32(24)
+	v13 = i0
+	i0 = k32(9973008) + uint32(20)
+	v14 = i0
+	i0 = k32(9973008) + uint32(32)
+	v15 = i0
+	i0 = k32(9973008) + uint32(28)
+	v16 = i0
+	i0 = k32(9973008) + uint32(36)
+	v17 = i0
+L15:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+1160)) = v5
+	i2 = v4 + uint32(1160)
+	i3 = v4 + uint32(4)
+	fn7419(m, v0, v9, i2, i3)
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v1 = i2
+	i1 = i1 | v1
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+296)))
+	i1 = i1 & uint32(240)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+296)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v8 = i1
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i2 = v8 + i3
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+1160))
+	i2 = i2 - i3
+	i3 = v1 & uint32(16384)
+	if i3 != 0 {
+		i1 = v8
+	} else {
+		i1 = i2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+300)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+316))
+	v1 = i0
+	*(*uint64)(unsafe.Add(b, v1)) = uint64(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+308)) = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	v1 = i1
+	if i0 <= v1 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	if i0 <= v1 {
+		goto L18
+	}
+	i2 = *(*uint32)(unsafe.Add(b, v11))
+	if i2 > v1 {
+		i0 = uint32(1)
+	} else {
+		i0 = uint32(2)
+	}
+	v1 = i0
+	goto L16
+L18:
+	i2 = *(*uint32)(unsafe.Add(b, v12))
+	if i2 > v1 {
+		i0 = uint32(3)
+	} else {
+		i0 = uint32(4)
+	}
+	v1 = i0
+	goto L16
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	if i0 <= v1 {
+		goto L19
+	}
+	i2 = *(*uint32)(unsafe.Add(b, v14))
+	if i2 > v1 {
+		i0 = uint32(5)
+	} else {
+		i0 = uint32(6)
+	}
+	v1 = i0
+	goto L16
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, v15))
+	if i0 <= v1 {
+		goto L20
+	}
+	i2 = *(*uint32)(unsafe.Add(b, v16))
+	if i2 > v1 {
+		i0 = uint32(7)
+	} else {
+		i0 = uint32(8)
+	}
+	v1 = i0
+	goto L16
+L20:
+	i2 = *(*uint32)(unsafe.Add(b, v17))
+	if i2 > v1 {
+		i0 = uint32(9)
+	} else {
+		i0 = uint32(10)
+	}
+	v1 = i0
+L16:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+304)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+1160)) = i1
+	i0 = v4 + uint32(872)
+	i2 = v4 + uint32(296)
+	i3 = v4 + uint32(1160)
+	fn7409(m, i0, v0, i2, i3, v7)
+	i0 = v4 + uint32(584)
+	i2 = v4 + uint32(296)
+	i3 = v4 + uint32(1160)
+	fn7411(m, i0, v0, i2, i3, v7)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i0 = i0 & uint32(14)
+	if i0 != 0 {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+872)))
+	v1 = i0
+	i0 = v1 & uint32(14)
+	if i0 != 0 {
+		goto L23
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
+	i0 = i0 & uint32(14)
+	if i0 == 0 {
+		goto L21
+	}
+L23:
+	i0 = v1 & uint32(12)
+	if i0 != 0 {
+		goto L24
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
+	i0 = i0 & uint32(12)
+	if i0 == 0 {
+		goto L21
+	}
+L24:
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 | uint32(256)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = v5 + uint32(9)
+	v5 = i0
+	goto L15
+L22:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+1188)) = i1
+	goto L7
+L21:
+	i0 = v4 + uint32(872)
+	i1 = v4 + uint32(584)
+	i0 = fn7386(m, i0, i1)
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = v5 + uint32(9)
+	v5 = i0
+	goto L15
+L10:
+	i2 = v4 + uint32(1160)
+	fn7419(m, v0, v1, i2, v3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i0 = i0 & uint32(14)
+	if i0 != 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+1160))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i1
+	if int32(v1) <= int32(v5) {
+		goto L25
+	}
+	i2 = v1 - v5
+	v1 = i2
+	i0 = fn7379(m, v0, v0, v1, v3)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = i1 - v1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v1 + i1
+	i0 = i0 + k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+1168))
+	v5 = i1
+	if int32(i0) >= int32(v5) {
+		goto L26
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i0 = i0 & uint32(14)
+	if i0 != 0 {
+		goto L27
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == 0 {
+		goto L26
+	}
+L27:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+1160))
+	i1 = v5 - i2
+	i1 = i1 + uint32(1)
+	if int32(v1) >= int32(i1) {
+		goto L26
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 | uint32(16384)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L26:
+	i1 = v4 + uint32(1160)
+	fn7364(m, v0, i1, v3)
+	goto L1
+L9:
+	fn7362(m, v0, uint32(512), v3)
+	goto L1
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+1188)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+1160))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i1
+	if int32(v1) <= int32(v5) {
+		goto L7
+	}
+	i2 = v1 - v5
+	v1 = i2
+	i0 = fn7379(m, v0, v0, v1, v3)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = i1 - v1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v1 + i1
+	i0 = i0 + k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+1168))
+	v5 = i1
+	if int32(i0) >= int32(v5) {
+		goto L28
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i0 = i0 & uint32(14)
+	if i0 != 0 {
+		goto L29
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == 0 {
+		goto L28
+	}
+L29:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+1160))
+	i1 = v5 - i2
+	i1 = i1 + uint32(1)
+	if int32(v1) >= int32(i1) {
+		goto L28
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 | uint32(16384)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L28:
+	i1 = v4 + uint32(1160)
+	fn7364(m, v0, i1, v3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+872)))
+	v0 = i0
+	if v0 > uint32(31) {
+		goto L30
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+892))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+872)))
+	v0 = i0
+L30:
+	i0 = v0 & uint32(16)
+	if i0 != 0 {
+		goto L31
+	}
+	i0 = v4 + uint32(872)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L31:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
+	v0 = i0
+	if v0 > uint32(31) {
+		goto L32
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+604))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
+	v0 = i0
+L32:
+	i0 = v0 & uint32(16)
+	if i0 != 0 {
+		goto L33
+	}
+	i0 = v4 + uint32(584)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L33:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+296)))
+	v0 = i0
+	if v0 > uint32(31) {
+		goto L34
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+316))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+296)))
+	v0 = i0
+L34:
+	i0 = v0 & uint32(16)
+	if i0 != 0 {
+		goto L35
+	}
+	i0 = v4 + uint32(296)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L35:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+8)))
+	v0 = i0
+	if v0 > uint32(31) {
+		goto L36
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+8)))
+	v0 = i0
+L36:
+	i0 = v0 & uint32(16)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v4 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L1:
+	i0 = v4 + uint32(1200)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7419(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(672)
+	v4 = i0
+	m.g0 = v4
+	*(*uint64)(unsafe.Add(b, uint64(v4)+340)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+332)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+328)) = uint8(k32(48))
+	i1 = v4 + uint32(352)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+348)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v4)+52)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+44)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+40)) = uint8(k32(48))
+	i1 = v4 + uint32(64)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = uint32(1)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+24)) = uint64(4294967297)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+16)) = uint64(4294967296)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+12)) = uint8(k32(144))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v6 = i1
+	i1 = v6 << (uint32(2) & 31)
+	i0 = v5 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v7 = i0
+	i1 = v4 + uint32(36)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
+	if v7 != 0 {
+		goto L2
+	}
+	fn7370(m, v0, uint32(0), uint32(1), uint32(0))
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v8 = i1
+	i0 = v7 + v8
+	v9 = i0
+	if int32(v9) < int32(uint32(11)) {
+		goto L3
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+	i0 = v1 & uint32(32)
+	if i0 != 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v7 = i1
+	if int32(i0) <= int32(v7) {
+		goto L6
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v4)+608)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v4 + uint32(608)
+	i1 = fn7294(m, i1, v7, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+608)))
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L7:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v1 & uint32(240)
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	v1 = uint32(6208)
+	goto L4
+L5:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i4 = *(*uint32)(unsafe.Add(b, v2))
+	i3 = i3 - i4
+	i3 = i3 + uint32(1)
+	fn7370(m, v0, uint32(0), uint32(0), i3)
+	v1 = uint32(28737)
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 | v1
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	goto L1
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+668)) = uint32(9)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+608)) = uint8(k32(144))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+624)) = uint32(1)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+616)) = uint64(4294967297)
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 ^ k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+612)) = i1
+	i1 = v4 + uint32(668)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+628)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+656)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v4)+652)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v4)+648)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+664)) = v5
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+660)) = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i1 = i1 & uint32(14)
+	i1 = i1 | uint32(80)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+644)) = uint8(i1)
+	i0 = v4 + uint32(644)
+	i1 = v4 + uint32(608)
+	i0 = fn7386(m, i0, i1)
+	if int32(i0) > int32(uint32(0)) {
+		goto L8
+	}
+	fn7370(m, v0, uint32(0), uint32(1), uint32(0))
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 | uint32(4160)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	goto L1
+L8:
+	i0 = v4 + uint32(608)
+	fn7267(m, i0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+632)) = uint32(6)
+	if int32(v9) > int32(uint32(0)) {
+		i1 = v9
+	} else {
+		i1 = uint32(0)
+	}
+	v10 = i1
+	i2 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = v10 + i2
+	i1 = i1 + uint32(2)
+	v7 = i1
+	if int32(v7) > int32(uint32(10)) {
+		i1 = v7
+	} else {
+		i1 = uint32(10)
+	}
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+608)) = v7
+	if v0 == v1 {
+		goto L9
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v7 = i1
+	if int32(v5) > int32(v7) {
+		i0 = v5
+	} else {
+		i0 = v7
+	}
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v6 = i1
+	if v5 == v6 {
+		goto L10
+	}
+	i0 = v2 & uint32(32)
+	if i0 == 0 {
+		goto L12
+	}
+	if int32(v5) <= int32(v6) {
+		goto L10
+	}
+	i0 = fn7298(m, v0, v5, v3)
+	v7 = i0
+	goto L11
+L12:
+	i0 = fn7299(m, v0, v5, v3)
+	v7 = i0
+L11:
+	if v7 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v7
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i1 = i1 & uint32(15)
+	i2 = v2 & uint32(240)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i2 = i2 << (uint32(2) & 31)
+	m.copy(i0, i1, i2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+608))
+	v7 = i0
+L9:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = i1 - v10
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
+	i0 = k32(9973008) + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	if v6 <= v7 {
+		goto L14
+	}
+	i0 = k32(9973008) + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v7 {
+		goto L15
+	}
+	i2 = k32(9973008) + uint32(4)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v7 {
+		i0 = uint32(1)
+	} else {
+		i0 = uint32(2)
+	}
+	v2 = i0
+	goto L13
+L15:
+	i2 = k32(9973008) + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v7 {
+		i0 = uint32(3)
+	} else {
+		i0 = uint32(4)
+	}
+	v2 = i0
+	goto L13
+L14:
+	i0 = k32(9973008) + uint32(24)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v7 {
+		goto L16
+	}
+	i2 = k32(9973008) + uint32(20)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v7 {
+		i0 = uint32(5)
+	} else {
+		i0 = uint32(6)
+	}
+	v2 = i0
+	goto L13
+L16:
+	i0 = k32(9973008) + uint32(32)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v7 {
+		goto L17
+	}
+	i2 = k32(9973008) + uint32(28)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v7 {
+		i0 = uint32(7)
+	} else {
+		i0 = uint32(8)
+	}
+	v2 = i0
+	goto L13
+L17:
+	i2 = k32(9973008) + uint32(36)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v7 {
+		i0 = uint32(9)
+	} else {
+		i0 = uint32(10)
+	}
+	v2 = i0
+L13:
+	d0 = float64(int32(v7))
+	d0 = float64(d0 * math.Float64frombits(0x3ff6f5e2046c764b))
+	d0 = d0 + math.Float64frombits(0xbff2e978d4fdf3b6)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i2 = i2 + v1
+	i2 = i2 ^ k32(4294967295)
+	i1 = v2 + i2
+	d1 = float64(int32(i1))
+	d0 = d0 / d1
+	d0 = math.Ceil(d0)
+	i0 = sat32s(d0)
+	v1 = i0
+	if v1 != uint32(2147483647) {
+		goto L18
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+	i0 = v1 & uint32(32)
+	if i0 != 0 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v7 = i1
+	if int32(i0) <= int32(v7) {
+		goto L19
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v4)+644)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v4 + uint32(644)
+	i1 = fn7294(m, i1, v7, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+644)))
+	if i0 != 0 {
+		goto L20
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L20:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+L19:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v1 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 | uint32(256)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	goto L1
+L18:
+	if int32(v1) > int32(uint32(3)) {
+		i0 = v1
+	} else {
+		i0 = uint32(3)
+	}
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = uint32(0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+40)) = uint8(k32(48))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+64)) = uint64(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = uint32(1)
+	if v6 < uint32(2) {
+		goto L22
+	}
+	i0 = k32(9973008) + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 < uint32(2) {
+		goto L23
+	}
+	i2 = k32(9973008) + uint32(4)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > uint32(1) {
+		i0 = uint32(1)
+	} else {
+		i0 = uint32(2)
+	}
+	v7 = i0
+	goto L21
+L23:
+	i2 = k32(9973008) + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > uint32(1) {
+		i0 = uint32(3)
+	} else {
+		i0 = uint32(4)
+	}
+	v7 = i0
+	goto L21
+L22:
+	i0 = k32(9973008) + uint32(24)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 < uint32(2) {
+		goto L24
+	}
+	i2 = k32(9973008) + uint32(20)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > uint32(1) {
+		i0 = uint32(5)
+	} else {
+		i0 = uint32(6)
+	}
+	v7 = i0
+	goto L21
+L24:
+	i0 = k32(9973008) + uint32(32)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 < uint32(2) {
+		goto L25
+	}
+	i2 = k32(9973008) + uint32(28)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > uint32(1) {
+		i0 = uint32(7)
+	} else {
+		i0 = uint32(8)
+	}
+	v7 = i0
+	goto L21
+L25:
+	i2 = k32(9973008) + uint32(36)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > uint32(1) {
+		i0 = uint32(9)
+	} else {
+		i0 = uint32(10)
+	}
+	v7 = i0
+L21:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+48)) = v7
+	i0 = v1 + uint32(1)
+	v7 = i0
+	i0 = v4 + uint32(624)
+	v2 = i0
+	i0 = k32(9973008) + uint32(8)
+	v8 = i0
+	i0 = k32(9973008) + uint32(4)
+	v11 = i0
+	i0 = k32(9973008) + uint32(12)
+	v12 = i0
+	i0 = k32(9973008) + uint32(24)
+	v13 = i0
+	i0 = k32(9973008) + uint32(20)
+	v14 = i0
+	i0 = k32(9973008) + uint32(32)
+	v15 = i0
+	i0 = k32(9973008) + uint32(28)
+	v16 = i0
+	i0 = k32(9973008) + uint32(36)
+	v17 = i0
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
+	v1 = i0
+	i1 = v7 + k32(4294967294)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	v5 = i2
+	i2 = v5 << (uint32(2) & 31)
+	i1 = v1 + i2
+	i1 = i1 + k32(4294967292)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v1 = i1
+	if v6 <= v1 {
+		goto L28
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v8))
+	if i0 <= v1 {
+		goto L29
+	}
+	i2 = *(*uint32)(unsafe.Add(b, v11))
+	if i2 > v1 {
+		i0 = uint32(1)
+	} else {
+		i0 = uint32(2)
+	}
+	v1 = i0
+	goto L27
+L29:
+	i2 = *(*uint32)(unsafe.Add(b, v12))
+	if i2 > v1 {
+		i0 = uint32(3)
+	} else {
+		i0 = uint32(4)
+	}
+	v1 = i0
+	goto L27
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	if i0 <= v1 {
+		goto L30
+	}
+	i2 = *(*uint32)(unsafe.Add(b, v14))
+	if i2 > v1 {
+		i0 = uint32(5)
+	} else {
+		i0 = uint32(6)
+	}
+	v1 = i0
+	goto L27
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, v15))
+	if i0 <= v1 {
+		goto L31
+	}
+	i2 = *(*uint32)(unsafe.Add(b, v16))
+	if i2 > v1 {
+		i0 = uint32(7)
+	} else {
+		i0 = uint32(8)
+	}
+	v1 = i0
+	goto L27
+L31:
+	i2 = *(*uint32)(unsafe.Add(b, v17))
+	if i2 > v1 {
+		i0 = uint32(9)
+	} else {
+		i0 = uint32(10)
+	}
+	v1 = i0
+L27:
+	i1 = v5 * uint32(9)
+	i1 = i1 + v1
+	i1 = i1 + k32(4294967287)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = i1
+	i0 = v4 + uint32(328)
+	i2 = v4 + uint32(12)
+	i3 = v4 + uint32(608)
+	fn7412(m, i0, v0, i2, i3, v2)
+	i0 = v4 + uint32(40)
+	i1 = v4 + uint32(40)
+	i2 = v4 + uint32(328)
+	i4 = v4 + uint32(608)
+	fn7420(m, i0, i1, i2, uint32(9973188), i4, v2)
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 > uint32(2) {
+		goto L26
+	}
+	if v9 == uint32(10) {
+		goto L33
+	}
+	i1 = v10 << (uint32(2) & 31)
+	i0 = uint32(9973008) + i1
+	v1 = i0
+	i0 = v4 + uint32(40)
+	v7 = i0
+	goto L32
+L33:
+	i0 = v4 + uint32(328)
+	i1 = v4 + uint32(40)
+	i2 = k32(9973008) + uint32(36)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i4 = v4 + uint32(608)
+	fn7421(m, i0, i1, i2, uint32(0), i4, v3)
+	i0 = k32(9973008) + uint32(4)
+	v1 = i0
+	i0 = v4 + uint32(328)
+	v7 = i0
+L32:
+	i2 = *(*uint32)(unsafe.Add(b, v1))
+	i4 = v4 + uint32(608)
+	fn7421(m, v0, v7, i2, uint32(0), i4, v3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+328)))
+	v1 = i0
+	if v1 > uint32(31) {
+		goto L34
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+348))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+328)))
+	v1 = i0
+L34:
+	i0 = v1 & uint32(16)
+	if i0 != 0 {
+		goto L35
+	}
+	i0 = v4 + uint32(328)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L35:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+40)))
+	v1 = i0
+	if v1 > uint32(31) {
+		goto L36
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+40)))
+	v1 = i0
+L36:
+	i0 = v1 & uint32(16)
+	if i0 != 0 {
+		goto L37
+	}
+	i0 = v4 + uint32(40)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L37:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+624))
+	i1 = i1 & uint32(958)
+	i2 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 | i2
+	i1 = i1 | uint32(4160)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L1:
+	i0 = v4 + uint32(672)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7420(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v6 = i0
+	m.g0 = v6
+	v7 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = uint32(0)
+	if v0 == v3 {
+		goto L4
+	}
+	v8 = v3
+	goto L3
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i0 = fn7296(m, i0)
+	v8 = i0
+	if v8 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i2 = i2 << (uint32(2) & 31)
+	m.copy(i0, i1, i2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	*(*uint32)(unsafe.Add(b, uint64(v8)+4)) = i1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v3)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v8)+8)) = l1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v8)))
+	i1 = i1 & uint32(240)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	i2 = i2 & uint32(15)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, v8)) = uint8(i1)
+	v7 = v8
+L3:
+	i4 = v6 + uint32(8)
+	fn7423(m, v0, v1, v2, v4, i4)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+9)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L5
+	}
+	i4 = v6 + uint32(8)
+	fn7409(m, v0, v0, v8, v4, i4)
+L5:
+	if v7 == 0 {
+		goto L6
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	v0 = i0
+	if v0 > uint32(31) {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	v0 = i0
+L7:
+	i0 = v0 & uint32(16)
+	if i0 != 0 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, v7)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v0 = i0
+	goto L1
+L2:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+	i0 = v3 & uint32(32)
+	if i0 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v7 = i1
+	if int32(i0) <= int32(v7) {
+		goto L8
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v6)+15)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v6 + uint32(15)
+	i1 = fn7294(m, i1, v7, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+15)))
+	if i0 != 0 {
+		goto L9
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L9:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v3 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	v0 = uint32(512)
+L1:
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i1 = i1 | v0
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	i0 = v6 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7421(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v6 = i0
+	m.g0 = v6
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = uint32(0)
+	if v2 != 0 {
+		goto L2
+	}
+	fn7370(m, v0, v3, uint32(1), uint32(0))
+	goto L1
+L2:
+	if v0 == v1 {
+		goto L3
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v9 = i1
+	if int32(v8) > int32(v9) {
+		i0 = v8
+	} else {
+		i0 = v9
+	}
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v10 = i1
+	if v8 == v10 {
+		goto L4
+	}
+	i0 = v7 & uint32(32)
+	if i0 == 0 {
+		goto L6
+	}
+	if int32(v8) <= int32(v10) {
+		goto L4
+	}
+	i0 = fn7298(m, v0, v8, v5)
+	v9 = i0
+	goto L5
+L6:
+	i0 = fn7299(m, v0, v8, v5)
+	v9 = i0
+L5:
+	if v9 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v9 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v7 = i0
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v9
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i1 = i1 & uint32(15)
+	i2 = v7 & uint32(240)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i2 = i2 << (uint32(2) & 31)
+	m.copy(i0, i1, i2)
+L3:
+	i0 = b2i(v2 > uint32(65535))
+	i0 = i0 << (uint32(4) & 31)
+	v9 = i0
+	i1 = v9 | uint32(8)
+	i3 = v2 >> (uint32(16) & 31)
+	if v2 < uint32(65536) {
+		i2 = v2
+	} else {
+		i2 = i3
+	}
+	i0 = v9
+	v9 = i2
+	i2 = b2i(v9 < uint32(256))
+	v7 = i2
+	if v7 == 0 {
+		i0 = i1
+	}
+	v8 = i0
+	i1 = v8 | uint32(4)
+	i3 = v9 >> (uint32(8) & 31)
+	if v7 != 0 {
+		i2 = v9
+	} else {
+		i2 = i3
+	}
+	v9 = i2
+	i2 = b2i(v9 < uint32(16))
+	v7 = i2
+	if v7 != 0 {
+		i0 = v8
+	} else {
+		i0 = i1
+	}
+	v8 = i0
+	i1 = v8 | uint32(2)
+	i3 = v9 >> (uint32(4) & 31)
+	if v7 != 0 {
+		i2 = v9
+	} else {
+		i2 = i3
+	}
+	v9 = i2
+	i2 = b2i(v9 < uint32(4))
+	v7 = i2
+	if v7 != 0 {
+		i0 = v8
+	} else {
+		i0 = i1
+	}
+	i2 = v9 >> (uint32(2) & 31)
+	if v7 != 0 {
+		i1 = v9
+	} else {
+		i1 = i2
+	}
+	v9 = i1
+	i1 = b2i(v9 > uint32(1))
+	v7 = i1
+	i0 = i0 + v7
+	i1 = v9 >> (v7 & 31)
+	i0 = i0 + i1
+	i0 = i0 << (uint32(2) & 31)
+	i0 = i0 + uint32(9972880)
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v9 = i0
+	if v9 > uint32(1) {
+		goto L8
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v10 = i0
+	v4 = uint32(0)
+	goto L7
+L8:
+L9:
+	i4 = v6 + uint32(12)
+	fn7423(m, v0, v0, v0, v4, i4)
+	i2 = v6 + uint32(12)
+	fn7364(m, v0, v4, i2)
+	i0 = v9 >> (uint32(1) & 31)
+	v7 = i0
+	i0 = v7 & v2
+	if i0 == 0 {
+		goto L10
+	}
+	i4 = v6 + uint32(12)
+	fn7423(m, v0, v0, v1, v4, i4)
+	i2 = v6 + uint32(12)
+	fn7364(m, v0, v4, i2)
+L10:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v10 = i0
+	i0 = v10 & uint32(14)
+	if i0 != 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L12
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+12)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L11
+	}
+	i0 = b2i(v9 < uint32(4))
+	v8 = i0
+	v9 = v7
+	if v8 == 0 {
+		goto L9
+	}
+	goto L11
+L12:
+	i0 = b2i(v9 > uint32(3))
+	v8 = i0
+	v9 = v7
+	if v8 != 0 {
+		goto L9
+	}
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v4 = i0
+L7:
+	i1 = v10 & uint32(254)
+	i1 = i1 | v3
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i1 = i1 | v4
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L1:
+	i0 = v6 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7422(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v3 + i1
+	i0 = i0 + k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i1
+	if int32(i0) >= int32(v4) {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i0 = i0 & uint32(14)
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i2 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = v4 - i2
+	i1 = i1 + uint32(1)
+	if int32(v3) >= int32(i1) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 | uint32(16384)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7423(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint64
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(272)
+	v5 = i0
+	m.g0 = v5
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 & uint32(14)
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i0 = i0 & uint32(14)
+	if i0 == 0 {
+		goto L2
+	}
+L3:
+	i0 = fn7378(m, v0, v1, v2, v3, v4)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v3 = i0
+	i0 = v3 & uint32(2)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v1 = i0
+	i0 = v1 & uint32(14)
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+	i0 = v3 & uint32(32)
+	if i0 != 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i1
+	if int32(i0) <= int32(v1) {
+		goto L6
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v5)+16)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v5 + uint32(16)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+16)))
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L7:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v3 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i1 = i1 | uint32(256)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	goto L1
+L5:
+	i0 = v1 ^ v3
+	i0 = i0 & uint32(1)
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+	i0 = v3 & uint32(32)
+	if i0 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i1
+	if int32(i0) <= int32(v2) {
+		goto L8
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v5)+16)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v5 + uint32(16)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+16)))
+	if i0 != 0 {
+		goto L9
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L9:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i2 = v3 & uint32(240)
+	i1 = v1 | i2
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	goto L1
+L4:
+	i0 = v3 & uint32(12)
+	if i0 != 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L10
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+	i0 = v3 & uint32(32)
+	if i0 != 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i1
+	if int32(i0) <= int32(v1) {
+		goto L11
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v5)+16)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v5 + uint32(16)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+16)))
+	if i0 != 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L12:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v3 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i1 = i1 | uint32(256)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	goto L1
+L10:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i0 = i0 ^ v3
+	i0 = i0 & uint32(1)
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+	i0 = v3 & uint32(32)
+	if i0 != 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i1
+	if int32(i0) <= int32(v2) {
+		goto L13
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v5)+16)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v5 + uint32(16)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+16)))
+	if i0 != 0 {
+		goto L14
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L14:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v3 = i0
+L13:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i2 = v3 & uint32(240)
+	i1 = v1 | i2
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	goto L1
+L2:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i3 = b2i(int32(i3) > int32(i4))
+	v3 = i3
+	if v3 != 0 {
+		i1 = v1
+	} else {
+		i1 = v2
+	}
+	v6 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v7 = i1
+	if v3 != 0 {
+		i2 = v2
+	} else {
+		i2 = v1
+	}
+	v8 = i2
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	v9 = i2
+	i1 = v7 + v9
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v3
+	if v9 != uint32(1) {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v10 = i0
+	i0 = v10 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	l1 = uint64(*(*uint32)(unsafe.Add(b, i1)))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
+	l2 = uint64(*(*uint32)(unsafe.Add(b, i2)))
+	l1 = l1 * l2
+	v11 = l1
+	l1 = v11 / k64(1000000000)
+	i1 = uint32(l1)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v9
+	i1 = v9 * k32(3294967296)
+	i2 = uint32(v11)
+	i1 = i1 + i2
+	*(*uint32)(unsafe.Add(b, v10)) = i1
+	goto L15
+L16:
+	if v3 > uint32(64) {
+		goto L19
+	}
+	if v9 == uint32(2) {
+		goto L18
+	}
+	if v3 == 0 {
+		goto L20
+	}
+	i0 = v5 + uint32(16)
+	i2 = v3 << (uint32(2) & 31)
+	m.fill(i0, uint32(0), i2)
+L20:
+	if v7 != uint32(1) {
+		goto L21
+	}
+	i0 = v5 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	fn7305(m, i0, i1, v9, i3)
+	goto L17
+L21:
+	i0 = v5 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
+	fn7306(m, i0, i1, i2, v7, v9)
+	goto L17
+L19:
+	if int32(v7) > int32(uint32(256)) {
+		goto L25
+	}
+	i0 = fn7293(m, v3, uint32(4))
+	v10 = i0
+	if v10 == 0 {
+		goto L24
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v3 = i0
+	if v3 != uint32(1) {
+		goto L23
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	fn7305(m, v10, i1, i2, i3)
+	goto L22
+L25:
+	if v3 > uint32(1024) {
+		goto L27
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	i4 = v5 + uint32(12)
+	i0 = fn7424(m, i0, i1, v9, v7, i4)
+	v10 = i0
+	goto L26
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	v12 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
+	v10 = i0
+	if v3 > uint32(100663296) {
+		goto L28
+	}
+	i4 = v5 + uint32(12)
+	i0 = fn7425(m, v10, v12, v9, v7, i4)
+	v10 = i0
+	goto L26
+L28:
+	i4 = v5 + uint32(12)
+	i0 = fn7426(m, v10, v12, v9, v7, i4)
+	v10 = i0
+L26:
+	if v10 != 0 {
+		goto L22
+	}
+L24:
+	fn7362(m, v0, uint32(512), v4)
+	goto L1
+L23:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	fn7306(m, v10, i1, i2, v3, i4)
+L22:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v9 = i0
+	if v9 > uint32(31) {
+		goto L29
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v9 = i0
+L29:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v10
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v3
+	i1 = v9 & uint32(31)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	goto L15
+L18:
+	i0 = v5 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	fn7427(m, i0, i1, i2, v7)
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v9 = i0
+	if int32(v9) > int32(v3) {
+		i0 = v9
+	} else {
+		i0 = v3
+	}
+	v9 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v7 = i1
+	if v9 == v7 {
+		goto L30
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i0 = i0 & uint32(32)
+	if i0 == 0 {
+		goto L32
+	}
+	if int32(v9) <= int32(v7) {
+		goto L30
+	}
+	i0 = fn7298(m, v0, v9, v4)
+	v9 = i0
+	goto L31
+L32:
+	i0 = fn7299(m, v0, v9, v4)
+	v9 = i0
+L31:
+	if v9 == 0 {
+		goto L1
+	}
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v10 = i0
+	if v3 != 0 {
+		goto L33
+	}
+	v3 = uint32(0)
+	goto L15
+L33:
+	i0 = v3 & uint32(3)
+	v13 = i0
+	v14 = uint32(0)
+	i0 = v3 + k32(4294967295)
+	if i0 < uint32(3) {
+		goto L34
+	}
+	i0 = v3 & uint32(124)
+	v15 = i0
+	v9 = uint32(0)
+	v14 = uint32(0)
+L35:
+	i0 = v10 + v9
+	v7 = i0
+	i1 = v5 + uint32(16)
+	i1 = i1 + v9
+	v12 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v12))
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+	i0 = v7 + uint32(4)
+	i1 = v12 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v7 + uint32(8)
+	i1 = v12 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v7 + uint32(12)
+	i1 = v12 + uint32(12)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v9 + uint32(16)
+	v9 = i0
+	i1 = v14 + uint32(4)
+	v14 = i1
+	if v15 != v14 {
+		goto L35
+	}
+L34:
+	if v13 == 0 {
+		goto L15
+	}
+	i0 = v14 << (uint32(2) & 31)
+	v9 = i0
+L36:
+	i0 = v10 + v9
+	i1 = v5 + uint32(16)
+	i1 = i1 + v9
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v9 + uint32(4)
+	v9 = i0
+	i0 = v13 + k32(4294967295)
+	v13 = i0
+	if v13 != 0 {
+		goto L36
+	}
+L15:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
+	i1 = i1 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v9 = i1
+	i1 = v9 & uint32(240)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i3 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i2 = i2 ^ i3
+	i2 = i2 & uint32(1)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	if int32(v3) < int32(uint32(2)) {
+		goto L37
+	}
+	i0 = v3 << (uint32(2) & 31)
+	i0 = i0 + v10
+	i0 = i0 + k32(4294967292)
+	v1 = i0
+L38:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 != 0 {
+		goto L37
+	}
+	i0 = v1 + k32(4294967292)
+	v1 = i0
+	i0 = b2i(int32(v3) > int32(uint32(2)))
+	v2 = i0
+	i0 = v3 + k32(4294967295)
+	v3 = i0
+	if v2 != 0 {
+		goto L38
+	}
+	v3 = uint32(1)
+L37:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i0
+	if int32(v1) > int32(v3) {
+		i0 = v1
+	} else {
+		i0 = v3
+	}
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i1
+	if v3 == v1 {
+		goto L39
+	}
+	i0 = v9 & uint32(32)
+	if i0 == 0 {
+		goto L40
+	}
+	if int32(v3) <= int32(v1) {
+		goto L39
+	}
+	i0 = fn7298(m, v0, v3, v4)
+	goto L39
+L40:
+	i0 = fn7299(m, v0, v3, v4)
+L39:
+	i0 = k32(9973008) + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i2
+	i2 = v1 << (uint32(2) & 31)
+	i1 = i1 + i2
+	i1 = i1 + k32(4294967292)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v3 = i1
+	if i0 <= v3 {
+		goto L42
+	}
+	i0 = k32(9973008) + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v3 {
+		goto L43
+	}
+	i2 = k32(9973008) + uint32(4)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v3 {
+		i0 = uint32(1)
+	} else {
+		i0 = uint32(2)
+	}
+	v3 = i0
+	goto L41
+L43:
+	i2 = k32(9973008) + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v3 {
+		i0 = uint32(3)
+	} else {
+		i0 = uint32(4)
+	}
+	v3 = i0
+	goto L41
+L42:
+	i0 = k32(9973008) + uint32(24)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v3 {
+		goto L44
+	}
+	i2 = k32(9973008) + uint32(20)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v3 {
+		i0 = uint32(5)
+	} else {
+		i0 = uint32(6)
+	}
+	v3 = i0
+	goto L41
+L44:
+	i0 = k32(9973008) + uint32(32)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v3 {
+		goto L45
+	}
+	i2 = k32(9973008) + uint32(28)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v3 {
+		i0 = uint32(7)
+	} else {
+		i0 = uint32(8)
+	}
+	v3 = i0
+	goto L41
+L45:
+	i2 = k32(9973008) + uint32(36)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v3 {
+		i0 = uint32(9)
+	} else {
+		i0 = uint32(10)
+	}
+	v3 = i0
+L41:
+	i1 = v1 * uint32(9)
+	i1 = i1 + v3
+	i1 = i1 + k32(4294967287)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
+L1:
+	i0 = v5 + uint32(272)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7424(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i1 = fn7471(m, v2, v3)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	i0 = fn7293(m, v5, uint32(4))
+	v4 = i0
+	if v4 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = fn7472(m, v2, uint32(16))
+	v5 = i0
+	if v5 != 0 {
+		goto L2
+	}
+	fn7473(m, v4, v0, v1, uint32(0), v2, v3)
+	return v4
+L2:
+	i0 = fn7293(m, v5, uint32(4))
+	v5 = i0
+	if v5 != 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, v4)
+	return uint32(0)
+L3:
+	fn7473(m, v4, v0, v1, v5, v2, v3)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, v5)
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7425(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	i0 = v3 ^ k32(4294967295)
+	if i0 < v2 {
+		goto L1
+	}
+	i1 = v3 + v2
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	i0 = b2i(v6 > uint32(65535))
+	i0 = i0 << (uint32(4) & 31)
+	v7 = i0
+	i1 = v7 | uint32(8)
+	i3 = v6 >> (uint32(16) & 31)
+	if v6 < uint32(65536) {
+		i2 = v6
+	} else {
+		i2 = i3
+	}
+	i0 = v7
+	v7 = i2
+	i2 = b2i(v7 < uint32(256))
+	v8 = i2
+	if v8 == 0 {
+		i0 = i1
+	}
+	v9 = i0
+	i1 = v9 | uint32(4)
+	i3 = v7 >> (uint32(8) & 31)
+	if v8 != 0 {
+		i2 = v7
+	} else {
+		i2 = i3
+	}
+	v7 = i2
+	i2 = b2i(v7 < uint32(16))
+	v8 = i2
+	if v8 != 0 {
+		i0 = v9
+	} else {
+		i0 = i1
+	}
+	v9 = i0
+	i1 = v9 | uint32(2)
+	i3 = v7 >> (uint32(4) & 31)
+	if v8 != 0 {
+		i2 = v7
+	} else {
+		i2 = i3
+	}
+	v7 = i2
+	i2 = b2i(v7 < uint32(4))
+	v8 = i2
+	if v8 != 0 {
+		i0 = v9
+	} else {
+		i0 = i1
+	}
+	i2 = v7 >> (uint32(2) & 31)
+	if v8 != 0 {
+		i1 = v7
+	} else {
+		i1 = i2
+	}
+	v7 = i1
+	i1 = b2i(v7 > uint32(1))
+	v8 = i1
+	i0 = i0 + v8
+	i1 = v7 >> (v8 & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967295)
+	v7 = i0
+	if v6 > uint32(1024) {
+		goto L4
+	}
+	i0 = uint32(1) << (v7 & 31)
+	v8 = i0
+	i1 = uint32(2) << (v7 & 31)
+	if v8 == v6 {
+		i0 = v8
+	} else {
+		i0 = i1
+	}
+	v7 = i0
+	goto L3
+L4:
+	if v6 > uint32(33554432) {
+		goto L6
+	}
+	i0 = uint32(1) << (v7 & 31)
+	v7 = i0
+	if v7 != v6 {
+		goto L5
+	}
+	v7 = v6
+	goto L3
+L6:
+	v7 = uint32(50331648)
+	if v6 < uint32(50331649) {
+		goto L3
+	}
+	v7 = uint32(100663296)
+	if v6 <= uint32(100663296) {
+		goto L3
+	}
+	v8 = uint32(0)
+	goto L2
+L5:
+	v8 = uint32(0)
+	i0 = v7 >> (uint32(1) & 31)
+	v9 = i0
+	i2 = v9 + v7
+	v7 = i2
+	if v7 < v6 {
+		i0 = v9
+	} else {
+		i0 = uint32(0)
+	}
+	i0 = i0 + v7
+	v7 = i0
+	if v7 == k32(4294967295) {
+		goto L2
+	}
+L3:
+	i0 = fn7293(m, v7, uint32(4))
+	v6 = i0
+	if v6 != 0 {
+		goto L7
+	}
+	v8 = uint32(0)
+	goto L2
+L7:
+	i0 = fn7293(m, v7, uint32(4))
+	v10 = i0
+	if v10 != 0 {
+		goto L9
+	}
+	v9 = v6
+	v8 = uint32(0)
+	goto L8
+L9:
+	i0 = fn7293(m, v7, uint32(4))
+	v9 = i0
+	if v9 == 0 {
+		goto L10
+	}
+	i2 = v2 << (uint32(2) & 31)
+	v2 = i2
+	m.copy(v6, v0, v2)
+	m.copy(v10, v0, v2)
+	m.copy(v9, v0, v2)
+	if v0 != v1 {
+		goto L13
+	}
+	i0 = fn7320(m, v6, v7, uint32(0))
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = fn7320(m, v10, v7, uint32(1))
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = fn7320(m, v9, v7, uint32(2))
+	if i0 != 0 {
+		goto L12
+	}
+	goto L10
+L13:
+	i0 = fn7293(m, v7, uint32(4))
+	v2 = i0
+	if v2 == 0 {
+		goto L10
+	}
+	i2 = v3 << (uint32(2) & 31)
+	v8 = i2
+	m.copy(v2, v1, v8)
+	i0 = fn7319(m, v6, v2, v7, uint32(0))
+	if i0 == 0 {
+		goto L11
+	}
+	m.copy(v2, v1, v8)
+	i0 = v2 + v8
+	v0 = i0
+	i0 = b2i(v7 == v3)
+	v11 = i0
+	if v11 != 0 {
+		goto L14
+	}
+	i2 = v7 - v3
+	i2 = i2 << (uint32(2) & 31)
+	m.fill(v0, uint32(0), i2)
+L14:
+	i0 = fn7319(m, v10, v2, v7, uint32(1))
+	if i0 == 0 {
+		goto L11
+	}
+	m.copy(v2, v1, v8)
+	if v11 != 0 {
+		goto L15
+	}
+	i2 = v7 - v3
+	i2 = i2 << (uint32(2) & 31)
+	m.fill(v0, uint32(0), i2)
+L15:
+	i0 = fn7319(m, v9, v2, v7, uint32(2))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, v2)
+	if v7 == 0 {
+		goto L10
+	}
+L12:
+	i3 = *(*uint32)(unsafe.Add(b, v4))
+	fn7321(m, v6, v10, v9, i3)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, v10)
+	v8 = v6
+	goto L8
+L11:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, v2)
+L10:
+	v8 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, v6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, v10)
+	if v9 == 0 {
+		goto L2
+	}
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, v9)
+L2:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v8
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = uint32(597)
+	*(*uint32)(unsafe.Add(b, v5)) = uint32(8469896)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	v6 = i0
+	i0 = fn8052(m, v6, uint32(8580287), v5)
+	i0 = fn8060(m, uint32(8394101), uint32(41), uint32(1), v6)
+	i0 = fn8055(m, uint32(10), v6)
+	fn7882(m)
+	panic(ErrUnreachable)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7426(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i1 = fn7471(m, v2, v3)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	i0 = fn7293(m, v5, uint32(4))
+	v5 = i0
+	if v5 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	i0 = fn7472(m, v2, uint32(50331648))
+	v4 = i0
+	if v4 != 0 {
+		goto L5
+	}
+	v4 = uint32(0)
+	goto L4
+L5:
+	i0 = fn7293(m, v4, uint32(4))
+	v4 = i0
+	if v4 != 0 {
+		goto L4
+	}
+	v2 = uint32(0)
+	v4 = v5
+	goto L3
+L4:
+	i0 = fn7474(m, v5, v0, v1, v4, v2, v3)
+	if i0 == 0 {
+		goto L7
+	}
+	v2 = v5
+	goto L6
+L7:
+	v2 = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, v5)
+L6:
+	if v4 == 0 {
+		goto L2
+	}
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, v4)
+L2:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7427(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+	var v4 uint32
+	_ = v4
+	var v5 uint64
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	var l3 uint64
+	_ = l3
+	b := m.base
+	i0 = v0 + uint32(4)
+	v4 = i0
+	l1 = uint64(*(*uint32)(unsafe.Add(b, v2)))
+	l2 = uint64(*(*uint32)(unsafe.Add(b, v1)))
+	l1 = l1 * l2
+	v5 = l1
+	l1 = v5 / k64(1000000000)
+	i1 = uint32(l1)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	i1 = v6 * k32(3294967296)
+	i2 = uint32(v5)
+	i1 = i1 + i2
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	i0 = v0 + uint32(8)
+	v7 = i0
+	l1 = uint64(*(*uint32)(unsafe.Add(b, v2)))
+	i2 = v1 + uint32(4)
+	v8 = i2
+	l2 = uint64(*(*uint32)(unsafe.Add(b, v8)))
+	l1 = l1 * l2
+	v5 = l1
+	i1 = uint32(v5)
+	v9 = i1
+	i1 = v9 + v6
+	v6 = i1
+	i1 = b2i(v6 < v9)
+	l1 = uint64(i1)
+	l1 = l1 << (uint64(32) & 63)
+	l1 = l1 + v5
+	l1 = l1 & k64(18446744069414584320)
+	l2 = uint64(v6)
+	l1 = l1 | l2
+	l1 = l1 / k64(1000000000)
+	i1 = uint32(l1)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v7)) = v9
+	i1 = v9 * k32(3294967296)
+	i1 = i1 + v6
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	if v3 == uint32(1) {
+		goto L1
+	}
+	i0 = v0 + uint32(12)
+	v3 = i0
+	i2 = v2 + uint32(4)
+	v2 = i2
+	l2 = uint64(*(*uint32)(unsafe.Add(b, v2)))
+	l3 = uint64(*(*uint32)(unsafe.Add(b, v1)))
+	l2 = l2 * l3
+	v5 = l2
+	i2 = uint32(v5)
+	i1 = v6 + i2
+	v0 = i1
+	i1 = b2i(v0 < v6)
+	l1 = uint64(i1)
+	l1 = l1 << (uint64(32) & 63)
+	l1 = l1 + v5
+	l1 = l1 & k64(18446744069414584320)
+	l2 = uint64(v0)
+	l1 = l1 | l2
+	l1 = l1 / k64(1000000000)
+	i1 = uint32(l1)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	i1 = v1 * k32(3294967296)
+	i1 = i1 + v0
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	l1 = uint64(*(*uint32)(unsafe.Add(b, v2)))
+	l2 = uint64(*(*uint32)(unsafe.Add(b, v8)))
+	l1 = l1 * l2
+	v5 = l1
+	l1 = v5 >> (uint64(32) & 63)
+	i2 = uint32(v5)
+	v2 = i2
+	i2 = v2 + v9
+	v0 = i2
+	i2 = b2i(v0 < v2)
+	l2 = uint64(i2)
+	l1 = l1 + l2
+	i2 = v0 + v1
+	v1 = i2
+	i2 = b2i(v1 < v0)
+	l2 = uint64(i2)
+	l1 = l1 + l2
+	l1 = l1 << (uint64(32) & 63)
+	l2 = uint64(v1)
+	l1 = l1 | l2
+	l1 = l1 / k64(1000000000)
+	i1 = uint32(l1)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	i1 = v0 * k32(3294967296)
+	i1 = i1 + v1
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7428(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(528)
+	v3 = i0
+	m.g0 = v3
+	*(*uint64)(unsafe.Add(b, uint64(v3)+180)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+172)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v3)+168)) = uint8(k32(48))
+	i1 = v3 + uint32(192)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+188)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+164)) = uint32(10)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+152)) = uint64(4294967297)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+144)) = uint64(8589934592)
+	*(*uint8)(unsafe.Add(b, uint64(v3)+140)) = uint8(k32(144))
+	i1 = v3 + uint32(164)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+160)) = i1
+	i2 = uint32(576) - v1
+	v4 = i2
+	if int32(v4) > int32(uint32(0)) {
+		i2 = v4
+	} else {
+		i2 = uint32(0)
+	}
+	i0 = fn7394(m, v0, uint32(9973164), i2, v2)
+	v4 = i0
+	if v4 != k32(4294967295) {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v4 = i0
+	i0 = v4 & uint32(32)
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v5 = i1
+	if int32(i0) <= int32(v5) {
+		goto L3
+	}
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = fn7294(m, i1, v5, uint32(4), v3)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	if i0 != 0 {
+		goto L4
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L4:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v4 = i0
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v4 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 | uint32(512)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	goto L1
+L2:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = uint32(1) - i2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
+	i0 = v3 + uint32(456)
+	fn7267(m, i0)
+	if int32(v1) > int32(uint32(575)) {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+456)) = v1
+	i2 = v3 + uint32(456)
+	fn7380(m, v0, v4, i2, v2)
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 | uint32(4160)
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	goto L1
+L5:
+	i0 = v3 + uint32(492)
+	fn7267(m, i0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+516)) = uint32(8)
+	i0 = v1 + uint32(2)
+	v6 = i0
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = uint32(0) - i2
+	v7 = i1
+	if int32(v6) <= int32(v7) {
+		goto L6
+	}
+	i0 = v3 + k32(4294967292)
+	v5 = i0
+	v4 = k32(4294967295)
+L7:
+	i0 = v5 + uint32(4)
+	v5 = i0
+	i1 = v6 + uint32(2)
+	i1 = div32s(i1, uint32(2))
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v6
+	i0 = v4 + uint32(1)
+	v4 = i0
+	if int32(v6) > int32(v7) {
+		goto L7
+	}
+	if int32(v4) < int32(uint32(0)) {
+		goto L6
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v6 = i0
+L9:
+	i1 = v6 ^ uint32(1)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i1 = i1 << (uint32(1) & 31)
+	i1 = i1 + uint32(3)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+492)) = i1
+	i0 = v3 + uint32(168)
+	i2 = v3 + uint32(492)
+	fn7419(m, i0, v0, i2, v2)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i1 = i1 ^ uint32(1)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i0 = v3 + uint32(168)
+	i1 = v3 + uint32(140)
+	i2 = v3 + uint32(168)
+	i3 = v3 + uint32(492)
+	fn7423(m, i0, i1, i2, i3, v2)
+	i0 = v3 + uint32(168)
+	i1 = v3 + uint32(492)
+	fn7364(m, i0, i1, v2)
+	i0 = v3 + uint32(168)
+	i1 = v3 + uint32(168)
+	i3 = v3 + uint32(456)
+	fn7411(m, i0, i1, uint32(9973188), i3, v2)
+	i2 = v3 + uint32(168)
+	i3 = v3 + uint32(456)
+	fn7409(m, v0, v0, i2, i3, v2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v6 = i0
+	i0 = v6 & uint32(14)
+	if i0 != 0 {
+		goto L8
+	}
+	i0 = v5 + k32(4294967292)
+	v5 = i0
+	i0 = b2i(int32(v4) > int32(uint32(0)))
+	v7 = i0
+	i0 = v4 + k32(4294967295)
+	v4 = i0
+	if v7 != 0 {
+		goto L9
+	}
+L8:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+168)))
+	v4 = i0
+	if v4 > uint32(31) {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+188))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+168)))
+	v4 = i0
+L10:
+	i0 = v4 & uint32(16)
+	if i0 != 0 {
+		goto L6
+	}
+	i0 = v3 + uint32(168)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+456)) = v1
+	i1 = v3 + uint32(456)
+	fn7364(m, v0, i1, v2)
+L1:
+	i0 = v3 + uint32(528)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7429(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+	fn7423(m, v0, v1, v2, v3, v4)
+	fn7364(m, v0, v3, v4)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7430(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(1200)
+	v4 = i0
+	m.g0 = v4
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v5 = i0
+	i0 = v5 & uint32(14)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = fn7376(m, v0, v1, v2, v3)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L3
+	}
+	if v5 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i1
+	if int32(i0) <= int32(v1) {
+		goto L4
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v4)+896)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v4 + uint32(896)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+896)))
+	if i0 != 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L5:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v2 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 | uint32(256)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	goto L1
+L3:
+	if v5 != 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i1
+	if int32(i0) <= int32(v1) {
+		goto L6
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v4)+896)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v4 + uint32(896)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+896)))
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L7:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v2 & uint32(240)
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L8
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+	i0 = v1 & uint32(32)
+	if i0 != 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v3 = i1
+	if int32(i0) <= int32(v3) {
+		goto L9
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v4)+896)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v4 + uint32(896)
+	i1 = fn7294(m, i1, v3, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+896)))
+	if i0 != 0 {
+		goto L10
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L10:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v1 & uint32(240)
+	i1 = i1 | uint32(3)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	goto L1
+L8:
+	i0 = v5 & uint32(1)
+	if i0 == 0 {
+		goto L11
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+	i0 = v1 & uint32(32)
+	if i0 != 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i1
+	if int32(i0) <= int32(v2) {
+		goto L12
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v4)+896)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v4 + uint32(896)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+896)))
+	if i0 != 0 {
+		goto L13
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L13:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+L12:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v1 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 | uint32(256)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	goto L1
+L11:
+	i0 = fn7386(m, v1, uint32(9973188))
+	if i0 != 0 {
+		goto L14
+	}
+	fn7370(m, v0, uint32(0), uint32(0), uint32(0))
+	goto L1
+L14:
+	i0 = k32(9973008) + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i1 = i1 + i2
+	i1 = i1 + k32(4294967295)
+	v7 = i1
+	i1 = uint32(int32(v7) >> (uint32(31) & 31))
+	i1 = i1 ^ v7
+	i1 = i1 << (uint32(1) & 31)
+	v5 = i1
+	i2 = uint32(int32(v5) >> (uint32(31) & 31))
+	i1 = v5
+	v5 = i2
+	i1 = i1 ^ v5
+	i1 = i1 - v5
+	v5 = i1
+	if v6 <= v5 {
+		goto L16
+	}
+	i0 = k32(9973008) + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v5 {
+		goto L17
+	}
+	i2 = k32(9973008) + uint32(4)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v5 {
+		i0 = uint32(1)
+	} else {
+		i0 = uint32(2)
+	}
+	v5 = i0
+	goto L15
+L17:
+	i2 = k32(9973008) + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v5 {
+		i0 = uint32(3)
+	} else {
+		i0 = uint32(4)
+	}
+	v5 = i0
+	goto L15
+L16:
+	i0 = k32(9973008) + uint32(24)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v5 {
+		goto L18
+	}
+	i2 = k32(9973008) + uint32(20)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v5 {
+		i0 = uint32(5)
+	} else {
+		i0 = uint32(6)
+	}
+	v5 = i0
+	goto L15
+L18:
+	i0 = k32(9973008) + uint32(32)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v5 {
+		goto L19
+	}
+	i2 = k32(9973008) + uint32(28)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v5 {
+		i0 = uint32(7)
+	} else {
+		i0 = uint32(8)
+	}
+	v5 = i0
+	goto L15
+L19:
+	i2 = k32(9973008) + uint32(36)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v5 {
+		i0 = uint32(9)
+	} else {
+		i0 = uint32(10)
+	}
+	v5 = i0
+L15:
+	i0 = v5 + k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if int32(i0) <= int32(i1) {
+		goto L20
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 | uint32(6208)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = v7 >> (uint32(31) & 31)
+	fn7361(m, v0, i1, uint32(2))
+	goto L1
+L20:
+	i0 = v4 + uint32(1160)
+	i0 = i0 + uint32(24)
+	v5 = i0
+	i1 = v2 + uint32(24)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, v5)) = l1
+	i0 = v4 + uint32(1160)
+	i0 = i0 + uint32(32)
+	i1 = v2 + uint32(32)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v7
+	i0 = v4 + uint32(1160)
+	i0 = i0 + uint32(16)
+	i1 = v2 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v4 + uint32(1160)
+	i0 = i0 + uint32(8)
+	i1 = v2 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, v5)) = uint32(6)
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+1160)) = l1
+	if v7 == 0 {
+		goto L22
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v4)+884)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+876)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+872)) = uint8(k32(48))
+	i1 = v4 + uint32(896)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+892)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v4)+596)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+588)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+584)) = uint8(k32(48))
+	i1 = v4 + uint32(608)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+604)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v4)+308)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+300)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+296)) = uint8(k32(48))
+	i1 = v4 + uint32(320)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+316)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v4)+20)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+12)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+8)) = uint8(k32(48))
+	i1 = v4 + uint32(32)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = i1
+	if v0 == v1 {
+		goto L23
+	}
+	v8 = v1
+	goto L21
+L23:
+	i0 = v4 + uint32(8)
+	v8 = i0
+	i0 = v4 + uint32(8)
+	i0 = fn7377(m, i0, v1, v3)
+	if i0 != 0 {
+		goto L21
+	}
+	fn7362(m, v0, uint32(512), v3)
+	goto L1
+L22:
+	i2 = v4 + uint32(1160)
+	fn7431(m, v0, v1, i2, v3)
+	i1 = v4 + uint32(1160)
+	fn7422(m, v0, i1, v3)
+	i1 = v4 + uint32(1160)
+	fn7364(m, v0, i1, v3)
+	goto L1
+L21:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+1188)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = i0 + uint32(3)
+	v5 = i0
+	i0 = v4 + uint32(1176)
+	v7 = i0
+	i0 = k32(9973008) + uint32(8)
+	v9 = i0
+	i0 = k32(9973008) + uint32(4)
+	v10 = i0
+	i0 = k32(9973008) + uint32(12)
+	v11 = i0
+	i0 = k32(9973008) + uint32(24)
+	v12 = i0
+	i0 = k32(9973008) + uint32(20)
+	v13 = i0
+	i0 = k32(9973008) + uint32(32)
+	v14 = i0
+	i0 = k32(9973008) + uint32(28)
+	v15 = i0
+	i0 = k32(9973008) + uint32(36)
+	v16 = i0
+L24:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+1160)) = v5
+	i2 = v4 + uint32(1160)
+	fn7431(m, v0, v8, i2, v3)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+296)))
+	i1 = i1 & uint32(240)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+296)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = i1 + i2
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+1160))
+	i1 = i1 - i2
+	*(*uint32)(unsafe.Add(b, uint64(v4)+300)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+316))
+	v1 = i0
+	*(*uint64)(unsafe.Add(b, v1)) = uint64(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+308)) = uint32(1)
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	v1 = i1
+	if v6 <= v1 {
+		goto L26
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	if i0 <= v1 {
+		goto L27
+	}
+	i2 = *(*uint32)(unsafe.Add(b, v10))
+	if i2 > v1 {
+		i0 = uint32(1)
+	} else {
+		i0 = uint32(2)
+	}
+	v1 = i0
+	goto L25
+L27:
+	i2 = *(*uint32)(unsafe.Add(b, v11))
+	if i2 > v1 {
+		i0 = uint32(3)
+	} else {
+		i0 = uint32(4)
+	}
+	v1 = i0
+	goto L25
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	if i0 <= v1 {
+		goto L28
+	}
+	i2 = *(*uint32)(unsafe.Add(b, v13))
+	if i2 > v1 {
+		i0 = uint32(5)
+	} else {
+		i0 = uint32(6)
+	}
+	v1 = i0
+	goto L25
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, v14))
+	if i0 <= v1 {
+		goto L29
+	}
+	i2 = *(*uint32)(unsafe.Add(b, v15))
+	if i2 > v1 {
+		i0 = uint32(7)
+	} else {
+		i0 = uint32(8)
+	}
+	v1 = i0
+	goto L25
+L29:
+	i2 = *(*uint32)(unsafe.Add(b, v16))
+	if i2 > v1 {
+		i0 = uint32(9)
+	} else {
+		i0 = uint32(10)
+	}
+	v1 = i0
+L25:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+304)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+1160)) = i1
+	i0 = v4 + uint32(872)
+	i2 = v4 + uint32(296)
+	i3 = v4 + uint32(1160)
+	fn7409(m, i0, v0, i2, i3, v7)
+	i0 = v4 + uint32(584)
+	i2 = v4 + uint32(296)
+	i3 = v4 + uint32(1160)
+	fn7411(m, i0, v0, i2, i3, v7)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i0 = i0 & uint32(14)
+	if i0 != 0 {
+		goto L31
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == 0 {
+		goto L31
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+872)))
+	v1 = i0
+	i0 = v1 & uint32(14)
+	if i0 != 0 {
+		goto L33
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
+	i0 = i0 & uint32(14)
+	if i0 == 0 {
+		goto L32
+	}
+L33:
+	i0 = v1 & uint32(12)
+	if i0 != 0 {
+		goto L34
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
+	i0 = i0 & uint32(12)
+	if i0 == 0 {
+		goto L32
+	}
+L34:
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 | uint32(256)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	goto L30
+L32:
+	i0 = v4 + uint32(872)
+	i1 = v4 + uint32(584)
+	i0 = fn7386(m, i0, i1)
+	if i0 != 0 {
+		goto L30
+	}
+L31:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+1188)) = i1
+	i1 = v4 + uint32(1160)
+	fn7422(m, v0, i1, v3)
+	i1 = v4 + uint32(1160)
+	fn7364(m, v0, i1, v3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+872)))
+	v0 = i0
+	if v0 > uint32(31) {
+		goto L35
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+892))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+872)))
+	v0 = i0
+L35:
+	i0 = v0 & uint32(16)
+	if i0 != 0 {
+		goto L36
+	}
+	i0 = v4 + uint32(872)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L36:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
+	v0 = i0
+	if v0 > uint32(31) {
+		goto L37
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+604))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
+	v0 = i0
+L37:
+	i0 = v0 & uint32(16)
+	if i0 != 0 {
+		goto L38
+	}
+	i0 = v4 + uint32(584)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L38:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+296)))
+	v0 = i0
+	if v0 > uint32(31) {
+		goto L39
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+316))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+296)))
+	v0 = i0
+L39:
+	i0 = v0 & uint32(16)
+	if i0 != 0 {
+		goto L40
+	}
+	i0 = v4 + uint32(296)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L40:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+8)))
+	v0 = i0
+	if v0 > uint32(31) {
+		goto L41
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+8)))
+	v0 = i0
+L41:
+	i0 = v0 & uint32(16)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v4 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	goto L1
+L30:
+	i0 = v5 + uint32(9)
+	v5 = i0
+	goto L24
+L1:
+	i0 = v4 + uint32(1200)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7431(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(1072)
+	v4 = i0
+	m.g0 = v4
+	*(*uint64)(unsafe.Add(b, uint64(v4)+724)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+716)) = uint64(0)
+	v5 = uint32(48)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+712)) = uint8(k32(48))
+	i1 = v4 + uint32(736)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+732)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v4)+436)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+428)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+424)) = uint8(k32(48))
+	i1 = v4 + uint32(448)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+444)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v4)+148)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+140)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+136)) = uint8(k32(48))
+	i1 = v4 + uint32(160)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+156)) = i1
+	i0 = v4 + uint32(712)
+	if i0 != v1 {
+		goto L6
+	}
+	i0 = v4 + uint32(736)
+	v6 = i0
+	v5 = uint32(0)
+	v7 = uint32(0)
+	goto L5
+L6:
+	i0 = v4 + uint32(736)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v6 = i1
+	if int32(v8) > int32(v6) {
+		i0 = v8
+	} else {
+		i0 = v6
+	}
+	v8 = i0
+	if int32(v8) < int32(uint32(65)) {
+		goto L7
+	}
+	i0 = v4 + uint32(712)
+	i0 = fn7298(m, i0, v8, v3)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+732))
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+712)))
+	v5 = i0
+L7:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+716)) = l1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i1 = i1 & uint32(15)
+	i2 = v5 & uint32(240)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, uint64(v4)+712)) = uint8(i1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+724)) = v6
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i2 = v6 << (uint32(2) & 31)
+	m.copy(v7, i1, i2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+724))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+732))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+720))
+	v7 = i0
+L5:
+	i1 = v5 << (uint32(2) & 31)
+	i0 = v6 + i1
+	v8 = i0
+	i0 = v8 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	i0 = v7 % k32(9)
+	v7 = i0
+	if v7 != 0 {
+		i0 = v7
+	} else {
+		i0 = uint32(9)
+	}
+	v7 = i0
+	if v7 < uint32(3) {
+		goto L3
+	}
+	i1 = v7 << (uint32(2) & 31)
+	i1 = i1 + uint32(9973008)
+	i1 = i1 + k32(4294967284)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = v6 / i1
+	v6 = i0
+	goto L2
+L4:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v6 = i0
+	i0 = v6 & uint32(32)
+	if i0 != 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i1
+	if int32(i0) <= int32(v1) {
+		goto L8
+	}
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = fn7294(m, i1, v1, uint32(4), v4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	if i0 != 0 {
+		goto L9
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L9:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v6 = i0
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v6 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 | uint32(512)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	goto L1
+L3:
+	if int32(v5) < int32(uint32(2)) {
+		goto L2
+	}
+	i0 = v8 + k32(4294967288)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = v7 << (uint32(2) & 31)
+	i1 = i1 + uint32(9973008)
+	i1 = i1 + uint32(24)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = i0 / i1
+	i2 = uint32(3) - v7
+	i2 = i2 << (uint32(2) & 31)
+	i1 = uint32(9973008) + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = i1 * v6
+	i0 = i0 + i1
+	v6 = i0
+L2:
+	if v6 > uint32(9) {
+		goto L12
+	}
+	i0 = v6 * uint32(10)
+	v6 = i0
+	goto L11
+L12:
+	if v6 > uint32(99) {
+		goto L10
+	}
+L11:
+	i0 = v6 * uint32(10)
+	v6 = i0
+L10:
+	i0 = v6 + k32(4294967196)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+	i0 = v1 & uint32(32)
+	if i0 != 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v9 = i1
+	if int32(i0) <= int32(v9) {
+		goto L13
+	}
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = fn7294(m, i1, v9, uint32(4), v4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	if i0 != 0 {
+		goto L14
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L14:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v9 = i0
+	i1 = v5 << (uint32(1) & 31)
+	i1 = i1 + uint32(9973520)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = k32(4294967293)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(1)
+	i1 = v1 & uint32(240)
+	v10 = i1
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(v10)
+	i0 = k32(9973008) + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = *(*uint32)(unsafe.Add(b, v9))
+	v1 = i1
+	if i0 <= v1 {
+		goto L16
+	}
+	i0 = k32(9973008) + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v1 {
+		goto L17
+	}
+	i2 = k32(9973008) + uint32(4)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v1 {
+		i0 = uint32(1)
+	} else {
+		i0 = uint32(2)
+	}
+	v1 = i0
+	goto L15
+L17:
+	i2 = k32(9973008) + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v1 {
+		i0 = uint32(3)
+	} else {
+		i0 = uint32(4)
+	}
+	v1 = i0
+	goto L15
+L16:
+	i0 = k32(9973008) + uint32(24)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v1 {
+		goto L18
+	}
+	i2 = k32(9973008) + uint32(20)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v1 {
+		i0 = uint32(5)
+	} else {
+		i0 = uint32(6)
+	}
+	v1 = i0
+	goto L15
+L18:
+	i0 = k32(9973008) + uint32(32)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v1 {
+		goto L19
+	}
+	i2 = k32(9973008) + uint32(28)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v1 {
+		i0 = uint32(7)
+	} else {
+		i0 = uint32(8)
+	}
+	v1 = i0
+	goto L15
+L19:
+	i2 = k32(9973008) + uint32(36)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v1 {
+		i0 = uint32(9)
+	} else {
+		i0 = uint32(10)
+	}
+	v1 = i0
+L15:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+	i0 = v8 + v7
+	v8 = i0
+	if v5 > uint32(400) {
+		goto L21
+	}
+	i0 = v8 + k32(4294967295)
+	v8 = i0
+	v1 = uint32(1)
+	goto L20
+L21:
+	i1 = v10 | uint32(1)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	v1 = uint32(0)
+L20:
+	i1 = v1 - v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+716)) = i1
+	i0 = v4 + uint32(1000)
+	fn7267(m, i0)
+	i0 = v4 + uint32(1036)
+	fn7267(m, i0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+1060)) = uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = i0 + uint32(2)
+	v9 = i0
+	if v8 != 0 {
+		goto L22
+	}
+	i0 = v6 + k32(4294966396)
+	if i0 > k32(4294966511) {
+		goto L22
+	}
+	i0 = v4 + uint32(712)
+	i0 = fn7386(m, i0, uint32(9973188))
+	v6 = i0
+	i0 = v4 + uint32(136)
+	i1 = v4 + uint32(712)
+	i4 = v4 + uint32(1000)
+	i5 = v4 + uint32(1016)
+	fn7402(m, i0, i1, uint32(9973188), uint32(1), i4, i5)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v4)+1016)))
+	i0 = i0 & uint32(958)
+	if i0 == 0 {
+		goto L23
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v6 = i0
+	i0 = v6 & uint32(32)
+	if i0 != 0 {
+		goto L24
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i1
+	if int32(i0) <= int32(v1) {
+		goto L24
+	}
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = fn7294(m, i1, v1, uint32(4), v4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	if i0 != 0 {
+		goto L25
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L25:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v6 = i0
+L24:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v6 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 | uint32(512)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	goto L1
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+140))
+	v1 = i0
+	if int32(v6) > int32(k32(4294967295)) {
+		goto L26
+	}
+	i1 = v1 + uint32(1)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+140)) = v1
+L26:
+	i0 = v1 + k32(4294967295)
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+144))
+	i0 = v1 + i1
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i2 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 - i2
+	i1 = i1 + uint32(1)
+	v7 = i1
+	if int32(v5) >= int32(v7) {
+		goto L27
+	}
+	i1 = v6 >> (uint32(31) & 31)
+	i3 = v7 + k32(4294967295)
+	fn7370(m, v0, i1, uint32(1), i3)
+	goto L1
+L27:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+140)) = v1
+	i1 = v5 + k32(4294967295)
+	v6 = i1
+	i1 = uint32(int32(v6) >> (uint32(31) & 31))
+	i1 = i1 & v6
+	i0 = v9 - i1
+	v9 = i0
+L22:
+	if int32(v9) < int32(uint32(3)) {
+		goto L28
+	}
+	i0 = v4 + k32(4294967292)
+	v1 = i0
+	v6 = k32(4294967295)
+	v5 = v9
+L29:
+	i0 = v1 + uint32(4)
+	v1 = i0
+	i1 = v5 + uint32(2)
+	v7 = i1
+	i1 = div32s(v7, uint32(2))
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	i0 = v6 + uint32(1)
+	v6 = i0
+	if int32(v7) > int32(uint32(5)) {
+		goto L29
+	}
+	if int32(v6) < int32(uint32(0)) {
+		goto L28
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v5 = i0
+L30:
+	i1 = v5 ^ uint32(1)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = i1 << (uint32(1) & 31)
+	i1 = i1 + uint32(3)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+1036)) = i1
+	i0 = v4 + uint32(136)
+	i2 = v4 + uint32(1036)
+	fn7419(m, i0, v0, i2, v3)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i1 = i1 ^ uint32(1)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i0 = v4 + uint32(712)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+720))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+1036))
+	v2 = i1
+	if int32(v7) <= int32(v2) {
+		goto L31
+	}
+	i0 = v4 + uint32(424)
+	i1 = v4 + uint32(712)
+	i2 = v7 - v2
+	v5 = i2
+	i0 = fn7394(m, i0, i1, v5, v3)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+428))
+	i1 = i1 + v5
+	*(*uint32)(unsafe.Add(b, uint64(v4)+428)) = i1
+	i0 = v4 + uint32(424)
+	v5 = i0
+L31:
+	i0 = v4 + uint32(136)
+	i2 = v4 + uint32(136)
+	i3 = v4 + uint32(1036)
+	fn7423(m, i0, v5, i2, i3, v3)
+	i0 = v4 + uint32(136)
+	i1 = v4 + uint32(1036)
+	fn7364(m, i0, i1, v3)
+	i0 = v4 + uint32(136)
+	i1 = v4 + uint32(136)
+	i3 = v4 + uint32(1000)
+	fn7411(m, i0, i1, uint32(9973188), i3, v3)
+	i2 = v4 + uint32(136)
+	i3 = v4 + uint32(1000)
+	fn7409(m, v0, v0, i2, i3, v3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v5 = i0
+	i0 = v5 & uint32(14)
+	if i0 != 0 {
+		goto L28
+	}
+	i0 = v1 + k32(4294967292)
+	v1 = i0
+	i0 = b2i(int32(v6) > int32(uint32(0)))
+	v7 = i0
+	i0 = v6 + k32(4294967295)
+	v6 = i0
+	if v7 != 0 {
+		goto L30
+	}
+L28:
+	i0 = v4 + uint32(712)
+	i1 = v9 + uint32(1)
+	fn7428(m, i0, i1, v3)
+	i0 = v4 + uint32(136)
+	i1 = v4 + uint32(712)
+	i3 = v4 + uint32(1000)
+	fn7432(m, i0, i1, v8, i3, v3)
+	i1 = v4 + uint32(136)
+	i3 = v4 + uint32(1000)
+	fn7409(m, v0, i1, v0, i3, v3)
+L1:
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 | uint32(4160)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+712)))
+	v0 = i0
+	if v0 > uint32(31) {
+		goto L32
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+732))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+712)))
+	v0 = i0
+L32:
+	i0 = v0 & uint32(16)
+	if i0 != 0 {
+		goto L33
+	}
+	i0 = v4 + uint32(712)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L33:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+424)))
+	v0 = i0
+	if v0 > uint32(31) {
+		goto L34
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+444))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+424)))
+	v0 = i0
+L34:
+	i0 = v0 & uint32(16)
+	if i0 != 0 {
+		goto L35
+	}
+	i0 = v4 + uint32(424)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L35:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+136)))
+	v0 = i0
+	if v0 > uint32(31) {
+		goto L36
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+156))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+136)))
+	v0 = i0
+L36:
+	i0 = v0 & uint32(16)
+	if i0 != 0 {
+		goto L37
+	}
+	i0 = v4 + uint32(136)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L37:
+	i0 = v4 + uint32(1072)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7432(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(336)
+	v5 = i0
+	m.g0 = v5
+	*(*uint64)(unsafe.Add(b, uint64(v5)+20)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v5)+12)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+8)) = uint8(k32(48))
+	i1 = v5 + uint32(32)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+28)) = i1
+	i0 = v5 + uint32(300)
+	fn7267(m, i0)
+	i0 = v5 + uint32(8)
+	i2 = v5 + uint32(300)
+	fn7363(m, i0, v2, i2, v4)
+	i2 = v5 + uint32(8)
+	fn7423(m, v0, v1, i2, v3, v4)
+	fn7364(m, v0, v3, v4)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+8)))
+	v4 = i0
+	if v4 > uint32(31) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+8)))
+	v4 = i0
+L1:
+	i0 = v4 & uint32(16)
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = v5 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L2:
+	i0 = v5 + uint32(336)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7433(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(1200)
+	v4 = i0
+	m.g0 = v4
+	i0 = v4 + uint32(1160)
+	i0 = i0 + uint32(24)
+	v5 = i0
+	i1 = v2 + uint32(24)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, v5)) = l1
+	i0 = v4 + uint32(1160)
+	i0 = i0 + uint32(32)
+	i1 = v2 + uint32(32)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v4 + uint32(1160)
+	i0 = i0 + uint32(16)
+	i1 = v2 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v4 + uint32(1160)
+	i0 = i0 + uint32(8)
+	i1 = v2 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, v5)) = uint32(6)
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+1160)) = l1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v5 = i0
+	i0 = v5 & uint32(14)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = fn7376(m, v0, v1, v2, v3)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L3
+	}
+	if v5 != 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i1
+	if int32(i0) <= int32(v1) {
+		goto L4
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v4)+896)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v4 + uint32(896)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+896)))
+	if i0 != 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L5:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v2 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 | uint32(256)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	goto L1
+L3:
+	if v5 != 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i1
+	if int32(i0) <= int32(v1) {
+		goto L6
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v4)+896)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v4 + uint32(896)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+896)))
+	if i0 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L7:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v2 & uint32(240)
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v7 = i1
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v6 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v8 = i0
+	if v8 != 0 {
+		goto L8
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	if i0 != 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i1
+	if int32(i0) <= int32(v1) {
+		goto L9
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v4)+896)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v4 + uint32(896)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+896)))
+	if i0 != 0 {
+		goto L10
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L10:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v2 & uint32(240)
+	i1 = i1 | uint32(3)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	goto L1
+L8:
+	i0 = v5 & uint32(1)
+	if i0 == 0 {
+		goto L11
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	if i0 != 0 {
+		goto L12
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i1
+	if int32(i0) <= int32(v1) {
+		goto L12
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v4)+896)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v4 + uint32(896)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+896)))
+	if i0 != 0 {
+		goto L13
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L13:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+L12:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v2 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 | uint32(256)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	goto L1
+L11:
+	i0 = k32(9973008) + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v9 = i0
+	if v9 <= v8 {
+		goto L15
+	}
+	i0 = k32(9973008) + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v8 {
+		goto L16
+	}
+	i2 = k32(9973008) + uint32(4)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v8 {
+		i0 = uint32(1)
+	} else {
+		i0 = uint32(2)
+	}
+	v5 = i0
+	goto L14
+L16:
+	i2 = k32(9973008) + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v8 {
+		i0 = uint32(3)
+	} else {
+		i0 = uint32(4)
+	}
+	v5 = i0
+	goto L14
+L15:
+	i0 = k32(9973008) + uint32(24)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v8 {
+		goto L17
+	}
+	i2 = k32(9973008) + uint32(20)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v8 {
+		i0 = uint32(5)
+	} else {
+		i0 = uint32(6)
+	}
+	v5 = i0
+	goto L14
+L17:
+	i0 = k32(9973008) + uint32(32)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v8 {
+		goto L18
+	}
+	i2 = k32(9973008) + uint32(28)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v8 {
+		i0 = uint32(7)
+	} else {
+		i0 = uint32(8)
+	}
+	v5 = i0
+	goto L14
+L18:
+	i2 = k32(9973008) + uint32(36)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v8 {
+		i0 = uint32(9)
+	} else {
+		i0 = uint32(10)
+	}
+	v5 = i0
+L14:
+	i0 = v5 << (uint32(2) & 31)
+	i0 = i0 + uint32(9973008)
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != v8 {
+		goto L21
+	}
+	i0 = v7 + k32(4294967295)
+	v8 = i0
+	i0 = v7 << (uint32(2) & 31)
+	i0 = i0 + v6
+	i0 = i0 + k32(4294967288)
+	v5 = i0
+L22:
+	i0 = v8 + k32(4294967295)
+	v8 = i0
+	if int32(v8) < int32(uint32(0)) {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v7 = i0
+	i0 = v5 + k32(4294967292)
+	v5 = i0
+	if v7 == 0 {
+		goto L22
+	}
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967295)
+	v5 = i0
+	i0 = uint32(int32(v5) >> (uint32(31) & 31))
+	i0 = i0 ^ v5
+	i0 = fn7328(m, i0)
+	i0 = i0 + k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if int32(i0) <= int32(i1) {
+		goto L23
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 | uint32(6208)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = v5 >> (uint32(31) & 31)
+	fn7361(m, v0, i1, uint32(2))
+	goto L1
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+32))
+	if i0 == 0 {
+		goto L24
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v4)+884)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+876)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+872)) = uint8(k32(48))
+	i1 = v4 + uint32(896)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+892)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v4)+596)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+588)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+584)) = uint8(k32(48))
+	i1 = v4 + uint32(608)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+604)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v4)+308)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+300)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+296)) = uint8(k32(48))
+	i1 = v4 + uint32(320)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+316)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v4)+20)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+12)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+8)) = uint8(k32(48))
+	i1 = v4 + uint32(32)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = i1
+	if v0 == v1 {
+		goto L25
+	}
+	v7 = v1
+	goto L19
+L25:
+	i0 = v4 + uint32(8)
+	v7 = i0
+	i0 = v4 + uint32(8)
+	i0 = fn7377(m, i0, v1, v3)
+	if i0 != 0 {
+		goto L19
+	}
+	fn7362(m, v0, uint32(512), v3)
+	goto L1
+L24:
+	i3 = v4 + uint32(1160)
+	fn7434(m, uint32(1), v0, v1, i3, v3)
+	i1 = v4 + uint32(1160)
+	fn7422(m, v0, i1, v3)
+	goto L1
+L20:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = i1 + i2
+	v1 = i1
+	i1 = v1 + k32(4294967295)
+	v2 = i1
+	i1 = v2 >> (uint32(31) & 31)
+	i2 = uint32(1) - v1
+	if !(int32(v2) < int32(uint32(0))) {
+		i2 = v2
+	}
+	fn7370(m, v0, i1, i2, uint32(0))
+	i1 = v4 + uint32(1160)
+	fn7364(m, v0, i1, v3)
+	goto L1
+L19:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+1188)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = i0 + uint32(3)
+	v5 = i0
+	i0 = v4 + uint32(1176)
+	v8 = i0
+	i0 = k32(9973008) + uint32(8)
+	v6 = i0
+	i0 = k32(9973008) + uint32(4)
+	v10 = i0
+	i0 = k32(9973008) + uint32(12)
+	v11 = i0
+	i0 = k32(9973008) + uint32(24)
+	v12 = i0
+	i0 = k32(9973008) + uint32(20)
+	v13 = i0
+	i0 = k32(9973008) + uint32(32)
+	v14 = i0
+	i0 = k32(9973008) + uint32(28)
+	v15 = i0
+	i0 = k32(9973008) + uint32(36)
+	v16 = i0
+L26:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+1160)) = v5
+	i3 = v4 + uint32(1160)
+	fn7434(m, uint32(0), v0, v7, i3, v3)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+296)))
+	i1 = i1 & uint32(240)
+	*(*uint8)(unsafe.Add(b, uint64(v4)+296)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = i1 + i2
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+1160))
+	i1 = i1 - i2
+	*(*uint32)(unsafe.Add(b, uint64(v4)+300)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+316))
+	v1 = i0
+	*(*uint64)(unsafe.Add(b, v1)) = uint64(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+308)) = uint32(1)
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	v1 = i1
+	if v9 <= v1 {
+		goto L28
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	if i0 <= v1 {
+		goto L29
+	}
+	i2 = *(*uint32)(unsafe.Add(b, v10))
+	if i2 > v1 {
+		i0 = uint32(1)
+	} else {
+		i0 = uint32(2)
+	}
+	v1 = i0
+	goto L27
+L29:
+	i2 = *(*uint32)(unsafe.Add(b, v11))
+	if i2 > v1 {
+		i0 = uint32(3)
+	} else {
+		i0 = uint32(4)
+	}
+	v1 = i0
+	goto L27
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	if i0 <= v1 {
+		goto L30
+	}
+	i2 = *(*uint32)(unsafe.Add(b, v13))
+	if i2 > v1 {
+		i0 = uint32(5)
+	} else {
+		i0 = uint32(6)
+	}
+	v1 = i0
+	goto L27
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, v14))
+	if i0 <= v1 {
+		goto L31
+	}
+	i2 = *(*uint32)(unsafe.Add(b, v15))
+	if i2 > v1 {
+		i0 = uint32(7)
+	} else {
+		i0 = uint32(8)
+	}
+	v1 = i0
+	goto L27
+L31:
+	i2 = *(*uint32)(unsafe.Add(b, v16))
+	if i2 > v1 {
+		i0 = uint32(9)
+	} else {
+		i0 = uint32(10)
+	}
+	v1 = i0
+L27:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+304)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+1160)) = i1
+	i0 = v4 + uint32(872)
+	i2 = v4 + uint32(296)
+	i3 = v4 + uint32(1160)
+	fn7409(m, i0, v0, i2, i3, v8)
+	i0 = v4 + uint32(584)
+	i2 = v4 + uint32(296)
+	i3 = v4 + uint32(1160)
+	fn7411(m, i0, v0, i2, i3, v8)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i0 = i0 & uint32(14)
+	if i0 != 0 {
+		goto L33
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == 0 {
+		goto L33
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+872)))
+	v1 = i0
+	i0 = v1 & uint32(14)
+	if i0 != 0 {
+		goto L35
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
+	i0 = i0 & uint32(14)
+	if i0 == 0 {
+		goto L34
+	}
+L35:
+	i0 = v1 & uint32(12)
+	if i0 != 0 {
+		goto L36
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
+	i0 = i0 & uint32(12)
+	if i0 == 0 {
+		goto L34
+	}
+L36:
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 | uint32(256)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	goto L32
+L34:
+	i0 = v4 + uint32(872)
+	i1 = v4 + uint32(584)
+	i0 = fn7386(m, i0, i1)
+	if i0 != 0 {
+		goto L32
+	}
+L33:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+1188)) = i1
+	i1 = v4 + uint32(1160)
+	fn7422(m, v0, i1, v3)
+	i1 = v4 + uint32(1160)
+	fn7364(m, v0, i1, v3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+872)))
+	v0 = i0
+	if v0 > uint32(31) {
+		goto L37
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+892))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+872)))
+	v0 = i0
+L37:
+	i0 = v0 & uint32(16)
+	if i0 != 0 {
+		goto L38
+	}
+	i0 = v4 + uint32(872)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L38:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
+	v0 = i0
+	if v0 > uint32(31) {
+		goto L39
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+604))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+584)))
+	v0 = i0
+L39:
+	i0 = v0 & uint32(16)
+	if i0 != 0 {
+		goto L40
+	}
+	i0 = v4 + uint32(584)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L40:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+296)))
+	v0 = i0
+	if v0 > uint32(31) {
+		goto L41
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+316))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+296)))
+	v0 = i0
+L41:
+	i0 = v0 & uint32(16)
+	if i0 != 0 {
+		goto L42
+	}
+	i0 = v4 + uint32(296)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L42:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+8)))
+	v0 = i0
+	if v0 > uint32(31) {
+		goto L43
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+8)))
+	v0 = i0
+L43:
+	i0 = v0 & uint32(16)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v4 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	goto L1
+L32:
+	i0 = v5 + uint32(9)
+	v5 = i0
+	goto L26
+L1:
+	i0 = v4 + uint32(1200)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7434(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(336)
+	v5 = i0
+	m.g0 = v5
+	*(*uint64)(unsafe.Add(b, uint64(v5)+20)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v5)+12)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+8)) = uint8(k32(48))
+	i1 = v5 + uint32(32)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+28)) = i1
+	i0 = v5 + uint32(296)
+	fn7267(m, i0)
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 + uint32(3)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+296)) = i1
+	i2 = v5 + uint32(296)
+	fn7431(m, v1, v2, i2, v4)
+	i0 = v5 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+296))
+	fn7428(m, i0, i1, v4)
+	if v0 != uint32(1) {
+		goto L1
+	}
+	i0 = v5 + uint32(296)
+	i0 = i0 + uint32(24)
+	v2 = i0
+	i1 = v3 + uint32(24)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, v2)) = l1
+	i0 = v5 + uint32(296)
+	i0 = i0 + uint32(32)
+	i1 = v3 + uint32(32)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v5 + uint32(296)
+	i0 = i0 + uint32(16)
+	i1 = v3 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v5 + uint32(296)
+	i0 = i0 + uint32(8)
+	i1 = v3 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(6)
+	l1 = *(*uint64)(unsafe.Add(b, v3))
+	*(*uint64)(unsafe.Add(b, uint64(v5)+296)) = l1
+L1:
+	i3 = v5 + uint32(8)
+	i4 = v5 + uint32(296)
+	fn7413(m, uint32(0), v1, v1, i3, i4, v4)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+8)))
+	v3 = i0
+	if v3 > uint32(31) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+8)))
+	v3 = i0
+L2:
+	i0 = v3 & uint32(16)
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = v5 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L3:
+	i0 = v5 + uint32(336)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7435(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v6 = i0
+	i0 = v6 & uint32(4)
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = v5 & uint32(12)
+	if i0 != 0 {
+		goto L7
+	}
+	if v0 == v2 {
+		goto L2
+	}
+	i0 = v2 + uint32(12)
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v9 = i1
+	if int32(v1) > int32(v9) {
+		i0 = v1
+	} else {
+		i0 = v9
+	}
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i1
+	if v6 == v1 {
+		goto L4
+	}
+	i0 = v8 & uint32(32)
+	if i0 == 0 {
+		goto L8
+	}
+	if int32(v6) <= int32(v1) {
+		goto L4
+	}
+	v1 = v2
+	i0 = fn7298(m, v0, v6, v4)
+	if i0 != 0 {
+		goto L6
+	}
+	goto L2
+L8:
+	v1 = v2
+	i0 = fn7299(m, v0, v6, v4)
+	if i0 != 0 {
+		goto L6
+	}
+	goto L2
+L7:
+	i0 = v6 & uint32(12)
+	if i0 != 0 {
+		goto L9
+	}
+	i0 = v5 & uint32(4)
+	if i0 == 0 {
+		goto L9
+	}
+	if v0 == v1 {
+		goto L2
+	}
+	i0 = v1 + uint32(12)
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v9 = i1
+	if int32(v2) > int32(v9) {
+		i0 = v2
+	} else {
+		i0 = v9
+	}
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v5 = i1
+	if v2 == v5 {
+		goto L3
+	}
+	i0 = v8 & uint32(32)
+	if i0 == 0 {
+		goto L10
+	}
+	if int32(v2) <= int32(v5) {
+		goto L3
+	}
+	i0 = fn7298(m, v0, v2, v4)
+	if i0 != 0 {
+		goto L6
+	}
+	goto L2
+L10:
+	i0 = fn7299(m, v0, v2, v4)
+	if i0 != 0 {
+		goto L6
+	}
+	goto L2
+L9:
+	i0 = fn7378(m, v0, v1, v2, v3, v4)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = fn7386(m, v1, v2)
+	v5 = i0
+	if v5 != 0 {
+		goto L11
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 & uint32(1)
+	v5 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i1 = i1 & uint32(1)
+	v6 = i1
+	if v5 == v6 {
+		goto L12
+	}
+	i0 = v6 - v5
+	v5 = i0
+	goto L11
+L12:
+	i2 = v5 << (uint32(1) & 31)
+	i1 = uint32(1) - i2
+	v5 = i1
+	i0 = uint32(0) - v5
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if !(int32(i2) < int32(i3)) {
+		i0 = v5
+	}
+	v5 = i0
+L11:
+	if int32(v5) > int32(k32(4294967295)) {
+		goto L13
+	}
+	if v0 == v2 {
+		goto L2
+	}
+	i0 = v2 + uint32(12)
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v9 = i1
+	if int32(v1) > int32(v9) {
+		i0 = v1
+	} else {
+		i0 = v9
+	}
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i1
+	if v5 != v1 {
+		goto L14
+	}
+	v1 = v2
+	goto L5
+L14:
+	i0 = v8 & uint32(32)
+	if i0 == 0 {
+		goto L15
+	}
+	if int32(v5) > int32(v1) {
+		goto L16
+	}
+	v1 = v2
+	goto L5
+L16:
+	v1 = v2
+	i0 = fn7298(m, v0, v5, v4)
+	if i0 != 0 {
+		goto L6
+	}
+	goto L2
+L15:
+	v1 = v2
+	i0 = fn7299(m, v0, v5, v4)
+	if i0 != 0 {
+		goto L6
+	}
+	goto L2
+L13:
+	if v0 == v1 {
+		goto L2
+	}
+	i0 = v1 + uint32(12)
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v9 = i1
+	if int32(v2) > int32(v9) {
+		i0 = v2
+	} else {
+		i0 = v9
+	}
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v5 = i1
+	if v2 == v5 {
+		goto L5
+	}
+	i0 = v8 & uint32(32)
+	if i0 == 0 {
+		goto L18
+	}
+	if int32(v2) <= int32(v5) {
+		goto L5
+	}
+	i0 = fn7298(m, v0, v2, v4)
+	v2 = i0
+	goto L17
+L18:
+	i0 = fn7299(m, v0, v2, v4)
+	v2 = i0
+L17:
+	if v2 == 0 {
+		goto L2
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v9 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+L5:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v6 = i0
+	goto L3
+L4:
+	v6 = v5
+	v1 = v2
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v9
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i1 = v6 & uint32(15)
+	i2 = v8 & uint32(240)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i2 = *(*uint32)(unsafe.Add(b, v7))
+	i2 = i2 << (uint32(2) & 31)
+	m.copy(i0, i1, i2)
+L2:
+	fn7364(m, v0, v3, v4)
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7436(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v6 = i0
+	i0 = v6 & uint32(4)
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = v5 & uint32(12)
+	if i0 != 0 {
+		goto L6
+	}
+	if v0 == v2 {
+		goto L2
+	}
+	i0 = v2 + uint32(12)
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v9 = i1
+	if int32(v1) > int32(v9) {
+		i0 = v1
+	} else {
+		i0 = v9
+	}
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i1
+	if v6 == v1 {
+		goto L4
+	}
+	i0 = v8 & uint32(32)
+	if i0 == 0 {
+		goto L7
+	}
+	if int32(v6) <= int32(v1) {
+		goto L4
+	}
+	v1 = v2
+	i0 = fn7298(m, v0, v6, v4)
+	if i0 != 0 {
+		goto L5
+	}
+	goto L2
+L7:
+	v1 = v2
+	i0 = fn7299(m, v0, v6, v4)
+	if i0 != 0 {
+		goto L5
+	}
+	goto L2
+L6:
+	i0 = v6 & uint32(12)
+	if i0 != 0 {
+		goto L8
+	}
+	i0 = v5 & uint32(4)
+	if i0 == 0 {
+		goto L8
+	}
+	if v0 == v1 {
+		goto L2
+	}
+	i0 = v1 + uint32(12)
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v9 = i1
+	if int32(v2) > int32(v9) {
+		i0 = v2
+	} else {
+		i0 = v9
+	}
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v5 = i1
+	if v2 == v5 {
+		goto L3
+	}
+	i0 = v8 & uint32(32)
+	if i0 == 0 {
+		goto L9
+	}
+	if int32(v2) <= int32(v5) {
+		goto L3
+	}
+	i0 = fn7298(m, v0, v2, v4)
+	if i0 != 0 {
+		goto L5
+	}
+	goto L2
+L9:
+	i0 = fn7299(m, v0, v2, v4)
+	if i0 != 0 {
+		goto L5
+	}
+	goto L2
+L8:
+	i0 = fn7378(m, v0, v1, v2, v3, v4)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v6 = i0
+	if v1 == v2 {
+		goto L13
+	}
+	i0 = v5 & uint32(2)
+	v9 = i0
+	i0 = v6 & uint32(2)
+	if i0 == 0 {
+		goto L15
+	}
+	i0 = b2i(v9 == 0)
+	v9 = i0
+	goto L14
+L15:
+	if v9 != 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L16
+	}
+	if v9 != 0 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	v9 = i0
+	goto L14
+L16:
+	if v9 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = i0 + i1
+	v9 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = i1 + i2
+	v8 = i1
+	if v9 == v8 {
+		goto L17
+	}
+	i0 = v9 + k32(4294967295)
+	i1 = v8 + k32(4294967295)
+	if int32(i0) < int32(i1) {
+		goto L11
+	}
+	goto L10
+L17:
+	i0 = fn7374(m, v1, v2)
+	v9 = i0
+L14:
+	if v9 != 0 {
+		goto L12
+	}
+L13:
+	i0 = v6 & uint32(1)
+	v9 = i0
+	i1 = v5 & uint32(1)
+	v8 = i1
+	if v9 == v8 {
+		goto L18
+	}
+	i0 = v8 - v9
+	v9 = i0
+	goto L12
+L18:
+	i2 = v9 << (uint32(1) & 31)
+	i1 = uint32(1) - i2
+	v9 = i1
+	i0 = uint32(0) - v9
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if !(int32(i2) < int32(i3)) {
+		i0 = v9
+	}
+	v9 = i0
+L12:
+	if int32(v9) > int32(k32(4294967295)) {
+		goto L10
+	}
+L11:
+	if v0 == v2 {
+		goto L2
+	}
+	i0 = v2 + uint32(12)
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v9 = i1
+	if int32(v1) > int32(v9) {
+		i0 = v1
+	} else {
+		i0 = v9
+	}
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i1
+	if v6 == v1 {
+		goto L19
+	}
+	i0 = v8 & uint32(32)
+	if i0 == 0 {
+		goto L20
+	}
+	if int32(v6) <= int32(v1) {
+		goto L19
+	}
+	v1 = v2
+	i0 = fn7298(m, v0, v6, v4)
+	if i0 != 0 {
+		goto L5
+	}
+	goto L2
+L20:
+	v1 = v2
+	i0 = fn7299(m, v0, v6, v4)
+	if i0 != 0 {
+		goto L5
+	}
+	goto L2
+L19:
+	v6 = v5
+	v1 = v2
+	goto L3
+L10:
+	if v0 == v1 {
+		goto L2
+	}
+	i0 = v1 + uint32(12)
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v9 = i1
+	if int32(v2) > int32(v9) {
+		i0 = v2
+	} else {
+		i0 = v9
+	}
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v5 = i1
+	if v2 == v5 {
+		goto L3
+	}
+	i0 = v8 & uint32(32)
+	if i0 == 0 {
+		goto L22
+	}
+	if int32(v2) <= int32(v5) {
+		goto L3
+	}
+	i0 = fn7298(m, v0, v2, v4)
+	v2 = i0
+	goto L21
+L22:
+	i0 = fn7299(m, v0, v2, v4)
+	v2 = i0
+L21:
+	if v2 == 0 {
+		goto L2
+	}
+L5:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v9 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+	goto L3
+L4:
+	v6 = v5
+	v1 = v2
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v9
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i1 = v6 & uint32(15)
+	i2 = v8 & uint32(240)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i2 = *(*uint32)(unsafe.Add(b, v7))
+	i2 = i2 << (uint32(2) & 31)
+	m.copy(i0, i1, i2)
+L2:
+	fn7364(m, v0, v3, v4)
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7437(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v6 = i0
+	i0 = v6 & uint32(4)
+	if i0 == 0 {
+		goto L6
+	}
+	i0 = v5 & uint32(12)
+	if i0 != 0 {
+		goto L6
+	}
+	if v0 == v2 {
+		goto L2
+	}
+	i0 = v2 + uint32(12)
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v9 = i1
+	if int32(v1) > int32(v9) {
+		i0 = v1
+	} else {
+		i0 = v9
+	}
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v6 = i1
+	if v1 != v6 {
+		goto L7
+	}
+	v6 = v5
+	goto L3
+L7:
+	i0 = v8 & uint32(32)
+	if i0 == 0 {
+		goto L8
+	}
+	if int32(v1) > int32(v6) {
+		goto L9
+	}
+	v6 = v5
+	goto L3
+L9:
+	i0 = fn7298(m, v0, v1, v4)
+	if i0 != 0 {
+		goto L5
+	}
+	goto L2
+L8:
+	i0 = fn7299(m, v0, v1, v4)
+	if i0 != 0 {
+		goto L5
+	}
+	goto L2
+L6:
+	i0 = v6 & uint32(12)
+	if i0 != 0 {
+		goto L10
+	}
+	i0 = v5 & uint32(4)
+	if i0 == 0 {
+		goto L10
+	}
+	if v0 == v1 {
+		goto L2
+	}
+	i0 = v1 + uint32(12)
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v9 = i1
+	if int32(v2) > int32(v9) {
+		i0 = v2
+	} else {
+		i0 = v9
+	}
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i1
+	if v5 != v2 {
+		goto L11
+	}
+	v2 = v1
+	goto L3
+L11:
+	i0 = v8 & uint32(32)
+	if i0 == 0 {
+		goto L12
+	}
+	if int32(v5) > int32(v2) {
+		goto L13
+	}
+	v2 = v1
+	goto L3
+L13:
+	v2 = v1
+	i0 = fn7298(m, v0, v5, v4)
+	if i0 != 0 {
+		goto L5
+	}
+	goto L2
+L12:
+	v2 = v1
+	i0 = fn7299(m, v0, v5, v4)
+	if i0 != 0 {
+		goto L5
+	}
+	goto L2
+L10:
+	i0 = fn7378(m, v0, v1, v2, v3, v4)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = fn7386(m, v1, v2)
+	v5 = i0
+	if v5 != 0 {
+		goto L14
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 & uint32(1)
+	v5 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i1 = i1 & uint32(1)
+	v6 = i1
+	if v5 == v6 {
+		goto L15
+	}
+	i0 = v6 - v5
+	v5 = i0
+	goto L14
+L15:
+	i2 = v5 << (uint32(1) & 31)
+	i1 = uint32(1) - i2
+	v5 = i1
+	i0 = uint32(0) - v5
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if !(int32(i2) < int32(i3)) {
+		i0 = v5
+	}
+	v5 = i0
+L14:
+	if int32(v5) > int32(k32(4294967295)) {
+		goto L16
+	}
+	if v0 == v1 {
+		goto L2
+	}
+	i0 = v1 + uint32(12)
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v9 = i1
+	if int32(v2) > int32(v9) {
+		i0 = v2
+	} else {
+		i0 = v9
+	}
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i1
+	if v5 != v2 {
+		goto L17
+	}
+	v2 = v1
+	goto L4
+L17:
+	i0 = v8 & uint32(32)
+	if i0 == 0 {
+		goto L18
+	}
+	if int32(v5) > int32(v2) {
+		goto L19
+	}
+	v2 = v1
+	goto L4
+L19:
+	v2 = v1
+	i0 = fn7298(m, v0, v5, v4)
+	if i0 != 0 {
+		goto L5
+	}
+	goto L2
+L18:
+	v2 = v1
+	i0 = fn7299(m, v0, v5, v4)
+	if i0 != 0 {
+		goto L5
+	}
+	goto L2
+L16:
+	if v0 == v2 {
+		goto L2
+	}
+	i0 = v2 + uint32(12)
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v9 = i1
+	if int32(v1) > int32(v9) {
+		i0 = v1
+	} else {
+		i0 = v9
+	}
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v5 = i1
+	if v1 == v5 {
+		goto L4
+	}
+	i0 = v8 & uint32(32)
+	if i0 == 0 {
+		goto L21
+	}
+	if int32(v1) <= int32(v5) {
+		goto L4
+	}
+	i0 = fn7298(m, v0, v1, v4)
+	v1 = i0
+	goto L20
+L21:
+	i0 = fn7299(m, v0, v1, v4)
+	v1 = i0
+L20:
+	if v1 == 0 {
+		goto L2
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v9 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+L4:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v6 = i0
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v9
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i1 = v6 & uint32(15)
+	i2 = v8 & uint32(240)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	i2 = *(*uint32)(unsafe.Add(b, v7))
+	i2 = i2 << (uint32(2) & 31)
+	m.copy(i0, i1, i2)
+L2:
+	fn7364(m, v0, v3, v4)
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7438(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v6 = i0
+	i0 = v6 & uint32(4)
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = v5 & uint32(12)
+	if i0 != 0 {
+		goto L5
+	}
+	if v0 == v2 {
+		goto L2
+	}
+	i0 = v2 + uint32(12)
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v9 = i1
+	if int32(v1) > int32(v9) {
+		i0 = v1
+	} else {
+		i0 = v9
+	}
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v6 = i1
+	if v1 != v6 {
+		goto L6
+	}
+	v6 = v5
+	goto L3
+L6:
+	i0 = v8 & uint32(32)
+	if i0 == 0 {
+		goto L7
+	}
+	if int32(v1) > int32(v6) {
+		goto L8
+	}
+	v6 = v5
+	goto L3
+L8:
+	i0 = fn7298(m, v0, v1, v4)
+	if i0 != 0 {
+		goto L4
+	}
+	goto L2
+L7:
+	i0 = fn7299(m, v0, v1, v4)
+	if i0 != 0 {
+		goto L4
+	}
+	goto L2
+L5:
+	i0 = v6 & uint32(12)
+	if i0 != 0 {
+		goto L9
+	}
+	i0 = v5 & uint32(4)
+	if i0 == 0 {
+		goto L9
+	}
+	if v0 == v1 {
+		goto L2
+	}
+	i0 = v1 + uint32(12)
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v9 = i1
+	if int32(v2) > int32(v9) {
+		i0 = v2
+	} else {
+		i0 = v9
+	}
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i1
+	if v5 != v2 {
+		goto L10
+	}
+	v2 = v1
+	goto L3
+L10:
+	i0 = v8 & uint32(32)
+	if i0 == 0 {
+		goto L11
+	}
+	if int32(v5) > int32(v2) {
+		goto L12
+	}
+	v2 = v1
+	goto L3
+L12:
+	v2 = v1
+	i0 = fn7298(m, v0, v5, v4)
+	if i0 != 0 {
+		goto L4
+	}
+	goto L2
+L11:
+	v2 = v1
+	i0 = fn7299(m, v0, v5, v4)
+	if i0 != 0 {
+		goto L4
+	}
+	goto L2
+L9:
+	i0 = fn7378(m, v0, v1, v2, v3, v4)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v6 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v5 = i0
+	if v1 == v2 {
+		goto L16
+	}
+	i0 = v6 & uint32(2)
+	v9 = i0
+	i0 = v5 & uint32(2)
+	if i0 == 0 {
+		goto L18
+	}
+	i0 = b2i(v9 == 0)
+	v9 = i0
+	goto L17
+L18:
+	if v9 != 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L19
+	}
+	if v9 != 0 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	v9 = i0
+	goto L17
+L19:
+	if v9 == 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = i0 + i1
+	v9 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = i1 + i2
+	v8 = i1
+	if v9 == v8 {
+		goto L20
+	}
+	i0 = v9 + k32(4294967295)
+	i1 = v8 + k32(4294967295)
+	if int32(i0) < int32(i1) {
+		goto L14
+	}
+	goto L13
+L20:
+	i0 = fn7374(m, v1, v2)
+	v9 = i0
+L17:
+	if v9 != 0 {
+		goto L15
+	}
+L16:
+	i0 = v5 & uint32(1)
+	v9 = i0
+	i1 = v6 & uint32(1)
+	v8 = i1
+	if v9 == v8 {
+		goto L21
+	}
+	i0 = v8 - v9
+	v9 = i0
+	goto L15
+L21:
+	i2 = v9 << (uint32(1) & 31)
+	i1 = uint32(1) - i2
+	v9 = i1
+	i0 = uint32(0) - v9
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	if !(int32(i2) < int32(i3)) {
+		i0 = v9
+	}
+	v9 = i0
+L15:
+	if int32(v9) > int32(k32(4294967295)) {
+		goto L13
+	}
+L14:
+	if v0 == v1 {
+		goto L2
+	}
+	i0 = v1 + uint32(12)
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v9 = i1
+	if int32(v2) > int32(v9) {
+		i0 = v2
+	} else {
+		i0 = v9
+	}
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v2 = i1
+	if v6 == v2 {
+		goto L22
+	}
+	i0 = v8 & uint32(32)
+	if i0 == 0 {
+		goto L23
+	}
+	if int32(v6) <= int32(v2) {
+		goto L22
+	}
+	v2 = v1
+	i0 = fn7298(m, v0, v6, v4)
+	if i0 != 0 {
+		goto L4
+	}
+	goto L2
+L23:
+	v2 = v1
+	i0 = fn7299(m, v0, v6, v4)
+	if i0 != 0 {
+		goto L4
+	}
+	goto L2
+L22:
+	v6 = v5
+	v2 = v1
+	goto L3
+L13:
+	if v0 == v2 {
+		goto L2
+	}
+	i0 = v2 + uint32(12)
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v9 = i1
+	if int32(v1) > int32(v9) {
+		i0 = v1
+	} else {
+		i0 = v9
+	}
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v5 = i1
+	if v1 == v5 {
+		goto L3
+	}
+	i0 = v8 & uint32(32)
+	if i0 == 0 {
+		goto L25
+	}
+	if int32(v1) <= int32(v5) {
+		goto L3
+	}
+	i0 = fn7298(m, v0, v1, v4)
+	v1 = i0
+	goto L24
+L25:
+	i0 = fn7299(m, v0, v1, v4)
+	v1 = i0
+L24:
+	if v1 == 0 {
+		goto L2
+	}
+L4:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v9 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v9
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i1 = v6 & uint32(15)
+	i2 = v8 & uint32(240)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	i2 = *(*uint32)(unsafe.Add(b, v7))
+	i2 = i2 << (uint32(2) & 31)
+	m.copy(i0, i1, i2)
+L2:
+	fn7364(m, v0, v3, v4)
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7439(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v4 = i0
+	m.g0 = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = uint32(1)
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(144))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(1)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = uint64(4294967297)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v5 = i1
+	i2 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i2
+	i1 = v5 - v6
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v7 = i0
+	i1 = v4 + uint32(24)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = i1
+	i0 = v7 & uint32(14)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = fn7376(m, v0, v1, v2, v3)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v7 = i0
+	i0 = v7 & uint32(1)
+	if i0 == 0 {
+		goto L3
+	}
+	if v0 == v1 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v2 = i1
+	if int32(v6) > int32(v2) {
+		i0 = v6
+	} else {
+		i0 = v2
+	}
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v8 = i1
+	if v6 == v8 {
+		goto L4
+	}
+	i0 = v5 & uint32(32)
+	if i0 == 0 {
+		goto L6
+	}
+	if int32(v6) <= int32(v8) {
+		goto L4
+	}
+	i0 = fn7298(m, v0, v6, v3)
+	v2 = i0
+	goto L5
+L6:
+	i0 = fn7299(m, v0, v6, v3)
+	v2 = i0
+L5:
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v5 = i0
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i1 = v7 & uint32(15)
+	i2 = v5 & uint32(240)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i2 = i2 << (uint32(2) & 31)
+	m.copy(i0, i1, i2)
+	goto L1
+L3:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i1 = i1 & uint32(240)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	fn7357(m, v0, v2, v3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i0 = i0 & uint32(12)
+	if i0 != 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i2 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 - i2
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v6
+	*(*uint64)(unsafe.Add(b, uint64(v4)+40)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = v5
+	*(*uint64)(unsafe.Add(b, uint64(v4)+48)) = uint64(12884901888)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+28))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+56)) = l1
+	if v0 == v1 {
+		goto L7
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v2 = i1
+	if int32(v6) > int32(v2) {
+		i0 = v6
+	} else {
+		i0 = v2
+	}
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v8 = i1
+	if v6 == v8 {
+		goto L8
+	}
+	i0 = v5 & uint32(32)
+	if i0 == 0 {
+		goto L10
+	}
+	if int32(v6) <= int32(v8) {
+		goto L8
+	}
+	i0 = fn7298(m, v0, v6, v3)
+	v2 = i0
+	goto L9
+L10:
+	i0 = fn7299(m, v0, v6, v3)
+	v2 = i0
+L9:
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v5 = i0
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i1 = v7 & uint32(15)
+	i2 = v5 & uint32(240)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i2 = i2 << (uint32(2) & 31)
+	m.copy(i0, i1, i2)
+L7:
+	i1 = v4 + uint32(28)
+	i2 = v4 + uint32(44)
+	v7 = i2
+	fn7364(m, v0, i1, v7)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
+	v2 = i0
+	i0 = v2 & uint32(1022)
+	if i0 == 0 {
+		goto L11
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i2 = v2 & uint32(958)
+	i1 = i1 | i2
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	goto L1
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = uint32(0)
+	i3 = v4 + uint32(28)
+	fn7411(m, v0, v1, v4, i3, v7)
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
+	i2 = i2 & uint32(958)
+	i1 = i1 | i2
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L1:
+	i0 = v4 + uint32(64)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7440(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v4 = i0
+	m.g0 = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = uint32(1)
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(144))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(1)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = uint64(4294967297)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v5 = i1
+	i2 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i2
+	i1 = v5 - v6
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v7 = i0
+	i1 = v4 + uint32(24)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = i1
+	i0 = v7 & uint32(14)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = fn7376(m, v0, v1, v2, v3)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v7 = i0
+	i0 = v7 & uint32(1)
+	if i0 != 0 {
+		goto L3
+	}
+	if v0 == v1 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v2 = i1
+	if int32(v6) > int32(v2) {
+		i0 = v6
+	} else {
+		i0 = v2
+	}
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v8 = i1
+	if v6 == v8 {
+		goto L4
+	}
+	i0 = v5 & uint32(32)
+	if i0 == 0 {
+		goto L6
+	}
+	if int32(v6) <= int32(v8) {
+		goto L4
+	}
+	i0 = fn7298(m, v0, v6, v3)
+	v2 = i0
+	goto L5
+L6:
+	i0 = fn7299(m, v0, v6, v3)
+	v2 = i0
+L5:
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v5 = i0
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i1 = v7 & uint32(15)
+	i2 = v5 & uint32(240)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i2 = i2 << (uint32(2) & 31)
+	m.copy(i0, i1, i2)
+	goto L1
+L3:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i1 = i1 & uint32(240)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	fn7357(m, v0, v2, v3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+	i0 = v1 & uint32(12)
+	if i0 != 0 {
+		goto L1
+	}
+	i1 = v1 & uint32(240)
+	i1 = i1 | uint32(1)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i2 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 - i2
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v6
+	*(*uint64)(unsafe.Add(b, uint64(v4)+40)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = v5
+	*(*uint64)(unsafe.Add(b, uint64(v4)+48)) = uint64(8589934592)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+28))
+	*(*uint64)(unsafe.Add(b, uint64(v4)+56)) = l1
+	if v0 == v1 {
+		goto L7
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v2 = i1
+	if int32(v6) > int32(v2) {
+		i0 = v6
+	} else {
+		i0 = v2
+	}
+	v6 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v8 = i1
+	if v6 == v8 {
+		goto L8
+	}
+	i0 = v5 & uint32(32)
+	if i0 == 0 {
+		goto L10
+	}
+	if int32(v6) <= int32(v8) {
+		goto L8
+	}
+	i0 = fn7298(m, v0, v6, v3)
+	v2 = i0
+	goto L9
+L10:
+	i0 = fn7299(m, v0, v6, v3)
+	v2 = i0
+L9:
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v5 = i0
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v2
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = l1
+	i1 = v7 & uint32(15)
+	i2 = v5 & uint32(240)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i2 = i2 << (uint32(2) & 31)
+	m.copy(i0, i1, i2)
+L7:
+	i1 = v4 + uint32(28)
+	i2 = v4 + uint32(44)
+	v7 = i2
+	fn7364(m, v0, i1, v7)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
+	v2 = i0
+	i0 = v2 & uint32(1022)
+	if i0 == 0 {
+		goto L11
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i2 = v2 & uint32(958)
+	i1 = i1 | i2
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	goto L1
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = uint32(0)
+	i3 = v4 + uint32(28)
+	fn7409(m, v0, v1, v4, i3, v7)
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
+	i2 = i2 & uint32(958)
+	i1 = i1 | i2
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L1:
+	i0 = v4 + uint32(64)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7441(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = fn7378(m, v0, v1, v2, v3, v4)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = fn7386(m, v1, v2)
+	v5 = i0
+	if v5 != 0 {
+		goto L2
+	}
+	i0 = fn7384(m, v0, v1, v2, v4)
+	return
+L2:
+	if int32(v5) > int32(k32(4294967295)) {
+		goto L4
+	}
+	fn7440(m, v0, v1, v3, v4)
+	goto L3
+L4:
+	fn7439(m, v0, v1, v3, v4)
+L3:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+	i0 = v1 & uint32(2)
+	if i0 == 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i1 = i1 | uint32(6208)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	return
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	if int32(i0) >= int32(i1) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	v2 = i1
+	i1 = v2 | uint32(28736)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i0 = v1 & uint32(12)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L1
+	}
+	i1 = v2 | uint32(28737)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7442(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 & uint32(14)
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v6 = i0
+	i0 = v6 & uint32(14)
+	if i0 == 0 {
+		goto L2
+	}
+L3:
+	i0 = fn7378(m, v0, v1, v2, v3, v4)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v6 = i0
+L2:
+	i0 = v6 & uint32(14)
+	v7 = i0
+	if v7 == 0 {
+		goto L5
+	}
+	v8 = uint32(0)
+	v9 = uint32(1)
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v11 = i1
+	i1 = v11 << (uint32(2) & 31)
+	i0 = v10 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v12 = i0
+	if v12 == 0 {
+		goto L7
+	}
+	v9 = uint32(1)
+	v8 = uint32(0)
+	v13 = uint32(0)
+	if int32(v11) < int32(uint32(1)) {
+		goto L8
+	}
+	v13 = uint32(0)
+	v14 = v10
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v14))
+	v15 = i0
+	if v15 == 0 {
+		goto L10
+	}
+	i0 = v15 % k32(10)
+	if i0 != 0 {
+		goto L8
+	}
+L11:
+	i0 = v13 + uint32(1)
+	v13 = i0
+	i0 = v15 / k32(10)
+	v15 = i0
+	i0 = v15 % k32(10)
+	if i0 == 0 {
+		goto L11
+	}
+	goto L8
+L10:
+	i0 = v14 + uint32(4)
+	v14 = i0
+	i0 = v13 + uint32(9)
+	v13 = i0
+	i0 = v11 + k32(4294967295)
+	v11 = i0
+	if v11 != 0 {
+		goto L9
+	}
+	v13 = uint32(0)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v13
+	if int32(i0) < int32(uint32(0)) {
+		goto L4
+	}
+	v8 = uint32(0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L6
+	}
+	v8 = uint32(0)
+	if v12 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v14 = i0
+	if int32(v14) > int32(k32(4294967295)) {
+		goto L12
+	}
+	i1 = uint32(0) - v14
+	i1 = i1 / k32(9)
+	v13 = i1
+	i1 = v13 << (uint32(2) & 31)
+	i0 = v10 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i2 = v13 * k32(4294967287)
+	i2 = i2 - v14
+	i2 = i2 << (uint32(2) & 31)
+	i1 = uint32(9973008) + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = i0 / i1
+	i0 = i0 & uint32(1)
+	v8 = i0
+	goto L6
+L12:
+	if v14 != 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	i0 = i0 & uint32(1)
+	v8 = i0
+	goto L6
+L7:
+	v8 = uint32(0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L6
+	}
+L6:
+	v9 = uint32(0)
+L4:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v14 = i0
+	i0 = v14 & uint32(14)
+	if i0 != 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L13
+	}
+	if v7 != 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L14
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+	i0 = v1 & uint32(32)
+	if i0 != 0 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i1
+	if int32(i0) <= int32(v2) {
+		goto L15
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v5)+12)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v5 + uint32(12)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+12)))
+	if i0 != 0 {
+		goto L16
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L16:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+L15:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v1 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i1 = i1 | uint32(256)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	goto L1
+L14:
+	i0 = v6 & uint32(1)
+	if i0 == 0 {
+		goto L17
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+	i0 = v1 & uint32(32)
+	if i0 != 0 {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i1
+	if int32(i0) <= int32(v2) {
+		goto L18
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v5)+13)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v5 + uint32(13)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+13)))
+	if i0 != 0 {
+		goto L19
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L19:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+L18:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i2 = v1 & uint32(240)
+	i1 = v8 | i2
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	goto L1
+L17:
+	fn7370(m, v0, v8, uint32(0), uint32(0))
+	goto L1
+L13:
+	i0 = v6 & uint32(2)
+	v13 = i0
+	i0 = v14 & uint32(1)
+	if i0 == 0 {
+		goto L21
+	}
+	i0 = b2i(v13 == 0)
+	i1 = v9 ^ uint32(1)
+	i0 = i0 & i1
+	if i0 != 0 {
+		goto L20
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+	i0 = v1 & uint32(32)
+	if i0 != 0 {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i1
+	if int32(i0) <= int32(v2) {
+		goto L22
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v5)+14)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v5 + uint32(14)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+14)))
+	if i0 != 0 {
+		goto L23
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L23:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+L22:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v1 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i1 = i1 | uint32(256)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	goto L1
+L21:
+	if v13 == 0 {
+		goto L20
+	}
+	i0 = fn7386(m, v1, uint32(9973188))
+	v1 = i0
+	if v1 != 0 {
+		goto L24
+	}
+	i2 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i2
+	i2 = v1 + k32(4294967295)
+	i0 = fn7379(m, v0, uint32(9973188), i2, v4)
+	i1 = uint32(1) - v1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i1 = i1 & uint32(240)
+	i1 = i1 | v8
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i1 = i1 | uint32(4160)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	goto L1
+L24:
+	i1 = v6 << (uint32(1) & 31)
+	i1 = i1 & uint32(2)
+	i0 = uint32(1) - i1
+	i0 = i0 * v1
+	if int32(i0) > int32(k32(4294967295)) {
+		goto L25
+	}
+	fn7370(m, v0, v8, uint32(0), uint32(0))
+	goto L1
+L25:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+	i0 = v1 & uint32(32)
+	if i0 != 0 {
+		goto L26
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i1
+	if int32(i0) <= int32(v2) {
+		goto L26
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v5)+15)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v5 + uint32(15)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+15)))
+	if i0 != 0 {
+		goto L27
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L27:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+L26:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i2 = v1 & uint32(240)
+	i1 = v8 | i2
+	i1 = i1 | uint32(2)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	goto L1
+L20:
+	i0 = v14 & uint32(2)
+	if i0 == 0 {
+		goto L28
+	}
+	if v7 != 0 {
+		goto L29
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L29
+	}
+	fn7370(m, v0, v8, uint32(1), uint32(0))
+	goto L1
+L29:
+	i0 = v6 & uint32(1)
+	if i0 == 0 {
+		goto L30
+	}
+	fn7370(m, v0, v8, uint32(0), uint32(0))
+	goto L1
+L30:
+	fn7361(m, v0, v8, uint32(2))
+	goto L1
+L28:
+	if v7 != 0 {
+		goto L31
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L31
+	}
+	fn7370(m, v0, v8, uint32(1), uint32(0))
+	goto L1
+L31:
+	i0 = fn7443(m, v0, v1, v2, v8, v3, v4)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = fn7444(m, v0, v1, v2, v8, v3, v4)
+	if i0 != 0 {
+		goto L1
+	}
+	if v9 != 0 {
+		goto L32
+	}
+	fn7445(m, v0, v1, v2, v8, v3, v4)
+	goto L1
+L32:
+	fn7446(m, v0, v1, v2, v3, v4)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+	i0 = v1 & uint32(14)
+	if i0 != 0 {
+		goto L33
+	}
+	i0 = fn7386(m, v0, uint32(9973188))
+	if i0 != 0 {
+		goto L33
+	}
+	i2 = *(*uint32)(unsafe.Add(b, v3))
+	v1 = i2
+	i2 = v1 + k32(4294967295)
+	i0 = fn7379(m, v0, uint32(9973188), i2, v4)
+	i1 = uint32(1) - v1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+L33:
+	i0 = v1 & uint32(2)
+	if i0 == 0 {
+		goto L34
+	}
+	fn7370(m, v0, uint32(0), uint32(1), uint32(1000000001))
+L34:
+	fn7364(m, v0, v3, v4)
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7443(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v6 = i0
+	m.g0 = v6
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = uint32(0)
+	if v1 == uint32(9973188) {
+		goto L2
+	}
+	v7 = uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 & uint32(2)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308680))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L4
+	}
+	if v8 != 0 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = uint32(0)
+	}
+	v7 = i0
+	goto L3
+L4:
+	if v8 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = i0 + i1
+	v7 = i0
+	if v7 == uint32(1) {
+		goto L5
+	}
+	i2 = v7 + k32(4294967295)
+	if int32(i2) > int32(k32(4294967295)) {
+		i0 = uint32(1)
+	} else {
+		i0 = k32(4294967295)
+	}
+	v7 = i0
+	goto L1
+L5:
+	i0 = fn7374(m, v1, uint32(9973188))
+	v7 = i0
+L3:
+	if v7 != 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v9 = i1
+	i1 = v9 << (uint32(2) & 31)
+	i0 = v7 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == 0 {
+		goto L8
+	}
+	v8 = uint32(0)
+	if int32(v9) < int32(uint32(1)) {
+		goto L9
+	}
+	v8 = uint32(0)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v10 = i0
+	if v10 == 0 {
+		goto L11
+	}
+	i0 = v10 % k32(10)
+	if i0 != 0 {
+		goto L9
+	}
+L12:
+	i0 = v8 + uint32(1)
+	v8 = i0
+	i0 = v10 / k32(10)
+	v10 = i0
+	i0 = v10 % k32(10)
+	if i0 == 0 {
+		goto L12
+	}
+	goto L9
+L11:
+	i0 = v7 + uint32(4)
+	v7 = i0
+	i0 = v8 + uint32(9)
+	v8 = i0
+	i0 = v9 + k32(4294967295)
+	v9 = i0
+	if v9 != 0 {
+		goto L10
+	}
+	v8 = uint32(0)
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i0 = i0 + v8
+	if int32(i0) < int32(uint32(0)) {
+		goto L7
+	}
+L8:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L13
+	}
+	v7 = uint32(0)
+	fn7370(m, v0, v3, uint32(1), uint32(0))
+	goto L1
+L13:
+	v7 = uint32(0)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i2 = uint32(0) - i3
+	i4 = v6 + uint32(8)
+	fn7432(m, v0, v2, i2, v4, i4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	i0 = i0 & uint32(958)
+	v8 = i0
+	if v8 == 0 {
+		goto L14
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i1 = i1 | v8
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	goto L1
+L14:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = uint32(0)
+	i2 = v6 + uint32(12)
+	i0 = fn7371(m, uint32(0), v0, i2)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v8 = i0
+	i0 = v8 & uint32(256)
+	if i0 == 0 {
+		goto L17
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	i1 = i1 | v8
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = i1
+	goto L16
+L17:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i0 = i0 & uint32(1)
+	v8 = i0
+	if int32(v7) < int32(uint32(0)) {
+		goto L18
+	}
+	i0 = uint32(0) - v7
+	if v8 == 0 {
+		i0 = v7
+	}
+	v8 = i0
+	goto L15
+L18:
+	if v8 == 0 {
+		goto L19
+	}
+	v8 = k32(2147483648)
+	if v7 == k32(2147483648) {
+		goto L6
+	}
+L19:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	i1 = i1 | uint32(256)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = i1
+L16:
+	v8 = uint32(2147483647)
+L15:
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i1 = i1 + k32(4294967295)
+	v7 = i1
+	if int32(v8) <= int32(v7) {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i1 = i1 | uint32(4096)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	v8 = v7
+	goto L6
+L7:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L20
+	}
+	v7 = k32(4294967294)
+	goto L1
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i1 = i1 | uint32(4160)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	i0 = v7 + k32(4294967295)
+	v8 = i0
+L6:
+	i0 = fn7379(m, v0, uint32(9973188), v8, v5)
+	if i0 != 0 {
+		goto L21
+	}
+	v7 = uint32(0)
+	goto L1
+L21:
+	v7 = uint32(0)
+	i1 = uint32(0) - v8
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i1 = i1 & uint32(240)
+	i1 = i1 | v3
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+L1:
+	i0 = v6 + uint32(16)
+	m.g0 = i0
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7444(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(352)
+	v6 = i0
+	m.g0 = v6
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = v7
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = v8
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+12)) = i1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+16))
+	*(*uint64)(unsafe.Add(b, uint64(v6)+16)) = l1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i1 = i1 & uint32(14)
+	i1 = i1 | uint32(80)
+	*(*uint8)(unsafe.Add(b, v6)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v10 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v6)+36)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v6)+28)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v6)+24)) = uint8(k32(48))
+	i1 = v6 + uint32(48)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+44)) = i1
+	i0 = v8 + v7
+	v11 = i0
+	i0 = v11 + k32(4294967295)
+	v1 = i0
+	if int32(v1) < int32(uint32(1)) {
+		goto L6
+	}
+	i0 = k32(9973008) + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v1 {
+		goto L7
+	}
+	i0 = k32(9973008) + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v1 {
+		goto L5
+	}
+	i2 = k32(9973008) + uint32(4)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v1 {
+		i0 = uint32(1)
+	} else {
+		i0 = uint32(2)
+	}
+	v1 = i0
+	goto L4
+L7:
+	i0 = k32(9973008) + uint32(24)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v1 {
+		goto L8
+	}
+	i2 = k32(9973008) + uint32(20)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v1 {
+		i0 = uint32(5)
+	} else {
+		i0 = uint32(6)
+	}
+	v1 = i0
+	goto L4
+L8:
+	i0 = k32(9973008) + uint32(32)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v1 {
+		goto L9
+	}
+	i2 = k32(9973008) + uint32(28)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v1 {
+		i0 = uint32(7)
+	} else {
+		i0 = uint32(8)
+	}
+	v1 = i0
+	goto L4
+L9:
+	i2 = k32(9973008) + uint32(36)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v1 {
+		i0 = uint32(9)
+	} else {
+		i0 = uint32(10)
+	}
+	v1 = i0
+	goto L4
+L6:
+	if v11 < k32(2147483649) {
+		goto L10
+	}
+	i0 = k32(9973008) + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = uint32(0) - v11
+	v1 = i1
+	if i0 <= v1 {
+		goto L11
+	}
+	i0 = k32(9973008) + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v1 {
+		goto L12
+	}
+	i2 = k32(9973008) + uint32(4)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v1 {
+		i0 = uint32(1)
+	} else {
+		i0 = uint32(2)
+	}
+	v1 = i0
+	goto L4
+L12:
+	i2 = k32(9973008) + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v1 {
+		i0 = uint32(3)
+	} else {
+		i0 = uint32(4)
+	}
+	v1 = i0
+	goto L4
+L11:
+	i0 = k32(9973008) + uint32(24)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v1 {
+		goto L13
+	}
+	i2 = k32(9973008) + uint32(20)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v1 {
+		i0 = uint32(5)
+	} else {
+		i0 = uint32(6)
+	}
+	v1 = i0
+	goto L4
+L13:
+	i0 = k32(9973008) + uint32(32)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v1 {
+		goto L14
+	}
+	i2 = k32(9973008) + uint32(28)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v1 {
+		i0 = uint32(7)
+	} else {
+		i0 = uint32(8)
+	}
+	v1 = i0
+	goto L4
+L14:
+	i2 = k32(9973008) + uint32(36)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v1 {
+		i0 = uint32(9)
+	} else {
+		i0 = uint32(10)
+	}
+	v1 = i0
+	goto L4
+L10:
+	i0 = v6 + uint32(316)
+	fn7267(m, i0)
+	i0 = v6 + uint32(24)
+	i3 = v6 + uint32(316)
+	fn7411(m, i0, v6, uint32(9973188), i3, v5)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+24)))
+	v7 = i0
+	i0 = v7 & uint32(14)
+	if i0 == 0 {
+		goto L15
+	}
+	if v7 > uint32(31) {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+44))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+24)))
+	v7 = i0
+L16:
+	i0 = v7 & uint32(16)
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = v6 + uint32(24)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	goto L2
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+32))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
+	v11 = i0
+	if v7 > uint32(31) {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+44))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+24)))
+	v7 = i0
+L17:
+	i0 = v7 & uint32(16)
+	if i0 != 0 {
+		goto L18
+	}
+	i0 = v6 + uint32(24)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L18:
+	if v1 != 0 {
+		i1 = k32(4294967294)
+	} else {
+		i1 = k32(4294967293)
+	}
+	i0 = v11 + i1
+	i0 = i0 + v8
+	v1 = i0
+	if v1 == uint32(2147483647) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+8))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+4))
+	v7 = i0
+	goto L3
+L5:
+	i2 = k32(9973008) + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v1 {
+		i0 = uint32(3)
+	} else {
+		i0 = uint32(4)
+	}
+	v1 = i0
+L4:
+	i0 = v1 + k32(4294967295)
+	v1 = i0
+L3:
+	i0 = v9 + v10
+	i0 = i0 + k32(4294967295)
+	v9 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i0 = i0 & uint32(1)
+	i1 = v7 + v8
+	i1 = i1 + k32(4294967295)
+	i1 = i1 >> (uint32(31) & 31)
+	if i0 != i1 {
+		goto L20
+	}
+	i0 = k32(9973008) + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v2 = i1
+	i2 = uint32(int32(v2) >> (uint32(31) & 31))
+	i1 = v2
+	v2 = i2
+	i1 = i1 ^ v2
+	i1 = i1 - v2
+	v2 = i1
+	if i0 <= v2 {
+		goto L22
+	}
+	i0 = k32(9973008) + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v2 {
+		goto L23
+	}
+	i2 = k32(9973008) + uint32(4)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = uint32(1)
+	} else {
+		i0 = uint32(2)
+	}
+	v2 = i0
+	goto L21
+L23:
+	i2 = k32(9973008) + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = uint32(3)
+	} else {
+		i0 = uint32(4)
+	}
+	v2 = i0
+	goto L21
+L22:
+	i0 = k32(9973008) + uint32(24)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v2 {
+		goto L24
+	}
+	i2 = k32(9973008) + uint32(20)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = uint32(5)
+	} else {
+		i0 = uint32(6)
+	}
+	v2 = i0
+	goto L21
+L24:
+	i0 = k32(9973008) + uint32(32)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v2 {
+		goto L25
+	}
+	i2 = k32(9973008) + uint32(28)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = uint32(7)
+	} else {
+		i0 = uint32(8)
+	}
+	v2 = i0
+	goto L21
+L25:
+	i2 = k32(9973008) + uint32(36)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = uint32(9)
+	} else {
+		i0 = uint32(10)
+	}
+	v2 = i0
+L21:
+	i1 = v1 + v9
+	if int32(v2) < int32(i1) {
+		goto L26
+	}
+	v1 = uint32(0)
+	goto L1
+L26:
+	v1 = uint32(1)
+	fn7370(m, v0, v3, uint32(1), uint32(1000000001))
+	goto L19
+L20:
+	i0 = k32(9973008) + uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	i2 = *(*uint32)(unsafe.Add(b, v4))
+	i1 = i1 - i2
+	i1 = i1 + uint32(1)
+	v7 = i1
+	i2 = uint32(int32(v7) >> (uint32(31) & 31))
+	v2 = i2
+	i1 = v7 ^ v2
+	i1 = i1 - v2
+	v2 = i1
+	if i0 <= v2 {
+		goto L28
+	}
+	i0 = k32(9973008) + uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v2 {
+		goto L29
+	}
+	i2 = k32(9973008) + uint32(4)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = uint32(1)
+	} else {
+		i0 = uint32(2)
+	}
+	v2 = i0
+	goto L27
+L29:
+	i2 = k32(9973008) + uint32(12)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = uint32(3)
+	} else {
+		i0 = uint32(4)
+	}
+	v2 = i0
+	goto L27
+L28:
+	i0 = k32(9973008) + uint32(24)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v2 {
+		goto L30
+	}
+	i2 = k32(9973008) + uint32(20)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = uint32(5)
+	} else {
+		i0 = uint32(6)
+	}
+	v2 = i0
+	goto L27
+L30:
+	i0 = k32(9973008) + uint32(32)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 <= v2 {
+		goto L31
+	}
+	i2 = k32(9973008) + uint32(28)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = uint32(7)
+	} else {
+		i0 = uint32(8)
+	}
+	v2 = i0
+	goto L27
+L31:
+	i2 = k32(9973008) + uint32(36)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	if i2 > v2 {
+		i0 = uint32(9)
+	} else {
+		i0 = uint32(10)
+	}
+	v2 = i0
+L27:
+	i1 = v1 + v9
+	if int32(v2) < int32(i1) {
+		goto L32
+	}
+	v1 = uint32(0)
+	goto L1
+L32:
+	v1 = uint32(1)
+	i3 = v7 + k32(4294967295)
+	fn7370(m, v0, v3, uint32(1), i3)
+L19:
+	fn7364(m, v0, v4, v5)
+	goto L1
+L2:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+	i0 = v1 & uint32(32)
+	if i0 != 0 {
+		goto L33
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v2 = i1
+	if int32(i0) <= int32(v2) {
+		goto L33
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v6)+48)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v6 + uint32(48)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+48)))
+	if i0 != 0 {
+		goto L34
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L34:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+L33:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v1 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i1 = i1 | uint32(512)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	v1 = uint32(1)
+L1:
+	i0 = v6 + uint32(352)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7445(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(688)
+	v6 = i0
+	m.g0 = v6
+	*(*uint64)(unsafe.Add(b, uint64(v6)+308)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v6)+300)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v6)+296)) = uint8(k32(48))
+	*(*uint64)(unsafe.Add(b, uint64(v6)+592)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+600)) = uint32(0)
+	i1 = v6 + uint32(320)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+316)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v6)+20)) = uint64(274877906944)
+	*(*uint64)(unsafe.Add(b, uint64(v6)+12)) = uint64(0)
+	*(*uint8)(unsafe.Add(b, uint64(v6)+8)) = uint8(k32(48))
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v6)+584)) = l1
+	i1 = v6 + uint32(32)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+28)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+612)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v9 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v6)+604)) = uint64(6)
+	i2 = v7 + v9
+	i1 = v8 + i2
+	i1 = i1 + uint32(2)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+580)) = v7
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L16
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v6)+644)) = uint32(0)
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+580)) = i1
+	i0 = v6 + uint32(296)
+	i3 = v6 + uint32(580)
+	i4 = v6 + uint32(644)
+	fn7412(m, i0, uint32(9973188), v1, i3, i4)
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+644))
+	v1 = i2
+	i1 = i1 | v1
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	i0 = v1 & uint32(958)
+	if i0 == 0 {
+		goto L15
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	if i0 != 0 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i1
+	if int32(i0) <= int32(v1) {
+		goto L17
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v6)+616)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v6 + uint32(616)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+616)))
+	if i0 != 0 {
+		goto L18
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L18:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+L17:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v2 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	goto L1
+L16:
+	i0 = v6 + uint32(296)
+	if i0 == v1 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v7 = i1
+	if int32(v8) > int32(v7) {
+		i0 = v8
+	} else {
+		i0 = v7
+	}
+	v8 = i0
+	if int32(v8) >= int32(uint32(65)) {
+		goto L20
+	}
+	v8 = uint32(48)
+	i0 = v6 + uint32(320)
+	v9 = i0
+	goto L19
+L20:
+	i0 = v6 + uint32(296)
+	i0 = fn7298(m, i0, v8, v5)
+	if i0 == 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+316))
+	v9 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+296)))
+	v8 = i0
+L19:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v1)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v6)+300)) = l1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i1 = i1 & uint32(15)
+	i2 = v8 & uint32(240)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, uint64(v6)+296)) = uint8(i1)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+308)) = v7
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i2 = v7 << (uint32(2) & 31)
+	m.copy(v9, i1, i2)
+L15:
+	i2 = v6 + uint32(596)
+	i0 = fn7371(m, uint32(0), v2, i2)
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+597)))
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L4
+	}
+	i0 = v6 + uint32(8)
+	if i0 == v2 {
+		goto L10
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v1 = i1
+	if int32(v8) > int32(v1) {
+		i0 = v8
+	} else {
+		i0 = v1
+	}
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+24))
+	v9 = i1
+	if v8 == v9 {
+		goto L11
+	}
+	i0 = v7 & uint32(32)
+	if i0 == 0 {
+		goto L13
+	}
+	if int32(v8) <= int32(v9) {
+		goto L11
+	}
+	i0 = v6 + uint32(8)
+	i0 = fn7298(m, i0, v8, v5)
+	v1 = i0
+	goto L12
+L14:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	if i0 != 0 {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i1
+	if int32(i0) <= int32(v1) {
+		goto L21
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v6)+644)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v6 + uint32(644)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+644)))
+	if i0 != 0 {
+		goto L22
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L22:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+L21:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v2 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	goto L1
+L13:
+	i0 = v6 + uint32(8)
+	i0 = fn7299(m, i0, v8, v5)
+	v1 = i0
+L12:
+	if v1 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
+	v7 = i0
+L11:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+4))
+	*(*uint64)(unsafe.Add(b, uint64(v6)+12)) = l1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i1 = i1 & uint32(15)
+	i2 = v7 & uint32(240)
+	i1 = i1 | i2
+	*(*uint8)(unsafe.Add(b, uint64(v6)+8)) = uint8(i1)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+20)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	i2 = v1 << (uint32(2) & 31)
+	m.copy(i0, i1, i2)
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+680)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+640)) = uint32(2)
+	*(*uint64)(unsafe.Add(b, uint64(v6)+628)) = uint64(4294967297)
+	*(*uint64)(unsafe.Add(b, uint64(v6)+620)) = uint64(4294967296)
+	*(*uint8)(unsafe.Add(b, uint64(v6)+616)) = uint8(k32(144))
+	i1 = v6 + uint32(640)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+636)) = i1
+	i0 = v6 + uint32(644)
+	fn7267(m, i0)
+	if v0 == uint32(9973188) {
+		goto L5
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i0
+	if int32(v1) > int32(uint32(1)) {
+		i0 = v1
+	} else {
+		i0 = uint32(1)
+	}
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v7 = i1
+	if v1 == v7 {
+		goto L6
+	}
+	i0 = v2 & uint32(32)
+	if i0 == 0 {
+		goto L8
+	}
+	if int32(v1) <= int32(v7) {
+		goto L6
+	}
+	i0 = fn7298(m, v0, v1, v5)
+	v2 = i0
+	goto L7
+L9:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	if i0 != 0 {
+		goto L23
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v1 = i1
+	if int32(i0) <= int32(v1) {
+		goto L23
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v6)+644)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v6 + uint32(644)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+644)))
+	if i0 != 0 {
+		goto L24
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L24:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+L23:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v2 & uint32(240)
+	i1 = i1 | uint32(4)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	goto L1
+L8:
+	i0 = fn7299(m, v0, v1, v5)
+	v2 = i0
+L7:
+	if v2 == 0 {
+		goto L5
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+L6:
+	i1 = v2 & uint32(240)
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(1)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(4294967296)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308680))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+L5:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
+	v2 = i0
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+	i0 = v2 & uint32(14)
+	if i0 != 0 {
+		goto L28
+	}
+	if v1 != 0 {
+		goto L27
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+	goto L3
+L28:
+	if v1 == 0 {
+		goto L26
+	}
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+12))
+	v2 = i0
+	if int32(v2) > int32(k32(4294967295)) {
+		goto L30
+	}
+	i1 = uint32(0) - v2
+	i1 = i1 / k32(9)
+	v1 = i1
+	i1 = v1 << (uint32(2) & 31)
+	i0 = v7 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i2 = v1 * k32(4294967287)
+	i2 = i2 - v2
+	i2 = i2 << (uint32(2) & 31)
+	i1 = uint32(9973008) + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = i0 / i1
+	v2 = i0
+	goto L29
+L30:
+	if v2 != 0 {
+		goto L26
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v2 = i0
+L29:
+	i0 = v2 & uint32(1)
+	if i0 == 0 {
+		goto L26
+	}
+	i2 = v6 + uint32(296)
+	i3 = v6 + uint32(580)
+	i4 = v6 + uint32(680)
+	fn7423(m, v0, v0, i2, i3, i4)
+	i1 = v6 + uint32(580)
+	i2 = v6 + uint32(680)
+	fn7364(m, v0, i1, i2)
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+680))
+	v2 = i2
+	i1 = i1 | v2
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v1 = i0
+	i0 = v1 & uint32(14)
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 != 0 {
+		goto L26
+	}
+	i0 = v2 & uint32(1)
+	if i0 != 0 {
+		goto L3
+	}
+L26:
+	i0 = v6 + uint32(296)
+	i1 = v6 + uint32(296)
+	i2 = v6 + uint32(296)
+	i3 = v6 + uint32(580)
+	i4 = v6 + uint32(680)
+	fn7423(m, i0, i1, i2, i3, i4)
+	i0 = v6 + uint32(296)
+	i1 = v6 + uint32(580)
+	i2 = v6 + uint32(680)
+	fn7364(m, i0, i1, i2)
+	i0 = v6 + uint32(8)
+	i1 = v6 + uint32(8)
+	i2 = v6 + uint32(616)
+	i3 = v6 + uint32(644)
+	i4 = v6 + uint32(680)
+	fn7417(m, i0, i1, i2, i3, i4)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+296)))
+	i0 = i0 & uint32(12)
+	if i0 != 0 {
+		goto L31
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
+	v2 = i0
+	i0 = v2 & uint32(12)
+	if i0 == 0 {
+		goto L25
+	}
+L31:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+680))
+	i0 = i0 & uint32(958)
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+	i0 = v2 & uint32(32)
+	if i0 != 0 {
+		goto L32
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	v7 = i1
+	if int32(i0) <= int32(v7) {
+		goto L32
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v6)+687)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i4 = v6 + uint32(687)
+	i1 = fn7294(m, i1, v7, uint32(4), i4)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+687)))
+	if i0 != 0 {
+		goto L33
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308660))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+L33:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+L32:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+4)) = uint64(0)
+	i1 = v2 & k32(4294967280)
+	i1 = i1 | uint32(4)
+	v2 = i1
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(v2)
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i1 = i1 | v1
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	goto L2
+L4:
+	i1 = v6 + uint32(296)
+	i4 = v6 + uint32(580)
+	fn7421(m, v0, i1, v1, v3, i4, v5)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v2 = i0
+	goto L2
+L3:
+	i1 = v1 & k32(4294967294)
+	i1 = i1 | v3
+	v2 = i1
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(v2)
+L2:
+	i0 = v2 & uint32(2)
+	if i0 == 0 {
+		goto L1
+	}
+	fn7370(m, v0, v3, uint32(1), uint32(1000000001))
+L1:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+296)))
+	v2 = i0
+	if v2 > uint32(31) {
+		goto L34
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+316))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+296)))
+	v2 = i0
+L34:
+	i0 = v2 & uint32(16)
+	if i0 != 0 {
+		goto L35
+	}
+	i0 = v6 + uint32(296)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L35:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
+	v2 = i0
+	if v2 > uint32(31) {
+		goto L36
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+28))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+8)))
+	v2 = i0
+L36:
+	i0 = v2 & uint32(16)
+	if i0 != 0 {
+		goto L37
+	}
+	i0 = v6 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
+	m.table[i1].(func(*Module, uint32))(m, i0)
+L37:
+	fn7364(m, v0, v4, v5)
+	i0 = v6 + uint32(688)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7446(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -68,7 +12252,7 @@ func fn7445(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 		goto L4
 	}
 	i0 = v5 + uint32(8)
-	i0 = fn7297(m, i0, v8, v4)
+	i0 = fn7298(m, i0, v8, v4)
 	if i0 == 0 {
 		goto L2
 	}
@@ -92,7 +12276,7 @@ L4:
 	m.copy(v7, i1, i2)
 L3:
 	i0 = v5 + uint32(300)
-	fn7266(m, i0)
+	fn7267(m, i0)
 	*(*uint32)(unsafe.Add(b, uint64(v5)+324)) = uint32(6)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
 	*(*uint32)(unsafe.Add(b, uint64(v5)+332)) = i1
@@ -111,14 +12295,14 @@ L3:
 	i3 = v5 + uint32(300)
 	i3 = i3 + uint32(16)
 	v2 = i3
-	fn7429(m, v0, v1, i2, v2)
+	fn7430(m, v0, v1, i2, v2)
 	i2 = v5 + uint32(8)
 	i3 = v5 + uint32(300)
-	fn7422(m, v0, v0, i2, i3, v2)
+	fn7423(m, v0, v0, i2, i3, v2)
 	i1 = v5 + uint32(300)
-	fn7363(m, v0, i1, v2)
+	fn7364(m, v0, i1, v2)
 	i2 = v5 + uint32(300)
-	fn7417(m, v0, v0, i2, v4)
+	fn7418(m, v0, v0, i2, v4)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+8)))
 	v0 = i0
 	if v0 > uint32(31) {
@@ -161,7 +12345,7 @@ L2:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+300)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(300)
-	i1 = fn7293(m, i1, v3, uint32(4), i4)
+	i1 = fn7294(m, i1, v3, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+300)))
 	if i0 != 0 {
@@ -190,7 +12374,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7446(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
+func fn7447(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -354,11 +12538,11 @@ L6:
 	if int32(v11) <= int32(v2) {
 		goto L11
 	}
-	i0 = fn7297(m, v0, v11, v5)
+	i0 = fn7298(m, v0, v11, v5)
 	v9 = i0
 	goto L12
 L13:
-	i0 = fn7298(m, v0, v11, v5)
+	i0 = fn7299(m, v0, v11, v5)
 	v9 = i0
 L12:
 	if v9 == 0 {
@@ -387,7 +12571,7 @@ L10:
 	i1 = i1 & uint32(241)
 	i1 = i1 | uint32(4)
 	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
-	fn7364(m, v0, v4)
+	fn7365(m, v0, v4)
 	goto L1
 L5:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
@@ -405,7 +12589,7 @@ L5:
 	*(*uint8)(unsafe.Add(b, uint64(v6)+1212)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v6 + uint32(1212)
-	i1 = fn7293(m, i1, v9, uint32(4), i4)
+	i1 = fn7294(m, i1, v9, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+1212)))
 	if i0 != 0 {
@@ -607,7 +12791,7 @@ L20:
 	*(*uint8)(unsafe.Add(b, uint64(v6)+1212)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v6 + uint32(1212)
-	i1 = fn7293(m, i1, v9, uint32(4), i4)
+	i1 = fn7294(m, i1, v9, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+1212)))
 	if i0 != 0 {
@@ -635,7 +12819,7 @@ L19:
 	if int32(i0) <= int32(i1) {
 		goto L38
 	}
-	fn7361(m, v0, uint32(256), v5)
+	fn7362(m, v0, uint32(256), v5)
 	goto L1
 L38:
 	v9 = uint32(0)
@@ -643,7 +12827,7 @@ L38:
 	if i0 == 0 {
 		goto L39
 	}
-	i0 = fn7359(m, v2)
+	i0 = fn7360(m, v2)
 	i0 = b2i(i0 != uint32(0))
 	v9 = i0
 L39:
@@ -653,40 +12837,40 @@ L39:
 	if v12 != 0 {
 		goto L41
 	}
-	fn7361(m, v0, uint32(256), v5)
+	fn7362(m, v0, uint32(256), v5)
 	goto L1
 L41:
-	i2 = fn7389(m, v3, uint32(9973188))
+	i2 = fn7390(m, v3, uint32(9973188))
 	i2 = b2i(i2 != uint32(0))
-	fn7369(m, v0, v9, i2, uint32(0))
+	fn7370(m, v0, v9, i2, uint32(0))
 	goto L1
 L40:
 	i0 = v7 & uint32(1)
 	if i0 == 0 {
 		goto L42
 	}
-	fn7361(m, v0, uint32(256), v5)
+	fn7362(m, v0, uint32(256), v5)
 	goto L1
 L42:
 	if v12 != 0 {
 		goto L43
 	}
-	fn7369(m, v0, v9, uint32(0), uint32(0))
+	fn7370(m, v0, v9, uint32(0), uint32(0))
 	goto L1
 L43:
 	i0 = v6 + uint32(1212)
-	fn7266(m, i0)
+	fn7267(m, i0)
 	i0 = v6 + uint32(344)
 	i3 = v6 + uint32(1212)
 	i4 = v6 + uint32(1228)
-	fn7374(m, i0, v3, uint32(0), i3, i4)
+	fn7375(m, i0, v3, uint32(0), i3, i4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+1228))
 	i0 = i0 & uint32(958)
 	v10 = i0
 	if v10 == 0 {
 		goto L44
 	}
-	fn7361(m, v0, v10, v5)
+	fn7362(m, v0, v10, v5)
 	goto L16
 L44:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+1228)) = uint32(0)
@@ -695,7 +12879,7 @@ L44:
 	*(*uint8)(unsafe.Add(b, uint64(v6)+344)) = uint8(i1)
 	i1 = v6 + uint32(920)
 	i3 = v6 + uint32(1212)
-	fn7447(m, uint32(1), i1, v1, i3, v5)
+	fn7448(m, uint32(1), i1, v1, i3, v5)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+924))
 	v10 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v6)+924)) = uint32(0)
@@ -704,7 +12888,7 @@ L44:
 	*(*uint8)(unsafe.Add(b, uint64(v6)+920)) = uint8(i1)
 	i1 = v6 + uint32(632)
 	i3 = v6 + uint32(1212)
-	fn7447(m, uint32(1), i1, v2, i3, v5)
+	fn7448(m, uint32(1), i1, v2, i3, v5)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+636))
 	v1 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v6)+636)) = uint32(0)
@@ -712,20 +12896,20 @@ L44:
 	i1 = v6 + uint32(920)
 	i2 = v6 + uint32(344)
 	i3 = v6 + uint32(1212)
-	fn7448(m, i0, i1, i2, i3, v5)
-	i0 = fn7378(m, v0, uint32(9973188), v10, v5)
+	fn7449(m, i0, i1, i2, i3, v5)
+	i0 = fn7379(m, v0, uint32(9973188), v10, v5)
 	i2 = v6 + uint32(344)
 	i3 = v6 + uint32(1212)
-	fn7448(m, v0, v0, i2, i3, v5)
+	fn7449(m, v0, v0, i2, i3, v5)
 	i0 = v6 + uint32(920)
 	i1 = v6 + uint32(920)
 	i3 = v6 + uint32(1212)
-	fn7449(m, i0, i1, v0, i3, v5)
+	fn7450(m, i0, i1, v0, i3, v5)
 	i0 = v6 + uint32(920)
 	i1 = v6 + uint32(920)
 	i2 = v6 + uint32(344)
 	i3 = v6 + uint32(1212)
-	fn7448(m, i0, i1, i2, i3, v5)
+	fn7449(m, i0, i1, i2, i3, v5)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+920)))
 	v10 = i0
 	i0 = v10 & uint32(14)
@@ -749,7 +12933,7 @@ L46:
 	i0 = v6 + uint32(56)
 	i1 = v6 + uint32(920)
 	i2 = v6 + uint32(344)
-	fn7450(m, i0, i1, i2, v5)
+	fn7451(m, i0, i1, i2, v5)
 	i0 = v6 + uint32(16)
 	i1 = v6 + uint32(56)
 	i1 = i1 + uint32(16)
@@ -797,7 +12981,7 @@ L45:
 	if i0 != 0 {
 		goto L17
 	}
-	i0 = fn7376(m, v0, uint32(9973188), v5)
+	i0 = fn7377(m, v0, uint32(9973188), v5)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+632)))
 	i0 = i0 & uint32(14)
 	if i0 != 0 {
@@ -814,32 +12998,32 @@ L48:
 		goto L47
 	}
 	i0 = v6 + uint32(632)
-	i0 = fn7359(m, i0)
+	i0 = fn7360(m, i0)
 	if i0 == 0 {
 		goto L49
 	}
 	i2 = v6 + uint32(920)
 	i3 = v6 + uint32(1212)
-	fn7449(m, v0, v0, i2, i3, v5)
+	fn7450(m, v0, v0, i2, i3, v5)
 	i2 = v6 + uint32(344)
 	i3 = v6 + uint32(1212)
-	fn7448(m, v0, v0, i2, i3, v5)
+	fn7449(m, v0, v0, i2, i3, v5)
 L49:
 	i0 = v6 + uint32(920)
 	i1 = v6 + uint32(920)
 	i2 = v6 + uint32(920)
 	i3 = v6 + uint32(1212)
-	fn7449(m, i0, i1, i2, i3, v5)
+	fn7450(m, i0, i1, i2, i3, v5)
 	i0 = v6 + uint32(920)
 	i1 = v6 + uint32(920)
 	i2 = v6 + uint32(344)
 	i3 = v6 + uint32(1212)
-	fn7448(m, i0, i1, i2, i3, v5)
+	fn7449(m, i0, i1, i2, i3, v5)
 	i0 = v6 + uint32(632)
 	i1 = v6 + uint32(632)
 	i2 = v6 + uint32(28)
 	i3 = v6 + uint32(1212)
-	fn7416(m, i0, i1, i2, i3, v5)
+	fn7417(m, i0, i1, i2, i3, v5)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+632)))
 	i0 = i0 & uint32(14)
 	if i0 == 0 {
@@ -868,10 +13052,10 @@ L47:
 	*(*uint8)(unsafe.Add(b, v0)) = uint8(i1)
 	goto L16
 L18:
-	fn7361(m, v0, uint32(256), v5)
+	fn7362(m, v0, uint32(256), v5)
 	goto L1
 L17:
-	fn7360(m, v0, uint32(0), uint32(4))
+	fn7361(m, v0, uint32(0), uint32(4))
 L16:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+920)))
 	v0 = i0
@@ -956,7 +13140,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7447(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7448(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -980,7 +13164,7 @@ func fn7447(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn7375(m, v1, v2, v3, v4)
+	i0 = fn7376(m, v1, v2, v3, v4)
 	v3 = i0
 	if v1 == v2 {
 		goto L1
@@ -1012,11 +13196,11 @@ func fn7447(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	if int32(v0) <= int32(v6) {
 		goto L3
 	}
-	i0 = fn7297(m, v1, v0, v4)
+	i0 = fn7298(m, v1, v0, v4)
 	v4 = i0
 	goto L4
 L5:
-	i0 = fn7298(m, v1, v0, v4)
+	i0 = fn7299(m, v1, v0, v4)
 	v4 = i0
 L4:
 	if v4 == 0 {
@@ -1074,11 +13258,11 @@ L2:
 	if int32(v7) <= int32(v8) {
 		goto L7
 	}
-	i0 = fn7297(m, v1, v7, v4)
+	i0 = fn7298(m, v1, v7, v4)
 	v4 = i0
 	goto L8
 L9:
-	i0 = fn7298(m, v1, v7, v4)
+	i0 = fn7299(m, v1, v7, v4)
 	v4 = i0
 L8:
 	if v4 == 0 {
@@ -1118,11 +13302,11 @@ L6:
 		goto L10
 	}
 	i1 = v5 & uint32(1)
-	fn7369(m, v1, i1, uint32(0), uint32(0))
+	fn7370(m, v1, i1, uint32(0), uint32(0))
 	return
 L10:
 	i2 = uint32(0) - v6
-	i0 = fn7393(m, v1, v2, i2, v4)
+	i0 = fn7394(m, v1, v2, i2, v4)
 	v2 = i0
 	if v2 == k32(4294967295) {
 		goto L1
@@ -1131,7 +13315,7 @@ L10:
 	if v0 > uint32(1) {
 		goto L1
 	}
-	fn7379(m, v1, v2, v3, v4)
+	fn7380(m, v1, v2, v3, v4)
 	if v0 != 0 {
 		goto L1
 	}
@@ -1150,7 +13334,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7448(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7449(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -1193,7 +13377,7 @@ func fn7448(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 		goto L3
 	}
 L4:
-	i0 = fn7377(m, v0, v1, v2, v3, v4)
+	i0 = fn7378(m, v0, v1, v2, v3, v4)
 	if i0 != 0 {
 		goto L1
 	}
@@ -1218,7 +13402,7 @@ L4:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+303)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(303)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+303)))
 	if i0 != 0 {
@@ -1272,11 +13456,11 @@ L5:
 	if int32(v8) <= int32(v9) {
 		goto L9
 	}
-	i0 = fn7297(m, v0, v8, v4)
+	i0 = fn7298(m, v0, v8, v4)
 	v2 = i0
 	goto L10
 L11:
-	i0 = fn7298(m, v0, v8, v4)
+	i0 = fn7299(m, v0, v8, v4)
 	v2 = i0
 L10:
 	if v2 == 0 {
@@ -1303,7 +13487,7 @@ L9:
 	m.copy(i0, i1, i2)
 	goto L2
 L8:
-	fn7881(m)
+	fn7882(m)
 	panic(ErrUnreachable)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
@@ -1340,7 +13524,7 @@ L3:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+303)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(303)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+303)))
 	if i0 != 0 {
@@ -1374,7 +13558,7 @@ L13:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+303)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(303)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+303)))
 	if i0 != 0 {
@@ -1397,7 +13581,7 @@ L16:
 	goto L1
 L12:
 	i0 = v5 + uint32(8)
-	fn7415(m, i0, v0, v1, v2, v3, v4)
+	fn7416(m, i0, v0, v1, v2, v3, v4)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+8)))
 	v1 = i0
 	if v1 > uint32(31) {
@@ -1417,7 +13601,7 @@ L18:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
 	m.table[i1].(func(*Module, uint32))(m, i0)
 L2:
-	fn7363(m, v0, v3, v4)
+	fn7364(m, v0, v3, v4)
 L1:
 	i0 = v5 + uint32(304)
 	m.g0 = i0
@@ -1426,7 +13610,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7449(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7450(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -1444,9 +13628,9 @@ func fn7449(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	m.g0 = v5
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = uint32(0)
 	i4 = v5 + uint32(8)
-	fn7422(m, v0, v1, v2, v3, i4)
+	fn7423(m, v0, v1, v2, v3, i4)
 	i2 = v5 + uint32(8)
-	fn7363(m, v0, v3, i2)
+	fn7364(m, v0, v3, i2)
 	i1 = *(*uint32)(unsafe.Add(b, v4))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
 	v3 = i2
@@ -1471,7 +13655,7 @@ func fn7449(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	*(*uint8)(unsafe.Add(b, uint64(v5)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(15)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+15)))
 	if i0 != 0 {
@@ -1499,7 +13683,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7450(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn7451(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -1520,7 +13704,7 @@ func fn7450(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	v4 = i0
 	m.g0 = v4
 	i0 = v4 + uint32(12)
-	fn7266(m, i0)
+	fn7267(m, i0)
 	if v0 == uint32(9973188) {
 		goto L1
 	}
@@ -1546,11 +13730,11 @@ func fn7450(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	if int32(v6) <= int32(v7) {
 		goto L2
 	}
-	i0 = fn7297(m, v0, v6, v3)
+	i0 = fn7298(m, v0, v6, v3)
 	v5 = i0
 	goto L3
 L4:
-	i0 = fn7298(m, v0, v6, v3)
+	i0 = fn7299(m, v0, v6, v3)
 	v5 = i0
 L3:
 	if v5 == 0 {
@@ -1568,29 +13752,29 @@ L2:
 	*(*uint32)(unsafe.Add(b, i0)) = i1
 L1:
 	i3 = v4 + uint32(12)
-	fn7449(m, v1, v1, v1, i3, v3)
+	fn7450(m, v1, v1, v1, i3, v3)
 	i3 = v4 + uint32(12)
-	fn7448(m, v1, v1, v2, i3, v3)
+	fn7449(m, v1, v1, v2, i3, v3)
 	i3 = v4 + uint32(12)
-	fn7449(m, v0, v0, v1, i3, v3)
+	fn7450(m, v0, v0, v1, i3, v3)
 	i3 = v4 + uint32(12)
-	fn7448(m, v0, v0, v2, i3, v3)
+	fn7449(m, v0, v0, v2, i3, v3)
 	i3 = v4 + uint32(12)
-	fn7449(m, v1, v1, v1, i3, v3)
+	fn7450(m, v1, v1, v1, i3, v3)
 	i3 = v4 + uint32(12)
-	fn7448(m, v1, v1, v2, i3, v3)
+	fn7449(m, v1, v1, v2, i3, v3)
 	i3 = v4 + uint32(12)
-	fn7449(m, v1, v1, v1, i3, v3)
+	fn7450(m, v1, v1, v1, i3, v3)
 	i3 = v4 + uint32(12)
-	fn7448(m, v1, v1, v2, i3, v3)
+	fn7449(m, v1, v1, v2, i3, v3)
 	i3 = v4 + uint32(12)
-	fn7449(m, v0, v0, v1, i3, v3)
+	fn7450(m, v0, v0, v1, i3, v3)
 	i3 = v4 + uint32(12)
-	fn7448(m, v0, v0, v2, i3, v3)
+	fn7449(m, v0, v0, v2, i3, v3)
 	i3 = v4 + uint32(12)
-	fn7449(m, v1, v1, v1, i3, v3)
+	fn7450(m, v1, v1, v1, i3, v3)
 	i3 = v4 + uint32(12)
-	fn7448(m, v1, v1, v2, i3, v3)
+	fn7449(m, v1, v1, v2, i3, v3)
 	i0 = v4 + uint32(48)
 	m.g0 = i0
 	return
@@ -1598,7 +13782,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7451(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7452(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -1631,7 +13815,7 @@ func fn7451(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	*(*uint8)(unsafe.Add(b, uint64(v5)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(15)
-	i1 = fn7293(m, i1, v3, uint32(4), i4)
+	i1 = fn7294(m, i1, v3, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+15)))
 	if i0 != 0 {
@@ -1653,7 +13837,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	goto L1
 L2:
-	fn7374(m, v0, v1, v2, v3, v4)
+	fn7375(m, v0, v1, v2, v3, v4)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -1662,14 +13846,14 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7452(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
-	fn7447(m, uint32(1), v0, v1, v2, v3)
+func fn7453(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+	fn7448(m, uint32(1), v0, v1, v2, v3)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn7453(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7454(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -1705,7 +13889,7 @@ func fn7453(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 		goto L2
 	}
 L3:
-	i0 = fn7377(m, v0, v1, v2, v3, v4)
+	i0 = fn7378(m, v0, v1, v2, v3, v4)
 	if i0 != 0 {
 		goto L1
 	}
@@ -1747,11 +13931,11 @@ L3:
 	if int32(v7) <= int32(v8) {
 		goto L5
 	}
-	i0 = fn7297(m, v0, v7, v4)
+	i0 = fn7298(m, v0, v7, v4)
 	v4 = i0
 	goto L6
 L7:
-	i0 = fn7298(m, v0, v7, v4)
+	i0 = fn7299(m, v0, v7, v4)
 	v4 = i0
 L6:
 	if v4 == 0 {
@@ -1793,7 +13977,7 @@ L4:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+14)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(14)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+14)))
 	if i0 != 0 {
@@ -1845,7 +14029,7 @@ L11:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(15)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+15)))
 	if i0 != 0 {
@@ -1877,7 +14061,7 @@ L10:
 		goto L15
 	}
 	i1 = v6 & uint32(1)
-	fn7369(m, v0, i1, uint32(0), v2)
+	fn7370(m, v0, i1, uint32(0), v2)
 	goto L14
 L15:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
@@ -1888,13 +14072,13 @@ L15:
 	if int32(i0) <= int32(v7) {
 		goto L16
 	}
-	fn7361(m, v0, uint32(256), v4)
+	fn7362(m, v0, uint32(256), v4)
 	goto L1
 L16:
 	if int32(v6) < int32(uint32(0)) {
 		goto L18
 	}
-	i0 = fn7378(m, v0, v1, v6, v4)
+	i0 = fn7379(m, v0, v1, v6, v4)
 	if i0 == 0 {
 		goto L1
 	}
@@ -1903,13 +14087,13 @@ L16:
 	goto L17
 L18:
 	i2 = uint32(0) - v6
-	i0 = fn7393(m, v0, v1, i2, v4)
+	i0 = fn7394(m, v0, v1, i2, v4)
 	v1 = i0
 	if v1 == k32(4294967295) {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v2
-	i0 = fn7454(m, v0, v1, v3, v4)
+	i0 = fn7455(m, v0, v1, v3, v4)
 	if i0 == 0 {
 		goto L1
 	}
@@ -1938,14 +14122,14 @@ L17:
 		goto L19
 	}
 L20:
-	fn7361(m, v0, uint32(256), v4)
+	fn7362(m, v0, uint32(256), v4)
 	goto L1
 L19:
 	i1 = *(*uint32)(unsafe.Add(b, v4))
 	i1 = i1 | v6
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 L14:
-	fn7363(m, v0, v3, v4)
+	fn7364(m, v0, v3, v4)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -1954,7 +14138,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7454(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7455(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -2055,7 +14239,7 @@ L3:
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = fn7301(m, i0, i1)
+	i0 = fn7302(m, i0, i1)
 	if i0 != 0 {
 		goto L12
 	}
@@ -2090,11 +14274,11 @@ L12:
 	if int32(v6) <= int32(v7) {
 		goto L13
 	}
-	i0 = fn7297(m, v0, v6, v3)
+	i0 = fn7298(m, v0, v6, v3)
 	v1 = i0
 	goto L14
 L15:
-	i0 = fn7298(m, v0, v6, v3)
+	i0 = fn7299(m, v0, v6, v3)
 	v1 = i0
 L14:
 	if v1 != 0 {
@@ -2213,7 +14397,7 @@ L17:
 	}
 	*(*uint8)(unsafe.Add(b, uint64(v4)+15)) = uint8(k32(0))
 	i4 = v4 + uint32(15)
-	i1 = fn7293(m, v7, v5, uint32(4), i4)
+	i1 = fn7294(m, v7, v5, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+15)))
 	if i0 != 0 {
@@ -2242,7 +14426,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7455(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn7456(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -2272,7 +14456,7 @@ func fn7455(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn7375(m, v0, v1, v2, v3)
+	i0 = fn7376(m, v0, v1, v2, v3)
 	v2 = i0
 	if v0 == v1 {
 		goto L1
@@ -2304,11 +14488,11 @@ func fn7455(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	if int32(v4) <= int32(v6) {
 		goto L3
 	}
-	i0 = fn7297(m, v0, v4, v3)
+	i0 = fn7298(m, v0, v4, v3)
 	v3 = i0
 	goto L4
 L5:
-	i0 = fn7298(m, v0, v4, v3)
+	i0 = fn7299(m, v0, v4, v3)
 	v3 = i0
 L4:
 	if v3 == 0 {
@@ -2365,11 +14549,11 @@ L8:
 	if int32(v8) <= int32(v9) {
 		goto L7
 	}
-	i0 = fn7297(m, v0, v8, v3)
+	i0 = fn7298(m, v0, v8, v3)
 	v5 = i0
 	goto L9
 L10:
-	i0 = fn7298(m, v0, v8, v3)
+	i0 = fn7299(m, v0, v8, v3)
 	v5 = i0
 L9:
 	if v5 == 0 {
@@ -2395,7 +14579,7 @@ L7:
 	i2 = i2 << (uint32(2) & 31)
 	m.copy(i0, i1, i2)
 L6:
-	fn7363(m, v0, v2, v3)
+	fn7364(m, v0, v2, v3)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	i0 = i0 & uint32(14)
 	if i0 != 0 {
@@ -2413,7 +14597,7 @@ L6:
 		goto L11
 	}
 	i1 = v4 & uint32(1)
-	fn7369(m, v0, i1, uint32(0), uint32(0))
+	fn7370(m, v0, i1, uint32(0), uint32(0))
 	return
 L11:
 	if int32(v5) < int32(uint32(1)) {
@@ -2473,7 +14657,7 @@ L17:
 		i1 = v1
 	}
 	v1 = i1
-	i0 = fn7366(m, v0, v1)
+	i0 = fn7367(m, v0, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	i1 = i1 + v1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
@@ -2483,7 +14667,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7456(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7457(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -2535,7 +14719,7 @@ func fn7456(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 		goto L3
 	}
 L4:
-	i0 = fn7377(m, v0, v1, v2, v3, v4)
+	i0 = fn7378(m, v0, v1, v2, v3, v4)
 	if i0 != 0 {
 		goto L1
 	}
@@ -2560,7 +14744,7 @@ L4:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+588)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(588)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+588)))
 	if i0 != 0 {
@@ -2614,11 +14798,11 @@ L5:
 	if int32(v8) <= int32(v9) {
 		goto L9
 	}
-	i0 = fn7297(m, v0, v8, v4)
+	i0 = fn7298(m, v0, v8, v4)
 	v2 = i0
 	goto L10
 L11:
-	i0 = fn7298(m, v0, v8, v4)
+	i0 = fn7299(m, v0, v8, v4)
 	v2 = i0
 L10:
 	if v2 == 0 {
@@ -2645,7 +14829,7 @@ L9:
 	m.copy(i0, i1, i2)
 	goto L2
 L8:
-	fn7881(m)
+	fn7882(m)
 	panic(ErrUnreachable)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
@@ -2682,7 +14866,7 @@ L3:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+588)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(588)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+588)))
 	if i0 != 0 {
@@ -2716,7 +14900,7 @@ L13:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+588)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(588)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+588)))
 	if i0 != 0 {
@@ -2747,15 +14931,15 @@ L19:
 	i0 = v5 + uint32(296)
 	v6 = i0
 	i0 = v5 + uint32(296)
-	i0 = fn7376(m, i0, v2, v4)
+	i0 = fn7377(m, i0, v2, v4)
 	if i0 != 0 {
 		goto L18
 	}
-	fn7361(m, v0, uint32(512), v4)
+	fn7362(m, v0, uint32(512), v4)
 	goto L1
 L18:
 	i0 = v5 + uint32(8)
-	fn7415(m, i0, v0, v1, v6, v3, v4)
+	fn7416(m, i0, v0, v1, v6, v3, v4)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+8)))
 	i0 = i0 & uint32(12)
 	if i0 != 0 {
@@ -2787,15 +14971,15 @@ L18:
 		goto L20
 	}
 	i0 = v5 + uint32(8)
-	i0 = fn7457(m, i0)
+	i0 = fn7458(m, i0)
 	v7 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
 	v9 = i0
 	i0 = v5 + uint32(8)
-	i0 = fn7359(m, i0)
+	i0 = fn7360(m, i0)
 	v8 = i0
 	i0 = v5 + uint32(588)
-	fn7266(m, i0)
+	fn7267(m, i0)
 	i0 = v5 + uint32(8)
 	i3 = uint32(*(*uint8)(unsafe.Add(b, v1)))
 	i3 = i3 & uint32(1)
@@ -2809,18 +14993,18 @@ L18:
 	}
 	i4 = v5 + uint32(588)
 	i5 = v5 + uint32(604)
-	fn7401(m, i0, v0, v6, i3, i4, i5)
+	fn7402(m, i0, v0, v6, i3, i4, i5)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+604))
 	i0 = i0 & uint32(958)
 	v1 = i0
 	if v1 == 0 {
 		goto L21
 	}
-	fn7361(m, v0, v1, v4)
+	fn7362(m, v0, v1, v4)
 	goto L20
 L21:
 	i0 = v5 + uint32(8)
-	i0 = fn7389(m, i0, v0)
+	i0 = fn7390(m, i0, v0)
 	v1 = i0
 	if int32(v1) < int32(uint32(0)) {
 		goto L22
@@ -2839,11 +15023,11 @@ L22:
 	if v9 != i1 {
 		goto L23
 	}
-	fn7361(m, v0, uint32(8), v4)
+	fn7362(m, v0, uint32(8), v4)
 	goto L20
 L23:
 	i1 = v5 + uint32(8)
-	i0 = fn7376(m, v0, i1, v4)
+	i0 = fn7377(m, v0, i1, v4)
 L20:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+296)))
 	v1 = i0
@@ -2883,7 +15067,7 @@ L26:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
 	m.table[i1].(func(*Module, uint32))(m, i0)
 L2:
-	fn7363(m, v0, v3, v4)
+	fn7364(m, v0, v3, v4)
 L1:
 	i0 = v5 + uint32(624)
 	m.g0 = i0
@@ -2892,7 +15076,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7457(m *Module, v0 uint32) uint32 {
+func fn7458(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3018,7 +15202,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn7458(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7459(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -3051,7 +15235,7 @@ func fn7458(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	*(*uint8)(unsafe.Add(b, uint64(v5)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(15)
-	i1 = fn7293(m, i1, v3, uint32(4), i4)
+	i1 = fn7294(m, i1, v3, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+15)))
 	if i0 != 0 {
@@ -3073,7 +15257,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, v4)) = i1
 	goto L1
 L2:
-	fn7374(m, v0, v1, v2, v3, v4)
+	fn7375(m, v0, v1, v2, v3, v4)
 L1:
 	i0 = v5 + uint32(16)
 	m.g0 = i0
@@ -3082,14 +15266,14 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7459(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
-	fn7447(m, uint32(0), v0, v1, v2, v3)
+func fn7460(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+	fn7448(m, uint32(0), v0, v1, v2, v3)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn7460(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7461(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -3139,7 +15323,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7461(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn7462(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3204,7 +15388,7 @@ L6:
 	goto L7
 L8:
 	i0 = v4 + uint32(56)
-	i0 = fn7297(m, i0, v6, v3)
+	i0 = fn7298(m, i0, v6, v3)
 	if i0 == 0 {
 		goto L4
 	}
@@ -3228,7 +15412,7 @@ L7:
 	m.copy(v8, i1, i2)
 L5:
 	i3 = v4 + uint32(52)
-	fn7462(m, v0, v5, v2, i3)
+	fn7463(m, v0, v5, v2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
 	v1 = i0
 	i0 = v1 & uint32(520)
@@ -3286,7 +15470,7 @@ L4:
 	*(*uint8)(unsafe.Add(b, uint64(v4)+8)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v4 + uint32(8)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+8)))
 	if i0 != 0 {
@@ -3310,7 +15494,7 @@ L9:
 L3:
 	i2 = v4 + uint32(8)
 	i3 = v4 + uint32(48)
-	fn7462(m, v0, v5, i2, i3)
+	fn7463(m, v0, v5, i2, i3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
 	v2 = i0
 	if v2 == 0 {
@@ -3338,7 +15522,7 @@ L3:
 	*(*uint8)(unsafe.Add(b, uint64(v4)+351)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v4 + uint32(351)
-	i1 = fn7293(m, i1, v5, uint32(4), i4)
+	i1 = fn7294(m, i1, v5, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+351)))
 	if i0 != 0 {
@@ -3390,7 +15574,7 @@ L14:
 
 //go:norace
 //go:nocheckptr
-func fn7462(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn7463(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3453,7 +15637,7 @@ func fn7462(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	if i0 == 0 {
 		goto L2
 	}
-	i0 = fn7375(m, v0, v1, v2, v3)
+	i0 = fn7376(m, v0, v1, v2, v3)
 	if i0 != 0 {
 		goto L1
 	}
@@ -3478,7 +15662,7 @@ func fn7462(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	*(*uint8)(unsafe.Add(b, uint64(v4)+904)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v4 + uint32(904)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+904)))
 	if i0 != 0 {
@@ -3512,7 +15696,7 @@ L3:
 	*(*uint8)(unsafe.Add(b, uint64(v4)+904)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v4 + uint32(904)
-	i1 = fn7293(m, i1, v1, uint32(4), i4)
+	i1 = fn7294(m, i1, v1, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+904)))
 	if i0 != 0 {
@@ -3544,8 +15728,8 @@ L2:
 	if i0 != 0 {
 		goto L8
 	}
-	fn7369(m, v0, v6, uint32(0), v5)
-	fn7363(m, v0, v2, v3)
+	fn7370(m, v0, v6, uint32(0), v5)
+	fn7364(m, v0, v2, v3)
 	goto L1
 L8:
 	if v6 == 0 {
@@ -3566,7 +15750,7 @@ L8:
 	*(*uint8)(unsafe.Add(b, uint64(v4)+904)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v4 + uint32(904)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+904)))
 	if i0 != 0 {
@@ -3589,7 +15773,7 @@ L10:
 	goto L1
 L9:
 	i0 = v4 + uint32(904)
-	fn7266(m, i0)
+	fn7267(m, i0)
 	i0 = *(*uint32)(unsafe.Add(b, v2))
 	v7 = i0
 	i0 = v4 + uint32(616)
@@ -3621,12 +15805,12 @@ L9:
 		goto L17
 	}
 	i0 = v4 + uint32(616)
-	i0 = fn7297(m, i0, v9, v3)
+	i0 = fn7298(m, i0, v9, v3)
 	v6 = i0
 	goto L18
 L19:
 	i0 = v4 + uint32(616)
-	i0 = fn7298(m, i0, v9, v3)
+	i0 = fn7299(m, i0, v9, v3)
 	v6 = i0
 L18:
 	if v6 == 0 {
@@ -3658,7 +15842,7 @@ L16:
 	}
 	i0 = v4 + uint32(616)
 	i1 = v4 + uint32(616)
-	i0 = fn7378(m, i0, i1, uint32(1), v3)
+	i0 = fn7379(m, i0, i1, uint32(1), v3)
 	if i0 == 0 {
 		goto L15
 	}
@@ -3684,7 +15868,7 @@ L20:
 	i0 = v4 + uint32(616)
 	i1 = v4 + uint32(616)
 	i2 = v6 << (uint32(1) & 31)
-	i0 = fn7378(m, i0, i1, i2, v3)
+	i0 = fn7379(m, i0, i1, i2, v3)
 	if i0 != 0 {
 		goto L22
 	}
@@ -3693,11 +15877,11 @@ L23:
 	i0 = v4 + uint32(616)
 	i2 = v6 << (uint32(1) & 31)
 	i1 = uint32(0) - i2
-	i0 = fn7366(m, i0, i1)
+	i0 = fn7367(m, i0, i1)
 	i0 = b2i(i0 != uint32(0))
 	v8 = i0
 L22:
-	i0 = fn7378(m, v0, uint32(9973188), v7, v3)
+	i0 = fn7379(m, v0, uint32(9973188), v7, v3)
 	if i0 == 0 {
 		goto L15
 	}
@@ -3707,7 +15891,7 @@ L22:
 	i4 = v4 + uint32(904)
 	i5 = v4 + uint32(920)
 	v1 = i5
-	fn7415(m, i0, i1, i2, v0, i4, v1)
+	fn7416(m, i0, i1, i2, v0, i4, v1)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	i0 = i0 & uint32(14)
 	if i0 != 0 {
@@ -3722,13 +15906,13 @@ L24:
 		goto L13
 	}
 	i1 = v4 + uint32(328)
-	i0 = fn7385(m, v0, i1)
+	i0 = fn7386(m, v0, i1)
 	if int32(i0) < int32(uint32(1)) {
 		goto L25
 	}
 	i2 = v4 + uint32(328)
 	i3 = v4 + uint32(904)
-	fn7463(m, v0, v0, i2, i3, v1)
+	fn7464(m, v0, v0, i2, i3, v1)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	i0 = i0 & uint32(14)
 	if i0 == 0 {
@@ -3736,18 +15920,18 @@ L24:
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+920))
 	i1 = i1 & uint32(958)
-	fn7361(m, v0, i1, v3)
+	fn7362(m, v0, i1, v3)
 	goto L12
 L26:
 	i1 = v4 + uint32(40)
 	i3 = v4 + uint32(12)
 	i4 = v4 + uint32(904)
-	fn7415(m, v0, i1, v0, i3, i4, v1)
+	fn7416(m, v0, i1, v0, i3, i4, v1)
 	i0 = v4 + uint32(328)
 	i1 = v4 + uint32(40)
 	i2 = v4 + uint32(616)
 	i4 = v4 + uint32(904)
-	fn7415(m, i0, i1, i2, v0, i4, v1)
+	fn7416(m, i0, i1, i2, v0, i4, v1)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	i0 = i0 & uint32(14)
 	if i0 == 0 {
@@ -3760,7 +15944,7 @@ L25:
 	}
 	i0 = v4 + uint32(40)
 	i3 = v4 + uint32(904)
-	fn7449(m, i0, v0, v0, i3, v1)
+	fn7450(m, i0, v0, v0, i3, v1)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+40)))
 	i0 = i0 & uint32(14)
 	if i0 == 0 {
@@ -3768,19 +15952,19 @@ L25:
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+920))
 	i1 = i1 & uint32(958)
-	fn7361(m, v0, i1, v3)
+	fn7362(m, v0, i1, v3)
 	goto L12
 L29:
 	i0 = v4 + uint32(40)
 	i1 = v4 + uint32(616)
-	i0 = fn7385(m, i0, i1)
+	i0 = fn7386(m, i0, i1)
 	if i0 != 0 {
 		goto L28
 	}
 	if int32(v6) < int32(uint32(0)) {
 		goto L27
 	}
-	i0 = fn7366(m, v0, v6)
+	i0 = fn7367(m, v0, v6)
 	v7 = v5
 	goto L14
 L28:
@@ -3802,7 +15986,7 @@ L30:
 L27:
 	v7 = v5
 	i2 = uint32(0) - v6
-	i0 = fn7378(m, v0, v0, i2, v3)
+	i0 = fn7379(m, v0, v0, i2, v3)
 	if i0 != 0 {
 		goto L14
 	}
@@ -3822,7 +16006,7 @@ L15:
 	*(*uint8)(unsafe.Add(b, uint64(v4)+943)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v4 + uint32(943)
-	i1 = fn7293(m, i1, v6, uint32(4), i4)
+	i1 = fn7294(m, i1, v6, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+943)))
 	if i0 != 0 {
@@ -3849,7 +16033,7 @@ L14:
 L13:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+920))
 	i1 = i1 & uint32(958)
-	fn7361(m, v0, i1, v3)
+	fn7362(m, v0, i1, v3)
 L12:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+616)))
 	v1 = i0
@@ -3933,7 +16117,7 @@ L38:
 	l1 = *(*uint64)(unsafe.Add(b, v2))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+904)) = l1
 	i1 = v4 + uint32(904)
-	fn7363(m, v0, i1, v3)
+	fn7364(m, v0, i1, v3)
 L1:
 	i0 = v4 + uint32(944)
 	m.g0 = i0
@@ -3942,7 +16126,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7463(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7464(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -3960,7 +16144,7 @@ func fn7463(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	m.g0 = v5
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = uint32(0)
 	i4 = v5 + uint32(8)
-	fn7408(m, v0, v1, v2, v3, i4)
+	fn7409(m, v0, v1, v2, v3, i4)
 	i1 = *(*uint32)(unsafe.Add(b, v4))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
 	v3 = i2
@@ -3985,7 +16169,7 @@ func fn7463(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	*(*uint8)(unsafe.Add(b, uint64(v5)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(15)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+15)))
 	if i0 != 0 {
@@ -4013,7 +16197,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7464(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn7465(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -4143,7 +16327,7 @@ L7:
 	i0 = i0 + i1
 	d0 = float64(i0)
 	d1 = float64(v2)
-	d1 = fn8004(m, d1)
+	d1 = fn8005(m, d1)
 	d0 = d0 / d1
 	v12 = d0
 	if v12 > math.Float64frombits(0x41efffffffc00000) {
@@ -4164,7 +16348,7 @@ L16:
 L6:
 	v1 = uint32(1)
 L5:
-	i1 = fn7291(m, v1, uint32(4))
+	i1 = fn7292(m, v1, uint32(4))
 	v7 = i1
 	*(*uint32)(unsafe.Add(b, v0)) = v7
 	if v7 == 0 {
@@ -4197,7 +16381,7 @@ L17:
 		goto L20
 	}
 	i0 = v5 + uint32(8)
-	i0 = fn7378(m, i0, v3, v7, v4)
+	i0 = fn7379(m, i0, v3, v7, v4)
 	if i0 != 0 {
 		goto L19
 	}
@@ -4205,7 +16389,7 @@ L17:
 L20:
 	i0 = v5 + uint32(8)
 	i2 = uint32(0) - v7
-	i0 = fn7393(m, i0, v3, i2, v4)
+	i0 = fn7394(m, i0, v3, i2, v4)
 	if i0 == k32(4294967295) {
 		goto L18
 	}
@@ -4224,7 +16408,7 @@ L19:
 	}
 	*(*uint8)(unsafe.Add(b, uint64(v5)+303)) = uint8(k32(0))
 	i4 = v5 + uint32(303)
-	i1 = fn7293(m, v8, v7, uint32(4), i4)
+	i1 = fn7294(m, v8, v7, uint32(4), i4)
 	v8 = i1
 	*(*uint32)(unsafe.Add(b, v0)) = v8
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+303)))
@@ -4243,11 +16427,11 @@ L22:
 	if v2 > uint32(999999999) {
 		goto L24
 	}
-	i0 = fn7465(m, v0, v1, v2, v8, v7)
+	i0 = fn7466(m, v0, v1, v2, v8, v7)
 	v7 = i0
 	goto L21
 L24:
-	i0 = fn7466(m, v0, v1, v2, v8, v7)
+	i0 = fn7467(m, v0, v1, v2, v8, v7)
 	v7 = i0
 L21:
 	if v7 != k32(4294967295) {
@@ -4293,7 +16477,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7465(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn7466(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -4328,7 +16512,7 @@ L2:
 	*(*uint8)(unsafe.Add(b, uint64(v5)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, v0))
 	i4 = v5 + uint32(15)
-	i1 = fn7293(m, i1, v7, uint32(4), i4)
+	i1 = fn7294(m, i1, v7, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
 	v1 = v7
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+15)))
@@ -4338,7 +16522,7 @@ L2:
 	v7 = k32(4294967295)
 	goto L1
 L3:
-	i0 = fn7312(m, v3, v3, v4, v2, uint32(1000000000))
+	i0 = fn7313(m, v3, v3, v4, v2, uint32(1000000000))
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = v8 << (uint32(2) & 31)
@@ -4380,7 +16564,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7466(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn7467(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -4425,7 +16609,7 @@ L2:
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
-	i0 = fn7311(m, v3, v3, v4, uint32(1000000000), v2)
+	i0 = fn7312(m, v3, v3, v4, uint32(1000000000), v2)
 	v8 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v9 = i0
@@ -4442,7 +16626,7 @@ L5:
 	}
 	*(*uint8)(unsafe.Add(b, uint64(v5)+14)) = uint8(k32(0))
 	i4 = v5 + uint32(14)
-	i1 = fn7293(m, v9, v3, uint32(4), i4)
+	i1 = fn7294(m, v9, v3, uint32(4), i4)
 	v9 = i1
 	*(*uint32)(unsafe.Add(b, v0)) = v9
 	v1 = v3
@@ -4458,7 +16642,7 @@ L6:
 	*(*uint32)(unsafe.Add(b, i0)) = v8
 L4:
 	i2 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = fn7310(m, v9, v3, i2, v2)
+	i0 = fn7311(m, v9, v3, i2, v2)
 	v8 = i0
 	if v8 != 0 {
 		goto L8
@@ -4475,7 +16659,7 @@ L8:
 	}
 	*(*uint8)(unsafe.Add(b, uint64(v5)+15)) = uint8(k32(0))
 	i4 = v5 + uint32(15)
-	i1 = fn7293(m, v9, v4, uint32(4), i4)
+	i1 = fn7294(m, v9, v4, uint32(4), i4)
 	v9 = i1
 	*(*uint32)(unsafe.Add(b, v0)) = v9
 	v1 = v4
@@ -4505,7 +16689,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7467(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) {
+func fn7468(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) {
 	var v7 uint32
 	_ = v7
 	var v8 float64
@@ -4544,7 +16728,7 @@ func fn7467(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	v7 = i0
 	m.g0 = v7
 	d0 = float64(v4)
-	d0 = fn8004(m, d0)
+	d0 = fn8005(m, d0)
 	d0 = d0 / math.Float64frombits(0x4022000000000000)
 	d1 = float64(v2)
 	d0 = float64(d0 * d1)
@@ -4574,7 +16758,7 @@ L3:
 	*(*uint8)(unsafe.Add(b, uint64(v7)+14)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v7 + uint32(14)
-	i1 = fn7293(m, i1, v10, uint32(4), i4)
+	i1 = fn7294(m, i1, v10, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+14)))
 	if i0 != 0 {
@@ -4617,11 +16801,11 @@ L2:
 	if int32(v10) <= int32(v11) {
 		goto L6
 	}
-	i0 = fn7297(m, v0, v10, v6)
+	i0 = fn7298(m, v0, v10, v6)
 	v10 = i0
 	goto L7
 L8:
-	i0 = fn7298(m, v0, v10, v6)
+	i0 = fn7299(m, v0, v10, v6)
 	v10 = i0
 L7:
 	if v10 == 0 {
@@ -4652,11 +16836,11 @@ L6:
 	if int32(v10) <= int32(v11) {
 		goto L13
 	}
-	i0 = fn7297(m, v0, v10, v6)
+	i0 = fn7298(m, v0, v10, v6)
 	v10 = i0
 	goto L14
 L15:
-	i0 = fn7298(m, v0, v10, v6)
+	i0 = fn7299(m, v0, v10, v6)
 	v10 = i0
 L14:
 	if v10 == 0 {
@@ -4693,7 +16877,7 @@ L17:
 L18:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	v10 = i0
-	i0 = fn7311(m, v10, v10, v2, v4, uint32(1000000000))
+	i0 = fn7312(m, v10, v10, v2, v4, uint32(1000000000))
 	v1 = i0
 	if v1 != 0 {
 		goto L20
@@ -4731,11 +16915,11 @@ L20:
 	if int32(v13) <= int32(v14) {
 		goto L21
 	}
-	i0 = fn7297(m, v0, v13, v6)
+	i0 = fn7298(m, v0, v13, v6)
 	v13 = i0
 	goto L22
 L23:
-	i0 = fn7298(m, v0, v13, v6)
+	i0 = fn7299(m, v0, v13, v6)
 	v13 = i0
 L22:
 	v9 = v10
@@ -4750,7 +16934,7 @@ L21:
 	*(*uint32)(unsafe.Add(b, i0)) = v1
 L19:
 	i2 = *(*uint32)(unsafe.Add(b, v11))
-	i0 = fn7310(m, v13, v10, i2, uint32(1000000000))
+	i0 = fn7311(m, v13, v10, i2, uint32(1000000000))
 	v13 = i0
 	if v13 != 0 {
 		goto L25
@@ -4786,11 +16970,11 @@ L25:
 	if int32(v1) <= int32(v14) {
 		goto L26
 	}
-	i0 = fn7297(m, v0, v1, v6)
+	i0 = fn7298(m, v0, v1, v6)
 	v1 = i0
 	goto L27
 L28:
-	i0 = fn7298(m, v0, v1, v6)
+	i0 = fn7299(m, v0, v1, v6)
 	v1 = i0
 L27:
 	v9 = v2
@@ -4812,7 +16996,7 @@ L24:
 	}
 	goto L11
 L16:
-	i0 = fn7291(m, v2, uint32(4))
+	i0 = fn7292(m, v2, uint32(4))
 	v13 = i0
 	if v13 == 0 {
 		goto L9
@@ -4912,11 +17096,11 @@ L34:
 	if int32(v11) <= int32(v14) {
 		goto L35
 	}
-	i0 = fn7297(m, v0, v11, v6)
+	i0 = fn7298(m, v0, v11, v6)
 	v11 = i0
 	goto L36
 L37:
-	i0 = fn7298(m, v0, v11, v6)
+	i0 = fn7299(m, v0, v11, v6)
 	v11 = i0
 L36:
 	v9 = v12
@@ -4926,7 +17110,7 @@ L36:
 	v12 = k32(4294967295)
 	goto L33
 L35:
-	i0 = fn7312(m, v13, v13, v2, uint32(1000000000), v4)
+	i0 = fn7313(m, v13, v13, v2, uint32(1000000000), v4)
 	v11 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i1 = v10 << (uint32(2) & 31)
@@ -5076,12 +17260,12 @@ L40:
 	if int32(v2) <= int32(v10) {
 		goto L45
 	}
-	i0 = fn7297(m, v0, v2, v6)
+	i0 = fn7298(m, v0, v2, v6)
 	goto L45
 L46:
-	i0 = fn7298(m, v0, v2, v6)
+	i0 = fn7299(m, v0, v2, v6)
 L45:
-	fn7363(m, v0, v5, v6)
+	fn7364(m, v0, v5, v6)
 	goto L1
 L9:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
@@ -5099,7 +17283,7 @@ L9:
 	*(*uint8)(unsafe.Add(b, uint64(v7)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v7 + uint32(15)
-	i1 = fn7293(m, i1, v10, uint32(4), i4)
+	i1 = fn7294(m, i1, v10, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+15)))
 	if i0 != 0 {
@@ -5127,7 +17311,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7468(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn7469(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -5521,7 +17705,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7469(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn7470(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -5539,7 +17723,7 @@ func fn7469(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	m.g0 = v5
 	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = uint32(0)
 	i4 = v5 + uint32(8)
-	fn7410(m, v0, v1, v2, v3, i4)
+	fn7411(m, v0, v1, v2, v3, i4)
 	i1 = *(*uint32)(unsafe.Add(b, v4))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
 	v3 = i2
@@ -5564,7 +17748,7 @@ func fn7469(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	*(*uint8)(unsafe.Add(b, uint64(v5)+15)) = uint8(k32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i4 = v5 + uint32(15)
-	i1 = fn7293(m, i1, v2, uint32(4), i4)
+	i1 = fn7294(m, i1, v2, uint32(4), i4)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+15)))
 	if i0 != 0 {
@@ -5592,7 +17776,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7470(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7471(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint64
@@ -5647,10 +17831,10 @@ L3:
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(8469896)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
 	v0 = i0
-	i0 = fn8051(m, v0, uint32(8580287), v2)
-	i0 = fn8059(m, uint32(8394101), uint32(41), uint32(1), v0)
-	i0 = fn8054(m, uint32(10), v0)
-	fn7881(m)
+	i0 = fn8052(m, v0, uint32(8580287), v2)
+	i0 = fn8060(m, uint32(8394101), uint32(41), uint32(1), v0)
+	i0 = fn8055(m, uint32(10), v0)
+	fn7882(m)
 	panic(ErrUnreachable)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(597)
@@ -5658,10 +17842,10 @@ L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
 	v0 = i0
 	i2 = v2 + uint32(16)
-	i0 = fn8051(m, v0, uint32(8580287), i2)
-	i0 = fn8059(m, uint32(8394101), uint32(41), uint32(1), v0)
-	i0 = fn8054(m, uint32(10), v0)
-	fn7881(m)
+	i0 = fn8052(m, v0, uint32(8580287), i2)
+	i0 = fn8060(m, uint32(8394101), uint32(41), uint32(1), v0)
+	i0 = fn8055(m, uint32(10), v0)
+	fn7882(m)
 	panic(ErrUnreachable)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+36)) = uint32(622)
@@ -5669,16 +17853,16 @@ L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
 	v0 = i0
 	i2 = v2 + uint32(32)
-	i0 = fn8051(m, v0, uint32(8580287), i2)
-	i0 = fn8059(m, uint32(8394059), uint32(41), uint32(1), v0)
-	i0 = fn8054(m, uint32(10), v0)
-	fn7881(m)
+	i0 = fn8052(m, v0, uint32(8580287), i2)
+	i0 = fn8060(m, uint32(8394059), uint32(41), uint32(1), v0)
+	i0 = fn8055(m, uint32(10), v0)
+	fn7882(m)
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn7471(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7472(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5707,7 +17891,7 @@ func fn7471(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i0 = v0 << (uint32(1) & 31)
 	v3 = i0
-	i1 = fn7471(m, v0, v1)
+	i1 = fn7472(m, v0, v1)
 	v0 = i1
 	i1 = v0 ^ k32(4294967295)
 	if v3 > i1 {
@@ -5724,10 +17908,10 @@ L2:
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(8469896)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
 	v0 = i0
-	i0 = fn8051(m, v0, uint32(8580287), v2)
-	i0 = fn8059(m, uint32(8394059), uint32(41), uint32(1), v0)
-	i0 = fn8054(m, uint32(10), v0)
-	fn7881(m)
+	i0 = fn8052(m, v0, uint32(8580287), v2)
+	i0 = fn8060(m, uint32(8394059), uint32(41), uint32(1), v0)
+	i0 = fn8055(m, uint32(10), v0)
+	fn7882(m)
 	panic(ErrUnreachable)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(597)
@@ -5735,16 +17919,16 @@ L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
 	v0 = i0
 	i2 = v2 + uint32(16)
-	i0 = fn8051(m, v0, uint32(8580287), i2)
-	i0 = fn8059(m, uint32(8394101), uint32(41), uint32(1), v0)
-	i0 = fn8054(m, uint32(10), v0)
-	fn7881(m)
+	i0 = fn8052(m, v0, uint32(8580287), i2)
+	i0 = fn8060(m, uint32(8394101), uint32(41), uint32(1), v0)
+	i0 = fn8055(m, uint32(10), v0)
+	fn7882(m)
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn7472(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
+func fn7473(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -5778,7 +17962,7 @@ func fn7472(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	if v4 > uint32(16) {
 		goto L1
 	}
-	fn7305(m, v0, v1, v2, v4, v5)
+	fn7306(m, v0, v1, v2, v4, v5)
 	m.depth--
 	return
 L1:
@@ -5802,7 +17986,7 @@ L1:
 	i2 = v1 + i3
 	i3 = v3 + v4
 	i3 = i3 + uint32(4)
-	fn7472(m, v3, v2, i2, i3, v5, v8)
+	fn7473(m, v3, v2, i2, i3, v5, v8)
 	goto L3
 L4:
 	i2 = v4 << (uint32(1) & 31)
@@ -5816,20 +18000,20 @@ L4:
 	i4 = v8 << (uint32(3) & 31)
 	i3 = v3 + i4
 	i3 = i3 + uint32(4)
-	fn7472(m, v3, i1, v2, i3, v8, v5)
+	fn7473(m, v3, i1, v2, i3, v8, v5)
 L3:
 	i1 = v7 << (uint32(2) & 31)
 	i0 = v0 + i1
 	i2 = v8 + v5
-	fn7300(m, i0, v3, i2)
+	fn7301(m, i0, v3, i2)
 	i2 = v6 << (uint32(2) & 31)
 	i2 = i2 | uint32(4)
 	v4 = i2
 	m.fill(v3, uint32(0), v4)
 	i3 = v3 + v4
-	fn7472(m, v3, v1, v2, i3, v7, v5)
+	fn7473(m, v3, v1, v2, i3, v7, v5)
 	i2 = v7 + v5
-	fn7300(m, v0, v3, i2)
+	fn7301(m, v0, v3, i2)
 	m.depth--
 	return
 L2:
@@ -5842,7 +18026,7 @@ L2:
 	v9 = i1
 	i2 = v4 - v7
 	v10 = i2
-	fn7300(m, v3, v9, v10)
+	fn7301(m, v3, v9, v10)
 	i1 = v7 + uint32(1)
 	v11 = i1
 	i1 = v11 << (uint32(2) & 31)
@@ -5855,12 +18039,12 @@ L2:
 	v13 = i1
 	i2 = v5 - v7
 	v5 = i2
-	fn7300(m, v12, v13, v5)
+	fn7301(m, v12, v13, v5)
 	i0 = v0 + v8
 	v8 = i0
 	i4 = v11 << (uint32(3) & 31)
 	i3 = v3 + i4
-	fn7472(m, v8, v3, v12, i3, v11, v11)
+	fn7473(m, v8, v3, v12, i3, v11, v11)
 	i2 = v4 << (uint32(1) & 31)
 	i2 = i2 | uint32(1)
 	i3 = v6 & k32(4294967294)
@@ -5871,28 +18055,28 @@ L2:
 	i4 = v10 << (uint32(3) & 31)
 	i3 = v3 + i4
 	i3 = i3 + uint32(4)
-	fn7472(m, v3, v9, v13, i3, v10, v5)
+	fn7473(m, v3, v9, v13, i3, v10, v5)
 	i1 = v4 << (uint32(2) & 31)
 	i0 = v0 + i1
 	i2 = v10 + v5
 	v5 = i2
-	fn7300(m, i0, v3, v5)
-	fn7303(m, v8, v3, v5)
+	fn7301(m, i0, v3, v5)
+	fn7304(m, v8, v3, v5)
 	i2 = v6 << (uint32(2) & 31)
 	i2 = i2 | uint32(4)
 	v5 = i2
 	m.fill(v3, uint32(0), v5)
 	i3 = v3 + v5
-	fn7472(m, v3, v1, v2, i3, v7, v7)
-	fn7300(m, v0, v3, v4)
-	fn7303(m, v8, v3, v4)
+	fn7473(m, v3, v1, v2, i3, v7, v7)
+	fn7301(m, v0, v3, v4)
+	fn7304(m, v8, v3, v4)
 	m.depth--
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn7473(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn7474(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -5934,12 +18118,12 @@ func fn7473(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 	if v5 > uint32(192) {
 		goto L4
 	}
-	fn7305(m, v0, v2, v1, v5, v4)
+	fn7306(m, v0, v2, v1, v5, v4)
 	v7 = uint32(1)
 	goto L1
 L4:
 	i4 = v6 + uint32(12)
-	i0 = fn7424(m, v1, v2, v4, v5, i4)
+	i0 = fn7425(m, v1, v2, v4, v5, i4)
 	v3 = i0
 	if v3 == 0 {
 		goto L2
@@ -5973,7 +18157,7 @@ L3:
 	i2 = v1 + i3
 	i3 = v3 + v4
 	i3 = i3 + uint32(4)
-	i0 = fn7473(m, v3, v2, i2, i3, v5, v10)
+	i0 = fn7474(m, v3, v2, i2, i3, v5, v10)
 	if i0 != 0 {
 		goto L6
 	}
@@ -5991,7 +18175,7 @@ L7:
 	i4 = v10 << (uint32(3) & 31)
 	i3 = v3 + i4
 	i3 = i3 + uint32(4)
-	i0 = fn7473(m, v3, i1, v2, i3, v10, v5)
+	i0 = fn7474(m, v3, i1, v2, i3, v10, v5)
 	if i0 == 0 {
 		goto L1
 	}
@@ -5999,19 +18183,19 @@ L6:
 	i1 = v9 << (uint32(2) & 31)
 	i0 = v0 + i1
 	i2 = v10 + v5
-	fn7300(m, i0, v3, i2)
+	fn7301(m, i0, v3, i2)
 	v7 = uint32(0)
 	i2 = v8 << (uint32(2) & 31)
 	i2 = i2 | uint32(4)
 	v4 = i2
 	m.fill(v3, uint32(0), v4)
 	i3 = v3 + v4
-	i0 = fn7473(m, v3, v1, v2, i3, v9, v5)
+	i0 = fn7474(m, v3, v1, v2, i3, v9, v5)
 	if i0 == 0 {
 		goto L1
 	}
 	i2 = v9 + v5
-	fn7300(m, v0, v3, i2)
+	fn7301(m, v0, v3, i2)
 	v7 = uint32(1)
 	goto L1
 L5:
@@ -6025,7 +18209,7 @@ L5:
 	v11 = i1
 	i2 = v4 - v9
 	v12 = i2
-	fn7300(m, v3, v11, v12)
+	fn7301(m, v3, v11, v12)
 	i1 = v9 + uint32(1)
 	v13 = i1
 	i1 = v13 << (uint32(2) & 31)
@@ -6038,12 +18222,12 @@ L5:
 	v15 = i1
 	i2 = v5 - v9
 	v5 = i2
-	fn7300(m, v14, v15, v5)
+	fn7301(m, v14, v15, v5)
 	i0 = v0 + v10
 	v10 = i0
 	i4 = v13 << (uint32(3) & 31)
 	i3 = v3 + i4
-	i0 = fn7473(m, v10, v3, v14, i3, v13, v13)
+	i0 = fn7474(m, v10, v3, v14, i3, v13, v13)
 	if i0 == 0 {
 		goto L1
 	}
@@ -6057,7 +18241,7 @@ L5:
 	i4 = v12 << (uint32(3) & 31)
 	i3 = v3 + i4
 	i3 = i3 + uint32(4)
-	i0 = fn7473(m, v3, v11, v15, i3, v12, v5)
+	i0 = fn7474(m, v3, v11, v15, i3, v12, v5)
 	if i0 == 0 {
 		goto L1
 	}
@@ -6067,20 +18251,20 @@ L5:
 	i0 = v0 + i1
 	i2 = v12 + v5
 	v5 = i2
-	fn7300(m, i0, v3, v5)
-	fn7303(m, v10, v3, v5)
+	fn7301(m, i0, v3, v5)
+	fn7304(m, v10, v3, v5)
 	v7 = uint32(0)
 	i2 = v8 << (uint32(2) & 31)
 	i2 = i2 | uint32(4)
 	v5 = i2
 	m.fill(v3, uint32(0), v5)
 	i3 = v3 + v5
-	i0 = fn7473(m, v3, v1, v2, i3, v9, v9)
+	i0 = fn7474(m, v3, v1, v2, i3, v9, v9)
 	if i0 == 0 {
 		goto L1
 	}
-	fn7300(m, v0, v3, v4)
-	fn7303(m, v10, v3, v4)
+	fn7301(m, v0, v3, v4)
+	fn7304(m, v10, v3, v4)
 	v7 = uint32(1)
 	goto L1
 L2:
@@ -6093,7 +18277,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7474(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7475(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6210,7 +18394,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7475(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7476(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6243,7 +18427,7 @@ func fn7475(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	i1 = v0 >> (uint32(1) & 31)
 	v3 = i1
-	i0 = fn7294(m, uint32(12), v3, uint32(4))
+	i0 = fn7295(m, uint32(12), v3, uint32(4))
 	v4 = i0
 	if v4 == 0 {
 		goto L1
@@ -6398,7 +18582,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7476(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn7477(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6529,7 +18713,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7477(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7478(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6655,11 +18839,11 @@ func fn7477(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v8 = i1
 	i2 = uint32(1) << (v7 & 31)
 	v6 = i2
-	i0 = fn7479(m, v0, v8, v6)
+	i0 = fn7480(m, v0, v8, v6)
 	if i0 == 0 {
 		goto L1
 	}
-	i0 = fn7475(m, v8, k32(4294967295), v2)
+	i0 = fn7476(m, v8, k32(4294967295), v2)
 	v9 = i0
 	if v9 == 0 {
 		goto L1
@@ -6676,14 +18860,14 @@ func fn7477(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	v4 = v0
 L3:
-	fn7313(m, v4, v8, v9)
+	fn7314(m, v4, v8, v9)
 	i0 = v4 + v3
 	v4 = i0
 	if v4 < v10 {
 		goto L3
 	}
 L2:
-	i0 = fn7479(m, v0, v6, v8)
+	i0 = fn7480(m, v0, v6, v8)
 	if i0 != 0 {
 		goto L5
 	}
@@ -6694,7 +18878,7 @@ L5:
 	i0 = uint32(9972832) + i1
 	l0 = uint64(*(*uint32)(unsafe.Add(b, i0)))
 	v12 = l0
-	i0 = fn7474(m, v1, k32(4294967295), v2)
+	i0 = fn7475(m, v1, k32(4294967295), v2)
 	v13 = i0
 	if v5 == 0 {
 		goto L6
@@ -6790,7 +18974,7 @@ L6:
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
 	m.table[i1].(func(*Module, uint32))(m, v9)
-	i0 = fn7475(m, v6, k32(4294967295), v2)
+	i0 = fn7476(m, v6, k32(4294967295), v2)
 	v9 = i0
 	if v9 == 0 {
 		goto L1
@@ -6803,7 +18987,7 @@ L12:
 	i0 = v6 << (uint32(2) & 31)
 	v4 = i0
 L13:
-	fn7313(m, v0, v6, v9)
+	fn7314(m, v0, v6, v9)
 	i0 = v0 + v4
 	v0 = i0
 	if v0 < v10 {
@@ -6819,7 +19003,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7478(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7479(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6939,7 +19123,7 @@ func fn7478(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v6 = i1
 	i0 = uint32(1) << (v6 & 31)
 	v7 = i0
-	i0 = fn7475(m, v7, uint32(1), v2)
+	i0 = fn7476(m, v7, uint32(1), v2)
 	v8 = i0
 	if v8 != 0 {
 		goto L1
@@ -6961,7 +19145,7 @@ L1:
 	v4 = i0
 	v3 = v0
 L3:
-	fn7313(m, v3, v7, v8)
+	fn7314(m, v3, v7, v8)
 	i0 = v3 + v4
 	v3 = i0
 	if v3 < v10 {
@@ -6974,7 +19158,7 @@ L2:
 	i0 = uint32(9972832) + i1
 	l0 = uint64(*(*uint32)(unsafe.Add(b, i0)))
 	v13 = l0
-	i0 = fn7474(m, v1, uint32(1), v2)
+	i0 = fn7475(m, v1, uint32(1), v2)
 	v14 = i0
 	if v5 == 0 {
 		goto L4
@@ -7064,7 +19248,7 @@ L9:
 		goto L5
 	}
 L4:
-	i0 = fn7479(m, v0, v12, v7)
+	i0 = fn7480(m, v0, v12, v7)
 	if i0 != 0 {
 		goto L10
 	}
@@ -7079,7 +19263,7 @@ L10:
 	v3 = uint32(0)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
 	m.table[i1].(func(*Module, uint32))(m, v8)
-	i0 = fn7475(m, v12, uint32(1), v2)
+	i0 = fn7476(m, v12, uint32(1), v2)
 	v8 = i0
 	if v8 == 0 {
 		goto L11
@@ -7092,7 +19276,7 @@ L12:
 	v4 = i0
 	v3 = v0
 L14:
-	fn7313(m, v3, v12, v8)
+	fn7314(m, v3, v12, v8)
 	i0 = v3 + v4
 	v3 = i0
 	if v3 < v10 {
@@ -7101,7 +19285,7 @@ L14:
 L13:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308676))
 	m.table[i1].(func(*Module, uint32))(m, v8)
-	i0 = fn7479(m, v0, v7, v12)
+	i0 = fn7480(m, v0, v7, v12)
 	i0 = b2i(i0 != uint32(0))
 	v3 = i0
 L11:
@@ -7111,7 +19295,7 @@ L11:
 
 //go:norace
 //go:nocheckptr
-func fn7479(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7480(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint64
@@ -7147,7 +19331,7 @@ func fn7479(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v2 != v1 {
 		goto L6
 	}
-	fn7480(m, v0, v2)
+	fn7481(m, v0, v2)
 	goto L2
 L6:
 	if int32(v1) <= int32(k32(4294967295)) {
@@ -7160,15 +19344,15 @@ L6:
 		goto L7
 	}
 	v6 = uint32(0)
-	i0 = fn7481(m, v0, v1, v2, uint32(0))
+	i0 = fn7482(m, v0, v1, v2, uint32(0))
 	if i0 == 0 {
 		goto L1
 	}
-	fn7480(m, v0, v1)
+	fn7481(m, v0, v1)
 	i1 = v5 << (uint32(1) & 31)
 	i1 = i1 & k32(4294967292)
 	i0 = v0 + i1
-	fn7480(m, i0, v1)
+	fn7481(m, i0, v1)
 	goto L2
 L7:
 	if int32(v2) <= int32(k32(4294967295)) {
@@ -7178,29 +19362,29 @@ L7:
 	if i0 != v1 {
 		goto L8
 	}
-	fn7480(m, v0, v2)
+	fn7481(m, v0, v2)
 	i1 = v5 << (uint32(1) & 31)
 	i1 = i1 & k32(4294967292)
 	i0 = v0 + i1
-	fn7480(m, i0, v2)
-	i0 = fn7481(m, v0, v2, v1, uint32(1))
+	fn7481(m, i0, v2)
+	i0 = fn7482(m, v0, v2, v1, uint32(1))
 	if i0 != 0 {
 		goto L2
 	}
 	v6 = uint32(0)
 	goto L1
 L8:
-	fn7881(m)
+	fn7882(m)
 	panic(ErrUnreachable)
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(622)
 	*(*uint32)(unsafe.Add(b, v3)) = uint32(8469896)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
 	v2 = i0
-	i0 = fn8051(m, v2, uint32(8580287), v3)
-	i0 = fn8059(m, uint32(8394059), uint32(41), uint32(1), v2)
-	i0 = fn8054(m, uint32(10), v2)
-	fn7881(m)
+	i0 = fn8052(m, v2, uint32(8580287), v3)
+	i0 = fn8060(m, uint32(8394059), uint32(41), uint32(1), v2)
+	i0 = fn8055(m, uint32(10), v2)
+	fn7882(m)
 	panic(ErrUnreachable)
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = uint32(622)
@@ -7208,10 +19392,10 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
 	v2 = i0
 	i2 = v3 + uint32(16)
-	i0 = fn8051(m, v2, uint32(8580287), i2)
-	i0 = fn8059(m, uint32(8394059), uint32(41), uint32(1), v2)
-	i0 = fn8054(m, uint32(10), v2)
-	fn7881(m)
+	i0 = fn8052(m, v2, uint32(8580287), i2)
+	i0 = fn8060(m, uint32(8394059), uint32(41), uint32(1), v2)
+	i0 = fn8055(m, uint32(10), v2)
+	fn7882(m)
 	panic(ErrUnreachable)
 L3:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = uint32(622)
@@ -7219,10 +19403,10 @@ L3:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
 	v2 = i0
 	i2 = v3 + uint32(32)
-	i0 = fn8051(m, v2, uint32(8580287), i2)
-	i0 = fn8059(m, uint32(8394059), uint32(41), uint32(1), v2)
-	i0 = fn8054(m, uint32(10), v2)
-	fn7881(m)
+	i0 = fn8052(m, v2, uint32(8580287), i2)
+	i0 = fn8060(m, uint32(8394059), uint32(41), uint32(1), v2)
+	i0 = fn8055(m, uint32(10), v2)
+	fn7882(m)
 	panic(ErrUnreachable)
 L2:
 	v6 = uint32(1)
@@ -7234,7 +19418,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7480(m *Module, v0 uint32, v1 uint32) {
+func fn7481(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7858,7 +20042,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7481(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7482(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -7924,7 +20108,7 @@ func fn7481(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	m.g0 = v4
 	i0 = v1 >> (uint32(2) & 31)
 	i0 = i0 + uint32(1)
-	i0 = fn7292(m, i0, uint32(4))
+	i0 = fn7293(m, i0, uint32(4))
 	v5 = i0
 	if v5 != 0 {
 		goto L2
@@ -8084,7 +20268,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7482(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7483(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8463,16 +20647,16 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7483(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7484(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn7482(m, v0, v1, v2)
+	i0 = fn7483(m, v0, v1, v2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn7484(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7485(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9061,16 +21245,16 @@ L12:
 
 //go:norace
 //go:nocheckptr
-func fn7485(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7486(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn7484(m, v0, v1, v2)
+	i0 = fn7485(m, v0, v1, v2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn7486(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+func fn7487(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
 	var v8 uint32
 	_ = v8
 	var v9 uint32
@@ -9109,14 +21293,14 @@ func fn7486(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5
 		goto L2
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(0)
-	v6 = uint32(4114)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(4114)
+	v6 = uint32(4115)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(4115)
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
 	if i0 != 0 {
 		goto L3
 	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(4115)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(4116)
 L3:
 	if int32(v3) > int32(k32(4294967295)) {
 		goto L6
@@ -9252,7 +21436,7 @@ L9:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = uint32(666)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(9985792))+24))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = i1
-	i0 = fn7487(m, v0)
+	i0 = fn7488(m, v0)
 	return k32(4294967292)
 L8:
 	*(*uint32)(unsafe.Add(b, uint64(v6)+136)) = v5
@@ -9263,7 +21447,7 @@ L8:
 	i1 = v3 * uint32(3)
 	i1 = i1 + k32(4294967293)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+5796)) = i1
-	i0 = fn7488(m, v0)
+	i0 = fn7489(m, v0)
 	v8 = i0
 L1:
 	return v8
@@ -9271,7 +21455,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7487(m *Module, v0 uint32) uint32 {
+func fn7488(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9391,7 +21575,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7488(m *Module, v0 uint32) uint32 {
+func fn7489(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9403,7 +21587,7 @@ func fn7488(m *Module, v0 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn7489(m, v0)
+	i0 = fn7490(m, v0)
 	v1 = i0
 	if v1 != 0 {
 		goto L1
@@ -9448,7 +21632,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7489(m *Module, v0 uint32) uint32 {
+func fn7490(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9524,16 +21708,16 @@ L4:
 	if v1 != uint32(2) {
 		goto L6
 	}
-	i0 = fn7485(m, uint32(0), uint32(0), uint32(0))
+	i0 = fn7486(m, uint32(0), uint32(0), uint32(0))
 	v1 = i0
 	goto L5
 L6:
-	i0 = fn7483(m, uint32(0), uint32(0), uint32(0))
+	i0 = fn7484(m, uint32(0), uint32(0), uint32(0))
 	v1 = i0
 L5:
 	*(*uint32)(unsafe.Add(b, uint64(v2)+40)) = k32(4294967294)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v1
-	fn7510(m, v2)
+	fn7511(m, v2)
 	v1 = uint32(0)
 L1:
 	return v1
@@ -9541,7 +21725,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7490(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7491(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9640,7 +21824,7 @@ L7:
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
-	i0 = fn7483(m, i0, v1, v2)
+	i0 = fn7484(m, i0, v1, v2)
 	v3 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v3
@@ -9693,7 +21877,7 @@ L4:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v8 = i0
 	*(*uint32)(unsafe.Add(b, v0)) = v1
-	fn7491(m, v4)
+	fn7492(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+116))
 	v9 = i0
 	if v9 < uint32(3) {
@@ -9796,7 +21980,7 @@ L14:
 L13:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+116)) = uint32(2)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+108)) = v3
-	fn7491(m, v4)
+	fn7492(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+116))
 	v9 = i0
 	if v9 > uint32(2) {
@@ -9822,7 +22006,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7491(m *Module, v0 uint32) {
+func fn7492(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -10133,12 +22317,12 @@ L2:
 	}
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+48))
-	i1 = fn7483(m, i1, v10, v9)
+	i1 = fn7484(m, i1, v10, v9)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+48)) = i1
 	goto L15
 L16:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+48))
-	i1 = fn7485(m, i1, v10, v9)
+	i1 = fn7486(m, i1, v10, v9)
 	*(*uint32)(unsafe.Add(b, uint64(v6)+48)) = i1
 L15:
 	i1 = *(*uint32)(unsafe.Add(b, v6))
@@ -10282,7 +22466,7 @@ L20:
 
 //go:norace
 //go:nocheckptr
-func fn7492(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7493(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10387,7 +22571,7 @@ L7:
 	if i0 == 0 {
 		goto L9
 	}
-	fn7513(m, v3)
+	fn7514(m, v3)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	v6 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -10577,11 +22761,11 @@ L28:
 	i0 = v4 + i1
 	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
 L29:
-	i0 = fn7483(m, uint32(0), uint32(0), uint32(0))
+	i0 = fn7484(m, uint32(0), uint32(0), uint32(0))
 	v2 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(113)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v2
-	fn7493(m, v0)
+	fn7494(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	if i0 != 0 {
 		goto L24
@@ -10592,7 +22776,7 @@ L25:
 	if v4 != uint32(57) {
 		goto L30
 	}
-	i1 = fn7485(m, uint32(0), uint32(0), uint32(0))
+	i1 = fn7486(m, uint32(0), uint32(0), uint32(0))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = i1
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	v2 = i1
@@ -10686,7 +22870,7 @@ L33:
 	i0 = v2 + i1
 	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(3))
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(113)
-	fn7493(m, v0)
+	fn7494(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	if i0 == 0 {
 		goto L31
@@ -10822,7 +23006,7 @@ L35:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	i1 = fn7485(m, i1, i2, i3)
+	i1 = fn7486(m, i1, i2, i3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = i1
 L36:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(69)
@@ -10893,7 +23077,7 @@ L23:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	i2 = i2 + v2
 	i3 = v4 - v2
-	i1 = fn7485(m, i1, i2, i3)
+	i1 = fn7486(m, i1, i2, i3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = i1
 L39:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
@@ -10901,7 +23085,7 @@ L39:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v2 = i0
-	fn7513(m, v2)
+	fn7514(m, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -10971,7 +23155,7 @@ L42:
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	i1 = fn7485(m, i1, i2, v2)
+	i1 = fn7486(m, i1, i2, v2)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = i1
 L43:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+32))
@@ -10979,7 +23163,7 @@ L43:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v2 = i0
-	fn7513(m, v2)
+	fn7514(m, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -11057,7 +23241,7 @@ L38:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	i2 = i2 + v2
 	i3 = v4 - v2
-	i1 = fn7485(m, i1, i2, i3)
+	i1 = fn7486(m, i1, i2, i3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = i1
 L45:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = uint32(0)
@@ -11091,12 +23275,12 @@ L47:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	i2 = i2 + v5
 	i3 = v2 - v5
-	i1 = fn7485(m, i1, i2, i3)
+	i1 = fn7486(m, i1, i2, i3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = i1
 L49:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v2 = i0
-	fn7513(m, v2)
+	fn7514(m, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -11174,7 +23358,7 @@ L48:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	i2 = i2 + v5
 	i3 = v2 - v5
-	i1 = fn7485(m, i1, i2, i3)
+	i1 = fn7486(m, i1, i2, i3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = i1
 L51:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+32)) = uint32(0)
@@ -11208,12 +23392,12 @@ L53:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	i2 = i2 + v5
 	i3 = v2 - v5
-	i1 = fn7485(m, i1, i2, i3)
+	i1 = fn7486(m, i1, i2, i3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = i1
 L55:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v2 = i0
-	fn7513(m, v2)
+	fn7514(m, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	v4 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -11291,7 +23475,7 @@ L54:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	i2 = i2 + v5
 	i3 = v2 - v5
-	i1 = fn7485(m, i1, i2, i3)
+	i1 = fn7486(m, i1, i2, i3)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = i1
 L52:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(103)
@@ -11308,7 +23492,7 @@ L20:
 	if i0 <= i1 {
 		goto L58
 	}
-	fn7493(m, v0)
+	fn7494(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	if i0 != 0 {
 		goto L17
@@ -11330,11 +23514,11 @@ L58:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+48))
 	i1 = i1 >> (uint32(8) & 31)
 	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = fn7485(m, uint32(0), uint32(0), uint32(0))
+	i1 = fn7486(m, uint32(0), uint32(0), uint32(0))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = i1
 L57:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(113)
-	fn7493(m, v0)
+	fn7494(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	if i0 == 0 {
 		goto L15
@@ -11378,7 +23562,7 @@ L13:
 	if v2 != 0 {
 		goto L61
 	}
-	i0 = fn7494(m, v3, v1)
+	i0 = fn7495(m, v3, v1)
 	v2 = i0
 	goto L60
 L61:
@@ -11393,11 +23577,11 @@ L61:
 		goto L62
 	}
 L64:
-	i0 = fn7495(m, v3, v1)
+	i0 = fn7496(m, v3, v1)
 	v2 = i0
 	goto L60
 L63:
-	i0 = fn7496(m, v3, v1)
+	i0 = fn7497(m, v3, v1)
 	v2 = i0
 	goto L60
 L62:
@@ -11438,10 +23622,10 @@ L66:
 		goto L68
 	}
 L69:
-	fn7514(m, v3)
+	fn7515(m, v3)
 	goto L67
 L68:
-	fn7512(m, v3, uint32(0), uint32(0), uint32(0))
+	fn7513(m, v3, uint32(0), uint32(0), uint32(0))
 	if v1 != uint32(3) {
 		goto L67
 	}
@@ -11462,7 +23646,7 @@ L68:
 	*(*uint32)(unsafe.Add(b, uint64(v3)+92)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+108)) = uint32(0)
 L67:
-	fn7493(m, v0)
+	fn7494(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
 	if i0 != 0 {
 		goto L12
@@ -11581,7 +23765,7 @@ L71:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
 	i0 = v1 + i1
 	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
-	fn7493(m, v0)
+	fn7494(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
 	v0 = i0
 	if int32(v0) < int32(uint32(1)) {
@@ -11599,7 +23783,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7493(m *Module, v0 uint32) {
+func fn7494(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11613,7 +23797,7 @@ func fn7493(m *Module, v0 uint32) {
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v1 = i0
-	fn7513(m, v1)
+	fn7514(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
 	v2 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -11657,7 +23841,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7494(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7495(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11764,7 +23948,7 @@ L3:
 	i4 = b2i(v2 == v3)
 	i3 = i3 & i4
 	v7 = i3
-	fn7512(m, v0, uint32(0), uint32(0), v7)
+	fn7513(m, v0, uint32(0), uint32(0), v7)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
 	i0 = i0 + i1
@@ -11793,7 +23977,7 @@ L3:
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	v9 = i0
-	fn7513(m, v9)
+	fn7514(m, v9)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
@@ -11899,12 +24083,12 @@ L5:
 	}
 L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
-	i1 = fn7483(m, i1, v9, v8)
+	i1 = fn7484(m, i1, v9, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
 	goto L8
 L9:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
-	i1 = fn7485(m, i1, v9, v8)
+	i1 = fn7486(m, i1, v9, v8)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
 L8:
 	i1 = *(*uint32)(unsafe.Add(b, v3))
@@ -12121,12 +24305,12 @@ L21:
 	}
 L26:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
-	i1 = fn7483(m, i1, v2, v9)
+	i1 = fn7484(m, i1, v2, v9)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
 	goto L24
 L25:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
-	i1 = fn7485(m, i1, v2, v9)
+	i1 = fn7486(m, i1, v2, v9)
 	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
 L24:
 	i1 = *(*uint32)(unsafe.Add(b, v3))
@@ -12220,7 +24404,7 @@ L29:
 L30:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
 	i1 = i1 + v10
-	fn7512(m, v0, i1, v2, v8)
+	fn7513(m, v0, i1, v2, v8)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
 	i1 = i1 + v2
 	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = i1
@@ -12228,7 +24412,7 @@ L30:
 	v0 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
 	v2 = i0
-	fn7513(m, v2)
+	fn7514(m, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	v3 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
@@ -12275,7 +24459,7 @@ L28:
 
 //go:norace
 //go:nocheckptr
-func fn7495(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7496(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12300,7 +24484,7 @@ L2:
 	if i0 != 0 {
 		goto L3
 	}
-	fn7491(m, v0)
+	fn7492(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
 	if i0 != 0 {
 		goto L3
@@ -12366,14 +24550,14 @@ L3:
 	v4 = i0
 L4:
 	i2 = v3 - v5
-	fn7515(m, v0, v4, i2, uint32(0))
+	fn7516(m, v0, v4, i2, uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	v4 = i0
-	fn7513(m, v4)
+	fn7514(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
@@ -12435,14 +24619,14 @@ L1:
 L7:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
 	i2 = i2 - v4
-	fn7515(m, v0, v3, i2, uint32(1))
+	fn7516(m, v0, v3, i2, uint32(1))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	v4 = i0
-	fn7513(m, v4)
+	fn7514(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
@@ -12506,14 +24690,14 @@ L6:
 L10:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
 	i2 = i2 - v3
-	fn7515(m, v0, v4, i2, uint32(0))
+	fn7516(m, v0, v4, i2, uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
 	v4 = i0
-	fn7513(m, v4)
+	fn7514(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
@@ -12564,7 +24748,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn7496(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7497(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -12607,7 +24791,7 @@ L2:
 	v5 = i0
 	goto L6
 L7:
-	fn7491(m, v0)
+	fn7492(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
 	v4 = i0
 	if v1 != 0 {
@@ -12842,14 +25026,14 @@ L3:
 	v8 = i0
 L12:
 	i2 = v5 - v4
-	fn7515(m, v0, v8, i2, uint32(0))
+	fn7516(m, v0, v8, i2, uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
 	v4 = i0
-	fn7513(m, v4)
+	fn7514(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
@@ -12911,14 +25095,14 @@ L1:
 L15:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
 	i2 = i2 - v4
-	fn7515(m, v0, v5, i2, uint32(1))
+	fn7516(m, v0, v5, i2, uint32(1))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
 	v4 = i0
-	fn7513(m, v4)
+	fn7514(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
@@ -12982,14 +25166,14 @@ L14:
 L18:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
 	i2 = i2 - v4
-	fn7515(m, v0, v5, i2, uint32(0))
+	fn7516(m, v0, v5, i2, uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
 	v4 = i0
-	fn7513(m, v4)
+	fn7514(m, v4)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	v8 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
@@ -13040,7 +25224,7 @@ L17:
 
 //go:norace
 //go:nocheckptr
-func fn7497(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7498(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13184,7 +25368,7 @@ L2:
 		goto L4
 	}
 L5:
-	i0 = fn7487(m, v0)
+	i0 = fn7488(m, v0)
 	return k32(4294967292)
 L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
@@ -13229,7 +25413,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7498(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7499(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -13276,7 +25460,7 @@ L2:
 	if i0 > uint32(261) {
 		goto L5
 	}
-	fn7491(m, v0)
+	fn7492(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
 	v4 = i0
 	if v1 != 0 {
@@ -13330,7 +25514,7 @@ L5:
 	if i0 > i1 {
 		goto L4
 	}
-	i1 = fn7499(m, v0, v7)
+	i1 = fn7500(m, v0, v7)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = v4
 	goto L3
@@ -13548,14 +25732,14 @@ L7:
 	v5 = i0
 L11:
 	i2 = v4 - v7
-	fn7515(m, v0, v5, i2, uint32(0))
+	fn7516(m, v0, v5, i2, uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	v7 = i0
-	fn7513(m, v7)
+	fn7514(m, v7)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
@@ -13623,14 +25807,14 @@ L1:
 	v7 = i0
 L14:
 	i2 = v4 - v5
-	fn7515(m, v0, v7, i2, uint32(1))
+	fn7516(m, v0, v7, i2, uint32(1))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	v7 = i0
-	fn7513(m, v7)
+	fn7514(m, v7)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
@@ -13693,14 +25877,14 @@ L13:
 	v7 = i0
 L17:
 	i2 = v4 - v5
-	fn7515(m, v0, v7, i2, uint32(0))
+	fn7516(m, v0, v7, i2, uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	v7 = i0
-	fn7513(m, v7)
+	fn7514(m, v7)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
 	v5 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
@@ -13751,7 +25935,7 @@ L16:
 
 //go:norace
 //go:nocheckptr
-func fn7499(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7500(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14005,7 +26189,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7500(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7501(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -14048,7 +26232,7 @@ L1:
 	v5 = i0
 	goto L3
 L4:
-	fn7491(m, v0)
+	fn7492(m, v0)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
 	v6 = i0
 	if v1 != 0 {
@@ -14136,14 +26320,14 @@ L7:
 	v6 = i0
 L9:
 	i2 = v5 - v7
-	fn7515(m, v0, v6, i2, uint32(1))
+	fn7516(m, v0, v6, i2, uint32(1))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
 	v6 = i0
-	fn7513(m, v6)
+	fn7514(m, v6)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
@@ -14206,14 +26390,14 @@ L8:
 	v6 = i0
 L12:
 	i2 = v5 - v7
-	fn7515(m, v0, v6, i2, uint32(0))
+	fn7516(m, v0, v6, i2, uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
 	v6 = i0
-	fn7513(m, v6)
+	fn7514(m, v6)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
@@ -14306,7 +26490,7 @@ L3:
 	if i0 > i1 {
 		goto L14
 	}
-	i1 = fn7499(m, v0, v10)
+	i1 = fn7500(m, v0, v10)
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+96)) = v6
 	if v6 > uint32(5) {
@@ -14474,14 +26658,14 @@ L18:
 	v6 = i0
 L19:
 	i2 = v5 - v7
-	fn7515(m, v0, v6, i2, uint32(0))
+	fn7516(m, v0, v6, i2, uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
 	v6 = i0
-	fn7513(m, v6)
+	fn7514(m, v6)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
@@ -14581,14 +26765,14 @@ L16:
 L23:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
 	i2 = i2 - v6
-	fn7515(m, v0, v5, i2, uint32(0))
+	fn7516(m, v0, v5, i2, uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+108))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+92)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v5 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+28))
 	v6 = i0
-	fn7513(m, v6)
+	fn7514(m, v6)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+20))
 	v7 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
@@ -14648,15230 +26832,4 @@ L21:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+116)) = i1
 	goto L1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7501(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var v22 uint32
-	_ = v22
-	var v23 uint32
-	_ = v23
-	var v24 uint32
-	_ = v24
-	var v25 uint32
-	_ = v25
-	var v26 uint32
-	_ = v26
-	var v27 uint32
-	_ = v27
-	var v28 uint32
-	_ = v28
-	var v29 uint32
-	_ = v29
-	var v30 uint32
-	_ = v30
-	var v31 uint32
-	_ = v31
-	var v32 uint32
-	_ = v32
-	var v33 uint32
-	_ = v33
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
-	v3 = i0
-	i0 = v3 & k32(4294967288)
-	v4 = i0
-	i0 = v3 & uint32(7)
-	v5 = i0
-	i0 = v3 + v1
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v8 = i1
-	i0 = v7 + v8
-	v9 = i0
-	i0 = v9 + k32(4294967039)
-	v10 = i0
-	i1 = v8 - v1
-	i0 = v7 + i1
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v12 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = v12 + i1
-	i0 = i0 + k32(4294967291)
-	v13 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+92))
-	i0 = k32(4294967295) << (i1 & 31)
-	i0 = i0 ^ k32(4294967295)
-	v14 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+88))
-	i0 = k32(4294967295) << (i1 & 31)
-	i0 = i0 ^ k32(4294967295)
-	v15 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	v16 = i0
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
-	v17 = i2
-	i1 = v3 + v17
-	v18 = i1
-	i1 = v18 + v1
-	i1 = i1 - v8
-	i1 = i1 - v7
-	i0 = v16 + i1
-	v19 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+84))
-	v20 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+80))
-	v21 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
-	v22 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+48))
-	v23 = i0
-L1:
-	if v22 > uint32(14) {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v12)))
-	i0 = i0 << (v22 & 31)
-	i0 = i0 + v8
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v12)+1)))
-	i2 = v22 + uint32(8)
-	i1 = i1 << (i2 & 31)
-	i0 = i0 + i1
-	v8 = i0
-	i0 = v22 | uint32(16)
-	v22 = i0
-	i0 = v12 + uint32(2)
-	v12 = i0
-L2:
-	i2 = v8 & v15
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v21 + i2
-	v24 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v24)+1)))
-	v25 = i1
-	i0 = v22 - v25
-	v22 = i0
-	i0 = v8 >> (v25 & 31)
-	v8 = i0
-L11:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v24)))
-	v25 = i0
-	if v25 != 0 {
-		goto L12
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v24)+2)))
-	*(*uint8)(unsafe.Add(b, v7)) = uint8(i1)
-	i0 = v7 + uint32(1)
-	v7 = i0
-	goto L4
-L12:
-	i0 = v25 & uint32(255)
-	v26 = i0
-	i0 = v25 & uint32(16)
-	if i0 == 0 {
-		goto L13
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v24)+2)))
-	v27 = i0
-	i0 = v26 & uint32(15)
-	v24 = i0
-	if v24 != 0 {
-		goto L15
-	}
-	v25 = v8
-	v26 = v12
-	goto L14
-L15:
-	if v22 < v24 {
-		goto L17
-	}
-	v25 = v22
-	v26 = v12
-	goto L16
-L17:
-	i0 = v22 + uint32(8)
-	v25 = i0
-	i0 = v12 + uint32(1)
-	v26 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v12)))
-	i0 = i0 << (v22 & 31)
-	i0 = i0 + v8
-	v8 = i0
-L16:
-	i0 = v25 - v24
-	v22 = i0
-	i0 = v8 >> (v24 & 31)
-	v25 = i0
-	i1 = k32(4294967295) << (v24 & 31)
-	i1 = i1 ^ k32(4294967295)
-	i0 = v8 & i1
-	i0 = i0 + v27
-	v27 = i0
-L14:
-	if v22 > uint32(14) {
-		goto L18
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v26)))
-	i0 = i0 << (v22 & 31)
-	i0 = i0 + v25
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v26)+1)))
-	i2 = v22 + uint32(8)
-	i1 = i1 << (i2 & 31)
-	i0 = i0 + i1
-	v25 = i0
-	i0 = v22 | uint32(16)
-	v22 = i0
-	i0 = v26 + uint32(2)
-	v26 = i0
-L18:
-	i2 = v25 & v14
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v20 + i2
-	v24 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v24)+1)))
-	v8 = i1
-	i0 = v22 - v8
-	v22 = i0
-	i0 = v25 >> (v8 & 31)
-	v8 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v24)))
-	v25 = i0
-	i0 = v25 & uint32(16)
-	if i0 != 0 {
-		goto L10
-	}
-L20:
-	i0 = v25 & uint32(64)
-	if i0 != 0 {
-		goto L19
-	}
-	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(v24)+2)))
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v20 + i2
-	i3 = k32(4294967295) << (v25 & 31)
-	i3 = i3 ^ k32(4294967295)
-	i2 = v8 & i3
-	i2 = i2 << (uint32(2) & 31)
-	i1 = i1 + i2
-	v24 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v24)+1)))
-	v25 = i1
-	i0 = v22 - v25
-	v22 = i0
-	i0 = v8 >> (v25 & 31)
-	v8 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v24)))
-	v25 = i0
-	i0 = v25 & uint32(16)
-	if i0 != 0 {
-		goto L10
-	}
-	goto L20
-L19:
-	v24 = uint32(8500689)
-	v12 = v26
-	goto L9
-L13:
-	i0 = v26 & uint32(64)
-	if i0 != 0 {
-		goto L21
-	}
-	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(v24)+2)))
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v21 + i2
-	i3 = k32(4294967295) << (v26 & 31)
-	i3 = i3 ^ k32(4294967295)
-	i2 = v8 & i3
-	i2 = i2 << (uint32(2) & 31)
-	i1 = i1 + i2
-	v24 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v24)+1)))
-	v25 = i1
-	i0 = v22 - v25
-	v22 = i0
-	i0 = v8 >> (v25 & 31)
-	v8 = i0
-	goto L11
-L21:
-	v24 = uint32(16191)
-	i0 = v26 & uint32(32)
-	if i0 != 0 {
-		goto L8
-	}
-	v24 = uint32(8500586)
-	goto L9
-L10:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v24)+2)))
-	v28 = i0
-	i1 = v25 & uint32(15)
-	v24 = i1
-	if v22 < v24 {
-		goto L23
-	}
-	v25 = v22
-	v12 = v26
-	goto L22
-L23:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v26)))
-	i0 = i0 << (v22 & 31)
-	i0 = i0 + v8
-	v8 = i0
-	i0 = v22 + uint32(8)
-	v25 = i0
-	if v25 < v24 {
-		goto L24
-	}
-	i0 = v26 + uint32(1)
-	v12 = i0
-	goto L22
-L24:
-	i0 = v26 + uint32(2)
-	v12 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v26)+1)))
-	i0 = i0 << (v25 & 31)
-	i0 = i0 + v8
-	v8 = i0
-	i0 = v22 + uint32(16)
-	v25 = i0
-L22:
-	i1 = k32(4294967295) << (v24 & 31)
-	i1 = i1 ^ k32(4294967295)
-	i0 = v8 & i1
-	v29 = i0
-	i0 = v25 - v24
-	v22 = i0
-	i0 = v8 >> (v24 & 31)
-	v8 = i0
-	i0 = v29 + v28
-	v30 = i0
-	i1 = v7 - v11
-	v24 = i1
-	if v30 <= v24 {
-		goto L6
-	}
-	i0 = v30 - v24
-	v31 = i0
-	if v31 <= v23 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+7108))
-	if i0 == 0 {
-		goto L7
-	}
-	v24 = uint32(8468204)
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v24
-	v24 = uint32(16209)
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v24
-	goto L3
-L7:
-	if v3 != 0 {
-		goto L27
-	}
-	i1 = v17 - v31
-	i0 = v16 + i1
-	v25 = i0
-	if v27 > v31 {
-		goto L28
-	}
-	v24 = v7
-	goto L25
-L28:
-	i0 = v31 & uint32(7)
-	v26 = i0
-	if v26 != 0 {
-		goto L30
-	}
-	v24 = v7
-	v26 = v31
-	goto L29
-L30:
-	v24 = uint32(0)
-L31:
-	i0 = v7 + v24
-	i1 = v25 + v24
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = v24 + uint32(1)
-	v24 = i1
-	if v26 != v24 {
-		goto L31
-	}
-	i0 = v25 + v24
-	v25 = i0
-	i0 = v31 - v24
-	v26 = i0
-	i0 = v7 + v24
-	v24 = i0
-L29:
-	i1 = v9 + v29
-	i1 = i1 + v28
-	i0 = v1 - i1
-	i0 = i0 + v7
-	if i0 > k32(4294967288) {
-		goto L26
-	}
-L32:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v25)))
-	*(*uint8)(unsafe.Add(b, v24)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+1)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+1)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+2)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+2)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+3)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+3)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+4)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+4)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+5)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+5)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+6)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+6)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+7)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+7)) = uint8(i1)
-	i0 = v24 + uint32(8)
-	v24 = i0
-	i0 = v25 + uint32(8)
-	v25 = i0
-	i0 = v26 + k32(4294967288)
-	v26 = i0
-	if v26 != 0 {
-		goto L32
-	}
-	goto L26
-L27:
-	if v3 >= v31 {
-		goto L33
-	}
-	i1 = v18 - v31
-	i0 = v16 + i1
-	v25 = i0
-	i1 = v31 - v3
-	v32 = i1
-	if v27 > v32 {
-		goto L34
-	}
-	v24 = v7
-	goto L25
-L34:
-	v24 = v7
-	v26 = v32
-	i0 = v32 & uint32(7)
-	v33 = i0
-	if v33 == 0 {
-		goto L35
-	}
-	i1 = v7 - v29
-	i1 = i1 - v28
-	i0 = v19 + i1
-	v31 = i0
-	v25 = uint32(0)
-L36:
-	i0 = v7 + v25
-	i1 = v31 + v25
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = v25 + uint32(1)
-	v25 = i1
-	if v33 != v25 {
-		goto L36
-	}
-	i0 = v32 - v25
-	v26 = i0
-	i0 = v7 + v25
-	v24 = i0
-	i0 = v31 + v25
-	v25 = i0
-L35:
-	i1 = v9 + v29
-	i1 = i1 + v28
-	i0 = v6 - i1
-	i0 = i0 + v7
-	if i0 > k32(4294967288) {
-		goto L37
-	}
-L38:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v25)))
-	*(*uint8)(unsafe.Add(b, v24)) = uint8(i1)
-	i0 = v24 + uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+1)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v24 + uint32(2)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+2)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v24 + uint32(3)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+3)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v24 + uint32(4)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+4)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v24 + uint32(5)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+5)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v24 + uint32(6)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+6)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v24 + uint32(7)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+7)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v24 + uint32(8)
-	v24 = i0
-	i0 = v25 + uint32(8)
-	v25 = i0
-	i0 = v26 + k32(4294967288)
-	v26 = i0
-	if v26 != 0 {
-		goto L38
-	}
-L37:
-	i0 = v27 - v32
-	v27 = i0
-	if v27 > v3 {
-		goto L39
-	}
-	v25 = v16
-	goto L25
-L39:
-	if v5 != 0 {
-		goto L41
-	}
-	v26 = v3
-	v25 = v16
-	goto L40
-L41:
-	v26 = v5
-	v25 = v16
-L42:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v25)))
-	*(*uint8)(unsafe.Add(b, v24)) = uint8(i1)
-	i0 = v24 + uint32(1)
-	v24 = i0
-	i0 = v25 + uint32(1)
-	v25 = i0
-	i0 = v26 + k32(4294967295)
-	v26 = i0
-	if v26 != 0 {
-		goto L42
-	}
-	v26 = v4
-L40:
-	if v3 < uint32(8) {
-		goto L43
-	}
-L44:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v25)))
-	*(*uint8)(unsafe.Add(b, v24)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+1)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+1)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+2)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+2)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+3)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+3)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+4)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+4)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+5)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+5)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+6)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+6)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+7)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+7)) = uint8(i1)
-	i0 = v24 + uint32(8)
-	v24 = i0
-	i0 = v25 + uint32(8)
-	v25 = i0
-	i0 = v26 + k32(4294967288)
-	v26 = i0
-	if v26 != 0 {
-		goto L44
-	}
-L43:
-	i0 = v24 - v30
-	v25 = i0
-	i0 = v27 - v3
-	v27 = i0
-	goto L25
-L33:
-	i1 = v3 - v31
-	i0 = v16 + i1
-	v25 = i0
-	if v27 > v31 {
-		goto L45
-	}
-	v24 = v7
-	goto L25
-L45:
-	i0 = v31 & uint32(7)
-	v26 = i0
-	if v26 != 0 {
-		goto L47
-	}
-	v24 = v7
-	v26 = v31
-	goto L46
-L47:
-	v24 = uint32(0)
-L48:
-	i0 = v7 + v24
-	i1 = v25 + v24
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = v24 + uint32(1)
-	v24 = i1
-	if v26 != v24 {
-		goto L48
-	}
-	i0 = v25 + v24
-	v25 = i0
-	i0 = v31 - v24
-	v26 = i0
-	i0 = v7 + v24
-	v24 = i0
-L46:
-	i1 = v9 + v29
-	i1 = i1 + v28
-	i0 = v1 - i1
-	i0 = i0 + v7
-	if i0 > k32(4294967288) {
-		goto L26
-	}
-L49:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v25)))
-	*(*uint8)(unsafe.Add(b, v24)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+1)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+1)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+2)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+2)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+3)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+3)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+4)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+4)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+5)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+5)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+6)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+6)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+7)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+7)) = uint8(i1)
-	i0 = v24 + uint32(8)
-	v24 = i0
-	i0 = v25 + uint32(8)
-	v25 = i0
-	i0 = v26 + k32(4294967288)
-	v26 = i0
-	if v26 != 0 {
-		goto L49
-	}
-L26:
-	i0 = v24 - v30
-	v25 = i0
-	i0 = v27 - v31
-	v27 = i0
-L25:
-	if v27 < uint32(3) {
-		goto L50
-	}
-	i0 = v27 + k32(4294967293)
-	v7 = i0
-	i0 = v7 / k32(3)
-	i0 = i0 + uint32(1)
-	i0 = i0 & uint32(3)
-	v26 = i0
-	if v26 == 0 {
-		goto L51
-	}
-	i1 = v26 * uint32(3)
-	i0 = v27 - i1
-	v27 = i0
-L52:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v25)))
-	*(*uint8)(unsafe.Add(b, v24)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+1)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+1)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+2)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+2)) = uint8(i1)
-	i0 = v24 + uint32(3)
-	v24 = i0
-	i0 = v25 + uint32(3)
-	v25 = i0
-	i0 = v26 + k32(4294967295)
-	v26 = i0
-	if v26 != 0 {
-		goto L52
-	}
-L51:
-	if v7 < uint32(9) {
-		goto L50
-	}
-L53:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v25)))
-	*(*uint8)(unsafe.Add(b, v24)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+1)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+1)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+2)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+2)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+3)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+3)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+4)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+4)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+5)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+5)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+6)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+6)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+7)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+7)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+8)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+8)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+9)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+9)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+10)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+10)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+11)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+11)) = uint8(i1)
-	i0 = v24 + uint32(12)
-	v24 = i0
-	i0 = v25 + uint32(12)
-	v25 = i0
-	i0 = v27 + k32(4294967284)
-	v27 = i0
-	if v27 > uint32(2) {
-		goto L53
-	}
-L50:
-	if v27 != 0 {
-		goto L54
-	}
-	v7 = v24
-	goto L4
-L54:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v25)))
-	*(*uint8)(unsafe.Add(b, v24)) = uint8(i1)
-	if v27 == uint32(2) {
-		goto L5
-	}
-	i0 = v24 + uint32(1)
-	v7 = i0
-	goto L4
-L6:
-	i0 = v7 - v30
-	v28 = i0
-	v31 = uint32(0)
-	v24 = uint32(0)
-L55:
-	i0 = v7 + v24
-	v25 = i0
-	i1 = v28 + v24
-	v26 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v26)))
-	*(*uint8)(unsafe.Add(b, v25)) = uint8(i1)
-	i0 = v25 + uint32(1)
-	i1 = v26 + uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v25 + uint32(2)
-	i1 = v26 + uint32(2)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v24 + uint32(3)
-	v24 = i0
-	i1 = v31 + k32(4294967293)
-	v31 = i1
-	i0 = v27 + v31
-	if i0 > uint32(2) {
-		goto L55
-	}
-	i0 = v7 + v24
-	v7 = i0
-	if v27 == v24 {
-		goto L4
-	}
-	i1 = v28 + v24
-	v25 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v25)))
-	*(*uint8)(unsafe.Add(b, v7)) = uint8(i1)
-	i0 = v27 + k32(4294967294)
-	if i0 == v24 {
-		goto L56
-	}
-	i0 = v7 + uint32(1)
-	v7 = i0
-	goto L4
-L56:
-	i0 = v7 + uint32(1)
-	i1 = v25 + uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v7 + uint32(2)
-	v7 = i0
-	goto L4
-L5:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+1)))
-	*(*uint8)(unsafe.Add(b, uint64(v24)+1)) = uint8(i1)
-	i0 = v24 + uint32(2)
-	v7 = i0
-L4:
-	if v12 >= v13 {
-		goto L3
-	}
-	if v7 < v10 {
-		goto L1
-	}
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v7
-	i1 = v22 & uint32(7)
-	v24 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = v24
-	i2 = v22 >> (uint32(3) & 31)
-	i1 = v12 - i2
-	v22 = i1
-	*(*uint32)(unsafe.Add(b, v0)) = v22
-	i1 = v10 - v7
-	i1 = i1 + uint32(257)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
-	i1 = v13 - v22
-	i1 = i1 + uint32(5)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
-	i2 = k32(4294967295) << (v24 & 31)
-	i2 = i2 ^ k32(4294967295)
-	i1 = v8 & i2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+60)) = i1
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7502(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v2 = k32(4294967294)
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	if i0 != v0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = i0 + k32(4294951116)
-	if i0 > uint32(31) {
-		goto L1
-	}
-	if int32(v1) > int32(k32(4294967295)) {
-		goto L3
-	}
-	if v1 < k32(4294967281) {
-		goto L1
-	}
-	v5 = uint32(0)
-	i0 = uint32(0) - v1
-	v6 = i0
-	goto L2
-L3:
-	i0 = v1 & uint32(15)
-	if !(v1 < uint32(48)) {
-		i0 = v1
-	}
-	v6 = i0
-	i0 = v1 >> (uint32(4) & 31)
-	i0 = i0 + uint32(5)
-	v5 = i0
-L2:
-	i0 = v6 + k32(4294967288)
-	if i0 < uint32(8) {
-		goto L4
-	}
-	if v6 != 0 {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
-	v1 = i0
-	if v1 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
-	if i0 != v6 {
-		goto L6
-	}
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	m.table[v3].(func(*Module, uint32, uint32))(m, i0, v1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	if i0 == 0 {
-		goto L1
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	if i0 != v0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = i0 + k32(4294951116)
-	if i0 > uint32(31) {
-		goto L1
-	}
-	v2 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+52)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v1)+44)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v4 = i0
-	if v4 == 0 {
-		goto L8
-	}
-	i1 = v4 & uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = i1
-L8:
-	*(*uint64)(unsafe.Add(b, uint64(v1)+60)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(32768)
-	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = k64(18446744069414584320)
-	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = uint64(16180)
-	*(*uint64)(unsafe.Add(b, uint64(v1)+7108)) = k64(18446744069414584321)
-	i1 = v1 + uint32(1332)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+112)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+84)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+80)) = v0
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7503(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	b := m.base
-	v4 = k32(4294967290)
-	if v2 == 0 {
-		goto L1
-	}
-	if v3 != uint32(56) {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i0 = i0 & uint32(255)
-	if i0 != uint32(49) {
-		goto L1
-	}
-	if v0 != 0 {
-		goto L2
-	}
-	return k32(4294967294)
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v2 = i0
-	if v2 != 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(0)
-	v2 = uint32(4114)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(4114)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	if i0 != 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(4115)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, uint32(1), uint32(7120))
-	v2 = i0
-	if v2 != 0 {
-		goto L5
-	}
-	return k32(4294967292)
-L5:
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+56)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(16180)
-	i0 = fn7502(m, v0, v1)
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	m.table[i2].(func(*Module, uint32, uint32))(m, i0, v2)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
-	v4 = v3
-L1:
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7504(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var v22 uint32
-	_ = v22
-	var v23 uint32
-	_ = v23
-	var v24 uint32
-	_ = v24
-	var v25 uint32
-	_ = v25
-	var v26 uint32
-	_ = v26
-	var v27 uint32
-	_ = v27
-	var v28 uint32
-	_ = v28
-	var v29 uint32
-	_ = v29
-	var v30 uint32
-	_ = v30
-	var v31 uint32
-	_ = v31
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	v3 = k32(4294967294)
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	if i0 != v0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	i0 = v5 + k32(4294951116)
-	if i0 > uint32(31) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v6 = i0
-	if v6 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v7 = i0
-	if v7 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	if v5 != uint32(16191) {
-		goto L3
-	}
-	v5 = uint32(16192)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16192)
-L3:
-	i0 = v4 + uint32(116)
-	v8 = i0
-	i0 = v1 + k32(4294967291)
-	v9 = i0
-	i0 = v4 + uint32(92)
-	v10 = i0
-	i0 = v4 + uint32(756)
-	v11 = i0
-	i0 = v4 + uint32(88)
-	v12 = i0
-	i0 = v4 + uint32(112)
-	v13 = i0
-	i0 = v4 + uint32(1332)
-	v14 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
-	v15 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
-	v16 = i0
-	v17 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v18 = i0
-	v19 = v18
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v20 = i0
-	v21 = v20
-L9:
-	v22 = k32(4294967293)
-	i0 = v5 + k32(4294951116)
-	switch i0 {
-	case 0:
-		goto L66
-	case 1:
-		goto L67
-	case 2:
-		goto L63
-	case 3:
-		goto L60
-	case 4:
-		goto L57
-	case 5:
-		goto L14
-	case 6:
-		goto L13
-	case 7:
-		goto L12
-	case 8:
-		goto L11
-	case 9:
-		goto L68
-	case 10:
-		goto L52
-	case 11:
-		goto L51
-	case 12:
-		goto L50
-	case 13:
-		goto L49
-	case 14:
-		goto L48
-	case 15:
-		goto L47
-	case 16:
-		goto L69
-	case 17:
-		goto L44
-	case 18:
-		goto L71
-	case 19:
-		goto L34
-	case 20:
-		goto L33
-	case 21:
-		goto L72
-	case 22:
-		goto L31
-	case 23:
-		goto L73
-	case 24:
-		goto L29
-	case 25:
-		goto L42
-	case 26:
-		goto L41
-	case 27:
-		goto L70
-	case 28:
-		goto L7
-	case 29:
-		goto L5
-	case 30:
-		goto L4
-	default:
-		goto L1
-	}
-L73:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+76))
-	v23 = i0
-	goto L30
-L72:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+76))
-	v23 = i0
-	goto L32
-L71:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+108))
-	v24 = i0
-	goto L35
-L70:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	goto L10
-L69:
-	if v15 >= uint32(14) {
-		goto L45
-	}
-	if v19 == 0 {
-		goto L6
-	}
-	i0 = v15 + uint32(8)
-	v5 = i0
-	i0 = v7 + uint32(1)
-	v23 = i0
-	i0 = v19 + k32(4294967295)
-	v22 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = i0 << (v15 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	if v15 <= uint32(5) {
-		goto L46
-	}
-	v7 = v23
-	v19 = v22
-	v15 = v5
-	goto L45
-L68:
-	if v15 >= uint32(32) {
-		goto L53
-	}
-	if v19 == 0 {
-		goto L6
-	}
-	i0 = v7 + uint32(1)
-	v22 = i0
-	i0 = v19 + k32(4294967295)
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = i0 << (v15 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	if v15 <= uint32(23) {
-		goto L54
-	}
-	v7 = v22
-	v19 = v5
-	goto L53
-L67:
-	if v15 >= uint32(16) {
-		goto L64
-	}
-	if v19 == 0 {
-		goto L6
-	}
-	i0 = v15 + uint32(8)
-	v5 = i0
-	i0 = v7 + uint32(1)
-	v23 = i0
-	i0 = v19 + k32(4294967295)
-	v22 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = i0 << (v15 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	if v15 <= uint32(7) {
-		goto L65
-	}
-	v7 = v23
-	v19 = v22
-	v15 = v5
-	goto L64
-L66:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	if v5 == 0 {
-		goto L40
-	}
-	if v15 >= uint32(16) {
-		goto L74
-	}
-	if v19 == 0 {
-		goto L6
-	}
-	i0 = v15 + uint32(8)
-	v22 = i0
-	i0 = v7 + uint32(1)
-	v25 = i0
-	i0 = v19 + k32(4294967295)
-	v23 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = i0 << (v15 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	if v15 <= uint32(7) {
-		goto L75
-	}
-	v7 = v25
-	v19 = v23
-	v15 = v22
-	goto L74
-L75:
-	if v23 != 0 {
-		goto L76
-	}
-	v7 = v25
-	v19 = uint32(0)
-	v15 = v22
-	v22 = v17
-	goto L5
-L76:
-	i0 = v15 | uint32(16)
-	v15 = i0
-	i0 = v19 + k32(4294967294)
-	v19 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
-	i0 = i0 << (v22 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	i0 = v7 + uint32(2)
-	v7 = i0
-L74:
-	i0 = v5 & uint32(2)
-	if i0 == 0 {
-		goto L77
-	}
-	if v16 != uint32(35615) {
-		goto L77
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
-	if i0 != 0 {
-		goto L78
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = uint32(15)
-L78:
-	v16 = uint32(0)
-	i1 = fn7485(m, uint32(0), uint32(0), uint32(0))
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v5
-	*(*uint16)(unsafe.Add(b, uint64(v2)+12)) = uint16(k32(35615))
-	i1 = v2 + uint32(12)
-	i0 = fn7485(m, v5, i1, uint32(2))
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16181)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v5
-	v15 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L77:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
-	v22 = i0
-	if v22 == 0 {
-		goto L79
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v22)+48)) = k32(4294967295)
-L79:
-	i0 = v5 & uint32(1)
-	if i0 == 0 {
-		goto L81
-	}
-	i0 = v16 << (uint32(8) & 31)
-	i0 = i0 & uint32(65280)
-	i1 = v16 >> (uint32(8) & 31)
-	i0 = i0 + i1
-	i0 = i0 % k32(31)
-	if i0 == 0 {
-		goto L80
-	}
-L81:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8467638)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L80:
-	i0 = v16 & uint32(15)
-	if i0 == uint32(8) {
-		goto L82
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8504209)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L82:
-	i0 = v16 >> (uint32(4) & 31)
-	v25 = i0
-	i0 = v25 & uint32(15)
-	v5 = i0
-	i0 = v5 + uint32(8)
-	v22 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
-	v23 = i0
-	if v23 != 0 {
-		goto L83
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = v22
-	v23 = v22
-L83:
-	if v5 > uint32(7) {
-		goto L85
-	}
-	if v22 <= v23 {
-		goto L84
-	}
-L85:
-	i0 = v15 + k32(4294967292)
-	v15 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8476660)
-	v16 = v25
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L84:
-	v15 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(0)
-	i1 = uint32(256) << (v5 & 31)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = i1
-	i1 = fn7483(m, uint32(0), uint32(0), uint32(0))
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v5
-	i3 = v16 & uint32(8192)
-	if i3 != 0 {
-		i1 = uint32(16189)
-	} else {
-		i1 = uint32(16191)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	v16 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L65:
-	if v22 != 0 {
-		goto L86
-	}
-	v7 = v23
-	v19 = uint32(0)
-	v15 = v5
-	v22 = v17
-	goto L5
-L86:
-	i0 = v15 | uint32(16)
-	v15 = i0
-	i0 = v19 + k32(4294967294)
-	v19 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
-	i0 = i0 << (v5 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	i0 = v7 + uint32(2)
-	v7 = i0
-L64:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v16
-	i0 = v16 & uint32(255)
-	if i0 == uint32(8) {
-		goto L87
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8504209)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L87:
-	i0 = v16 & uint32(57344)
-	if i0 == 0 {
-		goto L88
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8402323)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L88:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
-	v5 = i0
-	if v5 == 0 {
-		goto L89
-	}
-	i1 = v16 >> (uint32(8) & 31)
-	i1 = i1 & uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L89:
-	i0 = v16 & uint32(512)
-	if i0 == 0 {
-		goto L90
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+12)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L90
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(8))
-	i1 = v16 >> (uint32(8) & 31)
-	*(*uint8)(unsafe.Add(b, uint64(v2)+13)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i2 = v2 + uint32(12)
-	i1 = fn7485(m, i1, i2, uint32(2))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = i1
-L90:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16182)
-	v15 = uint32(0)
-	v16 = uint32(0)
-	goto L62
-L63:
-	if v15 > uint32(31) {
-		goto L61
-	}
-L62:
-	if v19 == 0 {
-		goto L6
-	}
-	i0 = v7 + uint32(1)
-	v22 = i0
-	i0 = v19 + k32(4294967295)
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = i0 << (v15 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	if v15 <= uint32(23) {
-		goto L91
-	}
-	v7 = v22
-	v19 = v5
-	goto L61
-L91:
-	i0 = v15 + uint32(8)
-	v23 = i0
-	if v5 != 0 {
-		goto L92
-	}
-	v7 = v22
-	v19 = uint32(0)
-	v15 = v23
-	v22 = v17
-	goto L5
-L92:
-	i0 = v7 + uint32(2)
-	v22 = i0
-	i0 = v19 + k32(4294967294)
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
-	i0 = i0 << (v23 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	if v15 <= uint32(15) {
-		goto L93
-	}
-	v7 = v22
-	v19 = v5
-	goto L61
-L93:
-	i0 = v15 + uint32(16)
-	v23 = i0
-	if v5 != 0 {
-		goto L94
-	}
-	v7 = v22
-	v19 = uint32(0)
-	v15 = v23
-	v22 = v17
-	goto L5
-L94:
-	i0 = v7 + uint32(3)
-	v22 = i0
-	i0 = v19 + k32(4294967293)
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+2)))
-	i0 = i0 << (v23 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	if v15 <= uint32(7) {
-		goto L95
-	}
-	v7 = v22
-	v19 = v5
-	goto L61
-L95:
-	i0 = v15 + uint32(24)
-	v15 = i0
-	if v5 != 0 {
-		goto L96
-	}
-	v7 = v22
-	goto L6
-L96:
-	i0 = v19 + k32(4294967292)
-	v19 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+3)))
-	i0 = i0 << (v15 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	i0 = v7 + uint32(4)
-	v7 = i0
-L61:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
-	v5 = i0
-	if v5 == 0 {
-		goto L97
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v16
-L97:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+21)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L98
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+12)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L98
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v16
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i2 = v2 + uint32(12)
-	i1 = fn7485(m, i1, i2, uint32(4))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = i1
-L98:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16183)
-	v15 = uint32(0)
-	v16 = uint32(0)
-	goto L59
-L60:
-	if v15 > uint32(15) {
-		goto L58
-	}
-L59:
-	if v19 == 0 {
-		goto L6
-	}
-	i0 = v7 + uint32(1)
-	v22 = i0
-	i0 = v19 + k32(4294967295)
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = i0 << (v15 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	if v15 <= uint32(7) {
-		goto L99
-	}
-	v7 = v22
-	v19 = v5
-	goto L58
-L99:
-	i0 = v15 + uint32(8)
-	v15 = i0
-	if v5 != 0 {
-		goto L100
-	}
-	v7 = v22
-	goto L6
-L100:
-	i0 = v19 + k32(4294967294)
-	v19 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
-	i0 = i0 << (v15 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	i0 = v7 + uint32(2)
-	v7 = i0
-L58:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
-	v5 = i0
-	if v5 == 0 {
-		goto L101
-	}
-	i1 = v16 >> (uint32(8) & 31)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = i1
-	i1 = v16 & uint32(255)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = i1
-L101:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+21)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L102
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+12)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L102
-	}
-	*(*uint16)(unsafe.Add(b, uint64(v2)+12)) = uint16(v16)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i2 = v2 + uint32(12)
-	i1 = fn7485(m, i1, i2, uint32(2))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = i1
-L102:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16184)
-	v5 = uint32(0)
-	v15 = uint32(0)
-	v16 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	v22 = i0
-	i0 = v22 & uint32(1024)
-	if i0 != 0 {
-		goto L56
-	}
-	goto L16
-L57:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	v22 = i0
-	i0 = v22 & uint32(1024)
-	if i0 != 0 {
-		goto L103
-	}
-	v5 = v15
-	goto L16
-L103:
-	v5 = v16
-	if v15 > uint32(15) {
-		goto L55
-	}
-L56:
-	if v19 != 0 {
-		goto L104
-	}
-	v19 = uint32(0)
-	v16 = v5
-	v22 = v17
-	goto L5
-L104:
-	i0 = v7 + uint32(1)
-	v25 = i0
-	i0 = v19 + k32(4294967295)
-	v23 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = i0 << (v15 & 31)
-	i0 = i0 + v5
-	v16 = i0
-	if v15 <= uint32(7) {
-		goto L105
-	}
-	v7 = v25
-	v19 = v23
-	goto L55
-L105:
-	i0 = v15 + uint32(8)
-	v15 = i0
-	if v23 != 0 {
-		goto L106
-	}
-	v7 = v25
-	goto L6
-L106:
-	i0 = v19 + k32(4294967294)
-	v19 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
-	i0 = i0 << (v15 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	i0 = v7 + uint32(2)
-	v7 = i0
-L55:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = v16
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
-	v5 = i0
-	if v5 == 0 {
-		goto L107
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = v16
-L107:
-	v15 = uint32(0)
-	i0 = v22 & uint32(512)
-	if i0 == 0 {
-		goto L108
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+12)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L108
-	}
-	*(*uint16)(unsafe.Add(b, uint64(v2)+12)) = uint16(v16)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i2 = v2 + uint32(12)
-	i1 = fn7485(m, i1, i2, uint32(2))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = i1
-L108:
-	v16 = uint32(0)
-	goto L15
-L54:
-	i0 = v15 + uint32(8)
-	v23 = i0
-	if v5 != 0 {
-		goto L109
-	}
-	v7 = v22
-	v19 = uint32(0)
-	v15 = v23
-	v22 = v17
-	goto L5
-L109:
-	i0 = v7 + uint32(2)
-	v22 = i0
-	i0 = v19 + k32(4294967294)
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
-	i0 = i0 << (v23 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	if v15 <= uint32(15) {
-		goto L110
-	}
-	v7 = v22
-	v19 = v5
-	goto L53
-L110:
-	i0 = v15 + uint32(16)
-	v23 = i0
-	if v5 != 0 {
-		goto L111
-	}
-	v7 = v22
-	v19 = uint32(0)
-	v15 = v23
-	v22 = v17
-	goto L5
-L111:
-	i0 = v7 + uint32(3)
-	v22 = i0
-	i0 = v19 + k32(4294967293)
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+2)))
-	i0 = i0 << (v23 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	if v15 <= uint32(7) {
-		goto L112
-	}
-	v7 = v22
-	v19 = v5
-	goto L53
-L112:
-	i0 = v15 + uint32(24)
-	v15 = i0
-	if v5 != 0 {
-		goto L113
-	}
-	v7 = v22
-	goto L6
-L113:
-	i0 = v19 + k32(4294967292)
-	v19 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+3)))
-	i0 = i0 << (v15 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	i0 = v7 + uint32(4)
-	v7 = i0
-L53:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16190)
-	i1 = v16 << (uint32(24) & 31)
-	i2 = v16 & uint32(65280)
-	i2 = i2 << (uint32(8) & 31)
-	i1 = i1 | i2
-	i2 = v16 >> (uint32(8) & 31)
-	i2 = i2 & uint32(65280)
-	i3 = v16 >> (uint32(24) & 31)
-	i2 = i2 | i3
-	i1 = i1 | i2
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v5
-	v16 = uint32(0)
-	v15 = uint32(0)
-L52:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	if i0 != 0 {
-		goto L114
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v20
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v19
-	*(*uint32)(unsafe.Add(b, v0)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = v15
-	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = v16
-	v3 = uint32(2)
-	goto L1
-L114:
-	i1 = fn7483(m, uint32(0), uint32(0), uint32(0))
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16191)
-L51:
-	if v9 >= uint32(2) {
-		goto L50
-	}
-	v22 = v17
-	goto L5
-L50:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	if i0 != 0 {
-		goto L39
-	}
-	if v15 <= uint32(2) {
-		goto L116
-	}
-	v22 = v15
-	goto L115
-L116:
-	if v19 == 0 {
-		goto L6
-	}
-	i0 = v19 + k32(4294967295)
-	v19 = i0
-	i0 = v15 | uint32(8)
-	v22 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = i0 << (v15 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	i0 = v7 + uint32(1)
-	v7 = i0
-L115:
-	i1 = v16 & uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	v5 = uint32(16193)
-	i0 = v16 >> (uint32(1) & 31)
-	i0 = i0 & uint32(3)
-	switch i0 {
-	case 1:
-		goto L121
-	case 2:
-		goto L120
-	case 3:
-		goto L119
-	default:
-		goto L118
-	}
-L121:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+80)) = uint32(9980624)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+88)) = uint64(21474836489)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+84)) = uint32(9982672)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16199)
-	if v1 != uint32(6) {
-		goto L117
-	}
-	i0 = v22 + k32(4294967293)
-	v15 = i0
-	i0 = v16 >> (uint32(3) & 31)
-	v16 = i0
-	v22 = v17
-	goto L5
-L120:
-	v5 = uint32(16196)
-	goto L118
-L119:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8485400)
-	v5 = uint32(16209)
-L118:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v5
-L117:
-	i0 = v22 + k32(4294967293)
-	v15 = i0
-	i0 = v16 >> (uint32(3) & 31)
-	v16 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L49:
-	i0 = v15 & k32(4294967288)
-	v5 = i0
-	i1 = v15 & uint32(7)
-	i0 = v16 >> (i1 & 31)
-	v16 = i0
-	if v15 <= uint32(31) {
-		goto L123
-	}
-	v15 = v5
-	goto L122
-L123:
-	if v19 != 0 {
-		goto L124
-	}
-	v19 = uint32(0)
-	v15 = v5
-	v22 = v17
-	goto L5
-L124:
-	i0 = v5 + uint32(8)
-	v22 = i0
-	i0 = v7 + uint32(1)
-	v25 = i0
-	i0 = v19 + k32(4294967295)
-	v23 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = i0 << (v5 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	if v15 <= uint32(23) {
-		goto L125
-	}
-	v7 = v25
-	v19 = v23
-	v15 = v22
-	goto L122
-L125:
-	if v23 != 0 {
-		goto L126
-	}
-	v7 = v25
-	v19 = uint32(0)
-	v15 = v22
-	v22 = v17
-	goto L5
-L126:
-	i0 = v5 + uint32(16)
-	v23 = i0
-	i0 = v7 + uint32(2)
-	v26 = i0
-	i0 = v19 + k32(4294967294)
-	v25 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
-	i0 = i0 << (v22 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	if v15 <= uint32(15) {
-		goto L127
-	}
-	v7 = v26
-	v19 = v25
-	v15 = v23
-	goto L122
-L127:
-	if v25 != 0 {
-		goto L128
-	}
-	v7 = v26
-	v19 = uint32(0)
-	v15 = v23
-	v22 = v17
-	goto L5
-L128:
-	i0 = v5 + uint32(24)
-	v22 = i0
-	i0 = v7 + uint32(3)
-	v25 = i0
-	i0 = v19 + k32(4294967293)
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+2)))
-	i0 = i0 << (v23 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	if v15 <= uint32(7) {
-		goto L129
-	}
-	v7 = v25
-	v19 = v5
-	v15 = v22
-	goto L122
-L129:
-	if v5 != 0 {
-		goto L130
-	}
-	v7 = v25
-	v19 = uint32(0)
-	v15 = v22
-	v22 = v17
-	goto L5
-L130:
-	i0 = v19 + k32(4294967292)
-	v19 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+3)))
-	i0 = i0 << (v22 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	v15 = uint32(32)
-	i0 = v7 + uint32(4)
-	v7 = i0
-L122:
-	i0 = v16 & uint32(65535)
-	v5 = i0
-	i1 = v16 ^ k32(4294967295)
-	i1 = i1 >> (uint32(16) & 31)
-	if v5 == i1 {
-		goto L131
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8417147)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L131:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16194)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = v5
-	v16 = uint32(0)
-	v15 = uint32(0)
-	if v1 != uint32(6) {
-		goto L48
-	}
-	v15 = uint32(0)
-	v22 = v17
-	goto L5
-L48:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16195)
-L47:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
-	v5 = i0
-	if v5 == 0 {
-		goto L132
-	}
-	if v5 < v19 {
-		i0 = v5
-	} else {
-		i0 = v19
-	}
-	v5 = i0
-	if v5 < v20 {
-		i0 = v5
-	} else {
-		i0 = v20
-	}
-	v5 = i0
-	if v5 != 0 {
-		goto L133
-	}
-	v22 = v17
-	goto L5
-L133:
-	m.copy(v6, v7, v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
-	i1 = i1 - v5
-	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = i1
-	i0 = v6 + v5
-	v6 = i0
-	i0 = v20 - v5
-	v20 = i0
-	i0 = v7 + v5
-	v7 = i0
-	i0 = v19 - v5
-	v19 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L132:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16191)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L46:
-	if v22 != 0 {
-		goto L134
-	}
-	v7 = v23
-	v19 = uint32(0)
-	v15 = v5
-	v22 = v17
-	goto L5
-L134:
-	i0 = v15 | uint32(16)
-	v15 = i0
-	i0 = v19 + k32(4294967294)
-	v19 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
-	i0 = i0 << (v5 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	i0 = v7 + uint32(2)
-	v7 = i0
-L45:
-	i1 = v16 & uint32(31)
-	v5 = i1
-	i1 = v5 + uint32(257)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+100)) = i1
-	i1 = v16 >> (uint32(5) & 31)
-	i1 = i1 & uint32(31)
-	v22 = i1
-	i1 = v22 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+104)) = i1
-	i1 = v16 >> (uint32(10) & 31)
-	i1 = i1 & uint32(15)
-	i1 = i1 + uint32(4)
-	v25 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+96)) = v25
-	i0 = v15 + k32(4294967282)
-	v15 = i0
-	i0 = v16 >> (uint32(14) & 31)
-	v16 = i0
-	if v5 > uint32(29) {
-		goto L136
-	}
-	if v22 < uint32(30) {
-		goto L135
-	}
-L136:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8415876)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L135:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16197)
-	v5 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+108)) = uint32(0)
-	goto L43
-L44:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+108))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+96))
-	v25 = i1
-	if v5 >= v25 {
-		goto L36
-	}
-L43:
-	i0 = v5 << (uint32(1) & 31)
-	i0 = i0 + uint32(9980576)
-	v22 = i0
-L137:
-	if v15 <= uint32(2) {
-		goto L139
-	}
-	v23 = v15
-	goto L138
-L139:
-	if v19 == 0 {
-		goto L6
-	}
-	i0 = v19 + k32(4294967295)
-	v19 = i0
-	i0 = v15 | uint32(8)
-	v23 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = i0 << (v15 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	i0 = v7 + uint32(1)
-	v7 = i0
-L138:
-	i1 = v5 + uint32(1)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+108)) = v5
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v22)))
-	i1 = i1 << (uint32(1) & 31)
-	i0 = v8 + i1
-	i1 = v16 & uint32(7)
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(i1)
-	i0 = v22 + uint32(2)
-	v22 = i0
-	i0 = v23 + k32(4294967293)
-	v15 = i0
-	i0 = v16 >> (uint32(3) & 31)
-	v16 = i0
-	if v25 != v5 {
-		goto L137
-	}
-	v5 = v25
-	goto L36
-L42:
-	if v20 == 0 {
-		goto L28
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
-	*(*uint8)(unsafe.Add(b, v6)) = uint8(i1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16200)
-	i0 = v20 + k32(4294967295)
-	v20 = i0
-	i0 = v6 + uint32(1)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L41:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	if v5 != 0 {
-		goto L140
-	}
-	v5 = uint32(0)
-	goto L37
-L140:
-	if v15 <= uint32(31) {
-		goto L142
-	}
-	v23 = v7
-	goto L141
-L142:
-	if v19 == 0 {
-		goto L6
-	}
-	i0 = v15 + uint32(8)
-	v22 = i0
-	i0 = v7 + uint32(1)
-	v23 = i0
-	i0 = v19 + k32(4294967295)
-	v25 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = i0 << (v15 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	if v15 <= uint32(23) {
-		goto L143
-	}
-	v19 = v25
-	v15 = v22
-	goto L141
-L143:
-	if v25 != 0 {
-		goto L144
-	}
-	v7 = v23
-	v19 = uint32(0)
-	v15 = v22
-	v22 = v17
-	goto L5
-L144:
-	i0 = v15 + uint32(16)
-	v25 = i0
-	i0 = v7 + uint32(2)
-	v23 = i0
-	i0 = v19 + k32(4294967294)
-	v26 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
-	i0 = i0 << (v22 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	if v15 <= uint32(15) {
-		goto L145
-	}
-	v19 = v26
-	v15 = v25
-	goto L141
-L145:
-	if v26 != 0 {
-		goto L146
-	}
-	v7 = v23
-	v19 = uint32(0)
-	v15 = v25
-	v22 = v17
-	goto L5
-L146:
-	i0 = v15 + uint32(24)
-	v22 = i0
-	i0 = v7 + uint32(3)
-	v23 = i0
-	i0 = v19 + k32(4294967293)
-	v26 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+2)))
-	i0 = i0 << (v25 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	if v15 <= uint32(7) {
-		goto L147
-	}
-	v19 = v26
-	v15 = v22
-	goto L141
-L147:
-	if v26 != 0 {
-		goto L148
-	}
-	v7 = v23
-	v19 = uint32(0)
-	v15 = v22
-	v22 = v17
-	goto L5
-L148:
-	i0 = v15 | uint32(32)
-	v15 = i0
-	i0 = v7 + uint32(4)
-	v23 = i0
-	i0 = v19 + k32(4294967292)
-	v19 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+3)))
-	i0 = i0 << (v22 & 31)
-	i0 = i0 + v16
-	v16 = i0
-L141:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i2 = v21 - v20
-	v7 = i2
-	i1 = i1 + v7
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
-	i1 = i1 + v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
-	i0 = v5 & uint32(4)
-	v22 = i0
-	if v22 == 0 {
-		goto L149
-	}
-	if v21 == v20 {
-		goto L149
-	}
-	i0 = v6 - v7
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v22 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	if i0 == 0 {
-		goto L151
-	}
-	i0 = fn7485(m, v22, v5, v7)
-	v5 = i0
-	goto L150
-L151:
-	i0 = fn7483(m, v22, v5, v7)
-	v5 = i0
-L150:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	i0 = v5 & uint32(4)
-	v22 = i0
-L149:
-	if v22 == 0 {
-		goto L38
-	}
-	i1 = v16 << (uint32(24) & 31)
-	i2 = v16 & uint32(65280)
-	i2 = i2 << (uint32(8) & 31)
-	i1 = i1 | i2
-	i2 = v16 >> (uint32(8) & 31)
-	i2 = i2 & uint32(65280)
-	i3 = v16 >> (uint32(24) & 31)
-	i2 = i2 | i3
-	i1 = i1 | i2
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	if i2 != 0 {
-		i0 = v16
-	} else {
-		i0 = i1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	if i0 == i1 {
-		goto L38
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8467684)
-	v7 = v23
-	v21 = v20
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L40:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16192)
-	goto L26
-L39:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16206)
-	i1 = v15 & uint32(7)
-	i0 = v16 >> (i1 & 31)
-	v16 = i0
-	i0 = v15 & k32(4294967288)
-	v15 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L38:
-	v7 = v23
-	v16 = uint32(0)
-	v15 = uint32(0)
-	v21 = v20
-L37:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16207)
-	goto L10
-L36:
-	if v5 > uint32(18) {
-		goto L152
-	}
-	v25 = v5
-	i0 = uint32(3) - v5
-	i0 = i0 & uint32(3)
-	v23 = i0
-	if v23 == 0 {
-		goto L153
-	}
-	i0 = v5 + v23
-	v25 = i0
-	i0 = v5 << (uint32(1) & 31)
-	i0 = i0 + uint32(9980576)
-	v22 = i0
-L154:
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v22)))
-	i1 = i1 << (uint32(1) & 31)
-	i0 = v8 + i1
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(0))
-	i0 = v22 + uint32(2)
-	v22 = i0
-	i0 = v23 + k32(4294967295)
-	v23 = i0
-	if v23 != 0 {
-		goto L154
-	}
-L153:
-	i0 = v5 + k32(4294967280)
-	if i0 < uint32(3) {
-		goto L155
-	}
-	i0 = uint32(19) - v25
-	v22 = i0
-	i0 = v25 << (uint32(1) & 31)
-	i0 = i0 + uint32(9980576)
-	v5 = i0
-L156:
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v5)))
-	i1 = i1 << (uint32(1) & 31)
-	i0 = v8 + i1
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(0))
-	i1 = v5 + uint32(2)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
-	i1 = i1 << (uint32(1) & 31)
-	i0 = v8 + i1
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(0))
-	i1 = v5 + uint32(4)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
-	i1 = i1 << (uint32(1) & 31)
-	i0 = v8 + i1
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(0))
-	i1 = v5 + uint32(6)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
-	i1 = i1 << (uint32(1) & 31)
-	i0 = v8 + i1
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(0))
-	i0 = v5 + uint32(8)
-	v5 = i0
-	i0 = v22 + k32(4294967292)
-	v22 = i0
-	if v22 != 0 {
-		goto L156
-	}
-L155:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+108)) = uint32(19)
-L152:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+88)) = uint32(7)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+80)) = v14
-	*(*uint32)(unsafe.Add(b, uint64(v4)+112)) = v14
-	v24 = uint32(0)
-	i0 = fn7509(m, uint32(0), v8, uint32(19), v13, v12, v11)
-	v17 = i0
-	if v17 == 0 {
-		goto L157
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8402298)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L157:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16198)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+108)) = uint32(0)
-	v17 = uint32(0)
-L35:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+104))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+100))
-	v27 = i2
-	i1 = i1 + v27
-	v28 = i1
-	if v24 >= v28 {
-		goto L158
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+88))
-	i0 = k32(4294967295) << (i1 & 31)
-	i0 = i0 ^ k32(4294967295)
-	v29 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+80))
-	v30 = i0
-L159:
-	i2 = v16 & v29
-	v31 = i2
-	i2 = v31 << (uint32(2) & 31)
-	i1 = v30 + i2
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(i1)+1)))
-	v26 = i1
-	if v15 < v26 {
-		goto L161
-	}
-	v22 = v7
-	v5 = v19
-	v23 = v15
-	goto L160
-L161:
-	v25 = v15
-	v5 = v19
-	v22 = v7
-L162:
-	if v5 == 0 {
-		goto L25
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v22)))
-	i0 = i0 << (v25 & 31)
-	v26 = i0
-	i0 = v22 + uint32(1)
-	v22 = i0
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	i0 = v25 + uint32(8)
-	v23 = i0
-	v25 = v23
-	i2 = v26 + v16
-	v16 = i2
-	i2 = v16 & v29
-	v31 = i2
-	i2 = v31 << (uint32(2) & 31)
-	i1 = v30 + i2
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(i1)+1)))
-	v26 = i1
-	if v23 < v26 {
-		goto L162
-	}
-L160:
-	i1 = v31 << (uint32(2) & 31)
-	i0 = v30 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(i0)+2)))
-	v19 = i0
-	if v19 > uint32(15) {
-		goto L164
-	}
-	i1 = v24 + uint32(1)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+108)) = v7
-	i1 = v24 << (uint32(1) & 31)
-	i0 = v8 + i1
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(v19)
-	i0 = v23 - v26
-	v15 = i0
-	i0 = v16 >> (v26 & 31)
-	v16 = i0
-	v24 = v7
-	goto L163
-L164:
-	i0 = v19 + k32(4294967280)
-	switch i0 {
-	case 0:
-		goto L169
-	case 1:
-		goto L168
-	default:
-		goto L167
-	}
-L169:
-	i1 = v26 + uint32(2)
-	v19 = i1
-	if v23 >= v19 {
-		goto L170
-	}
-L171:
-	if v5 == 0 {
-		goto L17
-	}
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v22)))
-	i0 = i0 << (v23 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	i0 = v22 + uint32(1)
-	v22 = i0
-	i0 = v23 + uint32(8)
-	v23 = i0
-	if v23 < v19 {
-		goto L171
-	}
-L170:
-	i0 = v23 - v26
-	v15 = i0
-	i0 = v16 >> (v26 & 31)
-	v23 = i0
-	if v24 != 0 {
-		goto L172
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8407802)
-	v7 = v22
-	v19 = v5
-	v16 = v23
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L172:
-	i0 = v15 + k32(4294967294)
-	v15 = i0
-	i0 = v23 >> (uint32(2) & 31)
-	v16 = i0
-	i0 = v23 & uint32(3)
-	i0 = i0 + uint32(3)
-	v26 = i0
-	i0 = v24 << (uint32(1) & 31)
-	i0 = i0 + v8
-	i0 = i0 + k32(4294967294)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v7 = i0
-	goto L165
-L168:
-	i1 = v26 + uint32(3)
-	v19 = i1
-	if v23 >= v19 {
-		goto L173
-	}
-L174:
-	if v5 == 0 {
-		goto L17
-	}
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v22)))
-	i0 = i0 << (v23 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	i0 = v22 + uint32(1)
-	v22 = i0
-	i0 = v23 + uint32(8)
-	v23 = i0
-	if v23 < v19 {
-		goto L174
-	}
-L173:
-	i0 = v23 - v26
-	i0 = i0 + k32(4294967293)
-	v15 = i0
-	i0 = v16 >> (v26 & 31)
-	v19 = i0
-	i0 = v19 >> (uint32(3) & 31)
-	v16 = i0
-	i0 = v19 & uint32(7)
-	i0 = i0 + uint32(3)
-	v26 = i0
-	goto L166
-L167:
-	i1 = v26 + uint32(7)
-	v19 = i1
-	if v23 >= v19 {
-		goto L175
-	}
-L176:
-	if v5 == 0 {
-		goto L17
-	}
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v22)))
-	i0 = i0 << (v23 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	i0 = v22 + uint32(1)
-	v22 = i0
-	i0 = v23 + uint32(8)
-	v23 = i0
-	if v23 < v19 {
-		goto L176
-	}
-L175:
-	i0 = v23 - v26
-	i0 = i0 + k32(4294967289)
-	v15 = i0
-	i0 = v16 >> (v26 & 31)
-	v19 = i0
-	i0 = v19 >> (uint32(7) & 31)
-	v16 = i0
-	i0 = v19 & uint32(127)
-	i0 = i0 + uint32(11)
-	v26 = i0
-L166:
-	v7 = uint32(0)
-L165:
-	i0 = v26 + v24
-	if i0 > v28 {
-		goto L18
-	}
-	i0 = v26 & uint32(3)
-	v23 = i0
-	if v23 != 0 {
-		goto L178
-	}
-	v25 = v26
-	goto L177
-L178:
-	i0 = v26 & uint32(252)
-	v25 = i0
-	i0 = v24 + v23
-	v31 = i0
-	i1 = v24 << (uint32(1) & 31)
-	i0 = v8 + i1
-	v19 = i0
-L179:
-	*(*uint16)(unsafe.Add(b, v19)) = uint16(v7)
-	i0 = v19 + uint32(2)
-	v19 = i0
-	i0 = v23 + k32(4294967295)
-	v23 = i0
-	if v23 != 0 {
-		goto L179
-	}
-	v24 = v31
-L177:
-	if v26 < uint32(4) {
-		goto L180
-	}
-	i1 = v24 << (uint32(1) & 31)
-	i0 = v4 + i1
-	v19 = i0
-L181:
-	i0 = v19 + uint32(122)
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(v7)
-	i0 = v19 + uint32(120)
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(v7)
-	i0 = v19 + uint32(118)
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(v7)
-	i0 = v19 + uint32(116)
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(v7)
-	i0 = v19 + uint32(8)
-	v19 = i0
-	i0 = v24 + uint32(4)
-	v24 = i0
-	i0 = v25 + k32(4294967292)
-	v25 = i0
-	if v25 != 0 {
-		goto L181
-	}
-L180:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+108)) = v24
-L163:
-	v7 = v22
-	v19 = v5
-	if v24 < v28 {
-		goto L159
-	}
-L158:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v4)+628)))
-	if i0 != 0 {
-		goto L182
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8467012)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L182:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+88)) = uint32(9)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+80)) = v14
-	*(*uint32)(unsafe.Add(b, uint64(v4)+112)) = v14
-	i0 = fn7509(m, uint32(1), v8, v27, v13, v12, v11)
-	v17 = i0
-	if v17 == 0 {
-		goto L183
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8402270)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L183:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+92)) = uint32(6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+112))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+84)) = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+100))
-	i2 = i2 << (uint32(1) & 31)
-	i1 = v8 + i2
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+104))
-	i0 = fn7509(m, uint32(2), i1, i2, v13, v10, v11)
-	v17 = i0
-	if v17 == 0 {
-		goto L184
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8402348)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L184:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16199)
-	v17 = uint32(0)
-	if v1 != uint32(6) {
-		goto L34
-	}
-	v22 = uint32(0)
-	goto L5
-L34:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16200)
-L33:
-	if v19 < uint32(6) {
-		goto L185
-	}
-	if v20 < uint32(258) {
-		goto L185
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v20
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v19
-	*(*uint32)(unsafe.Add(b, v0)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = v15
-	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = v16
-	fn7501(m, v0, v21)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
-	v15 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
-	v16 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v19 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v20 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	if i0 != uint32(16191) {
-		goto L26
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+7112)) = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L185:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+7112)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+80))
-	v30 = i1
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+88))
-	i3 = k32(4294967295) << (i4 & 31)
-	i3 = i3 ^ k32(4294967295)
-	v31 = i3
-	i2 = v16 & v31
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v30 + i2
-	v24 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v24)+1)))
-	v26 = i1
-	if v15 < v26 {
-		goto L187
-	}
-	v22 = v7
-	v5 = v19
-	v25 = v15
-	goto L186
-L187:
-	v23 = v15
-	v5 = v19
-	v22 = v7
-L188:
-	if v5 == 0 {
-		goto L19
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v22)))
-	i0 = i0 << (v23 & 31)
-	v26 = i0
-	i0 = v22 + uint32(1)
-	v22 = i0
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	i0 = v23 + uint32(8)
-	v25 = i0
-	v23 = v25
-	i2 = v26 + v16
-	v16 = i2
-	i2 = v16 & v31
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v30 + i2
-	v24 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v24)+1)))
-	v26 = i1
-	if v25 < v26 {
-		goto L188
-	}
-L186:
-	v15 = v26
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v24)+2)))
-	v23 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v24)))
-	v24 = i0
-	i0 = v24 + k32(4294967295)
-	i0 = i0 & uint32(255)
-	if i0 <= uint32(14) {
-		goto L190
-	}
-	v15 = uint32(0)
-	v7 = v22
-	v19 = v5
-	goto L189
-L190:
-	i2 = v23 << (uint32(2) & 31)
-	i1 = v30 + i2
-	v31 = i1
-	i4 = v15 + v24
-	i3 = k32(4294967295) << (i4 & 31)
-	i3 = i3 ^ k32(4294967295)
-	v29 = i3
-	i2 = v16 & v29
-	i2 = i2 >> (v15 & 31)
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v31 + i2
-	v30 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v30)+1)))
-	v26 = i1
-	i0 = v15 + v26
-	if i0 > v25 {
-		goto L192
-	}
-	v7 = v22
-	v19 = v5
-	v24 = v25
-	goto L191
-L192:
-	v23 = v25
-	v19 = v5
-	v7 = v22
-L193:
-	if v19 == 0 {
-		goto L20
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = i0 << (v23 & 31)
-	v26 = i0
-	i0 = v7 + uint32(1)
-	v7 = i0
-	i0 = v19 + k32(4294967295)
-	v19 = i0
-	i0 = v23 + uint32(8)
-	v24 = i0
-	v23 = v24
-	i2 = v26 + v16
-	v16 = i2
-	i2 = v16 & v29
-	i2 = i2 >> (v15 & 31)
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v31 + i2
-	v30 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v30)+1)))
-	v26 = i1
-	i0 = v15 + v26
-	if i0 > v24 {
-		goto L193
-	}
-L191:
-	i0 = v24 - v15
-	v25 = i0
-	i0 = v16 >> (v15 & 31)
-	v16 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v30)))
-	v24 = i0
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v30)+2)))
-	v23 = i0
-L189:
-	i1 = v23 & uint32(65535)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = i1
-	i1 = v15 + v26
-	*(*uint32)(unsafe.Add(b, uint64(v4)+7112)) = i1
-	i0 = v25 - v26
-	v15 = i0
-	i0 = v16 >> (v26 & 31)
-	v16 = i0
-	i0 = v24 & uint32(255)
-	v5 = i0
-	if v5 != 0 {
-		goto L194
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16205)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L194:
-	i0 = v5 & uint32(32)
-	if i0 == 0 {
-		goto L195
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16191)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+7112)) = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L195:
-	i0 = v5 & uint32(64)
-	if i0 == 0 {
-		goto L196
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8500586)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L196:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16201)
-	i1 = v5 & uint32(15)
-	v23 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+76)) = v23
-L32:
-	v26 = v7
-	v25 = v19
-	if v23 != 0 {
-		goto L198
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
-	v22 = i0
-	v7 = v26
-	v19 = v25
-	goto L197
-L198:
-	if v15 < v23 {
-		goto L200
-	}
-	v7 = v26
-	v19 = v25
-	v5 = v15
-	goto L199
-L200:
-	v5 = v15
-	v19 = v25
-	v22 = v26
-L201:
-	if v19 == 0 {
-		goto L21
-	}
-	i0 = v19 + k32(4294967295)
-	v19 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v22)))
-	i0 = i0 << (v5 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	i0 = v22 + uint32(1)
-	v7 = i0
-	v22 = v7
-	i0 = v5 + uint32(8)
-	v5 = i0
-	if v5 < v23 {
-		goto L201
-	}
-L199:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+7112))
-	i1 = i1 + v23
-	*(*uint32)(unsafe.Add(b, uint64(v4)+7112)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
-	i3 = k32(4294967295) << (v23 & 31)
-	i3 = i3 ^ k32(4294967295)
-	i2 = v16 & i3
-	i1 = i1 + i2
-	v22 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = v22
-	i0 = v5 - v23
-	v15 = i0
-	i0 = v16 >> (v23 & 31)
-	v16 = i0
-L197:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16202)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+7116)) = v22
-L31:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+84))
-	v30 = i1
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+92))
-	i3 = k32(4294967295) << (i4 & 31)
-	i3 = i3 ^ k32(4294967295)
-	v31 = i3
-	i2 = v16 & v31
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v30 + i2
-	v24 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v24)+1)))
-	v26 = i1
-	if v15 < v26 {
-		goto L203
-	}
-	v22 = v7
-	v5 = v19
-	v25 = v15
-	goto L202
-L203:
-	v23 = v15
-	v5 = v19
-	v22 = v7
-L204:
-	if v5 == 0 {
-		goto L22
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v22)))
-	i0 = i0 << (v23 & 31)
-	v26 = i0
-	i0 = v22 + uint32(1)
-	v22 = i0
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	i0 = v23 + uint32(8)
-	v25 = i0
-	v23 = v25
-	i2 = v26 + v16
-	v16 = i2
-	i2 = v16 & v31
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v30 + i2
-	v24 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v24)+1)))
-	v26 = i1
-	if v25 < v26 {
-		goto L204
-	}
-L202:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v24)+2)))
-	v31 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v24)))
-	v23 = i0
-	if v23 < uint32(16) {
-		goto L206
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+7112))
-	v15 = i0
-	v7 = v22
-	v19 = v5
-	v24 = v26
-	goto L205
-L206:
-	i2 = v31 << (uint32(2) & 31)
-	i1 = v30 + i2
-	v31 = i1
-	i4 = v26 + v23
-	i3 = k32(4294967295) << (i4 & 31)
-	i3 = i3 ^ k32(4294967295)
-	v29 = i3
-	i2 = v16 & v29
-	i2 = i2 >> (v26 & 31)
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v31 + i2
-	v30 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v30)+1)))
-	v24 = i1
-	i0 = v26 + v24
-	if i0 > v25 {
-		goto L208
-	}
-	v7 = v22
-	v19 = v5
-	v23 = v25
-	goto L207
-L208:
-	v15 = v25
-	v19 = v5
-	v7 = v22
-L209:
-	if v19 == 0 {
-		goto L23
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = i0 << (v15 & 31)
-	v24 = i0
-	i0 = v7 + uint32(1)
-	v7 = i0
-	i0 = v19 + k32(4294967295)
-	v19 = i0
-	i0 = v15 + uint32(8)
-	v23 = i0
-	v15 = v23
-	i2 = v24 + v16
-	v16 = i2
-	i2 = v16 & v29
-	i2 = i2 >> (v26 & 31)
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v31 + i2
-	v30 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v30)+1)))
-	v24 = i1
-	i0 = v26 + v24
-	if i0 > v23 {
-		goto L209
-	}
-L207:
-	i0 = v23 - v26
-	v25 = i0
-	i0 = v16 >> (v26 & 31)
-	v16 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+7112))
-	i0 = i0 + v26
-	v15 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v30)))
-	v23 = i0
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v30)+2)))
-	v31 = i0
-L205:
-	i1 = v15 + v24
-	*(*uint32)(unsafe.Add(b, uint64(v4)+7112)) = i1
-	i0 = v25 - v24
-	v15 = i0
-	i0 = v16 >> (v24 & 31)
-	v16 = i0
-	i0 = v23 & uint32(64)
-	if i0 == 0 {
-		goto L210
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8500689)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L210:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16203)
-	i1 = v23 & uint32(255)
-	i1 = i1 & uint32(15)
-	v23 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+76)) = v23
-	i1 = v31 & uint32(65535)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+72)) = i1
-L30:
-	v26 = v7
-	v25 = v19
-	if v23 != 0 {
-		goto L212
-	}
-	v7 = v26
-	v19 = v25
-	goto L211
-L212:
-	if v15 < v23 {
-		goto L214
-	}
-	v7 = v26
-	v19 = v25
-	v5 = v15
-	goto L213
-L214:
-	v5 = v15
-	v19 = v25
-	v22 = v26
-L215:
-	if v19 == 0 {
-		goto L24
-	}
-	i0 = v19 + k32(4294967295)
-	v19 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v22)))
-	i0 = i0 << (v5 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	i0 = v22 + uint32(1)
-	v7 = i0
-	v22 = v7
-	i0 = v5 + uint32(8)
-	v5 = i0
-	if v5 < v23 {
-		goto L215
-	}
-L213:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+7112))
-	i1 = i1 + v23
-	*(*uint32)(unsafe.Add(b, uint64(v4)+7112)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+72))
-	i3 = k32(4294967295) << (v23 & 31)
-	i3 = i3 ^ k32(4294967295)
-	i2 = v16 & i3
-	i1 = i1 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v4)+72)) = i1
-	i0 = v5 - v23
-	v15 = i0
-	i0 = v16 >> (v23 & 31)
-	v16 = i0
-L211:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16204)
-L29:
-	if v20 != 0 {
-		goto L27
-	}
-L28:
-	v20 = uint32(0)
-	v22 = v17
-	goto L5
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+72))
-	v5 = i0
-	i1 = v21 - v20
-	v22 = i1
-	if v5 <= v22 {
-		goto L217
-	}
-	i0 = v5 - v22
-	v22 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
-	if v22 <= i1 {
-		goto L218
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+7108))
-	if i0 == 0 {
-		goto L218
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8468204)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L218:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
-	v5 = i1
-	if v22 <= v5 {
-		goto L220
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	i2 = v22 - v5
-	v22 = i2
-	i1 = i1 - v22
-	i0 = i0 + i1
-	v5 = i0
-	goto L219
-L220:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
-	i1 = v5 - v22
-	i0 = i0 + i1
-	v5 = i0
-L219:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
-	v23 = i1
-	if v22 < v23 {
-		i0 = v22
-	} else {
-		i0 = v23
-	}
-	v22 = i0
-	goto L216
-L217:
-	i0 = v6 - v5
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
-	v23 = i0
-	v22 = v23
-L216:
-	if v22 < v20 {
-		i2 = v22
-	} else {
-		i2 = v20
-	}
-	v25 = i2
-	i1 = v23 - v25
-	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = i1
-	i0 = v25 + k32(4294967295)
-	v26 = i0
-	i0 = v25 & uint32(7)
-	v22 = i0
-	if v22 != 0 {
-		goto L222
-	}
-	v23 = v25
-	goto L221
-L222:
-	i0 = v25 & k32(4294967288)
-	v23 = i0
-L223:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	*(*uint8)(unsafe.Add(b, v6)) = uint8(i1)
-	i0 = v6 + uint32(1)
-	v6 = i0
-	i0 = v5 + uint32(1)
-	v5 = i0
-	i0 = v22 + k32(4294967295)
-	v22 = i0
-	if v22 != 0 {
-		goto L223
-	}
-L221:
-	if v26 < uint32(7) {
-		goto L224
-	}
-L225:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	*(*uint8)(unsafe.Add(b, v6)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+1)))
-	*(*uint8)(unsafe.Add(b, uint64(v6)+1)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+2)))
-	*(*uint8)(unsafe.Add(b, uint64(v6)+2)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+3)))
-	*(*uint8)(unsafe.Add(b, uint64(v6)+3)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+4)))
-	*(*uint8)(unsafe.Add(b, uint64(v6)+4)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+5)))
-	*(*uint8)(unsafe.Add(b, uint64(v6)+5)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+6)))
-	*(*uint8)(unsafe.Add(b, uint64(v6)+6)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+7)))
-	*(*uint8)(unsafe.Add(b, uint64(v6)+7)) = uint8(i1)
-	i0 = v6 + uint32(8)
-	v6 = i0
-	i0 = v5 + uint32(8)
-	v5 = i0
-	i0 = v23 + k32(4294967288)
-	v23 = i0
-	if v23 != 0 {
-		goto L225
-	}
-L224:
-	i0 = v20 - v25
-	v20 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
-	if i0 != 0 {
-		goto L26
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16200)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L25:
-	i0 = v7 + v19
-	v7 = i0
-	i1 = v19 << (uint32(3) & 31)
-	i0 = v15 + i1
-	v15 = i0
-	goto L6
-L24:
-	i0 = v26 + v25
-	v7 = i0
-	i1 = v25 << (uint32(3) & 31)
-	i0 = v15 + i1
-	v15 = i0
-	goto L6
-L23:
-	i0 = v22 + v5
-	v7 = i0
-	i1 = v5 << (uint32(3) & 31)
-	i0 = v25 + i1
-	v15 = i0
-	goto L6
-L22:
-	i0 = v7 + v19
-	v7 = i0
-	i1 = v19 << (uint32(3) & 31)
-	i0 = v15 + i1
-	v15 = i0
-	goto L6
-L21:
-	i0 = v26 + v25
-	v7 = i0
-	i1 = v25 << (uint32(3) & 31)
-	i0 = v15 + i1
-	v15 = i0
-	goto L6
-L20:
-	i0 = v22 + v5
-	v7 = i0
-	i1 = v5 << (uint32(3) & 31)
-	i0 = v25 + i1
-	v15 = i0
-	goto L6
-L19:
-	i0 = v7 + v19
-	v7 = i0
-	i1 = v19 << (uint32(3) & 31)
-	i0 = v15 + i1
-	v15 = i0
-	goto L6
-L18:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8407802)
-	v7 = v22
-	v19 = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L17:
-	v19 = uint32(0)
-	v7 = v22
-	v15 = v23
-	v22 = v17
-	goto L5
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
-	v22 = i0
-	if v22 == 0 {
-		goto L226
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v22)+16)) = uint32(0)
-L226:
-	v15 = v5
-L15:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16185)
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	v23 = i0
-	i0 = v23 & uint32(1024)
-	if i0 == 0 {
-		goto L227
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
-	v5 = i0
-	if v5 < v19 {
-		i0 = v5
-	} else {
-		i0 = v19
-	}
-	v22 = i0
-	if v22 == 0 {
-		goto L228
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
-	v25 = i0
-	if v25 == 0 {
-		goto L229
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v25)+16))
-	v26 = i0
-	if v26 == 0 {
-		goto L229
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v25)+24))
-	v24 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v25)+20))
-	i1 = i1 - v5
-	v5 = i1
-	if v24 <= v5 {
-		goto L229
-	}
-	i0 = v26 + v5
-	i2 = v24 - v5
-	i4 = v5 + v22
-	if !(i4 > v24) {
-		i2 = v22
-	}
-	m.copy(i0, v7, i2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	v23 = i0
-L229:
-	i0 = v23 & uint32(512)
-	if i0 == 0 {
-		goto L230
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+12)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L230
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i1 = fn7485(m, i1, v7, v22)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = i1
-L230:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
-	i1 = i1 - v22
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = v5
-	i0 = v7 + v22
-	v7 = i0
-	i0 = v19 - v22
-	v19 = i0
-L228:
-	if v5 == 0 {
-		goto L227
-	}
-	v22 = v17
-	goto L5
-L227:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16186)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = uint32(0)
-L13:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+21)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L232
-	}
-	if v19 == 0 {
-		goto L6
-	}
-	v5 = uint32(0)
-L233:
-	i0 = v7 + v5
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v22 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
-	v23 = i0
-	if v23 == 0 {
-		goto L234
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v23)+28))
-	v25 = i0
-	if v25 == 0 {
-		goto L234
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
-	v26 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v23)+32))
-	if v26 >= i1 {
-		goto L234
-	}
-	i1 = v26 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = i1
-	i0 = v25 + v26
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v22)
-L234:
-	i0 = v5 + uint32(1)
-	v5 = i0
-	i0 = v22 & uint32(255)
-	if i0 == 0 {
-		goto L235
-	}
-	if v5 < v19 {
-		goto L233
-	}
-L235:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+21)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L236
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+12)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L236
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i1 = fn7485(m, i1, v7, v5)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = i1
-L236:
-	i0 = v22 & uint32(255)
-	if i0 != 0 {
-		goto L237
-	}
-	i0 = v7 + v5
-	v7 = i0
-	i0 = v19 - v5
-	v19 = i0
-	goto L231
-L237:
-	i0 = v19 - v5
-	v19 = i0
-	i0 = v7 + v5
-	v7 = i0
-	v22 = v17
-	goto L5
-L232:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
-	v5 = i0
-	if v5 == 0 {
-		goto L231
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v5)+28)) = uint32(0)
-L231:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16187)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = uint32(0)
-L12:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+21)))
-	i0 = i0 & uint32(16)
-	if i0 == 0 {
-		goto L239
-	}
-	if v19 == 0 {
-		goto L6
-	}
-	v5 = uint32(0)
-L240:
-	i0 = v7 + v5
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v22 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
-	v23 = i0
-	if v23 == 0 {
-		goto L241
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v23)+36))
-	v25 = i0
-	if v25 == 0 {
-		goto L241
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
-	v26 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v23)+40))
-	if v26 >= i1 {
-		goto L241
-	}
-	i1 = v26 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = i1
-	i0 = v25 + v26
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v22)
-L241:
-	i0 = v5 + uint32(1)
-	v5 = i0
-	i0 = v22 & uint32(255)
-	if i0 == 0 {
-		goto L242
-	}
-	if v5 < v19 {
-		goto L240
-	}
-L242:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+21)))
-	i0 = i0 & uint32(2)
-	if i0 == 0 {
-		goto L243
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+12)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L243
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	i1 = fn7485(m, i1, v7, v5)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = i1
-L243:
-	i0 = v22 & uint32(255)
-	if i0 != 0 {
-		goto L244
-	}
-	i0 = v7 + v5
-	v7 = i0
-	i0 = v19 - v5
-	v19 = i0
-	goto L238
-L244:
-	i0 = v19 - v5
-	v19 = i0
-	i0 = v7 + v5
-	v7 = i0
-	v22 = v17
-	goto L5
-L239:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
-	v5 = i0
-	if v5 == 0 {
-		goto L238
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v5)+36)) = uint32(0)
-L238:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16188)
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	v22 = i0
-	i0 = v22 & uint32(512)
-	if i0 == 0 {
-		goto L245
-	}
-	if v15 <= uint32(15) {
-		goto L247
-	}
-	v5 = v7
-	goto L246
-L247:
-	if v19 == 0 {
-		goto L6
-	}
-	i0 = v15 + uint32(8)
-	v23 = i0
-	i0 = v7 + uint32(1)
-	v5 = i0
-	i0 = v19 + k32(4294967295)
-	v25 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = i0 << (v15 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	if v15 <= uint32(7) {
-		goto L248
-	}
-	v19 = v25
-	v15 = v23
-	goto L246
-L248:
-	if v25 != 0 {
-		goto L249
-	}
-	v7 = v5
-	v19 = uint32(0)
-	v15 = v23
-	v22 = v17
-	goto L5
-L249:
-	i0 = v15 | uint32(16)
-	v15 = i0
-	i0 = v7 + uint32(2)
-	v5 = i0
-	i0 = v19 + k32(4294967294)
-	v19 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
-	i0 = i0 << (v23 & 31)
-	i0 = i0 + v16
-	v16 = i0
-L246:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+12)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L250
-	}
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v4)+28)))
-	if v16 == i1 {
-		goto L250
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8469665)
-	v7 = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L250:
-	v7 = v5
-	v16 = uint32(0)
-	v15 = uint32(0)
-L245:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
-	v5 = i0
-	if v5 == 0 {
-		goto L251
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v5)+48)) = uint32(1)
-	i1 = v22 >> (uint32(9) & 31)
-	i1 = i1 & uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+44)) = i1
-L251:
-	i1 = fn7485(m, uint32(0), uint32(0), uint32(0))
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16191)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L10:
-	if v5 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	if i0 == 0 {
-		goto L8
-	}
-	if v15 <= uint32(31) {
-		goto L253
-	}
-	v22 = v7
-	goto L252
-L253:
-	if v19 == 0 {
-		goto L6
-	}
-	i0 = v15 + uint32(8)
-	v23 = i0
-	i0 = v7 + uint32(1)
-	v22 = i0
-	i0 = v19 + k32(4294967295)
-	v25 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = i0 << (v15 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	if v15 <= uint32(23) {
-		goto L254
-	}
-	v19 = v25
-	v15 = v23
-	goto L252
-L254:
-	if v25 != 0 {
-		goto L255
-	}
-	v7 = v22
-	v19 = uint32(0)
-	v15 = v23
-	v22 = v17
-	goto L5
-L255:
-	i0 = v15 + uint32(16)
-	v25 = i0
-	i0 = v7 + uint32(2)
-	v22 = i0
-	i0 = v19 + k32(4294967294)
-	v26 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
-	i0 = i0 << (v23 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	if v15 <= uint32(15) {
-		goto L256
-	}
-	v19 = v26
-	v15 = v25
-	goto L252
-L256:
-	if v26 != 0 {
-		goto L257
-	}
-	v7 = v22
-	v19 = uint32(0)
-	v15 = v25
-	v22 = v17
-	goto L5
-L257:
-	i0 = v15 + uint32(24)
-	v23 = i0
-	i0 = v7 + uint32(3)
-	v22 = i0
-	i0 = v19 + k32(4294967293)
-	v26 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+2)))
-	i0 = i0 << (v25 & 31)
-	i0 = i0 + v16
-	v16 = i0
-	if v15 <= uint32(7) {
-		goto L258
-	}
-	v19 = v26
-	v15 = v23
-	goto L252
-L258:
-	if v26 != 0 {
-		goto L259
-	}
-	v7 = v22
-	v19 = uint32(0)
-	v15 = v23
-	v22 = v17
-	goto L5
-L259:
-	i0 = v15 | uint32(32)
-	v15 = i0
-	i0 = v7 + uint32(4)
-	v22 = i0
-	i0 = v19 + k32(4294967292)
-	v19 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+3)))
-	i0 = i0 << (v23 & 31)
-	i0 = i0 + v16
-	v16 = i0
-L252:
-	i0 = v5 & uint32(4)
-	if i0 == 0 {
-		goto L260
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
-	if v16 == i1 {
-		goto L260
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8467661)
-	v7 = v22
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	goto L9
-L260:
-	v7 = v22
-	v16 = uint32(0)
-	v15 = uint32(0)
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16208)
-L7:
-	v22 = uint32(1)
-	goto L5
-L6:
-	v19 = uint32(0)
-	v22 = v17
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v20
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v19
-	*(*uint32)(unsafe.Add(b, v0)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = v15
-	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = v16
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	if i0 != 0 {
-		goto L263
-	}
-	if v21 == v20 {
-		goto L262
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v3 = i0
-	if v3 > uint32(16208) {
-		goto L262
-	}
-	if v1 != uint32(4) {
-		goto L263
-	}
-	if v3 > uint32(16205) {
-		goto L262
-	}
-L263:
-	i2 = v21 - v20
-	i0 = fn7505(m, v0, v6, i2)
-	if i0 != 0 {
-		goto L261
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v20 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v19 = i0
-L262:
-	i1 = v18 - v19
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = i1 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i2 = v21 - v20
-	v3 = i2
-	i1 = i1 + v3
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
-	i1 = i1 + v3
-	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+12)))
-	i0 = i0 & uint32(4)
-	if i0 == 0 {
-		goto L264
-	}
-	if v21 == v20 {
-		goto L264
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = i0 - v3
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	if i0 == 0 {
-		goto L266
-	}
-	i0 = fn7485(m, v5, v6, v3)
-	v3 = i0
-	goto L265
-L266:
-	i0 = fn7483(m, v5, v6, v3)
-	v3 = i0
-L265:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v3
-L264:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i1 = b2i(i1 != uint32(0))
-	i1 = i1 << (uint32(6) & 31)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
-	i1 = i1 + i2
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v4 = i2
-	i2 = b2i(v4 == uint32(16191))
-	i2 = i2 << (uint32(7) & 31)
-	i1 = i1 + i2
-	i3 = b2i(v4 == uint32(16194))
-	i3 = i3 << (uint32(8) & 31)
-	if v4 == uint32(16199) {
-		i2 = uint32(256)
-	} else {
-		i2 = i3
-	}
-	i1 = i1 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = i1
-	if v22 != 0 {
-		i0 = v22
-	} else {
-		i0 = k32(4294967291)
-	}
-	v0 = i0
-	if v21 == v20 {
-		i1 = v0
-	} else {
-		i1 = v22
-	}
-	if !(v18 == v19) {
-		i1 = v22
-	}
-	if v1 == uint32(4) {
-		i0 = v0
-	} else {
-		i0 = i1
-	}
-	v3 = i0
-	goto L1
-L261:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16210)
-L4:
-	v3 = k32(4294967292)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7505(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v4 = i0
-	if v4 != 0 {
-		goto L2
-	}
-	v5 = uint32(1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	i2 = uint32(1) << (i3 & 31)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	i1 = m.table[i4].(func(*Module, uint32, uint32, uint32) uint32)(m, i1, i2, uint32(1))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
-	if v4 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	v0 = i0
-	if v0 != 0 {
-		goto L3
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v3)+48)) = uint64(0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	i1 = uint32(1) << (i2 & 31)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = v0
-L3:
-	if v0 > v2 {
-		goto L4
-	}
-	i1 = v1 - v0
-	m.copy(v4, i1, v0)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
-	return uint32(0)
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	v5 = i1
-	i0 = v4 + v5
-	i1 = v1 - v2
-	i2 = v0 - v5
-	v0 = i2
-	if v0 < v2 {
-		i2 = v0
-	} else {
-		i2 = v2
-	}
-	v4 = i2
-	m.copy(i0, i1, v4)
-	if v0 >= v2 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i2 = v2 - v4
-	v2 = i2
-	i1 = v1 - v2
-	m.copy(i0, i1, v2)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
-	return uint32(0)
-L5:
-	v5 = uint32(0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
-	i2 = i2 + v4
-	v2 = i2
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
-	v0 = i4
-	if v2 == v0 {
-		i1 = uint32(0)
-	} else {
-		i1 = v2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
-	v2 = i0
-	if v2 >= v0 {
-		goto L1
-	}
-	i1 = v2 + v4
-	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
-L1:
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7506(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v1 = k32(4294967294)
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	if i0 != v0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i0 = i0 + k32(4294951116)
-	if i0 > uint32(31) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	m.table[v2].(func(*Module, uint32, uint32))(m, i0, v1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v2 = i0
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	m.table[v2].(func(*Module, uint32, uint32))(m, i0, v3)
-	v1 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
-L1:
-	m.depth--
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7507(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v3 = k32(4294967294)
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	if i0 != v0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v5 = i0
-	i0 = v5 + k32(4294951116)
-	if i0 > uint32(31) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	if i0 == 0 {
-		goto L4
-	}
-	if v5 == uint32(16190) {
-		goto L3
-	}
-	goto L1
-L4:
-	if v5 != uint32(16190) {
-		goto L2
-	}
-L3:
-	v3 = k32(4294967293)
-	i0 = fn7483(m, uint32(0), uint32(0), uint32(0))
-	i0 = fn7483(m, i0, v1, v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	if i0 != i1 {
-		goto L1
-	}
-L2:
-	i1 = v1 + v2
-	i0 = fn7505(m, v0, i1, v2)
-	if i0 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16210)
-	return k32(4294967292)
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(1)
-	v3 = uint32(0)
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7508(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l1 uint64
-	_ = l1
-	b := m.base
-	v2 = k32(4294967294)
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	if i0 != v1 {
-		goto L2
-	}
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = i0 + k32(4294951084)
-	if i0 < k32(4294967264) {
-		goto L2
-	}
-	v2 = k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
-	i0 = m.table[v3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, uint32(1), uint32(7120))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
-	if i0 != 0 {
-		goto L3
-	}
-	v5 = uint32(0)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
-	i1 = uint32(1) << (i2 & 31)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, i1, uint32(1))
-	v5 = i0
-	if v5 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	m.table[i2].(func(*Module, uint32, uint32))(m, i0, v3)
-L2:
-	return v2
-L1:
-	l1 = *(*uint64)(unsafe.Add(b, v1))
-	*(*uint64)(unsafe.Add(b, v0)) = l1
-	i0 = v0 + uint32(48)
-	i1 = v1 + uint32(48)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v0 + uint32(40)
-	i1 = v1 + uint32(40)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v0 + uint32(32)
-	i1 = v1 + uint32(32)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v0 + uint32(24)
-	i1 = v1 + uint32(24)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v0 + uint32(16)
-	i1 = v1 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v0 + uint32(8)
-	i1 = v1 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	m.copy(v3, v4, uint32(7120))
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+80))
-	v2 = i0
-	i1 = v4 + uint32(1332)
-	v1 = i1
-	if v2 < v1 {
-		goto L4
-	}
-	i1 = v4 + uint32(7104)
-	if v2 > i1 {
-		goto L4
-	}
-	i1 = v3 + uint32(1332)
-	v6 = i1
-	i2 = v2 - v1
-	i1 = v6 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+80)) = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+84))
-	i2 = i2 - v1
-	i1 = v6 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+84)) = i1
-L4:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+112))
-	i2 = i2 - v1
-	i1 = v3 + i2
-	i1 = i1 + uint32(1332)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+112)) = i1
-	if v5 == 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
-	i2 = uint32(1) << (i3 & 31)
-	m.copy(v5, i1, i2)
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v5
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7509(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var v22 uint32
-	_ = v22
-	var v23 uint32
-	_ = v23
-	var v24 uint32
-	_ = v24
-	var v25 uint32
-	_ = v25
-	var v26 uint32
-	_ = v26
-	var v27 uint32
-	_ = v27
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v6 = i0
-	i0 = v6 + uint32(48)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v6 + uint32(56)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v6)+32)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v6)+40)) = uint64(0)
-	if v2 == 0 {
-		goto L6
-	}
-	i0 = v2 & uint32(3)
-	v7 = i0
-	v8 = uint32(0)
-	if v2 < uint32(4) {
-		goto L7
-	}
-	i0 = v2 & k32(4294967292)
-	v9 = i0
-	v8 = uint32(0)
-	v10 = v1
-L8:
-	i0 = v6 + uint32(32)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	i1 = i1 << (uint32(1) & 31)
-	i0 = i0 + i1
-	v11 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v11)))
-	i1 = i1 + uint32(1)
-	*(*uint16)(unsafe.Add(b, v11)) = uint16(i1)
-	i0 = v6 + uint32(32)
-	i1 = v10 + uint32(2)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
-	i1 = i1 << (uint32(1) & 31)
-	i0 = i0 + i1
-	v11 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v11)))
-	i1 = i1 + uint32(1)
-	*(*uint16)(unsafe.Add(b, v11)) = uint16(i1)
-	i0 = v6 + uint32(32)
-	i1 = v10 + uint32(4)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
-	i1 = i1 << (uint32(1) & 31)
-	i0 = i0 + i1
-	v11 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v11)))
-	i1 = i1 + uint32(1)
-	*(*uint16)(unsafe.Add(b, v11)) = uint16(i1)
-	i0 = v6 + uint32(32)
-	i1 = v10 + uint32(6)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
-	i1 = i1 << (uint32(1) & 31)
-	i0 = i0 + i1
-	v11 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v11)))
-	i1 = i1 + uint32(1)
-	*(*uint16)(unsafe.Add(b, v11)) = uint16(i1)
-	i0 = v10 + uint32(8)
-	v10 = i0
-	i1 = v8 + uint32(4)
-	v8 = i1
-	if v9 != v8 {
-		goto L8
-	}
-L7:
-	if v7 == 0 {
-		goto L9
-	}
-	i1 = v8 << (uint32(1) & 31)
-	i0 = v1 + i1
-	v10 = i0
-L10:
-	i0 = v6 + uint32(32)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	i1 = i1 << (uint32(1) & 31)
-	i0 = i0 + i1
-	v8 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v8)))
-	i1 = i1 + uint32(1)
-	*(*uint16)(unsafe.Add(b, v8)) = uint16(i1)
-	i0 = v10 + uint32(2)
-	v10 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 != 0 {
-		goto L10
-	}
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v10 = i0
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+62)))
-	v12 = i0
-	if v12 == 0 {
-		goto L5
-	}
-	v8 = uint32(15)
-	goto L4
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v10 = i0
-L5:
-	v12 = uint32(0)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+60)))
-	if i0 == 0 {
-		goto L11
-	}
-	v8 = uint32(14)
-	goto L4
-L11:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+58)))
-	if i0 == 0 {
-		goto L12
-	}
-	v8 = uint32(13)
-	goto L4
-L12:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+56)))
-	if i0 == 0 {
-		goto L13
-	}
-	v8 = uint32(12)
-	goto L4
-L13:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+54)))
-	if i0 == 0 {
-		goto L14
-	}
-	v8 = uint32(11)
-	goto L4
-L14:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+52)))
-	if i0 == 0 {
-		goto L15
-	}
-	v8 = uint32(10)
-	goto L4
-L15:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+50)))
-	if i0 == 0 {
-		goto L16
-	}
-	v8 = uint32(9)
-	goto L4
-L16:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+48)))
-	if i0 == 0 {
-		goto L17
-	}
-	v8 = uint32(8)
-	goto L4
-L17:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+46)))
-	if i0 == 0 {
-		goto L18
-	}
-	v8 = uint32(7)
-	goto L4
-L18:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+44)))
-	if i0 == 0 {
-		goto L19
-	}
-	v8 = uint32(6)
-	goto L4
-L19:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+42)))
-	if i0 == 0 {
-		goto L20
-	}
-	v8 = uint32(5)
-	goto L4
-L20:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+40)))
-	if i0 == 0 {
-		goto L21
-	}
-	v8 = uint32(4)
-	goto L4
-L21:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+38)))
-	if i0 == 0 {
-		goto L22
-	}
-	v8 = uint32(3)
-	goto L4
-L22:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+36)))
-	if i0 == 0 {
-		goto L23
-	}
-	v8 = uint32(2)
-	goto L4
-L23:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+34)))
-	if i0 != 0 {
-		goto L24
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v6 = i1
-	i1 = v6 + uint32(4)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	*(*uint16)(unsafe.Add(b, v6)) = uint16(k32(320))
-	*(*uint16)(unsafe.Add(b, uint64(v6)+2)) = uint16(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v6 = i1
-	i1 = v6 + uint32(4)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	*(*uint16)(unsafe.Add(b, uint64(v6)+2)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, v6)) = uint16(k32(320))
-	v13 = uint32(1)
-	goto L2
-L24:
-	v9 = uint32(0)
-	i0 = b2i(v10 != uint32(0))
-	v14 = i0
-	v8 = uint32(1)
-	v12 = uint32(0)
-	v7 = uint32(1)
-	goto L3
-L4:
-	if v10 < v8 {
-		i0 = v10
-	} else {
-		i0 = v8
-	}
-	v14 = i0
-	i0 = v6 + uint32(32)
-	i0 = i0 | uint32(2)
-	v10 = i0
-	v9 = uint32(1)
-	v7 = uint32(1)
-L25:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = v10 + uint32(2)
-	v10 = i0
-	i1 = v7 + uint32(1)
-	v7 = i1
-	if v8 != v7 {
-		goto L25
-	}
-	v9 = uint32(1)
-	v7 = v8
-L3:
-	v10 = k32(4294967295)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+34)))
-	v11 = i0
-	if v11 > uint32(2) {
-		goto L1
-	}
-	i0 = v11 << (uint32(1) & 31)
-	i0 = i0 & uint32(65534)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+36)))
-	v15 = i1
-	i0 = i0 + v15
-	v16 = i0
-	if v16 > uint32(4) {
-		goto L1
-	}
-	i0 = v16 << (uint32(1) & 31)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+38)))
-	v17 = i1
-	i0 = i0 + v17
-	v16 = i0
-	if v16 > uint32(8) {
-		goto L1
-	}
-	i0 = v16 << (uint32(1) & 31)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+40)))
-	v18 = i1
-	i0 = i0 + v18
-	v16 = i0
-	if v16 > uint32(16) {
-		goto L1
-	}
-	i0 = v16 << (uint32(1) & 31)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+42)))
-	v19 = i1
-	i0 = i0 + v19
-	v16 = i0
-	if v16 > uint32(32) {
-		goto L1
-	}
-	i0 = v16 << (uint32(1) & 31)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+44)))
-	v13 = i1
-	i0 = i0 + v13
-	v16 = i0
-	if v16 > uint32(64) {
-		goto L1
-	}
-	i0 = v16 << (uint32(1) & 31)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+46)))
-	v20 = i1
-	i0 = i0 + v20
-	v16 = i0
-	if v16 > uint32(128) {
-		goto L1
-	}
-	i0 = v16 << (uint32(1) & 31)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+48)))
-	v21 = i1
-	i0 = i0 + v21
-	v16 = i0
-	if v16 > uint32(256) {
-		goto L1
-	}
-	i0 = v16 << (uint32(1) & 31)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+50)))
-	v22 = i1
-	i0 = i0 + v22
-	v16 = i0
-	if v16 > uint32(512) {
-		goto L1
-	}
-	i0 = v16 << (uint32(1) & 31)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+52)))
-	v23 = i1
-	i0 = i0 + v23
-	v16 = i0
-	if v16 > uint32(1024) {
-		goto L1
-	}
-	i0 = v16 << (uint32(1) & 31)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+54)))
-	v24 = i1
-	i0 = i0 + v24
-	v16 = i0
-	if v16 > uint32(2048) {
-		goto L1
-	}
-	i0 = v16 << (uint32(1) & 31)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+56)))
-	v25 = i1
-	i0 = i0 + v25
-	v16 = i0
-	if v16 > uint32(4096) {
-		goto L1
-	}
-	i0 = v16 << (uint32(1) & 31)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+58)))
-	v26 = i1
-	i0 = i0 + v26
-	v16 = i0
-	if v16 > uint32(8192) {
-		goto L1
-	}
-	i0 = v16 << (uint32(1) & 31)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+60)))
-	v27 = i1
-	i0 = i0 + v27
-	v16 = i0
-	if v16 > uint32(16384) {
-		goto L1
-	}
-	i0 = v16 << (uint32(1) & 31)
-	i0 = i0 + v12
-	v12 = i0
-	if v12 > uint32(32768) {
-		goto L1
-	}
-	if v12 == uint32(32768) {
-		goto L26
-	}
-	i0 = b2i(v0 == 0)
-	i0 = i0 | v9
-	if i0 != 0 {
-		goto L1
-	}
-L26:
-	i0 = b2i(v14 > v7)
-	v12 = i0
-	v9 = uint32(0)
-	*(*uint16)(unsafe.Add(b, uint64(v6)+2)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v6)+4)) = uint16(v11)
-	i1 = v15 + v11
-	v10 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v6)+6)) = uint16(v10)
-	i1 = v17 + v10
-	v10 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v6)+8)) = uint16(v10)
-	i1 = v18 + v10
-	v10 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v6)+10)) = uint16(v10)
-	i1 = v19 + v10
-	v10 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v6)+12)) = uint16(v10)
-	i1 = v13 + v10
-	v10 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v6)+14)) = uint16(v10)
-	i1 = v20 + v10
-	v10 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v6)+16)) = uint16(v10)
-	i1 = v21 + v10
-	v10 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v6)+18)) = uint16(v10)
-	i1 = v22 + v10
-	v10 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v6)+20)) = uint16(v10)
-	i1 = v23 + v10
-	v10 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v6)+22)) = uint16(v10)
-	i1 = v24 + v10
-	v10 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v6)+24)) = uint16(v10)
-	i1 = v25 + v10
-	v10 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v6)+26)) = uint16(v10)
-	i1 = v26 + v10
-	v10 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v6)+28)) = uint16(v10)
-	i1 = v27 + v10
-	*(*uint16)(unsafe.Add(b, uint64(v6)+30)) = uint16(i1)
-	if v2 == 0 {
-		goto L27
-	}
-	i0 = v2 & uint32(1)
-	v16 = i0
-	if v2 == uint32(1) {
-		goto L28
-	}
-	i0 = v2 & k32(4294967294)
-	v2 = i0
-	v9 = uint32(0)
-	v10 = v1
-L29:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	v11 = i0
-	if v11 == 0 {
-		goto L30
-	}
-	i1 = v11 << (uint32(1) & 31)
-	i0 = v6 + i1
-	v11 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v11)))
-	i0 = v11
-	v11 = i1
-	i1 = v11 + uint32(1)
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(i1)
-	i1 = v11 << (uint32(1) & 31)
-	i0 = v5 + i1
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(v9)
-L30:
-	i0 = v10 + uint32(2)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v11 = i0
-	if v11 == 0 {
-		goto L31
-	}
-	i1 = v11 << (uint32(1) & 31)
-	i0 = v6 + i1
-	v11 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v11)))
-	i0 = v11
-	v11 = i1
-	i1 = v11 + uint32(1)
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(i1)
-	i1 = v11 << (uint32(1) & 31)
-	i0 = v5 + i1
-	i1 = v9 + uint32(1)
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(i1)
-L31:
-	i0 = v10 + uint32(4)
-	v10 = i0
-	i1 = v9 + uint32(2)
-	v9 = i1
-	if v2 != v9 {
-		goto L29
-	}
-L28:
-	if v16 == 0 {
-		goto L27
-	}
-	i1 = v9 << (uint32(1) & 31)
-	i0 = v1 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v10 = i0
-	if v10 == 0 {
-		goto L27
-	}
-	i1 = v10 << (uint32(1) & 31)
-	i0 = v6 + i1
-	v10 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	i0 = v10
-	v10 = i1
-	i1 = v10 + uint32(1)
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(i1)
-	i1 = v10 << (uint32(1) & 31)
-	i0 = v5 + i1
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(v9)
-L27:
-	if v12 != 0 {
-		i0 = v14
-	} else {
-		i0 = v7
-	}
-	v13 = i0
-	v19 = uint32(20)
-	v27 = uint32(0)
-	v23 = v5
-	v24 = v5
-	v26 = uint32(0)
-	switch v0 {
-	case 0:
-		goto L32
-	case 1:
-		goto L34
-	default:
-		goto L33
-	}
-L34:
-	v10 = uint32(1)
-	if v13 > uint32(9) {
-		goto L1
-	}
-	v19 = uint32(257)
-	v24 = uint32(9982864)
-	v23 = uint32(9982800)
-	v27 = uint32(0)
-	v26 = uint32(1)
-	goto L32
-L33:
-	i0 = b2i(v0 == uint32(2))
-	v27 = i0
-	v19 = uint32(0)
-	v24 = uint32(9982992)
-	v23 = uint32(9982928)
-	if v0 == uint32(2) {
-		goto L35
-	}
-	v26 = uint32(0)
-	goto L32
-L35:
-	v10 = uint32(1)
-	v26 = uint32(0)
-	if v13 > uint32(9) {
-		goto L1
-	}
-L32:
-	i0 = uint32(1) << (v13 & 31)
-	v25 = i0
-	i0 = v25 + k32(4294967295)
-	v22 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v20 = i0
-	v15 = uint32(0)
-	v0 = v13
-	v17 = uint32(0)
-	v9 = uint32(0)
-	v21 = k32(4294967295)
-L36:
-	i0 = uint32(1) << (v0 & 31)
-	v18 = i0
-L38:
-	i1 = v15 << (uint32(1) & 31)
-	i0 = v5 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v2 = i0
-	i0 = v2 + uint32(1)
-	if i0 >= v19 {
-		goto L40
-	}
-	v14 = uint32(0)
-	goto L39
-L40:
-	if v2 >= v19 {
-		goto L41
-	}
-	v14 = uint32(96)
-	v2 = uint32(0)
-	goto L39
-L41:
-	i1 = v2 - v19
-	i1 = i1 << (uint32(1) & 31)
-	v10 = i1
-	i0 = v23 + v10
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v2 = i0
-	i0 = v24 + v10
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v14 = i0
-L39:
-	i2 = v9 >> (v17 & 31)
-	i1 = v18 + i2
-	i3 = v7 - v17
-	v0 = i3
-	i2 = k32(4294967295) << (v0 & 31)
-	v12 = i2
-	i1 = i1 + v12
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v20 + i1
-	v10 = i0
-	i0 = v12 << (uint32(2) & 31)
-	v16 = i0
-	v11 = v18
-L42:
-	*(*uint8)(unsafe.Add(b, v10)) = uint8(v14)
-	i0 = v10 + uint32(2)
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(v2)
-	i0 = v10 + uint32(1)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v0)
-	i0 = v10 + v16
-	v10 = i0
-	i0 = v11 + v12
-	v11 = i0
-	if v11 != 0 {
-		goto L42
-	}
-	i1 = v7 + k32(4294967295)
-	i0 = uint32(1) << (i1 & 31)
-	v11 = i0
-L43:
-	v10 = v11
-	i0 = v10 >> (uint32(1) & 31)
-	v11 = i0
-	i0 = v10 & v9
-	if i0 != 0 {
-		goto L43
-	}
-	i0 = v6 + uint32(32)
-	i1 = v7 << (uint32(1) & 31)
-	i0 = i0 + i1
-	v11 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v11)))
-	i1 = i1 + k32(4294967295)
-	i0 = v11
-	v11 = i1
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(v11)
-	i0 = v10 + k32(4294967295)
-	i0 = i0 & v9
-	i0 = i0 + v10
-	if v10 == 0 {
-		i0 = uint32(0)
-	}
-	v9 = i0
-	i0 = v15 + uint32(1)
-	v15 = i0
-	i0 = v11 & uint32(65535)
-	if i0 != 0 {
-		goto L44
-	}
-	if v7 == v8 {
-		goto L37
-	}
-	i2 = v15 << (uint32(1) & 31)
-	i1 = v5 + i2
-	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
-	i1 = i1 << (uint32(1) & 31)
-	i0 = v1 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v7 = i0
-L44:
-	if v7 <= v13 {
-		goto L38
-	}
-	i0 = v9 & v22
-	v11 = i0
-	if v11 == v21 {
-		goto L38
-	}
-	if v17 != 0 {
-		i2 = v17
-	} else {
-		i2 = v13
-	}
-	v17 = i2
-	i1 = v7 - v17
-	v0 = i1
-	i0 = uint32(1) << (v0 & 31)
-	v2 = i0
-	if v7 >= v8 {
-		goto L45
-	}
-	i0 = v8 - v17
-	v0 = i0
-	i0 = v6 + uint32(32)
-	i1 = v7 << (uint32(1) & 31)
-	i0 = i0 + i1
-	v10 = i0
-	v12 = v7
-L48:
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
-	i0 = v2 - i1
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L47
-	}
-	i0 = v10 + uint32(2)
-	v10 = i0
-	i0 = v2 << (uint32(1) & 31)
-	v2 = i0
-	i0 = v12 + uint32(1)
-	v12 = i0
-	if v12 < v8 {
-		goto L48
-	}
-	goto L46
-L47:
-	i0 = v12 - v17
-	v0 = i0
-L46:
-	i0 = uint32(1) << (v0 & 31)
-	v2 = i0
-L45:
-	v10 = uint32(1)
-	i1 = v2 + v25
-	v25 = i1
-	i1 = b2i(v25 > uint32(852))
-	i0 = v26 & i1
-	if i0 != 0 {
-		goto L1
-	}
-	i1 = b2i(v25 > uint32(592))
-	i0 = v27 & i1
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	i1 = v11 << (uint32(2) & 31)
-	i0 = v2 + i1
-	v10 = i0
-	*(*uint8)(unsafe.Add(b, uint64(v10)+1)) = uint8(v13)
-	*(*uint8)(unsafe.Add(b, v10)) = uint8(v0)
-	i2 = v18 << (uint32(2) & 31)
-	i1 = v20 + i2
-	v20 = i1
-	i1 = v20 - v2
-	i1 = i1 >> (uint32(2) & 31)
-	*(*uint16)(unsafe.Add(b, uint64(v10)+2)) = uint16(i1)
-	v21 = v11
-	goto L36
-L37:
-	if v9 == 0 {
-		goto L49
-	}
-	i1 = v9 << (uint32(2) & 31)
-	i0 = v20 + i1
-	v6 = i0
-	*(*uint16)(unsafe.Add(b, uint64(v6)+2)) = uint16(k32(0))
-	*(*uint8)(unsafe.Add(b, uint64(v6)+1)) = uint8(v0)
-	*(*uint8)(unsafe.Add(b, v6)) = uint8(k32(64))
-L49:
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i2 = v25 << (uint32(2) & 31)
-	i1 = i1 + i2
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-L2:
-	*(*uint32)(unsafe.Add(b, v4)) = v13
-	v10 = uint32(0)
-L1:
-	return v10
-}
-
-//go:norace
-//go:nocheckptr
-func fn7510(m *Module, v0 uint32) {
-	var i1 uint32
-	_ = i1
-	b := m.base
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = uint32(0)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(k32(0))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+2872)) = uint32(9983864)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+2860)) = uint32(9983844)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+2848)) = uint32(9983824)
-	i1 = v0 + uint32(2684)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+2864)) = i1
-	i1 = v0 + uint32(2440)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+2852)) = i1
-	i1 = v0 + uint32(148)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+2840)) = i1
-	fn7511(m, v0)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7511(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v1 = uint32(0)
-L1:
-	i0 = v0 + v1
-	v2 = i0
-	i0 = v2 + uint32(152)
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(0))
-	i0 = v2 + uint32(148)
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(0))
-	i0 = v1 + uint32(8)
-	v1 = i0
-	if v1 != uint32(1144) {
-		goto L1
-	}
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2756)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2752)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2748)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2744)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2740)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2736)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2732)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2728)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2724)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2720)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2716)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2712)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2708)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2704)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2700)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2696)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2692)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2688)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2684)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2556)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2552)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2548)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2544)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2540)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2536)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2532)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2528)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2524)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2520)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2516)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2512)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2508)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2504)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2500)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2496)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2492)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2488)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2484)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2480)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2476)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2472)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2468)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2464)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2460)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2456)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2452)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2448)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2444)) = uint16(k32(0))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2440)) = uint16(k32(0))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+5804)) = uint64(0)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+1172)) = uint16(k32(1))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5800)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5792)) = uint32(0)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7512(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v4 = i0
-	if int32(v4) < int32(uint32(14)) {
-		goto L2
-	}
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
-	i2 = v3 << (v4 & 31)
-	i1 = i1 | i2
-	v4 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v4)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v5 = i1
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v5 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v4)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i1
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v4 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = v3 & uint32(65535)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v4 = i3
-	i2 = uint32(16) - v4
-	i1 = i1 >> (i2 & 31)
-	v3 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v3)
-	i0 = v4 + k32(4294967283)
-	v4 = i0
-	goto L1
-L2:
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
-	i2 = v3 << (v4 & 31)
-	i1 = i1 | i2
-	v3 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v3)
-	i0 = v4 + uint32(3)
-	v4 = i0
-L1:
-	if int32(v4) < int32(uint32(9)) {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i1
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v4 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v3)
-	i0 = v0 + uint32(20)
-	v4 = i0
-	i0 = v0 + uint32(8)
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	v3 = i0
-	goto L4
-L5:
-	if int32(v4) < int32(uint32(1)) {
-		goto L3
-	}
-	i0 = v0 + uint32(20)
-	v4 = i0
-	i0 = v0 + uint32(8)
-	v5 = i0
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	v6 = i1
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = v6 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v3)
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = uint32(0)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i1
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v3 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i1
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v3 + i1
-	i1 = v2 >> (uint32(8) & 31)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i1
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v3 + i1
-	i1 = v2 ^ uint32(65535)
-	v3 = i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v3)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i1
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v4 + i1
-	i1 = v3 >> (uint32(8) & 31)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	if v2 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i0 = i0 + i1
-	m.copy(i0, v1, v2)
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = i1 + v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7513(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v1 = i0
-	if v1 != uint32(16) {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v1 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5816)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v1 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	v1 = uint32(0)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(k32(0))
-	goto L2
-L3:
-	if int32(v1) < int32(uint32(8)) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v1 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5816)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	i0 = i0 + k32(4294967288)
-	v1 = i0
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v1
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7514(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v1 = i3
-	i2 = uint32(2) << (v1 & 31)
-	i1 = i1 | i2
-	v2 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v2)
-	if int32(v1) < int32(uint32(14)) {
-		goto L2
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v1 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v2 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v1 = i3
-	i2 = uint32(16) - v1
-	i1 = uint32(2) >> (i2 & 31)
-	v2 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v2)
-	i0 = v1 + k32(4294967283)
-	v1 = i0
-	goto L1
-L2:
-	i0 = v1 + uint32(3)
-	v1 = i0
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v1
-	if int32(v1) < int32(uint32(10)) {
-		goto L4
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v1 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v2 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	v2 = uint32(0)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	i0 = i0 + k32(4294967287)
-	v1 = i0
-	goto L3
-L4:
-	i0 = v1 + uint32(7)
-	v1 = i0
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v1
-	if v1 != uint32(16) {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v1 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v2 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	v2 = uint32(0)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(k32(0))
-	goto L6
-L7:
-	if int32(v1) < int32(uint32(8)) {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v1 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	i0 = i0 + k32(4294967288)
-	v2 = i0
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v2
-L5:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7515(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+132))
-	if int32(i0) < int32(uint32(1)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	if i0 != uint32(2) {
-		goto L4
-	}
-	v5 = k32(4093624447)
-	v6 = uint32(0)
-L6:
-	i0 = v5 & uint32(1)
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = v0 + v6
-	i0 = i0 + uint32(148)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	if i0 == 0 {
-		goto L7
-	}
-	v5 = uint32(0)
-	goto L5
-L7:
-	i0 = v5 & uint32(2)
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = v0 + v6
-	i0 = i0 + uint32(152)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	if i0 == 0 {
-		goto L8
-	}
-	v5 = uint32(0)
-	goto L5
-L8:
-	i0 = v5 >> (uint32(2) & 31)
-	v5 = i0
-	i0 = v6 + uint32(8)
-	v6 = i0
-	if v6 != uint32(128) {
-		goto L6
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+184)))
-	if i0 != 0 {
-		goto L9
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+188)))
-	if i0 != 0 {
-		goto L9
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+200)))
-	if i0 != 0 {
-		goto L9
-	}
-	v6 = uint32(0)
-L10:
-	i0 = v0 + v6
-	v5 = i0
-	i0 = v5 + uint32(276)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L9
-	}
-	i0 = v5 + uint32(280)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L9
-	}
-	i0 = v5 + uint32(284)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L9
-	}
-	i0 = v5 + uint32(288)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L9
-	}
-	v5 = uint32(0)
-	i0 = v6 + uint32(16)
-	v6 = i0
-	if v6 == uint32(896) {
-		goto L5
-	}
-	goto L10
-L9:
-	v5 = uint32(1)
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = v5
-L4:
-	i1 = v0 + uint32(2840)
-	fn7516(m, v0, i1)
-	i1 = v0 + uint32(2852)
-	fn7516(m, v0, i1)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+150)))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+2844))
-	v6 = i1
-	i1 = v6 << (uint32(2) & 31)
-	i0 = v0 + i1
-	i0 = i0 + uint32(154)
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(65535))
-	v7 = uint32(0)
-	if int32(v6) < int32(uint32(0)) {
-		goto L11
-	}
-	if v5 != 0 {
-		i0 = uint32(7)
-	} else {
-		i0 = uint32(138)
-	}
-	v8 = i0
-	if v5 != 0 {
-		i0 = uint32(4)
-	} else {
-		i0 = uint32(3)
-	}
-	v9 = i0
-	i0 = v0 + uint32(154)
-	v4 = i0
-	i0 = v6 + uint32(1)
-	v10 = i0
-	i0 = v0 + uint32(2684)
-	v11 = i0
-	v12 = k32(4294967295)
-L12:
-	v6 = v5
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v4)))
-	v5 = i0
-	i0 = v7 + uint32(1)
-	v13 = i0
-	if int32(v13) >= int32(v8) {
-		goto L14
-	}
-	if v6 != v5 {
-		goto L14
-	}
-	v7 = v13
-	goto L13
-L14:
-	if int32(v13) >= int32(v9) {
-		goto L16
-	}
-	i1 = v6 << (uint32(2) & 31)
-	i0 = v11 + i1
-	v7 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v7)))
-	i1 = i1 + v13
-	*(*uint16)(unsafe.Add(b, v7)) = uint16(i1)
-	goto L15
-L16:
-	if v6 == 0 {
-		goto L17
-	}
-	if v6 == v12 {
-		goto L18
-	}
-	i1 = v6 << (uint32(2) & 31)
-	i0 = v11 + i1
-	v13 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v13)))
-	i1 = i1 + uint32(1)
-	*(*uint16)(unsafe.Add(b, v13)) = uint16(i1)
-L18:
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2748)))
-	i1 = i1 + uint32(1)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2748)) = uint16(i1)
-	goto L15
-L17:
-	if int32(v7) > int32(uint32(9)) {
-		goto L19
-	}
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2752)))
-	i1 = i1 + uint32(1)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2752)) = uint16(i1)
-	goto L15
-L19:
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2756)))
-	i1 = i1 + uint32(1)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2756)) = uint16(i1)
-L15:
-	v7 = uint32(0)
-	if v5 != 0 {
-		goto L21
-	}
-	v9 = uint32(3)
-	v8 = uint32(138)
-	goto L20
-L21:
-	i2 = b2i(v6 == v5)
-	v13 = i2
-	if v13 != 0 {
-		i0 = uint32(3)
-	} else {
-		i0 = uint32(4)
-	}
-	v9 = i0
-	if v13 != 0 {
-		i0 = uint32(6)
-	} else {
-		i0 = uint32(7)
-	}
-	v8 = i0
-L20:
-	v12 = v6
-L13:
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = v10 + k32(4294967295)
-	v10 = i0
-	if v10 != 0 {
-		goto L12
-	}
-L11:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2442)))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+2856))
-	v6 = i1
-	i1 = v6 << (uint32(2) & 31)
-	i0 = v0 + i1
-	i0 = i0 + uint32(2446)
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(65535))
-	v7 = uint32(0)
-	if int32(v6) < int32(uint32(0)) {
-		goto L22
-	}
-	if v5 != 0 {
-		i0 = uint32(7)
-	} else {
-		i0 = uint32(138)
-	}
-	v8 = i0
-	if v5 != 0 {
-		i0 = uint32(4)
-	} else {
-		i0 = uint32(3)
-	}
-	v9 = i0
-	i0 = v0 + uint32(2446)
-	v4 = i0
-	i0 = v6 + uint32(1)
-	v10 = i0
-	i0 = v0 + uint32(2684)
-	v11 = i0
-	v12 = k32(4294967295)
-L23:
-	v6 = v5
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v4)))
-	v5 = i0
-	i0 = v7 + uint32(1)
-	v13 = i0
-	if int32(v13) >= int32(v8) {
-		goto L25
-	}
-	if v6 != v5 {
-		goto L25
-	}
-	v7 = v13
-	goto L24
-L25:
-	if int32(v13) >= int32(v9) {
-		goto L27
-	}
-	i1 = v6 << (uint32(2) & 31)
-	i0 = v11 + i1
-	v7 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v7)))
-	i1 = i1 + v13
-	*(*uint16)(unsafe.Add(b, v7)) = uint16(i1)
-	goto L26
-L27:
-	if v6 == 0 {
-		goto L28
-	}
-	if v6 == v12 {
-		goto L29
-	}
-	i1 = v6 << (uint32(2) & 31)
-	i0 = v11 + i1
-	v13 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v13)))
-	i1 = i1 + uint32(1)
-	*(*uint16)(unsafe.Add(b, v13)) = uint16(i1)
-L29:
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2748)))
-	i1 = i1 + uint32(1)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2748)) = uint16(i1)
-	goto L26
-L28:
-	if int32(v7) > int32(uint32(9)) {
-		goto L30
-	}
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2752)))
-	i1 = i1 + uint32(1)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2752)) = uint16(i1)
-	goto L26
-L30:
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2756)))
-	i1 = i1 + uint32(1)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+2756)) = uint16(i1)
-L26:
-	v7 = uint32(0)
-	if v5 != 0 {
-		goto L32
-	}
-	v9 = uint32(3)
-	v8 = uint32(138)
-	goto L31
-L32:
-	i2 = b2i(v6 == v5)
-	v13 = i2
-	if v13 != 0 {
-		i0 = uint32(3)
-	} else {
-		i0 = uint32(4)
-	}
-	v9 = i0
-	if v13 != 0 {
-		i0 = uint32(6)
-	} else {
-		i0 = uint32(7)
-	}
-	v8 = i0
-L31:
-	v12 = v6
-L24:
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i0 = v10 + k32(4294967295)
-	v10 = i0
-	if v10 != 0 {
-		goto L23
-	}
-L22:
-	i1 = v0 + uint32(2864)
-	fn7516(m, v0, i1)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2746)))
-	if i0 == 0 {
-		goto L34
-	}
-	v7 = uint32(18)
-	goto L33
-L34:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2690)))
-	if i0 == 0 {
-		goto L35
-	}
-	v7 = uint32(17)
-	goto L33
-L35:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2742)))
-	if i0 == 0 {
-		goto L36
-	}
-	v7 = uint32(16)
-	goto L33
-L36:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2694)))
-	if i0 == 0 {
-		goto L37
-	}
-	v7 = uint32(15)
-	goto L33
-L37:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2738)))
-	if i0 == 0 {
-		goto L38
-	}
-	v7 = uint32(14)
-	goto L33
-L38:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2698)))
-	if i0 == 0 {
-		goto L39
-	}
-	v7 = uint32(13)
-	goto L33
-L39:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2734)))
-	if i0 == 0 {
-		goto L40
-	}
-	v7 = uint32(12)
-	goto L33
-L40:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2702)))
-	if i0 == 0 {
-		goto L41
-	}
-	v7 = uint32(11)
-	goto L33
-L41:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2730)))
-	if i0 == 0 {
-		goto L42
-	}
-	v7 = uint32(10)
-	goto L33
-L42:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2706)))
-	if i0 == 0 {
-		goto L43
-	}
-	v7 = uint32(9)
-	goto L33
-L43:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2726)))
-	if i0 == 0 {
-		goto L44
-	}
-	v7 = uint32(8)
-	goto L33
-L44:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2710)))
-	if i0 == 0 {
-		goto L45
-	}
-	v7 = uint32(7)
-	goto L33
-L45:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2722)))
-	if i0 == 0 {
-		goto L46
-	}
-	v7 = uint32(6)
-	goto L33
-L46:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2714)))
-	if i0 == 0 {
-		goto L47
-	}
-	v7 = uint32(5)
-	goto L33
-L47:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2718)))
-	if i0 == 0 {
-		goto L48
-	}
-	v7 = uint32(4)
-	goto L33
-L48:
-	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2686)))
-	if i2 != 0 {
-		i0 = uint32(3)
-	} else {
-		i0 = uint32(2)
-	}
-	v7 = i0
-L33:
-	i1 = v7 * uint32(3)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+5800))
-	i1 = i1 + i2
-	v5 = i1
-	i1 = v5 + uint32(17)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5800)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5804))
-	i0 = i0 + uint32(10)
-	i0 = i0 >> (uint32(3) & 31)
-	v6 = i0
-	i1 = v5 + uint32(27)
-	i1 = i1 >> (uint32(3) & 31)
-	v5 = i1
-	if v6 <= v5 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+136))
-	if i0 == uint32(4) {
-		goto L2
-	}
-	goto L1
-L3:
-	i0 = v2 + uint32(5)
-	v6 = i0
-	v7 = uint32(0)
-L2:
-	v5 = v6
-L1:
-	if v1 == 0 {
-		goto L50
-	}
-	i0 = v2 + uint32(4)
-	if i0 > v5 {
-		goto L50
-	}
-	fn7512(m, v0, v1, v2, v3)
-	goto L49
-L50:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v4 = i0
-	if v6 != v5 {
-		goto L51
-	}
-	i0 = v3 + uint32(2)
-	v5 = i0
-	if int32(v4) < int32(uint32(14)) {
-		goto L53
-	}
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
-	i2 = v5 << (v4 & 31)
-	i1 = i1 | i2
-	v6 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i1
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v4 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i1
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v6 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = v5 & uint32(65535)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v5 = i3
-	i2 = uint32(16) - v5
-	i1 = i1 >> (i2 & 31)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
-	i0 = v5 + k32(4294967283)
-	v5 = i0
-	goto L52
-L53:
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
-	i2 = v5 << (v4 & 31)
-	i1 = i1 | i2
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
-	i0 = v4 + uint32(3)
-	v5 = i0
-L52:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v5
-	fn7517(m, v0, uint32(9983888), uint32(9985040))
-	goto L49
-L51:
-	i0 = v3 + uint32(4)
-	v6 = i0
-	if int32(v4) < int32(uint32(14)) {
-		goto L55
-	}
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
-	i2 = v6 << (v4 & 31)
-	i1 = i1 | i2
-	v5 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i1
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v4 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v5 = i1
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v5 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v6 & uint32(65535)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v5 = i2
-	i1 = uint32(16) - v5
-	i0 = i0 >> (i1 & 31)
-	v13 = i0
-	i0 = v5 + k32(4294967283)
-	v5 = i0
-	goto L54
-L55:
-	i0 = v4 + uint32(3)
-	v5 = i0
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
-	i1 = v6 << (v4 & 31)
-	i0 = i0 | i1
-	v13 = i0
-L54:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+2844))
-	v9 = i0
-	i0 = v9 + uint32(65280)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+2856))
-	v8 = i0
-	if int32(v5) < int32(uint32(12)) {
-		goto L57
-	}
-	i2 = v4 << (v5 & 31)
-	i1 = v13 | i2
-	v5 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i1
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v6 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v5 = i1
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v5 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v4 & uint32(65535)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v6 = i2
-	i1 = uint32(16) - v6
-	i0 = i0 >> (i1 & 31)
-	v5 = i0
-	i0 = v6 + k32(4294967285)
-	v6 = i0
-	goto L56
-L57:
-	i0 = v5 + uint32(5)
-	v6 = i0
-	i1 = v4 << (v5 & 31)
-	i0 = v13 | i1
-	v5 = i0
-L56:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v6
-	if int32(v6) < int32(uint32(12)) {
-		goto L59
-	}
-	i2 = v8 << (v6 & 31)
-	i1 = v5 | i2
-	v5 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i1
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v6 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v5 = i1
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v5 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v8 & uint32(65535)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v5 = i2
-	i1 = uint32(16) - v5
-	i0 = i0 >> (i1 & 31)
-	v13 = i0
-	i0 = v5 + k32(4294967285)
-	v4 = i0
-	goto L58
-L59:
-	i0 = v6 + uint32(5)
-	v4 = i0
-	i1 = v8 << (v6 & 31)
-	i0 = v5 | i1
-	v13 = i0
-L58:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v4
-	i0 = v7 + uint32(65533)
-	v6 = i0
-	if int32(v4) < int32(uint32(13)) {
-		goto L61
-	}
-	i2 = v6 << (v4 & 31)
-	i1 = v13 | i2
-	v5 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i1
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v4 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v5 = i1
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v5 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v6 & uint32(65535)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v5 = i2
-	i1 = uint32(16) - v5
-	i0 = i0 >> (i1 & 31)
-	v6 = i0
-	i0 = v5 + k32(4294967284)
-	v5 = i0
-	goto L60
-L61:
-	i0 = v4 + uint32(4)
-	v5 = i0
-	i1 = v6 << (v4 & 31)
-	i0 = v13 | i1
-	v6 = i0
-L60:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v5
-	i0 = v0 + uint32(2684)
-	v10 = i0
-	v4 = k32(4294967295)
-L62:
-	i3 = v4 + uint32(9985505)
-	i3 = uint32(*(*uint8)(unsafe.Add(b, i3)))
-	i3 = i3 << (uint32(2) & 31)
-	i2 = v10 + i3
-	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(i2)+2)))
-	v13 = i2
-	i2 = v13 << (v5 & 31)
-	i1 = v6 | i2
-	v6 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v6)
-	if int32(v5) < int32(uint32(14)) {
-		goto L64
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v5 = i1
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v5 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v5 = i1
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v5 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v5 = i3
-	i2 = uint32(16) - v5
-	i1 = v13 >> (i2 & 31)
-	v6 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v6)
-	i0 = v5 + k32(4294967283)
-	v5 = i0
-	goto L63
-L64:
-	i0 = v5 + uint32(3)
-	v5 = i0
-L63:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v5
-	i1 = v4 + uint32(1)
-	v4 = i1
-	if v7 != v4 {
-		goto L62
-	}
-	i1 = v0 + uint32(148)
-	v5 = i1
-	fn7518(m, v0, v5, v9)
-	i1 = v0 + uint32(2440)
-	v6 = i1
-	fn7518(m, v0, v6, v8)
-	fn7517(m, v0, v5, v6)
-L49:
-	fn7511(m, v0)
-	if v3 == 0 {
-		goto L65
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v5 = i0
-	if int32(v5) < int32(uint32(9)) {
-		goto L68
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v5 = i1
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v5 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5816)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v0 + uint32(20)
-	v5 = i0
-	i0 = v0 + uint32(8)
-	v6 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	v4 = i0
-	goto L67
-L68:
-	if int32(v5) < int32(uint32(1)) {
-		goto L66
-	}
-	i0 = v0 + uint32(20)
-	v5 = i0
-	i0 = v0 + uint32(8)
-	v6 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5816)))
-	v4 = i0
-L67:
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	v13 = i1
-	i1 = v13 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v6))
-	i0 = v13 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v4)
-L66:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = uint32(0)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(k32(0))
-L65:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7516(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var v22 uint32
-	_ = v22
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	*(*uint64)(unsafe.Add(b, uint64(v0)+5200)) = uint64(2461016260608)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	v6 = k32(4294967295)
-	v7 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v8 = i0
-	if int32(v8) < int32(uint32(1)) {
-		goto L2
-	}
-	i0 = v0 + uint32(5208)
-	v9 = i0
-	i0 = v0 + uint32(2908)
-	v10 = i0
-	v6 = k32(4294967295)
-	v4 = v3
-	v7 = uint32(0)
-L3:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v4)))
-	if i0 == 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5200))
-	i1 = i1 + uint32(1)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5200)) = v11
-	i1 = v11 << (uint32(2) & 31)
-	i0 = v10 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v7
-	i0 = v9 + v7
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-	v6 = v7
-	goto L4
-L5:
-	i0 = v4 + uint32(2)
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(0))
-L4:
-	i0 = v4 + uint32(4)
-	v4 = i0
-	i1 = v7 + uint32(1)
-	v7 = i1
-	if v8 != v7 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5200))
-	v7 = i0
-	if int32(v7) > int32(uint32(1)) {
-		goto L1
-	}
-L2:
-	i0 = v0 + uint32(5208)
-	v10 = i0
-	i0 = v0 + uint32(2908)
-	v12 = i0
-L6:
-	i1 = v7 + uint32(1)
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5200)) = v7
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v12 + i1
-	i1 = v6 + uint32(1)
-	v4 = i1
-	i3 = b2i(int32(v6) < int32(uint32(2)))
-	v11 = i3
-	if v11 != 0 {
-		i1 = v4
-	} else {
-		i1 = uint32(0)
-	}
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v7
-	i1 = v7 << (uint32(2) & 31)
-	v9 = i1
-	i0 = v3 + v9
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(1))
-	i0 = v10 + v7
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5800))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5800)) = i1
-	if v5 == 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5804))
-	i2 = v5 + v9
-	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(i2)+2)))
-	i1 = i1 - i2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5804)) = i1
-L7:
-	if v11 != 0 {
-		i0 = v4
-	} else {
-		i0 = v6
-	}
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5200))
-	v7 = i0
-	if int32(v7) < int32(uint32(2)) {
-		goto L6
-	}
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v6
-	i0 = v0 + uint32(5208)
-	v13 = i0
-	i0 = v0 + uint32(2908)
-	v11 = i0
-	i0 = v7 >> (uint32(1) & 31)
-	v7 = i0
-L8:
-	v14 = v7
-	i1 = v14 << (uint32(2) & 31)
-	i0 = v11 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v15 = i0
-	v7 = v14
-	i0 = v14 << (uint32(1) & 31)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5200))
-	v5 = i1
-	if int32(v4) > int32(v5) {
-		goto L9
-	}
-	i0 = v13 + v15
-	v16 = i0
-	i1 = v15 << (uint32(2) & 31)
-	i0 = v3 + i1
-	v12 = i0
-	v9 = v14
-L10:
-	if int32(v4) < int32(v5) {
-		goto L12
-	}
-	v7 = v4
-	goto L11
-L12:
-	i2 = v4 | uint32(1)
-	v5 = i2
-	i2 = v5 << (uint32(2) & 31)
-	i1 = v11 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v17 = i1
-	i1 = v17 << (uint32(2) & 31)
-	i0 = v3 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v7 = i0
-	i3 = v4 << (uint32(2) & 31)
-	i2 = v11 + i3
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	v18 = i2
-	i2 = v18 << (uint32(2) & 31)
-	i1 = v3 + i2
-	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
-	v10 = i1
-	if v7 < v10 {
-		goto L13
-	}
-	if v7 == v10 {
-		goto L14
-	}
-	v7 = v4
-	goto L11
-L14:
-	v7 = v4
-	i0 = v13 + v17
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i1 = v13 + v18
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if i0 > i1 {
-		goto L11
-	}
-L13:
-	v7 = v5
-L11:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v12)))
-	v5 = i0
-	i3 = v7 << (uint32(2) & 31)
-	i2 = v11 + i3
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	v4 = i2
-	i2 = v4 << (uint32(2) & 31)
-	i1 = v3 + i2
-	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
-	v10 = i1
-	if v5 >= v10 {
-		goto L15
-	}
-	v7 = v9
-	goto L9
-L15:
-	if v5 != v10 {
-		goto L16
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v16)))
-	i1 = v13 + v4
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if i0 > i1 {
-		goto L16
-	}
-	v7 = v9
-	goto L9
-L16:
-	i1 = v9 << (uint32(2) & 31)
-	i0 = v11 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	v9 = v7
-	i0 = v7 << (uint32(1) & 31)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5200))
-	v5 = i1
-	if int32(v4) <= int32(v5) {
-		goto L10
-	}
-L9:
-	i1 = v7 << (uint32(2) & 31)
-	i0 = v11 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v15
-	i0 = v14 + k32(4294967295)
-	v7 = i0
-	if int32(v14) > int32(uint32(1)) {
-		goto L8
-	}
-	i0 = v0 + uint32(5208)
-	v10 = i0
-	i0 = v0 + uint32(2908)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5200))
-	v11 = i0
-L17:
-	v14 = v8
-	i1 = v11 + k32(4294967295)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5200)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+2912))
-	v16 = i0
-	i2 = v11 << (uint32(2) & 31)
-	i1 = v7 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+2912)) = v8
-	v4 = uint32(1)
-	if int32(v11) < int32(uint32(3)) {
-		goto L18
-	}
-	i0 = v10 + v8
-	v15 = i0
-	v11 = uint32(2)
-	i1 = v8 << (uint32(2) & 31)
-	i0 = v3 + i1
-	v13 = i0
-	v9 = uint32(1)
-L19:
-	if int32(v11) < int32(v5) {
-		goto L21
-	}
-	v4 = v11
-	goto L20
-L21:
-	i2 = v11 | uint32(1)
-	v5 = i2
-	i2 = v5 << (uint32(2) & 31)
-	i1 = v7 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v17 = i1
-	i1 = v17 << (uint32(2) & 31)
-	i0 = v3 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v4 = i0
-	i3 = v11 << (uint32(2) & 31)
-	i2 = v7 + i3
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	v18 = i2
-	i2 = v18 << (uint32(2) & 31)
-	i1 = v3 + i2
-	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
-	v12 = i1
-	if v4 < v12 {
-		goto L22
-	}
-	if v4 == v12 {
-		goto L23
-	}
-	v4 = v11
-	goto L20
-L23:
-	v4 = v11
-	i0 = v10 + v17
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i1 = v10 + v18
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if i0 > i1 {
-		goto L20
-	}
-L22:
-	v4 = v5
-L20:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v13)))
-	v5 = i0
-	i3 = v4 << (uint32(2) & 31)
-	i2 = v7 + i3
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	v11 = i2
-	i2 = v11 << (uint32(2) & 31)
-	i1 = v3 + i2
-	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
-	v12 = i1
-	if v5 >= v12 {
-		goto L24
-	}
-	v4 = v9
-	goto L18
-L24:
-	if v5 != v12 {
-		goto L25
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v15)))
-	i1 = v10 + v11
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if i0 > i1 {
-		goto L25
-	}
-	v4 = v9
-	goto L18
-L25:
-	i1 = v9 << (uint32(2) & 31)
-	i0 = v7 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v11
-	v9 = v4
-	i0 = v4 << (uint32(1) & 31)
-	v11 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5200))
-	v5 = i1
-	if int32(v11) <= int32(v5) {
-		goto L19
-	}
-L18:
-	i1 = v4 << (uint32(2) & 31)
-	i0 = v7 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v8
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5204))
-	i1 = i1 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5204)) = v11
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+2912))
-	v4 = i0
-	i1 = v11 << (uint32(2) & 31)
-	i0 = v7 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v16
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5204))
-	i1 = i1 + k32(4294967295)
-	v11 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5204)) = v11
-	i1 = v11 << (uint32(2) & 31)
-	i0 = v7 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	i1 = v14 << (uint32(2) & 31)
-	i0 = v3 + i1
-	v13 = i0
-	i2 = v4 << (uint32(2) & 31)
-	i1 = v3 + i2
-	v11 = i1
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v11)))
-	i3 = v16 << (uint32(2) & 31)
-	i2 = v3 + i3
-	v5 = i2
-	i2 = uint32(*(*uint16)(unsafe.Add(b, v5)))
-	i1 = i1 + i2
-	*(*uint16)(unsafe.Add(b, v13)) = uint16(i1)
-	i0 = v10 + v14
-	v17 = i0
-	i1 = v10 + v16
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v9 = i1
-	i2 = v10 + v4
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	v4 = i2
-	if v9 > v4 {
-		i1 = v9
-	} else {
-		i1 = v4
-	}
-	i1 = i1 + uint32(1)
-	*(*uint8)(unsafe.Add(b, v17)) = uint8(i1)
-	*(*uint16)(unsafe.Add(b, uint64(v11)+2)) = uint16(v14)
-	*(*uint16)(unsafe.Add(b, uint64(v5)+2)) = uint16(v14)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+2912)) = v14
-	v4 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5200))
-	v5 = i0
-	if int32(v5) < int32(uint32(2)) {
-		goto L26
-	}
-	v9 = uint32(1)
-	v11 = uint32(2)
-L27:
-	if int32(v11) < int32(v5) {
-		goto L29
-	}
-	v4 = v11
-	goto L28
-L29:
-	i2 = v11 | uint32(1)
-	v5 = i2
-	i2 = v5 << (uint32(2) & 31)
-	i1 = v7 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v18 = i1
-	i1 = v18 << (uint32(2) & 31)
-	i0 = v3 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v4 = i0
-	i3 = v11 << (uint32(2) & 31)
-	i2 = v7 + i3
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	v16 = i2
-	i2 = v16 << (uint32(2) & 31)
-	i1 = v3 + i2
-	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
-	v12 = i1
-	if v4 < v12 {
-		goto L30
-	}
-	if v4 == v12 {
-		goto L31
-	}
-	v4 = v11
-	goto L28
-L31:
-	v4 = v11
-	i0 = v10 + v18
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i1 = v10 + v16
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if i0 > i1 {
-		goto L28
-	}
-L30:
-	v4 = v5
-L28:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v13)))
-	v5 = i0
-	i3 = v4 << (uint32(2) & 31)
-	i2 = v7 + i3
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	v11 = i2
-	i2 = v11 << (uint32(2) & 31)
-	i1 = v3 + i2
-	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
-	v12 = i1
-	if v5 >= v12 {
-		goto L32
-	}
-	v4 = v9
-	goto L26
-L32:
-	if v5 != v12 {
-		goto L33
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v17)))
-	i1 = v10 + v11
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	if i0 > i1 {
-		goto L33
-	}
-	v4 = v9
-	goto L26
-L33:
-	i1 = v9 << (uint32(2) & 31)
-	i0 = v7 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v11
-	v9 = v4
-	i0 = v4 << (uint32(1) & 31)
-	v11 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5200))
-	v5 = i1
-	if int32(v11) <= int32(v5) {
-		goto L27
-	}
-L26:
-	i0 = v14 + uint32(1)
-	v8 = i0
-	i1 = v4 << (uint32(2) & 31)
-	i0 = v7 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v14
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5200))
-	v11 = i0
-	if int32(v11) > int32(uint32(1)) {
-		goto L17
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5204))
-	i1 = i1 + k32(4294967295)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5204)) = v4
-	i1 = v4 << (uint32(2) & 31)
-	i0 = v7 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+2912))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v19 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v20 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v12 = i0
-	i0 = v0 + uint32(2900)
-	v1 = i0
-	*(*uint64)(unsafe.Add(b, v1)) = uint64(0)
-	i0 = v0 + uint32(2892)
-	v21 = i0
-	*(*uint64)(unsafe.Add(b, v21)) = uint64(0)
-	i0 = v0 + uint32(2884)
-	v22 = i0
-	*(*uint64)(unsafe.Add(b, v22)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+2876)) = uint64(0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+5204))
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v7 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v12 + i1
-	*(*uint16)(unsafe.Add(b, uint64(i0)+2)) = uint16(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5204))
-	v7 = i0
-	if int32(v7) > int32(uint32(571)) {
-		goto L34
-	}
-	i0 = v0 + uint32(2876)
-	v15 = i0
-	i0 = v7 + k32(4294966724)
-	v14 = i0
-	i0 = v7 << (uint32(2) & 31)
-	i0 = i0 + v0
-	i0 = i0 + uint32(2912)
-	v7 = i0
-	v10 = uint32(0)
-L35:
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	v4 = i1
-	i1 = v4 << (uint32(2) & 31)
-	v16 = i1
-	i0 = v12 + v16
-	v11 = i0
-	i3 = uint32(*(*uint16)(unsafe.Add(b, uint64(v11)+2)))
-	i3 = i3 << (uint32(2) & 31)
-	i2 = v12 + i3
-	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(i2)+2)))
-	v13 = i2
-	i2 = v13 + uint32(1)
-	i3 = b2i(int32(v9) <= int32(v13))
-	v13 = i3
-	if v13 != 0 {
-		i1 = v9
-	} else {
-		i1 = i2
-	}
-	v17 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v11)+2)) = uint16(v17)
-	if int32(v4) > int32(v5) {
-		goto L36
-	}
-	i1 = v17 << (uint32(1) & 31)
-	i0 = v15 + i1
-	v18 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v18)))
-	i1 = i1 + uint32(1)
-	*(*uint16)(unsafe.Add(b, v18)) = uint16(i1)
-	v18 = uint32(0)
-	if int32(v4) < int32(v20) {
-		goto L37
-	}
-	i1 = v4 - v20
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v19 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v18 = i0
-L37:
-	i1 = v18 + v17
-	i2 = uint32(*(*uint16)(unsafe.Add(b, v11)))
-	v4 = i2
-	i1 = i1 * v4
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+5800))
-	i1 = i1 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5800)) = i1
-	if v8 == 0 {
-		goto L36
-	}
-	i2 = v8 + v16
-	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(i2)+2)))
-	i1 = v18 + i2
-	i1 = i1 * v4
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+5804))
-	i1 = i1 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5804)) = i1
-L36:
-	i0 = v10 + v13
-	v10 = i0
-	i0 = v7 + uint32(4)
-	v7 = i0
-	i0 = v14 + uint32(1)
-	v14 = i0
-	if v14 != 0 {
-		goto L35
-	}
-	if v10 == 0 {
-		goto L34
-	}
-	i1 = v9 << (uint32(1) & 31)
-	v7 = i1
-	i0 = v15 + v7
-	v14 = i0
-	i0 = v7 + v0
-	i0 = i0 + uint32(2878)
-	v13 = i0
-L38:
-	v7 = v13
-L39:
-	i0 = v7 + k32(4294967292)
-	v4 = i0
-	i0 = v7 + k32(4294967294)
-	v11 = i0
-	v7 = v11
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v4)))
-	v4 = i0
-	if v4 == 0 {
-		goto L39
-	}
-	i0 = v11 + k32(4294967294)
-	i1 = v4 + k32(4294967295)
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(i1)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v11)))
-	i1 = i1 + uint32(2)
-	*(*uint16)(unsafe.Add(b, v11)) = uint16(i1)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v14)))
-	i1 = i1 + k32(4294967295)
-	*(*uint16)(unsafe.Add(b, v14)) = uint16(i1)
-	i0 = b2i(int32(v10) > int32(uint32(2)))
-	v7 = i0
-	i0 = v10 + k32(4294967294)
-	v10 = i0
-	if v7 != 0 {
-		goto L38
-	}
-	if v9 == 0 {
-		goto L34
-	}
-	i0 = v0 + uint32(2904)
-	v14 = i0
-	v4 = uint32(573)
-L40:
-	i1 = v9 << (uint32(1) & 31)
-	i0 = v15 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v10 = i0
-	if v10 == 0 {
-		goto L41
-	}
-L42:
-	i1 = v4 << (uint32(2) & 31)
-	i0 = v14 + i1
-	v7 = i0
-L43:
-	i0 = v4 + k32(4294967295)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v11 = i0
-	i0 = v7 + k32(4294967292)
-	v7 = i0
-	if int32(v11) > int32(v5) {
-		goto L43
-	}
-	i2 = v11 << (uint32(2) & 31)
-	i1 = v12 + i2
-	v7 = i1
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v7)+2)))
-	v11 = i1
-	if v9 == v11 {
-		goto L44
-	}
-	i1 = v9 - v11
-	i2 = uint32(*(*uint16)(unsafe.Add(b, v7)))
-	i1 = i1 * i2
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+5800))
-	i1 = i1 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5800)) = i1
-	*(*uint16)(unsafe.Add(b, uint64(v7)+2)) = uint16(v9)
-L44:
-	i0 = v10 + k32(4294967295)
-	v10 = i0
-	if v10 != 0 {
-		goto L42
-	}
-L41:
-	i0 = v9 + k32(4294967295)
-	v9 = i0
-	if v9 != 0 {
-		goto L40
-	}
-L34:
-	i0 = v0 + uint32(2878)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v7 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2876)))
-	i1 = i1 << (uint32(1) & 31)
-	v4 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v2)+2)) = uint16(v4)
-	i1 = v4 + v7
-	i1 = i1 << (uint32(1) & 31)
-	v7 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v2)+4)) = uint16(v7)
-	i2 = v0 + uint32(2880)
-	i2 = uint32(*(*uint16)(unsafe.Add(b, i2)))
-	i1 = v7 + i2
-	i1 = i1 << (uint32(1) & 31)
-	v7 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v2)+6)) = uint16(v7)
-	i2 = v0 + uint32(2882)
-	i2 = uint32(*(*uint16)(unsafe.Add(b, i2)))
-	i1 = v7 + i2
-	i1 = i1 << (uint32(1) & 31)
-	v7 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v2)+8)) = uint16(v7)
-	i2 = uint32(*(*uint16)(unsafe.Add(b, v22)))
-	i1 = v7 + i2
-	i1 = i1 << (uint32(1) & 31)
-	v7 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v2)+10)) = uint16(v7)
-	i2 = v0 + uint32(2886)
-	i2 = uint32(*(*uint16)(unsafe.Add(b, i2)))
-	i1 = v7 + i2
-	i1 = i1 << (uint32(1) & 31)
-	v7 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v2)+12)) = uint16(v7)
-	i2 = v0 + uint32(2888)
-	i2 = uint32(*(*uint16)(unsafe.Add(b, i2)))
-	i1 = v7 + i2
-	i1 = i1 << (uint32(1) & 31)
-	v7 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v2)+14)) = uint16(v7)
-	i2 = v0 + uint32(2890)
-	i2 = uint32(*(*uint16)(unsafe.Add(b, i2)))
-	i1 = v7 + i2
-	i1 = i1 << (uint32(1) & 31)
-	v7 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v2)+16)) = uint16(v7)
-	i2 = uint32(*(*uint16)(unsafe.Add(b, v21)))
-	i1 = v7 + i2
-	i1 = i1 << (uint32(1) & 31)
-	v7 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v2)+18)) = uint16(v7)
-	i2 = v0 + uint32(2894)
-	i2 = uint32(*(*uint16)(unsafe.Add(b, i2)))
-	i1 = v7 + i2
-	i1 = i1 << (uint32(1) & 31)
-	v7 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v2)+20)) = uint16(v7)
-	i2 = v0 + uint32(2896)
-	i2 = uint32(*(*uint16)(unsafe.Add(b, i2)))
-	i1 = v7 + i2
-	i1 = i1 << (uint32(1) & 31)
-	v7 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v2)+22)) = uint16(v7)
-	i2 = v0 + uint32(2898)
-	i2 = uint32(*(*uint16)(unsafe.Add(b, i2)))
-	i1 = v7 + i2
-	i1 = i1 << (uint32(1) & 31)
-	v7 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v2)+24)) = uint16(v7)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v1)))
-	i1 = i1 + v7
-	i1 = i1 << (uint32(1) & 31)
-	v7 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v2)+26)) = uint16(v7)
-	i1 = v0 + uint32(2902)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
-	i1 = i1 + v7
-	i1 = i1 << (uint32(1) & 31)
-	v7 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v2)+28)) = uint16(v7)
-	i2 = v0 + uint32(2904)
-	i2 = uint32(*(*uint16)(unsafe.Add(b, i2)))
-	i1 = v7 + i2
-	i1 = i1 << (uint32(1) & 31)
-	*(*uint16)(unsafe.Add(b, uint64(v2)+30)) = uint16(i1)
-	if int32(v6) < int32(uint32(0)) {
-		goto L45
-	}
-	v9 = uint32(0)
-L46:
-	i1 = v9 << (uint32(2) & 31)
-	i0 = v3 + i1
-	v10 = i0
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v10)+2)))
-	v5 = i0
-	if v5 == 0 {
-		goto L47
-	}
-	i1 = v5 << (uint32(1) & 31)
-	i0 = v2 + i1
-	v7 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, v7)))
-	i0 = v7
-	v7 = i1
-	i1 = v7 + uint32(1)
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(i1)
-	i0 = v5 & uint32(3)
-	v11 = i0
-	v4 = uint32(0)
-	if v5 >= uint32(4) {
-		goto L49
-	}
-	goto L48
-L49:
-	i0 = v5 & uint32(65532)
-	v0 = i0
-	v4 = uint32(0)
-L50:
-	i1 = v7 & uint32(1)
-	i0 = v4 | i1
-	i0 = i0 << (uint32(2) & 31)
-	i1 = v7 & uint32(2)
-	i0 = i0 | i1
-	i1 = v7 >> (uint32(2) & 31)
-	i1 = i1 & uint32(1)
-	i0 = i0 | i1
-	i0 = i0 << (uint32(1) & 31)
-	i1 = v7 >> (uint32(3) & 31)
-	i1 = i1 & uint32(1)
-	i0 = i0 | i1
-	v5 = i0
-	i0 = v5 << (uint32(1) & 31)
-	v4 = i0
-	i0 = v7 >> (uint32(4) & 31)
-	v7 = i0
-	i0 = v0 + k32(4294967292)
-	v0 = i0
-	if v0 != 0 {
-		goto L50
-	}
-L48:
-	if v11 == 0 {
-		goto L51
-	}
-L52:
-	i1 = v7 & uint32(1)
-	i0 = v4 | i1
-	v5 = i0
-	i0 = v5 << (uint32(1) & 31)
-	v4 = i0
-	i0 = v7 >> (uint32(1) & 31)
-	v7 = i0
-	i0 = v11 + k32(4294967295)
-	v11 = i0
-	if v11 != 0 {
-		goto L52
-	}
-L51:
-	*(*uint16)(unsafe.Add(b, v10)) = uint16(v5)
-L47:
-	i0 = b2i(v9 != v6)
-	v7 = i0
-	i0 = v9 + uint32(1)
-	v9 = i0
-	if v7 != 0 {
-		goto L46
-	}
-L45:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7517(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5792))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v3 = i0
-	goto L1
-L2:
-	v4 = uint32(0)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5784))
-	i0 = i0 + v4
-	v3 = i0
-	i0 = v3 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v5 = i0
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v3)))
-	v6 = i0
-	if v6 != 0 {
-		goto L6
-	}
-	i1 = v5 << (uint32(2) & 31)
-	i0 = v1 + i1
-	v7 = i0
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v7)+2)))
-	v3 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
-	i2 = uint32(*(*uint16)(unsafe.Add(b, v7)))
-	v5 = i2
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v7 = i3
-	i2 = v5 << (v7 & 31)
-	i1 = i1 | i2
-	v6 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v6)
-	i1 = uint32(16) - v3
-	if int32(v7) <= int32(i1) {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v7 = i1
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v7 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v6)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v7 = i1
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v7 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v7 = i3
-	i2 = uint32(16) - v7
-	i1 = v5 >> (i2 & 31)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
-	i0 = v3 + v7
-	i0 = i0 + k32(4294967280)
-	v3 = i0
-	goto L5
-L7:
-	i0 = v7 + v3
-	v3 = i0
-	goto L5
-L6:
-	i1 = v5 + uint32(9983568)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v8 = i1
-	i1 = v8 << (uint32(2) & 31)
-	v9 = i1
-	i0 = v1 + v9
-	v7 = i0
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v7)+1030)))
-	v3 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
-	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(v7)+1028)))
-	v10 = i2
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v11 = i3
-	i2 = v10 << (v11 & 31)
-	i1 = i1 | i2
-	v7 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v7)
-	i1 = uint32(16) - v3
-	if int32(v11) <= int32(i1) {
-		goto L9
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v11 = i1
-	i1 = v11 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v11 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v7)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v7 = i1
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v7 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v11 = i3
-	i2 = uint32(16) - v11
-	i1 = v10 >> (i2 & 31)
-	v7 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v7)
-	i0 = v3 + v11
-	i0 = i0 + k32(4294967280)
-	v3 = i0
-	goto L8
-L9:
-	i0 = v11 + v3
-	v3 = i0
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v3
-	i0 = v8 + k32(4294967268)
-	if i0 < k32(4294967276) {
-		goto L10
-	}
-	i1 = v9 + uint32(9985536)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = v5 - i1
-	v5 = i0
-	i2 = v9 + uint32(9985168)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	v11 = i2
-	i1 = uint32(16) - v11
-	if int32(v3) <= int32(i1) {
-		goto L12
-	}
-	i2 = v5 << (v3 & 31)
-	i1 = v7 | i2
-	v3 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v3)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v7 = i1
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v7 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v3)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i1
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v3 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = v5 & uint32(65535)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v3 = i3
-	i2 = uint32(16) - v3
-	i1 = i1 >> (i2 & 31)
-	v7 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v7)
-	i0 = v11 + v3
-	i0 = i0 + k32(4294967280)
-	v3 = i0
-	goto L11
-L12:
-	i2 = v5 << (v3 & 31)
-	i1 = v7 | i2
-	v7 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v7)
-	i0 = v11 + v3
-	v3 = i0
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v3
-L10:
-	i1 = v6 + k32(4294967295)
-	v11 = i1
-	i2 = v11 >> (uint32(7) & 31)
-	i2 = i2 + uint32(256)
-	if v6 < uint32(257) {
-		i1 = v11
-	} else {
-		i1 = i2
-	}
-	i1 = i1 + uint32(9983056)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v6 = i1
-	i1 = v6 << (uint32(2) & 31)
-	v8 = i1
-	i0 = v2 + v8
-	v9 = i0
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v9)+2)))
-	v5 = i0
-	i2 = uint32(*(*uint16)(unsafe.Add(b, v9)))
-	v9 = i2
-	i2 = v9 << (v3 & 31)
-	i1 = v7 | i2
-	v7 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v7)
-	i1 = uint32(16) - v5
-	if int32(v3) <= int32(i1) {
-		goto L14
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i1
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v3 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v7)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i1
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v3 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v3 = i3
-	i2 = uint32(16) - v3
-	i1 = v9 >> (i2 & 31)
-	v7 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v7)
-	i0 = v5 + v3
-	i0 = i0 + k32(4294967280)
-	v3 = i0
-	goto L13
-L14:
-	i0 = v3 + v5
-	v3 = i0
-L13:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v3
-	if v6 < uint32(4) {
-		goto L4
-	}
-	i1 = v8 + uint32(9985664)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = v11 - i1
-	v5 = i0
-	i2 = v8 + uint32(9985296)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	v6 = i2
-	i1 = uint32(16) - v6
-	if int32(v3) <= int32(i1) {
-		goto L15
-	}
-	i2 = v5 << (v3 & 31)
-	i1 = v7 | i2
-	v3 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v3)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v7 = i1
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v7 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v3)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i1
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v3 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = v5 & uint32(65535)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v3 = i3
-	i2 = uint32(16) - v3
-	i1 = i1 >> (i2 & 31)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
-	i0 = v6 + v3
-	i0 = i0 + k32(4294967280)
-	v3 = i0
-	goto L5
-L15:
-	i2 = v5 << (v3 & 31)
-	i1 = v7 | i2
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
-	i0 = v6 + v3
-	v3 = i0
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v3
-L4:
-	i0 = v4 + uint32(3)
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5792))
-	if v4 < i1 {
-		goto L3
-	}
-L1:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v1)+1026)))
-	v4 = i0
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
-	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(v1)+1024)))
-	v7 = i2
-	i2 = v7 << (v3 & 31)
-	i1 = i1 | i2
-	v5 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v5)
-	i1 = uint32(16) - v4
-	if int32(v3) <= int32(i1) {
-		goto L16
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i1
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v3 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v3 = i1
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v3 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v3 = i3
-	i2 = uint32(16) - v3
-	i1 = v7 >> (i2 & 31)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
-	i1 = v4 + v3
-	i1 = i1 + k32(4294967280)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = i1
-	return
-L16:
-	i1 = v3 + v4
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = i1
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7518(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	v3 = uint32(0)
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(v1)+2)))
-	v4 = i2
-	if v4 != 0 {
-		i0 = uint32(4)
-	} else {
-		i0 = uint32(3)
-	}
-	v5 = i0
-	if v4 != 0 {
-		i0 = uint32(7)
-	} else {
-		i0 = uint32(138)
-	}
-	v6 = i0
-	i0 = v0 + uint32(2684)
-	v7 = i0
-	v8 = k32(4294967295)
-	v9 = uint32(0)
-L2:
-	v10 = v4
-	v11 = v3
-	i1 = v11 + uint32(1)
-	v3 = i1
-	i1 = v3 << (uint32(2) & 31)
-	i0 = v1 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(i0)+2)))
-	v4 = i0
-	i0 = v9 + uint32(1)
-	v12 = i0
-	if int32(v12) >= int32(v6) {
-		goto L4
-	}
-	if v10 != v4 {
-		goto L4
-	}
-	v9 = v12
-	goto L3
-L4:
-	if int32(v12) >= int32(v5) {
-		goto L6
-	}
-	i1 = v10 << (uint32(2) & 31)
-	i0 = v7 + i1
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v9 = i0
-L7:
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
-	i2 = uint32(*(*uint16)(unsafe.Add(b, v6)))
-	v8 = i2
-	i2 = v8 << (v9 & 31)
-	i1 = i1 | i2
-	v13 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v13)
-	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+2)))
-	v5 = i2
-	i1 = uint32(16) - v5
-	if int32(v9) <= int32(i1) {
-		goto L9
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v9 = i1
-	i1 = v9 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v9 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v13)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v9 = i1
-	i1 = v9 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v9 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v9 = i3
-	i2 = uint32(16) - v9
-	i1 = v8 >> (i2 & 31)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
-	i0 = v5 + v9
-	i0 = i0 + k32(4294967280)
-	v9 = i0
-	goto L8
-L9:
-	i0 = v9 + v5
-	v9 = i0
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v9
-	i0 = v12 + k32(4294967295)
-	v12 = i0
-	if v12 != 0 {
-		goto L7
-	}
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v6 = i0
-	if v10 == 0 {
-		goto L11
-	}
-	if v10 != v8 {
-		goto L13
-	}
-	v9 = v12
-	goto L12
-L13:
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
-	i3 = v10 << (uint32(2) & 31)
-	i2 = v7 + i3
-	v12 = i2
-	i2 = uint32(*(*uint16)(unsafe.Add(b, v12)))
-	v5 = i2
-	i2 = v5 << (v6 & 31)
-	i1 = i1 | i2
-	v8 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v8)
-	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(v12)+2)))
-	v12 = i2
-	i1 = uint32(16) - v12
-	if int32(v6) <= int32(i1) {
-		goto L15
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i1
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v6 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v8)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i1
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v6 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v6 = i3
-	i2 = uint32(16) - v6
-	i1 = v5 >> (i2 & 31)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
-	i0 = v12 + v6
-	i0 = i0 + k32(4294967280)
-	v6 = i0
-	goto L14
-L15:
-	i0 = v6 + v12
-	v6 = i0
-L14:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v6
-L12:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2748)))
-	v8 = i1
-	i1 = v8 << (v6 & 31)
-	i0 = i0 | i1
-	v5 = i0
-	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2750)))
-	v12 = i2
-	i1 = uint32(16) - v12
-	if int32(v6) <= int32(i1) {
-		goto L17
-	}
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i1
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v6 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i1
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v6 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v6 = i1
-	i0 = v12 + v6
-	i0 = i0 + k32(4294967280)
-	v12 = i0
-	i1 = uint32(16) - v6
-	i0 = v8 >> (i1 & 31)
-	v5 = i0
-	goto L16
-L17:
-	i0 = v6 + v12
-	v12 = i0
-L16:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v12
-	i0 = v9 + uint32(65533)
-	v9 = i0
-	if int32(v12) < int32(uint32(15)) {
-		goto L18
-	}
-	i2 = v9 << (v12 & 31)
-	i1 = v5 | i2
-	v12 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v12)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i1
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v6 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v12)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v12 = i1
-	i1 = v12 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v12 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = v9 & uint32(65535)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v9 = i3
-	i2 = uint32(16) - v9
-	i1 = i1 >> (i2 & 31)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
-	i0 = v9 + k32(4294967282)
-	v9 = i0
-	goto L10
-L18:
-	i2 = v9 << (v12 & 31)
-	i1 = v5 | i2
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
-	i0 = v12 + uint32(2)
-	v9 = i0
-	goto L10
-L11:
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
-	v12 = i0
-	if int32(v9) > int32(uint32(9)) {
-		goto L19
-	}
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2752)))
-	v8 = i1
-	i1 = v8 << (v6 & 31)
-	i0 = v12 | i1
-	v5 = i0
-	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2754)))
-	v12 = i2
-	i1 = uint32(16) - v12
-	if int32(v6) <= int32(i1) {
-		goto L21
-	}
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i1
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v6 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i1
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v6 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v6 = i1
-	i0 = v12 + v6
-	i0 = i0 + k32(4294967280)
-	v12 = i0
-	i1 = uint32(16) - v6
-	i0 = v8 >> (i1 & 31)
-	v5 = i0
-	goto L20
-L21:
-	i0 = v6 + v12
-	v12 = i0
-L20:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v12
-	i0 = v9 + uint32(65534)
-	v9 = i0
-	if int32(v12) < int32(uint32(14)) {
-		goto L22
-	}
-	i2 = v9 << (v12 & 31)
-	i1 = v5 | i2
-	v12 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v12)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i1
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v6 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v12)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v12 = i1
-	i1 = v12 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v12 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = v9 & uint32(65535)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v9 = i3
-	i2 = uint32(16) - v9
-	i1 = i1 >> (i2 & 31)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
-	i0 = v9 + k32(4294967283)
-	v9 = i0
-	goto L10
-L22:
-	i2 = v9 << (v12 & 31)
-	i1 = v5 | i2
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
-	i0 = v12 + uint32(3)
-	v9 = i0
-	goto L10
-L19:
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2756)))
-	v8 = i1
-	i1 = v8 << (v6 & 31)
-	i0 = v12 | i1
-	v5 = i0
-	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2758)))
-	v12 = i2
-	i1 = uint32(16) - v12
-	if int32(v6) <= int32(i1) {
-		goto L24
-	}
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i1
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v6 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v5)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i1
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v6 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v6 = i1
-	i0 = v12 + v6
-	i0 = i0 + k32(4294967280)
-	v12 = i0
-	i1 = uint32(16) - v6
-	i0 = v8 >> (i1 & 31)
-	v5 = i0
-	goto L23
-L24:
-	i0 = v6 + v12
-	v12 = i0
-L23:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v12
-	i0 = v9 + uint32(65526)
-	v9 = i0
-	if int32(v12) < int32(uint32(10)) {
-		goto L25
-	}
-	i2 = v9 << (v12 & 31)
-	i1 = v5 | i2
-	v12 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v12)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i1
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v6 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v12)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v12 = i1
-	i1 = v12 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = v12 + i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = v9 & uint32(65535)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
-	v9 = i3
-	i2 = uint32(16) - v9
-	i1 = i1 >> (i2 & 31)
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
-	i0 = v9 + k32(4294967287)
-	v9 = i0
-	goto L10
-L25:
-	i2 = v9 << (v12 & 31)
-	i1 = v5 | i2
-	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
-	i0 = v12 + uint32(7)
-	v9 = i0
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v9
-L5:
-	v9 = uint32(0)
-	if v4 != 0 {
-		goto L27
-	}
-	v6 = uint32(138)
-	v5 = uint32(3)
-	goto L26
-L27:
-	i2 = b2i(v10 == v4)
-	v12 = i2
-	if v12 != 0 {
-		i0 = uint32(6)
-	} else {
-		i0 = uint32(7)
-	}
-	v6 = i0
-	if v12 != 0 {
-		i0 = uint32(3)
-	} else {
-		i0 = uint32(4)
-	}
-	v5 = i0
-L26:
-	v8 = v10
-L3:
-	if v11 != v2 {
-		goto L2
-	}
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7519(m *Module) uint32 {
-	return uint32(8545573)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7520(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = v2 * v1
-	i0 = fn7811(m, i0)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7521(m *Module, v0 uint32, v1 uint32) {
-	fn7814(m, v1)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7522(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var v22 uint32
-	_ = v22
-	var v23 uint32
-	_ = v23
-	var v24 uint32
-	_ = v24
-	var v25 uint32
-	_ = v25
-	var v26 uint32
-	_ = v26
-	var v27 uint32
-	_ = v27
-	var v28 uint32
-	_ = v28
-	var v29 uint32
-	_ = v29
-	var v30 uint32
-	_ = v30
-	var v31 uint32
-	_ = v31
-	var v32 uint32
-	_ = v32
-	var v33 uint32
-	_ = v33
-	var v34 uint32
-	_ = v34
-	var v35 uint32
-	_ = v35
-	var v36 uint32
-	_ = v36
-	var v37 uint32
-	_ = v37
-	var v38 uint32
-	_ = v38
-	var v39 uint32
-	_ = v39
-	var v40 uint32
-	_ = v40
-	var v41 uint32
-	_ = v41
-	var v42 uint32
-	_ = v42
-	var v43 uint32
-	_ = v43
-	var v44 uint32
-	_ = v44
-	var v45 uint32
-	_ = v45
-	var v46 uint32
-	_ = v46
-	var v47 uint32
-	_ = v47
-	var v48 uint32
-	_ = v48
-	var v49 uint32
-	_ = v49
-	var v50 uint32
-	_ = v50
-	var v51 uint32
-	_ = v51
-	var v52 uint32
-	_ = v52
-	var v53 uint32
-	_ = v53
-	var v54 uint32
-	_ = v54
-	var v55 uint32
-	_ = v55
-	var v56 uint32
-	_ = v56
-	var v57 uint32
-	_ = v57
-	var v58 uint32
-	_ = v58
-	var v59 uint32
-	_ = v59
-	var v60 uint32
-	_ = v60
-	var v61 uint32
-	_ = v61
-	var v62 uint32
-	_ = v62
-	var v63 uint32
-	_ = v63
-	var v64 uint32
-	_ = v64
-	var v65 uint32
-	_ = v65
-	var v66 uint32
-	_ = v66
-	var v67 uint32
-	_ = v67
-	var v68 uint32
-	_ = v68
-	var v69 uint32
-	_ = v69
-	var v70 uint32
-	_ = v70
-	var i1 uint32
-	_ = i1
-	var i10 uint32
-	_ = i10
-	var i11 uint32
-	_ = i11
-	var i12 uint32
-	_ = i12
-	var i13 uint32
-	_ = i13
-	var i14 uint32
-	_ = i14
-	var i15 uint32
-	_ = i15
-	var i16 uint32
-	_ = i16
-	var i17 uint32
-	_ = i17
-	var i18 uint32
-	_ = i18
-	var i19 uint32
-	_ = i19
-	var i2 uint32
-	_ = i2
-	var i20 uint32
-	_ = i20
-	var i21 uint32
-	_ = i21
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var i6 uint32
-	_ = i6
-	var i7 uint32
-	_ = i7
-	var i8 uint32
-	_ = i8
-	var i9 uint32
-	_ = i9
-	b := m.base
-	i1 = v0 + uint32(60)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v2 = i1
-	i1 = v2 << (uint32(24) & 31)
-	i2 = v2 & uint32(65280)
-	i2 = i2 << (uint32(8) & 31)
-	i1 = i1 | i2
-	i2 = v2 >> (uint32(8) & 31)
-	i2 = i2 & uint32(65280)
-	i3 = v2 >> (uint32(24) & 31)
-	i2 = i2 | i3
-	i1 = i1 | i2
-	v2 = i1
-	i1 = bits.RotateLeft32(v2, int(uint32(14)&31))
-	i2 = v2 >> (uint32(3) & 31)
-	i1 = i1 ^ i2
-	i2 = bits.RotateLeft32(v2, int(uint32(25)&31))
-	i1 = i1 ^ i2
-	i2 = v0 + uint32(56)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	v3 = i2
-	i2 = v3 << (uint32(24) & 31)
-	i3 = v3 & uint32(65280)
-	i3 = i3 << (uint32(8) & 31)
-	i2 = i2 | i3
-	i3 = v3 >> (uint32(8) & 31)
-	i3 = i3 & uint32(65280)
-	i4 = v3 >> (uint32(24) & 31)
-	i3 = i3 | i4
-	i2 = i2 | i3
-	v3 = i2
-	i1 = i1 + v3
-	i2 = v0 + uint32(32)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	v4 = i2
-	i2 = v4 << (uint32(24) & 31)
-	i3 = v4 & uint32(65280)
-	i3 = i3 << (uint32(8) & 31)
-	i2 = i2 | i3
-	i3 = v4 >> (uint32(8) & 31)
-	i3 = i3 & uint32(65280)
-	i4 = v4 >> (uint32(24) & 31)
-	i3 = i3 | i4
-	i2 = i2 | i3
-	v5 = i2
-	i2 = bits.RotateLeft32(v5, int(uint32(14)&31))
-	i3 = v5 >> (uint32(3) & 31)
-	i2 = i2 ^ i3
-	i3 = bits.RotateLeft32(v5, int(uint32(25)&31))
-	i2 = i2 ^ i3
-	i3 = v0 + uint32(28)
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	v4 = i3
-	i3 = v4 << (uint32(24) & 31)
-	i4 = v4 & uint32(65280)
-	i4 = i4 << (uint32(8) & 31)
-	i3 = i3 | i4
-	i4 = v4 >> (uint32(8) & 31)
-	i4 = i4 & uint32(65280)
-	i5 = v4 >> (uint32(24) & 31)
-	i4 = i4 | i5
-	i3 = i3 | i4
-	v6 = i3
-	i2 = i2 + v6
-	i3 = v0 + uint32(4)
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	v4 = i3
-	i3 = v4 << (uint32(24) & 31)
-	i4 = v4 & uint32(65280)
-	i4 = i4 << (uint32(8) & 31)
-	i3 = i3 | i4
-	i4 = v4 >> (uint32(8) & 31)
-	i4 = i4 & uint32(65280)
-	i5 = v4 >> (uint32(24) & 31)
-	i4 = i4 | i5
-	i3 = i3 | i4
-	v7 = i3
-	i3 = bits.RotateLeft32(v7, int(uint32(14)&31))
-	i4 = v7 >> (uint32(3) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v7, int(uint32(25)&31))
-	i3 = i3 ^ i4
-	i4 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i4
-	i4 = v4 << (uint32(24) & 31)
-	i5 = v4 & uint32(65280)
-	i5 = i5 << (uint32(8) & 31)
-	i4 = i4 | i5
-	i5 = v4 >> (uint32(8) & 31)
-	i5 = i5 & uint32(65280)
-	i6 = v4 >> (uint32(24) & 31)
-	i5 = i5 | i6
-	i4 = i4 | i5
-	v8 = i4
-	i3 = i3 + v8
-	i4 = v0 + uint32(36)
-	i4 = *(*uint32)(unsafe.Add(b, i4))
-	v4 = i4
-	i4 = v4 << (uint32(24) & 31)
-	i5 = v4 & uint32(65280)
-	i5 = i5 << (uint32(8) & 31)
-	i4 = i4 | i5
-	i5 = v4 >> (uint32(8) & 31)
-	i5 = i5 & uint32(65280)
-	i6 = v4 >> (uint32(24) & 31)
-	i5 = i5 | i6
-	i4 = i4 | i5
-	v9 = i4
-	i3 = i3 + v9
-	i4 = bits.RotateLeft32(v3, int(uint32(13)&31))
-	i5 = v3 >> (uint32(10) & 31)
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v3, int(uint32(15)&31))
-	i4 = i4 ^ i5
-	i3 = i3 + i4
-	v4 = i3
-	i2 = i2 + v4
-	i3 = v0 + uint32(24)
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	v10 = i3
-	i3 = v10 << (uint32(24) & 31)
-	i4 = v10 & uint32(65280)
-	i4 = i4 << (uint32(8) & 31)
-	i3 = i3 | i4
-	i4 = v10 >> (uint32(8) & 31)
-	i4 = i4 & uint32(65280)
-	i5 = v10 >> (uint32(24) & 31)
-	i4 = i4 | i5
-	i3 = i3 | i4
-	v11 = i3
-	i3 = bits.RotateLeft32(v11, int(uint32(14)&31))
-	i4 = v11 >> (uint32(3) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v11, int(uint32(25)&31))
-	i3 = i3 ^ i4
-	i4 = v0 + uint32(20)
-	i4 = *(*uint32)(unsafe.Add(b, i4))
-	v10 = i4
-	i4 = v10 << (uint32(24) & 31)
-	i5 = v10 & uint32(65280)
-	i5 = i5 << (uint32(8) & 31)
-	i4 = i4 | i5
-	i5 = v10 >> (uint32(8) & 31)
-	i5 = i5 & uint32(65280)
-	i6 = v10 >> (uint32(24) & 31)
-	i5 = i5 | i6
-	i4 = i4 | i5
-	v12 = i4
-	i3 = i3 + v12
-	i3 = i3 + v3
-	i4 = v0 + uint32(16)
-	i4 = *(*uint32)(unsafe.Add(b, i4))
-	v10 = i4
-	i4 = v10 << (uint32(24) & 31)
-	i5 = v10 & uint32(65280)
-	i5 = i5 << (uint32(8) & 31)
-	i4 = i4 | i5
-	i5 = v10 >> (uint32(8) & 31)
-	i5 = i5 & uint32(65280)
-	i6 = v10 >> (uint32(24) & 31)
-	i5 = i5 | i6
-	i4 = i4 | i5
-	v13 = i4
-	i4 = bits.RotateLeft32(v13, int(uint32(14)&31))
-	i5 = v13 >> (uint32(3) & 31)
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v13, int(uint32(25)&31))
-	i4 = i4 ^ i5
-	i5 = v0 + uint32(12)
-	i5 = *(*uint32)(unsafe.Add(b, i5))
-	v10 = i5
-	i5 = v10 << (uint32(24) & 31)
-	i6 = v10 & uint32(65280)
-	i6 = i6 << (uint32(8) & 31)
-	i5 = i5 | i6
-	i6 = v10 >> (uint32(8) & 31)
-	i6 = i6 & uint32(65280)
-	i7 = v10 >> (uint32(24) & 31)
-	i6 = i6 | i7
-	i5 = i5 | i6
-	v14 = i5
-	i4 = i4 + v14
-	i5 = v0 + uint32(48)
-	i5 = *(*uint32)(unsafe.Add(b, i5))
-	v10 = i5
-	i5 = v10 << (uint32(24) & 31)
-	i6 = v10 & uint32(65280)
-	i6 = i6 << (uint32(8) & 31)
-	i5 = i5 | i6
-	i6 = v10 >> (uint32(8) & 31)
-	i6 = i6 & uint32(65280)
-	i7 = v10 >> (uint32(24) & 31)
-	i6 = i6 | i7
-	i5 = i5 | i6
-	v15 = i5
-	i4 = i4 + v15
-	i5 = v0 + uint32(8)
-	i5 = *(*uint32)(unsafe.Add(b, i5))
-	v10 = i5
-	i5 = v10 << (uint32(24) & 31)
-	i6 = v10 & uint32(65280)
-	i6 = i6 << (uint32(8) & 31)
-	i5 = i5 | i6
-	i6 = v10 >> (uint32(8) & 31)
-	i6 = i6 & uint32(65280)
-	i7 = v10 >> (uint32(24) & 31)
-	i6 = i6 | i7
-	i5 = i5 | i6
-	v16 = i5
-	i5 = bits.RotateLeft32(v16, int(uint32(14)&31))
-	i6 = v16 >> (uint32(3) & 31)
-	i5 = i5 ^ i6
-	i6 = bits.RotateLeft32(v16, int(uint32(25)&31))
-	i5 = i5 ^ i6
-	i5 = i5 + v7
-	i6 = v0 + uint32(40)
-	i6 = *(*uint32)(unsafe.Add(b, i6))
-	v10 = i6
-	i6 = v10 << (uint32(24) & 31)
-	i7 = v10 & uint32(65280)
-	i7 = i7 << (uint32(8) & 31)
-	i6 = i6 | i7
-	i7 = v10 >> (uint32(8) & 31)
-	i7 = i7 & uint32(65280)
-	i8 = v10 >> (uint32(24) & 31)
-	i7 = i7 | i8
-	i6 = i6 | i7
-	v17 = i6
-	i5 = i5 + v17
-	i6 = bits.RotateLeft32(v2, int(uint32(13)&31))
-	i7 = v2 >> (uint32(10) & 31)
-	i6 = i6 ^ i7
-	i7 = bits.RotateLeft32(v2, int(uint32(15)&31))
-	i6 = i6 ^ i7
-	i5 = i5 + i6
-	v10 = i5
-	i5 = bits.RotateLeft32(v10, int(uint32(13)&31))
-	i6 = v10 >> (uint32(10) & 31)
-	i5 = i5 ^ i6
-	i6 = bits.RotateLeft32(v10, int(uint32(15)&31))
-	i5 = i5 ^ i6
-	i4 = i4 + i5
-	v18 = i4
-	i4 = bits.RotateLeft32(v18, int(uint32(13)&31))
-	i5 = v18 >> (uint32(10) & 31)
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v18, int(uint32(15)&31))
-	i4 = i4 ^ i5
-	i3 = i3 + i4
-	v19 = i3
-	i3 = bits.RotateLeft32(v19, int(uint32(13)&31))
-	i4 = v19 >> (uint32(10) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v19, int(uint32(15)&31))
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	v20 = i2
-	i1 = i1 + v20
-	i2 = v0 + uint32(52)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	v21 = i2
-	i2 = v21 << (uint32(24) & 31)
-	i3 = v21 & uint32(65280)
-	i3 = i3 << (uint32(8) & 31)
-	i2 = i2 | i3
-	i3 = v21 >> (uint32(8) & 31)
-	i3 = i3 & uint32(65280)
-	i4 = v21 >> (uint32(24) & 31)
-	i3 = i3 | i4
-	i2 = i2 | i3
-	v22 = i2
-	i2 = bits.RotateLeft32(v22, int(uint32(14)&31))
-	i3 = v22 >> (uint32(3) & 31)
-	i2 = i2 ^ i3
-	i3 = bits.RotateLeft32(v22, int(uint32(25)&31))
-	i2 = i2 ^ i3
-	i2 = i2 + v15
-	i2 = i2 + v19
-	i3 = v0 + uint32(44)
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	v0 = i3
-	i3 = v0 << (uint32(24) & 31)
-	i4 = v0 & uint32(65280)
-	i4 = i4 << (uint32(8) & 31)
-	i3 = i3 | i4
-	i4 = v0 >> (uint32(8) & 31)
-	i4 = i4 & uint32(65280)
-	i5 = v0 >> (uint32(24) & 31)
-	i4 = i4 | i5
-	i3 = i3 | i4
-	v23 = i3
-	i3 = bits.RotateLeft32(v23, int(uint32(14)&31))
-	i4 = v23 >> (uint32(3) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v23, int(uint32(25)&31))
-	i3 = i3 ^ i4
-	i3 = i3 + v17
-	i3 = i3 + v18
-	i4 = bits.RotateLeft32(v9, int(uint32(14)&31))
-	i5 = v9 >> (uint32(3) & 31)
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v9, int(uint32(25)&31))
-	i4 = i4 ^ i5
-	i4 = i4 + v5
-	i4 = i4 + v10
-	i5 = bits.RotateLeft32(v6, int(uint32(14)&31))
-	i6 = v6 >> (uint32(3) & 31)
-	i5 = i5 ^ i6
-	i6 = bits.RotateLeft32(v6, int(uint32(25)&31))
-	i5 = i5 ^ i6
-	i5 = i5 + v11
-	i5 = i5 + v2
-	i6 = bits.RotateLeft32(v12, int(uint32(14)&31))
-	i7 = v12 >> (uint32(3) & 31)
-	i6 = i6 ^ i7
-	i7 = bits.RotateLeft32(v12, int(uint32(25)&31))
-	i6 = i6 ^ i7
-	i6 = i6 + v13
-	i6 = i6 + v22
-	i7 = bits.RotateLeft32(v14, int(uint32(14)&31))
-	i8 = v14 >> (uint32(3) & 31)
-	i7 = i7 ^ i8
-	i8 = bits.RotateLeft32(v14, int(uint32(25)&31))
-	i7 = i7 ^ i8
-	i7 = i7 + v16
-	i7 = i7 + v23
-	i8 = bits.RotateLeft32(v4, int(uint32(13)&31))
-	i9 = v4 >> (uint32(10) & 31)
-	i8 = i8 ^ i9
-	i9 = bits.RotateLeft32(v4, int(uint32(15)&31))
-	i8 = i8 ^ i9
-	i7 = i7 + i8
-	v21 = i7
-	i7 = bits.RotateLeft32(v21, int(uint32(13)&31))
-	i8 = v21 >> (uint32(10) & 31)
-	i7 = i7 ^ i8
-	i8 = bits.RotateLeft32(v21, int(uint32(15)&31))
-	i7 = i7 ^ i8
-	i6 = i6 + i7
-	v24 = i6
-	i6 = bits.RotateLeft32(v24, int(uint32(13)&31))
-	i7 = v24 >> (uint32(10) & 31)
-	i6 = i6 ^ i7
-	i7 = bits.RotateLeft32(v24, int(uint32(15)&31))
-	i6 = i6 ^ i7
-	i5 = i5 + i6
-	v25 = i5
-	i5 = bits.RotateLeft32(v25, int(uint32(13)&31))
-	i6 = v25 >> (uint32(10) & 31)
-	i5 = i5 ^ i6
-	i6 = bits.RotateLeft32(v25, int(uint32(15)&31))
-	i5 = i5 ^ i6
-	i4 = i4 + i5
-	v26 = i4
-	i4 = bits.RotateLeft32(v26, int(uint32(13)&31))
-	i5 = v26 >> (uint32(10) & 31)
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v26, int(uint32(15)&31))
-	i4 = i4 ^ i5
-	i3 = i3 + i4
-	v27 = i3
-	i3 = bits.RotateLeft32(v27, int(uint32(13)&31))
-	i4 = v27 >> (uint32(10) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v27, int(uint32(15)&31))
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	v28 = i2
-	i2 = bits.RotateLeft32(v28, int(uint32(13)&31))
-	i3 = v28 >> (uint32(10) & 31)
-	i2 = i2 ^ i3
-	i3 = bits.RotateLeft32(v28, int(uint32(15)&31))
-	i2 = i2 ^ i3
-	i1 = i1 + i2
-	v29 = i1
-	i1 = bits.RotateLeft32(v29, int(uint32(14)&31))
-	i2 = v29 >> (uint32(3) & 31)
-	i1 = i1 ^ i2
-	i2 = bits.RotateLeft32(v29, int(uint32(25)&31))
-	i1 = i1 ^ i2
-	i2 = bits.RotateLeft32(v3, int(uint32(14)&31))
-	i3 = v3 >> (uint32(3) & 31)
-	i2 = i2 ^ i3
-	i3 = bits.RotateLeft32(v3, int(uint32(25)&31))
-	i2 = i2 ^ i3
-	i2 = i2 + v22
-	i2 = i2 + v25
-	i3 = bits.RotateLeft32(v15, int(uint32(14)&31))
-	i4 = v15 >> (uint32(3) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v15, int(uint32(25)&31))
-	i3 = i3 ^ i4
-	i3 = i3 + v23
-	i3 = i3 + v24
-	i4 = bits.RotateLeft32(v17, int(uint32(14)&31))
-	i5 = v17 >> (uint32(3) & 31)
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v17, int(uint32(25)&31))
-	i4 = i4 ^ i5
-	i4 = i4 + v9
-	i4 = i4 + v21
-	i5 = bits.RotateLeft32(v20, int(uint32(13)&31))
-	i6 = v20 >> (uint32(10) & 31)
-	i5 = i5 ^ i6
-	i6 = bits.RotateLeft32(v20, int(uint32(15)&31))
-	i5 = i5 ^ i6
-	i4 = i4 + i5
-	v30 = i4
-	i4 = bits.RotateLeft32(v30, int(uint32(13)&31))
-	i5 = v30 >> (uint32(10) & 31)
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v30, int(uint32(15)&31))
-	i4 = i4 ^ i5
-	i3 = i3 + i4
-	v31 = i3
-	i3 = bits.RotateLeft32(v31, int(uint32(13)&31))
-	i4 = v31 >> (uint32(10) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v31, int(uint32(15)&31))
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	v32 = i2
-	i1 = i1 + v32
-	i2 = bits.RotateLeft32(v20, int(uint32(14)&31))
-	i3 = v20 >> (uint32(3) & 31)
-	i2 = i2 ^ i3
-	i3 = bits.RotateLeft32(v20, int(uint32(25)&31))
-	i2 = i2 ^ i3
-	i2 = i2 + v25
-	i3 = bits.RotateLeft32(v4, int(uint32(14)&31))
-	i4 = v4 >> (uint32(3) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v4, int(uint32(25)&31))
-	i3 = i3 ^ i4
-	i3 = i3 + v2
-	i3 = i3 + v26
-	i4 = bits.RotateLeft32(v32, int(uint32(13)&31))
-	i5 = v32 >> (uint32(10) & 31)
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v32, int(uint32(15)&31))
-	i4 = i4 ^ i5
-	i3 = i3 + i4
-	v33 = i3
-	i2 = i2 + v33
-	i3 = bits.RotateLeft32(v19, int(uint32(14)&31))
-	i4 = v19 >> (uint32(3) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v19, int(uint32(25)&31))
-	i3 = i3 ^ i4
-	i3 = i3 + v24
-	i3 = i3 + v32
-	i4 = bits.RotateLeft32(v18, int(uint32(14)&31))
-	i5 = v18 >> (uint32(3) & 31)
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v18, int(uint32(25)&31))
-	i4 = i4 ^ i5
-	i4 = i4 + v21
-	i4 = i4 + v31
-	i5 = bits.RotateLeft32(v10, int(uint32(14)&31))
-	i6 = v10 >> (uint32(3) & 31)
-	i5 = i5 ^ i6
-	i6 = bits.RotateLeft32(v10, int(uint32(25)&31))
-	i5 = i5 ^ i6
-	i5 = i5 + v4
-	i5 = i5 + v30
-	i6 = bits.RotateLeft32(v29, int(uint32(13)&31))
-	i7 = v29 >> (uint32(10) & 31)
-	i6 = i6 ^ i7
-	i7 = bits.RotateLeft32(v29, int(uint32(15)&31))
-	i6 = i6 ^ i7
-	i5 = i5 + i6
-	v34 = i5
-	i5 = bits.RotateLeft32(v34, int(uint32(13)&31))
-	i6 = v34 >> (uint32(10) & 31)
-	i5 = i5 ^ i6
-	i6 = bits.RotateLeft32(v34, int(uint32(15)&31))
-	i5 = i5 ^ i6
-	i4 = i4 + i5
-	v35 = i4
-	i4 = bits.RotateLeft32(v35, int(uint32(13)&31))
-	i5 = v35 >> (uint32(10) & 31)
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v35, int(uint32(15)&31))
-	i4 = i4 ^ i5
-	i3 = i3 + i4
-	v36 = i3
-	i3 = bits.RotateLeft32(v36, int(uint32(13)&31))
-	i4 = v36 >> (uint32(10) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v36, int(uint32(15)&31))
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	v37 = i2
-	i1 = i1 + v37
-	i2 = bits.RotateLeft32(v28, int(uint32(14)&31))
-	i3 = v28 >> (uint32(3) & 31)
-	i2 = i2 ^ i3
-	i3 = bits.RotateLeft32(v28, int(uint32(25)&31))
-	i2 = i2 ^ i3
-	i2 = i2 + v31
-	i2 = i2 + v36
-	i3 = bits.RotateLeft32(v27, int(uint32(14)&31))
-	i4 = v27 >> (uint32(3) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v27, int(uint32(25)&31))
-	i3 = i3 ^ i4
-	i3 = i3 + v30
-	i3 = i3 + v35
-	i4 = bits.RotateLeft32(v26, int(uint32(14)&31))
-	i5 = v26 >> (uint32(3) & 31)
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v26, int(uint32(25)&31))
-	i4 = i4 ^ i5
-	i4 = i4 + v20
-	i4 = i4 + v34
-	i5 = bits.RotateLeft32(v25, int(uint32(14)&31))
-	i6 = v25 >> (uint32(3) & 31)
-	i5 = i5 ^ i6
-	i6 = bits.RotateLeft32(v25, int(uint32(25)&31))
-	i5 = i5 ^ i6
-	i5 = i5 + v19
-	i5 = i5 + v29
-	i6 = bits.RotateLeft32(v24, int(uint32(14)&31))
-	i7 = v24 >> (uint32(3) & 31)
-	i6 = i6 ^ i7
-	i7 = bits.RotateLeft32(v24, int(uint32(25)&31))
-	i6 = i6 ^ i7
-	i6 = i6 + v18
-	i6 = i6 + v28
-	i7 = bits.RotateLeft32(v21, int(uint32(14)&31))
-	i8 = v21 >> (uint32(3) & 31)
-	i7 = i7 ^ i8
-	i8 = bits.RotateLeft32(v21, int(uint32(25)&31))
-	i7 = i7 ^ i8
-	i7 = i7 + v10
-	i7 = i7 + v27
-	i8 = bits.RotateLeft32(v33, int(uint32(13)&31))
-	i9 = v33 >> (uint32(10) & 31)
-	i8 = i8 ^ i9
-	i9 = bits.RotateLeft32(v33, int(uint32(15)&31))
-	i8 = i8 ^ i9
-	i7 = i7 + i8
-	v38 = i7
-	i7 = bits.RotateLeft32(v38, int(uint32(13)&31))
-	i8 = v38 >> (uint32(10) & 31)
-	i7 = i7 ^ i8
-	i8 = bits.RotateLeft32(v38, int(uint32(15)&31))
-	i7 = i7 ^ i8
-	i6 = i6 + i7
-	v39 = i6
-	i6 = bits.RotateLeft32(v39, int(uint32(13)&31))
-	i7 = v39 >> (uint32(10) & 31)
-	i6 = i6 ^ i7
-	i7 = bits.RotateLeft32(v39, int(uint32(15)&31))
-	i6 = i6 ^ i7
-	i5 = i5 + i6
-	v40 = i5
-	i5 = bits.RotateLeft32(v40, int(uint32(13)&31))
-	i6 = v40 >> (uint32(10) & 31)
-	i5 = i5 ^ i6
-	i6 = bits.RotateLeft32(v40, int(uint32(15)&31))
-	i5 = i5 ^ i6
-	i4 = i4 + i5
-	v41 = i4
-	i4 = bits.RotateLeft32(v41, int(uint32(13)&31))
-	i5 = v41 >> (uint32(10) & 31)
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v41, int(uint32(15)&31))
-	i4 = i4 ^ i5
-	i3 = i3 + i4
-	v42 = i3
-	i3 = bits.RotateLeft32(v42, int(uint32(13)&31))
-	i4 = v42 >> (uint32(10) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v42, int(uint32(15)&31))
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	v43 = i2
-	i2 = bits.RotateLeft32(v43, int(uint32(13)&31))
-	i3 = v43 >> (uint32(10) & 31)
-	i2 = i2 ^ i3
-	i3 = bits.RotateLeft32(v43, int(uint32(15)&31))
-	i2 = i2 ^ i3
-	i1 = i1 + i2
-	v44 = i1
-	i1 = bits.RotateLeft32(v44, int(uint32(14)&31))
-	i2 = v44 >> (uint32(3) & 31)
-	i1 = i1 ^ i2
-	i2 = bits.RotateLeft32(v44, int(uint32(25)&31))
-	i1 = i1 ^ i2
-	i2 = bits.RotateLeft32(v32, int(uint32(14)&31))
-	i3 = v32 >> (uint32(3) & 31)
-	i2 = i2 ^ i3
-	i3 = bits.RotateLeft32(v32, int(uint32(25)&31))
-	i2 = i2 ^ i3
-	i2 = i2 + v28
-	i2 = i2 + v40
-	i3 = bits.RotateLeft32(v31, int(uint32(14)&31))
-	i4 = v31 >> (uint32(3) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v31, int(uint32(25)&31))
-	i3 = i3 ^ i4
-	i3 = i3 + v27
-	i3 = i3 + v39
-	i4 = bits.RotateLeft32(v30, int(uint32(14)&31))
-	i5 = v30 >> (uint32(3) & 31)
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v30, int(uint32(25)&31))
-	i4 = i4 ^ i5
-	i4 = i4 + v26
-	i4 = i4 + v38
-	i5 = bits.RotateLeft32(v37, int(uint32(13)&31))
-	i6 = v37 >> (uint32(10) & 31)
-	i5 = i5 ^ i6
-	i6 = bits.RotateLeft32(v37, int(uint32(15)&31))
-	i5 = i5 ^ i6
-	i4 = i4 + i5
-	v45 = i4
-	i4 = bits.RotateLeft32(v45, int(uint32(13)&31))
-	i5 = v45 >> (uint32(10) & 31)
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v45, int(uint32(15)&31))
-	i4 = i4 ^ i5
-	i3 = i3 + i4
-	v46 = i3
-	i3 = bits.RotateLeft32(v46, int(uint32(13)&31))
-	i4 = v46 >> (uint32(10) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v46, int(uint32(15)&31))
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	v47 = i2
-	i1 = i1 + v47
-	i2 = bits.RotateLeft32(v37, int(uint32(14)&31))
-	i3 = v37 >> (uint32(3) & 31)
-	i2 = i2 ^ i3
-	i3 = bits.RotateLeft32(v37, int(uint32(25)&31))
-	i2 = i2 ^ i3
-	i2 = i2 + v40
-	i3 = bits.RotateLeft32(v33, int(uint32(14)&31))
-	i4 = v33 >> (uint32(3) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v33, int(uint32(25)&31))
-	i3 = i3 ^ i4
-	i3 = i3 + v29
-	i3 = i3 + v41
-	i4 = bits.RotateLeft32(v47, int(uint32(13)&31))
-	i5 = v47 >> (uint32(10) & 31)
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v47, int(uint32(15)&31))
-	i4 = i4 ^ i5
-	i3 = i3 + i4
-	v48 = i3
-	i2 = i2 + v48
-	i3 = bits.RotateLeft32(v36, int(uint32(14)&31))
-	i4 = v36 >> (uint32(3) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v36, int(uint32(25)&31))
-	i3 = i3 ^ i4
-	i3 = i3 + v39
-	i3 = i3 + v47
-	i4 = bits.RotateLeft32(v35, int(uint32(14)&31))
-	i5 = v35 >> (uint32(3) & 31)
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v35, int(uint32(25)&31))
-	i4 = i4 ^ i5
-	i4 = i4 + v38
-	i4 = i4 + v46
-	i5 = bits.RotateLeft32(v34, int(uint32(14)&31))
-	i6 = v34 >> (uint32(3) & 31)
-	i5 = i5 ^ i6
-	i6 = bits.RotateLeft32(v34, int(uint32(25)&31))
-	i5 = i5 ^ i6
-	i5 = i5 + v33
-	i5 = i5 + v45
-	i6 = bits.RotateLeft32(v44, int(uint32(13)&31))
-	i7 = v44 >> (uint32(10) & 31)
-	i6 = i6 ^ i7
-	i7 = bits.RotateLeft32(v44, int(uint32(15)&31))
-	i6 = i6 ^ i7
-	i5 = i5 + i6
-	v49 = i5
-	i5 = bits.RotateLeft32(v49, int(uint32(13)&31))
-	i6 = v49 >> (uint32(10) & 31)
-	i5 = i5 ^ i6
-	i6 = bits.RotateLeft32(v49, int(uint32(15)&31))
-	i5 = i5 ^ i6
-	i4 = i4 + i5
-	v50 = i4
-	i4 = bits.RotateLeft32(v50, int(uint32(13)&31))
-	i5 = v50 >> (uint32(10) & 31)
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v50, int(uint32(15)&31))
-	i4 = i4 ^ i5
-	i3 = i3 + i4
-	v51 = i3
-	i3 = bits.RotateLeft32(v51, int(uint32(13)&31))
-	i4 = v51 >> (uint32(10) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v51, int(uint32(15)&31))
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	v52 = i2
-	i1 = i1 + v52
-	i2 = bits.RotateLeft32(v43, int(uint32(14)&31))
-	i3 = v43 >> (uint32(3) & 31)
-	i2 = i2 ^ i3
-	i3 = bits.RotateLeft32(v43, int(uint32(25)&31))
-	i2 = i2 ^ i3
-	i2 = i2 + v46
-	i2 = i2 + v51
-	i3 = bits.RotateLeft32(v42, int(uint32(14)&31))
-	i4 = v42 >> (uint32(3) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v42, int(uint32(25)&31))
-	i3 = i3 ^ i4
-	i3 = i3 + v45
-	i3 = i3 + v50
-	i4 = bits.RotateLeft32(v41, int(uint32(14)&31))
-	i5 = v41 >> (uint32(3) & 31)
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v41, int(uint32(25)&31))
-	i4 = i4 ^ i5
-	i4 = i4 + v37
-	i4 = i4 + v49
-	i5 = bits.RotateLeft32(v40, int(uint32(14)&31))
-	i6 = v40 >> (uint32(3) & 31)
-	i5 = i5 ^ i6
-	i6 = bits.RotateLeft32(v40, int(uint32(25)&31))
-	i5 = i5 ^ i6
-	i5 = i5 + v36
-	i5 = i5 + v44
-	i6 = bits.RotateLeft32(v39, int(uint32(14)&31))
-	i7 = v39 >> (uint32(3) & 31)
-	i6 = i6 ^ i7
-	i7 = bits.RotateLeft32(v39, int(uint32(25)&31))
-	i6 = i6 ^ i7
-	i6 = i6 + v35
-	i6 = i6 + v43
-	i7 = bits.RotateLeft32(v38, int(uint32(14)&31))
-	i8 = v38 >> (uint32(3) & 31)
-	i7 = i7 ^ i8
-	i8 = bits.RotateLeft32(v38, int(uint32(25)&31))
-	i7 = i7 ^ i8
-	i7 = i7 + v34
-	i7 = i7 + v42
-	i8 = bits.RotateLeft32(v48, int(uint32(13)&31))
-	i9 = v48 >> (uint32(10) & 31)
-	i8 = i8 ^ i9
-	i9 = bits.RotateLeft32(v48, int(uint32(15)&31))
-	i8 = i8 ^ i9
-	i7 = i7 + i8
-	v53 = i7
-	i7 = bits.RotateLeft32(v53, int(uint32(13)&31))
-	i8 = v53 >> (uint32(10) & 31)
-	i7 = i7 ^ i8
-	i8 = bits.RotateLeft32(v53, int(uint32(15)&31))
-	i7 = i7 ^ i8
-	i6 = i6 + i7
-	v54 = i6
-	i6 = bits.RotateLeft32(v54, int(uint32(13)&31))
-	i7 = v54 >> (uint32(10) & 31)
-	i6 = i6 ^ i7
-	i7 = bits.RotateLeft32(v54, int(uint32(15)&31))
-	i6 = i6 ^ i7
-	i5 = i5 + i6
-	v55 = i5
-	i5 = bits.RotateLeft32(v55, int(uint32(13)&31))
-	i6 = v55 >> (uint32(10) & 31)
-	i5 = i5 ^ i6
-	i6 = bits.RotateLeft32(v55, int(uint32(15)&31))
-	i5 = i5 ^ i6
-	i4 = i4 + i5
-	v56 = i4
-	i4 = bits.RotateLeft32(v56, int(uint32(13)&31))
-	i5 = v56 >> (uint32(10) & 31)
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v56, int(uint32(15)&31))
-	i4 = i4 ^ i5
-	i3 = i3 + i4
-	v57 = i3
-	i3 = bits.RotateLeft32(v57, int(uint32(13)&31))
-	i4 = v57 >> (uint32(10) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v57, int(uint32(15)&31))
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	v58 = i2
-	i2 = bits.RotateLeft32(v58, int(uint32(13)&31))
-	i3 = v58 >> (uint32(10) & 31)
-	i2 = i2 ^ i3
-	i3 = bits.RotateLeft32(v58, int(uint32(15)&31))
-	i2 = i2 ^ i3
-	i1 = i1 + i2
-	v59 = i1
-	i15 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v60 = i15
-	i15 = bits.RotateLeft32(v60, int(uint32(21)&31))
-	i16 = bits.RotateLeft32(v60, int(uint32(7)&31))
-	i15 = i15 ^ i16
-	i16 = bits.RotateLeft32(v60, int(uint32(26)&31))
-	i15 = i15 ^ i16
-	i16 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v61 = i16
-	i15 = i15 + v61
-	i16 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v62 = i16
-	i17 = v60 ^ k32(4294967295)
-	i16 = v62 & i17
-	i17 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v63 = i17
-	i17 = v63 & v60
-	i16 = i16 | i17
-	i15 = i15 + i16
-	i15 = i15 + v8
-	i15 = i15 + uint32(1116352408)
-	v8 = i15
-	i16 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v64 = i16
-	i15 = v8 + v64
-	v0 = i15
-	i15 = v0 + v13
-	i16 = v60 + v14
-	i17 = v63 + v16
-	i18 = v62 + v7
-	i19 = v0 & v60
-	i21 = v0 ^ k32(4294967295)
-	i20 = v63 & i21
-	i19 = i19 | i20
-	i18 = i18 + i19
-	i19 = bits.RotateLeft32(v0, int(uint32(21)&31))
-	i20 = bits.RotateLeft32(v0, int(uint32(7)&31))
-	i19 = i19 ^ i20
-	i20 = bits.RotateLeft32(v0, int(uint32(26)&31))
-	i19 = i19 ^ i20
-	i18 = i18 + i19
-	i18 = i18 + uint32(1899447441)
-	v65 = i18
-	i19 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v66 = i19
-	i18 = v65 + v66
-	v13 = i18
-	i18 = v13 & v0
-	i20 = v13 ^ k32(4294967295)
-	i19 = v60 & i20
-	i18 = i18 | i19
-	i17 = i17 + i18
-	i18 = bits.RotateLeft32(v13, int(uint32(21)&31))
-	i19 = bits.RotateLeft32(v13, int(uint32(7)&31))
-	i18 = i18 ^ i19
-	i19 = bits.RotateLeft32(v13, int(uint32(26)&31))
-	i18 = i18 ^ i19
-	i17 = i17 + i18
-	i17 = i17 + k32(3049323471)
-	v67 = i17
-	i18 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v68 = i18
-	i17 = v67 + v68
-	v14 = i17
-	i17 = v14 & v13
-	i19 = v14 ^ k32(4294967295)
-	i18 = v0 & i19
-	i17 = i17 | i18
-	i16 = i16 + i17
-	i17 = bits.RotateLeft32(v14, int(uint32(21)&31))
-	i18 = bits.RotateLeft32(v14, int(uint32(7)&31))
-	i17 = i17 ^ i18
-	i18 = bits.RotateLeft32(v14, int(uint32(26)&31))
-	i17 = i17 ^ i18
-	i16 = i16 + i17
-	i16 = i16 + k32(3921009573)
-	v69 = i16
-	i17 = *(*uint32)(unsafe.Add(b, v1))
-	v0 = i17
-	i16 = v69 + v0
-	v16 = i16
-	i16 = v16 & v14
-	i18 = v16 ^ k32(4294967295)
-	i17 = v13 & i18
-	i16 = i16 | i17
-	i15 = i15 + i16
-	i16 = bits.RotateLeft32(v16, int(uint32(21)&31))
-	i17 = bits.RotateLeft32(v16, int(uint32(7)&31))
-	i16 = i16 ^ i17
-	i17 = bits.RotateLeft32(v16, int(uint32(26)&31))
-	i16 = i16 ^ i17
-	i15 = i15 + i16
-	i15 = i15 + uint32(961987163)
-	v70 = i15
-	i16 = v68 ^ v0
-	i16 = i16 & v66
-	i17 = v68 & v0
-	i16 = i16 ^ i17
-	i17 = bits.RotateLeft32(v0, int(uint32(19)&31))
-	i18 = bits.RotateLeft32(v0, int(uint32(10)&31))
-	i17 = i17 ^ i18
-	i18 = bits.RotateLeft32(v0, int(uint32(30)&31))
-	i17 = i17 ^ i18
-	i16 = i16 + i17
-	i16 = i16 + v8
-	v7 = i16
-	i15 = v70 + v7
-	v8 = i15
-	i14 = v5 + v8
-	i15 = v6 + v16
-	i16 = v11 + v14
-	i17 = v12 + v13
-	i18 = v8 & v16
-	i20 = v8 ^ k32(4294967295)
-	i19 = v14 & i20
-	i18 = i18 | i19
-	i17 = i17 + i18
-	i18 = bits.RotateLeft32(v8, int(uint32(21)&31))
-	i19 = bits.RotateLeft32(v8, int(uint32(7)&31))
-	i18 = i18 ^ i19
-	i19 = bits.RotateLeft32(v8, int(uint32(26)&31))
-	i18 = i18 ^ i19
-	i17 = i17 + i18
-	i17 = i17 + uint32(1508970993)
-	v11 = i17
-	i18 = bits.RotateLeft32(v7, int(uint32(19)&31))
-	i19 = bits.RotateLeft32(v7, int(uint32(10)&31))
-	i18 = i18 ^ i19
-	i19 = bits.RotateLeft32(v7, int(uint32(30)&31))
-	i18 = i18 ^ i19
-	i19 = v7 ^ v0
-	i19 = i19 & v68
-	i20 = v7 & v0
-	i19 = i19 ^ i20
-	i18 = i18 + i19
-	i18 = i18 + v65
-	v13 = i18
-	i17 = v11 + v13
-	v5 = i17
-	i17 = v5 & v8
-	i19 = v5 ^ k32(4294967295)
-	i18 = v16 & i19
-	i17 = i17 | i18
-	i16 = i16 + i17
-	i17 = bits.RotateLeft32(v5, int(uint32(21)&31))
-	i18 = bits.RotateLeft32(v5, int(uint32(7)&31))
-	i17 = i17 ^ i18
-	i18 = bits.RotateLeft32(v5, int(uint32(26)&31))
-	i17 = i17 ^ i18
-	i16 = i16 + i17
-	i16 = i16 + k32(2453635748)
-	v12 = i16
-	i17 = bits.RotateLeft32(v13, int(uint32(19)&31))
-	i18 = bits.RotateLeft32(v13, int(uint32(10)&31))
-	i17 = i17 ^ i18
-	i18 = bits.RotateLeft32(v13, int(uint32(30)&31))
-	i17 = i17 ^ i18
-	i18 = v13 ^ v7
-	i18 = i18 & v0
-	i19 = v13 & v7
-	i18 = i18 ^ i19
-	i17 = i17 + i18
-	i17 = i17 + v67
-	v14 = i17
-	i16 = v12 + v14
-	v16 = i16
-	i16 = v16 & v5
-	i18 = v16 ^ k32(4294967295)
-	i17 = v8 & i18
-	i16 = i16 | i17
-	i15 = i15 + i16
-	i16 = bits.RotateLeft32(v16, int(uint32(21)&31))
-	i17 = bits.RotateLeft32(v16, int(uint32(7)&31))
-	i16 = i16 ^ i17
-	i17 = bits.RotateLeft32(v16, int(uint32(26)&31))
-	i16 = i16 ^ i17
-	i15 = i15 + i16
-	i15 = i15 + k32(2870763221)
-	v65 = i15
-	i16 = bits.RotateLeft32(v14, int(uint32(19)&31))
-	i17 = bits.RotateLeft32(v14, int(uint32(10)&31))
-	i16 = i16 ^ i17
-	i17 = bits.RotateLeft32(v14, int(uint32(30)&31))
-	i16 = i16 ^ i17
-	i17 = v14 ^ v13
-	i17 = i17 & v7
-	i18 = v14 & v13
-	i17 = i17 ^ i18
-	i16 = i16 + i17
-	i16 = i16 + v69
-	v7 = i16
-	i15 = v65 + v7
-	v8 = i15
-	i15 = v8 & v16
-	i17 = v8 ^ k32(4294967295)
-	i16 = v5 & i17
-	i15 = i15 | i16
-	i14 = i14 + i15
-	i15 = bits.RotateLeft32(v8, int(uint32(21)&31))
-	i16 = bits.RotateLeft32(v8, int(uint32(7)&31))
-	i15 = i15 ^ i16
-	i16 = bits.RotateLeft32(v8, int(uint32(26)&31))
-	i15 = i15 ^ i16
-	i14 = i14 + i15
-	i14 = i14 + k32(3624381080)
-	v67 = i14
-	i15 = bits.RotateLeft32(v7, int(uint32(19)&31))
-	i16 = bits.RotateLeft32(v7, int(uint32(10)&31))
-	i15 = i15 ^ i16
-	i16 = bits.RotateLeft32(v7, int(uint32(30)&31))
-	i15 = i15 ^ i16
-	i16 = v7 ^ v14
-	i16 = i16 & v13
-	i17 = v7 & v14
-	i16 = i16 ^ i17
-	i15 = i15 + i16
-	i15 = i15 + v70
-	v13 = i15
-	i14 = v67 + v13
-	v6 = i14
-	i13 = v15 + v6
-	i14 = v23 + v8
-	i15 = v17 + v16
-	i16 = v9 + v5
-	i17 = v6 & v8
-	i19 = v6 ^ k32(4294967295)
-	i18 = v16 & i19
-	i17 = i17 | i18
-	i16 = i16 + i17
-	i17 = bits.RotateLeft32(v6, int(uint32(21)&31))
-	i18 = bits.RotateLeft32(v6, int(uint32(7)&31))
-	i17 = i17 ^ i18
-	i18 = bits.RotateLeft32(v6, int(uint32(26)&31))
-	i17 = i17 ^ i18
-	i16 = i16 + i17
-	i16 = i16 + uint32(310598401)
-	v9 = i16
-	i17 = bits.RotateLeft32(v13, int(uint32(19)&31))
-	i18 = bits.RotateLeft32(v13, int(uint32(10)&31))
-	i17 = i17 ^ i18
-	i18 = bits.RotateLeft32(v13, int(uint32(30)&31))
-	i17 = i17 ^ i18
-	i18 = v13 ^ v7
-	i18 = i18 & v14
-	i19 = v13 & v7
-	i18 = i18 ^ i19
-	i17 = i17 + i18
-	i17 = i17 + v11
-	v14 = i17
-	i16 = v9 + v14
-	v16 = i16
-	i16 = v16 & v6
-	i18 = v16 ^ k32(4294967295)
-	i17 = v8 & i18
-	i16 = i16 | i17
-	i15 = i15 + i16
-	i16 = bits.RotateLeft32(v16, int(uint32(21)&31))
-	i17 = bits.RotateLeft32(v16, int(uint32(7)&31))
-	i16 = i16 ^ i17
-	i17 = bits.RotateLeft32(v16, int(uint32(26)&31))
-	i16 = i16 ^ i17
-	i15 = i15 + i16
-	i15 = i15 + uint32(607225278)
-	v15 = i15
-	i16 = bits.RotateLeft32(v14, int(uint32(19)&31))
-	i17 = bits.RotateLeft32(v14, int(uint32(10)&31))
-	i16 = i16 ^ i17
-	i17 = bits.RotateLeft32(v14, int(uint32(30)&31))
-	i16 = i16 ^ i17
-	i17 = v14 ^ v13
-	i17 = i17 & v7
-	i18 = v14 & v13
-	i17 = i17 ^ i18
-	i16 = i16 + i17
-	i16 = i16 + v12
-	v7 = i16
-	i15 = v15 + v7
-	v8 = i15
-	i15 = v8 & v16
-	i17 = v8 ^ k32(4294967295)
-	i16 = v6 & i17
-	i15 = i15 | i16
-	i14 = i14 + i15
-	i15 = bits.RotateLeft32(v8, int(uint32(21)&31))
-	i16 = bits.RotateLeft32(v8, int(uint32(7)&31))
-	i15 = i15 ^ i16
-	i16 = bits.RotateLeft32(v8, int(uint32(26)&31))
-	i15 = i15 ^ i16
-	i14 = i14 + i15
-	i14 = i14 + uint32(1426881987)
-	v17 = i14
-	i15 = bits.RotateLeft32(v7, int(uint32(19)&31))
-	i16 = bits.RotateLeft32(v7, int(uint32(10)&31))
-	i15 = i15 ^ i16
-	i16 = bits.RotateLeft32(v7, int(uint32(30)&31))
-	i15 = i15 ^ i16
-	i16 = v7 ^ v14
-	i16 = i16 & v13
-	i17 = v7 & v14
-	i16 = i16 ^ i17
-	i15 = i15 + i16
-	i15 = i15 + v65
-	v13 = i15
-	i14 = v17 + v13
-	v5 = i14
-	i14 = v5 & v8
-	i16 = v5 ^ k32(4294967295)
-	i15 = v16 & i16
-	i14 = i14 | i15
-	i13 = i13 + i14
-	i14 = bits.RotateLeft32(v5, int(uint32(21)&31))
-	i15 = bits.RotateLeft32(v5, int(uint32(7)&31))
-	i14 = i14 ^ i15
-	i15 = bits.RotateLeft32(v5, int(uint32(26)&31))
-	i14 = i14 ^ i15
-	i13 = i13 + i14
-	i13 = i13 + uint32(1925078388)
-	v23 = i13
-	i14 = bits.RotateLeft32(v13, int(uint32(19)&31))
-	i15 = bits.RotateLeft32(v13, int(uint32(10)&31))
-	i14 = i14 ^ i15
-	i15 = bits.RotateLeft32(v13, int(uint32(30)&31))
-	i14 = i14 ^ i15
-	i15 = v13 ^ v7
-	i15 = i15 & v14
-	i16 = v13 & v7
-	i15 = i15 ^ i16
-	i14 = i14 + i15
-	i14 = i14 + v67
-	v14 = i14
-	i13 = v23 + v14
-	v6 = i13
-	i12 = v4 + v6
-	i13 = v2 + v5
-	i14 = v3 + v8
-	i15 = v22 + v16
-	i16 = v6 & v5
-	i18 = v6 ^ k32(4294967295)
-	i17 = v8 & i18
-	i16 = i16 | i17
-	i15 = i15 + i16
-	i16 = bits.RotateLeft32(v6, int(uint32(21)&31))
-	i17 = bits.RotateLeft32(v6, int(uint32(7)&31))
-	i16 = i16 ^ i17
-	i17 = bits.RotateLeft32(v6, int(uint32(26)&31))
-	i16 = i16 ^ i17
-	i15 = i15 + i16
-	i15 = i15 + k32(2162078206)
-	v8 = i15
-	i16 = bits.RotateLeft32(v14, int(uint32(19)&31))
-	i17 = bits.RotateLeft32(v14, int(uint32(10)&31))
-	i16 = i16 ^ i17
-	i17 = bits.RotateLeft32(v14, int(uint32(30)&31))
-	i16 = i16 ^ i17
-	i17 = v14 ^ v13
-	i17 = i17 & v7
-	i18 = v14 & v13
-	i17 = i17 ^ i18
-	i16 = i16 + i17
-	i16 = i16 + v9
-	v2 = i16
-	i15 = v8 + v2
-	v7 = i15
-	i15 = v7 & v6
-	i17 = v7 ^ k32(4294967295)
-	i16 = v5 & i17
-	i15 = i15 | i16
-	i14 = i14 + i15
-	i15 = bits.RotateLeft32(v7, int(uint32(21)&31))
-	i16 = bits.RotateLeft32(v7, int(uint32(7)&31))
-	i15 = i15 ^ i16
-	i16 = bits.RotateLeft32(v7, int(uint32(26)&31))
-	i15 = i15 ^ i16
-	i14 = i14 + i15
-	i14 = i14 + k32(2614888103)
-	v5 = i14
-	i15 = bits.RotateLeft32(v2, int(uint32(19)&31))
-	i16 = bits.RotateLeft32(v2, int(uint32(10)&31))
-	i15 = i15 ^ i16
-	i16 = bits.RotateLeft32(v2, int(uint32(30)&31))
-	i15 = i15 ^ i16
-	i16 = v2 ^ v14
-	i16 = i16 & v13
-	i17 = v2 & v14
-	i16 = i16 ^ i17
-	i15 = i15 + i16
-	i15 = i15 + v15
-	v3 = i15
-	i14 = v5 + v3
-	v13 = i14
-	i14 = v13 & v7
-	i16 = v13 ^ k32(4294967295)
-	i15 = v6 & i16
-	i14 = i14 | i15
-	i13 = i13 + i14
-	i14 = bits.RotateLeft32(v13, int(uint32(21)&31))
-	i15 = bits.RotateLeft32(v13, int(uint32(7)&31))
-	i14 = i14 ^ i15
-	i15 = bits.RotateLeft32(v13, int(uint32(26)&31))
-	i14 = i14 ^ i15
-	i13 = i13 + i14
-	i13 = i13 + k32(3248222580)
-	v6 = i13
-	i14 = bits.RotateLeft32(v3, int(uint32(19)&31))
-	i15 = bits.RotateLeft32(v3, int(uint32(10)&31))
-	i14 = i14 ^ i15
-	i15 = bits.RotateLeft32(v3, int(uint32(30)&31))
-	i14 = i14 ^ i15
-	i15 = v3 ^ v2
-	i15 = i15 & v14
-	i16 = v3 & v2
-	i15 = i15 ^ i16
-	i14 = i14 + i15
-	i14 = i14 + v17
-	v4 = i14
-	i13 = v6 + v4
-	v14 = i13
-	i13 = v14 & v13
-	i15 = v14 ^ k32(4294967295)
-	i14 = v7 & i15
-	i13 = i13 | i14
-	i12 = i12 + i13
-	i13 = bits.RotateLeft32(v14, int(uint32(21)&31))
-	i14 = bits.RotateLeft32(v14, int(uint32(7)&31))
-	i13 = i13 ^ i14
-	i14 = bits.RotateLeft32(v14, int(uint32(26)&31))
-	i13 = i13 ^ i14
-	i12 = i12 + i13
-	i12 = i12 + k32(3835390401)
-	v9 = i12
-	i13 = bits.RotateLeft32(v4, int(uint32(19)&31))
-	i14 = bits.RotateLeft32(v4, int(uint32(10)&31))
-	i13 = i13 ^ i14
-	i14 = bits.RotateLeft32(v4, int(uint32(30)&31))
-	i13 = i13 ^ i14
-	i14 = v4 ^ v3
-	i14 = i14 & v2
-	i15 = v4 & v3
-	i14 = i14 ^ i15
-	i13 = i13 + i14
-	i13 = i13 + v23
-	v2 = i13
-	i12 = v9 + v2
-	v16 = i12
-	i11 = v24 + v16
-	i12 = v18 + v14
-	i13 = v21 + v13
-	i14 = v10 + v7
-	i15 = v16 & v14
-	i17 = v16 ^ k32(4294967295)
-	i16 = v13 & i17
-	i15 = i15 | i16
-	i14 = i14 + i15
-	i15 = bits.RotateLeft32(v16, int(uint32(21)&31))
-	i16 = bits.RotateLeft32(v16, int(uint32(7)&31))
-	i15 = i15 ^ i16
-	i16 = bits.RotateLeft32(v16, int(uint32(26)&31))
-	i15 = i15 ^ i16
-	i14 = i14 + i15
-	i14 = i14 + k32(4022224774)
-	v7 = i14
-	i15 = bits.RotateLeft32(v2, int(uint32(19)&31))
-	i16 = bits.RotateLeft32(v2, int(uint32(10)&31))
-	i15 = i15 ^ i16
-	i16 = bits.RotateLeft32(v2, int(uint32(30)&31))
-	i15 = i15 ^ i16
-	i16 = v2 ^ v4
-	i16 = i16 & v3
-	i17 = v2 & v4
-	i16 = i16 ^ i17
-	i15 = i15 + i16
-	i15 = i15 + v8
-	v3 = i15
-	i14 = v7 + v3
-	v10 = i14
-	i14 = v10 & v16
-	i16 = v10 ^ k32(4294967295)
-	i15 = v14 & i16
-	i14 = i14 | i15
-	i13 = i13 + i14
-	i14 = bits.RotateLeft32(v10, int(uint32(21)&31))
-	i15 = bits.RotateLeft32(v10, int(uint32(7)&31))
-	i14 = i14 ^ i15
-	i15 = bits.RotateLeft32(v10, int(uint32(26)&31))
-	i14 = i14 ^ i15
-	i13 = i13 + i14
-	i13 = i13 + uint32(264347078)
-	v13 = i13
-	i14 = bits.RotateLeft32(v3, int(uint32(19)&31))
-	i15 = bits.RotateLeft32(v3, int(uint32(10)&31))
-	i14 = i14 ^ i15
-	i15 = bits.RotateLeft32(v3, int(uint32(30)&31))
-	i14 = i14 ^ i15
-	i15 = v3 ^ v2
-	i15 = i15 & v4
-	i16 = v3 & v2
-	i15 = i15 ^ i16
-	i14 = i14 + i15
-	i14 = i14 + v5
-	v4 = i14
-	i13 = v13 + v4
-	v18 = i13
-	i13 = v18 & v10
-	i15 = v18 ^ k32(4294967295)
-	i14 = v16 & i15
-	i13 = i13 | i14
-	i12 = i12 + i13
-	i13 = bits.RotateLeft32(v18, int(uint32(21)&31))
-	i14 = bits.RotateLeft32(v18, int(uint32(7)&31))
-	i13 = i13 ^ i14
-	i14 = bits.RotateLeft32(v18, int(uint32(26)&31))
-	i13 = i13 ^ i14
-	i12 = i12 + i13
-	i12 = i12 + uint32(604807628)
-	v14 = i12
-	i13 = bits.RotateLeft32(v4, int(uint32(19)&31))
-	i14 = bits.RotateLeft32(v4, int(uint32(10)&31))
-	i13 = i13 ^ i14
-	i14 = bits.RotateLeft32(v4, int(uint32(30)&31))
-	i13 = i13 ^ i14
-	i14 = v4 ^ v3
-	i14 = i14 & v2
-	i15 = v4 & v3
-	i14 = i14 ^ i15
-	i13 = i13 + i14
-	i13 = i13 + v6
-	v2 = i13
-	i12 = v14 + v2
-	v21 = i12
-	i12 = v21 & v18
-	i14 = v21 ^ k32(4294967295)
-	i13 = v10 & i14
-	i12 = i12 | i13
-	i11 = i11 + i12
-	i12 = bits.RotateLeft32(v21, int(uint32(21)&31))
-	i13 = bits.RotateLeft32(v21, int(uint32(7)&31))
-	i12 = i12 ^ i13
-	i13 = bits.RotateLeft32(v21, int(uint32(26)&31))
-	i12 = i12 ^ i13
-	i11 = i11 + i12
-	i11 = i11 + uint32(770255983)
-	v16 = i11
-	i12 = bits.RotateLeft32(v2, int(uint32(19)&31))
-	i13 = bits.RotateLeft32(v2, int(uint32(10)&31))
-	i12 = i12 ^ i13
-	i13 = bits.RotateLeft32(v2, int(uint32(30)&31))
-	i12 = i12 ^ i13
-	i13 = v2 ^ v4
-	i13 = i13 & v3
-	i14 = v2 & v4
-	i13 = i13 ^ i14
-	i12 = i12 + i13
-	i12 = i12 + v9
-	v3 = i12
-	i11 = v16 + v3
-	v24 = i11
-	i10 = v26 + v24
-	i11 = v20 + v21
-	i12 = v25 + v18
-	i13 = v19 + v10
-	i14 = v24 & v21
-	i16 = v24 ^ k32(4294967295)
-	i15 = v18 & i16
-	i14 = i14 | i15
-	i13 = i13 + i14
-	i14 = bits.RotateLeft32(v24, int(uint32(21)&31))
-	i15 = bits.RotateLeft32(v24, int(uint32(7)&31))
-	i14 = i14 ^ i15
-	i15 = bits.RotateLeft32(v24, int(uint32(26)&31))
-	i14 = i14 ^ i15
-	i13 = i13 + i14
-	i13 = i13 + uint32(1249150122)
-	v25 = i13
-	i14 = bits.RotateLeft32(v3, int(uint32(19)&31))
-	i15 = bits.RotateLeft32(v3, int(uint32(10)&31))
-	i14 = i14 ^ i15
-	i15 = bits.RotateLeft32(v3, int(uint32(30)&31))
-	i14 = i14 ^ i15
-	i15 = v3 ^ v2
-	i15 = i15 & v4
-	i16 = v3 & v2
-	i15 = i15 ^ i16
-	i14 = i14 + i15
-	i14 = i14 + v7
-	v4 = i14
-	i13 = v25 + v4
-	v10 = i13
-	i13 = v10 & v24
-	i15 = v10 ^ k32(4294967295)
-	i14 = v21 & i15
-	i13 = i13 | i14
-	i12 = i12 + i13
-	i13 = bits.RotateLeft32(v10, int(uint32(21)&31))
-	i14 = bits.RotateLeft32(v10, int(uint32(7)&31))
-	i13 = i13 ^ i14
-	i14 = bits.RotateLeft32(v10, int(uint32(26)&31))
-	i13 = i13 ^ i14
-	i12 = i12 + i13
-	i12 = i12 + uint32(1555081692)
-	v21 = i12
-	i13 = bits.RotateLeft32(v4, int(uint32(19)&31))
-	i14 = bits.RotateLeft32(v4, int(uint32(10)&31))
-	i13 = i13 ^ i14
-	i14 = bits.RotateLeft32(v4, int(uint32(30)&31))
-	i13 = i13 ^ i14
-	i14 = v4 ^ v3
-	i14 = i14 & v2
-	i15 = v4 & v3
-	i14 = i14 ^ i15
-	i13 = i13 + i14
-	i13 = i13 + v13
-	v2 = i13
-	i12 = v21 + v2
-	v18 = i12
-	i12 = v18 & v10
-	i14 = v18 ^ k32(4294967295)
-	i13 = v24 & i14
-	i12 = i12 | i13
-	i11 = i11 + i12
-	i12 = bits.RotateLeft32(v18, int(uint32(21)&31))
-	i13 = bits.RotateLeft32(v18, int(uint32(7)&31))
-	i12 = i12 ^ i13
-	i13 = bits.RotateLeft32(v18, int(uint32(26)&31))
-	i12 = i12 ^ i13
-	i11 = i11 + i12
-	i11 = i11 + uint32(1996064986)
-	v24 = i11
-	i12 = bits.RotateLeft32(v2, int(uint32(19)&31))
-	i13 = bits.RotateLeft32(v2, int(uint32(10)&31))
-	i12 = i12 ^ i13
-	i13 = bits.RotateLeft32(v2, int(uint32(30)&31))
-	i12 = i12 ^ i13
-	i13 = v2 ^ v4
-	i13 = i13 & v3
-	i14 = v2 & v4
-	i13 = i13 ^ i14
-	i12 = i12 + i13
-	i12 = i12 + v14
-	v3 = i12
-	i11 = v24 + v3
-	v19 = i11
-	i11 = v19 & v18
-	i13 = v19 ^ k32(4294967295)
-	i12 = v10 & i13
-	i11 = i11 | i12
-	i10 = i10 + i11
-	i11 = bits.RotateLeft32(v19, int(uint32(21)&31))
-	i12 = bits.RotateLeft32(v19, int(uint32(7)&31))
-	i11 = i11 ^ i12
-	i12 = bits.RotateLeft32(v19, int(uint32(26)&31))
-	i11 = i11 ^ i12
-	i10 = i10 + i11
-	i10 = i10 + k32(2554220882)
-	v26 = i10
-	i11 = bits.RotateLeft32(v3, int(uint32(19)&31))
-	i12 = bits.RotateLeft32(v3, int(uint32(10)&31))
-	i11 = i11 ^ i12
-	i12 = bits.RotateLeft32(v3, int(uint32(30)&31))
-	i11 = i11 ^ i12
-	i12 = v3 ^ v2
-	i12 = i12 & v4
-	i13 = v3 & v2
-	i12 = i12 ^ i13
-	i11 = i11 + i12
-	i11 = i11 + v16
-	v4 = i11
-	i10 = v26 + v4
-	v20 = i10
-	i9 = v28 + v20
-	i10 = v31 + v19
-	i11 = v27 + v18
-	i12 = v30 + v10
-	i13 = v20 & v19
-	i15 = v20 ^ k32(4294967295)
-	i14 = v18 & i15
-	i13 = i13 | i14
-	i12 = i12 + i13
-	i13 = bits.RotateLeft32(v20, int(uint32(21)&31))
-	i14 = bits.RotateLeft32(v20, int(uint32(7)&31))
-	i13 = i13 ^ i14
-	i14 = bits.RotateLeft32(v20, int(uint32(26)&31))
-	i13 = i13 ^ i14
-	i12 = i12 + i13
-	i12 = i12 + k32(2821834349)
-	v27 = i12
-	i13 = bits.RotateLeft32(v4, int(uint32(19)&31))
-	i14 = bits.RotateLeft32(v4, int(uint32(10)&31))
-	i13 = i13 ^ i14
-	i14 = bits.RotateLeft32(v4, int(uint32(30)&31))
-	i13 = i13 ^ i14
-	i14 = v4 ^ v3
-	i14 = i14 & v2
-	i15 = v4 & v3
-	i14 = i14 ^ i15
-	i13 = i13 + i14
-	i13 = i13 + v25
-	v2 = i13
-	i12 = v27 + v2
-	v10 = i12
-	i12 = v10 & v20
-	i14 = v10 ^ k32(4294967295)
-	i13 = v19 & i14
-	i12 = i12 | i13
-	i11 = i11 + i12
-	i12 = bits.RotateLeft32(v10, int(uint32(21)&31))
-	i13 = bits.RotateLeft32(v10, int(uint32(7)&31))
-	i12 = i12 ^ i13
-	i13 = bits.RotateLeft32(v10, int(uint32(26)&31))
-	i12 = i12 ^ i13
-	i11 = i11 + i12
-	i11 = i11 + k32(2952996808)
-	v25 = i11
-	i12 = bits.RotateLeft32(v2, int(uint32(19)&31))
-	i13 = bits.RotateLeft32(v2, int(uint32(10)&31))
-	i12 = i12 ^ i13
-	i13 = bits.RotateLeft32(v2, int(uint32(30)&31))
-	i12 = i12 ^ i13
-	i13 = v2 ^ v4
-	i13 = i13 & v3
-	i14 = v2 & v4
-	i13 = i13 ^ i14
-	i12 = i12 + i13
-	i12 = i12 + v21
-	v3 = i12
-	i11 = v25 + v3
-	v18 = i11
-	i11 = v18 & v10
-	i13 = v18 ^ k32(4294967295)
-	i12 = v20 & i13
-	i11 = i11 | i12
-	i10 = i10 + i11
-	i11 = bits.RotateLeft32(v18, int(uint32(21)&31))
-	i12 = bits.RotateLeft32(v18, int(uint32(7)&31))
-	i11 = i11 ^ i12
-	i12 = bits.RotateLeft32(v18, int(uint32(26)&31))
-	i11 = i11 ^ i12
-	i10 = i10 + i11
-	i10 = i10 + k32(3210313671)
-	v21 = i10
-	i11 = bits.RotateLeft32(v3, int(uint32(19)&31))
-	i12 = bits.RotateLeft32(v3, int(uint32(10)&31))
-	i11 = i11 ^ i12
-	i12 = bits.RotateLeft32(v3, int(uint32(30)&31))
-	i11 = i11 ^ i12
-	i12 = v3 ^ v2
-	i12 = i12 & v4
-	i13 = v3 & v2
-	i12 = i12 ^ i13
-	i11 = i11 + i12
-	i11 = i11 + v24
-	v4 = i11
-	i10 = v21 + v4
-	v19 = i10
-	i10 = v19 & v18
-	i12 = v19 ^ k32(4294967295)
-	i11 = v10 & i12
-	i10 = i10 | i11
-	i9 = i9 + i10
-	i10 = bits.RotateLeft32(v19, int(uint32(21)&31))
-	i11 = bits.RotateLeft32(v19, int(uint32(7)&31))
-	i10 = i10 ^ i11
-	i11 = bits.RotateLeft32(v19, int(uint32(26)&31))
-	i10 = i10 ^ i11
-	i9 = i9 + i10
-	i9 = i9 + k32(3336571891)
-	v24 = i9
-	i10 = bits.RotateLeft32(v4, int(uint32(19)&31))
-	i11 = bits.RotateLeft32(v4, int(uint32(10)&31))
-	i10 = i10 ^ i11
-	i11 = bits.RotateLeft32(v4, int(uint32(30)&31))
-	i10 = i10 ^ i11
-	i11 = v4 ^ v3
-	i11 = i11 & v2
-	i12 = v4 & v3
-	i11 = i11 ^ i12
-	i10 = i10 + i11
-	i10 = i10 + v26
-	v2 = i10
-	i9 = v24 + v2
-	v20 = i9
-	i8 = v34 + v20
-	i9 = v33 + v19
-	i10 = v29 + v18
-	i11 = v32 + v10
-	i12 = v20 & v19
-	i14 = v20 ^ k32(4294967295)
-	i13 = v18 & i14
-	i12 = i12 | i13
-	i11 = i11 + i12
-	i12 = bits.RotateLeft32(v20, int(uint32(21)&31))
-	i13 = bits.RotateLeft32(v20, int(uint32(7)&31))
-	i12 = i12 ^ i13
-	i13 = bits.RotateLeft32(v20, int(uint32(26)&31))
-	i12 = i12 ^ i13
-	i11 = i11 + i12
-	i11 = i11 + k32(3584528711)
-	v26 = i11
-	i12 = bits.RotateLeft32(v2, int(uint32(19)&31))
-	i13 = bits.RotateLeft32(v2, int(uint32(10)&31))
-	i12 = i12 ^ i13
-	i13 = bits.RotateLeft32(v2, int(uint32(30)&31))
-	i12 = i12 ^ i13
-	i13 = v2 ^ v4
-	i13 = i13 & v3
-	i14 = v2 & v4
-	i13 = i13 ^ i14
-	i12 = i12 + i13
-	i12 = i12 + v27
-	v3 = i12
-	i11 = v26 + v3
-	v10 = i11
-	i11 = v10 & v20
-	i13 = v10 ^ k32(4294967295)
-	i12 = v19 & i13
-	i11 = i11 | i12
-	i10 = i10 + i11
-	i11 = bits.RotateLeft32(v10, int(uint32(21)&31))
-	i12 = bits.RotateLeft32(v10, int(uint32(7)&31))
-	i11 = i11 ^ i12
-	i12 = bits.RotateLeft32(v10, int(uint32(26)&31))
-	i11 = i11 ^ i12
-	i10 = i10 + i11
-	i10 = i10 + uint32(113926993)
-	v27 = i10
-	i11 = bits.RotateLeft32(v3, int(uint32(19)&31))
-	i12 = bits.RotateLeft32(v3, int(uint32(10)&31))
-	i11 = i11 ^ i12
-	i12 = bits.RotateLeft32(v3, int(uint32(30)&31))
-	i11 = i11 ^ i12
-	i12 = v3 ^ v2
-	i12 = i12 & v4
-	i13 = v3 & v2
-	i12 = i12 ^ i13
-	i11 = i11 + i12
-	i11 = i11 + v25
-	v4 = i11
-	i10 = v27 + v4
-	v18 = i10
-	i10 = v18 & v10
-	i12 = v18 ^ k32(4294967295)
-	i11 = v20 & i12
-	i10 = i10 | i11
-	i9 = i9 + i10
-	i10 = bits.RotateLeft32(v18, int(uint32(21)&31))
-	i11 = bits.RotateLeft32(v18, int(uint32(7)&31))
-	i10 = i10 ^ i11
-	i11 = bits.RotateLeft32(v18, int(uint32(26)&31))
-	i10 = i10 ^ i11
-	i9 = i9 + i10
-	i9 = i9 + uint32(338241895)
-	v25 = i9
-	i10 = bits.RotateLeft32(v4, int(uint32(19)&31))
-	i11 = bits.RotateLeft32(v4, int(uint32(10)&31))
-	i10 = i10 ^ i11
-	i11 = bits.RotateLeft32(v4, int(uint32(30)&31))
-	i10 = i10 ^ i11
-	i11 = v4 ^ v3
-	i11 = i11 & v2
-	i12 = v4 & v3
-	i11 = i11 ^ i12
-	i10 = i10 + i11
-	i10 = i10 + v21
-	v2 = i10
-	i9 = v25 + v2
-	v19 = i9
-	i9 = v19 & v18
-	i11 = v19 ^ k32(4294967295)
-	i10 = v10 & i11
-	i9 = i9 | i10
-	i8 = i8 + i9
-	i9 = bits.RotateLeft32(v19, int(uint32(21)&31))
-	i10 = bits.RotateLeft32(v19, int(uint32(7)&31))
-	i9 = i9 ^ i10
-	i10 = bits.RotateLeft32(v19, int(uint32(26)&31))
-	i9 = i9 ^ i10
-	i8 = i8 + i9
-	i8 = i8 + uint32(666307205)
-	v21 = i8
-	i9 = bits.RotateLeft32(v2, int(uint32(19)&31))
-	i10 = bits.RotateLeft32(v2, int(uint32(10)&31))
-	i9 = i9 ^ i10
-	i10 = bits.RotateLeft32(v2, int(uint32(30)&31))
-	i9 = i9 ^ i10
-	i10 = v2 ^ v4
-	i10 = i10 & v3
-	i11 = v2 & v4
-	i10 = i10 ^ i11
-	i9 = i9 + i10
-	i9 = i9 + v24
-	v3 = i9
-	i8 = v21 + v3
-	v20 = i8
-	i7 = v36 + v20
-	i8 = v39 + v19
-	i9 = v35 + v18
-	i10 = v38 + v10
-	i11 = v20 & v19
-	i13 = v20 ^ k32(4294967295)
-	i12 = v18 & i13
-	i11 = i11 | i12
-	i10 = i10 + i11
-	i11 = bits.RotateLeft32(v20, int(uint32(21)&31))
-	i12 = bits.RotateLeft32(v20, int(uint32(7)&31))
-	i11 = i11 ^ i12
-	i12 = bits.RotateLeft32(v20, int(uint32(26)&31))
-	i11 = i11 ^ i12
-	i10 = i10 + i11
-	i10 = i10 + uint32(773529912)
-	v24 = i10
-	i11 = bits.RotateLeft32(v3, int(uint32(19)&31))
-	i12 = bits.RotateLeft32(v3, int(uint32(10)&31))
-	i11 = i11 ^ i12
-	i12 = bits.RotateLeft32(v3, int(uint32(30)&31))
-	i11 = i11 ^ i12
-	i12 = v3 ^ v2
-	i12 = i12 & v4
-	i13 = v3 & v2
-	i12 = i12 ^ i13
-	i11 = i11 + i12
-	i11 = i11 + v26
-	v4 = i11
-	i10 = v24 + v4
-	v10 = i10
-	i10 = v10 & v20
-	i12 = v10 ^ k32(4294967295)
-	i11 = v19 & i12
-	i10 = i10 | i11
-	i9 = i9 + i10
-	i10 = bits.RotateLeft32(v10, int(uint32(21)&31))
-	i11 = bits.RotateLeft32(v10, int(uint32(7)&31))
-	i10 = i10 ^ i11
-	i11 = bits.RotateLeft32(v10, int(uint32(26)&31))
-	i10 = i10 ^ i11
-	i9 = i9 + i10
-	i9 = i9 + uint32(1294757372)
-	v26 = i9
-	i10 = bits.RotateLeft32(v4, int(uint32(19)&31))
-	i11 = bits.RotateLeft32(v4, int(uint32(10)&31))
-	i10 = i10 ^ i11
-	i11 = bits.RotateLeft32(v4, int(uint32(30)&31))
-	i10 = i10 ^ i11
-	i11 = v4 ^ v3
-	i11 = i11 & v2
-	i12 = v4 & v3
-	i11 = i11 ^ i12
-	i10 = i10 + i11
-	i10 = i10 + v27
-	v2 = i10
-	i9 = v26 + v2
-	v18 = i9
-	i9 = v18 & v10
-	i11 = v18 ^ k32(4294967295)
-	i10 = v20 & i11
-	i9 = i9 | i10
-	i8 = i8 + i9
-	i9 = bits.RotateLeft32(v18, int(uint32(21)&31))
-	i10 = bits.RotateLeft32(v18, int(uint32(7)&31))
-	i9 = i9 ^ i10
-	i10 = bits.RotateLeft32(v18, int(uint32(26)&31))
-	i9 = i9 ^ i10
-	i8 = i8 + i9
-	i8 = i8 + uint32(1396182291)
-	v27 = i8
-	i9 = bits.RotateLeft32(v2, int(uint32(19)&31))
-	i10 = bits.RotateLeft32(v2, int(uint32(10)&31))
-	i9 = i9 ^ i10
-	i10 = bits.RotateLeft32(v2, int(uint32(30)&31))
-	i9 = i9 ^ i10
-	i10 = v2 ^ v4
-	i10 = i10 & v3
-	i11 = v2 & v4
-	i10 = i10 ^ i11
-	i9 = i9 + i10
-	i9 = i9 + v25
-	v3 = i9
-	i8 = v27 + v3
-	v19 = i8
-	i8 = v19 & v18
-	i10 = v19 ^ k32(4294967295)
-	i9 = v10 & i10
-	i8 = i8 | i9
-	i7 = i7 + i8
-	i8 = bits.RotateLeft32(v19, int(uint32(21)&31))
-	i9 = bits.RotateLeft32(v19, int(uint32(7)&31))
-	i8 = i8 ^ i9
-	i9 = bits.RotateLeft32(v19, int(uint32(26)&31))
-	i8 = i8 ^ i9
-	i7 = i7 + i8
-	i7 = i7 + uint32(1695183700)
-	v25 = i7
-	i8 = bits.RotateLeft32(v3, int(uint32(19)&31))
-	i9 = bits.RotateLeft32(v3, int(uint32(10)&31))
-	i8 = i8 ^ i9
-	i9 = bits.RotateLeft32(v3, int(uint32(30)&31))
-	i8 = i8 ^ i9
-	i9 = v3 ^ v2
-	i9 = i9 & v4
-	i10 = v3 & v2
-	i9 = i9 ^ i10
-	i8 = i8 + i9
-	i8 = i8 + v21
-	v4 = i8
-	i7 = v25 + v4
-	v20 = i7
-	i6 = v45 + v20
-	i7 = v41 + v19
-	i8 = v37 + v18
-	i9 = v40 + v10
-	i10 = v20 & v19
-	i12 = v20 ^ k32(4294967295)
-	i11 = v18 & i12
-	i10 = i10 | i11
-	i9 = i9 + i10
-	i10 = bits.RotateLeft32(v20, int(uint32(21)&31))
-	i11 = bits.RotateLeft32(v20, int(uint32(7)&31))
-	i10 = i10 ^ i11
-	i11 = bits.RotateLeft32(v20, int(uint32(26)&31))
-	i10 = i10 ^ i11
-	i9 = i9 + i10
-	i9 = i9 + uint32(1986661051)
-	v21 = i9
-	i10 = bits.RotateLeft32(v4, int(uint32(19)&31))
-	i11 = bits.RotateLeft32(v4, int(uint32(10)&31))
-	i10 = i10 ^ i11
-	i11 = bits.RotateLeft32(v4, int(uint32(30)&31))
-	i10 = i10 ^ i11
-	i11 = v4 ^ v3
-	i11 = i11 & v2
-	i12 = v4 & v3
-	i11 = i11 ^ i12
-	i10 = i10 + i11
-	i10 = i10 + v24
-	v2 = i10
-	i9 = v21 + v2
-	v10 = i9
-	i9 = v10 & v20
-	i11 = v10 ^ k32(4294967295)
-	i10 = v19 & i11
-	i9 = i9 | i10
-	i8 = i8 + i9
-	i9 = bits.RotateLeft32(v10, int(uint32(21)&31))
-	i10 = bits.RotateLeft32(v10, int(uint32(7)&31))
-	i9 = i9 ^ i10
-	i10 = bits.RotateLeft32(v10, int(uint32(26)&31))
-	i9 = i9 ^ i10
-	i8 = i8 + i9
-	i8 = i8 + k32(2177026350)
-	v24 = i8
-	i9 = bits.RotateLeft32(v2, int(uint32(19)&31))
-	i10 = bits.RotateLeft32(v2, int(uint32(10)&31))
-	i9 = i9 ^ i10
-	i10 = bits.RotateLeft32(v2, int(uint32(30)&31))
-	i9 = i9 ^ i10
-	i10 = v2 ^ v4
-	i10 = i10 & v3
-	i11 = v2 & v4
-	i10 = i10 ^ i11
-	i9 = i9 + i10
-	i9 = i9 + v26
-	v3 = i9
-	i8 = v24 + v3
-	v18 = i8
-	i8 = v18 & v10
-	i10 = v18 ^ k32(4294967295)
-	i9 = v20 & i10
-	i8 = i8 | i9
-	i7 = i7 + i8
-	i8 = bits.RotateLeft32(v18, int(uint32(21)&31))
-	i9 = bits.RotateLeft32(v18, int(uint32(7)&31))
-	i8 = i8 ^ i9
-	i9 = bits.RotateLeft32(v18, int(uint32(26)&31))
-	i8 = i8 ^ i9
-	i7 = i7 + i8
-	i7 = i7 + k32(2456956037)
-	v26 = i7
-	i8 = bits.RotateLeft32(v3, int(uint32(19)&31))
-	i9 = bits.RotateLeft32(v3, int(uint32(10)&31))
-	i8 = i8 ^ i9
-	i9 = bits.RotateLeft32(v3, int(uint32(30)&31))
-	i8 = i8 ^ i9
-	i9 = v3 ^ v2
-	i9 = i9 & v4
-	i10 = v3 & v2
-	i9 = i9 ^ i10
-	i8 = i8 + i9
-	i8 = i8 + v27
-	v4 = i8
-	i7 = v26 + v4
-	v19 = i7
-	i7 = v19 & v18
-	i9 = v19 ^ k32(4294967295)
-	i8 = v10 & i9
-	i7 = i7 | i8
-	i6 = i6 + i7
-	i7 = bits.RotateLeft32(v19, int(uint32(21)&31))
-	i8 = bits.RotateLeft32(v19, int(uint32(7)&31))
-	i7 = i7 ^ i8
-	i8 = bits.RotateLeft32(v19, int(uint32(26)&31))
-	i7 = i7 ^ i8
-	i6 = i6 + i7
-	i6 = i6 + k32(2730485921)
-	v27 = i6
-	i7 = bits.RotateLeft32(v4, int(uint32(19)&31))
-	i8 = bits.RotateLeft32(v4, int(uint32(10)&31))
-	i7 = i7 ^ i8
-	i8 = bits.RotateLeft32(v4, int(uint32(30)&31))
-	i7 = i7 ^ i8
-	i8 = v4 ^ v3
-	i8 = i8 & v2
-	i9 = v4 & v3
-	i8 = i8 ^ i9
-	i7 = i7 + i8
-	i7 = i7 + v25
-	v2 = i7
-	i6 = v27 + v2
-	v20 = i6
-	i5 = v47 + v20
-	i6 = v43 + v19
-	i7 = v46 + v18
-	i8 = v42 + v10
-	i9 = v20 & v19
-	i11 = v20 ^ k32(4294967295)
-	i10 = v18 & i11
-	i9 = i9 | i10
-	i8 = i8 + i9
-	i9 = bits.RotateLeft32(v20, int(uint32(21)&31))
-	i10 = bits.RotateLeft32(v20, int(uint32(7)&31))
-	i9 = i9 ^ i10
-	i10 = bits.RotateLeft32(v20, int(uint32(26)&31))
-	i9 = i9 ^ i10
-	i8 = i8 + i9
-	i8 = i8 + k32(2820302411)
-	v25 = i8
-	i9 = bits.RotateLeft32(v2, int(uint32(19)&31))
-	i10 = bits.RotateLeft32(v2, int(uint32(10)&31))
-	i9 = i9 ^ i10
-	i10 = bits.RotateLeft32(v2, int(uint32(30)&31))
-	i9 = i9 ^ i10
-	i10 = v2 ^ v4
-	i10 = i10 & v3
-	i11 = v2 & v4
-	i10 = i10 ^ i11
-	i9 = i9 + i10
-	i9 = i9 + v21
-	v3 = i9
-	i8 = v25 + v3
-	v10 = i8
-	i8 = v10 & v20
-	i10 = v10 ^ k32(4294967295)
-	i9 = v19 & i10
-	i8 = i8 | i9
-	i7 = i7 + i8
-	i8 = bits.RotateLeft32(v10, int(uint32(21)&31))
-	i9 = bits.RotateLeft32(v10, int(uint32(7)&31))
-	i8 = i8 ^ i9
-	i9 = bits.RotateLeft32(v10, int(uint32(26)&31))
-	i8 = i8 ^ i9
-	i7 = i7 + i8
-	i7 = i7 + k32(3259730800)
-	v21 = i7
-	i8 = bits.RotateLeft32(v3, int(uint32(19)&31))
-	i9 = bits.RotateLeft32(v3, int(uint32(10)&31))
-	i8 = i8 ^ i9
-	i9 = bits.RotateLeft32(v3, int(uint32(30)&31))
-	i8 = i8 ^ i9
-	i9 = v3 ^ v2
-	i9 = i9 & v4
-	i10 = v3 & v2
-	i9 = i9 ^ i10
-	i8 = i8 + i9
-	i8 = i8 + v24
-	v4 = i8
-	i7 = v21 + v4
-	v18 = i7
-	i7 = v18 & v10
-	i9 = v18 ^ k32(4294967295)
-	i8 = v20 & i9
-	i7 = i7 | i8
-	i6 = i6 + i7
-	i7 = bits.RotateLeft32(v18, int(uint32(21)&31))
-	i8 = bits.RotateLeft32(v18, int(uint32(7)&31))
-	i7 = i7 ^ i8
-	i8 = bits.RotateLeft32(v18, int(uint32(26)&31))
-	i7 = i7 ^ i8
-	i6 = i6 + i7
-	i6 = i6 + k32(3345764771)
-	v24 = i6
-	i7 = bits.RotateLeft32(v4, int(uint32(19)&31))
-	i8 = bits.RotateLeft32(v4, int(uint32(10)&31))
-	i7 = i7 ^ i8
-	i8 = bits.RotateLeft32(v4, int(uint32(30)&31))
-	i7 = i7 ^ i8
-	i8 = v4 ^ v3
-	i8 = i8 & v2
-	i9 = v4 & v3
-	i8 = i8 ^ i9
-	i7 = i7 + i8
-	i7 = i7 + v26
-	v2 = i7
-	i6 = v24 + v2
-	v19 = i6
-	i6 = v19 & v18
-	i8 = v19 ^ k32(4294967295)
-	i7 = v10 & i8
-	i6 = i6 | i7
-	i5 = i5 + i6
-	i6 = bits.RotateLeft32(v19, int(uint32(21)&31))
-	i7 = bits.RotateLeft32(v19, int(uint32(7)&31))
-	i6 = i6 ^ i7
-	i7 = bits.RotateLeft32(v19, int(uint32(26)&31))
-	i6 = i6 ^ i7
-	i5 = i5 + i6
-	i5 = i5 + k32(3516065817)
-	v26 = i5
-	i6 = bits.RotateLeft32(v2, int(uint32(19)&31))
-	i7 = bits.RotateLeft32(v2, int(uint32(10)&31))
-	i6 = i6 ^ i7
-	i7 = bits.RotateLeft32(v2, int(uint32(30)&31))
-	i6 = i6 ^ i7
-	i7 = v2 ^ v4
-	i7 = i7 & v3
-	i8 = v2 & v4
-	i7 = i7 ^ i8
-	i6 = i6 + i7
-	i6 = i6 + v27
-	v3 = i6
-	i5 = v26 + v3
-	v20 = i5
-	i4 = v53 + v20
-	i5 = v49 + v19
-	i6 = v48 + v18
-	i7 = v44 + v10
-	i8 = v20 & v19
-	i10 = v20 ^ k32(4294967295)
-	i9 = v18 & i10
-	i8 = i8 | i9
-	i7 = i7 + i8
-	i8 = bits.RotateLeft32(v20, int(uint32(21)&31))
-	i9 = bits.RotateLeft32(v20, int(uint32(7)&31))
-	i8 = i8 ^ i9
-	i9 = bits.RotateLeft32(v20, int(uint32(26)&31))
-	i8 = i8 ^ i9
-	i7 = i7 + i8
-	i7 = i7 + k32(3600352804)
-	v27 = i7
-	i8 = bits.RotateLeft32(v3, int(uint32(19)&31))
-	i9 = bits.RotateLeft32(v3, int(uint32(10)&31))
-	i8 = i8 ^ i9
-	i9 = bits.RotateLeft32(v3, int(uint32(30)&31))
-	i8 = i8 ^ i9
-	i9 = v3 ^ v2
-	i9 = i9 & v4
-	i10 = v3 & v2
-	i9 = i9 ^ i10
-	i8 = i8 + i9
-	i8 = i8 + v25
-	v4 = i8
-	i7 = v27 + v4
-	v10 = i7
-	i7 = v10 & v20
-	i9 = v10 ^ k32(4294967295)
-	i8 = v19 & i9
-	i7 = i7 | i8
-	i6 = i6 + i7
-	i7 = bits.RotateLeft32(v10, int(uint32(21)&31))
-	i8 = bits.RotateLeft32(v10, int(uint32(7)&31))
-	i7 = i7 ^ i8
-	i8 = bits.RotateLeft32(v10, int(uint32(26)&31))
-	i7 = i7 ^ i8
-	i6 = i6 + i7
-	i6 = i6 + k32(4094571909)
-	v25 = i6
-	i7 = bits.RotateLeft32(v4, int(uint32(19)&31))
-	i8 = bits.RotateLeft32(v4, int(uint32(10)&31))
-	i7 = i7 ^ i8
-	i8 = bits.RotateLeft32(v4, int(uint32(30)&31))
-	i7 = i7 ^ i8
-	i8 = v4 ^ v3
-	i8 = i8 & v2
-	i9 = v4 & v3
-	i8 = i8 ^ i9
-	i7 = i7 + i8
-	i7 = i7 + v21
-	v2 = i7
-	i6 = v25 + v2
-	v18 = i6
-	i6 = v18 & v10
-	i8 = v18 ^ k32(4294967295)
-	i7 = v20 & i8
-	i6 = i6 | i7
-	i5 = i5 + i6
-	i6 = bits.RotateLeft32(v18, int(uint32(21)&31))
-	i7 = bits.RotateLeft32(v18, int(uint32(7)&31))
-	i6 = i6 ^ i7
-	i7 = bits.RotateLeft32(v18, int(uint32(26)&31))
-	i6 = i6 ^ i7
-	i5 = i5 + i6
-	i5 = i5 + uint32(275423344)
-	v21 = i5
-	i6 = bits.RotateLeft32(v2, int(uint32(19)&31))
-	i7 = bits.RotateLeft32(v2, int(uint32(10)&31))
-	i6 = i6 ^ i7
-	i7 = bits.RotateLeft32(v2, int(uint32(30)&31))
-	i6 = i6 ^ i7
-	i7 = v2 ^ v4
-	i7 = i7 & v3
-	i8 = v2 & v4
-	i7 = i7 ^ i8
-	i6 = i6 + i7
-	i6 = i6 + v24
-	v3 = i6
-	i5 = v21 + v3
-	v19 = i5
-	i5 = v19 & v18
-	i7 = v19 ^ k32(4294967295)
-	i6 = v10 & i7
-	i5 = i5 | i6
-	i4 = i4 + i5
-	i5 = bits.RotateLeft32(v19, int(uint32(21)&31))
-	i6 = bits.RotateLeft32(v19, int(uint32(7)&31))
-	i5 = i5 ^ i6
-	i6 = bits.RotateLeft32(v19, int(uint32(26)&31))
-	i5 = i5 ^ i6
-	i4 = i4 + i5
-	i4 = i4 + uint32(430227734)
-	v24 = i4
-	i5 = bits.RotateLeft32(v3, int(uint32(19)&31))
-	i6 = bits.RotateLeft32(v3, int(uint32(10)&31))
-	i5 = i5 ^ i6
-	i6 = bits.RotateLeft32(v3, int(uint32(30)&31))
-	i5 = i5 ^ i6
-	i6 = v3 ^ v2
-	i6 = i6 & v4
-	i7 = v3 & v2
-	i6 = i6 ^ i7
-	i5 = i5 + i6
-	i5 = i5 + v26
-	v4 = i5
-	i4 = v24 + v4
-	v20 = i4
-	i3 = v55 + v20
-	i4 = v51 + v19
-	i5 = v54 + v18
-	i6 = v50 + v10
-	i7 = v20 & v19
-	i9 = v20 ^ k32(4294967295)
-	i8 = v18 & i9
-	i7 = i7 | i8
-	i6 = i6 + i7
-	i7 = bits.RotateLeft32(v20, int(uint32(21)&31))
-	i8 = bits.RotateLeft32(v20, int(uint32(7)&31))
-	i7 = i7 ^ i8
-	i8 = bits.RotateLeft32(v20, int(uint32(26)&31))
-	i7 = i7 ^ i8
-	i6 = i6 + i7
-	i6 = i6 + uint32(506948616)
-	v26 = i6
-	i7 = bits.RotateLeft32(v4, int(uint32(19)&31))
-	i8 = bits.RotateLeft32(v4, int(uint32(10)&31))
-	i7 = i7 ^ i8
-	i8 = bits.RotateLeft32(v4, int(uint32(30)&31))
-	i7 = i7 ^ i8
-	i8 = v4 ^ v3
-	i8 = i8 & v2
-	i9 = v4 & v3
-	i8 = i8 ^ i9
-	i7 = i7 + i8
-	i7 = i7 + v27
-	v2 = i7
-	i6 = v26 + v2
-	v10 = i6
-	i6 = v10 & v20
-	i8 = v10 ^ k32(4294967295)
-	i7 = v19 & i8
-	i6 = i6 | i7
-	i5 = i5 + i6
-	i6 = bits.RotateLeft32(v10, int(uint32(21)&31))
-	i7 = bits.RotateLeft32(v10, int(uint32(7)&31))
-	i6 = i6 ^ i7
-	i7 = bits.RotateLeft32(v10, int(uint32(26)&31))
-	i6 = i6 ^ i7
-	i5 = i5 + i6
-	i5 = i5 + uint32(659060556)
-	v27 = i5
-	i6 = bits.RotateLeft32(v2, int(uint32(19)&31))
-	i7 = bits.RotateLeft32(v2, int(uint32(10)&31))
-	i6 = i6 ^ i7
-	i7 = bits.RotateLeft32(v2, int(uint32(30)&31))
-	i6 = i6 ^ i7
-	i7 = v2 ^ v4
-	i7 = i7 & v3
-	i8 = v2 & v4
-	i7 = i7 ^ i8
-	i6 = i6 + i7
-	i6 = i6 + v25
-	v3 = i6
-	i5 = v27 + v3
-	v18 = i5
-	i5 = v18 & v10
-	i7 = v18 ^ k32(4294967295)
-	i6 = v20 & i7
-	i5 = i5 | i6
-	i4 = i4 + i5
-	i5 = bits.RotateLeft32(v18, int(uint32(21)&31))
-	i6 = bits.RotateLeft32(v18, int(uint32(7)&31))
-	i5 = i5 ^ i6
-	i6 = bits.RotateLeft32(v18, int(uint32(26)&31))
-	i5 = i5 ^ i6
-	i4 = i4 + i5
-	i4 = i4 + uint32(883997877)
-	v25 = i4
-	i5 = bits.RotateLeft32(v3, int(uint32(19)&31))
-	i6 = bits.RotateLeft32(v3, int(uint32(10)&31))
-	i5 = i5 ^ i6
-	i6 = bits.RotateLeft32(v3, int(uint32(30)&31))
-	i5 = i5 ^ i6
-	i6 = v3 ^ v2
-	i6 = i6 & v4
-	i7 = v3 & v2
-	i6 = i6 ^ i7
-	i5 = i5 + i6
-	i5 = i5 + v21
-	v4 = i5
-	i4 = v25 + v4
-	v19 = i4
-	i4 = v19 & v18
-	i6 = v19 ^ k32(4294967295)
-	i5 = v10 & i6
-	i4 = i4 | i5
-	i3 = i3 + i4
-	i4 = bits.RotateLeft32(v19, int(uint32(21)&31))
-	i5 = bits.RotateLeft32(v19, int(uint32(7)&31))
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v19, int(uint32(26)&31))
-	i4 = i4 ^ i5
-	i3 = i3 + i4
-	i3 = i3 + uint32(958139571)
-	v21 = i3
-	i4 = bits.RotateLeft32(v4, int(uint32(19)&31))
-	i5 = bits.RotateLeft32(v4, int(uint32(10)&31))
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v4, int(uint32(30)&31))
-	i4 = i4 ^ i5
-	i5 = v4 ^ v3
-	i5 = i5 & v2
-	i6 = v4 & v3
-	i5 = i5 ^ i6
-	i4 = i4 + i5
-	i4 = i4 + v24
-	v2 = i4
-	i3 = v21 + v2
-	v20 = i3
-	i2 = v57 + v20
-	i3 = bits.RotateLeft32(v45, int(uint32(14)&31))
-	i4 = v45 >> (uint32(3) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v45, int(uint32(25)&31))
-	i3 = i3 ^ i4
-	i3 = i3 + v41
-	i3 = i3 + v53
-	i4 = bits.RotateLeft32(v52, int(uint32(13)&31))
-	i5 = v52 >> (uint32(10) & 31)
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v52, int(uint32(15)&31))
-	i4 = i4 ^ i5
-	i3 = i3 + i4
-	v24 = i3
-	i3 = v24 + v19
-	i4 = v56 + v18
-	i5 = v52 + v10
-	i6 = v20 & v19
-	i8 = v20 ^ k32(4294967295)
-	i7 = v18 & i8
-	i6 = i6 | i7
-	i5 = i5 + i6
-	i6 = bits.RotateLeft32(v20, int(uint32(21)&31))
-	i7 = bits.RotateLeft32(v20, int(uint32(7)&31))
-	i6 = i6 ^ i7
-	i7 = bits.RotateLeft32(v20, int(uint32(26)&31))
-	i6 = i6 ^ i7
-	i5 = i5 + i6
-	i5 = i5 + uint32(1322822218)
-	v28 = i5
-	i6 = bits.RotateLeft32(v2, int(uint32(19)&31))
-	i7 = bits.RotateLeft32(v2, int(uint32(10)&31))
-	i6 = i6 ^ i7
-	i7 = bits.RotateLeft32(v2, int(uint32(30)&31))
-	i6 = i6 ^ i7
-	i7 = v2 ^ v4
-	i7 = i7 & v3
-	i8 = v2 & v4
-	i7 = i7 ^ i8
-	i6 = i6 + i7
-	i6 = i6 + v26
-	v3 = i6
-	i5 = v28 + v3
-	v10 = i5
-	i5 = v10 & v20
-	i7 = v10 ^ k32(4294967295)
-	i6 = v19 & i7
-	i5 = i5 | i6
-	i4 = i4 + i5
-	i5 = bits.RotateLeft32(v10, int(uint32(21)&31))
-	i6 = bits.RotateLeft32(v10, int(uint32(7)&31))
-	i5 = i5 ^ i6
-	i6 = bits.RotateLeft32(v10, int(uint32(26)&31))
-	i5 = i5 ^ i6
-	i4 = i4 + i5
-	i4 = i4 + uint32(1537002063)
-	v26 = i4
-	i5 = bits.RotateLeft32(v3, int(uint32(19)&31))
-	i6 = bits.RotateLeft32(v3, int(uint32(10)&31))
-	i5 = i5 ^ i6
-	i6 = bits.RotateLeft32(v3, int(uint32(30)&31))
-	i5 = i5 ^ i6
-	i6 = v3 ^ v2
-	i6 = i6 & v4
-	i7 = v3 & v2
-	i6 = i6 ^ i7
-	i5 = i5 + i6
-	i5 = i5 + v27
-	v4 = i5
-	i4 = v26 + v4
-	v18 = i4
-	i4 = v18 & v10
-	i6 = v18 ^ k32(4294967295)
-	i5 = v20 & i6
-	i4 = i4 | i5
-	i3 = i3 + i4
-	i4 = bits.RotateLeft32(v18, int(uint32(21)&31))
-	i5 = bits.RotateLeft32(v18, int(uint32(7)&31))
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v18, int(uint32(26)&31))
-	i4 = i4 ^ i5
-	i3 = i3 + i4
-	i3 = i3 + uint32(1747873779)
-	v27 = i3
-	i4 = bits.RotateLeft32(v4, int(uint32(19)&31))
-	i5 = bits.RotateLeft32(v4, int(uint32(10)&31))
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v4, int(uint32(30)&31))
-	i4 = i4 ^ i5
-	i5 = v4 ^ v3
-	i5 = i5 & v2
-	i6 = v4 & v3
-	i5 = i5 ^ i6
-	i4 = i4 + i5
-	i4 = i4 + v25
-	v2 = i4
-	i3 = v27 + v2
-	v19 = i3
-	i3 = v19 & v18
-	i5 = v19 ^ k32(4294967295)
-	i4 = v10 & i5
-	i3 = i3 | i4
-	i2 = i2 + i3
-	i3 = bits.RotateLeft32(v19, int(uint32(21)&31))
-	i4 = bits.RotateLeft32(v19, int(uint32(7)&31))
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v19, int(uint32(26)&31))
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	i2 = i2 + uint32(1955562222)
-	v29 = i2
-	i3 = bits.RotateLeft32(v2, int(uint32(19)&31))
-	i4 = bits.RotateLeft32(v2, int(uint32(10)&31))
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v2, int(uint32(30)&31))
-	i3 = i3 ^ i4
-	i4 = v2 ^ v4
-	i4 = i4 & v3
-	i5 = v2 & v4
-	i4 = i4 ^ i5
-	i3 = i3 + i4
-	i3 = i3 + v21
-	v3 = i3
-	i2 = v29 + v3
-	v20 = i2
-	i1 = v59 + v20
-	i2 = bits.RotateLeft32(v47, int(uint32(14)&31))
-	i3 = v47 >> (uint32(3) & 31)
-	i2 = i2 ^ i3
-	i3 = bits.RotateLeft32(v47, int(uint32(25)&31))
-	i2 = i2 ^ i3
-	i2 = i2 + v43
-	i2 = i2 + v55
-	i3 = bits.RotateLeft32(v46, int(uint32(14)&31))
-	i4 = v46 >> (uint32(3) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v46, int(uint32(25)&31))
-	i3 = i3 ^ i4
-	i3 = i3 + v42
-	i3 = i3 + v54
-	i4 = bits.RotateLeft32(v24, int(uint32(13)&31))
-	i5 = v24 >> (uint32(10) & 31)
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v24, int(uint32(15)&31))
-	i4 = i4 ^ i5
-	i3 = i3 + i4
-	v21 = i3
-	i3 = bits.RotateLeft32(v21, int(uint32(13)&31))
-	i4 = v21 >> (uint32(10) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v21, int(uint32(15)&31))
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	v25 = i2
-	i2 = v25 + v19
-	i3 = v58 + v18
-	i4 = v21 + v10
-	i5 = v20 & v19
-	i7 = v20 ^ k32(4294967295)
-	i6 = v18 & i7
-	i5 = i5 | i6
-	i4 = i4 + i5
-	i5 = bits.RotateLeft32(v20, int(uint32(21)&31))
-	i6 = bits.RotateLeft32(v20, int(uint32(7)&31))
-	i5 = i5 ^ i6
-	i6 = bits.RotateLeft32(v20, int(uint32(26)&31))
-	i5 = i5 ^ i6
-	i4 = i4 + i5
-	i4 = i4 + uint32(2024104815)
-	v10 = i4
-	i5 = bits.RotateLeft32(v3, int(uint32(19)&31))
-	i6 = bits.RotateLeft32(v3, int(uint32(10)&31))
-	i5 = i5 ^ i6
-	i6 = bits.RotateLeft32(v3, int(uint32(30)&31))
-	i5 = i5 ^ i6
-	i6 = v3 ^ v2
-	i6 = i6 & v4
-	i7 = v3 & v2
-	i6 = i6 ^ i7
-	i5 = i5 + i6
-	i5 = i5 + v28
-	v4 = i5
-	i4 = v10 + v4
-	v18 = i4
-	i4 = v18 & v20
-	i6 = v18 ^ k32(4294967295)
-	i5 = v19 & i6
-	i4 = i4 | i5
-	i3 = i3 + i4
-	i4 = bits.RotateLeft32(v18, int(uint32(21)&31))
-	i5 = bits.RotateLeft32(v18, int(uint32(7)&31))
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v18, int(uint32(26)&31))
-	i4 = i4 ^ i5
-	i3 = i3 + i4
-	i3 = i3 + k32(2227730452)
-	v28 = i3
-	i4 = bits.RotateLeft32(v4, int(uint32(19)&31))
-	i5 = bits.RotateLeft32(v4, int(uint32(10)&31))
-	i4 = i4 ^ i5
-	i5 = bits.RotateLeft32(v4, int(uint32(30)&31))
-	i4 = i4 ^ i5
-	i5 = v4 ^ v3
-	i5 = i5 & v2
-	i6 = v4 & v3
-	i5 = i5 ^ i6
-	i4 = i4 + i5
-	i4 = i4 + v26
-	v2 = i4
-	i3 = v28 + v2
-	v19 = i3
-	i3 = v19 & v18
-	i5 = v19 ^ k32(4294967295)
-	i4 = v20 & i5
-	i3 = i3 | i4
-	i2 = i2 + i3
-	i3 = bits.RotateLeft32(v19, int(uint32(21)&31))
-	i4 = bits.RotateLeft32(v19, int(uint32(7)&31))
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v19, int(uint32(26)&31))
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	i2 = i2 + k32(2361852424)
-	v26 = i2
-	i3 = bits.RotateLeft32(v2, int(uint32(19)&31))
-	i4 = bits.RotateLeft32(v2, int(uint32(10)&31))
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v2, int(uint32(30)&31))
-	i3 = i3 ^ i4
-	i4 = v2 ^ v4
-	i4 = i4 & v3
-	i5 = v2 & v4
-	i4 = i4 ^ i5
-	i3 = i3 + i4
-	i3 = i3 + v27
-	v3 = i3
-	i2 = v26 + v3
-	v20 = i2
-	i2 = v20 & v19
-	i4 = v20 ^ k32(4294967295)
-	i3 = v18 & i4
-	i2 = i2 | i3
-	i1 = i1 + i2
-	i2 = bits.RotateLeft32(v20, int(uint32(21)&31))
-	i3 = bits.RotateLeft32(v20, int(uint32(7)&31))
-	i2 = i2 ^ i3
-	i3 = bits.RotateLeft32(v20, int(uint32(26)&31))
-	i2 = i2 ^ i3
-	i1 = i1 + i2
-	i1 = i1 + k32(2428436474)
-	v27 = i1
-	i2 = bits.RotateLeft32(v3, int(uint32(19)&31))
-	i3 = bits.RotateLeft32(v3, int(uint32(10)&31))
-	i2 = i2 ^ i3
-	i3 = bits.RotateLeft32(v3, int(uint32(30)&31))
-	i2 = i2 ^ i3
-	i3 = v3 ^ v2
-	i3 = i3 & v4
-	i4 = v3 & v2
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	i2 = i2 + v29
-	v4 = i2
-	i1 = v27 + v4
-	v21 = i1
-	i1 = v21 + v61
-	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = i1
-	i2 = bits.RotateLeft32(v4, int(uint32(19)&31))
-	i3 = bits.RotateLeft32(v4, int(uint32(10)&31))
-	i2 = i2 ^ i3
-	i3 = bits.RotateLeft32(v4, int(uint32(30)&31))
-	i2 = i2 ^ i3
-	i3 = v4 ^ v3
-	i3 = i3 & v2
-	i4 = v4 & v3
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	i2 = i2 + v10
-	v2 = i2
-	i2 = bits.RotateLeft32(v2, int(uint32(19)&31))
-	i3 = bits.RotateLeft32(v2, int(uint32(10)&31))
-	i2 = i2 ^ i3
-	i3 = bits.RotateLeft32(v2, int(uint32(30)&31))
-	i2 = i2 ^ i3
-	i3 = v2 ^ v4
-	i3 = i3 & v3
-	i4 = v2 & v4
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	i2 = i2 + v28
-	v3 = i2
-	i2 = bits.RotateLeft32(v3, int(uint32(19)&31))
-	i3 = bits.RotateLeft32(v3, int(uint32(10)&31))
-	i2 = i2 ^ i3
-	i3 = bits.RotateLeft32(v3, int(uint32(30)&31))
-	i2 = i2 ^ i3
-	i3 = v3 ^ v2
-	i3 = i3 & v4
-	i4 = v3 & v2
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	i2 = i2 + v26
-	v4 = i2
-	i2 = bits.RotateLeft32(v4, int(uint32(19)&31))
-	i3 = bits.RotateLeft32(v4, int(uint32(10)&31))
-	i2 = i2 ^ i3
-	i3 = bits.RotateLeft32(v4, int(uint32(30)&31))
-	i2 = i2 ^ i3
-	i3 = v4 ^ v3
-	i3 = i3 & v2
-	i4 = v4 & v3
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	i2 = i2 + v27
-	v10 = i2
-	i1 = v64 + v10
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
-	i2 = bits.RotateLeft32(v48, int(uint32(14)&31))
-	i3 = v48 >> (uint32(3) & 31)
-	i2 = i2 ^ i3
-	i3 = bits.RotateLeft32(v48, int(uint32(25)&31))
-	i2 = i2 ^ i3
-	i2 = i2 + v44
-	i2 = i2 + v56
-	i3 = bits.RotateLeft32(v25, int(uint32(13)&31))
-	i4 = v25 >> (uint32(10) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v25, int(uint32(15)&31))
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	v25 = i2
-	i2 = v25 + v18
-	i3 = v21 & v20
-	i5 = v21 ^ k32(4294967295)
-	i4 = v19 & i5
-	i3 = i3 | i4
-	i2 = i2 + i3
-	i3 = bits.RotateLeft32(v21, int(uint32(21)&31))
-	i4 = bits.RotateLeft32(v21, int(uint32(7)&31))
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v21, int(uint32(26)&31))
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	i2 = i2 + k32(2756734187)
-	v26 = i2
-	i2 = v26 + v2
-	v18 = i2
-	i1 = v62 + v18
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = i1
-	i2 = bits.RotateLeft32(v10, int(uint32(19)&31))
-	i3 = bits.RotateLeft32(v10, int(uint32(10)&31))
-	i2 = i2 ^ i3
-	i3 = bits.RotateLeft32(v10, int(uint32(30)&31))
-	i2 = i2 ^ i3
-	i3 = v10 ^ v4
-	i3 = i3 & v3
-	i4 = v10 & v4
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	i2 = i2 + v26
-	v2 = i2
-	i1 = v66 + v2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
-	i3 = bits.RotateLeft32(v49, int(uint32(14)&31))
-	i4 = v49 >> (uint32(3) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v49, int(uint32(25)&31))
-	i3 = i3 ^ i4
-	i2 = v48 + i3
-	i2 = i2 + v24
-	i3 = bits.RotateLeft32(v59, int(uint32(13)&31))
-	i4 = v59 >> (uint32(10) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v59, int(uint32(15)&31))
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	i2 = i2 + v19
-	i3 = v18 & v21
-	i5 = v18 ^ k32(4294967295)
-	i4 = v20 & i5
-	i3 = i3 | i4
-	i2 = i2 + i3
-	i3 = bits.RotateLeft32(v18, int(uint32(21)&31))
-	i4 = bits.RotateLeft32(v18, int(uint32(7)&31))
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v18, int(uint32(26)&31))
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	i2 = i2 + k32(3204031479)
-	v19 = i2
-	i2 = v19 + v3
-	v3 = i2
-	i1 = v63 + v3
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
-	i2 = bits.RotateLeft32(v2, int(uint32(19)&31))
-	i3 = bits.RotateLeft32(v2, int(uint32(10)&31))
-	i2 = i2 ^ i3
-	i3 = bits.RotateLeft32(v2, int(uint32(30)&31))
-	i2 = i2 ^ i3
-	i3 = v2 ^ v10
-	i3 = i3 & v4
-	i4 = v2 & v10
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	i2 = i2 + v19
-	v19 = i2
-	i1 = v68 + v19
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	i3 = bits.RotateLeft32(v53, int(uint32(14)&31))
-	i4 = v53 >> (uint32(3) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v53, int(uint32(25)&31))
-	i3 = i3 ^ i4
-	i2 = v49 + i3
-	i2 = i2 + v57
-	i3 = bits.RotateLeft32(v25, int(uint32(13)&31))
-	i4 = v25 >> (uint32(10) & 31)
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v25, int(uint32(15)&31))
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	i2 = i2 + v20
-	i3 = v3 & v18
-	i5 = v3 ^ k32(4294967295)
-	i4 = v21 & i5
-	i3 = i3 | i4
-	i2 = i2 + i3
-	i3 = bits.RotateLeft32(v3, int(uint32(21)&31))
-	i4 = bits.RotateLeft32(v3, int(uint32(7)&31))
-	i3 = i3 ^ i4
-	i4 = bits.RotateLeft32(v3, int(uint32(26)&31))
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	i2 = i2 + k32(3329325298)
-	v3 = i2
-	i2 = v3 + v4
-	i1 = v60 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
-	i2 = bits.RotateLeft32(v19, int(uint32(19)&31))
-	i3 = bits.RotateLeft32(v19, int(uint32(10)&31))
-	i2 = i2 ^ i3
-	i3 = bits.RotateLeft32(v19, int(uint32(30)&31))
-	i2 = i2 ^ i3
-	i3 = v19 ^ v2
-	i3 = i3 & v10
-	i4 = v19 & v2
-	i3 = i3 ^ i4
-	i2 = i2 + i3
-	i2 = i2 + v3
-	i1 = v0 + i2
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7523(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint64
-	_ = v2
-	var v3 uint64
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var v7 uint64
-	_ = v7
-	var v8 uint64
-	_ = v8
-	var v9 uint64
-	_ = v9
-	var v10 uint64
-	_ = v10
-	var v11 uint64
-	_ = v11
-	var v12 uint64
-	_ = v12
-	var v13 uint64
-	_ = v13
-	var v14 uint64
-	_ = v14
-	var v15 uint64
-	_ = v15
-	var v16 uint64
-	_ = v16
-	var v17 uint64
-	_ = v17
-	var v18 uint64
-	_ = v18
-	var v19 uint64
-	_ = v19
-	var v20 uint64
-	_ = v20
-	var v21 uint64
-	_ = v21
-	var v22 uint64
-	_ = v22
-	var v23 uint64
-	_ = v23
-	var v24 uint64
-	_ = v24
-	var v25 uint64
-	_ = v25
-	var v26 uint64
-	_ = v26
-	var v27 uint64
-	_ = v27
-	var v28 uint64
-	_ = v28
-	var v29 uint64
-	_ = v29
-	var v30 uint64
-	_ = v30
-	var v31 uint64
-	_ = v31
-	var v32 uint64
-	_ = v32
-	var v33 uint64
-	_ = v33
-	var v34 uint64
-	_ = v34
-	var v35 uint64
-	_ = v35
-	var v36 uint64
-	_ = v36
-	var v37 uint64
-	_ = v37
-	var v38 uint64
-	_ = v38
-	var v39 uint64
-	_ = v39
-	var v40 uint64
-	_ = v40
-	var v41 uint64
-	_ = v41
-	var v42 uint64
-	_ = v42
-	var v43 uint64
-	_ = v43
-	var v44 uint64
-	_ = v44
-	var v45 uint64
-	_ = v45
-	var v46 uint64
-	_ = v46
-	var v47 uint64
-	_ = v47
-	var v48 uint64
-	_ = v48
-	var v49 uint64
-	_ = v49
-	var v50 uint64
-	_ = v50
-	var v51 uint64
-	_ = v51
-	var v52 uint64
-	_ = v52
-	var v53 uint64
-	_ = v53
-	var v54 uint64
-	_ = v54
-	var v55 uint64
-	_ = v55
-	var v56 uint64
-	_ = v56
-	var v57 uint64
-	_ = v57
-	var v58 uint64
-	_ = v58
-	var v59 uint64
-	_ = v59
-	var v60 uint64
-	_ = v60
-	var v61 uint64
-	_ = v61
-	var v62 uint64
-	_ = v62
-	var v63 uint64
-	_ = v63
-	var v64 uint64
-	_ = v64
-	var v65 uint64
-	_ = v65
-	var v66 uint64
-	_ = v66
-	var v67 uint64
-	_ = v67
-	var v68 uint64
-	_ = v68
-	var v69 uint64
-	_ = v69
-	var v70 uint64
-	_ = v70
-	var v71 uint64
-	_ = v71
-	var v72 uint64
-	_ = v72
-	var v73 uint64
-	_ = v73
-	var v74 uint64
-	_ = v74
-	var v75 uint64
-	_ = v75
-	var v76 uint64
-	_ = v76
-	var v77 uint64
-	_ = v77
-	var v78 uint64
-	_ = v78
-	var v79 uint64
-	_ = v79
-	var v80 uint64
-	_ = v80
-	var v81 uint64
-	_ = v81
-	var v82 uint64
-	_ = v82
-	var v83 uint64
-	_ = v83
-	var v84 uint64
-	_ = v84
-	var v85 uint64
-	_ = v85
-	var v86 uint64
-	_ = v86
-	var v87 uint64
-	_ = v87
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var i6 uint32
-	_ = i6
-	var l1 uint64
-	_ = l1
-	var l10 uint64
-	_ = l10
-	var l11 uint64
-	_ = l11
-	var l12 uint64
-	_ = l12
-	var l13 uint64
-	_ = l13
-	var l14 uint64
-	_ = l14
-	var l15 uint64
-	_ = l15
-	var l16 uint64
-	_ = l16
-	var l17 uint64
-	_ = l17
-	var l18 uint64
-	_ = l18
-	var l19 uint64
-	_ = l19
-	var l2 uint64
-	_ = l2
-	var l20 uint64
-	_ = l20
-	var l21 uint64
-	_ = l21
-	var l22 uint64
-	_ = l22
-	var l23 uint64
-	_ = l23
-	var l24 uint64
-	_ = l24
-	var l25 uint64
-	_ = l25
-	var l3 uint64
-	_ = l3
-	var l4 uint64
-	_ = l4
-	var l5 uint64
-	_ = l5
-	var l6 uint64
-	_ = l6
-	var l7 uint64
-	_ = l7
-	var l8 uint64
-	_ = l8
-	var l9 uint64
-	_ = l9
-	b := m.base
-	i1 = v0 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	v2 = l1
-	l1 = v2 << (uint64(56) & 63)
-	l2 = v2 & uint64(65280)
-	l2 = l2 << (uint64(40) & 63)
-	l1 = l1 | l2
-	l2 = v2 & uint64(16711680)
-	l2 = l2 << (uint64(24) & 63)
-	l3 = v2 & uint64(4278190080)
-	l3 = l3 << (uint64(8) & 63)
-	l2 = l2 | l3
-	l1 = l1 | l2
-	l2 = v2 >> (uint64(8) & 63)
-	l2 = l2 & uint64(4278190080)
-	l3 = v2 >> (uint64(24) & 63)
-	l3 = l3 & uint64(16711680)
-	l2 = l2 | l3
-	l3 = v2 >> (uint64(40) & 63)
-	l3 = l3 & uint64(65280)
-	l4 = v2 >> (uint64(56) & 63)
-	l3 = l3 | l4
-	l2 = l2 | l3
-	l1 = l1 | l2
-	v3 = l1
-	l1 = bits.RotateLeft64(v3, int(uint64(56)&63))
-	l2 = v3 >> (uint64(7) & 63)
-	l1 = l1 ^ l2
-	l2 = bits.RotateLeft64(v3, int(uint64(63)&63))
-	l1 = l1 ^ l2
-	l2 = *(*uint64)(unsafe.Add(b, v0))
-	v2 = l2
-	l2 = v2 << (uint64(56) & 63)
-	l3 = v2 & uint64(65280)
-	l3 = l3 << (uint64(40) & 63)
-	l2 = l2 | l3
-	l3 = v2 & uint64(16711680)
-	l3 = l3 << (uint64(24) & 63)
-	l4 = v2 & uint64(4278190080)
-	l4 = l4 << (uint64(8) & 63)
-	l3 = l3 | l4
-	l2 = l2 | l3
-	l3 = v2 >> (uint64(8) & 63)
-	l3 = l3 & uint64(4278190080)
-	l4 = v2 >> (uint64(24) & 63)
-	l4 = l4 & uint64(16711680)
-	l3 = l3 | l4
-	l4 = v2 >> (uint64(40) & 63)
-	l4 = l4 & uint64(65280)
-	l5 = v2 >> (uint64(56) & 63)
-	l4 = l4 | l5
-	l3 = l3 | l4
-	l2 = l2 | l3
-	v4 = l2
-	l1 = l1 + v4
-	i2 = v0 + uint32(72)
-	l2 = *(*uint64)(unsafe.Add(b, i2))
-	v2 = l2
-	l2 = v2 << (uint64(56) & 63)
-	l3 = v2 & uint64(65280)
-	l3 = l3 << (uint64(40) & 63)
-	l2 = l2 | l3
-	l3 = v2 & uint64(16711680)
-	l3 = l3 << (uint64(24) & 63)
-	l4 = v2 & uint64(4278190080)
-	l4 = l4 << (uint64(8) & 63)
-	l3 = l3 | l4
-	l2 = l2 | l3
-	l3 = v2 >> (uint64(8) & 63)
-	l3 = l3 & uint64(4278190080)
-	l4 = v2 >> (uint64(24) & 63)
-	l4 = l4 & uint64(16711680)
-	l3 = l3 | l4
-	l4 = v2 >> (uint64(40) & 63)
-	l4 = l4 & uint64(65280)
-	l5 = v2 >> (uint64(56) & 63)
-	l4 = l4 | l5
-	l3 = l3 | l4
-	l2 = l2 | l3
-	v5 = l2
-	l1 = l1 + v5
-	i2 = v0 + uint32(112)
-	l2 = *(*uint64)(unsafe.Add(b, i2))
-	v2 = l2
-	l2 = v2 << (uint64(56) & 63)
-	l3 = v2 & uint64(65280)
-	l3 = l3 << (uint64(40) & 63)
-	l2 = l2 | l3
-	l3 = v2 & uint64(16711680)
-	l3 = l3 << (uint64(24) & 63)
-	l4 = v2 & uint64(4278190080)
-	l4 = l4 << (uint64(8) & 63)
-	l3 = l3 | l4
-	l2 = l2 | l3
-	l3 = v2 >> (uint64(8) & 63)
-	l3 = l3 & uint64(4278190080)
-	l4 = v2 >> (uint64(24) & 63)
-	l4 = l4 & uint64(16711680)
-	l3 = l3 | l4
-	l4 = v2 >> (uint64(40) & 63)
-	l4 = l4 & uint64(65280)
-	l5 = v2 >> (uint64(56) & 63)
-	l4 = l4 | l5
-	l3 = l3 | l4
-	l2 = l2 | l3
-	v6 = l2
-	l2 = bits.RotateLeft64(v6, int(uint64(3)&63))
-	l3 = v6 >> (uint64(6) & 63)
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v6, int(uint64(45)&63))
-	l2 = l2 ^ l3
-	l1 = l1 + l2
-	v7 = l1
-	l1 = bits.RotateLeft64(v7, int(uint64(56)&63))
-	l2 = v7 >> (uint64(7) & 63)
-	l1 = l1 ^ l2
-	l2 = bits.RotateLeft64(v7, int(uint64(63)&63))
-	l1 = l1 ^ l2
-	i2 = v0 + uint32(120)
-	l2 = *(*uint64)(unsafe.Add(b, i2))
-	v2 = l2
-	l2 = v2 << (uint64(56) & 63)
-	l3 = v2 & uint64(65280)
-	l3 = l3 << (uint64(40) & 63)
-	l2 = l2 | l3
-	l3 = v2 & uint64(16711680)
-	l3 = l3 << (uint64(24) & 63)
-	l4 = v2 & uint64(4278190080)
-	l4 = l4 << (uint64(8) & 63)
-	l3 = l3 | l4
-	l2 = l2 | l3
-	l3 = v2 >> (uint64(8) & 63)
-	l3 = l3 & uint64(4278190080)
-	l4 = v2 >> (uint64(24) & 63)
-	l4 = l4 & uint64(16711680)
-	l3 = l3 | l4
-	l4 = v2 >> (uint64(40) & 63)
-	l4 = l4 & uint64(65280)
-	l5 = v2 >> (uint64(56) & 63)
-	l4 = l4 | l5
-	l3 = l3 | l4
-	l2 = l2 | l3
-	v8 = l2
-	l1 = l1 + v8
-	l2 = bits.RotateLeft64(v5, int(uint64(56)&63))
-	l3 = v5 >> (uint64(7) & 63)
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v5, int(uint64(63)&63))
-	l2 = l2 ^ l3
-	i3 = v0 + uint32(64)
-	l3 = *(*uint64)(unsafe.Add(b, i3))
-	v2 = l3
-	l3 = v2 << (uint64(56) & 63)
-	l4 = v2 & uint64(65280)
-	l4 = l4 << (uint64(40) & 63)
-	l3 = l3 | l4
-	l4 = v2 & uint64(16711680)
-	l4 = l4 << (uint64(24) & 63)
-	l5 = v2 & uint64(4278190080)
-	l5 = l5 << (uint64(8) & 63)
-	l4 = l4 | l5
-	l3 = l3 | l4
-	l4 = v2 >> (uint64(8) & 63)
-	l4 = l4 & uint64(4278190080)
-	l5 = v2 >> (uint64(24) & 63)
-	l5 = l5 & uint64(16711680)
-	l4 = l4 | l5
-	l5 = v2 >> (uint64(40) & 63)
-	l5 = l5 & uint64(65280)
-	l6 = v2 >> (uint64(56) & 63)
-	l5 = l5 | l6
-	l4 = l4 | l5
-	l3 = l3 | l4
-	v9 = l3
-	l2 = l2 + v9
-	i3 = v0 + uint32(16)
-	l3 = *(*uint64)(unsafe.Add(b, i3))
-	v2 = l3
-	l3 = v2 << (uint64(56) & 63)
-	l4 = v2 & uint64(65280)
-	l4 = l4 << (uint64(40) & 63)
-	l3 = l3 | l4
-	l4 = v2 & uint64(16711680)
-	l4 = l4 << (uint64(24) & 63)
-	l5 = v2 & uint64(4278190080)
-	l5 = l5 << (uint64(8) & 63)
-	l4 = l4 | l5
-	l3 = l3 | l4
-	l4 = v2 >> (uint64(8) & 63)
-	l4 = l4 & uint64(4278190080)
-	l5 = v2 >> (uint64(24) & 63)
-	l5 = l5 & uint64(16711680)
-	l4 = l4 | l5
-	l5 = v2 >> (uint64(40) & 63)
-	l5 = l5 & uint64(65280)
-	l6 = v2 >> (uint64(56) & 63)
-	l5 = l5 | l6
-	l4 = l4 | l5
-	l3 = l3 | l4
-	v10 = l3
-	l3 = bits.RotateLeft64(v10, int(uint64(56)&63))
-	l4 = v10 >> (uint64(7) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v10, int(uint64(63)&63))
-	l3 = l3 ^ l4
-	l3 = l3 + v3
-	i4 = v0 + uint32(80)
-	l4 = *(*uint64)(unsafe.Add(b, i4))
-	v2 = l4
-	l4 = v2 << (uint64(56) & 63)
-	l5 = v2 & uint64(65280)
-	l5 = l5 << (uint64(40) & 63)
-	l4 = l4 | l5
-	l5 = v2 & uint64(16711680)
-	l5 = l5 << (uint64(24) & 63)
-	l6 = v2 & uint64(4278190080)
-	l6 = l6 << (uint64(8) & 63)
-	l5 = l5 | l6
-	l4 = l4 | l5
-	l5 = v2 >> (uint64(8) & 63)
-	l5 = l5 & uint64(4278190080)
-	l6 = v2 >> (uint64(24) & 63)
-	l6 = l6 & uint64(16711680)
-	l5 = l5 | l6
-	l6 = v2 >> (uint64(40) & 63)
-	l6 = l6 & uint64(65280)
-	l7 = v2 >> (uint64(56) & 63)
-	l6 = l6 | l7
-	l5 = l5 | l6
-	l4 = l4 | l5
-	v11 = l4
-	l3 = l3 + v11
-	l4 = bits.RotateLeft64(v8, int(uint64(3)&63))
-	l5 = v8 >> (uint64(6) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v8, int(uint64(45)&63))
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	v12 = l3
-	l2 = l2 + v12
-	i3 = v0 + uint32(56)
-	l3 = *(*uint64)(unsafe.Add(b, i3))
-	v2 = l3
-	l3 = v2 << (uint64(56) & 63)
-	l4 = v2 & uint64(65280)
-	l4 = l4 << (uint64(40) & 63)
-	l3 = l3 | l4
-	l4 = v2 & uint64(16711680)
-	l4 = l4 << (uint64(24) & 63)
-	l5 = v2 & uint64(4278190080)
-	l5 = l5 << (uint64(8) & 63)
-	l4 = l4 | l5
-	l3 = l3 | l4
-	l4 = v2 >> (uint64(8) & 63)
-	l4 = l4 & uint64(4278190080)
-	l5 = v2 >> (uint64(24) & 63)
-	l5 = l5 & uint64(16711680)
-	l4 = l4 | l5
-	l5 = v2 >> (uint64(40) & 63)
-	l5 = l5 & uint64(65280)
-	l6 = v2 >> (uint64(56) & 63)
-	l5 = l5 | l6
-	l4 = l4 | l5
-	l3 = l3 | l4
-	v13 = l3
-	l3 = bits.RotateLeft64(v13, int(uint64(56)&63))
-	l4 = v13 >> (uint64(7) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v13, int(uint64(63)&63))
-	l3 = l3 ^ l4
-	i4 = v0 + uint32(48)
-	l4 = *(*uint64)(unsafe.Add(b, i4))
-	v2 = l4
-	l4 = v2 << (uint64(56) & 63)
-	l5 = v2 & uint64(65280)
-	l5 = l5 << (uint64(40) & 63)
-	l4 = l4 | l5
-	l5 = v2 & uint64(16711680)
-	l5 = l5 << (uint64(24) & 63)
-	l6 = v2 & uint64(4278190080)
-	l6 = l6 << (uint64(8) & 63)
-	l5 = l5 | l6
-	l4 = l4 | l5
-	l5 = v2 >> (uint64(8) & 63)
-	l5 = l5 & uint64(4278190080)
-	l6 = v2 >> (uint64(24) & 63)
-	l6 = l6 & uint64(16711680)
-	l5 = l5 | l6
-	l6 = v2 >> (uint64(40) & 63)
-	l6 = l6 & uint64(65280)
-	l7 = v2 >> (uint64(56) & 63)
-	l6 = l6 | l7
-	l5 = l5 | l6
-	l4 = l4 | l5
-	v14 = l4
-	l3 = l3 + v14
-	l3 = l3 + v8
-	i4 = v0 + uint32(40)
-	l4 = *(*uint64)(unsafe.Add(b, i4))
-	v2 = l4
-	l4 = v2 << (uint64(56) & 63)
-	l5 = v2 & uint64(65280)
-	l5 = l5 << (uint64(40) & 63)
-	l4 = l4 | l5
-	l5 = v2 & uint64(16711680)
-	l5 = l5 << (uint64(24) & 63)
-	l6 = v2 & uint64(4278190080)
-	l6 = l6 << (uint64(8) & 63)
-	l5 = l5 | l6
-	l4 = l4 | l5
-	l5 = v2 >> (uint64(8) & 63)
-	l5 = l5 & uint64(4278190080)
-	l6 = v2 >> (uint64(24) & 63)
-	l6 = l6 & uint64(16711680)
-	l5 = l5 | l6
-	l6 = v2 >> (uint64(40) & 63)
-	l6 = l6 & uint64(65280)
-	l7 = v2 >> (uint64(56) & 63)
-	l6 = l6 | l7
-	l5 = l5 | l6
-	l4 = l4 | l5
-	v15 = l4
-	l4 = bits.RotateLeft64(v15, int(uint64(56)&63))
-	l5 = v15 >> (uint64(7) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v15, int(uint64(63)&63))
-	l4 = l4 ^ l5
-	i5 = v0 + uint32(32)
-	l5 = *(*uint64)(unsafe.Add(b, i5))
-	v2 = l5
-	l5 = v2 << (uint64(56) & 63)
-	l6 = v2 & uint64(65280)
-	l6 = l6 << (uint64(40) & 63)
-	l5 = l5 | l6
-	l6 = v2 & uint64(16711680)
-	l6 = l6 << (uint64(24) & 63)
-	l7 = v2 & uint64(4278190080)
-	l7 = l7 << (uint64(8) & 63)
-	l6 = l6 | l7
-	l5 = l5 | l6
-	l6 = v2 >> (uint64(8) & 63)
-	l6 = l6 & uint64(4278190080)
-	l7 = v2 >> (uint64(24) & 63)
-	l7 = l7 & uint64(16711680)
-	l6 = l6 | l7
-	l7 = v2 >> (uint64(40) & 63)
-	l7 = l7 & uint64(65280)
-	l8 = v2 >> (uint64(56) & 63)
-	l7 = l7 | l8
-	l6 = l6 | l7
-	l5 = l5 | l6
-	v16 = l5
-	l4 = l4 + v16
-	i5 = v0 + uint32(104)
-	l5 = *(*uint64)(unsafe.Add(b, i5))
-	v2 = l5
-	l5 = v2 << (uint64(56) & 63)
-	l6 = v2 & uint64(65280)
-	l6 = l6 << (uint64(40) & 63)
-	l5 = l5 | l6
-	l6 = v2 & uint64(16711680)
-	l6 = l6 << (uint64(24) & 63)
-	l7 = v2 & uint64(4278190080)
-	l7 = l7 << (uint64(8) & 63)
-	l6 = l6 | l7
-	l5 = l5 | l6
-	l6 = v2 >> (uint64(8) & 63)
-	l6 = l6 & uint64(4278190080)
-	l7 = v2 >> (uint64(24) & 63)
-	l7 = l7 & uint64(16711680)
-	l6 = l6 | l7
-	l7 = v2 >> (uint64(40) & 63)
-	l7 = l7 & uint64(65280)
-	l8 = v2 >> (uint64(56) & 63)
-	l7 = l7 | l8
-	l6 = l6 | l7
-	l5 = l5 | l6
-	v17 = l5
-	l4 = l4 + v17
-	i5 = v0 + uint32(24)
-	l5 = *(*uint64)(unsafe.Add(b, i5))
-	v2 = l5
-	l5 = v2 << (uint64(56) & 63)
-	l6 = v2 & uint64(65280)
-	l6 = l6 << (uint64(40) & 63)
-	l5 = l5 | l6
-	l6 = v2 & uint64(16711680)
-	l6 = l6 << (uint64(24) & 63)
-	l7 = v2 & uint64(4278190080)
-	l7 = l7 << (uint64(8) & 63)
-	l6 = l6 | l7
-	l5 = l5 | l6
-	l6 = v2 >> (uint64(8) & 63)
-	l6 = l6 & uint64(4278190080)
-	l7 = v2 >> (uint64(24) & 63)
-	l7 = l7 & uint64(16711680)
-	l6 = l6 | l7
-	l7 = v2 >> (uint64(40) & 63)
-	l7 = l7 & uint64(65280)
-	l8 = v2 >> (uint64(56) & 63)
-	l7 = l7 | l8
-	l6 = l6 | l7
-	l5 = l5 | l6
-	v18 = l5
-	l5 = bits.RotateLeft64(v18, int(uint64(56)&63))
-	l6 = v18 >> (uint64(7) & 63)
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v18, int(uint64(63)&63))
-	l5 = l5 ^ l6
-	l5 = l5 + v10
-	i6 = v0 + uint32(88)
-	l6 = *(*uint64)(unsafe.Add(b, i6))
-	v2 = l6
-	l6 = v2 << (uint64(56) & 63)
-	l7 = v2 & uint64(65280)
-	l7 = l7 << (uint64(40) & 63)
-	l6 = l6 | l7
-	l7 = v2 & uint64(16711680)
-	l7 = l7 << (uint64(24) & 63)
-	l8 = v2 & uint64(4278190080)
-	l8 = l8 << (uint64(8) & 63)
-	l7 = l7 | l8
-	l6 = l6 | l7
-	l7 = v2 >> (uint64(8) & 63)
-	l7 = l7 & uint64(4278190080)
-	l8 = v2 >> (uint64(24) & 63)
-	l8 = l8 & uint64(16711680)
-	l7 = l7 | l8
-	l8 = v2 >> (uint64(40) & 63)
-	l8 = l8 & uint64(65280)
-	l9 = v2 >> (uint64(56) & 63)
-	l8 = l8 | l9
-	l7 = l7 | l8
-	l6 = l6 | l7
-	v19 = l6
-	l5 = l5 + v19
-	l6 = bits.RotateLeft64(v7, int(uint64(3)&63))
-	l7 = v7 >> (uint64(6) & 63)
-	l6 = l6 ^ l7
-	l7 = bits.RotateLeft64(v7, int(uint64(45)&63))
-	l6 = l6 ^ l7
-	l5 = l5 + l6
-	v20 = l5
-	l5 = bits.RotateLeft64(v20, int(uint64(3)&63))
-	l6 = v20 >> (uint64(6) & 63)
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v20, int(uint64(45)&63))
-	l5 = l5 ^ l6
-	l4 = l4 + l5
-	v21 = l4
-	l4 = bits.RotateLeft64(v21, int(uint64(3)&63))
-	l5 = v21 >> (uint64(6) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v21, int(uint64(45)&63))
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	v22 = l3
-	l3 = bits.RotateLeft64(v22, int(uint64(3)&63))
-	l4 = v22 >> (uint64(6) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v22, int(uint64(45)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	v23 = l2
-	l1 = l1 + v23
-	l2 = bits.RotateLeft64(v6, int(uint64(56)&63))
-	l3 = v6 >> (uint64(7) & 63)
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v6, int(uint64(63)&63))
-	l2 = l2 ^ l3
-	l2 = l2 + v17
-	l2 = l2 + v22
-	i3 = v0 + uint32(96)
-	l3 = *(*uint64)(unsafe.Add(b, i3))
-	v2 = l3
-	l3 = v2 << (uint64(56) & 63)
-	l4 = v2 & uint64(65280)
-	l4 = l4 << (uint64(40) & 63)
-	l3 = l3 | l4
-	l4 = v2 & uint64(16711680)
-	l4 = l4 << (uint64(24) & 63)
-	l5 = v2 & uint64(4278190080)
-	l5 = l5 << (uint64(8) & 63)
-	l4 = l4 | l5
-	l3 = l3 | l4
-	l4 = v2 >> (uint64(8) & 63)
-	l4 = l4 & uint64(4278190080)
-	l5 = v2 >> (uint64(24) & 63)
-	l5 = l5 & uint64(16711680)
-	l4 = l4 | l5
-	l5 = v2 >> (uint64(40) & 63)
-	l5 = l5 & uint64(65280)
-	l6 = v2 >> (uint64(56) & 63)
-	l5 = l5 | l6
-	l4 = l4 | l5
-	l3 = l3 | l4
-	v24 = l3
-	l3 = bits.RotateLeft64(v24, int(uint64(56)&63))
-	l4 = v24 >> (uint64(7) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v24, int(uint64(63)&63))
-	l3 = l3 ^ l4
-	l3 = l3 + v19
-	l3 = l3 + v21
-	l4 = bits.RotateLeft64(v11, int(uint64(56)&63))
-	l5 = v11 >> (uint64(7) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v11, int(uint64(63)&63))
-	l4 = l4 ^ l5
-	l4 = l4 + v5
-	l4 = l4 + v20
-	l5 = bits.RotateLeft64(v9, int(uint64(56)&63))
-	l6 = v9 >> (uint64(7) & 63)
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v9, int(uint64(63)&63))
-	l5 = l5 ^ l6
-	l5 = l5 + v13
-	l5 = l5 + v7
-	l6 = bits.RotateLeft64(v14, int(uint64(56)&63))
-	l7 = v14 >> (uint64(7) & 63)
-	l6 = l6 ^ l7
-	l7 = bits.RotateLeft64(v14, int(uint64(63)&63))
-	l6 = l6 ^ l7
-	l6 = l6 + v15
-	l6 = l6 + v6
-	l7 = bits.RotateLeft64(v16, int(uint64(56)&63))
-	l8 = v16 >> (uint64(7) & 63)
-	l7 = l7 ^ l8
-	l8 = bits.RotateLeft64(v16, int(uint64(63)&63))
-	l7 = l7 ^ l8
-	l7 = l7 + v18
-	l7 = l7 + v24
-	l8 = bits.RotateLeft64(v12, int(uint64(3)&63))
-	l9 = v12 >> (uint64(6) & 63)
-	l8 = l8 ^ l9
-	l9 = bits.RotateLeft64(v12, int(uint64(45)&63))
-	l8 = l8 ^ l9
-	l7 = l7 + l8
-	v25 = l7
-	l7 = bits.RotateLeft64(v25, int(uint64(3)&63))
-	l8 = v25 >> (uint64(6) & 63)
-	l7 = l7 ^ l8
-	l8 = bits.RotateLeft64(v25, int(uint64(45)&63))
-	l7 = l7 ^ l8
-	l6 = l6 + l7
-	v26 = l6
-	l6 = bits.RotateLeft64(v26, int(uint64(3)&63))
-	l7 = v26 >> (uint64(6) & 63)
-	l6 = l6 ^ l7
-	l7 = bits.RotateLeft64(v26, int(uint64(45)&63))
-	l6 = l6 ^ l7
-	l5 = l5 + l6
-	v27 = l5
-	l5 = bits.RotateLeft64(v27, int(uint64(3)&63))
-	l6 = v27 >> (uint64(6) & 63)
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v27, int(uint64(45)&63))
-	l5 = l5 ^ l6
-	l4 = l4 + l5
-	v28 = l4
-	l4 = bits.RotateLeft64(v28, int(uint64(3)&63))
-	l5 = v28 >> (uint64(6) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v28, int(uint64(45)&63))
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	v29 = l3
-	l3 = bits.RotateLeft64(v29, int(uint64(3)&63))
-	l4 = v29 >> (uint64(6) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v29, int(uint64(45)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	v30 = l2
-	l2 = bits.RotateLeft64(v30, int(uint64(3)&63))
-	l3 = v30 >> (uint64(6) & 63)
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v30, int(uint64(45)&63))
-	l2 = l2 ^ l3
-	l1 = l1 + l2
-	v31 = l1
-	l1 = bits.RotateLeft64(v31, int(uint64(56)&63))
-	l2 = v31 >> (uint64(7) & 63)
-	l1 = l1 ^ l2
-	l2 = bits.RotateLeft64(v31, int(uint64(63)&63))
-	l1 = l1 ^ l2
-	l2 = bits.RotateLeft64(v8, int(uint64(56)&63))
-	l3 = v8 >> (uint64(7) & 63)
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v8, int(uint64(63)&63))
-	l2 = l2 ^ l3
-	l2 = l2 + v6
-	l2 = l2 + v27
-	l3 = bits.RotateLeft64(v17, int(uint64(56)&63))
-	l4 = v17 >> (uint64(7) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v17, int(uint64(63)&63))
-	l3 = l3 ^ l4
-	l3 = l3 + v24
-	l3 = l3 + v26
-	l4 = bits.RotateLeft64(v19, int(uint64(56)&63))
-	l5 = v19 >> (uint64(7) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v19, int(uint64(63)&63))
-	l4 = l4 ^ l5
-	l4 = l4 + v11
-	l4 = l4 + v25
-	l5 = bits.RotateLeft64(v23, int(uint64(3)&63))
-	l6 = v23 >> (uint64(6) & 63)
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v23, int(uint64(45)&63))
-	l5 = l5 ^ l6
-	l4 = l4 + l5
-	v32 = l4
-	l4 = bits.RotateLeft64(v32, int(uint64(3)&63))
-	l5 = v32 >> (uint64(6) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v32, int(uint64(45)&63))
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	v33 = l3
-	l3 = bits.RotateLeft64(v33, int(uint64(3)&63))
-	l4 = v33 >> (uint64(6) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v33, int(uint64(45)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	v34 = l2
-	l1 = l1 + v34
-	l2 = bits.RotateLeft64(v23, int(uint64(56)&63))
-	l3 = v23 >> (uint64(7) & 63)
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v23, int(uint64(63)&63))
-	l2 = l2 ^ l3
-	l2 = l2 + v27
-	l3 = bits.RotateLeft64(v12, int(uint64(56)&63))
-	l4 = v12 >> (uint64(7) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v12, int(uint64(63)&63))
-	l3 = l3 ^ l4
-	l3 = l3 + v7
-	l3 = l3 + v28
-	l4 = bits.RotateLeft64(v34, int(uint64(3)&63))
-	l5 = v34 >> (uint64(6) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v34, int(uint64(45)&63))
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	v35 = l3
-	l2 = l2 + v35
-	l3 = bits.RotateLeft64(v22, int(uint64(56)&63))
-	l4 = v22 >> (uint64(7) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v22, int(uint64(63)&63))
-	l3 = l3 ^ l4
-	l3 = l3 + v26
-	l3 = l3 + v34
-	l4 = bits.RotateLeft64(v21, int(uint64(56)&63))
-	l5 = v21 >> (uint64(7) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v21, int(uint64(63)&63))
-	l4 = l4 ^ l5
-	l4 = l4 + v25
-	l4 = l4 + v33
-	l5 = bits.RotateLeft64(v20, int(uint64(56)&63))
-	l6 = v20 >> (uint64(7) & 63)
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v20, int(uint64(63)&63))
-	l5 = l5 ^ l6
-	l5 = l5 + v12
-	l5 = l5 + v32
-	l6 = bits.RotateLeft64(v31, int(uint64(3)&63))
-	l7 = v31 >> (uint64(6) & 63)
-	l6 = l6 ^ l7
-	l7 = bits.RotateLeft64(v31, int(uint64(45)&63))
-	l6 = l6 ^ l7
-	l5 = l5 + l6
-	v36 = l5
-	l5 = bits.RotateLeft64(v36, int(uint64(3)&63))
-	l6 = v36 >> (uint64(6) & 63)
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v36, int(uint64(45)&63))
-	l5 = l5 ^ l6
-	l4 = l4 + l5
-	v37 = l4
-	l4 = bits.RotateLeft64(v37, int(uint64(3)&63))
-	l5 = v37 >> (uint64(6) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v37, int(uint64(45)&63))
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	v38 = l3
-	l3 = bits.RotateLeft64(v38, int(uint64(3)&63))
-	l4 = v38 >> (uint64(6) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v38, int(uint64(45)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	v39 = l2
-	l1 = l1 + v39
-	l2 = bits.RotateLeft64(v30, int(uint64(56)&63))
-	l3 = v30 >> (uint64(7) & 63)
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v30, int(uint64(63)&63))
-	l2 = l2 ^ l3
-	l2 = l2 + v33
-	l2 = l2 + v38
-	l3 = bits.RotateLeft64(v29, int(uint64(56)&63))
-	l4 = v29 >> (uint64(7) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v29, int(uint64(63)&63))
-	l3 = l3 ^ l4
-	l3 = l3 + v32
-	l3 = l3 + v37
-	l4 = bits.RotateLeft64(v28, int(uint64(56)&63))
-	l5 = v28 >> (uint64(7) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v28, int(uint64(63)&63))
-	l4 = l4 ^ l5
-	l4 = l4 + v23
-	l4 = l4 + v36
-	l5 = bits.RotateLeft64(v27, int(uint64(56)&63))
-	l6 = v27 >> (uint64(7) & 63)
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v27, int(uint64(63)&63))
-	l5 = l5 ^ l6
-	l5 = l5 + v22
-	l5 = l5 + v31
-	l6 = bits.RotateLeft64(v26, int(uint64(56)&63))
-	l7 = v26 >> (uint64(7) & 63)
-	l6 = l6 ^ l7
-	l7 = bits.RotateLeft64(v26, int(uint64(63)&63))
-	l6 = l6 ^ l7
-	l6 = l6 + v21
-	l6 = l6 + v30
-	l7 = bits.RotateLeft64(v25, int(uint64(56)&63))
-	l8 = v25 >> (uint64(7) & 63)
-	l7 = l7 ^ l8
-	l8 = bits.RotateLeft64(v25, int(uint64(63)&63))
-	l7 = l7 ^ l8
-	l7 = l7 + v20
-	l7 = l7 + v29
-	l8 = bits.RotateLeft64(v35, int(uint64(3)&63))
-	l9 = v35 >> (uint64(6) & 63)
-	l8 = l8 ^ l9
-	l9 = bits.RotateLeft64(v35, int(uint64(45)&63))
-	l8 = l8 ^ l9
-	l7 = l7 + l8
-	v40 = l7
-	l7 = bits.RotateLeft64(v40, int(uint64(3)&63))
-	l8 = v40 >> (uint64(6) & 63)
-	l7 = l7 ^ l8
-	l8 = bits.RotateLeft64(v40, int(uint64(45)&63))
-	l7 = l7 ^ l8
-	l6 = l6 + l7
-	v41 = l6
-	l6 = bits.RotateLeft64(v41, int(uint64(3)&63))
-	l7 = v41 >> (uint64(6) & 63)
-	l6 = l6 ^ l7
-	l7 = bits.RotateLeft64(v41, int(uint64(45)&63))
-	l6 = l6 ^ l7
-	l5 = l5 + l6
-	v42 = l5
-	l5 = bits.RotateLeft64(v42, int(uint64(3)&63))
-	l6 = v42 >> (uint64(6) & 63)
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v42, int(uint64(45)&63))
-	l5 = l5 ^ l6
-	l4 = l4 + l5
-	v43 = l4
-	l4 = bits.RotateLeft64(v43, int(uint64(3)&63))
-	l5 = v43 >> (uint64(6) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v43, int(uint64(45)&63))
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	v44 = l3
-	l3 = bits.RotateLeft64(v44, int(uint64(3)&63))
-	l4 = v44 >> (uint64(6) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v44, int(uint64(45)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	v45 = l2
-	l2 = bits.RotateLeft64(v45, int(uint64(3)&63))
-	l3 = v45 >> (uint64(6) & 63)
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v45, int(uint64(45)&63))
-	l2 = l2 ^ l3
-	l1 = l1 + l2
-	v46 = l1
-	l1 = bits.RotateLeft64(v46, int(uint64(56)&63))
-	l2 = v46 >> (uint64(7) & 63)
-	l1 = l1 ^ l2
-	l2 = bits.RotateLeft64(v46, int(uint64(63)&63))
-	l1 = l1 ^ l2
-	l2 = bits.RotateLeft64(v34, int(uint64(56)&63))
-	l3 = v34 >> (uint64(7) & 63)
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v34, int(uint64(63)&63))
-	l2 = l2 ^ l3
-	l2 = l2 + v30
-	l2 = l2 + v42
-	l3 = bits.RotateLeft64(v33, int(uint64(56)&63))
-	l4 = v33 >> (uint64(7) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v33, int(uint64(63)&63))
-	l3 = l3 ^ l4
-	l3 = l3 + v29
-	l3 = l3 + v41
-	l4 = bits.RotateLeft64(v32, int(uint64(56)&63))
-	l5 = v32 >> (uint64(7) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v32, int(uint64(63)&63))
-	l4 = l4 ^ l5
-	l4 = l4 + v28
-	l4 = l4 + v40
-	l5 = bits.RotateLeft64(v39, int(uint64(3)&63))
-	l6 = v39 >> (uint64(6) & 63)
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v39, int(uint64(45)&63))
-	l5 = l5 ^ l6
-	l4 = l4 + l5
-	v47 = l4
-	l4 = bits.RotateLeft64(v47, int(uint64(3)&63))
-	l5 = v47 >> (uint64(6) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v47, int(uint64(45)&63))
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	v48 = l3
-	l3 = bits.RotateLeft64(v48, int(uint64(3)&63))
-	l4 = v48 >> (uint64(6) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v48, int(uint64(45)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	v49 = l2
-	l1 = l1 + v49
-	l2 = bits.RotateLeft64(v39, int(uint64(56)&63))
-	l3 = v39 >> (uint64(7) & 63)
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v39, int(uint64(63)&63))
-	l2 = l2 ^ l3
-	l2 = l2 + v42
-	l3 = bits.RotateLeft64(v35, int(uint64(56)&63))
-	l4 = v35 >> (uint64(7) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v35, int(uint64(63)&63))
-	l3 = l3 ^ l4
-	l3 = l3 + v31
-	l3 = l3 + v43
-	l4 = bits.RotateLeft64(v49, int(uint64(3)&63))
-	l5 = v49 >> (uint64(6) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v49, int(uint64(45)&63))
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	v50 = l3
-	l2 = l2 + v50
-	l3 = bits.RotateLeft64(v38, int(uint64(56)&63))
-	l4 = v38 >> (uint64(7) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v38, int(uint64(63)&63))
-	l3 = l3 ^ l4
-	l3 = l3 + v41
-	l3 = l3 + v49
-	l4 = bits.RotateLeft64(v37, int(uint64(56)&63))
-	l5 = v37 >> (uint64(7) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v37, int(uint64(63)&63))
-	l4 = l4 ^ l5
-	l4 = l4 + v40
-	l4 = l4 + v48
-	l5 = bits.RotateLeft64(v36, int(uint64(56)&63))
-	l6 = v36 >> (uint64(7) & 63)
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v36, int(uint64(63)&63))
-	l5 = l5 ^ l6
-	l5 = l5 + v35
-	l5 = l5 + v47
-	l6 = bits.RotateLeft64(v46, int(uint64(3)&63))
-	l7 = v46 >> (uint64(6) & 63)
-	l6 = l6 ^ l7
-	l7 = bits.RotateLeft64(v46, int(uint64(45)&63))
-	l6 = l6 ^ l7
-	l5 = l5 + l6
-	v51 = l5
-	l5 = bits.RotateLeft64(v51, int(uint64(3)&63))
-	l6 = v51 >> (uint64(6) & 63)
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v51, int(uint64(45)&63))
-	l5 = l5 ^ l6
-	l4 = l4 + l5
-	v52 = l4
-	l4 = bits.RotateLeft64(v52, int(uint64(3)&63))
-	l5 = v52 >> (uint64(6) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v52, int(uint64(45)&63))
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	v53 = l3
-	l3 = bits.RotateLeft64(v53, int(uint64(3)&63))
-	l4 = v53 >> (uint64(6) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v53, int(uint64(45)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	v54 = l2
-	l1 = l1 + v54
-	l2 = bits.RotateLeft64(v45, int(uint64(56)&63))
-	l3 = v45 >> (uint64(7) & 63)
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v45, int(uint64(63)&63))
-	l2 = l2 ^ l3
-	l2 = l2 + v48
-	l2 = l2 + v53
-	l3 = bits.RotateLeft64(v44, int(uint64(56)&63))
-	l4 = v44 >> (uint64(7) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v44, int(uint64(63)&63))
-	l3 = l3 ^ l4
-	l3 = l3 + v47
-	l3 = l3 + v52
-	l4 = bits.RotateLeft64(v43, int(uint64(56)&63))
-	l5 = v43 >> (uint64(7) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v43, int(uint64(63)&63))
-	l4 = l4 ^ l5
-	l4 = l4 + v39
-	l4 = l4 + v51
-	l5 = bits.RotateLeft64(v42, int(uint64(56)&63))
-	l6 = v42 >> (uint64(7) & 63)
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v42, int(uint64(63)&63))
-	l5 = l5 ^ l6
-	l5 = l5 + v38
-	l5 = l5 + v46
-	l6 = bits.RotateLeft64(v41, int(uint64(56)&63))
-	l7 = v41 >> (uint64(7) & 63)
-	l6 = l6 ^ l7
-	l7 = bits.RotateLeft64(v41, int(uint64(63)&63))
-	l6 = l6 ^ l7
-	l6 = l6 + v37
-	l6 = l6 + v45
-	l7 = bits.RotateLeft64(v40, int(uint64(56)&63))
-	l8 = v40 >> (uint64(7) & 63)
-	l7 = l7 ^ l8
-	l8 = bits.RotateLeft64(v40, int(uint64(63)&63))
-	l7 = l7 ^ l8
-	l7 = l7 + v36
-	l7 = l7 + v44
-	l8 = bits.RotateLeft64(v50, int(uint64(3)&63))
-	l9 = v50 >> (uint64(6) & 63)
-	l8 = l8 ^ l9
-	l9 = bits.RotateLeft64(v50, int(uint64(45)&63))
-	l8 = l8 ^ l9
-	l7 = l7 + l8
-	v55 = l7
-	l7 = bits.RotateLeft64(v55, int(uint64(3)&63))
-	l8 = v55 >> (uint64(6) & 63)
-	l7 = l7 ^ l8
-	l8 = bits.RotateLeft64(v55, int(uint64(45)&63))
-	l7 = l7 ^ l8
-	l6 = l6 + l7
-	v56 = l6
-	l6 = bits.RotateLeft64(v56, int(uint64(3)&63))
-	l7 = v56 >> (uint64(6) & 63)
-	l6 = l6 ^ l7
-	l7 = bits.RotateLeft64(v56, int(uint64(45)&63))
-	l6 = l6 ^ l7
-	l5 = l5 + l6
-	v57 = l5
-	l5 = bits.RotateLeft64(v57, int(uint64(3)&63))
-	l6 = v57 >> (uint64(6) & 63)
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v57, int(uint64(45)&63))
-	l5 = l5 ^ l6
-	l4 = l4 + l5
-	v58 = l4
-	l4 = bits.RotateLeft64(v58, int(uint64(3)&63))
-	l5 = v58 >> (uint64(6) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v58, int(uint64(45)&63))
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	v59 = l3
-	l3 = bits.RotateLeft64(v59, int(uint64(3)&63))
-	l4 = v59 >> (uint64(6) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v59, int(uint64(45)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	v60 = l2
-	l2 = bits.RotateLeft64(v60, int(uint64(3)&63))
-	l3 = v60 >> (uint64(6) & 63)
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v60, int(uint64(45)&63))
-	l2 = l2 ^ l3
-	l1 = l1 + l2
-	v61 = l1
-	l1 = bits.RotateLeft64(v61, int(uint64(56)&63))
-	l2 = v61 >> (uint64(7) & 63)
-	l1 = l1 ^ l2
-	l2 = bits.RotateLeft64(v61, int(uint64(63)&63))
-	l1 = l1 ^ l2
-	l2 = bits.RotateLeft64(v49, int(uint64(56)&63))
-	l3 = v49 >> (uint64(7) & 63)
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v49, int(uint64(63)&63))
-	l2 = l2 ^ l3
-	l2 = l2 + v45
-	l2 = l2 + v57
-	l3 = bits.RotateLeft64(v48, int(uint64(56)&63))
-	l4 = v48 >> (uint64(7) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v48, int(uint64(63)&63))
-	l3 = l3 ^ l4
-	l3 = l3 + v44
-	l3 = l3 + v56
-	l4 = bits.RotateLeft64(v47, int(uint64(56)&63))
-	l5 = v47 >> (uint64(7) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v47, int(uint64(63)&63))
-	l4 = l4 ^ l5
-	l4 = l4 + v43
-	l4 = l4 + v55
-	l5 = bits.RotateLeft64(v54, int(uint64(3)&63))
-	l6 = v54 >> (uint64(6) & 63)
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v54, int(uint64(45)&63))
-	l5 = l5 ^ l6
-	l4 = l4 + l5
-	v62 = l4
-	l4 = bits.RotateLeft64(v62, int(uint64(3)&63))
-	l5 = v62 >> (uint64(6) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v62, int(uint64(45)&63))
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	v63 = l3
-	l3 = bits.RotateLeft64(v63, int(uint64(3)&63))
-	l4 = v63 >> (uint64(6) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v63, int(uint64(45)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	v64 = l2
-	l1 = l1 + v64
-	l2 = bits.RotateLeft64(v54, int(uint64(56)&63))
-	l3 = v54 >> (uint64(7) & 63)
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v54, int(uint64(63)&63))
-	l2 = l2 ^ l3
-	l2 = l2 + v57
-	l3 = bits.RotateLeft64(v50, int(uint64(56)&63))
-	l4 = v50 >> (uint64(7) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v50, int(uint64(63)&63))
-	l3 = l3 ^ l4
-	l3 = l3 + v46
-	l3 = l3 + v58
-	l4 = bits.RotateLeft64(v64, int(uint64(3)&63))
-	l5 = v64 >> (uint64(6) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v64, int(uint64(45)&63))
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	v65 = l3
-	l2 = l2 + v65
-	l3 = bits.RotateLeft64(v53, int(uint64(56)&63))
-	l4 = v53 >> (uint64(7) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v53, int(uint64(63)&63))
-	l3 = l3 ^ l4
-	l3 = l3 + v56
-	l3 = l3 + v64
-	l4 = bits.RotateLeft64(v52, int(uint64(56)&63))
-	l5 = v52 >> (uint64(7) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v52, int(uint64(63)&63))
-	l4 = l4 ^ l5
-	l4 = l4 + v55
-	l4 = l4 + v63
-	l5 = bits.RotateLeft64(v51, int(uint64(56)&63))
-	l6 = v51 >> (uint64(7) & 63)
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v51, int(uint64(63)&63))
-	l5 = l5 ^ l6
-	l5 = l5 + v50
-	l5 = l5 + v62
-	l6 = bits.RotateLeft64(v61, int(uint64(3)&63))
-	l7 = v61 >> (uint64(6) & 63)
-	l6 = l6 ^ l7
-	l7 = bits.RotateLeft64(v61, int(uint64(45)&63))
-	l6 = l6 ^ l7
-	l5 = l5 + l6
-	v66 = l5
-	l5 = bits.RotateLeft64(v66, int(uint64(3)&63))
-	l6 = v66 >> (uint64(6) & 63)
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v66, int(uint64(45)&63))
-	l5 = l5 ^ l6
-	l4 = l4 + l5
-	v67 = l4
-	l4 = bits.RotateLeft64(v67, int(uint64(3)&63))
-	l5 = v67 >> (uint64(6) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v67, int(uint64(45)&63))
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	v68 = l3
-	l3 = bits.RotateLeft64(v68, int(uint64(3)&63))
-	l4 = v68 >> (uint64(6) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v68, int(uint64(45)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	v69 = l2
-	l1 = l1 + v69
-	l2 = bits.RotateLeft64(v60, int(uint64(56)&63))
-	l3 = v60 >> (uint64(7) & 63)
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v60, int(uint64(63)&63))
-	l2 = l2 ^ l3
-	l2 = l2 + v63
-	l2 = l2 + v68
-	l3 = bits.RotateLeft64(v59, int(uint64(56)&63))
-	l4 = v59 >> (uint64(7) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v59, int(uint64(63)&63))
-	l3 = l3 ^ l4
-	l3 = l3 + v62
-	l3 = l3 + v67
-	l4 = bits.RotateLeft64(v58, int(uint64(56)&63))
-	l5 = v58 >> (uint64(7) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v58, int(uint64(63)&63))
-	l4 = l4 ^ l5
-	l4 = l4 + v54
-	l4 = l4 + v66
-	l5 = bits.RotateLeft64(v57, int(uint64(56)&63))
-	l6 = v57 >> (uint64(7) & 63)
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v57, int(uint64(63)&63))
-	l5 = l5 ^ l6
-	l5 = l5 + v53
-	l5 = l5 + v61
-	l6 = bits.RotateLeft64(v56, int(uint64(56)&63))
-	l7 = v56 >> (uint64(7) & 63)
-	l6 = l6 ^ l7
-	l7 = bits.RotateLeft64(v56, int(uint64(63)&63))
-	l6 = l6 ^ l7
-	l6 = l6 + v52
-	l6 = l6 + v60
-	l7 = bits.RotateLeft64(v55, int(uint64(56)&63))
-	l8 = v55 >> (uint64(7) & 63)
-	l7 = l7 ^ l8
-	l8 = bits.RotateLeft64(v55, int(uint64(63)&63))
-	l7 = l7 ^ l8
-	l7 = l7 + v51
-	l7 = l7 + v59
-	l8 = bits.RotateLeft64(v65, int(uint64(3)&63))
-	l9 = v65 >> (uint64(6) & 63)
-	l8 = l8 ^ l9
-	l9 = bits.RotateLeft64(v65, int(uint64(45)&63))
-	l8 = l8 ^ l9
-	l7 = l7 + l8
-	v70 = l7
-	l7 = bits.RotateLeft64(v70, int(uint64(3)&63))
-	l8 = v70 >> (uint64(6) & 63)
-	l7 = l7 ^ l8
-	l8 = bits.RotateLeft64(v70, int(uint64(45)&63))
-	l7 = l7 ^ l8
-	l6 = l6 + l7
-	v71 = l6
-	l6 = bits.RotateLeft64(v71, int(uint64(3)&63))
-	l7 = v71 >> (uint64(6) & 63)
-	l6 = l6 ^ l7
-	l7 = bits.RotateLeft64(v71, int(uint64(45)&63))
-	l6 = l6 ^ l7
-	l5 = l5 + l6
-	v72 = l5
-	l5 = bits.RotateLeft64(v72, int(uint64(3)&63))
-	l6 = v72 >> (uint64(6) & 63)
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v72, int(uint64(45)&63))
-	l5 = l5 ^ l6
-	l4 = l4 + l5
-	v73 = l4
-	l4 = bits.RotateLeft64(v73, int(uint64(3)&63))
-	l5 = v73 >> (uint64(6) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v73, int(uint64(45)&63))
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	v74 = l3
-	l3 = bits.RotateLeft64(v74, int(uint64(3)&63))
-	l4 = v74 >> (uint64(6) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v74, int(uint64(45)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	v75 = l2
-	l2 = bits.RotateLeft64(v75, int(uint64(3)&63))
-	l3 = v75 >> (uint64(6) & 63)
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v75, int(uint64(45)&63))
-	l2 = l2 ^ l3
-	l1 = l1 + l2
-	v76 = l1
-	l19 = *(*uint64)(unsafe.Add(b, uint64(v1)+32))
-	v77 = l19
-	l19 = bits.RotateLeft64(v77, int(uint64(46)&63))
-	l20 = bits.RotateLeft64(v77, int(uint64(23)&63))
-	l19 = l19 ^ l20
-	l20 = bits.RotateLeft64(v77, int(uint64(50)&63))
-	l19 = l19 ^ l20
-	l20 = *(*uint64)(unsafe.Add(b, uint64(v1)+56))
-	v78 = l20
-	l19 = l19 + v78
-	l20 = *(*uint64)(unsafe.Add(b, uint64(v1)+48))
-	v79 = l20
-	l21 = v77 ^ k64(18446744073709551615)
-	l20 = v79 & l21
-	l21 = *(*uint64)(unsafe.Add(b, uint64(v1)+40))
-	v80 = l21
-	l21 = v80 & v77
-	l20 = l20 | l21
-	l19 = l19 + l20
-	l19 = l19 + v4
-	l19 = l19 + uint64(4794697086780616226)
-	v4 = l19
-	l20 = *(*uint64)(unsafe.Add(b, uint64(v1)+24))
-	v81 = l20
-	l19 = v4 + v81
-	v2 = l19
-	l19 = v2 + v16
-	l20 = v77 + v18
-	l21 = v80 + v10
-	l22 = v79 + v3
-	l23 = v2 & v77
-	l25 = v2 ^ k64(18446744073709551615)
-	l24 = v80 & l25
-	l23 = l23 | l24
-	l22 = l22 + l23
-	l23 = bits.RotateLeft64(v2, int(uint64(46)&63))
-	l24 = bits.RotateLeft64(v2, int(uint64(23)&63))
-	l23 = l23 ^ l24
-	l24 = bits.RotateLeft64(v2, int(uint64(50)&63))
-	l23 = l23 ^ l24
-	l22 = l22 + l23
-	l22 = l22 + uint64(8158064640168781261)
-	v82 = l22
-	l23 = *(*uint64)(unsafe.Add(b, uint64(v1)+16))
-	v83 = l23
-	l22 = v82 + v83
-	v10 = l22
-	l22 = v10 & v2
-	l24 = v10 ^ k64(18446744073709551615)
-	l23 = v77 & l24
-	l22 = l22 | l23
-	l21 = l21 + l22
-	l22 = bits.RotateLeft64(v10, int(uint64(46)&63))
-	l23 = bits.RotateLeft64(v10, int(uint64(23)&63))
-	l22 = l22 ^ l23
-	l23 = bits.RotateLeft64(v10, int(uint64(50)&63))
-	l22 = l22 ^ l23
-	l21 = l21 + l22
-	l21 = l21 + k64(13096744586834688815)
-	v84 = l21
-	l22 = *(*uint64)(unsafe.Add(b, uint64(v1)+8))
-	v85 = l22
-	l21 = v84 + v85
-	v16 = l21
-	l21 = v16 & v10
-	l23 = v16 ^ k64(18446744073709551615)
-	l22 = v2 & l23
-	l21 = l21 | l22
-	l20 = l20 + l21
-	l21 = bits.RotateLeft64(v16, int(uint64(46)&63))
-	l22 = bits.RotateLeft64(v16, int(uint64(23)&63))
-	l21 = l21 ^ l22
-	l22 = bits.RotateLeft64(v16, int(uint64(50)&63))
-	l21 = l21 ^ l22
-	l20 = l20 + l21
-	l20 = l20 + k64(16840607885511220156)
-	v86 = l20
-	l21 = *(*uint64)(unsafe.Add(b, v1))
-	v2 = l21
-	l20 = v86 + v2
-	v18 = l20
-	l20 = v18 & v16
-	l22 = v18 ^ k64(18446744073709551615)
-	l21 = v10 & l22
-	l20 = l20 | l21
-	l19 = l19 + l20
-	l20 = bits.RotateLeft64(v18, int(uint64(46)&63))
-	l21 = bits.RotateLeft64(v18, int(uint64(23)&63))
-	l20 = l20 ^ l21
-	l21 = bits.RotateLeft64(v18, int(uint64(50)&63))
-	l20 = l20 ^ l21
-	l19 = l19 + l20
-	l19 = l19 + uint64(4131703408338449720)
-	v87 = l19
-	l20 = v85 ^ v2
-	l20 = l20 & v83
-	l21 = v85 & v2
-	l20 = l20 ^ l21
-	l21 = bits.RotateLeft64(v2, int(uint64(30)&63))
-	l22 = bits.RotateLeft64(v2, int(uint64(25)&63))
-	l21 = l21 ^ l22
-	l22 = bits.RotateLeft64(v2, int(uint64(36)&63))
-	l21 = l21 ^ l22
-	l20 = l20 + l21
-	l20 = l20 + v4
-	v3 = l20
-	l19 = v87 + v3
-	v4 = l19
-	l18 = v9 + v4
-	l19 = v13 + v18
-	l20 = v14 + v16
-	l21 = v15 + v10
-	l22 = v4 & v18
-	l24 = v4 ^ k64(18446744073709551615)
-	l23 = v16 & l24
-	l22 = l22 | l23
-	l21 = l21 + l22
-	l22 = bits.RotateLeft64(v4, int(uint64(46)&63))
-	l23 = bits.RotateLeft64(v4, int(uint64(23)&63))
-	l22 = l22 ^ l23
-	l23 = bits.RotateLeft64(v4, int(uint64(50)&63))
-	l22 = l22 ^ l23
-	l21 = l21 + l22
-	l21 = l21 + uint64(6480981068601479193)
-	v14 = l21
-	l22 = bits.RotateLeft64(v3, int(uint64(30)&63))
-	l23 = bits.RotateLeft64(v3, int(uint64(25)&63))
-	l22 = l22 ^ l23
-	l23 = bits.RotateLeft64(v3, int(uint64(36)&63))
-	l22 = l22 ^ l23
-	l23 = v3 ^ v2
-	l23 = l23 & v85
-	l24 = v3 & v2
-	l23 = l23 ^ l24
-	l22 = l22 + l23
-	l22 = l22 + v82
-	v10 = l22
-	l21 = v14 + v10
-	v9 = l21
-	l21 = v9 & v4
-	l23 = v9 ^ k64(18446744073709551615)
-	l22 = v18 & l23
-	l21 = l21 | l22
-	l20 = l20 + l21
-	l21 = bits.RotateLeft64(v9, int(uint64(46)&63))
-	l22 = bits.RotateLeft64(v9, int(uint64(23)&63))
-	l21 = l21 ^ l22
-	l22 = bits.RotateLeft64(v9, int(uint64(50)&63))
-	l21 = l21 ^ l22
-	l20 = l20 + l21
-	l20 = l20 + k64(10538285296894168987)
-	v15 = l20
-	l21 = bits.RotateLeft64(v10, int(uint64(30)&63))
-	l22 = bits.RotateLeft64(v10, int(uint64(25)&63))
-	l21 = l21 ^ l22
-	l22 = bits.RotateLeft64(v10, int(uint64(36)&63))
-	l21 = l21 ^ l22
-	l22 = v10 ^ v3
-	l22 = l22 & v2
-	l23 = v10 & v3
-	l22 = l22 ^ l23
-	l21 = l21 + l22
-	l21 = l21 + v84
-	v16 = l21
-	l20 = v15 + v16
-	v18 = l20
-	l20 = v18 & v9
-	l22 = v18 ^ k64(18446744073709551615)
-	l21 = v4 & l22
-	l20 = l20 | l21
-	l19 = l19 + l20
-	l20 = bits.RotateLeft64(v18, int(uint64(46)&63))
-	l21 = bits.RotateLeft64(v18, int(uint64(23)&63))
-	l20 = l20 ^ l21
-	l21 = bits.RotateLeft64(v18, int(uint64(50)&63))
-	l20 = l20 ^ l21
-	l19 = l19 + l20
-	l19 = l19 + k64(12329834152419229976)
-	v82 = l19
-	l20 = bits.RotateLeft64(v16, int(uint64(30)&63))
-	l21 = bits.RotateLeft64(v16, int(uint64(25)&63))
-	l20 = l20 ^ l21
-	l21 = bits.RotateLeft64(v16, int(uint64(36)&63))
-	l20 = l20 ^ l21
-	l21 = v16 ^ v10
-	l21 = l21 & v3
-	l22 = v16 & v10
-	l21 = l21 ^ l22
-	l20 = l20 + l21
-	l20 = l20 + v86
-	v3 = l20
-	l19 = v82 + v3
-	v4 = l19
-	l19 = v4 & v18
-	l21 = v4 ^ k64(18446744073709551615)
-	l20 = v9 & l21
-	l19 = l19 | l20
-	l18 = l18 + l19
-	l19 = bits.RotateLeft64(v4, int(uint64(46)&63))
-	l20 = bits.RotateLeft64(v4, int(uint64(23)&63))
-	l19 = l19 ^ l20
-	l20 = bits.RotateLeft64(v4, int(uint64(50)&63))
-	l19 = l19 ^ l20
-	l18 = l18 + l19
-	l18 = l18 + k64(15566598209576043074)
-	v84 = l18
-	l19 = bits.RotateLeft64(v3, int(uint64(30)&63))
-	l20 = bits.RotateLeft64(v3, int(uint64(25)&63))
-	l19 = l19 ^ l20
-	l20 = bits.RotateLeft64(v3, int(uint64(36)&63))
-	l19 = l19 ^ l20
-	l20 = v3 ^ v16
-	l20 = l20 & v10
-	l21 = v3 & v16
-	l20 = l20 ^ l21
-	l19 = l19 + l20
-	l19 = l19 + v87
-	v10 = l19
-	l18 = v84 + v10
-	v13 = l18
-	l17 = v24 + v13
-	l18 = v19 + v4
-	l19 = v11 + v18
-	l20 = v5 + v9
-	l21 = v13 & v4
-	l23 = v13 ^ k64(18446744073709551615)
-	l22 = v18 & l23
-	l21 = l21 | l22
-	l20 = l20 + l21
-	l21 = bits.RotateLeft64(v13, int(uint64(46)&63))
-	l22 = bits.RotateLeft64(v13, int(uint64(23)&63))
-	l21 = l21 ^ l22
-	l22 = bits.RotateLeft64(v13, int(uint64(50)&63))
-	l21 = l21 ^ l22
-	l20 = l20 + l21
-	l20 = l20 + uint64(1334009975649890238)
-	v5 = l20
-	l21 = bits.RotateLeft64(v10, int(uint64(30)&63))
-	l22 = bits.RotateLeft64(v10, int(uint64(25)&63))
-	l21 = l21 ^ l22
-	l22 = bits.RotateLeft64(v10, int(uint64(36)&63))
-	l21 = l21 ^ l22
-	l22 = v10 ^ v3
-	l22 = l22 & v16
-	l23 = v10 & v3
-	l22 = l22 ^ l23
-	l21 = l21 + l22
-	l21 = l21 + v14
-	v16 = l21
-	l20 = v5 + v16
-	v18 = l20
-	l20 = v18 & v13
-	l22 = v18 ^ k64(18446744073709551615)
-	l21 = v4 & l22
-	l20 = l20 | l21
-	l19 = l19 + l20
-	l20 = bits.RotateLeft64(v18, int(uint64(46)&63))
-	l21 = bits.RotateLeft64(v18, int(uint64(23)&63))
-	l20 = l20 ^ l21
-	l21 = bits.RotateLeft64(v18, int(uint64(50)&63))
-	l20 = l20 ^ l21
-	l19 = l19 + l20
-	l19 = l19 + uint64(2608012711638119052)
-	v11 = l19
-	l20 = bits.RotateLeft64(v16, int(uint64(30)&63))
-	l21 = bits.RotateLeft64(v16, int(uint64(25)&63))
-	l20 = l20 ^ l21
-	l21 = bits.RotateLeft64(v16, int(uint64(36)&63))
-	l20 = l20 ^ l21
-	l21 = v16 ^ v10
-	l21 = l21 & v3
-	l22 = v16 & v10
-	l21 = l21 ^ l22
-	l20 = l20 + l21
-	l20 = l20 + v15
-	v3 = l20
-	l19 = v11 + v3
-	v4 = l19
-	l19 = v4 & v18
-	l21 = v4 ^ k64(18446744073709551615)
-	l20 = v13 & l21
-	l19 = l19 | l20
-	l18 = l18 + l19
-	l19 = bits.RotateLeft64(v4, int(uint64(46)&63))
-	l20 = bits.RotateLeft64(v4, int(uint64(23)&63))
-	l19 = l19 ^ l20
-	l20 = bits.RotateLeft64(v4, int(uint64(50)&63))
-	l19 = l19 ^ l20
-	l18 = l18 + l19
-	l18 = l18 + uint64(6128411473006802146)
-	v19 = l18
-	l19 = bits.RotateLeft64(v3, int(uint64(30)&63))
-	l20 = bits.RotateLeft64(v3, int(uint64(25)&63))
-	l19 = l19 ^ l20
-	l20 = bits.RotateLeft64(v3, int(uint64(36)&63))
-	l19 = l19 ^ l20
-	l20 = v3 ^ v16
-	l20 = l20 & v10
-	l21 = v3 & v16
-	l20 = l20 ^ l21
-	l19 = l19 + l20
-	l19 = l19 + v82
-	v10 = l19
-	l18 = v19 + v10
-	v9 = l18
-	l18 = v9 & v4
-	l20 = v9 ^ k64(18446744073709551615)
-	l19 = v18 & l20
-	l18 = l18 | l19
-	l17 = l17 + l18
-	l18 = bits.RotateLeft64(v9, int(uint64(46)&63))
-	l19 = bits.RotateLeft64(v9, int(uint64(23)&63))
-	l18 = l18 ^ l19
-	l19 = bits.RotateLeft64(v9, int(uint64(50)&63))
-	l18 = l18 ^ l19
-	l17 = l17 + l18
-	l17 = l17 + uint64(8268148722764581231)
-	v24 = l17
-	l18 = bits.RotateLeft64(v10, int(uint64(30)&63))
-	l19 = bits.RotateLeft64(v10, int(uint64(25)&63))
-	l18 = l18 ^ l19
-	l19 = bits.RotateLeft64(v10, int(uint64(36)&63))
-	l18 = l18 ^ l19
-	l19 = v10 ^ v3
-	l19 = l19 & v16
-	l20 = v10 & v3
-	l19 = l19 ^ l20
-	l18 = l18 + l19
-	l18 = l18 + v84
-	v16 = l18
-	l17 = v24 + v16
-	v13 = l17
-	l16 = v7 + v13
-	l17 = v8 + v9
-	l18 = v6 + v4
-	l19 = v17 + v18
-	l20 = v13 & v9
-	l22 = v13 ^ k64(18446744073709551615)
-	l21 = v4 & l22
-	l20 = l20 | l21
-	l19 = l19 + l20
-	l20 = bits.RotateLeft64(v13, int(uint64(46)&63))
-	l21 = bits.RotateLeft64(v13, int(uint64(23)&63))
-	l20 = l20 ^ l21
-	l21 = bits.RotateLeft64(v13, int(uint64(50)&63))
-	l20 = l20 ^ l21
-	l19 = l19 + l20
-	l19 = l19 + k64(9286055187155687089)
-	v4 = l19
-	l20 = bits.RotateLeft64(v16, int(uint64(30)&63))
-	l21 = bits.RotateLeft64(v16, int(uint64(25)&63))
-	l20 = l20 ^ l21
-	l21 = bits.RotateLeft64(v16, int(uint64(36)&63))
-	l20 = l20 ^ l21
-	l21 = v16 ^ v10
-	l21 = l21 & v3
-	l22 = v16 & v10
-	l21 = l21 ^ l22
-	l20 = l20 + l21
-	l20 = l20 + v5
-	v6 = l20
-	l19 = v4 + v6
-	v3 = l19
-	l19 = v3 & v13
-	l21 = v3 ^ k64(18446744073709551615)
-	l20 = v9 & l21
-	l19 = l19 | l20
-	l18 = l18 + l19
-	l19 = bits.RotateLeft64(v3, int(uint64(46)&63))
-	l20 = bits.RotateLeft64(v3, int(uint64(23)&63))
-	l19 = l19 ^ l20
-	l20 = bits.RotateLeft64(v3, int(uint64(50)&63))
-	l19 = l19 ^ l20
-	l18 = l18 + l19
-	l18 = l18 + k64(11230858885718282805)
-	v9 = l18
-	l19 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l20 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l19 = l19 ^ l20
-	l20 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l19 = l19 ^ l20
-	l20 = v6 ^ v16
-	l20 = l20 & v10
-	l21 = v6 & v16
-	l20 = l20 ^ l21
-	l19 = l19 + l20
-	l19 = l19 + v11
-	v7 = l19
-	l18 = v9 + v7
-	v10 = l18
-	l18 = v10 & v3
-	l20 = v10 ^ k64(18446744073709551615)
-	l19 = v13 & l20
-	l18 = l18 | l19
-	l17 = l17 + l18
-	l18 = bits.RotateLeft64(v10, int(uint64(46)&63))
-	l19 = bits.RotateLeft64(v10, int(uint64(23)&63))
-	l18 = l18 ^ l19
-	l19 = bits.RotateLeft64(v10, int(uint64(50)&63))
-	l18 = l18 ^ l19
-	l17 = l17 + l18
-	l17 = l17 + k64(13951009754708518548)
-	v13 = l17
-	l18 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l19 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l18 = l18 ^ l19
-	l19 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l18 = l18 ^ l19
-	l19 = v7 ^ v6
-	l19 = l19 & v16
-	l20 = v7 & v6
-	l19 = l19 ^ l20
-	l18 = l18 + l19
-	l18 = l18 + v19
-	v8 = l18
-	l17 = v13 + v8
-	v16 = l17
-	l17 = v16 & v10
-	l19 = v16 ^ k64(18446744073709551615)
-	l18 = v3 & l19
-	l17 = l17 | l18
-	l16 = l16 + l17
-	l17 = bits.RotateLeft64(v16, int(uint64(46)&63))
-	l18 = bits.RotateLeft64(v16, int(uint64(23)&63))
-	l17 = l17 ^ l18
-	l18 = bits.RotateLeft64(v16, int(uint64(50)&63))
-	l17 = l17 ^ l18
-	l16 = l16 + l17
-	l16 = l16 + k64(16472876342353939154)
-	v5 = l16
-	l17 = bits.RotateLeft64(v8, int(uint64(30)&63))
-	l18 = bits.RotateLeft64(v8, int(uint64(25)&63))
-	l17 = l17 ^ l18
-	l18 = bits.RotateLeft64(v8, int(uint64(36)&63))
-	l17 = l17 ^ l18
-	l18 = v8 ^ v7
-	l18 = l18 & v6
-	l19 = v8 & v7
-	l18 = l18 ^ l19
-	l17 = l17 + l18
-	l17 = l17 + v24
-	v6 = l17
-	l16 = v5 + v6
-	v18 = l16
-	l15 = v21 + v18
-	l16 = v25 + v16
-	l17 = v20 + v10
-	l18 = v12 + v3
-	l19 = v18 & v16
-	l21 = v18 ^ k64(18446744073709551615)
-	l20 = v10 & l21
-	l19 = l19 | l20
-	l18 = l18 + l19
-	l19 = bits.RotateLeft64(v18, int(uint64(46)&63))
-	l20 = bits.RotateLeft64(v18, int(uint64(23)&63))
-	l19 = l19 ^ l20
-	l20 = bits.RotateLeft64(v18, int(uint64(50)&63))
-	l19 = l19 ^ l20
-	l18 = l18 + l19
-	l18 = l18 + k64(17275323862435702243)
-	v3 = l18
-	l19 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l20 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l19 = l19 ^ l20
-	l20 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l19 = l19 ^ l20
-	l20 = v6 ^ v8
-	l20 = l20 & v7
-	l21 = v6 & v8
-	l20 = l20 ^ l21
-	l19 = l19 + l20
-	l19 = l19 + v4
-	v7 = l19
-	l18 = v3 + v7
-	v12 = l18
-	l18 = v12 & v18
-	l20 = v12 ^ k64(18446744073709551615)
-	l19 = v16 & l20
-	l18 = l18 | l19
-	l17 = l17 + l18
-	l18 = bits.RotateLeft64(v12, int(uint64(46)&63))
-	l19 = bits.RotateLeft64(v12, int(uint64(23)&63))
-	l18 = l18 ^ l19
-	l19 = bits.RotateLeft64(v12, int(uint64(50)&63))
-	l18 = l18 ^ l19
-	l17 = l17 + l18
-	l17 = l17 + uint64(1135362057144423861)
-	v10 = l17
-	l18 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l19 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l18 = l18 ^ l19
-	l19 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l18 = l18 ^ l19
-	l19 = v7 ^ v6
-	l19 = l19 & v8
-	l20 = v7 & v6
-	l19 = l19 ^ l20
-	l18 = l18 + l19
-	l18 = l18 + v9
-	v8 = l18
-	l17 = v10 + v8
-	v20 = l17
-	l17 = v20 & v12
-	l19 = v20 ^ k64(18446744073709551615)
-	l18 = v18 & l19
-	l17 = l17 | l18
-	l16 = l16 + l17
-	l17 = bits.RotateLeft64(v20, int(uint64(46)&63))
-	l18 = bits.RotateLeft64(v20, int(uint64(23)&63))
-	l17 = l17 ^ l18
-	l18 = bits.RotateLeft64(v20, int(uint64(50)&63))
-	l17 = l17 ^ l18
-	l16 = l16 + l17
-	l16 = l16 + uint64(2597628984639134821)
-	v16 = l16
-	l17 = bits.RotateLeft64(v8, int(uint64(30)&63))
-	l18 = bits.RotateLeft64(v8, int(uint64(25)&63))
-	l17 = l17 ^ l18
-	l18 = bits.RotateLeft64(v8, int(uint64(36)&63))
-	l17 = l17 ^ l18
-	l18 = v8 ^ v7
-	l18 = l18 & v6
-	l19 = v8 & v7
-	l18 = l18 ^ l19
-	l17 = l17 + l18
-	l17 = l17 + v13
-	v6 = l17
-	l16 = v16 + v6
-	v21 = l16
-	l16 = v21 & v20
-	l18 = v21 ^ k64(18446744073709551615)
-	l17 = v12 & l18
-	l16 = l16 | l17
-	l15 = l15 + l16
-	l16 = bits.RotateLeft64(v21, int(uint64(46)&63))
-	l17 = bits.RotateLeft64(v21, int(uint64(23)&63))
-	l16 = l16 ^ l17
-	l17 = bits.RotateLeft64(v21, int(uint64(50)&63))
-	l16 = l16 ^ l17
-	l15 = l15 + l16
-	l15 = l15 + uint64(3308224258029322869)
-	v18 = l15
-	l16 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l17 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l16 = l16 ^ l17
-	l17 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l16 = l16 ^ l17
-	l17 = v6 ^ v8
-	l17 = l17 & v7
-	l18 = v6 & v8
-	l17 = l17 ^ l18
-	l16 = l16 + l17
-	l16 = l16 + v5
-	v7 = l16
-	l15 = v18 + v7
-	v25 = l15
-	l14 = v23 + v25
-	l15 = v27 + v21
-	l16 = v22 + v20
-	l17 = v26 + v12
-	l18 = v25 & v21
-	l20 = v25 ^ k64(18446744073709551615)
-	l19 = v20 & l20
-	l18 = l18 | l19
-	l17 = l17 + l18
-	l18 = bits.RotateLeft64(v25, int(uint64(46)&63))
-	l19 = bits.RotateLeft64(v25, int(uint64(23)&63))
-	l18 = l18 ^ l19
-	l19 = bits.RotateLeft64(v25, int(uint64(50)&63))
-	l18 = l18 ^ l19
-	l17 = l17 + l18
-	l17 = l17 + uint64(5365058923640841347)
-	v23 = l17
-	l18 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l19 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l18 = l18 ^ l19
-	l19 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l18 = l18 ^ l19
-	l19 = v7 ^ v6
-	l19 = l19 & v8
-	l20 = v7 & v6
-	l19 = l19 ^ l20
-	l18 = l18 + l19
-	l18 = l18 + v3
-	v8 = l18
-	l17 = v23 + v8
-	v12 = l17
-	l17 = v12 & v25
-	l19 = v12 ^ k64(18446744073709551615)
-	l18 = v21 & l19
-	l17 = l17 | l18
-	l16 = l16 + l17
-	l17 = bits.RotateLeft64(v12, int(uint64(46)&63))
-	l18 = bits.RotateLeft64(v12, int(uint64(23)&63))
-	l17 = l17 ^ l18
-	l18 = bits.RotateLeft64(v12, int(uint64(50)&63))
-	l17 = l17 ^ l18
-	l16 = l16 + l17
-	l16 = l16 + uint64(6679025012923562964)
-	v26 = l16
-	l17 = bits.RotateLeft64(v8, int(uint64(30)&63))
-	l18 = bits.RotateLeft64(v8, int(uint64(25)&63))
-	l17 = l17 ^ l18
-	l18 = bits.RotateLeft64(v8, int(uint64(36)&63))
-	l17 = l17 ^ l18
-	l18 = v8 ^ v7
-	l18 = l18 & v6
-	l19 = v8 & v7
-	l18 = l18 ^ l19
-	l17 = l17 + l18
-	l17 = l17 + v10
-	v6 = l17
-	l16 = v26 + v6
-	v20 = l16
-	l16 = v20 & v12
-	l18 = v20 ^ k64(18446744073709551615)
-	l17 = v25 & l18
-	l16 = l16 | l17
-	l15 = l15 + l16
-	l16 = bits.RotateLeft64(v20, int(uint64(46)&63))
-	l17 = bits.RotateLeft64(v20, int(uint64(23)&63))
-	l16 = l16 ^ l17
-	l17 = bits.RotateLeft64(v20, int(uint64(50)&63))
-	l16 = l16 ^ l17
-	l15 = l15 + l16
-	l15 = l15 + uint64(8573033837759648693)
-	v25 = l15
-	l16 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l17 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l16 = l16 ^ l17
-	l17 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l16 = l16 ^ l17
-	l17 = v6 ^ v8
-	l17 = l17 & v7
-	l18 = v6 & v8
-	l17 = l17 ^ l18
-	l16 = l16 + l17
-	l16 = l16 + v16
-	v7 = l16
-	l15 = v25 + v7
-	v21 = l15
-	l15 = v21 & v20
-	l17 = v21 ^ k64(18446744073709551615)
-	l16 = v12 & l17
-	l15 = l15 | l16
-	l14 = l14 + l15
-	l15 = bits.RotateLeft64(v21, int(uint64(46)&63))
-	l16 = bits.RotateLeft64(v21, int(uint64(23)&63))
-	l15 = l15 ^ l16
-	l16 = bits.RotateLeft64(v21, int(uint64(50)&63))
-	l15 = l15 ^ l16
-	l14 = l14 + l15
-	l14 = l14 + k64(10970295158949994411)
-	v27 = l14
-	l15 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l16 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l15 = l15 ^ l16
-	l16 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l15 = l15 ^ l16
-	l16 = v7 ^ v6
-	l16 = l16 & v8
-	l17 = v7 & v6
-	l16 = l16 ^ l17
-	l15 = l15 + l16
-	l15 = l15 + v18
-	v8 = l15
-	l14 = v27 + v8
-	v22 = l14
-	l13 = v33 + v22
-	l14 = v29 + v21
-	l15 = v32 + v20
-	l16 = v28 + v12
-	l17 = v22 & v21
-	l19 = v22 ^ k64(18446744073709551615)
-	l18 = v20 & l19
-	l17 = l17 | l18
-	l16 = l16 + l17
-	l17 = bits.RotateLeft64(v22, int(uint64(46)&63))
-	l18 = bits.RotateLeft64(v22, int(uint64(23)&63))
-	l17 = l17 ^ l18
-	l18 = bits.RotateLeft64(v22, int(uint64(50)&63))
-	l17 = l17 ^ l18
-	l16 = l16 + l17
-	l16 = l16 + k64(12119686244451234320)
-	v28 = l16
-	l17 = bits.RotateLeft64(v8, int(uint64(30)&63))
-	l18 = bits.RotateLeft64(v8, int(uint64(25)&63))
-	l17 = l17 ^ l18
-	l18 = bits.RotateLeft64(v8, int(uint64(36)&63))
-	l17 = l17 ^ l18
-	l18 = v8 ^ v7
-	l18 = l18 & v6
-	l19 = v8 & v7
-	l18 = l18 ^ l19
-	l17 = l17 + l18
-	l17 = l17 + v23
-	v6 = l17
-	l16 = v28 + v6
-	v12 = l16
-	l16 = v12 & v22
-	l18 = v12 ^ k64(18446744073709551615)
-	l17 = v21 & l18
-	l16 = l16 | l17
-	l15 = l15 + l16
-	l16 = bits.RotateLeft64(v12, int(uint64(46)&63))
-	l17 = bits.RotateLeft64(v12, int(uint64(23)&63))
-	l16 = l16 ^ l17
-	l17 = bits.RotateLeft64(v12, int(uint64(50)&63))
-	l16 = l16 ^ l17
-	l15 = l15 + l16
-	l15 = l15 + k64(12683024718118986047)
-	v23 = l15
-	l16 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l17 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l16 = l16 ^ l17
-	l17 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l16 = l16 ^ l17
-	l17 = v6 ^ v8
-	l17 = l17 & v7
-	l18 = v6 & v8
-	l17 = l17 ^ l18
-	l16 = l16 + l17
-	l16 = l16 + v26
-	v7 = l16
-	l15 = v23 + v7
-	v20 = l15
-	l15 = v20 & v12
-	l17 = v20 ^ k64(18446744073709551615)
-	l16 = v22 & l17
-	l15 = l15 | l16
-	l14 = l14 + l15
-	l15 = bits.RotateLeft64(v20, int(uint64(46)&63))
-	l16 = bits.RotateLeft64(v20, int(uint64(23)&63))
-	l15 = l15 ^ l16
-	l16 = bits.RotateLeft64(v20, int(uint64(50)&63))
-	l15 = l15 ^ l16
-	l14 = l14 + l15
-	l14 = l14 + k64(13788192230050041572)
-	v26 = l14
-	l15 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l16 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l15 = l15 ^ l16
-	l16 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l15 = l15 ^ l16
-	l16 = v7 ^ v6
-	l16 = l16 & v8
-	l17 = v7 & v6
-	l16 = l16 ^ l17
-	l15 = l15 + l16
-	l15 = l15 + v25
-	v8 = l15
-	l14 = v26 + v8
-	v21 = l14
-	l14 = v21 & v20
-	l16 = v21 ^ k64(18446744073709551615)
-	l15 = v12 & l16
-	l14 = l14 | l15
-	l13 = l13 + l14
-	l14 = bits.RotateLeft64(v21, int(uint64(46)&63))
-	l15 = bits.RotateLeft64(v21, int(uint64(23)&63))
-	l14 = l14 ^ l15
-	l15 = bits.RotateLeft64(v21, int(uint64(50)&63))
-	l14 = l14 ^ l15
-	l13 = l13 + l14
-	l13 = l13 + k64(14330467153632333762)
-	v25 = l13
-	l14 = bits.RotateLeft64(v8, int(uint64(30)&63))
-	l15 = bits.RotateLeft64(v8, int(uint64(25)&63))
-	l14 = l14 ^ l15
-	l15 = bits.RotateLeft64(v8, int(uint64(36)&63))
-	l14 = l14 ^ l15
-	l15 = v8 ^ v7
-	l15 = l15 & v6
-	l16 = v8 & v7
-	l15 = l15 ^ l16
-	l14 = l14 + l15
-	l14 = l14 + v27
-	v6 = l14
-	l13 = v25 + v6
-	v22 = l13
-	l12 = v35 + v22
-	l13 = v31 + v21
-	l14 = v34 + v20
-	l15 = v30 + v12
-	l16 = v22 & v21
-	l18 = v22 ^ k64(18446744073709551615)
-	l17 = v20 & l18
-	l16 = l16 | l17
-	l15 = l15 + l16
-	l16 = bits.RotateLeft64(v22, int(uint64(46)&63))
-	l17 = bits.RotateLeft64(v22, int(uint64(23)&63))
-	l16 = l16 ^ l17
-	l17 = bits.RotateLeft64(v22, int(uint64(50)&63))
-	l16 = l16 ^ l17
-	l15 = l15 + l16
-	l15 = l15 + k64(15395433587784984357)
-	v27 = l15
-	l16 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l17 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l16 = l16 ^ l17
-	l17 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l16 = l16 ^ l17
-	l17 = v6 ^ v8
-	l17 = l17 & v7
-	l18 = v6 & v8
-	l17 = l17 ^ l18
-	l16 = l16 + l17
-	l16 = l16 + v28
-	v7 = l16
-	l15 = v27 + v7
-	v12 = l15
-	l15 = v12 & v22
-	l17 = v12 ^ k64(18446744073709551615)
-	l16 = v21 & l17
-	l15 = l15 | l16
-	l14 = l14 + l15
-	l15 = bits.RotateLeft64(v12, int(uint64(46)&63))
-	l16 = bits.RotateLeft64(v12, int(uint64(23)&63))
-	l15 = l15 ^ l16
-	l16 = bits.RotateLeft64(v12, int(uint64(50)&63))
-	l15 = l15 ^ l16
-	l14 = l14 + l15
-	l14 = l14 + uint64(489312712824947311)
-	v28 = l14
-	l15 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l16 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l15 = l15 ^ l16
-	l16 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l15 = l15 ^ l16
-	l16 = v7 ^ v6
-	l16 = l16 & v8
-	l17 = v7 & v6
-	l16 = l16 ^ l17
-	l15 = l15 + l16
-	l15 = l15 + v23
-	v8 = l15
-	l14 = v28 + v8
-	v20 = l14
-	l14 = v20 & v12
-	l16 = v20 ^ k64(18446744073709551615)
-	l15 = v22 & l16
-	l14 = l14 | l15
-	l13 = l13 + l14
-	l14 = bits.RotateLeft64(v20, int(uint64(46)&63))
-	l15 = bits.RotateLeft64(v20, int(uint64(23)&63))
-	l14 = l14 ^ l15
-	l15 = bits.RotateLeft64(v20, int(uint64(50)&63))
-	l14 = l14 ^ l15
-	l13 = l13 + l14
-	l13 = l13 + uint64(1452737877330783856)
-	v23 = l13
-	l14 = bits.RotateLeft64(v8, int(uint64(30)&63))
-	l15 = bits.RotateLeft64(v8, int(uint64(25)&63))
-	l14 = l14 ^ l15
-	l15 = bits.RotateLeft64(v8, int(uint64(36)&63))
-	l14 = l14 ^ l15
-	l15 = v8 ^ v7
-	l15 = l15 & v6
-	l16 = v8 & v7
-	l15 = l15 ^ l16
-	l14 = l14 + l15
-	l14 = l14 + v26
-	v6 = l14
-	l13 = v23 + v6
-	v21 = l13
-	l13 = v21 & v20
-	l15 = v21 ^ k64(18446744073709551615)
-	l14 = v12 & l15
-	l13 = l13 | l14
-	l12 = l12 + l13
-	l13 = bits.RotateLeft64(v21, int(uint64(46)&63))
-	l14 = bits.RotateLeft64(v21, int(uint64(23)&63))
-	l13 = l13 ^ l14
-	l14 = bits.RotateLeft64(v21, int(uint64(50)&63))
-	l13 = l13 ^ l14
-	l12 = l12 + l13
-	l12 = l12 + uint64(2861767655752347644)
-	v26 = l12
-	l13 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l14 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l13 = l13 ^ l14
-	l14 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l13 = l13 ^ l14
-	l14 = v6 ^ v8
-	l14 = l14 & v7
-	l15 = v6 & v8
-	l14 = l14 ^ l15
-	l13 = l13 + l14
-	l13 = l13 + v25
-	v7 = l13
-	l12 = v26 + v7
-	v22 = l12
-	l11 = v41 + v22
-	l12 = v37 + v21
-	l13 = v40 + v20
-	l14 = v36 + v12
-	l15 = v22 & v21
-	l17 = v22 ^ k64(18446744073709551615)
-	l16 = v20 & l17
-	l15 = l15 | l16
-	l14 = l14 + l15
-	l15 = bits.RotateLeft64(v22, int(uint64(46)&63))
-	l16 = bits.RotateLeft64(v22, int(uint64(23)&63))
-	l15 = l15 ^ l16
-	l16 = bits.RotateLeft64(v22, int(uint64(50)&63))
-	l15 = l15 ^ l16
-	l14 = l14 + l15
-	l14 = l14 + uint64(3322285676063803686)
-	v25 = l14
-	l15 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l16 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l15 = l15 ^ l16
-	l16 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l15 = l15 ^ l16
-	l16 = v7 ^ v6
-	l16 = l16 & v8
-	l17 = v7 & v6
-	l16 = l16 ^ l17
-	l15 = l15 + l16
-	l15 = l15 + v27
-	v8 = l15
-	l14 = v25 + v8
-	v12 = l14
-	l14 = v12 & v22
-	l16 = v12 ^ k64(18446744073709551615)
-	l15 = v21 & l16
-	l14 = l14 | l15
-	l13 = l13 + l14
-	l14 = bits.RotateLeft64(v12, int(uint64(46)&63))
-	l15 = bits.RotateLeft64(v12, int(uint64(23)&63))
-	l14 = l14 ^ l15
-	l15 = bits.RotateLeft64(v12, int(uint64(50)&63))
-	l14 = l14 ^ l15
-	l13 = l13 + l14
-	l13 = l13 + uint64(5560940570517711597)
-	v27 = l13
-	l14 = bits.RotateLeft64(v8, int(uint64(30)&63))
-	l15 = bits.RotateLeft64(v8, int(uint64(25)&63))
-	l14 = l14 ^ l15
-	l15 = bits.RotateLeft64(v8, int(uint64(36)&63))
-	l14 = l14 ^ l15
-	l15 = v8 ^ v7
-	l15 = l15 & v6
-	l16 = v8 & v7
-	l15 = l15 ^ l16
-	l14 = l14 + l15
-	l14 = l14 + v28
-	v6 = l14
-	l13 = v27 + v6
-	v20 = l13
-	l13 = v20 & v12
-	l15 = v20 ^ k64(18446744073709551615)
-	l14 = v22 & l15
-	l13 = l13 | l14
-	l12 = l12 + l13
-	l13 = bits.RotateLeft64(v20, int(uint64(46)&63))
-	l14 = bits.RotateLeft64(v20, int(uint64(23)&63))
-	l13 = l13 ^ l14
-	l14 = bits.RotateLeft64(v20, int(uint64(50)&63))
-	l13 = l13 ^ l14
-	l12 = l12 + l13
-	l12 = l12 + uint64(5996557281743188959)
-	v28 = l12
-	l13 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l14 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l13 = l13 ^ l14
-	l14 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l13 = l13 ^ l14
-	l14 = v6 ^ v8
-	l14 = l14 & v7
-	l15 = v6 & v8
-	l14 = l14 ^ l15
-	l13 = l13 + l14
-	l13 = l13 + v23
-	v7 = l13
-	l12 = v28 + v7
-	v21 = l12
-	l12 = v21 & v20
-	l14 = v21 ^ k64(18446744073709551615)
-	l13 = v12 & l14
-	l12 = l12 | l13
-	l11 = l11 + l12
-	l12 = bits.RotateLeft64(v21, int(uint64(46)&63))
-	l13 = bits.RotateLeft64(v21, int(uint64(23)&63))
-	l12 = l12 ^ l13
-	l13 = bits.RotateLeft64(v21, int(uint64(50)&63))
-	l12 = l12 ^ l13
-	l11 = l11 + l12
-	l11 = l11 + uint64(7280758554555802590)
-	v23 = l11
-	l12 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l13 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l12 = l12 ^ l13
-	l13 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l12 = l12 ^ l13
-	l13 = v7 ^ v6
-	l13 = l13 & v8
-	l14 = v7 & v6
-	l13 = l13 ^ l14
-	l12 = l12 + l13
-	l12 = l12 + v26
-	v8 = l12
-	l11 = v23 + v8
-	v22 = l11
-	l10 = v43 + v22
-	l11 = v39 + v21
-	l12 = v42 + v20
-	l13 = v38 + v12
-	l14 = v22 & v21
-	l16 = v22 ^ k64(18446744073709551615)
-	l15 = v20 & l16
-	l14 = l14 | l15
-	l13 = l13 + l14
-	l14 = bits.RotateLeft64(v22, int(uint64(46)&63))
-	l15 = bits.RotateLeft64(v22, int(uint64(23)&63))
-	l14 = l14 ^ l15
-	l15 = bits.RotateLeft64(v22, int(uint64(50)&63))
-	l14 = l14 ^ l15
-	l13 = l13 + l14
-	l13 = l13 + uint64(8532644243296465576)
-	v26 = l13
-	l14 = bits.RotateLeft64(v8, int(uint64(30)&63))
-	l15 = bits.RotateLeft64(v8, int(uint64(25)&63))
-	l14 = l14 ^ l15
-	l15 = bits.RotateLeft64(v8, int(uint64(36)&63))
-	l14 = l14 ^ l15
-	l15 = v8 ^ v7
-	l15 = l15 & v6
-	l16 = v8 & v7
-	l15 = l15 ^ l16
-	l14 = l14 + l15
-	l14 = l14 + v25
-	v6 = l14
-	l13 = v26 + v6
-	v12 = l13
-	l13 = v12 & v22
-	l15 = v12 ^ k64(18446744073709551615)
-	l14 = v21 & l15
-	l13 = l13 | l14
-	l12 = l12 + l13
-	l13 = bits.RotateLeft64(v12, int(uint64(46)&63))
-	l14 = bits.RotateLeft64(v12, int(uint64(23)&63))
-	l13 = l13 ^ l14
-	l14 = bits.RotateLeft64(v12, int(uint64(50)&63))
-	l13 = l13 ^ l14
-	l12 = l12 + l13
-	l12 = l12 + k64(9350256976987008742)
-	v25 = l12
-	l13 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l14 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l13 = l13 ^ l14
-	l14 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l13 = l13 ^ l14
-	l14 = v6 ^ v8
-	l14 = l14 & v7
-	l15 = v6 & v8
-	l14 = l14 ^ l15
-	l13 = l13 + l14
-	l13 = l13 + v27
-	v7 = l13
-	l12 = v25 + v7
-	v20 = l12
-	l12 = v20 & v12
-	l14 = v20 ^ k64(18446744073709551615)
-	l13 = v22 & l14
-	l12 = l12 | l13
-	l11 = l11 + l12
-	l12 = bits.RotateLeft64(v20, int(uint64(46)&63))
-	l13 = bits.RotateLeft64(v20, int(uint64(23)&63))
-	l12 = l12 ^ l13
-	l13 = bits.RotateLeft64(v20, int(uint64(50)&63))
-	l12 = l12 ^ l13
-	l11 = l11 + l12
-	l11 = l11 + k64(10552545826968843579)
-	v27 = l11
-	l12 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l13 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l12 = l12 ^ l13
-	l13 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l12 = l12 ^ l13
-	l13 = v7 ^ v6
-	l13 = l13 & v8
-	l14 = v7 & v6
-	l13 = l13 ^ l14
-	l12 = l12 + l13
-	l12 = l12 + v28
-	v8 = l12
-	l11 = v27 + v8
-	v21 = l11
-	l11 = v21 & v20
-	l13 = v21 ^ k64(18446744073709551615)
-	l12 = v12 & l13
-	l11 = l11 | l12
-	l10 = l10 + l11
-	l11 = bits.RotateLeft64(v21, int(uint64(46)&63))
-	l12 = bits.RotateLeft64(v21, int(uint64(23)&63))
-	l11 = l11 ^ l12
-	l12 = bits.RotateLeft64(v21, int(uint64(50)&63))
-	l11 = l11 ^ l12
-	l10 = l10 + l11
-	l10 = l10 + k64(11727347734174303076)
-	v28 = l10
-	l11 = bits.RotateLeft64(v8, int(uint64(30)&63))
-	l12 = bits.RotateLeft64(v8, int(uint64(25)&63))
-	l11 = l11 ^ l12
-	l12 = bits.RotateLeft64(v8, int(uint64(36)&63))
-	l11 = l11 ^ l12
-	l12 = v8 ^ v7
-	l12 = l12 & v6
-	l13 = v8 & v7
-	l12 = l12 ^ l13
-	l11 = l11 + l12
-	l11 = l11 + v23
-	v6 = l11
-	l10 = v28 + v6
-	v22 = l10
-	l9 = v45 + v22
-	l10 = v48 + v21
-	l11 = v44 + v20
-	l12 = v47 + v12
-	l13 = v22 & v21
-	l15 = v22 ^ k64(18446744073709551615)
-	l14 = v20 & l15
-	l13 = l13 | l14
-	l12 = l12 + l13
-	l13 = bits.RotateLeft64(v22, int(uint64(46)&63))
-	l14 = bits.RotateLeft64(v22, int(uint64(23)&63))
-	l13 = l13 ^ l14
-	l14 = bits.RotateLeft64(v22, int(uint64(50)&63))
-	l13 = l13 ^ l14
-	l12 = l12 + l13
-	l12 = l12 + k64(12113106623233404929)
-	v23 = l12
-	l13 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l14 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l13 = l13 ^ l14
-	l14 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l13 = l13 ^ l14
-	l14 = v6 ^ v8
-	l14 = l14 & v7
-	l15 = v6 & v8
-	l14 = l14 ^ l15
-	l13 = l13 + l14
-	l13 = l13 + v26
-	v7 = l13
-	l12 = v23 + v7
-	v12 = l12
-	l12 = v12 & v22
-	l14 = v12 ^ k64(18446744073709551615)
-	l13 = v21 & l14
-	l12 = l12 | l13
-	l11 = l11 + l12
-	l12 = bits.RotateLeft64(v12, int(uint64(46)&63))
-	l13 = bits.RotateLeft64(v12, int(uint64(23)&63))
-	l12 = l12 ^ l13
-	l13 = bits.RotateLeft64(v12, int(uint64(50)&63))
-	l12 = l12 ^ l13
-	l11 = l11 + l12
-	l11 = l11 + k64(14000437183269869457)
-	v26 = l11
-	l12 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l13 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l12 = l12 ^ l13
-	l13 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l12 = l12 ^ l13
-	l13 = v7 ^ v6
-	l13 = l13 & v8
-	l14 = v7 & v6
-	l13 = l13 ^ l14
-	l12 = l12 + l13
-	l12 = l12 + v25
-	v8 = l12
-	l11 = v26 + v8
-	v20 = l11
-	l11 = v20 & v12
-	l13 = v20 ^ k64(18446744073709551615)
-	l12 = v22 & l13
-	l11 = l11 | l12
-	l10 = l10 + l11
-	l11 = bits.RotateLeft64(v20, int(uint64(46)&63))
-	l12 = bits.RotateLeft64(v20, int(uint64(23)&63))
-	l11 = l11 ^ l12
-	l12 = bits.RotateLeft64(v20, int(uint64(50)&63))
-	l11 = l11 ^ l12
-	l10 = l10 + l11
-	l10 = l10 + k64(14369950271660146224)
-	v25 = l10
-	l11 = bits.RotateLeft64(v8, int(uint64(30)&63))
-	l12 = bits.RotateLeft64(v8, int(uint64(25)&63))
-	l11 = l11 ^ l12
-	l12 = bits.RotateLeft64(v8, int(uint64(36)&63))
-	l11 = l11 ^ l12
-	l12 = v8 ^ v7
-	l12 = l12 & v6
-	l13 = v8 & v7
-	l12 = l12 ^ l13
-	l11 = l11 + l12
-	l11 = l11 + v27
-	v6 = l11
-	l10 = v25 + v6
-	v21 = l10
-	l10 = v21 & v20
-	l12 = v21 ^ k64(18446744073709551615)
-	l11 = v12 & l12
-	l10 = l10 | l11
-	l9 = l9 + l10
-	l10 = bits.RotateLeft64(v21, int(uint64(46)&63))
-	l11 = bits.RotateLeft64(v21, int(uint64(23)&63))
-	l10 = l10 ^ l11
-	l11 = bits.RotateLeft64(v21, int(uint64(50)&63))
-	l10 = l10 ^ l11
-	l9 = l9 + l10
-	l9 = l9 + k64(15101387698204529176)
-	v27 = l9
-	l10 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l11 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l10 = l10 ^ l11
-	l11 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l10 = l10 ^ l11
-	l11 = v6 ^ v8
-	l11 = l11 & v7
-	l12 = v6 & v8
-	l11 = l11 ^ l12
-	l10 = l10 + l11
-	l10 = l10 + v28
-	v7 = l10
-	l9 = v27 + v7
-	v22 = l9
-	l8 = v51 + v22
-	l9 = v50 + v21
-	l10 = v46 + v20
-	l11 = v49 + v12
-	l12 = v22 & v21
-	l14 = v22 ^ k64(18446744073709551615)
-	l13 = v20 & l14
-	l12 = l12 | l13
-	l11 = l11 + l12
-	l12 = bits.RotateLeft64(v22, int(uint64(46)&63))
-	l13 = bits.RotateLeft64(v22, int(uint64(23)&63))
-	l12 = l12 ^ l13
-	l13 = bits.RotateLeft64(v22, int(uint64(50)&63))
-	l12 = l12 ^ l13
-	l11 = l11 + l12
-	l11 = l11 + k64(15463397548674623760)
-	v28 = l11
-	l12 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l13 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l12 = l12 ^ l13
-	l13 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l12 = l12 ^ l13
-	l13 = v7 ^ v6
-	l13 = l13 & v8
-	l14 = v7 & v6
-	l13 = l13 ^ l14
-	l12 = l12 + l13
-	l12 = l12 + v23
-	v8 = l12
-	l11 = v28 + v8
-	v12 = l11
-	l11 = v12 & v22
-	l13 = v12 ^ k64(18446744073709551615)
-	l12 = v21 & l13
-	l11 = l11 | l12
-	l10 = l10 + l11
-	l11 = bits.RotateLeft64(v12, int(uint64(46)&63))
-	l12 = bits.RotateLeft64(v12, int(uint64(23)&63))
-	l11 = l11 ^ l12
-	l12 = bits.RotateLeft64(v12, int(uint64(50)&63))
-	l11 = l11 ^ l12
-	l10 = l10 + l11
-	l10 = l10 + k64(17586052441742319658)
-	v23 = l10
-	l11 = bits.RotateLeft64(v8, int(uint64(30)&63))
-	l12 = bits.RotateLeft64(v8, int(uint64(25)&63))
-	l11 = l11 ^ l12
-	l12 = bits.RotateLeft64(v8, int(uint64(36)&63))
-	l11 = l11 ^ l12
-	l12 = v8 ^ v7
-	l12 = l12 & v6
-	l13 = v8 & v7
-	l12 = l12 ^ l13
-	l11 = l11 + l12
-	l11 = l11 + v26
-	v6 = l11
-	l10 = v23 + v6
-	v20 = l10
-	l10 = v20 & v12
-	l12 = v20 ^ k64(18446744073709551615)
-	l11 = v22 & l12
-	l10 = l10 | l11
-	l9 = l9 + l10
-	l10 = bits.RotateLeft64(v20, int(uint64(46)&63))
-	l11 = bits.RotateLeft64(v20, int(uint64(23)&63))
-	l10 = l10 ^ l11
-	l11 = bits.RotateLeft64(v20, int(uint64(50)&63))
-	l10 = l10 ^ l11
-	l9 = l9 + l10
-	l9 = l9 + uint64(1182934255886127544)
-	v26 = l9
-	l10 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l11 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l10 = l10 ^ l11
-	l11 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l10 = l10 ^ l11
-	l11 = v6 ^ v8
-	l11 = l11 & v7
-	l12 = v6 & v8
-	l11 = l11 ^ l12
-	l10 = l10 + l11
-	l10 = l10 + v25
-	v7 = l10
-	l9 = v26 + v7
-	v21 = l9
-	l9 = v21 & v20
-	l11 = v21 ^ k64(18446744073709551615)
-	l10 = v12 & l11
-	l9 = l9 | l10
-	l8 = l8 + l9
-	l9 = bits.RotateLeft64(v21, int(uint64(46)&63))
-	l10 = bits.RotateLeft64(v21, int(uint64(23)&63))
-	l9 = l9 ^ l10
-	l10 = bits.RotateLeft64(v21, int(uint64(50)&63))
-	l9 = l9 ^ l10
-	l8 = l8 + l9
-	l8 = l8 + uint64(1847814050463011016)
-	v25 = l8
-	l9 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l10 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l9 = l9 ^ l10
-	l10 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l9 = l9 ^ l10
-	l10 = v7 ^ v6
-	l10 = l10 & v8
-	l11 = v7 & v6
-	l10 = l10 ^ l11
-	l9 = l9 + l10
-	l9 = l9 + v27
-	v8 = l9
-	l8 = v25 + v8
-	v22 = l8
-	l7 = v53 + v22
-	l8 = v56 + v21
-	l9 = v52 + v20
-	l10 = v55 + v12
-	l11 = v22 & v21
-	l13 = v22 ^ k64(18446744073709551615)
-	l12 = v20 & l13
-	l11 = l11 | l12
-	l10 = l10 + l11
-	l11 = bits.RotateLeft64(v22, int(uint64(46)&63))
-	l12 = bits.RotateLeft64(v22, int(uint64(23)&63))
-	l11 = l11 ^ l12
-	l12 = bits.RotateLeft64(v22, int(uint64(50)&63))
-	l11 = l11 ^ l12
-	l10 = l10 + l11
-	l10 = l10 + uint64(2177327727835720531)
-	v27 = l10
-	l11 = bits.RotateLeft64(v8, int(uint64(30)&63))
-	l12 = bits.RotateLeft64(v8, int(uint64(25)&63))
-	l11 = l11 ^ l12
-	l12 = bits.RotateLeft64(v8, int(uint64(36)&63))
-	l11 = l11 ^ l12
-	l12 = v8 ^ v7
-	l12 = l12 & v6
-	l13 = v8 & v7
-	l12 = l12 ^ l13
-	l11 = l11 + l12
-	l11 = l11 + v28
-	v6 = l11
-	l10 = v27 + v6
-	v12 = l10
-	l10 = v12 & v22
-	l12 = v12 ^ k64(18446744073709551615)
-	l11 = v21 & l12
-	l10 = l10 | l11
-	l9 = l9 + l10
-	l10 = bits.RotateLeft64(v12, int(uint64(46)&63))
-	l11 = bits.RotateLeft64(v12, int(uint64(23)&63))
-	l10 = l10 ^ l11
-	l11 = bits.RotateLeft64(v12, int(uint64(50)&63))
-	l10 = l10 ^ l11
-	l9 = l9 + l10
-	l9 = l9 + uint64(2830643537854262169)
-	v28 = l9
-	l10 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l11 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l10 = l10 ^ l11
-	l11 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l10 = l10 ^ l11
-	l11 = v6 ^ v8
-	l11 = l11 & v7
-	l12 = v6 & v8
-	l11 = l11 ^ l12
-	l10 = l10 + l11
-	l10 = l10 + v23
-	v7 = l10
-	l9 = v28 + v7
-	v20 = l9
-	l9 = v20 & v12
-	l11 = v20 ^ k64(18446744073709551615)
-	l10 = v22 & l11
-	l9 = l9 | l10
-	l8 = l8 + l9
-	l9 = bits.RotateLeft64(v20, int(uint64(46)&63))
-	l10 = bits.RotateLeft64(v20, int(uint64(23)&63))
-	l9 = l9 ^ l10
-	l10 = bits.RotateLeft64(v20, int(uint64(50)&63))
-	l9 = l9 ^ l10
-	l8 = l8 + l9
-	l8 = l8 + uint64(3796741975233480872)
-	v23 = l8
-	l9 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l10 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l9 = l9 ^ l10
-	l10 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l9 = l9 ^ l10
-	l10 = v7 ^ v6
-	l10 = l10 & v8
-	l11 = v7 & v6
-	l10 = l10 ^ l11
-	l9 = l9 + l10
-	l9 = l9 + v26
-	v8 = l9
-	l8 = v23 + v8
-	v21 = l8
-	l8 = v21 & v20
-	l10 = v21 ^ k64(18446744073709551615)
-	l9 = v12 & l10
-	l8 = l8 | l9
-	l7 = l7 + l8
-	l8 = bits.RotateLeft64(v21, int(uint64(46)&63))
-	l9 = bits.RotateLeft64(v21, int(uint64(23)&63))
-	l8 = l8 ^ l9
-	l9 = bits.RotateLeft64(v21, int(uint64(50)&63))
-	l8 = l8 ^ l9
-	l7 = l7 + l8
-	l7 = l7 + uint64(4115178125766777443)
-	v26 = l7
-	l8 = bits.RotateLeft64(v8, int(uint64(30)&63))
-	l9 = bits.RotateLeft64(v8, int(uint64(25)&63))
-	l8 = l8 ^ l9
-	l9 = bits.RotateLeft64(v8, int(uint64(36)&63))
-	l8 = l8 ^ l9
-	l9 = v8 ^ v7
-	l9 = l9 & v6
-	l10 = v8 & v7
-	l9 = l9 ^ l10
-	l8 = l8 + l9
-	l8 = l8 + v25
-	v6 = l8
-	l7 = v26 + v6
-	v22 = l7
-	l6 = v62 + v22
-	l7 = v58 + v21
-	l8 = v54 + v20
-	l9 = v57 + v12
-	l10 = v22 & v21
-	l12 = v22 ^ k64(18446744073709551615)
-	l11 = v20 & l12
-	l10 = l10 | l11
-	l9 = l9 + l10
-	l10 = bits.RotateLeft64(v22, int(uint64(46)&63))
-	l11 = bits.RotateLeft64(v22, int(uint64(23)&63))
-	l10 = l10 ^ l11
-	l11 = bits.RotateLeft64(v22, int(uint64(50)&63))
-	l10 = l10 ^ l11
-	l9 = l9 + l10
-	l9 = l9 + uint64(5681478168544905931)
-	v25 = l9
-	l10 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l11 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l10 = l10 ^ l11
-	l11 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l10 = l10 ^ l11
-	l11 = v6 ^ v8
-	l11 = l11 & v7
-	l12 = v6 & v8
-	l11 = l11 ^ l12
-	l10 = l10 + l11
-	l10 = l10 + v27
-	v7 = l10
-	l9 = v25 + v7
-	v12 = l9
-	l9 = v12 & v22
-	l11 = v12 ^ k64(18446744073709551615)
-	l10 = v21 & l11
-	l9 = l9 | l10
-	l8 = l8 + l9
-	l9 = bits.RotateLeft64(v12, int(uint64(46)&63))
-	l10 = bits.RotateLeft64(v12, int(uint64(23)&63))
-	l9 = l9 ^ l10
-	l10 = bits.RotateLeft64(v12, int(uint64(50)&63))
-	l9 = l9 ^ l10
-	l8 = l8 + l9
-	l8 = l8 + uint64(6601373596472566643)
-	v27 = l8
-	l9 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l10 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l9 = l9 ^ l10
-	l10 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l9 = l9 ^ l10
-	l10 = v7 ^ v6
-	l10 = l10 & v8
-	l11 = v7 & v6
-	l10 = l10 ^ l11
-	l9 = l9 + l10
-	l9 = l9 + v28
-	v8 = l9
-	l8 = v27 + v8
-	v20 = l8
-	l8 = v20 & v12
-	l10 = v20 ^ k64(18446744073709551615)
-	l9 = v22 & l10
-	l8 = l8 | l9
-	l7 = l7 + l8
-	l8 = bits.RotateLeft64(v20, int(uint64(46)&63))
-	l9 = bits.RotateLeft64(v20, int(uint64(23)&63))
-	l8 = l8 ^ l9
-	l9 = bits.RotateLeft64(v20, int(uint64(50)&63))
-	l8 = l8 ^ l9
-	l7 = l7 + l8
-	l7 = l7 + uint64(7507060721942968483)
-	v28 = l7
-	l8 = bits.RotateLeft64(v8, int(uint64(30)&63))
-	l9 = bits.RotateLeft64(v8, int(uint64(25)&63))
-	l8 = l8 ^ l9
-	l9 = bits.RotateLeft64(v8, int(uint64(36)&63))
-	l8 = l8 ^ l9
-	l9 = v8 ^ v7
-	l9 = l9 & v6
-	l10 = v8 & v7
-	l9 = l9 ^ l10
-	l8 = l8 + l9
-	l8 = l8 + v23
-	v6 = l8
-	l7 = v28 + v6
-	v21 = l7
-	l7 = v21 & v20
-	l9 = v21 ^ k64(18446744073709551615)
-	l8 = v12 & l9
-	l7 = l7 | l8
-	l6 = l6 + l7
-	l7 = bits.RotateLeft64(v21, int(uint64(46)&63))
-	l8 = bits.RotateLeft64(v21, int(uint64(23)&63))
-	l7 = l7 ^ l8
-	l8 = bits.RotateLeft64(v21, int(uint64(50)&63))
-	l7 = l7 ^ l8
-	l6 = l6 + l7
-	l6 = l6 + uint64(8399075790359081724)
-	v23 = l6
-	l7 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l8 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l7 = l7 ^ l8
-	l8 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l7 = l7 ^ l8
-	l8 = v6 ^ v8
-	l8 = l8 & v7
-	l9 = v6 & v8
-	l8 = l8 ^ l9
-	l7 = l7 + l8
-	l7 = l7 + v26
-	v7 = l7
-	l6 = v23 + v7
-	v22 = l6
-	l5 = v64 + v22
-	l6 = v60 + v21
-	l7 = v63 + v20
-	l8 = v59 + v12
-	l9 = v22 & v21
-	l11 = v22 ^ k64(18446744073709551615)
-	l10 = v20 & l11
-	l9 = l9 | l10
-	l8 = l8 + l9
-	l9 = bits.RotateLeft64(v22, int(uint64(46)&63))
-	l10 = bits.RotateLeft64(v22, int(uint64(23)&63))
-	l9 = l9 ^ l10
-	l10 = bits.RotateLeft64(v22, int(uint64(50)&63))
-	l9 = l9 ^ l10
-	l8 = l8 + l9
-	l8 = l8 + uint64(8693463985226723168)
-	v26 = l8
-	l9 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l10 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l9 = l9 ^ l10
-	l10 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l9 = l9 ^ l10
-	l10 = v7 ^ v6
-	l10 = l10 & v8
-	l11 = v7 & v6
-	l10 = l10 ^ l11
-	l9 = l9 + l10
-	l9 = l9 + v25
-	v8 = l9
-	l8 = v26 + v8
-	v12 = l8
-	l8 = v12 & v22
-	l10 = v12 ^ k64(18446744073709551615)
-	l9 = v21 & l10
-	l8 = l8 | l9
-	l7 = l7 + l8
-	l8 = bits.RotateLeft64(v12, int(uint64(46)&63))
-	l9 = bits.RotateLeft64(v12, int(uint64(23)&63))
-	l8 = l8 ^ l9
-	l9 = bits.RotateLeft64(v12, int(uint64(50)&63))
-	l8 = l8 ^ l9
-	l7 = l7 + l8
-	l7 = l7 + k64(9568029438360202098)
-	v25 = l7
-	l8 = bits.RotateLeft64(v8, int(uint64(30)&63))
-	l9 = bits.RotateLeft64(v8, int(uint64(25)&63))
-	l8 = l8 ^ l9
-	l9 = bits.RotateLeft64(v8, int(uint64(36)&63))
-	l8 = l8 ^ l9
-	l9 = v8 ^ v7
-	l9 = l9 & v6
-	l10 = v8 & v7
-	l9 = l9 ^ l10
-	l8 = l8 + l9
-	l8 = l8 + v27
-	v6 = l8
-	l7 = v25 + v6
-	v20 = l7
-	l7 = v20 & v12
-	l9 = v20 ^ k64(18446744073709551615)
-	l8 = v22 & l9
-	l7 = l7 | l8
-	l6 = l6 + l7
-	l7 = bits.RotateLeft64(v20, int(uint64(46)&63))
-	l8 = bits.RotateLeft64(v20, int(uint64(23)&63))
-	l7 = l7 ^ l8
-	l8 = bits.RotateLeft64(v20, int(uint64(50)&63))
-	l7 = l7 ^ l8
-	l6 = l6 + l7
-	l6 = l6 + k64(10144078919501101548)
-	v27 = l6
-	l7 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l8 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l7 = l7 ^ l8
-	l8 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l7 = l7 ^ l8
-	l8 = v6 ^ v8
-	l8 = l8 & v7
-	l9 = v6 & v8
-	l8 = l8 ^ l9
-	l7 = l7 + l8
-	l7 = l7 + v28
-	v7 = l7
-	l6 = v27 + v7
-	v21 = l6
-	l6 = v21 & v20
-	l8 = v21 ^ k64(18446744073709551615)
-	l7 = v12 & l8
-	l6 = l6 | l7
-	l5 = l5 + l6
-	l6 = bits.RotateLeft64(v21, int(uint64(46)&63))
-	l7 = bits.RotateLeft64(v21, int(uint64(23)&63))
-	l6 = l6 ^ l7
-	l7 = bits.RotateLeft64(v21, int(uint64(50)&63))
-	l6 = l6 ^ l7
-	l5 = l5 + l6
-	l5 = l5 + k64(10430055236837252648)
-	v28 = l5
-	l6 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l7 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l6 = l6 ^ l7
-	l7 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l6 = l6 ^ l7
-	l7 = v7 ^ v6
-	l7 = l7 & v8
-	l8 = v7 & v6
-	l7 = l7 ^ l8
-	l6 = l6 + l7
-	l6 = l6 + v23
-	v8 = l6
-	l5 = v28 + v8
-	v22 = l5
-	l4 = v70 + v22
-	l5 = v66 + v21
-	l6 = v65 + v20
-	l7 = v61 + v12
-	l8 = v22 & v21
-	l10 = v22 ^ k64(18446744073709551615)
-	l9 = v20 & l10
-	l8 = l8 | l9
-	l7 = l7 + l8
-	l8 = bits.RotateLeft64(v22, int(uint64(46)&63))
-	l9 = bits.RotateLeft64(v22, int(uint64(23)&63))
-	l8 = l8 ^ l9
-	l9 = bits.RotateLeft64(v22, int(uint64(50)&63))
-	l8 = l8 ^ l9
-	l7 = l7 + l8
-	l7 = l7 + k64(11840083180663258601)
-	v23 = l7
-	l8 = bits.RotateLeft64(v8, int(uint64(30)&63))
-	l9 = bits.RotateLeft64(v8, int(uint64(25)&63))
-	l8 = l8 ^ l9
-	l9 = bits.RotateLeft64(v8, int(uint64(36)&63))
-	l8 = l8 ^ l9
-	l9 = v8 ^ v7
-	l9 = l9 & v6
-	l10 = v8 & v7
-	l9 = l9 ^ l10
-	l8 = l8 + l9
-	l8 = l8 + v26
-	v6 = l8
-	l7 = v23 + v6
-	v12 = l7
-	l7 = v12 & v22
-	l9 = v12 ^ k64(18446744073709551615)
-	l8 = v21 & l9
-	l7 = l7 | l8
-	l6 = l6 + l7
-	l7 = bits.RotateLeft64(v12, int(uint64(46)&63))
-	l8 = bits.RotateLeft64(v12, int(uint64(23)&63))
-	l7 = l7 ^ l8
-	l8 = bits.RotateLeft64(v12, int(uint64(50)&63))
-	l7 = l7 ^ l8
-	l6 = l6 + l7
-	l6 = l6 + k64(13761210420658862357)
-	v26 = l6
-	l7 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l8 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l7 = l7 ^ l8
-	l8 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l7 = l7 ^ l8
-	l8 = v6 ^ v8
-	l8 = l8 & v7
-	l9 = v6 & v8
-	l8 = l8 ^ l9
-	l7 = l7 + l8
-	l7 = l7 + v25
-	v7 = l7
-	l6 = v26 + v7
-	v20 = l6
-	l6 = v20 & v12
-	l8 = v20 ^ k64(18446744073709551615)
-	l7 = v22 & l8
-	l6 = l6 | l7
-	l5 = l5 + l6
-	l6 = bits.RotateLeft64(v20, int(uint64(46)&63))
-	l7 = bits.RotateLeft64(v20, int(uint64(23)&63))
-	l6 = l6 ^ l7
-	l7 = bits.RotateLeft64(v20, int(uint64(50)&63))
-	l6 = l6 ^ l7
-	l5 = l5 + l6
-	l5 = l5 + k64(14299343276471374635)
-	v25 = l5
-	l6 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l7 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l6 = l6 ^ l7
-	l7 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l6 = l6 ^ l7
-	l7 = v7 ^ v6
-	l7 = l7 & v8
-	l8 = v7 & v6
-	l7 = l7 ^ l8
-	l6 = l6 + l7
-	l6 = l6 + v27
-	v8 = l6
-	l5 = v25 + v8
-	v21 = l5
-	l5 = v21 & v20
-	l7 = v21 ^ k64(18446744073709551615)
-	l6 = v12 & l7
-	l5 = l5 | l6
-	l4 = l4 + l5
-	l5 = bits.RotateLeft64(v21, int(uint64(46)&63))
-	l6 = bits.RotateLeft64(v21, int(uint64(23)&63))
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v21, int(uint64(50)&63))
-	l5 = l5 ^ l6
-	l4 = l4 + l5
-	l4 = l4 + k64(14566680578165727644)
-	v27 = l4
-	l5 = bits.RotateLeft64(v8, int(uint64(30)&63))
-	l6 = bits.RotateLeft64(v8, int(uint64(25)&63))
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v8, int(uint64(36)&63))
-	l5 = l5 ^ l6
-	l6 = v8 ^ v7
-	l6 = l6 & v6
-	l7 = v8 & v7
-	l6 = l6 ^ l7
-	l5 = l5 + l6
-	l5 = l5 + v28
-	v6 = l5
-	l4 = v27 + v6
-	v22 = l4
-	l3 = v72 + v22
-	l4 = v68 + v21
-	l5 = v71 + v20
-	l6 = v67 + v12
-	l7 = v22 & v21
-	l9 = v22 ^ k64(18446744073709551615)
-	l8 = v20 & l9
-	l7 = l7 | l8
-	l6 = l6 + l7
-	l7 = bits.RotateLeft64(v22, int(uint64(46)&63))
-	l8 = bits.RotateLeft64(v22, int(uint64(23)&63))
-	l7 = l7 ^ l8
-	l8 = bits.RotateLeft64(v22, int(uint64(50)&63))
-	l7 = l7 ^ l8
-	l6 = l6 + l7
-	l6 = l6 + k64(15097957966210449927)
-	v28 = l6
-	l7 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l8 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l7 = l7 ^ l8
-	l8 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l7 = l7 ^ l8
-	l8 = v6 ^ v8
-	l8 = l8 & v7
-	l9 = v6 & v8
-	l8 = l8 ^ l9
-	l7 = l7 + l8
-	l7 = l7 + v23
-	v7 = l7
-	l6 = v28 + v7
-	v12 = l6
-	l6 = v12 & v22
-	l8 = v12 ^ k64(18446744073709551615)
-	l7 = v21 & l8
-	l6 = l6 | l7
-	l5 = l5 + l6
-	l6 = bits.RotateLeft64(v12, int(uint64(46)&63))
-	l7 = bits.RotateLeft64(v12, int(uint64(23)&63))
-	l6 = l6 ^ l7
-	l7 = bits.RotateLeft64(v12, int(uint64(50)&63))
-	l6 = l6 ^ l7
-	l5 = l5 + l6
-	l5 = l5 + k64(16922976911328602910)
-	v23 = l5
-	l6 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l7 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l6 = l6 ^ l7
-	l7 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l6 = l6 ^ l7
-	l7 = v7 ^ v6
-	l7 = l7 & v8
-	l8 = v7 & v6
-	l7 = l7 ^ l8
-	l6 = l6 + l7
-	l6 = l6 + v26
-	v8 = l6
-	l5 = v23 + v8
-	v20 = l5
-	l5 = v20 & v12
-	l7 = v20 ^ k64(18446744073709551615)
-	l6 = v22 & l7
-	l5 = l5 | l6
-	l4 = l4 + l5
-	l5 = bits.RotateLeft64(v20, int(uint64(46)&63))
-	l6 = bits.RotateLeft64(v20, int(uint64(23)&63))
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v20, int(uint64(50)&63))
-	l5 = l5 ^ l6
-	l4 = l4 + l5
-	l4 = l4 + k64(17689382322260857208)
-	v26 = l4
-	l5 = bits.RotateLeft64(v8, int(uint64(30)&63))
-	l6 = bits.RotateLeft64(v8, int(uint64(25)&63))
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v8, int(uint64(36)&63))
-	l5 = l5 ^ l6
-	l6 = v8 ^ v7
-	l6 = l6 & v6
-	l7 = v8 & v7
-	l6 = l6 ^ l7
-	l5 = l5 + l6
-	l5 = l5 + v25
-	v6 = l5
-	l4 = v26 + v6
-	v21 = l4
-	l4 = v21 & v20
-	l6 = v21 ^ k64(18446744073709551615)
-	l5 = v12 & l6
-	l4 = l4 | l5
-	l3 = l3 + l4
-	l4 = bits.RotateLeft64(v21, int(uint64(46)&63))
-	l5 = bits.RotateLeft64(v21, int(uint64(23)&63))
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v21, int(uint64(50)&63))
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	l3 = l3 + uint64(500013540394364858)
-	v29 = l3
-	l4 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l5 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l4 = l4 ^ l5
-	l5 = v6 ^ v8
-	l5 = l5 & v7
-	l6 = v6 & v8
-	l5 = l5 ^ l6
-	l4 = l4 + l5
-	l4 = l4 + v27
-	v7 = l4
-	l3 = v29 + v7
-	v22 = l3
-	l2 = v74 + v22
-	l3 = bits.RotateLeft64(v62, int(uint64(56)&63))
-	l4 = v62 >> (uint64(7) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v62, int(uint64(63)&63))
-	l3 = l3 ^ l4
-	l3 = l3 + v58
-	l3 = l3 + v70
-	l4 = bits.RotateLeft64(v69, int(uint64(3)&63))
-	l5 = v69 >> (uint64(6) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v69, int(uint64(45)&63))
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	v25 = l3
-	l3 = v25 + v21
-	l4 = v73 + v20
-	l5 = v69 + v12
-	l6 = v22 & v21
-	l8 = v22 ^ k64(18446744073709551615)
-	l7 = v20 & l8
-	l6 = l6 | l7
-	l5 = l5 + l6
-	l6 = bits.RotateLeft64(v22, int(uint64(46)&63))
-	l7 = bits.RotateLeft64(v22, int(uint64(23)&63))
-	l6 = l6 ^ l7
-	l7 = bits.RotateLeft64(v22, int(uint64(50)&63))
-	l6 = l6 ^ l7
-	l5 = l5 + l6
-	l5 = l5 + uint64(748580250866718886)
-	v27 = l5
-	l6 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l7 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l6 = l6 ^ l7
-	l7 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l6 = l6 ^ l7
-	l7 = v7 ^ v6
-	l7 = l7 & v8
-	l8 = v7 & v6
-	l7 = l7 ^ l8
-	l6 = l6 + l7
-	l6 = l6 + v28
-	v8 = l6
-	l5 = v27 + v8
-	v12 = l5
-	l5 = v12 & v22
-	l7 = v12 ^ k64(18446744073709551615)
-	l6 = v21 & l7
-	l5 = l5 | l6
-	l4 = l4 + l5
-	l5 = bits.RotateLeft64(v12, int(uint64(46)&63))
-	l6 = bits.RotateLeft64(v12, int(uint64(23)&63))
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v12, int(uint64(50)&63))
-	l5 = l5 ^ l6
-	l4 = l4 + l5
-	l4 = l4 + uint64(1242879168328830382)
-	v28 = l4
-	l5 = bits.RotateLeft64(v8, int(uint64(30)&63))
-	l6 = bits.RotateLeft64(v8, int(uint64(25)&63))
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v8, int(uint64(36)&63))
-	l5 = l5 ^ l6
-	l6 = v8 ^ v7
-	l6 = l6 & v6
-	l7 = v8 & v7
-	l6 = l6 ^ l7
-	l5 = l5 + l6
-	l5 = l5 + v23
-	v6 = l5
-	l4 = v28 + v6
-	v20 = l4
-	l4 = v20 & v12
-	l6 = v20 ^ k64(18446744073709551615)
-	l5 = v22 & l6
-	l4 = l4 | l5
-	l3 = l3 + l4
-	l4 = bits.RotateLeft64(v20, int(uint64(46)&63))
-	l5 = bits.RotateLeft64(v20, int(uint64(23)&63))
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v20, int(uint64(50)&63))
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	l3 = l3 + uint64(1977374033974150939)
-	v30 = l3
-	l4 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l5 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l4 = l4 ^ l5
-	l5 = v6 ^ v8
-	l5 = l5 & v7
-	l6 = v6 & v8
-	l5 = l5 ^ l6
-	l4 = l4 + l5
-	l4 = l4 + v26
-	v7 = l4
-	l3 = v30 + v7
-	v21 = l3
-	l3 = v21 & v20
-	l5 = v21 ^ k64(18446744073709551615)
-	l4 = v12 & l5
-	l3 = l3 | l4
-	l2 = l2 + l3
-	l3 = bits.RotateLeft64(v21, int(uint64(46)&63))
-	l4 = bits.RotateLeft64(v21, int(uint64(23)&63))
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v21, int(uint64(50)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	l2 = l2 + uint64(2944078676154940804)
-	v31 = l2
-	l3 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l4 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l3 = l3 ^ l4
-	l4 = v7 ^ v6
-	l4 = l4 & v8
-	l5 = v7 & v6
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	l3 = l3 + v29
-	v8 = l3
-	l2 = v31 + v8
-	v22 = l2
-	l1 = v76 + v22
-	l2 = bits.RotateLeft64(v64, int(uint64(56)&63))
-	l3 = v64 >> (uint64(7) & 63)
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v64, int(uint64(63)&63))
-	l2 = l2 ^ l3
-	l2 = l2 + v60
-	l2 = l2 + v72
-	l3 = bits.RotateLeft64(v63, int(uint64(56)&63))
-	l4 = v63 >> (uint64(7) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v63, int(uint64(63)&63))
-	l3 = l3 ^ l4
-	l3 = l3 + v59
-	l3 = l3 + v71
-	l4 = bits.RotateLeft64(v25, int(uint64(3)&63))
-	l5 = v25 >> (uint64(6) & 63)
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v25, int(uint64(45)&63))
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	v23 = l3
-	l3 = bits.RotateLeft64(v23, int(uint64(3)&63))
-	l4 = v23 >> (uint64(6) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v23, int(uint64(45)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	v26 = l2
-	l2 = v26 + v21
-	l3 = v75 + v20
-	l4 = v23 + v12
-	l5 = bits.RotateLeft64(v22, int(uint64(46)&63))
-	l6 = bits.RotateLeft64(v22, int(uint64(23)&63))
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v22, int(uint64(50)&63))
-	l5 = l5 ^ l6
-	l4 = l4 + l5
-	l6 = v22 ^ k64(18446744073709551615)
-	l5 = v20 & l6
-	l6 = v21 & v22
-	l5 = l5 | l6
-	l4 = l4 + l5
-	l4 = l4 + uint64(3659926193048069267)
-	v12 = l4
-	l5 = bits.RotateLeft64(v8, int(uint64(30)&63))
-	l6 = bits.RotateLeft64(v8, int(uint64(25)&63))
-	l5 = l5 ^ l6
-	l6 = bits.RotateLeft64(v8, int(uint64(36)&63))
-	l5 = l5 ^ l6
-	l6 = v8 ^ v7
-	l6 = l6 & v6
-	l7 = v8 & v7
-	l6 = l6 ^ l7
-	l5 = l5 + l6
-	l5 = l5 + v27
-	v6 = l5
-	l4 = v12 + v6
-	v20 = l4
-	l4 = bits.RotateLeft64(v20, int(uint64(46)&63))
-	l5 = bits.RotateLeft64(v20, int(uint64(23)&63))
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v20, int(uint64(50)&63))
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	l5 = v20 ^ k64(18446744073709551615)
-	l4 = v21 & l5
-	l5 = v22 & v20
-	l4 = l4 | l5
-	l3 = l3 + l4
-	l3 = l3 + uint64(4368137639120453308)
-	v27 = l3
-	l4 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l5 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l4 = l4 ^ l5
-	l5 = v6 ^ v8
-	l5 = l5 & v7
-	l6 = v6 & v8
-	l5 = l5 ^ l6
-	l4 = l4 + l5
-	l4 = l4 + v28
-	v7 = l4
-	l3 = v27 + v7
-	v21 = l3
-	l3 = bits.RotateLeft64(v21, int(uint64(46)&63))
-	l4 = bits.RotateLeft64(v21, int(uint64(23)&63))
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v21, int(uint64(50)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	l4 = v21 ^ k64(18446744073709551615)
-	l3 = v22 & l4
-	l4 = v20 & v21
-	l3 = l3 | l4
-	l2 = l2 + l3
-	l2 = l2 + uint64(4836135668995329356)
-	v28 = l2
-	l3 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l4 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l3 = l3 ^ l4
-	l4 = v7 ^ v6
-	l4 = l4 & v8
-	l5 = v7 & v6
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	l3 = l3 + v30
-	v8 = l3
-	l2 = v28 + v8
-	v22 = l2
-	l2 = bits.RotateLeft64(v22, int(uint64(46)&63))
-	l3 = bits.RotateLeft64(v22, int(uint64(23)&63))
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v22, int(uint64(50)&63))
-	l2 = l2 ^ l3
-	l1 = l1 + l2
-	l3 = v22 ^ k64(18446744073709551615)
-	l2 = v20 & l3
-	l3 = v21 & v22
-	l2 = l2 | l3
-	l1 = l1 + l2
-	l1 = l1 + uint64(5532061633213252278)
-	v29 = l1
-	l2 = bits.RotateLeft64(v8, int(uint64(30)&63))
-	l3 = bits.RotateLeft64(v8, int(uint64(25)&63))
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v8, int(uint64(36)&63))
-	l2 = l2 ^ l3
-	l3 = v8 ^ v7
-	l3 = l3 & v6
-	l4 = v8 & v7
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	l2 = l2 + v31
-	v6 = l2
-	l1 = v29 + v6
-	v23 = l1
-	l1 = v23 + v78
-	*(*uint64)(unsafe.Add(b, uint64(v1)+56)) = l1
-	l3 = v8 ^ v6
-	l3 = l3 & v7
-	l4 = v8 & v6
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l5 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	l3 = l3 + v12
-	v7 = l3
-	l2 = v6 ^ v7
-	l2 = l2 & v8
-	l3 = v6 & v7
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l4 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	l2 = l2 + v27
-	v8 = l2
-	l3 = v7 ^ v8
-	l3 = l3 & v6
-	l4 = v7 & v8
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v8, int(uint64(30)&63))
-	l5 = bits.RotateLeft64(v8, int(uint64(25)&63))
-	l4 = l4 ^ l5
-	l5 = bits.RotateLeft64(v8, int(uint64(36)&63))
-	l4 = l4 ^ l5
-	l3 = l3 + l4
-	l3 = l3 + v28
-	v6 = l3
-	l2 = v8 ^ v6
-	l2 = l2 & v7
-	l3 = v8 & v6
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v6, int(uint64(30)&63))
-	l4 = bits.RotateLeft64(v6, int(uint64(25)&63))
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v6, int(uint64(36)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	l2 = l2 + v29
-	v12 = l2
-	l1 = v81 + v12
-	*(*uint64)(unsafe.Add(b, uint64(v1)+24)) = l1
-	l2 = bits.RotateLeft64(v65, int(uint64(56)&63))
-	l3 = v65 >> (uint64(7) & 63)
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v65, int(uint64(63)&63))
-	l2 = l2 ^ l3
-	l2 = l2 + v61
-	l2 = l2 + v73
-	l3 = bits.RotateLeft64(v26, int(uint64(3)&63))
-	l4 = v26 >> (uint64(6) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v26, int(uint64(45)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	v26 = l2
-	l2 = v26 + v20
-	l3 = bits.RotateLeft64(v23, int(uint64(46)&63))
-	l4 = bits.RotateLeft64(v23, int(uint64(23)&63))
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v23, int(uint64(50)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	l4 = v23 ^ k64(18446744073709551615)
-	l3 = v21 & l4
-	l4 = v22 & v23
-	l3 = l3 | l4
-	l2 = l2 + l3
-	l2 = l2 + uint64(6448918945643986474)
-	v27 = l2
-	l2 = v27 + v7
-	v20 = l2
-	l1 = v79 + v20
-	*(*uint64)(unsafe.Add(b, uint64(v1)+48)) = l1
-	l2 = v6 ^ v12
-	l2 = l2 & v8
-	l3 = v6 & v12
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v12, int(uint64(30)&63))
-	l4 = bits.RotateLeft64(v12, int(uint64(25)&63))
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v12, int(uint64(36)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	l2 = l2 + v27
-	v7 = l2
-	l1 = v83 + v7
-	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = l1
-	l3 = bits.RotateLeft64(v66, int(uint64(56)&63))
-	l4 = v66 >> (uint64(7) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v66, int(uint64(63)&63))
-	l3 = l3 ^ l4
-	l2 = v65 + l3
-	l2 = l2 + v25
-	l3 = bits.RotateLeft64(v76, int(uint64(3)&63))
-	l4 = v76 >> (uint64(6) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v76, int(uint64(45)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	l2 = l2 + v21
-	l3 = bits.RotateLeft64(v20, int(uint64(46)&63))
-	l4 = bits.RotateLeft64(v20, int(uint64(23)&63))
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v20, int(uint64(50)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	l4 = v20 ^ k64(18446744073709551615)
-	l3 = v22 & l4
-	l4 = v23 & v20
-	l3 = l3 | l4
-	l2 = l2 + l3
-	l2 = l2 + uint64(6902733635092675308)
-	v21 = l2
-	l2 = v21 + v8
-	v8 = l2
-	l1 = v80 + v8
-	*(*uint64)(unsafe.Add(b, uint64(v1)+40)) = l1
-	l2 = v12 ^ v7
-	l2 = l2 & v6
-	l3 = v12 & v7
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v7, int(uint64(30)&63))
-	l4 = bits.RotateLeft64(v7, int(uint64(25)&63))
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v7, int(uint64(36)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	l2 = l2 + v21
-	v21 = l2
-	l1 = v85 + v21
-	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = l1
-	l3 = bits.RotateLeft64(v70, int(uint64(56)&63))
-	l4 = v70 >> (uint64(7) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v70, int(uint64(63)&63))
-	l3 = l3 ^ l4
-	l2 = v66 + l3
-	l2 = l2 + v74
-	l3 = bits.RotateLeft64(v26, int(uint64(3)&63))
-	l4 = v26 >> (uint64(6) & 63)
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v26, int(uint64(45)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	l2 = l2 + v22
-	l3 = bits.RotateLeft64(v8, int(uint64(46)&63))
-	l4 = bits.RotateLeft64(v8, int(uint64(23)&63))
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v8, int(uint64(50)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	l4 = v8 ^ k64(18446744073709551615)
-	l3 = v23 & l4
-	l4 = v20 & v8
-	l3 = l3 | l4
-	l2 = l2 + l3
-	l2 = l2 + uint64(7801388544844847127)
-	v8 = l2
-	l2 = v8 + v6
-	l1 = v77 + l2
-	*(*uint64)(unsafe.Add(b, uint64(v1)+32)) = l1
-	l2 = v7 ^ v21
-	l2 = l2 & v12
-	l3 = v7 & v21
-	l2 = l2 ^ l3
-	l3 = bits.RotateLeft64(v21, int(uint64(30)&63))
-	l4 = bits.RotateLeft64(v21, int(uint64(25)&63))
-	l3 = l3 ^ l4
-	l4 = bits.RotateLeft64(v21, int(uint64(36)&63))
-	l3 = l3 ^ l4
-	l2 = l2 + l3
-	l2 = l2 + v8
-	l1 = v2 + l2
-	*(*uint64)(unsafe.Add(b, v1)) = l1
-	return
 }

@@ -14,7 +14,15233 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn7524(m *Module) uint32 {
+func fn7502(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var v22 uint32
+	_ = v22
+	var v23 uint32
+	_ = v23
+	var v24 uint32
+	_ = v24
+	var v25 uint32
+	_ = v25
+	var v26 uint32
+	_ = v26
+	var v27 uint32
+	_ = v27
+	var v28 uint32
+	_ = v28
+	var v29 uint32
+	_ = v29
+	var v30 uint32
+	_ = v30
+	var v31 uint32
+	_ = v31
+	var v32 uint32
+	_ = v32
+	var v33 uint32
+	_ = v33
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+52))
+	v3 = i0
+	i0 = v3 & k32(4294967288)
+	v4 = i0
+	i0 = v3 & uint32(7)
+	v5 = i0
+	i0 = v3 + v1
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v8 = i1
+	i0 = v7 + v8
+	v9 = i0
+	i0 = v9 + k32(4294967039)
+	v10 = i0
+	i1 = v8 - v1
+	i0 = v7 + i1
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v12 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = v12 + i1
+	i0 = i0 + k32(4294967291)
+	v13 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+92))
+	i0 = k32(4294967295) << (i1 & 31)
+	i0 = i0 ^ k32(4294967295)
+	v14 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+88))
+	i0 = k32(4294967295) << (i1 & 31)
+	i0 = i0 ^ k32(4294967295)
+	v15 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	v16 = i0
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
+	v17 = i2
+	i1 = v3 + v17
+	v18 = i1
+	i1 = v18 + v1
+	i1 = i1 - v8
+	i1 = i1 - v7
+	i0 = v16 + i1
+	v19 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+84))
+	v20 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+80))
+	v21 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
+	v22 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+60))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+48))
+	v23 = i0
+L1:
+	if v22 > uint32(14) {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v12)))
+	i0 = i0 << (v22 & 31)
+	i0 = i0 + v8
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v12)+1)))
+	i2 = v22 + uint32(8)
+	i1 = i1 << (i2 & 31)
+	i0 = i0 + i1
+	v8 = i0
+	i0 = v22 | uint32(16)
+	v22 = i0
+	i0 = v12 + uint32(2)
+	v12 = i0
+L2:
+	i2 = v8 & v15
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v21 + i2
+	v24 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v24)+1)))
+	v25 = i1
+	i0 = v22 - v25
+	v22 = i0
+	i0 = v8 >> (v25 & 31)
+	v8 = i0
+L11:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v24)))
+	v25 = i0
+	if v25 != 0 {
+		goto L12
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v24)+2)))
+	*(*uint8)(unsafe.Add(b, v7)) = uint8(i1)
+	i0 = v7 + uint32(1)
+	v7 = i0
+	goto L4
+L12:
+	i0 = v25 & uint32(255)
+	v26 = i0
+	i0 = v25 & uint32(16)
+	if i0 == 0 {
+		goto L13
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v24)+2)))
+	v27 = i0
+	i0 = v26 & uint32(15)
+	v24 = i0
+	if v24 != 0 {
+		goto L15
+	}
+	v25 = v8
+	v26 = v12
+	goto L14
+L15:
+	if v22 < v24 {
+		goto L17
+	}
+	v25 = v22
+	v26 = v12
+	goto L16
+L17:
+	i0 = v22 + uint32(8)
+	v25 = i0
+	i0 = v12 + uint32(1)
+	v26 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v12)))
+	i0 = i0 << (v22 & 31)
+	i0 = i0 + v8
+	v8 = i0
+L16:
+	i0 = v25 - v24
+	v22 = i0
+	i0 = v8 >> (v24 & 31)
+	v25 = i0
+	i1 = k32(4294967295) << (v24 & 31)
+	i1 = i1 ^ k32(4294967295)
+	i0 = v8 & i1
+	i0 = i0 + v27
+	v27 = i0
+L14:
+	if v22 > uint32(14) {
+		goto L18
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v26)))
+	i0 = i0 << (v22 & 31)
+	i0 = i0 + v25
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v26)+1)))
+	i2 = v22 + uint32(8)
+	i1 = i1 << (i2 & 31)
+	i0 = i0 + i1
+	v25 = i0
+	i0 = v22 | uint32(16)
+	v22 = i0
+	i0 = v26 + uint32(2)
+	v26 = i0
+L18:
+	i2 = v25 & v14
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v20 + i2
+	v24 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v24)+1)))
+	v8 = i1
+	i0 = v22 - v8
+	v22 = i0
+	i0 = v25 >> (v8 & 31)
+	v8 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v24)))
+	v25 = i0
+	i0 = v25 & uint32(16)
+	if i0 != 0 {
+		goto L10
+	}
+L20:
+	i0 = v25 & uint32(64)
+	if i0 != 0 {
+		goto L19
+	}
+	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(v24)+2)))
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v20 + i2
+	i3 = k32(4294967295) << (v25 & 31)
+	i3 = i3 ^ k32(4294967295)
+	i2 = v8 & i3
+	i2 = i2 << (uint32(2) & 31)
+	i1 = i1 + i2
+	v24 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v24)+1)))
+	v25 = i1
+	i0 = v22 - v25
+	v22 = i0
+	i0 = v8 >> (v25 & 31)
+	v8 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v24)))
+	v25 = i0
+	i0 = v25 & uint32(16)
+	if i0 != 0 {
+		goto L10
+	}
+	goto L20
+L19:
+	v24 = uint32(8500689)
+	v12 = v26
+	goto L9
+L13:
+	i0 = v26 & uint32(64)
+	if i0 != 0 {
+		goto L21
+	}
+	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(v24)+2)))
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v21 + i2
+	i3 = k32(4294967295) << (v26 & 31)
+	i3 = i3 ^ k32(4294967295)
+	i2 = v8 & i3
+	i2 = i2 << (uint32(2) & 31)
+	i1 = i1 + i2
+	v24 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v24)+1)))
+	v25 = i1
+	i0 = v22 - v25
+	v22 = i0
+	i0 = v8 >> (v25 & 31)
+	v8 = i0
+	goto L11
+L21:
+	v24 = uint32(16191)
+	i0 = v26 & uint32(32)
+	if i0 != 0 {
+		goto L8
+	}
+	v24 = uint32(8500586)
+	goto L9
+L10:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v24)+2)))
+	v28 = i0
+	i1 = v25 & uint32(15)
+	v24 = i1
+	if v22 < v24 {
+		goto L23
+	}
+	v25 = v22
+	v12 = v26
+	goto L22
+L23:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v26)))
+	i0 = i0 << (v22 & 31)
+	i0 = i0 + v8
+	v8 = i0
+	i0 = v22 + uint32(8)
+	v25 = i0
+	if v25 < v24 {
+		goto L24
+	}
+	i0 = v26 + uint32(1)
+	v12 = i0
+	goto L22
+L24:
+	i0 = v26 + uint32(2)
+	v12 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v26)+1)))
+	i0 = i0 << (v25 & 31)
+	i0 = i0 + v8
+	v8 = i0
+	i0 = v22 + uint32(16)
+	v25 = i0
+L22:
+	i1 = k32(4294967295) << (v24 & 31)
+	i1 = i1 ^ k32(4294967295)
+	i0 = v8 & i1
+	v29 = i0
+	i0 = v25 - v24
+	v22 = i0
+	i0 = v8 >> (v24 & 31)
+	v8 = i0
+	i0 = v29 + v28
+	v30 = i0
+	i1 = v7 - v11
+	v24 = i1
+	if v30 <= v24 {
+		goto L6
+	}
+	i0 = v30 - v24
+	v31 = i0
+	if v31 <= v23 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+7108))
+	if i0 == 0 {
+		goto L7
+	}
+	v24 = uint32(8468204)
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v24
+	v24 = uint32(16209)
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v24
+	goto L3
+L7:
+	if v3 != 0 {
+		goto L27
+	}
+	i1 = v17 - v31
+	i0 = v16 + i1
+	v25 = i0
+	if v27 > v31 {
+		goto L28
+	}
+	v24 = v7
+	goto L25
+L28:
+	i0 = v31 & uint32(7)
+	v26 = i0
+	if v26 != 0 {
+		goto L30
+	}
+	v24 = v7
+	v26 = v31
+	goto L29
+L30:
+	v24 = uint32(0)
+L31:
+	i0 = v7 + v24
+	i1 = v25 + v24
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = v24 + uint32(1)
+	v24 = i1
+	if v26 != v24 {
+		goto L31
+	}
+	i0 = v25 + v24
+	v25 = i0
+	i0 = v31 - v24
+	v26 = i0
+	i0 = v7 + v24
+	v24 = i0
+L29:
+	i1 = v9 + v29
+	i1 = i1 + v28
+	i0 = v1 - i1
+	i0 = i0 + v7
+	if i0 > k32(4294967288) {
+		goto L26
+	}
+L32:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v25)))
+	*(*uint8)(unsafe.Add(b, v24)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+1)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+1)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+2)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+2)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+3)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+3)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+4)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+4)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+5)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+5)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+6)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+6)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+7)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+7)) = uint8(i1)
+	i0 = v24 + uint32(8)
+	v24 = i0
+	i0 = v25 + uint32(8)
+	v25 = i0
+	i0 = v26 + k32(4294967288)
+	v26 = i0
+	if v26 != 0 {
+		goto L32
+	}
+	goto L26
+L27:
+	if v3 >= v31 {
+		goto L33
+	}
+	i1 = v18 - v31
+	i0 = v16 + i1
+	v25 = i0
+	i1 = v31 - v3
+	v32 = i1
+	if v27 > v32 {
+		goto L34
+	}
+	v24 = v7
+	goto L25
+L34:
+	v24 = v7
+	v26 = v32
+	i0 = v32 & uint32(7)
+	v33 = i0
+	if v33 == 0 {
+		goto L35
+	}
+	i1 = v7 - v29
+	i1 = i1 - v28
+	i0 = v19 + i1
+	v31 = i0
+	v25 = uint32(0)
+L36:
+	i0 = v7 + v25
+	i1 = v31 + v25
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = v25 + uint32(1)
+	v25 = i1
+	if v33 != v25 {
+		goto L36
+	}
+	i0 = v32 - v25
+	v26 = i0
+	i0 = v7 + v25
+	v24 = i0
+	i0 = v31 + v25
+	v25 = i0
+L35:
+	i1 = v9 + v29
+	i1 = i1 + v28
+	i0 = v6 - i1
+	i0 = i0 + v7
+	if i0 > k32(4294967288) {
+		goto L37
+	}
+L38:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v25)))
+	*(*uint8)(unsafe.Add(b, v24)) = uint8(i1)
+	i0 = v24 + uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+1)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v24 + uint32(2)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+2)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v24 + uint32(3)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+3)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v24 + uint32(4)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+4)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v24 + uint32(5)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+5)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v24 + uint32(6)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+6)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v24 + uint32(7)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+7)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v24 + uint32(8)
+	v24 = i0
+	i0 = v25 + uint32(8)
+	v25 = i0
+	i0 = v26 + k32(4294967288)
+	v26 = i0
+	if v26 != 0 {
+		goto L38
+	}
+L37:
+	i0 = v27 - v32
+	v27 = i0
+	if v27 > v3 {
+		goto L39
+	}
+	v25 = v16
+	goto L25
+L39:
+	if v5 != 0 {
+		goto L41
+	}
+	v26 = v3
+	v25 = v16
+	goto L40
+L41:
+	v26 = v5
+	v25 = v16
+L42:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v25)))
+	*(*uint8)(unsafe.Add(b, v24)) = uint8(i1)
+	i0 = v24 + uint32(1)
+	v24 = i0
+	i0 = v25 + uint32(1)
+	v25 = i0
+	i0 = v26 + k32(4294967295)
+	v26 = i0
+	if v26 != 0 {
+		goto L42
+	}
+	v26 = v4
+L40:
+	if v3 < uint32(8) {
+		goto L43
+	}
+L44:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v25)))
+	*(*uint8)(unsafe.Add(b, v24)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+1)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+1)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+2)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+2)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+3)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+3)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+4)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+4)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+5)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+5)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+6)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+6)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+7)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+7)) = uint8(i1)
+	i0 = v24 + uint32(8)
+	v24 = i0
+	i0 = v25 + uint32(8)
+	v25 = i0
+	i0 = v26 + k32(4294967288)
+	v26 = i0
+	if v26 != 0 {
+		goto L44
+	}
+L43:
+	i0 = v24 - v30
+	v25 = i0
+	i0 = v27 - v3
+	v27 = i0
+	goto L25
+L33:
+	i1 = v3 - v31
+	i0 = v16 + i1
+	v25 = i0
+	if v27 > v31 {
+		goto L45
+	}
+	v24 = v7
+	goto L25
+L45:
+	i0 = v31 & uint32(7)
+	v26 = i0
+	if v26 != 0 {
+		goto L47
+	}
+	v24 = v7
+	v26 = v31
+	goto L46
+L47:
+	v24 = uint32(0)
+L48:
+	i0 = v7 + v24
+	i1 = v25 + v24
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = v24 + uint32(1)
+	v24 = i1
+	if v26 != v24 {
+		goto L48
+	}
+	i0 = v25 + v24
+	v25 = i0
+	i0 = v31 - v24
+	v26 = i0
+	i0 = v7 + v24
+	v24 = i0
+L46:
+	i1 = v9 + v29
+	i1 = i1 + v28
+	i0 = v1 - i1
+	i0 = i0 + v7
+	if i0 > k32(4294967288) {
+		goto L26
+	}
+L49:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v25)))
+	*(*uint8)(unsafe.Add(b, v24)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+1)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+1)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+2)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+2)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+3)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+3)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+4)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+4)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+5)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+5)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+6)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+6)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+7)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+7)) = uint8(i1)
+	i0 = v24 + uint32(8)
+	v24 = i0
+	i0 = v25 + uint32(8)
+	v25 = i0
+	i0 = v26 + k32(4294967288)
+	v26 = i0
+	if v26 != 0 {
+		goto L49
+	}
+L26:
+	i0 = v24 - v30
+	v25 = i0
+	i0 = v27 - v31
+	v27 = i0
+L25:
+	if v27 < uint32(3) {
+		goto L50
+	}
+	i0 = v27 + k32(4294967293)
+	v7 = i0
+	i0 = v7 / k32(3)
+	i0 = i0 + uint32(1)
+	i0 = i0 & uint32(3)
+	v26 = i0
+	if v26 == 0 {
+		goto L51
+	}
+	i1 = v26 * uint32(3)
+	i0 = v27 - i1
+	v27 = i0
+L52:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v25)))
+	*(*uint8)(unsafe.Add(b, v24)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+1)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+1)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+2)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+2)) = uint8(i1)
+	i0 = v24 + uint32(3)
+	v24 = i0
+	i0 = v25 + uint32(3)
+	v25 = i0
+	i0 = v26 + k32(4294967295)
+	v26 = i0
+	if v26 != 0 {
+		goto L52
+	}
+L51:
+	if v7 < uint32(9) {
+		goto L50
+	}
+L53:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v25)))
+	*(*uint8)(unsafe.Add(b, v24)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+1)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+1)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+2)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+2)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+3)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+3)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+4)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+4)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+5)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+5)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+6)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+6)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+7)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+7)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+8)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+8)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+9)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+9)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+10)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+10)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+11)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+11)) = uint8(i1)
+	i0 = v24 + uint32(12)
+	v24 = i0
+	i0 = v25 + uint32(12)
+	v25 = i0
+	i0 = v27 + k32(4294967284)
+	v27 = i0
+	if v27 > uint32(2) {
+		goto L53
+	}
+L50:
+	if v27 != 0 {
+		goto L54
+	}
+	v7 = v24
+	goto L4
+L54:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v25)))
+	*(*uint8)(unsafe.Add(b, v24)) = uint8(i1)
+	if v27 == uint32(2) {
+		goto L5
+	}
+	i0 = v24 + uint32(1)
+	v7 = i0
+	goto L4
+L6:
+	i0 = v7 - v30
+	v28 = i0
+	v31 = uint32(0)
+	v24 = uint32(0)
+L55:
+	i0 = v7 + v24
+	v25 = i0
+	i1 = v28 + v24
+	v26 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v26)))
+	*(*uint8)(unsafe.Add(b, v25)) = uint8(i1)
+	i0 = v25 + uint32(1)
+	i1 = v26 + uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v25 + uint32(2)
+	i1 = v26 + uint32(2)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v24 + uint32(3)
+	v24 = i0
+	i1 = v31 + k32(4294967293)
+	v31 = i1
+	i0 = v27 + v31
+	if i0 > uint32(2) {
+		goto L55
+	}
+	i0 = v7 + v24
+	v7 = i0
+	if v27 == v24 {
+		goto L4
+	}
+	i1 = v28 + v24
+	v25 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v25)))
+	*(*uint8)(unsafe.Add(b, v7)) = uint8(i1)
+	i0 = v27 + k32(4294967294)
+	if i0 == v24 {
+		goto L56
+	}
+	i0 = v7 + uint32(1)
+	v7 = i0
+	goto L4
+L56:
+	i0 = v7 + uint32(1)
+	i1 = v25 + uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v7 + uint32(2)
+	v7 = i0
+	goto L4
+L5:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v25)+1)))
+	*(*uint8)(unsafe.Add(b, uint64(v24)+1)) = uint8(i1)
+	i0 = v24 + uint32(2)
+	v7 = i0
+L4:
+	if v12 >= v13 {
+		goto L3
+	}
+	if v7 < v10 {
+		goto L1
+	}
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v7
+	i1 = v22 & uint32(7)
+	v24 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+64)) = v24
+	i2 = v22 >> (uint32(3) & 31)
+	i1 = v12 - i2
+	v22 = i1
+	*(*uint32)(unsafe.Add(b, v0)) = v22
+	i1 = v10 - v7
+	i1 = i1 + uint32(257)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = i1
+	i1 = v13 - v22
+	i1 = i1 + uint32(5)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
+	i2 = k32(4294967295) << (v24 & 31)
+	i2 = i2 ^ k32(4294967295)
+	i1 = v8 & i2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+60)) = i1
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7503(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v2 = k32(4294967294)
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	if i0 != v0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = i0 + k32(4294951116)
+	if i0 > uint32(31) {
+		goto L1
+	}
+	if int32(v1) > int32(k32(4294967295)) {
+		goto L3
+	}
+	if v1 < k32(4294967281) {
+		goto L1
+	}
+	v5 = uint32(0)
+	i0 = uint32(0) - v1
+	v6 = i0
+	goto L2
+L3:
+	i0 = v1 & uint32(15)
+	if !(v1 < uint32(48)) {
+		i0 = v1
+	}
+	v6 = i0
+	i0 = v1 >> (uint32(4) & 31)
+	i0 = i0 + uint32(5)
+	v5 = i0
+L2:
+	i0 = v6 + k32(4294967288)
+	if i0 < uint32(8) {
+		goto L4
+	}
+	if v6 != 0 {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
+	v1 = i0
+	if v1 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
+	if i0 != v6 {
+		goto L6
+	}
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	m.table[v3].(func(*Module, uint32, uint32))(m, i0, v1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	if i0 == 0 {
+		goto L1
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	if i0 != v0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = i0 + k32(4294951116)
+	if i0 > uint32(31) {
+		goto L1
+	}
+	v2 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+52)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v1)+44)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+20)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v4 = i0
+	if v4 == 0 {
+		goto L8
+	}
+	i1 = v4 & uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = i1
+L8:
+	*(*uint64)(unsafe.Add(b, uint64(v1)+60)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+36)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = uint32(32768)
+	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = k64(18446744069414584320)
+	*(*uint64)(unsafe.Add(b, uint64(v1)+4)) = uint64(16180)
+	*(*uint64)(unsafe.Add(b, uint64(v1)+7108)) = k64(18446744069414584321)
+	i1 = v1 + uint32(1332)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+112)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+84)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+80)) = v0
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7504(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	b := m.base
+	v4 = k32(4294967290)
+	if v2 == 0 {
+		goto L1
+	}
+	if v3 != uint32(56) {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i0 = i0 & uint32(255)
+	if i0 != uint32(49) {
+		goto L1
+	}
+	if v0 != 0 {
+		goto L2
+	}
+	return k32(4294967294)
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v2 = i0
+	if v2 != 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = uint32(0)
+	v2 = uint32(4115)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(4115)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	if i0 != 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = uint32(4116)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	i0 = m.table[v2].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, uint32(1), uint32(7120))
+	v2 = i0
+	if v2 != 0 {
+		goto L5
+	}
+	return k32(4294967292)
+L5:
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+56)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = uint32(16180)
+	i0 = fn7503(m, v0, v1)
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	m.table[i2].(func(*Module, uint32, uint32))(m, i0, v2)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
+	v4 = v3
+L1:
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7505(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var v22 uint32
+	_ = v22
+	var v23 uint32
+	_ = v23
+	var v24 uint32
+	_ = v24
+	var v25 uint32
+	_ = v25
+	var v26 uint32
+	_ = v26
+	var v27 uint32
+	_ = v27
+	var v28 uint32
+	_ = v28
+	var v29 uint32
+	_ = v29
+	var v30 uint32
+	_ = v30
+	var v31 uint32
+	_ = v31
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	v3 = k32(4294967294)
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	if i0 != v0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	i0 = v5 + k32(4294951116)
+	if i0 > uint32(31) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v6 = i0
+	if v6 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v7 = i0
+	if v7 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	if i0 != 0 {
+		goto L1
+	}
+L2:
+	if v5 != uint32(16191) {
+		goto L3
+	}
+	v5 = uint32(16192)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16192)
+L3:
+	i0 = v4 + uint32(116)
+	v8 = i0
+	i0 = v1 + k32(4294967291)
+	v9 = i0
+	i0 = v4 + uint32(92)
+	v10 = i0
+	i0 = v4 + uint32(756)
+	v11 = i0
+	i0 = v4 + uint32(88)
+	v12 = i0
+	i0 = v4 + uint32(112)
+	v13 = i0
+	i0 = v4 + uint32(1332)
+	v14 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
+	v15 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
+	v16 = i0
+	v17 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v18 = i0
+	v19 = v18
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v20 = i0
+	v21 = v20
+L9:
+	v22 = k32(4294967293)
+	i0 = v5 + k32(4294951116)
+	switch i0 {
+	case 0:
+		goto L66
+	case 1:
+		goto L67
+	case 2:
+		goto L63
+	case 3:
+		goto L60
+	case 4:
+		goto L57
+	case 5:
+		goto L14
+	case 6:
+		goto L13
+	case 7:
+		goto L12
+	case 8:
+		goto L11
+	case 9:
+		goto L68
+	case 10:
+		goto L52
+	case 11:
+		goto L51
+	case 12:
+		goto L50
+	case 13:
+		goto L49
+	case 14:
+		goto L48
+	case 15:
+		goto L47
+	case 16:
+		goto L69
+	case 17:
+		goto L44
+	case 18:
+		goto L71
+	case 19:
+		goto L34
+	case 20:
+		goto L33
+	case 21:
+		goto L72
+	case 22:
+		goto L31
+	case 23:
+		goto L73
+	case 24:
+		goto L29
+	case 25:
+		goto L42
+	case 26:
+		goto L41
+	case 27:
+		goto L70
+	case 28:
+		goto L7
+	case 29:
+		goto L5
+	case 30:
+		goto L4
+	default:
+		goto L1
+	}
+L73:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+76))
+	v23 = i0
+	goto L30
+L72:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+76))
+	v23 = i0
+	goto L32
+L71:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+108))
+	v24 = i0
+	goto L35
+L70:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	goto L10
+L69:
+	if v15 >= uint32(14) {
+		goto L45
+	}
+	if v19 == 0 {
+		goto L6
+	}
+	i0 = v15 + uint32(8)
+	v5 = i0
+	i0 = v7 + uint32(1)
+	v23 = i0
+	i0 = v19 + k32(4294967295)
+	v22 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = i0 << (v15 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	if v15 <= uint32(5) {
+		goto L46
+	}
+	v7 = v23
+	v19 = v22
+	v15 = v5
+	goto L45
+L68:
+	if v15 >= uint32(32) {
+		goto L53
+	}
+	if v19 == 0 {
+		goto L6
+	}
+	i0 = v7 + uint32(1)
+	v22 = i0
+	i0 = v19 + k32(4294967295)
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = i0 << (v15 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	if v15 <= uint32(23) {
+		goto L54
+	}
+	v7 = v22
+	v19 = v5
+	goto L53
+L67:
+	if v15 >= uint32(16) {
+		goto L64
+	}
+	if v19 == 0 {
+		goto L6
+	}
+	i0 = v15 + uint32(8)
+	v5 = i0
+	i0 = v7 + uint32(1)
+	v23 = i0
+	i0 = v19 + k32(4294967295)
+	v22 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = i0 << (v15 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	if v15 <= uint32(7) {
+		goto L65
+	}
+	v7 = v23
+	v19 = v22
+	v15 = v5
+	goto L64
+L66:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	if v5 == 0 {
+		goto L40
+	}
+	if v15 >= uint32(16) {
+		goto L74
+	}
+	if v19 == 0 {
+		goto L6
+	}
+	i0 = v15 + uint32(8)
+	v22 = i0
+	i0 = v7 + uint32(1)
+	v25 = i0
+	i0 = v19 + k32(4294967295)
+	v23 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = i0 << (v15 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	if v15 <= uint32(7) {
+		goto L75
+	}
+	v7 = v25
+	v19 = v23
+	v15 = v22
+	goto L74
+L75:
+	if v23 != 0 {
+		goto L76
+	}
+	v7 = v25
+	v19 = uint32(0)
+	v15 = v22
+	v22 = v17
+	goto L5
+L76:
+	i0 = v15 | uint32(16)
+	v15 = i0
+	i0 = v19 + k32(4294967294)
+	v19 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
+	i0 = i0 << (v22 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	i0 = v7 + uint32(2)
+	v7 = i0
+L74:
+	i0 = v5 & uint32(2)
+	if i0 == 0 {
+		goto L77
+	}
+	if v16 != uint32(35615) {
+		goto L77
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
+	if i0 != 0 {
+		goto L78
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = uint32(15)
+L78:
+	v16 = uint32(0)
+	i1 = fn7486(m, uint32(0), uint32(0), uint32(0))
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v5
+	*(*uint16)(unsafe.Add(b, uint64(v2)+12)) = uint16(k32(35615))
+	i1 = v2 + uint32(12)
+	i0 = fn7486(m, v5, i1, uint32(2))
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16181)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v5
+	v15 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L77:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
+	v22 = i0
+	if v22 == 0 {
+		goto L79
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v22)+48)) = k32(4294967295)
+L79:
+	i0 = v5 & uint32(1)
+	if i0 == 0 {
+		goto L81
+	}
+	i0 = v16 << (uint32(8) & 31)
+	i0 = i0 & uint32(65280)
+	i1 = v16 >> (uint32(8) & 31)
+	i0 = i0 + i1
+	i0 = i0 % k32(31)
+	if i0 == 0 {
+		goto L80
+	}
+L81:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8467638)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L80:
+	i0 = v16 & uint32(15)
+	if i0 == uint32(8) {
+		goto L82
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8504209)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L82:
+	i0 = v16 >> (uint32(4) & 31)
+	v25 = i0
+	i0 = v25 & uint32(15)
+	v5 = i0
+	i0 = v5 + uint32(8)
+	v22 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
+	v23 = i0
+	if v23 != 0 {
+		goto L83
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = v22
+	v23 = v22
+L83:
+	if v5 > uint32(7) {
+		goto L85
+	}
+	if v22 <= v23 {
+		goto L84
+	}
+L85:
+	i0 = v15 + k32(4294967292)
+	v15 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8476660)
+	v16 = v25
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L84:
+	v15 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(0)
+	i1 = uint32(256) << (v5 & 31)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = i1
+	i1 = fn7484(m, uint32(0), uint32(0), uint32(0))
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v5
+	i3 = v16 & uint32(8192)
+	if i3 != 0 {
+		i1 = uint32(16189)
+	} else {
+		i1 = uint32(16191)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	v16 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L65:
+	if v22 != 0 {
+		goto L86
+	}
+	v7 = v23
+	v19 = uint32(0)
+	v15 = v5
+	v22 = v17
+	goto L5
+L86:
+	i0 = v15 | uint32(16)
+	v15 = i0
+	i0 = v19 + k32(4294967294)
+	v19 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
+	i0 = i0 << (v5 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	i0 = v7 + uint32(2)
+	v7 = i0
+L64:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v16
+	i0 = v16 & uint32(255)
+	if i0 == uint32(8) {
+		goto L87
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8504209)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L87:
+	i0 = v16 & uint32(57344)
+	if i0 == 0 {
+		goto L88
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8402323)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L88:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
+	v5 = i0
+	if v5 == 0 {
+		goto L89
+	}
+	i1 = v16 >> (uint32(8) & 31)
+	i1 = i1 & uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L89:
+	i0 = v16 & uint32(512)
+	if i0 == 0 {
+		goto L90
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+12)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L90
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v2)+12)) = uint8(k32(8))
+	i1 = v16 >> (uint32(8) & 31)
+	*(*uint8)(unsafe.Add(b, uint64(v2)+13)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	i2 = v2 + uint32(12)
+	i1 = fn7486(m, i1, i2, uint32(2))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = i1
+L90:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16182)
+	v15 = uint32(0)
+	v16 = uint32(0)
+	goto L62
+L63:
+	if v15 > uint32(31) {
+		goto L61
+	}
+L62:
+	if v19 == 0 {
+		goto L6
+	}
+	i0 = v7 + uint32(1)
+	v22 = i0
+	i0 = v19 + k32(4294967295)
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = i0 << (v15 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	if v15 <= uint32(23) {
+		goto L91
+	}
+	v7 = v22
+	v19 = v5
+	goto L61
+L91:
+	i0 = v15 + uint32(8)
+	v23 = i0
+	if v5 != 0 {
+		goto L92
+	}
+	v7 = v22
+	v19 = uint32(0)
+	v15 = v23
+	v22 = v17
+	goto L5
+L92:
+	i0 = v7 + uint32(2)
+	v22 = i0
+	i0 = v19 + k32(4294967294)
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
+	i0 = i0 << (v23 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	if v15 <= uint32(15) {
+		goto L93
+	}
+	v7 = v22
+	v19 = v5
+	goto L61
+L93:
+	i0 = v15 + uint32(16)
+	v23 = i0
+	if v5 != 0 {
+		goto L94
+	}
+	v7 = v22
+	v19 = uint32(0)
+	v15 = v23
+	v22 = v17
+	goto L5
+L94:
+	i0 = v7 + uint32(3)
+	v22 = i0
+	i0 = v19 + k32(4294967293)
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+2)))
+	i0 = i0 << (v23 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	if v15 <= uint32(7) {
+		goto L95
+	}
+	v7 = v22
+	v19 = v5
+	goto L61
+L95:
+	i0 = v15 + uint32(24)
+	v15 = i0
+	if v5 != 0 {
+		goto L96
+	}
+	v7 = v22
+	goto L6
+L96:
+	i0 = v19 + k32(4294967292)
+	v19 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+3)))
+	i0 = i0 << (v15 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	i0 = v7 + uint32(4)
+	v7 = i0
+L61:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
+	v5 = i0
+	if v5 == 0 {
+		goto L97
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = v16
+L97:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+21)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L98
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+12)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L98
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v16
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	i2 = v2 + uint32(12)
+	i1 = fn7486(m, i1, i2, uint32(4))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = i1
+L98:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16183)
+	v15 = uint32(0)
+	v16 = uint32(0)
+	goto L59
+L60:
+	if v15 > uint32(15) {
+		goto L58
+	}
+L59:
+	if v19 == 0 {
+		goto L6
+	}
+	i0 = v7 + uint32(1)
+	v22 = i0
+	i0 = v19 + k32(4294967295)
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = i0 << (v15 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	if v15 <= uint32(7) {
+		goto L99
+	}
+	v7 = v22
+	v19 = v5
+	goto L58
+L99:
+	i0 = v15 + uint32(8)
+	v15 = i0
+	if v5 != 0 {
+		goto L100
+	}
+	v7 = v22
+	goto L6
+L100:
+	i0 = v19 + k32(4294967294)
+	v19 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
+	i0 = i0 << (v15 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	i0 = v7 + uint32(2)
+	v7 = i0
+L58:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
+	v5 = i0
+	if v5 == 0 {
+		goto L101
+	}
+	i1 = v16 >> (uint32(8) & 31)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = i1
+	i1 = v16 & uint32(255)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = i1
+L101:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+21)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L102
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+12)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L102
+	}
+	*(*uint16)(unsafe.Add(b, uint64(v2)+12)) = uint16(v16)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	i2 = v2 + uint32(12)
+	i1 = fn7486(m, i1, i2, uint32(2))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = i1
+L102:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16184)
+	v5 = uint32(0)
+	v15 = uint32(0)
+	v16 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	v22 = i0
+	i0 = v22 & uint32(1024)
+	if i0 != 0 {
+		goto L56
+	}
+	goto L16
+L57:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	v22 = i0
+	i0 = v22 & uint32(1024)
+	if i0 != 0 {
+		goto L103
+	}
+	v5 = v15
+	goto L16
+L103:
+	v5 = v16
+	if v15 > uint32(15) {
+		goto L55
+	}
+L56:
+	if v19 != 0 {
+		goto L104
+	}
+	v19 = uint32(0)
+	v16 = v5
+	v22 = v17
+	goto L5
+L104:
+	i0 = v7 + uint32(1)
+	v25 = i0
+	i0 = v19 + k32(4294967295)
+	v23 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = i0 << (v15 & 31)
+	i0 = i0 + v5
+	v16 = i0
+	if v15 <= uint32(7) {
+		goto L105
+	}
+	v7 = v25
+	v19 = v23
+	goto L55
+L105:
+	i0 = v15 + uint32(8)
+	v15 = i0
+	if v23 != 0 {
+		goto L106
+	}
+	v7 = v25
+	goto L6
+L106:
+	i0 = v19 + k32(4294967294)
+	v19 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
+	i0 = i0 << (v15 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	i0 = v7 + uint32(2)
+	v7 = i0
+L55:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = v16
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
+	v5 = i0
+	if v5 == 0 {
+		goto L107
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v5)+20)) = v16
+L107:
+	v15 = uint32(0)
+	i0 = v22 & uint32(512)
+	if i0 == 0 {
+		goto L108
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+12)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L108
+	}
+	*(*uint16)(unsafe.Add(b, uint64(v2)+12)) = uint16(v16)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	i2 = v2 + uint32(12)
+	i1 = fn7486(m, i1, i2, uint32(2))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = i1
+L108:
+	v16 = uint32(0)
+	goto L15
+L54:
+	i0 = v15 + uint32(8)
+	v23 = i0
+	if v5 != 0 {
+		goto L109
+	}
+	v7 = v22
+	v19 = uint32(0)
+	v15 = v23
+	v22 = v17
+	goto L5
+L109:
+	i0 = v7 + uint32(2)
+	v22 = i0
+	i0 = v19 + k32(4294967294)
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
+	i0 = i0 << (v23 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	if v15 <= uint32(15) {
+		goto L110
+	}
+	v7 = v22
+	v19 = v5
+	goto L53
+L110:
+	i0 = v15 + uint32(16)
+	v23 = i0
+	if v5 != 0 {
+		goto L111
+	}
+	v7 = v22
+	v19 = uint32(0)
+	v15 = v23
+	v22 = v17
+	goto L5
+L111:
+	i0 = v7 + uint32(3)
+	v22 = i0
+	i0 = v19 + k32(4294967293)
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+2)))
+	i0 = i0 << (v23 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	if v15 <= uint32(7) {
+		goto L112
+	}
+	v7 = v22
+	v19 = v5
+	goto L53
+L112:
+	i0 = v15 + uint32(24)
+	v15 = i0
+	if v5 != 0 {
+		goto L113
+	}
+	v7 = v22
+	goto L6
+L113:
+	i0 = v19 + k32(4294967292)
+	v19 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+3)))
+	i0 = i0 << (v15 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	i0 = v7 + uint32(4)
+	v7 = i0
+L53:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16190)
+	i1 = v16 << (uint32(24) & 31)
+	i2 = v16 & uint32(65280)
+	i2 = i2 << (uint32(8) & 31)
+	i1 = i1 | i2
+	i2 = v16 >> (uint32(8) & 31)
+	i2 = i2 & uint32(65280)
+	i3 = v16 >> (uint32(24) & 31)
+	i2 = i2 | i3
+	i1 = i1 | i2
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v5
+	v16 = uint32(0)
+	v15 = uint32(0)
+L52:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	if i0 != 0 {
+		goto L114
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v20
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v19
+	*(*uint32)(unsafe.Add(b, v0)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = v15
+	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = v16
+	v3 = uint32(2)
+	goto L1
+L114:
+	i1 = fn7484(m, uint32(0), uint32(0), uint32(0))
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16191)
+L51:
+	if v9 >= uint32(2) {
+		goto L50
+	}
+	v22 = v17
+	goto L5
+L50:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	if i0 != 0 {
+		goto L39
+	}
+	if v15 <= uint32(2) {
+		goto L116
+	}
+	v22 = v15
+	goto L115
+L116:
+	if v19 == 0 {
+		goto L6
+	}
+	i0 = v19 + k32(4294967295)
+	v19 = i0
+	i0 = v15 | uint32(8)
+	v22 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = i0 << (v15 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	i0 = v7 + uint32(1)
+	v7 = i0
+L115:
+	i1 = v16 & uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	v5 = uint32(16193)
+	i0 = v16 >> (uint32(1) & 31)
+	i0 = i0 & uint32(3)
+	switch i0 {
+	case 1:
+		goto L121
+	case 2:
+		goto L120
+	case 3:
+		goto L119
+	default:
+		goto L118
+	}
+L121:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+80)) = uint32(9980624)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+88)) = uint64(21474836489)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+84)) = uint32(9982672)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16199)
+	if v1 != uint32(6) {
+		goto L117
+	}
+	i0 = v22 + k32(4294967293)
+	v15 = i0
+	i0 = v16 >> (uint32(3) & 31)
+	v16 = i0
+	v22 = v17
+	goto L5
+L120:
+	v5 = uint32(16196)
+	goto L118
+L119:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8485400)
+	v5 = uint32(16209)
+L118:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v5
+L117:
+	i0 = v22 + k32(4294967293)
+	v15 = i0
+	i0 = v16 >> (uint32(3) & 31)
+	v16 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L49:
+	i0 = v15 & k32(4294967288)
+	v5 = i0
+	i1 = v15 & uint32(7)
+	i0 = v16 >> (i1 & 31)
+	v16 = i0
+	if v15 <= uint32(31) {
+		goto L123
+	}
+	v15 = v5
+	goto L122
+L123:
+	if v19 != 0 {
+		goto L124
+	}
+	v19 = uint32(0)
+	v15 = v5
+	v22 = v17
+	goto L5
+L124:
+	i0 = v5 + uint32(8)
+	v22 = i0
+	i0 = v7 + uint32(1)
+	v25 = i0
+	i0 = v19 + k32(4294967295)
+	v23 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = i0 << (v5 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	if v15 <= uint32(23) {
+		goto L125
+	}
+	v7 = v25
+	v19 = v23
+	v15 = v22
+	goto L122
+L125:
+	if v23 != 0 {
+		goto L126
+	}
+	v7 = v25
+	v19 = uint32(0)
+	v15 = v22
+	v22 = v17
+	goto L5
+L126:
+	i0 = v5 + uint32(16)
+	v23 = i0
+	i0 = v7 + uint32(2)
+	v26 = i0
+	i0 = v19 + k32(4294967294)
+	v25 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
+	i0 = i0 << (v22 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	if v15 <= uint32(15) {
+		goto L127
+	}
+	v7 = v26
+	v19 = v25
+	v15 = v23
+	goto L122
+L127:
+	if v25 != 0 {
+		goto L128
+	}
+	v7 = v26
+	v19 = uint32(0)
+	v15 = v23
+	v22 = v17
+	goto L5
+L128:
+	i0 = v5 + uint32(24)
+	v22 = i0
+	i0 = v7 + uint32(3)
+	v25 = i0
+	i0 = v19 + k32(4294967293)
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+2)))
+	i0 = i0 << (v23 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	if v15 <= uint32(7) {
+		goto L129
+	}
+	v7 = v25
+	v19 = v5
+	v15 = v22
+	goto L122
+L129:
+	if v5 != 0 {
+		goto L130
+	}
+	v7 = v25
+	v19 = uint32(0)
+	v15 = v22
+	v22 = v17
+	goto L5
+L130:
+	i0 = v19 + k32(4294967292)
+	v19 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+3)))
+	i0 = i0 << (v22 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	v15 = uint32(32)
+	i0 = v7 + uint32(4)
+	v7 = i0
+L122:
+	i0 = v16 & uint32(65535)
+	v5 = i0
+	i1 = v16 ^ k32(4294967295)
+	i1 = i1 >> (uint32(16) & 31)
+	if v5 == i1 {
+		goto L131
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8417147)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L131:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16194)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = v5
+	v16 = uint32(0)
+	v15 = uint32(0)
+	if v1 != uint32(6) {
+		goto L48
+	}
+	v15 = uint32(0)
+	v22 = v17
+	goto L5
+L48:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16195)
+L47:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
+	v5 = i0
+	if v5 == 0 {
+		goto L132
+	}
+	if v5 < v19 {
+		i0 = v5
+	} else {
+		i0 = v19
+	}
+	v5 = i0
+	if v5 < v20 {
+		i0 = v5
+	} else {
+		i0 = v20
+	}
+	v5 = i0
+	if v5 != 0 {
+		goto L133
+	}
+	v22 = v17
+	goto L5
+L133:
+	m.copy(v6, v7, v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
+	i1 = i1 - v5
+	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = i1
+	i0 = v6 + v5
+	v6 = i0
+	i0 = v20 - v5
+	v20 = i0
+	i0 = v7 + v5
+	v7 = i0
+	i0 = v19 - v5
+	v19 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L132:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16191)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L46:
+	if v22 != 0 {
+		goto L134
+	}
+	v7 = v23
+	v19 = uint32(0)
+	v15 = v5
+	v22 = v17
+	goto L5
+L134:
+	i0 = v15 | uint32(16)
+	v15 = i0
+	i0 = v19 + k32(4294967294)
+	v19 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
+	i0 = i0 << (v5 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	i0 = v7 + uint32(2)
+	v7 = i0
+L45:
+	i1 = v16 & uint32(31)
+	v5 = i1
+	i1 = v5 + uint32(257)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+100)) = i1
+	i1 = v16 >> (uint32(5) & 31)
+	i1 = i1 & uint32(31)
+	v22 = i1
+	i1 = v22 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+104)) = i1
+	i1 = v16 >> (uint32(10) & 31)
+	i1 = i1 & uint32(15)
+	i1 = i1 + uint32(4)
+	v25 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+96)) = v25
+	i0 = v15 + k32(4294967282)
+	v15 = i0
+	i0 = v16 >> (uint32(14) & 31)
+	v16 = i0
+	if v5 > uint32(29) {
+		goto L136
+	}
+	if v22 < uint32(30) {
+		goto L135
+	}
+L136:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8415876)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L135:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16197)
+	v5 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+108)) = uint32(0)
+	goto L43
+L44:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+108))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+96))
+	v25 = i1
+	if v5 >= v25 {
+		goto L36
+	}
+L43:
+	i0 = v5 << (uint32(1) & 31)
+	i0 = i0 + uint32(9980576)
+	v22 = i0
+L137:
+	if v15 <= uint32(2) {
+		goto L139
+	}
+	v23 = v15
+	goto L138
+L139:
+	if v19 == 0 {
+		goto L6
+	}
+	i0 = v19 + k32(4294967295)
+	v19 = i0
+	i0 = v15 | uint32(8)
+	v23 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = i0 << (v15 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	i0 = v7 + uint32(1)
+	v7 = i0
+L138:
+	i1 = v5 + uint32(1)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+108)) = v5
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v22)))
+	i1 = i1 << (uint32(1) & 31)
+	i0 = v8 + i1
+	i1 = v16 & uint32(7)
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(i1)
+	i0 = v22 + uint32(2)
+	v22 = i0
+	i0 = v23 + k32(4294967293)
+	v15 = i0
+	i0 = v16 >> (uint32(3) & 31)
+	v16 = i0
+	if v25 != v5 {
+		goto L137
+	}
+	v5 = v25
+	goto L36
+L42:
+	if v20 == 0 {
+		goto L28
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
+	*(*uint8)(unsafe.Add(b, v6)) = uint8(i1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16200)
+	i0 = v20 + k32(4294967295)
+	v20 = i0
+	i0 = v6 + uint32(1)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L41:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	if v5 != 0 {
+		goto L140
+	}
+	v5 = uint32(0)
+	goto L37
+L140:
+	if v15 <= uint32(31) {
+		goto L142
+	}
+	v23 = v7
+	goto L141
+L142:
+	if v19 == 0 {
+		goto L6
+	}
+	i0 = v15 + uint32(8)
+	v22 = i0
+	i0 = v7 + uint32(1)
+	v23 = i0
+	i0 = v19 + k32(4294967295)
+	v25 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = i0 << (v15 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	if v15 <= uint32(23) {
+		goto L143
+	}
+	v19 = v25
+	v15 = v22
+	goto L141
+L143:
+	if v25 != 0 {
+		goto L144
+	}
+	v7 = v23
+	v19 = uint32(0)
+	v15 = v22
+	v22 = v17
+	goto L5
+L144:
+	i0 = v15 + uint32(16)
+	v25 = i0
+	i0 = v7 + uint32(2)
+	v23 = i0
+	i0 = v19 + k32(4294967294)
+	v26 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
+	i0 = i0 << (v22 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	if v15 <= uint32(15) {
+		goto L145
+	}
+	v19 = v26
+	v15 = v25
+	goto L141
+L145:
+	if v26 != 0 {
+		goto L146
+	}
+	v7 = v23
+	v19 = uint32(0)
+	v15 = v25
+	v22 = v17
+	goto L5
+L146:
+	i0 = v15 + uint32(24)
+	v22 = i0
+	i0 = v7 + uint32(3)
+	v23 = i0
+	i0 = v19 + k32(4294967293)
+	v26 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+2)))
+	i0 = i0 << (v25 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	if v15 <= uint32(7) {
+		goto L147
+	}
+	v19 = v26
+	v15 = v22
+	goto L141
+L147:
+	if v26 != 0 {
+		goto L148
+	}
+	v7 = v23
+	v19 = uint32(0)
+	v15 = v22
+	v22 = v17
+	goto L5
+L148:
+	i0 = v15 | uint32(32)
+	v15 = i0
+	i0 = v7 + uint32(4)
+	v23 = i0
+	i0 = v19 + k32(4294967292)
+	v19 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+3)))
+	i0 = i0 << (v22 & 31)
+	i0 = i0 + v16
+	v16 = i0
+L141:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i2 = v21 - v20
+	v7 = i2
+	i1 = i1 + v7
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
+	i1 = i1 + v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
+	i0 = v5 & uint32(4)
+	v22 = i0
+	if v22 == 0 {
+		goto L149
+	}
+	if v21 == v20 {
+		goto L149
+	}
+	i0 = v6 - v7
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v22 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	if i0 == 0 {
+		goto L151
+	}
+	i0 = fn7486(m, v22, v5, v7)
+	v5 = i0
+	goto L150
+L151:
+	i0 = fn7484(m, v22, v5, v7)
+	v5 = i0
+L150:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	i0 = v5 & uint32(4)
+	v22 = i0
+L149:
+	if v22 == 0 {
+		goto L38
+	}
+	i1 = v16 << (uint32(24) & 31)
+	i2 = v16 & uint32(65280)
+	i2 = i2 << (uint32(8) & 31)
+	i1 = i1 | i2
+	i2 = v16 >> (uint32(8) & 31)
+	i2 = i2 & uint32(65280)
+	i3 = v16 >> (uint32(24) & 31)
+	i2 = i2 | i3
+	i1 = i1 | i2
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	if i2 != 0 {
+		i0 = v16
+	} else {
+		i0 = i1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	if i0 == i1 {
+		goto L38
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8467684)
+	v7 = v23
+	v21 = v20
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L40:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16192)
+	goto L26
+L39:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16206)
+	i1 = v15 & uint32(7)
+	i0 = v16 >> (i1 & 31)
+	v16 = i0
+	i0 = v15 & k32(4294967288)
+	v15 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L38:
+	v7 = v23
+	v16 = uint32(0)
+	v15 = uint32(0)
+	v21 = v20
+L37:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16207)
+	goto L10
+L36:
+	if v5 > uint32(18) {
+		goto L152
+	}
+	v25 = v5
+	i0 = uint32(3) - v5
+	i0 = i0 & uint32(3)
+	v23 = i0
+	if v23 == 0 {
+		goto L153
+	}
+	i0 = v5 + v23
+	v25 = i0
+	i0 = v5 << (uint32(1) & 31)
+	i0 = i0 + uint32(9980576)
+	v22 = i0
+L154:
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v22)))
+	i1 = i1 << (uint32(1) & 31)
+	i0 = v8 + i1
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(0))
+	i0 = v22 + uint32(2)
+	v22 = i0
+	i0 = v23 + k32(4294967295)
+	v23 = i0
+	if v23 != 0 {
+		goto L154
+	}
+L153:
+	i0 = v5 + k32(4294967280)
+	if i0 < uint32(3) {
+		goto L155
+	}
+	i0 = uint32(19) - v25
+	v22 = i0
+	i0 = v25 << (uint32(1) & 31)
+	i0 = i0 + uint32(9980576)
+	v5 = i0
+L156:
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v5)))
+	i1 = i1 << (uint32(1) & 31)
+	i0 = v8 + i1
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(0))
+	i1 = v5 + uint32(2)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
+	i1 = i1 << (uint32(1) & 31)
+	i0 = v8 + i1
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(0))
+	i1 = v5 + uint32(4)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
+	i1 = i1 << (uint32(1) & 31)
+	i0 = v8 + i1
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(0))
+	i1 = v5 + uint32(6)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
+	i1 = i1 << (uint32(1) & 31)
+	i0 = v8 + i1
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(0))
+	i0 = v5 + uint32(8)
+	v5 = i0
+	i0 = v22 + k32(4294967292)
+	v22 = i0
+	if v22 != 0 {
+		goto L156
+	}
+L155:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+108)) = uint32(19)
+L152:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+88)) = uint32(7)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+80)) = v14
+	*(*uint32)(unsafe.Add(b, uint64(v4)+112)) = v14
+	v24 = uint32(0)
+	i0 = fn7510(m, uint32(0), v8, uint32(19), v13, v12, v11)
+	v17 = i0
+	if v17 == 0 {
+		goto L157
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8402298)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L157:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16198)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+108)) = uint32(0)
+	v17 = uint32(0)
+L35:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+104))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+100))
+	v27 = i2
+	i1 = i1 + v27
+	v28 = i1
+	if v24 >= v28 {
+		goto L158
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+88))
+	i0 = k32(4294967295) << (i1 & 31)
+	i0 = i0 ^ k32(4294967295)
+	v29 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+80))
+	v30 = i0
+L159:
+	i2 = v16 & v29
+	v31 = i2
+	i2 = v31 << (uint32(2) & 31)
+	i1 = v30 + i2
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(i1)+1)))
+	v26 = i1
+	if v15 < v26 {
+		goto L161
+	}
+	v22 = v7
+	v5 = v19
+	v23 = v15
+	goto L160
+L161:
+	v25 = v15
+	v5 = v19
+	v22 = v7
+L162:
+	if v5 == 0 {
+		goto L25
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v22)))
+	i0 = i0 << (v25 & 31)
+	v26 = i0
+	i0 = v22 + uint32(1)
+	v22 = i0
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	i0 = v25 + uint32(8)
+	v23 = i0
+	v25 = v23
+	i2 = v26 + v16
+	v16 = i2
+	i2 = v16 & v29
+	v31 = i2
+	i2 = v31 << (uint32(2) & 31)
+	i1 = v30 + i2
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(i1)+1)))
+	v26 = i1
+	if v23 < v26 {
+		goto L162
+	}
+L160:
+	i1 = v31 << (uint32(2) & 31)
+	i0 = v30 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(i0)+2)))
+	v19 = i0
+	if v19 > uint32(15) {
+		goto L164
+	}
+	i1 = v24 + uint32(1)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+108)) = v7
+	i1 = v24 << (uint32(1) & 31)
+	i0 = v8 + i1
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(v19)
+	i0 = v23 - v26
+	v15 = i0
+	i0 = v16 >> (v26 & 31)
+	v16 = i0
+	v24 = v7
+	goto L163
+L164:
+	i0 = v19 + k32(4294967280)
+	switch i0 {
+	case 0:
+		goto L169
+	case 1:
+		goto L168
+	default:
+		goto L167
+	}
+L169:
+	i1 = v26 + uint32(2)
+	v19 = i1
+	if v23 >= v19 {
+		goto L170
+	}
+L171:
+	if v5 == 0 {
+		goto L17
+	}
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v22)))
+	i0 = i0 << (v23 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	i0 = v22 + uint32(1)
+	v22 = i0
+	i0 = v23 + uint32(8)
+	v23 = i0
+	if v23 < v19 {
+		goto L171
+	}
+L170:
+	i0 = v23 - v26
+	v15 = i0
+	i0 = v16 >> (v26 & 31)
+	v23 = i0
+	if v24 != 0 {
+		goto L172
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8407802)
+	v7 = v22
+	v19 = v5
+	v16 = v23
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L172:
+	i0 = v15 + k32(4294967294)
+	v15 = i0
+	i0 = v23 >> (uint32(2) & 31)
+	v16 = i0
+	i0 = v23 & uint32(3)
+	i0 = i0 + uint32(3)
+	v26 = i0
+	i0 = v24 << (uint32(1) & 31)
+	i0 = i0 + v8
+	i0 = i0 + k32(4294967294)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v7 = i0
+	goto L165
+L168:
+	i1 = v26 + uint32(3)
+	v19 = i1
+	if v23 >= v19 {
+		goto L173
+	}
+L174:
+	if v5 == 0 {
+		goto L17
+	}
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v22)))
+	i0 = i0 << (v23 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	i0 = v22 + uint32(1)
+	v22 = i0
+	i0 = v23 + uint32(8)
+	v23 = i0
+	if v23 < v19 {
+		goto L174
+	}
+L173:
+	i0 = v23 - v26
+	i0 = i0 + k32(4294967293)
+	v15 = i0
+	i0 = v16 >> (v26 & 31)
+	v19 = i0
+	i0 = v19 >> (uint32(3) & 31)
+	v16 = i0
+	i0 = v19 & uint32(7)
+	i0 = i0 + uint32(3)
+	v26 = i0
+	goto L166
+L167:
+	i1 = v26 + uint32(7)
+	v19 = i1
+	if v23 >= v19 {
+		goto L175
+	}
+L176:
+	if v5 == 0 {
+		goto L17
+	}
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v22)))
+	i0 = i0 << (v23 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	i0 = v22 + uint32(1)
+	v22 = i0
+	i0 = v23 + uint32(8)
+	v23 = i0
+	if v23 < v19 {
+		goto L176
+	}
+L175:
+	i0 = v23 - v26
+	i0 = i0 + k32(4294967289)
+	v15 = i0
+	i0 = v16 >> (v26 & 31)
+	v19 = i0
+	i0 = v19 >> (uint32(7) & 31)
+	v16 = i0
+	i0 = v19 & uint32(127)
+	i0 = i0 + uint32(11)
+	v26 = i0
+L166:
+	v7 = uint32(0)
+L165:
+	i0 = v26 + v24
+	if i0 > v28 {
+		goto L18
+	}
+	i0 = v26 & uint32(3)
+	v23 = i0
+	if v23 != 0 {
+		goto L178
+	}
+	v25 = v26
+	goto L177
+L178:
+	i0 = v26 & uint32(252)
+	v25 = i0
+	i0 = v24 + v23
+	v31 = i0
+	i1 = v24 << (uint32(1) & 31)
+	i0 = v8 + i1
+	v19 = i0
+L179:
+	*(*uint16)(unsafe.Add(b, v19)) = uint16(v7)
+	i0 = v19 + uint32(2)
+	v19 = i0
+	i0 = v23 + k32(4294967295)
+	v23 = i0
+	if v23 != 0 {
+		goto L179
+	}
+	v24 = v31
+L177:
+	if v26 < uint32(4) {
+		goto L180
+	}
+	i1 = v24 << (uint32(1) & 31)
+	i0 = v4 + i1
+	v19 = i0
+L181:
+	i0 = v19 + uint32(122)
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(v7)
+	i0 = v19 + uint32(120)
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(v7)
+	i0 = v19 + uint32(118)
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(v7)
+	i0 = v19 + uint32(116)
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(v7)
+	i0 = v19 + uint32(8)
+	v19 = i0
+	i0 = v24 + uint32(4)
+	v24 = i0
+	i0 = v25 + k32(4294967292)
+	v25 = i0
+	if v25 != 0 {
+		goto L181
+	}
+L180:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+108)) = v24
+L163:
+	v7 = v22
+	v19 = v5
+	if v24 < v28 {
+		goto L159
+	}
+L158:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v4)+628)))
+	if i0 != 0 {
+		goto L182
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8467012)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L182:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+88)) = uint32(9)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+80)) = v14
+	*(*uint32)(unsafe.Add(b, uint64(v4)+112)) = v14
+	i0 = fn7510(m, uint32(1), v8, v27, v13, v12, v11)
+	v17 = i0
+	if v17 == 0 {
+		goto L183
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8402270)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L183:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+92)) = uint32(6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+112))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+84)) = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+100))
+	i2 = i2 << (uint32(1) & 31)
+	i1 = v8 + i2
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+104))
+	i0 = fn7510(m, uint32(2), i1, i2, v13, v10, v11)
+	v17 = i0
+	if v17 == 0 {
+		goto L184
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8402348)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L184:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16199)
+	v17 = uint32(0)
+	if v1 != uint32(6) {
+		goto L34
+	}
+	v22 = uint32(0)
+	goto L5
+L34:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16200)
+L33:
+	if v19 < uint32(6) {
+		goto L185
+	}
+	if v20 < uint32(258) {
+		goto L185
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v20
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v19
+	*(*uint32)(unsafe.Add(b, v0)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = v15
+	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = v16
+	fn7502(m, v0, v21)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
+	v15 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
+	v16 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v19 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v20 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	if i0 != uint32(16191) {
+		goto L26
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+7112)) = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L185:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+7112)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+80))
+	v30 = i1
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+88))
+	i3 = k32(4294967295) << (i4 & 31)
+	i3 = i3 ^ k32(4294967295)
+	v31 = i3
+	i2 = v16 & v31
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v30 + i2
+	v24 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v24)+1)))
+	v26 = i1
+	if v15 < v26 {
+		goto L187
+	}
+	v22 = v7
+	v5 = v19
+	v25 = v15
+	goto L186
+L187:
+	v23 = v15
+	v5 = v19
+	v22 = v7
+L188:
+	if v5 == 0 {
+		goto L19
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v22)))
+	i0 = i0 << (v23 & 31)
+	v26 = i0
+	i0 = v22 + uint32(1)
+	v22 = i0
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	i0 = v23 + uint32(8)
+	v25 = i0
+	v23 = v25
+	i2 = v26 + v16
+	v16 = i2
+	i2 = v16 & v31
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v30 + i2
+	v24 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v24)+1)))
+	v26 = i1
+	if v25 < v26 {
+		goto L188
+	}
+L186:
+	v15 = v26
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v24)+2)))
+	v23 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v24)))
+	v24 = i0
+	i0 = v24 + k32(4294967295)
+	i0 = i0 & uint32(255)
+	if i0 <= uint32(14) {
+		goto L190
+	}
+	v15 = uint32(0)
+	v7 = v22
+	v19 = v5
+	goto L189
+L190:
+	i2 = v23 << (uint32(2) & 31)
+	i1 = v30 + i2
+	v31 = i1
+	i4 = v15 + v24
+	i3 = k32(4294967295) << (i4 & 31)
+	i3 = i3 ^ k32(4294967295)
+	v29 = i3
+	i2 = v16 & v29
+	i2 = i2 >> (v15 & 31)
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v31 + i2
+	v30 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v30)+1)))
+	v26 = i1
+	i0 = v15 + v26
+	if i0 > v25 {
+		goto L192
+	}
+	v7 = v22
+	v19 = v5
+	v24 = v25
+	goto L191
+L192:
+	v23 = v25
+	v19 = v5
+	v7 = v22
+L193:
+	if v19 == 0 {
+		goto L20
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = i0 << (v23 & 31)
+	v26 = i0
+	i0 = v7 + uint32(1)
+	v7 = i0
+	i0 = v19 + k32(4294967295)
+	v19 = i0
+	i0 = v23 + uint32(8)
+	v24 = i0
+	v23 = v24
+	i2 = v26 + v16
+	v16 = i2
+	i2 = v16 & v29
+	i2 = i2 >> (v15 & 31)
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v31 + i2
+	v30 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v30)+1)))
+	v26 = i1
+	i0 = v15 + v26
+	if i0 > v24 {
+		goto L193
+	}
+L191:
+	i0 = v24 - v15
+	v25 = i0
+	i0 = v16 >> (v15 & 31)
+	v16 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v30)))
+	v24 = i0
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v30)+2)))
+	v23 = i0
+L189:
+	i1 = v23 & uint32(65535)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = i1
+	i1 = v15 + v26
+	*(*uint32)(unsafe.Add(b, uint64(v4)+7112)) = i1
+	i0 = v25 - v26
+	v15 = i0
+	i0 = v16 >> (v26 & 31)
+	v16 = i0
+	i0 = v24 & uint32(255)
+	v5 = i0
+	if v5 != 0 {
+		goto L194
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16205)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L194:
+	i0 = v5 & uint32(32)
+	if i0 == 0 {
+		goto L195
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16191)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+7112)) = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L195:
+	i0 = v5 & uint32(64)
+	if i0 == 0 {
+		goto L196
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8500586)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L196:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16201)
+	i1 = v5 & uint32(15)
+	v23 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+76)) = v23
+L32:
+	v26 = v7
+	v25 = v19
+	if v23 != 0 {
+		goto L198
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
+	v22 = i0
+	v7 = v26
+	v19 = v25
+	goto L197
+L198:
+	if v15 < v23 {
+		goto L200
+	}
+	v7 = v26
+	v19 = v25
+	v5 = v15
+	goto L199
+L200:
+	v5 = v15
+	v19 = v25
+	v22 = v26
+L201:
+	if v19 == 0 {
+		goto L21
+	}
+	i0 = v19 + k32(4294967295)
+	v19 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v22)))
+	i0 = i0 << (v5 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	i0 = v22 + uint32(1)
+	v7 = i0
+	v22 = v7
+	i0 = v5 + uint32(8)
+	v5 = i0
+	if v5 < v23 {
+		goto L201
+	}
+L199:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+7112))
+	i1 = i1 + v23
+	*(*uint32)(unsafe.Add(b, uint64(v4)+7112)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
+	i3 = k32(4294967295) << (v23 & 31)
+	i3 = i3 ^ k32(4294967295)
+	i2 = v16 & i3
+	i1 = i1 + i2
+	v22 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = v22
+	i0 = v5 - v23
+	v15 = i0
+	i0 = v16 >> (v23 & 31)
+	v16 = i0
+L197:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16202)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+7116)) = v22
+L31:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+84))
+	v30 = i1
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+92))
+	i3 = k32(4294967295) << (i4 & 31)
+	i3 = i3 ^ k32(4294967295)
+	v31 = i3
+	i2 = v16 & v31
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v30 + i2
+	v24 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v24)+1)))
+	v26 = i1
+	if v15 < v26 {
+		goto L203
+	}
+	v22 = v7
+	v5 = v19
+	v25 = v15
+	goto L202
+L203:
+	v23 = v15
+	v5 = v19
+	v22 = v7
+L204:
+	if v5 == 0 {
+		goto L22
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v22)))
+	i0 = i0 << (v23 & 31)
+	v26 = i0
+	i0 = v22 + uint32(1)
+	v22 = i0
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	i0 = v23 + uint32(8)
+	v25 = i0
+	v23 = v25
+	i2 = v26 + v16
+	v16 = i2
+	i2 = v16 & v31
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v30 + i2
+	v24 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v24)+1)))
+	v26 = i1
+	if v25 < v26 {
+		goto L204
+	}
+L202:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v24)+2)))
+	v31 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v24)))
+	v23 = i0
+	if v23 < uint32(16) {
+		goto L206
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+7112))
+	v15 = i0
+	v7 = v22
+	v19 = v5
+	v24 = v26
+	goto L205
+L206:
+	i2 = v31 << (uint32(2) & 31)
+	i1 = v30 + i2
+	v31 = i1
+	i4 = v26 + v23
+	i3 = k32(4294967295) << (i4 & 31)
+	i3 = i3 ^ k32(4294967295)
+	v29 = i3
+	i2 = v16 & v29
+	i2 = i2 >> (v26 & 31)
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v31 + i2
+	v30 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v30)+1)))
+	v24 = i1
+	i0 = v26 + v24
+	if i0 > v25 {
+		goto L208
+	}
+	v7 = v22
+	v19 = v5
+	v23 = v25
+	goto L207
+L208:
+	v15 = v25
+	v19 = v5
+	v7 = v22
+L209:
+	if v19 == 0 {
+		goto L23
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = i0 << (v15 & 31)
+	v24 = i0
+	i0 = v7 + uint32(1)
+	v7 = i0
+	i0 = v19 + k32(4294967295)
+	v19 = i0
+	i0 = v15 + uint32(8)
+	v23 = i0
+	v15 = v23
+	i2 = v24 + v16
+	v16 = i2
+	i2 = v16 & v29
+	i2 = i2 >> (v26 & 31)
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v31 + i2
+	v30 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v30)+1)))
+	v24 = i1
+	i0 = v26 + v24
+	if i0 > v23 {
+		goto L209
+	}
+L207:
+	i0 = v23 - v26
+	v25 = i0
+	i0 = v16 >> (v26 & 31)
+	v16 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+7112))
+	i0 = i0 + v26
+	v15 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v30)))
+	v23 = i0
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v30)+2)))
+	v31 = i0
+L205:
+	i1 = v15 + v24
+	*(*uint32)(unsafe.Add(b, uint64(v4)+7112)) = i1
+	i0 = v25 - v24
+	v15 = i0
+	i0 = v16 >> (v24 & 31)
+	v16 = i0
+	i0 = v23 & uint32(64)
+	if i0 == 0 {
+		goto L210
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8500689)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L210:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16203)
+	i1 = v23 & uint32(255)
+	i1 = i1 & uint32(15)
+	v23 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+76)) = v23
+	i1 = v31 & uint32(65535)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+72)) = i1
+L30:
+	v26 = v7
+	v25 = v19
+	if v23 != 0 {
+		goto L212
+	}
+	v7 = v26
+	v19 = v25
+	goto L211
+L212:
+	if v15 < v23 {
+		goto L214
+	}
+	v7 = v26
+	v19 = v25
+	v5 = v15
+	goto L213
+L214:
+	v5 = v15
+	v19 = v25
+	v22 = v26
+L215:
+	if v19 == 0 {
+		goto L24
+	}
+	i0 = v19 + k32(4294967295)
+	v19 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v22)))
+	i0 = i0 << (v5 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	i0 = v22 + uint32(1)
+	v7 = i0
+	v22 = v7
+	i0 = v5 + uint32(8)
+	v5 = i0
+	if v5 < v23 {
+		goto L215
+	}
+L213:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+7112))
+	i1 = i1 + v23
+	*(*uint32)(unsafe.Add(b, uint64(v4)+7112)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+72))
+	i3 = k32(4294967295) << (v23 & 31)
+	i3 = i3 ^ k32(4294967295)
+	i2 = v16 & i3
+	i1 = i1 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v4)+72)) = i1
+	i0 = v5 - v23
+	v15 = i0
+	i0 = v16 >> (v23 & 31)
+	v16 = i0
+L211:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16204)
+L29:
+	if v20 != 0 {
+		goto L27
+	}
+L28:
+	v20 = uint32(0)
+	v22 = v17
+	goto L5
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+72))
+	v5 = i0
+	i1 = v21 - v20
+	v22 = i1
+	if v5 <= v22 {
+		goto L217
+	}
+	i0 = v5 - v22
+	v22 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+48))
+	if v22 <= i1 {
+		goto L218
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+7108))
+	if i0 == 0 {
+		goto L218
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8468204)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L218:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
+	v5 = i1
+	if v22 <= v5 {
+		goto L220
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
+	i2 = v22 - v5
+	v22 = i2
+	i1 = i1 - v22
+	i0 = i0 + i1
+	v5 = i0
+	goto L219
+L220:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
+	i1 = v5 - v22
+	i0 = i0 + i1
+	v5 = i0
+L219:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
+	v23 = i1
+	if v22 < v23 {
+		i0 = v22
+	} else {
+		i0 = v23
+	}
+	v22 = i0
+	goto L216
+L217:
+	i0 = v6 - v5
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
+	v23 = i0
+	v22 = v23
+L216:
+	if v22 < v20 {
+		i2 = v22
+	} else {
+		i2 = v20
+	}
+	v25 = i2
+	i1 = v23 - v25
+	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = i1
+	i0 = v25 + k32(4294967295)
+	v26 = i0
+	i0 = v25 & uint32(7)
+	v22 = i0
+	if v22 != 0 {
+		goto L222
+	}
+	v23 = v25
+	goto L221
+L222:
+	i0 = v25 & k32(4294967288)
+	v23 = i0
+L223:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	*(*uint8)(unsafe.Add(b, v6)) = uint8(i1)
+	i0 = v6 + uint32(1)
+	v6 = i0
+	i0 = v5 + uint32(1)
+	v5 = i0
+	i0 = v22 + k32(4294967295)
+	v22 = i0
+	if v22 != 0 {
+		goto L223
+	}
+L221:
+	if v26 < uint32(7) {
+		goto L224
+	}
+L225:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	*(*uint8)(unsafe.Add(b, v6)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+1)))
+	*(*uint8)(unsafe.Add(b, uint64(v6)+1)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+2)))
+	*(*uint8)(unsafe.Add(b, uint64(v6)+2)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+3)))
+	*(*uint8)(unsafe.Add(b, uint64(v6)+3)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+4)))
+	*(*uint8)(unsafe.Add(b, uint64(v6)+4)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+5)))
+	*(*uint8)(unsafe.Add(b, uint64(v6)+5)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+6)))
+	*(*uint8)(unsafe.Add(b, uint64(v6)+6)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+7)))
+	*(*uint8)(unsafe.Add(b, uint64(v6)+7)) = uint8(i1)
+	i0 = v6 + uint32(8)
+	v6 = i0
+	i0 = v5 + uint32(8)
+	v5 = i0
+	i0 = v23 + k32(4294967288)
+	v23 = i0
+	if v23 != 0 {
+		goto L225
+	}
+L224:
+	i0 = v20 - v25
+	v20 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
+	if i0 != 0 {
+		goto L26
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16200)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L25:
+	i0 = v7 + v19
+	v7 = i0
+	i1 = v19 << (uint32(3) & 31)
+	i0 = v15 + i1
+	v15 = i0
+	goto L6
+L24:
+	i0 = v26 + v25
+	v7 = i0
+	i1 = v25 << (uint32(3) & 31)
+	i0 = v15 + i1
+	v15 = i0
+	goto L6
+L23:
+	i0 = v22 + v5
+	v7 = i0
+	i1 = v5 << (uint32(3) & 31)
+	i0 = v25 + i1
+	v15 = i0
+	goto L6
+L22:
+	i0 = v7 + v19
+	v7 = i0
+	i1 = v19 << (uint32(3) & 31)
+	i0 = v15 + i1
+	v15 = i0
+	goto L6
+L21:
+	i0 = v26 + v25
+	v7 = i0
+	i1 = v25 << (uint32(3) & 31)
+	i0 = v15 + i1
+	v15 = i0
+	goto L6
+L20:
+	i0 = v22 + v5
+	v7 = i0
+	i1 = v5 << (uint32(3) & 31)
+	i0 = v25 + i1
+	v15 = i0
+	goto L6
+L19:
+	i0 = v7 + v19
+	v7 = i0
+	i1 = v19 << (uint32(3) & 31)
+	i0 = v15 + i1
+	v15 = i0
+	goto L6
+L18:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8407802)
+	v7 = v22
+	v19 = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L17:
+	v19 = uint32(0)
+	v7 = v22
+	v15 = v23
+	v22 = v17
+	goto L5
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
+	v22 = i0
+	if v22 == 0 {
+		goto L226
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v22)+16)) = uint32(0)
+L226:
+	v15 = v5
+L15:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16185)
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	v23 = i0
+	i0 = v23 & uint32(1024)
+	if i0 == 0 {
+		goto L227
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
+	v5 = i0
+	if v5 < v19 {
+		i0 = v5
+	} else {
+		i0 = v19
+	}
+	v22 = i0
+	if v22 == 0 {
+		goto L228
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
+	v25 = i0
+	if v25 == 0 {
+		goto L229
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v25)+16))
+	v26 = i0
+	if v26 == 0 {
+		goto L229
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v25)+24))
+	v24 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v25)+20))
+	i1 = i1 - v5
+	v5 = i1
+	if v24 <= v5 {
+		goto L229
+	}
+	i0 = v26 + v5
+	i2 = v24 - v5
+	i4 = v5 + v22
+	if !(i4 > v24) {
+		i2 = v22
+	}
+	m.copy(i0, v7, i2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	v23 = i0
+L229:
+	i0 = v23 & uint32(512)
+	if i0 == 0 {
+		goto L230
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+12)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L230
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	i1 = fn7486(m, i1, v7, v22)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = i1
+L230:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
+	i1 = i1 - v22
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = v5
+	i0 = v7 + v22
+	v7 = i0
+	i0 = v19 - v22
+	v19 = i0
+L228:
+	if v5 == 0 {
+		goto L227
+	}
+	v22 = v17
+	goto L5
+L227:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16186)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = uint32(0)
+L13:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+21)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L232
+	}
+	if v19 == 0 {
+		goto L6
+	}
+	v5 = uint32(0)
+L233:
+	i0 = v7 + v5
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v22 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
+	v23 = i0
+	if v23 == 0 {
+		goto L234
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v23)+28))
+	v25 = i0
+	if v25 == 0 {
+		goto L234
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
+	v26 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v23)+32))
+	if v26 >= i1 {
+		goto L234
+	}
+	i1 = v26 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = i1
+	i0 = v25 + v26
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v22)
+L234:
+	i0 = v5 + uint32(1)
+	v5 = i0
+	i0 = v22 & uint32(255)
+	if i0 == 0 {
+		goto L235
+	}
+	if v5 < v19 {
+		goto L233
+	}
+L235:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+21)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L236
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+12)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L236
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	i1 = fn7486(m, i1, v7, v5)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = i1
+L236:
+	i0 = v22 & uint32(255)
+	if i0 != 0 {
+		goto L237
+	}
+	i0 = v7 + v5
+	v7 = i0
+	i0 = v19 - v5
+	v19 = i0
+	goto L231
+L237:
+	i0 = v19 - v5
+	v19 = i0
+	i0 = v7 + v5
+	v7 = i0
+	v22 = v17
+	goto L5
+L232:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
+	v5 = i0
+	if v5 == 0 {
+		goto L231
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v5)+28)) = uint32(0)
+L231:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16187)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = uint32(0)
+L12:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+21)))
+	i0 = i0 & uint32(16)
+	if i0 == 0 {
+		goto L239
+	}
+	if v19 == 0 {
+		goto L6
+	}
+	v5 = uint32(0)
+L240:
+	i0 = v7 + v5
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v22 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
+	v23 = i0
+	if v23 == 0 {
+		goto L241
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v23)+36))
+	v25 = i0
+	if v25 == 0 {
+		goto L241
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
+	v26 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v23)+40))
+	if v26 >= i1 {
+		goto L241
+	}
+	i1 = v26 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = i1
+	i0 = v25 + v26
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v22)
+L241:
+	i0 = v5 + uint32(1)
+	v5 = i0
+	i0 = v22 & uint32(255)
+	if i0 == 0 {
+		goto L242
+	}
+	if v5 < v19 {
+		goto L240
+	}
+L242:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+21)))
+	i0 = i0 & uint32(2)
+	if i0 == 0 {
+		goto L243
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+12)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L243
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	i1 = fn7486(m, i1, v7, v5)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = i1
+L243:
+	i0 = v22 & uint32(255)
+	if i0 != 0 {
+		goto L244
+	}
+	i0 = v7 + v5
+	v7 = i0
+	i0 = v19 - v5
+	v19 = i0
+	goto L238
+L244:
+	i0 = v19 - v5
+	v19 = i0
+	i0 = v7 + v5
+	v7 = i0
+	v22 = v17
+	goto L5
+L239:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
+	v5 = i0
+	if v5 == 0 {
+		goto L238
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v5)+36)) = uint32(0)
+L238:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16188)
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	v22 = i0
+	i0 = v22 & uint32(512)
+	if i0 == 0 {
+		goto L245
+	}
+	if v15 <= uint32(15) {
+		goto L247
+	}
+	v5 = v7
+	goto L246
+L247:
+	if v19 == 0 {
+		goto L6
+	}
+	i0 = v15 + uint32(8)
+	v23 = i0
+	i0 = v7 + uint32(1)
+	v5 = i0
+	i0 = v19 + k32(4294967295)
+	v25 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = i0 << (v15 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	if v15 <= uint32(7) {
+		goto L248
+	}
+	v19 = v25
+	v15 = v23
+	goto L246
+L248:
+	if v25 != 0 {
+		goto L249
+	}
+	v7 = v5
+	v19 = uint32(0)
+	v15 = v23
+	v22 = v17
+	goto L5
+L249:
+	i0 = v15 | uint32(16)
+	v15 = i0
+	i0 = v7 + uint32(2)
+	v5 = i0
+	i0 = v19 + k32(4294967294)
+	v19 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
+	i0 = i0 << (v23 & 31)
+	i0 = i0 + v16
+	v16 = i0
+L246:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+12)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L250
+	}
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v4)+28)))
+	if v16 == i1 {
+		goto L250
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8469665)
+	v7 = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L250:
+	v7 = v5
+	v16 = uint32(0)
+	v15 = uint32(0)
+L245:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
+	v5 = i0
+	if v5 == 0 {
+		goto L251
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v5)+48)) = uint32(1)
+	i1 = v22 >> (uint32(9) & 31)
+	i1 = i1 & uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+44)) = i1
+L251:
+	i1 = fn7486(m, uint32(0), uint32(0), uint32(0))
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16191)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L10:
+	if v5 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	if i0 == 0 {
+		goto L8
+	}
+	if v15 <= uint32(31) {
+		goto L253
+	}
+	v22 = v7
+	goto L252
+L253:
+	if v19 == 0 {
+		goto L6
+	}
+	i0 = v15 + uint32(8)
+	v23 = i0
+	i0 = v7 + uint32(1)
+	v22 = i0
+	i0 = v19 + k32(4294967295)
+	v25 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = i0 << (v15 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	if v15 <= uint32(23) {
+		goto L254
+	}
+	v19 = v25
+	v15 = v23
+	goto L252
+L254:
+	if v25 != 0 {
+		goto L255
+	}
+	v7 = v22
+	v19 = uint32(0)
+	v15 = v23
+	v22 = v17
+	goto L5
+L255:
+	i0 = v15 + uint32(16)
+	v25 = i0
+	i0 = v7 + uint32(2)
+	v22 = i0
+	i0 = v19 + k32(4294967294)
+	v26 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+1)))
+	i0 = i0 << (v23 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	if v15 <= uint32(15) {
+		goto L256
+	}
+	v19 = v26
+	v15 = v25
+	goto L252
+L256:
+	if v26 != 0 {
+		goto L257
+	}
+	v7 = v22
+	v19 = uint32(0)
+	v15 = v25
+	v22 = v17
+	goto L5
+L257:
+	i0 = v15 + uint32(24)
+	v23 = i0
+	i0 = v7 + uint32(3)
+	v22 = i0
+	i0 = v19 + k32(4294967293)
+	v26 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+2)))
+	i0 = i0 << (v25 & 31)
+	i0 = i0 + v16
+	v16 = i0
+	if v15 <= uint32(7) {
+		goto L258
+	}
+	v19 = v26
+	v15 = v23
+	goto L252
+L258:
+	if v26 != 0 {
+		goto L259
+	}
+	v7 = v22
+	v19 = uint32(0)
+	v15 = v23
+	v22 = v17
+	goto L5
+L259:
+	i0 = v15 | uint32(32)
+	v15 = i0
+	i0 = v7 + uint32(4)
+	v22 = i0
+	i0 = v19 + k32(4294967292)
+	v19 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+3)))
+	i0 = i0 << (v23 & 31)
+	i0 = i0 + v16
+	v16 = i0
+L252:
+	i0 = v5 & uint32(4)
+	if i0 == 0 {
+		goto L260
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
+	if v16 == i1 {
+		goto L260
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16209)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(8467661)
+	v7 = v22
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	goto L9
+L260:
+	v7 = v22
+	v16 = uint32(0)
+	v15 = uint32(0)
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16208)
+L7:
+	v22 = uint32(1)
+	goto L5
+L6:
+	v19 = uint32(0)
+	v22 = v17
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v20
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v19
+	*(*uint32)(unsafe.Add(b, v0)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = v15
+	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = v16
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
+	if i0 != 0 {
+		goto L263
+	}
+	if v21 == v20 {
+		goto L262
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v3 = i0
+	if v3 > uint32(16208) {
+		goto L262
+	}
+	if v1 != uint32(4) {
+		goto L263
+	}
+	if v3 > uint32(16205) {
+		goto L262
+	}
+L263:
+	i2 = v21 - v20
+	i0 = fn7506(m, v0, v6, i2)
+	if i0 != 0 {
+		goto L261
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v20 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v19 = i0
+L262:
+	i1 = v18 - v19
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = i1 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i2 = v21 - v20
+	v3 = i2
+	i1 = i1 + v3
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
+	i1 = i1 + v3
+	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+12)))
+	i0 = i0 & uint32(4)
+	if i0 == 0 {
+		goto L264
+	}
+	if v21 == v20 {
+		goto L264
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = i0 - v3
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	if i0 == 0 {
+		goto L266
+	}
+	i0 = fn7486(m, v5, v6, v3)
+	v3 = i0
+	goto L265
+L266:
+	i0 = fn7484(m, v5, v6, v3)
+	v3 = i0
+L265:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = v3
+L264:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	i1 = b2i(i1 != uint32(0))
+	i1 = i1 << (uint32(6) & 31)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
+	i1 = i1 + i2
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v4 = i2
+	i2 = b2i(v4 == uint32(16191))
+	i2 = i2 << (uint32(7) & 31)
+	i1 = i1 + i2
+	i3 = b2i(v4 == uint32(16194))
+	i3 = i3 << (uint32(8) & 31)
+	if v4 == uint32(16199) {
+		i2 = uint32(256)
+	} else {
+		i2 = i3
+	}
+	i1 = i1 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+44)) = i1
+	if v22 != 0 {
+		i0 = v22
+	} else {
+		i0 = k32(4294967291)
+	}
+	v0 = i0
+	if v21 == v20 {
+		i1 = v0
+	} else {
+		i1 = v22
+	}
+	if !(v18 == v19) {
+		i1 = v22
+	}
+	if v1 == uint32(4) {
+		i0 = v0
+	} else {
+		i0 = i1
+	}
+	v3 = i0
+	goto L1
+L261:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16210)
+L4:
+	v3 = k32(4294967292)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7506(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v4 = i0
+	if v4 != 0 {
+		goto L2
+	}
+	v5 = uint32(1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	i2 = uint32(1) << (i3 & 31)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	i1 = m.table[i4].(func(*Module, uint32, uint32, uint32) uint32)(m, i1, i2, uint32(1))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v4
+	if v4 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	v0 = i0
+	if v0 != 0 {
+		goto L3
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v3)+48)) = uint64(0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	i1 = uint32(1) << (i2 & 31)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = v0
+L3:
+	if v0 > v2 {
+		goto L4
+	}
+	i1 = v1 - v0
+	m.copy(v4, i1, v0)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
+	return uint32(0)
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
+	v5 = i1
+	i0 = v4 + v5
+	i1 = v1 - v2
+	i2 = v0 - v5
+	v0 = i2
+	if v0 < v2 {
+		i2 = v0
+	} else {
+		i2 = v2
+	}
+	v4 = i2
+	m.copy(i0, i1, v4)
+	if v0 >= v2 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i2 = v2 - v4
+	v2 = i2
+	i1 = v1 - v2
+	m.copy(i0, i1, v2)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
+	return uint32(0)
+L5:
+	v5 = uint32(0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+52))
+	i2 = i2 + v4
+	v2 = i2
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+44))
+	v0 = i4
+	if v2 == v0 {
+		i1 = uint32(0)
+	} else {
+		i1 = v2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+52)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+48))
+	v2 = i0
+	if v2 >= v0 {
+		goto L1
+	}
+	i1 = v2 + v4
+	*(*uint32)(unsafe.Add(b, uint64(v3)+48)) = i1
+L1:
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7507(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v1 = k32(4294967294)
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	if i0 != v0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i0 = i0 + k32(4294951116)
+	if i0 > uint32(31) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	m.table[v2].(func(*Module, uint32, uint32))(m, i0, v1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v2 = i0
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	m.table[v2].(func(*Module, uint32, uint32))(m, i0, v3)
+	v1 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = uint32(0)
+L1:
+	m.depth--
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7508(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v3 = k32(4294967294)
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	if i0 != v0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v5 = i0
+	i0 = v5 + k32(4294951116)
+	if i0 > uint32(31) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	if i0 == 0 {
+		goto L4
+	}
+	if v5 == uint32(16190) {
+		goto L3
+	}
+	goto L1
+L4:
+	if v5 != uint32(16190) {
+		goto L2
+	}
+L3:
+	v3 = k32(4294967293)
+	i0 = fn7484(m, uint32(0), uint32(0), uint32(0))
+	i0 = fn7484(m, i0, v1, v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	if i0 != i1 {
+		goto L1
+	}
+L2:
+	i1 = v1 + v2
+	i0 = fn7506(m, v0, i1, v2)
+	if i0 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = uint32(16210)
+	return k32(4294967292)
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(1)
+	v3 = uint32(0)
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7509(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l1 uint64
+	_ = l1
+	b := m.base
+	v2 = k32(4294967294)
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	if i0 != v1 {
+		goto L2
+	}
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = i0 + k32(4294951084)
+	if i0 < k32(4294967264) {
+		goto L2
+	}
+	v2 = k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
+	i0 = m.table[v3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, uint32(1), uint32(7120))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
+	if i0 != 0 {
+		goto L3
+	}
+	v5 = uint32(0)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
+	i1 = uint32(1) << (i2 & 31)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, i1, uint32(1))
+	v5 = i0
+	if v5 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
+	m.table[i2].(func(*Module, uint32, uint32))(m, i0, v3)
+L2:
+	return v2
+L1:
+	l1 = *(*uint64)(unsafe.Add(b, v1))
+	*(*uint64)(unsafe.Add(b, v0)) = l1
+	i0 = v0 + uint32(48)
+	i1 = v1 + uint32(48)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v0 + uint32(40)
+	i1 = v1 + uint32(40)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v0 + uint32(32)
+	i1 = v1 + uint32(32)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v0 + uint32(24)
+	i1 = v1 + uint32(24)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v0 + uint32(16)
+	i1 = v1 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v0 + uint32(8)
+	i1 = v1 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	m.copy(v3, v4, uint32(7120))
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+80))
+	v2 = i0
+	i1 = v4 + uint32(1332)
+	v1 = i1
+	if v2 < v1 {
+		goto L4
+	}
+	i1 = v4 + uint32(7104)
+	if v2 > i1 {
+		goto L4
+	}
+	i1 = v3 + uint32(1332)
+	v6 = i1
+	i2 = v2 - v1
+	i1 = v6 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+80)) = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+84))
+	i2 = i2 - v1
+	i1 = v6 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+84)) = i1
+L4:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+112))
+	i2 = i2 - v1
+	i1 = v3 + i2
+	i1 = i1 + uint32(1332)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+112)) = i1
+	if v5 == 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
+	i2 = uint32(1) << (i3 & 31)
+	m.copy(v5, i1, i2)
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+56)) = v5
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7510(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var v22 uint32
+	_ = v22
+	var v23 uint32
+	_ = v23
+	var v24 uint32
+	_ = v24
+	var v25 uint32
+	_ = v25
+	var v26 uint32
+	_ = v26
+	var v27 uint32
+	_ = v27
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v6 = i0
+	i0 = v6 + uint32(48)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v6 + uint32(56)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v6)+32)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v6)+40)) = uint64(0)
+	if v2 == 0 {
+		goto L6
+	}
+	i0 = v2 & uint32(3)
+	v7 = i0
+	v8 = uint32(0)
+	if v2 < uint32(4) {
+		goto L7
+	}
+	i0 = v2 & k32(4294967292)
+	v9 = i0
+	v8 = uint32(0)
+	v10 = v1
+L8:
+	i0 = v6 + uint32(32)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	i1 = i1 << (uint32(1) & 31)
+	i0 = i0 + i1
+	v11 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v11)))
+	i1 = i1 + uint32(1)
+	*(*uint16)(unsafe.Add(b, v11)) = uint16(i1)
+	i0 = v6 + uint32(32)
+	i1 = v10 + uint32(2)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
+	i1 = i1 << (uint32(1) & 31)
+	i0 = i0 + i1
+	v11 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v11)))
+	i1 = i1 + uint32(1)
+	*(*uint16)(unsafe.Add(b, v11)) = uint16(i1)
+	i0 = v6 + uint32(32)
+	i1 = v10 + uint32(4)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
+	i1 = i1 << (uint32(1) & 31)
+	i0 = i0 + i1
+	v11 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v11)))
+	i1 = i1 + uint32(1)
+	*(*uint16)(unsafe.Add(b, v11)) = uint16(i1)
+	i0 = v6 + uint32(32)
+	i1 = v10 + uint32(6)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
+	i1 = i1 << (uint32(1) & 31)
+	i0 = i0 + i1
+	v11 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v11)))
+	i1 = i1 + uint32(1)
+	*(*uint16)(unsafe.Add(b, v11)) = uint16(i1)
+	i0 = v10 + uint32(8)
+	v10 = i0
+	i1 = v8 + uint32(4)
+	v8 = i1
+	if v9 != v8 {
+		goto L8
+	}
+L7:
+	if v7 == 0 {
+		goto L9
+	}
+	i1 = v8 << (uint32(1) & 31)
+	i0 = v1 + i1
+	v10 = i0
+L10:
+	i0 = v6 + uint32(32)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	i1 = i1 << (uint32(1) & 31)
+	i0 = i0 + i1
+	v8 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v8)))
+	i1 = i1 + uint32(1)
+	*(*uint16)(unsafe.Add(b, v8)) = uint16(i1)
+	i0 = v10 + uint32(2)
+	v10 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 != 0 {
+		goto L10
+	}
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v10 = i0
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+62)))
+	v12 = i0
+	if v12 == 0 {
+		goto L5
+	}
+	v8 = uint32(15)
+	goto L4
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v10 = i0
+L5:
+	v12 = uint32(0)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+60)))
+	if i0 == 0 {
+		goto L11
+	}
+	v8 = uint32(14)
+	goto L4
+L11:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+58)))
+	if i0 == 0 {
+		goto L12
+	}
+	v8 = uint32(13)
+	goto L4
+L12:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+56)))
+	if i0 == 0 {
+		goto L13
+	}
+	v8 = uint32(12)
+	goto L4
+L13:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+54)))
+	if i0 == 0 {
+		goto L14
+	}
+	v8 = uint32(11)
+	goto L4
+L14:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+52)))
+	if i0 == 0 {
+		goto L15
+	}
+	v8 = uint32(10)
+	goto L4
+L15:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+50)))
+	if i0 == 0 {
+		goto L16
+	}
+	v8 = uint32(9)
+	goto L4
+L16:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+48)))
+	if i0 == 0 {
+		goto L17
+	}
+	v8 = uint32(8)
+	goto L4
+L17:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+46)))
+	if i0 == 0 {
+		goto L18
+	}
+	v8 = uint32(7)
+	goto L4
+L18:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+44)))
+	if i0 == 0 {
+		goto L19
+	}
+	v8 = uint32(6)
+	goto L4
+L19:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+42)))
+	if i0 == 0 {
+		goto L20
+	}
+	v8 = uint32(5)
+	goto L4
+L20:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+40)))
+	if i0 == 0 {
+		goto L21
+	}
+	v8 = uint32(4)
+	goto L4
+L21:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+38)))
+	if i0 == 0 {
+		goto L22
+	}
+	v8 = uint32(3)
+	goto L4
+L22:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+36)))
+	if i0 == 0 {
+		goto L23
+	}
+	v8 = uint32(2)
+	goto L4
+L23:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+34)))
+	if i0 != 0 {
+		goto L24
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	v6 = i1
+	i1 = v6 + uint32(4)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	*(*uint16)(unsafe.Add(b, v6)) = uint16(k32(320))
+	*(*uint16)(unsafe.Add(b, uint64(v6)+2)) = uint16(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	v6 = i1
+	i1 = v6 + uint32(4)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	*(*uint16)(unsafe.Add(b, uint64(v6)+2)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, v6)) = uint16(k32(320))
+	v13 = uint32(1)
+	goto L2
+L24:
+	v9 = uint32(0)
+	i0 = b2i(v10 != uint32(0))
+	v14 = i0
+	v8 = uint32(1)
+	v12 = uint32(0)
+	v7 = uint32(1)
+	goto L3
+L4:
+	if v10 < v8 {
+		i0 = v10
+	} else {
+		i0 = v8
+	}
+	v14 = i0
+	i0 = v6 + uint32(32)
+	i0 = i0 | uint32(2)
+	v10 = i0
+	v9 = uint32(1)
+	v7 = uint32(1)
+L25:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = v10 + uint32(2)
+	v10 = i0
+	i1 = v7 + uint32(1)
+	v7 = i1
+	if v8 != v7 {
+		goto L25
+	}
+	v9 = uint32(1)
+	v7 = v8
+L3:
+	v10 = k32(4294967295)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+34)))
+	v11 = i0
+	if v11 > uint32(2) {
+		goto L1
+	}
+	i0 = v11 << (uint32(1) & 31)
+	i0 = i0 & uint32(65534)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+36)))
+	v15 = i1
+	i0 = i0 + v15
+	v16 = i0
+	if v16 > uint32(4) {
+		goto L1
+	}
+	i0 = v16 << (uint32(1) & 31)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+38)))
+	v17 = i1
+	i0 = i0 + v17
+	v16 = i0
+	if v16 > uint32(8) {
+		goto L1
+	}
+	i0 = v16 << (uint32(1) & 31)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+40)))
+	v18 = i1
+	i0 = i0 + v18
+	v16 = i0
+	if v16 > uint32(16) {
+		goto L1
+	}
+	i0 = v16 << (uint32(1) & 31)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+42)))
+	v19 = i1
+	i0 = i0 + v19
+	v16 = i0
+	if v16 > uint32(32) {
+		goto L1
+	}
+	i0 = v16 << (uint32(1) & 31)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+44)))
+	v13 = i1
+	i0 = i0 + v13
+	v16 = i0
+	if v16 > uint32(64) {
+		goto L1
+	}
+	i0 = v16 << (uint32(1) & 31)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+46)))
+	v20 = i1
+	i0 = i0 + v20
+	v16 = i0
+	if v16 > uint32(128) {
+		goto L1
+	}
+	i0 = v16 << (uint32(1) & 31)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+48)))
+	v21 = i1
+	i0 = i0 + v21
+	v16 = i0
+	if v16 > uint32(256) {
+		goto L1
+	}
+	i0 = v16 << (uint32(1) & 31)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+50)))
+	v22 = i1
+	i0 = i0 + v22
+	v16 = i0
+	if v16 > uint32(512) {
+		goto L1
+	}
+	i0 = v16 << (uint32(1) & 31)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+52)))
+	v23 = i1
+	i0 = i0 + v23
+	v16 = i0
+	if v16 > uint32(1024) {
+		goto L1
+	}
+	i0 = v16 << (uint32(1) & 31)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+54)))
+	v24 = i1
+	i0 = i0 + v24
+	v16 = i0
+	if v16 > uint32(2048) {
+		goto L1
+	}
+	i0 = v16 << (uint32(1) & 31)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+56)))
+	v25 = i1
+	i0 = i0 + v25
+	v16 = i0
+	if v16 > uint32(4096) {
+		goto L1
+	}
+	i0 = v16 << (uint32(1) & 31)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+58)))
+	v26 = i1
+	i0 = i0 + v26
+	v16 = i0
+	if v16 > uint32(8192) {
+		goto L1
+	}
+	i0 = v16 << (uint32(1) & 31)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+60)))
+	v27 = i1
+	i0 = i0 + v27
+	v16 = i0
+	if v16 > uint32(16384) {
+		goto L1
+	}
+	i0 = v16 << (uint32(1) & 31)
+	i0 = i0 + v12
+	v12 = i0
+	if v12 > uint32(32768) {
+		goto L1
+	}
+	if v12 == uint32(32768) {
+		goto L26
+	}
+	i0 = b2i(v0 == 0)
+	i0 = i0 | v9
+	if i0 != 0 {
+		goto L1
+	}
+L26:
+	i0 = b2i(v14 > v7)
+	v12 = i0
+	v9 = uint32(0)
+	*(*uint16)(unsafe.Add(b, uint64(v6)+2)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v6)+4)) = uint16(v11)
+	i1 = v15 + v11
+	v10 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v6)+6)) = uint16(v10)
+	i1 = v17 + v10
+	v10 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v6)+8)) = uint16(v10)
+	i1 = v18 + v10
+	v10 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v6)+10)) = uint16(v10)
+	i1 = v19 + v10
+	v10 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v6)+12)) = uint16(v10)
+	i1 = v13 + v10
+	v10 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v6)+14)) = uint16(v10)
+	i1 = v20 + v10
+	v10 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v6)+16)) = uint16(v10)
+	i1 = v21 + v10
+	v10 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v6)+18)) = uint16(v10)
+	i1 = v22 + v10
+	v10 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v6)+20)) = uint16(v10)
+	i1 = v23 + v10
+	v10 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v6)+22)) = uint16(v10)
+	i1 = v24 + v10
+	v10 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v6)+24)) = uint16(v10)
+	i1 = v25 + v10
+	v10 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v6)+26)) = uint16(v10)
+	i1 = v26 + v10
+	v10 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v6)+28)) = uint16(v10)
+	i1 = v27 + v10
+	*(*uint16)(unsafe.Add(b, uint64(v6)+30)) = uint16(i1)
+	if v2 == 0 {
+		goto L27
+	}
+	i0 = v2 & uint32(1)
+	v16 = i0
+	if v2 == uint32(1) {
+		goto L28
+	}
+	i0 = v2 & k32(4294967294)
+	v2 = i0
+	v9 = uint32(0)
+	v10 = v1
+L29:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	v11 = i0
+	if v11 == 0 {
+		goto L30
+	}
+	i1 = v11 << (uint32(1) & 31)
+	i0 = v6 + i1
+	v11 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v11)))
+	i0 = v11
+	v11 = i1
+	i1 = v11 + uint32(1)
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(i1)
+	i1 = v11 << (uint32(1) & 31)
+	i0 = v5 + i1
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(v9)
+L30:
+	i0 = v10 + uint32(2)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v11 = i0
+	if v11 == 0 {
+		goto L31
+	}
+	i1 = v11 << (uint32(1) & 31)
+	i0 = v6 + i1
+	v11 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v11)))
+	i0 = v11
+	v11 = i1
+	i1 = v11 + uint32(1)
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(i1)
+	i1 = v11 << (uint32(1) & 31)
+	i0 = v5 + i1
+	i1 = v9 + uint32(1)
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(i1)
+L31:
+	i0 = v10 + uint32(4)
+	v10 = i0
+	i1 = v9 + uint32(2)
+	v9 = i1
+	if v2 != v9 {
+		goto L29
+	}
+L28:
+	if v16 == 0 {
+		goto L27
+	}
+	i1 = v9 << (uint32(1) & 31)
+	i0 = v1 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v10 = i0
+	if v10 == 0 {
+		goto L27
+	}
+	i1 = v10 << (uint32(1) & 31)
+	i0 = v6 + i1
+	v10 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	i0 = v10
+	v10 = i1
+	i1 = v10 + uint32(1)
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(i1)
+	i1 = v10 << (uint32(1) & 31)
+	i0 = v5 + i1
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(v9)
+L27:
+	if v12 != 0 {
+		i0 = v14
+	} else {
+		i0 = v7
+	}
+	v13 = i0
+	v19 = uint32(20)
+	v27 = uint32(0)
+	v23 = v5
+	v24 = v5
+	v26 = uint32(0)
+	switch v0 {
+	case 0:
+		goto L32
+	case 1:
+		goto L34
+	default:
+		goto L33
+	}
+L34:
+	v10 = uint32(1)
+	if v13 > uint32(9) {
+		goto L1
+	}
+	v19 = uint32(257)
+	v24 = uint32(9982864)
+	v23 = uint32(9982800)
+	v27 = uint32(0)
+	v26 = uint32(1)
+	goto L32
+L33:
+	i0 = b2i(v0 == uint32(2))
+	v27 = i0
+	v19 = uint32(0)
+	v24 = uint32(9982992)
+	v23 = uint32(9982928)
+	if v0 == uint32(2) {
+		goto L35
+	}
+	v26 = uint32(0)
+	goto L32
+L35:
+	v10 = uint32(1)
+	v26 = uint32(0)
+	if v13 > uint32(9) {
+		goto L1
+	}
+L32:
+	i0 = uint32(1) << (v13 & 31)
+	v25 = i0
+	i0 = v25 + k32(4294967295)
+	v22 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v20 = i0
+	v15 = uint32(0)
+	v0 = v13
+	v17 = uint32(0)
+	v9 = uint32(0)
+	v21 = k32(4294967295)
+L36:
+	i0 = uint32(1) << (v0 & 31)
+	v18 = i0
+L38:
+	i1 = v15 << (uint32(1) & 31)
+	i0 = v5 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v2 = i0
+	i0 = v2 + uint32(1)
+	if i0 >= v19 {
+		goto L40
+	}
+	v14 = uint32(0)
+	goto L39
+L40:
+	if v2 >= v19 {
+		goto L41
+	}
+	v14 = uint32(96)
+	v2 = uint32(0)
+	goto L39
+L41:
+	i1 = v2 - v19
+	i1 = i1 << (uint32(1) & 31)
+	v10 = i1
+	i0 = v23 + v10
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v2 = i0
+	i0 = v24 + v10
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v14 = i0
+L39:
+	i2 = v9 >> (v17 & 31)
+	i1 = v18 + i2
+	i3 = v7 - v17
+	v0 = i3
+	i2 = k32(4294967295) << (v0 & 31)
+	v12 = i2
+	i1 = i1 + v12
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v20 + i1
+	v10 = i0
+	i0 = v12 << (uint32(2) & 31)
+	v16 = i0
+	v11 = v18
+L42:
+	*(*uint8)(unsafe.Add(b, v10)) = uint8(v14)
+	i0 = v10 + uint32(2)
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(v2)
+	i0 = v10 + uint32(1)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v0)
+	i0 = v10 + v16
+	v10 = i0
+	i0 = v11 + v12
+	v11 = i0
+	if v11 != 0 {
+		goto L42
+	}
+	i1 = v7 + k32(4294967295)
+	i0 = uint32(1) << (i1 & 31)
+	v11 = i0
+L43:
+	v10 = v11
+	i0 = v10 >> (uint32(1) & 31)
+	v11 = i0
+	i0 = v10 & v9
+	if i0 != 0 {
+		goto L43
+	}
+	i0 = v6 + uint32(32)
+	i1 = v7 << (uint32(1) & 31)
+	i0 = i0 + i1
+	v11 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v11)))
+	i1 = i1 + k32(4294967295)
+	i0 = v11
+	v11 = i1
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(v11)
+	i0 = v10 + k32(4294967295)
+	i0 = i0 & v9
+	i0 = i0 + v10
+	if v10 == 0 {
+		i0 = uint32(0)
+	}
+	v9 = i0
+	i0 = v15 + uint32(1)
+	v15 = i0
+	i0 = v11 & uint32(65535)
+	if i0 != 0 {
+		goto L44
+	}
+	if v7 == v8 {
+		goto L37
+	}
+	i2 = v15 << (uint32(1) & 31)
+	i1 = v5 + i2
+	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
+	i1 = i1 << (uint32(1) & 31)
+	i0 = v1 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v7 = i0
+L44:
+	if v7 <= v13 {
+		goto L38
+	}
+	i0 = v9 & v22
+	v11 = i0
+	if v11 == v21 {
+		goto L38
+	}
+	if v17 != 0 {
+		i2 = v17
+	} else {
+		i2 = v13
+	}
+	v17 = i2
+	i1 = v7 - v17
+	v0 = i1
+	i0 = uint32(1) << (v0 & 31)
+	v2 = i0
+	if v7 >= v8 {
+		goto L45
+	}
+	i0 = v8 - v17
+	v0 = i0
+	i0 = v6 + uint32(32)
+	i1 = v7 << (uint32(1) & 31)
+	i0 = i0 + i1
+	v10 = i0
+	v12 = v7
+L48:
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v10)))
+	i0 = v2 - i1
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L47
+	}
+	i0 = v10 + uint32(2)
+	v10 = i0
+	i0 = v2 << (uint32(1) & 31)
+	v2 = i0
+	i0 = v12 + uint32(1)
+	v12 = i0
+	if v12 < v8 {
+		goto L48
+	}
+	goto L46
+L47:
+	i0 = v12 - v17
+	v0 = i0
+L46:
+	i0 = uint32(1) << (v0 & 31)
+	v2 = i0
+L45:
+	v10 = uint32(1)
+	i1 = v2 + v25
+	v25 = i1
+	i1 = b2i(v25 > uint32(852))
+	i0 = v26 & i1
+	if i0 != 0 {
+		goto L1
+	}
+	i1 = b2i(v25 > uint32(592))
+	i0 = v27 & i1
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	i1 = v11 << (uint32(2) & 31)
+	i0 = v2 + i1
+	v10 = i0
+	*(*uint8)(unsafe.Add(b, uint64(v10)+1)) = uint8(v13)
+	*(*uint8)(unsafe.Add(b, v10)) = uint8(v0)
+	i2 = v18 << (uint32(2) & 31)
+	i1 = v20 + i2
+	v20 = i1
+	i1 = v20 - v2
+	i1 = i1 >> (uint32(2) & 31)
+	*(*uint16)(unsafe.Add(b, uint64(v10)+2)) = uint16(i1)
+	v21 = v11
+	goto L36
+L37:
+	if v9 == 0 {
+		goto L49
+	}
+	i1 = v9 << (uint32(2) & 31)
+	i0 = v20 + i1
+	v6 = i0
+	*(*uint16)(unsafe.Add(b, uint64(v6)+2)) = uint16(k32(0))
+	*(*uint8)(unsafe.Add(b, uint64(v6)+1)) = uint8(v0)
+	*(*uint8)(unsafe.Add(b, v6)) = uint8(k32(64))
+L49:
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i2 = v25 << (uint32(2) & 31)
+	i1 = i1 + i2
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+L2:
+	*(*uint32)(unsafe.Add(b, v4)) = v13
+	v10 = uint32(0)
+L1:
+	return v10
+}
+
+//go:norace
+//go:nocheckptr
+func fn7511(m *Module, v0 uint32) {
+	var i1 uint32
+	_ = i1
+	b := m.base
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = uint32(0)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(k32(0))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+2872)) = uint32(9983864)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+2860)) = uint32(9983844)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+2848)) = uint32(9983824)
+	i1 = v0 + uint32(2684)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+2864)) = i1
+	i1 = v0 + uint32(2440)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+2852)) = i1
+	i1 = v0 + uint32(148)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+2840)) = i1
+	fn7512(m, v0)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7512(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v1 = uint32(0)
+L1:
+	i0 = v0 + v1
+	v2 = i0
+	i0 = v2 + uint32(152)
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(0))
+	i0 = v2 + uint32(148)
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(0))
+	i0 = v1 + uint32(8)
+	v1 = i0
+	if v1 != uint32(1144) {
+		goto L1
+	}
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2756)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2752)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2748)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2744)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2740)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2736)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2732)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2728)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2724)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2720)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2716)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2712)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2708)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2704)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2700)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2696)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2692)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2688)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2684)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2556)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2552)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2548)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2544)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2540)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2536)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2532)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2528)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2524)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2520)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2516)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2512)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2508)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2504)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2500)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2496)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2492)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2488)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2484)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2480)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2476)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2472)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2468)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2464)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2460)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2456)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2452)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2448)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2444)) = uint16(k32(0))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2440)) = uint16(k32(0))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+5804)) = uint64(0)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+1172)) = uint16(k32(1))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5800)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5792)) = uint32(0)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7513(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v4 = i0
+	if int32(v4) < int32(uint32(14)) {
+		goto L2
+	}
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
+	i2 = v3 << (v4 & 31)
+	i1 = i1 | i2
+	v4 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v4)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v5 = i1
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v5 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v4)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i1
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v4 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = v3 & uint32(65535)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v4 = i3
+	i2 = uint32(16) - v4
+	i1 = i1 >> (i2 & 31)
+	v3 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v3)
+	i0 = v4 + k32(4294967283)
+	v4 = i0
+	goto L1
+L2:
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
+	i2 = v3 << (v4 & 31)
+	i1 = i1 | i2
+	v3 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v3)
+	i0 = v4 + uint32(3)
+	v4 = i0
+L1:
+	if int32(v4) < int32(uint32(9)) {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i1
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v4 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v3)
+	i0 = v0 + uint32(20)
+	v4 = i0
+	i0 = v0 + uint32(8)
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	v3 = i0
+	goto L4
+L5:
+	if int32(v4) < int32(uint32(1)) {
+		goto L3
+	}
+	i0 = v0 + uint32(20)
+	v4 = i0
+	i0 = v0 + uint32(8)
+	v5 = i0
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	v6 = i1
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	i0 = v6 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v3)
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = uint32(0)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i1
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v3 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i1
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v3 + i1
+	i1 = v2 >> (uint32(8) & 31)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i1
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v3 + i1
+	i1 = v2 ^ uint32(65535)
+	v3 = i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v3)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i1
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v4 + i1
+	i1 = v3 >> (uint32(8) & 31)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	if v2 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i0 = i0 + i1
+	m.copy(i0, v1, v2)
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = i1 + v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7514(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v1 = i0
+	if v1 != uint32(16) {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v1 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5816)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v1 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	v1 = uint32(0)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(k32(0))
+	goto L2
+L3:
+	if int32(v1) < int32(uint32(8)) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v1 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5816)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	i0 = i0 + k32(4294967288)
+	v1 = i0
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v1
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7515(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v1 = i3
+	i2 = uint32(2) << (v1 & 31)
+	i1 = i1 | i2
+	v2 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v2)
+	if int32(v1) < int32(uint32(14)) {
+		goto L2
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v1 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v2 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v1 = i3
+	i2 = uint32(16) - v1
+	i1 = uint32(2) >> (i2 & 31)
+	v2 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v2)
+	i0 = v1 + k32(4294967283)
+	v1 = i0
+	goto L1
+L2:
+	i0 = v1 + uint32(3)
+	v1 = i0
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v1
+	if int32(v1) < int32(uint32(10)) {
+		goto L4
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v1 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v2 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	v2 = uint32(0)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	i0 = i0 + k32(4294967287)
+	v1 = i0
+	goto L3
+L4:
+	i0 = v1 + uint32(7)
+	v1 = i0
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v1
+	if v1 != uint32(16) {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v1 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v2 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	v2 = uint32(0)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(k32(0))
+	goto L6
+L7:
+	if int32(v1) < int32(uint32(8)) {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v1 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v2)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	i0 = i0 + k32(4294967288)
+	v2 = i0
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v2
+L5:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7516(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+132))
+	if int32(i0) < int32(uint32(1)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
+	if i0 != uint32(2) {
+		goto L4
+	}
+	v5 = k32(4093624447)
+	v6 = uint32(0)
+L6:
+	i0 = v5 & uint32(1)
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = v0 + v6
+	i0 = i0 + uint32(148)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	if i0 == 0 {
+		goto L7
+	}
+	v5 = uint32(0)
+	goto L5
+L7:
+	i0 = v5 & uint32(2)
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = v0 + v6
+	i0 = i0 + uint32(152)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	if i0 == 0 {
+		goto L8
+	}
+	v5 = uint32(0)
+	goto L5
+L8:
+	i0 = v5 >> (uint32(2) & 31)
+	v5 = i0
+	i0 = v6 + uint32(8)
+	v6 = i0
+	if v6 != uint32(128) {
+		goto L6
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+184)))
+	if i0 != 0 {
+		goto L9
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+188)))
+	if i0 != 0 {
+		goto L9
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+200)))
+	if i0 != 0 {
+		goto L9
+	}
+	v6 = uint32(0)
+L10:
+	i0 = v0 + v6
+	v5 = i0
+	i0 = v5 + uint32(276)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L9
+	}
+	i0 = v5 + uint32(280)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L9
+	}
+	i0 = v5 + uint32(284)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L9
+	}
+	i0 = v5 + uint32(288)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L9
+	}
+	v5 = uint32(0)
+	i0 = v6 + uint32(16)
+	v6 = i0
+	if v6 == uint32(896) {
+		goto L5
+	}
+	goto L10
+L9:
+	v5 = uint32(1)
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = v5
+L4:
+	i1 = v0 + uint32(2840)
+	fn7517(m, v0, i1)
+	i1 = v0 + uint32(2852)
+	fn7517(m, v0, i1)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+150)))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+2844))
+	v6 = i1
+	i1 = v6 << (uint32(2) & 31)
+	i0 = v0 + i1
+	i0 = i0 + uint32(154)
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(65535))
+	v7 = uint32(0)
+	if int32(v6) < int32(uint32(0)) {
+		goto L11
+	}
+	if v5 != 0 {
+		i0 = uint32(7)
+	} else {
+		i0 = uint32(138)
+	}
+	v8 = i0
+	if v5 != 0 {
+		i0 = uint32(4)
+	} else {
+		i0 = uint32(3)
+	}
+	v9 = i0
+	i0 = v0 + uint32(154)
+	v4 = i0
+	i0 = v6 + uint32(1)
+	v10 = i0
+	i0 = v0 + uint32(2684)
+	v11 = i0
+	v12 = k32(4294967295)
+L12:
+	v6 = v5
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v4)))
+	v5 = i0
+	i0 = v7 + uint32(1)
+	v13 = i0
+	if int32(v13) >= int32(v8) {
+		goto L14
+	}
+	if v6 != v5 {
+		goto L14
+	}
+	v7 = v13
+	goto L13
+L14:
+	if int32(v13) >= int32(v9) {
+		goto L16
+	}
+	i1 = v6 << (uint32(2) & 31)
+	i0 = v11 + i1
+	v7 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v7)))
+	i1 = i1 + v13
+	*(*uint16)(unsafe.Add(b, v7)) = uint16(i1)
+	goto L15
+L16:
+	if v6 == 0 {
+		goto L17
+	}
+	if v6 == v12 {
+		goto L18
+	}
+	i1 = v6 << (uint32(2) & 31)
+	i0 = v11 + i1
+	v13 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v13)))
+	i1 = i1 + uint32(1)
+	*(*uint16)(unsafe.Add(b, v13)) = uint16(i1)
+L18:
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2748)))
+	i1 = i1 + uint32(1)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2748)) = uint16(i1)
+	goto L15
+L17:
+	if int32(v7) > int32(uint32(9)) {
+		goto L19
+	}
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2752)))
+	i1 = i1 + uint32(1)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2752)) = uint16(i1)
+	goto L15
+L19:
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2756)))
+	i1 = i1 + uint32(1)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2756)) = uint16(i1)
+L15:
+	v7 = uint32(0)
+	if v5 != 0 {
+		goto L21
+	}
+	v9 = uint32(3)
+	v8 = uint32(138)
+	goto L20
+L21:
+	i2 = b2i(v6 == v5)
+	v13 = i2
+	if v13 != 0 {
+		i0 = uint32(3)
+	} else {
+		i0 = uint32(4)
+	}
+	v9 = i0
+	if v13 != 0 {
+		i0 = uint32(6)
+	} else {
+		i0 = uint32(7)
+	}
+	v8 = i0
+L20:
+	v12 = v6
+L13:
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = v10 + k32(4294967295)
+	v10 = i0
+	if v10 != 0 {
+		goto L12
+	}
+L11:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2442)))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+2856))
+	v6 = i1
+	i1 = v6 << (uint32(2) & 31)
+	i0 = v0 + i1
+	i0 = i0 + uint32(2446)
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(65535))
+	v7 = uint32(0)
+	if int32(v6) < int32(uint32(0)) {
+		goto L22
+	}
+	if v5 != 0 {
+		i0 = uint32(7)
+	} else {
+		i0 = uint32(138)
+	}
+	v8 = i0
+	if v5 != 0 {
+		i0 = uint32(4)
+	} else {
+		i0 = uint32(3)
+	}
+	v9 = i0
+	i0 = v0 + uint32(2446)
+	v4 = i0
+	i0 = v6 + uint32(1)
+	v10 = i0
+	i0 = v0 + uint32(2684)
+	v11 = i0
+	v12 = k32(4294967295)
+L23:
+	v6 = v5
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v4)))
+	v5 = i0
+	i0 = v7 + uint32(1)
+	v13 = i0
+	if int32(v13) >= int32(v8) {
+		goto L25
+	}
+	if v6 != v5 {
+		goto L25
+	}
+	v7 = v13
+	goto L24
+L25:
+	if int32(v13) >= int32(v9) {
+		goto L27
+	}
+	i1 = v6 << (uint32(2) & 31)
+	i0 = v11 + i1
+	v7 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v7)))
+	i1 = i1 + v13
+	*(*uint16)(unsafe.Add(b, v7)) = uint16(i1)
+	goto L26
+L27:
+	if v6 == 0 {
+		goto L28
+	}
+	if v6 == v12 {
+		goto L29
+	}
+	i1 = v6 << (uint32(2) & 31)
+	i0 = v11 + i1
+	v13 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v13)))
+	i1 = i1 + uint32(1)
+	*(*uint16)(unsafe.Add(b, v13)) = uint16(i1)
+L29:
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2748)))
+	i1 = i1 + uint32(1)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2748)) = uint16(i1)
+	goto L26
+L28:
+	if int32(v7) > int32(uint32(9)) {
+		goto L30
+	}
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2752)))
+	i1 = i1 + uint32(1)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2752)) = uint16(i1)
+	goto L26
+L30:
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2756)))
+	i1 = i1 + uint32(1)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+2756)) = uint16(i1)
+L26:
+	v7 = uint32(0)
+	if v5 != 0 {
+		goto L32
+	}
+	v9 = uint32(3)
+	v8 = uint32(138)
+	goto L31
+L32:
+	i2 = b2i(v6 == v5)
+	v13 = i2
+	if v13 != 0 {
+		i0 = uint32(3)
+	} else {
+		i0 = uint32(4)
+	}
+	v9 = i0
+	if v13 != 0 {
+		i0 = uint32(6)
+	} else {
+		i0 = uint32(7)
+	}
+	v8 = i0
+L31:
+	v12 = v6
+L24:
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i0 = v10 + k32(4294967295)
+	v10 = i0
+	if v10 != 0 {
+		goto L23
+	}
+L22:
+	i1 = v0 + uint32(2864)
+	fn7517(m, v0, i1)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2746)))
+	if i0 == 0 {
+		goto L34
+	}
+	v7 = uint32(18)
+	goto L33
+L34:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2690)))
+	if i0 == 0 {
+		goto L35
+	}
+	v7 = uint32(17)
+	goto L33
+L35:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2742)))
+	if i0 == 0 {
+		goto L36
+	}
+	v7 = uint32(16)
+	goto L33
+L36:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2694)))
+	if i0 == 0 {
+		goto L37
+	}
+	v7 = uint32(15)
+	goto L33
+L37:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2738)))
+	if i0 == 0 {
+		goto L38
+	}
+	v7 = uint32(14)
+	goto L33
+L38:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2698)))
+	if i0 == 0 {
+		goto L39
+	}
+	v7 = uint32(13)
+	goto L33
+L39:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2734)))
+	if i0 == 0 {
+		goto L40
+	}
+	v7 = uint32(12)
+	goto L33
+L40:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2702)))
+	if i0 == 0 {
+		goto L41
+	}
+	v7 = uint32(11)
+	goto L33
+L41:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2730)))
+	if i0 == 0 {
+		goto L42
+	}
+	v7 = uint32(10)
+	goto L33
+L42:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2706)))
+	if i0 == 0 {
+		goto L43
+	}
+	v7 = uint32(9)
+	goto L33
+L43:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2726)))
+	if i0 == 0 {
+		goto L44
+	}
+	v7 = uint32(8)
+	goto L33
+L44:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2710)))
+	if i0 == 0 {
+		goto L45
+	}
+	v7 = uint32(7)
+	goto L33
+L45:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2722)))
+	if i0 == 0 {
+		goto L46
+	}
+	v7 = uint32(6)
+	goto L33
+L46:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2714)))
+	if i0 == 0 {
+		goto L47
+	}
+	v7 = uint32(5)
+	goto L33
+L47:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2718)))
+	if i0 == 0 {
+		goto L48
+	}
+	v7 = uint32(4)
+	goto L33
+L48:
+	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2686)))
+	if i2 != 0 {
+		i0 = uint32(3)
+	} else {
+		i0 = uint32(2)
+	}
+	v7 = i0
+L33:
+	i1 = v7 * uint32(3)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+5800))
+	i1 = i1 + i2
+	v5 = i1
+	i1 = v5 + uint32(17)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5800)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5804))
+	i0 = i0 + uint32(10)
+	i0 = i0 >> (uint32(3) & 31)
+	v6 = i0
+	i1 = v5 + uint32(27)
+	i1 = i1 >> (uint32(3) & 31)
+	v5 = i1
+	if v6 <= v5 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+136))
+	if i0 == uint32(4) {
+		goto L2
+	}
+	goto L1
+L3:
+	i0 = v2 + uint32(5)
+	v6 = i0
+	v7 = uint32(0)
+L2:
+	v5 = v6
+L1:
+	if v1 == 0 {
+		goto L50
+	}
+	i0 = v2 + uint32(4)
+	if i0 > v5 {
+		goto L50
+	}
+	fn7513(m, v0, v1, v2, v3)
+	goto L49
+L50:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v4 = i0
+	if v6 != v5 {
+		goto L51
+	}
+	i0 = v3 + uint32(2)
+	v5 = i0
+	if int32(v4) < int32(uint32(14)) {
+		goto L53
+	}
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
+	i2 = v5 << (v4 & 31)
+	i1 = i1 | i2
+	v6 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i1
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v4 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i1
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v6 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = v5 & uint32(65535)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v5 = i3
+	i2 = uint32(16) - v5
+	i1 = i1 >> (i2 & 31)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
+	i0 = v5 + k32(4294967283)
+	v5 = i0
+	goto L52
+L53:
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
+	i2 = v5 << (v4 & 31)
+	i1 = i1 | i2
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
+	i0 = v4 + uint32(3)
+	v5 = i0
+L52:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v5
+	fn7518(m, v0, uint32(9983888), uint32(9985040))
+	goto L49
+L51:
+	i0 = v3 + uint32(4)
+	v6 = i0
+	if int32(v4) < int32(uint32(14)) {
+		goto L55
+	}
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
+	i2 = v6 << (v4 & 31)
+	i1 = i1 | i2
+	v5 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i1
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v4 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v5 = i1
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v5 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v6 & uint32(65535)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v5 = i2
+	i1 = uint32(16) - v5
+	i0 = i0 >> (i1 & 31)
+	v13 = i0
+	i0 = v5 + k32(4294967283)
+	v5 = i0
+	goto L54
+L55:
+	i0 = v4 + uint32(3)
+	v5 = i0
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
+	i1 = v6 << (v4 & 31)
+	i0 = i0 | i1
+	v13 = i0
+L54:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+2844))
+	v9 = i0
+	i0 = v9 + uint32(65280)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+2856))
+	v8 = i0
+	if int32(v5) < int32(uint32(12)) {
+		goto L57
+	}
+	i2 = v4 << (v5 & 31)
+	i1 = v13 | i2
+	v5 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i1
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v6 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v5 = i1
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v5 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v4 & uint32(65535)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v6 = i2
+	i1 = uint32(16) - v6
+	i0 = i0 >> (i1 & 31)
+	v5 = i0
+	i0 = v6 + k32(4294967285)
+	v6 = i0
+	goto L56
+L57:
+	i0 = v5 + uint32(5)
+	v6 = i0
+	i1 = v4 << (v5 & 31)
+	i0 = v13 | i1
+	v5 = i0
+L56:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v6
+	if int32(v6) < int32(uint32(12)) {
+		goto L59
+	}
+	i2 = v8 << (v6 & 31)
+	i1 = v5 | i2
+	v5 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i1
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v6 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v5 = i1
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v5 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v8 & uint32(65535)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v5 = i2
+	i1 = uint32(16) - v5
+	i0 = i0 >> (i1 & 31)
+	v13 = i0
+	i0 = v5 + k32(4294967285)
+	v4 = i0
+	goto L58
+L59:
+	i0 = v6 + uint32(5)
+	v4 = i0
+	i1 = v8 << (v6 & 31)
+	i0 = v5 | i1
+	v13 = i0
+L58:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v4
+	i0 = v7 + uint32(65533)
+	v6 = i0
+	if int32(v4) < int32(uint32(13)) {
+		goto L61
+	}
+	i2 = v6 << (v4 & 31)
+	i1 = v13 | i2
+	v5 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i1
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v4 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v5 = i1
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v5 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v6 & uint32(65535)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v5 = i2
+	i1 = uint32(16) - v5
+	i0 = i0 >> (i1 & 31)
+	v6 = i0
+	i0 = v5 + k32(4294967284)
+	v5 = i0
+	goto L60
+L61:
+	i0 = v4 + uint32(4)
+	v5 = i0
+	i1 = v6 << (v4 & 31)
+	i0 = v13 | i1
+	v6 = i0
+L60:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v5
+	i0 = v0 + uint32(2684)
+	v10 = i0
+	v4 = k32(4294967295)
+L62:
+	i3 = v4 + uint32(9985505)
+	i3 = uint32(*(*uint8)(unsafe.Add(b, i3)))
+	i3 = i3 << (uint32(2) & 31)
+	i2 = v10 + i3
+	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(i2)+2)))
+	v13 = i2
+	i2 = v13 << (v5 & 31)
+	i1 = v6 | i2
+	v6 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v6)
+	if int32(v5) < int32(uint32(14)) {
+		goto L64
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v5 = i1
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v5 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v5 = i1
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v5 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v5 = i3
+	i2 = uint32(16) - v5
+	i1 = v13 >> (i2 & 31)
+	v6 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v6)
+	i0 = v5 + k32(4294967283)
+	v5 = i0
+	goto L63
+L64:
+	i0 = v5 + uint32(3)
+	v5 = i0
+L63:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v5
+	i1 = v4 + uint32(1)
+	v4 = i1
+	if v7 != v4 {
+		goto L62
+	}
+	i1 = v0 + uint32(148)
+	v5 = i1
+	fn7519(m, v0, v5, v9)
+	i1 = v0 + uint32(2440)
+	v6 = i1
+	fn7519(m, v0, v6, v8)
+	fn7518(m, v0, v5, v6)
+L49:
+	fn7512(m, v0)
+	if v3 == 0 {
+		goto L65
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v5 = i0
+	if int32(v5) < int32(uint32(9)) {
+		goto L68
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v5 = i1
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v5 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5816)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v0 + uint32(20)
+	v5 = i0
+	i0 = v0 + uint32(8)
+	v6 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	v4 = i0
+	goto L67
+L68:
+	if int32(v5) < int32(uint32(1)) {
+		goto L66
+	}
+	i0 = v0 + uint32(20)
+	v5 = i0
+	i0 = v0 + uint32(8)
+	v6 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5816)))
+	v4 = i0
+L67:
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	v13 = i1
+	i1 = v13 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v6))
+	i0 = v13 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v4)
+L66:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = uint32(0)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(k32(0))
+L65:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7517(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var v22 uint32
+	_ = v22
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	*(*uint64)(unsafe.Add(b, uint64(v0)+5200)) = uint64(2461016260608)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	v6 = k32(4294967295)
+	v7 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v8 = i0
+	if int32(v8) < int32(uint32(1)) {
+		goto L2
+	}
+	i0 = v0 + uint32(5208)
+	v9 = i0
+	i0 = v0 + uint32(2908)
+	v10 = i0
+	v6 = k32(4294967295)
+	v4 = v3
+	v7 = uint32(0)
+L3:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v4)))
+	if i0 == 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5200))
+	i1 = i1 + uint32(1)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5200)) = v11
+	i1 = v11 << (uint32(2) & 31)
+	i0 = v10 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v7
+	i0 = v9 + v7
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+	v6 = v7
+	goto L4
+L5:
+	i0 = v4 + uint32(2)
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(0))
+L4:
+	i0 = v4 + uint32(4)
+	v4 = i0
+	i1 = v7 + uint32(1)
+	v7 = i1
+	if v8 != v7 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5200))
+	v7 = i0
+	if int32(v7) > int32(uint32(1)) {
+		goto L1
+	}
+L2:
+	i0 = v0 + uint32(5208)
+	v10 = i0
+	i0 = v0 + uint32(2908)
+	v12 = i0
+L6:
+	i1 = v7 + uint32(1)
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5200)) = v7
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v12 + i1
+	i1 = v6 + uint32(1)
+	v4 = i1
+	i3 = b2i(int32(v6) < int32(uint32(2)))
+	v11 = i3
+	if v11 != 0 {
+		i1 = v4
+	} else {
+		i1 = uint32(0)
+	}
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v7
+	i1 = v7 << (uint32(2) & 31)
+	v9 = i1
+	i0 = v3 + v9
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(1))
+	i0 = v10 + v7
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5800))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5800)) = i1
+	if v5 == 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5804))
+	i2 = v5 + v9
+	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(i2)+2)))
+	i1 = i1 - i2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5804)) = i1
+L7:
+	if v11 != 0 {
+		i0 = v4
+	} else {
+		i0 = v6
+	}
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5200))
+	v7 = i0
+	if int32(v7) < int32(uint32(2)) {
+		goto L6
+	}
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v6
+	i0 = v0 + uint32(5208)
+	v13 = i0
+	i0 = v0 + uint32(2908)
+	v11 = i0
+	i0 = v7 >> (uint32(1) & 31)
+	v7 = i0
+L8:
+	v14 = v7
+	i1 = v14 << (uint32(2) & 31)
+	i0 = v11 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v15 = i0
+	v7 = v14
+	i0 = v14 << (uint32(1) & 31)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5200))
+	v5 = i1
+	if int32(v4) > int32(v5) {
+		goto L9
+	}
+	i0 = v13 + v15
+	v16 = i0
+	i1 = v15 << (uint32(2) & 31)
+	i0 = v3 + i1
+	v12 = i0
+	v9 = v14
+L10:
+	if int32(v4) < int32(v5) {
+		goto L12
+	}
+	v7 = v4
+	goto L11
+L12:
+	i2 = v4 | uint32(1)
+	v5 = i2
+	i2 = v5 << (uint32(2) & 31)
+	i1 = v11 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v17 = i1
+	i1 = v17 << (uint32(2) & 31)
+	i0 = v3 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v7 = i0
+	i3 = v4 << (uint32(2) & 31)
+	i2 = v11 + i3
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	v18 = i2
+	i2 = v18 << (uint32(2) & 31)
+	i1 = v3 + i2
+	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
+	v10 = i1
+	if v7 < v10 {
+		goto L13
+	}
+	if v7 == v10 {
+		goto L14
+	}
+	v7 = v4
+	goto L11
+L14:
+	v7 = v4
+	i0 = v13 + v17
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i1 = v13 + v18
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if i0 > i1 {
+		goto L11
+	}
+L13:
+	v7 = v5
+L11:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v12)))
+	v5 = i0
+	i3 = v7 << (uint32(2) & 31)
+	i2 = v11 + i3
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	v4 = i2
+	i2 = v4 << (uint32(2) & 31)
+	i1 = v3 + i2
+	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
+	v10 = i1
+	if v5 >= v10 {
+		goto L15
+	}
+	v7 = v9
+	goto L9
+L15:
+	if v5 != v10 {
+		goto L16
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v16)))
+	i1 = v13 + v4
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if i0 > i1 {
+		goto L16
+	}
+	v7 = v9
+	goto L9
+L16:
+	i1 = v9 << (uint32(2) & 31)
+	i0 = v11 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	v9 = v7
+	i0 = v7 << (uint32(1) & 31)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5200))
+	v5 = i1
+	if int32(v4) <= int32(v5) {
+		goto L10
+	}
+L9:
+	i1 = v7 << (uint32(2) & 31)
+	i0 = v11 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v15
+	i0 = v14 + k32(4294967295)
+	v7 = i0
+	if int32(v14) > int32(uint32(1)) {
+		goto L8
+	}
+	i0 = v0 + uint32(5208)
+	v10 = i0
+	i0 = v0 + uint32(2908)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5200))
+	v11 = i0
+L17:
+	v14 = v8
+	i1 = v11 + k32(4294967295)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5200)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+2912))
+	v16 = i0
+	i2 = v11 << (uint32(2) & 31)
+	i1 = v7 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+2912)) = v8
+	v4 = uint32(1)
+	if int32(v11) < int32(uint32(3)) {
+		goto L18
+	}
+	i0 = v10 + v8
+	v15 = i0
+	v11 = uint32(2)
+	i1 = v8 << (uint32(2) & 31)
+	i0 = v3 + i1
+	v13 = i0
+	v9 = uint32(1)
+L19:
+	if int32(v11) < int32(v5) {
+		goto L21
+	}
+	v4 = v11
+	goto L20
+L21:
+	i2 = v11 | uint32(1)
+	v5 = i2
+	i2 = v5 << (uint32(2) & 31)
+	i1 = v7 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v17 = i1
+	i1 = v17 << (uint32(2) & 31)
+	i0 = v3 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v4 = i0
+	i3 = v11 << (uint32(2) & 31)
+	i2 = v7 + i3
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	v18 = i2
+	i2 = v18 << (uint32(2) & 31)
+	i1 = v3 + i2
+	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
+	v12 = i1
+	if v4 < v12 {
+		goto L22
+	}
+	if v4 == v12 {
+		goto L23
+	}
+	v4 = v11
+	goto L20
+L23:
+	v4 = v11
+	i0 = v10 + v17
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i1 = v10 + v18
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if i0 > i1 {
+		goto L20
+	}
+L22:
+	v4 = v5
+L20:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v13)))
+	v5 = i0
+	i3 = v4 << (uint32(2) & 31)
+	i2 = v7 + i3
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	v11 = i2
+	i2 = v11 << (uint32(2) & 31)
+	i1 = v3 + i2
+	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
+	v12 = i1
+	if v5 >= v12 {
+		goto L24
+	}
+	v4 = v9
+	goto L18
+L24:
+	if v5 != v12 {
+		goto L25
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v15)))
+	i1 = v10 + v11
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if i0 > i1 {
+		goto L25
+	}
+	v4 = v9
+	goto L18
+L25:
+	i1 = v9 << (uint32(2) & 31)
+	i0 = v7 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v11
+	v9 = v4
+	i0 = v4 << (uint32(1) & 31)
+	v11 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5200))
+	v5 = i1
+	if int32(v11) <= int32(v5) {
+		goto L19
+	}
+L18:
+	i1 = v4 << (uint32(2) & 31)
+	i0 = v7 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v8
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5204))
+	i1 = i1 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5204)) = v11
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+2912))
+	v4 = i0
+	i1 = v11 << (uint32(2) & 31)
+	i0 = v7 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v16
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5204))
+	i1 = i1 + k32(4294967295)
+	v11 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5204)) = v11
+	i1 = v11 << (uint32(2) & 31)
+	i0 = v7 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	i1 = v14 << (uint32(2) & 31)
+	i0 = v3 + i1
+	v13 = i0
+	i2 = v4 << (uint32(2) & 31)
+	i1 = v3 + i2
+	v11 = i1
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v11)))
+	i3 = v16 << (uint32(2) & 31)
+	i2 = v3 + i3
+	v5 = i2
+	i2 = uint32(*(*uint16)(unsafe.Add(b, v5)))
+	i1 = i1 + i2
+	*(*uint16)(unsafe.Add(b, v13)) = uint16(i1)
+	i0 = v10 + v14
+	v17 = i0
+	i1 = v10 + v16
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v9 = i1
+	i2 = v10 + v4
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	v4 = i2
+	if v9 > v4 {
+		i1 = v9
+	} else {
+		i1 = v4
+	}
+	i1 = i1 + uint32(1)
+	*(*uint8)(unsafe.Add(b, v17)) = uint8(i1)
+	*(*uint16)(unsafe.Add(b, uint64(v11)+2)) = uint16(v14)
+	*(*uint16)(unsafe.Add(b, uint64(v5)+2)) = uint16(v14)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+2912)) = v14
+	v4 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5200))
+	v5 = i0
+	if int32(v5) < int32(uint32(2)) {
+		goto L26
+	}
+	v9 = uint32(1)
+	v11 = uint32(2)
+L27:
+	if int32(v11) < int32(v5) {
+		goto L29
+	}
+	v4 = v11
+	goto L28
+L29:
+	i2 = v11 | uint32(1)
+	v5 = i2
+	i2 = v5 << (uint32(2) & 31)
+	i1 = v7 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v18 = i1
+	i1 = v18 << (uint32(2) & 31)
+	i0 = v3 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v4 = i0
+	i3 = v11 << (uint32(2) & 31)
+	i2 = v7 + i3
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	v16 = i2
+	i2 = v16 << (uint32(2) & 31)
+	i1 = v3 + i2
+	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
+	v12 = i1
+	if v4 < v12 {
+		goto L30
+	}
+	if v4 == v12 {
+		goto L31
+	}
+	v4 = v11
+	goto L28
+L31:
+	v4 = v11
+	i0 = v10 + v18
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i1 = v10 + v16
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if i0 > i1 {
+		goto L28
+	}
+L30:
+	v4 = v5
+L28:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v13)))
+	v5 = i0
+	i3 = v4 << (uint32(2) & 31)
+	i2 = v7 + i3
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	v11 = i2
+	i2 = v11 << (uint32(2) & 31)
+	i1 = v3 + i2
+	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
+	v12 = i1
+	if v5 >= v12 {
+		goto L32
+	}
+	v4 = v9
+	goto L26
+L32:
+	if v5 != v12 {
+		goto L33
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v17)))
+	i1 = v10 + v11
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	if i0 > i1 {
+		goto L33
+	}
+	v4 = v9
+	goto L26
+L33:
+	i1 = v9 << (uint32(2) & 31)
+	i0 = v7 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v11
+	v9 = v4
+	i0 = v4 << (uint32(1) & 31)
+	v11 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5200))
+	v5 = i1
+	if int32(v11) <= int32(v5) {
+		goto L27
+	}
+L26:
+	i0 = v14 + uint32(1)
+	v8 = i0
+	i1 = v4 << (uint32(2) & 31)
+	i0 = v7 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v14
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5200))
+	v11 = i0
+	if int32(v11) > int32(uint32(1)) {
+		goto L17
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5204))
+	i1 = i1 + k32(4294967295)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5204)) = v4
+	i1 = v4 << (uint32(2) & 31)
+	i0 = v7 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+2912))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v19 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v20 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v12 = i0
+	i0 = v0 + uint32(2900)
+	v1 = i0
+	*(*uint64)(unsafe.Add(b, v1)) = uint64(0)
+	i0 = v0 + uint32(2892)
+	v21 = i0
+	*(*uint64)(unsafe.Add(b, v21)) = uint64(0)
+	i0 = v0 + uint32(2884)
+	v22 = i0
+	*(*uint64)(unsafe.Add(b, v22)) = uint64(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+2876)) = uint64(0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+5204))
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v7 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v12 + i1
+	*(*uint16)(unsafe.Add(b, uint64(i0)+2)) = uint16(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5204))
+	v7 = i0
+	if int32(v7) > int32(uint32(571)) {
+		goto L34
+	}
+	i0 = v0 + uint32(2876)
+	v15 = i0
+	i0 = v7 + k32(4294966724)
+	v14 = i0
+	i0 = v7 << (uint32(2) & 31)
+	i0 = i0 + v0
+	i0 = i0 + uint32(2912)
+	v7 = i0
+	v10 = uint32(0)
+L35:
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	v4 = i1
+	i1 = v4 << (uint32(2) & 31)
+	v16 = i1
+	i0 = v12 + v16
+	v11 = i0
+	i3 = uint32(*(*uint16)(unsafe.Add(b, uint64(v11)+2)))
+	i3 = i3 << (uint32(2) & 31)
+	i2 = v12 + i3
+	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(i2)+2)))
+	v13 = i2
+	i2 = v13 + uint32(1)
+	i3 = b2i(int32(v9) <= int32(v13))
+	v13 = i3
+	if v13 != 0 {
+		i1 = v9
+	} else {
+		i1 = i2
+	}
+	v17 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v11)+2)) = uint16(v17)
+	if int32(v4) > int32(v5) {
+		goto L36
+	}
+	i1 = v17 << (uint32(1) & 31)
+	i0 = v15 + i1
+	v18 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v18)))
+	i1 = i1 + uint32(1)
+	*(*uint16)(unsafe.Add(b, v18)) = uint16(i1)
+	v18 = uint32(0)
+	if int32(v4) < int32(v20) {
+		goto L37
+	}
+	i1 = v4 - v20
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v19 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v18 = i0
+L37:
+	i1 = v18 + v17
+	i2 = uint32(*(*uint16)(unsafe.Add(b, v11)))
+	v4 = i2
+	i1 = i1 * v4
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+5800))
+	i1 = i1 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5800)) = i1
+	if v8 == 0 {
+		goto L36
+	}
+	i2 = v8 + v16
+	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(i2)+2)))
+	i1 = v18 + i2
+	i1 = i1 * v4
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+5804))
+	i1 = i1 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5804)) = i1
+L36:
+	i0 = v10 + v13
+	v10 = i0
+	i0 = v7 + uint32(4)
+	v7 = i0
+	i0 = v14 + uint32(1)
+	v14 = i0
+	if v14 != 0 {
+		goto L35
+	}
+	if v10 == 0 {
+		goto L34
+	}
+	i1 = v9 << (uint32(1) & 31)
+	v7 = i1
+	i0 = v15 + v7
+	v14 = i0
+	i0 = v7 + v0
+	i0 = i0 + uint32(2878)
+	v13 = i0
+L38:
+	v7 = v13
+L39:
+	i0 = v7 + k32(4294967292)
+	v4 = i0
+	i0 = v7 + k32(4294967294)
+	v11 = i0
+	v7 = v11
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v4)))
+	v4 = i0
+	if v4 == 0 {
+		goto L39
+	}
+	i0 = v11 + k32(4294967294)
+	i1 = v4 + k32(4294967295)
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(i1)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v11)))
+	i1 = i1 + uint32(2)
+	*(*uint16)(unsafe.Add(b, v11)) = uint16(i1)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v14)))
+	i1 = i1 + k32(4294967295)
+	*(*uint16)(unsafe.Add(b, v14)) = uint16(i1)
+	i0 = b2i(int32(v10) > int32(uint32(2)))
+	v7 = i0
+	i0 = v10 + k32(4294967294)
+	v10 = i0
+	if v7 != 0 {
+		goto L38
+	}
+	if v9 == 0 {
+		goto L34
+	}
+	i0 = v0 + uint32(2904)
+	v14 = i0
+	v4 = uint32(573)
+L40:
+	i1 = v9 << (uint32(1) & 31)
+	i0 = v15 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v10 = i0
+	if v10 == 0 {
+		goto L41
+	}
+L42:
+	i1 = v4 << (uint32(2) & 31)
+	i0 = v14 + i1
+	v7 = i0
+L43:
+	i0 = v4 + k32(4294967295)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v11 = i0
+	i0 = v7 + k32(4294967292)
+	v7 = i0
+	if int32(v11) > int32(v5) {
+		goto L43
+	}
+	i2 = v11 << (uint32(2) & 31)
+	i1 = v12 + i2
+	v7 = i1
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v7)+2)))
+	v11 = i1
+	if v9 == v11 {
+		goto L44
+	}
+	i1 = v9 - v11
+	i2 = uint32(*(*uint16)(unsafe.Add(b, v7)))
+	i1 = i1 * i2
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+5800))
+	i1 = i1 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5800)) = i1
+	*(*uint16)(unsafe.Add(b, uint64(v7)+2)) = uint16(v9)
+L44:
+	i0 = v10 + k32(4294967295)
+	v10 = i0
+	if v10 != 0 {
+		goto L42
+	}
+L41:
+	i0 = v9 + k32(4294967295)
+	v9 = i0
+	if v9 != 0 {
+		goto L40
+	}
+L34:
+	i0 = v0 + uint32(2878)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v7 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2876)))
+	i1 = i1 << (uint32(1) & 31)
+	v4 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v2)+2)) = uint16(v4)
+	i1 = v4 + v7
+	i1 = i1 << (uint32(1) & 31)
+	v7 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v2)+4)) = uint16(v7)
+	i2 = v0 + uint32(2880)
+	i2 = uint32(*(*uint16)(unsafe.Add(b, i2)))
+	i1 = v7 + i2
+	i1 = i1 << (uint32(1) & 31)
+	v7 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v2)+6)) = uint16(v7)
+	i2 = v0 + uint32(2882)
+	i2 = uint32(*(*uint16)(unsafe.Add(b, i2)))
+	i1 = v7 + i2
+	i1 = i1 << (uint32(1) & 31)
+	v7 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v2)+8)) = uint16(v7)
+	i2 = uint32(*(*uint16)(unsafe.Add(b, v22)))
+	i1 = v7 + i2
+	i1 = i1 << (uint32(1) & 31)
+	v7 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v2)+10)) = uint16(v7)
+	i2 = v0 + uint32(2886)
+	i2 = uint32(*(*uint16)(unsafe.Add(b, i2)))
+	i1 = v7 + i2
+	i1 = i1 << (uint32(1) & 31)
+	v7 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v2)+12)) = uint16(v7)
+	i2 = v0 + uint32(2888)
+	i2 = uint32(*(*uint16)(unsafe.Add(b, i2)))
+	i1 = v7 + i2
+	i1 = i1 << (uint32(1) & 31)
+	v7 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v2)+14)) = uint16(v7)
+	i2 = v0 + uint32(2890)
+	i2 = uint32(*(*uint16)(unsafe.Add(b, i2)))
+	i1 = v7 + i2
+	i1 = i1 << (uint32(1) & 31)
+	v7 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v2)+16)) = uint16(v7)
+	i2 = uint32(*(*uint16)(unsafe.Add(b, v21)))
+	i1 = v7 + i2
+	i1 = i1 << (uint32(1) & 31)
+	v7 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v2)+18)) = uint16(v7)
+	i2 = v0 + uint32(2894)
+	i2 = uint32(*(*uint16)(unsafe.Add(b, i2)))
+	i1 = v7 + i2
+	i1 = i1 << (uint32(1) & 31)
+	v7 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v2)+20)) = uint16(v7)
+	i2 = v0 + uint32(2896)
+	i2 = uint32(*(*uint16)(unsafe.Add(b, i2)))
+	i1 = v7 + i2
+	i1 = i1 << (uint32(1) & 31)
+	v7 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v2)+22)) = uint16(v7)
+	i2 = v0 + uint32(2898)
+	i2 = uint32(*(*uint16)(unsafe.Add(b, i2)))
+	i1 = v7 + i2
+	i1 = i1 << (uint32(1) & 31)
+	v7 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v2)+24)) = uint16(v7)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v1)))
+	i1 = i1 + v7
+	i1 = i1 << (uint32(1) & 31)
+	v7 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v2)+26)) = uint16(v7)
+	i1 = v0 + uint32(2902)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, i1)))
+	i1 = i1 + v7
+	i1 = i1 << (uint32(1) & 31)
+	v7 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v2)+28)) = uint16(v7)
+	i2 = v0 + uint32(2904)
+	i2 = uint32(*(*uint16)(unsafe.Add(b, i2)))
+	i1 = v7 + i2
+	i1 = i1 << (uint32(1) & 31)
+	*(*uint16)(unsafe.Add(b, uint64(v2)+30)) = uint16(i1)
+	if int32(v6) < int32(uint32(0)) {
+		goto L45
+	}
+	v9 = uint32(0)
+L46:
+	i1 = v9 << (uint32(2) & 31)
+	i0 = v3 + i1
+	v10 = i0
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v10)+2)))
+	v5 = i0
+	if v5 == 0 {
+		goto L47
+	}
+	i1 = v5 << (uint32(1) & 31)
+	i0 = v2 + i1
+	v7 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, v7)))
+	i0 = v7
+	v7 = i1
+	i1 = v7 + uint32(1)
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(i1)
+	i0 = v5 & uint32(3)
+	v11 = i0
+	v4 = uint32(0)
+	if v5 >= uint32(4) {
+		goto L49
+	}
+	goto L48
+L49:
+	i0 = v5 & uint32(65532)
+	v0 = i0
+	v4 = uint32(0)
+L50:
+	i1 = v7 & uint32(1)
+	i0 = v4 | i1
+	i0 = i0 << (uint32(2) & 31)
+	i1 = v7 & uint32(2)
+	i0 = i0 | i1
+	i1 = v7 >> (uint32(2) & 31)
+	i1 = i1 & uint32(1)
+	i0 = i0 | i1
+	i0 = i0 << (uint32(1) & 31)
+	i1 = v7 >> (uint32(3) & 31)
+	i1 = i1 & uint32(1)
+	i0 = i0 | i1
+	v5 = i0
+	i0 = v5 << (uint32(1) & 31)
+	v4 = i0
+	i0 = v7 >> (uint32(4) & 31)
+	v7 = i0
+	i0 = v0 + k32(4294967292)
+	v0 = i0
+	if v0 != 0 {
+		goto L50
+	}
+L48:
+	if v11 == 0 {
+		goto L51
+	}
+L52:
+	i1 = v7 & uint32(1)
+	i0 = v4 | i1
+	v5 = i0
+	i0 = v5 << (uint32(1) & 31)
+	v4 = i0
+	i0 = v7 >> (uint32(1) & 31)
+	v7 = i0
+	i0 = v11 + k32(4294967295)
+	v11 = i0
+	if v11 != 0 {
+		goto L52
+	}
+L51:
+	*(*uint16)(unsafe.Add(b, v10)) = uint16(v5)
+L47:
+	i0 = b2i(v9 != v6)
+	v7 = i0
+	i0 = v9 + uint32(1)
+	v9 = i0
+	if v7 != 0 {
+		goto L46
+	}
+L45:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7518(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5792))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v3 = i0
+	goto L1
+L2:
+	v4 = uint32(0)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5784))
+	i0 = i0 + v4
+	v3 = i0
+	i0 = v3 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v5 = i0
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v3)))
+	v6 = i0
+	if v6 != 0 {
+		goto L6
+	}
+	i1 = v5 << (uint32(2) & 31)
+	i0 = v1 + i1
+	v7 = i0
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v7)+2)))
+	v3 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
+	i2 = uint32(*(*uint16)(unsafe.Add(b, v7)))
+	v5 = i2
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v7 = i3
+	i2 = v5 << (v7 & 31)
+	i1 = i1 | i2
+	v6 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v6)
+	i1 = uint32(16) - v3
+	if int32(v7) <= int32(i1) {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v7 = i1
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v7 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v6)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v7 = i1
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v7 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v7 = i3
+	i2 = uint32(16) - v7
+	i1 = v5 >> (i2 & 31)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
+	i0 = v3 + v7
+	i0 = i0 + k32(4294967280)
+	v3 = i0
+	goto L5
+L7:
+	i0 = v7 + v3
+	v3 = i0
+	goto L5
+L6:
+	i1 = v5 + uint32(9983568)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v8 = i1
+	i1 = v8 << (uint32(2) & 31)
+	v9 = i1
+	i0 = v1 + v9
+	v7 = i0
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v7)+1030)))
+	v3 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
+	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(v7)+1028)))
+	v10 = i2
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v11 = i3
+	i2 = v10 << (v11 & 31)
+	i1 = i1 | i2
+	v7 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v7)
+	i1 = uint32(16) - v3
+	if int32(v11) <= int32(i1) {
+		goto L9
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v11 = i1
+	i1 = v11 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v11 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v7)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v7 = i1
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v7 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v11 = i3
+	i2 = uint32(16) - v11
+	i1 = v10 >> (i2 & 31)
+	v7 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v7)
+	i0 = v3 + v11
+	i0 = i0 + k32(4294967280)
+	v3 = i0
+	goto L8
+L9:
+	i0 = v11 + v3
+	v3 = i0
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v3
+	i0 = v8 + k32(4294967268)
+	if i0 < k32(4294967276) {
+		goto L10
+	}
+	i1 = v9 + uint32(9985536)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = v5 - i1
+	v5 = i0
+	i2 = v9 + uint32(9985168)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	v11 = i2
+	i1 = uint32(16) - v11
+	if int32(v3) <= int32(i1) {
+		goto L12
+	}
+	i2 = v5 << (v3 & 31)
+	i1 = v7 | i2
+	v3 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v3)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v7 = i1
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v7 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v3)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i1
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v3 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = v5 & uint32(65535)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v3 = i3
+	i2 = uint32(16) - v3
+	i1 = i1 >> (i2 & 31)
+	v7 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v7)
+	i0 = v11 + v3
+	i0 = i0 + k32(4294967280)
+	v3 = i0
+	goto L11
+L12:
+	i2 = v5 << (v3 & 31)
+	i1 = v7 | i2
+	v7 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v7)
+	i0 = v11 + v3
+	v3 = i0
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v3
+L10:
+	i1 = v6 + k32(4294967295)
+	v11 = i1
+	i2 = v11 >> (uint32(7) & 31)
+	i2 = i2 + uint32(256)
+	if v6 < uint32(257) {
+		i1 = v11
+	} else {
+		i1 = i2
+	}
+	i1 = i1 + uint32(9983056)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v6 = i1
+	i1 = v6 << (uint32(2) & 31)
+	v8 = i1
+	i0 = v2 + v8
+	v9 = i0
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v9)+2)))
+	v5 = i0
+	i2 = uint32(*(*uint16)(unsafe.Add(b, v9)))
+	v9 = i2
+	i2 = v9 << (v3 & 31)
+	i1 = v7 | i2
+	v7 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v7)
+	i1 = uint32(16) - v5
+	if int32(v3) <= int32(i1) {
+		goto L14
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i1
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v3 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v7)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i1
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v3 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v3 = i3
+	i2 = uint32(16) - v3
+	i1 = v9 >> (i2 & 31)
+	v7 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v7)
+	i0 = v5 + v3
+	i0 = i0 + k32(4294967280)
+	v3 = i0
+	goto L13
+L14:
+	i0 = v3 + v5
+	v3 = i0
+L13:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v3
+	if v6 < uint32(4) {
+		goto L4
+	}
+	i1 = v8 + uint32(9985664)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = v11 - i1
+	v5 = i0
+	i2 = v8 + uint32(9985296)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	v6 = i2
+	i1 = uint32(16) - v6
+	if int32(v3) <= int32(i1) {
+		goto L15
+	}
+	i2 = v5 << (v3 & 31)
+	i1 = v7 | i2
+	v3 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v3)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v7 = i1
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v7 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v3)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i1
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v3 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = v5 & uint32(65535)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v3 = i3
+	i2 = uint32(16) - v3
+	i1 = i1 >> (i2 & 31)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
+	i0 = v6 + v3
+	i0 = i0 + k32(4294967280)
+	v3 = i0
+	goto L5
+L15:
+	i2 = v5 << (v3 & 31)
+	i1 = v7 | i2
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
+	i0 = v6 + v3
+	v3 = i0
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v3
+L4:
+	i0 = v4 + uint32(3)
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5792))
+	if v4 < i1 {
+		goto L3
+	}
+L1:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v1)+1026)))
+	v4 = i0
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
+	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(v1)+1024)))
+	v7 = i2
+	i2 = v7 << (v3 & 31)
+	i1 = i1 | i2
+	v5 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v5)
+	i1 = uint32(16) - v4
+	if int32(v3) <= int32(i1) {
+		goto L16
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i1
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v3 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v3 = i1
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v3 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v3 = i3
+	i2 = uint32(16) - v3
+	i1 = v7 >> (i2 & 31)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
+	i1 = v4 + v3
+	i1 = i1 + k32(4294967280)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = i1
+	return
+L16:
+	i1 = v3 + v4
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = i1
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7519(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	v3 = uint32(0)
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(v1)+2)))
+	v4 = i2
+	if v4 != 0 {
+		i0 = uint32(4)
+	} else {
+		i0 = uint32(3)
+	}
+	v5 = i0
+	if v4 != 0 {
+		i0 = uint32(7)
+	} else {
+		i0 = uint32(138)
+	}
+	v6 = i0
+	i0 = v0 + uint32(2684)
+	v7 = i0
+	v8 = k32(4294967295)
+	v9 = uint32(0)
+L2:
+	v10 = v4
+	v11 = v3
+	i1 = v11 + uint32(1)
+	v3 = i1
+	i1 = v3 << (uint32(2) & 31)
+	i0 = v1 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(i0)+2)))
+	v4 = i0
+	i0 = v9 + uint32(1)
+	v12 = i0
+	if int32(v12) >= int32(v6) {
+		goto L4
+	}
+	if v10 != v4 {
+		goto L4
+	}
+	v9 = v12
+	goto L3
+L4:
+	if int32(v12) >= int32(v5) {
+		goto L6
+	}
+	i1 = v10 << (uint32(2) & 31)
+	i0 = v7 + i1
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v9 = i0
+L7:
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
+	i2 = uint32(*(*uint16)(unsafe.Add(b, v6)))
+	v8 = i2
+	i2 = v8 << (v9 & 31)
+	i1 = i1 | i2
+	v13 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v13)
+	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(v6)+2)))
+	v5 = i2
+	i1 = uint32(16) - v5
+	if int32(v9) <= int32(i1) {
+		goto L9
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v9 = i1
+	i1 = v9 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v9 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v13)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v9 = i1
+	i1 = v9 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v9 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v9 = i3
+	i2 = uint32(16) - v9
+	i1 = v8 >> (i2 & 31)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
+	i0 = v5 + v9
+	i0 = i0 + k32(4294967280)
+	v9 = i0
+	goto L8
+L9:
+	i0 = v9 + v5
+	v9 = i0
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v9
+	i0 = v12 + k32(4294967295)
+	v12 = i0
+	if v12 != 0 {
+		goto L7
+	}
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v6 = i0
+	if v10 == 0 {
+		goto L11
+	}
+	if v10 != v8 {
+		goto L13
+	}
+	v9 = v12
+	goto L12
+L13:
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
+	i3 = v10 << (uint32(2) & 31)
+	i2 = v7 + i3
+	v12 = i2
+	i2 = uint32(*(*uint16)(unsafe.Add(b, v12)))
+	v5 = i2
+	i2 = v5 << (v6 & 31)
+	i1 = i1 | i2
+	v8 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v8)
+	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(v12)+2)))
+	v12 = i2
+	i1 = uint32(16) - v12
+	if int32(v6) <= int32(i1) {
+		goto L15
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i1
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v6 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v8)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i1
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v6 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v6 = i3
+	i2 = uint32(16) - v6
+	i1 = v5 >> (i2 & 31)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
+	i0 = v12 + v6
+	i0 = i0 + k32(4294967280)
+	v6 = i0
+	goto L14
+L15:
+	i0 = v6 + v12
+	v6 = i0
+L14:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v6
+L12:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2748)))
+	v8 = i1
+	i1 = v8 << (v6 & 31)
+	i0 = i0 | i1
+	v5 = i0
+	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2750)))
+	v12 = i2
+	i1 = uint32(16) - v12
+	if int32(v6) <= int32(i1) {
+		goto L17
+	}
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i1
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v6 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i1
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v6 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v6 = i1
+	i0 = v12 + v6
+	i0 = i0 + k32(4294967280)
+	v12 = i0
+	i1 = uint32(16) - v6
+	i0 = v8 >> (i1 & 31)
+	v5 = i0
+	goto L16
+L17:
+	i0 = v6 + v12
+	v12 = i0
+L16:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v12
+	i0 = v9 + uint32(65533)
+	v9 = i0
+	if int32(v12) < int32(uint32(15)) {
+		goto L18
+	}
+	i2 = v9 << (v12 & 31)
+	i1 = v5 | i2
+	v12 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v12)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i1
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v6 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v12)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v12 = i1
+	i1 = v12 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v12 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = v9 & uint32(65535)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v9 = i3
+	i2 = uint32(16) - v9
+	i1 = i1 >> (i2 & 31)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
+	i0 = v9 + k32(4294967282)
+	v9 = i0
+	goto L10
+L18:
+	i2 = v9 << (v12 & 31)
+	i1 = v5 | i2
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
+	i0 = v12 + uint32(2)
+	v9 = i0
+	goto L10
+L11:
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+5816)))
+	v12 = i0
+	if int32(v9) > int32(uint32(9)) {
+		goto L19
+	}
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2752)))
+	v8 = i1
+	i1 = v8 << (v6 & 31)
+	i0 = v12 | i1
+	v5 = i0
+	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2754)))
+	v12 = i2
+	i1 = uint32(16) - v12
+	if int32(v6) <= int32(i1) {
+		goto L21
+	}
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i1
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v6 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i1
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v6 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v6 = i1
+	i0 = v12 + v6
+	i0 = i0 + k32(4294967280)
+	v12 = i0
+	i1 = uint32(16) - v6
+	i0 = v8 >> (i1 & 31)
+	v5 = i0
+	goto L20
+L21:
+	i0 = v6 + v12
+	v12 = i0
+L20:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v12
+	i0 = v9 + uint32(65534)
+	v9 = i0
+	if int32(v12) < int32(uint32(14)) {
+		goto L22
+	}
+	i2 = v9 << (v12 & 31)
+	i1 = v5 | i2
+	v12 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v12)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i1
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v6 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v12)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v12 = i1
+	i1 = v12 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v12 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = v9 & uint32(65535)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v9 = i3
+	i2 = uint32(16) - v9
+	i1 = i1 >> (i2 & 31)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
+	i0 = v9 + k32(4294967283)
+	v9 = i0
+	goto L10
+L22:
+	i2 = v9 << (v12 & 31)
+	i1 = v5 | i2
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
+	i0 = v12 + uint32(3)
+	v9 = i0
+	goto L10
+L19:
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2756)))
+	v8 = i1
+	i1 = v8 << (v6 & 31)
+	i0 = v12 | i1
+	v5 = i0
+	i2 = uint32(*(*uint16)(unsafe.Add(b, uint64(v0)+2758)))
+	v12 = i2
+	i1 = uint32(16) - v12
+	if int32(v6) <= int32(i1) {
+		goto L24
+	}
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i1
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v6 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v5)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i1
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v6 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v6 = i1
+	i0 = v12 + v6
+	i0 = i0 + k32(4294967280)
+	v12 = i0
+	i1 = uint32(16) - v6
+	i0 = v8 >> (i1 & 31)
+	v5 = i0
+	goto L23
+L24:
+	i0 = v6 + v12
+	v12 = i0
+L23:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v12
+	i0 = v9 + uint32(65526)
+	v9 = i0
+	if int32(v12) < int32(uint32(10)) {
+		goto L25
+	}
+	i2 = v9 << (v12 & 31)
+	i1 = v5 | i2
+	v12 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(v12)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i1
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v6 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v12)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v12 = i1
+	i1 = v12 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = v12 + i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+5817)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = v9 & uint32(65535)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+5820))
+	v9 = i3
+	i2 = uint32(16) - v9
+	i1 = i1 >> (i2 & 31)
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
+	i0 = v9 + k32(4294967287)
+	v9 = i0
+	goto L10
+L25:
+	i2 = v9 << (v12 & 31)
+	i1 = v5 | i2
+	*(*uint16)(unsafe.Add(b, uint64(v0)+5816)) = uint16(i1)
+	i0 = v12 + uint32(7)
+	v9 = i0
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+5820)) = v9
+L5:
+	v9 = uint32(0)
+	if v4 != 0 {
+		goto L27
+	}
+	v6 = uint32(138)
+	v5 = uint32(3)
+	goto L26
+L27:
+	i2 = b2i(v10 == v4)
+	v12 = i2
+	if v12 != 0 {
+		i0 = uint32(6)
+	} else {
+		i0 = uint32(7)
+	}
+	v6 = i0
+	if v12 != 0 {
+		i0 = uint32(3)
+	} else {
+		i0 = uint32(4)
+	}
+	v5 = i0
+L26:
+	v8 = v10
+L3:
+	if v11 != v2 {
+		goto L2
+	}
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7520(m *Module) uint32 {
+	return uint32(8545573)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7521(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = v2 * v1
+	i0 = fn7812(m, i0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7522(m *Module, v0 uint32, v1 uint32) {
+	fn7815(m, v1)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7523(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var v22 uint32
+	_ = v22
+	var v23 uint32
+	_ = v23
+	var v24 uint32
+	_ = v24
+	var v25 uint32
+	_ = v25
+	var v26 uint32
+	_ = v26
+	var v27 uint32
+	_ = v27
+	var v28 uint32
+	_ = v28
+	var v29 uint32
+	_ = v29
+	var v30 uint32
+	_ = v30
+	var v31 uint32
+	_ = v31
+	var v32 uint32
+	_ = v32
+	var v33 uint32
+	_ = v33
+	var v34 uint32
+	_ = v34
+	var v35 uint32
+	_ = v35
+	var v36 uint32
+	_ = v36
+	var v37 uint32
+	_ = v37
+	var v38 uint32
+	_ = v38
+	var v39 uint32
+	_ = v39
+	var v40 uint32
+	_ = v40
+	var v41 uint32
+	_ = v41
+	var v42 uint32
+	_ = v42
+	var v43 uint32
+	_ = v43
+	var v44 uint32
+	_ = v44
+	var v45 uint32
+	_ = v45
+	var v46 uint32
+	_ = v46
+	var v47 uint32
+	_ = v47
+	var v48 uint32
+	_ = v48
+	var v49 uint32
+	_ = v49
+	var v50 uint32
+	_ = v50
+	var v51 uint32
+	_ = v51
+	var v52 uint32
+	_ = v52
+	var v53 uint32
+	_ = v53
+	var v54 uint32
+	_ = v54
+	var v55 uint32
+	_ = v55
+	var v56 uint32
+	_ = v56
+	var v57 uint32
+	_ = v57
+	var v58 uint32
+	_ = v58
+	var v59 uint32
+	_ = v59
+	var v60 uint32
+	_ = v60
+	var v61 uint32
+	_ = v61
+	var v62 uint32
+	_ = v62
+	var v63 uint32
+	_ = v63
+	var v64 uint32
+	_ = v64
+	var v65 uint32
+	_ = v65
+	var v66 uint32
+	_ = v66
+	var v67 uint32
+	_ = v67
+	var v68 uint32
+	_ = v68
+	var v69 uint32
+	_ = v69
+	var v70 uint32
+	_ = v70
+	var i1 uint32
+	_ = i1
+	var i10 uint32
+	_ = i10
+	var i11 uint32
+	_ = i11
+	var i12 uint32
+	_ = i12
+	var i13 uint32
+	_ = i13
+	var i14 uint32
+	_ = i14
+	var i15 uint32
+	_ = i15
+	var i16 uint32
+	_ = i16
+	var i17 uint32
+	_ = i17
+	var i18 uint32
+	_ = i18
+	var i19 uint32
+	_ = i19
+	var i2 uint32
+	_ = i2
+	var i20 uint32
+	_ = i20
+	var i21 uint32
+	_ = i21
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var i6 uint32
+	_ = i6
+	var i7 uint32
+	_ = i7
+	var i8 uint32
+	_ = i8
+	var i9 uint32
+	_ = i9
+	b := m.base
+	i1 = v0 + uint32(60)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v2 = i1
+	i1 = v2 << (uint32(24) & 31)
+	i2 = v2 & uint32(65280)
+	i2 = i2 << (uint32(8) & 31)
+	i1 = i1 | i2
+	i2 = v2 >> (uint32(8) & 31)
+	i2 = i2 & uint32(65280)
+	i3 = v2 >> (uint32(24) & 31)
+	i2 = i2 | i3
+	i1 = i1 | i2
+	v2 = i1
+	i1 = bits.RotateLeft32(v2, int(uint32(14)&31))
+	i2 = v2 >> (uint32(3) & 31)
+	i1 = i1 ^ i2
+	i2 = bits.RotateLeft32(v2, int(uint32(25)&31))
+	i1 = i1 ^ i2
+	i2 = v0 + uint32(56)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	v3 = i2
+	i2 = v3 << (uint32(24) & 31)
+	i3 = v3 & uint32(65280)
+	i3 = i3 << (uint32(8) & 31)
+	i2 = i2 | i3
+	i3 = v3 >> (uint32(8) & 31)
+	i3 = i3 & uint32(65280)
+	i4 = v3 >> (uint32(24) & 31)
+	i3 = i3 | i4
+	i2 = i2 | i3
+	v3 = i2
+	i1 = i1 + v3
+	i2 = v0 + uint32(32)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	v4 = i2
+	i2 = v4 << (uint32(24) & 31)
+	i3 = v4 & uint32(65280)
+	i3 = i3 << (uint32(8) & 31)
+	i2 = i2 | i3
+	i3 = v4 >> (uint32(8) & 31)
+	i3 = i3 & uint32(65280)
+	i4 = v4 >> (uint32(24) & 31)
+	i3 = i3 | i4
+	i2 = i2 | i3
+	v5 = i2
+	i2 = bits.RotateLeft32(v5, int(uint32(14)&31))
+	i3 = v5 >> (uint32(3) & 31)
+	i2 = i2 ^ i3
+	i3 = bits.RotateLeft32(v5, int(uint32(25)&31))
+	i2 = i2 ^ i3
+	i3 = v0 + uint32(28)
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	v4 = i3
+	i3 = v4 << (uint32(24) & 31)
+	i4 = v4 & uint32(65280)
+	i4 = i4 << (uint32(8) & 31)
+	i3 = i3 | i4
+	i4 = v4 >> (uint32(8) & 31)
+	i4 = i4 & uint32(65280)
+	i5 = v4 >> (uint32(24) & 31)
+	i4 = i4 | i5
+	i3 = i3 | i4
+	v6 = i3
+	i2 = i2 + v6
+	i3 = v0 + uint32(4)
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	v4 = i3
+	i3 = v4 << (uint32(24) & 31)
+	i4 = v4 & uint32(65280)
+	i4 = i4 << (uint32(8) & 31)
+	i3 = i3 | i4
+	i4 = v4 >> (uint32(8) & 31)
+	i4 = i4 & uint32(65280)
+	i5 = v4 >> (uint32(24) & 31)
+	i4 = i4 | i5
+	i3 = i3 | i4
+	v7 = i3
+	i3 = bits.RotateLeft32(v7, int(uint32(14)&31))
+	i4 = v7 >> (uint32(3) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v7, int(uint32(25)&31))
+	i3 = i3 ^ i4
+	i4 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i4
+	i4 = v4 << (uint32(24) & 31)
+	i5 = v4 & uint32(65280)
+	i5 = i5 << (uint32(8) & 31)
+	i4 = i4 | i5
+	i5 = v4 >> (uint32(8) & 31)
+	i5 = i5 & uint32(65280)
+	i6 = v4 >> (uint32(24) & 31)
+	i5 = i5 | i6
+	i4 = i4 | i5
+	v8 = i4
+	i3 = i3 + v8
+	i4 = v0 + uint32(36)
+	i4 = *(*uint32)(unsafe.Add(b, i4))
+	v4 = i4
+	i4 = v4 << (uint32(24) & 31)
+	i5 = v4 & uint32(65280)
+	i5 = i5 << (uint32(8) & 31)
+	i4 = i4 | i5
+	i5 = v4 >> (uint32(8) & 31)
+	i5 = i5 & uint32(65280)
+	i6 = v4 >> (uint32(24) & 31)
+	i5 = i5 | i6
+	i4 = i4 | i5
+	v9 = i4
+	i3 = i3 + v9
+	i4 = bits.RotateLeft32(v3, int(uint32(13)&31))
+	i5 = v3 >> (uint32(10) & 31)
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v3, int(uint32(15)&31))
+	i4 = i4 ^ i5
+	i3 = i3 + i4
+	v4 = i3
+	i2 = i2 + v4
+	i3 = v0 + uint32(24)
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	v10 = i3
+	i3 = v10 << (uint32(24) & 31)
+	i4 = v10 & uint32(65280)
+	i4 = i4 << (uint32(8) & 31)
+	i3 = i3 | i4
+	i4 = v10 >> (uint32(8) & 31)
+	i4 = i4 & uint32(65280)
+	i5 = v10 >> (uint32(24) & 31)
+	i4 = i4 | i5
+	i3 = i3 | i4
+	v11 = i3
+	i3 = bits.RotateLeft32(v11, int(uint32(14)&31))
+	i4 = v11 >> (uint32(3) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v11, int(uint32(25)&31))
+	i3 = i3 ^ i4
+	i4 = v0 + uint32(20)
+	i4 = *(*uint32)(unsafe.Add(b, i4))
+	v10 = i4
+	i4 = v10 << (uint32(24) & 31)
+	i5 = v10 & uint32(65280)
+	i5 = i5 << (uint32(8) & 31)
+	i4 = i4 | i5
+	i5 = v10 >> (uint32(8) & 31)
+	i5 = i5 & uint32(65280)
+	i6 = v10 >> (uint32(24) & 31)
+	i5 = i5 | i6
+	i4 = i4 | i5
+	v12 = i4
+	i3 = i3 + v12
+	i3 = i3 + v3
+	i4 = v0 + uint32(16)
+	i4 = *(*uint32)(unsafe.Add(b, i4))
+	v10 = i4
+	i4 = v10 << (uint32(24) & 31)
+	i5 = v10 & uint32(65280)
+	i5 = i5 << (uint32(8) & 31)
+	i4 = i4 | i5
+	i5 = v10 >> (uint32(8) & 31)
+	i5 = i5 & uint32(65280)
+	i6 = v10 >> (uint32(24) & 31)
+	i5 = i5 | i6
+	i4 = i4 | i5
+	v13 = i4
+	i4 = bits.RotateLeft32(v13, int(uint32(14)&31))
+	i5 = v13 >> (uint32(3) & 31)
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v13, int(uint32(25)&31))
+	i4 = i4 ^ i5
+	i5 = v0 + uint32(12)
+	i5 = *(*uint32)(unsafe.Add(b, i5))
+	v10 = i5
+	i5 = v10 << (uint32(24) & 31)
+	i6 = v10 & uint32(65280)
+	i6 = i6 << (uint32(8) & 31)
+	i5 = i5 | i6
+	i6 = v10 >> (uint32(8) & 31)
+	i6 = i6 & uint32(65280)
+	i7 = v10 >> (uint32(24) & 31)
+	i6 = i6 | i7
+	i5 = i5 | i6
+	v14 = i5
+	i4 = i4 + v14
+	i5 = v0 + uint32(48)
+	i5 = *(*uint32)(unsafe.Add(b, i5))
+	v10 = i5
+	i5 = v10 << (uint32(24) & 31)
+	i6 = v10 & uint32(65280)
+	i6 = i6 << (uint32(8) & 31)
+	i5 = i5 | i6
+	i6 = v10 >> (uint32(8) & 31)
+	i6 = i6 & uint32(65280)
+	i7 = v10 >> (uint32(24) & 31)
+	i6 = i6 | i7
+	i5 = i5 | i6
+	v15 = i5
+	i4 = i4 + v15
+	i5 = v0 + uint32(8)
+	i5 = *(*uint32)(unsafe.Add(b, i5))
+	v10 = i5
+	i5 = v10 << (uint32(24) & 31)
+	i6 = v10 & uint32(65280)
+	i6 = i6 << (uint32(8) & 31)
+	i5 = i5 | i6
+	i6 = v10 >> (uint32(8) & 31)
+	i6 = i6 & uint32(65280)
+	i7 = v10 >> (uint32(24) & 31)
+	i6 = i6 | i7
+	i5 = i5 | i6
+	v16 = i5
+	i5 = bits.RotateLeft32(v16, int(uint32(14)&31))
+	i6 = v16 >> (uint32(3) & 31)
+	i5 = i5 ^ i6
+	i6 = bits.RotateLeft32(v16, int(uint32(25)&31))
+	i5 = i5 ^ i6
+	i5 = i5 + v7
+	i6 = v0 + uint32(40)
+	i6 = *(*uint32)(unsafe.Add(b, i6))
+	v10 = i6
+	i6 = v10 << (uint32(24) & 31)
+	i7 = v10 & uint32(65280)
+	i7 = i7 << (uint32(8) & 31)
+	i6 = i6 | i7
+	i7 = v10 >> (uint32(8) & 31)
+	i7 = i7 & uint32(65280)
+	i8 = v10 >> (uint32(24) & 31)
+	i7 = i7 | i8
+	i6 = i6 | i7
+	v17 = i6
+	i5 = i5 + v17
+	i6 = bits.RotateLeft32(v2, int(uint32(13)&31))
+	i7 = v2 >> (uint32(10) & 31)
+	i6 = i6 ^ i7
+	i7 = bits.RotateLeft32(v2, int(uint32(15)&31))
+	i6 = i6 ^ i7
+	i5 = i5 + i6
+	v10 = i5
+	i5 = bits.RotateLeft32(v10, int(uint32(13)&31))
+	i6 = v10 >> (uint32(10) & 31)
+	i5 = i5 ^ i6
+	i6 = bits.RotateLeft32(v10, int(uint32(15)&31))
+	i5 = i5 ^ i6
+	i4 = i4 + i5
+	v18 = i4
+	i4 = bits.RotateLeft32(v18, int(uint32(13)&31))
+	i5 = v18 >> (uint32(10) & 31)
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v18, int(uint32(15)&31))
+	i4 = i4 ^ i5
+	i3 = i3 + i4
+	v19 = i3
+	i3 = bits.RotateLeft32(v19, int(uint32(13)&31))
+	i4 = v19 >> (uint32(10) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v19, int(uint32(15)&31))
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	v20 = i2
+	i1 = i1 + v20
+	i2 = v0 + uint32(52)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	v21 = i2
+	i2 = v21 << (uint32(24) & 31)
+	i3 = v21 & uint32(65280)
+	i3 = i3 << (uint32(8) & 31)
+	i2 = i2 | i3
+	i3 = v21 >> (uint32(8) & 31)
+	i3 = i3 & uint32(65280)
+	i4 = v21 >> (uint32(24) & 31)
+	i3 = i3 | i4
+	i2 = i2 | i3
+	v22 = i2
+	i2 = bits.RotateLeft32(v22, int(uint32(14)&31))
+	i3 = v22 >> (uint32(3) & 31)
+	i2 = i2 ^ i3
+	i3 = bits.RotateLeft32(v22, int(uint32(25)&31))
+	i2 = i2 ^ i3
+	i2 = i2 + v15
+	i2 = i2 + v19
+	i3 = v0 + uint32(44)
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	v0 = i3
+	i3 = v0 << (uint32(24) & 31)
+	i4 = v0 & uint32(65280)
+	i4 = i4 << (uint32(8) & 31)
+	i3 = i3 | i4
+	i4 = v0 >> (uint32(8) & 31)
+	i4 = i4 & uint32(65280)
+	i5 = v0 >> (uint32(24) & 31)
+	i4 = i4 | i5
+	i3 = i3 | i4
+	v23 = i3
+	i3 = bits.RotateLeft32(v23, int(uint32(14)&31))
+	i4 = v23 >> (uint32(3) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v23, int(uint32(25)&31))
+	i3 = i3 ^ i4
+	i3 = i3 + v17
+	i3 = i3 + v18
+	i4 = bits.RotateLeft32(v9, int(uint32(14)&31))
+	i5 = v9 >> (uint32(3) & 31)
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v9, int(uint32(25)&31))
+	i4 = i4 ^ i5
+	i4 = i4 + v5
+	i4 = i4 + v10
+	i5 = bits.RotateLeft32(v6, int(uint32(14)&31))
+	i6 = v6 >> (uint32(3) & 31)
+	i5 = i5 ^ i6
+	i6 = bits.RotateLeft32(v6, int(uint32(25)&31))
+	i5 = i5 ^ i6
+	i5 = i5 + v11
+	i5 = i5 + v2
+	i6 = bits.RotateLeft32(v12, int(uint32(14)&31))
+	i7 = v12 >> (uint32(3) & 31)
+	i6 = i6 ^ i7
+	i7 = bits.RotateLeft32(v12, int(uint32(25)&31))
+	i6 = i6 ^ i7
+	i6 = i6 + v13
+	i6 = i6 + v22
+	i7 = bits.RotateLeft32(v14, int(uint32(14)&31))
+	i8 = v14 >> (uint32(3) & 31)
+	i7 = i7 ^ i8
+	i8 = bits.RotateLeft32(v14, int(uint32(25)&31))
+	i7 = i7 ^ i8
+	i7 = i7 + v16
+	i7 = i7 + v23
+	i8 = bits.RotateLeft32(v4, int(uint32(13)&31))
+	i9 = v4 >> (uint32(10) & 31)
+	i8 = i8 ^ i9
+	i9 = bits.RotateLeft32(v4, int(uint32(15)&31))
+	i8 = i8 ^ i9
+	i7 = i7 + i8
+	v21 = i7
+	i7 = bits.RotateLeft32(v21, int(uint32(13)&31))
+	i8 = v21 >> (uint32(10) & 31)
+	i7 = i7 ^ i8
+	i8 = bits.RotateLeft32(v21, int(uint32(15)&31))
+	i7 = i7 ^ i8
+	i6 = i6 + i7
+	v24 = i6
+	i6 = bits.RotateLeft32(v24, int(uint32(13)&31))
+	i7 = v24 >> (uint32(10) & 31)
+	i6 = i6 ^ i7
+	i7 = bits.RotateLeft32(v24, int(uint32(15)&31))
+	i6 = i6 ^ i7
+	i5 = i5 + i6
+	v25 = i5
+	i5 = bits.RotateLeft32(v25, int(uint32(13)&31))
+	i6 = v25 >> (uint32(10) & 31)
+	i5 = i5 ^ i6
+	i6 = bits.RotateLeft32(v25, int(uint32(15)&31))
+	i5 = i5 ^ i6
+	i4 = i4 + i5
+	v26 = i4
+	i4 = bits.RotateLeft32(v26, int(uint32(13)&31))
+	i5 = v26 >> (uint32(10) & 31)
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v26, int(uint32(15)&31))
+	i4 = i4 ^ i5
+	i3 = i3 + i4
+	v27 = i3
+	i3 = bits.RotateLeft32(v27, int(uint32(13)&31))
+	i4 = v27 >> (uint32(10) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v27, int(uint32(15)&31))
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	v28 = i2
+	i2 = bits.RotateLeft32(v28, int(uint32(13)&31))
+	i3 = v28 >> (uint32(10) & 31)
+	i2 = i2 ^ i3
+	i3 = bits.RotateLeft32(v28, int(uint32(15)&31))
+	i2 = i2 ^ i3
+	i1 = i1 + i2
+	v29 = i1
+	i1 = bits.RotateLeft32(v29, int(uint32(14)&31))
+	i2 = v29 >> (uint32(3) & 31)
+	i1 = i1 ^ i2
+	i2 = bits.RotateLeft32(v29, int(uint32(25)&31))
+	i1 = i1 ^ i2
+	i2 = bits.RotateLeft32(v3, int(uint32(14)&31))
+	i3 = v3 >> (uint32(3) & 31)
+	i2 = i2 ^ i3
+	i3 = bits.RotateLeft32(v3, int(uint32(25)&31))
+	i2 = i2 ^ i3
+	i2 = i2 + v22
+	i2 = i2 + v25
+	i3 = bits.RotateLeft32(v15, int(uint32(14)&31))
+	i4 = v15 >> (uint32(3) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v15, int(uint32(25)&31))
+	i3 = i3 ^ i4
+	i3 = i3 + v23
+	i3 = i3 + v24
+	i4 = bits.RotateLeft32(v17, int(uint32(14)&31))
+	i5 = v17 >> (uint32(3) & 31)
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v17, int(uint32(25)&31))
+	i4 = i4 ^ i5
+	i4 = i4 + v9
+	i4 = i4 + v21
+	i5 = bits.RotateLeft32(v20, int(uint32(13)&31))
+	i6 = v20 >> (uint32(10) & 31)
+	i5 = i5 ^ i6
+	i6 = bits.RotateLeft32(v20, int(uint32(15)&31))
+	i5 = i5 ^ i6
+	i4 = i4 + i5
+	v30 = i4
+	i4 = bits.RotateLeft32(v30, int(uint32(13)&31))
+	i5 = v30 >> (uint32(10) & 31)
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v30, int(uint32(15)&31))
+	i4 = i4 ^ i5
+	i3 = i3 + i4
+	v31 = i3
+	i3 = bits.RotateLeft32(v31, int(uint32(13)&31))
+	i4 = v31 >> (uint32(10) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v31, int(uint32(15)&31))
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	v32 = i2
+	i1 = i1 + v32
+	i2 = bits.RotateLeft32(v20, int(uint32(14)&31))
+	i3 = v20 >> (uint32(3) & 31)
+	i2 = i2 ^ i3
+	i3 = bits.RotateLeft32(v20, int(uint32(25)&31))
+	i2 = i2 ^ i3
+	i2 = i2 + v25
+	i3 = bits.RotateLeft32(v4, int(uint32(14)&31))
+	i4 = v4 >> (uint32(3) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v4, int(uint32(25)&31))
+	i3 = i3 ^ i4
+	i3 = i3 + v2
+	i3 = i3 + v26
+	i4 = bits.RotateLeft32(v32, int(uint32(13)&31))
+	i5 = v32 >> (uint32(10) & 31)
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v32, int(uint32(15)&31))
+	i4 = i4 ^ i5
+	i3 = i3 + i4
+	v33 = i3
+	i2 = i2 + v33
+	i3 = bits.RotateLeft32(v19, int(uint32(14)&31))
+	i4 = v19 >> (uint32(3) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v19, int(uint32(25)&31))
+	i3 = i3 ^ i4
+	i3 = i3 + v24
+	i3 = i3 + v32
+	i4 = bits.RotateLeft32(v18, int(uint32(14)&31))
+	i5 = v18 >> (uint32(3) & 31)
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v18, int(uint32(25)&31))
+	i4 = i4 ^ i5
+	i4 = i4 + v21
+	i4 = i4 + v31
+	i5 = bits.RotateLeft32(v10, int(uint32(14)&31))
+	i6 = v10 >> (uint32(3) & 31)
+	i5 = i5 ^ i6
+	i6 = bits.RotateLeft32(v10, int(uint32(25)&31))
+	i5 = i5 ^ i6
+	i5 = i5 + v4
+	i5 = i5 + v30
+	i6 = bits.RotateLeft32(v29, int(uint32(13)&31))
+	i7 = v29 >> (uint32(10) & 31)
+	i6 = i6 ^ i7
+	i7 = bits.RotateLeft32(v29, int(uint32(15)&31))
+	i6 = i6 ^ i7
+	i5 = i5 + i6
+	v34 = i5
+	i5 = bits.RotateLeft32(v34, int(uint32(13)&31))
+	i6 = v34 >> (uint32(10) & 31)
+	i5 = i5 ^ i6
+	i6 = bits.RotateLeft32(v34, int(uint32(15)&31))
+	i5 = i5 ^ i6
+	i4 = i4 + i5
+	v35 = i4
+	i4 = bits.RotateLeft32(v35, int(uint32(13)&31))
+	i5 = v35 >> (uint32(10) & 31)
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v35, int(uint32(15)&31))
+	i4 = i4 ^ i5
+	i3 = i3 + i4
+	v36 = i3
+	i3 = bits.RotateLeft32(v36, int(uint32(13)&31))
+	i4 = v36 >> (uint32(10) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v36, int(uint32(15)&31))
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	v37 = i2
+	i1 = i1 + v37
+	i2 = bits.RotateLeft32(v28, int(uint32(14)&31))
+	i3 = v28 >> (uint32(3) & 31)
+	i2 = i2 ^ i3
+	i3 = bits.RotateLeft32(v28, int(uint32(25)&31))
+	i2 = i2 ^ i3
+	i2 = i2 + v31
+	i2 = i2 + v36
+	i3 = bits.RotateLeft32(v27, int(uint32(14)&31))
+	i4 = v27 >> (uint32(3) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v27, int(uint32(25)&31))
+	i3 = i3 ^ i4
+	i3 = i3 + v30
+	i3 = i3 + v35
+	i4 = bits.RotateLeft32(v26, int(uint32(14)&31))
+	i5 = v26 >> (uint32(3) & 31)
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v26, int(uint32(25)&31))
+	i4 = i4 ^ i5
+	i4 = i4 + v20
+	i4 = i4 + v34
+	i5 = bits.RotateLeft32(v25, int(uint32(14)&31))
+	i6 = v25 >> (uint32(3) & 31)
+	i5 = i5 ^ i6
+	i6 = bits.RotateLeft32(v25, int(uint32(25)&31))
+	i5 = i5 ^ i6
+	i5 = i5 + v19
+	i5 = i5 + v29
+	i6 = bits.RotateLeft32(v24, int(uint32(14)&31))
+	i7 = v24 >> (uint32(3) & 31)
+	i6 = i6 ^ i7
+	i7 = bits.RotateLeft32(v24, int(uint32(25)&31))
+	i6 = i6 ^ i7
+	i6 = i6 + v18
+	i6 = i6 + v28
+	i7 = bits.RotateLeft32(v21, int(uint32(14)&31))
+	i8 = v21 >> (uint32(3) & 31)
+	i7 = i7 ^ i8
+	i8 = bits.RotateLeft32(v21, int(uint32(25)&31))
+	i7 = i7 ^ i8
+	i7 = i7 + v10
+	i7 = i7 + v27
+	i8 = bits.RotateLeft32(v33, int(uint32(13)&31))
+	i9 = v33 >> (uint32(10) & 31)
+	i8 = i8 ^ i9
+	i9 = bits.RotateLeft32(v33, int(uint32(15)&31))
+	i8 = i8 ^ i9
+	i7 = i7 + i8
+	v38 = i7
+	i7 = bits.RotateLeft32(v38, int(uint32(13)&31))
+	i8 = v38 >> (uint32(10) & 31)
+	i7 = i7 ^ i8
+	i8 = bits.RotateLeft32(v38, int(uint32(15)&31))
+	i7 = i7 ^ i8
+	i6 = i6 + i7
+	v39 = i6
+	i6 = bits.RotateLeft32(v39, int(uint32(13)&31))
+	i7 = v39 >> (uint32(10) & 31)
+	i6 = i6 ^ i7
+	i7 = bits.RotateLeft32(v39, int(uint32(15)&31))
+	i6 = i6 ^ i7
+	i5 = i5 + i6
+	v40 = i5
+	i5 = bits.RotateLeft32(v40, int(uint32(13)&31))
+	i6 = v40 >> (uint32(10) & 31)
+	i5 = i5 ^ i6
+	i6 = bits.RotateLeft32(v40, int(uint32(15)&31))
+	i5 = i5 ^ i6
+	i4 = i4 + i5
+	v41 = i4
+	i4 = bits.RotateLeft32(v41, int(uint32(13)&31))
+	i5 = v41 >> (uint32(10) & 31)
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v41, int(uint32(15)&31))
+	i4 = i4 ^ i5
+	i3 = i3 + i4
+	v42 = i3
+	i3 = bits.RotateLeft32(v42, int(uint32(13)&31))
+	i4 = v42 >> (uint32(10) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v42, int(uint32(15)&31))
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	v43 = i2
+	i2 = bits.RotateLeft32(v43, int(uint32(13)&31))
+	i3 = v43 >> (uint32(10) & 31)
+	i2 = i2 ^ i3
+	i3 = bits.RotateLeft32(v43, int(uint32(15)&31))
+	i2 = i2 ^ i3
+	i1 = i1 + i2
+	v44 = i1
+	i1 = bits.RotateLeft32(v44, int(uint32(14)&31))
+	i2 = v44 >> (uint32(3) & 31)
+	i1 = i1 ^ i2
+	i2 = bits.RotateLeft32(v44, int(uint32(25)&31))
+	i1 = i1 ^ i2
+	i2 = bits.RotateLeft32(v32, int(uint32(14)&31))
+	i3 = v32 >> (uint32(3) & 31)
+	i2 = i2 ^ i3
+	i3 = bits.RotateLeft32(v32, int(uint32(25)&31))
+	i2 = i2 ^ i3
+	i2 = i2 + v28
+	i2 = i2 + v40
+	i3 = bits.RotateLeft32(v31, int(uint32(14)&31))
+	i4 = v31 >> (uint32(3) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v31, int(uint32(25)&31))
+	i3 = i3 ^ i4
+	i3 = i3 + v27
+	i3 = i3 + v39
+	i4 = bits.RotateLeft32(v30, int(uint32(14)&31))
+	i5 = v30 >> (uint32(3) & 31)
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v30, int(uint32(25)&31))
+	i4 = i4 ^ i5
+	i4 = i4 + v26
+	i4 = i4 + v38
+	i5 = bits.RotateLeft32(v37, int(uint32(13)&31))
+	i6 = v37 >> (uint32(10) & 31)
+	i5 = i5 ^ i6
+	i6 = bits.RotateLeft32(v37, int(uint32(15)&31))
+	i5 = i5 ^ i6
+	i4 = i4 + i5
+	v45 = i4
+	i4 = bits.RotateLeft32(v45, int(uint32(13)&31))
+	i5 = v45 >> (uint32(10) & 31)
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v45, int(uint32(15)&31))
+	i4 = i4 ^ i5
+	i3 = i3 + i4
+	v46 = i3
+	i3 = bits.RotateLeft32(v46, int(uint32(13)&31))
+	i4 = v46 >> (uint32(10) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v46, int(uint32(15)&31))
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	v47 = i2
+	i1 = i1 + v47
+	i2 = bits.RotateLeft32(v37, int(uint32(14)&31))
+	i3 = v37 >> (uint32(3) & 31)
+	i2 = i2 ^ i3
+	i3 = bits.RotateLeft32(v37, int(uint32(25)&31))
+	i2 = i2 ^ i3
+	i2 = i2 + v40
+	i3 = bits.RotateLeft32(v33, int(uint32(14)&31))
+	i4 = v33 >> (uint32(3) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v33, int(uint32(25)&31))
+	i3 = i3 ^ i4
+	i3 = i3 + v29
+	i3 = i3 + v41
+	i4 = bits.RotateLeft32(v47, int(uint32(13)&31))
+	i5 = v47 >> (uint32(10) & 31)
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v47, int(uint32(15)&31))
+	i4 = i4 ^ i5
+	i3 = i3 + i4
+	v48 = i3
+	i2 = i2 + v48
+	i3 = bits.RotateLeft32(v36, int(uint32(14)&31))
+	i4 = v36 >> (uint32(3) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v36, int(uint32(25)&31))
+	i3 = i3 ^ i4
+	i3 = i3 + v39
+	i3 = i3 + v47
+	i4 = bits.RotateLeft32(v35, int(uint32(14)&31))
+	i5 = v35 >> (uint32(3) & 31)
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v35, int(uint32(25)&31))
+	i4 = i4 ^ i5
+	i4 = i4 + v38
+	i4 = i4 + v46
+	i5 = bits.RotateLeft32(v34, int(uint32(14)&31))
+	i6 = v34 >> (uint32(3) & 31)
+	i5 = i5 ^ i6
+	i6 = bits.RotateLeft32(v34, int(uint32(25)&31))
+	i5 = i5 ^ i6
+	i5 = i5 + v33
+	i5 = i5 + v45
+	i6 = bits.RotateLeft32(v44, int(uint32(13)&31))
+	i7 = v44 >> (uint32(10) & 31)
+	i6 = i6 ^ i7
+	i7 = bits.RotateLeft32(v44, int(uint32(15)&31))
+	i6 = i6 ^ i7
+	i5 = i5 + i6
+	v49 = i5
+	i5 = bits.RotateLeft32(v49, int(uint32(13)&31))
+	i6 = v49 >> (uint32(10) & 31)
+	i5 = i5 ^ i6
+	i6 = bits.RotateLeft32(v49, int(uint32(15)&31))
+	i5 = i5 ^ i6
+	i4 = i4 + i5
+	v50 = i4
+	i4 = bits.RotateLeft32(v50, int(uint32(13)&31))
+	i5 = v50 >> (uint32(10) & 31)
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v50, int(uint32(15)&31))
+	i4 = i4 ^ i5
+	i3 = i3 + i4
+	v51 = i3
+	i3 = bits.RotateLeft32(v51, int(uint32(13)&31))
+	i4 = v51 >> (uint32(10) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v51, int(uint32(15)&31))
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	v52 = i2
+	i1 = i1 + v52
+	i2 = bits.RotateLeft32(v43, int(uint32(14)&31))
+	i3 = v43 >> (uint32(3) & 31)
+	i2 = i2 ^ i3
+	i3 = bits.RotateLeft32(v43, int(uint32(25)&31))
+	i2 = i2 ^ i3
+	i2 = i2 + v46
+	i2 = i2 + v51
+	i3 = bits.RotateLeft32(v42, int(uint32(14)&31))
+	i4 = v42 >> (uint32(3) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v42, int(uint32(25)&31))
+	i3 = i3 ^ i4
+	i3 = i3 + v45
+	i3 = i3 + v50
+	i4 = bits.RotateLeft32(v41, int(uint32(14)&31))
+	i5 = v41 >> (uint32(3) & 31)
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v41, int(uint32(25)&31))
+	i4 = i4 ^ i5
+	i4 = i4 + v37
+	i4 = i4 + v49
+	i5 = bits.RotateLeft32(v40, int(uint32(14)&31))
+	i6 = v40 >> (uint32(3) & 31)
+	i5 = i5 ^ i6
+	i6 = bits.RotateLeft32(v40, int(uint32(25)&31))
+	i5 = i5 ^ i6
+	i5 = i5 + v36
+	i5 = i5 + v44
+	i6 = bits.RotateLeft32(v39, int(uint32(14)&31))
+	i7 = v39 >> (uint32(3) & 31)
+	i6 = i6 ^ i7
+	i7 = bits.RotateLeft32(v39, int(uint32(25)&31))
+	i6 = i6 ^ i7
+	i6 = i6 + v35
+	i6 = i6 + v43
+	i7 = bits.RotateLeft32(v38, int(uint32(14)&31))
+	i8 = v38 >> (uint32(3) & 31)
+	i7 = i7 ^ i8
+	i8 = bits.RotateLeft32(v38, int(uint32(25)&31))
+	i7 = i7 ^ i8
+	i7 = i7 + v34
+	i7 = i7 + v42
+	i8 = bits.RotateLeft32(v48, int(uint32(13)&31))
+	i9 = v48 >> (uint32(10) & 31)
+	i8 = i8 ^ i9
+	i9 = bits.RotateLeft32(v48, int(uint32(15)&31))
+	i8 = i8 ^ i9
+	i7 = i7 + i8
+	v53 = i7
+	i7 = bits.RotateLeft32(v53, int(uint32(13)&31))
+	i8 = v53 >> (uint32(10) & 31)
+	i7 = i7 ^ i8
+	i8 = bits.RotateLeft32(v53, int(uint32(15)&31))
+	i7 = i7 ^ i8
+	i6 = i6 + i7
+	v54 = i6
+	i6 = bits.RotateLeft32(v54, int(uint32(13)&31))
+	i7 = v54 >> (uint32(10) & 31)
+	i6 = i6 ^ i7
+	i7 = bits.RotateLeft32(v54, int(uint32(15)&31))
+	i6 = i6 ^ i7
+	i5 = i5 + i6
+	v55 = i5
+	i5 = bits.RotateLeft32(v55, int(uint32(13)&31))
+	i6 = v55 >> (uint32(10) & 31)
+	i5 = i5 ^ i6
+	i6 = bits.RotateLeft32(v55, int(uint32(15)&31))
+	i5 = i5 ^ i6
+	i4 = i4 + i5
+	v56 = i4
+	i4 = bits.RotateLeft32(v56, int(uint32(13)&31))
+	i5 = v56 >> (uint32(10) & 31)
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v56, int(uint32(15)&31))
+	i4 = i4 ^ i5
+	i3 = i3 + i4
+	v57 = i3
+	i3 = bits.RotateLeft32(v57, int(uint32(13)&31))
+	i4 = v57 >> (uint32(10) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v57, int(uint32(15)&31))
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	v58 = i2
+	i2 = bits.RotateLeft32(v58, int(uint32(13)&31))
+	i3 = v58 >> (uint32(10) & 31)
+	i2 = i2 ^ i3
+	i3 = bits.RotateLeft32(v58, int(uint32(15)&31))
+	i2 = i2 ^ i3
+	i1 = i1 + i2
+	v59 = i1
+	i15 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v60 = i15
+	i15 = bits.RotateLeft32(v60, int(uint32(21)&31))
+	i16 = bits.RotateLeft32(v60, int(uint32(7)&31))
+	i15 = i15 ^ i16
+	i16 = bits.RotateLeft32(v60, int(uint32(26)&31))
+	i15 = i15 ^ i16
+	i16 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v61 = i16
+	i15 = i15 + v61
+	i16 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v62 = i16
+	i17 = v60 ^ k32(4294967295)
+	i16 = v62 & i17
+	i17 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v63 = i17
+	i17 = v63 & v60
+	i16 = i16 | i17
+	i15 = i15 + i16
+	i15 = i15 + v8
+	i15 = i15 + uint32(1116352408)
+	v8 = i15
+	i16 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v64 = i16
+	i15 = v8 + v64
+	v0 = i15
+	i15 = v0 + v13
+	i16 = v60 + v14
+	i17 = v63 + v16
+	i18 = v62 + v7
+	i19 = v0 & v60
+	i21 = v0 ^ k32(4294967295)
+	i20 = v63 & i21
+	i19 = i19 | i20
+	i18 = i18 + i19
+	i19 = bits.RotateLeft32(v0, int(uint32(21)&31))
+	i20 = bits.RotateLeft32(v0, int(uint32(7)&31))
+	i19 = i19 ^ i20
+	i20 = bits.RotateLeft32(v0, int(uint32(26)&31))
+	i19 = i19 ^ i20
+	i18 = i18 + i19
+	i18 = i18 + uint32(1899447441)
+	v65 = i18
+	i19 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v66 = i19
+	i18 = v65 + v66
+	v13 = i18
+	i18 = v13 & v0
+	i20 = v13 ^ k32(4294967295)
+	i19 = v60 & i20
+	i18 = i18 | i19
+	i17 = i17 + i18
+	i18 = bits.RotateLeft32(v13, int(uint32(21)&31))
+	i19 = bits.RotateLeft32(v13, int(uint32(7)&31))
+	i18 = i18 ^ i19
+	i19 = bits.RotateLeft32(v13, int(uint32(26)&31))
+	i18 = i18 ^ i19
+	i17 = i17 + i18
+	i17 = i17 + k32(3049323471)
+	v67 = i17
+	i18 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v68 = i18
+	i17 = v67 + v68
+	v14 = i17
+	i17 = v14 & v13
+	i19 = v14 ^ k32(4294967295)
+	i18 = v0 & i19
+	i17 = i17 | i18
+	i16 = i16 + i17
+	i17 = bits.RotateLeft32(v14, int(uint32(21)&31))
+	i18 = bits.RotateLeft32(v14, int(uint32(7)&31))
+	i17 = i17 ^ i18
+	i18 = bits.RotateLeft32(v14, int(uint32(26)&31))
+	i17 = i17 ^ i18
+	i16 = i16 + i17
+	i16 = i16 + k32(3921009573)
+	v69 = i16
+	i17 = *(*uint32)(unsafe.Add(b, v1))
+	v0 = i17
+	i16 = v69 + v0
+	v16 = i16
+	i16 = v16 & v14
+	i18 = v16 ^ k32(4294967295)
+	i17 = v13 & i18
+	i16 = i16 | i17
+	i15 = i15 + i16
+	i16 = bits.RotateLeft32(v16, int(uint32(21)&31))
+	i17 = bits.RotateLeft32(v16, int(uint32(7)&31))
+	i16 = i16 ^ i17
+	i17 = bits.RotateLeft32(v16, int(uint32(26)&31))
+	i16 = i16 ^ i17
+	i15 = i15 + i16
+	i15 = i15 + uint32(961987163)
+	v70 = i15
+	i16 = v68 ^ v0
+	i16 = i16 & v66
+	i17 = v68 & v0
+	i16 = i16 ^ i17
+	i17 = bits.RotateLeft32(v0, int(uint32(19)&31))
+	i18 = bits.RotateLeft32(v0, int(uint32(10)&31))
+	i17 = i17 ^ i18
+	i18 = bits.RotateLeft32(v0, int(uint32(30)&31))
+	i17 = i17 ^ i18
+	i16 = i16 + i17
+	i16 = i16 + v8
+	v7 = i16
+	i15 = v70 + v7
+	v8 = i15
+	i14 = v5 + v8
+	i15 = v6 + v16
+	i16 = v11 + v14
+	i17 = v12 + v13
+	i18 = v8 & v16
+	i20 = v8 ^ k32(4294967295)
+	i19 = v14 & i20
+	i18 = i18 | i19
+	i17 = i17 + i18
+	i18 = bits.RotateLeft32(v8, int(uint32(21)&31))
+	i19 = bits.RotateLeft32(v8, int(uint32(7)&31))
+	i18 = i18 ^ i19
+	i19 = bits.RotateLeft32(v8, int(uint32(26)&31))
+	i18 = i18 ^ i19
+	i17 = i17 + i18
+	i17 = i17 + uint32(1508970993)
+	v11 = i17
+	i18 = bits.RotateLeft32(v7, int(uint32(19)&31))
+	i19 = bits.RotateLeft32(v7, int(uint32(10)&31))
+	i18 = i18 ^ i19
+	i19 = bits.RotateLeft32(v7, int(uint32(30)&31))
+	i18 = i18 ^ i19
+	i19 = v7 ^ v0
+	i19 = i19 & v68
+	i20 = v7 & v0
+	i19 = i19 ^ i20
+	i18 = i18 + i19
+	i18 = i18 + v65
+	v13 = i18
+	i17 = v11 + v13
+	v5 = i17
+	i17 = v5 & v8
+	i19 = v5 ^ k32(4294967295)
+	i18 = v16 & i19
+	i17 = i17 | i18
+	i16 = i16 + i17
+	i17 = bits.RotateLeft32(v5, int(uint32(21)&31))
+	i18 = bits.RotateLeft32(v5, int(uint32(7)&31))
+	i17 = i17 ^ i18
+	i18 = bits.RotateLeft32(v5, int(uint32(26)&31))
+	i17 = i17 ^ i18
+	i16 = i16 + i17
+	i16 = i16 + k32(2453635748)
+	v12 = i16
+	i17 = bits.RotateLeft32(v13, int(uint32(19)&31))
+	i18 = bits.RotateLeft32(v13, int(uint32(10)&31))
+	i17 = i17 ^ i18
+	i18 = bits.RotateLeft32(v13, int(uint32(30)&31))
+	i17 = i17 ^ i18
+	i18 = v13 ^ v7
+	i18 = i18 & v0
+	i19 = v13 & v7
+	i18 = i18 ^ i19
+	i17 = i17 + i18
+	i17 = i17 + v67
+	v14 = i17
+	i16 = v12 + v14
+	v16 = i16
+	i16 = v16 & v5
+	i18 = v16 ^ k32(4294967295)
+	i17 = v8 & i18
+	i16 = i16 | i17
+	i15 = i15 + i16
+	i16 = bits.RotateLeft32(v16, int(uint32(21)&31))
+	i17 = bits.RotateLeft32(v16, int(uint32(7)&31))
+	i16 = i16 ^ i17
+	i17 = bits.RotateLeft32(v16, int(uint32(26)&31))
+	i16 = i16 ^ i17
+	i15 = i15 + i16
+	i15 = i15 + k32(2870763221)
+	v65 = i15
+	i16 = bits.RotateLeft32(v14, int(uint32(19)&31))
+	i17 = bits.RotateLeft32(v14, int(uint32(10)&31))
+	i16 = i16 ^ i17
+	i17 = bits.RotateLeft32(v14, int(uint32(30)&31))
+	i16 = i16 ^ i17
+	i17 = v14 ^ v13
+	i17 = i17 & v7
+	i18 = v14 & v13
+	i17 = i17 ^ i18
+	i16 = i16 + i17
+	i16 = i16 + v69
+	v7 = i16
+	i15 = v65 + v7
+	v8 = i15
+	i15 = v8 & v16
+	i17 = v8 ^ k32(4294967295)
+	i16 = v5 & i17
+	i15 = i15 | i16
+	i14 = i14 + i15
+	i15 = bits.RotateLeft32(v8, int(uint32(21)&31))
+	i16 = bits.RotateLeft32(v8, int(uint32(7)&31))
+	i15 = i15 ^ i16
+	i16 = bits.RotateLeft32(v8, int(uint32(26)&31))
+	i15 = i15 ^ i16
+	i14 = i14 + i15
+	i14 = i14 + k32(3624381080)
+	v67 = i14
+	i15 = bits.RotateLeft32(v7, int(uint32(19)&31))
+	i16 = bits.RotateLeft32(v7, int(uint32(10)&31))
+	i15 = i15 ^ i16
+	i16 = bits.RotateLeft32(v7, int(uint32(30)&31))
+	i15 = i15 ^ i16
+	i16 = v7 ^ v14
+	i16 = i16 & v13
+	i17 = v7 & v14
+	i16 = i16 ^ i17
+	i15 = i15 + i16
+	i15 = i15 + v70
+	v13 = i15
+	i14 = v67 + v13
+	v6 = i14
+	i13 = v15 + v6
+	i14 = v23 + v8
+	i15 = v17 + v16
+	i16 = v9 + v5
+	i17 = v6 & v8
+	i19 = v6 ^ k32(4294967295)
+	i18 = v16 & i19
+	i17 = i17 | i18
+	i16 = i16 + i17
+	i17 = bits.RotateLeft32(v6, int(uint32(21)&31))
+	i18 = bits.RotateLeft32(v6, int(uint32(7)&31))
+	i17 = i17 ^ i18
+	i18 = bits.RotateLeft32(v6, int(uint32(26)&31))
+	i17 = i17 ^ i18
+	i16 = i16 + i17
+	i16 = i16 + uint32(310598401)
+	v9 = i16
+	i17 = bits.RotateLeft32(v13, int(uint32(19)&31))
+	i18 = bits.RotateLeft32(v13, int(uint32(10)&31))
+	i17 = i17 ^ i18
+	i18 = bits.RotateLeft32(v13, int(uint32(30)&31))
+	i17 = i17 ^ i18
+	i18 = v13 ^ v7
+	i18 = i18 & v14
+	i19 = v13 & v7
+	i18 = i18 ^ i19
+	i17 = i17 + i18
+	i17 = i17 + v11
+	v14 = i17
+	i16 = v9 + v14
+	v16 = i16
+	i16 = v16 & v6
+	i18 = v16 ^ k32(4294967295)
+	i17 = v8 & i18
+	i16 = i16 | i17
+	i15 = i15 + i16
+	i16 = bits.RotateLeft32(v16, int(uint32(21)&31))
+	i17 = bits.RotateLeft32(v16, int(uint32(7)&31))
+	i16 = i16 ^ i17
+	i17 = bits.RotateLeft32(v16, int(uint32(26)&31))
+	i16 = i16 ^ i17
+	i15 = i15 + i16
+	i15 = i15 + uint32(607225278)
+	v15 = i15
+	i16 = bits.RotateLeft32(v14, int(uint32(19)&31))
+	i17 = bits.RotateLeft32(v14, int(uint32(10)&31))
+	i16 = i16 ^ i17
+	i17 = bits.RotateLeft32(v14, int(uint32(30)&31))
+	i16 = i16 ^ i17
+	i17 = v14 ^ v13
+	i17 = i17 & v7
+	i18 = v14 & v13
+	i17 = i17 ^ i18
+	i16 = i16 + i17
+	i16 = i16 + v12
+	v7 = i16
+	i15 = v15 + v7
+	v8 = i15
+	i15 = v8 & v16
+	i17 = v8 ^ k32(4294967295)
+	i16 = v6 & i17
+	i15 = i15 | i16
+	i14 = i14 + i15
+	i15 = bits.RotateLeft32(v8, int(uint32(21)&31))
+	i16 = bits.RotateLeft32(v8, int(uint32(7)&31))
+	i15 = i15 ^ i16
+	i16 = bits.RotateLeft32(v8, int(uint32(26)&31))
+	i15 = i15 ^ i16
+	i14 = i14 + i15
+	i14 = i14 + uint32(1426881987)
+	v17 = i14
+	i15 = bits.RotateLeft32(v7, int(uint32(19)&31))
+	i16 = bits.RotateLeft32(v7, int(uint32(10)&31))
+	i15 = i15 ^ i16
+	i16 = bits.RotateLeft32(v7, int(uint32(30)&31))
+	i15 = i15 ^ i16
+	i16 = v7 ^ v14
+	i16 = i16 & v13
+	i17 = v7 & v14
+	i16 = i16 ^ i17
+	i15 = i15 + i16
+	i15 = i15 + v65
+	v13 = i15
+	i14 = v17 + v13
+	v5 = i14
+	i14 = v5 & v8
+	i16 = v5 ^ k32(4294967295)
+	i15 = v16 & i16
+	i14 = i14 | i15
+	i13 = i13 + i14
+	i14 = bits.RotateLeft32(v5, int(uint32(21)&31))
+	i15 = bits.RotateLeft32(v5, int(uint32(7)&31))
+	i14 = i14 ^ i15
+	i15 = bits.RotateLeft32(v5, int(uint32(26)&31))
+	i14 = i14 ^ i15
+	i13 = i13 + i14
+	i13 = i13 + uint32(1925078388)
+	v23 = i13
+	i14 = bits.RotateLeft32(v13, int(uint32(19)&31))
+	i15 = bits.RotateLeft32(v13, int(uint32(10)&31))
+	i14 = i14 ^ i15
+	i15 = bits.RotateLeft32(v13, int(uint32(30)&31))
+	i14 = i14 ^ i15
+	i15 = v13 ^ v7
+	i15 = i15 & v14
+	i16 = v13 & v7
+	i15 = i15 ^ i16
+	i14 = i14 + i15
+	i14 = i14 + v67
+	v14 = i14
+	i13 = v23 + v14
+	v6 = i13
+	i12 = v4 + v6
+	i13 = v2 + v5
+	i14 = v3 + v8
+	i15 = v22 + v16
+	i16 = v6 & v5
+	i18 = v6 ^ k32(4294967295)
+	i17 = v8 & i18
+	i16 = i16 | i17
+	i15 = i15 + i16
+	i16 = bits.RotateLeft32(v6, int(uint32(21)&31))
+	i17 = bits.RotateLeft32(v6, int(uint32(7)&31))
+	i16 = i16 ^ i17
+	i17 = bits.RotateLeft32(v6, int(uint32(26)&31))
+	i16 = i16 ^ i17
+	i15 = i15 + i16
+	i15 = i15 + k32(2162078206)
+	v8 = i15
+	i16 = bits.RotateLeft32(v14, int(uint32(19)&31))
+	i17 = bits.RotateLeft32(v14, int(uint32(10)&31))
+	i16 = i16 ^ i17
+	i17 = bits.RotateLeft32(v14, int(uint32(30)&31))
+	i16 = i16 ^ i17
+	i17 = v14 ^ v13
+	i17 = i17 & v7
+	i18 = v14 & v13
+	i17 = i17 ^ i18
+	i16 = i16 + i17
+	i16 = i16 + v9
+	v2 = i16
+	i15 = v8 + v2
+	v7 = i15
+	i15 = v7 & v6
+	i17 = v7 ^ k32(4294967295)
+	i16 = v5 & i17
+	i15 = i15 | i16
+	i14 = i14 + i15
+	i15 = bits.RotateLeft32(v7, int(uint32(21)&31))
+	i16 = bits.RotateLeft32(v7, int(uint32(7)&31))
+	i15 = i15 ^ i16
+	i16 = bits.RotateLeft32(v7, int(uint32(26)&31))
+	i15 = i15 ^ i16
+	i14 = i14 + i15
+	i14 = i14 + k32(2614888103)
+	v5 = i14
+	i15 = bits.RotateLeft32(v2, int(uint32(19)&31))
+	i16 = bits.RotateLeft32(v2, int(uint32(10)&31))
+	i15 = i15 ^ i16
+	i16 = bits.RotateLeft32(v2, int(uint32(30)&31))
+	i15 = i15 ^ i16
+	i16 = v2 ^ v14
+	i16 = i16 & v13
+	i17 = v2 & v14
+	i16 = i16 ^ i17
+	i15 = i15 + i16
+	i15 = i15 + v15
+	v3 = i15
+	i14 = v5 + v3
+	v13 = i14
+	i14 = v13 & v7
+	i16 = v13 ^ k32(4294967295)
+	i15 = v6 & i16
+	i14 = i14 | i15
+	i13 = i13 + i14
+	i14 = bits.RotateLeft32(v13, int(uint32(21)&31))
+	i15 = bits.RotateLeft32(v13, int(uint32(7)&31))
+	i14 = i14 ^ i15
+	i15 = bits.RotateLeft32(v13, int(uint32(26)&31))
+	i14 = i14 ^ i15
+	i13 = i13 + i14
+	i13 = i13 + k32(3248222580)
+	v6 = i13
+	i14 = bits.RotateLeft32(v3, int(uint32(19)&31))
+	i15 = bits.RotateLeft32(v3, int(uint32(10)&31))
+	i14 = i14 ^ i15
+	i15 = bits.RotateLeft32(v3, int(uint32(30)&31))
+	i14 = i14 ^ i15
+	i15 = v3 ^ v2
+	i15 = i15 & v14
+	i16 = v3 & v2
+	i15 = i15 ^ i16
+	i14 = i14 + i15
+	i14 = i14 + v17
+	v4 = i14
+	i13 = v6 + v4
+	v14 = i13
+	i13 = v14 & v13
+	i15 = v14 ^ k32(4294967295)
+	i14 = v7 & i15
+	i13 = i13 | i14
+	i12 = i12 + i13
+	i13 = bits.RotateLeft32(v14, int(uint32(21)&31))
+	i14 = bits.RotateLeft32(v14, int(uint32(7)&31))
+	i13 = i13 ^ i14
+	i14 = bits.RotateLeft32(v14, int(uint32(26)&31))
+	i13 = i13 ^ i14
+	i12 = i12 + i13
+	i12 = i12 + k32(3835390401)
+	v9 = i12
+	i13 = bits.RotateLeft32(v4, int(uint32(19)&31))
+	i14 = bits.RotateLeft32(v4, int(uint32(10)&31))
+	i13 = i13 ^ i14
+	i14 = bits.RotateLeft32(v4, int(uint32(30)&31))
+	i13 = i13 ^ i14
+	i14 = v4 ^ v3
+	i14 = i14 & v2
+	i15 = v4 & v3
+	i14 = i14 ^ i15
+	i13 = i13 + i14
+	i13 = i13 + v23
+	v2 = i13
+	i12 = v9 + v2
+	v16 = i12
+	i11 = v24 + v16
+	i12 = v18 + v14
+	i13 = v21 + v13
+	i14 = v10 + v7
+	i15 = v16 & v14
+	i17 = v16 ^ k32(4294967295)
+	i16 = v13 & i17
+	i15 = i15 | i16
+	i14 = i14 + i15
+	i15 = bits.RotateLeft32(v16, int(uint32(21)&31))
+	i16 = bits.RotateLeft32(v16, int(uint32(7)&31))
+	i15 = i15 ^ i16
+	i16 = bits.RotateLeft32(v16, int(uint32(26)&31))
+	i15 = i15 ^ i16
+	i14 = i14 + i15
+	i14 = i14 + k32(4022224774)
+	v7 = i14
+	i15 = bits.RotateLeft32(v2, int(uint32(19)&31))
+	i16 = bits.RotateLeft32(v2, int(uint32(10)&31))
+	i15 = i15 ^ i16
+	i16 = bits.RotateLeft32(v2, int(uint32(30)&31))
+	i15 = i15 ^ i16
+	i16 = v2 ^ v4
+	i16 = i16 & v3
+	i17 = v2 & v4
+	i16 = i16 ^ i17
+	i15 = i15 + i16
+	i15 = i15 + v8
+	v3 = i15
+	i14 = v7 + v3
+	v10 = i14
+	i14 = v10 & v16
+	i16 = v10 ^ k32(4294967295)
+	i15 = v14 & i16
+	i14 = i14 | i15
+	i13 = i13 + i14
+	i14 = bits.RotateLeft32(v10, int(uint32(21)&31))
+	i15 = bits.RotateLeft32(v10, int(uint32(7)&31))
+	i14 = i14 ^ i15
+	i15 = bits.RotateLeft32(v10, int(uint32(26)&31))
+	i14 = i14 ^ i15
+	i13 = i13 + i14
+	i13 = i13 + uint32(264347078)
+	v13 = i13
+	i14 = bits.RotateLeft32(v3, int(uint32(19)&31))
+	i15 = bits.RotateLeft32(v3, int(uint32(10)&31))
+	i14 = i14 ^ i15
+	i15 = bits.RotateLeft32(v3, int(uint32(30)&31))
+	i14 = i14 ^ i15
+	i15 = v3 ^ v2
+	i15 = i15 & v4
+	i16 = v3 & v2
+	i15 = i15 ^ i16
+	i14 = i14 + i15
+	i14 = i14 + v5
+	v4 = i14
+	i13 = v13 + v4
+	v18 = i13
+	i13 = v18 & v10
+	i15 = v18 ^ k32(4294967295)
+	i14 = v16 & i15
+	i13 = i13 | i14
+	i12 = i12 + i13
+	i13 = bits.RotateLeft32(v18, int(uint32(21)&31))
+	i14 = bits.RotateLeft32(v18, int(uint32(7)&31))
+	i13 = i13 ^ i14
+	i14 = bits.RotateLeft32(v18, int(uint32(26)&31))
+	i13 = i13 ^ i14
+	i12 = i12 + i13
+	i12 = i12 + uint32(604807628)
+	v14 = i12
+	i13 = bits.RotateLeft32(v4, int(uint32(19)&31))
+	i14 = bits.RotateLeft32(v4, int(uint32(10)&31))
+	i13 = i13 ^ i14
+	i14 = bits.RotateLeft32(v4, int(uint32(30)&31))
+	i13 = i13 ^ i14
+	i14 = v4 ^ v3
+	i14 = i14 & v2
+	i15 = v4 & v3
+	i14 = i14 ^ i15
+	i13 = i13 + i14
+	i13 = i13 + v6
+	v2 = i13
+	i12 = v14 + v2
+	v21 = i12
+	i12 = v21 & v18
+	i14 = v21 ^ k32(4294967295)
+	i13 = v10 & i14
+	i12 = i12 | i13
+	i11 = i11 + i12
+	i12 = bits.RotateLeft32(v21, int(uint32(21)&31))
+	i13 = bits.RotateLeft32(v21, int(uint32(7)&31))
+	i12 = i12 ^ i13
+	i13 = bits.RotateLeft32(v21, int(uint32(26)&31))
+	i12 = i12 ^ i13
+	i11 = i11 + i12
+	i11 = i11 + uint32(770255983)
+	v16 = i11
+	i12 = bits.RotateLeft32(v2, int(uint32(19)&31))
+	i13 = bits.RotateLeft32(v2, int(uint32(10)&31))
+	i12 = i12 ^ i13
+	i13 = bits.RotateLeft32(v2, int(uint32(30)&31))
+	i12 = i12 ^ i13
+	i13 = v2 ^ v4
+	i13 = i13 & v3
+	i14 = v2 & v4
+	i13 = i13 ^ i14
+	i12 = i12 + i13
+	i12 = i12 + v9
+	v3 = i12
+	i11 = v16 + v3
+	v24 = i11
+	i10 = v26 + v24
+	i11 = v20 + v21
+	i12 = v25 + v18
+	i13 = v19 + v10
+	i14 = v24 & v21
+	i16 = v24 ^ k32(4294967295)
+	i15 = v18 & i16
+	i14 = i14 | i15
+	i13 = i13 + i14
+	i14 = bits.RotateLeft32(v24, int(uint32(21)&31))
+	i15 = bits.RotateLeft32(v24, int(uint32(7)&31))
+	i14 = i14 ^ i15
+	i15 = bits.RotateLeft32(v24, int(uint32(26)&31))
+	i14 = i14 ^ i15
+	i13 = i13 + i14
+	i13 = i13 + uint32(1249150122)
+	v25 = i13
+	i14 = bits.RotateLeft32(v3, int(uint32(19)&31))
+	i15 = bits.RotateLeft32(v3, int(uint32(10)&31))
+	i14 = i14 ^ i15
+	i15 = bits.RotateLeft32(v3, int(uint32(30)&31))
+	i14 = i14 ^ i15
+	i15 = v3 ^ v2
+	i15 = i15 & v4
+	i16 = v3 & v2
+	i15 = i15 ^ i16
+	i14 = i14 + i15
+	i14 = i14 + v7
+	v4 = i14
+	i13 = v25 + v4
+	v10 = i13
+	i13 = v10 & v24
+	i15 = v10 ^ k32(4294967295)
+	i14 = v21 & i15
+	i13 = i13 | i14
+	i12 = i12 + i13
+	i13 = bits.RotateLeft32(v10, int(uint32(21)&31))
+	i14 = bits.RotateLeft32(v10, int(uint32(7)&31))
+	i13 = i13 ^ i14
+	i14 = bits.RotateLeft32(v10, int(uint32(26)&31))
+	i13 = i13 ^ i14
+	i12 = i12 + i13
+	i12 = i12 + uint32(1555081692)
+	v21 = i12
+	i13 = bits.RotateLeft32(v4, int(uint32(19)&31))
+	i14 = bits.RotateLeft32(v4, int(uint32(10)&31))
+	i13 = i13 ^ i14
+	i14 = bits.RotateLeft32(v4, int(uint32(30)&31))
+	i13 = i13 ^ i14
+	i14 = v4 ^ v3
+	i14 = i14 & v2
+	i15 = v4 & v3
+	i14 = i14 ^ i15
+	i13 = i13 + i14
+	i13 = i13 + v13
+	v2 = i13
+	i12 = v21 + v2
+	v18 = i12
+	i12 = v18 & v10
+	i14 = v18 ^ k32(4294967295)
+	i13 = v24 & i14
+	i12 = i12 | i13
+	i11 = i11 + i12
+	i12 = bits.RotateLeft32(v18, int(uint32(21)&31))
+	i13 = bits.RotateLeft32(v18, int(uint32(7)&31))
+	i12 = i12 ^ i13
+	i13 = bits.RotateLeft32(v18, int(uint32(26)&31))
+	i12 = i12 ^ i13
+	i11 = i11 + i12
+	i11 = i11 + uint32(1996064986)
+	v24 = i11
+	i12 = bits.RotateLeft32(v2, int(uint32(19)&31))
+	i13 = bits.RotateLeft32(v2, int(uint32(10)&31))
+	i12 = i12 ^ i13
+	i13 = bits.RotateLeft32(v2, int(uint32(30)&31))
+	i12 = i12 ^ i13
+	i13 = v2 ^ v4
+	i13 = i13 & v3
+	i14 = v2 & v4
+	i13 = i13 ^ i14
+	i12 = i12 + i13
+	i12 = i12 + v14
+	v3 = i12
+	i11 = v24 + v3
+	v19 = i11
+	i11 = v19 & v18
+	i13 = v19 ^ k32(4294967295)
+	i12 = v10 & i13
+	i11 = i11 | i12
+	i10 = i10 + i11
+	i11 = bits.RotateLeft32(v19, int(uint32(21)&31))
+	i12 = bits.RotateLeft32(v19, int(uint32(7)&31))
+	i11 = i11 ^ i12
+	i12 = bits.RotateLeft32(v19, int(uint32(26)&31))
+	i11 = i11 ^ i12
+	i10 = i10 + i11
+	i10 = i10 + k32(2554220882)
+	v26 = i10
+	i11 = bits.RotateLeft32(v3, int(uint32(19)&31))
+	i12 = bits.RotateLeft32(v3, int(uint32(10)&31))
+	i11 = i11 ^ i12
+	i12 = bits.RotateLeft32(v3, int(uint32(30)&31))
+	i11 = i11 ^ i12
+	i12 = v3 ^ v2
+	i12 = i12 & v4
+	i13 = v3 & v2
+	i12 = i12 ^ i13
+	i11 = i11 + i12
+	i11 = i11 + v16
+	v4 = i11
+	i10 = v26 + v4
+	v20 = i10
+	i9 = v28 + v20
+	i10 = v31 + v19
+	i11 = v27 + v18
+	i12 = v30 + v10
+	i13 = v20 & v19
+	i15 = v20 ^ k32(4294967295)
+	i14 = v18 & i15
+	i13 = i13 | i14
+	i12 = i12 + i13
+	i13 = bits.RotateLeft32(v20, int(uint32(21)&31))
+	i14 = bits.RotateLeft32(v20, int(uint32(7)&31))
+	i13 = i13 ^ i14
+	i14 = bits.RotateLeft32(v20, int(uint32(26)&31))
+	i13 = i13 ^ i14
+	i12 = i12 + i13
+	i12 = i12 + k32(2821834349)
+	v27 = i12
+	i13 = bits.RotateLeft32(v4, int(uint32(19)&31))
+	i14 = bits.RotateLeft32(v4, int(uint32(10)&31))
+	i13 = i13 ^ i14
+	i14 = bits.RotateLeft32(v4, int(uint32(30)&31))
+	i13 = i13 ^ i14
+	i14 = v4 ^ v3
+	i14 = i14 & v2
+	i15 = v4 & v3
+	i14 = i14 ^ i15
+	i13 = i13 + i14
+	i13 = i13 + v25
+	v2 = i13
+	i12 = v27 + v2
+	v10 = i12
+	i12 = v10 & v20
+	i14 = v10 ^ k32(4294967295)
+	i13 = v19 & i14
+	i12 = i12 | i13
+	i11 = i11 + i12
+	i12 = bits.RotateLeft32(v10, int(uint32(21)&31))
+	i13 = bits.RotateLeft32(v10, int(uint32(7)&31))
+	i12 = i12 ^ i13
+	i13 = bits.RotateLeft32(v10, int(uint32(26)&31))
+	i12 = i12 ^ i13
+	i11 = i11 + i12
+	i11 = i11 + k32(2952996808)
+	v25 = i11
+	i12 = bits.RotateLeft32(v2, int(uint32(19)&31))
+	i13 = bits.RotateLeft32(v2, int(uint32(10)&31))
+	i12 = i12 ^ i13
+	i13 = bits.RotateLeft32(v2, int(uint32(30)&31))
+	i12 = i12 ^ i13
+	i13 = v2 ^ v4
+	i13 = i13 & v3
+	i14 = v2 & v4
+	i13 = i13 ^ i14
+	i12 = i12 + i13
+	i12 = i12 + v21
+	v3 = i12
+	i11 = v25 + v3
+	v18 = i11
+	i11 = v18 & v10
+	i13 = v18 ^ k32(4294967295)
+	i12 = v20 & i13
+	i11 = i11 | i12
+	i10 = i10 + i11
+	i11 = bits.RotateLeft32(v18, int(uint32(21)&31))
+	i12 = bits.RotateLeft32(v18, int(uint32(7)&31))
+	i11 = i11 ^ i12
+	i12 = bits.RotateLeft32(v18, int(uint32(26)&31))
+	i11 = i11 ^ i12
+	i10 = i10 + i11
+	i10 = i10 + k32(3210313671)
+	v21 = i10
+	i11 = bits.RotateLeft32(v3, int(uint32(19)&31))
+	i12 = bits.RotateLeft32(v3, int(uint32(10)&31))
+	i11 = i11 ^ i12
+	i12 = bits.RotateLeft32(v3, int(uint32(30)&31))
+	i11 = i11 ^ i12
+	i12 = v3 ^ v2
+	i12 = i12 & v4
+	i13 = v3 & v2
+	i12 = i12 ^ i13
+	i11 = i11 + i12
+	i11 = i11 + v24
+	v4 = i11
+	i10 = v21 + v4
+	v19 = i10
+	i10 = v19 & v18
+	i12 = v19 ^ k32(4294967295)
+	i11 = v10 & i12
+	i10 = i10 | i11
+	i9 = i9 + i10
+	i10 = bits.RotateLeft32(v19, int(uint32(21)&31))
+	i11 = bits.RotateLeft32(v19, int(uint32(7)&31))
+	i10 = i10 ^ i11
+	i11 = bits.RotateLeft32(v19, int(uint32(26)&31))
+	i10 = i10 ^ i11
+	i9 = i9 + i10
+	i9 = i9 + k32(3336571891)
+	v24 = i9
+	i10 = bits.RotateLeft32(v4, int(uint32(19)&31))
+	i11 = bits.RotateLeft32(v4, int(uint32(10)&31))
+	i10 = i10 ^ i11
+	i11 = bits.RotateLeft32(v4, int(uint32(30)&31))
+	i10 = i10 ^ i11
+	i11 = v4 ^ v3
+	i11 = i11 & v2
+	i12 = v4 & v3
+	i11 = i11 ^ i12
+	i10 = i10 + i11
+	i10 = i10 + v26
+	v2 = i10
+	i9 = v24 + v2
+	v20 = i9
+	i8 = v34 + v20
+	i9 = v33 + v19
+	i10 = v29 + v18
+	i11 = v32 + v10
+	i12 = v20 & v19
+	i14 = v20 ^ k32(4294967295)
+	i13 = v18 & i14
+	i12 = i12 | i13
+	i11 = i11 + i12
+	i12 = bits.RotateLeft32(v20, int(uint32(21)&31))
+	i13 = bits.RotateLeft32(v20, int(uint32(7)&31))
+	i12 = i12 ^ i13
+	i13 = bits.RotateLeft32(v20, int(uint32(26)&31))
+	i12 = i12 ^ i13
+	i11 = i11 + i12
+	i11 = i11 + k32(3584528711)
+	v26 = i11
+	i12 = bits.RotateLeft32(v2, int(uint32(19)&31))
+	i13 = bits.RotateLeft32(v2, int(uint32(10)&31))
+	i12 = i12 ^ i13
+	i13 = bits.RotateLeft32(v2, int(uint32(30)&31))
+	i12 = i12 ^ i13
+	i13 = v2 ^ v4
+	i13 = i13 & v3
+	i14 = v2 & v4
+	i13 = i13 ^ i14
+	i12 = i12 + i13
+	i12 = i12 + v27
+	v3 = i12
+	i11 = v26 + v3
+	v10 = i11
+	i11 = v10 & v20
+	i13 = v10 ^ k32(4294967295)
+	i12 = v19 & i13
+	i11 = i11 | i12
+	i10 = i10 + i11
+	i11 = bits.RotateLeft32(v10, int(uint32(21)&31))
+	i12 = bits.RotateLeft32(v10, int(uint32(7)&31))
+	i11 = i11 ^ i12
+	i12 = bits.RotateLeft32(v10, int(uint32(26)&31))
+	i11 = i11 ^ i12
+	i10 = i10 + i11
+	i10 = i10 + uint32(113926993)
+	v27 = i10
+	i11 = bits.RotateLeft32(v3, int(uint32(19)&31))
+	i12 = bits.RotateLeft32(v3, int(uint32(10)&31))
+	i11 = i11 ^ i12
+	i12 = bits.RotateLeft32(v3, int(uint32(30)&31))
+	i11 = i11 ^ i12
+	i12 = v3 ^ v2
+	i12 = i12 & v4
+	i13 = v3 & v2
+	i12 = i12 ^ i13
+	i11 = i11 + i12
+	i11 = i11 + v25
+	v4 = i11
+	i10 = v27 + v4
+	v18 = i10
+	i10 = v18 & v10
+	i12 = v18 ^ k32(4294967295)
+	i11 = v20 & i12
+	i10 = i10 | i11
+	i9 = i9 + i10
+	i10 = bits.RotateLeft32(v18, int(uint32(21)&31))
+	i11 = bits.RotateLeft32(v18, int(uint32(7)&31))
+	i10 = i10 ^ i11
+	i11 = bits.RotateLeft32(v18, int(uint32(26)&31))
+	i10 = i10 ^ i11
+	i9 = i9 + i10
+	i9 = i9 + uint32(338241895)
+	v25 = i9
+	i10 = bits.RotateLeft32(v4, int(uint32(19)&31))
+	i11 = bits.RotateLeft32(v4, int(uint32(10)&31))
+	i10 = i10 ^ i11
+	i11 = bits.RotateLeft32(v4, int(uint32(30)&31))
+	i10 = i10 ^ i11
+	i11 = v4 ^ v3
+	i11 = i11 & v2
+	i12 = v4 & v3
+	i11 = i11 ^ i12
+	i10 = i10 + i11
+	i10 = i10 + v21
+	v2 = i10
+	i9 = v25 + v2
+	v19 = i9
+	i9 = v19 & v18
+	i11 = v19 ^ k32(4294967295)
+	i10 = v10 & i11
+	i9 = i9 | i10
+	i8 = i8 + i9
+	i9 = bits.RotateLeft32(v19, int(uint32(21)&31))
+	i10 = bits.RotateLeft32(v19, int(uint32(7)&31))
+	i9 = i9 ^ i10
+	i10 = bits.RotateLeft32(v19, int(uint32(26)&31))
+	i9 = i9 ^ i10
+	i8 = i8 + i9
+	i8 = i8 + uint32(666307205)
+	v21 = i8
+	i9 = bits.RotateLeft32(v2, int(uint32(19)&31))
+	i10 = bits.RotateLeft32(v2, int(uint32(10)&31))
+	i9 = i9 ^ i10
+	i10 = bits.RotateLeft32(v2, int(uint32(30)&31))
+	i9 = i9 ^ i10
+	i10 = v2 ^ v4
+	i10 = i10 & v3
+	i11 = v2 & v4
+	i10 = i10 ^ i11
+	i9 = i9 + i10
+	i9 = i9 + v24
+	v3 = i9
+	i8 = v21 + v3
+	v20 = i8
+	i7 = v36 + v20
+	i8 = v39 + v19
+	i9 = v35 + v18
+	i10 = v38 + v10
+	i11 = v20 & v19
+	i13 = v20 ^ k32(4294967295)
+	i12 = v18 & i13
+	i11 = i11 | i12
+	i10 = i10 + i11
+	i11 = bits.RotateLeft32(v20, int(uint32(21)&31))
+	i12 = bits.RotateLeft32(v20, int(uint32(7)&31))
+	i11 = i11 ^ i12
+	i12 = bits.RotateLeft32(v20, int(uint32(26)&31))
+	i11 = i11 ^ i12
+	i10 = i10 + i11
+	i10 = i10 + uint32(773529912)
+	v24 = i10
+	i11 = bits.RotateLeft32(v3, int(uint32(19)&31))
+	i12 = bits.RotateLeft32(v3, int(uint32(10)&31))
+	i11 = i11 ^ i12
+	i12 = bits.RotateLeft32(v3, int(uint32(30)&31))
+	i11 = i11 ^ i12
+	i12 = v3 ^ v2
+	i12 = i12 & v4
+	i13 = v3 & v2
+	i12 = i12 ^ i13
+	i11 = i11 + i12
+	i11 = i11 + v26
+	v4 = i11
+	i10 = v24 + v4
+	v10 = i10
+	i10 = v10 & v20
+	i12 = v10 ^ k32(4294967295)
+	i11 = v19 & i12
+	i10 = i10 | i11
+	i9 = i9 + i10
+	i10 = bits.RotateLeft32(v10, int(uint32(21)&31))
+	i11 = bits.RotateLeft32(v10, int(uint32(7)&31))
+	i10 = i10 ^ i11
+	i11 = bits.RotateLeft32(v10, int(uint32(26)&31))
+	i10 = i10 ^ i11
+	i9 = i9 + i10
+	i9 = i9 + uint32(1294757372)
+	v26 = i9
+	i10 = bits.RotateLeft32(v4, int(uint32(19)&31))
+	i11 = bits.RotateLeft32(v4, int(uint32(10)&31))
+	i10 = i10 ^ i11
+	i11 = bits.RotateLeft32(v4, int(uint32(30)&31))
+	i10 = i10 ^ i11
+	i11 = v4 ^ v3
+	i11 = i11 & v2
+	i12 = v4 & v3
+	i11 = i11 ^ i12
+	i10 = i10 + i11
+	i10 = i10 + v27
+	v2 = i10
+	i9 = v26 + v2
+	v18 = i9
+	i9 = v18 & v10
+	i11 = v18 ^ k32(4294967295)
+	i10 = v20 & i11
+	i9 = i9 | i10
+	i8 = i8 + i9
+	i9 = bits.RotateLeft32(v18, int(uint32(21)&31))
+	i10 = bits.RotateLeft32(v18, int(uint32(7)&31))
+	i9 = i9 ^ i10
+	i10 = bits.RotateLeft32(v18, int(uint32(26)&31))
+	i9 = i9 ^ i10
+	i8 = i8 + i9
+	i8 = i8 + uint32(1396182291)
+	v27 = i8
+	i9 = bits.RotateLeft32(v2, int(uint32(19)&31))
+	i10 = bits.RotateLeft32(v2, int(uint32(10)&31))
+	i9 = i9 ^ i10
+	i10 = bits.RotateLeft32(v2, int(uint32(30)&31))
+	i9 = i9 ^ i10
+	i10 = v2 ^ v4
+	i10 = i10 & v3
+	i11 = v2 & v4
+	i10 = i10 ^ i11
+	i9 = i9 + i10
+	i9 = i9 + v25
+	v3 = i9
+	i8 = v27 + v3
+	v19 = i8
+	i8 = v19 & v18
+	i10 = v19 ^ k32(4294967295)
+	i9 = v10 & i10
+	i8 = i8 | i9
+	i7 = i7 + i8
+	i8 = bits.RotateLeft32(v19, int(uint32(21)&31))
+	i9 = bits.RotateLeft32(v19, int(uint32(7)&31))
+	i8 = i8 ^ i9
+	i9 = bits.RotateLeft32(v19, int(uint32(26)&31))
+	i8 = i8 ^ i9
+	i7 = i7 + i8
+	i7 = i7 + uint32(1695183700)
+	v25 = i7
+	i8 = bits.RotateLeft32(v3, int(uint32(19)&31))
+	i9 = bits.RotateLeft32(v3, int(uint32(10)&31))
+	i8 = i8 ^ i9
+	i9 = bits.RotateLeft32(v3, int(uint32(30)&31))
+	i8 = i8 ^ i9
+	i9 = v3 ^ v2
+	i9 = i9 & v4
+	i10 = v3 & v2
+	i9 = i9 ^ i10
+	i8 = i8 + i9
+	i8 = i8 + v21
+	v4 = i8
+	i7 = v25 + v4
+	v20 = i7
+	i6 = v45 + v20
+	i7 = v41 + v19
+	i8 = v37 + v18
+	i9 = v40 + v10
+	i10 = v20 & v19
+	i12 = v20 ^ k32(4294967295)
+	i11 = v18 & i12
+	i10 = i10 | i11
+	i9 = i9 + i10
+	i10 = bits.RotateLeft32(v20, int(uint32(21)&31))
+	i11 = bits.RotateLeft32(v20, int(uint32(7)&31))
+	i10 = i10 ^ i11
+	i11 = bits.RotateLeft32(v20, int(uint32(26)&31))
+	i10 = i10 ^ i11
+	i9 = i9 + i10
+	i9 = i9 + uint32(1986661051)
+	v21 = i9
+	i10 = bits.RotateLeft32(v4, int(uint32(19)&31))
+	i11 = bits.RotateLeft32(v4, int(uint32(10)&31))
+	i10 = i10 ^ i11
+	i11 = bits.RotateLeft32(v4, int(uint32(30)&31))
+	i10 = i10 ^ i11
+	i11 = v4 ^ v3
+	i11 = i11 & v2
+	i12 = v4 & v3
+	i11 = i11 ^ i12
+	i10 = i10 + i11
+	i10 = i10 + v24
+	v2 = i10
+	i9 = v21 + v2
+	v10 = i9
+	i9 = v10 & v20
+	i11 = v10 ^ k32(4294967295)
+	i10 = v19 & i11
+	i9 = i9 | i10
+	i8 = i8 + i9
+	i9 = bits.RotateLeft32(v10, int(uint32(21)&31))
+	i10 = bits.RotateLeft32(v10, int(uint32(7)&31))
+	i9 = i9 ^ i10
+	i10 = bits.RotateLeft32(v10, int(uint32(26)&31))
+	i9 = i9 ^ i10
+	i8 = i8 + i9
+	i8 = i8 + k32(2177026350)
+	v24 = i8
+	i9 = bits.RotateLeft32(v2, int(uint32(19)&31))
+	i10 = bits.RotateLeft32(v2, int(uint32(10)&31))
+	i9 = i9 ^ i10
+	i10 = bits.RotateLeft32(v2, int(uint32(30)&31))
+	i9 = i9 ^ i10
+	i10 = v2 ^ v4
+	i10 = i10 & v3
+	i11 = v2 & v4
+	i10 = i10 ^ i11
+	i9 = i9 + i10
+	i9 = i9 + v26
+	v3 = i9
+	i8 = v24 + v3
+	v18 = i8
+	i8 = v18 & v10
+	i10 = v18 ^ k32(4294967295)
+	i9 = v20 & i10
+	i8 = i8 | i9
+	i7 = i7 + i8
+	i8 = bits.RotateLeft32(v18, int(uint32(21)&31))
+	i9 = bits.RotateLeft32(v18, int(uint32(7)&31))
+	i8 = i8 ^ i9
+	i9 = bits.RotateLeft32(v18, int(uint32(26)&31))
+	i8 = i8 ^ i9
+	i7 = i7 + i8
+	i7 = i7 + k32(2456956037)
+	v26 = i7
+	i8 = bits.RotateLeft32(v3, int(uint32(19)&31))
+	i9 = bits.RotateLeft32(v3, int(uint32(10)&31))
+	i8 = i8 ^ i9
+	i9 = bits.RotateLeft32(v3, int(uint32(30)&31))
+	i8 = i8 ^ i9
+	i9 = v3 ^ v2
+	i9 = i9 & v4
+	i10 = v3 & v2
+	i9 = i9 ^ i10
+	i8 = i8 + i9
+	i8 = i8 + v27
+	v4 = i8
+	i7 = v26 + v4
+	v19 = i7
+	i7 = v19 & v18
+	i9 = v19 ^ k32(4294967295)
+	i8 = v10 & i9
+	i7 = i7 | i8
+	i6 = i6 + i7
+	i7 = bits.RotateLeft32(v19, int(uint32(21)&31))
+	i8 = bits.RotateLeft32(v19, int(uint32(7)&31))
+	i7 = i7 ^ i8
+	i8 = bits.RotateLeft32(v19, int(uint32(26)&31))
+	i7 = i7 ^ i8
+	i6 = i6 + i7
+	i6 = i6 + k32(2730485921)
+	v27 = i6
+	i7 = bits.RotateLeft32(v4, int(uint32(19)&31))
+	i8 = bits.RotateLeft32(v4, int(uint32(10)&31))
+	i7 = i7 ^ i8
+	i8 = bits.RotateLeft32(v4, int(uint32(30)&31))
+	i7 = i7 ^ i8
+	i8 = v4 ^ v3
+	i8 = i8 & v2
+	i9 = v4 & v3
+	i8 = i8 ^ i9
+	i7 = i7 + i8
+	i7 = i7 + v25
+	v2 = i7
+	i6 = v27 + v2
+	v20 = i6
+	i5 = v47 + v20
+	i6 = v43 + v19
+	i7 = v46 + v18
+	i8 = v42 + v10
+	i9 = v20 & v19
+	i11 = v20 ^ k32(4294967295)
+	i10 = v18 & i11
+	i9 = i9 | i10
+	i8 = i8 + i9
+	i9 = bits.RotateLeft32(v20, int(uint32(21)&31))
+	i10 = bits.RotateLeft32(v20, int(uint32(7)&31))
+	i9 = i9 ^ i10
+	i10 = bits.RotateLeft32(v20, int(uint32(26)&31))
+	i9 = i9 ^ i10
+	i8 = i8 + i9
+	i8 = i8 + k32(2820302411)
+	v25 = i8
+	i9 = bits.RotateLeft32(v2, int(uint32(19)&31))
+	i10 = bits.RotateLeft32(v2, int(uint32(10)&31))
+	i9 = i9 ^ i10
+	i10 = bits.RotateLeft32(v2, int(uint32(30)&31))
+	i9 = i9 ^ i10
+	i10 = v2 ^ v4
+	i10 = i10 & v3
+	i11 = v2 & v4
+	i10 = i10 ^ i11
+	i9 = i9 + i10
+	i9 = i9 + v21
+	v3 = i9
+	i8 = v25 + v3
+	v10 = i8
+	i8 = v10 & v20
+	i10 = v10 ^ k32(4294967295)
+	i9 = v19 & i10
+	i8 = i8 | i9
+	i7 = i7 + i8
+	i8 = bits.RotateLeft32(v10, int(uint32(21)&31))
+	i9 = bits.RotateLeft32(v10, int(uint32(7)&31))
+	i8 = i8 ^ i9
+	i9 = bits.RotateLeft32(v10, int(uint32(26)&31))
+	i8 = i8 ^ i9
+	i7 = i7 + i8
+	i7 = i7 + k32(3259730800)
+	v21 = i7
+	i8 = bits.RotateLeft32(v3, int(uint32(19)&31))
+	i9 = bits.RotateLeft32(v3, int(uint32(10)&31))
+	i8 = i8 ^ i9
+	i9 = bits.RotateLeft32(v3, int(uint32(30)&31))
+	i8 = i8 ^ i9
+	i9 = v3 ^ v2
+	i9 = i9 & v4
+	i10 = v3 & v2
+	i9 = i9 ^ i10
+	i8 = i8 + i9
+	i8 = i8 + v24
+	v4 = i8
+	i7 = v21 + v4
+	v18 = i7
+	i7 = v18 & v10
+	i9 = v18 ^ k32(4294967295)
+	i8 = v20 & i9
+	i7 = i7 | i8
+	i6 = i6 + i7
+	i7 = bits.RotateLeft32(v18, int(uint32(21)&31))
+	i8 = bits.RotateLeft32(v18, int(uint32(7)&31))
+	i7 = i7 ^ i8
+	i8 = bits.RotateLeft32(v18, int(uint32(26)&31))
+	i7 = i7 ^ i8
+	i6 = i6 + i7
+	i6 = i6 + k32(3345764771)
+	v24 = i6
+	i7 = bits.RotateLeft32(v4, int(uint32(19)&31))
+	i8 = bits.RotateLeft32(v4, int(uint32(10)&31))
+	i7 = i7 ^ i8
+	i8 = bits.RotateLeft32(v4, int(uint32(30)&31))
+	i7 = i7 ^ i8
+	i8 = v4 ^ v3
+	i8 = i8 & v2
+	i9 = v4 & v3
+	i8 = i8 ^ i9
+	i7 = i7 + i8
+	i7 = i7 + v26
+	v2 = i7
+	i6 = v24 + v2
+	v19 = i6
+	i6 = v19 & v18
+	i8 = v19 ^ k32(4294967295)
+	i7 = v10 & i8
+	i6 = i6 | i7
+	i5 = i5 + i6
+	i6 = bits.RotateLeft32(v19, int(uint32(21)&31))
+	i7 = bits.RotateLeft32(v19, int(uint32(7)&31))
+	i6 = i6 ^ i7
+	i7 = bits.RotateLeft32(v19, int(uint32(26)&31))
+	i6 = i6 ^ i7
+	i5 = i5 + i6
+	i5 = i5 + k32(3516065817)
+	v26 = i5
+	i6 = bits.RotateLeft32(v2, int(uint32(19)&31))
+	i7 = bits.RotateLeft32(v2, int(uint32(10)&31))
+	i6 = i6 ^ i7
+	i7 = bits.RotateLeft32(v2, int(uint32(30)&31))
+	i6 = i6 ^ i7
+	i7 = v2 ^ v4
+	i7 = i7 & v3
+	i8 = v2 & v4
+	i7 = i7 ^ i8
+	i6 = i6 + i7
+	i6 = i6 + v27
+	v3 = i6
+	i5 = v26 + v3
+	v20 = i5
+	i4 = v53 + v20
+	i5 = v49 + v19
+	i6 = v48 + v18
+	i7 = v44 + v10
+	i8 = v20 & v19
+	i10 = v20 ^ k32(4294967295)
+	i9 = v18 & i10
+	i8 = i8 | i9
+	i7 = i7 + i8
+	i8 = bits.RotateLeft32(v20, int(uint32(21)&31))
+	i9 = bits.RotateLeft32(v20, int(uint32(7)&31))
+	i8 = i8 ^ i9
+	i9 = bits.RotateLeft32(v20, int(uint32(26)&31))
+	i8 = i8 ^ i9
+	i7 = i7 + i8
+	i7 = i7 + k32(3600352804)
+	v27 = i7
+	i8 = bits.RotateLeft32(v3, int(uint32(19)&31))
+	i9 = bits.RotateLeft32(v3, int(uint32(10)&31))
+	i8 = i8 ^ i9
+	i9 = bits.RotateLeft32(v3, int(uint32(30)&31))
+	i8 = i8 ^ i9
+	i9 = v3 ^ v2
+	i9 = i9 & v4
+	i10 = v3 & v2
+	i9 = i9 ^ i10
+	i8 = i8 + i9
+	i8 = i8 + v25
+	v4 = i8
+	i7 = v27 + v4
+	v10 = i7
+	i7 = v10 & v20
+	i9 = v10 ^ k32(4294967295)
+	i8 = v19 & i9
+	i7 = i7 | i8
+	i6 = i6 + i7
+	i7 = bits.RotateLeft32(v10, int(uint32(21)&31))
+	i8 = bits.RotateLeft32(v10, int(uint32(7)&31))
+	i7 = i7 ^ i8
+	i8 = bits.RotateLeft32(v10, int(uint32(26)&31))
+	i7 = i7 ^ i8
+	i6 = i6 + i7
+	i6 = i6 + k32(4094571909)
+	v25 = i6
+	i7 = bits.RotateLeft32(v4, int(uint32(19)&31))
+	i8 = bits.RotateLeft32(v4, int(uint32(10)&31))
+	i7 = i7 ^ i8
+	i8 = bits.RotateLeft32(v4, int(uint32(30)&31))
+	i7 = i7 ^ i8
+	i8 = v4 ^ v3
+	i8 = i8 & v2
+	i9 = v4 & v3
+	i8 = i8 ^ i9
+	i7 = i7 + i8
+	i7 = i7 + v21
+	v2 = i7
+	i6 = v25 + v2
+	v18 = i6
+	i6 = v18 & v10
+	i8 = v18 ^ k32(4294967295)
+	i7 = v20 & i8
+	i6 = i6 | i7
+	i5 = i5 + i6
+	i6 = bits.RotateLeft32(v18, int(uint32(21)&31))
+	i7 = bits.RotateLeft32(v18, int(uint32(7)&31))
+	i6 = i6 ^ i7
+	i7 = bits.RotateLeft32(v18, int(uint32(26)&31))
+	i6 = i6 ^ i7
+	i5 = i5 + i6
+	i5 = i5 + uint32(275423344)
+	v21 = i5
+	i6 = bits.RotateLeft32(v2, int(uint32(19)&31))
+	i7 = bits.RotateLeft32(v2, int(uint32(10)&31))
+	i6 = i6 ^ i7
+	i7 = bits.RotateLeft32(v2, int(uint32(30)&31))
+	i6 = i6 ^ i7
+	i7 = v2 ^ v4
+	i7 = i7 & v3
+	i8 = v2 & v4
+	i7 = i7 ^ i8
+	i6 = i6 + i7
+	i6 = i6 + v24
+	v3 = i6
+	i5 = v21 + v3
+	v19 = i5
+	i5 = v19 & v18
+	i7 = v19 ^ k32(4294967295)
+	i6 = v10 & i7
+	i5 = i5 | i6
+	i4 = i4 + i5
+	i5 = bits.RotateLeft32(v19, int(uint32(21)&31))
+	i6 = bits.RotateLeft32(v19, int(uint32(7)&31))
+	i5 = i5 ^ i6
+	i6 = bits.RotateLeft32(v19, int(uint32(26)&31))
+	i5 = i5 ^ i6
+	i4 = i4 + i5
+	i4 = i4 + uint32(430227734)
+	v24 = i4
+	i5 = bits.RotateLeft32(v3, int(uint32(19)&31))
+	i6 = bits.RotateLeft32(v3, int(uint32(10)&31))
+	i5 = i5 ^ i6
+	i6 = bits.RotateLeft32(v3, int(uint32(30)&31))
+	i5 = i5 ^ i6
+	i6 = v3 ^ v2
+	i6 = i6 & v4
+	i7 = v3 & v2
+	i6 = i6 ^ i7
+	i5 = i5 + i6
+	i5 = i5 + v26
+	v4 = i5
+	i4 = v24 + v4
+	v20 = i4
+	i3 = v55 + v20
+	i4 = v51 + v19
+	i5 = v54 + v18
+	i6 = v50 + v10
+	i7 = v20 & v19
+	i9 = v20 ^ k32(4294967295)
+	i8 = v18 & i9
+	i7 = i7 | i8
+	i6 = i6 + i7
+	i7 = bits.RotateLeft32(v20, int(uint32(21)&31))
+	i8 = bits.RotateLeft32(v20, int(uint32(7)&31))
+	i7 = i7 ^ i8
+	i8 = bits.RotateLeft32(v20, int(uint32(26)&31))
+	i7 = i7 ^ i8
+	i6 = i6 + i7
+	i6 = i6 + uint32(506948616)
+	v26 = i6
+	i7 = bits.RotateLeft32(v4, int(uint32(19)&31))
+	i8 = bits.RotateLeft32(v4, int(uint32(10)&31))
+	i7 = i7 ^ i8
+	i8 = bits.RotateLeft32(v4, int(uint32(30)&31))
+	i7 = i7 ^ i8
+	i8 = v4 ^ v3
+	i8 = i8 & v2
+	i9 = v4 & v3
+	i8 = i8 ^ i9
+	i7 = i7 + i8
+	i7 = i7 + v27
+	v2 = i7
+	i6 = v26 + v2
+	v10 = i6
+	i6 = v10 & v20
+	i8 = v10 ^ k32(4294967295)
+	i7 = v19 & i8
+	i6 = i6 | i7
+	i5 = i5 + i6
+	i6 = bits.RotateLeft32(v10, int(uint32(21)&31))
+	i7 = bits.RotateLeft32(v10, int(uint32(7)&31))
+	i6 = i6 ^ i7
+	i7 = bits.RotateLeft32(v10, int(uint32(26)&31))
+	i6 = i6 ^ i7
+	i5 = i5 + i6
+	i5 = i5 + uint32(659060556)
+	v27 = i5
+	i6 = bits.RotateLeft32(v2, int(uint32(19)&31))
+	i7 = bits.RotateLeft32(v2, int(uint32(10)&31))
+	i6 = i6 ^ i7
+	i7 = bits.RotateLeft32(v2, int(uint32(30)&31))
+	i6 = i6 ^ i7
+	i7 = v2 ^ v4
+	i7 = i7 & v3
+	i8 = v2 & v4
+	i7 = i7 ^ i8
+	i6 = i6 + i7
+	i6 = i6 + v25
+	v3 = i6
+	i5 = v27 + v3
+	v18 = i5
+	i5 = v18 & v10
+	i7 = v18 ^ k32(4294967295)
+	i6 = v20 & i7
+	i5 = i5 | i6
+	i4 = i4 + i5
+	i5 = bits.RotateLeft32(v18, int(uint32(21)&31))
+	i6 = bits.RotateLeft32(v18, int(uint32(7)&31))
+	i5 = i5 ^ i6
+	i6 = bits.RotateLeft32(v18, int(uint32(26)&31))
+	i5 = i5 ^ i6
+	i4 = i4 + i5
+	i4 = i4 + uint32(883997877)
+	v25 = i4
+	i5 = bits.RotateLeft32(v3, int(uint32(19)&31))
+	i6 = bits.RotateLeft32(v3, int(uint32(10)&31))
+	i5 = i5 ^ i6
+	i6 = bits.RotateLeft32(v3, int(uint32(30)&31))
+	i5 = i5 ^ i6
+	i6 = v3 ^ v2
+	i6 = i6 & v4
+	i7 = v3 & v2
+	i6 = i6 ^ i7
+	i5 = i5 + i6
+	i5 = i5 + v21
+	v4 = i5
+	i4 = v25 + v4
+	v19 = i4
+	i4 = v19 & v18
+	i6 = v19 ^ k32(4294967295)
+	i5 = v10 & i6
+	i4 = i4 | i5
+	i3 = i3 + i4
+	i4 = bits.RotateLeft32(v19, int(uint32(21)&31))
+	i5 = bits.RotateLeft32(v19, int(uint32(7)&31))
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v19, int(uint32(26)&31))
+	i4 = i4 ^ i5
+	i3 = i3 + i4
+	i3 = i3 + uint32(958139571)
+	v21 = i3
+	i4 = bits.RotateLeft32(v4, int(uint32(19)&31))
+	i5 = bits.RotateLeft32(v4, int(uint32(10)&31))
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v4, int(uint32(30)&31))
+	i4 = i4 ^ i5
+	i5 = v4 ^ v3
+	i5 = i5 & v2
+	i6 = v4 & v3
+	i5 = i5 ^ i6
+	i4 = i4 + i5
+	i4 = i4 + v24
+	v2 = i4
+	i3 = v21 + v2
+	v20 = i3
+	i2 = v57 + v20
+	i3 = bits.RotateLeft32(v45, int(uint32(14)&31))
+	i4 = v45 >> (uint32(3) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v45, int(uint32(25)&31))
+	i3 = i3 ^ i4
+	i3 = i3 + v41
+	i3 = i3 + v53
+	i4 = bits.RotateLeft32(v52, int(uint32(13)&31))
+	i5 = v52 >> (uint32(10) & 31)
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v52, int(uint32(15)&31))
+	i4 = i4 ^ i5
+	i3 = i3 + i4
+	v24 = i3
+	i3 = v24 + v19
+	i4 = v56 + v18
+	i5 = v52 + v10
+	i6 = v20 & v19
+	i8 = v20 ^ k32(4294967295)
+	i7 = v18 & i8
+	i6 = i6 | i7
+	i5 = i5 + i6
+	i6 = bits.RotateLeft32(v20, int(uint32(21)&31))
+	i7 = bits.RotateLeft32(v20, int(uint32(7)&31))
+	i6 = i6 ^ i7
+	i7 = bits.RotateLeft32(v20, int(uint32(26)&31))
+	i6 = i6 ^ i7
+	i5 = i5 + i6
+	i5 = i5 + uint32(1322822218)
+	v28 = i5
+	i6 = bits.RotateLeft32(v2, int(uint32(19)&31))
+	i7 = bits.RotateLeft32(v2, int(uint32(10)&31))
+	i6 = i6 ^ i7
+	i7 = bits.RotateLeft32(v2, int(uint32(30)&31))
+	i6 = i6 ^ i7
+	i7 = v2 ^ v4
+	i7 = i7 & v3
+	i8 = v2 & v4
+	i7 = i7 ^ i8
+	i6 = i6 + i7
+	i6 = i6 + v26
+	v3 = i6
+	i5 = v28 + v3
+	v10 = i5
+	i5 = v10 & v20
+	i7 = v10 ^ k32(4294967295)
+	i6 = v19 & i7
+	i5 = i5 | i6
+	i4 = i4 + i5
+	i5 = bits.RotateLeft32(v10, int(uint32(21)&31))
+	i6 = bits.RotateLeft32(v10, int(uint32(7)&31))
+	i5 = i5 ^ i6
+	i6 = bits.RotateLeft32(v10, int(uint32(26)&31))
+	i5 = i5 ^ i6
+	i4 = i4 + i5
+	i4 = i4 + uint32(1537002063)
+	v26 = i4
+	i5 = bits.RotateLeft32(v3, int(uint32(19)&31))
+	i6 = bits.RotateLeft32(v3, int(uint32(10)&31))
+	i5 = i5 ^ i6
+	i6 = bits.RotateLeft32(v3, int(uint32(30)&31))
+	i5 = i5 ^ i6
+	i6 = v3 ^ v2
+	i6 = i6 & v4
+	i7 = v3 & v2
+	i6 = i6 ^ i7
+	i5 = i5 + i6
+	i5 = i5 + v27
+	v4 = i5
+	i4 = v26 + v4
+	v18 = i4
+	i4 = v18 & v10
+	i6 = v18 ^ k32(4294967295)
+	i5 = v20 & i6
+	i4 = i4 | i5
+	i3 = i3 + i4
+	i4 = bits.RotateLeft32(v18, int(uint32(21)&31))
+	i5 = bits.RotateLeft32(v18, int(uint32(7)&31))
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v18, int(uint32(26)&31))
+	i4 = i4 ^ i5
+	i3 = i3 + i4
+	i3 = i3 + uint32(1747873779)
+	v27 = i3
+	i4 = bits.RotateLeft32(v4, int(uint32(19)&31))
+	i5 = bits.RotateLeft32(v4, int(uint32(10)&31))
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v4, int(uint32(30)&31))
+	i4 = i4 ^ i5
+	i5 = v4 ^ v3
+	i5 = i5 & v2
+	i6 = v4 & v3
+	i5 = i5 ^ i6
+	i4 = i4 + i5
+	i4 = i4 + v25
+	v2 = i4
+	i3 = v27 + v2
+	v19 = i3
+	i3 = v19 & v18
+	i5 = v19 ^ k32(4294967295)
+	i4 = v10 & i5
+	i3 = i3 | i4
+	i2 = i2 + i3
+	i3 = bits.RotateLeft32(v19, int(uint32(21)&31))
+	i4 = bits.RotateLeft32(v19, int(uint32(7)&31))
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v19, int(uint32(26)&31))
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	i2 = i2 + uint32(1955562222)
+	v29 = i2
+	i3 = bits.RotateLeft32(v2, int(uint32(19)&31))
+	i4 = bits.RotateLeft32(v2, int(uint32(10)&31))
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v2, int(uint32(30)&31))
+	i3 = i3 ^ i4
+	i4 = v2 ^ v4
+	i4 = i4 & v3
+	i5 = v2 & v4
+	i4 = i4 ^ i5
+	i3 = i3 + i4
+	i3 = i3 + v21
+	v3 = i3
+	i2 = v29 + v3
+	v20 = i2
+	i1 = v59 + v20
+	i2 = bits.RotateLeft32(v47, int(uint32(14)&31))
+	i3 = v47 >> (uint32(3) & 31)
+	i2 = i2 ^ i3
+	i3 = bits.RotateLeft32(v47, int(uint32(25)&31))
+	i2 = i2 ^ i3
+	i2 = i2 + v43
+	i2 = i2 + v55
+	i3 = bits.RotateLeft32(v46, int(uint32(14)&31))
+	i4 = v46 >> (uint32(3) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v46, int(uint32(25)&31))
+	i3 = i3 ^ i4
+	i3 = i3 + v42
+	i3 = i3 + v54
+	i4 = bits.RotateLeft32(v24, int(uint32(13)&31))
+	i5 = v24 >> (uint32(10) & 31)
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v24, int(uint32(15)&31))
+	i4 = i4 ^ i5
+	i3 = i3 + i4
+	v21 = i3
+	i3 = bits.RotateLeft32(v21, int(uint32(13)&31))
+	i4 = v21 >> (uint32(10) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v21, int(uint32(15)&31))
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	v25 = i2
+	i2 = v25 + v19
+	i3 = v58 + v18
+	i4 = v21 + v10
+	i5 = v20 & v19
+	i7 = v20 ^ k32(4294967295)
+	i6 = v18 & i7
+	i5 = i5 | i6
+	i4 = i4 + i5
+	i5 = bits.RotateLeft32(v20, int(uint32(21)&31))
+	i6 = bits.RotateLeft32(v20, int(uint32(7)&31))
+	i5 = i5 ^ i6
+	i6 = bits.RotateLeft32(v20, int(uint32(26)&31))
+	i5 = i5 ^ i6
+	i4 = i4 + i5
+	i4 = i4 + uint32(2024104815)
+	v10 = i4
+	i5 = bits.RotateLeft32(v3, int(uint32(19)&31))
+	i6 = bits.RotateLeft32(v3, int(uint32(10)&31))
+	i5 = i5 ^ i6
+	i6 = bits.RotateLeft32(v3, int(uint32(30)&31))
+	i5 = i5 ^ i6
+	i6 = v3 ^ v2
+	i6 = i6 & v4
+	i7 = v3 & v2
+	i6 = i6 ^ i7
+	i5 = i5 + i6
+	i5 = i5 + v28
+	v4 = i5
+	i4 = v10 + v4
+	v18 = i4
+	i4 = v18 & v20
+	i6 = v18 ^ k32(4294967295)
+	i5 = v19 & i6
+	i4 = i4 | i5
+	i3 = i3 + i4
+	i4 = bits.RotateLeft32(v18, int(uint32(21)&31))
+	i5 = bits.RotateLeft32(v18, int(uint32(7)&31))
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v18, int(uint32(26)&31))
+	i4 = i4 ^ i5
+	i3 = i3 + i4
+	i3 = i3 + k32(2227730452)
+	v28 = i3
+	i4 = bits.RotateLeft32(v4, int(uint32(19)&31))
+	i5 = bits.RotateLeft32(v4, int(uint32(10)&31))
+	i4 = i4 ^ i5
+	i5 = bits.RotateLeft32(v4, int(uint32(30)&31))
+	i4 = i4 ^ i5
+	i5 = v4 ^ v3
+	i5 = i5 & v2
+	i6 = v4 & v3
+	i5 = i5 ^ i6
+	i4 = i4 + i5
+	i4 = i4 + v26
+	v2 = i4
+	i3 = v28 + v2
+	v19 = i3
+	i3 = v19 & v18
+	i5 = v19 ^ k32(4294967295)
+	i4 = v20 & i5
+	i3 = i3 | i4
+	i2 = i2 + i3
+	i3 = bits.RotateLeft32(v19, int(uint32(21)&31))
+	i4 = bits.RotateLeft32(v19, int(uint32(7)&31))
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v19, int(uint32(26)&31))
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	i2 = i2 + k32(2361852424)
+	v26 = i2
+	i3 = bits.RotateLeft32(v2, int(uint32(19)&31))
+	i4 = bits.RotateLeft32(v2, int(uint32(10)&31))
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v2, int(uint32(30)&31))
+	i3 = i3 ^ i4
+	i4 = v2 ^ v4
+	i4 = i4 & v3
+	i5 = v2 & v4
+	i4 = i4 ^ i5
+	i3 = i3 + i4
+	i3 = i3 + v27
+	v3 = i3
+	i2 = v26 + v3
+	v20 = i2
+	i2 = v20 & v19
+	i4 = v20 ^ k32(4294967295)
+	i3 = v18 & i4
+	i2 = i2 | i3
+	i1 = i1 + i2
+	i2 = bits.RotateLeft32(v20, int(uint32(21)&31))
+	i3 = bits.RotateLeft32(v20, int(uint32(7)&31))
+	i2 = i2 ^ i3
+	i3 = bits.RotateLeft32(v20, int(uint32(26)&31))
+	i2 = i2 ^ i3
+	i1 = i1 + i2
+	i1 = i1 + k32(2428436474)
+	v27 = i1
+	i2 = bits.RotateLeft32(v3, int(uint32(19)&31))
+	i3 = bits.RotateLeft32(v3, int(uint32(10)&31))
+	i2 = i2 ^ i3
+	i3 = bits.RotateLeft32(v3, int(uint32(30)&31))
+	i2 = i2 ^ i3
+	i3 = v3 ^ v2
+	i3 = i3 & v4
+	i4 = v3 & v2
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	i2 = i2 + v29
+	v4 = i2
+	i1 = v27 + v4
+	v21 = i1
+	i1 = v21 + v61
+	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = i1
+	i2 = bits.RotateLeft32(v4, int(uint32(19)&31))
+	i3 = bits.RotateLeft32(v4, int(uint32(10)&31))
+	i2 = i2 ^ i3
+	i3 = bits.RotateLeft32(v4, int(uint32(30)&31))
+	i2 = i2 ^ i3
+	i3 = v4 ^ v3
+	i3 = i3 & v2
+	i4 = v4 & v3
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	i2 = i2 + v10
+	v2 = i2
+	i2 = bits.RotateLeft32(v2, int(uint32(19)&31))
+	i3 = bits.RotateLeft32(v2, int(uint32(10)&31))
+	i2 = i2 ^ i3
+	i3 = bits.RotateLeft32(v2, int(uint32(30)&31))
+	i2 = i2 ^ i3
+	i3 = v2 ^ v4
+	i3 = i3 & v3
+	i4 = v2 & v4
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	i2 = i2 + v28
+	v3 = i2
+	i2 = bits.RotateLeft32(v3, int(uint32(19)&31))
+	i3 = bits.RotateLeft32(v3, int(uint32(10)&31))
+	i2 = i2 ^ i3
+	i3 = bits.RotateLeft32(v3, int(uint32(30)&31))
+	i2 = i2 ^ i3
+	i3 = v3 ^ v2
+	i3 = i3 & v4
+	i4 = v3 & v2
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	i2 = i2 + v26
+	v4 = i2
+	i2 = bits.RotateLeft32(v4, int(uint32(19)&31))
+	i3 = bits.RotateLeft32(v4, int(uint32(10)&31))
+	i2 = i2 ^ i3
+	i3 = bits.RotateLeft32(v4, int(uint32(30)&31))
+	i2 = i2 ^ i3
+	i3 = v4 ^ v3
+	i3 = i3 & v2
+	i4 = v4 & v3
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	i2 = i2 + v27
+	v10 = i2
+	i1 = v64 + v10
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = i1
+	i2 = bits.RotateLeft32(v48, int(uint32(14)&31))
+	i3 = v48 >> (uint32(3) & 31)
+	i2 = i2 ^ i3
+	i3 = bits.RotateLeft32(v48, int(uint32(25)&31))
+	i2 = i2 ^ i3
+	i2 = i2 + v44
+	i2 = i2 + v56
+	i3 = bits.RotateLeft32(v25, int(uint32(13)&31))
+	i4 = v25 >> (uint32(10) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v25, int(uint32(15)&31))
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	v25 = i2
+	i2 = v25 + v18
+	i3 = v21 & v20
+	i5 = v21 ^ k32(4294967295)
+	i4 = v19 & i5
+	i3 = i3 | i4
+	i2 = i2 + i3
+	i3 = bits.RotateLeft32(v21, int(uint32(21)&31))
+	i4 = bits.RotateLeft32(v21, int(uint32(7)&31))
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v21, int(uint32(26)&31))
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	i2 = i2 + k32(2756734187)
+	v26 = i2
+	i2 = v26 + v2
+	v18 = i2
+	i1 = v62 + v18
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = i1
+	i2 = bits.RotateLeft32(v10, int(uint32(19)&31))
+	i3 = bits.RotateLeft32(v10, int(uint32(10)&31))
+	i2 = i2 ^ i3
+	i3 = bits.RotateLeft32(v10, int(uint32(30)&31))
+	i2 = i2 ^ i3
+	i3 = v10 ^ v4
+	i3 = i3 & v3
+	i4 = v10 & v4
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	i2 = i2 + v26
+	v2 = i2
+	i1 = v66 + v2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = i1
+	i3 = bits.RotateLeft32(v49, int(uint32(14)&31))
+	i4 = v49 >> (uint32(3) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v49, int(uint32(25)&31))
+	i3 = i3 ^ i4
+	i2 = v48 + i3
+	i2 = i2 + v24
+	i3 = bits.RotateLeft32(v59, int(uint32(13)&31))
+	i4 = v59 >> (uint32(10) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v59, int(uint32(15)&31))
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	i2 = i2 + v19
+	i3 = v18 & v21
+	i5 = v18 ^ k32(4294967295)
+	i4 = v20 & i5
+	i3 = i3 | i4
+	i2 = i2 + i3
+	i3 = bits.RotateLeft32(v18, int(uint32(21)&31))
+	i4 = bits.RotateLeft32(v18, int(uint32(7)&31))
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v18, int(uint32(26)&31))
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	i2 = i2 + k32(3204031479)
+	v19 = i2
+	i2 = v19 + v3
+	v3 = i2
+	i1 = v63 + v3
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
+	i2 = bits.RotateLeft32(v2, int(uint32(19)&31))
+	i3 = bits.RotateLeft32(v2, int(uint32(10)&31))
+	i2 = i2 ^ i3
+	i3 = bits.RotateLeft32(v2, int(uint32(30)&31))
+	i2 = i2 ^ i3
+	i3 = v2 ^ v10
+	i3 = i3 & v4
+	i4 = v2 & v10
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	i2 = i2 + v19
+	v19 = i2
+	i1 = v68 + v19
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	i3 = bits.RotateLeft32(v53, int(uint32(14)&31))
+	i4 = v53 >> (uint32(3) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v53, int(uint32(25)&31))
+	i3 = i3 ^ i4
+	i2 = v49 + i3
+	i2 = i2 + v57
+	i3 = bits.RotateLeft32(v25, int(uint32(13)&31))
+	i4 = v25 >> (uint32(10) & 31)
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v25, int(uint32(15)&31))
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	i2 = i2 + v20
+	i3 = v3 & v18
+	i5 = v3 ^ k32(4294967295)
+	i4 = v21 & i5
+	i3 = i3 | i4
+	i2 = i2 + i3
+	i3 = bits.RotateLeft32(v3, int(uint32(21)&31))
+	i4 = bits.RotateLeft32(v3, int(uint32(7)&31))
+	i3 = i3 ^ i4
+	i4 = bits.RotateLeft32(v3, int(uint32(26)&31))
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	i2 = i2 + k32(3329325298)
+	v3 = i2
+	i2 = v3 + v4
+	i1 = v60 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = i1
+	i2 = bits.RotateLeft32(v19, int(uint32(19)&31))
+	i3 = bits.RotateLeft32(v19, int(uint32(10)&31))
+	i2 = i2 ^ i3
+	i3 = bits.RotateLeft32(v19, int(uint32(30)&31))
+	i2 = i2 ^ i3
+	i3 = v19 ^ v2
+	i3 = i3 & v10
+	i4 = v19 & v2
+	i3 = i3 ^ i4
+	i2 = i2 + i3
+	i2 = i2 + v3
+	i1 = v0 + i2
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7524(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint64
+	_ = v2
+	var v3 uint64
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var v5 uint64
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var v7 uint64
+	_ = v7
+	var v8 uint64
+	_ = v8
+	var v9 uint64
+	_ = v9
+	var v10 uint64
+	_ = v10
+	var v11 uint64
+	_ = v11
+	var v12 uint64
+	_ = v12
+	var v13 uint64
+	_ = v13
+	var v14 uint64
+	_ = v14
+	var v15 uint64
+	_ = v15
+	var v16 uint64
+	_ = v16
+	var v17 uint64
+	_ = v17
+	var v18 uint64
+	_ = v18
+	var v19 uint64
+	_ = v19
+	var v20 uint64
+	_ = v20
+	var v21 uint64
+	_ = v21
+	var v22 uint64
+	_ = v22
+	var v23 uint64
+	_ = v23
+	var v24 uint64
+	_ = v24
+	var v25 uint64
+	_ = v25
+	var v26 uint64
+	_ = v26
+	var v27 uint64
+	_ = v27
+	var v28 uint64
+	_ = v28
+	var v29 uint64
+	_ = v29
+	var v30 uint64
+	_ = v30
+	var v31 uint64
+	_ = v31
+	var v32 uint64
+	_ = v32
+	var v33 uint64
+	_ = v33
+	var v34 uint64
+	_ = v34
+	var v35 uint64
+	_ = v35
+	var v36 uint64
+	_ = v36
+	var v37 uint64
+	_ = v37
+	var v38 uint64
+	_ = v38
+	var v39 uint64
+	_ = v39
+	var v40 uint64
+	_ = v40
+	var v41 uint64
+	_ = v41
+	var v42 uint64
+	_ = v42
+	var v43 uint64
+	_ = v43
+	var v44 uint64
+	_ = v44
+	var v45 uint64
+	_ = v45
+	var v46 uint64
+	_ = v46
+	var v47 uint64
+	_ = v47
+	var v48 uint64
+	_ = v48
+	var v49 uint64
+	_ = v49
+	var v50 uint64
+	_ = v50
+	var v51 uint64
+	_ = v51
+	var v52 uint64
+	_ = v52
+	var v53 uint64
+	_ = v53
+	var v54 uint64
+	_ = v54
+	var v55 uint64
+	_ = v55
+	var v56 uint64
+	_ = v56
+	var v57 uint64
+	_ = v57
+	var v58 uint64
+	_ = v58
+	var v59 uint64
+	_ = v59
+	var v60 uint64
+	_ = v60
+	var v61 uint64
+	_ = v61
+	var v62 uint64
+	_ = v62
+	var v63 uint64
+	_ = v63
+	var v64 uint64
+	_ = v64
+	var v65 uint64
+	_ = v65
+	var v66 uint64
+	_ = v66
+	var v67 uint64
+	_ = v67
+	var v68 uint64
+	_ = v68
+	var v69 uint64
+	_ = v69
+	var v70 uint64
+	_ = v70
+	var v71 uint64
+	_ = v71
+	var v72 uint64
+	_ = v72
+	var v73 uint64
+	_ = v73
+	var v74 uint64
+	_ = v74
+	var v75 uint64
+	_ = v75
+	var v76 uint64
+	_ = v76
+	var v77 uint64
+	_ = v77
+	var v78 uint64
+	_ = v78
+	var v79 uint64
+	_ = v79
+	var v80 uint64
+	_ = v80
+	var v81 uint64
+	_ = v81
+	var v82 uint64
+	_ = v82
+	var v83 uint64
+	_ = v83
+	var v84 uint64
+	_ = v84
+	var v85 uint64
+	_ = v85
+	var v86 uint64
+	_ = v86
+	var v87 uint64
+	_ = v87
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var i6 uint32
+	_ = i6
+	var l1 uint64
+	_ = l1
+	var l10 uint64
+	_ = l10
+	var l11 uint64
+	_ = l11
+	var l12 uint64
+	_ = l12
+	var l13 uint64
+	_ = l13
+	var l14 uint64
+	_ = l14
+	var l15 uint64
+	_ = l15
+	var l16 uint64
+	_ = l16
+	var l17 uint64
+	_ = l17
+	var l18 uint64
+	_ = l18
+	var l19 uint64
+	_ = l19
+	var l2 uint64
+	_ = l2
+	var l20 uint64
+	_ = l20
+	var l21 uint64
+	_ = l21
+	var l22 uint64
+	_ = l22
+	var l23 uint64
+	_ = l23
+	var l24 uint64
+	_ = l24
+	var l25 uint64
+	_ = l25
+	var l3 uint64
+	_ = l3
+	var l4 uint64
+	_ = l4
+	var l5 uint64
+	_ = l5
+	var l6 uint64
+	_ = l6
+	var l7 uint64
+	_ = l7
+	var l8 uint64
+	_ = l8
+	var l9 uint64
+	_ = l9
+	b := m.base
+	i1 = v0 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	v2 = l1
+	l1 = v2 << (uint64(56) & 63)
+	l2 = v2 & uint64(65280)
+	l2 = l2 << (uint64(40) & 63)
+	l1 = l1 | l2
+	l2 = v2 & uint64(16711680)
+	l2 = l2 << (uint64(24) & 63)
+	l3 = v2 & uint64(4278190080)
+	l3 = l3 << (uint64(8) & 63)
+	l2 = l2 | l3
+	l1 = l1 | l2
+	l2 = v2 >> (uint64(8) & 63)
+	l2 = l2 & uint64(4278190080)
+	l3 = v2 >> (uint64(24) & 63)
+	l3 = l3 & uint64(16711680)
+	l2 = l2 | l3
+	l3 = v2 >> (uint64(40) & 63)
+	l3 = l3 & uint64(65280)
+	l4 = v2 >> (uint64(56) & 63)
+	l3 = l3 | l4
+	l2 = l2 | l3
+	l1 = l1 | l2
+	v3 = l1
+	l1 = bits.RotateLeft64(v3, int(uint64(56)&63))
+	l2 = v3 >> (uint64(7) & 63)
+	l1 = l1 ^ l2
+	l2 = bits.RotateLeft64(v3, int(uint64(63)&63))
+	l1 = l1 ^ l2
+	l2 = *(*uint64)(unsafe.Add(b, v0))
+	v2 = l2
+	l2 = v2 << (uint64(56) & 63)
+	l3 = v2 & uint64(65280)
+	l3 = l3 << (uint64(40) & 63)
+	l2 = l2 | l3
+	l3 = v2 & uint64(16711680)
+	l3 = l3 << (uint64(24) & 63)
+	l4 = v2 & uint64(4278190080)
+	l4 = l4 << (uint64(8) & 63)
+	l3 = l3 | l4
+	l2 = l2 | l3
+	l3 = v2 >> (uint64(8) & 63)
+	l3 = l3 & uint64(4278190080)
+	l4 = v2 >> (uint64(24) & 63)
+	l4 = l4 & uint64(16711680)
+	l3 = l3 | l4
+	l4 = v2 >> (uint64(40) & 63)
+	l4 = l4 & uint64(65280)
+	l5 = v2 >> (uint64(56) & 63)
+	l4 = l4 | l5
+	l3 = l3 | l4
+	l2 = l2 | l3
+	v4 = l2
+	l1 = l1 + v4
+	i2 = v0 + uint32(72)
+	l2 = *(*uint64)(unsafe.Add(b, i2))
+	v2 = l2
+	l2 = v2 << (uint64(56) & 63)
+	l3 = v2 & uint64(65280)
+	l3 = l3 << (uint64(40) & 63)
+	l2 = l2 | l3
+	l3 = v2 & uint64(16711680)
+	l3 = l3 << (uint64(24) & 63)
+	l4 = v2 & uint64(4278190080)
+	l4 = l4 << (uint64(8) & 63)
+	l3 = l3 | l4
+	l2 = l2 | l3
+	l3 = v2 >> (uint64(8) & 63)
+	l3 = l3 & uint64(4278190080)
+	l4 = v2 >> (uint64(24) & 63)
+	l4 = l4 & uint64(16711680)
+	l3 = l3 | l4
+	l4 = v2 >> (uint64(40) & 63)
+	l4 = l4 & uint64(65280)
+	l5 = v2 >> (uint64(56) & 63)
+	l4 = l4 | l5
+	l3 = l3 | l4
+	l2 = l2 | l3
+	v5 = l2
+	l1 = l1 + v5
+	i2 = v0 + uint32(112)
+	l2 = *(*uint64)(unsafe.Add(b, i2))
+	v2 = l2
+	l2 = v2 << (uint64(56) & 63)
+	l3 = v2 & uint64(65280)
+	l3 = l3 << (uint64(40) & 63)
+	l2 = l2 | l3
+	l3 = v2 & uint64(16711680)
+	l3 = l3 << (uint64(24) & 63)
+	l4 = v2 & uint64(4278190080)
+	l4 = l4 << (uint64(8) & 63)
+	l3 = l3 | l4
+	l2 = l2 | l3
+	l3 = v2 >> (uint64(8) & 63)
+	l3 = l3 & uint64(4278190080)
+	l4 = v2 >> (uint64(24) & 63)
+	l4 = l4 & uint64(16711680)
+	l3 = l3 | l4
+	l4 = v2 >> (uint64(40) & 63)
+	l4 = l4 & uint64(65280)
+	l5 = v2 >> (uint64(56) & 63)
+	l4 = l4 | l5
+	l3 = l3 | l4
+	l2 = l2 | l3
+	v6 = l2
+	l2 = bits.RotateLeft64(v6, int(uint64(3)&63))
+	l3 = v6 >> (uint64(6) & 63)
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v6, int(uint64(45)&63))
+	l2 = l2 ^ l3
+	l1 = l1 + l2
+	v7 = l1
+	l1 = bits.RotateLeft64(v7, int(uint64(56)&63))
+	l2 = v7 >> (uint64(7) & 63)
+	l1 = l1 ^ l2
+	l2 = bits.RotateLeft64(v7, int(uint64(63)&63))
+	l1 = l1 ^ l2
+	i2 = v0 + uint32(120)
+	l2 = *(*uint64)(unsafe.Add(b, i2))
+	v2 = l2
+	l2 = v2 << (uint64(56) & 63)
+	l3 = v2 & uint64(65280)
+	l3 = l3 << (uint64(40) & 63)
+	l2 = l2 | l3
+	l3 = v2 & uint64(16711680)
+	l3 = l3 << (uint64(24) & 63)
+	l4 = v2 & uint64(4278190080)
+	l4 = l4 << (uint64(8) & 63)
+	l3 = l3 | l4
+	l2 = l2 | l3
+	l3 = v2 >> (uint64(8) & 63)
+	l3 = l3 & uint64(4278190080)
+	l4 = v2 >> (uint64(24) & 63)
+	l4 = l4 & uint64(16711680)
+	l3 = l3 | l4
+	l4 = v2 >> (uint64(40) & 63)
+	l4 = l4 & uint64(65280)
+	l5 = v2 >> (uint64(56) & 63)
+	l4 = l4 | l5
+	l3 = l3 | l4
+	l2 = l2 | l3
+	v8 = l2
+	l1 = l1 + v8
+	l2 = bits.RotateLeft64(v5, int(uint64(56)&63))
+	l3 = v5 >> (uint64(7) & 63)
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v5, int(uint64(63)&63))
+	l2 = l2 ^ l3
+	i3 = v0 + uint32(64)
+	l3 = *(*uint64)(unsafe.Add(b, i3))
+	v2 = l3
+	l3 = v2 << (uint64(56) & 63)
+	l4 = v2 & uint64(65280)
+	l4 = l4 << (uint64(40) & 63)
+	l3 = l3 | l4
+	l4 = v2 & uint64(16711680)
+	l4 = l4 << (uint64(24) & 63)
+	l5 = v2 & uint64(4278190080)
+	l5 = l5 << (uint64(8) & 63)
+	l4 = l4 | l5
+	l3 = l3 | l4
+	l4 = v2 >> (uint64(8) & 63)
+	l4 = l4 & uint64(4278190080)
+	l5 = v2 >> (uint64(24) & 63)
+	l5 = l5 & uint64(16711680)
+	l4 = l4 | l5
+	l5 = v2 >> (uint64(40) & 63)
+	l5 = l5 & uint64(65280)
+	l6 = v2 >> (uint64(56) & 63)
+	l5 = l5 | l6
+	l4 = l4 | l5
+	l3 = l3 | l4
+	v9 = l3
+	l2 = l2 + v9
+	i3 = v0 + uint32(16)
+	l3 = *(*uint64)(unsafe.Add(b, i3))
+	v2 = l3
+	l3 = v2 << (uint64(56) & 63)
+	l4 = v2 & uint64(65280)
+	l4 = l4 << (uint64(40) & 63)
+	l3 = l3 | l4
+	l4 = v2 & uint64(16711680)
+	l4 = l4 << (uint64(24) & 63)
+	l5 = v2 & uint64(4278190080)
+	l5 = l5 << (uint64(8) & 63)
+	l4 = l4 | l5
+	l3 = l3 | l4
+	l4 = v2 >> (uint64(8) & 63)
+	l4 = l4 & uint64(4278190080)
+	l5 = v2 >> (uint64(24) & 63)
+	l5 = l5 & uint64(16711680)
+	l4 = l4 | l5
+	l5 = v2 >> (uint64(40) & 63)
+	l5 = l5 & uint64(65280)
+	l6 = v2 >> (uint64(56) & 63)
+	l5 = l5 | l6
+	l4 = l4 | l5
+	l3 = l3 | l4
+	v10 = l3
+	l3 = bits.RotateLeft64(v10, int(uint64(56)&63))
+	l4 = v10 >> (uint64(7) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v10, int(uint64(63)&63))
+	l3 = l3 ^ l4
+	l3 = l3 + v3
+	i4 = v0 + uint32(80)
+	l4 = *(*uint64)(unsafe.Add(b, i4))
+	v2 = l4
+	l4 = v2 << (uint64(56) & 63)
+	l5 = v2 & uint64(65280)
+	l5 = l5 << (uint64(40) & 63)
+	l4 = l4 | l5
+	l5 = v2 & uint64(16711680)
+	l5 = l5 << (uint64(24) & 63)
+	l6 = v2 & uint64(4278190080)
+	l6 = l6 << (uint64(8) & 63)
+	l5 = l5 | l6
+	l4 = l4 | l5
+	l5 = v2 >> (uint64(8) & 63)
+	l5 = l5 & uint64(4278190080)
+	l6 = v2 >> (uint64(24) & 63)
+	l6 = l6 & uint64(16711680)
+	l5 = l5 | l6
+	l6 = v2 >> (uint64(40) & 63)
+	l6 = l6 & uint64(65280)
+	l7 = v2 >> (uint64(56) & 63)
+	l6 = l6 | l7
+	l5 = l5 | l6
+	l4 = l4 | l5
+	v11 = l4
+	l3 = l3 + v11
+	l4 = bits.RotateLeft64(v8, int(uint64(3)&63))
+	l5 = v8 >> (uint64(6) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v8, int(uint64(45)&63))
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	v12 = l3
+	l2 = l2 + v12
+	i3 = v0 + uint32(56)
+	l3 = *(*uint64)(unsafe.Add(b, i3))
+	v2 = l3
+	l3 = v2 << (uint64(56) & 63)
+	l4 = v2 & uint64(65280)
+	l4 = l4 << (uint64(40) & 63)
+	l3 = l3 | l4
+	l4 = v2 & uint64(16711680)
+	l4 = l4 << (uint64(24) & 63)
+	l5 = v2 & uint64(4278190080)
+	l5 = l5 << (uint64(8) & 63)
+	l4 = l4 | l5
+	l3 = l3 | l4
+	l4 = v2 >> (uint64(8) & 63)
+	l4 = l4 & uint64(4278190080)
+	l5 = v2 >> (uint64(24) & 63)
+	l5 = l5 & uint64(16711680)
+	l4 = l4 | l5
+	l5 = v2 >> (uint64(40) & 63)
+	l5 = l5 & uint64(65280)
+	l6 = v2 >> (uint64(56) & 63)
+	l5 = l5 | l6
+	l4 = l4 | l5
+	l3 = l3 | l4
+	v13 = l3
+	l3 = bits.RotateLeft64(v13, int(uint64(56)&63))
+	l4 = v13 >> (uint64(7) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v13, int(uint64(63)&63))
+	l3 = l3 ^ l4
+	i4 = v0 + uint32(48)
+	l4 = *(*uint64)(unsafe.Add(b, i4))
+	v2 = l4
+	l4 = v2 << (uint64(56) & 63)
+	l5 = v2 & uint64(65280)
+	l5 = l5 << (uint64(40) & 63)
+	l4 = l4 | l5
+	l5 = v2 & uint64(16711680)
+	l5 = l5 << (uint64(24) & 63)
+	l6 = v2 & uint64(4278190080)
+	l6 = l6 << (uint64(8) & 63)
+	l5 = l5 | l6
+	l4 = l4 | l5
+	l5 = v2 >> (uint64(8) & 63)
+	l5 = l5 & uint64(4278190080)
+	l6 = v2 >> (uint64(24) & 63)
+	l6 = l6 & uint64(16711680)
+	l5 = l5 | l6
+	l6 = v2 >> (uint64(40) & 63)
+	l6 = l6 & uint64(65280)
+	l7 = v2 >> (uint64(56) & 63)
+	l6 = l6 | l7
+	l5 = l5 | l6
+	l4 = l4 | l5
+	v14 = l4
+	l3 = l3 + v14
+	l3 = l3 + v8
+	i4 = v0 + uint32(40)
+	l4 = *(*uint64)(unsafe.Add(b, i4))
+	v2 = l4
+	l4 = v2 << (uint64(56) & 63)
+	l5 = v2 & uint64(65280)
+	l5 = l5 << (uint64(40) & 63)
+	l4 = l4 | l5
+	l5 = v2 & uint64(16711680)
+	l5 = l5 << (uint64(24) & 63)
+	l6 = v2 & uint64(4278190080)
+	l6 = l6 << (uint64(8) & 63)
+	l5 = l5 | l6
+	l4 = l4 | l5
+	l5 = v2 >> (uint64(8) & 63)
+	l5 = l5 & uint64(4278190080)
+	l6 = v2 >> (uint64(24) & 63)
+	l6 = l6 & uint64(16711680)
+	l5 = l5 | l6
+	l6 = v2 >> (uint64(40) & 63)
+	l6 = l6 & uint64(65280)
+	l7 = v2 >> (uint64(56) & 63)
+	l6 = l6 | l7
+	l5 = l5 | l6
+	l4 = l4 | l5
+	v15 = l4
+	l4 = bits.RotateLeft64(v15, int(uint64(56)&63))
+	l5 = v15 >> (uint64(7) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v15, int(uint64(63)&63))
+	l4 = l4 ^ l5
+	i5 = v0 + uint32(32)
+	l5 = *(*uint64)(unsafe.Add(b, i5))
+	v2 = l5
+	l5 = v2 << (uint64(56) & 63)
+	l6 = v2 & uint64(65280)
+	l6 = l6 << (uint64(40) & 63)
+	l5 = l5 | l6
+	l6 = v2 & uint64(16711680)
+	l6 = l6 << (uint64(24) & 63)
+	l7 = v2 & uint64(4278190080)
+	l7 = l7 << (uint64(8) & 63)
+	l6 = l6 | l7
+	l5 = l5 | l6
+	l6 = v2 >> (uint64(8) & 63)
+	l6 = l6 & uint64(4278190080)
+	l7 = v2 >> (uint64(24) & 63)
+	l7 = l7 & uint64(16711680)
+	l6 = l6 | l7
+	l7 = v2 >> (uint64(40) & 63)
+	l7 = l7 & uint64(65280)
+	l8 = v2 >> (uint64(56) & 63)
+	l7 = l7 | l8
+	l6 = l6 | l7
+	l5 = l5 | l6
+	v16 = l5
+	l4 = l4 + v16
+	i5 = v0 + uint32(104)
+	l5 = *(*uint64)(unsafe.Add(b, i5))
+	v2 = l5
+	l5 = v2 << (uint64(56) & 63)
+	l6 = v2 & uint64(65280)
+	l6 = l6 << (uint64(40) & 63)
+	l5 = l5 | l6
+	l6 = v2 & uint64(16711680)
+	l6 = l6 << (uint64(24) & 63)
+	l7 = v2 & uint64(4278190080)
+	l7 = l7 << (uint64(8) & 63)
+	l6 = l6 | l7
+	l5 = l5 | l6
+	l6 = v2 >> (uint64(8) & 63)
+	l6 = l6 & uint64(4278190080)
+	l7 = v2 >> (uint64(24) & 63)
+	l7 = l7 & uint64(16711680)
+	l6 = l6 | l7
+	l7 = v2 >> (uint64(40) & 63)
+	l7 = l7 & uint64(65280)
+	l8 = v2 >> (uint64(56) & 63)
+	l7 = l7 | l8
+	l6 = l6 | l7
+	l5 = l5 | l6
+	v17 = l5
+	l4 = l4 + v17
+	i5 = v0 + uint32(24)
+	l5 = *(*uint64)(unsafe.Add(b, i5))
+	v2 = l5
+	l5 = v2 << (uint64(56) & 63)
+	l6 = v2 & uint64(65280)
+	l6 = l6 << (uint64(40) & 63)
+	l5 = l5 | l6
+	l6 = v2 & uint64(16711680)
+	l6 = l6 << (uint64(24) & 63)
+	l7 = v2 & uint64(4278190080)
+	l7 = l7 << (uint64(8) & 63)
+	l6 = l6 | l7
+	l5 = l5 | l6
+	l6 = v2 >> (uint64(8) & 63)
+	l6 = l6 & uint64(4278190080)
+	l7 = v2 >> (uint64(24) & 63)
+	l7 = l7 & uint64(16711680)
+	l6 = l6 | l7
+	l7 = v2 >> (uint64(40) & 63)
+	l7 = l7 & uint64(65280)
+	l8 = v2 >> (uint64(56) & 63)
+	l7 = l7 | l8
+	l6 = l6 | l7
+	l5 = l5 | l6
+	v18 = l5
+	l5 = bits.RotateLeft64(v18, int(uint64(56)&63))
+	l6 = v18 >> (uint64(7) & 63)
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v18, int(uint64(63)&63))
+	l5 = l5 ^ l6
+	l5 = l5 + v10
+	i6 = v0 + uint32(88)
+	l6 = *(*uint64)(unsafe.Add(b, i6))
+	v2 = l6
+	l6 = v2 << (uint64(56) & 63)
+	l7 = v2 & uint64(65280)
+	l7 = l7 << (uint64(40) & 63)
+	l6 = l6 | l7
+	l7 = v2 & uint64(16711680)
+	l7 = l7 << (uint64(24) & 63)
+	l8 = v2 & uint64(4278190080)
+	l8 = l8 << (uint64(8) & 63)
+	l7 = l7 | l8
+	l6 = l6 | l7
+	l7 = v2 >> (uint64(8) & 63)
+	l7 = l7 & uint64(4278190080)
+	l8 = v2 >> (uint64(24) & 63)
+	l8 = l8 & uint64(16711680)
+	l7 = l7 | l8
+	l8 = v2 >> (uint64(40) & 63)
+	l8 = l8 & uint64(65280)
+	l9 = v2 >> (uint64(56) & 63)
+	l8 = l8 | l9
+	l7 = l7 | l8
+	l6 = l6 | l7
+	v19 = l6
+	l5 = l5 + v19
+	l6 = bits.RotateLeft64(v7, int(uint64(3)&63))
+	l7 = v7 >> (uint64(6) & 63)
+	l6 = l6 ^ l7
+	l7 = bits.RotateLeft64(v7, int(uint64(45)&63))
+	l6 = l6 ^ l7
+	l5 = l5 + l6
+	v20 = l5
+	l5 = bits.RotateLeft64(v20, int(uint64(3)&63))
+	l6 = v20 >> (uint64(6) & 63)
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v20, int(uint64(45)&63))
+	l5 = l5 ^ l6
+	l4 = l4 + l5
+	v21 = l4
+	l4 = bits.RotateLeft64(v21, int(uint64(3)&63))
+	l5 = v21 >> (uint64(6) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v21, int(uint64(45)&63))
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	v22 = l3
+	l3 = bits.RotateLeft64(v22, int(uint64(3)&63))
+	l4 = v22 >> (uint64(6) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v22, int(uint64(45)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	v23 = l2
+	l1 = l1 + v23
+	l2 = bits.RotateLeft64(v6, int(uint64(56)&63))
+	l3 = v6 >> (uint64(7) & 63)
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v6, int(uint64(63)&63))
+	l2 = l2 ^ l3
+	l2 = l2 + v17
+	l2 = l2 + v22
+	i3 = v0 + uint32(96)
+	l3 = *(*uint64)(unsafe.Add(b, i3))
+	v2 = l3
+	l3 = v2 << (uint64(56) & 63)
+	l4 = v2 & uint64(65280)
+	l4 = l4 << (uint64(40) & 63)
+	l3 = l3 | l4
+	l4 = v2 & uint64(16711680)
+	l4 = l4 << (uint64(24) & 63)
+	l5 = v2 & uint64(4278190080)
+	l5 = l5 << (uint64(8) & 63)
+	l4 = l4 | l5
+	l3 = l3 | l4
+	l4 = v2 >> (uint64(8) & 63)
+	l4 = l4 & uint64(4278190080)
+	l5 = v2 >> (uint64(24) & 63)
+	l5 = l5 & uint64(16711680)
+	l4 = l4 | l5
+	l5 = v2 >> (uint64(40) & 63)
+	l5 = l5 & uint64(65280)
+	l6 = v2 >> (uint64(56) & 63)
+	l5 = l5 | l6
+	l4 = l4 | l5
+	l3 = l3 | l4
+	v24 = l3
+	l3 = bits.RotateLeft64(v24, int(uint64(56)&63))
+	l4 = v24 >> (uint64(7) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v24, int(uint64(63)&63))
+	l3 = l3 ^ l4
+	l3 = l3 + v19
+	l3 = l3 + v21
+	l4 = bits.RotateLeft64(v11, int(uint64(56)&63))
+	l5 = v11 >> (uint64(7) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v11, int(uint64(63)&63))
+	l4 = l4 ^ l5
+	l4 = l4 + v5
+	l4 = l4 + v20
+	l5 = bits.RotateLeft64(v9, int(uint64(56)&63))
+	l6 = v9 >> (uint64(7) & 63)
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v9, int(uint64(63)&63))
+	l5 = l5 ^ l6
+	l5 = l5 + v13
+	l5 = l5 + v7
+	l6 = bits.RotateLeft64(v14, int(uint64(56)&63))
+	l7 = v14 >> (uint64(7) & 63)
+	l6 = l6 ^ l7
+	l7 = bits.RotateLeft64(v14, int(uint64(63)&63))
+	l6 = l6 ^ l7
+	l6 = l6 + v15
+	l6 = l6 + v6
+	l7 = bits.RotateLeft64(v16, int(uint64(56)&63))
+	l8 = v16 >> (uint64(7) & 63)
+	l7 = l7 ^ l8
+	l8 = bits.RotateLeft64(v16, int(uint64(63)&63))
+	l7 = l7 ^ l8
+	l7 = l7 + v18
+	l7 = l7 + v24
+	l8 = bits.RotateLeft64(v12, int(uint64(3)&63))
+	l9 = v12 >> (uint64(6) & 63)
+	l8 = l8 ^ l9
+	l9 = bits.RotateLeft64(v12, int(uint64(45)&63))
+	l8 = l8 ^ l9
+	l7 = l7 + l8
+	v25 = l7
+	l7 = bits.RotateLeft64(v25, int(uint64(3)&63))
+	l8 = v25 >> (uint64(6) & 63)
+	l7 = l7 ^ l8
+	l8 = bits.RotateLeft64(v25, int(uint64(45)&63))
+	l7 = l7 ^ l8
+	l6 = l6 + l7
+	v26 = l6
+	l6 = bits.RotateLeft64(v26, int(uint64(3)&63))
+	l7 = v26 >> (uint64(6) & 63)
+	l6 = l6 ^ l7
+	l7 = bits.RotateLeft64(v26, int(uint64(45)&63))
+	l6 = l6 ^ l7
+	l5 = l5 + l6
+	v27 = l5
+	l5 = bits.RotateLeft64(v27, int(uint64(3)&63))
+	l6 = v27 >> (uint64(6) & 63)
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v27, int(uint64(45)&63))
+	l5 = l5 ^ l6
+	l4 = l4 + l5
+	v28 = l4
+	l4 = bits.RotateLeft64(v28, int(uint64(3)&63))
+	l5 = v28 >> (uint64(6) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v28, int(uint64(45)&63))
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	v29 = l3
+	l3 = bits.RotateLeft64(v29, int(uint64(3)&63))
+	l4 = v29 >> (uint64(6) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v29, int(uint64(45)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	v30 = l2
+	l2 = bits.RotateLeft64(v30, int(uint64(3)&63))
+	l3 = v30 >> (uint64(6) & 63)
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v30, int(uint64(45)&63))
+	l2 = l2 ^ l3
+	l1 = l1 + l2
+	v31 = l1
+	l1 = bits.RotateLeft64(v31, int(uint64(56)&63))
+	l2 = v31 >> (uint64(7) & 63)
+	l1 = l1 ^ l2
+	l2 = bits.RotateLeft64(v31, int(uint64(63)&63))
+	l1 = l1 ^ l2
+	l2 = bits.RotateLeft64(v8, int(uint64(56)&63))
+	l3 = v8 >> (uint64(7) & 63)
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v8, int(uint64(63)&63))
+	l2 = l2 ^ l3
+	l2 = l2 + v6
+	l2 = l2 + v27
+	l3 = bits.RotateLeft64(v17, int(uint64(56)&63))
+	l4 = v17 >> (uint64(7) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v17, int(uint64(63)&63))
+	l3 = l3 ^ l4
+	l3 = l3 + v24
+	l3 = l3 + v26
+	l4 = bits.RotateLeft64(v19, int(uint64(56)&63))
+	l5 = v19 >> (uint64(7) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v19, int(uint64(63)&63))
+	l4 = l4 ^ l5
+	l4 = l4 + v11
+	l4 = l4 + v25
+	l5 = bits.RotateLeft64(v23, int(uint64(3)&63))
+	l6 = v23 >> (uint64(6) & 63)
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v23, int(uint64(45)&63))
+	l5 = l5 ^ l6
+	l4 = l4 + l5
+	v32 = l4
+	l4 = bits.RotateLeft64(v32, int(uint64(3)&63))
+	l5 = v32 >> (uint64(6) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v32, int(uint64(45)&63))
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	v33 = l3
+	l3 = bits.RotateLeft64(v33, int(uint64(3)&63))
+	l4 = v33 >> (uint64(6) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v33, int(uint64(45)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	v34 = l2
+	l1 = l1 + v34
+	l2 = bits.RotateLeft64(v23, int(uint64(56)&63))
+	l3 = v23 >> (uint64(7) & 63)
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v23, int(uint64(63)&63))
+	l2 = l2 ^ l3
+	l2 = l2 + v27
+	l3 = bits.RotateLeft64(v12, int(uint64(56)&63))
+	l4 = v12 >> (uint64(7) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v12, int(uint64(63)&63))
+	l3 = l3 ^ l4
+	l3 = l3 + v7
+	l3 = l3 + v28
+	l4 = bits.RotateLeft64(v34, int(uint64(3)&63))
+	l5 = v34 >> (uint64(6) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v34, int(uint64(45)&63))
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	v35 = l3
+	l2 = l2 + v35
+	l3 = bits.RotateLeft64(v22, int(uint64(56)&63))
+	l4 = v22 >> (uint64(7) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v22, int(uint64(63)&63))
+	l3 = l3 ^ l4
+	l3 = l3 + v26
+	l3 = l3 + v34
+	l4 = bits.RotateLeft64(v21, int(uint64(56)&63))
+	l5 = v21 >> (uint64(7) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v21, int(uint64(63)&63))
+	l4 = l4 ^ l5
+	l4 = l4 + v25
+	l4 = l4 + v33
+	l5 = bits.RotateLeft64(v20, int(uint64(56)&63))
+	l6 = v20 >> (uint64(7) & 63)
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v20, int(uint64(63)&63))
+	l5 = l5 ^ l6
+	l5 = l5 + v12
+	l5 = l5 + v32
+	l6 = bits.RotateLeft64(v31, int(uint64(3)&63))
+	l7 = v31 >> (uint64(6) & 63)
+	l6 = l6 ^ l7
+	l7 = bits.RotateLeft64(v31, int(uint64(45)&63))
+	l6 = l6 ^ l7
+	l5 = l5 + l6
+	v36 = l5
+	l5 = bits.RotateLeft64(v36, int(uint64(3)&63))
+	l6 = v36 >> (uint64(6) & 63)
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v36, int(uint64(45)&63))
+	l5 = l5 ^ l6
+	l4 = l4 + l5
+	v37 = l4
+	l4 = bits.RotateLeft64(v37, int(uint64(3)&63))
+	l5 = v37 >> (uint64(6) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v37, int(uint64(45)&63))
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	v38 = l3
+	l3 = bits.RotateLeft64(v38, int(uint64(3)&63))
+	l4 = v38 >> (uint64(6) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v38, int(uint64(45)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	v39 = l2
+	l1 = l1 + v39
+	l2 = bits.RotateLeft64(v30, int(uint64(56)&63))
+	l3 = v30 >> (uint64(7) & 63)
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v30, int(uint64(63)&63))
+	l2 = l2 ^ l3
+	l2 = l2 + v33
+	l2 = l2 + v38
+	l3 = bits.RotateLeft64(v29, int(uint64(56)&63))
+	l4 = v29 >> (uint64(7) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v29, int(uint64(63)&63))
+	l3 = l3 ^ l4
+	l3 = l3 + v32
+	l3 = l3 + v37
+	l4 = bits.RotateLeft64(v28, int(uint64(56)&63))
+	l5 = v28 >> (uint64(7) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v28, int(uint64(63)&63))
+	l4 = l4 ^ l5
+	l4 = l4 + v23
+	l4 = l4 + v36
+	l5 = bits.RotateLeft64(v27, int(uint64(56)&63))
+	l6 = v27 >> (uint64(7) & 63)
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v27, int(uint64(63)&63))
+	l5 = l5 ^ l6
+	l5 = l5 + v22
+	l5 = l5 + v31
+	l6 = bits.RotateLeft64(v26, int(uint64(56)&63))
+	l7 = v26 >> (uint64(7) & 63)
+	l6 = l6 ^ l7
+	l7 = bits.RotateLeft64(v26, int(uint64(63)&63))
+	l6 = l6 ^ l7
+	l6 = l6 + v21
+	l6 = l6 + v30
+	l7 = bits.RotateLeft64(v25, int(uint64(56)&63))
+	l8 = v25 >> (uint64(7) & 63)
+	l7 = l7 ^ l8
+	l8 = bits.RotateLeft64(v25, int(uint64(63)&63))
+	l7 = l7 ^ l8
+	l7 = l7 + v20
+	l7 = l7 + v29
+	l8 = bits.RotateLeft64(v35, int(uint64(3)&63))
+	l9 = v35 >> (uint64(6) & 63)
+	l8 = l8 ^ l9
+	l9 = bits.RotateLeft64(v35, int(uint64(45)&63))
+	l8 = l8 ^ l9
+	l7 = l7 + l8
+	v40 = l7
+	l7 = bits.RotateLeft64(v40, int(uint64(3)&63))
+	l8 = v40 >> (uint64(6) & 63)
+	l7 = l7 ^ l8
+	l8 = bits.RotateLeft64(v40, int(uint64(45)&63))
+	l7 = l7 ^ l8
+	l6 = l6 + l7
+	v41 = l6
+	l6 = bits.RotateLeft64(v41, int(uint64(3)&63))
+	l7 = v41 >> (uint64(6) & 63)
+	l6 = l6 ^ l7
+	l7 = bits.RotateLeft64(v41, int(uint64(45)&63))
+	l6 = l6 ^ l7
+	l5 = l5 + l6
+	v42 = l5
+	l5 = bits.RotateLeft64(v42, int(uint64(3)&63))
+	l6 = v42 >> (uint64(6) & 63)
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v42, int(uint64(45)&63))
+	l5 = l5 ^ l6
+	l4 = l4 + l5
+	v43 = l4
+	l4 = bits.RotateLeft64(v43, int(uint64(3)&63))
+	l5 = v43 >> (uint64(6) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v43, int(uint64(45)&63))
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	v44 = l3
+	l3 = bits.RotateLeft64(v44, int(uint64(3)&63))
+	l4 = v44 >> (uint64(6) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v44, int(uint64(45)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	v45 = l2
+	l2 = bits.RotateLeft64(v45, int(uint64(3)&63))
+	l3 = v45 >> (uint64(6) & 63)
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v45, int(uint64(45)&63))
+	l2 = l2 ^ l3
+	l1 = l1 + l2
+	v46 = l1
+	l1 = bits.RotateLeft64(v46, int(uint64(56)&63))
+	l2 = v46 >> (uint64(7) & 63)
+	l1 = l1 ^ l2
+	l2 = bits.RotateLeft64(v46, int(uint64(63)&63))
+	l1 = l1 ^ l2
+	l2 = bits.RotateLeft64(v34, int(uint64(56)&63))
+	l3 = v34 >> (uint64(7) & 63)
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v34, int(uint64(63)&63))
+	l2 = l2 ^ l3
+	l2 = l2 + v30
+	l2 = l2 + v42
+	l3 = bits.RotateLeft64(v33, int(uint64(56)&63))
+	l4 = v33 >> (uint64(7) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v33, int(uint64(63)&63))
+	l3 = l3 ^ l4
+	l3 = l3 + v29
+	l3 = l3 + v41
+	l4 = bits.RotateLeft64(v32, int(uint64(56)&63))
+	l5 = v32 >> (uint64(7) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v32, int(uint64(63)&63))
+	l4 = l4 ^ l5
+	l4 = l4 + v28
+	l4 = l4 + v40
+	l5 = bits.RotateLeft64(v39, int(uint64(3)&63))
+	l6 = v39 >> (uint64(6) & 63)
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v39, int(uint64(45)&63))
+	l5 = l5 ^ l6
+	l4 = l4 + l5
+	v47 = l4
+	l4 = bits.RotateLeft64(v47, int(uint64(3)&63))
+	l5 = v47 >> (uint64(6) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v47, int(uint64(45)&63))
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	v48 = l3
+	l3 = bits.RotateLeft64(v48, int(uint64(3)&63))
+	l4 = v48 >> (uint64(6) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v48, int(uint64(45)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	v49 = l2
+	l1 = l1 + v49
+	l2 = bits.RotateLeft64(v39, int(uint64(56)&63))
+	l3 = v39 >> (uint64(7) & 63)
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v39, int(uint64(63)&63))
+	l2 = l2 ^ l3
+	l2 = l2 + v42
+	l3 = bits.RotateLeft64(v35, int(uint64(56)&63))
+	l4 = v35 >> (uint64(7) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v35, int(uint64(63)&63))
+	l3 = l3 ^ l4
+	l3 = l3 + v31
+	l3 = l3 + v43
+	l4 = bits.RotateLeft64(v49, int(uint64(3)&63))
+	l5 = v49 >> (uint64(6) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v49, int(uint64(45)&63))
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	v50 = l3
+	l2 = l2 + v50
+	l3 = bits.RotateLeft64(v38, int(uint64(56)&63))
+	l4 = v38 >> (uint64(7) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v38, int(uint64(63)&63))
+	l3 = l3 ^ l4
+	l3 = l3 + v41
+	l3 = l3 + v49
+	l4 = bits.RotateLeft64(v37, int(uint64(56)&63))
+	l5 = v37 >> (uint64(7) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v37, int(uint64(63)&63))
+	l4 = l4 ^ l5
+	l4 = l4 + v40
+	l4 = l4 + v48
+	l5 = bits.RotateLeft64(v36, int(uint64(56)&63))
+	l6 = v36 >> (uint64(7) & 63)
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v36, int(uint64(63)&63))
+	l5 = l5 ^ l6
+	l5 = l5 + v35
+	l5 = l5 + v47
+	l6 = bits.RotateLeft64(v46, int(uint64(3)&63))
+	l7 = v46 >> (uint64(6) & 63)
+	l6 = l6 ^ l7
+	l7 = bits.RotateLeft64(v46, int(uint64(45)&63))
+	l6 = l6 ^ l7
+	l5 = l5 + l6
+	v51 = l5
+	l5 = bits.RotateLeft64(v51, int(uint64(3)&63))
+	l6 = v51 >> (uint64(6) & 63)
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v51, int(uint64(45)&63))
+	l5 = l5 ^ l6
+	l4 = l4 + l5
+	v52 = l4
+	l4 = bits.RotateLeft64(v52, int(uint64(3)&63))
+	l5 = v52 >> (uint64(6) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v52, int(uint64(45)&63))
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	v53 = l3
+	l3 = bits.RotateLeft64(v53, int(uint64(3)&63))
+	l4 = v53 >> (uint64(6) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v53, int(uint64(45)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	v54 = l2
+	l1 = l1 + v54
+	l2 = bits.RotateLeft64(v45, int(uint64(56)&63))
+	l3 = v45 >> (uint64(7) & 63)
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v45, int(uint64(63)&63))
+	l2 = l2 ^ l3
+	l2 = l2 + v48
+	l2 = l2 + v53
+	l3 = bits.RotateLeft64(v44, int(uint64(56)&63))
+	l4 = v44 >> (uint64(7) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v44, int(uint64(63)&63))
+	l3 = l3 ^ l4
+	l3 = l3 + v47
+	l3 = l3 + v52
+	l4 = bits.RotateLeft64(v43, int(uint64(56)&63))
+	l5 = v43 >> (uint64(7) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v43, int(uint64(63)&63))
+	l4 = l4 ^ l5
+	l4 = l4 + v39
+	l4 = l4 + v51
+	l5 = bits.RotateLeft64(v42, int(uint64(56)&63))
+	l6 = v42 >> (uint64(7) & 63)
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v42, int(uint64(63)&63))
+	l5 = l5 ^ l6
+	l5 = l5 + v38
+	l5 = l5 + v46
+	l6 = bits.RotateLeft64(v41, int(uint64(56)&63))
+	l7 = v41 >> (uint64(7) & 63)
+	l6 = l6 ^ l7
+	l7 = bits.RotateLeft64(v41, int(uint64(63)&63))
+	l6 = l6 ^ l7
+	l6 = l6 + v37
+	l6 = l6 + v45
+	l7 = bits.RotateLeft64(v40, int(uint64(56)&63))
+	l8 = v40 >> (uint64(7) & 63)
+	l7 = l7 ^ l8
+	l8 = bits.RotateLeft64(v40, int(uint64(63)&63))
+	l7 = l7 ^ l8
+	l7 = l7 + v36
+	l7 = l7 + v44
+	l8 = bits.RotateLeft64(v50, int(uint64(3)&63))
+	l9 = v50 >> (uint64(6) & 63)
+	l8 = l8 ^ l9
+	l9 = bits.RotateLeft64(v50, int(uint64(45)&63))
+	l8 = l8 ^ l9
+	l7 = l7 + l8
+	v55 = l7
+	l7 = bits.RotateLeft64(v55, int(uint64(3)&63))
+	l8 = v55 >> (uint64(6) & 63)
+	l7 = l7 ^ l8
+	l8 = bits.RotateLeft64(v55, int(uint64(45)&63))
+	l7 = l7 ^ l8
+	l6 = l6 + l7
+	v56 = l6
+	l6 = bits.RotateLeft64(v56, int(uint64(3)&63))
+	l7 = v56 >> (uint64(6) & 63)
+	l6 = l6 ^ l7
+	l7 = bits.RotateLeft64(v56, int(uint64(45)&63))
+	l6 = l6 ^ l7
+	l5 = l5 + l6
+	v57 = l5
+	l5 = bits.RotateLeft64(v57, int(uint64(3)&63))
+	l6 = v57 >> (uint64(6) & 63)
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v57, int(uint64(45)&63))
+	l5 = l5 ^ l6
+	l4 = l4 + l5
+	v58 = l4
+	l4 = bits.RotateLeft64(v58, int(uint64(3)&63))
+	l5 = v58 >> (uint64(6) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v58, int(uint64(45)&63))
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	v59 = l3
+	l3 = bits.RotateLeft64(v59, int(uint64(3)&63))
+	l4 = v59 >> (uint64(6) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v59, int(uint64(45)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	v60 = l2
+	l2 = bits.RotateLeft64(v60, int(uint64(3)&63))
+	l3 = v60 >> (uint64(6) & 63)
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v60, int(uint64(45)&63))
+	l2 = l2 ^ l3
+	l1 = l1 + l2
+	v61 = l1
+	l1 = bits.RotateLeft64(v61, int(uint64(56)&63))
+	l2 = v61 >> (uint64(7) & 63)
+	l1 = l1 ^ l2
+	l2 = bits.RotateLeft64(v61, int(uint64(63)&63))
+	l1 = l1 ^ l2
+	l2 = bits.RotateLeft64(v49, int(uint64(56)&63))
+	l3 = v49 >> (uint64(7) & 63)
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v49, int(uint64(63)&63))
+	l2 = l2 ^ l3
+	l2 = l2 + v45
+	l2 = l2 + v57
+	l3 = bits.RotateLeft64(v48, int(uint64(56)&63))
+	l4 = v48 >> (uint64(7) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v48, int(uint64(63)&63))
+	l3 = l3 ^ l4
+	l3 = l3 + v44
+	l3 = l3 + v56
+	l4 = bits.RotateLeft64(v47, int(uint64(56)&63))
+	l5 = v47 >> (uint64(7) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v47, int(uint64(63)&63))
+	l4 = l4 ^ l5
+	l4 = l4 + v43
+	l4 = l4 + v55
+	l5 = bits.RotateLeft64(v54, int(uint64(3)&63))
+	l6 = v54 >> (uint64(6) & 63)
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v54, int(uint64(45)&63))
+	l5 = l5 ^ l6
+	l4 = l4 + l5
+	v62 = l4
+	l4 = bits.RotateLeft64(v62, int(uint64(3)&63))
+	l5 = v62 >> (uint64(6) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v62, int(uint64(45)&63))
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	v63 = l3
+	l3 = bits.RotateLeft64(v63, int(uint64(3)&63))
+	l4 = v63 >> (uint64(6) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v63, int(uint64(45)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	v64 = l2
+	l1 = l1 + v64
+	l2 = bits.RotateLeft64(v54, int(uint64(56)&63))
+	l3 = v54 >> (uint64(7) & 63)
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v54, int(uint64(63)&63))
+	l2 = l2 ^ l3
+	l2 = l2 + v57
+	l3 = bits.RotateLeft64(v50, int(uint64(56)&63))
+	l4 = v50 >> (uint64(7) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v50, int(uint64(63)&63))
+	l3 = l3 ^ l4
+	l3 = l3 + v46
+	l3 = l3 + v58
+	l4 = bits.RotateLeft64(v64, int(uint64(3)&63))
+	l5 = v64 >> (uint64(6) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v64, int(uint64(45)&63))
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	v65 = l3
+	l2 = l2 + v65
+	l3 = bits.RotateLeft64(v53, int(uint64(56)&63))
+	l4 = v53 >> (uint64(7) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v53, int(uint64(63)&63))
+	l3 = l3 ^ l4
+	l3 = l3 + v56
+	l3 = l3 + v64
+	l4 = bits.RotateLeft64(v52, int(uint64(56)&63))
+	l5 = v52 >> (uint64(7) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v52, int(uint64(63)&63))
+	l4 = l4 ^ l5
+	l4 = l4 + v55
+	l4 = l4 + v63
+	l5 = bits.RotateLeft64(v51, int(uint64(56)&63))
+	l6 = v51 >> (uint64(7) & 63)
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v51, int(uint64(63)&63))
+	l5 = l5 ^ l6
+	l5 = l5 + v50
+	l5 = l5 + v62
+	l6 = bits.RotateLeft64(v61, int(uint64(3)&63))
+	l7 = v61 >> (uint64(6) & 63)
+	l6 = l6 ^ l7
+	l7 = bits.RotateLeft64(v61, int(uint64(45)&63))
+	l6 = l6 ^ l7
+	l5 = l5 + l6
+	v66 = l5
+	l5 = bits.RotateLeft64(v66, int(uint64(3)&63))
+	l6 = v66 >> (uint64(6) & 63)
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v66, int(uint64(45)&63))
+	l5 = l5 ^ l6
+	l4 = l4 + l5
+	v67 = l4
+	l4 = bits.RotateLeft64(v67, int(uint64(3)&63))
+	l5 = v67 >> (uint64(6) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v67, int(uint64(45)&63))
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	v68 = l3
+	l3 = bits.RotateLeft64(v68, int(uint64(3)&63))
+	l4 = v68 >> (uint64(6) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v68, int(uint64(45)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	v69 = l2
+	l1 = l1 + v69
+	l2 = bits.RotateLeft64(v60, int(uint64(56)&63))
+	l3 = v60 >> (uint64(7) & 63)
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v60, int(uint64(63)&63))
+	l2 = l2 ^ l3
+	l2 = l2 + v63
+	l2 = l2 + v68
+	l3 = bits.RotateLeft64(v59, int(uint64(56)&63))
+	l4 = v59 >> (uint64(7) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v59, int(uint64(63)&63))
+	l3 = l3 ^ l4
+	l3 = l3 + v62
+	l3 = l3 + v67
+	l4 = bits.RotateLeft64(v58, int(uint64(56)&63))
+	l5 = v58 >> (uint64(7) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v58, int(uint64(63)&63))
+	l4 = l4 ^ l5
+	l4 = l4 + v54
+	l4 = l4 + v66
+	l5 = bits.RotateLeft64(v57, int(uint64(56)&63))
+	l6 = v57 >> (uint64(7) & 63)
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v57, int(uint64(63)&63))
+	l5 = l5 ^ l6
+	l5 = l5 + v53
+	l5 = l5 + v61
+	l6 = bits.RotateLeft64(v56, int(uint64(56)&63))
+	l7 = v56 >> (uint64(7) & 63)
+	l6 = l6 ^ l7
+	l7 = bits.RotateLeft64(v56, int(uint64(63)&63))
+	l6 = l6 ^ l7
+	l6 = l6 + v52
+	l6 = l6 + v60
+	l7 = bits.RotateLeft64(v55, int(uint64(56)&63))
+	l8 = v55 >> (uint64(7) & 63)
+	l7 = l7 ^ l8
+	l8 = bits.RotateLeft64(v55, int(uint64(63)&63))
+	l7 = l7 ^ l8
+	l7 = l7 + v51
+	l7 = l7 + v59
+	l8 = bits.RotateLeft64(v65, int(uint64(3)&63))
+	l9 = v65 >> (uint64(6) & 63)
+	l8 = l8 ^ l9
+	l9 = bits.RotateLeft64(v65, int(uint64(45)&63))
+	l8 = l8 ^ l9
+	l7 = l7 + l8
+	v70 = l7
+	l7 = bits.RotateLeft64(v70, int(uint64(3)&63))
+	l8 = v70 >> (uint64(6) & 63)
+	l7 = l7 ^ l8
+	l8 = bits.RotateLeft64(v70, int(uint64(45)&63))
+	l7 = l7 ^ l8
+	l6 = l6 + l7
+	v71 = l6
+	l6 = bits.RotateLeft64(v71, int(uint64(3)&63))
+	l7 = v71 >> (uint64(6) & 63)
+	l6 = l6 ^ l7
+	l7 = bits.RotateLeft64(v71, int(uint64(45)&63))
+	l6 = l6 ^ l7
+	l5 = l5 + l6
+	v72 = l5
+	l5 = bits.RotateLeft64(v72, int(uint64(3)&63))
+	l6 = v72 >> (uint64(6) & 63)
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v72, int(uint64(45)&63))
+	l5 = l5 ^ l6
+	l4 = l4 + l5
+	v73 = l4
+	l4 = bits.RotateLeft64(v73, int(uint64(3)&63))
+	l5 = v73 >> (uint64(6) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v73, int(uint64(45)&63))
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	v74 = l3
+	l3 = bits.RotateLeft64(v74, int(uint64(3)&63))
+	l4 = v74 >> (uint64(6) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v74, int(uint64(45)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	v75 = l2
+	l2 = bits.RotateLeft64(v75, int(uint64(3)&63))
+	l3 = v75 >> (uint64(6) & 63)
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v75, int(uint64(45)&63))
+	l2 = l2 ^ l3
+	l1 = l1 + l2
+	v76 = l1
+	l19 = *(*uint64)(unsafe.Add(b, uint64(v1)+32))
+	v77 = l19
+	l19 = bits.RotateLeft64(v77, int(uint64(46)&63))
+	l20 = bits.RotateLeft64(v77, int(uint64(23)&63))
+	l19 = l19 ^ l20
+	l20 = bits.RotateLeft64(v77, int(uint64(50)&63))
+	l19 = l19 ^ l20
+	l20 = *(*uint64)(unsafe.Add(b, uint64(v1)+56))
+	v78 = l20
+	l19 = l19 + v78
+	l20 = *(*uint64)(unsafe.Add(b, uint64(v1)+48))
+	v79 = l20
+	l21 = v77 ^ k64(18446744073709551615)
+	l20 = v79 & l21
+	l21 = *(*uint64)(unsafe.Add(b, uint64(v1)+40))
+	v80 = l21
+	l21 = v80 & v77
+	l20 = l20 | l21
+	l19 = l19 + l20
+	l19 = l19 + v4
+	l19 = l19 + uint64(4794697086780616226)
+	v4 = l19
+	l20 = *(*uint64)(unsafe.Add(b, uint64(v1)+24))
+	v81 = l20
+	l19 = v4 + v81
+	v2 = l19
+	l19 = v2 + v16
+	l20 = v77 + v18
+	l21 = v80 + v10
+	l22 = v79 + v3
+	l23 = v2 & v77
+	l25 = v2 ^ k64(18446744073709551615)
+	l24 = v80 & l25
+	l23 = l23 | l24
+	l22 = l22 + l23
+	l23 = bits.RotateLeft64(v2, int(uint64(46)&63))
+	l24 = bits.RotateLeft64(v2, int(uint64(23)&63))
+	l23 = l23 ^ l24
+	l24 = bits.RotateLeft64(v2, int(uint64(50)&63))
+	l23 = l23 ^ l24
+	l22 = l22 + l23
+	l22 = l22 + uint64(8158064640168781261)
+	v82 = l22
+	l23 = *(*uint64)(unsafe.Add(b, uint64(v1)+16))
+	v83 = l23
+	l22 = v82 + v83
+	v10 = l22
+	l22 = v10 & v2
+	l24 = v10 ^ k64(18446744073709551615)
+	l23 = v77 & l24
+	l22 = l22 | l23
+	l21 = l21 + l22
+	l22 = bits.RotateLeft64(v10, int(uint64(46)&63))
+	l23 = bits.RotateLeft64(v10, int(uint64(23)&63))
+	l22 = l22 ^ l23
+	l23 = bits.RotateLeft64(v10, int(uint64(50)&63))
+	l22 = l22 ^ l23
+	l21 = l21 + l22
+	l21 = l21 + k64(13096744586834688815)
+	v84 = l21
+	l22 = *(*uint64)(unsafe.Add(b, uint64(v1)+8))
+	v85 = l22
+	l21 = v84 + v85
+	v16 = l21
+	l21 = v16 & v10
+	l23 = v16 ^ k64(18446744073709551615)
+	l22 = v2 & l23
+	l21 = l21 | l22
+	l20 = l20 + l21
+	l21 = bits.RotateLeft64(v16, int(uint64(46)&63))
+	l22 = bits.RotateLeft64(v16, int(uint64(23)&63))
+	l21 = l21 ^ l22
+	l22 = bits.RotateLeft64(v16, int(uint64(50)&63))
+	l21 = l21 ^ l22
+	l20 = l20 + l21
+	l20 = l20 + k64(16840607885511220156)
+	v86 = l20
+	l21 = *(*uint64)(unsafe.Add(b, v1))
+	v2 = l21
+	l20 = v86 + v2
+	v18 = l20
+	l20 = v18 & v16
+	l22 = v18 ^ k64(18446744073709551615)
+	l21 = v10 & l22
+	l20 = l20 | l21
+	l19 = l19 + l20
+	l20 = bits.RotateLeft64(v18, int(uint64(46)&63))
+	l21 = bits.RotateLeft64(v18, int(uint64(23)&63))
+	l20 = l20 ^ l21
+	l21 = bits.RotateLeft64(v18, int(uint64(50)&63))
+	l20 = l20 ^ l21
+	l19 = l19 + l20
+	l19 = l19 + uint64(4131703408338449720)
+	v87 = l19
+	l20 = v85 ^ v2
+	l20 = l20 & v83
+	l21 = v85 & v2
+	l20 = l20 ^ l21
+	l21 = bits.RotateLeft64(v2, int(uint64(30)&63))
+	l22 = bits.RotateLeft64(v2, int(uint64(25)&63))
+	l21 = l21 ^ l22
+	l22 = bits.RotateLeft64(v2, int(uint64(36)&63))
+	l21 = l21 ^ l22
+	l20 = l20 + l21
+	l20 = l20 + v4
+	v3 = l20
+	l19 = v87 + v3
+	v4 = l19
+	l18 = v9 + v4
+	l19 = v13 + v18
+	l20 = v14 + v16
+	l21 = v15 + v10
+	l22 = v4 & v18
+	l24 = v4 ^ k64(18446744073709551615)
+	l23 = v16 & l24
+	l22 = l22 | l23
+	l21 = l21 + l22
+	l22 = bits.RotateLeft64(v4, int(uint64(46)&63))
+	l23 = bits.RotateLeft64(v4, int(uint64(23)&63))
+	l22 = l22 ^ l23
+	l23 = bits.RotateLeft64(v4, int(uint64(50)&63))
+	l22 = l22 ^ l23
+	l21 = l21 + l22
+	l21 = l21 + uint64(6480981068601479193)
+	v14 = l21
+	l22 = bits.RotateLeft64(v3, int(uint64(30)&63))
+	l23 = bits.RotateLeft64(v3, int(uint64(25)&63))
+	l22 = l22 ^ l23
+	l23 = bits.RotateLeft64(v3, int(uint64(36)&63))
+	l22 = l22 ^ l23
+	l23 = v3 ^ v2
+	l23 = l23 & v85
+	l24 = v3 & v2
+	l23 = l23 ^ l24
+	l22 = l22 + l23
+	l22 = l22 + v82
+	v10 = l22
+	l21 = v14 + v10
+	v9 = l21
+	l21 = v9 & v4
+	l23 = v9 ^ k64(18446744073709551615)
+	l22 = v18 & l23
+	l21 = l21 | l22
+	l20 = l20 + l21
+	l21 = bits.RotateLeft64(v9, int(uint64(46)&63))
+	l22 = bits.RotateLeft64(v9, int(uint64(23)&63))
+	l21 = l21 ^ l22
+	l22 = bits.RotateLeft64(v9, int(uint64(50)&63))
+	l21 = l21 ^ l22
+	l20 = l20 + l21
+	l20 = l20 + k64(10538285296894168987)
+	v15 = l20
+	l21 = bits.RotateLeft64(v10, int(uint64(30)&63))
+	l22 = bits.RotateLeft64(v10, int(uint64(25)&63))
+	l21 = l21 ^ l22
+	l22 = bits.RotateLeft64(v10, int(uint64(36)&63))
+	l21 = l21 ^ l22
+	l22 = v10 ^ v3
+	l22 = l22 & v2
+	l23 = v10 & v3
+	l22 = l22 ^ l23
+	l21 = l21 + l22
+	l21 = l21 + v84
+	v16 = l21
+	l20 = v15 + v16
+	v18 = l20
+	l20 = v18 & v9
+	l22 = v18 ^ k64(18446744073709551615)
+	l21 = v4 & l22
+	l20 = l20 | l21
+	l19 = l19 + l20
+	l20 = bits.RotateLeft64(v18, int(uint64(46)&63))
+	l21 = bits.RotateLeft64(v18, int(uint64(23)&63))
+	l20 = l20 ^ l21
+	l21 = bits.RotateLeft64(v18, int(uint64(50)&63))
+	l20 = l20 ^ l21
+	l19 = l19 + l20
+	l19 = l19 + k64(12329834152419229976)
+	v82 = l19
+	l20 = bits.RotateLeft64(v16, int(uint64(30)&63))
+	l21 = bits.RotateLeft64(v16, int(uint64(25)&63))
+	l20 = l20 ^ l21
+	l21 = bits.RotateLeft64(v16, int(uint64(36)&63))
+	l20 = l20 ^ l21
+	l21 = v16 ^ v10
+	l21 = l21 & v3
+	l22 = v16 & v10
+	l21 = l21 ^ l22
+	l20 = l20 + l21
+	l20 = l20 + v86
+	v3 = l20
+	l19 = v82 + v3
+	v4 = l19
+	l19 = v4 & v18
+	l21 = v4 ^ k64(18446744073709551615)
+	l20 = v9 & l21
+	l19 = l19 | l20
+	l18 = l18 + l19
+	l19 = bits.RotateLeft64(v4, int(uint64(46)&63))
+	l20 = bits.RotateLeft64(v4, int(uint64(23)&63))
+	l19 = l19 ^ l20
+	l20 = bits.RotateLeft64(v4, int(uint64(50)&63))
+	l19 = l19 ^ l20
+	l18 = l18 + l19
+	l18 = l18 + k64(15566598209576043074)
+	v84 = l18
+	l19 = bits.RotateLeft64(v3, int(uint64(30)&63))
+	l20 = bits.RotateLeft64(v3, int(uint64(25)&63))
+	l19 = l19 ^ l20
+	l20 = bits.RotateLeft64(v3, int(uint64(36)&63))
+	l19 = l19 ^ l20
+	l20 = v3 ^ v16
+	l20 = l20 & v10
+	l21 = v3 & v16
+	l20 = l20 ^ l21
+	l19 = l19 + l20
+	l19 = l19 + v87
+	v10 = l19
+	l18 = v84 + v10
+	v13 = l18
+	l17 = v24 + v13
+	l18 = v19 + v4
+	l19 = v11 + v18
+	l20 = v5 + v9
+	l21 = v13 & v4
+	l23 = v13 ^ k64(18446744073709551615)
+	l22 = v18 & l23
+	l21 = l21 | l22
+	l20 = l20 + l21
+	l21 = bits.RotateLeft64(v13, int(uint64(46)&63))
+	l22 = bits.RotateLeft64(v13, int(uint64(23)&63))
+	l21 = l21 ^ l22
+	l22 = bits.RotateLeft64(v13, int(uint64(50)&63))
+	l21 = l21 ^ l22
+	l20 = l20 + l21
+	l20 = l20 + uint64(1334009975649890238)
+	v5 = l20
+	l21 = bits.RotateLeft64(v10, int(uint64(30)&63))
+	l22 = bits.RotateLeft64(v10, int(uint64(25)&63))
+	l21 = l21 ^ l22
+	l22 = bits.RotateLeft64(v10, int(uint64(36)&63))
+	l21 = l21 ^ l22
+	l22 = v10 ^ v3
+	l22 = l22 & v16
+	l23 = v10 & v3
+	l22 = l22 ^ l23
+	l21 = l21 + l22
+	l21 = l21 + v14
+	v16 = l21
+	l20 = v5 + v16
+	v18 = l20
+	l20 = v18 & v13
+	l22 = v18 ^ k64(18446744073709551615)
+	l21 = v4 & l22
+	l20 = l20 | l21
+	l19 = l19 + l20
+	l20 = bits.RotateLeft64(v18, int(uint64(46)&63))
+	l21 = bits.RotateLeft64(v18, int(uint64(23)&63))
+	l20 = l20 ^ l21
+	l21 = bits.RotateLeft64(v18, int(uint64(50)&63))
+	l20 = l20 ^ l21
+	l19 = l19 + l20
+	l19 = l19 + uint64(2608012711638119052)
+	v11 = l19
+	l20 = bits.RotateLeft64(v16, int(uint64(30)&63))
+	l21 = bits.RotateLeft64(v16, int(uint64(25)&63))
+	l20 = l20 ^ l21
+	l21 = bits.RotateLeft64(v16, int(uint64(36)&63))
+	l20 = l20 ^ l21
+	l21 = v16 ^ v10
+	l21 = l21 & v3
+	l22 = v16 & v10
+	l21 = l21 ^ l22
+	l20 = l20 + l21
+	l20 = l20 + v15
+	v3 = l20
+	l19 = v11 + v3
+	v4 = l19
+	l19 = v4 & v18
+	l21 = v4 ^ k64(18446744073709551615)
+	l20 = v13 & l21
+	l19 = l19 | l20
+	l18 = l18 + l19
+	l19 = bits.RotateLeft64(v4, int(uint64(46)&63))
+	l20 = bits.RotateLeft64(v4, int(uint64(23)&63))
+	l19 = l19 ^ l20
+	l20 = bits.RotateLeft64(v4, int(uint64(50)&63))
+	l19 = l19 ^ l20
+	l18 = l18 + l19
+	l18 = l18 + uint64(6128411473006802146)
+	v19 = l18
+	l19 = bits.RotateLeft64(v3, int(uint64(30)&63))
+	l20 = bits.RotateLeft64(v3, int(uint64(25)&63))
+	l19 = l19 ^ l20
+	l20 = bits.RotateLeft64(v3, int(uint64(36)&63))
+	l19 = l19 ^ l20
+	l20 = v3 ^ v16
+	l20 = l20 & v10
+	l21 = v3 & v16
+	l20 = l20 ^ l21
+	l19 = l19 + l20
+	l19 = l19 + v82
+	v10 = l19
+	l18 = v19 + v10
+	v9 = l18
+	l18 = v9 & v4
+	l20 = v9 ^ k64(18446744073709551615)
+	l19 = v18 & l20
+	l18 = l18 | l19
+	l17 = l17 + l18
+	l18 = bits.RotateLeft64(v9, int(uint64(46)&63))
+	l19 = bits.RotateLeft64(v9, int(uint64(23)&63))
+	l18 = l18 ^ l19
+	l19 = bits.RotateLeft64(v9, int(uint64(50)&63))
+	l18 = l18 ^ l19
+	l17 = l17 + l18
+	l17 = l17 + uint64(8268148722764581231)
+	v24 = l17
+	l18 = bits.RotateLeft64(v10, int(uint64(30)&63))
+	l19 = bits.RotateLeft64(v10, int(uint64(25)&63))
+	l18 = l18 ^ l19
+	l19 = bits.RotateLeft64(v10, int(uint64(36)&63))
+	l18 = l18 ^ l19
+	l19 = v10 ^ v3
+	l19 = l19 & v16
+	l20 = v10 & v3
+	l19 = l19 ^ l20
+	l18 = l18 + l19
+	l18 = l18 + v84
+	v16 = l18
+	l17 = v24 + v16
+	v13 = l17
+	l16 = v7 + v13
+	l17 = v8 + v9
+	l18 = v6 + v4
+	l19 = v17 + v18
+	l20 = v13 & v9
+	l22 = v13 ^ k64(18446744073709551615)
+	l21 = v4 & l22
+	l20 = l20 | l21
+	l19 = l19 + l20
+	l20 = bits.RotateLeft64(v13, int(uint64(46)&63))
+	l21 = bits.RotateLeft64(v13, int(uint64(23)&63))
+	l20 = l20 ^ l21
+	l21 = bits.RotateLeft64(v13, int(uint64(50)&63))
+	l20 = l20 ^ l21
+	l19 = l19 + l20
+	l19 = l19 + k64(9286055187155687089)
+	v4 = l19
+	l20 = bits.RotateLeft64(v16, int(uint64(30)&63))
+	l21 = bits.RotateLeft64(v16, int(uint64(25)&63))
+	l20 = l20 ^ l21
+	l21 = bits.RotateLeft64(v16, int(uint64(36)&63))
+	l20 = l20 ^ l21
+	l21 = v16 ^ v10
+	l21 = l21 & v3
+	l22 = v16 & v10
+	l21 = l21 ^ l22
+	l20 = l20 + l21
+	l20 = l20 + v5
+	v6 = l20
+	l19 = v4 + v6
+	v3 = l19
+	l19 = v3 & v13
+	l21 = v3 ^ k64(18446744073709551615)
+	l20 = v9 & l21
+	l19 = l19 | l20
+	l18 = l18 + l19
+	l19 = bits.RotateLeft64(v3, int(uint64(46)&63))
+	l20 = bits.RotateLeft64(v3, int(uint64(23)&63))
+	l19 = l19 ^ l20
+	l20 = bits.RotateLeft64(v3, int(uint64(50)&63))
+	l19 = l19 ^ l20
+	l18 = l18 + l19
+	l18 = l18 + k64(11230858885718282805)
+	v9 = l18
+	l19 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l20 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l19 = l19 ^ l20
+	l20 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l19 = l19 ^ l20
+	l20 = v6 ^ v16
+	l20 = l20 & v10
+	l21 = v6 & v16
+	l20 = l20 ^ l21
+	l19 = l19 + l20
+	l19 = l19 + v11
+	v7 = l19
+	l18 = v9 + v7
+	v10 = l18
+	l18 = v10 & v3
+	l20 = v10 ^ k64(18446744073709551615)
+	l19 = v13 & l20
+	l18 = l18 | l19
+	l17 = l17 + l18
+	l18 = bits.RotateLeft64(v10, int(uint64(46)&63))
+	l19 = bits.RotateLeft64(v10, int(uint64(23)&63))
+	l18 = l18 ^ l19
+	l19 = bits.RotateLeft64(v10, int(uint64(50)&63))
+	l18 = l18 ^ l19
+	l17 = l17 + l18
+	l17 = l17 + k64(13951009754708518548)
+	v13 = l17
+	l18 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l19 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l18 = l18 ^ l19
+	l19 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l18 = l18 ^ l19
+	l19 = v7 ^ v6
+	l19 = l19 & v16
+	l20 = v7 & v6
+	l19 = l19 ^ l20
+	l18 = l18 + l19
+	l18 = l18 + v19
+	v8 = l18
+	l17 = v13 + v8
+	v16 = l17
+	l17 = v16 & v10
+	l19 = v16 ^ k64(18446744073709551615)
+	l18 = v3 & l19
+	l17 = l17 | l18
+	l16 = l16 + l17
+	l17 = bits.RotateLeft64(v16, int(uint64(46)&63))
+	l18 = bits.RotateLeft64(v16, int(uint64(23)&63))
+	l17 = l17 ^ l18
+	l18 = bits.RotateLeft64(v16, int(uint64(50)&63))
+	l17 = l17 ^ l18
+	l16 = l16 + l17
+	l16 = l16 + k64(16472876342353939154)
+	v5 = l16
+	l17 = bits.RotateLeft64(v8, int(uint64(30)&63))
+	l18 = bits.RotateLeft64(v8, int(uint64(25)&63))
+	l17 = l17 ^ l18
+	l18 = bits.RotateLeft64(v8, int(uint64(36)&63))
+	l17 = l17 ^ l18
+	l18 = v8 ^ v7
+	l18 = l18 & v6
+	l19 = v8 & v7
+	l18 = l18 ^ l19
+	l17 = l17 + l18
+	l17 = l17 + v24
+	v6 = l17
+	l16 = v5 + v6
+	v18 = l16
+	l15 = v21 + v18
+	l16 = v25 + v16
+	l17 = v20 + v10
+	l18 = v12 + v3
+	l19 = v18 & v16
+	l21 = v18 ^ k64(18446744073709551615)
+	l20 = v10 & l21
+	l19 = l19 | l20
+	l18 = l18 + l19
+	l19 = bits.RotateLeft64(v18, int(uint64(46)&63))
+	l20 = bits.RotateLeft64(v18, int(uint64(23)&63))
+	l19 = l19 ^ l20
+	l20 = bits.RotateLeft64(v18, int(uint64(50)&63))
+	l19 = l19 ^ l20
+	l18 = l18 + l19
+	l18 = l18 + k64(17275323862435702243)
+	v3 = l18
+	l19 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l20 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l19 = l19 ^ l20
+	l20 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l19 = l19 ^ l20
+	l20 = v6 ^ v8
+	l20 = l20 & v7
+	l21 = v6 & v8
+	l20 = l20 ^ l21
+	l19 = l19 + l20
+	l19 = l19 + v4
+	v7 = l19
+	l18 = v3 + v7
+	v12 = l18
+	l18 = v12 & v18
+	l20 = v12 ^ k64(18446744073709551615)
+	l19 = v16 & l20
+	l18 = l18 | l19
+	l17 = l17 + l18
+	l18 = bits.RotateLeft64(v12, int(uint64(46)&63))
+	l19 = bits.RotateLeft64(v12, int(uint64(23)&63))
+	l18 = l18 ^ l19
+	l19 = bits.RotateLeft64(v12, int(uint64(50)&63))
+	l18 = l18 ^ l19
+	l17 = l17 + l18
+	l17 = l17 + uint64(1135362057144423861)
+	v10 = l17
+	l18 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l19 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l18 = l18 ^ l19
+	l19 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l18 = l18 ^ l19
+	l19 = v7 ^ v6
+	l19 = l19 & v8
+	l20 = v7 & v6
+	l19 = l19 ^ l20
+	l18 = l18 + l19
+	l18 = l18 + v9
+	v8 = l18
+	l17 = v10 + v8
+	v20 = l17
+	l17 = v20 & v12
+	l19 = v20 ^ k64(18446744073709551615)
+	l18 = v18 & l19
+	l17 = l17 | l18
+	l16 = l16 + l17
+	l17 = bits.RotateLeft64(v20, int(uint64(46)&63))
+	l18 = bits.RotateLeft64(v20, int(uint64(23)&63))
+	l17 = l17 ^ l18
+	l18 = bits.RotateLeft64(v20, int(uint64(50)&63))
+	l17 = l17 ^ l18
+	l16 = l16 + l17
+	l16 = l16 + uint64(2597628984639134821)
+	v16 = l16
+	l17 = bits.RotateLeft64(v8, int(uint64(30)&63))
+	l18 = bits.RotateLeft64(v8, int(uint64(25)&63))
+	l17 = l17 ^ l18
+	l18 = bits.RotateLeft64(v8, int(uint64(36)&63))
+	l17 = l17 ^ l18
+	l18 = v8 ^ v7
+	l18 = l18 & v6
+	l19 = v8 & v7
+	l18 = l18 ^ l19
+	l17 = l17 + l18
+	l17 = l17 + v13
+	v6 = l17
+	l16 = v16 + v6
+	v21 = l16
+	l16 = v21 & v20
+	l18 = v21 ^ k64(18446744073709551615)
+	l17 = v12 & l18
+	l16 = l16 | l17
+	l15 = l15 + l16
+	l16 = bits.RotateLeft64(v21, int(uint64(46)&63))
+	l17 = bits.RotateLeft64(v21, int(uint64(23)&63))
+	l16 = l16 ^ l17
+	l17 = bits.RotateLeft64(v21, int(uint64(50)&63))
+	l16 = l16 ^ l17
+	l15 = l15 + l16
+	l15 = l15 + uint64(3308224258029322869)
+	v18 = l15
+	l16 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l17 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l16 = l16 ^ l17
+	l17 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l16 = l16 ^ l17
+	l17 = v6 ^ v8
+	l17 = l17 & v7
+	l18 = v6 & v8
+	l17 = l17 ^ l18
+	l16 = l16 + l17
+	l16 = l16 + v5
+	v7 = l16
+	l15 = v18 + v7
+	v25 = l15
+	l14 = v23 + v25
+	l15 = v27 + v21
+	l16 = v22 + v20
+	l17 = v26 + v12
+	l18 = v25 & v21
+	l20 = v25 ^ k64(18446744073709551615)
+	l19 = v20 & l20
+	l18 = l18 | l19
+	l17 = l17 + l18
+	l18 = bits.RotateLeft64(v25, int(uint64(46)&63))
+	l19 = bits.RotateLeft64(v25, int(uint64(23)&63))
+	l18 = l18 ^ l19
+	l19 = bits.RotateLeft64(v25, int(uint64(50)&63))
+	l18 = l18 ^ l19
+	l17 = l17 + l18
+	l17 = l17 + uint64(5365058923640841347)
+	v23 = l17
+	l18 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l19 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l18 = l18 ^ l19
+	l19 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l18 = l18 ^ l19
+	l19 = v7 ^ v6
+	l19 = l19 & v8
+	l20 = v7 & v6
+	l19 = l19 ^ l20
+	l18 = l18 + l19
+	l18 = l18 + v3
+	v8 = l18
+	l17 = v23 + v8
+	v12 = l17
+	l17 = v12 & v25
+	l19 = v12 ^ k64(18446744073709551615)
+	l18 = v21 & l19
+	l17 = l17 | l18
+	l16 = l16 + l17
+	l17 = bits.RotateLeft64(v12, int(uint64(46)&63))
+	l18 = bits.RotateLeft64(v12, int(uint64(23)&63))
+	l17 = l17 ^ l18
+	l18 = bits.RotateLeft64(v12, int(uint64(50)&63))
+	l17 = l17 ^ l18
+	l16 = l16 + l17
+	l16 = l16 + uint64(6679025012923562964)
+	v26 = l16
+	l17 = bits.RotateLeft64(v8, int(uint64(30)&63))
+	l18 = bits.RotateLeft64(v8, int(uint64(25)&63))
+	l17 = l17 ^ l18
+	l18 = bits.RotateLeft64(v8, int(uint64(36)&63))
+	l17 = l17 ^ l18
+	l18 = v8 ^ v7
+	l18 = l18 & v6
+	l19 = v8 & v7
+	l18 = l18 ^ l19
+	l17 = l17 + l18
+	l17 = l17 + v10
+	v6 = l17
+	l16 = v26 + v6
+	v20 = l16
+	l16 = v20 & v12
+	l18 = v20 ^ k64(18446744073709551615)
+	l17 = v25 & l18
+	l16 = l16 | l17
+	l15 = l15 + l16
+	l16 = bits.RotateLeft64(v20, int(uint64(46)&63))
+	l17 = bits.RotateLeft64(v20, int(uint64(23)&63))
+	l16 = l16 ^ l17
+	l17 = bits.RotateLeft64(v20, int(uint64(50)&63))
+	l16 = l16 ^ l17
+	l15 = l15 + l16
+	l15 = l15 + uint64(8573033837759648693)
+	v25 = l15
+	l16 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l17 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l16 = l16 ^ l17
+	l17 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l16 = l16 ^ l17
+	l17 = v6 ^ v8
+	l17 = l17 & v7
+	l18 = v6 & v8
+	l17 = l17 ^ l18
+	l16 = l16 + l17
+	l16 = l16 + v16
+	v7 = l16
+	l15 = v25 + v7
+	v21 = l15
+	l15 = v21 & v20
+	l17 = v21 ^ k64(18446744073709551615)
+	l16 = v12 & l17
+	l15 = l15 | l16
+	l14 = l14 + l15
+	l15 = bits.RotateLeft64(v21, int(uint64(46)&63))
+	l16 = bits.RotateLeft64(v21, int(uint64(23)&63))
+	l15 = l15 ^ l16
+	l16 = bits.RotateLeft64(v21, int(uint64(50)&63))
+	l15 = l15 ^ l16
+	l14 = l14 + l15
+	l14 = l14 + k64(10970295158949994411)
+	v27 = l14
+	l15 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l16 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l15 = l15 ^ l16
+	l16 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l15 = l15 ^ l16
+	l16 = v7 ^ v6
+	l16 = l16 & v8
+	l17 = v7 & v6
+	l16 = l16 ^ l17
+	l15 = l15 + l16
+	l15 = l15 + v18
+	v8 = l15
+	l14 = v27 + v8
+	v22 = l14
+	l13 = v33 + v22
+	l14 = v29 + v21
+	l15 = v32 + v20
+	l16 = v28 + v12
+	l17 = v22 & v21
+	l19 = v22 ^ k64(18446744073709551615)
+	l18 = v20 & l19
+	l17 = l17 | l18
+	l16 = l16 + l17
+	l17 = bits.RotateLeft64(v22, int(uint64(46)&63))
+	l18 = bits.RotateLeft64(v22, int(uint64(23)&63))
+	l17 = l17 ^ l18
+	l18 = bits.RotateLeft64(v22, int(uint64(50)&63))
+	l17 = l17 ^ l18
+	l16 = l16 + l17
+	l16 = l16 + k64(12119686244451234320)
+	v28 = l16
+	l17 = bits.RotateLeft64(v8, int(uint64(30)&63))
+	l18 = bits.RotateLeft64(v8, int(uint64(25)&63))
+	l17 = l17 ^ l18
+	l18 = bits.RotateLeft64(v8, int(uint64(36)&63))
+	l17 = l17 ^ l18
+	l18 = v8 ^ v7
+	l18 = l18 & v6
+	l19 = v8 & v7
+	l18 = l18 ^ l19
+	l17 = l17 + l18
+	l17 = l17 + v23
+	v6 = l17
+	l16 = v28 + v6
+	v12 = l16
+	l16 = v12 & v22
+	l18 = v12 ^ k64(18446744073709551615)
+	l17 = v21 & l18
+	l16 = l16 | l17
+	l15 = l15 + l16
+	l16 = bits.RotateLeft64(v12, int(uint64(46)&63))
+	l17 = bits.RotateLeft64(v12, int(uint64(23)&63))
+	l16 = l16 ^ l17
+	l17 = bits.RotateLeft64(v12, int(uint64(50)&63))
+	l16 = l16 ^ l17
+	l15 = l15 + l16
+	l15 = l15 + k64(12683024718118986047)
+	v23 = l15
+	l16 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l17 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l16 = l16 ^ l17
+	l17 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l16 = l16 ^ l17
+	l17 = v6 ^ v8
+	l17 = l17 & v7
+	l18 = v6 & v8
+	l17 = l17 ^ l18
+	l16 = l16 + l17
+	l16 = l16 + v26
+	v7 = l16
+	l15 = v23 + v7
+	v20 = l15
+	l15 = v20 & v12
+	l17 = v20 ^ k64(18446744073709551615)
+	l16 = v22 & l17
+	l15 = l15 | l16
+	l14 = l14 + l15
+	l15 = bits.RotateLeft64(v20, int(uint64(46)&63))
+	l16 = bits.RotateLeft64(v20, int(uint64(23)&63))
+	l15 = l15 ^ l16
+	l16 = bits.RotateLeft64(v20, int(uint64(50)&63))
+	l15 = l15 ^ l16
+	l14 = l14 + l15
+	l14 = l14 + k64(13788192230050041572)
+	v26 = l14
+	l15 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l16 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l15 = l15 ^ l16
+	l16 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l15 = l15 ^ l16
+	l16 = v7 ^ v6
+	l16 = l16 & v8
+	l17 = v7 & v6
+	l16 = l16 ^ l17
+	l15 = l15 + l16
+	l15 = l15 + v25
+	v8 = l15
+	l14 = v26 + v8
+	v21 = l14
+	l14 = v21 & v20
+	l16 = v21 ^ k64(18446744073709551615)
+	l15 = v12 & l16
+	l14 = l14 | l15
+	l13 = l13 + l14
+	l14 = bits.RotateLeft64(v21, int(uint64(46)&63))
+	l15 = bits.RotateLeft64(v21, int(uint64(23)&63))
+	l14 = l14 ^ l15
+	l15 = bits.RotateLeft64(v21, int(uint64(50)&63))
+	l14 = l14 ^ l15
+	l13 = l13 + l14
+	l13 = l13 + k64(14330467153632333762)
+	v25 = l13
+	l14 = bits.RotateLeft64(v8, int(uint64(30)&63))
+	l15 = bits.RotateLeft64(v8, int(uint64(25)&63))
+	l14 = l14 ^ l15
+	l15 = bits.RotateLeft64(v8, int(uint64(36)&63))
+	l14 = l14 ^ l15
+	l15 = v8 ^ v7
+	l15 = l15 & v6
+	l16 = v8 & v7
+	l15 = l15 ^ l16
+	l14 = l14 + l15
+	l14 = l14 + v27
+	v6 = l14
+	l13 = v25 + v6
+	v22 = l13
+	l12 = v35 + v22
+	l13 = v31 + v21
+	l14 = v34 + v20
+	l15 = v30 + v12
+	l16 = v22 & v21
+	l18 = v22 ^ k64(18446744073709551615)
+	l17 = v20 & l18
+	l16 = l16 | l17
+	l15 = l15 + l16
+	l16 = bits.RotateLeft64(v22, int(uint64(46)&63))
+	l17 = bits.RotateLeft64(v22, int(uint64(23)&63))
+	l16 = l16 ^ l17
+	l17 = bits.RotateLeft64(v22, int(uint64(50)&63))
+	l16 = l16 ^ l17
+	l15 = l15 + l16
+	l15 = l15 + k64(15395433587784984357)
+	v27 = l15
+	l16 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l17 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l16 = l16 ^ l17
+	l17 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l16 = l16 ^ l17
+	l17 = v6 ^ v8
+	l17 = l17 & v7
+	l18 = v6 & v8
+	l17 = l17 ^ l18
+	l16 = l16 + l17
+	l16 = l16 + v28
+	v7 = l16
+	l15 = v27 + v7
+	v12 = l15
+	l15 = v12 & v22
+	l17 = v12 ^ k64(18446744073709551615)
+	l16 = v21 & l17
+	l15 = l15 | l16
+	l14 = l14 + l15
+	l15 = bits.RotateLeft64(v12, int(uint64(46)&63))
+	l16 = bits.RotateLeft64(v12, int(uint64(23)&63))
+	l15 = l15 ^ l16
+	l16 = bits.RotateLeft64(v12, int(uint64(50)&63))
+	l15 = l15 ^ l16
+	l14 = l14 + l15
+	l14 = l14 + uint64(489312712824947311)
+	v28 = l14
+	l15 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l16 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l15 = l15 ^ l16
+	l16 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l15 = l15 ^ l16
+	l16 = v7 ^ v6
+	l16 = l16 & v8
+	l17 = v7 & v6
+	l16 = l16 ^ l17
+	l15 = l15 + l16
+	l15 = l15 + v23
+	v8 = l15
+	l14 = v28 + v8
+	v20 = l14
+	l14 = v20 & v12
+	l16 = v20 ^ k64(18446744073709551615)
+	l15 = v22 & l16
+	l14 = l14 | l15
+	l13 = l13 + l14
+	l14 = bits.RotateLeft64(v20, int(uint64(46)&63))
+	l15 = bits.RotateLeft64(v20, int(uint64(23)&63))
+	l14 = l14 ^ l15
+	l15 = bits.RotateLeft64(v20, int(uint64(50)&63))
+	l14 = l14 ^ l15
+	l13 = l13 + l14
+	l13 = l13 + uint64(1452737877330783856)
+	v23 = l13
+	l14 = bits.RotateLeft64(v8, int(uint64(30)&63))
+	l15 = bits.RotateLeft64(v8, int(uint64(25)&63))
+	l14 = l14 ^ l15
+	l15 = bits.RotateLeft64(v8, int(uint64(36)&63))
+	l14 = l14 ^ l15
+	l15 = v8 ^ v7
+	l15 = l15 & v6
+	l16 = v8 & v7
+	l15 = l15 ^ l16
+	l14 = l14 + l15
+	l14 = l14 + v26
+	v6 = l14
+	l13 = v23 + v6
+	v21 = l13
+	l13 = v21 & v20
+	l15 = v21 ^ k64(18446744073709551615)
+	l14 = v12 & l15
+	l13 = l13 | l14
+	l12 = l12 + l13
+	l13 = bits.RotateLeft64(v21, int(uint64(46)&63))
+	l14 = bits.RotateLeft64(v21, int(uint64(23)&63))
+	l13 = l13 ^ l14
+	l14 = bits.RotateLeft64(v21, int(uint64(50)&63))
+	l13 = l13 ^ l14
+	l12 = l12 + l13
+	l12 = l12 + uint64(2861767655752347644)
+	v26 = l12
+	l13 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l14 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l13 = l13 ^ l14
+	l14 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l13 = l13 ^ l14
+	l14 = v6 ^ v8
+	l14 = l14 & v7
+	l15 = v6 & v8
+	l14 = l14 ^ l15
+	l13 = l13 + l14
+	l13 = l13 + v25
+	v7 = l13
+	l12 = v26 + v7
+	v22 = l12
+	l11 = v41 + v22
+	l12 = v37 + v21
+	l13 = v40 + v20
+	l14 = v36 + v12
+	l15 = v22 & v21
+	l17 = v22 ^ k64(18446744073709551615)
+	l16 = v20 & l17
+	l15 = l15 | l16
+	l14 = l14 + l15
+	l15 = bits.RotateLeft64(v22, int(uint64(46)&63))
+	l16 = bits.RotateLeft64(v22, int(uint64(23)&63))
+	l15 = l15 ^ l16
+	l16 = bits.RotateLeft64(v22, int(uint64(50)&63))
+	l15 = l15 ^ l16
+	l14 = l14 + l15
+	l14 = l14 + uint64(3322285676063803686)
+	v25 = l14
+	l15 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l16 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l15 = l15 ^ l16
+	l16 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l15 = l15 ^ l16
+	l16 = v7 ^ v6
+	l16 = l16 & v8
+	l17 = v7 & v6
+	l16 = l16 ^ l17
+	l15 = l15 + l16
+	l15 = l15 + v27
+	v8 = l15
+	l14 = v25 + v8
+	v12 = l14
+	l14 = v12 & v22
+	l16 = v12 ^ k64(18446744073709551615)
+	l15 = v21 & l16
+	l14 = l14 | l15
+	l13 = l13 + l14
+	l14 = bits.RotateLeft64(v12, int(uint64(46)&63))
+	l15 = bits.RotateLeft64(v12, int(uint64(23)&63))
+	l14 = l14 ^ l15
+	l15 = bits.RotateLeft64(v12, int(uint64(50)&63))
+	l14 = l14 ^ l15
+	l13 = l13 + l14
+	l13 = l13 + uint64(5560940570517711597)
+	v27 = l13
+	l14 = bits.RotateLeft64(v8, int(uint64(30)&63))
+	l15 = bits.RotateLeft64(v8, int(uint64(25)&63))
+	l14 = l14 ^ l15
+	l15 = bits.RotateLeft64(v8, int(uint64(36)&63))
+	l14 = l14 ^ l15
+	l15 = v8 ^ v7
+	l15 = l15 & v6
+	l16 = v8 & v7
+	l15 = l15 ^ l16
+	l14 = l14 + l15
+	l14 = l14 + v28
+	v6 = l14
+	l13 = v27 + v6
+	v20 = l13
+	l13 = v20 & v12
+	l15 = v20 ^ k64(18446744073709551615)
+	l14 = v22 & l15
+	l13 = l13 | l14
+	l12 = l12 + l13
+	l13 = bits.RotateLeft64(v20, int(uint64(46)&63))
+	l14 = bits.RotateLeft64(v20, int(uint64(23)&63))
+	l13 = l13 ^ l14
+	l14 = bits.RotateLeft64(v20, int(uint64(50)&63))
+	l13 = l13 ^ l14
+	l12 = l12 + l13
+	l12 = l12 + uint64(5996557281743188959)
+	v28 = l12
+	l13 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l14 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l13 = l13 ^ l14
+	l14 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l13 = l13 ^ l14
+	l14 = v6 ^ v8
+	l14 = l14 & v7
+	l15 = v6 & v8
+	l14 = l14 ^ l15
+	l13 = l13 + l14
+	l13 = l13 + v23
+	v7 = l13
+	l12 = v28 + v7
+	v21 = l12
+	l12 = v21 & v20
+	l14 = v21 ^ k64(18446744073709551615)
+	l13 = v12 & l14
+	l12 = l12 | l13
+	l11 = l11 + l12
+	l12 = bits.RotateLeft64(v21, int(uint64(46)&63))
+	l13 = bits.RotateLeft64(v21, int(uint64(23)&63))
+	l12 = l12 ^ l13
+	l13 = bits.RotateLeft64(v21, int(uint64(50)&63))
+	l12 = l12 ^ l13
+	l11 = l11 + l12
+	l11 = l11 + uint64(7280758554555802590)
+	v23 = l11
+	l12 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l13 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l12 = l12 ^ l13
+	l13 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l12 = l12 ^ l13
+	l13 = v7 ^ v6
+	l13 = l13 & v8
+	l14 = v7 & v6
+	l13 = l13 ^ l14
+	l12 = l12 + l13
+	l12 = l12 + v26
+	v8 = l12
+	l11 = v23 + v8
+	v22 = l11
+	l10 = v43 + v22
+	l11 = v39 + v21
+	l12 = v42 + v20
+	l13 = v38 + v12
+	l14 = v22 & v21
+	l16 = v22 ^ k64(18446744073709551615)
+	l15 = v20 & l16
+	l14 = l14 | l15
+	l13 = l13 + l14
+	l14 = bits.RotateLeft64(v22, int(uint64(46)&63))
+	l15 = bits.RotateLeft64(v22, int(uint64(23)&63))
+	l14 = l14 ^ l15
+	l15 = bits.RotateLeft64(v22, int(uint64(50)&63))
+	l14 = l14 ^ l15
+	l13 = l13 + l14
+	l13 = l13 + uint64(8532644243296465576)
+	v26 = l13
+	l14 = bits.RotateLeft64(v8, int(uint64(30)&63))
+	l15 = bits.RotateLeft64(v8, int(uint64(25)&63))
+	l14 = l14 ^ l15
+	l15 = bits.RotateLeft64(v8, int(uint64(36)&63))
+	l14 = l14 ^ l15
+	l15 = v8 ^ v7
+	l15 = l15 & v6
+	l16 = v8 & v7
+	l15 = l15 ^ l16
+	l14 = l14 + l15
+	l14 = l14 + v25
+	v6 = l14
+	l13 = v26 + v6
+	v12 = l13
+	l13 = v12 & v22
+	l15 = v12 ^ k64(18446744073709551615)
+	l14 = v21 & l15
+	l13 = l13 | l14
+	l12 = l12 + l13
+	l13 = bits.RotateLeft64(v12, int(uint64(46)&63))
+	l14 = bits.RotateLeft64(v12, int(uint64(23)&63))
+	l13 = l13 ^ l14
+	l14 = bits.RotateLeft64(v12, int(uint64(50)&63))
+	l13 = l13 ^ l14
+	l12 = l12 + l13
+	l12 = l12 + k64(9350256976987008742)
+	v25 = l12
+	l13 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l14 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l13 = l13 ^ l14
+	l14 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l13 = l13 ^ l14
+	l14 = v6 ^ v8
+	l14 = l14 & v7
+	l15 = v6 & v8
+	l14 = l14 ^ l15
+	l13 = l13 + l14
+	l13 = l13 + v27
+	v7 = l13
+	l12 = v25 + v7
+	v20 = l12
+	l12 = v20 & v12
+	l14 = v20 ^ k64(18446744073709551615)
+	l13 = v22 & l14
+	l12 = l12 | l13
+	l11 = l11 + l12
+	l12 = bits.RotateLeft64(v20, int(uint64(46)&63))
+	l13 = bits.RotateLeft64(v20, int(uint64(23)&63))
+	l12 = l12 ^ l13
+	l13 = bits.RotateLeft64(v20, int(uint64(50)&63))
+	l12 = l12 ^ l13
+	l11 = l11 + l12
+	l11 = l11 + k64(10552545826968843579)
+	v27 = l11
+	l12 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l13 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l12 = l12 ^ l13
+	l13 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l12 = l12 ^ l13
+	l13 = v7 ^ v6
+	l13 = l13 & v8
+	l14 = v7 & v6
+	l13 = l13 ^ l14
+	l12 = l12 + l13
+	l12 = l12 + v28
+	v8 = l12
+	l11 = v27 + v8
+	v21 = l11
+	l11 = v21 & v20
+	l13 = v21 ^ k64(18446744073709551615)
+	l12 = v12 & l13
+	l11 = l11 | l12
+	l10 = l10 + l11
+	l11 = bits.RotateLeft64(v21, int(uint64(46)&63))
+	l12 = bits.RotateLeft64(v21, int(uint64(23)&63))
+	l11 = l11 ^ l12
+	l12 = bits.RotateLeft64(v21, int(uint64(50)&63))
+	l11 = l11 ^ l12
+	l10 = l10 + l11
+	l10 = l10 + k64(11727347734174303076)
+	v28 = l10
+	l11 = bits.RotateLeft64(v8, int(uint64(30)&63))
+	l12 = bits.RotateLeft64(v8, int(uint64(25)&63))
+	l11 = l11 ^ l12
+	l12 = bits.RotateLeft64(v8, int(uint64(36)&63))
+	l11 = l11 ^ l12
+	l12 = v8 ^ v7
+	l12 = l12 & v6
+	l13 = v8 & v7
+	l12 = l12 ^ l13
+	l11 = l11 + l12
+	l11 = l11 + v23
+	v6 = l11
+	l10 = v28 + v6
+	v22 = l10
+	l9 = v45 + v22
+	l10 = v48 + v21
+	l11 = v44 + v20
+	l12 = v47 + v12
+	l13 = v22 & v21
+	l15 = v22 ^ k64(18446744073709551615)
+	l14 = v20 & l15
+	l13 = l13 | l14
+	l12 = l12 + l13
+	l13 = bits.RotateLeft64(v22, int(uint64(46)&63))
+	l14 = bits.RotateLeft64(v22, int(uint64(23)&63))
+	l13 = l13 ^ l14
+	l14 = bits.RotateLeft64(v22, int(uint64(50)&63))
+	l13 = l13 ^ l14
+	l12 = l12 + l13
+	l12 = l12 + k64(12113106623233404929)
+	v23 = l12
+	l13 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l14 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l13 = l13 ^ l14
+	l14 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l13 = l13 ^ l14
+	l14 = v6 ^ v8
+	l14 = l14 & v7
+	l15 = v6 & v8
+	l14 = l14 ^ l15
+	l13 = l13 + l14
+	l13 = l13 + v26
+	v7 = l13
+	l12 = v23 + v7
+	v12 = l12
+	l12 = v12 & v22
+	l14 = v12 ^ k64(18446744073709551615)
+	l13 = v21 & l14
+	l12 = l12 | l13
+	l11 = l11 + l12
+	l12 = bits.RotateLeft64(v12, int(uint64(46)&63))
+	l13 = bits.RotateLeft64(v12, int(uint64(23)&63))
+	l12 = l12 ^ l13
+	l13 = bits.RotateLeft64(v12, int(uint64(50)&63))
+	l12 = l12 ^ l13
+	l11 = l11 + l12
+	l11 = l11 + k64(14000437183269869457)
+	v26 = l11
+	l12 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l13 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l12 = l12 ^ l13
+	l13 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l12 = l12 ^ l13
+	l13 = v7 ^ v6
+	l13 = l13 & v8
+	l14 = v7 & v6
+	l13 = l13 ^ l14
+	l12 = l12 + l13
+	l12 = l12 + v25
+	v8 = l12
+	l11 = v26 + v8
+	v20 = l11
+	l11 = v20 & v12
+	l13 = v20 ^ k64(18446744073709551615)
+	l12 = v22 & l13
+	l11 = l11 | l12
+	l10 = l10 + l11
+	l11 = bits.RotateLeft64(v20, int(uint64(46)&63))
+	l12 = bits.RotateLeft64(v20, int(uint64(23)&63))
+	l11 = l11 ^ l12
+	l12 = bits.RotateLeft64(v20, int(uint64(50)&63))
+	l11 = l11 ^ l12
+	l10 = l10 + l11
+	l10 = l10 + k64(14369950271660146224)
+	v25 = l10
+	l11 = bits.RotateLeft64(v8, int(uint64(30)&63))
+	l12 = bits.RotateLeft64(v8, int(uint64(25)&63))
+	l11 = l11 ^ l12
+	l12 = bits.RotateLeft64(v8, int(uint64(36)&63))
+	l11 = l11 ^ l12
+	l12 = v8 ^ v7
+	l12 = l12 & v6
+	l13 = v8 & v7
+	l12 = l12 ^ l13
+	l11 = l11 + l12
+	l11 = l11 + v27
+	v6 = l11
+	l10 = v25 + v6
+	v21 = l10
+	l10 = v21 & v20
+	l12 = v21 ^ k64(18446744073709551615)
+	l11 = v12 & l12
+	l10 = l10 | l11
+	l9 = l9 + l10
+	l10 = bits.RotateLeft64(v21, int(uint64(46)&63))
+	l11 = bits.RotateLeft64(v21, int(uint64(23)&63))
+	l10 = l10 ^ l11
+	l11 = bits.RotateLeft64(v21, int(uint64(50)&63))
+	l10 = l10 ^ l11
+	l9 = l9 + l10
+	l9 = l9 + k64(15101387698204529176)
+	v27 = l9
+	l10 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l11 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l10 = l10 ^ l11
+	l11 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l10 = l10 ^ l11
+	l11 = v6 ^ v8
+	l11 = l11 & v7
+	l12 = v6 & v8
+	l11 = l11 ^ l12
+	l10 = l10 + l11
+	l10 = l10 + v28
+	v7 = l10
+	l9 = v27 + v7
+	v22 = l9
+	l8 = v51 + v22
+	l9 = v50 + v21
+	l10 = v46 + v20
+	l11 = v49 + v12
+	l12 = v22 & v21
+	l14 = v22 ^ k64(18446744073709551615)
+	l13 = v20 & l14
+	l12 = l12 | l13
+	l11 = l11 + l12
+	l12 = bits.RotateLeft64(v22, int(uint64(46)&63))
+	l13 = bits.RotateLeft64(v22, int(uint64(23)&63))
+	l12 = l12 ^ l13
+	l13 = bits.RotateLeft64(v22, int(uint64(50)&63))
+	l12 = l12 ^ l13
+	l11 = l11 + l12
+	l11 = l11 + k64(15463397548674623760)
+	v28 = l11
+	l12 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l13 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l12 = l12 ^ l13
+	l13 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l12 = l12 ^ l13
+	l13 = v7 ^ v6
+	l13 = l13 & v8
+	l14 = v7 & v6
+	l13 = l13 ^ l14
+	l12 = l12 + l13
+	l12 = l12 + v23
+	v8 = l12
+	l11 = v28 + v8
+	v12 = l11
+	l11 = v12 & v22
+	l13 = v12 ^ k64(18446744073709551615)
+	l12 = v21 & l13
+	l11 = l11 | l12
+	l10 = l10 + l11
+	l11 = bits.RotateLeft64(v12, int(uint64(46)&63))
+	l12 = bits.RotateLeft64(v12, int(uint64(23)&63))
+	l11 = l11 ^ l12
+	l12 = bits.RotateLeft64(v12, int(uint64(50)&63))
+	l11 = l11 ^ l12
+	l10 = l10 + l11
+	l10 = l10 + k64(17586052441742319658)
+	v23 = l10
+	l11 = bits.RotateLeft64(v8, int(uint64(30)&63))
+	l12 = bits.RotateLeft64(v8, int(uint64(25)&63))
+	l11 = l11 ^ l12
+	l12 = bits.RotateLeft64(v8, int(uint64(36)&63))
+	l11 = l11 ^ l12
+	l12 = v8 ^ v7
+	l12 = l12 & v6
+	l13 = v8 & v7
+	l12 = l12 ^ l13
+	l11 = l11 + l12
+	l11 = l11 + v26
+	v6 = l11
+	l10 = v23 + v6
+	v20 = l10
+	l10 = v20 & v12
+	l12 = v20 ^ k64(18446744073709551615)
+	l11 = v22 & l12
+	l10 = l10 | l11
+	l9 = l9 + l10
+	l10 = bits.RotateLeft64(v20, int(uint64(46)&63))
+	l11 = bits.RotateLeft64(v20, int(uint64(23)&63))
+	l10 = l10 ^ l11
+	l11 = bits.RotateLeft64(v20, int(uint64(50)&63))
+	l10 = l10 ^ l11
+	l9 = l9 + l10
+	l9 = l9 + uint64(1182934255886127544)
+	v26 = l9
+	l10 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l11 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l10 = l10 ^ l11
+	l11 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l10 = l10 ^ l11
+	l11 = v6 ^ v8
+	l11 = l11 & v7
+	l12 = v6 & v8
+	l11 = l11 ^ l12
+	l10 = l10 + l11
+	l10 = l10 + v25
+	v7 = l10
+	l9 = v26 + v7
+	v21 = l9
+	l9 = v21 & v20
+	l11 = v21 ^ k64(18446744073709551615)
+	l10 = v12 & l11
+	l9 = l9 | l10
+	l8 = l8 + l9
+	l9 = bits.RotateLeft64(v21, int(uint64(46)&63))
+	l10 = bits.RotateLeft64(v21, int(uint64(23)&63))
+	l9 = l9 ^ l10
+	l10 = bits.RotateLeft64(v21, int(uint64(50)&63))
+	l9 = l9 ^ l10
+	l8 = l8 + l9
+	l8 = l8 + uint64(1847814050463011016)
+	v25 = l8
+	l9 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l10 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l9 = l9 ^ l10
+	l10 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l9 = l9 ^ l10
+	l10 = v7 ^ v6
+	l10 = l10 & v8
+	l11 = v7 & v6
+	l10 = l10 ^ l11
+	l9 = l9 + l10
+	l9 = l9 + v27
+	v8 = l9
+	l8 = v25 + v8
+	v22 = l8
+	l7 = v53 + v22
+	l8 = v56 + v21
+	l9 = v52 + v20
+	l10 = v55 + v12
+	l11 = v22 & v21
+	l13 = v22 ^ k64(18446744073709551615)
+	l12 = v20 & l13
+	l11 = l11 | l12
+	l10 = l10 + l11
+	l11 = bits.RotateLeft64(v22, int(uint64(46)&63))
+	l12 = bits.RotateLeft64(v22, int(uint64(23)&63))
+	l11 = l11 ^ l12
+	l12 = bits.RotateLeft64(v22, int(uint64(50)&63))
+	l11 = l11 ^ l12
+	l10 = l10 + l11
+	l10 = l10 + uint64(2177327727835720531)
+	v27 = l10
+	l11 = bits.RotateLeft64(v8, int(uint64(30)&63))
+	l12 = bits.RotateLeft64(v8, int(uint64(25)&63))
+	l11 = l11 ^ l12
+	l12 = bits.RotateLeft64(v8, int(uint64(36)&63))
+	l11 = l11 ^ l12
+	l12 = v8 ^ v7
+	l12 = l12 & v6
+	l13 = v8 & v7
+	l12 = l12 ^ l13
+	l11 = l11 + l12
+	l11 = l11 + v28
+	v6 = l11
+	l10 = v27 + v6
+	v12 = l10
+	l10 = v12 & v22
+	l12 = v12 ^ k64(18446744073709551615)
+	l11 = v21 & l12
+	l10 = l10 | l11
+	l9 = l9 + l10
+	l10 = bits.RotateLeft64(v12, int(uint64(46)&63))
+	l11 = bits.RotateLeft64(v12, int(uint64(23)&63))
+	l10 = l10 ^ l11
+	l11 = bits.RotateLeft64(v12, int(uint64(50)&63))
+	l10 = l10 ^ l11
+	l9 = l9 + l10
+	l9 = l9 + uint64(2830643537854262169)
+	v28 = l9
+	l10 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l11 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l10 = l10 ^ l11
+	l11 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l10 = l10 ^ l11
+	l11 = v6 ^ v8
+	l11 = l11 & v7
+	l12 = v6 & v8
+	l11 = l11 ^ l12
+	l10 = l10 + l11
+	l10 = l10 + v23
+	v7 = l10
+	l9 = v28 + v7
+	v20 = l9
+	l9 = v20 & v12
+	l11 = v20 ^ k64(18446744073709551615)
+	l10 = v22 & l11
+	l9 = l9 | l10
+	l8 = l8 + l9
+	l9 = bits.RotateLeft64(v20, int(uint64(46)&63))
+	l10 = bits.RotateLeft64(v20, int(uint64(23)&63))
+	l9 = l9 ^ l10
+	l10 = bits.RotateLeft64(v20, int(uint64(50)&63))
+	l9 = l9 ^ l10
+	l8 = l8 + l9
+	l8 = l8 + uint64(3796741975233480872)
+	v23 = l8
+	l9 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l10 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l9 = l9 ^ l10
+	l10 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l9 = l9 ^ l10
+	l10 = v7 ^ v6
+	l10 = l10 & v8
+	l11 = v7 & v6
+	l10 = l10 ^ l11
+	l9 = l9 + l10
+	l9 = l9 + v26
+	v8 = l9
+	l8 = v23 + v8
+	v21 = l8
+	l8 = v21 & v20
+	l10 = v21 ^ k64(18446744073709551615)
+	l9 = v12 & l10
+	l8 = l8 | l9
+	l7 = l7 + l8
+	l8 = bits.RotateLeft64(v21, int(uint64(46)&63))
+	l9 = bits.RotateLeft64(v21, int(uint64(23)&63))
+	l8 = l8 ^ l9
+	l9 = bits.RotateLeft64(v21, int(uint64(50)&63))
+	l8 = l8 ^ l9
+	l7 = l7 + l8
+	l7 = l7 + uint64(4115178125766777443)
+	v26 = l7
+	l8 = bits.RotateLeft64(v8, int(uint64(30)&63))
+	l9 = bits.RotateLeft64(v8, int(uint64(25)&63))
+	l8 = l8 ^ l9
+	l9 = bits.RotateLeft64(v8, int(uint64(36)&63))
+	l8 = l8 ^ l9
+	l9 = v8 ^ v7
+	l9 = l9 & v6
+	l10 = v8 & v7
+	l9 = l9 ^ l10
+	l8 = l8 + l9
+	l8 = l8 + v25
+	v6 = l8
+	l7 = v26 + v6
+	v22 = l7
+	l6 = v62 + v22
+	l7 = v58 + v21
+	l8 = v54 + v20
+	l9 = v57 + v12
+	l10 = v22 & v21
+	l12 = v22 ^ k64(18446744073709551615)
+	l11 = v20 & l12
+	l10 = l10 | l11
+	l9 = l9 + l10
+	l10 = bits.RotateLeft64(v22, int(uint64(46)&63))
+	l11 = bits.RotateLeft64(v22, int(uint64(23)&63))
+	l10 = l10 ^ l11
+	l11 = bits.RotateLeft64(v22, int(uint64(50)&63))
+	l10 = l10 ^ l11
+	l9 = l9 + l10
+	l9 = l9 + uint64(5681478168544905931)
+	v25 = l9
+	l10 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l11 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l10 = l10 ^ l11
+	l11 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l10 = l10 ^ l11
+	l11 = v6 ^ v8
+	l11 = l11 & v7
+	l12 = v6 & v8
+	l11 = l11 ^ l12
+	l10 = l10 + l11
+	l10 = l10 + v27
+	v7 = l10
+	l9 = v25 + v7
+	v12 = l9
+	l9 = v12 & v22
+	l11 = v12 ^ k64(18446744073709551615)
+	l10 = v21 & l11
+	l9 = l9 | l10
+	l8 = l8 + l9
+	l9 = bits.RotateLeft64(v12, int(uint64(46)&63))
+	l10 = bits.RotateLeft64(v12, int(uint64(23)&63))
+	l9 = l9 ^ l10
+	l10 = bits.RotateLeft64(v12, int(uint64(50)&63))
+	l9 = l9 ^ l10
+	l8 = l8 + l9
+	l8 = l8 + uint64(6601373596472566643)
+	v27 = l8
+	l9 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l10 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l9 = l9 ^ l10
+	l10 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l9 = l9 ^ l10
+	l10 = v7 ^ v6
+	l10 = l10 & v8
+	l11 = v7 & v6
+	l10 = l10 ^ l11
+	l9 = l9 + l10
+	l9 = l9 + v28
+	v8 = l9
+	l8 = v27 + v8
+	v20 = l8
+	l8 = v20 & v12
+	l10 = v20 ^ k64(18446744073709551615)
+	l9 = v22 & l10
+	l8 = l8 | l9
+	l7 = l7 + l8
+	l8 = bits.RotateLeft64(v20, int(uint64(46)&63))
+	l9 = bits.RotateLeft64(v20, int(uint64(23)&63))
+	l8 = l8 ^ l9
+	l9 = bits.RotateLeft64(v20, int(uint64(50)&63))
+	l8 = l8 ^ l9
+	l7 = l7 + l8
+	l7 = l7 + uint64(7507060721942968483)
+	v28 = l7
+	l8 = bits.RotateLeft64(v8, int(uint64(30)&63))
+	l9 = bits.RotateLeft64(v8, int(uint64(25)&63))
+	l8 = l8 ^ l9
+	l9 = bits.RotateLeft64(v8, int(uint64(36)&63))
+	l8 = l8 ^ l9
+	l9 = v8 ^ v7
+	l9 = l9 & v6
+	l10 = v8 & v7
+	l9 = l9 ^ l10
+	l8 = l8 + l9
+	l8 = l8 + v23
+	v6 = l8
+	l7 = v28 + v6
+	v21 = l7
+	l7 = v21 & v20
+	l9 = v21 ^ k64(18446744073709551615)
+	l8 = v12 & l9
+	l7 = l7 | l8
+	l6 = l6 + l7
+	l7 = bits.RotateLeft64(v21, int(uint64(46)&63))
+	l8 = bits.RotateLeft64(v21, int(uint64(23)&63))
+	l7 = l7 ^ l8
+	l8 = bits.RotateLeft64(v21, int(uint64(50)&63))
+	l7 = l7 ^ l8
+	l6 = l6 + l7
+	l6 = l6 + uint64(8399075790359081724)
+	v23 = l6
+	l7 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l8 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l7 = l7 ^ l8
+	l8 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l7 = l7 ^ l8
+	l8 = v6 ^ v8
+	l8 = l8 & v7
+	l9 = v6 & v8
+	l8 = l8 ^ l9
+	l7 = l7 + l8
+	l7 = l7 + v26
+	v7 = l7
+	l6 = v23 + v7
+	v22 = l6
+	l5 = v64 + v22
+	l6 = v60 + v21
+	l7 = v63 + v20
+	l8 = v59 + v12
+	l9 = v22 & v21
+	l11 = v22 ^ k64(18446744073709551615)
+	l10 = v20 & l11
+	l9 = l9 | l10
+	l8 = l8 + l9
+	l9 = bits.RotateLeft64(v22, int(uint64(46)&63))
+	l10 = bits.RotateLeft64(v22, int(uint64(23)&63))
+	l9 = l9 ^ l10
+	l10 = bits.RotateLeft64(v22, int(uint64(50)&63))
+	l9 = l9 ^ l10
+	l8 = l8 + l9
+	l8 = l8 + uint64(8693463985226723168)
+	v26 = l8
+	l9 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l10 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l9 = l9 ^ l10
+	l10 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l9 = l9 ^ l10
+	l10 = v7 ^ v6
+	l10 = l10 & v8
+	l11 = v7 & v6
+	l10 = l10 ^ l11
+	l9 = l9 + l10
+	l9 = l9 + v25
+	v8 = l9
+	l8 = v26 + v8
+	v12 = l8
+	l8 = v12 & v22
+	l10 = v12 ^ k64(18446744073709551615)
+	l9 = v21 & l10
+	l8 = l8 | l9
+	l7 = l7 + l8
+	l8 = bits.RotateLeft64(v12, int(uint64(46)&63))
+	l9 = bits.RotateLeft64(v12, int(uint64(23)&63))
+	l8 = l8 ^ l9
+	l9 = bits.RotateLeft64(v12, int(uint64(50)&63))
+	l8 = l8 ^ l9
+	l7 = l7 + l8
+	l7 = l7 + k64(9568029438360202098)
+	v25 = l7
+	l8 = bits.RotateLeft64(v8, int(uint64(30)&63))
+	l9 = bits.RotateLeft64(v8, int(uint64(25)&63))
+	l8 = l8 ^ l9
+	l9 = bits.RotateLeft64(v8, int(uint64(36)&63))
+	l8 = l8 ^ l9
+	l9 = v8 ^ v7
+	l9 = l9 & v6
+	l10 = v8 & v7
+	l9 = l9 ^ l10
+	l8 = l8 + l9
+	l8 = l8 + v27
+	v6 = l8
+	l7 = v25 + v6
+	v20 = l7
+	l7 = v20 & v12
+	l9 = v20 ^ k64(18446744073709551615)
+	l8 = v22 & l9
+	l7 = l7 | l8
+	l6 = l6 + l7
+	l7 = bits.RotateLeft64(v20, int(uint64(46)&63))
+	l8 = bits.RotateLeft64(v20, int(uint64(23)&63))
+	l7 = l7 ^ l8
+	l8 = bits.RotateLeft64(v20, int(uint64(50)&63))
+	l7 = l7 ^ l8
+	l6 = l6 + l7
+	l6 = l6 + k64(10144078919501101548)
+	v27 = l6
+	l7 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l8 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l7 = l7 ^ l8
+	l8 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l7 = l7 ^ l8
+	l8 = v6 ^ v8
+	l8 = l8 & v7
+	l9 = v6 & v8
+	l8 = l8 ^ l9
+	l7 = l7 + l8
+	l7 = l7 + v28
+	v7 = l7
+	l6 = v27 + v7
+	v21 = l6
+	l6 = v21 & v20
+	l8 = v21 ^ k64(18446744073709551615)
+	l7 = v12 & l8
+	l6 = l6 | l7
+	l5 = l5 + l6
+	l6 = bits.RotateLeft64(v21, int(uint64(46)&63))
+	l7 = bits.RotateLeft64(v21, int(uint64(23)&63))
+	l6 = l6 ^ l7
+	l7 = bits.RotateLeft64(v21, int(uint64(50)&63))
+	l6 = l6 ^ l7
+	l5 = l5 + l6
+	l5 = l5 + k64(10430055236837252648)
+	v28 = l5
+	l6 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l7 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l6 = l6 ^ l7
+	l7 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l6 = l6 ^ l7
+	l7 = v7 ^ v6
+	l7 = l7 & v8
+	l8 = v7 & v6
+	l7 = l7 ^ l8
+	l6 = l6 + l7
+	l6 = l6 + v23
+	v8 = l6
+	l5 = v28 + v8
+	v22 = l5
+	l4 = v70 + v22
+	l5 = v66 + v21
+	l6 = v65 + v20
+	l7 = v61 + v12
+	l8 = v22 & v21
+	l10 = v22 ^ k64(18446744073709551615)
+	l9 = v20 & l10
+	l8 = l8 | l9
+	l7 = l7 + l8
+	l8 = bits.RotateLeft64(v22, int(uint64(46)&63))
+	l9 = bits.RotateLeft64(v22, int(uint64(23)&63))
+	l8 = l8 ^ l9
+	l9 = bits.RotateLeft64(v22, int(uint64(50)&63))
+	l8 = l8 ^ l9
+	l7 = l7 + l8
+	l7 = l7 + k64(11840083180663258601)
+	v23 = l7
+	l8 = bits.RotateLeft64(v8, int(uint64(30)&63))
+	l9 = bits.RotateLeft64(v8, int(uint64(25)&63))
+	l8 = l8 ^ l9
+	l9 = bits.RotateLeft64(v8, int(uint64(36)&63))
+	l8 = l8 ^ l9
+	l9 = v8 ^ v7
+	l9 = l9 & v6
+	l10 = v8 & v7
+	l9 = l9 ^ l10
+	l8 = l8 + l9
+	l8 = l8 + v26
+	v6 = l8
+	l7 = v23 + v6
+	v12 = l7
+	l7 = v12 & v22
+	l9 = v12 ^ k64(18446744073709551615)
+	l8 = v21 & l9
+	l7 = l7 | l8
+	l6 = l6 + l7
+	l7 = bits.RotateLeft64(v12, int(uint64(46)&63))
+	l8 = bits.RotateLeft64(v12, int(uint64(23)&63))
+	l7 = l7 ^ l8
+	l8 = bits.RotateLeft64(v12, int(uint64(50)&63))
+	l7 = l7 ^ l8
+	l6 = l6 + l7
+	l6 = l6 + k64(13761210420658862357)
+	v26 = l6
+	l7 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l8 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l7 = l7 ^ l8
+	l8 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l7 = l7 ^ l8
+	l8 = v6 ^ v8
+	l8 = l8 & v7
+	l9 = v6 & v8
+	l8 = l8 ^ l9
+	l7 = l7 + l8
+	l7 = l7 + v25
+	v7 = l7
+	l6 = v26 + v7
+	v20 = l6
+	l6 = v20 & v12
+	l8 = v20 ^ k64(18446744073709551615)
+	l7 = v22 & l8
+	l6 = l6 | l7
+	l5 = l5 + l6
+	l6 = bits.RotateLeft64(v20, int(uint64(46)&63))
+	l7 = bits.RotateLeft64(v20, int(uint64(23)&63))
+	l6 = l6 ^ l7
+	l7 = bits.RotateLeft64(v20, int(uint64(50)&63))
+	l6 = l6 ^ l7
+	l5 = l5 + l6
+	l5 = l5 + k64(14299343276471374635)
+	v25 = l5
+	l6 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l7 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l6 = l6 ^ l7
+	l7 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l6 = l6 ^ l7
+	l7 = v7 ^ v6
+	l7 = l7 & v8
+	l8 = v7 & v6
+	l7 = l7 ^ l8
+	l6 = l6 + l7
+	l6 = l6 + v27
+	v8 = l6
+	l5 = v25 + v8
+	v21 = l5
+	l5 = v21 & v20
+	l7 = v21 ^ k64(18446744073709551615)
+	l6 = v12 & l7
+	l5 = l5 | l6
+	l4 = l4 + l5
+	l5 = bits.RotateLeft64(v21, int(uint64(46)&63))
+	l6 = bits.RotateLeft64(v21, int(uint64(23)&63))
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v21, int(uint64(50)&63))
+	l5 = l5 ^ l6
+	l4 = l4 + l5
+	l4 = l4 + k64(14566680578165727644)
+	v27 = l4
+	l5 = bits.RotateLeft64(v8, int(uint64(30)&63))
+	l6 = bits.RotateLeft64(v8, int(uint64(25)&63))
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v8, int(uint64(36)&63))
+	l5 = l5 ^ l6
+	l6 = v8 ^ v7
+	l6 = l6 & v6
+	l7 = v8 & v7
+	l6 = l6 ^ l7
+	l5 = l5 + l6
+	l5 = l5 + v28
+	v6 = l5
+	l4 = v27 + v6
+	v22 = l4
+	l3 = v72 + v22
+	l4 = v68 + v21
+	l5 = v71 + v20
+	l6 = v67 + v12
+	l7 = v22 & v21
+	l9 = v22 ^ k64(18446744073709551615)
+	l8 = v20 & l9
+	l7 = l7 | l8
+	l6 = l6 + l7
+	l7 = bits.RotateLeft64(v22, int(uint64(46)&63))
+	l8 = bits.RotateLeft64(v22, int(uint64(23)&63))
+	l7 = l7 ^ l8
+	l8 = bits.RotateLeft64(v22, int(uint64(50)&63))
+	l7 = l7 ^ l8
+	l6 = l6 + l7
+	l6 = l6 + k64(15097957966210449927)
+	v28 = l6
+	l7 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l8 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l7 = l7 ^ l8
+	l8 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l7 = l7 ^ l8
+	l8 = v6 ^ v8
+	l8 = l8 & v7
+	l9 = v6 & v8
+	l8 = l8 ^ l9
+	l7 = l7 + l8
+	l7 = l7 + v23
+	v7 = l7
+	l6 = v28 + v7
+	v12 = l6
+	l6 = v12 & v22
+	l8 = v12 ^ k64(18446744073709551615)
+	l7 = v21 & l8
+	l6 = l6 | l7
+	l5 = l5 + l6
+	l6 = bits.RotateLeft64(v12, int(uint64(46)&63))
+	l7 = bits.RotateLeft64(v12, int(uint64(23)&63))
+	l6 = l6 ^ l7
+	l7 = bits.RotateLeft64(v12, int(uint64(50)&63))
+	l6 = l6 ^ l7
+	l5 = l5 + l6
+	l5 = l5 + k64(16922976911328602910)
+	v23 = l5
+	l6 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l7 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l6 = l6 ^ l7
+	l7 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l6 = l6 ^ l7
+	l7 = v7 ^ v6
+	l7 = l7 & v8
+	l8 = v7 & v6
+	l7 = l7 ^ l8
+	l6 = l6 + l7
+	l6 = l6 + v26
+	v8 = l6
+	l5 = v23 + v8
+	v20 = l5
+	l5 = v20 & v12
+	l7 = v20 ^ k64(18446744073709551615)
+	l6 = v22 & l7
+	l5 = l5 | l6
+	l4 = l4 + l5
+	l5 = bits.RotateLeft64(v20, int(uint64(46)&63))
+	l6 = bits.RotateLeft64(v20, int(uint64(23)&63))
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v20, int(uint64(50)&63))
+	l5 = l5 ^ l6
+	l4 = l4 + l5
+	l4 = l4 + k64(17689382322260857208)
+	v26 = l4
+	l5 = bits.RotateLeft64(v8, int(uint64(30)&63))
+	l6 = bits.RotateLeft64(v8, int(uint64(25)&63))
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v8, int(uint64(36)&63))
+	l5 = l5 ^ l6
+	l6 = v8 ^ v7
+	l6 = l6 & v6
+	l7 = v8 & v7
+	l6 = l6 ^ l7
+	l5 = l5 + l6
+	l5 = l5 + v25
+	v6 = l5
+	l4 = v26 + v6
+	v21 = l4
+	l4 = v21 & v20
+	l6 = v21 ^ k64(18446744073709551615)
+	l5 = v12 & l6
+	l4 = l4 | l5
+	l3 = l3 + l4
+	l4 = bits.RotateLeft64(v21, int(uint64(46)&63))
+	l5 = bits.RotateLeft64(v21, int(uint64(23)&63))
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v21, int(uint64(50)&63))
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	l3 = l3 + uint64(500013540394364858)
+	v29 = l3
+	l4 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l5 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l4 = l4 ^ l5
+	l5 = v6 ^ v8
+	l5 = l5 & v7
+	l6 = v6 & v8
+	l5 = l5 ^ l6
+	l4 = l4 + l5
+	l4 = l4 + v27
+	v7 = l4
+	l3 = v29 + v7
+	v22 = l3
+	l2 = v74 + v22
+	l3 = bits.RotateLeft64(v62, int(uint64(56)&63))
+	l4 = v62 >> (uint64(7) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v62, int(uint64(63)&63))
+	l3 = l3 ^ l4
+	l3 = l3 + v58
+	l3 = l3 + v70
+	l4 = bits.RotateLeft64(v69, int(uint64(3)&63))
+	l5 = v69 >> (uint64(6) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v69, int(uint64(45)&63))
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	v25 = l3
+	l3 = v25 + v21
+	l4 = v73 + v20
+	l5 = v69 + v12
+	l6 = v22 & v21
+	l8 = v22 ^ k64(18446744073709551615)
+	l7 = v20 & l8
+	l6 = l6 | l7
+	l5 = l5 + l6
+	l6 = bits.RotateLeft64(v22, int(uint64(46)&63))
+	l7 = bits.RotateLeft64(v22, int(uint64(23)&63))
+	l6 = l6 ^ l7
+	l7 = bits.RotateLeft64(v22, int(uint64(50)&63))
+	l6 = l6 ^ l7
+	l5 = l5 + l6
+	l5 = l5 + uint64(748580250866718886)
+	v27 = l5
+	l6 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l7 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l6 = l6 ^ l7
+	l7 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l6 = l6 ^ l7
+	l7 = v7 ^ v6
+	l7 = l7 & v8
+	l8 = v7 & v6
+	l7 = l7 ^ l8
+	l6 = l6 + l7
+	l6 = l6 + v28
+	v8 = l6
+	l5 = v27 + v8
+	v12 = l5
+	l5 = v12 & v22
+	l7 = v12 ^ k64(18446744073709551615)
+	l6 = v21 & l7
+	l5 = l5 | l6
+	l4 = l4 + l5
+	l5 = bits.RotateLeft64(v12, int(uint64(46)&63))
+	l6 = bits.RotateLeft64(v12, int(uint64(23)&63))
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v12, int(uint64(50)&63))
+	l5 = l5 ^ l6
+	l4 = l4 + l5
+	l4 = l4 + uint64(1242879168328830382)
+	v28 = l4
+	l5 = bits.RotateLeft64(v8, int(uint64(30)&63))
+	l6 = bits.RotateLeft64(v8, int(uint64(25)&63))
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v8, int(uint64(36)&63))
+	l5 = l5 ^ l6
+	l6 = v8 ^ v7
+	l6 = l6 & v6
+	l7 = v8 & v7
+	l6 = l6 ^ l7
+	l5 = l5 + l6
+	l5 = l5 + v23
+	v6 = l5
+	l4 = v28 + v6
+	v20 = l4
+	l4 = v20 & v12
+	l6 = v20 ^ k64(18446744073709551615)
+	l5 = v22 & l6
+	l4 = l4 | l5
+	l3 = l3 + l4
+	l4 = bits.RotateLeft64(v20, int(uint64(46)&63))
+	l5 = bits.RotateLeft64(v20, int(uint64(23)&63))
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v20, int(uint64(50)&63))
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	l3 = l3 + uint64(1977374033974150939)
+	v30 = l3
+	l4 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l5 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l4 = l4 ^ l5
+	l5 = v6 ^ v8
+	l5 = l5 & v7
+	l6 = v6 & v8
+	l5 = l5 ^ l6
+	l4 = l4 + l5
+	l4 = l4 + v26
+	v7 = l4
+	l3 = v30 + v7
+	v21 = l3
+	l3 = v21 & v20
+	l5 = v21 ^ k64(18446744073709551615)
+	l4 = v12 & l5
+	l3 = l3 | l4
+	l2 = l2 + l3
+	l3 = bits.RotateLeft64(v21, int(uint64(46)&63))
+	l4 = bits.RotateLeft64(v21, int(uint64(23)&63))
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v21, int(uint64(50)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	l2 = l2 + uint64(2944078676154940804)
+	v31 = l2
+	l3 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l4 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l3 = l3 ^ l4
+	l4 = v7 ^ v6
+	l4 = l4 & v8
+	l5 = v7 & v6
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	l3 = l3 + v29
+	v8 = l3
+	l2 = v31 + v8
+	v22 = l2
+	l1 = v76 + v22
+	l2 = bits.RotateLeft64(v64, int(uint64(56)&63))
+	l3 = v64 >> (uint64(7) & 63)
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v64, int(uint64(63)&63))
+	l2 = l2 ^ l3
+	l2 = l2 + v60
+	l2 = l2 + v72
+	l3 = bits.RotateLeft64(v63, int(uint64(56)&63))
+	l4 = v63 >> (uint64(7) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v63, int(uint64(63)&63))
+	l3 = l3 ^ l4
+	l3 = l3 + v59
+	l3 = l3 + v71
+	l4 = bits.RotateLeft64(v25, int(uint64(3)&63))
+	l5 = v25 >> (uint64(6) & 63)
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v25, int(uint64(45)&63))
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	v23 = l3
+	l3 = bits.RotateLeft64(v23, int(uint64(3)&63))
+	l4 = v23 >> (uint64(6) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v23, int(uint64(45)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	v26 = l2
+	l2 = v26 + v21
+	l3 = v75 + v20
+	l4 = v23 + v12
+	l5 = bits.RotateLeft64(v22, int(uint64(46)&63))
+	l6 = bits.RotateLeft64(v22, int(uint64(23)&63))
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v22, int(uint64(50)&63))
+	l5 = l5 ^ l6
+	l4 = l4 + l5
+	l6 = v22 ^ k64(18446744073709551615)
+	l5 = v20 & l6
+	l6 = v21 & v22
+	l5 = l5 | l6
+	l4 = l4 + l5
+	l4 = l4 + uint64(3659926193048069267)
+	v12 = l4
+	l5 = bits.RotateLeft64(v8, int(uint64(30)&63))
+	l6 = bits.RotateLeft64(v8, int(uint64(25)&63))
+	l5 = l5 ^ l6
+	l6 = bits.RotateLeft64(v8, int(uint64(36)&63))
+	l5 = l5 ^ l6
+	l6 = v8 ^ v7
+	l6 = l6 & v6
+	l7 = v8 & v7
+	l6 = l6 ^ l7
+	l5 = l5 + l6
+	l5 = l5 + v27
+	v6 = l5
+	l4 = v12 + v6
+	v20 = l4
+	l4 = bits.RotateLeft64(v20, int(uint64(46)&63))
+	l5 = bits.RotateLeft64(v20, int(uint64(23)&63))
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v20, int(uint64(50)&63))
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	l5 = v20 ^ k64(18446744073709551615)
+	l4 = v21 & l5
+	l5 = v22 & v20
+	l4 = l4 | l5
+	l3 = l3 + l4
+	l3 = l3 + uint64(4368137639120453308)
+	v27 = l3
+	l4 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l5 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l4 = l4 ^ l5
+	l5 = v6 ^ v8
+	l5 = l5 & v7
+	l6 = v6 & v8
+	l5 = l5 ^ l6
+	l4 = l4 + l5
+	l4 = l4 + v28
+	v7 = l4
+	l3 = v27 + v7
+	v21 = l3
+	l3 = bits.RotateLeft64(v21, int(uint64(46)&63))
+	l4 = bits.RotateLeft64(v21, int(uint64(23)&63))
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v21, int(uint64(50)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	l4 = v21 ^ k64(18446744073709551615)
+	l3 = v22 & l4
+	l4 = v20 & v21
+	l3 = l3 | l4
+	l2 = l2 + l3
+	l2 = l2 + uint64(4836135668995329356)
+	v28 = l2
+	l3 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l4 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l3 = l3 ^ l4
+	l4 = v7 ^ v6
+	l4 = l4 & v8
+	l5 = v7 & v6
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	l3 = l3 + v30
+	v8 = l3
+	l2 = v28 + v8
+	v22 = l2
+	l2 = bits.RotateLeft64(v22, int(uint64(46)&63))
+	l3 = bits.RotateLeft64(v22, int(uint64(23)&63))
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v22, int(uint64(50)&63))
+	l2 = l2 ^ l3
+	l1 = l1 + l2
+	l3 = v22 ^ k64(18446744073709551615)
+	l2 = v20 & l3
+	l3 = v21 & v22
+	l2 = l2 | l3
+	l1 = l1 + l2
+	l1 = l1 + uint64(5532061633213252278)
+	v29 = l1
+	l2 = bits.RotateLeft64(v8, int(uint64(30)&63))
+	l3 = bits.RotateLeft64(v8, int(uint64(25)&63))
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v8, int(uint64(36)&63))
+	l2 = l2 ^ l3
+	l3 = v8 ^ v7
+	l3 = l3 & v6
+	l4 = v8 & v7
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	l2 = l2 + v31
+	v6 = l2
+	l1 = v29 + v6
+	v23 = l1
+	l1 = v23 + v78
+	*(*uint64)(unsafe.Add(b, uint64(v1)+56)) = l1
+	l3 = v8 ^ v6
+	l3 = l3 & v7
+	l4 = v8 & v6
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l5 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	l3 = l3 + v12
+	v7 = l3
+	l2 = v6 ^ v7
+	l2 = l2 & v8
+	l3 = v6 & v7
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l4 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	l2 = l2 + v27
+	v8 = l2
+	l3 = v7 ^ v8
+	l3 = l3 & v6
+	l4 = v7 & v8
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v8, int(uint64(30)&63))
+	l5 = bits.RotateLeft64(v8, int(uint64(25)&63))
+	l4 = l4 ^ l5
+	l5 = bits.RotateLeft64(v8, int(uint64(36)&63))
+	l4 = l4 ^ l5
+	l3 = l3 + l4
+	l3 = l3 + v28
+	v6 = l3
+	l2 = v8 ^ v6
+	l2 = l2 & v7
+	l3 = v8 & v6
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v6, int(uint64(30)&63))
+	l4 = bits.RotateLeft64(v6, int(uint64(25)&63))
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v6, int(uint64(36)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	l2 = l2 + v29
+	v12 = l2
+	l1 = v81 + v12
+	*(*uint64)(unsafe.Add(b, uint64(v1)+24)) = l1
+	l2 = bits.RotateLeft64(v65, int(uint64(56)&63))
+	l3 = v65 >> (uint64(7) & 63)
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v65, int(uint64(63)&63))
+	l2 = l2 ^ l3
+	l2 = l2 + v61
+	l2 = l2 + v73
+	l3 = bits.RotateLeft64(v26, int(uint64(3)&63))
+	l4 = v26 >> (uint64(6) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v26, int(uint64(45)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	v26 = l2
+	l2 = v26 + v20
+	l3 = bits.RotateLeft64(v23, int(uint64(46)&63))
+	l4 = bits.RotateLeft64(v23, int(uint64(23)&63))
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v23, int(uint64(50)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	l4 = v23 ^ k64(18446744073709551615)
+	l3 = v21 & l4
+	l4 = v22 & v23
+	l3 = l3 | l4
+	l2 = l2 + l3
+	l2 = l2 + uint64(6448918945643986474)
+	v27 = l2
+	l2 = v27 + v7
+	v20 = l2
+	l1 = v79 + v20
+	*(*uint64)(unsafe.Add(b, uint64(v1)+48)) = l1
+	l2 = v6 ^ v12
+	l2 = l2 & v8
+	l3 = v6 & v12
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v12, int(uint64(30)&63))
+	l4 = bits.RotateLeft64(v12, int(uint64(25)&63))
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v12, int(uint64(36)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	l2 = l2 + v27
+	v7 = l2
+	l1 = v83 + v7
+	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = l1
+	l3 = bits.RotateLeft64(v66, int(uint64(56)&63))
+	l4 = v66 >> (uint64(7) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v66, int(uint64(63)&63))
+	l3 = l3 ^ l4
+	l2 = v65 + l3
+	l2 = l2 + v25
+	l3 = bits.RotateLeft64(v76, int(uint64(3)&63))
+	l4 = v76 >> (uint64(6) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v76, int(uint64(45)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	l2 = l2 + v21
+	l3 = bits.RotateLeft64(v20, int(uint64(46)&63))
+	l4 = bits.RotateLeft64(v20, int(uint64(23)&63))
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v20, int(uint64(50)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	l4 = v20 ^ k64(18446744073709551615)
+	l3 = v22 & l4
+	l4 = v23 & v20
+	l3 = l3 | l4
+	l2 = l2 + l3
+	l2 = l2 + uint64(6902733635092675308)
+	v21 = l2
+	l2 = v21 + v8
+	v8 = l2
+	l1 = v80 + v8
+	*(*uint64)(unsafe.Add(b, uint64(v1)+40)) = l1
+	l2 = v12 ^ v7
+	l2 = l2 & v6
+	l3 = v12 & v7
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v7, int(uint64(30)&63))
+	l4 = bits.RotateLeft64(v7, int(uint64(25)&63))
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v7, int(uint64(36)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	l2 = l2 + v21
+	v21 = l2
+	l1 = v85 + v21
+	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = l1
+	l3 = bits.RotateLeft64(v70, int(uint64(56)&63))
+	l4 = v70 >> (uint64(7) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v70, int(uint64(63)&63))
+	l3 = l3 ^ l4
+	l2 = v66 + l3
+	l2 = l2 + v74
+	l3 = bits.RotateLeft64(v26, int(uint64(3)&63))
+	l4 = v26 >> (uint64(6) & 63)
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v26, int(uint64(45)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	l2 = l2 + v22
+	l3 = bits.RotateLeft64(v8, int(uint64(46)&63))
+	l4 = bits.RotateLeft64(v8, int(uint64(23)&63))
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v8, int(uint64(50)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	l4 = v8 ^ k64(18446744073709551615)
+	l3 = v23 & l4
+	l4 = v20 & v8
+	l3 = l3 | l4
+	l2 = l2 + l3
+	l2 = l2 + uint64(7801388544844847127)
+	v8 = l2
+	l2 = v8 + v6
+	l1 = v77 + l2
+	*(*uint64)(unsafe.Add(b, uint64(v1)+32)) = l1
+	l2 = v7 ^ v21
+	l2 = l2 & v12
+	l3 = v7 & v21
+	l2 = l2 ^ l3
+	l3 = bits.RotateLeft64(v21, int(uint64(30)&63))
+	l4 = bits.RotateLeft64(v21, int(uint64(25)&63))
+	l3 = l3 ^ l4
+	l4 = bits.RotateLeft64(v21, int(uint64(36)&63))
+	l3 = l3 ^ l4
+	l2 = l2 + l3
+	l2 = l2 + v8
+	l1 = v2 + l2
+	*(*uint64)(unsafe.Add(b, v1)) = l1
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7525(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -24,11 +15250,11 @@ func fn7524(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn7816(m, uint32(64), uint32(1))
+	i0 = fn7817(m, uint32(64), uint32(1))
 	v0 = i0
-	i0 = fn7816(m, uint32(8), uint32(4))
+	i0 = fn7817(m, uint32(8), uint32(4))
 	v1 = i0
-	i0 = fn7811(m, uint32(16))
+	i0 = fn7812(m, uint32(16))
 	v2 = i0
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
@@ -45,7 +15271,7 @@ func fn7524(m *Module) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7525(m *Module, v0 uint32) uint32 {
+func fn7526(m *Module, v0 uint32) uint32 {
 	var v1 uint64
 	_ = v1
 	var v2 uint32
@@ -67,7 +15293,7 @@ func fn7525(m *Module, v0 uint32) uint32 {
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v0 = i0
-	i0 = fn7816(m, uint32(64), uint32(1))
+	i0 = fn7817(m, uint32(64), uint32(1))
 	v3 = i0
 	i0 = v3 + uint32(56)
 	i1 = v0 + uint32(56)
@@ -99,7 +15325,7 @@ func fn7525(m *Module, v0 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v0))
 	*(*uint64)(unsafe.Add(b, v3)) = l1
-	i0 = fn7816(m, uint32(8), uint32(4))
+	i0 = fn7817(m, uint32(8), uint32(4))
 	v0 = i0
 	i0 = v0 + uint32(24)
 	i1 = v2 + uint32(24)
@@ -115,7 +15341,7 @@ func fn7525(m *Module, v0 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v2))
 	*(*uint64)(unsafe.Add(b, v0)) = l1
-	i0 = fn7811(m, uint32(16))
+	i0 = fn7812(m, uint32(16))
 	v2 = i0
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
@@ -125,16 +15351,16 @@ func fn7525(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7526(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7527(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn7527(m, v0, v1, v2)
+	i0 = fn7528(m, v0, v1, v2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn7527(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7528(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint64
@@ -223,7 +15449,7 @@ L3:
 	if i0 != 0 {
 		goto L5
 	}
-	fn7522(m, v9, v3)
+	fn7523(m, v9, v3)
 L5:
 	l3 = v5 & uint64(63)
 	v6 = l3
@@ -247,7 +15473,7 @@ L5:
 	i0 = v10 >> (uint32(6) & 31)
 	v2 = i0
 L7:
-	fn7522(m, v1, v3)
+	fn7523(m, v1, v3)
 	i0 = v1 + uint32(64)
 	v1 = i0
 	i0 = v2 + k32(4294967295)
@@ -280,7 +15506,7 @@ L4:
 	if v4 == 0 {
 		goto L8
 	}
-	fn7522(m, v7, v3)
+	fn7523(m, v7, v3)
 L8:
 	i1 = v2 - v10
 	v2 = i1
@@ -308,7 +15534,7 @@ L8:
 	i0 = v9 >> (uint32(6) & 31)
 	v2 = i0
 L10:
-	fn7522(m, v1, v3)
+	fn7523(m, v1, v3)
 	i0 = v1 + uint32(64)
 	v1 = i0
 	i0 = v2 + k32(4294967295)
@@ -331,7 +15557,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7528(m *Module, v0 uint32, v1 uint32) {
+func fn7529(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -451,13 +15677,13 @@ func fn7528(m *Module, v0 uint32, v1 uint32) {
 	l1 = l1 | l2
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	i0 = v2 + uint32(32)
-	fn7522(m, i0, v2)
+	fn7523(m, i0, v2)
 	if v3 > k32(4294967230) {
 		goto L1
 	}
 	i0 = v2 + uint32(32)
 	i0 = i0 + uint32(64)
-	fn7522(m, i0, v2)
+	fn7523(m, i0, v2)
 L1:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
 	v0 = i1
@@ -562,7 +15788,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7529(m *Module, v0 uint32) {
+func fn7530(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -571,15 +15797,15 @@ func fn7529(m *Module, v0 uint32) {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	fn7814(m, i0)
-	fn7814(m, v1)
-	fn7814(m, v0)
+	fn7815(m, i0)
+	fn7815(m, v1)
+	fn7815(m, v0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn7530(m *Module) uint32 {
+func fn7531(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -589,11 +15815,11 @@ func fn7530(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn7816(m, uint32(64), uint32(1))
+	i0 = fn7817(m, uint32(64), uint32(1))
 	v0 = i0
-	i0 = fn7816(m, uint32(8), uint32(4))
+	i0 = fn7817(m, uint32(8), uint32(4))
 	v1 = i0
-	i0 = fn7811(m, uint32(16))
+	i0 = fn7812(m, uint32(16))
 	v2 = i0
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
@@ -610,7 +15836,7 @@ func fn7530(m *Module) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7531(m *Module) uint32 {
+func fn7532(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -620,11 +15846,11 @@ func fn7531(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn7816(m, uint32(128), uint32(1))
+	i0 = fn7817(m, uint32(128), uint32(1))
 	v0 = i0
-	i0 = fn7816(m, uint32(8), uint32(8))
+	i0 = fn7817(m, uint32(8), uint32(8))
 	v1 = i0
-	i0 = fn7811(m, uint32(16))
+	i0 = fn7812(m, uint32(16))
 	v2 = i0
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
@@ -649,7 +15875,7 @@ func fn7531(m *Module) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7532(m *Module, v0 uint32) uint32 {
+func fn7533(m *Module, v0 uint32) uint32 {
 	var v1 uint64
 	_ = v1
 	var v2 uint32
@@ -671,10 +15897,10 @@ func fn7532(m *Module, v0 uint32) uint32 {
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v0 = i0
-	i0 = fn7816(m, uint32(128), uint32(1))
+	i0 = fn7817(m, uint32(128), uint32(1))
 	v3 = i0
 	m.copy(v3, v0, uint32(128))
-	i0 = fn7816(m, uint32(8), uint32(8))
+	i0 = fn7817(m, uint32(8), uint32(8))
 	v0 = i0
 	i0 = v0 + uint32(56)
 	i1 = v2 + uint32(56)
@@ -706,7 +15932,7 @@ func fn7532(m *Module, v0 uint32) uint32 {
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	l1 = *(*uint64)(unsafe.Add(b, v2))
 	*(*uint64)(unsafe.Add(b, v0)) = l1
-	i0 = fn7811(m, uint32(16))
+	i0 = fn7812(m, uint32(16))
 	v2 = i0
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v3
@@ -716,16 +15942,16 @@ func fn7532(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7533(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7534(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn7534(m, v0, v1, v2)
+	i0 = fn7535(m, v0, v1, v2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn7534(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7535(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint64
@@ -814,7 +16040,7 @@ L3:
 	if i0 != 0 {
 		goto L5
 	}
-	fn7523(m, v9, v3)
+	fn7524(m, v9, v3)
 L5:
 	l3 = v4 & uint64(127)
 	v6 = l3
@@ -838,7 +16064,7 @@ L5:
 	i0 = v10 >> (uint32(7) & 31)
 	v2 = i0
 L7:
-	fn7523(m, v1, v3)
+	fn7524(m, v1, v3)
 	i0 = v1 + uint32(128)
 	v1 = i0
 	i0 = v2 + k32(4294967295)
@@ -871,7 +16097,7 @@ L4:
 	if v5 == 0 {
 		goto L8
 	}
-	fn7523(m, v7, v3)
+	fn7524(m, v7, v3)
 L8:
 	i1 = v2 - v10
 	v2 = i1
@@ -899,7 +16125,7 @@ L8:
 	i0 = v9 >> (uint32(7) & 31)
 	v2 = i0
 L10:
-	fn7523(m, v1, v3)
+	fn7524(m, v1, v3)
 	i0 = v1 + uint32(128)
 	v1 = i0
 	i0 = v2 + k32(4294967295)
@@ -922,7 +16148,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7535(m *Module, v0 uint32, v1 uint32) {
+func fn7536(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1075,13 +16301,13 @@ func fn7535(m *Module, v0 uint32, v1 uint32) {
 	l1 = l1 | l2
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	i0 = v2 + uint32(64)
-	fn7523(m, i0, v2)
+	fn7524(m, i0, v2)
 	if v3 > k32(4294967166) {
 		goto L1
 	}
 	i0 = v2 + uint32(64)
 	i0 = i0 + uint32(128)
-	fn7523(m, i0, v2)
+	fn7524(m, i0, v2)
 L1:
 	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+56))
 	v4 = l1
@@ -1282,7 +16508,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7536(m *Module, v0 uint32) {
+func fn7537(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -1291,15 +16517,15 @@ func fn7536(m *Module, v0 uint32) {
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
 	v1 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v0))
-	fn7814(m, i0)
-	fn7814(m, v1)
-	fn7814(m, v0)
+	fn7815(m, i0)
+	fn7815(m, v1)
+	fn7815(m, v0)
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn7537(m *Module) uint32 {
+func fn7538(m *Module) uint32 {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -1309,11 +16535,11 @@ func fn7537(m *Module) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	i0 = fn7816(m, uint32(128), uint32(1))
+	i0 = fn7817(m, uint32(128), uint32(1))
 	v0 = i0
-	i0 = fn7816(m, uint32(8), uint32(8))
+	i0 = fn7817(m, uint32(8), uint32(8))
 	v1 = i0
-	i0 = fn7811(m, uint32(16))
+	i0 = fn7812(m, uint32(16))
 	v2 = i0
 	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = v0
@@ -1338,7 +16564,7 @@ func fn7537(m *Module) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7538(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7539(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -1374,7 +16600,7 @@ L3:
 	v1 = i0
 	goto L1
 L2:
-	i0 = fn7811(m, uint32(584))
+	i0 = fn7812(m, uint32(584))
 	v4 = i0
 	if v4 != 0 {
 		goto L4
@@ -1382,10 +16608,10 @@ L2:
 	m.depth--
 	return uint32(0)
 L4:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(4106)
-	v5 = uint32(1872)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(1872)
-	v1 = uint32(1873)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = uint32(4107)
+	v5 = uint32(1873)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(1873)
+	v1 = uint32(1874)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+404)) = uint32(16)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = uint32(0)
@@ -1499,7 +16725,7 @@ L8:
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, uint64(v4)+464)) = uint64(0)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+484)) = v5
-	fn7540(m, v4, v0)
+	fn7541(m, v4, v0)
 	if v0 == 0 {
 		goto L9
 	}
@@ -1512,7 +16738,7 @@ L8:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+380)) = uint32(0)
 L10:
-	fn7541(m, v4)
+	fn7542(m, v4)
 	m.depth--
 	return uint32(0)
 L9:
@@ -1520,14 +16746,14 @@ L9:
 		goto L11
 	}
 	*(*uint8)(unsafe.Add(b, uint64(v4)+244)) = uint8(k32(1))
-	i1 = fn7714(m)
+	i1 = fn7715(m)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+236)) = i1
 	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
 	*(*uint8)(unsafe.Add(b, uint64(v4)+496)) = uint8(i1)
 	m.depth--
 	return v4
 L11:
-	i1 = fn7703(m)
+	i1 = fn7704(m)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+236)) = i1
 	m.depth--
 	return v4
@@ -1547,20 +16773,20 @@ L7:
 
 //go:norace
 //go:nocheckptr
-func fn7539(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7540(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn7538(m, v0, v1, v2, uint32(0))
+	i0 = fn7539(m, v0, v1, v2, uint32(0))
 	m.depth--
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn7540(m *Module, v0 uint32, v1 uint32) {
+func fn7541(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1578,9 +16804,9 @@ func fn7540(m *Module, v0 uint32, v1 uint32) {
 	i0 = i0 - uint32(16)
 	v2 = i0
 	m.g0 = v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4119)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4120)
 	i0 = v0 + uint32(264)
-	fn7642(m, i0)
+	fn7643(m, i0)
 	if v1 == 0 {
 		goto L1
 	}
@@ -1609,7 +16835,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+384)) = uint32(0)
 	i0 = v0 + uint32(160)
 	i1 = v0 + uint32(156)
-	i0 = fn7704(m, i0, i1, uint32(0))
+	i0 = fn7705(m, i0, i1, uint32(0))
 	*(*uint64)(unsafe.Add(b, uint64(v0)+64)) = uint64(0)
 	*(*uint64)(unsafe.Add(b, v0)) = uint64(0)
 	i0 = v0 + uint32(72)
@@ -1675,17 +16901,17 @@ L1:
 	i0 = v0 + uint32(552)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
 	v4 = uint32(0)
-	i0 = fn7951(m, uint32(8535548))
+	i0 = fn7952(m, uint32(8535548))
 	v1 = i0
 	if v1 == 0 {
 		goto L4
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = uint32(0)
 	i1 = v2 + uint32(8)
-	i0 = fn8086(m, v1, i1, uint32(10))
+	i0 = fn8087(m, v1, i1, uint32(10))
 	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 != 0 {
 		goto L5
 	}
@@ -1699,7 +16925,7 @@ L1:
 		goto L4
 	}
 L5:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	v4 = uint32(0)
 L4:
 	*(*uint64)(unsafe.Add(b, uint64(v0)+560)) = uint64(0)
@@ -1708,17 +16934,17 @@ L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+544)) = v4
 	i0 = v0 + uint32(568)
 	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = fn7951(m, uint32(8535509))
+	i0 = fn7952(m, uint32(8535509))
 	v4 = i0
 	if v4 == 0 {
 		goto L6
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = uint32(0)
 	i1 = v2 + uint32(12)
-	i0 = fn8086(m, v4, i1, uint32(10))
+	i0 = fn8087(m, v4, i1, uint32(10))
 	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 != 0 {
 		goto L7
 	}
@@ -1732,7 +16958,7 @@ L4:
 		goto L6
 	}
 L7:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	v3 = uint32(0)
 L6:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+572)) = v3
@@ -1743,7 +16969,7 @@ L6:
 
 //go:norace
 //go:nocheckptr
-func fn7541(m *Module, v0 uint32) {
+func fn7542(m *Module, v0 uint32) {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2260,7 +17486,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7542(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7543(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -2289,22 +17515,22 @@ func fn7542(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+240))
 	i5 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+244)))
 	if i5 != 0 {
-		i3 = uint32(4120)
-	} else {
 		i3 = uint32(4121)
+	} else {
+		i3 = uint32(4122)
 	}
 	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, i1, i2)
 	if i0 != 0 {
 		goto L2
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+240))
-	i0 = fn7552(m, v0, i1)
+	i0 = fn7553(m, v0, i1)
 	v5 = i0
 	if v5 != 0 {
 		goto L1
 	}
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4122)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4123)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
 	v5 = i0
@@ -2316,7 +17542,7 @@ L2:
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	i7 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
 	i7 = b2i(i7 == 0)
-	i0 = fn7610(m, v0, i1, v1, v2, v5, i5, v3, i7, uint32(1), uint32(0))
+	i0 = fn7611(m, v0, i1, v1, v2, v5, i5, v3, i7, uint32(1), uint32(0))
 	v5 = i0
 L1:
 	i0 = v4 + uint32(16)
@@ -2326,7 +17552,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7543(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7544(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2393,7 +17619,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7544(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7545(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2560,12 +17786,12 @@ L2:
 	*(*uint8)(unsafe.Add(b, uint64(v3)+14)) = uint8(i1)
 	i1 = v0 + uint32(12)
 	i2 = v3 + uint32(14)
-	i0 = fn7538(m, v2, i1, i2, v6)
+	i0 = fn7539(m, v2, i1, i2, v6)
 	v4 = i0
 	goto L3
 L4:
 	i1 = v0 + uint32(12)
-	i0 = fn7538(m, v2, i1, uint32(0), v6)
+	i0 = fn7539(m, v2, i1, uint32(0), v6)
 	v4 = i0
 L3:
 	if v4 != 0 {
@@ -2657,7 +17883,7 @@ L14:
 	if v12 != i1 {
 		goto L15
 	}
-	i0 = fn7545(m, v7)
+	i0 = fn7546(m, v7)
 	if i0 == 0 {
 		goto L11
 	}
@@ -2684,7 +17910,7 @@ L15:
 		goto L11
 	}
 	v2 = v8
-	i0 = fn7546(m, v0, v10, v12, uint32(8))
+	i0 = fn7547(m, v0, v10, v12, uint32(8))
 	if i0 != 0 {
 		goto L13
 	}
@@ -2725,7 +17951,7 @@ L18:
 	if v2 != i1 {
 		goto L19
 	}
-	i0 = fn7545(m, v7)
+	i0 = fn7546(m, v7)
 	if i0 == 0 {
 		goto L11
 	}
@@ -2744,7 +17970,7 @@ L20:
 	if v12 != i1 {
 		goto L21
 	}
-	i0 = fn7545(m, v7)
+	i0 = fn7546(m, v7)
 	if i0 == 0 {
 		goto L11
 	}
@@ -2771,7 +17997,7 @@ L21:
 		goto L11
 	}
 	i2 = v2 + uint32(1)
-	i0 = fn7546(m, v0, v13, i2, uint32(12))
+	i0 = fn7547(m, v0, v13, i2, uint32(12))
 	v12 = i0
 	if v12 == 0 {
 		goto L11
@@ -2791,7 +18017,7 @@ L21:
 		goto L22
 	}
 	i2 = *(*uint32)(unsafe.Add(b, v6))
-	i0 = fn7546(m, v0, v10, i2, uint32(0))
+	i0 = fn7547(m, v0, v10, i2, uint32(0))
 	v2 = i0
 L22:
 	*(*uint32)(unsafe.Add(b, uint64(v12)+4)) = v2
@@ -2832,7 +18058,7 @@ L26:
 	if v12 != i1 {
 		goto L27
 	}
-	i0 = fn7545(m, v7)
+	i0 = fn7546(m, v7)
 	if i0 == 0 {
 		goto L11
 	}
@@ -2858,7 +18084,7 @@ L27:
 	if v2 == 0 {
 		goto L11
 	}
-	i0 = fn7546(m, v0, v18, v2, uint32(24))
+	i0 = fn7547(m, v0, v18, v2, uint32(24))
 	v9 = i0
 	if v9 == 0 {
 		goto L11
@@ -2886,7 +18112,7 @@ L28:
 		goto L29
 	}
 	i3 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = fn7546(m, v0, v13, i3, uint32(0))
+	i1 = fn7547(m, v0, v13, i3, uint32(0))
 	*(*uint32)(unsafe.Add(b, uint64(v9)+8)) = i1
 L29:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
@@ -2899,7 +18125,7 @@ L29:
 		goto L30
 	}
 	i3 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = fn7546(m, v0, v10, i3, uint32(0))
+	i1 = fn7547(m, v0, v10, i3, uint32(0))
 	*(*uint32)(unsafe.Add(b, uint64(v9)+4)) = i1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
 	v12 = i0
@@ -2916,7 +18142,7 @@ L31:
 	i2 = i2 + v11
 	i2 = *(*uint32)(unsafe.Add(b, i2))
 	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i0 = fn7546(m, v0, v13, i2, uint32(0))
+	i0 = fn7547(m, v0, v13, i2, uint32(0))
 	v2 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
 	i0 = i0 + v11
@@ -2942,7 +18168,7 @@ L34:
 	if v12 != i1 {
 		goto L35
 	}
-	i0 = fn7545(m, v7)
+	i0 = fn7546(m, v7)
 	if i0 != 0 {
 		goto L36
 	}
@@ -2993,13 +18219,13 @@ L32:
 	v2 = v17
 	goto L25
 L24:
-	i0 = fn7547(m, v0, v15, v7, v5)
+	i0 = fn7548(m, v0, v15, v7, v5)
 	if i0 == 0 {
 		goto L11
 	}
 	i1 = v15 + uint32(132)
 	i3 = v5 + uint32(132)
-	i0 = fn7547(m, v0, i1, v7, i3)
+	i0 = fn7548(m, v0, i1, v7, i3)
 	if i0 == 0 {
 		goto L11
 	}
@@ -3017,22 +18243,22 @@ L24:
 	*(*uint32)(unsafe.Add(b, uint64(v15)+184)) = i1
 	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v5)+128)))
 	*(*uint16)(unsafe.Add(b, uint64(v15)+128)) = uint16(i1)
-	i0 = fn7548(m, v4, v1)
+	i0 = fn7549(m, v4, v1)
 	if i0 != 0 {
 		goto L10
 	}
 L11:
-	fn7541(m, v4)
+	fn7542(m, v4)
 	v4 = uint32(0)
 	goto L1
 L10:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+288)) = uint32(4123)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+288)) = uint32(4124)
 	goto L1
 L7:
 	*(*uint8)(unsafe.Add(b, uint64(v4)+512)) = uint8(k32(1))
 	i0 = v4 + uint32(264)
-	fn7647(m, i0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+288)) = uint32(4124)
+	fn7648(m, i0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+288)) = uint32(4125)
 L1:
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -3041,7 +18267,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7545(m *Module, v0 uint32) uint32 {
+func fn7546(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3247,7 +18473,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7546(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7547(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3370,8 +18596,8 @@ L9:
 	}
 L7:
 	i0 = v4 + uint32(8)
-	i0 = fn7628(m, i0, v2, v8)
-	l0 = fn7629(m, i0)
+	i0 = fn7629(m, i0, v2, v8)
+	l0 = fn7630(m, i0)
 	v7 = l0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
 	i0 = i0 + k32(4294967295)
@@ -3421,8 +18647,8 @@ L13:
 	}
 L11:
 	i0 = v4 + uint32(8)
-	i0 = fn7628(m, i0, v2, v8)
-	l0 = fn7629(m, i0)
+	i0 = fn7629(m, i0, v2, v8)
+	l0 = fn7630(m, i0)
 	v7 = l0
 	i0 = *(*uint32)(unsafe.Add(b, v1))
 	v12 = i0
@@ -3612,8 +18838,8 @@ L25:
 	}
 L23:
 	i2 = v4 + uint32(8)
-	i2 = fn7628(m, i2, v13, v8)
-	l2 = fn7629(m, i2)
+	i2 = fn7629(m, i2, v13, v8)
+	l2 = fn7630(m, i2)
 	i2 = uint32(l2)
 	v10 = i2
 	i1 = v12 & v10
@@ -3757,7 +18983,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7547(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7548(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3820,7 +19046,7 @@ L5:
 	if v3 != i1 {
 		goto L6
 	}
-	i0 = fn7545(m, v2)
+	i0 = fn7546(m, v2)
 	if i0 != 0 {
 		goto L7
 	}
@@ -3849,7 +19075,7 @@ L6:
 	if v6 == 0 {
 		goto L2
 	}
-	i0 = fn7546(m, v0, v1, v6, uint32(36))
+	i0 = fn7547(m, v0, v1, v6, uint32(36))
 	v12 = i0
 	if v12 == 0 {
 		goto L2
@@ -3866,7 +19092,7 @@ L10:
 	if v3 != i1 {
 		goto L11
 	}
-	i0 = fn7545(m, v2)
+	i0 = fn7546(m, v2)
 	if i0 == 0 {
 		goto L2
 	}
@@ -3909,7 +19135,7 @@ L14:
 	if v3 != i1 {
 		goto L15
 	}
-	i0 = fn7545(m, v2)
+	i0 = fn7546(m, v2)
 	if i0 == 0 {
 		goto L2
 	}
@@ -3951,7 +19177,7 @@ L16:
 	if v3 != i1 {
 		goto L17
 	}
-	i0 = fn7545(m, v2)
+	i0 = fn7546(m, v2)
 	if i0 == 0 {
 		goto L2
 	}
@@ -3988,7 +19214,7 @@ L9:
 	if i0 != 0 {
 		goto L18
 	}
-	i0 = fn7545(m, v2)
+	i0 = fn7546(m, v2)
 	if i0 == 0 {
 		goto L2
 	}
@@ -4005,7 +19231,7 @@ L20:
 	if v6 != i1 {
 		goto L21
 	}
-	i0 = fn7545(m, v2)
+	i0 = fn7546(m, v2)
 	if i0 == 0 {
 		goto L2
 	}
@@ -4048,7 +19274,7 @@ L23:
 	if v3 != i1 {
 		goto L24
 	}
-	i0 = fn7545(m, v2)
+	i0 = fn7546(m, v2)
 	if i0 == 0 {
 		goto L2
 	}
@@ -4086,7 +19312,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7548(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7549(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4158,7 +19384,7 @@ L9:
 	if v8 != i1 {
 		goto L10
 	}
-	i0 = fn7545(m, v7)
+	i0 = fn7546(m, v7)
 	if i0 != 0 {
 		goto L11
 	}
@@ -4171,7 +19397,7 @@ L10:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
 	*(*uint8)(unsafe.Add(b, v8)) = uint8(k32(0))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	i0 = fn7546(m, v0, v3, i2, uint32(0))
+	i0 = fn7547(m, v0, v3, i2, uint32(0))
 	v8 = i0
 	if v8 == 0 {
 		goto L12
@@ -4198,7 +19424,7 @@ L7:
 	if v10 != i1 {
 		goto L13
 	}
-	i0 = fn7545(m, v7)
+	i0 = fn7546(m, v7)
 	if i0 != 0 {
 		goto L14
 	}
@@ -4227,7 +19453,7 @@ L6:
 	if v8 != i1 {
 		goto L16
 	}
-	i0 = fn7545(m, v7)
+	i0 = fn7546(m, v7)
 	if i0 != 0 {
 		goto L17
 	}
@@ -4241,7 +19467,7 @@ L16:
 	v12 = uint32(0)
 	*(*uint8)(unsafe.Add(b, v8)) = uint8(k32(0))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	i0 = fn7546(m, v0, v6, i2, uint32(8))
+	i0 = fn7547(m, v0, v6, i2, uint32(8))
 	v11 = i0
 	if v11 == 0 {
 		goto L2
@@ -4260,7 +19486,7 @@ L19:
 	if v9 != i1 {
 		goto L20
 	}
-	i0 = fn7545(m, v5)
+	i0 = fn7546(m, v5)
 	if i0 != 0 {
 		goto L21
 	}
@@ -4313,7 +19539,7 @@ L24:
 	if v8 != i1 {
 		goto L25
 	}
-	i0 = fn7545(m, v7)
+	i0 = fn7546(m, v7)
 	if i0 != 0 {
 		goto L26
 	}
@@ -4337,7 +19563,7 @@ L22:
 	if v8 != i1 {
 		goto L27
 	}
-	i0 = fn7545(m, v7)
+	i0 = fn7546(m, v7)
 	if i0 != 0 {
 		goto L28
 	}
@@ -4351,7 +19577,7 @@ L27:
 	v12 = uint32(0)
 	*(*uint8)(unsafe.Add(b, v8)) = uint8(k32(0))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	i0 = fn7551(m, v0, v11, uint32(0), i3, v2)
+	i0 = fn7552(m, v0, v11, uint32(0), i3, v2)
 	if i0 != 0 {
 		goto L2
 	}
@@ -4373,53 +19599,6 @@ L3:
 	v12 = uint32(1)
 L2:
 	return v12
-}
-
-//go:norace
-//go:nocheckptr
-func fn7549(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i5 uint32
-	_ = i5
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v0 + uint32(160)
-	i1 = v0 + uint32(156)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+240))
-	i5 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+244)))
-	if i5 != 0 {
-		i3 = uint32(4120)
-	} else {
-		i3 = uint32(4121)
-	}
-	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, i1, i2)
-	if i0 != 0 {
-		goto L2
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+240))
-	i0 = fn7552(m, v0, i1)
-	v4 = i0
-	if v4 != 0 {
-		goto L1
-	}
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4125)
-	i0 = fn7553(m, v0, v1, v2, v3)
-	v4 = i0
-L1:
-	m.depth--
-	return v4
 }
 
 //go:norace
@@ -4446,16 +19625,63 @@ func fn7550(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+240))
 	i5 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+244)))
 	if i5 != 0 {
-		i3 = uint32(4120)
-	} else {
 		i3 = uint32(4121)
+	} else {
+		i3 = uint32(4122)
 	}
 	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, i1, i2)
 	if i0 != 0 {
 		goto L2
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+240))
-	i0 = fn7552(m, v0, i1)
+	i0 = fn7553(m, v0, i1)
+	v4 = i0
+	if v4 != 0 {
+		goto L1
+	}
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4126)
+	i0 = fn7554(m, v0, v1, v2, v3)
+	v4 = i0
+L1:
+	m.depth--
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7551(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i5 uint32
+	_ = i5
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v0 + uint32(160)
+	i1 = v0 + uint32(156)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+240))
+	i5 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+244)))
+	if i5 != 0 {
+		i3 = uint32(4121)
+	} else {
+		i3 = uint32(4122)
+	}
+	i0 = m.table[i3].(func(*Module, uint32, uint32, uint32) uint32)(m, i0, i1, i2)
+	if i0 != 0 {
+		goto L2
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+240))
+	i0 = fn7553(m, v0, i1)
 	v4 = i0
 	if v4 != 0 {
 		goto L1
@@ -4467,13 +19693,13 @@ L2:
 	if i0 == 0 {
 		goto L3
 	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4126)
-	i0 = fn7554(m, v0, v1, v2, v3)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4127)
+	i0 = fn7555(m, v0, v1, v2, v3)
 	m.depth--
 	return i0
 L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4127)
-	i0 = fn7555(m, v0, v1, v2, v3)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4128)
+	i0 = fn7556(m, v0, v1, v2, v3)
 	v4 = i0
 L1:
 	m.depth--
@@ -4482,7 +19708,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7551(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn7552(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -4803,7 +20029,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7552(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7553(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4845,7 +20071,7 @@ func fn7552(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v1 = i0
-	i1 = fn7696(m)
+	i1 = fn7697(m)
 	i1 = m.table[v1].(func(*Module, uint32) uint32)(m, i1)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+248)) = v1
@@ -4867,9 +20093,9 @@ L3:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+1028))
 	i6 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+244)))
 	if i6 != 0 {
-		i4 = uint32(4128)
-	} else {
 		i4 = uint32(4129)
+	} else {
+		i4 = uint32(4130)
 	}
 	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, i2, i3)
 	v1 = i0
@@ -4899,7 +20125,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7553(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7554(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -4949,7 +20175,7 @@ func fn7553(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 L6:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	i0 = fn7611(m, v0, uint32(14), v1, i3, uint32(2841), uint32(0))
+	i0 = fn7612(m, v0, uint32(14), v1, i3, uint32(2841), uint32(0))
 	if i0 != 0 {
 		goto L7
 	}
@@ -4994,7 +20220,7 @@ L9:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = v7
 	*(*uint32)(unsafe.Add(b, v4)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8433343), v4)
+	i0 = fn8052(m, i0, uint32(8433343), v4)
 	goto L1
 L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
@@ -5024,8 +20250,8 @@ L4:
 	v0 = uint32(6)
 	goto L1
 L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4130)
-	i0 = fn7640(m, v0, v1, v2, v3)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4131)
+	i0 = fn7641(m, v0, v1, v2, v3)
 	v0 = i0
 	goto L1
 L2:
@@ -5039,7 +20265,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7554(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7555(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -5106,7 +20332,7 @@ L5:
 		goto L6
 	}
 L10:
-	i0 = fn7612(m, v0, uint32(0), v1, v5)
+	i0 = fn7613(m, v0, uint32(0), v1, v5)
 	v6 = i0
 	if v6 != 0 {
 		goto L1
@@ -5119,7 +20345,7 @@ L10:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, v3)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4131)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4132)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
 	v5 = i0
@@ -5141,7 +20367,7 @@ L11:
 	}
 	goto L4
 L9:
-	i0 = fn7611(m, v0, uint32(14), v7, v5, uint32(4711), uint32(0))
+	i0 = fn7612(m, v0, uint32(14), v7, v5, uint32(4711), uint32(0))
 	if i0 != 0 {
 		goto L7
 	}
@@ -5186,7 +20412,7 @@ L13:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = v9
 	*(*uint32)(unsafe.Add(b, v4)) = v5
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8433343), v4)
+	i0 = fn8052(m, i0, uint32(8433343), v4)
 	goto L1
 L8:
 	*(*uint32)(unsafe.Add(b, v3)) = v5
@@ -5230,7 +20456,7 @@ L15:
 	if i0 < uint32(3) {
 		goto L16
 	}
-	i0 = fn7618(m, v0, v5, v1, v2, uint32(0), uint32(0))
+	i0 = fn7619(m, v0, v5, v1, v2, uint32(0), uint32(0))
 	v6 = i0
 	goto L1
 L16:
@@ -5255,7 +20481,7 @@ L17:
 		goto L18
 	}
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	i0 = fn7618(m, v0, i1, v7, v2, uint32(0), uint32(0))
+	i0 = fn7619(m, v0, i1, v7, v2, uint32(0), uint32(0))
 	v6 = i0
 	goto L1
 L18:
@@ -5269,7 +20495,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7555(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7556(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -5339,7 +20565,7 @@ L3:
 		goto L2
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	i0 = fn7611(m, v0, uint32(14), v1, i3, uint32(4764), uint32(0))
+	i0 = fn7612(m, v0, uint32(14), v1, i3, uint32(4764), uint32(0))
 	if i0 != 0 {
 		goto L5
 	}
@@ -5384,7 +20610,7 @@ L7:
 	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = v7
 	*(*uint32)(unsafe.Add(b, v4)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8433343), v4)
+	i0 = fn8052(m, i0, uint32(8433343), v4)
 	goto L1
 L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
@@ -5396,12 +20622,12 @@ L5:
 	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, v1, v2, i3)
 	v5 = i0
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4122)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4123)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
 	i7 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
 	i7 = b2i(i7 == 0)
-	i0 = fn7610(m, v0, i1, v1, v2, v5, i5, v3, i7, uint32(1), uint32(0))
+	i0 = fn7611(m, v0, i1, v1, v2, v5, i5, v3, i7, uint32(1), uint32(0))
 	v0 = i0
 L1:
 	i0 = v4 + uint32(48)
@@ -5411,7 +20637,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7556(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7557(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -5434,7 +20660,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7557(m *Module, v0 uint32, v1 uint32) {
+func fn7558(m *Module, v0 uint32, v1 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -5457,7 +20683,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7558(m *Module, v0 uint32, v1 uint32) {
+func fn7559(m *Module, v0 uint32, v1 uint32) {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -5482,7 +20708,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7559(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7560(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5516,7 +20742,7 @@ L4:
 	if v4 != i1 {
 		goto L5
 	}
-	i0 = fn7545(m, v3)
+	i0 = fn7546(m, v3)
 	if i0 == 0 {
 		goto L2
 	}
@@ -5551,7 +20777,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7560(m *Module, v0 uint32) uint32 {
+func fn7561(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -5566,7 +20792,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7561(m *Module, v0 uint32) uint32 {
+func fn7562(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -5581,7 +20807,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7562(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn7563(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5594,7 +20820,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7563(m *Module, v0 uint32, v1 uint32) {
+func fn7564(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5606,7 +20832,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7564(m *Module, v0 uint32, v1 uint32) {
+func fn7565(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5618,7 +20844,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7565(m *Module, v0 uint32, v1 uint32) {
+func fn7566(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5630,7 +20856,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7566(m *Module, v0 uint32, v1 uint32) {
+func fn7567(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5642,7 +20868,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7567(m *Module, v0 uint32, v1 uint32) {
+func fn7568(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5654,7 +20880,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7568(m *Module, v0 uint32, v1 uint32) {
+func fn7569(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5666,7 +20892,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7569(m *Module, v0 uint32, v1 uint32) {
+func fn7570(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5678,7 +20904,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7570(m *Module, v0 uint32, v1 uint32) {
+func fn7571(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5691,7 +20917,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7571(m *Module, v0 uint32, v1 uint32) {
+func fn7572(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5704,7 +20930,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7572(m *Module, v0 uint32, v1 uint32) {
+func fn7573(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5716,7 +20942,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7573(m *Module, v0 uint32, v1 uint32) {
+func fn7574(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5728,7 +20954,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7574(m *Module, v0 uint32, v1 uint32) {
+func fn7575(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5740,7 +20966,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7575(m *Module, v0 uint32, v1 uint32) {
+func fn7576(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5752,7 +20978,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7576(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn7577(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5765,7 +20991,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7577(m *Module, v0 uint32, v1 uint32) {
+func fn7578(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5777,7 +21003,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7578(m *Module, v0 uint32, v1 uint32) {
+func fn7579(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5789,7 +21015,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7579(m *Module, v0 uint32, v1 uint32) {
+func fn7580(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5801,7 +21027,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7580(m *Module, v0 uint32, v1 uint32) {
+func fn7581(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5813,7 +21039,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7581(m *Module, v0 uint32, v1 uint32) {
+func fn7582(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5825,7 +21051,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7582(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn7583(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5838,7 +21064,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7583(m *Module, v0 uint32, v1 uint32) {
+func fn7584(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5850,7 +21076,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7584(m *Module, v0 uint32, v1 uint32) {
+func fn7585(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5862,7 +21088,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7585(m *Module, v0 uint32, v1 uint32) {
+func fn7586(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5874,7 +21100,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7586(m *Module, v0 uint32, v1 uint32) {
+func fn7587(m *Module, v0 uint32, v1 uint32) {
 	b := m.base
 	if v0 == 0 {
 		goto L1
@@ -5886,7 +21112,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7587(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7588(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -5910,7 +21136,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7588(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7589(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -5943,7 +21169,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7589(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7590(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -5996,7 +21222,7 @@ L5:
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn7590(m, v0)
+	i0 = fn7591(m, v0)
 	if i0 != 0 {
 		goto L4
 	}
@@ -6005,7 +21231,7 @@ L5:
 	return uint32(0)
 L4:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+504)) = uint32(1)
-	i0 = fn7591(m, v0, v2)
+	i0 = fn7592(m, v0, v2)
 	v4 = i0
 	if v4 != 0 {
 		goto L8
@@ -6018,7 +21244,7 @@ L8:
 	}
 	m.copy(v4, v1, v2)
 L9:
-	i0 = fn7592(m, v0, v2, v3)
+	i0 = fn7593(m, v0, v2, v3)
 	m.depth--
 	return i0
 L1:
@@ -6029,7 +21255,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7590(m *Module, v0 uint32) uint32 {
+func fn7591(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6054,23 +21280,23 @@ func fn7590(m *Module, v0 uint32) uint32 {
 		goto L1
 	}
 	i0 = v1 + uint32(16)
-	i0 = fn7829(m, i0, uint32(0))
+	i0 = fn7830(m, i0, uint32(0))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i1 = fn7259(m)
+	i1 = fn7260(m)
 	i0 = i0 ^ i1
 	i0 = i0 * uint32(2147483647)
 	v2 = i0
-	i0 = fn7951(m, uint32(8535528))
+	i0 = fn7952(m, uint32(8535528))
 	v3 = i0
 	if v3 == 0 {
 		goto L2
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = uint32(0)
 	i1 = v1 + uint32(16)
-	i0 = fn8086(m, v3, i1, uint32(10))
+	i0 = fn8087(m, v3, i1, uint32(10))
 	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
 	if i0 != 0 {
 		goto L4
 	}
@@ -6084,7 +21310,7 @@ func fn7590(m *Module, v0 uint32) uint32 {
 		goto L3
 	}
 L4:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(0)
 	goto L2
 L3:
 	if v4 == 0 {
@@ -6095,7 +21321,7 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = uint32(8)
 	*(*uint32)(unsafe.Add(b, v1)) = uint32(8569182)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8583614), v1)
+	i0 = fn8052(m, i0, uint32(8583614), v1)
 L2:
 	*(*uint32)(unsafe.Add(b, uint64(v0)+520)) = v2
 L1:
@@ -6106,7 +21332,7 @@ L1:
 	v0 = uint32(1)
 	goto L5
 L6:
-	i0 = fn7548(m, v0, uint32(9986096))
+	i0 = fn7549(m, v0, uint32(9986096))
 	v0 = i0
 L5:
 	i0 = v1 + uint32(32)
@@ -6116,7 +21342,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn7591(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7592(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -6383,7 +21609,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7592(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7593(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6447,7 +21673,7 @@ L7:
 	if i0 != 0 {
 		goto L3
 	}
-	i0 = fn7590(m, v0)
+	i0 = fn7591(m, v0)
 	if i0 != 0 {
 		goto L3
 	}
@@ -6470,13 +21696,13 @@ L3:
 	i1 = i1 + v1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = i1
 	i4 = v0 + uint32(24)
-	i1 = fn7593(m, v0, v4, v5, i4)
+	i1 = fn7594(m, v0, v4, v5, i4)
 	v1 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+292)) = v1
 	if v1 == 0 {
 		goto L8
 	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4132)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4133)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+296))
 	*(*uint32)(unsafe.Add(b, uint64(v0)+300)) = i1
 	m.depth--
@@ -6517,7 +21743,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7593(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7594(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -6655,7 +21881,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn7594(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7595(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -6665,7 +21891,7 @@ func fn7594(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7595(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7596(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -6725,7 +21951,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7596(m *Module, v0 uint32) uint32 {
+func fn7597(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -6740,7 +21966,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7597(m *Module, v0 uint32) uint32 {
+func fn7598(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6770,7 +21996,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7598(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7599(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -6816,7 +22042,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7599(m *Module, v0 uint32) uint32 {
+func fn7600(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6867,7 +22093,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7600(m *Module, v0 uint32) uint32 {
+func fn7601(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -6917,7 +22143,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7601(m *Module, v0 uint32, v1 uint32) {
+func fn7602(m *Module, v0 uint32, v1 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
@@ -6932,7 +22158,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7602(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn7603(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -7015,7 +22241,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7603(m *Module, v0 uint32) uint32 {
+func fn7604(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -7037,13 +22263,13 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7604(m *Module) uint32 {
+func fn7605(m *Module) uint32 {
 	return uint32(8545555)
 }
 
 //go:norace
 //go:nocheckptr
-func fn7605(m *Module, v0 uint32) {
+func fn7606(m *Module, v0 uint32) {
 	b := m.base
 	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(1)
 	*(*uint64)(unsafe.Add(b, v0)) = uint64(30064771074)
@@ -7052,13 +22278,13 @@ func fn7605(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn7606(m *Module) uint32 {
+func fn7607(m *Module) uint32 {
 	return uint32(9985840)
 }
 
 //go:norace
 //go:nocheckptr
-func fn7607(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7608(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	b := m.base
@@ -7077,7 +22303,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7608(m *Module, v0 uint32) uint32 {
+func fn7609(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -7090,7 +22316,7 @@ func fn7608(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7609(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7610(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -7123,7 +22349,7 @@ func fn7609(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	i7 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
 	i7 = b2i(i7 == 0)
-	i0 = fn7610(m, v0, i1, v1, v2, v5, i5, v3, i7, uint32(1), uint32(0))
+	i0 = fn7611(m, v0, i1, v1, v2, v5, i5, v3, i7, uint32(1), uint32(0))
 	v0 = i0
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -7132,7 +22358,7 @@ func fn7609(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7610(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
+func fn7611(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
 	var v10 uint32
 	_ = v10
 	var v11 uint32
@@ -7326,7 +22552,7 @@ L21:
 		goto L28
 	}
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v10)+100))
-	i0 = fn7611(m, v0, v24, v2, i3, uint32(4935), v9)
+	i0 = fn7612(m, v0, v24, v2, i3, uint32(4935), v9)
 	if i0 != 0 {
 		goto L28
 	}
@@ -7371,7 +22597,7 @@ L30:
 	*(*uint64)(unsafe.Add(b, uint64(v10)+8)) = v26
 	*(*uint32)(unsafe.Add(b, v10)) = v1
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8433343), v10)
+	i0 = fn8052(m, i0, uint32(8433343), v10)
 	goto L3
 L28:
 	v28 = uint32(1)
@@ -7497,7 +22723,7 @@ L28:
 	}
 L91:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v10)+100))
-	i0 = fn7612(m, v0, uint32(0), v2, i3)
+	i0 = fn7613(m, v0, uint32(0), v2, i3)
 	v5 = i0
 	if v5 != 0 {
 		goto L3
@@ -7520,7 +22746,7 @@ L93:
 	if i0 != 0 {
 		goto L94
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 == 0 {
 		goto L6
 	}
@@ -7533,7 +22759,7 @@ L96:
 	if i0 < uint32(2) {
 		goto L95
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 != 0 {
 		goto L96
 	}
@@ -7549,7 +22775,7 @@ L95:
 	if v24 != i1 {
 		goto L97
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 == 0 {
 		goto L6
 	}
@@ -7619,7 +22845,7 @@ L98:
 	goto L8
 L88:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v10)+100))
-	i0 = fn7612(m, v0, uint32(1), v2, i3)
+	i0 = fn7613(m, v0, uint32(1), v2, i3)
 	v5 = i0
 	if v5 != 0 {
 		goto L3
@@ -7629,7 +22855,7 @@ L88:
 	goto L8
 L87:
 	*(*uint8)(unsafe.Add(b, uint64(v0)+513)) = uint8(k32(0))
-	i1 = fn7546(m, v0, v18, uint32(9985948), uint32(36))
+	i1 = fn7547(m, v0, v18, uint32(9985948), uint32(36))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+340)) = v5
 	if v5 != 0 {
@@ -7662,7 +22888,7 @@ L103:
 	if i0 != 0 {
 		goto L106
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 == 0 {
 		goto L105
 	}
@@ -7677,7 +22903,7 @@ L107:
 	if i0 < uint32(2) {
 		goto L104
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 != 0 {
 		goto L107
 	}
@@ -7696,7 +22922,7 @@ L104:
 	if v24 != i1 {
 		goto L108
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 == 0 {
 		goto L3
 	}
@@ -7846,7 +23072,7 @@ L122:
 	if i0 == 0 {
 		goto L123
 	}
-	i0 = fn7546(m, v0, v18, uint32(9985948), uint32(36))
+	i0 = fn7547(m, v0, v18, uint32(9985948), uint32(36))
 	v4 = i0
 	if v4 != 0 {
 		goto L124
@@ -7931,7 +23157,7 @@ L84:
 	if i0 == 0 {
 		goto L129
 	}
-	i0 = fn7546(m, v0, v18, uint32(9985948), uint32(36))
+	i0 = fn7547(m, v0, v18, uint32(9985948), uint32(36))
 	v1 = i0
 	if v1 != 0 {
 		goto L130
@@ -7977,13 +23203,13 @@ L131:
 L132:
 	*(*uint8)(unsafe.Add(b, uint64(v11)+129)) = uint8(v4)
 L129:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4133)
-	i0 = fn7613(m, v0, v2, v3, v6)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4134)
+	i0 = fn7614(m, v0, v2, v3, v6)
 	v5 = i0
 	goto L3
 L83:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v10)+100))
-	i1 = fn7614(m, v0, v1, v2, i4)
+	i1 = fn7615(m, v0, v1, v2, i4)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+368)) = v4
 	if v4 != 0 {
@@ -7993,7 +23219,7 @@ L83:
 	goto L3
 L82:
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v10)+100))
-	i1 = fn7615(m, v0, v1, v2, i4)
+	i1 = fn7616(m, v0, v1, v2, i4)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+372)) = v4
 	if v4 != 0 {
@@ -8075,7 +23301,7 @@ L135:
 	if v4 != i1 {
 		goto L136
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 != 0 {
 		goto L137
 	}
@@ -8108,7 +23334,7 @@ L134:
 	if i0 != 0 {
 		goto L138
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 == 0 {
 		goto L3
 	}
@@ -8121,7 +23347,7 @@ L140:
 	if i0 < uint32(2) {
 		goto L139
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 != 0 {
 		goto L140
 	}
@@ -8146,7 +23372,7 @@ L142:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+372))
 	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+376)))
 	i3 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+377)))
-	i0 = fn7616(m, i0, i1, i2, i3, uint32(0), v0)
+	i0 = fn7617(m, i0, i1, i2, i3, uint32(0), v0)
 	if i0 != 0 {
 		goto L143
 	}
@@ -8183,7 +23409,7 @@ L145:
 	if v24 != i1 {
 		goto L146
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 != 0 {
 		goto L147
 	}
@@ -8203,7 +23429,7 @@ L146:
 	if v24 != i1 {
 		goto L148
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 == 0 {
 		goto L3
 	}
@@ -8273,7 +23499,7 @@ L70:
 	i3 = v2 + v5
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v10)+100))
 	i4 = i4 - v5
-	i0 = fn7617(m, v0, v1, i2, i3, i4, v20, uint32(2))
+	i0 = fn7618(m, v0, v1, i2, i3, i4, v20, uint32(2))
 	v5 = i0
 	if v5 != 0 {
 		goto L3
@@ -8401,7 +23627,7 @@ L161:
 	if v24 != i1 {
 		goto L162
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 != 0 {
 		goto L163
 	}
@@ -8421,7 +23647,7 @@ L162:
 	if v24 != i1 {
 		goto L164
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 == 0 {
 		goto L3
 	}
@@ -8513,7 +23739,7 @@ L170:
 	i3 = v5 + v29
 	v4 = i3
 	i5 = v10 + uint32(104)
-	i0 = fn7618(m, v0, i1, v31, v4, uint32(1), i5)
+	i0 = fn7619(m, v0, i1, v31, v4, uint32(1), i5)
 	v5 = i0
 	if v5 != 0 {
 		goto L169
@@ -8579,7 +23805,7 @@ L175:
 	*(*uint32)(unsafe.Add(b, uint64(v10)+52)) = v31
 	*(*uint32)(unsafe.Add(b, uint64(v10)+48)) = v5
 	i2 = v10 + uint32(48)
-	i0 = fn8051(m, v22, uint32(8583658), i2)
+	i0 = fn8052(m, v22, uint32(8583658), i2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+324))
 	v4 = i0
 L176:
@@ -8597,7 +23823,7 @@ L176:
 L172:
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v10)+108))
 	i5 = v10 + uint32(108)
-	i0 = fn7618(m, v0, v1, i2, v28, uint32(2), i5)
+	i0 = fn7619(m, v0, v1, i2, v28, uint32(2), i5)
 	v5 = i0
 	if v5 != 0 {
 		goto L169
@@ -8673,7 +23899,7 @@ L68:
 	if i0 != 0 {
 		goto L181
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 == 0 {
 		goto L12
 	}
@@ -8688,7 +23914,7 @@ L183:
 	if i0 < uint32(2) {
 		goto L182
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 != 0 {
 		goto L183
 	}
@@ -8704,7 +23930,7 @@ L182:
 	if v24 != i1 {
 		goto L184
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 == 0 {
 		goto L12
 	}
@@ -8753,7 +23979,7 @@ L185:
 	if i0 != 0 {
 		goto L67
 	}
-	i1 = fn7546(m, v0, v18, uint32(9985948), uint32(36))
+	i1 = fn7547(m, v0, v18, uint32(9985948), uint32(36))
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+340)) = v5
 	if v5 != 0 {
@@ -8782,7 +24008,7 @@ L67:
 	if i0 != 0 {
 		goto L187
 	}
-	i0 = fn7545(m, v20)
+	i0 = fn7546(m, v20)
 	if i0 == 0 {
 		goto L13
 	}
@@ -8797,7 +24023,7 @@ L189:
 	if i0 < uint32(2) {
 		goto L188
 	}
-	i0 = fn7545(m, v20)
+	i0 = fn7546(m, v20)
 	if i0 != 0 {
 		goto L189
 	}
@@ -8813,7 +24039,7 @@ L188:
 	if v24 != i1 {
 		goto L190
 	}
-	i0 = fn7545(m, v20)
+	i0 = fn7546(m, v20)
 	if i0 == 0 {
 		goto L13
 	}
@@ -8885,7 +24111,7 @@ L65:
 	if i0 != 0 {
 		goto L191
 	}
-	i0 = fn7545(m, v20)
+	i0 = fn7546(m, v20)
 	if i0 == 0 {
 		goto L14
 	}
@@ -8898,7 +24124,7 @@ L193:
 	if i0 < uint32(2) {
 		goto L192
 	}
-	i0 = fn7545(m, v20)
+	i0 = fn7546(m, v20)
 	if i0 != 0 {
 		goto L193
 	}
@@ -8914,7 +24140,7 @@ L192:
 	if v4 != i1 {
 		goto L194
 	}
-	i0 = fn7545(m, v20)
+	i0 = fn7546(m, v20)
 	if i0 == 0 {
 		goto L14
 	}
@@ -8988,7 +24214,7 @@ L196:
 	if i0 != 0 {
 		goto L199
 	}
-	i0 = fn7545(m, v20)
+	i0 = fn7546(m, v20)
 	if i0 == 0 {
 		goto L198
 	}
@@ -9001,7 +24227,7 @@ L200:
 	if i0 < uint32(2) {
 		goto L197
 	}
-	i0 = fn7545(m, v20)
+	i0 = fn7546(m, v20)
 	if i0 != 0 {
 		goto L200
 	}
@@ -9020,7 +24246,7 @@ L197:
 	if v4 != i1 {
 		goto L201
 	}
-	i0 = fn7545(m, v20)
+	i0 = fn7546(m, v20)
 	if i0 == 0 {
 		goto L3
 	}
@@ -9036,7 +24262,7 @@ L201:
 	if v24 == 0 {
 		goto L3
 	}
-	i1 = fn7546(m, v0, v11, v24, uint32(36))
+	i1 = fn7547(m, v0, v11, v24, uint32(36))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+340)) = v4
 	if v4 == 0 {
@@ -9083,7 +24309,7 @@ L63:
 	if i0 != 0 {
 		goto L207
 	}
-	i0 = fn7545(m, v20)
+	i0 = fn7546(m, v20)
 	if i0 == 0 {
 		goto L206
 	}
@@ -9096,7 +24322,7 @@ L208:
 	if i0 < uint32(2) {
 		goto L205
 	}
-	i0 = fn7545(m, v20)
+	i0 = fn7546(m, v20)
 	if i0 != 0 {
 		goto L208
 	}
@@ -9115,7 +24341,7 @@ L205:
 	if v4 != i1 {
 		goto L209
 	}
-	i0 = fn7545(m, v20)
+	i0 = fn7546(m, v20)
 	if i0 == 0 {
 		goto L3
 	}
@@ -9131,7 +24357,7 @@ L209:
 	if v24 == 0 {
 		goto L3
 	}
-	i1 = fn7546(m, v0, v18, v24, uint32(36))
+	i1 = fn7547(m, v0, v18, v24, uint32(36))
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+340)) = v4
 	if v4 == 0 {
@@ -9184,7 +24410,7 @@ L62:
 	if i0 != 0 {
 		goto L212
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 == 0 {
 		goto L15
 	}
@@ -9197,7 +24423,7 @@ L214:
 	if i0 < uint32(2) {
 		goto L213
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 != 0 {
 		goto L214
 	}
@@ -9213,7 +24439,7 @@ L213:
 	if v4 != i1 {
 		goto L215
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 == 0 {
 		goto L15
 	}
@@ -9257,7 +24483,7 @@ L216:
 	if i0 != 0 {
 		goto L219
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 == 0 {
 		goto L218
 	}
@@ -9272,7 +24498,7 @@ L220:
 	if i0 < uint32(2) {
 		goto L217
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 != 0 {
 		goto L220
 	}
@@ -9291,7 +24517,7 @@ L217:
 	if v4 != i1 {
 		goto L221
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 == 0 {
 		goto L3
 	}
@@ -9382,7 +24608,7 @@ L60:
 	if i0 != 0 {
 		goto L231
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 == 0 {
 		goto L230
 	}
@@ -9397,7 +24623,7 @@ L232:
 	if i0 < uint32(2) {
 		goto L229
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 != 0 {
 		goto L232
 	}
@@ -9416,7 +24642,7 @@ L229:
 	if v4 != i1 {
 		goto L233
 	}
-	i0 = fn7545(m, v15)
+	i0 = fn7546(m, v15)
 	if i0 == 0 {
 		goto L3
 	}
@@ -9591,7 +24817,7 @@ L244:
 	m.table[v4].(func(*Module, uint32, uint32, uint32))(m, i0, v2, i2)
 L243:
 	i2 = v10 + uint32(100)
-	i0 = fn7619(m, v0, v1, i2, v3, v6, v7)
+	i0 = fn7620(m, v0, v1, i2, v3, v6, v7)
 	v5 = i0
 	if v5 != 0 {
 		goto L3
@@ -9600,7 +24826,7 @@ L243:
 	if i0 != 0 {
 		goto L8
 	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4134)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4135)
 	v5 = uint32(0)
 	goto L3
 L56:
@@ -9755,7 +24981,7 @@ L252:
 	if i0 != 0 {
 		goto L255
 	}
-	i0 = fn7545(m, v20)
+	i0 = fn7546(m, v20)
 	if i0 == 0 {
 		goto L254
 	}
@@ -9770,7 +24996,7 @@ L256:
 	if i0 < uint32(2) {
 		goto L253
 	}
-	i0 = fn7545(m, v20)
+	i0 = fn7546(m, v20)
 	if i0 != 0 {
 		goto L256
 	}
@@ -9789,7 +25015,7 @@ L253:
 	if v24 != i1 {
 		goto L257
 	}
-	i0 = fn7545(m, v20)
+	i0 = fn7546(m, v20)
 	if i0 == 0 {
 		goto L3
 	}
@@ -9805,7 +25031,7 @@ L257:
 	if v23 == 0 {
 		goto L3
 	}
-	i0 = fn7546(m, v0, v18, v23, uint32(0))
+	i0 = fn7547(m, v0, v18, v23, uint32(0))
 	v24 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+96))
 	*(*uint32)(unsafe.Add(b, uint64(v11)+92)) = i1
@@ -9846,7 +25072,7 @@ L52:
 		goto L9
 	}
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v10)+100))
-	i1 = fn7614(m, v0, v1, v2, i4)
+	i1 = fn7615(m, v0, v1, v2, i4)
 	v4 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v0)+368)) = v4
 	if v4 != 0 {
@@ -9946,7 +25172,7 @@ L46:
 	v4 = i0
 L45:
 	v5 = uint32(1)
-	i0 = fn7621(m, v0)
+	i0 = fn7622(m, v0)
 	v24 = i0
 	if int32(v24) < int32(uint32(0)) {
 		goto L3
@@ -9959,7 +25185,7 @@ L45:
 	*(*uint32)(unsafe.Add(b, v24)) = uint32(4)
 	i0 = v24 + uint32(4)
 	*(*uint32)(unsafe.Add(b, i0)) = v28
-	i0 = fn7614(m, v0, v1, v2, v4)
+	i0 = fn7615(m, v0, v1, v2, v4)
 	v4 = i0
 	if v4 == 0 {
 		goto L3
@@ -10150,7 +25376,7 @@ L266:
 	goto L10
 L40:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v10)+100))
-	i0 = fn7622(m, v0, v1, v2, i3)
+	i0 = fn7623(m, v0, v1, v2, i3)
 	if i0 != 0 {
 		goto L8
 	}
@@ -10158,7 +25384,7 @@ L40:
 	goto L3
 L39:
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v10)+100))
-	i0 = fn7623(m, v0, v1, v2, i3)
+	i0 = fn7624(m, v0, v1, v2, i3)
 	if i0 != 0 {
 		goto L8
 	}
@@ -10245,7 +25471,7 @@ L273:
 		goto L274
 	}
 	i2 = b2i(v4 == uint32(60))
-	i0 = fn7624(m, v0, v24, i2, uint32(0))
+	i0 = fn7625(m, v0, v24, i2, uint32(0))
 	if i0 == 0 {
 		goto L8
 	}
@@ -10258,7 +25484,7 @@ L274:
 	*(*uint8)(unsafe.Add(b, uint64(v24)+32)) = uint8(k32(1))
 	v28 = uint32(0)
 	*(*uint8)(unsafe.Add(b, uint64(v11)+131)) = uint8(k32(0))
-	fn7625(m, v0, v24, uint32(5689))
+	fn7626(m, v0, v24, uint32(5689))
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
 	i2 = *(*uint32)(unsafe.Add(b, uint64(v24)+20))
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v24)+16))
@@ -10268,12 +25494,12 @@ L274:
 	if i0 != 0 {
 		goto L276
 	}
-	fn7626(m, v0, v24, uint32(5693))
+	fn7627(m, v0, v24, uint32(5693))
 	*(*uint8)(unsafe.Add(b, uint64(v24)+32)) = uint8(k32(0))
 	v5 = uint32(21)
 	goto L3
 L276:
-	fn7626(m, v0, v24, uint32(5697))
+	fn7627(m, v0, v24, uint32(5697))
 	*(*uint8)(unsafe.Add(b, uint64(v24)+32)) = uint8(k32(0))
 	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v11)+130)))
 	v4 = i0
@@ -10313,7 +25539,7 @@ L16:
 	if i0 == 0 {
 		goto L9
 	}
-	i0 = fn7621(m, v0)
+	i0 = fn7622(m, v0)
 	v4 = i0
 	if int32(v4) >= int32(uint32(0)) {
 		goto L277
@@ -10375,7 +25601,7 @@ L11:
 	if i0 != 0 {
 		goto L280
 	}
-	i0 = fn7545(m, v20)
+	i0 = fn7546(m, v20)
 	if i0 == 0 {
 		goto L279
 	}
@@ -10390,7 +25616,7 @@ L281:
 	if i0 < uint32(2) {
 		goto L278
 	}
-	i0 = fn7545(m, v20)
+	i0 = fn7546(m, v20)
 	if i0 != 0 {
 		goto L281
 	}
@@ -10409,7 +25635,7 @@ L278:
 	if v24 != i1 {
 		goto L282
 	}
-	i0 = fn7545(m, v20)
+	i0 = fn7546(m, v20)
 	if i0 == 0 {
 		goto L3
 	}
@@ -10602,7 +25828,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn7611(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn7612(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -10793,7 +26019,7 @@ L12:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
 	v8 = i0
 	i2 = v6 + uint32(32)
-	i0 = fn8051(m, v8, uint32(8433343), i2)
+	i0 = fn8052(m, v8, uint32(8433343), i2)
 L10:
 	i0 = v6 + uint32(20)
 	*(*uint32)(unsafe.Add(b, i0)) = uint32(8584008)
@@ -10808,7 +26034,7 @@ L10:
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v6)+4)) = i1
 	*(*uint32)(unsafe.Add(b, v6)) = v11
-	i0 = fn8051(m, v8, uint32(8579596), v6)
+	i0 = fn8052(m, v8, uint32(8579596), v6)
 	if int32(v11) < int32(uint32(25)) {
 		goto L15
 	}
@@ -10821,90 +26047,90 @@ L10:
 		goto L16
 	}
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i0 = fn7608(m, i0)
-	i0 = fn8055(m, i0, v8)
+	i0 = fn7609(m, i0)
+	i0 = fn8056(m, i0, v8)
 	i0 = v2 + uint32(1)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn7608(m, i0)
-	i0 = fn8055(m, i0, v8)
+	i0 = fn7609(m, i0)
+	i0 = fn8056(m, i0, v8)
 	i0 = v2 + uint32(2)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn7608(m, i0)
-	i0 = fn8055(m, i0, v8)
+	i0 = fn7609(m, i0)
+	i0 = fn8056(m, i0, v8)
 	i0 = v2 + uint32(3)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn7608(m, i0)
-	i0 = fn8055(m, i0, v8)
+	i0 = fn7609(m, i0)
+	i0 = fn8056(m, i0, v8)
 	i0 = v2 + uint32(4)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn7608(m, i0)
-	i0 = fn8055(m, i0, v8)
+	i0 = fn7609(m, i0)
+	i0 = fn8056(m, i0, v8)
 	i0 = v2 + uint32(5)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn7608(m, i0)
-	i0 = fn8055(m, i0, v8)
+	i0 = fn7609(m, i0)
+	i0 = fn8056(m, i0, v8)
 	i0 = v2 + uint32(6)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn7608(m, i0)
-	i0 = fn8055(m, i0, v8)
+	i0 = fn7609(m, i0)
+	i0 = fn8056(m, i0, v8)
 	i0 = v2 + uint32(7)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn7608(m, i0)
-	i0 = fn8055(m, i0, v8)
+	i0 = fn7609(m, i0)
+	i0 = fn8056(m, i0, v8)
 	i0 = v2 + uint32(8)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn7608(m, i0)
-	i0 = fn8055(m, i0, v8)
+	i0 = fn7609(m, i0)
+	i0 = fn8056(m, i0, v8)
 	i0 = v2 + uint32(9)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn7608(m, i0)
-	i0 = fn8055(m, i0, v8)
+	i0 = fn7609(m, i0)
+	i0 = fn8056(m, i0, v8)
 L16:
-	i0 = fn8059(m, uint32(8524467), uint32(4), uint32(1), v8)
+	i0 = fn8060(m, uint32(8524467), uint32(4), uint32(1), v8)
 	i0 = v3 + k32(4294967286)
 	v1 = i0
 	if v1 >= v3 {
 		goto L14
 	}
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = fn7608(m, i0)
-	i0 = fn8055(m, i0, v8)
+	i0 = fn7609(m, i0)
+	i0 = fn8056(m, i0, v8)
 	i0 = v3 + k32(4294967287)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn7608(m, i0)
-	i0 = fn8055(m, i0, v8)
+	i0 = fn7609(m, i0)
+	i0 = fn8056(m, i0, v8)
 	i0 = v3 + k32(4294967288)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn7608(m, i0)
-	i0 = fn8055(m, i0, v8)
+	i0 = fn7609(m, i0)
+	i0 = fn8056(m, i0, v8)
 	i0 = v3 + k32(4294967289)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn7608(m, i0)
-	i0 = fn8055(m, i0, v8)
+	i0 = fn7609(m, i0)
+	i0 = fn8056(m, i0, v8)
 	i0 = v3 + k32(4294967290)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn7608(m, i0)
-	i0 = fn8055(m, i0, v8)
+	i0 = fn7609(m, i0)
+	i0 = fn8056(m, i0, v8)
 	i0 = v3 + k32(4294967291)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn7608(m, i0)
-	i0 = fn8055(m, i0, v8)
+	i0 = fn7609(m, i0)
+	i0 = fn8056(m, i0, v8)
 	i0 = v3 + k32(4294967292)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn7608(m, i0)
-	i0 = fn8055(m, i0, v8)
+	i0 = fn7609(m, i0)
+	i0 = fn8056(m, i0, v8)
 	i0 = v3 + k32(4294967293)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn7608(m, i0)
-	i0 = fn8055(m, i0, v8)
+	i0 = fn7609(m, i0)
+	i0 = fn8056(m, i0, v8)
 	i0 = v3 + k32(4294967294)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn7608(m, i0)
-	i0 = fn8055(m, i0, v8)
+	i0 = fn7609(m, i0)
+	i0 = fn8056(m, i0, v8)
 	i0 = v3 + k32(4294967295)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = fn7608(m, i0)
-	i0 = fn8055(m, i0, v8)
+	i0 = fn7609(m, i0)
+	i0 = fn8056(m, i0, v8)
 	goto L14
 L15:
 	if v2 >= v3 {
@@ -10912,17477 +26138,17 @@ L15:
 	}
 L17:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i0 = fn7608(m, i0)
-	i0 = fn8055(m, i0, v8)
+	i0 = fn7609(m, i0)
+	i0 = fn8056(m, i0, v8)
 	i0 = v2 + uint32(1)
 	v2 = i0
 	if v2 != v3 {
 		goto L17
 	}
 L14:
-	i0 = fn8059(m, uint32(8583862), uint32(2), uint32(1), v8)
+	i0 = fn8060(m, uint32(8583862), uint32(2), uint32(1), v8)
 L1:
 	i0 = v6 + uint32(80)
 	m.g0 = i0
 	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7612(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var v7 uint64
-	_ = v7
-	var v8 float32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var d1 float64
-	_ = d1
-	var f0 float32
-	_ = f0
-	var f1 float32
-	_ = f1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i10 uint32
-	_ = i10
-	var i12 uint32
-	_ = i12
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var i6 uint32
-	_ = i6
-	var i7 uint32
-	_ = i7
-	var i8 uint32
-	_ = i8
-	var i9 uint32
-	_ = i9
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(80)
-	v4 = i0
-	m.g0 = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = k32(4294967295)
-	i0 = fn7611(m, v0, uint32(12), v2, v3, uint32(4504), uint32(0))
-	if i0 != 0 {
-		goto L2
-	}
-L3:
-	v3 = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+500))
-	v0 = i0
-	if v0 != 0 {
-		goto L3
-	}
-	v5 = uint32(43)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+544))
-	if i0 == 0 {
-		goto L1
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v3)+536))
-	v6 = l0
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v3)+528))
-	v7 = l0
-	if v7 == 0 {
-		goto L5
-	}
-	l0 = v6 + v7
-	f0 = float32(l0)
-	f1 = float32(v7)
-	f0 = f0 / f1
-	v8 = f0
-	goto L4
-L5:
-	l0 = v6 + uint64(22)
-	f0 = float32(l0)
-	f0 = f0 / math.Float32frombits(0x41b00000)
-	v8 = f0
-L4:
-	i0 = v4 + uint32(32)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(8582452)
-	i0 = v4 + uint32(24)
-	d1 = float64(v8)
-	*(*float64)(unsafe.Add(b, i0)) = d1
-	i0 = v4 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = v6
-	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = v7
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8433343), v4)
-	goto L1
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	i4 = v0 + uint32(296)
-	v9 = i4
-	i5 = v4 + uint32(60)
-	i6 = v4 + uint32(56)
-	i7 = v4 + uint32(68)
-	i8 = v4 + uint32(64)
-	i9 = v4 + uint32(52)
-	i12 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+244)))
-	if i12 != 0 {
-		i10 = uint32(4135)
-	} else {
-		i10 = uint32(4136)
-	}
-	i0 = m.table[i10].(func(*Module, uint32, uint32, uint32, uint32, uint32, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v2, v3, v9, i5, i6, i7, i8, i9)
-	if i0 != 0 {
-		goto L6
-	}
-	if v1 != 0 {
-		i0 = uint32(31)
-	} else {
-		i0 = uint32(30)
-	}
-	v5 = i0
-	goto L1
-L6:
-	if v1 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
-	if i0 != uint32(1) {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
-	*(*uint8)(unsafe.Add(b, uint64(i0)+130)) = uint8(k32(1))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+516))
-	if i0 != uint32(1) {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+516)) = uint32(0)
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	if i0 == 0 {
-		goto L9
-	}
-	v10 = uint32(0)
-	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
-	v1 = i0
-	if v1 == 0 {
-		goto L10
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	v3 = i0
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v3, v1)
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+76)) = v1
-	i0 = v0 + uint32(464)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+476))
-	if i0 != 0 {
-		goto L13
-	}
-	i0 = fn7545(m, v2)
-	if i0 == 0 {
-		goto L12
-	}
-L13:
-	i0 = v1 + v5
-	v5 = i0
-	i0 = v0 + uint32(476)
-	v1 = i0
-L14:
-	i1 = v4 + uint32(76)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+472))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v3, i1, v5, v1, i4)
-	if i0 < uint32(2) {
-		goto L11
-	}
-	i0 = fn7545(m, v2)
-	if i0 != 0 {
-		goto L14
-	}
-L12:
-	v5 = uint32(1)
-	goto L1
-L11:
-	v5 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+480))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+476))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+472))
-	if v3 != i1 {
-		goto L15
-	}
-	i0 = fn7545(m, v2)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-L15:
-	v5 = uint32(1)
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+476)) = i1
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+480))
-	v11 = i0
-	if v11 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+476))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+480)) = i1
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
-	v2 = i0
-	if v2 == 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+64))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
-	v10 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+76)) = v2
-	i0 = v0 + uint32(464)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+476))
-	if i0 != 0 {
-		goto L19
-	}
-	i0 = fn7545(m, v2)
-	if i0 == 0 {
-		goto L18
-	}
-L19:
-	i0 = v0 + uint32(476)
-	v1 = i0
-	i0 = v10 - v5
-	v5 = i0
-L20:
-	i1 = v4 + uint32(76)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+472))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v3, i1, v5, v1, i4)
-	if i0 < uint32(2) {
-		goto L17
-	}
-	i0 = fn7545(m, v2)
-	if i0 != 0 {
-		goto L20
-	}
-L18:
-	v5 = uint32(1)
-	goto L1
-L17:
-	v5 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+480))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+476))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+472))
-	if v3 != i1 {
-		goto L21
-	}
-	i0 = fn7545(m, v2)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v3 = i0
-L21:
-	v5 = uint32(1)
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+476)) = i1
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+480))
-	v10 = i0
-	if v10 == 0 {
-		goto L1
-	}
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
-	m.table[i4].(func(*Module, uint32, uint32, uint32, uint32))(m, i0, v10, v11, i3)
-	i0 = b2i(v10 != uint32(0))
-	v3 = i0
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v5 = i0
-	if v5 == 0 {
-		goto L22
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+76)) = v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+68)))
-	if i0 != 0 {
-		goto L23
-	}
-L24:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+72)) = i1
-	i1 = v4 + uint32(76)
-	i3 = v4 + uint32(72)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v3, i3, i4)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+76))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+300)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v5 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+72))
-	i2 = i2 - v5
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v5, i2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+76))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = i1
-	if v2 > uint32(1) {
-		goto L24
-	}
-	goto L22
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v3 - v2
-	m.table[v5].(func(*Module, uint32, uint32, uint32))(m, i0, v2, i2)
-L22:
-	v11 = uint32(0)
-	v3 = uint32(0)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+240))
-	if i0 != 0 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
-	v2 = i0
-	if v2 == 0 {
-		goto L27
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+64))
-	if v1 != i1 {
-		goto L28
-	}
-	if v1 != uint32(2) {
-		goto L26
-	}
-	if v2 == v5 {
-		goto L26
-	}
-L28:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	v5 = uint32(19)
-	goto L1
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
-	v2 = i0
-	if v2 == 0 {
-		goto L25
-	}
-	if v11 != 0 {
-		goto L29
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	v3 = i0
-	i0 = v0 + uint32(464)
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	i4 = m.table[i6].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
-	i3 = v2 + i4
-	i0 = fn7627(m, i0, v3, v2, i3)
-	v11 = i0
-	if v11 != 0 {
-		goto L29
-	}
-	v5 = uint32(1)
-	goto L1
-L29:
-	i0 = fn7552(m, v0, v11)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+464))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+468))
-	v1 = i0
-	if v1 != 0 {
-		goto L32
-	}
-	v2 = v3
-	goto L31
-L32:
-	if v3 == 0 {
-		goto L30
-	}
-L33:
-	v2 = v3
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	v1 = v2
-	if v3 != 0 {
-		goto L33
-	}
-L31:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+468)) = v2
-L30:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+480)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+464)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+472)) = uint64(0)
-	if v5 != uint32(18) {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	v5 = uint32(18)
-	goto L1
-L26:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+156)) = v2
-L25:
-	i0 = b2i(v11 == 0)
-	i1 = v3 ^ uint32(1)
-	i0 = i0 & i1
-	if i0 == 0 {
-		goto L34
-	}
-	v5 = uint32(0)
-	goto L1
-L34:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+464))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+468))
-	v1 = i0
-	if v1 != 0 {
-		goto L37
-	}
-	v2 = v3
-	goto L36
-L37:
-	if v3 == 0 {
-		goto L35
-	}
-L38:
-	v2 = v3
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	v1 = v2
-	if v3 != 0 {
-		goto L38
-	}
-L36:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+468)) = v2
-L35:
-	v5 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+480)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+464)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+472)) = uint64(0)
-L1:
-	i0 = v4 + uint32(80)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7613(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i6 uint32
-	_ = i6
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+500))
-	i1 = b2i(i1 != uint32(0))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	i6 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
-	i6 = b2i(i6 == 0)
-	i0 = fn7630(m, v0, i1, i2, v1, v2, v3, i6, uint32(0))
-	v4 = i0
-	if v4 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+388))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	v6 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v7 = i2
-	i2 = v7 + uint32(1)
-	v8 = i2
-	i1 = v6 + v8
-	v2 = i1
-	if v5 == v2 {
-		goto L2
-	}
-	v4 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v1 = i0
-	i1 = uint32(2147483646) - v7
-	if v1 > i1 {
-		goto L1
-	}
-	i0 = v1 + v8
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	i1 = i1 - v6
-	if int32(v7) <= int32(i1) {
-		goto L4
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v6, v7)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	v1 = i1
-	if i0 != v1 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v6 = i0
-	if v6 == 0 {
-		goto L6
-	}
-	i2 = v6 - v1
-	i1 = v2 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v2
-	i1 = v2 + v7
-	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = i1
-	i0 = v2 + v8
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v5 = i0
-L4:
-	m.copy(v2, v5, v1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-L2:
-	v4 = uint32(0)
-L1:
-	m.depth--
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7614(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v2
-	i0 = v5 + uint32(80)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+92))
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = fn7545(m, v2)
-	if i0 == 0 {
-		goto L3
-	}
-L4:
-	i0 = v5 + uint32(92)
-	v6 = i0
-L5:
-	i1 = v4 + uint32(12)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v5)+88))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v3, v6, i4)
-	if i0 < uint32(2) {
-		goto L2
-	}
-	i0 = fn7545(m, v2)
-	if i0 != 0 {
-		goto L5
-	}
-L3:
-	v1 = uint32(0)
-	goto L1
-L2:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+96))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+92))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+88))
-	if v3 != i1 {
-		goto L6
-	}
-	i0 = fn7545(m, v2)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v3 = i0
-L6:
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+92)) = i1
-	v1 = uint32(0)
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+96))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = v5 + uint32(20)
-	i0 = fn7546(m, v0, i1, v2, uint32(24))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	if i0 == v2 {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+92)) = i1
-	goto L7
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+92))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+96)) = i1
-	i0 = fn7631(m, v0, v3)
-	if i0 == 0 {
-		goto L1
-	}
-L7:
-	v1 = v3
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7615(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
-	v5 = i0
-	i0 = v5 + uint32(92)
-	v6 = i0
-	i0 = v5 + uint32(80)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+92))
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+88))
-	if v8 != i1 {
-		goto L2
-	}
-	i0 = fn7545(m, v7)
-	if i0 != 0 {
-		goto L3
-	}
-	v1 = uint32(0)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v8 = i0
-L2:
-	i1 = v8 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	*(*uint8)(unsafe.Add(b, v8)) = uint8(k32(0))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	if i0 != 0 {
-		goto L6
-	}
-	i0 = fn7545(m, v7)
-	if i0 == 0 {
-		goto L5
-	}
-L6:
-L7:
-	i1 = v4 + uint32(12)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v5)+88))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v3, v6, i4)
-	if i0 < uint32(2) {
-		goto L4
-	}
-	i0 = fn7545(m, v7)
-	if i0 != 0 {
-		goto L7
-	}
-L5:
-	v1 = uint32(0)
-	goto L1
-L4:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+96))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+92))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+88))
-	if v3 != i1 {
-		goto L8
-	}
-	i0 = fn7545(m, v7)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v3 = i0
-L8:
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+92)) = i1
-	v1 = uint32(0)
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+96))
-	v8 = i0
-	if v8 == 0 {
-		goto L1
-	}
-	i1 = v5 + uint32(40)
-	i2 = v8 + uint32(1)
-	v2 = i2
-	i0 = fn7546(m, v0, i1, v2, uint32(12))
-	v9 = i0
-	if v9 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	if i0 == v2 {
-		goto L10
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+92)) = i1
-	goto L9
-L10:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+92))
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+96)) = v10
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+244)))
-	if i0 == 0 {
-		goto L9
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v3 = i0
-	if v3 != uint32(120) {
-		goto L11
-	}
-	i0 = v8 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(109) {
-		goto L11
-	}
-	i0 = v8 + uint32(3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(108) {
-		goto L11
-	}
-	i0 = v8 + uint32(4)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(110) {
-		goto L11
-	}
-	i0 = v8 + uint32(5)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(115) {
-		goto L11
-	}
-	i0 = v8 + uint32(6)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v1 = i0
-	if v1 == uint32(58) {
-		goto L13
-	}
-	if v1 != 0 {
-		goto L11
-	}
-	i0 = v5 + uint32(152)
-	v1 = i0
-	goto L12
-L13:
-	i1 = v5 + uint32(60)
-	i2 = v8 + uint32(7)
-	i0 = fn7546(m, v0, i1, i2, uint32(8))
-	v1 = i0
-L12:
-	*(*uint8)(unsafe.Add(b, uint64(v9)+9)) = uint8(k32(1))
-	*(*uint32)(unsafe.Add(b, uint64(v9)+4)) = v1
-	goto L9
-L11:
-	i0 = v8 + uint32(2)
-	v8 = i0
-	v1 = uint32(0)
-L14:
-	i0 = v3 & uint32(255)
-	v3 = i0
-	if v3 == 0 {
-		goto L9
-	}
-	if v3 == uint32(58) {
-		goto L15
-	}
-	i0 = v8 + v1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v3 = i0
-	i0 = v1 + uint32(1)
-	v1 = i0
-	goto L14
-L15:
-	if int32(v1) < int32(uint32(1)) {
-		goto L16
-	}
-	v8 = uint32(0)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+92))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+88))
-	if v3 != i1 {
-		goto L18
-	}
-	i0 = fn7545(m, v7)
-	if i0 != 0 {
-		goto L19
-	}
-	v1 = uint32(0)
-	goto L1
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v3 = i0
-L18:
-	i0 = v2 + v8
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v10 = i0
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(v10)
-	i1 = v8 + uint32(1)
-	v8 = i1
-	if v1 != v8 {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v10 = i0
-L16:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+88))
-	if v10 != i1 {
-		goto L20
-	}
-	i0 = fn7545(m, v7)
-	if i0 != 0 {
-		goto L21
-	}
-	v1 = uint32(0)
-	goto L1
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v10 = i0
-L20:
-	i1 = v10 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+92)) = i1
-	v1 = uint32(0)
-	*(*uint8)(unsafe.Add(b, v10)) = uint8(k32(0))
-	i2 = v5 + uint32(60)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v5)+96))
-	i1 = fn7546(m, v0, i2, i3, uint32(8))
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v9)+4)) = v7
-	if v7 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+96))
-	v1 = i1
-	if i0 != v1 {
-		goto L22
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+92))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+96)) = i1
-	goto L9
-L22:
-	*(*uint32)(unsafe.Add(b, v6)) = v1
-L9:
-	v1 = v9
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7616(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v6 = i0
-	if v3 != 0 {
-		goto L2
-	}
-	if v4 == 0 {
-		goto L1
-	}
-L2:
-	if int32(v6) < int32(uint32(1)) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v7 = i0
-	v8 = v6
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	if i0 == v1 {
-		goto L4
-	}
-	i0 = v7 + uint32(12)
-	v7 = i0
-	i0 = v8 + k32(4294967295)
-	v8 = i0
-	if v8 == 0 {
-		goto L3
-	}
-	goto L5
-L4:
-	return uint32(1)
-L3:
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+9)))
-	if i0 != 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-L1:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if v6 == i1 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v8 = i0
-	goto L7
-L8:
-	if v6 != 0 {
-		goto L9
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(8)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	i1 = m.table[i2].(func(*Module, uint32) uint32)(m, uint32(96))
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v8
-	if v8 != 0 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
-	return uint32(0)
-L9:
-	v7 = uint32(0)
-	if int32(v6) > int32(uint32(1073741823)) {
-		goto L6
-	}
-	i0 = v6 << (uint32(1) & 31)
-	v3 = i0
-	if v3 > uint32(357913941) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = v6 * uint32(24)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, i0, i1)
-	v8 = i0
-	if v8 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v3
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v6 = i1
-	i1 = v6 * uint32(12)
-	i0 = v8 + i1
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v4
-	*(*uint32)(unsafe.Add(b, v7)) = v1
-	*(*uint8)(unsafe.Add(b, uint64(v7)+4)) = uint8(v2)
-	if v2 != 0 {
-		goto L10
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v1)+8)) = uint8(k32(1))
-L10:
-	v7 = uint32(1)
-	i1 = v6 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-L6:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7617(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var v22 uint32
-	_ = v22
-	var v23 uint32
-	_ = v23
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i7 uint32
-	_ = i7
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v7 = i0
-	m.g0 = v7
-	*(*uint32)(unsafe.Add(b, uint64(v7)+60)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	v8 = i0
-	i0 = v7 + uint32(40)
-	v9 = i0
-	i0 = v7 + uint32(36)
-	v10 = i0
-	i0 = v7 + uint32(32)
-	v11 = i0
-	i0 = v7 + uint32(28)
-	v12 = i0
-	i0 = v7 + uint32(20)
-	v13 = i0
-	i0 = v7 + uint32(24)
-	v14 = i0
-	i0 = v7 + uint32(16)
-	v15 = i0
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+316))
-	v16 = i0
-	if v16 == 0 {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v16)+12))
-	v17 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v17)+8))
-	v18 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v17)+4))
-	v19 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v17)+12))
-	i1 = v19 + i2
-	v20 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v7)+56)) = v20
-	v3 = v0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v17)+33)))
-	if i0 == 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+236))
-	i4 = v19 + v18
-	v19 = i4
-	i7 = v7 + uint32(56)
-	i0 = fn7632(m, v0, i1, v2, v20, v19, v5, uint32(1), i7)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+56))
-	v3 = i1
-	if v19 == v3 {
-		goto L6
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v17)+4))
-	i1 = v3 - i2
-	*(*uint32)(unsafe.Add(b, uint64(v17)+12)) = i1
-	goto L2
-L6:
-	*(*uint8)(unsafe.Add(b, uint64(v17)+33)) = uint8(k32(0))
-	goto L2
-L5:
-L7:
-	v19 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v19)+500))
-	v3 = i0
-	if v3 != 0 {
-		goto L7
-	}
-	v3 = v16
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v19)+572))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v19)+560))
-	v20 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v19)+568))
-	v21 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v19)+564))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v17)+34)))
-	v22 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v17))
-	v23 = i0
-	*(*uint32)(unsafe.Add(b, v9)) = uint32(6173)
-	*(*uint32)(unsafe.Add(b, v10)) = v18
-	*(*uint32)(unsafe.Add(b, v11)) = uint32(8537060)
-	*(*uint32)(unsafe.Add(b, v12)) = v23
-	*(*uint32)(unsafe.Add(b, v13)) = uint32(8584008)
-	if v22 != 0 {
-		i1 = uint32(8579528)
-	} else {
-		i1 = uint32(8579525)
-	}
-	*(*uint32)(unsafe.Add(b, v14)) = i1
-	i1 = v3 << (uint32(1) & 31)
-	i1 = i1 + k32(4294967294)
-	*(*uint32)(unsafe.Add(b, v15)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v21
-	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = v20
-	*(*uint32)(unsafe.Add(b, v7)) = v19
-	i0 = fn8051(m, v8, uint32(8583658), v7)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+316))
-	v3 = i0
-L8:
-	*(*uint8)(unsafe.Add(b, uint64(v17)+32)) = uint8(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+320))
-	*(*uint32)(unsafe.Add(b, uint64(v16)+8)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+316)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v0)+320)) = v16
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v19)+564))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v19)+564)) = i1
-	goto L3
-L4:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v7)+60))
-	i7 = v7 + uint32(60)
-	i0 = fn7632(m, v0, v1, v2, i3, v4, v5, v6, i7)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+316))
-	v3 = i0
-L3:
-	if v3 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+60))
-	if i0 != v4 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v19 = i0
-	if v2 != 0 {
-		goto L9
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	if v19 == i1 {
-		goto L9
-	}
-	i0 = v19 + k32(4294967295)
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	if i0 != uint32(32) {
-		goto L9
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v3
-	v19 = v3
-L9:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	if v19 != i1 {
-		goto L10
-	}
-	i0 = fn7545(m, v5)
-	if i0 != 0 {
-		goto L11
-	}
-	v3 = uint32(1)
-	goto L1
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v19 = i0
-L10:
-	i1 = v19 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = i1
-	v3 = uint32(0)
-	*(*uint8)(unsafe.Add(b, v19)) = uint8(k32(0))
-L1:
-	i0 = v7 + uint32(64)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7618(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var v22 uint32
-	_ = v22
-	var v23 uint32
-	_ = v23
-	var v24 uint64
-	_ = v24
-	var v25 uint64
-	_ = v25
-	var v26 float32
-	_ = v26
-	var v27 uint32
-	_ = v27
-	var v28 uint32
-	_ = v28
-	var v29 uint32
-	_ = v29
-	var v30 uint32
-	_ = v30
-	var v31 uint32
-	_ = v31
-	var d1 float64
-	_ = d1
-	var f0 float32
-	_ = f0
-	var f1 float32
-	_ = f1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(112)
-	v6 = i0
-	m.g0 = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+284))
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+284)) = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
-	v8 = i0
-	i0 = v8 + uint32(104)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+104))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = fn7545(m, v9)
-	if i0 != 0 {
-		goto L2
-	}
-	v10 = uint32(1)
-	goto L1
-L2:
-	i0 = v8 + uint32(132)
-	v11 = i0
-	i0 = v0 + uint32(452)
-	v12 = i0
-	i0 = v0 + uint32(440)
-	v13 = i0
-	i0 = v8 + uint32(116)
-	v14 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	v15 = i0
-	i0 = v1 + uint32(20)
-	v16 = i0
-	i0 = v6 + uint32(88)
-	v17 = i0
-	i0 = v6 + uint32(84)
-	v18 = i0
-	i0 = v6 + uint32(80)
-	v19 = i0
-	i0 = v6 + uint32(76)
-	v20 = i0
-	i0 = v6 + uint32(72)
-	v21 = i0
-	i0 = v6 + uint32(64)
-	v22 = i0
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v6)+104)) = v2
-	i4 = v6 + uint32(104)
-	i5 = *(*uint32)(unsafe.Add(b, v16))
-	i1 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v2, v3, i4)
-	v23 = i1
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+104))
-	i0 = fn7611(m, v0, v23, v2, i3, uint32(6424), v4)
-	if i0 != 0 {
-		goto L5
-	}
-	v1 = v0
-L6:
-	v8 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+500))
-	v1 = i0
-	if v1 != 0 {
-		goto L6
-	}
-	v10 = uint32(43)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+544))
-	if i0 == 0 {
-		goto L3
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v8)+536))
-	v24 = l0
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v8)+528))
-	v25 = l0
-	if v25 == 0 {
-		goto L8
-	}
-	l0 = v24 + v25
-	f0 = float32(l0)
-	f1 = float32(v25)
-	f0 = f0 / f1
-	v26 = f0
-	goto L7
-L8:
-	l0 = v24 + uint64(22)
-	f0 = float32(l0)
-	f0 = f0 / math.Float32frombits(0x41b00000)
-	v26 = f0
-L7:
-	i0 = v6 + uint32(32)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(8582452)
-	i0 = v6 + uint32(24)
-	d1 = float64(v26)
-	*(*float64)(unsafe.Add(b, i0)) = d1
-	i0 = v6 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = v24
-	*(*uint64)(unsafe.Add(b, uint64(v6)+8)) = v25
-	*(*uint32)(unsafe.Add(b, v6)) = v8
-	i0 = fn8051(m, v15, uint32(8433343), v6)
-	goto L3
-L5:
-	v10 = uint32(0)
-	i0 = v23 + uint32(4)
-	switch i0 {
-	case 0:
-		goto L3
-	case 1:
-		goto L17
-	case 3:
-		goto L14
-	case 4:
-		goto L13
-	case 10, 13:
-		goto L18
-	case 11:
-		goto L16
-	case 14:
-		goto L15
-	case 32:
-		goto L19
-	default:
-		goto L12
-	}
-L19:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+512)))
-	if i0 != 0 {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 == v1 {
-		goto L20
-	}
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+104))
-	v23 = i0
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
-	v10 = i2
-	i1 = v2 + v10
-	*(*uint32)(unsafe.Add(b, uint64(v6)+108)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	if i0 != 0 {
-		goto L24
-	}
-	i0 = fn7545(m, v13)
-	if i0 == 0 {
-		goto L23
-	}
-L24:
-	i0 = v23 - v10
-	v23 = i0
-L25:
-	i1 = v6 + uint32(108)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v23, v12, i4)
-	if i0 < uint32(2) {
-		goto L22
-	}
-	i0 = fn7545(m, v13)
-	if i0 != 0 {
-		goto L25
-	}
-L23:
-	v10 = uint32(1)
-	goto L3
-L22:
-	v10 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v23 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	if v23 != i1 {
-		goto L26
-	}
-	i0 = fn7545(m, v13)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v23 = i0
-L26:
-	v10 = uint32(1)
-	i1 = v23 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
-	*(*uint8)(unsafe.Add(b, v23)) = uint8(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	v23 = i0
-	if v23 == 0 {
-		goto L3
-	}
-	i0 = fn7546(m, v0, v11, v23, uint32(0))
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
-	if v10 != 0 {
-		goto L27
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+130)))
-	*(*uint8)(unsafe.Add(b, uint64(v8)+128)) = uint8(i1)
-	v10 = uint32(0)
-	goto L3
-L27:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v10)+32)))
-	if i0 != 0 {
-		goto L29
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
-	if v10 != i1 {
-		goto L28
-	}
-L29:
-	v10 = uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 != v1 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v2
-	goto L3
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+16))
-	v27 = i0
-	if v27 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
-	v28 = i0
-	if v28 == 0 {
-		goto L11
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v10)+32)) = uint8(k32(1))
-	*(*uint8)(unsafe.Add(b, uint64(v8)+131)) = uint8(k32(0))
-	v23 = v0
-L30:
-	v2 = v23
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+500))
-	v23 = i0
-	if v23 != 0 {
-		goto L30
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+560))
-	i1 = i1 + uint32(1)
-	v29 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+560)) = v29
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+564))
-	i1 = i1 + uint32(1)
-	v23 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+564)) = v23
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+568))
-	v30 = i1
-	if v23 <= v30 {
-		goto L31
-	}
-	i1 = v30 + uint32(1)
-	v30 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+568)) = v30
-L31:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+572))
-	if i0 == 0 {
-		goto L32
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v10)+34)))
-	v27 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	v28 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+8))
-	v31 = i0
-	*(*uint32)(unsafe.Add(b, v17)) = uint32(6466)
-	*(*uint32)(unsafe.Add(b, v18)) = v31
-	*(*uint32)(unsafe.Add(b, v19)) = uint32(8580070)
-	*(*uint32)(unsafe.Add(b, v20)) = v28
-	i0 = v6 + uint32(48)
-	i0 = i0 + uint32(20)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(8584008)
-	if v27 != 0 {
-		i1 = uint32(8579528)
-	} else {
-		i1 = uint32(8579525)
-	}
-	*(*uint32)(unsafe.Add(b, v21)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+56)) = v23
-	i1 = v23 << (uint32(1) & 31)
-	i1 = i1 + k32(4294967294)
-	*(*uint32)(unsafe.Add(b, v22)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+60)) = v30
-	*(*uint32)(unsafe.Add(b, uint64(v6)+52)) = v29
-	*(*uint32)(unsafe.Add(b, uint64(v6)+48)) = v2
-	i2 = v6 + uint32(48)
-	i0 = fn8051(m, v15, uint32(8583658), i2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+16))
-	v27 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
-	v28 = i0
-L32:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v10)+20))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v10)+24))
-	i0 = m.table[v28].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, i0, uint32(0), i2, v27, i4)
-	if i0 != 0 {
-		goto L33
-	}
-	fn7626(m, v0, v10, uint32(6470))
-	*(*uint8)(unsafe.Add(b, uint64(v10)+32)) = uint8(k32(0))
-	v10 = uint32(21)
-	goto L3
-L33:
-	fn7626(m, v0, v10, uint32(6475))
-	*(*uint8)(unsafe.Add(b, uint64(v10)+32)) = uint8(k32(0))
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+131)))
-	if i0 != 0 {
-		goto L10
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+130)))
-	*(*uint8)(unsafe.Add(b, uint64(v8)+128)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+104))
-	v2 = i0
-	goto L4
-L20:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v2
-	v10 = uint32(10)
-	goto L3
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+104))
-	v23 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v6)+108)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, v14))
-	if i0 != 0 {
-		goto L36
-	}
-	i0 = fn7545(m, v9)
-	if i0 == 0 {
-		goto L35
-	}
-L36:
-L37:
-	i1 = v6 + uint32(108)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v8)+112))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v23, v14, i4)
-	if i0 < uint32(2) {
-		goto L34
-	}
-	i0 = fn7545(m, v9)
-	if i0 != 0 {
-		goto L37
-	}
-L35:
-	v10 = uint32(1)
-	goto L3
-L34:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+120))
-	if i0 != 0 {
-		goto L10
-	}
-	v10 = uint32(1)
-	goto L3
-L17:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
-	i1 = v2 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v6)+104)) = i1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+112))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+116))
-	v23 = i1
-	if i0 != v23 {
-		goto L38
-	}
-	i0 = fn7545(m, v9)
-	if i0 != 0 {
-		goto L39
-	}
-	v10 = uint32(1)
-	goto L3
-L39:
-	i0 = *(*uint32)(unsafe.Add(b, v14))
-	v23 = i0
-L38:
-	i1 = v23 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v14)) = i1
-	*(*uint8)(unsafe.Add(b, v23)) = uint8(k32(10))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+104))
-	v2 = i0
-	goto L4
-L15:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, v2)
-	v23 = i0
-	if int32(v23) > int32(k32(4294967295)) {
-		goto L40
-	}
-	v10 = uint32(14)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 != v1 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v2
-	goto L3
-L40:
-	i1 = v6 + uint32(108)
-	i0 = fn7695(m, v23, i1)
-	v10 = i0
-	if int32(v10) < int32(uint32(1)) {
-		goto L10
-	}
-	i0 = v6 + uint32(108)
-	v2 = i0
-L41:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+112))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+116))
-	v23 = i1
-	if i0 != v23 {
-		goto L42
-	}
-	i0 = fn7545(m, v9)
-	if i0 != 0 {
-		goto L43
-	}
-	v10 = uint32(1)
-	goto L3
-L43:
-	i0 = *(*uint32)(unsafe.Add(b, v14))
-	v23 = i0
-L42:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v27 = i0
-	i1 = v23 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v14)) = i1
-	*(*uint8)(unsafe.Add(b, v23)) = uint8(v27)
-	i0 = v2 + uint32(1)
-	v2 = i0
-	i0 = v10 + k32(4294967295)
-	v10 = i0
-	if v10 != 0 {
-		goto L41
-	}
-	goto L10
-L14:
-	v10 = uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 != v1 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v2
-	goto L3
-L13:
-	v10 = uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 != v1 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+104))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = i1
-	goto L3
-L12:
-	v10 = uint32(23)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 != v1 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v2
-	goto L3
-L11:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+130)))
-	*(*uint8)(unsafe.Add(b, uint64(v8)+128)) = uint8(i1)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+104))
-	v2 = i0
-	goto L4
-L9:
-	i0 = fn7624(m, v0, v10, uint32(0), uint32(2))
-	v10 = i0
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+284)) = v7
-	if v5 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+104))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-L1:
-	i0 = v6 + uint32(112)
-	m.g0 = i0
-	return v10
-}
-
-//go:norace
-//go:nocheckptr
-func fn7619(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint64
-	_ = v11
-	var v12 uint64
-	_ = v12
-	var v13 float32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var d1 float64
-	_ = d1
-	var f0 float32
-	_ = f0
-	var f1 float32
-	_ = f1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v6 = i0
-	m.g0 = v6
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	v7 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+52)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 != v1 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v7
-	i0 = v0 + uint32(300)
-	v8 = i0
-	i0 = v0 + uint32(296)
-	v9 = i0
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	v9 = i0
-	i0 = v9 + uint32(4)
-	v8 = i0
-L1:
-	*(*uint32)(unsafe.Add(b, v9)) = v7
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	i4 = v6 + uint32(52)
-	i5 = v1 + uint32(12)
-	i5 = *(*uint32)(unsafe.Add(b, i5))
-	i1 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v7, v3, i4)
-	v10 = i1
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+52))
-	i0 = fn7611(m, v0, v10, v7, i3, uint32(4412), uint32(0))
-	if i0 != 0 {
-		goto L4
-	}
-L5:
-	v1 = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+500))
-	v0 = i0
-	if v0 != 0 {
-		goto L5
-	}
-	v3 = uint32(43)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+544))
-	if i0 == 0 {
-		goto L3
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+536))
-	v11 = l0
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+528))
-	v12 = l0
-	if v12 == 0 {
-		goto L7
-	}
-	l0 = v11 + v12
-	f0 = float32(l0)
-	f1 = float32(v12)
-	f0 = f0 / f1
-	v13 = f0
-	goto L6
-L7:
-	l0 = v11 + uint64(22)
-	f0 = float32(l0)
-	f0 = f0 / math.Float32frombits(0x41b00000)
-	v13 = f0
-L6:
-	i0 = v6 + uint32(32)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(8582452)
-	i0 = v6 + uint32(24)
-	d1 = float64(v13)
-	*(*float64)(unsafe.Add(b, i0)) = d1
-	i0 = v6 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = v11
-	*(*uint64)(unsafe.Add(b, uint64(v6)+8)) = v12
-	*(*uint32)(unsafe.Add(b, v6)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8433343), v6)
-	goto L3
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+52))
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v14
-	v3 = uint32(4)
-	i0 = v10 + uint32(4)
-	switch i0 {
-	case 0, 3:
-		goto L10
-	case 2:
-		goto L11
-	case 4:
-		goto L12
-	case 46:
-		goto L13
-	default:
-		goto L8
-	}
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v3 = i0
-	if v3 == 0 {
-		goto L14
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v6)+60)) = v7
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+68)))
-	if i0 != 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 != v1 {
-		goto L18
-	}
-	i0 = v0 + uint32(300)
-	v9 = i0
-	i0 = v0 + uint32(296)
-	v8 = i0
-	goto L17
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	v8 = i0
-	i0 = v8 + uint32(4)
-	v9 = i0
-L17:
-L19:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+56)) = i1
-	i1 = v6 + uint32(60)
-	i3 = v6 + uint32(56)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v14, i3, i4)
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+60))
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v3 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+56))
-	i2 = i2 - v3
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v3, i2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+60))
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	if v7 > uint32(1) {
-		goto L19
-	}
-	goto L15
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v14 - v7
-	m.table[v3].(func(*Module, uint32, uint32, uint32))(m, i0, v7, i2)
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+52))
-	v14 = i0
-L14:
-	*(*uint32)(unsafe.Add(b, v2)) = v14
-	*(*uint32)(unsafe.Add(b, v4)) = v14
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
-	if i2 == uint32(2) {
-		i0 = uint32(35)
-	} else {
-		i0 = uint32(0)
-	}
-	v3 = i0
-	goto L3
-L12:
-	*(*uint32)(unsafe.Add(b, v9)) = v14
-	goto L3
-L11:
-	if v5 != 0 {
-		goto L9
-	}
-	v3 = uint32(6)
-	goto L3
-L10:
-	if v5 != 0 {
-		goto L9
-	}
-	v3 = uint32(2)
-	goto L3
-L9:
-	*(*uint32)(unsafe.Add(b, v4)) = v7
-	v3 = uint32(0)
-	goto L3
-L8:
-	*(*uint32)(unsafe.Add(b, v9)) = v14
-	v3 = uint32(23)
-L3:
-	i0 = v6 + uint32(64)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7620(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var i7 uint32
-	_ = i7
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	i2 = v4 + uint32(8)
-	i5 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
-	i5 = b2i(i5 == 0)
-	i0 = fn7619(m, v0, i1, i2, v2, v3, i5)
-	v1 = i0
-	if v1 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v1 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4122)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	v5 = i0
-	i3 = v4 + uint32(12)
-	i4 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, v1, v2, i3)
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i7 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
-	i7 = b2i(i7 == 0)
-	i0 = fn7610(m, v0, i1, v1, v2, v5, i5, v3, i7, uint32(1), uint32(0))
-	v1 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7621(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+184))
-	if i0 != 0 {
-		goto L4
-	}
-	v2 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+492))
-	v3 = i0
-	if v3 > uint32(1073741823) {
-		goto L3
-	}
-	i1 = v3 << (uint32(2) & 31)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = m.table[i2].(func(*Module, uint32) uint32)(m, i1)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+184)) = v3
-	if v3 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+164))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+176))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+172))
-	v4 = i1
-	if v2 < v4 {
-		goto L1
-	}
-	if v3 == 0 {
-		goto L5
-	}
-	v2 = k32(4294967295)
-	if v4 > uint32(76695844) {
-		goto L3
-	}
-	i1 = v4 * uint32(56)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v3, i1)
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+172))
-	i0 = i0 << (uint32(1) & 31)
-	v2 = i0
-	goto L2
-L5:
-	v2 = uint32(32)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, uint32(896))
-	v3 = i0
-	if v3 != 0 {
-		goto L2
-	}
-	v2 = k32(4294967295)
-L3:
-	return v2
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+164)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v1)+172)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+176))
-	v2 = i0
-L1:
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+176)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+180))
-	v0 = i0
-	if v0 == 0 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+184))
-	i2 = v0 << (uint32(2) & 31)
-	i1 = i1 + i2
-	i1 = i1 + k32(4294967292)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i1 = i1 * uint32(28)
-	i0 = v3 + i1
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v0 = i0
-	if v0 == 0 {
-		goto L7
-	}
-	i1 = v0 * uint32(28)
-	i0 = v3 + i1
-	i0 = i0 + uint32(24)
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v0 = i0
-	if v0 != 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
-	i1 = v0 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
-L6:
-	i1 = v2 * uint32(28)
-	i0 = v3 + i1
-	v1 = i0
-	i0 = v1 + uint32(20)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v1 + uint32(12)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7622(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	if i0 != 0 {
-		goto L2
-	}
-	v5 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v6 = i0
-	if v6 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+68)))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 != v1 {
-		goto L5
-	}
-	i0 = v0 + uint32(300)
-	v7 = i0
-	i0 = v0 + uint32(296)
-	v8 = i0
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	v8 = i0
-	i0 = v8 + uint32(4)
-	v7 = i0
-L4:
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
-	i1 = v4 + uint32(12)
-	i3 = v4 + uint32(8)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v3, i3, i4)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v6 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	i2 = i2 - v6
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v6, i2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	if v2 > uint32(1) {
-		goto L6
-	}
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v3 - v2
-	m.table[v6].(func(*Module, uint32, uint32, uint32))(m, i0, v2, i2)
-	goto L1
-L2:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
-	i2 = i2 << (uint32(1) & 31)
-	i1 = v2 + i2
-	v6 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, v6)
-	v7 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v6
-	i0 = v0 + uint32(440)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	if i0 != 0 {
-		goto L9
-	}
-	i0 = fn7545(m, v2)
-	if i0 == 0 {
-		goto L8
-	}
-L9:
-	i0 = v6 + v7
-	v7 = i0
-	i0 = v0 + uint32(452)
-	v6 = i0
-L10:
-	i1 = v4 + uint32(12)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v7, v6, i4)
-	if i0 < uint32(2) {
-		goto L7
-	}
-	i0 = fn7545(m, v2)
-	if i0 != 0 {
-		goto L10
-	}
-L8:
-	v5 = uint32(0)
-	goto L1
-L7:
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	if v8 != i1 {
-		goto L11
-	}
-	i0 = fn7545(m, v2)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v8 = i0
-L11:
-	i1 = v8 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
-	v5 = uint32(0)
-	*(*uint8)(unsafe.Add(b, v8)) = uint8(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	v9 = i0
-	if v9 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+456)) = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, v7)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
-	v8 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	if i0 != 0 {
-		goto L12
-	}
-	i0 = fn7545(m, v2)
-	if i0 == 0 {
-		goto L1
-	}
-L12:
-	i1 = v8 << (uint32(1) & 31)
-	i0 = v3 - i1
-	v7 = i0
-L14:
-	i1 = v4 + uint32(12)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v7, v6, i4)
-	if i0 < uint32(2) {
-		goto L13
-	}
-	i0 = fn7545(m, v2)
-	if i0 != 0 {
-		goto L14
-	}
-	goto L1
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	if v1 != i1 {
-		goto L15
-	}
-	i0 = fn7545(m, v2)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v1 = i0
-L15:
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
-	v5 = uint32(0)
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	v7 = i0
-	if v7 == 0 {
-		goto L1
-	}
-	v1 = v7
-L18:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v6 = i0
-	switch v6 {
-	case 0:
-		goto L16
-	case 13:
-		goto L17
-	default:
-		goto L19
-	}
-L19:
-	i0 = v1 + uint32(1)
-	v1 = i0
-	goto L18
-L17:
-	v2 = v1
-L20:
-	i0 = v6 & uint32(255)
-	if i0 != uint32(13) {
-		goto L22
-	}
-	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(10))
-	i0 = v1 + uint32(2)
-	i1 = v1 + uint32(1)
-	v1 = i1
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if !(i2 == uint32(10)) {
-		i0 = v1
-	}
-	v1 = i0
-	goto L21
-L22:
-	*(*uint8)(unsafe.Add(b, v2)) = uint8(v6)
-	i0 = v1 + uint32(1)
-	v1 = i0
-L21:
-	i0 = v2 + uint32(1)
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v6 = i0
-	if v6 != 0 {
-		goto L20
-	}
-	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(0))
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v9, v7)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+440))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
-	v6 = i0
-	if v6 != 0 {
-		goto L25
-	}
-	v2 = v1
-	goto L24
-L25:
-	if v1 == 0 {
-		goto L23
-	}
-L26:
-	v2 = v1
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	v6 = v2
-	if v1 != 0 {
-		goto L26
-	}
-L24:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+444)) = v2
-L23:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+456)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+440)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+448)) = uint64(0)
-	v5 = uint32(1)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7623(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	if i0 != 0 {
-		goto L2
-	}
-	v5 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v6 = i0
-	if v6 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+68)))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 != v1 {
-		goto L5
-	}
-	i0 = v0 + uint32(300)
-	v7 = i0
-	i0 = v0 + uint32(296)
-	v8 = i0
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	v8 = i0
-	i0 = v8 + uint32(4)
-	v7 = i0
-L4:
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	i1 = v4 + uint32(8)
-	i3 = v4 + uint32(4)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v3, i3, i4)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v6 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i2 = i2 - v6
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v6, i2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	*(*uint32)(unsafe.Add(b, v8)) = i1
-	if v2 > uint32(1) {
-		goto L6
-	}
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v3 - v2
-	m.table[v6].(func(*Module, uint32, uint32, uint32))(m, i0, v2, i2)
-	goto L1
-L2:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
-	v7 = i2
-	i2 = v7 << (uint32(2) & 31)
-	i1 = v2 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = i1
-	i0 = v0 + uint32(440)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	if i0 != 0 {
-		goto L9
-	}
-	i0 = fn7545(m, v2)
-	if i0 == 0 {
-		goto L8
-	}
-L9:
-	i0 = v0 + uint32(452)
-	v6 = i0
-	i1 = v7 * k32(4294967293)
-	i0 = v3 + i1
-	v3 = i0
-L10:
-	i1 = v4 + uint32(12)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v3, v6, i4)
-	if i0 < uint32(2) {
-		goto L7
-	}
-	i0 = fn7545(m, v2)
-	if i0 != 0 {
-		goto L10
-	}
-L8:
-	v5 = uint32(0)
-	goto L1
-L7:
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	if v1 != i1 {
-		goto L11
-	}
-	i0 = fn7545(m, v2)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v1 = i0
-L11:
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
-	v5 = uint32(0)
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	v1 = v3
-L14:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v6 = i0
-	switch v6 {
-	case 0:
-		goto L12
-	case 13:
-		goto L13
-	default:
-		goto L15
-	}
-L15:
-	i0 = v1 + uint32(1)
-	v1 = i0
-	goto L14
-L13:
-	v2 = v1
-L16:
-	i0 = v6 & uint32(255)
-	if i0 != uint32(13) {
-		goto L18
-	}
-	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(10))
-	i0 = v1 + uint32(2)
-	i1 = v1 + uint32(1)
-	v1 = i1
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if !(i2 == uint32(10)) {
-		i0 = v1
-	}
-	v1 = i0
-	goto L17
-L18:
-	*(*uint8)(unsafe.Add(b, v2)) = uint8(v6)
-	i0 = v1 + uint32(1)
-	v1 = i0
-L17:
-	i0 = v2 + uint32(1)
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v6 = i0
-	if v6 != 0 {
-		goto L16
-	}
-	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(0))
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	m.table[i2].(func(*Module, uint32, uint32))(m, i0, v3)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+440))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
-	v6 = i0
-	if v6 != 0 {
-		goto L21
-	}
-	v2 = v1
-	goto L20
-L21:
-	if v1 == 0 {
-		goto L19
-	}
-L22:
-	v2 = v1
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	v6 = v2
-	if v1 != 0 {
-		goto L22
-	}
-L20:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+444)) = v2
-L19:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+456)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+440)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+448)) = uint64(0)
-	v5 = uint32(1)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7624(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v4 = i0
-	m.g0 = v4
-	v5 = uint32(320)
-	v6 = uint32(316)
-	switch v3 {
-	case 1:
-		goto L1
-	case 2:
-		goto L2
-	default:
-		goto L3
-	}
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4137)
-	v5 = uint32(312)
-	v6 = uint32(308)
-	goto L1
-L2:
-	v5 = uint32(328)
-	v6 = uint32(324)
-L1:
-	i0 = v0 + v5
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v7 = i0
-	if v7 == 0 {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	goto L5
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, uint32(28))
-	v7 = i0
-	if v7 != 0 {
-		goto L5
-	}
-	v5 = uint32(1)
-	goto L4
-L5:
-	i0 = v0 + v6
-	v8 = i0
-	*(*uint16)(unsafe.Add(b, uint64(v1)+32)) = uint16(k32(257))
-	v5 = v0
-L7:
-	v6 = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+500))
-	v5 = i0
-	if v5 != 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+560))
-	i1 = i1 + uint32(1)
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+560)) = v9
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+564))
-	i1 = i1 + uint32(1)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+564)) = v5
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+568))
-	v10 = i1
-	if v5 <= v10 {
-		goto L8
-	}
-	i1 = v10 + uint32(1)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v6)+568)) = v10
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+572))
-	if i0 == 0 {
-		goto L9
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+34)))
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v13 = i0
-	i0 = v4 + uint32(40)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(6019)
-	i0 = v4 + uint32(36)
-	*(*uint32)(unsafe.Add(b, i0)) = v13
-	i0 = v4 + uint32(32)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(8580070)
-	i0 = v4 + uint32(28)
-	*(*uint32)(unsafe.Add(b, i0)) = v12
-	i0 = v4 + uint32(20)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(8584008)
-	i0 = v4 + uint32(24)
-	if v11 != 0 {
-		i1 = uint32(8579528)
-	} else {
-		i1 = uint32(8579525)
-	}
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v5
-	i0 = v4 + uint32(16)
-	i1 = v5 << (uint32(1) & 31)
-	i1 = i1 + k32(4294967294)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v9
-	*(*uint32)(unsafe.Add(b, v4)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8583658), v4)
-L9:
-	i1 = *(*uint32)(unsafe.Add(b, v8))
-	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = i1
-	*(*uint32)(unsafe.Add(b, v8)) = v7
-	v5 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v7)+24)) = v3
-	*(*uint8)(unsafe.Add(b, uint64(v7)+20)) = uint8(v2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
-	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v1
-	*(*uint64)(unsafe.Add(b, v7)) = uint64(0)
-	if v3 != 0 {
-		goto L4
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+576)) = uint8(k32(1))
-L4:
-	i0 = v4 + uint32(48)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7625(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v3 = i0
-	m.g0 = v3
-L1:
-	v4 = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+500))
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+560))
-	i1 = i1 + uint32(1)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+560)) = v5
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+564))
-	i1 = i1 + uint32(1)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+564)) = v0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+568))
-	v6 = i1
-	if v0 <= v6 {
-		goto L2
-	}
-	i1 = v6 + uint32(1)
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+568)) = v6
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+572))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+34)))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v1 = i0
-	i0 = v3 + uint32(40)
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-	i0 = v3 + uint32(36)
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-	i0 = v3 + uint32(32)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(8580070)
-	i0 = v3 + uint32(28)
-	*(*uint32)(unsafe.Add(b, i0)) = v8
-	i0 = v3 + uint32(20)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(8584008)
-	i0 = v3 + uint32(24)
-	if v7 != 0 {
-		i1 = uint32(8579528)
-	} else {
-		i1 = uint32(8579525)
-	}
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v0
-	i0 = v3 + uint32(16)
-	i1 = v0 << (uint32(1) & 31)
-	i1 = i1 + k32(4294967294)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8583658), v3)
-L3:
-	i0 = v3 + uint32(48)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7626(m *Module, v0 uint32, v1 uint32, v2 uint32) {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v3 = i0
-	m.g0 = v3
-L1:
-	v4 = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+500))
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+572))
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+560))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+568))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+564))
-	v0 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+34)))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v1 = i0
-	i0 = v3 + uint32(40)
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-	i0 = v3 + uint32(36)
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-	i0 = v3 + uint32(32)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(8537060)
-	i0 = v3 + uint32(28)
-	*(*uint32)(unsafe.Add(b, i0)) = v8
-	i0 = v3 + uint32(20)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(8584008)
-	i0 = v3 + uint32(24)
-	if v7 != 0 {
-		i1 = uint32(8579528)
-	} else {
-		i1 = uint32(8579525)
-	}
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v3 + uint32(16)
-	i1 = v0 << (uint32(1) & 31)
-	i1 = i1 + k32(4294967294)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8583658), v3)
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+564))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+564)) = i1
-	i0 = v3 + uint32(48)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7627(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = fn7545(m, v0)
-	if i0 == 0 {
-		goto L3
-	}
-L4:
-	i0 = v0 + uint32(12)
-	v2 = i0
-L5:
-	i1 = v4 + uint32(12)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v3, v2, i4)
-	if i0 < uint32(2) {
-		goto L2
-	}
-	i0 = fn7545(m, v0)
-	if i0 != 0 {
-		goto L5
-	}
-L3:
-	v1 = uint32(0)
-	goto L1
-L2:
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	if v3 != i1 {
-		goto L6
-	}
-	i0 = fn7545(m, v0)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v3 = i0
-L6:
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v1 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7628(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint64
-	_ = v9
-	var v10 uint64
-	_ = v10
-	var v11 uint64
-	_ = v11
-	var v12 uint64
-	_ = v12
-	var v13 uint64
-	_ = v13
-	var v14 uint64
-	_ = v14
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	var l3 uint64
-	_ = l3
-	var l4 uint64
-	_ = l4
-	b := m.base
-	i0 = v0 + uint32(32)
-	v3 = i0
-	i0 = v0 + uint32(40)
-	v4 = i0
-	i0 = v1 + v2
-	v5 = i0
-	i0 = v5 + k32(4294967295)
-	v6 = i0
-L1:
-	if v1 < v5 {
-		goto L3
-	}
-	v2 = uint32(0)
-	goto L2
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 < v4 {
-		goto L4
-	}
-	v2 = uint32(1)
-	goto L2
-L4:
-	i0 = v6 - v1
-	v8 = i0
-	v2 = v1
-L7:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v1 = i0
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	*(*uint8)(unsafe.Add(b, v7)) = uint8(v1)
-	i0 = v2 + uint32(1)
-	v2 = i0
-	if v8 == 0 {
-		goto L6
-	}
-	i0 = v8 + k32(4294967295)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 < v4 {
-		goto L7
-	}
-	v1 = v2
-	goto L5
-L6:
-	v1 = v5
-L5:
-	i0 = b2i(v2 < v5)
-	v2 = i0
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	if i0 < v4 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = v3
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+48))
-	l1 = l1 + uint64(8)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+48)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
-	v9 = l1
-	l2 = *(*uint64)(unsafe.Add(b, v0))
-	l1 = v9 + l2
-	v10 = l1
-	l2 = bits.RotateLeft64(v9, int(uint64(13)&63))
-	l1 = v10 ^ l2
-	v9 = l1
-	l2 = *(*uint64)(unsafe.Add(b, uint64(v0)+32))
-	v11 = l2
-	l3 = *(*uint64)(unsafe.Add(b, uint64(v0)+24))
-	l2 = v11 ^ l3
-	v12 = l2
-	l3 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
-	l2 = v12 + l3
-	v13 = l2
-	l1 = v9 + v13
-	v14 = l1
-	l2 = bits.RotateLeft64(v9, int(uint64(17)&63))
-	l1 = v14 ^ l2
-	v9 = l1
-	l2 = bits.RotateLeft64(v10, int(uint64(32)&63))
-	l4 = bits.RotateLeft64(v12, int(uint64(16)&63))
-	l3 = v13 ^ l4
-	v10 = l3
-	l2 = l2 + v10
-	v12 = l2
-	l1 = v9 + v12
-	v13 = l1
-	l2 = bits.RotateLeft64(v9, int(uint64(13)&63))
-	l1 = v13 ^ l2
-	v9 = l1
-	l3 = bits.RotateLeft64(v10, int(uint64(21)&63))
-	l2 = v12 ^ l3
-	v10 = l2
-	l3 = bits.RotateLeft64(v14, int(uint64(32)&63))
-	l2 = v10 + l3
-	v12 = l2
-	l1 = v9 + v12
-	v14 = l1
-	l2 = bits.RotateLeft64(v9, int(uint64(17)&63))
-	l1 = v14 ^ l2
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = l1
-	l1 = bits.RotateLeft64(v14, int(uint64(32)&63))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = l1
-	l1 = bits.RotateLeft64(v13, int(uint64(32)&63))
-	l3 = bits.RotateLeft64(v10, int(uint64(16)&63))
-	l2 = v12 ^ l3
-	v9 = l2
-	l1 = l1 + v9
-	v10 = l1
-	l2 = bits.RotateLeft64(v9, int(uint64(21)&63))
-	l1 = v10 ^ l2
-	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = l1
-	l1 = v10 ^ v11
-	*(*uint64)(unsafe.Add(b, v0)) = l1
-	if v2 != 0 {
-		goto L1
-	}
-L8:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7629(m *Module, v0 uint32) uint64 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint64
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var v7 uint64
-	_ = v7
-	var v8 uint64
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	var l3 uint64
-	_ = l3
-	var l4 uint64
-	_ = l4
-	b := m.base
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+48))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
-	i2 = v0 + uint32(32)
-	v1 = i2
-	i1 = i1 - v1
-	v2 = i1
-	l1 = uint64(v2)
-	l0 = l0 + l1
-	l0 = l0 << (uint64(56) & 63)
-	v3 = l0
-	i0 = uint32(int8(v2))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L2
-	case 1:
-		goto L3
-	case 2:
-		goto L4
-	case 3:
-		goto L5
-	case 4:
-		goto L6
-	case 5:
-		goto L7
-	case 6:
-		goto L8
-	default:
-		goto L1
-	}
-L8:
-	i0 = v0 + uint32(38)
-	l0 = uint64(*(*uint8)(unsafe.Add(b, i0)))
-	l0 = l0 << (uint64(48) & 63)
-	l0 = l0 | v3
-	v3 = l0
-L7:
-	i0 = v0 + uint32(37)
-	l0 = uint64(*(*uint8)(unsafe.Add(b, i0)))
-	l0 = l0 << (uint64(40) & 63)
-	l0 = l0 | v3
-	v3 = l0
-L6:
-	i0 = v0 + uint32(36)
-	l0 = uint64(*(*uint8)(unsafe.Add(b, i0)))
-	l0 = l0 << (uint64(32) & 63)
-	l0 = l0 | v3
-	v3 = l0
-L5:
-	i0 = v0 + uint32(35)
-	l0 = uint64(*(*uint8)(unsafe.Add(b, i0)))
-	l0 = l0 << (uint64(24) & 63)
-	l0 = l0 | v3
-	v3 = l0
-L4:
-	i0 = v0 + uint32(34)
-	l0 = uint64(*(*uint8)(unsafe.Add(b, i0)))
-	l0 = l0 << (uint64(16) & 63)
-	l0 = l0 | v3
-	v3 = l0
-L3:
-	i0 = v0 + uint32(33)
-	l0 = uint64(*(*uint8)(unsafe.Add(b, i0)))
-	l0 = l0 << (uint64(8) & 63)
-	l0 = l0 | v3
-	v3 = l0
-L2:
-	l1 = uint64(*(*uint8)(unsafe.Add(b, v1)))
-	l0 = v3 | l1
-	v3 = l0
-L1:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
-	v4 = l1
-	l2 = *(*uint64)(unsafe.Add(b, v0))
-	l1 = v4 + l2
-	v5 = l1
-	l2 = bits.RotateLeft64(v4, int(uint64(13)&63))
-	l1 = v5 ^ l2
-	v4 = l1
-	l2 = *(*uint64)(unsafe.Add(b, uint64(v0)+24))
-	l2 = l2 ^ v3
-	v6 = l2
-	l3 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
-	l2 = v6 + l3
-	v7 = l2
-	l1 = v4 + v7
-	v8 = l1
-	l2 = bits.RotateLeft64(v4, int(uint64(17)&63))
-	l1 = v8 ^ l2
-	v4 = l1
-	l2 = bits.RotateLeft64(v5, int(uint64(32)&63))
-	l4 = bits.RotateLeft64(v6, int(uint64(16)&63))
-	l3 = v7 ^ l4
-	v5 = l3
-	l2 = l2 + v5
-	v6 = l2
-	l1 = v4 + v6
-	v7 = l1
-	l2 = bits.RotateLeft64(v4, int(uint64(13)&63))
-	l1 = v7 ^ l2
-	v4 = l1
-	l3 = bits.RotateLeft64(v5, int(uint64(21)&63))
-	l2 = v6 ^ l3
-	v5 = l2
-	l3 = bits.RotateLeft64(v8, int(uint64(32)&63))
-	l2 = v5 + l3
-	v6 = l2
-	l1 = v4 + v6
-	v8 = l1
-	l2 = bits.RotateLeft64(v4, int(uint64(17)&63))
-	l1 = v8 ^ l2
-	v4 = l1
-	l2 = bits.RotateLeft64(v7, int(uint64(32)&63))
-	l4 = bits.RotateLeft64(v5, int(uint64(16)&63))
-	l3 = v6 ^ l4
-	v5 = l3
-	l2 = l2 + v5
-	v6 = l2
-	l2 = v6 ^ v3
-	l1 = v4 + l2
-	v3 = l1
-	l2 = bits.RotateLeft64(v4, int(uint64(13)&63))
-	l1 = v3 ^ l2
-	v4 = l1
-	l3 = bits.RotateLeft64(v5, int(uint64(21)&63))
-	l2 = v6 ^ l3
-	v5 = l2
-	l3 = bits.RotateLeft64(v8, int(uint64(32)&63))
-	l3 = l3 ^ uint64(255)
-	l2 = v5 + l3
-	v6 = l2
-	l1 = v4 + v6
-	v7 = l1
-	l2 = bits.RotateLeft64(v4, int(uint64(17)&63))
-	l1 = v7 ^ l2
-	v4 = l1
-	l2 = bits.RotateLeft64(v3, int(uint64(32)&63))
-	l4 = bits.RotateLeft64(v5, int(uint64(16)&63))
-	l3 = v6 ^ l4
-	v3 = l3
-	l2 = l2 + v3
-	v5 = l2
-	l1 = v4 + v5
-	v6 = l1
-	l2 = bits.RotateLeft64(v4, int(uint64(13)&63))
-	l1 = v6 ^ l2
-	v4 = l1
-	l3 = bits.RotateLeft64(v3, int(uint64(21)&63))
-	l2 = v5 ^ l3
-	v3 = l2
-	l3 = bits.RotateLeft64(v7, int(uint64(32)&63))
-	l2 = v3 + l3
-	v5 = l2
-	l1 = v4 + v5
-	v7 = l1
-	l2 = bits.RotateLeft64(v4, int(uint64(17)&63))
-	l1 = v7 ^ l2
-	v4 = l1
-	l2 = bits.RotateLeft64(v6, int(uint64(32)&63))
-	l4 = bits.RotateLeft64(v3, int(uint64(16)&63))
-	l3 = v5 ^ l4
-	v3 = l3
-	l2 = l2 + v3
-	v5 = l2
-	l1 = v4 + v5
-	v6 = l1
-	l2 = bits.RotateLeft64(v4, int(uint64(13)&63))
-	l1 = v6 ^ l2
-	v4 = l1
-	l3 = bits.RotateLeft64(v3, int(uint64(21)&63))
-	l2 = v5 ^ l3
-	v3 = l2
-	l3 = bits.RotateLeft64(v7, int(uint64(32)&63))
-	l2 = v3 + l3
-	v5 = l2
-	l1 = v4 + v5
-	v7 = l1
-	l2 = bits.RotateLeft64(v4, int(uint64(17)&63))
-	l1 = v7 ^ l2
-	v4 = l1
-	l2 = bits.RotateLeft64(v6, int(uint64(32)&63))
-	l4 = bits.RotateLeft64(v3, int(uint64(16)&63))
-	l3 = v5 ^ l4
-	v3 = l3
-	l2 = l2 + v3
-	v5 = l2
-	l1 = v4 + v5
-	v6 = l1
-	l1 = bits.RotateLeft64(v6, int(uint64(32)&63))
-	l3 = bits.RotateLeft64(v3, int(uint64(21)&63))
-	l2 = v5 ^ l3
-	v3 = l2
-	l3 = bits.RotateLeft64(v7, int(uint64(32)&63))
-	l2 = v3 + l3
-	v5 = l2
-	l3 = bits.RotateLeft64(v3, int(uint64(16)&63))
-	l2 = v5 ^ l3
-	v7 = l2
-	l1 = l1 + v7
-	v3 = l1
-	*(*uint64)(unsafe.Add(b, v0)) = v3
-	l2 = bits.RotateLeft64(v4, int(uint64(13)&63))
-	l1 = v6 ^ l2
-	v4 = l1
-	l1 = v4 + v5
-	v5 = l1
-	l2 = bits.RotateLeft64(v4, int(uint64(17)&63))
-	l1 = v5 ^ l2
-	v4 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = v4
-	l2 = bits.RotateLeft64(v7, int(uint64(21)&63))
-	l1 = v3 ^ l2
-	v6 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = v6
-	l1 = bits.RotateLeft64(v5, int(uint64(32)&63))
-	v5 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = v5
-	l0 = v4 ^ v3
-	l0 = l0 ^ v5
-	l0 = l0 ^ v6
-	return l0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7630(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var v22 uint32
-	_ = v22
-	var v23 uint64
-	_ = v23
-	var v24 uint64
-	_ = v24
-	var v25 float32
-	_ = v25
-	var v26 uint32
-	_ = v26
-	var v27 uint32
-	_ = v27
-	var v28 uint32
-	_ = v28
-	var v29 uint32
-	_ = v29
-	var d1 float64
-	_ = d1
-	var f0 float32
-	_ = f0
-	var f1 float32
-	_ = f1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(96)
-	v8 = i0
-	m.g0 = v8
-	*(*uint32)(unsafe.Add(b, uint64(v8)+84)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 != v2 {
-		goto L2
-	}
-	i0 = v0 + uint32(300)
-	v10 = i0
-	i0 = v0 + uint32(296)
-	v11 = i0
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	v11 = i0
-	i0 = v11 + uint32(4)
-	v10 = i0
-L1:
-	*(*uint32)(unsafe.Add(b, v11)) = v3
-	i0 = v9 + uint32(92)
-	v12 = i0
-	i0 = v9 + uint32(80)
-	v13 = i0
-	i0 = v0 + uint32(452)
-	v14 = i0
-	i0 = v0 + uint32(440)
-	v15 = i0
-	i0 = v0 + uint32(300)
-	v16 = i0
-	i0 = v0 + uint32(296)
-	v17 = i0
-	i0 = v8 + uint32(88)
-	i0 = i0 + uint32(1)
-	v18 = i0
-	i0 = v2 + uint32(4)
-	v19 = i0
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v8)+80)) = v3
-	i3 = v8 + uint32(80)
-	i4 = *(*uint32)(unsafe.Add(b, v19))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, v3, v4, i3)
-	v3 = i0
-	i0 = v3 + uint32(5)
-	v20 = i0
-	switch v20 {
-	case 0, 2:
-		goto L6
-	default:
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	v21 = i0
-	if v6 != 0 {
-		i0 = v21
-	} else {
-		i0 = v4
-	}
-	v22 = i0
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	v21 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
-	v22 = i0
-L4:
-	i0 = fn7611(m, v0, v3, v21, v22, uint32(2970), v7)
-	if i0 != 0 {
-		goto L8
-	}
-L9:
-	v2 = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+500))
-	v0 = i0
-	if v0 != 0 {
-		goto L9
-	}
-	v21 = uint32(43)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+544))
-	if i0 == 0 {
-		goto L7
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+536))
-	v23 = l0
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+528))
-	v24 = l0
-	if v24 == 0 {
-		goto L11
-	}
-	l0 = v23 + v24
-	f0 = float32(l0)
-	f1 = float32(v24)
-	f0 = f0 / f1
-	v25 = f0
-	goto L10
-L11:
-	l0 = v23 + uint64(22)
-	f0 = float32(l0)
-	f0 = f0 / math.Float32frombits(0x41b00000)
-	v25 = f0
-L10:
-	i0 = v8 + uint32(32)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(8582452)
-	i0 = v8 + uint32(24)
-	d1 = float64(v25)
-	*(*float64)(unsafe.Add(b, i0)) = d1
-	i0 = v8 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = v23
-	*(*uint64)(unsafe.Add(b, uint64(v8)+8)) = v24
-	*(*uint32)(unsafe.Add(b, v8)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8433343), v8)
-	goto L7
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, v10)) = v3
-	v21 = uint32(17)
-	switch v20 {
-	case 0:
-		goto L24
-	case 1:
-		goto L35
-	case 2:
-		goto L36
-	case 3:
-		goto L32
-	case 4:
-		goto L33
-	case 5:
-		goto L34
-	case 6, 7:
-		goto L30
-	case 8, 9:
-		goto L29
-	case 10:
-		goto L28
-	case 11:
-		goto L22
-	case 12:
-		goto L26
-	case 13:
-		goto L25
-	case 14:
-		goto L31
-	case 15:
-		goto L27
-	case 16:
-		goto L21
-	case 17:
-		goto L7
-	case 18:
-		goto L20
-	default:
-		goto L19
-	}
-L36:
-	if v6 == 0 {
-		goto L37
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	v21 = uint32(0)
-	goto L7
-L37:
-	*(*uint32)(unsafe.Add(b, v10)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v3 = i0
-	if v3 == 0 {
-		goto L39
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v8)+52)) = uint8(k32(10))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = v8 + uint32(52)
-	m.table[v3].(func(*Module, uint32, uint32, uint32))(m, i0, i1, uint32(1))
-	goto L38
-L39:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v21 = i0
-	if v21 == 0 {
-		goto L38
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v3
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
-	if i0 != 0 {
-		goto L40
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 == v2 {
-		goto L41
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	v17 = i0
-	i0 = v17 + uint32(4)
-	v16 = i0
-L41:
-L42:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = i1
-	i1 = v8 + uint32(52)
-	i3 = v8 + uint32(92)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v4, i3, i4)
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	*(*uint32)(unsafe.Add(b, v16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v21 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
-	i2 = i2 - v21
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	*(*uint32)(unsafe.Add(b, v17)) = i1
-	if v3 > uint32(1) {
-		goto L42
-	}
-	goto L38
-L40:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v4 - v3
-	m.table[v21].(func(*Module, uint32, uint32, uint32))(m, i0, v3, i2)
-L38:
-	if v1 != 0 {
-		goto L43
-	}
-	v21 = uint32(3)
-	goto L7
-L43:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
-	if i0 == v1 {
-		goto L23
-	}
-	v21 = uint32(13)
-	goto L7
-L35:
-	if v6 == 0 {
-		goto L44
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	v21 = uint32(0)
-	goto L7
-L44:
-	if int32(v1) >= int32(uint32(1)) {
-		goto L45
-	}
-	v21 = uint32(3)
-	goto L7
-L45:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
-	if i0 == v1 {
-		goto L46
-	}
-	v21 = uint32(13)
-	goto L7
-L46:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	v21 = uint32(0)
-	goto L7
-L34:
-	*(*uint32)(unsafe.Add(b, v11)) = v3
-	v21 = uint32(4)
-	goto L7
-L33:
-	if v6 != 0 {
-		goto L47
-	}
-	v21 = uint32(5)
-	goto L7
-L47:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	v21 = uint32(0)
-	goto L7
-L32:
-	if v6 != 0 {
-		goto L48
-	}
-	v21 = uint32(6)
-	goto L7
-L48:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	v21 = uint32(0)
-	goto L7
-L31:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
-	v21 = i3
-	i2 = i2 + v21
-	i3 = v3 - v21
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
-	i1 = m.table[i4].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, i2, i3)
-	v3 = i1
-	*(*uint8)(unsafe.Add(b, uint64(v8)+88)) = uint8(v3)
-	i0 = v3 & uint32(255)
-	if i0 == 0 {
-		goto L49
-	}
-	i2 = v8 + uint32(88)
-	i0 = fn7611(m, v0, uint32(9), i2, v18, uint32(3036), uint32(1))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v3 = i0
-	if v3 == 0 {
-		goto L50
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = v8 + uint32(88)
-	m.table[v3].(func(*Module, uint32, uint32, uint32))(m, i0, i1, uint32(1))
-	goto L16
-L50:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v21 = i0
-	if v21 == 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
-	v22 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v3
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
-	if i0 != 0 {
-		goto L51
-	}
-	v20 = v17
-	v26 = v16
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 == v2 {
-		goto L52
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	v20 = i0
-	i0 = v20 + uint32(4)
-	v26 = i0
-L52:
-L53:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = i1
-	i1 = v8 + uint32(52)
-	i3 = v8 + uint32(92)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v22, i3, i4)
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	*(*uint32)(unsafe.Add(b, v26)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v21 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
-	i2 = i2 - v21
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	*(*uint32)(unsafe.Add(b, v20)) = i1
-	if v3 > uint32(1) {
-		goto L53
-	}
-	goto L16
-L51:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v22 - v3
-	m.table[v21].(func(*Module, uint32, uint32, uint32))(m, i0, v3, i2)
-	goto L16
-L49:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
-	v21 = i2
-	i1 = i1 + v21
-	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	if i0 != 0 {
-		goto L56
-	}
-	i0 = fn7545(m, v13)
-	if i0 == 0 {
-		goto L55
-	}
-L56:
-	i0 = v3 - v21
-	v3 = i0
-L57:
-	i1 = v8 + uint32(52)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v9)+88))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v3, v12, i4)
-	if i0 < uint32(2) {
-		goto L54
-	}
-	i0 = fn7545(m, v13)
-	if i0 != 0 {
-		goto L57
-	}
-L55:
-	v21 = uint32(1)
-	goto L7
-L54:
-	v21 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+96))
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+92))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+88))
-	if v3 != i1 {
-		goto L58
-	}
-	i0 = fn7545(m, v13)
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v3 = i0
-L58:
-	v21 = uint32(1)
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v9)+92)) = i1
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+96))
-	v22 = i0
-	if v22 == 0 {
-		goto L7
-	}
-	i0 = fn7546(m, v0, v9, v22, uint32(0))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+96))
-	*(*uint32)(unsafe.Add(b, uint64(v9)+92)) = i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v9)+129)))
-	if i0 == 0 {
-		goto L61
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v9)+130)))
-	if i0 == 0 {
-		goto L60
-	}
-L61:
-	if v3 != 0 {
-		goto L62
-	}
-	v21 = uint32(11)
-	goto L7
-L62:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+35)))
-	if i0 != 0 {
-		goto L59
-	}
-	v21 = uint32(24)
-	goto L7
-L60:
-	if v3 != 0 {
-		goto L59
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+132))
-	v3 = i0
-	if v3 == 0 {
-		goto L63
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	m.table[v3].(func(*Module, uint32, uint32, uint32))(m, i0, v22, uint32(0))
-	goto L16
-L63:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if i0 == 0 {
-		goto L16
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
-	fn7602(m, v0, v2, i2, i3)
-	goto L16
-L59:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+32)))
-	if i0 == 0 {
-		goto L64
-	}
-	v21 = uint32(12)
-	goto L7
-L64:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	if i0 == 0 {
-		goto L65
-	}
-	v21 = uint32(15)
-	goto L7
-L65:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	if i0 == 0 {
-		goto L66
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+332)))
-	if i0 != 0 {
-		goto L18
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+132))
-	v21 = i0
-	if v21 == 0 {
-		goto L67
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	m.table[v21].(func(*Module, uint32, uint32, uint32))(m, i0, i1, uint32(0))
-	goto L16
-L67:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if i0 == 0 {
-		goto L16
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
-	fn7602(m, v0, v2, i2, i3)
-	goto L16
-L66:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
-	if i0 == 0 {
-		goto L68
-	}
-	v21 = uint32(1)
-	*(*uint8)(unsafe.Add(b, uint64(v3)+32)) = uint8(k32(1))
-	i0 = fn7634(m, v0)
-	v22 = i0
-	*(*uint8)(unsafe.Add(b, uint64(v3)+32)) = uint8(k32(0))
-	if v22 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, i0, v22, i2, i3, i4)
-	if i0 != 0 {
-		goto L69
-	}
-	v21 = uint32(21)
-	goto L7
-L69:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
-	goto L16
-L68:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	if i0 == 0 {
-		goto L16
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
-	fn7602(m, v0, v2, i2, i3)
-	goto L16
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+392))
-	v3 = i0
-	if v3 == 0 {
-		goto L71
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+392)) = i1
-	goto L70
-L71:
-	v21 = uint32(1)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, uint32(48))
-	v3 = i0
-	if v3 == 0 {
-		goto L7
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = m.table[i2].(func(*Module, uint32) uint32)(m, uint32(32))
-	v22 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v22
-	if v22 != 0 {
-		goto L72
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	m.table[i1].(func(*Module, uint32))(m, v3)
-	goto L7
-L72:
-	i1 = v22 + uint32(32)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = i1
-L70:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+388))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+388)) = v3
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
-	i1 = i1 + i2
-	v21 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v21
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	i1 = m.table[i3].(func(*Module, uint32, uint32) uint32)(m, v2, v21)
-	v21 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v21
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+336)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v22 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v22
-	i0 = v3 + uint32(12)
-	v27 = i0
-	i0 = v3 + uint32(44)
-	v28 = i0
-	i0 = v22 + v21
-	v22 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	v20 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	v21 = i0
-L75:
-	*(*uint32)(unsafe.Add(b, uint64(v8)+88)) = v21
-	i1 = v8 + uint32(52)
-	i3 = v8 + uint32(88)
-	i4 = v20 + k32(4294967295)
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v22, i3, i4)
-	v20 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+88))
-	v29 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	v21 = i1
-	i0 = v29 - v21
-	v26 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	if i0 >= v22 {
-		goto L74
-	}
-	if v20 == uint32(1) {
-		goto L74
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	i1 = i1 - v21
-	i1 = i1 << (uint32(1) & 31)
-	v20 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v21, v20)
-	v21 = i0
-	if v21 == 0 {
-		goto L73
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v21
-	i1 = v21 + v20
-	v20 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = v20
-	i0 = v21 + v26
-	v21 = i0
-	goto L75
-L74:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v26
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v21
-	*(*uint8)(unsafe.Add(b, v29)) = uint8(k32(0))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	i0 = fn7635(m, v0, v2, i2, v27, v28, v7)
-	v21 = i0
-	if v21 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	v3 = i0
-	if v3 == 0 {
-		goto L77
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, v27))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+416))
-	m.table[v3].(func(*Module, uint32, uint32, uint32))(m, i0, i1, i2)
-	goto L76
-L77:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v21 = i0
-	if v21 == 0 {
-		goto L76
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
-	v22 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v3
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
-	if i0 != 0 {
-		goto L78
-	}
-	v20 = v17
-	v26 = v16
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 == v2 {
-		goto L79
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	v20 = i0
-	i0 = v20 + uint32(4)
-	v26 = i0
-L79:
-L80:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = i1
-	i1 = v8 + uint32(52)
-	i3 = v8 + uint32(92)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v22, i3, i4)
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	*(*uint32)(unsafe.Add(b, v26)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v21 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
-	i2 = i2 - v21
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	*(*uint32)(unsafe.Add(b, v20)) = i1
-	if v3 > uint32(1) {
-		goto L80
-	}
-	goto L76
-L78:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v22 - v3
-	m.table[v21].(func(*Module, uint32, uint32, uint32))(m, i0, v3, i2)
-L76:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+440))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
-	v22 = i0
-	if v22 != 0 {
-		goto L83
-	}
-	v21 = v3
-	goto L82
-L83:
-	if v3 == 0 {
-		goto L81
-	}
-L84:
-	v21 = v3
-	i0 = *(*uint32)(unsafe.Add(b, v21))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, v21)) = v22
-	v22 = v21
-	if v3 != 0 {
-		goto L84
-	}
-L82:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+444)) = v21
-L81:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+456)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+440)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+448)) = uint64(0)
-	goto L16
-L73:
-	v21 = uint32(1)
-	goto L7
-L29:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	v21 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v8)+76)) = uint32(0)
-	i1 = v21 + v3
-	v3 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v2, v3)
-	v21 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, v14))
-	if i0 != 0 {
-		goto L87
-	}
-	i0 = fn7545(m, v15)
-	if i0 == 0 {
-		goto L86
-	}
-L87:
-	i0 = v3 + v21
-	v3 = i0
-L88:
-	i1 = v8 + uint32(92)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v3, v14, i4)
-	if i0 < uint32(2) {
-		goto L85
-	}
-	i0 = fn7545(m, v15)
-	if i0 != 0 {
-		goto L88
-	}
-L86:
-	v21 = uint32(1)
-	goto L7
-L85:
-	v21 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	if v3 != i1 {
-		goto L89
-	}
-	i0 = fn7545(m, v15)
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v14))
-	v3 = i0
-L89:
-	v21 = uint32(1)
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v3
-	if v3 == 0 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+456)) = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	i3 = v8 + uint32(52)
-	i4 = v8 + uint32(76)
-	i0 = fn7635(m, v0, v2, i2, i3, i4, uint32(2))
-	v21 = i0
-	if v21 == 0 {
-		goto L90
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+76))
-	v2 = i0
-	if v2 == 0 {
-		goto L7
-	}
-L91:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v3 = i0
-	if v3 == 0 {
-		goto L92
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	m.table[v3].(func(*Module, uint32, uint32))(m, i0, i1)
-L92:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+400))
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+400)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = i1
-	v2 = v3
-	if v3 != 0 {
-		goto L91
-	}
-	goto L7
-L90:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+456)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	v3 = i0
-	if v3 != 0 {
-		goto L96
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v3 = i0
-	if v3 != 0 {
-		goto L95
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v21 = i0
-	if v21 == 0 {
-		goto L93
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
-	v22 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = v3
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
-	if i0 != 0 {
-		goto L94
-	}
-	v20 = v17
-	v26 = v16
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 == v2 {
-		goto L97
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	v20 = i0
-	i0 = v20 + uint32(4)
-	v26 = i0
-L97:
-L98:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v8)+88)) = i1
-	i1 = v8 + uint32(92)
-	i3 = v8 + uint32(88)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v22, i3, i4)
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
-	*(*uint32)(unsafe.Add(b, v26)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v21 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+88))
-	i2 = i2 - v21
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
-	*(*uint32)(unsafe.Add(b, v20)) = i1
-	if v3 > uint32(1) {
-		goto L98
-	}
-	goto L93
-L96:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+416))
-	m.table[v3].(func(*Module, uint32, uint32, uint32))(m, i0, i1, i2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v3 = i0
-	if v3 == 0 {
-		goto L93
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	if i0 == 0 {
-		goto L95
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v10))
-	*(*uint32)(unsafe.Add(b, v11)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v3 = i0
-L95:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	m.table[v3].(func(*Module, uint32, uint32))(m, i0, i1)
-	goto L93
-L94:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v22 - v3
-	m.table[v21].(func(*Module, uint32, uint32, uint32))(m, i0, v3, i2)
-L93:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+440))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
-	v22 = i0
-	if v22 != 0 {
-		goto L101
-	}
-	v21 = v3
-	goto L100
-L101:
-	if v3 == 0 {
-		goto L99
-	}
-L102:
-	v21 = v3
-	i0 = *(*uint32)(unsafe.Add(b, v21))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, v21)) = v22
-	v22 = v21
-	if v3 != 0 {
-		goto L102
-	}
-L100:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+444)) = v21
-L99:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+456)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+440)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+448)) = uint64(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+76))
-	v3 = i0
-	if v3 == 0 {
-		goto L103
-	}
-L104:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v21 = i0
-	if v21 == 0 {
-		goto L105
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	m.table[v21].(func(*Module, uint32, uint32))(m, i0, i1)
-L105:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v21 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+400))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+400)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = i1
-	v3 = v21
-	if v21 != 0 {
-		goto L104
-	}
-L103:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
-	if i0 != 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L108
-	case 1:
-		goto L15
-	case 2:
-		goto L107
-	default:
-		goto L106
-	}
-L108:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+576)))
-	if i0 == 0 {
-		goto L106
-	}
-L107:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4138)
-	goto L16
-L106:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
-	i0 = fn7636(m, v0, i1, v4, v5)
-	v21 = i0
-	goto L7
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
-	if i0 != v1 {
-		goto L109
-	}
-	v21 = uint32(13)
-	goto L7
-L109:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+388))
-	v22 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
-	i2 = i2 << (uint32(1) & 31)
-	i1 = i1 + i2
-	v3 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v2, v3)
-	v21 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v22)+8))
-	if v21 != i1 {
-		goto L111
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v22)+4))
-	i0 = fn8094(m, i0, v3, v21)
-	if i0 == 0 {
-		goto L110
-	}
-L111:
-	*(*uint32)(unsafe.Add(b, v11)) = v3
-	v21 = uint32(7)
-	goto L7
-L110:
-	i1 = *(*uint32)(unsafe.Add(b, v22))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+388)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+392))
-	v3 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+392)) = v22
-	*(*uint32)(unsafe.Add(b, v22)) = v3
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+336)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v3 = i0
-	if v3 == 0 {
-		goto L113
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+244)))
-	if i0 == 0 {
-		goto L114
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v22)+16))
-	v20 = i0
-	if v20 == 0 {
-		goto L114
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v22)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v22)+28))
-	i0 = i0 + i1
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v20)))
-	v21 = i0
-	if v21 == 0 {
-		goto L115
-	}
-	i0 = v20 + uint32(1)
-	v20 = i0
-L116:
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(v21)
-	i0 = v3 + uint32(1)
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v20)))
-	v21 = i0
-	i0 = v20 + uint32(1)
-	v20 = i0
-	if v21 != 0 {
-		goto L116
-	}
-L115:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+245)))
-	if i0 == 0 {
-		goto L117
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v22)+20))
-	v20 = i0
-	if v20 == 0 {
-		goto L117
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+496)))
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
-	i0 = v3 + uint32(1)
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v20)))
-	v21 = i0
-	if v21 == 0 {
-		goto L117
-	}
-	i0 = v20 + uint32(1)
-	v20 = i0
-L118:
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(v21)
-	i0 = v3 + uint32(1)
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v20)))
-	v21 = i0
-	i0 = v20 + uint32(1)
-	v20 = i0
-	if v21 != 0 {
-		goto L118
-	}
-L117:
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
-	v3 = i0
-L114:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v22)+12))
-	m.table[v3].(func(*Module, uint32, uint32))(m, i0, i1)
-	goto L112
-L113:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v21 = i0
-	if v21 == 0 {
-		goto L112
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
-	v20 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v3
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
-	if i0 != 0 {
-		goto L119
-	}
-	v26 = v17
-	v29 = v16
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 == v2 {
-		goto L120
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	v26 = i0
-	i0 = v26 + uint32(4)
-	v29 = i0
-L120:
-L121:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = i1
-	i1 = v8 + uint32(52)
-	i3 = v8 + uint32(92)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v20, i3, i4)
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	*(*uint32)(unsafe.Add(b, v29)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v21 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
-	i2 = i2 - v21
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	*(*uint32)(unsafe.Add(b, v26)) = i1
-	if v3 > uint32(1) {
-		goto L121
-	}
-	goto L112
-L119:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v20 - v3
-	m.table[v21].(func(*Module, uint32, uint32, uint32))(m, i0, v3, i2)
-L112:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v22)+44))
-	v3 = i0
-	if v3 == 0 {
-		goto L122
-	}
-L123:
-	v21 = v3
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
-	v20 = i0
-	if v20 == 0 {
-		goto L124
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	m.table[v20].(func(*Module, uint32, uint32))(m, i0, i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v22)+44))
-	v21 = i0
-L124:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v21)+4))
-	v21 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v22)+44)) = v21
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+400))
-	v20 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+400)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v20
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = i1
-	v3 = v21
-	if v21 != 0 {
-		goto L123
-	}
-L122:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
-	if i0 != 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L127
-	case 1:
-		goto L15
-	case 2:
-		goto L126
-	default:
-		goto L125
-	}
-L127:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+576)))
-	if i0 == 0 {
-		goto L125
-	}
-L126:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4138)
-	goto L16
-L125:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
-	i0 = fn7636(m, v0, i1, v4, v5)
-	v21 = i0
-	goto L7
-L27:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v2, i1)
-	v3 = i0
-	if int32(v3) >= int32(uint32(0)) {
-		goto L128
-	}
-	v21 = uint32(14)
-	goto L7
-L128:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v21 = i0
-	if v21 == 0 {
-		goto L129
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = v8 + uint32(52)
-	i3 = v8 + uint32(52)
-	i2 = fn7695(m, v3, i3)
-	m.table[v21].(func(*Module, uint32, uint32, uint32))(m, i0, i1, i2)
-	goto L16
-L129:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v21 = i0
-	if v21 == 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
-	v22 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v3
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
-	if i0 != 0 {
-		goto L17
-	}
-	v20 = v17
-	v26 = v16
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 == v2 {
-		goto L130
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	v20 = i0
-	i0 = v20 + uint32(4)
-	v26 = i0
-L130:
-L131:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = i1
-	i1 = v8 + uint32(52)
-	i3 = v8 + uint32(92)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v22, i3, i4)
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	*(*uint32)(unsafe.Add(b, v26)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v21 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
-	i2 = i2 - v21
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	*(*uint32)(unsafe.Add(b, v20)) = i1
-	if v3 > uint32(1) {
-		goto L131
-	}
-	goto L16
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v21 = i0
-	if v21 == 0 {
-		goto L132
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v8)+52)) = uint8(k32(10))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = v8 + uint32(52)
-	m.table[v21].(func(*Module, uint32, uint32, uint32))(m, i0, i1, uint32(1))
-	goto L16
-L132:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v22 = i0
-	if v22 == 0 {
-		goto L16
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	v21 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v21
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
-	if i0 != 0 {
-		goto L133
-	}
-	v20 = v17
-	v26 = v16
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 == v2 {
-		goto L134
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	v20 = i0
-	i0 = v20 + uint32(4)
-	v26 = i0
-L134:
-L135:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = i1
-	i1 = v8 + uint32(52)
-	i3 = v8 + uint32(92)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v3, i3, i4)
-	v21 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	*(*uint32)(unsafe.Add(b, v26)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v22 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
-	i2 = i2 - v22
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v22, i2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	*(*uint32)(unsafe.Add(b, v20)) = i1
-	if v21 > uint32(1) {
-		goto L135
-	}
-	goto L16
-L133:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v3 - v21
-	m.table[v22].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
-	goto L16
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
-	v21 = i0
-	if v21 == 0 {
-		goto L137
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	m.table[v21].(func(*Module, uint32))(m, i0)
-	goto L136
-L137:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v22 = i0
-	if v22 == 0 {
-		goto L136
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	v21 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v21
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
-	if i0 != 0 {
-		goto L138
-	}
-	v20 = v17
-	v26 = v16
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 == v2 {
-		goto L139
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	v20 = i0
-	i0 = v20 + uint32(4)
-	v26 = i0
-L139:
-L140:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = i1
-	i1 = v8 + uint32(52)
-	i3 = v8 + uint32(92)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v3, i3, i4)
-	v21 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	*(*uint32)(unsafe.Add(b, v26)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v22 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
-	i2 = i2 - v22
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v22, i2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	*(*uint32)(unsafe.Add(b, v20)) = i1
-	if v21 > uint32(1) {
-		goto L140
-	}
-	goto L136
-L138:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v3 - v21
-	m.table[v22].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
-L136:
-	i2 = v8 + uint32(80)
-	i0 = fn7637(m, v0, v2, i2, v4, v5, v6, v7)
-	v21 = i0
-	if v21 != 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
-	if i0 != 0 {
-		goto L16
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4139)
-	v21 = uint32(0)
-	goto L7
-L24:
-	if v6 == 0 {
-		goto L141
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	v21 = uint32(0)
-	goto L7
-L141:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v3 = i0
-	if v3 == 0 {
-		goto L143
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
-	if i0 != 0 {
-		goto L144
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = i1
-	i1 = v8 + uint32(84)
-	i3 = v8 + uint32(52)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v4, i3, i4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v2 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	i2 = i2 - v2
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v2, i2)
-	goto L142
-L144:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	v2 = i1
-	i2 = v4 - v2
-	m.table[v3].(func(*Module, uint32, uint32, uint32))(m, i0, v2, i2)
-	goto L142
-L143:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v21 = i0
-	if v21 == 0 {
-		goto L142
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v3
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
-	if i0 != 0 {
-		goto L145
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 == v2 {
-		goto L146
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	v17 = i0
-	i0 = v17 + uint32(4)
-	v16 = i0
-L146:
-L147:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = i1
-	i1 = v8 + uint32(52)
-	i3 = v8 + uint32(92)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v4, i3, i4)
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	*(*uint32)(unsafe.Add(b, v16)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v21 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
-	i2 = i2 - v21
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	*(*uint32)(unsafe.Add(b, v17)) = i1
-	if v3 > uint32(1) {
-		goto L147
-	}
-	goto L142
-L145:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v4 - v3
-	m.table[v21].(func(*Module, uint32, uint32, uint32))(m, i0, v3, i2)
-L142:
-	if v1 != 0 {
-		goto L148
-	}
-	*(*uint32)(unsafe.Add(b, v11)) = v4
-	v21 = uint32(3)
-	goto L7
-L148:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
-	if i0 == v1 {
-		goto L23
-	}
-	*(*uint32)(unsafe.Add(b, v11)) = v4
-	v21 = uint32(13)
-	goto L7
-L23:
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	v21 = uint32(0)
-	goto L7
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v22 = i0
-	if v22 == 0 {
-		goto L149
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
-	if i0 != 0 {
-		goto L150
-	}
-L151:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = i1
-	i1 = v8 + uint32(84)
-	i3 = v8 + uint32(52)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v3, i3, i4)
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	*(*uint32)(unsafe.Add(b, v10)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v21 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	i2 = i2 - v21
-	m.table[v22].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
-	if v3 <= uint32(1) {
-		goto L16
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	*(*uint32)(unsafe.Add(b, v11)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
-	v3 = i0
-	goto L151
-L150:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	v21 = i1
-	i2 = v3 - v21
-	m.table[v22].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
-	goto L16
-L149:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v22 = i0
-	if v22 == 0 {
-		goto L16
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	v21 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v21
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
-	if i0 != 0 {
-		goto L152
-	}
-	v20 = v17
-	v26 = v16
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 == v2 {
-		goto L153
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	v20 = i0
-	i0 = v20 + uint32(4)
-	v26 = i0
-L153:
-L154:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = i1
-	i1 = v8 + uint32(52)
-	i3 = v8 + uint32(92)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v3, i3, i4)
-	v21 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	*(*uint32)(unsafe.Add(b, v26)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v22 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
-	i2 = i2 - v22
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v22, i2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	*(*uint32)(unsafe.Add(b, v20)) = i1
-	if v21 > uint32(1) {
-		goto L154
-	}
-	goto L16
-L152:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v3 - v21
-	m.table[v22].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
-	goto L16
-L21:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	i0 = fn7622(m, v0, v2, i2, v3)
-	if i0 != 0 {
-		goto L16
-	}
-	v21 = uint32(1)
-	goto L7
-L20:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	i0 = fn7623(m, v0, v2, i2, v3)
-	if i0 != 0 {
-		goto L16
-	}
-	v21 = uint32(1)
-	goto L7
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v22 = i0
-	if v22 == 0 {
-		goto L16
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
-	v21 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v21
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
-	if i0 != 0 {
-		goto L155
-	}
-	v20 = v17
-	v26 = v16
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 == v2 {
-		goto L156
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	v20 = i0
-	i0 = v20 + uint32(4)
-	v26 = i0
-L156:
-L157:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = i1
-	i1 = v8 + uint32(52)
-	i3 = v8 + uint32(92)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v3, i3, i4)
-	v21 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	*(*uint32)(unsafe.Add(b, v26)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v22 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
-	i2 = i2 - v22
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v22, i2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
-	*(*uint32)(unsafe.Add(b, v20)) = i1
-	if v21 > uint32(1) {
-		goto L157
-	}
-	goto L16
-L155:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v3 - v21
-	m.table[v22].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
-	goto L16
-L18:
-	i0 = fn7624(m, v0, v3, uint32(0), uint32(0))
-	if i0 == 0 {
-		goto L16
-	}
-	goto L7
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v22 - v3
-	m.table[v21].(func(*Module, uint32, uint32, uint32))(m, i0, v3, i2)
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L14
-	case 1:
-		goto L15
-	case 2:
-		goto L158
-	default:
-		goto L13
-	}
-L158:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v11)) = v0
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	v21 = uint32(0)
-	goto L7
-L15:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
-	*(*uint32)(unsafe.Add(b, v11)) = i1
-	v21 = uint32(35)
-	goto L7
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
-	v3 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+576)))
-	if i0 == 0 {
-		goto L12
-	}
-	*(*uint32)(unsafe.Add(b, v5)) = v3
-	v21 = uint32(0)
-	goto L7
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
-	v3 = i0
-L12:
-	*(*uint32)(unsafe.Add(b, uint64(v8)+84)) = v3
-	*(*uint32)(unsafe.Add(b, v11)) = v3
-	goto L3
-L7:
-	i0 = v8 + uint32(96)
-	m.g0 = i0
-	return v21
-}
-
-//go:norace
-//go:nocheckptr
-func fn7631(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
-	v3 = i0
-	v4 = uint32(0)
-L1:
-	i0 = v2 + v4
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v5 = i0
-	if v5 == 0 {
-		goto L4
-	}
-	if v5 != uint32(58) {
-		goto L2
-	}
-	if v4 == 0 {
-		goto L5
-	}
-	i0 = v3 + uint32(80)
-	v6 = i0
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+92))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+88))
-	if v5 != i1 {
-		goto L7
-	}
-	i0 = fn7545(m, v6)
-	if i0 != 0 {
-		goto L8
-	}
-	return uint32(0)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+92))
-	v5 = i0
-L7:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v7 = i0
-	i1 = v5 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+92)) = i1
-	*(*uint8)(unsafe.Add(b, v5)) = uint8(v7)
-	i0 = v2 + uint32(1)
-	v2 = i0
-	i0 = v4 + k32(4294967295)
-	v4 = i0
-	if v4 != 0 {
-		goto L6
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+92))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+88))
-	if v2 != i1 {
-		goto L9
-	}
-	i0 = v3 + uint32(80)
-	i0 = fn7545(m, i0)
-	if i0 != 0 {
-		goto L10
-	}
-	return uint32(0)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+92))
-	v2 = i0
-L9:
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+92)) = i1
-	v4 = uint32(0)
-	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(0))
-	i1 = v3 + uint32(60)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+96))
-	i0 = fn7546(m, v0, i1, i2, uint32(8))
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+96))
-	v4 = i1
-	if i0 != v4 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+92))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+96)) = i1
-	goto L11
-L12:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+92)) = v4
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
-L4:
-	v4 = uint32(1)
-L3:
-	return v4
-L2:
-	i0 = v4 + uint32(1)
-	v4 = i0
-	goto L1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7632(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint64
-	_ = v16
-	var v17 uint64
-	_ = v17
-	var v18 float32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var d1 float64
-	_ = d1
-	var f0 float32
-	_ = f0
-	var f1 float32
-	_ = f1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v8 = i0
-	m.g0 = v8
-	i0 = v0 + uint32(476)
-	v9 = i0
-	i0 = v0 + uint32(464)
-	v10 = i0
-	i0 = v5 + uint32(12)
-	v11 = i0
-	i0 = v8 + uint32(55)
-	i0 = i0 + uint32(1)
-	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
-	v13 = i0
-	i0 = v13 + uint32(80)
-	i0 = b2i(i0 != v5)
-	v14 = i0
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(v8)+56)) = v3
-	i4 = v8 + uint32(56)
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	i1 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v3, v4, i4)
-	v15 = i1
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v8)+56))
-	i0 = fn7611(m, v0, v15, v3, i3, uint32(6217), v6)
-	if i0 != 0 {
-		goto L4
-	}
-L5:
-	v5 = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+500))
-	v0 = i0
-	if v0 != 0 {
-		goto L5
-	}
-	v15 = uint32(43)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+544))
-	if i0 == 0 {
-		goto L3
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v5)+536))
-	v16 = l0
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v5)+528))
-	v17 = l0
-	if v17 == 0 {
-		goto L7
-	}
-	l0 = v16 + v17
-	f0 = float32(l0)
-	f1 = float32(v17)
-	f0 = f0 / f1
-	v18 = f0
-	goto L6
-L7:
-	l0 = v16 + uint64(22)
-	f0 = float32(l0)
-	f0 = f0 / math.Float32frombits(0x41b00000)
-	v18 = f0
-L6:
-	i0 = v8 + uint32(32)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(8582452)
-	i0 = v8 + uint32(24)
-	d1 = float64(v18)
-	*(*float64)(unsafe.Add(b, i0)) = d1
-	i0 = v8 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = v16
-	*(*uint64)(unsafe.Add(b, uint64(v8)+8)) = v17
-	*(*uint32)(unsafe.Add(b, v8)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8433343), v8)
-	goto L3
-L4:
-	i0 = v15 + uint32(4)
-	switch i0 {
-	case 0:
-		goto L19
-	case 1:
-		goto L14
-	case 3:
-		goto L17
-	case 4:
-		goto L18
-	case 10:
-		goto L15
-	case 11, 43:
-		goto L13
-	case 13:
-		goto L12
-	case 14:
-		goto L16
-	default:
-		goto L11
-	}
-L19:
-	v15 = uint32(0)
-	if v7 == 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+56))
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-	goto L3
-L18:
-	v15 = uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 != v1 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = i1
-	goto L3
-L17:
-	v15 = uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 == v1 {
-		goto L8
-	}
-	goto L3
-L16:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, v3)
-	v15 = i0
-	if int32(v15) > int32(k32(4294967295)) {
-		goto L20
-	}
-	v15 = uint32(14)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 == v1 {
-		goto L8
-	}
-	goto L3
-L20:
-	if v2 != 0 {
-		goto L21
-	}
-	if v15 != uint32(32) {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	if v3 == i1 {
-		goto L2
-	}
-	i0 = v3 + k32(4294967295)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 == uint32(32) {
-		goto L2
-	}
-L21:
-	i1 = v8 + uint32(60)
-	i0 = fn7695(m, v15, i1)
-	v19 = i0
-	if int32(v19) < int32(uint32(1)) {
-		goto L2
-	}
-	i0 = v8 + uint32(60)
-	v15 = i0
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	if v3 != i1 {
-		goto L23
-	}
-	i0 = fn7545(m, v5)
-	if i0 != 0 {
-		goto L24
-	}
-	v15 = uint32(1)
-	goto L3
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v3 = i0
-L23:
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v11)) = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v15)))
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
-	i0 = v15 + uint32(1)
-	v15 = i0
-	i0 = v19 + k32(4294967295)
-	v19 = i0
-	if v19 != 0 {
-		goto L22
-	}
-	goto L2
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+56))
-	v15 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v8)+60)) = v3
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	if i0 != 0 {
-		goto L27
-	}
-	i0 = fn7545(m, v5)
-	if i0 == 0 {
-		goto L26
-	}
-L27:
-L28:
-	i1 = v8 + uint32(60)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v15, v11, i4)
-	if i0 < uint32(2) {
-		goto L25
-	}
-	i0 = fn7545(m, v5)
-	if i0 != 0 {
-		goto L28
-	}
-L26:
-	v15 = uint32(1)
-	goto L3
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	v15 = uint32(1)
-	goto L3
-L14:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
-	i1 = v3 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v8)+56)) = i1
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v3 = i0
-	if v2 != 0 {
-		goto L29
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	if v3 == i1 {
-		goto L2
-	}
-	i0 = v3 + k32(4294967295)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 == uint32(32) {
-		goto L2
-	}
-L29:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	if v3 != i1 {
-		goto L30
-	}
-	i0 = fn7545(m, v5)
-	if i0 != 0 {
-		goto L31
-	}
-	v15 = uint32(1)
-	goto L3
-L31:
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v3 = i0
-L30:
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v11)) = i1
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(32))
-	goto L2
-L12:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
-	v15 = i3
-	i2 = v3 + v15
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v8)+56))
-	i3 = i3 - v15
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
-	i1 = m.table[i4].(func(*Module, uint32, uint32, uint32) uint32)(m, v1, i2, i3)
-	v15 = i1
-	*(*uint8)(unsafe.Add(b, uint64(v8)+55)) = uint8(v15)
-	i0 = v15 & uint32(255)
-	if i0 == 0 {
-		goto L32
-	}
-	i2 = v8 + uint32(55)
-	i0 = fn7611(m, v0, uint32(9), i2, v12, uint32(6289), uint32(1))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	if v3 != i1 {
-		goto L33
-	}
-	i0 = fn7545(m, v5)
-	if i0 != 0 {
-		goto L34
-	}
-	v15 = uint32(1)
-	goto L3
-L34:
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v3 = i0
-L33:
-	i1 = v3 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v11)) = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+55)))
-	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+56))
-	v3 = i0
-	goto L1
-L32:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+56))
-	v15 = i0
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
-	v19 = i2
-	i1 = v3 + v19
-	*(*uint32)(unsafe.Add(b, uint64(v8)+60)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	if i0 != 0 {
-		goto L37
-	}
-	i0 = fn7545(m, v10)
-	if i0 == 0 {
-		goto L36
-	}
-L37:
-	i0 = v15 - v19
-	v15 = i0
-L38:
-	i1 = v8 + uint32(60)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+472))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v15, v9, i4)
-	if i0 < uint32(2) {
-		goto L35
-	}
-	i0 = fn7545(m, v10)
-	if i0 != 0 {
-		goto L38
-	}
-L36:
-	v15 = uint32(1)
-	goto L3
-L35:
-	v15 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+480))
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+476))
-	v19 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+472))
-	if v19 != i1 {
-		goto L39
-	}
-	i0 = fn7545(m, v10)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v19 = i0
-L39:
-	v15 = uint32(1)
-	i1 = v19 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+476)) = i1
-	*(*uint8)(unsafe.Add(b, v19)) = uint8(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+480))
-	v19 = i0
-	if v19 == 0 {
-		goto L3
-	}
-	i0 = fn7546(m, v0, v13, v19, uint32(0))
-	v15 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+480))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+476)) = i1
-	if v14 != 0 {
-		goto L42
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+280))
-	if i0 == 0 {
-		goto L40
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v13)+130)))
-	if i0 == 0 {
-		goto L41
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	if i0 == 0 {
-		goto L10
-	}
-	goto L40
-L42:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v13)+129)))
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v13)+130)))
-	if i0 == 0 {
-		goto L40
-	}
-	goto L10
-L41:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v13)+129)))
-	if i0 == 0 {
-		goto L10
-	}
-L40:
-	if v15 == 0 {
-		goto L2
-	}
-	goto L9
-L11:
-	v15 = uint32(23)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 != v1 {
-		goto L3
-	}
-	goto L8
-L10:
-	if v15 != 0 {
-		goto L43
-	}
-	v15 = uint32(11)
-	goto L3
-L43:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v15)+35)))
-	if i0 != 0 {
-		goto L9
-	}
-	v15 = uint32(24)
-	goto L3
-L9:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v15)+32)))
-	if i0 == 0 {
-		goto L44
-	}
-	v15 = uint32(12)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 == v1 {
-		goto L8
-	}
-	goto L3
-L44:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+28))
-	if i0 == 0 {
-		goto L45
-	}
-	v15 = uint32(15)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 == v1 {
-		goto L8
-	}
-	goto L3
-L45:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+4))
-	if i0 != 0 {
-		goto L46
-	}
-	v15 = uint32(16)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 == v1 {
-		goto L8
-	}
-	goto L3
-L46:
-	i0 = fn7624(m, v0, v15, uint32(0), uint32(1))
-	v15 = i0
-	if v7 == 0 {
-		goto L3
-	}
-	if v15 != 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+56))
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-	v15 = uint32(0)
-	goto L3
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v3
-L3:
-	i0 = v8 + uint32(64)
-	m.g0 = i0
-	return v15
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+56))
-	v3 = i0
-	goto L1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7633(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var i6 uint32
-	_ = i6
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v4 = i0
-	m.g0 = v4
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	v5 = i0
-	if v5 != 0 {
-		goto L2
-	}
-	v6 = uint32(23)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v7 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+33)))
-	if i0 != 0 {
-		goto L3
-	}
-	v6 = v0
-L4:
-	v8 = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+500))
-	v6 = i0
-	if v6 != 0 {
-		goto L4
-	}
-	v9 = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+572))
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+560))
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+568))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+564))
-	v6 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+34)))
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	v13 = i0
-	i0 = v4 + uint32(40)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(6096)
-	i0 = v4 + uint32(36)
-	*(*uint32)(unsafe.Add(b, i0)) = v13
-	i0 = v4 + uint32(32)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(8537060)
-	i0 = v4 + uint32(28)
-	*(*uint32)(unsafe.Add(b, i0)) = v12
-	i0 = v4 + uint32(20)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(8584008)
-	i0 = v4 + uint32(24)
-	if v11 != 0 {
-		i1 = uint32(8579528)
-	} else {
-		i1 = uint32(8579525)
-	}
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v4 + uint32(16)
-	i1 = v6 << (uint32(1) & 31)
-	i1 = i1 + k32(4294967294)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v10
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v9
-	*(*uint32)(unsafe.Add(b, v4)) = v8
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8583658), v4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	v9 = i0
-L5:
-	v6 = uint32(0)
-	*(*uint8)(unsafe.Add(b, uint64(v7)+32)) = uint8(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
-	v9 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+312))
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+308)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v0)+312)) = v5
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+564))
-	i1 = i1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v8)+564)) = i1
-	if v9 != 0 {
-		goto L6
-	}
-	i3 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+34)))
-	if i3 != 0 {
-		i1 = uint32(4122)
-	} else {
-		i1 = uint32(4133)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = i1
-L6:
-	*(*uint8)(unsafe.Add(b, uint64(v0)+576)) = uint8(k32(1))
-	goto L1
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	v8 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	i1 = v8 + i2
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = v6
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	i0 = v8 + i1
-	v8 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+34)))
-	if i0 == 0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+236))
-	v5 = i0
-	i3 = v4 + uint32(44)
-	i4 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, v6, v8, i3)
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+236))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	i6 = v4 + uint32(44)
-	i0 = fn7610(m, v0, i1, v6, v8, v5, i5, i6, uint32(0), uint32(0), uint32(1))
-	v6 = i0
-	goto L7
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+236))
-	i5 = v4 + uint32(44)
-	i0 = fn7630(m, v0, i1, i2, v6, v8, i5, uint32(0), uint32(1))
-	v6 = i0
-L7:
-	if v6 != 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	v6 = i1
-	if v8 == v6 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L11
-	case 2:
-		goto L10
-	default:
-		goto L9
-	}
-L11:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+576)))
-	if i0 == 0 {
-		goto L9
-	}
-L10:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i1 = v6 - i2
-	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = i1
-	v6 = uint32(0)
-	goto L1
-L9:
-	*(*uint8)(unsafe.Add(b, uint64(v0)+576)) = uint8(k32(1))
-	v6 = uint32(0)
-	*(*uint8)(unsafe.Add(b, uint64(v7)+33)) = uint8(k32(0))
-L1:
-	i0 = v4 + uint32(48)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn7634(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+156))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(440)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	if v4 != i1 {
-		goto L2
-	}
-	i0 = fn7545(m, v3)
-	if i0 != 0 {
-		goto L3
-	}
-	return uint32(0)
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v4 = i0
-L2:
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(61))
-	v5 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+156))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+20))
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+496)))
-	i1 = b2i(i1 != uint32(0))
-	i0 = i0 - i1
-	v6 = i0
-	if int32(v6) < int32(uint32(1)) {
-		goto L1
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	if v4 != i1 {
-		goto L5
-	}
-	i0 = fn7545(m, v3)
-	if i0 != 0 {
-		goto L6
-	}
-	return uint32(0)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v4 = i0
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+156))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = i0 + v5
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v7 = i0
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(v7)
-	i1 = v5 + uint32(1)
-	v5 = i1
-	if v6 != v5 {
-		goto L4
-	}
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+60))
-	v4 = i0
-	if v4 != 0 {
-		goto L8
-	}
-	v7 = uint32(0)
-	goto L7
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+68))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v4 + i1
-	v7 = i0
-L7:
-	i0 = b2i(v2 == 0)
-	v2 = i0
-	i0 = v0 + uint32(440)
-	v3 = i0
-L10:
-	if v4 == v7 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	i0 = v4 + uint32(4)
-	v6 = i0
-	v4 = v6
-	if v5 == 0 {
-		goto L10
-	}
-	v4 = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	if i0 == 0 {
-		goto L10
-	}
-	i0 = v2 & uint32(1)
-	if i0 != 0 {
-		goto L11
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	if v4 != i1 {
-		goto L12
-	}
-	i0 = fn7545(m, v3)
-	if i0 != 0 {
-		goto L13
-	}
-	return uint32(0)
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v4 = i0
-L12:
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(12))
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v4 = i0
-L15:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	v8 = i0
-	if v8 == 0 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	if v2 != i1 {
-		goto L16
-	}
-	i0 = fn7545(m, v3)
-	if i0 != 0 {
-		goto L17
-	}
-	return uint32(0)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	v8 = i0
-L16:
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
-	*(*uint8)(unsafe.Add(b, v2)) = uint8(v8)
-	i0 = v4 + uint32(1)
-	v4 = i0
-	goto L15
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	if v4 != i1 {
-		goto L18
-	}
-	i0 = fn7545(m, v3)
-	if i0 != 0 {
-		goto L19
-	}
-	return uint32(0)
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v4 = i0
-L18:
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(61))
-	v2 = uint32(0)
-	v4 = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+20))
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+496)))
-	i1 = b2i(i1 != uint32(0))
-	i0 = i0 - i1
-	v9 = i0
-	if int32(v9) < int32(uint32(1)) {
-		goto L10
-	}
-	v8 = uint32(0)
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	if v4 != i1 {
-		goto L21
-	}
-	i0 = fn7545(m, v3)
-	if i0 != 0 {
-		goto L22
-	}
-	return uint32(0)
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v4 = i0
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
-	i0 = i0 + v8
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(v2)
-	v2 = uint32(0)
-	i1 = v8 + uint32(1)
-	v8 = i1
-	if v9 != v8 {
-		goto L20
-	}
-	v4 = v6
-	goto L10
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i0
-	if v4 != 0 {
-		goto L24
-	}
-	v7 = uint32(0)
-	goto L23
-L24:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v4 + i1
-	v7 = i0
-L23:
-L26:
-	if v4 == v7 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	i0 = v4 + uint32(4)
-	v6 = i0
-	v4 = v6
-	if v5 == 0 {
-		goto L26
-	}
-	v4 = v6
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+32)))
-	if i0 == 0 {
-		goto L26
-	}
-	i0 = v2 & uint32(1)
-	if i0 != 0 {
-		goto L27
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	if v4 != i1 {
-		goto L28
-	}
-	i0 = fn7545(m, v3)
-	if i0 != 0 {
-		goto L29
-	}
-	return uint32(0)
-L29:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v4 = i0
-L28:
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(12))
-L27:
-	v2 = uint32(0)
-	v4 = v6
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	v1 = i0
-	if v1 == 0 {
-		goto L26
-	}
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	if v4 != i1 {
-		goto L31
-	}
-	i0 = fn7545(m, v3)
-	if i0 != 0 {
-		goto L32
-	}
-	return uint32(0)
-L32:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v4 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	v1 = i0
-L31:
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(v1)
-	i0 = v5 + uint32(1)
-	v5 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	v1 = i0
-	if v1 != 0 {
-		goto L30
-	}
-	v4 = v6
-	goto L26
-L25:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	if v4 != i1 {
-		goto L33
-	}
-	i0 = fn7545(m, v3)
-	if i0 != 0 {
-		goto L34
-	}
-	return uint32(0)
-L34:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v4 = i0
-L33:
-	i1 = v4 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7635(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 uint32
-	_ = v16
-	var v17 uint32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var v22 uint32
-	_ = v22
-	var v23 uint32
-	_ = v23
-	var v24 uint32
-	_ = v24
-	var v25 uint32
-	_ = v25
-	var v26 uint32
-	_ = v26
-	var v27 uint32
-	_ = v27
-	var v28 uint64
-	_ = v28
-	var v29 uint32
-	_ = v29
-	var v30 uint32
-	_ = v30
-	var v31 uint32
-	_ = v31
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var i6 uint32
-	_ = i6
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v6 = i0
-	m.g0 = v6
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
-	v7 = i1
-	i1 = v7 + uint32(20)
-	v8 = i1
-	i2 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn7546(m, v0, v8, i2, uint32(0))
-	v9 = i0
-	if v9 != 0 {
-		goto L2
-	}
-	i0 = v7 + uint32(80)
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v11 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+92))
-	v12 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+88))
-	if v12 != i1 {
-		goto L4
-	}
-	i0 = fn7545(m, v10)
-	if i0 != 0 {
-		goto L5
-	}
-	v13 = uint32(1)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+92))
-	v12 = i0
-L4:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v11)))
-	v9 = i0
-	i1 = v12 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v7)+92)) = i1
-	*(*uint8)(unsafe.Add(b, v12)) = uint8(v9)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v11)))
-	v12 = i0
-	i0 = v11 + uint32(1)
-	v11 = i0
-	if v12 != 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+96))
-	v11 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+92))
-	*(*uint32)(unsafe.Add(b, uint64(v7)+96)) = i1
-	v13 = uint32(1)
-	if v11 == 0 {
-		goto L1
-	}
-	i0 = fn7546(m, v0, v8, v11, uint32(24))
-	v9 = i0
-	if v9 == 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+244)))
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = fn7631(m, v0, v9)
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
-	v11 = i0
-	v13 = uint32(1)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+404))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+416))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v2, i2, i3)
-	v14 = i0
-	i1 = v11 ^ uint32(2147483647)
-	if int32(v14) > int32(i1) {
-		goto L1
-	}
-	i0 = v14 + v11
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+404))
-	v12 = i1
-	if int32(v10) <= int32(v12) {
-		goto L6
-	}
-	if int32(v11) > int32(uint32(2147483631)) {
-		goto L1
-	}
-	i1 = uint32(2147483631) - v11
-	if int32(v14) > int32(i1) {
-		goto L1
-	}
-	i1 = v10 + uint32(16)
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+404)) = v10
-	if v10 < uint32(268435456) {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+404)) = v12
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+416))
-	i1 = v10 << (uint32(4) & 31)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, i0, i1)
-	v10 = i0
-	if v10 != 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+404)) = v12
-	goto L1
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+416)) = v10
-	if int32(v14) <= int32(v12) {
-		goto L6
-	}
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v2, v14, v10)
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+416))
-	v15 = i0
-	if int32(v14) >= int32(uint32(1)) {
-		goto L11
-	}
-	v16 = uint32(0)
-	v8 = uint32(0)
-	goto L10
-L11:
-	i0 = v0 + uint32(452)
-	v12 = i0
-	i0 = v0 + uint32(440)
-	v10 = i0
-	v8 = uint32(0)
-	v17 = uint32(0)
-	v16 = uint32(0)
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+416))
-	i1 = v17 << (uint32(4) & 31)
-	v18 = i1
-	i0 = i0 + v18
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v2 = i0
-	v13 = uint32(1)
-	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	i4 = m.table[i6].(func(*Module, uint32, uint32) uint32)(m, v1, v2)
-	i3 = v2 + i4
-	i0 = fn7615(m, v0, v1, v2, i3)
-	v19 = i0
-	if v19 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v19))
-	i0 = i0 + k32(4294967295)
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	if i0 == 0 {
-		goto L13
-	}
-	v13 = uint32(8)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 != v1 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+416))
-	i2 = v17 << (uint32(4) & 31)
-	i1 = i1 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = i1
-	goto L1
-L13:
-	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(1))
-	i1 = v8 << (uint32(2) & 31)
-	i0 = v15 + i1
-	i1 = *(*uint32)(unsafe.Add(b, v19))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v8 + uint32(1)
-	v20 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+416))
-	i0 = i0 + v18
-	v18 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v18)+12)))
-	if i0 != 0 {
-		goto L15
-	}
-	v21 = uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v19)+8)))
-	if i0 == 0 {
-		goto L16
-	}
-	if int32(v11) < int32(uint32(1)) {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
-	v2 = i0
-	v13 = v11
-L18:
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	if v19 == i1 {
-		goto L17
-	}
-	i0 = v2 + uint32(12)
-	v2 = i0
-	i0 = v13 + k32(4294967295)
-	v13 = i0
-	if v13 == 0 {
-		goto L16
-	}
-	goto L18
-L17:
-	i0 = v2 + uint32(4)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v21 = i0
-L16:
-	i2 = v21 & uint32(255)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v18)+4))
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v18)+8))
-	i0 = fn7617(m, v0, v1, i2, i3, i4, v10, v5)
-	v13 = i0
-	if v13 != 0 {
-		goto L1
-	}
-	i1 = v20 << (uint32(2) & 31)
-	i0 = v15 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	goto L14
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v18)+8))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v18)+4))
-	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	if i0 != 0 {
-		goto L19
-	}
-	i0 = fn7545(m, v10)
-	if i0 == 0 {
-		goto L9
-	}
-L19:
-L21:
-	i1 = v6 + uint32(8)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v2, v12, i4)
-	if i0 < uint32(2) {
-		goto L20
-	}
-	i0 = fn7545(m, v10)
-	if i0 != 0 {
-		goto L21
-	}
-	goto L9
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	if i0 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	if v2 != i1 {
-		goto L22
-	}
-	i0 = fn7545(m, v10)
-	if i0 == 0 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v2 = i0
-L22:
-	v13 = uint32(1)
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
-	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(0))
-	i1 = v20 << (uint32(2) & 31)
-	i0 = v15 + i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-	if v2 == 0 {
-		goto L1
-	}
-L14:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+456)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v19)+4))
-	v2 = i0
-	if v2 == 0 {
-		goto L25
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v19)+9)))
-	if i0 != 0 {
-		goto L24
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v19))
-	i0 = i0 + k32(4294967295)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(2))
-	i0 = v16 + uint32(1)
-	v16 = i0
-L25:
-	i0 = v8 + uint32(2)
-	v8 = i0
-	goto L23
-L24:
-	i4 = v20 << (uint32(2) & 31)
-	i3 = v15 + i4
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	i0 = fn7551(m, v0, v2, v19, i3, v4)
-	v13 = i0
-	if v13 != 0 {
-		goto L1
-	}
-L23:
-	i0 = v17 + uint32(1)
-	v17 = i0
-	if v17 != v14 {
-		goto L12
-	}
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+408)) = v8
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
-	v12 = i0
-	if v12 != 0 {
-		goto L28
-	}
-	v1 = k32(4294967295)
-	goto L27
-L28:
-	v1 = k32(4294967295)
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	v10 = i0
-	i0 = v10 + k32(4294967295)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 == 0 {
-		goto L27
-	}
-	if int32(v8) < int32(uint32(1)) {
-		goto L26
-	}
-	v1 = uint32(0)
-	v12 = v15
-L29:
-	i0 = *(*uint32)(unsafe.Add(b, v12))
-	if i0 == v10 {
-		goto L27
-	}
-	i0 = v12 + uint32(8)
-	v12 = i0
-	i0 = v1 + uint32(2)
-	v1 = i0
-	if int32(v1) < int32(v8) {
-		goto L29
-	}
-	goto L26
-L27:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+412)) = v1
-L26:
-	if int32(v11) < int32(uint32(1)) {
-		goto L30
-	}
-	v12 = uint32(0)
-L31:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
-	i0 = i0 + v12
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v10))
-	i0 = i0 + k32(4294967295)
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	if i0 != 0 {
-		goto L32
-	}
-	i0 = v1 + uint32(8)
-	v13 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v13))
-	v19 = i0
-	if v19 == 0 {
-		goto L32
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
-	v14 = i0
-	if v14 == 0 {
-		goto L34
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v10)+9)))
-	if i0 != 0 {
-		goto L35
-	}
-	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(2))
-	i0 = v16 + uint32(1)
-	v16 = i0
-	goto L33
-L35:
-	i0 = fn7551(m, v0, v14, v10, v19, v4)
-	v13 = i0
-	if v13 == 0 {
-		goto L32
-	}
-	goto L1
-L34:
-	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(1))
-L33:
-	i1 = v8 << (uint32(2) & 31)
-	i0 = v15 + i1
-	v10 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v10)) = i1
-	i0 = v10 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, v13))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v8 + uint32(2)
-	v8 = i0
-L32:
-	i0 = v12 + uint32(12)
-	v12 = i0
-	i0 = v11 + k32(4294967295)
-	v11 = i0
-	if v11 != 0 {
-		goto L31
-	}
-L30:
-	v10 = uint32(0)
-	i1 = v8 << (uint32(2) & 31)
-	i0 = v15 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	if v16 == 0 {
-		goto L38
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+428)))
-	v2 = i0
-	if v2 <= uint32(31) {
-		goto L39
-	}
-	v13 = uint32(1)
-	goto L1
-L39:
-	i0 = v16 << (uint32(1) & 31)
-	i0 = uint32(int32(i0) >> (v2 & 31))
-	if i0 == 0 {
-		goto L42
-	}
-	v11 = v2
-L43:
-	i0 = v11 & uint32(255)
-	v12 = i0
-	i0 = v11 + uint32(1)
-	v1 = i0
-	v11 = v1
-	i0 = uint32(int32(v16) >> (v12 & 31))
-	if i0 != 0 {
-		goto L43
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v0)+428)) = uint8(v1)
-	i0 = v1 & uint32(255)
-	v11 = i0
-	if v11 > uint32(2) {
-		goto L45
-	}
-	v11 = uint32(3)
-	*(*uint8)(unsafe.Add(b, uint64(v0)+428)) = uint8(k32(3))
-	v20 = uint32(8)
-	goto L44
-L45:
-	if v11 >= uint32(32) {
-		goto L36
-	}
-	v13 = uint32(1)
-	i0 = v1 & uint32(255)
-	v11 = i0
-	if v11 >= uint32(29) {
-		goto L37
-	}
-	i0 = uint32(1) << (v11 & 31)
-	v20 = i0
-L44:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+420))
-	i1 = uint32(12) << (v11 & 31)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, i0, i1)
-	v11 = i0
-	if v11 == 0 {
-		goto L36
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+420)) = v11
-	goto L41
-L42:
-	i0 = uint32(1) << (v2 & 31)
-	v20 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+424))
-	v2 = i0
-	if v2 != 0 {
-		goto L40
-	}
-L41:
-	v2 = k32(4294967295)
-	i0 = v20 + k32(4294967295)
-	v19 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+420))
-	v13 = i0
-	v1 = v20
-	i0 = v20 & uint32(7)
-	v12 = i0
-	if v12 == 0 {
-		goto L46
-	}
-	i0 = v20 & k32(4294967288)
-	v1 = i0
-	i0 = v20 * uint32(12)
-	i0 = i0 + v13
-	i0 = i0 + k32(4294967284)
-	v11 = i0
-L47:
-	*(*uint32)(unsafe.Add(b, v11)) = k32(4294967295)
-	i0 = v11 + k32(4294967284)
-	v11 = i0
-	i0 = v12 + k32(4294967295)
-	v12 = i0
-	if v12 != 0 {
-		goto L47
-	}
-L46:
-	if v19 < uint32(7) {
-		goto L40
-	}
-	i0 = v1 * uint32(12)
-	i0 = i0 + v13
-	i0 = i0 + k32(4294967200)
-	v11 = i0
-L48:
-	v2 = k32(4294967295)
-	*(*uint32)(unsafe.Add(b, v11)) = k32(4294967295)
-	i0 = v11 + uint32(72)
-	*(*uint32)(unsafe.Add(b, i0)) = k32(4294967295)
-	i0 = v11 + uint32(84)
-	*(*uint32)(unsafe.Add(b, i0)) = k32(4294967295)
-	i0 = v11 + uint32(60)
-	*(*uint32)(unsafe.Add(b, i0)) = k32(4294967295)
-	i0 = v11 + uint32(48)
-	*(*uint32)(unsafe.Add(b, i0)) = k32(4294967295)
-	i0 = v11 + uint32(36)
-	*(*uint32)(unsafe.Add(b, i0)) = k32(4294967295)
-	i0 = v11 + uint32(24)
-	*(*uint32)(unsafe.Add(b, i0)) = k32(4294967295)
-	i0 = v11 + uint32(12)
-	*(*uint32)(unsafe.Add(b, i0)) = k32(4294967295)
-	i0 = v11 + k32(4294967200)
-	v11 = i0
-	i0 = v1 + k32(4294967288)
-	v1 = i0
-	if v1 != 0 {
-		goto L48
-	}
-L40:
-	i1 = v2 + k32(4294967295)
-	v21 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+424)) = v21
-	if int32(v8) < int32(uint32(1)) {
-		goto L38
-	}
-	i0 = uint32(0) - v20
-	v22 = i0
-	i0 = v0 + uint32(440)
-	v18 = i0
-	i0 = v7 + uint32(40)
-	v23 = i0
-	i0 = v20 + k32(4294967295)
-	v24 = i0
-	i0 = v24 >> (uint32(2) & 31)
-	v25 = i0
-	i0 = v6 + uint32(40)
-	v26 = i0
-	v10 = uint32(0)
-L49:
-	i1 = v10 << (uint32(2) & 31)
-	i0 = v15 + i1
-	v27 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v27))
-	v12 = i0
-	i0 = v12 + k32(4294967295)
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	if i0 != uint32(2) {
-		goto L51
-	}
-	v11 = v0
-L52:
-	v1 = v11
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+500))
-	v11 = i0
-	if v11 != 0 {
-		goto L52
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v6)+56)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, uint64(v6)+48)) = v26
-	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(7816392313619706465)
-	*(*uint64)(unsafe.Add(b, uint64(v6)+8)) = uint64(8317987319222330741)
-	l1 = uint64(*(*uint32)(unsafe.Add(b, uint64(v1)+520)))
-	v28 = l1
-	l1 = v28 ^ uint64(8387220255154660723)
-	*(*uint64)(unsafe.Add(b, uint64(v6)+32)) = l1
-	l1 = v28 ^ uint64(7237128888997146477)
-	*(*uint64)(unsafe.Add(b, uint64(v6)+16)) = l1
-	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(0))
-	v13 = uint32(1)
-	i0 = fn7546(m, v0, v23, v12, uint32(0))
-	v11 = i0
-	if v11 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
-	v11 = i0
-	if v11 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
-	v14 = i0
-	if v14 != 0 {
-		goto L53
-	}
-	v13 = uint32(27)
-	goto L1
-L53:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+20))
-	v11 = i0
-	if int32(v11) < int32(uint32(1)) {
-		goto L54
-	}
-	v1 = uint32(0)
-L55:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+16))
-	i0 = i0 + v1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v11 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	if v11 != i1 {
-		goto L56
-	}
-	i0 = fn7545(m, v18)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v11 = i0
-L56:
-	i1 = v11 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
-	*(*uint8)(unsafe.Add(b, v11)) = uint8(v2)
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+20))
-	v11 = i1
-	if int32(v1) < int32(v11) {
-		goto L55
-	}
-L54:
-	i0 = v6 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+16))
-	i0 = fn7628(m, i0, i1, v11)
-	v19 = i0
-L57:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v12)))
-	v1 = i0
-	i0 = v12 + uint32(1)
-	v11 = i0
-	v12 = v11
-	if v1 != uint32(58) {
-		goto L57
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v11)))
-	if i0 != 0 {
-		goto L59
-	}
-	v2 = uint32(0)
-	goto L58
-L59:
-	v12 = uint32(0)
-L60:
-	i0 = v11 + v12
-	v1 = i0
-	i0 = v12 + uint32(1)
-	v2 = i0
-	v12 = v2
-	i0 = v1 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L60
-	}
-L58:
-	i0 = fn7628(m, v19, v11, v2)
-	v2 = i0
-L61:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v12 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	if v12 != i1 {
-		goto L62
-	}
-	i0 = fn7545(m, v18)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v12 = i0
-L62:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v11)))
-	v1 = i0
-	i1 = v12 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
-	*(*uint8)(unsafe.Add(b, v12)) = uint8(v1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v11)))
-	v12 = i0
-	i0 = v11 + uint32(1)
-	v11 = i0
-	if v12 != 0 {
-		goto L61
-	}
-	l0 = fn7629(m, v2)
-	v28 = l0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+420))
-	v29 = i0
-	i2 = uint32(v28)
-	v30 = i2
-	i1 = v24 & v30
-	v5 = i1
-	i1 = v5 * uint32(12)
-	i0 = v29 + i1
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	if i0 != v21 {
-		goto L63
-	}
-	i0 = v30 & v22
-	v31 = i0
-	v17 = uint32(0)
-L64:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
-	if i0 != v30 {
-		goto L65
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v12 = i0
-	i0 = b2i(v12 == 0)
-	v19 = i0
-	if v12 == 0 {
-		goto L66
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+8))
-	v2 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i1 = i1 & uint32(255)
-	if v12 != i1 {
-		goto L66
-	}
-	i0 = v1 + uint32(1)
-	v11 = i0
-	i0 = v2 + uint32(1)
-	v12 = i0
-L67:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v11)))
-	v1 = i0
-	i0 = b2i(v1 == 0)
-	v19 = i0
-	if v1 == 0 {
-		goto L66
-	}
-	i0 = v11 + uint32(1)
-	v11 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v12)))
-	v2 = i0
-	i0 = v12 + uint32(1)
-	v12 = i0
-	i1 = v2 & uint32(255)
-	if v1 == i1 {
-		goto L67
-	}
-L66:
-	if v19 == 0 {
-		goto L65
-	}
-	v13 = uint32(8)
-	goto L1
-L65:
-	i0 = v17 & uint32(255)
-	if i0 != 0 {
-		goto L68
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+428)))
-	i1 = i1 + k32(4294967295)
-	i0 = v31 >> (i1 & 31)
-	i0 = i0 & v25
-	i0 = i0 | uint32(1)
-	v17 = i0
-L68:
-	i2 = v17 & uint32(255)
-	v11 = i2
-	i1 = v5 - v11
-	if int32(v5) < int32(v11) {
-		i2 = v20
-	} else {
-		i2 = uint32(0)
-	}
-	i1 = i1 + i2
-	v5 = i1
-	i1 = v5 * uint32(12)
-	i0 = v29 + i1
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	if i0 == v21 {
-		goto L64
-	}
-L63:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+245)))
-	if i0 == 0 {
-		goto L69
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	i0 = i0 + k32(4294967295)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+496)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = *(*uint32)(unsafe.Add(b, v14))
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v11 = i0
-L70:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v12 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
-	if v12 != i1 {
-		goto L71
-	}
-	i0 = fn7545(m, v18)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	v12 = i0
-L71:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v11)))
-	v1 = i0
-	i1 = v12 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
-	*(*uint8)(unsafe.Add(b, v12)) = uint8(v1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v11)))
-	v12 = i0
-	i0 = v11 + uint32(1)
-	v11 = i0
-	if v12 != 0 {
-		goto L70
-	}
-L69:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
-	v11 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+456)) = i1
-	*(*uint32)(unsafe.Add(b, v27)) = v11
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+420))
-	i1 = v5 * uint32(12)
-	i0 = i0 + i1
-	v12 = i0
-	*(*uint32)(unsafe.Add(b, v12)) = v21
-	i0 = v12 + uint32(8)
-	*(*uint32)(unsafe.Add(b, i0)) = v11
-	i0 = v12 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = v30
-	i0 = v16 + k32(4294967295)
-	v16 = i0
-	if v16 != 0 {
-		goto L50
-	}
-	i0 = v10 + uint32(2)
-	v10 = i0
-	goto L38
-L51:
-	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(0))
-L50:
-	i0 = v10 + uint32(2)
-	v10 = i0
-	if int32(v10) < int32(v8) {
-		goto L49
-	}
-L38:
-	if int32(v10) >= int32(v8) {
-		goto L72
-	}
-	i1 = v10 << (uint32(2) & 31)
-	i0 = v15 + i1
-	v11 = i0
-L73:
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	i0 = i0 + k32(4294967295)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-	i0 = v11 + uint32(8)
-	v11 = i0
-	i0 = v10 + uint32(2)
-	v10 = i0
-	if int32(v10) < int32(v8) {
-		goto L73
-	}
-L72:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v11 = i0
-	if v11 == 0 {
-		goto L74
-	}
-L75:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+12))
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = i0 + k32(4294967295)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
-	v11 = i0
-	if v11 != 0 {
-		goto L75
-	}
-L74:
-	v13 = uint32(0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+244)))
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
-	v11 = i0
-	if v11 == 0 {
-		goto L77
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
-	v2 = i0
-	if v2 != 0 {
-		goto L78
-	}
-	v13 = uint32(27)
-	goto L1
-L78:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v11 = i0
-L79:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v11)))
-	v7 = i0
-	i0 = v11 + uint32(1)
-	v12 = i0
-	v11 = v12
-	if v7 != uint32(58) {
-		goto L79
-	}
-	goto L76
-L77:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+156))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v12 = i0
-L76:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v10 = i0
-	v11 = uint32(0)
-	v1 = uint32(0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+245)))
-	if i0 == 0 {
-		goto L80
-	}
-	v1 = uint32(0)
-	if v10 == 0 {
-		goto L80
-	}
-	v7 = uint32(0)
-L81:
-	i0 = v10 + v7
-	v9 = i0
-	i0 = v7 + uint32(1)
-	v1 = i0
-	v7 = v1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v9)))
-	if i0 != 0 {
-		goto L81
-	}
-L80:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v12
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v10
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v10
-L82:
-	i0 = v12 + v11
-	v7 = i0
-	i0 = v11 + uint32(1)
-	v9 = i0
-	v11 = v9
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	if i0 != 0 {
-		goto L82
-	}
-	v13 = uint32(1)
-	i1 = v1 ^ uint32(2147483647)
-	if int32(v10) > int32(i1) {
-		goto L1
-	}
-	i1 = v1 + v10
-	v11 = i1
-	i1 = v11 ^ uint32(2147483647)
-	if int32(v9) > int32(i1) {
-		goto L1
-	}
-	i0 = v11 + v9
-	v11 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	if int32(v11) > int32(i1) {
-		goto L84
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v8 = i0
-	goto L83
-L84:
-	if int32(v11) > int32(uint32(2147483623)) {
-		goto L1
-	}
-	i0 = v11 + uint32(24)
-	v11 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v11)
-	v8 = i0
-	if v8 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v11
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	m.copy(v8, i1, i2)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+388))
-	v11 = i0
-	if v11 == 0 {
-		goto L85
-	}
-L86:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+12))
-	if i0 != v7 {
-		goto L87
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v11)+12)) = v8
-L87:
-	i0 = *(*uint32)(unsafe.Add(b, v11))
-	v11 = i0
-	if v11 != 0 {
-		goto L86
-	}
-L85:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	m.table[i1].(func(*Module, uint32))(m, v7)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v8
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v10 = i0
-L83:
-	i0 = v8 + v10
-	v11 = i0
-	m.copy(v11, v12, v9)
-	if v1 == 0 {
-		goto L88
-	}
-	i0 = v11 + v9
-	v11 = i0
-	i0 = v11 + k32(4294967295)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+496)))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	m.copy(v11, i1, v1)
-L88:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v13 = uint32(0)
-	goto L1
-L37:
-	*(*uint8)(unsafe.Add(b, uint64(v0)+428)) = uint8(v2)
-	goto L1
-L36:
-	*(*uint8)(unsafe.Add(b, uint64(v0)+428)) = uint8(v2)
-	v13 = uint32(1)
-	goto L1
-L9:
-	i1 = v20 << (uint32(2) & 31)
-	i0 = v15 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-L1:
-	i0 = v6 + uint32(64)
-	m.g0 = i0
-	return v13
-}
-
-//go:norace
-//go:nocheckptr
-func fn7636(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint64
-	_ = v7
-	var v8 uint64
-	_ = v8
-	var v9 float32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var d1 float64
-	_ = d1
-	var f0 float32
-	_ = f0
-	var f1 float32
-	_ = f1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v4 = i0
-	m.g0 = v4
-	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4138)
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	v5 = i1
-	i4 = v4 + uint32(52)
-	i5 = *(*uint32)(unsafe.Add(b, v5))
-	i1 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, v1, v2, i4)
-	v5 = i1
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
-	i0 = fn7611(m, v0, v5, v1, i3, uint32(5908), uint32(0))
-	if i0 != 0 {
-		goto L3
-	}
-L4:
-	v5 = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+500))
-	v0 = i0
-	if v0 != 0 {
-		goto L4
-	}
-	v6 = uint32(43)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+544))
-	if i0 == 0 {
-		goto L1
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v5)+536))
-	v7 = l0
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v5)+528))
-	v8 = l0
-	if v8 == 0 {
-		goto L6
-	}
-	l0 = v7 + v8
-	f0 = float32(l0)
-	f1 = float32(v8)
-	f0 = f0 / f1
-	v9 = f0
-	goto L5
-L6:
-	l0 = v7 + uint64(22)
-	f0 = float32(l0)
-	f0 = f0 / math.Float32frombits(0x41b00000)
-	v9 = f0
-L5:
-	i0 = v4 + uint32(32)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(8582452)
-	i0 = v4 + uint32(24)
-	d1 = float64(v9)
-	*(*float64)(unsafe.Add(b, i0)) = d1
-	i0 = v4 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = v7
-	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = v8
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8433343), v4)
-	goto L1
-L3:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+300)) = v10
-	v6 = uint32(9)
-	i0 = v5 + uint32(15)
-	switch i0 {
-	case 0:
-		goto L15
-	case 11:
-		goto L9
-	case 13:
-		goto L10
-	case 14:
-		goto L11
-	case 15:
-		goto L8
-	case 26:
-		goto L13
-	case 28:
-		goto L12
-	case 30:
-		goto L14
-	default:
-		goto L1
-	}
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v6 = i0
-	if v6 == 0 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = v1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+68)))
-	if i0 != 0 {
-		goto L18
-	}
-L19:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = i1
-	i1 = v4 + uint32(60)
-	i3 = v4 + uint32(56)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v5, i1, v10, i3, i4)
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+300)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v6 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
-	i2 = i2 - v6
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v6, i2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = i1
-	if v1 > uint32(1) {
-		goto L19
-	}
-	goto L17
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v10 - v1
-	m.table[v6].(func(*Module, uint32, uint32, uint32))(m, i0, v1, i2)
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
-	if i0 != uint32(2) {
-		goto L20
-	}
-	v6 = uint32(35)
-	goto L1
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
-	v10 = i0
-L16:
-	*(*uint32)(unsafe.Add(b, v3)) = v10
-	v6 = uint32(0)
-	goto L1
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v6 = i0
-	if v6 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = v1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+68)))
-	if i0 != 0 {
-		goto L21
-	}
-L22:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = i1
-	i1 = v4 + uint32(60)
-	i3 = v4 + uint32(56)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v5, i1, v10, i3, i4)
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+300)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v6 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
-	i2 = i2 - v6
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v6, i2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = i1
-	if v1 > uint32(1) {
-		goto L22
-	}
-	goto L7
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v10 - v1
-	m.table[v6].(func(*Module, uint32, uint32, uint32))(m, i0, v1, i2)
-	goto L7
-L13:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	i0 = fn7622(m, v0, i1, v1, v10)
-	if i0 != 0 {
-		goto L7
-	}
-	v6 = uint32(1)
-	goto L1
-L12:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	i0 = fn7623(m, v0, i1, v1, v10)
-	if i0 != 0 {
-		goto L7
-	}
-	v6 = uint32(1)
-	goto L1
-L11:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
-	if i0 == 0 {
-		goto L9
-	}
-	v6 = uint32(5)
-	goto L1
-L10:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
-	if i0 == 0 {
-		goto L9
-	}
-	v6 = uint32(6)
-	goto L1
-L9:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	v6 = uint32(0)
-	goto L1
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v10
-	v6 = uint32(4)
-	goto L1
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L24
-	case 1:
-		goto L25
-	case 2:
-		goto L26
-	default:
-		goto L23
-	}
-L26:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v5
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	v6 = uint32(0)
-	goto L1
-L25:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
-	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = i1
-	v6 = uint32(35)
-	goto L1
-L24:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+576)))
-	if i0 == 0 {
-		goto L23
-	}
-	v6 = uint32(23)
-	goto L1
-L23:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v1
-	goto L2
-L1:
-	i0 = v4 + uint32(64)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn7637(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint64
-	_ = v15
-	var v16 uint64
-	_ = v16
-	var v17 float32
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var d1 float64
-	_ = d1
-	var f0 float32
-	_ = f0
-	var f1 float32
-	_ = f1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(64)
-	v7 = i0
-	m.g0 = v7
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v7)+52)) = v8
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 != v1 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v8
-	i0 = v0 + uint32(300)
-	v9 = i0
-	i0 = v0 + uint32(296)
-	v10 = i0
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	v10 = i0
-	i0 = v10 + uint32(4)
-	v9 = i0
-L1:
-	*(*uint32)(unsafe.Add(b, v10)) = v8
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	i0 = v0 + uint32(300)
-	v11 = i0
-	i0 = v0 + uint32(296)
-	v12 = i0
-	i0 = v1 + uint32(8)
-	v13 = i0
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+52))
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v7)+48)) = v8
-	i4 = v7 + uint32(48)
-	i5 = *(*uint32)(unsafe.Add(b, v13))
-	i1 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v8, v3, i4)
-	v14 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+52))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v7)+48))
-	i0 = fn7611(m, v0, v14, i2, i3, uint32(4253), v6)
-	if i0 != 0 {
-		goto L5
-	}
-L6:
-	v1 = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+500))
-	v0 = i0
-	if v0 != 0 {
-		goto L6
-	}
-	v0 = uint32(43)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+544))
-	if i0 == 0 {
-		goto L3
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+536))
-	v15 = l0
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+528))
-	v16 = l0
-	if v16 == 0 {
-		goto L8
-	}
-	l0 = v15 + v16
-	f0 = float32(l0)
-	f1 = float32(v16)
-	f0 = f0 / f1
-	v17 = f0
-	goto L7
-L8:
-	l0 = v15 + uint64(22)
-	f0 = float32(l0)
-	f0 = f0 / math.Float32frombits(0x41b00000)
-	v17 = f0
-L7:
-	i0 = v7 + uint32(32)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(8582452)
-	i0 = v7 + uint32(24)
-	d1 = float64(v17)
-	*(*float64)(unsafe.Add(b, i0)) = d1
-	i0 = v7 + uint32(16)
-	*(*uint64)(unsafe.Add(b, i0)) = v15
-	*(*uint64)(unsafe.Add(b, uint64(v7)+8)) = v16
-	*(*uint32)(unsafe.Add(b, v7)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
-	i0 = fn8051(m, i0, uint32(8433343), v7)
-	goto L3
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+48))
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v8
-	i0 = v14 + uint32(4)
-	switch i0 {
-	case 0, 3:
-		goto L13
-	case 2:
-		goto L14
-	case 4:
-		goto L9
-	case 10:
-		goto L15
-	case 11:
-		goto L16
-	case 44:
-		goto L17
-	default:
-		goto L12
-	}
-L17:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
-	v14 = i0
-	if v14 == 0 {
-		goto L19
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	m.table[v14].(func(*Module, uint32))(m, i0)
-	goto L18
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v9 = i0
-	if v9 == 0 {
-		goto L18
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+52))
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v7)+60)) = v14
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+68)))
-	if i0 != 0 {
-		goto L20
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 == v1 {
-		goto L21
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	v12 = i0
-	i0 = v12 + uint32(4)
-	v11 = i0
-L21:
-L22:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v7)+56)) = i1
-	i1 = v7 + uint32(60)
-	i3 = v7 + uint32(56)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v8, i3, i4)
-	v14 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+60))
-	*(*uint32)(unsafe.Add(b, v11)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v9 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+56))
-	i2 = i2 - v9
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v9, i2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+60))
-	*(*uint32)(unsafe.Add(b, v12)) = i1
-	if v14 > uint32(1) {
-		goto L22
-	}
-	goto L18
-L20:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v8 - v14
-	m.table[v9].(func(*Module, uint32, uint32, uint32))(m, i0, v14, i2)
-L18:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+48))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
-	if i2 == uint32(2) {
-		i0 = uint32(35)
-	} else {
-		i0 = uint32(0)
-	}
-	v0 = i0
-	goto L3
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v14 = i0
-	if v14 == 0 {
-		goto L23
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v7)+60)) = uint8(k32(10))
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = v7 + uint32(60)
-	m.table[v14].(func(*Module, uint32, uint32, uint32))(m, i0, i1, uint32(1))
-	goto L10
-L23:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v18 = i0
-	if v18 == 0 {
-		goto L10
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+52))
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v7)+60)) = v14
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+68)))
-	if i0 != 0 {
-		goto L24
-	}
-	v19 = v12
-	v20 = v11
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 == v1 {
-		goto L25
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	v19 = i0
-	i0 = v19 + uint32(4)
-	v20 = i0
-L25:
-L26:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v7)+56)) = i1
-	i1 = v7 + uint32(60)
-	i3 = v7 + uint32(56)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v8, i3, i4)
-	v14 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+60))
-	*(*uint32)(unsafe.Add(b, v20)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v18 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+56))
-	i2 = i2 - v18
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v18, i2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+60))
-	*(*uint32)(unsafe.Add(b, v19)) = i1
-	if v14 > uint32(1) {
-		goto L26
-	}
-	goto L10
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v8 - v14
-	m.table[v18].(func(*Module, uint32, uint32, uint32))(m, i0, v14, i2)
-	goto L10
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
-	v18 = i0
-	if v18 == 0 {
-		goto L27
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+68)))
-	if i0 != 0 {
-		goto L11
-	}
-L28:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v7)+60)) = i1
-	i1 = v7 + uint32(52)
-	i3 = v7 + uint32(60)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v8, i3, i4)
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+48))
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v14 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+60))
-	i2 = i2 - v14
-	m.table[v18].(func(*Module, uint32, uint32, uint32))(m, i0, v14, i2)
-	if v8 <= uint32(1) {
-		goto L10
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+52))
-	*(*uint32)(unsafe.Add(b, v10)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+48))
-	v8 = i0
-	goto L28
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	v18 = i0
-	if v18 == 0 {
-		goto L10
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+52))
-	v14 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v7)+60)) = v14
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+68)))
-	if i0 != 0 {
-		goto L29
-	}
-	v19 = v12
-	v20 = v11
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	if i0 == v1 {
-		goto L30
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
-	v19 = i0
-	i0 = v19 + uint32(4)
-	v20 = i0
-L30:
-L31:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	*(*uint32)(unsafe.Add(b, uint64(v7)+56)) = i1
-	i1 = v7 + uint32(60)
-	i3 = v7 + uint32(56)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v8, i3, i4)
-	v14 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+60))
-	*(*uint32)(unsafe.Add(b, v20)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	v18 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+56))
-	i2 = i2 - v18
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
-	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v18, i2)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+60))
-	*(*uint32)(unsafe.Add(b, v19)) = i1
-	if v14 > uint32(1) {
-		goto L31
-	}
-	goto L10
-L29:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i2 = v8 - v14
-	m.table[v18].(func(*Module, uint32, uint32, uint32))(m, i0, v14, i2)
-	goto L10
-L14:
-	if v5 != 0 {
-		goto L32
-	}
-	v0 = uint32(6)
-	goto L3
-L32:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+52))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	v0 = uint32(0)
-	goto L3
-L13:
-	if v5 != 0 {
-		goto L33
-	}
-	v0 = uint32(20)
-	goto L3
-L33:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+52))
-	*(*uint32)(unsafe.Add(b, v4)) = i1
-	v0 = uint32(0)
-	goto L3
-L12:
-	*(*uint32)(unsafe.Add(b, v10)) = v8
-	v0 = uint32(23)
-	goto L3
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+52))
-	v14 = i1
-	i2 = v8 - v14
-	m.table[v18].(func(*Module, uint32, uint32, uint32))(m, i0, v14, i2)
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L35
-	case 1:
-		goto L36
-	case 2:
-		goto L37
-	default:
-		goto L34
-	}
-L37:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+48))
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v10)) = v0
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	v0 = uint32(0)
-	goto L3
-L36:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+48))
-	*(*uint32)(unsafe.Add(b, v10)) = i1
-	v0 = uint32(35)
-	goto L3
-L35:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+576)))
-	if i0 == 0 {
-		goto L34
-	}
-	v0 = uint32(23)
-	goto L3
-L34:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+48))
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v7)+52)) = v8
-	*(*uint32)(unsafe.Add(b, v10)) = v8
-	goto L4
-L9:
-	*(*uint32)(unsafe.Add(b, v10)) = v8
-	v0 = uint32(4)
-L3:
-	i0 = v7 + uint32(64)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7638(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i5 uint32
-	_ = i5
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	i2 = v4 + uint32(12)
-	i5 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
-	i5 = b2i(i5 == 0)
-	i0 = fn7637(m, v0, i1, i2, v2, v3, i5, uint32(0))
-	v1 = i0
-	if v1 != 0 {
-		goto L1
-	}
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+500))
-	if i0 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4140)
-	i0 = fn7639(m, v0, v5, v2, v3)
-	v1 = i0
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4133)
-	i0 = fn7613(m, v0, v5, v2, v3)
-	v1 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7639(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i6 uint32
-	_ = i6
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	i6 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
-	i6 = b2i(i6 == 0)
-	i0 = fn7630(m, v0, uint32(1), i2, v1, v2, v3, i6, uint32(1))
-	v4 = i0
-	if v4 != 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+388))
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	v6 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v7 = i2
-	i2 = v7 + uint32(1)
-	v8 = i2
-	i1 = v6 + v8
-	v2 = i1
-	if v5 == v2 {
-		goto L2
-	}
-	v4 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v1 = i0
-	i1 = uint32(2147483646) - v7
-	if v1 > i1 {
-		goto L1
-	}
-	i0 = v1 + v8
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	i1 = i1 - v6
-	if int32(v7) <= int32(i1) {
-		goto L4
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v6, v7)
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
-	v1 = i1
-	if i0 != v1 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v6 = i0
-	if v6 == 0 {
-		goto L6
-	}
-	i2 = v6 - v1
-	i1 = v2 + i2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-L6:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v2
-	i1 = v2 + v7
-	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = i1
-	i0 = v2 + v8
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v5 = i0
-L4:
-	m.copy(v2, v5, v1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v3 = i0
-	if v3 != 0 {
-		goto L3
-	}
-L2:
-	v4 = uint32(0)
-L1:
-	m.depth--
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7640(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	v5 = i0
-	i3 = v4 + uint32(12)
-	i4 = v5 + uint32(4)
-	i4 = *(*uint32)(unsafe.Add(b, i4))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, v1, v2, i3)
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+300)) = v6
-	i0 = v5 + uint32(2)
-	switch i0 {
-	case 0:
-		goto L5
-	case 1:
-		goto L6
-	case 14:
-		goto L7
-	default:
-		goto L2
-	}
-L7:
-	i0 = fn7612(m, v0, uint32(1), v1, v6)
-	v1 = i0
-	if v1 != 0 {
-		goto L1
-	}
-	v1 = uint32(35)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
-	i0 = i0 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L8
-	case 1:
-		goto L1
-	case 2:
-		goto L9
-	default:
-		goto L3
-	}
-L9:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v1 = uint32(0)
-	goto L1
-L8:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+576)))
-	if i0 == 0 {
-		goto L3
-	}
-	v1 = uint32(23)
-	goto L1
-L6:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
-	if i0 == 0 {
-		goto L4
-	}
-	v1 = uint32(5)
-	goto L1
-L5:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
-	if i0 == 0 {
-		goto L4
-	}
-	v1 = uint32(6)
-	goto L1
-L4:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	v1 = uint32(0)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v1 = i0
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+336)) = uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4140)
-	i0 = fn7639(m, v0, v1, v2, v3)
-	v1 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7641(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
-	v5 = i0
-	i3 = v4 + uint32(12)
-	i4 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, v1, v2, i3)
-	v6 = i0
-	if int32(v6) < int32(uint32(1)) {
-		goto L1
-	}
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i3 = v4 + uint32(12)
-	i4 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, i1, v2, i3)
-	v6 = i0
-	if int32(v6) >= int32(uint32(1)) {
-		goto L2
-	}
-L1:
-	if v6 == 0 {
-		goto L4
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
-	i0 = i0 & uint32(255)
-	if i0 != 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	v5 = uint32(0)
-	goto L3
-L4:
-	i0 = v6 + uint32(2)
-	if i0 < uint32(3) {
-		goto L5
-	}
-	i0 = fn7618(m, v0, v5, v1, v2, uint32(0), uint32(0))
-	v5 = i0
-	goto L3
-L5:
-	i0 = uint32(4) - v6
-	v5 = i0
-L3:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7642(m *Module, v0 uint32) {
-	b := m.base
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4141)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(4294967296)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7643(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v5 = uint32(0)
-	v6 = uint32(4142)
-	i0 = v1 + k32(4294967285)
-	switch i0 {
-	case 0:
-		goto L9
-	case 1:
-		goto L10
-	case 2:
-		goto L8
-	case 3:
-		goto L1
-	case 4:
-		goto L2
-	case 5:
-		goto L7
-	case 18:
-		goto L6
-	default:
-		goto L5
-	}
-L10:
-	v5 = uint32(1)
-	goto L2
-L9:
-	v5 = uint32(55)
-	goto L2
-L8:
-	v5 = uint32(56)
-	goto L2
-L7:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
-	i2 = i2 << (uint32(1) & 31)
-	i1 = v2 + i2
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, i1, v3, uint32(9987340))
-	if i0 == 0 {
-		goto L4
-	}
-	v5 = uint32(3)
-	v6 = uint32(4143)
-	goto L2
-L6:
-	v5 = uint32(2)
-	goto L3
-L5:
-	if v1 != uint32(28) {
-		goto L4
-	}
-	v5 = uint32(59)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L1
-	}
-L4:
-	v5 = k32(4294967295)
-L3:
-	v6 = uint32(4144)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-L1:
-	m.depth--
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7644(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v5 = uint32(0)
-	i0 = v1 + k32(4294967285)
-	switch i0 {
-	case 0:
-		goto L7
-	case 2:
-		goto L6
-	case 3, 4:
-		goto L1
-	case 5:
-		goto L5
-	case 18:
-		goto L4
-	default:
-		goto L3
-	}
-L7:
-	m.depth--
-	return uint32(55)
-L6:
-	m.depth--
-	return uint32(56)
-L5:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
-	i2 = i2 << (uint32(1) & 31)
-	i1 = v2 + i2
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, i1, v3, uint32(9987340))
-	if i0 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4143)
-	m.depth--
-	return uint32(3)
-L4:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4144)
-	m.depth--
-	return uint32(2)
-L3:
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(59)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4144)
-	v5 = k32(4294967295)
-L1:
-	m.depth--
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7645(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(4)
-	v6 = uint32(4145)
-	v7 = uint32(3)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 3, 26:
-		goto L2
-	default:
-		goto L3
-	}
-L3:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	return uint32(59)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	v7 = v5
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7646(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7647(m *Module, v0 uint32) {
-	b := m.base
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4146)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(0)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7648(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4147)
-	v5 = uint32(57)
-	if v1 == uint32(12) {
-		goto L1
-	}
-	i0 = fn7649(m, v0, v1, v2, v3, v4)
-	v5 = i0
-L1:
-	m.depth--
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7649(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v5 = uint32(0)
-	i0 = v1 + uint32(4)
-	switch i0 {
-	case 0:
-		goto L3
-	case 19:
-		goto L1
-	case 30:
-		goto L2
-	case 37:
-		goto L6
-	case 38:
-		goto L5
-	default:
-		goto L4
-	}
-L6:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4148)
-	m.depth--
-	return uint32(0)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i1 = v1 + k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	m.depth--
-	return uint32(0)
-L4:
-	i0 = fn7651(m, v0, v1, v2, v3, v4)
-	m.depth--
-	return i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4144)
-	v5 = k32(4294967295)
-L1:
-	m.depth--
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7650(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i4 uint32
-	_ = i4
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v5 = uint32(7)
-	v6 = uint32(4149)
-	v7 = uint32(3)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 2:
-		goto L6
-	case 3:
-		goto L5
-	case 10:
-		goto L2
-	default:
-		goto L4
-	}
-L6:
-	v5 = uint32(8)
-	v6 = uint32(4150)
-	goto L2
-L5:
-	v5 = uint32(3)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987348))
-	if i0 == 0 {
-		goto L7
-	}
-	v6 = uint32(4151)
-	goto L2
-L7:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987355))
-	if i0 == 0 {
-		goto L3
-	}
-	v6 = uint32(4152)
-	goto L2
-L4:
-	if v1 != uint32(28) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(59)
-L3:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	v7 = v5
-L1:
-	m.depth--
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7651(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v5 = uint32(0)
-	i0 = v1 + uint32(4)
-	switch i0 {
-	case 0, 19:
-		goto L1
-	case 15:
-		goto L7
-	case 17:
-		goto L6
-	case 20:
-		goto L8
-	case 30:
-		goto L4
-	case 32:
-		goto L5
-	default:
-		goto L3
-	}
-L8:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
-	i2 = i2 << (uint32(1) & 31)
-	i1 = v2 + i2
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, i1, v3, uint32(9987362))
-	if i0 == 0 {
-		goto L9
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4153)
-	m.depth--
-	return uint32(11)
-L9:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
-	i2 = i2 << (uint32(1) & 31)
-	i1 = v2 + i2
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, i1, v3, uint32(9987369))
-	if i0 == 0 {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4154)
-	m.depth--
-	return uint32(33)
-L10:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
-	i2 = i2 << (uint32(1) & 31)
-	i1 = v2 + i2
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, i1, v3, uint32(9987377))
-	if i0 == 0 {
-		goto L11
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4155)
-	m.depth--
-	return uint32(39)
-L11:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
-	i2 = i2 << (uint32(1) & 31)
-	i1 = v2 + i2
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, i1, v3, uint32(9987385))
-	if i0 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4156)
-	m.depth--
-	return uint32(17)
-L7:
-	m.depth--
-	return uint32(55)
-L6:
-	m.depth--
-	return uint32(56)
-L5:
-	m.depth--
-	return uint32(60)
-L4:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4157)
-	m.depth--
-	return uint32(3)
-L3:
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(59)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4144)
-	v5 = k32(4294967295)
-L1:
-	m.depth--
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7652(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(0)
-	i0 = v1 + k32(4294967285)
-	i0 = bits.RotateLeft32(i0, int(uint32(31)&31))
-	switch i0 {
-	case 0:
-		goto L5
-	case 1:
-		goto L4
-	case 2:
-		goto L1
-	case 9:
-		goto L3
-	default:
-		goto L2
-	}
-L5:
-	return uint32(55)
-L4:
-	return uint32(56)
-L3:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4144)
-	return uint32(2)
-L2:
-	if v1 != uint32(28) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L6
-	}
-	return uint32(59)
-L6:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4144)
-	v5 = k32(4294967295)
-L1:
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7653(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(5)
-	v6 = uint32(4158)
-	v7 = uint32(3)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 12:
-		goto L2
-	default:
-		goto L3
-	}
-L3:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	return uint32(59)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	v7 = v5
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7654(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(6)
-	v6 = uint32(4151)
-	v7 = uint32(3)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 12:
-		goto L2
-	default:
-		goto L3
-	}
-L3:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	return uint32(59)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	v7 = v5
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7655(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(4159)
-	v6 = uint32(11)
-	v7 = uint32(11)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 3:
-		goto L4
-	case 7:
-		goto L2
-	default:
-		goto L3
-	}
-L4:
-	v6 = uint32(9)
-	v5 = uint32(4160)
-	goto L2
-L3:
-	v6 = k32(4294967295)
-	v5 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	v7 = uint32(59)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	v7 = v6
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7656(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(34)
-	v6 = uint32(4161)
-	v7 = uint32(33)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 3, 26:
-		goto L2
-	default:
-		goto L3
-	}
-L3:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	return uint32(59)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	v7 = v5
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7657(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(40)
-	v6 = uint32(4162)
-	v7 = uint32(39)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 3, 26:
-		goto L2
-	default:
-		goto L3
-	}
-L3:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	return uint32(59)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	v7 = v5
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7658(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(4163)
-	v6 = uint32(17)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 3:
-		goto L2
-	default:
-		goto L3
-	}
-L3:
-	i0 = b2i(v1 != uint32(28))
-	v6 = i0
-	v1 = k32(4294967295)
-	v5 = uint32(4144)
-	if v6 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	return uint32(59)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	v6 = v1
-L1:
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn7659(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(8)
-	v6 = uint32(4150)
-	v7 = uint32(3)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 2:
-		goto L2
-	default:
-		goto L3
-	}
-L3:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	return uint32(59)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	v7 = v5
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7660(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(7)
-	v6 = uint32(4149)
-	v7 = uint32(3)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 2:
-		goto L3
-	case 10:
-		goto L2
-	default:
-		goto L4
-	}
-L4:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	return uint32(59)
-L3:
-	v5 = uint32(8)
-	v6 = uint32(4150)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	v7 = v5
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7661(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(10)
-	v6 = uint32(4164)
-	v7 = uint32(11)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 3:
-		goto L2
-	default:
-		goto L3
-	}
-L3:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	return uint32(59)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	v7 = v5
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7662(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i4 uint32
-	_ = i4
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v5 = uint32(11)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 3:
-		goto L5
-	case 12:
-		goto L4
-	default:
-		goto L3
-	}
-L5:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987348))
-	if i0 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4165)
-	m.depth--
-	return uint32(11)
-L6:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987355))
-	if i0 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4166)
-	m.depth--
-	return uint32(11)
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(11)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4167)
-	m.depth--
-	return uint32(12)
-L3:
-	if v1 != uint32(28) {
-		goto L2
-	}
-	v5 = uint32(59)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4144)
-	v5 = k32(4294967295)
-L1:
-	m.depth--
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7663(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	b := m.base
-	v5 = uint32(22)
-	v6 = uint32(4168)
-	v7 = uint32(33)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 2:
-		goto L3
-	case 3, 26:
-		goto L2
-	default:
-		goto L4
-	}
-L4:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	return uint32(59)
-L3:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i2 != 0 {
-		i0 = uint32(4149)
-	} else {
-		i0 = uint32(4147)
-	}
-	v6 = i0
-	v5 = uint32(33)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	v7 = v5
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7664(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i4 uint32
-	_ = i4
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v5 = uint32(39)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 3:
-		goto L5
-	case 8:
-		goto L4
-	default:
-		goto L3
-	}
-L5:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987486))
-	if i0 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(39)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4167)
-	m.depth--
-	return uint32(42)
-L6:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987492))
-	if i0 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(39)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4167)
-	m.depth--
-	return uint32(41)
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(1)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4169)
-	m.depth--
-	return uint32(44)
-L3:
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	m.depth--
-	return uint32(59)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4144)
-	v5 = k32(4294967295)
-L1:
-	m.depth--
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7665(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i4 uint32
-	_ = i4
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v5 = uint32(17)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 3:
-		goto L5
-	default:
-		goto L4
-	}
-L5:
-	v5 = uint32(17)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987348))
-	if i0 == 0 {
-		goto L6
-	}
-	v1 = uint32(4170)
-	goto L2
-L6:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987355))
-	if i0 == 0 {
-		goto L3
-	}
-	v1 = uint32(4171)
-	goto L2
-L4:
-	if v1 != uint32(28) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(59)
-L3:
-	v5 = k32(4294967295)
-	v1 = uint32(4144)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-L1:
-	m.depth--
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7666(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i4 uint32
-	_ = i4
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v5 = uint32(11)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 3:
-		goto L5
-	case 12:
-		goto L4
-	default:
-		goto L3
-	}
-L5:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987348))
-	if i0 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4172)
-	m.depth--
-	return uint32(11)
-L6:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987355))
-	if i0 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4173)
-	m.depth--
-	return uint32(11)
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(11)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4167)
-	m.depth--
-	return uint32(12)
-L3:
-	if v1 != uint32(28) {
-		goto L2
-	}
-	v5 = uint32(59)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4144)
-	v5 = k32(4294967295)
-L1:
-	m.depth--
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7667(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(13)
-	v6 = uint32(4174)
-	v7 = uint32(11)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 12:
-		goto L2
-	default:
-		goto L3
-	}
-L3:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	return uint32(59)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	v7 = v5
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7668(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(14)
-	v6 = uint32(4165)
-	v7 = uint32(11)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 12:
-		goto L2
-	default:
-		goto L3
-	}
-L3:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	return uint32(59)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	v7 = v5
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7669(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L3
-	case 2:
-		goto L2
-	default:
-		goto L1
-	}
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	return i0
-L2:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i3 != 0 {
-		i1 = uint32(4149)
-	} else {
-		i1 = uint32(4147)
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	return i0
-L1:
-	if v1 != uint32(28) {
-		goto L5
-	}
-	v1 = uint32(59)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L4
-	}
-L5:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4144)
-	v1 = k32(4294967295)
-L4:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7670(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(13)
-	v6 = uint32(4175)
-	v7 = uint32(11)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 12:
-		goto L2
-	default:
-		goto L3
-	}
-L3:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	return uint32(59)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	v7 = v5
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7671(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(14)
-	v6 = uint32(4172)
-	v7 = uint32(11)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 12:
-		goto L2
-	default:
-		goto L3
-	}
-L3:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	return uint32(59)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	v7 = v5
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7672(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	b := m.base
-	v5 = uint32(11)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 2:
-		goto L3
-	default:
-		goto L4
-	}
-L4:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	return uint32(59)
-L3:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i2 != 0 {
-		i0 = uint32(4149)
-	} else {
-		i0 = uint32(4147)
-	}
-	v6 = i0
-	v5 = uint32(15)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-L1:
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7673(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i4 uint32
-	_ = i4
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v5 = uint32(0)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 3:
-		goto L5
-	default:
-		goto L4
-	}
-L5:
-	v5 = uint32(0)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987394))
-	if i0 == 0 {
-		goto L6
-	}
-	v1 = uint32(4176)
-	goto L2
-L6:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987402))
-	if i0 == 0 {
-		goto L3
-	}
-	v1 = uint32(4177)
-	goto L2
-L4:
-	if v1 != uint32(28) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(59)
-L3:
-	v5 = k32(4294967295)
-	v1 = uint32(4144)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-L1:
-	m.depth--
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7674(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v5 = uint32(0)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 10:
-		goto L3
-	default:
-		goto L2
-	}
-L3:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4147)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
-	return uint32(0)
-L2:
-	if v1 != uint32(28) {
-		goto L4
-	}
-	v5 = uint32(59)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L1
-	}
-L4:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4144)
-	v5 = k32(4294967295)
-L1:
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7675(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(58)
-	v6 = uint32(4147)
-	v7 = uint32(0)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 10:
-		goto L2
-	default:
-		goto L3
-	}
-L3:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	return uint32(59)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	v7 = v5
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7676(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v5 = uint32(11)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 2:
-		goto L6
-	case 3:
-		goto L5
-	default:
-		goto L4
-	}
-L6:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i2 != 0 {
-		i0 = uint32(4149)
-	} else {
-		i0 = uint32(4147)
-	}
-	v1 = i0
-	v5 = uint32(15)
-	goto L2
-L5:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987409))
-	if i0 == 0 {
-		goto L3
-	}
-	v5 = uint32(11)
-	v1 = uint32(4178)
-	goto L2
-L4:
-	if v1 != uint32(28) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(59)
-L3:
-	v5 = k32(4294967295)
-	v1 = uint32(4144)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v1
-L1:
-	m.depth--
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7677(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(11)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 3:
-		goto L3
-	default:
-		goto L2
-	}
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(11)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4167)
-	return uint32(16)
-L2:
-	if v1 != uint32(28) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L4
-	}
-	return uint32(59)
-L4:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4144)
-	v5 = k32(4294967295)
-L1:
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7678(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i4 uint32
-	_ = i4
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v5 = uint32(4179)
-	v6 = uint32(33)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 3:
-		goto L5
-	case 8:
-		goto L2
-	default:
-		goto L4
-	}
-L5:
-	v5 = uint32(4180)
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987415))
-	if i0 == 0 {
-		goto L6
-	}
-	v6 = uint32(23)
-	goto L2
-L6:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987421))
-	if i0 == 0 {
-		goto L7
-	}
-	v6 = uint32(24)
-	goto L2
-L7:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987424))
-	if i0 == 0 {
-		goto L8
-	}
-	v6 = uint32(25)
-	goto L2
-L8:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987430))
-	if i0 == 0 {
-		goto L9
-	}
-	v6 = uint32(26)
-	goto L2
-L9:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987362))
-	if i0 == 0 {
-		goto L10
-	}
-	v6 = uint32(27)
-	goto L2
-L10:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987437))
-	if i0 == 0 {
-		goto L11
-	}
-	v6 = uint32(28)
-	goto L2
-L11:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987446))
-	if i0 == 0 {
-		goto L12
-	}
-	v6 = uint32(29)
-	goto L2
-L12:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987454))
-	if i0 == 0 {
-		goto L13
-	}
-	v6 = uint32(30)
-	goto L2
-L13:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987385))
-	if i0 == 0 {
-		goto L3
-	}
-	v5 = uint32(4181)
-	goto L2
-L4:
-	if v1 != uint32(28) {
-		goto L3
-	}
-	v6 = uint32(59)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L1
-	}
-L3:
-	v6 = k32(4294967295)
-	v5 = uint32(4144)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-L1:
-	m.depth--
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn7679(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(31)
-	v6 = uint32(4182)
-	v7 = uint32(33)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 3, 4, 26:
-		goto L2
-	default:
-		goto L3
-	}
-L3:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	return uint32(59)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	v7 = v5
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7680(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v5 = uint32(37)
-	v6 = uint32(4161)
-	v7 = uint32(33)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 5:
-		goto L5
-	case 12:
-		goto L2
-	default:
-		goto L4
-	}
-L5:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
-	i1 = v2 + i2
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, i1, v3, uint32(9987463))
-	if i0 == 0 {
-		goto L6
-	}
-	v5 = uint32(35)
-	goto L2
-L6:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
-	i1 = v2 + i2
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, i1, v3, uint32(9987471))
-	if i0 == 0 {
-		goto L7
-	}
-	v5 = uint32(36)
-	goto L2
-L7:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
-	i1 = v2 + i2
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, i1, v3, uint32(9987480))
-	if i0 == 0 {
-		goto L3
-	}
-	v5 = uint32(33)
-	v6 = uint32(4183)
-	goto L2
-L4:
-	if v1 != uint32(28) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(59)
-L3:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	v7 = v5
-L1:
-	m.depth--
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7681(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(4184)
-	v6 = uint32(33)
-	v7 = uint32(33)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 8:
-		goto L2
-	default:
-		goto L3
-	}
-L3:
-	v6 = k32(4294967295)
-	v5 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	v7 = uint32(59)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	v7 = v6
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7682(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(38)
-	v6 = uint32(4161)
-	v7 = uint32(33)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 12:
-		goto L2
-	default:
-		goto L3
-	}
-L3:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	return uint32(59)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	v7 = v5
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7683(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(32)
-	v6 = uint32(4185)
-	v7 = uint32(33)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 3:
-		goto L2
-	default:
-		goto L3
-	}
-L3:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	return uint32(59)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	v7 = v5
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7684(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(4180)
-	v6 = uint32(33)
-	v7 = uint32(33)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 6:
-		goto L4
-	case 9:
-		goto L2
-	default:
-		goto L3
-	}
-L4:
-	v5 = uint32(4179)
-	goto L2
-L3:
-	v6 = k32(4294967295)
-	v5 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	v7 = uint32(59)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	v7 = v6
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7685(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(4180)
-	v6 = uint32(33)
-	v7 = uint32(33)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 6:
-		goto L4
-	case 9:
-		goto L2
-	default:
-		goto L3
-	}
-L4:
-	v5 = uint32(4184)
-	goto L2
-L3:
-	v6 = k32(4294967295)
-	v5 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	v7 = uint32(59)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v5
-	v7 = v6
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7686(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v5 = uint32(51)
-	v6 = uint32(4186)
-	v7 = uint32(39)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 3, 26:
-		goto L2
-	case 5:
-		goto L9
-	case 8:
-		goto L8
-	case 15:
-		goto L7
-	case 16:
-		goto L6
-	case 17:
-		goto L5
-	default:
-		goto L4
-	}
-L9:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
-	i1 = v2 + i2
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, i1, v3, uint32(9987496))
-	if i0 == 0 {
-		goto L3
-	}
-	v5 = uint32(43)
-	v6 = uint32(4187)
-	goto L2
-L8:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(2)
-	v5 = uint32(44)
-	v6 = uint32(4188)
-	goto L2
-L7:
-	v5 = uint32(53)
-	goto L2
-L6:
-	v5 = uint32(52)
-	goto L2
-L5:
-	v5 = uint32(54)
-	goto L2
-L4:
-	if v1 != uint32(28) {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L3
-	}
-	m.depth--
-	return uint32(59)
-L3:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	v7 = v5
-L1:
-	m.depth--
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7687(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v5 = uint32(39)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 6:
-		goto L3
-	case 9:
-		goto L8
-	case 20:
-		goto L6
-	case 21:
-		goto L7
-	case 22:
-		goto L5
-	case 23:
-		goto L4
-	default:
-		goto L2
-	}
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = i1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
-	v5 = uint32(45)
-	if v1 != 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(39)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4167)
-	return uint32(45)
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = i1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
-	v5 = uint32(46)
-	if v1 != 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(39)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4167)
-	return uint32(46)
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = i1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
-	v5 = uint32(47)
-	if v1 != 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(39)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4167)
-	return uint32(47)
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = i1 + k32(4294967295)
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
-	v5 = uint32(48)
-	if v1 != 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(39)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4167)
-	return uint32(48)
-L4:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4188)
-	return uint32(50)
-L3:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4188)
-	return uint32(49)
-L2:
-	if v1 != uint32(28) {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L9
-	}
-	return uint32(59)
-L9:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4144)
-	v5 = k32(4294967295)
-L1:
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7688(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(39)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 6:
-		goto L3
-	case 9:
-		goto L5
-	case 21:
-		goto L4
-	default:
-		goto L2
-	}
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(39)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4167)
-	return uint32(45)
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(39)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4167)
-	return uint32(46)
-L3:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4189)
-	return uint32(39)
-L2:
-	if v1 != uint32(28) {
-		goto L6
-	}
-	v5 = uint32(59)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L1
-	}
-L6:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4144)
-	v5 = k32(4294967295)
-L1:
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7689(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v5 = uint32(39)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 3, 26:
-		goto L6
-	case 8:
-		goto L7
-	case 15:
-		goto L5
-	case 16:
-		goto L4
-	case 17:
-		goto L3
-	default:
-		goto L2
-	}
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
-	return uint32(44)
-L6:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4186)
-	return uint32(51)
-L5:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4186)
-	return uint32(53)
-L4:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4186)
-	return uint32(52)
-L3:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4186)
-	return uint32(54)
-L2:
-	if v1 != uint32(28) {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L8
-	}
-	return uint32(59)
-L8:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4144)
-	v5 = k32(4294967295)
-L1:
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7690(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(51)
-	v6 = uint32(4190)
-	v7 = uint32(39)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 3, 26:
-		goto L2
-	default:
-		goto L3
-	}
-L3:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	return uint32(59)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	v7 = v5
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7691(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(39)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 6:
-		goto L3
-	case 21:
-		goto L4
-	default:
-		goto L2
-	}
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(39)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4167)
-	return uint32(46)
-L3:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4189)
-	return uint32(39)
-L2:
-	if v1 != uint32(28) {
-		goto L5
-	}
-	v5 = uint32(59)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 == 0 {
-		goto L1
-	}
-L5:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4144)
-	v5 = k32(4294967295)
-L1:
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7692(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(17)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 12:
-		goto L3
-	default:
-		goto L2
-	}
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(17)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4167)
-	return uint32(19)
-L2:
-	if v1 != uint32(28) {
-		goto L4
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L4
-	}
-	return uint32(59)
-L4:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4144)
-	v5 = k32(4294967295)
-L1:
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7693(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v5 = uint32(21)
-	v6 = uint32(4191)
-	v7 = uint32(17)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 12:
-		goto L2
-	default:
-		goto L3
-	}
-L3:
-	v5 = k32(4294967295)
-	v6 = uint32(4144)
-	if v1 != uint32(28) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L2
-	}
-	return uint32(59)
-L2:
-	*(*uint32)(unsafe.Add(b, v0)) = v6
-	v7 = v5
-L1:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7694(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	v5 = uint32(17)
-	i0 = v1 + k32(4294967281)
-	switch i0 {
-	case 0:
-		goto L1
-	case 2:
-		goto L3
-	case 12:
-		goto L4
-	default:
-		goto L2
-	}
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(17)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4167)
-	return uint32(19)
-L3:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i3 != 0 {
-		i1 = uint32(4149)
-	} else {
-		i1 = uint32(4147)
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = i1
-	return uint32(20)
-L2:
-	if v1 != uint32(28) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	if i0 != 0 {
-		goto L5
-	}
-	return uint32(59)
-L5:
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4144)
-	v5 = k32(4294967295)
-L1:
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7695(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v2 = uint32(0)
-	if int32(v0) < int32(uint32(0)) {
-		goto L1
-	}
-	if v0 > uint32(127) {
-		goto L2
-	}
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(v0)
-	return uint32(1)
-L2:
-	if v0 > uint32(2047) {
-		goto L3
-	}
-	i0 = v1 + uint32(1)
-	i1 = v0 & uint32(63)
-	i1 = i1 | uint32(128)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = v0 >> (uint32(6) & 31)
-	i1 = i1 | uint32(192)
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
-	return uint32(2)
-L3:
-	if v0 > uint32(65535) {
-		goto L4
-	}
-	i0 = v1 + uint32(2)
-	i1 = v0 & uint32(63)
-	i1 = i1 | uint32(128)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = v0 >> (uint32(12) & 31)
-	i1 = i1 | uint32(224)
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
-	i0 = v1 + uint32(1)
-	i1 = v0 >> (uint32(6) & 31)
-	i1 = i1 & uint32(63)
-	i1 = i1 | uint32(128)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	return uint32(3)
-L4:
-	if v0 > uint32(1114111) {
-		goto L1
-	}
-	i0 = v1 + uint32(3)
-	i1 = v0 & uint32(63)
-	i1 = i1 | uint32(128)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i1 = v0 >> (uint32(18) & 31)
-	i1 = i1 | uint32(240)
-	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
-	i0 = v1 + uint32(2)
-	i1 = v0 >> (uint32(6) & 31)
-	i1 = i1 & uint32(63)
-	i1 = i1 | uint32(128)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v1 + uint32(1)
-	i1 = v0 >> (uint32(12) & 31)
-	i1 = i1 & uint32(63)
-	i1 = i1 | uint32(128)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	v2 = uint32(4)
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7696(m *Module) uint32 {
-	return uint32(1908)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7697(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	m.copy(v0, uint32(9987504), uint32(364))
-	v4 = uint32(0)
-	v5 = v1
-L1:
-	i0 = v4 + uint32(9987576)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v6 = i0
-	if v6 == 0 {
-		goto L2
-	}
-	if v6 == uint32(28) {
-		goto L2
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	if v4 == i1 {
-		goto L2
-	}
-	return uint32(0)
-L2:
-	i0 = v4 + uint32(9987577)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v6 = i0
-	if v6 == 0 {
-		goto L3
-	}
-	if v6 == uint32(28) {
-		goto L3
-	}
-	i0 = v4 + uint32(1)
-	i1 = v5 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	if i0 == i1 {
-		goto L3
-	}
-	return uint32(0)
-L3:
-	i0 = v5 + uint32(8)
-	v5 = i0
-	i0 = v4 + uint32(2)
-	v4 = i0
-	if v4 != uint32(128) {
-		goto L1
-	}
-	v6 = uint32(72)
-	v7 = uint32(372)
-	v4 = k32(4294966272)
-L5:
-	i0 = v1 + v4
-	i0 = i0 + uint32(1024)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v5 = i0
-	if v5 != k32(4294967295) {
-		goto L7
-	}
-	i0 = v0 + v6
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(1))
-	i0 = v0 + v7
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(65535))
-	i0 = v0 + v4
-	i0 = i0 + uint32(1908)
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(1))
-	goto L6
-L7:
-	if int32(v5) > int32(k32(4294967295)) {
-		goto L8
-	}
-	v8 = uint32(0)
-	if v2 == 0 {
-		goto L4
-	}
-	if v5 < k32(4294967292) {
-		goto L4
-	}
-	i0 = v0 + v6
-	i1 = uint32(3) - v5
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v0 + v4
-	i0 = i0 + uint32(1908)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-	i0 = v0 + v7
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(0))
-	goto L6
-L8:
-	if v5 > uint32(127) {
-		goto L9
-	}
-	i0 = v5 + uint32(9987576)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v8 = i0
-	if v8 == 0 {
-		goto L10
-	}
-	if v8 == uint32(28) {
-		goto L10
-	}
-	i0 = v6 + k32(4294967224)
-	if i0 == v5 {
-		goto L10
-	}
-	return uint32(0)
-L10:
-	i0 = v0 + v6
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v8)
-	i0 = v0 + v4
-	v8 = i0
-	i0 = v8 + uint32(1909)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v5)
-	i0 = v8 + uint32(1908)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(1))
-	i0 = v0 + v7
-	if v5 != 0 {
-		i1 = v5
-	} else {
-		i1 = k32(4294967295)
-	}
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(i1)
-	goto L6
-L9:
-	i0 = v5 >> (uint32(8) & 31)
-	v8 = i0
-	i0 = v8 + k32(4294967080)
-	if i0 < uint32(8) {
-		goto L12
-	}
-	if v8 == uint32(255) {
-		goto L13
-	}
-	if v8 != 0 {
-		goto L11
-	}
-	i0 = v5 + uint32(9987576)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 == 0 {
-		goto L12
-	}
-	goto L11
-L13:
-	i0 = v5 & uint32(2147483646)
-	if i0 != uint32(65534) {
-		goto L11
-	}
-L12:
-	i0 = v0 + v6
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-	i0 = v0 + v7
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(65535))
-	i0 = v0 + v4
-	i0 = i0 + uint32(1908)
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(1))
-	goto L6
-L11:
-	if v5 <= uint32(65535) {
-		goto L14
-	}
-	return uint32(0)
-L14:
-	i0 = v8 + uint32(9989888)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 << (uint32(5) & 31)
-	i1 = v5 >> (uint32(5) & 31)
-	i1 = i1 & uint32(7)
-	i1 = i1 << (uint32(2) & 31)
-	v9 = i1
-	i0 = i0 | v9
-	i0 = i0 + uint32(9987872)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = uint32(1) << (v5 & 31)
-	v10 = i1
-	i0 = i0 & v10
-	if i0 == 0 {
-		goto L16
-	}
-	i0 = v0 + v6
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(22))
-	goto L15
-L16:
-	i0 = v0 + v6
-	v11 = i0
-	i0 = v8 + uint32(9990144)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 << (uint32(5) & 31)
-	i0 = i0 | v9
-	i0 = i0 + uint32(9987872)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = i0 & v10
-	if i0 == 0 {
-		goto L17
-	}
-	*(*uint8)(unsafe.Add(b, v11)) = uint8(k32(26))
-	goto L15
-L17:
-	*(*uint8)(unsafe.Add(b, v11)) = uint8(k32(28))
-L15:
-	i0 = v0 + v4
-	v8 = i0
-	if v5 > uint32(2047) {
-		goto L19
-	}
-	i0 = v5 >> (uint32(6) & 31)
-	i0 = i0 | k32(4294967232)
-	v9 = i0
-	v10 = uint32(2)
-	v11 = v5
-	goto L18
-L19:
-	i0 = v8 + uint32(1911)
-	i1 = v5 & uint32(63)
-	i1 = i1 | uint32(128)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v5 >> (uint32(6) & 31)
-	v11 = i0
-	i0 = v5 >> (uint32(12) & 31)
-	i0 = i0 | k32(4294967264)
-	v9 = i0
-	v10 = uint32(3)
-L18:
-	i0 = v8 + uint32(1909)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v9)
-	i0 = v8 + uint32(1908)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(v10)
-	i0 = v8 + uint32(1910)
-	i1 = v11 & uint32(63)
-	i1 = i1 | uint32(128)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
-	i0 = v0 + v7
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(v5)
-L6:
-	i0 = v7 + uint32(2)
-	v7 = i0
-	i0 = v6 + uint32(1)
-	v6 = i0
-	i0 = v4 + uint32(4)
-	v4 = i0
-	if v4 != 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+364)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v0)+368)) = v3
-	if v2 == 0 {
-		goto L20
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+360)) = uint32(4192)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+356)) = uint32(4192)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+352)) = uint32(4192)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+348)) = uint32(4193)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+344)) = uint32(4193)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+340)) = uint32(4193)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+336)) = uint32(4194)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+332)) = uint32(4194)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+328)) = uint32(4194)
-L20:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(4195)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = uint32(4196)
-	v8 = v0
-L4:
-	return v8
-}
-
-//go:norace
-//go:nocheckptr
-func fn7698(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+368))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+364))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, i0, v1)
-	v0 = i0
-	if v0 > uint32(65535) {
-		goto L1
-	}
-	i0 = v0 >> (uint32(8) & 31)
-	i0 = i0 & uint32(255)
-	v1 = i0
-	i0 = v1 + k32(4294967080)
-	if i0 < uint32(8) {
-		goto L1
-	}
-	if v1 == uint32(255) {
-		goto L3
-	}
-	if v1 != 0 {
-		goto L2
-	}
-	i0 = v0 + uint32(9987576)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	i0 = v0 & uint32(65534)
-	if i0 == uint32(65534) {
-		goto L1
-	}
-L2:
-	v2 = uint32(0)
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7699(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+368))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+364))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, i0, v1)
-	v0 = i0
-	if v0 > uint32(65535) {
-		goto L1
-	}
-	i0 = v0 >> (uint32(8) & 31)
-	i0 = i0 + uint32(9989888)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 << (uint32(5) & 31)
-	i1 = v0 >> (uint32(3) & 31)
-	i1 = i1 & uint32(28)
-	i0 = i0 | i1
-	i0 = i0 + uint32(9987872)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = uint32(1) << (v0 & 31)
-	i0 = i0 & i1
-	v2 = i0
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7700(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+368))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+364))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, i0, v1)
-	v0 = i0
-	if v0 > uint32(65535) {
-		goto L1
-	}
-	i0 = v0 >> (uint32(8) & 31)
-	i0 = i0 + uint32(9990144)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 << (uint32(5) & 31)
-	i1 = v0 >> (uint32(3) & 31)
-	i1 = i1 & uint32(28)
-	i0 = i0 | i1
-	i0 = i0 + uint32(9987872)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i1 = uint32(1) << (v0 & 31)
-	i0 = i0 & i1
-	v2 = i0
-L1:
-	m.depth--
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7701(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 >= v2 {
-		goto L1
-	}
-	i0 = v0 + uint32(72)
-	v6 = i0
-	i0 = v0 + uint32(372)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v8 = i0
-L3:
-	if v8 >= v4 {
-		goto L2
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	i1 = i1 << (uint32(1) & 31)
-	i0 = v7 + i1
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v9 = i0
-	if v9 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+368))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+364))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, i0, v5)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	i1 = v6 + i2
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = v5 + i1
-	i0 = i0 + k32(4294967293)
-	v5 = i0
-	goto L4
-L5:
-	i0 = v5 + uint32(1)
-	v5 = i0
-L4:
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i1
-	i1 = v5 + uint32(2)
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v8
-	*(*uint16)(unsafe.Add(b, v5)) = uint16(v9)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	if v5 < v2 {
-		goto L3
-	}
-	goto L1
-L2:
-	if v8 != v4 {
-		goto L1
-	}
-	m.depth--
-	return uint32(2)
-L1:
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7702(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	v6 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v7 = i0
-	if v7 == v2 {
-		goto L1
-	}
-	i0 = v0 + uint32(72)
-	v8 = i0
-	i0 = v0 + uint32(884)
-	v9 = i0
-L2:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i1 = i1 << (uint32(2) & 31)
-	i0 = v9 + i1
-	v10 = i0
-	i0 = uint32(*(*int8)(unsafe.Add(b, v10)))
-	v11 = i0
-	if v11 != 0 {
-		goto L4
-	}
-	v11 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+368))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+364))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, i0, v7)
-	v7 = i0
-	if int32(v7) < int32(uint32(0)) {
-		goto L5
-	}
-	if v7 > uint32(127) {
-		goto L6
-	}
-	*(*uint8)(unsafe.Add(b, uint64(v5)+12)) = uint8(v7)
-	v11 = uint32(1)
-	goto L5
-L6:
-	if v7 > uint32(2047) {
-		goto L7
-	}
-	i1 = v7 & uint32(63)
-	i1 = i1 | uint32(128)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+13)) = uint8(i1)
-	i1 = v7 >> (uint32(6) & 31)
-	i1 = i1 | uint32(192)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+12)) = uint8(i1)
-	v11 = uint32(2)
-	goto L5
-L7:
-	if v7 > uint32(65535) {
-		goto L8
-	}
-	i1 = v7 & uint32(63)
-	i1 = i1 | uint32(128)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+14)) = uint8(i1)
-	i1 = v7 >> (uint32(12) & 31)
-	i1 = i1 | uint32(224)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+12)) = uint8(i1)
-	i1 = v7 >> (uint32(6) & 31)
-	i1 = i1 & uint32(63)
-	i1 = i1 | uint32(128)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+13)) = uint8(i1)
-	v11 = uint32(3)
-	goto L5
-L8:
-	if v7 > uint32(1114111) {
-		goto L5
-	}
-	i1 = v7 & uint32(63)
-	i1 = i1 | uint32(128)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+15)) = uint8(i1)
-	i1 = v7 >> (uint32(18) & 31)
-	i1 = i1 | uint32(240)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+12)) = uint8(i1)
-	i1 = v7 >> (uint32(6) & 31)
-	i1 = i1 & uint32(63)
-	i1 = i1 | uint32(128)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+14)) = uint8(i1)
-	i1 = v7 >> (uint32(12) & 31)
-	i1 = i1 & uint32(63)
-	i1 = i1 | uint32(128)
-	*(*uint8)(unsafe.Add(b, uint64(v5)+13)) = uint8(i1)
-	v11 = uint32(4)
-L5:
-	i2 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = v4 - i2
-	if int32(v11) <= int32(i1) {
-		goto L9
-	}
-	v6 = uint32(2)
-	goto L1
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v7 = i0
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i1 = v8 + i2
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = v7 + i1
-	i0 = i0 + k32(4294967293)
-	v7 = i0
-	i0 = v5 + uint32(12)
-	v10 = i0
-	goto L3
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = v4 - i1
-	if int32(i0) >= int32(v11) {
-		goto L10
-	}
-	v6 = uint32(2)
-	goto L1
-L10:
-	i0 = v10 + uint32(1)
-	v10 = i0
-	i0 = v7 + uint32(1)
-	v7 = i0
-L3:
-	*(*uint32)(unsafe.Add(b, v1)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	m.copy(i0, v10, v11)
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 + v11
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v7 = i0
-	if v7 != v2 {
-		goto L2
-	}
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn7703(m *Module) uint32 {
-	return uint32(9989152)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7704(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = fn7705(m, v2)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = uint32(4197)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4198)
-	i0 = v0 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(4199)
-	*(*uint8)(unsafe.Add(b, uint64(v0)+69)) = uint8(v2)
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	return uint32(1)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7705(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i5 uint32
-	_ = i5
-	b := m.base
-	if v0 != 0 {
-		goto L1
-	}
-	return uint32(6)
-L1:
-	v1 = uint32(0)
-L2:
-	i0 = v1 + uint32(8545635)
-	v2 = i0
-	i0 = v0 + v1
-	v3 = i0
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	v3 = i0
-	i0 = v3 + k32(4294967264)
-	i2 = v3 + k32(4294967199)
-	i2 = i2 & uint32(255)
-	if !(i2 < uint32(26)) {
-		i0 = v3
-	}
-	i0 = i0 & uint32(255)
-	v4 = i0
-	i0 = b2i(v4 == 0)
-	i0 = i0 << (uint32(1) & 31)
-	i3 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v3 = i3
-	i3 = v3 + k32(4294967264)
-	i5 = v3 + k32(4294967199)
-	i5 = i5 & uint32(255)
-	if !(i5 < uint32(26)) {
-		i3 = v3
-	}
-	i3 = i3 & uint32(255)
-	if !(v4 == i3) {
-		i0 = uint32(1)
-	}
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	i0 = v3 + k32(4294967295)
-	switch i0 {
-	case 1:
-		goto L4
-	default:
-		goto L5
-	}
-L5:
-	v1 = uint32(0)
-L6:
-	i0 = v1 + uint32(8535198)
-	v2 = i0
-	i0 = v0 + v1
-	v3 = i0
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	v3 = i0
-	i0 = v3 + k32(4294967264)
-	i2 = v3 + k32(4294967199)
-	i2 = i2 & uint32(255)
-	if !(i2 < uint32(26)) {
-		i0 = v3
-	}
-	i0 = i0 & uint32(255)
-	v4 = i0
-	i0 = b2i(v4 == 0)
-	i0 = i0 << (uint32(1) & 31)
-	i3 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v3 = i3
-	i3 = v3 + k32(4294967264)
-	i5 = v3 + k32(4294967199)
-	i5 = i5 & uint32(255)
-	if !(i5 < uint32(26)) {
-		i3 = v3
-	}
-	i3 = i3 & uint32(255)
-	if !(v4 == i3) {
-		i0 = uint32(1)
-	}
-	v3 = i0
-	if v3 == 0 {
-		goto L6
-	}
-	i0 = v3 + k32(4294967295)
-	switch i0 {
-	case 1:
-		goto L7
-	default:
-		goto L8
-	}
-L8:
-	v1 = uint32(0)
-L9:
-	i0 = v1 + uint32(8543634)
-	v2 = i0
-	i0 = v0 + v1
-	v3 = i0
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	v3 = i0
-	i0 = v3 + k32(4294967264)
-	i2 = v3 + k32(4294967199)
-	i2 = i2 & uint32(255)
-	if !(i2 < uint32(26)) {
-		i0 = v3
-	}
-	i0 = i0 & uint32(255)
-	v4 = i0
-	i0 = b2i(v4 == 0)
-	i0 = i0 << (uint32(1) & 31)
-	i3 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v3 = i3
-	i3 = v3 + k32(4294967264)
-	i5 = v3 + k32(4294967199)
-	i5 = i5 & uint32(255)
-	if !(i5 < uint32(26)) {
-		i3 = v3
-	}
-	i3 = i3 & uint32(255)
-	if !(v4 == i3) {
-		i0 = uint32(1)
-	}
-	v3 = i0
-	if v3 == 0 {
-		goto L9
-	}
-	i0 = v3 + k32(4294967295)
-	switch i0 {
-	case 1:
-		goto L3
-	default:
-		goto L10
-	}
-L10:
-	v1 = uint32(0)
-L11:
-	i0 = v1 + uint32(8544005)
-	v2 = i0
-	i0 = v0 + v1
-	v3 = i0
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	v3 = i0
-	i0 = v3 + k32(4294967264)
-	i2 = v3 + k32(4294967199)
-	i2 = i2 & uint32(255)
-	if !(i2 < uint32(26)) {
-		i0 = v3
-	}
-	i0 = i0 & uint32(255)
-	v4 = i0
-	i0 = b2i(v4 == 0)
-	i0 = i0 << (uint32(1) & 31)
-	i3 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v3 = i3
-	i3 = v3 + k32(4294967264)
-	i5 = v3 + k32(4294967199)
-	i5 = i5 & uint32(255)
-	if !(i5 < uint32(26)) {
-		i3 = v3
-	}
-	i3 = i3 & uint32(255)
-	if !(v4 == i3) {
-		i0 = uint32(1)
-	}
-	v3 = i0
-	if v3 == 0 {
-		goto L11
-	}
-	i0 = v3 + k32(4294967295)
-	switch i0 {
-	case 1:
-		goto L12
-	default:
-		goto L13
-	}
-L13:
-	v1 = uint32(0)
-L14:
-	i0 = v1 + uint32(8538138)
-	v2 = i0
-	i0 = v0 + v1
-	v3 = i0
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	v3 = i0
-	i0 = v3 + k32(4294967264)
-	i2 = v3 + k32(4294967199)
-	i2 = i2 & uint32(255)
-	if !(i2 < uint32(26)) {
-		i0 = v3
-	}
-	i0 = i0 & uint32(255)
-	v4 = i0
-	i0 = b2i(v4 == 0)
-	i0 = i0 << (uint32(1) & 31)
-	i3 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v3 = i3
-	i3 = v3 + k32(4294967264)
-	i5 = v3 + k32(4294967199)
-	i5 = i5 & uint32(255)
-	if !(i5 < uint32(26)) {
-		i3 = v3
-	}
-	i3 = i3 & uint32(255)
-	if !(v4 == i3) {
-		i0 = uint32(1)
-	}
-	v3 = i0
-	if v3 == 0 {
-		goto L14
-	}
-	i0 = v3 + k32(4294967295)
-	switch i0 {
-	case 1:
-		goto L15
-	default:
-		goto L16
-	}
-L16:
-	v1 = uint32(0)
-L17:
-	i0 = v1 + uint32(8537856)
-	v2 = i0
-	i0 = v0 + v1
-	v3 = i0
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	v3 = i0
-	i0 = v3 + k32(4294967264)
-	i2 = v3 + k32(4294967199)
-	i2 = i2 & uint32(255)
-	if !(i2 < uint32(26)) {
-		i0 = v3
-	}
-	i0 = i0 & uint32(255)
-	v4 = i0
-	i0 = b2i(v4 == 0)
-	i0 = i0 << (uint32(1) & 31)
-	i3 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	v3 = i3
-	i3 = v3 + k32(4294967264)
-	i5 = v3 + k32(4294967199)
-	i5 = i5 & uint32(255)
-	if !(i5 < uint32(26)) {
-		i3 = v3
-	}
-	i3 = i3 & uint32(255)
-	if !(v4 == i3) {
-		i0 = uint32(1)
-	}
-	v2 = i0
-	if v2 == 0 {
-		goto L17
-	}
-	v3 = k32(4294967295)
-	i0 = v2 + k32(4294967295)
-	switch i0 {
-	case 1:
-		goto L18
-	default:
-		goto L3
-	}
-L18:
-	return uint32(5)
-L15:
-	return uint32(4)
-L12:
-	return uint32(3)
-L7:
-	return uint32(1)
-L4:
-	v3 = uint32(0)
-L3:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7706(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = v2 - v1
-	if int32(i0) < int32(uint32(1)) {
-		goto L1
-	}
-L2:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = i0 + uint32(9990500)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967291)
-	switch i0 {
-	case 0:
-		goto L10
-	case 1:
-		goto L9
-	case 2:
-		goto L8
-	case 4:
-		goto L6
-	case 5:
-		goto L7
-	default:
-		goto L5
-	}
-L10:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = v1 + uint32(2)
-	v1 = i0
-	goto L3
-L9:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = v1 + uint32(3)
-	v1 = i0
-	goto L3
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = v1 + uint32(4)
-	v1 = i0
-	goto L3
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	goto L4
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = v1 + uint32(1)
-	v4 = i1
-	i0 = v2 - v4
-	if int32(i0) >= int32(uint32(1)) {
-		goto L11
-	}
-	v1 = v4
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
-	goto L3
-L11:
-	i0 = v1 + uint32(2)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	i2 = i2 + uint32(9990500)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	if !(i2 == uint32(10)) {
-		i0 = v4
-	}
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
-	goto L3
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-L4:
-	i0 = v1 + uint32(1)
-	v1 = i0
-L3:
-	i0 = v2 - v1
-	if int32(i0) > int32(uint32(0)) {
-		goto L2
-	}
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7707(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn7709(m, uint32(9990400), v0, uint32(0), v1, v2, v3)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7708(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn7709(m, uint32(9990400), v0, uint32(1), v1, v2, v3)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7709(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v3 < v4 {
-		goto L1
-	}
-	m.depth--
-	return k32(4294967292)
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
-	v6 = i0
-	i0 = v3 + uint32(1)
-	v7 = i0
-	if v7 != v4 {
-		goto L5
-	}
-	v7 = k32(4294967295)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+69)))
-	v8 = i0
-	i0 = v8 + k32(4294967293)
-	i0 = i0 & uint32(255)
-	if i0 < uint32(3) {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	v9 = i0
-	i0 = v9 + k32(4294967057)
-	v10 = i0
-	if v10 > uint32(16) {
-		goto L4
-	}
-	i0 = uint32(1) << (v10 & 31)
-	i0 = i0 & uint32(98305)
-	if i0 == 0 {
-		goto L4
-	}
-	if v2 != uint32(1) {
-		goto L2
-	}
-	i0 = v8 & uint32(255)
-	if i0 == 0 {
-		goto L3
-	}
-	goto L2
-L5:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	v8 = i0
-	i0 = v8 << (uint32(8) & 31)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	v9 = i1
-	i0 = i0 | v9
-	i0 = i0 & uint32(65535)
-	v7 = i0
-	if int32(v7) > int32(uint32(65278)) {
-		goto L10
-	}
-	if v7 == uint32(15360) {
-		goto L9
-	}
-	if v7 != uint32(61371) {
-		goto L6
-	}
-	if v2 != uint32(1) {
-		goto L11
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+69)))
-	v7 = i0
-	if v7 > uint32(5) {
-		goto L11
-	}
-	i0 = uint32(1) << (v7 & 31)
-	i0 = i0 & uint32(57)
-	if i0 != 0 {
-		goto L3
-	}
-L11:
-	i0 = v3 + uint32(2)
-	v7 = i0
-	if v7 != v4 {
-		goto L7
-	}
-	m.depth--
-	return k32(4294967295)
-L10:
-	if v7 == uint32(65534) {
-		goto L8
-	}
-	if v7 != uint32(65279) {
-		goto L6
-	}
-	if v2 != uint32(1) {
-		goto L12
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+69)))
-	i0 = i0 & uint32(255)
-	if i0 == 0 {
-		goto L3
-	}
-L12:
-	i1 = v3 + uint32(2)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i1 = v0 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	m.depth--
-	return uint32(14)
-L9:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+69)))
-	v7 = i0
-	if v7 == uint32(4) {
-		goto L14
-	}
-	if v2 != uint32(1) {
-		goto L13
-	}
-	if v7 != uint32(3) {
-		goto L13
-	}
-	goto L3
-L14:
-	if v2 == uint32(1) {
-		goto L3
-	}
-L13:
-	i1 = v0 + uint32(20)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v1
-	i5 = v2 << (uint32(2) & 31)
-	i4 = v1 + i5
-	i4 = *(*uint32)(unsafe.Add(b, i4))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v3, v4, v5)
-	m.depth--
-	return i0
-L8:
-	if v2 != uint32(1) {
-		goto L15
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+69)))
-	i0 = i0 & uint32(255)
-	if i0 == 0 {
-		goto L3
-	}
-L15:
-	i1 = v3 + uint32(2)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i1 = v0 + uint32(20)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	m.depth--
-	return uint32(14)
-L7:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	if i0 != uint32(191) {
-		goto L3
-	}
-	i1 = v3 + uint32(3)
-	*(*uint32)(unsafe.Add(b, v5)) = i1
-	i1 = v0 + uint32(8)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	m.depth--
-	return uint32(14)
-L6:
-	i0 = v8 & uint32(255)
-	if i0 != 0 {
-		goto L16
-	}
-	if v2 != uint32(1) {
-		goto L17
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+69)))
-	if i0 == uint32(5) {
-		goto L3
-	}
-L17:
-	i1 = v0 + uint32(16)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v1
-	i5 = v2 << (uint32(2) & 31)
-	i4 = v1 + i5
-	i4 = *(*uint32)(unsafe.Add(b, i4))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v3, v4, v5)
-	m.depth--
-	return i0
-L16:
-	if v2 == uint32(1) {
-		goto L3
-	}
-	if v9 != 0 {
-		goto L3
-	}
-	i1 = v0 + uint32(20)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v1
-	i4 = *(*uint32)(unsafe.Add(b, v1))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v3, v4, v5)
-	v7 = i0
-	goto L2
-L4:
-	if v9 == 0 {
-		goto L2
-	}
-	if v9 == uint32(60) {
-		goto L2
-	}
-L3:
-	i2 = uint32(*(*int8)(unsafe.Add(b, uint64(v1)+69)))
-	i2 = i2 << (uint32(2) & 31)
-	i1 = v0 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, v6)) = v1
-	i5 = v2 << (uint32(2) & 31)
-	i4 = v1 + i5
-	i4 = *(*uint32)(unsafe.Add(b, i4))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v3, v4, v5)
-	m.depth--
-	return i0
-L2:
-	m.depth--
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7710(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn7712(m, uint32(4200), v0, v1, v2, v3, v4, v5, v6, v7, v8, v9)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7711(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(160)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+156)) = v1
-	v1 = uint32(0)
-	i0 = v3 + uint32(16)
-	m.fill(i0, uint32(0), uint32(128))
-	i1 = v3 + uint32(16)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
-	i1 = v3 + uint32(156)
-	i3 = v3 + uint32(12)
-	i4 = v3 + uint32(143)
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v0, i1, v2, i3, i4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+156))
-	if i0 != v2 {
-		goto L1
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-L2:
-	i0 = v2 + uint32(8544005)
-	v4 = i0
-	i0 = v3 + uint32(16)
-	i0 = i0 + v2
-	v1 = i0
-	i0 = v2 + uint32(1)
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v1 = i0
-	i0 = v1 + k32(4294967264)
-	i2 = v1 + k32(4294967199)
-	i2 = i2 & uint32(255)
-	if !(i2 < uint32(26)) {
-		i0 = v1
-	}
-	i0 = i0 & uint32(255)
-	v5 = i0
-	i0 = b2i(v5 == 0)
-	i0 = i0 << (uint32(1) & 31)
-	i3 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	v1 = i3
-	i3 = v1 + k32(4294967264)
-	i5 = v1 + k32(4294967199)
-	i5 = i5 & uint32(255)
-	if !(i5 < uint32(26)) {
-		i3 = v1
-	}
-	i3 = i3 & uint32(255)
-	if !(v5 == i3) {
-		i0 = uint32(1)
-	}
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = v1 + k32(4294967295)
-	switch i0 {
-	case 1:
-		goto L4
-	default:
-		goto L3
-	}
-L4:
-	v1 = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	if i0 == uint32(2) {
-		goto L1
-	}
-L3:
-	i0 = v3 + uint32(16)
-	i0 = fn7705(m, i0)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L5
-	}
-	v1 = uint32(0)
-	goto L1
-L5:
-	i0 = v2 << (uint32(2) & 31)
-	i0 = i0 + uint32(9990400)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-L1:
-	i0 = v3 + uint32(160)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7712(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32, v10 uint32) uint32 {
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var i6 uint32
-	_ = i6
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v11 = i0
-	m.g0 = v11
-	*(*uint32)(unsafe.Add(b, uint64(v11)+12)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v11)+8)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v11)+4)) = uint32(0)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
-	v12 = i2
-	i2 = v12 * uint32(5)
-	i1 = v3 + i2
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v11)+16)) = v3
-	i3 = v12 << (uint32(1) & 31)
-	i2 = v4 - i3
-	v12 = i2
-	i3 = v11 + uint32(8)
-	i4 = v11 + uint32(4)
-	i5 = v11 + uint32(12)
-	i6 = v11 + uint32(16)
-	i0 = fn7713(m, v2, v3, v12, i3, i4, i5, i6)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+8))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
-	v3 = i2
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, v4, v3, uint32(9991884))
-	if i0 != 0 {
-		goto L8
-	}
-	if v1 != 0 {
-		goto L7
-	}
-	goto L2
-L8:
-	if v6 == 0 {
-		goto L9
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+12))
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+16))
-	v3 = i0
-	if v7 == 0 {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, v7)) = v3
-L10:
-	i3 = v11 + uint32(8)
-	i4 = v11 + uint32(4)
-	i5 = v11 + uint32(12)
-	i6 = v11 + uint32(16)
-	i0 = fn7713(m, v2, v3, v12, i3, i4, i5, i6)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+8))
-	v4 = i0
-	if v4 == 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
-	v3 = i0
-L7:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, v4, v3, uint32(9991892))
-	if i0 == 0 {
-		goto L4
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+12))
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v11)+28)) = v4
-	i1 = v11 + uint32(27)
-	*(*uint32)(unsafe.Add(b, uint64(v11)+20)) = i1
-	i1 = v11 + uint32(28)
-	i3 = v11 + uint32(20)
-	i4 = v11 + uint32(28)
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v12, i3, i4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+20))
-	i1 = v11 + uint32(27)
-	if i0 == i1 {
-		goto L2
-	}
-	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v11)+27)))
-	i0 = i0 & k32(4294967263)
-	i0 = i0 + k32(4294967231)
-	if i0 > uint32(25) {
-		goto L2
-	}
-	if v8 == 0 {
-		goto L11
-	}
-	*(*uint32)(unsafe.Add(b, v8)) = v4
-L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+16))
-	v3 = i0
-	if v9 == 0 {
-		goto L12
-	}
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
-	i3 = v3 - i4
-	i1 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, v4, i3)
-	*(*uint32)(unsafe.Add(b, v9)) = i1
-L12:
-	i3 = v11 + uint32(8)
-	i4 = v11 + uint32(4)
-	i5 = v11 + uint32(12)
-	i6 = v11 + uint32(16)
-	i0 = fn7713(m, v2, v3, v12, i3, i4, i5, i6)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+8))
-	v4 = i0
-	if v4 != 0 {
-		goto L5
-	}
-	v2 = uint32(1)
-	goto L1
-L6:
-	if v1 != 0 {
-		goto L3
-	}
-	v2 = uint32(1)
-	goto L1
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
-	v3 = i0
-L4:
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, v4, v3, uint32(9991901))
-	v3 = i0
-	if v1 != 0 {
-		goto L2
-	}
-	if v3 == 0 {
-		goto L2
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+12))
-	v4 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v11)+16))
-	v3 = i2
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
-	i2 = v3 - i3
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, v4, i2, uint32(9991912))
-	if i0 == 0 {
-		goto L15
-	}
-	if v10 == 0 {
-		goto L13
-	}
-	v4 = uint32(1)
-	goto L14
-L15:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
-	i2 = v3 - i3
-	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, v4, i2, uint32(9991916))
-	if i0 == 0 {
-		goto L2
-	}
-	if v10 == 0 {
-		goto L13
-	}
-	v4 = uint32(0)
-L14:
-	*(*uint32)(unsafe.Add(b, v10)) = v4
-L13:
-	i0 = v11 + uint32(27)
-	i0 = i0 + uint32(1)
-	v7 = i0
-L17:
-	*(*uint32)(unsafe.Add(b, uint64(v11)+28)) = v3
-	i1 = v11 + uint32(27)
-	*(*uint32)(unsafe.Add(b, uint64(v11)+20)) = i1
-	i1 = v11 + uint32(28)
-	i3 = v11 + uint32(20)
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v12, i3, v7)
-	i1 = uint32(*(*int8)(unsafe.Add(b, uint64(v11)+27)))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v11)+20))
-	i3 = v11 + uint32(27)
-	if i2 == i3 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = i1
-	}
-	i0 = i0 + k32(4294967287)
-	v4 = i0
-	if v4 > uint32(23) {
-		goto L16
-	}
-	i0 = uint32(1) << (v4 & 31)
-	i0 = i0 & uint32(8388627)
-	if i0 == 0 {
-		goto L16
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
-	i0 = v3 + i1
-	v3 = i0
-	goto L17
-L16:
-	v4 = v3
-	if v3 != v12 {
-		goto L2
-	}
-	v2 = uint32(1)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+16))
-	v4 = i0
-L2:
-	*(*uint32)(unsafe.Add(b, v5)) = v4
-	v2 = uint32(0)
-L1:
-	i0 = v11 + uint32(32)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7713(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v7 = i0
-	m.g0 = v7
-	if v1 != v2 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
-	goto L2
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v1
-	i1 = v7 + uint32(11)
-	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = i1
-	i1 = v7 + uint32(12)
-	i3 = v7 + uint32(4)
-	i4 = v7 + uint32(11)
-	i4 = i4 + uint32(1)
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v0, i1, v2, i3, i4)
-	i1 = uint32(*(*int8)(unsafe.Add(b, uint64(v7)+11)))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i3 = v7 + uint32(11)
-	if i2 == i3 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = i1
-	}
-	i0 = i0 + k32(4294967287)
-	v8 = i0
-	if v8 > uint32(23) {
-		goto L5
-	}
-	i0 = uint32(1) << (v8 & 31)
-	i0 = i0 & uint32(8388627)
-	if i0 == 0 {
-		goto L5
-	}
-	i0 = v7 + uint32(11)
-	i0 = i0 + uint32(1)
-	v9 = i0
-L7:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	i1 = v1 + i2
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v1
-	i1 = v7 + uint32(11)
-	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = i1
-	i1 = v7 + uint32(12)
-	i3 = v7 + uint32(4)
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v0, i1, v2, i3, v9)
-	i1 = uint32(*(*int8)(unsafe.Add(b, uint64(v7)+11)))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i3 = v7 + uint32(11)
-	if i2 == i3 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = i1
-	}
-	i0 = i0 + k32(4294967287)
-	v8 = i0
-	if v8 > uint32(23) {
-		goto L6
-	}
-	i0 = uint32(1) << (v8 & 31)
-	i0 = i0 & uint32(8388627)
-	if i0 != 0 {
-		goto L7
-	}
-L6:
-	if v1 != v2 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
-	goto L2
-L8:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = v7 + uint32(11)
-	i0 = i0 + uint32(1)
-	v9 = i0
-L12:
-	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v1
-	i1 = v7 + uint32(11)
-	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = i1
-	i1 = v7 + uint32(12)
-	i3 = v7 + uint32(4)
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v0, i1, v2, i3, v9)
-	i1 = uint32(*(*int8)(unsafe.Add(b, uint64(v7)+11)))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i3 = v7 + uint32(11)
-	if i2 == i3 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = i1
-	}
-	v8 = i0
-	i0 = v8 + uint32(1)
-	switch i0 {
-	case 0:
-		goto L5
-	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32:
-		goto L13
-	case 10, 11, 14, 33:
-		goto L15
-	default:
-		goto L14
-	}
-L15:
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	i0 = v7 + uint32(11)
-	i0 = i0 + uint32(1)
-	v9 = i0
-L16:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	i1 = v1 + i2
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v1
-	i1 = v7 + uint32(11)
-	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = i1
-	i1 = v7 + uint32(12)
-	i3 = v7 + uint32(4)
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v0, i1, v2, i3, v9)
-	i1 = uint32(*(*int8)(unsafe.Add(b, uint64(v7)+11)))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i3 = v7 + uint32(11)
-	if i2 == i3 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = i1
-	}
-	v4 = i0
-	i0 = v4 + k32(4294967287)
-	v8 = i0
-	if v8 > uint32(23) {
-		goto L10
-	}
-	i0 = uint32(1) << (v8 & 31)
-	i0 = i0 & uint32(8388627)
-	if i0 != 0 {
-		goto L16
-	}
-	goto L10
-L14:
-	if v8 == uint32(61) {
-		goto L11
-	}
-L13:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	i0 = v1 + i1
-	v1 = i0
-	goto L12
-L11:
-	*(*uint32)(unsafe.Add(b, v4)) = v1
-	goto L9
-L10:
-	if v4 != uint32(61) {
-		goto L5
-	}
-L9:
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	if v1 != i1 {
-		goto L4
-	}
-L5:
-	*(*uint32)(unsafe.Add(b, v6)) = v1
-	v0 = uint32(0)
-	goto L1
-L4:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	i1 = v1 + i2
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v9
-	i1 = v7 + uint32(11)
-	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = i1
-	i1 = v7 + uint32(12)
-	i3 = v7 + uint32(4)
-	i4 = v7 + uint32(11)
-	i4 = i4 + uint32(1)
-	v4 = i4
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v0, i1, v2, i3, v4)
-	i1 = uint32(*(*int8)(unsafe.Add(b, uint64(v7)+11)))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i3 = v7 + uint32(11)
-	if i2 == i3 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = i1
-	}
-	v1 = i0
-L17:
-	i0 = v1 + k32(4294967287)
-	v8 = i0
-	if v8 > uint32(30) {
-		goto L20
-	}
-	i0 = uint32(1) << (v8 & 31)
-	i0 = i0 & uint32(8388627)
-	if i0 != 0 {
-		goto L18
-	}
-	i0 = uint32(1) << (v8 & 31)
-	i0 = i0 & uint32(1107296256)
-	if i0 != 0 {
-		goto L19
-	}
-L20:
-	*(*uint32)(unsafe.Add(b, v6)) = v9
-	v0 = uint32(0)
-	goto L1
-L19:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	i1 = v9 + i2
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, v5)) = v9
-	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v9
-	i1 = v7 + uint32(11)
-	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = i1
-	i1 = v7 + uint32(12)
-	i3 = v7 + uint32(4)
-	i4 = v7 + uint32(11)
-	i4 = i4 + uint32(1)
-	v4 = i4
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v0, i1, v2, i3, v4)
-	i1 = uint32(*(*int8)(unsafe.Add(b, uint64(v7)+11)))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i3 = v7 + uint32(11)
-	if i2 == i3 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = i1
-	}
-	v8 = i0
-	if v8 == v1 {
-		goto L21
-	}
-L22:
-	i0 = v8 + k32(4294967238)
-	if i0 > k32(4294967285) {
-		goto L23
-	}
-	i0 = v8 & k32(4294967263)
-	i0 = i0 + k32(4294967205)
-	if i0 > k32(4294967269) {
-		goto L23
-	}
-	i0 = v8 + k32(4294967251)
-	if i0 < uint32(2) {
-		goto L23
-	}
-	if v8 == uint32(95) {
-		goto L23
-	}
-	*(*uint32)(unsafe.Add(b, v6)) = v9
-	v0 = uint32(0)
-	goto L1
-L23:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	i1 = v9 + i2
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v9
-	i1 = v7 + uint32(11)
-	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = i1
-	i1 = v7 + uint32(12)
-	i3 = v7 + uint32(4)
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v0, i1, v2, i3, v4)
-	i1 = uint32(*(*int8)(unsafe.Add(b, uint64(v7)+11)))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i3 = v7 + uint32(11)
-	if i2 == i3 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = i1
-	}
-	v8 = i0
-	if v8 != v1 {
-		goto L22
-	}
-L21:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	i1 = v9 + i2
-	*(*uint32)(unsafe.Add(b, v6)) = i1
-	goto L2
-L18:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	i1 = v9 + i2
-	v9 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v9
-	i1 = v7 + uint32(11)
-	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = i1
-	i1 = v7 + uint32(12)
-	i3 = v7 + uint32(4)
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v0, i1, v2, i3, v4)
-	i1 = uint32(*(*int8)(unsafe.Add(b, uint64(v7)+11)))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i3 = v7 + uint32(11)
-	if i2 == i3 {
-		i0 = k32(4294967295)
-	} else {
-		i0 = i1
-	}
-	v1 = i0
-	goto L17
-L2:
-	v0 = uint32(1)
-L1:
-	i0 = v7 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7714(m *Module) uint32 {
-	return uint32(9989516)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7715(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = fn7705(m, v2)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = uint32(4197)
-	*(*uint32)(unsafe.Add(b, v0)) = uint32(4201)
-	i0 = v0 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(4202)
-	*(*uint8)(unsafe.Add(b, uint64(v0)+69)) = uint8(v2)
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	return uint32(1)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7716(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn7709(m, uint32(9991920), v0, uint32(0), v1, v2, v3)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7717(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = fn7709(m, uint32(9991920), v0, uint32(1), v1, v2, v3)
-	m.depth--
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7718(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn7712(m, uint32(4203), v0, v1, v2, v3, v4, v5, v6, v7, v8, v9)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7719(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(160)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+156)) = v1
-	v1 = uint32(0)
-	i0 = v3 + uint32(16)
-	m.fill(i0, uint32(0), uint32(128))
-	i1 = v3 + uint32(16)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
-	i1 = v3 + uint32(156)
-	i3 = v3 + uint32(12)
-	i4 = v3 + uint32(143)
-	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v0, i1, v2, i3, i4)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+156))
-	if i0 != v2 {
-		goto L1
-	}
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-L2:
-	i0 = v2 + uint32(8544005)
-	v4 = i0
-	i0 = v3 + uint32(16)
-	i0 = i0 + v2
-	v1 = i0
-	i0 = v2 + uint32(1)
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v1 = i0
-	i0 = v1 + k32(4294967264)
-	i2 = v1 + k32(4294967199)
-	i2 = i2 & uint32(255)
-	if !(i2 < uint32(26)) {
-		i0 = v1
-	}
-	i0 = i0 & uint32(255)
-	v5 = i0
-	i0 = b2i(v5 == 0)
-	i0 = i0 << (uint32(1) & 31)
-	i3 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	v1 = i3
-	i3 = v1 + k32(4294967264)
-	i5 = v1 + k32(4294967199)
-	i5 = i5 & uint32(255)
-	if !(i5 < uint32(26)) {
-		i3 = v1
-	}
-	i3 = i3 & uint32(255)
-	if !(v5 == i3) {
-		i0 = uint32(1)
-	}
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = v1 + k32(4294967295)
-	switch i0 {
-	case 1:
-		goto L4
-	default:
-		goto L3
-	}
-L4:
-	v1 = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
-	if i0 == uint32(2) {
-		goto L1
-	}
-L3:
-	i0 = v3 + uint32(16)
-	i0 = fn7705(m, i0)
-	v2 = i0
-	if v2 != k32(4294967295) {
-		goto L5
-	}
-	v1 = uint32(0)
-	goto L1
-L5:
-	i0 = v2 << (uint32(2) & 31)
-	i0 = i0 + uint32(9991920)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-L1:
-	i0 = v3 + uint32(160)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7720(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = fn7697(m, v0, v1, v2, v3)
-	v3 = i0
-	if v3 == 0 {
-		goto L1
-	}
-	i0 = v3 + uint32(130)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(23))
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7721(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v1 < v2 {
-		goto L1
-	}
-	m.depth--
-	return k32(4294967292)
-L1:
-	v4 = uint32(18)
-	v5 = uint32(1)
-	i0 = v0 + uint32(72)
-	v6 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = v6 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967294)
-	switch i0 {
-	case 0:
-		goto L20
-	case 2:
-		goto L14
-	case 3:
-		goto L8
-	case 4:
-		goto L7
-	case 5:
-		goto L6
-	case 7:
-		goto L19
-	case 8, 19:
-		goto L18
-	case 9:
-		goto L10
-	case 10:
-		goto L22
-	case 11:
-		goto L21
-	case 17:
-		goto L9
-	case 18:
-		goto L15
-	case 20, 22:
-		goto L4
-	case 21, 23, 24, 25:
-		goto L5
-	case 28:
-		goto L17
-	case 29:
-		goto L13
-	case 30:
-		goto L12
-	case 33:
-		goto L16
-	case 34:
-		goto L11
-	default:
-		goto L3
-	}
-L22:
-	i2 = v1 + uint32(1)
-	i0 = fn7722(m, uint32(12), v0, i2, v2, v3)
-	m.depth--
-	return i0
-L21:
-	i2 = v1 + uint32(1)
-	i0 = fn7722(m, uint32(13), v0, i2, v2, v3)
-	m.depth--
-	return i0
-L20:
-	i1 = v1 + uint32(1)
-	v5 = i1
-	i0 = v2 - v5
-	if int32(i0) >= int32(uint32(1)) {
-		goto L23
-	}
-	m.depth--
-	return k32(4294967295)
-L23:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	i0 = v6 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v6 = i0
-	if v6 > uint32(29) {
-		goto L24
-	}
-	i0 = uint32(1) << (v6 & 31)
-	i0 = i0 & uint32(557842656)
-	if i0 != 0 {
-		goto L25
-	}
-	if v6 == uint32(15) {
-		goto L26
-	}
-	if v6 != uint32(16) {
-		goto L24
-	}
-	i1 = v1 + uint32(2)
-	i0 = fn7723(m, v0, i1, v2, v3)
-	m.depth--
-	return i0
-L26:
-	i1 = v1 + uint32(2)
-	i0 = fn7724(m, v0, i1, v2, v3)
-	m.depth--
-	return i0
-L25:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	m.depth--
-	return uint32(29)
-L24:
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	m.depth--
-	return uint32(0)
-L19:
-	i0 = v1 + uint32(1)
-	if i0 != v2 {
-		goto L18
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = v2
-	m.depth--
-	return k32(4294967281)
-L18:
-	i1 = v1 + uint32(1)
-	v1 = i1
-	i0 = v2 - v1
-	v0 = i0
-	if int32(v0) < int32(uint32(1)) {
-		goto L2
-	}
-L27:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = v6 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967287)
-	switch i0 {
-	case 0:
-		goto L29
-	case 1, 12:
-		goto L28
-	default:
-		goto L2
-	}
-L29:
-	i0 = v1 + uint32(1)
-	if i0 == v2 {
-		goto L2
-	}
-L28:
-	i0 = v1 + uint32(1)
-	v1 = i0
-	i0 = v0 + k32(4294967295)
-	v0 = i0
-	if int32(v0) > int32(uint32(0)) {
-		goto L27
-	}
-	v1 = v2
-	goto L2
-L17:
-	i1 = v1 + uint32(1)
-	i0 = fn7725(m, v0, i1, v2, v3)
-	m.depth--
-	return i0
-L16:
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	m.depth--
-	return uint32(38)
-L15:
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	m.depth--
-	return uint32(25)
-L14:
-	i1 = v1 + uint32(1)
-	v0 = i1
-	i0 = v2 - v0
-	v2 = i0
-	if int32(v2) >= int32(uint32(1)) {
-		goto L30
-	}
-	m.depth--
-	return k32(4294967270)
-L30:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	if i0 != uint32(93) {
-		goto L31
-	}
-	if v2 != uint32(1) {
-		goto L32
-	}
-	m.depth--
-	return k32(4294967295)
-L32:
-	i0 = v1 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(62) {
-		goto L31
-	}
-	i1 = v1 + uint32(3)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	m.depth--
-	return uint32(34)
-L31:
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	m.depth--
-	return uint32(26)
-L13:
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	m.depth--
-	return uint32(23)
-L12:
-	i1 = v1 + uint32(1)
-	v0 = i1
-	i0 = v2 - v0
-	if int32(i0) >= int32(uint32(1)) {
-		goto L33
-	}
-	m.depth--
-	return k32(4294967272)
-L33:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i0 = v6 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967287)
-	switch i0 {
-	case 0, 1, 2, 12, 23, 26, 27:
-		goto L35
-	case 6:
-		goto L37
-	case 24:
-		goto L38
-	case 25:
-		goto L36
-	default:
-		goto L34
-	}
-L38:
-	i1 = v1 + uint32(2)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	m.depth--
-	return uint32(36)
-L37:
-	i1 = v1 + uint32(2)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	m.depth--
-	return uint32(35)
-L36:
-	i1 = v1 + uint32(2)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	m.depth--
-	return uint32(37)
-L35:
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	m.depth--
-	return uint32(24)
-L34:
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	m.depth--
-	return uint32(0)
-L11:
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	m.depth--
-	return uint32(21)
-L10:
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	m.depth--
-	return uint32(17)
-L9:
-	i1 = v1 + uint32(1)
-	i0 = fn7726(m, v0, i1, v2, v3)
-	m.depth--
-	return i0
-L8:
-	i0 = v2 - v1
-	if int32(i0) >= int32(uint32(2)) {
-		goto L39
-	}
-	m.depth--
-	return k32(4294967294)
-L39:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L3
-	}
-	v5 = uint32(2)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L4
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L3
-	}
-	v4 = uint32(19)
-	goto L4
-L7:
-	i0 = v2 - v1
-	if int32(i0) >= int32(uint32(3)) {
-		goto L40
-	}
-	m.depth--
-	return k32(4294967294)
-L40:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L3
-	}
-	v5 = uint32(3)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L4
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L3
-	}
-	v4 = uint32(19)
-	goto L4
-L6:
-	i0 = v2 - v1
-	if int32(i0) >= int32(uint32(4)) {
-		goto L41
-	}
-	m.depth--
-	return k32(4294967294)
-L41:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L3
-	}
-	v5 = uint32(4)
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L4
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L3
-	}
-	v4 = uint32(19)
-	goto L4
-L5:
-	v4 = uint32(19)
-	v5 = uint32(1)
-L4:
-	i1 = v1 + v5
-	v1 = i1
-	i0 = v2 - v1
-	v5 = i0
-	if int32(v5) < int32(uint32(1)) {
-		goto L42
-	}
-L43:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = v6 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967291)
-	switch i0 {
-	case 0:
-		goto L54
-	case 1:
-		goto L53
-	case 2:
-		goto L52
-	case 4, 5, 6, 15, 16, 25, 27, 30, 31:
-		goto L51
-	case 10:
-		goto L47
-	case 17, 19, 20, 21, 22:
-		goto L45
-	case 18:
-		goto L50
-	case 28:
-		goto L48
-	case 29:
-		goto L49
-	default:
-		goto L46
-	}
-L54:
-	if v5 != uint32(1) {
-		goto L55
-	}
-	m.depth--
-	return k32(4294967294)
-L55:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L46
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L46
-	}
-	i0 = v1 + uint32(2)
-	v5 = i0
-	goto L44
-L53:
-	if v5 >= uint32(3) {
-		goto L56
-	}
-	m.depth--
-	return k32(4294967294)
-L56:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L46
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L46
-	}
-	i0 = v1 + uint32(3)
-	v5 = i0
-	goto L44
-L52:
-	if v5 >= uint32(4) {
-		goto L57
-	}
-	m.depth--
-	return k32(4294967294)
-L57:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L46
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L46
-	}
-	i0 = v1 + uint32(4)
-	v5 = i0
-	goto L44
-L51:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	m.depth--
-	return v4
-L50:
-	i0 = v1 + uint32(1)
-	v5 = i0
-	if v4 == uint32(41) {
-		goto L58
-	}
-	if v4 != uint32(18) {
-		goto L44
-	}
-	i0 = v2 - v5
-	v7 = i0
-	if int32(v7) >= int32(uint32(1)) {
-		goto L59
-	}
-	m.depth--
-	return k32(4294967295)
-L59:
-	v4 = uint32(19)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	i0 = v6 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967291)
-	switch i0 {
-	case 0:
-		goto L64
-	case 1:
-		goto L63
-	case 2:
-		goto L62
-	case 17, 19, 20, 21, 22:
-		goto L65
-	case 24:
-		goto L61
-	default:
-		goto L44
-	}
-L65:
-	i0 = v1 + uint32(2)
-	v5 = i0
-	v4 = uint32(41)
-	goto L44
-L64:
-	if v7 != uint32(1) {
-		goto L66
-	}
-	m.depth--
-	return k32(4294967294)
-L66:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v5)
-	if i0 != 0 {
-		goto L61
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v5)
-	if i0 == 0 {
-		goto L61
-	}
-	i0 = v1 + uint32(3)
-	v5 = i0
-	v4 = uint32(41)
-	goto L44
-L63:
-	if v7 >= uint32(3) {
-		goto L67
-	}
-	m.depth--
-	return k32(4294967294)
-L67:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v5)
-	if i0 != 0 {
-		goto L61
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v5)
-	if i0 == 0 {
-		goto L61
-	}
-	i0 = v1 + uint32(4)
-	v5 = i0
-	v4 = uint32(41)
-	goto L44
-L62:
-	if v7 >= uint32(4) {
-		goto L68
-	}
-	m.depth--
-	return k32(4294967294)
-L68:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v5)
-	if i0 != 0 {
-		goto L61
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v5)
-	if i0 != 0 {
-		goto L60
-	}
-L61:
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	m.depth--
-	return uint32(0)
-L60:
-	i0 = v1 + uint32(5)
-	v5 = i0
-	v4 = uint32(41)
-	goto L44
-L58:
-	v4 = uint32(19)
-	goto L44
-L49:
-	if v4 == uint32(19) {
-		goto L46
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	m.depth--
-	return uint32(32)
-L48:
-	if v4 == uint32(19) {
-		goto L46
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	m.depth--
-	return uint32(31)
-L47:
-	if v4 == uint32(19) {
-		goto L46
-	}
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	m.depth--
-	return uint32(30)
-L46:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	m.depth--
-	return uint32(0)
-L45:
-	i0 = v1 + uint32(1)
-	v5 = i0
-L44:
-	v1 = v5
-	i0 = v2 - v5
-	v5 = i0
-	if int32(v5) > int32(uint32(0)) {
-		goto L43
-	}
-L42:
-	i0 = uint32(0) - v4
-	m.depth--
-	return i0
-L3:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	m.depth--
-	return uint32(0)
-L2:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	m.depth--
-	return uint32(15)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7722(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v3 - v2
-	v5 = i0
-	if int32(v5) < int32(uint32(1)) {
-		goto L2
-	}
-	i0 = v1 + uint32(72)
-	v6 = i0
-L3:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i0 = v6 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v7 = i0
-	switch v7 {
-	case 0, 1, 8:
-		goto L1
-	case 5:
-		goto L9
-	case 6:
-		goto L8
-	case 7:
-		goto L7
-	case 12, 13:
-		goto L6
-	default:
-		goto L5
-	}
-L9:
-	if v5 != uint32(1) {
-		goto L10
-	}
-	m.depth--
-	return k32(4294967294)
-L10:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+352))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, v2)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v2 + uint32(2)
-	v2 = i0
-	goto L4
-L8:
-	if v5 >= uint32(3) {
-		goto L11
-	}
-	m.depth--
-	return k32(4294967294)
-L11:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+356))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, v2)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v2 + uint32(3)
-	v2 = i0
-	goto L4
-L7:
-	if v5 >= uint32(4) {
-		goto L12
-	}
-	m.depth--
-	return k32(4294967294)
-L12:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+360))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, v2)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v2 + uint32(4)
-	v2 = i0
-	goto L4
-L6:
-	i0 = v2 + uint32(1)
-	v2 = i0
-	if v7 != v0 {
-		goto L4
-	}
-	i0 = v3 - v2
-	if int32(i0) >= int32(uint32(1)) {
-		goto L13
-	}
-	m.depth--
-	return k32(4294967269)
-L13:
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i0 = v6 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-	if v2 > uint32(30) {
-		goto L14
-	}
-	i0 = uint32(1) << (v2 & 31)
-	i0 = i0 & uint32(1076891136)
-	if i0 == 0 {
-		goto L14
-	}
-	m.depth--
-	return uint32(27)
-L14:
-	m.depth--
-	return uint32(0)
-L5:
-	i0 = v2 + uint32(1)
-	v2 = i0
-L4:
-	i0 = v3 - v2
-	v5 = i0
-	if int32(v5) > int32(uint32(0)) {
-		goto L3
-	}
-L2:
-	m.depth--
-	return k32(4294967295)
-L1:
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	m.depth--
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7723(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v4 = k32(4294967295)
-	i0 = v2 - v1
-	if int32(i0) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = v0 + uint32(72)
-	v5 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = v5 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967276)
-	switch i0 {
-	case 0:
-		goto L5
-	case 2, 4:
-		goto L4
-	case 7:
-		goto L6
-	default:
-		goto L3
-	}
-L6:
-	i1 = v1 + uint32(1)
-	i0 = fn7728(m, v0, i1, v2, v3)
-	m.depth--
-	return i0
-L5:
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	m.depth--
-	return uint32(33)
-L4:
-	i1 = v1 + uint32(1)
-	v1 = i1
-	i0 = v2 - v1
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L1
-	}
-L8:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = v5 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v4 = i0
-	if v4 > uint32(30) {
-		goto L7
-	}
-	i0 = uint32(1) << (v4 & 31)
-	i0 = i0 & uint32(20971520)
-	if i0 != 0 {
-		goto L9
-	}
-	i0 = uint32(1) << (v4 & 31)
-	i0 = i0 & uint32(2098688)
-	if i0 != 0 {
-		goto L10
-	}
-	if v4 != uint32(30) {
-		goto L7
-	}
-	v4 = k32(4294967295)
-	if v2 == uint32(1) {
-		goto L1
-	}
-	i1 = v1 + uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = v5 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v4 = i0
-	if v4 > uint32(30) {
-		goto L10
-	}
-	i0 = uint32(1) << (v4 & 31)
-	i0 = i0 & uint32(1075840512)
-	if i0 != 0 {
-		goto L7
-	}
-L10:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	m.depth--
-	return uint32(16)
-L9:
-	i0 = v1 + uint32(1)
-	v1 = i0
-	v4 = k32(4294967295)
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if int32(v2) > int32(uint32(0)) {
-		goto L8
-	}
-	goto L1
-L7:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	goto L2
-L3:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-L2:
-	v4 = uint32(0)
-L1:
-	m.depth--
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7724(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	v5 = uint32(1)
-	v6 = k32(4294967295)
-	i0 = v2 - v1
-	v7 = i0
-	if int32(v7) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = v0 + uint32(72)
-	v8 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = v8 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967291)
-	switch i0 {
-	case 0:
-		goto L7
-	case 1:
-		goto L6
-	case 2:
-		goto L5
-	case 17, 19:
-		goto L4
-	default:
-		goto L3
-	}
-L7:
-	if v7 != uint32(1) {
-		goto L8
-	}
-	v6 = k32(4294967294)
-	goto L1
-L8:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L3
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L3
-	}
-	v5 = uint32(2)
-	goto L4
-L6:
-	if v7 >= uint32(3) {
-		goto L9
-	}
-	v6 = k32(4294967294)
-	goto L1
-L9:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L3
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L3
-	}
-	v5 = uint32(3)
-	goto L4
-L5:
-	if v7 >= uint32(4) {
-		goto L10
-	}
-	v6 = k32(4294967294)
-	goto L1
-L10:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L3
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L3
-	}
-	v5 = uint32(4)
-L4:
-	i1 = v1 + v5
-	v7 = i1
-	i0 = v2 - v7
-	v9 = i0
-	if int32(v9) < int32(uint32(1)) {
-		goto L1
-	}
-L11:
-	v5 = uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = v8 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967291)
-	switch i0 {
-	case 0:
-		goto L22
-	case 1:
-		goto L21
-	case 2:
-		goto L20
-	case 4, 5, 16:
-		goto L19
-	case 10:
-		goto L18
-	case 17, 19, 20, 21, 22:
-		goto L12
-	case 24:
-		goto L17
-	default:
-		goto L15
-	}
-L22:
-	if v9 != uint32(1) {
-		goto L23
-	}
-	v6 = k32(4294967294)
-	goto L1
-L23:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 != 0 {
-		goto L17
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 == 0 {
-		goto L17
-	}
-	v5 = uint32(2)
-	goto L12
-L21:
-	if v9 >= uint32(3) {
-		goto L24
-	}
-	v6 = k32(4294967294)
-	goto L1
-L24:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 != 0 {
-		goto L17
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 == 0 {
-		goto L17
-	}
-	v5 = uint32(3)
-	goto L12
-L20:
-	if v9 >= uint32(4) {
-		goto L25
-	}
-	v6 = k32(4294967294)
-	goto L1
-L25:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 != 0 {
-		goto L17
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 == 0 {
-		goto L17
-	}
-	v5 = uint32(4)
-	goto L12
-L19:
-	v9 = uint32(11)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(11)
-	i0 = v7 - v1
-	if i0 != uint32(3) {
-		goto L26
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v5 = i0
-	if v5 != uint32(120) {
-		goto L28
-	}
-	v10 = uint32(0)
-	goto L27
-L28:
-	if v5 != uint32(88) {
-		goto L26
-	}
-	v10 = uint32(1)
-L27:
-	i0 = v1 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v5 = i0
-	if v5 == uint32(109) {
-		goto L29
-	}
-	if v5 != uint32(77) {
-		goto L26
-	}
-	v10 = uint32(1)
-L29:
-	i0 = v1 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v5 = i0
-	if v5 == uint32(76) {
-		goto L17
-	}
-	if v5 != uint32(108) {
-		goto L26
-	}
-	if v10 != 0 {
-		goto L17
-	}
-	v9 = uint32(12)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(12)
-L26:
-	i1 = v7 + uint32(1)
-	v7 = i1
-	i0 = v2 - v7
-	v5 = i0
-	if int32(v5) < int32(uint32(1)) {
-		goto L1
-	}
-L30:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = v8 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	switch i0 {
-	case 0, 1, 8:
-		goto L13
-	case 5:
-		goto L36
-	case 6:
-		goto L35
-	case 7:
-		goto L34
-	case 15:
-		goto L33
-	default:
-		goto L32
-	}
-L36:
-	if v5 != uint32(1) {
-		goto L37
-	}
-	v6 = k32(4294967294)
-	goto L1
-L37:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 != 0 {
-		goto L13
-	}
-	i0 = v7 + uint32(2)
-	v5 = i0
-	goto L31
-L35:
-	if v5 >= uint32(3) {
-		goto L38
-	}
-	v6 = k32(4294967294)
-	goto L1
-L38:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 != 0 {
-		goto L13
-	}
-	i0 = v7 + uint32(3)
-	v5 = i0
-	goto L31
-L34:
-	if v5 >= uint32(4) {
-		goto L39
-	}
-	v6 = k32(4294967294)
-	goto L1
-L39:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 != 0 {
-		goto L13
-	}
-	i0 = v7 + uint32(4)
-	v5 = i0
-	goto L31
-L33:
-	i1 = v7 + uint32(1)
-	v5 = i1
-	i0 = v2 - v5
-	if int32(i0) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	if i0 != uint32(62) {
-		goto L31
-	}
-	i1 = v7 + uint32(2)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	v6 = v9
-	goto L1
-L32:
-	i0 = v7 + uint32(1)
-	v5 = i0
-L31:
-	v7 = v5
-	i0 = v2 - v5
-	v5 = i0
-	if int32(v5) > int32(uint32(0)) {
-		goto L30
-	}
-	goto L1
-L18:
-	i2 = v4 + uint32(12)
-	i0 = fn7746(m, v1, v7, i2)
-	if i0 != 0 {
-		goto L16
-	}
-L17:
-	*(*uint32)(unsafe.Add(b, v3)) = v7
-	goto L2
-L16:
-	i1 = v7 + uint32(1)
-	v0 = i1
-	i0 = v2 - v0
-	if int32(i0) < int32(uint32(1)) {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	if i0 != uint32(62) {
-		goto L14
-	}
-	i1 = v7 + uint32(2)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v6 = i0
-	goto L1
-L15:
-	v0 = v7
-L14:
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	goto L2
-L13:
-	*(*uint32)(unsafe.Add(b, v3)) = v7
-	goto L2
-L12:
-	i1 = v7 + v5
-	v7 = i1
-	i0 = v2 - v7
-	v9 = i0
-	if int32(v9) > int32(uint32(0)) {
-		goto L11
-	}
-	goto L1
-L3:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-L2:
-	v6 = uint32(0)
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn7725(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v4 = uint32(1)
-	i0 = v2 - v1
-	v5 = i0
-	if int32(v5) >= int32(uint32(1)) {
-		goto L1
-	}
-	m.depth--
-	return k32(4294967295)
-L1:
-	v6 = uint32(0)
-	i0 = v0 + uint32(72)
-	v7 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = v7 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967291)
-	switch i0 {
-	case 0:
-		goto L8
-	case 1:
-		goto L7
-	case 2:
-		goto L6
-	case 4, 5, 16, 25:
-		goto L4
-	case 17, 19:
-		goto L5
-	default:
-		goto L3
-	}
-L8:
-	if v5 != uint32(1) {
-		goto L9
-	}
-	m.depth--
-	return k32(4294967294)
-L9:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L3
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L3
-	}
-	v4 = uint32(2)
-	goto L5
-L7:
-	if v5 >= uint32(3) {
-		goto L10
-	}
-	m.depth--
-	return k32(4294967294)
-L10:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L3
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L3
-	}
-	v4 = uint32(3)
-	goto L5
-L6:
-	if v5 >= uint32(4) {
-		goto L11
-	}
-	m.depth--
-	return k32(4294967294)
-L11:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L3
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L3
-	}
-	v4 = uint32(4)
-L5:
-	i1 = v1 + v4
-	v1 = i1
-	i0 = v2 - v1
-	v4 = i0
-	if int32(v4) >= int32(uint32(1)) {
-		goto L12
-	}
-	m.depth--
-	return k32(4294967295)
-L12:
-	v6 = uint32(0)
-L13:
-	v5 = uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = v7 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967291)
-	switch i0 {
-	case 0:
-		goto L17
-	case 1:
-		goto L16
-	case 2:
-		goto L15
-	case 13:
-		goto L2
-	case 17, 19, 20, 21, 22:
-		goto L14
-	default:
-		goto L3
-	}
-L17:
-	if v4 != uint32(1) {
-		goto L18
-	}
-	m.depth--
-	return k32(4294967294)
-L18:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L3
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L3
-	}
-	v5 = uint32(2)
-	goto L14
-L16:
-	if v4 >= uint32(3) {
-		goto L19
-	}
-	m.depth--
-	return k32(4294967294)
-L19:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L3
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L3
-	}
-	v5 = uint32(3)
-	goto L14
-L15:
-	if v4 >= uint32(4) {
-		goto L20
-	}
-	m.depth--
-	return k32(4294967294)
-L20:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L3
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L3
-	}
-	v5 = uint32(4)
-L14:
-	i1 = v1 + v5
-	v1 = i1
-	i0 = v2 - v1
-	v4 = i0
-	if int32(v4) > int32(uint32(0)) {
-		goto L13
-	}
-	m.depth--
-	return k32(4294967295)
-L4:
-	v6 = uint32(22)
-L3:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	m.depth--
-	return v6
-L2:
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	m.depth--
-	return uint32(28)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7726(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v4 = uint32(1)
-	i0 = v2 - v1
-	v5 = i0
-	if int32(v5) >= int32(uint32(1)) {
-		goto L1
-	}
-	m.depth--
-	return k32(4294967295)
-L1:
-	v6 = uint32(0)
-	i0 = v0 + uint32(72)
-	v7 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = v7 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967291)
-	switch i0 {
-	case 0:
-		goto L6
-	case 1:
-		goto L5
-	case 2:
-		goto L4
-	case 17, 19:
-		goto L3
-	default:
-		goto L2
-	}
-L6:
-	if v5 != uint32(1) {
-		goto L7
-	}
-	m.depth--
-	return k32(4294967294)
-L7:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L2
-	}
-	v4 = uint32(2)
-	goto L3
-L5:
-	if v5 >= uint32(3) {
-		goto L8
-	}
-	m.depth--
-	return k32(4294967294)
-L8:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L2
-	}
-	v4 = uint32(3)
-	goto L3
-L4:
-	if v5 >= uint32(4) {
-		goto L9
-	}
-	m.depth--
-	return k32(4294967294)
-L9:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L2
-	}
-	v4 = uint32(4)
-L3:
-	i1 = v1 + v4
-	v1 = i1
-	i0 = v2 - v1
-	v4 = i0
-	if int32(v4) >= int32(uint32(1)) {
-		goto L10
-	}
-	m.depth--
-	return k32(4294967276)
-L10:
-	v6 = uint32(0)
-L12:
-	v5 = uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = v7 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967291)
-	switch i0 {
-	case 0:
-		goto L16
-	case 1:
-		goto L15
-	case 2:
-		goto L14
-	case 4, 5, 6, 16, 25, 27, 31:
-		goto L11
-	case 17, 19, 20, 21, 22:
-		goto L13
-	default:
-		goto L2
-	}
-L16:
-	if v4 != uint32(1) {
-		goto L17
-	}
-	m.depth--
-	return k32(4294967294)
-L17:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L2
-	}
-	v5 = uint32(2)
-	goto L13
-L15:
-	if v4 >= uint32(3) {
-		goto L18
-	}
-	m.depth--
-	return k32(4294967294)
-L18:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L2
-	}
-	v5 = uint32(3)
-	goto L13
-L14:
-	if v4 >= uint32(4) {
-		goto L19
-	}
-	m.depth--
-	return k32(4294967294)
-L19:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L2
-	}
-	v5 = uint32(4)
-L13:
-	i1 = v1 + v5
-	v1 = i1
-	i0 = v2 - v1
-	v4 = i0
-	if int32(v4) > int32(uint32(0)) {
-		goto L12
-	}
-	m.depth--
-	return k32(4294967276)
-L11:
-	v6 = uint32(20)
-L2:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	m.depth--
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn7727(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	if v1 < v2 {
-		goto L1
-	}
-	m.depth--
-	return k32(4294967292)
-L1:
-	i0 = v0 + uint32(72)
-	v4 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = v4 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	switch i0 {
-	case 0, 1, 8:
-		goto L12
-	case 2:
-		goto L17
-	case 3:
-		goto L6
-	case 4:
-		goto L10
-	case 5:
-		goto L13
-	case 6:
-		goto L14
-	case 7:
-		goto L15
-	case 9:
-		goto L7
-	case 10:
-		goto L8
-	default:
-		goto L16
-	}
-L17:
-	v5 = uint32(1)
-	v6 = k32(4294967295)
-	i1 = v1 + uint32(1)
-	v7 = i1
-	i0 = v2 - v7
-	v8 = i0
-	if int32(v8) >= int32(uint32(1)) {
-		goto L18
-	}
-	m.depth--
-	return k32(4294967295)
-L18:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = v4 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967291)
-	switch i0 {
-	case 0:
-		goto L24
-	case 1:
-		goto L23
-	case 2:
-		goto L22
-	case 10:
-		goto L20
-	case 11:
-		goto L21
-	case 12:
-		goto L19
-	case 17, 19:
-		goto L3
-	default:
-		goto L5
-	}
-L24:
-	if v8 != uint32(1) {
-		goto L25
-	}
-	m.depth--
-	return k32(4294967294)
-L25:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 != 0 {
-		goto L5
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 == 0 {
-		goto L5
-	}
-	v5 = uint32(2)
-	goto L3
-L23:
-	if v8 >= uint32(3) {
-		goto L26
-	}
-	m.depth--
-	return k32(4294967294)
-L26:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 != 0 {
-		goto L5
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 == 0 {
-		goto L5
-	}
-	v5 = uint32(3)
-	goto L3
-L22:
-	if v8 >= uint32(4) {
-		goto L27
-	}
-	m.depth--
-	return k32(4294967294)
-L27:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 != 0 {
-		goto L5
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 == 0 {
-		goto L5
-	}
-	v5 = uint32(4)
-	goto L3
-L21:
-	v6 = k32(4294967295)
-	i1 = v1 + uint32(2)
-	v7 = i1
-	i0 = v2 - v7
-	if int32(i0) < int32(uint32(1)) {
-		goto L2
-	}
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = v4 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967276)
-	switch i0 {
-	case 0:
-		goto L29
-	case 7:
-		goto L30
-	default:
-		goto L28
-	}
-L30:
-	i1 = v1 + uint32(3)
-	i0 = fn7728(m, v0, i1, v2, v3)
-	m.depth--
-	return i0
-L29:
-	i0 = v1 + uint32(3)
-	i0 = fn7729(m, i0, v2, v3)
-	m.depth--
-	return i0
-L28:
-	*(*uint32)(unsafe.Add(b, v3)) = v7
-	m.depth--
-	return uint32(0)
-L20:
-	i1 = v1 + uint32(2)
-	i0 = fn7724(m, v0, i1, v2, v3)
-	m.depth--
-	return i0
-L19:
-	v6 = uint32(1)
-	i1 = v1 + uint32(2)
-	v1 = i1
-	i0 = v2 - v1
-	v7 = i0
-	if int32(v7) >= int32(uint32(1)) {
-		goto L31
-	}
-	m.depth--
-	return k32(4294967295)
-L31:
-	v8 = uint32(0)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = v4 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967291)
-	switch i0 {
-	case 0:
-		goto L35
-	case 1:
-		goto L34
-	case 2:
-		goto L33
-	case 17, 19:
-		goto L32
-	default:
-		goto L4
-	}
-L35:
-	if v7 != uint32(1) {
-		goto L36
-	}
-	m.depth--
-	return k32(4294967294)
-L36:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L4
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L4
-	}
-	v6 = uint32(2)
-	goto L32
-L34:
-	if v7 >= uint32(3) {
-		goto L37
-	}
-	m.depth--
-	return k32(4294967294)
-L37:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L4
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L4
-	}
-	v6 = uint32(3)
-	goto L32
-L33:
-	if v7 >= uint32(4) {
-		goto L38
-	}
-	m.depth--
-	return k32(4294967294)
-L38:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L4
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L4
-	}
-	v6 = uint32(4)
-L32:
-	i1 = v1 + v6
-	v1 = i1
-	i0 = v2 - v1
-	v6 = i0
-	if int32(v6) >= int32(uint32(1)) {
-		goto L39
-	}
-	m.depth--
-	return k32(4294967295)
-L39:
-	v8 = uint32(0)
-L40:
-	v7 = uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = v4 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967291)
-	switch i0 {
-	case 0:
-		goto L47
-	case 1:
-		goto L46
-	case 2:
-		goto L45
-	case 4, 5, 16:
-		goto L44
-	case 6:
-		goto L43
-	case 17, 18, 19, 20, 21, 22:
-		goto L41
-	default:
-		goto L4
-	}
-L47:
-	if v6 != uint32(1) {
-		goto L48
-	}
-	m.depth--
-	return k32(4294967294)
-L48:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L4
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L4
-	}
-	v7 = uint32(2)
-	goto L41
-L46:
-	if v6 >= uint32(3) {
-		goto L49
-	}
-	m.depth--
-	return k32(4294967294)
-L49:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L4
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L4
-	}
-	v7 = uint32(3)
-	goto L41
-L45:
-	if v6 >= uint32(4) {
-		goto L50
-	}
-	m.depth--
-	return k32(4294967294)
-L50:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L4
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L4
-	}
-	v7 = uint32(4)
-	goto L41
-L44:
-	v6 = k32(4294967295)
-	i1 = v1 + uint32(1)
-	v1 = i1
-	i0 = v2 - v1
-	v2 = i0
-	if int32(v2) < int32(uint32(1)) {
-		goto L2
-	}
-L51:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = v4 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967287)
-	switch i0 {
-	case 0, 1, 12:
-		goto L52
-	case 2:
-		goto L53
-	default:
-		goto L42
-	}
-L53:
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	m.depth--
-	return uint32(5)
-L52:
-	i0 = v1 + uint32(1)
-	v1 = i0
-	v6 = k32(4294967295)
-	i0 = v2 + k32(4294967295)
-	v2 = i0
-	if int32(v2) > int32(uint32(0)) {
-		goto L51
-	}
-	goto L2
-L43:
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	m.depth--
-	return uint32(5)
-L42:
-	v8 = uint32(0)
-	goto L4
-L41:
-	i1 = v1 + v7
-	v1 = i1
-	i0 = v2 - v1
-	v6 = i0
-	if int32(v6) > int32(uint32(0)) {
-		goto L40
-	}
-	m.depth--
-	return k32(4294967295)
-L16:
-	i0 = v1 + uint32(1)
-	v7 = i0
-	goto L9
-L15:
-	i0 = v2 - v1
-	if int32(i0) >= int32(uint32(4)) {
-		goto L54
-	}
-	m.depth--
-	return k32(4294967294)
-L54:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L12
-	}
-	i0 = v1 + uint32(4)
-	v7 = i0
-	goto L9
-L14:
-	i0 = v2 - v1
-	if int32(i0) >= int32(uint32(3)) {
-		goto L55
-	}
-	m.depth--
-	return k32(4294967294)
-L55:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L12
-	}
-	i0 = v1 + uint32(3)
-	v7 = i0
-	goto L9
-L13:
-	i0 = v2 - v1
-	if int32(i0) >= int32(uint32(2)) {
-		goto L56
-	}
-	m.depth--
-	return k32(4294967294)
-L56:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L11
-	}
-L12:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	m.depth--
-	return uint32(0)
-L11:
-	i0 = v1 + uint32(2)
-	v7 = i0
-	goto L9
-L10:
-	v6 = k32(4294967291)
-	i1 = v1 + uint32(1)
-	v7 = i1
-	i0 = v2 - v7
-	if int32(i0) < int32(uint32(1)) {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	if i0 != uint32(93) {
-		goto L9
-	}
-	i1 = v1 + uint32(2)
-	v1 = i1
-	i0 = v2 - v1
-	if int32(i0) < int32(uint32(1)) {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != uint32(62) {
-		goto L9
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	m.depth--
-	return uint32(0)
-L9:
-	i0 = v2 - v7
-	v6 = i0
-	if int32(v6) >= int32(uint32(1)) {
-		goto L60
-	}
-	v1 = v7
-	goto L59
-L60:
-L61:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = v4 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	switch i0 {
-	case 0, 1, 2, 3, 8, 9, 10:
-		goto L58
-	case 4:
-		goto L64
-	case 5:
-		goto L67
-	case 6:
-		goto L66
-	case 7:
-		goto L65
-	default:
-		goto L63
-	}
-L67:
-	if v6 == uint32(1) {
-		goto L58
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 != 0 {
-		goto L58
-	}
-	i0 = v7 + uint32(2)
-	v1 = i0
-	goto L62
-L66:
-	if v6 < uint32(3) {
-		goto L58
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 != 0 {
-		goto L58
-	}
-	i0 = v7 + uint32(3)
-	v1 = i0
-	goto L62
-L65:
-	if v6 < uint32(4) {
-		goto L58
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 != 0 {
-		goto L58
-	}
-	i0 = v7 + uint32(4)
-	v1 = i0
-	goto L62
-L64:
-	if v6 == uint32(1) {
-		goto L58
-	}
-	i0 = v7 + uint32(1)
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != uint32(93) {
-		goto L62
-	}
-	if v6 < uint32(3) {
-		goto L58
-	}
-	i0 = v7 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(62) {
-		goto L62
-	}
-	i1 = v7 + uint32(2)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	m.depth--
-	return uint32(0)
-L63:
-	i0 = v7 + uint32(1)
-	v1 = i0
-L62:
-	v7 = v1
-	i0 = v2 - v1
-	v6 = i0
-	if int32(v6) > int32(uint32(0)) {
-		goto L61
-	}
-L59:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	goto L57
-L58:
-	*(*uint32)(unsafe.Add(b, v3)) = v7
-L57:
-	v6 = uint32(6)
-	goto L2
-L8:
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	m.depth--
-	return uint32(7)
-L7:
-	i1 = v1 + uint32(1)
-	v0 = i1
-	i0 = v2 - v0
-	if int32(i0) >= int32(uint32(1)) {
-		goto L68
-	}
-	m.depth--
-	return k32(4294967293)
-L68:
-	i1 = v1 + uint32(2)
-	i4 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i3 = v4 + i4
-	i3 = uint32(*(*uint8)(unsafe.Add(b, i3)))
-	if !(i3 == uint32(10)) {
-		i1 = v0
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	m.depth--
-	return uint32(7)
-L6:
-	i1 = v1 + uint32(1)
-	i0 = fn7730(m, v0, i1, v2, v3)
-	m.depth--
-	return i0
-L5:
-	*(*uint32)(unsafe.Add(b, v3)) = v7
-	m.depth--
-	return uint32(0)
-L4:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	m.depth--
-	return v8
-L3:
-	i1 = v7 + v5
-	v1 = i1
-	i0 = v2 - v1
-	v8 = i0
-	if int32(v8) < int32(uint32(1)) {
-		goto L2
-	}
-	v5 = uint32(0)
-L69:
-	v7 = uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = v4 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967291)
-	switch i0 {
-	case 0:
-		goto L78
-	case 1:
-		goto L77
-	case 2:
-		goto L76
-	case 4, 5, 16:
-		goto L74
-	case 6:
-		goto L73
-	case 12:
-		goto L72
-	case 17, 19, 20, 21, 22:
-		goto L70
-	case 18:
-		goto L75
-	default:
-		goto L71
-	}
-L78:
-	if v8 != uint32(1) {
-		goto L79
-	}
-	m.depth--
-	return k32(4294967294)
-L79:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L71
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L71
-	}
-	v7 = uint32(2)
-	goto L70
-L77:
-	if v8 >= uint32(3) {
-		goto L80
-	}
-	m.depth--
-	return k32(4294967294)
-L80:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L71
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L71
-	}
-	v7 = uint32(3)
-	goto L70
-L76:
-	if v8 >= uint32(4) {
-		goto L81
-	}
-	m.depth--
-	return k32(4294967294)
-L81:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L71
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L71
-	}
-	v7 = uint32(4)
-	goto L70
-L75:
-	if v5 != 0 {
-		goto L71
-	}
-	i1 = v1 + uint32(1)
-	v8 = i1
-	i0 = v2 - v8
-	v9 = i0
-	if int32(v9) < int32(uint32(1)) {
-		goto L2
-	}
-	v5 = uint32(1)
-	v7 = uint32(2)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v8)))
-	i0 = v4 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967291)
-	switch i0 {
-	case 0:
-		goto L85
-	case 1:
-		goto L84
-	case 2:
-		goto L83
-	case 17, 19:
-		goto L70
-	default:
-		goto L82
-	}
-L85:
-	if v9 != uint32(1) {
-		goto L86
-	}
-	m.depth--
-	return k32(4294967294)
-L86:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v8)
-	if i0 != 0 {
-		goto L82
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v8)
-	if i0 == 0 {
-		goto L82
-	}
-	v7 = uint32(3)
-	goto L70
-L84:
-	if v9 >= uint32(3) {
-		goto L87
-	}
-	m.depth--
-	return k32(4294967294)
-L87:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v8)
-	if i0 != 0 {
-		goto L82
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v8)
-	if i0 == 0 {
-		goto L82
-	}
-	v7 = uint32(4)
-	goto L70
-L83:
-	if v9 >= uint32(4) {
-		goto L88
-	}
-	m.depth--
-	return k32(4294967294)
-L88:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v8)
-	if i0 != 0 {
-		goto L82
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v8)
-	if i0 == 0 {
-		goto L82
-	}
-	v7 = uint32(5)
-	goto L70
-L82:
-	*(*uint32)(unsafe.Add(b, v3)) = v8
-	m.depth--
-	return uint32(0)
-L74:
-	i1 = v1 + uint32(1)
-	v1 = i1
-	i0 = v2 - v1
-	v7 = i0
-	if int32(v7) < int32(uint32(1)) {
-		goto L2
-	}
-L91:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = v4 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967291)
-	switch i0 {
-	case 0:
-		goto L95
-	case 1:
-		goto L94
-	case 2:
-		goto L93
-	case 4, 5, 16:
-		goto L92
-	case 6:
-		goto L73
-	case 12:
-		goto L72
-	case 17, 19:
-		goto L90
-	default:
-		goto L71
-	}
-L95:
-	if v7 != uint32(1) {
-		goto L96
-	}
-	m.depth--
-	return k32(4294967294)
-L96:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L71
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L71
-	}
-	v7 = uint32(3)
-	goto L89
-L94:
-	if v7 >= uint32(3) {
-		goto L97
-	}
-	m.depth--
-	return k32(4294967294)
-L97:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L71
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L71
-	}
-	v7 = uint32(4)
-	goto L89
-L93:
-	if v7 >= uint32(4) {
-		goto L98
-	}
-	m.depth--
-	return k32(4294967294)
-L98:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L71
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L71
-	}
-	v7 = uint32(5)
-	goto L89
-L92:
-	i0 = v1 + uint32(1)
-	v1 = i0
-	v6 = k32(4294967295)
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if int32(v7) > int32(uint32(0)) {
-		goto L91
-	}
-	goto L2
-L90:
-	v7 = uint32(2)
-L89:
-	i1 = v1 + v7
-	i1 = i1 + k32(4294967295)
-	i0 = fn7731(m, v0, i1, v2, v3)
-	m.depth--
-	return i0
-L73:
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	m.depth--
-	return uint32(2)
-L72:
-	v6 = k32(4294967295)
-	i1 = v1 + uint32(1)
-	v0 = i1
-	i0 = v2 - v0
-	if int32(i0) < int32(uint32(1)) {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	if i0 == uint32(62) {
-		goto L99
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	m.depth--
-	return uint32(0)
-L99:
-	i1 = v1 + uint32(2)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	m.depth--
-	return uint32(4)
-L71:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	m.depth--
-	return uint32(0)
-L70:
-	i1 = v1 + v7
-	v1 = i1
-	i0 = v2 - v1
-	v8 = i0
-	if int32(v8) > int32(uint32(0)) {
-		goto L69
-	}
-L2:
-	m.depth--
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn7728(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	i0 = v2 - v1
-	if int32(i0) < int32(uint32(1)) {
-		goto L3
-	}
-	v4 = uint32(0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != uint32(45) {
-		goto L1
-	}
-	i1 = v1 + uint32(1)
-	v1 = i1
-	i0 = v2 - v1
-	v5 = i0
-	if int32(v5) < int32(uint32(1)) {
-		goto L3
-	}
-	i0 = v0 + uint32(72)
-	v6 = i0
-	v4 = uint32(0)
-L4:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = v6 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	switch i0 {
-	case 0, 1, 8:
-		goto L1
-	case 5:
-		goto L10
-	case 6:
-		goto L9
-	case 7:
-		goto L8
-	case 27:
-		goto L7
-	default:
-		goto L6
-	}
-L10:
-	if v5 != uint32(1) {
-		goto L11
-	}
-	m.depth--
-	return k32(4294967294)
-L11:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v1 + uint32(2)
-	v5 = i0
-	goto L5
-L9:
-	if v5 >= uint32(3) {
-		goto L12
-	}
-	m.depth--
-	return k32(4294967294)
-L12:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v1 + uint32(3)
-	v5 = i0
-	goto L5
-L8:
-	if v5 >= uint32(4) {
-		goto L13
-	}
-	m.depth--
-	return k32(4294967294)
-L13:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v1 + uint32(4)
-	v5 = i0
-	goto L5
-L7:
-	i1 = v1 + uint32(1)
-	v5 = i1
-	i0 = v2 - v5
-	if int32(i0) < int32(uint32(1)) {
-		goto L3
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	if i0 != uint32(45) {
-		goto L5
-	}
-	v5 = k32(4294967295)
-	i1 = v1 + uint32(2)
-	v0 = i1
-	i0 = v2 - v0
-	if int32(i0) < int32(uint32(1)) {
-		goto L2
-	}
-	i0 = v1 + uint32(3)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i2 = b2i(i2 == uint32(62))
-	v5 = i2
-	if v5 == 0 {
-		i0 = v0
-	}
-	v1 = i0
-	if v5 != 0 {
-		i0 = uint32(13)
-	} else {
-		i0 = uint32(0)
-	}
-	v4 = i0
-	goto L1
-L6:
-	i0 = v1 + uint32(1)
-	v5 = i0
-L5:
-	v1 = v5
-	i0 = v2 - v5
-	v5 = i0
-	if int32(v5) > int32(uint32(0)) {
-		goto L4
-	}
-L3:
-	v5 = k32(4294967295)
-L2:
-	m.depth--
-	return v5
-L1:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	m.depth--
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7729(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	v3 = k32(4294967295)
-	i0 = v1 - v0
-	if int32(i0) < int32(uint32(6)) {
-		goto L1
-	}
-	v3 = uint32(0)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	if i0 == uint32(67) {
-		goto L3
-	}
-	v1 = v0
-	goto L2
-L3:
-	i0 = v0 + uint32(1)
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != uint32(68) {
-		goto L2
-	}
-	i0 = v0 + uint32(2)
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != uint32(65) {
-		goto L2
-	}
-	i0 = v0 + uint32(3)
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != uint32(84) {
-		goto L2
-	}
-	i0 = v0 + uint32(4)
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != uint32(65) {
-		goto L2
-	}
-	i0 = v0 + uint32(6)
-	i1 = v0 + uint32(5)
-	v0 = i1
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	i2 = b2i(i2 == uint32(91))
-	i1 = v0
-	v0 = i2
-	if v0 == 0 {
-		i0 = i1
-	}
-	v1 = i0
-	i0 = v0 << (uint32(3) & 31)
-	v3 = i0
-L2:
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7730(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	v4 = uint32(1)
-	i0 = v2 - v1
-	v5 = i0
-	if int32(v5) >= int32(uint32(1)) {
-		goto L1
-	}
-	m.depth--
-	return k32(4294967295)
-L1:
-	v6 = uint32(0)
-	v7 = v1
-	i0 = v0 + uint32(72)
-	v8 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	i0 = v8 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967291)
-	switch i0 {
-	case 0:
-		goto L12
-	case 1:
-		goto L11
-	case 2:
-		goto L10
-	case 14:
-		goto L9
-	case 17, 19:
-		goto L7
-	default:
-		goto L3
-	}
-L12:
-	if v5 != uint32(1) {
-		goto L13
-	}
-	m.depth--
-	return k32(4294967294)
-L13:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L14
-	}
-	v7 = v1
-	goto L3
-L14:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L8
-	}
-	v7 = v1
-	goto L3
-L11:
-	if v5 >= uint32(3) {
-		goto L15
-	}
-	m.depth--
-	return k32(4294967294)
-L15:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L16
-	}
-	v7 = v1
-	goto L3
-L16:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L17
-	}
-	v7 = v1
-	goto L3
-L17:
-	v4 = uint32(3)
-	goto L7
-L10:
-	if v5 >= uint32(4) {
-		goto L18
-	}
-	m.depth--
-	return k32(4294967294)
-L18:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 == 0 {
-		goto L19
-	}
-	v7 = v1
-	goto L3
-L19:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
-	if i0 != 0 {
-		goto L20
-	}
-	v7 = v1
-	goto L3
-L20:
-	v4 = uint32(4)
-	goto L7
-L9:
-	i1 = v1 + uint32(1)
-	v7 = i1
-	i0 = v2 - v7
-	if int32(i0) >= int32(uint32(1)) {
-		goto L21
-	}
-	m.depth--
-	return k32(4294967295)
-L21:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	v0 = i0
-	if v0 != uint32(120) {
-		goto L22
-	}
-	i1 = v1 + uint32(2)
-	v7 = i1
-	i0 = v2 - v7
-	if int32(i0) >= int32(uint32(1)) {
-		goto L23
-	}
-	m.depth--
-	return k32(4294967295)
-L23:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = v8 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(254)
-	if i0 != uint32(24) {
-		goto L3
-	}
-	v6 = k32(4294967295)
-	i1 = v1 + uint32(3)
-	v7 = i1
-	i0 = v2 - v7
-	v0 = i0
-	if int32(v0) < int32(uint32(1)) {
-		goto L2
-	}
-L24:
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = v8 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v1 = i0
-	i0 = v1 + k32(4294967272)
-	if i0 < uint32(2) {
-		goto L25
-	}
-	if v1 != uint32(18) {
-		goto L6
-	}
-	i0 = v7 + uint32(1)
-	v7 = i0
-	v6 = uint32(10)
-	goto L3
-L25:
-	i0 = v7 + uint32(1)
-	v7 = i0
-	v6 = k32(4294967295)
-	i0 = v0 + k32(4294967295)
-	v0 = i0
-	if int32(v0) > int32(uint32(0)) {
-		goto L24
-	}
-	goto L2
-L22:
-	i0 = v8 + v0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(25) {
-		goto L3
-	}
-	i0 = v1 + uint32(2)
-	v1 = i0
-	i0 = v5 + k32(4294967294)
-	v0 = i0
-L26:
-	if int32(v0) >= int32(uint32(1)) {
-		goto L27
-	}
-	m.depth--
-	return k32(4294967295)
-L27:
-	i0 = v0 + k32(4294967295)
-	v0 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v2 = i0
-	i0 = v1 + uint32(1)
-	v7 = i0
-	v1 = v7
-	i0 = v8 + v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v2 = i0
-	if v2 == uint32(25) {
-		goto L26
-	}
-	if v2 != uint32(18) {
-		goto L5
-	}
-	v6 = uint32(10)
-	goto L3
-L8:
-	v4 = uint32(2)
-L7:
-	i1 = v1 + v4
-	v7 = i1
-	i0 = v2 - v7
-	v5 = i0
-	if int32(v5) >= int32(uint32(1)) {
-		goto L28
-	}
-	m.depth--
-	return k32(4294967295)
-L28:
-	v6 = uint32(0)
-L29:
-	v1 = uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
-	i0 = v8 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967291)
-	switch i0 {
-	case 0:
-		goto L33
-	case 1:
-		goto L32
-	case 2:
-		goto L31
-	case 13:
-		goto L4
-	case 17, 19, 20, 21, 22:
-		goto L30
-	default:
-		goto L3
-	}
-L33:
-	if v5 != uint32(1) {
-		goto L34
-	}
-	m.depth--
-	return k32(4294967294)
-L34:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 != 0 {
-		goto L3
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 == 0 {
-		goto L3
-	}
-	v1 = uint32(2)
-	goto L30
-L32:
-	if v5 >= uint32(3) {
-		goto L35
-	}
-	m.depth--
-	return k32(4294967294)
-L35:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 != 0 {
-		goto L3
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 == 0 {
-		goto L3
-	}
-	v1 = uint32(3)
-	goto L30
-L31:
-	if v5 >= uint32(4) {
-		goto L36
-	}
-	m.depth--
-	return k32(4294967294)
-L36:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 != 0 {
-		goto L3
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
-	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
-	if i0 == 0 {
-		goto L3
-	}
-	v1 = uint32(4)
-L30:
-	i1 = v7 + v1
-	v7 = i1
-	i0 = v2 - v7
-	v5 = i0
-	if int32(v5) > int32(uint32(0)) {
-		goto L29
-	}
-	m.depth--
-	return k32(4294967295)
-L6:
-	v6 = uint32(0)
-	goto L3
-L5:
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	goto L3
-L4:
-	i0 = v7 + uint32(1)
-	v7 = i0
-	v6 = uint32(9)
-L3:
-	*(*uint32)(unsafe.Add(b, v3)) = v7
-L2:
-	m.depth--
-	return v6
 }

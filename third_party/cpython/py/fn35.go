@@ -14,7 +14,17467 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
+func fn7613(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var v7 uint64
+	_ = v7
+	var v8 float32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var d1 float64
+	_ = d1
+	var f0 float32
+	_ = f0
+	var f1 float32
+	_ = f1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i10 uint32
+	_ = i10
+	var i12 uint32
+	_ = i12
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var i6 uint32
+	_ = i6
+	var i7 uint32
+	_ = i7
+	var i8 uint32
+	_ = i8
+	var i9 uint32
+	_ = i9
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(80)
+	v4 = i0
+	m.g0 = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = k32(4294967295)
+	i0 = fn7612(m, v0, uint32(12), v2, v3, uint32(4504), uint32(0))
+	if i0 != 0 {
+		goto L2
+	}
+L3:
+	v3 = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+500))
+	v0 = i0
+	if v0 != 0 {
+		goto L3
+	}
+	v5 = uint32(43)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+544))
+	if i0 == 0 {
+		goto L1
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v3)+536))
+	v6 = l0
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v3)+528))
+	v7 = l0
+	if v7 == 0 {
+		goto L5
+	}
+	l0 = v6 + v7
+	f0 = float32(l0)
+	f1 = float32(v7)
+	f0 = f0 / f1
+	v8 = f0
+	goto L4
+L5:
+	l0 = v6 + uint64(22)
+	f0 = float32(l0)
+	f0 = f0 / math.Float32frombits(0x41b00000)
+	v8 = f0
+L4:
+	i0 = v4 + uint32(32)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(8582452)
+	i0 = v4 + uint32(24)
+	d1 = float64(v8)
+	*(*float64)(unsafe.Add(b, i0)) = d1
+	i0 = v4 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = v6
+	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = v7
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	i0 = fn8052(m, i0, uint32(8433343), v4)
+	goto L1
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	i4 = v0 + uint32(296)
+	v9 = i4
+	i5 = v4 + uint32(60)
+	i6 = v4 + uint32(56)
+	i7 = v4 + uint32(68)
+	i8 = v4 + uint32(64)
+	i9 = v4 + uint32(52)
+	i12 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+244)))
+	if i12 != 0 {
+		i10 = uint32(4136)
+	} else {
+		i10 = uint32(4137)
+	}
+	i0 = m.table[i10].(func(*Module, uint32, uint32, uint32, uint32, uint32, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v2, v3, v9, i5, i6, i7, i8, i9)
+	if i0 != 0 {
+		goto L6
+	}
+	if v1 != 0 {
+		i0 = uint32(31)
+	} else {
+		i0 = uint32(30)
+	}
+	v5 = i0
+	goto L1
+L6:
+	if v1 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
+	if i0 != uint32(1) {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
+	*(*uint8)(unsafe.Add(b, uint64(i0)+130)) = uint8(k32(1))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+516))
+	if i0 != uint32(1) {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+516)) = uint32(0)
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	if i0 == 0 {
+		goto L9
+	}
+	v10 = uint32(0)
+	v11 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
+	v1 = i0
+	if v1 == 0 {
+		goto L10
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	v3 = i0
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v3, v1)
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+76)) = v1
+	i0 = v0 + uint32(464)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+476))
+	if i0 != 0 {
+		goto L13
+	}
+	i0 = fn7546(m, v2)
+	if i0 == 0 {
+		goto L12
+	}
+L13:
+	i0 = v1 + v5
+	v5 = i0
+	i0 = v0 + uint32(476)
+	v1 = i0
+L14:
+	i1 = v4 + uint32(76)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+472))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v3, i1, v5, v1, i4)
+	if i0 < uint32(2) {
+		goto L11
+	}
+	i0 = fn7546(m, v2)
+	if i0 != 0 {
+		goto L14
+	}
+L12:
+	v5 = uint32(1)
+	goto L1
+L11:
+	v5 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+480))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+476))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+472))
+	if v3 != i1 {
+		goto L15
+	}
+	i0 = fn7546(m, v2)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+L15:
+	v5 = uint32(1)
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+476)) = i1
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+480))
+	v11 = i0
+	if v11 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+476))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+480)) = i1
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
+	v2 = i0
+	if v2 == 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+64))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
+	v10 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+76)) = v2
+	i0 = v0 + uint32(464)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+476))
+	if i0 != 0 {
+		goto L19
+	}
+	i0 = fn7546(m, v2)
+	if i0 == 0 {
+		goto L18
+	}
+L19:
+	i0 = v0 + uint32(476)
+	v1 = i0
+	i0 = v10 - v5
+	v5 = i0
+L20:
+	i1 = v4 + uint32(76)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+472))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v3)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v3, i1, v5, v1, i4)
+	if i0 < uint32(2) {
+		goto L17
+	}
+	i0 = fn7546(m, v2)
+	if i0 != 0 {
+		goto L20
+	}
+L18:
+	v5 = uint32(1)
+	goto L1
+L17:
+	v5 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+480))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+476))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+472))
+	if v3 != i1 {
+		goto L21
+	}
+	i0 = fn7546(m, v2)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v3 = i0
+L21:
+	v5 = uint32(1)
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+476)) = i1
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+480))
+	v10 = i0
+	if v10 == 0 {
+		goto L1
+	}
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+152))
+	m.table[i4].(func(*Module, uint32, uint32, uint32, uint32))(m, i0, v10, v11, i3)
+	i0 = b2i(v10 != uint32(0))
+	v3 = i0
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v5 = i0
+	if v5 == 0 {
+		goto L22
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+76)) = v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+68)))
+	if i0 != 0 {
+		goto L23
+	}
+L24:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+72)) = i1
+	i1 = v4 + uint32(76)
+	i3 = v4 + uint32(72)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v3, i3, i4)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+76))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+300)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v5 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+72))
+	i2 = i2 - v5
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v5, i2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+76))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = i1
+	if v2 > uint32(1) {
+		goto L24
+	}
+	goto L22
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v3 - v2
+	m.table[v5].(func(*Module, uint32, uint32, uint32))(m, i0, v2, i2)
+L22:
+	v11 = uint32(0)
+	v3 = uint32(0)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+240))
+	if i0 != 0 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
+	v2 = i0
+	if v2 == 0 {
+		goto L27
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+64))
+	if v1 != i1 {
+		goto L28
+	}
+	if v1 != uint32(2) {
+		goto L26
+	}
+	if v2 == v5 {
+		goto L26
+	}
+L28:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	v5 = uint32(19)
+	goto L1
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
+	v2 = i0
+	if v2 == 0 {
+		goto L25
+	}
+	if v11 != 0 {
+		goto L29
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	v3 = i0
+	i0 = v0 + uint32(464)
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	i4 = m.table[i6].(func(*Module, uint32, uint32) uint32)(m, v3, v2)
+	i3 = v2 + i4
+	i0 = fn7628(m, i0, v3, v2, i3)
+	v11 = i0
+	if v11 != 0 {
+		goto L29
+	}
+	v5 = uint32(1)
+	goto L1
+L29:
+	i0 = fn7553(m, v0, v11)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+464))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+468))
+	v1 = i0
+	if v1 != 0 {
+		goto L32
+	}
+	v2 = v3
+	goto L31
+L32:
+	if v3 == 0 {
+		goto L30
+	}
+L33:
+	v2 = v3
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	v1 = v2
+	if v3 != 0 {
+		goto L33
+	}
+L31:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+468)) = v2
+L30:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+480)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+464)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+472)) = uint64(0)
+	if v5 != uint32(18) {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+68))
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	v5 = uint32(18)
+	goto L1
+L26:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+156)) = v2
+L25:
+	i0 = b2i(v11 == 0)
+	i1 = v3 ^ uint32(1)
+	i0 = i0 & i1
+	if i0 == 0 {
+		goto L34
+	}
+	v5 = uint32(0)
+	goto L1
+L34:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+464))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+468))
+	v1 = i0
+	if v1 != 0 {
+		goto L37
+	}
+	v2 = v3
+	goto L36
+L37:
+	if v3 == 0 {
+		goto L35
+	}
+L38:
+	v2 = v3
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	v1 = v2
+	if v3 != 0 {
+		goto L38
+	}
+L36:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+468)) = v2
+L35:
+	v5 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+480)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+464)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+472)) = uint64(0)
+L1:
+	i0 = v4 + uint32(80)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7614(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i6 uint32
+	_ = i6
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+500))
+	i1 = b2i(i1 != uint32(0))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	i6 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
+	i6 = b2i(i6 == 0)
+	i0 = fn7631(m, v0, i1, i2, v1, v2, v3, i6, uint32(0))
+	v4 = i0
+	if v4 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+388))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
+	v6 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v7 = i2
+	i2 = v7 + uint32(1)
+	v8 = i2
+	i1 = v6 + v8
+	v2 = i1
+	if v5 == v2 {
+		goto L2
+	}
+	v4 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v1 = i0
+	i1 = uint32(2147483646) - v7
+	if v1 > i1 {
+		goto L1
+	}
+	i0 = v1 + v8
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	i1 = i1 - v6
+	if int32(v7) <= int32(i1) {
+		goto L4
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v6, v7)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
+	v1 = i1
+	if i0 != v1 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v6 = i0
+	if v6 == 0 {
+		goto L6
+	}
+	i2 = v6 - v1
+	i1 = v2 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v2
+	i1 = v2 + v7
+	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = i1
+	i0 = v2 + v8
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v5 = i0
+L4:
+	m.copy(v2, v5, v1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+L2:
+	v4 = uint32(0)
+L1:
+	m.depth--
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7615(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v2
+	i0 = v5 + uint32(80)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+92))
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = fn7546(m, v2)
+	if i0 == 0 {
+		goto L3
+	}
+L4:
+	i0 = v5 + uint32(92)
+	v6 = i0
+L5:
+	i1 = v4 + uint32(12)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v5)+88))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v3, v6, i4)
+	if i0 < uint32(2) {
+		goto L2
+	}
+	i0 = fn7546(m, v2)
+	if i0 != 0 {
+		goto L5
+	}
+L3:
+	v1 = uint32(0)
+	goto L1
+L2:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+96))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+92))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+88))
+	if v3 != i1 {
+		goto L6
+	}
+	i0 = fn7546(m, v2)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v3 = i0
+L6:
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+92)) = i1
+	v1 = uint32(0)
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+96))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = v5 + uint32(20)
+	i0 = fn7547(m, v0, i1, v2, uint32(24))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	if i0 == v2 {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+92)) = i1
+	goto L7
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+92))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+96)) = i1
+	i0 = fn7632(m, v0, v3)
+	if i0 == 0 {
+		goto L1
+	}
+L7:
+	v1 = v3
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7616(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
+	v5 = i0
+	i0 = v5 + uint32(92)
+	v6 = i0
+	i0 = v5 + uint32(80)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+92))
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+88))
+	if v8 != i1 {
+		goto L2
+	}
+	i0 = fn7546(m, v7)
+	if i0 != 0 {
+		goto L3
+	}
+	v1 = uint32(0)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v8 = i0
+L2:
+	i1 = v8 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	*(*uint8)(unsafe.Add(b, v8)) = uint8(k32(0))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	if i0 != 0 {
+		goto L6
+	}
+	i0 = fn7546(m, v7)
+	if i0 == 0 {
+		goto L5
+	}
+L6:
+L7:
+	i1 = v4 + uint32(12)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v5)+88))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v3, v6, i4)
+	if i0 < uint32(2) {
+		goto L4
+	}
+	i0 = fn7546(m, v7)
+	if i0 != 0 {
+		goto L7
+	}
+L5:
+	v1 = uint32(0)
+	goto L1
+L4:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+96))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+92))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+88))
+	if v3 != i1 {
+		goto L8
+	}
+	i0 = fn7546(m, v7)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v3 = i0
+L8:
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+92)) = i1
+	v1 = uint32(0)
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+96))
+	v8 = i0
+	if v8 == 0 {
+		goto L1
+	}
+	i1 = v5 + uint32(40)
+	i2 = v8 + uint32(1)
+	v2 = i2
+	i0 = fn7547(m, v0, i1, v2, uint32(12))
+	v9 = i0
+	if v9 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	if i0 == v2 {
+		goto L10
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+92)) = i1
+	goto L9
+L10:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+92))
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+96)) = v10
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+244)))
+	if i0 == 0 {
+		goto L9
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v3 = i0
+	if v3 != uint32(120) {
+		goto L11
+	}
+	i0 = v8 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(109) {
+		goto L11
+	}
+	i0 = v8 + uint32(3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(108) {
+		goto L11
+	}
+	i0 = v8 + uint32(4)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(110) {
+		goto L11
+	}
+	i0 = v8 + uint32(5)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(115) {
+		goto L11
+	}
+	i0 = v8 + uint32(6)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v1 = i0
+	if v1 == uint32(58) {
+		goto L13
+	}
+	if v1 != 0 {
+		goto L11
+	}
+	i0 = v5 + uint32(152)
+	v1 = i0
+	goto L12
+L13:
+	i1 = v5 + uint32(60)
+	i2 = v8 + uint32(7)
+	i0 = fn7547(m, v0, i1, i2, uint32(8))
+	v1 = i0
+L12:
+	*(*uint8)(unsafe.Add(b, uint64(v9)+9)) = uint8(k32(1))
+	*(*uint32)(unsafe.Add(b, uint64(v9)+4)) = v1
+	goto L9
+L11:
+	i0 = v8 + uint32(2)
+	v8 = i0
+	v1 = uint32(0)
+L14:
+	i0 = v3 & uint32(255)
+	v3 = i0
+	if v3 == 0 {
+		goto L9
+	}
+	if v3 == uint32(58) {
+		goto L15
+	}
+	i0 = v8 + v1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v3 = i0
+	i0 = v1 + uint32(1)
+	v1 = i0
+	goto L14
+L15:
+	if int32(v1) < int32(uint32(1)) {
+		goto L16
+	}
+	v8 = uint32(0)
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+92))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+88))
+	if v3 != i1 {
+		goto L18
+	}
+	i0 = fn7546(m, v7)
+	if i0 != 0 {
+		goto L19
+	}
+	v1 = uint32(0)
+	goto L1
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v3 = i0
+L18:
+	i0 = v2 + v8
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v10 = i0
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(v10)
+	i1 = v8 + uint32(1)
+	v8 = i1
+	if v1 != v8 {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v10 = i0
+L16:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+88))
+	if v10 != i1 {
+		goto L20
+	}
+	i0 = fn7546(m, v7)
+	if i0 != 0 {
+		goto L21
+	}
+	v1 = uint32(0)
+	goto L1
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v10 = i0
+L20:
+	i1 = v10 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+92)) = i1
+	v1 = uint32(0)
+	*(*uint8)(unsafe.Add(b, v10)) = uint8(k32(0))
+	i2 = v5 + uint32(60)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v5)+96))
+	i1 = fn7547(m, v0, i2, i3, uint32(8))
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v9)+4)) = v7
+	if v7 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+96))
+	v1 = i1
+	if i0 != v1 {
+		goto L22
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+92))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+96)) = i1
+	goto L9
+L22:
+	*(*uint32)(unsafe.Add(b, v6)) = v1
+L9:
+	v1 = v9
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7617(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v6 = i0
+	if v3 != 0 {
+		goto L2
+	}
+	if v4 == 0 {
+		goto L1
+	}
+L2:
+	if int32(v6) < int32(uint32(1)) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v7 = i0
+	v8 = v6
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	if i0 == v1 {
+		goto L4
+	}
+	i0 = v7 + uint32(12)
+	v7 = i0
+	i0 = v8 + k32(4294967295)
+	v8 = i0
+	if v8 == 0 {
+		goto L3
+	}
+	goto L5
+L4:
+	return uint32(1)
+L3:
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+9)))
+	if i0 != 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+L1:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if v6 == i1 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v8 = i0
+	goto L7
+L8:
+	if v6 != 0 {
+		goto L9
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(8)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	i1 = m.table[i2].(func(*Module, uint32) uint32)(m, uint32(96))
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v8
+	if v8 != 0 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = uint32(0)
+	return uint32(0)
+L9:
+	v7 = uint32(0)
+	if int32(v6) > int32(uint32(1073741823)) {
+		goto L6
+	}
+	i0 = v6 << (uint32(1) & 31)
+	v3 = i0
+	if v3 > uint32(357913941) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = v6 * uint32(24)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, i0, i1)
+	v8 = i0
+	if v8 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v3
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v6 = i1
+	i1 = v6 * uint32(12)
+	i0 = v8 + i1
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v4
+	*(*uint32)(unsafe.Add(b, v7)) = v1
+	*(*uint8)(unsafe.Add(b, uint64(v7)+4)) = uint8(v2)
+	if v2 != 0 {
+		goto L10
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v1)+8)) = uint8(k32(1))
+L10:
+	v7 = uint32(1)
+	i1 = v6 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+L6:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7618(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var v22 uint32
+	_ = v22
+	var v23 uint32
+	_ = v23
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i7 uint32
+	_ = i7
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v7 = i0
+	m.g0 = v7
+	*(*uint32)(unsafe.Add(b, uint64(v7)+60)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	v8 = i0
+	i0 = v7 + uint32(40)
+	v9 = i0
+	i0 = v7 + uint32(36)
+	v10 = i0
+	i0 = v7 + uint32(32)
+	v11 = i0
+	i0 = v7 + uint32(28)
+	v12 = i0
+	i0 = v7 + uint32(20)
+	v13 = i0
+	i0 = v7 + uint32(24)
+	v14 = i0
+	i0 = v7 + uint32(16)
+	v15 = i0
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+316))
+	v16 = i0
+	if v16 == 0 {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v16)+12))
+	v17 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v17)+8))
+	v18 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v17)+4))
+	v19 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v17)+12))
+	i1 = v19 + i2
+	v20 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v7)+56)) = v20
+	v3 = v0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v17)+33)))
+	if i0 == 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+236))
+	i4 = v19 + v18
+	v19 = i4
+	i7 = v7 + uint32(56)
+	i0 = fn7633(m, v0, i1, v2, v20, v19, v5, uint32(1), i7)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+56))
+	v3 = i1
+	if v19 == v3 {
+		goto L6
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v17)+4))
+	i1 = v3 - i2
+	*(*uint32)(unsafe.Add(b, uint64(v17)+12)) = i1
+	goto L2
+L6:
+	*(*uint8)(unsafe.Add(b, uint64(v17)+33)) = uint8(k32(0))
+	goto L2
+L5:
+L7:
+	v19 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v19)+500))
+	v3 = i0
+	if v3 != 0 {
+		goto L7
+	}
+	v3 = v16
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v19)+572))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v19)+560))
+	v20 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v19)+568))
+	v21 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v19)+564))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v17)+34)))
+	v22 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v17))
+	v23 = i0
+	*(*uint32)(unsafe.Add(b, v9)) = uint32(6173)
+	*(*uint32)(unsafe.Add(b, v10)) = v18
+	*(*uint32)(unsafe.Add(b, v11)) = uint32(8537060)
+	*(*uint32)(unsafe.Add(b, v12)) = v23
+	*(*uint32)(unsafe.Add(b, v13)) = uint32(8584008)
+	if v22 != 0 {
+		i1 = uint32(8579528)
+	} else {
+		i1 = uint32(8579525)
+	}
+	*(*uint32)(unsafe.Add(b, v14)) = i1
+	i1 = v3 << (uint32(1) & 31)
+	i1 = i1 + k32(4294967294)
+	*(*uint32)(unsafe.Add(b, v15)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v21
+	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = v20
+	*(*uint32)(unsafe.Add(b, v7)) = v19
+	i0 = fn8052(m, v8, uint32(8583658), v7)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+316))
+	v3 = i0
+L8:
+	*(*uint8)(unsafe.Add(b, uint64(v17)+32)) = uint8(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+320))
+	*(*uint32)(unsafe.Add(b, uint64(v16)+8)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+316)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v0)+320)) = v16
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v19)+564))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v19)+564)) = i1
+	goto L3
+L4:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v7)+60))
+	i7 = v7 + uint32(60)
+	i0 = fn7633(m, v0, v1, v2, i3, v4, v5, v6, i7)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+316))
+	v3 = i0
+L3:
+	if v3 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+60))
+	if i0 != v4 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v19 = i0
+	if v2 != 0 {
+		goto L9
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	if v19 == i1 {
+		goto L9
+	}
+	i0 = v19 + k32(4294967295)
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	if i0 != uint32(32) {
+		goto L9
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v3
+	v19 = v3
+L9:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	if v19 != i1 {
+		goto L10
+	}
+	i0 = fn7546(m, v5)
+	if i0 != 0 {
+		goto L11
+	}
+	v3 = uint32(1)
+	goto L1
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v19 = i0
+L10:
+	i1 = v19 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = i1
+	v3 = uint32(0)
+	*(*uint8)(unsafe.Add(b, v19)) = uint8(k32(0))
+L1:
+	i0 = v7 + uint32(64)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7619(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var v22 uint32
+	_ = v22
+	var v23 uint32
+	_ = v23
+	var v24 uint64
+	_ = v24
+	var v25 uint64
+	_ = v25
+	var v26 float32
+	_ = v26
+	var v27 uint32
+	_ = v27
+	var v28 uint32
+	_ = v28
+	var v29 uint32
+	_ = v29
+	var v30 uint32
+	_ = v30
+	var v31 uint32
+	_ = v31
+	var d1 float64
+	_ = d1
+	var f0 float32
+	_ = f0
+	var f1 float32
+	_ = f1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(112)
+	v6 = i0
+	m.g0 = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+284))
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+284)) = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
+	v8 = i0
+	i0 = v8 + uint32(104)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+104))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = fn7546(m, v9)
+	if i0 != 0 {
+		goto L2
+	}
+	v10 = uint32(1)
+	goto L1
+L2:
+	i0 = v8 + uint32(132)
+	v11 = i0
+	i0 = v0 + uint32(452)
+	v12 = i0
+	i0 = v0 + uint32(440)
+	v13 = i0
+	i0 = v8 + uint32(116)
+	v14 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	v15 = i0
+	i0 = v1 + uint32(20)
+	v16 = i0
+	i0 = v6 + uint32(88)
+	v17 = i0
+	i0 = v6 + uint32(84)
+	v18 = i0
+	i0 = v6 + uint32(80)
+	v19 = i0
+	i0 = v6 + uint32(76)
+	v20 = i0
+	i0 = v6 + uint32(72)
+	v21 = i0
+	i0 = v6 + uint32(64)
+	v22 = i0
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v6)+104)) = v2
+	i4 = v6 + uint32(104)
+	i5 = *(*uint32)(unsafe.Add(b, v16))
+	i1 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v2, v3, i4)
+	v23 = i1
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+104))
+	i0 = fn7612(m, v0, v23, v2, i3, uint32(6424), v4)
+	if i0 != 0 {
+		goto L5
+	}
+	v1 = v0
+L6:
+	v8 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+500))
+	v1 = i0
+	if v1 != 0 {
+		goto L6
+	}
+	v10 = uint32(43)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+544))
+	if i0 == 0 {
+		goto L3
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v8)+536))
+	v24 = l0
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v8)+528))
+	v25 = l0
+	if v25 == 0 {
+		goto L8
+	}
+	l0 = v24 + v25
+	f0 = float32(l0)
+	f1 = float32(v25)
+	f0 = f0 / f1
+	v26 = f0
+	goto L7
+L8:
+	l0 = v24 + uint64(22)
+	f0 = float32(l0)
+	f0 = f0 / math.Float32frombits(0x41b00000)
+	v26 = f0
+L7:
+	i0 = v6 + uint32(32)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(8582452)
+	i0 = v6 + uint32(24)
+	d1 = float64(v26)
+	*(*float64)(unsafe.Add(b, i0)) = d1
+	i0 = v6 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = v24
+	*(*uint64)(unsafe.Add(b, uint64(v6)+8)) = v25
+	*(*uint32)(unsafe.Add(b, v6)) = v8
+	i0 = fn8052(m, v15, uint32(8433343), v6)
+	goto L3
+L5:
+	v10 = uint32(0)
+	i0 = v23 + uint32(4)
+	switch i0 {
+	case 0:
+		goto L3
+	case 1:
+		goto L17
+	case 3:
+		goto L14
+	case 4:
+		goto L13
+	case 10, 13:
+		goto L18
+	case 11:
+		goto L16
+	case 14:
+		goto L15
+	case 32:
+		goto L19
+	default:
+		goto L12
+	}
+L19:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+512)))
+	if i0 != 0 {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 == v1 {
+		goto L20
+	}
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+104))
+	v23 = i0
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
+	v10 = i2
+	i1 = v2 + v10
+	*(*uint32)(unsafe.Add(b, uint64(v6)+108)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	if i0 != 0 {
+		goto L24
+	}
+	i0 = fn7546(m, v13)
+	if i0 == 0 {
+		goto L23
+	}
+L24:
+	i0 = v23 - v10
+	v23 = i0
+L25:
+	i1 = v6 + uint32(108)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v23, v12, i4)
+	if i0 < uint32(2) {
+		goto L22
+	}
+	i0 = fn7546(m, v13)
+	if i0 != 0 {
+		goto L25
+	}
+L23:
+	v10 = uint32(1)
+	goto L3
+L22:
+	v10 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v23 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	if v23 != i1 {
+		goto L26
+	}
+	i0 = fn7546(m, v13)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v23 = i0
+L26:
+	v10 = uint32(1)
+	i1 = v23 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
+	*(*uint8)(unsafe.Add(b, v23)) = uint8(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
+	v23 = i0
+	if v23 == 0 {
+		goto L3
+	}
+	i0 = fn7547(m, v0, v11, v23, uint32(0))
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
+	if v10 != 0 {
+		goto L27
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+130)))
+	*(*uint8)(unsafe.Add(b, uint64(v8)+128)) = uint8(i1)
+	v10 = uint32(0)
+	goto L3
+L27:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v10)+32)))
+	if i0 != 0 {
+		goto L29
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
+	if v10 != i1 {
+		goto L28
+	}
+L29:
+	v10 = uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 != v1 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v2
+	goto L3
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+16))
+	v27 = i0
+	if v27 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
+	v28 = i0
+	if v28 == 0 {
+		goto L11
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v10)+32)) = uint8(k32(1))
+	*(*uint8)(unsafe.Add(b, uint64(v8)+131)) = uint8(k32(0))
+	v23 = v0
+L30:
+	v2 = v23
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+500))
+	v23 = i0
+	if v23 != 0 {
+		goto L30
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+560))
+	i1 = i1 + uint32(1)
+	v29 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+560)) = v29
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+564))
+	i1 = i1 + uint32(1)
+	v23 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+564)) = v23
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+568))
+	v30 = i1
+	if v23 <= v30 {
+		goto L31
+	}
+	i1 = v30 + uint32(1)
+	v30 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+568)) = v30
+L31:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+572))
+	if i0 == 0 {
+		goto L32
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v10)+34)))
+	v27 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	v28 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+8))
+	v31 = i0
+	*(*uint32)(unsafe.Add(b, v17)) = uint32(6466)
+	*(*uint32)(unsafe.Add(b, v18)) = v31
+	*(*uint32)(unsafe.Add(b, v19)) = uint32(8580070)
+	*(*uint32)(unsafe.Add(b, v20)) = v28
+	i0 = v6 + uint32(48)
+	i0 = i0 + uint32(20)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(8584008)
+	if v27 != 0 {
+		i1 = uint32(8579528)
+	} else {
+		i1 = uint32(8579525)
+	}
+	*(*uint32)(unsafe.Add(b, v21)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+56)) = v23
+	i1 = v23 << (uint32(1) & 31)
+	i1 = i1 + k32(4294967294)
+	*(*uint32)(unsafe.Add(b, v22)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+60)) = v30
+	*(*uint32)(unsafe.Add(b, uint64(v6)+52)) = v29
+	*(*uint32)(unsafe.Add(b, uint64(v6)+48)) = v2
+	i2 = v6 + uint32(48)
+	i0 = fn8052(m, v15, uint32(8583658), i2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+16))
+	v27 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
+	v28 = i0
+L32:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v10)+20))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v10)+24))
+	i0 = m.table[v28].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, i0, uint32(0), i2, v27, i4)
+	if i0 != 0 {
+		goto L33
+	}
+	fn7627(m, v0, v10, uint32(6470))
+	*(*uint8)(unsafe.Add(b, uint64(v10)+32)) = uint8(k32(0))
+	v10 = uint32(21)
+	goto L3
+L33:
+	fn7627(m, v0, v10, uint32(6475))
+	*(*uint8)(unsafe.Add(b, uint64(v10)+32)) = uint8(k32(0))
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+131)))
+	if i0 != 0 {
+		goto L10
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+130)))
+	*(*uint8)(unsafe.Add(b, uint64(v8)+128)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+104))
+	v2 = i0
+	goto L4
+L20:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v2
+	v10 = uint32(10)
+	goto L3
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+104))
+	v23 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v6)+108)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, v14))
+	if i0 != 0 {
+		goto L36
+	}
+	i0 = fn7546(m, v9)
+	if i0 == 0 {
+		goto L35
+	}
+L36:
+L37:
+	i1 = v6 + uint32(108)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v8)+112))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v23, v14, i4)
+	if i0 < uint32(2) {
+		goto L34
+	}
+	i0 = fn7546(m, v9)
+	if i0 != 0 {
+		goto L37
+	}
+L35:
+	v10 = uint32(1)
+	goto L3
+L34:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+120))
+	if i0 != 0 {
+		goto L10
+	}
+	v10 = uint32(1)
+	goto L3
+L17:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
+	i1 = v2 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v6)+104)) = i1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+112))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+116))
+	v23 = i1
+	if i0 != v23 {
+		goto L38
+	}
+	i0 = fn7546(m, v9)
+	if i0 != 0 {
+		goto L39
+	}
+	v10 = uint32(1)
+	goto L3
+L39:
+	i0 = *(*uint32)(unsafe.Add(b, v14))
+	v23 = i0
+L38:
+	i1 = v23 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v14)) = i1
+	*(*uint8)(unsafe.Add(b, v23)) = uint8(k32(10))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+104))
+	v2 = i0
+	goto L4
+L15:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, v2)
+	v23 = i0
+	if int32(v23) > int32(k32(4294967295)) {
+		goto L40
+	}
+	v10 = uint32(14)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 != v1 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v2
+	goto L3
+L40:
+	i1 = v6 + uint32(108)
+	i0 = fn7696(m, v23, i1)
+	v10 = i0
+	if int32(v10) < int32(uint32(1)) {
+		goto L10
+	}
+	i0 = v6 + uint32(108)
+	v2 = i0
+L41:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+112))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+116))
+	v23 = i1
+	if i0 != v23 {
+		goto L42
+	}
+	i0 = fn7546(m, v9)
+	if i0 != 0 {
+		goto L43
+	}
+	v10 = uint32(1)
+	goto L3
+L43:
+	i0 = *(*uint32)(unsafe.Add(b, v14))
+	v23 = i0
+L42:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v27 = i0
+	i1 = v23 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v14)) = i1
+	*(*uint8)(unsafe.Add(b, v23)) = uint8(v27)
+	i0 = v2 + uint32(1)
+	v2 = i0
+	i0 = v10 + k32(4294967295)
+	v10 = i0
+	if v10 != 0 {
+		goto L41
+	}
+	goto L10
+L14:
+	v10 = uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 != v1 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v2
+	goto L3
+L13:
+	v10 = uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 != v1 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+104))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = i1
+	goto L3
+L12:
+	v10 = uint32(23)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 != v1 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v2
+	goto L3
+L11:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+130)))
+	*(*uint8)(unsafe.Add(b, uint64(v8)+128)) = uint8(i1)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+104))
+	v2 = i0
+	goto L4
+L9:
+	i0 = fn7625(m, v0, v10, uint32(0), uint32(2))
+	v10 = i0
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+284)) = v7
+	if v5 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+104))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+L1:
+	i0 = v6 + uint32(112)
+	m.g0 = i0
+	return v10
+}
+
+//go:norace
+//go:nocheckptr
+func fn7620(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint64
+	_ = v11
+	var v12 uint64
+	_ = v12
+	var v13 float32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var d1 float64
+	_ = d1
+	var f0 float32
+	_ = f0
+	var f1 float32
+	_ = f1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v6 = i0
+	m.g0 = v6
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	v7 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+52)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 != v1 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v7
+	i0 = v0 + uint32(300)
+	v8 = i0
+	i0 = v0 + uint32(296)
+	v9 = i0
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	v9 = i0
+	i0 = v9 + uint32(4)
+	v8 = i0
+L1:
+	*(*uint32)(unsafe.Add(b, v9)) = v7
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+	i4 = v6 + uint32(52)
+	i5 = v1 + uint32(12)
+	i5 = *(*uint32)(unsafe.Add(b, i5))
+	i1 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v7, v3, i4)
+	v10 = i1
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+52))
+	i0 = fn7612(m, v0, v10, v7, i3, uint32(4412), uint32(0))
+	if i0 != 0 {
+		goto L4
+	}
+L5:
+	v1 = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+500))
+	v0 = i0
+	if v0 != 0 {
+		goto L5
+	}
+	v3 = uint32(43)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+544))
+	if i0 == 0 {
+		goto L3
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+536))
+	v11 = l0
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+528))
+	v12 = l0
+	if v12 == 0 {
+		goto L7
+	}
+	l0 = v11 + v12
+	f0 = float32(l0)
+	f1 = float32(v12)
+	f0 = f0 / f1
+	v13 = f0
+	goto L6
+L7:
+	l0 = v11 + uint64(22)
+	f0 = float32(l0)
+	f0 = f0 / math.Float32frombits(0x41b00000)
+	v13 = f0
+L6:
+	i0 = v6 + uint32(32)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(8582452)
+	i0 = v6 + uint32(24)
+	d1 = float64(v13)
+	*(*float64)(unsafe.Add(b, i0)) = d1
+	i0 = v6 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = v11
+	*(*uint64)(unsafe.Add(b, uint64(v6)+8)) = v12
+	*(*uint32)(unsafe.Add(b, v6)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	i0 = fn8052(m, i0, uint32(8433343), v6)
+	goto L3
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+52))
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v14
+	v3 = uint32(4)
+	i0 = v10 + uint32(4)
+	switch i0 {
+	case 0, 3:
+		goto L10
+	case 2:
+		goto L11
+	case 4:
+		goto L12
+	case 46:
+		goto L13
+	default:
+		goto L8
+	}
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v3 = i0
+	if v3 == 0 {
+		goto L14
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v6)+60)) = v7
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+68)))
+	if i0 != 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 != v1 {
+		goto L18
+	}
+	i0 = v0 + uint32(300)
+	v9 = i0
+	i0 = v0 + uint32(296)
+	v8 = i0
+	goto L17
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	v8 = i0
+	i0 = v8 + uint32(4)
+	v9 = i0
+L17:
+L19:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+56)) = i1
+	i1 = v6 + uint32(60)
+	i3 = v6 + uint32(56)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v14, i3, i4)
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+60))
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v3 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v6)+56))
+	i2 = i2 - v3
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v3, i2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+60))
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	if v7 > uint32(1) {
+		goto L19
+	}
+	goto L15
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v14 - v7
+	m.table[v3].(func(*Module, uint32, uint32, uint32))(m, i0, v7, i2)
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+52))
+	v14 = i0
+L14:
+	*(*uint32)(unsafe.Add(b, v2)) = v14
+	*(*uint32)(unsafe.Add(b, v4)) = v14
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
+	if i2 == uint32(2) {
+		i0 = uint32(35)
+	} else {
+		i0 = uint32(0)
+	}
+	v3 = i0
+	goto L3
+L12:
+	*(*uint32)(unsafe.Add(b, v9)) = v14
+	goto L3
+L11:
+	if v5 != 0 {
+		goto L9
+	}
+	v3 = uint32(6)
+	goto L3
+L10:
+	if v5 != 0 {
+		goto L9
+	}
+	v3 = uint32(2)
+	goto L3
+L9:
+	*(*uint32)(unsafe.Add(b, v4)) = v7
+	v3 = uint32(0)
+	goto L3
+L8:
+	*(*uint32)(unsafe.Add(b, v9)) = v14
+	v3 = uint32(23)
+L3:
+	i0 = v6 + uint32(64)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7621(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var i7 uint32
+	_ = i7
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	i2 = v4 + uint32(8)
+	i5 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
+	i5 = b2i(i5 == 0)
+	i0 = fn7620(m, v0, i1, i2, v2, v3, i5)
+	v1 = i0
+	if v1 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v1 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4123)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	v5 = i0
+	i3 = v4 + uint32(12)
+	i4 = *(*uint32)(unsafe.Add(b, v5))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, v1, v2, i3)
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i7 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
+	i7 = b2i(i7 == 0)
+	i0 = fn7611(m, v0, i1, v1, v2, v5, i5, v3, i7, uint32(1), uint32(0))
+	v1 = i0
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7622(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+184))
+	if i0 != 0 {
+		goto L4
+	}
+	v2 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+492))
+	v3 = i0
+	if v3 > uint32(1073741823) {
+		goto L3
+	}
+	i1 = v3 << (uint32(2) & 31)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = m.table[i2].(func(*Module, uint32) uint32)(m, i1)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+184)) = v3
+	if v3 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+164))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+176))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+172))
+	v4 = i1
+	if v2 < v4 {
+		goto L1
+	}
+	if v3 == 0 {
+		goto L5
+	}
+	v2 = k32(4294967295)
+	if v4 > uint32(76695844) {
+		goto L3
+	}
+	i1 = v4 * uint32(56)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v3, i1)
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+172))
+	i0 = i0 << (uint32(1) & 31)
+	v2 = i0
+	goto L2
+L5:
+	v2 = uint32(32)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, uint32(896))
+	v3 = i0
+	if v3 != 0 {
+		goto L2
+	}
+	v2 = k32(4294967295)
+L3:
+	return v2
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+164)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v1)+172)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+176))
+	v2 = i0
+L1:
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+176)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+180))
+	v0 = i0
+	if v0 == 0 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+184))
+	i2 = v0 << (uint32(2) & 31)
+	i1 = i1 + i2
+	i1 = i1 + k32(4294967292)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i1 = i1 * uint32(28)
+	i0 = v3 + i1
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v0 = i0
+	if v0 == 0 {
+		goto L7
+	}
+	i1 = v0 * uint32(28)
+	i0 = v3 + i1
+	i0 = i0 + uint32(24)
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v0 = i0
+	if v0 != 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v2
+	i1 = v0 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = i1
+L6:
+	i1 = v2 * uint32(28)
+	i0 = v3 + i1
+	v1 = i0
+	i0 = v1 + uint32(20)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v1 + uint32(12)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7623(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
+	if i0 != 0 {
+		goto L2
+	}
+	v5 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v6 = i0
+	if v6 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+68)))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 != v1 {
+		goto L5
+	}
+	i0 = v0 + uint32(300)
+	v7 = i0
+	i0 = v0 + uint32(296)
+	v8 = i0
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	v8 = i0
+	i0 = v8 + uint32(4)
+	v7 = i0
+L4:
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = i1
+	i1 = v4 + uint32(12)
+	i3 = v4 + uint32(8)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v3, i3, i4)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v6 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	i2 = i2 - v6
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v6, i2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	if v2 > uint32(1) {
+		goto L6
+	}
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v3 - v2
+	m.table[v6].(func(*Module, uint32, uint32, uint32))(m, i0, v2, i2)
+	goto L1
+L2:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
+	i2 = i2 << (uint32(1) & 31)
+	i1 = v2 + i2
+	v6 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, v6)
+	v7 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v6
+	i0 = v0 + uint32(440)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	if i0 != 0 {
+		goto L9
+	}
+	i0 = fn7546(m, v2)
+	if i0 == 0 {
+		goto L8
+	}
+L9:
+	i0 = v6 + v7
+	v7 = i0
+	i0 = v0 + uint32(452)
+	v6 = i0
+L10:
+	i1 = v4 + uint32(12)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v7, v6, i4)
+	if i0 < uint32(2) {
+		goto L7
+	}
+	i0 = fn7546(m, v2)
+	if i0 != 0 {
+		goto L10
+	}
+L8:
+	v5 = uint32(0)
+	goto L1
+L7:
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	if v8 != i1 {
+		goto L11
+	}
+	i0 = fn7546(m, v2)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v8 = i0
+L11:
+	i1 = v8 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
+	v5 = uint32(0)
+	*(*uint8)(unsafe.Add(b, v8)) = uint8(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
+	v9 = i0
+	if v9 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+456)) = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, v7)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
+	v8 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	if i0 != 0 {
+		goto L12
+	}
+	i0 = fn7546(m, v2)
+	if i0 == 0 {
+		goto L1
+	}
+L12:
+	i1 = v8 << (uint32(1) & 31)
+	i0 = v3 - i1
+	v7 = i0
+L14:
+	i1 = v4 + uint32(12)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v7, v6, i4)
+	if i0 < uint32(2) {
+		goto L13
+	}
+	i0 = fn7546(m, v2)
+	if i0 != 0 {
+		goto L14
+	}
+	goto L1
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	if v1 != i1 {
+		goto L15
+	}
+	i0 = fn7546(m, v2)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v1 = i0
+L15:
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
+	v5 = uint32(0)
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
+	v7 = i0
+	if v7 == 0 {
+		goto L1
+	}
+	v1 = v7
+L18:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v6 = i0
+	switch v6 {
+	case 0:
+		goto L16
+	case 13:
+		goto L17
+	default:
+		goto L19
+	}
+L19:
+	i0 = v1 + uint32(1)
+	v1 = i0
+	goto L18
+L17:
+	v2 = v1
+L20:
+	i0 = v6 & uint32(255)
+	if i0 != uint32(13) {
+		goto L22
+	}
+	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(10))
+	i0 = v1 + uint32(2)
+	i1 = v1 + uint32(1)
+	v1 = i1
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if !(i2 == uint32(10)) {
+		i0 = v1
+	}
+	v1 = i0
+	goto L21
+L22:
+	*(*uint8)(unsafe.Add(b, v2)) = uint8(v6)
+	i0 = v1 + uint32(1)
+	v1 = i0
+L21:
+	i0 = v2 + uint32(1)
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v6 = i0
+	if v6 != 0 {
+		goto L20
+	}
+	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(0))
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+76))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v9, v7)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+440))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
+	v6 = i0
+	if v6 != 0 {
+		goto L25
+	}
+	v2 = v1
+	goto L24
+L25:
+	if v1 == 0 {
+		goto L23
+	}
+L26:
+	v2 = v1
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	v6 = v2
+	if v1 != 0 {
+		goto L26
+	}
+L24:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+444)) = v2
+L23:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+456)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+440)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+448)) = uint64(0)
+	v5 = uint32(1)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7624(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	if i0 != 0 {
+		goto L2
+	}
+	v5 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v6 = i0
+	if v6 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+68)))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 != v1 {
+		goto L5
+	}
+	i0 = v0 + uint32(300)
+	v7 = i0
+	i0 = v0 + uint32(296)
+	v8 = i0
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	v8 = i0
+	i0 = v8 + uint32(4)
+	v7 = i0
+L4:
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	i1 = v4 + uint32(8)
+	i3 = v4 + uint32(4)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v3, i3, i4)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v6 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i2 = i2 - v6
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v6, i2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	*(*uint32)(unsafe.Add(b, v8)) = i1
+	if v2 > uint32(1) {
+		goto L6
+	}
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v3 - v2
+	m.table[v6].(func(*Module, uint32, uint32, uint32))(m, i0, v2, i2)
+	goto L1
+L2:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
+	v7 = i2
+	i2 = v7 << (uint32(2) & 31)
+	i1 = v2 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = i1
+	i0 = v0 + uint32(440)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	if i0 != 0 {
+		goto L9
+	}
+	i0 = fn7546(m, v2)
+	if i0 == 0 {
+		goto L8
+	}
+L9:
+	i0 = v0 + uint32(452)
+	v6 = i0
+	i1 = v7 * k32(4294967293)
+	i0 = v3 + i1
+	v3 = i0
+L10:
+	i1 = v4 + uint32(12)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v3, v6, i4)
+	if i0 < uint32(2) {
+		goto L7
+	}
+	i0 = fn7546(m, v2)
+	if i0 != 0 {
+		goto L10
+	}
+L8:
+	v5 = uint32(0)
+	goto L1
+L7:
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	if v1 != i1 {
+		goto L11
+	}
+	i0 = fn7546(m, v2)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v1 = i0
+L11:
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
+	v5 = uint32(0)
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	v1 = v3
+L14:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v6 = i0
+	switch v6 {
+	case 0:
+		goto L12
+	case 13:
+		goto L13
+	default:
+		goto L15
+	}
+L15:
+	i0 = v1 + uint32(1)
+	v1 = i0
+	goto L14
+L13:
+	v2 = v1
+L16:
+	i0 = v6 & uint32(255)
+	if i0 != uint32(13) {
+		goto L18
+	}
+	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(10))
+	i0 = v1 + uint32(2)
+	i1 = v1 + uint32(1)
+	v1 = i1
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if !(i2 == uint32(10)) {
+		i0 = v1
+	}
+	v1 = i0
+	goto L17
+L18:
+	*(*uint8)(unsafe.Add(b, v2)) = uint8(v6)
+	i0 = v1 + uint32(1)
+	v1 = i0
+L17:
+	i0 = v2 + uint32(1)
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v6 = i0
+	if v6 != 0 {
+		goto L16
+	}
+	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(0))
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
+	m.table[i2].(func(*Module, uint32, uint32))(m, i0, v3)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+440))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
+	v6 = i0
+	if v6 != 0 {
+		goto L21
+	}
+	v2 = v1
+	goto L20
+L21:
+	if v1 == 0 {
+		goto L19
+	}
+L22:
+	v2 = v1
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	v6 = v2
+	if v1 != 0 {
+		goto L22
+	}
+L20:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+444)) = v2
+L19:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+456)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+440)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+448)) = uint64(0)
+	v5 = uint32(1)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7625(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v4 = i0
+	m.g0 = v4
+	v5 = uint32(320)
+	v6 = uint32(316)
+	switch v3 {
+	case 1:
+		goto L1
+	case 2:
+		goto L2
+	default:
+		goto L3
+	}
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4138)
+	v5 = uint32(312)
+	v6 = uint32(308)
+	goto L1
+L2:
+	v5 = uint32(328)
+	v6 = uint32(324)
+L1:
+	i0 = v0 + v5
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v7 = i0
+	if v7 == 0 {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	goto L5
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, uint32(28))
+	v7 = i0
+	if v7 != 0 {
+		goto L5
+	}
+	v5 = uint32(1)
+	goto L4
+L5:
+	i0 = v0 + v6
+	v8 = i0
+	*(*uint16)(unsafe.Add(b, uint64(v1)+32)) = uint16(k32(257))
+	v5 = v0
+L7:
+	v6 = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+500))
+	v5 = i0
+	if v5 != 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+560))
+	i1 = i1 + uint32(1)
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+560)) = v9
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+564))
+	i1 = i1 + uint32(1)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+564)) = v5
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v6)+568))
+	v10 = i1
+	if v5 <= v10 {
+		goto L8
+	}
+	i1 = v10 + uint32(1)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v6)+568)) = v10
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v6)+572))
+	if i0 == 0 {
+		goto L9
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+34)))
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v12 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v13 = i0
+	i0 = v4 + uint32(40)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(6019)
+	i0 = v4 + uint32(36)
+	*(*uint32)(unsafe.Add(b, i0)) = v13
+	i0 = v4 + uint32(32)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(8580070)
+	i0 = v4 + uint32(28)
+	*(*uint32)(unsafe.Add(b, i0)) = v12
+	i0 = v4 + uint32(20)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(8584008)
+	i0 = v4 + uint32(24)
+	if v11 != 0 {
+		i1 = uint32(8579528)
+	} else {
+		i1 = uint32(8579525)
+	}
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v5
+	i0 = v4 + uint32(16)
+	i1 = v5 << (uint32(1) & 31)
+	i1 = i1 + k32(4294967294)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v9
+	*(*uint32)(unsafe.Add(b, v4)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	i0 = fn8052(m, i0, uint32(8583658), v4)
+L9:
+	i1 = *(*uint32)(unsafe.Add(b, v8))
+	*(*uint32)(unsafe.Add(b, uint64(v7)+8)) = i1
+	*(*uint32)(unsafe.Add(b, v8)) = v7
+	v5 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v7)+24)) = v3
+	*(*uint8)(unsafe.Add(b, uint64(v7)+20)) = uint8(v2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
+	*(*uint32)(unsafe.Add(b, uint64(v7)+16)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v1
+	*(*uint64)(unsafe.Add(b, v7)) = uint64(0)
+	if v3 != 0 {
+		goto L4
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+576)) = uint8(k32(1))
+L4:
+	i0 = v4 + uint32(48)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7626(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v3 = i0
+	m.g0 = v3
+L1:
+	v4 = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+500))
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+560))
+	i1 = i1 + uint32(1)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+560)) = v5
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+564))
+	i1 = i1 + uint32(1)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+564)) = v0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+568))
+	v6 = i1
+	if v0 <= v6 {
+		goto L2
+	}
+	i1 = v6 + uint32(1)
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+568)) = v6
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+572))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+34)))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v1 = i0
+	i0 = v3 + uint32(40)
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+	i0 = v3 + uint32(36)
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	i0 = v3 + uint32(32)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(8580070)
+	i0 = v3 + uint32(28)
+	*(*uint32)(unsafe.Add(b, i0)) = v8
+	i0 = v3 + uint32(20)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(8584008)
+	i0 = v3 + uint32(24)
+	if v7 != 0 {
+		i1 = uint32(8579528)
+	} else {
+		i1 = uint32(8579525)
+	}
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v0
+	i0 = v3 + uint32(16)
+	i1 = v0 << (uint32(1) & 31)
+	i1 = i1 + k32(4294967294)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	i0 = fn8052(m, i0, uint32(8583658), v3)
+L3:
+	i0 = v3 + uint32(48)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7627(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v3 = i0
+	m.g0 = v3
+L1:
+	v4 = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+500))
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+572))
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+560))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+568))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+564))
+	v0 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+34)))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v1 = i0
+	i0 = v3 + uint32(40)
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+	i0 = v3 + uint32(36)
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	i0 = v3 + uint32(32)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(8537060)
+	i0 = v3 + uint32(28)
+	*(*uint32)(unsafe.Add(b, i0)) = v8
+	i0 = v3 + uint32(20)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(8584008)
+	i0 = v3 + uint32(24)
+	if v7 != 0 {
+		i1 = uint32(8579528)
+	} else {
+		i1 = uint32(8579525)
+	}
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v3 + uint32(16)
+	i1 = v0 << (uint32(1) & 31)
+	i1 = i1 + k32(4294967294)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v5
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	i0 = fn8052(m, i0, uint32(8583658), v3)
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+564))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+564)) = i1
+	i0 = v3 + uint32(48)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7628(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = fn7546(m, v0)
+	if i0 == 0 {
+		goto L3
+	}
+L4:
+	i0 = v0 + uint32(12)
+	v2 = i0
+L5:
+	i1 = v4 + uint32(12)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v3, v2, i4)
+	if i0 < uint32(2) {
+		goto L2
+	}
+	i0 = fn7546(m, v0)
+	if i0 != 0 {
+		goto L5
+	}
+L3:
+	v1 = uint32(0)
+	goto L1
+L2:
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	if v3 != i1 {
+		goto L6
+	}
+	i0 = fn7546(m, v0)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v3 = i0
+L6:
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v1 = i0
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7629(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint64
+	_ = v9
+	var v10 uint64
+	_ = v10
+	var v11 uint64
+	_ = v11
+	var v12 uint64
+	_ = v12
+	var v13 uint64
+	_ = v13
+	var v14 uint64
+	_ = v14
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	var l3 uint64
+	_ = l3
+	var l4 uint64
+	_ = l4
+	b := m.base
+	i0 = v0 + uint32(32)
+	v3 = i0
+	i0 = v0 + uint32(40)
+	v4 = i0
+	i0 = v1 + v2
+	v5 = i0
+	i0 = v5 + k32(4294967295)
+	v6 = i0
+L1:
+	if v1 < v5 {
+		goto L3
+	}
+	v2 = uint32(0)
+	goto L2
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 < v4 {
+		goto L4
+	}
+	v2 = uint32(1)
+	goto L2
+L4:
+	i0 = v6 - v1
+	v8 = i0
+	v2 = v1
+L7:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v1 = i0
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	*(*uint8)(unsafe.Add(b, v7)) = uint8(v1)
+	i0 = v2 + uint32(1)
+	v2 = i0
+	if v8 == 0 {
+		goto L6
+	}
+	i0 = v8 + k32(4294967295)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 < v4 {
+		goto L7
+	}
+	v1 = v2
+	goto L5
+L6:
+	v1 = v5
+L5:
+	i0 = b2i(v2 < v5)
+	v2 = i0
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	if i0 < v4 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+40)) = v3
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+48))
+	l1 = l1 + uint64(8)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+48)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
+	v9 = l1
+	l2 = *(*uint64)(unsafe.Add(b, v0))
+	l1 = v9 + l2
+	v10 = l1
+	l2 = bits.RotateLeft64(v9, int(uint64(13)&63))
+	l1 = v10 ^ l2
+	v9 = l1
+	l2 = *(*uint64)(unsafe.Add(b, uint64(v0)+32))
+	v11 = l2
+	l3 = *(*uint64)(unsafe.Add(b, uint64(v0)+24))
+	l2 = v11 ^ l3
+	v12 = l2
+	l3 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
+	l2 = v12 + l3
+	v13 = l2
+	l1 = v9 + v13
+	v14 = l1
+	l2 = bits.RotateLeft64(v9, int(uint64(17)&63))
+	l1 = v14 ^ l2
+	v9 = l1
+	l2 = bits.RotateLeft64(v10, int(uint64(32)&63))
+	l4 = bits.RotateLeft64(v12, int(uint64(16)&63))
+	l3 = v13 ^ l4
+	v10 = l3
+	l2 = l2 + v10
+	v12 = l2
+	l1 = v9 + v12
+	v13 = l1
+	l2 = bits.RotateLeft64(v9, int(uint64(13)&63))
+	l1 = v13 ^ l2
+	v9 = l1
+	l3 = bits.RotateLeft64(v10, int(uint64(21)&63))
+	l2 = v12 ^ l3
+	v10 = l2
+	l3 = bits.RotateLeft64(v14, int(uint64(32)&63))
+	l2 = v10 + l3
+	v12 = l2
+	l1 = v9 + v12
+	v14 = l1
+	l2 = bits.RotateLeft64(v9, int(uint64(17)&63))
+	l1 = v14 ^ l2
+	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = l1
+	l1 = bits.RotateLeft64(v14, int(uint64(32)&63))
+	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = l1
+	l1 = bits.RotateLeft64(v13, int(uint64(32)&63))
+	l3 = bits.RotateLeft64(v10, int(uint64(16)&63))
+	l2 = v12 ^ l3
+	v9 = l2
+	l1 = l1 + v9
+	v10 = l1
+	l2 = bits.RotateLeft64(v9, int(uint64(21)&63))
+	l1 = v10 ^ l2
+	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = l1
+	l1 = v10 ^ v11
+	*(*uint64)(unsafe.Add(b, v0)) = l1
+	if v2 != 0 {
+		goto L1
+	}
+L8:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7630(m *Module, v0 uint32) uint64 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint64
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var v5 uint64
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var v7 uint64
+	_ = v7
+	var v8 uint64
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	var l3 uint64
+	_ = l3
+	var l4 uint64
+	_ = l4
+	b := m.base
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v0)+48))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+40))
+	i2 = v0 + uint32(32)
+	v1 = i2
+	i1 = i1 - v1
+	v2 = i1
+	l1 = uint64(v2)
+	l0 = l0 + l1
+	l0 = l0 << (uint64(56) & 63)
+	v3 = l0
+	i0 = uint32(int8(v2))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L2
+	case 1:
+		goto L3
+	case 2:
+		goto L4
+	case 3:
+		goto L5
+	case 4:
+		goto L6
+	case 5:
+		goto L7
+	case 6:
+		goto L8
+	default:
+		goto L1
+	}
+L8:
+	i0 = v0 + uint32(38)
+	l0 = uint64(*(*uint8)(unsafe.Add(b, i0)))
+	l0 = l0 << (uint64(48) & 63)
+	l0 = l0 | v3
+	v3 = l0
+L7:
+	i0 = v0 + uint32(37)
+	l0 = uint64(*(*uint8)(unsafe.Add(b, i0)))
+	l0 = l0 << (uint64(40) & 63)
+	l0 = l0 | v3
+	v3 = l0
+L6:
+	i0 = v0 + uint32(36)
+	l0 = uint64(*(*uint8)(unsafe.Add(b, i0)))
+	l0 = l0 << (uint64(32) & 63)
+	l0 = l0 | v3
+	v3 = l0
+L5:
+	i0 = v0 + uint32(35)
+	l0 = uint64(*(*uint8)(unsafe.Add(b, i0)))
+	l0 = l0 << (uint64(24) & 63)
+	l0 = l0 | v3
+	v3 = l0
+L4:
+	i0 = v0 + uint32(34)
+	l0 = uint64(*(*uint8)(unsafe.Add(b, i0)))
+	l0 = l0 << (uint64(16) & 63)
+	l0 = l0 | v3
+	v3 = l0
+L3:
+	i0 = v0 + uint32(33)
+	l0 = uint64(*(*uint8)(unsafe.Add(b, i0)))
+	l0 = l0 << (uint64(8) & 63)
+	l0 = l0 | v3
+	v3 = l0
+L2:
+	l1 = uint64(*(*uint8)(unsafe.Add(b, v1)))
+	l0 = v3 | l1
+	v3 = l0
+L1:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
+	v4 = l1
+	l2 = *(*uint64)(unsafe.Add(b, v0))
+	l1 = v4 + l2
+	v5 = l1
+	l2 = bits.RotateLeft64(v4, int(uint64(13)&63))
+	l1 = v5 ^ l2
+	v4 = l1
+	l2 = *(*uint64)(unsafe.Add(b, uint64(v0)+24))
+	l2 = l2 ^ v3
+	v6 = l2
+	l3 = *(*uint64)(unsafe.Add(b, uint64(v0)+16))
+	l2 = v6 + l3
+	v7 = l2
+	l1 = v4 + v7
+	v8 = l1
+	l2 = bits.RotateLeft64(v4, int(uint64(17)&63))
+	l1 = v8 ^ l2
+	v4 = l1
+	l2 = bits.RotateLeft64(v5, int(uint64(32)&63))
+	l4 = bits.RotateLeft64(v6, int(uint64(16)&63))
+	l3 = v7 ^ l4
+	v5 = l3
+	l2 = l2 + v5
+	v6 = l2
+	l1 = v4 + v6
+	v7 = l1
+	l2 = bits.RotateLeft64(v4, int(uint64(13)&63))
+	l1 = v7 ^ l2
+	v4 = l1
+	l3 = bits.RotateLeft64(v5, int(uint64(21)&63))
+	l2 = v6 ^ l3
+	v5 = l2
+	l3 = bits.RotateLeft64(v8, int(uint64(32)&63))
+	l2 = v5 + l3
+	v6 = l2
+	l1 = v4 + v6
+	v8 = l1
+	l2 = bits.RotateLeft64(v4, int(uint64(17)&63))
+	l1 = v8 ^ l2
+	v4 = l1
+	l2 = bits.RotateLeft64(v7, int(uint64(32)&63))
+	l4 = bits.RotateLeft64(v5, int(uint64(16)&63))
+	l3 = v6 ^ l4
+	v5 = l3
+	l2 = l2 + v5
+	v6 = l2
+	l2 = v6 ^ v3
+	l1 = v4 + l2
+	v3 = l1
+	l2 = bits.RotateLeft64(v4, int(uint64(13)&63))
+	l1 = v3 ^ l2
+	v4 = l1
+	l3 = bits.RotateLeft64(v5, int(uint64(21)&63))
+	l2 = v6 ^ l3
+	v5 = l2
+	l3 = bits.RotateLeft64(v8, int(uint64(32)&63))
+	l3 = l3 ^ uint64(255)
+	l2 = v5 + l3
+	v6 = l2
+	l1 = v4 + v6
+	v7 = l1
+	l2 = bits.RotateLeft64(v4, int(uint64(17)&63))
+	l1 = v7 ^ l2
+	v4 = l1
+	l2 = bits.RotateLeft64(v3, int(uint64(32)&63))
+	l4 = bits.RotateLeft64(v5, int(uint64(16)&63))
+	l3 = v6 ^ l4
+	v3 = l3
+	l2 = l2 + v3
+	v5 = l2
+	l1 = v4 + v5
+	v6 = l1
+	l2 = bits.RotateLeft64(v4, int(uint64(13)&63))
+	l1 = v6 ^ l2
+	v4 = l1
+	l3 = bits.RotateLeft64(v3, int(uint64(21)&63))
+	l2 = v5 ^ l3
+	v3 = l2
+	l3 = bits.RotateLeft64(v7, int(uint64(32)&63))
+	l2 = v3 + l3
+	v5 = l2
+	l1 = v4 + v5
+	v7 = l1
+	l2 = bits.RotateLeft64(v4, int(uint64(17)&63))
+	l1 = v7 ^ l2
+	v4 = l1
+	l2 = bits.RotateLeft64(v6, int(uint64(32)&63))
+	l4 = bits.RotateLeft64(v3, int(uint64(16)&63))
+	l3 = v5 ^ l4
+	v3 = l3
+	l2 = l2 + v3
+	v5 = l2
+	l1 = v4 + v5
+	v6 = l1
+	l2 = bits.RotateLeft64(v4, int(uint64(13)&63))
+	l1 = v6 ^ l2
+	v4 = l1
+	l3 = bits.RotateLeft64(v3, int(uint64(21)&63))
+	l2 = v5 ^ l3
+	v3 = l2
+	l3 = bits.RotateLeft64(v7, int(uint64(32)&63))
+	l2 = v3 + l3
+	v5 = l2
+	l1 = v4 + v5
+	v7 = l1
+	l2 = bits.RotateLeft64(v4, int(uint64(17)&63))
+	l1 = v7 ^ l2
+	v4 = l1
+	l2 = bits.RotateLeft64(v6, int(uint64(32)&63))
+	l4 = bits.RotateLeft64(v3, int(uint64(16)&63))
+	l3 = v5 ^ l4
+	v3 = l3
+	l2 = l2 + v3
+	v5 = l2
+	l1 = v4 + v5
+	v6 = l1
+	l1 = bits.RotateLeft64(v6, int(uint64(32)&63))
+	l3 = bits.RotateLeft64(v3, int(uint64(21)&63))
+	l2 = v5 ^ l3
+	v3 = l2
+	l3 = bits.RotateLeft64(v7, int(uint64(32)&63))
+	l2 = v3 + l3
+	v5 = l2
+	l3 = bits.RotateLeft64(v3, int(uint64(16)&63))
+	l2 = v5 ^ l3
+	v7 = l2
+	l1 = l1 + v7
+	v3 = l1
+	*(*uint64)(unsafe.Add(b, v0)) = v3
+	l2 = bits.RotateLeft64(v4, int(uint64(13)&63))
+	l1 = v6 ^ l2
+	v4 = l1
+	l1 = v4 + v5
+	v5 = l1
+	l2 = bits.RotateLeft64(v4, int(uint64(17)&63))
+	l1 = v5 ^ l2
+	v4 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = v4
+	l2 = bits.RotateLeft64(v7, int(uint64(21)&63))
+	l1 = v3 ^ l2
+	v6 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v0)+24)) = v6
+	l1 = bits.RotateLeft64(v5, int(uint64(32)&63))
+	v5 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = v5
+	l0 = v4 ^ v3
+	l0 = l0 ^ v5
+	l0 = l0 ^ v6
+	return l0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7631(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var v22 uint32
+	_ = v22
+	var v23 uint64
+	_ = v23
+	var v24 uint64
+	_ = v24
+	var v25 float32
+	_ = v25
+	var v26 uint32
+	_ = v26
+	var v27 uint32
+	_ = v27
+	var v28 uint32
+	_ = v28
+	var v29 uint32
+	_ = v29
+	var d1 float64
+	_ = d1
+	var f0 float32
+	_ = f0
+	var f1 float32
+	_ = f1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(96)
+	v8 = i0
+	m.g0 = v8
+	*(*uint32)(unsafe.Add(b, uint64(v8)+84)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 != v2 {
+		goto L2
+	}
+	i0 = v0 + uint32(300)
+	v10 = i0
+	i0 = v0 + uint32(296)
+	v11 = i0
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	v11 = i0
+	i0 = v11 + uint32(4)
+	v10 = i0
+L1:
+	*(*uint32)(unsafe.Add(b, v11)) = v3
+	i0 = v9 + uint32(92)
+	v12 = i0
+	i0 = v9 + uint32(80)
+	v13 = i0
+	i0 = v0 + uint32(452)
+	v14 = i0
+	i0 = v0 + uint32(440)
+	v15 = i0
+	i0 = v0 + uint32(300)
+	v16 = i0
+	i0 = v0 + uint32(296)
+	v17 = i0
+	i0 = v8 + uint32(88)
+	i0 = i0 + uint32(1)
+	v18 = i0
+	i0 = v2 + uint32(4)
+	v19 = i0
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v8)+80)) = v3
+	i3 = v8 + uint32(80)
+	i4 = *(*uint32)(unsafe.Add(b, v19))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, v3, v4, i3)
+	v3 = i0
+	i0 = v3 + uint32(5)
+	v20 = i0
+	switch v20 {
+	case 0, 2:
+		goto L6
+	default:
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	v21 = i0
+	if v6 != 0 {
+		i0 = v21
+	} else {
+		i0 = v4
+	}
+	v22 = i0
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	v21 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
+	v22 = i0
+L4:
+	i0 = fn7612(m, v0, v3, v21, v22, uint32(2970), v7)
+	if i0 != 0 {
+		goto L8
+	}
+L9:
+	v2 = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+500))
+	v0 = i0
+	if v0 != 0 {
+		goto L9
+	}
+	v21 = uint32(43)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+544))
+	if i0 == 0 {
+		goto L7
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+536))
+	v23 = l0
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+528))
+	v24 = l0
+	if v24 == 0 {
+		goto L11
+	}
+	l0 = v23 + v24
+	f0 = float32(l0)
+	f1 = float32(v24)
+	f0 = f0 / f1
+	v25 = f0
+	goto L10
+L11:
+	l0 = v23 + uint64(22)
+	f0 = float32(l0)
+	f0 = f0 / math.Float32frombits(0x41b00000)
+	v25 = f0
+L10:
+	i0 = v8 + uint32(32)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(8582452)
+	i0 = v8 + uint32(24)
+	d1 = float64(v25)
+	*(*float64)(unsafe.Add(b, i0)) = d1
+	i0 = v8 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = v23
+	*(*uint64)(unsafe.Add(b, uint64(v8)+8)) = v24
+	*(*uint32)(unsafe.Add(b, v8)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	i0 = fn8052(m, i0, uint32(8433343), v8)
+	goto L7
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, v10)) = v3
+	v21 = uint32(17)
+	switch v20 {
+	case 0:
+		goto L24
+	case 1:
+		goto L35
+	case 2:
+		goto L36
+	case 3:
+		goto L32
+	case 4:
+		goto L33
+	case 5:
+		goto L34
+	case 6, 7:
+		goto L30
+	case 8, 9:
+		goto L29
+	case 10:
+		goto L28
+	case 11:
+		goto L22
+	case 12:
+		goto L26
+	case 13:
+		goto L25
+	case 14:
+		goto L31
+	case 15:
+		goto L27
+	case 16:
+		goto L21
+	case 17:
+		goto L7
+	case 18:
+		goto L20
+	default:
+		goto L19
+	}
+L36:
+	if v6 == 0 {
+		goto L37
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	v21 = uint32(0)
+	goto L7
+L37:
+	*(*uint32)(unsafe.Add(b, v10)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v3 = i0
+	if v3 == 0 {
+		goto L39
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v8)+52)) = uint8(k32(10))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = v8 + uint32(52)
+	m.table[v3].(func(*Module, uint32, uint32, uint32))(m, i0, i1, uint32(1))
+	goto L38
+L39:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v21 = i0
+	if v21 == 0 {
+		goto L38
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v3
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
+	if i0 != 0 {
+		goto L40
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 == v2 {
+		goto L41
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	v17 = i0
+	i0 = v17 + uint32(4)
+	v16 = i0
+L41:
+L42:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = i1
+	i1 = v8 + uint32(52)
+	i3 = v8 + uint32(92)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v4, i3, i4)
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	*(*uint32)(unsafe.Add(b, v16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v21 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
+	i2 = i2 - v21
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	*(*uint32)(unsafe.Add(b, v17)) = i1
+	if v3 > uint32(1) {
+		goto L42
+	}
+	goto L38
+L40:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v4 - v3
+	m.table[v21].(func(*Module, uint32, uint32, uint32))(m, i0, v3, i2)
+L38:
+	if v1 != 0 {
+		goto L43
+	}
+	v21 = uint32(3)
+	goto L7
+L43:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
+	if i0 == v1 {
+		goto L23
+	}
+	v21 = uint32(13)
+	goto L7
+L35:
+	if v6 == 0 {
+		goto L44
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	v21 = uint32(0)
+	goto L7
+L44:
+	if int32(v1) >= int32(uint32(1)) {
+		goto L45
+	}
+	v21 = uint32(3)
+	goto L7
+L45:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
+	if i0 == v1 {
+		goto L46
+	}
+	v21 = uint32(13)
+	goto L7
+L46:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	v21 = uint32(0)
+	goto L7
+L34:
+	*(*uint32)(unsafe.Add(b, v11)) = v3
+	v21 = uint32(4)
+	goto L7
+L33:
+	if v6 != 0 {
+		goto L47
+	}
+	v21 = uint32(5)
+	goto L7
+L47:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	v21 = uint32(0)
+	goto L7
+L32:
+	if v6 != 0 {
+		goto L48
+	}
+	v21 = uint32(6)
+	goto L7
+L48:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	v21 = uint32(0)
+	goto L7
+L31:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
+	v21 = i3
+	i2 = i2 + v21
+	i3 = v3 - v21
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
+	i1 = m.table[i4].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, i2, i3)
+	v3 = i1
+	*(*uint8)(unsafe.Add(b, uint64(v8)+88)) = uint8(v3)
+	i0 = v3 & uint32(255)
+	if i0 == 0 {
+		goto L49
+	}
+	i2 = v8 + uint32(88)
+	i0 = fn7612(m, v0, uint32(9), i2, v18, uint32(3036), uint32(1))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v3 = i0
+	if v3 == 0 {
+		goto L50
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = v8 + uint32(88)
+	m.table[v3].(func(*Module, uint32, uint32, uint32))(m, i0, i1, uint32(1))
+	goto L16
+L50:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v21 = i0
+	if v21 == 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
+	v22 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v3
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
+	if i0 != 0 {
+		goto L51
+	}
+	v20 = v17
+	v26 = v16
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 == v2 {
+		goto L52
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	v20 = i0
+	i0 = v20 + uint32(4)
+	v26 = i0
+L52:
+L53:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = i1
+	i1 = v8 + uint32(52)
+	i3 = v8 + uint32(92)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v22, i3, i4)
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	*(*uint32)(unsafe.Add(b, v26)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v21 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
+	i2 = i2 - v21
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	*(*uint32)(unsafe.Add(b, v20)) = i1
+	if v3 > uint32(1) {
+		goto L53
+	}
+	goto L16
+L51:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v22 - v3
+	m.table[v21].(func(*Module, uint32, uint32, uint32))(m, i0, v3, i2)
+	goto L16
+L49:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
+	v21 = i2
+	i1 = i1 + v21
+	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	if i0 != 0 {
+		goto L56
+	}
+	i0 = fn7546(m, v13)
+	if i0 == 0 {
+		goto L55
+	}
+L56:
+	i0 = v3 - v21
+	v3 = i0
+L57:
+	i1 = v8 + uint32(52)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v9)+88))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v3, v12, i4)
+	if i0 < uint32(2) {
+		goto L54
+	}
+	i0 = fn7546(m, v13)
+	if i0 != 0 {
+		goto L57
+	}
+L55:
+	v21 = uint32(1)
+	goto L7
+L54:
+	v21 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+96))
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+92))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+88))
+	if v3 != i1 {
+		goto L58
+	}
+	i0 = fn7546(m, v13)
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v3 = i0
+L58:
+	v21 = uint32(1)
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v9)+92)) = i1
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+96))
+	v22 = i0
+	if v22 == 0 {
+		goto L7
+	}
+	i0 = fn7547(m, v0, v9, v22, uint32(0))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+96))
+	*(*uint32)(unsafe.Add(b, uint64(v9)+92)) = i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v9)+129)))
+	if i0 == 0 {
+		goto L61
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v9)+130)))
+	if i0 == 0 {
+		goto L60
+	}
+L61:
+	if v3 != 0 {
+		goto L62
+	}
+	v21 = uint32(11)
+	goto L7
+L62:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+35)))
+	if i0 != 0 {
+		goto L59
+	}
+	v21 = uint32(24)
+	goto L7
+L60:
+	if v3 != 0 {
+		goto L59
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+132))
+	v3 = i0
+	if v3 == 0 {
+		goto L63
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	m.table[v3].(func(*Module, uint32, uint32, uint32))(m, i0, v22, uint32(0))
+	goto L16
+L63:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if i0 == 0 {
+		goto L16
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
+	fn7603(m, v0, v2, i2, i3)
+	goto L16
+L59:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+32)))
+	if i0 == 0 {
+		goto L64
+	}
+	v21 = uint32(12)
+	goto L7
+L64:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	if i0 == 0 {
+		goto L65
+	}
+	v21 = uint32(15)
+	goto L7
+L65:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	if i0 == 0 {
+		goto L66
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+332)))
+	if i0 != 0 {
+		goto L18
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+132))
+	v21 = i0
+	if v21 == 0 {
+		goto L67
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	m.table[v21].(func(*Module, uint32, uint32, uint32))(m, i0, i1, uint32(0))
+	goto L16
+L67:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if i0 == 0 {
+		goto L16
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
+	fn7603(m, v0, v2, i2, i3)
+	goto L16
+L66:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
+	if i0 == 0 {
+		goto L68
+	}
+	v21 = uint32(1)
+	*(*uint8)(unsafe.Add(b, uint64(v3)+32)) = uint8(k32(1))
+	i0 = fn7635(m, v0)
+	v22 = i0
+	*(*uint8)(unsafe.Add(b, uint64(v3)+32)) = uint8(k32(0))
+	if v22 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+128))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+124))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, i0, v22, i2, i3, i4)
+	if i0 != 0 {
+		goto L69
+	}
+	v21 = uint32(21)
+	goto L7
+L69:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
+	goto L16
+L68:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	if i0 == 0 {
+		goto L16
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
+	fn7603(m, v0, v2, i2, i3)
+	goto L16
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+392))
+	v3 = i0
+	if v3 == 0 {
+		goto L71
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+392)) = i1
+	goto L70
+L71:
+	v21 = uint32(1)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, uint32(48))
+	v3 = i0
+	if v3 == 0 {
+		goto L7
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = m.table[i2].(func(*Module, uint32) uint32)(m, uint32(32))
+	v22 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v22
+	if v22 != 0 {
+		goto L72
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	m.table[i1].(func(*Module, uint32))(m, v3)
+	goto L7
+L72:
+	i1 = v22 + uint32(32)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = i1
+L70:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+388))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+44)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+388)) = v3
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
+	i1 = i1 + i2
+	v21 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v21
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	i1 = m.table[i3].(func(*Module, uint32, uint32) uint32)(m, v2, v21)
+	v21 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v21
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+336)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v22 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v22
+	i0 = v3 + uint32(12)
+	v27 = i0
+	i0 = v3 + uint32(44)
+	v28 = i0
+	i0 = v22 + v21
+	v22 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	v20 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
+	v21 = i0
+L75:
+	*(*uint32)(unsafe.Add(b, uint64(v8)+88)) = v21
+	i1 = v8 + uint32(52)
+	i3 = v8 + uint32(88)
+	i4 = v20 + k32(4294967295)
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v22, i3, i4)
+	v20 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+88))
+	v29 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
+	v21 = i1
+	i0 = v29 - v21
+	v26 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	if i0 >= v22 {
+		goto L74
+	}
+	if v20 == uint32(1) {
+		goto L74
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	i1 = i1 - v21
+	i1 = i1 << (uint32(1) & 31)
+	v20 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v21, v20)
+	v21 = i0
+	if v21 == 0 {
+		goto L73
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v21
+	i1 = v21 + v20
+	v20 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = v20
+	i0 = v21 + v26
+	v21 = i0
+	goto L75
+L74:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v26
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v21
+	*(*uint8)(unsafe.Add(b, v29)) = uint8(k32(0))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	i0 = fn7636(m, v0, v2, i2, v27, v28, v7)
+	v21 = i0
+	if v21 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	v3 = i0
+	if v3 == 0 {
+		goto L77
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, v27))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+416))
+	m.table[v3].(func(*Module, uint32, uint32, uint32))(m, i0, i1, i2)
+	goto L76
+L77:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v21 = i0
+	if v21 == 0 {
+		goto L76
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
+	v22 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v3
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
+	if i0 != 0 {
+		goto L78
+	}
+	v20 = v17
+	v26 = v16
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 == v2 {
+		goto L79
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	v20 = i0
+	i0 = v20 + uint32(4)
+	v26 = i0
+L79:
+L80:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = i1
+	i1 = v8 + uint32(52)
+	i3 = v8 + uint32(92)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v22, i3, i4)
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	*(*uint32)(unsafe.Add(b, v26)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v21 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
+	i2 = i2 - v21
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	*(*uint32)(unsafe.Add(b, v20)) = i1
+	if v3 > uint32(1) {
+		goto L80
+	}
+	goto L76
+L78:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v22 - v3
+	m.table[v21].(func(*Module, uint32, uint32, uint32))(m, i0, v3, i2)
+L76:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+440))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
+	v22 = i0
+	if v22 != 0 {
+		goto L83
+	}
+	v21 = v3
+	goto L82
+L83:
+	if v3 == 0 {
+		goto L81
+	}
+L84:
+	v21 = v3
+	i0 = *(*uint32)(unsafe.Add(b, v21))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, v21)) = v22
+	v22 = v21
+	if v3 != 0 {
+		goto L84
+	}
+L82:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+444)) = v21
+L81:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+456)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+440)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+448)) = uint64(0)
+	goto L16
+L73:
+	v21 = uint32(1)
+	goto L7
+L29:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	v21 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v8)+76)) = uint32(0)
+	i1 = v21 + v3
+	v3 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v2, v3)
+	v21 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, v14))
+	if i0 != 0 {
+		goto L87
+	}
+	i0 = fn7546(m, v15)
+	if i0 == 0 {
+		goto L86
+	}
+L87:
+	i0 = v3 + v21
+	v3 = i0
+L88:
+	i1 = v8 + uint32(92)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v3, v14, i4)
+	if i0 < uint32(2) {
+		goto L85
+	}
+	i0 = fn7546(m, v15)
+	if i0 != 0 {
+		goto L88
+	}
+L86:
+	v21 = uint32(1)
+	goto L7
+L85:
+	v21 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	if v3 != i1 {
+		goto L89
+	}
+	i0 = fn7546(m, v15)
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v14))
+	v3 = i0
+L89:
+	v21 = uint32(1)
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v3
+	if v3 == 0 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+456)) = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	i3 = v8 + uint32(52)
+	i4 = v8 + uint32(76)
+	i0 = fn7636(m, v0, v2, i2, i3, i4, uint32(2))
+	v21 = i0
+	if v21 == 0 {
+		goto L90
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+76))
+	v2 = i0
+	if v2 == 0 {
+		goto L7
+	}
+L91:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v3 = i0
+	if v3 == 0 {
+		goto L92
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	m.table[v3].(func(*Module, uint32, uint32))(m, i0, i1)
+L92:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+400))
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+400)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = i1
+	v2 = v3
+	if v3 != 0 {
+		goto L91
+	}
+	goto L7
+L90:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+456)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	v3 = i0
+	if v3 != 0 {
+		goto L96
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v3 = i0
+	if v3 != 0 {
+		goto L95
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v21 = i0
+	if v21 == 0 {
+		goto L93
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
+	v22 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = v3
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
+	if i0 != 0 {
+		goto L94
+	}
+	v20 = v17
+	v26 = v16
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 == v2 {
+		goto L97
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	v20 = i0
+	i0 = v20 + uint32(4)
+	v26 = i0
+L97:
+L98:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v8)+88)) = i1
+	i1 = v8 + uint32(92)
+	i3 = v8 + uint32(88)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v22, i3, i4)
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
+	*(*uint32)(unsafe.Add(b, v26)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v21 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+88))
+	i2 = i2 - v21
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
+	*(*uint32)(unsafe.Add(b, v20)) = i1
+	if v3 > uint32(1) {
+		goto L98
+	}
+	goto L93
+L96:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+416))
+	m.table[v3].(func(*Module, uint32, uint32, uint32))(m, i0, i1, i2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v3 = i0
+	if v3 == 0 {
+		goto L93
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	if i0 == 0 {
+		goto L95
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v10))
+	*(*uint32)(unsafe.Add(b, v11)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v3 = i0
+L95:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	m.table[v3].(func(*Module, uint32, uint32))(m, i0, i1)
+	goto L93
+L94:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v22 - v3
+	m.table[v21].(func(*Module, uint32, uint32, uint32))(m, i0, v3, i2)
+L93:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+440))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+444))
+	v22 = i0
+	if v22 != 0 {
+		goto L101
+	}
+	v21 = v3
+	goto L100
+L101:
+	if v3 == 0 {
+		goto L99
+	}
+L102:
+	v21 = v3
+	i0 = *(*uint32)(unsafe.Add(b, v21))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, v21)) = v22
+	v22 = v21
+	if v3 != 0 {
+		goto L102
+	}
+L100:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+444)) = v21
+L99:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+456)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+440)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+448)) = uint64(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+76))
+	v3 = i0
+	if v3 == 0 {
+		goto L103
+	}
+L104:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v21 = i0
+	if v21 == 0 {
+		goto L105
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	m.table[v21].(func(*Module, uint32, uint32))(m, i0, i1)
+L105:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v21 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+400))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+400)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = i1
+	v3 = v21
+	if v21 != 0 {
+		goto L104
+	}
+L103:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
+	if i0 != 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L108
+	case 1:
+		goto L15
+	case 2:
+		goto L107
+	default:
+		goto L106
+	}
+L108:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+576)))
+	if i0 == 0 {
+		goto L106
+	}
+L107:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4139)
+	goto L16
+L106:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
+	i0 = fn7637(m, v0, i1, v4, v5)
+	v21 = i0
+	goto L7
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
+	if i0 != v1 {
+		goto L109
+	}
+	v21 = uint32(13)
+	goto L7
+L109:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+388))
+	v22 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
+	i2 = i2 << (uint32(1) & 31)
+	i1 = i1 + i2
+	v3 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v2, v3)
+	v21 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v22)+8))
+	if v21 != i1 {
+		goto L111
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v22)+4))
+	i0 = fn8095(m, i0, v3, v21)
+	if i0 == 0 {
+		goto L110
+	}
+L111:
+	*(*uint32)(unsafe.Add(b, v11)) = v3
+	v21 = uint32(7)
+	goto L7
+L110:
+	i1 = *(*uint32)(unsafe.Add(b, v22))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+388)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+392))
+	v3 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+392)) = v22
+	*(*uint32)(unsafe.Add(b, v22)) = v3
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+336)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v3 = i0
+	if v3 == 0 {
+		goto L113
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+244)))
+	if i0 == 0 {
+		goto L114
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v22)+16))
+	v20 = i0
+	if v20 == 0 {
+		goto L114
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v22)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v22)+28))
+	i0 = i0 + i1
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v20)))
+	v21 = i0
+	if v21 == 0 {
+		goto L115
+	}
+	i0 = v20 + uint32(1)
+	v20 = i0
+L116:
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(v21)
+	i0 = v3 + uint32(1)
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v20)))
+	v21 = i0
+	i0 = v20 + uint32(1)
+	v20 = i0
+	if v21 != 0 {
+		goto L116
+	}
+L115:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+245)))
+	if i0 == 0 {
+		goto L117
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v22)+20))
+	v20 = i0
+	if v20 == 0 {
+		goto L117
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+496)))
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
+	i0 = v3 + uint32(1)
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v20)))
+	v21 = i0
+	if v21 == 0 {
+		goto L117
+	}
+	i0 = v20 + uint32(1)
+	v20 = i0
+L118:
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(v21)
+	i0 = v3 + uint32(1)
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v20)))
+	v21 = i0
+	i0 = v20 + uint32(1)
+	v20 = i0
+	if v21 != 0 {
+		goto L118
+	}
+L117:
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+68))
+	v3 = i0
+L114:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v22)+12))
+	m.table[v3].(func(*Module, uint32, uint32))(m, i0, i1)
+	goto L112
+L113:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v21 = i0
+	if v21 == 0 {
+		goto L112
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
+	v20 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v3
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
+	if i0 != 0 {
+		goto L119
+	}
+	v26 = v17
+	v29 = v16
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 == v2 {
+		goto L120
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	v26 = i0
+	i0 = v26 + uint32(4)
+	v29 = i0
+L120:
+L121:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = i1
+	i1 = v8 + uint32(52)
+	i3 = v8 + uint32(92)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v20, i3, i4)
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	*(*uint32)(unsafe.Add(b, v29)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v21 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
+	i2 = i2 - v21
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	*(*uint32)(unsafe.Add(b, v26)) = i1
+	if v3 > uint32(1) {
+		goto L121
+	}
+	goto L112
+L119:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v20 - v3
+	m.table[v21].(func(*Module, uint32, uint32, uint32))(m, i0, v3, i2)
+L112:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v22)+44))
+	v3 = i0
+	if v3 == 0 {
+		goto L122
+	}
+L123:
+	v21 = v3
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+116))
+	v20 = i0
+	if v20 == 0 {
+		goto L124
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	m.table[v20].(func(*Module, uint32, uint32))(m, i0, i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v22)+44))
+	v21 = i0
+L124:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v21)+4))
+	v21 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v22)+44)) = v21
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+400))
+	v20 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+400)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v20
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = i1
+	v3 = v21
+	if v21 != 0 {
+		goto L123
+	}
+L122:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
+	if i0 != 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L127
+	case 1:
+		goto L15
+	case 2:
+		goto L126
+	default:
+		goto L125
+	}
+L127:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+576)))
+	if i0 == 0 {
+		goto L125
+	}
+L126:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4139)
+	goto L16
+L125:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
+	i0 = fn7637(m, v0, i1, v4, v5)
+	v21 = i0
+	goto L7
+L27:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+40))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v2, i1)
+	v3 = i0
+	if int32(v3) >= int32(uint32(0)) {
+		goto L128
+	}
+	v21 = uint32(14)
+	goto L7
+L128:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v21 = i0
+	if v21 == 0 {
+		goto L129
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = v8 + uint32(52)
+	i3 = v8 + uint32(52)
+	i2 = fn7696(m, v3, i3)
+	m.table[v21].(func(*Module, uint32, uint32, uint32))(m, i0, i1, i2)
+	goto L16
+L129:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v21 = i0
+	if v21 == 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
+	v22 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v3
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
+	if i0 != 0 {
+		goto L17
+	}
+	v20 = v17
+	v26 = v16
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 == v2 {
+		goto L130
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	v20 = i0
+	i0 = v20 + uint32(4)
+	v26 = i0
+L130:
+L131:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = i1
+	i1 = v8 + uint32(52)
+	i3 = v8 + uint32(92)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v22, i3, i4)
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	*(*uint32)(unsafe.Add(b, v26)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v21 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
+	i2 = i2 - v21
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	*(*uint32)(unsafe.Add(b, v20)) = i1
+	if v3 > uint32(1) {
+		goto L131
+	}
+	goto L16
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v21 = i0
+	if v21 == 0 {
+		goto L132
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v8)+52)) = uint8(k32(10))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = v8 + uint32(52)
+	m.table[v21].(func(*Module, uint32, uint32, uint32))(m, i0, i1, uint32(1))
+	goto L16
+L132:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v22 = i0
+	if v22 == 0 {
+		goto L16
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	v21 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v21
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
+	if i0 != 0 {
+		goto L133
+	}
+	v20 = v17
+	v26 = v16
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 == v2 {
+		goto L134
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	v20 = i0
+	i0 = v20 + uint32(4)
+	v26 = i0
+L134:
+L135:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = i1
+	i1 = v8 + uint32(52)
+	i3 = v8 + uint32(92)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v3, i3, i4)
+	v21 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	*(*uint32)(unsafe.Add(b, v26)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v22 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
+	i2 = i2 - v22
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v22, i2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	*(*uint32)(unsafe.Add(b, v20)) = i1
+	if v21 > uint32(1) {
+		goto L135
+	}
+	goto L16
+L133:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v3 - v21
+	m.table[v22].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
+	goto L16
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+84))
+	v21 = i0
+	if v21 == 0 {
+		goto L137
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	m.table[v21].(func(*Module, uint32))(m, i0)
+	goto L136
+L137:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v22 = i0
+	if v22 == 0 {
+		goto L136
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	v21 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v21
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
+	if i0 != 0 {
+		goto L138
+	}
+	v20 = v17
+	v26 = v16
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 == v2 {
+		goto L139
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	v20 = i0
+	i0 = v20 + uint32(4)
+	v26 = i0
+L139:
+L140:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = i1
+	i1 = v8 + uint32(52)
+	i3 = v8 + uint32(92)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v3, i3, i4)
+	v21 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	*(*uint32)(unsafe.Add(b, v26)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v22 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
+	i2 = i2 - v22
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v22, i2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	*(*uint32)(unsafe.Add(b, v20)) = i1
+	if v21 > uint32(1) {
+		goto L140
+	}
+	goto L136
+L138:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v3 - v21
+	m.table[v22].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
+L136:
+	i2 = v8 + uint32(80)
+	i0 = fn7638(m, v0, v2, i2, v4, v5, v6, v7)
+	v21 = i0
+	if v21 != 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
+	if i0 != 0 {
+		goto L16
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4140)
+	v21 = uint32(0)
+	goto L7
+L24:
+	if v6 == 0 {
+		goto L141
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	v21 = uint32(0)
+	goto L7
+L141:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v3 = i0
+	if v3 == 0 {
+		goto L143
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
+	if i0 != 0 {
+		goto L144
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = i1
+	i1 = v8 + uint32(84)
+	i3 = v8 + uint32(52)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v4, i3, i4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v2 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	i2 = i2 - v2
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v2, i2)
+	goto L142
+L144:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	v2 = i1
+	i2 = v4 - v2
+	m.table[v3].(func(*Module, uint32, uint32, uint32))(m, i0, v2, i2)
+	goto L142
+L143:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v21 = i0
+	if v21 == 0 {
+		goto L142
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v3
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
+	if i0 != 0 {
+		goto L145
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 == v2 {
+		goto L146
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	v17 = i0
+	i0 = v17 + uint32(4)
+	v16 = i0
+L146:
+L147:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = i1
+	i1 = v8 + uint32(52)
+	i3 = v8 + uint32(92)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v4, i3, i4)
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	*(*uint32)(unsafe.Add(b, v16)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v21 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
+	i2 = i2 - v21
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	*(*uint32)(unsafe.Add(b, v17)) = i1
+	if v3 > uint32(1) {
+		goto L147
+	}
+	goto L142
+L145:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v4 - v3
+	m.table[v21].(func(*Module, uint32, uint32, uint32))(m, i0, v3, i2)
+L142:
+	if v1 != 0 {
+		goto L148
+	}
+	*(*uint32)(unsafe.Add(b, v11)) = v4
+	v21 = uint32(3)
+	goto L7
+L148:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
+	if i0 == v1 {
+		goto L23
+	}
+	*(*uint32)(unsafe.Add(b, v11)) = v4
+	v21 = uint32(13)
+	goto L7
+L23:
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	v21 = uint32(0)
+	goto L7
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v22 = i0
+	if v22 == 0 {
+		goto L149
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
+	if i0 != 0 {
+		goto L150
+	}
+L151:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = i1
+	i1 = v8 + uint32(84)
+	i3 = v8 + uint32(52)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v3, i3, i4)
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	*(*uint32)(unsafe.Add(b, v10)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v21 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	i2 = i2 - v21
+	m.table[v22].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
+	if v3 <= uint32(1) {
+		goto L16
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	*(*uint32)(unsafe.Add(b, v11)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
+	v3 = i0
+	goto L151
+L150:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	v21 = i1
+	i2 = v3 - v21
+	m.table[v22].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
+	goto L16
+L149:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v22 = i0
+	if v22 == 0 {
+		goto L16
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	v21 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v21
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
+	if i0 != 0 {
+		goto L152
+	}
+	v20 = v17
+	v26 = v16
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 == v2 {
+		goto L153
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	v20 = i0
+	i0 = v20 + uint32(4)
+	v26 = i0
+L153:
+L154:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = i1
+	i1 = v8 + uint32(52)
+	i3 = v8 + uint32(92)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v3, i3, i4)
+	v21 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	*(*uint32)(unsafe.Add(b, v26)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v22 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
+	i2 = i2 - v22
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v22, i2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	*(*uint32)(unsafe.Add(b, v20)) = i1
+	if v21 > uint32(1) {
+		goto L154
+	}
+	goto L16
+L152:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v3 - v21
+	m.table[v22].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
+	goto L16
+L21:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	i0 = fn7623(m, v0, v2, i2, v3)
+	if i0 != 0 {
+		goto L16
+	}
+	v21 = uint32(1)
+	goto L7
+L20:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	i0 = fn7624(m, v0, v2, i2, v3)
+	if i0 != 0 {
+		goto L16
+	}
+	v21 = uint32(1)
+	goto L7
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v22 = i0
+	if v22 == 0 {
+		goto L16
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+84))
+	v21 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v8)+52)) = v21
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+68)))
+	if i0 != 0 {
+		goto L155
+	}
+	v20 = v17
+	v26 = v16
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 == v2 {
+		goto L156
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	v20 = i0
+	i0 = v20 + uint32(4)
+	v26 = i0
+L156:
+L157:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v8)+92)) = i1
+	i1 = v8 + uint32(52)
+	i3 = v8 + uint32(92)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v3, i3, i4)
+	v21 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	*(*uint32)(unsafe.Add(b, v26)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v22 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v8)+92))
+	i2 = i2 - v22
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v22, i2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+52))
+	*(*uint32)(unsafe.Add(b, v20)) = i1
+	if v21 > uint32(1) {
+		goto L157
+	}
+	goto L16
+L155:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v3 - v21
+	m.table[v22].(func(*Module, uint32, uint32, uint32))(m, i0, v21, i2)
+	goto L16
+L18:
+	i0 = fn7625(m, v0, v3, uint32(0), uint32(0))
+	if i0 == 0 {
+		goto L16
+	}
+	goto L7
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v22 - v3
+	m.table[v21].(func(*Module, uint32, uint32, uint32))(m, i0, v3, i2)
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L14
+	case 1:
+		goto L15
+	case 2:
+		goto L158
+	default:
+		goto L13
+	}
+L158:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v11)) = v0
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	v21 = uint32(0)
+	goto L7
+L15:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
+	*(*uint32)(unsafe.Add(b, v11)) = i1
+	v21 = uint32(35)
+	goto L7
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
+	v3 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+576)))
+	if i0 == 0 {
+		goto L12
+	}
+	*(*uint32)(unsafe.Add(b, v5)) = v3
+	v21 = uint32(0)
+	goto L7
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+80))
+	v3 = i0
+L12:
+	*(*uint32)(unsafe.Add(b, uint64(v8)+84)) = v3
+	*(*uint32)(unsafe.Add(b, v11)) = v3
+	goto L3
+L7:
+	i0 = v8 + uint32(96)
+	m.g0 = i0
+	return v21
+}
+
+//go:norace
+//go:nocheckptr
+func fn7632(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
+	v3 = i0
+	v4 = uint32(0)
+L1:
+	i0 = v2 + v4
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v5 = i0
+	if v5 == 0 {
+		goto L4
+	}
+	if v5 != uint32(58) {
+		goto L2
+	}
+	if v4 == 0 {
+		goto L5
+	}
+	i0 = v3 + uint32(80)
+	v6 = i0
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+92))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+88))
+	if v5 != i1 {
+		goto L7
+	}
+	i0 = fn7546(m, v6)
+	if i0 != 0 {
+		goto L8
+	}
+	return uint32(0)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+92))
+	v5 = i0
+L7:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v7 = i0
+	i1 = v5 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+92)) = i1
+	*(*uint8)(unsafe.Add(b, v5)) = uint8(v7)
+	i0 = v2 + uint32(1)
+	v2 = i0
+	i0 = v4 + k32(4294967295)
+	v4 = i0
+	if v4 != 0 {
+		goto L6
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+92))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+88))
+	if v2 != i1 {
+		goto L9
+	}
+	i0 = v3 + uint32(80)
+	i0 = fn7546(m, i0)
+	if i0 != 0 {
+		goto L10
+	}
+	return uint32(0)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+92))
+	v2 = i0
+L9:
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+92)) = i1
+	v4 = uint32(0)
+	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(0))
+	i1 = v3 + uint32(60)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+96))
+	i0 = fn7547(m, v0, i1, i2, uint32(8))
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+96))
+	v4 = i1
+	if i0 != v4 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+92))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+96)) = i1
+	goto L11
+L12:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+92)) = v4
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v2
+L4:
+	v4 = uint32(1)
+L3:
+	return v4
+L2:
+	i0 = v4 + uint32(1)
+	v4 = i0
+	goto L1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7633(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32) uint32 {
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint64
+	_ = v16
+	var v17 uint64
+	_ = v17
+	var v18 float32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var d1 float64
+	_ = d1
+	var f0 float32
+	_ = f0
+	var f1 float32
+	_ = f1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v8 = i0
+	m.g0 = v8
+	i0 = v0 + uint32(476)
+	v9 = i0
+	i0 = v0 + uint32(464)
+	v10 = i0
+	i0 = v5 + uint32(12)
+	v11 = i0
+	i0 = v8 + uint32(55)
+	i0 = i0 + uint32(1)
+	v12 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
+	v13 = i0
+	i0 = v13 + uint32(80)
+	i0 = b2i(i0 != v5)
+	v14 = i0
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(v8)+56)) = v3
+	i4 = v8 + uint32(56)
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	i1 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v3, v4, i4)
+	v15 = i1
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v8)+56))
+	i0 = fn7612(m, v0, v15, v3, i3, uint32(6217), v6)
+	if i0 != 0 {
+		goto L4
+	}
+L5:
+	v5 = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+500))
+	v0 = i0
+	if v0 != 0 {
+		goto L5
+	}
+	v15 = uint32(43)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+544))
+	if i0 == 0 {
+		goto L3
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v5)+536))
+	v16 = l0
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v5)+528))
+	v17 = l0
+	if v17 == 0 {
+		goto L7
+	}
+	l0 = v16 + v17
+	f0 = float32(l0)
+	f1 = float32(v17)
+	f0 = f0 / f1
+	v18 = f0
+	goto L6
+L7:
+	l0 = v16 + uint64(22)
+	f0 = float32(l0)
+	f0 = f0 / math.Float32frombits(0x41b00000)
+	v18 = f0
+L6:
+	i0 = v8 + uint32(32)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(8582452)
+	i0 = v8 + uint32(24)
+	d1 = float64(v18)
+	*(*float64)(unsafe.Add(b, i0)) = d1
+	i0 = v8 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = v16
+	*(*uint64)(unsafe.Add(b, uint64(v8)+8)) = v17
+	*(*uint32)(unsafe.Add(b, v8)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	i0 = fn8052(m, i0, uint32(8433343), v8)
+	goto L3
+L4:
+	i0 = v15 + uint32(4)
+	switch i0 {
+	case 0:
+		goto L19
+	case 1:
+		goto L14
+	case 3:
+		goto L17
+	case 4:
+		goto L18
+	case 10:
+		goto L15
+	case 11, 43:
+		goto L13
+	case 13:
+		goto L12
+	case 14:
+		goto L16
+	default:
+		goto L11
+	}
+L19:
+	v15 = uint32(0)
+	if v7 == 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+56))
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+	goto L3
+L18:
+	v15 = uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 != v1 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = i1
+	goto L3
+L17:
+	v15 = uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 == v1 {
+		goto L8
+	}
+	goto L3
+L16:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+40))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, v3)
+	v15 = i0
+	if int32(v15) > int32(k32(4294967295)) {
+		goto L20
+	}
+	v15 = uint32(14)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 == v1 {
+		goto L8
+	}
+	goto L3
+L20:
+	if v2 != 0 {
+		goto L21
+	}
+	if v15 != uint32(32) {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	if v3 == i1 {
+		goto L2
+	}
+	i0 = v3 + k32(4294967295)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 == uint32(32) {
+		goto L2
+	}
+L21:
+	i1 = v8 + uint32(60)
+	i0 = fn7696(m, v15, i1)
+	v19 = i0
+	if int32(v19) < int32(uint32(1)) {
+		goto L2
+	}
+	i0 = v8 + uint32(60)
+	v15 = i0
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	if v3 != i1 {
+		goto L23
+	}
+	i0 = fn7546(m, v5)
+	if i0 != 0 {
+		goto L24
+	}
+	v15 = uint32(1)
+	goto L3
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v3 = i0
+L23:
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v11)) = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v15)))
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
+	i0 = v15 + uint32(1)
+	v15 = i0
+	i0 = v19 + k32(4294967295)
+	v19 = i0
+	if v19 != 0 {
+		goto L22
+	}
+	goto L2
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+56))
+	v15 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v8)+60)) = v3
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	if i0 != 0 {
+		goto L27
+	}
+	i0 = fn7546(m, v5)
+	if i0 == 0 {
+		goto L26
+	}
+L27:
+L28:
+	i1 = v8 + uint32(60)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v15, v11, i4)
+	if i0 < uint32(2) {
+		goto L25
+	}
+	i0 = fn7546(m, v5)
+	if i0 != 0 {
+		goto L28
+	}
+L26:
+	v15 = uint32(1)
+	goto L3
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	v15 = uint32(1)
+	goto L3
+L14:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
+	i1 = v3 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v8)+56)) = i1
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v3 = i0
+	if v2 != 0 {
+		goto L29
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	if v3 == i1 {
+		goto L2
+	}
+	i0 = v3 + k32(4294967295)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 == uint32(32) {
+		goto L2
+	}
+L29:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	if v3 != i1 {
+		goto L30
+	}
+	i0 = fn7546(m, v5)
+	if i0 != 0 {
+		goto L31
+	}
+	v15 = uint32(1)
+	goto L3
+L31:
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v3 = i0
+L30:
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v11)) = i1
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(k32(32))
+	goto L2
+L12:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
+	v15 = i3
+	i2 = v3 + v15
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v8)+56))
+	i3 = i3 - v15
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+44))
+	i1 = m.table[i4].(func(*Module, uint32, uint32, uint32) uint32)(m, v1, i2, i3)
+	v15 = i1
+	*(*uint8)(unsafe.Add(b, uint64(v8)+55)) = uint8(v15)
+	i0 = v15 & uint32(255)
+	if i0 == 0 {
+		goto L32
+	}
+	i2 = v8 + uint32(55)
+	i0 = fn7612(m, v0, uint32(9), i2, v12, uint32(6289), uint32(1))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	if v3 != i1 {
+		goto L33
+	}
+	i0 = fn7546(m, v5)
+	if i0 != 0 {
+		goto L34
+	}
+	v15 = uint32(1)
+	goto L3
+L34:
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v3 = i0
+L33:
+	i1 = v3 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v11)) = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+55)))
+	*(*uint8)(unsafe.Add(b, v3)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+56))
+	v3 = i0
+	goto L1
+L32:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+56))
+	v15 = i0
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+64))
+	v19 = i2
+	i1 = v3 + v19
+	*(*uint32)(unsafe.Add(b, uint64(v8)+60)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	if i0 != 0 {
+		goto L37
+	}
+	i0 = fn7546(m, v10)
+	if i0 == 0 {
+		goto L36
+	}
+L37:
+	i0 = v15 - v19
+	v15 = i0
+L38:
+	i1 = v8 + uint32(60)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+472))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v15, v9, i4)
+	if i0 < uint32(2) {
+		goto L35
+	}
+	i0 = fn7546(m, v10)
+	if i0 != 0 {
+		goto L38
+	}
+L36:
+	v15 = uint32(1)
+	goto L3
+L35:
+	v15 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+480))
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+476))
+	v19 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+472))
+	if v19 != i1 {
+		goto L39
+	}
+	i0 = fn7546(m, v10)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v19 = i0
+L39:
+	v15 = uint32(1)
+	i1 = v19 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+476)) = i1
+	*(*uint8)(unsafe.Add(b, v19)) = uint8(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+480))
+	v19 = i0
+	if v19 == 0 {
+		goto L3
+	}
+	i0 = fn7547(m, v0, v13, v19, uint32(0))
+	v15 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+480))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+476)) = i1
+	if v14 != 0 {
+		goto L42
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+280))
+	if i0 == 0 {
+		goto L40
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v13)+130)))
+	if i0 == 0 {
+		goto L41
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	if i0 == 0 {
+		goto L10
+	}
+	goto L40
+L42:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v13)+129)))
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v13)+130)))
+	if i0 == 0 {
+		goto L40
+	}
+	goto L10
+L41:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v13)+129)))
+	if i0 == 0 {
+		goto L10
+	}
+L40:
+	if v15 == 0 {
+		goto L2
+	}
+	goto L9
+L11:
+	v15 = uint32(23)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 != v1 {
+		goto L3
+	}
+	goto L8
+L10:
+	if v15 != 0 {
+		goto L43
+	}
+	v15 = uint32(11)
+	goto L3
+L43:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v15)+35)))
+	if i0 != 0 {
+		goto L9
+	}
+	v15 = uint32(24)
+	goto L3
+L9:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v15)+32)))
+	if i0 == 0 {
+		goto L44
+	}
+	v15 = uint32(12)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 == v1 {
+		goto L8
+	}
+	goto L3
+L44:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+28))
+	if i0 == 0 {
+		goto L45
+	}
+	v15 = uint32(15)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 == v1 {
+		goto L8
+	}
+	goto L3
+L45:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v15)+4))
+	if i0 != 0 {
+		goto L46
+	}
+	v15 = uint32(16)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 == v1 {
+		goto L8
+	}
+	goto L3
+L46:
+	i0 = fn7625(m, v0, v15, uint32(0), uint32(1))
+	v15 = i0
+	if v7 == 0 {
+		goto L3
+	}
+	if v15 != 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+56))
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+	v15 = uint32(0)
+	goto L3
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v3
+L3:
+	i0 = v8 + uint32(64)
+	m.g0 = i0
+	return v15
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+56))
+	v3 = i0
+	goto L1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7634(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var i6 uint32
+	_ = i6
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v4 = i0
+	m.g0 = v4
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	v5 = i0
+	if v5 != 0 {
+		goto L2
+	}
+	v6 = uint32(23)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v7 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+33)))
+	if i0 != 0 {
+		goto L3
+	}
+	v6 = v0
+L4:
+	v8 = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+500))
+	v6 = i0
+	if v6 != 0 {
+		goto L4
+	}
+	v9 = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+572))
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+560))
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+568))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+564))
+	v6 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+34)))
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v12 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	v13 = i0
+	i0 = v4 + uint32(40)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(6096)
+	i0 = v4 + uint32(36)
+	*(*uint32)(unsafe.Add(b, i0)) = v13
+	i0 = v4 + uint32(32)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(8537060)
+	i0 = v4 + uint32(28)
+	*(*uint32)(unsafe.Add(b, i0)) = v12
+	i0 = v4 + uint32(20)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(8584008)
+	i0 = v4 + uint32(24)
+	if v11 != 0 {
+		i1 = uint32(8579528)
+	} else {
+		i1 = uint32(8579525)
+	}
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v4 + uint32(16)
+	i1 = v6 << (uint32(1) & 31)
+	i1 = i1 + k32(4294967294)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v10
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v9
+	*(*uint32)(unsafe.Add(b, v4)) = v8
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	i0 = fn8052(m, i0, uint32(8583658), v4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	v9 = i0
+L5:
+	v6 = uint32(0)
+	*(*uint8)(unsafe.Add(b, uint64(v7)+32)) = uint8(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
+	v9 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+312))
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+308)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v0)+312)) = v5
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+564))
+	i1 = i1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v8)+564)) = i1
+	if v9 != 0 {
+		goto L6
+	}
+	i3 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+34)))
+	if i3 != 0 {
+		i1 = uint32(4123)
+	} else {
+		i1 = uint32(4134)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = i1
+L6:
+	*(*uint8)(unsafe.Add(b, uint64(v0)+576)) = uint8(k32(1))
+	goto L1
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	v8 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	i1 = v8 + i2
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = v6
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	i0 = v8 + i1
+	v8 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v7)+34)))
+	if i0 == 0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+236))
+	v5 = i0
+	i3 = v4 + uint32(44)
+	i4 = *(*uint32)(unsafe.Add(b, v5))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, v6, v8, i3)
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+236))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
+	i6 = v4 + uint32(44)
+	i0 = fn7611(m, v0, i1, v6, v8, v5, i5, i6, uint32(0), uint32(0), uint32(1))
+	v6 = i0
+	goto L7
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+16))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+236))
+	i5 = v4 + uint32(44)
+	i0 = fn7631(m, v0, i1, i2, v6, v8, i5, uint32(0), uint32(1))
+	v6 = i0
+L7:
+	if v6 != 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
+	v6 = i1
+	if v8 == v6 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L11
+	case 2:
+		goto L10
+	default:
+		goto L9
+	}
+L11:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+576)))
+	if i0 == 0 {
+		goto L9
+	}
+L10:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i1 = v6 - i2
+	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = i1
+	v6 = uint32(0)
+	goto L1
+L9:
+	*(*uint8)(unsafe.Add(b, uint64(v0)+576)) = uint8(k32(1))
+	v6 = uint32(0)
+	*(*uint8)(unsafe.Add(b, uint64(v7)+33)) = uint8(k32(0))
+L1:
+	i0 = v4 + uint32(48)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn7635(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+156))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(440)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	if v4 != i1 {
+		goto L2
+	}
+	i0 = fn7546(m, v3)
+	if i0 != 0 {
+		goto L3
+	}
+	return uint32(0)
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v4 = i0
+L2:
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(61))
+	v5 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+156))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+20))
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+496)))
+	i1 = b2i(i1 != uint32(0))
+	i0 = i0 - i1
+	v6 = i0
+	if int32(v6) < int32(uint32(1)) {
+		goto L1
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	if v4 != i1 {
+		goto L5
+	}
+	i0 = fn7546(m, v3)
+	if i0 != 0 {
+		goto L6
+	}
+	return uint32(0)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v4 = i0
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+156))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = i0 + v5
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v7 = i0
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(v7)
+	i1 = v5 + uint32(1)
+	v5 = i1
+	if v6 != v5 {
+		goto L4
+	}
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+60))
+	v4 = i0
+	if v4 != 0 {
+		goto L8
+	}
+	v7 = uint32(0)
+	goto L7
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+68))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v4 + i1
+	v7 = i0
+L7:
+	i0 = b2i(v2 == 0)
+	v2 = i0
+	i0 = v0 + uint32(440)
+	v3 = i0
+L10:
+	if v4 == v7 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	i0 = v4 + uint32(4)
+	v6 = i0
+	v4 = v6
+	if v5 == 0 {
+		goto L10
+	}
+	v4 = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	if i0 == 0 {
+		goto L10
+	}
+	i0 = v2 & uint32(1)
+	if i0 != 0 {
+		goto L11
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	if v4 != i1 {
+		goto L12
+	}
+	i0 = fn7546(m, v3)
+	if i0 != 0 {
+		goto L13
+	}
+	return uint32(0)
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v4 = i0
+L12:
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(12))
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v4 = i0
+L15:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	v8 = i0
+	if v8 == 0 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	if v2 != i1 {
+		goto L16
+	}
+	i0 = fn7546(m, v3)
+	if i0 != 0 {
+		goto L17
+	}
+	return uint32(0)
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	v8 = i0
+L16:
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
+	*(*uint8)(unsafe.Add(b, v2)) = uint8(v8)
+	i0 = v4 + uint32(1)
+	v4 = i0
+	goto L15
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	if v4 != i1 {
+		goto L18
+	}
+	i0 = fn7546(m, v3)
+	if i0 != 0 {
+		goto L19
+	}
+	return uint32(0)
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v4 = i0
+L18:
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(61))
+	v2 = uint32(0)
+	v4 = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+20))
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+496)))
+	i1 = b2i(i1 != uint32(0))
+	i0 = i0 - i1
+	v9 = i0
+	if int32(v9) < int32(uint32(1)) {
+		goto L10
+	}
+	v8 = uint32(0)
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	if v4 != i1 {
+		goto L21
+	}
+	i0 = fn7546(m, v3)
+	if i0 != 0 {
+		goto L22
+	}
+	return uint32(0)
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v4 = i0
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(i0)+16))
+	i0 = i0 + v8
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(v2)
+	v2 = uint32(0)
+	i1 = v8 + uint32(1)
+	v8 = i1
+	if v9 != v8 {
+		goto L20
+	}
+	v4 = v6
+	goto L10
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i0
+	if v4 != 0 {
+		goto L24
+	}
+	v7 = uint32(0)
+	goto L23
+L24:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v4 + i1
+	v7 = i0
+L23:
+L26:
+	if v4 == v7 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	i0 = v4 + uint32(4)
+	v6 = i0
+	v4 = v6
+	if v5 == 0 {
+		goto L26
+	}
+	v4 = v6
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+32)))
+	if i0 == 0 {
+		goto L26
+	}
+	i0 = v2 & uint32(1)
+	if i0 != 0 {
+		goto L27
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	if v4 != i1 {
+		goto L28
+	}
+	i0 = fn7546(m, v3)
+	if i0 != 0 {
+		goto L29
+	}
+	return uint32(0)
+L29:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v4 = i0
+L28:
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(12))
+L27:
+	v2 = uint32(0)
+	v4 = v6
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	v1 = i0
+	if v1 == 0 {
+		goto L26
+	}
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	if v4 != i1 {
+		goto L31
+	}
+	i0 = fn7546(m, v3)
+	if i0 != 0 {
+		goto L32
+	}
+	return uint32(0)
+L32:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v4 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	v1 = i0
+L31:
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(v1)
+	i0 = v5 + uint32(1)
+	v5 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	v1 = i0
+	if v1 != 0 {
+		goto L30
+	}
+	v4 = v6
+	goto L26
+L25:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	if v4 != i1 {
+		goto L33
+	}
+	i0 = fn7546(m, v3)
+	if i0 != 0 {
+		goto L34
+	}
+	return uint32(0)
+L34:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v4 = i0
+L33:
+	i1 = v4 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7636(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 uint32
+	_ = v16
+	var v17 uint32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var v22 uint32
+	_ = v22
+	var v23 uint32
+	_ = v23
+	var v24 uint32
+	_ = v24
+	var v25 uint32
+	_ = v25
+	var v26 uint32
+	_ = v26
+	var v27 uint32
+	_ = v27
+	var v28 uint64
+	_ = v28
+	var v29 uint32
+	_ = v29
+	var v30 uint32
+	_ = v30
+	var v31 uint32
+	_ = v31
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var i6 uint32
+	_ = i6
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v6 = i0
+	m.g0 = v6
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+380))
+	v7 = i1
+	i1 = v7 + uint32(20)
+	v8 = i1
+	i2 = *(*uint32)(unsafe.Add(b, v3))
+	i0 = fn7547(m, v0, v8, i2, uint32(0))
+	v9 = i0
+	if v9 != 0 {
+		goto L2
+	}
+	i0 = v7 + uint32(80)
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v11 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+92))
+	v12 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+88))
+	if v12 != i1 {
+		goto L4
+	}
+	i0 = fn7546(m, v10)
+	if i0 != 0 {
+		goto L5
+	}
+	v13 = uint32(1)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+92))
+	v12 = i0
+L4:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v11)))
+	v9 = i0
+	i1 = v12 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v7)+92)) = i1
+	*(*uint8)(unsafe.Add(b, v12)) = uint8(v9)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v11)))
+	v12 = i0
+	i0 = v11 + uint32(1)
+	v11 = i0
+	if v12 != 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+96))
+	v11 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+92))
+	*(*uint32)(unsafe.Add(b, uint64(v7)+96)) = i1
+	v13 = uint32(1)
+	if v11 == 0 {
+		goto L1
+	}
+	i0 = fn7547(m, v0, v8, v11, uint32(24))
+	v9 = i0
+	if v9 == 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+244)))
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = fn7632(m, v0, v9)
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
+	v11 = i0
+	v13 = uint32(1)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+404))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+416))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v2, i2, i3)
+	v14 = i0
+	i1 = v11 ^ uint32(2147483647)
+	if int32(v14) > int32(i1) {
+		goto L1
+	}
+	i0 = v14 + v11
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+404))
+	v12 = i1
+	if int32(v10) <= int32(v12) {
+		goto L6
+	}
+	if int32(v11) > int32(uint32(2147483631)) {
+		goto L1
+	}
+	i1 = uint32(2147483631) - v11
+	if int32(v14) > int32(i1) {
+		goto L1
+	}
+	i1 = v10 + uint32(16)
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+404)) = v10
+	if v10 < uint32(268435456) {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+404)) = v12
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+416))
+	i1 = v10 << (uint32(4) & 31)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, i0, i1)
+	v10 = i0
+	if v10 != 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+404)) = v12
+	goto L1
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+416)) = v10
+	if int32(v14) <= int32(v12) {
+		goto L6
+	}
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+36))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v2, v14, v10)
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+416))
+	v15 = i0
+	if int32(v14) >= int32(uint32(1)) {
+		goto L11
+	}
+	v16 = uint32(0)
+	v8 = uint32(0)
+	goto L10
+L11:
+	i0 = v0 + uint32(452)
+	v12 = i0
+	i0 = v0 + uint32(440)
+	v10 = i0
+	v8 = uint32(0)
+	v17 = uint32(0)
+	v16 = uint32(0)
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+416))
+	i1 = v17 << (uint32(4) & 31)
+	v18 = i1
+	i0 = i0 + v18
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v2 = i0
+	v13 = uint32(1)
+	i6 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	i4 = m.table[i6].(func(*Module, uint32, uint32) uint32)(m, v1, v2)
+	i3 = v2 + i4
+	i0 = fn7616(m, v0, v1, v2, i3)
+	v19 = i0
+	if v19 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v19))
+	i0 = i0 + k32(4294967295)
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	if i0 == 0 {
+		goto L13
+	}
+	v13 = uint32(8)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 != v1 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+416))
+	i2 = v17 << (uint32(4) & 31)
+	i1 = i1 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = i1
+	goto L1
+L13:
+	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(1))
+	i1 = v8 << (uint32(2) & 31)
+	i0 = v15 + i1
+	i1 = *(*uint32)(unsafe.Add(b, v19))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v8 + uint32(1)
+	v20 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+416))
+	i0 = i0 + v18
+	v18 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v18)+12)))
+	if i0 != 0 {
+		goto L15
+	}
+	v21 = uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v19)+8)))
+	if i0 == 0 {
+		goto L16
+	}
+	if int32(v11) < int32(uint32(1)) {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
+	v2 = i0
+	v13 = v11
+L18:
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	if v19 == i1 {
+		goto L17
+	}
+	i0 = v2 + uint32(12)
+	v2 = i0
+	i0 = v13 + k32(4294967295)
+	v13 = i0
+	if v13 == 0 {
+		goto L16
+	}
+	goto L18
+L17:
+	i0 = v2 + uint32(4)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v21 = i0
+L16:
+	i2 = v21 & uint32(255)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v18)+4))
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v18)+8))
+	i0 = fn7618(m, v0, v1, i2, i3, i4, v10, v5)
+	v13 = i0
+	if v13 != 0 {
+		goto L1
+	}
+	i1 = v20 << (uint32(2) & 31)
+	i0 = v15 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	goto L14
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v18)+8))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v18)+4))
+	*(*uint32)(unsafe.Add(b, uint64(v6)+8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	if i0 != 0 {
+		goto L19
+	}
+	i0 = fn7546(m, v10)
+	if i0 == 0 {
+		goto L9
+	}
+L19:
+L21:
+	i1 = v6 + uint32(8)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v2, v12, i4)
+	if i0 < uint32(2) {
+		goto L20
+	}
+	i0 = fn7546(m, v10)
+	if i0 != 0 {
+		goto L21
+	}
+	goto L9
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
+	if i0 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	if v2 != i1 {
+		goto L22
+	}
+	i0 = fn7546(m, v10)
+	if i0 == 0 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v2 = i0
+L22:
+	v13 = uint32(1)
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
+	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(0))
+	i1 = v20 << (uint32(2) & 31)
+	i0 = v15 + i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+	if v2 == 0 {
+		goto L1
+	}
+L14:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+456)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v19)+4))
+	v2 = i0
+	if v2 == 0 {
+		goto L25
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v19)+9)))
+	if i0 != 0 {
+		goto L24
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v19))
+	i0 = i0 + k32(4294967295)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(2))
+	i0 = v16 + uint32(1)
+	v16 = i0
+L25:
+	i0 = v8 + uint32(2)
+	v8 = i0
+	goto L23
+L24:
+	i4 = v20 << (uint32(2) & 31)
+	i3 = v15 + i4
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	i0 = fn7552(m, v0, v2, v19, i3, v4)
+	v13 = i0
+	if v13 != 0 {
+		goto L1
+	}
+L23:
+	i0 = v17 + uint32(1)
+	v17 = i0
+	if v17 != v14 {
+		goto L12
+	}
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+408)) = v8
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
+	v12 = i0
+	if v12 != 0 {
+		goto L28
+	}
+	v1 = k32(4294967295)
+	goto L27
+L28:
+	v1 = k32(4294967295)
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	v10 = i0
+	i0 = v10 + k32(4294967295)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 == 0 {
+		goto L27
+	}
+	if int32(v8) < int32(uint32(1)) {
+		goto L26
+	}
+	v1 = uint32(0)
+	v12 = v15
+L29:
+	i0 = *(*uint32)(unsafe.Add(b, v12))
+	if i0 == v10 {
+		goto L27
+	}
+	i0 = v12 + uint32(8)
+	v12 = i0
+	i0 = v1 + uint32(2)
+	v1 = i0
+	if int32(v1) < int32(v8) {
+		goto L29
+	}
+	goto L26
+L27:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+412)) = v1
+L26:
+	if int32(v11) < int32(uint32(1)) {
+		goto L30
+	}
+	v12 = uint32(0)
+L31:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
+	i0 = i0 + v12
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v10))
+	i0 = i0 + k32(4294967295)
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	if i0 != 0 {
+		goto L32
+	}
+	i0 = v1 + uint32(8)
+	v13 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v13))
+	v19 = i0
+	if v19 == 0 {
+		goto L32
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v10)+4))
+	v14 = i0
+	if v14 == 0 {
+		goto L34
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v10)+9)))
+	if i0 != 0 {
+		goto L35
+	}
+	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(2))
+	i0 = v16 + uint32(1)
+	v16 = i0
+	goto L33
+L35:
+	i0 = fn7552(m, v0, v14, v10, v19, v4)
+	v13 = i0
+	if v13 == 0 {
+		goto L32
+	}
+	goto L1
+L34:
+	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(1))
+L33:
+	i1 = v8 << (uint32(2) & 31)
+	i0 = v15 + i1
+	v10 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v10)) = i1
+	i0 = v10 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, v13))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v8 + uint32(2)
+	v8 = i0
+L32:
+	i0 = v12 + uint32(12)
+	v12 = i0
+	i0 = v11 + k32(4294967295)
+	v11 = i0
+	if v11 != 0 {
+		goto L31
+	}
+L30:
+	v10 = uint32(0)
+	i1 = v8 << (uint32(2) & 31)
+	i0 = v15 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	if v16 == 0 {
+		goto L38
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+428)))
+	v2 = i0
+	if v2 <= uint32(31) {
+		goto L39
+	}
+	v13 = uint32(1)
+	goto L1
+L39:
+	i0 = v16 << (uint32(1) & 31)
+	i0 = uint32(int32(i0) >> (v2 & 31))
+	if i0 == 0 {
+		goto L42
+	}
+	v11 = v2
+L43:
+	i0 = v11 & uint32(255)
+	v12 = i0
+	i0 = v11 + uint32(1)
+	v1 = i0
+	v11 = v1
+	i0 = uint32(int32(v16) >> (v12 & 31))
+	if i0 != 0 {
+		goto L43
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v0)+428)) = uint8(v1)
+	i0 = v1 & uint32(255)
+	v11 = i0
+	if v11 > uint32(2) {
+		goto L45
+	}
+	v11 = uint32(3)
+	*(*uint8)(unsafe.Add(b, uint64(v0)+428)) = uint8(k32(3))
+	v20 = uint32(8)
+	goto L44
+L45:
+	if v11 >= uint32(32) {
+		goto L36
+	}
+	v13 = uint32(1)
+	i0 = v1 & uint32(255)
+	v11 = i0
+	if v11 >= uint32(29) {
+		goto L37
+	}
+	i0 = uint32(1) << (v11 & 31)
+	v20 = i0
+L44:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+420))
+	i1 = uint32(12) << (v11 & 31)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, i0, i1)
+	v11 = i0
+	if v11 == 0 {
+		goto L36
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+420)) = v11
+	goto L41
+L42:
+	i0 = uint32(1) << (v2 & 31)
+	v20 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+424))
+	v2 = i0
+	if v2 != 0 {
+		goto L40
+	}
+L41:
+	v2 = k32(4294967295)
+	i0 = v20 + k32(4294967295)
+	v19 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+420))
+	v13 = i0
+	v1 = v20
+	i0 = v20 & uint32(7)
+	v12 = i0
+	if v12 == 0 {
+		goto L46
+	}
+	i0 = v20 & k32(4294967288)
+	v1 = i0
+	i0 = v20 * uint32(12)
+	i0 = i0 + v13
+	i0 = i0 + k32(4294967284)
+	v11 = i0
+L47:
+	*(*uint32)(unsafe.Add(b, v11)) = k32(4294967295)
+	i0 = v11 + k32(4294967284)
+	v11 = i0
+	i0 = v12 + k32(4294967295)
+	v12 = i0
+	if v12 != 0 {
+		goto L47
+	}
+L46:
+	if v19 < uint32(7) {
+		goto L40
+	}
+	i0 = v1 * uint32(12)
+	i0 = i0 + v13
+	i0 = i0 + k32(4294967200)
+	v11 = i0
+L48:
+	v2 = k32(4294967295)
+	*(*uint32)(unsafe.Add(b, v11)) = k32(4294967295)
+	i0 = v11 + uint32(72)
+	*(*uint32)(unsafe.Add(b, i0)) = k32(4294967295)
+	i0 = v11 + uint32(84)
+	*(*uint32)(unsafe.Add(b, i0)) = k32(4294967295)
+	i0 = v11 + uint32(60)
+	*(*uint32)(unsafe.Add(b, i0)) = k32(4294967295)
+	i0 = v11 + uint32(48)
+	*(*uint32)(unsafe.Add(b, i0)) = k32(4294967295)
+	i0 = v11 + uint32(36)
+	*(*uint32)(unsafe.Add(b, i0)) = k32(4294967295)
+	i0 = v11 + uint32(24)
+	*(*uint32)(unsafe.Add(b, i0)) = k32(4294967295)
+	i0 = v11 + uint32(12)
+	*(*uint32)(unsafe.Add(b, i0)) = k32(4294967295)
+	i0 = v11 + k32(4294967200)
+	v11 = i0
+	i0 = v1 + k32(4294967288)
+	v1 = i0
+	if v1 != 0 {
+		goto L48
+	}
+L40:
+	i1 = v2 + k32(4294967295)
+	v21 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+424)) = v21
+	if int32(v8) < int32(uint32(1)) {
+		goto L38
+	}
+	i0 = uint32(0) - v20
+	v22 = i0
+	i0 = v0 + uint32(440)
+	v18 = i0
+	i0 = v7 + uint32(40)
+	v23 = i0
+	i0 = v20 + k32(4294967295)
+	v24 = i0
+	i0 = v24 >> (uint32(2) & 31)
+	v25 = i0
+	i0 = v6 + uint32(40)
+	v26 = i0
+	v10 = uint32(0)
+L49:
+	i1 = v10 << (uint32(2) & 31)
+	i0 = v15 + i1
+	v27 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v27))
+	v12 = i0
+	i0 = v12 + k32(4294967295)
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	if i0 != uint32(2) {
+		goto L51
+	}
+	v11 = v0
+L52:
+	v1 = v11
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+500))
+	v11 = i0
+	if v11 != 0 {
+		goto L52
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v6)+56)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, uint64(v6)+48)) = v26
+	*(*uint64)(unsafe.Add(b, uint64(v6)+24)) = uint64(7816392313619706465)
+	*(*uint64)(unsafe.Add(b, uint64(v6)+8)) = uint64(8317987319222330741)
+	l1 = uint64(*(*uint32)(unsafe.Add(b, uint64(v1)+520)))
+	v28 = l1
+	l1 = v28 ^ uint64(8387220255154660723)
+	*(*uint64)(unsafe.Add(b, uint64(v6)+32)) = l1
+	l1 = v28 ^ uint64(7237128888997146477)
+	*(*uint64)(unsafe.Add(b, uint64(v6)+16)) = l1
+	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(0))
+	v13 = uint32(1)
+	i0 = fn7547(m, v0, v23, v12, uint32(0))
+	v11 = i0
+	if v11 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
+	v11 = i0
+	if v11 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
+	v14 = i0
+	if v14 != 0 {
+		goto L53
+	}
+	v13 = uint32(27)
+	goto L1
+L53:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+20))
+	v11 = i0
+	if int32(v11) < int32(uint32(1)) {
+		goto L54
+	}
+	v1 = uint32(0)
+L55:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v14)+16))
+	i0 = i0 + v1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v11 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	if v11 != i1 {
+		goto L56
+	}
+	i0 = fn7546(m, v18)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v11 = i0
+L56:
+	i1 = v11 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
+	*(*uint8)(unsafe.Add(b, v11)) = uint8(v2)
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+20))
+	v11 = i1
+	if int32(v1) < int32(v11) {
+		goto L55
+	}
+L54:
+	i0 = v6 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v14)+16))
+	i0 = fn7629(m, i0, i1, v11)
+	v19 = i0
+L57:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v12)))
+	v1 = i0
+	i0 = v12 + uint32(1)
+	v11 = i0
+	v12 = v11
+	if v1 != uint32(58) {
+		goto L57
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v11)))
+	if i0 != 0 {
+		goto L59
+	}
+	v2 = uint32(0)
+	goto L58
+L59:
+	v12 = uint32(0)
+L60:
+	i0 = v11 + v12
+	v1 = i0
+	i0 = v12 + uint32(1)
+	v2 = i0
+	v12 = v2
+	i0 = v1 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L60
+	}
+L58:
+	i0 = fn7629(m, v19, v11, v2)
+	v2 = i0
+L61:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v12 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	if v12 != i1 {
+		goto L62
+	}
+	i0 = fn7546(m, v18)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v12 = i0
+L62:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v11)))
+	v1 = i0
+	i1 = v12 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
+	*(*uint8)(unsafe.Add(b, v12)) = uint8(v1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v11)))
+	v12 = i0
+	i0 = v11 + uint32(1)
+	v11 = i0
+	if v12 != 0 {
+		goto L61
+	}
+	l0 = fn7630(m, v2)
+	v28 = l0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+420))
+	v29 = i0
+	i2 = uint32(v28)
+	v30 = i2
+	i1 = v24 & v30
+	v5 = i1
+	i1 = v5 * uint32(12)
+	i0 = v29 + i1
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	if i0 != v21 {
+		goto L63
+	}
+	i0 = v30 & v22
+	v31 = i0
+	v17 = uint32(0)
+L64:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
+	if i0 != v30 {
+		goto L65
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v12 = i0
+	i0 = b2i(v12 == 0)
+	v19 = i0
+	if v12 == 0 {
+		goto L66
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+8))
+	v2 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i1 = i1 & uint32(255)
+	if v12 != i1 {
+		goto L66
+	}
+	i0 = v1 + uint32(1)
+	v11 = i0
+	i0 = v2 + uint32(1)
+	v12 = i0
+L67:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v11)))
+	v1 = i0
+	i0 = b2i(v1 == 0)
+	v19 = i0
+	if v1 == 0 {
+		goto L66
+	}
+	i0 = v11 + uint32(1)
+	v11 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v12)))
+	v2 = i0
+	i0 = v12 + uint32(1)
+	v12 = i0
+	i1 = v2 & uint32(255)
+	if v1 == i1 {
+		goto L67
+	}
+L66:
+	if v19 == 0 {
+		goto L65
+	}
+	v13 = uint32(8)
+	goto L1
+L65:
+	i0 = v17 & uint32(255)
+	if i0 != 0 {
+		goto L68
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+428)))
+	i1 = i1 + k32(4294967295)
+	i0 = v31 >> (i1 & 31)
+	i0 = i0 & v25
+	i0 = i0 | uint32(1)
+	v17 = i0
+L68:
+	i2 = v17 & uint32(255)
+	v11 = i2
+	i1 = v5 - v11
+	if int32(v5) < int32(v11) {
+		i2 = v20
+	} else {
+		i2 = uint32(0)
+	}
+	i1 = i1 + i2
+	v5 = i1
+	i1 = v5 * uint32(12)
+	i0 = v29 + i1
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	if i0 == v21 {
+		goto L64
+	}
+L63:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+245)))
+	if i0 == 0 {
+		goto L69
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	i0 = i0 + k32(4294967295)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+496)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = *(*uint32)(unsafe.Add(b, v14))
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v11 = i0
+L70:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v12 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+448))
+	if v12 != i1 {
+		goto L71
+	}
+	i0 = fn7546(m, v18)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	v12 = i0
+L71:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v11)))
+	v1 = i0
+	i1 = v12 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+452)) = i1
+	*(*uint8)(unsafe.Add(b, v12)) = uint8(v1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v11)))
+	v12 = i0
+	i0 = v11 + uint32(1)
+	v11 = i0
+	if v12 != 0 {
+		goto L70
+	}
+L69:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+456))
+	v11 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+452))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+456)) = i1
+	*(*uint32)(unsafe.Add(b, v27)) = v11
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+420))
+	i1 = v5 * uint32(12)
+	i0 = i0 + i1
+	v12 = i0
+	*(*uint32)(unsafe.Add(b, v12)) = v21
+	i0 = v12 + uint32(8)
+	*(*uint32)(unsafe.Add(b, i0)) = v11
+	i0 = v12 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = v30
+	i0 = v16 + k32(4294967295)
+	v16 = i0
+	if v16 != 0 {
+		goto L50
+	}
+	i0 = v10 + uint32(2)
+	v10 = i0
+	goto L38
+L51:
+	*(*uint8)(unsafe.Add(b, v2)) = uint8(k32(0))
+L50:
+	i0 = v10 + uint32(2)
+	v10 = i0
+	if int32(v10) < int32(v8) {
+		goto L49
+	}
+L38:
+	if int32(v10) >= int32(v8) {
+		goto L72
+	}
+	i1 = v10 << (uint32(2) & 31)
+	i0 = v15 + i1
+	v11 = i0
+L73:
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	i0 = i0 + k32(4294967295)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+	i0 = v11 + uint32(8)
+	v11 = i0
+	i0 = v10 + uint32(2)
+	v10 = i0
+	if int32(v10) < int32(v8) {
+		goto L73
+	}
+L72:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v11 = i0
+	if v11 == 0 {
+		goto L74
+	}
+L75:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+12))
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = i0 + k32(4294967295)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
+	v11 = i0
+	if v11 != 0 {
+		goto L75
+	}
+L74:
+	v13 = uint32(0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+244)))
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
+	v11 = i0
+	if v11 == 0 {
+		goto L77
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
+	v2 = i0
+	if v2 != 0 {
+		goto L78
+	}
+	v13 = uint32(27)
+	goto L1
+L78:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v11 = i0
+L79:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v11)))
+	v7 = i0
+	i0 = v11 + uint32(1)
+	v12 = i0
+	v11 = v12
+	if v7 != uint32(58) {
+		goto L79
+	}
+	goto L76
+L77:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+156))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v12 = i0
+L76:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v10 = i0
+	v11 = uint32(0)
+	v1 = uint32(0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+245)))
+	if i0 == 0 {
+		goto L80
+	}
+	v1 = uint32(0)
+	if v10 == 0 {
+		goto L80
+	}
+	v7 = uint32(0)
+L81:
+	i0 = v10 + v7
+	v9 = i0
+	i0 = v7 + uint32(1)
+	v1 = i0
+	v7 = v1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v9)))
+	if i0 != 0 {
+		goto L81
+	}
+L80:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v12
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v10
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v10
+L82:
+	i0 = v12 + v11
+	v7 = i0
+	i0 = v11 + uint32(1)
+	v9 = i0
+	v11 = v9
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	if i0 != 0 {
+		goto L82
+	}
+	v13 = uint32(1)
+	i1 = v1 ^ uint32(2147483647)
+	if int32(v10) > int32(i1) {
+		goto L1
+	}
+	i1 = v1 + v10
+	v11 = i1
+	i1 = v11 ^ uint32(2147483647)
+	if int32(v9) > int32(i1) {
+		goto L1
+	}
+	i0 = v11 + v9
+	v11 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	if int32(v11) > int32(i1) {
+		goto L84
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v8 = i0
+	goto L83
+L84:
+	if int32(v11) > int32(uint32(2147483623)) {
+		goto L1
+	}
+	i0 = v11 + uint32(24)
+	v11 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v11)
+	v8 = i0
+	if v8 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v11
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	m.copy(v8, i1, i2)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+388))
+	v11 = i0
+	if v11 == 0 {
+		goto L85
+	}
+L86:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+12))
+	if i0 != v7 {
+		goto L87
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v11)+12)) = v8
+L87:
+	i0 = *(*uint32)(unsafe.Add(b, v11))
+	v11 = i0
+	if v11 != 0 {
+		goto L86
+	}
+L85:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	m.table[i1].(func(*Module, uint32))(m, v7)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v8
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v10 = i0
+L83:
+	i0 = v8 + v10
+	v11 = i0
+	m.copy(v11, v12, v9)
+	if v1 == 0 {
+		goto L88
+	}
+	i0 = v11 + v9
+	v11 = i0
+	i0 = v11 + k32(4294967295)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+496)))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	m.copy(v11, i1, v1)
+L88:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v13 = uint32(0)
+	goto L1
+L37:
+	*(*uint8)(unsafe.Add(b, uint64(v0)+428)) = uint8(v2)
+	goto L1
+L36:
+	*(*uint8)(unsafe.Add(b, uint64(v0)+428)) = uint8(v2)
+	v13 = uint32(1)
+	goto L1
+L9:
+	i1 = v20 << (uint32(2) & 31)
+	i0 = v15 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+L1:
+	i0 = v6 + uint32(64)
+	m.g0 = i0
+	return v13
+}
+
+//go:norace
+//go:nocheckptr
+func fn7637(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint64
+	_ = v7
+	var v8 uint64
+	_ = v8
+	var v9 float32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var d1 float64
+	_ = d1
+	var f0 float32
+	_ = f0
+	var f1 float32
+	_ = f1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v4 = i0
+	m.g0 = v4
+	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4139)
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+52)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	v5 = i1
+	i4 = v4 + uint32(52)
+	i5 = *(*uint32)(unsafe.Add(b, v5))
+	i1 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, v1, v2, i4)
+	v5 = i1
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
+	i0 = fn7612(m, v0, v5, v1, i3, uint32(5908), uint32(0))
+	if i0 != 0 {
+		goto L3
+	}
+L4:
+	v5 = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+500))
+	v0 = i0
+	if v0 != 0 {
+		goto L4
+	}
+	v6 = uint32(43)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+544))
+	if i0 == 0 {
+		goto L1
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v5)+536))
+	v7 = l0
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v5)+528))
+	v8 = l0
+	if v8 == 0 {
+		goto L6
+	}
+	l0 = v7 + v8
+	f0 = float32(l0)
+	f1 = float32(v8)
+	f0 = f0 / f1
+	v9 = f0
+	goto L5
+L6:
+	l0 = v7 + uint64(22)
+	f0 = float32(l0)
+	f0 = f0 / math.Float32frombits(0x41b00000)
+	v9 = f0
+L5:
+	i0 = v4 + uint32(32)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(8582452)
+	i0 = v4 + uint32(24)
+	d1 = float64(v9)
+	*(*float64)(unsafe.Add(b, i0)) = d1
+	i0 = v4 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = v7
+	*(*uint64)(unsafe.Add(b, uint64(v4)+8)) = v8
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	i0 = fn8052(m, i0, uint32(8433343), v4)
+	goto L1
+L3:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+300)) = v10
+	v6 = uint32(9)
+	i0 = v5 + uint32(15)
+	switch i0 {
+	case 0:
+		goto L15
+	case 11:
+		goto L9
+	case 13:
+		goto L10
+	case 14:
+		goto L11
+	case 15:
+		goto L8
+	case 26:
+		goto L13
+	case 28:
+		goto L12
+	case 30:
+		goto L14
+	default:
+		goto L1
+	}
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v6 = i0
+	if v6 == 0 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = v1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+68)))
+	if i0 != 0 {
+		goto L18
+	}
+L19:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = i1
+	i1 = v4 + uint32(60)
+	i3 = v4 + uint32(56)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v5, i1, v10, i3, i4)
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+300)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v6 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
+	i2 = i2 - v6
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v6, i2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = i1
+	if v1 > uint32(1) {
+		goto L19
+	}
+	goto L17
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v10 - v1
+	m.table[v6].(func(*Module, uint32, uint32, uint32))(m, i0, v1, i2)
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
+	if i0 != uint32(2) {
+		goto L20
+	}
+	v6 = uint32(35)
+	goto L1
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
+	v10 = i0
+L16:
+	*(*uint32)(unsafe.Add(b, v3)) = v10
+	v6 = uint32(0)
+	goto L1
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v6 = i0
+	if v6 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+60)) = v1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v5)+68)))
+	if i0 != 0 {
+		goto L21
+	}
+L22:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = i1
+	i1 = v4 + uint32(60)
+	i3 = v4 + uint32(56)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v5)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v5, i1, v10, i3, i4)
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+300)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v6 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+56))
+	i2 = i2 - v6
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v6, i2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+60))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = i1
+	if v1 > uint32(1) {
+		goto L22
+	}
+	goto L7
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v10 - v1
+	m.table[v6].(func(*Module, uint32, uint32, uint32))(m, i0, v1, i2)
+	goto L7
+L13:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	i0 = fn7623(m, v0, i1, v1, v10)
+	if i0 != 0 {
+		goto L7
+	}
+	v6 = uint32(1)
+	goto L1
+L12:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	i0 = fn7624(m, v0, i1, v1, v10)
+	if i0 != 0 {
+		goto L7
+	}
+	v6 = uint32(1)
+	goto L1
+L11:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
+	if i0 == 0 {
+		goto L9
+	}
+	v6 = uint32(5)
+	goto L1
+L10:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
+	if i0 == 0 {
+		goto L9
+	}
+	v6 = uint32(6)
+	goto L1
+L9:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	v6 = uint32(0)
+	goto L1
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v10
+	v6 = uint32(4)
+	goto L1
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L24
+	case 1:
+		goto L25
+	case 2:
+		goto L26
+	default:
+		goto L23
+	}
+L26:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v5
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	v6 = uint32(0)
+	goto L1
+L25:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
+	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = i1
+	v6 = uint32(35)
+	goto L1
+L24:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+576)))
+	if i0 == 0 {
+		goto L23
+	}
+	v6 = uint32(23)
+	goto L1
+L23:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+52))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v1
+	goto L2
+L1:
+	i0 = v4 + uint32(64)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn7638(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint64
+	_ = v15
+	var v16 uint64
+	_ = v16
+	var v17 float32
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var d1 float64
+	_ = d1
+	var f0 float32
+	_ = f0
+	var f1 float32
+	_ = f1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(64)
+	v7 = i0
+	m.g0 = v7
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v7)+52)) = v8
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 != v1 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v8
+	i0 = v0 + uint32(300)
+	v9 = i0
+	i0 = v0 + uint32(296)
+	v10 = i0
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	v10 = i0
+	i0 = v10 + uint32(4)
+	v9 = i0
+L1:
+	*(*uint32)(unsafe.Add(b, v10)) = v8
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+	i0 = v0 + uint32(300)
+	v11 = i0
+	i0 = v0 + uint32(296)
+	v12 = i0
+	i0 = v1 + uint32(8)
+	v13 = i0
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+52))
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v7)+48)) = v8
+	i4 = v7 + uint32(48)
+	i5 = *(*uint32)(unsafe.Add(b, v13))
+	i1 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v8, v3, i4)
+	v14 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+52))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v7)+48))
+	i0 = fn7612(m, v0, v14, i2, i3, uint32(4253), v6)
+	if i0 != 0 {
+		goto L5
+	}
+L6:
+	v1 = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+500))
+	v0 = i0
+	if v0 != 0 {
+		goto L6
+	}
+	v0 = uint32(43)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+544))
+	if i0 == 0 {
+		goto L3
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+536))
+	v15 = l0
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+528))
+	v16 = l0
+	if v16 == 0 {
+		goto L8
+	}
+	l0 = v15 + v16
+	f0 = float32(l0)
+	f1 = float32(v16)
+	f0 = f0 / f1
+	v17 = f0
+	goto L7
+L8:
+	l0 = v15 + uint64(22)
+	f0 = float32(l0)
+	f0 = f0 / math.Float32frombits(0x41b00000)
+	v17 = f0
+L7:
+	i0 = v7 + uint32(32)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(8582452)
+	i0 = v7 + uint32(24)
+	d1 = float64(v17)
+	*(*float64)(unsafe.Add(b, i0)) = d1
+	i0 = v7 + uint32(16)
+	*(*uint64)(unsafe.Add(b, i0)) = v15
+	*(*uint64)(unsafe.Add(b, uint64(v7)+8)) = v16
+	*(*uint32)(unsafe.Add(b, v7)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10012908))
+	i0 = fn8052(m, i0, uint32(8433343), v7)
+	goto L3
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+48))
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v8
+	i0 = v14 + uint32(4)
+	switch i0 {
+	case 0, 3:
+		goto L13
+	case 2:
+		goto L14
+	case 4:
+		goto L9
+	case 10:
+		goto L15
+	case 11:
+		goto L16
+	case 44:
+		goto L17
+	default:
+		goto L12
+	}
+L17:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+88))
+	v14 = i0
+	if v14 == 0 {
+		goto L19
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	m.table[v14].(func(*Module, uint32))(m, i0)
+	goto L18
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v9 = i0
+	if v9 == 0 {
+		goto L18
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+52))
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v7)+60)) = v14
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+68)))
+	if i0 != 0 {
+		goto L20
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 == v1 {
+		goto L21
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	v12 = i0
+	i0 = v12 + uint32(4)
+	v11 = i0
+L21:
+L22:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v7)+56)) = i1
+	i1 = v7 + uint32(60)
+	i3 = v7 + uint32(56)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v8, i3, i4)
+	v14 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+60))
+	*(*uint32)(unsafe.Add(b, v11)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v9 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+56))
+	i2 = i2 - v9
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v9, i2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+60))
+	*(*uint32)(unsafe.Add(b, v12)) = i1
+	if v14 > uint32(1) {
+		goto L22
+	}
+	goto L18
+L20:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v8 - v14
+	m.table[v9].(func(*Module, uint32, uint32, uint32))(m, i0, v14, i2)
+L18:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+48))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
+	if i2 == uint32(2) {
+		i0 = uint32(35)
+	} else {
+		i0 = uint32(0)
+	}
+	v0 = i0
+	goto L3
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v14 = i0
+	if v14 == 0 {
+		goto L23
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v7)+60)) = uint8(k32(10))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = v7 + uint32(60)
+	m.table[v14].(func(*Module, uint32, uint32, uint32))(m, i0, i1, uint32(1))
+	goto L10
+L23:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v18 = i0
+	if v18 == 0 {
+		goto L10
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+52))
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v7)+60)) = v14
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+68)))
+	if i0 != 0 {
+		goto L24
+	}
+	v19 = v12
+	v20 = v11
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 == v1 {
+		goto L25
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	v19 = i0
+	i0 = v19 + uint32(4)
+	v20 = i0
+L25:
+L26:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v7)+56)) = i1
+	i1 = v7 + uint32(60)
+	i3 = v7 + uint32(56)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v8, i3, i4)
+	v14 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+60))
+	*(*uint32)(unsafe.Add(b, v20)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v18 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+56))
+	i2 = i2 - v18
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v18, i2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+60))
+	*(*uint32)(unsafe.Add(b, v19)) = i1
+	if v14 > uint32(1) {
+		goto L26
+	}
+	goto L10
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v8 - v14
+	m.table[v18].(func(*Module, uint32, uint32, uint32))(m, i0, v14, i2)
+	goto L10
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+72))
+	v18 = i0
+	if v18 == 0 {
+		goto L27
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+68)))
+	if i0 != 0 {
+		goto L11
+	}
+L28:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v7)+60)) = i1
+	i1 = v7 + uint32(52)
+	i3 = v7 + uint32(60)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v8, i3, i4)
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+48))
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v14 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+60))
+	i2 = i2 - v14
+	m.table[v18].(func(*Module, uint32, uint32, uint32))(m, i0, v14, i2)
+	if v8 <= uint32(1) {
+		goto L10
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+52))
+	*(*uint32)(unsafe.Add(b, v10)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+48))
+	v8 = i0
+	goto L28
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	v18 = i0
+	if v18 == 0 {
+		goto L10
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+52))
+	v14 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v7)+60)) = v14
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+68)))
+	if i0 != 0 {
+		goto L29
+	}
+	v19 = v12
+	v20 = v11
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	if i0 == v1 {
+		goto L30
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+308))
+	v19 = i0
+	i0 = v19 + uint32(4)
+	v20 = i0
+L30:
+L31:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	*(*uint32)(unsafe.Add(b, uint64(v7)+56)) = i1
+	i1 = v7 + uint32(60)
+	i3 = v7 + uint32(56)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v0)+60))
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v1)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v1, i1, v8, i3, i4)
+	v14 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+60))
+	*(*uint32)(unsafe.Add(b, v20)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	v18 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+56))
+	i2 = i2 - v18
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+92))
+	m.table[i3].(func(*Module, uint32, uint32, uint32))(m, i0, v18, i2)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+60))
+	*(*uint32)(unsafe.Add(b, v19)) = i1
+	if v14 > uint32(1) {
+		goto L31
+	}
+	goto L10
+L29:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i2 = v8 - v14
+	m.table[v18].(func(*Module, uint32, uint32, uint32))(m, i0, v14, i2)
+	goto L10
+L14:
+	if v5 != 0 {
+		goto L32
+	}
+	v0 = uint32(6)
+	goto L3
+L32:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+52))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	v0 = uint32(0)
+	goto L3
+L13:
+	if v5 != 0 {
+		goto L33
+	}
+	v0 = uint32(20)
+	goto L3
+L33:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+52))
+	*(*uint32)(unsafe.Add(b, v4)) = i1
+	v0 = uint32(0)
+	goto L3
+L12:
+	*(*uint32)(unsafe.Add(b, v10)) = v8
+	v0 = uint32(23)
+	goto L3
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+52))
+	v14 = i1
+	i2 = v8 - v14
+	m.table[v18].(func(*Module, uint32, uint32, uint32))(m, i0, v14, i2)
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L35
+	case 1:
+		goto L36
+	case 2:
+		goto L37
+	default:
+		goto L34
+	}
+L37:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+48))
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v10)) = v0
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	v0 = uint32(0)
+	goto L3
+L36:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+48))
+	*(*uint32)(unsafe.Add(b, v10)) = i1
+	v0 = uint32(35)
+	goto L3
+L35:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+576)))
+	if i0 == 0 {
+		goto L34
+	}
+	v0 = uint32(23)
+	goto L3
+L34:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+48))
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v7)+52)) = v8
+	*(*uint32)(unsafe.Add(b, v10)) = v8
+	goto L4
+L9:
+	*(*uint32)(unsafe.Add(b, v10)) = v8
+	v0 = uint32(4)
+L3:
+	i0 = v7 + uint32(64)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7639(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i5 uint32
+	_ = i5
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	i2 = v4 + uint32(12)
+	i5 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
+	i5 = b2i(i5 == 0)
+	i0 = fn7638(m, v0, i1, i2, v2, v3, i5, uint32(0))
+	v1 = i0
+	if v1 != 0 {
+		goto L1
+	}
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+500))
+	if i0 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4141)
+	i0 = fn7640(m, v0, v5, v2, v3)
+	v1 = i0
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4134)
+	i0 = fn7614(m, v0, v5, v2, v3)
+	v1 = i0
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7640(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i6 uint32
+	_ = i6
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	i6 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
+	i6 = b2i(i6 == 0)
+	i0 = fn7631(m, v0, uint32(1), i2, v1, v2, v3, i6, uint32(1))
+	v4 = i0
+	if v4 != 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+388))
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
+	v6 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v7 = i2
+	i2 = v7 + uint32(1)
+	v8 = i2
+	i1 = v6 + v8
+	v2 = i1
+	if v5 == v2 {
+		goto L2
+	}
+	v4 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v1 = i0
+	i1 = uint32(2147483646) - v7
+	if v1 > i1 {
+		goto L1
+	}
+	i0 = v1 + v8
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	i1 = i1 - v6
+	if int32(v7) <= int32(i1) {
+		goto L4
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v6, v7)
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+36))
+	v1 = i1
+	if i0 != v1 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v6 = i0
+	if v6 == 0 {
+		goto L6
+	}
+	i2 = v6 - v1
+	i1 = v2 + i2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+L6:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+36)) = v2
+	i1 = v2 + v7
+	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = i1
+	i0 = v2 + v8
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v5 = i0
+L4:
+	m.copy(v2, v5, v1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v3 = i0
+	if v3 != 0 {
+		goto L3
+	}
+L2:
+	v4 = uint32(0)
+L1:
+	m.depth--
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7641(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	*(*uint32)(unsafe.Add(b, uint64(v0)+296)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	v5 = i0
+	i3 = v4 + uint32(12)
+	i4 = v5 + uint32(4)
+	i4 = *(*uint32)(unsafe.Add(b, i4))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, v1, v2, i3)
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+300)) = v6
+	i0 = v5 + uint32(2)
+	switch i0 {
+	case 0:
+		goto L5
+	case 1:
+		goto L6
+	case 14:
+		goto L7
+	default:
+		goto L2
+	}
+L7:
+	i0 = fn7613(m, v0, uint32(1), v1, v6)
+	v1 = i0
+	if v1 != 0 {
+		goto L1
+	}
+	v1 = uint32(35)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+504))
+	i0 = i0 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L8
+	case 1:
+		goto L1
+	case 2:
+		goto L9
+	default:
+		goto L3
+	}
+L9:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v1 = uint32(0)
+	goto L1
+L8:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+576)))
+	if i0 == 0 {
+		goto L3
+	}
+	v1 = uint32(23)
+	goto L1
+L6:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
+	if i0 == 0 {
+		goto L4
+	}
+	v1 = uint32(5)
+	goto L1
+L5:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
+	if i0 == 0 {
+		goto L4
+	}
+	v1 = uint32(6)
+	goto L1
+L4:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	v1 = uint32(0)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v1 = i0
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+336)) = uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+288)) = uint32(4141)
+	i0 = fn7640(m, v0, v1, v2, v3)
+	v1 = i0
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7642(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+156))
+	v5 = i0
+	i3 = v4 + uint32(12)
+	i4 = *(*uint32)(unsafe.Add(b, v5))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, v1, v2, i3)
+	v6 = i0
+	if int32(v6) < int32(uint32(1)) {
+		goto L1
+	}
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i3 = v4 + uint32(12)
+	i4 = *(*uint32)(unsafe.Add(b, v5))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v5, i1, v2, i3)
+	v6 = i0
+	if int32(v6) >= int32(uint32(1)) {
+		goto L2
+	}
+L1:
+	if v6 == 0 {
+		goto L4
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+508)))
+	i0 = i0 & uint32(255)
+	if i0 != 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	v5 = uint32(0)
+	goto L3
+L4:
+	i0 = v6 + uint32(2)
+	if i0 < uint32(3) {
+		goto L5
+	}
+	i0 = fn7619(m, v0, v5, v1, v2, uint32(0), uint32(0))
+	v5 = i0
+	goto L3
+L5:
+	i0 = uint32(4) - v6
+	v5 = i0
+L3:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7643(m *Module, v0 uint32) {
+	b := m.base
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4142)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(4294967296)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7644(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v5 = uint32(0)
+	v6 = uint32(4143)
+	i0 = v1 + k32(4294967285)
+	switch i0 {
+	case 0:
+		goto L9
+	case 1:
+		goto L10
+	case 2:
+		goto L8
+	case 3:
+		goto L1
+	case 4:
+		goto L2
+	case 5:
+		goto L7
+	case 18:
+		goto L6
+	default:
+		goto L5
+	}
+L10:
+	v5 = uint32(1)
+	goto L2
+L9:
+	v5 = uint32(55)
+	goto L2
+L8:
+	v5 = uint32(56)
+	goto L2
+L7:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
+	i2 = i2 << (uint32(1) & 31)
+	i1 = v2 + i2
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, i1, v3, uint32(9987340))
+	if i0 == 0 {
+		goto L4
+	}
+	v5 = uint32(3)
+	v6 = uint32(4144)
+	goto L2
+L6:
+	v5 = uint32(2)
+	goto L3
+L5:
+	if v1 != uint32(28) {
+		goto L4
+	}
+	v5 = uint32(59)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L1
+	}
+L4:
+	v5 = k32(4294967295)
+L3:
+	v6 = uint32(4145)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+L1:
+	m.depth--
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7645(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v5 = uint32(0)
+	i0 = v1 + k32(4294967285)
+	switch i0 {
+	case 0:
+		goto L7
+	case 2:
+		goto L6
+	case 3, 4:
+		goto L1
+	case 5:
+		goto L5
+	case 18:
+		goto L4
+	default:
+		goto L3
+	}
+L7:
+	m.depth--
+	return uint32(55)
+L6:
+	m.depth--
+	return uint32(56)
+L5:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
+	i2 = i2 << (uint32(1) & 31)
+	i1 = v2 + i2
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, i1, v3, uint32(9987340))
+	if i0 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4144)
+	m.depth--
+	return uint32(3)
+L4:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4145)
+	m.depth--
+	return uint32(2)
+L3:
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(59)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4145)
+	v5 = k32(4294967295)
+L1:
+	m.depth--
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7646(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(4)
+	v6 = uint32(4146)
+	v7 = uint32(3)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 3, 26:
+		goto L2
+	default:
+		goto L3
+	}
+L3:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	return uint32(59)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	v7 = v5
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7647(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7648(m *Module, v0 uint32) {
+	b := m.base
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4147)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+12)) = uint64(0)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7649(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4148)
+	v5 = uint32(57)
+	if v1 == uint32(12) {
+		goto L1
+	}
+	i0 = fn7650(m, v0, v1, v2, v3, v4)
+	v5 = i0
+L1:
+	m.depth--
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7650(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v5 = uint32(0)
+	i0 = v1 + uint32(4)
+	switch i0 {
+	case 0:
+		goto L3
+	case 19:
+		goto L1
+	case 30:
+		goto L2
+	case 37:
+		goto L6
+	case 38:
+		goto L5
+	default:
+		goto L4
+	}
+L6:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4149)
+	m.depth--
+	return uint32(0)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i1 = v1 + k32(4294967295)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	m.depth--
+	return uint32(0)
+L4:
+	i0 = fn7652(m, v0, v1, v2, v3, v4)
+	m.depth--
+	return i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4145)
+	v5 = k32(4294967295)
+L1:
+	m.depth--
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7651(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v5 = uint32(7)
+	v6 = uint32(4150)
+	v7 = uint32(3)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 2:
+		goto L6
+	case 3:
+		goto L5
+	case 10:
+		goto L2
+	default:
+		goto L4
+	}
+L6:
+	v5 = uint32(8)
+	v6 = uint32(4151)
+	goto L2
+L5:
+	v5 = uint32(3)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987348))
+	if i0 == 0 {
+		goto L7
+	}
+	v6 = uint32(4152)
+	goto L2
+L7:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987355))
+	if i0 == 0 {
+		goto L3
+	}
+	v6 = uint32(4153)
+	goto L2
+L4:
+	if v1 != uint32(28) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(59)
+L3:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	v7 = v5
+L1:
+	m.depth--
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7652(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v5 = uint32(0)
+	i0 = v1 + uint32(4)
+	switch i0 {
+	case 0, 19:
+		goto L1
+	case 15:
+		goto L7
+	case 17:
+		goto L6
+	case 20:
+		goto L8
+	case 30:
+		goto L4
+	case 32:
+		goto L5
+	default:
+		goto L3
+	}
+L8:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
+	i2 = i2 << (uint32(1) & 31)
+	i1 = v2 + i2
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, i1, v3, uint32(9987362))
+	if i0 == 0 {
+		goto L9
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4154)
+	m.depth--
+	return uint32(11)
+L9:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
+	i2 = i2 << (uint32(1) & 31)
+	i1 = v2 + i2
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, i1, v3, uint32(9987369))
+	if i0 == 0 {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4155)
+	m.depth--
+	return uint32(33)
+L10:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
+	i2 = i2 << (uint32(1) & 31)
+	i1 = v2 + i2
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, i1, v3, uint32(9987377))
+	if i0 == 0 {
+		goto L11
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4156)
+	m.depth--
+	return uint32(39)
+L11:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
+	i2 = i2 << (uint32(1) & 31)
+	i1 = v2 + i2
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, i1, v3, uint32(9987385))
+	if i0 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4157)
+	m.depth--
+	return uint32(17)
+L7:
+	m.depth--
+	return uint32(55)
+L6:
+	m.depth--
+	return uint32(56)
+L5:
+	m.depth--
+	return uint32(60)
+L4:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4158)
+	m.depth--
+	return uint32(3)
+L3:
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(59)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4145)
+	v5 = k32(4294967295)
+L1:
+	m.depth--
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7653(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(0)
+	i0 = v1 + k32(4294967285)
+	i0 = bits.RotateLeft32(i0, int(uint32(31)&31))
+	switch i0 {
+	case 0:
+		goto L5
+	case 1:
+		goto L4
+	case 2:
+		goto L1
+	case 9:
+		goto L3
+	default:
+		goto L2
+	}
+L5:
+	return uint32(55)
+L4:
+	return uint32(56)
+L3:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4145)
+	return uint32(2)
+L2:
+	if v1 != uint32(28) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L6
+	}
+	return uint32(59)
+L6:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4145)
+	v5 = k32(4294967295)
+L1:
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7654(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(5)
+	v6 = uint32(4159)
+	v7 = uint32(3)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 12:
+		goto L2
+	default:
+		goto L3
+	}
+L3:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	return uint32(59)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	v7 = v5
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7655(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(6)
+	v6 = uint32(4152)
+	v7 = uint32(3)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 12:
+		goto L2
+	default:
+		goto L3
+	}
+L3:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	return uint32(59)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	v7 = v5
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7656(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(4160)
+	v6 = uint32(11)
+	v7 = uint32(11)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 3:
+		goto L4
+	case 7:
+		goto L2
+	default:
+		goto L3
+	}
+L4:
+	v6 = uint32(9)
+	v5 = uint32(4161)
+	goto L2
+L3:
+	v6 = k32(4294967295)
+	v5 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	v7 = uint32(59)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	v7 = v6
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7657(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(34)
+	v6 = uint32(4162)
+	v7 = uint32(33)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 3, 26:
+		goto L2
+	default:
+		goto L3
+	}
+L3:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	return uint32(59)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	v7 = v5
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7658(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(40)
+	v6 = uint32(4163)
+	v7 = uint32(39)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 3, 26:
+		goto L2
+	default:
+		goto L3
+	}
+L3:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	return uint32(59)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	v7 = v5
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7659(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(4164)
+	v6 = uint32(17)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 3:
+		goto L2
+	default:
+		goto L3
+	}
+L3:
+	i0 = b2i(v1 != uint32(28))
+	v6 = i0
+	v1 = k32(4294967295)
+	v5 = uint32(4145)
+	if v6 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	return uint32(59)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	v6 = v1
+L1:
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn7660(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(8)
+	v6 = uint32(4151)
+	v7 = uint32(3)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 2:
+		goto L2
+	default:
+		goto L3
+	}
+L3:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	return uint32(59)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	v7 = v5
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7661(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(7)
+	v6 = uint32(4150)
+	v7 = uint32(3)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 2:
+		goto L3
+	case 10:
+		goto L2
+	default:
+		goto L4
+	}
+L4:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	return uint32(59)
+L3:
+	v5 = uint32(8)
+	v6 = uint32(4151)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	v7 = v5
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7662(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(10)
+	v6 = uint32(4165)
+	v7 = uint32(11)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 3:
+		goto L2
+	default:
+		goto L3
+	}
+L3:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	return uint32(59)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	v7 = v5
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7663(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v5 = uint32(11)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 3:
+		goto L5
+	case 12:
+		goto L4
+	default:
+		goto L3
+	}
+L5:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987348))
+	if i0 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4166)
+	m.depth--
+	return uint32(11)
+L6:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987355))
+	if i0 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4167)
+	m.depth--
+	return uint32(11)
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(11)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4168)
+	m.depth--
+	return uint32(12)
+L3:
+	if v1 != uint32(28) {
+		goto L2
+	}
+	v5 = uint32(59)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4145)
+	v5 = k32(4294967295)
+L1:
+	m.depth--
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7664(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	b := m.base
+	v5 = uint32(22)
+	v6 = uint32(4169)
+	v7 = uint32(33)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 2:
+		goto L3
+	case 3, 26:
+		goto L2
+	default:
+		goto L4
+	}
+L4:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	return uint32(59)
+L3:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i2 != 0 {
+		i0 = uint32(4150)
+	} else {
+		i0 = uint32(4148)
+	}
+	v6 = i0
+	v5 = uint32(33)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	v7 = v5
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7665(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v5 = uint32(39)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 3:
+		goto L5
+	case 8:
+		goto L4
+	default:
+		goto L3
+	}
+L5:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987486))
+	if i0 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(39)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4168)
+	m.depth--
+	return uint32(42)
+L6:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987492))
+	if i0 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(39)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4168)
+	m.depth--
+	return uint32(41)
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(1)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4170)
+	m.depth--
+	return uint32(44)
+L3:
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	m.depth--
+	return uint32(59)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4145)
+	v5 = k32(4294967295)
+L1:
+	m.depth--
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7666(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v5 = uint32(17)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 3:
+		goto L5
+	default:
+		goto L4
+	}
+L5:
+	v5 = uint32(17)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987348))
+	if i0 == 0 {
+		goto L6
+	}
+	v1 = uint32(4171)
+	goto L2
+L6:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987355))
+	if i0 == 0 {
+		goto L3
+	}
+	v1 = uint32(4172)
+	goto L2
+L4:
+	if v1 != uint32(28) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(59)
+L3:
+	v5 = k32(4294967295)
+	v1 = uint32(4145)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+L1:
+	m.depth--
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7667(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v5 = uint32(11)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 3:
+		goto L5
+	case 12:
+		goto L4
+	default:
+		goto L3
+	}
+L5:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987348))
+	if i0 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4173)
+	m.depth--
+	return uint32(11)
+L6:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987355))
+	if i0 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4174)
+	m.depth--
+	return uint32(11)
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(11)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4168)
+	m.depth--
+	return uint32(12)
+L3:
+	if v1 != uint32(28) {
+		goto L2
+	}
+	v5 = uint32(59)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4145)
+	v5 = k32(4294967295)
+L1:
+	m.depth--
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7668(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(13)
+	v6 = uint32(4175)
+	v7 = uint32(11)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 12:
+		goto L2
+	default:
+		goto L3
+	}
+L3:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	return uint32(59)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	v7 = v5
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7669(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(14)
+	v6 = uint32(4166)
+	v7 = uint32(11)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 12:
+		goto L2
+	default:
+		goto L3
+	}
+L3:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	return uint32(59)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	v7 = v5
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7670(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L3
+	case 2:
+		goto L2
+	default:
+		goto L1
+	}
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	return i0
+L2:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i3 != 0 {
+		i1 = uint32(4150)
+	} else {
+		i1 = uint32(4148)
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	return i0
+L1:
+	if v1 != uint32(28) {
+		goto L5
+	}
+	v1 = uint32(59)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L4
+	}
+L5:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4145)
+	v1 = k32(4294967295)
+L4:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7671(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(13)
+	v6 = uint32(4176)
+	v7 = uint32(11)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 12:
+		goto L2
+	default:
+		goto L3
+	}
+L3:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	return uint32(59)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	v7 = v5
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7672(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(14)
+	v6 = uint32(4173)
+	v7 = uint32(11)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 12:
+		goto L2
+	default:
+		goto L3
+	}
+L3:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	return uint32(59)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	v7 = v5
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7673(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	b := m.base
+	v5 = uint32(11)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 2:
+		goto L3
+	default:
+		goto L4
+	}
+L4:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	return uint32(59)
+L3:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i2 != 0 {
+		i0 = uint32(4150)
+	} else {
+		i0 = uint32(4148)
+	}
+	v6 = i0
+	v5 = uint32(15)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+L1:
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7674(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v5 = uint32(0)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 3:
+		goto L5
+	default:
+		goto L4
+	}
+L5:
+	v5 = uint32(0)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987394))
+	if i0 == 0 {
+		goto L6
+	}
+	v1 = uint32(4177)
+	goto L2
+L6:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987402))
+	if i0 == 0 {
+		goto L3
+	}
+	v1 = uint32(4178)
+	goto L2
+L4:
+	if v1 != uint32(28) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(59)
+L3:
+	v5 = k32(4294967295)
+	v1 = uint32(4145)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+L1:
+	m.depth--
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7675(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v5 = uint32(0)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 10:
+		goto L3
+	default:
+		goto L2
+	}
+L3:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4148)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = i1
+	return uint32(0)
+L2:
+	if v1 != uint32(28) {
+		goto L4
+	}
+	v5 = uint32(59)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L1
+	}
+L4:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4145)
+	v5 = k32(4294967295)
+L1:
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7676(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(58)
+	v6 = uint32(4148)
+	v7 = uint32(0)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 10:
+		goto L2
+	default:
+		goto L3
+	}
+L3:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	return uint32(59)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	v7 = v5
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7677(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v5 = uint32(11)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 2:
+		goto L6
+	case 3:
+		goto L5
+	default:
+		goto L4
+	}
+L6:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i2 != 0 {
+		i0 = uint32(4150)
+	} else {
+		i0 = uint32(4148)
+	}
+	v1 = i0
+	v5 = uint32(15)
+	goto L2
+L5:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987409))
+	if i0 == 0 {
+		goto L3
+	}
+	v5 = uint32(11)
+	v1 = uint32(4179)
+	goto L2
+L4:
+	if v1 != uint32(28) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(59)
+L3:
+	v5 = k32(4294967295)
+	v1 = uint32(4145)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v1
+L1:
+	m.depth--
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7678(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(11)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 3:
+		goto L3
+	default:
+		goto L2
+	}
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(11)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4168)
+	return uint32(16)
+L2:
+	if v1 != uint32(28) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L4
+	}
+	return uint32(59)
+L4:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4145)
+	v5 = k32(4294967295)
+L1:
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7679(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v5 = uint32(4180)
+	v6 = uint32(33)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 3:
+		goto L5
+	case 8:
+		goto L2
+	default:
+		goto L4
+	}
+L5:
+	v5 = uint32(4181)
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987415))
+	if i0 == 0 {
+		goto L6
+	}
+	v6 = uint32(23)
+	goto L2
+L6:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987421))
+	if i0 == 0 {
+		goto L7
+	}
+	v6 = uint32(24)
+	goto L2
+L7:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987424))
+	if i0 == 0 {
+		goto L8
+	}
+	v6 = uint32(25)
+	goto L2
+L8:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987430))
+	if i0 == 0 {
+		goto L9
+	}
+	v6 = uint32(26)
+	goto L2
+L9:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987362))
+	if i0 == 0 {
+		goto L10
+	}
+	v6 = uint32(27)
+	goto L2
+L10:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987437))
+	if i0 == 0 {
+		goto L11
+	}
+	v6 = uint32(28)
+	goto L2
+L11:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987446))
+	if i0 == 0 {
+		goto L12
+	}
+	v6 = uint32(29)
+	goto L2
+L12:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987454))
+	if i0 == 0 {
+		goto L13
+	}
+	v6 = uint32(30)
+	goto L2
+L13:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, v2, v3, uint32(9987385))
+	if i0 == 0 {
+		goto L3
+	}
+	v5 = uint32(4182)
+	goto L2
+L4:
+	if v1 != uint32(28) {
+		goto L3
+	}
+	v6 = uint32(59)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L1
+	}
+L3:
+	v6 = k32(4294967295)
+	v5 = uint32(4145)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+L1:
+	m.depth--
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn7680(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(31)
+	v6 = uint32(4183)
+	v7 = uint32(33)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 3, 4, 26:
+		goto L2
+	default:
+		goto L3
+	}
+L3:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	return uint32(59)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	v7 = v5
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7681(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v5 = uint32(37)
+	v6 = uint32(4162)
+	v7 = uint32(33)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 5:
+		goto L5
+	case 12:
+		goto L2
+	default:
+		goto L4
+	}
+L5:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
+	i1 = v2 + i2
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, i1, v3, uint32(9987463))
+	if i0 == 0 {
+		goto L6
+	}
+	v5 = uint32(35)
+	goto L2
+L6:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
+	i1 = v2 + i2
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, i1, v3, uint32(9987471))
+	if i0 == 0 {
+		goto L7
+	}
+	v5 = uint32(36)
+	goto L2
+L7:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
+	i1 = v2 + i2
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, i1, v3, uint32(9987480))
+	if i0 == 0 {
+		goto L3
+	}
+	v5 = uint32(33)
+	v6 = uint32(4184)
+	goto L2
+L4:
+	if v1 != uint32(28) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(59)
+L3:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	v7 = v5
+L1:
+	m.depth--
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7682(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(4185)
+	v6 = uint32(33)
+	v7 = uint32(33)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 8:
+		goto L2
+	default:
+		goto L3
+	}
+L3:
+	v6 = k32(4294967295)
+	v5 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	v7 = uint32(59)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	v7 = v6
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7683(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(38)
+	v6 = uint32(4162)
+	v7 = uint32(33)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 12:
+		goto L2
+	default:
+		goto L3
+	}
+L3:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	return uint32(59)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	v7 = v5
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7684(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(32)
+	v6 = uint32(4186)
+	v7 = uint32(33)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 3:
+		goto L2
+	default:
+		goto L3
+	}
+L3:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	return uint32(59)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	v7 = v5
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7685(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(4181)
+	v6 = uint32(33)
+	v7 = uint32(33)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 6:
+		goto L4
+	case 9:
+		goto L2
+	default:
+		goto L3
+	}
+L4:
+	v5 = uint32(4180)
+	goto L2
+L3:
+	v6 = k32(4294967295)
+	v5 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	v7 = uint32(59)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	v7 = v6
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7686(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(4181)
+	v6 = uint32(33)
+	v7 = uint32(33)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 6:
+		goto L4
+	case 9:
+		goto L2
+	default:
+		goto L3
+	}
+L4:
+	v5 = uint32(4185)
+	goto L2
+L3:
+	v6 = k32(4294967295)
+	v5 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	v7 = uint32(59)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v5
+	v7 = v6
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7687(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v5 = uint32(51)
+	v6 = uint32(4187)
+	v7 = uint32(39)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 3, 26:
+		goto L2
+	case 5:
+		goto L9
+	case 8:
+		goto L8
+	case 15:
+		goto L7
+	case 16:
+		goto L6
+	case 17:
+		goto L5
+	default:
+		goto L4
+	}
+L9:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+64))
+	i1 = v2 + i2
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v4, i1, v3, uint32(9987496))
+	if i0 == 0 {
+		goto L3
+	}
+	v5 = uint32(43)
+	v6 = uint32(4188)
+	goto L2
+L8:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = uint32(2)
+	v5 = uint32(44)
+	v6 = uint32(4189)
+	goto L2
+L7:
+	v5 = uint32(53)
+	goto L2
+L6:
+	v5 = uint32(52)
+	goto L2
+L5:
+	v5 = uint32(54)
+	goto L2
+L4:
+	if v1 != uint32(28) {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L3
+	}
+	m.depth--
+	return uint32(59)
+L3:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	v7 = v5
+L1:
+	m.depth--
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7688(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v5 = uint32(39)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 6:
+		goto L3
+	case 9:
+		goto L8
+	case 20:
+		goto L6
+	case 21:
+		goto L7
+	case 22:
+		goto L5
+	case 23:
+		goto L4
+	default:
+		goto L2
+	}
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = i1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
+	v5 = uint32(45)
+	if v1 != 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(39)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4168)
+	return uint32(45)
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = i1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
+	v5 = uint32(46)
+	if v1 != 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(39)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4168)
+	return uint32(46)
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = i1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
+	v5 = uint32(47)
+	if v1 != 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(39)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4168)
+	return uint32(47)
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = i1 + k32(4294967295)
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = v1
+	v5 = uint32(48)
+	if v1 != 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(39)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4168)
+	return uint32(48)
+L4:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4189)
+	return uint32(50)
+L3:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4189)
+	return uint32(49)
+L2:
+	if v1 != uint32(28) {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L9
+	}
+	return uint32(59)
+L9:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4145)
+	v5 = k32(4294967295)
+L1:
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7689(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(39)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 6:
+		goto L3
+	case 9:
+		goto L5
+	case 21:
+		goto L4
+	default:
+		goto L2
+	}
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(39)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4168)
+	return uint32(45)
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(39)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4168)
+	return uint32(46)
+L3:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4190)
+	return uint32(39)
+L2:
+	if v1 != uint32(28) {
+		goto L6
+	}
+	v5 = uint32(59)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L1
+	}
+L6:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4145)
+	v5 = k32(4294967295)
+L1:
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7690(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v5 = uint32(39)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 3, 26:
+		goto L6
+	case 8:
+		goto L7
+	case 15:
+		goto L5
+	case 16:
+		goto L4
+	case 17:
+		goto L3
+	default:
+		goto L2
+	}
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
+	return uint32(44)
+L6:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4187)
+	return uint32(51)
+L5:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4187)
+	return uint32(53)
+L4:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4187)
+	return uint32(52)
+L3:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4187)
+	return uint32(54)
+L2:
+	if v1 != uint32(28) {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L8
+	}
+	return uint32(59)
+L8:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4145)
+	v5 = k32(4294967295)
+L1:
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7691(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(51)
+	v6 = uint32(4191)
+	v7 = uint32(39)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 3, 26:
+		goto L2
+	default:
+		goto L3
+	}
+L3:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	return uint32(59)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	v7 = v5
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7692(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(39)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 6:
+		goto L3
+	case 21:
+		goto L4
+	default:
+		goto L2
+	}
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(39)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4168)
+	return uint32(46)
+L3:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4190)
+	return uint32(39)
+L2:
+	if v1 != uint32(28) {
+		goto L5
+	}
+	v5 = uint32(59)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 == 0 {
+		goto L1
+	}
+L5:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4145)
+	v5 = k32(4294967295)
+L1:
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7693(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(17)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 12:
+		goto L3
+	default:
+		goto L2
+	}
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(17)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4168)
+	return uint32(19)
+L2:
+	if v1 != uint32(28) {
+		goto L4
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L4
+	}
+	return uint32(59)
+L4:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4145)
+	v5 = k32(4294967295)
+L1:
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7694(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v5 = uint32(21)
+	v6 = uint32(4192)
+	v7 = uint32(17)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 12:
+		goto L2
+	default:
+		goto L3
+	}
+L3:
+	v5 = k32(4294967295)
+	v6 = uint32(4145)
+	if v1 != uint32(28) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L2
+	}
+	return uint32(59)
+L2:
+	*(*uint32)(unsafe.Add(b, v0)) = v6
+	v7 = v5
+L1:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7695(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	v5 = uint32(17)
+	i0 = v1 + k32(4294967281)
+	switch i0 {
+	case 0:
+		goto L1
+	case 2:
+		goto L3
+	case 12:
+		goto L4
+	default:
+		goto L2
+	}
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = uint32(17)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4168)
+	return uint32(19)
+L3:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i3 != 0 {
+		i1 = uint32(4150)
+	} else {
+		i1 = uint32(4148)
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = i1
+	return uint32(20)
+L2:
+	if v1 != uint32(28) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	if i0 != 0 {
+		goto L5
+	}
+	return uint32(59)
+L5:
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4145)
+	v5 = k32(4294967295)
+L1:
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7696(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v2 = uint32(0)
+	if int32(v0) < int32(uint32(0)) {
+		goto L1
+	}
+	if v0 > uint32(127) {
+		goto L2
+	}
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(v0)
+	return uint32(1)
+L2:
+	if v0 > uint32(2047) {
+		goto L3
+	}
+	i0 = v1 + uint32(1)
+	i1 = v0 & uint32(63)
+	i1 = i1 | uint32(128)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = v0 >> (uint32(6) & 31)
+	i1 = i1 | uint32(192)
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
+	return uint32(2)
+L3:
+	if v0 > uint32(65535) {
+		goto L4
+	}
+	i0 = v1 + uint32(2)
+	i1 = v0 & uint32(63)
+	i1 = i1 | uint32(128)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = v0 >> (uint32(12) & 31)
+	i1 = i1 | uint32(224)
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
+	i0 = v1 + uint32(1)
+	i1 = v0 >> (uint32(6) & 31)
+	i1 = i1 & uint32(63)
+	i1 = i1 | uint32(128)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	return uint32(3)
+L4:
+	if v0 > uint32(1114111) {
+		goto L1
+	}
+	i0 = v1 + uint32(3)
+	i1 = v0 & uint32(63)
+	i1 = i1 | uint32(128)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i1 = v0 >> (uint32(18) & 31)
+	i1 = i1 | uint32(240)
+	*(*uint8)(unsafe.Add(b, v1)) = uint8(i1)
+	i0 = v1 + uint32(2)
+	i1 = v0 >> (uint32(6) & 31)
+	i1 = i1 & uint32(63)
+	i1 = i1 | uint32(128)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v1 + uint32(1)
+	i1 = v0 >> (uint32(12) & 31)
+	i1 = i1 & uint32(63)
+	i1 = i1 | uint32(128)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	v2 = uint32(4)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7697(m *Module) uint32 {
+	return uint32(1908)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7698(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	m.copy(v0, uint32(9987504), uint32(364))
+	v4 = uint32(0)
+	v5 = v1
+L1:
+	i0 = v4 + uint32(9987576)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v6 = i0
+	if v6 == 0 {
+		goto L2
+	}
+	if v6 == uint32(28) {
+		goto L2
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	if v4 == i1 {
+		goto L2
+	}
+	return uint32(0)
+L2:
+	i0 = v4 + uint32(9987577)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v6 = i0
+	if v6 == 0 {
+		goto L3
+	}
+	if v6 == uint32(28) {
+		goto L3
+	}
+	i0 = v4 + uint32(1)
+	i1 = v5 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	if i0 == i1 {
+		goto L3
+	}
+	return uint32(0)
+L3:
+	i0 = v5 + uint32(8)
+	v5 = i0
+	i0 = v4 + uint32(2)
+	v4 = i0
+	if v4 != uint32(128) {
+		goto L1
+	}
+	v6 = uint32(72)
+	v7 = uint32(372)
+	v4 = k32(4294966272)
+L5:
+	i0 = v1 + v4
+	i0 = i0 + uint32(1024)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v5 = i0
+	if v5 != k32(4294967295) {
+		goto L7
+	}
+	i0 = v0 + v6
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(1))
+	i0 = v0 + v7
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(65535))
+	i0 = v0 + v4
+	i0 = i0 + uint32(1908)
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(1))
+	goto L6
+L7:
+	if int32(v5) > int32(k32(4294967295)) {
+		goto L8
+	}
+	v8 = uint32(0)
+	if v2 == 0 {
+		goto L4
+	}
+	if v5 < k32(4294967292) {
+		goto L4
+	}
+	i0 = v0 + v6
+	i1 = uint32(3) - v5
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v0 + v4
+	i0 = i0 + uint32(1908)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+	i0 = v0 + v7
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(0))
+	goto L6
+L8:
+	if v5 > uint32(127) {
+		goto L9
+	}
+	i0 = v5 + uint32(9987576)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v8 = i0
+	if v8 == 0 {
+		goto L10
+	}
+	if v8 == uint32(28) {
+		goto L10
+	}
+	i0 = v6 + k32(4294967224)
+	if i0 == v5 {
+		goto L10
+	}
+	return uint32(0)
+L10:
+	i0 = v0 + v6
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v8)
+	i0 = v0 + v4
+	v8 = i0
+	i0 = v8 + uint32(1909)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v5)
+	i0 = v8 + uint32(1908)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(1))
+	i0 = v0 + v7
+	if v5 != 0 {
+		i1 = v5
+	} else {
+		i1 = k32(4294967295)
+	}
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(i1)
+	goto L6
+L9:
+	i0 = v5 >> (uint32(8) & 31)
+	v8 = i0
+	i0 = v8 + k32(4294967080)
+	if i0 < uint32(8) {
+		goto L12
+	}
+	if v8 == uint32(255) {
+		goto L13
+	}
+	if v8 != 0 {
+		goto L11
+	}
+	i0 = v5 + uint32(9987576)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 == 0 {
+		goto L12
+	}
+	goto L11
+L13:
+	i0 = v5 & uint32(2147483646)
+	if i0 != uint32(65534) {
+		goto L11
+	}
+L12:
+	i0 = v0 + v6
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+	i0 = v0 + v7
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(65535))
+	i0 = v0 + v4
+	i0 = i0 + uint32(1908)
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(1))
+	goto L6
+L11:
+	if v5 <= uint32(65535) {
+		goto L14
+	}
+	return uint32(0)
+L14:
+	i0 = v8 + uint32(9989888)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 << (uint32(5) & 31)
+	i1 = v5 >> (uint32(5) & 31)
+	i1 = i1 & uint32(7)
+	i1 = i1 << (uint32(2) & 31)
+	v9 = i1
+	i0 = i0 | v9
+	i0 = i0 + uint32(9987872)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = uint32(1) << (v5 & 31)
+	v10 = i1
+	i0 = i0 & v10
+	if i0 == 0 {
+		goto L16
+	}
+	i0 = v0 + v6
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(22))
+	goto L15
+L16:
+	i0 = v0 + v6
+	v11 = i0
+	i0 = v8 + uint32(9990144)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 << (uint32(5) & 31)
+	i0 = i0 | v9
+	i0 = i0 + uint32(9987872)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = i0 & v10
+	if i0 == 0 {
+		goto L17
+	}
+	*(*uint8)(unsafe.Add(b, v11)) = uint8(k32(26))
+	goto L15
+L17:
+	*(*uint8)(unsafe.Add(b, v11)) = uint8(k32(28))
+L15:
+	i0 = v0 + v4
+	v8 = i0
+	if v5 > uint32(2047) {
+		goto L19
+	}
+	i0 = v5 >> (uint32(6) & 31)
+	i0 = i0 | k32(4294967232)
+	v9 = i0
+	v10 = uint32(2)
+	v11 = v5
+	goto L18
+L19:
+	i0 = v8 + uint32(1911)
+	i1 = v5 & uint32(63)
+	i1 = i1 | uint32(128)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v5 >> (uint32(6) & 31)
+	v11 = i0
+	i0 = v5 >> (uint32(12) & 31)
+	i0 = i0 | k32(4294967264)
+	v9 = i0
+	v10 = uint32(3)
+L18:
+	i0 = v8 + uint32(1909)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v9)
+	i0 = v8 + uint32(1908)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(v10)
+	i0 = v8 + uint32(1910)
+	i1 = v11 & uint32(63)
+	i1 = i1 | uint32(128)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(i1)
+	i0 = v0 + v7
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(v5)
+L6:
+	i0 = v7 + uint32(2)
+	v7 = i0
+	i0 = v6 + uint32(1)
+	v6 = i0
+	i0 = v4 + uint32(4)
+	v4 = i0
+	if v4 != 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+364)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v0)+368)) = v3
+	if v2 == 0 {
+		goto L20
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+360)) = uint32(4193)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+356)) = uint32(4193)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+352)) = uint32(4193)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+348)) = uint32(4194)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+344)) = uint32(4194)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+340)) = uint32(4194)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+336)) = uint32(4195)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+332)) = uint32(4195)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+328)) = uint32(4195)
+L20:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+60)) = uint32(4196)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+56)) = uint32(4197)
+	v8 = v0
+L4:
+	return v8
+}
+
+//go:norace
+//go:nocheckptr
+func fn7699(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+368))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+364))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, i0, v1)
+	v0 = i0
+	if v0 > uint32(65535) {
+		goto L1
+	}
+	i0 = v0 >> (uint32(8) & 31)
+	i0 = i0 & uint32(255)
+	v1 = i0
+	i0 = v1 + k32(4294967080)
+	if i0 < uint32(8) {
+		goto L1
+	}
+	if v1 == uint32(255) {
+		goto L3
+	}
+	if v1 != 0 {
+		goto L2
+	}
+	i0 = v0 + uint32(9987576)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L2
+	}
+	goto L1
+L3:
+	i0 = v0 & uint32(65534)
+	if i0 == uint32(65534) {
+		goto L1
+	}
+L2:
+	v2 = uint32(0)
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7700(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+368))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+364))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, i0, v1)
+	v0 = i0
+	if v0 > uint32(65535) {
+		goto L1
+	}
+	i0 = v0 >> (uint32(8) & 31)
+	i0 = i0 + uint32(9989888)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 << (uint32(5) & 31)
+	i1 = v0 >> (uint32(3) & 31)
+	i1 = i1 & uint32(28)
+	i0 = i0 | i1
+	i0 = i0 + uint32(9987872)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = uint32(1) << (v0 & 31)
+	i0 = i0 & i1
+	v2 = i0
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7701(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+368))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+364))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, i0, v1)
+	v0 = i0
+	if v0 > uint32(65535) {
+		goto L1
+	}
+	i0 = v0 >> (uint32(8) & 31)
+	i0 = i0 + uint32(9990144)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 << (uint32(5) & 31)
+	i1 = v0 >> (uint32(3) & 31)
+	i1 = i1 & uint32(28)
+	i0 = i0 | i1
+	i0 = i0 + uint32(9987872)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i1 = uint32(1) << (v0 & 31)
+	i0 = i0 & i1
+	v2 = i0
+L1:
+	m.depth--
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7702(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 >= v2 {
+		goto L1
+	}
+	i0 = v0 + uint32(72)
+	v6 = i0
+	i0 = v0 + uint32(372)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v8 = i0
+L3:
+	if v8 >= v4 {
+		goto L2
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	i1 = i1 << (uint32(1) & 31)
+	i0 = v7 + i1
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v9 = i0
+	if v9 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+368))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+364))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, i0, v5)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	i1 = v6 + i2
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = v5 + i1
+	i0 = i0 + k32(4294967293)
+	v5 = i0
+	goto L4
+L5:
+	i0 = v5 + uint32(1)
+	v5 = i0
+L4:
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i1
+	i1 = v5 + uint32(2)
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v8
+	*(*uint16)(unsafe.Add(b, v5)) = uint16(v9)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	if v5 < v2 {
+		goto L3
+	}
+	goto L1
+L2:
+	if v8 != v4 {
+		goto L1
+	}
+	m.depth--
+	return uint32(2)
+L1:
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7703(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	v6 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v7 = i0
+	if v7 == v2 {
+		goto L1
+	}
+	i0 = v0 + uint32(72)
+	v8 = i0
+	i0 = v0 + uint32(884)
+	v9 = i0
+L2:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i1 = i1 << (uint32(2) & 31)
+	i0 = v9 + i1
+	v10 = i0
+	i0 = uint32(*(*int8)(unsafe.Add(b, v10)))
+	v11 = i0
+	if v11 != 0 {
+		goto L4
+	}
+	v11 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+368))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+364))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, i0, v7)
+	v7 = i0
+	if int32(v7) < int32(uint32(0)) {
+		goto L5
+	}
+	if v7 > uint32(127) {
+		goto L6
+	}
+	*(*uint8)(unsafe.Add(b, uint64(v5)+12)) = uint8(v7)
+	v11 = uint32(1)
+	goto L5
+L6:
+	if v7 > uint32(2047) {
+		goto L7
+	}
+	i1 = v7 & uint32(63)
+	i1 = i1 | uint32(128)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+13)) = uint8(i1)
+	i1 = v7 >> (uint32(6) & 31)
+	i1 = i1 | uint32(192)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+12)) = uint8(i1)
+	v11 = uint32(2)
+	goto L5
+L7:
+	if v7 > uint32(65535) {
+		goto L8
+	}
+	i1 = v7 & uint32(63)
+	i1 = i1 | uint32(128)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+14)) = uint8(i1)
+	i1 = v7 >> (uint32(12) & 31)
+	i1 = i1 | uint32(224)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+12)) = uint8(i1)
+	i1 = v7 >> (uint32(6) & 31)
+	i1 = i1 & uint32(63)
+	i1 = i1 | uint32(128)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+13)) = uint8(i1)
+	v11 = uint32(3)
+	goto L5
+L8:
+	if v7 > uint32(1114111) {
+		goto L5
+	}
+	i1 = v7 & uint32(63)
+	i1 = i1 | uint32(128)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+15)) = uint8(i1)
+	i1 = v7 >> (uint32(18) & 31)
+	i1 = i1 | uint32(240)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+12)) = uint8(i1)
+	i1 = v7 >> (uint32(6) & 31)
+	i1 = i1 & uint32(63)
+	i1 = i1 | uint32(128)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+14)) = uint8(i1)
+	i1 = v7 >> (uint32(12) & 31)
+	i1 = i1 & uint32(63)
+	i1 = i1 | uint32(128)
+	*(*uint8)(unsafe.Add(b, uint64(v5)+13)) = uint8(i1)
+	v11 = uint32(4)
+L5:
+	i2 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = v4 - i2
+	if int32(v11) <= int32(i1) {
+		goto L9
+	}
+	v6 = uint32(2)
+	goto L1
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v7 = i0
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i1 = v8 + i2
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = v7 + i1
+	i0 = i0 + k32(4294967293)
+	v7 = i0
+	i0 = v5 + uint32(12)
+	v10 = i0
+	goto L3
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i0 = v4 - i1
+	if int32(i0) >= int32(v11) {
+		goto L10
+	}
+	v6 = uint32(2)
+	goto L1
+L10:
+	i0 = v10 + uint32(1)
+	v10 = i0
+	i0 = v7 + uint32(1)
+	v7 = i0
+L3:
+	*(*uint32)(unsafe.Add(b, v1)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	m.copy(i0, v10, v11)
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 + v11
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v7 = i0
+	if v7 != v2 {
+		goto L2
+	}
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn7704(m *Module) uint32 {
+	return uint32(9989152)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7705(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = fn7706(m, v2)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = uint32(4198)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4199)
+	i0 = v0 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(4200)
+	*(*uint8)(unsafe.Add(b, uint64(v0)+69)) = uint8(v2)
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	return uint32(1)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7706(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i5 uint32
+	_ = i5
+	b := m.base
+	if v0 != 0 {
+		goto L1
+	}
+	return uint32(6)
+L1:
+	v1 = uint32(0)
+L2:
+	i0 = v1 + uint32(8545635)
+	v2 = i0
+	i0 = v0 + v1
+	v3 = i0
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	v3 = i0
+	i0 = v3 + k32(4294967264)
+	i2 = v3 + k32(4294967199)
+	i2 = i2 & uint32(255)
+	if !(i2 < uint32(26)) {
+		i0 = v3
+	}
+	i0 = i0 & uint32(255)
+	v4 = i0
+	i0 = b2i(v4 == 0)
+	i0 = i0 << (uint32(1) & 31)
+	i3 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v3 = i3
+	i3 = v3 + k32(4294967264)
+	i5 = v3 + k32(4294967199)
+	i5 = i5 & uint32(255)
+	if !(i5 < uint32(26)) {
+		i3 = v3
+	}
+	i3 = i3 & uint32(255)
+	if !(v4 == i3) {
+		i0 = uint32(1)
+	}
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	i0 = v3 + k32(4294967295)
+	switch i0 {
+	case 1:
+		goto L4
+	default:
+		goto L5
+	}
+L5:
+	v1 = uint32(0)
+L6:
+	i0 = v1 + uint32(8535198)
+	v2 = i0
+	i0 = v0 + v1
+	v3 = i0
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	v3 = i0
+	i0 = v3 + k32(4294967264)
+	i2 = v3 + k32(4294967199)
+	i2 = i2 & uint32(255)
+	if !(i2 < uint32(26)) {
+		i0 = v3
+	}
+	i0 = i0 & uint32(255)
+	v4 = i0
+	i0 = b2i(v4 == 0)
+	i0 = i0 << (uint32(1) & 31)
+	i3 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v3 = i3
+	i3 = v3 + k32(4294967264)
+	i5 = v3 + k32(4294967199)
+	i5 = i5 & uint32(255)
+	if !(i5 < uint32(26)) {
+		i3 = v3
+	}
+	i3 = i3 & uint32(255)
+	if !(v4 == i3) {
+		i0 = uint32(1)
+	}
+	v3 = i0
+	if v3 == 0 {
+		goto L6
+	}
+	i0 = v3 + k32(4294967295)
+	switch i0 {
+	case 1:
+		goto L7
+	default:
+		goto L8
+	}
+L8:
+	v1 = uint32(0)
+L9:
+	i0 = v1 + uint32(8543634)
+	v2 = i0
+	i0 = v0 + v1
+	v3 = i0
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	v3 = i0
+	i0 = v3 + k32(4294967264)
+	i2 = v3 + k32(4294967199)
+	i2 = i2 & uint32(255)
+	if !(i2 < uint32(26)) {
+		i0 = v3
+	}
+	i0 = i0 & uint32(255)
+	v4 = i0
+	i0 = b2i(v4 == 0)
+	i0 = i0 << (uint32(1) & 31)
+	i3 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v3 = i3
+	i3 = v3 + k32(4294967264)
+	i5 = v3 + k32(4294967199)
+	i5 = i5 & uint32(255)
+	if !(i5 < uint32(26)) {
+		i3 = v3
+	}
+	i3 = i3 & uint32(255)
+	if !(v4 == i3) {
+		i0 = uint32(1)
+	}
+	v3 = i0
+	if v3 == 0 {
+		goto L9
+	}
+	i0 = v3 + k32(4294967295)
+	switch i0 {
+	case 1:
+		goto L3
+	default:
+		goto L10
+	}
+L10:
+	v1 = uint32(0)
+L11:
+	i0 = v1 + uint32(8544005)
+	v2 = i0
+	i0 = v0 + v1
+	v3 = i0
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	v3 = i0
+	i0 = v3 + k32(4294967264)
+	i2 = v3 + k32(4294967199)
+	i2 = i2 & uint32(255)
+	if !(i2 < uint32(26)) {
+		i0 = v3
+	}
+	i0 = i0 & uint32(255)
+	v4 = i0
+	i0 = b2i(v4 == 0)
+	i0 = i0 << (uint32(1) & 31)
+	i3 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v3 = i3
+	i3 = v3 + k32(4294967264)
+	i5 = v3 + k32(4294967199)
+	i5 = i5 & uint32(255)
+	if !(i5 < uint32(26)) {
+		i3 = v3
+	}
+	i3 = i3 & uint32(255)
+	if !(v4 == i3) {
+		i0 = uint32(1)
+	}
+	v3 = i0
+	if v3 == 0 {
+		goto L11
+	}
+	i0 = v3 + k32(4294967295)
+	switch i0 {
+	case 1:
+		goto L12
+	default:
+		goto L13
+	}
+L13:
+	v1 = uint32(0)
+L14:
+	i0 = v1 + uint32(8538138)
+	v2 = i0
+	i0 = v0 + v1
+	v3 = i0
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	v3 = i0
+	i0 = v3 + k32(4294967264)
+	i2 = v3 + k32(4294967199)
+	i2 = i2 & uint32(255)
+	if !(i2 < uint32(26)) {
+		i0 = v3
+	}
+	i0 = i0 & uint32(255)
+	v4 = i0
+	i0 = b2i(v4 == 0)
+	i0 = i0 << (uint32(1) & 31)
+	i3 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v3 = i3
+	i3 = v3 + k32(4294967264)
+	i5 = v3 + k32(4294967199)
+	i5 = i5 & uint32(255)
+	if !(i5 < uint32(26)) {
+		i3 = v3
+	}
+	i3 = i3 & uint32(255)
+	if !(v4 == i3) {
+		i0 = uint32(1)
+	}
+	v3 = i0
+	if v3 == 0 {
+		goto L14
+	}
+	i0 = v3 + k32(4294967295)
+	switch i0 {
+	case 1:
+		goto L15
+	default:
+		goto L16
+	}
+L16:
+	v1 = uint32(0)
+L17:
+	i0 = v1 + uint32(8537856)
+	v2 = i0
+	i0 = v0 + v1
+	v3 = i0
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	v3 = i0
+	i0 = v3 + k32(4294967264)
+	i2 = v3 + k32(4294967199)
+	i2 = i2 & uint32(255)
+	if !(i2 < uint32(26)) {
+		i0 = v3
+	}
+	i0 = i0 & uint32(255)
+	v4 = i0
+	i0 = b2i(v4 == 0)
+	i0 = i0 << (uint32(1) & 31)
+	i3 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	v3 = i3
+	i3 = v3 + k32(4294967264)
+	i5 = v3 + k32(4294967199)
+	i5 = i5 & uint32(255)
+	if !(i5 < uint32(26)) {
+		i3 = v3
+	}
+	i3 = i3 & uint32(255)
+	if !(v4 == i3) {
+		i0 = uint32(1)
+	}
+	v2 = i0
+	if v2 == 0 {
+		goto L17
+	}
+	v3 = k32(4294967295)
+	i0 = v2 + k32(4294967295)
+	switch i0 {
+	case 1:
+		goto L18
+	default:
+		goto L3
+	}
+L18:
+	return uint32(5)
+L15:
+	return uint32(4)
+L12:
+	return uint32(3)
+L7:
+	return uint32(1)
+L4:
+	v3 = uint32(0)
+L3:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7707(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = v2 - v1
+	if int32(i0) < int32(uint32(1)) {
+		goto L1
+	}
+L2:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = i0 + uint32(9990500)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967291)
+	switch i0 {
+	case 0:
+		goto L10
+	case 1:
+		goto L9
+	case 2:
+		goto L8
+	case 4:
+		goto L6
+	case 5:
+		goto L7
+	default:
+		goto L5
+	}
+L10:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = v1 + uint32(2)
+	v1 = i0
+	goto L3
+L9:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = v1 + uint32(3)
+	v1 = i0
+	goto L3
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = v1 + uint32(4)
+	v1 = i0
+	goto L3
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	goto L4
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = v1 + uint32(1)
+	v4 = i1
+	i0 = v2 - v4
+	if int32(i0) >= int32(uint32(1)) {
+		goto L11
+	}
+	v1 = v4
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
+	goto L3
+L11:
+	i0 = v1 + uint32(2)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	i2 = i2 + uint32(9990500)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	if !(i2 == uint32(10)) {
+		i0 = v4
+	}
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
+	goto L3
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+L4:
+	i0 = v1 + uint32(1)
+	v1 = i0
+L3:
+	i0 = v2 - v1
+	if int32(i0) > int32(uint32(0)) {
+		goto L2
+	}
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7708(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn7710(m, uint32(9990400), v0, uint32(0), v1, v2, v3)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7709(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn7710(m, uint32(9990400), v0, uint32(1), v1, v2, v3)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7710(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v3 < v4 {
+		goto L1
+	}
+	m.depth--
+	return k32(4294967292)
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+72))
+	v6 = i0
+	i0 = v3 + uint32(1)
+	v7 = i0
+	if v7 != v4 {
+		goto L5
+	}
+	v7 = k32(4294967295)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+69)))
+	v8 = i0
+	i0 = v8 + k32(4294967293)
+	i0 = i0 & uint32(255)
+	if i0 < uint32(3) {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	v9 = i0
+	i0 = v9 + k32(4294967057)
+	v10 = i0
+	if v10 > uint32(16) {
+		goto L4
+	}
+	i0 = uint32(1) << (v10 & 31)
+	i0 = i0 & uint32(98305)
+	if i0 == 0 {
+		goto L4
+	}
+	if v2 != uint32(1) {
+		goto L2
+	}
+	i0 = v8 & uint32(255)
+	if i0 == 0 {
+		goto L3
+	}
+	goto L2
+L5:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	v8 = i0
+	i0 = v8 << (uint32(8) & 31)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	v9 = i1
+	i0 = i0 | v9
+	i0 = i0 & uint32(65535)
+	v7 = i0
+	if int32(v7) > int32(uint32(65278)) {
+		goto L10
+	}
+	if v7 == uint32(15360) {
+		goto L9
+	}
+	if v7 != uint32(61371) {
+		goto L6
+	}
+	if v2 != uint32(1) {
+		goto L11
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+69)))
+	v7 = i0
+	if v7 > uint32(5) {
+		goto L11
+	}
+	i0 = uint32(1) << (v7 & 31)
+	i0 = i0 & uint32(57)
+	if i0 != 0 {
+		goto L3
+	}
+L11:
+	i0 = v3 + uint32(2)
+	v7 = i0
+	if v7 != v4 {
+		goto L7
+	}
+	m.depth--
+	return k32(4294967295)
+L10:
+	if v7 == uint32(65534) {
+		goto L8
+	}
+	if v7 != uint32(65279) {
+		goto L6
+	}
+	if v2 != uint32(1) {
+		goto L12
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+69)))
+	i0 = i0 & uint32(255)
+	if i0 == 0 {
+		goto L3
+	}
+L12:
+	i1 = v3 + uint32(2)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	i1 = v0 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	m.depth--
+	return uint32(14)
+L9:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+69)))
+	v7 = i0
+	if v7 == uint32(4) {
+		goto L14
+	}
+	if v2 != uint32(1) {
+		goto L13
+	}
+	if v7 != uint32(3) {
+		goto L13
+	}
+	goto L3
+L14:
+	if v2 == uint32(1) {
+		goto L3
+	}
+L13:
+	i1 = v0 + uint32(20)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v1
+	i5 = v2 << (uint32(2) & 31)
+	i4 = v1 + i5
+	i4 = *(*uint32)(unsafe.Add(b, i4))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v3, v4, v5)
+	m.depth--
+	return i0
+L8:
+	if v2 != uint32(1) {
+		goto L15
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+69)))
+	i0 = i0 & uint32(255)
+	if i0 == 0 {
+		goto L3
+	}
+L15:
+	i1 = v3 + uint32(2)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	i1 = v0 + uint32(20)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	m.depth--
+	return uint32(14)
+L7:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	if i0 != uint32(191) {
+		goto L3
+	}
+	i1 = v3 + uint32(3)
+	*(*uint32)(unsafe.Add(b, v5)) = i1
+	i1 = v0 + uint32(8)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	m.depth--
+	return uint32(14)
+L6:
+	i0 = v8 & uint32(255)
+	if i0 != 0 {
+		goto L16
+	}
+	if v2 != uint32(1) {
+		goto L17
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+69)))
+	if i0 == uint32(5) {
+		goto L3
+	}
+L17:
+	i1 = v0 + uint32(16)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v1
+	i5 = v2 << (uint32(2) & 31)
+	i4 = v1 + i5
+	i4 = *(*uint32)(unsafe.Add(b, i4))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v3, v4, v5)
+	m.depth--
+	return i0
+L16:
+	if v2 == uint32(1) {
+		goto L3
+	}
+	if v9 != 0 {
+		goto L3
+	}
+	i1 = v0 + uint32(20)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v1
+	i4 = *(*uint32)(unsafe.Add(b, v1))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v3, v4, v5)
+	v7 = i0
+	goto L2
+L4:
+	if v9 == 0 {
+		goto L2
+	}
+	if v9 == uint32(60) {
+		goto L2
+	}
+L3:
+	i2 = uint32(*(*int8)(unsafe.Add(b, uint64(v1)+69)))
+	i2 = i2 << (uint32(2) & 31)
+	i1 = v0 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, v6)) = v1
+	i5 = v2 << (uint32(2) & 31)
+	i4 = v1 + i5
+	i4 = *(*uint32)(unsafe.Add(b, i4))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v1, v3, v4, v5)
+	m.depth--
+	return i0
+L2:
+	m.depth--
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7711(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn7713(m, uint32(4201), v0, v1, v2, v3, v4, v5, v6, v7, v8, v9)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7712(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(160)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+156)) = v1
+	v1 = uint32(0)
+	i0 = v3 + uint32(16)
+	m.fill(i0, uint32(0), uint32(128))
+	i1 = v3 + uint32(16)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
+	i1 = v3 + uint32(156)
+	i3 = v3 + uint32(12)
+	i4 = v3 + uint32(143)
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v0, i1, v2, i3, i4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+156))
+	if i0 != v2 {
+		goto L1
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+L2:
+	i0 = v2 + uint32(8544005)
+	v4 = i0
+	i0 = v3 + uint32(16)
+	i0 = i0 + v2
+	v1 = i0
+	i0 = v2 + uint32(1)
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v1 = i0
+	i0 = v1 + k32(4294967264)
+	i2 = v1 + k32(4294967199)
+	i2 = i2 & uint32(255)
+	if !(i2 < uint32(26)) {
+		i0 = v1
+	}
+	i0 = i0 & uint32(255)
+	v5 = i0
+	i0 = b2i(v5 == 0)
+	i0 = i0 << (uint32(1) & 31)
+	i3 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	v1 = i3
+	i3 = v1 + k32(4294967264)
+	i5 = v1 + k32(4294967199)
+	i5 = i5 & uint32(255)
+	if !(i5 < uint32(26)) {
+		i3 = v1
+	}
+	i3 = i3 & uint32(255)
+	if !(v5 == i3) {
+		i0 = uint32(1)
+	}
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = v1 + k32(4294967295)
+	switch i0 {
+	case 1:
+		goto L4
+	default:
+		goto L3
+	}
+L4:
+	v1 = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	if i0 == uint32(2) {
+		goto L1
+	}
+L3:
+	i0 = v3 + uint32(16)
+	i0 = fn7706(m, i0)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L5
+	}
+	v1 = uint32(0)
+	goto L1
+L5:
+	i0 = v2 << (uint32(2) & 31)
+	i0 = i0 + uint32(9990400)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+L1:
+	i0 = v3 + uint32(160)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7713(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32, v10 uint32) uint32 {
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var i6 uint32
+	_ = i6
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v11 = i0
+	m.g0 = v11
+	*(*uint32)(unsafe.Add(b, uint64(v11)+12)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v11)+8)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v11)+4)) = uint32(0)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
+	v12 = i2
+	i2 = v12 * uint32(5)
+	i1 = v3 + i2
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v11)+16)) = v3
+	i3 = v12 << (uint32(1) & 31)
+	i2 = v4 - i3
+	v12 = i2
+	i3 = v11 + uint32(8)
+	i4 = v11 + uint32(4)
+	i5 = v11 + uint32(12)
+	i6 = v11 + uint32(16)
+	i0 = fn7714(m, v2, v3, v12, i3, i4, i5, i6)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+8))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
+	v3 = i2
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, v4, v3, uint32(9991884))
+	if i0 != 0 {
+		goto L8
+	}
+	if v1 != 0 {
+		goto L7
+	}
+	goto L2
+L8:
+	if v6 == 0 {
+		goto L9
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+12))
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+16))
+	v3 = i0
+	if v7 == 0 {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, v7)) = v3
+L10:
+	i3 = v11 + uint32(8)
+	i4 = v11 + uint32(4)
+	i5 = v11 + uint32(12)
+	i6 = v11 + uint32(16)
+	i0 = fn7714(m, v2, v3, v12, i3, i4, i5, i6)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+8))
+	v4 = i0
+	if v4 == 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
+	v3 = i0
+L7:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, v4, v3, uint32(9991892))
+	if i0 == 0 {
+		goto L4
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+12))
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v11)+28)) = v4
+	i1 = v11 + uint32(27)
+	*(*uint32)(unsafe.Add(b, uint64(v11)+20)) = i1
+	i1 = v11 + uint32(28)
+	i3 = v11 + uint32(20)
+	i4 = v11 + uint32(28)
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v12, i3, i4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+20))
+	i1 = v11 + uint32(27)
+	if i0 == i1 {
+		goto L2
+	}
+	i0 = uint32(*(*int8)(unsafe.Add(b, uint64(v11)+27)))
+	i0 = i0 & k32(4294967263)
+	i0 = i0 + k32(4294967231)
+	if i0 > uint32(25) {
+		goto L2
+	}
+	if v8 == 0 {
+		goto L11
+	}
+	*(*uint32)(unsafe.Add(b, v8)) = v4
+L11:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+16))
+	v3 = i0
+	if v9 == 0 {
+		goto L12
+	}
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
+	i3 = v3 - i4
+	i1 = m.table[v0].(func(*Module, uint32, uint32, uint32) uint32)(m, v2, v4, i3)
+	*(*uint32)(unsafe.Add(b, v9)) = i1
+L12:
+	i3 = v11 + uint32(8)
+	i4 = v11 + uint32(4)
+	i5 = v11 + uint32(12)
+	i6 = v11 + uint32(16)
+	i0 = fn7714(m, v2, v3, v12, i3, i4, i5, i6)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+8))
+	v4 = i0
+	if v4 != 0 {
+		goto L5
+	}
+	v2 = uint32(1)
+	goto L1
+L6:
+	if v1 != 0 {
+		goto L3
+	}
+	v2 = uint32(1)
+	goto L1
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+4))
+	v3 = i0
+L4:
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, v4, v3, uint32(9991901))
+	v3 = i0
+	if v1 != 0 {
+		goto L2
+	}
+	if v3 == 0 {
+		goto L2
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v11)+12))
+	v4 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v11)+16))
+	v3 = i2
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
+	i2 = v3 - i3
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, v4, i2, uint32(9991912))
+	if i0 == 0 {
+		goto L15
+	}
+	if v10 == 0 {
+		goto L13
+	}
+	v4 = uint32(1)
+	goto L14
+L15:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
+	i2 = v3 - i3
+	i4 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	i0 = m.table[i4].(func(*Module, uint32, uint32, uint32, uint32) uint32)(m, v2, v4, i2, uint32(9991916))
+	if i0 == 0 {
+		goto L2
+	}
+	if v10 == 0 {
+		goto L13
+	}
+	v4 = uint32(0)
+L14:
+	*(*uint32)(unsafe.Add(b, v10)) = v4
+L13:
+	i0 = v11 + uint32(27)
+	i0 = i0 + uint32(1)
+	v7 = i0
+L17:
+	*(*uint32)(unsafe.Add(b, uint64(v11)+28)) = v3
+	i1 = v11 + uint32(27)
+	*(*uint32)(unsafe.Add(b, uint64(v11)+20)) = i1
+	i1 = v11 + uint32(28)
+	i3 = v11 + uint32(20)
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v2)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v2, i1, v12, i3, v7)
+	i1 = uint32(*(*int8)(unsafe.Add(b, uint64(v11)+27)))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v11)+20))
+	i3 = v11 + uint32(27)
+	if i2 == i3 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = i1
+	}
+	i0 = i0 + k32(4294967287)
+	v4 = i0
+	if v4 > uint32(23) {
+		goto L16
+	}
+	i0 = uint32(1) << (v4 & 31)
+	i0 = i0 & uint32(8388627)
+	if i0 == 0 {
+		goto L16
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+64))
+	i0 = v3 + i1
+	v3 = i0
+	goto L17
+L16:
+	v4 = v3
+	if v3 != v12 {
+		goto L2
+	}
+	v2 = uint32(1)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v11)+16))
+	v4 = i0
+L2:
+	*(*uint32)(unsafe.Add(b, v5)) = v4
+	v2 = uint32(0)
+L1:
+	i0 = v11 + uint32(32)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7714(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32) uint32 {
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v7 = i0
+	m.g0 = v7
+	if v1 != v2 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
+	goto L2
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v1
+	i1 = v7 + uint32(11)
+	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = i1
+	i1 = v7 + uint32(12)
+	i3 = v7 + uint32(4)
+	i4 = v7 + uint32(11)
+	i4 = i4 + uint32(1)
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v0, i1, v2, i3, i4)
+	i1 = uint32(*(*int8)(unsafe.Add(b, uint64(v7)+11)))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i3 = v7 + uint32(11)
+	if i2 == i3 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = i1
+	}
+	i0 = i0 + k32(4294967287)
+	v8 = i0
+	if v8 > uint32(23) {
+		goto L5
+	}
+	i0 = uint32(1) << (v8 & 31)
+	i0 = i0 & uint32(8388627)
+	if i0 == 0 {
+		goto L5
+	}
+	i0 = v7 + uint32(11)
+	i0 = i0 + uint32(1)
+	v9 = i0
+L7:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	i1 = v1 + i2
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v1
+	i1 = v7 + uint32(11)
+	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = i1
+	i1 = v7 + uint32(12)
+	i3 = v7 + uint32(4)
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v0, i1, v2, i3, v9)
+	i1 = uint32(*(*int8)(unsafe.Add(b, uint64(v7)+11)))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i3 = v7 + uint32(11)
+	if i2 == i3 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = i1
+	}
+	i0 = i0 + k32(4294967287)
+	v8 = i0
+	if v8 > uint32(23) {
+		goto L6
+	}
+	i0 = uint32(1) << (v8 & 31)
+	i0 = i0 & uint32(8388627)
+	if i0 != 0 {
+		goto L7
+	}
+L6:
+	if v1 != v2 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
+	goto L2
+L8:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	i0 = v7 + uint32(11)
+	i0 = i0 + uint32(1)
+	v9 = i0
+L12:
+	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v1
+	i1 = v7 + uint32(11)
+	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = i1
+	i1 = v7 + uint32(12)
+	i3 = v7 + uint32(4)
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v0, i1, v2, i3, v9)
+	i1 = uint32(*(*int8)(unsafe.Add(b, uint64(v7)+11)))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i3 = v7 + uint32(11)
+	if i2 == i3 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = i1
+	}
+	v8 = i0
+	i0 = v8 + uint32(1)
+	switch i0 {
+	case 0:
+		goto L5
+	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32:
+		goto L13
+	case 10, 11, 14, 33:
+		goto L15
+	default:
+		goto L14
+	}
+L15:
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	i0 = v7 + uint32(11)
+	i0 = i0 + uint32(1)
+	v9 = i0
+L16:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	i1 = v1 + i2
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v1
+	i1 = v7 + uint32(11)
+	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = i1
+	i1 = v7 + uint32(12)
+	i3 = v7 + uint32(4)
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v0, i1, v2, i3, v9)
+	i1 = uint32(*(*int8)(unsafe.Add(b, uint64(v7)+11)))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i3 = v7 + uint32(11)
+	if i2 == i3 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = i1
+	}
+	v4 = i0
+	i0 = v4 + k32(4294967287)
+	v8 = i0
+	if v8 > uint32(23) {
+		goto L10
+	}
+	i0 = uint32(1) << (v8 & 31)
+	i0 = i0 & uint32(8388627)
+	if i0 != 0 {
+		goto L16
+	}
+	goto L10
+L14:
+	if v8 == uint32(61) {
+		goto L11
+	}
+L13:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	i0 = v1 + i1
+	v1 = i0
+	goto L12
+L11:
+	*(*uint32)(unsafe.Add(b, v4)) = v1
+	goto L9
+L10:
+	if v4 != uint32(61) {
+		goto L5
+	}
+L9:
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	if v1 != i1 {
+		goto L4
+	}
+L5:
+	*(*uint32)(unsafe.Add(b, v6)) = v1
+	v0 = uint32(0)
+	goto L1
+L4:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	i1 = v1 + i2
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v9
+	i1 = v7 + uint32(11)
+	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = i1
+	i1 = v7 + uint32(12)
+	i3 = v7 + uint32(4)
+	i4 = v7 + uint32(11)
+	i4 = i4 + uint32(1)
+	v4 = i4
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v0, i1, v2, i3, v4)
+	i1 = uint32(*(*int8)(unsafe.Add(b, uint64(v7)+11)))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i3 = v7 + uint32(11)
+	if i2 == i3 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = i1
+	}
+	v1 = i0
+L17:
+	i0 = v1 + k32(4294967287)
+	v8 = i0
+	if v8 > uint32(30) {
+		goto L20
+	}
+	i0 = uint32(1) << (v8 & 31)
+	i0 = i0 & uint32(8388627)
+	if i0 != 0 {
+		goto L18
+	}
+	i0 = uint32(1) << (v8 & 31)
+	i0 = i0 & uint32(1107296256)
+	if i0 != 0 {
+		goto L19
+	}
+L20:
+	*(*uint32)(unsafe.Add(b, v6)) = v9
+	v0 = uint32(0)
+	goto L1
+L19:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	i1 = v9 + i2
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, v5)) = v9
+	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v9
+	i1 = v7 + uint32(11)
+	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = i1
+	i1 = v7 + uint32(12)
+	i3 = v7 + uint32(4)
+	i4 = v7 + uint32(11)
+	i4 = i4 + uint32(1)
+	v4 = i4
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v0, i1, v2, i3, v4)
+	i1 = uint32(*(*int8)(unsafe.Add(b, uint64(v7)+11)))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i3 = v7 + uint32(11)
+	if i2 == i3 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = i1
+	}
+	v8 = i0
+	if v8 == v1 {
+		goto L21
+	}
+L22:
+	i0 = v8 + k32(4294967238)
+	if i0 > k32(4294967285) {
+		goto L23
+	}
+	i0 = v8 & k32(4294967263)
+	i0 = i0 + k32(4294967205)
+	if i0 > k32(4294967269) {
+		goto L23
+	}
+	i0 = v8 + k32(4294967251)
+	if i0 < uint32(2) {
+		goto L23
+	}
+	if v8 == uint32(95) {
+		goto L23
+	}
+	*(*uint32)(unsafe.Add(b, v6)) = v9
+	v0 = uint32(0)
+	goto L1
+L23:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	i1 = v9 + i2
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v9
+	i1 = v7 + uint32(11)
+	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = i1
+	i1 = v7 + uint32(12)
+	i3 = v7 + uint32(4)
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v0, i1, v2, i3, v4)
+	i1 = uint32(*(*int8)(unsafe.Add(b, uint64(v7)+11)))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i3 = v7 + uint32(11)
+	if i2 == i3 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = i1
+	}
+	v8 = i0
+	if v8 != v1 {
+		goto L22
+	}
+L21:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	i1 = v9 + i2
+	*(*uint32)(unsafe.Add(b, v6)) = i1
+	goto L2
+L18:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	i1 = v9 + i2
+	v9 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v9
+	i1 = v7 + uint32(11)
+	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = i1
+	i1 = v7 + uint32(12)
+	i3 = v7 + uint32(4)
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v0, i1, v2, i3, v4)
+	i1 = uint32(*(*int8)(unsafe.Add(b, uint64(v7)+11)))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i3 = v7 + uint32(11)
+	if i2 == i3 {
+		i0 = k32(4294967295)
+	} else {
+		i0 = i1
+	}
+	v1 = i0
+	goto L17
+L2:
+	v0 = uint32(1)
+L1:
+	i0 = v7 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7715(m *Module) uint32 {
+	return uint32(9989516)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7716(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = fn7706(m, v2)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+72)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+48)) = uint32(4198)
+	*(*uint32)(unsafe.Add(b, v0)) = uint32(4202)
+	i0 = v0 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(4203)
+	*(*uint8)(unsafe.Add(b, uint64(v0)+69)) = uint8(v2)
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	return uint32(1)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7717(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn7710(m, uint32(9991920), v0, uint32(0), v1, v2, v3)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7718(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = fn7710(m, uint32(9991920), v0, uint32(1), v1, v2, v3)
+	m.depth--
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7719(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32, v6 uint32, v7 uint32, v8 uint32, v9 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn7713(m, uint32(4204), v0, v1, v2, v3, v4, v5, v6, v7, v8, v9)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7720(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(160)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+156)) = v1
+	v1 = uint32(0)
+	i0 = v3 + uint32(16)
+	m.fill(i0, uint32(0), uint32(128))
+	i1 = v3 + uint32(16)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = i1
+	i1 = v3 + uint32(156)
+	i3 = v3 + uint32(12)
+	i4 = v3 + uint32(143)
+	i5 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
+	i0 = m.table[i5].(func(*Module, uint32, uint32, uint32, uint32, uint32) uint32)(m, v0, i1, v2, i3, i4)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+156))
+	if i0 != v2 {
+		goto L1
+	}
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+L2:
+	i0 = v2 + uint32(8544005)
+	v4 = i0
+	i0 = v3 + uint32(16)
+	i0 = i0 + v2
+	v1 = i0
+	i0 = v2 + uint32(1)
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v1 = i0
+	i0 = v1 + k32(4294967264)
+	i2 = v1 + k32(4294967199)
+	i2 = i2 & uint32(255)
+	if !(i2 < uint32(26)) {
+		i0 = v1
+	}
+	i0 = i0 & uint32(255)
+	v5 = i0
+	i0 = b2i(v5 == 0)
+	i0 = i0 << (uint32(1) & 31)
+	i3 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	v1 = i3
+	i3 = v1 + k32(4294967264)
+	i5 = v1 + k32(4294967199)
+	i5 = i5 & uint32(255)
+	if !(i5 < uint32(26)) {
+		i3 = v1
+	}
+	i3 = i3 & uint32(255)
+	if !(v5 == i3) {
+		i0 = uint32(1)
+	}
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = v1 + k32(4294967295)
+	switch i0 {
+	case 1:
+		goto L4
+	default:
+		goto L3
+	}
+L4:
+	v1 = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+64))
+	if i0 == uint32(2) {
+		goto L1
+	}
+L3:
+	i0 = v3 + uint32(16)
+	i0 = fn7706(m, i0)
+	v2 = i0
+	if v2 != k32(4294967295) {
+		goto L5
+	}
+	v1 = uint32(0)
+	goto L1
+L5:
+	i0 = v2 << (uint32(2) & 31)
+	i0 = i0 + uint32(9991920)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+L1:
+	i0 = v3 + uint32(160)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7721(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = fn7698(m, v0, v1, v2, v3)
+	v3 = i0
+	if v3 == 0 {
+		goto L1
+	}
+	i0 = v3 + uint32(130)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(23))
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7722(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v1 < v2 {
+		goto L1
+	}
+	m.depth--
+	return k32(4294967292)
+L1:
+	v4 = uint32(18)
+	v5 = uint32(1)
+	i0 = v0 + uint32(72)
+	v6 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = v6 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967294)
+	switch i0 {
+	case 0:
+		goto L20
+	case 2:
+		goto L14
+	case 3:
+		goto L8
+	case 4:
+		goto L7
+	case 5:
+		goto L6
+	case 7:
+		goto L19
+	case 8, 19:
+		goto L18
+	case 9:
+		goto L10
+	case 10:
+		goto L22
+	case 11:
+		goto L21
+	case 17:
+		goto L9
+	case 18:
+		goto L15
+	case 20, 22:
+		goto L4
+	case 21, 23, 24, 25:
+		goto L5
+	case 28:
+		goto L17
+	case 29:
+		goto L13
+	case 30:
+		goto L12
+	case 33:
+		goto L16
+	case 34:
+		goto L11
+	default:
+		goto L3
+	}
+L22:
+	i2 = v1 + uint32(1)
+	i0 = fn7723(m, uint32(12), v0, i2, v2, v3)
+	m.depth--
+	return i0
+L21:
+	i2 = v1 + uint32(1)
+	i0 = fn7723(m, uint32(13), v0, i2, v2, v3)
+	m.depth--
+	return i0
+L20:
+	i1 = v1 + uint32(1)
+	v5 = i1
+	i0 = v2 - v5
+	if int32(i0) >= int32(uint32(1)) {
+		goto L23
+	}
+	m.depth--
+	return k32(4294967295)
+L23:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	i0 = v6 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v6 = i0
+	if v6 > uint32(29) {
+		goto L24
+	}
+	i0 = uint32(1) << (v6 & 31)
+	i0 = i0 & uint32(557842656)
+	if i0 != 0 {
+		goto L25
+	}
+	if v6 == uint32(15) {
+		goto L26
+	}
+	if v6 != uint32(16) {
+		goto L24
+	}
+	i1 = v1 + uint32(2)
+	i0 = fn7724(m, v0, i1, v2, v3)
+	m.depth--
+	return i0
+L26:
+	i1 = v1 + uint32(2)
+	i0 = fn7725(m, v0, i1, v2, v3)
+	m.depth--
+	return i0
+L25:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	m.depth--
+	return uint32(29)
+L24:
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	m.depth--
+	return uint32(0)
+L19:
+	i0 = v1 + uint32(1)
+	if i0 != v2 {
+		goto L18
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = v2
+	m.depth--
+	return k32(4294967281)
+L18:
+	i1 = v1 + uint32(1)
+	v1 = i1
+	i0 = v2 - v1
+	v0 = i0
+	if int32(v0) < int32(uint32(1)) {
+		goto L2
+	}
+L27:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = v6 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967287)
+	switch i0 {
+	case 0:
+		goto L29
+	case 1, 12:
+		goto L28
+	default:
+		goto L2
+	}
+L29:
+	i0 = v1 + uint32(1)
+	if i0 == v2 {
+		goto L2
+	}
+L28:
+	i0 = v1 + uint32(1)
+	v1 = i0
+	i0 = v0 + k32(4294967295)
+	v0 = i0
+	if int32(v0) > int32(uint32(0)) {
+		goto L27
+	}
+	v1 = v2
+	goto L2
+L17:
+	i1 = v1 + uint32(1)
+	i0 = fn7726(m, v0, i1, v2, v3)
+	m.depth--
+	return i0
+L16:
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	m.depth--
+	return uint32(38)
+L15:
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	m.depth--
+	return uint32(25)
+L14:
+	i1 = v1 + uint32(1)
+	v0 = i1
+	i0 = v2 - v0
+	v2 = i0
+	if int32(v2) >= int32(uint32(1)) {
+		goto L30
+	}
+	m.depth--
+	return k32(4294967270)
+L30:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	if i0 != uint32(93) {
+		goto L31
+	}
+	if v2 != uint32(1) {
+		goto L32
+	}
+	m.depth--
+	return k32(4294967295)
+L32:
+	i0 = v1 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(62) {
+		goto L31
+	}
+	i1 = v1 + uint32(3)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	m.depth--
+	return uint32(34)
+L31:
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	m.depth--
+	return uint32(26)
+L13:
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	m.depth--
+	return uint32(23)
+L12:
+	i1 = v1 + uint32(1)
+	v0 = i1
+	i0 = v2 - v0
+	if int32(i0) >= int32(uint32(1)) {
+		goto L33
+	}
+	m.depth--
+	return k32(4294967272)
+L33:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i0 = v6 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967287)
+	switch i0 {
+	case 0, 1, 2, 12, 23, 26, 27:
+		goto L35
+	case 6:
+		goto L37
+	case 24:
+		goto L38
+	case 25:
+		goto L36
+	default:
+		goto L34
+	}
+L38:
+	i1 = v1 + uint32(2)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	m.depth--
+	return uint32(36)
+L37:
+	i1 = v1 + uint32(2)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	m.depth--
+	return uint32(35)
+L36:
+	i1 = v1 + uint32(2)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	m.depth--
+	return uint32(37)
+L35:
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	m.depth--
+	return uint32(24)
+L34:
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	m.depth--
+	return uint32(0)
+L11:
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	m.depth--
+	return uint32(21)
+L10:
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	m.depth--
+	return uint32(17)
+L9:
+	i1 = v1 + uint32(1)
+	i0 = fn7727(m, v0, i1, v2, v3)
+	m.depth--
+	return i0
+L8:
+	i0 = v2 - v1
+	if int32(i0) >= int32(uint32(2)) {
+		goto L39
+	}
+	m.depth--
+	return k32(4294967294)
+L39:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L3
+	}
+	v5 = uint32(2)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L4
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L3
+	}
+	v4 = uint32(19)
+	goto L4
+L7:
+	i0 = v2 - v1
+	if int32(i0) >= int32(uint32(3)) {
+		goto L40
+	}
+	m.depth--
+	return k32(4294967294)
+L40:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L3
+	}
+	v5 = uint32(3)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L4
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L3
+	}
+	v4 = uint32(19)
+	goto L4
+L6:
+	i0 = v2 - v1
+	if int32(i0) >= int32(uint32(4)) {
+		goto L41
+	}
+	m.depth--
+	return k32(4294967294)
+L41:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L3
+	}
+	v5 = uint32(4)
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L4
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L3
+	}
+	v4 = uint32(19)
+	goto L4
+L5:
+	v4 = uint32(19)
+	v5 = uint32(1)
+L4:
+	i1 = v1 + v5
+	v1 = i1
+	i0 = v2 - v1
+	v5 = i0
+	if int32(v5) < int32(uint32(1)) {
+		goto L42
+	}
+L43:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = v6 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967291)
+	switch i0 {
+	case 0:
+		goto L54
+	case 1:
+		goto L53
+	case 2:
+		goto L52
+	case 4, 5, 6, 15, 16, 25, 27, 30, 31:
+		goto L51
+	case 10:
+		goto L47
+	case 17, 19, 20, 21, 22:
+		goto L45
+	case 18:
+		goto L50
+	case 28:
+		goto L48
+	case 29:
+		goto L49
+	default:
+		goto L46
+	}
+L54:
+	if v5 != uint32(1) {
+		goto L55
+	}
+	m.depth--
+	return k32(4294967294)
+L55:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L46
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L46
+	}
+	i0 = v1 + uint32(2)
+	v5 = i0
+	goto L44
+L53:
+	if v5 >= uint32(3) {
+		goto L56
+	}
+	m.depth--
+	return k32(4294967294)
+L56:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L46
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L46
+	}
+	i0 = v1 + uint32(3)
+	v5 = i0
+	goto L44
+L52:
+	if v5 >= uint32(4) {
+		goto L57
+	}
+	m.depth--
+	return k32(4294967294)
+L57:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L46
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L46
+	}
+	i0 = v1 + uint32(4)
+	v5 = i0
+	goto L44
+L51:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	m.depth--
+	return v4
+L50:
+	i0 = v1 + uint32(1)
+	v5 = i0
+	if v4 == uint32(41) {
+		goto L58
+	}
+	if v4 != uint32(18) {
+		goto L44
+	}
+	i0 = v2 - v5
+	v7 = i0
+	if int32(v7) >= int32(uint32(1)) {
+		goto L59
+	}
+	m.depth--
+	return k32(4294967295)
+L59:
+	v4 = uint32(19)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	i0 = v6 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967291)
+	switch i0 {
+	case 0:
+		goto L64
+	case 1:
+		goto L63
+	case 2:
+		goto L62
+	case 17, 19, 20, 21, 22:
+		goto L65
+	case 24:
+		goto L61
+	default:
+		goto L44
+	}
+L65:
+	i0 = v1 + uint32(2)
+	v5 = i0
+	v4 = uint32(41)
+	goto L44
+L64:
+	if v7 != uint32(1) {
+		goto L66
+	}
+	m.depth--
+	return k32(4294967294)
+L66:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v5)
+	if i0 != 0 {
+		goto L61
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v5)
+	if i0 == 0 {
+		goto L61
+	}
+	i0 = v1 + uint32(3)
+	v5 = i0
+	v4 = uint32(41)
+	goto L44
+L63:
+	if v7 >= uint32(3) {
+		goto L67
+	}
+	m.depth--
+	return k32(4294967294)
+L67:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v5)
+	if i0 != 0 {
+		goto L61
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v5)
+	if i0 == 0 {
+		goto L61
+	}
+	i0 = v1 + uint32(4)
+	v5 = i0
+	v4 = uint32(41)
+	goto L44
+L62:
+	if v7 >= uint32(4) {
+		goto L68
+	}
+	m.depth--
+	return k32(4294967294)
+L68:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v5)
+	if i0 != 0 {
+		goto L61
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v5)
+	if i0 != 0 {
+		goto L60
+	}
+L61:
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	m.depth--
+	return uint32(0)
+L60:
+	i0 = v1 + uint32(5)
+	v5 = i0
+	v4 = uint32(41)
+	goto L44
+L58:
+	v4 = uint32(19)
+	goto L44
+L49:
+	if v4 == uint32(19) {
+		goto L46
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	m.depth--
+	return uint32(32)
+L48:
+	if v4 == uint32(19) {
+		goto L46
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	m.depth--
+	return uint32(31)
+L47:
+	if v4 == uint32(19) {
+		goto L46
+	}
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	m.depth--
+	return uint32(30)
+L46:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	m.depth--
+	return uint32(0)
+L45:
+	i0 = v1 + uint32(1)
+	v5 = i0
+L44:
+	v1 = v5
+	i0 = v2 - v5
+	v5 = i0
+	if int32(v5) > int32(uint32(0)) {
+		goto L43
+	}
+L42:
+	i0 = uint32(0) - v4
+	m.depth--
+	return i0
+L3:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	m.depth--
+	return uint32(0)
+L2:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	m.depth--
+	return uint32(15)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7723(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v3 - v2
+	v5 = i0
+	if int32(v5) < int32(uint32(1)) {
+		goto L2
+	}
+	i0 = v1 + uint32(72)
+	v6 = i0
+L3:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i0 = v6 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v7 = i0
+	switch v7 {
+	case 0, 1, 8:
+		goto L1
+	case 5:
+		goto L9
+	case 6:
+		goto L8
+	case 7:
+		goto L7
+	case 12, 13:
+		goto L6
+	default:
+		goto L5
+	}
+L9:
+	if v5 != uint32(1) {
+		goto L10
+	}
+	m.depth--
+	return k32(4294967294)
+L10:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+352))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, v2)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v2 + uint32(2)
+	v2 = i0
+	goto L4
+L8:
+	if v5 >= uint32(3) {
+		goto L11
+	}
+	m.depth--
+	return k32(4294967294)
+L11:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+356))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, v2)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v2 + uint32(3)
+	v2 = i0
+	goto L4
+L7:
+	if v5 >= uint32(4) {
+		goto L12
+	}
+	m.depth--
+	return k32(4294967294)
+L12:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v1)+360))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v1, v2)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v2 + uint32(4)
+	v2 = i0
+	goto L4
+L6:
+	i0 = v2 + uint32(1)
+	v2 = i0
+	if v7 != v0 {
+		goto L4
+	}
+	i0 = v3 - v2
+	if int32(i0) >= int32(uint32(1)) {
+		goto L13
+	}
+	m.depth--
+	return k32(4294967269)
+L13:
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i0 = v6 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+	if v2 > uint32(30) {
+		goto L14
+	}
+	i0 = uint32(1) << (v2 & 31)
+	i0 = i0 & uint32(1076891136)
+	if i0 == 0 {
+		goto L14
+	}
+	m.depth--
+	return uint32(27)
+L14:
+	m.depth--
+	return uint32(0)
+L5:
+	i0 = v2 + uint32(1)
+	v2 = i0
+L4:
+	i0 = v3 - v2
+	v5 = i0
+	if int32(v5) > int32(uint32(0)) {
+		goto L3
+	}
+L2:
+	m.depth--
+	return k32(4294967295)
+L1:
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	m.depth--
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7724(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v4 = k32(4294967295)
+	i0 = v2 - v1
+	if int32(i0) < int32(uint32(1)) {
+		goto L1
+	}
+	i0 = v0 + uint32(72)
+	v5 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = v5 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967276)
+	switch i0 {
+	case 0:
+		goto L5
+	case 2, 4:
+		goto L4
+	case 7:
+		goto L6
+	default:
+		goto L3
+	}
+L6:
+	i1 = v1 + uint32(1)
+	i0 = fn7729(m, v0, i1, v2, v3)
+	m.depth--
+	return i0
+L5:
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	m.depth--
+	return uint32(33)
+L4:
+	i1 = v1 + uint32(1)
+	v1 = i1
+	i0 = v2 - v1
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L1
+	}
+L8:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = v5 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v4 = i0
+	if v4 > uint32(30) {
+		goto L7
+	}
+	i0 = uint32(1) << (v4 & 31)
+	i0 = i0 & uint32(20971520)
+	if i0 != 0 {
+		goto L9
+	}
+	i0 = uint32(1) << (v4 & 31)
+	i0 = i0 & uint32(2098688)
+	if i0 != 0 {
+		goto L10
+	}
+	if v4 != uint32(30) {
+		goto L7
+	}
+	v4 = k32(4294967295)
+	if v2 == uint32(1) {
+		goto L1
+	}
+	i1 = v1 + uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = v5 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v4 = i0
+	if v4 > uint32(30) {
+		goto L10
+	}
+	i0 = uint32(1) << (v4 & 31)
+	i0 = i0 & uint32(1075840512)
+	if i0 != 0 {
+		goto L7
+	}
+L10:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	m.depth--
+	return uint32(16)
+L9:
+	i0 = v1 + uint32(1)
+	v1 = i0
+	v4 = k32(4294967295)
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if int32(v2) > int32(uint32(0)) {
+		goto L8
+	}
+	goto L1
+L7:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	goto L2
+L3:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+L2:
+	v4 = uint32(0)
+L1:
+	m.depth--
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7725(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	v5 = uint32(1)
+	v6 = k32(4294967295)
+	i0 = v2 - v1
+	v7 = i0
+	if int32(v7) < int32(uint32(1)) {
+		goto L1
+	}
+	i0 = v0 + uint32(72)
+	v8 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = v8 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967291)
+	switch i0 {
+	case 0:
+		goto L7
+	case 1:
+		goto L6
+	case 2:
+		goto L5
+	case 17, 19:
+		goto L4
+	default:
+		goto L3
+	}
+L7:
+	if v7 != uint32(1) {
+		goto L8
+	}
+	v6 = k32(4294967294)
+	goto L1
+L8:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L3
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L3
+	}
+	v5 = uint32(2)
+	goto L4
+L6:
+	if v7 >= uint32(3) {
+		goto L9
+	}
+	v6 = k32(4294967294)
+	goto L1
+L9:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L3
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L3
+	}
+	v5 = uint32(3)
+	goto L4
+L5:
+	if v7 >= uint32(4) {
+		goto L10
+	}
+	v6 = k32(4294967294)
+	goto L1
+L10:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L3
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L3
+	}
+	v5 = uint32(4)
+L4:
+	i1 = v1 + v5
+	v7 = i1
+	i0 = v2 - v7
+	v9 = i0
+	if int32(v9) < int32(uint32(1)) {
+		goto L1
+	}
+L11:
+	v5 = uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = v8 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967291)
+	switch i0 {
+	case 0:
+		goto L22
+	case 1:
+		goto L21
+	case 2:
+		goto L20
+	case 4, 5, 16:
+		goto L19
+	case 10:
+		goto L18
+	case 17, 19, 20, 21, 22:
+		goto L12
+	case 24:
+		goto L17
+	default:
+		goto L15
+	}
+L22:
+	if v9 != uint32(1) {
+		goto L23
+	}
+	v6 = k32(4294967294)
+	goto L1
+L23:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 != 0 {
+		goto L17
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 == 0 {
+		goto L17
+	}
+	v5 = uint32(2)
+	goto L12
+L21:
+	if v9 >= uint32(3) {
+		goto L24
+	}
+	v6 = k32(4294967294)
+	goto L1
+L24:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 != 0 {
+		goto L17
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 == 0 {
+		goto L17
+	}
+	v5 = uint32(3)
+	goto L12
+L20:
+	if v9 >= uint32(4) {
+		goto L25
+	}
+	v6 = k32(4294967294)
+	goto L1
+L25:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 != 0 {
+		goto L17
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 == 0 {
+		goto L17
+	}
+	v5 = uint32(4)
+	goto L12
+L19:
+	v9 = uint32(11)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(11)
+	i0 = v7 - v1
+	if i0 != uint32(3) {
+		goto L26
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v5 = i0
+	if v5 != uint32(120) {
+		goto L28
+	}
+	v10 = uint32(0)
+	goto L27
+L28:
+	if v5 != uint32(88) {
+		goto L26
+	}
+	v10 = uint32(1)
+L27:
+	i0 = v1 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v5 = i0
+	if v5 == uint32(109) {
+		goto L29
+	}
+	if v5 != uint32(77) {
+		goto L26
+	}
+	v10 = uint32(1)
+L29:
+	i0 = v1 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v5 = i0
+	if v5 == uint32(76) {
+		goto L17
+	}
+	if v5 != uint32(108) {
+		goto L26
+	}
+	if v10 != 0 {
+		goto L17
+	}
+	v9 = uint32(12)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(12)
+L26:
+	i1 = v7 + uint32(1)
+	v7 = i1
+	i0 = v2 - v7
+	v5 = i0
+	if int32(v5) < int32(uint32(1)) {
+		goto L1
+	}
+L30:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = v8 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	switch i0 {
+	case 0, 1, 8:
+		goto L13
+	case 5:
+		goto L36
+	case 6:
+		goto L35
+	case 7:
+		goto L34
+	case 15:
+		goto L33
+	default:
+		goto L32
+	}
+L36:
+	if v5 != uint32(1) {
+		goto L37
+	}
+	v6 = k32(4294967294)
+	goto L1
+L37:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 != 0 {
+		goto L13
+	}
+	i0 = v7 + uint32(2)
+	v5 = i0
+	goto L31
+L35:
+	if v5 >= uint32(3) {
+		goto L38
+	}
+	v6 = k32(4294967294)
+	goto L1
+L38:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 != 0 {
+		goto L13
+	}
+	i0 = v7 + uint32(3)
+	v5 = i0
+	goto L31
+L34:
+	if v5 >= uint32(4) {
+		goto L39
+	}
+	v6 = k32(4294967294)
+	goto L1
+L39:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 != 0 {
+		goto L13
+	}
+	i0 = v7 + uint32(4)
+	v5 = i0
+	goto L31
+L33:
+	i1 = v7 + uint32(1)
+	v5 = i1
+	i0 = v2 - v5
+	if int32(i0) < int32(uint32(1)) {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	if i0 != uint32(62) {
+		goto L31
+	}
+	i1 = v7 + uint32(2)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	v6 = v9
+	goto L1
+L32:
+	i0 = v7 + uint32(1)
+	v5 = i0
+L31:
+	v7 = v5
+	i0 = v2 - v5
+	v5 = i0
+	if int32(v5) > int32(uint32(0)) {
+		goto L30
+	}
+	goto L1
+L18:
+	i2 = v4 + uint32(12)
+	i0 = fn7747(m, v1, v7, i2)
+	if i0 != 0 {
+		goto L16
+	}
+L17:
+	*(*uint32)(unsafe.Add(b, v3)) = v7
+	goto L2
+L16:
+	i1 = v7 + uint32(1)
+	v0 = i1
+	i0 = v2 - v0
+	if int32(i0) < int32(uint32(1)) {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	if i0 != uint32(62) {
+		goto L14
+	}
+	i1 = v7 + uint32(2)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v6 = i0
+	goto L1
+L15:
+	v0 = v7
+L14:
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	goto L2
+L13:
+	*(*uint32)(unsafe.Add(b, v3)) = v7
+	goto L2
+L12:
+	i1 = v7 + v5
+	v7 = i1
+	i0 = v2 - v7
+	v9 = i0
+	if int32(v9) > int32(uint32(0)) {
+		goto L11
+	}
+	goto L1
+L3:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+L2:
+	v6 = uint32(0)
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn7726(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v4 = uint32(1)
+	i0 = v2 - v1
+	v5 = i0
+	if int32(v5) >= int32(uint32(1)) {
+		goto L1
+	}
+	m.depth--
+	return k32(4294967295)
+L1:
+	v6 = uint32(0)
+	i0 = v0 + uint32(72)
+	v7 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = v7 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967291)
+	switch i0 {
+	case 0:
+		goto L8
+	case 1:
+		goto L7
+	case 2:
+		goto L6
+	case 4, 5, 16, 25:
+		goto L4
+	case 17, 19:
+		goto L5
+	default:
+		goto L3
+	}
+L8:
+	if v5 != uint32(1) {
+		goto L9
+	}
+	m.depth--
+	return k32(4294967294)
+L9:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L3
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L3
+	}
+	v4 = uint32(2)
+	goto L5
+L7:
+	if v5 >= uint32(3) {
+		goto L10
+	}
+	m.depth--
+	return k32(4294967294)
+L10:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L3
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L3
+	}
+	v4 = uint32(3)
+	goto L5
+L6:
+	if v5 >= uint32(4) {
+		goto L11
+	}
+	m.depth--
+	return k32(4294967294)
+L11:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L3
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L3
+	}
+	v4 = uint32(4)
+L5:
+	i1 = v1 + v4
+	v1 = i1
+	i0 = v2 - v1
+	v4 = i0
+	if int32(v4) >= int32(uint32(1)) {
+		goto L12
+	}
+	m.depth--
+	return k32(4294967295)
+L12:
+	v6 = uint32(0)
+L13:
+	v5 = uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = v7 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967291)
+	switch i0 {
+	case 0:
+		goto L17
+	case 1:
+		goto L16
+	case 2:
+		goto L15
+	case 13:
+		goto L2
+	case 17, 19, 20, 21, 22:
+		goto L14
+	default:
+		goto L3
+	}
+L17:
+	if v4 != uint32(1) {
+		goto L18
+	}
+	m.depth--
+	return k32(4294967294)
+L18:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L3
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L3
+	}
+	v5 = uint32(2)
+	goto L14
+L16:
+	if v4 >= uint32(3) {
+		goto L19
+	}
+	m.depth--
+	return k32(4294967294)
+L19:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L3
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L3
+	}
+	v5 = uint32(3)
+	goto L14
+L15:
+	if v4 >= uint32(4) {
+		goto L20
+	}
+	m.depth--
+	return k32(4294967294)
+L20:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L3
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L3
+	}
+	v5 = uint32(4)
+L14:
+	i1 = v1 + v5
+	v1 = i1
+	i0 = v2 - v1
+	v4 = i0
+	if int32(v4) > int32(uint32(0)) {
+		goto L13
+	}
+	m.depth--
+	return k32(4294967295)
+L4:
+	v6 = uint32(22)
+L3:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	m.depth--
+	return v6
+L2:
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	m.depth--
+	return uint32(28)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7727(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v4 = uint32(1)
+	i0 = v2 - v1
+	v5 = i0
+	if int32(v5) >= int32(uint32(1)) {
+		goto L1
+	}
+	m.depth--
+	return k32(4294967295)
+L1:
+	v6 = uint32(0)
+	i0 = v0 + uint32(72)
+	v7 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = v7 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967291)
+	switch i0 {
+	case 0:
+		goto L6
+	case 1:
+		goto L5
+	case 2:
+		goto L4
+	case 17, 19:
+		goto L3
+	default:
+		goto L2
+	}
+L6:
+	if v5 != uint32(1) {
+		goto L7
+	}
+	m.depth--
+	return k32(4294967294)
+L7:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L2
+	}
+	v4 = uint32(2)
+	goto L3
+L5:
+	if v5 >= uint32(3) {
+		goto L8
+	}
+	m.depth--
+	return k32(4294967294)
+L8:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L2
+	}
+	v4 = uint32(3)
+	goto L3
+L4:
+	if v5 >= uint32(4) {
+		goto L9
+	}
+	m.depth--
+	return k32(4294967294)
+L9:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L2
+	}
+	v4 = uint32(4)
+L3:
+	i1 = v1 + v4
+	v1 = i1
+	i0 = v2 - v1
+	v4 = i0
+	if int32(v4) >= int32(uint32(1)) {
+		goto L10
+	}
+	m.depth--
+	return k32(4294967276)
+L10:
+	v6 = uint32(0)
+L12:
+	v5 = uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = v7 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967291)
+	switch i0 {
+	case 0:
+		goto L16
+	case 1:
+		goto L15
+	case 2:
+		goto L14
+	case 4, 5, 6, 16, 25, 27, 31:
+		goto L11
+	case 17, 19, 20, 21, 22:
+		goto L13
+	default:
+		goto L2
+	}
+L16:
+	if v4 != uint32(1) {
+		goto L17
+	}
+	m.depth--
+	return k32(4294967294)
+L17:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L2
+	}
+	v5 = uint32(2)
+	goto L13
+L15:
+	if v4 >= uint32(3) {
+		goto L18
+	}
+	m.depth--
+	return k32(4294967294)
+L18:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L2
+	}
+	v5 = uint32(3)
+	goto L13
+L14:
+	if v4 >= uint32(4) {
+		goto L19
+	}
+	m.depth--
+	return k32(4294967294)
+L19:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L2
+	}
+	v5 = uint32(4)
+L13:
+	i1 = v1 + v5
+	v1 = i1
+	i0 = v2 - v1
+	v4 = i0
+	if int32(v4) > int32(uint32(0)) {
+		goto L12
+	}
+	m.depth--
+	return k32(4294967276)
+L11:
+	v6 = uint32(20)
+L2:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	m.depth--
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn7728(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	if v1 < v2 {
+		goto L1
+	}
+	m.depth--
+	return k32(4294967292)
+L1:
+	i0 = v0 + uint32(72)
+	v4 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = v4 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	switch i0 {
+	case 0, 1, 8:
+		goto L12
+	case 2:
+		goto L17
+	case 3:
+		goto L6
+	case 4:
+		goto L10
+	case 5:
+		goto L13
+	case 6:
+		goto L14
+	case 7:
+		goto L15
+	case 9:
+		goto L7
+	case 10:
+		goto L8
+	default:
+		goto L16
+	}
+L17:
+	v5 = uint32(1)
+	v6 = k32(4294967295)
+	i1 = v1 + uint32(1)
+	v7 = i1
+	i0 = v2 - v7
+	v8 = i0
+	if int32(v8) >= int32(uint32(1)) {
+		goto L18
+	}
+	m.depth--
+	return k32(4294967295)
+L18:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = v4 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967291)
+	switch i0 {
+	case 0:
+		goto L24
+	case 1:
+		goto L23
+	case 2:
+		goto L22
+	case 10:
+		goto L20
+	case 11:
+		goto L21
+	case 12:
+		goto L19
+	case 17, 19:
+		goto L3
+	default:
+		goto L5
+	}
+L24:
+	if v8 != uint32(1) {
+		goto L25
+	}
+	m.depth--
+	return k32(4294967294)
+L25:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 != 0 {
+		goto L5
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 == 0 {
+		goto L5
+	}
+	v5 = uint32(2)
+	goto L3
+L23:
+	if v8 >= uint32(3) {
+		goto L26
+	}
+	m.depth--
+	return k32(4294967294)
+L26:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 != 0 {
+		goto L5
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 == 0 {
+		goto L5
+	}
+	v5 = uint32(3)
+	goto L3
+L22:
+	if v8 >= uint32(4) {
+		goto L27
+	}
+	m.depth--
+	return k32(4294967294)
+L27:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 != 0 {
+		goto L5
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 == 0 {
+		goto L5
+	}
+	v5 = uint32(4)
+	goto L3
+L21:
+	v6 = k32(4294967295)
+	i1 = v1 + uint32(2)
+	v7 = i1
+	i0 = v2 - v7
+	if int32(i0) < int32(uint32(1)) {
+		goto L2
+	}
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = v4 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967276)
+	switch i0 {
+	case 0:
+		goto L29
+	case 7:
+		goto L30
+	default:
+		goto L28
+	}
+L30:
+	i1 = v1 + uint32(3)
+	i0 = fn7729(m, v0, i1, v2, v3)
+	m.depth--
+	return i0
+L29:
+	i0 = v1 + uint32(3)
+	i0 = fn7730(m, i0, v2, v3)
+	m.depth--
+	return i0
+L28:
+	*(*uint32)(unsafe.Add(b, v3)) = v7
+	m.depth--
+	return uint32(0)
+L20:
+	i1 = v1 + uint32(2)
+	i0 = fn7725(m, v0, i1, v2, v3)
+	m.depth--
+	return i0
+L19:
+	v6 = uint32(1)
+	i1 = v1 + uint32(2)
+	v1 = i1
+	i0 = v2 - v1
+	v7 = i0
+	if int32(v7) >= int32(uint32(1)) {
+		goto L31
+	}
+	m.depth--
+	return k32(4294967295)
+L31:
+	v8 = uint32(0)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = v4 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967291)
+	switch i0 {
+	case 0:
+		goto L35
+	case 1:
+		goto L34
+	case 2:
+		goto L33
+	case 17, 19:
+		goto L32
+	default:
+		goto L4
+	}
+L35:
+	if v7 != uint32(1) {
+		goto L36
+	}
+	m.depth--
+	return k32(4294967294)
+L36:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L4
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L4
+	}
+	v6 = uint32(2)
+	goto L32
+L34:
+	if v7 >= uint32(3) {
+		goto L37
+	}
+	m.depth--
+	return k32(4294967294)
+L37:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L4
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L4
+	}
+	v6 = uint32(3)
+	goto L32
+L33:
+	if v7 >= uint32(4) {
+		goto L38
+	}
+	m.depth--
+	return k32(4294967294)
+L38:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L4
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L4
+	}
+	v6 = uint32(4)
+L32:
+	i1 = v1 + v6
+	v1 = i1
+	i0 = v2 - v1
+	v6 = i0
+	if int32(v6) >= int32(uint32(1)) {
+		goto L39
+	}
+	m.depth--
+	return k32(4294967295)
+L39:
+	v8 = uint32(0)
+L40:
+	v7 = uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = v4 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967291)
+	switch i0 {
+	case 0:
+		goto L47
+	case 1:
+		goto L46
+	case 2:
+		goto L45
+	case 4, 5, 16:
+		goto L44
+	case 6:
+		goto L43
+	case 17, 18, 19, 20, 21, 22:
+		goto L41
+	default:
+		goto L4
+	}
+L47:
+	if v6 != uint32(1) {
+		goto L48
+	}
+	m.depth--
+	return k32(4294967294)
+L48:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L4
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L4
+	}
+	v7 = uint32(2)
+	goto L41
+L46:
+	if v6 >= uint32(3) {
+		goto L49
+	}
+	m.depth--
+	return k32(4294967294)
+L49:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L4
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L4
+	}
+	v7 = uint32(3)
+	goto L41
+L45:
+	if v6 >= uint32(4) {
+		goto L50
+	}
+	m.depth--
+	return k32(4294967294)
+L50:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L4
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L4
+	}
+	v7 = uint32(4)
+	goto L41
+L44:
+	v6 = k32(4294967295)
+	i1 = v1 + uint32(1)
+	v1 = i1
+	i0 = v2 - v1
+	v2 = i0
+	if int32(v2) < int32(uint32(1)) {
+		goto L2
+	}
+L51:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = v4 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967287)
+	switch i0 {
+	case 0, 1, 12:
+		goto L52
+	case 2:
+		goto L53
+	default:
+		goto L42
+	}
+L53:
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	m.depth--
+	return uint32(5)
+L52:
+	i0 = v1 + uint32(1)
+	v1 = i0
+	v6 = k32(4294967295)
+	i0 = v2 + k32(4294967295)
+	v2 = i0
+	if int32(v2) > int32(uint32(0)) {
+		goto L51
+	}
+	goto L2
+L43:
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	m.depth--
+	return uint32(5)
+L42:
+	v8 = uint32(0)
+	goto L4
+L41:
+	i1 = v1 + v7
+	v1 = i1
+	i0 = v2 - v1
+	v6 = i0
+	if int32(v6) > int32(uint32(0)) {
+		goto L40
+	}
+	m.depth--
+	return k32(4294967295)
+L16:
+	i0 = v1 + uint32(1)
+	v7 = i0
+	goto L9
+L15:
+	i0 = v2 - v1
+	if int32(i0) >= int32(uint32(4)) {
+		goto L54
+	}
+	m.depth--
+	return k32(4294967294)
+L54:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L12
+	}
+	i0 = v1 + uint32(4)
+	v7 = i0
+	goto L9
+L14:
+	i0 = v2 - v1
+	if int32(i0) >= int32(uint32(3)) {
+		goto L55
+	}
+	m.depth--
+	return k32(4294967294)
+L55:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L12
+	}
+	i0 = v1 + uint32(3)
+	v7 = i0
+	goto L9
+L13:
+	i0 = v2 - v1
+	if int32(i0) >= int32(uint32(2)) {
+		goto L56
+	}
+	m.depth--
+	return k32(4294967294)
+L56:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L11
+	}
+L12:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	m.depth--
+	return uint32(0)
+L11:
+	i0 = v1 + uint32(2)
+	v7 = i0
+	goto L9
+L10:
+	v6 = k32(4294967291)
+	i1 = v1 + uint32(1)
+	v7 = i1
+	i0 = v2 - v7
+	if int32(i0) < int32(uint32(1)) {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	if i0 != uint32(93) {
+		goto L9
+	}
+	i1 = v1 + uint32(2)
+	v1 = i1
+	i0 = v2 - v1
+	if int32(i0) < int32(uint32(1)) {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != uint32(62) {
+		goto L9
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	m.depth--
+	return uint32(0)
+L9:
+	i0 = v2 - v7
+	v6 = i0
+	if int32(v6) >= int32(uint32(1)) {
+		goto L60
+	}
+	v1 = v7
+	goto L59
+L60:
+L61:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = v4 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	switch i0 {
+	case 0, 1, 2, 3, 8, 9, 10:
+		goto L58
+	case 4:
+		goto L64
+	case 5:
+		goto L67
+	case 6:
+		goto L66
+	case 7:
+		goto L65
+	default:
+		goto L63
+	}
+L67:
+	if v6 == uint32(1) {
+		goto L58
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 != 0 {
+		goto L58
+	}
+	i0 = v7 + uint32(2)
+	v1 = i0
+	goto L62
+L66:
+	if v6 < uint32(3) {
+		goto L58
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 != 0 {
+		goto L58
+	}
+	i0 = v7 + uint32(3)
+	v1 = i0
+	goto L62
+L65:
+	if v6 < uint32(4) {
+		goto L58
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 != 0 {
+		goto L58
+	}
+	i0 = v7 + uint32(4)
+	v1 = i0
+	goto L62
+L64:
+	if v6 == uint32(1) {
+		goto L58
+	}
+	i0 = v7 + uint32(1)
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != uint32(93) {
+		goto L62
+	}
+	if v6 < uint32(3) {
+		goto L58
+	}
+	i0 = v7 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(62) {
+		goto L62
+	}
+	i1 = v7 + uint32(2)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	m.depth--
+	return uint32(0)
+L63:
+	i0 = v7 + uint32(1)
+	v1 = i0
+L62:
+	v7 = v1
+	i0 = v2 - v1
+	v6 = i0
+	if int32(v6) > int32(uint32(0)) {
+		goto L61
+	}
+L59:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	goto L57
+L58:
+	*(*uint32)(unsafe.Add(b, v3)) = v7
+L57:
+	v6 = uint32(6)
+	goto L2
+L8:
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	m.depth--
+	return uint32(7)
+L7:
+	i1 = v1 + uint32(1)
+	v0 = i1
+	i0 = v2 - v0
+	if int32(i0) >= int32(uint32(1)) {
+		goto L68
+	}
+	m.depth--
+	return k32(4294967293)
+L68:
+	i1 = v1 + uint32(2)
+	i4 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i3 = v4 + i4
+	i3 = uint32(*(*uint8)(unsafe.Add(b, i3)))
+	if !(i3 == uint32(10)) {
+		i1 = v0
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	m.depth--
+	return uint32(7)
+L6:
+	i1 = v1 + uint32(1)
+	i0 = fn7731(m, v0, i1, v2, v3)
+	m.depth--
+	return i0
+L5:
+	*(*uint32)(unsafe.Add(b, v3)) = v7
+	m.depth--
+	return uint32(0)
+L4:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	m.depth--
+	return v8
+L3:
+	i1 = v7 + v5
+	v1 = i1
+	i0 = v2 - v1
+	v8 = i0
+	if int32(v8) < int32(uint32(1)) {
+		goto L2
+	}
+	v5 = uint32(0)
+L69:
+	v7 = uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = v4 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967291)
+	switch i0 {
+	case 0:
+		goto L78
+	case 1:
+		goto L77
+	case 2:
+		goto L76
+	case 4, 5, 16:
+		goto L74
+	case 6:
+		goto L73
+	case 12:
+		goto L72
+	case 17, 19, 20, 21, 22:
+		goto L70
+	case 18:
+		goto L75
+	default:
+		goto L71
+	}
+L78:
+	if v8 != uint32(1) {
+		goto L79
+	}
+	m.depth--
+	return k32(4294967294)
+L79:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L71
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L71
+	}
+	v7 = uint32(2)
+	goto L70
+L77:
+	if v8 >= uint32(3) {
+		goto L80
+	}
+	m.depth--
+	return k32(4294967294)
+L80:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L71
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L71
+	}
+	v7 = uint32(3)
+	goto L70
+L76:
+	if v8 >= uint32(4) {
+		goto L81
+	}
+	m.depth--
+	return k32(4294967294)
+L81:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L71
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L71
+	}
+	v7 = uint32(4)
+	goto L70
+L75:
+	if v5 != 0 {
+		goto L71
+	}
+	i1 = v1 + uint32(1)
+	v8 = i1
+	i0 = v2 - v8
+	v9 = i0
+	if int32(v9) < int32(uint32(1)) {
+		goto L2
+	}
+	v5 = uint32(1)
+	v7 = uint32(2)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v8)))
+	i0 = v4 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967291)
+	switch i0 {
+	case 0:
+		goto L85
+	case 1:
+		goto L84
+	case 2:
+		goto L83
+	case 17, 19:
+		goto L70
+	default:
+		goto L82
+	}
+L85:
+	if v9 != uint32(1) {
+		goto L86
+	}
+	m.depth--
+	return k32(4294967294)
+L86:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v8)
+	if i0 != 0 {
+		goto L82
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v8)
+	if i0 == 0 {
+		goto L82
+	}
+	v7 = uint32(3)
+	goto L70
+L84:
+	if v9 >= uint32(3) {
+		goto L87
+	}
+	m.depth--
+	return k32(4294967294)
+L87:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v8)
+	if i0 != 0 {
+		goto L82
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v8)
+	if i0 == 0 {
+		goto L82
+	}
+	v7 = uint32(4)
+	goto L70
+L83:
+	if v9 >= uint32(4) {
+		goto L88
+	}
+	m.depth--
+	return k32(4294967294)
+L88:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v8)
+	if i0 != 0 {
+		goto L82
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v8)
+	if i0 == 0 {
+		goto L82
+	}
+	v7 = uint32(5)
+	goto L70
+L82:
+	*(*uint32)(unsafe.Add(b, v3)) = v8
+	m.depth--
+	return uint32(0)
+L74:
+	i1 = v1 + uint32(1)
+	v1 = i1
+	i0 = v2 - v1
+	v7 = i0
+	if int32(v7) < int32(uint32(1)) {
+		goto L2
+	}
+L91:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = v4 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967291)
+	switch i0 {
+	case 0:
+		goto L95
+	case 1:
+		goto L94
+	case 2:
+		goto L93
+	case 4, 5, 16:
+		goto L92
+	case 6:
+		goto L73
+	case 12:
+		goto L72
+	case 17, 19:
+		goto L90
+	default:
+		goto L71
+	}
+L95:
+	if v7 != uint32(1) {
+		goto L96
+	}
+	m.depth--
+	return k32(4294967294)
+L96:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L71
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L71
+	}
+	v7 = uint32(3)
+	goto L89
+L94:
+	if v7 >= uint32(3) {
+		goto L97
+	}
+	m.depth--
+	return k32(4294967294)
+L97:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L71
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L71
+	}
+	v7 = uint32(4)
+	goto L89
+L93:
+	if v7 >= uint32(4) {
+		goto L98
+	}
+	m.depth--
+	return k32(4294967294)
+L98:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L71
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L71
+	}
+	v7 = uint32(5)
+	goto L89
+L92:
+	i0 = v1 + uint32(1)
+	v1 = i0
+	v6 = k32(4294967295)
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if int32(v7) > int32(uint32(0)) {
+		goto L91
+	}
+	goto L2
+L90:
+	v7 = uint32(2)
+L89:
+	i1 = v1 + v7
+	i1 = i1 + k32(4294967295)
+	i0 = fn7732(m, v0, i1, v2, v3)
+	m.depth--
+	return i0
+L73:
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	m.depth--
+	return uint32(2)
+L72:
+	v6 = k32(4294967295)
+	i1 = v1 + uint32(1)
+	v0 = i1
+	i0 = v2 - v0
+	if int32(i0) < int32(uint32(1)) {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	if i0 == uint32(62) {
+		goto L99
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	m.depth--
+	return uint32(0)
+L99:
+	i1 = v1 + uint32(2)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	m.depth--
+	return uint32(4)
+L71:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	m.depth--
+	return uint32(0)
+L70:
+	i1 = v1 + v7
+	v1 = i1
+	i0 = v2 - v1
+	v8 = i0
+	if int32(v8) > int32(uint32(0)) {
+		goto L69
+	}
+L2:
+	m.depth--
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn7729(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	i0 = v2 - v1
+	if int32(i0) < int32(uint32(1)) {
+		goto L3
+	}
+	v4 = uint32(0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != uint32(45) {
+		goto L1
+	}
+	i1 = v1 + uint32(1)
+	v1 = i1
+	i0 = v2 - v1
+	v5 = i0
+	if int32(v5) < int32(uint32(1)) {
+		goto L3
+	}
+	i0 = v0 + uint32(72)
+	v6 = i0
+	v4 = uint32(0)
+L4:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = v6 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	switch i0 {
+	case 0, 1, 8:
+		goto L1
+	case 5:
+		goto L10
+	case 6:
+		goto L9
+	case 7:
+		goto L8
+	case 27:
+		goto L7
+	default:
+		goto L6
+	}
+L10:
+	if v5 != uint32(1) {
+		goto L11
+	}
+	m.depth--
+	return k32(4294967294)
+L11:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v1 + uint32(2)
+	v5 = i0
+	goto L5
+L9:
+	if v5 >= uint32(3) {
+		goto L12
+	}
+	m.depth--
+	return k32(4294967294)
+L12:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v1 + uint32(3)
+	v5 = i0
+	goto L5
+L8:
+	if v5 >= uint32(4) {
+		goto L13
+	}
+	m.depth--
+	return k32(4294967294)
+L13:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v1 + uint32(4)
+	v5 = i0
+	goto L5
+L7:
+	i1 = v1 + uint32(1)
+	v5 = i1
+	i0 = v2 - v5
+	if int32(i0) < int32(uint32(1)) {
+		goto L3
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	if i0 != uint32(45) {
+		goto L5
+	}
+	v5 = k32(4294967295)
+	i1 = v1 + uint32(2)
+	v0 = i1
+	i0 = v2 - v0
+	if int32(i0) < int32(uint32(1)) {
+		goto L2
+	}
+	i0 = v1 + uint32(3)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i2 = b2i(i2 == uint32(62))
+	v5 = i2
+	if v5 == 0 {
+		i0 = v0
+	}
+	v1 = i0
+	if v5 != 0 {
+		i0 = uint32(13)
+	} else {
+		i0 = uint32(0)
+	}
+	v4 = i0
+	goto L1
+L6:
+	i0 = v1 + uint32(1)
+	v5 = i0
+L5:
+	v1 = v5
+	i0 = v2 - v5
+	v5 = i0
+	if int32(v5) > int32(uint32(0)) {
+		goto L4
+	}
+L3:
+	v5 = k32(4294967295)
+L2:
+	m.depth--
+	return v5
+L1:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	m.depth--
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7730(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	v3 = k32(4294967295)
+	i0 = v1 - v0
+	if int32(i0) < int32(uint32(6)) {
+		goto L1
+	}
+	v3 = uint32(0)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	if i0 == uint32(67) {
+		goto L3
+	}
+	v1 = v0
+	goto L2
+L3:
+	i0 = v0 + uint32(1)
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != uint32(68) {
+		goto L2
+	}
+	i0 = v0 + uint32(2)
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != uint32(65) {
+		goto L2
+	}
+	i0 = v0 + uint32(3)
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != uint32(84) {
+		goto L2
+	}
+	i0 = v0 + uint32(4)
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != uint32(65) {
+		goto L2
+	}
+	i0 = v0 + uint32(6)
+	i1 = v0 + uint32(5)
+	v0 = i1
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	i2 = b2i(i2 == uint32(91))
+	i1 = v0
+	v0 = i2
+	if v0 == 0 {
+		i0 = i1
+	}
+	v1 = i0
+	i0 = v0 << (uint32(3) & 31)
+	v3 = i0
+L2:
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
 func fn7731(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	v4 = uint32(1)
+	i0 = v2 - v1
+	v5 = i0
+	if int32(v5) >= int32(uint32(1)) {
+		goto L1
+	}
+	m.depth--
+	return k32(4294967295)
+L1:
+	v6 = uint32(0)
+	v7 = v1
+	i0 = v0 + uint32(72)
+	v8 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	i0 = v8 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967291)
+	switch i0 {
+	case 0:
+		goto L12
+	case 1:
+		goto L11
+	case 2:
+		goto L10
+	case 14:
+		goto L9
+	case 17, 19:
+		goto L7
+	default:
+		goto L3
+	}
+L12:
+	if v5 != uint32(1) {
+		goto L13
+	}
+	m.depth--
+	return k32(4294967294)
+L13:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L14
+	}
+	v7 = v1
+	goto L3
+L14:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+340))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L8
+	}
+	v7 = v1
+	goto L3
+L11:
+	if v5 >= uint32(3) {
+		goto L15
+	}
+	m.depth--
+	return k32(4294967294)
+L15:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L16
+	}
+	v7 = v1
+	goto L3
+L16:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+344))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L17
+	}
+	v7 = v1
+	goto L3
+L17:
+	v4 = uint32(3)
+	goto L7
+L10:
+	if v5 >= uint32(4) {
+		goto L18
+	}
+	m.depth--
+	return k32(4294967294)
+L18:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 == 0 {
+		goto L19
+	}
+	v7 = v1
+	goto L3
+L19:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+348))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v1)
+	if i0 != 0 {
+		goto L20
+	}
+	v7 = v1
+	goto L3
+L20:
+	v4 = uint32(4)
+	goto L7
+L9:
+	i1 = v1 + uint32(1)
+	v7 = i1
+	i0 = v2 - v7
+	if int32(i0) >= int32(uint32(1)) {
+		goto L21
+	}
+	m.depth--
+	return k32(4294967295)
+L21:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	v0 = i0
+	if v0 != uint32(120) {
+		goto L22
+	}
+	i1 = v1 + uint32(2)
+	v7 = i1
+	i0 = v2 - v7
+	if int32(i0) >= int32(uint32(1)) {
+		goto L23
+	}
+	m.depth--
+	return k32(4294967295)
+L23:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = v8 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(254)
+	if i0 != uint32(24) {
+		goto L3
+	}
+	v6 = k32(4294967295)
+	i1 = v1 + uint32(3)
+	v7 = i1
+	i0 = v2 - v7
+	v0 = i0
+	if int32(v0) < int32(uint32(1)) {
+		goto L2
+	}
+L24:
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = v8 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v1 = i0
+	i0 = v1 + k32(4294967272)
+	if i0 < uint32(2) {
+		goto L25
+	}
+	if v1 != uint32(18) {
+		goto L6
+	}
+	i0 = v7 + uint32(1)
+	v7 = i0
+	v6 = uint32(10)
+	goto L3
+L25:
+	i0 = v7 + uint32(1)
+	v7 = i0
+	v6 = k32(4294967295)
+	i0 = v0 + k32(4294967295)
+	v0 = i0
+	if int32(v0) > int32(uint32(0)) {
+		goto L24
+	}
+	goto L2
+L22:
+	i0 = v8 + v0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(25) {
+		goto L3
+	}
+	i0 = v1 + uint32(2)
+	v1 = i0
+	i0 = v5 + k32(4294967294)
+	v0 = i0
+L26:
+	if int32(v0) >= int32(uint32(1)) {
+		goto L27
+	}
+	m.depth--
+	return k32(4294967295)
+L27:
+	i0 = v0 + k32(4294967295)
+	v0 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v2 = i0
+	i0 = v1 + uint32(1)
+	v7 = i0
+	v1 = v7
+	i0 = v8 + v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v2 = i0
+	if v2 == uint32(25) {
+		goto L26
+	}
+	if v2 != uint32(18) {
+		goto L5
+	}
+	v6 = uint32(10)
+	goto L3
+L8:
+	v4 = uint32(2)
+L7:
+	i1 = v1 + v4
+	v7 = i1
+	i0 = v2 - v7
+	v5 = i0
+	if int32(v5) >= int32(uint32(1)) {
+		goto L28
+	}
+	m.depth--
+	return k32(4294967295)
+L28:
+	v6 = uint32(0)
+L29:
+	v1 = uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v7)))
+	i0 = v8 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967291)
+	switch i0 {
+	case 0:
+		goto L33
+	case 1:
+		goto L32
+	case 2:
+		goto L31
+	case 13:
+		goto L4
+	case 17, 19, 20, 21, 22:
+		goto L30
+	default:
+		goto L3
+	}
+L33:
+	if v5 != uint32(1) {
+		goto L34
+	}
+	m.depth--
+	return k32(4294967294)
+L34:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+352))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 != 0 {
+		goto L3
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+328))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 == 0 {
+		goto L3
+	}
+	v1 = uint32(2)
+	goto L30
+L32:
+	if v5 >= uint32(3) {
+		goto L35
+	}
+	m.depth--
+	return k32(4294967294)
+L35:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+356))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 != 0 {
+		goto L3
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+332))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 == 0 {
+		goto L3
+	}
+	v1 = uint32(3)
+	goto L30
+L31:
+	if v5 >= uint32(4) {
+		goto L36
+	}
+	m.depth--
+	return k32(4294967294)
+L36:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+360))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 != 0 {
+		goto L3
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v0)+336))
+	i0 = m.table[i2].(func(*Module, uint32, uint32) uint32)(m, v0, v7)
+	if i0 == 0 {
+		goto L3
+	}
+	v1 = uint32(4)
+L30:
+	i1 = v7 + v1
+	v7 = i1
+	i0 = v2 - v7
+	v5 = i0
+	if int32(v5) > int32(uint32(0)) {
+		goto L29
+	}
+	m.depth--
+	return k32(4294967295)
+L6:
+	v6 = uint32(0)
+	goto L3
+L5:
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	goto L3
+L4:
+	i0 = v7 + uint32(1)
+	v7 = i0
+	v6 = uint32(9)
+L3:
+	*(*uint32)(unsafe.Add(b, v3)) = v7
+L2:
+	m.depth--
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn7732(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -432,7 +17892,7 @@ L46:
 L45:
 	i1 = v1 + uint32(1)
 	i3 = v4 + uint32(12)
-	i0 = fn7730(m, v0, i1, v2, i3)
+	i0 = fn7731(m, v0, i1, v2, i3)
 	v6 = i0
 	if int32(v6) < int32(uint32(1)) {
 		goto L54
@@ -690,7 +18150,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7732(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7733(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -920,7 +18380,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7733(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7734(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -1108,7 +18568,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7734(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7735(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -1180,7 +18640,7 @@ L11:
 		goto L3
 	}
 	i1 = v1 + uint32(1)
-	i0 = fn7730(m, v0, i1, v2, v3)
+	i0 = fn7731(m, v0, i1, v2, v3)
 	m.depth--
 	return i0
 L10:
@@ -1243,7 +18703,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn7735(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7736(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -1315,7 +18775,7 @@ L10:
 		goto L3
 	}
 	i1 = v1 + uint32(1)
-	i0 = fn7730(m, v0, i1, v2, v3)
+	i0 = fn7731(m, v0, i1, v2, v3)
 	m.depth--
 	return i0
 L9:
@@ -1323,7 +18783,7 @@ L9:
 		goto L3
 	}
 	i2 = v1 + uint32(1)
-	i1 = fn7725(m, v0, i2, v2, v3)
+	i1 = fn7726(m, v0, i2, v2, v3)
 	v5 = i1
 	if v5 == uint32(22) {
 		i0 = uint32(0)
@@ -1380,7 +18840,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn7736(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7737(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -1431,7 +18891,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7737(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7738(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1472,7 +18932,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7738(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7739(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -1504,7 +18964,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7739(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7740(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -1791,7 +19251,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7740(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7741(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1919,7 +19379,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7741(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7742(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -2025,7 +19485,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7742(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn7743(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -2131,7 +19591,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7743(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7744(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -2214,7 +19674,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7744(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn7745(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -2290,7 +19750,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7745(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn7746(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -2340,7 +19800,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7746(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7747(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2403,7 +19863,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7747(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn7748(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -2526,7 +19986,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7748(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn7749(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -2694,7 +20154,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7749(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7750(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -2732,7 +20192,7 @@ func fn7749(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7750(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7751(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -2775,46 +20235,8 @@ func fn7750(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7751(m *Module, v0 uint32, v1 uint32) uint32 {
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
 func fn7752(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i1 = v1 + uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v2 = i1
-	i0 = uint32(1) << (v2 & 31)
-	i1 = v2 >> (uint32(5) & 31)
-	i1 = i1 & uint32(1)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v1 = i2
-	i2 = v1 >> (uint32(2) & 31)
-	i2 = i2 & uint32(7)
-	i2 = i2 + uint32(9989888)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	i2 = i2 << (uint32(3) & 31)
-	i3 = v1 << (uint32(1) & 31)
-	i3 = i3 & uint32(6)
-	i2 = i2 | i3
-	i1 = i1 | i2
-	i1 = i1 << (uint32(2) & 31)
-	i1 = i1 + uint32(9987872)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = i0 & i1
-	return i0
+	return uint32(0)
 }
 
 //go:norace
@@ -2831,6 +20253,44 @@ func fn7753(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i3 uint32
 	_ = i3
 	b := m.base
+	i1 = v1 + uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v2 = i1
+	i0 = uint32(1) << (v2 & 31)
+	i1 = v2 >> (uint32(5) & 31)
+	i1 = i1 & uint32(1)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v1 = i2
+	i2 = v1 >> (uint32(2) & 31)
+	i2 = i2 & uint32(7)
+	i2 = i2 + uint32(9989888)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	i2 = i2 << (uint32(3) & 31)
+	i3 = v1 << (uint32(1) & 31)
+	i3 = i3 & uint32(6)
+	i2 = i2 | i3
+	i1 = i1 | i2
+	i1 = i1 << (uint32(2) & 31)
+	i1 = i1 + uint32(9987872)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = i0 & i1
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7754(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
 	i1 = v1 + uint32(2)
 	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
 	v2 = i1
@@ -2862,7 +20322,7 @@ func fn7753(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn7754(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7755(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -2888,7 +20348,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7755(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7756(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -2966,7 +20426,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7756(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7757(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3019,7 +20479,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7757(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7758(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3138,11 +20598,11 @@ L12:
 	}
 L30:
 	i2 = v1 + uint32(2)
-	i0 = fn7758(m, uint32(12), v0, i2, v2, v3)
+	i0 = fn7759(m, uint32(12), v0, i2, v2, v3)
 	return i0
 L29:
 	i2 = v1 + uint32(2)
-	i0 = fn7758(m, uint32(13), v0, i2, v2, v3)
+	i0 = fn7759(m, uint32(13), v0, i2, v2, v3)
 	return i0
 L28:
 	i1 = v1 + uint32(2)
@@ -3167,7 +20627,7 @@ L31:
 	goto L32
 L33:
 	i1 = uint32(int8(v5))
-	i0 = fn7759(m, v7, i1)
+	i0 = fn7760(m, v7, i1)
 	v5 = i0
 L32:
 	i0 = v5 & uint32(255)
@@ -3187,11 +20647,11 @@ L32:
 		goto L34
 	}
 	i1 = v1 + uint32(4)
-	i0 = fn7760(m, v0, i1, v2, v3)
+	i0 = fn7761(m, v0, i1, v2, v3)
 	return i0
 L36:
 	i1 = v1 + uint32(4)
-	i0 = fn7761(m, v0, i1, v2, v3)
+	i0 = fn7762(m, v0, i1, v2, v3)
 	return i0
 L35:
 	*(*uint32)(unsafe.Add(b, v3)) = v1
@@ -3248,7 +20708,7 @@ L38:
 	goto L7
 L25:
 	i1 = v1 + uint32(2)
-	i0 = fn7762(m, v0, i1, v2, v3)
+	i0 = fn7763(m, v0, i1, v2, v3)
 	return i0
 L24:
 	i1 = v1 + uint32(2)
@@ -3325,7 +20785,7 @@ L43:
 	goto L44
 L45:
 	i1 = uint32(int8(v2))
-	i0 = fn7759(m, v4, i1)
+	i0 = fn7760(m, v4, i1)
 	v2 = i0
 L44:
 	i0 = v2 & uint32(255)
@@ -3370,7 +20830,7 @@ L18:
 	return uint32(17)
 L17:
 	i1 = v1 + uint32(2)
-	i0 = fn7763(m, v0, i1, v2, v3)
+	i0 = fn7764(m, v0, i1, v2, v3)
 	return i0
 L16:
 	i0 = v2 - v1
@@ -3557,7 +21017,7 @@ L71:
 L73:
 	i0 = uint32(int8(v8))
 	i1 = uint32(int8(v4))
-	i0 = fn7759(m, i0, i1)
+	i0 = fn7760(m, i0, i1)
 	v5 = i0
 L72:
 	v7 = uint32(19)
@@ -3664,7 +21124,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7758(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn7759(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -3796,7 +21256,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7759(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7760(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -3828,7 +21288,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7760(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7761(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3865,7 +21325,7 @@ func fn7760(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 L6:
 	i1 = v1 + uint32(2)
-	i0 = fn7766(m, v0, i1, v2, v3)
+	i0 = fn7767(m, v0, i1, v2, v3)
 	return i0
 L5:
 	i1 = v1 + uint32(2)
@@ -3925,7 +21385,7 @@ L8:
 	goto L11
 L12:
 	i1 = uint32(int8(v4))
-	i0 = fn7759(m, v2, i1)
+	i0 = fn7760(m, v2, i1)
 	v4 = i0
 L11:
 	i0 = v4 & uint32(255)
@@ -3963,7 +21423,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7761(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7762(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -4158,7 +21618,7 @@ L19:
 	i1 = v12 + uint32(2)
 	v2 = i1
 	i2 = v4 + uint32(12)
-	i0 = fn7783(m, v1, v2, i2)
+	i0 = fn7784(m, v1, v2, i2)
 	if i0 != 0 {
 		goto L25
 	}
@@ -4415,7 +21875,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7762(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7763(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -4639,7 +22099,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7763(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7764(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -4835,7 +22295,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7764(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7765(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -4977,7 +22437,7 @@ L31:
 	goto L4
 L28:
 	i1 = v1 + uint32(2)
-	i0 = fn7765(m, v0, i1, v2, v3)
+	i0 = fn7766(m, v0, i1, v2, v3)
 	return i0
 L27:
 	i1 = v1 + uint32(2)
@@ -5002,7 +22462,7 @@ L34:
 	goto L35
 L36:
 	i1 = uint32(int8(v2))
-	i0 = fn7759(m, v0, i1)
+	i0 = fn7760(m, v0, i1)
 	v2 = i0
 L35:
 	i1 = v1 + uint32(4)
@@ -5479,7 +22939,7 @@ L50:
 	return v6
 L9:
 	i1 = v1 + uint32(4)
-	i0 = fn7761(m, v0, i1, v2, v3)
+	i0 = fn7762(m, v0, i1, v2, v3)
 	return i0
 L8:
 	v5 = k32(4294967295)
@@ -5503,7 +22963,7 @@ L8:
 	goto L79
 L80:
 	i1 = uint32(int8(v5))
-	i0 = fn7759(m, v7, i1)
+	i0 = fn7760(m, v7, i1)
 	v4 = i0
 L79:
 	i0 = v4 & uint32(255)
@@ -5518,11 +22978,11 @@ L79:
 	}
 L83:
 	i1 = v1 + uint32(6)
-	i0 = fn7766(m, v0, i1, v2, v3)
+	i0 = fn7767(m, v0, i1, v2, v3)
 	return i0
 L82:
 	i0 = v1 + uint32(6)
-	i0 = fn7767(m, i0, v2, v3)
+	i0 = fn7768(m, i0, v2, v3)
 	return i0
 L81:
 	*(*uint32)(unsafe.Add(b, v3)) = v6
@@ -5783,7 +23243,7 @@ L96:
 	return uint32(0)
 L95:
 	i1 = v8 + uint32(4)
-	i0 = fn7768(m, v0, i1, v2, v3)
+	i0 = fn7769(m, v0, i1, v2, v3)
 	return i0
 L94:
 	if v10 != 0 {
@@ -5920,7 +23380,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7765(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7766(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -6272,7 +23732,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7766(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7767(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -6437,7 +23897,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7767(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7768(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -6556,7 +24016,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7768(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7769(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -6890,7 +24350,7 @@ L47:
 L43:
 	i1 = v1 + uint32(2)
 	i3 = v4 + uint32(12)
-	i0 = fn7765(m, v0, i1, v2, i3)
+	i0 = fn7766(m, v0, i1, v2, i3)
 	v1 = i0
 	if int32(v1) < int32(uint32(1)) {
 		goto L48
@@ -7223,7 +24683,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7769(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7770(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -7369,7 +24829,7 @@ L17:
 	goto L18
 L19:
 	i1 = uint32(int8(v2))
-	i0 = fn7759(m, v6, i1)
+	i0 = fn7760(m, v6, i1)
 	v2 = i0
 L18:
 	i0 = v1 + uint32(4)
@@ -7505,7 +24965,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7770(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7771(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -7724,7 +25184,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7771(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7772(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -7794,7 +25254,7 @@ L11:
 		goto L3
 	}
 	i1 = v1 + uint32(2)
-	i0 = fn7765(m, v0, i1, v2, v3)
+	i0 = fn7766(m, v0, i1, v2, v3)
 	return i0
 L10:
 	*(*uint32)(unsafe.Add(b, v3)) = v5
@@ -7832,7 +25292,7 @@ L13:
 	goto L14
 L15:
 	i1 = uint32(int8(v7))
-	i0 = fn7759(m, v2, i1)
+	i0 = fn7760(m, v2, i1)
 	v7 = i0
 L14:
 	i1 = v1 + uint32(4)
@@ -7864,7 +25324,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn7772(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7773(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -7934,14 +25394,14 @@ L10:
 		goto L3
 	}
 	i1 = v1 + uint32(2)
-	i0 = fn7765(m, v0, i1, v2, v3)
+	i0 = fn7766(m, v0, i1, v2, v3)
 	return i0
 L9:
 	if v5 != v1 {
 		goto L3
 	}
 	i2 = v1 + uint32(2)
-	i1 = fn7762(m, v0, i2, v2, v3)
+	i1 = fn7763(m, v0, i2, v2, v3)
 	v5 = i1
 	if v5 == uint32(22) {
 		i0 = uint32(0)
@@ -7982,7 +25442,7 @@ L12:
 	goto L13
 L14:
 	i1 = uint32(int8(v7))
-	i0 = fn7759(m, v2, i1)
+	i0 = fn7760(m, v2, i1)
 	v7 = i0
 L13:
 	i1 = v1 + uint32(4)
@@ -8007,7 +25467,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn7773(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7774(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -8063,7 +25523,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7774(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7775(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8141,7 +25601,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7775(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7776(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8189,7 +25649,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7776(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7777(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -8568,7 +26028,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7777(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn7778(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -8703,7 +26163,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7778(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7779(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -8871,7 +26331,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7779(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+func fn7780(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -8995,7 +26455,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7780(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7781(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -9083,7 +26543,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7781(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn7782(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -9285,7 +26745,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7782(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn7783(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -9360,7 +26820,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7783(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7784(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -9433,7 +26893,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7784(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn7785(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -9480,7 +26940,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7785(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7786(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -9600,11 +27060,11 @@ L12:
 	}
 L30:
 	i2 = v1 + uint32(2)
-	i0 = fn7786(m, uint32(12), v0, i2, v2, v3)
+	i0 = fn7787(m, uint32(12), v0, i2, v2, v3)
 	return i0
 L29:
 	i2 = v1 + uint32(2)
-	i0 = fn7786(m, uint32(13), v0, i2, v2, v3)
+	i0 = fn7787(m, uint32(13), v0, i2, v2, v3)
 	return i0
 L28:
 	i1 = v1 + uint32(2)
@@ -9629,7 +27089,7 @@ L31:
 	goto L32
 L33:
 	i1 = uint32(int8(v5))
-	i0 = fn7759(m, v7, i1)
+	i0 = fn7760(m, v7, i1)
 	v5 = i0
 L32:
 	i0 = v5 & uint32(255)
@@ -9649,11 +27109,11 @@ L32:
 		goto L34
 	}
 	i1 = v1 + uint32(4)
-	i0 = fn7787(m, v0, i1, v2, v3)
+	i0 = fn7788(m, v0, i1, v2, v3)
 	return i0
 L36:
 	i1 = v1 + uint32(4)
-	i0 = fn7788(m, v0, i1, v2, v3)
+	i0 = fn7789(m, v0, i1, v2, v3)
 	return i0
 L35:
 	*(*uint32)(unsafe.Add(b, v3)) = v1
@@ -9710,7 +27170,7 @@ L38:
 	goto L7
 L25:
 	i1 = v1 + uint32(2)
-	i0 = fn7789(m, v0, i1, v2, v3)
+	i0 = fn7790(m, v0, i1, v2, v3)
 	return i0
 L24:
 	i1 = v1 + uint32(2)
@@ -9787,7 +27247,7 @@ L43:
 	goto L44
 L45:
 	i1 = uint32(int8(v2))
-	i0 = fn7759(m, v4, i1)
+	i0 = fn7760(m, v4, i1)
 	v2 = i0
 L44:
 	i0 = v2 & uint32(255)
@@ -9832,7 +27292,7 @@ L18:
 	return uint32(17)
 L17:
 	i1 = v1 + uint32(2)
-	i0 = fn7790(m, v0, i1, v2, v3)
+	i0 = fn7791(m, v0, i1, v2, v3)
 	return i0
 L16:
 	i0 = v2 - v1
@@ -10022,7 +27482,7 @@ L71:
 L73:
 	i0 = uint32(int8(v8))
 	i1 = uint32(int8(v4))
-	i0 = fn7759(m, i0, i1)
+	i0 = fn7760(m, i0, i1)
 	v5 = i0
 L72:
 	v7 = uint32(19)
@@ -10129,7 +27589,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7786(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn7787(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -10262,7 +27722,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7787(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7788(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -10299,7 +27759,7 @@ func fn7787(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	}
 L6:
 	i1 = v1 + uint32(2)
-	i0 = fn7793(m, v0, i1, v2, v3)
+	i0 = fn7794(m, v0, i1, v2, v3)
 	return i0
 L5:
 	i1 = v1 + uint32(2)
@@ -10359,7 +27819,7 @@ L8:
 	goto L11
 L12:
 	i1 = uint32(int8(v4))
-	i0 = fn7759(m, v2, i1)
+	i0 = fn7760(m, v2, i1)
 	v4 = i0
 L11:
 	i0 = v4 & uint32(255)
@@ -10397,7 +27857,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7788(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7789(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -10594,7 +28054,7 @@ L19:
 	i1 = v12 + uint32(2)
 	v2 = i1
 	i2 = v4 + uint32(12)
-	i0 = fn7810(m, v1, v2, i2)
+	i0 = fn7811(m, v1, v2, i2)
 	if i0 != 0 {
 		goto L25
 	}
@@ -10852,7 +28312,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7789(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7790(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -11078,7 +28538,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7790(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7791(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -11278,7 +28738,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7791(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7792(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -11422,7 +28882,7 @@ L31:
 	goto L4
 L28:
 	i1 = v1 + uint32(2)
-	i0 = fn7792(m, v0, i1, v2, v3)
+	i0 = fn7793(m, v0, i1, v2, v3)
 	return i0
 L27:
 	i1 = v1 + uint32(2)
@@ -11447,7 +28907,7 @@ L34:
 	goto L35
 L36:
 	i1 = uint32(int8(v2))
-	i0 = fn7759(m, v0, i1)
+	i0 = fn7760(m, v0, i1)
 	v2 = i0
 L35:
 	i1 = v1 + uint32(4)
@@ -11928,7 +29388,7 @@ L50:
 	return v6
 L9:
 	i1 = v1 + uint32(4)
-	i0 = fn7788(m, v0, i1, v2, v3)
+	i0 = fn7789(m, v0, i1, v2, v3)
 	return i0
 L8:
 	v5 = k32(4294967295)
@@ -11952,7 +29412,7 @@ L8:
 	goto L79
 L80:
 	i1 = uint32(int8(v5))
-	i0 = fn7759(m, v7, i1)
+	i0 = fn7760(m, v7, i1)
 	v4 = i0
 L79:
 	i0 = v4 & uint32(255)
@@ -11967,11 +29427,11 @@ L79:
 	}
 L83:
 	i1 = v1 + uint32(6)
-	i0 = fn7793(m, v0, i1, v2, v3)
+	i0 = fn7794(m, v0, i1, v2, v3)
 	return i0
 L82:
 	i0 = v1 + uint32(6)
-	i0 = fn7794(m, i0, v2, v3)
+	i0 = fn7795(m, i0, v2, v3)
 	return i0
 L81:
 	*(*uint32)(unsafe.Add(b, v3)) = v6
@@ -12234,7 +29694,7 @@ L96:
 	return uint32(0)
 L95:
 	i1 = v8 + uint32(4)
-	i0 = fn7795(m, v0, i1, v2, v3)
+	i0 = fn7796(m, v0, i1, v2, v3)
 	return i0
 L94:
 	if v10 != 0 {
@@ -12373,7 +29833,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7792(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7793(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -12727,7 +30187,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn7793(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7794(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -12892,7 +30352,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7794(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn7795(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -13011,7 +30471,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7795(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7796(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -13349,7 +30809,7 @@ L47:
 L43:
 	i1 = v1 + uint32(2)
 	i3 = v4 + uint32(12)
-	i0 = fn7792(m, v0, i1, v2, i3)
+	i0 = fn7793(m, v0, i1, v2, i3)
 	v1 = i0
 	if int32(v1) < int32(uint32(1)) {
 		goto L48
@@ -13679,7 +31139,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn7796(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn7797(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -13826,7 +31286,7 @@ L17:
 	goto L18
 L19:
 	i1 = uint32(int8(v2))
-	i0 = fn7759(m, v6, i1)
+	i0 = fn7760(m, v6, i1)
 	v2 = i0
 L18:
 	i0 = v1 + uint32(4)
@@ -13959,18361 +31419,4 @@ L3:
 	*(*uint32)(unsafe.Add(b, v3)) = v1
 L2:
 	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7797(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i1 = v2 - v1
-	v4 = i1
-	i1 = v4 & k32(4294967294)
-	i0 = v1 + i1
-	i2 = v4 & uint32(1)
-	if i2 == 0 {
-		i0 = v2
-	}
-	v5 = i0
-	i0 = v5 - v1
-	v2 = i0
-	if int32(v2) < int32(uint32(2)) {
-		goto L2
-	}
-	i0 = v0 + uint32(72)
-	v0 = i0
-	v6 = uint32(0)
-	v7 = uint32(0)
-L3:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v4 = i0
-	i0 = v4 + k32(4294967080)
-	switch i0 {
-	case 0, 1, 2, 3:
-		goto L10
-	case 4, 5, 6, 7:
-		goto L7
-	case 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38:
-		goto L5
-	case 39:
-		goto L12
-	default:
-		goto L11
-	}
-L12:
-	i0 = v1 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 > uint32(253) {
-		goto L7
-	}
-	goto L5
-L11:
-	if v4 != 0 {
-		goto L5
-	}
-	i1 = v1 + uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = v0 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	switch i0 {
-	case 0, 1, 8:
-		goto L7
-	case 2:
-		goto L9
-	case 4:
-		goto L8
-	case 6:
-		goto L13
-	case 7:
-		goto L10
-	default:
-		goto L5
-	}
-L13:
-	if v2 != uint32(2) {
-		goto L14
-	}
-	return k32(4294967294)
-L14:
-	i0 = v1 + uint32(3)
-	v1 = i0
-	goto L4
-L10:
-	if v2 >= uint32(4) {
-		goto L15
-	}
-	return k32(4294967294)
-L15:
-	i0 = v1 + uint32(4)
-	v1 = i0
-	goto L4
-L9:
-	v2 = k32(4294967295)
-	i1 = v1 + uint32(2)
-	v4 = i1
-	i0 = v5 - v4
-	if int32(i0) < int32(uint32(2)) {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	if i0 == 0 {
-		goto L16
-	}
-	v1 = v4
-	goto L4
-L16:
-	i0 = v1 + uint32(3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 == uint32(33) {
-		goto L17
-	}
-	v1 = v4
-	goto L4
-L17:
-	i1 = v1 + uint32(4)
-	v4 = i1
-	i0 = v5 - v4
-	if int32(i0) < int32(uint32(2)) {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	if i0 == 0 {
-		goto L18
-	}
-	v1 = v4
-	goto L4
-L18:
-	i0 = v1 + uint32(5)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 == uint32(91) {
-		goto L19
-	}
-	v1 = v4
-	goto L4
-L19:
-	i0 = v1 + uint32(6)
-	v1 = i0
-	i0 = v7 + uint32(1)
-	v7 = i0
-	goto L4
-L8:
-	v2 = k32(4294967295)
-	i1 = v1 + uint32(2)
-	v4 = i1
-	i0 = v5 - v4
-	if int32(i0) < int32(uint32(2)) {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	if i0 == 0 {
-		goto L20
-	}
-	v1 = v4
-	goto L4
-L20:
-	i0 = v1 + uint32(3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 == uint32(93) {
-		goto L21
-	}
-	v1 = v4
-	goto L4
-L21:
-	i1 = v1 + uint32(4)
-	v4 = i1
-	i0 = v5 - v4
-	if int32(i0) < int32(uint32(2)) {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	if i0 == 0 {
-		goto L22
-	}
-	v1 = v4
-	goto L4
-L22:
-	i0 = v1 + uint32(5)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 == uint32(62) {
-		goto L23
-	}
-	v1 = v4
-	goto L4
-L23:
-	i0 = v1 + uint32(6)
-	v1 = i0
-	if v7 != 0 {
-		goto L6
-	}
-	v6 = uint32(42)
-L7:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	return v6
-L6:
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	goto L4
-L5:
-	i0 = v1 + uint32(2)
-	v1 = i0
-L4:
-	i0 = v5 - v1
-	v2 = i0
-	if int32(v2) > int32(uint32(1)) {
-		goto L3
-	}
-L2:
-	v2 = k32(4294967295)
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7798(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v1 < v2 {
-		goto L1
-	}
-	return k32(4294967292)
-L1:
-	i0 = v2 - v1
-	if int32(i0) >= int32(uint32(2)) {
-		goto L2
-	}
-	return k32(4294967295)
-L2:
-	i0 = v0 + uint32(72)
-	v4 = i0
-	v5 = v1
-L4:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	v6 = i0
-	i0 = v6 + k32(4294967080)
-	if i0 < uint32(4) {
-		goto L12
-	}
-	v7 = uint32(2)
-	if v6 != 0 {
-		goto L5
-	}
-	i1 = v5 + uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = v4 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967294)
-	switch i0 {
-	case 0:
-		goto L10
-	case 1:
-		goto L11
-	case 4:
-		goto L6
-	case 5:
-		goto L12
-	case 7:
-		goto L8
-	case 8:
-		goto L9
-	case 19:
-		goto L7
-	default:
-		goto L5
-	}
-L12:
-	v7 = uint32(4)
-	goto L5
-L11:
-	if v5 != v1 {
-		goto L3
-	}
-	i1 = v1 + uint32(2)
-	i0 = fn7792(m, v0, i1, v2, v3)
-	return i0
-L10:
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	return uint32(0)
-L9:
-	if v5 != v1 {
-		goto L3
-	}
-	i1 = v1 + uint32(2)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	return uint32(7)
-L8:
-	if v5 != v1 {
-		goto L3
-	}
-	i1 = v1 + uint32(2)
-	v5 = i1
-	i0 = v2 - v5
-	if int32(i0) >= int32(uint32(2)) {
-		goto L13
-	}
-	return k32(4294967293)
-L13:
-	i0 = v1 + uint32(3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v7 = i0
-	i0 = uint32(*(*int8)(unsafe.Add(b, v5)))
-	v2 = i0
-	if v2 != 0 {
-		goto L15
-	}
-	i0 = v4 + v7
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v7 = i0
-	goto L14
-L15:
-	i1 = uint32(int8(v7))
-	i0 = fn7759(m, v2, i1)
-	v7 = i0
-L14:
-	i1 = v1 + uint32(4)
-	if !(v7 == uint32(10)) {
-		i1 = v5
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	return uint32(7)
-L7:
-	if v5 != v1 {
-		goto L3
-	}
-	i1 = v1 + uint32(2)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	return uint32(39)
-L6:
-	v7 = uint32(3)
-L5:
-	i1 = v5 + v7
-	v5 = i1
-	i0 = v2 - v5
-	if int32(i0) > int32(uint32(1)) {
-		goto L4
-	}
-L3:
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	return uint32(6)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7799(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if v1 < v2 {
-		goto L1
-	}
-	return k32(4294967292)
-L1:
-	i0 = v2 - v1
-	if int32(i0) >= int32(uint32(2)) {
-		goto L2
-	}
-	return k32(4294967295)
-L2:
-	i0 = v0 + uint32(72)
-	v4 = i0
-	v5 = v1
-L4:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	v6 = i0
-	i0 = v6 + k32(4294967080)
-	if i0 < uint32(4) {
-		goto L11
-	}
-	v7 = uint32(2)
-	if v6 != 0 {
-		goto L5
-	}
-	i1 = v5 + uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = v4 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967293)
-	switch i0 {
-	case 0:
-		goto L10
-	case 3:
-		goto L6
-	case 4:
-		goto L11
-	case 6:
-		goto L7
-	case 7:
-		goto L8
-	case 27:
-		goto L9
-	default:
-		goto L5
-	}
-L11:
-	v7 = uint32(4)
-	goto L5
-L10:
-	if v5 != v1 {
-		goto L3
-	}
-	i1 = v1 + uint32(2)
-	i0 = fn7792(m, v0, i1, v2, v3)
-	return i0
-L9:
-	if v5 != v1 {
-		goto L3
-	}
-	i2 = v1 + uint32(2)
-	i1 = fn7789(m, v0, i2, v2, v3)
-	v5 = i1
-	if v5 == uint32(22) {
-		i0 = uint32(0)
-	} else {
-		i0 = v5
-	}
-	return i0
-L8:
-	if v5 != v1 {
-		goto L3
-	}
-	i1 = v1 + uint32(2)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	return uint32(7)
-L7:
-	if v5 != v1 {
-		goto L3
-	}
-	i1 = v1 + uint32(2)
-	v5 = i1
-	i0 = v2 - v5
-	if int32(i0) >= int32(uint32(2)) {
-		goto L12
-	}
-	return k32(4294967293)
-L12:
-	i0 = v1 + uint32(3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v7 = i0
-	i0 = uint32(*(*int8)(unsafe.Add(b, v5)))
-	v2 = i0
-	if v2 != 0 {
-		goto L14
-	}
-	i0 = v4 + v7
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v7 = i0
-	goto L13
-L14:
-	i1 = uint32(int8(v7))
-	i0 = fn7759(m, v2, i1)
-	v7 = i0
-L13:
-	i1 = v1 + uint32(4)
-	if !(v7 == uint32(10)) {
-		i1 = v5
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	return uint32(7)
-L6:
-	v7 = uint32(3)
-L5:
-	i1 = v5 + v7
-	v5 = i1
-	i0 = v2 - v5
-	if int32(i0) > int32(uint32(1)) {
-		goto L4
-	}
-L3:
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	return uint32(6)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7800(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = v2 - v1
-	v5 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-L3:
-	v6 = uint32(0)
-	if int32(v5) < int32(uint32(2)) {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v1 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i1 = v4 & uint32(255)
-	if i0 != i1 {
-		goto L1
-	}
-	i0 = v5 + k32(4294967294)
-	v5 = i0
-	i0 = v1 + uint32(2)
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	v4 = i0
-	i0 = v3 + uint32(1)
-	v3 = i0
-	if v4 != 0 {
-		goto L3
-	}
-L2:
-	i0 = b2i(v1 == v2)
-	v6 = i0
-L1:
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn7801(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = v0 + uint32(72)
-	v2 = i0
-	v0 = v1
-L1:
-	v3 = uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v4 = i0
-	i0 = v4 + k32(4294967080)
-	switch i0 {
-	case 0, 1, 2, 3:
-		goto L5
-	case 4, 5, 6, 7:
-		goto L3
-	case 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38:
-		goto L2
-	case 39:
-		goto L4
-	default:
-		goto L6
-	}
-L6:
-	v3 = uint32(2)
-	if v4 != 0 {
-		goto L2
-	}
-	i1 = v0 + uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = v2 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967291)
-	i0 = i0 & uint32(255)
-	v3 = i0
-	if v3 >= uint32(25) {
-		goto L3
-	}
-	i0 = uint32(25034759) >> (v3 & 31)
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L3
-	}
-	i1 = v3 << (uint32(2) & 31)
-	i1 = i1 + uint32(9993868)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = v0 + i1
-	v0 = i0
-	goto L1
-L5:
-	v3 = uint32(4)
-	goto L2
-L4:
-	v3 = uint32(2)
-	i0 = v0 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 <= uint32(253) {
-		goto L2
-	}
-L3:
-	i0 = v0 - v1
-	return i0
-L2:
-	i0 = v0 + v3
-	v0 = i0
-	goto L1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7802(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(72)
-	v2 = i0
-L2:
-	i1 = v1 + uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = v2 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v0 = i0
-	if v0 > uint32(21) {
-		goto L1
-	}
-	i0 = uint32(1) << (v0 & 31)
-	i0 = i0 & uint32(2098688)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = v1 + uint32(2)
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 == 0 {
-		goto L2
-	}
-L1:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7803(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = v0 + uint32(72)
-	v4 = i0
-	v5 = uint32(1)
-	v6 = uint32(0)
-	v7 = uint32(0)
-L1:
-	v8 = v5
-	v9 = v1
-	i0 = v9 + uint32(2)
-	v0 = i0
-	v1 = v0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v10 = i0
-	i0 = v10 + k32(4294967080)
-	switch i0 {
-	case 0, 1, 2, 3:
-		goto L5
-	case 4, 5, 6, 7:
-		goto L1
-	case 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38:
-		goto L2
-	case 39:
-		goto L7
-	default:
-		goto L6
-	}
-L7:
-	v1 = v0
-	v5 = v8
-	i0 = v9 + uint32(3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 > uint32(253) {
-		goto L1
-	}
-	goto L2
-L6:
-	if v10 != 0 {
-		goto L2
-	}
-	v1 = v0
-	v5 = v8
-	i1 = v9 + uint32(3)
-	v10 = i1
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
-	v11 = i1
-	i0 = v4 + v11
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967293)
-	switch i0 {
-	case 0:
-		goto L13
-	case 2:
-		goto L3
-	case 3:
-		goto L4
-	case 4:
-		goto L5
-	case 6, 7:
-		goto L11
-	case 8, 14:
-		goto L10
-	case 9:
-		goto L15
-	case 10:
-		goto L14
-	case 18:
-		goto L12
-	case 19, 21, 26:
-		goto L2
-	default:
-		goto L1
-	}
-L15:
-	if v8 == uint32(2) {
-		goto L16
-	}
-	v7 = uint32(12)
-	v5 = uint32(2)
-	v1 = v0
-	if int32(v6) >= int32(v2) {
-		goto L1
-	}
-	i1 = v6 << (uint32(4) & 31)
-	i0 = v3 + i1
-	i0 = i0 + uint32(4)
-	i1 = v9 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	v1 = v0
-	goto L1
-L16:
-	v5 = uint32(2)
-	v1 = v0
-	if v7 != uint32(12) {
-		goto L1
-	}
-	if int32(v6) >= int32(v2) {
-		goto L17
-	}
-	i1 = v6 << (uint32(4) & 31)
-	i0 = v3 + i1
-	i0 = i0 + uint32(8)
-	*(*uint32)(unsafe.Add(b, i0)) = v0
-L17:
-	i0 = v6 + uint32(1)
-	v6 = i0
-	v7 = uint32(12)
-	goto L8
-L14:
-	if v8 == uint32(2) {
-		goto L18
-	}
-	v7 = uint32(13)
-	v5 = uint32(2)
-	v1 = v0
-	if int32(v6) >= int32(v2) {
-		goto L1
-	}
-	i1 = v6 << (uint32(4) & 31)
-	i0 = v3 + i1
-	i0 = i0 + uint32(4)
-	i1 = v9 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	v1 = v0
-	goto L1
-L18:
-	v5 = uint32(2)
-	v1 = v0
-	if v7 != uint32(13) {
-		goto L1
-	}
-	if int32(v6) >= int32(v2) {
-		goto L19
-	}
-	i1 = v6 << (uint32(4) & 31)
-	i0 = v3 + i1
-	i0 = i0 + uint32(8)
-	*(*uint32)(unsafe.Add(b, i0)) = v0
-L19:
-	i0 = v6 + uint32(1)
-	v6 = i0
-	v7 = uint32(13)
-	goto L8
-L13:
-	v1 = v0
-	v5 = v8
-	if int32(v6) >= int32(v2) {
-		goto L1
-	}
-	i1 = v6 << (uint32(4) & 31)
-	i0 = v3 + i1
-	i0 = i0 + uint32(12)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-	goto L9
-L12:
-	v5 = uint32(0)
-	v1 = v0
-	i0 = v8 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L1
-	case 1:
-		goto L20
-	default:
-		goto L9
-	}
-L20:
-	v5 = uint32(2)
-	v1 = v0
-	if int32(v6) >= int32(v2) {
-		goto L1
-	}
-	v1 = v0
-	i1 = v6 << (uint32(4) & 31)
-	i0 = v3 + i1
-	v8 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+12)))
-	if i0 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
-	if v0 == i1 {
-		goto L21
-	}
-	if v11 != uint32(32) {
-		goto L21
-	}
-	v10 = uint32(7)
-	i0 = v9 + uint32(4)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v1 = i0
-	i0 = v1 + k32(4294967080)
-	switch i0 {
-	case 0, 1, 2, 3:
-		goto L22
-	case 4, 5, 6, 7:
-		goto L25
-	case 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38:
-		goto L23
-	case 39:
-		goto L24
-	default:
-		goto L26
-	}
-L26:
-	if v1 != 0 {
-		goto L23
-	}
-	i0 = v9 + uint32(5)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v1 = i0
-	if v1 == uint32(32) {
-		goto L21
-	}
-	i0 = v4 + v1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v10 = i0
-	goto L22
-L25:
-	v10 = uint32(8)
-	goto L22
-L24:
-	i0 = v9 + uint32(5)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 <= uint32(253) {
-		goto L23
-	}
-	v10 = uint32(0)
-	goto L22
-L23:
-	v10 = uint32(29)
-L22:
-	v1 = v0
-	if v10 != v7 {
-		goto L1
-	}
-L21:
-	*(*uint8)(unsafe.Add(b, uint64(v8)+12)) = uint8(k32(0))
-	v1 = v0
-	goto L1
-L11:
-	v5 = uint32(0)
-	v1 = v0
-	i0 = v8 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L1
-	case 1:
-		goto L27
-	default:
-		goto L9
-	}
-L27:
-	v5 = uint32(2)
-	v1 = v0
-	if int32(v6) >= int32(v2) {
-		goto L1
-	}
-	i1 = v6 << (uint32(4) & 31)
-	i0 = v3 + i1
-	i0 = i0 + uint32(12)
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-	v1 = v0
-	goto L1
-L10:
-	v5 = uint32(2)
-	v1 = v0
-	if v8 == uint32(2) {
-		goto L1
-	}
-	return v6
-L9:
-	v1 = v0
-	v5 = v8
-	goto L1
-L8:
-	v5 = uint32(0)
-	v1 = v0
-	goto L1
-L5:
-	if v8 != 0 {
-		goto L28
-	}
-	v8 = uint32(1)
-	if int32(v6) >= int32(v2) {
-		goto L28
-	}
-	v8 = uint32(1)
-	i1 = v6 << (uint32(4) & 31)
-	i0 = v3 + i1
-	v1 = i0
-	*(*uint8)(unsafe.Add(b, uint64(v1)+12)) = uint8(k32(1))
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-L28:
-	i0 = v9 + uint32(4)
-	v1 = i0
-	v5 = v8
-	goto L1
-L4:
-	v1 = v10
-	v5 = v8
-	if v8 != 0 {
-		goto L1
-	}
-	v1 = v10
-	v5 = uint32(1)
-	if int32(v6) >= int32(v2) {
-		goto L1
-	}
-	v5 = uint32(1)
-	i1 = v6 << (uint32(4) & 31)
-	i0 = v3 + i1
-	v1 = i0
-	*(*uint8)(unsafe.Add(b, uint64(v1)+12)) = uint8(k32(1))
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	v1 = v10
-	goto L1
-L3:
-	v1 = v0
-	v5 = v8
-	if v8 != 0 {
-		goto L1
-	}
-	v1 = v0
-	v5 = uint32(1)
-	if int32(v6) >= int32(v2) {
-		goto L1
-	}
-	v5 = uint32(1)
-	i1 = v6 << (uint32(4) & 31)
-	i0 = v3 + i1
-	v1 = i0
-	*(*uint8)(unsafe.Add(b, uint64(v1)+12)) = uint8(k32(1))
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	v1 = v0
-	goto L1
-L2:
-	v1 = v0
-	v5 = v8
-	if v8 != 0 {
-		goto L1
-	}
-	v1 = v0
-	v5 = uint32(1)
-	if int32(v6) >= int32(v2) {
-		goto L1
-	}
-	v5 = uint32(1)
-	i1 = v6 << (uint32(4) & 31)
-	i0 = v3 + i1
-	v1 = i0
-	*(*uint8)(unsafe.Add(b, uint64(v1)+12)) = uint8(k32(1))
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	v1 = v0
-	goto L1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7804(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = v1 + uint32(4)
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	if i0 != 0 {
-		goto L3
-	}
-	i0 = v1 + uint32(5)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(120) {
-		goto L3
-	}
-	i0 = v1 + uint32(6)
-	v2 = i0
-	v1 = uint32(0)
-L4:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = v2 + uint32(1)
-	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
-	v3 = i0
-	i0 = v3 & uint32(255)
-	v4 = i0
-	if v4 == uint32(59) {
-		goto L2
-	}
-	i0 = v4 + k32(4294967248)
-	switch i0 {
-	case 0, 1, 2, 3, 4, 5, 6, 7, 8, 9:
-		goto L9
-	case 17, 18, 19, 20, 21, 22:
-		goto L8
-	case 49, 50, 51, 52, 53, 54:
-		goto L7
-	default:
-		goto L5
-	}
-L9:
-	i0 = v3 + k32(4294967248)
-	i1 = v1 << (uint32(4) & 31)
-	i0 = i0 | i1
-	v1 = i0
-	goto L6
-L8:
-	i0 = v1 << (uint32(4) & 31)
-	i0 = i0 + v3
-	i0 = i0 + k32(4294967241)
-	v1 = i0
-	goto L6
-L7:
-	i0 = v1 << (uint32(4) & 31)
-	i0 = i0 + v3
-	i0 = i0 + k32(4294967209)
-	v1 = i0
-L6:
-	if int32(v1) <= int32(uint32(1114111)) {
-		goto L5
-	}
-	return k32(4294967295)
-L5:
-	i0 = v2 + uint32(2)
-	v2 = i0
-	goto L4
-L3:
-	v1 = uint32(0)
-L10:
-	v3 = k32(4294967295)
-	v4 = k32(4294967295)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	if i0 != 0 {
-		goto L11
-	}
-	i0 = v2 + uint32(1)
-	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
-	v4 = i0
-	if v4 == uint32(59) {
-		goto L2
-	}
-L11:
-	i0 = v2 + uint32(2)
-	v2 = i0
-	i0 = v1 * uint32(10)
-	i0 = i0 + v4
-	i0 = i0 + k32(4294967248)
-	v1 = i0
-	if int32(v1) < int32(uint32(1114112)) {
-		goto L10
-	}
-	goto L1
-L2:
-	v3 = k32(4294967295)
-	i0 = uint32(int32(v1) >> (uint32(8) & 31))
-	v2 = i0
-	i0 = v2 + k32(4294967080)
-	if i0 < uint32(8) {
-		goto L1
-	}
-	if v2 == uint32(255) {
-		goto L13
-	}
-	if v2 != 0 {
-		goto L12
-	}
-	i0 = v1 + uint32(9987576)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L12
-	}
-	goto L1
-L13:
-	i0 = v1 & k32(4294967294)
-	if i0 == uint32(65534) {
-		goto L1
-	}
-L12:
-	v3 = v1
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7805(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = v2 - v1
-	i0 = div32s(i0, uint32(2))
-	i0 = i0 + k32(4294967294)
-	switch i0 {
-	case 0:
-		goto L4
-	case 1:
-		goto L3
-	case 2:
-		goto L2
-	default:
-		goto L1
-	}
-L4:
-	i0 = v1 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v1 + uint32(3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(116) {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != 0 {
-		goto L1
-	}
-	i3 = v1 + uint32(1)
-	i3 = uint32(*(*uint8)(unsafe.Add(b, i3)))
-	i3 = i3 & uint32(255)
-	v1 = i3
-	if v1 == uint32(103) {
-		i1 = uint32(62)
-	} else {
-		i1 = uint32(0)
-	}
-	if v1 == uint32(108) {
-		i0 = uint32(60)
-	} else {
-		i0 = i1
-	}
-	return i0
-L3:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v1 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(97) {
-		goto L1
-	}
-	i0 = v1 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v1 + uint32(3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(109) {
-		goto L1
-	}
-	i0 = v1 + uint32(4)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v1 + uint32(5)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(112) {
-		goto L1
-	}
-	return uint32(38)
-L2:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v1 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967199)
-	switch i0 {
-	case 0:
-		goto L5
-	case 16:
-		goto L6
-	default:
-		goto L1
-	}
-L6:
-	i0 = v1 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v1 + uint32(3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(117) {
-		goto L1
-	}
-	i0 = v1 + uint32(4)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v1 + uint32(5)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(111) {
-		goto L1
-	}
-	i0 = v1 + uint32(6)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v1 + uint32(7)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(116) {
-		goto L1
-	}
-	return uint32(34)
-L5:
-	i0 = v1 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v1 + uint32(3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(112) {
-		goto L1
-	}
-	i0 = v1 + uint32(4)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v1 + uint32(5)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(111) {
-		goto L1
-	}
-	i0 = v1 + uint32(6)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v1 + uint32(7)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(115) {
-		goto L1
-	}
-	return uint32(39)
-L1:
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7806(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = v2 - v1
-	if int32(i0) < int32(uint32(2)) {
-		goto L1
-	}
-	i0 = v0 + uint32(72)
-	v4 = i0
-L2:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v0 = i0
-	i0 = v0 + k32(4294967080)
-	if i0 < uint32(4) {
-		goto L8
-	}
-	if v0 != 0 {
-		goto L5
-	}
-	i1 = v1 + uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	i0 = v4 + i1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967291)
-	switch i0 {
-	case 0:
-		goto L10
-	case 1:
-		goto L9
-	case 2:
-		goto L8
-	case 4:
-		goto L6
-	case 5:
-		goto L7
-	default:
-		goto L5
-	}
-L10:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	goto L4
-L9:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = v1 + uint32(3)
-	v1 = i0
-	goto L3
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = v1 + uint32(4)
-	v1 = i0
-	goto L3
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	goto L4
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = v1 + uint32(2)
-	v0 = i1
-	i0 = v2 - v0
-	if int32(i0) >= int32(uint32(2)) {
-		goto L11
-	}
-	v1 = v0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
-	goto L3
-L11:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	if i0 == 0 {
-		goto L12
-	}
-	v1 = v0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
-	goto L3
-L12:
-	i0 = v1 + uint32(4)
-	i3 = v1 + uint32(3)
-	i3 = uint32(*(*uint8)(unsafe.Add(b, i3)))
-	i2 = v4 + i3
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	i2 = i2 & uint32(255)
-	if !(i2 == uint32(10)) {
-		i0 = v0
-	}
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
-	goto L3
-L5:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i1 = i1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-L4:
-	i0 = v1 + uint32(2)
-	v1 = i0
-L3:
-	i0 = v2 - v1
-	if int32(i0) > int32(uint32(1)) {
-		goto L2
-	}
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7807(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	v4 = uint32(1)
-	i1 = v1 + uint32(2)
-	v1 = i1
-	i0 = v2 - v1
-	i0 = i0 + k32(4294967294)
-	v2 = i0
-	if int32(v2) < int32(uint32(2)) {
-		goto L2
-	}
-	i0 = v0 + uint32(72)
-	v5 = i0
-L3:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != 0 {
-		goto L1
-	}
-	i1 = v1 + uint32(1)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v0 = i1
-	i0 = v5 + v0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 + k32(4294967287)
-	v4 = i0
-	if v4 > uint32(26) {
-		goto L5
-	}
-	i0 = uint32(1) << (v4 & 31)
-	v6 = i0
-	i0 = v6 & uint32(132499443)
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = uint32(int8(v0))
-	v7 = i0
-	i0 = v6 & uint32(139264)
-	if i0 != 0 {
-		goto L6
-	}
-	if v4 != uint32(12) {
-		goto L5
-	}
-	if v7 != uint32(9) {
-		goto L4
-	}
-	goto L1
-L6:
-	if int32(v7) > int32(k32(4294967295)) {
-		goto L4
-	}
-L5:
-	if v0 == uint32(64) {
-		goto L4
-	}
-	if v0 != uint32(36) {
-		goto L1
-	}
-L4:
-	i0 = v1 + uint32(2)
-	v1 = i0
-	v4 = uint32(1)
-	i0 = v2 + k32(4294967294)
-	v2 = i0
-	if int32(v2) > int32(uint32(1)) {
-		goto L3
-	}
-L2:
-	return v4
-L1:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7808(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	i2 = v2 - v5
-	i2 = i2 & k32(4294967294)
-	i1 = v5 + i2
-	v6 = i1
-	if v5 >= v6 {
-		goto L2
-	}
-L3:
-	i0 = v5 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v7 = i0
-	i0 = uint32(int8(v7))
-	v2 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	v8 = i0
-	switch v8 {
-	case 0:
-		goto L7
-	case 1, 2, 3, 4, 5, 6, 7:
-		goto L6
-	default:
-		goto L5
-	}
-L7:
-	if int32(v2) < int32(uint32(0)) {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v8 = i0
-	if v8 != v4 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	return uint32(2)
-L8:
-	i1 = v8 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	*(*uint8)(unsafe.Add(b, v8)) = uint8(v2)
-	goto L4
-L6:
-	v9 = uint32(2)
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v7 = i1
-	i0 = v4 - v7
-	if int32(i0) < int32(uint32(2)) {
-		goto L1
-	}
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = v8 << (uint32(2) & 31)
-	i2 = v2 >> (uint32(6) & 31)
-	i2 = i2 & uint32(3)
-	i1 = i1 | i2
-	i1 = i1 | uint32(192)
-	*(*uint8)(unsafe.Add(b, v7)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v8 = i1
-	i1 = v8 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = v2 & uint32(63)
-	i1 = i1 | uint32(128)
-	*(*uint8)(unsafe.Add(b, v8)) = uint8(i1)
-	goto L4
-L5:
-	i0 = v8 + k32(4294967080)
-	if i0 < uint32(4) {
-		goto L9
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v7 = i1
-	i0 = v4 - v7
-	if int32(i0) >= int32(uint32(3)) {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	return uint32(2)
-L10:
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = v8 >> (uint32(4) & 31)
-	i1 = i1 | uint32(224)
-	*(*uint8)(unsafe.Add(b, v7)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v7 = i1
-	i1 = v7 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = v2 & uint32(192)
-	i1 = i1 >> (uint32(6) & 31)
-	i2 = v8 << (uint32(2) & 31)
-	i2 = i2 & uint32(60)
-	i1 = i1 | i2
-	i1 = i1 | uint32(128)
-	*(*uint8)(unsafe.Add(b, v7)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v8 = i1
-	i1 = v8 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = v2 & uint32(63)
-	i1 = i1 | uint32(128)
-	*(*uint8)(unsafe.Add(b, v8)) = uint8(i1)
-	goto L4
-L9:
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v9 = i1
-	i0 = v4 - v9
-	if int32(i0) >= int32(uint32(4)) {
-		goto L11
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	return uint32(2)
-L11:
-	i0 = v6 - v5
-	if int32(i0) >= int32(uint32(4)) {
-		goto L12
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	return uint32(1)
-L12:
-	i1 = v9 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = v8 << (uint32(2) & 31)
-	i1 = i1 & uint32(12)
-	i2 = v7 >> (uint32(6) & 31)
-	i1 = i1 | i2
-	i1 = i1 + uint32(1)
-	v8 = i1
-	i1 = v8 >> (uint32(2) & 31)
-	i1 = i1 | uint32(240)
-	*(*uint8)(unsafe.Add(b, v9)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v9 = i1
-	i1 = v9 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = v8 << (uint32(4) & 31)
-	i1 = i1 & uint32(48)
-	i2 = v7 >> (uint32(2) & 31)
-	i2 = i2 & uint32(15)
-	i1 = i1 | i2
-	i1 = i1 | uint32(128)
-	*(*uint8)(unsafe.Add(b, v9)) = uint8(i1)
-	i0 = v5 + uint32(2)
-	v8 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v8)))
-	v7 = i0
-	i0 = v5 + uint32(3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v9 = i1
-	i1 = v9 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = v2 << (uint32(4) & 31)
-	i1 = i1 & uint32(48)
-	i2 = v5 >> (uint32(6) & 31)
-	i1 = i1 | i2
-	i2 = v7 << (uint32(2) & 31)
-	i2 = i2 & uint32(12)
-	i1 = i1 | i2
-	i1 = i1 | uint32(128)
-	*(*uint8)(unsafe.Add(b, v9)) = uint8(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i1
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = v5 & uint32(63)
-	i1 = i1 | uint32(128)
-	*(*uint8)(unsafe.Add(b, v2)) = uint8(i1)
-	v5 = v8
-L4:
-	i0 = v5 + uint32(2)
-	v5 = i0
-	if v5 < v6 {
-		goto L3
-	}
-L2:
-	v9 = uint32(0)
-L1:
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	return v9
-}
-
-//go:norace
-//go:nocheckptr
-func fn7809(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v5 = i0
-	i1 = v2 - v5
-	i1 = i1 & k32(4294967294)
-	v2 = i1
-	i0 = v5 + v2
-	v6 = i0
-	v7 = uint32(0)
-	i2 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = v4 - i2
-	if int32(v2) <= int32(i1) {
-		goto L1
-	}
-	i0 = v6 + k32(4294967294)
-	v2 = i0
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i2 = i2 & uint32(248)
-	i2 = b2i(i2 == uint32(216))
-	v7 = i2
-	if v7 != 0 {
-		i0 = v2
-	} else {
-		i0 = v6
-	}
-	v6 = i0
-L1:
-	if v5 >= v6 {
-		goto L2
-	}
-L4:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v2 = i0
-	if v2 >= v4 {
-		goto L3
-	}
-	i0 = uint32(*(*uint16)(unsafe.Add(b, v5)))
-	v5 = i0
-	i1 = v2 + uint32(2)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = v5 << (uint32(8) & 31)
-	i2 = v5 >> (uint32(8) & 31)
-	i1 = i1 | i2
-	*(*uint16)(unsafe.Add(b, v2)) = uint16(i1)
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = i1 + uint32(2)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	if v5 < v6 {
-		goto L4
-	}
-	goto L2
-L3:
-	if v2 != v4 {
-		goto L2
-	}
-	v7 = uint32(2)
-L2:
-	return v7
-}
-
-//go:norace
-//go:nocheckptr
-func fn7810(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	b := m.base
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(11)
-	v3 = uint32(1)
-	i0 = v1 - v0
-	if i0 != uint32(6) {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	if i0 != 0 {
-		goto L1
-	}
-	v3 = uint32(1)
-	i0 = v0 + uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v1 = i0
-	if v1 != uint32(120) {
-		goto L3
-	}
-	v1 = uint32(0)
-	goto L2
-L3:
-	if v1 != uint32(88) {
-		goto L1
-	}
-	v1 = uint32(1)
-L2:
-	i0 = v0 + uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v4 = i0
-	if v4 == uint32(109) {
-		goto L4
-	}
-	if v4 != uint32(77) {
-		goto L1
-	}
-	v1 = uint32(1)
-L4:
-	i0 = v0 + uint32(4)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = v0 + uint32(5)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v0 = i0
-	if v0 == uint32(108) {
-		goto L5
-	}
-	v3 = uint32(1)
-	if v0 != uint32(76) {
-		goto L1
-	}
-	return uint32(0)
-L5:
-	v3 = uint32(0)
-	if v1 != 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(12)
-	v3 = uint32(1)
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7811(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn7812(m, v0)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7812(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864))
-	v2 = i0
-	if v2 != 0 {
-		goto L13
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523312))
-	v3 = i0
-	if v3 != 0 {
-		goto L14
-	}
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10523324)) = k64(18446744073709551615)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10523316)) = uint64(281474976776192)
-	i1 = v1 + uint32(8)
-	i1 = i1 & k32(4294967280)
-	i1 = i1 ^ uint32(1431655768)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523312)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523332)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523284)) = uint32(0)
-L14:
-	if k32(10551296) < uint32(10525696) {
-		goto L12
-	}
-	v2 = uint32(0)
-	i0 = k32(10551296) - uint32(10525696)
-	if i0 < uint32(89) {
-		goto L13
-	}
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523288)) = uint32(10525696)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856)) = uint32(10525696)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522872)) = k32(4294967295)
-	i1 = k32(10551296) - uint32(10525696)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523292)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523276)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523272)) = v3
-L15:
-	i0 = v4 + uint32(10522900)
-	i1 = v4 + uint32(10522888)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v3
-	i1 = v4 + uint32(10522880)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	i0 = v4 + uint32(10522892)
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	i0 = v4 + uint32(10522908)
-	i1 = v4 + uint32(10522896)
-	v5 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, v5)) = v3
-	i0 = v4 + uint32(10522916)
-	i1 = v4 + uint32(10522904)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v3
-	*(*uint32)(unsafe.Add(b, v3)) = v5
-	i0 = v4 + uint32(10522912)
-	*(*uint32)(unsafe.Add(b, i0)) = v3
-	i0 = v4 + uint32(32)
-	v4 = i0
-	if v4 != uint32(256) {
-		goto L15
-	}
-	i0 = uint32(10551296) + k32(4294967244)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(56)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523328))
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522868)) = i1
-	i2 = k32(4294967288) - uint32(10525696)
-	i2 = i2 & uint32(15)
-	v4 = i2
-	i1 = uint32(10525696) + v4
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = v2
-	i1 = k32(10551296) - uint32(10525696)
-	i1 = i1 - v4
-	i1 = i1 + k32(4294967240)
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522852)) = v4
-	i1 = v4 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-L13:
-	if v0 > uint32(236) {
-		goto L17
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840))
-	v6 = i0
-	i2 = v0 + uint32(19)
-	i2 = i2 & uint32(496)
-	if v0 < uint32(11) {
-		i1 = uint32(16)
-	} else {
-		i1 = i2
-	}
-	v5 = i1
-	i1 = v5 >> (uint32(3) & 31)
-	v3 = i1
-	i0 = v6 >> (v3 & 31)
-	v4 = i0
-	i0 = v4 & uint32(3)
-	if i0 == 0 {
-		goto L18
-	}
-	i0 = v4 & uint32(1)
-	i0 = i0 | v3
-	i0 = i0 ^ uint32(1)
-	v5 = i0
-	i0 = v5 << (uint32(3) & 31)
-	v3 = i0
-	i0 = v3 + uint32(10522880)
-	v4 = i0
-	i1 = v3 + uint32(10522888)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v3 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v0 = i1
-	if v4 != v0 {
-		goto L20
-	}
-	i2 = bits.RotateLeft32(k32(4294967294), int(v5&31))
-	i1 = v6 & i2
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840)) = i1
-	goto L19
-L20:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v4
-L19:
-	i0 = v3 + uint32(8)
-	v4 = i0
-	i1 = v5 << (uint32(3) & 31)
-	v5 = i1
-	i1 = v5 | uint32(3)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = v3 + v5
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i1 = i1 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	goto L1
-L18:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522848))
-	v7 = i1
-	if v5 <= v7 {
-		goto L16
-	}
-	if v4 == 0 {
-		goto L21
-	}
-	i0 = v4 << (v3 & 31)
-	i1 = uint32(2) << (v3 & 31)
-	v4 = i1
-	i2 = uint32(0) - v4
-	i1 = v4 | i2
-	i0 = i0 & i1
-	i0 = uint32(bits.TrailingZeros32(i0))
-	v3 = i0
-	i0 = v3 << (uint32(3) & 31)
-	v4 = i0
-	i0 = v4 + uint32(10522880)
-	v0 = i0
-	i1 = v4 + uint32(10522888)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v4 = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v8 = i1
-	if v0 != v8 {
-		goto L23
-	}
-	i2 = bits.RotateLeft32(k32(4294967294), int(v3&31))
-	i1 = v6 & i2
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840)) = v6
-	goto L22
-L23:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v8)+12)) = v0
-L22:
-	i1 = v5 | uint32(3)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	i1 = v3 << (uint32(3) & 31)
-	v3 = i1
-	i0 = v4 + v3
-	i1 = v3 - v5
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v0
-	i0 = v4 + v5
-	v8 = i0
-	i1 = v0 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v8)+4)) = i1
-	if v7 == 0 {
-		goto L24
-	}
-	i0 = v7 & k32(4294967288)
-	i0 = i0 + uint32(10522880)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
-	v3 = i0
-	i2 = v7 >> (uint32(3) & 31)
-	i1 = uint32(1) << (i2 & 31)
-	v9 = i1
-	i0 = v6 & v9
-	if i0 != 0 {
-		goto L26
-	}
-	i1 = v6 | v9
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840)) = i1
-	v9 = v5
-	goto L25
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v9 = i0
-L25:
-	*(*uint32)(unsafe.Add(b, uint64(v9)+12)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v9
-L24:
-	i0 = v4 + uint32(8)
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522848)) = v0
-	goto L1
-L21:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844))
-	v10 = i0
-	if v10 == 0 {
-		goto L16
-	}
-	i0 = uint32(bits.TrailingZeros32(v10))
-	i0 = i0 << (uint32(2) & 31)
-	i0 = i0 + uint32(10523144)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
-	i0 = i0 & k32(4294967288)
-	i0 = i0 - v5
-	v3 = i0
-	v0 = v8
-L28:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v4 = i0
-	if v4 != 0 {
-		goto L29
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i0
-	if v4 == 0 {
-		goto L27
-	}
-L29:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = i0 & k32(4294967288)
-	i0 = i0 - v5
-	v0 = i0
-	i2 = b2i(v0 < v3)
-	i0 = v0
-	v0 = i2
-	if v0 == 0 {
-		i0 = v3
-	}
-	v3 = i0
-	if v0 != 0 {
-		i0 = v4
-	} else {
-		i0 = v8
-	}
-	v8 = i0
-	v0 = v4
-	goto L28
-L27:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+24))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
-	v4 = i0
-	if v4 == v8 {
-		goto L30
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v0
-	goto L2
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
-	v0 = i0
-	if v0 == 0 {
-		goto L32
-	}
-	i0 = v8 + uint32(20)
-	v9 = i0
-	goto L31
-L32:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
-	v0 = i0
-	if v0 == 0 {
-		goto L11
-	}
-	i0 = v8 + uint32(16)
-	v9 = i0
-L31:
-L33:
-	v11 = v9
-	v4 = v0
-	i0 = v4 + uint32(20)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	v0 = i0
-	if v0 != 0 {
-		goto L33
-	}
-	i0 = v4 + uint32(16)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v0 = i0
-	if v0 != 0 {
-		goto L33
-	}
-	*(*uint32)(unsafe.Add(b, v11)) = uint32(0)
-	goto L2
-L17:
-	v5 = k32(4294967295)
-	if v0 > k32(4294967231) {
-		goto L16
-	}
-	i0 = v0 + uint32(19)
-	v4 = i0
-	i0 = v4 & k32(4294967280)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844))
-	v10 = i0
-	if v10 == 0 {
-		goto L16
-	}
-	v7 = uint32(31)
-	if v0 > uint32(16777196) {
-		goto L34
-	}
-	i2 = v4 >> (uint32(8) & 31)
-	i2 = uint32(bits.LeadingZeros32(i2))
-	v4 = i2
-	i1 = uint32(38) - v4
-	i0 = v5 >> (i1 & 31)
-	i0 = i0 & uint32(1)
-	i1 = v4 << (uint32(1) & 31)
-	i0 = i0 - i1
-	i0 = i0 + uint32(62)
-	v7 = i0
-L34:
-	i0 = uint32(0) - v5
-	v3 = i0
-	i0 = v7 << (uint32(2) & 31)
-	i0 = i0 + uint32(10523144)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v0 = i0
-	if v0 != 0 {
-		goto L38
-	}
-	v4 = uint32(0)
-	v9 = uint32(0)
-	goto L37
-L38:
-	v4 = uint32(0)
-	i3 = v7 >> (uint32(1) & 31)
-	i2 = uint32(25) - i3
-	if v7 == uint32(31) {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	i0 = v5 << (i1 & 31)
-	v8 = i0
-	v9 = uint32(0)
-L39:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = i0 & k32(4294967288)
-	i0 = i0 - v5
-	v6 = i0
-	if v6 >= v3 {
-		goto L40
-	}
-	v3 = v6
-	v9 = v0
-	if v6 != 0 {
-		goto L40
-	}
-	v3 = uint32(0)
-	v9 = v0
-	v4 = v0
-	goto L36
-L40:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v6 = i1
-	i4 = v8 >> (uint32(29) & 31)
-	i4 = i4 & uint32(4)
-	i3 = v0 + i4
-	i3 = i3 + uint32(16)
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	v11 = i3
-	if v6 == v11 {
-		i0 = v4
-	} else {
-		i0 = v6
-	}
-	if v6 == 0 {
-		i0 = v4
-	}
-	v4 = i0
-	i0 = v8 << (uint32(1) & 31)
-	v8 = i0
-	v0 = v11
-	if v11 != 0 {
-		goto L39
-	}
-L37:
-	i0 = v4 | v9
-	if i0 != 0 {
-		goto L41
-	}
-	v9 = uint32(0)
-	i0 = uint32(2) << (v7 & 31)
-	v4 = i0
-	i1 = uint32(0) - v4
-	i0 = v4 | i1
-	i0 = i0 & v10
-	v4 = i0
-	if v4 == 0 {
-		goto L16
-	}
-	i0 = uint32(bits.TrailingZeros32(v4))
-	i0 = i0 << (uint32(2) & 31)
-	i0 = i0 + uint32(10523144)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-L41:
-	if v4 == 0 {
-		goto L35
-	}
-L36:
-L42:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = i0 & k32(4294967288)
-	i0 = i0 - v5
-	v6 = i0
-	i0 = b2i(v6 < v3)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v0 = i0
-	if v0 != 0 {
-		goto L43
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	v0 = i0
-L43:
-	if v8 != 0 {
-		i0 = v6
-	} else {
-		i0 = v3
-	}
-	v3 = i0
-	if v8 != 0 {
-		i0 = v4
-	} else {
-		i0 = v9
-	}
-	v9 = i0
-	v4 = v0
-	if v0 != 0 {
-		goto L42
-	}
-L35:
-	if v9 == 0 {
-		goto L16
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522848))
-	i1 = i1 - v5
-	if v3 >= i1 {
-		goto L16
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+24))
-	v11 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
-	v4 = i0
-	if v4 == v9 {
-		goto L44
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
-	v0 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v0
-	goto L3
-L44:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
-	v0 = i0
-	if v0 == 0 {
-		goto L46
-	}
-	i0 = v9 + uint32(20)
-	v8 = i0
-	goto L45
-L46:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+16))
-	v0 = i0
-	if v0 == 0 {
-		goto L10
-	}
-	i0 = v9 + uint32(16)
-	v8 = i0
-L45:
-L47:
-	v6 = v8
-	v4 = v0
-	i0 = v4 + uint32(20)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	v0 = i0
-	if v0 != 0 {
-		goto L47
-	}
-	i0 = v4 + uint32(16)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v0 = i0
-	if v0 != 0 {
-		goto L47
-	}
-	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
-	goto L3
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522848))
-	v4 = i0
-	if v4 < v5 {
-		goto L48
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
-	v3 = i0
-	i0 = v4 - v5
-	v0 = i0
-	if v0 < uint32(16) {
-		goto L50
-	}
-	i0 = v3 + v5
-	v8 = i0
-	i1 = v0 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v8)+4)) = i1
-	i0 = v3 + v4
-	*(*uint32)(unsafe.Add(b, i0)) = v0
-	i1 = v5 | uint32(3)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	goto L49
-L50:
-	i1 = v4 | uint32(3)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = v3 + v4
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i1 = i1 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	v8 = uint32(0)
-	v0 = uint32(0)
-L49:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522848)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860)) = v8
-	i0 = v3 + uint32(8)
-	v4 = i0
-	goto L1
-L48:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522852))
-	v0 = i0
-	if v0 <= v5 {
-		goto L51
-	}
-	i0 = v2 + v5
-	v4 = i0
-	i1 = v0 - v5
-	v3 = i1
-	i1 = v3 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522852)) = v3
-	i1 = v5 | uint32(3)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i0 = v2 + uint32(8)
-	v4 = i0
-	goto L1
-L51:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523312))
-	if i0 == 0 {
-		goto L53
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523320))
-	v3 = i0
-	goto L52
-L53:
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10523324)) = k64(18446744073709551615)
-	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10523316)) = uint64(281474976776192)
-	i1 = v1 + uint32(12)
-	i1 = i1 & k32(4294967280)
-	i1 = i1 ^ uint32(1431655768)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523312)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523332)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523284)) = uint32(0)
-	v3 = uint32(65536)
-L52:
-	v4 = uint32(0)
-	i1 = v5 + uint32(71)
-	v11 = i1
-	i0 = v3 + v11
-	v8 = i0
-	i1 = uint32(0) - v3
-	v6 = i1
-	i0 = v8 & v6
-	v9 = i0
-	if v9 > v5 {
-		goto L54
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(48)
-	goto L1
-L54:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523280))
-	v4 = i0
-	if v4 == 0 {
-		goto L55
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523272))
-	v3 = i0
-	i0 = v3 + v9
-	v7 = i0
-	if v7 <= v3 {
-		goto L56
-	}
-	if v7 <= v4 {
-		goto L55
-	}
-L56:
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(48)
-	goto L1
-L55:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10523284)))
-	i0 = i0 & uint32(4)
-	if i0 != 0 {
-		goto L7
-	}
-	if v2 == 0 {
-		goto L59
-	}
-	v4 = uint32(10523288)
-L60:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v3 = i0
-	if v3 > v2 {
-		goto L61
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = v3 + i1
-	if i0 > v2 {
-		goto L58
-	}
-L61:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v4 = i0
-	if v4 != 0 {
-		goto L60
-	}
-L59:
-	i0 = fn7942(m, uint32(0))
-	v8 = i0
-	if v8 == k32(4294967295) {
-		goto L8
-	}
-	v6 = v9
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523316))
-	v4 = i0
-	i0 = v4 + k32(4294967295)
-	v3 = i0
-	i0 = v3 & v8
-	if i0 == 0 {
-		goto L62
-	}
-	i0 = v9 - v8
-	i1 = v3 + v8
-	i2 = uint32(0) - v4
-	i1 = i1 & i2
-	i0 = i0 + i1
-	v6 = i0
-L62:
-	if v6 <= v5 {
-		goto L8
-	}
-	if v6 > uint32(2147483646) {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523280))
-	v4 = i0
-	if v4 == 0 {
-		goto L63
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523272))
-	v3 = i0
-	i0 = v3 + v6
-	v0 = i0
-	if v0 <= v3 {
-		goto L8
-	}
-	if v0 > v4 {
-		goto L8
-	}
-L63:
-	i0 = fn7942(m, v6)
-	v4 = i0
-	if v4 != v8 {
-		goto L57
-	}
-	goto L6
-L58:
-	i0 = v8 - v0
-	i0 = i0 & v6
-	v6 = i0
-	if v6 > uint32(2147483646) {
-		goto L8
-	}
-	i0 = fn7942(m, v6)
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i1 = i1 + i2
-	if v8 == i1 {
-		goto L9
-	}
-	v4 = v8
-L57:
-	i1 = v5 + uint32(72)
-	if v6 >= i1 {
-		goto L64
-	}
-	if v4 == k32(4294967295) {
-		goto L64
-	}
-	i0 = v11 - v6
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523320))
-	v3 = i1
-	i0 = i0 + v3
-	i1 = uint32(0) - v3
-	i0 = i0 & i1
-	v3 = i0
-	if v3 <= uint32(2147483646) {
-		goto L65
-	}
-	v8 = v4
-	goto L6
-L65:
-	i0 = fn7942(m, v3)
-	if i0 == k32(4294967295) {
-		goto L66
-	}
-	i0 = v3 + v6
-	v6 = i0
-	v8 = v4
-	goto L6
-L66:
-	i0 = uint32(0) - v6
-	i0 = fn7942(m, i0)
-	goto L8
-L64:
-	v8 = v4
-	if v4 != k32(4294967295) {
-		goto L6
-	}
-	goto L8
-L12:
-	panic(ErrUnreachable)
-L11:
-	v4 = uint32(0)
-	goto L2
-L10:
-	v4 = uint32(0)
-	goto L3
-L9:
-	if v8 != k32(4294967295) {
-		goto L6
-	}
-L8:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523284))
-	i1 = i1 | uint32(4)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523284)) = i1
-L7:
-	if v9 > uint32(2147483646) {
-		goto L5
-	}
-	i0 = fn7942(m, v9)
-	v8 = i0
-	i0 = fn7942(m, uint32(0))
-	v4 = i0
-	if v8 == k32(4294967295) {
-		goto L5
-	}
-	if v4 == k32(4294967295) {
-		goto L5
-	}
-	if v8 >= v4 {
-		goto L5
-	}
-	i0 = v4 - v8
-	v6 = i0
-	i1 = v5 + uint32(56)
-	if v6 <= i1 {
-		goto L5
-	}
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523272))
-	i1 = i1 + v6
-	v4 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523272)) = v4
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523276))
-	if v4 <= i1 {
-		goto L67
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523276)) = v4
-L67:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864))
-	v3 = i0
-	if v3 == 0 {
-		goto L71
-	}
-	v4 = uint32(10523288)
-L72:
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i1
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v9 = i2
-	i1 = v0 + v9
-	if v8 == i1 {
-		goto L70
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v4 = i0
-	if v4 != 0 {
-		goto L72
-	}
-	goto L69
-L71:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856))
-	v4 = i0
-	if v4 == 0 {
-		goto L74
-	}
-	if v8 >= v4 {
-		goto L73
-	}
-L74:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856)) = v8
-L73:
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523292)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523288)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522872)) = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523312))
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523300)) = uint32(0)
-L75:
-	i0 = v4 + uint32(10522900)
-	i1 = v4 + uint32(10522888)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v3
-	i1 = v4 + uint32(10522880)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	i0 = v4 + uint32(10522892)
-	*(*uint32)(unsafe.Add(b, i0)) = v0
-	i0 = v4 + uint32(10522908)
-	i1 = v4 + uint32(10522896)
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v0
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	i0 = v4 + uint32(10522916)
-	i1 = v4 + uint32(10522904)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v3
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	i0 = v4 + uint32(10522912)
-	*(*uint32)(unsafe.Add(b, i0)) = v3
-	i0 = v4 + uint32(32)
-	v4 = i0
-	if v4 != uint32(256) {
-		goto L75
-	}
-	i1 = k32(4294967288) - v8
-	i1 = i1 & uint32(15)
-	v4 = i1
-	i0 = v8 + v4
-	v3 = i0
-	i1 = v6 + k32(4294967240)
-	v0 = i1
-	i1 = v0 - v4
-	v4 = i1
-	i1 = v4 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523328))
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522868)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522852)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = v3
-	i0 = v8 + v0
-	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = uint32(56)
-	goto L68
-L70:
-	if v3 >= v8 {
-		goto L69
-	}
-	if v3 < v0 {
-		goto L69
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	i0 = i0 & uint32(8)
-	if i0 != 0 {
-		goto L69
-	}
-	i1 = k32(4294967288) - v3
-	i1 = i1 & uint32(15)
-	v0 = i1
-	i0 = v3 + v0
-	v8 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522852))
-	i1 = i1 + v6
-	v11 = i1
-	i1 = v11 - v0
-	v0 = i1
-	i1 = v0 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v8)+4)) = i1
-	i1 = v9 + v6
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523328))
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522868)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522852)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = v8
-	i0 = v3 + v11
-	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = uint32(56)
-	goto L68
-L69:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856))
-	if v8 >= i1 {
-		goto L76
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856)) = v8
-L76:
-	i0 = v8 + v6
-	v0 = i0
-	v4 = uint32(10523288)
-L79:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v9 = i0
-	if v9 == v0 {
-		goto L78
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v4 = i0
-	if v4 != 0 {
-		goto L79
-	}
-	goto L77
-L78:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+12)))
-	i0 = i0 & uint32(8)
-	if i0 == 0 {
-		goto L4
-	}
-L77:
-	v4 = uint32(10523288)
-L81:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v0 = i0
-	if v0 > v3 {
-		goto L82
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = v0 + i1
-	v0 = i0
-	if v0 > v3 {
-		goto L80
-	}
-L82:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v4 = i0
-	goto L81
-L80:
-	i1 = k32(4294967288) - v8
-	i1 = i1 & uint32(15)
-	v4 = i1
-	i0 = v8 + v4
-	v11 = i0
-	i1 = v6 + k32(4294967240)
-	v9 = i1
-	i1 = v9 - v4
-	v4 = i1
-	i1 = v4 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v11)+4)) = i1
-	i0 = v8 + v9
-	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = uint32(56)
-	i2 = uint32(55) - v0
-	i2 = i2 & uint32(15)
-	i1 = v0 + i2
-	i1 = i1 + k32(4294967233)
-	v9 = i1
-	i3 = v3 + uint32(16)
-	if v9 < i3 {
-		i0 = v3
-	} else {
-		i0 = v9
-	}
-	v9 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v9)+4)) = uint32(35)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523328))
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522868)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522852)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = v11
-	i0 = v9 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+10523296))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+10523288))
-	*(*uint64)(unsafe.Add(b, uint64(v9)+8)) = l1
-	i1 = v9 + uint32(8)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523296)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523292)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523288)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523300)) = uint32(0)
-	i0 = v9 + uint32(36)
-	v4 = i0
-L83:
-	*(*uint32)(unsafe.Add(b, v4)) = uint32(7)
-	i0 = v4 + uint32(4)
-	v4 = i0
-	if v4 < v0 {
-		goto L83
-	}
-	if v9 == v3 {
-		goto L68
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
-	i1 = i1 & k32(4294967294)
-	*(*uint32)(unsafe.Add(b, uint64(v9)+4)) = i1
-	i1 = v9 - v3
-	v8 = i1
-	*(*uint32)(unsafe.Add(b, v9)) = v8
-	i1 = v8 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	if v8 > uint32(255) {
-		goto L85
-	}
-	i0 = v8 & k32(4294967288)
-	i0 = i0 + uint32(10522880)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840))
-	v0 = i0
-	i2 = v8 >> (uint32(3) & 31)
-	i1 = uint32(1) << (i2 & 31)
-	v8 = i1
-	i0 = v0 & v8
-	if i0 != 0 {
-		goto L87
-	}
-	i1 = v0 | v8
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840)) = i1
-	v0 = v4
-	goto L86
-L87:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v0 = i0
-L86:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v3
-	v8 = uint32(12)
-	v9 = uint32(8)
-	goto L84
-L85:
-	v4 = uint32(31)
-	if v8 > uint32(16777215) {
-		goto L88
-	}
-	i2 = v8 >> (uint32(8) & 31)
-	i2 = uint32(bits.LeadingZeros32(i2))
-	v4 = i2
-	i1 = uint32(38) - v4
-	i0 = v8 >> (i1 & 31)
-	i0 = i0 & uint32(1)
-	i1 = v4 << (uint32(1) & 31)
-	i0 = i0 - i1
-	i0 = i0 + uint32(62)
-	v4 = i0
-L88:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v4
-	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
-	i0 = v4 << (uint32(2) & 31)
-	i0 = i0 + uint32(10523144)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844))
-	v9 = i0
-	i1 = uint32(1) << (v4 & 31)
-	v6 = i1
-	i0 = v9 & v6
-	if i0 != 0 {
-		goto L91
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = v3
-	i1 = v9 | v6
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v0
-	goto L90
-L91:
-	i3 = v4 >> (uint32(1) & 31)
-	i2 = uint32(25) - i3
-	if v4 == uint32(31) {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	i0 = v8 << (i1 & 31)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v9 = i0
-L92:
-	v0 = v9
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	i0 = i0 & k32(4294967288)
-	if i0 == v8 {
-		goto L89
-	}
-	i0 = v4 >> (uint32(29) & 31)
-	v9 = i0
-	i0 = v4 << (uint32(1) & 31)
-	v4 = i0
-	i1 = v9 & uint32(4)
-	i0 = v0 + i1
-	i0 = i0 + uint32(16)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v9 = i0
-	if v9 != 0 {
-		goto L92
-	}
-	*(*uint32)(unsafe.Add(b, v6)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v0
-L90:
-	v8 = uint32(8)
-	v9 = uint32(12)
-	v0 = v3
-	v4 = v3
-	goto L84
-L89:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
-	v4 = uint32(0)
-	v8 = uint32(24)
-	v9 = uint32(12)
-L84:
-	i0 = v3 + v9
-	*(*uint32)(unsafe.Add(b, i0)) = v0
-	i0 = v3 + v8
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-L68:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522852))
-	v4 = i0
-	if v4 <= v5 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864))
-	v3 = i0
-	i0 = v3 + v5
-	v0 = i0
-	i1 = v4 - v5
-	v4 = i1
-	i1 = v4 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522852)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = v0
-	i1 = v5 | uint32(3)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = v3 + uint32(8)
-	v4 = i0
-	goto L1
-L5:
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(48)
-	goto L1
-L4:
-	*(*uint32)(unsafe.Add(b, v4)) = v8
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i1 = i1 + v6
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	i0 = fn7813(m, v8, v9, v5)
-	v4 = i0
-	goto L1
-L3:
-	if v11 == 0 {
-		goto L93
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+28))
-	v8 = i1
-	i1 = v8 << (uint32(2) & 31)
-	i1 = i1 + uint32(10523144)
-	v0 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	if v9 != i1 {
-		goto L95
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L94
-	}
-	i2 = bits.RotateLeft32(k32(4294967294), int(v8&31))
-	i1 = v10 & i2
-	v10 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844)) = v10
-	goto L93
-L95:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v11)+16))
-	if i3 == v9 {
-		i1 = uint32(16)
-	} else {
-		i1 = uint32(20)
-	}
-	i0 = v11 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	if v4 == 0 {
-		goto L93
-	}
-L94:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v11
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+16))
-	v0 = i0
-	if v0 == 0 {
-		goto L96
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v4
-L96:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
-	v0 = i0
-	if v0 == 0 {
-		goto L93
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v4
-L93:
-	if v3 > uint32(15) {
-		goto L98
-	}
-	i1 = v3 | v5
-	v4 = i1
-	i1 = v4 | uint32(3)
-	*(*uint32)(unsafe.Add(b, uint64(v9)+4)) = i1
-	i0 = v9 + v4
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i1 = i1 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	goto L97
-L98:
-	i0 = v9 + v5
-	v8 = i0
-	i1 = v3 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v8)+4)) = i1
-	i1 = v5 | uint32(3)
-	*(*uint32)(unsafe.Add(b, uint64(v9)+4)) = i1
-	i0 = v8 + v3
-	*(*uint32)(unsafe.Add(b, i0)) = v3
-	if v3 > uint32(255) {
-		goto L99
-	}
-	i0 = v3 & k32(4294967288)
-	i0 = i0 + uint32(10522880)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840))
-	v5 = i0
-	i2 = v3 >> (uint32(3) & 31)
-	i1 = uint32(1) << (i2 & 31)
-	v3 = i1
-	i0 = v5 & v3
-	if i0 != 0 {
-		goto L101
-	}
-	i1 = v5 | v3
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840)) = i1
-	v3 = v4
-	goto L100
-L101:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v3 = i0
-L100:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v8)+12)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v8)+8)) = v3
-	goto L97
-L99:
-	v4 = uint32(31)
-	if v3 > uint32(16777215) {
-		goto L102
-	}
-	i2 = v3 >> (uint32(8) & 31)
-	i2 = uint32(bits.LeadingZeros32(i2))
-	v4 = i2
-	i1 = uint32(38) - v4
-	i0 = v3 >> (i1 & 31)
-	i0 = i0 & uint32(1)
-	i1 = v4 << (uint32(1) & 31)
-	i0 = i0 - i1
-	i0 = i0 + uint32(62)
-	v4 = i0
-L102:
-	*(*uint32)(unsafe.Add(b, uint64(v8)+28)) = v4
-	*(*uint64)(unsafe.Add(b, uint64(v8)+16)) = uint64(0)
-	i0 = v4 << (uint32(2) & 31)
-	i0 = i0 + uint32(10523144)
-	v5 = i0
-	i1 = uint32(1) << (v4 & 31)
-	v0 = i1
-	i0 = v10 & v0
-	if i0 != 0 {
-		goto L103
-	}
-	*(*uint32)(unsafe.Add(b, v5)) = v8
-	i1 = v10 | v0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v8)+24)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v8)+8)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v8)+12)) = v8
-	goto L97
-L103:
-	i3 = v4 >> (uint32(1) & 31)
-	i2 = uint32(25) - i3
-	if v4 == uint32(31) {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	i0 = v3 << (i1 & 31)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v5))
-	v0 = i0
-L105:
-	v5 = v0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i0 = i0 & k32(4294967288)
-	if i0 == v3 {
-		goto L104
-	}
-	i0 = v4 >> (uint32(29) & 31)
-	v0 = i0
-	i0 = v4 << (uint32(1) & 31)
-	v4 = i0
-	i1 = v0 & uint32(4)
-	i0 = v5 + i1
-	i0 = i0 + uint32(16)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v0 = i0
-	if v0 != 0 {
-		goto L105
-	}
-	*(*uint32)(unsafe.Add(b, v6)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v8)+24)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v8)+12)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v8)+8)) = v8
-	goto L97
-L104:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v8
-	*(*uint32)(unsafe.Add(b, uint64(v8)+24)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v8)+12)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v8)+8)) = v4
-L97:
-	i0 = v9 + uint32(8)
-	v4 = i0
-	goto L1
-L2:
-	if v2 == 0 {
-		goto L106
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+28))
-	v9 = i1
-	i1 = v9 << (uint32(2) & 31)
-	i1 = i1 + uint32(10523144)
-	v0 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	if v8 != i1 {
-		goto L108
-	}
-	*(*uint32)(unsafe.Add(b, v0)) = v4
-	if v4 != 0 {
-		goto L107
-	}
-	i2 = bits.RotateLeft32(k32(4294967294), int(v9&31))
-	i1 = v10 & i2
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844)) = i1
-	goto L106
-L108:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	if i3 == v8 {
-		i1 = uint32(16)
-	} else {
-		i1 = uint32(20)
-	}
-	i0 = v2 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v4
-	if v4 == 0 {
-		goto L106
-	}
-L107:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v2
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
-	v0 = i0
-	if v0 == 0 {
-		goto L109
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v4
-L109:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
-	v0 = i0
-	if v0 == 0 {
-		goto L106
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v4
-L106:
-	if v3 > uint32(15) {
-		goto L111
-	}
-	i1 = v3 | v5
-	v4 = i1
-	i1 = v4 | uint32(3)
-	*(*uint32)(unsafe.Add(b, uint64(v8)+4)) = i1
-	i0 = v8 + v4
-	v4 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i1 = i1 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	goto L110
-L111:
-	i0 = v8 + v5
-	v0 = i0
-	i1 = v3 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
-	i1 = v5 | uint32(3)
-	*(*uint32)(unsafe.Add(b, uint64(v8)+4)) = i1
-	i0 = v0 + v3
-	*(*uint32)(unsafe.Add(b, i0)) = v3
-	if v7 == 0 {
-		goto L112
-	}
-	i0 = v7 & k32(4294967288)
-	i0 = i0 + uint32(10522880)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
-	v4 = i0
-	i1 = v7 >> (uint32(3) & 31)
-	i0 = uint32(1) << (i1 & 31)
-	v9 = i0
-	i0 = v9 & v6
-	if i0 != 0 {
-		goto L114
-	}
-	i1 = v9 | v6
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840)) = i1
-	v9 = v5
-	goto L113
-L114:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
-	v9 = i0
-L113:
-	*(*uint32)(unsafe.Add(b, uint64(v9)+12)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v9
-L112:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522848)) = v3
-L110:
-	i0 = v8 + uint32(8)
-	v4 = i0
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7813(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i1 = k32(4294967288) - v0
-	i1 = i1 & uint32(15)
-	i0 = v0 + i1
-	v3 = i0
-	i1 = v2 | uint32(3)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i1 = k32(4294967288) - v1
-	i1 = i1 & uint32(15)
-	i0 = v1 + i1
-	v4 = i0
-	i1 = v3 + v2
-	v5 = i1
-	i0 = v4 - v5
-	v0 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864))
-	if v4 != i1 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = v5
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522852))
-	i1 = i1 + v0
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522852)) = v2
-	i1 = v2 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = i1
-	goto L1
-L2:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
-	if v4 != i1 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860)) = v5
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522848))
-	i1 = i1 + v0
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522848)) = v2
-	i1 = v2 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = i1
-	i0 = v5 + v2
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v1 = i0
-	i0 = v1 & uint32(3)
-	if i0 != uint32(1) {
-		goto L4
-	}
-	i0 = v1 & k32(4294967288)
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v2 = i0
-	if v1 > uint32(255) {
-		goto L6
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v7 = i1
-	if v2 != v7 {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840))
-	i3 = v1 >> (uint32(3) & 31)
-	i2 = bits.RotateLeft32(k32(4294967294), int(i3&31))
-	i1 = i1 & i2
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840)) = i1
-	goto L5
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v7
-	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v2
-	goto L5
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
-	v8 = i0
-	if v2 == v4 {
-		goto L9
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	goto L8
-L9:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	v1 = i0
-	if v1 == 0 {
-		goto L12
-	}
-	i0 = v4 + uint32(20)
-	v7 = i0
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v1 = i0
-	if v1 == 0 {
-		goto L10
-	}
-	i0 = v4 + uint32(16)
-	v7 = i0
-L11:
-L13:
-	v9 = v7
-	v2 = v1
-	i0 = v2 + uint32(20)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v1 = i0
-	if v1 != 0 {
-		goto L13
-	}
-	i0 = v2 + uint32(16)
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v1 = i0
-	if v1 != 0 {
-		goto L13
-	}
-	*(*uint32)(unsafe.Add(b, v9)) = uint32(0)
-	goto L8
-L10:
-	v2 = uint32(0)
-L8:
-	if v8 == 0 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
-	v7 = i1
-	i1 = v7 << (uint32(2) & 31)
-	i1 = i1 + uint32(10523144)
-	v1 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	if v4 != i1 {
-		goto L15
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	if v2 != 0 {
-		goto L14
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844))
-	i2 = bits.RotateLeft32(k32(4294967294), int(v7&31))
-	i1 = i1 & i2
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844)) = i1
-	goto L5
-L15:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
-	if i3 == v4 {
-		i1 = uint32(16)
-	} else {
-		i1 = uint32(20)
-	}
-	i0 = v8 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-	if v2 == 0 {
-		goto L5
-	}
-L14:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v8
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
-	v1 = i0
-	if v1 == 0 {
-		goto L16
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v2
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	v1 = i0
-	if v1 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v2
-L5:
-	i0 = v6 + v0
-	v0 = i0
-	i0 = v4 + v6
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	v1 = i0
-L4:
-	i1 = v1 & k32(4294967294)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
-	i0 = v5 + v0
-	*(*uint32)(unsafe.Add(b, i0)) = v0
-	i1 = v0 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = i1
-	if v0 > uint32(255) {
-		goto L17
-	}
-	i0 = v0 & k32(4294967288)
-	i0 = i0 + uint32(10522880)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840))
-	v1 = i0
-	i2 = v0 >> (uint32(3) & 31)
-	i1 = uint32(1) << (i2 & 31)
-	v0 = i1
-	i0 = v1 & v0
-	if i0 != 0 {
-		goto L19
-	}
-	i1 = v1 | v0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840)) = i1
-	v0 = v2
-	goto L18
-L19:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v0 = i0
-L18:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v0
-	goto L1
-L17:
-	v2 = uint32(31)
-	if v0 > uint32(16777215) {
-		goto L20
-	}
-	i2 = v0 >> (uint32(8) & 31)
-	i2 = uint32(bits.LeadingZeros32(i2))
-	v2 = i2
-	i1 = uint32(38) - v2
-	i0 = v0 >> (i1 & 31)
-	i0 = i0 & uint32(1)
-	i1 = v2 << (uint32(1) & 31)
-	i0 = i0 - i1
-	i0 = i0 + uint32(62)
-	v2 = i0
-L20:
-	*(*uint32)(unsafe.Add(b, uint64(v5)+28)) = v2
-	*(*uint64)(unsafe.Add(b, uint64(v5)+16)) = uint64(0)
-	i0 = v2 << (uint32(2) & 31)
-	i0 = i0 + uint32(10523144)
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844))
-	v7 = i0
-	i1 = uint32(1) << (v2 & 31)
-	v4 = i1
-	i0 = v7 & v4
-	if i0 != 0 {
-		goto L21
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = v5
-	i1 = v7 | v4
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v5
-	goto L1
-L21:
-	i3 = v2 >> (uint32(1) & 31)
-	i2 = uint32(25) - i3
-	if v2 == uint32(31) {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	i0 = v0 << (i1 & 31)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	v7 = i0
-L23:
-	v1 = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = i0 & k32(4294967288)
-	if i0 == v0 {
-		goto L22
-	}
-	i0 = v2 >> (uint32(29) & 31)
-	v7 = i0
-	i0 = v2 << (uint32(1) & 31)
-	v2 = i0
-	i1 = v7 & uint32(4)
-	i0 = v1 + i1
-	i0 = i0 + uint32(16)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v7 = i0
-	if v7 != 0 {
-		goto L23
-	}
-	*(*uint32)(unsafe.Add(b, v4)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v5
-	goto L1
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v2
-L1:
-	i0 = v3 + uint32(8)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7814(m *Module, v0 uint32) {
-	fn7815(m, v0)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7815(m *Module, v0 uint32) {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	if v0 == 0 {
-		goto L1
-	}
-	i0 = v0 + k32(4294967288)
-	v1 = i0
-	i1 = v0 + k32(4294967292)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v2 = i1
-	i1 = v2 & k32(4294967288)
-	v0 = i1
-	i0 = v1 + v0
-	v3 = i0
-	i0 = v2 & uint32(1)
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = v2 & uint32(2)
-	if i0 == 0 {
-		goto L1
-	}
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	v4 = i1
-	i0 = v1 - v4
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856))
-	if v1 < i1 {
-		goto L1
-	}
-	i0 = v4 + v0
-	v0 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
-	if v1 == i1 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	v2 = i0
-	if v4 > uint32(255) {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v5 = i1
-	if v2 != v5 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840))
-	i3 = v4 >> (uint32(3) & 31)
-	i2 = bits.RotateLeft32(k32(4294967294), int(i3&31))
-	i1 = i1 & i2
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840)) = i1
-	goto L2
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v6 = i0
-	if v2 == v1 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
-	goto L3
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v4 = i0
-	if v4 == 0 {
-		goto L10
-	}
-	i0 = v1 + uint32(20)
-	v5 = i0
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v4 = i0
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = v1 + uint32(16)
-	v5 = i0
-L9:
-L11:
-	v7 = v5
-	v2 = v4
-	i0 = v2 + uint32(20)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v4 = i0
-	if v4 != 0 {
-		goto L11
-	}
-	i0 = v2 + uint32(16)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v4 = i0
-	if v4 != 0 {
-		goto L11
-	}
-	*(*uint32)(unsafe.Add(b, v7)) = uint32(0)
-	goto L3
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v2 = i0
-	i0 = v2 & uint32(3)
-	if i0 != uint32(3) {
-		goto L2
-	}
-	i1 = v2 & k32(4294967294)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522848)) = v0
-	*(*uint32)(unsafe.Add(b, v3)) = v0
-	i1 = v0 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	return
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v2
-	goto L2
-L4:
-	v2 = uint32(0)
-L3:
-	if v6 == 0 {
-		goto L2
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
-	v5 = i1
-	i1 = v5 << (uint32(2) & 31)
-	i1 = i1 + uint32(10523144)
-	v4 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	if v1 != i1 {
-		goto L13
-	}
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844))
-	i2 = bits.RotateLeft32(k32(4294967294), int(v5&31))
-	i1 = i1 & i2
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844)) = i1
-	goto L2
-L13:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	if i3 == v1 {
-		i1 = uint32(16)
-	} else {
-		i1 = uint32(20)
-	}
-	i0 = v6 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-	if v2 == 0 {
-		goto L2
-	}
-L12:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v4 = i0
-	if v4 == 0 {
-		goto L14
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v2
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v2
-L2:
-	if v1 >= v3 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v4 = i0
-	i0 = v4 & uint32(1)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = v4 & uint32(2)
-	if i0 != 0 {
-		goto L19
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864))
-	if v3 != i1 {
-		goto L20
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522852))
-	i1 = i1 + v0
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522852)) = v0
-	i1 = v0 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
-	if v1 != i1 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522848)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860)) = uint32(0)
-	return
-L20:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
-	if v3 != i1 {
-		goto L21
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522848))
-	i1 = i1 + v0
-	v0 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522848)) = v0
-	i1 = v0 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	i0 = v1 + v0
-	*(*uint32)(unsafe.Add(b, i0)) = v0
-	return
-L21:
-	i0 = v4 & k32(4294967288)
-	i0 = i0 + v0
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v2 = i0
-	if v4 > uint32(255) {
-		goto L22
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v5 = i1
-	if v2 != v5 {
-		goto L23
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840))
-	i3 = v4 >> (uint32(3) & 31)
-	i2 = bits.RotateLeft32(k32(4294967294), int(i3&31))
-	i1 = i1 & i2
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840)) = i1
-	goto L16
-L23:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v2
-	goto L16
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
-	v6 = i0
-	if v2 == v3 {
-		goto L24
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
-	goto L17
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	v4 = i0
-	if v4 == 0 {
-		goto L26
-	}
-	i0 = v3 + uint32(20)
-	v5 = i0
-	goto L25
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i0
-	if v4 == 0 {
-		goto L18
-	}
-	i0 = v3 + uint32(16)
-	v5 = i0
-L25:
-L27:
-	v7 = v5
-	v2 = v4
-	i0 = v2 + uint32(20)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v4 = i0
-	if v4 != 0 {
-		goto L27
-	}
-	i0 = v2 + uint32(16)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v4 = i0
-	if v4 != 0 {
-		goto L27
-	}
-	*(*uint32)(unsafe.Add(b, v7)) = uint32(0)
-	goto L17
-L19:
-	i1 = v4 & k32(4294967294)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
-	i0 = v1 + v0
-	*(*uint32)(unsafe.Add(b, i0)) = v0
-	i1 = v0 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	goto L15
-L18:
-	v2 = uint32(0)
-L17:
-	if v6 == 0 {
-		goto L16
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
-	v5 = i1
-	i1 = v5 << (uint32(2) & 31)
-	i1 = i1 + uint32(10523144)
-	v4 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	if v3 != i1 {
-		goto L29
-	}
-	*(*uint32)(unsafe.Add(b, v4)) = v2
-	if v2 != 0 {
-		goto L28
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844))
-	i2 = bits.RotateLeft32(k32(4294967294), int(v5&31))
-	i1 = i1 & i2
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844)) = i1
-	goto L16
-L29:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	if i3 == v3 {
-		i1 = uint32(16)
-	} else {
-		i1 = uint32(20)
-	}
-	i0 = v6 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-	if v2 == 0 {
-		goto L16
-	}
-L28:
-	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i0
-	if v4 == 0 {
-		goto L30
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v2
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	v4 = i0
-	if v4 == 0 {
-		goto L16
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v2
-L16:
-	i0 = v1 + v0
-	*(*uint32)(unsafe.Add(b, i0)) = v0
-	i1 = v0 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
-	if v1 != i1 {
-		goto L15
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522848)) = v0
-	return
-L15:
-	if v0 > uint32(255) {
-		goto L31
-	}
-	i0 = v0 & k32(4294967288)
-	i0 = i0 + uint32(10522880)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840))
-	v4 = i0
-	i2 = v0 >> (uint32(3) & 31)
-	i1 = uint32(1) << (i2 & 31)
-	v0 = i1
-	i0 = v4 & v0
-	if i0 != 0 {
-		goto L33
-	}
-	i1 = v4 | v0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840)) = i1
-	v0 = v2
-	goto L32
-L33:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v0 = i0
-L32:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v0
-	return
-L31:
-	v2 = uint32(31)
-	if v0 > uint32(16777215) {
-		goto L34
-	}
-	i2 = v0 >> (uint32(8) & 31)
-	i2 = uint32(bits.LeadingZeros32(i2))
-	v2 = i2
-	i1 = uint32(38) - v2
-	i0 = v0 >> (i1 & 31)
-	i0 = i0 & uint32(1)
-	i1 = v2 << (uint32(1) & 31)
-	i0 = i0 - i1
-	i0 = i0 + uint32(62)
-	v2 = i0
-L34:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v2
-	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = uint64(0)
-	i0 = v2 << (uint32(2) & 31)
-	i0 = i0 + uint32(10523144)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844))
-	v4 = i0
-	i1 = uint32(1) << (v2 & 31)
-	v5 = i1
-	i0 = v4 & v5
-	if i0 != 0 {
-		goto L38
-	}
-	i1 = v4 | v5
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844)) = i1
-	v0 = uint32(8)
-	v2 = uint32(24)
-	v5 = v3
-	goto L37
-L38:
-	i3 = v2 >> (uint32(1) & 31)
-	i2 = uint32(25) - i3
-	if v2 == uint32(31) {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	i0 = v0 << (i1 & 31)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-L39:
-	v4 = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = i0 & k32(4294967288)
-	if i0 == v0 {
-		goto L36
-	}
-	i0 = v2 >> (uint32(29) & 31)
-	v5 = i0
-	i0 = v2 << (uint32(1) & 31)
-	v2 = i0
-	i1 = v5 & uint32(4)
-	i0 = v4 + i1
-	i0 = i0 + uint32(16)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 != 0 {
-		goto L39
-	}
-	v0 = uint32(8)
-	v2 = uint32(24)
-	v5 = v4
-L37:
-	v4 = v1
-	v7 = v1
-	goto L35
-L36:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v1
-	v2 = uint32(8)
-	i0 = v4 + uint32(8)
-	v3 = i0
-	v7 = uint32(0)
-	v0 = uint32(24)
-L35:
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	i0 = v1 + v2
-	*(*uint32)(unsafe.Add(b, i0)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v4
-	i0 = v1 + v0
-	*(*uint32)(unsafe.Add(b, i0)) = v7
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522872))
-	i1 = i1 + k32(4294967295)
-	v1 = i1
-	if v1 != 0 {
-		i1 = v1
-	} else {
-		i1 = k32(4294967295)
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522872)) = i1
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7816(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint64
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	b := m.base
-	if v0 != 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	goto L1
-L2:
-	l0 = uint64(v0)
-	l1 = uint64(v1)
-	l0 = l0 * l1
-	v3 = l0
-	i0 = uint32(v3)
-	v2 = i0
-	i0 = v1 | v0
-	if i0 < uint32(65536) {
-		goto L1
-	}
-	l2 = v3 >> (uint64(32) & 63)
-	i2 = uint32(l2)
-	if i2 != uint32(0) {
-		i0 = k32(4294967295)
-	} else {
-		i0 = v2
-	}
-	v2 = i0
-L1:
-	i0 = fn7812(m, v2)
-	v0 = i0
-	if v0 == 0 {
-		goto L3
-	}
-	i0 = v0 + k32(4294967292)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	i0 = i0 & uint32(3)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = fn8097(m, v0, uint32(0), v2)
-L3:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7817(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = fn7812(m, v1)
-	return i0
-L1:
-	if v1 < k32(4294967232) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(48)
-	return uint32(0)
-L2:
-	i1 = v1 + uint32(19)
-	i1 = i1 & k32(4294967280)
-	if v1 < uint32(11) {
-		i0 = uint32(16)
-	} else {
-		i0 = i1
-	}
-	v2 = i0
-	i0 = v0 + k32(4294967292)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	i0 = v4 & k32(4294967288)
-	v5 = i0
-	i0 = v4 & uint32(3)
-	if i0 != 0 {
-		goto L5
-	}
-	if v2 < uint32(256) {
-		goto L4
-	}
-	i1 = v2 | uint32(4)
-	if v5 < i1 {
-		goto L4
-	}
-	i0 = v5 - v2
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523320))
-	i1 = i1 << (uint32(1) & 31)
-	if i0 <= i1 {
-		goto L3
-	}
-	goto L4
-L5:
-	i0 = v0 + k32(4294967288)
-	v6 = i0
-	i0 = v6 + v5
-	v7 = i0
-	if v5 < v2 {
-		goto L6
-	}
-	i0 = v5 - v2
-	v1 = i0
-	if v1 < uint32(16) {
-		goto L3
-	}
-	i2 = v4 & uint32(1)
-	i1 = v2 | i2
-	i1 = i1 | uint32(2)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = v6 + v2
-	v2 = i0
-	i1 = v1 | uint32(3)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	i1 = i1 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = i1
-	fn7818(m, v2, v1)
-	return v0
-L6:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864))
-	if v7 != i1 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522852))
-	i0 = i0 + v5
-	v5 = i0
-	if v5 <= v2 {
-		goto L4
-	}
-	i2 = v4 & uint32(1)
-	i1 = v2 | i2
-	i1 = i1 | uint32(2)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i1 = v6 + v2
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = v1
-	i1 = v5 - v2
-	v2 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522852)) = v2
-	i1 = v2 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	return v0
-L7:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
-	if v7 != i1 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522848))
-	i0 = i0 + v5
-	v5 = i0
-	if v5 < v2 {
-		goto L4
-	}
-	i0 = v5 - v2
-	v1 = i0
-	if v1 < uint32(16) {
-		goto L10
-	}
-	i2 = v4 & uint32(1)
-	i1 = v2 | i2
-	i1 = i1 | uint32(2)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = v6 + v2
-	v2 = i0
-	i1 = v1 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i0 = v6 + v5
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
-	i1 = i1 & k32(4294967294)
-	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = i1
-	goto L9
-L10:
-	i1 = v4 & uint32(1)
-	i1 = i1 | v5
-	i1 = i1 | uint32(2)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = v6 + v5
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = i1 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	v1 = uint32(0)
-	v2 = uint32(0)
-L9:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522848)) = v1
-	return v0
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
-	v8 = i0
-	i0 = v8 & uint32(2)
-	if i0 != 0 {
-		goto L4
-	}
-	i0 = v8 & k32(4294967288)
-	i0 = i0 + v5
-	v9 = i0
-	if v9 < v2 {
-		goto L4
-	}
-	i0 = v9 - v2
-	v10 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
-	v1 = i0
-	if v8 > uint32(255) {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	v5 = i1
-	if v1 != v5 {
-		goto L13
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840))
-	i3 = v8 >> (uint32(3) & 31)
-	i2 = bits.RotateLeft32(k32(4294967294), int(i3&31))
-	i1 = i1 & i2
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840)) = i1
-	goto L11
-L13:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v1
-	goto L11
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
-	v11 = i0
-	if v1 == v7 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v5
-	goto L14
-L15:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
-	v5 = i0
-	if v5 == 0 {
-		goto L18
-	}
-	i0 = v7 + uint32(20)
-	v8 = i0
-	goto L17
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
-	v5 = i0
-	if v5 == 0 {
-		goto L16
-	}
-	i0 = v7 + uint32(16)
-	v8 = i0
-L17:
-L19:
-	v12 = v8
-	v1 = v5
-	i0 = v1 + uint32(20)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	v5 = i0
-	if v5 != 0 {
-		goto L19
-	}
-	i0 = v1 + uint32(16)
-	v8 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
-	v5 = i0
-	if v5 != 0 {
-		goto L19
-	}
-	*(*uint32)(unsafe.Add(b, v12)) = uint32(0)
-	goto L14
-L16:
-	v1 = uint32(0)
-L14:
-	if v11 == 0 {
-		goto L11
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
-	v8 = i1
-	i1 = v8 << (uint32(2) & 31)
-	i1 = i1 + uint32(10523144)
-	v5 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v5))
-	if v7 != i1 {
-		goto L21
-	}
-	*(*uint32)(unsafe.Add(b, v5)) = v1
-	if v1 != 0 {
-		goto L20
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844))
-	i2 = bits.RotateLeft32(k32(4294967294), int(v8&31))
-	i1 = i1 & i2
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844)) = i1
-	goto L11
-L21:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v11)+16))
-	if i3 == v7 {
-		i1 = uint32(16)
-	} else {
-		i1 = uint32(20)
-	}
-	i0 = v11 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-	if v1 == 0 {
-		goto L11
-	}
-L20:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v11
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
-	v5 = i0
-	if v5 == 0 {
-		goto L22
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = v1
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
-	v5 = i0
-	if v5 == 0 {
-		goto L11
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = v1
-L11:
-	if v10 > uint32(15) {
-		goto L23
-	}
-	i1 = v4 & uint32(1)
-	i1 = i1 | v9
-	i1 = i1 | uint32(2)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = v6 + v9
-	v1 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i1 = i1 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	return v0
-L23:
-	i2 = v4 & uint32(1)
-	i1 = v2 | i2
-	i1 = i1 | uint32(2)
-	*(*uint32)(unsafe.Add(b, v3)) = i1
-	i0 = v6 + v2
-	v1 = i0
-	i1 = v10 | uint32(3)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
-	i0 = v6 + v9
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	i1 = i1 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	fn7818(m, v1, v10)
-	return v0
-L4:
-	i0 = fn7812(m, v1)
-	v2 = i0
-	if v2 != 0 {
-		goto L24
-	}
-	return uint32(0)
-L24:
-	i4 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i4
-	i4 = v5 & uint32(3)
-	if i4 != 0 {
-		i2 = k32(4294967292)
-	} else {
-		i2 = k32(4294967288)
-	}
-	i3 = v5 & k32(4294967288)
-	i2 = i2 + i3
-	v5 = i2
-	if v5 < v1 {
-		i2 = v5
-	} else {
-		i2 = v1
-	}
-	i0 = fn8095(m, v2, v0, i2)
-	v1 = i0
-	fn7815(m, v0)
-	v0 = v1
-L3:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7818(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = v0 + v1
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
-	v3 = i0
-	i0 = v3 & uint32(1)
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = v3 & uint32(2)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v4 = i0
-	i0 = v4 + v1
-	v1 = i0
-	i0 = v0 - v4
-	v0 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
-	if v0 == i1 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	if v4 > uint32(255) {
-		goto L7
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v5 = i1
-	if v3 != v5 {
-		goto L5
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840))
-	i3 = v4 >> (uint32(3) & 31)
-	i2 = bits.RotateLeft32(k32(4294967294), int(i3&31))
-	i1 = i1 & i2
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840)) = i1
-	goto L2
-L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v6 = i0
-	if v3 == v0 {
-		goto L8
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
-	goto L3
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i0
-	if v4 == 0 {
-		goto L10
-	}
-	i0 = v0 + uint32(20)
-	v5 = i0
-	goto L9
-L10:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v4 = i0
-	if v4 == 0 {
-		goto L4
-	}
-	i0 = v0 + uint32(16)
-	v5 = i0
-L9:
-L11:
-	v7 = v5
-	v3 = v4
-	i0 = v3 + uint32(20)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	v4 = i0
-	if v4 != 0 {
-		goto L11
-	}
-	i0 = v3 + uint32(16)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i0
-	if v4 != 0 {
-		goto L11
-	}
-	*(*uint32)(unsafe.Add(b, v7)) = uint32(0)
-	goto L3
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v3 = i0
-	i0 = v3 & uint32(3)
-	if i0 != uint32(3) {
-		goto L2
-	}
-	i1 = v3 & k32(4294967294)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522848)) = v1
-	*(*uint32)(unsafe.Add(b, v2)) = v1
-	i1 = v1 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
-	return
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v3
-	goto L2
-L4:
-	v3 = uint32(0)
-L3:
-	if v6 == 0 {
-		goto L2
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v5 = i1
-	i1 = v5 << (uint32(2) & 31)
-	i1 = i1 + uint32(10523144)
-	v4 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	if v0 != i1 {
-		goto L13
-	}
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L12
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844))
-	i2 = bits.RotateLeft32(k32(4294967294), int(v5&31))
-	i1 = i1 & i2
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844)) = i1
-	goto L2
-L13:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	if i3 == v0 {
-		i1 = uint32(16)
-	} else {
-		i1 = uint32(20)
-	}
-	i0 = v6 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v3
-	if v3 == 0 {
-		goto L2
-	}
-L12:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v4 = i0
-	if v4 == 0 {
-		goto L14
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v3
-L14:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v3
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
-	v4 = i0
-	i0 = v4 & uint32(2)
-	if i0 != 0 {
-		goto L19
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864))
-	if v2 != i1 {
-		goto L20
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = v0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522852))
-	i1 = i1 + v1
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522852)) = v1
-	i1 = v1 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
-	if v0 != i1 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522848)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860)) = uint32(0)
-	return
-L20:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
-	if v2 != i1 {
-		goto L21
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860)) = v0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522848))
-	i1 = i1 + v1
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522848)) = v1
-	i1 = v1 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
-	i0 = v0 + v1
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-	return
-L21:
-	i0 = v4 & k32(4294967288)
-	i0 = i0 + v1
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
-	v3 = i0
-	if v4 > uint32(255) {
-		goto L22
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v5 = i1
-	if v3 != v5 {
-		goto L23
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840))
-	i3 = v4 >> (uint32(3) & 31)
-	i2 = bits.RotateLeft32(k32(4294967294), int(i3&31))
-	i1 = i1 & i2
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840)) = i1
-	goto L16
-L23:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v3
-	goto L16
-L22:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	v6 = i0
-	if v3 == v2 {
-		goto L24
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v4 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
-	goto L17
-L24:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v4 = i0
-	if v4 == 0 {
-		goto L26
-	}
-	i0 = v2 + uint32(20)
-	v5 = i0
-	goto L25
-L26:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v4 = i0
-	if v4 == 0 {
-		goto L18
-	}
-	i0 = v2 + uint32(16)
-	v5 = i0
-L25:
-L27:
-	v7 = v5
-	v3 = v4
-	i0 = v3 + uint32(20)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
-	v4 = i0
-	if v4 != 0 {
-		goto L27
-	}
-	i0 = v3 + uint32(16)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v4 = i0
-	if v4 != 0 {
-		goto L27
-	}
-	*(*uint32)(unsafe.Add(b, v7)) = uint32(0)
-	goto L17
-L19:
-	i1 = v4 & k32(4294967294)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
-	i0 = v0 + v1
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-	i1 = v1 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
-	goto L15
-L18:
-	v3 = uint32(0)
-L17:
-	if v6 == 0 {
-		goto L16
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
-	v5 = i1
-	i1 = v5 << (uint32(2) & 31)
-	i1 = i1 + uint32(10523144)
-	v4 = i1
-	i1 = *(*uint32)(unsafe.Add(b, v4))
-	if v2 != i1 {
-		goto L29
-	}
-	*(*uint32)(unsafe.Add(b, v4)) = v3
-	if v3 != 0 {
-		goto L28
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844))
-	i2 = bits.RotateLeft32(k32(4294967294), int(v5&31))
-	i1 = i1 & i2
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844)) = i1
-	goto L16
-L29:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
-	if i3 == v2 {
-		i1 = uint32(16)
-	} else {
-		i1 = uint32(20)
-	}
-	i0 = v6 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v3
-	if v3 == 0 {
-		goto L16
-	}
-L28:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	v4 = i0
-	if v4 == 0 {
-		goto L30
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v3
-L30:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	v4 = i0
-	if v4 == 0 {
-		goto L16
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v3
-L16:
-	i0 = v0 + v1
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-	i1 = v1 | uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
-	if v0 != i1 {
-		goto L15
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522848)) = v1
-	return
-L15:
-	if v1 > uint32(255) {
-		goto L31
-	}
-	i0 = v1 & k32(4294967288)
-	i0 = i0 + uint32(10522880)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840))
-	v4 = i0
-	i2 = v1 >> (uint32(3) & 31)
-	i1 = uint32(1) << (i2 & 31)
-	v1 = i1
-	i0 = v4 & v1
-	if i0 != 0 {
-		goto L33
-	}
-	i1 = v4 | v1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522840)) = i1
-	v1 = v3
-	goto L32
-L33:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
-	v1 = i0
-L32:
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-	return
-L31:
-	v3 = uint32(31)
-	if v1 > uint32(16777215) {
-		goto L34
-	}
-	i2 = v1 >> (uint32(8) & 31)
-	i2 = uint32(bits.LeadingZeros32(i2))
-	v3 = i2
-	i1 = uint32(38) - v3
-	i0 = v1 >> (i1 & 31)
-	i0 = i0 & uint32(1)
-	i1 = v3 << (uint32(1) & 31)
-	i0 = i0 - i1
-	i0 = i0 + uint32(62)
-	v3 = i0
-L34:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v3
-	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = uint64(0)
-	i0 = v3 << (uint32(2) & 31)
-	i0 = i0 + uint32(10523144)
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844))
-	v5 = i0
-	i1 = uint32(1) << (v3 & 31)
-	v2 = i1
-	i0 = v5 & v2
-	if i0 != 0 {
-		goto L35
-	}
-	*(*uint32)(unsafe.Add(b, v4)) = v0
-	i1 = v5 | v2
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522844)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v0
-	return
-L35:
-	i3 = v3 >> (uint32(1) & 31)
-	i2 = uint32(25) - i3
-	if v3 == uint32(31) {
-		i1 = uint32(0)
-	} else {
-		i1 = i2
-	}
-	i0 = v1 << (i1 & 31)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-L37:
-	v4 = v5
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i0 = i0 & k32(4294967288)
-	if i0 == v1 {
-		goto L36
-	}
-	i0 = v3 >> (uint32(29) & 31)
-	v5 = i0
-	i0 = v3 << (uint32(1) & 31)
-	v3 = i0
-	i1 = v5 & uint32(4)
-	i0 = v4 + i1
-	i0 = i0 + uint32(16)
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v5 = i0
-	if v5 != 0 {
-		goto L37
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v0
-	return
-L36:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7819(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn7820(m, v0)
-	i0 = fn7844(m, i0)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7820(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	fn7814(m, i0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	fn7814(m, i0)
-	fn7814(m, v0)
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7821(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint64
-	_ = v9
-	var v10 uint64
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	var l3 uint64
-	_ = l3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(144)
-	v1 = i0
-	m.g0 = v1
-	i0 = v0 + uint32(28)
-	v2 = i0
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
-	v3 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	v4 = i1
-	i0 = v3 - v4
-	v5 = i0
-	if v5 > uint32(23) {
-		goto L8
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v4 = i1
-	if v3 < v4 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v6 = i0
-	goto L7
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v6 = i0
-	i0 = v6 + v4
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
-	v7 = i0
-	i0 = v7 + uint32(24)
-	v8 = i0
-	if v7 != 0 {
-		goto L9
-	}
-	i1 = v8 + v4
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	v4 = uint32(3)
-	goto L4
-L9:
-	if v5 >= v8 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
-	v3 = i0
-	if v3 < v8 {
-		goto L10
-	}
-	v4 = v3
-	goto L7
-L10:
-L11:
-	v4 = v3
-	i0 = v4 << (uint32(1) & 31)
-	v3 = i0
-	if v4 < v8 {
-		goto L11
-	}
-	i0 = fn7817(m, v6, v4)
-	v6 = i0
-	if v6 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v6
-L7:
-	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v4
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	l3 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7862(m, i0, v6, v4, l3, v2)
-	v4 = i0
-	if v4 == 0 {
-		goto L5
-	}
-	v6 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v4
-	goto L1
-L6:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+20)))
-	v5 = i0
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v3)+8))
-	v9 = l0
-	l0 = *(*uint64)(unsafe.Add(b, v3))
-	v10 = l0
-	i0 = v3 + uint32(24)
-	v11 = i0
-	i0 = fn8093(m, v11, uint32(0), v7)
-	if i0 == 0 {
-		goto L12
-	}
-	i1 = v8 + v4
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	v4 = uint32(3)
-	goto L4
-L12:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
-	v4 = i0
-	i1 = v7 + uint32(10)
-	v6 = i1
-	if v4 < v6 {
-		goto L14
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	v6 = i0
-	goto L13
-L14:
-L15:
-	v3 = v4
-	i0 = v3 << (uint32(1) & 31)
-	v4 = i0
-	if v3 < v6 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
-	i0 = fn7817(m, i0, v3)
-	v6 = i0
-	if v6 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v6
-L13:
-	*(*uint8)(unsafe.Add(b, uint64(v6)+8)) = uint8(v5)
-	i0 = v6 + uint32(9)
-	i0 = fn8095(m, i0, v11, v7)
-	v4 = i0
-	i0 = v4 + v7
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-	if v9 != uint64(0) {
-		goto L16
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	i0 = i0 + k32(4294967250)
-	v3 = i0
-	if v3 != 0 {
-		goto L17
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+10)))
-	i0 = i0 + k32(4294967250)
-	v3 = i0
-	if v3 != 0 {
-		goto L17
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+11)))
-	v3 = i0
-L17:
-	if v3 != 0 {
-		goto L18
-	}
-	v9 = uint64(0)
-	goto L16
-L18:
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i0 = fn7900(m, i0, v4, v1, uint32(1))
-	if i0 == 0 {
-		goto L19
-	}
-	v4 = uint32(1)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
-	if i0 != uint32(44) {
-		goto L4
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = i1 + v8
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	v4 = uint32(3)
-	goto L4
-L19:
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+8))
-	v9 = l0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	i0 = i0 & uint32(61440)
-	i0 = fn7843(m, i0)
-	v5 = i0
-L16:
-	*(*uint8)(unsafe.Add(b, uint64(v6)+8)) = uint8(v5)
-	*(*uint64)(unsafe.Add(b, v6)) = v9
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = v10
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
-	i1 = i1 + v8
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
-	goto L1
-L5:
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
-L4:
-	if v4 != uint32(1) {
-		goto L3
-	}
-L2:
-	v6 = uint32(0)
-L1:
-	i0 = v1 + uint32(144)
-	m.g0 = i0
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn7822(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	i0 = v1 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L1
-	case 1:
-		goto L6
-	case 2:
-		goto L5
-	case 3:
-		goto L4
-	default:
-		goto L3
-	}
-L6:
-	v1 = uint32(0)
-	goto L1
-L5:
-	i1 = v3 + uint32(8)
-	i0 = fn7852(m, v0, i1)
-	v1 = i0
-	if v1 == 0 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v1
-	goto L2
-L7:
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v3)+16))
-	v4 = l0
-	l0 = v4 & uint64(64)
-	v5 = l0
-	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v3)+10)))
-	v1 = i0
-	l0 = v4 & uint64(16386)
-	if l0 == 0 {
-		goto L8
-	}
-	if v5 == 0 {
-		goto L9
-	}
-	i0 = v1 | uint32(335544320)
-	v1 = i0
-	goto L1
-L9:
-	i0 = v1 | uint32(67108864)
-	v1 = i0
-	goto L1
-L8:
-	if v5 == 0 {
-		goto L10
-	}
-	i0 = v1 | uint32(268435456)
-	v1 = i0
-	goto L1
-L10:
-	i0 = v1 | uint32(134217728)
-	v1 = i0
-	goto L1
-L4:
-	i1 = v2 + uint32(4)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = i1 & uint32(4095)
-	i0 = fn7853(m, v0, i1)
-	v1 = i0
-	if v1 != 0 {
-		goto L11
-	}
-	v1 = uint32(0)
-	goto L1
-L11:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v1
-	goto L2
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
-L2:
-	v1 = k32(4294967295)
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7823(m *Module, v0 uint32, v1 uint64, v2 uint64, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i3 uint32
-	_ = i3
-	var l0 uint64
-	_ = l0
-	l0 = v2 | v1
-	if int64(l0) >= int64(uint64(0)) {
-		goto L1
-	}
-	return uint32(28)
-L1:
-	i3 = v3 & uint32(255)
-	i0 = fn7849(m, v0, v1, v2, i3)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7824(m *Module) uint32 {
-	var v0 uint32
-	_ = v0
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = fn7879(m)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v0
-	return k32(4294967295)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7825(m *Module, v0 uint32) {
-	fn7878(m, v0)
-	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7826(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(176)
-	v3 = i0
-	m.g0 = v3
-	v4 = k32(4294967295)
-	i0 = v1 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L4
-	case 1:
-		goto L3
-	default:
-		goto L2
-	}
-L4:
-	i0 = v3 + uint32(80)
-	i0 = fn8097(m, i0, uint32(0), uint32(96))
-	*(*uint32)(unsafe.Add(b, uint64(v3)+144)) = uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+96)) = v0
-	*(*uint8)(unsafe.Add(b, uint64(v3)+88)) = uint8(k32(1))
-	i0 = v3 + uint32(80)
-	i1 = v3 + uint32(16)
-	i3 = v3 + uint32(12)
-	i0 = fn7877(m, i0, i1, uint32(2), i3)
-	v4 = i0
-	if v4 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v4
-	v4 = k32(4294967295)
-	goto L1
-L5:
-	i1 = v2 + uint32(4)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v2 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	i0 = v3 + uint32(32)
-	v4 = i0
-L7:
-	i0 = v4 + k32(4294967288)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	v0 = i0
-	if v0 == 0 {
-		goto L8
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v0
-	v4 = k32(4294967295)
-	goto L1
-L8:
-	i0 = v4 + k32(4294967290)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 == uint32(1) {
-		goto L9
-	}
-	i0 = v4 + uint32(32)
-	v4 = i0
-	i0 = v1 + k32(4294967295)
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	goto L7
-L9:
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(l1)
-	v4 = uint32(0)
-	goto L1
-L6:
-	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
-	goto L1
-L3:
-	i1 = v3 + uint32(80)
-	i0 = fn7852(m, v0, i1)
-	v4 = i0
-	if v4 == 0 {
-		goto L10
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v4
-	v4 = k32(4294967295)
-	goto L1
-L10:
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v2
-	i1 = v2 + uint32(4)
-	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
-	v4 = uint32(0)
-	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v3)+82)))
-	i1 = i1 & uint32(65531)
-	i2 = *(*uint32)(unsafe.Add(b, v2))
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i2 = b2i(i2 != uint32(0))
-	i2 = i2 << (uint32(2) & 31)
-	i1 = i1 | i2
-	v1 = i1
-	*(*uint16)(unsafe.Add(b, uint64(v3)+82)) = uint16(v1)
-	i0 = fn7853(m, v0, v1)
-	v1 = i0
-	if v1 == 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v1
-	v4 = k32(4294967295)
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
-L1:
-	i0 = v3 + uint32(176)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7827(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint64
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var v7 uint64
-	_ = v7
-	var v8 uint64
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(96)
-	v2 = i0
-	m.g0 = v2
-	i0 = fn7854(m, v0, v2)
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v0
-	v0 = k32(4294967295)
-	goto L1
-L2:
-	*(*uint64)(unsafe.Add(b, uint64(v1)+24)) = uint64(0)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+24))
-	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	*(*uint64)(unsafe.Add(b, v1)) = l1
-	*(*uint64)(unsafe.Add(b, uint64(v1)+64)) = uint64(0)
-	v0 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v1)+56)) = uint32(0)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
-	*(*uint64)(unsafe.Add(b, uint64(v1)+48)) = l1
-	i0 = v2 + uint32(80)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(88)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v1 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v1 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+56))
-	v3 = l1
-	l1 = v3 / k64(1000000000)
-	v4 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v1)+104)) = v4
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+48))
-	v5 = l1
-	l1 = v5 / k64(1000000000)
-	v6 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v1)+88)) = v6
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+40))
-	v7 = l1
-	l1 = v7 / k64(1000000000)
-	v8 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v1)+72)) = v8
-	l2 = v4 * uint64(1000000000)
-	l1 = v3 - l2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+112)) = uint32(l1)
-	l2 = v6 * uint64(1000000000)
-	l1 = v5 - l2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = uint32(l1)
-	l2 = v8 * uint64(1000000000)
-	l1 = v7 - l2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+80)) = uint32(l1)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+72)) = uint64(0)
-	i0 = v1 + uint32(140)
-	i1 = v2 + uint32(68)
-	i1 = i1 + uint32(24)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v1 + uint32(132)
-	i1 = v2 + uint32(84)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v1 + uint32(124)
-	i1 = v2 + uint32(76)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+68))
-	*(*uint64)(unsafe.Add(b, uint64(v1)+116)) = l1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+16)))
-	i0 = i0 + k32(4294967295)
-	i0 = i0 & uint32(255)
-	v9 = i0
-	if v9 > uint32(6) {
-		goto L1
-	}
-	i0 = v1 + uint32(24)
-	i1 = v9 << (uint32(2) & 31)
-	i1 = i1 + uint32(9993968)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-L1:
-	i0 = v2 + uint32(96)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7828(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint64
-	_ = v8
-	var v9 uint64
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i5 uint32
-	_ = i5
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v2 = i0
-	m.g0 = v2
-	if v1 != 0 {
-		goto L4
-	}
-	v3 = uint32(10)
-	v4 = uint64(0)
-	v5 = uint64(0)
-	goto L3
-L4:
-	v3 = uint32(0)
-	v5 = uint64(0)
-	v4 = uint64(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
-	v6 = i0
-	i0 = v6 + uint32(2)
-	switch i0 {
-	case 0:
-		goto L5
-	case 1:
-		goto L7
-	default:
-		goto L6
-	}
-L7:
-	v4 = uint64(0)
-	v3 = uint32(2)
-	goto L5
-L6:
-	v7 = uint32(28)
-	if v6 > uint32(999999999) {
-		goto L2
-	}
-	l0 = *(*uint64)(unsafe.Add(b, v1))
-	v4 = l0
-	if int64(v4) < int64(uint64(0)) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+44)) = uint32(0)
-	i0 = v2 + uint32(24)
-	i5 = v2 + uint32(44)
-	fn8144(m, i0, v4, uint64(0), uint64(1000000000), uint64(0), i5)
-	i1 = v2 + uint32(32)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	v4 = l1
-	l1 = v4 & uint64(1)
-	l0 = uint64(0) - l1
-	v8 = l0
-	l0 = v8 ^ v4
-	i0 = b2i(l0 != uint64(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
-	i1 = b2i(i1 != uint32(0))
-	i0 = i0 | i1
-	if i0 != 0 {
-		goto L2
-	}
-	if int64(v8) < int64(uint64(0)) {
-		goto L2
-	}
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+24))
-	v9 = l1
-	l2 = uint64(v6)
-	l1 = v9 + l2
-	v4 = l1
-	i1 = b2i(v4 < v9)
-	l1 = uint64(i1)
-	l1 = l1 + v8
-	v8 = l1
-	l1 = v8 & uint64(1)
-	l0 = uint64(0) - l1
-	v9 = l0
-	l0 = v9 ^ v8
-	if l0 != uint64(0) {
-		goto L2
-	}
-	if int64(v9) < int64(uint64(0)) {
-		goto L2
-	}
-	v3 = uint32(1)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
-	v6 = i0
-	i0 = v6 + uint32(2)
-	switch i0 {
-	case 0:
-		goto L3
-	case 1:
-		goto L9
-	default:
-		goto L8
-	}
-L9:
-	i0 = v3 | uint32(8)
-	v3 = i0
-	goto L3
-L8:
-	v7 = uint32(28)
-	if v6 > uint32(999999999) {
-		goto L2
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+16))
-	v5 = l0
-	if int64(v5) < int64(uint64(0)) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(0)
-	i5 = v2 + uint32(20)
-	fn8144(m, v2, v5, uint64(0), uint64(1000000000), uint64(0), i5)
-	i1 = v2 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	v5 = l1
-	l1 = v5 & uint64(1)
-	l0 = uint64(0) - l1
-	v8 = l0
-	l0 = v8 ^ v5
-	i0 = b2i(l0 != uint64(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
-	i1 = b2i(i1 != uint32(0))
-	i0 = i0 | i1
-	if i0 != 0 {
-		goto L2
-	}
-	if int64(v8) < int64(uint64(0)) {
-		goto L2
-	}
-	l1 = *(*uint64)(unsafe.Add(b, v2))
-	v9 = l1
-	l2 = uint64(v6)
-	l1 = v9 + l2
-	v5 = l1
-	i1 = b2i(v5 < v9)
-	l1 = uint64(i1)
-	l1 = l1 + v8
-	v8 = l1
-	l1 = v8 & uint64(1)
-	l0 = uint64(0) - l1
-	v9 = l0
-	l0 = v9 ^ v8
-	if l0 != uint64(0) {
-		goto L2
-	}
-	if int64(v9) < int64(uint64(0)) {
-		goto L2
-	}
-	i0 = v3 | uint32(4)
-	v3 = i0
-L3:
-	i0 = fn7856(m, v0, v4, v5, v3)
-	v7 = i0
-	if v7 != 0 {
-		goto L2
-	}
-	v1 = uint32(0)
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v7
-	v1 = k32(4294967295)
-L1:
-	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7829(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint64
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	if v0 == 0 {
-		goto L1
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(0)
-	i2 = v2 + uint32(8)
-	i0 = fn7848(m, uint32(0), uint64(1000), i2)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
-	v3 = l1
-	l1 = v3 / k64(1000000000)
-	v4 = l1
-	*(*uint64)(unsafe.Add(b, v0)) = v4
-	l2 = v4 * uint64(1000000000)
-	l1 = v3 - l2
-	i1 = uint32(l1)
-	i1 = i1 / k32(1000)
-	l1 = uint64(i1)
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = l1
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return uint32(0)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7830(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint64
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i1 = v2 + uint32(8)
-	i0 = fn7847(m, i0, i1)
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v0
-	v0 = k32(4294967295)
-	goto L1
-L2:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
-	v3 = l1
-	l1 = v3 / k64(1000000000)
-	v4 = l1
-	*(*uint64)(unsafe.Add(b, v1)) = v4
-	l2 = v4 * uint64(1000000000)
-	l1 = v3 - l2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(l1)
-	v0 = uint32(0)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7831(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint64
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	i0 = *(*uint32)(unsafe.Add(b, v0))
-	i2 = v2 + uint32(8)
-	i0 = fn7848(m, i0, uint64(1), i2)
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v0
-	v0 = k32(4294967295)
-	goto L1
-L2:
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
-	v3 = l1
-	l1 = v3 / k64(1000000000)
-	v4 = l1
-	*(*uint64)(unsafe.Add(b, v1)) = v4
-	l2 = v4 * uint64(1000000000)
-	l1 = v3 - l2
-	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(l1)
-	v0 = uint32(0)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7832(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint64
-	_ = v8
-	var v9 uint64
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	var i5 uint32
-	_ = i5
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	var l3 uint64
-	_ = l3
-	var l4 uint64
-	_ = l4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(112)
-	v4 = i0
-	m.g0 = v4
-	v5 = uint32(28)
-	if v1 > uint32(1) {
-		goto L1
-	}
-	v6 = uint64(0)
-	i0 = v4 + uint32(104)
-	v5 = i0
-	*(*uint64)(unsafe.Add(b, v5)) = uint64(0)
-	i0 = v4 + uint32(80)
-	v7 = i0
-	*(*uint64)(unsafe.Add(b, v7)) = uint64(0)
-	i0 = v4 + uint32(96)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v4 + uint32(88)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v4 + uint32(72)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	*(*uint16)(unsafe.Add(b, v5)) = uint16(v1)
-	i1 = *(*uint32)(unsafe.Add(b, v0))
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-	*(*uint64)(unsafe.Add(b, uint64(v4)+64)) = uint64(0)
-	v5 = uint32(28)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v1 = i0
-	if v1 > uint32(999999999) {
-		goto L1
-	}
-	l0 = *(*uint64)(unsafe.Add(b, v2))
-	v8 = l0
-	if int64(v8) < int64(uint64(0)) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(0)
-	i5 = v4 + uint32(20)
-	fn8144(m, v4, v8, uint64(0), uint64(1000000000), uint64(0), i5)
-	v6 = k64(18446744073709551615)
-	i1 = v4 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	v9 = l1
-	l1 = v9 & uint64(1)
-	l0 = uint64(0) - l1
-	v8 = l0
-	l0 = v8 ^ v9
-	i0 = b2i(l0 != uint64(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	i1 = b2i(i1 != uint32(0))
-	i0 = i0 | i1
-	if i0 != 0 {
-		goto L2
-	}
-	if int64(v8) < int64(uint64(0)) {
-		goto L2
-	}
-	l2 = *(*uint64)(unsafe.Add(b, v4))
-	v6 = l2
-	l3 = uint64(v1)
-	l2 = v6 + l3
-	v9 = l2
-	i4 = b2i(v9 < v6)
-	l4 = uint64(i4)
-	l4 = l4 + v8
-	v6 = l4
-	l4 = v6 & uint64(1)
-	l3 = uint64(0) - l4
-	v8 = l3
-	if int64(v8) < int64(uint64(0)) {
-		l1 = k64(18446744073709551615)
-	} else {
-		l1 = v9
-	}
-	l2 = v8 ^ v6
-	if l2 != uint64(0) {
-		l0 = k64(18446744073709551615)
-	} else {
-		l0 = l1
-	}
-	v6 = l0
-L2:
-	*(*uint64)(unsafe.Add(b, uint64(v4)+88)) = v6
-	i2 = v4 + uint32(64)
-	i3 = v4 + uint32(24)
-	i5 = v4 + uint32(60)
-	i2 = fn7877(m, i2, i3, uint32(1), i5)
-	i3 = uint32(*(*uint16)(unsafe.Add(b, uint64(v4)+32)))
-	i2 = i2 | i3
-	i2 = i2 & uint32(65535)
-	if i2 != 0 {
-		i0 = uint32(58)
-	} else {
-		i0 = uint32(0)
-	}
-	v5 = i0
-L1:
-	i0 = v4 + uint32(112)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7833(m *Module, v0 uint32) uint64 {
-	var v1 uint32
-	_ = v1
-	var v2 uint64
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = uint64(0)
-	i2 = v1 + uint32(8)
-	i0 = fn7848(m, uint32(0), uint64(1000000000), i2)
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+8))
-	l0 = l0 / k64(1000000000)
-	v2 = l0
-	if v0 == 0 {
-		goto L1
-	}
-	*(*uint64)(unsafe.Add(b, v0)) = v2
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7834(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = fn7851(m, v0)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	if v0 == uint32(76) {
-		i1 = uint32(8)
-	} else {
-		i1 = v0
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = i1
-	return k32(4294967295)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7835(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = fn7864(m, v0)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	if v0 == uint32(76) {
-		i1 = uint32(28)
-	} else {
-		i1 = v0
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = i1
-	return k32(4294967295)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7836(m *Module, v0 uint32, v1 uint64) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if int64(v1) >= int64(uint64(0)) {
-		goto L2
-	}
-	v0 = uint32(28)
-	goto L1
-L2:
-	i0 = fn7855(m, v0, v1)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v0
-	return k32(4294967295)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7837(m *Module, v0 uint32, v1 uint64, v2 uint32) uint64 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	i2 = v2 & uint32(255)
-	i3 = v3 + uint32(8)
-	i0 = fn7863(m, v0, v1, i2, i3)
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	if v2 == uint32(76) {
-		i1 = uint32(70)
-	} else {
-		i1 = v2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = i1
-	v1 = k64(18446744073709551615)
-	goto L1
-L2:
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v3)+8))
-	v1 = l0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7838(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint64) uint32 {
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v4 = i0
-	m.g0 = v4
-	if int64(v3) > int64(k64(18446744073709551615)) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
-	v0 = k32(4294967295)
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = v1
-	i1 = v4 + uint32(40)
-	i4 = v4 + uint32(36)
-	i0 = fn7857(m, v0, i1, uint32(1), v3, i4)
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	if v2 != uint32(76) {
-		goto L4
-	}
-	v2 = uint32(76)
-	i1 = v4 + uint32(8)
-	i0 = fn7852(m, v0, i1)
-	if i0 != 0 {
-		goto L4
-	}
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+16)))
-	i2 = i2 & uint32(2)
-	if i2 != 0 {
-		i0 = uint32(70)
-	} else {
-		i0 = uint32(8)
-	}
-	v2 = i0
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v2
-	v0 = k32(4294967295)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
-	v0 = i0
-L1:
-	i0 = v4 + uint32(48)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7839(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint64) uint32 {
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v4 = i0
-	m.g0 = v4
-	if int64(v3) > int64(k64(18446744073709551615)) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
-	v0 = k32(4294967295)
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = v1
-	i1 = v4 + uint32(40)
-	i4 = v4 + uint32(36)
-	i0 = fn7860(m, v0, i1, uint32(1), v3, i4)
-	v2 = i0
-	if v2 == 0 {
-		goto L3
-	}
-	if v2 != uint32(76) {
-		goto L4
-	}
-	v2 = uint32(76)
-	i1 = v4 + uint32(8)
-	i0 = fn7852(m, v0, i1)
-	if i0 != 0 {
-		goto L4
-	}
-	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+16)))
-	i2 = i2 & uint32(64)
-	if i2 != 0 {
-		i0 = uint32(70)
-	} else {
-		i0 = uint32(8)
-	}
-	v2 = i0
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v2
-	v0 = k32(4294967295)
-	goto L1
-L3:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
-	v0 = i0
-L1:
-	i0 = v4 + uint32(48)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7840(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v1
-	i1 = v3 + uint32(8)
-	i3 = v3 + uint32(4)
-	i0 = fn7861(m, v0, i1, uint32(1), i3)
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	if v2 == uint32(76) {
-		i1 = uint32(8)
-	} else {
-		i1 = v2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = i1
-	v2 = k32(4294967295)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v2 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7841(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = v2 & uint32(4)
-	if i0 == 0 {
-		goto L1
-	}
-	i0 = fn7905(m, v0, v1)
-	return i0
-L1:
-	i0 = fn7904(m, v0, v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7842(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v1
-	i1 = v3 + uint32(8)
-	i3 = v3 + uint32(4)
-	i0 = fn7866(m, v0, i1, uint32(1), i3)
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	if v2 == uint32(76) {
-		i1 = uint32(8)
-	} else {
-		i1 = v2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = i1
-	v2 = k32(4294967295)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v2 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7843(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v1 = uint32(0)
-	i0 = v0 + k32(4294963200)
-	i0 = bits.RotateLeft32(i0, int(uint32(20)&31))
-	v0 = i0
-	if v0 > uint32(11) {
-		goto L1
-	}
-	i0 = v0 << (uint32(2) & 31)
-	i0 = i0 + uint32(9994004)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-L1:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7844(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	fn7937(m)
-	i0 = fn7850(m, v0)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v0
-	return k32(4294967295)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7845(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1EnvironGet(m, v0, v1)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7846(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1EnvironSizesGet(m, v0, v1)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7847(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1ClockResGet(m, v0, v1)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7848(m *Module, v0 uint32, v1 uint64, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1ClockTimeGet(m, v0, v1, v2)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7849(m *Module, v0 uint32, v1 uint64, v2 uint64, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1FdAdvise(m, v0, v1, v2, v3)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7850(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1FdClose(m, v0)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7851(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1FdDatasync(m, v0)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7852(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1FdFdstatGet(m, v0, v1)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7853(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1FdFdstatSetFlags(m, v0, v1)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7854(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1FdFilestatGet(m, v0, v1)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7855(m *Module, v0 uint32, v1 uint64) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1FdFilestatSetSize(m, v0, v1)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7856(m *Module, v0 uint32, v1 uint64, v2 uint64, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1FdFilestatSetTimes(m, v0, v1, v2, v3)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7857(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint64, v4 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1FdPread(m, v0, v1, v2, v3, v4)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7858(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1FdPrestatGet(m, v0, v1)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7859(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1FdPrestatDirName(m, v0, v1, v2)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7860(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint64, v4 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1FdPwrite(m, v0, v1, v2, v3, v4)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7861(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1FdRead(m, v0, v1, v2, v3)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7862(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint64, v4 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1FdReaddir(m, v0, v1, v2, v3, v4)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7863(m *Module, v0 uint32, v1 uint64, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1FdSeek(m, v0, v1, v2, v3)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7864(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1FdSync(m, v0)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7865(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1FdTell(m, v0, v1)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7866(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1FdWrite(m, v0, v1, v2, v3)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7867(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	i2 = fn8105(m, v1)
-	i0 = m.Imports.WasiSnapshotPreview1PathCreateDirectory(m, v0, v1, i2)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7868(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i3 uint32
-	_ = i3
-	i3 = fn8105(m, v2)
-	i0 = m.Imports.WasiSnapshotPreview1PathFilestatGet(m, v0, v1, v2, i3, v3)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7869(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint64, v4 uint64, v5 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i3 uint32
-	_ = i3
-	i3 = fn8105(m, v2)
-	i0 = m.Imports.WasiSnapshotPreview1PathFilestatSetTimes(m, v0, v1, v2, i3, v3, v4, v5)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7870(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i3 uint32
-	_ = i3
-	var i6 uint32
-	_ = i6
-	i3 = fn8105(m, v2)
-	i6 = fn8105(m, v4)
-	i0 = m.Imports.WasiSnapshotPreview1PathLink(m, v0, v1, v2, i3, v3, v4, i6)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7871(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint64, v5 uint64, v6 uint32, v7 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i3 uint32
-	_ = i3
-	i3 = fn8105(m, v2)
-	i0 = m.Imports.WasiSnapshotPreview1PathOpen(m, v0, v1, v2, i3, v3, v4, v5, v6, v7)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7872(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	i2 = fn8105(m, v1)
-	i0 = m.Imports.WasiSnapshotPreview1PathReadlink(m, v0, v1, i2, v2, v3, v4)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7873(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	i2 = fn8105(m, v1)
-	i0 = m.Imports.WasiSnapshotPreview1PathRemoveDirectory(m, v0, v1, i2)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7874(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	var i5 uint32
-	_ = i5
-	i2 = fn8105(m, v1)
-	i5 = fn8105(m, v3)
-	i0 = m.Imports.WasiSnapshotPreview1PathRename(m, v0, v1, i2, v2, v3, i5)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7875(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i4 uint32
-	_ = i4
-	i1 = fn8105(m, v0)
-	i4 = fn8105(m, v2)
-	i0 = m.Imports.WasiSnapshotPreview1PathSymlink(m, v0, i1, v1, v2, i4)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7876(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	i2 = fn8105(m, v1)
-	i0 = m.Imports.WasiSnapshotPreview1PathUnlinkFile(m, v0, v1, i2)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7877(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1PollOneoff(m, v0, v1, v2, v3)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7878(m *Module, v0 uint32) {
-	m.Imports.WasiSnapshotPreview1ProcExit(m, v0)
-	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7879(m *Module) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = m.Imports.WasiSnapshotPreview1SchedYield(m)
-	i0 = i0 & uint32(65535)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7880(m *Module, v0 uint32) uint64 {
-	var v1 uint32
-	_ = v1
-	var v2 uint64
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	i1 = v1 + uint32(8)
-	i0 = fn7865(m, v0, i1)
-	v0 = i0
-	if v0 == 0 {
-		goto L2
-	}
-	if v0 == uint32(76) {
-		i1 = uint32(70)
-	} else {
-		i1 = v0
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = i1
-	v2 = k64(18446744073709551615)
-	goto L1
-L2:
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+8))
-	v2 = l0
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7881(m *Module) {
-	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7882(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i6 uint32
-	_ = i6
-	var i7 uint32
-	_ = i7
-	var l0 uint64
-	_ = l0
-	var l4 uint64
-	_ = l4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v3 = i0
-	m.g0 = v3
-	i0 = v2 & uint32(503316480)
-	i0 = i0 + k32(4261412864)
-	i0 = i0 >> (uint32(25) & 31)
-	v4 = i0
-	if v4 > uint32(9) {
-		goto L4
-	}
-	i0 = uint32(1) << (v4 & 31)
-	v4 = i0
-	i0 = v4 & uint32(642)
-	if i0 != 0 {
-		goto L3
-	}
-	v5 = k64(18446744073705340604)
-	i0 = v4 & uint32(9)
-	if i0 != 0 {
-		goto L2
-	}
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
-	v4 = k32(4294967295)
-	goto L1
-L3:
-	i2 = v2 & uint32(67108864)
-	if i2 != 0 {
-		l0 = k64(18446744073705356990)
-	} else {
-		l0 = k64(18446744073705340604)
-	}
-	v5 = l0
-	l0 = v5 | uint64(4194625)
-	i2 = v2 & uint32(268435456)
-	if i2 == 0 {
-		l0 = v5
-	}
-	v5 = l0
-L2:
-	i1 = v3 + uint32(8)
-	i0 = fn7852(m, v0, i1)
-	v4 = i0
-	if v4 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v4
-	v4 = k32(4294967295)
-	goto L1
-L5:
-	v4 = k32(4294967295)
-	i1 = v2 ^ k32(4294967295)
-	i1 = i1 >> (uint32(24) & 31)
-	i1 = i1 & uint32(1)
-	i3 = v2 >> (uint32(12) & 31)
-	i3 = i3 & uint32(4095)
-	l4 = *(*uint64)(unsafe.Add(b, uint64(v3)+24))
-	v6 = l4
-	l4 = v6 & v5
-	i6 = v2 & uint32(4095)
-	i7 = v3 + uint32(4)
-	i0 = fn7871(m, v0, i1, v1, i3, l4, v6, i6, i7)
-	v2 = i0
-	if v2 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v2
-	goto L1
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	v4 = i0
-L1:
-	i0 = v3 + uint32(32)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7883(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = fn7875(m, v0, v1, v2)
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v2
-	return k32(4294967295)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7884(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i4 uint32
-	_ = i4
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	i4 = v4 + uint32(12)
-	i0 = fn7872(m, v0, v1, v2, v3, i4)
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v3
-	v3 = k32(4294967295)
-	goto L1
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
-	v3 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7885(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = fn7867(m, v0, v1)
-	v1 = i0
-	if v1 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v1
-	return k32(4294967295)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7886(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i4 uint32
-	_ = i4
-	b := m.base
-	v1 = uint32(0)
-	i0 = fn7811(m, uint32(40))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = fn7811(m, uint32(4096))
-	v1 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
-	if v1 != 0 {
-		goto L2
-	}
-	fn7814(m, v2)
-	return uint32(0)
-L2:
-	i4 = v2 + uint32(28)
-	i0 = fn7862(m, v0, v1, uint32(4096), uint64(0), i4)
-	v1 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
-	fn7814(m, i0)
-	fn7814(m, v2)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v1
-	return uint32(0)
-L3:
-	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = uint64(4294967296)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+20)) = uint64(17592186044416)
-	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(0)
-	*(*uint32)(unsafe.Add(b, v2)) = v0
-	v1 = v2
-L1:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7887(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	v2 = uint32(0)
-	i0 = fn7882(m, v0, v1, uint32(67117060))
-	v1 = i0
-	if v1 == k32(4294967295) {
-		goto L1
-	}
-	i0 = fn7886(m, v1)
-	v2 = i0
-	if v2 != 0 {
-		goto L1
-	}
-	i0 = fn7844(m, v1)
-	v2 = uint32(0)
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7888(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(96)
-	v4 = i0
-	m.g0 = v4
-	if v2 > uint32(7) {
-		goto L4
-	}
-	if v3 == 0 {
-		goto L3
-	}
-L4:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
-	goto L2
-L3:
-	i3 = v4 + uint32(32)
-	i0 = fn7868(m, v0, uint32(1), v1, i3)
-	v3 = i0
-	if v3 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v3
-	goto L2
-L5:
-	v3 = uint32(0)
-	if v2 == 0 {
-		goto L1
-	}
-	i1 = v4 + uint32(8)
-	i0 = fn7852(m, v0, i1)
-	v0 = i0
-	if v0 == 0 {
-		goto L6
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v0
-	goto L2
-L6:
-	i3 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+48)))
-	if i3 == uint32(3) {
-		l1 = uint64(16384)
-	} else {
-		l1 = uint64(2)
-	}
-	if v2 < uint32(4) {
-		l0 = uint64(0)
-	} else {
-		l0 = l1
-	}
-	i1 = v2 << (uint32(5) & 31)
-	i1 = i1 & uint32(64)
-	l1 = uint64(i1)
-	l0 = l0 | l1
-	v5 = l0
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+24))
-	l0 = v5 & l1
-	if l0 == v5 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(2)
-L2:
-	v3 = k32(4294967295)
-L1:
-	i0 = v4 + uint32(96)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7889(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var v7 uint64
-	_ = v7
-	var v8 uint64
-	_ = v8
-	var v9 uint64
-	_ = v9
-	var v10 uint64
-	_ = v10
-	var v11 uint64
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(96)
-	v4 = i0
-	m.g0 = v4
-	v5 = k32(4294967295)
-	i1 = v3 ^ k32(4294967295)
-	i1 = i1 & uint32(1)
-	i0 = fn7868(m, v0, i1, v1, v4)
-	v3 = i0
-	if v3 == 0 {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v3
-	goto L1
-L2:
-	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(0)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+24))
-	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+8))
-	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	*(*uint64)(unsafe.Add(b, v2)) = l1
-	*(*uint64)(unsafe.Add(b, uint64(v2)+64)) = uint64(0)
-	v5 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(v2)+56)) = uint32(0)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+32))
-	*(*uint64)(unsafe.Add(b, uint64(v2)+48)) = l1
-	i0 = v4 + uint32(80)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v4 + uint32(88)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(32)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	i0 = v2 + uint32(40)
-	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+56))
-	v6 = l1
-	l1 = v6 / k64(1000000000)
-	v7 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v2)+104)) = v7
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+48))
-	v8 = l1
-	l1 = v8 / k64(1000000000)
-	v9 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v2)+88)) = v9
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+40))
-	v10 = l1
-	l1 = v10 / k64(1000000000)
-	v11 = l1
-	*(*uint64)(unsafe.Add(b, uint64(v2)+72)) = v11
-	l2 = v7 * uint64(1000000000)
-	l1 = v6 - l2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+112)) = uint32(l1)
-	l2 = v9 * uint64(1000000000)
-	l1 = v8 - l2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+96)) = uint32(l1)
-	l2 = v11 * uint64(1000000000)
-	l1 = v10 - l2
-	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = uint32(l1)
-	*(*uint64)(unsafe.Add(b, uint64(v4)+72)) = uint64(0)
-	i0 = v2 + uint32(140)
-	i1 = v4 + uint32(68)
-	i1 = i1 + uint32(24)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-	i0 = v2 + uint32(132)
-	i1 = v4 + uint32(84)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = v2 + uint32(124)
-	i1 = v4 + uint32(76)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+68))
-	*(*uint64)(unsafe.Add(b, uint64(v2)+116)) = l1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+16)))
-	i0 = i0 + k32(4294967295)
-	i0 = i0 & uint32(255)
-	v3 = i0
-	if v3 > uint32(6) {
-		goto L1
-	}
-	i0 = v2 + uint32(24)
-	i1 = v3 << (uint32(2) & 31)
-	i1 = i1 + uint32(9994052)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	*(*uint32)(unsafe.Add(b, i0)) = i1
-L1:
-	i0 = v4 + uint32(96)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7890(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var v7 uint64
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint64
-	_ = v10
-	var v11 uint64
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i5 uint32
-	_ = i5
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v4 = i0
-	m.g0 = v4
-	if v2 != 0 {
-		goto L4
-	}
-	v5 = uint32(10)
-	v6 = uint64(0)
-	v7 = uint64(0)
-	goto L3
-L4:
-	v5 = uint32(0)
-	v7 = uint64(0)
-	v6 = uint64(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
-	v8 = i0
-	i0 = v8 + uint32(2)
-	switch i0 {
-	case 0:
-		goto L5
-	case 1:
-		goto L7
-	default:
-		goto L6
-	}
-L7:
-	v6 = uint64(0)
-	v5 = uint32(2)
-	goto L5
-L6:
-	v9 = uint32(28)
-	if v8 > uint32(999999999) {
-		goto L2
-	}
-	l0 = *(*uint64)(unsafe.Add(b, v2))
-	v6 = l0
-	if int64(v6) < int64(uint64(0)) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = uint32(0)
-	i0 = v4 + uint32(24)
-	i5 = v4 + uint32(44)
-	fn8144(m, i0, v6, uint64(0), uint64(1000000000), uint64(0), i5)
-	i1 = v4 + uint32(32)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	v6 = l1
-	l1 = v6 & uint64(1)
-	l0 = uint64(0) - l1
-	v10 = l0
-	l0 = v10 ^ v6
-	i0 = b2i(l0 != uint64(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
-	i1 = b2i(i1 != uint32(0))
-	i0 = i0 | i1
-	if i0 != 0 {
-		goto L2
-	}
-	if int64(v10) < int64(uint64(0)) {
-		goto L2
-	}
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+24))
-	v11 = l1
-	l2 = uint64(v8)
-	l1 = v11 + l2
-	v6 = l1
-	i1 = b2i(v6 < v11)
-	l1 = uint64(i1)
-	l1 = l1 + v10
-	v10 = l1
-	l1 = v10 & uint64(1)
-	l0 = uint64(0) - l1
-	v11 = l0
-	l0 = v11 ^ v10
-	if l0 != uint64(0) {
-		goto L2
-	}
-	if int64(v11) < int64(uint64(0)) {
-		goto L2
-	}
-	v5 = uint32(1)
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
-	v8 = i0
-	i0 = v8 + uint32(2)
-	switch i0 {
-	case 0:
-		goto L3
-	case 1:
-		goto L9
-	default:
-		goto L8
-	}
-L9:
-	i0 = v5 | uint32(8)
-	v5 = i0
-	goto L3
-L8:
-	v9 = uint32(28)
-	if v8 > uint32(999999999) {
-		goto L2
-	}
-	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
-	v7 = l0
-	if int64(v7) < int64(uint64(0)) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(0)
-	i5 = v4 + uint32(20)
-	fn8144(m, v4, v7, uint64(0), uint64(1000000000), uint64(0), i5)
-	i1 = v4 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	v7 = l1
-	l1 = v7 & uint64(1)
-	l0 = uint64(0) - l1
-	v10 = l0
-	l0 = v10 ^ v7
-	i0 = b2i(l0 != uint64(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
-	i1 = b2i(i1 != uint32(0))
-	i0 = i0 | i1
-	if i0 != 0 {
-		goto L2
-	}
-	if int64(v10) < int64(uint64(0)) {
-		goto L2
-	}
-	l1 = *(*uint64)(unsafe.Add(b, v4))
-	v11 = l1
-	l2 = uint64(v8)
-	l1 = v11 + l2
-	v7 = l1
-	i1 = b2i(v7 < v11)
-	l1 = uint64(i1)
-	l1 = l1 + v10
-	v10 = l1
-	l1 = v10 & uint64(1)
-	l0 = uint64(0) - l1
-	v11 = l0
-	l0 = v11 ^ v10
-	if l0 != uint64(0) {
-		goto L2
-	}
-	if int64(v11) < int64(uint64(0)) {
-		goto L2
-	}
-	i0 = v5 | uint32(4)
-	v5 = i0
-L3:
-	i1 = v3 ^ k32(4294967295)
-	i1 = i1 & uint32(1)
-	i0 = fn7869(m, v0, i1, v1, v6, v7, v5)
-	v9 = i0
-	if v9 != 0 {
-		goto L2
-	}
-	v2 = uint32(0)
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v9
-	v2 = k32(4294967295)
-L1:
-	i0 = v4 + uint32(48)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7891(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i1 = v4 >> (uint32(1) & 31)
-	i1 = i1 & uint32(1)
-	i0 = fn7870(m, v0, i1, v1, v2, v3)
-	v4 = i0
-	if v4 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v4
-	return k32(4294967295)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7892(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = fn7874(m, v0, v1, v2, v3)
-	v3 = i0
-	if v3 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v3
-	return k32(4294967295)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7893(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = fn7876(m, v0, v1)
-	v1 = i0
-	if v1 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v1
-	return k32(4294967295)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7894(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = fn7873(m, v0, v1)
-	v1 = i0
-	if v1 != 0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v1
-	return k32(4294967295)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7895(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if v0 == k32(4294967294) {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != uint32(47) {
-		goto L1
-	}
-L2:
-	i0 = fn7916(m, v1, v2, uint32(0))
-	return i0
-L1:
-	i0 = fn7882(m, v0, v1, v2)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7896(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if v1 == k32(4294967294) {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	if i0 != uint32(47) {
-		goto L1
-	}
-L2:
-	i0 = fn7926(m, v0, v2)
-	return i0
-L1:
-	i0 = fn7883(m, v0, v1, v2)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7897(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if v0 == k32(4294967294) {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != uint32(47) {
-		goto L1
-	}
-L2:
-	i0 = fn7919(m, v1, v2, v3)
-	return i0
-L1:
-	i0 = fn7884(m, v0, v1, v2, v3)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7898(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if v0 == k32(4294967294) {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != uint32(47) {
-		goto L1
-	}
-L2:
-	i0 = fn7924(m, v1, v2)
-	return i0
-L1:
-	i0 = fn7885(m, v0, v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7899(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if v0 == k32(4294967294) {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != uint32(47) {
-		goto L1
-	}
-L2:
-	i0 = fn7929(m, v1, v2, v3)
-	return i0
-L1:
-	i0 = fn7888(m, v0, v1, v2, v3)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7900(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if v0 == k32(4294967294) {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != uint32(47) {
-		goto L1
-	}
-L2:
-	i0 = fn7931(m, v1, v2, v3)
-	return i0
-L1:
-	i0 = fn7889(m, v0, v1, v2, v3)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7901(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if v0 == k32(4294967294) {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != uint32(47) {
-		goto L1
-	}
-L2:
-	i0 = fn7930(m, v1, v2, v3)
-	return i0
-L1:
-	i0 = fn7890(m, v0, v1, v2, v3)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7902(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if v0 == k32(4294967294) {
-		goto L3
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != uint32(47) {
-		goto L2
-	}
-L3:
-	if v2 == k32(4294967294) {
-		goto L5
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	if i0 != uint32(47) {
-		goto L4
-	}
-L5:
-	i0 = fn7932(m, v1, v3, v4)
-	return i0
-L4:
-	if v0 == k32(4294967294) {
-		goto L6
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != uint32(47) {
-		goto L1
-	}
-L6:
-	i0 = fn7934(m, v1, v2, v3, v4)
-	return i0
-L2:
-	if v2 == k32(4294967294) {
-		goto L7
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	if i0 != uint32(47) {
-		goto L1
-	}
-L7:
-	i0 = fn7933(m, v0, v1, v3, v4)
-	return i0
-L1:
-	i0 = fn7891(m, v0, v1, v2, v3, v4)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7903(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if v0 == k32(4294967294) {
-		goto L3
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != uint32(47) {
-		goto L2
-	}
-L3:
-	if v2 == k32(4294967294) {
-		goto L5
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	if i0 != uint32(47) {
-		goto L4
-	}
-L5:
-	i0 = fn7928(m, v1, v3)
-	return i0
-L4:
-	if v0 == k32(4294967294) {
-		goto L6
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != uint32(47) {
-		goto L1
-	}
-L6:
-	i0 = fn7936(m, v1, v2, v3)
-	return i0
-L2:
-	if v2 == k32(4294967294) {
-		goto L7
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	if i0 != uint32(47) {
-		goto L1
-	}
-L7:
-	i0 = fn7935(m, v0, v1, v3)
-	return i0
-L1:
-	i0 = fn7892(m, v0, v1, v2, v3)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7904(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if v0 == k32(4294967294) {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != uint32(47) {
-		goto L1
-	}
-L2:
-	i0 = fn7922(m, v1)
-	return i0
-L1:
-	i0 = fn7893(m, v0, v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7905(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if v0 == k32(4294967294) {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 != uint32(47) {
-		goto L1
-	}
-L2:
-	i0 = fn7923(m, v1)
-	return i0
-L1:
-	i0 = fn7894(m, v0, v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7906(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(160)
-	v1 = i0
-	m.g0 = v1
-	v2 = k32(4294967295)
-	i1 = v1 + uint32(156)
-	i0 = fn7907(m, v0, i1, uint32(10523340), uint32(10523344), uint32(1))
-	v0 = i0
-	if v0 == k32(4294967295) {
-		goto L1
-	}
-	v2 = k32(4294967295)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523340))
-	i2 = v1 + uint32(8)
-	i0 = fn7900(m, v0, i1, i2, uint32(0))
-	if i0 == k32(4294967295) {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	i0 = i0 & uint32(61440)
-	if i0 == uint32(16384) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(54)
-	goto L1
-L2:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+156))
-	v4 = i0
-	i0 = fn8105(m, v4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523340))
-	v6 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	if i0 != uint32(46) {
-		goto L4
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+1)))
-	if i0 != 0 {
-		goto L4
-	}
-	v3 = uint32(1)
-	v7 = uint32(0)
-	i0 = v5 + uint32(1)
-	v0 = i0
-	v8 = v0
-	v9 = uint32(0)
-	goto L3
-L4:
-	i0 = v5 + uint32(1)
-	v8 = i0
-	i1 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	i1 = b2i(i1 != uint32(0))
-	v7 = i1
-	i0 = v8 + v7
-	v0 = i0
-	i0 = fn8105(m, v6)
-	v9 = i0
-L3:
-	i0 = v0 + v9
-	i0 = i0 + uint32(1)
-	i0 = fn7811(m, i0)
-	v0 = i0
-	if v0 != 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(48)
-	goto L1
-L5:
-	*(*uint8)(unsafe.Add(b, v0)) = uint8(k32(47))
-	i0 = v0 + uint32(1)
-	i0 = fn8102(m, i0, v4)
-	v2 = i0
-	if v7 == 0 {
-		goto L6
-	}
-	i0 = v0 + v8
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(47))
-L6:
-	if v3 != 0 {
-		goto L7
-	}
-	i0 = v2 + v5
-	i0 = i0 + v7
-	i0 = fn8102(m, i0, v6)
-L7:
-	v2 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308684))
-	v6 = i0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308684)) = v0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10523348)))
-	if i0 == 0 {
-		goto L8
-	}
-	fn7814(m, v6)
-L8:
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10523348)) = uint8(k32(1))
-L1:
-	i0 = v1 + uint32(160)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7907(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v6 = i0
-	i0 = v6 + k32(4294967250)
-	switch i0 {
-	case 0:
-		goto L8
-	case 1:
-		goto L2
-	default:
-		goto L7
-	}
-L8:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+1)))
-	v6 = i0
-	if v6 == 0 {
-		goto L6
-	}
-	if v6 == uint32(47) {
-		goto L10
-	}
-	v6 = uint32(0)
-	goto L9
-L10:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+2)))
-	if i0 == 0 {
-		goto L6
-	}
-	v6 = uint32(2)
-L9:
-	i0 = v0 + v6
-	v0 = i0
-	goto L5
-L7:
-	if v6 != 0 {
-		goto L5
-	}
-L6:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308684))
-	v0 = i0
-	goto L4
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308684))
-	v8 = i0
-	i0 = fn8105(m, v8)
-	v6 = i0
-	i1 = fn8105(m, v0)
-	i0 = v6 + i1
-	i1 = v8 + v6
-	i1 = i1 + k32(4294967295)
-	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
-	v9 = i1
-	i1 = b2i(v9 != uint32(47))
-	v10 = i1
-	i0 = i0 + v10
-	i0 = i0 + uint32(1)
-	v11 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523356))
-	if v11 <= i1 {
-		goto L11
-	}
-	i0 = fn7817(m, v7, v11)
-	v7 = i0
-	if v7 == 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523356)) = v11
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v7
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308684))
-	v8 = i0
-L11:
-	i0 = fn8102(m, v7, v8)
-	v7 = i0
-	if v9 == uint32(47) {
-		goto L12
-	}
-	i0 = v7 + v6
-	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(47))
-L12:
-	i0 = v7 + v6
-	i0 = i0 + v10
-	i0 = fn8102(m, i0, v0)
-	v0 = v7
-L4:
-	if v0 != 0 {
-		goto L2
-	}
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(48)
-	v0 = k32(4294967295)
-	goto L1
-L2:
-	i2 = v5 + uint32(12)
-	i0 = fn7940(m, v0, v1, i2)
-	v0 = i0
-	if v0 != k32(4294967295) {
-		goto L13
-	}
-	v0 = k32(4294967295)
-	goto L1
-L13:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v1 = i1
-	i1 = fn8105(m, v1)
-	i1 = i1 + uint32(1)
-	v7 = i1
-	if i0 < v7 {
-		goto L15
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	goto L14
-L15:
-	if v4 != 0 {
-		goto L16
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(68)
-	v0 = k32(4294967295)
-	goto L1
-L16:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = fn7817(m, i0, v7)
-	v6 = i0
-	if v6 != 0 {
-		goto L17
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(48)
-	v0 = k32(4294967295)
-	goto L1
-L17:
-	*(*uint32)(unsafe.Add(b, v3)) = v7
-	*(*uint32)(unsafe.Add(b, v2)) = v6
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
-	v1 = i0
-L14:
-	i0 = fn8102(m, v6, v1)
-L1:
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7908(m *Module) {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523364))
-	if i0 != k32(4294967295) {
-		goto L1
-	}
-	fn7909(m)
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7909(m *Module) {
-	var v0 uint32
-	_ = v0
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v0 = i0
-	m.g0 = v0
-	i0 = v0 + uint32(12)
-	i1 = v0 + uint32(8)
-	i0 = fn7846(m, i0, i1)
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v1 = i0
-	if v1 != 0 {
-		goto L3
-	}
-	v1 = uint32(10523360)
-	goto L1
-L3:
-	i0 = v1 + uint32(1)
-	v1 = i0
-	if v1 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	i0 = fn7811(m, i0)
-	v2 = i0
-	if v2 == 0 {
-		goto L5
-	}
-	i0 = fn7816(m, v1, uint32(4))
-	v1 = i0
-	if v1 != 0 {
-		goto L4
-	}
-	fn7814(m, v2)
-L5:
-	fn7825(m, uint32(70))
-	panic(ErrUnreachable)
-L4:
-	i0 = fn7845(m, v1, v2)
-	if i0 == 0 {
-		goto L1
-	}
-	fn7814(m, v2)
-	fn7814(m, v1)
-L2:
-	fn7825(m, uint32(71))
-	panic(ErrUnreachable)
-L1:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523364)) = v1
-	i0 = v0 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7910(m *Module) {
-	fn7909(m)
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7911(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308684))
-	v2 = i0
-	if v0 != 0 {
-		goto L2
-	}
-	i0 = fn8104(m, v2)
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(48)
-	return uint32(0)
-L2:
-	i0 = fn8105(m, v2)
-	i0 = i0 + uint32(1)
-	if i0 <= v1 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(68)
-	return uint32(0)
-L3:
-	i0 = fn8102(m, v0, v2)
-	v0 = i0
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7912(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v1 = i0
-	m.g0 = v1
-	i1 = v1 + uint32(8)
-	i0 = fn7852(m, v0, i1)
-	v0 = i0
-	if v0 != 0 {
-		goto L2
-	}
-	v0 = uint32(59)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+8)))
-	if i0 != uint32(2) {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+16)))
-	i0 = i0 & uint32(36)
-	if i0 != 0 {
-		goto L2
-	}
-	v2 = uint32(1)
-	goto L1
-L2:
-	v2 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v0
-L1:
-	i0 = v1 + uint32(32)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7913(m *Module, v0 float64) float64 {
-	var d0 float64
-	_ = d0
-	d0 = math.Float64frombits(math.Float64bits(v0) &^ (1 << 63))
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7914(m *Module, v0 float64) float64 {
-	var d0 float64
-	_ = d0
-	d0 = math.Sqrt(v0)
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7915(m *Module, v0 float64, v1 float64) float64 {
-	var d0 float64
-	_ = d0
-	d0 = math.Copysign(v0, v1)
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7916(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if k32(4263) == 0 {
-		goto L2
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn7907(m, v0, i1, uint32(10523368), uint32(10523372), uint32(1))
-	v0 = i0
-	goto L1
-L2:
-	i1 = v3 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
-	i0 = fn7939(m, v0, i1, uint32(10523368), i3)
-	v0 = i0
-L1:
-	v4 = k32(4294967295)
-	if v0 != k32(4294967295) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(44)
-	goto L3
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368))
-	i0 = fn7882(m, v0, i1, v1)
-	v4 = i0
-L3:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7917(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	if k32(4263) == 0 {
-		goto L2
-	}
-	i1 = v2 + uint32(12)
-	i0 = fn7907(m, v0, i1, uint32(10523368), uint32(10523372), uint32(1))
-	v0 = i0
-	goto L1
-L2:
-	i1 = v2 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
-	i0 = fn7939(m, v0, i1, uint32(10523368), i3)
-	v0 = i0
-L1:
-	v3 = k32(4294967295)
-	if v0 != k32(4294967295) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(44)
-	goto L3
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368))
-	i0 = fn7882(m, v0, i1, v1)
-	v3 = i0
-L3:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7918(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	if k32(4263) == 0 {
-		goto L2
-	}
-	i1 = v2 + uint32(12)
-	i0 = fn7907(m, v0, i1, uint32(10523368), uint32(10523372), uint32(1))
-	v0 = i0
-	goto L1
-L2:
-	i1 = v2 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
-	i0 = fn7939(m, v0, i1, uint32(10523368), i3)
-	v0 = i0
-L1:
-	v3 = k32(4294967295)
-	if v0 != k32(4294967295) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(44)
-	goto L3
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368))
-	i0 = fn7888(m, v0, i1, v1, uint32(0))
-	v3 = i0
-L3:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7919(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if k32(4263) == 0 {
-		goto L2
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn7907(m, v0, i1, uint32(10523368), uint32(10523372), uint32(1))
-	v0 = i0
-	goto L1
-L2:
-	i1 = v3 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
-	i0 = fn7939(m, v0, i1, uint32(10523368), i3)
-	v0 = i0
-L1:
-	v4 = k32(4294967295)
-	if v0 != k32(4294967295) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(44)
-	goto L3
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368))
-	i0 = fn7884(m, v0, i1, v1, v2)
-	v4 = i0
-L3:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7920(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	if k32(4263) == 0 {
-		goto L2
-	}
-	i1 = v2 + uint32(12)
-	i0 = fn7907(m, v0, i1, uint32(10523368), uint32(10523372), uint32(1))
-	v0 = i0
-	goto L1
-L2:
-	i1 = v2 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
-	i0 = fn7939(m, v0, i1, uint32(10523368), i3)
-	v0 = i0
-L1:
-	v3 = k32(4294967295)
-	if v0 != k32(4294967295) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(44)
-	goto L3
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368))
-	i0 = fn7889(m, v0, i1, v1, uint32(0))
-	v3 = i0
-L3:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7921(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	if k32(4263) == 0 {
-		goto L2
-	}
-	i1 = v2 + uint32(12)
-	i0 = fn7907(m, v0, i1, uint32(10523368), uint32(10523372), uint32(1))
-	v0 = i0
-	goto L1
-L2:
-	i1 = v2 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
-	i0 = fn7939(m, v0, i1, uint32(10523368), i3)
-	v0 = i0
-L1:
-	v3 = k32(4294967295)
-	if v0 != k32(4294967295) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(44)
-	goto L3
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368))
-	i0 = fn7889(m, v0, i1, v1, uint32(1))
-	v3 = i0
-L3:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7922(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	if k32(4263) == 0 {
-		goto L2
-	}
-	i1 = v1 + uint32(12)
-	i0 = fn7907(m, v0, i1, uint32(10523368), uint32(10523372), uint32(1))
-	v0 = i0
-	goto L1
-L2:
-	i1 = v1 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
-	i0 = fn7939(m, v0, i1, uint32(10523368), i3)
-	v0 = i0
-L1:
-	v2 = k32(4294967295)
-	if v0 != k32(4294967295) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(44)
-	goto L3
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368))
-	i0 = fn7893(m, v0, i1)
-	v2 = i0
-L3:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7923(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	if k32(4263) == 0 {
-		goto L2
-	}
-	i1 = v1 + uint32(12)
-	i0 = fn7907(m, v0, i1, uint32(10523368), uint32(10523372), uint32(1))
-	v0 = i0
-	goto L1
-L2:
-	i1 = v1 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
-	i0 = fn7939(m, v0, i1, uint32(10523368), i3)
-	v0 = i0
-L1:
-	v2 = k32(4294967295)
-	if v0 != k32(4294967295) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(44)
-	goto L3
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368))
-	i0 = fn7894(m, v0, i1)
-	v2 = i0
-L3:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7924(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	if k32(4263) == 0 {
-		goto L2
-	}
-	i1 = v2 + uint32(12)
-	i0 = fn7907(m, v0, i1, uint32(10523368), uint32(10523372), uint32(1))
-	v0 = i0
-	goto L1
-L2:
-	i1 = v2 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
-	i0 = fn7939(m, v0, i1, uint32(10523368), i3)
-	v0 = i0
-L1:
-	v3 = k32(4294967295)
-	if v0 != k32(4294967295) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(44)
-	goto L3
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368))
-	i0 = fn7885(m, v0, i1)
-	v3 = i0
-L3:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7925(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	if k32(4263) == 0 {
-		goto L2
-	}
-	i1 = v1 + uint32(12)
-	i0 = fn7907(m, v0, i1, uint32(10523368), uint32(10523372), uint32(1))
-	v0 = i0
-	goto L1
-L2:
-	i1 = v1 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
-	i0 = fn7939(m, v0, i1, uint32(10523368), i3)
-	v0 = i0
-L1:
-	if v0 != k32(4294967295) {
-		goto L4
-	}
-	v0 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(44)
-	goto L3
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368))
-	i0 = fn7887(m, v0, i1)
-	v0 = i0
-L3:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7926(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	if k32(4263) == 0 {
-		goto L2
-	}
-	i1 = v2 + uint32(12)
-	i0 = fn7907(m, v1, i1, uint32(10523368), uint32(10523372), uint32(1))
-	v1 = i0
-	goto L1
-L2:
-	i1 = v2 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
-	i0 = fn7939(m, v1, i1, uint32(10523368), i3)
-	v1 = i0
-L1:
-	v3 = k32(4294967295)
-	if v1 != k32(4294967295) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(44)
-	goto L3
-L4:
-	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368))
-	i0 = fn7883(m, v0, v1, i2)
-	v3 = i0
-L3:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7927(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	if uint32(4263) != 0 {
-		goto L4
-	}
-	i1 = v2 + uint32(8)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523380))
-	i0 = fn7939(m, v0, i1, uint32(10523376), i3)
-	v3 = i0
-	if v3 == k32(4294967295) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523376))
-	v4 = i0
-	v5 = uint32(10523368)
-	i1 = v2 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
-	i0 = fn7939(m, v1, i1, uint32(10523368), i3)
-	v0 = i0
-	goto L3
-L4:
-	i1 = v2 + uint32(8)
-	i0 = fn7907(m, v0, i1, uint32(10523376), uint32(10523380), uint32(1))
-	v3 = i0
-	if v3 == k32(4294967295) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523376))
-	v4 = i0
-	v5 = uint32(10523368)
-	i1 = v2 + uint32(12)
-	i0 = fn7907(m, v1, i1, uint32(10523368), uint32(10523372), uint32(1))
-	v0 = i0
-L3:
-	if v0 == k32(4294967295) {
-		goto L2
-	}
-	i3 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn7891(m, v3, v4, v0, i3, uint32(0))
-	v0 = i0
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(44)
-	v0 = k32(4294967295)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7928(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v2 = i0
-	m.g0 = v2
-	if uint32(4263) != 0 {
-		goto L4
-	}
-	i1 = v2 + uint32(8)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523380))
-	i0 = fn7939(m, v0, i1, uint32(10523376), i3)
-	v3 = i0
-	if v3 == k32(4294967295) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523376))
-	v4 = i0
-	v5 = uint32(10523368)
-	i1 = v2 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
-	i0 = fn7939(m, v1, i1, uint32(10523368), i3)
-	v0 = i0
-	goto L3
-L4:
-	i1 = v2 + uint32(8)
-	i0 = fn7907(m, v0, i1, uint32(10523376), uint32(10523380), uint32(1))
-	v3 = i0
-	if v3 == k32(4294967295) {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523376))
-	v4 = i0
-	v5 = uint32(10523368)
-	i1 = v2 + uint32(12)
-	i0 = fn7907(m, v1, i1, uint32(10523368), uint32(10523372), uint32(1))
-	v0 = i0
-L3:
-	if v0 == k32(4294967295) {
-		goto L2
-	}
-	i3 = *(*uint32)(unsafe.Add(b, v5))
-	i0 = fn7892(m, v3, v4, v0, i3)
-	v0 = i0
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(44)
-	v0 = k32(4294967295)
-L1:
-	i0 = v2 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7929(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if k32(4263) == 0 {
-		goto L2
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn7907(m, v0, i1, uint32(10523368), uint32(10523372), uint32(1))
-	v0 = i0
-	goto L1
-L2:
-	i1 = v3 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
-	i0 = fn7939(m, v0, i1, uint32(10523368), i3)
-	v0 = i0
-L1:
-	v4 = k32(4294967295)
-	if v0 != k32(4294967295) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(44)
-	goto L3
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368))
-	i0 = fn7888(m, v0, i1, v1, v2)
-	v4 = i0
-L3:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7930(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if k32(4263) == 0 {
-		goto L2
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn7907(m, v0, i1, uint32(10523368), uint32(10523372), uint32(1))
-	v0 = i0
-	goto L1
-L2:
-	i1 = v3 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
-	i0 = fn7939(m, v0, i1, uint32(10523368), i3)
-	v0 = i0
-L1:
-	v4 = k32(4294967295)
-	if v0 != k32(4294967295) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(44)
-	goto L3
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368))
-	i0 = fn7890(m, v0, i1, v1, v2)
-	v4 = i0
-L3:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7931(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if k32(4263) == 0 {
-		goto L2
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn7907(m, v0, i1, uint32(10523368), uint32(10523372), uint32(1))
-	v0 = i0
-	goto L1
-L2:
-	i1 = v3 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
-	i0 = fn7939(m, v0, i1, uint32(10523368), i3)
-	v0 = i0
-L1:
-	v4 = k32(4294967295)
-	if v0 != k32(4294967295) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(44)
-	goto L3
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368))
-	i0 = fn7889(m, v0, i1, v1, v2)
-	v4 = i0
-L3:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7932(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if k32(4263) == 0 {
-		goto L2
-	}
-	i1 = v3 + uint32(8)
-	i0 = fn7907(m, v0, i1, uint32(10523368), uint32(10523372), uint32(1))
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368))
-	v4 = i0
-	i1 = v3 + uint32(12)
-	i0 = fn7907(m, v1, i1, uint32(10523368), uint32(10523372), uint32(1))
-	v5 = i0
-	goto L1
-L2:
-	i1 = v3 + uint32(8)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
-	i0 = fn7939(m, v0, i1, uint32(10523368), i3)
-	v0 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368))
-	v4 = i0
-	i1 = v3 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
-	i0 = fn7939(m, v1, i1, uint32(10523368), i3)
-	v5 = i0
-L1:
-	v1 = k32(4294967295)
-	if v0 == k32(4294967295) {
-		goto L5
-	}
-	if v5 != k32(4294967295) {
-		goto L4
-	}
-L5:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(44)
-	goto L3
-L4:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368))
-	i0 = fn7891(m, v0, v4, v5, i3, v2)
-	v1 = i0
-L3:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7933(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if k32(4263) == 0 {
-		goto L2
-	}
-	i1 = v4 + uint32(12)
-	i0 = fn7907(m, v2, i1, uint32(10523368), uint32(10523372), uint32(1))
-	v2 = i0
-	goto L1
-L2:
-	i1 = v4 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
-	i0 = fn7939(m, v2, i1, uint32(10523368), i3)
-	v2 = i0
-L1:
-	v5 = k32(4294967295)
-	if v2 != k32(4294967295) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(44)
-	goto L3
-L4:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368))
-	i0 = fn7891(m, v0, v1, v2, i3, v3)
-	v5 = i0
-L3:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7934(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	if k32(4263) == 0 {
-		goto L2
-	}
-	i1 = v4 + uint32(12)
-	i0 = fn7907(m, v0, i1, uint32(10523368), uint32(10523372), uint32(1))
-	v0 = i0
-	goto L1
-L2:
-	i1 = v4 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
-	i0 = fn7939(m, v0, i1, uint32(10523368), i3)
-	v0 = i0
-L1:
-	v5 = k32(4294967295)
-	if v0 != k32(4294967295) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(44)
-	goto L3
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368))
-	i0 = fn7891(m, v0, i1, v1, v2, v3)
-	v5 = i0
-L3:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v5
-}
-
-//go:norace
-//go:nocheckptr
-func fn7935(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if k32(4263) == 0 {
-		goto L2
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn7907(m, v2, i1, uint32(10523368), uint32(10523372), uint32(1))
-	v2 = i0
-	goto L1
-L2:
-	i1 = v3 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
-	i0 = fn7939(m, v2, i1, uint32(10523368), i3)
-	v2 = i0
-L1:
-	v4 = k32(4294967295)
-	if v2 != k32(4294967295) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(44)
-	goto L3
-L4:
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368))
-	i0 = fn7892(m, v0, v1, v2, i3)
-	v4 = i0
-L3:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7936(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if k32(4263) == 0 {
-		goto L2
-	}
-	i1 = v3 + uint32(12)
-	i0 = fn7907(m, v0, i1, uint32(10523368), uint32(10523372), uint32(1))
-	v0 = i0
-	goto L1
-L2:
-	i1 = v3 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
-	i0 = fn7939(m, v0, i1, uint32(10523368), i3)
-	v0 = i0
-L1:
-	v4 = k32(4294967295)
-	if v0 != k32(4294967295) {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(44)
-	goto L3
-L4:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368))
-	i0 = fn7892(m, v0, i1, v1, v2)
-	v4 = i0
-L3:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7937(m *Module) {
-	var v0 uint32
-	_ = v0
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v0 = i0
-	m.g0 = v0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10523392)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L1
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10523392)))
-	i0 = i0 & uint32(1)
-	if i0 != 0 {
-		goto L1
-	}
-	v1 = uint32(3)
-L4:
-	i1 = v0 + uint32(8)
-	i0 = fn7858(m, v1, i1)
-	v2 = i0
-	if v2 == 0 {
-		goto L5
-	}
-	if v2 != uint32(8) {
-		goto L3
-	}
-	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10523392)) = uint8(k32(1))
-	goto L1
-L5:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
-	if i0 != 0 {
-		goto L6
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v3 = i0
-	i0 = v3 + uint32(1)
-	i0 = fn7811(m, i0)
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = fn7859(m, v1, v2, v3)
-	if i0 != 0 {
-		goto L3
-	}
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	i0 = v2 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-	i0 = fn7938(m, v1, v2)
-	if i0 != 0 {
-		goto L2
-	}
-	fn7814(m, v2)
-L6:
-	i0 = v1 + uint32(1)
-	v1 = i0
-	goto L4
-L3:
-	fn7825(m, uint32(71))
-	panic(ErrUnreachable)
-L2:
-	fn7825(m, uint32(70))
-	panic(ErrUnreachable)
-L1:
-	i0 = v0 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7938(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	fn7941(m)
-	i0 = v0 + uint32(2)
-	switch i0 {
-	case 0, 1:
-		goto L1
-	default:
-		goto L2
-	}
-L2:
-	if v1 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523396))
-	if v2 != i1 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
-	v3 = i0
-	i1 = v2 << (uint32(1) & 31)
-	if v2 == 0 {
-		i1 = uint32(4)
-	}
-	v4 = i1
-	i0 = fn7816(m, uint32(8), v4)
-	v5 = i0
-	if v5 != 0 {
-		goto L4
-	}
-	return k32(4294967295)
-L4:
-	i2 = v2 << (uint32(3) & 31)
-	i0 = fn8095(m, v5, v3, i2)
-	v2 = i0
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523396)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388)) = v2
-	fn7814(m, v3)
-	fn7941(m)
-L3:
-L6:
-	v2 = v1
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
-	i0 = i0 + k32(4294967250)
-	switch i0 {
-	case 0:
-		goto L7
-	case 1:
-		goto L8
-	default:
-		goto L5
-	}
-L8:
-	i0 = v2 + uint32(1)
-	v1 = i0
-	goto L6
-L7:
-	i0 = v2 + uint32(1)
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+1)))
-	v3 = i0
-	if v3 == 0 {
-		goto L6
-	}
-	if v3 != uint32(47) {
-		goto L5
-	}
-	i0 = v2 + uint32(2)
-	v1 = i0
-	goto L6
-L5:
-	i0 = fn8104(m, v2)
-	v2 = i0
-	if v2 != 0 {
-		goto L9
-	}
-	return k32(4294967295)
-L9:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
-	v1 = i1
-	i1 = v1 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384)) = i1
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
-	i1 = v1 << (uint32(3) & 31)
-	i0 = i0 + i1
-	v1 = i0
-	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
-	*(*uint32)(unsafe.Add(b, v1)) = v2
-	fn7941(m)
-	return uint32(0)
-L1:
-	fn7881(m)
-	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7939(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v4 = i0
-	m.g0 = v4
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
-	if k32(4263) == 0 {
-		goto L2
-	}
-	i3 = v4 + uint32(12)
-	i0 = fn7907(m, v0, v1, v2, i3, uint32(0))
-	v3 = i0
-	goto L1
-L2:
-	i0 = fn7940(m, v0, v1, v2)
-	v3 = i0
-L1:
-	i0 = v4 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7940(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = v0 + k32(4294967295)
-	v0 = i0
-	fn7937(m)
-L1:
-	i0 = v0 + uint32(1)
-	v0 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	if i0 == uint32(47) {
-		goto L1
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
-	v5 = i0
-	v6 = k32(4294967295)
-L4:
-	i1 = v4 << (uint32(3) & 31)
-	i0 = v5 + i1
-	v7 = i0
-	i0 = v7 + k32(4294967288)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v8 = i0
-	i0 = fn8105(m, v8)
-	v9 = i0
-	if v6 == k32(4294967295) {
-		goto L6
-	}
-	if v9 <= v3 {
-		goto L5
-	}
-L6:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v10 = i0
-	if v9 != 0 {
-		goto L8
-	}
-	i0 = v10 & uint32(255)
-	if i0 != uint32(47) {
-		goto L7
-	}
-L8:
-	i0 = fn8094(m, v0, v8, v9)
-	if i0 != 0 {
-		goto L5
-	}
-	if v9 == 0 {
-		goto L9
-	}
-	i0 = v8 + k32(4294967295)
-	v11 = i0
-	v10 = v9
-L11:
-	i0 = v11 + v10
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(47) {
-		goto L10
-	}
-	i0 = v10 + k32(4294967295)
-	v10 = i0
-	if v10 != 0 {
-		goto L11
-	}
-	v10 = uint32(0)
-L10:
-	i0 = v0 + v10
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	v10 = i0
-L9:
-	i0 = v10 & uint32(255)
-	v10 = i0
-	if v10 == uint32(47) {
-		goto L7
-	}
-	if v10 != 0 {
-		goto L5
-	}
-L7:
-	*(*uint32)(unsafe.Add(b, v1)) = v8
-	i0 = v7 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v6 = i0
-	v3 = v9
-L5:
-	i0 = v4 + k32(4294967295)
-	v4 = i0
-	if v4 != 0 {
-		goto L4
-	}
-	if v6 != k32(4294967295) {
-		goto L2
-	}
-L3:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(44)
-	return k32(4294967295)
-L2:
-	i0 = v0 + v3
-	i0 = i0 + k32(4294967295)
-	v0 = i0
-L12:
-	i0 = v0 + uint32(1)
-	v0 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v4 = i0
-	if v4 == uint32(47) {
-		goto L12
-	}
-	if v4 != 0 {
-		i1 = v0
-	} else {
-		i1 = uint32(8554718)
-	}
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn7941(m *Module) {
-	var v0 uint32
-	_ = v0
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
-	v0 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523396))
-	v1 = i1
-	if v0 > v1 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
-	v2 = i0
-	if v1 == 0 {
-		goto L3
-	}
-	if v2 == 0 {
-		goto L2
-	}
-L3:
-	if v1 == 0 {
-		goto L4
-	}
-	i0 = v1 << (uint32(3) & 31)
-	if i0 <= v1 {
-		goto L2
-	}
-L4:
-	if v0 == 0 {
-		goto L1
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = v2 + uint32(4)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	if i0 == k32(4294967295) {
-		goto L2
-	}
-	i0 = uint32(len(m.memory) >> 16)
-	l0 = uint64(i0)
-	l0 = l0 << (uint64(16) & 63)
-	l1 = uint64(v1)
-	if l0 <= l1 {
-		goto L2
-	}
-	i0 = v2 + uint32(8)
-	v2 = i0
-	i0 = v0 + k32(4294967295)
-	v0 = i0
-	if v0 == 0 {
-		goto L1
-	}
-	goto L5
-L2:
-	fn7881(m)
-	panic(ErrUnreachable)
-L1:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7942(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if v0 != 0 {
-		goto L1
-	}
-	i0 = uint32(len(m.memory) >> 16)
-	i0 = i0 << (uint32(16) & 31)
-	return i0
-L1:
-	i0 = v0 & uint32(65535)
-	if i0 != 0 {
-		goto L2
-	}
-	if int32(v0) <= int32(k32(4294967295)) {
-		goto L2
-	}
-	i0 = v0 >> (uint32(16) & 31)
-	i0 = m.grow(i0)
-	v0 = i0
-	if v0 != k32(4294967295) {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(48)
-	return k32(4294967295)
-L3:
-	i0 = v0 << (uint32(16) & 31)
-	return i0
-L2:
-	fn7881(m)
-	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7943(m *Module, v0 uint32, v1 uint64) uint32 {
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	v2 = k32(4294967295)
-	i0 = fn7917(m, v0, uint32(268435456))
-	v0 = i0
-	if int32(v0) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = fn7836(m, v0, v1)
-	if i0 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
-	v2 = i0
-	i0 = fn7844(m, v0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v2
-	return k32(4294967295)
-L2:
-	i0 = fn7844(m, v0)
-	v2 = i0
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7944(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v3 = i0
-	m.g0 = v3
-	if v0 != 0 {
-		goto L3
-	}
-	v4 = uint32(8460485)
-	goto L2
-L3:
-	v4 = uint32(8584008)
-	i0 = v0 & k32(4294967291)
-	if i0 == uint32(1) {
-		goto L2
-	}
-	i0 = v0 + k32(4294966146)
-	if i0 > k32(4294967261) {
-		goto L2
-	}
-	v0 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
-	goto L1
-L2:
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-	i0 = fn8070(m, v1, v2, uint32(8435289), v3)
-	i0 = i0 + uint32(1)
-	v0 = i0
-L1:
-	i0 = v3 + uint32(16)
-	m.g0 = i0
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7945(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if v1 < uint32(21) {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
-	return k32(4294967295)
-L1:
-	i0 = v1 << (uint32(1) & 31)
-	i0 = i0 + uint32(9994080)
-	i0 = uint32(*(*int16)(unsafe.Add(b, i0)))
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7946(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn7945(m, k32(4294967295), v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7947(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var i0 uint32
-	_ = i0
-	b := m.base
-	if v0 > uint32(248) {
-		goto L2
-	}
-	i0 = v0 << (uint32(1) & 31)
-	i0 = i0 + uint32(9994128)
-	i0 = uint32(*(*int16)(unsafe.Add(b, i0)))
-	v0 = i0
-	if v0 != 0 {
-		goto L1
-	}
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
-	return k32(4294967295)
-L1:
-	if int32(v0) > int32(k32(4294967294)) {
-		goto L3
-	}
-	i0 = v0 + k32(4294967295)
-	v1 = i0
-	i0 = v1 & uint32(255)
-	v2 = i0
-	if v2 > uint32(10) {
-		goto L3
-	}
-	i0 = uint32(1643) >> (v2 & 31)
-	i0 = i0 & uint32(1)
-	if i0 == 0 {
-		goto L3
-	}
-	i0 = v1 & uint32(255)
-	i0 = i0 << (uint32(2) & 31)
-	i0 = i0 + uint32(9994628)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v0 = i0
-L3:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7948(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	i0 = v0 + k32(4294967248)
-	i0 = b2i(i0 < uint32(10))
-	i1 = v0 | uint32(32)
-	i1 = i1 + k32(4294967199)
-	i1 = b2i(i1 < uint32(26))
-	i0 = i0 | i1
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7949(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	i0 = v0 | uint32(32)
-	i2 = v0 + k32(4294967231)
-	if !(i2 < uint32(26)) {
-		i0 = v0
-	}
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7950(m *Module, v0 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	i0 = v0 & uint32(95)
-	i2 = v0 + k32(4294967199)
-	if !(i2 < uint32(26)) {
-		i0 = v0
-	}
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7951(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	fn7908(m)
-	i0 = fn8099(m, v0, uint32(61))
-	v1 = i0
-	if v1 != v0 {
-		goto L1
-	}
-	return uint32(0)
-L1:
-	v2 = uint32(0)
-	i1 = v1 - v0
-	v3 = i1
-	i0 = v0 + v3
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523364))
-	v4 = i0
-	if v4 == 0 {
-		goto L2
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = v4 + uint32(4)
-	v4 = i0
-L4:
-	i0 = fn8107(m, v0, v1, v3)
-	if i0 != 0 {
-		goto L5
-	}
-	i0 = v1 + v3
-	v1 = i0
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	if i0 == uint32(61) {
-		goto L3
-	}
-L5:
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v1 = i0
-	i0 = v4 + uint32(4)
-	v4 = i0
-	if v1 != 0 {
-		goto L4
-	}
-	goto L2
-L3:
-	i0 = v1 + uint32(1)
-	v2 = i0
-L2:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7952(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	fn7908(m)
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523364))
-	v4 = i0
-	if v4 == 0 {
-		goto L1
-	}
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v4))
-	v5 = i0
-	if v5 == 0 {
-		goto L1
-	}
-	i0 = v1 + uint32(1)
-	v6 = i0
-	v3 = uint32(0)
-	v1 = v4
-L2:
-	i0 = fn8107(m, v0, v5, v6)
-	if i0 != 0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = v0
-	fn7953(m, v5, v2)
-	return uint32(0)
-L3:
-	i0 = v3 + uint32(1)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v5 = i0
-	i0 = v1 + uint32(4)
-	v1 = i0
-	if v5 != 0 {
-		goto L2
-	}
-L1:
-	i0 = v3 << (uint32(2) & 31)
-	v6 = i0
-	i0 = v6 + uint32(8)
-	v5 = i0
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523400))
-	v1 = i1
-	if v4 != v1 {
-		goto L6
-	}
-	i0 = fn7817(m, v1, v5)
-	v5 = i0
-	if v5 != 0 {
-		goto L5
-	}
-	goto L4
-L6:
-	i0 = fn7811(m, v5)
-	v5 = i0
-	if v5 == 0 {
-		goto L4
-	}
-	if v3 == 0 {
-		goto L7
-	}
-	i0 = fn8095(m, v5, v4, v6)
-L7:
-	fn7814(m, v1)
-L5:
-	v1 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523400)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523364)) = v5
-	i1 = v3 << (uint32(2) & 31)
-	i0 = v5 + i1
-	v5 = i0
-	*(*uint32)(unsafe.Add(b, v5)) = v0
-	i0 = v5 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-	if v2 == 0 {
-		goto L8
-	}
-	v1 = uint32(0)
-	fn7953(m, uint32(0), v2)
-L8:
-	return v1
-L4:
-	fn7814(m, v2)
-	return k32(4294967295)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7953(m *Module, v0 uint32, v1 uint32) {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523408))
-	v2 = i0
-	if v2 == 0 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523404))
-	v3 = i0
-	v4 = v2
-L2:
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v5 = i0
-	if v5 != v0 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	fn7814(m, v0)
-	return
-L3:
-	if v5 != 0 {
-		goto L4
-	}
-	if v1 == 0 {
-		goto L4
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = v1
-	v1 = uint32(0)
-L4:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = v4 + k32(4294967295)
-	v4 = i0
-	if v4 != 0 {
-		goto L2
-	}
-L1:
-	if v1 == 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523404))
-	i1 = v2 << (uint32(2) & 31)
-	v4 = i1
-	i1 = v4 + uint32(4)
-	i0 = fn7817(m, i0, i1)
-	v3 = i0
-	if v3 == 0 {
-		goto L5
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523404)) = v3
-	i1 = v2 + uint32(1)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523408)) = i1
-	i0 = v3 + v4
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-L5:
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7954(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if v0 == 0 {
-		goto L2
-	}
-	i0 = fn8099(m, v0, uint32(61))
-	v3 = i0
-	if v3 == v0 {
-		goto L2
-	}
-	i1 = v3 - v0
-	v3 = i1
-	i0 = v0 + v3
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
-	return k32(4294967295)
-L1:
-	if v2 != 0 {
-		goto L3
-	}
-	i0 = fn7951(m, v0)
-	if i0 == 0 {
-		goto L3
-	}
-	return uint32(0)
-L3:
-	i1 = fn8105(m, v1)
-	v2 = i1
-	i0 = v3 + v2
-	i0 = i0 + uint32(2)
-	i0 = fn7811(m, i0)
-	v4 = i0
-	if v4 != 0 {
-		goto L4
-	}
-	return k32(4294967295)
-L4:
-	i0 = fn8095(m, v4, v0, v3)
-	v0 = i0
-	i0 = v0 + v3
-	v4 = i0
-	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(61))
-	i0 = v4 + uint32(1)
-	i2 = v2 + uint32(1)
-	i0 = fn8095(m, i0, v1, i2)
-	i0 = fn7952(m, v0, v3, v0)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7955(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = fn8099(m, v0, uint32(61))
-	v1 = i0
-	if v1 == v0 {
-		goto L2
-	}
-	i1 = v1 - v0
-	v2 = i1
-	i0 = v0 + v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 == 0 {
-		goto L1
-	}
-L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
-	return k32(4294967295)
-L1:
-	fn7908(m)
-	v1 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523364))
-	v3 = i0
-	if v3 == 0 {
-		goto L3
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	v4 = i0
-	if v4 == 0 {
-		goto L3
-	}
-	v5 = v3
-L4:
-	v1 = v5
-	i0 = fn8107(m, v0, v4, v2)
-	if i0 != 0 {
-		goto L6
-	}
-	i0 = v4 + v2
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != uint32(61) {
-		goto L6
-	}
-	fn7953(m, v4, uint32(0))
-	goto L5
-L6:
-	i0 = v3 + uint32(4)
-	v5 = i0
-	if v1 == v3 {
-		goto L7
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = v4
-L7:
-	v3 = v5
-L5:
-	i0 = v1 + uint32(4)
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	v4 = i0
-	if v4 != 0 {
-		goto L4
-	}
-	v1 = uint32(0)
-	if v5 == v3 {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
-L3:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7956(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523436))
-	v1 = i0
-	if v1 != 0 {
-		goto L1
-	}
-	v1 = uint32(10523412)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523436)) = uint32(10523412)
-L1:
-	if v0 > uint32(76) {
-		i0 = uint32(0)
-	} else {
-		i0 = v0
-	}
-	i0 = i0 << (uint32(1) & 31)
-	i0 = i0 + uint32(9996224)
-	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
-	i0 = i0 + uint32(9994672)
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i0 = fn7959(m, i0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7957(m *Module) {
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn7958(m *Module, v0 uint32) {
-	fn7957(m)
-	fn8039(m)
-	fn7825(m, v0)
-	panic(ErrUnreachable)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7959(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	i0 = fn7965(m, v0, v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7960(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523436))
-	v1 = i0
-	if v1 != 0 {
-		goto L1
-	}
-	v1 = uint32(10523412)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523436)) = uint32(10523412)
-L1:
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
-	i0 = fn7965(m, v0, i1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7961(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	if v0 != uint32(14) {
-		goto L1
-	}
-	i2 = *(*uint32)(unsafe.Add(b, v1))
-	if i2 != 0 {
-		i0 = uint32(8543634)
-	} else {
-		i0 = uint32(8535201)
-	}
-	return i0
-L1:
-	i0 = uint32(int32(v0) >> (uint32(16) & 31))
-	v2 = i0
-	i0 = v0 & uint32(65535)
-	v3 = i0
-	if v3 != uint32(65535) {
-		goto L2
-	}
-	if int32(v2) > int32(uint32(5)) {
-		goto L2
-	}
-	i1 = v2 << (uint32(2) & 31)
-	i0 = v1 + i1
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v4 = i0
-	i0 = v4 + uint32(8)
-	if v4 == 0 {
-		i0 = uint32(8539695)
-	}
-	return i0
-L2:
-	v4 = uint32(8584008)
-	i0 = v2 + k32(4294967295)
-	switch i0 {
-	case 0:
-		goto L9
-	case 1:
-		goto L8
-	case 3:
-		goto L7
-	case 4:
-		goto L6
-	default:
-		goto L3
-	}
-L9:
-	if v3 > uint32(1) {
-		goto L3
-	}
-	v4 = uint32(9996378)
-	goto L5
-L8:
-	if v3 > uint32(49) {
-		goto L3
-	}
-	v4 = uint32(9996384)
-	goto L5
-L7:
-	v4 = uint32(8584008)
-	if v3 == 0 {
-		goto L4
-	}
-	goto L3
-L6:
-	if v3 > uint32(3) {
-		goto L3
-	}
-	v4 = uint32(9996704)
-L5:
-	if v3 == 0 {
-		goto L10
-	}
-	i0 = v0 & uint32(3)
-	v5 = i0
-	if v5 != 0 {
-		goto L12
-	}
-	v6 = v3
-	goto L11
-L12:
-	v7 = uint32(0)
-	v0 = v4
-	v6 = v3
-L13:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-	i0 = v0 + uint32(1)
-	v4 = i0
-	v0 = v4
-	if v8 != 0 {
-		goto L13
-	}
-	i0 = v6 + k32(4294967295)
-	v6 = i0
-	v0 = v4
-	i0 = v7 + uint32(1)
-	v7 = i0
-	if v7 != v5 {
-		goto L13
-	}
-L11:
-	if v3 < uint32(4) {
-		goto L10
-	}
-L14:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	v8 = i0
-	i0 = v4 + uint32(1)
-	v0 = i0
-	v4 = v0
-	if v8 != 0 {
-		goto L14
-	}
-L15:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-	i0 = v0 + uint32(1)
-	v4 = i0
-	v0 = v4
-	if v8 != 0 {
-		goto L15
-	}
-L16:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	v8 = i0
-	i0 = v4 + uint32(1)
-	v0 = i0
-	v4 = v0
-	if v8 != 0 {
-		goto L16
-	}
-L17:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	v8 = i0
-	i0 = v0 + uint32(1)
-	v4 = i0
-	v0 = v4
-	if v8 != 0 {
-		goto L17
-	}
-	i0 = v6 + k32(4294967292)
-	v6 = i0
-	if v6 != 0 {
-		goto L14
-	}
-L10:
-	if v2 == uint32(1) {
-		goto L3
-	}
-L4:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	if i0 == 0 {
-		goto L3
-	}
-	i2 = v2 << (uint32(2) & 31)
-	i1 = v1 + i2
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i0 = fn7959(m, v4, i1)
-	v4 = i0
-L3:
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7962(m *Module, v0 uint32) uint32 {
-	var v1 uint32
-	_ = v1
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523436))
-	v1 = i0
-	if v1 != 0 {
-		goto L1
-	}
-	v1 = uint32(10523412)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523436)) = uint32(10523412)
-L1:
-	i0 = fn7961(m, v0, v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7963(m *Module) uint32 {
-	return uint32(9996724)
-}
-
-//go:norace
-//go:nocheckptr
-func fn7964(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i4 uint32
-	_ = i4
-	b := m.base
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
-	v4 = i0
-	i1 = v4 << (uint32(24) & 31)
-	i2 = v4 & uint32(65280)
-	i2 = i2 << (uint32(8) & 31)
-	i1 = i1 | i2
-	i2 = v4 >> (uint32(8) & 31)
-	i2 = i2 & uint32(65280)
-	i3 = v4 >> (uint32(24) & 31)
-	i2 = i2 | i3
-	i1 = i1 | i2
-	i2 = *(*uint32)(unsafe.Add(b, v0))
-	v5 = i2
-	i2 = b2i(v5 == k32(2500072158))
-	v6 = i2
-	if v6 != 0 {
-		i0 = v4
-	} else {
-		i0 = i1
-	}
-	v4 = i0
-	i1 = v1 >> (uint32(2) & 31)
-	if v4 >= i1 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
-	v7 = i0
-	i1 = v7 << (uint32(24) & 31)
-	i2 = v7 & uint32(65280)
-	i2 = i2 << (uint32(8) & 31)
-	i1 = i1 | i2
-	i2 = v7 >> (uint32(8) & 31)
-	i2 = i2 & uint32(65280)
-	i3 = v7 >> (uint32(24) & 31)
-	i2 = i2 | i3
-	i1 = i1 | i2
-	if v6 != 0 {
-		i0 = v7
-	} else {
-		i0 = i1
-	}
-	v8 = i0
-	i2 = v4 << (uint32(2) & 31)
-	i1 = v1 - i2
-	v9 = i1
-	if v8 >= v9 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
-	v7 = i0
-	i1 = v7 << (uint32(24) & 31)
-	i2 = v7 & uint32(65280)
-	i2 = i2 << (uint32(8) & 31)
-	i1 = i1 | i2
-	i2 = v7 >> (uint32(8) & 31)
-	i2 = i2 & uint32(65280)
-	i3 = v7 >> (uint32(24) & 31)
-	i2 = i2 | i3
-	i1 = i1 | i2
-	if v6 != 0 {
-		i0 = v7
-	} else {
-		i0 = i1
-	}
-	v10 = i0
-	if v10 >= v9 {
-		goto L1
-	}
-	i0 = v10 | v8
-	i0 = i0 & uint32(3)
-	if i0 != 0 {
-		goto L1
-	}
-	i2 = v8 & k32(4294967292)
-	i1 = v0 + i2
-	v11 = i1
-	i2 = v4 & k32(4294967294)
-	v12 = i2
-	i2 = v12 << (uint32(2) & 31)
-	i1 = v11 + i2
-	v9 = i1
-	i1 = v9 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v7 = i1
-	i2 = v7 << (uint32(24) & 31)
-	i3 = v7 & uint32(65280)
-	i3 = i3 << (uint32(8) & 31)
-	i2 = i2 | i3
-	i3 = v7 >> (uint32(8) & 31)
-	i3 = i3 & uint32(65280)
-	i4 = v7 >> (uint32(24) & 31)
-	i3 = i3 | i4
-	i2 = i2 | i3
-	i3 = b2i(v5 == k32(2500072158))
-	v8 = i3
-	if v8 != 0 {
-		i1 = v7
-	} else {
-		i1 = i2
-	}
-	v6 = i1
-	if v1 <= v6 {
-		goto L1
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v9))
-	v7 = i0
-	i1 = v7 << (uint32(24) & 31)
-	i2 = v7 & uint32(65280)
-	i2 = i2 << (uint32(8) & 31)
-	i1 = i1 | i2
-	i2 = v7 >> (uint32(8) & 31)
-	i2 = i2 & uint32(65280)
-	i3 = v7 >> (uint32(24) & 31)
-	i2 = i2 | i3
-	i1 = i1 | i2
-	if v8 != 0 {
-		i0 = v7
-	} else {
-		i0 = i1
-	}
-	v7 = i0
-	i1 = v1 - v6
-	if v7 >= i1 {
-		goto L1
-	}
-	i0 = v10 >> (uint32(2) & 31)
-	v13 = i0
-	i0 = b2i(v5 == k32(2500072158))
-	v14 = i0
-	i0 = v4 >> (uint32(1) & 31)
-	v8 = i0
-	v9 = v8
-	v10 = uint32(0)
-L2:
-	i0 = v0 + v6
-	v3 = i0
-	i0 = v3 + v7
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 == 0 {
-		goto L3
-	}
-	return uint32(0)
-L3:
-	i0 = fn8100(m, v2, v3)
-	v7 = i0
-	if v7 != 0 {
-		goto L4
-	}
-	i2 = v13 << (uint32(2) & 31)
-	i1 = v0 + i2
-	i2 = v12 << (uint32(2) & 31)
-	i1 = i1 + i2
-	v6 = i1
-	i1 = v6 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v4 = i1
-	i2 = v4 << (uint32(24) & 31)
-	i3 = v4 & uint32(65280)
-	i3 = i3 << (uint32(8) & 31)
-	i2 = i2 | i3
-	i3 = v4 >> (uint32(8) & 31)
-	i3 = i3 & uint32(65280)
-	i4 = v4 >> (uint32(24) & 31)
-	i3 = i3 | i4
-	i2 = i2 | i3
-	i3 = b2i(v5 == k32(2500072158))
-	v2 = i3
-	if v2 != 0 {
-		i1 = v4
-	} else {
-		i1 = i2
-	}
-	v7 = i1
-	if v1 > v7 {
-		goto L5
-	}
-	return uint32(0)
-L5:
-	v3 = uint32(0)
-	i0 = *(*uint32)(unsafe.Add(b, v6))
-	v4 = i0
-	i1 = v4 << (uint32(24) & 31)
-	i2 = v4 & uint32(65280)
-	i2 = i2 << (uint32(8) & 31)
-	i1 = i1 | i2
-	i2 = v4 >> (uint32(8) & 31)
-	i2 = i2 & uint32(65280)
-	i3 = v4 >> (uint32(24) & 31)
-	i2 = i2 | i3
-	i1 = i1 | i2
-	if v2 != 0 {
-		i0 = v4
-	} else {
-		i0 = i1
-	}
-	v4 = i0
-	i1 = v1 - v7
-	if v4 >= i1 {
-		goto L1
-	}
-	i1 = v0 + v7
-	v0 = i1
-	i2 = v0 + v4
-	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
-	if i2 != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = v0
-	}
-	return i0
-L4:
-	if v4 != uint32(1) {
-		goto L6
-	}
-	return uint32(0)
-L6:
-	v3 = uint32(0)
-	i4 = b2i(int32(v7) < int32(uint32(0)))
-	v7 = i4
-	if v7 != 0 {
-		i2 = v10
-	} else {
-		i2 = v8
-	}
-	v10 = i2
-	i4 = v4 - v9
-	if v7 != 0 {
-		i3 = v9
-	} else {
-		i3 = i4
-	}
-	v4 = i3
-	i3 = v4 >> (uint32(1) & 31)
-	v9 = i3
-	i2 = v10 + v9
-	v8 = i2
-	i2 = v8 << (uint32(3) & 31)
-	i1 = v11 + i2
-	v15 = i1
-	i1 = v15 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	v7 = i1
-	i2 = v7 << (uint32(24) & 31)
-	i3 = v7 & uint32(65280)
-	i3 = i3 << (uint32(8) & 31)
-	i2 = i2 | i3
-	i3 = v7 >> (uint32(8) & 31)
-	i3 = i3 & uint32(65280)
-	i4 = v7 >> (uint32(24) & 31)
-	i3 = i3 | i4
-	i2 = i2 | i3
-	if v14 != 0 {
-		i1 = v7
-	} else {
-		i1 = i2
-	}
-	v6 = i1
-	if v1 <= v6 {
-		goto L1
-	}
-	i0 = v8 << (uint32(1) & 31)
-	v12 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v15))
-	v7 = i0
-	i1 = v7 << (uint32(24) & 31)
-	i2 = v7 & uint32(65280)
-	i2 = i2 << (uint32(8) & 31)
-	i1 = i1 | i2
-	i2 = v7 >> (uint32(8) & 31)
-	i2 = i2 & uint32(65280)
-	i3 = v7 >> (uint32(24) & 31)
-	i2 = i2 | i3
-	i1 = i1 | i2
-	if v14 != 0 {
-		i0 = v7
-	} else {
-		i0 = i1
-	}
-	v7 = i0
-	i1 = v1 - v6
-	if v7 < i1 {
-		goto L2
-	}
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7965(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	b := m.base
-	if v1 != 0 {
-		goto L1
-	}
-	if uint32(0) != 0 {
-		i0 = uint32(0)
-	} else {
-		i0 = v0
-	}
-	return i0
-L1:
-	i0 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
-	i0 = fn7964(m, i0, i1, v0)
-	v1 = i0
-	if v1 != 0 {
-		i0 = v1
-	} else {
-		i0 = v0
-	}
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7966(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v2 = i0
-	if v2 != 0 {
-		goto L3
-	}
-	i0 = fn7951(m, uint32(8534340))
-	v1 = i0
-	if v1 == 0 {
-		goto L4
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v2 = i0
-	if v2 != 0 {
-		goto L3
-	}
-L4:
-	i0 = v0 * uint32(12)
-	i0 = i0 + uint32(9996848)
-	i0 = fn7951(m, i0)
-	v1 = i0
-	if v1 == 0 {
-		goto L5
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v2 = i0
-	if v2 != 0 {
-		goto L3
-	}
-L5:
-	v3 = uint32(67)
-	v4 = uint32(8543632)
-	i0 = fn7951(m, uint32(8536022))
-	v1 = i0
-	if v1 == 0 {
-		goto L2
-	}
-	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-L3:
-	v5 = uint32(0)
-	v4 = v1
-	v3 = v2
-	if v2 == uint32(47) {
-		goto L1
-	}
-L2:
-	v5 = uint32(1)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+1)))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	if v1 == uint32(47) {
-		goto L6
-	}
-	v5 = uint32(2)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+2)))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	if v1 == uint32(47) {
-		goto L6
-	}
-	v5 = uint32(3)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+3)))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	if v1 == uint32(47) {
-		goto L6
-	}
-	v5 = uint32(4)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+4)))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	if v1 == uint32(47) {
-		goto L6
-	}
-	v5 = uint32(5)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+5)))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	if v1 == uint32(47) {
-		goto L6
-	}
-	v5 = uint32(6)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+6)))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	if v1 == uint32(47) {
-		goto L6
-	}
-	v5 = uint32(7)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+7)))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	if v1 == uint32(47) {
-		goto L6
-	}
-	v5 = uint32(8)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+8)))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	if v1 == uint32(47) {
-		goto L6
-	}
-	v5 = uint32(9)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+9)))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	if v1 == uint32(47) {
-		goto L6
-	}
-	v5 = uint32(10)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+10)))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	if v1 == uint32(47) {
-		goto L6
-	}
-	v5 = uint32(11)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+11)))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	if v1 == uint32(47) {
-		goto L6
-	}
-	v5 = uint32(12)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+12)))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	if v1 == uint32(47) {
-		goto L6
-	}
-	v5 = uint32(13)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+13)))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	if v1 == uint32(47) {
-		goto L6
-	}
-	v5 = uint32(14)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+14)))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	if v1 == uint32(47) {
-		goto L6
-	}
-	v5 = uint32(15)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+15)))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	if v1 == uint32(47) {
-		goto L6
-	}
-	v5 = uint32(16)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+16)))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	if v1 == uint32(47) {
-		goto L6
-	}
-	v5 = uint32(17)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+17)))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	if v1 == uint32(47) {
-		goto L6
-	}
-	v5 = uint32(18)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+18)))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	if v1 == uint32(47) {
-		goto L6
-	}
-	v5 = uint32(19)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+19)))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	if v1 == uint32(47) {
-		goto L6
-	}
-	v5 = uint32(20)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+20)))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	if v1 == uint32(47) {
-		goto L6
-	}
-	v5 = uint32(21)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+21)))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	if v1 == uint32(47) {
-		goto L6
-	}
-	v5 = uint32(22)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+22)))
-	v1 = i0
-	if v1 == 0 {
-		goto L6
-	}
-	if v1 == uint32(47) {
-		goto L6
-	}
-	v5 = uint32(23)
-L6:
-	v1 = v4
-	v2 = v3
-L1:
-	v4 = uint32(8543632)
-	if v2 == uint32(46) {
-		goto L11
-	}
-	i0 = v1 + v5
-	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
-	if i0 != 0 {
-		goto L11
-	}
-	v4 = v1
-	if v2 != uint32(67) {
-		goto L10
-	}
-L11:
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+1)))
-	if i0 == 0 {
-		goto L9
-	}
-L10:
-	i0 = fn8100(m, v4, uint32(8543632))
-	if i0 == 0 {
-		goto L9
-	}
-	i0 = fn8100(m, v4, uint32(8524933))
-	if i0 != 0 {
-		goto L8
-	}
-L9:
-	if v0 != 0 {
-		goto L12
-	}
-	v1 = uint32(9996804)
-	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+1)))
-	if i0 == uint32(46) {
-		goto L7
-	}
-L12:
-	return uint32(0)
-L8:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523440))
-	v1 = i0
-	if v1 == 0 {
-		goto L13
-	}
-L14:
-	i1 = v1 + uint32(8)
-	i0 = fn8100(m, v4, i1)
-	if i0 == 0 {
-		goto L7
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
-	v1 = i0
-	if v1 != 0 {
-		goto L14
-	}
-L13:
-	i0 = fn7811(m, uint32(36))
-	v1 = i0
-	if v1 == 0 {
-		goto L15
-	}
-	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+9996804))
-	*(*uint64)(unsafe.Add(b, v1)) = l1
-	i0 = v1 + uint32(8)
-	i0 = fn8095(m, i0, v4, v5)
-	i0 = i0 + v5
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523440))
-	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523440)) = v1
-L15:
-	i2 = v0 | v1
-	if i2 != 0 {
-		i0 = v1
-	} else {
-		i0 = uint32(9996804)
-	}
-	v1 = i0
-L7:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn7967(m *Module, v0 uint32, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(32)
-	v2 = i0
-	m.g0 = v2
-	v3 = uint32(0)
-	if v0 > uint32(6) {
-		goto L1
-	}
-	if v0 != uint32(6) {
-		goto L3
-	}
-	if v1 != 0 {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523432))
-	v1 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523428))
-	v4 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523424))
-	v5 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523420))
-	v6 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523416))
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523412))
-	v0 = i0
-	goto L4
-L5:
-	i0 = v2 + uint32(16)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+9996944))
-	*(*uint64)(unsafe.Add(b, i0)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+9996936))
-	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+9996928))
-	*(*uint64)(unsafe.Add(b, v2)) = l1
-	i0 = fn8099(m, v1, uint32(59))
-	v0 = i0
-	i0 = v0 - v1
-	v3 = i0
-	if int32(v3) > int32(uint32(23)) {
-		goto L6
-	}
-	i0 = fn8095(m, v2, v1, v3)
-	i0 = i0 + v3
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-	i0 = v0 + uint32(1)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v0)))
-	if i2 == 0 {
-		i0 = v1
-	}
-	v1 = i0
-L6:
-	i0 = fn7966(m, uint32(0), v2)
-	v0 = i0
-	if v0 == k32(4294967295) {
-		goto L2
-	}
-	i0 = fn8099(m, v1, uint32(59))
-	v3 = i0
-	i0 = v3 - v1
-	v6 = i0
-	if int32(v6) > int32(uint32(23)) {
-		goto L7
-	}
-	i0 = fn8095(m, v2, v1, v6)
-	i0 = i0 + v6
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-	i0 = v3 + uint32(1)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v3)))
-	if i2 == 0 {
-		i0 = v1
-	}
-	v1 = i0
-L7:
-	i0 = fn7966(m, uint32(1), v2)
-	v3 = i0
-	if v3 == k32(4294967295) {
-		goto L2
-	}
-	i0 = fn8099(m, v1, uint32(59))
-	v6 = i0
-	i0 = v6 - v1
-	v5 = i0
-	if int32(v5) > int32(uint32(23)) {
-		goto L8
-	}
-	i0 = fn8095(m, v2, v1, v5)
-	i0 = i0 + v5
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-	i0 = v6 + uint32(1)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v6)))
-	if i2 == 0 {
-		i0 = v1
-	}
-	v1 = i0
-L8:
-	i0 = fn7966(m, uint32(2), v2)
-	v6 = i0
-	if v6 == k32(4294967295) {
-		goto L2
-	}
-	i0 = fn8099(m, v1, uint32(59))
-	v5 = i0
-	i0 = v5 - v1
-	v4 = i0
-	if int32(v4) > int32(uint32(23)) {
-		goto L9
-	}
-	i0 = fn8095(m, v2, v1, v4)
-	i0 = i0 + v4
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-	i0 = v5 + uint32(1)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v5)))
-	if i2 == 0 {
-		i0 = v1
-	}
-	v1 = i0
-L9:
-	i0 = fn7966(m, uint32(3), v2)
-	v5 = i0
-	if v5 == k32(4294967295) {
-		goto L2
-	}
-	i0 = fn8099(m, v1, uint32(59))
-	v4 = i0
-	i0 = v4 - v1
-	v7 = i0
-	if int32(v7) > int32(uint32(23)) {
-		goto L10
-	}
-	i0 = fn8095(m, v2, v1, v7)
-	i0 = i0 + v7
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-	i0 = v4 + uint32(1)
-	i2 = uint32(*(*uint8)(unsafe.Add(b, v4)))
-	if i2 == 0 {
-		i0 = v1
-	}
-	v1 = i0
-L10:
-	i0 = fn7966(m, uint32(4), v2)
-	v4 = i0
-	if v4 == k32(4294967295) {
-		goto L2
-	}
-	i0 = fn8099(m, v1, uint32(59))
-	i0 = i0 - v1
-	v7 = i0
-	if int32(v7) > int32(uint32(23)) {
-		goto L11
-	}
-	i0 = fn8095(m, v2, v1, v7)
-	i0 = i0 + v7
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-L11:
-	i0 = fn7966(m, uint32(5), v2)
-	v1 = i0
-	if v1 == k32(4294967295) {
-		goto L2
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523432)) = v1
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523428)) = v4
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523424)) = v5
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523420)) = v6
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523416)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523412)) = v0
-L4:
-	i0 = v0 + uint32(8)
-	if v0 == 0 {
-		i0 = uint32(8539695)
-	}
-	v8 = i0
-	i0 = fn8105(m, v8)
-	v7 = i0
-	i1 = fn8095(m, uint32(10523456), v8, v7)
-	v9 = i1
-	i0 = v7 + v9
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(59))
-	i0 = v3 + uint32(8)
-	if v3 == 0 {
-		i0 = uint32(8539695)
-	}
-	v10 = i0
-	i0 = fn8105(m, v10)
-	v8 = i0
-	i1 = v7 + uint32(10523457)
-	i1 = fn8095(m, i1, v10, v8)
-	i0 = v8 + i1
-	v8 = i0
-	*(*uint8)(unsafe.Add(b, v8)) = uint8(k32(59))
-	i0 = v6 + uint32(8)
-	if v6 == 0 {
-		i0 = uint32(8539695)
-	}
-	v10 = i0
-	i0 = fn8105(m, v10)
-	v7 = i0
-	i1 = v8 + uint32(1)
-	i1 = fn8095(m, i1, v10, v7)
-	i0 = v7 + i1
-	v8 = i0
-	*(*uint8)(unsafe.Add(b, v8)) = uint8(k32(59))
-	i0 = v5 + uint32(8)
-	if v5 == 0 {
-		i0 = uint32(8539695)
-	}
-	v10 = i0
-	i0 = fn8105(m, v10)
-	v7 = i0
-	i1 = v8 + uint32(1)
-	i1 = fn8095(m, i1, v10, v7)
-	i0 = v7 + i1
-	v8 = i0
-	*(*uint8)(unsafe.Add(b, v8)) = uint8(k32(59))
-	i0 = v4 + uint32(8)
-	if v4 == 0 {
-		i0 = uint32(8539695)
-	}
-	v10 = i0
-	i0 = fn8105(m, v10)
-	v7 = i0
-	i1 = v8 + uint32(1)
-	i1 = fn8095(m, i1, v10, v7)
-	i0 = v7 + i1
-	v10 = i0
-	*(*uint8)(unsafe.Add(b, v10)) = uint8(k32(59))
-	i0 = v1 + uint32(8)
-	if v1 == 0 {
-		i0 = uint32(8539695)
-	}
-	v7 = i0
-	i0 = fn8105(m, v7)
-	v8 = i0
-	i1 = v10 + uint32(1)
-	i1 = fn8095(m, i1, v7, v8)
-	i0 = v8 + i1
-	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
-	if v3 == v0 {
-		i2 = uint32(2)
-	} else {
-		i2 = uint32(1)
-	}
-	i3 = b2i(v6 == v0)
-	i2 = i2 + i3
-	i3 = b2i(v5 == v0)
-	i2 = i2 + i3
-	i3 = b2i(v4 == v0)
-	i2 = i2 + i3
-	i3 = b2i(v1 == v0)
-	i2 = i2 + i3
-	if i2 == uint32(6) {
-		i0 = v7
-	} else {
-		i0 = v9
-	}
-	v3 = i0
-	goto L1
-L3:
-	if v1 == 0 {
-		goto L13
-	}
-	i0 = fn7966(m, v0, v1)
-	v1 = i0
-	if v1 == k32(4294967295) {
-		goto L1
-	}
-	i0 = v0 << (uint32(2) & 31)
-	i0 = i0 + uint32(10523412)
-	*(*uint32)(unsafe.Add(b, i0)) = v1
-	goto L12
-L13:
-	i0 = v0 << (uint32(2) & 31)
-	i0 = i0 + uint32(10523412)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v1 = i0
-L12:
-	i0 = v1 + uint32(8)
-	if v1 == 0 {
-		i0 = uint32(8539695)
-	}
-	v3 = i0
-	goto L1
-L2:
-	v3 = uint32(0)
-L1:
-	i0 = v2 + uint32(32)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7968(m *Module, v0 uint32, v1 uint32) uint32 {
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523436))
-	if i0 != 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523436)) = uint32(10523412)
-L1:
-	i0 = fn8117(m, v0, v1)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7969(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523436))
-	if i0 != 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523436)) = uint32(10523412)
-L1:
-	i0 = fn8119(m, v1)
-	v3 = i0
-	if v3 >= v2 {
-		goto L2
-	}
-	i2 = v3 + uint32(1)
-	i0 = fn8128(m, v0, v1, i2)
-	return v3
-L2:
-	if v2 == 0 {
-		goto L3
-	}
-	i2 = v2 + k32(4294967295)
-	v2 = i2
-	i0 = fn8128(m, v0, v1, v2)
-	i1 = v2 << (uint32(2) & 31)
-	i0 = v0 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
-L3:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7970(m *Module, v0 float64) float64 {
-	var v1 uint64
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 float64
-	_ = v3
-	var v4 float64
-	_ = v4
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var d3 float64
-	_ = d3
-	var d4 float64
-	_ = d4
-	var d5 float64
-	_ = d5
-	var d6 float64
-	_ = d6
-	var d7 float64
-	_ = d7
-	var d8 float64
-	_ = d8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	var l2 uint64
-	_ = l2
-	l0 = math.Float64bits(v0)
-	v1 = l0
-	l0 = v1 >> (uint64(32) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(2147483647)
-	v2 = i0
-	if v2 < uint32(1072693248) {
-		goto L1
-	}
-	i0 = v2 + k32(3222274048)
-	i1 = uint32(v1)
-	i0 = i0 | i1
-	if i0 != 0 {
-		goto L2
-	}
-	if int64(v1) > int64(k64(18446744073709551615)) {
-		d0 = math.Float64frombits(0x0)
-	} else {
-		d0 = math.Float64frombits(0x400921fb54442d18)
-	}
-	return d0
-L2:
-	d1 = v0 - v0
-	d0 = math.Float64frombits(0x0) / d1
-	return d0
-L1:
-	if v2 > uint32(1071644671) {
-		goto L4
-	}
-	v3 = math.Float64frombits(0x3ff921fb54442d18)
-	if v2 < uint32(1012924417) {
-		goto L3
-	}
-	d2 = float64(v0 * v0)
-	v3 = d2
-	d7 = float64(v3 * math.Float64frombits(0x3f023de10dfdf709))
-	d7 = d7 + math.Float64frombits(0x3f49efe07501b288)
-	d6 = float64(v3 * d7)
-	d6 = d6 + math.Float64frombits(0xbfa48228b5688f3b)
-	d5 = float64(v3 * d6)
-	d5 = d5 + math.Float64frombits(0x3fc9c1550e884455)
-	d4 = float64(v3 * d5)
-	d4 = d4 + math.Float64frombits(0xbfd4d61203eb6f7d)
-	d3 = float64(v3 * d4)
-	d3 = d3 + math.Float64frombits(0x3fc5555555555555)
-	d2 = float64(v3 * d3)
-	d6 = float64(v3 * math.Float64frombits(0x3fb3b8c5b12e9282))
-	d6 = d6 + math.Float64frombits(0xbfe6066c1b8d0159)
-	d5 = float64(v3 * d6)
-	d5 = d5 + math.Float64frombits(0x40002ae59c598ac8)
-	d4 = float64(v3 * d5)
-	d4 = d4 + math.Float64frombits(0xc0033a271c8a2d4b)
-	d3 = float64(v3 * d4)
-	d3 = d3 + math.Float64frombits(0x3ff0000000000000)
-	d2 = d2 / d3
-	d1 = float64(v0 * d2)
-	d0 = math.Float64frombits(0x3c91a62633145c07) - d1
-	d0 = d0 - v0
-	d0 = d0 + math.Float64frombits(0x3ff921fb54442d18)
-	return d0
-L4:
-	if int64(v1) > int64(k64(18446744073709551615)) {
-		goto L5
-	}
-	d1 = v0 + math.Float64frombits(0x3ff0000000000000)
-	d1 = float64(d1 * math.Float64frombits(0x3fe0000000000000))
-	v0 = d1
-	d1 = math.Sqrt(v0)
-	v3 = d1
-	d8 = float64(v0 * math.Float64frombits(0x3f023de10dfdf709))
-	d8 = d8 + math.Float64frombits(0x3f49efe07501b288)
-	d7 = float64(v0 * d8)
-	d7 = d7 + math.Float64frombits(0xbfa48228b5688f3b)
-	d6 = float64(v0 * d7)
-	d6 = d6 + math.Float64frombits(0x3fc9c1550e884455)
-	d5 = float64(v0 * d6)
-	d5 = d5 + math.Float64frombits(0xbfd4d61203eb6f7d)
-	d4 = float64(v0 * d5)
-	d4 = d4 + math.Float64frombits(0x3fc5555555555555)
-	d3 = float64(v0 * d4)
-	d7 = float64(v0 * math.Float64frombits(0x3fb3b8c5b12e9282))
-	d7 = d7 + math.Float64frombits(0xbfe6066c1b8d0159)
-	d6 = float64(v0 * d7)
-	d6 = d6 + math.Float64frombits(0x40002ae59c598ac8)
-	d5 = float64(v0 * d6)
-	d5 = d5 + math.Float64frombits(0xc0033a271c8a2d4b)
-	d4 = float64(v0 * d5)
-	d4 = d4 + math.Float64frombits(0x3ff0000000000000)
-	d3 = d3 / d4
-	d2 = float64(v3 * d3)
-	d2 = d2 + math.Float64frombits(0xbc91a62633145c07)
-	d1 = v3 + d2
-	d0 = math.Float64frombits(0x3ff921fb54442d18) - d1
-	v0 = d0
-	d0 = v0 + v0
-	return d0
-L5:
-	d0 = math.Float64frombits(0x3ff0000000000000) - v0
-	d0 = float64(d0 * math.Float64frombits(0x3fe0000000000000))
-	v0 = d0
-	d5 = float64(v0 * math.Float64frombits(0x3f023de10dfdf709))
-	d5 = d5 + math.Float64frombits(0x3f49efe07501b288)
-	d4 = float64(v0 * d5)
-	d4 = d4 + math.Float64frombits(0xbfa48228b5688f3b)
-	d3 = float64(v0 * d4)
-	d3 = d3 + math.Float64frombits(0x3fc9c1550e884455)
-	d2 = float64(v0 * d3)
-	d2 = d2 + math.Float64frombits(0xbfd4d61203eb6f7d)
-	d1 = float64(v0 * d2)
-	d1 = d1 + math.Float64frombits(0x3fc5555555555555)
-	d0 = float64(v0 * d1)
-	d4 = float64(v0 * math.Float64frombits(0x3fb3b8c5b12e9282))
-	d4 = d4 + math.Float64frombits(0xbfe6066c1b8d0159)
-	d3 = float64(v0 * d4)
-	d3 = d3 + math.Float64frombits(0x40002ae59c598ac8)
-	d2 = float64(v0 * d3)
-	d2 = d2 + math.Float64frombits(0xc0033a271c8a2d4b)
-	d1 = float64(v0 * d2)
-	d1 = d1 + math.Float64frombits(0x3ff0000000000000)
-	d0 = d0 / d1
-	d1 = math.Sqrt(v0)
-	v4 = d1
-	d0 = float64(d0 * v4)
-	l2 = math.Float64bits(v4)
-	l2 = l2 & k64(18446744069414584320)
-	d2 = math.Float64frombits(l2)
-	v3 = d2
-	d2 = float64(v3 * v3)
-	d1 = v0 - d2
-	d2 = v4 + v3
-	d1 = d1 / d2
-	d0 = d0 + d1
-	d0 = d0 + v3
-	v0 = d0
-	d0 = v0 + v0
-	v3 = d0
-L3:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7971(m *Module, v0 float64) float64 {
-	var v1 uint32
-	_ = v1
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	l0 = math.Float64bits(v0)
-	l0 = l0 >> (uint64(52) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(2047)
-	v1 = i0
-	if v1 > uint32(1023) {
-		goto L1
-	}
-	d0 = v0 + math.Float64frombits(0xbff0000000000000)
-	v0 = d0
-	d1 = float64(v0 * v0)
-	d2 = v0 + v0
-	d1 = d1 + d2
-	d1 = math.Sqrt(d1)
-	d0 = v0 + d1
-	d0 = fn8005(m, d0)
-	return d0
-L1:
-	if v1 > uint32(1048) {
-		goto L2
-	}
-	d0 = v0 + v0
-	d2 = float64(v0 * v0)
-	d2 = d2 + math.Float64frombits(0xbff0000000000000)
-	d2 = math.Sqrt(d2)
-	d2 = d2 + v0
-	d1 = math.Float64frombits(0xbff0000000000000) / d2
-	d0 = d0 + d1
-	d0 = fn8003(m, d0)
-	return d0
-L2:
-	d0 = fn8003(m, v0)
-	d0 = d0 + math.Float64frombits(0x3fe62e42fefa39ef)
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7972(m *Module, v0 float64) float64 {
-	var v1 uint64
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 float64
-	_ = v3
-	var v4 float64
-	_ = v4
-	var v5 float64
-	_ = v5
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var d3 float64
-	_ = d3
-	var d4 float64
-	_ = d4
-	var d5 float64
-	_ = d5
-	var d6 float64
-	_ = d6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	l0 = math.Float64bits(v0)
-	v1 = l0
-	l0 = v1 >> (uint64(32) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(2147483647)
-	v2 = i0
-	if v2 < uint32(1072693248) {
-		goto L1
-	}
-	i0 = v2 + k32(3222274048)
-	i1 = uint32(v1)
-	i0 = i0 | i1
-	if i0 != 0 {
-		goto L2
-	}
-	d0 = float64(v0 * math.Float64frombits(0x3ff921fb54442d18))
-	d0 = d0 + math.Float64frombits(0x3870000000000000)
-	return d0
-L2:
-	d1 = v0 - v0
-	d0 = math.Float64frombits(0x0) / d1
-	return d0
-L1:
-	if v2 > uint32(1071644671) {
-		goto L4
-	}
-	i0 = v2 + k32(4293918720)
-	if i0 < uint32(1044381696) {
-		goto L3
-	}
-	d1 = float64(v0 * v0)
-	v3 = d1
-	d6 = float64(v3 * math.Float64frombits(0x3f023de10dfdf709))
-	d6 = d6 + math.Float64frombits(0x3f49efe07501b288)
-	d5 = float64(v3 * d6)
-	d5 = d5 + math.Float64frombits(0xbfa48228b5688f3b)
-	d4 = float64(v3 * d5)
-	d4 = d4 + math.Float64frombits(0x3fc9c1550e884455)
-	d3 = float64(v3 * d4)
-	d3 = d3 + math.Float64frombits(0xbfd4d61203eb6f7d)
-	d2 = float64(v3 * d3)
-	d2 = d2 + math.Float64frombits(0x3fc5555555555555)
-	d1 = float64(v3 * d2)
-	d5 = float64(v3 * math.Float64frombits(0x3fb3b8c5b12e9282))
-	d5 = d5 + math.Float64frombits(0xbfe6066c1b8d0159)
-	d4 = float64(v3 * d5)
-	d4 = d4 + math.Float64frombits(0x40002ae59c598ac8)
-	d3 = float64(v3 * d4)
-	d3 = d3 + math.Float64frombits(0xc0033a271c8a2d4b)
-	d2 = float64(v3 * d3)
-	d2 = d2 + math.Float64frombits(0x3ff0000000000000)
-	d1 = d1 / d2
-	d0 = float64(v0 * d1)
-	d0 = d0 + v0
-	return d0
-L4:
-	d1 = math.Float64frombits(math.Float64bits(v0) &^ (1 << 63))
-	d0 = math.Float64frombits(0x3ff0000000000000) - d1
-	d0 = float64(d0 * math.Float64frombits(0x3fe0000000000000))
-	v0 = d0
-	d5 = float64(v0 * math.Float64frombits(0x3f023de10dfdf709))
-	d5 = d5 + math.Float64frombits(0x3f49efe07501b288)
-	d4 = float64(v0 * d5)
-	d4 = d4 + math.Float64frombits(0xbfa48228b5688f3b)
-	d3 = float64(v0 * d4)
-	d3 = d3 + math.Float64frombits(0x3fc9c1550e884455)
-	d2 = float64(v0 * d3)
-	d2 = d2 + math.Float64frombits(0xbfd4d61203eb6f7d)
-	d1 = float64(v0 * d2)
-	d1 = d1 + math.Float64frombits(0x3fc5555555555555)
-	d0 = float64(v0 * d1)
-	d4 = float64(v0 * math.Float64frombits(0x3fb3b8c5b12e9282))
-	d4 = d4 + math.Float64frombits(0xbfe6066c1b8d0159)
-	d3 = float64(v0 * d4)
-	d3 = d3 + math.Float64frombits(0x40002ae59c598ac8)
-	d2 = float64(v0 * d3)
-	d2 = d2 + math.Float64frombits(0xc0033a271c8a2d4b)
-	d1 = float64(v0 * d2)
-	d1 = d1 + math.Float64frombits(0x3ff0000000000000)
-	d0 = d0 / d1
-	v4 = d0
-	d0 = math.Sqrt(v0)
-	v3 = d0
-	if v2 < uint32(1072640819) {
-		goto L6
-	}
-	d1 = float64(v3 * v4)
-	d1 = d1 + v3
-	v0 = d1
-	d1 = v0 + v0
-	d1 = d1 + math.Float64frombits(0xbc91a62633145c07)
-	d0 = math.Float64frombits(0x3ff921fb54442d18) - d1
-	v0 = d0
-	goto L5
-L6:
-	l1 = math.Float64bits(v3)
-	l1 = l1 & k64(18446744069414584320)
-	d1 = math.Float64frombits(l1)
-	v5 = d1
-	d1 = v5 + v5
-	d0 = math.Float64frombits(0x3fe921fb54442d18) - d1
-	d1 = v3 + v3
-	d1 = float64(d1 * v4)
-	d4 = float64(v5 * v5)
-	d3 = v0 - d4
-	d4 = v3 + v5
-	d3 = d3 / d4
-	v0 = d3
-	d3 = v0 + v0
-	d2 = math.Float64frombits(0x3c91a62633145c07) - d3
-	d1 = d1 - d2
-	d0 = d0 - d1
-	d0 = d0 + math.Float64frombits(0x3fe921fb54442d18)
-	v0 = d0
-L5:
-	d0 = math.Float64frombits(math.Float64bits(v0) ^ (1 << 63))
-	if !(int64(v1) < int64(uint64(0))) {
-		d0 = v0
-	}
-	v0 = d0
-L3:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7973(m *Module, v0 float64) float64 {
-	var v1 float64
-	_ = v1
-	var v2 uint64
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var d3 float64
-	_ = d3
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	d0 = math.Float64frombits(math.Float64bits(v0) &^ (1 << 63))
-	v1 = d0
-	l0 = math.Float64bits(v0)
-	v2 = l0
-	l0 = v2 >> (uint64(52) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(2047)
-	v3 = i0
-	if v3 < uint32(1049) {
-		goto L2
-	}
-	d0 = fn8003(m, v1)
-	d0 = d0 + math.Float64frombits(0x3fe62e42fefa39ef)
-	v1 = d0
-	goto L1
-L2:
-	if v3 < uint32(1024) {
-		goto L3
-	}
-	d0 = v1 + v1
-	d3 = float64(v0 * v0)
-	d3 = d3 + math.Float64frombits(0x3ff0000000000000)
-	d3 = math.Sqrt(d3)
-	d2 = v1 + d3
-	d1 = math.Float64frombits(0x3ff0000000000000) / d2
-	d0 = d0 + d1
-	d0 = fn8003(m, d0)
-	v1 = d0
-	goto L1
-L3:
-	if v3 < uint32(997) {
-		goto L1
-	}
-	d1 = float64(v0 * v0)
-	v0 = d1
-	d2 = v0 + math.Float64frombits(0x3ff0000000000000)
-	d2 = math.Sqrt(d2)
-	d2 = d2 + math.Float64frombits(0x3ff0000000000000)
-	d1 = v0 / d2
-	d0 = v1 + d1
-	d0 = fn8005(m, d0)
-	v1 = d0
-L1:
-	d0 = math.Float64frombits(math.Float64bits(v1) ^ (1 << 63))
-	if !(int64(v2) < int64(uint64(0))) {
-		d0 = v1
-	}
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7974(m *Module, v0 float64) float64 {
-	var v1 uint64
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 float64
-	_ = v4
-	var v5 float64
-	_ = v5
-	var v6 float64
-	_ = v6
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var d3 float64
-	_ = d3
-	var d4 float64
-	_ = d4
-	var d5 float64
-	_ = d5
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	var l0 uint64
-	_ = l0
-	b := m.base
-	l0 = math.Float64bits(v0)
-	v1 = l0
-	l0 = v1 >> (uint64(32) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(2147483647)
-	v2 = i0
-	if v2 < uint32(1141899264) {
-		goto L2
-	}
-	if v0 != v0 {
-		goto L1
-	}
-	d0 = math.Copysign(math.Float64frombits(0x3ff921fb54442d18), v0)
-	return d0
-L2:
-	if v2 > uint32(1071382527) {
-		goto L4
-	}
-	v3 = k32(4294967295)
-	if v2 >= uint32(1044381696) {
-		goto L3
-	}
-	goto L1
-L4:
-	d0 = math.Float64frombits(math.Float64bits(v0) &^ (1 << 63))
-	v0 = d0
-	if v2 > uint32(1072889855) {
-		goto L5
-	}
-	if v2 > uint32(1072037887) {
-		goto L6
-	}
-	d0 = v0 + v0
-	d0 = d0 + math.Float64frombits(0xbff0000000000000)
-	d1 = v0 + math.Float64frombits(0x4000000000000000)
-	d0 = d0 / d1
-	v0 = d0
-	v3 = uint32(0)
-	goto L3
-L6:
-	d0 = v0 + math.Float64frombits(0xbff0000000000000)
-	d1 = v0 + math.Float64frombits(0x3ff0000000000000)
-	d0 = d0 / d1
-	v0 = d0
-	v3 = uint32(1)
-	goto L3
-L5:
-	if v2 > uint32(1073971199) {
-		goto L7
-	}
-	d0 = v0 + math.Float64frombits(0xbff8000000000000)
-	d1 = float64(v0 * math.Float64frombits(0x3ff8000000000000))
-	d1 = d1 + math.Float64frombits(0x3ff0000000000000)
-	d0 = d0 / d1
-	v0 = d0
-	v3 = uint32(2)
-	goto L3
-L7:
-	d0 = math.Float64frombits(0xbff0000000000000) / v0
-	v0 = d0
-	v3 = uint32(3)
-L3:
-	d0 = float64(v0 * v0)
-	v4 = d0
-	d0 = float64(v4 * v4)
-	v5 = d0
-	d4 = float64(v5 * math.Float64frombits(0xbfa2b4442c6a6c2f))
-	d4 = d4 + math.Float64frombits(0xbfadde2d52defd9a)
-	d3 = float64(v5 * d4)
-	d3 = d3 + math.Float64frombits(0xbfb3b0f2af749a6d)
-	d2 = float64(v5 * d3)
-	d2 = d2 + math.Float64frombits(0xbfbc71c6fe231671)
-	d1 = float64(v5 * d2)
-	d1 = d1 + math.Float64frombits(0xbfc999999998ebc4)
-	d0 = float64(v5 * d1)
-	v6 = d0
-	d5 = float64(v5 * math.Float64frombits(0x3f90ad3ae322da11))
-	d5 = d5 + math.Float64frombits(0x3fa97b4b24760deb)
-	d4 = float64(v5 * d5)
-	d4 = d4 + math.Float64frombits(0x3fb10d66a0d03d51)
-	d3 = float64(v5 * d4)
-	d3 = d3 + math.Float64frombits(0x3fb745cdc54c206e)
-	d2 = float64(v5 * d3)
-	d2 = d2 + math.Float64frombits(0x3fc24924920083ff)
-	d1 = float64(v5 * d2)
-	d1 = d1 + math.Float64frombits(0x3fd555555555550d)
-	d0 = float64(v4 * d1)
-	v5 = d0
-	if v2 > uint32(1071382527) {
-		goto L8
-	}
-	d2 = v6 + v5
-	d1 = float64(v0 * d2)
-	d0 = v0 - d1
-	return d0
-L8:
-	i0 = v3 << (uint32(3) & 31)
-	v2 = i0
-	i0 = v2 + uint32(9996960)
-	d0 = *(*float64)(unsafe.Add(b, i0))
-	d2 = v6 + v5
-	d1 = float64(v0 * d2)
-	i2 = v2 + uint32(9996992)
-	d2 = *(*float64)(unsafe.Add(b, i2))
-	d1 = d1 - d2
-	d1 = d1 - v0
-	d0 = d0 - d1
-	v0 = d0
-	d0 = math.Float64frombits(math.Float64bits(v0) ^ (1 << 63))
-	if !(int64(v1) < int64(uint64(0))) {
-		d0 = v0
-	}
-	v0 = d0
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7975(m *Module, v0 float64, v1 float64) float64 {
-	var v2 uint64
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 float64
-	_ = v8
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = b2i(v1 == v1)
-	i1 = b2i(v0 == v0)
-	i0 = i0 & i1
-	if i0 != 0 {
-		goto L1
-	}
-	d0 = v0 + v1
-	return d0
-L1:
-	l0 = math.Float64bits(v1)
-	v2 = l0
-	l0 = v2 >> (uint64(32) & 63)
-	i0 = uint32(l0)
-	v3 = i0
-	i0 = v3 + k32(3222274048)
-	i1 = uint32(v2)
-	v4 = i1
-	i0 = i0 | v4
-	if i0 != 0 {
-		goto L2
-	}
-	d0 = fn7974(m, v0)
-	return d0
-L2:
-	i0 = v3 >> (uint32(30) & 31)
-	i0 = i0 & uint32(2)
-	v5 = i0
-	l1 = math.Float64bits(v0)
-	v2 = l1
-	l1 = v2 >> (uint64(63) & 63)
-	i1 = uint32(l1)
-	i0 = v5 | i1
-	v6 = i0
-	l0 = v2 >> (uint64(32) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(2147483647)
-	v7 = i0
-	i1 = uint32(v2)
-	i0 = v7 | i1
-	if i0 != 0 {
-		goto L4
-	}
-	v8 = v0
-	switch v6 {
-	case 2:
-		goto L6
-	case 3:
-		goto L5
-	default:
-		goto L3
-	}
-L6:
-	return math.Float64frombits(0x400921fb54442d18)
-L5:
-	return math.Float64frombits(0xc00921fb54442d18)
-L4:
-	i0 = v3 & uint32(2147483647)
-	v3 = i0
-	i0 = v3 | v4
-	if i0 != 0 {
-		goto L7
-	}
-	d0 = math.Copysign(math.Float64frombits(0x3ff921fb54442d18), v0)
-	return d0
-L7:
-	if v3 != uint32(2146435072) {
-		goto L9
-	}
-	if v7 != uint32(2146435072) {
-		goto L8
-	}
-	i0 = v6 << (uint32(3) & 31)
-	i0 = i0 + uint32(9997024)
-	d0 = *(*float64)(unsafe.Add(b, i0))
-	return d0
-L9:
-	if v7 == uint32(2146435072) {
-		goto L11
-	}
-	i0 = v3 + uint32(67108864)
-	if i0 >= v7 {
-		goto L10
-	}
-L11:
-	d0 = math.Copysign(math.Float64frombits(0x3ff921fb54442d18), v0)
-	return d0
-L10:
-	if v5 == 0 {
-		goto L13
-	}
-	v8 = math.Float64frombits(0x0)
-	i0 = v7 + uint32(67108864)
-	if i0 < v3 {
-		goto L12
-	}
-L13:
-	d0 = v0 / v1
-	d0 = math.Float64frombits(math.Float64bits(d0) &^ (1 << 63))
-	d0 = fn7974(m, d0)
-	v8 = d0
-L12:
-	switch v6 {
-	case 1:
-		goto L16
-	case 2:
-		goto L15
-	case 3:
-		goto L14
-	default:
-		goto L3
-	}
-L16:
-	d0 = math.Float64frombits(math.Float64bits(v8) ^ (1 << 63))
-	return d0
-L15:
-	d1 = v8 + math.Float64frombits(0xbca1a62633145c07)
-	d0 = math.Float64frombits(0x400921fb54442d18) - d1
-	return d0
-L14:
-	d0 = v8 + math.Float64frombits(0xbca1a62633145c07)
-	d0 = d0 + math.Float64frombits(0xc00921fb54442d18)
-	return d0
-L8:
-	i0 = v6 << (uint32(3) & 31)
-	i0 = i0 + uint32(9997056)
-	d0 = *(*float64)(unsafe.Add(b, i0))
-	v8 = d0
-L3:
-	return v8
-}
-
-//go:norace
-//go:nocheckptr
-func fn7976(m *Module, v0 float64) float64 {
-	var v1 float64
-	_ = v1
-	var v2 uint64
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	d0 = math.Float64frombits(math.Float64bits(v0) &^ (1 << 63))
-	v1 = d0
-	l0 = math.Float64bits(v0)
-	v2 = l0
-	l0 = v2 >> (uint64(52) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(2047)
-	v3 = i0
-	if v3 > uint32(1021) {
-		goto L3
-	}
-	if v3 < uint32(991) {
-		goto L1
-	}
-	d0 = v1 + v1
-	v0 = d0
-	d1 = float64(v1 * v0)
-	d2 = math.Float64frombits(0x3ff0000000000000) - v1
-	d1 = d1 / d2
-	d0 = v0 + d1
-	v1 = d0
-	goto L2
-L3:
-	d1 = math.Float64frombits(0x3ff0000000000000) - v1
-	d0 = v1 / d1
-	v1 = d0
-	d0 = v1 + v1
-	v1 = d0
-L2:
-	d0 = fn8005(m, v1)
-	d0 = float64(d0 * math.Float64frombits(0x3fe0000000000000))
-	v1 = d0
-L1:
-	d0 = math.Float64frombits(math.Float64bits(v1) ^ (1 << 63))
-	if !(int64(v2) < int64(uint64(0))) {
-		d0 = v1
-	}
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7977(m *Module, v0 float64) float64 {
-	var v1 uint64
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 float64
-	_ = v4
-	var v5 float64
-	_ = v5
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	l0 = math.Float64bits(v0)
-	v1 = l0
-	l0 = v1 >> (uint64(32) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(2147483647)
-	v2 = i0
-	if v2 < uint32(2146435072) {
-		goto L1
-	}
-	d0 = v0 + v0
-	return d0
-L1:
-	if v2 <= uint32(1048575) {
-		goto L4
-	}
-	v3 = uint32(715094163)
-	goto L3
-L4:
-	d0 = float64(v0 * math.Float64frombits(0x4350000000000000))
-	l0 = math.Float64bits(d0)
-	v1 = l0
-	l0 = v1 >> (uint64(32) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(2147483647)
-	v2 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	v3 = uint32(696219795)
-L3:
-	i0 = v2 / k32(3)
-	i0 = i0 + v3
-	l0 = uint64(i0)
-	l0 = l0 << (uint64(32) & 63)
-	l1 = v1 & k64(9223372036854775808)
-	l0 = l0 | l1
-	d0 = math.Float64frombits(l0)
-	v4 = d0
-	d0 = float64(v4 * v4)
-	d1 = v4 / v0
-	d0 = float64(d0 * d1)
-	v5 = d0
-	d1 = float64(v5 * v5)
-	d0 = float64(v5 * d1)
-	d1 = float64(v5 * math.Float64frombits(0x3fc2b000d4e4edd7))
-	d1 = d1 + math.Float64frombits(0xbfe844cbbee751d9)
-	d0 = float64(d0 * d1)
-	d2 = float64(v5 * math.Float64frombits(0x3ff9f1604a49d6c2))
-	d2 = d2 + math.Float64frombits(0xbffe28e092f02420)
-	d1 = float64(v5 * d2)
-	d1 = d1 + math.Float64frombits(0x3ffe03e60f61e692)
-	d0 = d0 + d1
-	d0 = float64(d0 * v4)
-	l0 = math.Float64bits(d0)
-	l0 = l0 & k64(18446744072635809792)
-	l0 = l0 + uint64(2147483648)
-	d0 = math.Float64frombits(l0)
-	v5 = d0
-	d2 = float64(v5 * v5)
-	d1 = v0 / d2
-	v0 = d1
-	d1 = v0 - v5
-	d2 = v5 + v5
-	d2 = d2 + v0
-	d1 = d1 / d2
-	d0 = float64(v5 * d1)
-	d0 = d0 + v5
-	v0 = d0
-L2:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7978(m *Module, v0 float64, v1 float64) float64 {
-	var v2 float64
-	_ = v2
-	var v3 float64
-	_ = v3
-	var v4 float64
-	_ = v4
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var d3 float64
-	_ = d3
-	var d4 float64
-	_ = d4
-	var d5 float64
-	_ = d5
-	var d6 float64
-	_ = d6
-	d1 = float64(v0 * v0)
-	v2 = d1
-	d1 = float64(v2 * math.Float64frombits(0x3fe0000000000000))
-	v3 = d1
-	d0 = math.Float64frombits(0x3ff0000000000000) - v3
-	v4 = d0
-	d1 = math.Float64frombits(0x3ff0000000000000) - v4
-	d1 = d1 - v3
-	d5 = float64(v2 * math.Float64frombits(0x3efa01a019cb1590))
-	d5 = d5 + math.Float64frombits(0xbf56c16c16c15177)
-	d4 = float64(v2 * d5)
-	d4 = d4 + math.Float64frombits(0x3fa555555555554c)
-	d3 = float64(v2 * d4)
-	d4 = float64(v2 * v2)
-	v3 = d4
-	d4 = float64(v3 * v3)
-	d6 = float64(v2 * math.Float64frombits(0xbda8fae9be8838d4))
-	d6 = d6 + math.Float64frombits(0x3e21ee9ebdb4b1c4)
-	d5 = float64(v2 * d6)
-	d5 = d5 + math.Float64frombits(0xbe927e4f809c52ad)
-	d4 = float64(d4 * d5)
-	d3 = d3 + d4
-	d2 = float64(v2 * d3)
-	d3 = float64(v0 * v1)
-	d2 = d2 - d3
-	d1 = d1 + d2
-	d0 = v4 + d1
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7979(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint32
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var v16 float64
-	_ = v16
-	var v17 float64
-	_ = v17
-	var v18 uint32
-	_ = v18
-	var v19 uint32
-	_ = v19
-	var v20 uint32
-	_ = v20
-	var v21 uint32
-	_ = v21
-	var v22 uint32
-	_ = v22
-	var v23 uint32
-	_ = v23
-	var v24 uint32
-	_ = v24
-	var v25 uint32
-	_ = v25
-	var v26 uint32
-	_ = v26
-	var v27 uint32
-	_ = v27
-	var v28 uint32
-	_ = v28
-	var v29 uint32
-	_ = v29
-	var v30 uint32
-	_ = v30
-	var v31 uint32
-	_ = v31
-	var v32 float64
-	_ = v32
-	var v33 float64
-	_ = v33
-	var v34 float64
-	_ = v34
-	var v35 float64
-	_ = v35
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(560)
-	v5 = i0
-	m.g0 = v5
-	v6 = uint32(0)
-	i0 = v2 + k32(4294967293)
-	i0 = div32s(i0, uint32(24))
-	v7 = i0
-	if int32(v7) > int32(uint32(0)) {
-		i0 = v7
-	} else {
-		i0 = uint32(0)
-	}
-	v8 = i0
-	i0 = v8 * k32(4294967272)
-	i0 = i0 + v2
-	v9 = i0
-	i0 = v4 << (uint32(2) & 31)
-	i0 = i0 + uint32(9997088)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	v10 = i0
-	i1 = v3 + k32(4294967295)
-	v11 = i1
-	i0 = v10 + v11
-	v2 = i0
-	if int32(v2) < int32(uint32(0)) {
-		goto L1
-	}
-	i0 = v8 - v11
-	v12 = i0
-	i0 = v10 + v3
-	v13 = i0
-	i0 = v13 & uint32(1)
-	v14 = i0
-	if v2 == 0 {
-		goto L2
-	}
-	i0 = v8 << (uint32(2) & 31)
-	i1 = v3 << (uint32(2) & 31)
-	i0 = i0 - i1
-	i0 = i0 + uint32(9997112)
-	v7 = i0
-	i0 = v13 & k32(4294967294)
-	v15 = i0
-	i0 = v5 + uint32(320)
-	v2 = i0
-	v6 = uint32(0)
-L3:
-	v16 = math.Float64frombits(0x0)
-	v17 = math.Float64frombits(0x0)
-	i0 = v12 + v6
-	v13 = i0
-	if int32(v13) < int32(uint32(0)) {
-		goto L4
-	}
-	i0 = v7 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	d0 = float64(int32(i0))
-	v17 = d0
-L4:
-	*(*float64)(unsafe.Add(b, v2)) = v17
-	if int32(v13) < int32(k32(4294967295)) {
-		goto L5
-	}
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	d0 = float64(int32(i0))
-	v16 = d0
-L5:
-	i0 = v2 + uint32(8)
-	*(*float64)(unsafe.Add(b, i0)) = v16
-	i0 = v2 + uint32(16)
-	v2 = i0
-	i0 = v7 + uint32(8)
-	v7 = i0
-	i1 = v6 + uint32(2)
-	v6 = i1
-	if v15 != v6 {
-		goto L3
-	}
-	i0 = v12 + v6
-	v12 = i0
-L2:
-	if v14 == 0 {
-		goto L1
-	}
-	if int32(v12) >= int32(uint32(0)) {
-		goto L7
-	}
-	v17 = math.Float64frombits(0x0)
-	goto L6
-L7:
-	i0 = v12 << (uint32(2) & 31)
-	i0 = i0 + uint32(9997104)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	d0 = float64(int32(i0))
-	v17 = d0
-L6:
-	i0 = v5 + uint32(320)
-	i1 = v6 << (uint32(3) & 31)
-	i0 = i0 + i1
-	*(*float64)(unsafe.Add(b, i0)) = v17
-L1:
-	i0 = v9 + k32(4294967272)
-	v18 = i0
-	v2 = uint32(0)
-	if int32(v10) > int32(uint32(0)) {
-		i0 = v10
-	} else {
-		i0 = uint32(0)
-	}
-	v14 = i0
-	i0 = v3 & uint32(2147483646)
-	v13 = i0
-	i0 = v3 & uint32(1)
-	v19 = i0
-	i0 = v3 << (uint32(3) & 31)
-	i1 = v5 + uint32(320)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967280)
-	v15 = i0
-L8:
-	v12 = v2
-	if int32(v3) >= int32(uint32(1)) {
-		goto L10
-	}
-	v17 = math.Float64frombits(0x0)
-	goto L9
-L10:
-	v7 = uint32(0)
-	v17 = math.Float64frombits(0x0)
-	if v11 == 0 {
-		goto L11
-	}
-	v2 = v15
-	v6 = v0
-L12:
-	i0 = v6 + uint32(8)
-	d0 = *(*float64)(unsafe.Add(b, i0))
-	d1 = *(*float64)(unsafe.Add(b, v2))
-	d0 = float64(d0 * d1)
-	d1 = *(*float64)(unsafe.Add(b, v6))
-	i2 = v2 + uint32(8)
-	d2 = *(*float64)(unsafe.Add(b, i2))
-	d1 = float64(d1 * d2)
-	d1 = d1 + v17
-	d0 = d0 + d1
-	v17 = d0
-	i0 = v2 + k32(4294967280)
-	v2 = i0
-	i0 = v6 + uint32(16)
-	v6 = i0
-	i1 = v7 + uint32(2)
-	v7 = i1
-	if v13 != v7 {
-		goto L12
-	}
-L11:
-	if v19 == 0 {
-		goto L9
-	}
-	i1 = v7 << (uint32(3) & 31)
-	i0 = v0 + i1
-	d0 = *(*float64)(unsafe.Add(b, i0))
-	i1 = v5 + uint32(320)
-	i2 = v12 + v11
-	i2 = i2 - v7
-	i2 = i2 << (uint32(3) & 31)
-	i1 = i1 + i2
-	d1 = *(*float64)(unsafe.Add(b, i1))
-	d0 = float64(d0 * d1)
-	d0 = d0 + v17
-	v17 = d0
-L9:
-	i1 = v12 << (uint32(3) & 31)
-	i0 = v5 + i1
-	*(*float64)(unsafe.Add(b, i0)) = v17
-	i0 = v15 + uint32(8)
-	v15 = i0
-	i0 = v12 + uint32(1)
-	v2 = i0
-	if v12 != v14 {
-		goto L8
-	}
-	i0 = v3 & uint32(2147483646)
-	v13 = i0
-	i0 = v3 & uint32(1)
-	v20 = i0
-	i0 = uint32(47) - v9
-	v21 = i0
-	i0 = uint32(48) - v9
-	v22 = i0
-	i0 = v5 + uint32(480)
-	i0 = i0 + k32(4294967292)
-	v23 = i0
-	i1 = v10 << (uint32(2) & 31)
-	i0 = v23 + i1
-	v24 = i0
-	i0 = v5 + uint32(320)
-	i0 = i0 + k32(4294967288)
-	v25 = i0
-	i0 = v5 + uint32(480)
-	i0 = i0 + k32(4294967280)
-	v26 = i0
-	i0 = v5 + k32(4294967280)
-	v27 = i0
-	i0 = v9 + k32(4294967271)
-	v28 = i0
-	v12 = v10
-L14:
-	i1 = v12 << (uint32(3) & 31)
-	v2 = i1
-	i0 = v5 + v2
-	d0 = *(*float64)(unsafe.Add(b, i0))
-	v17 = d0
-	i0 = b2i(int32(v12) < int32(uint32(1)))
-	v19 = i0
-	if v19 != 0 {
-		goto L15
-	}
-	v7 = uint32(0)
-	if v12 != uint32(1) {
-		goto L17
-	}
-	v2 = v12
-	goto L16
-L17:
-	i0 = v12 & uint32(2147483646)
-	v14 = i0
-	i0 = v27 + v2
-	v2 = i0
-	v7 = uint32(0)
-	i0 = v5 + uint32(480)
-	v6 = i0
-L18:
-	d0 = float64(v17 * math.Float64frombits(0x3e70000000000000))
-	v16 = d0
-	d0 = math.Float64frombits(math.Float64bits(v16) &^ (1 << 63))
-	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
-		goto L20
-	}
-	i0 = trunc32s(v16)
-	v15 = i0
-	goto L19
-L20:
-	v15 = k32(2147483648)
-L19:
-	d0 = float64(int32(v15))
-	v16 = d0
-	d0 = float64(v16 * math.Float64frombits(0xc170000000000000))
-	d0 = d0 + v17
-	v17 = d0
-	d0 = math.Float64frombits(math.Float64bits(v17) &^ (1 << 63))
-	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
-		goto L22
-	}
-	i0 = trunc32s(v17)
-	v15 = i0
-	goto L21
-L22:
-	v15 = k32(2147483648)
-L21:
-	*(*uint32)(unsafe.Add(b, v6)) = v15
-	i0 = v2 + uint32(8)
-	d0 = *(*float64)(unsafe.Add(b, i0))
-	d0 = d0 + v16
-	v17 = d0
-	d0 = float64(v17 * math.Float64frombits(0x3e70000000000000))
-	v16 = d0
-	d0 = math.Float64frombits(math.Float64bits(v16) &^ (1 << 63))
-	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
-		goto L24
-	}
-	i0 = trunc32s(v16)
-	v15 = i0
-	goto L23
-L24:
-	v15 = k32(2147483648)
-L23:
-	d0 = float64(int32(v15))
-	v16 = d0
-	d0 = float64(v16 * math.Float64frombits(0xc170000000000000))
-	d0 = d0 + v17
-	v17 = d0
-	d0 = math.Float64frombits(math.Float64bits(v17) &^ (1 << 63))
-	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
-		goto L26
-	}
-	i0 = trunc32s(v17)
-	v15 = i0
-	goto L25
-L26:
-	v15 = k32(2147483648)
-L25:
-	i0 = v6 + uint32(4)
-	*(*uint32)(unsafe.Add(b, i0)) = v15
-	d0 = *(*float64)(unsafe.Add(b, v2))
-	d0 = d0 + v16
-	v17 = d0
-	i0 = v6 + uint32(8)
-	v6 = i0
-	i0 = v2 + k32(4294967280)
-	v2 = i0
-	i1 = v7 + uint32(2)
-	v7 = i1
-	if v14 != v7 {
-		goto L18
-	}
-	i0 = v12 - v7
-	v2 = i0
-L16:
-	i0 = v12 & uint32(1)
-	if i0 == 0 {
-		goto L15
-	}
-	i0 = v7 << (uint32(2) & 31)
-	v6 = i0
-	d0 = float64(v17 * math.Float64frombits(0x3e70000000000000))
-	v16 = d0
-	d0 = math.Float64frombits(math.Float64bits(v16) &^ (1 << 63))
-	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
-		goto L28
-	}
-	i0 = trunc32s(v16)
-	v7 = i0
-	goto L27
-L28:
-	v7 = k32(2147483648)
-L27:
-	i0 = v5 + uint32(480)
-	i0 = i0 + v6
-	v6 = i0
-	d0 = float64(int32(v7))
-	v16 = d0
-	d0 = float64(v16 * math.Float64frombits(0xc170000000000000))
-	d0 = d0 + v17
-	v17 = d0
-	d0 = math.Float64frombits(math.Float64bits(v17) &^ (1 << 63))
-	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
-		goto L30
-	}
-	i0 = trunc32s(v17)
-	v7 = i0
-	goto L29
-L30:
-	v7 = k32(2147483648)
-L29:
-	*(*uint32)(unsafe.Add(b, v6)) = v7
-	i0 = v2 << (uint32(3) & 31)
-	i0 = i0 + v5
-	i0 = i0 + k32(4294967288)
-	d0 = *(*float64)(unsafe.Add(b, i0))
-	d0 = d0 + v16
-	v17 = d0
-L15:
-	d0 = fn8013(m, v17, v18)
-	v17 = d0
-	d0 = float64(v17 * math.Float64frombits(0x3fc0000000000000))
-	d0 = math.Floor(d0)
-	d0 = float64(d0 * math.Float64frombits(0xc020000000000000))
-	d0 = d0 + v17
-	v17 = d0
-	d0 = math.Float64frombits(math.Float64bits(v17) &^ (1 << 63))
-	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
-		goto L32
-	}
-	i0 = trunc32s(v17)
-	v29 = i0
-	goto L31
-L32:
-	v29 = k32(2147483648)
-L31:
-	d1 = float64(int32(v29))
-	d0 = v17 - d1
-	v17 = d0
-	i0 = b2i(int32(v18) < int32(uint32(1)))
-	v30 = i0
-	if v30 != 0 {
-		goto L37
-	}
-	i0 = v12 << (uint32(2) & 31)
-	i1 = v5 + uint32(480)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	v2 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = v2
-	v2 = i1
-	i2 = uint32(int32(v2) >> (v22 & 31))
-	i1 = v2
-	v2 = i2
-	i2 = v2 << (v22 & 31)
-	i1 = i1 - i2
-	v6 = i1
-	*(*uint32)(unsafe.Add(b, i0)) = v6
-	i0 = uint32(int32(v6) >> (v21 & 31))
-	v31 = i0
-	i0 = v2 + v29
-	v29 = i0
-	goto L36
-L37:
-	if v18 != 0 {
-		goto L35
-	}
-	i0 = v12 << (uint32(2) & 31)
-	i1 = v5 + uint32(480)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	i0 = *(*uint32)(unsafe.Add(b, i0))
-	i0 = uint32(int32(i0) >> (uint32(23) & 31))
-	v31 = i0
-L36:
-	if int32(v31) < int32(uint32(1)) {
-		goto L33
-	}
-	goto L34
-L35:
-	v31 = uint32(2)
-	if v17 >= math.Float64frombits(0x3fe0000000000000) {
-		goto L34
-	}
-	v31 = uint32(0)
-	goto L33
-L34:
-	if v19 == 0 {
-		goto L39
-	}
-	v6 = uint32(0)
-	goto L38
-L39:
-	v15 = uint32(0)
-	v6 = uint32(0)
-	if v12 == uint32(1) {
-		goto L40
-	}
-	i0 = v12 & uint32(2147483646)
-	v19 = i0
-	v15 = uint32(0)
-	i0 = v5 + uint32(480)
-	v2 = i0
-	v6 = uint32(0)
-L41:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v7 = i0
-	if v6 == 0 {
-		goto L45
-	}
-	v6 = uint32(16777215)
-	goto L44
-L45:
-	if v7 == 0 {
-		goto L43
-	}
-	v6 = uint32(16777216)
-L44:
-	i1 = v6 - v7
-	*(*uint32)(unsafe.Add(b, v2)) = i1
-	v7 = uint32(0)
-	goto L42
-L43:
-	v7 = uint32(1)
-L42:
-	i0 = v2 + uint32(4)
-	v14 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v14))
-	v6 = i0
-	if v7 != 0 {
-		goto L49
-	}
-	v7 = uint32(16777215)
-	goto L48
-L49:
-	if v6 == 0 {
-		goto L47
-	}
-	v7 = uint32(16777216)
-L48:
-	i1 = v7 - v6
-	*(*uint32)(unsafe.Add(b, v14)) = i1
-	v6 = uint32(1)
-	goto L46
-L47:
-	v6 = uint32(0)
-L46:
-	i0 = v2 + uint32(8)
-	v2 = i0
-	i1 = v15 + uint32(2)
-	v15 = i1
-	if v19 != v15 {
-		goto L41
-	}
-L40:
-	i0 = v12 & uint32(1)
-	if i0 == 0 {
-		goto L38
-	}
-	i0 = v5 + uint32(480)
-	i1 = v15 << (uint32(2) & 31)
-	i0 = i0 + i1
-	v7 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v7))
-	v2 = i0
-	if v6 == 0 {
-		goto L52
-	}
-	v6 = uint32(16777215)
-	goto L51
-L52:
-	if v2 == 0 {
-		goto L50
-	}
-	v6 = uint32(16777216)
-L51:
-	i1 = v6 - v2
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-	v6 = uint32(1)
-	goto L38
-L50:
-	v6 = uint32(0)
-L38:
-	if v30 != 0 {
-		goto L53
-	}
-	v2 = uint32(8388607)
-	switch v28 {
-	case 0:
-		goto L54
-	case 1:
-		goto L55
-	default:
-		goto L53
-	}
-L55:
-	v2 = uint32(4194303)
-L54:
-	i0 = v12 << (uint32(2) & 31)
-	i1 = v5 + uint32(480)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	v7 = i0
-	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i1 = i1 & v2
-	*(*uint32)(unsafe.Add(b, v7)) = i1
-L53:
-	i0 = v29 + uint32(1)
-	v29 = i0
-	if v31 != uint32(2) {
-		goto L33
-	}
-	d0 = math.Float64frombits(0x3ff0000000000000) - v17
-	v17 = d0
-	v31 = uint32(2)
-	if v6 == 0 {
-		goto L33
-	}
-	d1 = fn8013(m, math.Float64frombits(0x3ff0000000000000), v18)
-	d0 = v17 - d1
-	v17 = d0
-L33:
-	if v17 != math.Float64frombits(0x0) {
-		goto L56
-	}
-	if int32(v12) <= int32(v10) {
-		goto L57
-	}
-	i0 = v12 - v10
-	v2 = i0
-	i0 = v2 & uint32(3)
-	v7 = i0
-	v6 = uint32(0)
-	v15 = v12
-	i0 = v10 - v12
-	if i0 > k32(4294967292) {
-		goto L58
-	}
-	i0 = v2 & k32(4294967292)
-	v14 = i0
-	i1 = v12 << (uint32(2) & 31)
-	i0 = v26 + i1
-	v2 = i0
-	v6 = uint32(0)
-	v15 = v12
-L59:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i1 = v2 + uint32(4)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	i2 = v2 + uint32(8)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	i3 = v2 + uint32(12)
-	i3 = *(*uint32)(unsafe.Add(b, i3))
-	i3 = i3 | v6
-	i2 = i2 | i3
-	i1 = i1 | i2
-	i0 = i0 | i1
-	v6 = i0
-	i0 = v2 + k32(4294967280)
-	v2 = i0
-	i0 = v15 + k32(4294967292)
-	v15 = i0
-	i0 = v14 + k32(4294967292)
-	v14 = i0
-	if v14 != 0 {
-		goto L59
-	}
-L58:
-	if v7 == 0 {
-		goto L60
-	}
-	i1 = v15 << (uint32(2) & 31)
-	i0 = v23 + i1
-	v2 = i0
-L61:
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	i0 = i0 | v6
-	v6 = i0
-	i0 = v2 + k32(4294967292)
-	v2 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 != 0 {
-		goto L61
-	}
-L60:
-	if v6 == 0 {
-		goto L57
-	}
-	i0 = v5 + uint32(480)
-	i1 = v12 << (uint32(2) & 31)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	v2 = i0
-	v9 = v18
-L62:
-	i0 = v12 + k32(4294967295)
-	v12 = i0
-	i0 = v9 + k32(4294967272)
-	v9 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	i0 = v2 + k32(4294967292)
-	v2 = i0
-	if v6 == 0 {
-		goto L62
-	}
-	goto L13
-L57:
-	v2 = v24
-	v15 = v12
-L63:
-	i0 = v15 + uint32(1)
-	v15 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v2))
-	v6 = i0
-	i0 = v2 + k32(4294967292)
-	v2 = i0
-	if v6 == 0 {
-		goto L63
-	}
-	i1 = v3 + v12
-	i1 = i1 << (uint32(3) & 31)
-	i0 = v25 + i1
-	v14 = i0
-L64:
-	i0 = v5 + uint32(320)
-	i1 = v12 + v3
-	v19 = i1
-	i1 = v19 << (uint32(3) & 31)
-	i0 = i0 + i1
-	i1 = v12 + uint32(1)
-	v12 = i1
-	i1 = v12 + v8
-	i1 = i1 << (uint32(2) & 31)
-	i1 = i1 + uint32(9997104)
-	i1 = *(*uint32)(unsafe.Add(b, i1))
-	d1 = float64(int32(i1))
-	*(*float64)(unsafe.Add(b, i0)) = d1
-	if int32(v3) >= int32(uint32(1)) {
-		goto L66
-	}
-	v17 = math.Float64frombits(0x0)
-	goto L65
-L66:
-	v7 = uint32(0)
-	v17 = math.Float64frombits(0x0)
-	if v11 == 0 {
-		goto L67
-	}
-	v2 = v14
-	v6 = v0
-L68:
-	i0 = v6 + uint32(8)
-	d0 = *(*float64)(unsafe.Add(b, i0))
-	d1 = *(*float64)(unsafe.Add(b, v2))
-	d0 = float64(d0 * d1)
-	d1 = *(*float64)(unsafe.Add(b, v6))
-	i2 = v2 + uint32(8)
-	d2 = *(*float64)(unsafe.Add(b, i2))
-	d1 = float64(d1 * d2)
-	d1 = d1 + v17
-	d0 = d0 + d1
-	v17 = d0
-	i0 = v2 + k32(4294967280)
-	v2 = i0
-	i0 = v6 + uint32(16)
-	v6 = i0
-	i1 = v7 + uint32(2)
-	v7 = i1
-	if v13 != v7 {
-		goto L68
-	}
-L67:
-	if v20 == 0 {
-		goto L65
-	}
-	i1 = v7 << (uint32(3) & 31)
-	i0 = v0 + i1
-	d0 = *(*float64)(unsafe.Add(b, i0))
-	i1 = v5 + uint32(320)
-	i2 = v19 - v7
-	i2 = i2 << (uint32(3) & 31)
-	i1 = i1 + i2
-	d1 = *(*float64)(unsafe.Add(b, i1))
-	d0 = float64(d0 * d1)
-	d0 = d0 + v17
-	v17 = d0
-L65:
-	i1 = v12 << (uint32(3) & 31)
-	i0 = v5 + i1
-	*(*float64)(unsafe.Add(b, i0)) = v17
-	i0 = v14 + uint32(8)
-	v14 = i0
-	if int32(v12) < int32(v15) {
-		goto L64
-	}
-	v12 = v15
-	goto L14
-L56:
-	i1 = uint32(24) - v9
-	d0 = fn8013(m, v17, i1)
-	v17 = d0
-	if !(v17 >= math.Float64frombits(0x4170000000000000)) {
-		goto L70
-	}
-	i0 = v12 << (uint32(2) & 31)
-	v6 = i0
-	d0 = float64(v17 * math.Float64frombits(0x3e70000000000000))
-	v16 = d0
-	d0 = math.Float64frombits(math.Float64bits(v16) &^ (1 << 63))
-	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
-		goto L72
-	}
-	i0 = trunc32s(v16)
-	v2 = i0
-	goto L71
-L72:
-	v2 = k32(2147483648)
-L71:
-	i0 = v5 + uint32(480)
-	i0 = i0 + v6
-	v6 = i0
-	d0 = float64(int32(v2))
-	d0 = float64(d0 * math.Float64frombits(0xc170000000000000))
-	d0 = d0 + v17
-	v17 = d0
-	d0 = math.Float64frombits(math.Float64bits(v17) &^ (1 << 63))
-	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
-		goto L74
-	}
-	i0 = trunc32s(v17)
-	v7 = i0
-	goto L73
-L74:
-	v7 = k32(2147483648)
-L73:
-	*(*uint32)(unsafe.Add(b, v6)) = v7
-	i0 = v12 + uint32(1)
-	v12 = i0
-	goto L69
-L70:
-	d0 = math.Float64frombits(math.Float64bits(v17) &^ (1 << 63))
-	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
-		goto L76
-	}
-	i0 = trunc32s(v17)
-	v2 = i0
-	goto L75
-L76:
-	v2 = k32(2147483648)
-L75:
-	v9 = v18
-L69:
-	i0 = v5 + uint32(480)
-	i1 = v12 << (uint32(2) & 31)
-	i0 = i0 + i1
-	*(*uint32)(unsafe.Add(b, i0)) = v2
-L13:
-	if int32(v12) < int32(uint32(0)) {
-		goto L77
-	}
-	d0 = fn8013(m, math.Float64frombits(0x3ff0000000000000), v9)
-	v17 = d0
-	i0 = v12 & uint32(1)
-	if i0 == 0 {
-		goto L79
-	}
-	v6 = v12
-	goto L78
-L79:
-	i1 = v12 << (uint32(3) & 31)
-	i0 = v5 + i1
-	i2 = v5 + uint32(480)
-	i3 = v12 << (uint32(2) & 31)
-	i2 = i2 + i3
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	d2 = float64(int32(i2))
-	d1 = float64(v17 * d2)
-	*(*float64)(unsafe.Add(b, i0)) = d1
-	i0 = v12 + k32(4294967295)
-	v6 = i0
-	d0 = float64(v17 * math.Float64frombits(0x3e70000000000000))
-	v17 = d0
-L78:
-	if v12 == 0 {
-		goto L80
-	}
-	i0 = v6 + uint32(1)
-	v7 = i0
-	i0 = v6 << (uint32(2) & 31)
-	i1 = v5 + uint32(480)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967292)
-	v2 = i0
-	i0 = v6 << (uint32(3) & 31)
-	i0 = i0 + v5
-	i0 = i0 + k32(4294967288)
-	v6 = i0
-L81:
-	d1 = float64(v17 * math.Float64frombits(0x3e70000000000000))
-	v16 = d1
-	i2 = *(*uint32)(unsafe.Add(b, v2))
-	d2 = float64(int32(i2))
-	d1 = float64(v16 * d2)
-	*(*float64)(unsafe.Add(b, v6)) = d1
-	i0 = v6 + uint32(8)
-	i2 = v2 + uint32(4)
-	i2 = *(*uint32)(unsafe.Add(b, i2))
-	d2 = float64(int32(i2))
-	d1 = float64(v17 * d2)
-	*(*float64)(unsafe.Add(b, i0)) = d1
-	i0 = v2 + k32(4294967288)
-	v2 = i0
-	i0 = v6 + k32(4294967280)
-	v6 = i0
-	d0 = float64(v16 * math.Float64frombits(0x3e70000000000000))
-	v17 = d0
-	i0 = v7 + k32(4294967294)
-	v7 = i0
-	if v7 != 0 {
-		goto L81
-	}
-L80:
-	if int32(v12) < int32(uint32(0)) {
-		goto L77
-	}
-	i1 = v12 << (uint32(3) & 31)
-	i0 = v5 + i1
-	v13 = i0
-	v2 = v12
-L82:
-	v14 = v2
-	i1 = v12 - v14
-	v3 = i1
-	if int32(v10) < int32(v3) {
-		i0 = v10
-	} else {
-		i0 = v3
-	}
-	v19 = i0
-	if int32(v19) >= int32(uint32(0)) {
-		goto L84
-	}
-	v17 = math.Float64frombits(0x0)
-	goto L83
-L84:
-	if v19 != 0 {
-		goto L86
-	}
-	v6 = uint32(0)
-	v17 = math.Float64frombits(0x0)
-	goto L85
-L86:
-	i0 = v19 + uint32(1)
-	i0 = i0 & k32(4294967294)
-	v15 = i0
-	v17 = math.Float64frombits(0x0)
-	v2 = uint32(0)
-	v6 = uint32(0)
-L87:
-	i0 = v2 + uint32(9999880)
-	d0 = *(*float64)(unsafe.Add(b, i0))
-	i1 = v13 + v2
-	v7 = i1
-	i1 = v7 + uint32(8)
-	d1 = *(*float64)(unsafe.Add(b, i1))
-	d0 = float64(d0 * d1)
-	i1 = v2 + uint32(9999872)
-	d1 = *(*float64)(unsafe.Add(b, i1))
-	d2 = *(*float64)(unsafe.Add(b, v7))
-	d1 = float64(d1 * d2)
-	d1 = d1 + v17
-	d0 = d0 + d1
-	v17 = d0
-	i0 = v2 + uint32(16)
-	v2 = i0
-	i1 = v6 + uint32(2)
-	v6 = i1
-	if v15 != v6 {
-		goto L87
-	}
-L85:
-	i0 = v19 & uint32(1)
-	if i0 != 0 {
-		goto L83
-	}
-	i0 = v6 << (uint32(3) & 31)
-	i0 = i0 + uint32(9999872)
-	d0 = *(*float64)(unsafe.Add(b, i0))
-	i2 = v6 + v14
-	i2 = i2 << (uint32(3) & 31)
-	i1 = v5 + i2
-	d1 = *(*float64)(unsafe.Add(b, i1))
-	d0 = float64(d0 * d1)
-	d0 = d0 + v17
-	v17 = d0
-L83:
-	i0 = v5 + uint32(160)
-	i1 = v3 << (uint32(3) & 31)
-	i0 = i0 + i1
-	*(*float64)(unsafe.Add(b, i0)) = v17
-	i0 = v13 + k32(4294967288)
-	v13 = i0
-	i0 = v14 + k32(4294967295)
-	v2 = i0
-	if int32(v14) > int32(uint32(0)) {
-		goto L82
-	}
-L77:
-	switch v4 {
-	case 0:
-		goto L91
-	case 1, 2:
-		goto L90
-	case 3:
-		goto L92
-	default:
-		goto L88
-	}
-L92:
-	v32 = math.Float64frombits(0x0)
-	if int32(v12) < int32(uint32(1)) {
-		goto L93
-	}
-	i0 = v5 + uint32(160)
-	i1 = v12 << (uint32(3) & 31)
-	i0 = i0 + i1
-	v6 = i0
-	d0 = *(*float64)(unsafe.Add(b, v6))
-	v16 = d0
-	i0 = v12 & uint32(1)
-	if i0 != 0 {
-		goto L95
-	}
-	v17 = v16
-	v2 = v12
-	goto L94
-L95:
-	i0 = v5 + uint32(160)
-	i1 = v12 + k32(4294967295)
-	v2 = i1
-	i1 = v2 << (uint32(3) & 31)
-	i0 = i0 + i1
-	v7 = i0
-	d1 = *(*float64)(unsafe.Add(b, v7))
-	v33 = d1
-	d1 = v33 + v16
-	v17 = d1
-	*(*float64)(unsafe.Add(b, v7)) = v17
-	d2 = v33 - v17
-	d1 = v16 + d2
-	*(*float64)(unsafe.Add(b, v6)) = d1
-L94:
-	i0 = b2i(v12 == uint32(1))
-	v13 = i0
-	if v13 != 0 {
-		goto L96
-	}
-	i0 = v2 + uint32(1)
-	v6 = i0
-	i0 = v2 << (uint32(3) & 31)
-	i1 = v5 + uint32(160)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967280)
-	v2 = i0
-L97:
-	d1 = *(*float64)(unsafe.Add(b, v2))
-	v34 = d1
-	i2 = v2 + uint32(8)
-	v7 = i2
-	d2 = *(*float64)(unsafe.Add(b, v7))
-	v35 = d2
-	d2 = v35 + v17
-	v16 = d2
-	d1 = v34 + v16
-	v33 = d1
-	*(*float64)(unsafe.Add(b, v2)) = v33
-	i0 = v2 + uint32(16)
-	d2 = v35 - v16
-	d1 = v17 + d2
-	*(*float64)(unsafe.Add(b, i0)) = d1
-	d2 = v34 - v33
-	d1 = v16 + d2
-	*(*float64)(unsafe.Add(b, v7)) = d1
-	i0 = v2 + k32(4294967280)
-	v2 = i0
-	v17 = v33
-	i0 = v6 + k32(4294967294)
-	v6 = i0
-	if v6 > uint32(1) {
-		goto L97
-	}
-L96:
-	if v13 != 0 {
-		goto L93
-	}
-	i0 = v12 + uint32(1)
-	v6 = i0
-	i0 = v5 + uint32(160)
-	i1 = v12 << (uint32(3) & 31)
-	i0 = i0 + i1
-	v7 = i0
-	i0 = v7 + k32(4294967288)
-	v2 = i0
-	d0 = *(*float64)(unsafe.Add(b, v7))
-	v17 = d0
-L98:
-	d1 = *(*float64)(unsafe.Add(b, v2))
-	v33 = d1
-	d1 = v33 + v17
-	v16 = d1
-	*(*float64)(unsafe.Add(b, v2)) = v16
-	i0 = v2 + uint32(8)
-	d2 = v33 - v16
-	d1 = v17 + d2
-	*(*float64)(unsafe.Add(b, i0)) = d1
-	i0 = v2 + k32(4294967288)
-	v2 = i0
-	v17 = v16
-	i0 = v6 + k32(4294967295)
-	v6 = i0
-	if v6 > uint32(2) {
-		goto L98
-	}
-	if v12 == uint32(1) {
-		goto L93
-	}
-	i0 = v12 + uint32(1)
-	v6 = i0
-	i0 = v5 + uint32(160)
-	i1 = v12 << (uint32(3) & 31)
-	i0 = i0 + i1
-	v2 = i0
-	v32 = math.Float64frombits(0x0)
-L99:
-	d1 = *(*float64)(unsafe.Add(b, v2))
-	d0 = v32 + d1
-	v32 = d0
-	i0 = v2 + k32(4294967288)
-	v2 = i0
-	i0 = v6 + k32(4294967295)
-	v6 = i0
-	if int32(v6) > int32(uint32(2)) {
-		goto L99
-	}
-L93:
-	d0 = *(*float64)(unsafe.Add(b, uint64(v5)+160))
-	v17 = d0
-	if v31 != 0 {
-		goto L89
-	}
-	*(*float64)(unsafe.Add(b, v1)) = v17
-	*(*float64)(unsafe.Add(b, uint64(v1)+16)) = v32
-	d1 = *(*float64)(unsafe.Add(b, uint64(v5)+168))
-	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
-	goto L88
-L91:
-	if int32(v12) >= int32(uint32(0)) {
-		goto L101
-	}
-	v17 = math.Float64frombits(0x0)
-	goto L100
-L101:
-	i0 = v12 + uint32(1)
-	i0 = i0 & uint32(3)
-	v7 = i0
-	if v7 != 0 {
-		goto L103
-	}
-	v17 = math.Float64frombits(0x0)
-	v6 = v12
-	goto L102
-L103:
-	i0 = v5 + uint32(160)
-	i1 = v12 << (uint32(3) & 31)
-	i0 = i0 + i1
-	v2 = i0
-	v17 = math.Float64frombits(0x0)
-	v6 = v12
-L104:
-	i0 = v6 + k32(4294967295)
-	v6 = i0
-	d1 = *(*float64)(unsafe.Add(b, v2))
-	d0 = v17 + d1
-	v17 = d0
-	i0 = v2 + k32(4294967288)
-	v2 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 != 0 {
-		goto L104
-	}
-L102:
-	if v12 < uint32(3) {
-		goto L100
-	}
-	i0 = v6 + uint32(1)
-	v7 = i0
-	i0 = v6 << (uint32(3) & 31)
-	i1 = v5 + uint32(160)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967272)
-	v2 = i0
-L105:
-	i1 = v2 + uint32(24)
-	d1 = *(*float64)(unsafe.Add(b, i1))
-	d0 = v17 + d1
-	i1 = v2 + uint32(16)
-	d1 = *(*float64)(unsafe.Add(b, i1))
-	d0 = d0 + d1
-	i1 = v2 + uint32(8)
-	d1 = *(*float64)(unsafe.Add(b, i1))
-	d0 = d0 + d1
-	d1 = *(*float64)(unsafe.Add(b, v2))
-	d0 = d0 + d1
-	v17 = d0
-	i0 = v2 + k32(4294967264)
-	v2 = i0
-	i0 = v7 + k32(4294967292)
-	v7 = i0
-	if v7 != 0 {
-		goto L105
-	}
-L100:
-	d1 = math.Float64frombits(math.Float64bits(v17) ^ (1 << 63))
-	if v31 == 0 {
-		d1 = v17
-	}
-	*(*float64)(unsafe.Add(b, v1)) = d1
-	goto L88
-L90:
-	if int32(v12) >= int32(uint32(0)) {
-		goto L107
-	}
-	v17 = math.Float64frombits(0x0)
-	goto L106
-L107:
-	i0 = v12 + uint32(1)
-	i0 = i0 & uint32(3)
-	v7 = i0
-	if v7 != 0 {
-		goto L109
-	}
-	v17 = math.Float64frombits(0x0)
-	v6 = v12
-	goto L108
-L109:
-	i0 = v5 + uint32(160)
-	i1 = v12 << (uint32(3) & 31)
-	i0 = i0 + i1
-	v2 = i0
-	v17 = math.Float64frombits(0x0)
-	v6 = v12
-L110:
-	i0 = v6 + k32(4294967295)
-	v6 = i0
-	d1 = *(*float64)(unsafe.Add(b, v2))
-	d0 = v17 + d1
-	v17 = d0
-	i0 = v2 + k32(4294967288)
-	v2 = i0
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	if v7 != 0 {
-		goto L110
-	}
-L108:
-	if v12 < uint32(3) {
-		goto L106
-	}
-	i0 = v6 + uint32(1)
-	v7 = i0
-	i0 = v6 << (uint32(3) & 31)
-	i1 = v5 + uint32(160)
-	i0 = i0 + i1
-	i0 = i0 + k32(4294967272)
-	v2 = i0
-L111:
-	i1 = v2 + uint32(24)
-	d1 = *(*float64)(unsafe.Add(b, i1))
-	d0 = v17 + d1
-	i1 = v2 + uint32(16)
-	d1 = *(*float64)(unsafe.Add(b, i1))
-	d0 = d0 + d1
-	i1 = v2 + uint32(8)
-	d1 = *(*float64)(unsafe.Add(b, i1))
-	d0 = d0 + d1
-	d1 = *(*float64)(unsafe.Add(b, v2))
-	d0 = d0 + d1
-	v17 = d0
-	i0 = v2 + k32(4294967264)
-	v2 = i0
-	i0 = v7 + k32(4294967292)
-	v7 = i0
-	if v7 != 0 {
-		goto L111
-	}
-L106:
-	d1 = math.Float64frombits(math.Float64bits(v17) ^ (1 << 63))
-	if v31 == 0 {
-		d1 = v17
-	}
-	*(*float64)(unsafe.Add(b, v1)) = d1
-	d0 = *(*float64)(unsafe.Add(b, uint64(v5)+160))
-	d0 = d0 - v17
-	v17 = d0
-	v2 = uint32(1)
-	if int32(v12) < int32(uint32(1)) {
-		goto L112
-	}
-	i0 = v12 & uint32(3)
-	v6 = i0
-	i0 = v12 + k32(4294967295)
-	if i0 < uint32(3) {
-		goto L113
-	}
-	i0 = v12 & uint32(2147483644)
-	v13 = i0
-	i0 = v5 + uint32(160)
-	i0 = i0 + uint32(32)
-	v2 = i0
-	v7 = uint32(0)
-L114:
-	i1 = v2 + k32(4294967272)
-	d1 = *(*float64)(unsafe.Add(b, i1))
-	d0 = v17 + d1
-	i1 = v2 + k32(4294967280)
-	d1 = *(*float64)(unsafe.Add(b, i1))
-	d0 = d0 + d1
-	i1 = v2 + k32(4294967288)
-	d1 = *(*float64)(unsafe.Add(b, i1))
-	d0 = d0 + d1
-	d1 = *(*float64)(unsafe.Add(b, v2))
-	d0 = d0 + d1
-	v17 = d0
-	i0 = v2 + uint32(32)
-	v2 = i0
-	i1 = v7 + uint32(4)
-	v7 = i1
-	if v13 != v7 {
-		goto L114
-	}
-	i0 = v7 + uint32(1)
-	v2 = i0
-L113:
-	if v6 == 0 {
-		goto L112
-	}
-	i0 = v5 + uint32(160)
-	i1 = v2 << (uint32(3) & 31)
-	i0 = i0 + i1
-	v2 = i0
-L115:
-	d1 = *(*float64)(unsafe.Add(b, v2))
-	d0 = v17 + d1
-	v17 = d0
-	i0 = v2 + uint32(8)
-	v2 = i0
-	i0 = v6 + k32(4294967295)
-	v6 = i0
-	if v6 != 0 {
-		goto L115
-	}
-L112:
-	d1 = math.Float64frombits(math.Float64bits(v17) ^ (1 << 63))
-	if v31 == 0 {
-		d1 = v17
-	}
-	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
-	goto L88
-L89:
-	d1 = math.Float64frombits(math.Float64bits(v17) ^ (1 << 63))
-	*(*float64)(unsafe.Add(b, v1)) = d1
-	d1 = math.Float64frombits(math.Float64bits(v32) ^ (1 << 63))
-	*(*float64)(unsafe.Add(b, uint64(v1)+16)) = d1
-	d1 = *(*float64)(unsafe.Add(b, uint64(v5)+168))
-	d1 = math.Float64frombits(math.Float64bits(d1) ^ (1 << 63))
-	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
-L88:
-	i0 = v5 + uint32(560)
-	m.g0 = i0
-	i0 = v29 & uint32(7)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7980(m *Module, v0 float64, v1 uint32) uint32 {
-	var v2 uint32
-	_ = v2
-	var v3 uint64
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 float64
-	_ = v6
-	var v7 float64
-	_ = v7
-	var v8 float64
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 float64
-	_ = v10
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var d3 float64
-	_ = d3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v2 = i0
-	m.g0 = v2
-	l0 = math.Float64bits(v0)
-	v3 = l0
-	l0 = v3 >> (uint64(32) & 63)
-	i0 = uint32(l0)
-	v4 = i0
-	i0 = v4 & uint32(2147483647)
-	v5 = i0
-	if v5 > uint32(1074752122) {
-		goto L4
-	}
-	i0 = v4 & uint32(1048575)
-	if i0 == uint32(598523) {
-		goto L3
-	}
-	if v5 > uint32(1073928572) {
-		goto L5
-	}
-	if int64(v3) < int64(uint64(0)) {
-		goto L6
-	}
-	d1 = v0 + math.Float64frombits(0xbff921fb54400000)
-	v0 = d1
-	d1 = v0 + math.Float64frombits(0xbdd0b4611a626331)
-	v6 = d1
-	*(*float64)(unsafe.Add(b, v1)) = v6
-	d1 = v0 - v6
-	d1 = d1 + math.Float64frombits(0xbdd0b4611a626331)
-	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
-	v4 = uint32(1)
-	goto L1
-L6:
-	d1 = v0 + math.Float64frombits(0x3ff921fb54400000)
-	v0 = d1
-	d1 = v0 + math.Float64frombits(0x3dd0b4611a626331)
-	v6 = d1
-	*(*float64)(unsafe.Add(b, v1)) = v6
-	d1 = v0 - v6
-	d1 = d1 + math.Float64frombits(0x3dd0b4611a626331)
-	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
-	v4 = k32(4294967295)
-	goto L1
-L5:
-	if int64(v3) < int64(uint64(0)) {
-		goto L7
-	}
-	d1 = v0 + math.Float64frombits(0xc00921fb54400000)
-	v0 = d1
-	d1 = v0 + math.Float64frombits(0xbde0b4611a626331)
-	v6 = d1
-	*(*float64)(unsafe.Add(b, v1)) = v6
-	d1 = v0 - v6
-	d1 = d1 + math.Float64frombits(0xbde0b4611a626331)
-	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
-	v4 = uint32(2)
-	goto L1
-L7:
-	d1 = v0 + math.Float64frombits(0x400921fb54400000)
-	v0 = d1
-	d1 = v0 + math.Float64frombits(0x3de0b4611a626331)
-	v6 = d1
-	*(*float64)(unsafe.Add(b, v1)) = v6
-	d1 = v0 - v6
-	d1 = d1 + math.Float64frombits(0x3de0b4611a626331)
-	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
-	v4 = k32(4294967294)
-	goto L1
-L4:
-	if v5 > uint32(1075594811) {
-		goto L8
-	}
-	if v5 > uint32(1075183036) {
-		goto L9
-	}
-	if v5 == uint32(1074977148) {
-		goto L3
-	}
-	if int64(v3) < int64(uint64(0)) {
-		goto L10
-	}
-	d1 = v0 + math.Float64frombits(0xc012d97c7f300000)
-	v0 = d1
-	d1 = v0 + math.Float64frombits(0xbde90e91a79394ca)
-	v6 = d1
-	*(*float64)(unsafe.Add(b, v1)) = v6
-	d1 = v0 - v6
-	d1 = d1 + math.Float64frombits(0xbde90e91a79394ca)
-	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
-	v4 = uint32(3)
-	goto L1
-L10:
-	d1 = v0 + math.Float64frombits(0x4012d97c7f300000)
-	v0 = d1
-	d1 = v0 + math.Float64frombits(0x3de90e91a79394ca)
-	v6 = d1
-	*(*float64)(unsafe.Add(b, v1)) = v6
-	d1 = v0 - v6
-	d1 = d1 + math.Float64frombits(0x3de90e91a79394ca)
-	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
-	v4 = k32(4294967293)
-	goto L1
-L9:
-	if v5 == uint32(1075388923) {
-		goto L3
-	}
-	if int64(v3) < int64(uint64(0)) {
-		goto L11
-	}
-	d1 = v0 + math.Float64frombits(0xc01921fb54400000)
-	v0 = d1
-	d1 = v0 + math.Float64frombits(0xbdf0b4611a626331)
-	v6 = d1
-	*(*float64)(unsafe.Add(b, v1)) = v6
-	d1 = v0 - v6
-	d1 = d1 + math.Float64frombits(0xbdf0b4611a626331)
-	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
-	v4 = uint32(4)
-	goto L1
-L11:
-	d1 = v0 + math.Float64frombits(0x401921fb54400000)
-	v0 = d1
-	d1 = v0 + math.Float64frombits(0x3df0b4611a626331)
-	v6 = d1
-	*(*float64)(unsafe.Add(b, v1)) = v6
-	d1 = v0 - v6
-	d1 = d1 + math.Float64frombits(0x3df0b4611a626331)
-	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
-	v4 = k32(4294967292)
-	goto L1
-L8:
-	if v5 > uint32(1094263290) {
-		goto L2
-	}
-L3:
-	d2 = float64(v0 * math.Float64frombits(0x3fe45f306dc9c883))
-	d2 = d2 + math.Float64frombits(0x4338000000000000)
-	d2 = d2 + math.Float64frombits(0xc338000000000000)
-	v6 = d2
-	d2 = float64(v6 * math.Float64frombits(0xbff921fb54400000))
-	d1 = v0 + d2
-	v7 = d1
-	d2 = float64(v6 * math.Float64frombits(0x3dd0b4611a626331))
-	v8 = d2
-	d1 = v7 - v8
-	v0 = d1
-	*(*float64)(unsafe.Add(b, v1)) = v0
-	i0 = v5 >> (uint32(20) & 31)
-	v5 = i0
-	l1 = math.Float64bits(v0)
-	l1 = l1 >> (uint64(52) & 63)
-	i1 = uint32(l1)
-	i1 = i1 & uint32(2047)
-	i0 = v5 - i1
-	i0 = b2i(int32(i0) < int32(uint32(17)))
-	v9 = i0
-	d0 = math.Float64frombits(math.Float64bits(v6) &^ (1 << 63))
-	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
-		goto L13
-	}
-	i0 = trunc32s(v6)
-	v4 = i0
-	goto L12
-L13:
-	v4 = k32(2147483648)
-L12:
-	if v9 != 0 {
-		goto L14
-	}
-	d2 = float64(v6 * math.Float64frombits(0x3dd0b4611a600000))
-	v0 = d2
-	d1 = v7 - v0
-	v10 = d1
-	d2 = float64(v6 * math.Float64frombits(0x3ba3198a2e037073))
-	d3 = v7 - v10
-	d3 = d3 - v0
-	d2 = d2 - d3
-	v8 = d2
-	d1 = v10 - v8
-	v0 = d1
-	*(*float64)(unsafe.Add(b, v1)) = v0
-	l1 = math.Float64bits(v0)
-	l1 = l1 >> (uint64(52) & 63)
-	i1 = uint32(l1)
-	i1 = i1 & uint32(2047)
-	i0 = v5 - i1
-	if int32(i0) >= int32(uint32(50)) {
-		goto L15
-	}
-	v7 = v10
-	goto L14
-L15:
-	d2 = float64(v6 * math.Float64frombits(0x3ba3198a2e000000))
-	v0 = d2
-	d1 = v10 - v0
-	v7 = d1
-	d2 = float64(v6 * math.Float64frombits(0x397b839a252049c1))
-	d3 = v10 - v7
-	d3 = d3 - v0
-	d2 = d2 - d3
-	v8 = d2
-	d1 = v7 - v8
-	v0 = d1
-	*(*float64)(unsafe.Add(b, v1)) = v0
-L14:
-	d1 = v7 - v0
-	d1 = d1 - v8
-	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
-	goto L1
-L2:
-	if v5 < uint32(2146435072) {
-		goto L16
-	}
-	d1 = v0 - v0
-	v0 = d1
-	*(*float64)(unsafe.Add(b, v1)) = v0
-	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = v0
-	v4 = uint32(0)
-	goto L1
-L16:
-	l0 = v3 & uint64(4503599627370495)
-	l0 = l0 | uint64(4710765210229538816)
-	d0 = math.Float64frombits(l0)
-	v0 = d0
-	d0 = math.Float64frombits(math.Float64bits(v0) &^ (1 << 63))
-	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
-		goto L18
-	}
-	i0 = trunc32s(v0)
-	v4 = i0
-	goto L17
-L18:
-	v4 = k32(2147483648)
-L17:
-	d1 = float64(int32(v4))
-	v6 = d1
-	*(*float64)(unsafe.Add(b, uint64(v2)+16)) = v6
-	d0 = v0 - v6
-	d0 = float64(d0 * math.Float64frombits(0x4170000000000000))
-	v0 = d0
-	d0 = math.Float64frombits(math.Float64bits(v0) &^ (1 << 63))
-	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
-		goto L20
-	}
-	i0 = trunc32s(v0)
-	v4 = i0
-	goto L19
-L20:
-	v4 = k32(2147483648)
-L19:
-	d1 = float64(int32(v4))
-	v6 = d1
-	*(*float64)(unsafe.Add(b, uint64(v2)+24)) = v6
-	d1 = v0 - v6
-	d1 = float64(d1 * math.Float64frombits(0x4170000000000000))
-	*(*float64)(unsafe.Add(b, uint64(v2)+32)) = d1
-	i0 = v2 + uint32(32)
-	v4 = i0
-	v9 = uint32(4)
-L21:
-	i0 = v9 + k32(4294967295)
-	v9 = i0
-	d0 = *(*float64)(unsafe.Add(b, v4))
-	v0 = d0
-	i0 = v4 + k32(4294967288)
-	v4 = i0
-	if v0 == math.Float64frombits(0x0) {
-		goto L21
-	}
-	i0 = v2 + uint32(16)
-	i2 = v5 >> (uint32(20) & 31)
-	i2 = i2 + k32(4294966250)
-	i0 = fn7979(m, i0, v2, i2, v9, uint32(1))
-	v4 = i0
-	d0 = *(*float64)(unsafe.Add(b, v2))
-	v0 = d0
-	if int64(v3) > int64(k64(18446744073709551615)) {
-		goto L22
-	}
-	d1 = math.Float64frombits(math.Float64bits(v0) ^ (1 << 63))
-	*(*float64)(unsafe.Add(b, v1)) = d1
-	d1 = *(*float64)(unsafe.Add(b, uint64(v2)+8))
-	d1 = math.Float64frombits(math.Float64bits(d1) ^ (1 << 63))
-	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
-	i0 = uint32(0) - v4
-	v4 = i0
-	goto L1
-L22:
-	*(*float64)(unsafe.Add(b, v1)) = v0
-	d1 = *(*float64)(unsafe.Add(b, uint64(v2)+8))
-	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
-L1:
-	i0 = v2 + uint32(48)
-	m.g0 = i0
-	return v4
-}
-
-//go:norace
-//go:nocheckptr
-func fn7981(m *Module, v0 float64, v1 float64, v2 uint32) float64 {
-	var v3 float64
-	_ = v3
-	var v4 float64
-	_ = v4
-	var v5 float64
-	_ = v5
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var d3 float64
-	_ = d3
-	d0 = float64(v0 * v0)
-	v3 = d0
-	d1 = float64(v3 * v3)
-	d0 = float64(v3 * d1)
-	d1 = float64(v3 * math.Float64frombits(0x3de5d93a5acfd57c))
-	d1 = d1 + math.Float64frombits(0xbe5ae5e68a2b9ceb)
-	d0 = float64(d0 * d1)
-	d2 = float64(v3 * math.Float64frombits(0x3ec71de357b1fe7d))
-	d2 = d2 + math.Float64frombits(0xbf2a01a019c161d5)
-	d1 = float64(v3 * d2)
-	d1 = d1 + math.Float64frombits(0x3f8111111110f8a6)
-	d0 = d0 + d1
-	v4 = d0
-	d0 = float64(v3 * v0)
-	v5 = d0
-	if v2 != 0 {
-		goto L1
-	}
-	d1 = float64(v3 * v4)
-	d1 = d1 + math.Float64frombits(0xbfc5555555555549)
-	d0 = float64(v5 * d1)
-	d0 = d0 + v0
-	return d0
-L1:
-	d2 = float64(v1 * math.Float64frombits(0x3fe0000000000000))
-	d3 = float64(v4 * v5)
-	d2 = d2 - d3
-	d1 = float64(v3 * d2)
-	d1 = d1 - v1
-	d2 = float64(v5 * math.Float64frombits(0x3fc5555555555549))
-	d1 = d1 + d2
-	d0 = v0 - d1
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7982(m *Module, v0 float64) float64 {
-	var v1 uint32
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 float64
-	_ = v3
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v1 = i0
-	m.g0 = v1
-	l0 = math.Float64bits(v0)
-	l0 = l0 >> (uint64(32) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(2147483647)
-	v2 = i0
-	if v2 > uint32(1072243195) {
-		goto L2
-	}
-	v3 = math.Float64frombits(0x3ff0000000000000)
-	if v2 < uint32(1044816030) {
-		goto L1
-	}
-	d0 = fn7978(m, v0, math.Float64frombits(0x0))
-	v3 = d0
-	goto L1
-L2:
-	if v2 < uint32(2146435072) {
-		goto L3
-	}
-	d0 = v0 - v0
-	v3 = d0
-	goto L1
-L3:
-	i0 = fn7980(m, v0, v1)
-	v2 = i0
-	d0 = *(*float64)(unsafe.Add(b, uint64(v1)+8))
-	v0 = d0
-	d0 = *(*float64)(unsafe.Add(b, v1))
-	v3 = d0
-	i0 = v2 & uint32(3)
-	switch i0 {
-	case 1:
-		goto L6
-	case 2:
-		goto L5
-	case 3:
-		goto L4
-	default:
-		goto L7
-	}
-L7:
-	d0 = fn7978(m, v3, v0)
-	v3 = d0
-	goto L1
-L6:
-	d0 = fn7981(m, v3, v0, uint32(1))
-	d0 = math.Float64frombits(math.Float64bits(d0) ^ (1 << 63))
-	v3 = d0
-	goto L1
-L5:
-	d0 = fn7978(m, v3, v0)
-	d0 = math.Float64frombits(math.Float64bits(d0) ^ (1 << 63))
-	v3 = d0
-	goto L1
-L4:
-	d0 = fn7981(m, v3, v0, uint32(1))
-	v3 = d0
-L1:
-	i0 = v1 + uint32(16)
-	m.g0 = i0
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn7983(m *Module, v0 float64) float64 {
-	var d0 float64
-	_ = d0
-	d0 = v0 + math.Float64frombits(0xc0962066151add8b)
-	d0 = fn7991(m, d0)
-	d0 = float64(d0 * math.Float64frombits(0x7fc0000000000000))
-	d0 = float64(d0 * math.Float64frombits(0x7fc0000000000000))
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7984(m *Module, v0 float64) float64 {
-	var v1 uint64
-	_ = v1
-	var v2 float64
-	_ = v2
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var l0 uint64
-	_ = l0
-	d0 = math.Float64frombits(math.Float64bits(v0) &^ (1 << 63))
-	v0 = d0
-	l0 = math.Float64bits(v0)
-	v1 = l0
-	if v1 > uint64(4604418530035630079) {
-		goto L2
-	}
-	v2 = math.Float64frombits(0x3ff0000000000000)
-	if v1 < uint64(4490088828488384512) {
-		goto L1
-	}
-	d0 = fn7995(m, v0)
-	v0 = d0
-	d0 = float64(v0 * v0)
-	d1 = v0 + math.Float64frombits(0x3ff0000000000000)
-	v0 = d1
-	d1 = v0 + v0
-	d0 = d0 / d1
-	d0 = d0 + math.Float64frombits(0x3ff0000000000000)
-	return d0
-L2:
-	if v1 > uint64(4649454526309335039) {
-		goto L3
-	}
-	d0 = fn7991(m, v0)
-	v0 = d0
-	d1 = math.Float64frombits(0x3ff0000000000000) / v0
-	d0 = v0 + d1
-	d0 = float64(d0 * math.Float64frombits(0x3fe0000000000000))
-	return d0
-L3:
-	d0 = fn7983(m, v0)
-	v2 = d0
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn7985(m *Module, v0 float64) float64 {
-	var v1 uint64
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 float64
-	_ = v4
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var d3 float64
-	_ = d3
-	var d4 float64
-	_ = d4
-	var d5 float64
-	_ = d5
-	var d6 float64
-	_ = d6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l0 uint64
-	_ = l0
-	l0 = math.Float64bits(v0)
-	v1 = l0
-	l0 = v1 >> (uint64(32) & 63)
-	i0 = uint32(l0)
-	v2 = i0
-	i0 = v2 & uint32(2147483647)
-	v3 = i0
-	if v3 < uint32(2146435072) {
-		goto L1
-	}
-	d0 = math.Float64frombits(0x3ff0000000000000) / v0
-	i2 = v2 >> (uint32(30) & 31)
-	i2 = i2 & uint32(2)
-	i1 = uint32(1) - i2
-	d1 = float64(int32(i1))
-	d0 = d0 + d1
-	return d0
-L1:
-	if v3 > uint32(1072365567) {
-		goto L2
-	}
-	if v3 > uint32(1043333119) {
-		goto L3
-	}
-	d0 = float64(v0 * math.Float64frombits(0x4020000000000000))
-	d1 = float64(v0 * math.Float64frombits(0x3ff06eba8214db69))
-	d0 = d0 + d1
-	d0 = float64(d0 * math.Float64frombits(0x3fc0000000000000))
-	return d0
-L3:
-	d1 = float64(v0 * v0)
-	v4 = d1
-	d4 = float64(v4 * math.Float64frombits(0xbef8ead6120016ac))
-	d4 = d4 + math.Float64frombits(0xbf77a291236668e4)
-	d3 = float64(v4 * d4)
-	d3 = d3 + math.Float64frombits(0xbf9d2a51dbd7194f)
-	d2 = float64(v4 * d3)
-	d2 = d2 + math.Float64frombits(0xbfd4cd7d691cb913)
-	d1 = float64(v4 * d2)
-	d1 = d1 + math.Float64frombits(0x3fc06eba8214db68)
-	d6 = float64(v4 * math.Float64frombits(0xbed09c4342a26120))
-	d6 = d6 + math.Float64frombits(0x3f215dc9221c1a10)
-	d5 = float64(v4 * d6)
-	d5 = d5 + math.Float64frombits(0x3f74d022c4d36b0f)
-	d4 = float64(v4 * d5)
-	d4 = d4 + math.Float64frombits(0x3fb0a54c5536ceba)
-	d3 = float64(v4 * d4)
-	d3 = d3 + math.Float64frombits(0x3fd97779cddadc09)
-	d2 = float64(v4 * d3)
-	d2 = d2 + math.Float64frombits(0x3ff0000000000000)
-	d1 = d1 / d2
-	d0 = float64(v0 * d1)
-	d0 = d0 + v0
-	return d0
-L2:
-	v4 = math.Float64frombits(0x3ff0000000000000)
-	if v3 > uint32(1075314687) {
-		goto L4
-	}
-	d1 = fn7986(m, v3, v0)
-	d0 = math.Float64frombits(0x3ff0000000000000) - d1
-	v4 = d0
-L4:
-	d0 = math.Float64frombits(math.Float64bits(v4) ^ (1 << 63))
-	if !(int64(v1) < int64(uint64(0))) {
-		d0 = v4
-	}
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7986(m *Module, v0 uint32, v1 float64) float64 {
-	var v2 float64
-	_ = v2
-	var v3 float64
-	_ = v3
-	var v4 float64
-	_ = v4
-	var v5 float64
-	_ = v5
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var d3 float64
-	_ = d3
-	var d4 float64
-	_ = d4
-	var d5 float64
-	_ = d5
-	var d6 float64
-	_ = d6
-	var d7 float64
-	_ = d7
-	var l0 uint64
-	_ = l0
-	d0 = math.Float64frombits(math.Float64bits(v1) &^ (1 << 63))
-	v2 = d0
-	if v0 > uint32(1072955391) {
-		goto L1
-	}
-	d1 = v2 + math.Float64frombits(0xbff0000000000000)
-	v1 = d1
-	d6 = float64(v1 * math.Float64frombits(0xbf61bf380a96073f))
-	d6 = d6 + math.Float64frombits(0x3fa22a36599795eb)
-	d5 = float64(v1 * d6)
-	d5 = d5 + math.Float64frombits(0xbfbc63983d3e28ec)
-	d4 = float64(v1 * d5)
-	d4 = d4 + math.Float64frombits(0x3fd45fca805120e4)
-	d3 = float64(v1 * d4)
-	d3 = d3 + math.Float64frombits(0xbfd7d240fbb8c3f1)
-	d2 = float64(v1 * d3)
-	d2 = d2 + math.Float64frombits(0x3fda8d00ad92b34d)
-	d1 = float64(v1 * d2)
-	d1 = d1 + math.Float64frombits(0xbf6359b8bef77538)
-	d7 = float64(v1 * math.Float64frombits(0x3f888b545735151d))
-	d7 = d7 + math.Float64frombits(0x3f8bedc26b51dd1c)
-	d6 = float64(v1 * d7)
-	d6 = d6 + math.Float64frombits(0x3fc02660e763351f)
-	d5 = float64(v1 * d6)
-	d5 = d5 + math.Float64frombits(0x3fb2635cd99fe9a7)
-	d4 = float64(v1 * d5)
-	d4 = d4 + math.Float64frombits(0x3fe14af092eb6f33)
-	d3 = float64(v1 * d4)
-	d3 = d3 + math.Float64frombits(0x3fbb3e6618eee323)
-	d2 = float64(v1 * d3)
-	d2 = d2 + math.Float64frombits(0x3ff0000000000000)
-	d1 = d1 / d2
-	d0 = math.Float64frombits(0x3fc3d4fa80000000) - d1
-	return d0
-L1:
-	d1 = float64(v1 * v1)
-	d0 = math.Float64frombits(0x3ff0000000000000) / d1
-	v1 = d0
-	if v0 > uint32(1074191212) {
-		goto L3
-	}
-	d6 = float64(v1 * math.Float64frombits(0xbfaeeff2ee749a62))
-	d6 = d6 + math.Float64frombits(0x401a47ef8e484a93)
-	d5 = float64(v1 * d6)
-	d5 = d5 + math.Float64frombits(0x405b28a3ee48ae2c)
-	d4 = float64(v1 * d5)
-	d4 = d4 + math.Float64frombits(0x407ad02157700314)
-	d3 = float64(v1 * d4)
-	d3 = d3 + math.Float64frombits(0x40842b1921ec2868)
-	d2 = float64(v1 * d3)
-	d2 = d2 + math.Float64frombits(0x407b290dd58a1a71)
-	d1 = float64(v1 * d2)
-	d1 = d1 + math.Float64frombits(0x4061350c526ae721)
-	d0 = float64(v1 * d1)
-	d0 = d0 + math.Float64frombits(0x4033a6b9bd707687)
-	v3 = d0
-	d6 = float64(v1 * math.Float64frombits(0xc023a0efc69ac25c))
-	d6 = d6 + math.Float64frombits(0xc054526557e4d2f2)
-	d5 = float64(v1 * d6)
-	d5 = d5 + math.Float64frombits(0xc067135cebccabb2)
-	d4 = float64(v1 * d5)
-	d4 = d4 + math.Float64frombits(0xc0644cb184282266)
-	d3 = float64(v1 * d4)
-	d3 = d3 + math.Float64frombits(0xc04f300ae4cba38d)
-	d2 = float64(v1 * d3)
-	d2 = d2 + math.Float64frombits(0xc0251e0441b0e726)
-	d1 = float64(v1 * d2)
-	d1 = d1 + math.Float64frombits(0xbfe63416e4ba7360)
-	d0 = float64(v1 * d1)
-	d0 = d0 + math.Float64frombits(0xbf843412600d6435)
-	v4 = d0
-	goto L2
-L3:
-	d5 = float64(v1 * math.Float64frombits(0xc03670e242712d62))
-	d5 = d5 + math.Float64frombits(0x407da874e79fe763)
-	d4 = float64(v1 * d5)
-	d4 = d4 + math.Float64frombits(0x40a3f219cedf3be6)
-	d3 = float64(v1 * d4)
-	d3 = d3 + math.Float64frombits(0x40a8ffb7688c246a)
-	d2 = float64(v1 * d3)
-	d2 = d2 + math.Float64frombits(0x409802eb189d5118)
-	d1 = float64(v1 * d2)
-	d1 = d1 + math.Float64frombits(0x40745cae221b9f0a)
-	d0 = float64(v1 * d1)
-	d0 = d0 + math.Float64frombits(0x403e568b261d5190)
-	v3 = d0
-	d5 = float64(v1 * math.Float64frombits(0xc07e384e9bdc383f))
-	d5 = d5 + math.Float64frombits(0xc09004616a2e5992)
-	d4 = float64(v1 * d5)
-	d4 = d4 + math.Float64frombits(0xc083ec881375f228)
-	d3 = float64(v1 * d4)
-	d3 = d3 + math.Float64frombits(0xc064145d43c5ed98)
-	d2 = float64(v1 * d3)
-	d2 = d2 + math.Float64frombits(0xc031c209555f995a)
-	d1 = float64(v1 * d2)
-	d1 = d1 + math.Float64frombits(0xbfe993ba70c285de)
-	d0 = float64(v1 * d1)
-	d0 = d0 + math.Float64frombits(0xbf84341239e86f4a)
-	v4 = d0
-L2:
-	l0 = math.Float64bits(v2)
-	l0 = l0 & uint64(9223372032559808512)
-	d0 = math.Float64frombits(l0)
-	v5 = d0
-	d0 = v5 - v2
-	d1 = v2 + v5
-	d0 = float64(d0 * d1)
-	d2 = float64(v1 * v3)
-	d2 = d2 + math.Float64frombits(0x3ff0000000000000)
-	d1 = v4 / d2
-	d0 = d0 + d1
-	d0 = fn7991(m, d0)
-	d2 = float64(v5 * v5)
-	d1 = math.Float64frombits(0xbfe2000000000000) - d2
-	d1 = fn7991(m, d1)
-	d0 = float64(d0 * d1)
-	d0 = d0 / v2
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7987(m *Module, v0 float64) float64 {
-	var v1 uint64
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 float64
-	_ = v4
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var d3 float64
-	_ = d3
-	var d4 float64
-	_ = d4
-	var d5 float64
-	_ = d5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	l0 = math.Float64bits(v0)
-	v1 = l0
-	l0 = v1 >> (uint64(32) & 63)
-	i0 = uint32(l0)
-	v2 = i0
-	i0 = v2 & uint32(2147483647)
-	v3 = i0
-	if v3 < uint32(2146435072) {
-		goto L1
-	}
-	d0 = math.Float64frombits(0x3ff0000000000000) / v0
-	i1 = v2 >> (uint32(30) & 31)
-	i1 = i1 & uint32(2)
-	d1 = float64(i1)
-	d0 = d0 + d1
-	return d0
-L1:
-	if v3 > uint32(1072365567) {
-		goto L2
-	}
-	if v3 > uint32(1013972991) {
-		goto L3
-	}
-	d0 = math.Float64frombits(0x3ff0000000000000) - v0
-	return d0
-L3:
-	d0 = float64(v0 * v0)
-	v4 = d0
-	d3 = float64(v4 * math.Float64frombits(0xbef8ead6120016ac))
-	d3 = d3 + math.Float64frombits(0xbf77a291236668e4)
-	d2 = float64(v4 * d3)
-	d2 = d2 + math.Float64frombits(0xbf9d2a51dbd7194f)
-	d1 = float64(v4 * d2)
-	d1 = d1 + math.Float64frombits(0xbfd4cd7d691cb913)
-	d0 = float64(v4 * d1)
-	d0 = d0 + math.Float64frombits(0x3fc06eba8214db68)
-	d5 = float64(v4 * math.Float64frombits(0xbed09c4342a26120))
-	d5 = d5 + math.Float64frombits(0x3f215dc9221c1a10)
-	d4 = float64(v4 * d5)
-	d4 = d4 + math.Float64frombits(0x3f74d022c4d36b0f)
-	d3 = float64(v4 * d4)
-	d3 = d3 + math.Float64frombits(0x3fb0a54c5536ceba)
-	d2 = float64(v4 * d3)
-	d2 = d2 + math.Float64frombits(0x3fd97779cddadc09)
-	d1 = float64(v4 * d2)
-	d1 = d1 + math.Float64frombits(0x3ff0000000000000)
-	d0 = d0 / d1
-	v4 = d0
-	if int64(v1) < int64(uint64(0)) {
-		goto L5
-	}
-	if v3 > uint32(1070596095) {
-		goto L4
-	}
-L5:
-	d1 = float64(v0 * v4)
-	d1 = d1 + v0
-	d0 = math.Float64frombits(0x3ff0000000000000) - d1
-	return d0
-L4:
-	d1 = float64(v0 * v4)
-	d2 = v0 + math.Float64frombits(0xbfe0000000000000)
-	d1 = d1 + d2
-	d0 = math.Float64frombits(0x3fe0000000000000) - d1
-	return d0
-L2:
-	if v3 > uint32(1077673983) {
-		goto L6
-	}
-	d0 = fn7986(m, v3, v0)
-	v0 = d0
-	d1 = math.Float64frombits(0x4000000000000000) - v0
-	if int64(v1) > int64(k64(18446744073709551615)) {
-		d0 = v0
-	} else {
-		d0 = d1
-	}
-	return d0
-L6:
-	if int64(v1) > int64(k64(18446744073709551615)) {
-		d0 = math.Float64frombits(0x0)
-	} else {
-		d0 = math.Float64frombits(0x4000000000000000)
-	}
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7988(m *Module, v0 uint32, v1 float64) float64 {
-	var d0 float64
-	_ = d0
-	d0 = math.Float64frombits(math.Float64bits(v1) ^ (1 << 63))
-	if v0 == 0 {
-		d0 = v1
-	}
-	d0 = float64(d0 * v1)
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7989(m *Module, v0 uint32) float64 {
-	var d0 float64
-	_ = d0
-	d0 = fn7988(m, v0, math.Float64frombits(0x1000000000000000))
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7990(m *Module, v0 uint32) float64 {
-	var d0 float64
-	_ = d0
-	d0 = fn7988(m, v0, math.Float64frombits(0x7000000000000000))
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7991(m *Module, v0 float64) float64 {
-	var v1 uint64
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 float64
-	_ = v4
-	var v5 float64
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var d3 float64
-	_ = d3
-	var i0 uint32
-	_ = i0
-	var i2 uint32
-	_ = i2
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	b := m.base
-	l0 = math.Float64bits(v0)
-	v1 = l0
-	l0 = v1 >> (uint64(52) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(2047)
-	v2 = i0
-	i0 = v2 + k32(4294966327)
-	if i0 >= uint32(63) {
-		goto L2
-	}
-	v3 = v2
-	goto L1
-L2:
-	if v2 >= uint32(969) {
-		goto L3
-	}
-	return math.Float64frombits(0x3ff0000000000000)
-L3:
-	v3 = uint32(0)
-	if v2 < uint32(1033) {
-		goto L1
-	}
-	if v1 != k64(18442240474082181120) {
-		goto L4
-	}
-	return math.Float64frombits(0x0)
-L4:
-	if v2 != uint32(2047) {
-		goto L5
-	}
-	d0 = v0 + math.Float64frombits(0x3ff0000000000000)
-	return d0
-L5:
-	if int64(v1) > int64(k64(18446744073709551615)) {
-		goto L6
-	}
-	d0 = fn7989(m, uint32(0))
-	return d0
-L6:
-	d0 = fn7990(m, uint32(0))
-	return d0
-L1:
-	d0 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999936))
-	d0 = float64(d0 * v0)
-	d1 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999944))
-	v4 = d1
-	d0 = d0 + v4
-	v5 = d0
-	d0 = v5 - v4
-	v4 = d0
-	d1 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999960))
-	d0 = float64(v4 * d1)
-	d2 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999952))
-	d1 = float64(v4 * d2)
-	d1 = d1 + v0
-	d0 = d0 + d1
-	v0 = d0
-	d0 = float64(v0 * v0)
-	v4 = d0
-	d0 = float64(v4 * v4)
-	d2 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999992))
-	d1 = float64(v0 * d2)
-	d2 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999984))
-	d1 = d1 + d2
-	d0 = float64(d0 * d1)
-	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999976))
-	d2 = float64(v0 * d3)
-	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999968))
-	d2 = d2 + d3
-	d1 = float64(v4 * d2)
-	l2 = math.Float64bits(v5)
-	v1 = l2
-	i2 = uint32(v1)
-	i2 = i2 << (uint32(4) & 31)
-	i2 = i2 & uint32(2032)
-	v2 = i2
-	i2 = v2 + uint32(10000048)
-	d2 = *(*float64)(unsafe.Add(b, i2))
-	d2 = d2 + v0
-	d1 = d1 + d2
-	d0 = d0 + d1
-	v0 = d0
-	i0 = v2 + uint32(10000056)
-	l0 = *(*uint64)(unsafe.Add(b, i0))
-	l1 = v1 << (uint64(45) & 63)
-	l0 = l0 + l1
-	v6 = l0
-	if v3 != 0 {
-		goto L7
-	}
-	d0 = fn7992(m, v0, v6, v1)
-	return d0
-L7:
-	d0 = math.Float64frombits(v6)
-	v4 = d0
-	d0 = float64(v4 * v0)
-	d0 = d0 + v4
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7992(m *Module, v0 float64, v1 uint64, v2 uint64) float64 {
-	var v3 float64
-	_ = v3
-	var v4 float64
-	_ = v4
-	var v5 float64
-	_ = v5
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var d3 float64
-	_ = d3
-	var l0 uint64
-	_ = l0
-	l0 = v2 & uint64(2147483648)
-	if l0 != uint64(0) {
-		goto L1
-	}
-	l0 = v1 + k64(13902612049692721152)
-	d0 = math.Float64frombits(l0)
-	v3 = d0
-	d0 = float64(v3 * v0)
-	d0 = d0 + v3
-	d0 = float64(d0 * math.Float64frombits(0x7f00000000000000))
-	return d0
-L1:
-	l0 = v1 + uint64(4602678819172646912)
-	d0 = math.Float64frombits(l0)
-	v3 = d0
-	d0 = float64(v3 * v0)
-	v4 = d0
-	d0 = v4 + v3
-	v0 = d0
-	if !(v0 < math.Float64frombits(0x3ff0000000000000)) {
-		goto L2
-	}
-	d0 = v0 + math.Float64frombits(0x3ff0000000000000)
-	v5 = d0
-	d2 = v3 - v0
-	d1 = v4 + d2
-	d3 = math.Float64frombits(0x3ff0000000000000) - v5
-	d2 = v0 + d3
-	d1 = d1 + d2
-	d0 = v5 + d1
-	d0 = d0 + math.Float64frombits(0xbff0000000000000)
-	v0 = d0
-L2:
-	d0 = float64(v0 * math.Float64frombits(0x10000000000000))
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7993(m *Module, v0 float64) float64 {
-	var v1 uint64
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 float64
-	_ = v3
-	var v4 float64
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var d3 float64
-	_ = d3
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	var l3 uint64
-	_ = l3
-	b := m.base
-	l0 = math.Float64bits(v0)
-	v1 = l0
-	l0 = v1 >> (uint64(52) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(2047)
-	v2 = i0
-	i0 = v2 + k32(4294966327)
-	if i0 < uint32(63) {
-		goto L1
-	}
-	if v2 >= uint32(969) {
-		goto L2
-	}
-	return math.Float64frombits(0x3ff0000000000000)
-L2:
-	if v2 < uint32(1033) {
-		goto L3
-	}
-	if v1 != k64(18442240474082181120) {
-		goto L4
-	}
-	return math.Float64frombits(0x0)
-L4:
-	if v2 != uint32(2047) {
-		goto L5
-	}
-	d0 = v0 + math.Float64frombits(0x3ff0000000000000)
-	return d0
-L5:
-	if int64(v1) < int64(uint64(0)) {
-		goto L6
-	}
-	d0 = fn7990(m, uint32(0))
-	return d0
-L6:
-	if v1 < k64(13875814752300564480) {
-		goto L3
-	}
-	d0 = fn7989(m, uint32(0))
-	return d0
-L3:
-	l2 = v1 << (uint64(1) & 63)
-	if l2 > k64(9302747980287180800) {
-		i0 = uint32(0)
-	} else {
-		i0 = v2
-	}
-	v2 = i0
-L1:
-	d1 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10000000))
-	v3 = d1
-	d1 = v3 + v0
-	v4 = d1
-	d1 = v4 - v3
-	d0 = v0 - d1
-	v0 = d0
-	d0 = float64(v0 * v0)
-	v3 = d0
-	d0 = float64(v3 * v3)
-	d2 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10000040))
-	d1 = float64(v0 * d2)
-	d2 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10000032))
-	d1 = d1 + d2
-	d0 = float64(d0 * d1)
-	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10000024))
-	d2 = float64(v0 * d3)
-	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10000016))
-	d2 = d2 + d3
-	d1 = float64(v3 * d2)
-	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10000008))
-	d2 = float64(v0 * d3)
-	l3 = math.Float64bits(v4)
-	v1 = l3
-	i3 = uint32(v1)
-	i3 = i3 << (uint32(4) & 31)
-	i3 = i3 & uint32(2032)
-	v5 = i3
-	i3 = v5 + uint32(10000048)
-	d3 = *(*float64)(unsafe.Add(b, i3))
-	d2 = d2 + d3
-	d1 = d1 + d2
-	d0 = d0 + d1
-	v0 = d0
-	l0 = v1 << (uint64(45) & 63)
-	i1 = v5 + uint32(10000056)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	l0 = l0 + l1
-	v6 = l0
-	if v2 != 0 {
-		goto L7
-	}
-	d0 = fn7994(m, v0, v6, v1)
-	return d0
-L7:
-	d0 = math.Float64frombits(v6)
-	v3 = d0
-	d0 = float64(v3 * v0)
-	d0 = d0 + v3
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7994(m *Module, v0 float64, v1 uint64, v2 uint64) float64 {
-	var v3 float64
-	_ = v3
-	var v4 float64
-	_ = v4
-	var v5 float64
-	_ = v5
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var d3 float64
-	_ = d3
-	var l0 uint64
-	_ = l0
-	l0 = v2 & uint64(2147483648)
-	if l0 != uint64(0) {
-		goto L1
-	}
-	l0 = v1 + k64(18442240474082181120)
-	d0 = math.Float64frombits(l0)
-	v3 = d0
-	d0 = float64(v3 * v0)
-	d0 = d0 + v3
-	v0 = d0
-	d0 = v0 + v0
-	return d0
-L1:
-	l0 = v1 + uint64(4602678819172646912)
-	d0 = math.Float64frombits(l0)
-	v3 = d0
-	d0 = float64(v3 * v0)
-	v4 = d0
-	d0 = v4 + v3
-	v0 = d0
-	if !(v0 < math.Float64frombits(0x3ff0000000000000)) {
-		goto L2
-	}
-	d0 = v0 + math.Float64frombits(0x3ff0000000000000)
-	v5 = d0
-	d2 = v3 - v0
-	d1 = v4 + d2
-	d3 = math.Float64frombits(0x3ff0000000000000) - v5
-	d2 = v0 + d3
-	d1 = d1 + d2
-	d0 = v5 + d1
-	d0 = d0 + math.Float64frombits(0xbff0000000000000)
-	v0 = d0
-L2:
-	d0 = float64(v0 * math.Float64frombits(0x10000000000000))
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7995(m *Module, v0 float64) float64 {
-	var v1 uint64
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 float64
-	_ = v3
-	var v4 float64
-	_ = v4
-	var v5 float64
-	_ = v5
-	var v6 float64
-	_ = v6
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var d3 float64
-	_ = d3
-	var d4 float64
-	_ = d4
-	var d5 float64
-	_ = d5
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	l0 = math.Float64bits(v0)
-	v1 = l0
-	l0 = v1 >> (uint64(32) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(2147483647)
-	v2 = i0
-	if v2 < uint32(1078159482) {
-		goto L6
-	}
-	if v0 != v0 {
-		goto L1
-	}
-	if int64(v1) >= int64(uint64(0)) {
-		goto L7
-	}
-	return math.Float64frombits(0xbff0000000000000)
-L7:
-	if !(v0 > math.Float64frombits(0x40862e42fefa39ef)) {
-		goto L5
-	}
-	d0 = float64(v0 * math.Float64frombits(0x7fe0000000000000))
-	return d0
-L6:
-	if v2 < uint32(1071001155) {
-		goto L3
-	}
-	if v2 > uint32(1072734897) {
-		goto L5
-	}
-	if int64(v1) < int64(uint64(0)) {
-		goto L8
-	}
-	d0 = v0 + math.Float64frombits(0xbfe62e42fee00000)
-	v3 = d0
-	v2 = uint32(1)
-	v4 = math.Float64frombits(0x3dea39ef35793c76)
-	goto L4
-L8:
-	d0 = v0 + math.Float64frombits(0x3fe62e42fee00000)
-	v3 = d0
-	v2 = k32(4294967295)
-	v4 = math.Float64frombits(0xbdea39ef35793c76)
-	goto L4
-L5:
-	d0 = float64(v0 * math.Float64frombits(0x3ff71547652b82fe))
-	d1 = math.Copysign(math.Float64frombits(0x3fe0000000000000), v0)
-	d0 = d0 + d1
-	v3 = d0
-	d0 = math.Float64frombits(math.Float64bits(v3) &^ (1 << 63))
-	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
-		goto L10
-	}
-	i0 = trunc32s(v3)
-	v2 = i0
-	goto L9
-L10:
-	v2 = k32(2147483648)
-L9:
-	d0 = float64(int32(v2))
-	v3 = d0
-	d0 = float64(v3 * math.Float64frombits(0x3dea39ef35793c76))
-	v4 = d0
-	d1 = float64(v3 * math.Float64frombits(0xbfe62e42fee00000))
-	d0 = v0 + d1
-	v3 = d0
-L4:
-	d1 = v3 - v4
-	v0 = d1
-	d0 = v3 - v0
-	d0 = d0 - v4
-	v4 = d0
-	goto L2
-L3:
-	if v2 < uint32(1016070144) {
-		goto L1
-	}
-	v2 = uint32(0)
-L2:
-	d1 = float64(v0 * math.Float64frombits(0x3fe0000000000000))
-	v5 = d1
-	d0 = float64(v0 * v5)
-	v3 = d0
-	d5 = float64(v3 * math.Float64frombits(0xbe8afdb76e09c32d))
-	d5 = d5 + math.Float64frombits(0x3ed0cfca86e65239)
-	d4 = float64(v3 * d5)
-	d4 = d4 + math.Float64frombits(0xbf14ce199eaadbb7)
-	d3 = float64(v3 * d4)
-	d3 = d3 + math.Float64frombits(0x3f5a01a019fe5585)
-	d2 = float64(v3 * d3)
-	d2 = d2 + math.Float64frombits(0xbfa11111111110f4)
-	d1 = float64(v3 * d2)
-	d1 = d1 + math.Float64frombits(0x3ff0000000000000)
-	v6 = d1
-	d3 = float64(v6 * v5)
-	d2 = math.Float64frombits(0x4008000000000000) - d3
-	v5 = d2
-	d1 = v6 - v5
-	d3 = float64(v0 * v5)
-	d2 = math.Float64frombits(0x4018000000000000) - d3
-	d1 = d1 / d2
-	d0 = float64(v3 * d1)
-	v5 = d0
-	if v2 != 0 {
-		goto L11
-	}
-	d1 = float64(v0 * v5)
-	d1 = d1 - v3
-	d0 = v0 - d1
-	return d0
-L11:
-	d1 = v5 - v4
-	d0 = float64(v0 * d1)
-	d0 = d0 - v4
-	d0 = d0 - v3
-	v3 = d0
-	i0 = v2 + uint32(1)
-	switch i0 {
-	case 0:
-		goto L14
-	case 2:
-		goto L13
-	default:
-		goto L12
-	}
-L14:
-	d0 = v0 - v3
-	d0 = float64(d0 * math.Float64frombits(0x3fe0000000000000))
-	d0 = d0 + math.Float64frombits(0xbfe0000000000000)
-	return d0
-L13:
-	if !(v0 < math.Float64frombits(0xbfd0000000000000)) {
-		goto L15
-	}
-	d1 = v0 + math.Float64frombits(0x3fe0000000000000)
-	d0 = v3 - d1
-	d0 = float64(d0 * math.Float64frombits(0xc000000000000000))
-	return d0
-L15:
-	d0 = v0 - v3
-	v0 = d0
-	d0 = v0 + v0
-	d0 = d0 + math.Float64frombits(0x3ff0000000000000)
-	return d0
-L12:
-	i0 = v2 + uint32(1023)
-	l0 = uint64(i0)
-	l0 = l0 << (uint64(52) & 63)
-	d0 = math.Float64frombits(l0)
-	v4 = d0
-	if v2 < uint32(57) {
-		goto L16
-	}
-	d0 = v0 - v3
-	d0 = d0 + math.Float64frombits(0x3ff0000000000000)
-	v0 = d0
-	d0 = v0 + v0
-	d0 = float64(d0 * math.Float64frombits(0x7fe0000000000000))
-	d1 = float64(v0 * v4)
-	if !(v2 == uint32(1024)) {
-		d0 = d1
-	}
-	d0 = d0 + math.Float64frombits(0xbff0000000000000)
-	return d0
-L16:
-	i0 = uint32(1023) - v2
-	l0 = uint64(i0)
-	l0 = l0 << (uint64(52) & 63)
-	d0 = math.Float64frombits(l0)
-	v5 = d0
-	if v2 > uint32(19) {
-		goto L18
-	}
-	d0 = math.Float64frombits(0x3ff0000000000000) - v5
-	d1 = v0 - v3
-	d0 = d0 + d1
-	v0 = d0
-	goto L17
-L18:
-	d1 = v3 + v5
-	d0 = v0 - d1
-	d0 = d0 + math.Float64frombits(0x3ff0000000000000)
-	v0 = d0
-L17:
-	d0 = float64(v0 * v4)
-	v0 = d0
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7996(m *Module, v0 float64, v1 float64, v2 float64) float64 {
-	var v3 uint64
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint64
-	_ = v10
-	var v11 uint32
-	_ = v11
-	var v12 uint32
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint64
-	_ = v14
-	var v15 uint64
-	_ = v15
-	var v16 uint64
-	_ = v16
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var f0 float32
-	_ = f0
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	l0 = math.Float64bits(v0)
-	v3 = l0
-	l0 = v3 >> (uint64(52) & 63)
-	i0 = uint32(l0)
-	v4 = i0
-	i0 = v4 & uint32(2047)
-	v5 = i0
-	if v5 != 0 {
-		goto L1
-	}
-	d0 = float64(v0 * math.Float64frombits(0x43e0000000000000))
-	l0 = math.Float64bits(d0)
-	v3 = l0
-	l0 = v3 >> (uint64(52) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(2047)
-	v5 = i0
-	i0 = v5 + k32(4294967233)
-	if v5 == 0 {
-		i0 = uint32(2048)
-	}
-	v5 = i0
-L1:
-	l0 = math.Float64bits(v1)
-	v6 = l0
-	l0 = v6 >> (uint64(52) & 63)
-	i0 = uint32(l0)
-	v7 = i0
-	i0 = v7 & uint32(2047)
-	v8 = i0
-	if v8 != 0 {
-		goto L2
-	}
-	d0 = float64(v1 * math.Float64frombits(0x43e0000000000000))
-	l0 = math.Float64bits(d0)
-	v6 = l0
-	l0 = v6 >> (uint64(52) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(2047)
-	v9 = i0
-	i0 = v9 + k32(4294967233)
-	if v9 == 0 {
-		i0 = uint32(2048)
-	}
-	v8 = i0
-L2:
-	l0 = math.Float64bits(v2)
-	v10 = l0
-	l0 = v10 >> (uint64(52) & 63)
-	i0 = uint32(l0)
-	v11 = i0
-	i0 = v11 & uint32(2047)
-	v9 = i0
-	if v9 != 0 {
-		goto L3
-	}
-	d0 = float64(v2 * math.Float64frombits(0x43e0000000000000))
-	l0 = math.Float64bits(d0)
-	v10 = l0
-	l0 = v10 >> (uint64(52) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(2047)
-	v9 = i0
-	i0 = v9 + k32(4294967233)
-	if v9 == 0 {
-		i0 = uint32(2048)
-	}
-	v9 = i0
-L3:
-	if int32(v5) > int32(uint32(2046)) {
-		goto L5
-	}
-	if int32(v8) < int32(uint32(2047)) {
-		goto L4
-	}
-L5:
-	d0 = float64(v0 * v1)
-	d0 = d0 + v2
-	return d0
-L4:
-	i0 = v9 + k32(4294966220)
-	v12 = i0
-	if int32(v9) < int32(uint32(2047)) {
-		goto L6
-	}
-	d1 = float64(v0 * v1)
-	d1 = d1 + v2
-	if v12 == uint32(971) {
-		d0 = v2
-	} else {
-		d0 = d1
-	}
-	return d0
-L6:
-	i0 = v4 & uint32(2048)
-	v13 = i0
-	i0 = v7 & uint32(2048)
-	v7 = i0
-	i0 = v11 & uint32(2048)
-	v4 = i0
-	l0 = v10 << (uint64(1) & 63)
-	l0 = l0 & uint64(9007199254740990)
-	l0 = l0 | uint64(9007199254740992)
-	v10 = l0
-	l0 = v6 << (uint64(1) & 63)
-	v6 = l0
-	l0 = v6 >> (uint64(32) & 63)
-	l0 = l0 & uint64(2097151)
-	l0 = l0 | uint64(2097152)
-	v14 = l0
-	l1 = v3 << (uint64(1) & 63)
-	v3 = l1
-	l1 = v3 & uint64(4294967294)
-	v15 = l1
-	l0 = v14 * v15
-	l1 = v6 & uint64(4294967294)
-	v6 = l1
-	l2 = v3 >> (uint64(32) & 63)
-	l2 = l2 & uint64(2097151)
-	l2 = l2 | uint64(2097152)
-	v3 = l2
-	l1 = v6 * v3
-	l0 = l0 + l1
-	v16 = l0
-	l0 = v16 >> (uint64(32) & 63)
-	l1 = v14 * v3
-	l0 = l0 + l1
-	l1 = v16 << (uint64(32) & 63)
-	v3 = l1
-	l2 = v6 * v15
-	l1 = v3 + l2
-	v6 = l1
-	i1 = b2i(v6 < v3)
-	l1 = uint64(i1)
-	l0 = l0 + l1
-	v14 = l0
-	i1 = v5 + v8
-	i1 = i1 + k32(4294965144)
-	v5 = i1
-	i0 = v12 - v5
-	v8 = i0
-	if int32(v8) < int32(uint32(1)) {
-		goto L8
-	}
-	if v8 > uint32(63) {
-		goto L9
-	}
-	l1 = uint64(v8)
-	l0 = v10 << (l1 & 63)
-	v3 = l0
-	i1 = uint32(64) - v8
-	l1 = uint64(i1)
-	l0 = v10 >> (l1 & 63)
-	v10 = l0
-	goto L7
-L9:
-	i0 = v9 + k32(4294966156)
-	v5 = i0
-	i0 = v8 + k32(4294967232)
-	v9 = i0
-	if v9 != 0 {
-		goto L10
-	}
-	v3 = uint64(0)
-	goto L7
-L10:
-	if v8 <= uint32(127) {
-		goto L11
-	}
-	v6 = uint64(1)
-	v14 = uint64(0)
-	v3 = uint64(0)
-	goto L7
-L11:
-	v3 = uint64(0)
-	i1 = uint32(128) - v8
-	l1 = uint64(i1)
-	v15 = l1
-	l0 = v14 << (v15 & 63)
-	l2 = uint64(v9)
-	v16 = l2
-	l1 = v6 >> (v16 & 63)
-	l0 = l0 | l1
-	l1 = v6 << (v15 & 63)
-	i1 = b2i(l1 != uint64(0))
-	l1 = uint64(i1)
-	l0 = l0 | l1
-	v6 = l0
-	l0 = v14 >> (v16 & 63)
-	v14 = l0
-	goto L7
-L8:
-	if v12 != v5 {
-		goto L12
-	}
-	v5 = v12
-	v3 = v10
-	v10 = uint64(0)
-	goto L7
-L12:
-	if int32(v8) >= int32(k32(4294967233)) {
-		goto L13
-	}
-	v3 = uint64(1)
-	v10 = uint64(0)
-	goto L7
-L13:
-	i1 = uint32(0) - v8
-	l1 = uint64(i1)
-	l0 = v10 >> (l1 & 63)
-	v3 = l0
-	i1 = v8 + uint32(64)
-	l1 = uint64(i1)
-	l0 = v10 << (l1 & 63)
-	v15 = l0
-	v10 = uint64(0)
-	i1 = b2i(v15 != uint64(0))
-	l1 = uint64(i1)
-	l0 = v3 | l1
-	v3 = l0
-L7:
-	i0 = v7 ^ v13
-	v9 = i0
-	if v9 != v4 {
-		goto L17
-	}
-	l0 = v10 + v14
-	l1 = v3 + v6
-	v6 = l1
-	i1 = b2i(v6 < v3)
-	l1 = uint64(i1)
-	l0 = l0 + l1
-	v3 = l0
-	goto L16
-L17:
-	l0 = v6 - v3
-	v15 = l0
-	l0 = v14 - v10
-	i1 = b2i(v6 < v3)
-	l1 = uint64(i1)
-	l0 = l0 - l1
-	v3 = l0
-	if int64(v3) <= int64(k64(18446744073709551615)) {
-		goto L19
-	}
-	v6 = v15
-	v4 = v9
-	goto L18
-L19:
-	i0 = b2i(v13 == v7)
-	v4 = i0
-	l0 = uint64(0) - v15
-	v6 = l0
-	if v15 != uint64(0) {
-		l0 = k64(18446744073709551615)
-	} else {
-		l0 = uint64(0)
-	}
-	l0 = l0 - v3
-	v3 = l0
-L18:
-	if v3 == 0 {
-		goto L15
-	}
-L16:
-	l1 = uint64(bits.LeadingZeros64(v3))
-	v10 = l1
-	i1 = uint32(v10)
-	i1 = i1 + k32(4294967295)
-	v9 = i1
-	l1 = uint64(v9)
-	v14 = l1
-	l0 = v3 << (v14 & 63)
-	l2 = uint64(65) - v10
-	l1 = v6 >> (l2 & 63)
-	l0 = l0 | l1
-	l1 = v6 << (v14 & 63)
-	i1 = b2i(l1 != uint64(0))
-	l1 = uint64(i1)
-	l0 = l0 | l1
-	v3 = l0
-	i0 = v5 + uint32(64)
-	v5 = i0
-	goto L14
-L15:
-	if v6 == 0 {
-		goto L21
-	}
-	l0 = uint64(bits.LeadingZeros64(v6))
-	v3 = l0
-	if v3 != uint64(0) {
-		goto L20
-	}
-	l0 = v6 >> (uint64(1) & 63)
-	l1 = v6 & uint64(1)
-	l0 = l0 | l1
-	v3 = l0
-	v9 = k32(4294967295)
-	goto L14
-L21:
-	d0 = float64(v0 * v1)
-	d0 = d0 + v2
-	return d0
-L20:
-	i1 = uint32(v3)
-	i1 = i1 + k32(4294967295)
-	v9 = i1
-	l1 = uint64(v9)
-	l0 = v6 << (l1 & 63)
-	v3 = l0
-L14:
-	l0 = uint64(0) - v3
-	if v4 == 0 {
-		l0 = v3
-	}
-	d0 = float64(int64(l0))
-	v2 = d0
-	i0 = v5 - v9
-	v5 = i0
-	if int32(v5) > int32(k32(4294966211)) {
-		goto L22
-	}
-	if v5 != k32(4294966211) {
-		goto L23
-	}
-	if v4 != 0 {
-		d0 = math.Float64frombits(0xc3e0000000000000)
-	} else {
-		d0 = math.Float64frombits(0x43e0000000000000)
-	}
-	v0 = d0
-	if v0 == v2 {
-		goto L24
-	}
-	l0 = v3 & uint64(2047)
-	if l0 == 0 {
-		goto L22
-	}
-	l1 = v3 & uint64(1)
-	l2 = v3 >> (uint64(1) & 63)
-	l1 = l1 | l2
-	l1 = l1 | uint64(4611686018427387904)
-	v3 = l1
-	l0 = uint64(0) - v3
-	if v4 == 0 {
-		l0 = v3
-	}
-	d0 = float64(int64(l0))
-	v2 = d0
-	d0 = v2 + v2
-	d0 = d0 - v0
-	v2 = d0
-	d0 = float64(v2 * math.Float64frombits(0x7f0000000000000))
-	v0 = d0
-	d0 = float64(v0 * v0)
-	d1 = v2 - v2
-	d0 = float64(d0 * d1)
-	d0 = d0 + v2
-	d0 = fn8013(m, d0, v5)
-	return d0
-L24:
-	d0 = float64(v2 * math.Float64frombits(0x341ffffff0000000))
-	f0 = float32(d0)
-	d0 = float64(f0)
-	d0 = float64(d0 * math.Float64frombits(0x7f0000000000000))
-	return d0
-L23:
-	l1 = v3 & uint64(1023)
-	i1 = b2i(l1 != uint64(0))
-	l1 = uint64(i1)
-	l1 = l1 << (uint64(10) & 63)
-	l2 = v3 & k64(18446744073709550592)
-	l1 = l1 | l2
-	v3 = l1
-	l0 = uint64(0) - v3
-	if v4 == 0 {
-		l0 = v3
-	}
-	d0 = float64(int64(l0))
-	v2 = d0
-L22:
-	d0 = fn8013(m, v2, v5)
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7997(m *Module, v0 float64, v1 float64) float64 {
-	var v2 uint64
-	_ = v2
-	var v3 uint64
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint64
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	l0 = math.Float64bits(v1)
-	v2 = l0
-	l0 = v2 << (uint64(1) & 63)
-	v3 = l0
-	if v3 == 0 {
-		goto L2
-	}
-	if v1 != v1 {
-		goto L2
-	}
-	l0 = math.Float64bits(v0)
-	v4 = l0
-	l0 = v4 >> (uint64(52) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(2047)
-	v5 = i0
-	if v5 != uint32(2047) {
-		goto L1
-	}
-L2:
-	d0 = float64(v0 * v1)
-	v1 = d0
-	d0 = v1 / v1
-	return d0
-L1:
-	l0 = v4 << (uint64(1) & 63)
-	v6 = l0
-	if v6 > v3 {
-		goto L3
-	}
-	d0 = float64(v0 * math.Float64frombits(0x0))
-	if !(v6 == v3) {
-		d0 = v0
-	}
-	return d0
-L3:
-	l0 = v2 >> (uint64(52) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(2047)
-	v7 = i0
-	if v5 != 0 {
-		goto L5
-	}
-	v5 = uint32(0)
-	l0 = v4 << (uint64(12) & 63)
-	v3 = l0
-	if int64(v3) < int64(uint64(0)) {
-		goto L6
-	}
-L7:
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	l0 = v3 << (uint64(1) & 63)
-	v3 = l0
-	if int64(v3) > int64(k64(18446744073709551615)) {
-		goto L7
-	}
-L6:
-	i1 = uint32(1) - v5
-	l1 = uint64(i1)
-	l0 = v4 << (l1 & 63)
-	v3 = l0
-	goto L4
-L5:
-	l0 = v4 & uint64(4503599627370495)
-	l0 = l0 | uint64(4503599627370496)
-	v3 = l0
-L4:
-	if v7 != 0 {
-		goto L9
-	}
-	v7 = uint32(0)
-	l0 = v2 << (uint64(12) & 63)
-	v6 = l0
-	if int64(v6) < int64(uint64(0)) {
-		goto L10
-	}
-L11:
-	i0 = v7 + k32(4294967295)
-	v7 = i0
-	l0 = v6 << (uint64(1) & 63)
-	v6 = l0
-	if int64(v6) > int64(k64(18446744073709551615)) {
-		goto L11
-	}
-L10:
-	i1 = uint32(1) - v7
-	l1 = uint64(i1)
-	l0 = v2 << (l1 & 63)
-	v2 = l0
-	goto L8
-L9:
-	l0 = v2 & uint64(4503599627370495)
-	l0 = l0 | uint64(4503599627370496)
-	v2 = l0
-L8:
-	if int32(v5) <= int32(v7) {
-		goto L12
-	}
-L13:
-	l0 = v3 - v2
-	v6 = l0
-	if int64(v6) < int64(uint64(0)) {
-		goto L14
-	}
-	v3 = v6
-	if v6 != uint64(0) {
-		goto L14
-	}
-	d0 = float64(v0 * math.Float64frombits(0x0))
-	return d0
-L14:
-	l0 = v3 << (uint64(1) & 63)
-	v3 = l0
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	if int32(v5) > int32(v7) {
-		goto L13
-	}
-	v5 = v7
-L12:
-	l0 = v3 - v2
-	v6 = l0
-	if int64(v6) < int64(uint64(0)) {
-		goto L15
-	}
-	v3 = v6
-	if v6 != uint64(0) {
-		goto L15
-	}
-	d0 = float64(v0 * math.Float64frombits(0x0))
-	return d0
-L15:
-	if v3 <= uint64(4503599627370495) {
-		goto L17
-	}
-	v6 = v3
-	goto L16
-L17:
-L18:
-	i0 = v5 + k32(4294967295)
-	v5 = i0
-	i0 = b2i(v3 < uint64(2251799813685248))
-	v7 = i0
-	l0 = v3 << (uint64(1) & 63)
-	v6 = l0
-	v3 = v6
-	if v7 != 0 {
-		goto L18
-	}
-L16:
-	l0 = v4 & k64(9223372036854775808)
-	v3 = l0
-	if int32(v5) < int32(uint32(1)) {
-		goto L20
-	}
-	l0 = v6 + k64(18442240474082181120)
-	l1 = uint64(v5)
-	l1 = l1 << (uint64(52) & 63)
-	l0 = l0 | l1
-	v6 = l0
-	goto L19
-L20:
-	i1 = uint32(1) - v5
-	l1 = uint64(i1)
-	l0 = v6 >> (l1 & 63)
-	v6 = l0
-L19:
-	l0 = v6 | v3
-	d0 = math.Float64frombits(l0)
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7998(m *Module, v0 float64, v1 uint32) float64 {
-	var v2 uint64
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	b := m.base
-	if m.depth++; m.depth > maxDepth {
-		panic(ErrDepth)
-	}
-	l0 = math.Float64bits(v0)
-	v2 = l0
-	l0 = v2 >> (uint64(52) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(2047)
-	v3 = i0
-	if v3 == uint32(2047) {
-		goto L1
-	}
-	if v3 != 0 {
-		goto L2
-	}
-	if v0 != math.Float64frombits(0x0) {
-		goto L3
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
-	m.depth--
-	return v0
-L3:
-	d0 = float64(v0 * math.Float64frombits(0x43f0000000000000))
-	d0 = fn7998(m, d0, v1)
-	v0 = d0
-	i1 = *(*uint32)(unsafe.Add(b, v1))
-	i1 = i1 + k32(4294967232)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	m.depth--
-	return v0
-L2:
-	i1 = v3 + k32(4294966274)
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-	l0 = v2 & k64(9227875636482146303)
-	l0 = l0 | uint64(4602678819172646912)
-	d0 = math.Float64frombits(l0)
-	v0 = d0
-L1:
-	m.depth--
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn7999(m *Module, v0 float64, v1 float64) float64 {
-	var v2 uint32
-	_ = v2
-	var v3 float64
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var v6 float64
-	_ = v6
-	var v7 uint64
-	_ = v7
-	var v8 uint64
-	_ = v8
-	var v9 float64
-	_ = v9
-	var v10 float64
-	_ = v10
-	var v11 float64
-	_ = v11
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var d3 float64
-	_ = d3
-	var d4 float64
-	_ = d4
-	var d5 float64
-	_ = d5
-	var d6 float64
-	_ = d6
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l0 uint64
-	_ = l0
-	var l2 uint64
-	_ = l2
-	var l3 uint64
-	_ = l3
-	d0 = math.Float64frombits(math.Float64bits(v0) &^ (1 << 63))
-	v0 = d0
-	d1 = math.Float64frombits(math.Float64bits(v1) &^ (1 << 63))
-	v1 = d1
-	l2 = math.Float64bits(v0)
-	l3 = math.Float64bits(v1)
-	i2 = b2i(l2 < l3)
-	v2 = i2
-	if v2 != 0 {
-		d0 = v0
-	} else {
-		d0 = v1
-	}
-	v3 = d0
-	l0 = math.Float64bits(v3)
-	v4 = l0
-	l0 = v4 >> (uint64(52) & 63)
-	v5 = l0
-	if v5 == uint64(2047) {
-		goto L1
-	}
-	if v2 != 0 {
-		d0 = v1
-	} else {
-		d0 = v0
-	}
-	v6 = d0
-	if !(v4 == 0) {
-		goto L2
-	}
-	return v6
-L2:
-	l0 = math.Float64bits(v6)
-	v7 = l0
-	l0 = v7 >> (uint64(52) & 63)
-	v8 = l0
-	if v8 != uint64(2047) {
-		goto L3
-	}
-	return v6
-L3:
-	i0 = uint32(v8)
-	i1 = uint32(v5)
-	i0 = i0 - i1
-	if int32(i0) < int32(uint32(65)) {
-		goto L4
-	}
-	d0 = v0 + v1
-	return d0
-L4:
-	if v7 < uint64(6908521828386340864) {
-		goto L6
-	}
-	d0 = float64(v3 * math.Float64frombits(0x1430000000000000))
-	v3 = d0
-	d0 = float64(v6 * math.Float64frombits(0x1430000000000000))
-	v6 = d0
-	v9 = math.Float64frombits(0x6bb0000000000000)
-	goto L5
-L6:
-	v9 = math.Float64frombits(0x3ff0000000000000)
-	if v4 > uint64(2580562586483294207) {
-		goto L5
-	}
-	d0 = float64(v3 * math.Float64frombits(0x6bb0000000000000))
-	v3 = d0
-	d0 = float64(v6 * math.Float64frombits(0x6bb0000000000000))
-	v6 = d0
-	v9 = math.Float64frombits(0x1430000000000000)
-L5:
-	d1 = float64(v6 * v6)
-	v10 = d1
-	d2 = float64(v3 * v3)
-	v11 = d2
-	d4 = float64(v3 * math.Float64frombits(0x41a0000002000000))
-	v0 = d4
-	d5 = v3 - v0
-	d4 = v0 + d5
-	v0 = d4
-	d3 = v3 - v0
-	v1 = d3
-	d3 = float64(v1 * v1)
-	d4 = v0 + v0
-	d4 = float64(d4 * v1)
-	d5 = float64(v0 * v0)
-	d5 = d5 - v11
-	d4 = d4 + d5
-	d3 = d3 + d4
-	d5 = float64(v6 * math.Float64frombits(0x41a0000002000000))
-	v0 = d5
-	d6 = v6 - v0
-	d5 = v0 + d6
-	v0 = d5
-	d4 = v6 - v0
-	v1 = d4
-	d4 = float64(v1 * v1)
-	d5 = v0 + v0
-	d5 = float64(d5 * v1)
-	d6 = float64(v0 * v0)
-	d6 = d6 - v10
-	d5 = d5 + d6
-	d4 = d4 + d5
-	d3 = d3 + d4
-	d2 = v11 + d3
-	d1 = v10 + d2
-	d1 = math.Sqrt(d1)
-	d0 = float64(v9 * d1)
-	v3 = d0
-L1:
-	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn8000(m *Module, v0 float64, v1 uint32) float64 {
-	var d0 float64
-	_ = d0
-	d0 = fn8013(m, v0, v1)
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn8001(m *Module, v0 uint32) float64 {
-	var d0 float64
-	_ = d0
-	if v0 != 0 {
-		d0 = math.Float64frombits(0xfff0000000000000)
-	} else {
-		d0 = math.Float64frombits(0x7ff0000000000000)
-	}
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn8002(m *Module, v0 float64) float64 {
-	var d0 float64
-	_ = d0
-	d0 = v0 - v0
-	v0 = d0
-	d0 = v0 / v0
-	return d0
-}
-
-//go:norace
-//go:nocheckptr
-func fn8003(m *Module, v0 float64) float64 {
-	var v1 uint64
-	_ = v1
-	var v2 float64
-	_ = v2
-	var v3 float64
-	_ = v3
-	var v4 float64
-	_ = v4
-	var v5 float64
-	_ = v5
-	var v6 float64
-	_ = v6
-	var v7 float64
-	_ = v7
-	var v8 uint32
-	_ = v8
-	var v9 uint64
-	_ = v9
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var d3 float64
-	_ = d3
-	var d4 float64
-	_ = d4
-	var d5 float64
-	_ = d5
-	var d6 float64
-	_ = d6
-	var d7 float64
-	_ = d7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i3 uint32
-	_ = i3
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	var l3 uint64
-	_ = l3
-	b := m.base
-	l0 = math.Float64bits(v0)
-	v1 = l0
-	l0 = v1 + k64(13840124604862955520)
-	if l0 > uint64(854320534781951) {
-		goto L1
-	}
-	d0 = v0 + math.Float64frombits(0xbff0000000000000)
-	v0 = d0
-	d2 = float64(v0 * math.Float64frombits(0x41a0000000000000))
-	v2 = d2
-	d1 = v0 + v2
-	d1 = d1 - v2
-	v2 = d1
-	d1 = float64(v2 * v2)
-	d2 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004344))
-	v3 = d2
-	d1 = float64(d1 * v3)
-	v4 = d1
-	d0 = v0 + v4
-	v5 = d0
-	d2 = float64(v0 * v0)
-	v6 = d2
-	d1 = float64(v0 * v6)
-	v7 = d1
-	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004424))
-	d4 = float64(v7 * d5)
-	d6 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004416))
-	d5 = float64(v6 * d6)
-	d7 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004408))
-	d6 = float64(v0 * d7)
-	d7 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004400))
-	d6 = d6 + d7
-	d5 = d5 + d6
-	d4 = d4 + d5
-	d3 = float64(v7 * d4)
-	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004392))
-	d4 = float64(v6 * d5)
-	d6 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004384))
-	d5 = float64(v0 * d6)
-	d6 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004376))
-	d5 = d5 + d6
-	d4 = d4 + d5
-	d3 = d3 + d4
-	d2 = float64(v7 * d3)
-	d4 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004368))
-	d3 = float64(v6 * d4)
-	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004360))
-	d4 = float64(v0 * d5)
-	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004352))
-	d4 = d4 + d5
-	d3 = d3 + d4
-	d2 = d2 + d3
-	d1 = float64(v7 * d2)
-	d2 = v0 - v2
-	d2 = float64(d2 * v3)
-	d3 = v0 + v2
-	d2 = float64(d2 * d3)
-	d4 = v0 - v5
-	d3 = v4 + d4
-	d2 = d2 + d3
-	d1 = d1 + d2
-	d0 = v5 + d1
-	return d0
-L1:
-	l0 = v1 >> (uint64(48) & 63)
-	i0 = uint32(l0)
-	v8 = i0
-	i0 = v8 + k32(4294934544)
-	if i0 > k32(4294934559) {
-		goto L3
-	}
-	if v0 != math.Float64frombits(0x0) {
-		goto L4
-	}
-	d0 = fn8001(m, uint32(1))
-	return d0
-L4:
-	if v1 == uint64(9218868437227405312) {
-		goto L2
-	}
-	if int64(v1) < int64(uint64(0)) {
-		goto L6
-	}
-	i0 = v8 & uint32(32752)
-	if i0 != uint32(32752) {
-		goto L5
-	}
-L6:
-	d0 = fn8002(m, v0)
-	return d0
-L5:
-	d0 = float64(v0 * math.Float64frombits(0x4330000000000000))
-	l0 = math.Float64bits(d0)
-	l0 = l0 + k64(18212556893086285824)
-	v1 = l0
-L3:
-	l0 = v1 + k64(13842376404676640768)
-	v9 = l0
-	l0 = uint64(int64(v9) >> (uint64(52) & 63))
-	i0 = uint32(l0)
-	d0 = float64(int32(i0))
-	v6 = d0
-	d1 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004288))
-	d0 = float64(v6 * d1)
-	l1 = v9 >> (uint64(45) & 63)
-	i1 = uint32(l1)
-	i1 = i1 & uint32(127)
-	i1 = i1 << (uint32(4) & 31)
-	v8 = i1
-	i1 = v8 + uint32(10004440)
-	d1 = *(*float64)(unsafe.Add(b, i1))
-	d0 = d0 + d1
-	v7 = d0
-	i1 = v8 + uint32(10004432)
-	d1 = *(*float64)(unsafe.Add(b, i1))
-	l3 = v9 & k64(18442240474082181120)
-	l2 = v1 - l3
-	d2 = math.Float64frombits(l2)
-	i3 = v8 + uint32(10006480)
-	d3 = *(*float64)(unsafe.Add(b, i3))
-	d2 = d2 - d3
-	i3 = v8 + uint32(10006488)
-	d3 = *(*float64)(unsafe.Add(b, i3))
-	d2 = d2 - d3
-	d1 = float64(d1 * d2)
-	v0 = d1
-	d0 = v7 + v0
-	v3 = d0
-	d2 = float64(v0 * v0)
-	v2 = d2
-	d1 = float64(v0 * v2)
-	d4 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004336))
-	d3 = float64(v0 * d4)
-	d4 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004328))
-	d3 = d3 + d4
-	d2 = float64(v2 * d3)
-	d4 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004320))
-	d3 = float64(v0 * d4)
-	d4 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004312))
-	d3 = d3 + d4
-	d2 = d2 + d3
-	d1 = float64(d1 * d2)
-	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004304))
-	d2 = float64(v2 * d3)
-	d4 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004296))
-	d3 = float64(v6 * d4)
-	d5 = v7 - v3
-	d4 = v0 + d5
-	d3 = d3 + d4
-	d2 = d2 + d3
-	d1 = d1 + d2
-	d0 = v3 + d1
-	v0 = d0
-L2:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn8004(m *Module, v0 float64) float64 {
-	var v1 uint64
-	_ = v1
-	var v2 uint32
-	_ = v2
-	var v3 uint64
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 float64
-	_ = v5
-	var v6 float64
-	_ = v6
-	var v7 float64
-	_ = v7
-	var v8 float64
-	_ = v8
-	var v9 float64
-	_ = v9
-	var v10 float64
-	_ = v10
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var d3 float64
-	_ = d3
-	var d4 float64
-	_ = d4
-	var d5 float64
-	_ = d5
-	var d6 float64
-	_ = d6
-	var d7 float64
-	_ = d7
-	var d8 float64
-	_ = d8
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	l0 = math.Float64bits(v0)
-	v1 = l0
-	if int64(v1) > int64(uint64(4503599627370495)) {
-		goto L4
-	}
-	if v0 != math.Float64frombits(0x0) {
-		goto L5
-	}
-	d1 = float64(v0 * v0)
-	d0 = math.Float64frombits(0xbff0000000000000) / d1
-	return d0
-L5:
-	if int64(v1) > int64(k64(18446744073709551615)) {
-		goto L3
-	}
-	d0 = v0 - v0
-	d0 = d0 / math.Float64frombits(0x0)
-	return d0
-L4:
-	if v1 > uint64(9218868437227405311) {
-		goto L1
-	}
-	v2 = k32(4294966273)
-	l0 = v1 >> (uint64(32) & 63)
-	v3 = l0
-	if v3 == uint64(1072693248) {
-		goto L6
-	}
-	i0 = uint32(v3)
-	v4 = i0
-	goto L2
-L6:
-	v4 = uint32(1072693248)
-	i0 = uint32(v1)
-	if i0 != 0 {
-		goto L2
-	}
-	return math.Float64frombits(0x0)
-L3:
-	d0 = float64(v0 * math.Float64frombits(0x4350000000000000))
-	l0 = math.Float64bits(d0)
-	v1 = l0
-	l0 = v1 >> (uint64(32) & 63)
-	i0 = uint32(l0)
-	v4 = i0
-	v2 = k32(4294966219)
-L2:
-	i1 = v4 + uint32(614242)
-	v4 = i1
-	i1 = v4 >> (uint32(20) & 31)
-	i0 = v2 + i1
-	d0 = float64(int32(i0))
-	v5 = d0
-	d0 = float64(v5 * math.Float64frombits(0x3fd34413509f6000))
-	v6 = d0
-	i1 = v4 & uint32(1048575)
-	i1 = i1 + uint32(1072079006)
-	l1 = uint64(i1)
-	l1 = l1 << (uint64(32) & 63)
-	l2 = v1 & uint64(4294967295)
-	l1 = l1 | l2
-	d1 = math.Float64frombits(l1)
-	d1 = d1 + math.Float64frombits(0xbff0000000000000)
-	v0 = d1
-	d3 = float64(v0 * math.Float64frombits(0x3fe0000000000000))
-	d2 = float64(v0 * d3)
-	v7 = d2
-	d1 = v0 - v7
-	l1 = math.Float64bits(d1)
-	l1 = l1 & k64(18446744069414584320)
-	d1 = math.Float64frombits(l1)
-	v8 = d1
-	d1 = float64(v8 * math.Float64frombits(0x3fdbcb7b15200000))
-	v9 = d1
-	d0 = v6 + v9
-	v10 = d0
-	d2 = v6 - v10
-	d1 = v9 + d2
-	d3 = v0 + math.Float64frombits(0x4000000000000000)
-	d2 = v0 / d3
-	v6 = d2
-	d4 = float64(v6 * v6)
-	v9 = d4
-	d4 = float64(v9 * v9)
-	d2 = v6
-	v6 = d4
-	d6 = float64(v6 * math.Float64frombits(0x3fc39a09d078c69f))
-	d6 = d6 + math.Float64frombits(0x3fcc71c51d8e78af)
-	d5 = float64(v6 * d6)
-	d5 = d5 + math.Float64frombits(0x3fd999999997fa04)
-	d4 = float64(v6 * d5)
-	d8 = float64(v6 * math.Float64frombits(0x3fc2f112df3e5244))
-	d8 = d8 + math.Float64frombits(0x3fc7466496cb03de)
-	d7 = float64(v6 * d8)
-	d7 = d7 + math.Float64frombits(0x3fd2492494229359)
-	d6 = float64(v6 * d7)
-	d6 = d6 + math.Float64frombits(0x3fe5555555555593)
-	d5 = float64(v9 * d6)
-	d4 = d4 + d5
-	d3 = v7 + d4
-	d2 = float64(d2 * d3)
-	d3 = v0 - v8
-	d3 = d3 - v7
-	d2 = d2 + d3
-	v0 = d2
-	d2 = float64(v0 * math.Float64frombits(0x3fdbcb7b15200000))
-	d3 = float64(v5 * math.Float64frombits(0x3d59fef311f12b36))
-	d4 = v0 + v8
-	d4 = float64(d4 * math.Float64frombits(0x3dbb9438ca9aadd5))
-	d3 = d3 + d4
-	d2 = d2 + d3
-	d1 = d1 + d2
-	d0 = v10 + d1
-	v0 = d0
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn8005(m *Module, v0 float64) float64 {
-	var v1 uint64
-	_ = v1
-	var v2 float64
-	_ = v2
-	var v3 float64
-	_ = v3
-	var v4 float64
-	_ = v4
-	var v5 uint32
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 float64
-	_ = v7
-	var v8 float64
-	_ = v8
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var d3 float64
-	_ = d3
-	var d4 float64
-	_ = d4
-	var d5 float64
-	_ = d5
-	var d6 float64
-	_ = d6
-	var d7 float64
-	_ = d7
-	var d8 float64
-	_ = d8
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	l0 = math.Float64bits(v0)
-	v1 = l0
-	if int64(v1) > int64(uint64(4601133429810003967)) {
-		goto L4
-	}
-	if v1 < k64(13830554455654793216) {
-		goto L5
-	}
-	v2 = math.Float64frombits(0xfff0000000000000)
-	if v0 == math.Float64frombits(0xbff0000000000000) {
-		goto L1
-	}
-	d0 = v0 - v0
-	d0 = d0 / math.Float64frombits(0x0)
-	return d0
-L5:
-	l0 = v1 >> (uint64(31) & 63)
-	i0 = uint32(l0)
-	if i0 >= uint32(2034237440) {
-		goto L6
-	}
-	return v0
-L6:
-	v3 = math.Float64frombits(0x0)
-	if v1 >= k64(13822319959671308288) {
-		goto L3
-	}
-	v4 = math.Float64frombits(0x0)
-	goto L2
-L4:
-	if v1 <= uint64(9218868437227405311) {
-		goto L3
-	}
-	return v0
-L3:
-	d0 = v0 + math.Float64frombits(0x3ff0000000000000)
-	v2 = d0
-	l0 = math.Float64bits(v2)
-	v1 = l0
-	l0 = v1 >> (uint64(32) & 63)
-	i0 = uint32(l0)
-	i0 = i0 + uint32(614242)
-	v5 = i0
-	i0 = v5 >> (uint32(20) & 31)
-	i0 = i0 + k32(4294966273)
-	v6 = i0
-	v3 = math.Float64frombits(0x0)
-	if v5 > uint32(1129316351) {
-		goto L7
-	}
-	d0 = v0 - v2
-	d0 = d0 + math.Float64frombits(0x3ff0000000000000)
-	d2 = v2 + math.Float64frombits(0xbff0000000000000)
-	d1 = v0 - d2
-	if !(v5 > uint32(1074790399)) {
-		d0 = d1
-	}
-	d0 = d0 / v2
-	v3 = d0
-L7:
-	i0 = v5 & uint32(1048575)
-	i0 = i0 + uint32(1072079006)
-	l0 = uint64(i0)
-	l0 = l0 << (uint64(32) & 63)
-	l1 = v1 & uint64(4294967295)
-	l0 = l0 | l1
-	d0 = math.Float64frombits(l0)
-	d0 = d0 + math.Float64frombits(0xbff0000000000000)
-	v0 = d0
-	d0 = float64(int32(v6))
-	v4 = d0
-L2:
-	d0 = float64(v4 * math.Float64frombits(0x3fe62e42fee00000))
-	d3 = v0 + math.Float64frombits(0x4000000000000000)
-	d2 = v0 / d3
-	v2 = d2
-	d4 = float64(v0 * math.Float64frombits(0x3fe0000000000000))
-	d3 = float64(v0 * d4)
-	v7 = d3
-	d4 = float64(v2 * v2)
-	v8 = d4
-	d4 = float64(v8 * v8)
-	d2 = v2
-	v2 = d4
-	d6 = float64(v2 * math.Float64frombits(0x3fc39a09d078c69f))
-	d6 = d6 + math.Float64frombits(0x3fcc71c51d8e78af)
-	d5 = float64(v2 * d6)
-	d5 = d5 + math.Float64frombits(0x3fd999999997fa04)
-	d4 = float64(v2 * d5)
-	d8 = float64(v2 * math.Float64frombits(0x3fc2f112df3e5244))
-	d8 = d8 + math.Float64frombits(0x3fc7466496cb03de)
-	d7 = float64(v2 * d8)
-	d7 = d7 + math.Float64frombits(0x3fd2492494229359)
-	d6 = float64(v2 * d7)
-	d6 = d6 + math.Float64frombits(0x3fe5555555555593)
-	d5 = float64(v8 * d6)
-	d4 = d4 + d5
-	d3 = v7 + d4
-	d2 = float64(d2 * d3)
-	d3 = float64(v4 * math.Float64frombits(0x3dea39ef35793c76))
-	d3 = d3 + v3
-	d2 = d2 + d3
-	d2 = d2 - v7
-	d1 = v0 + d2
-	d0 = d0 + d1
-	v2 = d0
-L1:
-	return v2
-}
-
-//go:norace
-//go:nocheckptr
-func fn8006(m *Module, v0 float64) float64 {
-	var v1 uint64
-	_ = v1
-	var v2 float64
-	_ = v2
-	var v3 float64
-	_ = v3
-	var v4 float64
-	_ = v4
-	var v5 float64
-	_ = v5
-	var v6 float64
-	_ = v6
-	var v7 float64
-	_ = v7
-	var v8 float64
-	_ = v8
-	var v9 uint32
-	_ = v9
-	var v10 uint64
-	_ = v10
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var d3 float64
-	_ = d3
-	var d4 float64
-	_ = d4
-	var d5 float64
-	_ = d5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i4 uint32
-	_ = i4
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	var l3 uint64
-	_ = l3
-	var l4 uint64
-	_ = l4
-	b := m.base
-	l0 = math.Float64bits(v0)
-	v1 = l0
-	l0 = v1 + k64(13839943533336723456)
-	if l0 > uint64(581272283906047) {
-		goto L1
-	}
-	d0 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002096))
-	v2 = d0
-	d1 = v0 + math.Float64frombits(0xbff0000000000000)
-	v0 = d1
-	l1 = math.Float64bits(v0)
-	l1 = l1 & k64(18446744069414584320)
-	d1 = math.Float64frombits(l1)
-	v3 = d1
-	d0 = float64(v2 * v3)
-	v4 = d0
-	d1 = float64(v0 * v0)
-	v5 = d1
-	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002168))
-	d2 = float64(v0 * d3)
-	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002160))
-	d2 = d2 + d3
-	d1 = float64(v5 * d2)
-	v6 = d1
-	d0 = v4 + v6
-	v7 = d0
-	d1 = float64(v5 * v5)
-	v8 = d1
-	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002232))
-	d4 = float64(v0 * d5)
-	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002224))
-	d4 = d4 + d5
-	d3 = float64(v5 * d4)
-	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002216))
-	d4 = float64(v0 * d5)
-	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002208))
-	d4 = d4 + d5
-	d3 = d3 + d4
-	d2 = float64(v8 * d3)
-	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002200))
-	d4 = float64(v0 * d5)
-	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002192))
-	d4 = d4 + d5
-	d3 = float64(v5 * d4)
-	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002184))
-	d4 = float64(v0 * d5)
-	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002176))
-	d4 = d4 + d5
-	d3 = d3 + d4
-	d2 = d2 + d3
-	d1 = float64(v8 * d2)
-	d2 = v0 - v3
-	d2 = float64(d2 * v2)
-	d4 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002104))
-	d3 = float64(v0 * d4)
-	d2 = d2 + d3
-	d4 = v4 - v7
-	d3 = v6 + d4
-	d2 = d2 + d3
-	d1 = d1 + d2
-	d0 = v7 + d1
-	return d0
-L1:
-	l0 = v1 >> (uint64(48) & 63)
-	i0 = uint32(l0)
-	v9 = i0
-	i0 = v9 + k32(4294934544)
-	if i0 > k32(4294934559) {
-		goto L3
-	}
-	if v0 != math.Float64frombits(0x0) {
-		goto L4
-	}
-	d0 = fn8001(m, uint32(1))
-	return d0
-L4:
-	if v1 == uint64(9218868437227405312) {
-		goto L2
-	}
-	if int64(v1) < int64(uint64(0)) {
-		goto L6
-	}
-	i0 = v9 & uint32(32752)
-	if i0 != uint32(32752) {
-		goto L5
-	}
-L6:
-	d0 = fn8002(m, v0)
-	return d0
-L5:
-	d0 = float64(v0 * math.Float64frombits(0x4330000000000000))
-	l0 = math.Float64bits(d0)
-	l0 = l0 + k64(18212556893086285824)
-	v1 = l0
-L3:
-	l0 = v1 + k64(13842376404676640768)
-	v10 = l0
-	l0 = v10 >> (uint64(46) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(63)
-	i0 = i0 << (uint32(4) & 31)
-	v9 = i0
-	i0 = v9 + uint32(10002248)
-	d0 = *(*float64)(unsafe.Add(b, i0))
-	l1 = uint64(int64(v10) >> (uint64(52) & 63))
-	i1 = uint32(l1)
-	d1 = float64(int32(i1))
-	d0 = d0 + d1
-	v2 = d0
-	d1 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002096))
-	v3 = d1
-	i2 = v9 + uint32(10002240)
-	d2 = *(*float64)(unsafe.Add(b, i2))
-	l4 = v10 & k64(18442240474082181120)
-	l3 = v1 - l4
-	d3 = math.Float64frombits(l3)
-	i4 = v9 + uint32(10003264)
-	d4 = *(*float64)(unsafe.Add(b, i4))
-	d3 = d3 - d4
-	i4 = v9 + uint32(10003272)
-	d4 = *(*float64)(unsafe.Add(b, i4))
-	d3 = d3 - d4
-	d2 = float64(d2 * d3)
-	v0 = d2
-	l2 = math.Float64bits(v0)
-	l2 = l2 & k64(18446744069414584320)
-	d2 = math.Float64frombits(l2)
-	v4 = d2
-	d1 = float64(v3 * v4)
-	v6 = d1
-	d0 = v2 + v6
-	v7 = d0
-	d1 = float64(v0 * v0)
-	v5 = d1
-	d2 = float64(v5 * v5)
-	d4 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002152))
-	d3 = float64(v0 * d4)
-	d4 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002144))
-	d3 = d3 + d4
-	d2 = float64(d2 * d3)
-	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002136))
-	d4 = float64(v0 * d5)
-	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002128))
-	d4 = d4 + d5
-	d3 = float64(v5 * d4)
-	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002120))
-	d4 = float64(v0 * d5)
-	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002112))
-	d4 = d4 + d5
-	d3 = d3 + d4
-	d2 = d2 + d3
-	d1 = float64(v5 * d2)
-	d2 = v0 - v4
-	d2 = float64(d2 * v3)
-	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002104))
-	d3 = float64(d3 * v0)
-	d2 = d2 + d3
-	d4 = v2 - v7
-	d3 = v6 + d4
-	d2 = d2 + d3
-	d1 = d1 + d2
-	d0 = v7 + d1
-	v0 = d0
-L2:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn8007(m *Module, v0 float64, v1 uint32) float64 {
-	var v2 uint64
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var i0 uint32
-	_ = i0
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	l0 = math.Float64bits(v0)
-	v2 = l0
-	l0 = v2 >> (uint64(52) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(2047)
-	v3 = i0
-	i0 = v3 + k32(4294966273)
-	v4 = i0
-	if v3 < uint32(1075) {
-		goto L2
-	}
-	*(*float64)(unsafe.Add(b, v1)) = v0
-	l0 = v2 & uint64(4503599627370495)
-	if l0 == 0 {
-		goto L3
-	}
-	if v4 == uint32(1024) {
-		goto L1
-	}
-L3:
-	l0 = v2 & k64(9223372036854775808)
-	d0 = math.Float64frombits(l0)
-	return d0
-L2:
-	if v3 > uint32(1022) {
-		goto L4
-	}
-	l1 = v2 & k64(9223372036854775808)
-	*(*uint64)(unsafe.Add(b, v1)) = l1
-	return v0
-L4:
-	l1 = uint64(v4)
-	v5 = l1
-	l0 = v2 << (v5 & 63)
-	l0 = l0 & uint64(4503599627370495)
-	if l0 != uint64(0) {
-		goto L5
-	}
-	*(*float64)(unsafe.Add(b, v1)) = v0
-	l0 = v2 & k64(9223372036854775808)
-	d0 = math.Float64frombits(l0)
-	return d0
-L5:
-	l1 = uint64(int64(k64(18442240474082181120)) >> (v5 & 63))
-	l1 = l1 & v2
-	v2 = l1
-	*(*uint64)(unsafe.Add(b, v1)) = v2
-	d1 = math.Float64frombits(v2)
-	d0 = v0 - d1
-	v0 = d0
-L1:
-	return v0
-}
-
-//go:norace
-//go:nocheckptr
-func fn8008(m *Module, v0 float64, v1 float64) float64 {
-	var v2 uint64
-	_ = v2
-	var v3 uint64
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var d0 float64
-	_ = d0
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	i0 = b2i(v0 == v0)
-	i1 = b2i(v1 == v1)
-	i0 = i0 & i1
-	if i0 != 0 {
-		goto L1
-	}
-	d0 = v0 + v1
-	return d0
-L1:
-	l0 = math.Float64bits(v0)
-	v2 = l0
-	l1 = math.Float64bits(v1)
-	v3 = l1
-	if v2 == v3 {
-		goto L2
-	}
-	l0 = v3 & uint64(9223372036854775807)
-	v4 = l0
-	l0 = v2 & uint64(9223372036854775807)
-	v5 = l0
-	if v5 != uint64(0) {
-		goto L4
-	}
-	if v4 == 0 {
-		goto L2
-	}
-	l0 = v3 & k64(9223372036854775808)
-	l0 = l0 | uint64(1)
-	v2 = l0
-	goto L3
-L4:
-	if v5 > v4 {
-		goto L6
-	}
-	l0 = v3 ^ v2
-	if int64(l0) > int64(k64(18446744073709551615)) {
-		goto L5
-	}
-L6:
-	l0 = v2 + k64(18446744073709551615)
-	v2 = l0
-	goto L3
-L5:
-	l0 = v2 + uint64(1)
-	v2 = l0
-L3:
-	d0 = math.Float64frombits(v2)
-	v1 = d0
-L2:
-	return v1
-}
-
-//go:norace
-//go:nocheckptr
-func fn8009(m *Module, v0 float64, v1 float64) float64 {
-	var v2 uint64
-	_ = v2
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint64
-	_ = v8
-	var v9 float64
-	_ = v9
-	var v10 float64
-	_ = v10
-	var v11 float64
-	_ = v11
-	var v12 float64
-	_ = v12
-	var v13 float64
-	_ = v13
-	var v14 float64
-	_ = v14
-	var v15 float64
-	_ = v15
-	var v16 float64
-	_ = v16
-	var v17 float64
-	_ = v17
-	var d0 float64
-	_ = d0
-	var d1 float64
-	_ = d1
-	var d2 float64
-	_ = d2
-	var d3 float64
-	_ = d3
-	var d4 float64
-	_ = d4
-	var d5 float64
-	_ = d5
-	var d6 float64
-	_ = d6
-	var d7 float64
-	_ = d7
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var i5 uint32
-	_ = i5
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	b := m.base
-	l0 = math.Float64bits(v1)
-	v2 = l0
-	l0 = v2 >> (uint64(52) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(2047)
-	v3 = i0
-	i0 = v3 + k32(4294966210)
-	v4 = i0
-	l0 = math.Float64bits(v0)
-	v5 = l0
-	l0 = v5 >> (uint64(52) & 63)
-	i0 = uint32(l0)
-	v6 = i0
-	i0 = v6 + k32(4294965249)
-	if i0 < k32(4294965250) {
-		goto L3
-	}
-	v7 = uint32(0)
-	if v4 > k32(4294967167) {
-		goto L2
-	}
-L3:
-	l0 = v2 << (uint64(1) & 63)
-	v8 = l0
-	l0 = v8 + k64(18446744073709551615)
-	if l0 < k64(18437736874454810623) {
-		goto L4
-	}
-	v9 = math.Float64frombits(0x3ff0000000000000)
-	if v5 == uint64(4607182418800017408) {
-		goto L1
-	}
-	if v8 == 0 {
-		goto L1
-	}
-	l0 = v5 << (uint64(1) & 63)
-	v5 = l0
-	if v5 > k64(18437736874454810624) {
-		goto L6
-	}
-	if v8 < k64(18437736874454810625) {
-		goto L5
-	}
-L6:
-	d0 = v0 + v1
-	return d0
-L5:
-	if v5 == uint64(9214364837600034816) {
-		goto L1
-	}
-	d1 = float64(v1 * v1)
-	i2 = b2i(v5 < uint64(9214364837600034816))
-	i3 = b2i(int64(v2) < int64(uint64(0)))
-	i2 = i2 ^ i3
-	if i2 != 0 {
-		d0 = math.Float64frombits(0x0)
-	} else {
-		d0 = d1
-	}
-	return d0
-L4:
-	l0 = v5 << (uint64(1) & 63)
-	l0 = l0 + k64(18446744073709551615)
-	if l0 < k64(18437736874454810623) {
-		goto L7
-	}
-	d0 = float64(v0 * v0)
-	v9 = d0
-	if int64(v5) > int64(k64(18446744073709551615)) {
-		goto L8
-	}
-	d0 = math.Float64frombits(math.Float64bits(v9) ^ (1 << 63))
-	i2 = fn8010(m, v2)
-	if !(i2 == uint32(1)) {
-		d0 = v9
-	}
-	v9 = d0
-L8:
-	if int64(v2) > int64(k64(18446744073709551615)) {
-		goto L1
-	}
-	d0 = math.Float64frombits(0x3ff0000000000000) / v9
-	return d0
-L7:
-	v7 = uint32(0)
-	if int64(v5) > int64(k64(18446744073709551615)) {
-		goto L9
-	}
-	i0 = fn8010(m, v2)
-	v7 = i0
-	if v7 != 0 {
-		goto L10
-	}
-	d0 = fn8002(m, v0)
-	return d0
-L10:
-	i0 = v6 & uint32(2047)
-	v6 = i0
-	l0 = math.Float64bits(v0)
-	l0 = l0 & uint64(9223372036854775807)
-	v5 = l0
-	i0 = b2i(v7 == uint32(1))
-	i0 = i0 << (uint32(18) & 31)
-	v7 = i0
-L9:
-	if v4 > k32(4294967167) {
-		goto L11
-	}
-	v9 = math.Float64frombits(0x3ff0000000000000)
-	if v5 == uint64(4607182418800017408) {
-		goto L1
-	}
-	if v3 < uint32(958) {
-		goto L1
-	}
-	i0 = b2i(int64(v2) < int64(uint64(0)))
-	i1 = b2i(v5 > uint64(4607182418800017408))
-	if i0 == i1 {
-		goto L12
-	}
-	d0 = fn7990(m, uint32(0))
-	return d0
-L12:
-	d0 = fn7989(m, uint32(0))
-	return d0
-L11:
-	if v6 != 0 {
-		goto L2
-	}
-	d0 = float64(v0 * math.Float64frombits(0x4330000000000000))
-	l0 = math.Float64bits(d0)
-	l0 = l0 & uint64(9223372036854775807)
-	l0 = l0 + k64(18212556893086285824)
-	v5 = l0
-L2:
-	l0 = v2 & k64(18446744073575333888)
-	d0 = math.Float64frombits(l0)
-	v10 = d0
-	l2 = v5 + k64(13842212212371881984)
-	v2 = l2
-	l2 = v2 & k64(18442240474082181120)
-	l1 = v5 - l2
-	v5 = l1
-	l1 = v5 + uint64(2147483648)
-	l1 = l1 & k64(18446744069414584320)
-	d1 = math.Float64frombits(l1)
-	v9 = d1
-	l2 = v2 >> (uint64(45) & 63)
-	i2 = uint32(l2)
-	i2 = i2 & uint32(127)
-	i2 = i2 << (uint32(5) & 31)
-	v4 = i2
-	i2 = v4 + uint32(10008600)
-	d2 = *(*float64)(unsafe.Add(b, i2))
-	v11 = d2
-	d1 = float64(v9 * v11)
-	d1 = d1 + math.Float64frombits(0xbff0000000000000)
-	v0 = d1
-	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10008544))
-	v12 = d3
-	d2 = float64(v0 * v12)
-	v13 = d2
-	d1 = float64(v0 * v13)
-	v14 = d1
-	l2 = uint64(int64(v2) >> (uint64(52) & 63))
-	i2 = uint32(l2)
-	d2 = float64(int32(i2))
-	v15 = d2
-	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10008528))
-	d2 = float64(v15 * d3)
-	i3 = v4 + uint32(10008616)
-	d3 = *(*float64)(unsafe.Add(b, i3))
-	d2 = d2 + d3
-	v16 = d2
-	d5 = math.Float64frombits(v5)
-	d5 = d5 - v9
-	d4 = float64(v11 * d5)
-	v17 = d4
-	d3 = v0 + v17
-	v0 = d3
-	d2 = v16 + v0
-	v9 = d2
-	d1 = v14 + v9
-	v11 = d1
-	d3 = v9 - v11
-	d2 = v14 + d3
-	d5 = float64(v12 * v0)
-	v12 = d5
-	d4 = v13 + v12
-	d3 = float64(v17 * d4)
-	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10008536))
-	d4 = float64(v15 * d5)
-	i5 = v4 + uint32(10008624)
-	d5 = *(*float64)(unsafe.Add(b, i5))
-	d4 = d4 + d5
-	d6 = v16 - v9
-	d5 = v0 + d6
-	d4 = d4 + d5
-	d3 = d3 + d4
-	d2 = d2 + d3
-	d4 = float64(v0 * v12)
-	v9 = d4
-	d3 = float64(v0 * v9)
-	d7 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10008592))
-	d6 = float64(v0 * d7)
-	d7 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10008584))
-	d6 = d6 + d7
-	d5 = float64(v9 * d6)
-	d7 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10008576))
-	d6 = float64(v0 * d7)
-	d7 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10008568))
-	d6 = d6 + d7
-	d5 = d5 + d6
-	d4 = float64(v9 * d5)
-	d6 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10008560))
-	d5 = float64(v0 * d6)
-	d6 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10008552))
-	d5 = d5 + d6
-	d4 = d4 + d5
-	d3 = float64(d3 * d4)
-	d2 = d2 + d3
-	v13 = d2
-	d1 = v11 + v13
-	v0 = d1
-	l1 = math.Float64bits(v0)
-	l1 = l1 & k64(18446744073575333888)
-	d1 = math.Float64frombits(l1)
-	v9 = d1
-	d0 = float64(v10 * v9)
-	v12 = d0
-	l0 = math.Float64bits(v12)
-	v5 = l0
-	l0 = v5 >> (uint64(52) & 63)
-	i0 = uint32(l0)
-	i0 = i0 & uint32(2047)
-	v4 = i0
-	i0 = v4 + k32(4294966327)
-	if i0 < uint32(63) {
-		goto L13
-	}
-	if v4 > uint32(968) {
-		goto L14
-	}
-	if v7 != 0 {
-		d0 = math.Float64frombits(0xbff0000000000000)
-	} else {
-		d0 = math.Float64frombits(0x3ff0000000000000)
-	}
-	return d0
-L14:
-	i0 = b2i(v4 < uint32(1033))
-	v6 = i0
-	v4 = uint32(0)
-	if v6 != 0 {
-		goto L13
-	}
-	if int64(v5) > int64(k64(18446744073709551615)) {
-		goto L15
-	}
-	d0 = fn7989(m, v7)
-	return d0
-L15:
-	d0 = fn7990(m, v7)
-	return d0
-L13:
-	d0 = v1 - v10
-	d0 = float64(d0 * v9)
-	d2 = v11 - v0
-	d1 = v13 + d2
-	d2 = v0 - v9
-	d1 = d1 + d2
-	d1 = float64(d1 * v1)
-	d0 = d0 + d1
-	d2 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999936))
-	d1 = float64(v12 * d2)
-	d2 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999944))
-	v0 = d2
-	d1 = d1 + v0
-	v9 = d1
-	d1 = v9 - v0
-	v0 = d1
-	d2 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999960))
-	d1 = float64(v0 * d2)
-	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999952))
-	d2 = float64(v0 * d3)
-	d2 = d2 + v12
-	d1 = d1 + d2
-	d0 = d0 + d1
-	v0 = d0
-	d0 = float64(v0 * v0)
-	v1 = d0
-	d0 = float64(v1 * v1)
-	d2 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999992))
-	d1 = float64(v0 * d2)
-	d2 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999984))
-	d1 = d1 + d2
-	d0 = float64(d0 * d1)
-	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999976))
-	d2 = float64(v0 * d3)
-	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999968))
-	d2 = d2 + d3
-	d1 = float64(v1 * d2)
-	l2 = math.Float64bits(v9)
-	v5 = l2
-	i2 = uint32(v5)
-	i2 = i2 << (uint32(4) & 31)
-	i2 = i2 & uint32(2032)
-	v6 = i2
-	i2 = v6 + uint32(10000048)
-	d2 = *(*float64)(unsafe.Add(b, i2))
-	d2 = d2 + v0
-	d1 = d1 + d2
-	d0 = d0 + d1
-	v0 = d0
-	i0 = v6 + uint32(10000056)
-	l0 = *(*uint64)(unsafe.Add(b, i0))
-	l2 = uint64(v7)
-	l1 = v5 + l2
-	l1 = l1 << (uint64(45) & 63)
-	l0 = l0 + l1
-	v2 = l0
-	if v4 != 0 {
-		goto L16
-	}
-	d0 = fn8011(m, v0, v2, v5)
-	return d0
-L16:
-	d0 = math.Float64frombits(v2)
-	v1 = d0
-	d0 = float64(v1 * v0)
-	d0 = d0 + v1
-	v9 = d0
-L1:
-	return v9
 }

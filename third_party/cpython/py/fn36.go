@@ -14,7 +14,18364 @@ var _ unsafe.Pointer
 
 //go:norace
 //go:nocheckptr
-func fn8010(m *Module, v0 uint64) uint32 {
+func fn7798(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i1 = v2 - v1
+	v4 = i1
+	i1 = v4 & k32(4294967294)
+	i0 = v1 + i1
+	i2 = v4 & uint32(1)
+	if i2 == 0 {
+		i0 = v2
+	}
+	v5 = i0
+	i0 = v5 - v1
+	v2 = i0
+	if int32(v2) < int32(uint32(2)) {
+		goto L2
+	}
+	i0 = v0 + uint32(72)
+	v0 = i0
+	v6 = uint32(0)
+	v7 = uint32(0)
+L3:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v4 = i0
+	i0 = v4 + k32(4294967080)
+	switch i0 {
+	case 0, 1, 2, 3:
+		goto L10
+	case 4, 5, 6, 7:
+		goto L7
+	case 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38:
+		goto L5
+	case 39:
+		goto L12
+	default:
+		goto L11
+	}
+L12:
+	i0 = v1 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 > uint32(253) {
+		goto L7
+	}
+	goto L5
+L11:
+	if v4 != 0 {
+		goto L5
+	}
+	i1 = v1 + uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = v0 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	switch i0 {
+	case 0, 1, 8:
+		goto L7
+	case 2:
+		goto L9
+	case 4:
+		goto L8
+	case 6:
+		goto L13
+	case 7:
+		goto L10
+	default:
+		goto L5
+	}
+L13:
+	if v2 != uint32(2) {
+		goto L14
+	}
+	return k32(4294967294)
+L14:
+	i0 = v1 + uint32(3)
+	v1 = i0
+	goto L4
+L10:
+	if v2 >= uint32(4) {
+		goto L15
+	}
+	return k32(4294967294)
+L15:
+	i0 = v1 + uint32(4)
+	v1 = i0
+	goto L4
+L9:
+	v2 = k32(4294967295)
+	i1 = v1 + uint32(2)
+	v4 = i1
+	i0 = v5 - v4
+	if int32(i0) < int32(uint32(2)) {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	if i0 == 0 {
+		goto L16
+	}
+	v1 = v4
+	goto L4
+L16:
+	i0 = v1 + uint32(3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 == uint32(33) {
+		goto L17
+	}
+	v1 = v4
+	goto L4
+L17:
+	i1 = v1 + uint32(4)
+	v4 = i1
+	i0 = v5 - v4
+	if int32(i0) < int32(uint32(2)) {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	if i0 == 0 {
+		goto L18
+	}
+	v1 = v4
+	goto L4
+L18:
+	i0 = v1 + uint32(5)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 == uint32(91) {
+		goto L19
+	}
+	v1 = v4
+	goto L4
+L19:
+	i0 = v1 + uint32(6)
+	v1 = i0
+	i0 = v7 + uint32(1)
+	v7 = i0
+	goto L4
+L8:
+	v2 = k32(4294967295)
+	i1 = v1 + uint32(2)
+	v4 = i1
+	i0 = v5 - v4
+	if int32(i0) < int32(uint32(2)) {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	if i0 == 0 {
+		goto L20
+	}
+	v1 = v4
+	goto L4
+L20:
+	i0 = v1 + uint32(3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 == uint32(93) {
+		goto L21
+	}
+	v1 = v4
+	goto L4
+L21:
+	i1 = v1 + uint32(4)
+	v4 = i1
+	i0 = v5 - v4
+	if int32(i0) < int32(uint32(2)) {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	if i0 == 0 {
+		goto L22
+	}
+	v1 = v4
+	goto L4
+L22:
+	i0 = v1 + uint32(5)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 == uint32(62) {
+		goto L23
+	}
+	v1 = v4
+	goto L4
+L23:
+	i0 = v1 + uint32(6)
+	v1 = i0
+	if v7 != 0 {
+		goto L6
+	}
+	v6 = uint32(42)
+L7:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	return v6
+L6:
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	goto L4
+L5:
+	i0 = v1 + uint32(2)
+	v1 = i0
+L4:
+	i0 = v5 - v1
+	v2 = i0
+	if int32(v2) > int32(uint32(1)) {
+		goto L3
+	}
+L2:
+	v2 = k32(4294967295)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7799(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v1 < v2 {
+		goto L1
+	}
+	return k32(4294967292)
+L1:
+	i0 = v2 - v1
+	if int32(i0) >= int32(uint32(2)) {
+		goto L2
+	}
+	return k32(4294967295)
+L2:
+	i0 = v0 + uint32(72)
+	v4 = i0
+	v5 = v1
+L4:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	v6 = i0
+	i0 = v6 + k32(4294967080)
+	if i0 < uint32(4) {
+		goto L12
+	}
+	v7 = uint32(2)
+	if v6 != 0 {
+		goto L5
+	}
+	i1 = v5 + uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = v4 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967294)
+	switch i0 {
+	case 0:
+		goto L10
+	case 1:
+		goto L11
+	case 4:
+		goto L6
+	case 5:
+		goto L12
+	case 7:
+		goto L8
+	case 8:
+		goto L9
+	case 19:
+		goto L7
+	default:
+		goto L5
+	}
+L12:
+	v7 = uint32(4)
+	goto L5
+L11:
+	if v5 != v1 {
+		goto L3
+	}
+	i1 = v1 + uint32(2)
+	i0 = fn7793(m, v0, i1, v2, v3)
+	return i0
+L10:
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	return uint32(0)
+L9:
+	if v5 != v1 {
+		goto L3
+	}
+	i1 = v1 + uint32(2)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	return uint32(7)
+L8:
+	if v5 != v1 {
+		goto L3
+	}
+	i1 = v1 + uint32(2)
+	v5 = i1
+	i0 = v2 - v5
+	if int32(i0) >= int32(uint32(2)) {
+		goto L13
+	}
+	return k32(4294967293)
+L13:
+	i0 = v1 + uint32(3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v7 = i0
+	i0 = uint32(*(*int8)(unsafe.Add(b, v5)))
+	v2 = i0
+	if v2 != 0 {
+		goto L15
+	}
+	i0 = v4 + v7
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v7 = i0
+	goto L14
+L15:
+	i1 = uint32(int8(v7))
+	i0 = fn7760(m, v2, i1)
+	v7 = i0
+L14:
+	i1 = v1 + uint32(4)
+	if !(v7 == uint32(10)) {
+		i1 = v5
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	return uint32(7)
+L7:
+	if v5 != v1 {
+		goto L3
+	}
+	i1 = v1 + uint32(2)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	return uint32(39)
+L6:
+	v7 = uint32(3)
+L5:
+	i1 = v5 + v7
+	v5 = i1
+	i0 = v2 - v5
+	if int32(i0) > int32(uint32(1)) {
+		goto L4
+	}
+L3:
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	return uint32(6)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7800(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if v1 < v2 {
+		goto L1
+	}
+	return k32(4294967292)
+L1:
+	i0 = v2 - v1
+	if int32(i0) >= int32(uint32(2)) {
+		goto L2
+	}
+	return k32(4294967295)
+L2:
+	i0 = v0 + uint32(72)
+	v4 = i0
+	v5 = v1
+L4:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	v6 = i0
+	i0 = v6 + k32(4294967080)
+	if i0 < uint32(4) {
+		goto L11
+	}
+	v7 = uint32(2)
+	if v6 != 0 {
+		goto L5
+	}
+	i1 = v5 + uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = v4 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967293)
+	switch i0 {
+	case 0:
+		goto L10
+	case 3:
+		goto L6
+	case 4:
+		goto L11
+	case 6:
+		goto L7
+	case 7:
+		goto L8
+	case 27:
+		goto L9
+	default:
+		goto L5
+	}
+L11:
+	v7 = uint32(4)
+	goto L5
+L10:
+	if v5 != v1 {
+		goto L3
+	}
+	i1 = v1 + uint32(2)
+	i0 = fn7793(m, v0, i1, v2, v3)
+	return i0
+L9:
+	if v5 != v1 {
+		goto L3
+	}
+	i2 = v1 + uint32(2)
+	i1 = fn7790(m, v0, i2, v2, v3)
+	v5 = i1
+	if v5 == uint32(22) {
+		i0 = uint32(0)
+	} else {
+		i0 = v5
+	}
+	return i0
+L8:
+	if v5 != v1 {
+		goto L3
+	}
+	i1 = v1 + uint32(2)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	return uint32(7)
+L7:
+	if v5 != v1 {
+		goto L3
+	}
+	i1 = v1 + uint32(2)
+	v5 = i1
+	i0 = v2 - v5
+	if int32(i0) >= int32(uint32(2)) {
+		goto L12
+	}
+	return k32(4294967293)
+L12:
+	i0 = v1 + uint32(3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v7 = i0
+	i0 = uint32(*(*int8)(unsafe.Add(b, v5)))
+	v2 = i0
+	if v2 != 0 {
+		goto L14
+	}
+	i0 = v4 + v7
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v7 = i0
+	goto L13
+L14:
+	i1 = uint32(int8(v7))
+	i0 = fn7760(m, v2, i1)
+	v7 = i0
+L13:
+	i1 = v1 + uint32(4)
+	if !(v7 == uint32(10)) {
+		i1 = v5
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	return uint32(7)
+L6:
+	v7 = uint32(3)
+L5:
+	i1 = v5 + v7
+	v5 = i1
+	i0 = v2 - v5
+	if int32(i0) > int32(uint32(1)) {
+		goto L4
+	}
+L3:
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	return uint32(6)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7801(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = v2 - v1
+	v5 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+L3:
+	v6 = uint32(0)
+	if int32(v5) < int32(uint32(2)) {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v1 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i1 = v4 & uint32(255)
+	if i0 != i1 {
+		goto L1
+	}
+	i0 = v5 + k32(4294967294)
+	v5 = i0
+	i0 = v1 + uint32(2)
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	v4 = i0
+	i0 = v3 + uint32(1)
+	v3 = i0
+	if v4 != 0 {
+		goto L3
+	}
+L2:
+	i0 = b2i(v1 == v2)
+	v6 = i0
+L1:
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn7802(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = v0 + uint32(72)
+	v2 = i0
+	v0 = v1
+L1:
+	v3 = uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v4 = i0
+	i0 = v4 + k32(4294967080)
+	switch i0 {
+	case 0, 1, 2, 3:
+		goto L5
+	case 4, 5, 6, 7:
+		goto L3
+	case 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38:
+		goto L2
+	case 39:
+		goto L4
+	default:
+		goto L6
+	}
+L6:
+	v3 = uint32(2)
+	if v4 != 0 {
+		goto L2
+	}
+	i1 = v0 + uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = v2 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967291)
+	i0 = i0 & uint32(255)
+	v3 = i0
+	if v3 >= uint32(25) {
+		goto L3
+	}
+	i0 = uint32(25034759) >> (v3 & 31)
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L3
+	}
+	i1 = v3 << (uint32(2) & 31)
+	i1 = i1 + uint32(9993868)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = v0 + i1
+	v0 = i0
+	goto L1
+L5:
+	v3 = uint32(4)
+	goto L2
+L4:
+	v3 = uint32(2)
+	i0 = v0 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 <= uint32(253) {
+		goto L2
+	}
+L3:
+	i0 = v0 - v1
+	return i0
+L2:
+	i0 = v0 + v3
+	v0 = i0
+	goto L1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7803(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(72)
+	v2 = i0
+L2:
+	i1 = v1 + uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = v2 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v0 = i0
+	if v0 > uint32(21) {
+		goto L1
+	}
+	i0 = uint32(1) << (v0 & 31)
+	i0 = i0 & uint32(2098688)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = v1 + uint32(2)
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 == 0 {
+		goto L2
+	}
+L1:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7804(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = v0 + uint32(72)
+	v4 = i0
+	v5 = uint32(1)
+	v6 = uint32(0)
+	v7 = uint32(0)
+L1:
+	v8 = v5
+	v9 = v1
+	i0 = v9 + uint32(2)
+	v0 = i0
+	v1 = v0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v10 = i0
+	i0 = v10 + k32(4294967080)
+	switch i0 {
+	case 0, 1, 2, 3:
+		goto L5
+	case 4, 5, 6, 7:
+		goto L1
+	case 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38:
+		goto L2
+	case 39:
+		goto L7
+	default:
+		goto L6
+	}
+L7:
+	v1 = v0
+	v5 = v8
+	i0 = v9 + uint32(3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 > uint32(253) {
+		goto L1
+	}
+	goto L2
+L6:
+	if v10 != 0 {
+		goto L2
+	}
+	v1 = v0
+	v5 = v8
+	i1 = v9 + uint32(3)
+	v10 = i1
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v10)))
+	v11 = i1
+	i0 = v4 + v11
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967293)
+	switch i0 {
+	case 0:
+		goto L13
+	case 2:
+		goto L3
+	case 3:
+		goto L4
+	case 4:
+		goto L5
+	case 6, 7:
+		goto L11
+	case 8, 14:
+		goto L10
+	case 9:
+		goto L15
+	case 10:
+		goto L14
+	case 18:
+		goto L12
+	case 19, 21, 26:
+		goto L2
+	default:
+		goto L1
+	}
+L15:
+	if v8 == uint32(2) {
+		goto L16
+	}
+	v7 = uint32(12)
+	v5 = uint32(2)
+	v1 = v0
+	if int32(v6) >= int32(v2) {
+		goto L1
+	}
+	i1 = v6 << (uint32(4) & 31)
+	i0 = v3 + i1
+	i0 = i0 + uint32(4)
+	i1 = v9 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	v1 = v0
+	goto L1
+L16:
+	v5 = uint32(2)
+	v1 = v0
+	if v7 != uint32(12) {
+		goto L1
+	}
+	if int32(v6) >= int32(v2) {
+		goto L17
+	}
+	i1 = v6 << (uint32(4) & 31)
+	i0 = v3 + i1
+	i0 = i0 + uint32(8)
+	*(*uint32)(unsafe.Add(b, i0)) = v0
+L17:
+	i0 = v6 + uint32(1)
+	v6 = i0
+	v7 = uint32(12)
+	goto L8
+L14:
+	if v8 == uint32(2) {
+		goto L18
+	}
+	v7 = uint32(13)
+	v5 = uint32(2)
+	v1 = v0
+	if int32(v6) >= int32(v2) {
+		goto L1
+	}
+	i1 = v6 << (uint32(4) & 31)
+	i0 = v3 + i1
+	i0 = i0 + uint32(4)
+	i1 = v9 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	v1 = v0
+	goto L1
+L18:
+	v5 = uint32(2)
+	v1 = v0
+	if v7 != uint32(13) {
+		goto L1
+	}
+	if int32(v6) >= int32(v2) {
+		goto L19
+	}
+	i1 = v6 << (uint32(4) & 31)
+	i0 = v3 + i1
+	i0 = i0 + uint32(8)
+	*(*uint32)(unsafe.Add(b, i0)) = v0
+L19:
+	i0 = v6 + uint32(1)
+	v6 = i0
+	v7 = uint32(13)
+	goto L8
+L13:
+	v1 = v0
+	v5 = v8
+	if int32(v6) >= int32(v2) {
+		goto L1
+	}
+	i1 = v6 << (uint32(4) & 31)
+	i0 = v3 + i1
+	i0 = i0 + uint32(12)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+	goto L9
+L12:
+	v5 = uint32(0)
+	v1 = v0
+	i0 = v8 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L1
+	case 1:
+		goto L20
+	default:
+		goto L9
+	}
+L20:
+	v5 = uint32(2)
+	v1 = v0
+	if int32(v6) >= int32(v2) {
+		goto L1
+	}
+	v1 = v0
+	i1 = v6 << (uint32(4) & 31)
+	i0 = v3 + i1
+	v8 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v8)+12)))
+	if i0 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
+	if v0 == i1 {
+		goto L21
+	}
+	if v11 != uint32(32) {
+		goto L21
+	}
+	v10 = uint32(7)
+	i0 = v9 + uint32(4)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v1 = i0
+	i0 = v1 + k32(4294967080)
+	switch i0 {
+	case 0, 1, 2, 3:
+		goto L22
+	case 4, 5, 6, 7:
+		goto L25
+	case 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38:
+		goto L23
+	case 39:
+		goto L24
+	default:
+		goto L26
+	}
+L26:
+	if v1 != 0 {
+		goto L23
+	}
+	i0 = v9 + uint32(5)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v1 = i0
+	if v1 == uint32(32) {
+		goto L21
+	}
+	i0 = v4 + v1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v10 = i0
+	goto L22
+L25:
+	v10 = uint32(8)
+	goto L22
+L24:
+	i0 = v9 + uint32(5)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 <= uint32(253) {
+		goto L23
+	}
+	v10 = uint32(0)
+	goto L22
+L23:
+	v10 = uint32(29)
+L22:
+	v1 = v0
+	if v10 != v7 {
+		goto L1
+	}
+L21:
+	*(*uint8)(unsafe.Add(b, uint64(v8)+12)) = uint8(k32(0))
+	v1 = v0
+	goto L1
+L11:
+	v5 = uint32(0)
+	v1 = v0
+	i0 = v8 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L1
+	case 1:
+		goto L27
+	default:
+		goto L9
+	}
+L27:
+	v5 = uint32(2)
+	v1 = v0
+	if int32(v6) >= int32(v2) {
+		goto L1
+	}
+	i1 = v6 << (uint32(4) & 31)
+	i0 = v3 + i1
+	i0 = i0 + uint32(12)
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+	v1 = v0
+	goto L1
+L10:
+	v5 = uint32(2)
+	v1 = v0
+	if v8 == uint32(2) {
+		goto L1
+	}
+	return v6
+L9:
+	v1 = v0
+	v5 = v8
+	goto L1
+L8:
+	v5 = uint32(0)
+	v1 = v0
+	goto L1
+L5:
+	if v8 != 0 {
+		goto L28
+	}
+	v8 = uint32(1)
+	if int32(v6) >= int32(v2) {
+		goto L28
+	}
+	v8 = uint32(1)
+	i1 = v6 << (uint32(4) & 31)
+	i0 = v3 + i1
+	v1 = i0
+	*(*uint8)(unsafe.Add(b, uint64(v1)+12)) = uint8(k32(1))
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+L28:
+	i0 = v9 + uint32(4)
+	v1 = i0
+	v5 = v8
+	goto L1
+L4:
+	v1 = v10
+	v5 = v8
+	if v8 != 0 {
+		goto L1
+	}
+	v1 = v10
+	v5 = uint32(1)
+	if int32(v6) >= int32(v2) {
+		goto L1
+	}
+	v5 = uint32(1)
+	i1 = v6 << (uint32(4) & 31)
+	i0 = v3 + i1
+	v1 = i0
+	*(*uint8)(unsafe.Add(b, uint64(v1)+12)) = uint8(k32(1))
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	v1 = v10
+	goto L1
+L3:
+	v1 = v0
+	v5 = v8
+	if v8 != 0 {
+		goto L1
+	}
+	v1 = v0
+	v5 = uint32(1)
+	if int32(v6) >= int32(v2) {
+		goto L1
+	}
+	v5 = uint32(1)
+	i1 = v6 << (uint32(4) & 31)
+	i0 = v3 + i1
+	v1 = i0
+	*(*uint8)(unsafe.Add(b, uint64(v1)+12)) = uint8(k32(1))
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	v1 = v0
+	goto L1
+L2:
+	v1 = v0
+	v5 = v8
+	if v8 != 0 {
+		goto L1
+	}
+	v1 = v0
+	v5 = uint32(1)
+	if int32(v6) >= int32(v2) {
+		goto L1
+	}
+	v5 = uint32(1)
+	i1 = v6 << (uint32(4) & 31)
+	i0 = v3 + i1
+	v1 = i0
+	*(*uint8)(unsafe.Add(b, uint64(v1)+12)) = uint8(k32(1))
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	v1 = v0
+	goto L1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7805(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = v1 + uint32(4)
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	if i0 != 0 {
+		goto L3
+	}
+	i0 = v1 + uint32(5)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(120) {
+		goto L3
+	}
+	i0 = v1 + uint32(6)
+	v2 = i0
+	v1 = uint32(0)
+L4:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = v2 + uint32(1)
+	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
+	v3 = i0
+	i0 = v3 & uint32(255)
+	v4 = i0
+	if v4 == uint32(59) {
+		goto L2
+	}
+	i0 = v4 + k32(4294967248)
+	switch i0 {
+	case 0, 1, 2, 3, 4, 5, 6, 7, 8, 9:
+		goto L9
+	case 17, 18, 19, 20, 21, 22:
+		goto L8
+	case 49, 50, 51, 52, 53, 54:
+		goto L7
+	default:
+		goto L5
+	}
+L9:
+	i0 = v3 + k32(4294967248)
+	i1 = v1 << (uint32(4) & 31)
+	i0 = i0 | i1
+	v1 = i0
+	goto L6
+L8:
+	i0 = v1 << (uint32(4) & 31)
+	i0 = i0 + v3
+	i0 = i0 + k32(4294967241)
+	v1 = i0
+	goto L6
+L7:
+	i0 = v1 << (uint32(4) & 31)
+	i0 = i0 + v3
+	i0 = i0 + k32(4294967209)
+	v1 = i0
+L6:
+	if int32(v1) <= int32(uint32(1114111)) {
+		goto L5
+	}
+	return k32(4294967295)
+L5:
+	i0 = v2 + uint32(2)
+	v2 = i0
+	goto L4
+L3:
+	v1 = uint32(0)
+L10:
+	v3 = k32(4294967295)
+	v4 = k32(4294967295)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	if i0 != 0 {
+		goto L11
+	}
+	i0 = v2 + uint32(1)
+	i0 = uint32(*(*int8)(unsafe.Add(b, i0)))
+	v4 = i0
+	if v4 == uint32(59) {
+		goto L2
+	}
+L11:
+	i0 = v2 + uint32(2)
+	v2 = i0
+	i0 = v1 * uint32(10)
+	i0 = i0 + v4
+	i0 = i0 + k32(4294967248)
+	v1 = i0
+	if int32(v1) < int32(uint32(1114112)) {
+		goto L10
+	}
+	goto L1
+L2:
+	v3 = k32(4294967295)
+	i0 = uint32(int32(v1) >> (uint32(8) & 31))
+	v2 = i0
+	i0 = v2 + k32(4294967080)
+	if i0 < uint32(8) {
+		goto L1
+	}
+	if v2 == uint32(255) {
+		goto L13
+	}
+	if v2 != 0 {
+		goto L12
+	}
+	i0 = v1 + uint32(9987576)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L12
+	}
+	goto L1
+L13:
+	i0 = v1 & k32(4294967294)
+	if i0 == uint32(65534) {
+		goto L1
+	}
+L12:
+	v3 = v1
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7806(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = v2 - v1
+	i0 = div32s(i0, uint32(2))
+	i0 = i0 + k32(4294967294)
+	switch i0 {
+	case 0:
+		goto L4
+	case 1:
+		goto L3
+	case 2:
+		goto L2
+	default:
+		goto L1
+	}
+L4:
+	i0 = v1 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v1 + uint32(3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(116) {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != 0 {
+		goto L1
+	}
+	i3 = v1 + uint32(1)
+	i3 = uint32(*(*uint8)(unsafe.Add(b, i3)))
+	i3 = i3 & uint32(255)
+	v1 = i3
+	if v1 == uint32(103) {
+		i1 = uint32(62)
+	} else {
+		i1 = uint32(0)
+	}
+	if v1 == uint32(108) {
+		i0 = uint32(60)
+	} else {
+		i0 = i1
+	}
+	return i0
+L3:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v1 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(97) {
+		goto L1
+	}
+	i0 = v1 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v1 + uint32(3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(109) {
+		goto L1
+	}
+	i0 = v1 + uint32(4)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v1 + uint32(5)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(112) {
+		goto L1
+	}
+	return uint32(38)
+L2:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v1 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967199)
+	switch i0 {
+	case 0:
+		goto L5
+	case 16:
+		goto L6
+	default:
+		goto L1
+	}
+L6:
+	i0 = v1 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v1 + uint32(3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(117) {
+		goto L1
+	}
+	i0 = v1 + uint32(4)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v1 + uint32(5)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(111) {
+		goto L1
+	}
+	i0 = v1 + uint32(6)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v1 + uint32(7)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(116) {
+		goto L1
+	}
+	return uint32(34)
+L5:
+	i0 = v1 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v1 + uint32(3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(112) {
+		goto L1
+	}
+	i0 = v1 + uint32(4)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v1 + uint32(5)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(111) {
+		goto L1
+	}
+	i0 = v1 + uint32(6)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v1 + uint32(7)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(115) {
+		goto L1
+	}
+	return uint32(39)
+L1:
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7807(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) {
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = v2 - v1
+	if int32(i0) < int32(uint32(2)) {
+		goto L1
+	}
+	i0 = v0 + uint32(72)
+	v4 = i0
+L2:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v0 = i0
+	i0 = v0 + k32(4294967080)
+	if i0 < uint32(4) {
+		goto L8
+	}
+	if v0 != 0 {
+		goto L5
+	}
+	i1 = v1 + uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	i0 = v4 + i1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967291)
+	switch i0 {
+	case 0:
+		goto L10
+	case 1:
+		goto L9
+	case 2:
+		goto L8
+	case 4:
+		goto L6
+	case 5:
+		goto L7
+	default:
+		goto L5
+	}
+L10:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	goto L4
+L9:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = v1 + uint32(3)
+	v1 = i0
+	goto L3
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = v1 + uint32(4)
+	v1 = i0
+	goto L3
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	goto L4
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = v1 + uint32(2)
+	v0 = i1
+	i0 = v2 - v0
+	if int32(i0) >= int32(uint32(2)) {
+		goto L11
+	}
+	v1 = v0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
+	goto L3
+L11:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	if i0 == 0 {
+		goto L12
+	}
+	v1 = v0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
+	goto L3
+L12:
+	i0 = v1 + uint32(4)
+	i3 = v1 + uint32(3)
+	i3 = uint32(*(*uint8)(unsafe.Add(b, i3)))
+	i2 = v4 + i3
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	i2 = i2 & uint32(255)
+	if !(i2 == uint32(10)) {
+		i0 = v0
+	}
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = uint32(0)
+	goto L3
+L5:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i1 = i1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+L4:
+	i0 = v1 + uint32(2)
+	v1 = i0
+L3:
+	i0 = v2 - v1
+	if int32(i0) > int32(uint32(1)) {
+		goto L2
+	}
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7808(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	v4 = uint32(1)
+	i1 = v1 + uint32(2)
+	v1 = i1
+	i0 = v2 - v1
+	i0 = i0 + k32(4294967294)
+	v2 = i0
+	if int32(v2) < int32(uint32(2)) {
+		goto L2
+	}
+	i0 = v0 + uint32(72)
+	v5 = i0
+L3:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != 0 {
+		goto L1
+	}
+	i1 = v1 + uint32(1)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v0 = i1
+	i0 = v5 + v0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 + k32(4294967287)
+	v4 = i0
+	if v4 > uint32(26) {
+		goto L5
+	}
+	i0 = uint32(1) << (v4 & 31)
+	v6 = i0
+	i0 = v6 & uint32(132499443)
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = uint32(int8(v0))
+	v7 = i0
+	i0 = v6 & uint32(139264)
+	if i0 != 0 {
+		goto L6
+	}
+	if v4 != uint32(12) {
+		goto L5
+	}
+	if v7 != uint32(9) {
+		goto L4
+	}
+	goto L1
+L6:
+	if int32(v7) > int32(k32(4294967295)) {
+		goto L4
+	}
+L5:
+	if v0 == uint32(64) {
+		goto L4
+	}
+	if v0 != uint32(36) {
+		goto L1
+	}
+L4:
+	i0 = v1 + uint32(2)
+	v1 = i0
+	v4 = uint32(1)
+	i0 = v2 + k32(4294967294)
+	v2 = i0
+	if int32(v2) > int32(uint32(1)) {
+		goto L3
+	}
+L2:
+	return v4
+L1:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7809(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	i2 = v2 - v5
+	i2 = i2 & k32(4294967294)
+	i1 = v5 + i2
+	v6 = i1
+	if v5 >= v6 {
+		goto L2
+	}
+L3:
+	i0 = v5 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v7 = i0
+	i0 = uint32(int8(v7))
+	v2 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	v8 = i0
+	switch v8 {
+	case 0:
+		goto L7
+	case 1, 2, 3, 4, 5, 6, 7:
+		goto L6
+	default:
+		goto L5
+	}
+L7:
+	if int32(v2) < int32(uint32(0)) {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v8 = i0
+	if v8 != v4 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	return uint32(2)
+L8:
+	i1 = v8 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	*(*uint8)(unsafe.Add(b, v8)) = uint8(v2)
+	goto L4
+L6:
+	v9 = uint32(2)
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	v7 = i1
+	i0 = v4 - v7
+	if int32(i0) < int32(uint32(2)) {
+		goto L1
+	}
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = v8 << (uint32(2) & 31)
+	i2 = v2 >> (uint32(6) & 31)
+	i2 = i2 & uint32(3)
+	i1 = i1 | i2
+	i1 = i1 | uint32(192)
+	*(*uint8)(unsafe.Add(b, v7)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	v8 = i1
+	i1 = v8 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = v2 & uint32(63)
+	i1 = i1 | uint32(128)
+	*(*uint8)(unsafe.Add(b, v8)) = uint8(i1)
+	goto L4
+L5:
+	i0 = v8 + k32(4294967080)
+	if i0 < uint32(4) {
+		goto L9
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	v7 = i1
+	i0 = v4 - v7
+	if int32(i0) >= int32(uint32(3)) {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	return uint32(2)
+L10:
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = v8 >> (uint32(4) & 31)
+	i1 = i1 | uint32(224)
+	*(*uint8)(unsafe.Add(b, v7)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	v7 = i1
+	i1 = v7 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = v2 & uint32(192)
+	i1 = i1 >> (uint32(6) & 31)
+	i2 = v8 << (uint32(2) & 31)
+	i2 = i2 & uint32(60)
+	i1 = i1 | i2
+	i1 = i1 | uint32(128)
+	*(*uint8)(unsafe.Add(b, v7)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	v8 = i1
+	i1 = v8 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = v2 & uint32(63)
+	i1 = i1 | uint32(128)
+	*(*uint8)(unsafe.Add(b, v8)) = uint8(i1)
+	goto L4
+L9:
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	v9 = i1
+	i0 = v4 - v9
+	if int32(i0) >= int32(uint32(4)) {
+		goto L11
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	return uint32(2)
+L11:
+	i0 = v6 - v5
+	if int32(i0) >= int32(uint32(4)) {
+		goto L12
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	return uint32(1)
+L12:
+	i1 = v9 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = v8 << (uint32(2) & 31)
+	i1 = i1 & uint32(12)
+	i2 = v7 >> (uint32(6) & 31)
+	i1 = i1 | i2
+	i1 = i1 + uint32(1)
+	v8 = i1
+	i1 = v8 >> (uint32(2) & 31)
+	i1 = i1 | uint32(240)
+	*(*uint8)(unsafe.Add(b, v9)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	v9 = i1
+	i1 = v9 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = v8 << (uint32(4) & 31)
+	i1 = i1 & uint32(48)
+	i2 = v7 >> (uint32(2) & 31)
+	i2 = i2 & uint32(15)
+	i1 = i1 | i2
+	i1 = i1 | uint32(128)
+	*(*uint8)(unsafe.Add(b, v9)) = uint8(i1)
+	i0 = v5 + uint32(2)
+	v8 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v8)))
+	v7 = i0
+	i0 = v5 + uint32(3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	v9 = i1
+	i1 = v9 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = v2 << (uint32(4) & 31)
+	i1 = i1 & uint32(48)
+	i2 = v5 >> (uint32(6) & 31)
+	i1 = i1 | i2
+	i2 = v7 << (uint32(2) & 31)
+	i2 = i2 & uint32(12)
+	i1 = i1 | i2
+	i1 = i1 | uint32(128)
+	*(*uint8)(unsafe.Add(b, v9)) = uint8(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i1
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = v5 & uint32(63)
+	i1 = i1 | uint32(128)
+	*(*uint8)(unsafe.Add(b, v2)) = uint8(i1)
+	v5 = v8
+L4:
+	i0 = v5 + uint32(2)
+	v5 = i0
+	if v5 < v6 {
+		goto L3
+	}
+L2:
+	v9 = uint32(0)
+L1:
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	return v9
+}
+
+//go:norace
+//go:nocheckptr
+func fn7810(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v5 = i0
+	i1 = v2 - v5
+	i1 = i1 & k32(4294967294)
+	v2 = i1
+	i0 = v5 + v2
+	v6 = i0
+	v7 = uint32(0)
+	i2 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = v4 - i2
+	if int32(v2) <= int32(i1) {
+		goto L1
+	}
+	i0 = v6 + k32(4294967294)
+	v2 = i0
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i2 = i2 & uint32(248)
+	i2 = b2i(i2 == uint32(216))
+	v7 = i2
+	if v7 != 0 {
+		i0 = v2
+	} else {
+		i0 = v6
+	}
+	v6 = i0
+L1:
+	if v5 >= v6 {
+		goto L2
+	}
+L4:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v2 = i0
+	if v2 >= v4 {
+		goto L3
+	}
+	i0 = uint32(*(*uint16)(unsafe.Add(b, v5)))
+	v5 = i0
+	i1 = v2 + uint32(2)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = v5 << (uint32(8) & 31)
+	i2 = v5 >> (uint32(8) & 31)
+	i1 = i1 | i2
+	*(*uint16)(unsafe.Add(b, v2)) = uint16(i1)
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = i1 + uint32(2)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	if v5 < v6 {
+		goto L4
+	}
+	goto L2
+L3:
+	if v2 != v4 {
+		goto L2
+	}
+	v7 = uint32(2)
+L2:
+	return v7
+}
+
+//go:norace
+//go:nocheckptr
+func fn7811(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	b := m.base
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(11)
+	v3 = uint32(1)
+	i0 = v1 - v0
+	if i0 != uint32(6) {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	if i0 != 0 {
+		goto L1
+	}
+	v3 = uint32(1)
+	i0 = v0 + uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v1 = i0
+	if v1 != uint32(120) {
+		goto L3
+	}
+	v1 = uint32(0)
+	goto L2
+L3:
+	if v1 != uint32(88) {
+		goto L1
+	}
+	v1 = uint32(1)
+L2:
+	i0 = v0 + uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v4 = i0
+	if v4 == uint32(109) {
+		goto L4
+	}
+	if v4 != uint32(77) {
+		goto L1
+	}
+	v1 = uint32(1)
+L4:
+	i0 = v0 + uint32(4)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = v0 + uint32(5)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v0 = i0
+	if v0 == uint32(108) {
+		goto L5
+	}
+	v3 = uint32(1)
+	if v0 != uint32(76) {
+		goto L1
+	}
+	return uint32(0)
+L5:
+	v3 = uint32(0)
+	if v1 != 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(12)
+	v3 = uint32(1)
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7812(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn7813(m, v0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7813(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522880))
+	v2 = i0
+	if v2 != 0 {
+		goto L13
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523328))
+	v3 = i0
+	if v3 != 0 {
+		goto L14
+	}
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10523340)) = k64(18446744073709551615)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10523332)) = uint64(281474976776192)
+	i1 = v1 + uint32(8)
+	i1 = i1 & k32(4294967280)
+	i1 = i1 ^ uint32(1431655768)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523328)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523348)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523300)) = uint32(0)
+L14:
+	if k32(10551296) < uint32(10525712) {
+		goto L12
+	}
+	v2 = uint32(0)
+	i0 = k32(10551296) - uint32(10525712)
+	if i0 < uint32(89) {
+		goto L13
+	}
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523304)) = uint32(10525712)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522872)) = uint32(10525712)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522892)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522888)) = k32(4294967295)
+	i1 = k32(10551296) - uint32(10525712)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523308)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523292)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523288)) = v3
+L15:
+	i0 = v4 + uint32(10522916)
+	i1 = v4 + uint32(10522904)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v3
+	i1 = v4 + uint32(10522896)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	i0 = v4 + uint32(10522908)
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	i0 = v4 + uint32(10522924)
+	i1 = v4 + uint32(10522912)
+	v5 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, v5)) = v3
+	i0 = v4 + uint32(10522932)
+	i1 = v4 + uint32(10522920)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v3
+	*(*uint32)(unsafe.Add(b, v3)) = v5
+	i0 = v4 + uint32(10522928)
+	*(*uint32)(unsafe.Add(b, i0)) = v3
+	i0 = v4 + uint32(32)
+	v4 = i0
+	if v4 != uint32(256) {
+		goto L15
+	}
+	i0 = uint32(10551296) + k32(4294967244)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(56)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523344))
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522884)) = i1
+	i2 = k32(4294967288) - uint32(10525712)
+	i2 = i2 & uint32(15)
+	v4 = i2
+	i1 = uint32(10525712) + v4
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522880)) = v2
+	i1 = k32(10551296) - uint32(10525712)
+	i1 = i1 - v4
+	i1 = i1 + k32(4294967240)
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522868)) = v4
+	i1 = v4 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
+L13:
+	if v0 > uint32(236) {
+		goto L17
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856))
+	v6 = i0
+	i2 = v0 + uint32(19)
+	i2 = i2 & uint32(496)
+	if v0 < uint32(11) {
+		i1 = uint32(16)
+	} else {
+		i1 = i2
+	}
+	v5 = i1
+	i1 = v5 >> (uint32(3) & 31)
+	v3 = i1
+	i0 = v6 >> (v3 & 31)
+	v4 = i0
+	i0 = v4 & uint32(3)
+	if i0 == 0 {
+		goto L18
+	}
+	i0 = v4 & uint32(1)
+	i0 = i0 | v3
+	i0 = i0 ^ uint32(1)
+	v5 = i0
+	i0 = v5 << (uint32(3) & 31)
+	v3 = i0
+	i0 = v3 + uint32(10522896)
+	v4 = i0
+	i1 = v3 + uint32(10522904)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v3 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v0 = i1
+	if v4 != v0 {
+		goto L20
+	}
+	i2 = bits.RotateLeft32(k32(4294967294), int(v5&31))
+	i1 = v6 & i2
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856)) = i1
+	goto L19
+L20:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v4
+L19:
+	i0 = v3 + uint32(8)
+	v4 = i0
+	i1 = v5 << (uint32(3) & 31)
+	v5 = i1
+	i1 = v5 | uint32(3)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = v3 + v5
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i1 = i1 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	goto L1
+L18:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864))
+	v7 = i1
+	if v5 <= v7 {
+		goto L16
+	}
+	if v4 == 0 {
+		goto L21
+	}
+	i0 = v4 << (v3 & 31)
+	i1 = uint32(2) << (v3 & 31)
+	v4 = i1
+	i2 = uint32(0) - v4
+	i1 = v4 | i2
+	i0 = i0 & i1
+	i0 = uint32(bits.TrailingZeros32(i0))
+	v3 = i0
+	i0 = v3 << (uint32(3) & 31)
+	v4 = i0
+	i0 = v4 + uint32(10522896)
+	v0 = i0
+	i1 = v4 + uint32(10522904)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v4 = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v8 = i1
+	if v0 != v8 {
+		goto L23
+	}
+	i2 = bits.RotateLeft32(k32(4294967294), int(v3&31))
+	i1 = v6 & i2
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856)) = v6
+	goto L22
+L23:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v8)+12)) = v0
+L22:
+	i1 = v5 | uint32(3)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	i1 = v3 << (uint32(3) & 31)
+	v3 = i1
+	i0 = v4 + v3
+	i1 = v3 - v5
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v0
+	i0 = v4 + v5
+	v8 = i0
+	i1 = v0 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v8)+4)) = i1
+	if v7 == 0 {
+		goto L24
+	}
+	i0 = v7 & k32(4294967288)
+	i0 = i0 + uint32(10522896)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876))
+	v3 = i0
+	i2 = v7 >> (uint32(3) & 31)
+	i1 = uint32(1) << (i2 & 31)
+	v9 = i1
+	i0 = v6 & v9
+	if i0 != 0 {
+		goto L26
+	}
+	i1 = v6 | v9
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856)) = i1
+	v9 = v5
+	goto L25
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v9 = i0
+L25:
+	*(*uint32)(unsafe.Add(b, uint64(v9)+12)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v9
+L24:
+	i0 = v4 + uint32(8)
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = v0
+	goto L1
+L21:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
+	v10 = i0
+	if v10 == 0 {
+		goto L16
+	}
+	i0 = uint32(bits.TrailingZeros32(v10))
+	i0 = i0 << (uint32(2) & 31)
+	i0 = i0 + uint32(10523160)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+4))
+	i0 = i0 & k32(4294967288)
+	i0 = i0 - v5
+	v3 = i0
+	v0 = v8
+L28:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v4 = i0
+	if v4 != 0 {
+		goto L29
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i0
+	if v4 == 0 {
+		goto L27
+	}
+L29:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = i0 & k32(4294967288)
+	i0 = i0 - v5
+	v0 = i0
+	i2 = b2i(v0 < v3)
+	i0 = v0
+	v0 = i2
+	if v0 == 0 {
+		i0 = v3
+	}
+	v3 = i0
+	if v0 != 0 {
+		i0 = v4
+	} else {
+		i0 = v8
+	}
+	v8 = i0
+	v0 = v4
+	goto L28
+L27:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+24))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+12))
+	v4 = i0
+	if v4 == v8 {
+		goto L30
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+8))
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v0
+	goto L2
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
+	v0 = i0
+	if v0 == 0 {
+		goto L32
+	}
+	i0 = v8 + uint32(20)
+	v9 = i0
+	goto L31
+L32:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
+	v0 = i0
+	if v0 == 0 {
+		goto L11
+	}
+	i0 = v8 + uint32(16)
+	v9 = i0
+L31:
+L33:
+	v11 = v9
+	v4 = v0
+	i0 = v4 + uint32(20)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	v0 = i0
+	if v0 != 0 {
+		goto L33
+	}
+	i0 = v4 + uint32(16)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v0 = i0
+	if v0 != 0 {
+		goto L33
+	}
+	*(*uint32)(unsafe.Add(b, v11)) = uint32(0)
+	goto L2
+L17:
+	v5 = k32(4294967295)
+	if v0 > k32(4294967231) {
+		goto L16
+	}
+	i0 = v0 + uint32(19)
+	v4 = i0
+	i0 = v4 & k32(4294967280)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
+	v10 = i0
+	if v10 == 0 {
+		goto L16
+	}
+	v7 = uint32(31)
+	if v0 > uint32(16777196) {
+		goto L34
+	}
+	i2 = v4 >> (uint32(8) & 31)
+	i2 = uint32(bits.LeadingZeros32(i2))
+	v4 = i2
+	i1 = uint32(38) - v4
+	i0 = v5 >> (i1 & 31)
+	i0 = i0 & uint32(1)
+	i1 = v4 << (uint32(1) & 31)
+	i0 = i0 - i1
+	i0 = i0 + uint32(62)
+	v7 = i0
+L34:
+	i0 = uint32(0) - v5
+	v3 = i0
+	i0 = v7 << (uint32(2) & 31)
+	i0 = i0 + uint32(10523160)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v0 = i0
+	if v0 != 0 {
+		goto L38
+	}
+	v4 = uint32(0)
+	v9 = uint32(0)
+	goto L37
+L38:
+	v4 = uint32(0)
+	i3 = v7 >> (uint32(1) & 31)
+	i2 = uint32(25) - i3
+	if v7 == uint32(31) {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	i0 = v5 << (i1 & 31)
+	v8 = i0
+	v9 = uint32(0)
+L39:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = i0 & k32(4294967288)
+	i0 = i0 - v5
+	v6 = i0
+	if v6 >= v3 {
+		goto L40
+	}
+	v3 = v6
+	v9 = v0
+	if v6 != 0 {
+		goto L40
+	}
+	v3 = uint32(0)
+	v9 = v0
+	v4 = v0
+	goto L36
+L40:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v6 = i1
+	i4 = v8 >> (uint32(29) & 31)
+	i4 = i4 & uint32(4)
+	i3 = v0 + i4
+	i3 = i3 + uint32(16)
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	v11 = i3
+	if v6 == v11 {
+		i0 = v4
+	} else {
+		i0 = v6
+	}
+	if v6 == 0 {
+		i0 = v4
+	}
+	v4 = i0
+	i0 = v8 << (uint32(1) & 31)
+	v8 = i0
+	v0 = v11
+	if v11 != 0 {
+		goto L39
+	}
+L37:
+	i0 = v4 | v9
+	if i0 != 0 {
+		goto L41
+	}
+	v9 = uint32(0)
+	i0 = uint32(2) << (v7 & 31)
+	v4 = i0
+	i1 = uint32(0) - v4
+	i0 = v4 | i1
+	i0 = i0 & v10
+	v4 = i0
+	if v4 == 0 {
+		goto L16
+	}
+	i0 = uint32(bits.TrailingZeros32(v4))
+	i0 = i0 << (uint32(2) & 31)
+	i0 = i0 + uint32(10523160)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+L41:
+	if v4 == 0 {
+		goto L35
+	}
+L36:
+L42:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = i0 & k32(4294967288)
+	i0 = i0 - v5
+	v6 = i0
+	i0 = b2i(v6 < v3)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v0 = i0
+	if v0 != 0 {
+		goto L43
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	v0 = i0
+L43:
+	if v8 != 0 {
+		i0 = v6
+	} else {
+		i0 = v3
+	}
+	v3 = i0
+	if v8 != 0 {
+		i0 = v4
+	} else {
+		i0 = v9
+	}
+	v9 = i0
+	v4 = v0
+	if v0 != 0 {
+		goto L42
+	}
+L35:
+	if v9 == 0 {
+		goto L16
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864))
+	i1 = i1 - v5
+	if v3 >= i1 {
+		goto L16
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+24))
+	v11 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+12))
+	v4 = i0
+	if v4 == v9 {
+		goto L44
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+8))
+	v0 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v0
+	goto L3
+L44:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
+	v0 = i0
+	if v0 == 0 {
+		goto L46
+	}
+	i0 = v9 + uint32(20)
+	v8 = i0
+	goto L45
+L46:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+16))
+	v0 = i0
+	if v0 == 0 {
+		goto L10
+	}
+	i0 = v9 + uint32(16)
+	v8 = i0
+L45:
+L47:
+	v6 = v8
+	v4 = v0
+	i0 = v4 + uint32(20)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	v0 = i0
+	if v0 != 0 {
+		goto L47
+	}
+	i0 = v4 + uint32(16)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v0 = i0
+	if v0 != 0 {
+		goto L47
+	}
+	*(*uint32)(unsafe.Add(b, v6)) = uint32(0)
+	goto L3
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864))
+	v4 = i0
+	if v4 < v5 {
+		goto L48
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876))
+	v3 = i0
+	i0 = v4 - v5
+	v0 = i0
+	if v0 < uint32(16) {
+		goto L50
+	}
+	i0 = v3 + v5
+	v8 = i0
+	i1 = v0 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v8)+4)) = i1
+	i0 = v3 + v4
+	*(*uint32)(unsafe.Add(b, i0)) = v0
+	i1 = v5 | uint32(3)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	goto L49
+L50:
+	i1 = v4 | uint32(3)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = v3 + v4
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i1 = i1 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	v8 = uint32(0)
+	v0 = uint32(0)
+L49:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876)) = v8
+	i0 = v3 + uint32(8)
+	v4 = i0
+	goto L1
+L48:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522868))
+	v0 = i0
+	if v0 <= v5 {
+		goto L51
+	}
+	i0 = v2 + v5
+	v4 = i0
+	i1 = v0 - v5
+	v3 = i1
+	i1 = v3 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522880)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522868)) = v3
+	i1 = v5 | uint32(3)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
+	i0 = v2 + uint32(8)
+	v4 = i0
+	goto L1
+L51:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523328))
+	if i0 == 0 {
+		goto L53
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	v3 = i0
+	goto L52
+L53:
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10523340)) = k64(18446744073709551615)
+	*(*uint64)(unsafe.Add(b, uint64(uint32(0))+10523332)) = uint64(281474976776192)
+	i1 = v1 + uint32(12)
+	i1 = i1 & k32(4294967280)
+	i1 = i1 ^ uint32(1431655768)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523328)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523348)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523300)) = uint32(0)
+	v3 = uint32(65536)
+L52:
+	v4 = uint32(0)
+	i1 = v5 + uint32(71)
+	v11 = i1
+	i0 = v3 + v11
+	v8 = i0
+	i1 = uint32(0) - v3
+	v6 = i1
+	i0 = v8 & v6
+	v9 = i0
+	if v9 > v5 {
+		goto L54
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(48)
+	goto L1
+L54:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523296))
+	v4 = i0
+	if v4 == 0 {
+		goto L55
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523288))
+	v3 = i0
+	i0 = v3 + v9
+	v7 = i0
+	if v7 <= v3 {
+		goto L56
+	}
+	if v7 <= v4 {
+		goto L55
+	}
+L56:
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(48)
+	goto L1
+L55:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10523300)))
+	i0 = i0 & uint32(4)
+	if i0 != 0 {
+		goto L7
+	}
+	if v2 == 0 {
+		goto L59
+	}
+	v4 = uint32(10523304)
+L60:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v3 = i0
+	if v3 > v2 {
+		goto L61
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = v3 + i1
+	if i0 > v2 {
+		goto L58
+	}
+L61:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v4 = i0
+	if v4 != 0 {
+		goto L60
+	}
+L59:
+	i0 = fn7943(m, uint32(0))
+	v8 = i0
+	if v8 == k32(4294967295) {
+		goto L8
+	}
+	v6 = v9
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523332))
+	v4 = i0
+	i0 = v4 + k32(4294967295)
+	v3 = i0
+	i0 = v3 & v8
+	if i0 == 0 {
+		goto L62
+	}
+	i0 = v9 - v8
+	i1 = v3 + v8
+	i2 = uint32(0) - v4
+	i1 = i1 & i2
+	i0 = i0 + i1
+	v6 = i0
+L62:
+	if v6 <= v5 {
+		goto L8
+	}
+	if v6 > uint32(2147483646) {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523296))
+	v4 = i0
+	if v4 == 0 {
+		goto L63
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523288))
+	v3 = i0
+	i0 = v3 + v6
+	v0 = i0
+	if v0 <= v3 {
+		goto L8
+	}
+	if v0 > v4 {
+		goto L8
+	}
+L63:
+	i0 = fn7943(m, v6)
+	v4 = i0
+	if v4 != v8 {
+		goto L57
+	}
+	goto L6
+L58:
+	i0 = v8 - v0
+	i0 = i0 & v6
+	v6 = i0
+	if v6 > uint32(2147483646) {
+		goto L8
+	}
+	i0 = fn7943(m, v6)
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i1 = i1 + i2
+	if v8 == i1 {
+		goto L9
+	}
+	v4 = v8
+L57:
+	i1 = v5 + uint32(72)
+	if v6 >= i1 {
+		goto L64
+	}
+	if v4 == k32(4294967295) {
+		goto L64
+	}
+	i0 = v11 - v6
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	v3 = i1
+	i0 = i0 + v3
+	i1 = uint32(0) - v3
+	i0 = i0 & i1
+	v3 = i0
+	if v3 <= uint32(2147483646) {
+		goto L65
+	}
+	v8 = v4
+	goto L6
+L65:
+	i0 = fn7943(m, v3)
+	if i0 == k32(4294967295) {
+		goto L66
+	}
+	i0 = v3 + v6
+	v6 = i0
+	v8 = v4
+	goto L6
+L66:
+	i0 = uint32(0) - v6
+	i0 = fn7943(m, i0)
+	goto L8
+L64:
+	v8 = v4
+	if v4 != k32(4294967295) {
+		goto L6
+	}
+	goto L8
+L12:
+	panic(ErrUnreachable)
+L11:
+	v4 = uint32(0)
+	goto L2
+L10:
+	v4 = uint32(0)
+	goto L3
+L9:
+	if v8 != k32(4294967295) {
+		goto L6
+	}
+L8:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523300))
+	i1 = i1 | uint32(4)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523300)) = i1
+L7:
+	if v9 > uint32(2147483646) {
+		goto L5
+	}
+	i0 = fn7943(m, v9)
+	v8 = i0
+	i0 = fn7943(m, uint32(0))
+	v4 = i0
+	if v8 == k32(4294967295) {
+		goto L5
+	}
+	if v4 == k32(4294967295) {
+		goto L5
+	}
+	if v8 >= v4 {
+		goto L5
+	}
+	i0 = v4 - v8
+	v6 = i0
+	i1 = v5 + uint32(56)
+	if v6 <= i1 {
+		goto L5
+	}
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523288))
+	i1 = i1 + v6
+	v4 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523288)) = v4
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523292))
+	if v4 <= i1 {
+		goto L67
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523292)) = v4
+L67:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522880))
+	v3 = i0
+	if v3 == 0 {
+		goto L71
+	}
+	v4 = uint32(10523304)
+L72:
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i1
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v9 = i2
+	i1 = v0 + v9
+	if v8 == i1 {
+		goto L70
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v4 = i0
+	if v4 != 0 {
+		goto L72
+	}
+	goto L69
+L71:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522872))
+	v4 = i0
+	if v4 == 0 {
+		goto L74
+	}
+	if v8 >= v4 {
+		goto L73
+	}
+L74:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522872)) = v8
+L73:
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523308)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523304)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522888)) = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523328))
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522892)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523316)) = uint32(0)
+L75:
+	i0 = v4 + uint32(10522916)
+	i1 = v4 + uint32(10522904)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v3
+	i1 = v4 + uint32(10522896)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	i0 = v4 + uint32(10522908)
+	*(*uint32)(unsafe.Add(b, i0)) = v0
+	i0 = v4 + uint32(10522924)
+	i1 = v4 + uint32(10522912)
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v0
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	i0 = v4 + uint32(10522932)
+	i1 = v4 + uint32(10522920)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v3
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	i0 = v4 + uint32(10522928)
+	*(*uint32)(unsafe.Add(b, i0)) = v3
+	i0 = v4 + uint32(32)
+	v4 = i0
+	if v4 != uint32(256) {
+		goto L75
+	}
+	i1 = k32(4294967288) - v8
+	i1 = i1 & uint32(15)
+	v4 = i1
+	i0 = v8 + v4
+	v3 = i0
+	i1 = v6 + k32(4294967240)
+	v0 = i1
+	i1 = v0 - v4
+	v4 = i1
+	i1 = v4 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523344))
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522884)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522868)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522880)) = v3
+	i0 = v8 + v0
+	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = uint32(56)
+	goto L68
+L70:
+	if v3 >= v8 {
+		goto L69
+	}
+	if v3 < v0 {
+		goto L69
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	i0 = i0 & uint32(8)
+	if i0 != 0 {
+		goto L69
+	}
+	i1 = k32(4294967288) - v3
+	i1 = i1 & uint32(15)
+	v0 = i1
+	i0 = v3 + v0
+	v8 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522868))
+	i1 = i1 + v6
+	v11 = i1
+	i1 = v11 - v0
+	v0 = i1
+	i1 = v0 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v8)+4)) = i1
+	i1 = v9 + v6
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523344))
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522884)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522868)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522880)) = v8
+	i0 = v3 + v11
+	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = uint32(56)
+	goto L68
+L69:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522872))
+	if v8 >= i1 {
+		goto L76
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522872)) = v8
+L76:
+	i0 = v8 + v6
+	v0 = i0
+	v4 = uint32(10523304)
+L79:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v9 = i0
+	if v9 == v0 {
+		goto L78
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v4 = i0
+	if v4 != 0 {
+		goto L79
+	}
+	goto L77
+L78:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+12)))
+	i0 = i0 & uint32(8)
+	if i0 == 0 {
+		goto L4
+	}
+L77:
+	v4 = uint32(10523304)
+L81:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v0 = i0
+	if v0 > v3 {
+		goto L82
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = v0 + i1
+	v0 = i0
+	if v0 > v3 {
+		goto L80
+	}
+L82:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v4 = i0
+	goto L81
+L80:
+	i1 = k32(4294967288) - v8
+	i1 = i1 & uint32(15)
+	v4 = i1
+	i0 = v8 + v4
+	v11 = i0
+	i1 = v6 + k32(4294967240)
+	v9 = i1
+	i1 = v9 - v4
+	v4 = i1
+	i1 = v4 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v11)+4)) = i1
+	i0 = v8 + v9
+	*(*uint32)(unsafe.Add(b, uint64(i0)+4)) = uint32(56)
+	i2 = uint32(55) - v0
+	i2 = i2 & uint32(15)
+	i1 = v0 + i2
+	i1 = i1 + k32(4294967233)
+	v9 = i1
+	i3 = v3 + uint32(16)
+	if v9 < i3 {
+		i0 = v3
+	} else {
+		i0 = v9
+	}
+	v9 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v9)+4)) = uint32(35)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523344))
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522884)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522868)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522880)) = v11
+	i0 = v9 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+10523312))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+10523304))
+	*(*uint64)(unsafe.Add(b, uint64(v9)+8)) = l1
+	i1 = v9 + uint32(8)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523312)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523308)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523304)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523316)) = uint32(0)
+	i0 = v9 + uint32(36)
+	v4 = i0
+L83:
+	*(*uint32)(unsafe.Add(b, v4)) = uint32(7)
+	i0 = v4 + uint32(4)
+	v4 = i0
+	if v4 < v0 {
+		goto L83
+	}
+	if v9 == v3 {
+		goto L68
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+4))
+	i1 = i1 & k32(4294967294)
+	*(*uint32)(unsafe.Add(b, uint64(v9)+4)) = i1
+	i1 = v9 - v3
+	v8 = i1
+	*(*uint32)(unsafe.Add(b, v9)) = v8
+	i1 = v8 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	if v8 > uint32(255) {
+		goto L85
+	}
+	i0 = v8 & k32(4294967288)
+	i0 = i0 + uint32(10522896)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856))
+	v0 = i0
+	i2 = v8 >> (uint32(3) & 31)
+	i1 = uint32(1) << (i2 & 31)
+	v8 = i1
+	i0 = v0 & v8
+	if i0 != 0 {
+		goto L87
+	}
+	i1 = v0 | v8
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856)) = i1
+	v0 = v4
+	goto L86
+L87:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v0 = i0
+L86:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v3
+	v8 = uint32(12)
+	v9 = uint32(8)
+	goto L84
+L85:
+	v4 = uint32(31)
+	if v8 > uint32(16777215) {
+		goto L88
+	}
+	i2 = v8 >> (uint32(8) & 31)
+	i2 = uint32(bits.LeadingZeros32(i2))
+	v4 = i2
+	i1 = uint32(38) - v4
+	i0 = v8 >> (i1 & 31)
+	i0 = i0 & uint32(1)
+	i1 = v4 << (uint32(1) & 31)
+	i0 = i0 - i1
+	i0 = i0 + uint32(62)
+	v4 = i0
+L88:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+28)) = v4
+	*(*uint64)(unsafe.Add(b, uint64(v3)+16)) = uint64(0)
+	i0 = v4 << (uint32(2) & 31)
+	i0 = i0 + uint32(10523160)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
+	v9 = i0
+	i1 = uint32(1) << (v4 & 31)
+	v6 = i1
+	i0 = v9 & v6
+	if i0 != 0 {
+		goto L91
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = v3
+	i1 = v9 | v6
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v0
+	goto L90
+L91:
+	i3 = v4 >> (uint32(1) & 31)
+	i2 = uint32(25) - i3
+	if v4 == uint32(31) {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	i0 = v8 << (i1 & 31)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v9 = i0
+L92:
+	v0 = v9
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	i0 = i0 & k32(4294967288)
+	if i0 == v8 {
+		goto L89
+	}
+	i0 = v4 >> (uint32(29) & 31)
+	v9 = i0
+	i0 = v4 << (uint32(1) & 31)
+	v4 = i0
+	i1 = v9 & uint32(4)
+	i0 = v0 + i1
+	i0 = i0 + uint32(16)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v9 = i0
+	if v9 != 0 {
+		goto L92
+	}
+	*(*uint32)(unsafe.Add(b, v6)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v0
+L90:
+	v8 = uint32(8)
+	v9 = uint32(12)
+	v0 = v3
+	v4 = v3
+	goto L84
+L89:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
+	v4 = uint32(0)
+	v8 = uint32(24)
+	v9 = uint32(12)
+L84:
+	i0 = v3 + v9
+	*(*uint32)(unsafe.Add(b, i0)) = v0
+	i0 = v3 + v8
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+L68:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522868))
+	v4 = i0
+	if v4 <= v5 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522880))
+	v3 = i0
+	i0 = v3 + v5
+	v0 = i0
+	i1 = v4 - v5
+	v4 = i1
+	i1 = v4 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522868)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522880)) = v0
+	i1 = v5 | uint32(3)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = v3 + uint32(8)
+	v4 = i0
+	goto L1
+L5:
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(48)
+	goto L1
+L4:
+	*(*uint32)(unsafe.Add(b, v4)) = v8
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i1 = i1 + v6
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	i0 = fn7814(m, v8, v9, v5)
+	v4 = i0
+	goto L1
+L3:
+	if v11 == 0 {
+		goto L93
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v9)+28))
+	v8 = i1
+	i1 = v8 << (uint32(2) & 31)
+	i1 = i1 + uint32(10523160)
+	v0 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	if v9 != i1 {
+		goto L95
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L94
+	}
+	i2 = bits.RotateLeft32(k32(4294967294), int(v8&31))
+	i1 = v10 & i2
+	v10 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860)) = v10
+	goto L93
+L95:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v11)+16))
+	if i3 == v9 {
+		i1 = uint32(16)
+	} else {
+		i1 = uint32(20)
+	}
+	i0 = v11 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	if v4 == 0 {
+		goto L93
+	}
+L94:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v11
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+16))
+	v0 = i0
+	if v0 == 0 {
+		goto L96
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v4
+L96:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v9)+20))
+	v0 = i0
+	if v0 == 0 {
+		goto L93
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v4
+L93:
+	if v3 > uint32(15) {
+		goto L98
+	}
+	i1 = v3 | v5
+	v4 = i1
+	i1 = v4 | uint32(3)
+	*(*uint32)(unsafe.Add(b, uint64(v9)+4)) = i1
+	i0 = v9 + v4
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i1 = i1 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	goto L97
+L98:
+	i0 = v9 + v5
+	v8 = i0
+	i1 = v3 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v8)+4)) = i1
+	i1 = v5 | uint32(3)
+	*(*uint32)(unsafe.Add(b, uint64(v9)+4)) = i1
+	i0 = v8 + v3
+	*(*uint32)(unsafe.Add(b, i0)) = v3
+	if v3 > uint32(255) {
+		goto L99
+	}
+	i0 = v3 & k32(4294967288)
+	i0 = i0 + uint32(10522896)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856))
+	v5 = i0
+	i2 = v3 >> (uint32(3) & 31)
+	i1 = uint32(1) << (i2 & 31)
+	v3 = i1
+	i0 = v5 & v3
+	if i0 != 0 {
+		goto L101
+	}
+	i1 = v5 | v3
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856)) = i1
+	v3 = v4
+	goto L100
+L101:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v3 = i0
+L100:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v8)+12)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v8)+8)) = v3
+	goto L97
+L99:
+	v4 = uint32(31)
+	if v3 > uint32(16777215) {
+		goto L102
+	}
+	i2 = v3 >> (uint32(8) & 31)
+	i2 = uint32(bits.LeadingZeros32(i2))
+	v4 = i2
+	i1 = uint32(38) - v4
+	i0 = v3 >> (i1 & 31)
+	i0 = i0 & uint32(1)
+	i1 = v4 << (uint32(1) & 31)
+	i0 = i0 - i1
+	i0 = i0 + uint32(62)
+	v4 = i0
+L102:
+	*(*uint32)(unsafe.Add(b, uint64(v8)+28)) = v4
+	*(*uint64)(unsafe.Add(b, uint64(v8)+16)) = uint64(0)
+	i0 = v4 << (uint32(2) & 31)
+	i0 = i0 + uint32(10523160)
+	v5 = i0
+	i1 = uint32(1) << (v4 & 31)
+	v0 = i1
+	i0 = v10 & v0
+	if i0 != 0 {
+		goto L103
+	}
+	*(*uint32)(unsafe.Add(b, v5)) = v8
+	i1 = v10 | v0
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v8)+24)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v8)+8)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v8)+12)) = v8
+	goto L97
+L103:
+	i3 = v4 >> (uint32(1) & 31)
+	i2 = uint32(25) - i3
+	if v4 == uint32(31) {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	i0 = v3 << (i1 & 31)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v5))
+	v0 = i0
+L105:
+	v5 = v0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i0 = i0 & k32(4294967288)
+	if i0 == v3 {
+		goto L104
+	}
+	i0 = v4 >> (uint32(29) & 31)
+	v0 = i0
+	i0 = v4 << (uint32(1) & 31)
+	v4 = i0
+	i1 = v0 & uint32(4)
+	i0 = v5 + i1
+	i0 = i0 + uint32(16)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v0 = i0
+	if v0 != 0 {
+		goto L105
+	}
+	*(*uint32)(unsafe.Add(b, v6)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v8)+24)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v8)+12)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v8)+8)) = v8
+	goto L97
+L104:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v8
+	*(*uint32)(unsafe.Add(b, uint64(v8)+24)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v8)+12)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v8)+8)) = v4
+L97:
+	i0 = v9 + uint32(8)
+	v4 = i0
+	goto L1
+L2:
+	if v2 == 0 {
+		goto L106
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v8)+28))
+	v9 = i1
+	i1 = v9 << (uint32(2) & 31)
+	i1 = i1 + uint32(10523160)
+	v0 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	if v8 != i1 {
+		goto L108
+	}
+	*(*uint32)(unsafe.Add(b, v0)) = v4
+	if v4 != 0 {
+		goto L107
+	}
+	i2 = bits.RotateLeft32(k32(4294967294), int(v9&31))
+	i1 = v10 & i2
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860)) = i1
+	goto L106
+L108:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	if i3 == v8 {
+		i1 = uint32(16)
+	} else {
+		i1 = uint32(20)
+	}
+	i0 = v2 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v4
+	if v4 == 0 {
+		goto L106
+	}
+L107:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v2
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
+	v0 = i0
+	if v0 == 0 {
+		goto L109
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+16)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v4
+L109:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v8)+20))
+	v0 = i0
+	if v0 == 0 {
+		goto L106
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v4
+L106:
+	if v3 > uint32(15) {
+		goto L111
+	}
+	i1 = v3 | v5
+	v4 = i1
+	i1 = v4 | uint32(3)
+	*(*uint32)(unsafe.Add(b, uint64(v8)+4)) = i1
+	i0 = v8 + v4
+	v4 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i1 = i1 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	goto L110
+L111:
+	i0 = v8 + v5
+	v0 = i0
+	i1 = v3 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
+	i1 = v5 | uint32(3)
+	*(*uint32)(unsafe.Add(b, uint64(v8)+4)) = i1
+	i0 = v0 + v3
+	*(*uint32)(unsafe.Add(b, i0)) = v3
+	if v7 == 0 {
+		goto L112
+	}
+	i0 = v7 & k32(4294967288)
+	i0 = i0 + uint32(10522896)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876))
+	v4 = i0
+	i1 = v7 >> (uint32(3) & 31)
+	i0 = uint32(1) << (i1 & 31)
+	v9 = i0
+	i0 = v9 & v6
+	if i0 != 0 {
+		goto L114
+	}
+	i1 = v9 | v6
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856)) = i1
+	v9 = v5
+	goto L113
+L114:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+8))
+	v9 = i0
+L113:
+	*(*uint32)(unsafe.Add(b, uint64(v9)+12)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v9
+L112:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = v3
+L110:
+	i0 = v8 + uint32(8)
+	v4 = i0
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7814(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i1 = k32(4294967288) - v0
+	i1 = i1 & uint32(15)
+	i0 = v0 + i1
+	v3 = i0
+	i1 = v2 | uint32(3)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i1 = k32(4294967288) - v1
+	i1 = i1 & uint32(15)
+	i0 = v1 + i1
+	v4 = i0
+	i1 = v3 + v2
+	v5 = i1
+	i0 = v4 - v5
+	v0 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522880))
+	if v4 != i1 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522880)) = v5
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522868))
+	i1 = i1 + v0
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522868)) = v2
+	i1 = v2 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = i1
+	goto L1
+L2:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876))
+	if v4 != i1 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876)) = v5
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864))
+	i1 = i1 + v0
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = v2
+	i1 = v2 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = i1
+	i0 = v5 + v2
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v1 = i0
+	i0 = v1 & uint32(3)
+	if i0 != uint32(1) {
+		goto L4
+	}
+	i0 = v1 & k32(4294967288)
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v2 = i0
+	if v1 > uint32(255) {
+		goto L6
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v7 = i1
+	if v2 != v7 {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856))
+	i3 = v1 >> (uint32(3) & 31)
+	i2 = bits.RotateLeft32(k32(4294967294), int(i3&31))
+	i1 = i1 & i2
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856)) = i1
+	goto L5
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v7
+	*(*uint32)(unsafe.Add(b, uint64(v7)+12)) = v2
+	goto L5
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
+	v8 = i0
+	if v2 == v4 {
+		goto L9
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
+	goto L8
+L9:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	v1 = i0
+	if v1 == 0 {
+		goto L12
+	}
+	i0 = v4 + uint32(20)
+	v7 = i0
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v1 = i0
+	if v1 == 0 {
+		goto L10
+	}
+	i0 = v4 + uint32(16)
+	v7 = i0
+L11:
+L13:
+	v9 = v7
+	v2 = v1
+	i0 = v2 + uint32(20)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v1 = i0
+	if v1 != 0 {
+		goto L13
+	}
+	i0 = v2 + uint32(16)
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v1 = i0
+	if v1 != 0 {
+		goto L13
+	}
+	*(*uint32)(unsafe.Add(b, v9)) = uint32(0)
+	goto L8
+L10:
+	v2 = uint32(0)
+L8:
+	if v8 == 0 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
+	v7 = i1
+	i1 = v7 << (uint32(2) & 31)
+	i1 = i1 + uint32(10523160)
+	v1 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	if v4 != i1 {
+		goto L15
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	if v2 != 0 {
+		goto L14
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
+	i2 = bits.RotateLeft32(k32(4294967294), int(v7&31))
+	i1 = i1 & i2
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860)) = i1
+	goto L5
+L15:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v8)+16))
+	if i3 == v4 {
+		i1 = uint32(16)
+	} else {
+		i1 = uint32(20)
+	}
+	i0 = v8 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+	if v2 == 0 {
+		goto L5
+	}
+L14:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v8
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
+	v1 = i0
+	if v1 == 0 {
+		goto L16
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v2
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	v1 = i0
+	if v1 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v2
+L5:
+	i0 = v6 + v0
+	v0 = i0
+	i0 = v4 + v6
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	v1 = i0
+L4:
+	i1 = v1 & k32(4294967294)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = i1
+	i0 = v5 + v0
+	*(*uint32)(unsafe.Add(b, i0)) = v0
+	i1 = v0 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = i1
+	if v0 > uint32(255) {
+		goto L17
+	}
+	i0 = v0 & k32(4294967288)
+	i0 = i0 + uint32(10522896)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856))
+	v1 = i0
+	i2 = v0 >> (uint32(3) & 31)
+	i1 = uint32(1) << (i2 & 31)
+	v0 = i1
+	i0 = v1 & v0
+	if i0 != 0 {
+		goto L19
+	}
+	i1 = v1 | v0
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856)) = i1
+	v0 = v2
+	goto L18
+L19:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v0 = i0
+L18:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v0
+	goto L1
+L17:
+	v2 = uint32(31)
+	if v0 > uint32(16777215) {
+		goto L20
+	}
+	i2 = v0 >> (uint32(8) & 31)
+	i2 = uint32(bits.LeadingZeros32(i2))
+	v2 = i2
+	i1 = uint32(38) - v2
+	i0 = v0 >> (i1 & 31)
+	i0 = i0 & uint32(1)
+	i1 = v2 << (uint32(1) & 31)
+	i0 = i0 - i1
+	i0 = i0 + uint32(62)
+	v2 = i0
+L20:
+	*(*uint32)(unsafe.Add(b, uint64(v5)+28)) = v2
+	*(*uint64)(unsafe.Add(b, uint64(v5)+16)) = uint64(0)
+	i0 = v2 << (uint32(2) & 31)
+	i0 = i0 + uint32(10523160)
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
+	v7 = i0
+	i1 = uint32(1) << (v2 & 31)
+	v4 = i1
+	i0 = v7 & v4
+	if i0 != 0 {
+		goto L21
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = v5
+	i1 = v7 | v4
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v5
+	goto L1
+L21:
+	i3 = v2 >> (uint32(1) & 31)
+	i2 = uint32(25) - i3
+	if v2 == uint32(31) {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	i0 = v0 << (i1 & 31)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	v7 = i0
+L23:
+	v1 = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = i0 & k32(4294967288)
+	if i0 == v0 {
+		goto L22
+	}
+	i0 = v2 >> (uint32(29) & 31)
+	v7 = i0
+	i0 = v2 << (uint32(1) & 31)
+	v2 = i0
+	i1 = v7 & uint32(4)
+	i0 = v1 + i1
+	i0 = i0 + uint32(16)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v7 = i0
+	if v7 != 0 {
+		goto L23
+	}
+	*(*uint32)(unsafe.Add(b, v4)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v5
+	goto L1
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v5)+8)) = v2
+L1:
+	i0 = v3 + uint32(8)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7815(m *Module, v0 uint32) {
+	fn7816(m, v0)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7816(m *Module, v0 uint32) {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	if v0 == 0 {
+		goto L1
+	}
+	i0 = v0 + k32(4294967288)
+	v1 = i0
+	i1 = v0 + k32(4294967292)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v2 = i1
+	i1 = v2 & k32(4294967288)
+	v0 = i1
+	i0 = v1 + v0
+	v3 = i0
+	i0 = v2 & uint32(1)
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = v2 & uint32(2)
+	if i0 == 0 {
+		goto L1
+	}
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	v4 = i1
+	i0 = v1 - v4
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522872))
+	if v1 < i1 {
+		goto L1
+	}
+	i0 = v4 + v0
+	v0 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876))
+	if v1 == i1 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
+	v2 = i0
+	if v4 > uint32(255) {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v5 = i1
+	if v2 != v5 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856))
+	i3 = v4 >> (uint32(3) & 31)
+	i2 = bits.RotateLeft32(k32(4294967294), int(i3&31))
+	i1 = i1 & i2
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856)) = i1
+	goto L2
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v6 = i0
+	if v2 == v1 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
+	goto L3
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v4 = i0
+	if v4 == 0 {
+		goto L10
+	}
+	i0 = v1 + uint32(20)
+	v5 = i0
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v4 = i0
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = v1 + uint32(16)
+	v5 = i0
+L9:
+L11:
+	v7 = v5
+	v2 = v4
+	i0 = v2 + uint32(20)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v4 = i0
+	if v4 != 0 {
+		goto L11
+	}
+	i0 = v2 + uint32(16)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v4 = i0
+	if v4 != 0 {
+		goto L11
+	}
+	*(*uint32)(unsafe.Add(b, v7)) = uint32(0)
+	goto L3
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v2 = i0
+	i0 = v2 & uint32(3)
+	if i0 != uint32(3) {
+		goto L2
+	}
+	i1 = v2 & k32(4294967294)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = v0
+	*(*uint32)(unsafe.Add(b, v3)) = v0
+	i1 = v0 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	return
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v2
+	goto L2
+L4:
+	v2 = uint32(0)
+L3:
+	if v6 == 0 {
+		goto L2
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+28))
+	v5 = i1
+	i1 = v5 << (uint32(2) & 31)
+	i1 = i1 + uint32(10523160)
+	v4 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	if v1 != i1 {
+		goto L13
+	}
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
+	i2 = bits.RotateLeft32(k32(4294967294), int(v5&31))
+	i1 = i1 & i2
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860)) = i1
+	goto L2
+L13:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	if i3 == v1 {
+		i1 = uint32(16)
+	} else {
+		i1 = uint32(20)
+	}
+	i0 = v6 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+	if v2 == 0 {
+		goto L2
+	}
+L12:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v4 = i0
+	if v4 == 0 {
+		goto L14
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v2
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v2
+L2:
+	if v1 >= v3 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v4 = i0
+	i0 = v4 & uint32(1)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = v4 & uint32(2)
+	if i0 != 0 {
+		goto L19
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522880))
+	if v3 != i1 {
+		goto L20
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522880)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522868))
+	i1 = i1 + v0
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522868)) = v0
+	i1 = v0 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876))
+	if v1 != i1 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876)) = uint32(0)
+	return
+L20:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876))
+	if v3 != i1 {
+		goto L21
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864))
+	i1 = i1 + v0
+	v0 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = v0
+	i1 = v0 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	i0 = v1 + v0
+	*(*uint32)(unsafe.Add(b, i0)) = v0
+	return
+L21:
+	i0 = v4 & k32(4294967288)
+	i0 = i0 + v0
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v2 = i0
+	if v4 > uint32(255) {
+		goto L22
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v5 = i1
+	if v2 != v5 {
+		goto L23
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856))
+	i3 = v4 >> (uint32(3) & 31)
+	i2 = bits.RotateLeft32(k32(4294967294), int(i3&31))
+	i1 = i1 & i2
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856)) = i1
+	goto L16
+L23:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v2
+	goto L16
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+24))
+	v6 = i0
+	if v2 == v3 {
+		goto L24
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v4
+	goto L17
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v4 = i0
+	if v4 == 0 {
+		goto L26
+	}
+	i0 = v3 + uint32(20)
+	v5 = i0
+	goto L25
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i0
+	if v4 == 0 {
+		goto L18
+	}
+	i0 = v3 + uint32(16)
+	v5 = i0
+L25:
+L27:
+	v7 = v5
+	v2 = v4
+	i0 = v2 + uint32(20)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v4 = i0
+	if v4 != 0 {
+		goto L27
+	}
+	i0 = v2 + uint32(16)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v4 = i0
+	if v4 != 0 {
+		goto L27
+	}
+	*(*uint32)(unsafe.Add(b, v7)) = uint32(0)
+	goto L17
+L19:
+	i1 = v4 & k32(4294967294)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
+	i0 = v1 + v0
+	*(*uint32)(unsafe.Add(b, i0)) = v0
+	i1 = v0 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	goto L15
+L18:
+	v2 = uint32(0)
+L17:
+	if v6 == 0 {
+		goto L16
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+28))
+	v5 = i1
+	i1 = v5 << (uint32(2) & 31)
+	i1 = i1 + uint32(10523160)
+	v4 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	if v3 != i1 {
+		goto L29
+	}
+	*(*uint32)(unsafe.Add(b, v4)) = v2
+	if v2 != 0 {
+		goto L28
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
+	i2 = bits.RotateLeft32(k32(4294967294), int(v5&31))
+	i1 = i1 & i2
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860)) = i1
+	goto L16
+L29:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	if i3 == v3 {
+		i1 = uint32(16)
+	} else {
+		i1 = uint32(20)
+	}
+	i0 = v6 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+	if v2 == 0 {
+		goto L16
+	}
+L28:
+	*(*uint32)(unsafe.Add(b, uint64(v2)+24)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i0
+	if v4 == 0 {
+		goto L30
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v2
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v4 = i0
+	if v4 == 0 {
+		goto L16
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v2
+L16:
+	i0 = v1 + v0
+	*(*uint32)(unsafe.Add(b, i0)) = v0
+	i1 = v0 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876))
+	if v1 != i1 {
+		goto L15
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = v0
+	return
+L15:
+	if v0 > uint32(255) {
+		goto L31
+	}
+	i0 = v0 & k32(4294967288)
+	i0 = i0 + uint32(10522896)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856))
+	v4 = i0
+	i2 = v0 >> (uint32(3) & 31)
+	i1 = uint32(1) << (i2 & 31)
+	v0 = i1
+	i0 = v4 & v0
+	if i0 != 0 {
+		goto L33
+	}
+	i1 = v4 | v0
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856)) = i1
+	v0 = v2
+	goto L32
+L33:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v0 = i0
+L32:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+8)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v0
+	return
+L31:
+	v2 = uint32(31)
+	if v0 > uint32(16777215) {
+		goto L34
+	}
+	i2 = v0 >> (uint32(8) & 31)
+	i2 = uint32(bits.LeadingZeros32(i2))
+	v2 = i2
+	i1 = uint32(38) - v2
+	i0 = v0 >> (i1 & 31)
+	i0 = i0 & uint32(1)
+	i1 = v2 << (uint32(1) & 31)
+	i0 = i0 - i1
+	i0 = i0 + uint32(62)
+	v2 = i0
+L34:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+28)) = v2
+	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = uint64(0)
+	i0 = v2 << (uint32(2) & 31)
+	i0 = i0 + uint32(10523160)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
+	v4 = i0
+	i1 = uint32(1) << (v2 & 31)
+	v5 = i1
+	i0 = v4 & v5
+	if i0 != 0 {
+		goto L38
+	}
+	i1 = v4 | v5
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860)) = i1
+	v0 = uint32(8)
+	v2 = uint32(24)
+	v5 = v3
+	goto L37
+L38:
+	i3 = v2 >> (uint32(1) & 31)
+	i2 = uint32(25) - i3
+	if v2 == uint32(31) {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	i0 = v0 << (i1 & 31)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+L39:
+	v4 = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = i0 & k32(4294967288)
+	if i0 == v0 {
+		goto L36
+	}
+	i0 = v2 >> (uint32(29) & 31)
+	v5 = i0
+	i0 = v2 << (uint32(1) & 31)
+	v2 = i0
+	i1 = v5 & uint32(4)
+	i0 = v4 + i1
+	i0 = i0 + uint32(16)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 != 0 {
+		goto L39
+	}
+	v0 = uint32(8)
+	v2 = uint32(24)
+	v5 = v4
+L37:
+	v4 = v1
+	v7 = v1
+	goto L35
+L36:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v1
+	v2 = uint32(8)
+	i0 = v4 + uint32(8)
+	v3 = i0
+	v7 = uint32(0)
+	v0 = uint32(24)
+L35:
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	i0 = v1 + v2
+	*(*uint32)(unsafe.Add(b, i0)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v4
+	i0 = v1 + v0
+	*(*uint32)(unsafe.Add(b, i0)) = v7
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522888))
+	i1 = i1 + k32(4294967295)
+	v1 = i1
+	if v1 != 0 {
+		i1 = v1
+	} else {
+		i1 = k32(4294967295)
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522888)) = i1
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7817(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint64
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	b := m.base
+	if v0 != 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	goto L1
+L2:
+	l0 = uint64(v0)
+	l1 = uint64(v1)
+	l0 = l0 * l1
+	v3 = l0
+	i0 = uint32(v3)
+	v2 = i0
+	i0 = v1 | v0
+	if i0 < uint32(65536) {
+		goto L1
+	}
+	l2 = v3 >> (uint64(32) & 63)
+	i2 = uint32(l2)
+	if i2 != uint32(0) {
+		i0 = k32(4294967295)
+	} else {
+		i0 = v2
+	}
+	v2 = i0
+L1:
+	i0 = fn7813(m, v2)
+	v0 = i0
+	if v0 == 0 {
+		goto L3
+	}
+	i0 = v0 + k32(4294967292)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	i0 = i0 & uint32(3)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = fn8098(m, v0, uint32(0), v2)
+L3:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7818(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = fn7813(m, v1)
+	return i0
+L1:
+	if v1 < k32(4294967232) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(48)
+	return uint32(0)
+L2:
+	i1 = v1 + uint32(19)
+	i1 = i1 & k32(4294967280)
+	if v1 < uint32(11) {
+		i0 = uint32(16)
+	} else {
+		i0 = i1
+	}
+	v2 = i0
+	i0 = v0 + k32(4294967292)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	i0 = v4 & k32(4294967288)
+	v5 = i0
+	i0 = v4 & uint32(3)
+	if i0 != 0 {
+		goto L5
+	}
+	if v2 < uint32(256) {
+		goto L4
+	}
+	i1 = v2 | uint32(4)
+	if v5 < i1 {
+		goto L4
+	}
+	i0 = v5 - v2
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
+	i1 = i1 << (uint32(1) & 31)
+	if i0 <= i1 {
+		goto L3
+	}
+	goto L4
+L5:
+	i0 = v0 + k32(4294967288)
+	v6 = i0
+	i0 = v6 + v5
+	v7 = i0
+	if v5 < v2 {
+		goto L6
+	}
+	i0 = v5 - v2
+	v1 = i0
+	if v1 < uint32(16) {
+		goto L3
+	}
+	i2 = v4 & uint32(1)
+	i1 = v2 | i2
+	i1 = i1 | uint32(2)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = v6 + v2
+	v2 = i0
+	i1 = v1 | uint32(3)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	i1 = i1 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v7)+4)) = i1
+	fn7819(m, v2, v1)
+	return v0
+L6:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522880))
+	if v7 != i1 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522868))
+	i0 = i0 + v5
+	v5 = i0
+	if v5 <= v2 {
+		goto L4
+	}
+	i2 = v4 & uint32(1)
+	i1 = v2 | i2
+	i1 = i1 | uint32(2)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i1 = v6 + v2
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522880)) = v1
+	i1 = v5 - v2
+	v2 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522868)) = v2
+	i1 = v2 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	return v0
+L7:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876))
+	if v7 != i1 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864))
+	i0 = i0 + v5
+	v5 = i0
+	if v5 < v2 {
+		goto L4
+	}
+	i0 = v5 - v2
+	v1 = i0
+	if v1 < uint32(16) {
+		goto L10
+	}
+	i2 = v4 & uint32(1)
+	i1 = v2 | i2
+	i1 = i1 | uint32(2)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = v6 + v2
+	v2 = i0
+	i1 = v1 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
+	i0 = v6 + v5
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+4))
+	i1 = i1 & k32(4294967294)
+	*(*uint32)(unsafe.Add(b, uint64(v5)+4)) = i1
+	goto L9
+L10:
+	i1 = v4 & uint32(1)
+	i1 = i1 | v5
+	i1 = i1 | uint32(2)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = v6 + v5
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = i1 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	v1 = uint32(0)
+	v2 = uint32(0)
+L9:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = v1
+	return v0
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+4))
+	v8 = i0
+	i0 = v8 & uint32(2)
+	if i0 != 0 {
+		goto L4
+	}
+	i0 = v8 & k32(4294967288)
+	i0 = i0 + v5
+	v9 = i0
+	if v9 < v2 {
+		goto L4
+	}
+	i0 = v9 - v2
+	v10 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+12))
+	v1 = i0
+	if v8 > uint32(255) {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	v5 = i1
+	if v1 != v5 {
+		goto L13
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856))
+	i3 = v8 >> (uint32(3) & 31)
+	i2 = bits.RotateLeft32(k32(4294967294), int(i3&31))
+	i1 = i1 & i2
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856)) = i1
+	goto L11
+L13:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v1
+	goto L11
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+24))
+	v11 = i0
+	if v1 == v7 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+8))
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = v5
+	goto L14
+L15:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
+	v5 = i0
+	if v5 == 0 {
+		goto L18
+	}
+	i0 = v7 + uint32(20)
+	v8 = i0
+	goto L17
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
+	v5 = i0
+	if v5 == 0 {
+		goto L16
+	}
+	i0 = v7 + uint32(16)
+	v8 = i0
+L17:
+L19:
+	v12 = v8
+	v1 = v5
+	i0 = v1 + uint32(20)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	v5 = i0
+	if v5 != 0 {
+		goto L19
+	}
+	i0 = v1 + uint32(16)
+	v8 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+16))
+	v5 = i0
+	if v5 != 0 {
+		goto L19
+	}
+	*(*uint32)(unsafe.Add(b, v12)) = uint32(0)
+	goto L14
+L16:
+	v1 = uint32(0)
+L14:
+	if v11 == 0 {
+		goto L11
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v7)+28))
+	v8 = i1
+	i1 = v8 << (uint32(2) & 31)
+	i1 = i1 + uint32(10523160)
+	v5 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v5))
+	if v7 != i1 {
+		goto L21
+	}
+	*(*uint32)(unsafe.Add(b, v5)) = v1
+	if v1 != 0 {
+		goto L20
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
+	i2 = bits.RotateLeft32(k32(4294967294), int(v8&31))
+	i1 = i1 & i2
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860)) = i1
+	goto L11
+L21:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v11)+16))
+	if i3 == v7 {
+		i1 = uint32(16)
+	} else {
+		i1 = uint32(20)
+	}
+	i0 = v11 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	if v1 == 0 {
+		goto L11
+	}
+L20:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+24)) = v11
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+16))
+	v5 = i0
+	if v5 == 0 {
+		goto L22
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+16)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = v1
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v7)+20))
+	v5 = i0
+	if v5 == 0 {
+		goto L11
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v1)+20)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v5)+24)) = v1
+L11:
+	if v10 > uint32(15) {
+		goto L23
+	}
+	i1 = v4 & uint32(1)
+	i1 = i1 | v9
+	i1 = i1 | uint32(2)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = v6 + v9
+	v1 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i1 = i1 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	return v0
+L23:
+	i2 = v4 & uint32(1)
+	i1 = v2 | i2
+	i1 = i1 | uint32(2)
+	*(*uint32)(unsafe.Add(b, v3)) = i1
+	i0 = v6 + v2
+	v1 = i0
+	i1 = v10 | uint32(3)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = i1
+	i0 = v6 + v9
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	i1 = i1 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
+	fn7819(m, v1, v10)
+	return v0
+L4:
+	i0 = fn7813(m, v1)
+	v2 = i0
+	if v2 != 0 {
+		goto L24
+	}
+	return uint32(0)
+L24:
+	i4 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i4
+	i4 = v5 & uint32(3)
+	if i4 != 0 {
+		i2 = k32(4294967292)
+	} else {
+		i2 = k32(4294967288)
+	}
+	i3 = v5 & k32(4294967288)
+	i2 = i2 + i3
+	v5 = i2
+	if v5 < v1 {
+		i2 = v5
+	} else {
+		i2 = v1
+	}
+	i0 = fn8096(m, v2, v0, i2)
+	v1 = i0
+	fn7816(m, v0)
+	v0 = v1
+L3:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7819(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = v0 + v1
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+4))
+	v3 = i0
+	i0 = v3 & uint32(1)
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = v3 & uint32(2)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v4 = i0
+	i0 = v4 + v1
+	v1 = i0
+	i0 = v0 - v4
+	v0 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876))
+	if v0 == i1 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	if v4 > uint32(255) {
+		goto L7
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v5 = i1
+	if v3 != v5 {
+		goto L5
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856))
+	i3 = v4 >> (uint32(3) & 31)
+	i2 = bits.RotateLeft32(k32(4294967294), int(i3&31))
+	i1 = i1 & i2
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856)) = i1
+	goto L2
+L7:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v6 = i0
+	if v3 == v0 {
+		goto L8
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
+	goto L3
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i0
+	if v4 == 0 {
+		goto L10
+	}
+	i0 = v0 + uint32(20)
+	v5 = i0
+	goto L9
+L10:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v4 = i0
+	if v4 == 0 {
+		goto L4
+	}
+	i0 = v0 + uint32(16)
+	v5 = i0
+L9:
+L11:
+	v7 = v5
+	v3 = v4
+	i0 = v3 + uint32(20)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v4 = i0
+	if v4 != 0 {
+		goto L11
+	}
+	i0 = v3 + uint32(16)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i0
+	if v4 != 0 {
+		goto L11
+	}
+	*(*uint32)(unsafe.Add(b, v7)) = uint32(0)
+	goto L3
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v3 = i0
+	i0 = v3 & uint32(3)
+	if i0 != uint32(3) {
+		goto L2
+	}
+	i1 = v3 & k32(4294967294)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = v1
+	*(*uint32)(unsafe.Add(b, v2)) = v1
+	i1 = v1 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
+	return
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v3
+	goto L2
+L4:
+	v3 = uint32(0)
+L3:
+	if v6 == 0 {
+		goto L2
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v5 = i1
+	i1 = v5 << (uint32(2) & 31)
+	i1 = i1 + uint32(10523160)
+	v4 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	if v0 != i1 {
+		goto L13
+	}
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L12
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
+	i2 = bits.RotateLeft32(k32(4294967294), int(v5&31))
+	i1 = i1 & i2
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860)) = i1
+	goto L2
+L13:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	if i3 == v0 {
+		i1 = uint32(16)
+	} else {
+		i1 = uint32(20)
+	}
+	i0 = v6 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v3
+	if v3 == 0 {
+		goto L2
+	}
+L12:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v4 = i0
+	if v4 == 0 {
+		goto L14
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v3
+L14:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v3
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
+	v4 = i0
+	i0 = v4 & uint32(2)
+	if i0 != 0 {
+		goto L19
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522880))
+	if v2 != i1 {
+		goto L20
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522880)) = v0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522868))
+	i1 = i1 + v1
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522868)) = v1
+	i1 = v1 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876))
+	if v0 != i1 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876)) = uint32(0)
+	return
+L20:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876))
+	if v2 != i1 {
+		goto L21
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876)) = v0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864))
+	i1 = i1 + v1
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = v1
+	i1 = v1 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
+	i0 = v0 + v1
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	return
+L21:
+	i0 = v4 & k32(4294967288)
+	i0 = i0 + v1
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+12))
+	v3 = i0
+	if v4 > uint32(255) {
+		goto L22
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v5 = i1
+	if v3 != v5 {
+		goto L23
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856))
+	i3 = v4 >> (uint32(3) & 31)
+	i2 = bits.RotateLeft32(k32(4294967294), int(i3&31))
+	i1 = i1 & i2
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856)) = i1
+	goto L16
+L23:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(v5)+12)) = v3
+	goto L16
+L22:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	v6 = i0
+	if v3 == v2 {
+		goto L24
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v4 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v4
+	goto L17
+L24:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v4 = i0
+	if v4 == 0 {
+		goto L26
+	}
+	i0 = v2 + uint32(20)
+	v5 = i0
+	goto L25
+L26:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v4 = i0
+	if v4 == 0 {
+		goto L18
+	}
+	i0 = v2 + uint32(16)
+	v5 = i0
+L25:
+L27:
+	v7 = v5
+	v3 = v4
+	i0 = v3 + uint32(20)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
+	v4 = i0
+	if v4 != 0 {
+		goto L27
+	}
+	i0 = v3 + uint32(16)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v4 = i0
+	if v4 != 0 {
+		goto L27
+	}
+	*(*uint32)(unsafe.Add(b, v7)) = uint32(0)
+	goto L17
+L19:
+	i1 = v4 & k32(4294967294)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+4)) = i1
+	i0 = v0 + v1
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	i1 = v1 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
+	goto L15
+L18:
+	v3 = uint32(0)
+L17:
+	if v6 == 0 {
+		goto L16
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+28))
+	v5 = i1
+	i1 = v5 << (uint32(2) & 31)
+	i1 = i1 + uint32(10523160)
+	v4 = i1
+	i1 = *(*uint32)(unsafe.Add(b, v4))
+	if v2 != i1 {
+		goto L29
+	}
+	*(*uint32)(unsafe.Add(b, v4)) = v3
+	if v3 != 0 {
+		goto L28
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
+	i2 = bits.RotateLeft32(k32(4294967294), int(v5&31))
+	i1 = i1 & i2
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860)) = i1
+	goto L16
+L29:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v6)+16))
+	if i3 == v2 {
+		i1 = uint32(16)
+	} else {
+		i1 = uint32(20)
+	}
+	i0 = v6 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v3
+	if v3 == 0 {
+		goto L16
+	}
+L28:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+24)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	v4 = i0
+	if v4 == 0 {
+		goto L30
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v3
+L30:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	v4 = i0
+	if v4 == 0 {
+		goto L16
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+24)) = v3
+L16:
+	i0 = v0 + v1
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	i1 = v1 | uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522876))
+	if v0 != i1 {
+		goto L15
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522864)) = v1
+	return
+L15:
+	if v1 > uint32(255) {
+		goto L31
+	}
+	i0 = v1 & k32(4294967288)
+	i0 = i0 + uint32(10522896)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856))
+	v4 = i0
+	i2 = v1 >> (uint32(3) & 31)
+	i1 = uint32(1) << (i2 & 31)
+	v1 = i1
+	i0 = v4 & v1
+	if i0 != 0 {
+		goto L33
+	}
+	i1 = v4 | v1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522856)) = i1
+	v1 = v3
+	goto L32
+L33:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+8))
+	v1 = i0
+L32:
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+	return
+L31:
+	v3 = uint32(31)
+	if v1 > uint32(16777215) {
+		goto L34
+	}
+	i2 = v1 >> (uint32(8) & 31)
+	i2 = uint32(bits.LeadingZeros32(i2))
+	v3 = i2
+	i1 = uint32(38) - v3
+	i0 = v1 >> (i1 & 31)
+	i0 = i0 & uint32(1)
+	i1 = v3 << (uint32(1) & 31)
+	i0 = i0 - i1
+	i0 = i0 + uint32(62)
+	v3 = i0
+L34:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v3
+	*(*uint64)(unsafe.Add(b, uint64(v0)+16)) = uint64(0)
+	i0 = v3 << (uint32(2) & 31)
+	i0 = i0 + uint32(10523160)
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860))
+	v5 = i0
+	i1 = uint32(1) << (v3 & 31)
+	v2 = i1
+	i0 = v5 & v2
+	if i0 != 0 {
+		goto L35
+	}
+	*(*uint32)(unsafe.Add(b, v4)) = v0
+	i1 = v5 | v2
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10522860)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v0
+	return
+L35:
+	i3 = v3 >> (uint32(1) & 31)
+	i2 = uint32(25) - i3
+	if v3 == uint32(31) {
+		i1 = uint32(0)
+	} else {
+		i1 = i2
+	}
+	i0 = v1 << (i1 & 31)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+L37:
+	v4 = v5
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i0 = i0 & k32(4294967288)
+	if i0 == v1 {
+		goto L36
+	}
+	i0 = v3 >> (uint32(29) & 31)
+	v5 = i0
+	i0 = v3 << (uint32(1) & 31)
+	v3 = i0
+	i1 = v5 & uint32(4)
+	i0 = v4 + i1
+	i0 = i0 + uint32(16)
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v5 = i0
+	if v5 != 0 {
+		goto L37
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v0
+	return
+L36:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+12)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+12)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v0)+8)) = v1
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7820(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn7821(m, v0)
+	i0 = fn7845(m, i0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7821(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	fn7815(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	fn7815(m, i0)
+	fn7815(m, v0)
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7822(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint64
+	_ = v9
+	var v10 uint64
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	var l3 uint64
+	_ = l3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(144)
+	v1 = i0
+	m.g0 = v1
+	i0 = v0 + uint32(28)
+	v2 = i0
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+28))
+	v3 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	v4 = i1
+	i0 = v3 - v4
+	v5 = i0
+	if v5 > uint32(23) {
+		goto L8
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v4 = i1
+	if v3 < v4 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v6 = i0
+	goto L7
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v6 = i0
+	i0 = v6 + v4
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+16))
+	v7 = i0
+	i0 = v7 + uint32(24)
+	v8 = i0
+	if v7 != 0 {
+		goto L9
+	}
+	i1 = v8 + v4
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	v4 = uint32(3)
+	goto L4
+L9:
+	if v5 >= v8 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+24))
+	v3 = i0
+	if v3 < v8 {
+		goto L10
+	}
+	v4 = v3
+	goto L7
+L10:
+L11:
+	v4 = v3
+	i0 = v4 << (uint32(1) & 31)
+	v3 = i0
+	if v4 < v8 {
+		goto L11
+	}
+	i0 = fn7818(m, v6, v4)
+	v6 = i0
+	if v6 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+24)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v0)+16)) = v6
+L7:
+	*(*uint32)(unsafe.Add(b, uint64(v0)+28)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = v4
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	l3 = *(*uint64)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn7863(m, i0, v6, v4, l3, v2)
+	v4 = i0
+	if v4 == 0 {
+		goto L5
+	}
+	v6 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v4
+	goto L1
+L6:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v3)+20)))
+	v5 = i0
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v3)+8))
+	v9 = l0
+	l0 = *(*uint64)(unsafe.Add(b, v3))
+	v10 = l0
+	i0 = v3 + uint32(24)
+	v11 = i0
+	i0 = fn8094(m, v11, uint32(0), v7)
+	if i0 == 0 {
+		goto L12
+	}
+	i1 = v8 + v4
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	v4 = uint32(3)
+	goto L4
+L12:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+36))
+	v4 = i0
+	i1 = v7 + uint32(10)
+	v6 = i1
+	if v4 < v6 {
+		goto L14
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	v6 = i0
+	goto L13
+L14:
+L15:
+	v3 = v4
+	i0 = v3 << (uint32(1) & 31)
+	v4 = i0
+	if v3 < v6 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+32))
+	i0 = fn7818(m, i0, v3)
+	v6 = i0
+	if v6 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v0)+36)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = v6
+L13:
+	*(*uint8)(unsafe.Add(b, uint64(v6)+8)) = uint8(v5)
+	i0 = v6 + uint32(9)
+	i0 = fn8096(m, i0, v11, v7)
+	v4 = i0
+	i0 = v4 + v7
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+	if v9 != uint64(0) {
+		goto L16
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	i0 = i0 + k32(4294967250)
+	v3 = i0
+	if v3 != 0 {
+		goto L17
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+10)))
+	i0 = i0 + k32(4294967250)
+	v3 = i0
+	if v3 != 0 {
+		goto L17
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+11)))
+	v3 = i0
+L17:
+	if v3 != 0 {
+		goto L18
+	}
+	v9 = uint64(0)
+	goto L16
+L18:
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i0 = fn7901(m, i0, v4, v1, uint32(1))
+	if i0 == 0 {
+		goto L19
+	}
+	v4 = uint32(1)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
+	if i0 != uint32(44) {
+		goto L4
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = i1 + v8
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	v4 = uint32(3)
+	goto L4
+L19:
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+8))
+	v9 = l0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	i0 = i0 & uint32(61440)
+	i0 = fn7844(m, i0)
+	v5 = i0
+L16:
+	*(*uint8)(unsafe.Add(b, uint64(v6)+8)) = uint8(v5)
+	*(*uint64)(unsafe.Add(b, v6)) = v9
+	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = v10
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+20))
+	i1 = i1 + v8
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = i1
+	goto L1
+L5:
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+20)) = uint32(0)
+L4:
+	if v4 != uint32(1) {
+		goto L3
+	}
+L2:
+	v6 = uint32(0)
+L1:
+	i0 = v1 + uint32(144)
+	m.g0 = i0
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn7823(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var v5 uint64
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	i0 = v1 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L1
+	case 1:
+		goto L6
+	case 2:
+		goto L5
+	case 3:
+		goto L4
+	default:
+		goto L3
+	}
+L6:
+	v1 = uint32(0)
+	goto L1
+L5:
+	i1 = v3 + uint32(8)
+	i0 = fn7853(m, v0, i1)
+	v1 = i0
+	if v1 == 0 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v1
+	goto L2
+L7:
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v3)+16))
+	v4 = l0
+	l0 = v4 & uint64(64)
+	v5 = l0
+	i0 = uint32(*(*uint16)(unsafe.Add(b, uint64(v3)+10)))
+	v1 = i0
+	l0 = v4 & uint64(16386)
+	if l0 == 0 {
+		goto L8
+	}
+	if v5 == 0 {
+		goto L9
+	}
+	i0 = v1 | uint32(335544320)
+	v1 = i0
+	goto L1
+L9:
+	i0 = v1 | uint32(67108864)
+	v1 = i0
+	goto L1
+L8:
+	if v5 == 0 {
+		goto L10
+	}
+	i0 = v1 | uint32(268435456)
+	v1 = i0
+	goto L1
+L10:
+	i0 = v1 | uint32(134217728)
+	v1 = i0
+	goto L1
+L4:
+	i1 = v2 + uint32(4)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = i1 & uint32(4095)
+	i0 = fn7854(m, v0, i1)
+	v1 = i0
+	if v1 != 0 {
+		goto L11
+	}
+	v1 = uint32(0)
+	goto L1
+L11:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v1
+	goto L2
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
+L2:
+	v1 = k32(4294967295)
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7824(m *Module, v0 uint32, v1 uint64, v2 uint64, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i3 uint32
+	_ = i3
+	var l0 uint64
+	_ = l0
+	l0 = v2 | v1
+	if int64(l0) >= int64(uint64(0)) {
+		goto L1
+	}
+	return uint32(28)
+L1:
+	i3 = v3 & uint32(255)
+	i0 = fn7850(m, v0, v1, v2, i3)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7825(m *Module) uint32 {
+	var v0 uint32
+	_ = v0
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = fn7880(m)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v0
+	return k32(4294967295)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7826(m *Module, v0 uint32) {
+	fn7879(m, v0)
+	panic(ErrUnreachable)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7827(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(176)
+	v3 = i0
+	m.g0 = v3
+	v4 = k32(4294967295)
+	i0 = v1 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L4
+	case 1:
+		goto L3
+	default:
+		goto L2
+	}
+L4:
+	i0 = v3 + uint32(80)
+	i0 = fn8098(m, i0, uint32(0), uint32(96))
+	*(*uint32)(unsafe.Add(b, uint64(v3)+144)) = uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+96)) = v0
+	*(*uint8)(unsafe.Add(b, uint64(v3)+88)) = uint8(k32(1))
+	i0 = v3 + uint32(80)
+	i1 = v3 + uint32(16)
+	i3 = v3 + uint32(12)
+	i0 = fn7878(m, i0, i1, uint32(2), i3)
+	v4 = i0
+	if v4 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v4
+	v4 = k32(4294967295)
+	goto L1
+L5:
+	i1 = v2 + uint32(4)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v2 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+12))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	i0 = v3 + uint32(32)
+	v4 = i0
+L7:
+	i0 = v4 + k32(4294967288)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	v0 = i0
+	if v0 == 0 {
+		goto L8
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v0
+	v4 = k32(4294967295)
+	goto L1
+L8:
+	i0 = v4 + k32(4294967290)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 == uint32(1) {
+		goto L9
+	}
+	i0 = v4 + uint32(32)
+	v4 = i0
+	i0 = v1 + k32(4294967295)
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	goto L7
+L9:
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(l1)
+	v4 = uint32(0)
+	goto L1
+L6:
+	v4 = uint32(0)
+	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
+	goto L1
+L3:
+	i1 = v3 + uint32(80)
+	i0 = fn7853(m, v0, i1)
+	v4 = i0
+	if v4 == 0 {
+		goto L10
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v4
+	v4 = k32(4294967295)
+	goto L1
+L10:
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = v2
+	i1 = v2 + uint32(4)
+	*(*uint32)(unsafe.Add(b, uint64(v3)+16)) = i1
+	v4 = uint32(0)
+	i1 = uint32(*(*uint16)(unsafe.Add(b, uint64(v3)+82)))
+	i1 = i1 & uint32(65531)
+	i2 = *(*uint32)(unsafe.Add(b, v2))
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i2 = b2i(i2 != uint32(0))
+	i2 = i2 << (uint32(2) & 31)
+	i1 = i1 | i2
+	v1 = i1
+	*(*uint16)(unsafe.Add(b, uint64(v3)+82)) = uint16(v1)
+	i0 = fn7854(m, v0, v1)
+	v1 = i0
+	if v1 == 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v1
+	v4 = k32(4294967295)
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
+L1:
+	i0 = v3 + uint32(176)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7828(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint64
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var v5 uint64
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var v7 uint64
+	_ = v7
+	var v8 uint64
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(96)
+	v2 = i0
+	m.g0 = v2
+	i0 = fn7855(m, v0, v2)
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v0
+	v0 = k32(4294967295)
+	goto L1
+L2:
+	*(*uint64)(unsafe.Add(b, uint64(v1)+24)) = uint64(0)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+24))
+	*(*uint64)(unsafe.Add(b, uint64(v1)+16)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	*(*uint64)(unsafe.Add(b, v1)) = l1
+	*(*uint64)(unsafe.Add(b, uint64(v1)+64)) = uint64(0)
+	v0 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v1)+56)) = uint32(0)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+32))
+	*(*uint64)(unsafe.Add(b, uint64(v1)+48)) = l1
+	i0 = v2 + uint32(80)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(88)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v1 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v1 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+56))
+	v3 = l1
+	l1 = v3 / k64(1000000000)
+	v4 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v1)+104)) = v4
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+48))
+	v5 = l1
+	l1 = v5 / k64(1000000000)
+	v6 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v1)+88)) = v6
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+40))
+	v7 = l1
+	l1 = v7 / k64(1000000000)
+	v8 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v1)+72)) = v8
+	l2 = v4 * uint64(1000000000)
+	l1 = v3 - l2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+112)) = uint32(l1)
+	l2 = v6 * uint64(1000000000)
+	l1 = v5 - l2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+96)) = uint32(l1)
+	l2 = v8 * uint64(1000000000)
+	l1 = v7 - l2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+80)) = uint32(l1)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+72)) = uint64(0)
+	i0 = v1 + uint32(140)
+	i1 = v2 + uint32(68)
+	i1 = i1 + uint32(24)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v1 + uint32(132)
+	i1 = v2 + uint32(84)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v1 + uint32(124)
+	i1 = v2 + uint32(76)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+68))
+	*(*uint64)(unsafe.Add(b, uint64(v1)+116)) = l1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+16)))
+	i0 = i0 + k32(4294967295)
+	i0 = i0 & uint32(255)
+	v9 = i0
+	if v9 > uint32(6) {
+		goto L1
+	}
+	i0 = v1 + uint32(24)
+	i1 = v9 << (uint32(2) & 31)
+	i1 = i1 + uint32(9993968)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+L1:
+	i0 = v2 + uint32(96)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7829(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var v5 uint64
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint64
+	_ = v8
+	var v9 uint64
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i5 uint32
+	_ = i5
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v2 = i0
+	m.g0 = v2
+	if v1 != 0 {
+		goto L4
+	}
+	v3 = uint32(10)
+	v4 = uint64(0)
+	v5 = uint64(0)
+	goto L3
+L4:
+	v3 = uint32(0)
+	v5 = uint64(0)
+	v4 = uint64(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+8))
+	v6 = i0
+	i0 = v6 + uint32(2)
+	switch i0 {
+	case 0:
+		goto L5
+	case 1:
+		goto L7
+	default:
+		goto L6
+	}
+L7:
+	v4 = uint64(0)
+	v3 = uint32(2)
+	goto L5
+L6:
+	v7 = uint32(28)
+	if v6 > uint32(999999999) {
+		goto L2
+	}
+	l0 = *(*uint64)(unsafe.Add(b, v1))
+	v4 = l0
+	if int64(v4) < int64(uint64(0)) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+44)) = uint32(0)
+	i0 = v2 + uint32(24)
+	i5 = v2 + uint32(44)
+	fn8145(m, i0, v4, uint64(0), uint64(1000000000), uint64(0), i5)
+	i1 = v2 + uint32(32)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	v4 = l1
+	l1 = v4 & uint64(1)
+	l0 = uint64(0) - l1
+	v8 = l0
+	l0 = v8 ^ v4
+	i0 = b2i(l0 != uint64(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+44))
+	i1 = b2i(i1 != uint32(0))
+	i0 = i0 | i1
+	if i0 != 0 {
+		goto L2
+	}
+	if int64(v8) < int64(uint64(0)) {
+		goto L2
+	}
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+24))
+	v9 = l1
+	l2 = uint64(v6)
+	l1 = v9 + l2
+	v4 = l1
+	i1 = b2i(v4 < v9)
+	l1 = uint64(i1)
+	l1 = l1 + v8
+	v8 = l1
+	l1 = v8 & uint64(1)
+	l0 = uint64(0) - l1
+	v9 = l0
+	l0 = v9 ^ v8
+	if l0 != uint64(0) {
+		goto L2
+	}
+	if int64(v9) < int64(uint64(0)) {
+		goto L2
+	}
+	v3 = uint32(1)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+24))
+	v6 = i0
+	i0 = v6 + uint32(2)
+	switch i0 {
+	case 0:
+		goto L3
+	case 1:
+		goto L9
+	default:
+		goto L8
+	}
+L9:
+	i0 = v3 | uint32(8)
+	v3 = i0
+	goto L3
+L8:
+	v7 = uint32(28)
+	if v6 > uint32(999999999) {
+		goto L2
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+16))
+	v5 = l0
+	if int64(v5) < int64(uint64(0)) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = uint32(0)
+	i5 = v2 + uint32(20)
+	fn8145(m, v2, v5, uint64(0), uint64(1000000000), uint64(0), i5)
+	i1 = v2 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	v5 = l1
+	l1 = v5 & uint64(1)
+	l0 = uint64(0) - l1
+	v8 = l0
+	l0 = v8 ^ v5
+	i0 = b2i(l0 != uint64(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
+	i1 = b2i(i1 != uint32(0))
+	i0 = i0 | i1
+	if i0 != 0 {
+		goto L2
+	}
+	if int64(v8) < int64(uint64(0)) {
+		goto L2
+	}
+	l1 = *(*uint64)(unsafe.Add(b, v2))
+	v9 = l1
+	l2 = uint64(v6)
+	l1 = v9 + l2
+	v5 = l1
+	i1 = b2i(v5 < v9)
+	l1 = uint64(i1)
+	l1 = l1 + v8
+	v8 = l1
+	l1 = v8 & uint64(1)
+	l0 = uint64(0) - l1
+	v9 = l0
+	l0 = v9 ^ v8
+	if l0 != uint64(0) {
+		goto L2
+	}
+	if int64(v9) < int64(uint64(0)) {
+		goto L2
+	}
+	i0 = v3 | uint32(4)
+	v3 = i0
+L3:
+	i0 = fn7857(m, v0, v4, v5, v3)
+	v7 = i0
+	if v7 != 0 {
+		goto L2
+	}
+	v1 = uint32(0)
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v7
+	v1 = k32(4294967295)
+L1:
+	i0 = v2 + uint32(48)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7830(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint64
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	if v0 == 0 {
+		goto L1
+	}
+	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(0)
+	i2 = v2 + uint32(8)
+	i0 = fn7849(m, uint32(0), uint64(1000), i2)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
+	v3 = l1
+	l1 = v3 / k64(1000000000)
+	v4 = l1
+	*(*uint64)(unsafe.Add(b, v0)) = v4
+	l2 = v4 * uint64(1000000000)
+	l1 = v3 - l2
+	i1 = uint32(l1)
+	i1 = i1 / k32(1000)
+	l1 = uint64(i1)
+	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = l1
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return uint32(0)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7831(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint64
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i1 = v2 + uint32(8)
+	i0 = fn7848(m, i0, i1)
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v0
+	v0 = k32(4294967295)
+	goto L1
+L2:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
+	v3 = l1
+	l1 = v3 / k64(1000000000)
+	v4 = l1
+	*(*uint64)(unsafe.Add(b, v1)) = v4
+	l2 = v4 * uint64(1000000000)
+	l1 = v3 - l2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(l1)
+	v0 = uint32(0)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7832(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint64
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	i0 = *(*uint32)(unsafe.Add(b, v0))
+	i2 = v2 + uint32(8)
+	i0 = fn7849(m, i0, uint64(1), i2)
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v0
+	v0 = k32(4294967295)
+	goto L1
+L2:
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v2)+8))
+	v3 = l1
+	l1 = v3 / k64(1000000000)
+	v4 = l1
+	*(*uint64)(unsafe.Add(b, v1)) = v4
+	l2 = v4 * uint64(1000000000)
+	l1 = v3 - l2
+	*(*uint32)(unsafe.Add(b, uint64(v1)+8)) = uint32(l1)
+	v0 = uint32(0)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7833(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint64
+	_ = v8
+	var v9 uint64
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	var i5 uint32
+	_ = i5
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	var l3 uint64
+	_ = l3
+	var l4 uint64
+	_ = l4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(112)
+	v4 = i0
+	m.g0 = v4
+	v5 = uint32(28)
+	if v1 > uint32(1) {
+		goto L1
+	}
+	v6 = uint64(0)
+	i0 = v4 + uint32(104)
+	v5 = i0
+	*(*uint64)(unsafe.Add(b, v5)) = uint64(0)
+	i0 = v4 + uint32(80)
+	v7 = i0
+	*(*uint64)(unsafe.Add(b, v7)) = uint64(0)
+	i0 = v4 + uint32(96)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v4 + uint32(88)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v4 + uint32(72)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	*(*uint16)(unsafe.Add(b, v5)) = uint16(v1)
+	i1 = *(*uint32)(unsafe.Add(b, v0))
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+	*(*uint64)(unsafe.Add(b, uint64(v4)+64)) = uint64(0)
+	v5 = uint32(28)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v1 = i0
+	if v1 > uint32(999999999) {
+		goto L1
+	}
+	l0 = *(*uint64)(unsafe.Add(b, v2))
+	v8 = l0
+	if int64(v8) < int64(uint64(0)) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(0)
+	i5 = v4 + uint32(20)
+	fn8145(m, v4, v8, uint64(0), uint64(1000000000), uint64(0), i5)
+	v6 = k64(18446744073709551615)
+	i1 = v4 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	v9 = l1
+	l1 = v9 & uint64(1)
+	l0 = uint64(0) - l1
+	v8 = l0
+	l0 = v8 ^ v9
+	i0 = b2i(l0 != uint64(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	i1 = b2i(i1 != uint32(0))
+	i0 = i0 | i1
+	if i0 != 0 {
+		goto L2
+	}
+	if int64(v8) < int64(uint64(0)) {
+		goto L2
+	}
+	l2 = *(*uint64)(unsafe.Add(b, v4))
+	v6 = l2
+	l3 = uint64(v1)
+	l2 = v6 + l3
+	v9 = l2
+	i4 = b2i(v9 < v6)
+	l4 = uint64(i4)
+	l4 = l4 + v8
+	v6 = l4
+	l4 = v6 & uint64(1)
+	l3 = uint64(0) - l4
+	v8 = l3
+	if int64(v8) < int64(uint64(0)) {
+		l1 = k64(18446744073709551615)
+	} else {
+		l1 = v9
+	}
+	l2 = v8 ^ v6
+	if l2 != uint64(0) {
+		l0 = k64(18446744073709551615)
+	} else {
+		l0 = l1
+	}
+	v6 = l0
+L2:
+	*(*uint64)(unsafe.Add(b, uint64(v4)+88)) = v6
+	i2 = v4 + uint32(64)
+	i3 = v4 + uint32(24)
+	i5 = v4 + uint32(60)
+	i2 = fn7878(m, i2, i3, uint32(1), i5)
+	i3 = uint32(*(*uint16)(unsafe.Add(b, uint64(v4)+32)))
+	i2 = i2 | i3
+	i2 = i2 & uint32(65535)
+	if i2 != 0 {
+		i0 = uint32(58)
+	} else {
+		i0 = uint32(0)
+	}
+	v5 = i0
+L1:
+	i0 = v4 + uint32(112)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7834(m *Module, v0 uint32) uint64 {
+	var v1 uint32
+	_ = v1
+	var v2 uint64
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	*(*uint64)(unsafe.Add(b, uint64(v1)+8)) = uint64(0)
+	i2 = v1 + uint32(8)
+	i0 = fn7849(m, uint32(0), uint64(1000000000), i2)
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+8))
+	l0 = l0 / k64(1000000000)
+	v2 = l0
+	if v0 == 0 {
+		goto L1
+	}
+	*(*uint64)(unsafe.Add(b, v0)) = v2
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7835(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = fn7852(m, v0)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	if v0 == uint32(76) {
+		i1 = uint32(8)
+	} else {
+		i1 = v0
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = i1
+	return k32(4294967295)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7836(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = fn7865(m, v0)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	if v0 == uint32(76) {
+		i1 = uint32(28)
+	} else {
+		i1 = v0
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = i1
+	return k32(4294967295)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7837(m *Module, v0 uint32, v1 uint64) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if int64(v1) >= int64(uint64(0)) {
+		goto L2
+	}
+	v0 = uint32(28)
+	goto L1
+L2:
+	i0 = fn7856(m, v0, v1)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v0
+	return k32(4294967295)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7838(m *Module, v0 uint32, v1 uint64, v2 uint32) uint64 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	i2 = v2 & uint32(255)
+	i3 = v3 + uint32(8)
+	i0 = fn7864(m, v0, v1, i2, i3)
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	if v2 == uint32(76) {
+		i1 = uint32(70)
+	} else {
+		i1 = v2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = i1
+	v1 = k64(18446744073709551615)
+	goto L1
+L2:
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v3)+8))
+	v1 = l0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7839(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint64) uint32 {
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v4 = i0
+	m.g0 = v4
+	if int64(v3) > int64(k64(18446744073709551615)) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
+	v0 = k32(4294967295)
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = v1
+	i1 = v4 + uint32(40)
+	i4 = v4 + uint32(36)
+	i0 = fn7858(m, v0, i1, uint32(1), v3, i4)
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	if v2 != uint32(76) {
+		goto L4
+	}
+	v2 = uint32(76)
+	i1 = v4 + uint32(8)
+	i0 = fn7853(m, v0, i1)
+	if i0 != 0 {
+		goto L4
+	}
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+16)))
+	i2 = i2 & uint32(2)
+	if i2 != 0 {
+		i0 = uint32(70)
+	} else {
+		i0 = uint32(8)
+	}
+	v2 = i0
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v2
+	v0 = k32(4294967295)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
+	v0 = i0
+L1:
+	i0 = v4 + uint32(48)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7840(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint64) uint32 {
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v4 = i0
+	m.g0 = v4
+	if int64(v3) > int64(k64(18446744073709551615)) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
+	v0 = k32(4294967295)
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = v1
+	i1 = v4 + uint32(40)
+	i4 = v4 + uint32(36)
+	i0 = fn7861(m, v0, i1, uint32(1), v3, i4)
+	v2 = i0
+	if v2 == 0 {
+		goto L3
+	}
+	if v2 != uint32(76) {
+		goto L4
+	}
+	v2 = uint32(76)
+	i1 = v4 + uint32(8)
+	i0 = fn7853(m, v0, i1)
+	if i0 != 0 {
+		goto L4
+	}
+	i2 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+16)))
+	i2 = i2 & uint32(64)
+	if i2 != 0 {
+		i0 = uint32(70)
+	} else {
+		i0 = uint32(8)
+	}
+	v2 = i0
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v2
+	v0 = k32(4294967295)
+	goto L1
+L3:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
+	v0 = i0
+L1:
+	i0 = v4 + uint32(48)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7841(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v1
+	i1 = v3 + uint32(8)
+	i3 = v3 + uint32(4)
+	i0 = fn7862(m, v0, i1, uint32(1), i3)
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	if v2 == uint32(76) {
+		i1 = uint32(8)
+	} else {
+		i1 = v2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = i1
+	v2 = k32(4294967295)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v2 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7842(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = v2 & uint32(4)
+	if i0 == 0 {
+		goto L1
+	}
+	i0 = fn7906(m, v0, v1)
+	return i0
+L1:
+	i0 = fn7905(m, v0, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7843(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = v1
+	i1 = v3 + uint32(8)
+	i3 = v3 + uint32(4)
+	i0 = fn7867(m, v0, i1, uint32(1), i3)
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	if v2 == uint32(76) {
+		i1 = uint32(8)
+	} else {
+		i1 = v2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = i1
+	v2 = k32(4294967295)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v2 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7844(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v1 = uint32(0)
+	i0 = v0 + k32(4294963200)
+	i0 = bits.RotateLeft32(i0, int(uint32(20)&31))
+	v0 = i0
+	if v0 > uint32(11) {
+		goto L1
+	}
+	i0 = v0 << (uint32(2) & 31)
+	i0 = i0 + uint32(9994004)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+L1:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7845(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	fn7938(m)
+	i0 = fn7851(m, v0)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v0
+	return k32(4294967295)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7846(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1EnvironGet(m, v0, v1)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7847(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1EnvironSizesGet(m, v0, v1)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7848(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1ClockResGet(m, v0, v1)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7849(m *Module, v0 uint32, v1 uint64, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1ClockTimeGet(m, v0, v1, v2)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7850(m *Module, v0 uint32, v1 uint64, v2 uint64, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1FdAdvise(m, v0, v1, v2, v3)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7851(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1FdClose(m, v0)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7852(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1FdDatasync(m, v0)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7853(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1FdFdstatGet(m, v0, v1)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7854(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1FdFdstatSetFlags(m, v0, v1)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7855(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1FdFilestatGet(m, v0, v1)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7856(m *Module, v0 uint32, v1 uint64) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1FdFilestatSetSize(m, v0, v1)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7857(m *Module, v0 uint32, v1 uint64, v2 uint64, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1FdFilestatSetTimes(m, v0, v1, v2, v3)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7858(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint64, v4 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1FdPread(m, v0, v1, v2, v3, v4)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7859(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1FdPrestatGet(m, v0, v1)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7860(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1FdPrestatDirName(m, v0, v1, v2)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7861(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint64, v4 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1FdPwrite(m, v0, v1, v2, v3, v4)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7862(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1FdRead(m, v0, v1, v2, v3)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7863(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint64, v4 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1FdReaddir(m, v0, v1, v2, v3, v4)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7864(m *Module, v0 uint32, v1 uint64, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1FdSeek(m, v0, v1, v2, v3)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7865(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1FdSync(m, v0)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7866(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1FdTell(m, v0, v1)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7867(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1FdWrite(m, v0, v1, v2, v3)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7868(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	i2 = fn8106(m, v1)
+	i0 = m.Imports.WasiSnapshotPreview1PathCreateDirectory(m, v0, v1, i2)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7869(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i3 uint32
+	_ = i3
+	i3 = fn8106(m, v2)
+	i0 = m.Imports.WasiSnapshotPreview1PathFilestatGet(m, v0, v1, v2, i3, v3)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7870(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint64, v4 uint64, v5 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i3 uint32
+	_ = i3
+	i3 = fn8106(m, v2)
+	i0 = m.Imports.WasiSnapshotPreview1PathFilestatSetTimes(m, v0, v1, v2, i3, v3, v4, v5)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7871(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i3 uint32
+	_ = i3
+	var i6 uint32
+	_ = i6
+	i3 = fn8106(m, v2)
+	i6 = fn8106(m, v4)
+	i0 = m.Imports.WasiSnapshotPreview1PathLink(m, v0, v1, v2, i3, v3, v4, i6)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7872(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint64, v5 uint64, v6 uint32, v7 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i3 uint32
+	_ = i3
+	i3 = fn8106(m, v2)
+	i0 = m.Imports.WasiSnapshotPreview1PathOpen(m, v0, v1, v2, i3, v3, v4, v5, v6, v7)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7873(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	i2 = fn8106(m, v1)
+	i0 = m.Imports.WasiSnapshotPreview1PathReadlink(m, v0, v1, i2, v2, v3, v4)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7874(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	i2 = fn8106(m, v1)
+	i0 = m.Imports.WasiSnapshotPreview1PathRemoveDirectory(m, v0, v1, i2)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7875(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	var i5 uint32
+	_ = i5
+	i2 = fn8106(m, v1)
+	i5 = fn8106(m, v3)
+	i0 = m.Imports.WasiSnapshotPreview1PathRename(m, v0, v1, i2, v2, v3, i5)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7876(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i4 uint32
+	_ = i4
+	i1 = fn8106(m, v0)
+	i4 = fn8106(m, v2)
+	i0 = m.Imports.WasiSnapshotPreview1PathSymlink(m, v0, i1, v1, v2, i4)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7877(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	i2 = fn8106(m, v1)
+	i0 = m.Imports.WasiSnapshotPreview1PathUnlinkFile(m, v0, v1, i2)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7878(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1PollOneoff(m, v0, v1, v2, v3)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7879(m *Module, v0 uint32) {
+	m.Imports.WasiSnapshotPreview1ProcExit(m, v0)
+	panic(ErrUnreachable)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7880(m *Module) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = m.Imports.WasiSnapshotPreview1SchedYield(m)
+	i0 = i0 & uint32(65535)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7881(m *Module, v0 uint32) uint64 {
+	var v1 uint32
+	_ = v1
+	var v2 uint64
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	i1 = v1 + uint32(8)
+	i0 = fn7866(m, v0, i1)
+	v0 = i0
+	if v0 == 0 {
+		goto L2
+	}
+	if v0 == uint32(76) {
+		i1 = uint32(70)
+	} else {
+		i1 = v0
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = i1
+	v2 = k64(18446744073709551615)
+	goto L1
+L2:
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v1)+8))
+	v2 = l0
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7882(m *Module) {
+	panic(ErrUnreachable)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7883(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint64
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i6 uint32
+	_ = i6
+	var i7 uint32
+	_ = i7
+	var l0 uint64
+	_ = l0
+	var l4 uint64
+	_ = l4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v3 = i0
+	m.g0 = v3
+	i0 = v2 & uint32(503316480)
+	i0 = i0 + k32(4261412864)
+	i0 = i0 >> (uint32(25) & 31)
+	v4 = i0
+	if v4 > uint32(9) {
+		goto L4
+	}
+	i0 = uint32(1) << (v4 & 31)
+	v4 = i0
+	i0 = v4 & uint32(642)
+	if i0 != 0 {
+		goto L3
+	}
+	v5 = k64(18446744073705340604)
+	i0 = v4 & uint32(9)
+	if i0 != 0 {
+		goto L2
+	}
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
+	v4 = k32(4294967295)
+	goto L1
+L3:
+	i2 = v2 & uint32(67108864)
+	if i2 != 0 {
+		l0 = k64(18446744073705356990)
+	} else {
+		l0 = k64(18446744073705340604)
+	}
+	v5 = l0
+	l0 = v5 | uint64(4194625)
+	i2 = v2 & uint32(268435456)
+	if i2 == 0 {
+		l0 = v5
+	}
+	v5 = l0
+L2:
+	i1 = v3 + uint32(8)
+	i0 = fn7853(m, v0, i1)
+	v4 = i0
+	if v4 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v4
+	v4 = k32(4294967295)
+	goto L1
+L5:
+	v4 = k32(4294967295)
+	i1 = v2 ^ k32(4294967295)
+	i1 = i1 >> (uint32(24) & 31)
+	i1 = i1 & uint32(1)
+	i3 = v2 >> (uint32(12) & 31)
+	i3 = i3 & uint32(4095)
+	l4 = *(*uint64)(unsafe.Add(b, uint64(v3)+24))
+	v6 = l4
+	l4 = v6 & v5
+	i6 = v2 & uint32(4095)
+	i7 = v3 + uint32(4)
+	i0 = fn7872(m, v0, i1, v1, i3, l4, v6, i6, i7)
+	v2 = i0
+	if v2 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v2
+	goto L1
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	v4 = i0
+L1:
+	i0 = v3 + uint32(32)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7884(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = fn7876(m, v0, v1, v2)
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v2
+	return k32(4294967295)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7885(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i4 uint32
+	_ = i4
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	i4 = v4 + uint32(12)
+	i0 = fn7873(m, v0, v1, v2, v3, i4)
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v3
+	v3 = k32(4294967295)
+	goto L1
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
+	v3 = i0
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7886(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = fn7868(m, v0, v1)
+	v1 = i0
+	if v1 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v1
+	return k32(4294967295)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7887(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i4 uint32
+	_ = i4
+	b := m.base
+	v1 = uint32(0)
+	i0 = fn7812(m, uint32(40))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = fn7812(m, uint32(4096))
+	v1 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = v1
+	if v1 != 0 {
+		goto L2
+	}
+	fn7815(m, v2)
+	return uint32(0)
+L2:
+	i4 = v2 + uint32(28)
+	i0 = fn7863(m, v0, v1, uint32(4096), uint64(0), i4)
+	v1 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+16))
+	fn7815(m, i0)
+	fn7815(m, v2)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v1
+	return uint32(0)
+L3:
+	*(*uint64)(unsafe.Add(b, uint64(v2)+32)) = uint64(4294967296)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+20)) = uint64(17592186044416)
+	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = uint64(0)
+	*(*uint32)(unsafe.Add(b, v2)) = v0
+	v1 = v2
+L1:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7888(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	v2 = uint32(0)
+	i0 = fn7883(m, v0, v1, uint32(67117060))
+	v1 = i0
+	if v1 == k32(4294967295) {
+		goto L1
+	}
+	i0 = fn7887(m, v1)
+	v2 = i0
+	if v2 != 0 {
+		goto L1
+	}
+	i0 = fn7845(m, v1)
+	v2 = uint32(0)
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7889(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint64
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(96)
+	v4 = i0
+	m.g0 = v4
+	if v2 > uint32(7) {
+		goto L4
+	}
+	if v3 == 0 {
+		goto L3
+	}
+L4:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
+	goto L2
+L3:
+	i3 = v4 + uint32(32)
+	i0 = fn7869(m, v0, uint32(1), v1, i3)
+	v3 = i0
+	if v3 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v3
+	goto L2
+L5:
+	v3 = uint32(0)
+	if v2 == 0 {
+		goto L1
+	}
+	i1 = v4 + uint32(8)
+	i0 = fn7853(m, v0, i1)
+	v0 = i0
+	if v0 == 0 {
+		goto L6
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v0
+	goto L2
+L6:
+	i3 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+48)))
+	if i3 == uint32(3) {
+		l1 = uint64(16384)
+	} else {
+		l1 = uint64(2)
+	}
+	if v2 < uint32(4) {
+		l0 = uint64(0)
+	} else {
+		l0 = l1
+	}
+	i1 = v2 << (uint32(5) & 31)
+	i1 = i1 & uint32(64)
+	l1 = uint64(i1)
+	l0 = l0 | l1
+	v5 = l0
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+24))
+	l0 = v5 & l1
+	if l0 == v5 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(2)
+L2:
+	v3 = k32(4294967295)
+L1:
+	i0 = v4 + uint32(96)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7890(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var v7 uint64
+	_ = v7
+	var v8 uint64
+	_ = v8
+	var v9 uint64
+	_ = v9
+	var v10 uint64
+	_ = v10
+	var v11 uint64
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(96)
+	v4 = i0
+	m.g0 = v4
+	v5 = k32(4294967295)
+	i1 = v3 ^ k32(4294967295)
+	i1 = i1 & uint32(1)
+	i0 = fn7869(m, v0, i1, v1, v4)
+	v3 = i0
+	if v3 == 0 {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v3
+	goto L1
+L2:
+	*(*uint64)(unsafe.Add(b, uint64(v2)+24)) = uint64(0)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+24))
+	*(*uint64)(unsafe.Add(b, uint64(v2)+16)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+8))
+	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	*(*uint64)(unsafe.Add(b, v2)) = l1
+	*(*uint64)(unsafe.Add(b, uint64(v2)+64)) = uint64(0)
+	v5 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(v2)+56)) = uint32(0)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+32))
+	*(*uint64)(unsafe.Add(b, uint64(v2)+48)) = l1
+	i0 = v4 + uint32(80)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v4 + uint32(88)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(32)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	i0 = v2 + uint32(40)
+	*(*uint64)(unsafe.Add(b, i0)) = uint64(0)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+56))
+	v6 = l1
+	l1 = v6 / k64(1000000000)
+	v7 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v2)+104)) = v7
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+48))
+	v8 = l1
+	l1 = v8 / k64(1000000000)
+	v9 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v2)+88)) = v9
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+40))
+	v10 = l1
+	l1 = v10 / k64(1000000000)
+	v11 = l1
+	*(*uint64)(unsafe.Add(b, uint64(v2)+72)) = v11
+	l2 = v7 * uint64(1000000000)
+	l1 = v6 - l2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+112)) = uint32(l1)
+	l2 = v9 * uint64(1000000000)
+	l1 = v8 - l2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+96)) = uint32(l1)
+	l2 = v11 * uint64(1000000000)
+	l1 = v10 - l2
+	*(*uint32)(unsafe.Add(b, uint64(v2)+80)) = uint32(l1)
+	*(*uint64)(unsafe.Add(b, uint64(v4)+72)) = uint64(0)
+	i0 = v2 + uint32(140)
+	i1 = v4 + uint32(68)
+	i1 = i1 + uint32(24)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+	i0 = v2 + uint32(132)
+	i1 = v4 + uint32(84)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	i0 = v2 + uint32(124)
+	i1 = v4 + uint32(76)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+68))
+	*(*uint64)(unsafe.Add(b, uint64(v2)+116)) = l1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+16)))
+	i0 = i0 + k32(4294967295)
+	i0 = i0 & uint32(255)
+	v3 = i0
+	if v3 > uint32(6) {
+		goto L1
+	}
+	i0 = v2 + uint32(24)
+	i1 = v3 << (uint32(2) & 31)
+	i1 = i1 + uint32(9994052)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	*(*uint32)(unsafe.Add(b, i0)) = i1
+L1:
+	i0 = v4 + uint32(96)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7891(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var v7 uint64
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint64
+	_ = v10
+	var v11 uint64
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i5 uint32
+	_ = i5
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v4 = i0
+	m.g0 = v4
+	if v2 != 0 {
+		goto L4
+	}
+	v5 = uint32(10)
+	v6 = uint64(0)
+	v7 = uint64(0)
+	goto L3
+L4:
+	v5 = uint32(0)
+	v7 = uint64(0)
+	v6 = uint64(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+8))
+	v8 = i0
+	i0 = v8 + uint32(2)
+	switch i0 {
+	case 0:
+		goto L5
+	case 1:
+		goto L7
+	default:
+		goto L6
+	}
+L7:
+	v6 = uint64(0)
+	v5 = uint32(2)
+	goto L5
+L6:
+	v9 = uint32(28)
+	if v8 > uint32(999999999) {
+		goto L2
+	}
+	l0 = *(*uint64)(unsafe.Add(b, v2))
+	v6 = l0
+	if int64(v6) < int64(uint64(0)) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = uint32(0)
+	i0 = v4 + uint32(24)
+	i5 = v4 + uint32(44)
+	fn8145(m, i0, v6, uint64(0), uint64(1000000000), uint64(0), i5)
+	i1 = v4 + uint32(32)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	v6 = l1
+	l1 = v6 & uint64(1)
+	l0 = uint64(0) - l1
+	v10 = l0
+	l0 = v10 ^ v6
+	i0 = b2i(l0 != uint64(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+44))
+	i1 = b2i(i1 != uint32(0))
+	i0 = i0 | i1
+	if i0 != 0 {
+		goto L2
+	}
+	if int64(v10) < int64(uint64(0)) {
+		goto L2
+	}
+	l1 = *(*uint64)(unsafe.Add(b, uint64(v4)+24))
+	v11 = l1
+	l2 = uint64(v8)
+	l1 = v11 + l2
+	v6 = l1
+	i1 = b2i(v6 < v11)
+	l1 = uint64(i1)
+	l1 = l1 + v10
+	v10 = l1
+	l1 = v10 & uint64(1)
+	l0 = uint64(0) - l1
+	v11 = l0
+	l0 = v11 ^ v10
+	if l0 != uint64(0) {
+		goto L2
+	}
+	if int64(v11) < int64(uint64(0)) {
+		goto L2
+	}
+	v5 = uint32(1)
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+24))
+	v8 = i0
+	i0 = v8 + uint32(2)
+	switch i0 {
+	case 0:
+		goto L3
+	case 1:
+		goto L9
+	default:
+		goto L8
+	}
+L9:
+	i0 = v5 | uint32(8)
+	v5 = i0
+	goto L3
+L8:
+	v9 = uint32(28)
+	if v8 > uint32(999999999) {
+		goto L2
+	}
+	l0 = *(*uint64)(unsafe.Add(b, uint64(v2)+16))
+	v7 = l0
+	if int64(v7) < int64(uint64(0)) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+20)) = uint32(0)
+	i5 = v4 + uint32(20)
+	fn8145(m, v4, v7, uint64(0), uint64(1000000000), uint64(0), i5)
+	i1 = v4 + uint32(8)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	v7 = l1
+	l1 = v7 & uint64(1)
+	l0 = uint64(0) - l1
+	v10 = l0
+	l0 = v10 ^ v7
+	i0 = b2i(l0 != uint64(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
+	i1 = b2i(i1 != uint32(0))
+	i0 = i0 | i1
+	if i0 != 0 {
+		goto L2
+	}
+	if int64(v10) < int64(uint64(0)) {
+		goto L2
+	}
+	l1 = *(*uint64)(unsafe.Add(b, v4))
+	v11 = l1
+	l2 = uint64(v8)
+	l1 = v11 + l2
+	v7 = l1
+	i1 = b2i(v7 < v11)
+	l1 = uint64(i1)
+	l1 = l1 + v10
+	v10 = l1
+	l1 = v10 & uint64(1)
+	l0 = uint64(0) - l1
+	v11 = l0
+	l0 = v11 ^ v10
+	if l0 != uint64(0) {
+		goto L2
+	}
+	if int64(v11) < int64(uint64(0)) {
+		goto L2
+	}
+	i0 = v5 | uint32(4)
+	v5 = i0
+L3:
+	i1 = v3 ^ k32(4294967295)
+	i1 = i1 & uint32(1)
+	i0 = fn7870(m, v0, i1, v1, v6, v7, v5)
+	v9 = i0
+	if v9 != 0 {
+		goto L2
+	}
+	v2 = uint32(0)
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v9
+	v2 = k32(4294967295)
+L1:
+	i0 = v4 + uint32(48)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7892(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i1 = v4 >> (uint32(1) & 31)
+	i1 = i1 & uint32(1)
+	i0 = fn7871(m, v0, i1, v1, v2, v3)
+	v4 = i0
+	if v4 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v4
+	return k32(4294967295)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7893(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = fn7875(m, v0, v1, v2, v3)
+	v3 = i0
+	if v3 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v3
+	return k32(4294967295)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7894(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = fn7877(m, v0, v1)
+	v1 = i0
+	if v1 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v1
+	return k32(4294967295)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7895(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = fn7874(m, v0, v1)
+	v1 = i0
+	if v1 != 0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v1
+	return k32(4294967295)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7896(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if v0 == k32(4294967294) {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != uint32(47) {
+		goto L1
+	}
+L2:
+	i0 = fn7917(m, v1, v2, uint32(0))
+	return i0
+L1:
+	i0 = fn7883(m, v0, v1, v2)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7897(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if v1 == k32(4294967294) {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	if i0 != uint32(47) {
+		goto L1
+	}
+L2:
+	i0 = fn7927(m, v0, v2)
+	return i0
+L1:
+	i0 = fn7884(m, v0, v1, v2)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7898(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if v0 == k32(4294967294) {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != uint32(47) {
+		goto L1
+	}
+L2:
+	i0 = fn7920(m, v1, v2, v3)
+	return i0
+L1:
+	i0 = fn7885(m, v0, v1, v2, v3)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7899(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if v0 == k32(4294967294) {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != uint32(47) {
+		goto L1
+	}
+L2:
+	i0 = fn7925(m, v1, v2)
+	return i0
+L1:
+	i0 = fn7886(m, v0, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7900(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if v0 == k32(4294967294) {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != uint32(47) {
+		goto L1
+	}
+L2:
+	i0 = fn7930(m, v1, v2, v3)
+	return i0
+L1:
+	i0 = fn7889(m, v0, v1, v2, v3)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7901(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if v0 == k32(4294967294) {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != uint32(47) {
+		goto L1
+	}
+L2:
+	i0 = fn7932(m, v1, v2, v3)
+	return i0
+L1:
+	i0 = fn7890(m, v0, v1, v2, v3)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7902(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if v0 == k32(4294967294) {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != uint32(47) {
+		goto L1
+	}
+L2:
+	i0 = fn7931(m, v1, v2, v3)
+	return i0
+L1:
+	i0 = fn7891(m, v0, v1, v2, v3)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7903(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if v0 == k32(4294967294) {
+		goto L3
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != uint32(47) {
+		goto L2
+	}
+L3:
+	if v2 == k32(4294967294) {
+		goto L5
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	if i0 != uint32(47) {
+		goto L4
+	}
+L5:
+	i0 = fn7933(m, v1, v3, v4)
+	return i0
+L4:
+	if v0 == k32(4294967294) {
+		goto L6
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != uint32(47) {
+		goto L1
+	}
+L6:
+	i0 = fn7935(m, v1, v2, v3, v4)
+	return i0
+L2:
+	if v2 == k32(4294967294) {
+		goto L7
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	if i0 != uint32(47) {
+		goto L1
+	}
+L7:
+	i0 = fn7934(m, v0, v1, v3, v4)
+	return i0
+L1:
+	i0 = fn7892(m, v0, v1, v2, v3, v4)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7904(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if v0 == k32(4294967294) {
+		goto L3
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != uint32(47) {
+		goto L2
+	}
+L3:
+	if v2 == k32(4294967294) {
+		goto L5
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	if i0 != uint32(47) {
+		goto L4
+	}
+L5:
+	i0 = fn7929(m, v1, v3)
+	return i0
+L4:
+	if v0 == k32(4294967294) {
+		goto L6
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != uint32(47) {
+		goto L1
+	}
+L6:
+	i0 = fn7937(m, v1, v2, v3)
+	return i0
+L2:
+	if v2 == k32(4294967294) {
+		goto L7
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	if i0 != uint32(47) {
+		goto L1
+	}
+L7:
+	i0 = fn7936(m, v0, v1, v3)
+	return i0
+L1:
+	i0 = fn7893(m, v0, v1, v2, v3)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7905(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if v0 == k32(4294967294) {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != uint32(47) {
+		goto L1
+	}
+L2:
+	i0 = fn7923(m, v1)
+	return i0
+L1:
+	i0 = fn7894(m, v0, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7906(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if v0 == k32(4294967294) {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 != uint32(47) {
+		goto L1
+	}
+L2:
+	i0 = fn7924(m, v1)
+	return i0
+L1:
+	i0 = fn7895(m, v0, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7907(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(160)
+	v1 = i0
+	m.g0 = v1
+	v2 = k32(4294967295)
+	i1 = v1 + uint32(156)
+	i0 = fn7908(m, v0, i1, uint32(10523356), uint32(10523360), uint32(1))
+	v0 = i0
+	if v0 == k32(4294967295) {
+		goto L1
+	}
+	v2 = k32(4294967295)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523356))
+	i2 = v1 + uint32(8)
+	i0 = fn7901(m, v0, i1, i2, uint32(0))
+	if i0 == k32(4294967295) {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	i0 = i0 & uint32(61440)
+	if i0 == uint32(16384) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(54)
+	goto L1
+L2:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+156))
+	v4 = i0
+	i0 = fn8106(m, v4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523356))
+	v6 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	if i0 != uint32(46) {
+		goto L4
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v6)+1)))
+	if i0 != 0 {
+		goto L4
+	}
+	v3 = uint32(1)
+	v7 = uint32(0)
+	i0 = v5 + uint32(1)
+	v0 = i0
+	v8 = v0
+	v9 = uint32(0)
+	goto L3
+L4:
+	i0 = v5 + uint32(1)
+	v8 = i0
+	i1 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	i1 = b2i(i1 != uint32(0))
+	v7 = i1
+	i0 = v8 + v7
+	v0 = i0
+	i0 = fn8106(m, v6)
+	v9 = i0
+L3:
+	i0 = v0 + v9
+	i0 = i0 + uint32(1)
+	i0 = fn7812(m, i0)
+	v0 = i0
+	if v0 != 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(48)
+	goto L1
+L5:
+	*(*uint8)(unsafe.Add(b, v0)) = uint8(k32(47))
+	i0 = v0 + uint32(1)
+	i0 = fn8103(m, i0, v4)
+	v2 = i0
+	if v7 == 0 {
+		goto L6
+	}
+	i0 = v0 + v8
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(47))
+L6:
+	if v3 != 0 {
+		goto L7
+	}
+	i0 = v2 + v5
+	i0 = i0 + v7
+	i0 = fn8103(m, i0, v6)
+L7:
+	v2 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308684))
+	v6 = i0
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308684)) = v0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10523364)))
+	if i0 == 0 {
+		goto L8
+	}
+	fn7815(m, v6)
+L8:
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10523364)) = uint8(k32(1))
+L1:
+	i0 = v1 + uint32(160)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7908(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v5 = i0
+	m.g0 = v5
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v6 = i0
+	i0 = v6 + k32(4294967250)
+	switch i0 {
+	case 0:
+		goto L8
+	case 1:
+		goto L2
+	default:
+		goto L7
+	}
+L8:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+1)))
+	v6 = i0
+	if v6 == 0 {
+		goto L6
+	}
+	if v6 == uint32(47) {
+		goto L10
+	}
+	v6 = uint32(0)
+	goto L9
+L10:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+2)))
+	if i0 == 0 {
+		goto L6
+	}
+	v6 = uint32(2)
+L9:
+	i0 = v0 + v6
+	v0 = i0
+	goto L5
+L7:
+	if v6 != 0 {
+		goto L5
+	}
+L6:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308684))
+	v0 = i0
+	goto L4
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368))
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308684))
+	v8 = i0
+	i0 = fn8106(m, v8)
+	v6 = i0
+	i1 = fn8106(m, v0)
+	i0 = v6 + i1
+	i1 = v8 + v6
+	i1 = i1 + k32(4294967295)
+	i1 = uint32(*(*uint8)(unsafe.Add(b, i1)))
+	v9 = i1
+	i1 = b2i(v9 != uint32(47))
+	v10 = i1
+	i0 = i0 + v10
+	i0 = i0 + uint32(1)
+	v11 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372))
+	if v11 <= i1 {
+		goto L11
+	}
+	i0 = fn7818(m, v7, v11)
+	v7 = i0
+	if v7 == 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523372)) = v11
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523368)) = v7
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308684))
+	v8 = i0
+L11:
+	i0 = fn8103(m, v7, v8)
+	v7 = i0
+	if v9 == uint32(47) {
+		goto L12
+	}
+	i0 = v7 + v6
+	*(*uint16)(unsafe.Add(b, i0)) = uint16(k32(47))
+L12:
+	i0 = v7 + v6
+	i0 = i0 + v10
+	i0 = fn8103(m, i0, v0)
+	v0 = v7
+L4:
+	if v0 != 0 {
+		goto L2
+	}
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(48)
+	v0 = k32(4294967295)
+	goto L1
+L2:
+	i2 = v5 + uint32(12)
+	i0 = fn7941(m, v0, v1, i2)
+	v0 = i0
+	if v0 != k32(4294967295) {
+		goto L13
+	}
+	v0 = k32(4294967295)
+	goto L1
+L13:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v1 = i1
+	i1 = fn8106(m, v1)
+	i1 = i1 + uint32(1)
+	v7 = i1
+	if i0 < v7 {
+		goto L15
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	goto L14
+L15:
+	if v4 != 0 {
+		goto L16
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(68)
+	v0 = k32(4294967295)
+	goto L1
+L16:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = fn7818(m, i0, v7)
+	v6 = i0
+	if v6 != 0 {
+		goto L17
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(48)
+	v0 = k32(4294967295)
+	goto L1
+L17:
+	*(*uint32)(unsafe.Add(b, v3)) = v7
+	*(*uint32)(unsafe.Add(b, v2)) = v6
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
+	v1 = i0
+L14:
+	i0 = fn8103(m, v6, v1)
+L1:
+	i0 = v5 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7909(m *Module) {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523380))
+	if i0 != k32(4294967295) {
+		goto L1
+	}
+	fn7910(m)
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7910(m *Module) {
+	var v0 uint32
+	_ = v0
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v0 = i0
+	m.g0 = v0
+	i0 = v0 + uint32(12)
+	i1 = v0 + uint32(8)
+	i0 = fn7847(m, i0, i1)
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v1 = i0
+	if v1 != 0 {
+		goto L3
+	}
+	v1 = uint32(10523376)
+	goto L1
+L3:
+	i0 = v1 + uint32(1)
+	v1 = i0
+	if v1 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	i0 = fn7812(m, i0)
+	v2 = i0
+	if v2 == 0 {
+		goto L5
+	}
+	i0 = fn7817(m, v1, uint32(4))
+	v1 = i0
+	if v1 != 0 {
+		goto L4
+	}
+	fn7815(m, v2)
+L5:
+	fn7826(m, uint32(70))
+	panic(ErrUnreachable)
+L4:
+	i0 = fn7846(m, v1, v2)
+	if i0 == 0 {
+		goto L1
+	}
+	fn7815(m, v2)
+	fn7815(m, v1)
+L2:
+	fn7826(m, uint32(71))
+	panic(ErrUnreachable)
+L1:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523380)) = v1
+	i0 = v0 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7911(m *Module) {
+	fn7910(m)
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7912(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308684))
+	v2 = i0
+	if v0 != 0 {
+		goto L2
+	}
+	i0 = fn8105(m, v2)
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(48)
+	return uint32(0)
+L2:
+	i0 = fn8106(m, v2)
+	i0 = i0 + uint32(1)
+	if i0 <= v1 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(68)
+	return uint32(0)
+L3:
+	i0 = fn8103(m, v0, v2)
+	v0 = i0
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7913(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v1 = i0
+	m.g0 = v1
+	i1 = v1 + uint32(8)
+	i0 = fn7853(m, v0, i1)
+	v0 = i0
+	if v0 != 0 {
+		goto L2
+	}
+	v0 = uint32(59)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+8)))
+	if i0 != uint32(2) {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v1)+16)))
+	i0 = i0 & uint32(36)
+	if i0 != 0 {
+		goto L2
+	}
+	v2 = uint32(1)
+	goto L1
+L2:
+	v2 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v0
+L1:
+	i0 = v1 + uint32(32)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7914(m *Module, v0 float64) float64 {
+	var d0 float64
+	_ = d0
+	d0 = math.Float64frombits(math.Float64bits(v0) &^ (1 << 63))
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7915(m *Module, v0 float64) float64 {
+	var d0 float64
+	_ = d0
+	d0 = math.Sqrt(v0)
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7916(m *Module, v0 float64, v1 float64) float64 {
+	var d0 float64
+	_ = d0
+	d0 = math.Copysign(v0, v1)
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7917(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if k32(4264) == 0 {
+		goto L2
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn7908(m, v0, i1, uint32(10523384), uint32(10523388), uint32(1))
+	v0 = i0
+	goto L1
+L2:
+	i1 = v3 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
+	i0 = fn7940(m, v0, i1, uint32(10523384), i3)
+	v0 = i0
+L1:
+	v4 = k32(4294967295)
+	if v0 != k32(4294967295) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(44)
+	goto L3
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
+	i0 = fn7883(m, v0, i1, v1)
+	v4 = i0
+L3:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7918(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	if k32(4264) == 0 {
+		goto L2
+	}
+	i1 = v2 + uint32(12)
+	i0 = fn7908(m, v0, i1, uint32(10523384), uint32(10523388), uint32(1))
+	v0 = i0
+	goto L1
+L2:
+	i1 = v2 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
+	i0 = fn7940(m, v0, i1, uint32(10523384), i3)
+	v0 = i0
+L1:
+	v3 = k32(4294967295)
+	if v0 != k32(4294967295) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(44)
+	goto L3
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
+	i0 = fn7883(m, v0, i1, v1)
+	v3 = i0
+L3:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7919(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	if k32(4264) == 0 {
+		goto L2
+	}
+	i1 = v2 + uint32(12)
+	i0 = fn7908(m, v0, i1, uint32(10523384), uint32(10523388), uint32(1))
+	v0 = i0
+	goto L1
+L2:
+	i1 = v2 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
+	i0 = fn7940(m, v0, i1, uint32(10523384), i3)
+	v0 = i0
+L1:
+	v3 = k32(4294967295)
+	if v0 != k32(4294967295) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(44)
+	goto L3
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
+	i0 = fn7889(m, v0, i1, v1, uint32(0))
+	v3 = i0
+L3:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7920(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if k32(4264) == 0 {
+		goto L2
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn7908(m, v0, i1, uint32(10523384), uint32(10523388), uint32(1))
+	v0 = i0
+	goto L1
+L2:
+	i1 = v3 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
+	i0 = fn7940(m, v0, i1, uint32(10523384), i3)
+	v0 = i0
+L1:
+	v4 = k32(4294967295)
+	if v0 != k32(4294967295) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(44)
+	goto L3
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
+	i0 = fn7885(m, v0, i1, v1, v2)
+	v4 = i0
+L3:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7921(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	if k32(4264) == 0 {
+		goto L2
+	}
+	i1 = v2 + uint32(12)
+	i0 = fn7908(m, v0, i1, uint32(10523384), uint32(10523388), uint32(1))
+	v0 = i0
+	goto L1
+L2:
+	i1 = v2 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
+	i0 = fn7940(m, v0, i1, uint32(10523384), i3)
+	v0 = i0
+L1:
+	v3 = k32(4294967295)
+	if v0 != k32(4294967295) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(44)
+	goto L3
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
+	i0 = fn7890(m, v0, i1, v1, uint32(0))
+	v3 = i0
+L3:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7922(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	if k32(4264) == 0 {
+		goto L2
+	}
+	i1 = v2 + uint32(12)
+	i0 = fn7908(m, v0, i1, uint32(10523384), uint32(10523388), uint32(1))
+	v0 = i0
+	goto L1
+L2:
+	i1 = v2 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
+	i0 = fn7940(m, v0, i1, uint32(10523384), i3)
+	v0 = i0
+L1:
+	v3 = k32(4294967295)
+	if v0 != k32(4294967295) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(44)
+	goto L3
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
+	i0 = fn7890(m, v0, i1, v1, uint32(1))
+	v3 = i0
+L3:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7923(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	if k32(4264) == 0 {
+		goto L2
+	}
+	i1 = v1 + uint32(12)
+	i0 = fn7908(m, v0, i1, uint32(10523384), uint32(10523388), uint32(1))
+	v0 = i0
+	goto L1
+L2:
+	i1 = v1 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
+	i0 = fn7940(m, v0, i1, uint32(10523384), i3)
+	v0 = i0
+L1:
+	v2 = k32(4294967295)
+	if v0 != k32(4294967295) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(44)
+	goto L3
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
+	i0 = fn7894(m, v0, i1)
+	v2 = i0
+L3:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7924(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	if k32(4264) == 0 {
+		goto L2
+	}
+	i1 = v1 + uint32(12)
+	i0 = fn7908(m, v0, i1, uint32(10523384), uint32(10523388), uint32(1))
+	v0 = i0
+	goto L1
+L2:
+	i1 = v1 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
+	i0 = fn7940(m, v0, i1, uint32(10523384), i3)
+	v0 = i0
+L1:
+	v2 = k32(4294967295)
+	if v0 != k32(4294967295) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(44)
+	goto L3
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
+	i0 = fn7895(m, v0, i1)
+	v2 = i0
+L3:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7925(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	if k32(4264) == 0 {
+		goto L2
+	}
+	i1 = v2 + uint32(12)
+	i0 = fn7908(m, v0, i1, uint32(10523384), uint32(10523388), uint32(1))
+	v0 = i0
+	goto L1
+L2:
+	i1 = v2 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
+	i0 = fn7940(m, v0, i1, uint32(10523384), i3)
+	v0 = i0
+L1:
+	v3 = k32(4294967295)
+	if v0 != k32(4294967295) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(44)
+	goto L3
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
+	i0 = fn7886(m, v0, i1)
+	v3 = i0
+L3:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7926(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	if k32(4264) == 0 {
+		goto L2
+	}
+	i1 = v1 + uint32(12)
+	i0 = fn7908(m, v0, i1, uint32(10523384), uint32(10523388), uint32(1))
+	v0 = i0
+	goto L1
+L2:
+	i1 = v1 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
+	i0 = fn7940(m, v0, i1, uint32(10523384), i3)
+	v0 = i0
+L1:
+	if v0 != k32(4294967295) {
+		goto L4
+	}
+	v0 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(44)
+	goto L3
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
+	i0 = fn7888(m, v0, i1)
+	v0 = i0
+L3:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7927(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	if k32(4264) == 0 {
+		goto L2
+	}
+	i1 = v2 + uint32(12)
+	i0 = fn7908(m, v1, i1, uint32(10523384), uint32(10523388), uint32(1))
+	v1 = i0
+	goto L1
+L2:
+	i1 = v2 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
+	i0 = fn7940(m, v1, i1, uint32(10523384), i3)
+	v1 = i0
+L1:
+	v3 = k32(4294967295)
+	if v1 != k32(4294967295) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(44)
+	goto L3
+L4:
+	i2 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
+	i0 = fn7884(m, v0, v1, i2)
+	v3 = i0
+L3:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7928(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	if uint32(4264) != 0 {
+		goto L4
+	}
+	i1 = v2 + uint32(8)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523396))
+	i0 = fn7940(m, v0, i1, uint32(10523392), i3)
+	v3 = i0
+	if v3 == k32(4294967295) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523392))
+	v4 = i0
+	v5 = uint32(10523384)
+	i1 = v2 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
+	i0 = fn7940(m, v1, i1, uint32(10523384), i3)
+	v0 = i0
+	goto L3
+L4:
+	i1 = v2 + uint32(8)
+	i0 = fn7908(m, v0, i1, uint32(10523392), uint32(10523396), uint32(1))
+	v3 = i0
+	if v3 == k32(4294967295) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523392))
+	v4 = i0
+	v5 = uint32(10523384)
+	i1 = v2 + uint32(12)
+	i0 = fn7908(m, v1, i1, uint32(10523384), uint32(10523388), uint32(1))
+	v0 = i0
+L3:
+	if v0 == k32(4294967295) {
+		goto L2
+	}
+	i3 = *(*uint32)(unsafe.Add(b, v5))
+	i0 = fn7892(m, v3, v4, v0, i3, uint32(0))
+	v0 = i0
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(44)
+	v0 = k32(4294967295)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7929(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v2 = i0
+	m.g0 = v2
+	if uint32(4264) != 0 {
+		goto L4
+	}
+	i1 = v2 + uint32(8)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523396))
+	i0 = fn7940(m, v0, i1, uint32(10523392), i3)
+	v3 = i0
+	if v3 == k32(4294967295) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523392))
+	v4 = i0
+	v5 = uint32(10523384)
+	i1 = v2 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
+	i0 = fn7940(m, v1, i1, uint32(10523384), i3)
+	v0 = i0
+	goto L3
+L4:
+	i1 = v2 + uint32(8)
+	i0 = fn7908(m, v0, i1, uint32(10523392), uint32(10523396), uint32(1))
+	v3 = i0
+	if v3 == k32(4294967295) {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523392))
+	v4 = i0
+	v5 = uint32(10523384)
+	i1 = v2 + uint32(12)
+	i0 = fn7908(m, v1, i1, uint32(10523384), uint32(10523388), uint32(1))
+	v0 = i0
+L3:
+	if v0 == k32(4294967295) {
+		goto L2
+	}
+	i3 = *(*uint32)(unsafe.Add(b, v5))
+	i0 = fn7893(m, v3, v4, v0, i3)
+	v0 = i0
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(44)
+	v0 = k32(4294967295)
+L1:
+	i0 = v2 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7930(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if k32(4264) == 0 {
+		goto L2
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn7908(m, v0, i1, uint32(10523384), uint32(10523388), uint32(1))
+	v0 = i0
+	goto L1
+L2:
+	i1 = v3 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
+	i0 = fn7940(m, v0, i1, uint32(10523384), i3)
+	v0 = i0
+L1:
+	v4 = k32(4294967295)
+	if v0 != k32(4294967295) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(44)
+	goto L3
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
+	i0 = fn7889(m, v0, i1, v1, v2)
+	v4 = i0
+L3:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7931(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if k32(4264) == 0 {
+		goto L2
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn7908(m, v0, i1, uint32(10523384), uint32(10523388), uint32(1))
+	v0 = i0
+	goto L1
+L2:
+	i1 = v3 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
+	i0 = fn7940(m, v0, i1, uint32(10523384), i3)
+	v0 = i0
+L1:
+	v4 = k32(4294967295)
+	if v0 != k32(4294967295) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(44)
+	goto L3
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
+	i0 = fn7891(m, v0, i1, v1, v2)
+	v4 = i0
+L3:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7932(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if k32(4264) == 0 {
+		goto L2
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn7908(m, v0, i1, uint32(10523384), uint32(10523388), uint32(1))
+	v0 = i0
+	goto L1
+L2:
+	i1 = v3 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
+	i0 = fn7940(m, v0, i1, uint32(10523384), i3)
+	v0 = i0
+L1:
+	v4 = k32(4294967295)
+	if v0 != k32(4294967295) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(44)
+	goto L3
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
+	i0 = fn7890(m, v0, i1, v1, v2)
+	v4 = i0
+L3:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7933(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if k32(4264) == 0 {
+		goto L2
+	}
+	i1 = v3 + uint32(8)
+	i0 = fn7908(m, v0, i1, uint32(10523384), uint32(10523388), uint32(1))
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
+	v4 = i0
+	i1 = v3 + uint32(12)
+	i0 = fn7908(m, v1, i1, uint32(10523384), uint32(10523388), uint32(1))
+	v5 = i0
+	goto L1
+L2:
+	i1 = v3 + uint32(8)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
+	i0 = fn7940(m, v0, i1, uint32(10523384), i3)
+	v0 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
+	v4 = i0
+	i1 = v3 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
+	i0 = fn7940(m, v1, i1, uint32(10523384), i3)
+	v5 = i0
+L1:
+	v1 = k32(4294967295)
+	if v0 == k32(4294967295) {
+		goto L5
+	}
+	if v5 != k32(4294967295) {
+		goto L4
+	}
+L5:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(44)
+	goto L3
+L4:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
+	i0 = fn7892(m, v0, v4, v5, i3, v2)
+	v1 = i0
+L3:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7934(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if k32(4264) == 0 {
+		goto L2
+	}
+	i1 = v4 + uint32(12)
+	i0 = fn7908(m, v2, i1, uint32(10523384), uint32(10523388), uint32(1))
+	v2 = i0
+	goto L1
+L2:
+	i1 = v4 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
+	i0 = fn7940(m, v2, i1, uint32(10523384), i3)
+	v2 = i0
+L1:
+	v5 = k32(4294967295)
+	if v2 != k32(4294967295) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(44)
+	goto L3
+L4:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
+	i0 = fn7892(m, v0, v1, v2, i3, v3)
+	v5 = i0
+L3:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7935(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	if k32(4264) == 0 {
+		goto L2
+	}
+	i1 = v4 + uint32(12)
+	i0 = fn7908(m, v0, i1, uint32(10523384), uint32(10523388), uint32(1))
+	v0 = i0
+	goto L1
+L2:
+	i1 = v4 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
+	i0 = fn7940(m, v0, i1, uint32(10523384), i3)
+	v0 = i0
+L1:
+	v5 = k32(4294967295)
+	if v0 != k32(4294967295) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(44)
+	goto L3
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
+	i0 = fn7892(m, v0, i1, v1, v2, v3)
+	v5 = i0
+L3:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v5
+}
+
+//go:norace
+//go:nocheckptr
+func fn7936(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if k32(4264) == 0 {
+		goto L2
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn7908(m, v2, i1, uint32(10523384), uint32(10523388), uint32(1))
+	v2 = i0
+	goto L1
+L2:
+	i1 = v3 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
+	i0 = fn7940(m, v2, i1, uint32(10523384), i3)
+	v2 = i0
+L1:
+	v4 = k32(4294967295)
+	if v2 != k32(4294967295) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(44)
+	goto L3
+L4:
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
+	i0 = fn7893(m, v0, v1, v2, i3)
+	v4 = i0
+L3:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7937(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if k32(4264) == 0 {
+		goto L2
+	}
+	i1 = v3 + uint32(12)
+	i0 = fn7908(m, v0, i1, uint32(10523384), uint32(10523388), uint32(1))
+	v0 = i0
+	goto L1
+L2:
+	i1 = v3 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523388))
+	i0 = fn7940(m, v0, i1, uint32(10523384), i3)
+	v0 = i0
+L1:
+	v4 = k32(4294967295)
+	if v0 != k32(4294967295) {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(44)
+	goto L3
+L4:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523384))
+	i0 = fn7893(m, v0, i1, v1, v2)
+	v4 = i0
+L3:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7938(m *Module) {
+	var v0 uint32
+	_ = v0
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v0 = i0
+	m.g0 = v0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10523408)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L1
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10523408)))
+	i0 = i0 & uint32(1)
+	if i0 != 0 {
+		goto L1
+	}
+	v1 = uint32(3)
+L4:
+	i1 = v0 + uint32(8)
+	i0 = fn7859(m, v1, i1)
+	v2 = i0
+	if v2 == 0 {
+		goto L5
+	}
+	if v2 != uint32(8) {
+		goto L3
+	}
+	*(*uint8)(unsafe.Add(b, uint64(uint32(0))+10523408)) = uint8(k32(1))
+	goto L1
+L5:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v0)+8)))
+	if i0 != 0 {
+		goto L6
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v3 = i0
+	i0 = v3 + uint32(1)
+	i0 = fn7812(m, i0)
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = fn7860(m, v1, v2, v3)
+	if i0 != 0 {
+		goto L3
+	}
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	i0 = v2 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+	i0 = fn7939(m, v1, v2)
+	if i0 != 0 {
+		goto L2
+	}
+	fn7815(m, v2)
+L6:
+	i0 = v1 + uint32(1)
+	v1 = i0
+	goto L4
+L3:
+	fn7826(m, uint32(71))
+	panic(ErrUnreachable)
+L2:
+	fn7826(m, uint32(70))
+	panic(ErrUnreachable)
+L1:
+	i0 = v0 + uint32(16)
+	m.g0 = i0
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7939(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	fn7942(m)
+	i0 = v0 + uint32(2)
+	switch i0 {
+	case 0, 1:
+		goto L1
+	default:
+		goto L2
+	}
+L2:
+	if v1 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523400))
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523412))
+	if v2 != i1 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523404))
+	v3 = i0
+	i1 = v2 << (uint32(1) & 31)
+	if v2 == 0 {
+		i1 = uint32(4)
+	}
+	v4 = i1
+	i0 = fn7817(m, uint32(8), v4)
+	v5 = i0
+	if v5 != 0 {
+		goto L4
+	}
+	return k32(4294967295)
+L4:
+	i2 = v2 << (uint32(3) & 31)
+	i0 = fn8096(m, v5, v3, i2)
+	v2 = i0
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523412)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523404)) = v2
+	fn7815(m, v3)
+	fn7942(m)
+L3:
+L6:
+	v2 = v1
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v2)))
+	i0 = i0 + k32(4294967250)
+	switch i0 {
+	case 0:
+		goto L7
+	case 1:
+		goto L8
+	default:
+		goto L5
+	}
+L8:
+	i0 = v2 + uint32(1)
+	v1 = i0
+	goto L6
+L7:
+	i0 = v2 + uint32(1)
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v2)+1)))
+	v3 = i0
+	if v3 == 0 {
+		goto L6
+	}
+	if v3 != uint32(47) {
+		goto L5
+	}
+	i0 = v2 + uint32(2)
+	v1 = i0
+	goto L6
+L5:
+	i0 = fn8105(m, v2)
+	v2 = i0
+	if v2 != 0 {
+		goto L9
+	}
+	return k32(4294967295)
+L9:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523400))
+	v1 = i1
+	i1 = v1 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523400)) = i1
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523404))
+	i1 = v1 << (uint32(3) & 31)
+	i0 = i0 + i1
+	v1 = i0
+	*(*uint32)(unsafe.Add(b, uint64(v1)+4)) = v0
+	*(*uint32)(unsafe.Add(b, v1)) = v2
+	fn7942(m)
+	return uint32(0)
+L1:
+	fn7882(m)
+	panic(ErrUnreachable)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7940(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v4 = i0
+	m.g0 = v4
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
+	if k32(4264) == 0 {
+		goto L2
+	}
+	i3 = v4 + uint32(12)
+	i0 = fn7908(m, v0, v1, v2, i3, uint32(0))
+	v3 = i0
+	goto L1
+L2:
+	i0 = fn7941(m, v0, v1, v2)
+	v3 = i0
+L1:
+	i0 = v4 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7941(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = v0 + k32(4294967295)
+	v0 = i0
+	fn7938(m)
+L1:
+	i0 = v0 + uint32(1)
+	v0 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	if i0 == uint32(47) {
+		goto L1
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523400))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523404))
+	v5 = i0
+	v6 = k32(4294967295)
+L4:
+	i1 = v4 << (uint32(3) & 31)
+	i0 = v5 + i1
+	v7 = i0
+	i0 = v7 + k32(4294967288)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v8 = i0
+	i0 = fn8106(m, v8)
+	v9 = i0
+	if v6 == k32(4294967295) {
+		goto L6
+	}
+	if v9 <= v3 {
+		goto L5
+	}
+L6:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v10 = i0
+	if v9 != 0 {
+		goto L8
+	}
+	i0 = v10 & uint32(255)
+	if i0 != uint32(47) {
+		goto L7
+	}
+L8:
+	i0 = fn8095(m, v0, v8, v9)
+	if i0 != 0 {
+		goto L5
+	}
+	if v9 == 0 {
+		goto L9
+	}
+	i0 = v8 + k32(4294967295)
+	v11 = i0
+	v10 = v9
+L11:
+	i0 = v11 + v10
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(47) {
+		goto L10
+	}
+	i0 = v10 + k32(4294967295)
+	v10 = i0
+	if v10 != 0 {
+		goto L11
+	}
+	v10 = uint32(0)
+L10:
+	i0 = v0 + v10
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	v10 = i0
+L9:
+	i0 = v10 & uint32(255)
+	v10 = i0
+	if v10 == uint32(47) {
+		goto L7
+	}
+	if v10 != 0 {
+		goto L5
+	}
+L7:
+	*(*uint32)(unsafe.Add(b, v1)) = v8
+	i0 = v7 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v6 = i0
+	v3 = v9
+L5:
+	i0 = v4 + k32(4294967295)
+	v4 = i0
+	if v4 != 0 {
+		goto L4
+	}
+	if v6 != k32(4294967295) {
+		goto L2
+	}
+L3:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(44)
+	return k32(4294967295)
+L2:
+	i0 = v0 + v3
+	i0 = i0 + k32(4294967295)
+	v0 = i0
+L12:
+	i0 = v0 + uint32(1)
+	v0 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v4 = i0
+	if v4 == uint32(47) {
+		goto L12
+	}
+	if v4 != 0 {
+		i1 = v0
+	} else {
+		i1 = uint32(8554718)
+	}
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	return v6
+}
+
+//go:norace
+//go:nocheckptr
+func fn7942(m *Module) {
+	var v0 uint32
+	_ = v0
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523400))
+	v0 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523412))
+	v1 = i1
+	if v0 > v1 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523404))
+	v2 = i0
+	if v1 == 0 {
+		goto L3
+	}
+	if v2 == 0 {
+		goto L2
+	}
+L3:
+	if v1 == 0 {
+		goto L4
+	}
+	i0 = v1 << (uint32(3) & 31)
+	if i0 <= v1 {
+		goto L2
+	}
+L4:
+	if v0 == 0 {
+		goto L1
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = v2 + uint32(4)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	if i0 == k32(4294967295) {
+		goto L2
+	}
+	i0 = uint32(len(m.memory) >> 16)
+	l0 = uint64(i0)
+	l0 = l0 << (uint64(16) & 63)
+	l1 = uint64(v1)
+	if l0 <= l1 {
+		goto L2
+	}
+	i0 = v2 + uint32(8)
+	v2 = i0
+	i0 = v0 + k32(4294967295)
+	v0 = i0
+	if v0 == 0 {
+		goto L1
+	}
+	goto L5
+L2:
+	fn7882(m)
+	panic(ErrUnreachable)
+L1:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7943(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if v0 != 0 {
+		goto L1
+	}
+	i0 = uint32(len(m.memory) >> 16)
+	i0 = i0 << (uint32(16) & 31)
+	return i0
+L1:
+	i0 = v0 & uint32(65535)
+	if i0 != 0 {
+		goto L2
+	}
+	if int32(v0) <= int32(k32(4294967295)) {
+		goto L2
+	}
+	i0 = v0 >> (uint32(16) & 31)
+	i0 = m.grow(i0)
+	v0 = i0
+	if v0 != k32(4294967295) {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(48)
+	return k32(4294967295)
+L3:
+	i0 = v0 << (uint32(16) & 31)
+	return i0
+L2:
+	fn7882(m)
+	panic(ErrUnreachable)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7944(m *Module, v0 uint32, v1 uint64) uint32 {
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	v2 = k32(4294967295)
+	i0 = fn7918(m, v0, uint32(268435456))
+	v0 = i0
+	if int32(v0) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = fn7837(m, v0, v1)
+	if i0 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
+	v2 = i0
+	i0 = fn7845(m, v0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v2
+	return k32(4294967295)
+L2:
+	i0 = fn7845(m, v0)
+	v2 = i0
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7945(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v3 = i0
+	m.g0 = v3
+	if v0 != 0 {
+		goto L3
+	}
+	v4 = uint32(8460485)
+	goto L2
+L3:
+	v4 = uint32(8584008)
+	i0 = v0 & k32(4294967291)
+	if i0 == uint32(1) {
+		goto L2
+	}
+	i0 = v0 + k32(4294966146)
+	if i0 > k32(4294967261) {
+		goto L2
+	}
+	v0 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
+	goto L1
+L2:
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+	i0 = fn8071(m, v1, v2, uint32(8435289), v3)
+	i0 = i0 + uint32(1)
+	v0 = i0
+L1:
+	i0 = v3 + uint32(16)
+	m.g0 = i0
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7946(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if v1 < uint32(21) {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
+	return k32(4294967295)
+L1:
+	i0 = v1 << (uint32(1) & 31)
+	i0 = i0 + uint32(9994080)
+	i0 = uint32(*(*int16)(unsafe.Add(b, i0)))
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7947(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn7946(m, k32(4294967295), v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7948(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var i0 uint32
+	_ = i0
+	b := m.base
+	if v0 > uint32(248) {
+		goto L2
+	}
+	i0 = v0 << (uint32(1) & 31)
+	i0 = i0 + uint32(9994128)
+	i0 = uint32(*(*int16)(unsafe.Add(b, i0)))
+	v0 = i0
+	if v0 != 0 {
+		goto L1
+	}
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
+	return k32(4294967295)
+L1:
+	if int32(v0) > int32(k32(4294967294)) {
+		goto L3
+	}
+	i0 = v0 + k32(4294967295)
+	v1 = i0
+	i0 = v1 & uint32(255)
+	v2 = i0
+	if v2 > uint32(10) {
+		goto L3
+	}
+	i0 = uint32(1643) >> (v2 & 31)
+	i0 = i0 & uint32(1)
+	if i0 == 0 {
+		goto L3
+	}
+	i0 = v1 & uint32(255)
+	i0 = i0 << (uint32(2) & 31)
+	i0 = i0 + uint32(9994628)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v0 = i0
+L3:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7949(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	i0 = v0 + k32(4294967248)
+	i0 = b2i(i0 < uint32(10))
+	i1 = v0 | uint32(32)
+	i1 = i1 + k32(4294967199)
+	i1 = b2i(i1 < uint32(26))
+	i0 = i0 | i1
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7950(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	i0 = v0 | uint32(32)
+	i2 = v0 + k32(4294967231)
+	if !(i2 < uint32(26)) {
+		i0 = v0
+	}
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7951(m *Module, v0 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	i0 = v0 & uint32(95)
+	i2 = v0 + k32(4294967199)
+	if !(i2 < uint32(26)) {
+		i0 = v0
+	}
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7952(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	fn7909(m)
+	i0 = fn8100(m, v0, uint32(61))
+	v1 = i0
+	if v1 != v0 {
+		goto L1
+	}
+	return uint32(0)
+L1:
+	v2 = uint32(0)
+	i1 = v1 - v0
+	v3 = i1
+	i0 = v0 + v3
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523380))
+	v4 = i0
+	if v4 == 0 {
+		goto L2
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = v4 + uint32(4)
+	v4 = i0
+L4:
+	i0 = fn8108(m, v0, v1, v3)
+	if i0 != 0 {
+		goto L5
+	}
+	i0 = v1 + v3
+	v1 = i0
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	if i0 == uint32(61) {
+		goto L3
+	}
+L5:
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v1 = i0
+	i0 = v4 + uint32(4)
+	v4 = i0
+	if v1 != 0 {
+		goto L4
+	}
+	goto L2
+L3:
+	i0 = v1 + uint32(1)
+	v2 = i0
+L2:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7953(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	fn7909(m)
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523380))
+	v4 = i0
+	if v4 == 0 {
+		goto L1
+	}
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v4))
+	v5 = i0
+	if v5 == 0 {
+		goto L1
+	}
+	i0 = v1 + uint32(1)
+	v6 = i0
+	v3 = uint32(0)
+	v1 = v4
+L2:
+	i0 = fn8108(m, v0, v5, v6)
+	if i0 != 0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = v0
+	fn7954(m, v5, v2)
+	return uint32(0)
+L3:
+	i0 = v3 + uint32(1)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v5 = i0
+	i0 = v1 + uint32(4)
+	v1 = i0
+	if v5 != 0 {
+		goto L2
+	}
+L1:
+	i0 = v3 << (uint32(2) & 31)
+	v6 = i0
+	i0 = v6 + uint32(8)
+	v5 = i0
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523416))
+	v1 = i1
+	if v4 != v1 {
+		goto L6
+	}
+	i0 = fn7818(m, v1, v5)
+	v5 = i0
+	if v5 != 0 {
+		goto L5
+	}
+	goto L4
+L6:
+	i0 = fn7812(m, v5)
+	v5 = i0
+	if v5 == 0 {
+		goto L4
+	}
+	if v3 == 0 {
+		goto L7
+	}
+	i0 = fn8096(m, v5, v4, v6)
+L7:
+	fn7815(m, v1)
+L5:
+	v1 = uint32(0)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523416)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523380)) = v5
+	i1 = v3 << (uint32(2) & 31)
+	i0 = v5 + i1
+	v5 = i0
+	*(*uint32)(unsafe.Add(b, v5)) = v0
+	i0 = v5 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+	if v2 == 0 {
+		goto L8
+	}
+	v1 = uint32(0)
+	fn7954(m, uint32(0), v2)
+L8:
+	return v1
+L4:
+	fn7815(m, v2)
+	return k32(4294967295)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7954(m *Module, v0 uint32, v1 uint32) {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523424))
+	v2 = i0
+	if v2 == 0 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523420))
+	v3 = i0
+	v4 = v2
+L2:
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v5 = i0
+	if v5 != v0 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	fn7815(m, v0)
+	return
+L3:
+	if v5 != 0 {
+		goto L4
+	}
+	if v1 == 0 {
+		goto L4
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = v1
+	v1 = uint32(0)
+L4:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = v4 + k32(4294967295)
+	v4 = i0
+	if v4 != 0 {
+		goto L2
+	}
+L1:
+	if v1 == 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523420))
+	i1 = v2 << (uint32(2) & 31)
+	v4 = i1
+	i1 = v4 + uint32(4)
+	i0 = fn7818(m, i0, i1)
+	v3 = i0
+	if v3 == 0 {
+		goto L5
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523420)) = v3
+	i1 = v2 + uint32(1)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523424)) = i1
+	i0 = v3 + v4
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+L5:
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7955(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if v0 == 0 {
+		goto L2
+	}
+	i0 = fn8100(m, v0, uint32(61))
+	v3 = i0
+	if v3 == v0 {
+		goto L2
+	}
+	i1 = v3 - v0
+	v3 = i1
+	i0 = v0 + v3
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
+	return k32(4294967295)
+L1:
+	if v2 != 0 {
+		goto L3
+	}
+	i0 = fn7952(m, v0)
+	if i0 == 0 {
+		goto L3
+	}
+	return uint32(0)
+L3:
+	i1 = fn8106(m, v1)
+	v2 = i1
+	i0 = v3 + v2
+	i0 = i0 + uint32(2)
+	i0 = fn7812(m, i0)
+	v4 = i0
+	if v4 != 0 {
+		goto L4
+	}
+	return k32(4294967295)
+L4:
+	i0 = fn8096(m, v4, v0, v3)
+	v0 = i0
+	i0 = v0 + v3
+	v4 = i0
+	*(*uint8)(unsafe.Add(b, v4)) = uint8(k32(61))
+	i0 = v4 + uint32(1)
+	i2 = v2 + uint32(1)
+	i0 = fn8096(m, i0, v1, i2)
+	i0 = fn7953(m, v0, v3, v0)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7956(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = fn8100(m, v0, uint32(61))
+	v1 = i0
+	if v1 == v0 {
+		goto L2
+	}
+	i1 = v1 - v0
+	v2 = i1
+	i0 = v0 + v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 == 0 {
+		goto L1
+	}
+L2:
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
+	return k32(4294967295)
+L1:
+	fn7909(m)
+	v1 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523380))
+	v3 = i0
+	if v3 == 0 {
+		goto L3
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	v4 = i0
+	if v4 == 0 {
+		goto L3
+	}
+	v5 = v3
+L4:
+	v1 = v5
+	i0 = fn8108(m, v0, v4, v2)
+	if i0 != 0 {
+		goto L6
+	}
+	i0 = v4 + v2
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != uint32(61) {
+		goto L6
+	}
+	fn7954(m, v4, uint32(0))
+	goto L5
+L6:
+	i0 = v3 + uint32(4)
+	v5 = i0
+	if v1 == v3 {
+		goto L7
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = v4
+L7:
+	v3 = v5
+L5:
+	i0 = v1 + uint32(4)
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	v4 = i0
+	if v4 != 0 {
+		goto L4
+	}
+	v1 = uint32(0)
+	if v5 == v3 {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v3)) = uint32(0)
+L3:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7957(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523452))
+	v1 = i0
+	if v1 != 0 {
+		goto L1
+	}
+	v1 = uint32(10523428)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523452)) = uint32(10523428)
+L1:
+	if v0 > uint32(76) {
+		i0 = uint32(0)
+	} else {
+		i0 = v0
+	}
+	i0 = i0 << (uint32(1) & 31)
+	i0 = i0 + uint32(9996224)
+	i0 = uint32(*(*uint16)(unsafe.Add(b, i0)))
+	i0 = i0 + uint32(9994672)
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i0 = fn7960(m, i0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7958(m *Module) {
+	return
+}
+
+//go:norace
+//go:nocheckptr
+func fn7959(m *Module, v0 uint32) {
+	fn7958(m)
+	fn8040(m)
+	fn7826(m, v0)
+	panic(ErrUnreachable)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7960(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	i0 = fn7966(m, v0, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7961(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523452))
+	v1 = i0
+	if v1 != 0 {
+		goto L1
+	}
+	v1 = uint32(10523428)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523452)) = uint32(10523428)
+L1:
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+20))
+	i0 = fn7966(m, v0, i1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7962(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	if v0 != uint32(14) {
+		goto L1
+	}
+	i2 = *(*uint32)(unsafe.Add(b, v1))
+	if i2 != 0 {
+		i0 = uint32(8543634)
+	} else {
+		i0 = uint32(8535201)
+	}
+	return i0
+L1:
+	i0 = uint32(int32(v0) >> (uint32(16) & 31))
+	v2 = i0
+	i0 = v0 & uint32(65535)
+	v3 = i0
+	if v3 != uint32(65535) {
+		goto L2
+	}
+	if int32(v2) > int32(uint32(5)) {
+		goto L2
+	}
+	i1 = v2 << (uint32(2) & 31)
+	i0 = v1 + i1
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v4 = i0
+	i0 = v4 + uint32(8)
+	if v4 == 0 {
+		i0 = uint32(8539695)
+	}
+	return i0
+L2:
+	v4 = uint32(8584008)
+	i0 = v2 + k32(4294967295)
+	switch i0 {
+	case 0:
+		goto L9
+	case 1:
+		goto L8
+	case 3:
+		goto L7
+	case 4:
+		goto L6
+	default:
+		goto L3
+	}
+L9:
+	if v3 > uint32(1) {
+		goto L3
+	}
+	v4 = uint32(9996378)
+	goto L5
+L8:
+	if v3 > uint32(49) {
+		goto L3
+	}
+	v4 = uint32(9996384)
+	goto L5
+L7:
+	v4 = uint32(8584008)
+	if v3 == 0 {
+		goto L4
+	}
+	goto L3
+L6:
+	if v3 > uint32(3) {
+		goto L3
+	}
+	v4 = uint32(9996704)
+L5:
+	if v3 == 0 {
+		goto L10
+	}
+	i0 = v0 & uint32(3)
+	v5 = i0
+	if v5 != 0 {
+		goto L12
+	}
+	v6 = v3
+	goto L11
+L12:
+	v7 = uint32(0)
+	v0 = v4
+	v6 = v3
+L13:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+	i0 = v0 + uint32(1)
+	v4 = i0
+	v0 = v4
+	if v8 != 0 {
+		goto L13
+	}
+	i0 = v6 + k32(4294967295)
+	v6 = i0
+	v0 = v4
+	i0 = v7 + uint32(1)
+	v7 = i0
+	if v7 != v5 {
+		goto L13
+	}
+L11:
+	if v3 < uint32(4) {
+		goto L10
+	}
+L14:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	v8 = i0
+	i0 = v4 + uint32(1)
+	v0 = i0
+	v4 = v0
+	if v8 != 0 {
+		goto L14
+	}
+L15:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+	i0 = v0 + uint32(1)
+	v4 = i0
+	v0 = v4
+	if v8 != 0 {
+		goto L15
+	}
+L16:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	v8 = i0
+	i0 = v4 + uint32(1)
+	v0 = i0
+	v4 = v0
+	if v8 != 0 {
+		goto L16
+	}
+L17:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	v8 = i0
+	i0 = v0 + uint32(1)
+	v4 = i0
+	v0 = v4
+	if v8 != 0 {
+		goto L17
+	}
+	i0 = v6 + k32(4294967292)
+	v6 = i0
+	if v6 != 0 {
+		goto L14
+	}
+L10:
+	if v2 == uint32(1) {
+		goto L3
+	}
+L4:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	if i0 == 0 {
+		goto L3
+	}
+	i2 = v2 << (uint32(2) & 31)
+	i1 = v1 + i2
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i0 = fn7960(m, v4, i1)
+	v4 = i0
+L3:
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7963(m *Module, v0 uint32) uint32 {
+	var v1 uint32
+	_ = v1
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523452))
+	v1 = i0
+	if v1 != 0 {
+		goto L1
+	}
+	v1 = uint32(10523428)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523452)) = uint32(10523428)
+L1:
+	i0 = fn7962(m, v0, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7964(m *Module) uint32 {
+	return uint32(9996724)
+}
+
+//go:norace
+//go:nocheckptr
+func fn7965(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i4 uint32
+	_ = i4
+	b := m.base
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+8))
+	v4 = i0
+	i1 = v4 << (uint32(24) & 31)
+	i2 = v4 & uint32(65280)
+	i2 = i2 << (uint32(8) & 31)
+	i1 = i1 | i2
+	i2 = v4 >> (uint32(8) & 31)
+	i2 = i2 & uint32(65280)
+	i3 = v4 >> (uint32(24) & 31)
+	i2 = i2 | i3
+	i1 = i1 | i2
+	i2 = *(*uint32)(unsafe.Add(b, v0))
+	v5 = i2
+	i2 = b2i(v5 == k32(2500072158))
+	v6 = i2
+	if v6 != 0 {
+		i0 = v4
+	} else {
+		i0 = i1
+	}
+	v4 = i0
+	i1 = v1 >> (uint32(2) & 31)
+	if v4 >= i1 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
+	v7 = i0
+	i1 = v7 << (uint32(24) & 31)
+	i2 = v7 & uint32(65280)
+	i2 = i2 << (uint32(8) & 31)
+	i1 = i1 | i2
+	i2 = v7 >> (uint32(8) & 31)
+	i2 = i2 & uint32(65280)
+	i3 = v7 >> (uint32(24) & 31)
+	i2 = i2 | i3
+	i1 = i1 | i2
+	if v6 != 0 {
+		i0 = v7
+	} else {
+		i0 = i1
+	}
+	v8 = i0
+	i2 = v4 << (uint32(2) & 31)
+	i1 = v1 - i2
+	v9 = i1
+	if v8 >= v9 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+16))
+	v7 = i0
+	i1 = v7 << (uint32(24) & 31)
+	i2 = v7 & uint32(65280)
+	i2 = i2 << (uint32(8) & 31)
+	i1 = i1 | i2
+	i2 = v7 >> (uint32(8) & 31)
+	i2 = i2 & uint32(65280)
+	i3 = v7 >> (uint32(24) & 31)
+	i2 = i2 | i3
+	i1 = i1 | i2
+	if v6 != 0 {
+		i0 = v7
+	} else {
+		i0 = i1
+	}
+	v10 = i0
+	if v10 >= v9 {
+		goto L1
+	}
+	i0 = v10 | v8
+	i0 = i0 & uint32(3)
+	if i0 != 0 {
+		goto L1
+	}
+	i2 = v8 & k32(4294967292)
+	i1 = v0 + i2
+	v11 = i1
+	i2 = v4 & k32(4294967294)
+	v12 = i2
+	i2 = v12 << (uint32(2) & 31)
+	i1 = v11 + i2
+	v9 = i1
+	i1 = v9 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v7 = i1
+	i2 = v7 << (uint32(24) & 31)
+	i3 = v7 & uint32(65280)
+	i3 = i3 << (uint32(8) & 31)
+	i2 = i2 | i3
+	i3 = v7 >> (uint32(8) & 31)
+	i3 = i3 & uint32(65280)
+	i4 = v7 >> (uint32(24) & 31)
+	i3 = i3 | i4
+	i2 = i2 | i3
+	i3 = b2i(v5 == k32(2500072158))
+	v8 = i3
+	if v8 != 0 {
+		i1 = v7
+	} else {
+		i1 = i2
+	}
+	v6 = i1
+	if v1 <= v6 {
+		goto L1
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v9))
+	v7 = i0
+	i1 = v7 << (uint32(24) & 31)
+	i2 = v7 & uint32(65280)
+	i2 = i2 << (uint32(8) & 31)
+	i1 = i1 | i2
+	i2 = v7 >> (uint32(8) & 31)
+	i2 = i2 & uint32(65280)
+	i3 = v7 >> (uint32(24) & 31)
+	i2 = i2 | i3
+	i1 = i1 | i2
+	if v8 != 0 {
+		i0 = v7
+	} else {
+		i0 = i1
+	}
+	v7 = i0
+	i1 = v1 - v6
+	if v7 >= i1 {
+		goto L1
+	}
+	i0 = v10 >> (uint32(2) & 31)
+	v13 = i0
+	i0 = b2i(v5 == k32(2500072158))
+	v14 = i0
+	i0 = v4 >> (uint32(1) & 31)
+	v8 = i0
+	v9 = v8
+	v10 = uint32(0)
+L2:
+	i0 = v0 + v6
+	v3 = i0
+	i0 = v3 + v7
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 == 0 {
+		goto L3
+	}
+	return uint32(0)
+L3:
+	i0 = fn8101(m, v2, v3)
+	v7 = i0
+	if v7 != 0 {
+		goto L4
+	}
+	i2 = v13 << (uint32(2) & 31)
+	i1 = v0 + i2
+	i2 = v12 << (uint32(2) & 31)
+	i1 = i1 + i2
+	v6 = i1
+	i1 = v6 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v4 = i1
+	i2 = v4 << (uint32(24) & 31)
+	i3 = v4 & uint32(65280)
+	i3 = i3 << (uint32(8) & 31)
+	i2 = i2 | i3
+	i3 = v4 >> (uint32(8) & 31)
+	i3 = i3 & uint32(65280)
+	i4 = v4 >> (uint32(24) & 31)
+	i3 = i3 | i4
+	i2 = i2 | i3
+	i3 = b2i(v5 == k32(2500072158))
+	v2 = i3
+	if v2 != 0 {
+		i1 = v4
+	} else {
+		i1 = i2
+	}
+	v7 = i1
+	if v1 > v7 {
+		goto L5
+	}
+	return uint32(0)
+L5:
+	v3 = uint32(0)
+	i0 = *(*uint32)(unsafe.Add(b, v6))
+	v4 = i0
+	i1 = v4 << (uint32(24) & 31)
+	i2 = v4 & uint32(65280)
+	i2 = i2 << (uint32(8) & 31)
+	i1 = i1 | i2
+	i2 = v4 >> (uint32(8) & 31)
+	i2 = i2 & uint32(65280)
+	i3 = v4 >> (uint32(24) & 31)
+	i2 = i2 | i3
+	i1 = i1 | i2
+	if v2 != 0 {
+		i0 = v4
+	} else {
+		i0 = i1
+	}
+	v4 = i0
+	i1 = v1 - v7
+	if v4 >= i1 {
+		goto L1
+	}
+	i1 = v0 + v7
+	v0 = i1
+	i2 = v0 + v4
+	i2 = uint32(*(*uint8)(unsafe.Add(b, i2)))
+	if i2 != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = v0
+	}
+	return i0
+L4:
+	if v4 != uint32(1) {
+		goto L6
+	}
+	return uint32(0)
+L6:
+	v3 = uint32(0)
+	i4 = b2i(int32(v7) < int32(uint32(0)))
+	v7 = i4
+	if v7 != 0 {
+		i2 = v10
+	} else {
+		i2 = v8
+	}
+	v10 = i2
+	i4 = v4 - v9
+	if v7 != 0 {
+		i3 = v9
+	} else {
+		i3 = i4
+	}
+	v4 = i3
+	i3 = v4 >> (uint32(1) & 31)
+	v9 = i3
+	i2 = v10 + v9
+	v8 = i2
+	i2 = v8 << (uint32(3) & 31)
+	i1 = v11 + i2
+	v15 = i1
+	i1 = v15 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	v7 = i1
+	i2 = v7 << (uint32(24) & 31)
+	i3 = v7 & uint32(65280)
+	i3 = i3 << (uint32(8) & 31)
+	i2 = i2 | i3
+	i3 = v7 >> (uint32(8) & 31)
+	i3 = i3 & uint32(65280)
+	i4 = v7 >> (uint32(24) & 31)
+	i3 = i3 | i4
+	i2 = i2 | i3
+	if v14 != 0 {
+		i1 = v7
+	} else {
+		i1 = i2
+	}
+	v6 = i1
+	if v1 <= v6 {
+		goto L1
+	}
+	i0 = v8 << (uint32(1) & 31)
+	v12 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v15))
+	v7 = i0
+	i1 = v7 << (uint32(24) & 31)
+	i2 = v7 & uint32(65280)
+	i2 = i2 << (uint32(8) & 31)
+	i1 = i1 | i2
+	i2 = v7 >> (uint32(8) & 31)
+	i2 = i2 & uint32(65280)
+	i3 = v7 >> (uint32(24) & 31)
+	i2 = i2 | i3
+	i1 = i1 | i2
+	if v14 != 0 {
+		i0 = v7
+	} else {
+		i0 = i1
+	}
+	v7 = i0
+	i1 = v1 - v6
+	if v7 < i1 {
+		goto L2
+	}
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7966(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	b := m.base
+	if v1 != 0 {
+		goto L1
+	}
+	if uint32(0) != 0 {
+		i0 = uint32(0)
+	} else {
+		i0 = v0
+	}
+	return i0
+L1:
+	i0 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
+	i0 = fn7965(m, i0, i1, v0)
+	v1 = i0
+	if v1 != 0 {
+		i0 = v1
+	} else {
+		i0 = v0
+	}
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7967(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v2 = i0
+	if v2 != 0 {
+		goto L3
+	}
+	i0 = fn7952(m, uint32(8534340))
+	v1 = i0
+	if v1 == 0 {
+		goto L4
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v2 = i0
+	if v2 != 0 {
+		goto L3
+	}
+L4:
+	i0 = v0 * uint32(12)
+	i0 = i0 + uint32(9996848)
+	i0 = fn7952(m, i0)
+	v1 = i0
+	if v1 == 0 {
+		goto L5
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v2 = i0
+	if v2 != 0 {
+		goto L3
+	}
+L5:
+	v3 = uint32(67)
+	v4 = uint32(8543632)
+	i0 = fn7952(m, uint32(8536022))
+	v1 = i0
+	if v1 == 0 {
+		goto L2
+	}
+	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+L3:
+	v5 = uint32(0)
+	v4 = v1
+	v3 = v2
+	if v2 == uint32(47) {
+		goto L1
+	}
+L2:
+	v5 = uint32(1)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+1)))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	if v1 == uint32(47) {
+		goto L6
+	}
+	v5 = uint32(2)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+2)))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	if v1 == uint32(47) {
+		goto L6
+	}
+	v5 = uint32(3)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+3)))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	if v1 == uint32(47) {
+		goto L6
+	}
+	v5 = uint32(4)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+4)))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	if v1 == uint32(47) {
+		goto L6
+	}
+	v5 = uint32(5)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+5)))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	if v1 == uint32(47) {
+		goto L6
+	}
+	v5 = uint32(6)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+6)))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	if v1 == uint32(47) {
+		goto L6
+	}
+	v5 = uint32(7)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+7)))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	if v1 == uint32(47) {
+		goto L6
+	}
+	v5 = uint32(8)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+8)))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	if v1 == uint32(47) {
+		goto L6
+	}
+	v5 = uint32(9)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+9)))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	if v1 == uint32(47) {
+		goto L6
+	}
+	v5 = uint32(10)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+10)))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	if v1 == uint32(47) {
+		goto L6
+	}
+	v5 = uint32(11)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+11)))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	if v1 == uint32(47) {
+		goto L6
+	}
+	v5 = uint32(12)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+12)))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	if v1 == uint32(47) {
+		goto L6
+	}
+	v5 = uint32(13)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+13)))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	if v1 == uint32(47) {
+		goto L6
+	}
+	v5 = uint32(14)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+14)))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	if v1 == uint32(47) {
+		goto L6
+	}
+	v5 = uint32(15)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+15)))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	if v1 == uint32(47) {
+		goto L6
+	}
+	v5 = uint32(16)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+16)))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	if v1 == uint32(47) {
+		goto L6
+	}
+	v5 = uint32(17)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+17)))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	if v1 == uint32(47) {
+		goto L6
+	}
+	v5 = uint32(18)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+18)))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	if v1 == uint32(47) {
+		goto L6
+	}
+	v5 = uint32(19)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+19)))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	if v1 == uint32(47) {
+		goto L6
+	}
+	v5 = uint32(20)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+20)))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	if v1 == uint32(47) {
+		goto L6
+	}
+	v5 = uint32(21)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+21)))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	if v1 == uint32(47) {
+		goto L6
+	}
+	v5 = uint32(22)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+22)))
+	v1 = i0
+	if v1 == 0 {
+		goto L6
+	}
+	if v1 == uint32(47) {
+		goto L6
+	}
+	v5 = uint32(23)
+L6:
+	v1 = v4
+	v2 = v3
+L1:
+	v4 = uint32(8543632)
+	if v2 == uint32(46) {
+		goto L11
+	}
+	i0 = v1 + v5
+	i0 = uint32(*(*uint8)(unsafe.Add(b, i0)))
+	if i0 != 0 {
+		goto L11
+	}
+	v4 = v1
+	if v2 != uint32(67) {
+		goto L10
+	}
+L11:
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+1)))
+	if i0 == 0 {
+		goto L9
+	}
+L10:
+	i0 = fn8101(m, v4, uint32(8543632))
+	if i0 == 0 {
+		goto L9
+	}
+	i0 = fn8101(m, v4, uint32(8524933))
+	if i0 != 0 {
+		goto L8
+	}
+L9:
+	if v0 != 0 {
+		goto L12
+	}
+	v1 = uint32(9996804)
+	i0 = uint32(*(*uint8)(unsafe.Add(b, uint64(v4)+1)))
+	if i0 == uint32(46) {
+		goto L7
+	}
+L12:
+	return uint32(0)
+L8:
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523456))
+	v1 = i0
+	if v1 == 0 {
+		goto L13
+	}
+L14:
+	i1 = v1 + uint32(8)
+	i0 = fn8101(m, v4, i1)
+	if i0 == 0 {
+		goto L7
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+32))
+	v1 = i0
+	if v1 != 0 {
+		goto L14
+	}
+L13:
+	i0 = fn7812(m, uint32(36))
+	v1 = i0
+	if v1 == 0 {
+		goto L15
+	}
+	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+9996804))
+	*(*uint64)(unsafe.Add(b, v1)) = l1
+	i0 = v1 + uint32(8)
+	i0 = fn8096(m, i0, v4, v5)
+	i0 = i0 + v5
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+	i1 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523456))
+	*(*uint32)(unsafe.Add(b, uint64(v1)+32)) = i1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523456)) = v1
+L15:
+	i2 = v0 | v1
+	if i2 != 0 {
+		i0 = v1
+	} else {
+		i0 = uint32(9996804)
+	}
+	v1 = i0
+L7:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn7968(m *Module, v0 uint32, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(32)
+	v2 = i0
+	m.g0 = v2
+	v3 = uint32(0)
+	if v0 > uint32(6) {
+		goto L1
+	}
+	if v0 != uint32(6) {
+		goto L3
+	}
+	if v1 != 0 {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523448))
+	v1 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523444))
+	v4 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523440))
+	v5 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523436))
+	v6 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523432))
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523428))
+	v0 = i0
+	goto L4
+L5:
+	i0 = v2 + uint32(16)
+	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+9996944))
+	*(*uint64)(unsafe.Add(b, i0)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+9996936))
+	*(*uint64)(unsafe.Add(b, uint64(v2)+8)) = l1
+	l1 = *(*uint64)(unsafe.Add(b, uint64(uint32(0))+9996928))
+	*(*uint64)(unsafe.Add(b, v2)) = l1
+	i0 = fn8100(m, v1, uint32(59))
+	v0 = i0
+	i0 = v0 - v1
+	v3 = i0
+	if int32(v3) > int32(uint32(23)) {
+		goto L6
+	}
+	i0 = fn8096(m, v2, v1, v3)
+	i0 = i0 + v3
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+	i0 = v0 + uint32(1)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v0)))
+	if i2 == 0 {
+		i0 = v1
+	}
+	v1 = i0
+L6:
+	i0 = fn7967(m, uint32(0), v2)
+	v0 = i0
+	if v0 == k32(4294967295) {
+		goto L2
+	}
+	i0 = fn8100(m, v1, uint32(59))
+	v3 = i0
+	i0 = v3 - v1
+	v6 = i0
+	if int32(v6) > int32(uint32(23)) {
+		goto L7
+	}
+	i0 = fn8096(m, v2, v1, v6)
+	i0 = i0 + v6
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+	i0 = v3 + uint32(1)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v3)))
+	if i2 == 0 {
+		i0 = v1
+	}
+	v1 = i0
+L7:
+	i0 = fn7967(m, uint32(1), v2)
+	v3 = i0
+	if v3 == k32(4294967295) {
+		goto L2
+	}
+	i0 = fn8100(m, v1, uint32(59))
+	v6 = i0
+	i0 = v6 - v1
+	v5 = i0
+	if int32(v5) > int32(uint32(23)) {
+		goto L8
+	}
+	i0 = fn8096(m, v2, v1, v5)
+	i0 = i0 + v5
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+	i0 = v6 + uint32(1)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v6)))
+	if i2 == 0 {
+		i0 = v1
+	}
+	v1 = i0
+L8:
+	i0 = fn7967(m, uint32(2), v2)
+	v6 = i0
+	if v6 == k32(4294967295) {
+		goto L2
+	}
+	i0 = fn8100(m, v1, uint32(59))
+	v5 = i0
+	i0 = v5 - v1
+	v4 = i0
+	if int32(v4) > int32(uint32(23)) {
+		goto L9
+	}
+	i0 = fn8096(m, v2, v1, v4)
+	i0 = i0 + v4
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+	i0 = v5 + uint32(1)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v5)))
+	if i2 == 0 {
+		i0 = v1
+	}
+	v1 = i0
+L9:
+	i0 = fn7967(m, uint32(3), v2)
+	v5 = i0
+	if v5 == k32(4294967295) {
+		goto L2
+	}
+	i0 = fn8100(m, v1, uint32(59))
+	v4 = i0
+	i0 = v4 - v1
+	v7 = i0
+	if int32(v7) > int32(uint32(23)) {
+		goto L10
+	}
+	i0 = fn8096(m, v2, v1, v7)
+	i0 = i0 + v7
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+	i0 = v4 + uint32(1)
+	i2 = uint32(*(*uint8)(unsafe.Add(b, v4)))
+	if i2 == 0 {
+		i0 = v1
+	}
+	v1 = i0
+L10:
+	i0 = fn7967(m, uint32(4), v2)
+	v4 = i0
+	if v4 == k32(4294967295) {
+		goto L2
+	}
+	i0 = fn8100(m, v1, uint32(59))
+	i0 = i0 - v1
+	v7 = i0
+	if int32(v7) > int32(uint32(23)) {
+		goto L11
+	}
+	i0 = fn8096(m, v2, v1, v7)
+	i0 = i0 + v7
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+L11:
+	i0 = fn7967(m, uint32(5), v2)
+	v1 = i0
+	if v1 == k32(4294967295) {
+		goto L2
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523448)) = v1
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523444)) = v4
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523440)) = v5
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523436)) = v6
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523432)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523428)) = v0
+L4:
+	i0 = v0 + uint32(8)
+	if v0 == 0 {
+		i0 = uint32(8539695)
+	}
+	v8 = i0
+	i0 = fn8106(m, v8)
+	v7 = i0
+	i1 = fn8096(m, uint32(10523472), v8, v7)
+	v9 = i1
+	i0 = v7 + v9
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(59))
+	i0 = v3 + uint32(8)
+	if v3 == 0 {
+		i0 = uint32(8539695)
+	}
+	v10 = i0
+	i0 = fn8106(m, v10)
+	v8 = i0
+	i1 = v7 + uint32(10523473)
+	i1 = fn8096(m, i1, v10, v8)
+	i0 = v8 + i1
+	v8 = i0
+	*(*uint8)(unsafe.Add(b, v8)) = uint8(k32(59))
+	i0 = v6 + uint32(8)
+	if v6 == 0 {
+		i0 = uint32(8539695)
+	}
+	v10 = i0
+	i0 = fn8106(m, v10)
+	v7 = i0
+	i1 = v8 + uint32(1)
+	i1 = fn8096(m, i1, v10, v7)
+	i0 = v7 + i1
+	v8 = i0
+	*(*uint8)(unsafe.Add(b, v8)) = uint8(k32(59))
+	i0 = v5 + uint32(8)
+	if v5 == 0 {
+		i0 = uint32(8539695)
+	}
+	v10 = i0
+	i0 = fn8106(m, v10)
+	v7 = i0
+	i1 = v8 + uint32(1)
+	i1 = fn8096(m, i1, v10, v7)
+	i0 = v7 + i1
+	v8 = i0
+	*(*uint8)(unsafe.Add(b, v8)) = uint8(k32(59))
+	i0 = v4 + uint32(8)
+	if v4 == 0 {
+		i0 = uint32(8539695)
+	}
+	v10 = i0
+	i0 = fn8106(m, v10)
+	v7 = i0
+	i1 = v8 + uint32(1)
+	i1 = fn8096(m, i1, v10, v7)
+	i0 = v7 + i1
+	v10 = i0
+	*(*uint8)(unsafe.Add(b, v10)) = uint8(k32(59))
+	i0 = v1 + uint32(8)
+	if v1 == 0 {
+		i0 = uint32(8539695)
+	}
+	v7 = i0
+	i0 = fn8106(m, v7)
+	v8 = i0
+	i1 = v10 + uint32(1)
+	i1 = fn8096(m, i1, v7, v8)
+	i0 = v8 + i1
+	*(*uint8)(unsafe.Add(b, i0)) = uint8(k32(0))
+	if v3 == v0 {
+		i2 = uint32(2)
+	} else {
+		i2 = uint32(1)
+	}
+	i3 = b2i(v6 == v0)
+	i2 = i2 + i3
+	i3 = b2i(v5 == v0)
+	i2 = i2 + i3
+	i3 = b2i(v4 == v0)
+	i2 = i2 + i3
+	i3 = b2i(v1 == v0)
+	i2 = i2 + i3
+	if i2 == uint32(6) {
+		i0 = v7
+	} else {
+		i0 = v9
+	}
+	v3 = i0
+	goto L1
+L3:
+	if v1 == 0 {
+		goto L13
+	}
+	i0 = fn7967(m, v0, v1)
+	v1 = i0
+	if v1 == k32(4294967295) {
+		goto L1
+	}
+	i0 = v0 << (uint32(2) & 31)
+	i0 = i0 + uint32(10523428)
+	*(*uint32)(unsafe.Add(b, i0)) = v1
+	goto L12
+L13:
+	i0 = v0 << (uint32(2) & 31)
+	i0 = i0 + uint32(10523428)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v1 = i0
+L12:
+	i0 = v1 + uint32(8)
+	if v1 == 0 {
+		i0 = uint32(8539695)
+	}
+	v3 = i0
+	goto L1
+L2:
+	v3 = uint32(0)
+L1:
+	i0 = v2 + uint32(32)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7969(m *Module, v0 uint32, v1 uint32) uint32 {
+	var i0 uint32
+	_ = i0
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523452))
+	if i0 != 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523452)) = uint32(10523428)
+L1:
+	i0 = fn8118(m, v0, v1)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7970(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	b := m.base
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523452))
+	if i0 != 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523452)) = uint32(10523428)
+L1:
+	i0 = fn8120(m, v1)
+	v3 = i0
+	if v3 >= v2 {
+		goto L2
+	}
+	i2 = v3 + uint32(1)
+	i0 = fn8129(m, v0, v1, i2)
+	return v3
+L2:
+	if v2 == 0 {
+		goto L3
+	}
+	i2 = v2 + k32(4294967295)
+	v2 = i2
+	i0 = fn8129(m, v0, v1, v2)
+	i1 = v2 << (uint32(2) & 31)
+	i0 = v0 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = uint32(0)
+L3:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7971(m *Module, v0 float64) float64 {
+	var v1 uint64
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 float64
+	_ = v3
+	var v4 float64
+	_ = v4
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var d3 float64
+	_ = d3
+	var d4 float64
+	_ = d4
+	var d5 float64
+	_ = d5
+	var d6 float64
+	_ = d6
+	var d7 float64
+	_ = d7
+	var d8 float64
+	_ = d8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	var l2 uint64
+	_ = l2
+	l0 = math.Float64bits(v0)
+	v1 = l0
+	l0 = v1 >> (uint64(32) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(2147483647)
+	v2 = i0
+	if v2 < uint32(1072693248) {
+		goto L1
+	}
+	i0 = v2 + k32(3222274048)
+	i1 = uint32(v1)
+	i0 = i0 | i1
+	if i0 != 0 {
+		goto L2
+	}
+	if int64(v1) > int64(k64(18446744073709551615)) {
+		d0 = math.Float64frombits(0x0)
+	} else {
+		d0 = math.Float64frombits(0x400921fb54442d18)
+	}
+	return d0
+L2:
+	d1 = v0 - v0
+	d0 = math.Float64frombits(0x0) / d1
+	return d0
+L1:
+	if v2 > uint32(1071644671) {
+		goto L4
+	}
+	v3 = math.Float64frombits(0x3ff921fb54442d18)
+	if v2 < uint32(1012924417) {
+		goto L3
+	}
+	d2 = float64(v0 * v0)
+	v3 = d2
+	d7 = float64(v3 * math.Float64frombits(0x3f023de10dfdf709))
+	d7 = d7 + math.Float64frombits(0x3f49efe07501b288)
+	d6 = float64(v3 * d7)
+	d6 = d6 + math.Float64frombits(0xbfa48228b5688f3b)
+	d5 = float64(v3 * d6)
+	d5 = d5 + math.Float64frombits(0x3fc9c1550e884455)
+	d4 = float64(v3 * d5)
+	d4 = d4 + math.Float64frombits(0xbfd4d61203eb6f7d)
+	d3 = float64(v3 * d4)
+	d3 = d3 + math.Float64frombits(0x3fc5555555555555)
+	d2 = float64(v3 * d3)
+	d6 = float64(v3 * math.Float64frombits(0x3fb3b8c5b12e9282))
+	d6 = d6 + math.Float64frombits(0xbfe6066c1b8d0159)
+	d5 = float64(v3 * d6)
+	d5 = d5 + math.Float64frombits(0x40002ae59c598ac8)
+	d4 = float64(v3 * d5)
+	d4 = d4 + math.Float64frombits(0xc0033a271c8a2d4b)
+	d3 = float64(v3 * d4)
+	d3 = d3 + math.Float64frombits(0x3ff0000000000000)
+	d2 = d2 / d3
+	d1 = float64(v0 * d2)
+	d0 = math.Float64frombits(0x3c91a62633145c07) - d1
+	d0 = d0 - v0
+	d0 = d0 + math.Float64frombits(0x3ff921fb54442d18)
+	return d0
+L4:
+	if int64(v1) > int64(k64(18446744073709551615)) {
+		goto L5
+	}
+	d1 = v0 + math.Float64frombits(0x3ff0000000000000)
+	d1 = float64(d1 * math.Float64frombits(0x3fe0000000000000))
+	v0 = d1
+	d1 = math.Sqrt(v0)
+	v3 = d1
+	d8 = float64(v0 * math.Float64frombits(0x3f023de10dfdf709))
+	d8 = d8 + math.Float64frombits(0x3f49efe07501b288)
+	d7 = float64(v0 * d8)
+	d7 = d7 + math.Float64frombits(0xbfa48228b5688f3b)
+	d6 = float64(v0 * d7)
+	d6 = d6 + math.Float64frombits(0x3fc9c1550e884455)
+	d5 = float64(v0 * d6)
+	d5 = d5 + math.Float64frombits(0xbfd4d61203eb6f7d)
+	d4 = float64(v0 * d5)
+	d4 = d4 + math.Float64frombits(0x3fc5555555555555)
+	d3 = float64(v0 * d4)
+	d7 = float64(v0 * math.Float64frombits(0x3fb3b8c5b12e9282))
+	d7 = d7 + math.Float64frombits(0xbfe6066c1b8d0159)
+	d6 = float64(v0 * d7)
+	d6 = d6 + math.Float64frombits(0x40002ae59c598ac8)
+	d5 = float64(v0 * d6)
+	d5 = d5 + math.Float64frombits(0xc0033a271c8a2d4b)
+	d4 = float64(v0 * d5)
+	d4 = d4 + math.Float64frombits(0x3ff0000000000000)
+	d3 = d3 / d4
+	d2 = float64(v3 * d3)
+	d2 = d2 + math.Float64frombits(0xbc91a62633145c07)
+	d1 = v3 + d2
+	d0 = math.Float64frombits(0x3ff921fb54442d18) - d1
+	v0 = d0
+	d0 = v0 + v0
+	return d0
+L5:
+	d0 = math.Float64frombits(0x3ff0000000000000) - v0
+	d0 = float64(d0 * math.Float64frombits(0x3fe0000000000000))
+	v0 = d0
+	d5 = float64(v0 * math.Float64frombits(0x3f023de10dfdf709))
+	d5 = d5 + math.Float64frombits(0x3f49efe07501b288)
+	d4 = float64(v0 * d5)
+	d4 = d4 + math.Float64frombits(0xbfa48228b5688f3b)
+	d3 = float64(v0 * d4)
+	d3 = d3 + math.Float64frombits(0x3fc9c1550e884455)
+	d2 = float64(v0 * d3)
+	d2 = d2 + math.Float64frombits(0xbfd4d61203eb6f7d)
+	d1 = float64(v0 * d2)
+	d1 = d1 + math.Float64frombits(0x3fc5555555555555)
+	d0 = float64(v0 * d1)
+	d4 = float64(v0 * math.Float64frombits(0x3fb3b8c5b12e9282))
+	d4 = d4 + math.Float64frombits(0xbfe6066c1b8d0159)
+	d3 = float64(v0 * d4)
+	d3 = d3 + math.Float64frombits(0x40002ae59c598ac8)
+	d2 = float64(v0 * d3)
+	d2 = d2 + math.Float64frombits(0xc0033a271c8a2d4b)
+	d1 = float64(v0 * d2)
+	d1 = d1 + math.Float64frombits(0x3ff0000000000000)
+	d0 = d0 / d1
+	d1 = math.Sqrt(v0)
+	v4 = d1
+	d0 = float64(d0 * v4)
+	l2 = math.Float64bits(v4)
+	l2 = l2 & k64(18446744069414584320)
+	d2 = math.Float64frombits(l2)
+	v3 = d2
+	d2 = float64(v3 * v3)
+	d1 = v0 - d2
+	d2 = v4 + v3
+	d1 = d1 / d2
+	d0 = d0 + d1
+	d0 = d0 + v3
+	v0 = d0
+	d0 = v0 + v0
+	v3 = d0
+L3:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7972(m *Module, v0 float64) float64 {
+	var v1 uint32
+	_ = v1
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	l0 = math.Float64bits(v0)
+	l0 = l0 >> (uint64(52) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(2047)
+	v1 = i0
+	if v1 > uint32(1023) {
+		goto L1
+	}
+	d0 = v0 + math.Float64frombits(0xbff0000000000000)
+	v0 = d0
+	d1 = float64(v0 * v0)
+	d2 = v0 + v0
+	d1 = d1 + d2
+	d1 = math.Sqrt(d1)
+	d0 = v0 + d1
+	d0 = fn8006(m, d0)
+	return d0
+L1:
+	if v1 > uint32(1048) {
+		goto L2
+	}
+	d0 = v0 + v0
+	d2 = float64(v0 * v0)
+	d2 = d2 + math.Float64frombits(0xbff0000000000000)
+	d2 = math.Sqrt(d2)
+	d2 = d2 + v0
+	d1 = math.Float64frombits(0xbff0000000000000) / d2
+	d0 = d0 + d1
+	d0 = fn8004(m, d0)
+	return d0
+L2:
+	d0 = fn8004(m, v0)
+	d0 = d0 + math.Float64frombits(0x3fe62e42fefa39ef)
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7973(m *Module, v0 float64) float64 {
+	var v1 uint64
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 float64
+	_ = v3
+	var v4 float64
+	_ = v4
+	var v5 float64
+	_ = v5
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var d3 float64
+	_ = d3
+	var d4 float64
+	_ = d4
+	var d5 float64
+	_ = d5
+	var d6 float64
+	_ = d6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	l0 = math.Float64bits(v0)
+	v1 = l0
+	l0 = v1 >> (uint64(32) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(2147483647)
+	v2 = i0
+	if v2 < uint32(1072693248) {
+		goto L1
+	}
+	i0 = v2 + k32(3222274048)
+	i1 = uint32(v1)
+	i0 = i0 | i1
+	if i0 != 0 {
+		goto L2
+	}
+	d0 = float64(v0 * math.Float64frombits(0x3ff921fb54442d18))
+	d0 = d0 + math.Float64frombits(0x3870000000000000)
+	return d0
+L2:
+	d1 = v0 - v0
+	d0 = math.Float64frombits(0x0) / d1
+	return d0
+L1:
+	if v2 > uint32(1071644671) {
+		goto L4
+	}
+	i0 = v2 + k32(4293918720)
+	if i0 < uint32(1044381696) {
+		goto L3
+	}
+	d1 = float64(v0 * v0)
+	v3 = d1
+	d6 = float64(v3 * math.Float64frombits(0x3f023de10dfdf709))
+	d6 = d6 + math.Float64frombits(0x3f49efe07501b288)
+	d5 = float64(v3 * d6)
+	d5 = d5 + math.Float64frombits(0xbfa48228b5688f3b)
+	d4 = float64(v3 * d5)
+	d4 = d4 + math.Float64frombits(0x3fc9c1550e884455)
+	d3 = float64(v3 * d4)
+	d3 = d3 + math.Float64frombits(0xbfd4d61203eb6f7d)
+	d2 = float64(v3 * d3)
+	d2 = d2 + math.Float64frombits(0x3fc5555555555555)
+	d1 = float64(v3 * d2)
+	d5 = float64(v3 * math.Float64frombits(0x3fb3b8c5b12e9282))
+	d5 = d5 + math.Float64frombits(0xbfe6066c1b8d0159)
+	d4 = float64(v3 * d5)
+	d4 = d4 + math.Float64frombits(0x40002ae59c598ac8)
+	d3 = float64(v3 * d4)
+	d3 = d3 + math.Float64frombits(0xc0033a271c8a2d4b)
+	d2 = float64(v3 * d3)
+	d2 = d2 + math.Float64frombits(0x3ff0000000000000)
+	d1 = d1 / d2
+	d0 = float64(v0 * d1)
+	d0 = d0 + v0
+	return d0
+L4:
+	d1 = math.Float64frombits(math.Float64bits(v0) &^ (1 << 63))
+	d0 = math.Float64frombits(0x3ff0000000000000) - d1
+	d0 = float64(d0 * math.Float64frombits(0x3fe0000000000000))
+	v0 = d0
+	d5 = float64(v0 * math.Float64frombits(0x3f023de10dfdf709))
+	d5 = d5 + math.Float64frombits(0x3f49efe07501b288)
+	d4 = float64(v0 * d5)
+	d4 = d4 + math.Float64frombits(0xbfa48228b5688f3b)
+	d3 = float64(v0 * d4)
+	d3 = d3 + math.Float64frombits(0x3fc9c1550e884455)
+	d2 = float64(v0 * d3)
+	d2 = d2 + math.Float64frombits(0xbfd4d61203eb6f7d)
+	d1 = float64(v0 * d2)
+	d1 = d1 + math.Float64frombits(0x3fc5555555555555)
+	d0 = float64(v0 * d1)
+	d4 = float64(v0 * math.Float64frombits(0x3fb3b8c5b12e9282))
+	d4 = d4 + math.Float64frombits(0xbfe6066c1b8d0159)
+	d3 = float64(v0 * d4)
+	d3 = d3 + math.Float64frombits(0x40002ae59c598ac8)
+	d2 = float64(v0 * d3)
+	d2 = d2 + math.Float64frombits(0xc0033a271c8a2d4b)
+	d1 = float64(v0 * d2)
+	d1 = d1 + math.Float64frombits(0x3ff0000000000000)
+	d0 = d0 / d1
+	v4 = d0
+	d0 = math.Sqrt(v0)
+	v3 = d0
+	if v2 < uint32(1072640819) {
+		goto L6
+	}
+	d1 = float64(v3 * v4)
+	d1 = d1 + v3
+	v0 = d1
+	d1 = v0 + v0
+	d1 = d1 + math.Float64frombits(0xbc91a62633145c07)
+	d0 = math.Float64frombits(0x3ff921fb54442d18) - d1
+	v0 = d0
+	goto L5
+L6:
+	l1 = math.Float64bits(v3)
+	l1 = l1 & k64(18446744069414584320)
+	d1 = math.Float64frombits(l1)
+	v5 = d1
+	d1 = v5 + v5
+	d0 = math.Float64frombits(0x3fe921fb54442d18) - d1
+	d1 = v3 + v3
+	d1 = float64(d1 * v4)
+	d4 = float64(v5 * v5)
+	d3 = v0 - d4
+	d4 = v3 + v5
+	d3 = d3 / d4
+	v0 = d3
+	d3 = v0 + v0
+	d2 = math.Float64frombits(0x3c91a62633145c07) - d3
+	d1 = d1 - d2
+	d0 = d0 - d1
+	d0 = d0 + math.Float64frombits(0x3fe921fb54442d18)
+	v0 = d0
+L5:
+	d0 = math.Float64frombits(math.Float64bits(v0) ^ (1 << 63))
+	if !(int64(v1) < int64(uint64(0))) {
+		d0 = v0
+	}
+	v0 = d0
+L3:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7974(m *Module, v0 float64) float64 {
+	var v1 float64
+	_ = v1
+	var v2 uint64
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var d3 float64
+	_ = d3
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	d0 = math.Float64frombits(math.Float64bits(v0) &^ (1 << 63))
+	v1 = d0
+	l0 = math.Float64bits(v0)
+	v2 = l0
+	l0 = v2 >> (uint64(52) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(2047)
+	v3 = i0
+	if v3 < uint32(1049) {
+		goto L2
+	}
+	d0 = fn8004(m, v1)
+	d0 = d0 + math.Float64frombits(0x3fe62e42fefa39ef)
+	v1 = d0
+	goto L1
+L2:
+	if v3 < uint32(1024) {
+		goto L3
+	}
+	d0 = v1 + v1
+	d3 = float64(v0 * v0)
+	d3 = d3 + math.Float64frombits(0x3ff0000000000000)
+	d3 = math.Sqrt(d3)
+	d2 = v1 + d3
+	d1 = math.Float64frombits(0x3ff0000000000000) / d2
+	d0 = d0 + d1
+	d0 = fn8004(m, d0)
+	v1 = d0
+	goto L1
+L3:
+	if v3 < uint32(997) {
+		goto L1
+	}
+	d1 = float64(v0 * v0)
+	v0 = d1
+	d2 = v0 + math.Float64frombits(0x3ff0000000000000)
+	d2 = math.Sqrt(d2)
+	d2 = d2 + math.Float64frombits(0x3ff0000000000000)
+	d1 = v0 / d2
+	d0 = v1 + d1
+	d0 = fn8006(m, d0)
+	v1 = d0
+L1:
+	d0 = math.Float64frombits(math.Float64bits(v1) ^ (1 << 63))
+	if !(int64(v2) < int64(uint64(0))) {
+		d0 = v1
+	}
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7975(m *Module, v0 float64) float64 {
+	var v1 uint64
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 float64
+	_ = v4
+	var v5 float64
+	_ = v5
+	var v6 float64
+	_ = v6
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var d3 float64
+	_ = d3
+	var d4 float64
+	_ = d4
+	var d5 float64
+	_ = d5
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	var l0 uint64
+	_ = l0
+	b := m.base
+	l0 = math.Float64bits(v0)
+	v1 = l0
+	l0 = v1 >> (uint64(32) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(2147483647)
+	v2 = i0
+	if v2 < uint32(1141899264) {
+		goto L2
+	}
+	if v0 != v0 {
+		goto L1
+	}
+	d0 = math.Copysign(math.Float64frombits(0x3ff921fb54442d18), v0)
+	return d0
+L2:
+	if v2 > uint32(1071382527) {
+		goto L4
+	}
+	v3 = k32(4294967295)
+	if v2 >= uint32(1044381696) {
+		goto L3
+	}
+	goto L1
+L4:
+	d0 = math.Float64frombits(math.Float64bits(v0) &^ (1 << 63))
+	v0 = d0
+	if v2 > uint32(1072889855) {
+		goto L5
+	}
+	if v2 > uint32(1072037887) {
+		goto L6
+	}
+	d0 = v0 + v0
+	d0 = d0 + math.Float64frombits(0xbff0000000000000)
+	d1 = v0 + math.Float64frombits(0x4000000000000000)
+	d0 = d0 / d1
+	v0 = d0
+	v3 = uint32(0)
+	goto L3
+L6:
+	d0 = v0 + math.Float64frombits(0xbff0000000000000)
+	d1 = v0 + math.Float64frombits(0x3ff0000000000000)
+	d0 = d0 / d1
+	v0 = d0
+	v3 = uint32(1)
+	goto L3
+L5:
+	if v2 > uint32(1073971199) {
+		goto L7
+	}
+	d0 = v0 + math.Float64frombits(0xbff8000000000000)
+	d1 = float64(v0 * math.Float64frombits(0x3ff8000000000000))
+	d1 = d1 + math.Float64frombits(0x3ff0000000000000)
+	d0 = d0 / d1
+	v0 = d0
+	v3 = uint32(2)
+	goto L3
+L7:
+	d0 = math.Float64frombits(0xbff0000000000000) / v0
+	v0 = d0
+	v3 = uint32(3)
+L3:
+	d0 = float64(v0 * v0)
+	v4 = d0
+	d0 = float64(v4 * v4)
+	v5 = d0
+	d4 = float64(v5 * math.Float64frombits(0xbfa2b4442c6a6c2f))
+	d4 = d4 + math.Float64frombits(0xbfadde2d52defd9a)
+	d3 = float64(v5 * d4)
+	d3 = d3 + math.Float64frombits(0xbfb3b0f2af749a6d)
+	d2 = float64(v5 * d3)
+	d2 = d2 + math.Float64frombits(0xbfbc71c6fe231671)
+	d1 = float64(v5 * d2)
+	d1 = d1 + math.Float64frombits(0xbfc999999998ebc4)
+	d0 = float64(v5 * d1)
+	v6 = d0
+	d5 = float64(v5 * math.Float64frombits(0x3f90ad3ae322da11))
+	d5 = d5 + math.Float64frombits(0x3fa97b4b24760deb)
+	d4 = float64(v5 * d5)
+	d4 = d4 + math.Float64frombits(0x3fb10d66a0d03d51)
+	d3 = float64(v5 * d4)
+	d3 = d3 + math.Float64frombits(0x3fb745cdc54c206e)
+	d2 = float64(v5 * d3)
+	d2 = d2 + math.Float64frombits(0x3fc24924920083ff)
+	d1 = float64(v5 * d2)
+	d1 = d1 + math.Float64frombits(0x3fd555555555550d)
+	d0 = float64(v4 * d1)
+	v5 = d0
+	if v2 > uint32(1071382527) {
+		goto L8
+	}
+	d2 = v6 + v5
+	d1 = float64(v0 * d2)
+	d0 = v0 - d1
+	return d0
+L8:
+	i0 = v3 << (uint32(3) & 31)
+	v2 = i0
+	i0 = v2 + uint32(9996960)
+	d0 = *(*float64)(unsafe.Add(b, i0))
+	d2 = v6 + v5
+	d1 = float64(v0 * d2)
+	i2 = v2 + uint32(9996992)
+	d2 = *(*float64)(unsafe.Add(b, i2))
+	d1 = d1 - d2
+	d1 = d1 - v0
+	d0 = d0 - d1
+	v0 = d0
+	d0 = math.Float64frombits(math.Float64bits(v0) ^ (1 << 63))
+	if !(int64(v1) < int64(uint64(0))) {
+		d0 = v0
+	}
+	v0 = d0
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7976(m *Module, v0 float64, v1 float64) float64 {
+	var v2 uint64
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 float64
+	_ = v8
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = b2i(v1 == v1)
+	i1 = b2i(v0 == v0)
+	i0 = i0 & i1
+	if i0 != 0 {
+		goto L1
+	}
+	d0 = v0 + v1
+	return d0
+L1:
+	l0 = math.Float64bits(v1)
+	v2 = l0
+	l0 = v2 >> (uint64(32) & 63)
+	i0 = uint32(l0)
+	v3 = i0
+	i0 = v3 + k32(3222274048)
+	i1 = uint32(v2)
+	v4 = i1
+	i0 = i0 | v4
+	if i0 != 0 {
+		goto L2
+	}
+	d0 = fn7975(m, v0)
+	return d0
+L2:
+	i0 = v3 >> (uint32(30) & 31)
+	i0 = i0 & uint32(2)
+	v5 = i0
+	l1 = math.Float64bits(v0)
+	v2 = l1
+	l1 = v2 >> (uint64(63) & 63)
+	i1 = uint32(l1)
+	i0 = v5 | i1
+	v6 = i0
+	l0 = v2 >> (uint64(32) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(2147483647)
+	v7 = i0
+	i1 = uint32(v2)
+	i0 = v7 | i1
+	if i0 != 0 {
+		goto L4
+	}
+	v8 = v0
+	switch v6 {
+	case 2:
+		goto L6
+	case 3:
+		goto L5
+	default:
+		goto L3
+	}
+L6:
+	return math.Float64frombits(0x400921fb54442d18)
+L5:
+	return math.Float64frombits(0xc00921fb54442d18)
+L4:
+	i0 = v3 & uint32(2147483647)
+	v3 = i0
+	i0 = v3 | v4
+	if i0 != 0 {
+		goto L7
+	}
+	d0 = math.Copysign(math.Float64frombits(0x3ff921fb54442d18), v0)
+	return d0
+L7:
+	if v3 != uint32(2146435072) {
+		goto L9
+	}
+	if v7 != uint32(2146435072) {
+		goto L8
+	}
+	i0 = v6 << (uint32(3) & 31)
+	i0 = i0 + uint32(9997024)
+	d0 = *(*float64)(unsafe.Add(b, i0))
+	return d0
+L9:
+	if v7 == uint32(2146435072) {
+		goto L11
+	}
+	i0 = v3 + uint32(67108864)
+	if i0 >= v7 {
+		goto L10
+	}
+L11:
+	d0 = math.Copysign(math.Float64frombits(0x3ff921fb54442d18), v0)
+	return d0
+L10:
+	if v5 == 0 {
+		goto L13
+	}
+	v8 = math.Float64frombits(0x0)
+	i0 = v7 + uint32(67108864)
+	if i0 < v3 {
+		goto L12
+	}
+L13:
+	d0 = v0 / v1
+	d0 = math.Float64frombits(math.Float64bits(d0) &^ (1 << 63))
+	d0 = fn7975(m, d0)
+	v8 = d0
+L12:
+	switch v6 {
+	case 1:
+		goto L16
+	case 2:
+		goto L15
+	case 3:
+		goto L14
+	default:
+		goto L3
+	}
+L16:
+	d0 = math.Float64frombits(math.Float64bits(v8) ^ (1 << 63))
+	return d0
+L15:
+	d1 = v8 + math.Float64frombits(0xbca1a62633145c07)
+	d0 = math.Float64frombits(0x400921fb54442d18) - d1
+	return d0
+L14:
+	d0 = v8 + math.Float64frombits(0xbca1a62633145c07)
+	d0 = d0 + math.Float64frombits(0xc00921fb54442d18)
+	return d0
+L8:
+	i0 = v6 << (uint32(3) & 31)
+	i0 = i0 + uint32(9997056)
+	d0 = *(*float64)(unsafe.Add(b, i0))
+	v8 = d0
+L3:
+	return v8
+}
+
+//go:norace
+//go:nocheckptr
+func fn7977(m *Module, v0 float64) float64 {
+	var v1 float64
+	_ = v1
+	var v2 uint64
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	d0 = math.Float64frombits(math.Float64bits(v0) &^ (1 << 63))
+	v1 = d0
+	l0 = math.Float64bits(v0)
+	v2 = l0
+	l0 = v2 >> (uint64(52) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(2047)
+	v3 = i0
+	if v3 > uint32(1021) {
+		goto L3
+	}
+	if v3 < uint32(991) {
+		goto L1
+	}
+	d0 = v1 + v1
+	v0 = d0
+	d1 = float64(v1 * v0)
+	d2 = math.Float64frombits(0x3ff0000000000000) - v1
+	d1 = d1 / d2
+	d0 = v0 + d1
+	v1 = d0
+	goto L2
+L3:
+	d1 = math.Float64frombits(0x3ff0000000000000) - v1
+	d0 = v1 / d1
+	v1 = d0
+	d0 = v1 + v1
+	v1 = d0
+L2:
+	d0 = fn8006(m, v1)
+	d0 = float64(d0 * math.Float64frombits(0x3fe0000000000000))
+	v1 = d0
+L1:
+	d0 = math.Float64frombits(math.Float64bits(v1) ^ (1 << 63))
+	if !(int64(v2) < int64(uint64(0))) {
+		d0 = v1
+	}
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7978(m *Module, v0 float64) float64 {
+	var v1 uint64
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 float64
+	_ = v4
+	var v5 float64
+	_ = v5
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	l0 = math.Float64bits(v0)
+	v1 = l0
+	l0 = v1 >> (uint64(32) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(2147483647)
+	v2 = i0
+	if v2 < uint32(2146435072) {
+		goto L1
+	}
+	d0 = v0 + v0
+	return d0
+L1:
+	if v2 <= uint32(1048575) {
+		goto L4
+	}
+	v3 = uint32(715094163)
+	goto L3
+L4:
+	d0 = float64(v0 * math.Float64frombits(0x4350000000000000))
+	l0 = math.Float64bits(d0)
+	v1 = l0
+	l0 = v1 >> (uint64(32) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(2147483647)
+	v2 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	v3 = uint32(696219795)
+L3:
+	i0 = v2 / k32(3)
+	i0 = i0 + v3
+	l0 = uint64(i0)
+	l0 = l0 << (uint64(32) & 63)
+	l1 = v1 & k64(9223372036854775808)
+	l0 = l0 | l1
+	d0 = math.Float64frombits(l0)
+	v4 = d0
+	d0 = float64(v4 * v4)
+	d1 = v4 / v0
+	d0 = float64(d0 * d1)
+	v5 = d0
+	d1 = float64(v5 * v5)
+	d0 = float64(v5 * d1)
+	d1 = float64(v5 * math.Float64frombits(0x3fc2b000d4e4edd7))
+	d1 = d1 + math.Float64frombits(0xbfe844cbbee751d9)
+	d0 = float64(d0 * d1)
+	d2 = float64(v5 * math.Float64frombits(0x3ff9f1604a49d6c2))
+	d2 = d2 + math.Float64frombits(0xbffe28e092f02420)
+	d1 = float64(v5 * d2)
+	d1 = d1 + math.Float64frombits(0x3ffe03e60f61e692)
+	d0 = d0 + d1
+	d0 = float64(d0 * v4)
+	l0 = math.Float64bits(d0)
+	l0 = l0 & k64(18446744072635809792)
+	l0 = l0 + uint64(2147483648)
+	d0 = math.Float64frombits(l0)
+	v5 = d0
+	d2 = float64(v5 * v5)
+	d1 = v0 / d2
+	v0 = d1
+	d1 = v0 - v5
+	d2 = v5 + v5
+	d2 = d2 + v0
+	d1 = d1 / d2
+	d0 = float64(v5 * d1)
+	d0 = d0 + v5
+	v0 = d0
+L2:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7979(m *Module, v0 float64, v1 float64) float64 {
+	var v2 float64
+	_ = v2
+	var v3 float64
+	_ = v3
+	var v4 float64
+	_ = v4
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var d3 float64
+	_ = d3
+	var d4 float64
+	_ = d4
+	var d5 float64
+	_ = d5
+	var d6 float64
+	_ = d6
+	d1 = float64(v0 * v0)
+	v2 = d1
+	d1 = float64(v2 * math.Float64frombits(0x3fe0000000000000))
+	v3 = d1
+	d0 = math.Float64frombits(0x3ff0000000000000) - v3
+	v4 = d0
+	d1 = math.Float64frombits(0x3ff0000000000000) - v4
+	d1 = d1 - v3
+	d5 = float64(v2 * math.Float64frombits(0x3efa01a019cb1590))
+	d5 = d5 + math.Float64frombits(0xbf56c16c16c15177)
+	d4 = float64(v2 * d5)
+	d4 = d4 + math.Float64frombits(0x3fa555555555554c)
+	d3 = float64(v2 * d4)
+	d4 = float64(v2 * v2)
+	v3 = d4
+	d4 = float64(v3 * v3)
+	d6 = float64(v2 * math.Float64frombits(0xbda8fae9be8838d4))
+	d6 = d6 + math.Float64frombits(0x3e21ee9ebdb4b1c4)
+	d5 = float64(v2 * d6)
+	d5 = d5 + math.Float64frombits(0xbe927e4f809c52ad)
+	d4 = float64(d4 * d5)
+	d3 = d3 + d4
+	d2 = float64(v2 * d3)
+	d3 = float64(v0 * v1)
+	d2 = d2 - d3
+	d1 = d1 + d2
+	d0 = v4 + d1
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7980(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint32
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint32
+	_ = v14
+	var v15 uint32
+	_ = v15
+	var v16 float64
+	_ = v16
+	var v17 float64
+	_ = v17
+	var v18 uint32
+	_ = v18
+	var v19 uint32
+	_ = v19
+	var v20 uint32
+	_ = v20
+	var v21 uint32
+	_ = v21
+	var v22 uint32
+	_ = v22
+	var v23 uint32
+	_ = v23
+	var v24 uint32
+	_ = v24
+	var v25 uint32
+	_ = v25
+	var v26 uint32
+	_ = v26
+	var v27 uint32
+	_ = v27
+	var v28 uint32
+	_ = v28
+	var v29 uint32
+	_ = v29
+	var v30 uint32
+	_ = v30
+	var v31 uint32
+	_ = v31
+	var v32 float64
+	_ = v32
+	var v33 float64
+	_ = v33
+	var v34 float64
+	_ = v34
+	var v35 float64
+	_ = v35
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(560)
+	v5 = i0
+	m.g0 = v5
+	v6 = uint32(0)
+	i0 = v2 + k32(4294967293)
+	i0 = div32s(i0, uint32(24))
+	v7 = i0
+	if int32(v7) > int32(uint32(0)) {
+		i0 = v7
+	} else {
+		i0 = uint32(0)
+	}
+	v8 = i0
+	i0 = v8 * k32(4294967272)
+	i0 = i0 + v2
+	v9 = i0
+	i0 = v4 << (uint32(2) & 31)
+	i0 = i0 + uint32(9997088)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	v10 = i0
+	i1 = v3 + k32(4294967295)
+	v11 = i1
+	i0 = v10 + v11
+	v2 = i0
+	if int32(v2) < int32(uint32(0)) {
+		goto L1
+	}
+	i0 = v8 - v11
+	v12 = i0
+	i0 = v10 + v3
+	v13 = i0
+	i0 = v13 & uint32(1)
+	v14 = i0
+	if v2 == 0 {
+		goto L2
+	}
+	i0 = v8 << (uint32(2) & 31)
+	i1 = v3 << (uint32(2) & 31)
+	i0 = i0 - i1
+	i0 = i0 + uint32(9997112)
+	v7 = i0
+	i0 = v13 & k32(4294967294)
+	v15 = i0
+	i0 = v5 + uint32(320)
+	v2 = i0
+	v6 = uint32(0)
+L3:
+	v16 = math.Float64frombits(0x0)
+	v17 = math.Float64frombits(0x0)
+	i0 = v12 + v6
+	v13 = i0
+	if int32(v13) < int32(uint32(0)) {
+		goto L4
+	}
+	i0 = v7 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	d0 = float64(int32(i0))
+	v17 = d0
+L4:
+	*(*float64)(unsafe.Add(b, v2)) = v17
+	if int32(v13) < int32(k32(4294967295)) {
+		goto L5
+	}
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	d0 = float64(int32(i0))
+	v16 = d0
+L5:
+	i0 = v2 + uint32(8)
+	*(*float64)(unsafe.Add(b, i0)) = v16
+	i0 = v2 + uint32(16)
+	v2 = i0
+	i0 = v7 + uint32(8)
+	v7 = i0
+	i1 = v6 + uint32(2)
+	v6 = i1
+	if v15 != v6 {
+		goto L3
+	}
+	i0 = v12 + v6
+	v12 = i0
+L2:
+	if v14 == 0 {
+		goto L1
+	}
+	if int32(v12) >= int32(uint32(0)) {
+		goto L7
+	}
+	v17 = math.Float64frombits(0x0)
+	goto L6
+L7:
+	i0 = v12 << (uint32(2) & 31)
+	i0 = i0 + uint32(9997104)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	d0 = float64(int32(i0))
+	v17 = d0
+L6:
+	i0 = v5 + uint32(320)
+	i1 = v6 << (uint32(3) & 31)
+	i0 = i0 + i1
+	*(*float64)(unsafe.Add(b, i0)) = v17
+L1:
+	i0 = v9 + k32(4294967272)
+	v18 = i0
+	v2 = uint32(0)
+	if int32(v10) > int32(uint32(0)) {
+		i0 = v10
+	} else {
+		i0 = uint32(0)
+	}
+	v14 = i0
+	i0 = v3 & uint32(2147483646)
+	v13 = i0
+	i0 = v3 & uint32(1)
+	v19 = i0
+	i0 = v3 << (uint32(3) & 31)
+	i1 = v5 + uint32(320)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967280)
+	v15 = i0
+L8:
+	v12 = v2
+	if int32(v3) >= int32(uint32(1)) {
+		goto L10
+	}
+	v17 = math.Float64frombits(0x0)
+	goto L9
+L10:
+	v7 = uint32(0)
+	v17 = math.Float64frombits(0x0)
+	if v11 == 0 {
+		goto L11
+	}
+	v2 = v15
+	v6 = v0
+L12:
+	i0 = v6 + uint32(8)
+	d0 = *(*float64)(unsafe.Add(b, i0))
+	d1 = *(*float64)(unsafe.Add(b, v2))
+	d0 = float64(d0 * d1)
+	d1 = *(*float64)(unsafe.Add(b, v6))
+	i2 = v2 + uint32(8)
+	d2 = *(*float64)(unsafe.Add(b, i2))
+	d1 = float64(d1 * d2)
+	d1 = d1 + v17
+	d0 = d0 + d1
+	v17 = d0
+	i0 = v2 + k32(4294967280)
+	v2 = i0
+	i0 = v6 + uint32(16)
+	v6 = i0
+	i1 = v7 + uint32(2)
+	v7 = i1
+	if v13 != v7 {
+		goto L12
+	}
+L11:
+	if v19 == 0 {
+		goto L9
+	}
+	i1 = v7 << (uint32(3) & 31)
+	i0 = v0 + i1
+	d0 = *(*float64)(unsafe.Add(b, i0))
+	i1 = v5 + uint32(320)
+	i2 = v12 + v11
+	i2 = i2 - v7
+	i2 = i2 << (uint32(3) & 31)
+	i1 = i1 + i2
+	d1 = *(*float64)(unsafe.Add(b, i1))
+	d0 = float64(d0 * d1)
+	d0 = d0 + v17
+	v17 = d0
+L9:
+	i1 = v12 << (uint32(3) & 31)
+	i0 = v5 + i1
+	*(*float64)(unsafe.Add(b, i0)) = v17
+	i0 = v15 + uint32(8)
+	v15 = i0
+	i0 = v12 + uint32(1)
+	v2 = i0
+	if v12 != v14 {
+		goto L8
+	}
+	i0 = v3 & uint32(2147483646)
+	v13 = i0
+	i0 = v3 & uint32(1)
+	v20 = i0
+	i0 = uint32(47) - v9
+	v21 = i0
+	i0 = uint32(48) - v9
+	v22 = i0
+	i0 = v5 + uint32(480)
+	i0 = i0 + k32(4294967292)
+	v23 = i0
+	i1 = v10 << (uint32(2) & 31)
+	i0 = v23 + i1
+	v24 = i0
+	i0 = v5 + uint32(320)
+	i0 = i0 + k32(4294967288)
+	v25 = i0
+	i0 = v5 + uint32(480)
+	i0 = i0 + k32(4294967280)
+	v26 = i0
+	i0 = v5 + k32(4294967280)
+	v27 = i0
+	i0 = v9 + k32(4294967271)
+	v28 = i0
+	v12 = v10
+L14:
+	i1 = v12 << (uint32(3) & 31)
+	v2 = i1
+	i0 = v5 + v2
+	d0 = *(*float64)(unsafe.Add(b, i0))
+	v17 = d0
+	i0 = b2i(int32(v12) < int32(uint32(1)))
+	v19 = i0
+	if v19 != 0 {
+		goto L15
+	}
+	v7 = uint32(0)
+	if v12 != uint32(1) {
+		goto L17
+	}
+	v2 = v12
+	goto L16
+L17:
+	i0 = v12 & uint32(2147483646)
+	v14 = i0
+	i0 = v27 + v2
+	v2 = i0
+	v7 = uint32(0)
+	i0 = v5 + uint32(480)
+	v6 = i0
+L18:
+	d0 = float64(v17 * math.Float64frombits(0x3e70000000000000))
+	v16 = d0
+	d0 = math.Float64frombits(math.Float64bits(v16) &^ (1 << 63))
+	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
+		goto L20
+	}
+	i0 = trunc32s(v16)
+	v15 = i0
+	goto L19
+L20:
+	v15 = k32(2147483648)
+L19:
+	d0 = float64(int32(v15))
+	v16 = d0
+	d0 = float64(v16 * math.Float64frombits(0xc170000000000000))
+	d0 = d0 + v17
+	v17 = d0
+	d0 = math.Float64frombits(math.Float64bits(v17) &^ (1 << 63))
+	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
+		goto L22
+	}
+	i0 = trunc32s(v17)
+	v15 = i0
+	goto L21
+L22:
+	v15 = k32(2147483648)
+L21:
+	*(*uint32)(unsafe.Add(b, v6)) = v15
+	i0 = v2 + uint32(8)
+	d0 = *(*float64)(unsafe.Add(b, i0))
+	d0 = d0 + v16
+	v17 = d0
+	d0 = float64(v17 * math.Float64frombits(0x3e70000000000000))
+	v16 = d0
+	d0 = math.Float64frombits(math.Float64bits(v16) &^ (1 << 63))
+	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
+		goto L24
+	}
+	i0 = trunc32s(v16)
+	v15 = i0
+	goto L23
+L24:
+	v15 = k32(2147483648)
+L23:
+	d0 = float64(int32(v15))
+	v16 = d0
+	d0 = float64(v16 * math.Float64frombits(0xc170000000000000))
+	d0 = d0 + v17
+	v17 = d0
+	d0 = math.Float64frombits(math.Float64bits(v17) &^ (1 << 63))
+	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
+		goto L26
+	}
+	i0 = trunc32s(v17)
+	v15 = i0
+	goto L25
+L26:
+	v15 = k32(2147483648)
+L25:
+	i0 = v6 + uint32(4)
+	*(*uint32)(unsafe.Add(b, i0)) = v15
+	d0 = *(*float64)(unsafe.Add(b, v2))
+	d0 = d0 + v16
+	v17 = d0
+	i0 = v6 + uint32(8)
+	v6 = i0
+	i0 = v2 + k32(4294967280)
+	v2 = i0
+	i1 = v7 + uint32(2)
+	v7 = i1
+	if v14 != v7 {
+		goto L18
+	}
+	i0 = v12 - v7
+	v2 = i0
+L16:
+	i0 = v12 & uint32(1)
+	if i0 == 0 {
+		goto L15
+	}
+	i0 = v7 << (uint32(2) & 31)
+	v6 = i0
+	d0 = float64(v17 * math.Float64frombits(0x3e70000000000000))
+	v16 = d0
+	d0 = math.Float64frombits(math.Float64bits(v16) &^ (1 << 63))
+	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
+		goto L28
+	}
+	i0 = trunc32s(v16)
+	v7 = i0
+	goto L27
+L28:
+	v7 = k32(2147483648)
+L27:
+	i0 = v5 + uint32(480)
+	i0 = i0 + v6
+	v6 = i0
+	d0 = float64(int32(v7))
+	v16 = d0
+	d0 = float64(v16 * math.Float64frombits(0xc170000000000000))
+	d0 = d0 + v17
+	v17 = d0
+	d0 = math.Float64frombits(math.Float64bits(v17) &^ (1 << 63))
+	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
+		goto L30
+	}
+	i0 = trunc32s(v17)
+	v7 = i0
+	goto L29
+L30:
+	v7 = k32(2147483648)
+L29:
+	*(*uint32)(unsafe.Add(b, v6)) = v7
+	i0 = v2 << (uint32(3) & 31)
+	i0 = i0 + v5
+	i0 = i0 + k32(4294967288)
+	d0 = *(*float64)(unsafe.Add(b, i0))
+	d0 = d0 + v16
+	v17 = d0
+L15:
+	d0 = fn8014(m, v17, v18)
+	v17 = d0
+	d0 = float64(v17 * math.Float64frombits(0x3fc0000000000000))
+	d0 = math.Floor(d0)
+	d0 = float64(d0 * math.Float64frombits(0xc020000000000000))
+	d0 = d0 + v17
+	v17 = d0
+	d0 = math.Float64frombits(math.Float64bits(v17) &^ (1 << 63))
+	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
+		goto L32
+	}
+	i0 = trunc32s(v17)
+	v29 = i0
+	goto L31
+L32:
+	v29 = k32(2147483648)
+L31:
+	d1 = float64(int32(v29))
+	d0 = v17 - d1
+	v17 = d0
+	i0 = b2i(int32(v18) < int32(uint32(1)))
+	v30 = i0
+	if v30 != 0 {
+		goto L37
+	}
+	i0 = v12 << (uint32(2) & 31)
+	i1 = v5 + uint32(480)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	v2 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = v2
+	v2 = i1
+	i2 = uint32(int32(v2) >> (v22 & 31))
+	i1 = v2
+	v2 = i2
+	i2 = v2 << (v22 & 31)
+	i1 = i1 - i2
+	v6 = i1
+	*(*uint32)(unsafe.Add(b, i0)) = v6
+	i0 = uint32(int32(v6) >> (v21 & 31))
+	v31 = i0
+	i0 = v2 + v29
+	v29 = i0
+	goto L36
+L37:
+	if v18 != 0 {
+		goto L35
+	}
+	i0 = v12 << (uint32(2) & 31)
+	i1 = v5 + uint32(480)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	i0 = *(*uint32)(unsafe.Add(b, i0))
+	i0 = uint32(int32(i0) >> (uint32(23) & 31))
+	v31 = i0
+L36:
+	if int32(v31) < int32(uint32(1)) {
+		goto L33
+	}
+	goto L34
+L35:
+	v31 = uint32(2)
+	if v17 >= math.Float64frombits(0x3fe0000000000000) {
+		goto L34
+	}
+	v31 = uint32(0)
+	goto L33
+L34:
+	if v19 == 0 {
+		goto L39
+	}
+	v6 = uint32(0)
+	goto L38
+L39:
+	v15 = uint32(0)
+	v6 = uint32(0)
+	if v12 == uint32(1) {
+		goto L40
+	}
+	i0 = v12 & uint32(2147483646)
+	v19 = i0
+	v15 = uint32(0)
+	i0 = v5 + uint32(480)
+	v2 = i0
+	v6 = uint32(0)
+L41:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v7 = i0
+	if v6 == 0 {
+		goto L45
+	}
+	v6 = uint32(16777215)
+	goto L44
+L45:
+	if v7 == 0 {
+		goto L43
+	}
+	v6 = uint32(16777216)
+L44:
+	i1 = v6 - v7
+	*(*uint32)(unsafe.Add(b, v2)) = i1
+	v7 = uint32(0)
+	goto L42
+L43:
+	v7 = uint32(1)
+L42:
+	i0 = v2 + uint32(4)
+	v14 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v14))
+	v6 = i0
+	if v7 != 0 {
+		goto L49
+	}
+	v7 = uint32(16777215)
+	goto L48
+L49:
+	if v6 == 0 {
+		goto L47
+	}
+	v7 = uint32(16777216)
+L48:
+	i1 = v7 - v6
+	*(*uint32)(unsafe.Add(b, v14)) = i1
+	v6 = uint32(1)
+	goto L46
+L47:
+	v6 = uint32(0)
+L46:
+	i0 = v2 + uint32(8)
+	v2 = i0
+	i1 = v15 + uint32(2)
+	v15 = i1
+	if v19 != v15 {
+		goto L41
+	}
+L40:
+	i0 = v12 & uint32(1)
+	if i0 == 0 {
+		goto L38
+	}
+	i0 = v5 + uint32(480)
+	i1 = v15 << (uint32(2) & 31)
+	i0 = i0 + i1
+	v7 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v7))
+	v2 = i0
+	if v6 == 0 {
+		goto L52
+	}
+	v6 = uint32(16777215)
+	goto L51
+L52:
+	if v2 == 0 {
+		goto L50
+	}
+	v6 = uint32(16777216)
+L51:
+	i1 = v6 - v2
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+	v6 = uint32(1)
+	goto L38
+L50:
+	v6 = uint32(0)
+L38:
+	if v30 != 0 {
+		goto L53
+	}
+	v2 = uint32(8388607)
+	switch v28 {
+	case 0:
+		goto L54
+	case 1:
+		goto L55
+	default:
+		goto L53
+	}
+L55:
+	v2 = uint32(4194303)
+L54:
+	i0 = v12 << (uint32(2) & 31)
+	i1 = v5 + uint32(480)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	v7 = i0
+	i1 = *(*uint32)(unsafe.Add(b, v7))
+	i1 = i1 & v2
+	*(*uint32)(unsafe.Add(b, v7)) = i1
+L53:
+	i0 = v29 + uint32(1)
+	v29 = i0
+	if v31 != uint32(2) {
+		goto L33
+	}
+	d0 = math.Float64frombits(0x3ff0000000000000) - v17
+	v17 = d0
+	v31 = uint32(2)
+	if v6 == 0 {
+		goto L33
+	}
+	d1 = fn8014(m, math.Float64frombits(0x3ff0000000000000), v18)
+	d0 = v17 - d1
+	v17 = d0
+L33:
+	if v17 != math.Float64frombits(0x0) {
+		goto L56
+	}
+	if int32(v12) <= int32(v10) {
+		goto L57
+	}
+	i0 = v12 - v10
+	v2 = i0
+	i0 = v2 & uint32(3)
+	v7 = i0
+	v6 = uint32(0)
+	v15 = v12
+	i0 = v10 - v12
+	if i0 > k32(4294967292) {
+		goto L58
+	}
+	i0 = v2 & k32(4294967292)
+	v14 = i0
+	i1 = v12 << (uint32(2) & 31)
+	i0 = v26 + i1
+	v2 = i0
+	v6 = uint32(0)
+	v15 = v12
+L59:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i1 = v2 + uint32(4)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	i2 = v2 + uint32(8)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	i3 = v2 + uint32(12)
+	i3 = *(*uint32)(unsafe.Add(b, i3))
+	i3 = i3 | v6
+	i2 = i2 | i3
+	i1 = i1 | i2
+	i0 = i0 | i1
+	v6 = i0
+	i0 = v2 + k32(4294967280)
+	v2 = i0
+	i0 = v15 + k32(4294967292)
+	v15 = i0
+	i0 = v14 + k32(4294967292)
+	v14 = i0
+	if v14 != 0 {
+		goto L59
+	}
+L58:
+	if v7 == 0 {
+		goto L60
+	}
+	i1 = v15 << (uint32(2) & 31)
+	i0 = v23 + i1
+	v2 = i0
+L61:
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	i0 = i0 | v6
+	v6 = i0
+	i0 = v2 + k32(4294967292)
+	v2 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 != 0 {
+		goto L61
+	}
+L60:
+	if v6 == 0 {
+		goto L57
+	}
+	i0 = v5 + uint32(480)
+	i1 = v12 << (uint32(2) & 31)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	v2 = i0
+	v9 = v18
+L62:
+	i0 = v12 + k32(4294967295)
+	v12 = i0
+	i0 = v9 + k32(4294967272)
+	v9 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	i0 = v2 + k32(4294967292)
+	v2 = i0
+	if v6 == 0 {
+		goto L62
+	}
+	goto L13
+L57:
+	v2 = v24
+	v15 = v12
+L63:
+	i0 = v15 + uint32(1)
+	v15 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v2))
+	v6 = i0
+	i0 = v2 + k32(4294967292)
+	v2 = i0
+	if v6 == 0 {
+		goto L63
+	}
+	i1 = v3 + v12
+	i1 = i1 << (uint32(3) & 31)
+	i0 = v25 + i1
+	v14 = i0
+L64:
+	i0 = v5 + uint32(320)
+	i1 = v12 + v3
+	v19 = i1
+	i1 = v19 << (uint32(3) & 31)
+	i0 = i0 + i1
+	i1 = v12 + uint32(1)
+	v12 = i1
+	i1 = v12 + v8
+	i1 = i1 << (uint32(2) & 31)
+	i1 = i1 + uint32(9997104)
+	i1 = *(*uint32)(unsafe.Add(b, i1))
+	d1 = float64(int32(i1))
+	*(*float64)(unsafe.Add(b, i0)) = d1
+	if int32(v3) >= int32(uint32(1)) {
+		goto L66
+	}
+	v17 = math.Float64frombits(0x0)
+	goto L65
+L66:
+	v7 = uint32(0)
+	v17 = math.Float64frombits(0x0)
+	if v11 == 0 {
+		goto L67
+	}
+	v2 = v14
+	v6 = v0
+L68:
+	i0 = v6 + uint32(8)
+	d0 = *(*float64)(unsafe.Add(b, i0))
+	d1 = *(*float64)(unsafe.Add(b, v2))
+	d0 = float64(d0 * d1)
+	d1 = *(*float64)(unsafe.Add(b, v6))
+	i2 = v2 + uint32(8)
+	d2 = *(*float64)(unsafe.Add(b, i2))
+	d1 = float64(d1 * d2)
+	d1 = d1 + v17
+	d0 = d0 + d1
+	v17 = d0
+	i0 = v2 + k32(4294967280)
+	v2 = i0
+	i0 = v6 + uint32(16)
+	v6 = i0
+	i1 = v7 + uint32(2)
+	v7 = i1
+	if v13 != v7 {
+		goto L68
+	}
+L67:
+	if v20 == 0 {
+		goto L65
+	}
+	i1 = v7 << (uint32(3) & 31)
+	i0 = v0 + i1
+	d0 = *(*float64)(unsafe.Add(b, i0))
+	i1 = v5 + uint32(320)
+	i2 = v19 - v7
+	i2 = i2 << (uint32(3) & 31)
+	i1 = i1 + i2
+	d1 = *(*float64)(unsafe.Add(b, i1))
+	d0 = float64(d0 * d1)
+	d0 = d0 + v17
+	v17 = d0
+L65:
+	i1 = v12 << (uint32(3) & 31)
+	i0 = v5 + i1
+	*(*float64)(unsafe.Add(b, i0)) = v17
+	i0 = v14 + uint32(8)
+	v14 = i0
+	if int32(v12) < int32(v15) {
+		goto L64
+	}
+	v12 = v15
+	goto L14
+L56:
+	i1 = uint32(24) - v9
+	d0 = fn8014(m, v17, i1)
+	v17 = d0
+	if !(v17 >= math.Float64frombits(0x4170000000000000)) {
+		goto L70
+	}
+	i0 = v12 << (uint32(2) & 31)
+	v6 = i0
+	d0 = float64(v17 * math.Float64frombits(0x3e70000000000000))
+	v16 = d0
+	d0 = math.Float64frombits(math.Float64bits(v16) &^ (1 << 63))
+	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
+		goto L72
+	}
+	i0 = trunc32s(v16)
+	v2 = i0
+	goto L71
+L72:
+	v2 = k32(2147483648)
+L71:
+	i0 = v5 + uint32(480)
+	i0 = i0 + v6
+	v6 = i0
+	d0 = float64(int32(v2))
+	d0 = float64(d0 * math.Float64frombits(0xc170000000000000))
+	d0 = d0 + v17
+	v17 = d0
+	d0 = math.Float64frombits(math.Float64bits(v17) &^ (1 << 63))
+	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
+		goto L74
+	}
+	i0 = trunc32s(v17)
+	v7 = i0
+	goto L73
+L74:
+	v7 = k32(2147483648)
+L73:
+	*(*uint32)(unsafe.Add(b, v6)) = v7
+	i0 = v12 + uint32(1)
+	v12 = i0
+	goto L69
+L70:
+	d0 = math.Float64frombits(math.Float64bits(v17) &^ (1 << 63))
+	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
+		goto L76
+	}
+	i0 = trunc32s(v17)
+	v2 = i0
+	goto L75
+L76:
+	v2 = k32(2147483648)
+L75:
+	v9 = v18
+L69:
+	i0 = v5 + uint32(480)
+	i1 = v12 << (uint32(2) & 31)
+	i0 = i0 + i1
+	*(*uint32)(unsafe.Add(b, i0)) = v2
+L13:
+	if int32(v12) < int32(uint32(0)) {
+		goto L77
+	}
+	d0 = fn8014(m, math.Float64frombits(0x3ff0000000000000), v9)
+	v17 = d0
+	i0 = v12 & uint32(1)
+	if i0 == 0 {
+		goto L79
+	}
+	v6 = v12
+	goto L78
+L79:
+	i1 = v12 << (uint32(3) & 31)
+	i0 = v5 + i1
+	i2 = v5 + uint32(480)
+	i3 = v12 << (uint32(2) & 31)
+	i2 = i2 + i3
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	d2 = float64(int32(i2))
+	d1 = float64(v17 * d2)
+	*(*float64)(unsafe.Add(b, i0)) = d1
+	i0 = v12 + k32(4294967295)
+	v6 = i0
+	d0 = float64(v17 * math.Float64frombits(0x3e70000000000000))
+	v17 = d0
+L78:
+	if v12 == 0 {
+		goto L80
+	}
+	i0 = v6 + uint32(1)
+	v7 = i0
+	i0 = v6 << (uint32(2) & 31)
+	i1 = v5 + uint32(480)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967292)
+	v2 = i0
+	i0 = v6 << (uint32(3) & 31)
+	i0 = i0 + v5
+	i0 = i0 + k32(4294967288)
+	v6 = i0
+L81:
+	d1 = float64(v17 * math.Float64frombits(0x3e70000000000000))
+	v16 = d1
+	i2 = *(*uint32)(unsafe.Add(b, v2))
+	d2 = float64(int32(i2))
+	d1 = float64(v16 * d2)
+	*(*float64)(unsafe.Add(b, v6)) = d1
+	i0 = v6 + uint32(8)
+	i2 = v2 + uint32(4)
+	i2 = *(*uint32)(unsafe.Add(b, i2))
+	d2 = float64(int32(i2))
+	d1 = float64(v17 * d2)
+	*(*float64)(unsafe.Add(b, i0)) = d1
+	i0 = v2 + k32(4294967288)
+	v2 = i0
+	i0 = v6 + k32(4294967280)
+	v6 = i0
+	d0 = float64(v16 * math.Float64frombits(0x3e70000000000000))
+	v17 = d0
+	i0 = v7 + k32(4294967294)
+	v7 = i0
+	if v7 != 0 {
+		goto L81
+	}
+L80:
+	if int32(v12) < int32(uint32(0)) {
+		goto L77
+	}
+	i1 = v12 << (uint32(3) & 31)
+	i0 = v5 + i1
+	v13 = i0
+	v2 = v12
+L82:
+	v14 = v2
+	i1 = v12 - v14
+	v3 = i1
+	if int32(v10) < int32(v3) {
+		i0 = v10
+	} else {
+		i0 = v3
+	}
+	v19 = i0
+	if int32(v19) >= int32(uint32(0)) {
+		goto L84
+	}
+	v17 = math.Float64frombits(0x0)
+	goto L83
+L84:
+	if v19 != 0 {
+		goto L86
+	}
+	v6 = uint32(0)
+	v17 = math.Float64frombits(0x0)
+	goto L85
+L86:
+	i0 = v19 + uint32(1)
+	i0 = i0 & k32(4294967294)
+	v15 = i0
+	v17 = math.Float64frombits(0x0)
+	v2 = uint32(0)
+	v6 = uint32(0)
+L87:
+	i0 = v2 + uint32(9999880)
+	d0 = *(*float64)(unsafe.Add(b, i0))
+	i1 = v13 + v2
+	v7 = i1
+	i1 = v7 + uint32(8)
+	d1 = *(*float64)(unsafe.Add(b, i1))
+	d0 = float64(d0 * d1)
+	i1 = v2 + uint32(9999872)
+	d1 = *(*float64)(unsafe.Add(b, i1))
+	d2 = *(*float64)(unsafe.Add(b, v7))
+	d1 = float64(d1 * d2)
+	d1 = d1 + v17
+	d0 = d0 + d1
+	v17 = d0
+	i0 = v2 + uint32(16)
+	v2 = i0
+	i1 = v6 + uint32(2)
+	v6 = i1
+	if v15 != v6 {
+		goto L87
+	}
+L85:
+	i0 = v19 & uint32(1)
+	if i0 != 0 {
+		goto L83
+	}
+	i0 = v6 << (uint32(3) & 31)
+	i0 = i0 + uint32(9999872)
+	d0 = *(*float64)(unsafe.Add(b, i0))
+	i2 = v6 + v14
+	i2 = i2 << (uint32(3) & 31)
+	i1 = v5 + i2
+	d1 = *(*float64)(unsafe.Add(b, i1))
+	d0 = float64(d0 * d1)
+	d0 = d0 + v17
+	v17 = d0
+L83:
+	i0 = v5 + uint32(160)
+	i1 = v3 << (uint32(3) & 31)
+	i0 = i0 + i1
+	*(*float64)(unsafe.Add(b, i0)) = v17
+	i0 = v13 + k32(4294967288)
+	v13 = i0
+	i0 = v14 + k32(4294967295)
+	v2 = i0
+	if int32(v14) > int32(uint32(0)) {
+		goto L82
+	}
+L77:
+	switch v4 {
+	case 0:
+		goto L91
+	case 1, 2:
+		goto L90
+	case 3:
+		goto L92
+	default:
+		goto L88
+	}
+L92:
+	v32 = math.Float64frombits(0x0)
+	if int32(v12) < int32(uint32(1)) {
+		goto L93
+	}
+	i0 = v5 + uint32(160)
+	i1 = v12 << (uint32(3) & 31)
+	i0 = i0 + i1
+	v6 = i0
+	d0 = *(*float64)(unsafe.Add(b, v6))
+	v16 = d0
+	i0 = v12 & uint32(1)
+	if i0 != 0 {
+		goto L95
+	}
+	v17 = v16
+	v2 = v12
+	goto L94
+L95:
+	i0 = v5 + uint32(160)
+	i1 = v12 + k32(4294967295)
+	v2 = i1
+	i1 = v2 << (uint32(3) & 31)
+	i0 = i0 + i1
+	v7 = i0
+	d1 = *(*float64)(unsafe.Add(b, v7))
+	v33 = d1
+	d1 = v33 + v16
+	v17 = d1
+	*(*float64)(unsafe.Add(b, v7)) = v17
+	d2 = v33 - v17
+	d1 = v16 + d2
+	*(*float64)(unsafe.Add(b, v6)) = d1
+L94:
+	i0 = b2i(v12 == uint32(1))
+	v13 = i0
+	if v13 != 0 {
+		goto L96
+	}
+	i0 = v2 + uint32(1)
+	v6 = i0
+	i0 = v2 << (uint32(3) & 31)
+	i1 = v5 + uint32(160)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967280)
+	v2 = i0
+L97:
+	d1 = *(*float64)(unsafe.Add(b, v2))
+	v34 = d1
+	i2 = v2 + uint32(8)
+	v7 = i2
+	d2 = *(*float64)(unsafe.Add(b, v7))
+	v35 = d2
+	d2 = v35 + v17
+	v16 = d2
+	d1 = v34 + v16
+	v33 = d1
+	*(*float64)(unsafe.Add(b, v2)) = v33
+	i0 = v2 + uint32(16)
+	d2 = v35 - v16
+	d1 = v17 + d2
+	*(*float64)(unsafe.Add(b, i0)) = d1
+	d2 = v34 - v33
+	d1 = v16 + d2
+	*(*float64)(unsafe.Add(b, v7)) = d1
+	i0 = v2 + k32(4294967280)
+	v2 = i0
+	v17 = v33
+	i0 = v6 + k32(4294967294)
+	v6 = i0
+	if v6 > uint32(1) {
+		goto L97
+	}
+L96:
+	if v13 != 0 {
+		goto L93
+	}
+	i0 = v12 + uint32(1)
+	v6 = i0
+	i0 = v5 + uint32(160)
+	i1 = v12 << (uint32(3) & 31)
+	i0 = i0 + i1
+	v7 = i0
+	i0 = v7 + k32(4294967288)
+	v2 = i0
+	d0 = *(*float64)(unsafe.Add(b, v7))
+	v17 = d0
+L98:
+	d1 = *(*float64)(unsafe.Add(b, v2))
+	v33 = d1
+	d1 = v33 + v17
+	v16 = d1
+	*(*float64)(unsafe.Add(b, v2)) = v16
+	i0 = v2 + uint32(8)
+	d2 = v33 - v16
+	d1 = v17 + d2
+	*(*float64)(unsafe.Add(b, i0)) = d1
+	i0 = v2 + k32(4294967288)
+	v2 = i0
+	v17 = v16
+	i0 = v6 + k32(4294967295)
+	v6 = i0
+	if v6 > uint32(2) {
+		goto L98
+	}
+	if v12 == uint32(1) {
+		goto L93
+	}
+	i0 = v12 + uint32(1)
+	v6 = i0
+	i0 = v5 + uint32(160)
+	i1 = v12 << (uint32(3) & 31)
+	i0 = i0 + i1
+	v2 = i0
+	v32 = math.Float64frombits(0x0)
+L99:
+	d1 = *(*float64)(unsafe.Add(b, v2))
+	d0 = v32 + d1
+	v32 = d0
+	i0 = v2 + k32(4294967288)
+	v2 = i0
+	i0 = v6 + k32(4294967295)
+	v6 = i0
+	if int32(v6) > int32(uint32(2)) {
+		goto L99
+	}
+L93:
+	d0 = *(*float64)(unsafe.Add(b, uint64(v5)+160))
+	v17 = d0
+	if v31 != 0 {
+		goto L89
+	}
+	*(*float64)(unsafe.Add(b, v1)) = v17
+	*(*float64)(unsafe.Add(b, uint64(v1)+16)) = v32
+	d1 = *(*float64)(unsafe.Add(b, uint64(v5)+168))
+	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
+	goto L88
+L91:
+	if int32(v12) >= int32(uint32(0)) {
+		goto L101
+	}
+	v17 = math.Float64frombits(0x0)
+	goto L100
+L101:
+	i0 = v12 + uint32(1)
+	i0 = i0 & uint32(3)
+	v7 = i0
+	if v7 != 0 {
+		goto L103
+	}
+	v17 = math.Float64frombits(0x0)
+	v6 = v12
+	goto L102
+L103:
+	i0 = v5 + uint32(160)
+	i1 = v12 << (uint32(3) & 31)
+	i0 = i0 + i1
+	v2 = i0
+	v17 = math.Float64frombits(0x0)
+	v6 = v12
+L104:
+	i0 = v6 + k32(4294967295)
+	v6 = i0
+	d1 = *(*float64)(unsafe.Add(b, v2))
+	d0 = v17 + d1
+	v17 = d0
+	i0 = v2 + k32(4294967288)
+	v2 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 != 0 {
+		goto L104
+	}
+L102:
+	if v12 < uint32(3) {
+		goto L100
+	}
+	i0 = v6 + uint32(1)
+	v7 = i0
+	i0 = v6 << (uint32(3) & 31)
+	i1 = v5 + uint32(160)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967272)
+	v2 = i0
+L105:
+	i1 = v2 + uint32(24)
+	d1 = *(*float64)(unsafe.Add(b, i1))
+	d0 = v17 + d1
+	i1 = v2 + uint32(16)
+	d1 = *(*float64)(unsafe.Add(b, i1))
+	d0 = d0 + d1
+	i1 = v2 + uint32(8)
+	d1 = *(*float64)(unsafe.Add(b, i1))
+	d0 = d0 + d1
+	d1 = *(*float64)(unsafe.Add(b, v2))
+	d0 = d0 + d1
+	v17 = d0
+	i0 = v2 + k32(4294967264)
+	v2 = i0
+	i0 = v7 + k32(4294967292)
+	v7 = i0
+	if v7 != 0 {
+		goto L105
+	}
+L100:
+	d1 = math.Float64frombits(math.Float64bits(v17) ^ (1 << 63))
+	if v31 == 0 {
+		d1 = v17
+	}
+	*(*float64)(unsafe.Add(b, v1)) = d1
+	goto L88
+L90:
+	if int32(v12) >= int32(uint32(0)) {
+		goto L107
+	}
+	v17 = math.Float64frombits(0x0)
+	goto L106
+L107:
+	i0 = v12 + uint32(1)
+	i0 = i0 & uint32(3)
+	v7 = i0
+	if v7 != 0 {
+		goto L109
+	}
+	v17 = math.Float64frombits(0x0)
+	v6 = v12
+	goto L108
+L109:
+	i0 = v5 + uint32(160)
+	i1 = v12 << (uint32(3) & 31)
+	i0 = i0 + i1
+	v2 = i0
+	v17 = math.Float64frombits(0x0)
+	v6 = v12
+L110:
+	i0 = v6 + k32(4294967295)
+	v6 = i0
+	d1 = *(*float64)(unsafe.Add(b, v2))
+	d0 = v17 + d1
+	v17 = d0
+	i0 = v2 + k32(4294967288)
+	v2 = i0
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	if v7 != 0 {
+		goto L110
+	}
+L108:
+	if v12 < uint32(3) {
+		goto L106
+	}
+	i0 = v6 + uint32(1)
+	v7 = i0
+	i0 = v6 << (uint32(3) & 31)
+	i1 = v5 + uint32(160)
+	i0 = i0 + i1
+	i0 = i0 + k32(4294967272)
+	v2 = i0
+L111:
+	i1 = v2 + uint32(24)
+	d1 = *(*float64)(unsafe.Add(b, i1))
+	d0 = v17 + d1
+	i1 = v2 + uint32(16)
+	d1 = *(*float64)(unsafe.Add(b, i1))
+	d0 = d0 + d1
+	i1 = v2 + uint32(8)
+	d1 = *(*float64)(unsafe.Add(b, i1))
+	d0 = d0 + d1
+	d1 = *(*float64)(unsafe.Add(b, v2))
+	d0 = d0 + d1
+	v17 = d0
+	i0 = v2 + k32(4294967264)
+	v2 = i0
+	i0 = v7 + k32(4294967292)
+	v7 = i0
+	if v7 != 0 {
+		goto L111
+	}
+L106:
+	d1 = math.Float64frombits(math.Float64bits(v17) ^ (1 << 63))
+	if v31 == 0 {
+		d1 = v17
+	}
+	*(*float64)(unsafe.Add(b, v1)) = d1
+	d0 = *(*float64)(unsafe.Add(b, uint64(v5)+160))
+	d0 = d0 - v17
+	v17 = d0
+	v2 = uint32(1)
+	if int32(v12) < int32(uint32(1)) {
+		goto L112
+	}
+	i0 = v12 & uint32(3)
+	v6 = i0
+	i0 = v12 + k32(4294967295)
+	if i0 < uint32(3) {
+		goto L113
+	}
+	i0 = v12 & uint32(2147483644)
+	v13 = i0
+	i0 = v5 + uint32(160)
+	i0 = i0 + uint32(32)
+	v2 = i0
+	v7 = uint32(0)
+L114:
+	i1 = v2 + k32(4294967272)
+	d1 = *(*float64)(unsafe.Add(b, i1))
+	d0 = v17 + d1
+	i1 = v2 + k32(4294967280)
+	d1 = *(*float64)(unsafe.Add(b, i1))
+	d0 = d0 + d1
+	i1 = v2 + k32(4294967288)
+	d1 = *(*float64)(unsafe.Add(b, i1))
+	d0 = d0 + d1
+	d1 = *(*float64)(unsafe.Add(b, v2))
+	d0 = d0 + d1
+	v17 = d0
+	i0 = v2 + uint32(32)
+	v2 = i0
+	i1 = v7 + uint32(4)
+	v7 = i1
+	if v13 != v7 {
+		goto L114
+	}
+	i0 = v7 + uint32(1)
+	v2 = i0
+L113:
+	if v6 == 0 {
+		goto L112
+	}
+	i0 = v5 + uint32(160)
+	i1 = v2 << (uint32(3) & 31)
+	i0 = i0 + i1
+	v2 = i0
+L115:
+	d1 = *(*float64)(unsafe.Add(b, v2))
+	d0 = v17 + d1
+	v17 = d0
+	i0 = v2 + uint32(8)
+	v2 = i0
+	i0 = v6 + k32(4294967295)
+	v6 = i0
+	if v6 != 0 {
+		goto L115
+	}
+L112:
+	d1 = math.Float64frombits(math.Float64bits(v17) ^ (1 << 63))
+	if v31 == 0 {
+		d1 = v17
+	}
+	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
+	goto L88
+L89:
+	d1 = math.Float64frombits(math.Float64bits(v17) ^ (1 << 63))
+	*(*float64)(unsafe.Add(b, v1)) = d1
+	d1 = math.Float64frombits(math.Float64bits(v32) ^ (1 << 63))
+	*(*float64)(unsafe.Add(b, uint64(v1)+16)) = d1
+	d1 = *(*float64)(unsafe.Add(b, uint64(v5)+168))
+	d1 = math.Float64frombits(math.Float64bits(d1) ^ (1 << 63))
+	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
+L88:
+	i0 = v5 + uint32(560)
+	m.g0 = i0
+	i0 = v29 & uint32(7)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7981(m *Module, v0 float64, v1 uint32) uint32 {
+	var v2 uint32
+	_ = v2
+	var v3 uint64
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 float64
+	_ = v6
+	var v7 float64
+	_ = v7
+	var v8 float64
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 float64
+	_ = v10
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var d3 float64
+	_ = d3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(48)
+	v2 = i0
+	m.g0 = v2
+	l0 = math.Float64bits(v0)
+	v3 = l0
+	l0 = v3 >> (uint64(32) & 63)
+	i0 = uint32(l0)
+	v4 = i0
+	i0 = v4 & uint32(2147483647)
+	v5 = i0
+	if v5 > uint32(1074752122) {
+		goto L4
+	}
+	i0 = v4 & uint32(1048575)
+	if i0 == uint32(598523) {
+		goto L3
+	}
+	if v5 > uint32(1073928572) {
+		goto L5
+	}
+	if int64(v3) < int64(uint64(0)) {
+		goto L6
+	}
+	d1 = v0 + math.Float64frombits(0xbff921fb54400000)
+	v0 = d1
+	d1 = v0 + math.Float64frombits(0xbdd0b4611a626331)
+	v6 = d1
+	*(*float64)(unsafe.Add(b, v1)) = v6
+	d1 = v0 - v6
+	d1 = d1 + math.Float64frombits(0xbdd0b4611a626331)
+	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
+	v4 = uint32(1)
+	goto L1
+L6:
+	d1 = v0 + math.Float64frombits(0x3ff921fb54400000)
+	v0 = d1
+	d1 = v0 + math.Float64frombits(0x3dd0b4611a626331)
+	v6 = d1
+	*(*float64)(unsafe.Add(b, v1)) = v6
+	d1 = v0 - v6
+	d1 = d1 + math.Float64frombits(0x3dd0b4611a626331)
+	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
+	v4 = k32(4294967295)
+	goto L1
+L5:
+	if int64(v3) < int64(uint64(0)) {
+		goto L7
+	}
+	d1 = v0 + math.Float64frombits(0xc00921fb54400000)
+	v0 = d1
+	d1 = v0 + math.Float64frombits(0xbde0b4611a626331)
+	v6 = d1
+	*(*float64)(unsafe.Add(b, v1)) = v6
+	d1 = v0 - v6
+	d1 = d1 + math.Float64frombits(0xbde0b4611a626331)
+	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
+	v4 = uint32(2)
+	goto L1
+L7:
+	d1 = v0 + math.Float64frombits(0x400921fb54400000)
+	v0 = d1
+	d1 = v0 + math.Float64frombits(0x3de0b4611a626331)
+	v6 = d1
+	*(*float64)(unsafe.Add(b, v1)) = v6
+	d1 = v0 - v6
+	d1 = d1 + math.Float64frombits(0x3de0b4611a626331)
+	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
+	v4 = k32(4294967294)
+	goto L1
+L4:
+	if v5 > uint32(1075594811) {
+		goto L8
+	}
+	if v5 > uint32(1075183036) {
+		goto L9
+	}
+	if v5 == uint32(1074977148) {
+		goto L3
+	}
+	if int64(v3) < int64(uint64(0)) {
+		goto L10
+	}
+	d1 = v0 + math.Float64frombits(0xc012d97c7f300000)
+	v0 = d1
+	d1 = v0 + math.Float64frombits(0xbde90e91a79394ca)
+	v6 = d1
+	*(*float64)(unsafe.Add(b, v1)) = v6
+	d1 = v0 - v6
+	d1 = d1 + math.Float64frombits(0xbde90e91a79394ca)
+	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
+	v4 = uint32(3)
+	goto L1
+L10:
+	d1 = v0 + math.Float64frombits(0x4012d97c7f300000)
+	v0 = d1
+	d1 = v0 + math.Float64frombits(0x3de90e91a79394ca)
+	v6 = d1
+	*(*float64)(unsafe.Add(b, v1)) = v6
+	d1 = v0 - v6
+	d1 = d1 + math.Float64frombits(0x3de90e91a79394ca)
+	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
+	v4 = k32(4294967293)
+	goto L1
+L9:
+	if v5 == uint32(1075388923) {
+		goto L3
+	}
+	if int64(v3) < int64(uint64(0)) {
+		goto L11
+	}
+	d1 = v0 + math.Float64frombits(0xc01921fb54400000)
+	v0 = d1
+	d1 = v0 + math.Float64frombits(0xbdf0b4611a626331)
+	v6 = d1
+	*(*float64)(unsafe.Add(b, v1)) = v6
+	d1 = v0 - v6
+	d1 = d1 + math.Float64frombits(0xbdf0b4611a626331)
+	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
+	v4 = uint32(4)
+	goto L1
+L11:
+	d1 = v0 + math.Float64frombits(0x401921fb54400000)
+	v0 = d1
+	d1 = v0 + math.Float64frombits(0x3df0b4611a626331)
+	v6 = d1
+	*(*float64)(unsafe.Add(b, v1)) = v6
+	d1 = v0 - v6
+	d1 = d1 + math.Float64frombits(0x3df0b4611a626331)
+	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
+	v4 = k32(4294967292)
+	goto L1
+L8:
+	if v5 > uint32(1094263290) {
+		goto L2
+	}
+L3:
+	d2 = float64(v0 * math.Float64frombits(0x3fe45f306dc9c883))
+	d2 = d2 + math.Float64frombits(0x4338000000000000)
+	d2 = d2 + math.Float64frombits(0xc338000000000000)
+	v6 = d2
+	d2 = float64(v6 * math.Float64frombits(0xbff921fb54400000))
+	d1 = v0 + d2
+	v7 = d1
+	d2 = float64(v6 * math.Float64frombits(0x3dd0b4611a626331))
+	v8 = d2
+	d1 = v7 - v8
+	v0 = d1
+	*(*float64)(unsafe.Add(b, v1)) = v0
+	i0 = v5 >> (uint32(20) & 31)
+	v5 = i0
+	l1 = math.Float64bits(v0)
+	l1 = l1 >> (uint64(52) & 63)
+	i1 = uint32(l1)
+	i1 = i1 & uint32(2047)
+	i0 = v5 - i1
+	i0 = b2i(int32(i0) < int32(uint32(17)))
+	v9 = i0
+	d0 = math.Float64frombits(math.Float64bits(v6) &^ (1 << 63))
+	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
+		goto L13
+	}
+	i0 = trunc32s(v6)
+	v4 = i0
+	goto L12
+L13:
+	v4 = k32(2147483648)
+L12:
+	if v9 != 0 {
+		goto L14
+	}
+	d2 = float64(v6 * math.Float64frombits(0x3dd0b4611a600000))
+	v0 = d2
+	d1 = v7 - v0
+	v10 = d1
+	d2 = float64(v6 * math.Float64frombits(0x3ba3198a2e037073))
+	d3 = v7 - v10
+	d3 = d3 - v0
+	d2 = d2 - d3
+	v8 = d2
+	d1 = v10 - v8
+	v0 = d1
+	*(*float64)(unsafe.Add(b, v1)) = v0
+	l1 = math.Float64bits(v0)
+	l1 = l1 >> (uint64(52) & 63)
+	i1 = uint32(l1)
+	i1 = i1 & uint32(2047)
+	i0 = v5 - i1
+	if int32(i0) >= int32(uint32(50)) {
+		goto L15
+	}
+	v7 = v10
+	goto L14
+L15:
+	d2 = float64(v6 * math.Float64frombits(0x3ba3198a2e000000))
+	v0 = d2
+	d1 = v10 - v0
+	v7 = d1
+	d2 = float64(v6 * math.Float64frombits(0x397b839a252049c1))
+	d3 = v10 - v7
+	d3 = d3 - v0
+	d2 = d2 - d3
+	v8 = d2
+	d1 = v7 - v8
+	v0 = d1
+	*(*float64)(unsafe.Add(b, v1)) = v0
+L14:
+	d1 = v7 - v0
+	d1 = d1 - v8
+	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
+	goto L1
+L2:
+	if v5 < uint32(2146435072) {
+		goto L16
+	}
+	d1 = v0 - v0
+	v0 = d1
+	*(*float64)(unsafe.Add(b, v1)) = v0
+	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = v0
+	v4 = uint32(0)
+	goto L1
+L16:
+	l0 = v3 & uint64(4503599627370495)
+	l0 = l0 | uint64(4710765210229538816)
+	d0 = math.Float64frombits(l0)
+	v0 = d0
+	d0 = math.Float64frombits(math.Float64bits(v0) &^ (1 << 63))
+	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
+		goto L18
+	}
+	i0 = trunc32s(v0)
+	v4 = i0
+	goto L17
+L18:
+	v4 = k32(2147483648)
+L17:
+	d1 = float64(int32(v4))
+	v6 = d1
+	*(*float64)(unsafe.Add(b, uint64(v2)+16)) = v6
+	d0 = v0 - v6
+	d0 = float64(d0 * math.Float64frombits(0x4170000000000000))
+	v0 = d0
+	d0 = math.Float64frombits(math.Float64bits(v0) &^ (1 << 63))
+	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
+		goto L20
+	}
+	i0 = trunc32s(v0)
+	v4 = i0
+	goto L19
+L20:
+	v4 = k32(2147483648)
+L19:
+	d1 = float64(int32(v4))
+	v6 = d1
+	*(*float64)(unsafe.Add(b, uint64(v2)+24)) = v6
+	d1 = v0 - v6
+	d1 = float64(d1 * math.Float64frombits(0x4170000000000000))
+	*(*float64)(unsafe.Add(b, uint64(v2)+32)) = d1
+	i0 = v2 + uint32(32)
+	v4 = i0
+	v9 = uint32(4)
+L21:
+	i0 = v9 + k32(4294967295)
+	v9 = i0
+	d0 = *(*float64)(unsafe.Add(b, v4))
+	v0 = d0
+	i0 = v4 + k32(4294967288)
+	v4 = i0
+	if v0 == math.Float64frombits(0x0) {
+		goto L21
+	}
+	i0 = v2 + uint32(16)
+	i2 = v5 >> (uint32(20) & 31)
+	i2 = i2 + k32(4294966250)
+	i0 = fn7980(m, i0, v2, i2, v9, uint32(1))
+	v4 = i0
+	d0 = *(*float64)(unsafe.Add(b, v2))
+	v0 = d0
+	if int64(v3) > int64(k64(18446744073709551615)) {
+		goto L22
+	}
+	d1 = math.Float64frombits(math.Float64bits(v0) ^ (1 << 63))
+	*(*float64)(unsafe.Add(b, v1)) = d1
+	d1 = *(*float64)(unsafe.Add(b, uint64(v2)+8))
+	d1 = math.Float64frombits(math.Float64bits(d1) ^ (1 << 63))
+	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
+	i0 = uint32(0) - v4
+	v4 = i0
+	goto L1
+L22:
+	*(*float64)(unsafe.Add(b, v1)) = v0
+	d1 = *(*float64)(unsafe.Add(b, uint64(v2)+8))
+	*(*float64)(unsafe.Add(b, uint64(v1)+8)) = d1
+L1:
+	i0 = v2 + uint32(48)
+	m.g0 = i0
+	return v4
+}
+
+//go:norace
+//go:nocheckptr
+func fn7982(m *Module, v0 float64, v1 float64, v2 uint32) float64 {
+	var v3 float64
+	_ = v3
+	var v4 float64
+	_ = v4
+	var v5 float64
+	_ = v5
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var d3 float64
+	_ = d3
+	d0 = float64(v0 * v0)
+	v3 = d0
+	d1 = float64(v3 * v3)
+	d0 = float64(v3 * d1)
+	d1 = float64(v3 * math.Float64frombits(0x3de5d93a5acfd57c))
+	d1 = d1 + math.Float64frombits(0xbe5ae5e68a2b9ceb)
+	d0 = float64(d0 * d1)
+	d2 = float64(v3 * math.Float64frombits(0x3ec71de357b1fe7d))
+	d2 = d2 + math.Float64frombits(0xbf2a01a019c161d5)
+	d1 = float64(v3 * d2)
+	d1 = d1 + math.Float64frombits(0x3f8111111110f8a6)
+	d0 = d0 + d1
+	v4 = d0
+	d0 = float64(v3 * v0)
+	v5 = d0
+	if v2 != 0 {
+		goto L1
+	}
+	d1 = float64(v3 * v4)
+	d1 = d1 + math.Float64frombits(0xbfc5555555555549)
+	d0 = float64(v5 * d1)
+	d0 = d0 + v0
+	return d0
+L1:
+	d2 = float64(v1 * math.Float64frombits(0x3fe0000000000000))
+	d3 = float64(v4 * v5)
+	d2 = d2 - d3
+	d1 = float64(v3 * d2)
+	d1 = d1 - v1
+	d2 = float64(v5 * math.Float64frombits(0x3fc5555555555549))
+	d1 = d1 + d2
+	d0 = v0 - d1
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7983(m *Module, v0 float64) float64 {
+	var v1 uint32
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 float64
+	_ = v3
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(16)
+	v1 = i0
+	m.g0 = v1
+	l0 = math.Float64bits(v0)
+	l0 = l0 >> (uint64(32) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(2147483647)
+	v2 = i0
+	if v2 > uint32(1072243195) {
+		goto L2
+	}
+	v3 = math.Float64frombits(0x3ff0000000000000)
+	if v2 < uint32(1044816030) {
+		goto L1
+	}
+	d0 = fn7979(m, v0, math.Float64frombits(0x0))
+	v3 = d0
+	goto L1
+L2:
+	if v2 < uint32(2146435072) {
+		goto L3
+	}
+	d0 = v0 - v0
+	v3 = d0
+	goto L1
+L3:
+	i0 = fn7981(m, v0, v1)
+	v2 = i0
+	d0 = *(*float64)(unsafe.Add(b, uint64(v1)+8))
+	v0 = d0
+	d0 = *(*float64)(unsafe.Add(b, v1))
+	v3 = d0
+	i0 = v2 & uint32(3)
+	switch i0 {
+	case 1:
+		goto L6
+	case 2:
+		goto L5
+	case 3:
+		goto L4
+	default:
+		goto L7
+	}
+L7:
+	d0 = fn7979(m, v3, v0)
+	v3 = d0
+	goto L1
+L6:
+	d0 = fn7982(m, v3, v0, uint32(1))
+	d0 = math.Float64frombits(math.Float64bits(d0) ^ (1 << 63))
+	v3 = d0
+	goto L1
+L5:
+	d0 = fn7979(m, v3, v0)
+	d0 = math.Float64frombits(math.Float64bits(d0) ^ (1 << 63))
+	v3 = d0
+	goto L1
+L4:
+	d0 = fn7982(m, v3, v0, uint32(1))
+	v3 = d0
+L1:
+	i0 = v1 + uint32(16)
+	m.g0 = i0
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn7984(m *Module, v0 float64) float64 {
+	var d0 float64
+	_ = d0
+	d0 = v0 + math.Float64frombits(0xc0962066151add8b)
+	d0 = fn7992(m, d0)
+	d0 = float64(d0 * math.Float64frombits(0x7fc0000000000000))
+	d0 = float64(d0 * math.Float64frombits(0x7fc0000000000000))
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7985(m *Module, v0 float64) float64 {
+	var v1 uint64
+	_ = v1
+	var v2 float64
+	_ = v2
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var l0 uint64
+	_ = l0
+	d0 = math.Float64frombits(math.Float64bits(v0) &^ (1 << 63))
+	v0 = d0
+	l0 = math.Float64bits(v0)
+	v1 = l0
+	if v1 > uint64(4604418530035630079) {
+		goto L2
+	}
+	v2 = math.Float64frombits(0x3ff0000000000000)
+	if v1 < uint64(4490088828488384512) {
+		goto L1
+	}
+	d0 = fn7996(m, v0)
+	v0 = d0
+	d0 = float64(v0 * v0)
+	d1 = v0 + math.Float64frombits(0x3ff0000000000000)
+	v0 = d1
+	d1 = v0 + v0
+	d0 = d0 / d1
+	d0 = d0 + math.Float64frombits(0x3ff0000000000000)
+	return d0
+L2:
+	if v1 > uint64(4649454526309335039) {
+		goto L3
+	}
+	d0 = fn7992(m, v0)
+	v0 = d0
+	d1 = math.Float64frombits(0x3ff0000000000000) / v0
+	d0 = v0 + d1
+	d0 = float64(d0 * math.Float64frombits(0x3fe0000000000000))
+	return d0
+L3:
+	d0 = fn7984(m, v0)
+	v2 = d0
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn7986(m *Module, v0 float64) float64 {
+	var v1 uint64
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 float64
+	_ = v4
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var d3 float64
+	_ = d3
+	var d4 float64
+	_ = d4
+	var d5 float64
+	_ = d5
+	var d6 float64
+	_ = d6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l0 uint64
+	_ = l0
+	l0 = math.Float64bits(v0)
+	v1 = l0
+	l0 = v1 >> (uint64(32) & 63)
+	i0 = uint32(l0)
+	v2 = i0
+	i0 = v2 & uint32(2147483647)
+	v3 = i0
+	if v3 < uint32(2146435072) {
+		goto L1
+	}
+	d0 = math.Float64frombits(0x3ff0000000000000) / v0
+	i2 = v2 >> (uint32(30) & 31)
+	i2 = i2 & uint32(2)
+	i1 = uint32(1) - i2
+	d1 = float64(int32(i1))
+	d0 = d0 + d1
+	return d0
+L1:
+	if v3 > uint32(1072365567) {
+		goto L2
+	}
+	if v3 > uint32(1043333119) {
+		goto L3
+	}
+	d0 = float64(v0 * math.Float64frombits(0x4020000000000000))
+	d1 = float64(v0 * math.Float64frombits(0x3ff06eba8214db69))
+	d0 = d0 + d1
+	d0 = float64(d0 * math.Float64frombits(0x3fc0000000000000))
+	return d0
+L3:
+	d1 = float64(v0 * v0)
+	v4 = d1
+	d4 = float64(v4 * math.Float64frombits(0xbef8ead6120016ac))
+	d4 = d4 + math.Float64frombits(0xbf77a291236668e4)
+	d3 = float64(v4 * d4)
+	d3 = d3 + math.Float64frombits(0xbf9d2a51dbd7194f)
+	d2 = float64(v4 * d3)
+	d2 = d2 + math.Float64frombits(0xbfd4cd7d691cb913)
+	d1 = float64(v4 * d2)
+	d1 = d1 + math.Float64frombits(0x3fc06eba8214db68)
+	d6 = float64(v4 * math.Float64frombits(0xbed09c4342a26120))
+	d6 = d6 + math.Float64frombits(0x3f215dc9221c1a10)
+	d5 = float64(v4 * d6)
+	d5 = d5 + math.Float64frombits(0x3f74d022c4d36b0f)
+	d4 = float64(v4 * d5)
+	d4 = d4 + math.Float64frombits(0x3fb0a54c5536ceba)
+	d3 = float64(v4 * d4)
+	d3 = d3 + math.Float64frombits(0x3fd97779cddadc09)
+	d2 = float64(v4 * d3)
+	d2 = d2 + math.Float64frombits(0x3ff0000000000000)
+	d1 = d1 / d2
+	d0 = float64(v0 * d1)
+	d0 = d0 + v0
+	return d0
+L2:
+	v4 = math.Float64frombits(0x3ff0000000000000)
+	if v3 > uint32(1075314687) {
+		goto L4
+	}
+	d1 = fn7987(m, v3, v0)
+	d0 = math.Float64frombits(0x3ff0000000000000) - d1
+	v4 = d0
+L4:
+	d0 = math.Float64frombits(math.Float64bits(v4) ^ (1 << 63))
+	if !(int64(v1) < int64(uint64(0))) {
+		d0 = v4
+	}
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7987(m *Module, v0 uint32, v1 float64) float64 {
+	var v2 float64
+	_ = v2
+	var v3 float64
+	_ = v3
+	var v4 float64
+	_ = v4
+	var v5 float64
+	_ = v5
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var d3 float64
+	_ = d3
+	var d4 float64
+	_ = d4
+	var d5 float64
+	_ = d5
+	var d6 float64
+	_ = d6
+	var d7 float64
+	_ = d7
+	var l0 uint64
+	_ = l0
+	d0 = math.Float64frombits(math.Float64bits(v1) &^ (1 << 63))
+	v2 = d0
+	if v0 > uint32(1072955391) {
+		goto L1
+	}
+	d1 = v2 + math.Float64frombits(0xbff0000000000000)
+	v1 = d1
+	d6 = float64(v1 * math.Float64frombits(0xbf61bf380a96073f))
+	d6 = d6 + math.Float64frombits(0x3fa22a36599795eb)
+	d5 = float64(v1 * d6)
+	d5 = d5 + math.Float64frombits(0xbfbc63983d3e28ec)
+	d4 = float64(v1 * d5)
+	d4 = d4 + math.Float64frombits(0x3fd45fca805120e4)
+	d3 = float64(v1 * d4)
+	d3 = d3 + math.Float64frombits(0xbfd7d240fbb8c3f1)
+	d2 = float64(v1 * d3)
+	d2 = d2 + math.Float64frombits(0x3fda8d00ad92b34d)
+	d1 = float64(v1 * d2)
+	d1 = d1 + math.Float64frombits(0xbf6359b8bef77538)
+	d7 = float64(v1 * math.Float64frombits(0x3f888b545735151d))
+	d7 = d7 + math.Float64frombits(0x3f8bedc26b51dd1c)
+	d6 = float64(v1 * d7)
+	d6 = d6 + math.Float64frombits(0x3fc02660e763351f)
+	d5 = float64(v1 * d6)
+	d5 = d5 + math.Float64frombits(0x3fb2635cd99fe9a7)
+	d4 = float64(v1 * d5)
+	d4 = d4 + math.Float64frombits(0x3fe14af092eb6f33)
+	d3 = float64(v1 * d4)
+	d3 = d3 + math.Float64frombits(0x3fbb3e6618eee323)
+	d2 = float64(v1 * d3)
+	d2 = d2 + math.Float64frombits(0x3ff0000000000000)
+	d1 = d1 / d2
+	d0 = math.Float64frombits(0x3fc3d4fa80000000) - d1
+	return d0
+L1:
+	d1 = float64(v1 * v1)
+	d0 = math.Float64frombits(0x3ff0000000000000) / d1
+	v1 = d0
+	if v0 > uint32(1074191212) {
+		goto L3
+	}
+	d6 = float64(v1 * math.Float64frombits(0xbfaeeff2ee749a62))
+	d6 = d6 + math.Float64frombits(0x401a47ef8e484a93)
+	d5 = float64(v1 * d6)
+	d5 = d5 + math.Float64frombits(0x405b28a3ee48ae2c)
+	d4 = float64(v1 * d5)
+	d4 = d4 + math.Float64frombits(0x407ad02157700314)
+	d3 = float64(v1 * d4)
+	d3 = d3 + math.Float64frombits(0x40842b1921ec2868)
+	d2 = float64(v1 * d3)
+	d2 = d2 + math.Float64frombits(0x407b290dd58a1a71)
+	d1 = float64(v1 * d2)
+	d1 = d1 + math.Float64frombits(0x4061350c526ae721)
+	d0 = float64(v1 * d1)
+	d0 = d0 + math.Float64frombits(0x4033a6b9bd707687)
+	v3 = d0
+	d6 = float64(v1 * math.Float64frombits(0xc023a0efc69ac25c))
+	d6 = d6 + math.Float64frombits(0xc054526557e4d2f2)
+	d5 = float64(v1 * d6)
+	d5 = d5 + math.Float64frombits(0xc067135cebccabb2)
+	d4 = float64(v1 * d5)
+	d4 = d4 + math.Float64frombits(0xc0644cb184282266)
+	d3 = float64(v1 * d4)
+	d3 = d3 + math.Float64frombits(0xc04f300ae4cba38d)
+	d2 = float64(v1 * d3)
+	d2 = d2 + math.Float64frombits(0xc0251e0441b0e726)
+	d1 = float64(v1 * d2)
+	d1 = d1 + math.Float64frombits(0xbfe63416e4ba7360)
+	d0 = float64(v1 * d1)
+	d0 = d0 + math.Float64frombits(0xbf843412600d6435)
+	v4 = d0
+	goto L2
+L3:
+	d5 = float64(v1 * math.Float64frombits(0xc03670e242712d62))
+	d5 = d5 + math.Float64frombits(0x407da874e79fe763)
+	d4 = float64(v1 * d5)
+	d4 = d4 + math.Float64frombits(0x40a3f219cedf3be6)
+	d3 = float64(v1 * d4)
+	d3 = d3 + math.Float64frombits(0x40a8ffb7688c246a)
+	d2 = float64(v1 * d3)
+	d2 = d2 + math.Float64frombits(0x409802eb189d5118)
+	d1 = float64(v1 * d2)
+	d1 = d1 + math.Float64frombits(0x40745cae221b9f0a)
+	d0 = float64(v1 * d1)
+	d0 = d0 + math.Float64frombits(0x403e568b261d5190)
+	v3 = d0
+	d5 = float64(v1 * math.Float64frombits(0xc07e384e9bdc383f))
+	d5 = d5 + math.Float64frombits(0xc09004616a2e5992)
+	d4 = float64(v1 * d5)
+	d4 = d4 + math.Float64frombits(0xc083ec881375f228)
+	d3 = float64(v1 * d4)
+	d3 = d3 + math.Float64frombits(0xc064145d43c5ed98)
+	d2 = float64(v1 * d3)
+	d2 = d2 + math.Float64frombits(0xc031c209555f995a)
+	d1 = float64(v1 * d2)
+	d1 = d1 + math.Float64frombits(0xbfe993ba70c285de)
+	d0 = float64(v1 * d1)
+	d0 = d0 + math.Float64frombits(0xbf84341239e86f4a)
+	v4 = d0
+L2:
+	l0 = math.Float64bits(v2)
+	l0 = l0 & uint64(9223372032559808512)
+	d0 = math.Float64frombits(l0)
+	v5 = d0
+	d0 = v5 - v2
+	d1 = v2 + v5
+	d0 = float64(d0 * d1)
+	d2 = float64(v1 * v3)
+	d2 = d2 + math.Float64frombits(0x3ff0000000000000)
+	d1 = v4 / d2
+	d0 = d0 + d1
+	d0 = fn7992(m, d0)
+	d2 = float64(v5 * v5)
+	d1 = math.Float64frombits(0xbfe2000000000000) - d2
+	d1 = fn7992(m, d1)
+	d0 = float64(d0 * d1)
+	d0 = d0 / v2
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7988(m *Module, v0 float64) float64 {
+	var v1 uint64
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 float64
+	_ = v4
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var d3 float64
+	_ = d3
+	var d4 float64
+	_ = d4
+	var d5 float64
+	_ = d5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	l0 = math.Float64bits(v0)
+	v1 = l0
+	l0 = v1 >> (uint64(32) & 63)
+	i0 = uint32(l0)
+	v2 = i0
+	i0 = v2 & uint32(2147483647)
+	v3 = i0
+	if v3 < uint32(2146435072) {
+		goto L1
+	}
+	d0 = math.Float64frombits(0x3ff0000000000000) / v0
+	i1 = v2 >> (uint32(30) & 31)
+	i1 = i1 & uint32(2)
+	d1 = float64(i1)
+	d0 = d0 + d1
+	return d0
+L1:
+	if v3 > uint32(1072365567) {
+		goto L2
+	}
+	if v3 > uint32(1013972991) {
+		goto L3
+	}
+	d0 = math.Float64frombits(0x3ff0000000000000) - v0
+	return d0
+L3:
+	d0 = float64(v0 * v0)
+	v4 = d0
+	d3 = float64(v4 * math.Float64frombits(0xbef8ead6120016ac))
+	d3 = d3 + math.Float64frombits(0xbf77a291236668e4)
+	d2 = float64(v4 * d3)
+	d2 = d2 + math.Float64frombits(0xbf9d2a51dbd7194f)
+	d1 = float64(v4 * d2)
+	d1 = d1 + math.Float64frombits(0xbfd4cd7d691cb913)
+	d0 = float64(v4 * d1)
+	d0 = d0 + math.Float64frombits(0x3fc06eba8214db68)
+	d5 = float64(v4 * math.Float64frombits(0xbed09c4342a26120))
+	d5 = d5 + math.Float64frombits(0x3f215dc9221c1a10)
+	d4 = float64(v4 * d5)
+	d4 = d4 + math.Float64frombits(0x3f74d022c4d36b0f)
+	d3 = float64(v4 * d4)
+	d3 = d3 + math.Float64frombits(0x3fb0a54c5536ceba)
+	d2 = float64(v4 * d3)
+	d2 = d2 + math.Float64frombits(0x3fd97779cddadc09)
+	d1 = float64(v4 * d2)
+	d1 = d1 + math.Float64frombits(0x3ff0000000000000)
+	d0 = d0 / d1
+	v4 = d0
+	if int64(v1) < int64(uint64(0)) {
+		goto L5
+	}
+	if v3 > uint32(1070596095) {
+		goto L4
+	}
+L5:
+	d1 = float64(v0 * v4)
+	d1 = d1 + v0
+	d0 = math.Float64frombits(0x3ff0000000000000) - d1
+	return d0
+L4:
+	d1 = float64(v0 * v4)
+	d2 = v0 + math.Float64frombits(0xbfe0000000000000)
+	d1 = d1 + d2
+	d0 = math.Float64frombits(0x3fe0000000000000) - d1
+	return d0
+L2:
+	if v3 > uint32(1077673983) {
+		goto L6
+	}
+	d0 = fn7987(m, v3, v0)
+	v0 = d0
+	d1 = math.Float64frombits(0x4000000000000000) - v0
+	if int64(v1) > int64(k64(18446744073709551615)) {
+		d0 = v0
+	} else {
+		d0 = d1
+	}
+	return d0
+L6:
+	if int64(v1) > int64(k64(18446744073709551615)) {
+		d0 = math.Float64frombits(0x0)
+	} else {
+		d0 = math.Float64frombits(0x4000000000000000)
+	}
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7989(m *Module, v0 uint32, v1 float64) float64 {
+	var d0 float64
+	_ = d0
+	d0 = math.Float64frombits(math.Float64bits(v1) ^ (1 << 63))
+	if v0 == 0 {
+		d0 = v1
+	}
+	d0 = float64(d0 * v1)
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7990(m *Module, v0 uint32) float64 {
+	var d0 float64
+	_ = d0
+	d0 = fn7989(m, v0, math.Float64frombits(0x1000000000000000))
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7991(m *Module, v0 uint32) float64 {
+	var d0 float64
+	_ = d0
+	d0 = fn7989(m, v0, math.Float64frombits(0x7000000000000000))
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7992(m *Module, v0 float64) float64 {
+	var v1 uint64
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 float64
+	_ = v4
+	var v5 float64
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var d3 float64
+	_ = d3
+	var i0 uint32
+	_ = i0
+	var i2 uint32
+	_ = i2
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	b := m.base
+	l0 = math.Float64bits(v0)
+	v1 = l0
+	l0 = v1 >> (uint64(52) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(2047)
+	v2 = i0
+	i0 = v2 + k32(4294966327)
+	if i0 >= uint32(63) {
+		goto L2
+	}
+	v3 = v2
+	goto L1
+L2:
+	if v2 >= uint32(969) {
+		goto L3
+	}
+	return math.Float64frombits(0x3ff0000000000000)
+L3:
+	v3 = uint32(0)
+	if v2 < uint32(1033) {
+		goto L1
+	}
+	if v1 != k64(18442240474082181120) {
+		goto L4
+	}
+	return math.Float64frombits(0x0)
+L4:
+	if v2 != uint32(2047) {
+		goto L5
+	}
+	d0 = v0 + math.Float64frombits(0x3ff0000000000000)
+	return d0
+L5:
+	if int64(v1) > int64(k64(18446744073709551615)) {
+		goto L6
+	}
+	d0 = fn7990(m, uint32(0))
+	return d0
+L6:
+	d0 = fn7991(m, uint32(0))
+	return d0
+L1:
+	d0 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999936))
+	d0 = float64(d0 * v0)
+	d1 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999944))
+	v4 = d1
+	d0 = d0 + v4
+	v5 = d0
+	d0 = v5 - v4
+	v4 = d0
+	d1 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999960))
+	d0 = float64(v4 * d1)
+	d2 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999952))
+	d1 = float64(v4 * d2)
+	d1 = d1 + v0
+	d0 = d0 + d1
+	v0 = d0
+	d0 = float64(v0 * v0)
+	v4 = d0
+	d0 = float64(v4 * v4)
+	d2 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999992))
+	d1 = float64(v0 * d2)
+	d2 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999984))
+	d1 = d1 + d2
+	d0 = float64(d0 * d1)
+	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999976))
+	d2 = float64(v0 * d3)
+	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999968))
+	d2 = d2 + d3
+	d1 = float64(v4 * d2)
+	l2 = math.Float64bits(v5)
+	v1 = l2
+	i2 = uint32(v1)
+	i2 = i2 << (uint32(4) & 31)
+	i2 = i2 & uint32(2032)
+	v2 = i2
+	i2 = v2 + uint32(10000048)
+	d2 = *(*float64)(unsafe.Add(b, i2))
+	d2 = d2 + v0
+	d1 = d1 + d2
+	d0 = d0 + d1
+	v0 = d0
+	i0 = v2 + uint32(10000056)
+	l0 = *(*uint64)(unsafe.Add(b, i0))
+	l1 = v1 << (uint64(45) & 63)
+	l0 = l0 + l1
+	v6 = l0
+	if v3 != 0 {
+		goto L7
+	}
+	d0 = fn7993(m, v0, v6, v1)
+	return d0
+L7:
+	d0 = math.Float64frombits(v6)
+	v4 = d0
+	d0 = float64(v4 * v0)
+	d0 = d0 + v4
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7993(m *Module, v0 float64, v1 uint64, v2 uint64) float64 {
+	var v3 float64
+	_ = v3
+	var v4 float64
+	_ = v4
+	var v5 float64
+	_ = v5
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var d3 float64
+	_ = d3
+	var l0 uint64
+	_ = l0
+	l0 = v2 & uint64(2147483648)
+	if l0 != uint64(0) {
+		goto L1
+	}
+	l0 = v1 + k64(13902612049692721152)
+	d0 = math.Float64frombits(l0)
+	v3 = d0
+	d0 = float64(v3 * v0)
+	d0 = d0 + v3
+	d0 = float64(d0 * math.Float64frombits(0x7f00000000000000))
+	return d0
+L1:
+	l0 = v1 + uint64(4602678819172646912)
+	d0 = math.Float64frombits(l0)
+	v3 = d0
+	d0 = float64(v3 * v0)
+	v4 = d0
+	d0 = v4 + v3
+	v0 = d0
+	if !(v0 < math.Float64frombits(0x3ff0000000000000)) {
+		goto L2
+	}
+	d0 = v0 + math.Float64frombits(0x3ff0000000000000)
+	v5 = d0
+	d2 = v3 - v0
+	d1 = v4 + d2
+	d3 = math.Float64frombits(0x3ff0000000000000) - v5
+	d2 = v0 + d3
+	d1 = d1 + d2
+	d0 = v5 + d1
+	d0 = d0 + math.Float64frombits(0xbff0000000000000)
+	v0 = d0
+L2:
+	d0 = float64(v0 * math.Float64frombits(0x10000000000000))
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7994(m *Module, v0 float64) float64 {
+	var v1 uint64
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 float64
+	_ = v3
+	var v4 float64
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var d3 float64
+	_ = d3
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	var l3 uint64
+	_ = l3
+	b := m.base
+	l0 = math.Float64bits(v0)
+	v1 = l0
+	l0 = v1 >> (uint64(52) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(2047)
+	v2 = i0
+	i0 = v2 + k32(4294966327)
+	if i0 < uint32(63) {
+		goto L1
+	}
+	if v2 >= uint32(969) {
+		goto L2
+	}
+	return math.Float64frombits(0x3ff0000000000000)
+L2:
+	if v2 < uint32(1033) {
+		goto L3
+	}
+	if v1 != k64(18442240474082181120) {
+		goto L4
+	}
+	return math.Float64frombits(0x0)
+L4:
+	if v2 != uint32(2047) {
+		goto L5
+	}
+	d0 = v0 + math.Float64frombits(0x3ff0000000000000)
+	return d0
+L5:
+	if int64(v1) < int64(uint64(0)) {
+		goto L6
+	}
+	d0 = fn7991(m, uint32(0))
+	return d0
+L6:
+	if v1 < k64(13875814752300564480) {
+		goto L3
+	}
+	d0 = fn7990(m, uint32(0))
+	return d0
+L3:
+	l2 = v1 << (uint64(1) & 63)
+	if l2 > k64(9302747980287180800) {
+		i0 = uint32(0)
+	} else {
+		i0 = v2
+	}
+	v2 = i0
+L1:
+	d1 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10000000))
+	v3 = d1
+	d1 = v3 + v0
+	v4 = d1
+	d1 = v4 - v3
+	d0 = v0 - d1
+	v0 = d0
+	d0 = float64(v0 * v0)
+	v3 = d0
+	d0 = float64(v3 * v3)
+	d2 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10000040))
+	d1 = float64(v0 * d2)
+	d2 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10000032))
+	d1 = d1 + d2
+	d0 = float64(d0 * d1)
+	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10000024))
+	d2 = float64(v0 * d3)
+	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10000016))
+	d2 = d2 + d3
+	d1 = float64(v3 * d2)
+	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10000008))
+	d2 = float64(v0 * d3)
+	l3 = math.Float64bits(v4)
+	v1 = l3
+	i3 = uint32(v1)
+	i3 = i3 << (uint32(4) & 31)
+	i3 = i3 & uint32(2032)
+	v5 = i3
+	i3 = v5 + uint32(10000048)
+	d3 = *(*float64)(unsafe.Add(b, i3))
+	d2 = d2 + d3
+	d1 = d1 + d2
+	d0 = d0 + d1
+	v0 = d0
+	l0 = v1 << (uint64(45) & 63)
+	i1 = v5 + uint32(10000056)
+	l1 = *(*uint64)(unsafe.Add(b, i1))
+	l0 = l0 + l1
+	v6 = l0
+	if v2 != 0 {
+		goto L7
+	}
+	d0 = fn7995(m, v0, v6, v1)
+	return d0
+L7:
+	d0 = math.Float64frombits(v6)
+	v3 = d0
+	d0 = float64(v3 * v0)
+	d0 = d0 + v3
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7995(m *Module, v0 float64, v1 uint64, v2 uint64) float64 {
+	var v3 float64
+	_ = v3
+	var v4 float64
+	_ = v4
+	var v5 float64
+	_ = v5
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var d3 float64
+	_ = d3
+	var l0 uint64
+	_ = l0
+	l0 = v2 & uint64(2147483648)
+	if l0 != uint64(0) {
+		goto L1
+	}
+	l0 = v1 + k64(18442240474082181120)
+	d0 = math.Float64frombits(l0)
+	v3 = d0
+	d0 = float64(v3 * v0)
+	d0 = d0 + v3
+	v0 = d0
+	d0 = v0 + v0
+	return d0
+L1:
+	l0 = v1 + uint64(4602678819172646912)
+	d0 = math.Float64frombits(l0)
+	v3 = d0
+	d0 = float64(v3 * v0)
+	v4 = d0
+	d0 = v4 + v3
+	v0 = d0
+	if !(v0 < math.Float64frombits(0x3ff0000000000000)) {
+		goto L2
+	}
+	d0 = v0 + math.Float64frombits(0x3ff0000000000000)
+	v5 = d0
+	d2 = v3 - v0
+	d1 = v4 + d2
+	d3 = math.Float64frombits(0x3ff0000000000000) - v5
+	d2 = v0 + d3
+	d1 = d1 + d2
+	d0 = v5 + d1
+	d0 = d0 + math.Float64frombits(0xbff0000000000000)
+	v0 = d0
+L2:
+	d0 = float64(v0 * math.Float64frombits(0x10000000000000))
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7996(m *Module, v0 float64) float64 {
+	var v1 uint64
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 float64
+	_ = v3
+	var v4 float64
+	_ = v4
+	var v5 float64
+	_ = v5
+	var v6 float64
+	_ = v6
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var d3 float64
+	_ = d3
+	var d4 float64
+	_ = d4
+	var d5 float64
+	_ = d5
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	l0 = math.Float64bits(v0)
+	v1 = l0
+	l0 = v1 >> (uint64(32) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(2147483647)
+	v2 = i0
+	if v2 < uint32(1078159482) {
+		goto L6
+	}
+	if v0 != v0 {
+		goto L1
+	}
+	if int64(v1) >= int64(uint64(0)) {
+		goto L7
+	}
+	return math.Float64frombits(0xbff0000000000000)
+L7:
+	if !(v0 > math.Float64frombits(0x40862e42fefa39ef)) {
+		goto L5
+	}
+	d0 = float64(v0 * math.Float64frombits(0x7fe0000000000000))
+	return d0
+L6:
+	if v2 < uint32(1071001155) {
+		goto L3
+	}
+	if v2 > uint32(1072734897) {
+		goto L5
+	}
+	if int64(v1) < int64(uint64(0)) {
+		goto L8
+	}
+	d0 = v0 + math.Float64frombits(0xbfe62e42fee00000)
+	v3 = d0
+	v2 = uint32(1)
+	v4 = math.Float64frombits(0x3dea39ef35793c76)
+	goto L4
+L8:
+	d0 = v0 + math.Float64frombits(0x3fe62e42fee00000)
+	v3 = d0
+	v2 = k32(4294967295)
+	v4 = math.Float64frombits(0xbdea39ef35793c76)
+	goto L4
+L5:
+	d0 = float64(v0 * math.Float64frombits(0x3ff71547652b82fe))
+	d1 = math.Copysign(math.Float64frombits(0x3fe0000000000000), v0)
+	d0 = d0 + d1
+	v3 = d0
+	d0 = math.Float64frombits(math.Float64bits(v3) &^ (1 << 63))
+	if !(d0 < math.Float64frombits(0x41e0000000000000)) {
+		goto L10
+	}
+	i0 = trunc32s(v3)
+	v2 = i0
+	goto L9
+L10:
+	v2 = k32(2147483648)
+L9:
+	d0 = float64(int32(v2))
+	v3 = d0
+	d0 = float64(v3 * math.Float64frombits(0x3dea39ef35793c76))
+	v4 = d0
+	d1 = float64(v3 * math.Float64frombits(0xbfe62e42fee00000))
+	d0 = v0 + d1
+	v3 = d0
+L4:
+	d1 = v3 - v4
+	v0 = d1
+	d0 = v3 - v0
+	d0 = d0 - v4
+	v4 = d0
+	goto L2
+L3:
+	if v2 < uint32(1016070144) {
+		goto L1
+	}
+	v2 = uint32(0)
+L2:
+	d1 = float64(v0 * math.Float64frombits(0x3fe0000000000000))
+	v5 = d1
+	d0 = float64(v0 * v5)
+	v3 = d0
+	d5 = float64(v3 * math.Float64frombits(0xbe8afdb76e09c32d))
+	d5 = d5 + math.Float64frombits(0x3ed0cfca86e65239)
+	d4 = float64(v3 * d5)
+	d4 = d4 + math.Float64frombits(0xbf14ce199eaadbb7)
+	d3 = float64(v3 * d4)
+	d3 = d3 + math.Float64frombits(0x3f5a01a019fe5585)
+	d2 = float64(v3 * d3)
+	d2 = d2 + math.Float64frombits(0xbfa11111111110f4)
+	d1 = float64(v3 * d2)
+	d1 = d1 + math.Float64frombits(0x3ff0000000000000)
+	v6 = d1
+	d3 = float64(v6 * v5)
+	d2 = math.Float64frombits(0x4008000000000000) - d3
+	v5 = d2
+	d1 = v6 - v5
+	d3 = float64(v0 * v5)
+	d2 = math.Float64frombits(0x4018000000000000) - d3
+	d1 = d1 / d2
+	d0 = float64(v3 * d1)
+	v5 = d0
+	if v2 != 0 {
+		goto L11
+	}
+	d1 = float64(v0 * v5)
+	d1 = d1 - v3
+	d0 = v0 - d1
+	return d0
+L11:
+	d1 = v5 - v4
+	d0 = float64(v0 * d1)
+	d0 = d0 - v4
+	d0 = d0 - v3
+	v3 = d0
+	i0 = v2 + uint32(1)
+	switch i0 {
+	case 0:
+		goto L14
+	case 2:
+		goto L13
+	default:
+		goto L12
+	}
+L14:
+	d0 = v0 - v3
+	d0 = float64(d0 * math.Float64frombits(0x3fe0000000000000))
+	d0 = d0 + math.Float64frombits(0xbfe0000000000000)
+	return d0
+L13:
+	if !(v0 < math.Float64frombits(0xbfd0000000000000)) {
+		goto L15
+	}
+	d1 = v0 + math.Float64frombits(0x3fe0000000000000)
+	d0 = v3 - d1
+	d0 = float64(d0 * math.Float64frombits(0xc000000000000000))
+	return d0
+L15:
+	d0 = v0 - v3
+	v0 = d0
+	d0 = v0 + v0
+	d0 = d0 + math.Float64frombits(0x3ff0000000000000)
+	return d0
+L12:
+	i0 = v2 + uint32(1023)
+	l0 = uint64(i0)
+	l0 = l0 << (uint64(52) & 63)
+	d0 = math.Float64frombits(l0)
+	v4 = d0
+	if v2 < uint32(57) {
+		goto L16
+	}
+	d0 = v0 - v3
+	d0 = d0 + math.Float64frombits(0x3ff0000000000000)
+	v0 = d0
+	d0 = v0 + v0
+	d0 = float64(d0 * math.Float64frombits(0x7fe0000000000000))
+	d1 = float64(v0 * v4)
+	if !(v2 == uint32(1024)) {
+		d0 = d1
+	}
+	d0 = d0 + math.Float64frombits(0xbff0000000000000)
+	return d0
+L16:
+	i0 = uint32(1023) - v2
+	l0 = uint64(i0)
+	l0 = l0 << (uint64(52) & 63)
+	d0 = math.Float64frombits(l0)
+	v5 = d0
+	if v2 > uint32(19) {
+		goto L18
+	}
+	d0 = math.Float64frombits(0x3ff0000000000000) - v5
+	d1 = v0 - v3
+	d0 = d0 + d1
+	v0 = d0
+	goto L17
+L18:
+	d1 = v3 + v5
+	d0 = v0 - d1
+	d0 = d0 + math.Float64frombits(0x3ff0000000000000)
+	v0 = d0
+L17:
+	d0 = float64(v0 * v4)
+	v0 = d0
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7997(m *Module, v0 float64, v1 float64, v2 float64) float64 {
+	var v3 uint64
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint64
+	_ = v10
+	var v11 uint32
+	_ = v11
+	var v12 uint32
+	_ = v12
+	var v13 uint32
+	_ = v13
+	var v14 uint64
+	_ = v14
+	var v15 uint64
+	_ = v15
+	var v16 uint64
+	_ = v16
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var f0 float32
+	_ = f0
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	l0 = math.Float64bits(v0)
+	v3 = l0
+	l0 = v3 >> (uint64(52) & 63)
+	i0 = uint32(l0)
+	v4 = i0
+	i0 = v4 & uint32(2047)
+	v5 = i0
+	if v5 != 0 {
+		goto L1
+	}
+	d0 = float64(v0 * math.Float64frombits(0x43e0000000000000))
+	l0 = math.Float64bits(d0)
+	v3 = l0
+	l0 = v3 >> (uint64(52) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(2047)
+	v5 = i0
+	i0 = v5 + k32(4294967233)
+	if v5 == 0 {
+		i0 = uint32(2048)
+	}
+	v5 = i0
+L1:
+	l0 = math.Float64bits(v1)
+	v6 = l0
+	l0 = v6 >> (uint64(52) & 63)
+	i0 = uint32(l0)
+	v7 = i0
+	i0 = v7 & uint32(2047)
+	v8 = i0
+	if v8 != 0 {
+		goto L2
+	}
+	d0 = float64(v1 * math.Float64frombits(0x43e0000000000000))
+	l0 = math.Float64bits(d0)
+	v6 = l0
+	l0 = v6 >> (uint64(52) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(2047)
+	v9 = i0
+	i0 = v9 + k32(4294967233)
+	if v9 == 0 {
+		i0 = uint32(2048)
+	}
+	v8 = i0
+L2:
+	l0 = math.Float64bits(v2)
+	v10 = l0
+	l0 = v10 >> (uint64(52) & 63)
+	i0 = uint32(l0)
+	v11 = i0
+	i0 = v11 & uint32(2047)
+	v9 = i0
+	if v9 != 0 {
+		goto L3
+	}
+	d0 = float64(v2 * math.Float64frombits(0x43e0000000000000))
+	l0 = math.Float64bits(d0)
+	v10 = l0
+	l0 = v10 >> (uint64(52) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(2047)
+	v9 = i0
+	i0 = v9 + k32(4294967233)
+	if v9 == 0 {
+		i0 = uint32(2048)
+	}
+	v9 = i0
+L3:
+	if int32(v5) > int32(uint32(2046)) {
+		goto L5
+	}
+	if int32(v8) < int32(uint32(2047)) {
+		goto L4
+	}
+L5:
+	d0 = float64(v0 * v1)
+	d0 = d0 + v2
+	return d0
+L4:
+	i0 = v9 + k32(4294966220)
+	v12 = i0
+	if int32(v9) < int32(uint32(2047)) {
+		goto L6
+	}
+	d1 = float64(v0 * v1)
+	d1 = d1 + v2
+	if v12 == uint32(971) {
+		d0 = v2
+	} else {
+		d0 = d1
+	}
+	return d0
+L6:
+	i0 = v4 & uint32(2048)
+	v13 = i0
+	i0 = v7 & uint32(2048)
+	v7 = i0
+	i0 = v11 & uint32(2048)
+	v4 = i0
+	l0 = v10 << (uint64(1) & 63)
+	l0 = l0 & uint64(9007199254740990)
+	l0 = l0 | uint64(9007199254740992)
+	v10 = l0
+	l0 = v6 << (uint64(1) & 63)
+	v6 = l0
+	l0 = v6 >> (uint64(32) & 63)
+	l0 = l0 & uint64(2097151)
+	l0 = l0 | uint64(2097152)
+	v14 = l0
+	l1 = v3 << (uint64(1) & 63)
+	v3 = l1
+	l1 = v3 & uint64(4294967294)
+	v15 = l1
+	l0 = v14 * v15
+	l1 = v6 & uint64(4294967294)
+	v6 = l1
+	l2 = v3 >> (uint64(32) & 63)
+	l2 = l2 & uint64(2097151)
+	l2 = l2 | uint64(2097152)
+	v3 = l2
+	l1 = v6 * v3
+	l0 = l0 + l1
+	v16 = l0
+	l0 = v16 >> (uint64(32) & 63)
+	l1 = v14 * v3
+	l0 = l0 + l1
+	l1 = v16 << (uint64(32) & 63)
+	v3 = l1
+	l2 = v6 * v15
+	l1 = v3 + l2
+	v6 = l1
+	i1 = b2i(v6 < v3)
+	l1 = uint64(i1)
+	l0 = l0 + l1
+	v14 = l0
+	i1 = v5 + v8
+	i1 = i1 + k32(4294965144)
+	v5 = i1
+	i0 = v12 - v5
+	v8 = i0
+	if int32(v8) < int32(uint32(1)) {
+		goto L8
+	}
+	if v8 > uint32(63) {
+		goto L9
+	}
+	l1 = uint64(v8)
+	l0 = v10 << (l1 & 63)
+	v3 = l0
+	i1 = uint32(64) - v8
+	l1 = uint64(i1)
+	l0 = v10 >> (l1 & 63)
+	v10 = l0
+	goto L7
+L9:
+	i0 = v9 + k32(4294966156)
+	v5 = i0
+	i0 = v8 + k32(4294967232)
+	v9 = i0
+	if v9 != 0 {
+		goto L10
+	}
+	v3 = uint64(0)
+	goto L7
+L10:
+	if v8 <= uint32(127) {
+		goto L11
+	}
+	v6 = uint64(1)
+	v14 = uint64(0)
+	v3 = uint64(0)
+	goto L7
+L11:
+	v3 = uint64(0)
+	i1 = uint32(128) - v8
+	l1 = uint64(i1)
+	v15 = l1
+	l0 = v14 << (v15 & 63)
+	l2 = uint64(v9)
+	v16 = l2
+	l1 = v6 >> (v16 & 63)
+	l0 = l0 | l1
+	l1 = v6 << (v15 & 63)
+	i1 = b2i(l1 != uint64(0))
+	l1 = uint64(i1)
+	l0 = l0 | l1
+	v6 = l0
+	l0 = v14 >> (v16 & 63)
+	v14 = l0
+	goto L7
+L8:
+	if v12 != v5 {
+		goto L12
+	}
+	v5 = v12
+	v3 = v10
+	v10 = uint64(0)
+	goto L7
+L12:
+	if int32(v8) >= int32(k32(4294967233)) {
+		goto L13
+	}
+	v3 = uint64(1)
+	v10 = uint64(0)
+	goto L7
+L13:
+	i1 = uint32(0) - v8
+	l1 = uint64(i1)
+	l0 = v10 >> (l1 & 63)
+	v3 = l0
+	i1 = v8 + uint32(64)
+	l1 = uint64(i1)
+	l0 = v10 << (l1 & 63)
+	v15 = l0
+	v10 = uint64(0)
+	i1 = b2i(v15 != uint64(0))
+	l1 = uint64(i1)
+	l0 = v3 | l1
+	v3 = l0
+L7:
+	i0 = v7 ^ v13
+	v9 = i0
+	if v9 != v4 {
+		goto L17
+	}
+	l0 = v10 + v14
+	l1 = v3 + v6
+	v6 = l1
+	i1 = b2i(v6 < v3)
+	l1 = uint64(i1)
+	l0 = l0 + l1
+	v3 = l0
+	goto L16
+L17:
+	l0 = v6 - v3
+	v15 = l0
+	l0 = v14 - v10
+	i1 = b2i(v6 < v3)
+	l1 = uint64(i1)
+	l0 = l0 - l1
+	v3 = l0
+	if int64(v3) <= int64(k64(18446744073709551615)) {
+		goto L19
+	}
+	v6 = v15
+	v4 = v9
+	goto L18
+L19:
+	i0 = b2i(v13 == v7)
+	v4 = i0
+	l0 = uint64(0) - v15
+	v6 = l0
+	if v15 != uint64(0) {
+		l0 = k64(18446744073709551615)
+	} else {
+		l0 = uint64(0)
+	}
+	l0 = l0 - v3
+	v3 = l0
+L18:
+	if v3 == 0 {
+		goto L15
+	}
+L16:
+	l1 = uint64(bits.LeadingZeros64(v3))
+	v10 = l1
+	i1 = uint32(v10)
+	i1 = i1 + k32(4294967295)
+	v9 = i1
+	l1 = uint64(v9)
+	v14 = l1
+	l0 = v3 << (v14 & 63)
+	l2 = uint64(65) - v10
+	l1 = v6 >> (l2 & 63)
+	l0 = l0 | l1
+	l1 = v6 << (v14 & 63)
+	i1 = b2i(l1 != uint64(0))
+	l1 = uint64(i1)
+	l0 = l0 | l1
+	v3 = l0
+	i0 = v5 + uint32(64)
+	v5 = i0
+	goto L14
+L15:
+	if v6 == 0 {
+		goto L21
+	}
+	l0 = uint64(bits.LeadingZeros64(v6))
+	v3 = l0
+	if v3 != uint64(0) {
+		goto L20
+	}
+	l0 = v6 >> (uint64(1) & 63)
+	l1 = v6 & uint64(1)
+	l0 = l0 | l1
+	v3 = l0
+	v9 = k32(4294967295)
+	goto L14
+L21:
+	d0 = float64(v0 * v1)
+	d0 = d0 + v2
+	return d0
+L20:
+	i1 = uint32(v3)
+	i1 = i1 + k32(4294967295)
+	v9 = i1
+	l1 = uint64(v9)
+	l0 = v6 << (l1 & 63)
+	v3 = l0
+L14:
+	l0 = uint64(0) - v3
+	if v4 == 0 {
+		l0 = v3
+	}
+	d0 = float64(int64(l0))
+	v2 = d0
+	i0 = v5 - v9
+	v5 = i0
+	if int32(v5) > int32(k32(4294966211)) {
+		goto L22
+	}
+	if v5 != k32(4294966211) {
+		goto L23
+	}
+	if v4 != 0 {
+		d0 = math.Float64frombits(0xc3e0000000000000)
+	} else {
+		d0 = math.Float64frombits(0x43e0000000000000)
+	}
+	v0 = d0
+	if v0 == v2 {
+		goto L24
+	}
+	l0 = v3 & uint64(2047)
+	if l0 == 0 {
+		goto L22
+	}
+	l1 = v3 & uint64(1)
+	l2 = v3 >> (uint64(1) & 63)
+	l1 = l1 | l2
+	l1 = l1 | uint64(4611686018427387904)
+	v3 = l1
+	l0 = uint64(0) - v3
+	if v4 == 0 {
+		l0 = v3
+	}
+	d0 = float64(int64(l0))
+	v2 = d0
+	d0 = v2 + v2
+	d0 = d0 - v0
+	v2 = d0
+	d0 = float64(v2 * math.Float64frombits(0x7f0000000000000))
+	v0 = d0
+	d0 = float64(v0 * v0)
+	d1 = v2 - v2
+	d0 = float64(d0 * d1)
+	d0 = d0 + v2
+	d0 = fn8014(m, d0, v5)
+	return d0
+L24:
+	d0 = float64(v2 * math.Float64frombits(0x341ffffff0000000))
+	f0 = float32(d0)
+	d0 = float64(f0)
+	d0 = float64(d0 * math.Float64frombits(0x7f0000000000000))
+	return d0
+L23:
+	l1 = v3 & uint64(1023)
+	i1 = b2i(l1 != uint64(0))
+	l1 = uint64(i1)
+	l1 = l1 << (uint64(10) & 63)
+	l2 = v3 & k64(18446744073709550592)
+	l1 = l1 | l2
+	v3 = l1
+	l0 = uint64(0) - v3
+	if v4 == 0 {
+		l0 = v3
+	}
+	d0 = float64(int64(l0))
+	v2 = d0
+L22:
+	d0 = fn8014(m, v2, v5)
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7998(m *Module, v0 float64, v1 float64) float64 {
+	var v2 uint64
+	_ = v2
+	var v3 uint64
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint64
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	l0 = math.Float64bits(v1)
+	v2 = l0
+	l0 = v2 << (uint64(1) & 63)
+	v3 = l0
+	if v3 == 0 {
+		goto L2
+	}
+	if v1 != v1 {
+		goto L2
+	}
+	l0 = math.Float64bits(v0)
+	v4 = l0
+	l0 = v4 >> (uint64(52) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(2047)
+	v5 = i0
+	if v5 != uint32(2047) {
+		goto L1
+	}
+L2:
+	d0 = float64(v0 * v1)
+	v1 = d0
+	d0 = v1 / v1
+	return d0
+L1:
+	l0 = v4 << (uint64(1) & 63)
+	v6 = l0
+	if v6 > v3 {
+		goto L3
+	}
+	d0 = float64(v0 * math.Float64frombits(0x0))
+	if !(v6 == v3) {
+		d0 = v0
+	}
+	return d0
+L3:
+	l0 = v2 >> (uint64(52) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(2047)
+	v7 = i0
+	if v5 != 0 {
+		goto L5
+	}
+	v5 = uint32(0)
+	l0 = v4 << (uint64(12) & 63)
+	v3 = l0
+	if int64(v3) < int64(uint64(0)) {
+		goto L6
+	}
+L7:
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	l0 = v3 << (uint64(1) & 63)
+	v3 = l0
+	if int64(v3) > int64(k64(18446744073709551615)) {
+		goto L7
+	}
+L6:
+	i1 = uint32(1) - v5
+	l1 = uint64(i1)
+	l0 = v4 << (l1 & 63)
+	v3 = l0
+	goto L4
+L5:
+	l0 = v4 & uint64(4503599627370495)
+	l0 = l0 | uint64(4503599627370496)
+	v3 = l0
+L4:
+	if v7 != 0 {
+		goto L9
+	}
+	v7 = uint32(0)
+	l0 = v2 << (uint64(12) & 63)
+	v6 = l0
+	if int64(v6) < int64(uint64(0)) {
+		goto L10
+	}
+L11:
+	i0 = v7 + k32(4294967295)
+	v7 = i0
+	l0 = v6 << (uint64(1) & 63)
+	v6 = l0
+	if int64(v6) > int64(k64(18446744073709551615)) {
+		goto L11
+	}
+L10:
+	i1 = uint32(1) - v7
+	l1 = uint64(i1)
+	l0 = v2 << (l1 & 63)
+	v2 = l0
+	goto L8
+L9:
+	l0 = v2 & uint64(4503599627370495)
+	l0 = l0 | uint64(4503599627370496)
+	v2 = l0
+L8:
+	if int32(v5) <= int32(v7) {
+		goto L12
+	}
+L13:
+	l0 = v3 - v2
+	v6 = l0
+	if int64(v6) < int64(uint64(0)) {
+		goto L14
+	}
+	v3 = v6
+	if v6 != uint64(0) {
+		goto L14
+	}
+	d0 = float64(v0 * math.Float64frombits(0x0))
+	return d0
+L14:
+	l0 = v3 << (uint64(1) & 63)
+	v3 = l0
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	if int32(v5) > int32(v7) {
+		goto L13
+	}
+	v5 = v7
+L12:
+	l0 = v3 - v2
+	v6 = l0
+	if int64(v6) < int64(uint64(0)) {
+		goto L15
+	}
+	v3 = v6
+	if v6 != uint64(0) {
+		goto L15
+	}
+	d0 = float64(v0 * math.Float64frombits(0x0))
+	return d0
+L15:
+	if v3 <= uint64(4503599627370495) {
+		goto L17
+	}
+	v6 = v3
+	goto L16
+L17:
+L18:
+	i0 = v5 + k32(4294967295)
+	v5 = i0
+	i0 = b2i(v3 < uint64(2251799813685248))
+	v7 = i0
+	l0 = v3 << (uint64(1) & 63)
+	v6 = l0
+	v3 = v6
+	if v7 != 0 {
+		goto L18
+	}
+L16:
+	l0 = v4 & k64(9223372036854775808)
+	v3 = l0
+	if int32(v5) < int32(uint32(1)) {
+		goto L20
+	}
+	l0 = v6 + k64(18442240474082181120)
+	l1 = uint64(v5)
+	l1 = l1 << (uint64(52) & 63)
+	l0 = l0 | l1
+	v6 = l0
+	goto L19
+L20:
+	i1 = uint32(1) - v5
+	l1 = uint64(i1)
+	l0 = v6 >> (l1 & 63)
+	v6 = l0
+L19:
+	l0 = v6 | v3
+	d0 = math.Float64frombits(l0)
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn7999(m *Module, v0 float64, v1 uint32) float64 {
+	var v2 uint64
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	b := m.base
+	if m.depth++; m.depth > maxDepth {
+		panic(ErrDepth)
+	}
+	l0 = math.Float64bits(v0)
+	v2 = l0
+	l0 = v2 >> (uint64(52) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(2047)
+	v3 = i0
+	if v3 == uint32(2047) {
+		goto L1
+	}
+	if v3 != 0 {
+		goto L2
+	}
+	if v0 != math.Float64frombits(0x0) {
+		goto L3
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = uint32(0)
+	m.depth--
+	return v0
+L3:
+	d0 = float64(v0 * math.Float64frombits(0x43f0000000000000))
+	d0 = fn7999(m, d0, v1)
+	v0 = d0
+	i1 = *(*uint32)(unsafe.Add(b, v1))
+	i1 = i1 + k32(4294967232)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	m.depth--
+	return v0
+L2:
+	i1 = v3 + k32(4294966274)
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+	l0 = v2 & k64(9227875636482146303)
+	l0 = l0 | uint64(4602678819172646912)
+	d0 = math.Float64frombits(l0)
+	v0 = d0
+L1:
+	m.depth--
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn8000(m *Module, v0 float64, v1 float64) float64 {
+	var v2 uint32
+	_ = v2
+	var v3 float64
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var v5 uint64
+	_ = v5
+	var v6 float64
+	_ = v6
+	var v7 uint64
+	_ = v7
+	var v8 uint64
+	_ = v8
+	var v9 float64
+	_ = v9
+	var v10 float64
+	_ = v10
+	var v11 float64
+	_ = v11
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var d3 float64
+	_ = d3
+	var d4 float64
+	_ = d4
+	var d5 float64
+	_ = d5
+	var d6 float64
+	_ = d6
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var l0 uint64
+	_ = l0
+	var l2 uint64
+	_ = l2
+	var l3 uint64
+	_ = l3
+	d0 = math.Float64frombits(math.Float64bits(v0) &^ (1 << 63))
+	v0 = d0
+	d1 = math.Float64frombits(math.Float64bits(v1) &^ (1 << 63))
+	v1 = d1
+	l2 = math.Float64bits(v0)
+	l3 = math.Float64bits(v1)
+	i2 = b2i(l2 < l3)
+	v2 = i2
+	if v2 != 0 {
+		d0 = v0
+	} else {
+		d0 = v1
+	}
+	v3 = d0
+	l0 = math.Float64bits(v3)
+	v4 = l0
+	l0 = v4 >> (uint64(52) & 63)
+	v5 = l0
+	if v5 == uint64(2047) {
+		goto L1
+	}
+	if v2 != 0 {
+		d0 = v1
+	} else {
+		d0 = v0
+	}
+	v6 = d0
+	if !(v4 == 0) {
+		goto L2
+	}
+	return v6
+L2:
+	l0 = math.Float64bits(v6)
+	v7 = l0
+	l0 = v7 >> (uint64(52) & 63)
+	v8 = l0
+	if v8 != uint64(2047) {
+		goto L3
+	}
+	return v6
+L3:
+	i0 = uint32(v8)
+	i1 = uint32(v5)
+	i0 = i0 - i1
+	if int32(i0) < int32(uint32(65)) {
+		goto L4
+	}
+	d0 = v0 + v1
+	return d0
+L4:
+	if v7 < uint64(6908521828386340864) {
+		goto L6
+	}
+	d0 = float64(v3 * math.Float64frombits(0x1430000000000000))
+	v3 = d0
+	d0 = float64(v6 * math.Float64frombits(0x1430000000000000))
+	v6 = d0
+	v9 = math.Float64frombits(0x6bb0000000000000)
+	goto L5
+L6:
+	v9 = math.Float64frombits(0x3ff0000000000000)
+	if v4 > uint64(2580562586483294207) {
+		goto L5
+	}
+	d0 = float64(v3 * math.Float64frombits(0x6bb0000000000000))
+	v3 = d0
+	d0 = float64(v6 * math.Float64frombits(0x6bb0000000000000))
+	v6 = d0
+	v9 = math.Float64frombits(0x1430000000000000)
+L5:
+	d1 = float64(v6 * v6)
+	v10 = d1
+	d2 = float64(v3 * v3)
+	v11 = d2
+	d4 = float64(v3 * math.Float64frombits(0x41a0000002000000))
+	v0 = d4
+	d5 = v3 - v0
+	d4 = v0 + d5
+	v0 = d4
+	d3 = v3 - v0
+	v1 = d3
+	d3 = float64(v1 * v1)
+	d4 = v0 + v0
+	d4 = float64(d4 * v1)
+	d5 = float64(v0 * v0)
+	d5 = d5 - v11
+	d4 = d4 + d5
+	d3 = d3 + d4
+	d5 = float64(v6 * math.Float64frombits(0x41a0000002000000))
+	v0 = d5
+	d6 = v6 - v0
+	d5 = v0 + d6
+	v0 = d5
+	d4 = v6 - v0
+	v1 = d4
+	d4 = float64(v1 * v1)
+	d5 = v0 + v0
+	d5 = float64(d5 * v1)
+	d6 = float64(v0 * v0)
+	d6 = d6 - v10
+	d5 = d5 + d6
+	d4 = d4 + d5
+	d3 = d3 + d4
+	d2 = v11 + d3
+	d1 = v10 + d2
+	d1 = math.Sqrt(d1)
+	d0 = float64(v9 * d1)
+	v3 = d0
+L1:
+	return v3
+}
+
+//go:norace
+//go:nocheckptr
+func fn8001(m *Module, v0 float64, v1 uint32) float64 {
+	var d0 float64
+	_ = d0
+	d0 = fn8014(m, v0, v1)
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn8002(m *Module, v0 uint32) float64 {
+	var d0 float64
+	_ = d0
+	if v0 != 0 {
+		d0 = math.Float64frombits(0xfff0000000000000)
+	} else {
+		d0 = math.Float64frombits(0x7ff0000000000000)
+	}
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn8003(m *Module, v0 float64) float64 {
+	var d0 float64
+	_ = d0
+	d0 = v0 - v0
+	v0 = d0
+	d0 = v0 / v0
+	return d0
+}
+
+//go:norace
+//go:nocheckptr
+func fn8004(m *Module, v0 float64) float64 {
+	var v1 uint64
+	_ = v1
+	var v2 float64
+	_ = v2
+	var v3 float64
+	_ = v3
+	var v4 float64
+	_ = v4
+	var v5 float64
+	_ = v5
+	var v6 float64
+	_ = v6
+	var v7 float64
+	_ = v7
+	var v8 uint32
+	_ = v8
+	var v9 uint64
+	_ = v9
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var d3 float64
+	_ = d3
+	var d4 float64
+	_ = d4
+	var d5 float64
+	_ = d5
+	var d6 float64
+	_ = d6
+	var d7 float64
+	_ = d7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i3 uint32
+	_ = i3
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	var l3 uint64
+	_ = l3
+	b := m.base
+	l0 = math.Float64bits(v0)
+	v1 = l0
+	l0 = v1 + k64(13840124604862955520)
+	if l0 > uint64(854320534781951) {
+		goto L1
+	}
+	d0 = v0 + math.Float64frombits(0xbff0000000000000)
+	v0 = d0
+	d2 = float64(v0 * math.Float64frombits(0x41a0000000000000))
+	v2 = d2
+	d1 = v0 + v2
+	d1 = d1 - v2
+	v2 = d1
+	d1 = float64(v2 * v2)
+	d2 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004344))
+	v3 = d2
+	d1 = float64(d1 * v3)
+	v4 = d1
+	d0 = v0 + v4
+	v5 = d0
+	d2 = float64(v0 * v0)
+	v6 = d2
+	d1 = float64(v0 * v6)
+	v7 = d1
+	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004424))
+	d4 = float64(v7 * d5)
+	d6 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004416))
+	d5 = float64(v6 * d6)
+	d7 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004408))
+	d6 = float64(v0 * d7)
+	d7 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004400))
+	d6 = d6 + d7
+	d5 = d5 + d6
+	d4 = d4 + d5
+	d3 = float64(v7 * d4)
+	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004392))
+	d4 = float64(v6 * d5)
+	d6 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004384))
+	d5 = float64(v0 * d6)
+	d6 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004376))
+	d5 = d5 + d6
+	d4 = d4 + d5
+	d3 = d3 + d4
+	d2 = float64(v7 * d3)
+	d4 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004368))
+	d3 = float64(v6 * d4)
+	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004360))
+	d4 = float64(v0 * d5)
+	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004352))
+	d4 = d4 + d5
+	d3 = d3 + d4
+	d2 = d2 + d3
+	d1 = float64(v7 * d2)
+	d2 = v0 - v2
+	d2 = float64(d2 * v3)
+	d3 = v0 + v2
+	d2 = float64(d2 * d3)
+	d4 = v0 - v5
+	d3 = v4 + d4
+	d2 = d2 + d3
+	d1 = d1 + d2
+	d0 = v5 + d1
+	return d0
+L1:
+	l0 = v1 >> (uint64(48) & 63)
+	i0 = uint32(l0)
+	v8 = i0
+	i0 = v8 + k32(4294934544)
+	if i0 > k32(4294934559) {
+		goto L3
+	}
+	if v0 != math.Float64frombits(0x0) {
+		goto L4
+	}
+	d0 = fn8002(m, uint32(1))
+	return d0
+L4:
+	if v1 == uint64(9218868437227405312) {
+		goto L2
+	}
+	if int64(v1) < int64(uint64(0)) {
+		goto L6
+	}
+	i0 = v8 & uint32(32752)
+	if i0 != uint32(32752) {
+		goto L5
+	}
+L6:
+	d0 = fn8003(m, v0)
+	return d0
+L5:
+	d0 = float64(v0 * math.Float64frombits(0x4330000000000000))
+	l0 = math.Float64bits(d0)
+	l0 = l0 + k64(18212556893086285824)
+	v1 = l0
+L3:
+	l0 = v1 + k64(13842376404676640768)
+	v9 = l0
+	l0 = uint64(int64(v9) >> (uint64(52) & 63))
+	i0 = uint32(l0)
+	d0 = float64(int32(i0))
+	v6 = d0
+	d1 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004288))
+	d0 = float64(v6 * d1)
+	l1 = v9 >> (uint64(45) & 63)
+	i1 = uint32(l1)
+	i1 = i1 & uint32(127)
+	i1 = i1 << (uint32(4) & 31)
+	v8 = i1
+	i1 = v8 + uint32(10004440)
+	d1 = *(*float64)(unsafe.Add(b, i1))
+	d0 = d0 + d1
+	v7 = d0
+	i1 = v8 + uint32(10004432)
+	d1 = *(*float64)(unsafe.Add(b, i1))
+	l3 = v9 & k64(18442240474082181120)
+	l2 = v1 - l3
+	d2 = math.Float64frombits(l2)
+	i3 = v8 + uint32(10006480)
+	d3 = *(*float64)(unsafe.Add(b, i3))
+	d2 = d2 - d3
+	i3 = v8 + uint32(10006488)
+	d3 = *(*float64)(unsafe.Add(b, i3))
+	d2 = d2 - d3
+	d1 = float64(d1 * d2)
+	v0 = d1
+	d0 = v7 + v0
+	v3 = d0
+	d2 = float64(v0 * v0)
+	v2 = d2
+	d1 = float64(v0 * v2)
+	d4 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004336))
+	d3 = float64(v0 * d4)
+	d4 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004328))
+	d3 = d3 + d4
+	d2 = float64(v2 * d3)
+	d4 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004320))
+	d3 = float64(v0 * d4)
+	d4 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004312))
+	d3 = d3 + d4
+	d2 = d2 + d3
+	d1 = float64(d1 * d2)
+	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004304))
+	d2 = float64(v2 * d3)
+	d4 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10004296))
+	d3 = float64(v6 * d4)
+	d5 = v7 - v3
+	d4 = v0 + d5
+	d3 = d3 + d4
+	d2 = d2 + d3
+	d1 = d1 + d2
+	d0 = v3 + d1
+	v0 = d0
+L2:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn8005(m *Module, v0 float64) float64 {
+	var v1 uint64
+	_ = v1
+	var v2 uint32
+	_ = v2
+	var v3 uint64
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 float64
+	_ = v5
+	var v6 float64
+	_ = v6
+	var v7 float64
+	_ = v7
+	var v8 float64
+	_ = v8
+	var v9 float64
+	_ = v9
+	var v10 float64
+	_ = v10
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var d3 float64
+	_ = d3
+	var d4 float64
+	_ = d4
+	var d5 float64
+	_ = d5
+	var d6 float64
+	_ = d6
+	var d7 float64
+	_ = d7
+	var d8 float64
+	_ = d8
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	l0 = math.Float64bits(v0)
+	v1 = l0
+	if int64(v1) > int64(uint64(4503599627370495)) {
+		goto L4
+	}
+	if v0 != math.Float64frombits(0x0) {
+		goto L5
+	}
+	d1 = float64(v0 * v0)
+	d0 = math.Float64frombits(0xbff0000000000000) / d1
+	return d0
+L5:
+	if int64(v1) > int64(k64(18446744073709551615)) {
+		goto L3
+	}
+	d0 = v0 - v0
+	d0 = d0 / math.Float64frombits(0x0)
+	return d0
+L4:
+	if v1 > uint64(9218868437227405311) {
+		goto L1
+	}
+	v2 = k32(4294966273)
+	l0 = v1 >> (uint64(32) & 63)
+	v3 = l0
+	if v3 == uint64(1072693248) {
+		goto L6
+	}
+	i0 = uint32(v3)
+	v4 = i0
+	goto L2
+L6:
+	v4 = uint32(1072693248)
+	i0 = uint32(v1)
+	if i0 != 0 {
+		goto L2
+	}
+	return math.Float64frombits(0x0)
+L3:
+	d0 = float64(v0 * math.Float64frombits(0x4350000000000000))
+	l0 = math.Float64bits(d0)
+	v1 = l0
+	l0 = v1 >> (uint64(32) & 63)
+	i0 = uint32(l0)
+	v4 = i0
+	v2 = k32(4294966219)
+L2:
+	i1 = v4 + uint32(614242)
+	v4 = i1
+	i1 = v4 >> (uint32(20) & 31)
+	i0 = v2 + i1
+	d0 = float64(int32(i0))
+	v5 = d0
+	d0 = float64(v5 * math.Float64frombits(0x3fd34413509f6000))
+	v6 = d0
+	i1 = v4 & uint32(1048575)
+	i1 = i1 + uint32(1072079006)
+	l1 = uint64(i1)
+	l1 = l1 << (uint64(32) & 63)
+	l2 = v1 & uint64(4294967295)
+	l1 = l1 | l2
+	d1 = math.Float64frombits(l1)
+	d1 = d1 + math.Float64frombits(0xbff0000000000000)
+	v0 = d1
+	d3 = float64(v0 * math.Float64frombits(0x3fe0000000000000))
+	d2 = float64(v0 * d3)
+	v7 = d2
+	d1 = v0 - v7
+	l1 = math.Float64bits(d1)
+	l1 = l1 & k64(18446744069414584320)
+	d1 = math.Float64frombits(l1)
+	v8 = d1
+	d1 = float64(v8 * math.Float64frombits(0x3fdbcb7b15200000))
+	v9 = d1
+	d0 = v6 + v9
+	v10 = d0
+	d2 = v6 - v10
+	d1 = v9 + d2
+	d3 = v0 + math.Float64frombits(0x4000000000000000)
+	d2 = v0 / d3
+	v6 = d2
+	d4 = float64(v6 * v6)
+	v9 = d4
+	d4 = float64(v9 * v9)
+	d2 = v6
+	v6 = d4
+	d6 = float64(v6 * math.Float64frombits(0x3fc39a09d078c69f))
+	d6 = d6 + math.Float64frombits(0x3fcc71c51d8e78af)
+	d5 = float64(v6 * d6)
+	d5 = d5 + math.Float64frombits(0x3fd999999997fa04)
+	d4 = float64(v6 * d5)
+	d8 = float64(v6 * math.Float64frombits(0x3fc2f112df3e5244))
+	d8 = d8 + math.Float64frombits(0x3fc7466496cb03de)
+	d7 = float64(v6 * d8)
+	d7 = d7 + math.Float64frombits(0x3fd2492494229359)
+	d6 = float64(v6 * d7)
+	d6 = d6 + math.Float64frombits(0x3fe5555555555593)
+	d5 = float64(v9 * d6)
+	d4 = d4 + d5
+	d3 = v7 + d4
+	d2 = float64(d2 * d3)
+	d3 = v0 - v8
+	d3 = d3 - v7
+	d2 = d2 + d3
+	v0 = d2
+	d2 = float64(v0 * math.Float64frombits(0x3fdbcb7b15200000))
+	d3 = float64(v5 * math.Float64frombits(0x3d59fef311f12b36))
+	d4 = v0 + v8
+	d4 = float64(d4 * math.Float64frombits(0x3dbb9438ca9aadd5))
+	d3 = d3 + d4
+	d2 = d2 + d3
+	d1 = d1 + d2
+	d0 = v10 + d1
+	v0 = d0
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn8006(m *Module, v0 float64) float64 {
+	var v1 uint64
+	_ = v1
+	var v2 float64
+	_ = v2
+	var v3 float64
+	_ = v3
+	var v4 float64
+	_ = v4
+	var v5 uint32
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 float64
+	_ = v7
+	var v8 float64
+	_ = v8
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var d3 float64
+	_ = d3
+	var d4 float64
+	_ = d4
+	var d5 float64
+	_ = d5
+	var d6 float64
+	_ = d6
+	var d7 float64
+	_ = d7
+	var d8 float64
+	_ = d8
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	l0 = math.Float64bits(v0)
+	v1 = l0
+	if int64(v1) > int64(uint64(4601133429810003967)) {
+		goto L4
+	}
+	if v1 < k64(13830554455654793216) {
+		goto L5
+	}
+	v2 = math.Float64frombits(0xfff0000000000000)
+	if v0 == math.Float64frombits(0xbff0000000000000) {
+		goto L1
+	}
+	d0 = v0 - v0
+	d0 = d0 / math.Float64frombits(0x0)
+	return d0
+L5:
+	l0 = v1 >> (uint64(31) & 63)
+	i0 = uint32(l0)
+	if i0 >= uint32(2034237440) {
+		goto L6
+	}
+	return v0
+L6:
+	v3 = math.Float64frombits(0x0)
+	if v1 >= k64(13822319959671308288) {
+		goto L3
+	}
+	v4 = math.Float64frombits(0x0)
+	goto L2
+L4:
+	if v1 <= uint64(9218868437227405311) {
+		goto L3
+	}
+	return v0
+L3:
+	d0 = v0 + math.Float64frombits(0x3ff0000000000000)
+	v2 = d0
+	l0 = math.Float64bits(v2)
+	v1 = l0
+	l0 = v1 >> (uint64(32) & 63)
+	i0 = uint32(l0)
+	i0 = i0 + uint32(614242)
+	v5 = i0
+	i0 = v5 >> (uint32(20) & 31)
+	i0 = i0 + k32(4294966273)
+	v6 = i0
+	v3 = math.Float64frombits(0x0)
+	if v5 > uint32(1129316351) {
+		goto L7
+	}
+	d0 = v0 - v2
+	d0 = d0 + math.Float64frombits(0x3ff0000000000000)
+	d2 = v2 + math.Float64frombits(0xbff0000000000000)
+	d1 = v0 - d2
+	if !(v5 > uint32(1074790399)) {
+		d0 = d1
+	}
+	d0 = d0 / v2
+	v3 = d0
+L7:
+	i0 = v5 & uint32(1048575)
+	i0 = i0 + uint32(1072079006)
+	l0 = uint64(i0)
+	l0 = l0 << (uint64(32) & 63)
+	l1 = v1 & uint64(4294967295)
+	l0 = l0 | l1
+	d0 = math.Float64frombits(l0)
+	d0 = d0 + math.Float64frombits(0xbff0000000000000)
+	v0 = d0
+	d0 = float64(int32(v6))
+	v4 = d0
+L2:
+	d0 = float64(v4 * math.Float64frombits(0x3fe62e42fee00000))
+	d3 = v0 + math.Float64frombits(0x4000000000000000)
+	d2 = v0 / d3
+	v2 = d2
+	d4 = float64(v0 * math.Float64frombits(0x3fe0000000000000))
+	d3 = float64(v0 * d4)
+	v7 = d3
+	d4 = float64(v2 * v2)
+	v8 = d4
+	d4 = float64(v8 * v8)
+	d2 = v2
+	v2 = d4
+	d6 = float64(v2 * math.Float64frombits(0x3fc39a09d078c69f))
+	d6 = d6 + math.Float64frombits(0x3fcc71c51d8e78af)
+	d5 = float64(v2 * d6)
+	d5 = d5 + math.Float64frombits(0x3fd999999997fa04)
+	d4 = float64(v2 * d5)
+	d8 = float64(v2 * math.Float64frombits(0x3fc2f112df3e5244))
+	d8 = d8 + math.Float64frombits(0x3fc7466496cb03de)
+	d7 = float64(v2 * d8)
+	d7 = d7 + math.Float64frombits(0x3fd2492494229359)
+	d6 = float64(v2 * d7)
+	d6 = d6 + math.Float64frombits(0x3fe5555555555593)
+	d5 = float64(v8 * d6)
+	d4 = d4 + d5
+	d3 = v7 + d4
+	d2 = float64(d2 * d3)
+	d3 = float64(v4 * math.Float64frombits(0x3dea39ef35793c76))
+	d3 = d3 + v3
+	d2 = d2 + d3
+	d2 = d2 - v7
+	d1 = v0 + d2
+	d0 = d0 + d1
+	v2 = d0
+L1:
+	return v2
+}
+
+//go:norace
+//go:nocheckptr
+func fn8007(m *Module, v0 float64) float64 {
+	var v1 uint64
+	_ = v1
+	var v2 float64
+	_ = v2
+	var v3 float64
+	_ = v3
+	var v4 float64
+	_ = v4
+	var v5 float64
+	_ = v5
+	var v6 float64
+	_ = v6
+	var v7 float64
+	_ = v7
+	var v8 float64
+	_ = v8
+	var v9 uint32
+	_ = v9
+	var v10 uint64
+	_ = v10
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var d3 float64
+	_ = d3
+	var d4 float64
+	_ = d4
+	var d5 float64
+	_ = d5
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i4 uint32
+	_ = i4
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	var l3 uint64
+	_ = l3
+	var l4 uint64
+	_ = l4
+	b := m.base
+	l0 = math.Float64bits(v0)
+	v1 = l0
+	l0 = v1 + k64(13839943533336723456)
+	if l0 > uint64(581272283906047) {
+		goto L1
+	}
+	d0 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002096))
+	v2 = d0
+	d1 = v0 + math.Float64frombits(0xbff0000000000000)
+	v0 = d1
+	l1 = math.Float64bits(v0)
+	l1 = l1 & k64(18446744069414584320)
+	d1 = math.Float64frombits(l1)
+	v3 = d1
+	d0 = float64(v2 * v3)
+	v4 = d0
+	d1 = float64(v0 * v0)
+	v5 = d1
+	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002168))
+	d2 = float64(v0 * d3)
+	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002160))
+	d2 = d2 + d3
+	d1 = float64(v5 * d2)
+	v6 = d1
+	d0 = v4 + v6
+	v7 = d0
+	d1 = float64(v5 * v5)
+	v8 = d1
+	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002232))
+	d4 = float64(v0 * d5)
+	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002224))
+	d4 = d4 + d5
+	d3 = float64(v5 * d4)
+	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002216))
+	d4 = float64(v0 * d5)
+	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002208))
+	d4 = d4 + d5
+	d3 = d3 + d4
+	d2 = float64(v8 * d3)
+	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002200))
+	d4 = float64(v0 * d5)
+	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002192))
+	d4 = d4 + d5
+	d3 = float64(v5 * d4)
+	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002184))
+	d4 = float64(v0 * d5)
+	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002176))
+	d4 = d4 + d5
+	d3 = d3 + d4
+	d2 = d2 + d3
+	d1 = float64(v8 * d2)
+	d2 = v0 - v3
+	d2 = float64(d2 * v2)
+	d4 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002104))
+	d3 = float64(v0 * d4)
+	d2 = d2 + d3
+	d4 = v4 - v7
+	d3 = v6 + d4
+	d2 = d2 + d3
+	d1 = d1 + d2
+	d0 = v7 + d1
+	return d0
+L1:
+	l0 = v1 >> (uint64(48) & 63)
+	i0 = uint32(l0)
+	v9 = i0
+	i0 = v9 + k32(4294934544)
+	if i0 > k32(4294934559) {
+		goto L3
+	}
+	if v0 != math.Float64frombits(0x0) {
+		goto L4
+	}
+	d0 = fn8002(m, uint32(1))
+	return d0
+L4:
+	if v1 == uint64(9218868437227405312) {
+		goto L2
+	}
+	if int64(v1) < int64(uint64(0)) {
+		goto L6
+	}
+	i0 = v9 & uint32(32752)
+	if i0 != uint32(32752) {
+		goto L5
+	}
+L6:
+	d0 = fn8003(m, v0)
+	return d0
+L5:
+	d0 = float64(v0 * math.Float64frombits(0x4330000000000000))
+	l0 = math.Float64bits(d0)
+	l0 = l0 + k64(18212556893086285824)
+	v1 = l0
+L3:
+	l0 = v1 + k64(13842376404676640768)
+	v10 = l0
+	l0 = v10 >> (uint64(46) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(63)
+	i0 = i0 << (uint32(4) & 31)
+	v9 = i0
+	i0 = v9 + uint32(10002248)
+	d0 = *(*float64)(unsafe.Add(b, i0))
+	l1 = uint64(int64(v10) >> (uint64(52) & 63))
+	i1 = uint32(l1)
+	d1 = float64(int32(i1))
+	d0 = d0 + d1
+	v2 = d0
+	d1 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002096))
+	v3 = d1
+	i2 = v9 + uint32(10002240)
+	d2 = *(*float64)(unsafe.Add(b, i2))
+	l4 = v10 & k64(18442240474082181120)
+	l3 = v1 - l4
+	d3 = math.Float64frombits(l3)
+	i4 = v9 + uint32(10003264)
+	d4 = *(*float64)(unsafe.Add(b, i4))
+	d3 = d3 - d4
+	i4 = v9 + uint32(10003272)
+	d4 = *(*float64)(unsafe.Add(b, i4))
+	d3 = d3 - d4
+	d2 = float64(d2 * d3)
+	v0 = d2
+	l2 = math.Float64bits(v0)
+	l2 = l2 & k64(18446744069414584320)
+	d2 = math.Float64frombits(l2)
+	v4 = d2
+	d1 = float64(v3 * v4)
+	v6 = d1
+	d0 = v2 + v6
+	v7 = d0
+	d1 = float64(v0 * v0)
+	v5 = d1
+	d2 = float64(v5 * v5)
+	d4 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002152))
+	d3 = float64(v0 * d4)
+	d4 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002144))
+	d3 = d3 + d4
+	d2 = float64(d2 * d3)
+	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002136))
+	d4 = float64(v0 * d5)
+	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002128))
+	d4 = d4 + d5
+	d3 = float64(v5 * d4)
+	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002120))
+	d4 = float64(v0 * d5)
+	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002112))
+	d4 = d4 + d5
+	d3 = d3 + d4
+	d2 = d2 + d3
+	d1 = float64(v5 * d2)
+	d2 = v0 - v4
+	d2 = float64(d2 * v3)
+	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10002104))
+	d3 = float64(d3 * v0)
+	d2 = d2 + d3
+	d4 = v2 - v7
+	d3 = v6 + d4
+	d2 = d2 + d3
+	d1 = d1 + d2
+	d0 = v7 + d1
+	v0 = d0
+L2:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn8008(m *Module, v0 float64, v1 uint32) float64 {
+	var v2 uint64
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint64
+	_ = v5
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var i0 uint32
+	_ = i0
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	b := m.base
+	l0 = math.Float64bits(v0)
+	v2 = l0
+	l0 = v2 >> (uint64(52) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(2047)
+	v3 = i0
+	i0 = v3 + k32(4294966273)
+	v4 = i0
+	if v3 < uint32(1075) {
+		goto L2
+	}
+	*(*float64)(unsafe.Add(b, v1)) = v0
+	l0 = v2 & uint64(4503599627370495)
+	if l0 == 0 {
+		goto L3
+	}
+	if v4 == uint32(1024) {
+		goto L1
+	}
+L3:
+	l0 = v2 & k64(9223372036854775808)
+	d0 = math.Float64frombits(l0)
+	return d0
+L2:
+	if v3 > uint32(1022) {
+		goto L4
+	}
+	l1 = v2 & k64(9223372036854775808)
+	*(*uint64)(unsafe.Add(b, v1)) = l1
+	return v0
+L4:
+	l1 = uint64(v4)
+	v5 = l1
+	l0 = v2 << (v5 & 63)
+	l0 = l0 & uint64(4503599627370495)
+	if l0 != uint64(0) {
+		goto L5
+	}
+	*(*float64)(unsafe.Add(b, v1)) = v0
+	l0 = v2 & k64(9223372036854775808)
+	d0 = math.Float64frombits(l0)
+	return d0
+L5:
+	l1 = uint64(int64(k64(18442240474082181120)) >> (v5 & 63))
+	l1 = l1 & v2
+	v2 = l1
+	*(*uint64)(unsafe.Add(b, v1)) = v2
+	d1 = math.Float64frombits(v2)
+	d0 = v0 - d1
+	v0 = d0
+L1:
+	return v0
+}
+
+//go:norace
+//go:nocheckptr
+func fn8009(m *Module, v0 float64, v1 float64) float64 {
+	var v2 uint64
+	_ = v2
+	var v3 uint64
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var v5 uint64
+	_ = v5
+	var d0 float64
+	_ = d0
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	i0 = b2i(v0 == v0)
+	i1 = b2i(v1 == v1)
+	i0 = i0 & i1
+	if i0 != 0 {
+		goto L1
+	}
+	d0 = v0 + v1
+	return d0
+L1:
+	l0 = math.Float64bits(v0)
+	v2 = l0
+	l1 = math.Float64bits(v1)
+	v3 = l1
+	if v2 == v3 {
+		goto L2
+	}
+	l0 = v3 & uint64(9223372036854775807)
+	v4 = l0
+	l0 = v2 & uint64(9223372036854775807)
+	v5 = l0
+	if v5 != uint64(0) {
+		goto L4
+	}
+	if v4 == 0 {
+		goto L2
+	}
+	l0 = v3 & k64(9223372036854775808)
+	l0 = l0 | uint64(1)
+	v2 = l0
+	goto L3
+L4:
+	if v5 > v4 {
+		goto L6
+	}
+	l0 = v3 ^ v2
+	if int64(l0) > int64(k64(18446744073709551615)) {
+		goto L5
+	}
+L6:
+	l0 = v2 + k64(18446744073709551615)
+	v2 = l0
+	goto L3
+L5:
+	l0 = v2 + uint64(1)
+	v2 = l0
+L3:
+	d0 = math.Float64frombits(v2)
+	v1 = d0
+L2:
+	return v1
+}
+
+//go:norace
+//go:nocheckptr
+func fn8010(m *Module, v0 float64, v1 float64) float64 {
+	var v2 uint64
+	_ = v2
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint64
+	_ = v5
+	var v6 uint32
+	_ = v6
+	var v7 uint32
+	_ = v7
+	var v8 uint64
+	_ = v8
+	var v9 float64
+	_ = v9
+	var v10 float64
+	_ = v10
+	var v11 float64
+	_ = v11
+	var v12 float64
+	_ = v12
+	var v13 float64
+	_ = v13
+	var v14 float64
+	_ = v14
+	var v15 float64
+	_ = v15
+	var v16 float64
+	_ = v16
+	var v17 float64
+	_ = v17
+	var d0 float64
+	_ = d0
+	var d1 float64
+	_ = d1
+	var d2 float64
+	_ = d2
+	var d3 float64
+	_ = d3
+	var d4 float64
+	_ = d4
+	var d5 float64
+	_ = d5
+	var d6 float64
+	_ = d6
+	var d7 float64
+	_ = d7
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var i5 uint32
+	_ = i5
+	var l0 uint64
+	_ = l0
+	var l1 uint64
+	_ = l1
+	var l2 uint64
+	_ = l2
+	b := m.base
+	l0 = math.Float64bits(v1)
+	v2 = l0
+	l0 = v2 >> (uint64(52) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(2047)
+	v3 = i0
+	i0 = v3 + k32(4294966210)
+	v4 = i0
+	l0 = math.Float64bits(v0)
+	v5 = l0
+	l0 = v5 >> (uint64(52) & 63)
+	i0 = uint32(l0)
+	v6 = i0
+	i0 = v6 + k32(4294965249)
+	if i0 < k32(4294965250) {
+		goto L3
+	}
+	v7 = uint32(0)
+	if v4 > k32(4294967167) {
+		goto L2
+	}
+L3:
+	l0 = v2 << (uint64(1) & 63)
+	v8 = l0
+	l0 = v8 + k64(18446744073709551615)
+	if l0 < k64(18437736874454810623) {
+		goto L4
+	}
+	v9 = math.Float64frombits(0x3ff0000000000000)
+	if v5 == uint64(4607182418800017408) {
+		goto L1
+	}
+	if v8 == 0 {
+		goto L1
+	}
+	l0 = v5 << (uint64(1) & 63)
+	v5 = l0
+	if v5 > k64(18437736874454810624) {
+		goto L6
+	}
+	if v8 < k64(18437736874454810625) {
+		goto L5
+	}
+L6:
+	d0 = v0 + v1
+	return d0
+L5:
+	if v5 == uint64(9214364837600034816) {
+		goto L1
+	}
+	d1 = float64(v1 * v1)
+	i2 = b2i(v5 < uint64(9214364837600034816))
+	i3 = b2i(int64(v2) < int64(uint64(0)))
+	i2 = i2 ^ i3
+	if i2 != 0 {
+		d0 = math.Float64frombits(0x0)
+	} else {
+		d0 = d1
+	}
+	return d0
+L4:
+	l0 = v5 << (uint64(1) & 63)
+	l0 = l0 + k64(18446744073709551615)
+	if l0 < k64(18437736874454810623) {
+		goto L7
+	}
+	d0 = float64(v0 * v0)
+	v9 = d0
+	if int64(v5) > int64(k64(18446744073709551615)) {
+		goto L8
+	}
+	d0 = math.Float64frombits(math.Float64bits(v9) ^ (1 << 63))
+	i2 = fn8011(m, v2)
+	if !(i2 == uint32(1)) {
+		d0 = v9
+	}
+	v9 = d0
+L8:
+	if int64(v2) > int64(k64(18446744073709551615)) {
+		goto L1
+	}
+	d0 = math.Float64frombits(0x3ff0000000000000) / v9
+	return d0
+L7:
+	v7 = uint32(0)
+	if int64(v5) > int64(k64(18446744073709551615)) {
+		goto L9
+	}
+	i0 = fn8011(m, v2)
+	v7 = i0
+	if v7 != 0 {
+		goto L10
+	}
+	d0 = fn8003(m, v0)
+	return d0
+L10:
+	i0 = v6 & uint32(2047)
+	v6 = i0
+	l0 = math.Float64bits(v0)
+	l0 = l0 & uint64(9223372036854775807)
+	v5 = l0
+	i0 = b2i(v7 == uint32(1))
+	i0 = i0 << (uint32(18) & 31)
+	v7 = i0
+L9:
+	if v4 > k32(4294967167) {
+		goto L11
+	}
+	v9 = math.Float64frombits(0x3ff0000000000000)
+	if v5 == uint64(4607182418800017408) {
+		goto L1
+	}
+	if v3 < uint32(958) {
+		goto L1
+	}
+	i0 = b2i(int64(v2) < int64(uint64(0)))
+	i1 = b2i(v5 > uint64(4607182418800017408))
+	if i0 == i1 {
+		goto L12
+	}
+	d0 = fn7991(m, uint32(0))
+	return d0
+L12:
+	d0 = fn7990(m, uint32(0))
+	return d0
+L11:
+	if v6 != 0 {
+		goto L2
+	}
+	d0 = float64(v0 * math.Float64frombits(0x4330000000000000))
+	l0 = math.Float64bits(d0)
+	l0 = l0 & uint64(9223372036854775807)
+	l0 = l0 + k64(18212556893086285824)
+	v5 = l0
+L2:
+	l0 = v2 & k64(18446744073575333888)
+	d0 = math.Float64frombits(l0)
+	v10 = d0
+	l2 = v5 + k64(13842212212371881984)
+	v2 = l2
+	l2 = v2 & k64(18442240474082181120)
+	l1 = v5 - l2
+	v5 = l1
+	l1 = v5 + uint64(2147483648)
+	l1 = l1 & k64(18446744069414584320)
+	d1 = math.Float64frombits(l1)
+	v9 = d1
+	l2 = v2 >> (uint64(45) & 63)
+	i2 = uint32(l2)
+	i2 = i2 & uint32(127)
+	i2 = i2 << (uint32(5) & 31)
+	v4 = i2
+	i2 = v4 + uint32(10008600)
+	d2 = *(*float64)(unsafe.Add(b, i2))
+	v11 = d2
+	d1 = float64(v9 * v11)
+	d1 = d1 + math.Float64frombits(0xbff0000000000000)
+	v0 = d1
+	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10008544))
+	v12 = d3
+	d2 = float64(v0 * v12)
+	v13 = d2
+	d1 = float64(v0 * v13)
+	v14 = d1
+	l2 = uint64(int64(v2) >> (uint64(52) & 63))
+	i2 = uint32(l2)
+	d2 = float64(int32(i2))
+	v15 = d2
+	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10008528))
+	d2 = float64(v15 * d3)
+	i3 = v4 + uint32(10008616)
+	d3 = *(*float64)(unsafe.Add(b, i3))
+	d2 = d2 + d3
+	v16 = d2
+	d5 = math.Float64frombits(v5)
+	d5 = d5 - v9
+	d4 = float64(v11 * d5)
+	v17 = d4
+	d3 = v0 + v17
+	v0 = d3
+	d2 = v16 + v0
+	v9 = d2
+	d1 = v14 + v9
+	v11 = d1
+	d3 = v9 - v11
+	d2 = v14 + d3
+	d5 = float64(v12 * v0)
+	v12 = d5
+	d4 = v13 + v12
+	d3 = float64(v17 * d4)
+	d5 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10008536))
+	d4 = float64(v15 * d5)
+	i5 = v4 + uint32(10008624)
+	d5 = *(*float64)(unsafe.Add(b, i5))
+	d4 = d4 + d5
+	d6 = v16 - v9
+	d5 = v0 + d6
+	d4 = d4 + d5
+	d3 = d3 + d4
+	d2 = d2 + d3
+	d4 = float64(v0 * v12)
+	v9 = d4
+	d3 = float64(v0 * v9)
+	d7 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10008592))
+	d6 = float64(v0 * d7)
+	d7 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10008584))
+	d6 = d6 + d7
+	d5 = float64(v9 * d6)
+	d7 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10008576))
+	d6 = float64(v0 * d7)
+	d7 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10008568))
+	d6 = d6 + d7
+	d5 = d5 + d6
+	d4 = float64(v9 * d5)
+	d6 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10008560))
+	d5 = float64(v0 * d6)
+	d6 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+10008552))
+	d5 = d5 + d6
+	d4 = d4 + d5
+	d3 = float64(d3 * d4)
+	d2 = d2 + d3
+	v13 = d2
+	d1 = v11 + v13
+	v0 = d1
+	l1 = math.Float64bits(v0)
+	l1 = l1 & k64(18446744073575333888)
+	d1 = math.Float64frombits(l1)
+	v9 = d1
+	d0 = float64(v10 * v9)
+	v12 = d0
+	l0 = math.Float64bits(v12)
+	v5 = l0
+	l0 = v5 >> (uint64(52) & 63)
+	i0 = uint32(l0)
+	i0 = i0 & uint32(2047)
+	v4 = i0
+	i0 = v4 + k32(4294966327)
+	if i0 < uint32(63) {
+		goto L13
+	}
+	if v4 > uint32(968) {
+		goto L14
+	}
+	if v7 != 0 {
+		d0 = math.Float64frombits(0xbff0000000000000)
+	} else {
+		d0 = math.Float64frombits(0x3ff0000000000000)
+	}
+	return d0
+L14:
+	i0 = b2i(v4 < uint32(1033))
+	v6 = i0
+	v4 = uint32(0)
+	if v6 != 0 {
+		goto L13
+	}
+	if int64(v5) > int64(k64(18446744073709551615)) {
+		goto L15
+	}
+	d0 = fn7990(m, v7)
+	return d0
+L15:
+	d0 = fn7991(m, v7)
+	return d0
+L13:
+	d0 = v1 - v10
+	d0 = float64(d0 * v9)
+	d2 = v11 - v0
+	d1 = v13 + d2
+	d2 = v0 - v9
+	d1 = d1 + d2
+	d1 = float64(d1 * v1)
+	d0 = d0 + d1
+	d2 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999936))
+	d1 = float64(v12 * d2)
+	d2 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999944))
+	v0 = d2
+	d1 = d1 + v0
+	v9 = d1
+	d1 = v9 - v0
+	v0 = d1
+	d2 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999960))
+	d1 = float64(v0 * d2)
+	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999952))
+	d2 = float64(v0 * d3)
+	d2 = d2 + v12
+	d1 = d1 + d2
+	d0 = d0 + d1
+	v0 = d0
+	d0 = float64(v0 * v0)
+	v1 = d0
+	d0 = float64(v1 * v1)
+	d2 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999992))
+	d1 = float64(v0 * d2)
+	d2 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999984))
+	d1 = d1 + d2
+	d0 = float64(d0 * d1)
+	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999976))
+	d2 = float64(v0 * d3)
+	d3 = *(*float64)(unsafe.Add(b, uint64(uint32(0))+9999968))
+	d2 = d2 + d3
+	d1 = float64(v1 * d2)
+	l2 = math.Float64bits(v9)
+	v5 = l2
+	i2 = uint32(v5)
+	i2 = i2 << (uint32(4) & 31)
+	i2 = i2 & uint32(2032)
+	v6 = i2
+	i2 = v6 + uint32(10000048)
+	d2 = *(*float64)(unsafe.Add(b, i2))
+	d2 = d2 + v0
+	d1 = d1 + d2
+	d0 = d0 + d1
+	v0 = d0
+	i0 = v6 + uint32(10000056)
+	l0 = *(*uint64)(unsafe.Add(b, i0))
+	l2 = uint64(v7)
+	l1 = v5 + l2
+	l1 = l1 << (uint64(45) & 63)
+	l0 = l0 + l1
+	v2 = l0
+	if v4 != 0 {
+		goto L16
+	}
+	d0 = fn8012(m, v0, v2, v5)
+	return d0
+L16:
+	d0 = math.Float64frombits(v2)
+	v1 = d0
+	d0 = float64(v1 * v0)
+	d0 = d0 + v1
+	v9 = d0
+L1:
+	return v9
+}
+
+//go:norace
+//go:nocheckptr
+func fn8011(m *Module, v0 uint64) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -66,7 +18423,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8011(m *Module, v0 float64, v1 uint64, v2 uint64) float64 {
+func fn8012(m *Module, v0 float64, v1 uint64, v2 uint64) float64 {
 	var v3 float64
 	_ = v3
 	var v4 float64
@@ -140,7 +18497,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn8012(m *Module, v0 float64) float64 {
+func fn8013(m *Module, v0 float64) float64 {
 	var v1 uint64
 	_ = v1
 	var v2 uint32
@@ -201,7 +18558,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8013(m *Module, v0 float64, v1 uint32) float64 {
+func fn8014(m *Module, v0 float64, v1 uint32) float64 {
 	var d0 float64
 	_ = d0
 	var d1 float64
@@ -267,7 +18624,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8014(m *Module, v0 float64) float64 {
+func fn8015(m *Module, v0 float64) float64 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -296,7 +18653,7 @@ func fn8014(m *Module, v0 float64) float64 {
 	if v2 < uint32(1045430272) {
 		goto L1
 	}
-	d0 = fn7981(m, v0, math.Float64frombits(0x0), uint32(0))
+	d0 = fn7982(m, v0, math.Float64frombits(0x0), uint32(0))
 	v0 = d0
 	goto L1
 L2:
@@ -307,7 +18664,7 @@ L2:
 	v0 = d0
 	goto L1
 L3:
-	i0 = fn7980(m, v0, v1)
+	i0 = fn7981(m, v0, v1)
 	v2 = i0
 	d0 = *(*float64)(unsafe.Add(b, uint64(v1)+8))
 	v0 = d0
@@ -325,20 +18682,20 @@ L3:
 		goto L7
 	}
 L7:
-	d0 = fn7981(m, v3, v0, uint32(1))
+	d0 = fn7982(m, v3, v0, uint32(1))
 	v0 = d0
 	goto L1
 L6:
-	d0 = fn7978(m, v3, v0)
+	d0 = fn7979(m, v3, v0)
 	v0 = d0
 	goto L1
 L5:
-	d0 = fn7981(m, v3, v0, uint32(1))
+	d0 = fn7982(m, v3, v0, uint32(1))
 	d0 = math.Float64frombits(math.Float64bits(d0) ^ (1 << 63))
 	v0 = d0
 	goto L1
 L4:
-	d0 = fn7978(m, v3, v0)
+	d0 = fn7979(m, v3, v0)
 	d0 = math.Float64frombits(math.Float64bits(d0) ^ (1 << 63))
 	v0 = d0
 L1:
@@ -349,7 +18706,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8015(m *Module, v0 float64) float64 {
+func fn8016(m *Module, v0 float64) float64 {
 	var v1 float64
 	_ = v1
 	var v2 float64
@@ -375,7 +18732,7 @@ func fn8015(m *Module, v0 float64) float64 {
 	if v3 > uint64(4649454526309335039) {
 		goto L2
 	}
-	d0 = fn7995(m, v2)
+	d0 = fn7996(m, v2)
 	v2 = d0
 	if v3 > uint64(4607182418800017407) {
 		goto L3
@@ -398,7 +18755,7 @@ L3:
 	return d0
 L2:
 	d0 = v1 + v1
-	d1 = fn7983(m, v2)
+	d1 = fn7984(m, v2)
 	d0 = float64(d0 * d1)
 	v0 = d0
 L1:
@@ -407,7 +18764,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8016(m *Module, v0 float64, v1 float64, v2 uint32) float64 {
+func fn8017(m *Module, v0 float64, v1 float64, v2 uint32) float64 {
 	var v3 uint64
 	_ = v3
 	var v4 uint32
@@ -572,7 +18929,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn8017(m *Module, v0 float64) float64 {
+func fn8018(m *Module, v0 float64) float64 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -603,7 +18960,7 @@ func fn8017(m *Module, v0 float64) float64 {
 	if v2 < uint32(1044381696) {
 		goto L1
 	}
-	d0 = fn8016(m, v0, math.Float64frombits(0x0), uint32(0))
+	d0 = fn8017(m, v0, math.Float64frombits(0x0), uint32(0))
 	v0 = d0
 	goto L1
 L2:
@@ -614,12 +18971,12 @@ L2:
 	v0 = d0
 	goto L1
 L3:
-	i0 = fn7980(m, v0, v1)
+	i0 = fn7981(m, v0, v1)
 	v2 = i0
 	d0 = *(*float64)(unsafe.Add(b, v1))
 	d1 = *(*float64)(unsafe.Add(b, uint64(v1)+8))
 	i2 = v2 & uint32(1)
-	d0 = fn8016(m, d0, d1, i2)
+	d0 = fn8017(m, d0, d1, i2)
 	v0 = d0
 L1:
 	i0 = v1 + uint32(16)
@@ -629,7 +18986,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8018(m *Module, v0 float64) float64 {
+func fn8019(m *Module, v0 float64) float64 {
 	var v1 float64
 	_ = v1
 	var v2 uint64
@@ -660,7 +19017,7 @@ func fn8018(m *Module, v0 float64) float64 {
 	goto L1
 L3:
 	d2 = v1 + v1
-	d2 = fn7995(m, d2)
+	d2 = fn7996(m, d2)
 	d2 = d2 + math.Float64frombits(0x4000000000000000)
 	d1 = math.Float64frombits(0x4000000000000000) / d2
 	d0 = math.Float64frombits(0x3ff0000000000000) - d1
@@ -671,7 +19028,7 @@ L2:
 		goto L4
 	}
 	d0 = v1 + v1
-	d0 = fn7995(m, d0)
+	d0 = fn7996(m, d0)
 	v1 = d0
 	d1 = v1 + math.Float64frombits(0x4000000000000000)
 	d0 = v1 / d1
@@ -682,7 +19039,7 @@ L4:
 		goto L1
 	}
 	d0 = float64(v1 * math.Float64frombits(0xc000000000000000))
-	d0 = fn7995(m, d0)
+	d0 = fn7996(m, d0)
 	v1 = d0
 	d0 = math.Float64frombits(math.Float64bits(v1) ^ (1 << 63))
 	d1 = v1 + math.Float64frombits(0x4000000000000000)
@@ -699,7 +19056,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8019(m *Module, v0 uint32) uint32 {
+func fn8020(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -748,7 +19105,7 @@ func fn8019(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn8020(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn8021(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -765,7 +19122,7 @@ func fn8020(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if v3 != 0 {
 		i0 = v3
 	} else {
-		i0 = uint32(10523600)
+		i0 = uint32(10523616)
 	}
 	v4 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v4))
@@ -803,13 +19160,13 @@ L8:
 	i0 = b2i(v3 != uint32(0))
 	return i0
 L7:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523436))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523452))
 	v7 = i0
 	if v7 != 0 {
 		goto L9
 	}
-	v7 = uint32(10523412)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523436)) = uint32(10523412)
+	v7 = uint32(10523428)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523452)) = uint32(10523428)
 L9:
 	i0 = *(*uint32)(unsafe.Add(b, v7))
 	if i0 != 0 {
@@ -887,7 +19244,7 @@ L12:
 		goto L11
 	}
 L3:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(25)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(25)
 	*(*uint32)(unsafe.Add(b, v4)) = uint32(0)
 	v5 = k32(4294967295)
 L2:
@@ -899,7 +19256,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8021(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn8022(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -939,13 +19296,13 @@ L12:
 	v3 = v2
 	goto L10
 L11:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523436))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523452))
 	v3 = i0
 	if v3 != 0 {
 		goto L13
 	}
-	v3 = uint32(10523412)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523436)) = uint32(10523412)
+	v3 = uint32(10523428)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523452)) = uint32(10523428)
 L13:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	if i0 != 0 {
@@ -992,7 +19349,7 @@ L15:
 	v6 = uint32(0)
 	goto L6
 L14:
-	i0 = fn8105(m, v4)
+	i0 = fn8106(m, v4)
 	return i0
 L10:
 	v6 = uint32(1)
@@ -1292,7 +19649,7 @@ L48:
 	v0 = i0
 	goto L46
 L47:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(25)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(25)
 	i0 = v4 + k32(4294967295)
 	v4 = i0
 	goto L2
@@ -1321,7 +19678,7 @@ L51:
 	i0 = v2 - v3
 	return i0
 L3:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(25)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(25)
 	if v0 == 0 {
 		goto L1
 	}
@@ -1333,7 +19690,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8022(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8023(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -1347,7 +19704,7 @@ func fn8022(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
 	i1 = v3 + uint32(12)
-	i0 = fn8021(m, v0, i1, v2, uint32(0))
+	i0 = fn8022(m, v0, i1, v2, uint32(0))
 	v1 = i0
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -1356,7 +19713,7 @@ func fn8022(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn8023(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8024(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -1374,13 +19731,13 @@ func fn8023(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint8)(unsafe.Add(b, v0)) = uint8(v1)
 	return uint32(1)
 L2:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523436))
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523452))
 	v3 = i0
 	if v3 != 0 {
 		goto L3
 	}
-	v3 = uint32(10523412)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523436)) = uint32(10523412)
+	v3 = uint32(10523428)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523452)) = uint32(10523428)
 L3:
 	i0 = *(*uint32)(unsafe.Add(b, v3))
 	if i0 != 0 {
@@ -1390,7 +19747,7 @@ L3:
 	if i0 == uint32(57216) {
 		goto L6
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(25)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(25)
 	goto L4
 L6:
 	*(*uint8)(unsafe.Add(b, v0)) = uint8(v1)
@@ -1447,7 +19804,7 @@ L8:
 	*(*uint8)(unsafe.Add(b, uint64(v0)+1)) = uint8(i1)
 	return uint32(4)
 L10:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(25)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(25)
 L4:
 	v3 = k32(4294967295)
 L1:
@@ -1456,7 +19813,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8024(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn8025(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -1505,7 +19862,7 @@ L6:
 	}
 	v6 = k32(4294967295)
 	i0 = v4 + uint32(12)
-	i0 = fn8023(m, i0, v5, uint32(0))
+	i0 = fn8024(m, i0, v5, uint32(0))
 	v1 = i0
 	if v1 == k32(4294967295) {
 		goto L1
@@ -1543,7 +19900,7 @@ L8:
 	goto L1
 L11:
 	v6 = k32(4294967295)
-	i0 = fn8023(m, v0, v7, uint32(0))
+	i0 = fn8024(m, v0, v7, uint32(0))
 	v7 = i0
 	if v7 == k32(4294967295) {
 		goto L1
@@ -1591,7 +19948,7 @@ L13:
 L16:
 	v6 = k32(4294967295)
 	i0 = v4 + uint32(12)
-	i0 = fn8023(m, i0, v8, uint32(0))
+	i0 = fn8024(m, i0, v8, uint32(0))
 	v8 = i0
 	if v8 == k32(4294967295) {
 		goto L1
@@ -1604,7 +19961,7 @@ L16:
 	goto L1
 L17:
 	i1 = *(*uint32)(unsafe.Add(b, v7))
-	i0 = fn8023(m, v0, i1, uint32(0))
+	i0 = fn8024(m, v0, i1, uint32(0))
 	i0 = v5 - v8
 	v5 = i0
 	i0 = v0 + v8
@@ -1634,7 +19991,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8025(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8026(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -1648,7 +20005,7 @@ func fn8025(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	m.g0 = v3
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v1
 	i1 = v3 + uint32(12)
-	i0 = fn8024(m, v0, i1, v2, uint32(0))
+	i0 = fn8025(m, v0, i1, v2, uint32(0))
 	v1 = i0
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -1657,7 +20014,7 @@ func fn8025(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn8026(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8027(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -1679,15 +20036,15 @@ func fn8026(m *Module, v0 uint32, v1 uint32) uint32 {
 	m.g0 = v2
 	i1 = uint32(*(*int8)(unsafe.Add(b, v1)))
 	v3 = i1
-	i0 = fn8093(m, uint32(8519293), v3, uint32(4))
+	i0 = fn8094(m, uint32(8519293), v3, uint32(4))
 	if i0 != 0 {
 		goto L2
 	}
 	v4 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
 	goto L1
 L2:
-	i0 = fn7811(m, uint32(1144))
+	i0 = fn7812(m, uint32(1144))
 	v4 = i0
 	if v4 != 0 {
 		goto L3
@@ -1696,9 +20053,9 @@ L2:
 	goto L1
 L3:
 	v5 = uint32(0)
-	i0 = fn8097(m, v4, uint32(0), uint32(112))
+	i0 = fn8098(m, v4, uint32(0), uint32(112))
 	v4 = i0
-	i0 = fn8098(m, v1, uint32(43))
+	i0 = fn8099(m, v1, uint32(43))
 	if i0 != 0 {
 		goto L4
 	}
@@ -1710,13 +20067,13 @@ L3:
 	v5 = i1
 	*(*uint32)(unsafe.Add(b, v4)) = v5
 L4:
-	i0 = fn8098(m, v1, uint32(101))
+	i0 = fn8099(m, v1, uint32(101))
 	if i0 == 0 {
 		goto L5
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v2)+16)) = uint32(1)
 	i2 = v2 + uint32(16)
-	i0 = fn7822(m, v0, uint32(2), i2)
+	i0 = fn7823(m, v0, uint32(2), i2)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
 	v3 = i0
 L5:
@@ -1724,7 +20081,7 @@ L5:
 	if i0 != uint32(97) {
 		goto L6
 	}
-	i0 = fn7822(m, v0, uint32(3), uint32(0))
+	i0 = fn7823(m, v0, uint32(3), uint32(0))
 	v1 = i0
 	i0 = v1 & uint32(1)
 	if i0 != 0 {
@@ -1732,7 +20089,7 @@ L5:
 	}
 	i1 = v1 | uint32(1)
 	*(*uint32)(unsafe.Add(b, v2)) = i1
-	i0 = fn7822(m, v0, uint32(4), v2)
+	i0 = fn7823(m, v0, uint32(4), v2)
 L7:
 	i1 = v5 | uint32(128)
 	v5 = i1
@@ -1747,17 +20104,17 @@ L6:
 	if i0 != 0 {
 		goto L8
 	}
-	i0 = fn7912(m, v0)
+	i0 = fn7913(m, v0)
 	if i0 == 0 {
 		goto L8
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = uint32(10)
 L8:
-	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = uint32(4264)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = uint32(4265)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = uint32(4266)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(4267)
-	i0 = fn8063(m, v4)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = uint32(4265)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = uint32(4266)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = uint32(4267)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(4268)
+	i0 = fn8064(m, v4)
 	v4 = i0
 L1:
 	i0 = v2 + uint32(32)
@@ -1767,18 +20124,18 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8027(m *Module, v0 uint32) uint32 {
+func fn8028(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = fn7844(m, i0)
+	i0 = fn7845(m, i0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn8028(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8029(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1796,16 +20153,16 @@ func fn8028(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L2
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
 	goto L1
 L2:
 	i3 = v3 + uint32(12)
-	i0 = fn7861(m, v0, v1, v2, i3)
+	i0 = fn7862(m, v0, v1, v2, i3)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v2
 	v4 = k32(4294967295)
 	goto L1
 L3:
@@ -1819,7 +20176,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8029(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8030(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1857,11 +20214,11 @@ func fn8029(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v6 == 0 {
 		goto L2
 	}
-	i0 = fn8028(m, v7, v3, uint32(2))
+	i0 = fn8029(m, v7, v3, uint32(2))
 	v4 = i0
 	goto L1
 L2:
-	i0 = fn7840(m, v7, v5, v4)
+	i0 = fn7841(m, v7, v5, v4)
 	v4 = i0
 L1:
 	v6 = uint32(0)
@@ -1912,20 +20269,20 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn8030(m *Module, v0 uint32, v1 uint64, v2 uint32) uint64 {
+func fn8031(m *Module, v0 uint32, v1 uint64, v2 uint32) uint64 {
 	var i0 uint32
 	_ = i0
 	var l0 uint64
 	_ = l0
 	b := m.base
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	l0 = fn7837(m, i0, v1, v2)
+	l0 = fn7838(m, i0, v1, v2)
 	return l0
 }
 
 //go:norace
 //go:nocheckptr
-func fn8031(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8032(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -1943,16 +20300,16 @@ func fn8031(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L2
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
 	goto L1
 L2:
 	i3 = v3 + uint32(12)
-	i0 = fn7866(m, v0, v1, v2, i3)
+	i0 = fn7867(m, v0, v1, v2, i3)
 	v2 = i0
 	if v2 == 0 {
 		goto L3
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = v2
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = v2
 	v4 = k32(4294967295)
 	goto L1
 L3:
@@ -1966,7 +20323,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8032(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8033(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2005,7 +20362,7 @@ func fn8032(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v4
 	v5 = uint32(2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = fn8031(m, i0, v3, uint32(2))
+	i0 = fn8032(m, i0, v3, uint32(2))
 	v1 = i0
 	i1 = v4 + v2
 	v6 = i1
@@ -2064,7 +20421,7 @@ L4:
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
 	i3 = v5 - v8
 	v5 = i3
-	i1 = fn8031(m, i1, v9, v5)
+	i1 = fn8032(m, i1, v9, v5)
 	v1 = i1
 	if v6 != v1 {
 		goto L3
@@ -2086,7 +20443,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8033(m *Module, v0 uint32) {
+func fn8034(m *Module, v0 uint32) {
 	var i1 uint32
 	_ = i1
 	b := m.base
@@ -2098,13 +20455,13 @@ func fn8033(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn8034(m *Module, v0 uint32) {
+func fn8035(m *Module, v0 uint32) {
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn8035(m *Module, v0 uint32) uint32 {
+func fn8036(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2120,7 +20477,7 @@ func fn8035(m *Module, v0 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn8038(m, v0)
+	i0 = fn8039(m, v0)
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	i0 = m.table[i1].(func(*Module, uint32) uint32)(m, v0)
@@ -2130,8 +20487,8 @@ func fn8035(m *Module, v0 uint32) uint32 {
 	if i0 != 0 {
 		goto L1
 	}
-	fn8034(m, v0)
-	i0 = fn8061(m)
+	fn8035(m, v0)
+	i0 = fn8062(m)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+52))
 	v4 = i0
@@ -2153,10 +20510,10 @@ L3:
 	}
 	*(*uint32)(unsafe.Add(b, v3)) = v4
 L4:
-	fn8062(m)
+	fn8063(m)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+80))
-	fn7814(m, i0)
-	fn7814(m, v0)
+	fn7815(m, i0)
+	fn7815(m, v0)
 L1:
 	i0 = v2 | v1
 	return i0
@@ -2164,7 +20521,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8036(m *Module, v0 uint32) uint32 {
+func fn8037(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2176,7 +20533,7 @@ func fn8036(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn8037(m *Module, v0 uint32) uint32 {
+func fn8038(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2188,7 +20545,7 @@ func fn8037(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn8038(m *Module, v0 uint32) uint32 {
+func fn8039(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2218,7 +20575,7 @@ func fn8038(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10309040))
-	i0 = fn8038(m, i0)
+	i0 = fn8039(m, i0)
 	v1 = i0
 L2:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308800))
@@ -2226,11 +20583,11 @@ L2:
 		goto L3
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10308800))
-	i0 = fn8038(m, i0)
+	i0 = fn8039(m, i0)
 	i0 = i0 | v1
 	v1 = i0
 L3:
-	i0 = fn8061(m)
+	i0 = fn8062(m)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v0 = i0
 	if v0 == 0 {
@@ -2277,7 +20634,7 @@ L6:
 		goto L5
 	}
 L4:
-	fn8062(m)
+	fn8063(m)
 	m.depth--
 	return v1
 L1:
@@ -2316,7 +20673,7 @@ L11:
 
 //go:norace
 //go:nocheckptr
-func fn8039(m *Module) {
+func fn8040(m *Module) {
 	var v0 uint32
 	_ = v0
 	var v1 uint32
@@ -2334,7 +20691,7 @@ func fn8039(m *Module) {
 	var l1 uint64
 	_ = l1
 	b := m.base
-	i0 = fn8061(m)
+	i0 = fn8062(m)
 	i0 = *(*uint32)(unsafe.Add(b, i0))
 	v0 = i0
 	if v0 == 0 {
@@ -2447,7 +20804,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn8040(m *Module, v0 uint32) uint32 {
+func fn8041(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2504,7 +20861,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn8041(m *Module, v0 uint32) uint32 {
+func fn8042(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2521,7 +20878,7 @@ func fn8041(m *Module, v0 uint32) uint32 {
 	v1 = i0
 	m.g0 = v1
 	v2 = k32(4294967295)
-	i0 = fn8040(m, v0)
+	i0 = fn8041(m, v0)
 	if i0 != 0 {
 		goto L1
 	}
@@ -2541,7 +20898,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8042(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8043(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2575,7 +20932,7 @@ L5:
 	}
 	i4 = v5 - v4
 	v5 = i4
-	i2 = fn8093(m, v4, uint32(10), v5)
+	i2 = fn8094(m, v4, uint32(10), v5)
 	v6 = i2
 	i2 = v6 - v4
 	i2 = i2 + uint32(1)
@@ -2589,7 +20946,7 @@ L5:
 		i2 = v3
 	}
 	v5 = i2
-	i0 = fn8095(m, v1, v4, v5)
+	i0 = fn8096(m, v1, v4, v5)
 	v1 = i0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+4))
 	i1 = i1 + v5
@@ -2615,7 +20972,7 @@ L5:
 	v4 = i0
 	goto L6
 L7:
-	i0 = fn8041(m, v2)
+	i0 = fn8042(m, v2)
 	v4 = i0
 	if int32(v4) > int32(k32(4294967295)) {
 		goto L6
@@ -2668,7 +21025,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8043(m *Module, v0 uint32) uint32 {
+func fn8044(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -2677,7 +21034,7 @@ func fn8043(m *Module, v0 uint32) uint32 {
 	if int32(v0) > int32(k32(4294967295)) {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(8)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(8)
 	v0 = k32(4294967295)
 L1:
 	return v0
@@ -2685,7 +21042,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8044(m *Module, v0 uint32) uint32 {
+func fn8045(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -2710,7 +21067,7 @@ func fn8044(m *Module, v0 uint32) uint32 {
 	} else {
 		i1 = uint32(268435456)
 	}
-	i2 = fn8098(m, v0, uint32(43))
+	i2 = fn8099(m, v0, uint32(43))
 	if i2 != 0 {
 		i0 = uint32(335544320)
 	} else {
@@ -2718,7 +21075,7 @@ func fn8044(m *Module, v0 uint32) uint32 {
 	}
 	v3 = i0
 	i0 = v3 | uint32(16384)
-	i2 = fn8098(m, v0, uint32(120))
+	i2 = fn8099(m, v0, uint32(120))
 	if i2 == 0 {
 		i0 = v3
 	}
@@ -2741,7 +21098,7 @@ func fn8044(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn8045(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8046(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -2750,26 +21107,26 @@ func fn8045(m *Module, v0 uint32, v1 uint32) uint32 {
 	_ = i1
 	b := m.base
 	i1 = uint32(*(*int8)(unsafe.Add(b, v1)))
-	i0 = fn8093(m, uint32(8519293), i1, uint32(4))
+	i0 = fn8094(m, uint32(8519293), i1, uint32(4))
 	if i0 != 0 {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
 	return uint32(0)
 L1:
 	v2 = uint32(0)
-	i1 = fn8044(m, v1)
-	i0 = fn7917(m, v0, i1)
+	i1 = fn8045(m, v1)
+	i0 = fn7918(m, v0, i1)
 	v0 = i0
 	if int32(v0) < int32(uint32(0)) {
 		goto L2
 	}
-	i0 = fn8026(m, v0, v1)
+	i0 = fn8027(m, v0, v1)
 	v2 = i0
 	if v2 != 0 {
 		goto L2
 	}
-	i0 = fn7844(m, v0)
+	i0 = fn7845(m, v0)
 	v2 = uint32(0)
 L2:
 	return v2
@@ -2777,7 +21134,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn8046(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8047(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2791,23 +21148,23 @@ func fn8046(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	b := m.base
 	i1 = uint32(*(*int8)(unsafe.Add(b, v1)))
 	v3 = i1
-	i0 = fn8093(m, uint32(8519293), v3, uint32(4))
+	i0 = fn8094(m, uint32(8519293), v3, uint32(4))
 	if i0 != 0 {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
 	return uint32(0)
 L1:
-	i0 = fn7811(m, uint32(1168))
+	i0 = fn7812(m, uint32(1168))
 	v4 = i0
 	if v4 != 0 {
 		goto L2
 	}
 	return uint32(0)
 L2:
-	i0 = fn8097(m, v4, uint32(0), uint32(112))
+	i0 = fn8098(m, v4, uint32(0), uint32(112))
 	v4 = i0
-	i0 = fn8098(m, v1, uint32(43))
+	i0 = fn8099(m, v1, uint32(43))
 	if i0 != 0 {
 		goto L3
 	}
@@ -2822,10 +21179,10 @@ L3:
 	*(*uint32)(unsafe.Add(b, uint64(v4)+56)) = k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = uint32(1024)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = uint32(4268)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = uint32(4269)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = uint32(4270)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(4271)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+36)) = uint32(4269)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = uint32(4270)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = uint32(4271)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = uint32(4272)
 	l1 = *(*uint64)(unsafe.Add(b, v2))
 	*(*uint64)(unsafe.Add(b, uint64(v4)+116)) = l1
 	i1 = v4 + uint32(112)
@@ -2836,13 +21193,13 @@ L3:
 	i1 = v2 + uint32(8)
 	l1 = *(*uint64)(unsafe.Add(b, i1))
 	*(*uint64)(unsafe.Add(b, i0)) = l1
-	i0 = fn8063(m, v4)
+	i0 = fn8064(m, v4)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn8047(m *Module, v0 uint32, v1 uint64, v2 uint32) uint64 {
+func fn8048(m *Module, v0 uint32, v1 uint64, v2 uint32) uint64 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2862,7 +21219,7 @@ func fn8047(m *Module, v0 uint32, v1 uint64, v2 uint32) uint64 {
 	if v2 < uint32(3) {
 		goto L2
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
 	v1 = k64(18446744073709551615)
 	goto L1
 L2:
@@ -2873,7 +21230,7 @@ L2:
 	if v4 != 0 {
 		goto L3
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(58)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(58)
 	v1 = k64(18446744073709551615)
 	goto L1
 L3:
@@ -2898,7 +21255,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8048(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8049(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -2938,7 +21295,7 @@ L1:
 	v4 = uint32(0)
 	i2 = v5 - v6
 	v5 = i2
-	i0 = fn8048(m, v0, v6, v5)
+	i0 = fn8049(m, v0, v6, v5)
 	if i0 < v5 {
 		goto L2
 	}
@@ -2964,7 +21321,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn8049(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8050(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3071,7 +21428,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8050(m *Module, v0 uint32) uint32 {
+func fn8051(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -3098,7 +21455,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8051(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8052(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -3109,7 +21466,7 @@ func fn8051(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
-	i0 = fn8075(m, v0, v1, v2)
+	i0 = fn8076(m, v0, v1, v2)
 	v2 = i0
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -3118,7 +21475,7 @@ func fn8051(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn8052(m *Module, v0 uint32) uint32 {
+func fn8053(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -3156,7 +21513,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8053(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8054(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3180,7 +21537,7 @@ func fn8053(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 != 0 {
 		goto L2
 	}
-	i0 = fn8052(m, v0)
+	i0 = fn8053(m, v0)
 	if i0 == 0 {
 		goto L3
 	}
@@ -3225,7 +21582,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8054(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8055(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -3252,13 +21609,13 @@ func fn8054(m *Module, v0 uint32, v1 uint32) uint32 {
 	*(*uint8)(unsafe.Add(b, v3)) = uint8(v0)
 	return v2
 L1:
-	i0 = fn8053(m, v1, v2)
+	i0 = fn8054(m, v1, v2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn8055(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8056(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -3268,9 +21625,9 @@ func fn8055(m *Module, v0 uint32, v1 uint32) uint32 {
 	if m.depth++; m.depth > maxDepth {
 		panic(ErrDepth)
 	}
-	i0 = fn8105(m, v0)
+	i0 = fn8106(m, v0)
 	v2 = i0
-	i3 = fn8059(m, v0, uint32(1), v2, v1)
+	i3 = fn8060(m, v0, uint32(1), v2, v1)
 	if v2 != i3 {
 		i0 = k32(4294967295)
 	} else {
@@ -3282,7 +21639,7 @@ func fn8055(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn8056(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn8057(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3323,7 +21680,7 @@ L2:
 		i2 = v5
 	}
 	v6 = i2
-	i0 = fn8095(m, v0, v4, v6)
+	i0 = fn8096(m, v0, v4, v6)
 	v0 = i0
 	i1 = v4 + v6
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = i1
@@ -3342,7 +21699,7 @@ L1:
 		goto L3
 	}
 L4:
-	i0 = fn8040(m, v3)
+	i0 = fn8041(m, v3)
 	if i0 != 0 {
 		goto L6
 	}
@@ -3370,7 +21727,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn8057(m *Module, v0 uint32) uint32 {
+func fn8058(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3437,7 +21794,7 @@ L3:
 	if int64(v3) < int64(uint64(2147483648)) {
 		goto L2
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(61)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(61)
 	return k32(4294967295)
 L2:
 	i0 = uint32(v3)
@@ -3446,7 +21803,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn8058(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8059(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -3470,7 +21827,7 @@ func fn8058(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L2
 	}
 	v4 = uint32(0)
-	i0 = fn8052(m, v2)
+	i0 = fn8053(m, v2)
 	if i0 != 0 {
 		goto L1
 	}
@@ -3529,7 +21886,7 @@ L5:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	v5 = i0
 L4:
-	i0 = fn8095(m, v5, v0, v1)
+	i0 = fn8096(m, v5, v0, v1)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v2)+20))
 	i1 = i1 + v1
 	*(*uint32)(unsafe.Add(b, uint64(v2)+20)) = i1
@@ -3541,7 +21898,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8059(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn8060(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -3572,7 +21929,7 @@ func fn8059(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		goto L2
 	}
 	v6 = uint32(0)
-	i0 = fn8052(m, v3)
+	i0 = fn8053(m, v3)
 	if i0 != 0 {
 		goto L1
 	}
@@ -3639,7 +21996,7 @@ L7:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	v7 = i0
 L4:
-	i0 = fn8095(m, v7, v0, v5)
+	i0 = fn8096(m, v7, v0, v5)
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v3)+20))
 	i1 = i1 + v5
 	*(*uint32)(unsafe.Add(b, uint64(v3)+20)) = i1
@@ -3664,7 +22021,7 @@ L9:
 
 //go:norace
 //go:nocheckptr
-func fn8060(m *Module, v0 uint32) uint32 {
+func fn8061(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var i0 uint32
@@ -3683,25 +22040,25 @@ func fn8060(m *Module, v0 uint32) uint32 {
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v1)))
 	return i0
 L1:
-	i0 = fn8041(m, v0)
+	i0 = fn8042(m, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn8061(m *Module) uint32 {
-	return uint32(10523604)
+func fn8062(m *Module) uint32 {
+	return uint32(10523620)
 }
 
 //go:norace
 //go:nocheckptr
-func fn8062(m *Module) {
+func fn8063(m *Module) {
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn8063(m *Module, v0 uint32) uint32 {
+func fn8064(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3709,7 +22066,7 @@ func fn8063(m *Module, v0 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i1 = fn8061(m)
+	i1 = fn8062(m)
 	v1 = i1
 	i1 = *(*uint32)(unsafe.Add(b, v1))
 	v2 = i1
@@ -3720,13 +22077,13 @@ func fn8063(m *Module, v0 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v2)+48)) = v0
 L1:
 	*(*uint32)(unsafe.Add(b, v1)) = v0
-	fn8062(m)
+	fn8063(m)
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn8064(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8065(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -3737,7 +22094,7 @@ func fn8064(m *Module, v0 uint32, v1 uint32) uint32 {
 	v2 = i0
 	m.g0 = v2
 	*(*uint32)(unsafe.Add(b, uint64(v2)+12)) = v1
-	i0 = fn8075(m, uint32(10308928), v0, v1)
+	i0 = fn8076(m, uint32(10308928), v0, v1)
 	v1 = i0
 	i0 = v2 + uint32(16)
 	m.g0 = i0
@@ -3746,7 +22103,7 @@ func fn8064(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn8065(m *Module, v0 uint32) uint32 {
+func fn8066(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -3773,19 +22130,19 @@ func fn8065(m *Module, v0 uint32) uint32 {
 	*(*uint8)(unsafe.Add(b, v2)) = uint8(v0)
 	return v1
 L1:
-	i0 = fn8053(m, uint32(10308928), v1)
+	i0 = fn8054(m, uint32(10308928), v1)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn8066(m *Module, v0 uint32) uint32 {
+func fn8067(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn8055(m, v0, uint32(10308928))
+	i0 = fn8056(m, v0, uint32(10308928))
 	if int32(i0) >= int32(uint32(0)) {
 		goto L1
 	}
@@ -3806,14 +22163,14 @@ L1:
 	*(*uint8)(unsafe.Add(b, v0)) = uint8(k32(10))
 	return uint32(0)
 L2:
-	i0 = fn8053(m, uint32(10308928), uint32(10))
+	i0 = fn8054(m, uint32(10308928), uint32(10))
 	i0 = uint32(int32(i0) >> (uint32(31) & 31))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn8067(m *Module, v0 uint32, v1 uint64, v2 uint32) uint32 {
+func fn8068(m *Module, v0 uint32, v1 uint64, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -3832,7 +22189,7 @@ func fn8067(m *Module, v0 uint32, v1 uint64, v2 uint32) uint32 {
 	if v2 < uint32(3) {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
 	return k32(4294967295)
 L1:
 	if v2 != uint32(1) {
@@ -3880,13 +22237,13 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn8068(m *Module, v0 uint32) {
+func fn8069(m *Module, v0 uint32) {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn8067(m, v0, uint64(0), uint32(0))
+	i0 = fn8068(m, v0, uint64(0), uint32(0))
 	i1 = *(*uint32)(unsafe.Add(b, v0))
 	i1 = i1 & k32(4294967263)
 	*(*uint32)(unsafe.Add(b, v0)) = i1
@@ -3895,7 +22252,7 @@ func fn8068(m *Module, v0 uint32) {
 
 //go:norace
 //go:nocheckptr
-func fn8069(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn8070(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -3944,7 +22301,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8070(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn8071(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var i0 uint32
@@ -3955,7 +22312,7 @@ func fn8070(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	v4 = i0
 	m.g0 = v4
 	*(*uint32)(unsafe.Add(b, uint64(v4)+12)) = v3
-	i0 = fn8080(m, v0, v1, v2, v3)
+	i0 = fn8081(m, v0, v1, v2, v3)
 	v3 = i0
 	i0 = v4 + uint32(16)
 	m.g0 = i0
@@ -3964,7 +22321,7 @@ func fn8070(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn8071(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8072(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -3975,7 +22332,7 @@ func fn8071(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	v3 = i0
 	m.g0 = v3
 	*(*uint32)(unsafe.Add(b, uint64(v3)+12)) = v2
-	i0 = fn8082(m, v0, v1, v2)
+	i0 = fn8083(m, v0, v1, v2)
 	v2 = i0
 	i0 = v3 + uint32(16)
 	m.g0 = i0
@@ -3984,30 +22341,30 @@ func fn8071(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn8072(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8073(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
-	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(4265)
+	*(*uint32)(unsafe.Add(b, uint64(v0)+32)) = uint32(4266)
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	i0 = i0 & uint32(64)
 	if i0 != 0 {
 		goto L1
 	}
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+56))
-	i0 = fn7912(m, i0)
+	i0 = fn7913(m, i0)
 	if i0 != 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v0)+64)) = k32(4294967295)
 L1:
-	i0 = fn8032(m, v0, v1, v2)
+	i0 = fn8033(m, v0, v1, v2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn8073(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8074(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -4029,7 +22386,7 @@ func fn8073(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v3 != 0 {
 		goto L2
 	}
-	i0 = fn8040(m, v1)
+	i0 = fn8041(m, v1)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
 	v3 = i0
 	if v3 == 0 {
@@ -4057,7 +22414,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8074(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8075(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if v0 != 0 {
@@ -4065,13 +22422,13 @@ func fn8074(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	return uint32(0)
 L1:
-	i0 = fn8023(m, v0, v1, uint32(0))
+	i0 = fn8024(m, v0, v1, uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn8075(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8076(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -4107,7 +22464,7 @@ func fn8075(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i2 = v3 + uint32(200)
 	i3 = v3 + uint32(80)
 	i4 = v3 + uint32(160)
-	i0 = fn8076(m, uint32(0), v1, i2, i3, i4)
+	i0 = fn8077(m, uint32(0), v1, i2, i3, i4)
 	if int32(i0) >= int32(uint32(0)) {
 		goto L2
 	}
@@ -4142,7 +22499,7 @@ L7:
 	}
 L6:
 	v2 = k32(4294967295)
-	i0 = fn8052(m, v0)
+	i0 = fn8053(m, v0)
 	if i0 != 0 {
 		goto L4
 	}
@@ -4150,7 +22507,7 @@ L5:
 	i2 = v3 + uint32(200)
 	i3 = v3 + uint32(80)
 	i4 = v3 + uint32(160)
-	i0 = fn8076(m, v0, v1, i2, i3, i4)
+	i0 = fn8077(m, v0, v1, i2, i3, i4)
 	v2 = i0
 L4:
 	i0 = v4 & uint32(32)
@@ -4192,7 +22549,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8076(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn8077(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -4386,7 +22743,7 @@ L16:
 	if i0 != 0 {
 		goto L20
 	}
-	i0 = fn8058(m, v19, v18, v0)
+	i0 = fn8059(m, v19, v18, v0)
 L20:
 	if v18 != 0 {
 		goto L4
@@ -4578,7 +22935,7 @@ L31:
 	goto L33
 L34:
 	i0 = v3 + uint32(8)
-	fn8077(m, i0, v1, v2)
+	fn8078(m, i0, v1, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+8))
 	v1 = i0
 	if v1 != 0 {
@@ -4588,7 +22945,7 @@ L34:
 	goto L33
 L35:
 	i0 = v3 + uint32(16)
-	fn8077(m, i0, v1, v2)
+	fn8078(m, i0, v1, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+12))
 	v1 = i0
 	if v1 != 0 {
@@ -4598,7 +22955,7 @@ L35:
 	goto L33
 L36:
 	i0 = v3 + uint32(24)
-	fn8077(m, i0, v1, v2)
+	fn8078(m, i0, v1, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+16))
 	v1 = i0
 	if v1 != 0 {
@@ -4608,7 +22965,7 @@ L36:
 	goto L33
 L37:
 	i0 = v3 + uint32(32)
-	fn8077(m, i0, v1, v2)
+	fn8078(m, i0, v1, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+20))
 	v1 = i0
 	if v1 != 0 {
@@ -4618,7 +22975,7 @@ L37:
 	goto L33
 L38:
 	i0 = v3 + uint32(40)
-	fn8077(m, i0, v1, v2)
+	fn8078(m, i0, v1, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+24))
 	v1 = i0
 	if v1 != 0 {
@@ -4628,7 +22985,7 @@ L38:
 	goto L33
 L39:
 	i0 = v3 + uint32(48)
-	fn8077(m, i0, v1, v2)
+	fn8078(m, i0, v1, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+28))
 	v1 = i0
 	if v1 != 0 {
@@ -4638,7 +22995,7 @@ L39:
 	goto L33
 L40:
 	i0 = v3 + uint32(56)
-	fn8077(m, i0, v1, v2)
+	fn8078(m, i0, v1, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+32))
 	v1 = i0
 	if v1 != 0 {
@@ -4648,7 +23005,7 @@ L40:
 	goto L33
 L41:
 	i0 = v3 + uint32(64)
-	fn8077(m, i0, v1, v2)
+	fn8078(m, i0, v1, v2)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v4)+36))
 	v1 = i0
 	if v1 != 0 {
@@ -4673,7 +23030,7 @@ L42:
 	goto L1
 L32:
 	i0 = v3 + uint32(72)
-	fn8077(m, i0, v1, v2)
+	fn8078(m, i0, v1, v2)
 	v17 = uint32(1)
 	goto L1
 L12:
@@ -4825,7 +23182,7 @@ L55:
 	goto L1
 L56:
 	i0 = v5 + uint32(56)
-	fn8077(m, i0, v18, v2)
+	fn8078(m, i0, v18, v2)
 	goto L52
 L54:
 	if int32(v22) > int32(k32(4294967295)) {
@@ -5153,8 +23510,8 @@ L65:
 	v18 = v15
 	goto L9
 L64:
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336))
-	i0 = fn7956(m, i0)
+	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352))
+	i0 = fn7957(m, i0)
 	v19 = i0
 	goto L62
 L63:
@@ -5172,7 +23529,7 @@ L62:
 	} else {
 		i2 = uint32(2147483647)
 	}
-	i1 = fn8110(m, v19, i2)
+	i1 = fn8111(m, v19, i2)
 	v24 = i1
 	i0 = v19 + v24
 	v18 = i0
@@ -5213,7 +23570,7 @@ L93:
 		goto L92
 	}
 	i0 = v5 + uint32(4)
-	i0 = fn8074(m, i0, v21)
+	i0 = fn8075(m, i0, v21)
 	v21 = i0
 	if int32(v21) < int32(uint32(0)) {
 		goto L2
@@ -5252,7 +23609,7 @@ L58:
 	} else {
 		i2 = uint32(256)
 	}
-	i0 = fn8097(m, i0, uint32(32), i2)
+	i0 = fn8098(m, i0, uint32(32), i2)
 	if v21 != 0 {
 		goto L95
 	}
@@ -5263,7 +23620,7 @@ L96:
 		goto L97
 	}
 	i0 = v5 + uint32(112)
-	i0 = fn8058(m, i0, uint32(256), v0)
+	i0 = fn8059(m, i0, uint32(256), v0)
 L97:
 	i0 = v20 + k32(4294967040)
 	v20 = i0
@@ -5277,7 +23634,7 @@ L95:
 		goto L94
 	}
 	i0 = v5 + uint32(112)
-	i0 = fn8058(m, i0, v20, v0)
+	i0 = fn8059(m, i0, v20, v0)
 L94:
 	if v18 == 0 {
 		goto L98
@@ -5290,7 +23647,7 @@ L99:
 		goto L98
 	}
 	i0 = v5 + uint32(4)
-	i0 = fn8074(m, i0, v21)
+	i0 = fn8075(m, i0, v21)
 	v21 = i0
 	i0 = v21 + v20
 	v20 = i0
@@ -5303,7 +23660,7 @@ L99:
 		goto L100
 	}
 	i0 = v5 + uint32(4)
-	i0 = fn8058(m, i0, v21, v0)
+	i0 = fn8059(m, i0, v21, v0)
 L100:
 	i0 = v19 + uint32(4)
 	v19 = i0
@@ -5327,7 +23684,7 @@ L98:
 	} else {
 		i2 = uint32(256)
 	}
-	i0 = fn8097(m, i0, uint32(32), i2)
+	i0 = fn8098(m, i0, uint32(32), i2)
 	if v21 != 0 {
 		goto L102
 	}
@@ -5338,7 +23695,7 @@ L103:
 		goto L104
 	}
 	i0 = v5 + uint32(112)
-	i0 = fn8058(m, i0, uint32(256), v0)
+	i0 = fn8059(m, i0, uint32(256), v0)
 L104:
 	i0 = v20 + k32(4294967040)
 	v20 = i0
@@ -5352,7 +23709,7 @@ L102:
 		goto L101
 	}
 	i0 = v5 + uint32(112)
-	i0 = fn8058(m, i0, v20, v0)
+	i0 = fn8059(m, i0, v20, v0)
 L101:
 	if int32(v25) > int32(v18) {
 		i0 = v25
@@ -5424,7 +23781,7 @@ L105:
 	} else {
 		i2 = uint32(256)
 	}
-	i0 = fn8097(m, i0, uint32(32), i2)
+	i0 = fn8098(m, i0, uint32(32), i2)
 	if v21 != 0 {
 		goto L110
 	}
@@ -5435,7 +23792,7 @@ L111:
 		goto L112
 	}
 	i0 = v5 + uint32(624)
-	i0 = fn8058(m, i0, uint32(256), v0)
+	i0 = fn8059(m, i0, uint32(256), v0)
 L112:
 	i0 = v18 + k32(4294967040)
 	v18 = i0
@@ -5449,7 +23806,7 @@ L110:
 		goto L109
 	}
 	i0 = v5 + uint32(624)
-	i0 = fn8058(m, i0, v18, v0)
+	i0 = fn8059(m, i0, v18, v0)
 L109:
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v18 = i0
@@ -5457,7 +23814,7 @@ L109:
 	if i0 != 0 {
 		goto L113
 	}
-	i0 = fn8058(m, v36, v34, v0)
+	i0 = fn8059(m, v36, v34, v0)
 	i0 = *(*uint32)(unsafe.Add(b, v0))
 	v18 = i0
 L113:
@@ -5480,7 +23837,7 @@ L113:
 	if !(v33 != v33) {
 		i0 = i1
 	}
-	i0 = fn8058(m, i0, uint32(3), v0)
+	i0 = fn8059(m, i0, uint32(3), v0)
 L114:
 	i0 = v29 & uint32(73728)
 	if i0 != uint32(8192) {
@@ -5499,7 +23856,7 @@ L114:
 	} else {
 		i2 = uint32(256)
 	}
-	i0 = fn8097(m, i0, uint32(32), i2)
+	i0 = fn8098(m, i0, uint32(32), i2)
 	if v21 != 0 {
 		goto L116
 	}
@@ -5510,7 +23867,7 @@ L117:
 		goto L118
 	}
 	i0 = v5 + uint32(624)
-	i0 = fn8058(m, i0, uint32(256), v0)
+	i0 = fn8059(m, i0, uint32(256), v0)
 L118:
 	i0 = v18 + k32(4294967040)
 	v18 = i0
@@ -5524,7 +23881,7 @@ L116:
 		goto L115
 	}
 	i0 = v5 + uint32(624)
-	i0 = fn8058(m, i0, v18, v0)
+	i0 = fn8059(m, i0, v18, v0)
 L115:
 	if int32(v20) > int32(v25) {
 		i0 = v20
@@ -5535,7 +23892,7 @@ L115:
 	goto L4
 L108:
 	i1 = v5 + uint32(108)
-	d0 = fn7998(m, v33, i1)
+	d0 = fn7999(m, v33, i1)
 	v33 = d0
 	d0 = v33 + v33
 	v33 = d0
@@ -6190,7 +24547,7 @@ L162:
 	i3 = v5 + uint32(68)
 	i2 = v19 - i3
 	i2 = i2 + k32(4294967286)
-	i0 = fn8097(m, v20, uint32(48), i2)
+	i0 = fn8098(m, v20, uint32(48), i2)
 L165:
 	i0 = v20 + k32(4294967294)
 	v35 = i0
@@ -6235,7 +24592,7 @@ L160:
 	} else {
 		i2 = uint32(256)
 	}
-	i0 = fn8097(m, i0, uint32(32), i2)
+	i0 = fn8098(m, i0, uint32(32), i2)
 	if v20 != 0 {
 		goto L167
 	}
@@ -6246,7 +24603,7 @@ L168:
 		goto L169
 	}
 	i0 = v5 + uint32(624)
-	i0 = fn8058(m, i0, uint32(256), v0)
+	i0 = fn8059(m, i0, uint32(256), v0)
 L169:
 	i0 = v18 + k32(4294967040)
 	v18 = i0
@@ -6260,14 +24617,14 @@ L167:
 		goto L166
 	}
 	i0 = v5 + uint32(624)
-	i0 = fn8058(m, i0, v18, v0)
+	i0 = fn8059(m, i0, v18, v0)
 L166:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	i0 = i0 & uint32(32)
 	if i0 != 0 {
 		goto L170
 	}
-	i0 = fn8058(m, v36, v34, v0)
+	i0 = fn8059(m, v36, v34, v0)
 L170:
 	if v29 != uint32(65536) {
 		goto L171
@@ -6285,7 +24642,7 @@ L170:
 	} else {
 		i2 = uint32(256)
 	}
-	i0 = fn8097(m, i0, uint32(48), i2)
+	i0 = fn8098(m, i0, uint32(48), i2)
 	if v20 != 0 {
 		goto L172
 	}
@@ -6296,7 +24653,7 @@ L173:
 		goto L174
 	}
 	i0 = v5 + uint32(624)
-	i0 = fn8058(m, i0, uint32(256), v0)
+	i0 = fn8059(m, i0, uint32(256), v0)
 L174:
 	i0 = v18 + k32(4294967040)
 	v18 = i0
@@ -6310,7 +24667,7 @@ L172:
 		goto L171
 	}
 	i0 = v5 + uint32(624)
-	i0 = fn8058(m, i0, v18, v0)
+	i0 = fn8059(m, i0, v18, v0)
 L171:
 	if v38 != 0 {
 		goto L8
@@ -6385,7 +24742,7 @@ L177:
 	i3 = v5 + uint32(80)
 	i2 = v21 + i3
 	i2 = i2 - v18
-	i0 = fn8097(m, v18, uint32(48), i2)
+	i0 = fn8098(m, v18, uint32(48), i2)
 L176:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	i0 = i0 & uint32(32)
@@ -6393,7 +24750,7 @@ L176:
 		goto L182
 	}
 	i1 = v13 - v18
-	i0 = fn8058(m, v18, i1, v0)
+	i0 = fn8059(m, v18, i1, v0)
 L182:
 	i0 = v23 + uint32(4)
 	v23 = i0
@@ -6408,7 +24765,7 @@ L182:
 	if i0 != 0 {
 		goto L183
 	}
-	i0 = fn8058(m, uint32(8554718), uint32(1), v0)
+	i0 = fn8059(m, uint32(8554718), uint32(1), v0)
 L183:
 	if int32(v26) >= int32(uint32(1)) {
 		goto L185
@@ -6462,7 +24819,7 @@ L189:
 	v20 = i0
 	i3 = v5 + uint32(80)
 	i2 = v21 - i3
-	i0 = fn8097(m, v20, uint32(48), i2)
+	i0 = fn8098(m, v20, uint32(48), i2)
 L188:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	i0 = i0 & uint32(32)
@@ -6474,7 +24831,7 @@ L188:
 	} else {
 		i1 = uint32(9)
 	}
-	i0 = fn8058(m, v20, i1, v0)
+	i0 = fn8059(m, v20, i1, v0)
 L192:
 	i0 = v26 + k32(4294967287)
 	v18 = i0
@@ -6491,10 +24848,10 @@ L192:
 	}
 L184:
 	i2 = v18 + uint32(9)
-	fn8078(m, v0, uint32(48), i2, uint32(9), uint32(0))
+	fn8079(m, v0, uint32(48), i2, uint32(9), uint32(0))
 	goto L7
 L11:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
 	goto L2
 L10:
 	v27 = uint32(0)
@@ -6544,7 +24901,7 @@ L9:
 	} else {
 		i2 = uint32(256)
 	}
-	i0 = fn8097(m, i0, uint32(32), i2)
+	i0 = fn8098(m, i0, uint32(32), i2)
 	if v29 != 0 {
 		goto L194
 	}
@@ -6555,7 +24912,7 @@ L195:
 		goto L196
 	}
 	i0 = v5 + uint32(112)
-	i0 = fn8058(m, i0, uint32(256), v0)
+	i0 = fn8059(m, i0, uint32(256), v0)
 L196:
 	i0 = v20 + k32(4294967040)
 	v20 = i0
@@ -6569,14 +24926,14 @@ L194:
 		goto L193
 	}
 	i0 = v5 + uint32(112)
-	i0 = fn8058(m, i0, v20, v0)
+	i0 = fn8059(m, i0, v20, v0)
 L193:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	i0 = i0 & uint32(32)
 	if i0 != 0 {
 		goto L197
 	}
-	i0 = fn8058(m, v22, v27, v0)
+	i0 = fn8059(m, v22, v27, v0)
 L197:
 	if v28 != uint32(65536) {
 		goto L198
@@ -6594,7 +24951,7 @@ L197:
 	} else {
 		i2 = uint32(256)
 	}
-	i0 = fn8097(m, i0, uint32(48), i2)
+	i0 = fn8098(m, i0, uint32(48), i2)
 	if v27 != 0 {
 		goto L199
 	}
@@ -6605,7 +24962,7 @@ L200:
 		goto L201
 	}
 	i0 = v5 + uint32(112)
-	i0 = fn8058(m, i0, uint32(256), v0)
+	i0 = fn8059(m, i0, uint32(256), v0)
 L201:
 	i0 = v20 + k32(4294967040)
 	v20 = i0
@@ -6619,7 +24976,7 @@ L199:
 		goto L198
 	}
 	i0 = v5 + uint32(112)
-	i0 = fn8058(m, i0, v20, v0)
+	i0 = fn8059(m, i0, v20, v0)
 L198:
 	if int32(v24) <= int32(v23) {
 		goto L202
@@ -6634,7 +24991,7 @@ L198:
 	} else {
 		i2 = uint32(256)
 	}
-	i0 = fn8097(m, i0, uint32(48), i2)
+	i0 = fn8098(m, i0, uint32(48), i2)
 	if v24 != 0 {
 		goto L203
 	}
@@ -6645,7 +25002,7 @@ L204:
 		goto L205
 	}
 	i0 = v5 + uint32(112)
-	i0 = fn8058(m, i0, uint32(256), v0)
+	i0 = fn8059(m, i0, uint32(256), v0)
 L205:
 	i0 = v20 + k32(4294967040)
 	v20 = i0
@@ -6659,14 +25016,14 @@ L203:
 		goto L202
 	}
 	i0 = v5 + uint32(112)
-	i0 = fn8058(m, i0, v20, v0)
+	i0 = fn8059(m, i0, v20, v0)
 L202:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	i0 = i0 & uint32(32)
 	if i0 != 0 {
 		goto L206
 	}
-	i0 = fn8058(m, v19, v23, v0)
+	i0 = fn8059(m, v19, v23, v0)
 L206:
 	if v28 != uint32(8192) {
 		goto L4
@@ -6684,7 +25041,7 @@ L206:
 	} else {
 		i2 = uint32(256)
 	}
-	i0 = fn8097(m, i0, uint32(32), i2)
+	i0 = fn8098(m, i0, uint32(32), i2)
 	if v21 != 0 {
 		goto L207
 	}
@@ -6695,7 +25052,7 @@ L208:
 		goto L209
 	}
 	i0 = v5 + uint32(112)
-	i0 = fn8058(m, i0, uint32(256), v0)
+	i0 = fn8059(m, i0, uint32(256), v0)
 L209:
 	i0 = v20 + k32(4294967040)
 	v20 = i0
@@ -6709,7 +25066,7 @@ L207:
 		goto L4
 	}
 	i0 = v5 + uint32(112)
-	i0 = fn8058(m, i0, v20, v0)
+	i0 = fn8059(m, i0, v20, v0)
 	goto L4
 L8:
 	if int32(v26) < int32(uint32(0)) {
@@ -6760,7 +25117,7 @@ L212:
 	i0 = v5 + uint32(80)
 	i3 = v5 + uint32(80)
 	i2 = v20 - i3
-	i0 = fn8097(m, i0, uint32(48), i2)
+	i0 = fn8098(m, i0, uint32(48), i2)
 	i0 = v5 + uint32(80)
 	v20 = i0
 	goto L215
@@ -6770,7 +25127,7 @@ L216:
 	if i0 != 0 {
 		goto L217
 	}
-	i0 = fn8058(m, v20, uint32(1), v0)
+	i0 = fn8059(m, v20, uint32(1), v0)
 L217:
 	i0 = v20 + uint32(1)
 	v20 = i0
@@ -6786,7 +25143,7 @@ L218:
 	if i0 != 0 {
 		goto L215
 	}
-	i0 = fn8058(m, uint32(8554718), uint32(1), v0)
+	i0 = fn8059(m, uint32(8554718), uint32(1), v0)
 L215:
 	i0 = v13 - v20
 	v18 = i0
@@ -6800,7 +25157,7 @@ L215:
 	} else {
 		i1 = v26
 	}
-	i0 = fn8058(m, v20, i1, v0)
+	i0 = fn8059(m, v20, i1, v0)
 L219:
 	i0 = v26 - v18
 	v26 = i0
@@ -6814,14 +25171,14 @@ L219:
 	}
 L210:
 	i2 = v26 + uint32(18)
-	fn8078(m, v0, uint32(48), i2, uint32(18), uint32(0))
+	fn8079(m, v0, uint32(48), i2, uint32(18), uint32(0))
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	i0 = i0 & uint32(32)
 	if i0 != 0 {
 		goto L7
 	}
 	i1 = v7 - v35
-	i0 = fn8058(m, v35, i1, v0)
+	i0 = fn8059(m, v35, i1, v0)
 L7:
 	if v29 != uint32(8192) {
 		goto L5
@@ -6839,7 +25196,7 @@ L7:
 	} else {
 		i2 = uint32(256)
 	}
-	i0 = fn8097(m, i0, uint32(32), i2)
+	i0 = fn8098(m, i0, uint32(32), i2)
 	if v20 != 0 {
 		goto L220
 	}
@@ -6850,7 +25207,7 @@ L221:
 		goto L222
 	}
 	i0 = v5 + uint32(624)
-	i0 = fn8058(m, i0, uint32(256), v0)
+	i0 = fn8059(m, i0, uint32(256), v0)
 L222:
 	i0 = v18 + k32(4294967040)
 	v18 = i0
@@ -6864,7 +25221,7 @@ L220:
 		goto L5
 	}
 	i0 = v5 + uint32(624)
-	i0 = fn8058(m, i0, v18, v0)
+	i0 = fn8059(m, i0, v18, v0)
 	goto L5
 L6:
 	i1 = v30 << (uint32(26) & 31)
@@ -7070,7 +25427,7 @@ L236:
 	} else {
 		i2 = uint32(256)
 	}
-	i0 = fn8097(m, i0, uint32(32), i2)
+	i0 = fn8098(m, i0, uint32(32), i2)
 	if v23 != 0 {
 		goto L239
 	}
@@ -7081,7 +25438,7 @@ L240:
 		goto L241
 	}
 	i0 = v5 + uint32(624)
-	i0 = fn8058(m, i0, uint32(256), v0)
+	i0 = fn8059(m, i0, uint32(256), v0)
 L241:
 	i0 = v18 + k32(4294967040)
 	v18 = i0
@@ -7095,14 +25452,14 @@ L239:
 		goto L238
 	}
 	i0 = v5 + uint32(624)
-	i0 = fn8058(m, i0, v18, v0)
+	i0 = fn8059(m, i0, v18, v0)
 L238:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	i0 = i0 & uint32(32)
 	if i0 != 0 {
 		goto L242
 	}
-	i0 = fn8058(m, v22, v28, v0)
+	i0 = fn8059(m, v22, v28, v0)
 L242:
 	if v21 != uint32(65536) {
 		goto L243
@@ -7120,7 +25477,7 @@ L242:
 	} else {
 		i2 = uint32(256)
 	}
-	i0 = fn8097(m, i0, uint32(48), i2)
+	i0 = fn8098(m, i0, uint32(48), i2)
 	if v23 != 0 {
 		goto L244
 	}
@@ -7131,7 +25488,7 @@ L245:
 		goto L246
 	}
 	i0 = v5 + uint32(624)
-	i0 = fn8058(m, i0, uint32(256), v0)
+	i0 = fn8059(m, i0, uint32(256), v0)
 L246:
 	i0 = v18 + k32(4294967040)
 	v18 = i0
@@ -7145,7 +25502,7 @@ L244:
 		goto L243
 	}
 	i0 = v5 + uint32(624)
-	i0 = fn8058(m, i0, v18, v0)
+	i0 = fn8059(m, i0, v18, v0)
 L243:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	i0 = i0 & uint32(32)
@@ -7153,7 +25510,7 @@ L243:
 		goto L247
 	}
 	i0 = v5 + uint32(80)
-	i0 = fn8058(m, i0, v20, v0)
+	i0 = fn8059(m, i0, v20, v0)
 L247:
 	i0 = v19 - v20
 	v18 = i0
@@ -7168,7 +25525,7 @@ L247:
 	} else {
 		i2 = uint32(256)
 	}
-	i0 = fn8097(m, i0, uint32(48), i2)
+	i0 = fn8098(m, i0, uint32(48), i2)
 	if v20 != 0 {
 		goto L249
 	}
@@ -7179,7 +25536,7 @@ L250:
 		goto L251
 	}
 	i0 = v5 + uint32(624)
-	i0 = fn8058(m, i0, uint32(256), v0)
+	i0 = fn8059(m, i0, uint32(256), v0)
 L251:
 	i0 = v18 + k32(4294967040)
 	v18 = i0
@@ -7193,14 +25550,14 @@ L249:
 		goto L248
 	}
 	i0 = v5 + uint32(624)
-	i0 = fn8058(m, i0, v18, v0)
+	i0 = fn8059(m, i0, v18, v0)
 L248:
 	i0 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	i0 = i0 & uint32(32)
 	if i0 != 0 {
 		goto L252
 	}
-	i0 = fn8058(m, v26, v24, v0)
+	i0 = fn8059(m, v26, v24, v0)
 L252:
 	if v21 != uint32(8192) {
 		goto L5
@@ -7218,7 +25575,7 @@ L252:
 	} else {
 		i2 = uint32(256)
 	}
-	i0 = fn8097(m, i0, uint32(32), i2)
+	i0 = fn8098(m, i0, uint32(32), i2)
 	if v20 != 0 {
 		goto L253
 	}
@@ -7229,7 +25586,7 @@ L254:
 		goto L255
 	}
 	i0 = v5 + uint32(624)
-	i0 = fn8058(m, i0, uint32(256), v0)
+	i0 = fn8059(m, i0, uint32(256), v0)
 L255:
 	i0 = v18 + k32(4294967040)
 	v18 = i0
@@ -7243,7 +25600,7 @@ L253:
 		goto L5
 	}
 	i0 = v5 + uint32(624)
-	i0 = fn8058(m, i0, v18, v0)
+	i0 = fn8059(m, i0, v18, v0)
 L5:
 	if int32(v27) > int32(v25) {
 		i0 = v27
@@ -7255,7 +25612,7 @@ L5:
 		goto L4
 	}
 L3:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(61)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(61)
 L2:
 	v17 = k32(4294967295)
 L1:
@@ -7266,7 +25623,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8077(m *Module, v0 uint32, v1 uint32, v2 uint32) {
+func fn8078(m *Module, v0 uint32, v1 uint32, v2 uint32) {
 	var d1 float64
 	_ = d1
 	var i0 uint32
@@ -7456,7 +25813,7 @@ L4:
 	*(*float64)(unsafe.Add(b, v0)) = d1
 	return
 L3:
-	fn8079(m)
+	fn8080(m)
 	panic(ErrUnreachable)
 L2:
 	i1 = *(*uint32)(unsafe.Add(b, v2))
@@ -7471,7 +25828,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8078(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
+func fn8079(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	var v5 uint32
 	_ = v5
 	var i0 uint32
@@ -7501,7 +25858,7 @@ func fn8078(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) {
 	} else {
 		i2 = uint32(256)
 	}
-	i0 = fn8097(m, v5, v1, i2)
+	i0 = fn8098(m, v5, v1, i2)
 	v2 = i0
 	if v4 != 0 {
 		goto L2
@@ -7512,7 +25869,7 @@ L3:
 	if i0 != 0 {
 		goto L4
 	}
-	i0 = fn8058(m, v2, uint32(256), v0)
+	i0 = fn8059(m, v2, uint32(256), v0)
 L4:
 	i0 = v3 + k32(4294967040)
 	v3 = i0
@@ -7525,7 +25882,7 @@ L2:
 	if i0 != 0 {
 		goto L1
 	}
-	i0 = fn8058(m, v2, v3, v0)
+	i0 = fn8059(m, v2, v3, v0)
 L1:
 	i0 = v5 + uint32(256)
 	m.g0 = i0
@@ -7534,17 +25891,17 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8079(m *Module) {
+func fn8080(m *Module) {
 	var i0 uint32
 	_ = i0
-	i0 = fn8055(m, uint32(8583064), uint32(10308688))
-	fn7881(m)
+	i0 = fn8056(m, uint32(8583064), uint32(10308688))
+	fn7882(m)
 	panic(ErrUnreachable)
 }
 
 //go:norace
 //go:nocheckptr
-func fn8080(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
+func fn8081(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -7579,10 +25936,10 @@ func fn8080(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 		i1 = v6
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+120)) = i1
-	i0 = fn8097(m, v4, uint32(0), uint32(112))
+	i0 = fn8098(m, v4, uint32(0), uint32(112))
 	v4 = i0
 	*(*uint32)(unsafe.Add(b, uint64(v4)+64)) = k32(4294967295)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = uint32(4273)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+32)) = uint32(4274)
 	i1 = v4 + uint32(116)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = i1
 	i1 = v4 + uint32(127)
@@ -7590,11 +25947,11 @@ func fn8080(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
 	if int32(v1) > int32(k32(4294967295)) {
 		goto L2
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(61)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(61)
 	goto L1
 L2:
 	*(*uint8)(unsafe.Add(b, v5)) = uint8(k32(0))
-	i0 = fn8075(m, v4, v2, v3)
+	i0 = fn8076(m, v4, v2, v3)
 	v0 = i0
 L1:
 	i0 = v4 + uint32(128)
@@ -7604,7 +25961,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8081(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8082(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -7642,7 +25999,7 @@ func fn8081(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	if v7 == 0 {
 		goto L1
 	}
-	i0 = fn8095(m, v4, v6, v7)
+	i0 = fn8096(m, v4, v6, v7)
 	i1 = *(*uint32)(unsafe.Add(b, v3))
 	i1 = i1 + v7
 	v4 = i1
@@ -7661,7 +26018,7 @@ L1:
 	if v5 == 0 {
 		goto L2
 	}
-	i0 = fn8095(m, v4, v1, v5)
+	i0 = fn8096(m, v4, v1, v5)
 	i1 = *(*uint32)(unsafe.Add(b, v3))
 	i1 = i1 + v5
 	v4 = i1
@@ -7680,16 +26037,16 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn8082(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8083(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn8080(m, v0, uint32(2147483647), v1, v2)
+	i0 = fn8081(m, v0, uint32(2147483647), v1, v2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn8083(m *Module, v0 uint32, v1 uint64) {
+func fn8084(m *Module, v0 uint32, v1 uint64) {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -7732,7 +26089,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8084(m *Module, v0 uint32) uint32 {
+func fn8085(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -7774,7 +26131,7 @@ func fn8084(m *Module, v0 uint32) uint32 {
 		goto L2
 	}
 L3:
-	i0 = fn8041(m, v0)
+	i0 = fn8042(m, v0)
 	v2 = i0
 	if int32(v2) > int32(k32(4294967295)) {
 		goto L1
@@ -7832,7 +26189,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn8085(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint64) uint64 {
+func fn8086(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint64) uint64 {
 	var v4 uint32
 	_ = v4
 	var v5 uint32
@@ -7887,7 +26244,7 @@ L8:
 	v5 = i0
 	goto L9
 L10:
-	i0 = fn8084(m, v0)
+	i0 = fn8085(m, v0)
 	v5 = i0
 L9:
 	i0 = v5 + k32(4294967287)
@@ -7922,7 +26279,7 @@ L11:
 	v5 = i0
 	goto L6
 L12:
-	i0 = fn8084(m, v0)
+	i0 = fn8085(m, v0)
 	v5 = i0
 	goto L6
 L7:
@@ -7949,7 +26306,7 @@ L6:
 	v5 = i0
 	goto L15
 L16:
-	i0 = fn8084(m, v0)
+	i0 = fn8085(m, v0)
 	v5 = i0
 L15:
 	i0 = v5 & k32(4294967263)
@@ -7968,7 +26325,7 @@ L15:
 	v5 = i0
 	goto L18
 L19:
-	i0 = fn8084(m, v0)
+	i0 = fn8085(m, v0)
 	v5 = i0
 L18:
 	v1 = uint32(16)
@@ -7998,7 +26355,7 @@ L21:
 	}
 L20:
 	v3 = uint64(0)
-	fn8083(m, v0, uint64(0))
+	fn8084(m, v0, uint64(0))
 	goto L1
 L17:
 	if v1 != 0 {
@@ -8027,8 +26384,8 @@ L14:
 	i1 = i1 + k32(4294967295)
 	*(*uint32)(unsafe.Add(b, uint64(v0)+4)) = i1
 L22:
-	fn8083(m, v0, uint64(0))
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
+	fn8084(m, v0, uint64(0))
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
 	goto L1
 L13:
 	if v1 != uint32(10) {
@@ -8054,7 +26411,7 @@ L24:
 	v1 = i0
 	goto L25
 L26:
-	i0 = fn8084(m, v0)
+	i0 = fn8085(m, v0)
 	v1 = i0
 L25:
 	i0 = v5 * uint32(10)
@@ -8092,7 +26449,7 @@ L28:
 	v5 = i0
 	goto L29
 L30:
-	i0 = fn8084(m, v0)
+	i0 = fn8085(m, v0)
 	v5 = i0
 L29:
 	l0 = v8 + v9
@@ -8123,7 +26480,7 @@ L31:
 	v1 = uint32(10)
 	goto L3
 L5:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(28)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(28)
 	v3 = uint64(0)
 	goto L1
 L4:
@@ -8153,7 +26510,7 @@ L35:
 	v5 = i0
 	goto L36
 L37:
-	i0 = fn8084(m, v0)
+	i0 = fn8085(m, v0)
 	v5 = i0
 L36:
 	i1 = v2 * v1
@@ -8199,7 +26556,7 @@ L39:
 	v5 = i0
 	goto L40
 L41:
-	i0 = fn8084(m, v0)
+	i0 = fn8085(m, v0)
 	v5 = i0
 L40:
 	l0 = v9 + v11
@@ -8210,7 +26567,7 @@ L40:
 	if v1 <= v10 {
 		goto L3
 	}
-	fn8145(m, v4, v8, uint64(0), v7, uint64(0))
+	fn8146(m, v4, v8, uint64(0), v7, uint64(0))
 	l0 = *(*uint64)(unsafe.Add(b, uint64(v4)+8))
 	if l0 != uint64(0) {
 		goto L3
@@ -8244,7 +26601,7 @@ L43:
 	v5 = i0
 	goto L44
 L45:
-	i0 = fn8084(m, v0)
+	i0 = fn8085(m, v0)
 	v5 = i0
 L44:
 	i1 = v10 << (v12 & 31)
@@ -8290,7 +26647,7 @@ L47:
 	v5 = i0
 	goto L48
 L49:
-	i0 = fn8084(m, v0)
+	i0 = fn8085(m, v0)
 	v5 = i0
 L48:
 	l0 = v7 << (v9 & 63)
@@ -8324,7 +26681,7 @@ L50:
 	v5 = i0
 	goto L51
 L52:
-	i0 = fn8084(m, v0)
+	i0 = fn8085(m, v0)
 	v5 = i0
 L51:
 	i1 = v5 + uint32(10013409)
@@ -8332,7 +26689,7 @@ L51:
 	if v1 > i1 {
 		goto L50
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(68)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(68)
 	l2 = v3 & uint64(1)
 	if l2 == 0 {
 		i0 = v6
@@ -8361,7 +26718,7 @@ L53:
 	if v6 != 0 {
 		goto L55
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(68)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(68)
 	l0 = v3 + k64(18446744073709551615)
 	v3 = l0
 	goto L1
@@ -8369,7 +26726,7 @@ L55:
 	if v7 <= v3 {
 		goto L54
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(68)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(68)
 	goto L1
 L54:
 	l1 = uint64(int64(int32(v6)))
@@ -8381,51 +26738,6 @@ L1:
 	i0 = v4 + uint32(16)
 	m.g0 = i0
 	return v3
-}
-
-//go:norace
-//go:nocheckptr
-func fn8086(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint64
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(112)
-	v3 = i0
-	m.g0 = v3
-	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
-	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = k32(4294967295)
-	fn8083(m, v3, uint64(0))
-	l0 = fn8085(m, v3, v2, uint32(1), uint64(4294967295))
-	v4 = l0
-	if v1 == 0 {
-		goto L1
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
-	i2 = i2 - i3
-	i1 = v0 + i2
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+96))
-	i1 = i1 + i2
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L1:
-	i0 = v3 + uint32(112)
-	m.g0 = i0
-	i0 = uint32(v4)
-	return i0
 }
 
 //go:norace
@@ -8453,8 +26765,8 @@ func fn8087(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
 	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = k32(4294967295)
-	fn8083(m, v3, uint64(0))
-	l0 = fn8085(m, v3, v2, uint32(1), uint64(2147483648))
+	fn8084(m, v3, uint64(0))
+	l0 = fn8086(m, v3, v2, uint32(1), uint64(4294967295))
 	v4 = l0
 	if v1 == 0 {
 		goto L1
@@ -8475,7 +26787,52 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8088(m *Module, v0 uint32) uint32 {
+func fn8088(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint64
+	_ = v4
+	var i0 uint32
+	_ = i0
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(112)
+	v3 = i0
+	m.g0 = v3
+	*(*uint32)(unsafe.Add(b, uint64(v3)+40)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+4)) = v0
+	*(*uint32)(unsafe.Add(b, uint64(v3)+8)) = k32(4294967295)
+	fn8084(m, v3, uint64(0))
+	l0 = fn8086(m, v3, v2, uint32(1), uint64(2147483648))
+	v4 = l0
+	if v1 == 0 {
+		goto L1
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+4))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v3)+40))
+	i2 = i2 - i3
+	i1 = v0 + i2
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v3)+96))
+	i1 = i1 + i2
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L1:
+	i0 = v3 + uint32(112)
+	m.g0 = i0
+	i0 = uint32(v4)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn8089(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	if v0 != 0 {
@@ -8483,14 +26840,14 @@ func fn8088(m *Module, v0 uint32) uint32 {
 	}
 	return uint32(0)
 L1:
-	i0 = fn8116(m, uint32(10013680), v0)
+	i0 = fn8117(m, uint32(10013680), v0)
 	i0 = b2i(i0 != uint32(0))
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn8089(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8090(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8573,76 +26930,6 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn8090(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
-	var v3 uint32
-	_ = v3
-	var v4 uint32
-	_ = v4
-	var v5 uint64
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l0 uint64
-	_ = l0
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(176)
-	v3 = i0
-	m.g0 = v3
-	i0 = fn8097(m, v3, uint32(0), uint32(112))
-	v4 = i0
-	i1 = v4 + uint32(112)
-	i1 = i1 | uint32(4)
-	v3 = i1
-	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = uint32(60)
-	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = uint32(4274)
-	i0 = v0 + k32(4294967292)
-	v3 = i0
-L1:
-	i0 = v3 + uint32(4)
-	v3 = i0
-	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn8088(m, i0)
-	if i0 != 0 {
-		goto L1
-	}
-	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = v3
-	fn8083(m, v4, uint64(0))
-	l0 = fn8085(m, v4, v2, uint32(1), uint64(4294967295))
-	v5 = l0
-	if v1 == 0 {
-		goto L2
-	}
-	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
-	i2 = i2 - i3
-	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+96))
-	i2 = i2 + i3
-	v2 = i2
-	i2 = v2 << (uint32(2) & 31)
-	i1 = v3 + i2
-	if v2 == 0 {
-		i1 = v0
-	}
-	*(*uint32)(unsafe.Add(b, v1)) = i1
-L2:
-	i0 = v4 + uint32(176)
-	m.g0 = i0
-	i0 = uint32(v5)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
 func fn8091(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
@@ -8665,7 +26952,7 @@ func fn8091(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	i0 = i0 - uint32(176)
 	v3 = i0
 	m.g0 = v3
-	i0 = fn8097(m, v3, uint32(0), uint32(112))
+	i0 = fn8098(m, v3, uint32(0), uint32(112))
 	v4 = i0
 	i1 = v4 + uint32(112)
 	i1 = i1 | uint32(4)
@@ -8674,20 +26961,20 @@ func fn8091(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = v3
 	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = uint32(60)
 	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v3
-	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = uint32(4274)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = uint32(4275)
 	i0 = v0 + k32(4294967292)
 	v3 = i0
 L1:
 	i0 = v3 + uint32(4)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, v3))
-	i0 = fn8088(m, i0)
+	i0 = fn8089(m, i0)
 	if i0 != 0 {
 		goto L1
 	}
 	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = v3
-	fn8083(m, v4, uint64(0))
-	l0 = fn8085(m, v4, v2, uint32(1), uint64(2147483648))
+	fn8084(m, v4, uint64(0))
+	l0 = fn8086(m, v4, v2, uint32(1), uint64(4294967295))
 	v5 = l0
 	if v1 == 0 {
 		goto L2
@@ -8713,17 +27000,87 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn8092(m *Module, v0 uint32, v1 uint32) {
+func fn8092(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+	var v3 uint32
+	_ = v3
+	var v4 uint32
+	_ = v4
+	var v5 uint64
+	_ = v5
 	var i0 uint32
 	_ = i0
-	i0 = fn8097(m, v0, uint32(0), v1)
+	var i1 uint32
+	_ = i1
+	var i2 uint32
+	_ = i2
+	var i3 uint32
+	_ = i3
+	var l0 uint64
+	_ = l0
+	b := m.base
+	i0 = m.g0
+	i0 = i0 - uint32(176)
+	v3 = i0
+	m.g0 = v3
+	i0 = fn8098(m, v3, uint32(0), uint32(112))
+	v4 = i0
+	i1 = v4 + uint32(112)
+	i1 = i1 | uint32(4)
+	v3 = i1
+	*(*uint32)(unsafe.Add(b, uint64(v4)+8)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v4)+40)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v4)+44)) = uint32(60)
+	*(*uint32)(unsafe.Add(b, uint64(v4)+4)) = v3
+	*(*uint32)(unsafe.Add(b, uint64(v4)+28)) = uint32(4275)
+	i0 = v0 + k32(4294967292)
+	v3 = i0
+L1:
+	i0 = v3 + uint32(4)
+	v3 = i0
+	i0 = *(*uint32)(unsafe.Add(b, v3))
+	i0 = fn8089(m, i0)
+	if i0 != 0 {
+		goto L1
+	}
+	*(*uint32)(unsafe.Add(b, uint64(v4)+68)) = v3
+	fn8084(m, v4, uint64(0))
+	l0 = fn8086(m, v4, v2, uint32(1), uint64(2147483648))
+	v5 = l0
+	if v1 == 0 {
+		goto L2
+	}
+	i2 = *(*uint32)(unsafe.Add(b, uint64(v4)+4))
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+40))
+	i2 = i2 - i3
+	i3 = *(*uint32)(unsafe.Add(b, uint64(v4)+96))
+	i2 = i2 + i3
+	v2 = i2
+	i2 = v2 << (uint32(2) & 31)
+	i1 = v3 + i2
+	if v2 == 0 {
+		i1 = v0
+	}
+	*(*uint32)(unsafe.Add(b, v1)) = i1
+L2:
+	i0 = v4 + uint32(176)
+	m.g0 = i0
+	i0 = uint32(v5)
+	return i0
+}
+
+//go:norace
+//go:nocheckptr
+func fn8093(m *Module, v0 uint32, v1 uint32) {
+	var i0 uint32
+	_ = i0
+	i0 = fn8098(m, v0, uint32(0), v1)
 	v1 = i0
 	return
 }
 
 //go:norace
 //go:nocheckptr
-func fn8093(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8094(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8876,7 +27233,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8094(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8095(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -8919,7 +27276,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8095(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8096(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9249,7 +27606,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn8096(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8097(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var i0 uint32
@@ -9276,7 +27633,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn8097(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8098(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9395,7 +27752,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn8098(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8099(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -9403,7 +27760,7 @@ func fn8098(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i3 uint32
 	_ = i3
 	b := m.base
-	i0 = fn8099(m, v0, v1)
+	i0 = fn8100(m, v0, v1)
 	v0 = i0
 	i2 = uint32(*(*uint8)(unsafe.Add(b, v0)))
 	i3 = v1 & uint32(255)
@@ -9417,7 +27774,7 @@ func fn8098(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn8099(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8100(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9451,7 +27808,7 @@ L5:
 	}
 	return v0
 L4:
-	i1 = fn8105(m, v0)
+	i1 = fn8106(m, v0)
 	i0 = v0 + i1
 	return i0
 L3:
@@ -9569,7 +27926,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8100(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8101(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9618,7 +27975,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8101(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8102(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9762,16 +28119,16 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8102(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8103(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn8101(m, v0, v1)
+	i0 = fn8102(m, v0, v1)
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn8103(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8104(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -9800,7 +28157,7 @@ func fn8103(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 L3:
 	i1 = uint32(int8(v3))
-	i0 = fn8099(m, v0, i1)
+	i0 = fn8100(m, v0, i1)
 	v4 = i0
 	goto L1
 L2:
@@ -9865,29 +28222,29 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8104(m *Module, v0 uint32) uint32 {
+func fn8105(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
 	_ = v2
 	var i0 uint32
 	_ = i0
-	i0 = fn8105(m, v0)
+	i0 = fn8106(m, v0)
 	i0 = i0 + uint32(1)
 	v1 = i0
-	i0 = fn7811(m, v1)
+	i0 = fn7812(m, v1)
 	v2 = i0
 	if v2 == 0 {
 		goto L1
 	}
-	i0 = fn8095(m, v2, v0, v1)
+	i0 = fn8096(m, v2, v0, v1)
 L1:
 	return v2
 }
 
 //go:norace
 //go:nocheckptr
-func fn8105(m *Module, v0 uint32) uint32 {
+func fn8106(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -9982,7 +28339,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8106(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8107(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -9992,7 +28349,7 @@ func fn8106(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i1 = fn8105(m, v0)
+	i1 = fn8106(m, v0)
 	i0 = v0 + i1
 	v3 = i0
 	if v2 == 0 {
@@ -10021,7 +28378,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8107(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8108(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10084,7 +28441,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn8108(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8109(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -10274,27 +28631,27 @@ L16:
 L2:
 	v5 = uint32(0)
 L1:
-	i0 = fn8097(m, v3, uint32(0), v5)
+	i0 = fn8098(m, v3, uint32(0), v5)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn8109(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8110(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
-	i0 = fn8108(m, v0, v1, v2)
+	i0 = fn8109(m, v0, v1, v2)
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn8110(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8111(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
 	_ = i0
-	i0 = fn8093(m, v0, uint32(0), v1)
+	i0 = fn8094(m, v0, uint32(0), v1)
 	v2 = i0
 	i0 = v2 - v0
 	if v2 == 0 {
@@ -10305,7 +28662,7 @@ func fn8110(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn8111(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8112(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -10313,7 +28670,7 @@ func fn8111(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i2 uint32
 	_ = i2
 	b := m.base
-	i1 = fn8103(m, v0, v1)
+	i1 = fn8104(m, v0, v1)
 	i0 = v0 + i1
 	v0 = i0
 	i2 = uint32(*(*uint8)(unsafe.Add(b, v0)))
@@ -10327,20 +28684,20 @@ func fn8111(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn8112(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8113(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
 	_ = i2
-	i2 = fn8105(m, v0)
+	i2 = fn8106(m, v0)
 	i2 = i2 + uint32(1)
-	i0 = fn8096(m, v0, v1, i2)
+	i0 = fn8097(m, v0, v1, i2)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn8113(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8114(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10370,7 +28727,7 @@ func fn8113(m *Module, v0 uint32, v1 uint32) uint32 {
 	return v0
 L1:
 	v4 = uint32(0)
-	i0 = fn8098(m, v0, v2)
+	i0 = fn8099(m, v0, v2)
 	v0 = i0
 	if v0 == 0 {
 		goto L2
@@ -10494,10 +28851,10 @@ L8:
 	if i0 != 0 {
 		goto L12
 	}
-	i0 = fn8114(m, v0, v1)
+	i0 = fn8115(m, v0, v1)
 	return i0
 L12:
-	i0 = fn8115(m, v0, v1)
+	i0 = fn8116(m, v0, v1)
 	v4 = i0
 L2:
 	return v4
@@ -10505,7 +28862,7 @@ L2:
 
 //go:norace
 //go:nocheckptr
-func fn8114(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8115(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10590,7 +28947,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8115(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8116(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -10820,7 +29177,7 @@ L2:
 	v14 = i2
 	i2 = v14 + uint32(1)
 	v15 = i2
-	i0 = fn8094(m, v1, i1, v15)
+	i0 = fn8095(m, v1, i1, v15)
 	if i0 == 0 {
 		goto L19
 	}
@@ -10856,7 +29213,7 @@ L20:
 		goto L21
 	}
 	v7 = uint32(0)
-	i0 = fn8093(m, v0, uint32(0), v11)
+	i0 = fn8094(m, v0, uint32(0), v11)
 	v4 = i0
 	i1 = v0 + v11
 	if v4 != 0 {
@@ -10980,7 +29337,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8116(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8117(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -11012,7 +29369,7 @@ L2:
 	}
 	return i0
 L1:
-	i1 = fn8119(m, v0)
+	i1 = fn8120(m, v0)
 	i1 = i1 << (uint32(2) & 31)
 	i0 = v0 + i1
 	return i0
@@ -11020,7 +29377,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8117(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8118(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11070,7 +29427,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8118(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8119(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11097,7 +29454,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8119(m *Module, v0 uint32) uint32 {
+func fn8120(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -11125,7 +29482,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8120(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8121(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11172,7 +29529,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8121(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8122(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11192,7 +29549,7 @@ L2:
 	if v3 != 0 {
 		goto L3
 	}
-	i0 = fn8129(m, v4, uint32(0), v2)
+	i0 = fn8130(m, v4, uint32(0), v2)
 	return v0
 L3:
 	*(*uint32)(unsafe.Add(b, v4)) = v3
@@ -11207,13 +29564,13 @@ L3:
 	}
 	v3 = uint32(0)
 L1:
-	i0 = fn8129(m, v4, uint32(0), v3)
+	i0 = fn8130(m, v4, uint32(0), v3)
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn8122(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8123(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -11221,7 +29578,7 @@ func fn8122(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i1 uint32
 	_ = i1
 	b := m.base
-	i0 = fn8119(m, v0)
+	i0 = fn8120(m, v0)
 	v2 = i0
 	if int32(v2) < int32(uint32(0)) {
 		goto L1
@@ -11247,7 +29604,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8123(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8124(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11265,7 +29622,7 @@ func fn8123(m *Module, v0 uint32, v1 uint32) uint32 {
 	}
 	v4 = v0
 L2:
-	i0 = fn8116(m, v1, v3)
+	i0 = fn8117(m, v1, v3)
 	if i0 != 0 {
 		goto L3
 	}
@@ -11288,7 +29645,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8124(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8125(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11303,7 +29660,7 @@ func fn8124(m *Module, v0 uint32, v1 uint32) uint32 {
 	if v2 != 0 {
 		goto L1
 	}
-	i0 = fn8119(m, v0)
+	i0 = fn8120(m, v0)
 	return i0
 L1:
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v1)+4))
@@ -11318,7 +29675,7 @@ L1:
 	}
 	v4 = v0
 L4:
-	i0 = fn8116(m, v1, v2)
+	i0 = fn8117(m, v1, v2)
 	if i0 == 0 {
 		goto L5
 	}
@@ -11338,7 +29695,7 @@ L3:
 	i0 = uint32(int32(i0) >> (uint32(2) & 31))
 	return i0
 L2:
-	i0 = fn8116(m, v0, v2)
+	i0 = fn8117(m, v0, v2)
 	v2 = i0
 	if v2 == 0 {
 		goto L6
@@ -11347,13 +29704,13 @@ L2:
 	i0 = uint32(int32(i0) >> (uint32(2) & 31))
 	return i0
 L6:
-	i0 = fn8119(m, v0)
+	i0 = fn8120(m, v0)
 	return i0
 }
 
 //go:norace
 //go:nocheckptr
-func fn8125(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8126(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i1 uint32
@@ -11369,7 +29726,7 @@ func fn8125(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	}
 	return uint32(0)
 L1:
-	i1 = fn8123(m, v0, v1)
+	i1 = fn8124(m, v0, v1)
 	i1 = i1 << (uint32(2) & 31)
 	i0 = v0 + i1
 	v0 = i0
@@ -11380,7 +29737,7 @@ L1:
 	*(*uint32)(unsafe.Add(b, v2)) = uint32(0)
 	return uint32(0)
 L2:
-	i1 = fn8124(m, v0, v1)
+	i1 = fn8125(m, v0, v1)
 	i1 = i1 << (uint32(2) & 31)
 	i0 = v0 + i1
 	v1 = i0
@@ -11399,7 +29756,7 @@ L3:
 
 //go:norace
 //go:nocheckptr
-func fn8126(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8127(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -11426,7 +29783,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8127(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8128(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11469,7 +29826,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8128(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8129(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var i2 uint32
@@ -11478,14 +29835,14 @@ func fn8128(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 		goto L1
 	}
 	i2 = v2 << (uint32(2) & 31)
-	i0 = fn8095(m, v0, v1, i2)
+	i0 = fn8096(m, v0, v1, i2)
 L1:
 	return v0
 }
 
 //go:norace
 //go:nocheckptr
-func fn8129(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
+func fn8130(m *Module, v0 uint32, v1 uint32, v2 uint32) uint32 {
 	var v3 uint32
 	_ = v3
 	var v4 uint32
@@ -11543,7 +29900,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8130(m *Module, v0 uint64, v1 uint32) uint32 {
+func fn8131(m *Module, v0 uint64, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var v3 uint64
@@ -11740,7 +30097,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8131(m *Module, v0 uint64, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
+func fn8132(m *Module, v0 uint64, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) {
 	b := m.base
 	if v2 == 0 {
 		goto L1
@@ -11767,7 +30124,7 @@ L4:
 
 //go:norace
 //go:nocheckptr
-func fn8132(m *Module, v0 uint32) uint32 {
+func fn8133(m *Module, v0 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	b := m.base
@@ -11777,18 +30134,18 @@ func fn8132(m *Module, v0 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn8133(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8134(m *Module, v0 uint32, v1 uint32) uint32 {
 	var i0 uint32
 	_ = i0
 	var l0 uint64
 	_ = l0
 	b := m.base
 	l0 = *(*uint64)(unsafe.Add(b, v0))
-	i0 = fn8130(m, l0, v1)
+	i0 = fn8131(m, l0, v1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(61)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(61)
 	return uint32(0)
 L1:
 	*(*uint32)(unsafe.Add(b, uint64(v1)+40)) = uint32(10013788)
@@ -11798,7 +30155,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8134(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8135(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint64
 	_ = v2
 	var i0 uint32
@@ -11823,23 +30180,23 @@ func fn8134(m *Module, v0 uint32, v1 uint32) uint32 {
 	i2 = v1 + uint32(32)
 	i3 = v1 + uint32(36)
 	i5 = v1 + uint32(40)
-	fn8131(m, v2, uint32(0), i2, i3, uint32(0), i5)
+	fn8132(m, v2, uint32(0), i2, i3, uint32(0), i5)
 	l1 = uint64(*(*int32)(unsafe.Add(b, uint64(v1)+36)))
 	l0 = v2 + l1
-	i0 = fn8130(m, l0, v1)
+	i0 = fn8131(m, l0, v1)
 	if int32(i0) > int32(k32(4294967295)) {
 		goto L1
 	}
 L2:
 	v1 = uint32(0)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(61)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(61)
 L1:
 	return v1
 }
 
 //go:norace
 //go:nocheckptr
-func fn8135(m *Module, v0 uint64, v1 uint32) uint64 {
+func fn8136(m *Module, v0 uint64, v1 uint32) uint64 {
 	var v2 uint32
 	_ = v2
 	var v3 uint32
@@ -11988,7 +30345,7 @@ L5:
 
 //go:norace
 //go:nocheckptr
-func fn8136(m *Module, v0 uint32, v1 uint32) uint32 {
+func fn8137(m *Module, v0 uint32, v1 uint32) uint32 {
 	var v2 uint32
 	_ = v2
 	var i0 uint32
@@ -12010,7 +30367,7 @@ func fn8136(m *Module, v0 uint32, v1 uint32) uint32 {
 
 //go:norace
 //go:nocheckptr
-func fn8137(m *Module, v0 uint32) uint64 {
+func fn8138(m *Module, v0 uint32) uint64 {
 	var v1 uint32
 	_ = v1
 	var v2 uint64
@@ -12068,10 +30425,10 @@ func fn8137(m *Module, v0 uint32) uint64 {
 	v2 = l0
 L1:
 	i1 = v1 + uint32(12)
-	l0 = fn8135(m, v2, i1)
+	l0 = fn8136(m, v2, i1)
 	v2 = l0
 	i1 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
-	i0 = fn8136(m, v3, i1)
+	i0 = fn8137(m, v3, i1)
 	v3 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v0)+12))
 	v5 = i0
@@ -12099,7 +30456,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8138(m *Module, v0 uint32) uint64 {
+func fn8139(m *Module, v0 uint32) uint64 {
 	var v1 uint32
 	_ = v1
 	var v2 uint64
@@ -12139,7 +30496,7 @@ func fn8138(m *Module, v0 uint32) uint64 {
 	i0 = i0 - uint32(64)
 	v1 = i0
 	m.g0 = v1
-	l0 = fn8137(m, v0)
+	l0 = fn8138(m, v0)
 	v2 = l0
 	i2 = v1 + uint32(16)
 	i2 = i2 + uint32(32)
@@ -12150,7 +30507,7 @@ func fn8138(m *Module, v0 uint32) uint64 {
 	i5 = v1 + uint32(16)
 	i5 = i5 + uint32(40)
 	v5 = i5
-	fn8131(m, v2, uint32(1), v3, v4, i4, v5)
+	fn8132(m, v2, uint32(1), v3, v4, i4, v5)
 	i3 = *(*uint32)(unsafe.Add(b, uint64(v1)+12))
 	i4 = *(*uint32)(unsafe.Add(b, uint64(v1)+52))
 	v6 = i4
@@ -12174,11 +30531,11 @@ func fn8138(m *Module, v0 uint32) uint64 {
 	l0 = v2 - l1
 	v2 = l0
 	i4 = v1 + uint32(12)
-	fn8131(m, v2, uint32(0), v3, v4, i4, v5)
+	fn8132(m, v2, uint32(0), v3, v4, i4, v5)
 	l1 = uint64(*(*int32)(unsafe.Add(b, uint64(v1)+52)))
 	l0 = v2 + l1
 	i1 = v1 + uint32(16)
-	i0 = fn8130(m, l0, i1)
+	i0 = fn8131(m, l0, i1)
 	if int32(i0) < int32(uint32(0)) {
 		goto L2
 	}
@@ -12207,7 +30564,7 @@ func fn8138(m *Module, v0 uint32) uint64 {
 	*(*uint64)(unsafe.Add(b, i0)) = l1
 	goto L1
 L2:
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523336)) = uint32(61)
+	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523352)) = uint32(61)
 	v2 = k64(18446744073709551615)
 L1:
 	i0 = v1 + uint32(64)
@@ -12217,7 +30574,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8139(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
+func fn8140(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32, v5 uint32) uint32 {
 	var v6 uint32
 	_ = v6
 	var v7 uint32
@@ -12403,7 +30760,7 @@ L36:
 		goto L49
 	}
 	l1 = v12 + uint64(1899)
-	i2 = fn8140(m, v3)
+	i2 = fn8141(m, v3)
 	if i2 == uint32(1) {
 		l0 = v11
 	} else {
@@ -12416,7 +30773,7 @@ L49:
 		goto L48
 	}
 	l0 = v12 + uint64(1901)
-	i2 = fn8140(m, v3)
+	i2 = fn8141(m, v3)
 	if !(i2 == uint32(1)) {
 		l0 = v11
 	}
@@ -12489,7 +30846,7 @@ L28:
 	v7 = uint32(8533988)
 	goto L2
 L27:
-	l0 = fn8137(m, v3)
+	l0 = fn8138(m, v3)
 	l1 = uint64(*(*int32)(unsafe.Add(b, uint64(v3)+36)))
 	l0 = l0 - l1
 	v11 = l0
@@ -12540,7 +30897,7 @@ L21:
 	v8 = uint32(48)
 	goto L9
 L20:
-	i0 = fn8140(m, v3)
+	i0 = fn8141(m, v3)
 	l0 = uint64(i0)
 	v11 = l0
 	v8 = uint32(48)
@@ -12585,7 +30942,7 @@ L14:
 L51:
 	*(*uint64)(unsafe.Add(b, uint64(v6)+48)) = v11
 	i4 = v6 + uint32(48)
-	i1 = fn8070(m, v0, uint32(100), uint32(8506043), i4)
+	i1 = fn8071(m, v0, uint32(100), uint32(8506043), i4)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v10 = v0
 	goto L1
@@ -12611,7 +30968,7 @@ L52:
 	i1 = i1 + i2
 	*(*uint32)(unsafe.Add(b, uint64(v6)+64)) = i1
 	i4 = v6 + uint32(64)
-	i1 = fn8070(m, v0, uint32(100), uint32(8514739), i4)
+	i1 = fn8071(m, v0, uint32(100), uint32(8514739), i4)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v10 = v0
 	goto L1
@@ -12624,7 +30981,7 @@ L12:
 	v10 = uint32(8584008)
 	goto L1
 L53:
-	i0 = fn8132(m, v3)
+	i0 = fn8133(m, v3)
 	v10 = i0
 	goto L5
 L11:
@@ -12651,7 +31008,7 @@ L8:
 	}
 	*(*uint64)(unsafe.Add(b, uint64(v6)+16)) = v11
 	i4 = v6 + uint32(16)
-	i1 = fn8070(m, v0, uint32(100), uint32(8506221), i4)
+	i1 = fn8071(m, v0, uint32(100), uint32(8506221), i4)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v10 = v0
 	goto L1
@@ -12659,14 +31016,14 @@ L55:
 	*(*uint64)(unsafe.Add(b, uint64(v6)+40)) = v11
 	*(*uint32)(unsafe.Add(b, uint64(v6)+32)) = v10
 	i4 = v6 + uint32(32)
-	i1 = fn8070(m, v0, uint32(100), uint32(8506037), i4)
+	i1 = fn8071(m, v0, uint32(100), uint32(8506037), i4)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v10 = v0
 	goto L1
 L54:
 	*(*uint64)(unsafe.Add(b, uint64(v6)+8)) = v11
 	*(*uint32)(unsafe.Add(b, v6)) = v10
-	i1 = fn8070(m, v0, uint32(100), uint32(8506030), v6)
+	i1 = fn8071(m, v0, uint32(100), uint32(8506030), v6)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	v10 = v0
 	goto L1
@@ -12674,19 +31031,19 @@ L7:
 	i0 = v10 | uint32(131072)
 	v10 = i0
 L6:
-	i0 = fn7961(m, v10, v4)
+	i0 = fn7962(m, v10, v4)
 	v10 = i0
 L5:
-	i1 = fn8105(m, v10)
+	i1 = fn8106(m, v10)
 	*(*uint32)(unsafe.Add(b, v1)) = i1
 	goto L1
 L4:
 	v9 = uint32(131115)
 L3:
-	i0 = fn7961(m, v9, v4)
+	i0 = fn7962(m, v9, v4)
 	v7 = i0
 L2:
-	i1 = fn8141(m, v0, uint32(100), v7, v3, v4)
+	i1 = fn8142(m, v0, uint32(100), v7, v3, v4)
 	v10 = i1
 	*(*uint32)(unsafe.Add(b, v1)) = v10
 	if v10 != 0 {
@@ -12703,7 +31060,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8140(m *Module, v0 uint32) uint32 {
+func fn8141(m *Module, v0 uint32) uint32 {
 	var v1 uint32
 	_ = v1
 	var v2 uint32
@@ -12817,7 +31174,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8141(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn8142(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -12910,7 +31267,7 @@ L9:
 	i0 = i0 + i1
 	v13 = i0
 	i1 = v5 + uint32(12)
-	i0 = fn8086(m, v13, i1, uint32(10))
+	i0 = fn8087(m, v13, i1, uint32(10))
 	v10 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	v14 = i0
@@ -12950,7 +31307,7 @@ L13:
 	i0 = v5 + uint32(16)
 	i1 = v5 + uint32(124)
 	i2 = uint32(int8(v6))
-	i0 = fn8139(m, i0, i1, i2, v3, v4, v11)
+	i0 = fn8140(m, i0, i1, i2, v3, v4, v11)
 	v10 = i0
 	if v10 == 0 {
 		goto L5
@@ -13072,7 +31429,7 @@ L23:
 	}
 	i2 = i2 + uint32(1)
 	v6 = i2
-	i0 = fn8097(m, i0, uint32(48), v6)
+	i0 = fn8098(m, i0, uint32(48), v6)
 	i0 = v6 + v8
 	v8 = i0
 L15:
@@ -13086,7 +31443,7 @@ L15:
 	v6 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+124)) = v6
 	i0 = v0 + v8
-	i0 = fn8095(m, i0, v10, v6)
+	i0 = fn8096(m, i0, v10, v6)
 	i0 = v6 + v8
 	v8 = i0
 L7:
@@ -13125,7 +31482,7 @@ L1:
 
 //go:norace
 //go:nocheckptr
-func fn8142(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
+func fn8143(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32, v4 uint32) uint32 {
 	var v5 uint32
 	_ = v5
 	var v6 uint32
@@ -13210,7 +31567,7 @@ L9:
 	i0 = i0 + i1
 	v12 = i0
 	i1 = v5 + uint32(12)
-	i0 = fn8090(m, v12, i1, uint32(10))
+	i0 = fn8091(m, v12, i1, uint32(10))
 	v9 = i0
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+12))
 	v2 = i0
@@ -13248,13 +31605,13 @@ L14:
 L13:
 	i0 = v5 + uint32(416)
 	i1 = v5 + uint32(524)
-	i0 = fn8139(m, i0, i1, v6, v3, v4, v11)
+	i0 = fn8140(m, i0, i1, v6, v3, v4, v11)
 	v6 = i0
 	if v6 == 0 {
 		goto L5
 	}
 	i1 = v5 + uint32(16)
-	i1 = fn8022(m, i1, v6, uint32(100))
+	i1 = fn8023(m, i1, v6, uint32(100))
 	v11 = i1
 	*(*uint32)(unsafe.Add(b, uint64(v5)+524)) = v11
 	if v11 != k32(4294967295) {
@@ -13355,7 +31712,7 @@ L16:
 L26:
 	i1 = v7 << (uint32(2) & 31)
 	i0 = v0 + i1
-	i0 = fn8128(m, i0, v6, v11)
+	i0 = fn8129(m, i0, v6, v11)
 	i0 = *(*uint32)(unsafe.Add(b, uint64(v5)+524))
 	i0 = i0 + v7
 	v7 = i0
@@ -13388,631 +31745,4 @@ L1:
 	i0 = v5 + uint32(528)
 	m.g0 = i0
 	return v6
-}
-
-//go:norace
-//go:nocheckptr
-func fn8143(m *Module, v0 uint32, v1 uint32, v2 uint32, v3 uint32) uint32 {
-	var v4 uint32
-	_ = v4
-	var i0 uint32
-	_ = i0
-	b := m.base
-	i0 = *(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523436))
-	v4 = i0
-	if v4 != 0 {
-		goto L1
-	}
-	v4 = uint32(10523412)
-	*(*uint32)(unsafe.Add(b, uint64(uint32(0))+10523436)) = uint32(10523412)
-L1:
-	i0 = fn8142(m, v0, v1, v2, v3, v4)
-	return i0
-}
-
-//go:norace
-//go:nocheckptr
-func fn8144(m *Module, v0 uint32, v1 uint64, v2 uint64, v3 uint64, v4 uint64, v5 uint32) {
-	var v6 uint32
-	_ = v6
-	var v7 uint32
-	_ = v7
-	var v8 uint64
-	_ = v8
-	var v9 uint64
-	_ = v9
-	var v10 uint64
-	_ = v10
-	var v11 uint64
-	_ = v11
-	var v12 uint64
-	_ = v12
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var i3 uint32
-	_ = i3
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	var l3 uint64
-	_ = l3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(48)
-	v6 = i0
-	m.g0 = v6
-	*(*uint32)(unsafe.Add(b, v5)) = uint32(0)
-	l1 = v2 ^ k64(9223372036854775808)
-	l0 = v1 | l1
-	if l0 != uint64(0) {
-		goto L3
-	}
-	i0 = b2i(v3 > uint64(1))
-	i1 = b2i(v4 != uint64(0))
-	if !(v4 == 0) {
-		i0 = i1
-	}
-	if i0 != 0 {
-		goto L2
-	}
-	goto L1
-L3:
-	l1 = v4 ^ k64(9223372036854775808)
-	l0 = v3 | l1
-	if l0 != uint64(0) {
-		goto L4
-	}
-	i0 = b2i(v1 > uint64(1))
-	i1 = b2i(v2 != uint64(0))
-	if !(v2 == 0) {
-		i0 = i1
-	}
-	if i0 != 0 {
-		goto L2
-	}
-	goto L1
-L4:
-	l0 = uint64(0) - v1
-	i2 = b2i(int64(v2) < int64(uint64(0)))
-	v7 = i2
-	if v7 == 0 {
-		l0 = v1
-	}
-	v8 = l0
-	i0 = b2i(v8 < uint64(2))
-	i3 = b2i(v1 != uint64(0))
-	l3 = uint64(i3)
-	l2 = v2 + l3
-	l1 = uint64(0) - l2
-	if v7 == 0 {
-		l1 = v2
-	}
-	v9 = l1
-	i1 = b2i(int64(v9) < int64(uint64(0)))
-	if !(v9 == 0) {
-		i0 = i1
-	}
-	if i0 != 0 {
-		goto L1
-	}
-	l0 = uint64(0) - v3
-	i2 = b2i(int64(v4) < int64(uint64(0)))
-	v7 = i2
-	if v7 == 0 {
-		l0 = v3
-	}
-	v10 = l0
-	i0 = b2i(v10 < uint64(2))
-	i3 = b2i(v3 != uint64(0))
-	l3 = uint64(i3)
-	l2 = v4 + l3
-	l1 = uint64(0) - l2
-	if v7 == 0 {
-		l1 = v4
-	}
-	v11 = l1
-	i1 = b2i(int64(v11) < int64(uint64(0)))
-	if !(v11 == 0) {
-		i0 = i1
-	}
-	if i0 != 0 {
-		goto L1
-	}
-	l0 = uint64(int64(v2) >> (uint64(63) & 63))
-	l1 = uint64(int64(v4) >> (uint64(63) & 63))
-	l0 = l0 ^ l1
-	v12 = l0
-	l0 = v12 | v12
-	if l0 != uint64(0) {
-		goto L5
-	}
-	i0 = v6 + uint32(16)
-	fn8148(m, i0, k64(18446744073709551615), uint64(9223372036854775807), v10, v11)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+16))
-	i0 = b2i(v8 > l1)
-	i2 = v6 + uint32(24)
-	l2 = *(*uint64)(unsafe.Add(b, i2))
-	v11 = l2
-	i1 = b2i(v9 > v11)
-	if !(v9 == v11) {
-		i0 = i1
-	}
-	if i0 != 0 {
-		goto L2
-	}
-	goto L1
-L5:
-	i0 = v6 + uint32(32)
-	fn8148(m, i0, uint64(0), k64(9223372036854775808), v10, v11)
-	l1 = *(*uint64)(unsafe.Add(b, uint64(v6)+32))
-	i0 = b2i(v8 <= l1)
-	i2 = v6 + uint32(40)
-	l2 = *(*uint64)(unsafe.Add(b, i2))
-	v11 = l2
-	i1 = b2i(v9 <= v11)
-	if !(v9 == v11) {
-		i0 = i1
-	}
-	if i0 != 0 {
-		goto L1
-	}
-L2:
-	*(*uint32)(unsafe.Add(b, v5)) = uint32(1)
-L1:
-	fn8145(m, v6, v3, v4, v1, v2)
-	i1 = v6 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = l1
-	l1 = *(*uint64)(unsafe.Add(b, v6))
-	*(*uint64)(unsafe.Add(b, v0)) = l1
-	i0 = v6 + uint32(48)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn8145(m *Module, v0 uint32, v1 uint64, v2 uint64, v3 uint64, v4 uint64) {
-	var v5 uint64
-	_ = v5
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	var l3 uint64
-	_ = l3
-	b := m.base
-	l1 = v4 * v1
-	l2 = v2 * v3
-	l1 = l1 + l2
-	l2 = v3 >> (uint64(32) & 63)
-	v2 = l2
-	l3 = v1 >> (uint64(32) & 63)
-	v4 = l3
-	l2 = v2 * v4
-	l1 = l1 + l2
-	l2 = v3 & uint64(4294967295)
-	v3 = l2
-	l3 = v1 & uint64(4294967295)
-	v1 = l3
-	l2 = v3 * v1
-	v5 = l2
-	l2 = v5 >> (uint64(32) & 63)
-	l3 = v3 * v4
-	l2 = l2 + l3
-	v3 = l2
-	l2 = v3 >> (uint64(32) & 63)
-	l1 = l1 + l2
-	l2 = v3 & uint64(4294967295)
-	l3 = v2 * v1
-	l2 = l2 + l3
-	v1 = l2
-	l2 = v1 >> (uint64(32) & 63)
-	l1 = l1 + l2
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = l1
-	l1 = v1 << (uint64(32) & 63)
-	l2 = v5 & uint64(4294967295)
-	l1 = l1 | l2
-	*(*uint64)(unsafe.Add(b, v0)) = l1
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn8146(m *Module, v0 uint32, v1 uint64, v2 uint64, v3 uint32) {
-	var v4 uint64
-	_ = v4
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	b := m.base
-	i0 = v3 & uint32(64)
-	if i0 == 0 {
-		goto L2
-	}
-	i1 = v3 + k32(4294967232)
-	l1 = uint64(i1)
-	l0 = v1 << (l1 & 63)
-	v2 = l0
-	v1 = uint64(0)
-	goto L1
-L2:
-	if v3 == 0 {
-		goto L1
-	}
-	i1 = uint32(64) - v3
-	l1 = uint64(i1)
-	l0 = v1 >> (l1 & 63)
-	l2 = uint64(v3)
-	v4 = l2
-	l1 = v2 << (v4 & 63)
-	l0 = l0 | l1
-	v2 = l0
-	l0 = v1 << (v4 & 63)
-	v1 = l0
-L1:
-	*(*uint64)(unsafe.Add(b, v0)) = v1
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = v2
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn8147(m *Module, v0 uint32, v1 uint64, v2 uint64, v3 uint64, v4 uint64, v5 uint32) {
-	var v6 uint32
-	_ = v6
-	var v7 uint64
-	_ = v7
-	var v8 uint64
-	_ = v8
-	var v9 uint64
-	_ = v9
-	var v10 uint64
-	_ = v10
-	var v11 uint64
-	_ = v11
-	var v12 uint64
-	_ = v12
-	var v13 uint32
-	_ = v13
-	var v14 uint32
-	_ = v14
-	var v15 uint32
-	_ = v15
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var i2 uint32
-	_ = i2
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	var l2 uint64
-	_ = l2
-	var l3 uint64
-	_ = l3
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v6 = i0
-	m.g0 = v6
-	i0 = b2i(v3 <= v1)
-	i1 = b2i(v4 <= v2)
-	if !(v4 == v2) {
-		i0 = i1
-	}
-	if i0 != 0 {
-		goto L3
-	}
-	if v5 != 0 {
-		goto L4
-	}
-	v7 = uint64(0)
-	goto L2
-L4:
-	*(*uint64)(unsafe.Add(b, v5)) = v1
-	*(*uint64)(unsafe.Add(b, uint64(v5)+8)) = v2
-	v7 = uint64(0)
-	goto L2
-L3:
-	v7 = uint64(0)
-	if v4 != uint64(0) {
-		goto L5
-	}
-	if v2 >= v3 {
-		goto L7
-	}
-	l1 = uint64(bits.LeadingZeros64(v3))
-	v8 = l1
-	l0 = v2 << (v8 & 63)
-	l1 = v1 >> (uint64(1) & 63)
-	l2 = v8 ^ k64(18446744073709551615)
-	l1 = l1 >> (l2 & 63)
-	l0 = l0 | l1
-	v9 = l0
-	l2 = v3 << (v8 & 63)
-	v10 = l2
-	l2 = v10 >> (uint64(32) & 63)
-	v2 = l2
-	l1 = v9 / v2
-	v4 = l1
-	l1 = v4 * v2
-	l0 = v9 - l1
-	v3 = l0
-	l0 = v1 << (v8 & 63)
-	v1 = l0
-	l0 = v1 & uint64(4294967295)
-	v11 = l0
-	l0 = v1 >> (uint64(32) & 63)
-	v1 = l0
-	l0 = v10 & uint64(4294967295)
-	v7 = l0
-L9:
-	if v4 > uint64(4294967295) {
-		goto L10
-	}
-	l0 = v4 * v7
-	l1 = v3 << (uint64(32) & 63)
-	l1 = l1 | v1
-	if l0 <= l1 {
-		goto L8
-	}
-L10:
-	l0 = v4 + k64(18446744073709551615)
-	v4 = l0
-	l0 = v3 + v2
-	v3 = l0
-	if v3 < uint64(4294967296) {
-		goto L9
-	}
-L8:
-	l1 = v9 << (uint64(32) & 63)
-	l0 = v1 | l1
-	l1 = v4 * v10
-	l0 = l0 - l1
-	v9 = l0
-	l1 = v9 / v2
-	v3 = l1
-	l1 = v3 * v2
-	l0 = v9 - l1
-	v1 = l0
-L12:
-	if v3 > uint64(4294967295) {
-		goto L13
-	}
-	l0 = v3 * v7
-	l1 = v1 << (uint64(32) & 63)
-	l1 = l1 | v11
-	if l0 <= l1 {
-		goto L11
-	}
-L13:
-	l0 = v3 + k64(18446744073709551615)
-	v3 = l0
-	l0 = v1 + v2
-	v1 = l0
-	if v1 < uint64(4294967296) {
-		goto L12
-	}
-L11:
-	l0 = v9 << (uint64(32) & 63)
-	l0 = l0 | v11
-	l1 = v3 * v10
-	l0 = l0 - l1
-	l0 = l0 >> (v8 & 63)
-	v1 = l0
-	v11 = uint64(0)
-	goto L6
-L7:
-	l1 = v2 / v3
-	v11 = l1
-	l1 = v11 * v3
-	l0 = v2 - l1
-	l1 = uint64(bits.LeadingZeros64(v3))
-	v10 = l1
-	l0 = l0 << (v10 & 63)
-	l1 = v1 >> (uint64(1) & 63)
-	l2 = v10 ^ k64(18446744073709551615)
-	l1 = l1 >> (l2 & 63)
-	l0 = l0 | l1
-	v12 = l0
-	l2 = v3 << (v10 & 63)
-	v9 = l2
-	l2 = v9 >> (uint64(32) & 63)
-	v2 = l2
-	l1 = v12 / v2
-	v4 = l1
-	l1 = v4 * v2
-	l0 = v12 - l1
-	v3 = l0
-	l0 = v1 << (v10 & 63)
-	v1 = l0
-	l0 = v1 & uint64(4294967295)
-	v8 = l0
-	l0 = v1 >> (uint64(32) & 63)
-	v1 = l0
-	l0 = v9 & uint64(4294967295)
-	v7 = l0
-L15:
-	if v4 > uint64(4294967295) {
-		goto L16
-	}
-	l0 = v4 * v7
-	l1 = v3 << (uint64(32) & 63)
-	l1 = l1 | v1
-	if l0 <= l1 {
-		goto L14
-	}
-L16:
-	l0 = v4 + k64(18446744073709551615)
-	v4 = l0
-	l0 = v3 + v2
-	v3 = l0
-	if v3 < uint64(4294967296) {
-		goto L15
-	}
-L14:
-	l0 = v12 << (uint64(32) & 63)
-	l0 = l0 | v1
-	l1 = v4 * v9
-	l0 = l0 - l1
-	v12 = l0
-	l1 = v12 / v2
-	v3 = l1
-	l1 = v3 * v2
-	l0 = v12 - l1
-	v1 = l0
-L18:
-	if v3 > uint64(4294967295) {
-		goto L19
-	}
-	l0 = v3 * v7
-	l1 = v1 << (uint64(32) & 63)
-	l1 = l1 | v8
-	if l0 <= l1 {
-		goto L17
-	}
-L19:
-	l0 = v3 + k64(18446744073709551615)
-	v3 = l0
-	l0 = v1 + v2
-	v1 = l0
-	if v1 < uint64(4294967296) {
-		goto L18
-	}
-L17:
-	l0 = v12 << (uint64(32) & 63)
-	l0 = l0 | v8
-	l1 = v3 * v9
-	l0 = l0 - l1
-	l0 = l0 >> (v10 & 63)
-	v1 = l0
-L6:
-	l1 = v4 << (uint64(32) & 63)
-	l0 = v3 + l1
-	v7 = l0
-	if v5 == 0 {
-		goto L1
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v5)+8)) = uint64(0)
-	*(*uint64)(unsafe.Add(b, v5)) = v1
-	goto L1
-L5:
-	l0 = uint64(bits.LeadingZeros64(v4))
-	i0 = uint32(l0)
-	v13 = i0
-	l1 = uint64(bits.LeadingZeros64(v2))
-	i1 = uint32(l1)
-	v14 = i1
-	i0 = v13 - v14
-	v15 = i0
-	if int32(v15) < int32(uint32(0)) {
-		goto L20
-	}
-	fn8146(m, v6, v3, v4, v15)
-	i0 = v13 ^ k32(4294967295)
-	i0 = i0 + v14
-	v13 = i0
-	i0 = v6 + uint32(8)
-	l0 = *(*uint64)(unsafe.Add(b, i0))
-	v4 = l0
-	v7 = uint64(0)
-	l0 = *(*uint64)(unsafe.Add(b, v6))
-	v3 = l0
-L21:
-	l2 = v2 ^ k64(18446744073709551615)
-	l1 = v4 + l2
-	l3 = v1 ^ k64(18446744073709551615)
-	l2 = v3 + l3
-	i2 = b2i(l2 < v3)
-	l2 = uint64(i2)
-	l1 = l1 + l2
-	v11 = l1
-	l1 = uint64(int64(v11) >> (uint64(63) & 63))
-	v8 = l1
-	l1 = v8 & v4
-	l0 = v2 - l1
-	l2 = v8 & v3
-	v8 = l2
-	i1 = b2i(v1 < v8)
-	l1 = uint64(i1)
-	l0 = l0 - l1
-	v2 = l0
-	l0 = v3 >> (uint64(1) & 63)
-	l1 = v4 << (uint64(63) & 63)
-	l0 = l0 | l1
-	v3 = l0
-	l0 = v7 << (uint64(1) & 63)
-	l1 = v11 >> (uint64(63) & 63)
-	l0 = l0 | l1
-	v7 = l0
-	l0 = v1 - v8
-	v1 = l0
-	l0 = v4 >> (uint64(1) & 63)
-	v4 = l0
-	i0 = v13 + uint32(1)
-	v13 = i0
-	if v13 != 0 {
-		goto L21
-	}
-L20:
-	if v5 == 0 {
-		goto L2
-	}
-	*(*uint64)(unsafe.Add(b, uint64(v5)+8)) = v2
-	*(*uint64)(unsafe.Add(b, v5)) = v1
-L2:
-	v11 = uint64(0)
-L1:
-	*(*uint64)(unsafe.Add(b, v0)) = v7
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = v11
-	i0 = v6 + uint32(16)
-	m.g0 = i0
-	return
-}
-
-//go:norace
-//go:nocheckptr
-func fn8148(m *Module, v0 uint32, v1 uint64, v2 uint64, v3 uint64, v4 uint64) {
-	var v5 uint32
-	_ = v5
-	var i0 uint32
-	_ = i0
-	var i1 uint32
-	_ = i1
-	var l0 uint64
-	_ = l0
-	var l1 uint64
-	_ = l1
-	b := m.base
-	i0 = m.g0
-	i0 = i0 - uint32(16)
-	v5 = i0
-	m.g0 = v5
-	fn8147(m, v5, v1, v2, v3, v4, uint32(0))
-	l0 = *(*uint64)(unsafe.Add(b, v5))
-	v4 = l0
-	i1 = v5 + uint32(8)
-	l1 = *(*uint64)(unsafe.Add(b, i1))
-	*(*uint64)(unsafe.Add(b, uint64(v0)+8)) = l1
-	*(*uint64)(unsafe.Add(b, v0)) = v4
-	i0 = v5 + uint32(16)
-	m.g0 = i0
-	return
 }

@@ -31,6 +31,12 @@ def reset():
     _pending.clear()
 
 
+def restart():
+    """Numbers calls from 1 again; while the image is made."""
+    global _next_id
+    _next_id = 1
+
+
 def call(path, args):
     """Calls a tool; args are a dict or None."""
     global _next_id

@@ -10,7 +10,7 @@ import random
 import sys
 import types
 
-from . import calls, console, errors, host, imports, loop as loops, rewrite, shims, tools, values
+from . import calls, console, errors, host, imports, loop as loops, rewrite, shims, tools, values, warm
 from .loop import loop
 
 GRACE = 40  # seconds that a run waits for calls that the program has looked at and not waited for
@@ -298,9 +298,24 @@ def _install():
     loop.set_exception_handler(_unhandled)
     _fresh_main()
     builtins.exit = builtins.quit = sys.exit
+    warm.run(deliver, idle)
+    _forget()
     sys.path_importer_cache.clear()
     gc.collect()
     gc.freeze()
+
+
+def _forget():
+    """Makes the guest as if no program had run."""
+    global _fresh
+    _reset()
+    calls.restart()
+    tools.set_namespaces(None)
+    console.begin()
+    loop.disarm()
+    linecache.clearcache()
+    random.seed(0)
+    _fresh = True
 
 
 _install()
